@@ -109,6 +109,8 @@ def _structs(section: Section) -> str:
             elif param.name == members[0]:
                 lines.append(f"  nn_{section.name}_{name} {name};")
         lines.append(f"}} {_struct_name(function)};")
+        if function.kernel in SHARED:
+            lines.append(f"enum {{ {_struct_name(function)}_count = {len(function.params) - 1} }};")
         if SHARED.get(function.kernel, function.kernel) != function.kernel and SHARED[function.kernel] not in SHARED:
             lines += ["", f"typedef nn_{SHARED[function.kernel]}_args nn_{function.kernel}_args;"]
     return _guarded(f"abi_{section.name}_generated", lines)

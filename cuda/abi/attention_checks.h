@@ -24,7 +24,7 @@ NN_CHECK(flash_attention_paged) {
 }
 
 /* One query a sequence needs no offsets. */
-NN_LOWER(attention_decode_paged, nn_flash_attention_paged_args) {
+NN_LOWER(attention_decode_paged, nn_flash_attention_paged_args, 17) {
   nn_check_page(call, a->format, a->kv_heads, a->head_dim, a->page_bytes);
   call->flops = 4.0 * a->batch * a->heads * a->head_dim * a->max_pages * NN_PAGE_TOKENS;
   return (nn_flash_attention_paged_args){a->q,          a->k_pages, a->v_pages,  NULL,        a->lengths,

@@ -17,7 +17,10 @@
     call->flops = (double)(count);                                                                                     \
   }
 
-/* The same for a kernel that is launched with another struct than that of its parameters: it is made here. */
-#define NN_LOWER(kernel, type) static type lower_##kernel(nn_call *call, const nn_##kernel##_parameters *a)
+/* The same for a kernel that is launched with another struct than that of its parameters: it is made here. `known` is
+ * how many parameters it is made of: one that bindings.h gains stops the compiler until this function knows it, too. */
+#define NN_LOWER(kernel, type, known)                                                                                  \
+  _Static_assert(nn_##kernel##_parameters_count == (known), "lower_" #kernel " does not know all parameters");         \
+  static type lower_##kernel(nn_call *call, const nn_##kernel##_parameters *a)
 
 #endif

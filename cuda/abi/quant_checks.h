@@ -26,7 +26,7 @@ static void check_groups(nn_call *call, const int32_t *offsets, int64_t groups) 
 #define PRODUCT(...)                                                                                                   \
   ((nn_gemm_quant_args){.x = a->x, .y = a->y, .m = a->m, .n = a->n, .k = a->k, .dtype = a->dtype, __VA_ARGS__})
 
-NN_LOWER(gemm_quant, nn_gemm_quant_args) {
+NN_LOWER(gemm_quant, nn_gemm_quant_args, 14) {
   check_groups(call, a->offsets, a->groups);
   CHECK_ROW(format, k, row_bytes);
   CHECK_SIXTEENS(format, n);
@@ -36,7 +36,7 @@ NN_LOWER(gemm_quant, nn_gemm_quant_args) {
                  .activation = a->activation);
 }
 
-NN_LOWER(gemm_quant_qkv, nn_gemm_quant_args) {
+NN_LOWER(gemm_quant_qkv, nn_gemm_quant_args, 18) {
   nn_call_require(call, a->n == nn_add(a->n_q, nn_mul(2, a->n_kv)), NNCUDA_ERROR_INVALID_SIZE,
                   "n is %lld; it must be n_q + 2 * n_kv, with n_q %lld and n_kv %lld", (long long)a->n,
                   (long long)a->n_q, (long long)a->n_kv);
@@ -53,7 +53,7 @@ NN_LOWER(gemm_quant_qkv, nn_gemm_quant_args) {
                  .matrices = 3, .combine = NN_QUANT_COLUMNS, .groups = 1, .bias = a->bias);
 }
 
-NN_LOWER(gemm_quant_swiglu, nn_gemm_quant_args) {
+NN_LOWER(gemm_quant_swiglu, nn_gemm_quant_args, 14) {
   check_groups(call, a->offsets, a->groups);
   CHECK_ROW(format_gate, k, row_bytes_gate);
   CHECK_ROW(format_up, k, row_bytes_up);

@@ -5,7 +5,7 @@ NN_FLOPS(rope_forward, 3.0 * a->tokens * a->heads * a->head_dim)
 NN_FLOPS(rope_qk, 3.0 * a->tokens * ((double)a->heads + a->kv_heads) * a->head_dim)
 
 /* The gradient is the rotation of dy, by the opposite angle. */
-NN_LOWER(rope_backward, nn_rope_forward_args) {
+NN_LOWER(rope_backward, nn_rope_forward_args, 13) {
   call->flops = 3.0 * a->tokens * a->heads * a->head_dim;
   return (nn_rope_forward_args){a->dy,       a->cosine,       a->sine, a->positions, a->dx,     a->tokens, a->heads,
                                 a->head_dim, a->max_position, a->ld_y, a->ld_x,      a->layout, a->dtype};

@@ -34,4 +34,30 @@ static inline void tile_registers_open(void) {
 /* Idle tile registers would make every later switch of threads save them. */
 static inline void tile_registers_close(void) { _tile_release(); }
 
+/* Registers 0 to 3 as two by two tiles, `step` bytes from row to row, the second of a row `right` bytes on and the
+ * second row `below`. */
+#define NN_TILES_INLINE static inline __attribute__((always_inline, unused))
+NN_TILES_INLINE void tile_zero_four(void) {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+}
+
+NN_TILES_INLINE void tile_load_four(const void *from, int64_t step, int64_t right, int64_t below) {
+  const char *p = (const char *)from;
+  _tile_loadd(0, p, step);
+  _tile_loadd(1, p + right, step);
+  _tile_loadd(2, p + below, step);
+  _tile_loadd(3, p + below + right, step);
+}
+
+NN_TILES_INLINE void tile_store_four(void *to, int64_t step, int64_t right, int64_t below) {
+  char *p = (char *)to;
+  _tile_stored(0, p, step);
+  _tile_stored(1, p + right, step);
+  _tile_stored(2, p + below, step);
+  _tile_stored(3, p + below + right, step);
+}
+
 #endif

@@ -9,13 +9,13 @@
 /* The packed queries hold scale * log2(e); dK wants scale. */
 static const float DK_FACTOR = 0.6931471805599453f;
 
-NN_TILE(score_tile, NR, 1, BLOCK_LD)
-NN_TILE(value_tile, BLOCK_LD, 1, NR)
-NN_TILE(column_tile, 1, BLOCK_LD, NR)
+NN_TILE(score_tile, ATTN_NR, 1, ATTN_BLOCK_LD)
+NN_TILE(value_tile, ATTN_BLOCK_LD, 1, ATTN_NR)
+NN_TILE(column_tile, 1, ATTN_BLOCK_LD, ATTN_NR)
 
 /* Rows of a worker's row panels: its queries, and what a tile may reach beyond. */
 NN_PLAIN NN_INLINE int64_t task_panel_rows(const gradients *f) {
-  return nn_min(f->piece_rows, f->a->shape.q_len) + TILE_ROWS;
+  return nn_min(f->piece_rows, f->a->shape.q_len) + ATTN_TILE_ROWS;
 }
 
 /* What a worker needs. */
@@ -23,12 +23,12 @@ typedef struct backward_block {
   float *q, *dout, *dq;         /* row panels of the task's queries */
   float *lse, *lse_low, *delta; /* [panel_rows]; lse is kept in two parts: rounding it costs P more than all else */
   float *keys, *values, *key_rows, *dk, *dv; /* of a block of keys: two in key panels, three in row panels */
-  float *p, *ds;                             /* [BLOCK_ROWS][BLOCK_LD]; first the scores and dP */
+  float *p, *ds;                             /* [ATTN_BLOCK_ROWS][ATTN_BLOCK_LD]; first the scores and dP */
 } backward_block;
 
 NN_PLAIN static int64_t backward_layout(backward_block *b, float *workspace, int64_t panel_rows, int64_t dim) {
-  const int64_t rows = row_panels_size(panel_rows, dim), key_rows = row_panels_size(BLOCK_KEYS, dim);
-  const int64_t scores = BLOCK_ROWS * BLOCK_LD;
+  const int64_t rows = row_panels_size(panel_rows, dim), key_rows = row_panels_size(ATTN_BLOCK_KEYS, dim);
+  const int64_t scores = ATTN_BLOCK_ROWS * ATTN_BLOCK_LD;
   const int64_t sizes[] = {rows,     rows,     rows,     panel_rows, panel_rows, panel_rows, key_rows,
                            key_rows, key_rows, key_rows, key_rows,   scores,     scores};
   float **const parts[] = {&b->q,      &b->dout,     &b->dq, &b->lse, &b->lse_low, &b->delta, &b->keys,
@@ -64,7 +64,7 @@ static void backward_soften(const backward_block *b, int64_t row, int64_t rows, 
                             int32_t causal) {
   for (int64_t r = 0; r < padded_rows(rows); r++) {
     const int64_t count = r < rows ? keys_seen(r, keys, seen, causal) : 0;
-    float *p = b->p + r * BLOCK_LD, *ds = b->ds + r * BLOCK_LD;
+    float *p = b->p + r * ATTN_BLOCK_LD, *ds = b->ds + r * ATTN_BLOCK_LD;
     const vf lse = vf_set1(b->lse[row + r]), lse_low = vf_set1(b->lse_low[row + r]);
     const vf delta = vf_set1(b->delta[row + r]), zero = vf_set1(0.0f);
     int64_t j = 0;
@@ -79,7 +79,7 @@ static void backward_soften(const backward_block *b, int64_t row, int64_t rows, 
       vf_store(ds + j, vf_keep_part(x * (vf_load(ds + j) - delta), count - j, 0.0f));
       j += VF;
     }
-    for (; j < count + TILE_ROWS; j += VF) {
+    for (; j < count + ATTN_TILE_ROWS; j += VF) {
       vf_store(p + j, zero);
       vf_store(ds + j, zero);
     }
@@ -93,16 +93,16 @@ static void backward_step(const backward_block *b, int64_t panel_rows, int64_t r
   for (int32_t side = 0; side < 2; side++) {
     const float *left = side == 0 ? b->q : b->dout, *right = side == 0 ? b->keys : b->values;
     float *to = side == 0 ? b->p : b->ds;
-    for (int64_t key = 0; key < keys; key += NR) {
+    for (int64_t key = 0; key < keys; key += ATTN_NR) {
       for (int64_t r = 0; r < rows; r += height) {
         height = tile_rows(rows - r);
         if (keys_seen(r + height - 1, keys, seen, causal) > key) {
-          const tile_args t = {.a = left + (row + r) * NR,
+          const tile_args t = {.a = left + (row + r) * ATTN_NR,
                                .b = right + key * dim,
-                               .c = to + r * BLOCK_LD + key,
-                               .a_chunk = panel_rows * NR,
+                               .c = to + r * ATTN_BLOCK_LD + key,
+                               .a_chunk = panel_rows * ATTN_NR,
                                .depth = dim,
-                               .chunk = NR,
+                               .chunk = ATTN_NR,
                                .fresh = 1};
           score_tile(&t, height, 2);
         }
@@ -110,7 +110,7 @@ static void backward_step(const backward_block *b, int64_t panel_rows, int64_t r
     }
   }
   backward_soften(b, row, rows, keys, seen, causal);
-  for (int64_t panel = 0; panel * NR < dim; panel++) {
+  for (int64_t panel = 0; panel * ATTN_NR < dim; panel++) {
     const int vectors = panel_vectors(dim, panel);
     for (int32_t side = 0; side < 2; side++) {
       const float *left = side == 0 ? b->p : b->ds, *right = side == 0 ? b->dout : b->q;
@@ -119,9 +119,9 @@ static void backward_step(const backward_block *b, int64_t panel_rows, int64_t r
         height = tile_rows(keys - key);
         const int64_t first = causal ? nn_max(0, key + 1 - seen) : 0; /* the first row that sees `key` */
         if (first < rows) {
-          const tile_args t = {.a = left + first * BLOCK_LD + key,
-                               .b = right + (panel * panel_rows + row + first) * NR,
-                               .c = to + (panel * BLOCK_KEYS + key) * NR,
+          const tile_args t = {.a = left + first * ATTN_BLOCK_LD + key,
+                               .b = right + (panel * panel_rows + row + first) * ATTN_NR,
+                               .c = to + (panel * ATTN_BLOCK_KEYS + key) * ATTN_NR,
                                .depth = rows - first,
                                .chunk = rows - first};
           column_tile(&t, height, vectors);
@@ -132,9 +132,9 @@ static void backward_step(const backward_block *b, int64_t panel_rows, int64_t r
       height = tile_rows(rows - r);
       const int64_t depth = keys_seen(nn_min(rows, r + height) - 1, keys, seen, causal);
       if (depth > 0) {
-        const tile_args t = {.a = b->ds + r * BLOCK_LD,
-                             .b = b->key_rows + panel * BLOCK_KEYS * NR,
-                             .c = b->dq + (panel * panel_rows + row + r) * NR,
+        const tile_args t = {.a = b->ds + r * ATTN_BLOCK_LD,
+                             .b = b->key_rows + panel * ATTN_BLOCK_KEYS * ATTN_NR,
+                             .c = b->dq + (panel * panel_rows + row + r) * ATTN_NR,
                              .depth = depth,
                              .chunk = depth};
         value_tile(&t, height, vectors);
@@ -166,30 +166,30 @@ static void backward_task(void *arg, int64_t i, int32_t worker) {
   clear(b.dq, row_panels_size(panel_rows, dim));
 
   /* The partial results of keys that none of these queries sees must be zeros too. */
-  for (int64_t key = 0; key < s->kv_len; key += BLOCK_KEYS) {
-    const int64_t keys = nn_min(BLOCK_KEYS, s->kv_len - key), at = (t.kv + key * a->ld_kv) * bytes;
+  for (int64_t key = 0; key < s->kv_len; key += ATTN_BLOCK_KEYS) {
+    const int64_t keys = nn_min(ATTN_BLOCK_KEYS, s->kv_len - key), at = (t.kv + key * a->ld_kv) * bytes;
     const int64_t first = a->causal ? nn_max(0, key + 1 - seen) : 0; /* the first query that sees the block */
-    clear(b.dk, row_panels_size(BLOCK_KEYS, dim));
-    clear(b.dv, row_panels_size(BLOCK_KEYS, dim));
+    clear(b.dk, row_panels_size(ATTN_BLOCK_KEYS, dim));
+    clear(b.dv, row_panels_size(ATTN_BLOCK_KEYS, dim));
     if (first < rows) {
       const char *k = (const char *)a->k + at, *v = (const char *)a->v + at;
       NN_SWITCH_DTYPE(a->dtype, {
         pack_keys(b.keys, k, a->ld_kv, 0, keys, dim, DT);
         pack_keys(b.values, v, a->ld_kv, 0, keys, dim, DT);
-        pack_rows(b.key_rows, BLOCK_KEYS, k, a->ld_kv, 0, keys, keys, dim, one, DT);
+        pack_rows(b.key_rows, ATTN_BLOCK_KEYS, k, a->ld_kv, 0, keys, keys, dim, one, DT);
       });
     }
-    for (int64_t row = first; row < rows; row += BLOCK_ROWS) {
-      backward_step(&b, panel_rows, row, nn_min(BLOCK_ROWS, rows - row), keys, seen + row - key, a->causal, dim);
+    for (int64_t row = first; row < rows; row += ATTN_BLOCK_ROWS) {
+      backward_step(&b, panel_rows, row, nn_min(ATTN_BLOCK_ROWS, rows - row), keys, seen + row - key, a->causal, dim);
     }
     if (f->partial) {
       float *dk = f->partial + (2 * i * s->kv_len + key) * dim, *dv = dk + s->kv_len * dim;
-      store_rows(dk, dim, b.dk, BLOCK_KEYS, keys, dim, 1.0f, NNCUDA_F32);
-      store_rows(dv, dim, b.dv, BLOCK_KEYS, keys, dim, 1.0f, NNCUDA_F32);
+      store_rows(dk, dim, b.dk, ATTN_BLOCK_KEYS, keys, dim, 1.0f, NNCUDA_F32);
+      store_rows(dv, dim, b.dv, ATTN_BLOCK_KEYS, keys, dim, 1.0f, NNCUDA_F32);
     } else {
       NN_SWITCH_DTYPE(a->dtype, {
-        store_rows((char *)a->dk + at, a->ld_kv, b.dk, BLOCK_KEYS, keys, dim, DK_FACTOR, DT);
-        store_rows((char *)a->dv + at, a->ld_kv, b.dv, BLOCK_KEYS, keys, dim, 1.0f, DT);
+        store_rows((char *)a->dk + at, a->ld_kv, b.dk, ATTN_BLOCK_KEYS, keys, dim, DK_FACTOR, DT);
+        store_rows((char *)a->dv + at, a->ld_kv, b.dv, ATTN_BLOCK_KEYS, keys, dim, 1.0f, DT);
       });
     }
   }
@@ -199,10 +199,10 @@ static void backward_task(void *arg, int64_t i, int32_t worker) {
 
 NN_PLAIN static gradients lay_out(const nn_flash_attention_backward_args *a, nn_workspace *w) {
   gradients f = {.a = a, .dk_factor = DK_FACTOR};
-  gradients_cut(&f, 1, BLOCK_ROWS);
+  gradients_cut(&f, 1, ATTN_BLOCK_ROWS);
   backward_block unused;
   f.workspace_size = backward_layout(&unused, NULL, task_panel_rows(&f), a->shape.head_dim) * (int64_t)sizeof(float);
-  gradients_take(&f, w);
+  gradients_lay_out(&f, w);
   return f;
 }
 

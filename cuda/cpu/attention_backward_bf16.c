@@ -17,13 +17,13 @@
  * A task takes all heads of a key head, so that dK and dV need no second pass, when there are enough key heads and what
  * belongs to their keys (14 bytes an element) stays in L2. STEP_KEYS is what a worker takes of them at a time.
  */
-enum { STEP_KEYS = 64, STEP_UNITS = STEP_KEYS / PAIR, QUERY_UNITS = QUERIES / PAIR, KEPT = 1 << 16 };
+enum { STEP_KEYS = 64, STEP_UNITS = STEP_KEYS / BF16_PAIR, QUERY_UNITS = BF16_QUERIES / BF16_PAIR, KEPT = 1 << 16 };
 
 /* A block of queries. */
 typedef struct backward_queries {
   unit *q, *dout;                 /* lanes by query */
   unit *q_columns, *dout_columns; /* lanes by column */
-  float *dq;                      /* [whole(dim)][QUERIES] */
+  float *dq;                      /* [whole(dim)][BF16_QUERIES] */
   float *lse, *delta;             /* in units of ln 2 and negative; infinite and zero where there is no query */
 } backward_queries;
 
@@ -31,13 +31,15 @@ typedef struct backward_queries {
 typedef struct backward_keys {
   unit *keys, *values, *key_columns; /* rows by key, by key, by column */
   float *dk, *dv;                    /* [STEP_KEYS][whole(dim)] */
-  float *scores, *dp;                /* [STEP_KEYS][QUERIES] */
+  float *scores, *dp;                /* [STEP_KEYS][BF16_QUERIES] */
   unit *p, *p_low, *ds, *ds_low;     /* rows by key */
   unit *ds_lanes, *ds_lanes_low;     /* lanes by query */
 } backward_keys;
 
-NN_PLAIN NN_INLINE int64_t queries_size(int64_t dim) { return whole(dim) * (4 * QUERY_UNITS + QUERIES) + 2 * QUERIES; }
-NN_PLAIN NN_INLINE int64_t terms_size(void) { return STEP_KEYS * (2 * QUERIES + 6 * QUERY_UNITS); }
+NN_PLAIN NN_INLINE int64_t queries_size(int64_t dim) {
+  return whole(dim) * (4 * QUERY_UNITS + BF16_QUERIES) + 2 * BF16_QUERIES;
+}
+NN_PLAIN NN_INLINE int64_t terms_size(void) { return STEP_KEYS * (2 * BF16_QUERIES + 6 * QUERY_UNITS); }
 NN_PLAIN NN_INLINE int64_t keys_size(int64_t dim) { return whole(dim) * (3 * STEP_UNITS + 2 * STEP_KEYS); }
 
 NN_INLINE backward_queries queries_at(char *workspace, int64_t dim) {
@@ -48,8 +50,8 @@ NN_INLINE backward_queries queries_at(char *workspace, int64_t dim) {
   b.q_columns = b.dout + factor;
   b.dout_columns = b.q_columns + factor;
   b.dq = (float *)(void *)(b.dout_columns + factor);
-  b.lse = b.dq + whole(dim) * QUERIES;
-  b.delta = b.lse + QUERIES;
+  b.lse = b.dq + whole(dim) * BF16_QUERIES;
+  b.delta = b.lse + BF16_QUERIES;
   return b;
 }
 
@@ -58,8 +60,8 @@ NN_INLINE backward_keys keys_at(char *terms, char *keys, int64_t dim) {
   const int64_t factor = whole(dim) * STEP_UNITS, each = STEP_KEYS * QUERY_UNITS;
   backward_keys b;
   b.scores = (float *)(void *)terms;
-  b.dp = b.scores + STEP_KEYS * QUERIES;
-  b.p = (unit *)(void *)(b.dp + STEP_KEYS * QUERIES);
+  b.dp = b.scores + STEP_KEYS * BF16_QUERIES;
+  b.p = (unit *)(void *)(b.dp + STEP_KEYS * BF16_QUERIES);
   b.p_low = b.p + each;
   b.ds = b.p_low + each;
   b.ds_low = b.ds + each;
@@ -79,7 +81,7 @@ NN_INLINE vf leading(vf x) {
 }
 
 /* Units of a row: x, which 32 queries follow each other in, rounded to bf16. */
-NN_INLINE vf units_of_row(const vf x[PAIR]) { return (vf)_mm512_cvtne2ps_pbh(x[1], x[0]); }
+NN_INLINE vf units_of_row(const vf x[BF16_PAIR]) { return (vf)_mm512_cvtne2ps_pbh(x[1], x[0]); }
 
 /* Units of lanes: the leading bits of x[0] and, of the next key, x[1]. */
 NN_INLINE vf units_of_lanes(vf x0, vf x1) {
@@ -89,13 +91,13 @@ NN_INLINE vf units_of_lanes(vf x0, vf x1) {
 
 /* P and dS of keys j, j+1 and the queries of lanes r .. r+31, into both forms; lanes outside `mask` become zeros. */
 NN_INLINE void soften_pair(const backward_keys *b, const backward_queries *q, int64_t r, int64_t j, vf scale,
-                           const __mmask16 mask[PAIR][2], const int32_t masked) {
-  vf high[PAIR][2], low[PAIR][2];
-  const int64_t at = j * QUERY_UNITS + r / PAIR;
-  NN_UNROLL for (int i = 0; i < PAIR; i++) {
+                           const __mmask16 mask[BF16_PAIR][2], const int32_t masked) {
+  vf high[BF16_PAIR][2], low[BF16_PAIR][2];
+  const int64_t at = j * QUERY_UNITS + r / BF16_PAIR;
+  NN_UNROLL for (int i = 0; i < BF16_PAIR; i++) {
     vf p_high[2], p_low[2];
     NN_UNROLL for (int v = 0; v < 2; v++) {
-      const int64_t from = (j + i) * QUERIES + r + v * VF;
+      const int64_t from = (j + i) * BF16_QUERIES + r + v * VF;
       vf p = vf_exp2(vf_fma(vf_load(b->scores + from), scale, vf_load(q->lse + r + v * VF)));
       vf ds = p * (vf_load(b->dp + from) - vf_load(q->delta + r + v * VF));
       if (masked) {
@@ -113,7 +115,7 @@ NN_INLINE void soften_pair(const backward_keys *b, const backward_queries *q, in
     store_units(b->ds_low + at + i * QUERY_UNITS, units_of_row(low[i]));
   }
   NN_UNROLL for (int v = 0; v < 2; v++) {
-    const int64_t to = (r + v * VF) * STEP_UNITS + j / PAIR * VF;
+    const int64_t to = (r + v * VF) * STEP_UNITS + j / BF16_PAIR * VF;
     store_units(b->ds_lanes + to, units_of_lanes(high[0][v], high[1][v]));
     store_units(b->ds_lanes_low + to, units_of_lanes(low[0][v], low[1][v]));
   }
@@ -123,20 +125,21 @@ NN_INLINE void soften_pair(const backward_keys *b, const backward_queries *q, in
 static void backward_soften(const backward_keys *b, const backward_queries *q, int64_t keys, const sight *s,
                             float factor) {
   const vf scale = vf_set1(factor), zero = vf_set1(0.0f);
-  for (int64_t r = 0; r < QUERIES; r += TILE) {
+  for (int64_t r = 0; r < BF16_QUERIES; r += BF16_TILE) {
     const int64_t all = nn_min(keys, seen_by_all(s, r)), any = nn_min(keys, seen_by_any(s, r + VF));
     int64_t j = 0;
-    for (; j + PAIR <= all; j += PAIR) {
+    for (; j + BF16_PAIR <= all; j += BF16_PAIR) {
       soften_pair(b, q, r, j, scale, NULL, 0);
     }
-    for (; j < any; j += PAIR) {
-      const __mmask16 mask[PAIR][2] = {{seeing(s, r, j), seeing(s, r + VF, j)},
-                                       {seeing(s, r, j + 1), seeing(s, r + VF, j + 1)}};
+    for (; j < any; j += BF16_PAIR) {
+      const __mmask16 mask[BF16_PAIR][2] = {{seeing(s, r, j), seeing(s, r + VF, j)},
+                                            {seeing(s, r, j + 1), seeing(s, r + VF, j + 1)}};
       soften_pair(b, q, r, j, scale, mask, 1);
     }
-    for (; j < keys; j += PAIR) {
-      NN_UNROLL for (int i = 0; i < PAIR; i++) {
-        const int64_t row = (j + i) * QUERY_UNITS + r / PAIR, lane = (r + i * VF) * STEP_UNITS + j / PAIR * VF;
+    for (; j < keys; j += BF16_PAIR) {
+      NN_UNROLL for (int i = 0; i < BF16_PAIR; i++) {
+        const int64_t row = (j + i) * QUERY_UNITS + r / BF16_PAIR,
+                      lane = (r + i * VF) * STEP_UNITS + j / BF16_PAIR * VF;
         store_units(b->p + row, zero);
         store_units(b->p_low + row, zero);
         store_units(b->ds + row, zero);
@@ -151,7 +154,7 @@ static void backward_soften(const backward_keys *b, const backward_queries *q, i
 /* One block of queries against `keys` keys, whole tiles of them. */
 static void backward_step(const backward_keys *b, const backward_queries *q, int64_t keys, const sight *s, float factor,
                           int64_t dim) {
-  const int64_t columns = whole(dim), depth = columns / PAIR;
+  const int64_t columns = whole(dim), depth = columns / BF16_PAIR;
   for (int32_t side = 0; side < 2; side++) {
     multiply(&(bf16_product){.a = side == 0 ? b->keys : b->values,
                              .b = side == 0 ? q->q : q->dout,
@@ -159,9 +162,9 @@ static void backward_step(const backward_keys *b, const backward_queries *q, int
                              .a_step = depth,
                              .units = depth,
                              .panel = depth,
-                             .ld = QUERIES,
+                             .ld = BF16_QUERIES,
                              .rows = keys,
-                             .lanes = QUERIES});
+                             .lanes = BF16_QUERIES});
   }
   backward_soften(b, q, keys, s, factor);
   for (int32_t side = 0; side < 2; side++) {
@@ -182,11 +185,11 @@ static void backward_step(const backward_keys *b, const backward_queries *q, int
                            .b_low = b->ds_lanes_low,
                            .c = q->dq,
                            .a_step = STEP_UNITS,
-                           .units = keys / PAIR,
+                           .units = keys / BF16_PAIR,
                            .panel = STEP_UNITS,
-                           .ld = QUERIES,
+                           .ld = BF16_QUERIES,
                            .rows = columns,
-                           .lanes = QUERIES,
+                           .lanes = BF16_QUERIES,
                            .add = 1});
 }
 
@@ -196,11 +199,7 @@ NN_INLINE void store_sums(void *to, int64_t ld, const float *sums, int64_t rows,
   for (int64_t r = 0; r < rows; r++) {
     for (int64_t d = 0; d < dim; d += VF) {
       const vf x = vf_load(sums + r * whole(dim) + d) * vf_set1(factor);
-      if (d + VF <= dim) {
-        vf_store_as(to, r * ld + d, x, dtype);
-      } else {
-        vf_store_part_as(to, r * ld + d, dim - d, x, dtype);
-      }
+      store_columns(to, r * ld, d, dim, x, dtype);
     }
   }
 }
@@ -210,11 +209,11 @@ static void clear(float *x, int64_t n) { memset(x, 0, (size_t)n * sizeof *x); }
 /* Packs a block of `rows` queries; pointers are those of its first row. */
 static void backward_pack(const backward_queries *b, const uint16_t *q, int64_t ld_q, const uint16_t *dout,
                           const uint16_t *out, int64_t out_ld, const float *lse, int64_t rows, int64_t dim) {
-  rows_to_lanes(b->q, q, ld_q, rows, QUERIES, dim);
-  rows_to_lanes(b->dout, dout, out_ld, rows, QUERIES, dim);
-  columns_to_lanes(b->q_columns, q, ld_q, rows, QUERIES, dim);
-  columns_to_lanes(b->dout_columns, dout, out_ld, rows, QUERIES, dim);
-  for (int64_t r = 0; r < QUERIES; r += VF) {
+  rows_to_lanes(b->q, q, ld_q, rows, BF16_QUERIES, dim);
+  rows_to_lanes(b->dout, dout, out_ld, rows, BF16_QUERIES, dim);
+  columns_to_lanes(b->q_columns, q, ld_q, rows, BF16_QUERIES, dim);
+  columns_to_lanes(b->dout_columns, dout, out_ld, rows, BF16_QUERIES, dim);
+  for (int64_t r = 0; r < BF16_QUERIES; r += VF) {
     const int64_t count = nn_max(0, nn_min(VF, rows - r));
     vf x = vf_set1(0.0f);
     if (count > 0) {
@@ -223,7 +222,7 @@ static void backward_pack(const backward_queries *b, const uint16_t *q, int64_t 
     vf_store(b->lse + r, vf_keep_part(x, count, -INFINITY));
     vf_store(b->delta + r, row_products(dout, out, out_ld, r, rows, dim, NNCUDA_BF16));
   }
-  clear(b->dq, whole(dim) * QUERIES);
+  clear(b->dq, whole(dim) * BF16_QUERIES);
 }
 
 /* The keys that one of a task's heads sees, after those before it; `last`: their dK and dV are complete. */
@@ -235,7 +234,7 @@ static void backward_head(const gradients *f, int64_t i, const gradient_task *t,
   const int64_t each = queries_size(dim) * bytes;
   const uint16_t *k = (const uint16_t *)a->k + t->kv, *v = (const uint16_t *)a->v + t->kv;
   const float factor = (float)((double)a->scale * 1.4426950408889634);
-  char *terms = workspace + nn_ceil_div(t->rows, QUERIES) * each, *kept = terms + terms_size() * bytes;
+  char *terms = workspace + nn_ceil_div(t->rows, BF16_QUERIES) * each, *kept = terms + terms_size() * bytes;
   /* The partial results of keys that none of these queries sees must be zeros too. */
   for (int64_t key = 0; key < s->kv_len; key += STEP_KEYS) {
     const backward_keys b = keys_at(terms, kept, dim);
@@ -250,8 +249,8 @@ static void backward_head(const gradients *f, int64_t i, const gradient_task *t,
         columns_to_rows(b.key_columns, STEP_UNITS, k + at, a->ld_kv, keys, padded, dim);
       }
     }
-    for (int64_t row = first / QUERIES * QUERIES; row < t->rows; row += QUERIES) {
-      const backward_queries block = queries_at(workspace + row / QUERIES * each, dim);
+    for (int64_t row = first / BF16_QUERIES * BF16_QUERIES; row < t->rows; row += BF16_QUERIES) {
+      const backward_queries block = queries_at(workspace + row / BF16_QUERIES * each, dim);
       const sight sees = {.seen = t->seen + row - key, .keys = keys, .causal = a->causal};
       backward_step(&b, &block, padded, &sees, factor, dim);
     }
@@ -274,21 +273,21 @@ static void backward_task(void *arg, int64_t i, int32_t worker) {
   const gradient_task t = gradient_task_at(f, i);
   const int64_t dim = s->head_dim, out_ld = s->heads * dim, each = queries_size(dim) * (int64_t)sizeof(float);
   char *workspace = f->workspace + worker * f->workspace_size;
-  const vf scale = vf_set1(a->scale), scales[PANELS] = {scale, scale, scale, scale};
+  const vf scale = vf_set1(a->scale), scales[BF16_PANELS] = {scale, scale, scale, scale};
   tile_registers_open();
   for (int64_t head = 0; head < t.heads; head++) {
     const int64_t q_at = t.q + head * dim, out_at = t.out + head * dim, lse_at = t.lse + head * s->q_len;
-    for (int64_t row = 0; row < t.rows; row += QUERIES) {
-      const backward_queries block = queries_at(workspace + row / QUERIES * each, dim);
+    for (int64_t row = 0; row < t.rows; row += BF16_QUERIES) {
+      const backward_queries block = queries_at(workspace + row / BF16_QUERIES * each, dim);
       backward_pack(&block, (const uint16_t *)a->q + q_at + row * a->ld_q, a->ld_q,
                     (const uint16_t *)a->dout + out_at + row * out_ld, (const uint16_t *)a->out + out_at + row * out_ld,
-                    out_ld, a->lse + lse_at + row, nn_min(QUERIES, t.rows - row), dim);
+                    out_ld, a->lse + lse_at + row, nn_min(BF16_QUERIES, t.rows - row), dim);
     }
     backward_head(f, i, &t, workspace, head == 0, head == t.heads - 1);
-    for (int64_t row = 0; row < t.rows; row += QUERIES) {
-      const backward_queries block = queries_at(workspace + row / QUERIES * each, dim);
-      store_lanes((uint16_t *)a->dq + q_at + row * a->ld_q, a->ld_q, block.dq, scales, 0, nn_min(QUERIES, t.rows - row),
-                  dim);
+    for (int64_t row = 0; row < t.rows; row += BF16_QUERIES) {
+      const backward_queries block = queries_at(workspace + row / BF16_QUERIES * each, dim);
+      store_lanes((uint16_t *)a->dq + q_at + row * a->ld_q, a->ld_q, block.dq, scales, 0,
+                  nn_min(BF16_QUERIES, t.rows - row), dim);
     }
   }
   tile_registers_close();
@@ -297,14 +296,14 @@ static void backward_task(void *arg, int64_t i, int32_t worker) {
 NN_PLAIN static gradients flash_attention_backward_lay_out(const nn_flash_attention_backward_args *a, nn_workspace *w) {
   const nn_attention_shape *s = &a->shape;
   const int64_t dim = s->head_dim;
-  const int32_t together = s->batch * s->kv_heads >= TASKS_WANTED && s->kv_len * whole(dim) <= KEPT;
+  const int32_t together = s->batch * s->kv_heads >= ATTN_TASKS_WANTED && s->kv_len * whole(dim) <= KEPT;
   gradients f = {.a = a, .dk_factor = a->scale};
-  gradients_cut(&f, together ? s->heads / s->kv_heads : 1, QUERIES);
-  const int64_t query_blocks = nn_ceil_div(nn_min(f.piece_rows, s->q_len), QUERIES);
+  gradients_cut(&f, together ? s->heads / s->kv_heads : 1, BF16_QUERIES);
+  const int64_t query_blocks = nn_ceil_div(nn_min(f.piece_rows, s->q_len), BF16_QUERIES);
   const int64_t key_blocks = f.heads > 1 ? nn_ceil_div(s->kv_len, STEP_KEYS) : 1;
   const int64_t size = query_blocks * queries_size(dim) + terms_size() + key_blocks * keys_size(dim);
   f.workspace_size = nn_round_up(size * (int64_t)sizeof(float), 64);
-  gradients_take(&f, w);
+  gradients_lay_out(&f, w);
   return f;
 }
 
@@ -313,6 +312,7 @@ static int32_t flash_attention_backward(nncuda_ctx *ctx, const nn_flash_attentio
   return gradients_run(ctx, &f, backward_task);
 }
 
-BF16_KERNEL(flash_attention_backward)
+NN_BF16_KERNEL_BY(flash_attention_backward, nn_flash_attention_backward_args, flash_attention_backward,
+                  flash_attention_backward_lay_out)
 
 #endif

@@ -20,8 +20,8 @@
 typedef uint32_t unit;
 
 /*
- * QUERIES is the width of a block of scores; TILE what rows and lanes are filled up to, and twice the depth of a step
- * of tile registers.
+ * BF16_QUERIES is the width of a block of scores; BF16_TILE what rows and lanes are filled up to, and twice the depth
+ * of a step of tile registers.
  *
  * Milliseconds of one core's time on a busy machine, for 8 sequences of 256 tokens, causal, 4 heads of 64 on one key
  * head:
@@ -33,7 +33,7 @@ typedef uint32_t unit;
  * AVX512_BF16 alone keep the products of f32: where a dot product of vectors does twice the work of a multiply-add,
  * the gradients would still have 8 of them (two parts of P and dS) in place of 5.
  */
-enum { TILE = 32, QUERIES = 64, PANELS = QUERIES / VF, PAIR = 2 };
+enum { BF16_TILE = 32, BF16_QUERIES = 64, BF16_PANELS = BF16_QUERIES / VF, BF16_PAIR = 2 };
 
 /* c [rows, lanes] = a * b, or += with `add`; a or b may have a second part, which goes to the same sums. */
 typedef struct bf16_product {
@@ -76,38 +76,29 @@ NN_INLINE void tile_step16(const bf16_product *t, int64_t a, int64_t b) {
 static __attribute__((noinline)) void multiply(const bf16_product *t) {
   /* The compiler does not know that tile loads and stores touch memory. */
   __asm__ volatile("" ::: "memory");
-  for (int64_t lane = 0; lane < t->lanes; lane += TILE) {
-    for (int64_t r = 0; r < t->rows; r += TILE) {
-      float *c = t->c + r * t->ld + lane, *c2 = c + 16 * t->ld;
+  for (int64_t lane = 0; lane < t->lanes; lane += BF16_TILE) {
+    for (int64_t r = 0; r < t->rows; r += BF16_TILE) {
+      float *c = t->c + r * t->ld + lane;
       if (t->add) {
-        _tile_loadd(0, c, t->ld * 4);
-        _tile_loadd(1, c + 16, t->ld * 4);
-        _tile_loadd(2, c2, t->ld * 4);
-        _tile_loadd(3, c2 + 16, t->ld * 4);
+        tile_load_four(c, t->ld * 4, 64, 64 * t->ld);
       } else {
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
+        tile_zero_four();
       }
       for (int64_t p = 0; p < t->units; p += 16) {
         tile_step16(t, r * t->a_step + p, lane * t->panel + p * VF);
       }
-      _tile_stored(0, c, t->ld * 4);
-      _tile_stored(1, c + 16, t->ld * 4);
-      _tile_stored(2, c2, t->ld * 4);
-      _tile_stored(3, c2 + 16, t->ld * 4);
+      tile_store_four(c, t->ld * 4, 64, 64 * t->ld);
     }
   }
   __asm__ volatile("" ::: "memory");
 }
 
-NN_PLAIN NN_INLINE int64_t whole(int64_t n) { return nn_round_up(n, TILE); }
+NN_PLAIN NN_INLINE int64_t whole(int64_t n) { return nn_round_up(n, BF16_TILE); }
 
 /* Elements d .. d+31 of a row of `dim`, zeros from there on. */
 NN_INLINE vf row_units(const uint16_t *row, int64_t d, int64_t dim) {
   const int64_t left = dim - d;
-  const __mmask32 mask = left >= TILE ? ~(__mmask32)0 : left <= 0 ? 0 : ((__mmask32)1 << left) - 1;
+  const __mmask32 mask = left >= BF16_TILE ? ~(__mmask32)0 : left <= 0 ? 0 : ((__mmask32)1 << left) - 1;
   return _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(mask, row + d));
 }
 
@@ -115,8 +106,8 @@ NN_INLINE vf row_units(const uint16_t *row, int64_t d, int64_t dim) {
 NN_INLINE vf column_units(const uint16_t *x, int64_t ld, int64_t p, int64_t rows, int64_t d, int64_t dim) {
   const int64_t left = dim - d;
   const __mmask16 columns = left >= VF ? (__mmask16)0xffff : left <= 0 ? 0 : vf_mask(left);
-  const __mmask16 even = PAIR * p < rows ? columns : 0, odd = PAIR * p + 1 < rows ? columns : 0;
-  const uint16_t *row = x + PAIR * p * ld + d;
+  const __mmask16 even = BF16_PAIR * p < rows ? columns : 0, odd = BF16_PAIR * p + 1 < rows ? columns : 0;
+  const uint16_t *row = x + BF16_PAIR * p * ld + d;
   const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(even, row));
   const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(odd, row + ld));
   return _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
@@ -126,32 +117,32 @@ NN_INLINE void store_units(unit *to, vf x) { _mm512_storeu_si512(to, _mm512_cast
 
 /* Rows with the depth along them as they lie: `padded` rows of whole(dim) / 2 units. */
 NN_INLINE void copy_rows(unit *to, const uint16_t *x, int64_t ld, int64_t rows, int64_t padded, int64_t dim) {
-  const int64_t step = whole(dim) / PAIR;
+  const int64_t step = whole(dim) / BF16_PAIR;
   for (int64_t r = 0; r < padded; r++) {
-    for (int64_t d = 0; d < dim; d += TILE) {
-      store_units(to + r * step + d / PAIR, r < rows ? row_units(x + r * ld, d, dim) : vf_set1(0.0f));
+    for (int64_t d = 0; d < dim; d += BF16_TILE) {
+      store_units(to + r * step + d / BF16_PAIR, r < rows ? row_units(x + r * ld, d, dim) : vf_set1(0.0f));
     }
   }
 }
 
 /* Rows as lanes, the depth along them. */
 NN_INLINE void rows_to_lanes(unit *to, const uint16_t *x, int64_t ld, int64_t rows, int64_t padded, int64_t dim) {
-  const int64_t units = whole(dim) / PAIR;
+  const int64_t units = whole(dim) / BF16_PAIR;
   for (int64_t r = 0; r < padded; r += VF) {
-    for (int64_t d = 0; d < dim; d += TILE) {
+    for (int64_t d = 0; d < dim; d += BF16_TILE) {
       vf y[VF];
       NN_UNROLL for (int i = 0; i < VF; i++) {
         y[i] = r + i < rows ? row_units(x + (r + i) * ld, d, dim) : vf_set1(0.0f);
       }
       transpose(y);
-      NN_UNROLL for (int i = 0; i < VF; i++) { store_units(to + r * units + (d / PAIR + i) * VF, y[i]); }
+      NN_UNROLL for (int i = 0; i < VF; i++) { store_units(to + r * units + (d / BF16_PAIR + i) * VF, y[i]); }
     }
   }
 }
 
 /* Columns as lanes, the depth down the rows. */
 NN_INLINE void columns_to_lanes(unit *to, const uint16_t *x, int64_t ld, int64_t rows, int64_t padded, int64_t dim) {
-  const int64_t units = padded / PAIR;
+  const int64_t units = padded / BF16_PAIR;
   for (int64_t p = 0; p < units; p++) {
     for (int64_t d = 0; d < whole(dim); d += VF) {
       store_units(to + d * units + p * VF, column_units(x, ld, p, rows, d, dim));
@@ -162,7 +153,7 @@ NN_INLINE void columns_to_lanes(unit *to, const uint16_t *x, int64_t ld, int64_t
 /* Columns as rows, `step` units apart, the depth down the rows. */
 NN_INLINE void columns_to_rows(unit *to, int64_t step, const uint16_t *x, int64_t ld, int64_t rows, int64_t padded,
                                int64_t dim) {
-  for (int64_t p = 0; p < padded / PAIR; p += VF) {
+  for (int64_t p = 0; p < padded / BF16_PAIR; p += VF) {
     for (int64_t d = 0; d < whole(dim); d += VF) {
       vf y[VF];
       NN_UNROLL for (int i = 0; i < VF; i++) { y[i] = column_units(x, ld, p + i, rows, d, dim); }
@@ -172,14 +163,14 @@ NN_INLINE void columns_to_rows(unit *to, int64_t step, const uint16_t *x, int64_
   }
 }
 
-/* Sums [whole(dim)][QUERIES], times a factor a lane, into `rows` rows of bf16. The first `blind` rows
+/* Sums [whole(dim)][BF16_QUERIES], times a factor a lane, into `rows` rows of bf16. The first `blind` rows
  * become zeros. */
-NN_INLINE void store_lanes(uint16_t *to, int64_t ld, const float *sums, const vf factor[PANELS], int64_t blind,
+NN_INLINE void store_lanes(uint16_t *to, int64_t ld, const float *sums, const vf factor[BF16_PANELS], int64_t blind,
                            int64_t rows, int64_t dim) {
   for (int64_t v = 0; v * VF < rows; v++) {
     for (int64_t d = 0; d < dim; d += VF) {
       vf x[VF];
-      NN_UNROLL for (int i = 0; i < VF; i++) { x[i] = vf_load(sums + (d + i) * QUERIES + v * VF) * factor[v]; }
+      NN_UNROLL for (int i = 0; i < VF; i++) { x[i] = vf_load(sums + (d + i) * BF16_QUERIES + v * VF) * factor[v]; }
       transpose(x);
       for (int64_t i = 0; i < nn_min(VF, rows - v * VF); i++) {
         const int64_t r = v * VF + i;
@@ -216,23 +207,5 @@ NN_INLINE __mmask16 seeing(const sight *s, int64_t r, int64_t j) {
   const int64_t hidden = s->causal ? j - s->seen + 1 - r : 0; /* the first lanes, that do not */
   return hidden <= 0 ? (__mmask16)0xffff : hidden >= VF ? 0 : (__mmask16)(0xffffu << hidden);
 }
-
-/* The kernel for what `op` has of bf16, with the workspace that `op`_lay_out gives; other dtypes are as without bf16
- * instructions. */
-#define BF16_KERNEL(op)                                                                                                \
-  int32_t NN_JOIN3(avx512, op, )(nncuda_ctx * ctx, const void *args);                                                  \
-  int32_t NN_KERNEL(op)(nncuda_ctx * ctx, const void *args) {                                                          \
-    const nn_##op##_args *a = args;                                                                                    \
-    return a->dtype == NNCUDA_BF16 ? op(ctx, a) : NN_JOIN3(avx512, op, )(ctx, args);                                   \
-  }                                                                                                                    \
-  NN_PLAIN void NN_WORKSPACE_OF(avx512, op)(const void *args, nn_workspace *w);                                        \
-  NN_WORKSPACE(op) {                                                                                                   \
-    const nn_##op##_args *a = args;                                                                                    \
-    if (a->dtype == NNCUDA_BF16) {                                                                                     \
-      op##_lay_out(a, w);                                                                                              \
-    } else {                                                                                                           \
-      NN_WORKSPACE_OF(avx512, op)(args, w);                                                                            \
-    }                                                                                                                  \
-  }
 
 #endif

@@ -4,15 +4,16 @@
  * in order. What limits it is reading the cache, which each task does once for all query heads that share the key head.
  */
 #include "attention_pack.h"
+#include "checks.h"
 
 #include "abi/generated/attention.h"
 
 enum {
   PIECE_KEYS = 256, /* at most; fewer when several key heads make the rows longer */
   PIECE_KEYS_LEAST = 64,
-  VALUE_KEYS = 32,               /* values that the tile of the output passes over at a time */
-  WIDE_LD = MAX_HEAD_DIM + 16,   /* constant, so that the rows of a block are at constant distances */
-  OUT_VECTORS = NR == 32 ? 4 : 2 /* the tile of the output: with its 4 heads, what the registers hold */
+  VALUE_KEYS = 32,                    /* values that the tile of the output passes over at a time */
+  WIDE_LD = ATTN_MAX_HEAD_DIM + 16,   /* constant, so that the rows of a block are at constant distances */
+  OUT_VECTORS = ATTN_NR == 32 ? 4 : 2 /* the tile of the output: with its 4 heads, what the registers hold */
 };
 
 typedef struct decode {
@@ -180,10 +181,8 @@ NN_INLINE void decode_piece(const decode *f, int64_t sequence, int64_t piece, in
   }
 }
 
-static void decode_task(void *arg, int64_t i, int32_t worker) {
-  const decode *f = arg;
-  NN_SWITCH_DTYPE(f->a->dtype, decode_piece(f, i / f->pieces, i % f->pieces, worker, DT));
-}
+NN_TASK(decode_task, decode,
+        NN_SWITCH_DTYPE(job->a->dtype, decode_piece(job, task / job->pieces, task % job->pieces, worker, DT)))
 
 NN_INLINE void decode_combine(const decode *f, int64_t row, int32_t dtype) {
   const nn_attention_decode_args *a = f->a;
@@ -213,11 +212,7 @@ NN_INLINE void decode_combine(const decode *f, int64_t row, int32_t dtype) {
   }
 }
 
-static void decode_combine_task(void *arg, int64_t i, int32_t worker) {
-  (void)worker;
-  const decode *f = arg;
-  NN_SWITCH_DTYPE(f->a->dtype, decode_combine(f, i, DT));
-}
+NN_TASK(decode_combine_task, decode, NN_SWITCH_DTYPE(job->a->dtype, decode_combine(job, task, DT)))
 
 /* Partial results for as many pieces as the longest sequence can have. */
 NN_PLAIN static decode lay_out(const nn_attention_decode_args *a, nn_workspace *w) {
@@ -236,12 +231,9 @@ NN_WORKSPACE(attention_decode) { lay_out(args, w); }
 
 int32_t NN_KERNEL(attention_decode)(nncuda_ctx *ctx, const void *args) {
   const nn_attention_decode_args *a = args;
+  NN_TRY(nn_check_range(ctx, "lengths", a->lengths, a->batch, 0, a->capacity, ", the capacity"));
   int64_t longest = 0;
   for (int64_t b = 0; b < a->batch; b++) {
-    if (a->lengths[b] < 0 || a->lengths[b] > a->capacity) {
-      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "lengths[%lld] is %d; it must be 0 to %lld, the capacity",
-                     (long long)b, a->lengths[b], (long long)a->capacity);
-    }
     longest = nn_max(longest, a->lengths[b]);
   }
   decode f = lay_out(a, nn_workspace_of(ctx));

@@ -20,27 +20,28 @@ typedef struct flash {
   int64_t keys_size, values_size, workspace_size;
 } flash;
 
-NN_TILE(score_tile, NR, 1, BLOCK_LD)
-NN_TILE(value_tile, BLOCK_LD, 1, NR)
+NN_TILE(score_tile, ATTN_NR, 1, ATTN_BLOCK_LD)
+NN_TILE(value_tile, ATTN_BLOCK_LD, 1, ATTN_NR)
 
 /* What a worker needs for a block of queries. */
 typedef struct flash_block {
-  float *q, *out, *scores;  /* row panels, row panels, [BLOCK_ROWS][BLOCK_LD] */
-  float *peak, *keep, *sum; /* [BLOCK_ROWS], [BLOCK_ROWS], [BLOCK_ROWS][VF]: lanes are added up at the end */
+  float *q, *out, *scores;     /* row panels, row panels, [ATTN_BLOCK_ROWS][ATTN_BLOCK_LD] */
+  float *peak, *rescale, *sum; /* [ATTN_BLOCK_ROWS], [ATTN_BLOCK_ROWS], [ATTN_BLOCK_ROWS][VF]: lanes are
+                                  added up at the end */
 } flash_block;
 
 NN_PLAIN NN_INLINE int64_t flash_block_size(int64_t head_dim) {
-  return 2 * row_panels_size(BLOCK_ROWS, head_dim) + BLOCK_ROWS * (BLOCK_LD + 2 + VF);
+  return 2 * row_panels_size(ATTN_BLOCK_ROWS, head_dim) + ATTN_BLOCK_ROWS * (ATTN_BLOCK_LD + 2 + VF);
 }
 
 NN_INLINE flash_block flash_block_at(float *workspace, int64_t head_dim) {
   flash_block b;
   b.q = workspace;
-  b.out = b.q + row_panels_size(BLOCK_ROWS, head_dim);
-  b.scores = b.out + row_panels_size(BLOCK_ROWS, head_dim);
-  b.sum = b.scores + BLOCK_ROWS * BLOCK_LD;
-  b.peak = b.sum + BLOCK_ROWS * VF;
-  b.keep = b.peak + BLOCK_ROWS;
+  b.out = b.q + row_panels_size(ATTN_BLOCK_ROWS, head_dim);
+  b.scores = b.out + row_panels_size(ATTN_BLOCK_ROWS, head_dim);
+  b.sum = b.scores + ATTN_BLOCK_ROWS * ATTN_BLOCK_LD;
+  b.peak = b.sum + ATTN_BLOCK_ROWS * VF;
+  b.rescale = b.peak + ATTN_BLOCK_ROWS;
   return b;
 }
 
@@ -49,8 +50,8 @@ static void flash_pack_task(void *arg, int64_t i, int32_t worker) {
   const flash *f = arg;
   const nn_flash_attention_args *a = f->a;
   const nn_attention_shape *s = &a->shape;
-  const int64_t local = i / f->key_blocks, pair = f->first_pair + local, begin = i % f->key_blocks * BLOCK_KEYS;
-  const int64_t end = nn_min(begin + BLOCK_KEYS, s->kv_len);
+  const int64_t local = i / f->key_blocks, pair = f->first_pair + local, begin = i % f->key_blocks * ATTN_BLOCK_KEYS;
+  const int64_t end = nn_min(begin + ATTN_BLOCK_KEYS, s->kv_len);
   const int64_t offset = pair / s->kv_heads * s->kv_len * a->ld_kv + pair % s->kv_heads * s->head_dim;
   const int64_t bytes = nn_dtype_bytes(a->dtype);
   const char *k = (const char *)a->k + offset * bytes, *v = (const char *)a->v + offset * bytes;
@@ -111,17 +112,18 @@ static void flash_soften(const flash_block *b, int64_t rows, int64_t keys, int64
   for (int64_t r = 0; r < rows; r += VF) {
     vf tops[VF];
     for (int i = 0; i < VF; i++) {
-      tops[i] = row_peaks(b->scores + (r + i) * BLOCK_LD, keys_seen(r + i, rows, keys, seen, causal));
+      tops[i] = row_peaks(b->scores + (r + i) * ATTN_BLOCK_LD, keys_seen(r + i, rows, keys, seen, causal));
     }
     const vf old_peak = vf_load(b->peak + r), peak = vf_max(largest_each(tops), old_peak);
     vf_store(b->peak + r, peak);
-    vf_store(b->keep + r, vf_exp2(old_peak - peak));
+    vf_store(b->rescale + r, vf_exp2(old_peak - peak));
     for (int64_t i = r; i < r + VF; i++) {
-      /* Zero as far as the tile of rows that this one belongs to reads, which is less than TILE_ROWS further. */
-      const int64_t count = keys_seen(i, rows, keys, seen, causal), end = nn_min(keys, count + TILE_ROWS);
-      const vf total = row_powers(b->scores + i * BLOCK_LD, count, end, b->peak[i]);
+      /* Zero as far as the tile of rows that this one belongs to reads, which is less than ATTN_TILE_ROWS further.
+       */
+      const int64_t count = keys_seen(i, rows, keys, seen, causal), end = nn_min(keys, count + ATTN_TILE_ROWS);
+      const vf total = row_powers(b->scores + i * ATTN_BLOCK_LD, count, end, b->peak[i]);
       float *sum = b->sum + i * VF;
-      vf_store(sum, vf_fma(vf_load(sum), vf_set1(b->keep[i]), total));
+      vf_store(sum, vf_fma(vf_load(sum), vf_set1(b->rescale[i]), total));
     }
   }
 }
@@ -130,25 +132,25 @@ static void flash_soften(const flash_block *b, int64_t rows, int64_t keys, int64
  * them (at most `keys`), or all of them without the causal mask. */
 static void flash_step(const flash_block *b, const float *key_panels, const float *values, int64_t kv_len, int64_t rows,
                        int64_t keys, int64_t seen, int32_t causal, int32_t first, int64_t dim) {
-  for (int64_t key = 0; key < keys; key += NR) {
+  for (int64_t key = 0; key < keys; key += ATTN_NR) {
     int64_t height;
     for (int64_t r = 0; r < rows; r += height) {
       height = tile_rows(rows - r);
       if (causal && seen + r + height - 1 <= key) {
         continue;
       }
-      const tile_args t = {.a = b->q + r * NR,
+      const tile_args t = {.a = b->q + r * ATTN_NR,
                            .b = key_panels + key * dim,
-                           .c = b->scores + r * BLOCK_LD + key,
-                           .a_chunk = BLOCK_ROWS * NR,
+                           .c = b->scores + r * ATTN_BLOCK_LD + key,
+                           .a_chunk = ATTN_BLOCK_ROWS * ATTN_NR,
                            .depth = dim,
-                           .chunk = NR,
+                           .chunk = ATTN_NR,
                            .fresh = 1};
       score_tile(&t, height, 2);
     }
   }
   flash_soften(b, rows, keys, seen, causal);
-  for (int64_t panel = 0; panel * NR < dim; panel++) {
+  for (int64_t panel = 0; panel * ATTN_NR < dim; panel++) {
     int64_t height;
     for (int64_t r = 0; r < rows; r += height) {
       height = tile_rows(rows - r);
@@ -156,10 +158,10 @@ static void flash_step(const flash_block *b, const float *key_panels, const floa
       if (depth <= 0) {
         continue;
       }
-      const tile_args t = {.a = b->scores + r * BLOCK_LD,
-                           .b = values + panel * kv_len * NR,
-                           .c = b->out + (panel * BLOCK_ROWS + r) * NR,
-                           .keep = b->keep + r,
+      const tile_args t = {.a = b->scores + r * ATTN_BLOCK_LD,
+                           .b = values + panel * kv_len * ATTN_NR,
+                           .c = b->out + (panel * ATTN_BLOCK_ROWS + r) * ATTN_NR,
+                           .rescale = b->rescale + r,
                            .depth = depth,
                            .chunk = depth,
                            .fresh = first};
@@ -190,15 +192,12 @@ NN_INLINE void flash_finish(const flash_block *b, void *out, float *lse, int64_t
         lse[r] = r < blind ? -INFINITY : logs[r - first];
       }
       for (int64_t d = 0; d < dim; d += VF) {
-        vf x = vf_load(b->out + (d / NR * BLOCK_ROWS + r) * NR + d % NR) * vf_set1(factor[r - first]);
+        vf x =
+            vf_load(b->out + (d / ATTN_NR * ATTN_BLOCK_ROWS + r) * ATTN_NR + d % ATTN_NR) * vf_set1(factor[r - first]);
         if (r < blind) {
           x = vf_set1(0.0f);
         }
-        if (d + VF <= dim) {
-          vf_store_as(out, r * ld + d, x, dtype);
-        } else {
-          vf_store_part_as(out, r * ld + d, dim - d, x, dtype);
-        }
+        store_columns(out, r * ld, d, dim, x, dtype);
       }
     }
   }
@@ -213,7 +212,7 @@ static void flash_task(void *arg, int64_t i, int32_t worker) {
   const int64_t q_block = f->query_blocks - 1 - i % f->query_blocks, local = i / f->query_blocks / group;
   const int64_t pair = f->first_pair + local, sequence = pair / s->kv_heads;
   const int64_t head = pair % s->kv_heads * group + i / f->query_blocks % group;
-  const int64_t row = q_block * BLOCK_ROWS, rows = nn_min(BLOCK_ROWS, s->q_len - row);
+  const int64_t row = q_block * ATTN_BLOCK_ROWS, rows = nn_min(ATTN_BLOCK_ROWS, s->q_len - row);
   const flash_block b = flash_block_at(f->workspace + worker * f->workspace_size, dim);
   const int64_t out_ld = s->heads * dim;
   char *out = (char *)a->out + ((sequence * s->q_len + row) * out_ld + head * dim) * bytes;
@@ -223,14 +222,14 @@ static void flash_task(void *arg, int64_t i, int32_t worker) {
   const int64_t limit = a->causal ? nn_min(s->kv_len, seen + rows - 1) : s->kv_len;
   const split_factor factor = split_double((double)a->scale * 1.4426950408889634);
   const char *q = (const char *)a->q + ((sequence * s->q_len + row) * a->ld_q + head * dim) * bytes;
-  NN_SWITCH_DTYPE(a->dtype, pack_rows(b.q, BLOCK_ROWS, q, a->ld_q, 0, rows, padded_rows(rows), dim, factor, DT));
-  for (int64_t r = 0; r < BLOCK_ROWS; r++) {
+  NN_SWITCH_DTYPE(a->dtype, pack_rows(b.q, ATTN_BLOCK_ROWS, q, a->ld_q, 0, rows, padded_rows(rows), dim, factor, DT));
+  for (int64_t r = 0; r < ATTN_BLOCK_ROWS; r++) {
     b.peak[r] = -INFINITY;
     vf_store(b.sum + r * VF, vf_set1(0.0f));
   }
-  for (int64_t key = 0; key < limit; key += BLOCK_KEYS) {
-    flash_step(&b, f->keys + local * f->keys_size + key * dim, f->values + local * f->values_size + key * NR, s->kv_len,
-               rows, nn_min(BLOCK_KEYS, limit - key), seen - key, a->causal, key == 0, dim);
+  for (int64_t key = 0; key < limit; key += ATTN_BLOCK_KEYS) {
+    flash_step(&b, f->keys + local * f->keys_size + key * dim, f->values + local * f->values_size + key * ATTN_NR,
+               s->kv_len, rows, nn_min(ATTN_BLOCK_KEYS, limit - key), seen - key, a->causal, key == 0, dim);
   }
   const int64_t blind =
       a->causal ? nn_max(0, nn_min(rows, 1 - seen)) : 0; /* the first rows of the block, without keys */
@@ -241,13 +240,13 @@ static void flash_task(void *arg, int64_t i, int32_t worker) {
 NN_PLAIN static flash lay_out(const nn_flash_attention_args *a, nn_workspace *w) {
   const nn_attention_shape *s = &a->shape;
   flash f = {.a = a,
-             .query_blocks = nn_ceil_div(s->q_len, BLOCK_ROWS),
-             .key_blocks = nn_ceil_div(s->kv_len, BLOCK_KEYS),
+             .query_blocks = nn_ceil_div(s->q_len, ATTN_BLOCK_ROWS),
+             .key_blocks = nn_ceil_div(s->kv_len, ATTN_BLOCK_KEYS),
              .keys_size = key_panels_size(s->kv_len, s->head_dim),
              .values_size = row_panels_size(s->kv_len, s->head_dim),
              .workspace_size = nn_round_up(flash_block_size(s->head_dim), 16)};
   const int64_t pairs = s->batch * s->kv_heads, pair_size = f.keys_size + f.values_size;
-  f.round = nn_max(1, nn_min(pairs, PACKED_ROUND / pair_size));
+  f.round = nn_max(1, nn_min(pairs, ATTN_PACKED_ROUND / pair_size));
   f.workspace = nn_take(w, (size_t)(f.workspace_size * w->machine->threads) * sizeof(float));
   f.keys = nn_take(w, (size_t)(f.round * f.keys_size) * sizeof(float));
   f.values = nn_take(w, (size_t)(f.round * f.values_size) * sizeof(float));

@@ -14,9 +14,9 @@
 #include "abi/generated/attention.h"
 
 enum {
-  TASKS_WANTED = 8,        /* with fewer heads than that, the queries of each are cut into pieces */
-  PARTIAL_ROUND = 1 << 24, /* floats of partial results that are kept at a time */
-  ADD_KEYS = 64            /* keys that a task of the second pass adds up */
+  ATTN_TASKS_WANTED = 8,        /* with fewer heads than that, the queries of each are cut into pieces */
+  ATTN_PARTIAL_ROUND = 1 << 24, /* floats of partial results that are kept at a time */
+  ATTN_ADD_KEYS = 64            /* keys that a task of the second pass adds up */
 };
 
 typedef struct gradients {
@@ -94,8 +94,9 @@ NN_INLINE void add_partials(const gradients *f, int64_t local, int64_t begin, in
 static void gradients_add_task(void *arg, int64_t i, int32_t worker) {
   (void)worker;
   const gradients *f = arg;
-  const int64_t kv_len = f->a->shape.kv_len, blocks = nn_ceil_div(kv_len, ADD_KEYS), begin = i % blocks * ADD_KEYS;
-  NN_SWITCH_DTYPE(f->a->dtype, add_partials(f, i / blocks, begin, nn_min(begin + ADD_KEYS, kv_len), DT));
+  const int64_t kv_len = f->a->shape.kv_len, blocks = nn_ceil_div(kv_len, ATTN_ADD_KEYS),
+                begin = i % blocks * ATTN_ADD_KEYS;
+  NN_SWITCH_DTYPE(f->a->dtype, add_partials(f, i / blocks, begin, nn_min(begin + ATTN_ADD_KEYS, kv_len), DT));
 }
 
 /* Cuts the queries into pieces of whole blocks of `block_rows`, of `heads` heads of a key head at a time. */
@@ -104,19 +105,19 @@ NN_PLAIN NN_INLINE void gradients_cut(gradients *f, int64_t heads, int64_t block
   const int64_t parts = nn_ceil_div(s->heads / s->kv_heads, heads);
   f->heads = heads;
   f->piece_rows =
-      nn_round_up(nn_ceil_div(s->q_len, nn_ceil_div(TASKS_WANTED, s->batch * s->kv_heads * parts)), block_rows);
+      nn_round_up(nn_ceil_div(s->q_len, nn_ceil_div(ATTN_TASKS_WANTED, s->batch * s->kv_heads * parts)), block_rows);
   f->pieces = nn_ceil_div(s->q_len, f->piece_rows);
   f->tasks = parts * f->pieces;
 }
 
 /* Takes `workspace_size` bytes for each worker, and room for the partial results of a round. */
-NN_PLAIN NN_INLINE void gradients_take(gradients *f, nn_workspace *w) {
+NN_PLAIN NN_INLINE void gradients_lay_out(gradients *f, nn_workspace *w) {
   const nn_attention_shape *s = &f->a->shape;
   f->workspace = nn_take(w, (size_t)(f->workspace_size * w->machine->threads));
   f->round = s->batch * s->kv_heads;
   if (f->tasks > 1) {
     const int64_t pair_size = 2 * f->tasks * s->kv_len * s->head_dim;
-    f->round = nn_max(1, nn_min(f->round, PARTIAL_ROUND / pair_size));
+    f->round = nn_max(1, nn_min(f->round, ATTN_PARTIAL_ROUND / pair_size));
     f->partial = nn_take(w, (size_t)(f->round * pair_size) * sizeof(float));
   }
 }
@@ -129,7 +130,7 @@ static int32_t gradients_run(nncuda_ctx *ctx, gradients *f, void (*task)(void *,
     f->pairs = nn_min(f->round, pairs - f->first_pair);
     nn_parallel(ctx, f->pairs * f->tasks, task, f);
     if (f->partial) {
-      nn_parallel(ctx, f->pairs * nn_ceil_div(s->kv_len, ADD_KEYS), gradients_add_task, f);
+      nn_parallel(ctx, f->pairs * nn_ceil_div(s->kv_len, ATTN_ADD_KEYS), gradients_add_task, f);
     }
   }
   return NNCUDA_SUCCESS;

@@ -15,14 +15,24 @@ NN_INLINE split_factor split_double(double x) {
 }
 
 /* Floats of row panels over `rows` rows. */
-NN_PLAIN NN_INLINE int64_t row_panels_size(int64_t rows, int64_t dim) { return nn_ceil_div(dim, NR) * NR * rows; }
+NN_PLAIN NN_INLINE int64_t row_panels_size(int64_t rows, int64_t dim) {
+  return nn_ceil_div(dim, ATTN_NR) * ATTN_NR * rows;
+}
 
 /* Floats of key panels over `keys` keys. */
-NN_PLAIN NN_INLINE int64_t key_panels_size(int64_t keys, int64_t dim) { return nn_round_up(keys, NR) * dim; }
+NN_PLAIN NN_INLINE int64_t key_panels_size(int64_t keys, int64_t dim) { return nn_round_up(keys, ATTN_NR) * dim; }
 
 /* VF elements of a row of `dim`, from element d on; what lies beyond the row is zero. */
 NN_INLINE vf load_columns(const void *source, int64_t row, int64_t d, int64_t dim, int32_t dtype) {
   return d + VF <= dim ? vf_load_as(source, row + d, dtype) : vf_load_part_as(source, row + d, dim - d, dtype);
+}
+
+NN_INLINE void store_columns(void *to, int64_t row, int64_t d, int64_t dim, vf x, int32_t dtype) {
+  if (d + VF <= dim) {
+    vf_store_as(to, row + d, x, dtype);
+  } else {
+    vf_store_part_as(to, row + d, dim - d, x, dtype);
+  }
 }
 
 /*
@@ -38,7 +48,7 @@ NN_INLINE void pack_rows(float *panels, int64_t panel_rows, const void *source, 
       if (r < end) {
         x = load_columns(source, r * ld, d, dim, dtype);
       }
-      vf_store(panels + (d / NR * panel_rows + r) * NR + d % NR, vf_fma(x, high, x * low));
+      vf_store(panels + (d / ATTN_NR * panel_rows + r) * ATTN_NR + d % ATTN_NR, vf_fma(x, high, x * low));
     }
   }
 }
@@ -48,68 +58,11 @@ NN_INLINE void store_rows(void *to, int64_t ld, const float *panels, int64_t pan
                           float factor, int32_t dtype) {
   for (int64_t r = 0; r < rows; r++) {
     for (int64_t d = 0; d < dim; d += VF) {
-      const vf x = vf_load(panels + (d / NR * panel_rows + r) * NR + d % NR) * vf_set1(factor);
-      if (d + VF <= dim) {
-        vf_store_as(to, r * ld + d, x, dtype);
-      } else {
-        vf_store_part_as(to, r * ld + d, dim - d, x, dtype);
-      }
+      const vf x = vf_load(panels + (d / ATTN_NR * panel_rows + r) * ATTN_NR + d % ATTN_NR) * vf_set1(factor);
+      store_columns(to, r * ld, d, dim, x, dtype);
     }
   }
 }
-
-#if defined(NN_SIMD_AVX512)
-NN_INLINE void transpose(vf x[VF]) {
-  vf y[VF];
-  NN_UNROLL for (int i = 0; i < 16; i += 2) {
-    y[i] = _mm512_unpacklo_ps(x[i], x[i + 1]);
-    y[i + 1] = _mm512_unpackhi_ps(x[i], x[i + 1]);
-  }
-  NN_UNROLL for (int i = 0; i < 16; i += 4) {
-    NN_UNROLL for (int j = 0; j < 2; j++) {
-      const __m512d a = _mm512_castps_pd(y[i + j]), b = _mm512_castps_pd(y[i + j + 2]);
-      x[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
-      x[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
-    }
-  }
-  /* x[4g + j] holds, in its quarter q, column 4q + j of rows 4g .. 4g+3: what is left is a 4 x 4 transpose of quarters.
-   */
-  NN_UNROLL for (int j = 0; j < 4; j++) {
-    const vf a = _mm512_shuffle_f32x4(x[j], x[j + 4], 0x44), b = _mm512_shuffle_f32x4(x[j], x[j + 4], 0xee);
-    const vf c = _mm512_shuffle_f32x4(x[j + 8], x[j + 12], 0x44), d = _mm512_shuffle_f32x4(x[j + 8], x[j + 12], 0xee);
-    y[j] = _mm512_shuffle_f32x4(a, c, 0x88);
-    y[j + 4] = _mm512_shuffle_f32x4(a, c, 0xdd);
-    y[j + 8] = _mm512_shuffle_f32x4(b, d, 0x88);
-    y[j + 12] = _mm512_shuffle_f32x4(b, d, 0xdd);
-  }
-  NN_UNROLL for (int i = 0; i < 16; i++) { x[i] = y[i]; }
-}
-#elif defined(NN_SIMD_AVX2)
-NN_INLINE void transpose(vf x[VF]) {
-  vf y[VF];
-  NN_UNROLL for (int i = 0; i < 8; i += 2) {
-    y[i] = _mm256_unpacklo_ps(x[i], x[i + 1]);
-    y[i + 1] = _mm256_unpackhi_ps(x[i], x[i + 1]);
-  }
-  NN_UNROLL for (int i = 0; i < 8; i += 4) {
-    NN_UNROLL for (int j = 0; j < 2; j++) {
-      const __m256d a = _mm256_castps_pd(y[i + j]), b = _mm256_castps_pd(y[i + j + 2]);
-      x[i + 2 * j] = _mm256_castpd_ps(_mm256_unpacklo_pd(a, b));
-      x[i + 2 * j + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(a, b));
-    }
-  }
-  NN_UNROLL for (int j = 0; j < 4; j++) {
-    y[j] = _mm256_permute2f128_ps(x[j], x[j + 4], 0x20);
-    y[j + 4] = _mm256_permute2f128_ps(x[j], x[j + 4], 0x31);
-  }
-  NN_UNROLL for (int i = 0; i < 8; i++) { x[i] = y[i]; }
-}
-#else
-NN_INLINE void transpose(vf x[VF]) {
-  const vf a = x[0], b = x[1], c = x[2], d = x[3];
-  NN_UNROLL for (int i = 0; i < VF; i++) { x[i] = (vf){a[i], b[i], c[i], d[i]}; }
-}
-#endif
 
 /*
  * Lane i of the result is the sum, or the largest, of the lanes of x[i]; a NaN may be lost among the largest. The
@@ -161,11 +114,11 @@ NN_INLINE vf largest_each(vf x[VF]) {
   return vf_max(x[0], x[1]);
 }
 
-/* Keys begin .. end-1 of key panels, begin a multiple of NR; the last panel is filled up with zeros. */
+/* Keys begin .. end-1 of key panels, begin a multiple of ATTN_NR; the last panel is filled up with zeros. */
 NN_INLINE void pack_keys(float *panels, const void *source, int64_t ld, int64_t begin, int64_t end, int64_t dim,
                          int32_t dtype) {
-  for (int64_t key = begin; key < nn_round_up(end, NR); key += VF) {
-    float *to = panels + key / NR * NR * dim + key % NR;
+  for (int64_t key = begin; key < nn_round_up(end, ATTN_NR); key += VF) {
+    float *to = panels + key / ATTN_NR * ATTN_NR * dim + key % ATTN_NR;
     for (int64_t d = 0; d < dim; d += VF) {
       vf x[VF];
       NN_UNROLL for (int i = 0; i < VF; i++) {
@@ -175,7 +128,7 @@ NN_INLINE void pack_keys(float *panels, const void *source, int64_t ld, int64_t 
       const int64_t columns = nn_min(VF, dim - d);
       NN_UNROLL for (int i = 0; i < VF; i++) {
         if (i < columns) {
-          vf_store(to + (d + i) * NR, x[i]);
+          vf_store(to + (d + i) * ATTN_NR, x[i]);
         }
       }
     }

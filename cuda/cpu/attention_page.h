@@ -33,7 +33,7 @@ typedef struct page_space {
   float *scores;                      /* [height][PAGE_LD] */
   float *part, *part_peak, *part_sum; /* of one page: row panels, and a number a row */
   float *out, *peak, *sum;            /* of the pages so far */
-  float *keep, *take;                 /* what the two are multiplied by when they are merged */
+  float *old_factor, *new_factor;     /* what the two are multiplied by when they are merged */
 } page_space;
 
 /* A page of one key head. */
@@ -42,7 +42,7 @@ typedef struct page_rows {
   int64_t row_bytes, dim;
 } page_rows;
 
-NN_PLAIN NN_INLINE int64_t page_height(int64_t rows) { return rows + TILE_ROWS_LOW; }
+NN_PLAIN NN_INLINE int64_t page_height(int64_t rows) { return rows + ATTN_TILE_ROWS_LOW; }
 NN_PLAIN NN_INLINE int64_t page_row_count(int64_t rows) { return nn_round_up(rows + VF, VF); }
 
 /* Floats of a page's part, or of what was merged. */
@@ -52,7 +52,7 @@ NN_PLAIN NN_INLINE int64_t page_part_size(int64_t rows, int64_t dim) {
 
 NN_PLAIN NN_INLINE int64_t page_space_size(int64_t rows, int64_t dim) {
   const int64_t height = page_height(rows);
-  return row_panels_size(height, dim) + NR * dim + row_panels_size(NN_PAGE_TOKENS, dim) + height * PAGE_LD +
+  return row_panels_size(height, dim) + ATTN_NR * dim + row_panels_size(NN_PAGE_TOKENS, dim) + height * PAGE_LD +
          2 * page_part_size(rows, dim) + 2 * page_row_count(rows);
 }
 
@@ -67,24 +67,24 @@ NN_INLINE page_space page_space_at(float *at, int64_t rows, int64_t dim) {
   page_space w = {.rows = rows, .height = page_height(rows)};
   w.q = at;
   w.keys = w.q + row_panels_size(w.height, dim);
-  w.values = w.keys + NR * dim;
+  w.values = w.keys + ATTN_NR * dim;
   w.scores = w.values + row_panels_size(NN_PAGE_TOKENS, dim);
   w.out = w.scores + w.height * PAGE_LD;
   w.peak = w.out + row_panels_size(w.height, dim);
   w.sum = w.peak + page_row_count(rows);
-  w.keep = w.sum + page_row_count(rows);
-  w.take = w.keep + page_row_count(rows);
-  page_part_at(&w, w.take + page_row_count(rows), dim);
+  w.old_factor = w.sum + page_row_count(rows);
+  w.new_factor = w.old_factor + page_row_count(rows);
+  page_part_at(&w, w.new_factor + page_row_count(rows), dim);
   return w;
 }
 
 /* ---- scores ---- */
 
-NN_TILE(page_score_tile, NR, 1, PAGE_LD)
+NN_TILE(page_score_tile, ATTN_NR, 1, PAGE_LD)
 
-/* Keys key .. key+NR-1 of a page, transposed; zeros from `keys` on. */
+/* Keys key .. key+ATTN_NR-1 of a page, transposed; zeros from `keys` on. */
 NN_INLINE void page_keys(float *panel, const page_rows *page, int64_t key, int64_t keys, int32_t format) {
-  for (int64_t first = key; first < key + NR; first += VF, panel += VF) {
+  for (int64_t first = key; first < key + ATTN_NR; first += VF, panel += VF) {
     for (int64_t d = 0; d < page->dim; d += VF) {
       vf x[VF];
       const char *from = page->k + first * page->row_bytes;
@@ -104,7 +104,7 @@ NN_INLINE void page_keys(float *panel, const page_rows *page, int64_t key, int64
       const int64_t columns = nn_min(VF, page->dim - d);
       NN_UNROLL for (int i = 0; i < VF; i++) {
         if (i < columns) {
-          vf_store(panel + (d + i) * NR, x[i]);
+          vf_store(panel + (d + i) * ATTN_NR, x[i]);
         }
       }
     }
@@ -133,8 +133,8 @@ NN_INLINE int64_t page_first_row(page_sight s) { return nn_max(0, (1 - s.seen) *
 NN_INLINE void page_scores(const page_space *w, const page_rows *page, page_sight sight, int64_t first,
                            int32_t format) {
   const int64_t keys = page_keys_of(sight, w->rows - 1);
-  for (int64_t key = 0; key < keys; key += NR) {
-    page_fetch(page->v + key * page->row_bytes, nn_min(NR, keys - key) * page->row_bytes);
+  for (int64_t key = 0; key < keys; key += ATTN_NR) {
+    page_fetch(page->v + key * page->row_bytes, nn_min(ATTN_NR, keys - key) * page->row_bytes);
     page_keys(w->keys, page, key, keys, format);
     int64_t height;
     for (int64_t r = first; r < w->rows; r += height) {
@@ -142,12 +142,12 @@ NN_INLINE void page_scores(const page_space *w, const page_rows *page, page_sigh
       if (page_keys_of(sight, nn_min(r + height, w->rows) - 1) <= key) {
         continue;
       }
-      const tile_args t = {.a = w->q + r * NR,
+      const tile_args t = {.a = w->q + r * ATTN_NR,
                            .b = w->keys,
                            .c = w->scores + r * PAGE_LD + key,
-                           .a_chunk = w->height * NR,
+                           .a_chunk = w->height * ATTN_NR,
                            .depth = page->dim,
-                           .chunk = NR,
+                           .chunk = ATTN_NR,
                            .fresh = 1};
       page_score_tile(&t, height, 2);
     }
@@ -157,7 +157,7 @@ NN_INLINE void page_scores(const page_space *w, const page_rows *page, page_sigh
 /* Keys key .. key+VF-1 of a page, transposed in registers and used up there. */
 NN_INLINE void page_score_block(const page_space *w, const page_rows *page, int64_t key, int64_t keys, int rows,
                                 int32_t format) {
-  vf acc[TILE_ROWS_MID];
+  vf acc[ATTN_TILE_ROWS_MID];
   NN_UNROLL for (int r = 0; r < rows; r++) { acc[r] = vf_set1(0.0f); }
   const char *from = page->k + key * page->row_bytes;
   for (int64_t d = 0; d < page->dim; d += VF) {
@@ -173,22 +173,22 @@ NN_INLINE void page_score_block(const page_space *w, const page_rows *page, int6
       }
     }
     transpose(x);
-    const float *q = w->q + d / NR * w->height * NR + d % NR;
+    const float *q = w->q + d / ATTN_NR * w->height * ATTN_NR + d % ATTN_NR;
     NN_UNROLL for (int i = 0; i < VF; i++) {
-      NN_UNROLL for (int r = 0; r < rows; r++) { acc[r] = vf_fma(vf_set1(q[r * NR + i]), x[i], acc[r]); }
+      NN_UNROLL for (int r = 0; r < rows; r++) { acc[r] = vf_fma(vf_set1(q[r * ATTN_NR + i]), x[i], acc[r]); }
     }
   }
   NN_UNROLL for (int r = 0; r < rows; r++) { vf_store(w->scores + r * PAGE_LD + key, acc[r]); }
 }
 
-/* Of at most TILE_ROWS_MID rows that see all of `keys`: transposed keys are not worth storing for them. */
+/* Of at most ATTN_TILE_ROWS_MID rows that see all of `keys`: transposed keys are not worth storing for them. */
 NN_INLINE void page_scores_straight(const page_space *w, const page_rows *page, int64_t keys, int32_t format) {
   for (int64_t key = 0; key < keys; key += VF) {
     page_fetch(page->v + key * page->row_bytes, nn_min(VF, keys - key) * page->row_bytes);
-    if (w->rows > TILE_ROWS_LOW) {
-      page_score_block(w, page, key, keys, TILE_ROWS_MID, format);
+    if (w->rows > ATTN_TILE_ROWS_LOW) {
+      page_score_block(w, page, key, keys, ATTN_TILE_ROWS_MID, format);
     } else if (w->rows > 1) {
-      page_score_block(w, page, key, keys, TILE_ROWS_LOW, format);
+      page_score_block(w, page, key, keys, ATTN_TILE_ROWS_LOW, format);
     } else {
       page_score_block(w, page, key, keys, 1, format);
     }
@@ -240,12 +240,12 @@ static void page_soften(const page_space *w, page_sight sight, int64_t first) {
 
 /* ---- output ---- */
 
-NN_TILE(page_value_tile, PAGE_LD, 1, NR)
+NN_TILE(page_value_tile, PAGE_LD, 1, ATTN_NR)
 
 NN_INLINE void page_values(float *panels, const page_rows *page, int64_t keys, int32_t format) {
   for (int64_t key = 0; key < keys; key++) {
     for (int64_t d = 0; d < page->dim; d += VF) {
-      vf_store(panels + (d / NR * NN_PAGE_TOKENS + key) * NR + d % NR,
+      vf_store(panels + (d / ATTN_NR * NN_PAGE_TOKENS + key) * ATTN_NR + d % ATTN_NR,
                page_columns(page->v + key * page->row_bytes, d, page->dim, format));
     }
   }
@@ -255,11 +255,11 @@ NN_INLINE void page_values(float *panels, const page_rows *page, int64_t keys, i
 static void page_value_rest(float *part, const float *p, const float *values, int64_t height, int64_t from, int64_t to,
                             int64_t dim) {
   for (int64_t d = 0; d < dim; d += VF) {
-    float *at = part + d / NR * height * NR + d % NR;
-    const float *v = values + d / NR * NN_PAGE_TOKENS * NR + d % NR;
+    float *at = part + d / ATTN_NR * height * ATTN_NR + d % ATTN_NR;
+    const float *v = values + d / ATTN_NR * NN_PAGE_TOKENS * ATTN_NR + d % ATTN_NR;
     vf sum = vf_load(at);
     for (int64_t j = from; j < to; j++) {
-      sum = vf_fma(vf_set1(p[j]), vf_load(v + j * NR), sum);
+      sum = vf_fma(vf_set1(p[j]), vf_load(v + j * ATTN_NR), sum);
     }
     vf_store(at, sum);
   }
@@ -273,10 +273,10 @@ NN_INLINE void page_output_packed(const page_space *w, const page_rows *page, pa
   for (int64_t r = first; r < w->rows; r += height) {
     height = tile_rows(w->rows - r);
     const int64_t least = page_keys_of(sight, r); /* what all rows of the tile see */
-    for (int64_t panel = 0; panel * NR < page->dim; panel++) {
+    for (int64_t panel = 0; panel * ATTN_NR < page->dim; panel++) {
       const tile_args t = {.a = w->scores + r * PAGE_LD,
-                           .b = w->values + panel * NN_PAGE_TOKENS * NR,
-                           .c = w->part + (panel * w->height + r) * NR,
+                           .b = w->values + panel * NN_PAGE_TOKENS * ATTN_NR,
+                           .c = w->part + (panel * w->height + r) * ATTN_NR,
                            .depth = least,
                            .chunk = least,
                            .fresh = 1};
@@ -285,7 +285,7 @@ NN_INLINE void page_output_packed(const page_space *w, const page_rows *page, pa
     for (int64_t i = r; i < nn_min(r + height, w->rows); i++) {
       const int64_t count = page_keys_of(sight, i);
       if (count > least) {
-        page_value_rest(w->part + i * NR, w->scores + i * PAGE_LD, w->values, w->height, least, count, page->dim);
+        page_value_rest(w->part + i * ATTN_NR, w->scores + i * PAGE_LD, w->values, w->height, least, count, page->dim);
       }
     }
   }
@@ -294,7 +294,7 @@ NN_INLINE void page_output_packed(const page_space *w, const page_rows *page, pa
 /* Vectors `vector` .. of rows `rows` from row r on, straight from the page. */
 NN_INLINE void page_output_tile(const page_space *w, const page_rows *page, int64_t r, int64_t vector, int64_t keys,
                                 int rows, int vectors, int32_t format) {
-  vf acc[TILE_ROWS_MID][4];
+  vf acc[ATTN_TILE_ROWS_MID][4];
   NN_UNROLL for (int i = 0; i < rows; i++) {
     NN_UNROLL for (int v = 0; v < vectors; v++) { acc[i][v] = vf_set1(0.0f); }
   }
@@ -313,7 +313,7 @@ NN_INLINE void page_output_tile(const page_space *w, const page_rows *page, int6
   NN_UNROLL for (int i = 0; i < rows; i++) {
     NN_UNROLL for (int v = 0; v < vectors; v++) {
       const int64_t d = (vector + v) * VF;
-      vf_store(w->part + (d / NR * w->height + r + i) * NR + d % NR, acc[i][v]);
+      vf_store(w->part + (d / ATTN_NR * w->height + r + i) * ATTN_NR + d % ATTN_NR, acc[i][v]);
     }
   }
 }
@@ -330,15 +330,15 @@ NN_INLINE void page_output_straight(const page_space *w, const page_rows *page, 
     }
     const int64_t vectors = left >= 2 ? 2 : 1;
     for (int64_t r = 0; r < w->rows;) {
-      const int64_t rows = w->rows - r > TILE_ROWS_LOW ? TILE_ROWS_MID : TILE_ROWS_LOW;
-      if (rows == TILE_ROWS_MID && vectors == 2) {
-        page_output_tile(w, page, r, vector, keys, TILE_ROWS_MID, 2, format);
-      } else if (rows == TILE_ROWS_MID) {
-        page_output_tile(w, page, r, vector, keys, TILE_ROWS_MID, 1, format);
+      const int64_t rows = w->rows - r > ATTN_TILE_ROWS_LOW ? ATTN_TILE_ROWS_MID : ATTN_TILE_ROWS_LOW;
+      if (rows == ATTN_TILE_ROWS_MID && vectors == 2) {
+        page_output_tile(w, page, r, vector, keys, ATTN_TILE_ROWS_MID, 2, format);
+      } else if (rows == ATTN_TILE_ROWS_MID) {
+        page_output_tile(w, page, r, vector, keys, ATTN_TILE_ROWS_MID, 1, format);
       } else if (vectors == 2) {
-        page_output_tile(w, page, r, vector, keys, TILE_ROWS_LOW, 2, format);
+        page_output_tile(w, page, r, vector, keys, ATTN_TILE_ROWS_LOW, 2, format);
       } else {
-        page_output_tile(w, page, r, vector, keys, TILE_ROWS_LOW, 1, format);
+        page_output_tile(w, page, r, vector, keys, ATTN_TILE_ROWS_LOW, 1, format);
       }
       r += rows;
     }
@@ -348,15 +348,15 @@ NN_INLINE void page_output_straight(const page_space *w, const page_rows *page, 
 
 NN_INLINE void page_part_of(const page_space *w, const page_rows *page, page_sight sight, const int32_t format) {
   const int64_t first = page_first_row(sight), keys = page_keys_of(sight, w->rows - 1);
-  const int32_t straight = w->rows <= TILE_ROWS && page->dim % VF == 0 && page_keys_of(sight, 0) == keys;
-  if (straight && w->rows <= TILE_ROWS_MID) {
+  const int32_t straight = w->rows <= ATTN_TILE_ROWS && page->dim % VF == 0 && page_keys_of(sight, 0) == keys;
+  if (straight && w->rows <= ATTN_TILE_ROWS_MID) {
     page_scores_straight(w, page, keys, format);
   } else {
     page_scores(w, page, sight, first, format);
   }
   page_soften(w, sight, first);
   if (page->next) {
-    page_fetch(page->next, NR * page->row_bytes);
+    page_fetch(page->next, ATTN_NR * page->row_bytes);
   }
   if (straight) {
     page_output_straight(w, page, keys, format);
@@ -380,15 +380,14 @@ PAGE_PART(Q8_0)
 /* The page's part of the rows that see any of its keys; they begin at page_first_row. */
 static void page_part(const page_space *w, const page_rows *page, page_sight sight, int32_t page_format) {
   switch (page_format) {
-  case NNCUDA_FORMAT_F32:
-    page_part_F32(w, page, sight);
+#define CASE(name)                                                                                                     \
+  case NNCUDA_FORMAT_##name:                                                                                           \
+    page_part_##name(w, page, sight);                                                                                  \
     break;
-  case NNCUDA_FORMAT_F16:
-    page_part_F16(w, page, sight);
-    break;
-  case NNCUDA_FORMAT_BF16:
-    page_part_BF16(w, page, sight);
-    break;
+    CASE(F32)
+    CASE(F16)
+    CASE(BF16)
+#undef CASE
   default:
     page_part_Q8_0(w, page, sight);
   }
@@ -408,17 +407,18 @@ static void page_nothing(const page_space *w, int64_t dim) {
 static void page_merge(const page_space *w, int64_t first, int64_t dim) {
   for (int64_t r = first; r < w->rows; r += VF) {
     const vf old = vf_load(w->peak + r), fresh = vf_load(w->part_peak + r), peak = vf_max(fresh, old);
-    const vf keep = vf_exp2(old - peak), take = vf_exp2(fresh - peak);
+    const vf old_factor = vf_exp2(old - peak), new_factor = vf_exp2(fresh - peak);
     vf_store(w->peak + r, peak);
-    vf_store(w->keep + r, keep);
-    vf_store(w->take + r, take);
-    vf_store(w->sum + r, vf_fma(vf_load(w->sum + r), keep, vf_load(w->part_sum + r) * take));
+    vf_store(w->old_factor + r, old_factor);
+    vf_store(w->new_factor + r, new_factor);
+    vf_store(w->sum + r, vf_fma(vf_load(w->sum + r), old_factor, vf_load(w->part_sum + r) * new_factor));
   }
   for (int64_t d = 0; d < dim; d += VF) {
-    const int64_t panel = d / NR * w->height * NR + d % NR;
+    const int64_t panel = d / ATTN_NR * w->height * ATTN_NR + d % ATTN_NR;
     for (int64_t r = first; r < w->rows; r++) {
-      float *out = w->out + panel + r * NR;
-      vf_store(out, vf_fma(vf_load(out), vf_set1(w->keep[r]), vf_load(w->part + panel + r * NR) * vf_set1(w->take[r])));
+      float *out = w->out + panel + r * ATTN_NR;
+      vf_store(out, vf_fma(vf_load(out), vf_set1(w->old_factor[r]),
+                           vf_load(w->part + panel + r * ATTN_NR) * vf_set1(w->new_factor[r])));
     }
   }
 }

@@ -72,7 +72,7 @@ NN_INLINE void load_queries(const paged *f, const paged_block *b, int64_t kv_hea
       if (r < b->rows) {
         x = load_columns(a->q, at, d, dim, dtype);
       }
-      vf_store(w->q + (d / NR * w->height + r) * NR + d % NR, vf_fma(x, high, x * low));
+      vf_store(w->q + (d / ATTN_NR * w->height + r) * ATTN_NR + d % ATTN_NR, vf_fma(x, high, x * low));
     }
   }
 }
@@ -85,12 +85,8 @@ NN_INLINE void store_output(const paged *f, const paged_block *b, int64_t kv_hea
     const int64_t to = ((token + row / f->group) * a->heads + head) * dim;
     const vf sum = vf_set1(b->pages == 0 ? 1.0f : w->sum[r]); /* without keys the output is zero */
     for (int64_t d = 0; d < dim; d += VF) {
-      const vf x = vf_load(w->out + (d / NR * w->height + r) * NR + d % NR) / sum;
-      if (d + VF <= dim) {
-        vf_store_as(a->out, to + d, x, dtype);
-      } else {
-        vf_store_part_as(a->out, to + d, dim - d, x, dtype);
-      }
+      const vf x = vf_load(w->out + (d / ATTN_NR * w->height + r) * ATTN_NR + d % ATTN_NR) / sum;
+      store_columns(a->out, to, d, dim, x, dtype);
     }
   }
 }
@@ -197,16 +193,9 @@ NN_PLAIN static paged lay_out(const nn_attention_decode_paged_args *a, nn_worksp
   return f;
 }
 
-NN_WORKSPACE(flash_attention_paged) { lay_out(args, w); }
-
-NN_WORKSPACE(attention_decode_paged) { lay_out(args, w); }
-
 static int32_t paged_attention(nncuda_ctx *ctx, const nn_attention_decode_paged_args *a) {
   paged f = lay_out(a, nn_workspace_of(ctx));
-  const int32_t status = check_sequences(ctx, &f.sequences, 1);
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
+  NN_TRY(check_sequences(ctx, &f.sequences, 1));
   const int64_t largest = cut(&f);
   if (f.count == 0) {
     return NNCUDA_SUCCESS;
@@ -222,6 +211,5 @@ static int32_t paged_attention(nncuda_ctx *ctx, const nn_attention_decode_paged_
   return NNCUDA_SUCCESS;
 }
 
-int32_t NN_KERNEL(flash_attention_paged)(nncuda_ctx *ctx, const void *args) { return paged_attention(ctx, args); }
-
-int32_t NN_KERNEL(attention_decode_paged)(nncuda_ctx *ctx, const void *args) { return paged_attention(ctx, args); }
+NN_KERNEL_BY(flash_attention_paged, paged_attention, lay_out)
+NN_KERNEL_BY(attention_decode_paged, paged_attention, lay_out)

@@ -1,72 +1,70 @@
 /*
  * Register-tiled products for attention, and the packed forms that they read.
  *
- * All operands are f32 in scratch; 16-bit inputs are widened while they are packed. With NR = 2 vectors:
- *   row panels  [ceil(dim/NR)][rows][NR]        element (row, d) at panel d/NR, row, d%NR
- *   key panels  [ceil(keys/NR)][head_dim][NR]   the transpose, NR keys side by side
- * A row panel serves both as the left operand (NR consecutive depths of a row are dense) and as the right operand of a
- * product over rows, so that one packing of q, k or dout is enough for all products of a step.
+ * All operands are f32 in scratch; 16-bit inputs are widened while they are packed. With ATTN_NR = 2 vectors:
+ *   row panels  [ceil(dim/ATTN_NR)][rows][ATTN_NR]        element (row, d) at panel d/ATTN_NR, row,
+ * d%ATTN_NR key panels  [ceil(keys/ATTN_NR)][head_dim][ATTN_NR]   the transpose, ATTN_NR keys side
+ * by side A row panel serves both as the left operand (ATTN_NR consecutive depths of a row are dense) and as the
+ * right operand of a product over rows, so that one packing of q, k or dout is enough for all products of a step.
  */
 #ifndef NN_CPU_ATTENTION_TILE_H
 #define NN_CPU_ATTENTION_TILE_H
 
 #include "kernel.h"
-
-#if defined(__clang__)
-#define NN_UNROLL _Pragma("unroll")
-#else
-#define NN_UNROLL _Pragma("GCC unroll 32")
-#endif
+#include "transpose.h"
 
 /*
- * TILE_ROWS * 2 accumulators, 2 right operands and a broadcast must fit into the registers: 32 with AVX-512 and on
- * AArch64, 16 elsewhere. BLOCK_LD is the row stride of a block of scores; the padding keeps the rows, which are read
- * down a column in the backward pass, from falling into the same few sets of the cache. Blocks of half or twice these
- * sizes are as fast within 3 %.
+ * ATTN_TILE_ROWS * 2 accumulators, 2 right operands and a broadcast must fit into the registers: 32 with AVX-512
+ * and on AArch64, 16 elsewhere. ATTN_BLOCK_LD is the row stride of a block of scores; the padding keeps the rows,
+ * which are read down a column in the backward pass, from falling into the same few sets of the cache. Blocks of half
+ * or twice these sizes are as fast within 3 %.
  */
 enum {
-  NR = 2 * VF,
-  DEPTH_STEP = 4, /* depths that the inner loop is unrolled by */
+  ATTN_NR = 2 * VF,
+  ATTN_DEPTH_STEP = 4, /* depths that the inner loop is unrolled by */
 #if defined(NN_SIMD_AVX512) || defined(__aarch64__)
-  TILE_ROWS = 12,
+  ATTN_TILE_ROWS = 12,
 #else
-  TILE_ROWS = 6,
+  ATTN_TILE_ROWS = 6,
 #endif
-  TILE_ROWS_MID = TILE_ROWS / 3 * 2,
-  TILE_ROWS_LOW = TILE_ROWS / 3,
-  MAX_HEAD_DIM = 256,
-  BLOCK_ROWS = 96,
-  BLOCK_KEYS = 256,
-  BLOCK_LD = BLOCK_KEYS + 16,
-  PACKED_ROUND = 1 << 19, /* floats of keys and values packed at a time: they stay in the cache, which gives 10 % */
+  ATTN_TILE_ROWS_MID = ATTN_TILE_ROWS / 3 * 2,
+  ATTN_TILE_ROWS_LOW = ATTN_TILE_ROWS / 3,
+  ATTN_MAX_HEAD_DIM = 256,
+  ATTN_BLOCK_ROWS = 96,
+  ATTN_BLOCK_KEYS = 256,
+  ATTN_BLOCK_LD = ATTN_BLOCK_KEYS + 16,
+  ATTN_PACKED_ROUND =
+      1 << 19, /* floats of keys and values packed at a time: they stay in the cache, which gives 10 % */
 };
 
-/* Rows of the next tile when `left` rows are left; the last tile may reach beyond them, by less than TILE_ROWS_LOW. */
+/* Rows of the next tile when `left` rows are left; the last tile may reach beyond them, by less than
+ * ATTN_TILE_ROWS_LOW. */
 NN_INLINE int64_t tile_rows(int64_t left) {
-  if (left > TILE_ROWS + TILE_ROWS_LOW || (left > TILE_ROWS_MID && left <= TILE_ROWS)) {
-    return TILE_ROWS;
+  if (left > ATTN_TILE_ROWS + ATTN_TILE_ROWS_LOW || (left > ATTN_TILE_ROWS_MID && left <= ATTN_TILE_ROWS)) {
+    return ATTN_TILE_ROWS;
   }
-  return left > TILE_ROWS_LOW ? TILE_ROWS_MID : TILE_ROWS_LOW;
+  return left > ATTN_TILE_ROWS_LOW ? ATTN_TILE_ROWS_MID : ATTN_TILE_ROWS_LOW;
 }
 
 /* Rows that the tiles of `rows` rows touch. */
-NN_INLINE int64_t padded_rows(int64_t rows) { return nn_round_up(rows, TILE_ROWS_LOW); }
+NN_INLINE int64_t padded_rows(int64_t rows) { return nn_round_up(rows, ATTN_TILE_ROWS_LOW); }
 
 /* Vectors of row panel `panel` that hold any of the `dim` columns. */
-NN_INLINE int panel_vectors(int64_t dim, int64_t panel) { return dim - panel * NR > VF ? 2 : 1; }
+NN_INLINE int panel_vectors(int64_t dim, int64_t panel) { return dim - panel * ATTN_NR > VF ? 2 : 1; }
 
 /* One product of a tile: c[rows][vectors] = start + sum over k of a * b. */
 typedef struct tile_args {
-  const float *a;    /* element (i, k) at i * a_row + k * a_k of its chunk */
-  const float *b;    /* vector of depth k at k * NR */
-  float *c;          /* row i at i * c_row */
-  const float *keep; /* what each row of c is multiplied by before the product is added, or null to add it to c */
-  int64_t a_chunk;   /* elements of `a` from one chunk of `chunk` depths to the next */
+  const float *a;       /* element (i, k) at i * a_row + k * a_k of its chunk */
+  const float *b;       /* vector of depth k at k * ATTN_NR */
+  float *c;             /* row i at i * c_row */
+  const float *rescale; /* what each row of c is multiplied by before the product is added, or null to add it to c */
+  int64_t a_chunk;      /* elements of `a` from one chunk of `chunk` depths to the next */
   int64_t depth, chunk;
   int32_t fresh; /* 1: c starts from zero and is only written */
 } tile_args;
 
-NN_INLINE void tile_step(vf acc[TILE_ROWS][2], const float *a, const float *b, int64_t a_row, int rows, int vectors) {
+NN_INLINE void tile_step(vf acc[ATTN_TILE_ROWS][2], const float *a, const float *b, int64_t a_row, int rows,
+                         int vectors) {
   vf right[2];
   NN_UNROLL for (int v = 0; v < vectors; v++) { right[v] = vf_load(b + v * VF); }
   NN_UNROLL for (int i = 0; i < rows; i++) {
@@ -76,7 +74,7 @@ NN_INLINE void tile_step(vf acc[TILE_ROWS][2], const float *a, const float *b, i
 }
 
 NN_INLINE void tile_product(const tile_args *t, int64_t a_row, int64_t a_k, int64_t c_row, int rows, int vectors) {
-  vf acc[TILE_ROWS][2];
+  vf acc[ATTN_TILE_ROWS][2];
   NN_UNROLL for (int i = 0; i < rows; i++) {
     NN_UNROLL for (int v = 0; v < vectors; v++) { acc[i][v] = vf_set1(0.0f); }
   }
@@ -86,12 +84,12 @@ NN_INLINE void tile_product(const tile_args *t, int64_t a_row, int64_t a_k, int6
     const float *step = a;
     int64_t k = nn_min(left, t->chunk);
     left -= k;
-    for (; k >= DEPTH_STEP; k -= DEPTH_STEP, b += DEPTH_STEP * NR, step += DEPTH_STEP * a_k) {
-      NN_UNROLL for (int u = 0; u < DEPTH_STEP; u++) {
-        tile_step(acc, step + u * a_k, b + u * NR, a_row, rows, vectors);
+    for (; k >= ATTN_DEPTH_STEP; k -= ATTN_DEPTH_STEP, b += ATTN_DEPTH_STEP * ATTN_NR, step += ATTN_DEPTH_STEP * a_k) {
+      NN_UNROLL for (int u = 0; u < ATTN_DEPTH_STEP; u++) {
+        tile_step(acc, step + u * a_k, b + u * ATTN_NR, a_row, rows, vectors);
       }
     }
-    for (; k > 0; k--, b += NR, step += a_k) {
+    for (; k > 0; k--, b += ATTN_NR, step += a_k) {
       tile_step(acc, step, b, a_row, rows, vectors);
     }
     a += t->a_chunk;
@@ -101,12 +99,12 @@ NN_INLINE void tile_product(const tile_args *t, int64_t a_row, int64_t a_k, int6
     NN_UNROLL for (int i = 0; i < rows; i++) {
       NN_UNROLL for (int v = 0; v < vectors; v++) { vf_store(c + i * c_row + v * VF, acc[i][v]); }
     }
-  } else if (t->keep) {
+  } else if (t->rescale) {
     NN_UNROLL for (int i = 0; i < rows; i++) {
-      const vf keep = vf_set1(t->keep[i]);
+      const vf rescale = vf_set1(t->rescale[i]);
       NN_UNROLL for (int v = 0; v < vectors; v++) {
         float *p = c + i * c_row + v * VF;
-        vf_store(p, vf_fma(vf_load(p), keep, acc[i][v]));
+        vf_store(p, vf_fma(vf_load(p), rescale, acc[i][v]));
       }
     }
   } else {
@@ -122,25 +120,25 @@ NN_INLINE void tile_product(const tile_args *t, int64_t a_row, int64_t a_k, int6
 /* `name`(t, rows, vectors) for tiles of each height and width. */
 #define NN_TILE(name, a_row, a_k, c_row)                                                                               \
   static __attribute__((noinline)) void name##_full(const tile_args *t) {                                              \
-    tile_product(t, a_row, a_k, c_row, TILE_ROWS, 2);                                                                  \
+    tile_product(t, a_row, a_k, c_row, ATTN_TILE_ROWS, 2);                                                             \
   }                                                                                                                    \
   static __attribute__((noinline)) void name##_rest(const tile_args *t, int64_t rows, int vectors) {                   \
     if (vectors == 2) {                                                                                                \
-      if (rows == TILE_ROWS_MID) {                                                                                     \
-        tile_product(t, a_row, a_k, c_row, TILE_ROWS_MID, 2);                                                          \
+      if (rows == ATTN_TILE_ROWS_MID) {                                                                                \
+        tile_product(t, a_row, a_k, c_row, ATTN_TILE_ROWS_MID, 2);                                                     \
       } else {                                                                                                         \
-        tile_product(t, a_row, a_k, c_row, TILE_ROWS_LOW, 2);                                                          \
+        tile_product(t, a_row, a_k, c_row, ATTN_TILE_ROWS_LOW, 2);                                                     \
       }                                                                                                                \
-    } else if (rows == TILE_ROWS) {                                                                                    \
-      tile_product(t, a_row, a_k, c_row, TILE_ROWS, 1);                                                                \
-    } else if (rows == TILE_ROWS_MID) {                                                                                \
-      tile_product(t, a_row, a_k, c_row, TILE_ROWS_MID, 1);                                                            \
+    } else if (rows == ATTN_TILE_ROWS) {                                                                               \
+      tile_product(t, a_row, a_k, c_row, ATTN_TILE_ROWS, 1);                                                           \
+    } else if (rows == ATTN_TILE_ROWS_MID) {                                                                           \
+      tile_product(t, a_row, a_k, c_row, ATTN_TILE_ROWS_MID, 1);                                                       \
     } else {                                                                                                           \
-      tile_product(t, a_row, a_k, c_row, TILE_ROWS_LOW, 1);                                                            \
+      tile_product(t, a_row, a_k, c_row, ATTN_TILE_ROWS_LOW, 1);                                                       \
     }                                                                                                                  \
   }                                                                                                                    \
   NN_INLINE void name(const tile_args *t, int64_t rows, int vectors) {                                                 \
-    if (rows == TILE_ROWS && vectors == 2) {                                                                           \
+    if (rows == ATTN_TILE_ROWS && vectors == 2) {                                                                      \
       name##_full(t);                                                                                                  \
     } else {                                                                                                           \
       name##_rest(t, rows, vectors);                                                                                   \

@@ -69,7 +69,7 @@ typedef struct sample_row {
 NN_INLINE uint32_t make_keys(const sample_row *w, int64_t begin, int64_t end, int32_t dtype) {
   vw most = {0};
   for (int64_t i = begin; i < end; i += VF) {
-    const int64_t n = end - i < VF ? end - i : VF;
+    const int64_t n = nn_min(end - i, VF);
     vw key;
     if (n == VF) {
       key = keys_of(vf_load_as(w->logits, w->first + i, dtype));
@@ -95,7 +95,7 @@ static void make_weights(const sample_row *w, int64_t begin, int64_t end, float 
   const vf most = vf_set1(infinite ? 0.0f : logit_of(w->best));
   const vf scale = vf_set1(infinite ? 0.0f : inverse < FLT_MAX ? inverse : FLT_MAX); /* 0 times it must be 0 */
   for (int64_t i = begin; i < end; i += VF) {
-    const int64_t n = end - i < VF ? end - i : VF;
+    const int64_t n = nn_min(end - i, VF);
     uint32_t tail[VF] = {0};
     const uint32_t *p = w->keys + i;
     if (n < VF) {
@@ -403,17 +403,8 @@ NN_PLAIN static sample_job sample_lay_out(const nn_sample_args *a, nn_workspace 
   return job;
 }
 
-NN_WORKSPACE(sample) { sample_lay_out(args, w); }
-
-NN_WORKSPACE(topk_sample) { sample_lay_out(args, w); }
-
-NN_WORKSPACE(topp_sample) { sample_lay_out(args, w); }
-
 static int32_t sample_rows(nncuda_ctx *ctx, const nn_sample_args *a) {
-  const int32_t status = check_options(ctx, a);
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
+  NN_TRY(check_options(ctx, a));
   sample_job job = sample_lay_out(a, nn_workspace_of(ctx));
   if (job.few) {
     nn_parallel(ctx, a->rows * job.pieces, keys_task, &job);
@@ -426,11 +417,9 @@ static int32_t sample_rows(nncuda_ctx *ctx, const nn_sample_args *a) {
   return NNCUDA_SUCCESS;
 }
 
-int32_t NN_KERNEL(sample)(nncuda_ctx *ctx, const void *args) { return sample_rows(ctx, args); }
-
-int32_t NN_KERNEL(topk_sample)(nncuda_ctx *ctx, const void *args) { return sample_rows(ctx, args); }
-
-int32_t NN_KERNEL(topp_sample)(nncuda_ctx *ctx, const void *args) { return sample_rows(ctx, args); }
+NN_KERNEL_BY(sample, sample_rows, sample_lay_out)
+NN_KERNEL_BY(topk_sample, sample_rows, sample_lay_out)
+NN_KERNEL_BY(topp_sample, sample_rows, sample_lay_out)
 
 /* ---- argmax ---- */
 
@@ -464,11 +453,7 @@ NN_INLINE void argmax_piece(const argmax_job *job, int64_t i, int32_t dtype) {
   job->index[i] = (int32_t)(at - first);
 }
 
-static void argmax_task(void *arg, int64_t i, int32_t worker) {
-  (void)worker;
-  const argmax_job *job = arg;
-  NN_SWITCH_DTYPE(job->args->dtype, argmax_piece(job, i, DT));
-}
+NN_TASK(argmax_task, argmax_job, NN_SWITCH_DTYPE(job->args->dtype, argmax_piece(job, task, DT)))
 
 NN_PLAIN static argmax_job argmax_lay_out(const nn_argmax_args *a, nn_workspace *w) {
   argmax_job job = {.args = a, .pieces = nn_ceil_div(a->vocab, PIECE)};

@@ -1,5 +1,6 @@
 #include "abi/elementwise.h"
 
+#include "checks.h"
 #include "span.h"
 
 /* ---- one or two inputs and one output, all of n elements ---- */
@@ -24,7 +25,7 @@ NN_INLINE void flat_vector(const flat_job *job, int64_t i, int64_t n, int32_t dt
 
 NN_INLINE void flat_piece(const flat_job *shared, int64_t piece, int32_t dtype, int32_t inputs, flat_formula formula) {
   const flat_job job = *shared; /* a copy that no store can change, so that its fields stay in registers */
-  const int64_t begin = piece * NN_CHUNK, end = begin + NN_CHUNK < job.n ? begin + NN_CHUNK : job.n;
+  const int64_t begin = piece * NN_CHUNK, end = nn_min(begin + NN_CHUNK, job.n);
   NN_EACH_VECTOR(begin, end, job.stream, nn_stream_head(job.y, begin, dtype),
                  flat_vector(&job, i, lanes, dtype, MODE, inputs, formula));
   if (job.stream) {
@@ -38,50 +39,22 @@ static int32_t flat_run(nncuda_ctx *ctx, flat_job job, nn_task task) {
   return NNCUDA_SUCCESS;
 }
 
-/* Defines op_task from op_formula. */
-#define FLAT_TASK(op, inputs)                                                                                          \
-  static void op##_task(void *arg, int64_t piece, int32_t worker) {                                                    \
-    (void)worker;                                                                                                      \
-    const flat_job *job = arg;                                                                                         \
-    NN_SWITCH_DTYPE(job->dtype, flat_piece(job, piece, DT, inputs, op##_formula));                                     \
-  }
-
-NN_INLINE vf silu_of(vf x) { return x / (vf_set1(1.0f) + vf_exp(vf_set1(0.0f) - x)); }
-
 /* The derivative of x * s is s + x * s * (1 - s). */
 NN_INLINE vf silu_slope(vf x, vf s) { return s * vf_fma(x, vf_set1(1.0f) - s, vf_set1(1.0f)); }
 
-NN_INLINE vf silu_formula(vf x, vf b, vf alpha) {
-  (void)b;
-  (void)alpha;
-  return silu_of(x);
-}
+/* The task of a kernel, by its formula of a, b and alpha. */
+#define FLAT_TASK(op, inputs, formula)                                                                                 \
+  NN_INLINE vf op##_formula(vf a, vf b, vf alpha) {                                                                    \
+    (void)a, (void)b, (void)alpha;                                                                                     \
+    return formula;                                                                                                    \
+  }                                                                                                                    \
+  NN_TASK(op##_task, flat_job, NN_SWITCH_DTYPE(job->dtype, flat_piece(job, task, DT, inputs, op##_formula)))
 
-NN_INLINE vf silu_backward_formula(vf dy, vf x, vf alpha) {
-  (void)alpha;
-  return dy * silu_slope(x, vf_sigmoid(x));
-}
-
-NN_INLINE vf add_formula(vf a, vf b, vf alpha) {
-  (void)alpha;
-  return a + b;
-}
-
-NN_INLINE vf mul_formula(vf a, vf b, vf alpha) {
-  (void)alpha;
-  return a * b;
-}
-
-NN_INLINE vf scale_formula(vf x, vf b, vf alpha) {
-  (void)b;
-  return x * alpha;
-}
-
-FLAT_TASK(silu, 1)
-FLAT_TASK(silu_backward, 2)
-FLAT_TASK(add, 2)
-FLAT_TASK(mul, 2)
-FLAT_TASK(scale, 1)
+FLAT_TASK(silu, 1, vf_silu(a))
+FLAT_TASK(silu_backward, 2, a *silu_slope(b, vf_sigmoid(b)))
+FLAT_TASK(add, 2, a + b)
+FLAT_TASK(mul, 2, a *b)
+FLAT_TASK(scale, 1, a *alpha)
 
 int32_t NN_KERNEL(silu)(nncuda_ctx *ctx, const void *args) {
   const nn_silu_args *a = args;
@@ -133,7 +106,7 @@ NN_INLINE void gate_vector(const gate_job *job, int64_t row, int64_t i, int64_t 
     nn_put(job->y, at, n, dy * up * silu_slope(gate, s), dtype, mode);
     nn_put(job->dup, at, n, dy * (gate * s), dtype, mode);
   } else if (form == SWIGLU) {
-    nn_put(job->y, row * job->dim + i, n, silu_of(gate) * up, dtype, mode);
+    nn_put(job->y, row * job->dim + i, n, vf_silu(gate) * up, dtype, mode);
   } else {
     const vf positive = vf_max(vf_set1(0.0f), gate); /* of NaN it is NaN: the second operand wins */
     nn_put(job->y, row * job->dim + i, n, positive * positive * up, dtype, mode);
@@ -143,8 +116,8 @@ NN_INLINE void gate_vector(const gate_job *job, int64_t row, int64_t i, int64_t 
 NN_INLINE void gate_piece(const gate_job *shared, int64_t piece, int32_t dtype, int32_t form) {
   const gate_job job = *shared;
   const int64_t row0 = piece / job.column_blocks * job.row_block, column0 = piece % job.column_blocks * NN_CHUNK;
-  const int64_t row1 = row0 + job.row_block < job.rows ? row0 + job.row_block : job.rows;
-  const int64_t column1 = job.column_blocks > 1 && column0 + NN_CHUNK < job.dim ? column0 + NN_CHUNK : job.dim;
+  const int64_t row1 = nn_min(row0 + job.row_block, job.rows);
+  const int64_t column1 = job.column_blocks > 1 ? nn_min(column0 + NN_CHUNK, job.dim) : job.dim;
   for (int64_t row = row0; row < row1; row++) {
     const int64_t head = nn_stream_head(job.y, row * job.ld_y + column0, dtype);
     const int32_t stream =
@@ -156,23 +129,11 @@ NN_INLINE void gate_piece(const gate_job *shared, int64_t piece, int32_t dtype, 
   }
 }
 
-static void swiglu_task(void *arg, int64_t piece, int32_t worker) {
-  (void)worker;
-  const gate_job *job = arg;
-  NN_SWITCH_DTYPE(job->dtype, gate_piece(job, piece, DT, SWIGLU));
-}
+NN_TASK(swiglu_task, gate_job, NN_SWITCH_DTYPE(job->dtype, gate_piece(job, task, DT, SWIGLU)))
 
-static void relu2_gate_task(void *arg, int64_t piece, int32_t worker) {
-  (void)worker;
-  const gate_job *job = arg;
-  NN_SWITCH_DTYPE(job->dtype, gate_piece(job, piece, DT, RELU2));
-}
+NN_TASK(relu2_gate_task, gate_job, NN_SWITCH_DTYPE(job->dtype, gate_piece(job, task, DT, RELU2)))
 
-static void swiglu_backward_task(void *arg, int64_t piece, int32_t worker) {
-  (void)worker;
-  const gate_job *job = arg;
-  NN_SWITCH_DTYPE(job->dtype, gate_piece(job, piece, DT, SWIGLU_BACKWARD));
-}
+NN_TASK(swiglu_backward_task, gate_job, NN_SWITCH_DTYPE(job->dtype, gate_piece(job, task, DT, SWIGLU_BACKWARD)))
 
 static int32_t gate_run(nncuda_ctx *ctx, gate_job job, nn_task task) {
   job.stream = job.y != job.gate && job.dup != job.up && nn_worth_streaming(job.rows * job.dim, job.dtype);
@@ -186,31 +147,21 @@ static int32_t gate_run(nncuda_ctx *ctx, gate_job job, nn_task task) {
   return NNCUDA_SUCCESS;
 }
 
-int32_t NN_KERNEL(swiglu)(nncuda_ctx *ctx, const void *args) {
-  const nn_swiglu_args *a = args;
-  const gate_job job = {.gate = a->gate,
-                        .up = a->up,
-                        .y = a->y,
-                        .rows = a->rows,
-                        .dim = a->dim,
-                        .ld = a->ld,
-                        .ld_y = a->dim,
-                        .dtype = a->dtype};
-  return gate_run(ctx, job, swiglu_task);
-}
-
-int32_t NN_KERNEL(relu2_gate)(nncuda_ctx *ctx, const void *args) {
-  const nn_relu2_gate_args *a = args;
-  const gate_job job = {.gate = a->gate,
-                        .up = a->up,
-                        .y = a->y,
-                        .rows = a->rows,
-                        .dim = a->dim,
-                        .ld = a->ld,
-                        .ld_y = a->dim,
-                        .dtype = a->dtype};
-  return gate_run(ctx, job, relu2_gate_task);
-}
+#define GATE_KERNEL(op)                                                                                                \
+  int32_t NN_KERNEL(op)(nncuda_ctx * ctx, const void *args) {                                                          \
+    const nn_##op##_args *a = args;                                                                                    \
+    const gate_job job = {.gate = a->gate,                                                                             \
+                          .up = a->up,                                                                                 \
+                          .y = a->y,                                                                                   \
+                          .rows = a->rows,                                                                             \
+                          .dim = a->dim,                                                                               \
+                          .ld = a->ld,                                                                                 \
+                          .ld_y = a->dim,                                                                              \
+                          .dtype = a->dtype};                                                                          \
+    return gate_run(ctx, job, op##_task);                                                                              \
+  }
+GATE_KERNEL(swiglu)
+GATE_KERNEL(relu2_gate)
 
 int32_t NN_KERNEL(swiglu_backward)(nncuda_ctx *ctx, const void *args) {
   const nn_swiglu_backward_args *a = args;
@@ -236,7 +187,7 @@ typedef struct cast_job {
 
 NN_INLINE void cast_piece(const cast_job *shared, int64_t piece, int32_t dtype_x, int32_t dtype_y) {
   const cast_job job = *shared;
-  const int64_t begin = piece * NN_CHUNK, end = begin + NN_CHUNK < job.a.n ? begin + NN_CHUNK : job.a.n;
+  const int64_t begin = piece * NN_CHUNK, end = nn_min(begin + NN_CHUNK, job.a.n);
   NN_EACH_VECTOR(begin, end, job.stream, nn_stream_head(job.a.y, begin, dtype_y),
                  nn_put(job.a.y, i, lanes, nn_get(job.a.x, i, lanes, dtype_x, MODE), dtype_y, MODE));
   if (job.stream) {
@@ -248,11 +199,7 @@ NN_INLINE void cast_from(const cast_job *job, int64_t piece, int32_t dtype_x) {
   NN_SWITCH_DTYPE(job->a.dtype_y, cast_piece(job, piece, dtype_x, DT));
 }
 
-static void cast_task(void *arg, int64_t piece, int32_t worker) {
-  (void)worker;
-  const cast_job *job = arg;
-  NN_SWITCH_DTYPE(job->a.dtype_x, cast_from(job, piece, DT));
-}
+NN_TASK(cast_task, cast_job, NN_SWITCH_DTYPE(job->a.dtype_x, cast_from(job, task, DT)))
 
 int32_t NN_KERNEL(cast)(nncuda_ctx *ctx, const void *args) {
   cast_job job = {.a = *(const nn_cast_args *)args};
@@ -273,10 +220,10 @@ typedef struct fill_job {
 static void fill_task(void *arg, int64_t piece, int32_t worker) {
   (void)worker;
   const fill_job *job = arg;
-  const int64_t left = job->n - piece * NN_CHUNK, count = (left < NN_CHUNK ? left : NN_CHUNK) * job->bytes;
+  const int64_t left = job->n - piece * NN_CHUNK, count = nn_min(left, NN_CHUNK) * job->bytes;
   char *y = job->y + piece * NN_CHUNK * job->bytes, *end = y + count;
   const int64_t head = (int64_t)((0 - (uintptr_t)y) % 64);
-  memcpy(y, job->pattern, (size_t)(head < count ? head : count));
+  memcpy(y, job->pattern, (size_t)nn_min(head, count));
   for (y += head; y + 64 <= end; y += 64) {
     for (int32_t k = 0; k < 64 / 4; k += VF) {
       const vf x = vf_load(job->pattern + k);
@@ -318,7 +265,7 @@ int32_t NN_KERNEL(fill)(nncuda_ctx *ctx, const void *args) {
 static void increment_task(void *arg, int64_t piece, int32_t worker) {
   (void)worker;
   const nn_increment_args a = *(const nn_increment_args *)arg;
-  const int64_t begin = piece * NN_CHUNK, end = begin + NN_CHUNK < a.n ? begin + NN_CHUNK : a.n;
+  const int64_t begin = piece * NN_CHUNK, end = nn_min(begin + NN_CHUNK, a.n);
   for (int64_t i = begin; i < end; i++) {
     a.x[i] += a.by;
   }
@@ -326,12 +273,10 @@ static void increment_task(void *arg, int64_t piece, int32_t worker) {
 
 int32_t NN_KERNEL(increment)(nncuda_ctx *ctx, const void *args) {
   nn_increment_args a = *(const nn_increment_args *)args;
-  const int64_t low = nn_increment_low(a.by), high = nn_increment_high(a.by);
-  for (int64_t i = 0; i < a.n; i++) {
-    if (a.x[i] < low || a.x[i] > high) {
-      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "x[%lld] is %d; it must be %lld to %lld, so that x + by is an i32",
-                     (long long)i, a.x[i], (long long)low, (long long)high);
-    }
+  const int32_t status =
+      nn_check_range(ctx, "x", a.x, a.n, nn_increment_low(a.by), nn_increment_high(a.by), ", so that x + by is an i32");
+  if (status != NNCUDA_SUCCESS) {
+    return status;
   }
   nn_parallel(ctx, nn_ceil_div(a.n, NN_CHUNK), increment_task, &a);
   return NNCUDA_SUCCESS;

@@ -1,16 +1,7 @@
 #include "abi/generated/embedding.h"
 
-#include "rows.h"
-
-static int32_t check_ids(nncuda_ctx *ctx, const int32_t *ids, int64_t tokens, int64_t vocab) {
-  for (int64_t t = 0; t < tokens; t++) {
-    if (ids[t] < 0 || ids[t] >= vocab) {
-      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "ids[%lld] is %d; it must be 0 to %lld", (long long)t, ids[t],
-                     (long long)vocab - 1);
-    }
-  }
-  return NNCUDA_SUCCESS;
-}
+#include "checks.h"
+#include "span.h"
 
 static void embedding_task(void *arg, int64_t task, int32_t worker) {
   (void)worker;
@@ -25,12 +16,9 @@ static void embedding_task(void *arg, int64_t task, int32_t worker) {
 
 int32_t NN_KERNEL(embedding)(nncuda_ctx *ctx, const void *args) {
   nn_embedding_args a = *(const nn_embedding_args *)args;
-  const int32_t status = check_ids(ctx, a.ids, a.tokens, a.vocab);
-  if (status == NNCUDA_SUCCESS) {
-    const int64_t block = nn_rows_per_task(a.dim);
-    nn_parallel(ctx, nn_ceil_div(a.tokens, block), embedding_task, &a);
-  }
-  return status;
+  NN_TRY(nn_check_range(ctx, "ids", a.ids, a.tokens, 0, a.vocab - 1, ""));
+  nn_parallel(ctx, nn_ceil_div(a.tokens, nn_rows_per_task(a.dim)), embedding_task, &a);
+  return NNCUDA_SUCCESS;
 }
 
 /* A task owns some columns of the whole table and goes through all tokens in order, so that no two tasks add to the
@@ -39,7 +27,7 @@ enum { COLUMNS = 64 };
 
 NN_INLINE void scatter_columns(const nn_scatter_add_args *shared, int64_t task, int32_t dtype) {
   const nn_scatter_add_args a = *shared;
-  const int64_t begin = task * COLUMNS, end = begin + COLUMNS < a.dim ? begin + COLUMNS : a.dim;
+  const int64_t begin = task * COLUMNS, end = nn_min(begin + COLUMNS, a.dim);
   for (int64_t t = 0; t < a.tokens; t++) {
     float *row = a.table + a.ids[t] * a.dim;
     NN_EACH_VECTOR(begin, end, 0, 0,
@@ -49,17 +37,11 @@ NN_INLINE void scatter_columns(const nn_scatter_add_args *shared, int64_t task, 
   }
 }
 
-static void scatter_add_task(void *arg, int64_t task, int32_t worker) {
-  (void)worker;
-  const nn_scatter_add_args *a = arg;
-  NN_SWITCH_DTYPE(a->dtype, scatter_columns(a, task, DT));
-}
+NN_TASK(scatter_add_task, nn_scatter_add_args, NN_SWITCH_DTYPE(job->dtype, scatter_columns(job, task, DT)))
 
 int32_t NN_KERNEL(scatter_add)(nncuda_ctx *ctx, const void *args) {
   nn_scatter_add_args a = *(const nn_scatter_add_args *)args;
-  const int32_t status = check_ids(ctx, a.ids, a.tokens, a.vocab);
-  if (status == NNCUDA_SUCCESS) {
-    nn_parallel(ctx, nn_ceil_div(a.dim, COLUMNS), scatter_add_task, &a);
-  }
-  return status;
+  NN_TRY(nn_check_range(ctx, "ids", a.ids, a.tokens, 0, a.vocab - 1, ""));
+  nn_parallel(ctx, nn_ceil_div(a.dim, COLUMNS), scatter_add_task, &a);
+  return NNCUDA_SUCCESS;
 }

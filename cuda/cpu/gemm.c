@@ -1,13 +1,10 @@
 #include "gemm_job.h"
 
+#include "checks.h"
 #include "gemm_pack.h"
-#include "gemm_plan.h"
+#include "gemm_partition.h"
 #include "gemm_store.h"
-#if NN_GEMM_TILES
-#include "gemm_tile_amx.h"
-#else
 #include "gemm_tile.h"
-#endif
 
 /* A task's piece of one product. */
 typedef struct gemm_piece {
@@ -15,14 +12,12 @@ typedef struct gemm_piece {
   const nn_gemm_args *x;
   gemm_product product;
   int64_t row, rows, column, columns;
-  float *block;        /* packed B: this task's own, or null */
-  const float *shared; /* the whole product's, if it was packed for all tasks */
-  float *panel;        /* packed A */
-#if NN_GEMM_TILES
-  float *panel_other; /* where the panel after it is being packed */
-#endif
-  float *partial;         /* sums of the blocks of k so far */
-  float (*sums)[MR * NR]; /* of finished tiles on their way to C */
+  float *block;                     /* packed B: this task's own, or null */
+  const float *shared;              /* the whole product's, if it was packed for all tasks */
+  float *panel;                     /* packed A */
+  float *panel_other;               /* where the panel after it is being packed, if at all */
+  float *partial;                   /* sums of the blocks of k so far */
+  float (*sums)[GEMM_MR * GEMM_NR]; /* of finished tiles on their way to C */
   tile_background background;
 } gemm_piece;
 
@@ -30,19 +25,19 @@ NN_INLINE void pack_block(const gemm_piece *t, float *to, int64_t k0, int64_t k,
   const nn_gemm_args *x = t->x;
   const int64_t bytes = nn_dtype_bytes(dtype);
   if (!x->trans_b) {
-    const int64_t last = t->columns - (t->columns - 1) / NR * NR;
-    pack_lanes(to, NR * units, NR, panel_width(last), t->product.b + (k0 * x->ldb + t->column) * bytes, x->ldb,
-               t->columns, k, units, dtype);
+    const int64_t last = t->columns - (t->columns - 1) / GEMM_NR * GEMM_NR;
+    pack_lanes(to, GEMM_NR * units, GEMM_NR, panel_width(last), t->product.b + (k0 * x->ldb + t->column) * bytes,
+               x->ldb, t->columns, k, units, dtype);
     return;
   }
-  for (int64_t j = 0; j < t->columns; j += NR) {
-    const int64_t columns = nn_min(NR, t->columns - j);
+  for (int64_t j = 0; j < t->columns; j += GEMM_NR) {
+    const int64_t columns = nn_min(GEMM_NR, t->columns - j);
     pack_lanes_transposed(to + j * units, panel_width(columns), t->product.b + ((t->column + j) * x->ldb + k0) * bytes,
                           x->ldb, columns, k, units, dtype);
   }
 }
 
-/* `rows` rows of A into panels of MR rows, PANEL units apart. */
+/* `rows` rows of A into panels of GEMM_MR rows, GEMM_PANEL units apart. */
 NN_INLINE void pack_panels(const gemm_piece *t, int64_t row, int64_t rows, int64_t k0, int64_t k, int64_t units,
                            int32_t dtype) {
   const nn_gemm_args *x = t->x;
@@ -52,35 +47,20 @@ NN_INLINE void pack_panels(const gemm_piece *t, int64_t row, int64_t rows, int64
     return;
   }
   const char *from = t->product.a + (k0 * x->lda + row) * bytes;
-#if NN_GEMM_TILES
-  pack_rows_transposed(t->panel, from, x->lda, rows, panel_rows(rows), k, units, dtype);
-#else
-  pack_lanes(t->panel, PANEL, A_LANES, A_LANES, from, x->lda, rows, k, units, dtype);
-#endif
-}
-
-/* Sums one tile into `to`, on top of `from` unless that is null (or the same): rows up to panel_rows(rows), columns up
- * to `width`. */
-NN_INLINE void tile(gemm_piece *t, const float *a, int64_t a_step, const float *b, int64_t units, const float *from,
-                    float *to, int64_t ld, int64_t rows, int64_t width) {
-#if NN_GEMM_TILES
-  tile_sum(a, a_step, b, units, from, to, ld, rows, width, &t->background);
-#else
-  tiles[t->x->trans_a][rows - 1][width / VF - 1](a, a_step, b, units, to, ld, from != NULL, &t->background);
-#endif
+  pack_across(t->panel, from, x->lda, rows, k, units, dtype);
 }
 
 /* A tile whose sums end here or continue in a later block of k. */
 static void tile_at(gemm_piece *t, const float *a, int64_t a_step, const float *b, int64_t units, int64_t row,
                     int64_t rows, int64_t j, int32_t first, int32_t last, float *partial) {
   const nn_gemm_args *x = t->x;
-  const int64_t columns = nn_min(NR, t->columns - j), width = panel_width(columns);
+  const int64_t columns = nn_min(GEMM_NR, t->columns - j), width = panel_width(columns);
   gemm_target target;
   if (t->job->add) {
     const int32_t add = !first || x->beta != 0.0f;
     float *c = (float *)(void *)t->product.c + row * x->ldc + t->column + j;
     if (columns == width && rows == panel_rows(rows)) {
-      tile(t, a, a_step, b, units, add ? c : NULL, c, x->ldc, rows, width);
+      tile_sum(x->trans_a, a, a_step, b, units, add ? c : NULL, c, x->ldc, rows, width, &t->background);
       return;
     }
     target = (gemm_target){.c = (char *)c,
@@ -95,70 +75,36 @@ static void tile_at(gemm_piece *t, const float *a, int64_t a_step, const float *
     target = gemm_target_at(x, &t->product, row, t->column + j, rows, columns);
   }
   if (!last) {
-    tile(t, a, a_step, b, units, first ? NULL : partial, partial, width, rows, width);
+    tile_sum(x->trans_a, a, a_step, b, units, first ? NULL : partial, partial, width, rows, width, &t->background);
     return;
   }
-#if NN_GEMM_TILES
-  tile_background *background = &t->background;
-  float *sums = t->sums[background->sums == t->sums[0]];
-  background->c = target.stream ? NULL : target.c;
-  background->c_step = target.ld * nn_dtype_bytes(target.dtype);
-  tile(t, a, a_step, b, units, first ? NULL : partial, sums, width, rows, width);
-  background->before = target;
-  background->sums = sums;
-  background->width = width;
-  background->c = NULL;
-#else
-  float *sums = first ? t->sums[0] : partial;
-  tile(t, a, a_step, b, units, first ? NULL : partial, sums, width, rows, width);
-  target_store(&target, sums, width);
-#endif
+  tile_finish(x->trans_a, a, a_step, b, units, first ? NULL : partial, t->sums, rows, width, &target, &t->background);
 }
 
 /* A product without terms: C = beta * C, and the epilogue of that. */
 static void store_empty(const gemm_piece *t) {
-  const float zero[NR] = {0};
-  for (int64_t j = 0; j < t->columns; j += NR) {
+  const float zero[GEMM_NR] = {0};
+  for (int64_t j = 0; j < t->columns; j += GEMM_NR) {
     const gemm_target target =
-        gemm_target_at(t->x, &t->product, t->row, t->column + j, t->rows, nn_min(NR, t->columns - j));
+        gemm_target_at(t->x, &t->product, t->row, t->column + j, t->rows, nn_min(GEMM_NR, t->columns - j));
     target_store(&target, zero, 0);
   }
 }
 
-#if NN_GEMM_TILES
-/* Whether the rows of a panel of A can be taken in whole lines: no row or column needs padding. */
-NN_INLINE int32_t whole_lines(const gemm_piece *t, int64_t rows, int64_t k, int64_t units) {
-  return !t->x->trans_a && rows % TILE_ROWS == 0 && k == units * UNIT;
-}
-#endif
-
-/*
- * Tiles of vectors and tile registers alike can read A as it lies. Not so tile registers when rows start within lines;
- * nor, if the panel is read several times, when its rows compete for few sets of L1 (their bits 6 to 11 choose one).
- */
+/* Whether tiles read A as it lies. */
 NN_INLINE int32_t direct(const gemm_piece *t, int64_t rows, int64_t k, int64_t units, int32_t dtype) {
-  if (!reads_in_place(t->x, dtype)) {
-    return 0;
-  }
-#if NN_GEMM_TILES
-  const int64_t step = t->x->lda * 2;
-  return whole_lines(t, rows, k, units) &&
-         (t->columns < 8 * NR || (step % 64 == 0 && step % 2048 != 0 && (uintptr_t)t->product.a % 64 == 0));
-#else
-  (void)rows, (void)units;
-  return k % UNIT == 0;
-#endif
+  return reads_in_place(t->x, dtype) && tile_reads(t->x, t->product.a, t->columns, rows, k, units);
 }
 
 NN_INLINE void compute(gemm_piece *t, int32_t dtype) {
   const nn_gemm_args *x = t->x;
-  const int64_t k = t->product.k, n_block = t->job->n_block, n_padded = nn_round_up(t->product.n, NR);
+  const int64_t k = t->product.k, n_block = t->job->n_block, n_padded = nn_round_up(t->product.n, GEMM_NR);
   const gemm_depth depth = depth_of(k);
   if (depth.blocks == 0) {
     store_empty(t);
     return;
   }
-  float sums[2][MR * NR] __attribute__((aligned(64)));
+  float sums[2][GEMM_MR * GEMM_NR] __attribute__((aligned(64)));
   t->sums = sums;
   const int64_t kept = blocks_kept(&depth, n_block);
   const int32_t passing = kept == depth.blocks; /* a panel's sums are finished before the next panel */
@@ -178,61 +124,53 @@ NN_INLINE void compute(gemm_piece *t, int32_t dtype) {
                                               : t->shared + (i * n_padded + t->column) * depth.units;
         float *packed = t->panel;
         const float *panel = packed;
-        int64_t panel_step = DEPTH;
+        int64_t panel_step = GEMM_DEPTH;
         if (direct(t, end - r, k_here, depth.units, dtype)) {
           panel = (const float *)(const void *)(t->product.a + ((t->row + r) * x->lda + k0) * nn_dtype_bytes(dtype));
-          panel_step = x->lda / UNIT;
+          panel_step = x->lda / GEMM_UNIT;
         } else if (!ready) {
           pack_panels(t, t->row + r, end - r, k0, k_here, depth.units, dtype);
         }
         /* The panel after this one: the next part of k, or the next rows. */
         const int64_t next_row = i + 1 < to ? r : end, next_k = (i + 1 < to ? i + 1 : from) * depth.k;
-        const int64_t next_rows = x->trans_a ? 0 : nn_min(MR, t->rows - next_row);
-        const int64_t bytes = nn_dtype_bytes(dtype), k_there = nn_min(depth.k, k - next_k);
-        const char *next_a = t->product.a + ((t->row + next_row) * x->lda + next_k) * bytes;
-#if NN_GEMM_TILES
-        const int32_t copy =
-            next_rows == MR && whole_lines(t, MR, k_there, depth.units) && !direct(t, MR, k_there, depth.units, dtype);
-        background_next(&t->background, next_a, x->lda * bytes, next_rows, nn_ceil_div(t->columns, NR),
-                        copy ? t->panel_other : NULL);
-        const int64_t units = depth.units;
-#else
-        background_next(&t->background, next_a, x->lda * bytes, next_rows, k_there * bytes,
-                        nn_ceil_div(t->columns, NR) * depth.units / STEP);
-        const int64_t units = nn_ceil_div(k_here, UNIT);
-#endif
-        for (int64_t q = r; q < end; q += MR) {
-          const float *a = panel + (q - r) / A_LANES * PANEL + (q - r) % A_LANES;
+        gemm_next next = {.step = x->lda * nn_dtype_bytes(dtype),
+                          .rows = x->trans_a ? 0 : nn_min(GEMM_MR, t->rows - next_row),
+                          .k = nn_min(depth.k, k - next_k),
+                          .bytes = nn_dtype_bytes(dtype),
+                          .units = depth.units,
+                          .tiles = nn_ceil_div(t->columns, GEMM_NR)};
+        next.a = t->product.a + ((t->row + next_row) * x->lda + next_k) * next.bytes;
+        next.in_place = direct(t, next.rows, next.k, next.units, dtype);
+        const int32_t copy = background_next(&t->background, &next, t->panel_other);
+        const int64_t units = tile_units(k_here, depth.units);
+        for (int64_t q = r; q < end; q += GEMM_MR) {
+          const float *a = panel + (q - r) / GEMM_A_LANES * GEMM_PANEL + (q - r) % GEMM_A_LANES;
           float *partial = t->partial + (passing ? q - r : q) * n_block; /* tile by tile */
-          for (int64_t j = 0; j < t->columns; j += NR) {
-            tile_at(t, a, panel_step, block + j * depth.units, units, t->row + q, nn_min(MR, end - q), j, i == 0,
-                    i == depth.blocks - 1, partial + j * MR);
+          for (int64_t j = 0; j < t->columns; j += GEMM_NR) {
+            tile_at(t, a, panel_step, block + j * depth.units, units, t->row + q, nn_min(GEMM_MR, end - q), j, i == 0,
+                    i == depth.blocks - 1, partial + j * GEMM_MR);
           }
         }
-#if NN_GEMM_TILES
-        background_finish_copy(&t->background, depth.units * 4);
+        background_end(&t->background, depth.units);
         ready = copy;
         if (copy) {
           t->panel = t->panel_other;
           t->panel_other = packed;
         }
-#endif
       }
     }
   }
-#if NN_GEMM_TILES
   background_store(&t->background);
-#endif
 }
 
-/* Packs PACK_COLUMNS columns of one product's B for all tasks. */
+/* Packs GEMM_PACK_COLUMNS columns of one product's B for all tasks. */
 static void pack_task(void *arg, int64_t i, int32_t worker) {
   (void)worker;
   const gemm_job *job = arg;
   const nn_gemm_args *x = job->args;
-  const int64_t each = nn_ceil_div(x->n, PACK_COLUMNS), n_padded = nn_round_up(x->n, NR);
-  gemm_piece t = {.job = job, .x = x, .product = gemm_product_at(x, i / each), .column = i % each * PACK_COLUMNS};
-  t.columns = nn_min(PACK_COLUMNS, x->n - t.column);
+  const int64_t each = nn_ceil_div(x->n, GEMM_PACK_COLUMNS), n_padded = nn_round_up(x->n, GEMM_NR);
+  gemm_piece t = {.job = job, .x = x, .product = gemm_product_at(x, i / each), .column = i % each * GEMM_PACK_COLUMNS};
+  t.columns = nn_min(GEMM_PACK_COLUMNS, x->n - t.column);
   const gemm_depth depth = depth_of(x->k);
   float *to = job->shared + i / each * job->shared_step;
   for (int64_t block = 0; block < depth.blocks && t.product.m > 0; block++) {
@@ -271,35 +209,13 @@ static void gemm_task(void *arg, int64_t i, int32_t worker) {
                   .shared = job->share ? job->shared + product * job->shared_step : NULL,
                   .panel = (float *)(void *)(scratch + job->panel_at),
                   .partial = (float *)(void *)(scratch + job->partial_at)};
-#if NN_GEMM_TILES
-  t.panel_other = t.panel + PANEL;
-#endif
+  t.panel_other = t.panel + GEMM_PANEL;
   t.rows = nn_min(job->m_block, t.product.m - t.row);
   t.columns = nn_min(job->n_block, t.product.n - t.column);
-#if NN_GEMM_TILES
-  tile_registers_open();
-#endif
+  tiles_open();
   GEMM_SWITCH_DTYPE(x->dtype, compute(&t, DT));
-#if NN_GEMM_TILES
-  tile_registers_close();
-#endif
+  tiles_close();
   nn_stream_fence();
-}
-
-/* offsets[0] = 0, never falling, the last at most `rows`. */
-static int32_t check_offsets(nncuda_ctx *ctx, const nn_gemm_args *x) {
-  const int64_t rows = x->ragged == NN_GEMM_RAGGED_M ? x->m : x->k;
-  if (x->offsets[0] != 0) {
-    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "offsets[0] is %d; it must be 0", x->offsets[0]);
-  }
-  for (int64_t i = 0; i < x->count; i++) {
-    const int32_t from = x->offsets[i], to = x->offsets[i + 1];
-    if (to < from || to > rows) {
-      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "offsets[%lld] is %d; it must be %d to %lld, the number of rows",
-                     (long long)(i + 1), to, from, (long long)rows);
-    }
-  }
-  return NNCUDA_SUCCESS;
 }
 
 /* A residual in place, with nothing between it and the sum, is beta = 1. */
@@ -313,14 +229,17 @@ NN_PLAIN static nn_gemm_args simplified(const nn_gemm_args *args) {
 }
 
 /* Whether all products of a job, or those of ragged m with few rows, go one row of B at a time. */
-NN_PLAIN static int32_t all_few(const nn_gemm_args *x) { return x->ragged != NN_GEMM_RAGGED_K && x->m <= FEW_ROWS; }
+NN_PLAIN static int32_t all_few(const nn_gemm_args *x) {
+  return x->ragged != NN_GEMM_RAGGED_K && x->m <= GEMM_FEW_ROWS;
+}
 NN_PLAIN static int32_t some_few(const nn_gemm_args *x) { return x->ragged == NN_GEMM_RAGGED_M || all_few(x); }
 
 /* The job of the other products. What depends on data, groups that have rows and their k, is taken at its most. */
 NN_PLAIN static gemm_job lay_out(const nn_gemm_args *x, nn_workspace *w) {
   gemm_job job = {.args = x};
   /* A large C is better written once, past the caches, than added to: while few blocks of k keep the sums waiting. */
-  const int32_t once = x->beta == 0.0f && x->m * x->n >= STREAM_BYTES / 4 && depth_of(x->k).blocks <= 2;
+  const int32_t once = x->beta == 0.0f && nn_worth_streaming_from(NN_STREAM_BYTES_PRODUCT, x->m * x->n, NNCUDA_F32) &&
+                       depth_of(x->k).blocks <= 2;
   job.add = x->dtype_c == NNCUDA_F32 && x->alpha == 1.0f && (x->beta == 0.0f || x->beta == 1.0f) && !once &&
             x->bias == NULL && x->residual == NULL && x->activation == NNCUDA_ACTIVATION_NONE;
   const int64_t m = x->ragged == NN_GEMM_RAGGED_M ? nn_ceil_div(x->m, x->count) : x->m;
@@ -332,7 +251,7 @@ NN_PLAIN static gemm_job lay_out(const nn_gemm_args *x, nn_workspace *w) {
   }
   if (job.share) {
     const gemm_depth depth = depth_of(x->k);
-    job.shared_step = depth.units * depth.blocks * nn_round_up(x->n, NR);
+    job.shared_step = depth.units * depth.blocks * nn_round_up(x->n, GEMM_NR);
     job.shared = nn_take(w, (size_t)(job.shared_step * x->count) * sizeof(float));
   }
   job.scratch = nn_take(w, (size_t)(job.scratch_step * w->machine->threads));
@@ -352,7 +271,8 @@ NN_PLAIN static void run_lay_out(const nn_gemm_args *args, nn_workspace *w) {
 static int32_t run(nncuda_ctx *ctx, const nn_gemm_args *args) {
   const nn_gemm_args own = simplified(args), *x = &own;
   if (x->ragged != NN_GEMM_EVEN) {
-    const int32_t status = check_offsets(ctx, x);
+    const int32_t status =
+        nn_check_offsets(ctx, x->offsets, x->count, x->ragged == NN_GEMM_RAGGED_M ? x->m : x->k, "rows");
     if (status != NNCUDA_SUCCESS) {
       return status;
     }
@@ -370,36 +290,21 @@ static int32_t run(nncuda_ctx *ctx, const nn_gemm_args *args) {
     first[0] = 0;
     for (int64_t i = 0; i < x->count; i++) {
       const int64_t rows = x->offsets[i + 1] - x->offsets[i];
-      first[i + 1] = first[i] + (rows > FEW_ROWS ? nn_ceil_div(rows, job.m_block) : 0);
+      first[i + 1] = first[i] + (rows > GEMM_FEW_ROWS ? nn_ceil_div(rows, job.m_block) : 0);
     }
     block_rows = first[x->count];
   }
   if (job.share) {
-    nn_parallel(ctx, nn_ceil_div(x->n, PACK_COLUMNS) * x->count, pack_task, &job);
+    nn_parallel(ctx, nn_ceil_div(x->n, GEMM_PACK_COLUMNS) * x->count, pack_task, &job);
   }
   nn_parallel(ctx, block_rows * job.n_blocks, gemm_task, &job);
   return NNCUDA_SUCCESS;
 }
 
-/* Where bf16 has instructions of its own, only they are compiled here; the other dtypes are as without them. */
 #if NN_GEMM_PAIRS
-#define GEMM_KERNEL(op)                                                                                                \
-  int32_t NN_JOIN3(avx512, op, )(nncuda_ctx * ctx, const void *args);                                                  \
-  int32_t NN_KERNEL(op)(nncuda_ctx * ctx, const void *args) {                                                          \
-    return ((const nn_gemm_args *)args)->dtype == NNCUDA_BF16 ? run(ctx, args) : NN_JOIN3(avx512, op, )(ctx, args);    \
-  }                                                                                                                    \
-  NN_PLAIN void NN_WORKSPACE_OF(avx512, op)(const void *args, nn_workspace *w);                                        \
-  NN_WORKSPACE(op) {                                                                                                   \
-    if (((const nn_gemm_args *)args)->dtype == NNCUDA_BF16) {                                                          \
-      run_lay_out(args, w);                                                                                            \
-    } else {                                                                                                           \
-      NN_WORKSPACE_OF(avx512, op)(args, w);                                                                            \
-    }                                                                                                                  \
-  }
+#define GEMM_KERNEL(op) NN_BF16_KERNEL_BY(op, nn_gemm_args, run, run_lay_out)
 #else
-#define GEMM_KERNEL(op)                                                                                                \
-  int32_t NN_KERNEL(op)(nncuda_ctx * ctx, const void *args) { return run(ctx, args); }                                 \
-  NN_WORKSPACE(op) { run_lay_out(args, w); }
+#define GEMM_KERNEL(op) NN_KERNEL_BY(op, run, run_lay_out)
 #endif
 
 GEMM_KERNEL(gemm)

@@ -1,8 +1,8 @@
 /*
  * Packing: copies a part of a factor into the layout that the tiles read, as 32-bit units (gemm_job.h).
  *
- * rows: unit p of row r lies at [r*DEPTH + p]. This is A as it is stored when k runs along its rows; cheapest, since a
- * tile reads A one element at a time and takes any layout.
+ * rows: unit p of row r lies at [r*GEMM_DEPTH + p]. This is A as it is stored when k runs along its rows; cheapest,
+ * since a tile reads A one element at a time and takes any layout.
  *
  * lanes: unit p of column j lies at [p*width + j] (but see lanes_at). A panel of B, whose columns become the lanes of
  * vectors.
@@ -14,6 +14,7 @@
 #define NN_CPU_GEMM_PACK_H
 
 #include "gemm_job.h"
+#include "transpose.h"
 
 /*
  * Where the VF units p of columns j .. j+VF-1 lie in a panel of B of `width` columns. Tile registers load 16 rows of 64
@@ -28,15 +29,15 @@ NN_INLINE int64_t lanes_at(int64_t p, int64_t j, int64_t width) {
 }
 
 /* How far ahead rows that lie across k are fetched: the processor does not foresee steps that large. */
-enum { PREFETCH_ROWS = 8 };
+enum { GEMM_PREFETCH_ROWS = 8 };
 
 /* Units p .. p+VF-1 of a row that holds `k` elements from `row` on. Lanes from k on are zero. */
 NN_INLINE vf units_along(const void *row, int64_t p, int64_t k, int32_t dtype) {
 #if NN_GEMM_PAIRS
   (void)dtype;
-  const uint16_t *x = (const uint16_t *)row + UNIT * p;
-  const int64_t left = k - UNIT * p;
-  if (left >= UNIT * VF) {
+  const uint16_t *x = (const uint16_t *)row + GEMM_UNIT * p;
+  const int64_t left = k - GEMM_UNIT * p;
+  if (left >= GEMM_UNIT * VF) {
     return _mm512_loadu_ps((const float *)(const void *)x);
   }
   if (left <= 0) {
@@ -61,75 +62,19 @@ NN_INLINE vf units_across(const void *x, int64_t ld, int64_t p, int64_t k, int64
   }
 #if NN_GEMM_PAIRS
   (void)dtype;
-  const uint16_t *even = (const uint16_t *)x + UNIT * p * ld + j, *odd = even + ld;
+  const uint16_t *even = (const uint16_t *)x + GEMM_UNIT * p * ld + j, *odd = even + ld;
   const __mmask16 mask = left >= VF ? (__mmask16)0xffff : vf_mask(left);
   const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, even));
-  if (UNIT * p + 1 == k) {
+  if (GEMM_UNIT * p + 1 == k) {
     return _mm512_castsi512_ps(low);
   }
   const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, odd));
   return _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
 #else
   (void)k;
-  return left >= VF ? vf_load_as(x, p * ld + j, dtype) : vf_load_part_as(x, p * ld + j, left, dtype);
+  return vf_load_upto_as(x, p * ld + j, left, dtype);
 #endif
 }
-
-/* Transposes VF x VF units. */
-#if NN_SIMD_AVX512
-NN_INLINE void transpose(vf x[VF]) {
-  __m512d d[16];
-  vf t[16];
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_unpacklo_ps(x[i], x[i + 1]);
-    t[i + 1] = _mm512_unpackhi_ps(x[i], x[i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4) {
-    d[i] = _mm512_unpacklo_pd(_mm512_castps_pd(t[i]), _mm512_castps_pd(t[i + 2]));
-    d[i + 1] = _mm512_unpackhi_pd(_mm512_castps_pd(t[i]), _mm512_castps_pd(t[i + 2]));
-    d[i + 2] = _mm512_unpacklo_pd(_mm512_castps_pd(t[i + 1]), _mm512_castps_pd(t[i + 3]));
-    d[i + 3] = _mm512_unpackhi_pd(_mm512_castps_pd(t[i + 1]), _mm512_castps_pd(t[i + 3]));
-  }
-  for (int i = 0; i < 4; i++) {
-    const vf a = _mm512_castpd_ps(d[i]), b = _mm512_castpd_ps(d[i + 4]);
-    const vf c = _mm512_castpd_ps(d[i + 8]), e = _mm512_castpd_ps(d[i + 12]);
-    const vf ab = _mm512_shuffle_f32x4(a, b, 0x88), ab2 = _mm512_shuffle_f32x4(a, b, 0xdd);
-    const vf ce = _mm512_shuffle_f32x4(c, e, 0x88), ce2 = _mm512_shuffle_f32x4(c, e, 0xdd);
-    x[i] = _mm512_shuffle_f32x4(ab, ce, 0x88);
-    x[i + 4] = _mm512_shuffle_f32x4(ab2, ce2, 0x88);
-    x[i + 8] = _mm512_shuffle_f32x4(ab, ce, 0xdd);
-    x[i + 12] = _mm512_shuffle_f32x4(ab2, ce2, 0xdd);
-  }
-}
-#elif NN_SIMD_AVX2
-NN_INLINE void transpose(vf x[VF]) {
-  vf t[8], u[8];
-  for (int i = 0; i < 8; i += 2) {
-    t[i] = _mm256_unpacklo_ps(x[i], x[i + 1]);
-    t[i + 1] = _mm256_unpackhi_ps(x[i], x[i + 1]);
-  }
-  for (int i = 0; i < 8; i += 4) {
-    u[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
-    u[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
-    u[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
-    u[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
-  }
-  for (int i = 0; i < 4; i++) {
-    x[i] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x20);
-    x[i + 4] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x31);
-  }
-}
-#else
-NN_INLINE void transpose(vf x[VF]) {
-  for (int i = 0; i < VF; i++) {
-    for (int j = 0; j < i; j++) {
-      const float t = x[i][j];
-      x[i][j] = x[j][i];
-      x[j][i] = t;
-    }
-  }
-}
-#endif
 
 /* Rows of A, k along: `depth` units of each, padded with zeros, and zero rows up to `padded`. */
 NN_INLINE void pack_rows(float *to, const char *from, int64_t ld, int64_t rows, int64_t padded, int64_t k,
@@ -138,7 +83,7 @@ NN_INLINE void pack_rows(float *to, const char *from, int64_t ld, int64_t rows, 
   for (int64_t r = 0; r < padded; r++) {
     const int64_t length = r < rows ? k : 0;
     for (int64_t p = 0; p < depth; p += VF) {
-      vf_store(to + r * DEPTH + p, units_along(from + r * step, p, length, dtype));
+      vf_store(to + r * GEMM_DEPTH + p, units_along(from + r * step, p, length, dtype));
     }
   }
 }
@@ -150,10 +95,10 @@ NN_INLINE void pack_rows(float *to, const char *from, int64_t ld, int64_t rows, 
  */
 NN_INLINE void pack_lanes(float *to, int64_t panel, int64_t width, int64_t last, const char *from, int64_t ld,
                           int64_t columns, int64_t k, int64_t depth, int32_t dtype) {
-  const int64_t units = nn_ceil_div(k, UNIT), bytes = nn_dtype_bytes(dtype);
+  const int64_t units = nn_ceil_div(k, GEMM_UNIT), bytes = nn_dtype_bytes(dtype);
   for (int64_t p = 0; p < depth; p++) {
-    const int64_t ahead = (p + PREFETCH_ROWS) * UNIT;
-    for (int64_t row = ahead; row < ahead + UNIT && row < k; row++) {
+    const int64_t ahead = (p + GEMM_PREFETCH_ROWS) * GEMM_UNIT;
+    for (int64_t row = ahead; row < ahead + GEMM_UNIT && row < k; row++) {
       for (int64_t at = 0; at < columns * bytes; at += 64) {
         __builtin_prefetch(from + row * ld * bytes + at);
       }
@@ -179,7 +124,7 @@ NN_INLINE void pack_lanes_transposed(float *to, int64_t width, const char *from,
       /* Each line is loaded once, whole: rows a power of two apart share few sets of L1 and would not stay there. For
        * the same reason the next VF rows are fetched to L2; past the end of B that does nothing. */
       for (int64_t i = 0; i < VF; i++) {
-        __builtin_prefetch(from + (j + VF + i) * step + p * UNIT * nn_dtype_bytes(dtype), 0, 2);
+        __builtin_prefetch(from + (j + VF + i) * step + p * GEMM_UNIT * nn_dtype_bytes(dtype), 0, 2);
         x[i] = units_along(from + (j + i) * step, p, j + i < columns ? k : 0, dtype);
       }
       transpose(x);
@@ -190,10 +135,10 @@ NN_INLINE void pack_lanes_transposed(float *to, int64_t width, const char *from,
   }
 }
 
-/* Panels of MR rows of A, k across: for tile registers, which want rows. */
+/* Panels of GEMM_MR rows of A, k across: for tile registers, which want rows. */
 NN_INLINE void pack_rows_transposed(float *to, const char *from, int64_t ld, int64_t rows, int64_t padded, int64_t k,
                                     int64_t depth, int32_t dtype) {
-  const int64_t units = nn_ceil_div(k, UNIT);
+  const int64_t units = nn_ceil_div(k, GEMM_UNIT);
   for (int64_t p = 0; p < depth; p += VF) {
     for (int64_t r = 0; r < padded; r += VF) {
       vf x[VF];
@@ -202,7 +147,7 @@ NN_INLINE void pack_rows_transposed(float *to, const char *from, int64_t ld, int
       }
       transpose(x);
       for (int64_t i = 0; i < VF; i++) {
-        vf_store(to + r / MR * PANEL + (r % MR + i) * DEPTH + p, x[i]);
+        vf_store(to + r / GEMM_MR * GEMM_PANEL + (r % GEMM_MR + i) * GEMM_DEPTH + p, x[i]);
       }
     }
   }

@@ -3,9 +3,7 @@
 #define NN_CPU_GEMM_STORE_H
 
 #include "gemm_job.h"
-
-/* Results from this size on go past the caches: reading C in before it is written would be a good part of the time. */
-enum { STREAM_BYTES = 16 << 20 };
+#include "stream.h"
 
 /* Where in C some sums belong, and what becomes of them. */
 typedef struct gemm_target {
@@ -34,7 +32,7 @@ NN_INLINE gemm_target gemm_target_at(const nn_gemm_args *x, const gemm_product *
                        .beta = x->beta,
                        .activation = x->activation,
                        .dtype = x->dtype_c,
-                       .stream = x->m * x->n >= STREAM_BYTES / bytes};
+                       .stream = nn_worth_streaming_from(NN_STREAM_BYTES_PRODUCT, x->m * x->n, x->dtype_c)};
 }
 
 /* Whether sums are only rounded. */
@@ -43,32 +41,24 @@ NN_INLINE int32_t target_plain(const gemm_target *t) {
          t->activation == NNCUDA_ACTIVATION_NONE;
 }
 
-NN_INLINE vf target_load(const void *p, int64_t i, int64_t n, int32_t dtype) {
-  return n == VF ? vf_load_as(p, i, dtype) : vf_load_part_as(p, i, n, dtype);
-}
-
 NN_INLINE void target_store_row(const gemm_target *t, int64_t r, const float *sums, int32_t dtype) {
   const int64_t at = r * t->ld;
   for (int64_t j = 0; j < t->columns; j += VF) {
     const int64_t n = nn_min(VF, t->columns - j);
     vf x = vf_load(sums + j) * vf_set1(t->alpha);
     if (t->beta != 0.0f) {
-      x = vf_fma(vf_set1(t->beta), target_load(t->c, at + j, n, dtype), x);
+      x = vf_fma(vf_set1(t->beta), vf_load_upto_as(t->c, at + j, n, dtype), x);
     }
     if (t->bias != NULL) {
-      x += target_load(t->bias, j, n, dtype);
+      x += vf_load_upto_as(t->bias, j, n, dtype);
     }
     if (t->activation == NNCUDA_ACTIVATION_SILU) {
       x *= vf_sigmoid(x);
     }
     if (t->residual != NULL) {
-      x += target_load(t->residual, at + j, n, dtype);
+      x += vf_load_upto_as(t->residual, at + j, n, dtype);
     }
-    if (n == VF) {
-      vf_store_as(t->c, at + j, x, dtype);
-    } else {
-      vf_store_part_as(t->c, at + j, n, x, dtype);
-    }
+    vf_store_upto_as(t->c, at + j, n, x, dtype);
   }
 }
 
@@ -98,7 +88,7 @@ NN_INLINE void target_store_plain_bf16(const gemm_target *t, const float *sums, 
 /* Plain sums in f32, past the caches. */
 NN_INLINE void target_stream_f32(const gemm_target *t, const float *sums, int64_t ld) {
   for (int64_t r = 0; r < t->rows; r++) {
-    for (int64_t v = 0; v < NR; v += VF) {
+    for (int64_t v = 0; v < GEMM_NR; v += VF) {
       vf_stream((float *)(void *)t->c + r * t->ld + v, vf_load(sums + r * ld + v));
     }
   }
@@ -107,7 +97,7 @@ NN_INLINE void target_stream_f32(const gemm_target *t, const float *sums, int64_
 /* Sums [rows:ld, columns], padded so that whole vectors can be read, into C. */
 static void target_store(const gemm_target *t, const float *sums, int64_t ld) {
   if (target_plain(t)) {
-    if (t->dtype == NNCUDA_F32 && t->stream && t->columns == NR && (uintptr_t)t->c % 64 == 0 && t->ld % 16 == 0) {
+    if (t->dtype == NNCUDA_F32 && t->stream && t->columns == GEMM_NR && (uintptr_t)t->c % 64 == 0 && t->ld % 16 == 0) {
       target_stream_f32(t, sums, ld);
       return;
     }

@@ -6,6 +6,7 @@
 #define NN_CPU_GEMM_TILE_AMX_H
 
 #include "amx.h"
+#include "gemm_pack.h"
 #include "gemm_store.h"
 
 #include <string.h>
@@ -26,19 +27,21 @@ typedef struct tile_background {
   int64_t a_step, rows;
   int64_t fetched, copied; /* of them */
   int64_t each;            /* rows a tile, in either way */
-  float *to;               /* where they are packed, DEPTH apart, or null */
+  float *to;               /* where they are packed, GEMM_DEPTH apart, or null */
 } tile_background;
 
-/* The panel of A that comes next, to be there after `tiles` tiles. Packing follows fetching at a tile's distance. */
-NN_INLINE void background_next(tile_background *t, const char *a, int64_t step, int64_t rows, int64_t tiles,
-                               float *to) {
-  t->a = a;
-  t->a_step = step;
-  t->rows = rows;
-  t->to = to;
+/* Whether the next panel is packed into `to`: it has no row or column that needs padding. It is to be there after the
+ * tiles before it; packing follows fetching at a tile's distance. */
+NN_INLINE int32_t background_next(tile_background *t, const gemm_next *next, float *to) {
+  const int32_t copy = next->rows == GEMM_MR && next->k == next->units * GEMM_UNIT && !next->in_place;
+  t->a = next->a;
+  t->a_step = next->step;
+  t->rows = next->rows;
+  t->to = copy ? to : NULL;
   t->fetched = 0;
-  t->copied = to == NULL ? rows : 0;
-  t->each = nn_ceil_div(rows, to == NULL || tiles == 1 ? tiles : tiles - 1);
+  t->copied = copy ? 0 : next->rows;
+  t->each = nn_ceil_div(next->rows, !copy || next->tiles == 1 ? next->tiles : next->tiles - 1);
+  return copy;
 }
 
 /* What a tile does of that: in each of its steps a line of some rows. */
@@ -52,7 +55,7 @@ NN_INLINE tile_rows background_rows(tile_background *t) {
   const int64_t ready = t->fetched;
   tile_rows rows = {.fetch = t->a + t->fetched * t->a_step,
                     .from = t->a + t->copied * t->a_step,
-                    .to = t->to == NULL ? NULL : (char *)(t->to + t->copied * DEPTH),
+                    .to = t->to == NULL ? NULL : (char *)(t->to + t->copied * GEMM_DEPTH),
                     .step = t->a_step,
                     .fetch_rows = nn_min(t->each, t->rows - t->fetched),
                     .copy_rows = nn_min(t->each, (t->copied < t->rows ? ready : t->rows) - t->copied)};
@@ -68,14 +71,14 @@ NN_INLINE void rows_step(const tile_rows *t, int64_t at) {
     __builtin_prefetch(fetch, 0, 2);
   }
   for (int64_t i = 0; i < t->copy_rows; i++, from += t->step) {
-    _mm512_store_si512(t->to + at + i * (DEPTH * 4), _mm512_loadu_si512(from));
+    _mm512_store_si512(t->to + at + i * (GEMM_DEPTH * 4), _mm512_loadu_si512(from));
   }
 }
 
-/* Ends the packing of the next panel, whose rows have `bytes` bytes. */
-static void background_finish_copy(tile_background *t, int64_t bytes) {
+/* Ends the packing of the next panel. */
+static void background_end(tile_background *t, int64_t units) {
   for (; t->copied < t->rows; t->copied++) {
-    memcpy(t->to + t->copied * DEPTH, t->a + t->copied * t->a_step, (size_t)bytes);
+    memcpy(t->to + t->copied * GEMM_DEPTH, t->a + t->copied * t->a_step, (size_t)(units * 4));
   }
 }
 
@@ -91,10 +94,10 @@ NN_INLINE void tile_multiply(const float *a, int64_t a_units, const float *b, in
                              const int32_t plain) {
   const tile_rows next = background_rows(t);
   const float *a2 = a + 16 * a_units, *sums = t->sums;
-  const int64_t a_step = a_units * 4, each = nn_ceil_div(MR * 16, depth), c_step = t->c_step, ld = t->before.ld;
+  const int64_t a_step = a_units * 4, each = nn_ceil_div(GEMM_MR * 16, depth), c_step = t->c_step, ld = t->before.ld;
   const char *c = t->c;
   uint16_t *to = (uint16_t *)(void *)t->before.c;
-  int64_t left = plain ? MR : 0, ahead = c == NULL ? 0 : MR;
+  int64_t left = plain ? GEMM_MR : 0, ahead = c == NULL ? 0 : GEMM_MR;
   for (int64_t p = 0; p < depth; p += 16) {
     _tile_stream_loadd(6, b + p * 32, 64);
     _tile_loadd(4, a + p, a_step);
@@ -124,8 +127,9 @@ NN_INLINE void tile_multiply(const float *a, int64_t a_units, const float *b, in
  * units apart; a panel of B is `width` (16 or 32) wide. B only passes by: loaded as such it leaves A in L1, and tiles
  * 256 deep reach 0.92 of the peak instead of 0.67.
  */
-static void tile_sum(const float *a, int64_t a_units, const float *b, int64_t depth, const float *from, float *to,
-                     int64_t ld, int64_t rows, int64_t width, tile_background *background) {
+static void tile_sum(int32_t lanes, const float *a, int64_t a_units, const float *b, int64_t depth, const float *from,
+                     float *to, int64_t ld, int64_t rows, int64_t width, tile_background *background) {
+  (void)lanes; /* A is packed in rows either way */
   const float *a2 = a + 16 * a_units, *from2 = from + 16 * ld;
   float *to2 = to + 16 * ld;
   const int64_t a_step = a_units * 4, step = ld * 4;
@@ -142,14 +146,11 @@ static void tile_sum(const float *a, int64_t a_units, const float *b, int64_t de
       _tile_loadd(3, from2 + 16, step);
     }
   } else {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    tile_zero_four();
   }
   if (tall && wide) {
     const gemm_target *before = &background->before;
-    if (before->rows == MR && before->columns == NR && before->dtype == NNCUDA_BF16 && !before->stream &&
+    if (before->rows == GEMM_MR && before->columns == GEMM_NR && before->dtype == NNCUDA_BF16 && !before->stream &&
         target_plain(before)) {
       tile_multiply(a, a_units, b, depth, background, 1);
     } else {
@@ -183,6 +184,42 @@ static void tile_sum(const float *a, int64_t a_units, const float *b, int64_t de
   if (tall && wide) {
     _tile_stored(3, to2 + 16, step);
   }
+}
+
+/* The sums wait in one half of `sums` until the next tile stores them. */
+NN_INLINE void tile_finish(int32_t lanes, const float *a, int64_t a_step, const float *b, int64_t units, float *from,
+                           float (*sums)[GEMM_MR * GEMM_NR], int64_t rows, int64_t width, const gemm_target *target,
+                           tile_background *background) {
+  float *to = sums[background->sums == sums[0]];
+  background->c = target->stream ? NULL : target->c;
+  background->c_step = target->ld * nn_dtype_bytes(target->dtype);
+  tile_sum(lanes, a, a_step, b, units, from, to, width, rows, width, background);
+  background->before = *target;
+  background->sums = to;
+  background->width = width;
+  background->c = NULL;
+}
+
+NN_INLINE void tiles_open(void) { tile_registers_open(); }
+NN_INLINE void tiles_close(void) { tile_registers_close(); }
+
+NN_INLINE void pack_across(float *to, const char *from, int64_t ld, int64_t rows, int64_t k, int64_t units,
+                           int32_t dtype) {
+  pack_rows_transposed(to, from, ld, rows, panel_rows(rows), k, units, dtype);
+}
+
+/* In whole lines: not when a row or column needs padding, nor when rows start within lines; nor, if the panel is read
+ * several times, when its rows compete for few sets of L1 (their bits 6 to 11 choose one). */
+NN_INLINE int32_t tile_reads(const nn_gemm_args *x, const char *a, int64_t columns, int64_t rows, int64_t k,
+                             int64_t units) {
+  const int64_t step = x->lda * 2;
+  return rows % GEMM_TILE_ROWS == 0 && k == units * GEMM_UNIT &&
+         (columns < 8 * GEMM_NR || (step % 64 == 0 && step % 2048 != 0 && (uintptr_t)a % 64 == 0));
+}
+
+NN_INLINE int64_t tile_units(int64_t k, int64_t units) {
+  (void)k;
+  return units;
 }
 
 #endif

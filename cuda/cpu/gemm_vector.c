@@ -37,8 +37,8 @@ NN_INLINE void widen_row(float *to, int64_t units, const nn_gemm_args *x, const 
   for (int64_t p = 0; p < units; p++) {
 #if NN_GEMM_PAIRS
     const uint16_t *from = (const uint16_t *)(const void *)a + r;
-    const uint32_t low = UNIT * p < x->k ? from[UNIT * p * x->lda] : 0;
-    const uint32_t high = UNIT * p + 1 < x->k ? from[(UNIT * p + 1) * x->lda] : 0;
+    const uint32_t low = GEMM_UNIT * p < x->k ? from[GEMM_UNIT * p * x->lda] : 0;
+    const uint32_t high = GEMM_UNIT * p + 1 < x->k ? from[(GEMM_UNIT * p + 1) * x->lda] : 0;
     to[p] = nn_f32_from_bits(low | high << 16);
 #else
     to[p] = p < x->k ? nn_load_as(a, p * x->lda + r, dtype) : 0.0f;
@@ -73,11 +73,11 @@ NN_INLINE void dot_row(const float *a, int64_t units, const char *b, int64_t k, 
     }
   }
   int64_t p = 0;
-  for (; (p + chains * VF) * UNIT <= k; p += chains * VF) {
+  for (; (p + chains * VF) * GEMM_UNIT <= k; p += chains * VF) {
 #pragma GCC unroll 8
     for (int c = 0; c < chains; c++) {
       const int64_t at = p + c * VF;
-      __builtin_prefetch(b + at * UNIT * nn_dtype_bytes(dtype) + 4096);
+      __builtin_prefetch(b + at * GEMM_UNIT * nn_dtype_bytes(dtype) + 4096);
       const vf y = units_along(b, at, k, dtype);
 #pragma GCC unroll 8
       for (int r = 0; r < m; r++) {
@@ -85,7 +85,7 @@ NN_INLINE void dot_row(const float *a, int64_t units, const char *b, int64_t k, 
       }
     }
   }
-  for (; p * UNIT < k; p += VF) {
+  for (; p * GEMM_UNIT < k; p += VF) {
     const vf y = units_along(b, p, k, dtype);
 #pragma GCC unroll 8
     for (int r = 0; r < m; r++) {
@@ -105,27 +105,18 @@ NN_INLINE void dot_row(const float *a, int64_t units, const char *b, int64_t k, 
 NN_INLINE void dot_row_of(const float *a, int64_t units, const char *b, int64_t m, int64_t k, float *lanes,
                           int32_t dtype) {
   switch (m) {
-  case 1:
-    dot_row(a, units, b, k, lanes, dtype, 1, 8);
+#define CASE(rows, chains)                                                                                             \
+  case rows:                                                                                                           \
+    dot_row(a, units, b, k, lanes, dtype, rows, chains);                                                               \
     break;
-  case 2:
-    dot_row(a, units, b, k, lanes, dtype, 2, 4);
-    break;
-  case 3:
-    dot_row(a, units, b, k, lanes, dtype, 3, 2);
-    break;
-  case 4:
-    dot_row(a, units, b, k, lanes, dtype, 4, 2);
-    break;
-  case 5:
-    dot_row(a, units, b, k, lanes, dtype, 5, 1);
-    break;
-  case 6:
-    dot_row(a, units, b, k, lanes, dtype, 6, 1);
-    break;
-  case 7:
-    dot_row(a, units, b, k, lanes, dtype, 7, 1);
-    break;
+    CASE(1, 8)
+    CASE(2, 4)
+    CASE(3, 2)
+    CASE(4, 2)
+    CASE(5, 1)
+    CASE(6, 1)
+    CASE(7, 1)
+#undef CASE
   default:
     dot_row(a, units, b, k, lanes, dtype, 8, 1);
     break;
@@ -135,7 +126,7 @@ NN_INLINE void dot_row_of(const float *a, int64_t units, const char *b, int64_t 
 /* `rows` rows of B from b on. The lanes of VF rows are added together: transposed, they are VF vectors. */
 NN_INLINE void dot_rows(const float *a, int64_t units, const char *b, int64_t step, int64_t rows, int64_t m, int64_t k,
                         float *sums, int32_t dtype) {
-  float lanes[FEW_ROWS * VF * VF] __attribute__((aligned(64)));
+  float lanes[GEMM_FEW_ROWS * VF * VF] __attribute__((aligned(64)));
   for (int64_t j = 0; j < rows; j += VF) {
     const int64_t here = nn_min(VF, rows - j);
     for (int64_t i = 0; i < here; i++) {
@@ -176,7 +167,7 @@ static void along_task(void *arg, int64_t i, int32_t worker) {
   const int64_t begin = i % job->tasks_each * job->n_task, end = nn_min(begin + job->n_task, x->n);
   const int64_t step = x->ldb * nn_dtype_bytes(x->dtype);
   for (int64_t j = begin; j < end; j += STRIP) {
-    float sums[FEW_ROWS * STRIP] __attribute__((aligned(64)));
+    float sums[GEMM_FEW_ROWS * STRIP] __attribute__((aligned(64)));
     const int64_t columns = nn_min(STRIP, end - j);
     GEMM_CALL_PER_DTYPE(x->dtype, dot_rows,
                         (a, job->units, product.b + j * step, step, columns, product.m, x->k, sums));
@@ -209,12 +200,12 @@ NN_INLINE void add_units(const few_rows_job *job, const float *a, int64_t m, con
 
 NN_INLINE void add_rows(const few_rows_job *job, const float *a, int64_t m, const char *b, int64_t j, int64_t columns,
                         float *sums, int32_t dtype) {
-  const int64_t units = nn_ceil_div(job->x->k, UNIT), step = job->x->ldb * nn_dtype_bytes(dtype);
+  const int64_t units = nn_ceil_div(job->x->k, GEMM_UNIT), step = job->x->ldb * nn_dtype_bytes(dtype);
   int64_t p = 0;
   for (; p + 4 <= units; p += 4) {
-    if ((p + 8) * UNIT <= job->x->k) { /* the rows after these: too far apart for the processor to foresee */
-      const char *next = b + (p + 4) * UNIT * step + j * nn_dtype_bytes(dtype);
-      for (int64_t row = 0; row < 4 * UNIT; row++) {
+    if ((p + 8) * GEMM_UNIT <= job->x->k) { /* the rows after these: too far apart for the processor to foresee */
+      const char *next = b + (p + 4) * GEMM_UNIT * step + j * nn_dtype_bytes(dtype);
+      for (int64_t row = 0; row < 4 * GEMM_UNIT; row++) {
         for (int64_t at = 0; at < columns * nn_dtype_bytes(dtype); at += 64) {
           __builtin_prefetch(next + row * step + at);
         }
@@ -244,7 +235,7 @@ static void across_task(void *arg, int64_t i, int32_t worker) {
   const gemm_product product = gemm_product_at(x, i / job->tasks_each);
   const float *a = job->a + at * job->units;
   const int64_t begin = i % job->tasks_each * job->n_task, end = nn_min(begin + job->n_task, x->n);
-  float sums[FEW_ROWS * WIDTH] __attribute__((aligned(64)));
+  float sums[GEMM_FEW_ROWS * WIDTH] __attribute__((aligned(64)));
   for (int64_t j = begin; j < end; j += WIDTH) {
     const int64_t columns = nn_min(WIDTH, end - j);
     memset(sums, 0, sizeof sums);
@@ -255,12 +246,12 @@ static void across_task(void *arg, int64_t i, int32_t worker) {
   nn_stream_fence();
 }
 
-/* Where the rows of each group of at most FEW_ROWS begin in `a`; how many rows they have together. */
+/* Where the rows of each group of at most GEMM_FEW_ROWS begin in `a`; how many rows they have together. */
 static int64_t place_rows(const nn_gemm_args *x, int64_t *at) {
   int64_t rows = 0;
   for (int64_t i = 0; i < x->count; i++) {
     const int64_t m = x->offsets[i + 1] - x->offsets[i];
-    const int32_t taken = m > 0 && m <= FEW_ROWS;
+    const int32_t taken = m > 0 && m <= GEMM_FEW_ROWS;
     at[i] = taken ? rows : -1;
     rows += taken ? m : 0;
   }
@@ -269,11 +260,11 @@ static int64_t place_rows(const nn_gemm_args *x, int64_t *at) {
 
 /* For as many rows as there can be. */
 NN_PLAIN static few_rows_job lay_out(const nn_gemm_args *x, nn_workspace *w) {
-  few_rows_job job = {.x = x, .units = nn_round_up(nn_ceil_div(x->k, UNIT), VF)};
+  few_rows_job job = {.x = x, .units = nn_round_up(nn_ceil_div(x->k, GEMM_UNIT), VF)};
   int64_t most = x->count * x->m;
   if (x->ragged == NN_GEMM_RAGGED_M) {
     job.at = nn_take(w, (size_t)x->count * sizeof *job.at);
-    most = nn_min(x->m, FEW_ROWS * x->count);
+    most = nn_min(x->m, GEMM_FEW_ROWS * x->count);
   }
   job.a = nn_take(w, (size_t)(most * job.units) * sizeof(float));
   return job;
@@ -287,10 +278,10 @@ void NN_KERNEL(gemm_few_rows)(nncuda_ctx *ctx, const nn_gemm_args *args) {
   if (rows == 0) {
     return;
   }
-  for (int64_t i = 0; i < args->count && rows <= FEW_ROWS; i++) {
+  for (int64_t i = 0; i < args->count && rows <= GEMM_FEW_ROWS; i++) {
     widen_task(&job, i, 0);
   }
-  if (rows > FEW_ROWS) {
+  if (rows > GEMM_FEW_ROWS) {
     nn_parallel(ctx, args->count, widen_task, &job);
   }
   if (args->trans_b) {

@@ -34,24 +34,20 @@
 NN_OPS(NN_DECLARE_KERNEL)
 #undef NN_DECLARE_KERNEL
 
+/* A case of a switch: `statement` with `constant` known when compiling. */
+#define NN_CASE_OF(label, constant, value, ...)                                                                        \
+  label: {                                                                                                             \
+    enum { constant = value };                                                                                         \
+    __VA_ARGS__;                                                                                                       \
+    break;                                                                                                             \
+  }
+
 /* Runs `statement` with DT a compile-time constant, so that always_inline bodies specialise on the dtype. */
 #define NN_SWITCH_DTYPE(dtype, statement)                                                                              \
   switch (dtype) {                                                                                                     \
-  case NNCUDA_F32: {                                                                                                   \
-    enum { DT = NNCUDA_F32 };                                                                                          \
-    statement;                                                                                                         \
-    break;                                                                                                             \
-  }                                                                                                                    \
-  case NNCUDA_F16: {                                                                                                   \
-    enum { DT = NNCUDA_F16 };                                                                                          \
-    statement;                                                                                                         \
-    break;                                                                                                             \
-  }                                                                                                                    \
-  default: {                                                                                                           \
-    enum { DT = NNCUDA_BF16 };                                                                                         \
-    statement;                                                                                                         \
-    break;                                                                                                             \
-  }                                                                                                                    \
+    NN_CASE_OF(case NNCUDA_F32, DT, NNCUDA_F32, statement)                                                             \
+    NN_CASE_OF(case NNCUDA_F16, DT, NNCUDA_F16, statement)                                                             \
+    NN_CASE_OF(default, DT, NNCUDA_BF16, statement)                                                                    \
   }
 
 /*
@@ -82,5 +78,42 @@ NN_OPS(NN_DECLARE_KERNEL)
     name##_bf16 arguments;                                                                                             \
     break;                                                                                                             \
   }
+
+/* A task of nn_parallel, of one statement: it sees `job`, a `type`, `task` and `worker`. */
+#define NN_TASK(name, type, ...)                                                                                       \
+  static void name(void *arg, int64_t task, int32_t worker) {                                                          \
+    (void)worker;                                                                                                      \
+    const type *job = arg;                                                                                             \
+    __VA_ARGS__;                                                                                                       \
+  }
+
+/* A kernel that is run(ctx, args), with the workspace that lay_out(args, w) takes: for operations that share both. */
+#define NN_KERNEL_BY(op, run, lay_out)                                                                                 \
+  NN_WORKSPACE(op) { lay_out(args, w); }                                                                               \
+  int32_t NN_KERNEL(op)(nncuda_ctx * ctx, const void *args) { return run(ctx, args); }
+
+/* The same where only bf16 has instructions of its own: other dtypes are as without them. */
+#define NN_BF16_KERNEL_BY(op, type, run, lay_out)                                                                      \
+  int32_t NN_JOIN3(avx512, op, )(nncuda_ctx * ctx, const void *args);                                                  \
+  NN_PLAIN void NN_WORKSPACE_OF(avx512, op)(const void *args, nn_workspace *w);                                        \
+  NN_WORKSPACE(op) {                                                                                                   \
+    if (((const type *)args)->dtype == NNCUDA_BF16) {                                                                  \
+      lay_out(args, w);                                                                                                \
+    } else {                                                                                                           \
+      NN_WORKSPACE_OF(avx512, op)(args, w);                                                                            \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  int32_t NN_KERNEL(op)(nncuda_ctx * ctx, const void *args) {                                                          \
+    return ((const type *)args)->dtype == NNCUDA_BF16 ? run(ctx, args) : NN_JOIN3(avx512, op, )(ctx, args);            \
+  }
+
+/* Ends the kernel with the status of a step that failed. */
+#define NN_TRY(step)                                                                                                   \
+  do {                                                                                                                 \
+    const int32_t status_ = (step);                                                                                    \
+    if (status_ != NNCUDA_SUCCESS) {                                                                                   \
+      return status_;                                                                                                  \
+    }                                                                                                                  \
+  } while (0)
 
 #endif

@@ -1,11 +1,9 @@
-#include "kernel.h"
+#include "checks.h"
+#include "stream.h"
 
 #include "abi/generated/kvcache.h"
 
 #include <string.h>
-
-/* Bytes a task copies, about. */
-enum { COPY_BYTES = 1 << 16 };
 
 typedef struct append {
   const nn_kv_append_args *a;
@@ -16,7 +14,7 @@ static void append_task(void *arg, int64_t i, int32_t worker) {
   (void)worker;
   const append *p = arg;
   const nn_kv_append_args *a = p->a;
-  const int64_t total = a->batch * a->len, begin = i * p->rows, end = begin + p->rows < total ? begin + p->rows : total;
+  const int64_t total = a->batch * a->len, begin = i * p->rows, end = nn_min(begin + p->rows, total);
   const int64_t from_bytes = a->ld_kv * nn_dtype_bytes(a->dtype);
   for (int64_t r = begin; r < end; r++) {
     const int64_t b = r / a->len, to = (b * a->capacity + a->starts[b] + r % a->len) * p->row_bytes;
@@ -27,14 +25,10 @@ static void append_task(void *arg, int64_t i, int32_t worker) {
 
 int32_t NN_KERNEL(kv_append)(nncuda_ctx *ctx, const void *args) {
   const nn_kv_append_args *a = args;
-  for (int64_t b = 0; b < a->batch; b++) {
-    if (a->starts[b] < 0 || a->starts[b] > a->capacity - a->len) {
-      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "starts[%lld] is %d; it must be 0 to %lld, capacity - len",
-                     (long long)b, a->starts[b], (long long)(a->capacity - a->len));
-    }
-  }
+  const int64_t last = a->capacity - a->len;
+  NN_TRY(nn_check_range(ctx, "starts", a->starts, a->batch, 0, last, ", capacity - len"));
   append p = {.a = a, .row_bytes = a->kv_heads * a->head_dim * nn_dtype_bytes(a->dtype)};
-  p.rows = 1 + COPY_BYTES / p.row_bytes;
+  p.rows = 1 + NN_COPY_BYTES / p.row_bytes;
   nn_parallel(ctx, nn_ceil_div(a->batch * a->len, p.rows), append_task, &p);
   return NNCUDA_SUCCESS;
 }
@@ -53,12 +47,7 @@ static void trim_task(void *arg, int64_t i, int32_t worker) {
 
 int32_t NN_KERNEL(kv_trim)(nncuda_ctx *ctx, const void *args) {
   const nn_kv_trim_args *a = args;
-  for (int64_t b = 0; b < a->batch; b++) {
-    if (a->lengths[b] < 0 || a->lengths[b] > a->capacity) {
-      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "lengths[%lld] is %d; it must be 0 to %lld, the capacity",
-                     (long long)b, a->lengths[b], (long long)a->capacity);
-    }
-  }
+  NN_TRY(nn_check_range(ctx, "lengths", a->lengths, a->batch, 0, a->capacity, ", the capacity"));
   nn_parallel(ctx, 2 * a->batch, trim_task, (void *)a);
   for (int64_t b = 0; b < a->batch; b++) {
     if (a->lengths[b] > a->keep) {

@@ -44,8 +44,8 @@ NN_INLINE void append_row(char *to, const void *from, int64_t at, int64_t dim, i
     }
   } else {
     for (int64_t d = 0; d < dim; d += VF) {
-      const int64_t n = dim - d < VF ? dim - d : VF;
-      const vf x = n == VF ? vf_load_as(from, at + d, dtype) : vf_load_part_as(from, at + d, n, dtype);
+      const int64_t n = nn_min(VF, dim - d);
+      const vf x = vf_load_upto_as(from, at + d, n, dtype);
       uint32_t lanes[VF];
       vf_store_as(lanes, 0, x, format);
       memcpy(to + d * nn_dtype_bytes(format), lanes, (size_t)(n * nn_dtype_bytes(format)));
@@ -71,7 +71,7 @@ NN_INLINE void append_tokens(const append_paged *p, int64_t begin, int64_t end, 
 static void append_paged_task(void *arg, int64_t i, int32_t worker) {
   (void)worker;
   const append_paged *p = arg;
-  const int64_t begin = i * p->rows, end = begin + p->rows < p->last ? begin + p->rows : p->last;
+  const int64_t begin = i * p->rows, end = nn_min(begin + p->rows, p->last);
   NN_SWITCH_PAGE(p->a->format, NN_SWITCH_DTYPE(p->a->dtype, append_tokens(p, begin, end, FORMAT, DT)));
 }
 
@@ -85,10 +85,7 @@ NN_WORKSPACE(kv_append_paged) { append_lay_out(args, w); }
 int32_t NN_KERNEL(kv_append_paged)(nncuda_ctx *ctx, const void *args) {
   const nn_kv_append_paged_args *a = args;
   append_paged p = {.a = a, .sequences = PAGED_SEQUENCES(a)};
-  const int32_t status = check_sequences(ctx, &p.sequences, 0);
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
+  NN_TRY(check_sequences(ctx, &p.sequences, 0));
   p.last = a->offsets[a->batch];
   if (p.last == 0 || a->kv_heads == 0 || a->head_dim == 0) {
     return NNCUDA_SUCCESS;

@@ -56,7 +56,7 @@ NN_INLINE double row_lse(const void *x, int64_t begin, int64_t end, int32_t dtyp
   float m = -INFINITY;
   double sum = 0.0;
   for (int64_t i = begin; i < end; i += BLOCK) {
-    const int64_t stop = i + BLOCK < end ? i + BLOCK : end;
+    const int64_t stop = nn_min(i + BLOCK, end);
     const float most = nn_maximum(x, i, stop, dtype);
     if (most > m) {
       sum = sum == 0.0 ? 0.0 : sum * exp((double)m - (double)most);
@@ -90,7 +90,7 @@ NN_INLINE void forward_rows(const forward_job *job, int64_t begin, int64_t end, 
 static void forward_task(void *arg, int64_t i, int32_t worker) {
   (void)worker;
   const forward_job *job = arg;
-  const int64_t begin = i * job->rows, end = begin + job->rows < job->args->rows ? begin + job->rows : job->args->rows;
+  const int64_t begin = i * job->rows, end = nn_min(begin + job->rows, job->args->rows);
   NN_SWITCH_DTYPE(job->args->dtype, forward_rows(job, begin, end, DT));
 }
 
@@ -103,10 +103,7 @@ NN_WORKSPACE(cross_entropy_forward) { forward_lay_out(args, w); }
 
 int32_t NN_KERNEL(cross_entropy_forward)(nncuda_ctx *ctx, const void *args) {
   const nn_cross_entropy_forward_args *a = args;
-  const int32_t status = check_targets(ctx, a->targets, a->rows, a->vocab, a->ignore_index);
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
+  NN_TRY(check_targets(ctx, a->targets, a->rows, a->vocab, a->ignore_index));
   forward_job job = forward_lay_out(a, nn_workspace_of(ctx));
   nn_parallel(ctx, nn_ceil_div(a->rows, job.rows), forward_task, &job);
   double sum = 0.0;
@@ -153,10 +150,10 @@ NN_INLINE void backward_piece(const backward_job *job, int64_t r, int64_t begin,
 NN_INLINE void backward_rows(const backward_job *job, int64_t i, int32_t dtype) {
   const nn_cross_entropy_backward_args *a = job->args;
   if (job->pieces > 1) {
-    const int64_t begin = i % job->pieces * TASK, end = begin + TASK < a->vocab ? begin + TASK : a->vocab;
+    const int64_t begin = i % job->pieces * TASK, end = nn_min(begin + TASK, a->vocab);
     backward_piece(job, i / job->pieces, begin, end, dtype);
   } else {
-    const int64_t end = (i + 1) * job->rows < a->rows ? (i + 1) * job->rows : a->rows;
+    const int64_t end = nn_min((i + 1) * job->rows, a->rows);
     for (int64_t r = i * job->rows; r < end; r++) {
       backward_piece(job, r, 0, a->vocab, dtype);
     }
@@ -166,18 +163,11 @@ NN_INLINE void backward_rows(const backward_job *job, int64_t i, int32_t dtype) 
   }
 }
 
-static void backward_task(void *arg, int64_t i, int32_t worker) {
-  (void)worker;
-  const backward_job *job = arg;
-  NN_SWITCH_DTYPE(job->args->dtype, backward_rows(job, i, DT));
-}
+NN_TASK(backward_task, backward_job, NN_SWITCH_DTYPE(job->args->dtype, backward_rows(job, task, DT)))
 
 int32_t NN_KERNEL(cross_entropy_backward)(nncuda_ctx *ctx, const void *args) {
   const nn_cross_entropy_backward_args *a = args;
-  const int32_t status = check_targets(ctx, a->targets, a->rows, a->vocab, a->ignore_index);
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
+  NN_TRY(check_targets(ctx, a->targets, a->rows, a->vocab, a->ignore_index));
   backward_job job = {.args = a,
                       .scale = *a->grad_scale,
                       .rows = a->vocab < TASK ? TASK / a->vocab : 1,
@@ -198,7 +188,7 @@ static void aux_forward_task(void *arg, int64_t i, int32_t worker) {
   const nn_aux_loss_forward_args *a = job->args;
   double *sums = job->sums + i * a->experts;
   memset(sums, 0, (size_t)a->experts * sizeof *sums);
-  const int64_t end = (i + 1) * AUX_TOKENS < a->tokens ? (i + 1) * AUX_TOKENS : a->tokens;
+  const int64_t end = nn_min((i + 1) * AUX_TOKENS, a->tokens);
   for (int64_t t = i * AUX_TOKENS; t < end; t++) {
     const float *probs = a->probs + t * a->experts;
     for (int64_t e = 0; e < a->experts; e++) {
@@ -241,7 +231,7 @@ static void aux_backward_task(void *arg, int64_t i, int32_t worker) {
   (void)worker;
   const aux_backward_job *job = arg;
   const nn_aux_loss_backward_args *a = job->args;
-  const int64_t end = (i + 1) * AUX_TOKENS < a->tokens ? (i + 1) * AUX_TOKENS : a->tokens;
+  const int64_t end = nn_min((i + 1) * AUX_TOKENS, a->tokens);
   for (int64_t t = i * AUX_TOKENS; t < end; t++) {
     memcpy(a->dprobs + t * a->experts, job->row, (size_t)a->experts * sizeof(float));
   }

@@ -4,14 +4,13 @@
  */
 #include "abi/generated/moe.h"
 
+#include "checks.h"
 #include "span.h"
 
 #include <string.h>
 
-enum {
-  PIECE = 1 << 11,     /* slots that one task counts and places, at least */
-  TASK_BYTES = 1 << 16 /* bytes of output that a task of a move writes, about */
-};
+/* Slots that one task counts and places, at least. */
+enum { PIECE = 1 << 11 };
 
 /* ---- moe_plan ---- */
 
@@ -65,7 +64,7 @@ static void place_task(void *arg, int64_t i, int32_t worker) {
 NN_PLAIN static plan_job plan_lay_out(const nn_moe_plan_args *a, nn_workspace *w) {
   plan_job job = {.args = a, .slots = a->tokens * a->k};
   job.limit = a->capacity == 0 || a->capacity > job.slots ? job.slots : a->capacity;
-  job.piece = 4 * a->experts > PIECE ? 4 * a->experts : PIECE; /* so that the counts are no more than the slots */
+  job.piece = nn_max(4 * a->experts, PIECE); /* so that the counts are no more than the slots */
   job.pieces = nn_ceil_div(job.slots, job.piece);
   job.bad = nn_take(w, (size_t)job.pieces * sizeof *job.bad);
   job.ranks = nn_take(w, (size_t)(job.pieces * a->experts) * sizeof *job.ranks);
@@ -81,9 +80,7 @@ int32_t NN_KERNEL(moe_plan)(nncuda_ctx *ctx, const void *args) {
   nn_parallel(ctx, pieces, count_task, &job);
   for (int64_t i = 0; i < pieces; i++) {
     if (job.bad[i] >= 0) {
-      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "indices[%lld, %lld] is %d; it must be 0 to %lld",
-                     (long long)(job.bad[i] / a->k), (long long)(job.bad[i] % a->k), a->indices[job.bad[i]],
-                     (long long)a->experts - 1);
+      return nn_refuse_index(ctx, a->indices, job.bad[i], a->k, a->experts);
     }
   }
   int32_t row = 0;
@@ -107,27 +104,9 @@ int32_t NN_KERNEL(moe_plan)(nncuda_ctx *ctx, const void *args) {
 
 /* ---- what the moves share ---- */
 
-/* Every entry must be -1 .. n-1. */
-static int32_t check_permutation(nncuda_ctx *ctx, const char *name, const int32_t *map, int64_t n) {
-  int32_t least = -1, most = -1;
-  for (int64_t i = 0; i < n; i++) { /* without a way out, so that it becomes vector instructions */
-    least = map[i] < least ? map[i] : least;
-    most = map[i] > most ? map[i] : most;
-  }
-  if (least == -1 && most < n) {
-    return NNCUDA_SUCCESS;
-  }
-  int64_t i = 0;
-  while (map[i] >= -1 && map[i] < n) {
-    i++;
-  }
-  return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "%s[%lld] is %d; it must be -1 to %lld", name, (long long)i, map[i],
-                 (long long)n - 1);
-}
-
 /* Rows of `dim` elements a task writes. */
 static int64_t rows_a_task(int64_t dim, int32_t dtype) {
-  const int64_t rows = TASK_BYTES / (dim * nn_dtype_bytes(dtype));
+  const int64_t rows = NN_COPY_BYTES / (dim * nn_dtype_bytes(dtype));
   return rows > 1 ? rows : 1;
 }
 
@@ -156,7 +135,7 @@ static void gather_task(void *arg, int64_t task, int32_t worker) {
   (void)worker;
   const gather_job job = *(const gather_job *)arg;
   const int64_t rows = job.args.tokens * job.args.k, begin = task * job.grain;
-  const int64_t end = begin + job.grain < rows ? begin + job.grain : rows;
+  const int64_t end = nn_min(begin + job.grain, rows);
   if (job.slot_row != NULL) {
     for (int64_t slot = begin; slot < end; slot++) {
       if (job.slot_row[slot] >= 0) {
@@ -203,10 +182,7 @@ int32_t NN_KERNEL(moe_gather)(nncuda_ctx *ctx, const void *args) {
   const int64_t rows = a->tokens * a->k;
   gather_job job = {.args = *a, .bytes = a->dim * nn_dtype_bytes(a->dtype)};
   job.grain = rows_a_task(a->dim * a->k, a->dtype) * a->k;
-  const int32_t status = check_permutation(ctx, "row_slot", a->row_slot, rows);
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
+  NN_TRY(nn_check_range(ctx, "row_slot", a->row_slot, rows, -1, rows - 1, ""));
   int32_t *slot_row = gather_lay_out(a, nn_workspace_of(ctx));
   job.slot_row = invert(a->row_slot, rows, slot_row) ? slot_row : NULL;
   const int32_t words = job.bytes % 4 == 0 && (uintptr_t)a->x % 4 == 0 && (uintptr_t)a->y % 4 == 0;
@@ -249,7 +225,7 @@ NN_INLINE vf sum_of_rows(const sum_job *job, int64_t token, int64_t column, int6
 
 NN_INLINE void sum_tokens(const sum_job *shared, int64_t task, int32_t weighed, int32_t dtype) {
   const sum_job job = *shared; /* a copy that no store can change, so that its fields stay in registers */
-  const int64_t stop = (task + 1) * job.grain < job.tokens ? (task + 1) * job.grain : job.tokens;
+  const int64_t stop = nn_min((task + 1) * job.grain, job.tokens);
   for (int64_t t = task * job.grain; t < stop; t++) {
     const int64_t begin = t * job.dim;
     NN_EACH_VECTOR(
@@ -272,7 +248,8 @@ static void sum_task(void *arg, int64_t i, int32_t worker) {
 }
 
 static int32_t sum_run(nncuda_ctx *ctx, sum_job job) {
-  const int32_t status = check_permutation(ctx, "slot_row", job.slot_row, job.tokens * job.k);
+  const int32_t status =
+      nn_check_range(ctx, "slot_row", job.slot_row, job.tokens * job.k, -1, (job.tokens * job.k) - 1, "");
   if (status != NNCUDA_SUCCESS) {
     return status;
   }
@@ -282,28 +259,22 @@ static int32_t sum_run(nncuda_ctx *ctx, sum_job job) {
   return NNCUDA_SUCCESS;
 }
 
+#define SUM(a, ...)                                                                                                    \
+  sum_run(ctx, (sum_job){.slot_row = (a)->slot_row,                                                                    \
+                         .tokens = (a)->tokens,                                                                        \
+                         .k = (a)->k,                                                                                  \
+                         .dim = (a)->dim,                                                                              \
+                         .dtype = (a)->dtype,                                                                          \
+                         __VA_ARGS__})
+
 int32_t NN_KERNEL(moe_gather_backward)(nncuda_ctx *ctx, const void *args) {
   const nn_moe_gather_backward_args *a = args;
-  return sum_run(ctx, (sum_job){.rows = a->dy,
-                                .slot_row = a->slot_row,
-                                .out = a->dx,
-                                .tokens = a->tokens,
-                                .k = a->k,
-                                .dim = a->dim,
-                                .dtype = a->dtype});
+  return SUM(a, .rows = a->dy, .out = a->dx);
 }
 
 int32_t NN_KERNEL(moe_combine)(nncuda_ctx *ctx, const void *args) {
   const nn_moe_combine_args *a = args;
-  return sum_run(ctx, (sum_job){.rows = a->y,
-                                .weights = a->weights,
-                                .slot_row = a->slot_row,
-                                .residual = a->residual,
-                                .out = a->out,
-                                .tokens = a->tokens,
-                                .k = a->k,
-                                .dim = a->dim,
-                                .dtype = a->dtype});
+  return SUM(a, .rows = a->y, .weights = a->weights, .residual = a->residual, .out = a->out);
 }
 
 /* ---- moe_combine_backward ---- */
@@ -379,23 +350,16 @@ static void combine_backward_task(void *arg, int64_t i, int32_t worker) {
   (void)worker;
   const combine_backward_job *job = arg;
   const int64_t tokens = job->args->tokens;
-  const int64_t end = (i + 1) * job->grain < tokens ? (i + 1) * job->grain : tokens;
+  const int64_t end = nn_min((i + 1) * job->grain, tokens);
   NN_SWITCH_DTYPE(job->args->dtype, combine_backward_tokens(job, i * job->grain, end, DT));
 }
 
 int32_t NN_KERNEL(moe_combine_backward)(nncuda_ctx *ctx, const void *args) {
   const nn_moe_combine_backward_args *a = args;
   const int64_t n = a->tokens * a->k;
-  int32_t status = check_permutation(ctx, "slot_row", a->slot_row, n);
-  if (status == NNCUDA_SUCCESS) {
-    status = check_permutation(ctx, "row_slot", a->row_slot, n);
-  }
-  if (status == NNCUDA_SUCCESS) {
-    status = check_inverse(ctx, a->slot_row, a->row_slot, n);
-  }
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
+  NN_TRY(nn_check_range(ctx, "slot_row", a->slot_row, n, -1, n - 1, ""));
+  NN_TRY(nn_check_range(ctx, "row_slot", a->row_slot, n, -1, n - 1, ""));
+  NN_TRY(check_inverse(ctx, a->slot_row, a->row_slot, n));
   const combine_backward_job job = {.args = a,
                                     .grain = rows_a_task(a->dim * a->k, a->dtype),
                                     .stream = a->dy != a->y && nn_worth_streaming(n * a->dim, a->dtype)};

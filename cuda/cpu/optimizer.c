@@ -10,20 +10,20 @@ typedef struct adamw_job {
   adamw_factors factors;
 } adamw_job;
 
-NN_INLINE void adamw_vector(const adamw_job *job, vf keep, int64_t i, int64_t lanes, int32_t dtype, int32_t mode) {
+NN_INLINE void adamw_vector(const adamw_job *job, vf decay, int64_t i, int64_t lanes, int32_t dtype, int32_t mode) {
   const nn_adamw_step_args *a = &job->a;
   const adamw_factors *f = &job->factors;
   if (mode != NN_PART) {
     const float *const streams[] = {a->grad, a->m, a->v, a->param};
     for (int k = 0; k < 4; k++) {
-      nn_fetch(streams[k], i + NN_ADAMW_FETCH_BYTES / (int64_t)sizeof(float), VF, NNCUDA_F32);
+      nn_fetch(streams[k], i + NN_FETCH_BYTES / (int64_t)sizeof(float), VF, NNCUDA_F32);
     }
   }
   const vf grad = nn_get(a->grad, i, lanes, NNCUDA_F32, mode) * vf_set1(f->grad_scale);
   const vf m = adamw_first(f, nn_get(a->m, i, lanes, NNCUDA_F32, mode), grad);
   const vf v = adamw_second(f, nn_get(a->v, i, lanes, NNCUDA_F32, mode), grad);
   const vf root = vf_sqrt(v * vf_set1(f->v_scale)) + vf_set1(f->eps);
-  const vf param = adamw_param(f, nn_get(a->param, i, lanes, NNCUDA_F32, mode), keep, m, root);
+  const vf param = adamw_param(f, nn_get(a->param, i, lanes, NNCUDA_F32, mode), decay, m, root);
   nn_put(a->m, i, lanes, m, NNCUDA_F32, mode);
   nn_put(a->v, i, lanes, v, NNCUDA_F32, mode);
   nn_put(a->param, i, lanes, param, NNCUDA_F32, mode);
@@ -34,18 +34,14 @@ NN_INLINE void adamw_vector(const adamw_job *job, vf keep, int64_t i, int64_t la
 
 NN_INLINE void adamw_piece(const adamw_job *shared, int64_t piece, int32_t dtype) {
   const adamw_job job = *shared;
-  const int64_t begin = piece * NN_CHUNK, end = begin + NN_CHUNK < job.a.n ? begin + NN_CHUNK : job.a.n;
-  const int64_t decayed = job.a.n_decay < begin ? begin : job.a.n_decay < end ? job.a.n_decay : end;
-  const vf keep = vf_set1(job.factors.keep), all = vf_set1(1.0f);
-  NN_EACH_VECTOR(begin, decayed, 0, 0, adamw_vector(&job, keep, i, lanes, dtype, MODE));
+  const int64_t begin = piece * NN_CHUNK, end = nn_min(begin + NN_CHUNK, job.a.n);
+  const int64_t decayed = job.a.n_decay < begin ? begin : nn_min(job.a.n_decay, end);
+  const vf decay = vf_set1(job.factors.decay), all = vf_set1(1.0f);
+  NN_EACH_VECTOR(begin, decayed, 0, 0, adamw_vector(&job, decay, i, lanes, dtype, MODE));
   NN_EACH_VECTOR(decayed, end, 0, 0, adamw_vector(&job, all, i, lanes, dtype, MODE));
 }
 
-static void adamw_task(void *arg, int64_t piece, int32_t worker) {
-  (void)worker;
-  const adamw_job *job = arg;
-  NN_SWITCH_DTYPE(job->a.dtype, adamw_piece(job, piece, DT));
-}
+NN_TASK(adamw_task, adamw_job, NN_SWITCH_DTYPE(job->a.dtype, adamw_piece(job, task, DT)))
 
 int32_t NN_KERNEL(adamw_step)(nncuda_ctx *ctx, const void *args) {
   adamw_job job = {.a = *(const nn_adamw_step_args *)args};
@@ -59,9 +55,6 @@ int32_t NN_KERNEL(adamw_step)(nncuda_ctx *ctx, const void *args) {
 }
 
 /* ---- gradients ---- */
-
-/* How far ahead gradients that no cache holds are fetched. */
-enum { FETCH_BYTES = 1024 };
 
 int32_t NN_KERNEL(zero_grad)(nncuda_ctx *ctx, const void *args) {
   const nn_zero_grad_args *a = args;
@@ -78,7 +71,7 @@ NN_INLINE double sum_of_squares(const void *x, int64_t begin, int64_t end, int32
   vd low = vd_set1(0.0), high = vd_set1(0.0), low2 = low, high2 = high;
   int64_t i = begin;
   for (; i + 2 * VF <= end; i += 2 * VF) {
-    nn_fetch(x, i + FETCH_BYTES / nn_dtype_bytes(dtype), 2 * VF, dtype);
+    nn_fetch(x, i + NN_FETCH_BYTES / nn_dtype_bytes(dtype), 2 * VF, dtype);
     const vf a = vf_load_as(x, i, dtype), b = vf_load_as(x, i + VF, dtype);
     low = vd_fma(vd_low(a), vd_low(a), low);
     high = vd_fma(vd_high(a), vd_high(a), high);
@@ -86,7 +79,7 @@ NN_INLINE double sum_of_squares(const void *x, int64_t begin, int64_t end, int32
     high2 = vd_fma(vd_high(b), vd_high(b), high2);
   }
   for (; i < end; i += VF) {
-    const vf a = vf_load_part_as(x, i, end - i < VF ? end - i : VF, dtype);
+    const vf a = vf_load_part_as(x, i, nn_min(end - i, VF), dtype);
     low = vd_fma(vd_low(a), vd_low(a), low);
     high = vd_fma(vd_high(a), vd_high(a), high);
   }

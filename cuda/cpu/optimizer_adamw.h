@@ -3,10 +3,7 @@
 #ifndef NN_CPU_OPTIMIZER_ADAMW_H
 #define NN_CPU_OPTIMIZER_ADAMW_H
 
-#include "rows.h"
-
-/* How far ahead arrays that no cache holds are fetched: AdamW, with four of them at once, gains a tenth. */
-enum { NN_ADAMW_FETCH_BYTES = 1024 };
+#include "span.h"
 
 /* What is the same for every parameter, computed once in f64. */
 typedef struct adamw_factors {
@@ -14,7 +11,7 @@ typedef struct adamw_factors {
   float grad_scale, beta1, beta2, one_less_beta1, one_less_beta2;
   float m_scale, v_scale; /* the bias corrections 1/(1-beta1^t), 1/(1-beta2^t) */
   float root_scale;       /* the square root of v_scale */
-  float lr, keep, eps;    /* keep: what weight decay leaves of a parameter */
+  float lr, decay, eps;   /* decay: what weight decay leaves of a parameter */
 } adamw_factors;
 
 /* The factors from the arguments of any form of AdamW. False when there is nothing to do: the step is skipped, or its
@@ -47,7 +44,7 @@ static inline int32_t adamw_factors_of(nncuda_ctx *ctx, const int32_t *skip, con
       .v_scale = (float)v_scale,
       .root_scale = (float)sqrt(v_scale),
       .lr = lr[0],
-      .keep = (float)(1.0 - (double)lr[0] * (double)weight_decay),
+      .decay = (float)(1.0 - (double)lr[0] * (double)weight_decay),
       .eps = eps,
   };
   return 1;
@@ -62,8 +59,8 @@ NN_INLINE vf adamw_second(const adamw_factors *f, vf v, vf grad) {
 }
 
 /* `root` is what the first moment is divided by: the corrected root of the second, and eps. */
-NN_INLINE vf adamw_param(const adamw_factors *f, vf param, vf keep, vf m, vf root) {
-  return param * keep - vf_set1(f->lr) * ((m * vf_set1(f->m_scale)) / root);
+NN_INLINE vf adamw_param(const adamw_factors *f, vf param, vf decay, vf m, vf root) {
+  return param * decay - vf_set1(f->lr) * ((m * vf_set1(f->m_scale)) / root);
 }
 
 #endif

@@ -40,34 +40,20 @@ NN_INLINE vu mix(vu x) {
 
 /* The words of chance of elements at .. at+VF-1 of a block. */
 NN_INLINE vu words(uint32_t key, int64_t at) {
-  static const uint32_t strides[16] = {
-      0u,
-      NN_MOMENT_STRIDE,
-      NN_MOMENT_STRIDE * 2u,
-      NN_MOMENT_STRIDE * 3u,
-      NN_MOMENT_STRIDE * 4u,
-      NN_MOMENT_STRIDE * 5u,
-      NN_MOMENT_STRIDE * 6u,
-      NN_MOMENT_STRIDE * 7u,
-      NN_MOMENT_STRIDE * 8u,
-      NN_MOMENT_STRIDE * 9u,
-      NN_MOMENT_STRIDE * 10u,
-      NN_MOMENT_STRIDE * 11u,
-      NN_MOMENT_STRIDE * 12u,
-      NN_MOMENT_STRIDE * 13u,
-      NN_MOMENT_STRIDE * 14u,
-      NN_MOMENT_STRIDE * 15u,
-  };
+#define STRIDES(i)                                                                                                     \
+  NN_MOMENT_STRIDE *i##u, NN_MOMENT_STRIDE *(i##u + 1u), NN_MOMENT_STRIDE *(i##u + 2u), NN_MOMENT_STRIDE *(i##u + 3u)
+  static const uint32_t strides[16] = {STRIDES(0), STRIDES(4), STRIDES(8), STRIDES(12)};
+#undef STRIDES
   return mix(vu_load(strides) + (key + (uint32_t)at * NN_MOMENT_STRIDE));
 }
 
 /* What weight decay leaves of parameters i .. i+VF-1. */
-NN_INLINE vf keep_at(float keep, int64_t n_decay, int64_t i) {
+NN_INLINE vf decay_at(float decay, int64_t n_decay, int64_t i) {
   const int64_t decayed = n_decay - i;
   if (decayed >= VF) {
-    return vf_set1(keep);
+    return vf_set1(decay);
   }
-  return decayed <= 0 ? vf_set1(1.0f) : vf_keep_part(vf_set1(keep), decayed, 1.0f);
+  return decayed <= 0 ? vf_set1(1.0f) : vf_keep_part(vf_set1(decay), decayed, 1.0f);
 }
 
 /* ---- bf16 ---- */
@@ -90,16 +76,16 @@ NN_INLINE void bf16_vector(const bf16_job *job, uint32_t key, int64_t begin, int
   const nn_adamw_step_bf16_args *a = &job->a;
   const adamw_factors *f = &job->factors;
   if (mode != NN_PART) {
-    nn_fetch(a->grad, i + NN_ADAMW_FETCH_BYTES / 4, VF, NNCUDA_F32);
-    nn_fetch(a->param, i + NN_ADAMW_FETCH_BYTES / 4, VF, NNCUDA_F32);
-    nn_fetch(a->m, i + NN_ADAMW_FETCH_BYTES / 2, VF, NNCUDA_BF16);
-    nn_fetch(a->v, i + NN_ADAMW_FETCH_BYTES / 2, VF, NNCUDA_BF16);
+    nn_fetch(a->grad, i + NN_FETCH_BYTES / 4, VF, NNCUDA_F32);
+    nn_fetch(a->param, i + NN_FETCH_BYTES / 4, VF, NNCUDA_F32);
+    nn_fetch(a->m, i + NN_FETCH_BYTES / 2, VF, NNCUDA_BF16);
+    nn_fetch(a->v, i + NN_FETCH_BYTES / 2, VF, NNCUDA_BF16);
   }
   const vf grad = nn_get(a->grad, i, lanes, NNCUDA_F32, mode) * vf_set1(f->grad_scale);
   const vf m = adamw_first(f, nn_get(a->m, i, lanes, NNCUDA_BF16, mode), grad);
   const vf v = adamw_second(f, nn_get(a->v, i, lanes, NNCUDA_BF16, mode), grad);
-  const vf root = vf_sqrt(v * vf_set1(f->v_scale)) + vf_set1(f->eps), keep = keep_at(f->keep, a->n_decay, i);
-  const vf param = adamw_param(f, nn_get(a->param, i, lanes, NNCUDA_F32, mode), keep, m, root);
+  const vf root = vf_sqrt(v * vf_set1(f->v_scale)) + vf_set1(f->eps), decay = decay_at(f->decay, a->n_decay, i);
+  const vf param = adamw_param(f, nn_get(a->param, i, lanes, NNCUDA_F32, mode), decay, m, root);
   const vu w = words(key, i - begin);
   nn_put(a->m, i, lanes, rounded_to_bf16(m, w & 0xffffu), NNCUDA_BF16, mode);
   nn_put(a->v, i, lanes, rounded_to_bf16(v, w >> 16), NNCUDA_BF16, mode);
@@ -112,7 +98,7 @@ NN_INLINE void bf16_vector(const bf16_job *job, uint32_t key, int64_t begin, int
 NN_INLINE void bf16_blocks(const bf16_job *shared, int64_t first, int64_t last, int32_t dtype) {
   const bf16_job job = *shared;
   for (int64_t block = first; block < last; block++) {
-    const int64_t begin = block * BLOCK, end = begin + BLOCK < job.a.n ? begin + BLOCK : job.a.n;
+    const int64_t begin = block * BLOCK, end = nn_min(begin + BLOCK, job.a.n);
     const uint32_t key = nn_moment_key(job.factors.step, block);
     NN_EACH_VECTOR(begin, end, 0, 0, bf16_vector(&job, key, begin, i, lanes, dtype, MODE));
   }
@@ -158,7 +144,7 @@ NN_INLINE vu larger(vu x, vu y) { return vu_select((vu)(x > y), x, y); }
 NN_INLINE uint32_t largest(vu x) {
   uint32_t most = 0;
   for (int i = 0; i < VF; i++) {
-    most = x[i] > most ? x[i] : most;
+    most = nn_max(x[i], most);
   }
   return most;
 }
@@ -182,8 +168,8 @@ NN_INLINE void f8_vector(const f8_job *job, vf m_scale, vf r_scale, f8_moments *
   const nn_adamw_step_f8_args *a = &job->a;
   const adamw_factors *f = &job->factors;
   if (mode != NN_PART) {
-    nn_fetch(a->grad, i + NN_ADAMW_FETCH_BYTES / 4, VF, NNCUDA_F32);
-    nn_fetch(a->param, i + NN_ADAMW_FETCH_BYTES / 4, VF, NNCUDA_F32);
+    nn_fetch(a->grad, i + NN_FETCH_BYTES / 4, VF, NNCUDA_F32);
+    nn_fetch(a->param, i + NN_FETCH_BYTES / 4, VF, NNCUDA_F32);
   }
   const vu m_code = get_codes((const uint8_t *)a->m + i, lanes, mode);
   const vu r_code = get_codes((const uint8_t *)a->r + i, lanes, mode);
@@ -191,8 +177,8 @@ NN_INLINE void f8_vector(const f8_job *job, vf m_scale, vf r_scale, f8_moments *
   const vf m_old = (vf)((vu)m_size ^ ((m_code & 0x80u) << 24)), r_old = decoded(r_code, NN_MOMENT_R_BITS) * r_scale;
   const vf grad = nn_get(a->grad, i, lanes, NNCUDA_F32, mode) * vf_set1(f->grad_scale);
   vf m = adamw_first(f, m_old, grad), r = vf_sqrt(adamw_second(f, r_old * r_old, grad));
-  const vf root = r * vf_set1(f->root_scale) + vf_set1(f->eps), keep = keep_at(f->keep, a->n_decay, i);
-  const vf param = adamw_param(f, nn_get(a->param, i, lanes, NNCUDA_F32, mode), keep, m, root);
+  const vf root = r * vf_set1(f->root_scale) + vf_set1(f->eps), decay = decay_at(f->decay, a->n_decay, i);
+  const vf param = adamw_param(f, nn_get(a->param, i, lanes, NNCUDA_F32, mode), decay, m, root);
   nn_put(a->param, i, lanes, param, NNCUDA_F32, mode);
   if (a->param_copy != NULL) {
     nn_put(a->param_copy, i, lanes, param, dtype, mode);
@@ -232,7 +218,7 @@ NN_INLINE void f8_blocks(const f8_job *shared, int64_t first, int64_t last, int3
   const f8_job job = *shared;
   const nn_adamw_step_f8_args *a = &job.a;
   for (int64_t block = first; block < last; block++) {
-    const int64_t begin = block * BLOCK, end = begin + BLOCK < a->n ? begin + BLOCK : a->n;
+    const int64_t begin = block * BLOCK, end = nn_min(begin + BLOCK, a->n);
     const uint32_t key = nn_moment_key(job.factors.step, block);
     const vf m_old = vf_set1(a->m_scale[block]), r_old = vf_set1(a->r_scale[block]);
     f8_moments moments;

@@ -6,6 +6,7 @@
 #ifndef NN_CPU_PAGED_CACHE_H
 #define NN_CPU_PAGED_CACHE_H
 
+#include "checks.h"
 #include "quant_blocks.h"
 
 /* The sequences of a call. */
@@ -25,28 +26,11 @@ NN_INLINE int64_t paged_new_tokens(const paged_sequences *s, int64_t b) {
   return s->offsets ? s->offsets[b + 1] - s->offsets[b] : 1;
 }
 
-static int32_t check_offsets(nncuda_ctx *ctx, const paged_sequences *s) {
-  if (s->offsets[0] != 0) {
-    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "offsets[0] is %d; it must be 0", s->offsets[0]);
-  }
-  for (int64_t b = 0; b < s->batch; b++) {
-    const int32_t from = s->offsets[b], to = s->offsets[b + 1];
-    if (to < from || to > s->tokens) {
-      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "offsets[%lld] is %d; it must be %d to %lld, the number of tokens",
-                     (long long)(b + 1), to, from, (long long)s->tokens);
-    }
-  }
-  return NNCUDA_SUCCESS;
-}
-
 /* The offsets, that each length takes in its sequence's new tokens, and the pages of the rows that the call touches:
  * from the first new token on, or `all` of a sequence that has any. */
 static int32_t check_sequences(nncuda_ctx *ctx, const paged_sequences *s, int32_t all) {
   if (s->offsets) {
-    const int32_t status = check_offsets(ctx, s);
-    if (status != NNCUDA_SUCCESS) {
-      return status;
-    }
+    NN_TRY(nn_check_offsets(ctx, s->offsets, s->batch, s->tokens, "tokens"));
   }
   /* A table may have more columns than lengths can count. */
   const int64_t room = s->max_pages > INT32_MAX / NN_PAGE_TOKENS ? INT32_MAX : s->max_pages * NN_PAGE_TOKENS;
@@ -75,26 +59,10 @@ static int32_t check_sequences(nncuda_ctx *ctx, const paged_sequences *s, int32_
 /* Runs `statement` with FORMAT a compile-time constant. */
 #define NN_SWITCH_PAGE(format, statement)                                                                              \
   switch (format) {                                                                                                    \
-  case NNCUDA_FORMAT_F32: {                                                                                            \
-    enum { FORMAT = NNCUDA_FORMAT_F32 };                                                                               \
-    statement;                                                                                                         \
-    break;                                                                                                             \
-  }                                                                                                                    \
-  case NNCUDA_FORMAT_F16: {                                                                                            \
-    enum { FORMAT = NNCUDA_FORMAT_F16 };                                                                               \
-    statement;                                                                                                         \
-    break;                                                                                                             \
-  }                                                                                                                    \
-  case NNCUDA_FORMAT_BF16: {                                                                                           \
-    enum { FORMAT = NNCUDA_FORMAT_BF16 };                                                                              \
-    statement;                                                                                                         \
-    break;                                                                                                             \
-  }                                                                                                                    \
-  default: {                                                                                                           \
-    enum { FORMAT = NNCUDA_FORMAT_Q8_0 };                                                                              \
-    statement;                                                                                                         \
-    break;                                                                                                             \
-  }                                                                                                                    \
+    NN_CASE_OF(case NNCUDA_FORMAT_F32, FORMAT, NNCUDA_FORMAT_F32, statement)                                           \
+    NN_CASE_OF(case NNCUDA_FORMAT_F16, FORMAT, NNCUDA_FORMAT_F16, statement)                                           \
+    NN_CASE_OF(case NNCUDA_FORMAT_BF16, FORMAT, NNCUDA_FORMAT_BF16, statement)                                         \
+    NN_CASE_OF(default, FORMAT, NNCUDA_FORMAT_Q8_0, statement)                                                         \
   }
 
 /* VF elements at any address; `n` < VF of them, then zeros, in the part form. A format that is a dtype has its number.

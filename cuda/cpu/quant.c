@@ -2,17 +2,17 @@
  * NN_QK_LARGE elements whatever the format: whole blocks of each. */
 #include "abi/quant.h"
 
+#include "checks.h"
 #include "quant_encode.h"
 #include "quant_encode_k.h"
-#include "rows.h"
 
-typedef struct run {
+typedef struct conversion {
   const void *from;
   void *to;
   uint8_t *bad; /* of quantize, a task: whether it saw a number that is not finite */
   int64_t n;
   int32_t format, dtype;
-} run;
+} conversion;
 
 /* Elements first .. end-1 of a task. */
 static int64_t task_begin(int64_t task, int64_t n, int64_t *end) {
@@ -34,27 +34,27 @@ NN_INLINE void decode_piece(int32_t format, const void *from, int64_t n, void *y
 }
 
 /* The numbers of elements 0 .. n-1 of stored bytes, to element `at` of y on. */
-static void decode_run(int32_t format, const uint8_t *from, int64_t n, void *y, int64_t at, int32_t dtype) {
+static void decode_elements(int32_t format, const uint8_t *from, int64_t n, void *y, int64_t at, int32_t dtype) {
   const nn_format_block block = nn_format_block_of(format);
   for (int64_t i = 0; i < n; i += NN_QK_LARGE) {
-    const int64_t count = n - i < NN_QK_LARGE ? n - i : NN_QK_LARGE;
+    const int64_t count = nn_min(n - i, NN_QK_LARGE);
     NN_SWITCH_DTYPE(dtype, decode_piece(format, from + i / block.elements * block.bytes, count, y, at + i, DT));
   }
 }
 
 static void dequantize_task(void *arg, int64_t task, int32_t worker) {
   (void)worker;
-  const run *r = arg;
+  const conversion *r = arg;
   int64_t end;
   const int64_t begin = task_begin(task, r->n, &end);
   const nn_format_block block = nn_format_block_of(r->format);
-  decode_run(r->format, (const uint8_t *)r->from + begin / block.elements * block.bytes, end - begin, r->to, begin,
-             r->dtype);
+  decode_elements(r->format, (const uint8_t *)r->from + begin / block.elements * block.bytes, end - begin, r->to, begin,
+                  r->dtype);
 }
 
 int32_t NN_KERNEL(dequantize)(nncuda_ctx *ctx, const void *args) {
   const nn_dequantize_args *a = args;
-  run r = {.from = a->x, .to = a->y, .n = a->rows * a->k, .format = a->format, .dtype = a->dtype};
+  conversion r = {.from = a->x, .to = a->y, .n = a->rows * a->k, .format = a->format, .dtype = a->dtype};
   nn_parallel(ctx, tasks_of(r.n), dequantize_task, &r);
   return NNCUDA_SUCCESS;
 }
@@ -65,20 +65,15 @@ static void embedding_quant_task(void *arg, int64_t task, int32_t worker) {
   int64_t count;
   const int64_t first = nn_first_row(task, nn_rows_per_task(a->dim), a->tokens, &count);
   for (int64_t t = first; t < first + count; t++) {
-    decode_run(a->format, (const uint8_t *)a->table + a->ids[t] * a->row_bytes, a->dim, a->y, t * a->dim, a->dtype);
+    decode_elements(a->format, (const uint8_t *)a->table + a->ids[t] * a->row_bytes, a->dim, a->y, t * a->dim,
+                    a->dtype);
   }
 }
 
 int32_t NN_KERNEL(embedding_quant)(nncuda_ctx *ctx, const void *args) {
   nn_embedding_quant_args a = *(const nn_embedding_quant_args *)args;
-  for (int64_t t = 0; t < a.tokens; t++) {
-    if (a.ids[t] < 0 || a.ids[t] >= a.vocab) {
-      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "ids[%lld] is %d; it must be 0 to %lld", (long long)t, a.ids[t],
-                     (long long)a.vocab - 1);
-    }
-  }
-  const int64_t block = nn_rows_per_task(a.dim);
-  nn_parallel(ctx, nn_ceil_div(a.tokens, block), embedding_quant_task, &a);
+  NN_TRY(nn_check_range(ctx, "ids", a.ids, a.tokens, 0, a.vocab - 1, ""));
+  nn_parallel(ctx, nn_ceil_div(a.tokens, nn_rows_per_task(a.dim)), embedding_quant_task, &a);
   return NNCUDA_SUCCESS;
 }
 
@@ -95,13 +90,13 @@ NN_INLINE uint8_t any_bad(const void *x, int64_t begin, int64_t end, int32_t dty
 
 static void check_task(void *arg, int64_t task, int32_t worker) {
   (void)worker;
-  const run *r = arg;
+  const conversion *r = arg;
   int64_t end;
   const int64_t begin = task_begin(task, r->n, &end);
   NN_SWITCH_DTYPE(r->dtype, r->bad[task] = any_bad(r->from, begin, end, DT));
 }
 
-static int32_t check_finite(nncuda_ctx *ctx, const nn_quantize_args *a, run *r) {
+static int32_t check_finite(nncuda_ctx *ctx, const nn_quantize_args *a, conversion *r) {
   const int64_t tasks = tasks_of(r->n);
   nn_parallel(ctx, tasks, check_task, r);
   const uint8_t *first = memchr(r->bad, 1, (size_t)tasks);
@@ -120,24 +115,17 @@ static void encode(int32_t format, const float *x, int64_t n, uint8_t *to) {
   const nn_format_block block = nn_format_block_of(format);
   for (int64_t i = 0; i < n; i += block.elements, to += block.bytes) {
     switch (format) {
-    case NNCUDA_FORMAT_Q4_0:
-      nn_encode_q4_0(x + i, (nn_block_q4_0 *)to);
-      break;
-    case NNCUDA_FORMAT_Q4_1:
-      nn_encode_q4_1(x + i, (nn_block_q4_1 *)to);
-      break;
-    case NNCUDA_FORMAT_Q5_0:
-      nn_encode_q5_0(x + i, (nn_block_q5_0 *)to);
-      break;
-    case NNCUDA_FORMAT_Q5_1:
-      nn_encode_q5_1(x + i, (nn_block_q5_1 *)to);
-      break;
-    case NNCUDA_FORMAT_Q8_0:
-      nn_encode_q8_0(x + i, (nn_block_q8_0 *)to);
-      break;
-    case NNCUDA_FORMAT_Q6_K:
-      nn_encode_q6_k(x + i, (nn_block_q6_k *)to);
-      break;
+#define CASE(format, name)                                                                                             \
+  case NNCUDA_FORMAT_##format:                                                                                         \
+    nn_encode_##name(x + i, (nn_block_##name *)to);                                                                    \
+    break;
+      CASE(Q4_0, q4_0)
+      CASE(Q4_1, q4_1)
+      CASE(Q5_0, q5_0)
+      CASE(Q5_1, q5_1)
+      CASE(Q8_0, q8_0)
+      CASE(Q6_K, q6_k)
+#undef CASE
     default: /* two blocks side by side */
       (format == NNCUDA_FORMAT_Q4_K ? nn_encode_q4_k : nn_encode_q5_k)(x, (int)(n / block.elements), to);
       return;
@@ -154,12 +142,12 @@ NN_INLINE void encode_dtype(const float *x, int64_t n, void *to, int32_t dtype) 
 
 static void quantize_task(void *arg, int64_t task, int32_t worker) {
   (void)worker;
-  const run *r = arg;
+  const conversion *r = arg;
   int64_t end;
   const nn_format_block block = nn_format_block_of(r->format);
   for (int64_t at = task_begin(task, r->n, &end); at < end; at += NN_QK_PAIR) {
     float x[NN_QK_PAIR];
-    const int64_t n = end - at < NN_QK_PAIR ? end - at : NN_QK_PAIR;
+    const int64_t n = nn_min(end - at, NN_QK_PAIR);
     uint8_t *to = (uint8_t *)r->to + at / block.elements * block.bytes;
     NN_SWITCH_DTYPE(
         r->dtype,
@@ -172,8 +160,8 @@ static void quantize_task(void *arg, int64_t task, int32_t worker) {
   }
 }
 
-NN_PLAIN static run quantize_lay_out(const nn_quantize_args *a, nn_workspace *w) {
-  run r = {.from = a->x, .to = a->y, .n = a->rows * a->k, .format = a->format, .dtype = a->dtype};
+NN_PLAIN static conversion quantize_lay_out(const nn_quantize_args *a, nn_workspace *w) {
+  conversion r = {.from = a->x, .to = a->y, .n = a->rows * a->k, .format = a->format, .dtype = a->dtype};
   r.bad = nn_take(w, (size_t)tasks_of(r.n));
   return r;
 }
@@ -182,12 +170,9 @@ NN_WORKSPACE(quantize) { quantize_lay_out(args, w); }
 
 int32_t NN_KERNEL(quantize)(nncuda_ctx *ctx, const void *args) {
   const nn_quantize_args *a = args;
-  run r = quantize_lay_out(a, nn_workspace_of(ctx));
+  conversion r = quantize_lay_out(a, nn_workspace_of(ctx));
   if (nn_format_block_of(a->format).elements > 1) {
-    const int32_t status = check_finite(ctx, a, &r);
-    if (status != NNCUDA_SUCCESS) {
-      return status;
-    }
+    NN_TRY(check_finite(ctx, a, &r));
   }
   nn_parallel(ctx, tasks_of(r.n), quantize_task, &r);
   return NNCUDA_SUCCESS;

@@ -241,33 +241,20 @@ NN_INLINE void nn_decode(int32_t format, const void *from, int64_t n, float *y) 
   case NNCUDA_FORMAT_F32:
     memcpy(y, from, (size_t)n * sizeof *y);
     break;
-  case NNCUDA_FORMAT_F16:
-    nn_decode_dtype(from, n, y, NNCUDA_F16);
+#define CASE(format, decode, ...)                                                                                      \
+  case NNCUDA_FORMAT_##format:                                                                                         \
+    nn_decode_##decode(from, __VA_ARGS__);                                                                             \
     break;
-  case NNCUDA_FORMAT_BF16:
-    nn_decode_dtype(from, n, y, NNCUDA_BF16);
-    break;
-  case NNCUDA_FORMAT_Q4_0:
-    nn_decode_q4_0(from, n / NN_QK, y);
-    break;
-  case NNCUDA_FORMAT_Q4_1:
-    nn_decode_q4_1(from, n / NN_QK, y);
-    break;
-  case NNCUDA_FORMAT_Q5_0:
-    nn_decode_q5_0(from, n / NN_QK, y);
-    break;
-  case NNCUDA_FORMAT_Q5_1:
-    nn_decode_q5_1(from, n / NN_QK, y);
-    break;
-  case NNCUDA_FORMAT_Q8_0:
-    nn_decode_q8_0(from, n / NN_QK, y);
-    break;
-  case NNCUDA_FORMAT_Q4_K:
-    nn_decode_q4_k(from, n / NN_QK_LARGE, y);
-    break;
-  case NNCUDA_FORMAT_Q5_K:
-    nn_decode_q5_k(from, n / NN_QK_LARGE, y);
-    break;
+    CASE(F16, dtype, n, y, NNCUDA_F16)
+    CASE(BF16, dtype, n, y, NNCUDA_BF16)
+    CASE(Q4_0, q4_0, n / NN_QK, y)
+    CASE(Q4_1, q4_1, n / NN_QK, y)
+    CASE(Q5_0, q5_0, n / NN_QK, y)
+    CASE(Q5_1, q5_1, n / NN_QK, y)
+    CASE(Q8_0, q8_0, n / NN_QK, y)
+    CASE(Q4_K, q4_k, n / NN_QK_LARGE, y)
+    CASE(Q5_K, q5_k, n / NN_QK_LARGE, y)
+#undef CASE
   default:
     nn_decode_q6_k(from, n / NN_QK_LARGE, y);
     break;

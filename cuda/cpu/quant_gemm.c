@@ -1,10 +1,11 @@
 #include "quant_gemm_job.h"
 
+#include "checks.h"
 #include "quant_gemm_block.h"
 #include "quant_gemm_float.h"
+#include "quant_gemm_interleaved.h"
+#include "quant_gemm_interleaved_tile.h"
 #include "quant_gemm_round.h"
-#include "quant_gemm_sides.h"
-#include "quant_gemm_sides_tile.h"
 #include "quant_gemm_stream.h"
 #include "quant_gemm_stream_avx2.h"
 #include "quant_gemm_tile_half.h"
@@ -41,7 +42,7 @@ NN_INLINE void unpack_row(const quant_piece *t, int64_t c, quant_block *row, int
     }
     return;
   }
-  const interleave_order order = interleave_order_of(format);
+  const interleave_layout order = interleave_layout_of(format);
   const int64_t each = nn_format_block_of(format).elements / QUANT_BLOCK, lane = c % NN_INTERLEAVED_ROWS;
   for (int64_t i = 0; i < blocks; i += each) {
     uint8_t stored[INTERLEAVE_BLOCK_BYTES];
@@ -53,10 +54,10 @@ NN_INLINE void unpack_row(const quant_piece *t, int64_t c, quant_block *row, int
 }
 
 NN_INLINE void block_columns(const quant_piece *t, int32_t format) {
-  const int32_t form = quant_left_of(t->format);
-  const quant_left *left = &t->job->left[form];
+  const int32_t form = quant_form_of(t->format);
+  const quant_activations *acts = &t->job->activations[form];
   const int64_t blocks = t->k / QUANT_BLOCK, first = t->panel->tile * QUANT_ROWS;
-  const int64_t row_codes = quant_left_codes(form, t->k);
+  const int64_t row_codes = quant_row_codes(form, t->k);
   quant_block *row = (quant_block *)(void *)t->work;
   for (int64_t c = 0; c < t->columns; c++) {
     unpack_row(t, c, row, format);
@@ -64,7 +65,7 @@ NN_INLINE void block_columns(const quant_piece *t, int32_t format) {
       const int64_t at = (first + r) * blocks;
       float sum = 0.0f;
       for (int64_t i = 0; i < blocks; i++) {
-        const int8_t *x = left->codes + (first + r) * row_codes + i * QUANT_BLOCK;
+        const int8_t *x = acts->codes + (first + r) * row_codes + i * QUANT_BLOCK;
         const quant_block *b = &row[i];
         int32_t half[2] = {0, 0};
         for (int j = 0; j < QUANT_BLOCK; j++) {
@@ -72,9 +73,9 @@ NN_INLINE void block_columns(const quant_piece *t, int32_t format) {
         }
         const int32_t integers =
             format == NNCUDA_FORMAT_Q6_K ? half[0] * b->part[0] + half[1] * b->part[1] : half[0] + half[1];
-        sum = quant_fma(left->scale[at + i] * b->scale, (float)integers, sum);
+        sum = quant_fma(acts->scale[at + i] * b->scale, (float)integers, sum);
         if (quant_has_minimum(format)) {
-          sum = quant_fma(left->total[at + i], b->minimum, sum);
+          sum = quant_fma(acts->total[at + i], b->minimum, sum);
         }
       }
       t->sums[r * t->ld + c] = sum;
@@ -82,23 +83,23 @@ NN_INLINE void block_columns(const quant_piece *t, int32_t format) {
   }
 }
 
-NN_INLINE void side_columns(const quant_piece *t, const int32_t format) { block_columns(t, format); }
+NN_INLINE void interleaved_columns(const quant_piece *t, const int32_t format) { block_columns(t, format); }
 #endif
 
 #if NN_SIMD_AVX512 || NN_SIMD_AVX2
-NN_INLINE void side_columns(const quant_piece *t, const int32_t format) {
+NN_INLINE void interleaved_columns(const quant_piece *t, const int32_t format) {
 #if QUANT_TILES
   if (quant_tiled(t->panel->rows)) {
-    side_tiles(t, format);
+    interleaved_tiles(t, format);
     return;
   }
 #endif
   int64_t r = 0;
-  for (; r + SIDE_ROWS <= t->panel->rows; r += SIDE_ROWS) {
-    side_rows(t, r, SIDE_ROWS, format);
+  for (; r + INTERLEAVED_ROWS <= t->panel->rows; r += INTERLEAVED_ROWS) {
+    interleaved_rows(t, r, INTERLEAVED_ROWS, format);
   }
   for (; r < t->panel->rows; r++) {
-    side_rows(t, r, 1, format);
+    interleaved_rows(t, r, 1, format);
   }
 }
 #endif
@@ -122,9 +123,9 @@ COLUMNS(q8_0, block_columns, NNCUDA_FORMAT_Q8_0)
 COLUMNS(q4_k, block_columns, NNCUDA_FORMAT_Q4_K)
 COLUMNS(q5_k, block_columns, NNCUDA_FORMAT_Q5_K)
 COLUMNS(q6_k, block_columns, NNCUDA_FORMAT_Q6_K)
-COLUMNS(q4_0_r16, side_columns, NNCUDA_FORMAT_Q4_0)
-COLUMNS(q8_0_r16, side_columns, NNCUDA_FORMAT_Q8_0)
-COLUMNS(q6_k_r16, side_columns, NNCUDA_FORMAT_Q6_K)
+COLUMNS(q4_0_r16, interleaved_columns, NNCUDA_FORMAT_Q4_0)
+COLUMNS(q8_0_r16, interleaved_columns, NNCUDA_FORMAT_Q8_0)
+COLUMNS(q6_k_r16, interleaved_columns, NNCUDA_FORMAT_Q6_K)
 #undef COLUMNS
 
 static void columns(const quant_piece *t) {
@@ -164,20 +165,6 @@ NN_PLAIN static int64_t work_bytes(int64_t k) {
 
 /* ---- from sums to the result ---- */
 
-NN_INLINE vf silu_of(vf x) { return x / (vf_set1(1.0f) + vf_exp(vf_set1(0.0f) - x)); }
-
-NN_INLINE vf load(const void *p, int64_t i, int64_t n, int32_t dtype) {
-  return n == VF ? vf_load_as(p, i, dtype) : vf_load_part_as(p, i, n, dtype);
-}
-
-NN_INLINE void store(void *p, int64_t i, int64_t n, vf x, int32_t dtype) {
-  if (n == VF) {
-    vf_store_as(p, i, x, dtype);
-  } else {
-    vf_store_part_as(p, i, n, x, dtype);
-  }
-}
-
 /* A row of sums into the result, from `column` on. `up` is null but for the gated unit. */
 NN_INLINE void finish_row(const nn_gemm_quant_args *x, const float *sums, const float *up, int64_t row, int64_t column,
                           int64_t count, int32_t dtype) {
@@ -185,18 +172,18 @@ NN_INLINE void finish_row(const nn_gemm_quant_args *x, const float *sums, const 
     const int64_t n = nn_min(VF, count - i), at = row * x->n + column + i;
     vf v = vf_load(sums + i);
     if (up != NULL) {
-      v = silu_of(v) * vf_load(up + i);
+      v = vf_silu(v) * vf_load(up + i);
     }
     if (x->bias != NULL) {
-      v += load(x->bias, column + i, n, dtype);
+      v += vf_load_upto_as(x->bias, column + i, n, dtype);
     }
     if (x->activation == NNCUDA_ACTIVATION_SILU) {
-      v = silu_of(v);
+      v = vf_silu(v);
     }
     if (x->residual != NULL) {
-      v += load(x->residual, at, n, dtype);
+      v += vf_load_upto_as(x->residual, at, n, dtype);
     }
-    store(x->y, at, n, v, dtype);
+    vf_store_upto_as(x->y, at, n, v, dtype);
   }
 }
 
@@ -263,42 +250,27 @@ static void round_task(void *arg, int64_t i, int32_t worker) {
   const nn_gemm_quant_args *x = job->args;
   const quant_panel *panel = &job->panel[i / job->parts];
   const int64_t first = i % job->parts * QUANT_ROWS, end = nn_min(first + QUANT_ROWS, panel->rows);
-  for (int32_t form = 0; form < QUANT_LEFTS; form++) {
-    const quant_left *left = &job->left[form];
-    for (int64_t r = first; r < end && (left->codes != NULL || left->values != NULL); r++) {
-      NN_SWITCH_DTYPE(x->dtype, quant_round_row(left, form, panel, r, x->x, x->k, DT));
+  for (int32_t form = 0; form < QUANT_FORMS; form++) {
+    const quant_activations *acts = &job->activations[form];
+    for (int64_t r = first; r < end && (acts->codes != NULL || acts->values != NULL); r++) {
+      NN_SWITCH_DTYPE(x->dtype, quant_round_row(acts, form, panel, r, x->x, x->k, DT));
     }
   }
   if (first < end && end - first < QUANT_ROWS && quant_tiled(panel->rows)) {
     /* Rows that are not there have sums, too; subnormal scales among them would cost time. */
     const int64_t blocks = x->k / QUANT_BLOCK, at = (panel->tile * QUANT_ROWS + first) * blocks;
-    for (int32_t form = QUANT_LEFT_BLOCKS; form <= QUANT_LEFT_SIDES; form++) {
-      const quant_left *left = &job->left[form];
-      for (int64_t j = 0; j < blocks && left->codes != NULL; j++) {
+    for (int32_t form = QUANT_FORM_BLOCKS; form <= QUANT_FORM_INTERLEAVED; form++) {
+      const quant_activations *acts = &job->activations[form];
+      for (int64_t j = 0; j < blocks && acts->codes != NULL; j++) {
         for (int64_t r = end - first; r < QUANT_ROWS; r++) {
-          left->scale[at + j * QUANT_ROWS + r] = 0.0f;
-          if (left->total != NULL) {
-            left->total[at + j * QUANT_ROWS + r] = 0.0f;
+          acts->scale[at + j * QUANT_ROWS + r] = 0.0f;
+          if (acts->total != NULL) {
+            acts->total[at + j * QUANT_ROWS + r] = 0.0f;
           }
         }
       }
     }
   }
-}
-
-/* offsets[0] = 0, never falling, the last at most m. */
-static int32_t check_offsets(nncuda_ctx *ctx, const nn_gemm_quant_args *x) {
-  if (x->offsets[0] != 0) {
-    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "offsets[0] is %d; it must be 0", x->offsets[0]);
-  }
-  for (int64_t i = 0; i < x->groups; i++) {
-    const int32_t from = x->offsets[i], to = x->offsets[i + 1];
-    if (to < from || to > x->m) {
-      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "offsets[%lld] is %d; it must be %d to %lld, the number of rows",
-                     (long long)(i + 1), to, from, (long long)x->m);
-    }
-  }
-  return NNCUDA_SUCCESS;
 }
 
 /* The panels of all groups. Returns the rows of the largest. */
@@ -311,34 +283,34 @@ static int64_t cut_rows(quant_job *job) {
       const int64_t rows = nn_min(QUANT_PANEL, end - row);
       job->panel[job->panels++] = (quant_panel){.row = row, .rows = rows, .group = g, .tile = tiles};
       tiles += nn_ceil_div(rows, QUANT_ROWS);
-      most = rows > most ? rows : most;
+      most = nn_max(rows, most);
     }
   }
   return most;
 }
 
-/* Memory for the left factor in each form that the matrices need. */
-NN_PLAIN static void take_left(quant_job *job, int64_t tiles, nn_workspace *w) {
+/* Memory for the activations in each form that the matrices need. */
+NN_PLAIN static void lay_out_activations(quant_job *job, int64_t tiles, nn_workspace *w) {
   const nn_gemm_quant_args *x = job->args;
   uint32_t taken = 0; /* forms */
   const size_t rows = (size_t)tiles * QUANT_ROWS, blocks = (size_t)x->k / QUANT_BLOCK;
   for (int32_t i = 0; i < x->matrices; i++) {
-    const int32_t form = quant_left_of(x->matrix[i].format);
-    quant_left *left = &job->left[form];
+    const int32_t form = quant_form_of(x->matrix[i].format);
+    quant_activations *acts = &job->activations[form];
     if (taken >> form & 1u) {
       continue;
     }
     taken |= 1u << form;
-    if (form == QUANT_LEFT_BLOCKS || form == QUANT_LEFT_SIDES) {
-      left->codes = nn_take(w, rows * (size_t)quant_left_codes(form, x->k));
-      left->scale = nn_take(w, rows * blocks * sizeof(float));
-      if (form == QUANT_LEFT_BLOCKS) {
-        left->total = nn_take(w, rows * blocks * sizeof(float));
+    if (form == QUANT_FORM_BLOCKS || form == QUANT_FORM_INTERLEAVED) {
+      acts->codes = nn_take(w, rows * (size_t)quant_row_codes(form, x->k));
+      acts->scale = nn_take(w, rows * blocks * sizeof(float));
+      if (form == QUANT_FORM_BLOCKS) {
+        acts->total = nn_take(w, rows * blocks * sizeof(float));
       } else {
-        left->sums = nn_take(w, rows * blocks * 2 * sizeof(int32_t));
+        acts->sums = nn_take(w, rows * blocks * 2 * sizeof(int32_t));
       }
     } else {
-      left->values = nn_take(w, rows * (size_t)nn_round_up(x->k, QUANT_BLOCK) * sizeof(float));
+      acts->values = nn_take(w, rows * (size_t)nn_round_up(x->k, QUANT_BLOCK) * sizeof(float));
     }
   }
 }
@@ -368,7 +340,7 @@ NN_PLAIN static quant_job lay_out(const nn_gemm_quant_args *x, nn_workspace *w) 
     sums = sums_bytes(x, nn_min(most, QUANT_ROWS));
   }
   job.panel = nn_take(w, (size_t)(x->m / QUANT_PANEL + x->groups) * sizeof *job.panel);
-  take_left(&job, (x->m - groups) / QUANT_ROWS + groups, w);
+  lay_out_activations(&job, (x->m - groups) / QUANT_ROWS + groups, w);
   job.scratch_step = nn_round_up(sums + work_bytes(x->k), 4096) + 128;
   job.scratch = nn_take(w, (size_t)(job.threads * job.scratch_step));
   return job;
@@ -393,10 +365,7 @@ static int32_t run(nncuda_ctx *ctx, const nn_gemm_quant_args *x) {
     }
   }
   if (x->offsets != NULL) {
-    const int32_t status = check_offsets(ctx, x);
-    if (status != NNCUDA_SUCCESS) {
-      return status;
-    }
+    NN_TRY(nn_check_offsets(ctx, x->offsets, x->groups, x->m, "rows"));
   }
   quant_job job = lay_out(x, nn_workspace_of(ctx));
   const int64_t rows = cut_rows(&job);
@@ -410,14 +379,6 @@ static int32_t run(nncuda_ctx *ctx, const nn_gemm_quant_args *x) {
   return NNCUDA_SUCCESS;
 }
 
-NN_WORKSPACE(gemm_quant) { lay_out(args, w); }
-
-NN_WORKSPACE(gemm_quant_qkv) { lay_out(args, w); }
-
-NN_WORKSPACE(gemm_quant_swiglu) { lay_out(args, w); }
-
-int32_t NN_KERNEL(gemm_quant)(nncuda_ctx *ctx, const void *args) { return run(ctx, args); }
-
-int32_t NN_KERNEL(gemm_quant_qkv)(nncuda_ctx *ctx, const void *args) { return run(ctx, args); }
-
-int32_t NN_KERNEL(gemm_quant_swiglu)(nncuda_ctx *ctx, const void *args) { return run(ctx, args); }
+NN_KERNEL_BY(gemm_quant, run, lay_out)
+NN_KERNEL_BY(gemm_quant_qkv, run, lay_out)
+NN_KERNEL_BY(gemm_quant_swiglu, run, lay_out)

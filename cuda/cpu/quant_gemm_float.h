@@ -8,11 +8,11 @@
 
 #include "quant_gemm_job.h"
 
-/* Rows of the left factor and of weights that are summed side by side: as many as there are registers for. */
+/* Rows of the activations and of weights that are summed side by side: as many as there are registers for. */
 enum { FLOAT_ROWS = VF == 16 ? 4 : 2, FLOAT_COLUMNS = 4 };
 
-/* Rows r .. of the left factor times rows c .. of weights. */
-NN_INLINE void float_sums(const quant_piece *t, const float *left, int64_t r, int64_t c, const int rows,
+/* Rows r .. of the activations times rows c .. of weights. */
+NN_INLINE void float_sums(const quant_piece *t, const float *activations, int64_t r, int64_t c, const int rows,
                           const int columns, const int32_t dtype) {
   const int64_t k = t->k;
   const uint8_t *w = t->w + c * t->row_bytes;
@@ -29,7 +29,7 @@ NN_INLINE void float_sums(const quant_piece *t, const float *left, int64_t r, in
     vf x[FLOAT_ROWS];
 #pragma GCC unroll 4
     for (int i = 0; i < rows; i++) {
-      x[i] = vf_load(left + i * k + p);
+      x[i] = vf_load(activations + i * k + p);
     }
 #pragma GCC unroll 4
     for (int j = 0; j < columns; j++) {
@@ -45,7 +45,7 @@ NN_INLINE void float_sums(const quant_piece *t, const float *left, int64_t r, in
   for (int j = 0; p < k && j < columns; j++) {
     const vf v = vf_load_part_as(w + j * t->row_bytes, p, k - p, dtype);
     for (int i = 0; i < rows; i++) {
-      sum[i][j] = vf_fma(vf_load_part(left + i * k + p, k - p), v, sum[i][j]);
+      sum[i][j] = vf_fma(vf_load_part(activations + i * k + p, k - p), v, sum[i][j]);
     }
   }
 #pragma GCC unroll 4
@@ -58,21 +58,21 @@ NN_INLINE void float_sums(const quant_piece *t, const float *left, int64_t r, in
 }
 
 NN_INLINE void float_columns(const quant_piece *t, const int32_t dtype) {
-  const float *left = t->job->left[quant_left_of(t->format)].values + t->panel->tile * QUANT_ROWS * t->k;
+  const float *activations = t->job->activations[quant_form_of(t->format)].values + t->panel->tile * QUANT_ROWS * t->k;
   const int64_t rows = t->panel->rows;
   int64_t c = 0;
   for (; c + FLOAT_COLUMNS <= t->columns; c += FLOAT_COLUMNS) {
     int64_t r = 0;
     for (; r + FLOAT_ROWS <= rows; r += FLOAT_ROWS) {
-      float_sums(t, left + r * t->k, r, c, FLOAT_ROWS, FLOAT_COLUMNS, dtype);
+      float_sums(t, activations + r * t->k, r, c, FLOAT_ROWS, FLOAT_COLUMNS, dtype);
     }
     for (; r < rows; r++) {
-      float_sums(t, left + r * t->k, r, c, 1, FLOAT_COLUMNS, dtype);
+      float_sums(t, activations + r * t->k, r, c, 1, FLOAT_COLUMNS, dtype);
     }
   }
   for (; c < t->columns; c++) {
     for (int64_t r = 0; r < rows; r++) {
-      float_sums(t, left + r * t->k, r, c, 1, 1, dtype);
+      float_sums(t, activations + r * t->k, r, c, 1, 1, dtype);
     }
   }
 }

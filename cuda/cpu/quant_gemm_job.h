@@ -1,7 +1,7 @@
 /*
  * A product with stored weights being computed, as its files share it.
  *
- * The scheme: the left factor is rounded once a call (quant_gemm_round.h); a task owns some columns of the result, that
+ * The scheme: the activations is rounded once a call (quant_gemm_round.h); a task owns some columns of the result, that
  * is rows of one matrix, and a panel of its rows; it leaves their sums in scratch memory, and finishes them there:
  * bias, activation, residual, or the gate. Weights are read as they lie in the file.
  *
@@ -21,32 +21,32 @@
 #include "abi/quant.h"
 #include "numbers/format.h"
 
-/* Elements that share a scale of the left factor. */
+/* Elements that share a scale of the activations. */
 enum { QUANT_BLOCK = 32 };
 
-/* Forms that the left factor is rounded to; one for each kind of format that a call has. */
-enum { QUANT_LEFT_BLOCKS, QUANT_LEFT_SIDES, QUANT_LEFT_F32, QUANT_LEFT_F16, QUANT_LEFT_BF16, QUANT_LEFTS };
+/* Forms that the activations is rounded to; one for each kind of format that a call has. */
+enum { QUANT_FORM_BLOCKS, QUANT_FORM_INTERLEAVED, QUANT_FORM_F32, QUANT_FORM_F16, QUANT_FORM_BF16, QUANT_FORMS };
 
 enum {
-  QUANT_ROWS = 16,            /* rows of the left factor in a tile */
+  QUANT_ROWS = 16,            /* rows of the activations in a tile */
   QUANT_PANEL = 512,          /* most rows in a task */
   QUANT_COLUMNS = 64,         /* columns of a task when the panel has many rows */
   QUANT_COLUMNS_MOST = 512,   /* when it has few */
   QUANT_TASK_BYTES = 96 << 10 /* of weights in such a task */
 };
 
-/* The left factor, rounded. Tiles of QUANT_ROWS rows; a panel begins with a tile. Where quant_tiled, a tile's scales
+/* The activations, rounded. Tiles of QUANT_ROWS rows; a panel begins with a tile. Where quant_tiled, a tile's scales
  * lie as [k / 32][QUANT_ROWS], its codes as [k / 32][8][QUANT_ROWS][4] for weights row by row, and as [k /
  * 64][QUANT_ROWS][64] for those side by side: the factor that has its rows as they are is the other one. */
-typedef struct quant_left {
+typedef struct quant_activations {
   int8_t *codes; /* [tiles * QUANT_ROWS, k, for sides rounded up to 64]; of f32, f16 and bf16 unused */
   float *scale;  /* [tiles * QUANT_ROWS, k / 32] d */
   float *total;  /* of blocks: as scale, d * (float)(sum of codes) */
   int32_t *sums; /* of sides, where not tiled: [tiles * QUANT_ROWS, k / 16] sums of 16 codes */
   float *values; /* [tiles * QUANT_ROWS, k] */
-} quant_left;
+} quant_activations;
 
-/* Rows of the left factor that meet one matrix. */
+/* Rows of the activations that meet one matrix. */
 typedef struct quant_panel {
   int64_t row, rows, group;
   int64_t tile; /* the first of its tiles */
@@ -57,7 +57,7 @@ typedef struct quant_job {
   quant_panel *panel;
   int64_t panels;
   int64_t parts; /* of QUANT_ROWS rows, that the longest panel has */
-  quant_left left[QUANT_LEFTS];
+  quant_activations activations[QUANT_FORMS];
   int64_t columns;                      /* of a task */
   int64_t chunks;                       /* tasks a panel */
   int64_t chunk[NN_QUANT_MATRICES + 1]; /* first of each matrix */
@@ -85,21 +85,21 @@ NN_INLINE uintptr_t quant_next(const quant_piece *t, int64_t c, int64_t count) {
   return (uintptr_t)(c + count < t->columns ? t->w + (c + count) * t->row_bytes : t->next);
 }
 
-/* Codes of a row of the left factor. */
-NN_PLAIN NN_INLINE int64_t quant_left_codes(int32_t form, int64_t k) {
-  return form == QUANT_LEFT_SIDES ? nn_round_up(k, 2 * QUANT_BLOCK) : k;
+/* Codes of a row of the activations. */
+NN_PLAIN NN_INLINE int64_t quant_row_codes(int32_t form, int64_t k) {
+  return form == QUANT_FORM_INTERLEAVED ? nn_round_up(k, 2 * QUANT_BLOCK) : k;
 }
 
-NN_PLAIN NN_INLINE int32_t quant_left_of(int32_t format) {
+NN_PLAIN NN_INLINE int32_t quant_form_of(int32_t format) {
   switch (format) {
   case NNCUDA_FORMAT_F32:
-    return QUANT_LEFT_F32;
+    return QUANT_FORM_F32;
   case NNCUDA_FORMAT_F16:
-    return QUANT_LEFT_F16;
+    return QUANT_FORM_F16;
   case NNCUDA_FORMAT_BF16:
-    return QUANT_LEFT_BF16;
+    return QUANT_FORM_BF16;
   default:
-    return nn_format_of_interleaved(format) < 0 ? QUANT_LEFT_BLOCKS : QUANT_LEFT_SIDES;
+    return nn_format_of_interleaved(format) < 0 ? QUANT_FORM_BLOCKS : QUANT_FORM_INTERLEAVED;
   }
 }
 

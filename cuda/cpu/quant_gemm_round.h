@@ -1,4 +1,4 @@
-/* The left factor of a product with stored weights, rounded once a call. */
+/* The activations of a product with stored weights, rounded once a call. */
 #ifndef NN_CPU_QUANT_GEMM_ROUND_H
 #define NN_CPU_QUANT_GEMM_ROUND_H
 
@@ -70,14 +70,14 @@ NN_INLINE void quant_round_block(const void *x, int64_t at, int8_t *codes, float
 
 #endif
 
-/* A vector of x, rounded to the type that the form `left` is of. */
-NN_INLINE vf quant_round_vector(vf x, int32_t left) {
+/* A vector of x, rounded to the type that `form` is of. */
+NN_INLINE vf quant_round_vector(vf x, int32_t form) {
   uint16_t half[VF];
-  if (left == QUANT_LEFT_F16) {
+  if (form == QUANT_FORM_F16) {
     vf_to_f16(half, x);
     return vf_from_f16(half);
   }
-  if (left == QUANT_LEFT_BF16) {
+  if (form == QUANT_FORM_BF16) {
     vf_to_bf16(half, x);
     return vf_from_bf16(half);
   }
@@ -85,16 +85,16 @@ NN_INLINE vf quant_round_vector(vf x, int32_t left) {
 }
 
 /* Codes of block i of row `to` to where the products look for them. */
-NN_INLINE void quant_put_codes(const quant_left *left, int32_t form, int32_t tiled, int64_t to, int64_t i, int64_t k,
-                               const int8_t codes[QUANT_BLOCK]) {
-  const int64_t tile = to / QUANT_ROWS, lane = to % QUANT_ROWS, row_codes = quant_left_codes(form, k);
+NN_INLINE void quant_put_codes(const quant_activations *acts, int32_t form, int32_t tiled, int64_t to, int64_t i,
+                               int64_t k, const int8_t codes[QUANT_BLOCK]) {
+  const int64_t tile = to / QUANT_ROWS, lane = to % QUANT_ROWS, row_codes = quant_row_codes(form, k);
   if (!tiled) {
-    memcpy(left->codes + to * row_codes + i * QUANT_BLOCK, codes, QUANT_BLOCK);
-  } else if (form == QUANT_LEFT_SIDES) {
-    int8_t *pair = left->codes + tile * QUANT_ROWS * row_codes + i / 2 * (2 * QUANT_BLOCK * QUANT_ROWS);
+    memcpy(acts->codes + to * row_codes + i * QUANT_BLOCK, codes, QUANT_BLOCK);
+  } else if (form == QUANT_FORM_INTERLEAVED) {
+    int8_t *pair = acts->codes + tile * QUANT_ROWS * row_codes + i / 2 * (2 * QUANT_BLOCK * QUANT_ROWS);
     memcpy(pair + lane * 2 * QUANT_BLOCK + i % 2 * QUANT_BLOCK, codes, QUANT_BLOCK);
   } else {
-    int8_t *p = left->codes + (tile * k + i * QUANT_BLOCK) * QUANT_ROWS + lane * 4;
+    int8_t *p = acts->codes + (tile * k + i * QUANT_BLOCK) * QUANT_ROWS + lane * 4;
     for (int64_t j = 0; j < QUANT_BLOCK; j += 4, p += 4 * QUANT_ROWS) {
       memcpy(p, codes + j, 4);
     }
@@ -102,44 +102,41 @@ NN_INLINE void quant_put_codes(const quant_left *left, int32_t form, int32_t til
 }
 
 /* Row r of a panel into the rounded factor. */
-NN_INLINE void quant_round_row(const quant_left *left, int32_t form, const quant_panel *panel, int64_t r, const void *x,
-                               int64_t k, int32_t dtype) {
+NN_INLINE void quant_round_row(const quant_activations *acts, int32_t form, const quant_panel *panel, int64_t r,
+                               const void *x, int64_t k, int32_t dtype) {
   const int64_t row = panel->row + r, to = panel->tile * QUANT_ROWS + r;
-  if (form == QUANT_LEFT_BLOCKS || form == QUANT_LEFT_SIDES) {
+  if (form == QUANT_FORM_BLOCKS || form == QUANT_FORM_INTERLEAVED) {
     const int64_t blocks = k / QUANT_BLOCK, tile = to / QUANT_ROWS, lane = to % QUANT_ROWS;
     const int32_t tiled = quant_tiled(panel->rows);
     for (int64_t i = 0; i < blocks; i++) {
       int8_t codes[QUANT_BLOCK];
       int32_t sums[2];
       const int64_t at = tiled ? (tile * blocks + i) * QUANT_ROWS + lane : to * blocks + i;
-      quant_round_block(x, row * k + i * QUANT_BLOCK, codes, &left->scale[at], sums, dtype);
-      quant_put_codes(left, form, tiled, to, i, k, codes);
-      if (form == QUANT_LEFT_BLOCKS) {
-        left->total[at] = left->scale[at] * (float)(sums[0] + sums[1]);
+      quant_round_block(x, row * k + i * QUANT_BLOCK, codes, &acts->scale[at], sums, dtype);
+      quant_put_codes(acts, form, tiled, to, i, k, codes);
+      if (form == QUANT_FORM_BLOCKS) {
+        acts->total[at] = acts->scale[at] * (float)(sums[0] + sums[1]);
       } else if (!tiled) {
-        left->sums[2 * at] = sums[0];
-        left->sums[2 * at + 1] = sums[1];
+        acts->sums[2 * at] = sums[0];
+        acts->sums[2 * at + 1] = sums[1];
       }
     }
     return;
   }
 #if QUANT_TILES
-  if (form != QUANT_LEFT_F32) {
+  if (form != QUANT_FORM_F32) {
     const int64_t steps = nn_ceil_div(k, HALF_STEP);
-    char *tile = (char *)left->values + to / QUANT_ROWS * steps * (form == QUANT_LEFT_F16 ? 2 : 1) * HALF_LINE;
+    char *tile = (char *)acts->values + to / QUANT_ROWS * steps * (form == QUANT_FORM_F16 ? 2 : 1) * HALF_LINE;
     for (int64_t s = 0; s < steps; s++) {
       const int64_t at = row * k + s * HALF_STEP, n = nn_min(k - s * HALF_STEP, HALF_STEP);
-      const vf none = vf_set1(0.0f);
-      const vf a = n >= VF ? vf_load_as(x, at, dtype) : vf_load_part_as(x, at, n, dtype);
-      const vf b = n == HALF_STEP ? vf_load_as(x, at + VF, dtype)
-                   : n > VF       ? vf_load_part_as(x, at + VF, n - VF, dtype)
-                                  : none;
+      const vf a = vf_load_upto_as(x, at, n, dtype);
+      const vf b = n > VF ? vf_load_upto_as(x, at + VF, n - VF, dtype) : vf_set1(0.0f);
       half_round(tile, to % QUANT_ROWS, s, a, b, form);
     }
     return;
   }
 #endif
-  float *values = left->values + to * k;
+  float *values = acts->values + to * k;
   int64_t i = 0;
   for (; i + VF <= k; i += VF) {
     vf_store(values + i, quant_round_vector(vf_load_as(x, row * k + i, dtype), form));

@@ -11,7 +11,7 @@
 
 #if NN_SIMD_AVX512
 
-/* Rows of the left factor, at most. */
+/* Rows of the activations, at most. */
 #if defined(__AMX_INT8__)
 enum { QUANT_STREAM_ROWS = 2 }; /* more of them go through tile registers */
 #else
@@ -50,14 +50,14 @@ NN_INLINE __m512i quant_part_scales(__m512i four, const int j) {
 }
 
 /* Blocks 2i and 2i+1 of 16 rows into their sums. */
-NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, int32_t whole, const quant_left *left, int64_t first,
+NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, int32_t whole, const quant_activations *acts, int64_t first,
                                  int64_t k, vf *sum, const int rows, const int32_t format) {
   const int64_t blocks = k / QUANT_BLOCK;
   const int32_t offset = quant_offset(format);
   __m512i x[QUANT_STREAM_ROWS], start[QUANT_STREAM_ROWS], z[QUANT_STREAM_ROWS][4];
 #pragma GCC unroll 4
   for (int r = 0; r < rows; r++) {
-    const int8_t *codes = left->codes + (first + r) * k + (int64_t)i * 2 * QUANT_BLOCK;
+    const int8_t *codes = acts->codes + (first + r) * k + (int64_t)i * 2 * QUANT_BLOCK;
     x[r] = _mm512_maskz_loadu_epi8(whole ? ~(__mmask64)0 : 0xffffffff, codes);
     start[r] = _mm512_setzero_si512();
     if (offset >= 0) { /* what the offset of all codes contributes */
@@ -100,17 +100,17 @@ NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, int32_t whole, const
 #pragma GCC unroll 4
     for (int r = 0; r < rows; r++) {
       const int64_t at = (first + r) * blocks + 2 * (int64_t)i + h;
-      sum[r] = vf_fma(vf_set1(left->scale[at]) * scale, _mm512_cvtepi32_ps(both[r][h]), sum[r]);
+      sum[r] = vf_fma(vf_set1(acts->scale[at]) * scale, _mm512_cvtepi32_ps(both[r][h]), sum[r]);
       if (quant_has_minimum(format)) {
-        sum[r] = vf_fma(vf_set1(left->total[at]), minimum, sum[r]);
+        sum[r] = vf_fma(vf_set1(acts->total[at]), minimum, sum[r]);
       }
     }
   }
 }
 
-/* All columns of a piece against `rows` rows of the left factor from row `r0` on. */
+/* All columns of a piece against `rows` rows of the activations from row `r0` on. */
 NN_INLINE void quant_stream_rows(const quant_piece *t, int64_t r0, const int rows, const int32_t format) {
-  const quant_left *left = &t->job->left[QUANT_LEFT_BLOCKS];
+  const quant_activations *acts = &t->job->activations[QUANT_FORM_BLOCKS];
   const int64_t first = t->panel->tile * QUANT_ROWS + r0, pairs = t->k / (2 * QUANT_BLOCK);
   const int64_t ahead = 16 * t->row_bytes, step = nn_ceil_div(ahead, (pairs > 0 ? pairs : 1) * 64);
   const int32_t large = nn_format_block_of(format).elements > QUANT_BLOCK;
@@ -131,16 +131,16 @@ NN_INLINE void quant_stream_rows(const quant_piece *t, int64_t r0, const int row
       if (large) { /* 256 elements, so that what differs between their parts is constant */
 #pragma GCC unroll 4
         for (int j = 0; j < 4; j++) {
-          quant_stream_step(&w, i / 4 * 4 + (uint64_t)j, 1, left, first, t->k, sum, rows, format);
+          quant_stream_step(&w, i / 4 * 4 + (uint64_t)j, 1, acts, first, t->k, sum, rows, format);
         }
         i += 4;
       } else {
-        quant_stream_step(&w, i, 1, left, first, t->k, sum, rows, format);
+        quant_stream_step(&w, i, 1, acts, first, t->k, sum, rows, format);
         i++;
       }
     }
     if (!large && t->k % (2 * QUANT_BLOCK) != 0) {
-      quant_stream_step(&w, i, 0, left, first, t->k, sum, rows, format);
+      quant_stream_step(&w, i, 0, acts, first, t->k, sum, rows, format);
     }
 #pragma GCC unroll 4
     for (int r = 0; r < rows; r++) {

@@ -9,7 +9,7 @@
 
 #if NN_SIMD_AVX2
 
-enum { QUANT_STREAM_ROWS = 2 /* of the left factor, at most */ };
+enum { QUANT_STREAM_ROWS = 2 /* of the activations, at most */ };
 
 /* What is subtracted from the bytes of quant_codes: 2^quant_offset, or nothing (-1). */
 NN_INLINE int32_t quant_offset(int32_t format) {
@@ -89,8 +89,8 @@ NN_INLINE __m256i quant_add_quads(__m256i a, __m256i b, __m256i c, __m256i d) {
 }
 
 /* Block i of eight rows into their sums. */
-NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, const quant_left *left, int64_t first, int64_t k, vf *sum,
-                                 const int rows, const int32_t format) {
+NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, const quant_activations *acts, int64_t first, int64_t k,
+                                 vf *sum, const int rows, const int32_t format) {
   const int64_t blocks = k / QUANT_BLOCK;
   const int32_t offset = quant_offset(format);
   vf scale, minimum = vf_set1(0.0f);
@@ -107,7 +107,7 @@ NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, const quant_left *le
 #pragma GCC unroll 2
   for (int r = 0; r < rows; r++) {
     const int64_t at = (first + r) * blocks + (int64_t)i;
-    const __m256i x = quant_load((const uint8_t *)left->codes + at * QUANT_BLOCK);
+    const __m256i x = quant_load((const uint8_t *)acts->codes + at * QUANT_BLOCK);
     const __m256i a = quant_add_quads(quant_dot(c[0], x, format), quant_dot(c[1], x, format),
                                       quant_dot(c[2], x, format), quant_dot(c[3], x, format));
     const __m256i b = quant_add_quads(quant_dot(c[4], x, format), quant_dot(c[5], x, format),
@@ -124,16 +124,16 @@ NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, const quant_left *le
       upper = _mm256_mullo_epi32(upper, _mm256_srai_epi32(_mm256_slli_epi32(part, 16), 24));
     }
     const vf integers = _mm256_cvtepi32_ps(_mm256_add_epi32(lower, upper));
-    sum[r] = vf_fma(vf_set1(left->scale[at]) * scale, integers, sum[r]);
+    sum[r] = vf_fma(vf_set1(acts->scale[at]) * scale, integers, sum[r]);
     if (quant_has_minimum(format)) {
-      sum[r] = vf_fma(vf_set1(left->total[at]), minimum, sum[r]);
+      sum[r] = vf_fma(vf_set1(acts->total[at]), minimum, sum[r]);
     }
   }
 }
 
-/* All columns of a piece against `rows` rows of the left factor from row `r0` on. */
+/* All columns of a piece against `rows` rows of the activations from row `r0` on. */
 NN_INLINE void quant_stream_rows(const quant_piece *t, int64_t r0, const int rows, const int32_t format) {
-  const quant_left *left = &t->job->left[QUANT_LEFT_BLOCKS];
+  const quant_activations *acts = &t->job->activations[QUANT_FORM_BLOCKS];
   const int64_t first = t->panel->tile * QUANT_ROWS + r0;
   const uint64_t blocks = (uint64_t)(t->k / QUANT_BLOCK);
   const int64_t lines = nn_ceil_div(8 * t->row_bytes, (int64_t)blocks * 64);
@@ -153,11 +153,11 @@ NN_INLINE void quant_stream_rows(const quant_piece *t, int64_t r0, const int row
       if (large) { /* 256 elements, so that what differs between their parts is constant */
 #pragma GCC unroll 8
         for (int j = 0; j < 8; j++) {
-          quant_stream_step(&w, i / 8 * 8 + (uint64_t)j, left, first, t->k, sum, rows, format);
+          quant_stream_step(&w, i / 8 * 8 + (uint64_t)j, acts, first, t->k, sum, rows, format);
         }
         i += 8;
       } else {
-        quant_stream_step(&w, i, left, first, t->k, sum, rows, format);
+        quant_stream_step(&w, i, acts, first, t->k, sum, rows, format);
         i++;
       }
     }

@@ -1,6 +1,6 @@
 /*
  * Products with stored weights in the tile registers of AMX. The rows of a tile of weights are 16 rows of the matrix,
- * so that they need no transposition, and its columns, as those of the sums, 16 rows of the left factor.
+ * so that they need no transposition, and its columns, as those of the sums, 16 rows of the activations.
  *
  * Block formats: a block of 32 of 16 rows is one product of depth 32, whose integers go through memory to the one fused
  * multiply-add that each adds to its sum. 48 vector instructions on two ports, 24 cycles, are the floor of a tile of
@@ -19,27 +19,30 @@
 #include "amx.h"
 
 enum {
-  TILE = QUANT_ROWS,
-  TILE_DEPTH =
-      512, /* elements of k unpacked at once: 32 KB for TILE_GROUP tiles, which stay in L1 beside the left factor */
-  TILE_GROUP = QUANT_COLUMNS / TILE,
-  TILE_BLOCKS = TILE_DEPTH / QUANT_BLOCK,
-  TILE_SUMS = TILE * TILE
+  QUANT_TILE = QUANT_ROWS,
+  QUANT_TILE_DEPTH = 512, /* elements of k unpacked at once: 32 KB for QUANT_TILE_GROUP tiles, which stay in L1 beside
+                             the activations */
+  QUANT_TILE_GROUP = QUANT_COLUMNS / QUANT_TILE,
+  QUANT_TILE_BLOCKS = QUANT_TILE_DEPTH / QUANT_BLOCK,
+  QUANT_TILE_SUMS = QUANT_TILE * QUANT_TILE
 };
 
 /* Scratch memory of a task. */
 typedef struct tile_work {
-  int8_t code[TILE_GROUP][2][TILE_BLOCKS / 2][TILE][64]; /* two blocks a line; the second for low parts (q6_k) */
-  float scale[TILE_GROUP][TILE_BLOCKS][TILE], minimum[TILE_GROUP][TILE_BLOCKS][TILE];
-  int32_t integers[2][2][TILE_SUMS];
-  float sums[]; /* [tiles of the panel][TILE_GROUP][TILE of weights][TILE] */
+  int8_t code[QUANT_TILE_GROUP][2][QUANT_TILE_BLOCKS / 2][QUANT_TILE]
+             [64]; /* two blocks a line; the second for low parts (q6_k) */
+  float scale[QUANT_TILE_GROUP][QUANT_TILE_BLOCKS][QUANT_TILE],
+      minimum[QUANT_TILE_GROUP][QUANT_TILE_BLOCKS][QUANT_TILE];
+  int32_t integers[2][2][QUANT_TILE_SUMS];
+  float sums[]; /* [tiles of the panel][QUANT_TILE_GROUP][QUANT_TILE of weights][QUANT_TILE] */
 } tile_work;
 
 NN_PLAIN NN_INLINE int64_t tile_work_bytes(void) {
-  return (int64_t)sizeof(tile_work) + QUANT_PANEL / TILE * TILE_GROUP * TILE_SUMS * (int64_t)sizeof(float);
+  return (int64_t)sizeof(tile_work) +
+         QUANT_PANEL / QUANT_TILE * QUANT_TILE_GROUP * QUANT_TILE_SUMS * (int64_t)sizeof(float);
 }
 
-/* Registers 0, 1, 6, 7: sums. 2, 4: 16 rows of a block of weights; 3, 5: of the left factor. */
+/* Registers 0, 1, 6, 7: sums. 2, 4: 16 rows of a block of weights; 3, 5: of the activations. */
 static void tile_blocks_open(void) {
   tile_configuration config = tile_registers_full();
   config.row_bytes[2] = config.row_bytes[4] = QUANT_BLOCK;
@@ -73,7 +76,7 @@ NN_INLINE void tile_unpack_pair(tile_work *work, int64_t g, quant_rows *w, uint6
                                 const int32_t format) {
   const int32_t offset = quant_offset(format);
 #pragma GCC unroll 4
-  for (int r = 0; r < TILE; r++) {
+  for (int r = 0; r < QUANT_TILE; r++) {
     const __m512i codes = quant_codes(w->row[r], i, whole, format);
     int8_t *line = work->code[g][0][to][r];
     if (format == NNCUDA_FORMAT_Q6_K) {
@@ -123,14 +126,14 @@ NN_INLINE void tile_unpack(tile_work *work, int64_t g, quant_rows *w, int64_t fi
 }
 
 /* The integers of one block into the sums of 16 rows of weights. */
-NN_INLINE void tile_add(vf *sum, int32_t (*integers)[TILE_SUMS], const float *x_scale, const float *x_total,
+NN_INLINE void tile_add(vf *sum, int32_t (*integers)[QUANT_TILE_SUMS], const float *x_scale, const float *x_total,
                         const float *w_scale, const float *w_minimum, const int32_t format) {
   const vf scale = vf_load(x_scale), total = vf_load(x_total);
 #pragma GCC unroll 16
-  for (int r = 0; r < TILE; r++) {
-    __m512i v = _mm512_load_si512(integers[0] + r * TILE);
+  for (int r = 0; r < QUANT_TILE; r++) {
+    __m512i v = _mm512_load_si512(integers[0] + r * QUANT_TILE);
     if (format == NNCUDA_FORMAT_Q6_K) {
-      v = _mm512_add_epi32(_mm512_slli_epi32(v, 6), _mm512_load_si512(integers[1] + r * TILE));
+      v = _mm512_add_epi32(_mm512_slli_epi32(v, 6), _mm512_load_si512(integers[1] + r * QUANT_TILE));
     }
     sum[r] = vf_fma(scale * vf_set1(w_scale[r]), _mm512_cvtepi32_ps(v), sum[r]);
     if (quant_has_minimum(format)) {
@@ -140,7 +143,7 @@ NN_INLINE void tile_add(vf *sum, int32_t (*integers)[TILE_SUMS], const float *x_
 }
 
 /* The integers of block b, in either half of `integers` by turns. */
-#define TILE_STORE(b, total_register, low_register)                                                                    \
+#define QUANT_TILE_STORE(b, total_register, low_register)                                                              \
   {                                                                                                                    \
     _tile_stored(total_register, work->integers[(b) % 2][0], 64);                                                      \
     if (format == NNCUDA_FORMAT_Q6_K) {                                                                                \
@@ -150,22 +153,22 @@ NN_INLINE void tile_add(vf *sum, int32_t (*integers)[TILE_SUMS], const float *x_
 
 /* All blocks of a tile, by the caller's MULTIPLY(block, register, register of low parts) and ADD(block): each block's
  * multiplication runs beside the additions of the one before. */
-#define TILE_RUN(count)                                                                                                \
+#define QUANT_TILE_RUN(count)                                                                                          \
   MULTIPLY(0, 0, 6)                                                                                                    \
-  TILE_STORE(0, 0, 6)                                                                                                  \
+  QUANT_TILE_STORE(0, 0, 6)                                                                                            \
   int64_t b = 1;                                                                                                       \
   for (; b + 1 < (count); b += 2) {                                                                                    \
     MULTIPLY(b, 1, 7)                                                                                                  \
     ADD(b - 1);                                                                                                        \
-    TILE_STORE(1, 1, 7)                                                                                                \
+    QUANT_TILE_STORE(1, 1, 7)                                                                                          \
     MULTIPLY(b + 1, 0, 6)                                                                                              \
     ADD(b);                                                                                                            \
-    TILE_STORE(0, 0, 6)                                                                                                \
+    QUANT_TILE_STORE(0, 0, 6)                                                                                          \
   }                                                                                                                    \
   if (b < (count)) {                                                                                                   \
     MULTIPLY(b, 1, 7)                                                                                                  \
     ADD(b - 1);                                                                                                        \
-    TILE_STORE(1, 1, 7)                                                                                                \
+    QUANT_TILE_STORE(1, 1, 7)                                                                                          \
     b++;                                                                                                               \
   }                                                                                                                    \
   ADD(b - 1);
@@ -173,17 +176,17 @@ NN_INLINE void tile_add(vf *sum, int32_t (*integers)[TILE_SUMS], const float *x_
 /* One tile of sums over `blocks` blocks: x points to the first of them. */
 NN_INLINE void tile_blocks(tile_work *work, int64_t g, const int8_t *x, const float *x_scale, const float *x_total,
                            int64_t blocks, float *sums, int32_t fresh, const int32_t format) {
-  vf sum[TILE];
+  vf sum[QUANT_TILE];
 #pragma GCC unroll 16
-  for (int r = 0; r < TILE; r++) {
-    sum[r] = fresh ? vf_set1(0.0f) : vf_load(sums + r * TILE);
+  for (int r = 0; r < QUANT_TILE; r++) {
+    sum[r] = fresh ? vf_set1(0.0f) : vf_load(sums + r * QUANT_TILE);
   }
 #define MULTIPLY(b, total_register, low_register)                                                                      \
   {                                                                                                                    \
     const int64_t b_ = (b);                                                                                            \
     _tile_zero(total_register);                                                                                        \
     _tile_loadd(2, &work->code[g][0][b_ / 2][0][b_ % 2 * QUANT_BLOCK], 64);                                            \
-    _tile_loadd(3, x + b_ * (TILE * QUANT_BLOCK), 64);                                                                 \
+    _tile_loadd(3, x + b_ * (QUANT_TILE * QUANT_BLOCK), 64);                                                           \
     _tile_dpbssd(total_register, 2, 3);                                                                                \
     if (format == NNCUDA_FORMAT_Q6_K) {                                                                                \
       _tile_zero(low_register);                                                                                        \
@@ -192,21 +195,21 @@ NN_INLINE void tile_blocks(tile_work *work, int64_t g, const int8_t *x, const fl
     }                                                                                                                  \
   }
 #define ADD(b)                                                                                                         \
-  tile_add(sum, work->integers[(b) % 2], x_scale + (b) * TILE, x_total + (b) * TILE, work->scale[g][b],                \
+  tile_add(sum, work->integers[(b) % 2], x_scale + (b) * QUANT_TILE, x_total + (b) * QUANT_TILE, work->scale[g][b],    \
            work->minimum[g][b], format)
-  TILE_RUN(blocks)
+  QUANT_TILE_RUN(blocks)
 #undef MULTIPLY
 #undef ADD
 #pragma GCC unroll 16
-  for (int r = 0; r < TILE; r++) {
-    vf_store(sums + r * TILE, sum[r]);
+  for (int r = 0; r < QUANT_TILE; r++) {
+    vf_store(sums + r * QUANT_TILE, sum[r]);
   }
 }
 
-/* Tiles of sums [TILE of weights][TILE], `step` apart, into the sums of the piece: columns c .. c+15. */
+/* Tiles of sums [QUANT_TILE of weights][QUANT_TILE], `step` apart, into the sums of the piece: columns c .. c+15. */
 static void tile_turn(const quant_piece *t, int64_t c, const float *from, int64_t step) {
-  for (int64_t r0 = 0; r0 < t->panel->rows; r0 += TILE, from += step) {
-    const int64_t rows = nn_min(TILE, t->panel->rows - r0);
+  for (int64_t r0 = 0; r0 < t->panel->rows; r0 += QUANT_TILE, from += step) {
+    const int64_t rows = nn_min(QUANT_TILE, t->panel->rows - r0);
     const __m512i lanes = _mm512_slli_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), 4);
     for (int64_t r = 0; r < rows; r++) {
       vf_store(t->sums + (r0 + r) * t->ld + c, _mm512_i32gather_ps(lanes, from + r, 4));
@@ -215,34 +218,36 @@ static void tile_turn(const quant_piece *t, int64_t c, const float *from, int64_
 }
 
 NN_INLINE void quant_tiles(const quant_piece *t, const int32_t format) {
-  const quant_left *left = &t->job->left[QUANT_LEFT_BLOCKS];
+  const quant_activations *acts = &t->job->activations[QUANT_FORM_BLOCKS];
   tile_work *work = (tile_work *)(void *)t->work;
-  const int64_t tiles = nn_ceil_div(t->panel->rows, TILE), blocks = t->k / QUANT_BLOCK;
-  const int64_t group = tiles > 1 ? TILE_GROUP : 1; /* a single tile of rows: weights pass by once, in their order */
-  const int64_t lines = nn_ceil_div(TILE * t->row_bytes, nn_ceil_div(blocks, 2) * 64);
+  const int64_t tiles = nn_ceil_div(t->panel->rows, QUANT_TILE), blocks = t->k / QUANT_BLOCK;
+  const int64_t group =
+      tiles > 1 ? QUANT_TILE_GROUP : 1; /* a single tile of rows: weights pass by once, in their order */
+  const int64_t lines = nn_ceil_div(QUANT_TILE * t->row_bytes, nn_ceil_div(blocks, 2) * 64);
   tile_blocks_open();
-  for (int64_t c = 0; c < t->columns; c += group * TILE) {
-    const int64_t here = nn_min(group, nn_ceil_div(t->columns - c, TILE));
-    quant_rows w[TILE_GROUP];
+  for (int64_t c = 0; c < t->columns; c += group * QUANT_TILE) {
+    const int64_t here = nn_min(group, nn_ceil_div(t->columns - c, QUANT_TILE));
+    quant_rows w[QUANT_TILE_GROUP];
     for (int64_t g = 0; g < here; g++) {
-      quant_rows_at(&w[g], t, c + g * TILE);
+      quant_rows_at(&w[g], t, c + g * QUANT_TILE);
     }
-    for (int64_t b0 = 0; b0 < blocks; b0 += TILE_BLOCKS) {
-      const int64_t count = nn_min(TILE_BLOCKS, blocks - b0);
+    for (int64_t b0 = 0; b0 < blocks; b0 += QUANT_TILE_BLOCKS) {
+      const int64_t count = nn_min(QUANT_TILE_BLOCKS, blocks - b0);
       for (int64_t g = 0; g < here; g++) {
-        const uintptr_t next = quant_next(t, c + g * TILE, group * TILE) + (uintptr_t)(b0 / 2 * lines * 64);
+        const uintptr_t next = quant_next(t, c + g * QUANT_TILE, group * QUANT_TILE) + (uintptr_t)(b0 / 2 * lines * 64);
         tile_unpack(work, g, &w[g], b0, count, next, lines, format);
       }
       for (int64_t i = 0; i < tiles; i++) {
         const int64_t at = (t->panel->tile + i) * blocks + b0;
         for (int64_t g = 0; g < here; g++) {
-          tile_blocks(work, g, left->codes + at * (TILE * QUANT_BLOCK), left->scale + at * TILE,
-                      left->total + at * TILE, count, work->sums + (i * TILE_GROUP + g) * TILE_SUMS, b0 == 0, format);
+          tile_blocks(work, g, acts->codes + at * (QUANT_TILE * QUANT_BLOCK), acts->scale + at * QUANT_TILE,
+                      acts->total + at * QUANT_TILE, count, work->sums + (i * QUANT_TILE_GROUP + g) * QUANT_TILE_SUMS,
+                      b0 == 0, format);
         }
       }
     }
     for (int64_t g = 0; g < here; g++) {
-      tile_turn(t, c + g * TILE, work->sums + g * TILE_SUMS, TILE_GROUP * TILE_SUMS);
+      tile_turn(t, c + g * QUANT_TILE, work->sums + g * QUANT_TILE_SUMS, QUANT_TILE_GROUP * QUANT_TILE_SUMS);
     }
   }
   tile_registers_close();

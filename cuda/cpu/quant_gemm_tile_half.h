@@ -1,7 +1,7 @@
 /*
  * Products with f16 and bf16 weights in the tile registers of AMX, which multiply bf16.
  *
- * f16: each number is the sum of two bf16, exactly: its 11 bits are 8 and 3. A tile of the left factor has 8 of its
+ * f16: each number is the sum of two bf16, exactly: its 11 bits are 8 and 3. A tile of the activations has 8 of its
  * rows, each as a column of high parts and one of low parts; the tiles of weights, of high and of low parts, meet the
  * same one. The four sums of a result are added last. An infinity has no such parts and gives NaN. bf16: steps of 32
  * elements go to four sums in turn. A multiplication waits for the one before that has the same sum, and takes three
@@ -39,11 +39,11 @@ NN_INLINE __m512i half_load(const void *p, int64_t n) {
   return n >= HALF_STEP ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi16((__mmask32)((1ull << n) - 1), p);
 }
 
-/* Step s of row `lane` of a tile of the left factor. */
+/* Step s of row `lane` of a tile of the activations. */
 NN_INLINE void half_round(char *tile, int64_t lane, int64_t s, vf a, vf b, int32_t form) {
   const __m512i lines = _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
                                            _mm512_set1_epi32(64));
-  if (form == QUANT_LEFT_F16) {
+  if (form == QUANT_FORM_F16) {
     const vf first = _mm512_cvtph_ps(_mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
     const vf second = _mm512_cvtph_ps(_mm512_cvtps_ph(b, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
     char *to = tile + (2 * s + lane / 8) * HALF_LINE + lane % 8 * 8;
@@ -58,7 +58,7 @@ NN_INLINE void half_round(char *tile, int64_t lane, int64_t s, vf a, vf b, int32
 }
 
 typedef struct half_weights {
-  const uint8_t *row[TILE];
+  const uint8_t *row[QUANT_TILE];
   int64_t row_bytes, k, rows;
 } half_weights;
 
@@ -68,7 +68,7 @@ typedef struct half_weights {
 NN_INLINE void half_fetch(const half_weights *w, int64_t row_bytes, int64_t s, uintptr_t next) {
   const int64_t at = s * 64 + HALF_AHEAD;
 #pragma GCC unroll 16
-  for (int r = 0; r < TILE; r++) {
+  for (int r = 0; r < QUANT_TILE; r++) {
     const uintptr_t p =
         at < row_bytes ? (uintptr_t)w->row[r] + (uintptr_t)at : next + (uintptr_t)(r * row_bytes + at - row_bytes);
     __builtin_prefetch((const void *)p, 0, 2);
@@ -78,12 +78,12 @@ NN_INLINE void half_fetch(const half_weights *w, int64_t row_bytes, int64_t s, u
 /* Step s of 16 rows, of which all 32 elements are there, or not (`whole`): known when compiling, since a branch a row
  * would take as long as the rest. Conversions from memory need no instruction that moves lanes. */
 NN_INLINE void half_unpack_rows(const half_weights *w, int64_t s, char *to, const int whole, const int32_t format) {
-  const int64_t left = w->k - s * HALF_STEP;
+  const int64_t rest = w->k - s * HALF_STEP;
 #pragma GCC unroll 16
-  for (int r = 0; r < TILE; r++) {
+  for (int r = 0; r < QUANT_TILE; r++) {
     const uint8_t *p = w->row[r] + s * 64;
     if (format != NNCUDA_FORMAT_F16) {
-      _mm512_store_si512(to + r * 64, half_load(p, whole ? HALF_STEP : left));
+      _mm512_store_si512(to + r * 64, half_load(p, whole ? HALF_STEP : rest));
       continue;
     }
     __m512i high, low;
@@ -91,7 +91,7 @@ NN_INLINE void half_unpack_rows(const half_weights *w, int64_t s, char *to, cons
       half_split(vf_from_f16((const uint16_t *)(const void *)p), vf_from_f16((const uint16_t *)(const void *)(p + 32)),
                  &high, &low);
     } else {
-      const __m512i both = half_load(p, left);
+      const __m512i both = half_load(p, rest);
       half_split(_mm512_cvtph_ps(_mm512_castsi512_si256(both)), _mm512_cvtph_ps(_mm512_extracti64x4_epi64(both, 1)),
                  &high, &low);
     }
@@ -140,41 +140,24 @@ NN_INLINE void half_multiply(const char *w, int64_t step, const char *x, int64_t
   }
 }
 
-static void half_zero(void) {
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-}
-
-static void half_read(const float *sums) {
-  _tile_loadd(0, sums, 64);
-  _tile_loadd(1, sums + TILE_SUMS, 64);
-  _tile_loadd(2, sums + 2 * TILE_SUMS, 64);
-  _tile_loadd(3, sums + 3 * TILE_SUMS, 64);
-}
-
-static void half_write(float *sums) {
-  _tile_stored(0, sums, 64);
-  _tile_stored(1, sums + TILE_SUMS, 64);
-  _tile_stored(2, sums + 2 * TILE_SUMS, 64);
-  _tile_stored(3, sums + 3 * TILE_SUMS, 64);
-}
+/* The four sums of a tile lie one behind the other. */
+enum { HALF_SUMS_BYTES = QUANT_TILE_SUMS * sizeof(float) };
 
 /* The four sums of each result of a tile, added: columns c .. c+15 of rows r0 .. */
 NN_INLINE void half_finish(const quant_piece *t, int64_t c, int64_t r0, const float *sums, const int32_t format) {
-  const int64_t rows = nn_min(TILE, t->panel->rows - r0);
+  const int64_t rows = nn_min(QUANT_TILE, t->panel->rows - r0);
   const __m512i lanes = _mm512_slli_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), 4);
   for (int64_t r = 0; r < rows; r++) {
     vf sum;
     if (format == NNCUDA_FORMAT_F16) {
-      const float *high = sums + r / 8 * 2 * TILE_SUMS + r % 8 * 2, *low = high + TILE_SUMS;
+      const float *high = sums + r / 8 * 2 * QUANT_TILE_SUMS + r % 8 * 2, *low = high + QUANT_TILE_SUMS;
       const vf mixed = _mm512_i32gather_ps(lanes, high + 1, 4) + _mm512_i32gather_ps(lanes, low, 4);
       sum = _mm512_i32gather_ps(lanes, high, 4) + (mixed + _mm512_i32gather_ps(lanes, low + 1, 4));
     } else {
       const float *p = sums + r;
-      sum = (_mm512_i32gather_ps(lanes, p, 4) + _mm512_i32gather_ps(lanes, p + TILE_SUMS, 4)) +
-            (_mm512_i32gather_ps(lanes, p + 2 * TILE_SUMS, 4) + _mm512_i32gather_ps(lanes, p + 3 * TILE_SUMS, 4));
+      sum = (_mm512_i32gather_ps(lanes, p, 4) + _mm512_i32gather_ps(lanes, p + QUANT_TILE_SUMS, 4)) +
+            (_mm512_i32gather_ps(lanes, p + 2 * QUANT_TILE_SUMS, 4) +
+             _mm512_i32gather_ps(lanes, p + 3 * QUANT_TILE_SUMS, 4));
     }
     vf_store(t->sums + (r0 + r) * t->ld + c, sum);
   }
@@ -182,33 +165,33 @@ NN_INLINE void half_finish(const quant_piece *t, int64_t c, int64_t r0, const fl
 
 NN_INLINE void half_tiles(const quant_piece *t, const int32_t format) {
   const int32_t f16 = format == NNCUDA_FORMAT_F16;
-  const char *left = (const char *)t->job->left[quant_left_of(format)].values;
+  const char *activations = (const char *)t->job->activations[quant_form_of(format)].values;
   tile_work *work = (tile_work *)(void *)t->work;
-  const int64_t steps = nn_ceil_div(t->k, HALF_STEP), tiles = nn_ceil_div(t->panel->rows, TILE);
+  const int64_t steps = nn_ceil_div(t->k, HALF_STEP), tiles = nn_ceil_div(t->panel->rows, QUANT_TILE);
   const int64_t step_bytes = (f16 ? 2 : 1) * HALF_LINE;
-  const int32_t few = t->panel->rows <= TILE / 2;
+  const int32_t few = t->panel->rows <= QUANT_TILE / 2;
   char *codes = (char *)work->code;
-  left += t->panel->tile * steps * step_bytes;
+  activations += t->panel->tile * steps * step_bytes;
   tile_registers_open();
-  for (int64_t c = 0; c < t->columns; c += TILE) {
-    half_weights w = {.row_bytes = t->row_bytes, .k = t->k, .rows = nn_min(TILE, t->columns - c)};
-    for (int64_t r = 0; r < TILE; r++) {
+  for (int64_t c = 0; c < t->columns; c += QUANT_TILE) {
+    half_weights w = {.row_bytes = t->row_bytes, .k = t->k, .rows = nn_min(QUANT_TILE, t->columns - c)};
+    for (int64_t r = 0; r < QUANT_TILE; r++) {
       w.row[r] = t->w + (c + nn_min(r, w.rows - 1)) * t->row_bytes;
     }
-    const uintptr_t next = quant_next(t, c, TILE);
+    const uintptr_t next = quant_next(t, c, QUANT_TILE);
     if (tiles == 1) { /* weights pass by once; as they lie, where they can be read so */
-      half_zero();
+      tile_zero_four();
       for (int64_t s = 0; s < steps; s++) {
         half_fetch(&w, t->row_bytes, s, next);
         char *here = codes + s % 4 * step_bytes;
-        if (!f16 && w.rows == TILE && (s + 1) * HALF_STEP <= t->k) {
-          half_multiply((const char *)w.row[0] + s * 64, t->row_bytes, left + s * step_bytes, s, few, format);
+        if (!f16 && w.rows == QUANT_TILE && (s + 1) * HALF_STEP <= t->k) {
+          half_multiply((const char *)w.row[0] + s * 64, t->row_bytes, activations + s * step_bytes, s, few, format);
         } else {
           half_unpack(&w, s, here, format);
-          half_multiply(here, 64, left + s * step_bytes, s, few, format);
+          half_multiply(here, 64, activations + s * step_bytes, s, few, format);
         }
       }
-      half_write(work->sums);
+      tile_store_four(work->sums, 64, HALF_SUMS_BYTES, 2 * HALF_SUMS_BYTES);
     }
     for (int64_t s0 = 0; s0 < steps && tiles > 1; s0 += HALF_STEPS) {
       const int64_t end = nn_min(s0 + HALF_STEPS, steps);
@@ -217,21 +200,21 @@ NN_INLINE void half_tiles(const quant_piece *t, const int32_t format) {
         half_unpack(&w, s, codes + (s - s0) * step_bytes, format);
       }
       for (int64_t i = 0; i < tiles; i++) {
-        float *sums = work->sums + i * 4 * TILE_SUMS;
+        float *sums = work->sums + i * 4 * QUANT_TILE_SUMS;
         if (s0 == 0) {
-          half_zero();
+          tile_zero_four();
         } else {
-          half_read(sums);
+          tile_load_four(sums, 64, HALF_SUMS_BYTES, 2 * HALF_SUMS_BYTES);
         }
-        const char *x = left + i * steps * step_bytes;
+        const char *x = activations + i * steps * step_bytes;
         for (int64_t s = s0; s < end; s++) {
           half_multiply(codes + (s - s0) * step_bytes, 64, x + s * step_bytes, s, 0, format);
         }
-        half_write(sums);
+        tile_store_four(sums, 64, HALF_SUMS_BYTES, 2 * HALF_SUMS_BYTES);
       }
     }
     for (int64_t i = 0; i < tiles; i++) {
-      half_finish(t, c, i * TILE, work->sums + i * 4 * TILE_SUMS, format);
+      half_finish(t, c, i * QUANT_TILE, work->sums + i * 4 * QUANT_TILE_SUMS, format);
     }
   }
   tile_registers_close();

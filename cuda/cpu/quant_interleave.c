@@ -5,7 +5,7 @@
 
 typedef struct job {
   const nn_interleave_rows_args *args;
-  interleave_order order;
+  interleave_layout order;
 } job;
 
 /* One field of sixteen rows. The sizes are constants, so that each copy is one move. */
@@ -38,7 +38,7 @@ static void interleave_task(void *arg, int64_t task, int32_t worker) {
 
 int32_t NN_KERNEL(interleave_rows)(nncuda_ctx *ctx, const void *args) {
   const nn_interleave_rows_args *a = args;
-  job j = {.args = a, .order = interleave_order_of(a->format)};
+  job j = {.args = a, .order = interleave_layout_of(a->format)};
   nn_parallel(ctx, a->rows / NN_INTERLEAVED_ROWS, interleave_task, &j);
   return NNCUDA_SUCCESS;
 }

@@ -16,19 +16,19 @@ typedef struct interleave_field {
   uint8_t at, bytes;
 } interleave_field;
 
-typedef struct interleave_order {
+typedef struct interleave_layout {
   interleave_field field[INTERLEAVE_FIELDS];
   int64_t fields;
   int64_t block_bytes;
-} interleave_order;
+} interleave_layout;
 
-NN_INLINE void interleave_add(interleave_order *order, int64_t at, int64_t bytes) {
+NN_INLINE void interleave_add(interleave_layout *order, int64_t at, int64_t bytes) {
   order->field[order->fields++] = (interleave_field){(uint8_t)at, (uint8_t)bytes};
 }
 
 /* Of a plain format that has an _R16 form. */
-NN_INLINE interleave_order interleave_order_of(int32_t format) {
-  interleave_order order = {.block_bytes = nn_format_block_of(format).bytes};
+NN_INLINE interleave_layout interleave_layout_of(int32_t format) {
+  interleave_layout order = {.block_bytes = nn_format_block_of(format).bytes};
   if (format == NNCUDA_FORMAT_Q6_K) {
     interleave_add(&order, 208, 2);
     for (int64_t part = 0; part < 16; part++) {
@@ -49,7 +49,8 @@ NN_INLINE interleave_order interleave_order_of(int32_t format) {
 }
 
 /* Block i of row r (0 .. 15) of sixteen rows, as it is stored in the plain format. */
-NN_INLINE void interleave_block(const interleave_order *order, const uint8_t *rows, int64_t i, int64_t r, uint8_t *to) {
+NN_INLINE void interleave_block(const interleave_layout *order, const uint8_t *rows, int64_t i, int64_t r,
+                                uint8_t *to) {
   const uint8_t *p = rows + i * NN_INTERLEAVED_ROWS * order->block_bytes;
   for (int64_t f = 0; f < order->fields; f++) {
     const interleave_field field = order->field[f];

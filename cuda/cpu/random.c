@@ -165,10 +165,8 @@ NN_INLINE void make(const sequence *q, const key_schedule *key, int64_t begin, i
       if (kind != BITS) {
         y[j] = vf_set1(q->shift) + vf_set1(q->scale) * y[j];
       }
-      if (left >= VF) {
-        vf_store_as(q->y, at, y[j], dtype);
-      } else if (left > 0) {
-        vf_store_part_as(q->y, at, left, y[j], dtype);
+      if (left > 0) {
+        vf_store_upto_as(q->y, at, left, y[j], dtype);
       }
     }
   }
@@ -176,7 +174,7 @@ NN_INLINE void make(const sequence *q, const key_schedule *key, int64_t begin, i
 
 NN_INLINE void task_body(const sequence *q, int64_t i, int32_t kind, int32_t dtype) {
   const key_schedule key = expand_key(q->seed);
-  const int64_t begin = i * CHUNK, end = begin + CHUNK < q->n ? begin + CHUNK : q->n;
+  const int64_t begin = i * CHUNK, end = nn_min(begin + CHUNK, q->n);
   make(q, &key, begin, end, kind, dtype);
 }
 
@@ -197,36 +195,31 @@ static void run(nncuda_ctx *ctx, const sequence *q, nn_task task) {
   nn_parallel(ctx, nn_ceil_div(q->n, CHUNK), task, (void *)q);
 }
 
+#define SEQUENCE(a, ...)                                                                                               \
+  {.y = (a)->y,                                                                                                        \
+   .n = (a)->n,                                                                                                        \
+   .seed = (uint64_t)(a)->seed,                                                                                        \
+   .stream = (uint64_t)(a)->stream,                                                                                    \
+   .offset = (uint64_t)(a)->offset,                                                                                    \
+   __VA_ARGS__}
+
 int32_t NN_KERNEL(random_bits)(nncuda_ctx *ctx, const void *args) {
   const nn_random_bits_args *a = args;
-  const sequence q = {
-      .y = a->y, .n = a->n, .seed = (uint64_t)a->seed, .stream = (uint64_t)a->stream, .offset = (uint64_t)a->offset};
+  const sequence q = SEQUENCE(a, .shift = 0.0f);
   run(ctx, &q, bits);
   return NNCUDA_SUCCESS;
 }
 
 int32_t NN_KERNEL(uniform)(nncuda_ctx *ctx, const void *args) {
   const nn_uniform_args *a = args;
-  const sequence q = {.y = a->y,
-                      .n = a->n,
-                      .seed = (uint64_t)a->seed,
-                      .stream = (uint64_t)a->stream,
-                      .offset = (uint64_t)a->offset,
-                      .shift = a->low,
-                      .scale = a->high - a->low};
+  const sequence q = SEQUENCE(a, .shift = a->low, .scale = a->high - a->low);
   run(ctx, &q, a->dtype == NNCUDA_F32 ? uniform_f32 : a->dtype == NNCUDA_F16 ? uniform_f16 : uniform_bf16);
   return NNCUDA_SUCCESS;
 }
 
 int32_t NN_KERNEL(normal)(nncuda_ctx *ctx, const void *args) {
   const nn_normal_args *a = args;
-  const sequence q = {.y = a->y,
-                      .n = a->n,
-                      .seed = (uint64_t)a->seed,
-                      .stream = (uint64_t)a->stream,
-                      .offset = (uint64_t)a->offset,
-                      .shift = a->mean,
-                      .scale = a->std};
+  const sequence q = SEQUENCE(a, .shift = a->mean, .scale = a->std);
   run(ctx, &q, a->dtype == NNCUDA_F32 ? normal_f32 : a->dtype == NNCUDA_F16 ? normal_f16 : normal_bf16);
   return NNCUDA_SUCCESS;
 }

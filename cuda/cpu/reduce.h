@@ -4,6 +4,9 @@
 
 #include "kernel.h"
 
+/* Vectors that are summed side by side, so that one sum need not wait for the other. */
+enum { NN_GROUP = 4 };
+
 /* Largest of elements begin .. end-1; NaN does not count; -inf when nothing does. */
 NN_INLINE float nn_maximum(const void *x, int64_t begin, int64_t end, int32_t dtype) {
   vf m[4]; /* so that one comparison need not wait for the one before */
@@ -40,6 +43,30 @@ NN_INLINE double nn_sum_f64(const float *x, int64_t n) {
     sum += (double)x[i];
   }
   return sum;
+}
+
+NN_INLINE float nn_group_sum(const vf part[NN_GROUP]) { return vf_sum((part[0] + part[1]) + (part[2] + part[3])); }
+
+/* The sum of a[i] * b[i] over the n elements from element `at_a` of a and `at_b` of b. */
+NN_INLINE float nn_dot(const void *a, int64_t at_a, int32_t dtype_a, const void *b, int64_t at_b, int32_t dtype_b,
+                       int64_t n) {
+  vf part[NN_GROUP];
+  for (int g = 0; g < NN_GROUP; g++) {
+    part[g] = vf_set1(0.0f);
+  }
+  int64_t i = 0;
+  for (; i + NN_GROUP * VF <= n; i += NN_GROUP * VF) {
+    for (int g = 0; g < NN_GROUP; g++) {
+      const vf x = vf_load_as(a, at_a + i + g * VF, dtype_a), y = vf_load_as(b, at_b + i + g * VF, dtype_b);
+      part[g] = vf_fma(x, y, part[g]);
+    }
+  }
+  for (int g = 0; i < n; i += VF, g++) {
+    const int64_t left = nn_min(VF, n - i);
+    const vf x = vf_load_part_as(a, at_a + i, left, dtype_a), y = vf_load_part_as(b, at_b + i, left, dtype_b);
+    part[g] = vf_fma(x, y, part[g]);
+  }
+  return nn_group_sum(part);
 }
 
 #endif

@@ -2,7 +2,8 @@
 #ifndef NN_CPU_RMSNORM_ROW_H
 #define NN_CPU_RMSNORM_ROW_H
 
-#include "rows.h"
+#include "reduce.h"
+#include "span.h"
 
 /* One over the root of the mean square of `cols` elements from element `at` of x. */
 NN_INLINE float nn_rstd(const void *x, int64_t at, int64_t cols, float eps, int32_t dtype) {

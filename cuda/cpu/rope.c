@@ -1,6 +1,7 @@
 #include "abi/generated/rope.h"
 
-#include "rows.h"
+#include "checks.h"
+#include "span.h"
 
 /* ---- tables ---- */
 
@@ -22,13 +23,13 @@ static void freqs_task(void *arg, int64_t row, int32_t worker) {
 }
 
 /* A frequency for each pair of a head. */
-NN_PLAIN static double *take_frequencies(int64_t head_dim, nn_workspace *w) {
+NN_PLAIN static double *lay_out_frequencies(int64_t head_dim, nn_workspace *w) {
   return nn_take(w, (size_t)(head_dim / 2) * sizeof(double));
 }
 
-NN_WORKSPACE(rope_freqs) { take_frequencies(((const nn_rope_freqs_args *)args)->head_dim, w); }
+NN_WORKSPACE(rope_freqs) { lay_out_frequencies(((const nn_rope_freqs_args *)args)->head_dim, w); }
 
-NN_WORKSPACE(rope_freqs_scaled) { take_frequencies(((const nn_rope_freqs_scaled_args *)args)->head_dim, w); }
+NN_WORKSPACE(rope_freqs_scaled) { lay_out_frequencies(((const nn_rope_freqs_scaled_args *)args)->head_dim, w); }
 
 /* Without a scale and factors nothing is multiplied or divided by: their tables have the bits of those of rope_freqs.
  */
@@ -42,7 +43,7 @@ static int32_t make_tables(nncuda_ctx *ctx, nn_rope_freqs_scaled_args a) {
                      (double)a.factors[i]);
     }
   }
-  job.frequency = take_frequencies(a.head_dim, nn_workspace_of(ctx));
+  job.frequency = lay_out_frequencies(a.head_dim, nn_workspace_of(ctx));
   for (int64_t i = 0; i < a.head_dim / 2; i++) {
     job.frequency[i] = a.scale * pow(base, -2.0 * (double)i / dim);
     if (a.factors != NULL) {
@@ -151,22 +152,10 @@ static void rotate(nncuda_ctx *ctx, nn_rope_forward_args a, float direction) {
   nn_parallel(ctx, nn_ceil_div(a.tokens, job.block), rotate_task, &job);
 }
 
-static int32_t check_positions(nncuda_ctx *ctx, const int32_t *positions, int64_t tokens, int64_t max_position) {
-  for (int64_t t = 0; t < tokens; t++) {
-    if (positions[t] < 0 || positions[t] >= max_position) {
-      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "positions[%lld] is %d; it must be 0 to %lld", (long long)t,
-                     positions[t], (long long)max_position - 1);
-    }
-  }
-  return NNCUDA_SUCCESS;
-}
-
 static int32_t rotate_checked(nncuda_ctx *ctx, const nn_rope_forward_args *a, float direction) {
-  const int32_t status = check_positions(ctx, a->positions, a->tokens, a->max_position);
-  if (status == NNCUDA_SUCCESS) {
-    rotate(ctx, *a, direction);
-  }
-  return status;
+  NN_TRY(nn_check_range(ctx, "positions", a->positions, a->tokens, 0, a->max_position - 1, ""));
+  rotate(ctx, *a, direction);
+  return NNCUDA_SUCCESS;
 }
 
 int32_t NN_KERNEL(rope_forward)(nncuda_ctx *ctx, const void *args) { return rotate_checked(ctx, args, 1.0f); }
@@ -188,12 +177,10 @@ int32_t NN_KERNEL(rope_qk)(nncuda_ctx *ctx, const void *args) {
                               .ld_y = a->ld_q,
                               .layout = a->layout,
                               .dtype = a->dtype};
-  const int32_t status = rotate_checked(ctx, &one, 1.0f);
-  if (status == NNCUDA_SUCCESS) {
-    one.x = one.y = a->k;
-    one.heads = a->kv_heads;
-    one.ld_x = one.ld_y = a->ld_k;
-    rotate(ctx, one, 1.0f);
-  }
-  return status;
+  NN_TRY(rotate_checked(ctx, &one, 1.0f));
+  one.x = one.y = a->k;
+  one.heads = a->kv_heads;
+  one.ld_x = one.ld_y = a->ld_k;
+  rotate(ctx, one, 1.0f);
+  return NNCUDA_SUCCESS;
 }

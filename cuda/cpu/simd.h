@@ -354,6 +354,19 @@ NN_INLINE void vf_store_part_as(void *p, int64_t i, int64_t n, vf x, int32_t dty
   memcpy((uint16_t *)p + i, lanes, (size_t)n * sizeof(uint16_t));
 }
 
+/* A vector, or the first n lanes of one where n < VF. */
+NN_INLINE vf vf_load_upto_as(const void *p, int64_t i, int64_t n, int32_t dtype) {
+  return n >= VF ? vf_load_as(p, i, dtype) : vf_load_part_as(p, i, n, dtype);
+}
+
+NN_INLINE void vf_store_upto_as(void *p, int64_t i, int64_t n, vf x, int32_t dtype) {
+  if (n >= VF) {
+    vf_store_as(p, i, x, dtype);
+  } else {
+    vf_store_part_as(p, i, n, x, dtype);
+  }
+}
+
 /* One element, for tails and scalars. */
 NN_INLINE float nn_load_as(const void *p, int64_t i, int32_t dtype) {
   switch (dtype) {
@@ -473,5 +486,8 @@ NN_INLINE vf vf_log(vf x) {
 
 /* 1 / (1 + exp(-x)). */
 NN_INLINE vf vf_sigmoid(vf x) { return vf_set1(1.0f) / (vf_set1(1.0f) + vf_exp(vf_set1(0.0f) - x)); }
+
+/* x * sigmoid(x), rounded once less. */
+NN_INLINE vf vf_silu(vf x) { return x / (vf_set1(1.0f) + vf_exp(vf_set1(0.0f) - x)); }
 
 #endif

@@ -1,7 +1,8 @@
 #include "abi/softmax.h"
 
+#include "checks.h"
 #include "reduce.h"
-#include "rows.h"
+#include "span.h"
 
 /*
  * A row is read once from memory: block by block its exponentials are summed relative to a shift that follows the
@@ -55,7 +56,7 @@ NN_INLINE void sum_block(row_sum *sum, const void *x, int64_t at, int64_t n, int
     }
   }
   for (int g = 0; i < n; i += VF, g++) {
-    const int64_t left = n - i < VF ? n - i : VF;
+    const int64_t left = nn_min(n - i, VF);
     vf y = vf_keep_part(vf_load_part_as(x, at + i, left, dtype), left, -INFINITY);
     y = exp_from(y, shift);
     sum->part[g] = sum->part[g] + y;
@@ -79,7 +80,7 @@ NN_INLINE void softmax_row(const void *x, int32_t dtype_x, void *y, int32_t dtyp
     if (kept) {
       sum_block(&sum, x, at, n, dtype_x, e, 0);
     } else {
-      sum_block(&sum, x, at + i, n - i < BLOCK ? n - i : BLOCK, dtype_x, NULL, next == 0 ? 0 : next + i / 2);
+      sum_block(&sum, x, at + i, nn_min(n - i, BLOCK), dtype_x, NULL, next == 0 ? 0 : next + i / 2);
     }
   }
   const float total = nn_group_sum(sum.part), shift = usable(sum.shift);
@@ -91,7 +92,7 @@ NN_INLINE void softmax_row(const void *x, int32_t dtype_x, void *y, int32_t dtyp
   const int64_t head = nn_stream_head(y, at, dtype_y); /* strips after the first start a cache line */
   for (int64_t begin = 0, end; begin < n; begin = end) {
     end = begin == 0 ? head + STRIP : begin + STRIP;
-    end = end < n ? end : n;
+    end = nn_min(end, n);
     if (next != 0) {
       nn_fetch(x, next + (n + begin) / 2, STRIP / 2, dtype_x);
     }
@@ -125,18 +126,14 @@ NN_INLINE void softmax_piece(const softmax_job *job, int64_t piece, int32_t dtyp
 
 NN_PER_DTYPE(softmax_piece, (const softmax_job *job, int64_t piece), softmax_piece(job, piece, DT))
 
-static void softmax_task(void *arg, int64_t piece, int32_t worker) {
-  (void)worker;
-  const softmax_job *job = arg;
-  NN_CALL_PER_DTYPE(job->a.dtype, softmax_piece, (job, piece));
-}
+NN_TASK(softmax_task, softmax_job, NN_CALL_PER_DTYPE(job->a.dtype, softmax_piece, (job, task)))
 
 int32_t NN_KERNEL(softmax)(nncuda_ctx *ctx, const void *args) {
   softmax_job job = {.a = *(const nn_softmax_args *)args};
   job.block = nn_rows_per_task(job.a.cols);
   if (job.block < MOST_ROWS) { /* several long rows, so that each but the first is fetched before its turn */
-    const int64_t block = job.a.rows / FEWEST_TASKS < MOST_ROWS ? job.a.rows / FEWEST_TASKS : MOST_ROWS;
-    job.block = job.block > block ? job.block : block;
+    const int64_t block = nn_min(job.a.rows / FEWEST_TASKS, MOST_ROWS);
+    job.block = nn_max(job.block, block);
   }
   job.stream = job.a.y != job.a.x && nn_worth_streaming(job.a.rows * job.a.cols, job.a.dtype);
   nn_parallel(ctx, nn_ceil_div(job.a.rows, job.block), softmax_task, &job);
@@ -169,11 +166,7 @@ NN_INLINE void backward_piece(const backward_job *job, int64_t piece, int32_t dt
 
 NN_PER_DTYPE(backward_piece, (const backward_job *job, int64_t piece), backward_piece(job, piece, DT))
 
-static void backward_task(void *arg, int64_t piece, int32_t worker) {
-  (void)worker;
-  const backward_job *job = arg;
-  NN_CALL_PER_DTYPE(job->a.dtype, backward_piece, (job, piece));
-}
+NN_TASK(backward_task, backward_job, NN_CALL_PER_DTYPE(job->a.dtype, backward_piece, (job, task)))
 
 int32_t NN_KERNEL(softmax_backward)(nncuda_ctx *ctx, const void *args) {
   backward_job job = {.a = *(const nn_softmax_backward_args *)args};
@@ -233,11 +226,7 @@ NN_INLINE void topk_piece(const topk_job *job, int64_t piece, int32_t dtype) {
 
 NN_PER_DTYPE(topk_piece, (const topk_job *job, int64_t piece), topk_piece(job, piece, DT))
 
-static void topk_task(void *arg, int64_t piece, int32_t worker) {
-  (void)worker;
-  const topk_job *job = arg;
-  NN_CALL_PER_DTYPE(job->a.dtype, topk_piece, (job, piece));
-}
+NN_TASK(topk_task, topk_job, NN_CALL_PER_DTYPE(job->a.dtype, topk_piece, (job, task)))
 
 /* Picking is serial, so a task has fewer rows than elementwise work would. */
 NN_INLINE int64_t rows_per_topk_task(int64_t cols) { return nn_ceil_div(nn_rows_per_task(cols), 8); }
@@ -293,10 +282,8 @@ NN_INLINE void topk_backward_piece(const topk_backward_job *job, int64_t piece, 
 NN_PER_DTYPE(topk_backward_piece, (const topk_backward_job *job, int64_t piece, int32_t worker),
              topk_backward_piece(job, piece, worker, DT))
 
-static void topk_backward_task(void *arg, int64_t piece, int32_t worker) {
-  const topk_backward_job *job = arg;
-  NN_CALL_PER_DTYPE(job->a.dtype, topk_backward_piece, (job, piece, worker));
-}
+NN_TASK(topk_backward_task, topk_backward_job,
+        NN_CALL_PER_DTYPE(job->a.dtype, topk_backward_piece, (job, task, worker)))
 
 NN_PLAIN static topk_backward_job topk_backward_lay_out(const nn_softmax_topk_backward_args *a, nn_workspace *w) {
   return (topk_backward_job){.a = *a,
@@ -309,8 +296,7 @@ int32_t NN_KERNEL(softmax_topk_backward)(nncuda_ctx *ctx, const void *args) {
   topk_backward_job job = topk_backward_lay_out(args, nn_workspace_of(ctx));
   for (int64_t i = 0; i < job.a.rows * job.a.k; i++) {
     if (job.a.indices[i] < 0 || job.a.indices[i] >= job.a.cols) {
-      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "indices[%lld, %lld] is %d; it must be 0 to %lld",
-                     (long long)(i / job.a.k), (long long)(i % job.a.k), job.a.indices[i], (long long)job.a.cols - 1);
+      return nn_refuse_index(ctx, job.a.indices, i, job.a.k, job.a.cols);
     }
   }
   job.block = rows_per_topk_task(job.a.cols);

@@ -5,20 +5,23 @@
 #ifndef NN_CPU_SPAN_H
 #define NN_CPU_SPAN_H
 
-#include "kernel.h"
+#include "stream.h"
 
 /* How a vector of a run is loaded and stored: whole, whole and past the caches, or the first n lanes. */
 enum { NN_WHOLE, NN_STREAM, NN_PART };
 
-/* From here on an output does not fit into the caches beside what is read; measured: half as much again as plain stores
- * at 64 MB, no difference at 16 MB. */
-#define NN_STREAM_BYTES ((int64_t)32 << 20)
-
 /* Elements a task of elementwise work: fixed, so that the pieces do not depend on the number of threads. */
 enum { NN_CHUNK = 1 << 14 };
 
-/* Whether an output of n elements that overlaps no input is worth storing past the caches. */
-NN_INLINE int32_t nn_worth_streaming(int64_t n, int32_t dtype) { return n >= NN_STREAM_BYTES / nn_dtype_bytes(dtype); }
+/* Rows of a task, for work row by row. */
+NN_PLAIN NN_INLINE int64_t nn_rows_per_task(int64_t cols) { return cols < NN_CHUNK ? NN_CHUNK / cols : 1; }
+
+/* First row of a task of `block` rows, and how many it has. */
+NN_INLINE int64_t nn_first_row(int64_t task, int64_t block, int64_t rows, int64_t *count) {
+  const int64_t row = task * block;
+  *count = nn_min(rows - row, block);
+  return row;
+}
 
 NN_INLINE vf nn_get(const void *p, int64_t i, int64_t n, int32_t dtype, int32_t mode) {
   return mode == NN_PART ? vf_load_part_as(p, i, n, dtype) : vf_load_as(p, i, dtype);
@@ -45,7 +48,7 @@ NN_INLINE void nn_put(void *p, int64_t i, int64_t n, vf x, int32_t dtype, int32_
     int64_t i = (begin);                                                                                               \
     while (i < first_ && i < end_) {                                                                                   \
       enum { MODE = NN_PART };                                                                                         \
-      const int64_t left_ = (first_ < end_ ? first_ : end_) - i, lanes = left_ < VF ? left_ : VF;                      \
+      const int64_t left_ = (nn_min(first_, end_)) - i, lanes = nn_min(left_, VF);                                     \
       statement;                                                                                                       \
       i += lanes;                                                                                                      \
     }                                                                                                                  \

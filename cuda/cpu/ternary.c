@@ -40,7 +40,7 @@ NN_INLINE float largest_of(const void *x, int64_t at, int64_t cols, int32_t dtyp
     }
   }
   for (int g = 0; i < cols; i += VF, g++) {
-    const vf v = vf_load_part_as(x, at + i, cols - i < VF ? cols - i : VF, dtype);
+    const vf v = vf_load_part_as(x, at + i, nn_min(cols - i, VF), dtype);
     most[g] = vf_max(vf_max(v, zero - v), most[g]);
     odd[g] += v - v;
   }
@@ -68,16 +68,11 @@ NN_INLINE void act_quant_rows(const nn_act_quant_i8_args *a, int64_t task, int32
   }
 }
 
-static void act_quant_task(void *arg, int64_t task, int32_t worker) {
-  (void)worker;
-  const nn_act_quant_i8_args *a = arg;
-  NN_SWITCH_DTYPE(a->dtype, act_quant_rows(a, task, DT));
-}
+NN_TASK(act_quant_task, nn_act_quant_i8_args, NN_SWITCH_DTYPE(job->dtype, act_quant_rows(job, task, DT)))
 
 int32_t NN_KERNEL(act_quant_i8)(nncuda_ctx *ctx, const void *args) {
   nn_act_quant_i8_args a = *(const nn_act_quant_i8_args *)args;
-  const int64_t block = nn_rows_per_task(a.cols);
-  nn_parallel(ctx, nn_ceil_div(a.rows, block), act_quant_task, &a);
+  nn_parallel(ctx, nn_ceil_div(a.rows, nn_rows_per_task(a.cols)), act_quant_task, &a);
   return NNCUDA_SUCCESS;
 }
 
@@ -101,10 +96,7 @@ NN_INLINE void norm_rows(const norm_job *job, int64_t task, int32_t worker, int3
   }
 }
 
-static void norm_task(void *arg, int64_t task, int32_t worker) {
-  const norm_job *job = arg;
-  NN_SWITCH_DTYPE(job->args->dtype, norm_rows(job, task, worker, DT));
-}
+NN_TASK(norm_task, norm_job, NN_SWITCH_DTYPE(job->args->dtype, norm_rows(job, task, worker, DT)))
 
 NN_PLAIN static norm_job norm_lay_out(const nn_rmsnorm_quant_i8_args *a, nn_workspace *w) {
   norm_job job = {.args = a, .row_step = (a->cols * nn_dtype_bytes(a->dtype) + 127) / 64 * 64};
@@ -116,8 +108,7 @@ NN_WORKSPACE(rmsnorm_quant_i8) { norm_lay_out(args, w); }
 
 int32_t NN_KERNEL(rmsnorm_quant_i8)(nncuda_ctx *ctx, const void *args) {
   norm_job job = norm_lay_out(args, nn_workspace_of(ctx));
-  const int64_t block = nn_rows_per_task(job.args->cols);
-  nn_parallel(ctx, nn_ceil_div(job.args->rows, block), norm_task, &job);
+  nn_parallel(ctx, nn_ceil_div(job.args->rows, nn_rows_per_task(job.args->cols)), norm_task, &job);
   return NNCUDA_SUCCESS;
 }
 
@@ -143,7 +134,7 @@ NN_INLINE void total_rows(const mean_job *job, int64_t task, int32_t dtype) {
       float x[SUMS] = {0.0f};
       for (int64_t j = 0; j < SUMS && i + j < a->k; j += VF) {
         const int64_t at = r * a->k + i + j, left = a->k - i - j;
-        const vf v = left < VF ? vf_load_part_as(a->x, at, left, dtype) : vf_load_as(a->x, at, dtype);
+        const vf v = vf_load_upto_as(a->x, at, left, dtype);
         odd += v - v;
         vf_store(x + j, v);
       }
@@ -170,17 +161,9 @@ NN_INLINE void round_rows(const mean_job *job, int64_t task, int32_t dtype) {
       put_codes(a->codes + i, vf_max(vf_min(nn_get(a->x, i, lanes, dtype, MODE) * inverse, one), minus), lanes));
 }
 
-static void total_task(void *arg, int64_t task, int32_t worker) {
-  (void)worker;
-  const mean_job *job = arg;
-  NN_SWITCH_DTYPE(job->args->dtype, total_rows(job, task, DT));
-}
+NN_TASK(total_task, mean_job, NN_SWITCH_DTYPE(job->args->dtype, total_rows(job, task, DT)))
 
-static void round_task(void *arg, int64_t task, int32_t worker) {
-  (void)worker;
-  const mean_job *job = arg;
-  NN_SWITCH_DTYPE(job->args->dtype, round_rows(job, task, DT));
-}
+NN_TASK(round_task, mean_job, NN_SWITCH_DTYPE(job->args->dtype, round_rows(job, task, DT)))
 
 NN_PLAIN static mean_job mean_lay_out(const nn_ternary_quantize_args *a, nn_workspace *w) {
   return (mean_job){.args = a, .total = nn_take(w, (size_t)a->n * sizeof(double))};
@@ -229,7 +212,7 @@ static void check_codes_task(void *arg, int64_t task, int32_t worker) {
   (void)worker;
   const pack_job *job = arg;
   const int64_t begin = task * ROWS * job->k, rest = (job->n - task * ROWS) * job->k;
-  const int64_t count = rest < ROWS * job->k ? rest : ROWS * job->k;
+  const int64_t count = nn_min(rest, ROWS * job->k);
   uint8_t wrong = 0;
   for (int64_t i = begin; i < begin + count; i++) {
     wrong |= (uint8_t)(job->codes[i] + 1) > 2;
@@ -313,19 +296,19 @@ static void unpack_task(void *arg, int64_t task, int32_t worker) {
       for (int i = 0; i < COLUMNS; i++) {
         code[i] = code_of(w, i);
       }
-      memcpy(codes + c, code, (size_t)(job->k - c < COLUMNS ? job->k - c : COLUMNS));
+      memcpy(codes + c, code, (size_t)nn_min(job->k - c, COLUMNS));
     }
   }
 }
 
 /* Room for what the tasks find, each in a panel of rows. */
-NN_PLAIN static int64_t *take_bad(int64_t stored, nn_workspace *w) {
+NN_PLAIN static int64_t *lay_out_bad(int64_t stored, nn_workspace *w) {
   return nn_take(w, (size_t)(stored / ROWS) * sizeof(int64_t));
 }
 
-NN_WORKSPACE(ternary_pack) { take_bad(((const nn_ternary_pack_args *)args)->stored, w); }
+NN_WORKSPACE(ternary_pack) { lay_out_bad(((const nn_ternary_pack_args *)args)->stored, w); }
 
-NN_WORKSPACE(ternary_unpack) { take_bad(((const nn_ternary_unpack_args *)args)->stored, w); }
+NN_WORKSPACE(ternary_unpack) { lay_out_bad(((const nn_ternary_unpack_args *)args)->stored, w); }
 
 /* Fails the call for the first element that is not a code: one of `codes`, or packed, where it can only be 2. */
 static int32_t refuse_bad(nncuda_ctx *ctx, const int64_t *bad, int64_t tasks, const int8_t *codes) {
@@ -342,24 +325,20 @@ int32_t NN_KERNEL(ternary_pack)(nncuda_ctx *ctx, const void *args) {
   const nn_ternary_pack_args *a = args;
   const int64_t tasks = a->stored / ROWS;
   pack_job job = {.codes = a->codes, .w = a->w, .n = a->n, .k = a->k, .row_bytes = a->row_bytes};
-  job.bad = take_bad(a->stored, nn_workspace_of(ctx));
+  job.bad = lay_out_bad(a->stored, nn_workspace_of(ctx));
   nn_parallel(ctx, tasks, check_codes_task, &job);
-  const int32_t status = refuse_bad(ctx, job.bad, tasks, a->codes);
-  if (status == NNCUDA_SUCCESS) {
-    nn_parallel(ctx, tasks, pack_task, &job);
-  }
-  return status;
+  NN_TRY(refuse_bad(ctx, job.bad, tasks, a->codes));
+  nn_parallel(ctx, tasks, pack_task, &job);
+  return NNCUDA_SUCCESS;
 }
 
 int32_t NN_KERNEL(ternary_unpack)(nncuda_ctx *ctx, const void *args) {
   const nn_ternary_unpack_args *a = args;
   const int64_t tasks = a->stored / ROWS;
   pack_job job = {.w = (uint8_t *)(uintptr_t)a->w, .out = a->codes, .n = a->n, .k = a->k, .row_bytes = a->row_bytes};
-  job.bad = take_bad(a->stored, nn_workspace_of(ctx));
+  job.bad = lay_out_bad(a->stored, nn_workspace_of(ctx));
   nn_parallel(ctx, tasks, check_bits_task, &job);
-  const int32_t status = refuse_bad(ctx, job.bad, tasks, NULL);
-  if (status == NNCUDA_SUCCESS) {
-    nn_parallel(ctx, tasks, unpack_task, &job);
-  }
-  return status;
+  NN_TRY(refuse_bad(ctx, job.bad, tasks, NULL));
+  nn_parallel(ctx, tasks, unpack_task, &job);
+  return NNCUDA_SUCCESS;
 }

@@ -11,12 +11,12 @@ enum {
   MANY_ROWS_PANELS = 8,  /* otherwise */
   TILED_ROWS = 4,        /* from these on, rows go through tile registers where there are any: three rows are faster in
                             vectors by a quarter, four slower by a twentieth */
-  LEFT_ROWS = 16         /* rows of activations that a task takes over */
+  ACTIVATION_ROWS = 16   /* rows of activations that a task takes over */
 };
 
 typedef struct gemm_job {
   const nn_bitlinear_args *args;
-  ternary_left left;
+  ternary_activations activations;
   int32_t tiled;
   int64_t rows;   /* of activations in a task */
   int64_t panels; /* of weights in a task */
@@ -31,15 +31,15 @@ typedef struct gemm_job {
 
 #if NN_SIMD_AVX512 || NN_SIMD_AVX2
 /* Row r of the activations as it is, zeros after it. */
-NN_INLINE void vector_take_row(const ternary_left *left, int64_t r, const int8_t *codes, int64_t k) {
-  int8_t *x = (int8_t *)(uintptr_t)left->x + r * left->depth;
+NN_INLINE void vector_take_row(const ternary_activations *acts, int64_t r, const int8_t *codes, int64_t k) {
+  int8_t *x = (int8_t *)(uintptr_t)acts->x + r * acts->depth;
   int32_t total = 0;
   memcpy(x, codes, (size_t)k);
-  memset(x + k, 0, (size_t)(left->depth - k));
+  memset(x + k, 0, (size_t)(acts->depth - k));
   for (int64_t c = 0; c < k; c++) {
     total += codes[c];
   }
-  left->total[r] = total;
+  acts->total[r] = total;
 }
 #endif
 
@@ -48,14 +48,14 @@ static void take_row(const gemm_job *job, int64_t r) {
   const int8_t *codes = a->codes + r * a->k;
 #if TERNARY_TILES
   if (job->tiled) {
-    tile_take_row(&job->left, r, codes, a->k);
+    tile_take_row(&job->activations, r, codes, a->k);
     return;
   }
 #endif
 #if NN_SIMD_AVX512 || NN_SIMD_AVX2
-  vector_take_row(&job->left, r, codes, a->k);
+  vector_take_row(&job->activations, r, codes, a->k);
 #else
-  plain_take_row(&job->left, r, codes, a->k);
+  plain_take_row(&job->activations, r, codes, a->k);
 #endif
 }
 
@@ -76,11 +76,11 @@ static void product(const gemm_job *job, const ternary_piece *piece) {
 
 /* How activations are kept: multiples of rows and columns, bytes each. */
 NN_PLAIN static void choose_form(gemm_job *job, int64_t *rows, int64_t *columns, int64_t *bytes) {
-  *rows = 1, *columns = STEP, *bytes = 1;
+  *rows = 1, *columns = TERNARY_STEP, *bytes = 1;
 #if TERNARY_TILES
   job->tiled = job->args->m >= TILED_ROWS;
   if (job->tiled) {
-    *rows = TILE, *columns = TILE_DEPTH;
+    *rows = TERNARY_TILE, *columns = TERNARY_TILE_DEPTH;
   }
 #elif !NN_SIMD_AVX512 && !NN_SIMD_AVX2
   *bytes = sizeof(int16_t);
@@ -98,10 +98,6 @@ NN_PLAIN static int64_t work_bytes(void) {
 
 /* ---- from integers to the result ---- */
 
-NN_INLINE vf load(const void *p, int64_t i, int64_t n, int32_t dtype) {
-  return n == VF ? vf_load_as(p, i, dtype) : vf_load_part_as(p, i, n, dtype);
-}
-
 NN_INLINE lanes_i32 true_integers(const int32_t *sums, int32_t total) {
   lanes_i32 v;
   memcpy(&v, sums, sizeof v);
@@ -112,20 +108,16 @@ NN_INLINE lanes_i32 true_integers(const int32_t *sums, int32_t total) {
 NN_INLINE void finish_row(const gemm_job *job, const int32_t *sums, int64_t row, int64_t column, int64_t count,
                           int32_t dtype) {
   const nn_bitlinear_args *a = job->args;
-  const int32_t total = job->left.total[row];
+  const int32_t total = job->activations.total[row];
   const vf scale = vf_set1(a->scale[row]);
   for (int64_t i = 0; i < count; i += VF) {
     const int64_t n = nn_min(VF, count - i), at = row * a->n + column + i;
     vf v = __builtin_convertvector(true_integers(sums + i, total), vf);
-    v = v * (scale * load(a->w_scale, column + i, n, NNCUDA_F32));
+    v = v * (scale * vf_load_upto_as(a->w_scale, column + i, n, NNCUDA_F32));
     if (a->residual != NULL) {
-      v = v + load(a->residual, at, n, dtype);
+      v = v + vf_load_upto_as(a->residual, at, n, dtype);
     }
-    if (n == VF) {
-      vf_store_as(a->y, at, v, dtype);
-    } else {
-      vf_store_part_as(a->y, at, n, v, dtype);
-    }
+    vf_store_upto_as(a->y, at, n, v, dtype);
   }
 }
 
@@ -134,7 +126,7 @@ static void finish(const gemm_job *job, const int32_t *sums, int64_t row, int64_
   if (a->dtype == NNCUDA_I32) {
     int32_t *y = (int32_t *)a->y + row * a->n + column;
     for (int64_t i = 0; i < count; i++) {
-      y[i] = sums[i] - job->left.total[row];
+      y[i] = sums[i] - job->activations.total[row];
     }
     return;
   }
@@ -145,7 +137,7 @@ static void finish(const gemm_job *job, const int32_t *sums, int64_t row, int64_
 
 static const uint8_t *panel_at(const gemm_job *job, int64_t task) {
   const nn_bitlinear_args *a = job->args;
-  return (const uint8_t *)a->w + task % job->chunks * job->panels * PANEL * a->row_bytes;
+  return (const uint8_t *)a->w + task % job->chunks * job->panels * TERNARY_PANEL * a->row_bytes;
 }
 
 static void product_task(void *arg, int64_t task, int32_t worker) {
@@ -153,28 +145,28 @@ static void product_task(void *arg, int64_t task, int32_t worker) {
   const nn_bitlinear_args *a = job->args;
   const int64_t panel = task % job->chunks * job->panels, then = task + job->threads;
   char *scratch = job->scratch + worker * job->scratch_step;
-  ternary_piece piece = {.left = &job->left,
+  ternary_piece piece = {.activations = &job->activations,
                          .row = task / job->chunks * job->rows,
                          .w = panel_at(job, task),
                          .next = panel_at(job, then < job->tasks ? then : task),
-                         .panels = nn_min(job->panels, a->stored / PANEL - panel),
-                         .panel_bytes = PANEL * a->row_bytes,
+                         .panels = nn_min(job->panels, a->stored / TERNARY_PANEL - panel),
+                         .panel_bytes = TERNARY_PANEL * a->row_bytes,
                          .sums = (int32_t *)(void *)scratch,
                          .ld = job->ld,
                          .work = scratch + job->sums_bytes};
   piece.rows = nn_min(job->rows, a->m - piece.row);
   product(job, &piece);
   for (int64_t r = 0; r < piece.rows; r++) {
-    finish(job, piece.sums + r * piece.ld, piece.row + r, panel * PANEL,
-           nn_min(piece.panels * PANEL, a->n - panel * PANEL));
+    finish(job, piece.sums + r * piece.ld, piece.row + r, panel * TERNARY_PANEL,
+           nn_min(piece.panels * TERNARY_PANEL, a->n - panel * TERNARY_PANEL));
   }
 }
 
-static void left_task(void *arg, int64_t task, int32_t worker) {
+static void activations_task(void *arg, int64_t task, int32_t worker) {
   (void)worker;
   const gemm_job *job = arg;
-  const int64_t end = nn_min((task + 1) * LEFT_ROWS, job->args->m);
-  for (int64_t r = task * LEFT_ROWS; r < end; r++) {
+  const int64_t end = nn_min((task + 1) * ACTIVATION_ROWS, job->args->m);
+  for (int64_t r = task * ACTIVATION_ROWS; r < end; r++) {
     take_row(job, r);
   }
 }
@@ -183,15 +175,16 @@ NN_PLAIN static gemm_job lay_out(const nn_bitlinear_args *a, nn_workspace *w) {
   gemm_job job = {.args = a, .threads = w->machine->threads};
   int64_t rows, columns, bytes;
   choose_form(&job, &rows, &columns, &bytes);
-  job.left.depth = nn_round_up(a->k, columns);
-  job.left.x = nn_take(w, (size_t)(nn_round_up(a->m, rows) * job.left.depth * bytes));
-  job.left.total = nn_take(w, (size_t)a->m * sizeof *job.left.total);
+  job.activations.depth = nn_round_up(a->k, columns);
+  job.activations.x = nn_take(w, (size_t)(nn_round_up(a->m, rows) * job.activations.depth * bytes));
+  job.activations.total = nn_take(w, (size_t)a->m * sizeof *job.activations.total);
   job.rows = nn_min(MOST_ROWS, a->m);
-  job.panels = a->m > FEW_ROWS ? MANY_ROWS_PANELS : nn_min(TASK_BYTES / (PANEL * a->row_bytes) + 1, MOST_PANELS);
-  job.panels = nn_min(nn_round_up(job.panels, 4), a->stored / PANEL); /* whole groups, in every kernel */
-  job.chunks = nn_ceil_div(a->stored / PANEL, job.panels);
-  job.ld = job.panels * PANEL;
-  job.sums_bytes = nn_round_up(job.rows, PANEL) * job.ld * (int64_t)sizeof(int32_t);
+  job.panels =
+      a->m > FEW_ROWS ? MANY_ROWS_PANELS : nn_min(TASK_BYTES / (TERNARY_PANEL * a->row_bytes) + 1, MOST_PANELS);
+  job.panels = nn_min(nn_round_up(job.panels, 4), a->stored / TERNARY_PANEL); /* whole groups, in every kernel */
+  job.chunks = nn_ceil_div(a->stored / TERNARY_PANEL, job.panels);
+  job.ld = job.panels * TERNARY_PANEL;
+  job.sums_bytes = nn_round_up(job.rows, TERNARY_PANEL) * job.ld * (int64_t)sizeof(int32_t);
   job.scratch_step = nn_round_up(job.sums_bytes + work_bytes(), 4096) + 128; /* workers' lines in different sets */
   job.scratch = nn_take(w, (size_t)(job.threads * job.scratch_step));
   return job;
@@ -203,7 +196,7 @@ int32_t NN_KERNEL(bitlinear)(nncuda_ctx *ctx, const void *args) {
   const nn_bitlinear_args *a = args;
   gemm_job job = lay_out(a, nn_workspace_of(ctx));
   job.tasks = nn_ceil_div(a->m, job.rows) * job.chunks;
-  nn_parallel(ctx, nn_ceil_div(a->m, LEFT_ROWS), left_task, &job);
+  nn_parallel(ctx, nn_ceil_div(a->m, ACTIVATION_ROWS), activations_task, &job);
   nn_parallel(ctx, job.tasks, product_task, &job);
   return NNCUDA_SUCCESS;
 }

@@ -18,24 +18,24 @@
 #include <string.h>
 
 enum {
-  PANEL = NN_TERNARY_ROWS,
-  STEP = NN_TERNARY_COLUMNS,
-  STEP_BYTES = PANEL * 4 /* of a panel's weights */
+  TERNARY_PANEL = NN_TERNARY_ROWS,
+  TERNARY_STEP = NN_TERNARY_COLUMNS,
+  TERNARY_STEP_BYTES = TERNARY_PANEL * 4 /* of a panel's weights */
 };
 
 /* Sums have the type of the lanes that instructions add in: with another one, compilers keep them in two places. */
 typedef int32_t lanes_i32 __attribute__((vector_size(sizeof(vf))));
 
 /* Rows of activations as the kernels read them: see the `_take_row` of each. */
-typedef struct ternary_left {
+typedef struct ternary_activations {
   const void *x;
   int64_t depth;  /* k rounded up to what is multiplied at once; columns after k are zero */
   int32_t *total; /* [m] sums of the rows */
-} ternary_left;
+} ternary_activations;
 
 /* A task's part of the product: sums[r * ld + c] = row r of the activations times row c of the weights' bits. */
 typedef struct ternary_piece {
-  const ternary_left *left;
+  const ternary_activations *activations;
   int64_t row, rows;
   const uint8_t *w;
   const uint8_t *next; /* weights that the same worker will probably read then: to be fetched behind the last ones */

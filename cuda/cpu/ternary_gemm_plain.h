@@ -11,40 +11,40 @@
 
 #if !NN_SIMD_AVX512 && !NN_SIMD_AVX2
 
-enum { STEPS_AT_ONCE = 8, QUADS = PANEL / 4 };
+enum { TERNARY_STEPS_AT_ONCE = 8, TERNARY_QUADS = TERNARY_PANEL / 4 };
 
 typedef uint16_t halves __attribute__((vector_size(16)));
 
 /* Row r of the activations: of each four columns 0, 2, 1 and 3, in 16 bits. */
-NN_INLINE void plain_take_row(const ternary_left *left, int64_t r, const int8_t *codes, int64_t k) {
-  int16_t *x = (int16_t *)(uintptr_t)left->x + r * left->depth;
+NN_INLINE void plain_take_row(const ternary_activations *acts, int64_t r, const int8_t *codes, int64_t k) {
+  int16_t *x = (int16_t *)(uintptr_t)acts->x + r * acts->depth;
   int32_t total = 0;
-  for (int64_t c = 0; c < left->depth; c += 4) {
+  for (int64_t c = 0; c < acts->depth; c += 4) {
     int8_t four[4] = {0};
     memcpy(four, codes + c, (size_t)(k - c < 0 ? 0 : nn_min(4, k - c)));
     x[c] = four[0], x[c + 1] = four[2], x[c + 2] = four[1], x[c + 3] = four[3];
     total += four[0] + four[1] + four[2] + four[3];
   }
-  left->total[r] = total;
+  acts->total[r] = total;
 }
 
-NN_INLINE void plain_steps(const uint8_t *w, const int16_t *x, int64_t steps, vi sum[QUADS]) {
-  halves half[QUADS] = {0};
-  for (int64_t s = 0; s < steps; s++, w += STEP_BYTES) {
-    halves words[QUADS];
+NN_INLINE void plain_steps(const uint8_t *w, const int16_t *x, int64_t steps, vi sum[TERNARY_QUADS]) {
+  halves half[TERNARY_QUADS] = {0};
+  for (int64_t s = 0; s < steps; s++, w += TERNARY_STEP_BYTES) {
+    halves words[TERNARY_QUADS];
     memcpy(words, w, sizeof words);
     for (int i = 0; i < 4; i++) {
       for (int odd = 0; odd < 2; odd++, x += 2) {
         uint32_t pair;
         memcpy(&pair, x, sizeof pair);
         const halves columns = (halves)(vi){(int32_t)pair, (int32_t)pair, (int32_t)pair, (int32_t)pair};
-        for (int q = 0; q < QUADS; q++) {
+        for (int q = 0; q < TERNARY_QUADS; q++) {
           half[q] += (words[q] >> (8 * odd + 2 * i) & 3) * columns;
         }
       }
     }
   }
-  for (int q = 0; q < QUADS; q++) {
+  for (int q = 0; q < TERNARY_QUADS; q++) {
     const vi both = (vi)half[q];
     sum[q] += (vi)((uint32_t __attribute__((vector_size(16))))both << 16) >> 16;
     sum[q] += both >> 16;
@@ -52,16 +52,16 @@ NN_INLINE void plain_steps(const uint8_t *w, const int16_t *x, int64_t steps, vi
 }
 
 static void plain_product(const ternary_piece *t) {
-  const ternary_left *left = t->left;
+  const ternary_activations *acts = t->activations;
   for (int64_t p = 0; p < t->panels; p++) {
     const uint8_t *w = t->w + p * t->panel_bytes;
     for (int64_t r = 0; r < t->rows; r++) {
-      const int16_t *x = (const int16_t *)left->x + (t->row + r) * left->depth;
-      vi sum[QUADS] = {0};
-      for (int64_t c = 0; c < left->depth; c += STEPS_AT_ONCE * STEP) {
-        plain_steps(w + c * 4, x + c, nn_min(STEPS_AT_ONCE, (left->depth - c) / STEP), sum);
+      const int16_t *x = (const int16_t *)acts->x + (t->row + r) * acts->depth;
+      vi sum[TERNARY_QUADS] = {0};
+      for (int64_t c = 0; c < acts->depth; c += TERNARY_STEPS_AT_ONCE * TERNARY_STEP) {
+        plain_steps(w + c * 4, x + c, nn_min(TERNARY_STEPS_AT_ONCE, (acts->depth - c) / TERNARY_STEP), sum);
       }
-      memcpy(t->sums + r * t->ld + p * PANEL, sum, sizeof sum);
+      memcpy(t->sums + r * t->ld + p * TERNARY_PANEL, sum, sizeof sum);
     }
   }
 }

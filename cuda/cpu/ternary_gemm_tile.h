@@ -19,63 +19,64 @@
 #include "amx.h"
 
 enum {
-  TILE = PANEL,
-  TILE_DEPTH = 64, /* columns of a tile: four steps of a panel */
-  TILE_BYTES = TILE * TILE_DEPTH,
-  BLOCK_TILES = 16 /* tiles of weights in a block, 16 KB, whatever the number of panels */
+  TERNARY_TILE = TERNARY_PANEL,
+  TERNARY_TILE_DEPTH = 64, /* columns of a tile: four steps of a panel */
+  TERNARY_TILE_BYTES = TERNARY_TILE * TERNARY_TILE_DEPTH,
+  TERNARY_BLOCK_TILES = 16 /* tiles of weights in a block, 16 KB, whatever the number of panels */
 };
 
 /* Scratch memory of a task. */
 typedef struct tile_work {
-  uint8_t codes[BLOCK_TILES][TILE_BYTES];
+  uint8_t codes[TERNARY_BLOCK_TILES][TERNARY_TILE_BYTES];
 } tile_work;
 
 /* Row r of the activations as row r % 16 of tiles [r / 16][column / 64]. */
-NN_INLINE void tile_take_row(const ternary_left *left, int64_t r, const int8_t *codes, int64_t k) {
-  int8_t *to = (int8_t *)(uintptr_t)left->x + r / TILE * TILE * left->depth + r % TILE * TILE_DEPTH;
+NN_INLINE void tile_take_row(const ternary_activations *acts, int64_t r, const int8_t *codes, int64_t k) {
+  int8_t *to = (int8_t *)(uintptr_t)acts->x + r / TERNARY_TILE * TERNARY_TILE * acts->depth +
+               r % TERNARY_TILE * TERNARY_TILE_DEPTH;
   __m512i total = _mm512_setzero_si512();
-  for (int64_t c = 0; c < left->depth; c += TILE_DEPTH, to += TILE_BYTES) {
-    const __mmask64 here = ~(__mmask64)0 >> (TILE_DEPTH - nn_min(TILE_DEPTH, k - c));
+  for (int64_t c = 0; c < acts->depth; c += TERNARY_TILE_DEPTH, to += TERNARY_TILE_BYTES) {
+    const __mmask64 here = ~(__mmask64)0 >> (TERNARY_TILE_DEPTH - nn_min(TERNARY_TILE_DEPTH, k - c));
     const __m512i x = _mm512_maskz_loadu_epi8(here, codes + c);
     _mm512_store_si512(to, x);
     total = _mm512_dpbusd_epi32(total, _mm512_set1_epi8(1), x);
   }
-  left->total[r] = _mm512_reduce_add_epi32(total);
+  acts->total[r] = _mm512_reduce_add_epi32(total);
 }
 
 /* `steps` steps of a panel; those that fill up a tile meet columns of zeros. Lines of `fetch` are asked for meanwhile.
  */
 NN_INLINE void tile_unpack(uint8_t *codes, const uint8_t *w, int64_t steps, const uint8_t *fetch) {
   const __m512i mask = _mm512_set1_epi8(3);
-  for (int64_t s = 0; s < steps; s++, codes += 4 * STEP_BYTES) {
-    const __m512i words = _mm512_loadu_si512(w + s * STEP_BYTES);
+  for (int64_t s = 0; s < steps; s++, codes += 4 * TERNARY_STEP_BYTES) {
+    const __m512i words = _mm512_loadu_si512(w + s * TERNARY_STEP_BYTES);
     if (fetch != NULL) {
-      __builtin_prefetch(fetch + s * STEP_BYTES, 0, 2);
+      __builtin_prefetch(fetch + s * TERNARY_STEP_BYTES, 0, 2);
     }
     _mm512_store_si512(codes, _mm512_and_si512(words, mask));
-    _mm512_store_si512(codes + STEP_BYTES, _mm512_and_si512(_mm512_srli_epi32(words, 2), mask));
-    _mm512_store_si512(codes + 2 * STEP_BYTES, _mm512_and_si512(_mm512_srli_epi32(words, 4), mask));
-    _mm512_store_si512(codes + 3 * STEP_BYTES, _mm512_and_si512(_mm512_srli_epi32(words, 6), mask));
+    _mm512_store_si512(codes + TERNARY_STEP_BYTES, _mm512_and_si512(_mm512_srli_epi32(words, 2), mask));
+    _mm512_store_si512(codes + 2 * TERNARY_STEP_BYTES, _mm512_and_si512(_mm512_srli_epi32(words, 4), mask));
+    _mm512_store_si512(codes + 3 * TERNARY_STEP_BYTES, _mm512_and_si512(_mm512_srli_epi32(words, 6), mask));
   }
 }
 
 /* Adds the products of one tile of activations with up to four panels, `step` tiles apart, to registers 0 .. 3. */
-NN_INLINE void tile_line(const int8_t *x, const uint8_t (*codes)[TILE_BYTES], int64_t step, int64_t tiles,
+NN_INLINE void tile_line(const int8_t *x, const uint8_t (*codes)[TERNARY_TILE_BYTES], int64_t step, int64_t tiles,
                          int64_t wide) {
-  for (int64_t i = 0; i < tiles; i++, x += TILE_BYTES, codes++) {
-    _tile_loadd(4, x, TILE_DEPTH);
-    _tile_loadd(5, codes[0], TILE_DEPTH);
+  for (int64_t i = 0; i < tiles; i++, x += TERNARY_TILE_BYTES, codes++) {
+    _tile_loadd(4, x, TERNARY_TILE_DEPTH);
+    _tile_loadd(5, codes[0], TERNARY_TILE_DEPTH);
     _tile_dpbsud(0, 4, 5);
     if (wide > 1) {
-      _tile_loadd(6, codes[step], TILE_DEPTH);
+      _tile_loadd(6, codes[step], TERNARY_TILE_DEPTH);
       _tile_dpbsud(1, 4, 6);
     }
     if (wide > 2) {
-      _tile_loadd(7, codes[2 * step], TILE_DEPTH);
+      _tile_loadd(7, codes[2 * step], TERNARY_TILE_DEPTH);
       _tile_dpbsud(2, 4, 7);
     }
     if (wide > 3) {
-      _tile_loadd(5, codes[3 * step], TILE_DEPTH);
+      _tile_loadd(5, codes[3 * step], TERNARY_TILE_DEPTH);
       _tile_dpbsud(3, 4, 5);
     }
   }
@@ -83,16 +84,16 @@ NN_INLINE void tile_line(const int8_t *x, const uint8_t (*codes)[TILE_BYTES], in
 
 /* Those of two tiles of activations, `below` bytes apart, with up to two panels: 0 and 1, then 2 and 3 of the second.
  */
-NN_INLINE void tile_square(const int8_t *x, int64_t below, const uint8_t (*codes)[TILE_BYTES], int64_t step,
+NN_INLINE void tile_square(const int8_t *x, int64_t below, const uint8_t (*codes)[TERNARY_TILE_BYTES], int64_t step,
                            int64_t tiles, int64_t wide) {
-  for (int64_t i = 0; i < tiles; i++, x += TILE_BYTES, codes++) {
-    _tile_loadd(4, x, TILE_DEPTH);
-    _tile_loadd(6, codes[0], TILE_DEPTH);
+  for (int64_t i = 0; i < tiles; i++, x += TERNARY_TILE_BYTES, codes++) {
+    _tile_loadd(4, x, TERNARY_TILE_DEPTH);
+    _tile_loadd(6, codes[0], TERNARY_TILE_DEPTH);
     _tile_dpbsud(0, 4, 6);
-    _tile_loadd(5, x + below, TILE_DEPTH);
+    _tile_loadd(5, x + below, TERNARY_TILE_DEPTH);
     _tile_dpbsud(2, 5, 6);
     if (wide > 1) {
-      _tile_loadd(7, codes[step], TILE_DEPTH);
+      _tile_loadd(7, codes[step], TERNARY_TILE_DEPTH);
       _tile_dpbsud(1, 4, 7);
       _tile_dpbsud(3, 5, 7);
     }
@@ -102,56 +103,54 @@ NN_INLINE void tile_square(const int8_t *x, int64_t below, const uint8_t (*codes
 /* The sums of panels p .. p+wide-1 with tiles `i` .. `i`+tall-1 of the piece's rows; `most` is the largest `wide` of
  * the call. */
 static void tile_sums(const ternary_piece *t, int64_t p, int64_t i, int64_t wide, int64_t most, int32_t tall) {
-  const ternary_left *left = t->left;
+  const ternary_activations *acts = t->activations;
   tile_work *work = (tile_work *)(void *)t->work;
-  const int64_t steps = t->panel_bytes / STEP_BYTES, tiles = left->depth / TILE_DEPTH, step = BLOCK_TILES / most;
-  const int64_t below = TILE * left->depth, ld = t->ld * (int64_t)sizeof *t->sums;
-  const int8_t *x = (const int8_t *)left->x + (t->row / TILE + i) * below;
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  const int64_t steps = t->panel_bytes / TERNARY_STEP_BYTES, tiles = acts->depth / TERNARY_TILE_DEPTH,
+                step = TERNARY_BLOCK_TILES / most;
+  const int64_t below = TERNARY_TILE * acts->depth, ld = t->ld * (int64_t)sizeof *t->sums;
+  const int8_t *x = (const int8_t *)acts->x + (t->row / TERNARY_TILE + i) * below;
+  tile_zero_four();
   for (int64_t first = 0; first < tiles; first += step) {
-    const int64_t here = nn_min(step, tiles - first), from = first * (TILE_DEPTH / STEP);
+    const int64_t here = nn_min(step, tiles - first), from = first * (TERNARY_TILE_DEPTH / TERNARY_STEP);
     for (int64_t g = 0; g < wide; g++) {
-      const uint8_t *w = t->w + (p + g) * t->panel_bytes + from * STEP_BYTES;
-      const int64_t count = nn_min(here * (TILE_DEPTH / STEP), steps - from);
+      const uint8_t *w = t->w + (p + g) * t->panel_bytes + from * TERNARY_STEP_BYTES;
+      const int64_t count = nn_min(here * (TERNARY_TILE_DEPTH / TERNARY_STEP), steps - from);
       if (i == 0) {
-        tile_unpack(work->codes[g * step], w, count, panel_after(t, p + g + wide) + from * STEP_BYTES);
+        tile_unpack(work->codes[g * step], w, count, panel_after(t, p + g + wide) + from * TERNARY_STEP_BYTES);
       } else { /* what comes next is on its way */
         tile_unpack(work->codes[g * step], w, count, NULL);
       }
     }
     if (tall > 1) {
-      tile_square(x + first * TILE_BYTES, below, work->codes, step, here, wide);
+      tile_square(x + first * TERNARY_TILE_BYTES, below, work->codes, step, here, wide);
     } else {
-      tile_line(x + first * TILE_BYTES, work->codes, step, here, wide);
+      tile_line(x + first * TERNARY_TILE_BYTES, work->codes, step, here, wide);
     }
   }
-  int32_t *sums = t->sums + i * TILE * t->ld + p * PANEL;
+  int32_t *sums = t->sums + i * TERNARY_TILE * t->ld + p * TERNARY_PANEL;
   _tile_stored(0, sums, ld);
   if (wide > 1) {
-    _tile_stored(1, sums + PANEL, ld);
+    _tile_stored(1, sums + TERNARY_PANEL, ld);
   }
   if (tall > 1) { /* then no more than two panels */
-    _tile_stored(2, sums + TILE * t->ld, ld);
+    _tile_stored(2, sums + TERNARY_TILE * t->ld, ld);
     if (wide > 1) {
-      _tile_stored(3, sums + TILE * t->ld + PANEL, ld);
+      _tile_stored(3, sums + TERNARY_TILE * t->ld + TERNARY_PANEL, ld);
     }
     return;
   }
   if (wide > 2) {
-    _tile_stored(2, sums + 2 * PANEL, ld);
+    _tile_stored(2, sums + 2 * TERNARY_PANEL, ld);
   }
   if (wide > 3) {
-    _tile_stored(3, sums + 3 * PANEL, ld);
+    _tile_stored(3, sums + 3 * TERNARY_PANEL, ld);
   }
 }
 
 static void tile_product(const ternary_piece *t) {
-  const int64_t high = nn_ceil_div(t->rows, TILE), most = high > 1 ? 2 : 4;
+  const int64_t high = nn_ceil_div(t->rows, TERNARY_TILE), most = high > 1 ? 2 : 4;
   tile_configuration config = tile_registers_full();
-  if (t->rows < TILE) { /* a product takes as many cycles as it has rows */
+  if (t->rows < TERNARY_TILE) { /* a product takes as many cycles as it has rows */
     for (int r = 0; r <= 4; r++) {
       config.rows[r] = (uint8_t)t->rows;
     }

@@ -20,7 +20,7 @@
 #if NN_SIMD_AVX512 || NN_SIMD_AVX2
 
 /* Rows of weights in a vector; the vectors of a panel are its units. */
-enum { UNIT = VF, PANEL_UNITS = PANEL / UNIT };
+enum { TERNARY_UNIT = VF, TERNARY_PANEL_UNITS = TERNARY_PANEL / TERNARY_UNIT };
 
 #if NN_SIMD_AVX512
 NN_INLINE vi unit_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
@@ -56,15 +56,15 @@ typedef struct unit_pass {
 
 #if defined(__AVX512VNNI__)
 
-enum { ROWS_MOST = 6, UNITS_MOST = 4 };
+enum { TERNARY_ROWS_MOST = 6, TERNARY_UNITS_MOST = 4 };
 
 /* The units of a pass with that many rows of activations: 24 sums are what the registers hold. */
 NN_INLINE int units_of(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
 
 /* The sums of one field of two bits: `mask` where it stands, x where its columns begin in each row. */
-NN_INLINE void field_product(lanes_i32 sum[ROWS_MOST][UNITS_MOST], const vi w[UNITS_MOST], vi mask, const int8_t *x,
-                             int64_t depth, const int rows, const int units) {
-  vi codes[UNITS_MOST];
+NN_INLINE void field_product(lanes_i32 sum[TERNARY_ROWS_MOST][TERNARY_UNITS_MOST], const vi w[TERNARY_UNITS_MOST],
+                             vi mask, const int8_t *x, int64_t depth, const int rows, const int units) {
+  vi codes[TERNARY_UNITS_MOST];
 #pragma GCC unroll 4
   for (int u = 0; u < units; u++) {
     codes[u] = unit_and(w[u], mask);
@@ -83,8 +83,8 @@ NN_INLINE void unit_product(const unit_pass *p, const int rows, const int units)
   const vi m0 = unit_words(0x03030303), m1 = unit_words(0x0c0c0c0c), m2 = unit_words(0x30303030);
   const vi m3 = unit_words((int32_t)0xc0c0c0c0);
   const unit_pass t = *p;
-  lanes_i32 s0[ROWS_MOST][UNITS_MOST], s1[ROWS_MOST][UNITS_MOST];
-  lanes_i32 s2[ROWS_MOST][UNITS_MOST], s3[ROWS_MOST][UNITS_MOST];
+  lanes_i32 s0[TERNARY_ROWS_MOST][TERNARY_UNITS_MOST], s1[TERNARY_ROWS_MOST][TERNARY_UNITS_MOST];
+  lanes_i32 s2[TERNARY_ROWS_MOST][TERNARY_UNITS_MOST], s3[TERNARY_ROWS_MOST][TERNARY_UNITS_MOST];
 #pragma GCC unroll 6
   for (int r = 0; r < rows; r++) {
 #pragma GCC unroll 4
@@ -92,8 +92,8 @@ NN_INLINE void unit_product(const unit_pass *p, const int rows, const int units)
       s0[r][u] = s1[r][u] = s2[r][u] = s3[r][u] = (lanes_i32)unit_zero();
     }
   }
-  for (int64_t c = 0; c < t.depth; c += STEP) {
-    vi w[UNITS_MOST];
+  for (int64_t c = 0; c < t.depth; c += TERNARY_STEP) {
+    vi w[TERNARY_UNITS_MOST];
 #pragma GCC unroll 4
     for (int u = 0; u < units; u++) {
       w[u] = unit_load(t.w[u] + c * 4);
@@ -108,7 +108,8 @@ NN_INLINE void unit_product(const unit_pass *p, const int rows, const int units)
   for (int r = 0; r < rows; r++) {
 #pragma GCC unroll 4
     for (int u = 0; u < units; u++) {
-      unit_store(t.sums + r * t.ld + u * UNIT, (vi)(s0[r][u] + (s1[r][u] >> 2) + (s2[r][u] >> 4) + (s3[r][u] >> 6)));
+      unit_store(t.sums + r * t.ld + u * TERNARY_UNIT,
+                 (vi)(s0[r][u] + (s1[r][u] >> 2) + (s2[r][u] >> 4) + (s3[r][u] >> 6)));
     }
   }
 }
@@ -125,14 +126,15 @@ NN_INLINE lanes_i16 unit_dot(vi codes, vi x) { return (lanes_i16)_mm256_maddubs_
 NN_INLINE lanes_i32 unit_widen(lanes_i16 a) { return (lanes_i32)_mm256_madd_epi16((vi)a, _mm256_set1_epi16(1)); }
 #endif
 
-enum { ROWS_MOST = 4, UNITS_MOST = 2, STEPS_AT_ONCE = 8 };
+enum { TERNARY_ROWS_MOST = 4, TERNARY_UNITS_MOST = 2, TERNARY_STEPS_AT_ONCE = 8 };
 
 NN_INLINE int units_of(int rows) { return rows == 1 ? 2 : 1; }
 
 /* The sums of one field of two bits, shifted down: x where its columns begin in each row. */
-NN_INLINE void field_product(lanes_i16 half[ROWS_MOST][UNITS_MOST], const vi w[UNITS_MOST], const int field, vi mask,
-                             const int8_t *x, int64_t depth, const int rows, const int units) {
-  vi codes[UNITS_MOST];
+NN_INLINE void field_product(lanes_i16 half[TERNARY_ROWS_MOST][TERNARY_UNITS_MOST], const vi w[TERNARY_UNITS_MOST],
+                             const int field, vi mask, const int8_t *x, int64_t depth, const int rows,
+                             const int units) {
+  vi codes[TERNARY_UNITS_MOST];
 #pragma GCC unroll 2
   for (int u = 0; u < units; u++) {
     codes[u] = unit_and(field == 0 ? w[u] : unit_shift(w[u], 2 * field), mask);
@@ -150,7 +152,7 @@ NN_INLINE void field_product(lanes_i16 half[ROWS_MOST][UNITS_MOST], const vi w[U
 NN_INLINE void unit_product(const unit_pass *p, const int rows, const int units) {
   const vi mask = unit_words(0x03030303);
   const unit_pass t = *p;
-  lanes_i32 sum[ROWS_MOST][UNITS_MOST];
+  lanes_i32 sum[TERNARY_ROWS_MOST][TERNARY_UNITS_MOST];
 #pragma GCC unroll 4
   for (int r = 0; r < rows; r++) {
 #pragma GCC unroll 2
@@ -158,9 +160,9 @@ NN_INLINE void unit_product(const unit_pass *p, const int rows, const int units)
       sum[r][u] = (lanes_i32)unit_zero();
     }
   }
-  for (int64_t first = 0; first < t.depth; first += STEPS_AT_ONCE * STEP) {
-    const int64_t end = nn_min(first + STEPS_AT_ONCE * STEP, t.depth);
-    lanes_i16 half[ROWS_MOST][UNITS_MOST];
+  for (int64_t first = 0; first < t.depth; first += TERNARY_STEPS_AT_ONCE * TERNARY_STEP) {
+    const int64_t end = nn_min(first + TERNARY_STEPS_AT_ONCE * TERNARY_STEP, t.depth);
+    lanes_i16 half[TERNARY_ROWS_MOST][TERNARY_UNITS_MOST];
 #pragma GCC unroll 4
     for (int r = 0; r < rows; r++) {
 #pragma GCC unroll 2
@@ -168,8 +170,8 @@ NN_INLINE void unit_product(const unit_pass *p, const int rows, const int units)
         half[r][u] = (lanes_i16)unit_zero();
       }
     }
-    for (int64_t c = first; c < end; c += STEP) {
-      vi w[UNITS_MOST];
+    for (int64_t c = first; c < end; c += TERNARY_STEP) {
+      vi w[TERNARY_UNITS_MOST];
 #pragma GCC unroll 2
       for (int u = 0; u < units; u++) {
         w[u] = unit_load(t.w[u] + c * 4);
@@ -192,7 +194,7 @@ NN_INLINE void unit_product(const unit_pass *p, const int rows, const int units)
   for (int r = 0; r < rows; r++) {
 #pragma GCC unroll 2
     for (int u = 0; u < units; u++) {
-      unit_store(t.sums + r * t.ld + u * UNIT, (vi)sum[r][u]);
+      unit_store(t.sums + r * t.ld + u * TERNARY_UNIT, (vi)sum[r][u]);
     }
   }
 }
@@ -201,18 +203,18 @@ NN_INLINE void unit_product(const unit_pass *p, const int rows, const int units)
 
 /* Units `first` .. `end`-1 with `rows` rows of activations from row `r` of the piece on. */
 NN_INLINE void pass_over(const ternary_piece *t, int64_t first, int64_t end, int64_t r, const int rows) {
-  const ternary_left *left = t->left;
-  unit_pass p = {.x = (const int8_t *)left->x + (t->row + r) * left->depth, .depth = left->depth, .ld = t->ld};
+  const ternary_activations *acts = t->activations;
+  unit_pass p = {.x = (const int8_t *)acts->x + (t->row + r) * acts->depth, .depth = acts->depth, .ld = t->ld};
   const int units = units_of(rows);
   for (int64_t u = first; u < end;) {
     const int64_t here = u + units <= end ? units : 1;
     for (int64_t i = 0; i < here; i++) {
-      const int64_t panel = (u + i) / PANEL_UNITS, in_panel = (u + i) % PANEL_UNITS * UNIT * 4;
+      const int64_t panel = (u + i) / TERNARY_PANEL_UNITS, in_panel = (u + i) % TERNARY_PANEL_UNITS * TERNARY_UNIT * 4;
       p.w[i] = t->w + panel * t->panel_bytes + in_panel;
       /* The first rows bring in what comes after these units: as many bytes of it as they read. */
-      p.fetch[i] = r > 0 ? p.w[i] : panel_after(t, panel + nn_ceil_div(here, PANEL_UNITS)) + in_panel;
+      p.fetch[i] = r > 0 ? p.w[i] : panel_after(t, panel + nn_ceil_div(here, TERNARY_PANEL_UNITS)) + in_panel;
     }
-    p.sums = t->sums + r * t->ld + u * UNIT;
+    p.sums = t->sums + r * t->ld + u * TERNARY_UNIT;
     if (here == units) {
       unit_product(&p, rows, units);
     } else {
@@ -223,14 +225,14 @@ NN_INLINE void pass_over(const ternary_piece *t, int64_t first, int64_t end, int
 }
 
 /* Units that all rows pass over while they are in a cache. */
-enum { UNITS_NEAR = 4 };
+enum { TERNARY_UNITS_NEAR = 4 };
 
 static void vector_product(const ternary_piece *t) {
-  const int64_t units = t->panels * PANEL_UNITS;
-  for (int64_t u = 0; u < units; u += UNITS_NEAR) {
-    const int64_t end = nn_min(u + UNITS_NEAR, units);
-    for (int64_t r = 0; r < t->rows; r += ROWS_MOST) {
-      switch (nn_min(ROWS_MOST, t->rows - r)) {
+  const int64_t units = t->panels * TERNARY_PANEL_UNITS;
+  for (int64_t u = 0; u < units; u += TERNARY_UNITS_NEAR) {
+    const int64_t end = nn_min(u + TERNARY_UNITS_NEAR, units);
+    for (int64_t r = 0; r < t->rows; r += TERNARY_ROWS_MOST) {
+      switch (nn_min(TERNARY_ROWS_MOST, t->rows - r)) {
 #define CASE(n)                                                                                                        \
   case n:                                                                                                              \
     pass_over(t, u, end, r, n);                                                                                        \
@@ -243,7 +245,7 @@ static void vector_product(const ternary_piece *t) {
         CASE(5)
 #endif
       default:
-        pass_over(t, u, end, r, ROWS_MOST);
+        pass_over(t, u, end, r, TERNARY_ROWS_MOST);
 #undef CASE
       }
     }

@@ -121,6 +121,7 @@ typedef struct nn_attention_decode_paged_parameters {
   int32_t format;
   int32_t dtype;
 } nn_attention_decode_paged_parameters;
+enum { nn_attention_decode_paged_parameters_count = 17 };
 
 typedef nn_flash_attention_paged_args nn_attention_decode_paged_args;
 

@@ -23,6 +23,7 @@ typedef struct nn_sample_parameters {
   int64_t vocab;
   int32_t dtype;
 } nn_sample_parameters;
+enum { nn_sample_parameters_count = 8 };
 
 typedef struct nn_topk_sample_parameters {
   const void *logits;
@@ -35,6 +36,7 @@ typedef struct nn_topk_sample_parameters {
   int64_t vocab;
   int32_t dtype;
 } nn_topk_sample_parameters;
+enum { nn_topk_sample_parameters_count = 9 };
 
 typedef struct nn_topp_sample_parameters {
   const void *logits;
@@ -48,5 +50,6 @@ typedef struct nn_topp_sample_parameters {
   int64_t vocab;
   int32_t dtype;
 } nn_topp_sample_parameters;
+enum { nn_topp_sample_parameters_count = 10 };
 
 #endif

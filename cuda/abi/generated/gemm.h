@@ -17,6 +17,7 @@ typedef struct nn_gemm_parameters {
   int32_t dtype;
   int32_t dtype_c;
 } nn_gemm_parameters;
+enum { nn_gemm_parameters_count = 10 };
 
 typedef struct nn_gemm_beta_parameters {
   const void *a;
@@ -35,6 +36,7 @@ typedef struct nn_gemm_beta_parameters {
   int32_t dtype;
   int32_t dtype_c;
 } nn_gemm_beta_parameters;
+enum { nn_gemm_beta_parameters_count = 15 };
 
 typedef struct nn_gemm_epilogue_parameters {
   const void *a;
@@ -48,6 +50,7 @@ typedef struct nn_gemm_epilogue_parameters {
   int32_t activation;
   int32_t dtype;
 } nn_gemm_epilogue_parameters;
+enum { nn_gemm_epilogue_parameters_count = 10 };
 
 typedef struct nn_batched_gemm_parameters {
   const void *a;
@@ -64,6 +67,7 @@ typedef struct nn_batched_gemm_parameters {
   int32_t dtype;
   int32_t dtype_c;
 } nn_batched_gemm_parameters;
+enum { nn_batched_gemm_parameters_count = 13 };
 
 typedef struct nn_grouped_gemm_parameters {
   const void *a;
@@ -79,6 +83,7 @@ typedef struct nn_grouped_gemm_parameters {
   int32_t dtype;
   int32_t dtype_c;
 } nn_grouped_gemm_parameters;
+enum { nn_grouped_gemm_parameters_count = 12 };
 
 typedef struct nn_grouped_gemm_wgrad_parameters {
   const void *a;
@@ -93,5 +98,6 @@ typedef struct nn_grouped_gemm_wgrad_parameters {
   int32_t dtype;
   int32_t dtype_c;
 } nn_grouped_gemm_wgrad_parameters;
+enum { nn_grouped_gemm_wgrad_parameters_count = 11 };
 
 #endif

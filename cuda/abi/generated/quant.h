@@ -53,6 +53,7 @@ typedef struct nn_gemm_quant_parameters {
   int32_t format;
   int32_t dtype;
 } nn_gemm_quant_parameters;
+enum { nn_gemm_quant_parameters_count = 14 };
 
 typedef struct nn_gemm_quant_qkv_parameters {
   const void *x;
@@ -74,6 +75,7 @@ typedef struct nn_gemm_quant_qkv_parameters {
   int32_t format_v;
   int32_t dtype;
 } nn_gemm_quant_qkv_parameters;
+enum { nn_gemm_quant_qkv_parameters_count = 18 };
 
 typedef struct nn_gemm_quant_swiglu_parameters {
   const void *x;
@@ -91,6 +93,7 @@ typedef struct nn_gemm_quant_swiglu_parameters {
   int32_t format_up;
   int32_t dtype;
 } nn_gemm_quant_swiglu_parameters;
+enum { nn_gemm_quant_swiglu_parameters_count = 14 };
 
 typedef struct nn_interleave_rows_args {
   const void *x;

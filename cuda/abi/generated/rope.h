@@ -75,6 +75,7 @@ typedef struct nn_rope_backward_parameters {
   int32_t layout;
   int32_t dtype;
 } nn_rope_backward_parameters;
+enum { nn_rope_backward_parameters_count = 13 };
 
 typedef nn_rope_forward_args nn_rope_backward_args;
 

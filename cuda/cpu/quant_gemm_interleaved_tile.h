@@ -1,34 +1,37 @@
 /*
  * Products of many rows with the _R16 formats in the tile registers of AMX: words of sixteen rows side by side are what
- * a tile's second factor is to be, and the left factor's rows are the first. So weights need no reordering, sums lie as
+ * a tile's second factor is to be, and the activations' rows are the first. So weights need no reordering, sums lie as
  * the result does, and a tile of fewer than sixteen rows costs as much less.
  */
-#ifndef NN_CPU_QUANT_GEMM_SIDES_TILE_H
-#define NN_CPU_QUANT_GEMM_SIDES_TILE_H
+#ifndef NN_CPU_QUANT_GEMM_INTERLEAVED_TILE_H
+#define NN_CPU_QUANT_GEMM_INTERLEAVED_TILE_H
 
-#include "quant_gemm_sides.h"
+#include "quant_gemm_interleaved.h"
 #include "quant_gemm_tile.h"
 
 #if QUANT_TILES
 
-enum { SIDE_WORDS = QUANT_BLOCK / 4, SIDE_BLOCK = SIDE_WORDS * 64 /* bytes of a block of 16 rows, unpacked */ };
+enum {
+  INTERLEAVED_WORDS = QUANT_BLOCK / 4,
+  INTERLEAVED_BLOCK = INTERLEAVED_WORDS * 64 /* bytes of a block of 16 rows, unpacked */
+};
 
 /* The codes of a group's block b in the scratch memory; low ones are of q6_k, whose products have two parts. */
-NN_INLINE int8_t *side_codes(tile_work *work, int64_t g, int low, int64_t b) {
-  return &work->code[g][low][0][0][0] + b * SIDE_BLOCK;
+NN_INLINE int8_t *interleaved_codes(tile_work *work, int64_t g, int low, int64_t b) {
+  return &work->code[g][low][0][0][0] + b * INTERLEAVED_BLOCK;
 }
 
-/* Registers 0, 1, 6, 7: sums of `rows` rows. 2: as many rows of the left factor; 3, 5: weights. */
-static void side_tiles_open(int64_t rows) {
+/* Registers 0, 1, 6, 7: sums of `rows` rows. 2: as many rows of the activations; 3, 5: weights. */
+static void interleaved_tiles_open(int64_t rows) {
   tile_configuration config = tile_registers_full();
   config.rows[0] = config.rows[1] = config.rows[6] = config.rows[7] = config.rows[2] = (uint8_t)rows;
   config.row_bytes[2] = QUANT_BLOCK;
-  config.rows[3] = config.rows[5] = SIDE_WORDS;
+  config.rows[3] = config.rows[5] = INTERLEAVED_WORDS;
   tile_registers_configure(&config);
 }
 
 /* Words of codes times their rows' scales: 64 * high + low. */
-NN_INLINE void side_split(si codes, si scales, int8_t *high, int8_t *low) {
+NN_INLINE void interleaved_split(si codes, si scales, int8_t *high, int8_t *low) {
   const __m512i byte = _mm512_set1_epi16(255), half = _mm512_set1_epi16(32);
   const __m512i even = _mm512_mullo_epi16(_mm512_sub_epi16(_mm512_and_si512(codes, byte), half), scales);
   const __m512i odd = _mm512_mullo_epi16(_mm512_sub_epi16(_mm512_srli_epi16(codes, 8), half), scales);
@@ -41,7 +44,7 @@ NN_INLINE void side_split(si codes, si scales, int8_t *high, int8_t *low) {
 }
 
 /* A block of 256 of q6_k of 16 rows, as blocks b .. b+7. */
-NN_INLINE void side_unpack_large(tile_work *work, int64_t g, int64_t b, const uint8_t *w) {
+NN_INLINE void interleaved_unpack_large(tile_work *work, int64_t g, int64_t b, const uint8_t *w) {
   const vf scale = vf_from_f16((const uint16_t *)(const void *)w);
   for (int64_t half = 0; half < 2; half++) {
     const uint8_t *codes = w + (18 + half * 96) * QUANT_ROWS;
@@ -53,10 +56,11 @@ NN_INLINE void side_unpack_large(tile_work *work, int64_t g, int64_t b, const ui
       }
       for (int64_t i = 4 * p; i < 4 * p + 4; i++) {
         si code[4];
-        side_large_words(codes + i * 12 * QUANT_ROWS, code);
+        interleaved_large_words(codes + i * 12 * QUANT_ROWS, code);
         for (int64_t run = 0; run < 4; run++) {
           const int64_t to = b + half * 4 + run;
-          side_split(code[run], scales[run], side_codes(work, g, 0, to) + i * 64, side_codes(work, g, 1, to) + i * 64);
+          interleaved_split(code[run], scales[run], interleaved_codes(work, g, 0, to) + i * 64,
+                            interleaved_codes(work, g, 1, to) + i * 64);
         }
       }
     }
@@ -67,10 +71,10 @@ NN_INLINE void side_unpack_large(tile_work *work, int64_t g, int64_t b, const ui
 }
 
 /* Block b of q4_0 or q8_0 of 16 rows. */
-NN_INLINE void side_unpack(tile_work *work, int64_t g, int64_t b, const uint8_t *w, const int32_t format) {
+NN_INLINE void interleaved_unpack(tile_work *work, int64_t g, int64_t b, const uint8_t *w, const int32_t format) {
   vf_store(work->scale[g][b], vf_from_f16((const uint16_t *)(const void *)w));
   const uint8_t *codes = w + 2 * QUANT_ROWS;
-  int8_t *to = side_codes(work, g, 0, b);
+  int8_t *to = interleaved_codes(work, g, 0, b);
   const int words = format == NNCUDA_FORMAT_Q8_0 ? 8 : 4;
 #pragma GCC unroll 8
   for (int i = 0; i < words; i++) {
@@ -85,24 +89,24 @@ NN_INLINE void side_unpack(tile_work *work, int64_t g, int64_t b, const uint8_t 
   }
 }
 
-/* The integers of one block into the sums of `rows` rows of the left factor. */
-NN_INLINE void side_add(vf *sum, int32_t (*integers)[TILE_SUMS], const float *x_scale, const float *w_scale,
-                        const int rows, const int32_t format) {
+/* The integers of one block into the sums of `rows` rows of the activations. */
+NN_INLINE void interleaved_add(vf *sum, int32_t (*integers)[QUANT_TILE_SUMS], const float *x_scale,
+                               const float *w_scale, const int rows, const int32_t format) {
   const vf scale = vf_load(w_scale);
 #pragma GCC unroll 16
   for (int r = 0; r < rows; r++) {
-    __m512i v = _mm512_load_si512(integers[0] + r * TILE);
+    __m512i v = _mm512_load_si512(integers[0] + r * QUANT_TILE);
     if (format == NNCUDA_FORMAT_Q6_K) {
-      v = _mm512_add_epi32(_mm512_slli_epi32(v, 6), _mm512_load_si512(integers[1] + r * TILE));
+      v = _mm512_add_epi32(_mm512_slli_epi32(v, 6), _mm512_load_si512(integers[1] + r * QUANT_TILE));
     }
     sum[r] = vf_fma(vf_set1(x_scale[r]) * scale, _mm512_cvtepi32_ps(v), sum[r]);
   }
 }
 
 /* `count` blocks of group g into the sums of `rows` rows, which lie `ld` apart. x points to the first of the blocks. */
-NN_INLINE void side_blocks(tile_work *work, int64_t g, const int8_t *x, const float *x_scale, int64_t count,
-                           float *sums, int64_t ld, int32_t fresh, const int rows, const int32_t format) {
-  vf sum[TILE];
+NN_INLINE void interleaved_blocks(tile_work *work, int64_t g, const int8_t *x, const float *x_scale, int64_t count,
+                                  float *sums, int64_t ld, int32_t fresh, const int rows, const int32_t format) {
+  vf sum[QUANT_TILE];
 #pragma GCC unroll 16
   for (int r = 0; r < rows; r++) {
     sum[r] = fresh ? vf_set1(0.0f) : vf_load(sums + r * ld);
@@ -111,17 +115,18 @@ NN_INLINE void side_blocks(tile_work *work, int64_t g, const int8_t *x, const fl
   {                                                                                                                    \
     const int64_t b_ = (b);                                                                                            \
     _tile_zero(total_register);                                                                                        \
-    _tile_loadd(2, x + b_ / 2 * (TILE * 64) + b_ % 2 * QUANT_BLOCK, 64);                                               \
-    _tile_loadd(3, side_codes(work, g, 0, b_), 64);                                                                    \
+    _tile_loadd(2, x + b_ / 2 * (QUANT_TILE * 64) + b_ % 2 * QUANT_BLOCK, 64);                                         \
+    _tile_loadd(3, interleaved_codes(work, g, 0, b_), 64);                                                             \
     _tile_dpbssd(total_register, 2, 3);                                                                                \
     if (format == NNCUDA_FORMAT_Q6_K) {                                                                                \
       _tile_zero(low_register);                                                                                        \
-      _tile_loadd(5, side_codes(work, g, 1, b_), 64);                                                                  \
+      _tile_loadd(5, interleaved_codes(work, g, 1, b_), 64);                                                           \
       _tile_dpbssd(low_register, 2, 5);                                                                                \
     }                                                                                                                  \
   }
-#define ADD(b) side_add(sum, work->integers[(b) % 2], x_scale + (b) * TILE, work->scale[g][b], rows, format)
-  TILE_RUN(count)
+#define ADD(b)                                                                                                         \
+  interleaved_add(sum, work->integers[(b) % 2], x_scale + (b) * QUANT_TILE, work->scale[g][b], rows, format)
+  QUANT_TILE_RUN(count)
 #undef MULTIPLY
 #undef ADD
 #pragma GCC unroll 16
@@ -131,63 +136,63 @@ NN_INLINE void side_blocks(tile_work *work, int64_t g, const int8_t *x, const fl
 }
 
 /* The last tile of a panel, of fewer rows: in steps, as the number is to be known when compiling. */
-NN_INLINE void side_rest(tile_work *work, int64_t g, const int8_t *x, const float *x_scale, int64_t count, float *sums,
-                         int64_t ld, int32_t fresh, int64_t rows, const int32_t format) {
+NN_INLINE void interleaved_rest(tile_work *work, int64_t g, const int8_t *x, const float *x_scale, int64_t count,
+                                float *sums, int64_t ld, int32_t fresh, int64_t rows, const int32_t format) {
   if (rows <= 4) {
-    side_blocks(work, g, x, x_scale, count, sums, ld, fresh, 4, format);
+    interleaved_blocks(work, g, x, x_scale, count, sums, ld, fresh, 4, format);
   } else if (rows <= 8) {
-    side_blocks(work, g, x, x_scale, count, sums, ld, fresh, 8, format);
+    interleaved_blocks(work, g, x, x_scale, count, sums, ld, fresh, 8, format);
   } else {
-    side_blocks(work, g, x, x_scale, count, sums, ld, fresh, TILE, format);
+    interleaved_blocks(work, g, x, x_scale, count, sums, ld, fresh, QUANT_TILE, format);
   }
 }
 
-NN_INLINE void side_tiles(const quant_piece *t, const int32_t format) {
-  const quant_left *left = &t->job->left[QUANT_LEFT_SIDES];
+NN_INLINE void interleaved_tiles(const quant_piece *t, const int32_t format) {
+  const quant_activations *acts = &t->job->activations[QUANT_FORM_INTERLEAVED];
   tile_work *work = (tile_work *)(void *)t->work;
   const nn_format_block block = nn_format_block_of(format);
   const int64_t each = block.elements / QUANT_BLOCK, step = QUANT_ROWS * block.bytes;
-  const int64_t tiles = nn_ceil_div(t->panel->rows, TILE), blocks = t->k / QUANT_BLOCK;
-  const int64_t rest = t->panel->rows % TILE, group = tiles > 1 ? TILE_GROUP : 1;
-  const int64_t rounded = rest == 0 ? TILE : rest <= 4 ? 4 : rest <= 8 ? 8 : TILE;
-  const int64_t row_codes = quant_left_codes(QUANT_LEFT_SIDES, t->k);
-  side_tiles_open(tiles > 1 ? TILE : rounded);
-  for (int64_t c = 0; c < t->columns; c += group * TILE) {
-    const int64_t here = nn_min(group, (t->columns - c) / TILE);
-    for (int64_t b0 = 0; b0 < blocks; b0 += TILE_BLOCKS) {
-      const int64_t count = nn_min(TILE_BLOCKS, blocks - b0);
+  const int64_t tiles = nn_ceil_div(t->panel->rows, QUANT_TILE), blocks = t->k / QUANT_BLOCK;
+  const int64_t rest = t->panel->rows % QUANT_TILE, group = tiles > 1 ? QUANT_TILE_GROUP : 1;
+  const int64_t rounded = rest == 0 ? QUANT_TILE : rest <= 4 ? 4 : rest <= 8 ? 8 : QUANT_TILE;
+  const int64_t row_codes = quant_row_codes(QUANT_FORM_INTERLEAVED, t->k);
+  interleaved_tiles_open(tiles > 1 ? QUANT_TILE : rounded);
+  for (int64_t c = 0; c < t->columns; c += group * QUANT_TILE) {
+    const int64_t here = nn_min(group, (t->columns - c) / QUANT_TILE);
+    for (int64_t b0 = 0; b0 < blocks; b0 += QUANT_TILE_BLOCKS) {
+      const int64_t count = nn_min(QUANT_TILE_BLOCKS, blocks - b0);
       for (int64_t g = 0; g < here; g++) {
-        const uint8_t *w = t->w + (c + g * TILE) * t->row_bytes + b0 / each * step;
-        uintptr_t next = quant_next(t, c + g * TILE, group * TILE) + (uintptr_t)(b0 / each * step);
+        const uint8_t *w = t->w + (c + g * QUANT_TILE) * t->row_bytes + b0 / each * step;
+        uintptr_t next = quant_next(t, c + g * QUANT_TILE, group * QUANT_TILE) + (uintptr_t)(b0 / each * step);
         for (int64_t b = 0; b < count; b += each, w += step) {
           for (const uintptr_t end = next + (uintptr_t)step; next < end; next += 64) {
             __builtin_prefetch((const void *)next, 0, 2);
           }
           if (format == NNCUDA_FORMAT_Q6_K) {
-            side_unpack_large(work, g, b, w);
+            interleaved_unpack_large(work, g, b, w);
           } else {
-            side_unpack(work, g, b, w, format);
+            interleaved_unpack(work, g, b, w, format);
           }
         }
       }
       for (int64_t i = 0; i < tiles; i++) {
         const int64_t tile = t->panel->tile + i;
-        const int8_t *x = left->codes + tile * TILE * row_codes + b0 * (TILE * QUANT_BLOCK);
-        const float *x_scale = left->scale + (tile * blocks + b0) * TILE;
+        const int8_t *x = acts->codes + tile * QUANT_TILE * row_codes + b0 * (QUANT_TILE * QUANT_BLOCK);
+        const float *x_scale = acts->scale + (tile * blocks + b0) * QUANT_TILE;
         const int32_t last = rest != 0 && i == tiles - 1;
         if (last && tiles > 1) {
-          side_tiles_open(rounded);
+          interleaved_tiles_open(rounded);
         }
         for (int64_t g = 0; g < here; g++) {
-          float *sums = t->sums + i * TILE * t->ld + c + g * TILE;
+          float *sums = t->sums + i * QUANT_TILE * t->ld + c + g * QUANT_TILE;
           if (last) {
-            side_rest(work, g, x, x_scale, count, sums, t->ld, b0 == 0, rest, format);
+            interleaved_rest(work, g, x, x_scale, count, sums, t->ld, b0 == 0, rest, format);
           } else {
-            side_blocks(work, g, x, x_scale, count, sums, t->ld, b0 == 0, TILE, format);
+            interleaved_blocks(work, g, x, x_scale, count, sums, t->ld, b0 == 0, QUANT_TILE, format);
           }
         }
         if (last && tiles > 1) {
-          side_tiles_open(TILE);
+          interleaved_tiles_open(QUANT_TILE);
         }
       }
     }

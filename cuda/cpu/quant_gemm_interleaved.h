@@ -1,10 +1,10 @@
 /*
  * Products of few rows with the _R16 formats, sixteen rows of weights side by side: a word of each row fills a vector,
- * so that sums stay in their lanes and a matrix is one run of memory. What is left is little beside the reading: 27
+ * so that sums stay in their lanes and a matrix is one run of memory. what remains is little beside the reading: 27
  * vector instructions for the 288 bytes of 16 blocks of q4_0.
  */
-#ifndef NN_CPU_QUANT_GEMM_SIDES_H
-#define NN_CPU_QUANT_GEMM_SIDES_H
+#ifndef NN_CPU_QUANT_GEMM_INTERLEAVED_H
+#define NN_CPU_QUANT_GEMM_INTERLEAVED_H
 
 #include "quant_gemm_stream.h"
 #include "quant_gemm_stream_avx2.h"
@@ -12,10 +12,10 @@
 
 #if NN_SIMD_AVX512 || NN_SIMD_AVX2
 
-/* Vectors that hold a word of each of 16 rows, and rows of the left factor that are multiplied at once. */
-enum { SIDE_PARTS = QUANT_ROWS / VF, SIDE_ROWS = QUANT_STREAM_ROWS };
+/* Vectors that hold a word of each of 16 rows, and rows of the activations that are multiplied at once. */
+enum { INTERLEAVED_PARTS = QUANT_ROWS / VF, INTERLEAVED_ROWS = QUANT_STREAM_ROWS };
 /* How far ahead weights are fetched. */
-enum { SIDE_AHEAD = 3072 };
+enum { INTERLEAVED_AHEAD = 3072 };
 
 #if NN_SIMD_AVX512
 typedef __m512i si;
@@ -52,7 +52,7 @@ NN_INLINE vf si_float(si a) { return _mm256_cvtepi32_ps(a); }
 NN_INLINE si si_times(si a, si b) { return _mm256_mullo_epi32(a, b); }
 #endif
 
-/* sums + the products of a word of each row with the same word of the left factor. `full`: bytes of w use all 8 bits.
+/* sums + the products of a word of each row with the same word of the activations. `full`: bytes of w use all 8 bits.
  */
 NN_INLINE si si_dot(si sums, si w, const int8_t *word, const int full) {
   const si x = si_all((int32_t)quant_u32((const uint8_t *)word));
@@ -67,7 +67,7 @@ NN_INLINE si si_dot(si sums, si w, const int8_t *word, const int full) {
 }
 
 /* As bytes of q8_0 enter si_dot: with VNNI, whose first factor has no sign, 128 more. */
-NN_INLINE si side_signed(si w) {
+NN_INLINE si interleaved_signed(si w) {
 #if defined(__AVX512VNNI__) && NN_SIMD_AVX512
   return _mm512_xor_si512(w, _mm512_set1_epi8(-128));
 #else
@@ -75,18 +75,18 @@ NN_INLINE si side_signed(si w) {
 #endif
 }
 
-/* What the bytes of side_integers are above the codes. */
-NN_INLINE int32_t side_offset(int32_t format) {
+/* What the bytes of interleaved_integers are above the codes. */
+NN_INLINE int32_t interleaved_offset(int32_t format) {
   const int32_t offset = quant_offset(format);
   return offset < 0 ? 0 : 1 << offset;
 }
 
 /* Weights that are on their way: the lines of this piece in order, then those that follow. */
-typedef struct side_fetch {
+typedef struct interleaved_fetch {
   uintptr_t at, end, next;
-} side_fetch;
+} interleaved_fetch;
 
-NN_INLINE void side_fetch_line(side_fetch *f) {
+NN_INLINE void interleaved_fetch_line(interleaved_fetch *f) {
   __builtin_prefetch((const void *)f->at, 0, 2);
   f->at += 64;
   if (f->at >= f->end) {
@@ -94,14 +94,14 @@ NN_INLINE void side_fetch_line(side_fetch *f) {
   }
 }
 
-/* A block of q4_0 or q8_0 of 16 rows against `rows` rows of the left factor. */
-NN_INLINE void side_block(const uint8_t *w, const quant_left *left, int64_t first, int64_t i, int64_t k,
-                          vf sum[][SIDE_PARTS], const int rows, const int32_t format) {
-  const int64_t blocks = k / QUANT_BLOCK, row_codes = quant_left_codes(QUANT_LEFT_SIDES, k);
+/* A block of q4_0 or q8_0 of 16 rows against `rows` rows of the activations. */
+NN_INLINE void interleaved_block(const uint8_t *w, const quant_activations *acts, int64_t first, int64_t i, int64_t k,
+                                 vf sum[][INTERLEAVED_PARTS], const int rows, const int32_t format) {
+  const int64_t blocks = k / QUANT_BLOCK, row_codes = quant_row_codes(QUANT_FORM_INTERLEAVED, k);
   const uint8_t *codes = w + 2 * QUANT_ROWS;
   const int words = format == NNCUDA_FORMAT_Q4_0 ? 4 : 8;
-  for (int part = 0; part < SIDE_PARTS; part++) {
-    si low[SIDE_ROWS], high[SIDE_ROWS];
+  for (int part = 0; part < INTERLEAVED_PARTS; part++) {
+    si low[INTERLEAVED_ROWS], high[INTERLEAVED_ROWS];
 #pragma GCC unroll 4
     for (int r = 0; r < rows; r++) {
       low[r] = high[r] = si_all(0);
@@ -109,9 +109,9 @@ NN_INLINE void side_block(const uint8_t *w, const quant_left *left, int64_t firs
 #pragma GCC unroll 8
     for (int g = 0; g < words; g++) {
       const si v = si_load(codes + g * 4 * QUANT_ROWS + part * 4 * VF);
-      const int8_t *x = left->codes + first * row_codes + i * QUANT_BLOCK + 4 * g;
+      const int8_t *x = acts->codes + first * row_codes + i * QUANT_BLOCK + 4 * g;
       if (format == NNCUDA_FORMAT_Q8_0) {
-        const si c = side_signed(v);
+        const si c = interleaved_signed(v);
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) { /* two chains, so that neither waits for itself */
           if (g % 2 == 0) {
@@ -143,16 +143,16 @@ NN_INLINE void side_block(const uint8_t *w, const quant_left *left, int64_t firs
 #else
       const si upper = high[r];
 #endif
-      const int32_t above = side_offset(format) * (left->sums[2 * at] + left->sums[2 * at + 1]);
+      const int32_t above = interleaved_offset(format) * (acts->sums[2 * at] + acts->sums[2 * at + 1]);
       const si integers = (si)((quant_integers)low[r] + (quant_integers)upper - (quant_integers)si_all(above));
-      sum[r][part] = vf_fma(vf_set1(left->scale[at]) * scale, si_float(integers), sum[r][part]);
+      sum[r][part] = vf_fma(vf_set1(acts->scale[at]) * scale, si_float(integers), sum[r][part]);
     }
   }
 }
 
 /* Of a half of a block of 256 of q6_k: words i and 8 + i of low bits and word i of high bits, which lie together, as
  * word i of four blocks. */
-NN_INLINE void side_large_words(const uint8_t *words, si c[4]) {
+NN_INLINE void interleaved_large_words(const uint8_t *words, si c[4]) {
   const si a = si_load(words), b = si_load(words + 4 * QUANT_ROWS), h = si_load(words + 8 * QUANT_ROWS);
   c[0] = si_and(si_mix(15, a, si_left(h, 4)), 63);
   c[1] = si_and(si_mix(15, b, si_left(h, 2)), 63);
@@ -161,19 +161,19 @@ NN_INLINE void side_large_words(const uint8_t *words, si c[4]) {
 }
 
 /* A block of 256 of q6_k of 16 rows: eight blocks, from i on. */
-NN_INLINE void side_large(const uint8_t *w, const quant_left *left, int64_t first, int64_t i, int64_t k,
-                          vf sum[][SIDE_PARTS], const int rows, side_fetch *fetch) {
-  const int64_t blocks = k / QUANT_BLOCK, row_codes = quant_left_codes(QUANT_LEFT_SIDES, k);
-  for (int part = 0; part < SIDE_PARTS; part++) {
+NN_INLINE void interleaved_large(const uint8_t *w, const quant_activations *acts, int64_t first, int64_t i, int64_t k,
+                                 vf sum[][INTERLEAVED_PARTS], const int rows, interleaved_fetch *fetch) {
+  const int64_t blocks = k / QUANT_BLOCK, row_codes = quant_row_codes(QUANT_FORM_INTERLEAVED, k);
+  for (int part = 0; part < INTERLEAVED_PARTS; part++) {
     const vf scale = vf_from_f16((const uint16_t *)(const void *)w + part * VF);
     for (int64_t half = 0; half < 2; half++) {
       const uint8_t *scales = w + 2 * QUANT_ROWS + half * 8 * QUANT_ROWS + part * VF;
       const uint8_t *codes = w + 18 * QUANT_ROWS + half * 24 * 4 * QUANT_ROWS + part * 4 * VF;
       const int64_t block = i + half * 4;
-      si total[SIDE_ROWS][4];
+      si total[INTERLEAVED_ROWS][4];
 #pragma GCC unroll 2
       for (int p = 0; p < 2; p++) { /* of 16 elements of each block, which have a scale */
-        si dot[SIDE_ROWS][4];
+        si dot[INTERLEAVED_ROWS][4];
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) {
           dot[r][0] = dot[r][1] = dot[r][2] = dot[r][3] = si_all(0);
@@ -181,19 +181,19 @@ NN_INLINE void side_large(const uint8_t *w, const quant_left *left, int64_t firs
 #pragma GCC unroll 4
         for (int g = 0; g < 4; g++) {
           si c[4];
-          side_large_words(codes + (p * 4 + g) * 3 * 4 * QUANT_ROWS, c);
+          interleaved_large_words(codes + (p * 4 + g) * 3 * 4 * QUANT_ROWS, c);
 #pragma GCC unroll 4
           for (int r = 0; r < rows; r++) {
-            const int8_t *x = left->codes + (first + r) * row_codes + block * QUANT_BLOCK + p * 16 + g * 4;
+            const int8_t *x = acts->codes + (first + r) * row_codes + block * QUANT_BLOCK + p * 16 + g * 4;
 #pragma GCC unroll 4
             for (int run = 0; run < 4; run++) {
               dot[r][run] = si_dot(dot[r][run], c[run], x + run * QUANT_BLOCK, 0);
             }
           }
           if (part == 0) { /* 64 lines of 24 words, a line for the rest */
-            side_fetch_line(fetch);
-            side_fetch_line(fetch);
-            side_fetch_line(fetch);
+            interleaved_fetch_line(fetch);
+            interleaved_fetch_line(fetch);
+            interleaved_fetch_line(fetch);
           }
         }
 #pragma GCC unroll 4
@@ -201,7 +201,7 @@ NN_INLINE void side_large(const uint8_t *w, const quant_left *left, int64_t firs
           const si s = si_scales(scales + (2 * run + p) * QUANT_ROWS);
 #pragma GCC unroll 4
           for (int r = 0; r < rows; r++) {
-            const int32_t above = 32 * left->sums[2 * ((first + r) * blocks + block + run) + p];
+            const int32_t above = 32 * acts->sums[2 * ((first + r) * blocks + block + run) + p];
             const si scaled = si_times((si)((quant_integers)dot[r][run] - (quant_integers)si_all(above)), s);
             total[r][run] = p == 0 ? scaled : (si)((quant_integers)total[r][run] + (quant_integers)scaled);
           }
@@ -211,7 +211,7 @@ NN_INLINE void side_large(const uint8_t *w, const quant_left *left, int64_t firs
       for (int run = 0; run < 4; run++) {
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) {
-          const vf x_scale = vf_set1(left->scale[(first + r) * blocks + block + run]);
+          const vf x_scale = vf_set1(acts->scale[(first + r) * blocks + block + run]);
           sum[r][part] = vf_fma(x_scale * scale, si_float(total[r][run]), sum[r][part]);
         }
       }
@@ -219,40 +219,40 @@ NN_INLINE void side_large(const uint8_t *w, const quant_left *left, int64_t firs
   }
 }
 
-/* All columns of a piece, whole sixteens, against `rows` rows of the left factor from row `r0` on. */
-NN_INLINE void side_rows(const quant_piece *t, int64_t r0, const int rows, const int32_t format) {
-  const quant_left *left = &t->job->left[QUANT_LEFT_SIDES];
+/* All columns of a piece, whole sixteens, against `rows` rows of the activations from row `r0` on. */
+NN_INLINE void interleaved_rows(const quant_piece *t, int64_t r0, const int rows, const int32_t format) {
+  const quant_activations *acts = &t->job->activations[QUANT_FORM_INTERLEAVED];
   const int64_t first = t->panel->tile * QUANT_ROWS + r0, blocks = t->k / QUANT_BLOCK;
   const nn_format_block block = nn_format_block_of(format);
   const int64_t each = block.elements / QUANT_BLOCK, step = QUANT_ROWS * block.bytes;
   const uint8_t *w = t->w;
-  side_fetch fetch = {.end = (uintptr_t)(w + t->columns * t->row_bytes), .next = (uintptr_t)t->next};
-  fetch.at = (uintptr_t)w + SIDE_AHEAD;
+  interleaved_fetch fetch = {.end = (uintptr_t)(w + t->columns * t->row_bytes), .next = (uintptr_t)t->next};
+  fetch.at = (uintptr_t)w + INTERLEAVED_AHEAD;
   if (fetch.at >= fetch.end) {
     fetch.at = fetch.next, fetch.end = UINTPTR_MAX;
   }
   for (int64_t c = 0; c < t->columns; c += QUANT_ROWS) {
-    vf sum[SIDE_ROWS][SIDE_PARTS];
+    vf sum[INTERLEAVED_ROWS][INTERLEAVED_PARTS];
     for (int r = 0; r < rows; r++) {
-      for (int part = 0; part < SIDE_PARTS; part++) {
+      for (int part = 0; part < INTERLEAVED_PARTS; part++) {
         sum[r][part] = vf_set1(0.0f);
       }
     }
     for (int64_t i = 0; i < blocks; i += each, w += step) {
       if (format == NNCUDA_FORMAT_Q6_K) {
         for (int64_t l = 0; l < (step - 3072) / 64 + (i / each) % 2; l++) {
-          side_fetch_line(&fetch);
+          interleaved_fetch_line(&fetch);
         }
-        side_large(w, left, first, i, t->k, sum, rows, &fetch);
+        interleaved_large(w, acts, first, i, t->k, sum, rows, &fetch);
       } else {
         for (int64_t l = 0; l < step / 64 + i % 2; l++) { /* half a line more than that */
-          side_fetch_line(&fetch);
+          interleaved_fetch_line(&fetch);
         }
-        side_block(w, left, first, i, t->k, sum, rows, format);
+        interleaved_block(w, acts, first, i, t->k, sum, rows, format);
       }
     }
     for (int r = 0; r < rows; r++) {
-      for (int part = 0; part < SIDE_PARTS; part++) {
+      for (int part = 0; part < INTERLEAVED_PARTS; part++) {
         vf_store(t->sums + (r0 + r) * t->ld + c + part * VF, sum[r][part]);
       }
     }
