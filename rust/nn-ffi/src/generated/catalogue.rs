@@ -125,11 +125,7 @@ pub static KERNELS: [Kernel; 79] = [
     },
     Kernel {
         name: "increment",
-        parameters: &[
-            Parameter::tensor("x", "i32", "[n]", ""),
-            Parameter::integer("n"),
-            Parameter::integer("by"),
-        ],
+        parameters: &[Parameter::tensor("x", "i32", "[n]", ""), Parameter::integer("n"), Parameter::integer("by")],
         call: checked::increment,
     },
     Kernel {
