@@ -137,7 +137,6 @@ CHECKPOINTS = {
     "training.json with a wrong option": Damage(
         edit("training.json", train__beta1=1.5), ("training.json", "beta1", "1.5")
     ),
-    "training.json with a text for options": Damage(edit("training.json", train="x"), ("training.json", "train")),
     "training.json that is no JSON": Damage(text("training.json", "{"), ("training.json: is not JSON",)),
     "tokenizer.model of zeros": Damage(
         text("tokenizer.model", "\0" * 64), ("tokenizer.model", "not a SentencePiece model")
