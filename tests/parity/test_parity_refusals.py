@@ -97,7 +97,6 @@ CHECKPOINTS = {
     ),
     "config.json of wider experts": Damage(edit("config.json", intermediate_size=25), ("[24, 32]", "[25, 32]")),
     "config.json missing": Damage(lambda folder: (folder / "config.json").unlink(), ("config.json: cannot be read",)),
-    "training.json with a text for options": Damage(edit("training.json", train="x"), ("training.json", "train")),
 }
 
 RESUMES = {
