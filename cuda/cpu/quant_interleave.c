@@ -1,4 +1,4 @@
-/* Stored rows into sixteens side by side. */
+/* Stored rows interleaved by sixteens. */
 #include "quant_interleave.h"
 
 #include "abi/quant.h"
