@@ -315,8 +315,7 @@ static int32_t finish(sample_row *w, const nn_sample_args *a, int64_t r) {
   return draw(w, (double)word * 0x1p-32);
 }
 
-static void row_task(void *arg, int64_t r, int32_t worker) {
-  const sample_job *job = arg;
+NN_TASK_OF(row_task, sample_job, job, r) {
   sample_row w = job->rows[worker];
   w.first = r * w.vocab;
   for (int64_t piece = 0; piece < job->pieces; piece++) {
@@ -328,24 +327,16 @@ static void row_task(void *arg, int64_t r, int32_t worker) {
   }
 }
 
-static void keys_task(void *arg, int64_t i, int32_t worker) {
-  (void)worker;
-  const sample_job *job = arg;
-  keys_piece(&job->rows[i / job->pieces], i % job->pieces);
-}
+NN_TASK_OF(keys_task, sample_job, job, i) { keys_piece(&job->rows[i / job->pieces], i % job->pieces); }
 
 /* A row that is settled is marked by a best key of 0. */
-static void settle_task(void *arg, int64_t r, int32_t worker) {
-  (void)worker;
-  const sample_job *job = arg;
+NN_TASK_OF(settle_task, sample_job, job, r) {
   if (settle(&job->rows[r], job->args, r, job->pieces)) {
     job->rows[r].best = 0;
   }
 }
 
-static void weights_task(void *arg, int64_t i, int32_t worker) {
-  (void)worker;
-  const sample_job *job = arg;
+NN_TASK_OF(weights_task, sample_job, job, i) {
   const sample_row *w = &job->rows[i / job->pieces];
   if (w->best != 0) {
     const int64_t begin = i % job->pieces * PIECE;
@@ -353,9 +344,7 @@ static void weights_task(void *arg, int64_t i, int32_t worker) {
   }
 }
 
-static void finish_task(void *arg, int64_t r, int32_t worker) {
-  (void)worker;
-  const sample_job *job = arg;
+NN_TASK_OF(finish_task, sample_job, job, r) {
   if (job->rows[r].best != 0) {
     job->args->ids[r] = finish(&job->rows[r], job->args, r);
   }

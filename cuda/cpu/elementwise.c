@@ -217,9 +217,7 @@ typedef struct fill_job {
   int32_t stream;
 } fill_job;
 
-static void fill_task(void *arg, int64_t piece, int32_t worker) {
-  (void)worker;
-  const fill_job *job = arg;
+NN_TASK_OF(fill_task, fill_job, job, piece) {
   const int64_t left = job->n - piece * NN_CHUNK, count = nn_min(left, NN_CHUNK) * job->bytes;
   char *y = job->y + piece * NN_CHUNK * job->bytes, *end = y + count;
   const int64_t head = (int64_t)((0 - (uintptr_t)y) % 64);

@@ -3,9 +3,7 @@
 #include "checks.h"
 #include "span.h"
 
-static void embedding_task(void *arg, int64_t task, int32_t worker) {
-  (void)worker;
-  const nn_embedding_args *a = arg;
+NN_TASK_OF(embedding_task, nn_embedding_args, a, task) {
   const size_t bytes = (size_t)(a->dim * nn_dtype_bytes(a->dtype));
   int64_t count;
   const int64_t first = nn_first_row(task, nn_rows_per_task(a->dim), a->tokens, &count);

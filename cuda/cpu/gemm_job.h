@@ -11,8 +11,8 @@
  * What is packed are 32-bit units. A unit is one f32 (f16 and bf16 are widened while packing) or, where the processor
  * multiplies bf16 itself (NN_GEMM_PAIRS), two bf16 that follow each other along k. Depths are counted in units.
  *
- * Files: gemm.c runs the blocks, gemm_partition.h cuts them, gemm_pack.h packs, gemm_tile.h and gemm_tile_amx.h sum
- * tiles, gemm_store.h finishes them, gemm_vector.c serves products of few rows.
+ * Files: gemm.c runs the blocks, gemm_partition.h cuts them, gemm_pack.h packs, gemm_tile.h sums tiles, by one of its
+ * two backends, gemm_store.h finishes them, gemm_vector.c serves products of few rows.
  */
 #ifndef NN_CPU_GEMM_JOB_H
 #define NN_CPU_GEMM_JOB_H

@@ -79,13 +79,15 @@ NN_OPS(NN_DECLARE_KERNEL)
     break;                                                                                                             \
   }
 
+/* A task of nn_parallel with the type of its job: NN_TASK_OF(name, type, job, i) { ... }. It also knows `worker`. */
+#define NN_TASK_OF(name, type, job, i)                                                                                 \
+  NN_INLINE void name##_of(const type *job, int64_t i, int32_t worker);                                                \
+  static void name(void *arg, int64_t at, int32_t worker) { name##_of(arg, at, worker); }                              \
+  NN_INLINE void name##_of(const type *job, int64_t i, __attribute__((unused)) int32_t worker)
+
 /* A task of nn_parallel, of one statement: it sees `job`, a `type`, `task` and `worker`. */
 #define NN_TASK(name, type, ...)                                                                                       \
-  static void name(void *arg, int64_t task, int32_t worker) {                                                          \
-    (void)worker;                                                                                                      \
-    const type *job = arg;                                                                                             \
-    __VA_ARGS__;                                                                                                       \
-  }
+  NN_TASK_OF(name, type, job, task) { __VA_ARGS__; }
 
 /* A kernel that is run(ctx, args), with the workspace that lay_out(args, w) takes: for operations that share both. */
 #define NN_KERNEL_BY(op, run, lay_out)                                                                                 \

@@ -10,9 +10,7 @@ typedef struct append {
   int64_t row_bytes, rows; /* of a cache; a task's */
 } append;
 
-static void append_task(void *arg, int64_t i, int32_t worker) {
-  (void)worker;
-  const append *p = arg;
+NN_TASK_OF(append_task, append, p, i) {
   const nn_kv_append_args *a = p->a;
   const int64_t total = a->batch * a->len, begin = i * p->rows, end = nn_min(begin + p->rows, total);
   const int64_t from_bytes = a->ld_kv * nn_dtype_bytes(a->dtype);
@@ -34,9 +32,7 @@ int32_t NN_KERNEL(kv_append)(nncuda_ctx *ctx, const void *args) {
 }
 
 /* One sequence's keys (even i) or values (odd i): the rows that stay overlap where they go, so one task moves them. */
-static void trim_task(void *arg, int64_t i, int32_t worker) {
-  (void)worker;
-  const nn_kv_trim_args *a = arg;
+NN_TASK_OF(trim_task, nn_kv_trim_args, a, i) {
   const int64_t row_bytes = a->kv_heads * a->head_dim * nn_dtype_bytes(a->dtype), b = i / 2;
   char *cache = (char *)(i % 2 ? a->v_cache : a->k_cache) + b * a->capacity * row_bytes;
   const int64_t dropped = a->lengths[b] - a->keep;

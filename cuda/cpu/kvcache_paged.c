@@ -68,9 +68,7 @@ NN_INLINE void append_tokens(const append_paged *p, int64_t begin, int64_t end, 
   }
 }
 
-static void append_paged_task(void *arg, int64_t i, int32_t worker) {
-  (void)worker;
-  const append_paged *p = arg;
+NN_TASK_OF(append_paged_task, append_paged, p, i) {
   const int64_t begin = i * p->rows, end = nn_min(begin + p->rows, p->last);
   NN_SWITCH_PAGE(p->a->format, NN_SWITCH_DTYPE(p->a->dtype, append_tokens(p, begin, end, FORMAT, DT)));
 }

@@ -87,9 +87,7 @@ NN_INLINE void forward_rows(const forward_job *job, int64_t begin, int64_t end, 
   }
 }
 
-static void forward_task(void *arg, int64_t i, int32_t worker) {
-  (void)worker;
-  const forward_job *job = arg;
+NN_TASK_OF(forward_task, forward_job, job, i) {
   const int64_t begin = i * job->rows, end = nn_min(begin + job->rows, job->args->rows);
   NN_SWITCH_DTYPE(job->args->dtype, forward_rows(job, begin, end, DT));
 }
@@ -182,9 +180,7 @@ typedef struct aux_job {
   double *sums; /* [tasks, experts] */
 } aux_job;
 
-static void aux_forward_task(void *arg, int64_t i, int32_t worker) {
-  (void)worker;
-  const aux_job *job = arg;
+NN_TASK_OF(aux_forward_task, aux_job, job, i) {
   const nn_aux_loss_forward_args *a = job->args;
   double *sums = job->sums + i * a->experts;
   memset(sums, 0, (size_t)a->experts * sizeof *sums);
@@ -227,9 +223,7 @@ typedef struct aux_backward_job {
   const float *row; /* the same for every token */
 } aux_backward_job;
 
-static void aux_backward_task(void *arg, int64_t i, int32_t worker) {
-  (void)worker;
-  const aux_backward_job *job = arg;
+NN_TASK_OF(aux_backward_task, aux_backward_job, job, i) {
   const nn_aux_loss_backward_args *a = job->args;
   const int64_t end = nn_min((i + 1) * AUX_TOKENS, a->tokens);
   for (int64_t t = i * AUX_TOKENS; t < end; t++) {

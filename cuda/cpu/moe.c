@@ -25,9 +25,7 @@ static int64_t piece_end(const plan_job *job, int64_t i) {
   return (i + 1) * job->piece < job->slots ? (i + 1) * job->piece : job->slots;
 }
 
-static void count_task(void *arg, int64_t i, int32_t worker) {
-  (void)worker;
-  const plan_job *job = arg;
+NN_TASK_OF(count_task, plan_job, job, i) {
   const int64_t experts = job->args->experts, end = piece_end(job, i);
   const int32_t *indices = job->args->indices;
   int32_t *ranks = job->ranks + i * experts;
@@ -43,9 +41,7 @@ static void count_task(void *arg, int64_t i, int32_t worker) {
   }
 }
 
-static void place_task(void *arg, int64_t i, int32_t worker) {
-  (void)worker;
-  const plan_job *job = arg;
+NN_TASK_OF(place_task, plan_job, job, i) {
   const nn_moe_plan_args a = *job->args; /* a copy that no store can change, so that its fields stay in registers */
   const int64_t end = piece_end(job, i), limit = job->limit;
   int32_t *ranks = job->ranks + i * a.experts;
@@ -237,9 +233,7 @@ NN_INLINE void sum_tokens(const sum_job *shared, int64_t task, int32_t weighed, 
   }
 }
 
-static void sum_task(void *arg, int64_t i, int32_t worker) {
-  (void)worker;
-  const sum_job *job = arg;
+NN_TASK_OF(sum_task, sum_job, job, i) {
   if (job->weights != NULL) {
     NN_SWITCH_DTYPE(job->dtype, sum_tokens(job, i, 1, DT));
   } else {
@@ -346,9 +340,7 @@ NN_INLINE void combine_backward_tokens(const combine_backward_job *job, int64_t 
   }
 }
 
-static void combine_backward_task(void *arg, int64_t i, int32_t worker) {
-  (void)worker;
-  const combine_backward_job *job = arg;
+NN_TASK_OF(combine_backward_task, combine_backward_job, job, i) {
   const int64_t tokens = job->args->tokens;
   const int64_t end = nn_min((i + 1) * job->grain, tokens);
   NN_SWITCH_DTYPE(job->args->dtype, combine_backward_tokens(job, i * job->grain, end, DT));

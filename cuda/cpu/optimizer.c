@@ -86,9 +86,7 @@ NN_INLINE double sum_of_squares(const void *x, int64_t begin, int64_t end, int32
   return vd_sum((low + high) + (low2 + high2));
 }
 
-static void norm_task(void *arg, int64_t piece, int32_t worker) {
-  (void)worker;
-  const norm_job *job = arg;
+NN_TASK_OF(norm_task, norm_job, job, piece) {
   const int64_t begin = piece * NN_CHUNK, end = begin + NN_CHUNK < job->a.n ? begin + NN_CHUNK : job->a.n;
   NN_SWITCH_DTYPE(job->a.dtype, job->partial[piece] = sum_of_squares(job->a.grad, begin, end, DT));
 }

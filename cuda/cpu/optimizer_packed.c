@@ -109,9 +109,7 @@ NN_INLINE int64_t blocks_until(int64_t task, int64_t n) {
   return last < blocks ? last : blocks;
 }
 
-static void bf16_task(void *arg, int64_t task, int32_t worker) {
-  (void)worker;
-  const bf16_job *job = arg;
+NN_TASK_OF(bf16_task, bf16_job, job, task) {
   const int64_t first = task * BLOCKS_PER_TASK, last = blocks_until(task, job->a.n);
   NN_SWITCH_DTYPE(job->a.dtype, bf16_blocks(job, first, last, DT));
 }
@@ -239,9 +237,7 @@ NN_INLINE void f8_blocks(const f8_job *shared, int64_t first, int64_t last, int3
   }
 }
 
-static void f8_task(void *arg, int64_t task, int32_t worker) {
-  (void)worker;
-  const f8_job *job = arg;
+NN_TASK_OF(f8_task, f8_job, job, task) {
   const int64_t first = task * BLOCKS_PER_TASK, last = blocks_until(task, job->a.n);
   NN_SWITCH_DTYPE(job->a.dtype, f8_blocks(job, first, last, DT));
 }

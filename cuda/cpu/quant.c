@@ -42,9 +42,7 @@ static void decode_elements(int32_t format, const uint8_t *from, int64_t n, void
   }
 }
 
-static void dequantize_task(void *arg, int64_t task, int32_t worker) {
-  (void)worker;
-  const conversion *r = arg;
+NN_TASK_OF(dequantize_task, conversion, r, task) {
   int64_t end;
   const int64_t begin = task_begin(task, r->n, &end);
   const nn_format_block block = nn_format_block_of(r->format);
@@ -59,9 +57,7 @@ int32_t NN_KERNEL(dequantize)(nncuda_ctx *ctx, const void *args) {
   return NNCUDA_SUCCESS;
 }
 
-static void embedding_quant_task(void *arg, int64_t task, int32_t worker) {
-  (void)worker;
-  const nn_embedding_quant_args *a = arg;
+NN_TASK_OF(embedding_quant_task, nn_embedding_quant_args, a, task) {
   int64_t count;
   const int64_t first = nn_first_row(task, nn_rows_per_task(a->dim), a->tokens, &count);
   for (int64_t t = first; t < first + count; t++) {
@@ -88,9 +84,7 @@ NN_INLINE uint8_t any_bad(const void *x, int64_t begin, int64_t end, int32_t dty
   return total != total;
 }
 
-static void check_task(void *arg, int64_t task, int32_t worker) {
-  (void)worker;
-  const conversion *r = arg;
+NN_TASK_OF(check_task, conversion, r, task) {
   int64_t end;
   const int64_t begin = task_begin(task, r->n, &end);
   NN_SWITCH_DTYPE(r->dtype, r->bad[task] = any_bad(r->from, begin, end, DT));
@@ -140,9 +134,7 @@ NN_INLINE void encode_dtype(const float *x, int64_t n, void *to, int32_t dtype) 
   memcpy(to, aligned, (size_t)(n * nn_dtype_bytes(dtype)));
 }
 
-static void quantize_task(void *arg, int64_t task, int32_t worker) {
-  (void)worker;
-  const conversion *r = arg;
+NN_TASK_OF(quantize_task, conversion, r, task) {
   int64_t end;
   const nn_format_block block = nn_format_block_of(r->format);
   for (int64_t at = task_begin(task, r->n, &end); at < end; at += NN_QK_PAIR) {

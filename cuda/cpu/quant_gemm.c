@@ -358,7 +358,7 @@ static void cut_columns(quant_job *job, int64_t rows) {
 }
 
 static int32_t run(nncuda_ctx *ctx, const nn_gemm_quant_args *x) {
-  for (int32_t i = 0; i < x->matrices; i++) { /* rows side by side are found by offsets of 32 bits */
+  for (int32_t i = 0; i < x->matrices; i++) { /* interleaved rows are found by offsets of 32 bits */
     if (x->matrix[i].row_bytes > INT32_MAX / QUANT_ROWS) {
       return nn_fail(ctx, NNCUDA_ERROR_UNSUPPORTED, "a row of weights has %lld bytes; on a CPU it may have up to %d",
                      (long long)x->matrix[i].row_bytes, INT32_MAX / QUANT_ROWS);

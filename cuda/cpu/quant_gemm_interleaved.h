@@ -1,5 +1,5 @@
 /*
- * Products of few rows with the _R16 formats, sixteen rows of weights side by side: a word of each row fills a vector,
+ * Products of few rows with the _R16 formats, sixteen interleaved rows of weights: a word of each row fills a vector,
  * so that sums stay in their lanes and a matrix is one run of memory. what remains is little beside the reading: 27
  * vector instructions for the 288 bytes of 16 blocks of q4_0.
  */

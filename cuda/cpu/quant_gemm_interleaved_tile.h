@@ -1,5 +1,5 @@
 /*
- * Products of many rows with the _R16 formats in the tile registers of AMX: words of sixteen rows side by side are what
+ * Products of many rows with the _R16 formats in the tile registers of AMX: words of sixteen interleaved rows are what
  * a tile's second factor is to be, and the activations' rows are the first. So weights need no reordering, sums lie as
  * the result does, and a tile of fewer than sixteen rows costs as much less.
  */

@@ -1,8 +1,8 @@
 /*
  * A product with stored weights being computed, as its files share it.
  *
- * The scheme: the activations is rounded once a call (quant_gemm_round.h); a task owns some columns of the result, that
- * is rows of one matrix, and a panel of its rows; it leaves their sums in scratch memory, and finishes them there:
+ * The scheme: the activations are rounded once a call (quant_gemm_round.h); a task owns some columns of the result,
+ * that is rows of one matrix, and a panel of its rows; it leaves their sums in scratch memory, and finishes them there:
  * bias, activation, residual, or the gate. Weights are read as they lie in the file.
  *
  * An element of the result is summed by one task in an order that depends on k and the format alone, so its bits depend
@@ -24,7 +24,7 @@
 /* Elements that share a scale of the activations. */
 enum { QUANT_BLOCK = 32 };
 
-/* Forms that the activations is rounded to; one for each kind of format that a call has. */
+/* Forms that the activations are rounded to; one for each kind of format that a call has. */
 enum { QUANT_FORM_BLOCKS, QUANT_FORM_INTERLEAVED, QUANT_FORM_F32, QUANT_FORM_F16, QUANT_FORM_BF16, QUANT_FORMS };
 
 enum {
@@ -37,12 +37,12 @@ enum {
 
 /* The activations, rounded. Tiles of QUANT_ROWS rows; a panel begins with a tile. Where quant_tiled, a tile's scales
  * lie as [k / 32][QUANT_ROWS], its codes as [k / 32][8][QUANT_ROWS][4] for weights row by row, and as [k /
- * 64][QUANT_ROWS][64] for those side by side: the factor that has its rows as they are is the other one. */
+ * 64][QUANT_ROWS][64] for interleaved ones: the factor whose rows stay as they are is the other one. */
 typedef struct quant_activations {
-  int8_t *codes; /* [tiles * QUANT_ROWS, k, for sides rounded up to 64]; of f32, f16 and bf16 unused */
+  int8_t *codes; /* [tiles * QUANT_ROWS, k, interleaved rounded up to 64]; of f32, f16 and bf16 unused */
   float *scale;  /* [tiles * QUANT_ROWS, k / 32] d */
   float *total;  /* of blocks: as scale, d * (float)(sum of codes) */
-  int32_t *sums; /* of sides, where not tiled: [tiles * QUANT_ROWS, k / 16] sums of 16 codes */
+  int32_t *sums; /* interleaved, where not tiled: [tiles * QUANT_ROWS, k / 16] sums of 16 codes */
   float *values; /* [tiles * QUANT_ROWS, k] */
 } quant_activations;
 

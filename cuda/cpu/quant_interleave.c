@@ -1,4 +1,4 @@
-/* Stored rows into sixteens side by side. */
+/* Stored rows interleaved by sixteens. */
 #include "quant_interleave.h"
 
 #include "abi/quant.h"
@@ -16,9 +16,7 @@ NN_INLINE uint8_t *put_field(uint8_t *to, const uint8_t *from, int64_t row_bytes
   return to;
 }
 
-static void interleave_task(void *arg, int64_t task, int32_t worker) {
-  (void)worker;
-  const job *j = arg;
+NN_TASK_OF(interleave_task, job, j, task) {
   const int64_t row_bytes = j->args->row_bytes, begin = task * NN_INTERLEAVED_ROWS * row_bytes;
   const uint8_t *block = (const uint8_t *)j->args->x + begin;
   uint8_t *to = (uint8_t *)j->args->y + begin;

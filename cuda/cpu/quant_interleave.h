@@ -1,4 +1,4 @@
-/* The order of bytes in the _R16 formats: sixteen stored rows side by side (bindings.h, cuda_interleave_rows). */
+/* The order of bytes in the _R16 formats: sixteen interleaved rows (bindings.h, cuda_interleave_rows). */
 #ifndef NN_CPU_QUANT_INTERLEAVE_H
 #define NN_CPU_QUANT_INTERLEAVE_H
 

@@ -149,9 +149,7 @@ NN_INLINE void backward_piece(const backward_job *job, int64_t piece, int32_t dt
 
 NN_TASK(backward_task, backward_job, NN_SWITCH_DTYPE(job->a.dtype, backward_piece(job, task, DT)))
 
-static void dweight_task(void *arg, int64_t task, int32_t worker) {
-  (void)worker;
-  const backward_job *job = arg;
+NN_TASK_OF(dweight_task, backward_job, job, task) {
   const int64_t cols = job->a.cols, begin = task * COLUMNS, end = nn_min(begin + COLUMNS, cols);
   double sum[COLUMNS];
   for (int64_t i = begin; i < end; i++) {

@@ -10,9 +10,7 @@ typedef struct freqs_job {
   double *frequency; /* [head_dim/2] */
 } freqs_job;
 
-static void freqs_task(void *arg, int64_t row, int32_t worker) {
-  (void)worker;
-  const freqs_job *job = arg;
+NN_TASK_OF(freqs_task, freqs_job, job, row) {
   const int64_t half = job->a.head_dim / 2;
   const double position = (double)(job->a.first + row);
   for (int64_t i = 0; i < half; i++) {
@@ -133,9 +131,7 @@ NN_INLINE void rotate_piece(const rotate_job *shared, int64_t piece, int32_t dty
   }
 }
 
-static void rotate_task(void *arg, int64_t piece, int32_t worker) {
-  (void)worker;
-  const rotate_job *job = arg;
+NN_TASK_OF(rotate_task, rotate_job, job, piece) {
   if (job->a.layout == NNCUDA_ROPE_HALF) {
     NN_SWITCH_DTYPE(job->a.dtype, rotate_piece(job, piece, DT, NNCUDA_ROPE_HALF));
   } else {

@@ -208,9 +208,7 @@ typedef struct pack_job {
   int64_t n, k, row_bytes;
 } pack_job;
 
-static void check_codes_task(void *arg, int64_t task, int32_t worker) {
-  (void)worker;
-  const pack_job *job = arg;
+NN_TASK_OF(check_codes_task, pack_job, job, task) {
   const int64_t begin = task * ROWS * job->k, rest = (job->n - task * ROWS) * job->k;
   const int64_t count = nn_min(rest, ROWS * job->k);
   uint8_t wrong = 0;
@@ -238,9 +236,7 @@ NN_INLINE uint32_t pack_word(const int8_t code[COLUMNS]) {
   return word;
 }
 
-static void pack_task(void *arg, int64_t task, int32_t worker) {
-  (void)worker;
-  const pack_job *job = arg;
+NN_TASK_OF(pack_task, pack_job, job, task) {
   for (int64_t r = 0; r < ROWS; r++) {
     const int64_t row = task * ROWS + r;
     uint8_t *w = job->w + task * ROWS * job->row_bytes + r * 4;
@@ -265,9 +261,7 @@ NN_INLINE int8_t code_of(const uint8_t *w, int64_t c) {
   return (int8_t)((w[c / COLUMNS * (ROWS * 4) + c % 4] >> (c % COLUMNS / 4 * 2) & 3) - 1);
 }
 
-static void check_bits_task(void *arg, int64_t task, int32_t worker) {
-  (void)worker;
-  const pack_job *job = arg;
+NN_TASK_OF(check_bits_task, pack_job, job, task) {
   job->bad[task] = -1;
   for (int64_t r = 0; r < ROWS && task * ROWS + r < job->n && job->bad[task] < 0; r++) {
     const uint8_t *w = job->w + task * ROWS * job->row_bytes + r * 4;
@@ -285,9 +279,7 @@ static void check_bits_task(void *arg, int64_t task, int32_t worker) {
   }
 }
 
-static void unpack_task(void *arg, int64_t task, int32_t worker) {
-  (void)worker;
-  const pack_job *job = arg;
+NN_TASK_OF(unpack_task, pack_job, job, task) {
   for (int64_t r = 0; r < ROWS && task * ROWS + r < job->n; r++) {
     const uint8_t *w = job->w + task * ROWS * job->row_bytes + r * 4;
     int8_t *codes = job->out + (task * ROWS + r) * job->k;

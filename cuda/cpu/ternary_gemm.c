@@ -31,7 +31,7 @@ typedef struct gemm_job {
 
 #if NN_SIMD_AVX512 || NN_SIMD_AVX2
 /* Row r of the activations as it is, zeros after it. */
-NN_INLINE void vector_take_row(const ternary_activations *acts, int64_t r, const int8_t *codes, int64_t k) {
+NN_INLINE void vector_pack_row(const ternary_activations *acts, int64_t r, const int8_t *codes, int64_t k) {
   int8_t *x = (int8_t *)(uintptr_t)acts->x + r * acts->depth;
   int32_t total = 0;
   memcpy(x, codes, (size_t)k);
@@ -43,19 +43,19 @@ NN_INLINE void vector_take_row(const ternary_activations *acts, int64_t r, const
 }
 #endif
 
-static void take_row(const gemm_job *job, int64_t r) {
+static void pack_row(const gemm_job *job, int64_t r) {
   const nn_bitlinear_args *a = job->args;
   const int8_t *codes = a->codes + r * a->k;
 #if TERNARY_TILES
   if (job->tiled) {
-    tile_take_row(&job->activations, r, codes, a->k);
+    tile_pack_row(&job->activations, r, codes, a->k);
     return;
   }
 #endif
 #if NN_SIMD_AVX512 || NN_SIMD_AVX2
-  vector_take_row(&job->activations, r, codes, a->k);
+  vector_pack_row(&job->activations, r, codes, a->k);
 #else
-  plain_take_row(&job->activations, r, codes, a->k);
+  plain_pack_row(&job->activations, r, codes, a->k);
 #endif
 }
 
@@ -74,7 +74,7 @@ static void product(const gemm_job *job, const ternary_piece *piece) {
 #endif
 }
 
-/* How activations are kept: multiples of rows and columns, bytes each. */
+/* How activations are packed: multiples of rows and columns, bytes each. */
 NN_PLAIN static void choose_form(gemm_job *job, int64_t *rows, int64_t *columns, int64_t *bytes) {
   *rows = 1, *columns = TERNARY_STEP, *bytes = 1;
 #if TERNARY_TILES
@@ -167,7 +167,7 @@ static void activations_task(void *arg, int64_t task, int32_t worker) {
   const gemm_job *job = arg;
   const int64_t end = nn_min((task + 1) * ACTIVATION_ROWS, job->args->m);
   for (int64_t r = task * ACTIVATION_ROWS; r < end; r++) {
-    take_row(job, r);
+    pack_row(job, r);
   }
 }
 

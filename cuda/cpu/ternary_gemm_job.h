@@ -26,7 +26,7 @@ enum {
 /* Sums have the type of the lanes that instructions add in: with another one, compilers keep them in two places. */
 typedef int32_t lanes_i32 __attribute__((vector_size(sizeof(vf))));
 
-/* Rows of activations as the kernels read them: see the `_take_row` of each. */
+/* Rows of activations as the kernels read them: see the `_pack_row` of each. */
 typedef struct ternary_activations {
   const void *x;
   int64_t depth;  /* k rounded up to what is multiplied at once; columns after k are zero */

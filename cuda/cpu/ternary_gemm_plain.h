@@ -16,7 +16,7 @@ enum { TERNARY_STEPS_AT_ONCE = 8, TERNARY_QUADS = TERNARY_PANEL / 4 };
 typedef uint16_t halves __attribute__((vector_size(16)));
 
 /* Row r of the activations: of each four columns 0, 2, 1 and 3, in 16 bits. */
-NN_INLINE void plain_take_row(const ternary_activations *acts, int64_t r, const int8_t *codes, int64_t k) {
+NN_INLINE void plain_pack_row(const ternary_activations *acts, int64_t r, const int8_t *codes, int64_t k) {
   int16_t *x = (int16_t *)(uintptr_t)acts->x + r * acts->depth;
   int32_t total = 0;
   for (int64_t c = 0; c < acts->depth; c += 4) {

@@ -31,7 +31,7 @@ typedef struct tile_work {
 } tile_work;
 
 /* Row r of the activations as row r % 16 of tiles [r / 16][column / 64]. */
-NN_INLINE void tile_take_row(const ternary_activations *acts, int64_t r, const int8_t *codes, int64_t k) {
+NN_INLINE void tile_pack_row(const ternary_activations *acts, int64_t r, const int8_t *codes, int64_t k) {
   int8_t *to = (int8_t *)(uintptr_t)acts->x + r / TERNARY_TILE * TERNARY_TILE * acts->depth +
                r % TERNARY_TILE * TERNARY_TILE_DEPTH;
   __m512i total = _mm512_setzero_si512();
