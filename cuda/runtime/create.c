@@ -93,7 +93,7 @@ int32_t nncuda_ctx_destroy(nncuda_ctx *ctx) {
   if (status != NNCUDA_SUCCESS) {
     return status;
   }
-  if (ctx->shadowed != 0) {
+  if (__atomic_load_n(&ctx->shadowed, __ATOMIC_ACQUIRE) != 0) {
     return nn_ctx_leave(ctx, nn_fail(ctx, NNCUDA_ERROR_STATE,
                                      "the context is the reference of a shadow run; call nncuda_trace_end on the "
                                      "other context first"));
