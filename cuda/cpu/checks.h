@@ -1,4 +1,4 @@
-/* What only the data of a call can get wrong: looked at before anything is written. */
+/* Checks of a call's data, before anything is written. */
 #ifndef NN_CPU_CHECKS_H
 #define NN_CPU_CHECKS_H
 

@@ -8,15 +8,15 @@
  *   tile_sum                  one tile into memory, for a later block of k or because that is C itself
  *   tile_finish               the last sums of a tile, and from there to C, at once or in the background
  *   background_next, background_end, background_store
- *                             what goes on beside the tiles: the panel of A that comes next is fetched or packed, and
- *                             finished tiles are stored
+ *                             work between the instructions of the tiles: the next panel of A is fetched or packed,
+ *                             and finished tiles are stored
  */
 #ifndef NN_CPU_GEMM_TILE_H
 #define NN_CPU_GEMM_TILE_H
 
 #include "gemm_job.h"
 
-/* A panel of A that comes next: `rows` rows of k elements, `step` bytes apart, packed to `units`; the tiles that are
+/* The next panel of A: `rows` rows of k elements, `step` bytes apart, packed to `units`; the tiles that are
  * summed before it; whether it is to be read in place. */
 typedef struct gemm_next {
   const char *a;

@@ -13,9 +13,9 @@
 
 /*
  * What the rest of the core does while the tile registers multiply (a step of them takes some 64 cycles): the finished
- * sums of the tile before go on to C; the lines of C that this tile will go to, and the next panel of A, come nearer;
- * where A cannot be read as it lies, that panel is packed, too. A row of a panel has a line for each step of a tile:
- * so a tile brings a few rows.
+ * sums of the previous tile are stored to C; the lines of C for this tile and the next panel of A are prefetched; where
+ * A cannot be read in place, that panel is packed, too. A row of a panel has a line for each step of a tile: so a tile
+ * fetches a few rows.
  */
 typedef struct tile_background {
   gemm_target before; /* where `sums` [.., width] go, if rows are left */

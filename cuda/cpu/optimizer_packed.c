@@ -1,5 +1,5 @@
-/* AdamW with moments of 16 and of 8 bits. A task is a run of whole blocks, so an element meets the same word of chance
- * and the same scale however many threads there are. */
+/* AdamW with moments of 16 and of 8 bits. A task is a run of whole blocks, so an element gets the same random word and
+ * the same scale however many threads there are. */
 #include "abi/generated/optimizer.h"
 #include "numbers/moments.h"
 #include "optimizer_adamw.h"
@@ -38,7 +38,7 @@ NN_INLINE vu mix(vu x) {
   return x ^ x >> 16;
 }
 
-/* The words of chance of elements at .. at+VF-1 of a block. */
+/* The random words of elements at .. at+VF-1 of a block. */
 NN_INLINE vu words(uint32_t key, int64_t at) {
 #define STRIDES(i)                                                                                                     \
   NN_MOMENT_STRIDE *i##u, NN_MOMENT_STRIDE *(i##u + 1u), NN_MOMENT_STRIDE *(i##u + 2u), NN_MOMENT_STRIDE *(i##u + 3u)

@@ -1,7 +1,7 @@
 /*
  * Products of few rows with the _R16 formats, sixteen interleaved rows of weights: a word of each row fills a vector,
- * so that sums stay in their lanes and a matrix is one run of memory. what remains is little beside the reading: 27
- * vector instructions for the 288 bytes of 16 blocks of q4_0.
+ * so that sums stay in their lanes and a matrix is one run of memory. Little remains besides reading: 27 vector
+ * instructions for the 288 bytes of 16 blocks of q4_0.
  */
 #ifndef NN_CPU_QUANT_GEMM_INTERLEAVED_H
 #define NN_CPU_QUANT_GEMM_INTERLEAVED_H
@@ -75,13 +75,13 @@ NN_INLINE si interleaved_signed(si w) {
 #endif
 }
 
-/* What the bytes of interleaved_integers are above the codes. */
+/* By how much the bytes of interleaved_integers exceed the codes. */
 NN_INLINE int32_t interleaved_offset(int32_t format) {
   const int32_t offset = quant_offset(format);
   return offset < 0 ? 0 : 1 << offset;
 }
 
-/* Weights that are on their way: the lines of this piece in order, then those that follow. */
+/* Weights to fetch ahead: the lines of this piece in order, then those that follow. */
 typedef struct interleaved_fetch {
   uintptr_t at, end, next;
 } interleaved_fetch;

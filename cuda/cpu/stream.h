@@ -1,13 +1,13 @@
 /*
- * What goes past the caches, and what is fetched into them before it is needed. Each number was measured; here they
- * stand side by side, since they speak of the same memory.
+ * Stores that bypass the caches, and prefetching. Each number was measured; they are side by side here, since they are
+ * about the same memory.
  */
 #ifndef NN_CPU_STREAM_H
 #define NN_CPU_STREAM_H
 
 #include "kernel.h"
 
-/* Bytes of an output from which on it is stored past the caches. */
+/* Outputs of at least so many bytes are stored past the caches. */
 enum {
   /* It does not fit into them beside what is read: half as much again as plain stores at 64 MB, no difference at 16. */
   NN_STREAM_BYTES = 32 << 20,
@@ -19,13 +19,13 @@ enum {
   NN_STREAM_BYTES_NORM = 4 << 20
 };
 
-/* How far ahead memory that no cache holds is fetched. */
+/* How far ahead memory that is in no cache is fetched. */
 enum {
   NN_FETCH_BYTES = 1024, /* AdamW, with four arrays at once, gains a tenth */
   NN_FETCH_ROWS = 2      /* of a norm: a tenth of the time */
 };
 
-/* Bytes that a task copies, about. */
+/* Bytes that a task copies, roughly. */
 enum { NN_COPY_BYTES = 1 << 16 };
 
 /* Whether an output of n elements that overlaps no input is worth storing past the caches; `bytes` is one of the sizes

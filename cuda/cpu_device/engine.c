@@ -1,6 +1,6 @@
 /*
- * The face of the CPU engine: what this processor can do, and which compiled form of each kernel that allows. A kernel
- * that a wider instruction set does not define comes from the next one down.
+ * The interface of the CPU engine: what this processor supports, and which compiled form of each kernel it uses. A
+ * kernel that a wider instruction set does not define comes from the next one down.
  */
 #include "queue.h"
 #include "runtime/context.h"

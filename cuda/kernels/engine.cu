@@ -1,7 +1,6 @@
 /*
- * The GPU engine's face: devices, what a context has of one, memory, and the door from the ABI to the kernels. The CUDA
- * runtime is linked statically and finds the driver when it is first used, so that this file does no harm on a machine
- * that has none.
+ * The interface of the GPU engine: devices, a context's state on one, memory, and the call of kernels. The CUDA runtime
+ * is linked statically and finds the driver when it is first used, so this file does no harm on a machine without one.
  */
 #include "kernels/engine.cuh"
 
@@ -26,7 +25,7 @@ nn_fault *nn_gpu_fault(nncuda_ctx *ctx) { return nn_gpu_of(ctx)->fault; }
 const char *nn_gpu_function(nncuda_ctx *ctx) { return ctx->function; }
 
 int32_t nn_gpu_fail(nncuda_ctx *ctx, cudaError_t error) {
-  cudaGetLastError(); /* what is not sticky is over once it was told */
+  cudaGetLastError(); /* an error that is not sticky is cleared by reading it */
   if (error == cudaErrorMemoryAllocation) {
     size_t free_bytes = 0, total_bytes = 0;
     cudaMemGetInfo(&free_bytes, &total_bytes);
@@ -84,7 +83,7 @@ static void describe(int32_t index, char *text, size_t capacity) {
            (double)found_device.totalGlobalMem / (1024.0 * 1024.0 * 1024.0), driver / 1000, driver % 1000 / 10);
 }
 
-/* ---- what a context has of its device ---- */
+/* ---- a context's state on its device ---- */
 
 static void enter(nncuda_ctx *ctx) { cudaSetDevice(ctx->index); }
 
@@ -149,7 +148,7 @@ static void *allocate(nncuda_ctx *ctx, size_t bytes) {
   return memory;
 }
 
-/* Memory may only leave once nothing on the device uses it any more. */
+/* Memory may only be freed once nothing on the device uses it any more. */
 static void release(nncuda_ctx *ctx, void *memory, size_t bytes) {
   (void)bytes;
   cudaStreamSynchronize(nn_gpu_stream(ctx));
@@ -198,7 +197,7 @@ static int32_t reaches(nncuda_ctx *ctx, const void *pointer) {
   return found.type == cudaMemoryTypeManaged || (found.type == cudaMemoryTypeDevice && found.device == ctx->index);
 }
 
-/* ---- the door ---- */
+/* ---- calls ---- */
 
 struct sentence {
   char words[512];

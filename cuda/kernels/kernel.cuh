@@ -64,8 +64,8 @@ struct nn_range {
   const char *note = nullptr, *exception = nullptr;
   int64_t excepted = 0, width = 0;
 
-  /* The same range with more to say of it: "0 to 31, the capacity"; "0 to 31999, or ignore_index (-100)", where that
-   * value holds, too; "indices[3, 1]" instead of "indices[13]". All strings are literals. */
+  /* The same range with more for its message: "0 to 31, the capacity"; "0 to 31999, or ignore_index (-100)", where
+   * that value is valid, too; "indices[3, 1]" instead of "indices[13]". All strings are literals. */
   nn_range noted(const char *text) const {
     nn_range range = *this;
     range.note = text;

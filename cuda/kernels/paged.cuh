@@ -21,7 +21,7 @@ struct nn_paged {
   nn_rule first_offset;
   nn_range other_offsets, length, page;
 
-  /* Sequence i; false when it has no new tokens, or what is said of it cannot be. */
+  /* Sequence i; false when it has no new tokens, or when its offsets or length are invalid. */
   __device__ __forceinline__ bool at(int64_t i, nn_paged_sequence &to) const {
     const int64_t from = offsets == nullptr ? i : offsets[i], end = offsets == nullptr ? i + 1 : offsets[i + 1];
     to = {i, from, end - from, lengths[i]};
@@ -64,7 +64,7 @@ struct nn_paged {
     return false;
   }
 
-  /* The page of rows 128 * i and on of a sequence; false when there is none of that number. */
+  /* The page of a sequence's rows from 128 * i on; false when its number is out of range. */
   __device__ __forceinline__ bool page_at(int64_t sequence, int64_t i, int64_t &to) const {
     const int64_t at = sequence * max_pages + i;
     to = page_table[at];

@@ -108,7 +108,7 @@ void nn_streams_close(nncuda_ctx *ctx) {
 
 /* ---- graphs ---- */
 
-/* Relaxed: the arena may grow while kernels are noted, which stricter modes take for a mistake. */
+/* Relaxed: the arena may grow while kernels are recorded, which stricter modes refuse. */
 static int32_t capture_begin(nncuda_ctx *ctx) {
   return status_of(ctx, cudaStreamBeginCapture(nn_gpu_stream(ctx), cudaStreamCaptureModeRelaxed));
 }

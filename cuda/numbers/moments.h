@@ -1,6 +1,6 @@
 /*
- * How moments are rounded by chance: bindings.h, section optimizer, says the rule. Chance is a function of step and
- * element, so every thread, engine and language draws it on its own. Plain C, so that both engines include it.
+ * Stochastic rounding of moments; the rule is in bindings.h, section optimizer. The random bits are a function of step
+ * and element, so every thread, engine and language draws them on its own. Plain C, so that both engines include it.
  */
 #ifndef NN_NUMBERS_MOMENTS_H
 #define NN_NUMBERS_MOMENTS_H

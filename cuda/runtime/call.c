@@ -78,7 +78,7 @@ void nn_call_require(nn_call *call, int32_t condition, int32_t status, const cha
     return;
   }
   if (call->empty && status == NNCUDA_ERROR_INVALID_SIZE) {
-    return; /* a size of zero is a success, whatever it is at odds with */
+    return; /* a size of zero succeeds, whatever else does not fit it */
   }
   va_list list;
   va_start(list, format);
@@ -253,7 +253,7 @@ static int32_t check_device(nn_call *call) {
   return 1;
 }
 
-/* What must hold of the pointers of a call that is not empty. */
+/* The conditions on the pointers of a call that is not empty. */
 static void check_pointers(nn_call *call) {
   for (int32_t i = 0; i < call->tensors; i++) {
     const nn_tensor *tensor = &call->tensor[i];

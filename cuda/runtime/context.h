@@ -30,10 +30,10 @@ typedef struct nn_profile {
   int64_t begin, length; /* nanoseconds of the clock; how long it ran */
   nn_measurement *calls;
   size_t count, capacity;
-  size_t lost; /* calls that found no memory to be noted in */
+  size_t lost; /* calls that were not noted for want of memory */
 } nn_profile;
 
-/* trace.c: what is seen of the calls, and by which kind of trace (trace.h). */
+/* trace.c: the running trace, its kind (trace.h) and what it has found. */
 typedef struct nn_tracer nn_tracer;
 
 typedef struct nn_trace {
@@ -46,7 +46,7 @@ typedef struct nn_trace {
 } nn_trace;
 
 struct nncuda_ctx {
-  uint64_t magic; /* tells a context from other memory */
+  uint64_t magic; /* distinguishes a context from other memory */
   int32_t busy;   /* 1 while a thread is inside a call; atomic */
   const nn_engine *engine;
   int32_t index;

@@ -37,7 +37,7 @@ static int32_t make(const nn_engine *engine, int32_t index, const nn_machine *ma
   return NNCUDA_SUCCESS;
 }
 
-/* The checks that both ways to make a context begin with. */
+/* The checks that both ways to make a context share. */
 static int32_t check_device(int32_t device, nncuda_ctx **ctx) {
   if (ctx == NULL) {
     return NNCUDA_ERROR_NULL_POINTER;

@@ -1,4 +1,4 @@
-/* The one door of kernel calls, and the ways from there: recorded, traced, run. */
+/* All kernel calls go through here, and from here to a graph, a trace or the kernel. */
 #ifndef NN_RUNTIME_DISPATCH_H
 #define NN_RUNTIME_DISPATCH_H
 

@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 #define NN_OP_ENUM(name) NN_OP_##name,
-/* Behind the kernels of the header: the moves of nncuda_memset and nncuda_memcpy, which go through the same door. */
+/* After the kernels of the header: the moves of nncuda_memset and nncuda_memcpy, which are dispatched likewise. */
 typedef enum nn_op { NN_OPS(NN_OP_ENUM) NN_OP_COUNT, NN_OP_memset = NN_OP_COUNT, NN_OP_memcpy, NN_OP_ALL } nn_op;
 #undef NN_OP_ENUM
 
@@ -36,9 +36,9 @@ typedef struct nn_machine {
 /*
  * The workspace of a call: memory that its kernel has until it returns, uninitialised. A kernel that needs one lays it
  * out in a function of its own, piece by piece with nn_take. That function runs twice: before the call, without memory,
- * which gives the size (and all that a context that measures has to know), and in the kernel, for the pieces. So a
- * kernel can take nothing that it did not state, and what it states is what it takes. It depends on the sizes and
- * options of the call and on the machine, never on data: where data decides, it is the most that the sizes allow.
+ * which gives the size (all that a context that measures has to know), and in the kernel, for the pieces. So a kernel
+ * takes exactly what it states. The layout depends on the sizes and options of the call and on the machine, never on
+ * data: where data decides, it is the most that the sizes allow.
  */
 typedef struct nn_workspace {
   const nn_machine *machine;

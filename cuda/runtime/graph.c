@@ -69,7 +69,8 @@ static int32_t begin(nncuda_ctx *ctx) {
     return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for a graph");
   }
   made->arena = (nn_arena){.ctx = ctx, .source = &ctx->engine->memory};
-  /* Already here, so that the end of a capture needs no memory: refused there, the context would go on capturing. */
+  /* Allocated here, so that ending a capture needs no memory: if that failed, the context would never stop capturing.
+   */
   const int32_t status = nn_handle_add(ctx, made, NN_HANDLE_GRAPH);
   if (status != NNCUDA_SUCCESS) {
     free(made);
@@ -89,7 +90,7 @@ static int32_t run_nodes(nncuda_ctx *ctx, const nncuda_graph *graph, int32_t (*r
   return status;
 }
 
-/* Lets the device note the calls, each with the graph's own arena. */
+/* Lets the device record the calls, each with the graph's own arena. */
 static int32_t note_nodes(nncuda_ctx *ctx, nncuda_graph *graph) {
   const nn_capture *capture = ctx->engine->capture;
   int32_t status = capture->begin(ctx);
@@ -112,7 +113,7 @@ static int32_t instantiate(nncuda_ctx *ctx, nncuda_graph *graph) {
   }
   const nn_arena own = ctx->arena;
   ctx->arena = graph->arena;
-  /* All at once: what calls were noted with must not be replaced later. */
+  /* All at once: the memory that calls were recorded with must not be replaced later. */
   int32_t status = nn_workspace_take(ctx, most);
   if (status == NNCUDA_SUCCESS) {
     status = note_nodes(ctx, graph);

@@ -51,7 +51,7 @@ static void end_threads(nncuda_ctx *ctx) { (void)ctx; } /* there are none */
 
 /* ---- memory ---- */
 
-/* Addresses that are this context's alone and that nobody can read: they cost no memory. */
+/* Addresses that belong to this context alone and cannot be read: they cost no memory. */
 static void *take(nncuda_ctx *ctx, size_t bytes) {
   (void)ctx;
   void *memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -80,7 +80,7 @@ static int32_t not_known(nncuda_ctx *ctx, int64_t *free_bytes, int64_t *total_by
 
 static int32_t reaches(nncuda_ctx *ctx, const void *pointer) { return nn_pool_holds(&ctx->pool, pointer); }
 
-/* What comes from the device is zeros, so that a program continues as with some result. */
+/* Copies from the device give zeros, so that a program continues as with a real result. */
 static void copy(nncuda_ctx *ctx, void *destination, size_t bytes, int32_t kind) {
   if (kind == NNCUDA_DEVICE_TO_HOST && !nn_pool_holds(&ctx->pool, destination)) {
     memset(destination, 0, bytes);

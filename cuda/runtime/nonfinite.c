@@ -11,7 +11,7 @@
 
 typedef struct search {
   int32_t found;
-  int32_t lost; /* there was no memory to look at something */
+  int32_t lost; /* there was not enough memory to look at something */
   nn_spot spot;
   uintptr_t address;
   double value;
@@ -19,9 +19,9 @@ typedef struct search {
   nn_ranges written, checked; /* by calls since the begin; inputs that were looked at */
 } search;
 
-/* An output before its call. One that the call does not read is filled with bytes of 0xFF meanwhile, a NaN that no
- * kernel makes: so what stood there before, which may be the same fault of an earlier run, is told from what was
- * written. Elements that still have these bytes afterwards were left alone, and get back what they had. */
+/* An output before its call. One that the call does not read is filled with bytes of 0xFF for the call, a NaN that no
+ * kernel makes: this distinguishes what the call writes from what was there before, perhaps the same fault of an
+ * earlier run. Elements that still have these bytes afterwards were not written, and get their old values back. */
 typedef struct output {
   unsigned char *before; /* a copy for the host, or null for no output to look at */
   int32_t filled;
@@ -29,7 +29,7 @@ typedef struct output {
 
 static const unsigned char untouched[4] = {0xff, 0xff, 0xff, 0xff};
 
-/* Whether the call knows what was in a tensor that it writes. */
+/* Whether the call reads a tensor that it writes. */
 static int32_t reads(const nn_record *record, const nn_tensor *tensor) {
   for (int32_t i = 0; i < record->tensors; i++) {
     const int32_t role = record->tensor[i].role;
@@ -46,7 +46,7 @@ static int32_t put(nncuda_ctx *ctx, const nn_tensor *tensor, const unsigned char
   return ctx->kernel[NN_OP_memcpy](ctx, &copy) == NNCUDA_SUCCESS;
 }
 
-/* Makes an output ready to be looked at after the call. Whether there was memory for that. */
+/* Prepares an output to be looked at after the call. Returns whether there was memory for that. */
 static int32_t prepare(nncuda_ctx *ctx, const nn_record *record, const nn_tensor *tensor, output *o) {
   const size_t bytes = nn_tensor_span(tensor);
   o->before = nn_trace_copy(ctx, tensor->data, bytes);
@@ -66,7 +66,7 @@ static int32_t prepare(nncuda_ctx *ctx, const nn_record *record, const nn_tensor
   return o->filled;
 }
 
-/* Gives the elements that a call left alone what they had. */
+/* Restores the elements that a call did not write. */
 static void restore(nncuda_ctx *ctx, const nn_tensor *tensor, const output *o, unsigned char *after) {
   const int64_t columns = nn_tensor_columns(tensor), size = nn_dtype_size(tensor->dtype);
   int32_t any = 0;
@@ -84,7 +84,7 @@ static void restore(nncuda_ctx *ctx, const nn_tensor *tensor, const output *o, u
   }
 }
 
-/* Number of the first element that is not finite, or -1; of an output, of those that the call wrote. */
+/* Index of the first element that is not finite, or -1; in an output, among those that the call wrote. */
 static int64_t first_bad(const nn_tensor *tensor, const unsigned char *data, const output *o) {
   const int64_t columns = nn_tensor_columns(tensor), size = nn_dtype_size(tensor->dtype);
   for (int64_t row = 0; row < tensor->rows; row++) {
@@ -129,10 +129,10 @@ static void look_at_inputs(nncuda_ctx *ctx, search *s, const nn_record *record) 
       continue;
     }
     const size_t bytes = nn_tensor_span(tensor);
-    /* One that a call wrote in part was looked at then; what it left alone may be anything. */
+    /* If a call wrote part of it, that part was checked then; the rest may hold anything. */
     if (!nn_ranges_meet(&s->written, tensor->data, bytes) && !nn_ranges_cover(&s->checked, tensor->data, bytes)) {
       look(ctx, s, record, tensor, NULL);
-      nn_ranges_add(&s->checked, tensor->data, bytes); /* without memory for it, it is looked at again */
+      nn_ranges_add(&s->checked, tensor->data, bytes); /* without memory to note it, it is checked again */
     }
   }
 }
@@ -173,13 +173,13 @@ static void search_write(const void *state, int64_t calls, nn_text *text) {
              (unsigned long long)s->address);
     nn_text_add(text, "{");
     nn_spot_write(&s->spot, more, text);
-    /* No sign of a NaN: which it has says nothing, and depends on the machine. */
+    /* The sign of a NaN is left out: it means nothing, and depends on the machine. */
     nn_text_add(text, ", \"value\": \"%s\"}", isnan(s->value) ? "nan" : s->value < 0 ? "-inf" : "inf");
   } else {
     nn_text_add(text, "null");
   }
   nn_text_add(text, "}");
-  text->lost |= s->lost && !s->found; /* it may have been where there was no memory to look */
+  text->lost |= s->lost && !s->found; /* it may have been where memory was lacking to look */
 }
 
 static void search_release(void *state) {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first range that ends at `address` or behind it. */
+/* The first range that ends at `address` or after it. */
 static size_t first_behind(const nn_ranges *ranges, uintptr_t address) {
   size_t low = 0, high = ranges->count;
   while (low < high) {
@@ -20,7 +20,7 @@ static size_t first_behind(const nn_ranges *ranges, uintptr_t address) {
 int32_t nn_ranges_add(nn_ranges *ranges, const void *data, size_t bytes) {
   nn_range added = {(uintptr_t)data, (uintptr_t)data + bytes};
   const size_t from = first_behind(ranges, added.begin);
-  size_t to = from; /* those that touch it become one with it */
+  size_t to = from; /* ranges that touch it are merged into it */
   for (; to < ranges->count && ranges->range[to].begin <= added.end; to++) {
     added.begin = ranges->range[to].begin < added.begin ? ranges->range[to].begin : added.begin;
     added.end = ranges->range[to].end > added.end ? ranges->range[to].end : added.end;

@@ -4,10 +4,10 @@
 
 #include "record.h"
 
-/* Kernel and profile; nn_trace_run (trace.h) when it is to be traced. */
+/* Runs the kernel, under the profiler if it is on; traced calls go through nn_trace_run (trace.h). */
 int32_t nn_run(nncuda_ctx *ctx, const nn_record *record);
 
-/* The kernel alone, with its workspace: its bytes, and memory for so many. */
+/* Runs the kernel alone, with its workspace; the bytes that a call's workspace needs. */
 int32_t nn_run_kernel(nncuda_ctx *ctx, const nn_record *record);
 size_t nn_workspace_bytes(nncuda_ctx *ctx, const nn_record *record);
 int32_t nn_workspace_take(nncuda_ctx *ctx, size_t bytes);

@@ -1,17 +1,17 @@
 /*
  * The shadow run: every call runs a second time on a reference context, and what both wrote is compared.
  *
- * The reference goes first, on inputs as they are: those of the host are read where they lie, all others are copies. An
- * output of its own begins with bytes of 0xFF, which are a NaN, so that an element that it left alone is known, and
- * must have been left alone by the call too; one that is also read begins as the call's does.
+ * The reference runs first, on the same inputs: host memory is read in place, all else is copied. Its outputs are
+ * filled with bytes of 0xFF beforehand, a NaN, so that elements which it does not write are known; the call must not
+ * write these either. An output that is also read begins with the call's values.
  *
- * The bound. An element of an output is made by at most so many operations as the call has for each of them, and no
- * fewer than LEAST_ROUNDINGS, since functions count as few; where elements share a sum over a row, as those of a norm
- * do, it counts for each of them, so that the longest row is added. Each operation rounds once, by at most u = 2^-24 of
- * its result, and the last conversion by the unit roundoff v of the output's dtype, or half of its least subnormal. Two
- * correct engines are therefore at most twice (r u + v) L apart, where L is the largest magnitude of the output: what
- * is added up to one element is taken to be no larger than the largest element. Sums that cancel everywhere can break
- * that, and are then to be judged by hand.
+ * The bound. An element of an output takes at most r operations: those of the call divided by its elements, and at
+ * least LEAST_ROUNDINGS, since a function counts as few operations; where elements share a sum over a row, as in a
+ * norm, each of them needs all of that sum, so the longest row is added. Each operation rounds once, by at most u =
+ * 2^-24 of its result, and the last conversion by the unit roundoff v of the output's dtype, or half of its least
+ * subnormal. Two correct engines are therefore at most twice (r u + v) L apart, where L is the largest magnitude of the
+ * output: this assumes that the terms of an element are no larger than the largest element. Sums whose terms cancel
+ * everywhere can exceed the bound, and need a closer look by a person.
  */
 #include "memory.h"
 #include "run.h"
@@ -29,7 +29,7 @@ enum { LEAST_ROUNDINGS = 16, MAX_ARGS = 512, WHY_CAPACITY = 256 };
 typedef struct difference {
   nn_spot spot;
   double value, reference, bound;
-  double share; /* of the bound; infinite where none would hold it */
+  double share; /* of the bound; infinite where no bound would do */
 } difference;
 
 typedef struct tally { /* of a kernel */
@@ -92,7 +92,7 @@ static void find_pieces(twin *t, const nn_record *record) {
 
 static int32_t on_host(const nncuda_ctx *ctx) { return ctx->engine->read == NULL; }
 
-/* Gives the reference what a piece was before the call. */
+/* Gives the reference a piece as it was before the call. */
 static const char *make_place(twin *t, piece *p) {
   const int32_t shared = on_host(t->ctx) && on_host(t->reference) && !p->written;
   if (shared) {
@@ -118,7 +118,7 @@ static const char *make_place(twin *t, piece *p) {
   return status == NNCUDA_SUCCESS ? NULL : "its arguments could not be copied";
 }
 
-/* The arguments with the reference's addresses. They hold pointers as they were declared, each in a word of its own. */
+/* The arguments with the reference's addresses. Pointers are in the declared order, each in a word of its own. */
 static const char *redirect(twin *t, const nn_record *record) {
   if (record->args_bytes > MAX_ARGS) {
     return "its arguments are too large to copy";
@@ -143,7 +143,7 @@ static const char *redirect(twin *t, const nn_record *record) {
   return NULL;
 }
 
-/* Runs the call on the reference, which is entered; `why` says it when that did not succeed. */
+/* Runs the call on the reference, which is entered; `why` gives the reason if that fails. */
 static const char *run_reference(twin *t, const nn_record *record, char *why) {
   find_pieces(t, record);
   const char *failed = NULL;
@@ -180,7 +180,7 @@ static void release(twin *t) {
 
 /* ---- comparing ---- */
 
-/* Those that count no operations and round all the same. */
+/* Kernels that count no operations and round nevertheless. */
 static int32_t is_exact(const nn_record *record) {
   switch (record->op) {
   case NN_OP_normal:
@@ -196,7 +196,7 @@ static int32_t is_exact(const nn_record *record) {
   }
 }
 
-/* The longest row of the tensors of a call whose elements share sums over rows; 0 for others. */
+/* The longest row among a call's tensors if its elements share sums over rows, else 0. */
 static double shared_sum(const nn_record *record) {
   switch (record->op) {
   case NN_OP_softmax:
@@ -240,7 +240,7 @@ static double bound_of(const nn_record *record, const nn_tensor *tensor, double 
   return 2 * (roundings * 0x1p-24 + unit) * largest + least / 2;
 }
 
-/* An output as three pictures of it: before the call, after it, and what the reference made. */
+/* Three versions of an output: before the call, after it, and the reference's. */
 typedef struct pictures {
   const nn_tensor *tensor;
   const unsigned char *before, *after, *reference;
@@ -264,7 +264,7 @@ static double share_of(double value, double reference, double bound) {
   return isfinite(distance) && bound > 0 ? distance / bound : INFINITY;
 }
 
-/* Notes the largest difference of an output in `worst`, when it is larger than what is there. */
+/* Stores the largest difference of an output in `worst`, if it is larger than the one there. */
 static void compare(nncuda_ctx *ctx, const nn_record *record, const pictures *p, difference *worst) {
   const nn_tensor *tensor = p->tensor;
   const int64_t columns = nn_tensor_columns(tensor), size = nn_dtype_size(tensor->dtype);
@@ -294,7 +294,7 @@ static void compare(nncuda_ctx *ctx, const nn_record *record, const pictures *p,
   }
 }
 
-/* What the host may look at: the memory itself, or a copy, which `copy` then is too. */
+/* Memory that the host may read: the tensor's own, or a copy, which is then also in `copy`. */
 static const unsigned char *look(nncuda_ctx *ctx, const void *data, size_t bytes, unsigned char **copy) {
   *copy = on_host(ctx) ? NULL : nn_trace_copy(ctx, data, bytes);
   return on_host(ctx) ? data : *copy;

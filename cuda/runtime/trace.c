@@ -147,7 +147,7 @@ static void add_values(nn_text *text, const nn_tensor *tensor, const void *data,
   }
 }
 
-/* The values where they lie, or a copy of them that the host may look at. */
+/* The values in place, or a copy that the host may read. */
 static void add_output(nncuda_ctx *ctx, lines *trace, const nn_tensor *tensor) {
   if (ctx->engine->read == NULL) {
     add_values(&trace->text, tensor, tensor->data, trace->values);

@@ -27,7 +27,7 @@ type Context struct {
 	index  int
 }
 
-// core is what finalizers need of a context. It does not point back to it, or nothing of either would ever be freed.
+// core is what finalizers need of a context. It does not point back to it, or neither would ever be freed.
 type core struct {
 	mu      sync.Mutex
 	handle  *C.nncuda_ctx // null when closed

@@ -164,7 +164,7 @@ func TestDTypes(t *testing.T) {
 	refused(t, err, cuda.ErrInvalidValue, "sse")
 }
 
-// Whatever is done with a closed context, or with what was made on it, is an error; closing again is none.
+// Whatever is done with a closed context, or with what was made on it, is an error, except closing it again.
 func TestClosedContextIsRefused(t *testing.T) {
 	ctx := must.Get(cuda.New("cpu"))(t)
 	buffer := filled(t, ctx, 64)

@@ -44,8 +44,8 @@ func (ctx *Context) TraceText() (string, error) {
 	return ctx.sizedText("nncuda_trace_read", read)
 }
 
-// Label says what the kernel calls from here on belong to, such as "model.layers.3.self_attn", the parts put
-// together; none ends it. A running trace tells it; without one nothing happens.
+// Label says what the kernel calls from here on belong to, such as "model.layers.3.self_attn": the parts
+// joined; without parts, to nothing. A running trace reports it; without a trace nothing happens.
 func (ctx *Context) Label(parts ...string) error {
 	if !ctx.core.tracing.Load() {
 		return nil
@@ -62,7 +62,7 @@ type Nonfinite struct {
 	Label    string // see [Context.Label]; "" without one
 	Kernel   string // of bindings.h, such as "cuda_gemm"
 	Argument string
-	Use      string // "in" where nobody wrote it before, as weights; "out" where this call did
+	Use      string // "in" if no call wrote it before, such as weights; "out" if this call did
 	Address  uint64 // of the element; see [Memory.Address]
 	DType    string
 	Shape    []int
@@ -70,8 +70,8 @@ type Nonfinite struct {
 	Value    string // "nan", "inf" or "-inf"
 }
 
-// FirstNonfinite runs body and gives the first value that is not a finite number: in what kernels read and none has
-// written since, or in what one wrote; nil when there is none. No other trace may run.
+// FirstNonfinite runs body and returns the first value that is not finite, in what kernels read and none has written
+// since, or in what one wrote; nil if all are finite. No other trace may run.
 func (ctx *Context) FirstNonfinite(body func() error) (*Nonfinite, error) {
 	var told struct{ Found *Nonfinite }
 	err := ctx.traced(&told, body, func() error {
@@ -116,13 +116,13 @@ type Difference struct {
 	Value     string   `json:"value"`
 	Reference string   `json:"reference"`
 	Bound     float64  `json:"bound"`
-	Share     *float64 `json:"share"` // nil where no bound would hold the difference
+	Share     *float64 `json:"share"` // nil where no bound would do
 }
 
-// beginning lets one goroutine at a time take the locks of two contexts, so that no two wait for each other.
+// beginning lets one goroutine at a time take the locks of two contexts, so that they cannot deadlock.
 var beginning sync.Mutex
 
-// Shadow runs body, every kernel call of it a second time on `reference`, another context, and compares what both
+// Shadow runs body with every kernel call a second time on `reference`, another context, and compares what both
 // wrote. Neither may measure, and no other trace may run; reference cannot be closed meanwhile.
 func (ctx *Context) Shadow(reference *Context, body func() error) (*Shadow, error) {
 	told := &Shadow{}
@@ -142,7 +142,7 @@ func (ctx *Context) Shadow(reference *Context, body func() error) (*Shadow, erro
 	return told, err
 }
 
-// traced runs body between a begin and the end of the trace, and reads what it tells as JSON.
+// traced runs body between a begin and the end of the trace, and reads its result as JSON.
 func (ctx *Context) traced(told any, body, begin func() error) (err error) {
 	if err := begin(); err != nil {
 		return err

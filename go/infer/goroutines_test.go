@@ -27,7 +27,7 @@ func tokens(m *model.MoETransformer, turn *sync.Mutex) (ids []int32, err error) 
 	return ids, nil
 }
 
-// What goroutines get who do not take turns is what they would get alone, or the one error that says so.
+// Goroutines that do not take turns get what they would get alone, or the one error that says so.
 func TestGoroutinesThatShareAModel(t *testing.T) {
 	made := newModel(t, 48)
 	alone := must.Get(tokens(made, nil))(t)

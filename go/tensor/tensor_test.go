@@ -139,7 +139,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// Widening 16-bit values loses nothing: narrowing them again gives the same bits, for every pattern that is no NaN.
+// Widening 16-bit values loses nothing: narrowing them again gives the same bits, for every pattern that is not a NaN.
 func TestFloats(t *testing.T) {
 	ctx := newContext(t)
 	for _, dtype := range []cuda.DType{cuda.F16, cuda.BF16} {

@@ -13,8 +13,8 @@ import (
 // capturedStep holds what a step of one shape of batch reads and writes, in memory that stays, and its calls.
 //
 // A first step runs call by call: whatever is made once (tables of the rotary embedding) is made there. The second is
-// captured, and replayed from then on with the same bits: between its calls the host has nothing to do. What the
-// library cannot capture goes on call by call.
+// captured, and replayed from then on with the same bits: between its calls the host has nothing to do. Steps
+// that the library cannot capture continue call by call.
 //
 // With `scaling`, the gradients are those of the losses times its scale.
 type capturedStep struct {
@@ -106,7 +106,7 @@ func (s *capturedStep) closeUses() error {
 }
 
 // do does a step on ids and targets [batch, length], `tokens` of which count; `update` is its last part. Without ids
-// it goes on with what the device has.
+// it uses those on the device.
 func (s *capturedStep) do(inputs, targets []int32, tokens int, update func() error) error {
 	var err error
 	if inputs != nil {

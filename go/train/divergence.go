@@ -48,7 +48,7 @@ func (r *Run) limit() float64 {
 }
 
 // requireConvergence is a DivergedError when the step of `result`, or one before it, gave gradients or a loss that are
-// no numbers, or a loss above the limit. A step in f16 that overflowed is none of these: it was skipped, and a lower
+// not finite, or a loss above the limit. A step in f16 that overflowed is none of these: it was skipped, and a lower
 // loss scale can still help, if there is one.
 func (r *Run) requireConvergence(result *StepResult) error {
 	skipped, err := result.Skipped()

@@ -48,7 +48,7 @@ func experts(t testing.TB, m *model.MoETransformer, layer int, matrix string, ch
 }
 
 // TestFaultsAreNamed: what is planted after the second step is found in the third, wherever it lies, when the fifth is
-// reported, or the fourth is to be saved. Nothing is updated in between, no checkpoint is written, and the folder goes on.
+// reported, or the fourth is to be saved. Nothing is updated or saved in between, and the run can resume.
 func TestFaultsAreNamed(t *testing.T) {
 	const value = `\((nan|-?inf)\)`
 	output := func(of string) string { return `: ` + of + ` is not finite, first at \[\d+, \d+\] ` + value }

@@ -156,7 +156,7 @@ func TestLossesFollowThoseOfF32(t *testing.T) {
 	}
 }
 
-// TestOverflowIsSkipped: the scale falls until the gradients fit; then all goes on as if it had begun with that scale.
+// TestOverflowIsSkipped: the scale falls until the gradients fit; then training is as if begun with that scale.
 func TestOverflowIsSkipped(t *testing.T) {
 	ctx, config, options := newContext(t), tiny(), inPrecision(model.F16)
 	options.LossScale = 1 << 24

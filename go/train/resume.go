@@ -34,7 +34,7 @@ func ResumeAdmitted(
 }
 
 // ExtendRun is ResumeAdmitted for more steps than the run has, which may be done: `changes` has them, and may have other
-// values of the options of Schedule. The record tells it; Run.Notice says what it does to the learning rate.
+// values of the options of Schedule. run.json records it; Run.Notice says what it does to the learning rate.
 func ExtendRun(
 	ctx *cuda.Context, folder, data, heldOut string, changes *formats.Object, admit Admission,
 ) (*Run, error) {

@@ -118,7 +118,7 @@ func (t *Trainer) LossScaling() (*LossScaling, error) {
 	return &state, err
 }
 
-// Restore goes on behind `step`, with the loss scaling of that moment when the precision is f16, and nil otherwise.
+// Restore makes the trainer continue after `step`; `state` is the loss scaling at that step in f16, else nil.
 func (t *Trainer) Restore(step int, state *LossScaling) error {
 	if (state == nil) != (t.scaling == nil) {
 		return errors.New("a loss-scaling state is required with precision f16, and allowed with no other")
@@ -292,8 +292,8 @@ func (t *Trainer) skip() *tensor.Tensor {
 	return t.guard.skip
 }
 
-// checkIDs says which id is no token, nor IgnoreIndex where that may be: before the device is given anything, so that
-// it can go on.
+// checkIDs names an id that is neither a token nor, where allowed, IgnoreIndex: before anything reaches the device, so
+// that the trainer can continue.
 func checkIDs(name string, ids []int32, length, vocab int, ignorable bool) error {
 	for at, id := range ids {
 		if (id >= 0 && int(id) < vocab) || (ignorable && id == model.IgnoreIndex) {

@@ -1,4 +1,4 @@
-"""Stored and packed weights that are none: in a form that the call does not take, or with content that has no code."""
+"""Stored and packed weights in a form that the call does not take, or with invalid content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes of rows: every format, and what is no row in it."""
+"""Bytes of rows in every format, and invalid rows."""
 
 from __future__ import annotations
 

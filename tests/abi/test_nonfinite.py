@@ -125,7 +125,7 @@ def test_16_bits_in_rows_apart(context, dtype, bits):
 
 
 def test_rows_that_are_left_alone(context):
-    """No group has the last row of a product; what stands there is nobody's, also for those who read on."""
+    """The last row of a product is in no group: the search ignores what is there, also in later calls that read it."""
     x, weight, y = np.ones((2, 4), np.float32), np.ones((1, 4, 4), np.float32), np.full((2, 4), NAN, np.float32)
     offsets, out = np.array([0, 1], np.int32), np.zeros((2, 4), np.float32)
     context.ok("nncuda_trace_begin_nonfinite")

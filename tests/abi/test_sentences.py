@@ -1,4 +1,4 @@
-"""What a refusal says, word by word, where the text of the header does not say it all; and which of several is told.
+"""The wording of errors, where the header's text does not determine it; and which of several is reported.
 
 Every argument of every kernel is spoiled in test_bad_input.py.
 """

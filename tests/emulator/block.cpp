@@ -1,8 +1,8 @@
 /*
  * Runs a grid: its blocks one after another, the threads of a block as fibers that run until they wait for others.
  *
- * A thread that never waits needs no stack of its own: a stack runs one thread after the other, and only when a thread
- * waits do those that were not begun go on, on another stack.
+ * A thread that never waits needs no stack of its own: a stack runs one thread after the other, and only when one waits
+ * are the threads that have not begun run on another stack.
  */
 #include "machine.h"
 
@@ -18,10 +18,10 @@ dim3 blockDim, gridDim;
 namespace {
 
 enum : unsigned { MAX_THREADS = 1024, MAX_WARPS = 32, MAX_BARRIERS = 16 };
-/* Rounds in which threads only polled, after which they are said to wait for what never comes. */
+/* Rounds in which threads only polled, after which they are reported as waiting forever. */
 enum : uint64_t { MAX_IDLE_ROUNDS = 200000 };
 
-/* Values that lanes gave, kept until all that may read them have gone on. */
+/* Values that lanes gave, kept until all that may read them have continued. */
 struct buffer {
   buffer *next;
   unsigned size_class, users;
@@ -156,7 +156,7 @@ void set_block(uint64_t number) {
   nn_shared_begin_block();
 }
 
-/* The thread to go on with; null when all have ended. */
+/* The thread to continue with; null when all have ended. */
 inline fiber *next_fiber() {
   for (;;) {
     if (__builtin_expect(ready_warps != 0, 1)) {
@@ -272,7 +272,7 @@ void finish_barrier(barrier &b) {
   idle_rounds = 0;
 }
 
-/* A thread has ended: nobody waits for it any more. */
+/* A thread has ended: no thread waits for it any more. */
 void end_thread(fiber *self) {
   const unsigned w = self->thread / 32, bit = 1u << self->thread % 32;
   release_buffer(self->held);

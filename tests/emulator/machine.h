@@ -48,7 +48,7 @@ nn_stack *nn_stack_take();
 void nn_stack_give(nn_stack *stack);
 /* Whether the address lies in the guard page of a stack. */
 bool nn_stack_overflowed(const void *address);
-/* Stores the running context in *from and goes on with `to`. */
+/* Stores the running context in *from and continues with `to`. */
 void nn_context_switch(void **from, void *to);
 /* A context that will call `entry`, which must never return. */
 void *nn_context_new(nn_stack *stack, void (*entry)());

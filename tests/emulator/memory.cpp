@@ -1,8 +1,7 @@
 /*
  * Device memory: a region of addresses for each device, in which every allocation is followed by a page that cannot be
  * touched, and none of which can be touched at all except while a kernel or a copy runs (and, to save time, after most
- * operations of a long run). Fresh memory is 0xff bytes:
- * NaN as a float, -1 as a number.
+ * operations of a long run). Fresh memory is 0xff bytes: NaN as a float, -1 as an integer.
  */
 #include "machine.h"
 
@@ -109,7 +108,7 @@ unsigned char *find_addresses(region &r, size_t bytes) {
 
 size_t rounded(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
-/* The bytes of its pages that belong to nobody still are as they were filled. */
+/* The bytes of its pages that belong to no allocation must be as they were filled. */
 void check_edges(unsigned char *p, const allocation &a) {
   for (unsigned char *at = a.low; at < a.low + a.mapped; at++) {
     if (at == p) {

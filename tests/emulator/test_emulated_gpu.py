@@ -67,7 +67,7 @@ def compare_orders(arch: str, folder: Path) -> None:
 
 
 def random_backward(arch: str) -> None:
-    """Few multiprocessors make for small grids, whose blocks go on to further work."""
+    """With few multiprocessors grids are small, and their blocks take on further work."""
     run(arch, RANDOM, order="backward", sms="2")
 
 

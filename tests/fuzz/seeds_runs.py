@@ -99,7 +99,7 @@ def states() -> list[Seed]:
 
 
 def metrics() -> list[Seed]:
-    """metrics.jsonl of runs. What is no record is left out of a report, and a note says so."""
+    """metrics.jsonl of runs. Lines that are not records are left out of a report, and a note says so."""
     record = {"step": 1, "loss": 2.5, "expert_shares": [[0.5, 0.5]], "grad_norm": 1.0, "seconds": 0.5}
     lines = [json.dumps({**record, "step": step}).encode() for step in range(1, 5)]
     hostile = (

@@ -1,5 +1,5 @@
 """Tokenizers of our checkpoints against transformers' AutoTokenizer, from what `make interop` recorded: the same ids,
-the begin id before them. transformers takes the name of a control token for the token; ours does so when it is told."""
+the begin id before them. transformers takes the name of a control token for the token; ours does so only if asked."""
 
 from __future__ import annotations
 

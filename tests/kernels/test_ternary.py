@@ -98,7 +98,7 @@ def test_what_fills_up_is_not_looked_at() -> None:
 
 
 def hard_rows(rng: np.random.Generator, rows: int, cols: int, dtype: str) -> np.ndarray:
-    """Any bits, which are numbers of all sizes and some that are none; rows of one size; rows of few codes and ties."""
+    """Any bits: numbers of all sizes, NaN, infinities; rows of one size; rows of few codes and ties."""
     if dtype == "f32":
         x = rng.integers(0, 2**32, (rows, cols), np.uint64).astype(np.uint32).view(np.float32)
     else:

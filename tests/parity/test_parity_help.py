@@ -1,4 +1,4 @@
-"""`train --help` tells the same defaults in every language."""
+"""`train --help` shows the same defaults in every language."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def test_hostile_files(workshop: Workshop, language: languages.Language, tmp_pat
 
 
 def test_the_run_that_is_spoiled_is_whole(workshop: Workshop, language: languages.Language, tmp_path: Path) -> None:
-    """What the cases above spoil goes on where nothing is spoiled."""
+    """The run that the cases above spoil continues if nothing is spoiled."""
     run = workshop.cut(workshop.reference("small"), int(CHECKPOINT[-8:]), f"hostile-{language}")
     assert resolve_checkpoint(run) == run / CHECKPOINT
     language.run("inspect", run)

@@ -55,7 +55,7 @@ REFUSALS = {
 def test_plan(language: languages.Language, name: str) -> None:
     arguments = ["plan", "--json", *PLANS[name].split()]
     own, python = (json.loads(one.run(*arguments).stdout) for one in (language, find("python")))
-    for found in (own, python):  # what a language's own program needs, which lets go of memory in its own time
+    for found in (own, python):  # what a language's own program needs, which frees memory at its own times
         found["sizes"] = [found.pop("peak"), found.pop("held"), *(way.pop("bytes") for way in found["ways"])]
         found["sizes"] += [value or 0 for _, value in sorted(found.pop("work").items())]
         for kind in ("fixed", "kept", "transient", "evaluation", "scratch"):

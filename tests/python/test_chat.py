@@ -179,7 +179,7 @@ def test_chat_from_a_pipe(folder: Path) -> None:
 
 
 def test_a_model_whose_template_cannot_be_used(folder: Path, tmp_path: Path) -> None:
-    """It is told before the first question, as a wrong file; one that takes no message of the system, with --system."""
+    """It is refused before the first question, as a wrong file; one without system messages only with --system."""
     model = tmp_path / "model"
     shutil.copytree(folder, model)
     for template, arguments, problem in (

@@ -154,7 +154,7 @@ def test_graph_replays_with_new_values(ctx: nncuda.Context) -> None:
 
 
 def test_graph_memory_is_its_own(ctx: nncuda.Context) -> None:
-    """Memory that captured calls use is handed to nobody else while the graph lives, and goes back with it."""
+    """Memory that captured calls use is not reused while the graph lives, and is freed with it."""
     before = ctx.bytes_used
     x = ctx.tensor(np.ones(1000, np.float32))
     with ctx.capture() as graph:

@@ -68,7 +68,7 @@ FAULTS = {
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_faults(tmp_path: Path, ctx: nncuda.Context, fault: str, precision: str) -> None:
-    """Planted behind step 7, found at the report of step 10; the checkpoint of step 5 is what the run goes on from."""
+    """Planted behind step 7, found at the report of step 10; the run continues from the checkpoint of step 5."""
     planted = FAULTS[fault]
     data = write_data(tmp_path)
     run = start(tmp_path / "run", ctx, data, log_every=10, eval_every=0, precision=precision)
@@ -103,7 +103,7 @@ def test_a_diverged_run_goes_on_from_the_checkpoint(tmp_path: Path, ctx: nncuda.
 
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
 def test_a_trainer_that_is_restored_updates_again(ctx: nncuda.Context, precision: str) -> None:
-    """Whatever the steps before were: nothing of them is left in what decides whether to update."""
+    """Whatever the earlier steps were: they no longer affect whether to update."""
     trainer = Trainer(
         MoETransformer(ctx, TINY, seed=1, precision=precision),
         TrainConfig(batch_size=2, sequence_length=8, warmup_steps=0, precision=precision),
@@ -198,7 +198,7 @@ def diverged(trainer: Trainer, batch_of: Callable | None = None, ids: np.ndarray
 
 
 def test_where_it_began_cannot_be_found(ctx: nncuda.Context) -> None:
-    """The search needs memory too; without it the divergence is told nevertheless."""
+    """The search needs memory too; without it the divergence is reported nevertheless."""
     model = MoETransformer(ctx, TINY, seed=1)
     FAULTS["a gain"].plant(model)
 

@@ -439,7 +439,7 @@ def test_a_batch_runs_ahead_where_the_next_step_is_certain(ctx: nncuda.Context) 
     # either is no reason to compute another.
     assert under_way == [1] * 5 + [0, 1, 0] + [1] * 10 + [0]
     assert list(first.tokens) == wanted and scheduler.idle
-    # A text that ends without notice leaves a step behind, in which nobody has a part.
+    # A text that ends without notice leaves a step behind, in which no sequence has a part.
     scheduler.add(Request(ids_of(10), 20, end_ids=wanted[3:4]))
     while not scheduler.idle:
         scheduler.step()

@@ -131,7 +131,7 @@ def test_rules_for_json() -> None:
 
 
 def test_records_of_a_run_that_goes_on(tmp_path: Path) -> None:
-    """Lines stay as they are; what is behind the step goes, and so does all from the first line on that is none."""
+    """Lines stay as they are; those after the step are removed, and so is all from the first invalid line on."""
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(
         b'{"step": 1, "loss":  1.50}\r\n{"step": "x"}\n{"loss": 1}\n{"step": 3}\n{"step": 2, "loss": NaN}\n'

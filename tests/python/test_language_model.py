@@ -70,7 +70,7 @@ def test_streams_and_whole_texts(model: LanguageModel) -> None:
 
 
 def test_seeds(model: LanguageModel) -> None:
-    """Prompt i of a batch draws with seed + i, unless each is told its own."""
+    """Prompt i of a batch draws with seed + i, unless each has a seed of its own."""
     together = model.complete(["the sea"] * 3, 20, Sampling(seed=5))
     assert len(set(together)) == 3
     for number, text in enumerate(together):

@@ -57,7 +57,7 @@ OPTIONS = {
 CASES = [("wide", name) for name in OPTIONS] + [
     (shape, name) for shape in list(SHAPES)[1:] for name in ("f32", "accumulated in bf16", "every second block")
 ]
-#: Of what is measured. What is planned is what is called, so all that may differ is when Python lets go of a tensor.
+#: Of what is measured. What is planned is what is called, so all that may differ is when Python frees a tensor.
 TOLERANCE = 0.01
 
 

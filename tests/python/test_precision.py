@@ -146,7 +146,7 @@ def test_weights_are_the_rounded_parameters(ctx: nncuda.Context) -> None:
 
 
 def test_an_overflow_is_skipped(ctx: nncuda.Context) -> None:
-    """The scale falls until the gradients fit; then all goes on as if it had begun with that scale."""
+    """The scale falls until the gradients fit; then training continues as if it had begun with that scale."""
     trainer = make(ctx, "f16", loss_scale=2.0**24)
     before, batch = state_of(trainer), learnable_batch(TINY, 4, 12)
     scales = []
@@ -171,7 +171,7 @@ def test_an_overflow_is_skipped(ctx: nncuda.Context) -> None:
 
 
 def test_an_exploding_input_is_skipped(ctx: nncuda.Context) -> None:
-    """A token whose embedding is infinite in f16, but not in f32: its batch is skipped, others go on."""
+    """A token whose embedding is infinite in f16, but not in f32: its batch is skipped, others continue."""
     trainer = make(ctx, "f16")
     model = trainer.model
     inputs, targets = learnable_batch(TINY, 4, 12)

@@ -163,7 +163,7 @@ def _encoded(tokenizer: Tokenizer) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _ids_to_decode(tokenizer: Tokenizer) -> Iterator[list[int]]:
-    """Ids as a model may give them, in any order: bytes that are no characters, controls, spaces at the start."""
+    """Ids as a model may give them, in any order: bytes that are not characters, controls, spaces at the start."""
     size = tokenizer.vocab_size
     draw = random.Random(0)
     yield []

@@ -325,7 +325,7 @@ func (f optionFlags) at(index int) *optionValue {
 	return nil
 }
 
-// checkPreset refuses a name that no preset has; "" is none.
+// checkPreset refuses a name that no preset has; "" is allowed.
 func checkPreset(name string) error {
 	if name != "" && !slices.Contains(model.Presets(), name) {
 		known := strings.Join(model.Presets(), ", ")

@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// shadowFlags are the flags of `shadow` beside those of the options.
+// shadowFlags are the flags of `shadow` besides those of the options.
 type shadowFlags struct {
 	model, prompt  string // "" where none is given
 	reference, isa string
@@ -288,7 +288,7 @@ func (f *shadowFlags) shadowGeneration(
 	})
 }
 
-// write writes what was found as JSON: what was compared, then what the library tells.
+// write writes what was found as JSON: what was compared, then the library's result.
 func (f *shadowFlags) write(ctx *cuda.Context, told *cuda.Shadow) error {
 	found := struct {
 		Device    string  `json:"device"`

@@ -15,7 +15,7 @@ import (
 	"github.com/nncuda/nncuda/go/safetensors"
 )
 
-// fixtures is all of them; that there are none is a failure.
+// fixtures returns all fixtures; having none is a failure.
 func fixtures(t *testing.T) []Fixture {
 	t.Helper()
 	folder := must.Get(Folder())(t)

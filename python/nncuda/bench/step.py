@@ -161,7 +161,7 @@ def measure_gpu(
     so_far: Callable[[StepResult], None],
 ) -> StepResult:
     """Times the sides one after another: they would not all fit. `missing` is why there is no torch for this device;
-    `so_far` is told after each side, since a compiler may take longer than there is time."""
+    `so_far` is called after each side, since a compiler may take longer than there is time."""
     result = StepResult(case.name)
     ctx.reset_peak()
     timing = _timed(ours(ctx, case), device_clock(ctx), effort)

@@ -53,7 +53,7 @@ class Block(nn.Module):
         return weights, experts, self.s.aux_alpha * (share * probs.mean(dim=0)).sum()
 
     def mix(self, x: Tensor, weights: Tensor, experts: Tensor) -> Tensor:
-        """The experts' outputs for x [tokens, hidden], weighed and summed."""
+        """The experts' outputs for x [tokens, hidden], weighted and summed."""
         s = self.s
         slots = experts.flatten()
         order = slots.argsort(stable=True)

@@ -1,4 +1,4 @@
-"""Options that several commands have, each told once."""
+"""Options that several commands have, each defined once."""
 
 from __future__ import annotations
 

@@ -229,7 +229,7 @@ def _contiguous_pieces(
     sampling: Sampling,
     as_ids: bool,
 ) -> Iterator[str]:
-    """The continuation by the layers that train; what is wrong with the prompt is said before the model is loaded."""
+    """The continuation by the layers that train; a wrong prompt is refused before the model is loaded."""
     if as_ids:
         ids = parse_ids(prompt, checkpoint.config.vocab_size)
         yield from _ids_stream(load(), ids, max_tokens, sampling)

@@ -12,8 +12,8 @@ from .terminal import console
 
 @contextlib.contextmanager
 def element_progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar with an estimate, over the elements that are written; none where the output is not a terminal. Gives what
-    is told of each further number of them."""
+    """A bar with an estimate, over the elements that are written; none where the output is not a terminal. Returns the
+    function to call with each further number of them."""
     terminal = console()
     bar = Progress(
         TextColumn(title),

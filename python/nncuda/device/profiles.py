@@ -77,7 +77,7 @@ class _Spot:
 
 @dataclass(frozen=True)
 class NonFinite(_Spot):
-    """A value that is not finite: written by the call, or read by it and written by none before it."""
+    """A value that is not finite: written by the call, or read by it and not written by a call before it."""
 
     written: bool
     address: int  # of the element
@@ -100,7 +100,7 @@ class NonFiniteTrace:
 
 @dataclass(frozen=True)
 class Difference(_Spot):
-    """An element of which the reference made something else; `share` is that of the bound, infinite beyond any."""
+    """An element that differs from the reference's; `share` is that of the bound, infinite where no bound would do."""
 
     reference: float
     bound: float

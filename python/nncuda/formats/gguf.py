@@ -92,8 +92,8 @@ class Value:
 
 @dataclass(frozen=True)
 class TensorEntry:
-    """What a file says of a tensor. `shape` is row-major, the file's dimensions reversed; `offset` is that in the file,
-    `nbytes` -1 where the type is unknown."""
+    """A file's description of a tensor. `shape` is row-major, the file's dimensions reversed; `offset` is that in the
+    file, `nbytes` -1 where the type is unknown."""
 
     type_name: str
     shape: tuple[int, ...]

@@ -1,6 +1,6 @@
 """Writing GGUF files, version 3, little-endian, tensor by tensor.
 
-The header with all descriptions comes first, so formats and shapes are told beforehand; then the bytes of each tensor
+The header with all descriptions comes first, so formats and shapes are given beforehand; then the bytes of each tensor
 as they are made. No more than one piece of a tensor is in memory, and the file appears under its name when it is whole.
 (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md)
 """

@@ -1,4 +1,4 @@
-"""Mappings from the names of tensors, which are known without reading one: of a file, and of several as one."""
+"""Mappings from names to tensors, of one file or of several; names are known without reading a tensor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Read = TypeVar("Read")
 
 
 class Named(Mapping[str, Read]):
-    """A mapping whose names are those of `entries`, what a file says of its tensors."""
+    """A mapping with the names of `entries`, the descriptions of a file's tensors."""
 
     entries: Mapping[str, Any]
 

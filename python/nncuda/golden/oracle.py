@@ -1,4 +1,4 @@
-"""A shadow run whose reference is no engine but the oracle: every kernel call again in float64, on the same inputs.
+"""A shadow run whose reference is the oracle instead of an engine: every kernel call again in float64.
 
 A bound here is the fixtures' tolerance (`nncuda.reference.judge`): twice the error that the plain formula makes on
 these inputs in the kernel's own precision, and not below what its roundings justify.
@@ -28,8 +28,8 @@ _NAMES = {dtype.code: name for name, dtype in dtypes.DTYPES.items()}
 
 @contextlib.contextmanager
 def oracle_shadow(ctx: Context) -> Iterator[ShadowRun]:
-    """``with oracle_shadow(ctx) as run:`` is `Context.shadow` with the oracle for a reference. It sees the calls that
-    are made from Python on this context, not those of a graph that is launched."""
+    """``with oracle_shadow(ctx) as run:`` is `Context.shadow` with the oracle as reference. It sees the calls that are
+    made from Python on this context, not those of a launched graph."""
     run, oracle = ShadowRun(), _Oracle(ctx)
     replaced = [(getattr(kernels, name).__globals__, function) for name, function in header.parse().kernels.items()]
     before = [(space["_plans"], space["_make_plan"]) for space, _ in replaced]
@@ -184,7 +184,7 @@ def _floats(function: header.Function) -> list[header.Param]:
 
 
 def _largest(after: Array, exact: Array, bound: float, stored: Array) -> dict[str, Any] | None:
-    """The element that is furthest from what it should be. One that the oracle has no number for is not judged."""
+    """The element that is furthest from what it should be. Elements without a number in the oracle are not judged."""
     if after.shape != exact.shape:
         raise ValueError(f"the oracle's shape is {list(exact.shape)}, the kernel's {list(after.shape)}")
     with np.errstate(all="ignore"):

@@ -33,7 +33,7 @@ Prompt: TypeAlias = Union[str, Ids]  # noqa: UP007
 
 
 class Flag(Protocol):
-    """What tells a generation to end: a `threading.Event` is one."""
+    """A flag that ends a generation when set, such as a `threading.Event`."""
 
     def is_set(self) -> bool: ...
 

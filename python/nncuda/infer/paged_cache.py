@@ -123,7 +123,7 @@ class PagedCache:
 
     @property
     def available(self) -> int:
-        """Pages that a new sequence could have: never used, or kept for their text alone, and promised to nobody."""
+        """Pages that a new sequence could have: never used, or kept for their text alone, and not reserved."""
         return len(self._free) + len(self._idle) - self._reserved
 
     @property
@@ -208,7 +208,7 @@ class PagedCache:
             return False
         page, text = sequence.pages.pop(0), sequence._texts.pop(0)
         sequence.length -= PAGE
-        # What later pages hold was computed with the page that is gone, or will be without it: nobody else's text.
+        # What later pages hold was computed with the page that is gone, or will be without it: no other may share it.
         sequence._parent = None
         if self._release(page, text):
             sequence._reserved += 1  # a page for a page, so that it cannot fail to get the next one
@@ -233,7 +233,7 @@ class PagedCache:
         sequence._texts.clear()
 
     def forget(self) -> None:
-        """Forgets the texts of pages that nobody uses: what comes next shares nothing with what was."""
+        """Forgets the texts of unused pages, so that later sequences share nothing with earlier ones."""
         for text in list(self._idle.values()):
             self._lose(text)
             self._free.append(text.page)
@@ -255,7 +255,7 @@ class PagedCache:
         return page
 
     def _release(self, page: int, text: _Text | None) -> bool:
-        """Gives back one use of a page; whether nobody uses it now."""
+        """Ends one use of a page; returns whether it is unused now."""
         if text is None:
             self._free.append(page)
             return True
@@ -324,7 +324,7 @@ class PagedCache:
         sequence._parent = text.number
 
     def _lose(self, text: _Text) -> None:
-        """Makes a text that nobody uses unfindable."""
+        """Forgets the text of an unused page."""
         if text.full:
             del self._full[text.parent, text.ids]
         siblings = self._behind[text.parent]

@@ -184,7 +184,7 @@ def _growth(rules: dict[str, Any]) -> float:
     if kind == "Replace":
         old = rules["pattern"].get("String")
         return max(1.0, len(rules["content"].encode()) / len(old.encode())) if old else math.inf
-    # A byte that is no UTF-8 becomes a sign of three.
+    # A byte that is not UTF-8 becomes a character of three bytes.
     return {"Fuse": 1.0, "Strip": 1.0, "Metaspace": 1.0, "ByteFallback": 1.0, "ByteLevel": 3.0}.get(kind, math.inf)
 
 

@@ -48,7 +48,7 @@ class PieceModel:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> PieceModel:
-        """Reads a file. ValueError when it is none."""
+        """Reads a file. ValueError when it is not a model."""
         pieces, scores, kinds = [], [], []
         trainer: dict[tuple[int, int], Any] = {}
         normalizer: dict[tuple[int, int], Any] = {}
@@ -84,7 +84,7 @@ def longest_replacement(charsmap: bytes) -> int:
 
 
 def most_growth(content: bytes) -> int:
-    """How many times longer a model's maps of characters may make a text, in bytes. ValueError when it is none."""
+    """How many times longer a model's maps of characters may make a text, in bytes. ValueError if it is not one."""
     maps = [
         part
         for field, kind, value in _fields(content)

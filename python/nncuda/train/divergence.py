@@ -28,8 +28,8 @@ class DivergedError(RuntimeError):
 class Watch:
     """Lets no step update anything from the first one on whose gradients are not finite; for f32 and bf16.
 
-    The norms of the gradients are added up: once one of them is not finite the sum never is again. It takes the place
-    of a norm in the machinery of loss scaling, whose scale stays 1 here and goes nowhere.
+    The norms of the gradients are added up: once one of them is not finite, the sum never is again. It replaces the
+    norm in the kernel of loss scaling, whose scale stays 1 here and is not used.
     """
 
     def __init__(self, ctx: Context):
@@ -53,7 +53,7 @@ class Watch:
         )
 
     def reset(self) -> None:
-        """Forgets what was."""
+        """Forgets the steps so far."""
         for tensor in (self._sum, self._good_steps, self._skipped, self.skip):
             tensor.zero_()
 
@@ -61,7 +61,7 @@ class Watch:
 def check_convergence(
     trainer: Trainer, result: StepResult, batch_of: Callable[[int], tuple[np.ndarray, np.ndarray]]
 ) -> None:
-    """DivergedError when the last step, or one before it, gave gradients or a loss that are no numbers, or a loss above
+    """DivergedError when the last step, or one before it, gave gradients or a loss that are not finite, or a loss above
     max_loss. `batch_of` gives inputs and targets of a step again.
 
     A step in f16 that overflowed is none of these: it was skipped, and a lower loss scale can still help.

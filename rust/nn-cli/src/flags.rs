@@ -71,7 +71,7 @@ impl ConfigSource {
         }
     }
 
-    /// That of the preset; of the usual one for what is none, which is refused later.
+    /// That of the preset; of the default one if there is no such preset, which is refused later.
     pub(crate) fn preset_vocabulary(&self, file: &ConfigFile) -> Result<u64> {
         let named = self.preset.clone().or_else(|| file.preset());
         let sizes = named.and_then(|name| MoEConfig::preset(&name).ok());

@@ -22,7 +22,7 @@ use crate::terminal::{columns, short_text};
 /// What a shadow run compares with.
 const BASELINE: &str = "baseline";
 const CPU: &str = "cpu";
-/// Which Python alone has.
+/// Only Python has this one.
 const F64: &str = "f64";
 
 /// Run every kernel call of a training step a second time on another engine, and compare what they wrote.

@@ -1,4 +1,4 @@
-//! A run that diverges says where that began, writes no checkpoint any more, and goes on from the last good one.
+//! A run that diverges says where that began, writes no further checkpoint, and continues from the last good one.
 
 mod tiny;
 
@@ -148,7 +148,7 @@ fn a_loss_above_the_limit_ends_the_run() {
     let norm = norm.split_once(" (norm ").unwrap().1.trim_end_matches(')');
     let all = records[0].get("grad_norm").and_then(Value::as_number).unwrap();
     assert!((0.0..=all * 1.05).contains(&norm.parse().unwrap()), "{norm} of {all}");
-    // The scale of the losses is not in what is told of their gradients.
+    // The reported gradients do not contain the scale of the losses.
     let scaled = TrainConfig { precision: Precision::F16, loss_scale: 1024.0, ..limited };
     let scaled = message(&mut workshop.start(&ctx, "scaled", scaled));
     assert!(scaled.contains(rest.split_once(" (norm ").unwrap().0), "{scaled} beside {said}");

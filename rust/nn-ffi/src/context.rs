@@ -55,7 +55,7 @@ struct Shared {
 /// What goes with the turn.
 #[derive(Default)]
 struct State {
-    /// What the capture that goes on, if one does, has to keep.
+    /// What the running capture, if any, has to keep.
     capture: RefCell<Option<Capture>>,
     /// What could not be given back while a graph was captured.
     waiting: RefCell<Vec<Released>>,
@@ -98,7 +98,7 @@ impl<'c> Turn<'c> {
         Error::Call { status: Status::from_code(code).unwrap_or(Status::Internal), function, message }
     }
 
-    /// The capture that goes on, if one does.
+    /// The running capture, if any.
     #[inline]
     pub(crate) fn capture(&self) -> &RefCell<Option<Capture>> {
         &self.state.capture
@@ -450,7 +450,7 @@ impl Context {
         Ok(Arc::new(Allocation::new(self, memory, bytes, captured)))
     }
 
-    /// Gives something back, now or when the capture that goes on has ended.
+    /// Frees something, now or when the running capture has ended.
     pub(crate) fn release(&self, what: Released) {
         let turn = self.turn();
         if turn.is_capturing() || !turn.try_release(what) {

@@ -11,7 +11,7 @@ use crate::{Context, Error, Result};
 pub struct Place {
     /// Number of the call, from 0.
     pub call: u64,
-    /// What the call belongs to, as [`Context::label`] said.
+    /// What the call belongs to; see [`Context::label`].
     pub label: Option<String>,
     /// The kernel.
     pub kernel: String,
@@ -62,7 +62,7 @@ pub struct Difference {
     pub reference: String,
     /// By how much they may differ.
     pub bound: f64,
-    /// The difference over the bound; `None` where no bound would hold it.
+    /// The difference over the bound; `None` where no bound would do.
     pub share: Option<f64>,
 }
 
@@ -146,8 +146,8 @@ impl Context {
         Ok((result, report::<Search>(&text)?.found))
     }
 
-    /// Runs `work`, each of its kernel calls a second time on `reference`, another context that nobody else uses meanwhile:
-    /// of another instruction set, number of threads or device. What both wrote is compared, call by call.
+    /// Runs `work`, each of its kernel calls a second time on `reference`, a context not otherwise used meanwhile,
+    /// of another instruction set, thread count or device. What both wrote is compared, call by call.
     ///
     /// # Errors
     ///
@@ -169,8 +169,8 @@ impl Context {
         Ok((result, report(&text)?))
     }
 
-    /// Says what the kernel calls from here on belong to, such as `model.layers.3.self_attn`, for a trace to tell. Without a
-    /// trace nothing happens, and `name` is not called.
+    /// Says what the kernel calls from here on belong to, such as `model.layers.3.self_attn`. Traces report it; without
+    /// one nothing happens, and `name` is not called.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What tensors' shapes tell a kernel, and what is said when they disagree.
+//! The sizes that a kernel gets from tensors' shapes, and the errors when they disagree.
 
 use nn_ffi::catalogue::{Argument, Kernel, Kind};
 use nn_ffi::{Activation, Context, DType, Device, Error, Result, RopeLayout, Status, Tensor, kernels};

@@ -66,7 +66,7 @@ def page_bytes(storage, kv_heads, head_dim):
 
 
 def page_table(d, lengths):
-    """A table whose pages lie in any order, -1 where a sequence has none, and the number of pages: one is nobody's."""
+    """A table whose pages lie in any order, -1 where a sequence has none, and the number of pages: one is unused."""
     needed = [-(-length // PAGE_TOKENS) for length in lengths]
     order = d.permutation(sum(needed) + 1)
     table = np.full((len(lengths), max(needed)), -1, np.int32)

@@ -71,7 +71,7 @@ impl TransformerBlock {
         self.moe.forward(&normed, middle)
     }
 
-    /// Has a trace tell that the calls from here on are those of a half of the block.
+    /// Labels the calls from here on as those of a half of the block.
     fn label(&self, x: &Tensor, half: &str) -> Result<()> {
         Ok(x.context().label(|| format!("{}.{half}", self.name))?)
     }

@@ -357,7 +357,7 @@ impl MoETransformer {
         self.predict(&x, logits)
     }
 
-    /// Has a trace tell that the calls from here on belong to a part of the model, or to none.
+    /// Labels the calls from here on as those of a part of the model; "" ends the label.
     fn label(&self, part: &str) -> Result<()> {
         Ok(self.ctx.label(|| part.to_owned())?)
     }

@@ -135,7 +135,7 @@ impl Checkpoint {
         let (state, file) = self.to_train()?;
         let model = self.model(ctx, true, state.train.precision)?;
         let in_state = |error: Error| error.in_file(self.folder.join("training.json"));
-        // What a trainer refuses may be a change, and is of the file where there is none.
+        // What the trainer refuses is the fault of the file, unless options were changed.
         let unchanged = options == state.train;
         let in_options = |error: Error| if unchanged { in_state(error) } else { error };
         let mut trainer = Trainer::new(model, options, true).map_err(in_options)?;

@@ -14,7 +14,7 @@ pub(super) const LARGEST_LOSS_SCALE: f64 = 16_777_216.0;
 /// Options of loss scaling, which f16 alone has.
 const OF_SCALING: [&str; 4] = ["loss_scale", "loss_scale_growth", "loss_scale_backoff", "loss_scale_interval"];
 /// Other options that checkpoints did not have from the beginning. Files have them, and those above, where they are not
-/// at their defaults, so a run that uses none of them is the same file as ever, which programs from before them open too.
+/// at their defaults, so a run that uses none of them writes the same file as ever, which older programs open too.
 const ADDED: [&str; 5] = ["max_loss", "activation_checkpointing", "recompute_experts", "precision", "moments"];
 
 /// What each number must be; tests/bounds.json has the reasons.
@@ -120,7 +120,7 @@ impl TrainConfig {
         Ok(())
     }
 
-    /// Options that a run may go on with other values of. Micro-batches and what is computed twice change how a step is
+    /// Options that may change when a run continues. Micro-batches and what is computed twice change how a step is
     /// reached, not what is trained; the rest decides when the run looks at itself.
     pub const CHANGEABLE: [&str; 9] = [
         "micro_batch_size",

@@ -36,7 +36,7 @@ pub struct Progress {
     pub skipped_steps: usize,
 }
 
-/// What a run tells of while it goes on.
+/// What a run reports while it trains.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A line of `metrics.jsonl` was written.

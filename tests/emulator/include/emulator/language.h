@@ -59,7 +59,7 @@ struct dim3 {
   constexpr operator uint3() const { return {x, y, z}; }
 };
 
-/* Set whenever another fiber or block goes on. Not const: the compiler must read them anew after every wait. */
+/* Set whenever another fiber or block continues. Not const: the compiler must read them anew after every wait. */
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 static constexpr int warpSize = 32;

@@ -29,7 +29,8 @@ inline unsigned nn_emulated_thread() { return nn_emulated_thread_number; }
 inline unsigned nn_emulated_lane() { return nn_emulated_thread() % 32; }
 inline unsigned nn_emulated_warp() { return nn_emulated_thread() / 32; }
 
-/* Differs from block to block and from launch to launch, so that state that belongs to a block can be told apart. */
+/* Differs from block to block and from launch to launch, so that the state of one block is distinguished from
+ * another's. */
 uint64_t nn_emulated_block_serial();
 
 /* The dynamic shared memory of the block, 1024-byte aligned, and its size. Static __shared__ variables lie elsewhere.
@@ -54,8 +55,8 @@ template <class T> const T *nn_emulated_gather(unsigned mask, const T &value, nn
  * __syncthreads is barrier 0. */
 void nn_emulated_barrier(unsigned barrier, unsigned threads, const nn_site &site = nn_site::here());
 
-/* Lets the other threads of the block run before this one goes on; for instructions that poll (mbarrier.try_wait). When
- * nothing but such polling has happened for long, the block is reported as stuck. */
+/* Lets the other threads of the block run before this one continues; for instructions that poll (mbarrier.try_wait).
+ * When nothing but such polling has happened for long, the block is reported as stuck. */
 void nn_emulated_yield(const nn_site &site = nn_site::here());
 
 /* Ends the process, saying in which kernel, block and thread, for what cannot be carried out (printf's format). */

@@ -131,7 +131,7 @@ inline void nn_barrier_sync(uint32_t barrier, uint32_t threads, nn_site site = n
   nn_emulated_barrier(barrier, threads, site.in("bar.sync"));
 }
 
-/* Not lane 0, so that nobody relies on that. */
+/* Not lane 0, so that no code relies on that. */
 inline bool nn_elect(nn_site site = nn_site::here()) {
   nn_emulated_requires(900, "elect.sync");
   nn_emulated_gather(0xffffffffu, 0u, site.in("elect.sync"));

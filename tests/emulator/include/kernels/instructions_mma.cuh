@@ -18,7 +18,7 @@ struct nn_emulated_row {
   uint16_t element[8];
 };
 
-/* Each lane reads the row that it addresses, before any lane goes on. */
+/* Each lane reads the row that it addresses, before any lane continues. */
 inline const nn_emulated_row *nn_emulated_load_rows(uint32_t address, const char *what, nn_site site) {
   nn_emulated_requires(750, "ldmatrix");
   nn_emulated_row row;
