@@ -1,7 +1,7 @@
 """The C side of the library: argument structs and entry points of the kernels, and what of the header the rest needs.
 
 A family (section) has a header of structs, ``cuda/abi/generated/<family>.h``, and a file of entry points, ``.c``, which
-check all that bindings.h says. What it cannot say stands by hand in ``cuda/abi/<family>_checks.h``, a `check_<kernel>`
+check all that bindings.h says. What it cannot say is written in ``cuda/abi/<family>_checks.h``, a `check_<kernel>`
 or `lower_<kernel>` for each; without one the entry point does not compile.
 """
 
@@ -15,7 +15,7 @@ from nncuda.binding.header import FIXED_DTYPES, Dim, Function, Header, Param, Se
 OWNED = ("cuda/abi/generated/*", "cuda/interface.h", "cuda/runtime/ops.h")
 
 #: Kernels that are run with another struct than that of their parameters, which `lower_<kernel>` makes. It is that of
-#: the kernel named, or stands by hand in cuda/abi/<family>.h.
+#: the kernel named, or is written by hand in cuda/abi/<family>.h.
 SHARED = {
     **dict.fromkeys(
         ("gemm", "gemm_beta", "gemm_epilogue", "batched_gemm", "grouped_gemm", "grouped_gemm_wgrad"), "gemm"
@@ -244,7 +244,7 @@ def _dim(dim: Dim) -> str:
 
 
 def _wrapped(indent: str, statement: str) -> list[str]:
-    """The lines of a statement, which breaks behind commas and connectives, and never inside a string."""
+    """The lines of a statement, which breaks after commas and connectives, and never inside a string."""
     kept = "".join(
         "\x00" if letter == " " and (inside or before not in ",|&") else letter
         for before, (letter, inside) in zip(" " + statement, _with_strings(statement), strict=False)

@@ -1,5 +1,5 @@
 """The kernels in Go: in package `cuda` as they are in C, in package `tensor` as functions of tensors, where everything
-that tensors tell follows `signature`."""
+that tensors give follows `signature`."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _solve(solve: Solve) -> list[str]:
 
 
 def _origins(rule: Signature) -> str:
-    """Which tensor tells which size, for error messages."""
+    """Which tensor gives which size, for error messages."""
     by_tensor: dict[str, list[str]] = {}
     for solve in rule.solves:
         by_tensor.setdefault(solve.param.name, []).append(solve.size)

@@ -25,7 +25,7 @@ Version = tuple[int, int]
 
 @dataclass(frozen=True)
 class Symbols:
-    """What a version of the ABI holds: its lines by name, and the first release with it, empty while there is none."""
+    """What a version of the ABI holds: its lines by name, and the first release with it, or ""."""
 
     version: Version
     release: str

@@ -159,7 +159,7 @@ func (b *Buffer) At(offset int64) Memory { return Memory{b, offset} }
 // IsNull says whether m is the null pointer.
 func (m Memory) IsNull() bool { return m.buffer == nil }
 
-// Address is where m lies in the memory of its device, 0 for the null pointer: to compare with what a trace tells.
+// Address is where m lies in the memory of its device, 0 for the null pointer: to compare with what a trace reports.
 func (m Memory) Address() uint64 {
 	if m.buffer == nil {
 		return 0

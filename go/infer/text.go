@@ -27,7 +27,7 @@ func NewTextGenerator(m *model.MoETransformer, tokens *tokenizer.Tokenizer) (*Te
 	return &TextGenerator{m, tokens}, nil
 }
 
-// Encode gives the ids of a text, behind the begin id.
+// Encode gives the ids of a text, after the begin id.
 func (g *TextGenerator) Encode(prompt string) []int32 {
 	ids := g.Tokenizer.Encode(prompt)
 	if begin := g.Tokenizer.BeginID(); begin >= 0 {

@@ -266,7 +266,7 @@ func (m *MoETransformer) ForwardBackward(
 	return uses
 }
 
-// ForwardKeeping gives the stream behind the last block of `batch` sequences, ids i32 [tokens], how each layer's experts
+// ForwardKeeping gives the stream after the last block of `batch` sequences, ids i32 [tokens], how each layer's experts
 // were used, and what the backward of each block needs. It adds the load-balancing loss to `aux` f32 [1].
 func (m *MoETransformer) ForwardKeeping(
 	p *layer.Pass, ids *tensor.Tensor, batch int, aux *tensor.Tensor,
@@ -402,7 +402,7 @@ func (m *MoETransformer) Decode(p *layer.Pass, ids *tensor.Tensor, cache *layer.
 	p.Free(x)
 }
 
-// finish runs the stream behind the blocks through norm and head into `logits`.
+// finish runs the stream after the blocks through norm and head into `logits`.
 func (m *MoETransformer) finish(p *layer.Pass, x, logits *tensor.Tensor) {
 	p.Label(normLabel)
 	normed := m.norm.Forward(p, x)

@@ -88,7 +88,7 @@ func (t Tensor) Size() int {
 	return size
 }
 
-// A File is an open safetensors file, mapped into memory: a tensor that nobody looks at is not read from the disk.
+// A File is an open safetensors file, mapped into memory: a tensor that is not used is not read from the disk.
 type File struct {
 	Path     string
 	Metadata map[string]string

@@ -11,7 +11,7 @@ import (
 // A checker gathers what is wrong with the tensors of one kernel call. Only the first problem is kept.
 type checker struct {
 	kernel  string
-	origins string // which tensor tells which size, for messages
+	origins string // which tensor determines which size, for messages
 	ctx     *cuda.Context
 	err     error
 }

@@ -18,7 +18,7 @@ import (
 //	"extensions": [{"from_step": 1000, "steps": 3000, "learning_rate": 0.002, "min_rate_share": 0.1,
 //	                "warmup_steps": 50}]
 //
-// Checkpoints behind that step have it in their options; the one of the step does not, so a run that is resumed there is
+// Checkpoints after that step have it in their options; the one of the step does not, so a run that is resumed there is
 // given it again. What a kill leaves is therefore an extended run.
 
 // Schedule lists the options that a run may be extended with other values of, beside those that are Changeable: together

@@ -250,7 +250,7 @@ func (l *loop) count(seconds float64) {
 	l.timedSeconds += seconds
 }
 
-// record makes the line of metrics of a step, its time still missing. Null stands for what is no number.
+// record makes the line of metrics of a step, its time still missing. Null stands for what is not finite.
 func (l *loop) record(result *StepResult) (*formats.Object, error) {
 	r := l.run
 	record := formats.NewObject("step", result.Step)
@@ -319,7 +319,7 @@ func shares(counts [][]int32) []any {
 	return rows
 }
 
-// round gives the double nearest to a number's decimal with so many digits behind the point.
+// round gives the double nearest to a number's decimal with so many digits after the point.
 func round(value float64, digits int) float64 {
 	rounded, err := strconv.ParseFloat(strconv.FormatFloat(value, 'f', digits, 64), 64)
 	if err != nil { // only what is not finite, and that parses too

@@ -28,7 +28,7 @@ type Trainer struct {
 	calls          *capturedStep
 	scaling        *lossScaling   // nil but in f16
 	guard          *guard         // nil in f16
-	done           int            // known here, so that nobody has to wait for the device
+	done           int            // known here, without waiting for the device
 	step           *tensor.Tensor // i32 [1], updates, which is steps without those that were skipped
 	lr, norm, clip *tensor.Tensor // f32 [1]
 }
@@ -231,7 +231,7 @@ func (t *Trainer) prepare(batch, length int) error {
 	if before == nil {
 		return nil
 	}
-	calls.refusal = before.refusal // this trainer goes on call by call
+	calls.refusal = before.refusal // this trainer continues call by call
 	if before.graph != nil {
 		calls.first = fmt.Sprintf("the batch is %s, the captured step was for %s", calls.shape(), before.shape())
 	}

@@ -39,7 +39,7 @@ func (f *configFile) wrongValue(err error, table string, flags optionFlags) erro
 	return f.wrong(err.Error(), table, name)
 }
 
-// checkNames refuses what is no option of its table.
+// checkNames refuses what is not an option of its table.
 func (f *configFile) checkNames() error {
 	for at, table := range tables {
 		kind, other := "model", tables[1-at]

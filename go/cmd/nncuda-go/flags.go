@@ -148,7 +148,7 @@ type configFile struct {
 	tables map[string]*formats.Object
 }
 
-// table gives one of the tables, empty where the file, which may be nil, has it not.
+// table gives one of the tables, empty where the file, which may be nil, lacks it.
 func (f *configFile) table(name string) *formats.Object {
 	if f == nil || f.tables[name] == nil {
 		return formats.NewObject()

@@ -244,7 +244,7 @@ func (f *planFlags) vocabulary(file *configFile) (int, error) {
 	return presetVocabulary(file, f.preset), nil
 }
 
-// presetVocabulary is that of the preset that is named, or that a file names; the usual one's for what is no preset.
+// presetVocabulary is that of the preset that is named, or that a file names; the default one's if there is none.
 func presetVocabulary(file *configFile, preset string) int {
 	if named, text := file.table("model").Get("preset").(string); preset == "" && text {
 		preset = named

@@ -1,4 +1,4 @@
-"""Generation by a model with random weights: time to the first token, tokens a second, and the bytes behind them.
+"""Generation by a model with random weights: time to the first token, tokens a second, and the bytes that these take.
 
 `nncuda-go bench inference` and `nncuda-rs bench inference` take the same options and print the same line, without the
 probe of the memory. The work: a model made for inference from seed 0, a prompt of the ids 0, 1, 2, ..., and the tokens

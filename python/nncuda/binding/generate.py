@@ -43,7 +43,7 @@ class Argument:
 
 class Signature:
     """How a kernel looks from Python: positional inputs, then by keyword its options, flags, the sizes and dtypes that
-    its inputs do not tell, and its outputs."""
+    its inputs do not give, and its outputs."""
 
     def __init__(self, function: Function, header: Header) -> None:
         self.function = function
@@ -56,8 +56,8 @@ class Signature:
         required = tuple(p for p in self.inputs if not p.nullable and p not in self.optional_result)
         self.required = required
         self.told_dtypes = {param.dtype for param in required}
-        # Sizes that a plain dimension of an input tells need no keyword. Those in a product (batch*q_len) have one even
-        # where the other inputs would tell them, so that the calls of a family take the same keywords.
+        # Sizes that a plain dimension of an input gives need no keyword. Those in a product (batch*q_len) have one even
+        # where the other inputs would give them, so that the calls of a family take the same keywords.
         dims = [dim for param in function.pointers for dim in param.dims]
         told = {dim.text for param in required for dim in param.dims} | {param.ld for param in function.pointers}
         told -= {name for dim in dims if len(dim.names) > 1 for name in dim.names}

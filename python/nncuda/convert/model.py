@@ -130,7 +130,7 @@ def _write_gguf(
     ctx: Context,
     progress: Callable[[int], None],
 ) -> None:
-    # The scales of llama.cpp's blocks are f16, in which 1 is exact: the scale itself is a tensor beside the matrix.
+    # The scales of llama.cpp's blocks are f16, in which 1 is exact: the scale itself is a tensor next to the matrix.
     apart = form != "i2_s"
     new = []
     for name, shape in model.config.shapes().items():

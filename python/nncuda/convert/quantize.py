@@ -58,7 +58,7 @@ def choose_formats(config: LlamaConfig, format_name: str, output_format: str | N
 
 
 def gguf_metadata(config: LlamaConfig) -> dict[str, Any]:
-    """A configuration in the words of GGUF files. What they have no word for stands under `llama.nncuda`."""
+    """A configuration in the words of GGUF files. What they have no key for is under `llama.nncuda`."""
     architecture = "llama"
     if config.ternary:
         architecture = {BITNET_ARCHITECTURES[name]: name for name in ("bitnet", "bitnet-b1.58")}[config.activation]

@@ -95,7 +95,7 @@ class Context(DeviceBound):
     def _open(self, kind: str, index: int, handle: Any) -> None:
         self._handle = handle
         self.device_index = index
-        self._exports: set[int] = set()  # ids of what other libraries hold; a set, since they may let go in any thread
+        self._exports: set[int] = set()  # ids of what other libraries hold; a set, as they may release it in any thread
         self._last_handle: Any = None  # of a closed context whose memory others still look at
         self._capture: Capture | None = None
         self._traced = False  # whether a trace runs, which wants labels
@@ -156,7 +156,7 @@ class Context(DeviceBound):
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
-            with contextlib.suppress(Exception):  # nobody could catch it here
+            with contextlib.suppress(Exception):  # it could not be caught here
                 self.close()
 
     def __repr__(self) -> str:

@@ -42,7 +42,7 @@ class Turns:
         """Takes the turn, or, without `wait`, returns False when another thread has it."""
         thread = threading.get_ident()
         with self._mutex:
-            if self._holder in (0, thread):  # nobody waits while there is no holder
+            if self._holder in (0, thread):  # no thread waits while there is no holder
                 self._holder = thread
                 self._depth += 1
                 return True

@@ -1,4 +1,4 @@
-"""Writing that a kill at any moment cannot spoil: what stands under the final name is always whole.
+"""Writing that a kill at any moment cannot spoil: the file under the final name is always whole.
 
 Everything is written under a temporary name on the same file system, synced to the disk, then renamed, which POSIX
 makes one step. The folder that holds the name is synced too, so that the rename itself survives a power cut.
@@ -94,7 +94,7 @@ def remove_folder(path: str | os.PathLike[str]) -> None:
 
 
 def remove_leftovers(folder: str | os.PathLike[str]) -> None:
-    """Removes what killed writers left in `folder`. Call it only where nobody else is writing."""
+    """Removes what killed writers left in `folder`. Call it only where no other process writes."""
     for entry in Path(folder).glob(f"{TEMPORARY_PREFIX}*"):
         if entry.is_dir():
             shutil.rmtree(entry)

@@ -73,11 +73,11 @@ class MissingFileError(UnreadableError, FileNotFoundError):
 
 
 class NotAFileError(UnreadableError, IsADirectoryError):
-    """A folder stands where a file should."""
+    """A folder is where a file should be."""
 
 
 class NotAFolderError(UnreadableError, NotADirectoryError):
-    """A file stands where a folder should."""
+    """A file is where a folder should be."""
 
 
 class ForbiddenFileError(UnreadableError, PermissionError):

@@ -40,7 +40,7 @@ class Row:
 
 
 class DecodeBatch:
-    """Up to `engine.max_batch` sequences. `ahead` tells whether it may run ahead, by default on a GPU: on a CPU there
+    """Up to `engine.max_batch` sequences. `ahead` says whether it may run ahead, by default on a GPU: on a CPU there
     is no time to win, and steps for nothing cost some. The tokens are the same."""
 
     def __init__(self, engine: Engine, ahead: bool | None = None):

@@ -32,7 +32,7 @@ _FIRST_POSITIONS = 4096
 #: Tokens of a sequence unless more are asked for: what many models were trained for, and what a cache is cheap for.
 USUAL_CONTEXT = 8192
 
-#: Sequences of full length that the cache has room for unless told otherwise; shorter ones may be more.
+#: Sequences of full length that the cache has room for by default; shorter ones may be more.
 _USUAL_SEQUENCES = 4
 
 #: Rows of logits made at a time when those of all tokens are wanted.

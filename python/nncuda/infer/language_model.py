@@ -78,7 +78,7 @@ class LanguageModel(DeviceBound):
         self.engine = Engine(stored, ctx, **options)
         self.scheduler = Scheduler(self.engine)
         self._owned: Context | None = None
-        self._abandoned: deque[Request] = deque()  # of iterators that nobody continues with, to be cancelled
+        self._abandoned: deque[Request] = deque()  # of abandoned iterators, to be cancelled
 
     @classmethod
     def load(
@@ -179,13 +179,12 @@ class LanguageModel(DeviceBound):
         """Continues one prompt, or several together, and yields every token as it is generated.
 
         A prompt is a text or a sequence of ids; those of a batch may have any lengths, and there may be more than
-        `max_batch`: what finds no room waits. Each ends with an event whose `finish` says why: after `max_new_tokens`
-        (by default, when the context is full; more than that and the oldest text drops out of sight), with one of
-        `end_ids` (by default those of the tokenizer), or with one of the strings in `stop`. With one `sampling`, prompt
-        i draws with seed + i. When `cancel` is set, all end before the next token. Leaving the loop frees the prompts'
-        places, too.
+        `max_batch`: the others wait. Each ends with an event whose `finish` says why: after `max_new_tokens`
+        (by default, when the context is full; with more than that the oldest text is dropped), with one of `end_ids`
+        (by default those of the tokenizer), or with one of the strings in `stop`. With one `sampling`, prompt i draws
+        with seed + i. When `cancel` is set, all end before the next token. Leaving the loop ends the prompts, too.
 
-        A prompt's tokens are the same bits whatever is generated beside it, also by other calls: two of these
+        A prompt's tokens are the same bits whatever else is generated, also by other calls: two of these
         iterators may be used in turns.
 
         Raises TypeError, ValueError, OutOfRangeError or CacheFullError, before anything runs, for what cannot be done
@@ -342,7 +341,7 @@ class LanguageModel(DeviceBound):
     def _abandon(self, requests: Iterable[Request]) -> None:
         """Cancels requests, now or, when somebody else is in the middle of a step, before the next one.
 
-        An iterator that is forgotten ends in whatever thread and moment it is collected: it must wait for nobody.
+        An iterator that is forgotten ends in whatever thread and moment it is collected: it must not wait.
         """
         self._abandoned.extend(requests)
         turns = self.ctx._turns

@@ -2,8 +2,8 @@
 
 A page holds the keys and values of 128 consecutive tokens of one sequence, in every layer under the same number. Pages
 belong to sequences; a page is also known by its text, so that a sequence which begins alike uses it too instead of
-computing it again. Full pages are shared as they are, since nobody writes to them; of a page that begins as wanted and
-then differs, or ends, a sequence takes a copy of its own.
+computing it again. Full pages are shared as they are, since they are not written to again; of a page that begins as
+wanted and then differs, or ends, a sequence takes a copy of its own.
 (Kwon et al. 2023, "PagedAttention", sections 4.2 and 4.4)
 """
 
@@ -68,7 +68,7 @@ class CachedSequence:
         self.pages: list[int] = []
         self.shared = 0
         self.closed = False
-        self._texts: list[_Text | None] = []  # of each full page, None for one that nobody else will find
+        self._texts: list[_Text | None] = []  # of each full page, None for one that no other sequence will find
         self._pending: list[int] = []  # ids of the last page, while it is not full
         self._parent: int | None = 0  # number of the last full page's text; None when its text is not its own
         self._reserved = 0
@@ -110,7 +110,7 @@ class PagedCache:
         views = [self._memory.narrow(0, at, 1).view(pages, self.page_bytes) for at in range(layers * 2)]
         self.keys, self.values = views[0::2], views[1::2]
         self._free = list(reversed(range(pages)))
-        self._idle: OrderedDict[int, _Text] = OrderedDict()  # by page, whose text nobody uses now; oldest first
+        self._idle: OrderedDict[int, _Text] = OrderedDict()  # by page, whose text is unused now; oldest first
         self._full: dict[tuple[int, bytes], _Text] = {}  # full pages by parent and ids
         self._behind: dict[int, list[_Text]] = {}  # all pages by parent
         self._last_number = 0
@@ -136,7 +136,7 @@ class PagedCache:
         pages for `rows` rows in all.
 
         Its `length` is how many ids are there; the last one is never, since somebody wants what follows from it. One of
-        more than `context` rows will drop its oldest pages, for which it gets new ones only if nobody shares them: it
+        more than `context` rows will drop its oldest pages, for which it gets new ones only if they are not shared: it
         neither looks for pages nor lets others find its own. Raises CacheFullError, with nothing changed, when so many
         pages are not available.
         """

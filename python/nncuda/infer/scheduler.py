@@ -20,7 +20,7 @@ from .paged_cache import PAGE, CacheFullError
 from .sampling import GREEDY, Sampling
 
 #: Tokens of a prompt that are run between two steps of sequences which wait for their next token. A short piece keeps
-#: them from waiting long; a long one makes better use of the machine, and is taken when nobody waits.
+#: them from waiting long; a long one makes better use of the machine, and is taken when no other request waits.
 PIECE_BESIDE_DECODING = 128
 
 END, STOP, LENGTH, CANCELLED = "end", "stop", "length", "cancelled"
@@ -164,7 +164,7 @@ class Scheduler:
             sequence = self.engine.cache.open(request.prompt, request.rows)
         except CacheFullError:
             if not self._prefilling and not self.batch.rows:
-                raise  # nobody ends and makes room: whoever else holds pages must
+                raise  # no request ends and makes room: others that hold pages must
             return False
         self._waiting.popleft()
         request.shared = sequence.shared

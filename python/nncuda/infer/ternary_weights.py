@@ -139,7 +139,7 @@ def packed(
             codes = parts[0][0] if len(parts) == 1 else _stacked(ctx, [part for part, _ in parts])
             kernels.ternary_pack(codes, stored=stored, row_bytes=row_bytes, w=place)
         for matrix in group:
-            release(matrix.data)  # so that the file's pages do not count beside the copy
+            release(matrix.data)  # so that the file's pages do not count besides the copy
     return TernaryWeight(data, ctx.tensor(np.repeat(np.array(scales, np.float32), heights)))
 
 

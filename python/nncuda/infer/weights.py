@@ -223,7 +223,7 @@ class Weights:
 
 def _pieces(rows: np.ndarray, target: Tensor) -> Iterator[tuple[np.ndarray, Tensor]]:
     """A matrix of a file in pieces of whole groups of rows, each with its place in a copy. Behind a piece the file's
-    pages are given back, so that they do not count beside the copy."""
+    pages are given back, so that they do not count besides the copy."""
     step = max(1, _PIECE // (INTERLEAVED_ROWS * rows.shape[1])) * INTERLEAVED_ROWS
     for first in range(0, len(rows), step):
         piece = rows[first : first + step]

@@ -330,7 +330,7 @@ class MoETransformer(DeviceBound):
         self.ctx.label()
         return logits
 
-    # What stands around the blocks, under the names that a trace shows.
+    # What is around the blocks, under the names that a trace shows.
 
     def _embedded(self, ids: Tensor) -> Tensor:
         self.ctx.label("model.embed_tokens")

@@ -35,7 +35,7 @@ _MEMORY = 1 << 29  # bytes
 
 class ChatTemplate:
     """A template, ready to render. `begin` and `end` are the names of the tokens that it knows as bos_token and
-    eos_token. `plain` tells that the model has none, and `PLAIN` stands in."""
+    eos_token. `plain` says that the model has none, and `PLAIN` is used."""
 
     def __init__(
         self,

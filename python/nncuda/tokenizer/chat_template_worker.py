@@ -1,6 +1,6 @@
 """The program that renders chat templates, in the process of a sandbox; loaded as a file, outside the package.
 
-What a template gets beside its values is what transformers gives it: `raise_exception`, `strftime_now`, `tojson`
+What a template gets besides its values is what transformers gives it: `raise_exception`, `strftime_now`, `tojson`
 without escapes, loop controls, and the blocks named `generation`.
 """
 

@@ -1,7 +1,7 @@
 """Tokenizers of Hugging Face folders and of checkpoints.
 
 tokenizer.json where there is one, since that is what transformers uses, else tokenizer.model; what begins a text and
-what ends it also stands in tokenizer_config.json, generation_config.json and config.json.
+what ends it is also in tokenizer_config.json, generation_config.json and config.json.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ _MOST_GROWTH = 16
 
 class JsonTokenizer:
     """A tokenizer of the `tokenizers` library, as a `TextTokenizer`. `first_id` is what its file lets it put before a
-    text, -1 for nothing; unless told otherwise, it adds the begin id when that is the same.
+    text, -1 for nothing; by default it adds the begin id when that is the same.
 
     `ask` answers the requests of `json_worker.Served`, and may be given so many seconds. Names are kept here, so
     that the ids which a model draws become text without asking, as long as the rules for that are known to be tame.

@@ -105,7 +105,7 @@ class TextTokenizer(Protocol):
     """Text to token ids and back, whatever the file it comes from.
 
     `begin_id` is -1 when there is none. `end_ids` end an answer: the end of the text, of a turn, of a message.
-    `adds_begin` tells whether texts are meant to start with the begin id. `ordinary_id` is some id of ordinary text.
+    `adds_begin` says whether texts are meant to start with the begin id. `ordinary_id` is some id of ordinary text.
     """
 
     begin_id: int
@@ -165,7 +165,7 @@ _MOST_GROWTH = 1000
 class Tokenizer:
     """A SentencePiece model. `model` is its file's content.
 
-    What a model does not say, or other files say better, can be told: see `TextTokenizer`.
+    What a model does not say, or other files say better, can be given: see `TextTokenizer`.
     """
 
     def __init__(

@@ -51,7 +51,7 @@ BOUNDS = {"seconds": (0.0, 1e12), "held_out_loss": (-1.0, 1e38)}
 
 @dataclass(frozen=True)
 class TrainingState:
-    """What a run needs beside weights and moments to continue.
+    """What a run needs besides weights and moments to continue.
 
     data_position counts the windows visited, data_windows how many the data had, seconds the time spent training.
     loss_scaling is there when the precision is f16, and only then.

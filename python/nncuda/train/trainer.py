@@ -76,7 +76,7 @@ class StepResult:
 class Trainer(DeviceBound):
     """Trains a model with AdamW.
 
-    The state beside the model's parameters: first and second moments in what the option `moments` says, the step, and
+    The state besides the model's parameters: first and second moments in what the option `moments` says, the step, and
     the loss scale of a model in f16. One thread at a time may use it: a second one gets StateError.
     """
 
@@ -108,7 +108,7 @@ class Trainer(DeviceBound):
         self._watch = Watch(ctx)
         self._uncaptured = None if capture else "capture is off"  # why no step of this trainer is captured
         self._eager_reason: str | None = None
-        self._done = 0  # known here, so that nobody has to wait for the device
+        self._done = 0  # known here, without waiting for the device
         self._step = ctx.zeros((1,), "i32")  # updates, which is steps without those that were skipped
         self._lr = ctx.zeros((1,))
         self._norm = ctx.zeros((1,))

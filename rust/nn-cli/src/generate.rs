@@ -138,7 +138,7 @@ fn model_and_prompt(
     Ok((PathBuf::from(model), prompt))
 }
 
-/// Token ids between spaces or commas; they may be larger than any id, which the model's vocabulary tells.
+/// Token ids between spaces or commas; they may be out of range, which only the model's vocabulary shows.
 pub(crate) fn parse_ids(text: &str) -> std::result::Result<Vec<u64>, Failure> {
     let words = text.split(|character: char| character == ',' || character.is_whitespace());
     let mut ids = Vec::new();

@@ -48,7 +48,7 @@ struct Shared {
     device: Device,
     /// Whoever holds it may call the library; the thread that does may take it again, as calls inside a capture do.
     turn: ReentrantMutex<State>,
-    /// Whether a trace runs that tells labels.
+    /// Whether a trace runs that reports labels.
     tracing: AtomicBool,
 }
 

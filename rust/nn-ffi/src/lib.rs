@@ -30,7 +30,7 @@
 //! |---|---|
 //! | [`Context`] | a device: its memory, workers, attributes, profile and traces; or one that [measures](Context::measuring) |
 //! | [`Tensor`], [`DeviceBuffer`] | memory with a shape and a dtype; memory with a type of Rust |
-//! | [`kernels`] | every kernel, its sizes told by its tensors |
+//! | [`kernels`] | every kernel, its sizes derived from its tensors |
 //! | [`Graph`] | calls that are recorded once and run again |
 //! | [`Stream`], [`Event`], [`PinnedBuffer`] | copies beside the kernels |
 //! | [`catalogue`] | the kernels as data, for tests that call them by name |

@@ -91,7 +91,7 @@ impl<'c> Running<'c> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        // A panic is under way: nobody could be told of an error.
+        // A panic is under way: there is no way to report an error.
         let _ = (self.end)(&self.context.turn());
     }
 }

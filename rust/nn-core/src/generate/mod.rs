@@ -14,7 +14,7 @@ pub use sampling::{DecodingStrategy, Sampler};
 /// How the next token is chosen, and from which numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sampling {
-    /// The rule; the most likely token unless told otherwise.
+    /// The rule; by default the most likely token.
     pub strategy: DecodingStrategy,
     /// The same seed gives the same tokens; sequence r of a batch uses seed + r, modulo 2^64.
     pub seed: i64,

@@ -367,7 +367,7 @@ impl MoETransformer {
         self.embedding.forward(ids)
     }
 
-    /// The logits of tokens from the stream behind the last block.
+    /// The logits of tokens from the stream after the last block.
     fn predict(&self, x: &Tensor, logits: &Tensor) -> Result<()> {
         self.label("model.norm")?;
         let normed = self.norm.forward(x)?;
@@ -376,7 +376,7 @@ impl MoETransformer {
         self.label("")
     }
 
-    /// The normed stream behind the last block.
+    /// The normed stream after the last block.
     fn stream(&self, ids: &Tensor, batch: usize) -> Result<Tensor> {
         let rotation = self.rope.rotation(batch, ids.len() / batch)?;
         let mut x = self.embed(ids)?;
@@ -442,7 +442,7 @@ fn flat(ids: &Tensor) -> Result<(Tensor, usize, usize)> {
 
 /// What a forward pass leaves for its backward.
 struct Kept {
-    /// The stream behind the last block.
+    /// The stream after the last block.
     x: Tensor,
     blocks: Vec<BlockKept>,
     uses: Vec<ExpertUse>,

@@ -274,7 +274,7 @@ impl<'de> Deserialize<'de> for Header {
                 let mut header = Header { tensors: Vec::new(), metadata: BTreeMap::new() };
                 let mut seen = BTreeSet::new();
                 while let Some(name) = entries.next_key::<String>()? {
-                    // Of two tensors of one name nobody could say which one is meant.
+                    // With two tensors of one name it would be unclear which one is meant.
                     if !seen.insert(name.clone()) {
                         return Err(A::Error::custom(format!("the name {} stands there twice", quoted(&name))));
                     }
