@@ -246,7 +246,7 @@ const nn_engine nn_cpu_engine = {.device = NNCUDA_DEVICE_CPU,
                                  .host_memory = HOST_MEMORY,
                                  .memory_info = memory_info,
                                  .synchronize = nn_queues_wait,
-                                 .order = &nn_queues,
+                                 .streams = &nn_queues,
                                  .stamp = stamp,
                                  .elapsed = elapsed,
                                  .forget = forget};

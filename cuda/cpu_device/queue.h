@@ -4,7 +4,7 @@
 
 #include "runtime/device.h"
 
-extern const nn_order nn_queues;
+extern const nn_stream_functions nn_queues;
 
 /* Waits until every stream has done all that was given to it. */
 int32_t nn_queues_wait(nncuda_ctx *ctx);

@@ -79,9 +79,9 @@ static int32_t event_elapsed(nncuda_ctx *ctx, nncuda_event *start, nncuda_event 
   return status_of(ctx, error);
 }
 
-extern const nn_order nn_gpu_streams = {stream_create,     stream_destroy, stream_synchronize, stream_wait_event,
-                                        stream_copy,       event_create,   event_destroy,      event_record,
-                                        event_synchronize, event_query,    event_elapsed};
+extern const nn_stream_functions nn_gpu_streams = {
+    stream_create, stream_destroy, stream_synchronize, stream_wait_event, stream_copy,  event_create,
+    event_destroy, event_record,   event_synchronize,  event_query,       event_elapsed};
 
 int32_t nn_streams_wait(nncuda_ctx *ctx) {
   int32_t status = NNCUDA_SUCCESS;

@@ -4,7 +4,7 @@
 
 #include "kernels/engine.cuh"
 
-extern const nn_order nn_gpu_streams;
+extern const nn_stream_functions nn_gpu_streams;
 extern const nn_capture nn_gpu_capture;
 
 /* Waits for all streams of the context; the first error that its device met. */

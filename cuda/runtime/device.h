@@ -24,7 +24,7 @@ typedef struct nn_memory {
 } nn_memory;
 
 /* Streams and events. A null stream is the context's own. */
-typedef struct nn_order {
+typedef struct nn_stream_functions {
   int32_t (*stream_create)(nncuda_ctx *ctx, nncuda_stream **stream);
   void (*stream_destroy)(nncuda_ctx *ctx, nncuda_stream *stream); /* waits for it first */
   int32_t (*stream_synchronize)(nncuda_ctx *ctx, nncuda_stream *stream);
@@ -37,7 +37,7 @@ typedef struct nn_order {
   int32_t (*event_synchronize)(nncuda_ctx *ctx, nncuda_event *event);
   int32_t (*event_query)(nncuda_ctx *ctx, nncuda_event *event, int32_t *happened);
   int32_t (*event_elapsed)(nncuda_ctx *ctx, nncuda_event *start, nncuda_event *end, float *milliseconds);
-} nn_order;
+} nn_stream_functions;
 
 /* Graphs that the device replays by itself. Without it a launch runs the recorded calls one by one. */
 typedef struct nn_capture {
@@ -73,7 +73,7 @@ typedef struct nn_engine {
   int32_t (*synchronize)(nncuda_ctx *ctx); /* all streams; the first error that the device met */
   /* Device to host, after all work; null where the host may simply look. */
   int32_t (*read)(nncuda_ctx *ctx, void *to, const void *from, size_t bytes);
-  const nn_order *order;
+  const nn_stream_functions *streams;
   const nn_capture *capture; /* or null */
   /* A point in the order of the own stream (0: there was no memory for one), and the nanoseconds between two of them
    * once the stream is past both. Each must be forgotten. */

@@ -193,17 +193,17 @@ static int32_t event_elapsed(nncuda_ctx *ctx, nncuda_event *start, nncuda_event 
   return NNCUDA_SUCCESS;
 }
 
-static const nn_order order = {.stream_create = stream_create,
-                               .stream_destroy = stream_destroy,
-                               .stream_synchronize = stream_synchronize,
-                               .stream_wait_event = stream_wait_event,
-                               .stream_copy = stream_copy,
-                               .event_create = event_create,
-                               .event_destroy = event_destroy,
-                               .event_record = event_record,
-                               .event_synchronize = event_synchronize,
-                               .event_query = event_query,
-                               .event_elapsed = event_elapsed};
+static const nn_stream_functions streams = {.stream_create = stream_create,
+                                            .stream_destroy = stream_destroy,
+                                            .stream_synchronize = stream_synchronize,
+                                            .stream_wait_event = stream_wait_event,
+                                            .stream_copy = stream_copy,
+                                            .event_create = event_create,
+                                            .event_destroy = event_destroy,
+                                            .event_record = event_record,
+                                            .event_synchronize = event_synchronize,
+                                            .event_query = event_query,
+                                            .event_elapsed = event_elapsed};
 
 /* Streams and events that were not destroyed. */
 static void close(nncuda_ctx *ctx) {
@@ -263,7 +263,7 @@ const nn_engine nn_measuring_cpu = {.device = NNCUDA_DEVICE_CPU,
                                     .host_memory = {.take = take_host, .give = give_host, .visible = 1, .lazy = 1},
                                     .memory_info = this_machine,
                                     .synchronize = synchronize,
-                                    .order = &order,
+                                    .streams = &streams,
                                     .stamp = stamp,
                                     .elapsed = elapsed,
                                     .forget = forget};
@@ -279,7 +279,7 @@ const nn_engine nn_measuring_gpu = {.device = NNCUDA_DEVICE_CUDA,
                                     .memory_info = not_known,
                                     .reaches = reaches,
                                     .synchronize = synchronize,
-                                    .order = &order,
+                                    .streams = &streams,
                                     .capture = &capture,
                                     .stamp = stamp,
                                     .elapsed = elapsed,

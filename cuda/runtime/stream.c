@@ -30,13 +30,13 @@ static int32_t stream_create(nncuda_ctx *ctx, nncuda_stream **stream) {
     return nn_fail_capturing(ctx);
   }
   nncuda_stream *made = NULL;
-  int32_t status = ctx->engine->order->stream_create(ctx, &made);
+  int32_t status = ctx->engine->streams->stream_create(ctx, &made);
   if (status != NNCUDA_SUCCESS) {
     return status;
   }
   status = nn_handle_add(ctx, made, NN_HANDLE_STREAM);
   if (status != NNCUDA_SUCCESS) {
-    ctx->engine->order->stream_destroy(ctx, made);
+    ctx->engine->streams->stream_destroy(ctx, made);
     return status;
   }
   *stream = made;
@@ -47,19 +47,19 @@ static int32_t stream_destroy(nncuda_ctx *ctx, nncuda_stream *stream) {
   const int32_t status = check_stream(ctx, stream);
   if (status == NNCUDA_SUCCESS && stream != NULL) {
     nn_table_remove(&ctx->handles, stream);
-    ctx->engine->order->stream_destroy(ctx, stream);
+    ctx->engine->streams->stream_destroy(ctx, stream);
   }
   return status;
 }
 
 static int32_t stream_synchronize(nncuda_ctx *ctx, nncuda_stream *stream) {
   const int32_t status = check_stream(ctx, stream);
-  return status != NNCUDA_SUCCESS ? status : ctx->engine->order->stream_synchronize(ctx, stream);
+  return status != NNCUDA_SUCCESS ? status : ctx->engine->streams->stream_synchronize(ctx, stream);
 }
 
 static int32_t stream_wait_event(nncuda_ctx *ctx, nncuda_stream *stream, nncuda_event *event) {
   const int32_t status = check_both(ctx, stream, event);
-  return status != NNCUDA_SUCCESS ? status : ctx->engine->order->stream_wait_event(ctx, stream, event);
+  return status != NNCUDA_SUCCESS ? status : ctx->engine->streams->stream_wait_event(ctx, stream, event);
 }
 
 static int32_t event_create(nncuda_ctx *ctx, nncuda_event **event) {
@@ -71,13 +71,13 @@ static int32_t event_create(nncuda_ctx *ctx, nncuda_event **event) {
     return nn_fail_capturing(ctx);
   }
   nncuda_event *made = NULL;
-  int32_t status = ctx->engine->order->event_create(ctx, &made);
+  int32_t status = ctx->engine->streams->event_create(ctx, &made);
   if (status != NNCUDA_SUCCESS) {
     return status;
   }
   status = nn_handle_add(ctx, made, NN_HANDLE_EVENT);
   if (status != NNCUDA_SUCCESS) {
-    ctx->engine->order->event_destroy(ctx, made);
+    ctx->engine->streams->event_destroy(ctx, made);
     return status;
   }
   *event = made;
@@ -88,19 +88,19 @@ static int32_t event_destroy(nncuda_ctx *ctx, nncuda_event *event) {
   const int32_t status = event == NULL ? NNCUDA_SUCCESS : check_event(ctx, event, "event");
   if (status == NNCUDA_SUCCESS && event != NULL) {
     nn_table_remove(&ctx->handles, event);
-    ctx->engine->order->event_destroy(ctx, event);
+    ctx->engine->streams->event_destroy(ctx, event);
   }
   return status;
 }
 
 static int32_t event_record(nncuda_ctx *ctx, nncuda_stream *stream, nncuda_event *event) {
   const int32_t status = check_both(ctx, stream, event);
-  return status != NNCUDA_SUCCESS ? status : ctx->engine->order->event_record(ctx, stream, event);
+  return status != NNCUDA_SUCCESS ? status : ctx->engine->streams->event_record(ctx, stream, event);
 }
 
 static int32_t event_synchronize(nncuda_ctx *ctx, nncuda_event *event) {
   const int32_t status = check_event(ctx, event, "event");
-  return status != NNCUDA_SUCCESS ? status : ctx->engine->order->event_synchronize(ctx, event);
+  return status != NNCUDA_SUCCESS ? status : ctx->engine->streams->event_synchronize(ctx, event);
 }
 
 static int32_t event_query(nncuda_ctx *ctx, nncuda_event *event, int32_t *happened) {
@@ -111,7 +111,7 @@ static int32_t event_query(nncuda_ctx *ctx, nncuda_event *event, int32_t *happen
   if (happened == NULL) {
     return nn_fail(ctx, NNCUDA_ERROR_NULL_POINTER, "happened is null; it must say where to put the answer");
   }
-  return ctx->engine->order->event_query(ctx, event, happened);
+  return ctx->engine->streams->event_query(ctx, event, happened);
 }
 
 static int32_t event_elapsed(nncuda_ctx *ctx, nncuda_event *start, nncuda_event *end, float *milliseconds) {
@@ -125,7 +125,7 @@ static int32_t event_elapsed(nncuda_ctx *ctx, nncuda_event *start, nncuda_event 
   if (milliseconds == NULL) {
     return nn_fail(ctx, NNCUDA_ERROR_NULL_POINTER, "milliseconds is null; it must say where to put the time");
   }
-  return ctx->engine->order->event_elapsed(ctx, start, end, milliseconds);
+  return ctx->engine->streams->event_elapsed(ctx, start, end, milliseconds);
 }
 
 int32_t nncuda_memcpy_async(nncuda_ctx *ctx, nncuda_stream *stream, void *destination, const void *source,
@@ -147,7 +147,7 @@ int32_t nncuda_memcpy_async(nncuda_ctx *ctx, nncuda_stream *stream, void *destin
     call.status = check_stream(ctx, stream);
   }
   if (call.status == NNCUDA_SUCCESS && wanted) {
-    call.status = ctx->engine->order->stream_copy(ctx, stream, destination, source, (size_t)bytes, kind);
+    call.status = ctx->engine->streams->stream_copy(ctx, stream, destination, source, (size_t)bytes, kind);
   }
   return nn_ctx_leave(ctx, call.status);
 }
