@@ -51,7 +51,7 @@ run: $(VENV)/.run ## train a small model on text that every machine has (TEXT=fo
 
 test: $(if $(filter tests,$(TESTS)),python-test go-test rust-test parity packages,python-test) ## every test of the three languages; sets up what it needs (TESTS=path for some of Python's)
 
-test-all: test ## that, and each verb that is slow and rarely breaks, for hours: before a release (SLOW="asan fuzz" for some)
+test-all: test ## the same and all slow tests, for hours: before a release (SLOW="asan fuzz" for some)
 	@failed=; for verb in $(SLOW); do \
 	  echo "---- make $$verb"; $(MAKE) $$verb || failed="$$failed $$verb"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
