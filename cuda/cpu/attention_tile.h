@@ -2,9 +2,11 @@
  * Register-tiled products for attention, and the packed forms that they read.
  *
  * All operands are f32 in scratch; 16-bit inputs are widened while they are packed. With ATTN_NR = 2 vectors:
- *   row panels  [ceil(dim/ATTN_NR)][rows][ATTN_NR]        element (row, d) at panel d/ATTN_NR, row,
- * d%ATTN_NR key panels  [ceil(keys/ATTN_NR)][head_dim][ATTN_NR]   the transpose, ATTN_NR keys side
- * by side A row panel serves both as the left operand (ATTN_NR consecutive depths of a row are dense) and as the
+ *
+ *   row panels  [ceil(dim/ATTN_NR)][rows][ATTN_NR]       element (row, d) at panel d/ATTN_NR, row, d%ATTN_NR
+ *   key panels  [ceil(keys/ATTN_NR)][head_dim][ATTN_NR]  the transpose, ATTN_NR keys side by side
+ *
+ * A row panel serves both as the left operand (ATTN_NR consecutive depths of a row are dense) and as the
  * right operand of a product over rows, so that one packing of q, k or dout is enough for all products of a step.
  */
 #ifndef NN_CPU_ATTENTION_TILE_H
