@@ -79,7 +79,7 @@ def shadow(
     checkpoint or the folder of a run, the next one of its trainer; its token ids are made up. With --prompt, MODEL
     continues a text instead.
 
-    Each element may differ by so much as its roundings justify; more in any call is exit code 1.
+    An element may differ by as much as the roundings of its call explain. The exit code is 1 if any differs by more.
     """
     options = {"config": config_path, "preset": preset, **flags}
     given = [name.replace("_", "-") for name, value in options.items() if value is not None]
