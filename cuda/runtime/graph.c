@@ -90,6 +90,16 @@ static int32_t run_nodes(nncuda_ctx *ctx, const nncuda_graph *graph, int32_t (*r
   return status;
 }
 
+/* The calls of a graph have no label: what is set now may be of anything else. */
+static int32_t trace_nodes(nncuda_ctx *ctx, const nncuda_graph *graph) {
+  char label[NN_LABEL_CAPACITY];
+  memcpy(label, ctx->trace.label, sizeof label);
+  memset(ctx->trace.label, 0, sizeof label);
+  const int32_t status = run_nodes(ctx, graph, nn_trace_run);
+  memcpy(ctx->trace.label, label, sizeof label);
+  return status;
+}
+
 /* Lets the device record the calls, each with the graph's own arena. */
 static int32_t note_nodes(nncuda_ctx *ctx, nncuda_graph *graph) {
   const nn_capture *capture = ctx->engine->capture;
@@ -156,7 +166,7 @@ static int32_t launch(nncuda_ctx *ctx, nncuda_graph *graph) {
   if (graph->executable != NULL && !ctx->profile.running && !ctx->trace.running) {
     return ctx->engine->capture->launch(ctx, graph->executable);
   }
-  return run_nodes(ctx, graph, ctx->trace.running ? nn_trace_run : nn_run);
+  return ctx->trace.running ? trace_nodes(ctx, graph) : run_nodes(ctx, graph, nn_run);
 }
 
 static int32_t size(nncuda_ctx *ctx, nncuda_graph *graph, int64_t *nodes) {

@@ -23,10 +23,19 @@ static int32_t allocate(nncuda_ctx *ctx, int64_t bytes, void **pointer, int32_t 
                    (long long)bytes, (long long)total_bytes, (long long)free_bytes);
   }
   nn_ctx_update_peak(ctx);
-  if (!host && ctx->trace.running && ctx->trace.tracer->clears) {
-    return ctx->kernel[NN_OP_memset](ctx, &(nn_memset_args){*pointer, bytes, 0});
+  nn_trace_forget(ctx, *pointer, (size_t)bytes);
+  if (host || !ctx->trace.running || !ctx->trace.tracer->clears) {
+    return NNCUDA_SUCCESS;
   }
-  return NNCUDA_SUCCESS;
+  int32_t status = ctx->kernel[NN_OP_memset](ctx, &(nn_memset_args){*pointer, bytes, 0});
+  if (status == NNCUDA_SUCCESS) { /* a copy on another stream would not wait for it */
+    status = ctx->engine->synchronize(ctx);
+  }
+  if (status != NNCUDA_SUCCESS) {
+    nn_pool_give(&ctx->pool, nn_pool_find(&ctx->pool, *pointer));
+    *pointer = NULL;
+  }
+  return status;
 }
 
 static int32_t give_back(nncuda_ctx *ctx, void *pointer, int32_t host) {
@@ -47,6 +56,7 @@ static int32_t give_back(nncuda_ctx *ctx, void *pointer, int32_t host) {
                    "pointer is %p; it must come from %s of this context and not be freed already", pointer,
                    host ? "nncuda_malloc_host" : "nncuda_malloc");
   }
+  nn_trace_forget(ctx, pointer, block->bytes); /* the system may give it to others */
   nn_pool_give(pool, block);
   return NNCUDA_SUCCESS;
 }

@@ -19,15 +19,51 @@ typedef struct search {
   nn_ranges written, checked; /* by calls since the begin; inputs that were looked at */
 } search;
 
-/* An output before its call. One that the call does not read is filled with bytes of 0xFF for the call, a NaN that no
- * kernel makes: this distinguishes what the call writes from what was there before, perhaps the same fault of an
- * earlier run. Elements that still have these bytes afterwards were not written, and get their old values back. */
+/* An output before its call. One that the call does not read is filled with a NaN meanwhile: this
+ * distinguishes what the call writes from what was there before, perhaps the same fault of an earlier run. Elements
+ * that still have these bits afterwards were not written, and get their old values back. A call that only moves numbers
+ * could write these very bits, and its result would then change under the trace; so they are a NaN that arithmetic does
+ * not make (processors have payloads of all zeros or all ones) and that programs do not fill memory with. */
 typedef struct output {
   unsigned char *before; /* a copy for the host, or null for no output to look at */
+  unsigned char *after;  /* room for another, where the host cannot look at the memory itself */
   int32_t filled;
 } output;
 
-static const unsigned char untouched[4] = {0xff, 0xff, 0xff, 0xff};
+static const void *fill_of(int32_t dtype) {
+  static const uint32_t f32 = 0x7fd5aa3bu;
+  static const uint16_t f16 = 0x7f55u, bf16 = 0x7febu;
+  return dtype == NNCUDA_F32 ? (const void *)&f32 : dtype == NNCUDA_F16 ? &f16 : &bf16;
+}
+
+/* ---- sets of addresses: what lies between the rows of a tensor is not the call's ---- */
+
+static int32_t add_rows(nn_ranges *ranges, const nn_tensor *tensor) {
+  int32_t added = 1;
+  for (int64_t row = 0; row < tensor->rows; row++) {
+    added &= nn_ranges_add(ranges, (const unsigned char *)tensor->data + row * tensor->stride, (size_t)tensor->width);
+  }
+  return added;
+}
+
+/* How many of the rows are in the set in part, or as a whole. */
+static int64_t count_rows(const nn_ranges *ranges, const nn_tensor *tensor,
+                          int32_t (*in)(const nn_ranges *, const void *, size_t)) {
+  int64_t rows = 0;
+  for (int64_t row = 0; row < tensor->rows; row++) {
+    rows += in(ranges, (const unsigned char *)tensor->data + row * tensor->stride, (size_t)tensor->width);
+  }
+  return rows;
+}
+
+/* What a copy or a fill of bytes put there, or an allocation, nobody has looked at. */
+static void search_forget(void *state, const void *data, size_t bytes) {
+  search *s = state;
+  s->lost |= !nn_ranges_remove(&s->written, data, bytes);
+  nn_ranges_remove(&s->checked, data, bytes); /* without memory for it, more is looked at again */
+}
+
+/* ---- outputs ---- */
 
 /* Whether the call reads a tensor that it writes. */
 static int32_t reads(const nn_record *record, const nn_tensor *tensor) {
@@ -40,35 +76,54 @@ static int32_t reads(const nn_record *record, const nn_tensor *tensor) {
   return 0;
 }
 
+/* Host memory that others write meanwhile may lie between the rows; the memory of a device was read after all its work,
+ * and nothing was started since. */
 static int32_t put(nncuda_ctx *ctx, const nn_tensor *tensor, const unsigned char *content) {
-  const nn_memcpy_args copy = {(void *)(uintptr_t)tensor->data, content, (int64_t)nn_tensor_span(tensor),
-                               NNCUDA_HOST_TO_DEVICE, 1};
-  return ctx->kernel[NN_OP_memcpy](ctx, &copy) == NNCUDA_SUCCESS;
+  unsigned char *data = (unsigned char *)(uintptr_t)tensor->data;
+  if (ctx->engine->read != NULL) {
+    const nn_memcpy_args copy = {data, content, (int64_t)nn_tensor_span(tensor), NNCUDA_HOST_TO_DEVICE, 1};
+    return ctx->kernel[NN_OP_memcpy](ctx, &copy) == NNCUDA_SUCCESS;
+  }
+  for (int64_t row = 0; row < tensor->rows; row++) {
+    memcpy(data + row * tensor->stride, content + row * tensor->stride, (size_t)tensor->width);
+  }
+  return 1;
 }
 
-/* Prepares an output to be looked at after the call. Returns whether there was memory for that. */
+static void fill(const nn_tensor *tensor, unsigned char *content) {
+  const size_t size = (size_t)nn_dtype_size(tensor->dtype);
+  const void *value = fill_of(tensor->dtype);
+  for (int64_t row = 0; row < tensor->rows; row++) {
+    for (int64_t at = 0; at < tensor->width; at += (int64_t)size) {
+      memcpy(content + row * tensor->stride + at, value, size);
+    }
+  }
+}
+
+/* Makes an output ready to be looked at after the call. Whether there was memory for that, and for the copy that comes
+ * after the call: an output is not filled that could not be restored. */
 static int32_t prepare(nncuda_ctx *ctx, const nn_record *record, const nn_tensor *tensor, output *o) {
   const size_t bytes = nn_tensor_span(tensor);
-  o->before = nn_trace_copy(ctx, tensor->data, bytes);
+  unsigned char *content = (unsigned char *)(uintptr_t)tensor->data;
+  if (ctx->engine->read != NULL) {
+    content = o->after = malloc(bytes);
+  }
+  o->before = content == NULL ? NULL : nn_trace_copy(ctx, tensor->data, bytes);
   if (o->before == NULL || reads(record, tensor)) {
     return o->before != NULL;
   }
-  unsigned char *filled = malloc(bytes);
-  if (filled == NULL) {
-    return 0;
+  if (o->after != NULL) {
+    memcpy(content, o->before, bytes);
   }
-  memcpy(filled, o->before, bytes);
-  for (int64_t row = 0; row < tensor->rows; row++) { /* what lies between the rows is not the call's */
-    memset(filled + row * tensor->stride, 0xff, (size_t)tensor->width);
-  }
-  o->filled = put(ctx, tensor, filled);
-  free(filled);
+  fill(tensor, content);
+  o->filled = o->after == NULL || put(ctx, tensor, content);
   return o->filled;
 }
 
 /* Restores the elements that a call did not write. */
 static void restore(nncuda_ctx *ctx, const nn_tensor *tensor, const output *o, unsigned char *after) {
   const int64_t columns = nn_tensor_columns(tensor), size = nn_dtype_size(tensor->dtype);
+  const void *untouched = fill_of(tensor->dtype);
   int32_t any = 0;
   for (int64_t row = 0; row < tensor->rows; row++) {
     for (int64_t i = 0; i < columns; i++) {
@@ -79,7 +134,7 @@ static void restore(nncuda_ctx *ctx, const nn_tensor *tensor, const output *o, u
       }
     }
   }
-  if (any && ctx->engine->read != NULL) {
+  if (any && o->after != NULL) {
     put(ctx, tensor, after);
   }
 }
@@ -90,7 +145,7 @@ static int64_t first_bad(const nn_tensor *tensor, const unsigned char *data, con
   for (int64_t row = 0; row < tensor->rows; row++) {
     for (int64_t i = 0; i < columns; i++) {
       const int64_t at = row * tensor->stride + i * size;
-      const unsigned char *old = o == NULL ? NULL : o->filled ? untouched : o->before + at;
+      const void *old = o == NULL ? NULL : o->filled ? fill_of(tensor->dtype) : o->before + at;
       if (!isfinite(nn_value_at(data + row * tensor->stride, i, tensor->dtype)) &&
           (old == NULL || memcmp(data + at, old, (size_t)size) != 0)) {
         return row * columns + i;
@@ -100,12 +155,9 @@ static int64_t first_bad(const nn_tensor *tensor, const unsigned char *data, con
   return -1;
 }
 
-/* Looks at a tensor as it is now: an output `o`, or an input. */
-static void look(nncuda_ctx *ctx, search *s, const nn_record *record, const nn_tensor *tensor, const output *o) {
-  unsigned char *copy = NULL, *data = (unsigned char *)(uintptr_t)tensor->data;
-  if (ctx->engine->read != NULL) {
-    data = copy = nn_trace_copy(ctx, tensor->data, nn_tensor_span(tensor));
-  }
+/* Looks at a tensor: an output `o`, or an input. `data` are its bytes for the host; null when there are none. */
+static void look(nncuda_ctx *ctx, search *s, const nn_record *record, const nn_tensor *tensor,
+                 const unsigned char *data, const output *o) {
   const int64_t element = data == NULL || s->found ? -1 : first_bad(tensor, data, o);
   s->lost |= data == NULL;
   if (element >= 0) {
@@ -116,10 +168,6 @@ static void look(nncuda_ctx *ctx, search *s, const nn_record *record, const nn_t
     s->value = nn_value_at(data + row * tensor->stride, i, tensor->dtype);
     s->written_to = o != NULL;
   }
-  if (data != NULL && o != NULL && o->filled) {
-    restore(ctx, tensor, o, data);
-  }
-  free(copy);
 }
 
 static void look_at_inputs(nncuda_ctx *ctx, search *s, const nn_record *record) {
@@ -128,19 +176,49 @@ static void look_at_inputs(nncuda_ctx *ctx, search *s, const nn_record *record) 
     if ((tensor->role & NN_ROLE_OUT) || !nn_tensor_present(tensor) || !nn_dtype_is_float(tensor->dtype)) {
       continue;
     }
-    const size_t bytes = nn_tensor_span(tensor);
-    /* If a call wrote part of it, that part was checked then; the rest may hold anything. */
-    if (!nn_ranges_meet(&s->written, tensor->data, bytes) && !nn_ranges_cover(&s->checked, tensor->data, bytes)) {
-      look(ctx, s, record, tensor, NULL);
-      nn_ranges_add(&s->checked, tensor->data, bytes); /* without memory to note it, it is checked again */
+    /* One that a call wrote in part was looked at then; what it left alone may be anything. */
+    if (count_rows(&s->written, tensor, nn_ranges_meet) == 0 &&
+        count_rows(&s->checked, tensor, nn_ranges_cover) < tensor->rows) {
+      unsigned char *copy = ctx->engine->read == NULL ? NULL : nn_trace_copy(ctx, tensor->data, nn_tensor_span(tensor));
+      look(ctx, s, record, tensor, ctx->engine->read == NULL ? tensor->data : copy, NULL);
+      free(copy);
+      add_rows(&s->checked, tensor); /* without memory for it, it is looked at again */
     }
   }
 }
 
+/* Looks at an output of a call that succeeded, and restores what it left alone. */
+static void look_at_output(nncuda_ctx *ctx, search *s, const nn_record *record, const nn_tensor *tensor,
+                           const output *o) {
+  unsigned char *data = (unsigned char *)(uintptr_t)tensor->data;
+  if (o->after != NULL) {
+    const int32_t status = ctx->engine->read(ctx, o->after, tensor->data, nn_tensor_span(tensor));
+    data = status == NNCUDA_SUCCESS ? o->after : NULL;
+  }
+  look(ctx, s, record, tensor, data, o);
+  if (data != NULL && o->filled) {
+    restore(ctx, tensor, o, data);
+  }
+  s->lost |= !add_rows(&s->written, tensor);
+}
+
+static int32_t run_move(nncuda_ctx *ctx, search *s, const nn_record *record) {
+  const int32_t status = nn_run(ctx, record);
+  for (int32_t i = 0; i < record->tensors; i++) {
+    if (record->tensor[i].role & NN_ROLE_OUT) {
+      search_forget(s, record->tensor[i].data, nn_tensor_span(&record->tensor[i]));
+    }
+  }
+  return status;
+}
+
 static int32_t search_run(nncuda_ctx *ctx, void *state, const nn_record *record) {
   search *s = state;
-  output outputs[NN_MAX_TENSORS] = {{NULL, 0}};
-  if (s->found || record->op >= NN_OP_COUNT) { /* bytes that are copied or filled have no dtype */
+  output outputs[NN_MAX_TENSORS] = {{NULL, NULL, 0}};
+  if (record->op >= NN_OP_COUNT) { /* bytes that are copied or filled have no dtype */
+    return run_move(ctx, s, record);
+  }
+  if (s->found) {
     return nn_run(ctx, record);
   }
   look_at_inputs(ctx, s, record);
@@ -151,15 +229,18 @@ static int32_t search_run(nncuda_ctx *ctx, void *state, const nn_record *record)
     }
   }
   const int32_t status = nn_run(ctx, record);
-  for (int32_t i = 0; i < record->tensors; i++) {
-    const nn_tensor *tensor = &record->tensor[i];
-    if (outputs[i].before != NULL && status == NNCUDA_SUCCESS) {
-      look(ctx, s, record, tensor, &outputs[i]);
-      s->lost |= !nn_ranges_add(&s->written, tensor->data, nn_tensor_span(tensor));
-    } else if (outputs[i].filled) { /* a call that fails writes nothing */
-      put(ctx, tensor, outputs[i].before);
+  for (int32_t i = 0; i < record->tensors && status == NNCUDA_SUCCESS; i++) {
+    if (outputs[i].before != NULL) {
+      look_at_output(ctx, s, record, &record->tensor[i], &outputs[i]);
+    }
+  }
+  for (int32_t i = record->tensors; i-- > 0;) {
+    /* A call that fails writes nothing. Backwards: what lay between the rows of one may be another's, filled before. */
+    if (outputs[i].filled && status != NNCUDA_SUCCESS) {
+      put(ctx, &record->tensor[i], outputs[i].before);
     }
     free(outputs[i].before);
+    free(outputs[i].after);
   }
   return status;
 }
@@ -173,8 +254,9 @@ static void search_write(const void *state, int64_t calls, nn_text *text) {
              (unsigned long long)s->address);
     nn_text_add(text, "{");
     nn_spot_write(&s->spot, more, text);
-    /* The sign of a NaN is left out: it means nothing, and depends on the machine. */
-    nn_text_add(text, ", \"value\": \"%s\"}", isnan(s->value) ? "nan" : s->value < 0 ? "-inf" : "inf");
+    nn_text_add(text, ", \"value\": \"");
+    nn_text_number(text, s->value);
+    nn_text_add(text, "\"}");
   } else {
     nn_text_add(text, "null");
   }
@@ -190,7 +272,7 @@ static void search_release(void *state) {
 }
 
 static const nn_tracer search_tracer = {
-    .run = search_run, .write = search_write, .release = search_release, .clears = 1};
+    .run = search_run, .forget = search_forget, .write = search_write, .release = search_release, .clears = 1};
 
 static int32_t begin(nncuda_ctx *ctx) {
   const int32_t status = nn_trace_check(ctx, ctx, "this");

@@ -17,6 +17,21 @@ static size_t first_behind(const nn_ranges *ranges, uintptr_t address) {
   return low;
 }
 
+/* Room for one more. */
+static int32_t reserve(nn_ranges *ranges) {
+  if (ranges->count < ranges->capacity) {
+    return 1;
+  }
+  const size_t capacity = ranges->capacity == 0 ? 64 : 2 * ranges->capacity;
+  nn_range *grown = realloc(ranges->range, capacity * sizeof *grown);
+  if (grown == NULL) {
+    return 0;
+  }
+  ranges->range = grown;
+  ranges->capacity = capacity;
+  return 1;
+}
+
 int32_t nn_ranges_add(nn_ranges *ranges, const void *data, size_t bytes) {
   nn_range added = {(uintptr_t)data, (uintptr_t)data + bytes};
   const size_t from = first_behind(ranges, added.begin);
@@ -25,19 +40,39 @@ int32_t nn_ranges_add(nn_ranges *ranges, const void *data, size_t bytes) {
     added.begin = ranges->range[to].begin < added.begin ? ranges->range[to].begin : added.begin;
     added.end = ranges->range[to].end > added.end ? ranges->range[to].end : added.end;
   }
-  if (from == to && ranges->count == ranges->capacity) {
-    const size_t capacity = ranges->capacity == 0 ? 64 : 2 * ranges->capacity;
-    nn_range *grown = realloc(ranges->range, capacity * sizeof *grown);
-    if (grown == NULL) {
-      return 0;
-    }
-    ranges->range = grown;
-    ranges->capacity = capacity;
+  if (from == to && !reserve(ranges)) {
+    return 0;
   }
   memmove(ranges->range + from + 1, ranges->range + to, (ranges->count - to) * sizeof added);
   ranges->range[from] = added;
   ranges->count = ranges->count - (to - from) + 1;
   return 1;
+}
+
+int32_t nn_ranges_remove(nn_ranges *ranges, const void *data, size_t bytes) {
+  const uintptr_t begin = (uintptr_t)data, end = begin + bytes;
+  const size_t from = first_behind(ranges, begin + 1);
+  size_t to = from;
+  while (to < ranges->count && ranges->range[to].begin < end) {
+    to++;
+  }
+  if (from == to || bytes == 0) {
+    return 1;
+  }
+  nn_range rest[2]; /* of the first range that it meets, and of the last */
+  size_t rests = 0;
+  if (ranges->range[from].begin < begin) {
+    rest[rests++] = (nn_range){ranges->range[from].begin, begin};
+  }
+  if (end < ranges->range[to - 1].end) {
+    rest[rests++] = (nn_range){end, ranges->range[to - 1].end};
+  }
+  const int32_t kept = rests <= to - from || reserve(ranges);
+  rests -= !kept;
+  memmove(ranges->range + from + rests, ranges->range + to, (ranges->count - to) * sizeof *rest);
+  memcpy(ranges->range + from, rest, rests * sizeof *rest);
+  ranges->count = ranges->count - (to - from) + rests;
+  return kept;
 }
 
 int32_t nn_ranges_meet(const nn_ranges *ranges, const void *data, size_t bytes) {

@@ -6,14 +6,16 @@
  * write these either. An output that is also read begins with the call's values.
  *
  * The bound. An element of an output takes at most r operations: those of the call divided by its elements, and at
- * least LEAST_ROUNDINGS, since a function counts as few operations; where elements share a sum over a row, as in a
- * norm, each of them needs all of that sum, so the longest row is added. Each operation rounds once, by at most u =
- * 2^-24 of its result, and the last conversion by the unit roundoff v of the output's dtype, or half of its least
- * subnormal. Two correct engines are therefore at most twice (r u + v) L apart, where L is the largest magnitude of the
- * output: this assumes that the terms of an element are no larger than the largest element. Sums whose terms cancel
- * everywhere can exceed the bound, and need a closer look by a person.
+ * least LEAST_ROUNDINGS, since a function counts as few operations. Where data decides how operations are shared, r is
+ * the most that one element may take: all rows may belong to one group, or be added to one row. Where elements share a
+ * sum over a row, as in a norm, each of them needs all of that sum, so the longest row is added. Each operation rounds
+ * once, by at most u = 2^-24 of its result, and the last conversion by the unit roundoff v of the output's dtype, or
+ * half of its least subnormal. Two correct engines are therefore at most twice (r u + v) L apart, where L is the
+ * largest magnitude of the output: this assumes that the terms of an element are no larger than the largest element.
+ * Sums whose terms cancel everywhere can exceed the bound, and need a closer look by a person.
  */
 #include "memory.h"
+#include "numbers/format.h"
 #include "run.h"
 #include "trace.h"
 
@@ -228,12 +230,31 @@ static double shared_sum(const nn_record *record) {
   return longest;
 }
 
+/* The most operations that one element of an output may have, from the sizes of the call. */
+static double most_operations(const nn_record *record, const nn_tensor *tensor) {
+  const double elements = (double)tensor->rows * (double)nn_tensor_columns(tensor);
+  const double even = record->flops / elements + shared_sum(record);
+  switch (record->op) {
+  case NN_OP_scatter_add:        /* into one row of the table */
+  case NN_OP_grouped_gemm_wgrad: /* all rows of one group */
+    return even * (double)tensor->dims[0];
+  case NN_OP_flash_attention_paged: /* counts the new tokens alone, but they see all that is in the pages */
+    for (int32_t i = 0; i < record->tensors; i++) {
+      if (strcmp(record->tensor[i].name, "page_table") == 0) {
+        return even + 4.0 * (double)record->tensor[i].dims[1] * NN_PAGE_TOKENS;
+      }
+    }
+    return even;
+  default:
+    return even;
+  }
+}
+
 static double bound_of(const nn_record *record, const nn_tensor *tensor, double largest) {
   if (is_exact(record) || !nn_dtype_is_float(tensor->dtype)) {
     return 0;
   }
-  const double elements = (double)tensor->rows * (double)nn_tensor_columns(tensor);
-  const double roundings = fmax(LEAST_ROUNDINGS, record->flops / elements + shared_sum(record));
+  const double roundings = fmax(LEAST_ROUNDINGS, most_operations(record, tensor));
   const int32_t dtype = tensor->dtype;
   const double unit = dtype == NNCUDA_F32 ? 0x1p-24 : dtype == NNCUDA_F16 ? 0x1p-11 : 0x1p-8;
   const double least = dtype == NNCUDA_F32 ? 0x1p-149 : dtype == NNCUDA_F16 ? 0x1p-24 : 0x1p-133;
@@ -387,8 +408,11 @@ static void write_difference(const difference *found, nn_text *text) {
   }
   nn_text_add(text, "{");
   nn_spot_write(&found->spot, "", text);
-  nn_text_add(text, ", \"value\": \"%.9g\", \"reference\": \"%.9g\", \"bound\": %.9g, \"share\": ", found->value,
-              found->reference, found->bound);
+  nn_text_add(text, ", \"value\": \"");
+  nn_text_number(text, found->value);
+  nn_text_add(text, "\", \"reference\": \"");
+  nn_text_number(text, found->reference);
+  nn_text_add(text, "\", \"bound\": %.9g, \"share\": ", found->bound);
   if (isfinite(found->share)) {
     nn_text_add(text, "%.9g}", found->share);
   } else {

@@ -2,6 +2,7 @@
 #include "call.h"
 #include "context.h"
 #include "memory.h"
+#include "trace.h"
 
 /* Checks a stream that may be null, and that no graph is being captured. */
 static int32_t check_stream(nncuda_ctx *ctx, const nncuda_stream *stream) {
@@ -147,6 +148,7 @@ int32_t nncuda_memcpy_async(nncuda_ctx *ctx, nncuda_stream *stream, void *destin
     call.status = check_stream(ctx, stream);
   }
   if (call.status == NNCUDA_SUCCESS && wanted) {
+    nn_trace_forget(ctx, destination, (size_t)bytes);
     call.status = ctx->engine->streams->stream_copy(ctx, stream, destination, source, (size_t)bytes, kind);
   }
   return nn_ctx_leave(ctx, call.status);

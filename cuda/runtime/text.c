@@ -2,6 +2,7 @@
 
 #include "engine.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +46,14 @@ void nn_text_add(nn_text *text, const char *format, ...) {
   }
   va_end(again);
   va_end(list);
+}
+
+void nn_text_number(nn_text *text, double value) {
+  if (isnan(value)) {
+    nn_text_add(text, "nan");
+  } else {
+    nn_text_add(text, "%.9g", value);
+  }
 }
 
 void nn_text_quote(nn_text *text, const char *words) {

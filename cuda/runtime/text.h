@@ -14,6 +14,8 @@ typedef struct nn_text {
 } nn_text;
 
 void nn_text_add(nn_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Nine digits, and no sign of a NaN: which it has says nothing, and depends on the machine. */
+void nn_text_number(nn_text *text, double value);
 /* A string of JSON. What is not UTF-8 stays as it is. */
 void nn_text_quote(nn_text *text, const char *words);
 void nn_text_release(nn_text *text);

@@ -125,7 +125,8 @@ static void add_values(nn_text *text, const nn_tensor *tensor, const void *data,
     for (int64_t i = 0; i < columns; i++) {
       const double value = nn_value_at(elements, i, tensor->dtype);
       if (printed < values) {
-        nn_text_add(text, "%s%.9g", printed == 0 ? "" : ", ", value);
+        nn_text_add(text, "%s", printed == 0 ? "" : ", ");
+        nn_text_number(text, value);
         printed++;
       }
       if (isnan(value)) {
@@ -140,7 +141,8 @@ static void add_values(nn_text *text, const nn_tensor *tensor, const void *data,
   }
   nn_text_add(text, "%s}", printed < numbers + nans ? ", ..." : "");
   if (numbers > 0) {
-    nn_text_add(text, " min %.9g max %.9g mean %.9g", least, most, sum / (double)numbers);
+    nn_text_add(text, " min %.9g max %.9g mean ", least, most);
+    nn_text_number(text, sum / (double)numbers); /* of both infinities none */
   }
   if (nans > 0) {
     nn_text_add(text, " nan %lld", (long long)nans);
@@ -223,6 +225,13 @@ int32_t nn_trace_run(nncuda_ctx *ctx, const nn_record *record) {
   const int32_t status = trace->tracer->run(ctx, trace->state, record);
   trace->calls++;
   return status;
+}
+
+void nn_trace_forget(nncuda_ctx *ctx, const void *data, size_t bytes) {
+  const nn_trace *trace = &ctx->trace;
+  if (trace->running && trace->tracer->forget != NULL) {
+    trace->tracer->forget(trace->state, data, bytes);
+  }
 }
 
 static void stop(nn_trace *trace) {

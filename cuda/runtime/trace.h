@@ -15,6 +15,8 @@
 struct nn_tracer {
   /* Runs the call (nn_run) and looks at it. */
   int32_t (*run)(nncuda_ctx *ctx, void *state, const nn_record *record);
+  /* What lies there is no longer what calls made of it: allocated, given back or copied to. Null for nothing. */
+  void (*forget)(void *state, const void *data, size_t bytes);
   void (*write)(const void *state, int64_t calls, nn_text *text);
   void (*end)(void *state); /* the trace sees no more calls; null for nothing */
   void (*release)(void *state);
@@ -25,6 +27,8 @@ struct nn_tracer {
 
 /* Runs the call and shows it to the running trace. */
 int32_t nn_trace_run(nncuda_ctx *ctx, const nn_record *record);
+/* Tells the running trace, if any, of a change that is no call. */
+void nn_trace_forget(nncuda_ctx *ctx, const void *data, size_t bytes);
 void nn_trace_release(nncuda_ctx *ctx);
 
 /* Makes `tracer` the running trace, and `state` its own. Fails, and releases the state, when one is running. */

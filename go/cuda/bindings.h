@@ -453,21 +453,23 @@ NNCUDA_API int32_t nncuda_trace_begin_nonfinite(nncuda_ctx *ctx);
 /**
  * Starts a shadow run: every kernel call runs a second time on `reference`, another context (instruction set,
  * threads, device), on the same inputs and into memory of its own, and what both wrote is compared. An element may
- * differ by 2 (r u + v) L, where r is the larger of 16 and the call's operations for each element of the output (with
- * the longest row added where elements share sums over rows, as in a norm), u = 2^-24, v the unit roundoff of its
- * dtype and L the output's largest magnitude. Whole numbers, and what a kernel only moves, must be equal. The text is
- * a JSON object: calls, compared, moves (copies and fills of bytes, which do not run twice), over (how many calls
- * went beyond their bound), first (of those, or null), largest (share of a bound, or null), kernels [{kernel, calls,
- * compared, over, why (one was not compared, or null), largest}]. A difference is {call, label, kernel, argument,
- * dtype, shape, index, value, reference, bound, share}; share is null where no bound would hold it. `reference` must
- * not be `ctx` and neither may measure. It cannot be destroyed before the trace ends.
+ * differ by 2 (r u + v) L, where r is the larger of 16 and the call's operations for each element of the output (the
+ * most that one may have where data decides, as with groups; with the longest row added where elements share sums over
+ * rows, as in a norm), u = 2^-24, v the unit roundoff of its dtype and L the output's largest magnitude. Whole numbers,
+ * and what a kernel only moves, must be equal. The text is a JSON object: calls, compared, moves (copies and fills of
+ * bytes, which do not run twice), over (how many calls went beyond their bound), first (of those, or null), largest
+ * (share of a bound, or null), kernels [{kernel, calls, compared, over, why (one was not compared, or null), largest}].
+ * A difference is {call, label, kernel, argument, dtype, shape, index, value, reference, bound, share}; share is null
+ * where no bound would hold it. `reference` must not be `ctx` and neither may measure. It cannot be destroyed before
+ * the trace ends.
  * @param reference handle : another context
  */
 NNCUDA_API int32_t nncuda_trace_begin_shadow(nncuda_ctx *ctx, nncuda_ctx *reference);
 
 /**
  * Says what the calls from here on belong to, such as model.layers.3.mlp. The running trace puts it before their
- * lines, and in what it finds; without a trace nothing happens. It ends with the trace.
+ * lines, and in what it finds; without a trace nothing happens. It ends with the trace. The calls of a launched graph
+ * have none.
  * @param label in? u8 [length] host : UTF-8, of which 127 bytes are kept; null for nothing
  * @param length size : bytes at `label`
  */

@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "6a932163d43d04b91ef156e45c214f9892bba42ba70791846ae212dad3f00f04"
+const HeaderSHA256 = "ba667bd996d948b7bfa33c7fe534b8b4e5d17a2ef56dab668ba94bb42a92c569"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

@@ -107,6 +107,31 @@ static int64_t seeds[ROWS];
 static int32_t steps[ROWS], ids[ROWS];
 static char text[1 << 16];
 
+/* Gradients side by side in one buffer, searched for what is not finite: a call that is refused leaves them alone. */
+static void search_side_by_side(nncuda_ctx *ctx) {
+  enum { T = 256, DIM = 64, LD = 3 * DIM };
+  for (int i = 0; i < T * LD; i++) {
+    z[i] = 1.0f;
+  }
+  TRY(nncuda_trace_begin_nonfinite(ctx));
+  for (int attempt = 0; attempt < 2; attempt++) {
+    const int32_t status = cuda_flash_attention_backward(ctx, x, x, x + DIM, x + 2 * DIM, x, x, z, z + DIM, z + 2 * DIM,
+                                                         1, T, T, 1, 1, DIM, LD, LD, 0.125f, 1, NNCUDA_F32);
+    if (status == NNCUDA_SUCCESS) {
+      break;
+    }
+    if (status != NNCUDA_ERROR_OUT_OF_MEMORY || attempt == 1) {
+      fail("the backward of attention", status, ctx);
+    }
+    for (int i = 0; i < T * LD; i++) {
+      if (z[i] != 1.0f) {
+        fail("an output of a call that was refused", status, ctx);
+      }
+    }
+  }
+  TRY(nncuda_trace_end(ctx));
+}
+
 /* One of everything that takes memory. */
 static void work(void) {
   nncuda_ctx *ctx = NULL;
@@ -140,6 +165,7 @@ static void work(void) {
   TRY(nncuda_trace_begin_nonfinite(ctx));
   TRY(cuda_silu(ctx, x, y, N, NNCUDA_F32));
   TRY(nncuda_trace_end(ctx));
+  search_side_by_side(ctx);
   TRY(nncuda_profile_report(ctx, NNCUDA_REPORT_TABLE, text, sizeof text, &needed));
   TRY(nncuda_profile_report(ctx, NNCUDA_REPORT_JSON, text, sizeof text, &needed));
   if (!struck) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
 
@@ -157,6 +158,93 @@ def test_a_graph_is_searched_call_by_call(context):
     context.ok("nncuda_trace_end")
     found = read(context)["found"]
     assert found is not None and (found["call"], found["kernel"], found["use"]) == (1, "cuda_scale", "out")
+
+
+ALL_ONES = 0xFFFFFFFF
+
+
+def test_a_nan_that_was_copied_stays(context):
+    """Even one of ones alone. No group has the last row of the product, so nobody looks at it until it moves on."""
+    x, weight, table = np.ones((2, 4), np.float32), np.ones((1, 4, 4), np.float32), np.zeros((2, 4), np.uint32)
+    table[1] = ALL_ONES
+    offsets, ids, out = np.array([0, 1], np.int32), np.array([1], np.int32), np.full((1, 4), 7, np.float32)
+    context.ok("nncuda_trace_begin_nonfinite")
+    context.ok("cuda_grouped_gemm", at(x), at(weight), at(offsets), at(table), 1, 2, 4, 4, 0.0, 1, C.F32, C.F32)
+    context.ok("cuda_embedding", at(table), at(ids), at(out), 1, 2, 4, C.F32)
+    context.ok("nncuda_trace_end")
+    assert (out.view(np.uint32) == ALL_ONES).all()
+    found = read(context)["found"]
+    assert found is not None and (found["kernel"], found["argument"]) == ("cuda_embedding", "y")
+
+
+@pytest.mark.parametrize("how", ["nncuda_memcpy", "nncuda_memset", "nncuda_memcpy_async", "stream"])
+@pytest.mark.parametrize("was", ["checked", "written"])
+def test_bytes_that_arrive_later(context, how, was):
+    """Where a call has read or written already, and in the middle of it."""
+    bad, x, out = np.full(2, NAN, np.float32), np.ones(8, np.float32), np.zeros(8, np.float32)
+    stream = context.made("nncuda_stream_create") if how == "stream" else None
+    context.ok("nncuda_trace_begin_nonfinite")
+    context.ok("cuda_scale", at(x), at(x if was == "written" else out), x.size, 1.0, C.F32)
+    if how == "nncuda_memset":
+        context.ok(how, at(x) + 12, 0xFF, bad.nbytes)
+    elif how == "nncuda_memcpy":
+        context.ok(how, at(x) + 12, at(bad), bad.nbytes, C.DEVICE_TO_DEVICE)
+    else:
+        context.ok("nncuda_memcpy_async", stream, at(x) + 12, at(bad), bad.nbytes, C.DEVICE_TO_DEVICE)
+        context.ok("nncuda_ctx_synchronize")
+    context.ok("cuda_scale", at(x) + 12, at(out), 2, 1.0, C.F32)
+    context.ok("nncuda_trace_end")
+    if stream is not None:
+        context.ok("nncuda_stream_destroy", stream)
+    found = read(context)["found"]
+    assert found is not None and (found["argument"], found["use"], found["index"]) == ("x", "in", [0])
+
+
+def test_memory_that_is_given_out_again(context):
+    """The host writes to it, as nobody sees, but it was another tensor then."""
+    out = np.zeros(64, np.float32)
+    context.ok("nncuda_trace_begin_nonfinite")
+    for value in (1.0, NAN):
+        address = context.made("nncuda_malloc", out.nbytes).value
+        np.frombuffer((ctypes.c_char * out.nbytes).from_address(address), np.float32)[:] = value
+        context.ok("cuda_scale", address, at(out), out.size, 1.0, C.F32)
+        context.ok("nncuda_free", address)
+    context.ok("nncuda_trace_end")
+    found = read(context)["found"]
+    assert found is not None and (found["call"], found["use"]) == (1, "in")
+
+
+def test_what_lies_between_the_rows_of_an_output_was_not_written(context):
+    both, weight = np.ones((3, 8), np.float32), np.eye(4, dtype=np.float32)
+    x, y = np.ones((3, 4), np.float32), np.zeros((3, 4), np.float32)
+    both[1, 6] = NAN
+    context.ok("nncuda_trace_begin_nonfinite")
+    for a, lda, c, ldc in ((at(x), 4, at(both), 8), (at(both) + 16, 8, at(y), 4)):
+        context.ok("cuda_gemm_beta", a, at(weight), c, 3, 4, 4, lda, 4, ldc, 1.0, 0.0, 0, 0, C.F32, C.F32)
+    context.ok("nncuda_trace_end")
+    found = read(context)["found"]
+    assert found is not None and (found["argument"], found["use"], found["index"]) == ("a", "in", [1, 2])
+
+
+def test_calls_of_a_graph_have_no_label(context):
+    x = np.zeros(2, np.float32)
+    with context.captured() as graph:
+        context.ok("cuda_fill", at(x), 2, 0.0, C.F32)
+    context.ok("nncuda_trace_begin", 0)
+    label(context, "eager")
+    context.ok("nncuda_graph_launch", graph)
+    context.ok("cuda_fill", at(x), 2, 0.0, C.F32)
+    context.ok("nncuda_trace_end")
+    call = "cuda_fill(y: f32 [2])\n"
+    assert context.text("nncuda_trace_read") == f"0 {call}eager: 1 {call}"
+
+
+def test_nan_has_no_sign(context):
+    x = np.array([0xFFC00000, 0x7FC00000, 0x7F800000, 0xFF800000], np.uint32)
+    context.ok("nncuda_trace_begin", 4)
+    context.ok("cuda_scale", at(x), at(x), x.size, 1.0, C.F32)
+    context.ok("nncuda_trace_end")
+    assert context.text("nncuda_trace_read").endswith("{nan, nan, inf, -inf} min -inf max inf mean nan nan 2\n")
 
 
 def test_labels(context):

@@ -105,6 +105,31 @@ def test_what_is_left_alone(context, reference):
     assert (found["compared"], found["over"], found["largest"]) == (1, 0, None) and (y[1] == 7).all()
 
 
+def test_a_nan_without_a_sign(context, reference):
+    """The output is the input under another address; the call reads its own NaN where the reference reads 3."""
+    with memory_twice() as (x, y):
+        x.view(np.uint32)[:2] = [0xFFC00000, 0x40400000]
+        with shadowed(context, reference) as found:
+            ids = np.array([0, 1], np.int32)
+            context.ok("cuda_embedding", at(x), at(ids), at(y) + 4, 2, 4, 1, C.F32)
+    assert (found["first"]["value"], found["first"]["reference"]) == ("nan", "3")
+
+
+def test_all_rows_may_be_of_one_group(reference, context):
+    """The bound is of the group that has them all, not of what the groups have on the average."""
+    rng = np.random.default_rng(2)
+    groups, rows, m, n = 16, 512, 8, 8
+    x, dy = (rng.standard_normal((rows, 8)).astype(np.float32) for _ in range(2))
+    dw, offsets = np.zeros((groups, m, n), np.float32), np.full(groups + 1, rows, np.int32)
+    offsets[0] = 0
+    with shadowed(context, reference) as found:
+        context.ok("cuda_grouped_gemm_wgrad", at(x), at(dy), at(offsets), at(dw), groups, rows, m, n, 0.0, C.F32, C.F32)
+    largest = np.abs(dw).max()
+    assert found["over"] == 0 and found["largest"]["bound"] == pytest.approx(
+        2 * (2 * rows * 2.0**-24 + 2.0**-24) * float(largest), rel=1e-5
+    )
+
+
 def test_calls_that_fail(context, reference):
     table, out, ids = np.ones((4, 2), np.float32), np.zeros((1, 2), np.float32), np.array([7], np.int32)
     with shadowed(context, reference) as found:

@@ -43,7 +43,6 @@ class Graph(Handle):
         """Runs the graph: the same bits as the calls it was captured from."""
         if self.closed:
             raise errors.StateError(10, "the graph is closed, or its capture has not ended")
-        self.ctx.label()  # its calls know none
         self.ctx._check(self.ctx._lib.nncuda_graph_launch(self.ctx._handle, self._pointer))
 
     def __len__(self) -> int:
