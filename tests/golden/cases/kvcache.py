@@ -65,11 +65,12 @@ def page_bytes(storage, kv_heads, head_dim):
     return kv_heads * PAGE_TOKENS * head_dim // elements * size
 
 
-def page_table(d, lengths):
-    """A table whose pages lie in any order, -1 where a sequence has none, and the number of pages: one is nobody's."""
+def page_table(d, lengths, room=0):
+    """A table whose pages lie in any order, -1 where a sequence has none, ``room`` wider than the longest needs,
+    and the number of pages: one is nobody's."""
     needed = [-(-length // PAGE_TOKENS) for length in lengths]
     order = d.permutation(sum(needed) + 1)
-    table = np.full((len(lengths), max(needed)), -1, np.int32)
+    table = np.full((len(lengths), max(needed) + room), -1, np.int32)
     for b, count in enumerate(needed):
         table[b, :count], order = order[:count], order[count:]
     return table, sum(needed) + 1
