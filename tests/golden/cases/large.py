@@ -3,7 +3,7 @@ kernel to cut its work. By kernel: a recipe of the draw, the dtype and sizes, an
 
 import numpy as np
 
-from . import attention, decode, gemm, kvcache, loss, moe, optimizer, quant, rmsnorm, softmax, ternary
+from . import attention, decode, embedding, gemm, kvcache, loss, moe, optimizer, quant, rmsnorm, rope, softmax, ternary
 from .case import FLOATS, Case, case, stored
 
 FLAT = ((1000,), (16384,), (16385,), (40003,))
@@ -132,21 +132,12 @@ def lost(d, dtype, rows, vocab):
     return loss.forward(d, rows, vocab, slice(1, -1, 3))
 
 
-def gradient_of_balance(d, dtype, tokens, experts):
-    counts = loss.balance(d, tokens, experts, min(4, experts))["counts"]
-    return {"counts": counts, "grad_scale": np.array([0.25]), "tokens": tokens, "alpha": 0.01}
-
-
 def cached(d, dtype, starts, length, capacity, kv_heads, head_dim):
-    k, v = (d.bell(len(starts) * length, kv_heads, head_dim) for _ in "kv")
-    k_cache, v_cache = (d.bell(len(starts), capacity, kv_heads, head_dim) for _ in "kv")
-    rows = {"k": k, "v": v, "k_cache": k_cache, "v_cache": v_cache, "len": length}
-    return {**rows, "starts": np.array(starts, np.int32), "ld_kv": 2 * kv_heads * head_dim + 8}
+    return kvcache.append(d, starts, length, capacity, kv_heads, head_dim, 2 * kv_heads * head_dim + 8)
 
 
 def trimmed(d, dtype, keep):
-    k_cache, v_cache = (d.bell(4, 20, 2, 24) for _ in "kv")
-    return {"k_cache": k_cache, "v_cache": v_cache, "lengths": np.array([0, 7, 13, 20], np.int32), "keep": keep}
+    return kvcache.trim(d, [0, 7, 13, 20], 20, 2, 24, keep)
 
 
 def ended(d, dtype, m, n, k):
@@ -163,10 +154,6 @@ def prefilled(d, dtype, storage, heads, kv_heads, head_dim, extra, lengths, fres
 
 def decoded(d, dtype, heads, kv_heads, head_dim, lengths):
     return attention.decode(d, lengths, max(lengths), heads, kv_heads, head_dim, 8)
-
-
-def scattered(d, dtype, tokens, vocab, dim):
-    return {"x": d.bell(tokens, dim), "ids": d.integers(tokens, high=vocab), "table": d.bell(vocab, dim)}
 
 
 LAYOUTS = tuple((*sizes, layout) for sizes in ROTATED for layout in (0, 1))
@@ -206,10 +193,10 @@ TABLE = {
     "rope_forward": (rotation("x"), LAYOUTS),
     "rope_backward": (rotation("dy", "ld_y", "ld_x"), LAYOUTS),
     "embedding": (
-        lambda d, dtype, n, vocab, dim: {"table": d.bell(vocab, dim), "ids": d.integers(n, high=vocab)},
+        lambda d, dtype, *sizes: embedding.table(d, *sizes),
         TABLES,
     ),
-    "scatter_add": (scattered, TABLES),
+    "scatter_add": (lambda d, dtype, *sizes: embedding.scattered(d, *sizes), TABLES),
     "adamw_step": (lambda d, dtype, *sizes: optimizer.adamw(d, *sizes), STEPS),
     "grad_norm": (vectors("grad"), (*FLAT, (300001,))),
     "grad_clip": (lambda d, dtype, n: optimizer.clip(3.7, 1.0, d.bell(n)), ((50001,),)),
@@ -246,18 +233,15 @@ TABLE_OF_F32 = {
         lambda d, dtype, tokens, experts: loss.balance(d, tokens, experts, min(4, experts)),
         ((511, 16), (512, 16), (513, 7), (5000, 16), (100, 300), (3, 9000)),
     ),
-    "aux_loss_backward": (gradient_of_balance, ((513, 7), (5001, 13), (3, 9000))),
+    "aux_loss_backward": (
+        lambda d, dtype, tokens, experts: loss.balance_gradient(d, tokens, experts, min(4, experts), 0.25),
+        ((513, 7), (5001, 13), (3, 9000)),
+    ),
     "weighted_mean": (lambda d, dtype, n: loss.mean(d, n, True, 77), ((1000,), (5000,))),
     "increment": (lambda d, dtype, n: {"x": d.integers(n, high=1 << 20), "by": 3}, FLAT),
     "random_bits": (of_n(seed=7, stream=1, offset=2**32 - 3), ((100001,),)),
     "rope_freqs": (
-        lambda d, dtype, positions, head_dim, first: {
-            "positions": positions,
-            "head_dim": head_dim,
-            "first": first,
-            "base": 10000.0,
-            "ntk_alpha": 8.0,
-        },
+        lambda d, dtype, *sizes: rope.freqs(d, *sizes, 10000.0, 8.0),
         ((3000, 64, 1000), (300, 128, 0), (40, 20, 10**6)),
     ),
 }
