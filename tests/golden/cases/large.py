@@ -280,63 +280,25 @@ def cases():
 
 def products(dtype, dtype_c):
     """Every shape both ways of each factor, one of its dtypes or another."""
-    kinds = {"dtype": dtype, "dtype_c": dtype_c}
+
+    def one(kernel, recipe, sizes, *more):
+        return named(kernel, lambda d, _, *sizes: recipe(d, *sizes, *more), sizes, dtype, dtype_c=dtype_c)
+
     options = ((1.0, 0.0), (1.0, 1.0), (-0.5, 0.0), (2.0, -1.5), (0.0, 1.0))
-    for i, (m, n, k) in enumerate(PRODUCTS):
-        both = gemm.TRANSPOSES if dtype == dtype_c != "f16" else gemm.TRANSPOSES[i % 4 :][:1]
-        for ta, tb in both:
-
-            def product(d, _, m, n, k, ta, tb):
-                return {"a": gemm.swapped(d, m, k, ta), "b": gemm.swapped(d, k, n, tb), "trans_a": ta, "trans_b": tb}
-
-            yield named("gemm", product, (m, n, k, ta, tb), **kinds)
-        ta, tb = gemm.TRANSPOSES[i % 4]
-
-        def scaled(d, _, m, n, k, ta, tb, alpha, beta, extra, product=product):
-            factors = product(d, _, m, n, k, ta, tb)
-            lds = {f"ld{x}": factors[x].shape[1] + extra for x in "ab"}
-            return {**factors, **lds, "ldc": n + extra, **gemm.with_c(d, (m, n), alpha, beta)}
-
-        yield named("gemm_beta", scaled, (m, n, k, ta, tb, *options[i % 5], 1 + i % 3), **kinds)
+    for i, shape in enumerate(PRODUCTS):
+        for both in gemm.TRANSPOSES if dtype == dtype_c != "f16" else gemm.TRANSPOSES[i % 4 :][:1]:
+            yield one("gemm", gemm.product, (*shape, *both))
+        gaps = (1 + i % 3,) * 3
+        yield one("gemm_beta", gemm.apart, (*shape, *gemm.TRANSPOSES[i % 4], *gaps, *options[i % 5]))
         if dtype == dtype_c:
-
-            def followed(d, _, m, n, k, i):
-                bias, residual = d.bell(n) if i % 2 else None, d.bell(m, n) if i % 3 else None
-                factors = {"a": d.bell(m, k), "b": d.bell(n, k, scale=0.3)}
-                return {**factors, "bias": bias, "residual": residual, "activation": int(i % 5 < 2)}
-
-            yield named("gemm_epilogue", followed, (m, n, k, i), dtype)
-    for i, (batch, m, n, k) in enumerate(((1, 1, 40, 30), (2, 9, 33, 65), (7, 40, 50, 60), (40, 3, 3, 3))):
-
-        def batched(d, _, batch, m, n, k, ta, tb):
-            c = gemm.with_c(d, (batch, m, n), 0.5, 2.0)
-            a, b = gemm.swapped(d, m, k, ta, batch), gemm.swapped(d, k, n, tb, batch)
-            return {"a": a, "b": b, "trans_a": ta, "trans_b": tb, **c}
-
-        yield named("batched_gemm", batched, (batch, m, n, k, *gemm.TRANSPOSES[i]), **kinds)
+            ends = int(i % 2 > 0), int(i % 3 > 0), int(i % 5 < 2)
+            yield named("gemm_epilogue", lambda d, _, *sizes: gemm.followed(d, *sizes, 0.3), (*shape, *ends), dtype)
+    for i, shape in enumerate(((1, 1, 40, 30), (2, 9, 33, 65), (7, 40, 50, 60), (40, 3, 3, 3))):
+        yield one("batched_gemm", gemm.many, (*shape, *gemm.TRANSPOSES[i]), 0.5, 2.0)
     for i, (counts, spare, n, k) in enumerate(GROUPS):
-        used = sum(counts)
-
-        def grouped(d, _, counts, spare, n, k, beta, tb, used=used):
-            rows = used + spare
-            a, b = gemm.unread(d.bell(rows, k), used), gemm.swapped(d, k, n, tb, len(counts))
-            c = gemm.unread(gemm.nan(rows, n) if beta == 0 else d.bell(rows, n), used)
-            return {"a": a, "b": b, "offsets": gemm.offsets(counts), "c": c, "beta": beta, "trans_b": tb}
-
-        def gradients(d, _, counts, spare, n, k, beta, used=used):
-            a, b = (gemm.unread(d.bell(used + spare, side), used) for side in (k, n))
-            c = gemm.with_c(d, (len(counts), k, n), 1.0, beta)["c"]
-            return {"a": a, "b": b, "offsets": gemm.offsets(counts), "c": c, "beta": beta}
-
-        beta = (0.0, 1.0, -0.5)[i % 3]
-        yield named("grouped_gemm", grouped, (counts, spare, n, k, beta, (i + 1) % 2), **kinds)
-        yield named("grouped_gemm_wgrad", gradients, (counts, spare, n, k, beta), **kinds)
+        sizes, beta = (counts, sum(counts) + spare), (0.0, 1.0, -0.5)[i % 3]
+        yield one("grouped_gemm", gemm.of_rows, (*sizes, n, k, beta, (i + 1) % 2))
+        yield one("grouped_gemm_wgrad", gemm.of_terms, (*sizes, k, n, beta))
     if dtype == "bf16":
         for m, n, k, lda in PACKED:
-
-            def apart(d, _, m, n, k, lda):
-                lds = {"lda": lda, "ldb": k, "ldc": n + 5}
-                factors = {"a": d.bell(m, k), "b": d.bell(n, k), "trans_a": 0, "trans_b": 1}
-                return {**factors, **lds, **gemm.with_c(d, (m, n), 1.0, 0.0)}
-
-            yield named("gemm_beta", apart, (m, n, k, lda), **kinds)
+            yield one("gemm_beta", gemm.apart, (m, n, k, 0, 1, lda - k, 0, 5, 1.0, 0.0))
