@@ -1,9 +1,9 @@
 """The fixtures themselves: made by the generator to the byte, complete, small, and able to fail."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
+import generate
 import numpy as np
 import pytest
 
@@ -13,10 +13,6 @@ from nncuda.golden import FixtureError, Runner, find_folder, read_folder
 from nncuda.golden.fixtures import read_file
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
-
-import generate  # noqa: E402
-
 LARGEST_FOLDER = 9_500_000
 
 

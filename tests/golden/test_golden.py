@@ -1,25 +1,15 @@
 """Every fixture on every instruction set, and the same bits in every run and for any number of threads."""
 
-import os
-from collections import defaultdict
-from pathlib import Path
-
 import numpy as np
 import pytest
+from beside import BY_KERNEL
 
-from nncuda.golden import Runner, find_folder, read_folder
+from nncuda.golden import Runner
 from nncuda.golden.command import available_isas
-from nncuda.golden.fixtures import ENVIRONMENT_VARIABLE
 from nncuda.golden.report import Report
 
 THREADS = (1, 2, 3, 7)
 RUNS = 2
-
-#: The fixtures beside this file, unless the environment names others: never those of an older installation.
-FOLDER = find_folder(os.environ.get(ENVIRONMENT_VARIABLE, Path(__file__).parent))
-BY_KERNEL = defaultdict(list)
-for _fixture in read_folder(FOLDER):
-    BY_KERNEL[_fixture.family, _fixture.kernel].append(_fixture)
 
 
 @pytest.fixture(scope="module", params=available_isas())

@@ -3,22 +3,17 @@ of threads."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
+from cases import large
+from cases.case import Case
+from expected import fixture
 
 from nncuda.binding import header
 from nncuda.golden import Runner
 from nncuda.golden.command import available_isas
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from cases import large
-from cases.case import Case
-from expected import fixture
 
 #: The first is judged, the others must have its bits.
 THREADS = (2, 1, 3, 7)

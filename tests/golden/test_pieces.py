@@ -1,22 +1,15 @@
 """A call on much data gives the same bits as calls on its pieces, also where the output no longer fits into the caches
 and is stored past them. What the pieces give is checked by the fixtures."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-from nncuda.binding import header
-from nncuda.golden import Fixture, Runner
-from nncuda.golden.command import available_isas
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
 from cases import loss, moe, rmsnorm, softmax
 from cases.case import FLOATS, Case, case
 from expected import build
 
+from nncuda.binding import header
+from nncuda.golden import Fixture, Runner
+from nncuda.golden.command import available_isas
 from nncuda.reference import rope
 
 OUTPUT_BYTES = 33 << 20

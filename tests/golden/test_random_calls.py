@@ -7,23 +7,18 @@ element, on aligned ones, and in place where the header allows it; guards, gaps 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from random_cases import HEADER, fixture, random_case
 
 from nncuda.binding import library
 from nncuda.binding.header import Function
 from nncuda.golden import Runner
 from nncuda.golden.command import available_isas
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from random_cases import HEADER, fixture, random_case
 
 #: Stored rows, packed weights and pages are bytes in a format, which no drawing of numbers makes: test_gpu_quant.py,
 #: test_gpu_paged.py.

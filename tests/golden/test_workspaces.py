@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections import defaultdict
-from pathlib import Path
-
 import pytest
+from beside import BY_KERNEL
 
-from nncuda.golden import Fixture, Runner, find_folder, read_folder
+from nncuda.golden import Runner
 from nncuda.golden.command import available_isas
-from nncuda.golden.fixtures import ENVIRONMENT_VARIABLE
 
 THREADS = (1, 2, 5)
-
-FOLDER = find_folder(os.environ.get(ENVIRONMENT_VARIABLE, Path(__file__).parent))
-BY_KERNEL: dict[tuple[str, str], list[Fixture]] = defaultdict(list)
-for _fixture in read_folder(FOLDER):
-    BY_KERNEL[_fixture.family, _fixture.kernel].append(_fixture)
 
 
 @pytest.mark.parametrize("kernel", BY_KERNEL, ids="/".join)

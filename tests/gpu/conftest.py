@@ -12,18 +12,25 @@ from devices import CUDA, gpus
 
 import nncuda
 from nncuda.binding import library
+from nncuda.golden import Runner
 
 
-def opened() -> Iterator[nncuda.Context]:
+@pytest.fixture(scope="session")
+def found() -> None:
     if not gpus():
         pytest.skip(f"no GPU: {library.load().why_no_device(CUDA, 0)}")
+
+
+@pytest.fixture
+def gpu(found: None) -> Iterator[nncuda.Context]:
     with nncuda.Context("cuda") as ctx:
         yield ctx
 
 
-@pytest.fixture
-def gpu() -> Iterator[nncuda.Context]:
-    yield from opened()
+@pytest.fixture(scope="module")
+def runner(found: None) -> Iterator[Runner]:
+    with Runner("cuda") as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +41,10 @@ def cpu() -> Iterator[nncuda.Context]:
 
 
 @pytest.fixture(scope="module")
-def one_gpu() -> Iterator[nncuda.Context]:
+def one_gpu(found: None) -> Iterator[nncuda.Context]:
     """For inputs that many cases share."""
-    yield from opened()
+    with nncuda.Context("cuda") as ctx:
+        yield ctx
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -5,18 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from devices import DTYPES
+from cases.case import Draw
+from cases.kvcache import STORAGE, page_bytes, page_table
+from devices import random
 
 import nncuda
 from nncuda import kernels
-
-PAGE = 128
-#: Codes of the formats of pages, and bytes of a row of d elements.
-FORMATS = {"f32": 0, "f16": 1, "bf16": 2, "q8_0": 14}
-
-
-def row_bytes(form: str, dim: int) -> int:
-    return dim // 32 * 34 if form == "q8_0" else dim * (4 if form == "f32" else 2)
 
 
 @dataclass
@@ -33,21 +27,12 @@ class Sequences:
 
     def __post_init__(self) -> None:
         rng = np.random.default_rng(self.seed)
-        number = DTYPES[self.dtype]
-        self.q = [rng.standard_normal((n, self.heads, self.dim), np.float32).astype(number) for n in self.lengths]
-        self.k = [rng.standard_normal((n, self.kv_heads, self.dim), np.float32).astype(number) for n in self.lengths]
-        self.v = [rng.standard_normal((n, self.kv_heads, self.dim), np.float32).astype(number) for n in self.lengths]
-        needed = [-(-n // PAGE) for n in self.lengths]
-        self.max_pages = max([*needed, 1]) + 1
-        self.pages = sum(needed) + 2
-        free = list(rng.permutation(self.pages))
-        self.table = np.full((len(self.lengths), self.max_pages), -7, np.int32)  # entries that are not read
-        for b, count in enumerate(needed):
-            self.table[b, :count] = [free.pop() for _ in range(count)]
-
-    @property
-    def page_bytes(self) -> int:
-        return self.kv_heads * PAGE * row_bytes(self.form, self.dim)
+        self.q, self.k, self.v = (
+            [random(rng, n, heads, self.dim, dtype=self.dtype) for n in self.lengths]
+            for heads in (self.heads, self.kv_heads, self.kv_heads)
+        )
+        self.table, self.pages = page_table(Draw("pages", self.seed), self.lengths, room=1)
+        self.page_bytes = page_bytes(self.form, self.kv_heads, self.dim)
 
     def caches(self, ctx: nncuda.Context, shift: int = 0) -> tuple[nncuda.Tensor, nncuda.Tensor]:
         """Pages that hold NaN (in blocks: scales that are NaN), `shift` bytes behind an aligned address."""
@@ -67,7 +52,7 @@ class Sequences:
         v, _ = self.ragged(self.v, cuts)
         lengths = np.array([end for _, end in cuts], np.int32)
         kernels.kv_append_paged(*(ctx.tensor(x) for x in (k, v, offsets, lengths, self.table)), *caches,
-                                format=FORMATS[self.form])  # fmt: skip
+                                format=STORAGE[self.form])  # fmt: skip
 
     def prefill(
         self, ctx: nncuda.Context, caches: tuple[nncuda.Tensor, nncuda.Tensor], cuts: list[tuple[int, int]]
@@ -76,7 +61,7 @@ class Sequences:
         lengths = np.array([end for _, end in cuts], np.int32)
         out = kernels.flash_attention_paged(
             ctx.tensor(q), *caches, *(ctx.tensor(x) for x in (offsets, lengths, self.table)),
-            format=FORMATS[self.form], kv_heads=self.kv_heads)  # fmt: skip
+            format=STORAGE[self.form], kv_heads=self.kv_heads)  # fmt: skip
         return np.split(out.numpy(), offsets[1:-1])
 
     def decode(
@@ -85,5 +70,5 @@ class Sequences:
         q = np.stack([part[min(max(n, 1), len(part)) - 1] for part, n in zip(self.q, lengths, strict=True)])
         out = kernels.attention_decode_paged(
             ctx.tensor(q), *caches, *(ctx.tensor(x) for x in (np.array(lengths, np.int32), self.table)),
-            format=FORMATS[self.form], kv_heads=self.kv_heads)  # fmt: skip
+            format=STORAGE[self.form], kv_heads=self.kv_heads)  # fmt: skip
         return out.numpy()

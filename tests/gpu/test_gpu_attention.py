@@ -6,23 +6,13 @@ P and dS rounded to 16 bits before their products, a third of these tests fail.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from devices import gpus
-
-from nncuda.golden import Runner
-from nncuda.reference import attention as reference
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "golden"))
-
 from cases import attention
 from cases.case import Arguments, Case, Draw, stored
 from expected import fixture
 
-pytestmark = pytest.mark.skipif(not gpus(), reason="no GPU, real or emulated")
+from nncuda.golden import Runner
+from nncuda.reference import attention as reference
 
 #: batch, q_len, kv_len, heads, kv_heads, head_dim, causal, and by how much scores are larger than usual: a sharper
 #: softmax has fewer keys that count.
@@ -34,12 +24,6 @@ CALLS = (
     (1, 80, 80, 1, 1, 64, 0, 8.0),
 )
 DRAWS = 8
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    with Runner("cuda") as found:
-        yield found
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])

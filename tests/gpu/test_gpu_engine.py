@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from small_models import BITNET, llama_config, stored_model
 
 import nncuda
 from nncuda.infer import Sampling
 from nncuda.infer.engine import Engine
 from nncuda.infer.paged_cache import PAGE
 from nncuda.infer.scheduler import Request, Scheduler
-
-sys.path.append(str(Path(__file__).parents[1] / "python"))
-from small_models import BITNET, llama_config, stored_model
 
 EXPERTS = {"num_experts": 4, "experts_per_token": 2}
 

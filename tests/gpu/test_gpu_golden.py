@@ -4,32 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from devices import gpus
+from beside import BY_KERNEL
 
 from nncuda.binding import library
-from nncuda.golden import Fixture, Runner, find_folder, read_folder
-from nncuda.golden.fixtures import ENVIRONMENT_VARIABLE
+from nncuda.golden import Runner
 from nncuda.golden.report import Report
-
-pytestmark = pytest.mark.skipif(not gpus(), reason="no GPU, real or emulated")
-
-FOLDER = find_folder(os.environ.get(ENVIRONMENT_VARIABLE, Path(__file__).resolve().parents[1] / "golden"))
-BY_KERNEL: dict[tuple[str, str], list[Fixture]] = defaultdict(list)
-for _fixture in read_folder(FOLDER):
-    BY_KERNEL[_fixture.family, _fixture.kernel].append(_fixture)
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    with Runner("cuda") as found:
-        yield found
 
 
 def test_every_kernel_of_the_header_has_fixtures() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from paged_cases import FORMATS, Sequences
+from cases.kvcache import STORAGE
+from paged_cases import Sequences
 
 import nncuda
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", STORAGE)
 @pytest.mark.parametrize("shift", [0, 1, 2])
 def test_appended_bytes_are_those_of_the_cpu(
     gpu: nncuda.Context, cpu: nncuda.Context, form: str, dtype: str, shift: int

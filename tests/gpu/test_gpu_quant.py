@@ -6,22 +6,16 @@ before an activation. With a format that is a dtype any order of summation is ri
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from cases.case import Draw
+from cases.quant import CODES, SIDE_BY_SIDE, weights
 from devices import DTYPES, ROUNDING, placed, random
 
 import nncuda
 from nncuda import kernels
 from nncuda.formats.block_formats import FORMATS
 from nncuda.reference.quant import interleave_rows
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "golden"))
-
-from cases.case import Draw
-from cases.quant import CODES, SIDE_BY_SIDE, weights
 
 NUMBERS = ("f32", "f16", "bf16")
 BLOCKS = [form for form in FORMATS if form not in NUMBERS]

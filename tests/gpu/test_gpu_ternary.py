@@ -1,4 +1,4 @@
-"""Ternary weights and activations in 8 bits on a GPU, beside NumPy: whole numbers exactly, the rest to the bit.
+"""Ternary weights and activations in 8 bits on a GPU, beside the reference: whole numbers exactly, the rest to the bit.
 
 Each shape of a product is made by several kernels, chosen by rows, alignment and multiprocessors: all have the same
 bits. What a kernel reads behind its inputs is made wrong on purpose.
@@ -12,28 +12,18 @@ from devices import DTYPES, placed
 
 import nncuda
 from nncuda import kernels
+from nncuda.reference import ternary as reference
 
 #: A vector each for 8 lanes, a warp, a block, and rows that are read again; whole vectors and odd ends.
 WIDTHS = [1, 7, 24, 64, 65, 1000, 1024, 1025, 2560, 8192, 8200, 20001]
 
 
-def quantized(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ma et al. 2024, eq. 4, as bindings.h says it."""
-    x = x.astype(np.float32)
-    finite = np.isfinite(x).all(-1)
-    most = np.maximum(np.abs(np.where(finite[:, None], x, 0)).max(-1), np.float32(1e-5))
-    codes = np.rint(np.where(finite[:, None], x, 0) * (np.float32(127) / most)[:, None])
-    return codes.astype(np.int8), np.where(finite, most / np.float32(127), np.float32(np.nan))
+def quantized(x: np.ndarray) -> tuple[np.ndarray, ...]:
+    return tuple(reference.act_quant_i8(x.astype(np.float64)).values())
 
 
 def packed(codes: np.ndarray) -> np.ndarray:
-    """Byte j of the word of a row has at bits 2i column j + 4i; sixteen rows and sixteen columns at a time."""
-    n, k = codes.shape
-    whole = np.zeros((-(-n // 16) * 16, -(-k // 16) * 16), np.uint8) + 1
-    whole[:n, :k] += codes.view(np.uint8)
-    words = whole.reshape(len(whole) // 16, 16, -1, 4, 4).transpose(0, 2, 1, 4, 3)  # panel, columns, row, j, i
-    stored = (words << np.arange(0, 8, 2, dtype=np.uint8)).sum(-1, dtype=np.uint8)
-    return np.ascontiguousarray(stored).reshape(len(whole), -1)
+    return reference.ternary_pack(codes)["w"]
 
 
 def product(codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -72,20 +62,11 @@ def test_activations(one_gpu: nncuda.Context, cols: int, dtype: str) -> None:
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (3, 40), (70, 33), (300, 16)])
 def test_weights_from_their_mean(gpu: nncuda.Context, n: int, k: int, dtype: str) -> None:
     x = (np.random.default_rng(n).standard_normal((n, k)) * 0.02).astype(DTYPES[dtype])
-    total = np.float64(0)
-    for row in np.abs(x.astype(np.float64)):
-        sums = np.zeros(16)
-        for at in range(0, k, 16):
-            sums[: len(row[at : at + 16])] += row[at : at + 16]
-        for width in (8, 4, 2, 1):
-            sums[:width] += sums[width : 2 * width]
-        total += sums[0]
-    scale = np.maximum(np.float32(total / np.float64(n * k)), np.float32(1e-5))
-    codes = np.clip(np.rint(x.astype(np.float32) * (np.float32(1) / scale)), -1, 1)
+    expected = reference.ternary_quantize(x.astype(np.float64))
     for shift in (0, 1):
         got = kernels.ternary_quantize(placed(gpu, x, shift))
-        np.testing.assert_array_equal(got[0].numpy(), codes)
-        np.testing.assert_array_equal(got[1].numpy(), scale)
+        np.testing.assert_array_equal(got[0].numpy(), expected["codes"])
+        np.testing.assert_array_equal(got[1].numpy(), expected["scale"])
     assert kernels.ternary_quantize(gpu.zeros((n, k), dtype))[1].numpy()[0] == np.float32(1e-5)
     x[n - 1, k // 2] = np.inf
     kernels.ternary_quantize(gpu.tensor(x))

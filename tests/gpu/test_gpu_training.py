@@ -7,28 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import small_models
 
 import nncuda
 from nncuda.infer import Sampling, generate_batch
-from nncuda.models import MoEConfig, MoETransformer
+from nncuda.models import MoETransformer
 from nncuda.train import Checkpoint, TrainConfig, Trainer
 from nncuda.train.checkpoint import TrainingState, save_checkpoint
 
-TINY = MoEConfig(
-    vocab_size=48,
-    hidden_size=24,
-    num_layers=2,
-    num_heads=4,
-    num_kv_heads=2,
-    head_dim=8,
-    num_experts=4,
-    experts_per_token=2,
-    ffn_size=20,
-    context=32,
-    extended_context=64,
-    init_std=0.2,
-    capacity_factor=1.5,
-)
+TINY = dataclasses.replace(small_models.TINY, capacity_factor=1.5)
 OPTIONS = TrainConfig(
     steps=50, warmup_steps=5, batch_size=4, micro_batch_size=2, sequence_length=12, learning_rate=3e-3
 )
@@ -36,16 +23,7 @@ STEPS = 50
 
 
 def batches(count: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Something to learn: each token decides the next but for a little noise."""
-    rng = np.random.default_rng(0)
-    made = []
-    for _ in range(count):
-        ids = np.empty((4, 13), np.int32)
-        ids[:, 0] = rng.integers(0, 48, 4)
-        for at in range(1, 13):
-            ids[:, at] = np.where(rng.random(4) < 0.9, (5 * ids[:, at - 1] + 7) % 48, rng.integers(0, 48, 4))
-        made.append((ids[:, :-1].copy(), ids[:, 1:].copy()))
-    return made
+    return [small_models.learnable_batch(TINY, 4, 12, step) for step in range(count)]
 
 
 def trained(
@@ -93,21 +71,28 @@ def test_sixteen_bits(gpu: nncuda.Context, precision: str) -> None:
     np.testing.assert_allclose(runs[0][1], losses, rtol=0.02)
 
 
-def test_a_step_reads_nothing_back(gpu: nncuda.Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the loss comes back, when it is asked for."""
-    trainer, _ = trained(gpu, 3)
-    copies: list[str] = []
+@pytest.fixture
+def copies(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """The direction and the bytes of every copy of any context."""
+    seen: list[tuple[str, int]] = []
     original = nncuda.Context._copy
 
     def counted(self: nncuda.Context, target: object, source: object, nbytes: int, kind: str) -> None:
-        copies.append(kind)
+        seen.append((kind, nbytes))
         original(self, target, source, nbytes, kind)
 
     monkeypatch.setattr(nncuda.Context, "_copy", counted)
+    return seen
+
+
+def test_a_step_reads_nothing_back(gpu: nncuda.Context, copies: list[tuple[str, int]]) -> None:
+    """Only the loss comes back, when it is asked for."""
+    trainer, _ = trained(gpu, 3)
+    copies.clear()
     results = [trainer.train_step(*batch) for batch in batches(4)]
-    assert "device_to_host" not in copies and len(copies) == 4 * 2  # ids, targets
+    assert "device_to_host" not in dict(copies) and len(copies) == 4 * 2  # ids, targets
     assert np.isfinite(results[-1].loss)
-    assert copies[-1] == "device_to_host"
+    assert copies[-1][0] == "device_to_host"
 
 
 def test_a_run_moves_between_the_devices(gpu: nncuda.Context, tmp_path: Path) -> None:
@@ -160,17 +145,10 @@ def test_a_captured_decode_loop_writes_the_eager_text(gpu: nncuda.Context, sampl
     assert list(generate_batch(model, prompts, 10, sampling)) == eager
 
 
-def test_only_ids_come_back_from_a_decode_loop(gpu: nncuda.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_ids_come_back_from_a_decode_loop(gpu: nncuda.Context, copies: list[tuple[str, int]]) -> None:
     """And nothing goes to the device, once the prompts are there; nor does its memory grow."""
     model = MoETransformer(gpu, TINY, seed=9, training=False)
-    copies: list[tuple[str, int]] = []
-    original = nncuda.Context._copy
-
-    def counted(self: nncuda.Context, target: object, source: object, nbytes: int, kind: str) -> None:
-        copies.append((kind, nbytes))
-        original(self, target, source, nbytes, kind)
-
-    monkeypatch.setattr(nncuda.Context, "_copy", counted)
+    copies.clear()
     tokens = generate_batch(model, [[1, 2, 3], [7]], 10, Sampling(top_k=5))
     next(tokens)
     assert [nbytes for kind, nbytes in copies if kind == "device_to_host"] == [8]

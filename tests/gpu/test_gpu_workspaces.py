@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
-from devices import gpus
+from beside import BY_KERNEL
 
 import nncuda
 from nncuda import kernels
-from nncuda.golden import Runner, find_folder, read_folder
-from nncuda.golden.fixtures import ENVIRONMENT_VARIABLE
-
-pytestmark = pytest.mark.skipif(not gpus(), reason="no GPU, real or emulated")
-
-FOLDER = find_folder(os.environ.get(ENVIRONMENT_VARIABLE, Path(__file__).resolve().parents[1] / "golden"))
-FIXTURES = list(read_folder(FOLDER))
+from nncuda.golden import Runner
 
 
-@pytest.mark.parametrize("kernel", sorted({fixture.kernel for fixture in FIXTURES}))
-def test_the_memory_of_the_real_call(kernel: str) -> None:
-    for fixture in FIXTURES:
-        if fixture.kernel == kernel:
-            with Runner("cuda") as real, Runner.measuring(real) as measuring:
-                assert measuring.memory(fixture) == real.memory(fixture), fixture.id
+@pytest.mark.usefixtures("found")
+@pytest.mark.parametrize("kernel", BY_KERNEL, ids="/".join)
+def test_the_memory_of_the_real_call(kernel: tuple[str, str]) -> None:
+    for fixture in BY_KERNEL[kernel]:
+        with Runner("cuda") as real, Runner.measuring(real) as measuring:
+            assert measuring.memory(fixture) == real.memory(fixture), fixture.id
 
 
 def memory_of(ctx: nncuda.Context) -> tuple[int, ...]:

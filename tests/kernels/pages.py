@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from cases.case import Draw
+from cases.kvcache import STORAGE, page_bytes, page_table
 
 from nncuda.reference.kvcache import kv_append_paged, rows_of_pages
-
-TOKENS = 128
-#: Formats of pages: number, bytes and elements of a block.
-STORAGE = {"f32": (0, 4, 1), "f16": (1, 2, 1), "bf16": (2, 2, 1), "q8_0": (14, 34, 32)}
-
-
-def page_bytes(storage: str, kv_heads: int, head_dim: int) -> int:
-    _, size, elements = STORAGE[storage]
-    return kv_heads * TOKENS * head_dim // elements * size
 
 
 def offsets(fresh: Sequence[int]) -> np.ndarray:
@@ -47,7 +39,7 @@ class Pages:
 
     @property
     def number(self) -> int:
-        return STORAGE[self.storage][0]
+        return STORAGE[self.storage]
 
     def rows(self, of: np.ndarray, b: int) -> np.ndarray:
         """What the rows of sequence b stand for: [length, kv_heads, head_dim]."""
@@ -55,13 +47,9 @@ class Pages:
 
 
 def blank(storage: str, kv_heads: int, head_dim: int, lengths: Sequence[int], seed: int = 0) -> Pages:
-    """Room for `lengths`, and two pages more."""
-    needed = [math.ceil(n / TOKENS) for n in lengths]
-    order = np.random.default_rng(seed).permutation(sum(needed) + 2).astype(np.int32)
-    table = np.full((len(lengths), max(needed) + 1), -1, np.int32)
-    for b, count in enumerate(needed):
-        table[b, :count], order = order[:count], order[count:]
-    empty = np.full((sum(needed) + 2, page_bytes(storage, kv_heads, head_dim)), 0xFF, np.uint8)
+    """Room for `lengths`, and for a page more of each."""
+    table, pages = page_table(Draw("pages", seed), lengths, room=1)
+    empty = np.full((pages, page_bytes(storage, kv_heads, head_dim)), 0xFF, np.uint8)
     return Pages(storage, kv_heads, head_dim, np.array(lengths, np.int32), table, empty, empty.copy())
 
 

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import engine
 import numpy as np
-from engine import Engine
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "golden"))
-
 from cases.case import Draw
 from cases.quant import BLOCKS, CODES, HALVES, SIDE_BY_SIDE
 from cases.quant import weights as drawn
+from engine import Engine
 
 #: Formats whose rows lie one by one; those in blocks; and of those that have it, the form with rows side by side.
 PLAIN = [name for name in CODES if name not in SIDE_BY_SIDE]

@@ -77,11 +77,13 @@ class Case:
         return {**self.dtypes, **self.recipe(Draw(f"{self.kernel}/{self.name}", number))}
 
 
-def case(kernel: str, label: str, recipe: Callable[[Draw], Arguments], dtype: str = "", **dtypes: str) -> Case:
-    """A case of one dtype; ``dtypes`` names further dtype parameters."""
+def case(
+    kernel: str, label: str, recipe: Callable[..., Arguments], dtype: str = "", *sizes: object, **dtypes: str
+) -> Case:
+    """A case of one dtype; ``dtypes`` names further dtype parameters. The recipe takes ``sizes`` behind the draw."""
     named = {"dtype": dtype, **dtypes} if dtype else dict(dtypes)
     kinds = dict.fromkeys(named.values()) or (WHOLE_NUMBERS.get(kernel, "f32"),)
-    return Case(kernel, f"{'-'.join(kinds)}.{label}", recipe, named)
+    return Case(kernel, f"{'-'.join(kinds)}.{label}", lambda d: recipe(d, *sizes), named)
 
 
 def each(

@@ -21,52 +21,20 @@ def cases():
             label = f"rows{rows}-vocab{vocab}"
             yield case("argmax", label, lambda d, r=rows, v=vocab: {"logits": d.bell(r, v)}, dtype)
             for kernel in ("sample", "topk_sample", "topp_sample"):
-                yield case(
-                    kernel,
-                    label,
-                    lambda d, k=kernel, r=rows, v=vocab, t=dtype: drawn(d, k, t, d.bell(r, v, scale=2)),
-                    dtype,
-                )
-            yield case(
-                "topp_sample",
-                f"{label}-no-top_k",
-                lambda d, r=rows, v=vocab, t=dtype: drawn(d, "topp_sample", t, d.bell(r, v, scale=2), top_k=None),
-                dtype,
-            )
+                yield case(kernel, label, of_bell, dtype, kernel, dtype, rows, vocab, 2)
+            yield case("topp_sample", f"{label}-no-top_k", of_bell, dtype, "topp_sample", dtype, rows, vocab, 2, None)
         yield case("argmax", "special", lambda d: {"logits": np.array(SPECIAL)}, dtype)
         yield case("argmax", "ties", lambda d: {"logits": np.array(TIES)}, dtype)
         for kernel in ("sample", "topk_sample", "topp_sample"):
-            yield case(
-                kernel,
-                "special",
-                lambda d, k=kernel, t=dtype: drawn(d, k, t, np.array(SPECIAL), temperature=0.8),
-                dtype,
-            )
-            yield case(
-                kernel, "greedy", lambda d, k=kernel, t=dtype: drawn(d, k, t, np.array(SPECIAL), temperature=0.0), dtype
-            )
-        yield case("topk_sample", "ties", lambda d, t=dtype: drawn(d, "topk_sample", t, np.array(TIES), top_k=2), dtype)
-        yield case(
-            "topp_sample",
-            "whole",
-            lambda d, t=dtype: drawn(d, "topp_sample", t, d.bell(3, 40), top_k=None, top_p=1.0),
-            dtype,
-        )
-        yield case(
-            "topp_sample",
-            "first-only",
-            lambda d, t=dtype: drawn(d, "topp_sample", t, d.bell(3, 40), top_k=None, top_p=1e-3),
-            dtype,
-        )
-        yield case("topp_sample", "reached-exactly", lambda d: reached_exactly(d), dtype)
+            for label, temperature in (("special", 0.8), ("greedy", 0.0)):
+                yield case(kernel, label, drawn, dtype, kernel, dtype, np.array(SPECIAL), temperature)
+        yield case("topk_sample", "ties", drawn, dtype, "topk_sample", dtype, np.array(TIES), None, 2)
+        for label, top_p in (("whole", 1.0), ("first-only", 1e-3)):
+            yield case("topp_sample", label, of_bell, dtype, "topp_sample", dtype, 3, 40, 1, None, top_p)
+        yield case("topp_sample", "reached-exactly", reached_exactly, dtype)
     yield case("argmax", "rows1-vocab33000", lambda d: {"logits": d.bell(1, 33000)}, "bf16")
     for kernel, dtype in (("sample", "f16"), ("topk_sample", "bf16"), ("topp_sample", "bf16")):
-        yield case(
-            kernel,
-            "rows1-vocab33000",
-            lambda d, k=kernel, t=dtype: drawn(d, k, t, d.bell(1, 33000, scale=3), top_k=50),
-            dtype,
-        )
+        yield case(kernel, "rows1-vocab33000", of_bell, dtype, kernel, dtype, 1, 33000, 3, 50)
 
 
 SPECIAL = [
@@ -78,6 +46,10 @@ SPECIAL = [
     [-INF, 60000.0, 1.0, 60000.0, 60000.0, -60000.0],
 ]
 TIES = [[2.0, 1.0, 2.0, 2.0, 2.0], [0.5] * 5, [-1.0, -2.0, -1.0, -2.0, -1.0], [0.0, -0.0, 0.0, -0.0, 0.0]]
+
+
+def of_bell(d, kernel, dtype, rows, vocab, scale, top_k=0, top_p=None):
+    return drawn(d, kernel, dtype, d.bell(rows, vocab, scale=scale), None, top_k, top_p)
 
 
 def reached_exactly(d):

@@ -23,29 +23,13 @@ def cases():
             yield case(
                 "kv_append",
                 f"batch{len(starts)}-len{length}-capacity{capacity}-heads{kv_heads}-dim{head_dim}-ld{extra}",
-                lambda d, s=starts, n=length, c=capacity, h=kv_heads, w=head_dim, e=extra: {
-                    "k": d.bell(len(s) * n, h, w),
-                    "v": d.bell(len(s) * n, h, w),
-                    "starts": np.array(s, np.int32),
-                    "k_cache": d.bell(len(s), c, h, w),
-                    "v_cache": d.bell(len(s), c, h, w),
-                    "len": n,
-                    "ld_kv": h * w + e,
-                },
+                append,
                 dtype,
+                *(starts, length, capacity, kv_heads, head_dim, kv_heads * head_dim + extra),
             )
         for lengths, capacity, keep in (([0, 3, 8, 5], 8, 3), ([7, 2], 9, 0), ([9, 8, 1], 9, 7), ([4], 4, 4)):
-            yield case(
-                "kv_trim",
-                f"batch{len(lengths)}-capacity{capacity}-keep{keep}",
-                lambda d, s=lengths, c=capacity, keep=keep: {
-                    "k_cache": d.bell(len(s), c, 2, 5),
-                    "v_cache": d.bell(len(s), c, 2, 5),
-                    "lengths": np.array(s, np.int32),
-                    "keep": keep,
-                },
-                dtype,
-            )
+            label = f"batch{len(lengths)}-capacity{capacity}-keep{keep}"
+            yield case("kv_trim", label, trim, dtype, lengths, capacity, 2, 5, keep)
         for storage, lengths, fresh, kv_heads, head_dim, extra, spare in (
             ("f32", [1], [1], 1, 5, 0, 0),
             ("f16", [131, 0, 9, 128], [5, 0, 9, 1], 2, 6, 3, 2),
@@ -55,9 +39,22 @@ def cases():
             yield case(
                 "kv_append_paged",
                 f"{storage}-batch{len(lengths)}-heads{kv_heads}-dim{head_dim}-ld{extra}-spare{spare}",
-                lambda d, of=(storage, lengths, fresh, kv_heads, head_dim, extra, spare): append_paged(d, *of),
+                append_paged,
                 dtype,
+                *(storage, lengths, fresh, kv_heads, head_dim, extra, spare),
             )
+
+
+def append(d, starts, length, capacity, kv_heads, head_dim, ld_kv):
+    k, v = (d.bell(len(starts) * length, kv_heads, head_dim) for _ in "kv")
+    k_cache, v_cache = (d.bell(len(starts), capacity, kv_heads, head_dim) for _ in "kv")
+    rows = {"k": k, "v": v, "k_cache": k_cache, "v_cache": v_cache, "len": length}
+    return {**rows, "starts": np.array(starts, np.int32), "ld_kv": ld_kv}
+
+
+def trim(d, lengths, capacity, kv_heads, head_dim, keep):
+    k_cache, v_cache = (d.bell(len(lengths), capacity, kv_heads, head_dim) for _ in "kv")
+    return {"k_cache": k_cache, "v_cache": v_cache, "lengths": np.array(lengths, np.int32), "keep": keep}
 
 
 def page_bytes(storage, kv_heads, head_dim):
@@ -65,11 +62,12 @@ def page_bytes(storage, kv_heads, head_dim):
     return kv_heads * PAGE_TOKENS * head_dim // elements * size
 
 
-def page_table(d, lengths):
-    """A table whose pages lie in any order, -1 where a sequence has none, and the number of pages: one is unused."""
+def page_table(d, lengths, room=0):
+    """A table whose pages lie in any order, -1 where a sequence has none, ``room`` wider than the longest needs,
+    and the number of pages: one is unused."""
     needed = [-(-length // PAGE_TOKENS) for length in lengths]
     order = d.permutation(sum(needed) + 1)
-    table = np.full((len(lengths), max(needed)), -1, np.int32)
+    table = np.full((len(lengths), max(needed) + room), -1, np.int32)
     for b, count in enumerate(needed):
         table[b, :count], order = order[:count], order[count:]
     return table, sum(needed) + 1

@@ -3,7 +3,7 @@ kernel to cut its work. By kernel: a recipe of the draw, the dtype and sizes, an
 
 import numpy as np
 
-from . import attention, decode, gemm, kvcache, loss, moe, optimizer, quant, rmsnorm, softmax, ternary
+from . import attention, decode, embedding, gemm, kvcache, loss, moe, optimizer, quant, rmsnorm, rope, softmax, ternary
 from .case import FLOATS, Case, case, stored
 
 FLAT = ((1000,), (16384,), (16385,), (40003,))
@@ -132,21 +132,12 @@ def lost(d, dtype, rows, vocab):
     return loss.forward(d, rows, vocab, slice(1, -1, 3))
 
 
-def gradient_of_balance(d, dtype, tokens, experts):
-    counts = loss.balance(d, tokens, experts, min(4, experts))["counts"]
-    return {"counts": counts, "grad_scale": np.array([0.25]), "tokens": tokens, "alpha": 0.01}
-
-
 def cached(d, dtype, starts, length, capacity, kv_heads, head_dim):
-    k, v = (d.bell(len(starts) * length, kv_heads, head_dim) for _ in "kv")
-    k_cache, v_cache = (d.bell(len(starts), capacity, kv_heads, head_dim) for _ in "kv")
-    rows = {"k": k, "v": v, "k_cache": k_cache, "v_cache": v_cache, "len": length}
-    return {**rows, "starts": np.array(starts, np.int32), "ld_kv": 2 * kv_heads * head_dim + 8}
+    return kvcache.append(d, starts, length, capacity, kv_heads, head_dim, 2 * kv_heads * head_dim + 8)
 
 
 def trimmed(d, dtype, keep):
-    k_cache, v_cache = (d.bell(4, 20, 2, 24) for _ in "kv")
-    return {"k_cache": k_cache, "v_cache": v_cache, "lengths": np.array([0, 7, 13, 20], np.int32), "keep": keep}
+    return kvcache.trim(d, [0, 7, 13, 20], 20, 2, 24, keep)
 
 
 def ended(d, dtype, m, n, k):
@@ -163,10 +154,6 @@ def prefilled(d, dtype, storage, heads, kv_heads, head_dim, extra, lengths, fres
 
 def decoded(d, dtype, heads, kv_heads, head_dim, lengths):
     return attention.decode(d, lengths, max(lengths), heads, kv_heads, head_dim, 8)
-
-
-def scattered(d, dtype, tokens, vocab, dim):
-    return {"x": d.bell(tokens, dim), "ids": d.integers(tokens, high=vocab), "table": d.bell(vocab, dim)}
 
 
 LAYOUTS = tuple((*sizes, layout) for sizes in ROTATED for layout in (0, 1))
@@ -206,10 +193,10 @@ TABLE = {
     "rope_forward": (rotation("x"), LAYOUTS),
     "rope_backward": (rotation("dy", "ld_y", "ld_x"), LAYOUTS),
     "embedding": (
-        lambda d, dtype, n, vocab, dim: {"table": d.bell(vocab, dim), "ids": d.integers(n, high=vocab)},
+        lambda d, dtype, *sizes: embedding.table(d, *sizes),
         TABLES,
     ),
-    "scatter_add": (scattered, TABLES),
+    "scatter_add": (lambda d, dtype, *sizes: embedding.scattered(d, *sizes), TABLES),
     "adamw_step": (lambda d, dtype, *sizes: optimizer.adamw(d, *sizes), STEPS),
     "grad_norm": (vectors("grad"), (*FLAT, (300001,))),
     "grad_clip": (lambda d, dtype, n: optimizer.clip(3.7, 1.0, d.bell(n)), ((50001,),)),
@@ -246,18 +233,15 @@ TABLE_OF_F32 = {
         lambda d, dtype, tokens, experts: loss.balance(d, tokens, experts, min(4, experts)),
         ((511, 16), (512, 16), (513, 7), (5000, 16), (100, 300), (3, 9000)),
     ),
-    "aux_loss_backward": (gradient_of_balance, ((513, 7), (5001, 13), (3, 9000))),
+    "aux_loss_backward": (
+        lambda d, dtype, tokens, experts: loss.balance_gradient(d, tokens, experts, min(4, experts), 0.25),
+        ((513, 7), (5001, 13), (3, 9000)),
+    ),
     "weighted_mean": (lambda d, dtype, n: loss.mean(d, n, True, 77), ((1000,), (5000,))),
     "increment": (lambda d, dtype, n: {"x": d.integers(n, high=1 << 20), "by": 3}, FLAT),
     "random_bits": (of_n(seed=7, stream=1, offset=2**32 - 3), ((100001,),)),
     "rope_freqs": (
-        lambda d, dtype, positions, head_dim, first: {
-            "positions": positions,
-            "head_dim": head_dim,
-            "first": first,
-            "base": 10000.0,
-            "ntk_alpha": 8.0,
-        },
+        lambda d, dtype, *sizes: rope.freqs(d, *sizes, 10000.0, 8.0),
         ((3000, 64, 1000), (300, 128, 0), (40, 20, 10**6)),
     ),
 }
@@ -287,7 +271,7 @@ def cases():
         block = quant.BLOCKS[name]
         for m, n in ((1, 1), (7, 33), (17, 70), (40, 130)):
             for k in (256, 2048) if block == 256 else (32, 544) if block == 32 else (31, 516):
-                yield named("gemm_quant", lambda d, _, m, n, k, name: quant.side_product(d, m, n, k, name),
+                yield named("gemm_quant", lambda d, _, m, n, k, name: quant.product(d, m, n, k, name),
                             (m, n, k, name), "f32")  # fmt: skip
     for sizes in ((16641, 5547, 9), (40001, 30003, 5)):
         yield named("adamw_step_bf16", TABLE["adamw_step"][0], sizes, "bf16")
@@ -296,63 +280,25 @@ def cases():
 
 def products(dtype, dtype_c):
     """Every shape both ways of each factor, one of its dtypes or another."""
-    kinds = {"dtype": dtype, "dtype_c": dtype_c}
+
+    def one(kernel, recipe, sizes, *more):
+        return named(kernel, lambda d, _, *sizes: recipe(d, *sizes, *more), sizes, dtype, dtype_c=dtype_c)
+
     options = ((1.0, 0.0), (1.0, 1.0), (-0.5, 0.0), (2.0, -1.5), (0.0, 1.0))
-    for i, (m, n, k) in enumerate(PRODUCTS):
-        both = gemm.TRANSPOSES if dtype == dtype_c != "f16" else gemm.TRANSPOSES[i % 4 :][:1]
-        for ta, tb in both:
-
-            def product(d, _, m, n, k, ta, tb):
-                return {"a": gemm.swapped(d, m, k, ta), "b": gemm.swapped(d, k, n, tb), "trans_a": ta, "trans_b": tb}
-
-            yield named("gemm", product, (m, n, k, ta, tb), **kinds)
-        ta, tb = gemm.TRANSPOSES[i % 4]
-
-        def scaled(d, _, m, n, k, ta, tb, alpha, beta, extra, product=product):
-            factors = product(d, _, m, n, k, ta, tb)
-            lds = {f"ld{x}": factors[x].shape[1] + extra for x in "ab"}
-            return {**factors, **lds, "ldc": n + extra, **gemm.with_c(d, (m, n), alpha, beta)}
-
-        yield named("gemm_beta", scaled, (m, n, k, ta, tb, *options[i % 5], 1 + i % 3), **kinds)
+    for i, shape in enumerate(PRODUCTS):
+        for both in gemm.TRANSPOSES if dtype == dtype_c != "f16" else gemm.TRANSPOSES[i % 4 :][:1]:
+            yield one("gemm", gemm.product, (*shape, *both))
+        gaps = (1 + i % 3,) * 3
+        yield one("gemm_beta", gemm.apart, (*shape, *gemm.TRANSPOSES[i % 4], *gaps, *options[i % 5]))
         if dtype == dtype_c:
-
-            def followed(d, _, m, n, k, i):
-                bias, residual = d.bell(n) if i % 2 else None, d.bell(m, n) if i % 3 else None
-                factors = {"a": d.bell(m, k), "b": d.bell(n, k, scale=0.3)}
-                return {**factors, "bias": bias, "residual": residual, "activation": int(i % 5 < 2)}
-
-            yield named("gemm_epilogue", followed, (m, n, k, i), dtype)
-    for i, (batch, m, n, k) in enumerate(((1, 1, 40, 30), (2, 9, 33, 65), (7, 40, 50, 60), (40, 3, 3, 3))):
-
-        def batched(d, _, batch, m, n, k, ta, tb):
-            c = gemm.with_c(d, (batch, m, n), 0.5, 2.0)
-            a, b = gemm.swapped(d, m, k, ta, batch), gemm.swapped(d, k, n, tb, batch)
-            return {"a": a, "b": b, "trans_a": ta, "trans_b": tb, **c}
-
-        yield named("batched_gemm", batched, (batch, m, n, k, *gemm.TRANSPOSES[i]), **kinds)
+            ends = int(i % 2 > 0), int(i % 3 > 0), int(i % 5 < 2)
+            yield named("gemm_epilogue", lambda d, _, *sizes: gemm.followed(d, *sizes, 0.3), (*shape, *ends), dtype)
+    for i, shape in enumerate(((1, 1, 40, 30), (2, 9, 33, 65), (7, 40, 50, 60), (40, 3, 3, 3))):
+        yield one("batched_gemm", gemm.many, (*shape, *gemm.TRANSPOSES[i]), 0.5, 2.0)
     for i, (counts, spare, n, k) in enumerate(GROUPS):
-        used = sum(counts)
-
-        def grouped(d, _, counts, spare, n, k, beta, tb, used=used):
-            rows = used + spare
-            a, b = gemm.unread(d.bell(rows, k), used), gemm.swapped(d, k, n, tb, len(counts))
-            c = gemm.unread(gemm.nan(rows, n) if beta == 0 else d.bell(rows, n), used)
-            return {"a": a, "b": b, "offsets": gemm.offsets(counts), "c": c, "beta": beta, "trans_b": tb}
-
-        def gradients(d, _, counts, spare, n, k, beta, used=used):
-            a, b = (gemm.unread(d.bell(used + spare, side), used) for side in (k, n))
-            c = gemm.with_c(d, (len(counts), k, n), 1.0, beta)["c"]
-            return {"a": a, "b": b, "offsets": gemm.offsets(counts), "c": c, "beta": beta}
-
-        beta = (0.0, 1.0, -0.5)[i % 3]
-        yield named("grouped_gemm", grouped, (counts, spare, n, k, beta, (i + 1) % 2), **kinds)
-        yield named("grouped_gemm_wgrad", gradients, (counts, spare, n, k, beta), **kinds)
+        sizes, beta = (counts, sum(counts) + spare), (0.0, 1.0, -0.5)[i % 3]
+        yield one("grouped_gemm", gemm.of_rows, (*sizes, n, k, beta, (i + 1) % 2))
+        yield one("grouped_gemm_wgrad", gemm.of_terms, (*sizes, k, n, beta))
     if dtype == "bf16":
         for m, n, k, lda in PACKED:
-
-            def apart(d, _, m, n, k, lda):
-                lds = {"lda": lda, "ldb": k, "ldc": n + 5}
-                factors = {"a": d.bell(m, k), "b": d.bell(n, k), "trans_a": 0, "trans_b": 1}
-                return {**factors, **lds, **gemm.with_c(d, (m, n), 1.0, 0.0)}
-
-            yield named("gemm_beta", apart, (m, n, k, lda), **kinds)
+            yield one("gemm_beta", gemm.apart, (m, n, k, 0, 1, lda - k, 0, 5, 1.0, 0.0))

@@ -31,18 +31,13 @@ def cases():
             (2, 130, []),
         ):
             label = f"rows{rows}-vocab{vocab}-ignored{len(ignored)}"
-            yield case("cross_entropy_forward", label, lambda d, r=rows, v=vocab, i=ignored: forward(d, r, v, i), dtype)
+            yield case("cross_entropy_forward", label, forward, dtype, rows, vocab, ignored)
             if vocab > 1:  # the gradient of a single class is zero: nothing but rounding to compare
-                yield case(
-                    "cross_entropy_backward",
-                    label,
-                    lambda d, r=rows, v=vocab, i=ignored, t=dtype: backward(forward(d, r, v, i), t),
-                    dtype,
-                )
+                yield case("cross_entropy_backward", label, gradient, dtype, rows, vocab, ignored, dtype)
         yield case("cross_entropy_forward", "no-losses", lambda d: {**forward(d, 3, 19, [2]), "losses": None}, dtype)
-        yield case("cross_entropy_forward", "masked", lambda d: masked(d), dtype)
+        yield case("cross_entropy_forward", "masked", masked, dtype)
         yield case("cross_entropy_backward", "masked", lambda d, t=dtype: backward(masked(d), t), dtype)
-        yield case("cross_entropy_forward", "large", lambda d: large(d), dtype)
+        yield case("cross_entropy_forward", "large", large, dtype)
         yield case("cross_entropy_backward", "large", lambda d, t=dtype: backward(large(d), t), dtype)
         yield case(
             "cross_entropy_forward",
@@ -55,20 +50,11 @@ def cases():
     yield case("cross_entropy_backward", "rows1-vocab8200", lambda d: backward(forward(d, 1, 8200, []), "f32"), "f32")
     for tokens, experts, k in ((1, 1, 1), (5, 4, 2), (33, 16, 4), (130, 7, 2)):
         label = f"tokens{tokens}-experts{experts}-k{k}"
-        yield case("aux_loss_forward", label, lambda d, t=tokens, e=experts, k=k: balance(d, t, e, k))
-        yield case(
-            "aux_loss_backward",
-            label,
-            lambda d, t=tokens, e=experts, k=k: {
-                "counts": balance(d, t, e, k)["counts"],
-                "grad_scale": np.array([0.37]),
-                "tokens": t,
-                "alpha": 0.01,
-            },
-        )
+        yield case("aux_loss_forward", label, balance, "", tokens, experts, k)
+        yield case("aux_loss_backward", label, balance_gradient, "", tokens, experts, k, 0.37)
     for n, weighted, divisor in ((1, False, 7), (1, True, 3), (5, False, 640), (33, True, 100), (1030, False, 4096)):
         label = f"n{n}-{'weighted' if weighted else 'plain'}-divisor{divisor}"
-        yield case("weighted_mean", label, lambda d, n=n, w=weighted, by=divisor: mean(d, n, w, by))
+        yield case("weighted_mean", label, mean, "", n, weighted, divisor)
 
 
 def mean(d, n, weighted, divisor):
@@ -82,6 +68,10 @@ def forward(d, rows, vocab, ignored):
         "targets": targets(d, rows, vocab, ignored),
         "ignore_index": IGNORED,
     }
+
+
+def gradient(d, rows, vocab, ignored, dtype):
+    return backward(forward(d, rows, vocab, ignored), dtype)
 
 
 def masked(d):
@@ -106,3 +96,8 @@ def balance(d, tokens, experts, k):
     routed = softmax.softmax_topk(d.bell(tokens, experts), k, 0)
     counts = np.bincount(routed["indices"].ravel(), minlength=experts).astype(np.int32)
     return {"probs": stored(routed["probs"]), "counts": counts, "loss": np.array([2.5]), "alpha": 0.01}
+
+
+def balance_gradient(d, tokens, experts, k, grad_scale):
+    counts = balance(d, tokens, experts, k)["counts"]
+    return {"counts": counts, "grad_scale": np.array([grad_scale]), "tokens": tokens, "alpha": 0.01}

@@ -32,26 +32,21 @@ def routings():
 
 def cases():
     for label, indices, experts, capacity in routings():
-        yield case(
-            "moe_plan",
-            label,
-            lambda d, i=indices, e=experts, c=capacity: {"indices": i(d), "experts": e, "capacity": c},
-        )
+        yield case("moe_plan", label, plan, "", indices, experts, capacity)
     for dtype in FLOATS:
         for label, indices, experts, capacity in routings():
             for dim in (5, 17) if label in ("odd", "capacity") else (9,) if label != "wide" else (3,):
                 args = (indices, experts, capacity, dim)
                 name = f"{label}-dim{dim}"
-                yield case("moe_gather", name, lambda d, a=args: gather(d, *a), dtype)
-                yield case("moe_gather_backward", name, lambda d, a=args: gather_backward(d, *a), dtype)
+                yield case("moe_gather", name, gather, dtype, *args)
+                yield case("moe_gather_backward", name, gather_backward, dtype, *args)
                 for residual in (0, 1):
-                    yield case(
-                        "moe_combine",
-                        f"{name}-residual{residual}",
-                        lambda d, a=args, r=residual: combine(d, *a, with_residual=r),
-                        dtype,
-                    )
-                yield case("moe_combine_backward", name, lambda d, a=args: combine_backward(d, *a), dtype)
+                    yield case("moe_combine", f"{name}-residual{residual}", combine, dtype, *args, residual)
+                yield case("moe_combine_backward", name, combine_backward, dtype, *args)
+
+
+def plan(d, indices, experts, capacity):
+    return {"indices": indices(d), "experts": experts, "capacity": capacity}
 
 
 def planned(d, indices, experts, capacity):

@@ -53,16 +53,12 @@ def storing(dtype):
         for label, recipe in NUMBERS.items():
             if dtype != "f32" and label not in ("bell", "grid"):
                 continue
-            yield case(
-                "quantize",
-                f"{name}-{label}",
-                lambda d, recipe=recipe, entry=entry: {
-                    "x": (x := recipe(d)),
-                    "row_bytes": entry.row_bytes(x.shape[1]),
-                    "format": entry.code,
-                },
-                dtype,
-            )
+            yield case("quantize", f"{name}-{label}", to_store, dtype, recipe, entry)
+
+
+def to_store(d, recipe, entry):
+    x = recipe(d)
+    return {"x": x, "row_bytes": entry.row_bytes(x.shape[1]), "format": entry.code}
 
 
 def extremes(d):
@@ -95,168 +91,144 @@ NUMBERS = {
 def reading(dtype):
     for name, entry in FORMATS.items():
         k = max(2 * entry.elements, 34) if entry.elements == 1 else 2 * entry.elements
-
-        def scalars(k=k, entry=entry):
-            return {"k": k, "format": entry.code}
-
-        yield case("dequantize", name, lambda d, n=name, k=k, s=scalars: {"x": weights(d, 3, k, n), **s()}, dtype)
-        yield case(
-            "embedding_quant",
-            name,
-            lambda d, n=name, k=k, e=entry: {
-                "table": weights(d, 5, k, n),
-                "ids": np.array([4, 0, 4, 2], np.int32),
-                "dim": k,
-                "format": e.code,
-            },
-            dtype,
-        )
+        yield case("dequantize", name, rows_of, dtype, k, name)
+        yield case("embedding_quant", name, table_of, dtype, k, name)
         if entry.elements > 1 and dtype == "f32":
-            # Scales of every kind: subnormal, infinite, NaN, both zeros.
-            yield case(
-                "dequantize", f"{name}-any-scale", lambda d, n=name, s=scalars, k=k: any_scale(d, n, k, s), dtype
-            )
+            yield case("dequantize", f"{name}-any-scale", any_scale, dtype, k, name)
 
 
-def any_scale(d, name, k, scalars):
-    entry = FORMATS[name]
+def rows_of(d, k, name):
+    return {"x": weights(d, 3, k, name), "k": k, "format": CODES[name]}
+
+
+def table_of(d, k, name):
+    ids = np.array([4, 0, 4, 2], np.int32)
+    return {"table": weights(d, 5, k, name), "ids": ids, "dim": k, "format": CODES[name]}
+
+
+def any_scale(d, k, name):
+    """Scales of every kind: subnormal, infinite, NaN, both zeros."""
     patterns = np.array([0x0000, 0x8000, 0x0001, 0x83FF, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E01, 0x0400], np.uint16)
-    blocks = weights(d, len(patterns), k, name).reshape(len(patterns), -1, entry.bytes)
+    blocks = weights(d, len(patterns), k, name).reshape(len(patterns), -1, FORMATS[name].bytes)
     for i, at in enumerate(HALVES.get(name, (0,))):
         blocks[..., at : at + 2] = np.roll(patterns, 3 * i).view(np.uint8).reshape(-1, 1, 2)
-    return {"x": blocks.reshape(len(patterns), -1), **scalars()}
+    return {"x": blocks.reshape(len(patterns), -1), "k": k, "format": CODES[name]}
+
+
+def product(d, m, n, k, name, x=None, scale=2.0**-7):
+    x = d.bell(m, k) if x is None else x
+    return {"x": x, "w": weights(d, n, k, name, scale), "groups": 1, "activation": 0, "format": CODES[name]}
+
+
+def grouped(d, counts, rows, n, k, name):
+    """``counts`` rows of each group; those behind them, up to ``rows``, are not read."""
+    return {
+        **product(d, rows, len(counts) * n, k, name, x=unread(d.bell(rows, k), sum(counts))),
+        "offsets": offsets(counts),
+        "bias": d.bell(n),
+        "residual": unread(d.bell(rows, n), sum(counts)),
+        "groups": len(counts),
+        "activation": 1,
+    }
+
+
+def gated(d, m, n, k, gate, up, counts=None):
+    """In groups if there are ``counts``."""
+    groups = 1 if counts is None else len(counts)
+    return {
+        "x": d.bell(m, k) if counts is None else unread(d.bell(m, k), sum(counts)),
+        "w_gate": weights(d, groups * n, k, gate),
+        "w_up": weights(d, groups * n, k, up),
+        **({} if counts is None else {"offsets": offsets(counts)}),
+        "groups": groups,
+        "format_gate": CODES[gate],
+        "format_up": CODES[up],
+    }
+
+
+def qkv(d, m, n_q, n_kv, k, names, bias):
+    return {
+        "x": d.bell(m, k),
+        **{f"w{x}": weights(d, n, k, name) for x, n, name in zip("qkv", (n_q, n_kv, n_kv), names, strict=True)},
+        "bias": d.bell(n_q + 2 * n_kv) if bias else None,
+        "n": n_q + 2 * n_kv,
+        **{f"format_{x}": CODES[name] for x, name in zip("qkv", names, strict=True)},
+    }
+
+
+def of_product(dtype, m, n, k, name):
+    return case("gemm_quant", f"{name}-m{m}-n{n}-k{k}", product, dtype, m, n, k, name)
 
 
 def products(dtype):
     """Every format, one block and two, one row and several."""
     for name, entry in FORMATS.items():
         for m, n, blocks in ((1, 3, 1), (4, 5, 2)) if entry.elements <= 32 else ((1, 3, 1), (3, 2, 2)):
-            k = 33 * blocks if entry.elements == 1 else entry.elements * blocks
-            yield case(
-                "gemm_quant",
-                f"{name}-m{m}-n{n}-k{k}",
-                lambda d, m=m, n=n, k=k, name=name: {
-                    "x": d.bell(m, k),
-                    "w": weights(d, n, k, name),
-                    "groups": 1,
-                    "activation": 0,
-                    "format": CODES[name],
-                },
-                dtype,
-            )
+            yield of_product(dtype, m, n, 33 * blocks if entry.elements == 1 else entry.elements * blocks, name)
     for name, m, n, k in (("q4_0", 1, 37, 160), ("q8_0", 33, 7, 64), ("q4_1", 17, 19, 96), ("f16", 18, 17, 40)):
         if dtype == "f32" or m == 1:
-            yield case(
-                "gemm_quant",
-                f"{name}-m{m}-n{n}-k{k}",
-                lambda d, m=m, n=n, k=k, name=name: {
-                    "x": d.bell(m, k),
-                    "w": weights(d, n, k, name),
-                    "groups": 1,
-                    "activation": 0,
-                    "format": CODES[name],
-                },
-                dtype,
-            )
+            yield of_product(dtype, m, n, k, name)
+
+
+def with_ends(d, m, n, k, name, bias, residual, activation):
+    return {
+        **product(d, m, n, k, name),
+        "bias": d.bell(n) if bias else None,
+        "residual": d.bell(m, n) if residual else None,
+        "activation": activation,
+    }
 
 
 def options():
     for dtype in FLOATS:
         for name, m, n, k in (("q4_0", 3, 17, 64), ("bf16", 2, 5, 9)):
-            for bias in (0, 1):
-                for residual in (0, 1):
-                    for activation in (0, 1):
-
-                        def recipe(d, m=m, n=n, k=k, name=name, b=bias, r=residual, a=activation):
-                            return {
-                                "x": d.bell(m, k),
-                                "w": weights(d, n, k, name),
-                                "bias": d.bell(n) if b else None,
-                                "residual": d.bell(m, n) if r else None,
-                                "groups": 1,
-                                "activation": a,
-                                "format": CODES[name],
-                            }
-
-                        label = f"{name}-m{m}-n{n}-k{k}-bias{bias}-residual{residual}-activation{activation}"
-                        yield case("gemm_quant", label, recipe, dtype)
+            for bias, residual, activation in np.ndindex(2, 2, 2):
+                label = f"{name}-m{m}-n{n}-k{k}-bias{bias}-residual{residual}-activation{activation}"
+                yield case("gemm_quant", label, with_ends, dtype, m, n, k, name, bias, residual, activation)
 
 
 def groups():
     for label, (counts, rows) in GROUPS.items():
-        used = sum(counts)
         for name, n, k in (("q4_0", 5, 64), ("q6_k", 3, 256), ("f16", 7, 9)):
             if name != "q4_0" and label not in ("ragged", "room"):
                 continue
-
-            def recipe(d, counts=counts, rows=rows, used=used, n=n, k=k, name=name):
-                return {
-                    "x": unread(d.bell(rows, k), used),
-                    "w": weights(d, len(counts) * n, k, name),
-                    "offsets": offsets(counts),
-                    "bias": d.bell(n),
-                    "residual": unread(d.bell(rows, n), used),
-                    "groups": len(counts),
-                    "activation": 1,
-                    "format": CODES[name],
-                }
-
-            def gated(d, counts=counts, rows=rows, used=used, n=n, k=k, name=name):
-                return {
-                    "x": unread(d.bell(rows, k), used),
-                    "w_gate": weights(d, len(counts) * n, k, name),
-                    "w_up": weights(d, len(counts) * n, k, name),
-                    "offsets": offsets(counts),
-                    "groups": len(counts),
-                    "format_gate": CODES[name],
-                    "format_up": CODES[name],
-                }
-
             for dtype in FLOATS if label == "ragged" and name == "q4_0" else ("f32",):
-                yield case("gemm_quant", f"{name}-{label}-n{n}-k{k}", recipe, dtype)
-                yield case("gemm_quant_swiglu", f"{name}-{label}-n{n}-k{k}", gated, dtype)
+                full = f"{name}-{label}-n{n}-k{k}"
+                yield case("gemm_quant", full, grouped, dtype, counts, rows, n, k, name)
+                yield case("gemm_quant_swiglu", full, gated, dtype, rows, n, k, name, name, counts)
+
+
+def hard(d, n, k, name):
+    """Blocks of zeros, and about 2^-100; ties, the largest magnitude being a power of two away from 127; rows that
+    are not finite."""
+    x = d.bell(7, k)
+    x[0] = 0.0
+    x[1, : k // 2] = 0.0
+    x[2, :32] = 2.0**-101 * np.sign(x[2, :32])
+    x[3, :32] *= 2.0**-99
+    x[4, :32] = np.arange(-16, 16) / 64.0
+    x[4, 0] = 127 / 64.0
+    x[5, 3] = np.nan
+    x[6, k - 1] = np.inf
+    return product(d, 7, n, k, name, x)
+
+
+def powers(d, k, name, x, scale):
+    return product(d, 2, 3, k, name, d.bell(2, k) * 2.0**x, 2.0**scale)
 
 
 def hard_numbers():
     """Left factors that try the rounding, and scales of weights at the ends of f16."""
-
-    def product(x, w, name):
-        return {"x": x, "w": w, "groups": 1, "activation": 0, "format": CODES[name]}
-
-    def hard(d, name, n, k):
-        """Blocks of zeros, and about 2^-100; ties, the largest magnitude being a power of two away from 127; rows that
-        are not finite."""
-        x = d.bell(7, k)
-        x[0] = 0.0
-        x[1, : k // 2] = 0.0
-        x[2, :32] = 2.0**-101 * np.sign(x[2, :32])
-        x[3, :32] *= 2.0**-99
-        x[4, :32] = np.arange(-16, 16) / 64.0
-        x[4, 0] = 127 / 64.0
-        x[5, 3] = np.nan
-        x[6, k - 1] = np.inf
-        return product(x, weights(d, n, k, name), name)
-
     for name in ("q4_0", "q5_1", "q8_0", "q4_k", "q6_k"):
         k = max(96, BLOCKS[name])
         for dtype in ("f32", "bf16"):
-            yield case("gemm_quant", f"{name}-hard", lambda d, n=name, k=k: hard(d, n, 3, k), dtype)
+            yield case("gemm_quant", f"{name}-hard", hard, dtype, 3, k, name)
             for power in (60, -90):
-                yield case(
-                    "gemm_quant",
-                    f"{name}-times2^{power}",
-                    lambda d, n=name, k=k, p=power: product(d.bell(2, k) * 2.0**p, weights(d, 3, k, n), n),
-                    dtype,
-                )
+                yield case("gemm_quant", f"{name}-times2^{power}", powers, dtype, k, name, power, -7)
     for name in (*SMALL, "q4_k", "q5_k", "q6_k"):
-        k = max(64, BLOCKS[name])
         for power in (-22, 14):
-            yield case(
-                "gemm_quant",
-                f"{name}-scales2^{power}",
-                lambda d, n=name, k=k, p=power: product(d.bell(2, k), weights(d, 3, k, n, scale=2.0**p), n),
-                "f32",
-            )
+            k = max(64, BLOCKS[name])
+            yield case("gemm_quant", f"{name}-scales2^{power}", powers, "f32", k, name, 0, power)
 
 
 def many_formats():
@@ -269,19 +241,8 @@ def many_formats():
             ("dtypes", 3, 5, 1, 11, ("f16", "bf16", "f32")),
         ):
             for bias in (0, 1):
-
-                def recipe(d, m=m, q=n_q, kv=n_kv, k=k, names=names, bias=bias):
-                    return {
-                        "x": d.bell(m, k),
-                        "wq": weights(d, q, k, names[0]),
-                        "wk": weights(d, kv, k, names[1]),
-                        "wv": weights(d, kv, k, names[2]),
-                        "bias": d.bell(q + 2 * kv) if bias else None,
-                        "n": q + 2 * kv,
-                        **{f"format_{x}": CODES[name] for x, name in zip("qkv", names, strict=True)},
-                    }
-
-                yield case("gemm_quant_qkv", f"{label}-m{m}-q{n_q}-kv{n_kv}-k{k}-bias{bias}", recipe, dtype)
+                full = f"{label}-m{m}-q{n_q}-kv{n_kv}-k{k}-bias{bias}"
+                yield case("gemm_quant_qkv", full, qkv, dtype, m, n_q, n_kv, k, names, bias)
         for m, n, k, gate, up in (
             (1, 5, 64, "q4_0", "q4_0"),
             (6, 17, 32, "q8_0", "q5_1"),
@@ -289,19 +250,23 @@ def many_formats():
             (3, 5, 256, "q5_k", "f16"),
             (4, 3, 7, "f32", "bf16"),
         ):
-            yield case(
-                "gemm_quant_swiglu",
-                f"{gate}-{up}-m{m}-n{n}-k{k}",
-                lambda d, m=m, n=n, k=k, gate=gate, up=up: {
-                    "x": d.bell(m, k),
-                    "w_gate": weights(d, n, k, gate),
-                    "w_up": weights(d, n, k, up),
-                    "groups": 1,
-                    "format_gate": CODES[gate],
-                    "format_up": CODES[up],
-                },
-                dtype,
-            )
+            yield case("gemm_quant_swiglu", f"{gate}-{up}-m{m}-n{n}-k{k}", gated, dtype, m, n, k, gate, up)
+
+
+def bytes_in_rows(d, rows, k, name):
+    x = d.integers(rows, FORMATS[name].row_bytes(k), high=256).astype(np.uint8)
+    return {"x": x, "k": k, "format": CODES[name]}
+
+
+def groups_side_by_side(d, counts, rows, k, name):
+    return {
+        **product(d, rows, len(counts) * 16, k, name),
+        "x": unread(d.bell(rows, k), sum(counts)),
+        "offsets": offsets(counts),
+        "bias": d.bell(16),
+        "residual": unread(d.bell(rows, 16), sum(counts)),
+        "groups": len(counts),
+    }
 
 
 def side_by_side():
@@ -309,108 +274,31 @@ def side_by_side():
     for name in SIDE_BY_SIDE.values():
         for rows, blocks in ((16, 1), (16, 3), (48, 2)) if name != "q6_k" else ((16, 1), (32, 2)):
             k = BLOCKS[name] * blocks
-            yield case(
-                "interleave_rows",
-                f"{name}-rows{rows}-k{k}",
-                lambda d, rows=rows, k=k, name=name: {
-                    "x": d.integers(rows, FORMATS[name].row_bytes(k), high=256).astype(np.uint8),
-                    "k": k,
-                    "format": CODES[name],
-                },
-            )
+            yield case("interleave_rows", f"{name}-rows{rows}-k{k}", bytes_in_rows, "", rows, k, name)
     for name, plain in SIDE_BY_SIDE.items():
         block = BLOCKS[plain]
         for dtype in FLOATS:
             for m, n, blocks in ((1, 16, 1), (1, 48, 3), (2, 16, 2), (3, 32, 1), (17, 16, 1)):
                 if plain == "q6_k" and (n > 16 or blocks > 2 or (m == 17 and dtype != "f32")):
                     continue
-                k = block * blocks
-                yield case(
-                    "gemm_quant",
-                    f"{name}-m{m}-n{n}-k{k}",
-                    lambda d, m=m, n=n, k=k, name=name: side_product(d, m, n, k, name),
-                    dtype,
-                )
-            yield case(
-                "gemm_quant",
-                f"{name}-m2-n16-k{block}-all",
-                lambda d, k=block, name=name: {
-                    **side_product(d, 2, 16, k, name),
-                    "bias": d.bell(16),
-                    "residual": d.bell(2, 16),
-                    "activation": 1,
-                },
-                dtype,
-            )
+                yield of_product(dtype, m, n, block * blocks, name)
+            yield case("gemm_quant", f"{name}-m2-n16-k{block}-all", with_ends, dtype, 2, 16, block, name, 1, 1, 1)
         for label in ("ragged", "room") if plain != "q6_k" else ("one",):
             counts, rows = GROUPS[label]
-            yield case(
-                "gemm_quant",
-                f"{name}-{label}-n16-k{block}",
-                lambda d, counts=counts, rows=rows, k=block, name=name: {
-                    **side_product(d, rows, len(counts) * 16, k, name),
-                    "x": unread(d.bell(rows, k), sum(counts)),
-                    "offsets": offsets(counts),
-                    "bias": d.bell(16),
-                    "residual": unread(d.bell(rows, 16), sum(counts)),
-                    "groups": len(counts),
-                },
-                "f32",
-            )
-            yield case(
-                "gemm_quant_swiglu",
-                f"{name}-{label}-n16-k{block}",
-                lambda d, counts=counts, rows=rows, k=block, name=name: {
-                    "x": unread(d.bell(rows, k), sum(counts)),
-                    "w_gate": weights(d, len(counts) * 16, k, name),
-                    "w_up": weights(d, len(counts) * 16, k, name),
-                    "offsets": offsets(counts),
-                    "groups": len(counts),
-                    "format_gate": CODES[name],
-                    "format_up": CODES[name],
-                },
-                "f32",
-            )
+            full = f"{name}-{label}-n16-k{block}"
+            yield case("gemm_quant", full, groups_side_by_side, "f32", counts, rows, block, name)
+            yield case("gemm_quant_swiglu", full, gated, "f32", rows, 16, block, name, name, counts)
     for dtype in FLOATS:
         for m, n, k, gate, up in (
             (1, 32, 64, "q4_0_r16", "q4_0_r16"),
             (3, 16, 32, "q8_0_r16", "q4_0_r16"),
             (17, 16, 32, "q4_0_r16", "q5_1"),
         ):
-            yield case(
-                "gemm_quant_swiglu",
-                f"{gate}-{up}-m{m}-n{n}-k{k}",
-                lambda d, m=m, n=n, k=k, gate=gate, up=up: {
-                    "x": d.bell(m, k),
-                    "w_gate": weights(d, n, k, gate),
-                    "w_up": weights(d, n, k, up),
-                    "groups": 1,
-                    "format_gate": CODES[gate],
-                    "format_up": CODES[up],
-                },
-                dtype,
-            )
+            yield case("gemm_quant_swiglu", f"{gate}-{up}-m{m}-n{n}-k{k}", gated, dtype, m, n, k, gate, up)
         for m, k, names in (
             (1, 64, ("q4_0_r16", "q4_0_r16", "q4_0_r16")),
             (2, 32, ("q8_0_r16", "q8_0_r16", "q4_1")),
             (17, 32, ("q4_0_r16", "q5_0", "q8_0_r16")),
             (3, 256, ("q4_0_r16", "q8_0_r16", "q6_k_r16")),
         ):
-            yield case(
-                "gemm_quant_qkv",
-                f"side-by-side-m{m}-q32-kv16-k{k}",
-                lambda d, m=m, k=k, names=names: {
-                    "x": d.bell(m, k),
-                    "wq": weights(d, 32, k, names[0]),
-                    "wk": weights(d, 16, k, names[1]),
-                    "wv": weights(d, 16, k, names[2]),
-                    "bias": d.bell(64) if m == 2 else None,
-                    "n": 64,
-                    **{f"format_{x}": CODES[name] for x, name in zip("qkv", names, strict=True)},
-                },
-                dtype,
-            )
-
-
-def side_product(d, m, n, k, name):
-    return {"x": d.bell(m, k), "w": weights(d, n, k, name), "groups": 1, "activation": 0, "format": CODES[name]}
+            yield case("gemm_quant_qkv", f"side-by-side-m{m}-q32-kv16-k{k}", qkv, dtype, m, 32, 16, k, names, m == 2)

@@ -19,13 +19,9 @@ def cases():
         yield case(
             "rope_freqs",
             f"positions{positions}-dim{head_dim}-first{first}-base{base:g}-alpha{alpha:g}",
-            lambda d, p=positions, n=head_dim, f=first, b=base, a=alpha: {
-                "positions": p,
-                "head_dim": n,
-                "first": f,
-                "base": b,
-                "ntk_alpha": a,
-            },
+            freqs,
+            "",
+            *(positions, head_dim, first, base, alpha),
         )
     for positions, head_dim, first, base, alpha, scale, factors in (
         (3, 8, 0, 10000.0, 1.0, 1.0, False),
@@ -37,15 +33,9 @@ def cases():
         yield case(
             "rope_freqs_scaled",
             f"positions{positions}-dim{head_dim}-first{first}-base{base:g}-alpha{alpha:g}-scale{scale:g}-factors{factors:d}",
-            lambda d, p=positions, n=head_dim, f=first, b=base, a=alpha, s=scale, has=factors: {
-                "factors": 2.0 ** d.uniform(n // 2, low=0, high=3) if has else None,
-                "positions": p,
-                "head_dim": n,
-                "first": f,
-                "base": b,
-                "ntk_alpha": a,
-                "scale": s,
-            },
+            freqs_scaled,
+            "",
+            *(positions, head_dim, first, base, alpha, scale, factors),
         )
     for dtype in FLOATS:
         for tokens, heads, head_dim, extra_in, extra_out, layout in (
@@ -60,19 +50,9 @@ def cases():
             (1, 1, 256, 0, 0, 0),
         ):
             label = f"tokens{tokens}-heads{heads}-dim{head_dim}-ld{extra_in}-{extra_out}-layout{layout}"
-            width = heads * head_dim
-
-            def one(d, x, out, t=tokens, h=heads, n=head_dim, w=width, i=extra_in, o=extra_out, layout=layout):
-                return {
-                    x: d.bell(t, h, n),
-                    **tables(d, t, n),
-                    "layout": layout,
-                    f"ld_{'x' if x == 'x' else 'y'}": w + i,
-                    f"ld_{out}": w + o,
-                }
-
-            yield case("rope_forward", label, lambda d, f=one: f(d, "x", "y"), dtype)
-            yield case("rope_backward", label, lambda d, f=one: f(d, "dy", "x"), dtype)
+            sizes = tokens, heads, head_dim, extra_in, extra_out, layout
+            yield case("rope_forward", label, rotation, dtype, "x", "y", *sizes)
+            yield case("rope_backward", label, rotation, dtype, "dy", "x", *sizes)
         for tokens, heads, kv_heads, head_dim, extra, layout in (
             (1, 1, 1, 8, 0, 0),
             (4, 4, 1, 16, 5, 0),
@@ -82,16 +62,30 @@ def cases():
             yield case(
                 "rope_qk",
                 f"tokens{tokens}-heads{heads}-{kv_heads}-dim{head_dim}-ld{extra}-layout{layout}",
-                lambda d, t=tokens, h=heads, kv=kv_heads, n=head_dim, e=extra, layout=layout: {
-                    "q": d.bell(t, h, n),
-                    "k": d.bell(t, kv, n),
-                    **tables(d, t, n),
-                    "layout": layout,
-                    "ld_q": h * n + e,
-                    "ld_k": kv * n + 2 * e,
-                },
+                both,
                 dtype,
+                *(tokens, heads, kv_heads, head_dim, extra, layout),
             )
+
+
+def freqs(d, positions, head_dim, first, base, alpha):
+    return {"positions": positions, "head_dim": head_dim, "first": first, "base": base, "ntk_alpha": alpha}
+
+
+def freqs_scaled(d, positions, head_dim, first, base, alpha, scale, has_factors):
+    factors = 2.0 ** d.uniform(head_dim // 2, low=0, high=3) if has_factors else None
+    return {"factors": factors, **freqs(d, positions, head_dim, first, base, alpha), "scale": scale}
+
+
+def rotation(d, x, out, tokens, heads, head_dim, extra_in, extra_out, layout):
+    lds = {f"ld_{x[-1]}": heads * head_dim + extra_in, f"ld_{out}": heads * head_dim + extra_out}
+    return {x: d.bell(tokens, heads, head_dim), **tables(d, tokens, head_dim), "layout": layout, **lds}
+
+
+def both(d, tokens, heads, kv_heads, head_dim, extra, layout):
+    lds = {"ld_q": heads * head_dim + extra, "ld_k": kv_heads * head_dim + 2 * extra}
+    q, k = (d.bell(tokens, n, head_dim) for n in (heads, kv_heads))
+    return {"q": q, "k": k, **tables(d, tokens, head_dim), "layout": layout, **lds}
 
 
 def tables(d, tokens, head_dim):
