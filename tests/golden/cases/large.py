@@ -287,7 +287,7 @@ def cases():
         block = quant.BLOCKS[name]
         for m, n in ((1, 1), (7, 33), (17, 70), (40, 130)):
             for k in (256, 2048) if block == 256 else (32, 544) if block == 32 else (31, 516):
-                yield named("gemm_quant", lambda d, _, m, n, k, name: quant.side_product(d, m, n, k, name),
+                yield named("gemm_quant", lambda d, _, m, n, k, name: quant.product(d, m, n, k, name),
                             (m, n, k, name), "f32")  # fmt: skip
     for sizes in ((16641, 5547, 9), (40001, 30003, 5)):
         yield named("adamw_step_bf16", TABLE["adamw_step"][0], sizes, "bf16")

@@ -1,5 +1,7 @@
 """Cases of stored weights."""
 
+from functools import partial
+
 import numpy as np
 
 from nncuda.formats.block_formats import FORMATS
@@ -33,6 +35,37 @@ def weights(d, rows, k, name, scale=2.0**-7):
         signs = np.where(d.uniform(*numbers.shape) < 0, -1, 1)
         blocks[..., at : at + 2] = (numbers * signs).astype(np.float16).view(np.uint8)
     return blocks.reshape(rows, -1)
+
+
+def product(d, m, n, k, name):
+    return {"x": d.bell(m, k), "w": weights(d, n, k, name), "groups": 1, "activation": 0, "format": CODES[name]}
+
+
+def gated(d, m, n, k, gate, up, counts=()):
+    """Of ``counts`` rows a group, where there are groups."""
+    x = unread(d.bell(m, k), sum(counts)) if counts else d.bell(m, k)
+    stored = n * max(1, len(counts))
+    return {
+        "x": x,
+        "w_gate": weights(d, stored, k, gate),
+        "w_up": weights(d, stored, k, up),
+        **({"offsets": offsets(counts)} if counts else {}),
+        "groups": max(1, len(counts)),
+        "format_gate": CODES[gate],
+        "format_up": CODES[up],
+    }
+
+
+def qkv(d, m, q, kv, k, names, bias):
+    return {
+        "x": d.bell(m, k),
+        "wq": weights(d, q, k, names[0]),
+        "wk": weights(d, kv, k, names[1]),
+        "wv": weights(d, kv, k, names[2]),
+        "bias": d.bell(q + 2 * kv) if bias else None,
+        "n": q + 2 * kv,
+        **{f"format_{x}": CODES[name] for x, name in zip("qkv", names, strict=True)},
+    }
 
 
 def cases():
@@ -132,32 +165,10 @@ def products(dtype):
     for name, entry in FORMATS.items():
         for m, n, blocks in ((1, 3, 1), (4, 5, 2)) if entry.elements <= 32 else ((1, 3, 1), (3, 2, 2)):
             k = 33 * blocks if entry.elements == 1 else entry.elements * blocks
-            yield case(
-                "gemm_quant",
-                f"{name}-m{m}-n{n}-k{k}",
-                lambda d, m=m, n=n, k=k, name=name: {
-                    "x": d.bell(m, k),
-                    "w": weights(d, n, k, name),
-                    "groups": 1,
-                    "activation": 0,
-                    "format": CODES[name],
-                },
-                dtype,
-            )
+            yield case("gemm_quant", f"{name}-m{m}-n{n}-k{k}", partial(product, m=m, n=n, k=k, name=name), dtype)
     for name, m, n, k in (("q4_0", 1, 37, 160), ("q8_0", 33, 7, 64), ("q4_1", 17, 19, 96), ("f16", 18, 17, 40)):
         if dtype == "f32" or m == 1:
-            yield case(
-                "gemm_quant",
-                f"{name}-m{m}-n{n}-k{k}",
-                lambda d, m=m, n=n, k=k, name=name: {
-                    "x": d.bell(m, k),
-                    "w": weights(d, n, k, name),
-                    "groups": 1,
-                    "activation": 0,
-                    "format": CODES[name],
-                },
-                dtype,
-            )
+            yield case("gemm_quant", f"{name}-m{m}-n{n}-k{k}", partial(product, m=m, n=n, k=k, name=name), dtype)
 
 
 def options():
@@ -168,15 +179,9 @@ def options():
                     for activation in (0, 1):
 
                         def recipe(d, m=m, n=n, k=k, name=name, b=bias, r=residual, a=activation):
-                            return {
-                                "x": d.bell(m, k),
-                                "w": weights(d, n, k, name),
-                                "bias": d.bell(n) if b else None,
-                                "residual": d.bell(m, n) if r else None,
-                                "groups": 1,
-                                "activation": a,
-                                "format": CODES[name],
-                            }
+                            made = product(d, m, n, k, name)
+                            more = {"bias": d.bell(n) if b else None, "residual": d.bell(m, n) if r else None}
+                            return {**made, **more, "activation": a}
 
                         label = f"{name}-m{m}-n{n}-k{k}-bias{bias}-residual{residual}-activation{activation}"
                         yield case("gemm_quant", label, recipe, dtype)
@@ -201,26 +206,16 @@ def groups():
                     "format": CODES[name],
                 }
 
-            def gated(d, counts=counts, rows=rows, used=used, n=n, k=k, name=name):
-                return {
-                    "x": unread(d.bell(rows, k), used),
-                    "w_gate": weights(d, len(counts) * n, k, name),
-                    "w_up": weights(d, len(counts) * n, k, name),
-                    "offsets": offsets(counts),
-                    "groups": len(counts),
-                    "format_gate": CODES[name],
-                    "format_up": CODES[name],
-                }
-
+            twice = partial(gated, m=rows, n=n, k=k, gate=name, up=name, counts=counts)
             for dtype in FLOATS if label == "ragged" and name == "q4_0" else ("f32",):
                 yield case("gemm_quant", f"{name}-{label}-n{n}-k{k}", recipe, dtype)
-                yield case("gemm_quant_swiglu", f"{name}-{label}-n{n}-k{k}", gated, dtype)
+                yield case("gemm_quant_swiglu", f"{name}-{label}-n{n}-k{k}", twice, dtype)
 
 
 def hard_numbers():
     """Left factors that try the rounding, and scales of weights at the ends of f16."""
 
-    def product(x, w, name):
+    def given(x, w, name):
         return {"x": x, "w": w, "groups": 1, "activation": 0, "format": CODES[name]}
 
     def hard(d, name, n, k):
@@ -235,7 +230,7 @@ def hard_numbers():
         x[4, 0] = 127 / 64.0
         x[5, 3] = np.nan
         x[6, k - 1] = np.inf
-        return product(x, weights(d, n, k, name), name)
+        return given(x, weights(d, n, k, name), name)
 
     for name in ("q4_0", "q5_1", "q8_0", "q4_k", "q6_k"):
         k = max(96, BLOCKS[name])
@@ -245,7 +240,7 @@ def hard_numbers():
                 yield case(
                     "gemm_quant",
                     f"{name}-times2^{power}",
-                    lambda d, n=name, k=k, p=power: product(d.bell(2, k) * 2.0**p, weights(d, 3, k, n), n),
+                    lambda d, n=name, k=k, p=power: given(d.bell(2, k) * 2.0**p, weights(d, 3, k, n), n),
                     dtype,
                 )
     for name in (*SMALL, "q4_k", "q5_k", "q6_k"):
@@ -254,7 +249,7 @@ def hard_numbers():
             yield case(
                 "gemm_quant",
                 f"{name}-scales2^{power}",
-                lambda d, n=name, k=k, p=power: product(d.bell(2, k), weights(d, 3, k, n, scale=2.0**p), n),
+                lambda d, n=name, k=k, p=power: given(d.bell(2, k), weights(d, 3, k, n, scale=2.0**p), n),
                 "f32",
             )
 
@@ -269,18 +264,7 @@ def many_formats():
             ("dtypes", 3, 5, 1, 11, ("f16", "bf16", "f32")),
         ):
             for bias in (0, 1):
-
-                def recipe(d, m=m, q=n_q, kv=n_kv, k=k, names=names, bias=bias):
-                    return {
-                        "x": d.bell(m, k),
-                        "wq": weights(d, q, k, names[0]),
-                        "wk": weights(d, kv, k, names[1]),
-                        "wv": weights(d, kv, k, names[2]),
-                        "bias": d.bell(q + 2 * kv) if bias else None,
-                        "n": q + 2 * kv,
-                        **{f"format_{x}": CODES[name] for x, name in zip("qkv", names, strict=True)},
-                    }
-
+                recipe = partial(qkv, m=m, q=n_q, kv=n_kv, k=k, names=names, bias=bias)
                 yield case("gemm_quant_qkv", f"{label}-m{m}-q{n_q}-kv{n_kv}-k{k}-bias{bias}", recipe, dtype)
         for m, n, k, gate, up in (
             (1, 5, 64, "q4_0", "q4_0"),
@@ -289,19 +273,8 @@ def many_formats():
             (3, 5, 256, "q5_k", "f16"),
             (4, 3, 7, "f32", "bf16"),
         ):
-            yield case(
-                "gemm_quant_swiglu",
-                f"{gate}-{up}-m{m}-n{n}-k{k}",
-                lambda d, m=m, n=n, k=k, gate=gate, up=up: {
-                    "x": d.bell(m, k),
-                    "w_gate": weights(d, n, k, gate),
-                    "w_up": weights(d, n, k, up),
-                    "groups": 1,
-                    "format_gate": CODES[gate],
-                    "format_up": CODES[up],
-                },
-                dtype,
-            )
+            recipe = partial(gated, m=m, n=n, k=k, gate=gate, up=up)
+            yield case("gemm_quant_swiglu", f"{gate}-{up}-m{m}-n{n}-k{k}", recipe, dtype)
 
 
 def side_by_side():
@@ -325,17 +298,12 @@ def side_by_side():
                 if plain == "q6_k" and (n > 16 or blocks > 2 or (m == 17 and dtype != "f32")):
                     continue
                 k = block * blocks
-                yield case(
-                    "gemm_quant",
-                    f"{name}-m{m}-n{n}-k{k}",
-                    lambda d, m=m, n=n, k=k, name=name: side_product(d, m, n, k, name),
-                    dtype,
-                )
+                yield case("gemm_quant", f"{name}-m{m}-n{n}-k{k}", partial(product, m=m, n=n, k=k, name=name), dtype)
             yield case(
                 "gemm_quant",
                 f"{name}-m2-n16-k{block}-all",
                 lambda d, k=block, name=name: {
-                    **side_product(d, 2, 16, k, name),
+                    **product(d, 2, 16, k, name),
                     "bias": d.bell(16),
                     "residual": d.bell(2, 16),
                     "activation": 1,
@@ -348,7 +316,7 @@ def side_by_side():
                 "gemm_quant",
                 f"{name}-{label}-n16-k{block}",
                 lambda d, counts=counts, rows=rows, k=block, name=name: {
-                    **side_product(d, rows, len(counts) * 16, k, name),
+                    **product(d, rows, len(counts) * 16, k, name),
                     "x": unread(d.bell(rows, k), sum(counts)),
                     "offsets": offsets(counts),
                     "bias": d.bell(16),
@@ -357,60 +325,21 @@ def side_by_side():
                 },
                 "f32",
             )
-            yield case(
-                "gemm_quant_swiglu",
-                f"{name}-{label}-n16-k{block}",
-                lambda d, counts=counts, rows=rows, k=block, name=name: {
-                    "x": unread(d.bell(rows, k), sum(counts)),
-                    "w_gate": weights(d, len(counts) * 16, k, name),
-                    "w_up": weights(d, len(counts) * 16, k, name),
-                    "offsets": offsets(counts),
-                    "groups": len(counts),
-                    "format_gate": CODES[name],
-                    "format_up": CODES[name],
-                },
-                "f32",
-            )
+            recipe = partial(gated, m=rows, n=16, k=block, gate=name, up=name, counts=counts)
+            yield case("gemm_quant_swiglu", f"{name}-{label}-n16-k{block}", recipe, "f32")
     for dtype in FLOATS:
         for m, n, k, gate, up in (
             (1, 32, 64, "q4_0_r16", "q4_0_r16"),
             (3, 16, 32, "q8_0_r16", "q4_0_r16"),
             (17, 16, 32, "q4_0_r16", "q5_1"),
         ):
-            yield case(
-                "gemm_quant_swiglu",
-                f"{gate}-{up}-m{m}-n{n}-k{k}",
-                lambda d, m=m, n=n, k=k, gate=gate, up=up: {
-                    "x": d.bell(m, k),
-                    "w_gate": weights(d, n, k, gate),
-                    "w_up": weights(d, n, k, up),
-                    "groups": 1,
-                    "format_gate": CODES[gate],
-                    "format_up": CODES[up],
-                },
-                dtype,
-            )
+            recipe = partial(gated, m=m, n=n, k=k, gate=gate, up=up)
+            yield case("gemm_quant_swiglu", f"{gate}-{up}-m{m}-n{n}-k{k}", recipe, dtype)
         for m, k, names in (
             (1, 64, ("q4_0_r16", "q4_0_r16", "q4_0_r16")),
             (2, 32, ("q8_0_r16", "q8_0_r16", "q4_1")),
             (17, 32, ("q4_0_r16", "q5_0", "q8_0_r16")),
             (3, 256, ("q4_0_r16", "q8_0_r16", "q6_k_r16")),
         ):
-            yield case(
-                "gemm_quant_qkv",
-                f"side-by-side-m{m}-q32-kv16-k{k}",
-                lambda d, m=m, k=k, names=names: {
-                    "x": d.bell(m, k),
-                    "wq": weights(d, 32, k, names[0]),
-                    "wk": weights(d, 16, k, names[1]),
-                    "wv": weights(d, 16, k, names[2]),
-                    "bias": d.bell(64) if m == 2 else None,
-                    "n": 64,
-                    **{f"format_{x}": CODES[name] for x, name in zip("qkv", names, strict=True)},
-                },
-                dtype,
-            )
-
-
-def side_product(d, m, n, k, name):
-    return {"x": d.bell(m, k), "w": weights(d, n, k, name), "groups": 1, "activation": 0, "format": CODES[name]}
+            recipe = partial(qkv, m=m, q=32, kv=16, k=k, names=names, bias=m == 2)
+            yield case("gemm_quant_qkv", f"side-by-side-m{m}-q32-kv16-k{k}", recipe, dtype)
