@@ -1,7 +1,5 @@
 """The cases of every kernel, one module a family."""
 
-from collections.abc import Iterator
-
 from . import (
     attention,
     decode,
@@ -47,8 +45,3 @@ def by_kernel() -> dict[tuple[str, str], list[Case]]:
         for item in family.cases():
             found.setdefault((family.__name__.rsplit(".", 1)[-1], item.kernel), []).append(item)
     return found
-
-
-def all_cases() -> Iterator[Case]:
-    for items in by_kernel().values():
-        yield from items

@@ -4,7 +4,7 @@ import numpy as np
 
 from nncuda.reference import attention as reference
 
-from .case import FLOATS, case, nan, stored
+from .case import FLOATS, case, nan, of, stored
 from .kvcache import STORAGE, filled, page_bytes, page_table
 
 #: batch, q_len, kv_len, heads, kv_heads, head_dim, causal
@@ -41,7 +41,7 @@ def cases():
                 lambda d, h=heads, kv=kv_heads, n=head_dim, e=extra, s=lengths: decode(d, s, max(s), h, kv, n, e),
                 dtype,
             )
-        yield case("attention_decode", "long", lambda d: decode(d, [517], 520, 2, 1, 8, 0), dtype)
+        yield case("attention_decode", "long", of(decode, [517], 520, 2, 1, 8, 0), dtype)
         for storage, heads, kv_heads, head_dim, extra, lengths, fresh, spare in (
             ("f32", 2, 1, 8, 0, [5], [5], 0),
             ("f16", 1, 1, 8, 0, [130], [3], 0),
@@ -53,7 +53,7 @@ def cases():
             yield case(
                 "flash_attention_paged",
                 f"{label}-length{max(lengths)}",
-                lambda d, of=(storage, lengths, fresh, heads, kv_heads, head_dim, extra, spare): paged(d, *of),
+                of(paged, storage, lengths, fresh, heads, kv_heads, head_dim, extra, spare),
                 dtype,
             )
         for storage, heads, kv_heads, head_dim, extra, lengths in (
@@ -66,7 +66,7 @@ def cases():
             yield case(
                 "attention_decode_paged",
                 f"{storage}-heads{heads}-{kv_heads}-dim{head_dim}-ld{extra}-batch{len(lengths)}-length{max(lengths)}",
-                lambda d, of=(storage, lengths, None, heads, kv_heads, head_dim, extra, 0): paged(d, *of),
+                of(paged, storage, lengths, None, heads, kv_heads, head_dim, extra, 0),
                 dtype,
             )
 

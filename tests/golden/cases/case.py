@@ -84,6 +84,11 @@ def case(kernel: str, label: str, recipe: Callable[[Draw], Arguments], dtype: st
     return Case(kernel, f"{'-'.join(kinds)}.{label}", recipe, named)
 
 
+def of(recipe: Callable[..., Arguments], *values: object, **options: object) -> Callable[[Draw], Arguments]:
+    """A recipe with what it takes besides the stream."""
+    return lambda d: recipe(d, *values, **options)
+
+
 def each(
     kernel: str, recipes: dict[str, Callable[[Draw, str], Arguments]], dtypes: Sequence[str] = FLOATS
 ) -> Iterator[Case]:

@@ -9,7 +9,7 @@ import numpy as np
 from nncuda.reference import decode as reference
 from nncuda.reference import random
 
-from .case import FLOATS, case, stored
+from .case import FLOATS, case, of, stored
 
 MARGIN = 1e-4
 INF = np.inf
@@ -36,16 +36,9 @@ def cases():
         yield case("argmax", "special", lambda d: {"logits": np.array(SPECIAL)}, dtype)
         yield case("argmax", "ties", lambda d: {"logits": np.array(TIES)}, dtype)
         for kernel in ("sample", "topk_sample", "topp_sample"):
-            yield case(
-                kernel,
-                "special",
-                lambda d, k=kernel, t=dtype: drawn(d, k, t, np.array(SPECIAL), temperature=0.8),
-                dtype,
-            )
-            yield case(
-                kernel, "greedy", lambda d, k=kernel, t=dtype: drawn(d, k, t, np.array(SPECIAL), temperature=0.0), dtype
-            )
-        yield case("topk_sample", "ties", lambda d, t=dtype: drawn(d, "topk_sample", t, np.array(TIES), top_k=2), dtype)
+            yield case(kernel, "special", of(drawn, kernel, dtype, np.array(SPECIAL), temperature=0.8), dtype)
+            yield case(kernel, "greedy", of(drawn, kernel, dtype, np.array(SPECIAL), temperature=0.0), dtype)
+        yield case("topk_sample", "ties", of(drawn, "topk_sample", dtype, np.array(TIES), top_k=2), dtype)
         yield case(
             "topp_sample",
             "whole",
@@ -58,7 +51,7 @@ def cases():
             lambda d, t=dtype: drawn(d, "topp_sample", t, d.bell(3, 40), top_k=None, top_p=1e-3),
             dtype,
         )
-        yield case("topp_sample", "reached-exactly", lambda d: reached_exactly(d), dtype)
+        yield case("topp_sample", "reached-exactly", reached_exactly, dtype)
     yield case("argmax", "rows1-vocab33000", lambda d: {"logits": d.bell(1, 33000)}, "bf16")
     for kernel, dtype in (("sample", "f16"), ("topk_sample", "bf16"), ("topp_sample", "bf16")):
         yield case(

@@ -4,7 +4,7 @@ import numpy as np
 
 from nncuda.reference import kvcache as reference
 
-from .case import FLOATS, case
+from .case import FLOATS, case, of
 
 PAGE_TOKENS = 128
 #: Formats of pages; bytes and elements of their blocks.
@@ -55,7 +55,7 @@ def cases():
             yield case(
                 "kv_append_paged",
                 f"{storage}-batch{len(lengths)}-heads{kv_heads}-dim{head_dim}-ld{extra}-spare{spare}",
-                lambda d, of=(storage, lengths, fresh, kv_heads, head_dim, extra, spare): append_paged(d, *of),
+                of(append_paged, storage, lengths, fresh, kv_heads, head_dim, extra, spare),
                 dtype,
             )
 

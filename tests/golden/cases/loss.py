@@ -5,7 +5,7 @@ import numpy as np
 from nncuda.reference import loss as reference
 from nncuda.reference import softmax
 
-from .case import FLOATS, case, stored
+from .case import FLOATS, case, of, stored
 
 IGNORED = -100
 
@@ -31,7 +31,7 @@ def cases():
             (2, 130, []),
         ):
             label = f"rows{rows}-vocab{vocab}-ignored{len(ignored)}"
-            yield case("cross_entropy_forward", label, lambda d, r=rows, v=vocab, i=ignored: forward(d, r, v, i), dtype)
+            yield case("cross_entropy_forward", label, of(forward, rows, vocab, ignored), dtype)
             if vocab > 1:  # the gradient of a single class is zero: nothing but rounding to compare
                 yield case(
                     "cross_entropy_backward",
@@ -40,9 +40,9 @@ def cases():
                     dtype,
                 )
         yield case("cross_entropy_forward", "no-losses", lambda d: {**forward(d, 3, 19, [2]), "losses": None}, dtype)
-        yield case("cross_entropy_forward", "masked", lambda d: masked(d), dtype)
+        yield case("cross_entropy_forward", "masked", masked, dtype)
         yield case("cross_entropy_backward", "masked", lambda d, t=dtype: backward(masked(d), t), dtype)
-        yield case("cross_entropy_forward", "large", lambda d: large(d), dtype)
+        yield case("cross_entropy_forward", "large", large, dtype)
         yield case("cross_entropy_backward", "large", lambda d, t=dtype: backward(large(d), t), dtype)
         yield case(
             "cross_entropy_forward",
@@ -51,11 +51,11 @@ def cases():
             dtype,
         )
     for dtype in ("f32", "bf16"):
-        yield case("cross_entropy_forward", "rows1-vocab33000", lambda d: forward(d, 1, 33000, []), dtype)
+        yield case("cross_entropy_forward", "rows1-vocab33000", of(forward, 1, 33000, []), dtype)
     yield case("cross_entropy_backward", "rows1-vocab8200", lambda d: backward(forward(d, 1, 8200, []), "f32"), "f32")
     for tokens, experts, k in ((1, 1, 1), (5, 4, 2), (33, 16, 4), (130, 7, 2)):
         label = f"tokens{tokens}-experts{experts}-k{k}"
-        yield case("aux_loss_forward", label, lambda d, t=tokens, e=experts, k=k: balance(d, t, e, k))
+        yield case("aux_loss_forward", label, of(balance, tokens, experts, k))
         yield case(
             "aux_loss_backward",
             label,
@@ -68,7 +68,7 @@ def cases():
         )
     for n, weighted, divisor in ((1, False, 7), (1, True, 3), (5, False, 640), (33, True, 100), (1030, False, 4096)):
         label = f"n{n}-{'weighted' if weighted else 'plain'}-divisor{divisor}"
-        yield case("weighted_mean", label, lambda d, n=n, w=weighted, by=divisor: mean(d, n, w, by))
+        yield case("weighted_mean", label, of(mean, n, weighted, divisor))
 
 
 def mean(d, n, weighted, divisor):

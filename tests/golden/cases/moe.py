@@ -4,7 +4,7 @@ import numpy as np
 
 from nncuda.reference import moe as reference
 
-from .case import FLOATS, case
+from .case import FLOATS, case, of
 
 #: tokens, k, experts, capacity
 SHAPES = {
@@ -42,16 +42,13 @@ def cases():
             for dim in (5, 17) if label in ("odd", "capacity") else (9,) if label != "wide" else (3,):
                 args = (indices, experts, capacity, dim)
                 name = f"{label}-dim{dim}"
-                yield case("moe_gather", name, lambda d, a=args: gather(d, *a), dtype)
-                yield case("moe_gather_backward", name, lambda d, a=args: gather_backward(d, *a), dtype)
+                yield case("moe_gather", name, of(gather, *args), dtype)
+                yield case("moe_gather_backward", name, of(gather_backward, *args), dtype)
                 for residual in (0, 1):
                     yield case(
-                        "moe_combine",
-                        f"{name}-residual{residual}",
-                        lambda d, a=args, r=residual: combine(d, *a, with_residual=r),
-                        dtype,
+                        "moe_combine", f"{name}-residual{residual}", of(combine, *args, with_residual=residual), dtype
                     )
-                yield case("moe_combine_backward", name, lambda d, a=args: combine_backward(d, *a), dtype)
+                yield case("moe_combine_backward", name, of(combine_backward, *args), dtype)
 
 
 def planned(d, indices, experts, capacity):

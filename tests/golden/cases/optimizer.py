@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .case import FLOATS, TAILS, case
+from .case import FLOATS, TAILS, case, of
 
 
 def i32(value):
@@ -12,9 +12,7 @@ def i32(value):
 def cases():
     for dtype in FLOATS:
         for n, n_decay, step in ((1, 1, 1), (7, 0, 2), (16, 16, 3), (33, 20, 10), (65, 64, 1000), (130, 5, 100000)):
-            yield case(
-                "adamw_step", f"n{n}-decay{n_decay}-step{step}", lambda d, a=(n, n_decay, step): adamw(d, *a), dtype
-            )
+            yield case("adamw_step", f"n{n}-decay{n_decay}-step{step}", of(adamw, n, n_decay, step), dtype)
         yield case("adamw_step", "scaled", lambda d: {**adamw(d, 19, 19, 5), "grad_scale": np.array([0.03])}, dtype)
         yield case("adamw_step", "skipped", lambda d: {**adamw(d, 19, 19, 5), "skip": i32(1)}, dtype)
         yield case("adamw_step", "not-skipped", lambda d: {**adamw(d, 19, 3, 5), "skip": i32(0)}, dtype)
@@ -94,7 +92,7 @@ def packed(kernel, recipe, dtype):
     sizes = ((1, 1, 1), (15, 0, 2), (255, 255, 3), (256, 100, 10), (257, 256, 1000), (600, 300, 100000))
     for n, n_decay, step in sizes if dtype == "f32" else sizes[-2:-1]:
         label = f"n{n}-decay{n_decay}-step{step}"
-        yield case(kernel, label, lambda d, a=(n, n_decay, step): recipe(d, *a), dtype)
+        yield case(kernel, label, of(recipe, n, n_decay, step), dtype)
     yield case(kernel, "skipped", lambda d: {**recipe(d, 19, 19, 5), "skip": i32(1)}, dtype)
     if dtype != "f32":  # which is that of the copy alone
         return

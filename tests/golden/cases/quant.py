@@ -1,13 +1,11 @@
 """Cases of stored weights."""
 
-from functools import partial
-
 import numpy as np
 
 from nncuda.formats.block_formats import FORMATS
 from nncuda.reference.quant import encoded, interleave_rows
 
-from .case import FLOATS, case
+from .case import FLOATS, case, of
 from .gemm import GROUPS, offsets, unread
 
 #: Formats whose rows lie side by side, and what they are otherwise.
@@ -146,9 +144,7 @@ def reading(dtype):
         )
         if entry.elements > 1 and dtype == "f32":
             # Scales of every kind: subnormal, infinite, NaN, both zeros.
-            yield case(
-                "dequantize", f"{name}-any-scale", lambda d, n=name, s=scalars, k=k: any_scale(d, n, k, s), dtype
-            )
+            yield case("dequantize", f"{name}-any-scale", of(any_scale, name, k, scalars), dtype)
 
 
 def any_scale(d, name, k, scalars):
@@ -165,10 +161,10 @@ def products(dtype):
     for name, entry in FORMATS.items():
         for m, n, blocks in ((1, 3, 1), (4, 5, 2)) if entry.elements <= 32 else ((1, 3, 1), (3, 2, 2)):
             k = 33 * blocks if entry.elements == 1 else entry.elements * blocks
-            yield case("gemm_quant", f"{name}-m{m}-n{n}-k{k}", partial(product, m=m, n=n, k=k, name=name), dtype)
+            yield case("gemm_quant", f"{name}-m{m}-n{n}-k{k}", of(product, m, n, k, name), dtype)
     for name, m, n, k in (("q4_0", 1, 37, 160), ("q8_0", 33, 7, 64), ("q4_1", 17, 19, 96), ("f16", 18, 17, 40)):
         if dtype == "f32" or m == 1:
-            yield case("gemm_quant", f"{name}-m{m}-n{n}-k{k}", partial(product, m=m, n=n, k=k, name=name), dtype)
+            yield case("gemm_quant", f"{name}-m{m}-n{n}-k{k}", of(product, m, n, k, name), dtype)
 
 
 def options():
@@ -206,7 +202,7 @@ def groups():
                     "format": CODES[name],
                 }
 
-            twice = partial(gated, m=rows, n=n, k=k, gate=name, up=name, counts=counts)
+            twice = of(gated, rows, n, k, name, name, counts)
             for dtype in FLOATS if label == "ragged" and name == "q4_0" else ("f32",):
                 yield case("gemm_quant", f"{name}-{label}-n{n}-k{k}", recipe, dtype)
                 yield case("gemm_quant_swiglu", f"{name}-{label}-n{n}-k{k}", twice, dtype)
@@ -235,7 +231,7 @@ def hard_numbers():
     for name in ("q4_0", "q5_1", "q8_0", "q4_k", "q6_k"):
         k = max(96, BLOCKS[name])
         for dtype in ("f32", "bf16"):
-            yield case("gemm_quant", f"{name}-hard", lambda d, n=name, k=k: hard(d, n, 3, k), dtype)
+            yield case("gemm_quant", f"{name}-hard", of(hard, name, 3, k), dtype)
             for power in (60, -90):
                 yield case(
                     "gemm_quant",
@@ -264,7 +260,7 @@ def many_formats():
             ("dtypes", 3, 5, 1, 11, ("f16", "bf16", "f32")),
         ):
             for bias in (0, 1):
-                recipe = partial(qkv, m=m, q=n_q, kv=n_kv, k=k, names=names, bias=bias)
+                recipe = of(qkv, m, n_q, n_kv, k, names, bias)
                 yield case("gemm_quant_qkv", f"{label}-m{m}-q{n_q}-kv{n_kv}-k{k}-bias{bias}", recipe, dtype)
         for m, n, k, gate, up in (
             (1, 5, 64, "q4_0", "q4_0"),
@@ -273,7 +269,7 @@ def many_formats():
             (3, 5, 256, "q5_k", "f16"),
             (4, 3, 7, "f32", "bf16"),
         ):
-            recipe = partial(gated, m=m, n=n, k=k, gate=gate, up=up)
+            recipe = of(gated, m, n, k, gate, up)
             yield case("gemm_quant_swiglu", f"{gate}-{up}-m{m}-n{n}-k{k}", recipe, dtype)
 
 
@@ -298,7 +294,7 @@ def side_by_side():
                 if plain == "q6_k" and (n > 16 or blocks > 2 or (m == 17 and dtype != "f32")):
                     continue
                 k = block * blocks
-                yield case("gemm_quant", f"{name}-m{m}-n{n}-k{k}", partial(product, m=m, n=n, k=k, name=name), dtype)
+                yield case("gemm_quant", f"{name}-m{m}-n{n}-k{k}", of(product, m, n, k, name), dtype)
             yield case(
                 "gemm_quant",
                 f"{name}-m2-n16-k{block}-all",
@@ -325,7 +321,7 @@ def side_by_side():
                 },
                 "f32",
             )
-            recipe = partial(gated, m=rows, n=16, k=block, gate=name, up=name, counts=counts)
+            recipe = of(gated, rows, 16, block, name, name, counts)
             yield case("gemm_quant_swiglu", f"{name}-{label}-n16-k{block}", recipe, "f32")
     for dtype in FLOATS:
         for m, n, k, gate, up in (
@@ -333,7 +329,7 @@ def side_by_side():
             (3, 16, 32, "q8_0_r16", "q4_0_r16"),
             (17, 16, 32, "q4_0_r16", "q5_1"),
         ):
-            recipe = partial(gated, m=m, n=n, k=k, gate=gate, up=up)
+            recipe = of(gated, m, n, k, gate, up)
             yield case("gemm_quant_swiglu", f"{gate}-{up}-m{m}-n{n}-k{k}", recipe, dtype)
         for m, k, names in (
             (1, 64, ("q4_0_r16", "q4_0_r16", "q4_0_r16")),
@@ -341,5 +337,5 @@ def side_by_side():
             (17, 32, ("q4_0_r16", "q5_0", "q8_0_r16")),
             (3, 256, ("q4_0_r16", "q8_0_r16", "q6_k_r16")),
         ):
-            recipe = partial(qkv, m=m, q=32, kv=16, k=k, names=names, bias=m == 2)
+            recipe = of(qkv, m, 32, 16, k, names, m == 2)
             yield case("gemm_quant_qkv", f"side-by-side-m{m}-q32-kv16-k{k}", recipe, dtype)

@@ -4,7 +4,7 @@ import numpy as np
 
 from nncuda.reference import rmsnorm as reference
 
-from .case import FLOATS, case, stored
+from .case import FLOATS, case, of, stored
 
 SHAPES = ((1, 1), (3, 7), (2, 16), (5, 17), (2, 33), (3, 64), (2, 65), (1, 130))
 #: NaN stays in its row; one number among zeros.
@@ -14,7 +14,7 @@ SPECIAL = ([1.0, 2.0, np.nan, 0.0, 1.0], [1.0, -1.0, 0.5, 2.0, 0.25], [0, 0, 0, 
 def cases():
     for dtype in FLOATS:
         for rows, cols in SHAPES:
-            yield case("rmsnorm", f"rows{rows}-cols{cols}", lambda d, r=rows, n=cols: forward(d, r, n), dtype)
+            yield case("rmsnorm", f"rows{rows}-cols{cols}", of(forward, rows, cols), dtype)
             yield case(
                 "rmsnorm_residual",
                 f"rows{rows}-cols{cols}",
@@ -25,10 +25,10 @@ def cases():
                 yield case(
                     "rmsnorm_backward",
                     f"rows{rows}-cols{cols}-dresidual{residual}",
-                    lambda d, r=rows, n=cols, t=dtype, res=residual: backward(d, r, n, t, res),
+                    of(backward, rows, cols, dtype, residual),
                     dtype,
                 )
-        yield case("rmsnorm", "rows1-cols1537", lambda d: forward(d, 1, 1537), dtype)
+        yield case("rmsnorm", "rows1-cols1537", of(forward, 1, 1537), dtype)
         yield case("rmsnorm", "no-rstd", lambda d: {**forward(d, 3, 19), "rstd": None}, dtype)
         yield case(
             "rmsnorm_residual",
@@ -38,8 +38,8 @@ def cases():
         )
         yield case("rmsnorm", "zeros", lambda d: {**forward(d, 2, 9), "x": np.zeros((2, 9))}, dtype)
         yield case("rmsnorm", "special", lambda d: {**forward(d, 3, 5), "x": np.array(SPECIAL)}, dtype)
-        yield case("rmsnorm_backward", "rows67-cols9", lambda d, t=dtype: backward(d, 67, 9, t, 0), dtype)
-    yield case("rmsnorm", "large", lambda d: forward(d, 2, 33, scale=1e15), "f32")
+        yield case("rmsnorm_backward", "rows67-cols9", of(backward, 67, 9, dtype, 0), dtype)
+    yield case("rmsnorm", "large", of(forward, 2, 33, scale=1e15), "f32")
     yield case("rmsnorm", "tiny-eps0", lambda d: {**forward(d, 2, 33, scale=1e-12), "eps": 0.0}, "f32")
 
 

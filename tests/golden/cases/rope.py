@@ -4,7 +4,7 @@ import numpy as np
 
 from nncuda.reference import rope as reference
 
-from .case import FLOATS, case, stored
+from .case import FLOATS, case, of, stored
 
 
 def cases():
@@ -71,8 +71,8 @@ def cases():
                     f"ld_{out}": w + o,
                 }
 
-            yield case("rope_forward", label, lambda d, f=one: f(d, "x", "y"), dtype)
-            yield case("rope_backward", label, lambda d, f=one: f(d, "dy", "x"), dtype)
+            yield case("rope_forward", label, of(one, "x", "y"), dtype)
+            yield case("rope_backward", label, of(one, "dy", "x"), dtype)
         for tokens, heads, kv_heads, head_dim, extra, layout in (
             (1, 1, 1, 8, 0, 0),
             (4, 4, 1, 16, 5, 0),
