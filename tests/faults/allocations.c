@@ -1,6 +1,7 @@
 /*
- * To be preloaded, or linked into a program: makes the n-th request of libnncuda for memory fail, and counts what it holds. Requests of anybody
- * else (the interpreter, a runtime, libc itself) pass untouched, since only the library's own are under test.
+ * To be preloaded, or linked into a program: makes the n-th request of libnncuda for memory fail, and counts what it
+ * holds. Requests of anybody else (the interpreter, a runtime, libc itself) pass untouched: only the library's own are
+ * under test.
  *
  * Where the process is not the test's own, the environment arms it: NNCUDA_FAULT_AT=n, from 0, and NNCUDA_FAULT_LOG, a
  * file that is made when the fault has struck.
