@@ -48,14 +48,7 @@ static inline nn_format_block nn_format_block_of(int32_t format) {
 /* Rows that are interleaved in the _R16 formats. */
 enum { NN_INTERLEAVED_ROWS = 16 };
 
-/* The interleaved form of a format, the format of such a form; -1 where there is none. */
-static inline int32_t nn_format_interleaved(int32_t format) {
-  return format == NNCUDA_FORMAT_Q4_0   ? NNCUDA_FORMAT_Q4_0_R16
-         : format == NNCUDA_FORMAT_Q8_0 ? NNCUDA_FORMAT_Q8_0_R16
-         : format == NNCUDA_FORMAT_Q6_K ? NNCUDA_FORMAT_Q6_K_R16
-                                        : -1;
-}
-
+/* The format of an interleaved form; -1 where it is none. */
 static inline int32_t nn_format_of_interleaved(int32_t format) {
   return format == NNCUDA_FORMAT_Q4_0_R16   ? NNCUDA_FORMAT_Q4_0
          : format == NNCUDA_FORMAT_Q8_0_R16 ? NNCUDA_FORMAT_Q8_0

@@ -157,15 +157,13 @@ func (ctx *Context) Device() (kind Device, index int) { return ctx.device, ctx.i
 // Synchronize waits until all work of the context, on all its streams, is done, and returns the first error that the
 // device met.
 func (ctx *Context) Synchronize() error {
-	in := ctx.enter()
-	if in.refused() {
-		return in.refuse("nncuda_ctx_synchronize")
-	}
-	status := C.call_nncuda_ctx_synchronize(in.handle)
-	if status == 0 {
-		in.pending.letGo(in)
-	}
-	return in.leave("nncuda_ctx_synchronize", status)
+	return ctx.call("nncuda_ctx_synchronize", func(in *core) C.int32_t {
+		status := C.call_nncuda_ctx_synchronize(in.handle)
+		if status == 0 {
+			in.pending.letGo(in)
+		}
+		return status
+	})
 }
 
 // enter takes the context's lock for one call. leave or refuse gives it back.
@@ -185,6 +183,14 @@ func (c *core) closedProblem() {
 
 // refused says whether the call must not be made.
 func (c *core) refused() bool { return c.problem != nil }
+
+// finish makes a call whose arguments are prepared, unless something is wrong with them, and gives the lock back.
+func (c *core) finish(function string, call func(in *core) C.int32_t) error {
+	if c.refused() {
+		return c.refuse(function)
+	}
+	return c.leave(function, call(c))
+}
 
 // refuse ends a call that was not made, with what was wrong.
 func (c *core) refuse(function string) error {
@@ -217,23 +223,19 @@ func (c *core) fail(function string, status Status) error {
 }
 
 func (ctx *Context) get(attribute attribute) (int64, error) {
-	in := ctx.enter()
-	if in.refused() {
-		return 0, in.refuse("nncuda_ctx_get")
-	}
-	in.drain()
 	var value C.int64_t
-	status := C.call_nncuda_ctx_get(in.handle, C.int32_t(attribute), &value)
-	return int64(value), in.leave("nncuda_ctx_get", status)
+	err := ctx.call("nncuda_ctx_get", func(in *core) C.int32_t {
+		in.drain()
+		return C.call_nncuda_ctx_get(in.handle, C.int32_t(attribute), &value)
+	})
+	return int64(value), err
 }
 
 func (ctx *Context) set(attribute attribute, value int64) error {
-	in := ctx.enter()
-	if in.refused() {
-		return in.refuse("nncuda_ctx_set")
-	}
-	in.drain()
-	return in.leave("nncuda_ctx_set", C.call_nncuda_ctx_set(in.handle, C.int32_t(attribute), C.int64_t(value)))
+	return ctx.call("nncuda_ctx_set", func(in *core) C.int32_t {
+		in.drain()
+		return C.call_nncuda_ctx_set(in.handle, C.int32_t(attribute), C.int64_t(value))
+	})
 }
 
 // Threads is the worker threads of the CPU engine, the caller included; 0 on a GPU.

@@ -96,16 +96,14 @@ func (ctx *Context) Capture(body func() error) (*Graph, error) {
 }
 
 func (ctx *Context) beginCapture() error {
-	in := ctx.enter()
-	if in.refused() {
-		return in.refuse("nncuda_graph_begin")
-	}
-	in.drain() // nothing can be given back while capturing
-	status := C.call_nncuda_graph_begin(in.handle)
-	if status == 0 {
-		in.capture = &capture{map[*block]struct{}{}, &pool{true, map[int64][]uintptr{}}}
-	}
-	return in.leave("nncuda_graph_begin", status)
+	return ctx.call("nncuda_graph_begin", func(in *core) C.int32_t {
+		in.drain() // nothing can be given back while capturing
+		status := C.call_nncuda_graph_begin(in.handle)
+		if status == 0 {
+			in.capture = &capture{map[*block]struct{}{}, &pool{true, map[int64][]uintptr{}}}
+		}
+		return status
+	})
 }
 
 func (ctx *Context) endCapture() (*Graph, error) {
@@ -164,12 +162,11 @@ func (g *Graph) Size() (int64, error) {
 	if g.handle.pointer == nil {
 		in.closedHandle("graph")
 	}
-	if in.refused() {
-		return 0, in.refuse("nncuda_graph_size")
-	}
 	var nodes C.int64_t
-	status := C.call_nncuda_graph_size(in.handle, (*C.nncuda_graph)(g.handle.pointer), &nodes)
-	return int64(nodes), in.leave("nncuda_graph_size", status)
+	err := in.finish("nncuda_graph_size", func(in *core) C.int32_t {
+		return C.call_nncuda_graph_size(in.handle, (*C.nncuda_graph)(g.handle.pointer), &nodes)
+	})
+	return int64(nodes), err
 }
 
 // Close frees the graph and gives its memory back. Closing twice is fine.

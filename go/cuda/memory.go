@@ -156,9 +156,6 @@ func (b *Buffer) Closed() bool {
 // At is the place `offset` bytes into the buffer.
 func (b *Buffer) At(offset int64) Memory { return Memory{b, offset} }
 
-// IsNull says whether m is the null pointer.
-func (m Memory) IsNull() bool { return m.buffer == nil }
-
 // Address is where m lies in the memory of its device, 0 for the null pointer: to compare with what a trace reports.
 func (m Memory) Address() uint64 {
 	if m.buffer == nil {
@@ -226,10 +223,9 @@ func (ctx *Context) Set(m Memory, value byte, bytes int64) error {
 	pointer := in.at("memory", m)
 	in.within("memory", m, bytes)
 	in.onDevice("memory", m)
-	if in.refused() {
-		return in.refuse("nncuda_memset")
-	}
-	return in.leave("nncuda_memset", C.call_nncuda_memset(in.handle, pointer, C.int32_t(value), C.int64_t(bytes)))
+	return in.finish("nncuda_memset", func(in *core) C.int32_t {
+		return C.call_nncuda_memset(in.handle, pointer, C.int32_t(value), C.int64_t(bytes))
+	})
 }
 
 // Copy copies `bytes` bytes between places of device memory. It may be captured.
@@ -240,11 +236,9 @@ func (ctx *Context) Copy(destination, source Memory, bytes int64) error {
 	in.within("source", source, bytes)
 	in.onDevice("destination", destination)
 	in.onDevice("source", source)
-	if in.refused() {
-		return in.refuse("nncuda_memcpy")
-	}
-	status := C.call_nncuda_memcpy(in.handle, to, from, C.int64_t(bytes), C.int32_t(deviceToDevice))
-	return in.leave("nncuda_memcpy", status)
+	return in.finish("nncuda_memcpy", func(in *core) C.int32_t {
+		return C.call_nncuda_memcpy(in.handle, to, from, C.int64_t(bytes), C.int32_t(deviceToDevice))
+	})
 }
 
 // Upload copies host bytes to destination and returns when they were taken.
@@ -253,18 +247,16 @@ func (ctx *Context) Upload(destination Memory, source []byte) error {
 	bytes := int64(len(source))
 	to := in.at("destination", destination)
 	in.within("destination", destination, bytes)
-	if in.refused() {
-		return in.refuse("nncuda_memcpy")
-	}
-	if bytes == 0 {
-		return in.leave("nncuda_memcpy", 0)
-	}
-	if destination.buffer.block.host {
-		C.nn_copy_to(to, unsafe.Pointer(&source[0]), C.int64_t(bytes))
-		return in.leave("nncuda_memcpy", 0)
-	}
-	status := C.call_nncuda_memcpy_to(in.handle, to, unsafe.Pointer(&source[0]), C.int64_t(bytes))
-	return in.leave("nncuda_memcpy", status)
+	return in.finish("nncuda_memcpy", func(in *core) C.int32_t {
+		switch {
+		case bytes == 0:
+			return 0
+		case destination.buffer.block.host:
+			C.nn_copy_to(to, unsafe.Pointer(&source[0]), C.int64_t(bytes))
+			return 0
+		}
+		return C.call_nncuda_memcpy_to(in.handle, to, unsafe.Pointer(&source[0]), C.int64_t(bytes))
+	})
 }
 
 // Download copies from source into host bytes, after the work given to the context before.
@@ -273,28 +265,24 @@ func (ctx *Context) Download(destination []byte, source Memory) error {
 	bytes := int64(len(destination))
 	from := in.at("source", source)
 	in.within("source", source, bytes)
-	if in.refused() {
-		return in.refuse("nncuda_memcpy")
-	}
-	if bytes == 0 {
-		return in.leave("nncuda_memcpy", 0)
-	}
-	if source.buffer.block.host {
-		C.nn_copy_from(unsafe.Pointer(&destination[0]), from, C.int64_t(bytes))
-		return in.leave("nncuda_memcpy", 0)
-	}
-	status := C.call_nncuda_memcpy_from(in.handle, unsafe.Pointer(&destination[0]), from, C.int64_t(bytes))
-	return in.leave("nncuda_memcpy", status)
+	return in.finish("nncuda_memcpy", func(in *core) C.int32_t {
+		switch {
+		case bytes == 0:
+			return 0
+		case source.buffer.block.host:
+			C.nn_copy_from(unsafe.Pointer(&destination[0]), from, C.int64_t(bytes))
+			return 0
+		}
+		return C.call_nncuda_memcpy_from(in.handle, unsafe.Pointer(&destination[0]), from, C.int64_t(bytes))
+	})
 }
 
 // MemoryInfo is the bytes free and in all on the context's device (the machine's memory on the CPU).
 func (ctx *Context) MemoryInfo() (free, total int64, err error) {
-	in := ctx.enter()
-	if in.refused() {
-		return 0, 0, in.refuse("nncuda_memory_info")
-	}
-	in.drain()
 	var freeBytes, totalBytes C.int64_t
-	status := C.call_nncuda_memory_info(in.handle, &freeBytes, &totalBytes)
-	return int64(freeBytes), int64(totalBytes), in.leave("nncuda_memory_info", status)
+	err = ctx.call("nncuda_memory_info", func(in *core) C.int32_t {
+		in.drain()
+		return C.call_nncuda_memory_info(in.handle, &freeBytes, &totalBytes)
+	})
+	return int64(freeBytes), int64(totalBytes), err
 }

@@ -31,11 +31,7 @@ func (ctx *Context) ProfileReport(form ReportForm) (string, error) {
 
 // call makes a call that uses no memory or handle that may be closed.
 func (ctx *Context) call(function string, call func(in *core) C.int32_t) error {
-	in := ctx.enter()
-	if in.refused() {
-		return in.refuse(function)
-	}
-	return in.leave(function, call(in))
+	return ctx.enter().finish(function, call)
 }
 
 // A textReader is a function of the library that says how long a text is, and writes what there is room for.

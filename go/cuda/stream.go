@@ -32,34 +32,32 @@ type Event struct {
 
 // NewStream makes a stream for copies.
 func (ctx *Context) NewStream() (*Stream, error) {
-	in := ctx.enter()
-	if in.refused() {
-		return nil, in.refuse("nncuda_stream_create")
-	}
-	in.drain()
 	var pointer *C.nncuda_stream
-	if status := C.call_nncuda_stream_create(in.handle, &pointer); status != 0 {
-		return nil, in.leave("nncuda_stream_create", status)
+	err := ctx.call("nncuda_stream_create", func(in *core) C.int32_t {
+		in.drain()
+		return C.call_nncuda_stream_create(in.handle, &pointer)
+	})
+	if err != nil {
+		return nil, err
 	}
 	stream := &Stream{ctx: ctx, handle: &handle{streamHandle, unsafe.Pointer(pointer)}, memory: &pending{}}
-	stream.cleanup = runtime.AddCleanup(stream, in.late.add, late{handle: stream.handle, pending: stream.memory})
-	return stream, in.leave("nncuda_stream_create", 0)
+	stream.cleanup = runtime.AddCleanup(stream, ctx.core.late.add, late{handle: stream.handle, pending: stream.memory})
+	return stream, nil
 }
 
 // NewEvent makes an event.
 func (ctx *Context) NewEvent() (*Event, error) {
-	in := ctx.enter()
-	if in.refused() {
-		return nil, in.refuse("nncuda_event_create")
-	}
-	in.drain()
 	var pointer *C.nncuda_event
-	if status := C.call_nncuda_event_create(in.handle, &pointer); status != 0 {
-		return nil, in.leave("nncuda_event_create", status)
+	err := ctx.call("nncuda_event_create", func(in *core) C.int32_t {
+		in.drain()
+		return C.call_nncuda_event_create(in.handle, &pointer)
+	})
+	if err != nil {
+		return nil, err
 	}
 	event := &Event{ctx: ctx, handle: &handle{eventHandle, unsafe.Pointer(pointer)}}
-	event.cleanup = runtime.AddCleanup(event, in.late.add, late{handle: event.handle})
-	return event, in.leave("nncuda_event_create", 0)
+	event.cleanup = runtime.AddCleanup(event, ctx.core.late.add, late{handle: event.handle})
+	return event, nil
 }
 
 // stream is the handle of s for a call on c: null for the context's own stream.
@@ -116,19 +114,18 @@ func (ctx *Context) CopyAsync(stream *Stream, destination, source Memory, bytes 
 			kind = deviceToHost
 		}
 	}
-	if in.refused() {
-		return in.refuse("nncuda_memcpy_async")
-	}
-	status := C.call_nncuda_memcpy_async(in.handle, lane, to, from, C.int64_t(bytes), C.int32_t(kind))
-	if status == 0 && bytes > 0 {
-		memory := &in.pending
-		if stream != nil {
-			memory = stream.memory
+	return in.finish("nncuda_memcpy_async", func(in *core) C.int32_t {
+		status := C.call_nncuda_memcpy_async(in.handle, lane, to, from, C.int64_t(bytes), C.int32_t(kind))
+		if status == 0 && bytes > 0 {
+			memory := &in.pending
+			if stream != nil {
+				memory = stream.memory
+			}
+			memory.keep(destination.buffer.block)
+			memory.keep(source.buffer.block)
 		}
-		memory.keep(destination.buffer.block)
-		memory.keep(source.buffer.block)
-	}
-	return in.leave("nncuda_memcpy_async", status)
+		return status
+	})
 }
 
 func (p *pending) keep(b *block) {
@@ -153,14 +150,13 @@ func (p *pending) letGo(c *core) {
 func (s *Stream) Synchronize() error {
 	in := s.ctx.enter()
 	lane := in.stream(s)
-	if in.refused() {
-		return in.refuse("nncuda_stream_synchronize")
-	}
-	status := C.call_nncuda_stream_synchronize(in.handle, lane)
-	if status == 0 {
-		s.memory.letGo(in)
-	}
-	return in.leave("nncuda_stream_synchronize", status)
+	return in.finish("nncuda_stream_synchronize", func(in *core) C.int32_t {
+		status := C.call_nncuda_stream_synchronize(in.handle, lane)
+		if status == 0 {
+			s.memory.letGo(in)
+		}
+		return status
+	})
 }
 
 // Wait makes what is given to the stream from now on wait for the event.
@@ -172,10 +168,9 @@ func (ctx *Context) Wait(event *Event) error { return ctx.wait(nil, event) }
 func (ctx *Context) wait(stream *Stream, event *Event) error {
 	in := ctx.enter()
 	lane, point := in.stream(stream), in.event(event)
-	if in.refused() {
-		return in.refuse("nncuda_stream_wait_event")
-	}
-	return in.leave("nncuda_stream_wait_event", C.call_nncuda_stream_wait_event(in.handle, lane, point))
+	return in.finish("nncuda_stream_wait_event", func(in *core) C.int32_t {
+		return C.call_nncuda_stream_wait_event(in.handle, lane, point)
+	})
 }
 
 // Close waits for the stream and frees it. Closing twice is fine.
@@ -198,44 +193,40 @@ func (s *Stream) Close() error {
 func (e *Event) Record(stream *Stream) error {
 	in := e.ctx.enter()
 	lane, point := in.stream(stream), in.event(e)
-	if in.refused() {
-		return in.refuse("nncuda_event_record")
-	}
-	return in.leave("nncuda_event_record", C.call_nncuda_event_record(in.handle, lane, point))
+	return in.finish("nncuda_event_record", func(in *core) C.int32_t {
+		return C.call_nncuda_event_record(in.handle, lane, point)
+	})
 }
 
 // Synchronize waits until the event has happened. One that was never recorded counts as happened.
 func (e *Event) Synchronize() error {
 	in := e.ctx.enter()
 	point := in.event(e)
-	if in.refused() {
-		return in.refuse("nncuda_event_synchronize")
-	}
-	return in.leave("nncuda_event_synchronize", C.call_nncuda_event_synchronize(in.handle, point))
+	return in.finish("nncuda_event_synchronize", func(in *core) C.int32_t {
+		return C.call_nncuda_event_synchronize(in.handle, point)
+	})
 }
 
 // Happened says whether the event has happened.
 func (e *Event) Happened() (bool, error) {
 	in := e.ctx.enter()
 	point := in.event(e)
-	if in.refused() {
-		return false, in.refuse("nncuda_event_query")
-	}
 	var happened C.int32_t
-	status := C.call_nncuda_event_query(in.handle, point, &happened)
-	return happened != 0, in.leave("nncuda_event_query", status)
+	err := in.finish("nncuda_event_query", func(in *core) C.int32_t {
+		return C.call_nncuda_event_query(in.handle, point, &happened)
+	})
+	return happened != 0, err
 }
 
 // Elapsed is the time from e to a later event; both must have happened.
 func (e *Event) Elapsed(end *Event) (time.Duration, error) {
 	in := e.ctx.enter()
 	from, to := in.event(e), in.event(end)
-	if in.refused() {
-		return 0, in.refuse("nncuda_event_elapsed")
-	}
 	var milliseconds C.float
-	status := C.call_nncuda_event_elapsed(in.handle, from, to, &milliseconds)
-	return time.Duration(float64(milliseconds) * float64(time.Millisecond)), in.leave("nncuda_event_elapsed", status)
+	err := in.finish("nncuda_event_elapsed", func(in *core) C.int32_t {
+		return C.call_nncuda_event_elapsed(in.handle, from, to, &milliseconds)
+	})
+	return time.Duration(float64(milliseconds) * float64(time.Millisecond)), err
 }
 
 // Close frees the event. Closing twice is fine.

@@ -9,21 +9,6 @@ import (
 	"github.com/nncuda/nncuda/go/formats"
 )
 
-// ReadMetrics gives the records of a metrics file, up to a line that a kill cut off.
-func ReadMetrics(path string) ([]*formats.Object, error) {
-	var records []*formats.Object
-	for line, err := range formats.JSONLines(path) {
-		if err != nil {
-			return nil, err
-		}
-		if line.Record == nil {
-			break
-		}
-		records = append(records, line.Record)
-	}
-	return records, nil
-}
-
 // dropRecords takes the records after `step` out of a file of them, and what stands after a line that a kill cut off;
 // the other lines stay as they are. Nothing happens when there is no file.
 func dropRecords(path string, step int) error {

@@ -1,6 +1,6 @@
 /*
  * Makes the n-th request for memory or for a thread fail, for n = 1, 2, ... until a whole run passes untouched. The
- * allocators below are found before those of libc by the library under test as well, so the library needs no hook.
+ * program's allocators are found before those of libc by the library under test as well, so the library needs no hook.
  * Prints the number of points of failure; exits with 1 and a sentence when a run goes wrong.
  */
 #define _GNU_SOURCE
@@ -12,75 +12,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-extern void *__libc_malloc(size_t bytes);
-extern void *__libc_calloc(size_t count, size_t bytes);
-extern void *__libc_realloc(void *memory, size_t bytes);
-extern void *__libc_memalign(size_t alignment, size_t bytes);
-extern void __libc_free(void *memory);
-
-static _Thread_local int armed; /* only requests of the thread under test count */
-static long countdown;          /* requests that still succeed */
-static int struck;              /* a request was refused */
-static long alive;              /* what was given out and not freed, while armed or not */
-
-static int refuse(void) {
-  if (armed && !struck && countdown-- == 0) {
-    struck = 1;
-    return 1;
-  }
-  return 0;
-}
-
-static void *count(void *memory) {
-  if (memory != NULL) {
-    __atomic_add_fetch(&alive, 1, __ATOMIC_RELAXED);
-  }
-  return memory;
-}
-
-void *malloc(size_t bytes) { return refuse() ? NULL : count(__libc_malloc(bytes)); }
-void *calloc(size_t n, size_t bytes) { return refuse() ? NULL : count(__libc_calloc(n, bytes)); }
-void *aligned_alloc(size_t alignment, size_t bytes) {
-  return refuse() ? NULL : count(__libc_memalign(alignment, bytes));
-}
-void *realloc(void *memory, size_t bytes) {
-  if (refuse()) {
-    return NULL;
-  }
-  void *moved = __libc_realloc(memory, bytes);
-  return memory == NULL ? count(moved) : moved;
-}
-void free(void *memory) {
-  if (memory != NULL) {
-    __atomic_sub_fetch(&alive, 1, __ATOMIC_RELAXED);
-    __libc_free(memory);
-  }
-}
-
-void *mmap(void *address, size_t bytes, int protection, int flags, int file, off_t offset) {
-  if (refuse()) {
-    errno = ENOMEM;
-    return MAP_FAILED;
-  }
-  return (void *)syscall(SYS_mmap, address, bytes, protection, flags, file, offset);
-}
+/* Of tests/faults/allocations.c, which stands before the allocators of libc. */
+void fault_arm(long at);
+long fault_disarm(void);
+long fault_struck(void);
+long fault_alive(void);
+int fault_refuse(void);
 
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *arg) {
   static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
   if (real == NULL) {
     *(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
   }
-  return refuse() ? EAGAIN : real(thread, attributes, start, arg);
+  return fault_refuse() ? EAGAIN : real(thread, attributes, start, arg);
 }
 
 static long point;
 
 static void fail(const char *what, int32_t status, nncuda_ctx *ctx) {
-  armed = 0;
+  fault_disarm();
   printf("point %ld: %s gave %s: %s\n", point, what, nncuda_status_name(status), nncuda_last_error(ctx));
   exit(1);
 }
@@ -88,9 +39,9 @@ static void fail(const char *what, int32_t status, nncuda_ctx *ctx) {
 /* A call may succeed, or say OUT_OF_MEMORY after a refusal; once refused it must succeed when tried again. */
 #define TRY(call)                                                                                                      \
   do {                                                                                                                 \
-    const int before = struck;                                                                                         \
+    const long before = fault_struck();                                                                                \
     int32_t status = (call);                                                                                           \
-    if (status == NNCUDA_ERROR_OUT_OF_MEMORY && struck && !before) {                                                   \
+    if (status == NNCUDA_ERROR_OUT_OF_MEMORY && fault_struck() > before) {                                             \
       if (*nncuda_last_error(ctx) == '\0') {                                                                           \
         fail(#call " left no sentence", status, ctx);                                                                  \
       }                                                                                                                \
@@ -168,7 +119,7 @@ static void work(void) {
   search_side_by_side(ctx);
   TRY(nncuda_profile_report(ctx, NNCUDA_REPORT_TABLE, text, sizeof text, &needed));
   TRY(nncuda_profile_report(ctx, NNCUDA_REPORT_JSON, text, sizeof text, &needed));
-  if (!struck) {
+  if (!fault_struck()) {
     TRY(nncuda_trace_read(ctx, text, sizeof text, &needed));
   }
   nncuda_stream *stream;
@@ -212,16 +163,13 @@ int main(void) {
   }
   work(); /* so that what libc keeps for itself is there already */
   for (point = 0;; point++) {
-    const long before = __atomic_load_n(&alive, __ATOMIC_RELAXED);
-    countdown = point;
-    struck = 0;
-    armed = 1;
+    const long before = fault_alive();
+    fault_arm(point);
     work();
-    armed = 0;
-    if (!struck) {
+    if (fault_disarm() == 0) {
       break;
     }
-    const long after = __atomic_load_n(&alive, __ATOMIC_RELAXED);
+    const long after = fault_alive();
     if (after != before) {
       printf("point %ld: %ld allocations are left over\n", point, after - before);
       return 1;

@@ -1,6 +1,7 @@
 /*
- * To be preloaded: makes the n-th request of libnncuda for memory fail, and counts what it holds. Requests of anybody
- * else (the interpreter, a runtime, libc itself) pass untouched, since only the library's own are under test.
+ * To be preloaded, or linked into a program: makes the n-th request of libnncuda for memory fail, and counts what it
+ * holds. Requests of anybody else (the interpreter, a runtime, libc itself) pass untouched: only the library's own are
+ * under test.
  *
  * Where the process is not the test's own, the environment arms it: NNCUDA_FAULT_AT=n, from 0, and NNCUDA_FAULT_LOG, a
  * file that is made when the fault has struck.
@@ -26,7 +27,7 @@ extern void __libc_free(void *memory);
 
 static uintptr_t first, last; /* where the library's code lies; known once it asked for something */
 static long countdown = -1;   /* requests that still succeed; negative: all do */
-static long struck, requests; /* failures given, and all requests since `fault_arm` */
+static long struck;           /* failures given since `fault_arm` */
 static long alive;            /* what the library was given and has not freed */
 
 static int find_library(struct dl_phdr_info *info, size_t size, void *address) {
@@ -78,7 +79,6 @@ static int refuse(void) {
   if (loading) {
     return 0;
   }
-  __atomic_add_fetch(&requests, 1, __ATOMIC_RELAXED);
   if (__atomic_load_n(&countdown, __ATOMIC_RELAXED) < 0 || __atomic_fetch_sub(&countdown, 1, __ATOMIC_RELAXED) != 0) {
     return 0;
   }
@@ -95,16 +95,17 @@ static void *count(void *memory) {
   return memory;
 }
 
-/* For tests in the same process. */
+/* For tests in the same process; fault_refuse is for requests of another kind, which it counts, too. */
+int fault_refuse(void) { return refuse(); }
 void fault_arm(long at) {
-  struck = requests = 0;
+  struck = 0;
   countdown = at;
 }
 long fault_disarm(void) {
   countdown = -1;
   return struck;
 }
-long fault_requests(void) { return requests; }
+long fault_struck(void) { return __atomic_load_n(&struck, __ATOMIC_RELAXED); }
 long fault_alive(void) { return __atomic_load_n(&alive, __ATOMIC_RELAXED); }
 
 #define CALLER __builtin_extract_return_addr(__builtin_return_address(0))

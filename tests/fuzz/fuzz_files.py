@@ -13,68 +13,24 @@ import fuzz_json
 import fuzz_protobuf
 from fuzz_values import TEXTS, byte_level, whole
 
-SAFETENSORS_KEYS = (
-    "dtype",
-    "shape",
-    "data_offsets",
-    "__metadata__",
-    "format",
-    "model.norm.weight",
-    "lm_head.weight",
-    "model.layers.0.self_attn.q_proj.weight",
-    "model.layers.0.self_attn.q_proj.weight_scale",
-    "model.layers.0.mlp.ffn_sub_norm.weight",
+SAFETENSORS_KEYS = tuple(
+    """
+    dtype shape data_offsets __metadata__ format model.norm.weight lm_head.weight
+    model.layers.0.self_attn.q_proj.weight model.layers.0.self_attn.q_proj.weight_scale
+    model.layers.0.mlp.ffn_sub_norm.weight
+    """.split()
 )
 DTYPES = ("F64", "F32", "F16", "BF16", "I64", "I32", "I8", "U8", "BOOL", "F8_E4M3", "F4", "C64", "X", "")
-CONFIG_KEYS = (
-    "model_type",
-    "architectures",
-    "vocab_size",
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "num_local_experts",
-    "num_experts_per_tok",
-    "max_position_embeddings",
-    "rms_norm_eps",
-    "rope_theta",
-    "rope_scaling",
-    "rope_parameters",
-    "rope_type",
-    "type",
-    "factor",
-    "low_freq_factor",
-    "high_freq_factor",
-    "original_max_position_embeddings",
-    "hidden_act",
-    "tie_word_embeddings",
-    "attention_bias",
-    "mlp_bias",
-    "quantization_config",
-    "quant_method",
-    "linear_class",
-    "quantization_mode",
-    "modules_to_not_convert",
-    "blocks",
-    "sliding_window",
-    "router_aux_loss_coef",
-    "initializer_range",
-    "nncuda",
-    "norm_topk_prob",
-    "ntk_alpha",
-    "extended_context",
-    "capacity_factor",
-    "bos_token_id",
-    "eos_token_id",
-    "weight_map",
-    "metadata",
-    "chat_template",
-    "bos_token",
-    "eos_token",
-    "content",
+CONFIG_KEYS = tuple(
+    """
+    model_type architectures vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads
+    num_key_value_heads head_dim num_local_experts num_experts_per_tok max_position_embeddings rms_norm_eps rope_theta
+    rope_scaling rope_parameters rope_type type factor low_freq_factor high_freq_factor
+    original_max_position_embeddings hidden_act tie_word_embeddings attention_bias mlp_bias quantization_config
+    quant_method linear_class quantization_mode modules_to_not_convert blocks sliding_window router_aux_loss_coef
+    initializer_range nncuda norm_topk_prob ntk_alpha extended_context capacity_factor bos_token_id eos_token_id
+    weight_map metadata chat_template bos_token eos_token content
+    """.split()
 )
 CONFIG_TEXTS = (
     *TEXTS,
@@ -82,21 +38,13 @@ CONFIG_TEXTS = (
     *("bitnet", "relu2", "bitlinear", "autobitlinear", "online", "offline", "nncuda-tern2", "q8_0", "q6_k"),
     *("model.safetensors", "/etc/passwd", "..", ".", "model-00001-of-00002.safetensors", "a/../b", "x\0y"),
 )
-TOKENIZER_KEYS = (
-    *("model", "type", "vocab", "merges", "unk_token", "byte_fallback", "dropout", "added_tokens", "id", "content"),
-    *(
-        "special",
-        "normalizer",
-        "pre_tokenizer",
-        "post_processor",
-        "decoder",
-        "pretokenizers",
-        "decoders",
-        "normalizers",
-    ),
-    *("pattern", "Regex", "String", "behavior", "invert", "prepend", "prepend_scheme", "split", "ignore_merges"),
-    *("truncation", "padding", "strategy", "max_length", "stride", "single", "pair", "special_tokens", "ids", "tokens"),
-    *("add_prefix_space", "use_regex", "trim_offsets", "replacement", "lstrip", "rstrip", "single_word", "normalized"),
+TOKENIZER_KEYS = tuple(
+    """
+    model type vocab merges unk_token byte_fallback dropout added_tokens id content special normalizer pre_tokenizer
+    post_processor decoder pretokenizers decoders normalizers pattern Regex String behavior invert prepend
+    prepend_scheme split ignore_merges truncation padding strategy max_length stride single pair special_tokens ids
+    tokens add_prefix_space use_regex trim_offsets replacement lstrip rstrip single_word normalized
+    """.split()
 )
 TOKENIZER_TEXTS = (
     *TEXTS,
@@ -106,11 +54,7 @@ TOKENIZER_TEXTS = (
 )
 # Parts of a tokenizer.json that the library takes, by where they stand.
 _REGEX = (
-    {"String": " "},
-    {"String": ""},
-    {"Regex": "\\s+"},
-    {"Regex": "(?:a|aa)+c"},
-    {"Regex": ""},
+    *({"String": " "}, {"String": ""}, {"Regex": "\\s+"}, {"Regex": "(?:a|aa)+c"}, {"Regex": ""}),
     {"Regex": "\\p{L}+|."},
 )
 TOKENIZER_PARTS: dict[str, tuple[dict[str, Any], ...]] = {
@@ -184,65 +128,26 @@ TOKENIZER_PARTS: dict[str, tuple[dict[str, Any], ...]] = {
     ),
 }
 TEMPLATE_PIECES = (
-    "{% for m in messages %}",
-    "{% endfor %}",
-    "{% for i in range(1000000000) %}",
-    "{% for i in range(99999) %}{% for j in range(99999) %}",
-    "{% endfor %}{% endfor %}",
-    "{% if m['role'] == 'user' %}",
-    "{% else %}",
-    "{% endif %}",
-    "{{ m['content'] }}",
-    "{{ messages }}",
-    "{{ 'a' * 1000000000 }}",
-    "{{ [0] * 1000000000 }}",
-    "{{ 9 ** (9 ** 9) }}",
-    "{{ 2 ** 100000 }}",
-    "{{ '%1000000000d' % 1 }}",
-    "{{ '{:>1000000000}'.format(1) }}",
-    "{{ 'a'.ljust(1000000000) }}",
-    "{{ 'a'|center(1000000000) }}",
-    "{{ 'a'|indent(1000000000) }}",
-    "{{ lipsum(n=100000) }}",
-    "{{ [1]|batch(1000000000, 0)|list }}",
-    "{{ ''.__class__.__mro__ }}",
-    "{{ cycler.__init__.__globals__ }}",
-    "{{ raise_exception('no') }}",
-    "{{ raise_exception }}",
-    "{% set x = namespace(a='ab') %}",
+    *("{% for m in messages %}", "{% endfor %}", "{% for i in range(1000000000) %}"),
+    *("{% for i in range(99999) %}{% for j in range(99999) %}", "{% endfor %}{% endfor %}"),
+    *("{% if m['role'] == 'user' %}", "{% else %}", "{% endif %}", "{{ m['content'] }}", "{{ messages }}"),
+    *("{{ 'a' * 1000000000 }}", "{{ [0] * 1000000000 }}", "{{ 9 ** (9 ** 9) }}", "{{ 2 ** 100000 }}"),
+    *("{{ '%1000000000d' % 1 }}", "{{ '{:>1000000000}'.format(1) }}", "{{ 'a'.ljust(1000000000) }}"),
+    *("{{ 'a'|center(1000000000) }}", "{{ 'a'|indent(1000000000) }}", "{{ lipsum(n=100000) }}"),
+    *("{{ [1]|batch(1000000000, 0)|list }}", "{{ ''.__class__.__mro__ }}", "{{ cycler.__init__.__globals__ }}"),
+    *("{{ raise_exception('no') }}", "{{ raise_exception }}", "{% set x = namespace(a='ab') %}"),
     "{% for i in range(60) %}{% set x.a = x.a + x.a %}{% endfor %}",
     "{% for i in range(60) %}{% set x.a = x.a ~ x.a %}{% endfor %}",
     "{% for i in range(60) %}{% set x.a = x.a|replace('a', x.a) %}{% endfor %}",
     "{% for i in range(60) %}{% set x.a = [x.a, x.a]|join %}{% endfor %}",
     "{% macro f(n) %}{{ f(n - 1) }}{{ f(n - 1) }}{% endmacro %}",
-    "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}",
-    "{{ f(40) }}",
-    "{% include 'x' %}",
-    "{% import 'x' as y %}",
-    "{% extends 'x' %}",
-    "{{ bos_token }}",
-    "{{ eos_token }}",
-    "{{ undefined.x }}",
-    "{{ 1 / 0 }}",
-    "{{ 'x'|no_such_filter }}",
-    "{% generation %}{% endgeneration %}",
-    "{% break %}",
-    "{% if add_generation_prompt %}",
-    "{{ messages|tojson }}",
-    "{{ strftime_now('%Y') }}",
-    "{{ strftime_now('%' * 9999) }}",
-    "{%- ",
-    " -%}",
-    "{#",
-    "{{ ",
-    " }}",
-    "{{ 9999999999999999999999|string * 99 }}",
-    "{% set messages = messages[1:] %}",
-    "{{ messages[99]['role'] }}",
-    "{% filter upper %}",
-    "{% endfilter %}",
-    "{% call f(1) %}{% endcall %}",
-    "{{ '(' * 5000 }}",
+    *("{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}", "{{ f(40) }}"),
+    *("{% include 'x' %}", "{% import 'x' as y %}", "{% extends 'x' %}", "{{ bos_token }}", "{{ eos_token }}"),
+    *("{{ undefined.x }}", "{{ 1 / 0 }}", "{{ 'x'|no_such_filter }}", "{% generation %}{% endgeneration %}"),
+    *("{% break %}", "{% if add_generation_prompt %}", "{{ messages|tojson }}", "{{ strftime_now('%Y') }}"),
+    *("{{ strftime_now('%' * 9999) }}", "{%- ", " -%}", "{#", "{{ ", " }}"),
+    *("{{ 9999999999999999999999|string * 99 }}", "{% set messages = messages[1:] %}", "{{ messages[99]['role'] }}"),
+    *("{% filter upper %}", "{% endfilter %}", "{% call f(1) %}{% endcall %}", "{{ '(' * 5000 }}"),
     "{{" + "(" * 300 + "1" + ")" * 300 + "}}",
 )
 FOLDER_MAGIC = b"FOLDER\n"

@@ -15,72 +15,29 @@ from fuzz_values import byte_level, real32, text, whole
 
 SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 STRING, ARRAY = 8, 9
-KEYS = (
-    "general.architecture",
-    "general.alignment",
-    "general.name",
-    "general.file_type",
-    "general.quantization_version",
-    "llama.block_count",
-    "llama.context_length",
-    "llama.embedding_length",
-    "llama.feed_forward_length",
-    "llama.attention.head_count",
-    "llama.attention.head_count_kv",
-    "llama.attention.key_length",
-    "llama.attention.value_length",
-    "llama.attention.layer_norm_rms_epsilon",
-    "llama.rope.dimension_count",
-    "llama.rope.freq_base",
-    "llama.rope.scaling.type",
-    "llama.rope.scaling.factor",
-    "llama.rope.scaling.original_context_length",
-    "llama.vocab_size",
-    "llama.expert_count",
-    "llama.expert_used_count",
-    "bitnet.block_count",
-    "bitnet-b1.58.embedding_length",
-    "bitnet-b1.58.feed_forward_length",
-    "bitnet-b1.58.attention.head_count",
-    "bitnet-b1.58.attention.key_length",
-    "bitnet-b1.58.rope.scaling.type",
-    "tokenizer.ggml.model",
-    "tokenizer.ggml.pre",
-    "tokenizer.ggml.tokens",
-    "tokenizer.ggml.scores",
-    "tokenizer.ggml.token_type",
-    "tokenizer.ggml.merges",
-    "tokenizer.ggml.bos_token_id",
-    "tokenizer.ggml.eos_token_id",
-    "tokenizer.ggml.unknown_token_id",
-    "tokenizer.ggml.padding_token_id",
-    "tokenizer.ggml.add_bos_token",
-    "tokenizer.ggml.add_eos_token",
-    "tokenizer.ggml.add_space_prefix",
-    "tokenizer.chat_template",
+KEYS = tuple(
+    """
+    general.architecture general.alignment general.name general.file_type general.quantization_version
+    llama.block_count llama.context_length llama.embedding_length llama.feed_forward_length llama.attention.head_count
+    llama.attention.head_count_kv llama.attention.key_length llama.attention.value_length
+    llama.attention.layer_norm_rms_epsilon llama.rope.dimension_count llama.rope.freq_base llama.rope.scaling.type
+    llama.rope.scaling.factor llama.rope.scaling.original_context_length llama.vocab_size llama.expert_count
+    llama.expert_used_count bitnet.block_count bitnet-b1.58.embedding_length bitnet-b1.58.feed_forward_length
+    bitnet-b1.58.attention.head_count bitnet-b1.58.attention.key_length bitnet-b1.58.rope.scaling.type
+    tokenizer.ggml.model tokenizer.ggml.pre tokenizer.ggml.tokens tokenizer.ggml.scores tokenizer.ggml.token_type
+    tokenizer.ggml.merges tokenizer.ggml.bos_token_id tokenizer.ggml.eos_token_id tokenizer.ggml.unknown_token_id
+    tokenizer.ggml.padding_token_id tokenizer.ggml.add_bos_token tokenizer.ggml.add_eos_token
+    tokenizer.ggml.add_space_prefix tokenizer.chat_template
+    """.split()
 )
-NAMES = (
-    "token_embd.weight",
-    "output.weight",
-    "output_norm.weight",
-    "blk.0.attn_norm.weight",
-    "blk.0.attn_q.weight",
-    "blk.0.attn_k.weight",
-    "blk.0.attn_v.weight",
-    "blk.0.attn_output.weight",
-    "blk.0.ffn_norm.weight",
-    "blk.0.ffn_gate.weight",
-    "blk.0.ffn_up.weight",
-    "blk.0.ffn_down.weight",
-    "blk.0.ffn_gate_inp.weight",
-    "blk.0.ffn_gate_exps.weight",
-    "blk.0.attn_sub_norm.weight",
-    "blk.0.ffn_sub_norm.weight",
-    "blk.0.attn_q.scale",
-    "blk.0.ffn_down.scale",
-    "blk.1.attn_q.weight",
-    "blk.99999999999.attn_q.weight",
-    "rope_freqs.weight",
+NAMES = tuple(
+    """
+    token_embd.weight output.weight output_norm.weight blk.0.attn_norm.weight blk.0.attn_q.weight blk.0.attn_k.weight
+    blk.0.attn_v.weight blk.0.attn_output.weight blk.0.ffn_norm.weight blk.0.ffn_gate.weight blk.0.ffn_up.weight
+    blk.0.ffn_down.weight blk.0.ffn_gate_inp.weight blk.0.ffn_gate_exps.weight blk.0.attn_sub_norm.weight
+    blk.0.ffn_sub_norm.weight blk.0.attn_q.scale blk.0.ffn_down.scale blk.1.attn_q.weight
+    blk.99999999999.attn_q.weight rope_freqs.weight
+    """.split()
 )
 
 

@@ -20,7 +20,6 @@ from bitnet_cases import (
     IN_GGUF,
     RECORDED,
     TOKENIZER,
-    gguf_files,
     prompt,
     tensors_by_package,
 )
@@ -77,16 +76,6 @@ def check_package_file(path: Path, form: str) -> None:
             assert tensor.scale == np.abs(numbers).max()
         else:
             np.testing.assert_array_equal(tensor.f32(), numbers.astype(np.float16) if numbers.ndim > 1 else numbers)
-
-
-@pytest.fixture(scope="module")
-def ctx() -> nncuda.Context:
-    return nncuda.Context("cpu", threads=1)
-
-
-@pytest.fixture(scope="module")
-def files(ctx: nncuda.Context, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return gguf_files(ctx, tmp_path_factory.mktemp("bitnet_gguf"))
 
 
 @pytest.mark.parametrize("form", GGUF_FORMATS)

@@ -16,7 +16,6 @@ from bitnet_cases import (
     GGUF_PROMPT,
     IN_GGUF,
     TOKENIZER,
-    gguf_files,
     prompt,
     tensors_by_package,
 )
@@ -35,21 +34,6 @@ if os.environ.get("NNCUDA_INTEROP") != "live":
 import gguf
 import llama_cpp
 from llama_cpp_apart import LlamaCpp
-
-
-@pytest.fixture(scope="module")
-def record() -> dict[str, np.ndarray]:
-    return {}
-
-
-@pytest.fixture(scope="module")
-def ctx() -> nncuda.Context:
-    return nncuda.Context("cpu")
-
-
-@pytest.fixture(scope="module")
-def files(ctx: nncuda.Context, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return gguf_files(ctx, tmp_path_factory.mktemp("bitnet_gguf"))
 
 
 def _run(path: Path) -> tuple[np.ndarray, np.ndarray]:

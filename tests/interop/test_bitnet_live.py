@@ -67,11 +67,6 @@ def _logits(path: Path, ids: list[int], form: str) -> np.ndarray:
         return _model(path, form)(input_ids=torch.tensor([ids])).logits[0].numpy()
 
 
-@pytest.fixture(scope="module")
-def record() -> dict[str, np.ndarray]:
-    return {}
-
-
 def _noise(evaluations: Iterable[np.ndarray]) -> np.ndarray:
     """The largest difference between two, and the largest root mean square of one."""
     differences = [one - other for one, other in itertools.combinations(evaluations, 2)]

@@ -27,7 +27,6 @@ from llama_cases import (
     RECORDED,
     TEXTS,
     folder,
-    gguf_files,
     prompt,
 )
 from safetensors import safe_open
@@ -127,16 +126,6 @@ def check_tokens(model: LanguageModel, ids: list[int], tokens: np.ndarray, name:
 @pytest.fixture(scope="module")
 def record() -> Record:
     return load_file(RECORD)
-
-
-@pytest.fixture(scope="module")
-def ctx() -> nncuda.Context:
-    return nncuda.Context("cpu", threads=1)
-
-
-@pytest.fixture(scope="module")
-def files(ctx: nncuda.Context, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return gguf_files(ctx, tmp_path_factory.mktemp("gguf"))
 
 
 @pytest.mark.parametrize("name", FOLDERS)

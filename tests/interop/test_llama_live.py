@@ -25,7 +25,6 @@ from llama_cases import (
     QUANTISED,
     TEXTS,
     folder,
-    gguf_files,
     prompt,
 )
 from safetensors.numpy import save_file
@@ -44,21 +43,6 @@ from llama_cpp_apart import LlamaCpp
 
 CANDLE = os.environ.get("NNCUDA_CANDLE", "")
 LARGE = os.environ.get("NNCUDA_LARGE")
-
-
-@pytest.fixture(scope="module")
-def record() -> dict[str, np.ndarray]:
-    return {}
-
-
-@pytest.fixture(scope="module")
-def ctx() -> nncuda.Context:
-    return nncuda.Context("cpu")
-
-
-@pytest.fixture(scope="module")
-def files(ctx: nncuda.Context, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return gguf_files(ctx, tmp_path_factory.mktemp("gguf"))
 
 
 def _run(path: Path, ids: list[int], count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -38,11 +38,6 @@ def _load(path: Path) -> np.ndarray:
     return numpy_helper.to_array(onnx.load_tensor(path))
 
 
-@pytest.fixture(scope="module")
-def ctx() -> nncuda.Context:
-    return nncuda.Context("cpu")
-
-
 @pytest.mark.parametrize("name", _cases())
 def test_node(ctx: nncuda.Context, name: str) -> None:
     graph = onnx.load(_NODES / name / "model.onnx").graph

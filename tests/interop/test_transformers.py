@@ -68,11 +68,6 @@ def check_theirs(ctx: nncuda.Context, record: Mapping[str, np.ndarray], folder: 
     assert np.abs(model.forward(record["input_ids"]).numpy() - record["logits"]).max() < 1e-4
 
 
-@pytest.fixture(scope="module")
-def ctx() -> nncuda.Context:
-    return nncuda.Context("cpu")
-
-
 def test_our_checkpoint_in_transformers(ctx: nncuda.Context) -> None:
     check_ours(ctx, load_file(RECORDED / "ours_in_transformers.safetensors"))
 

@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 
 import nncuda
-from nncuda import kernels
+from nncuda import LanguageModel, kernels
 from nncuda.formats import ternary
 from nncuda.formats.block_formats import FORMATS, StoredTensor
 from nncuda.models import MoEConfig, MoETransformer
 from nncuda.models.llama import LlamaConfig, is_plain, is_projection
 from nncuda.models.stored import StoredModel, StoredTensors
 from nncuda.reference import model as reference
+from nncuda.tokenizer import Tokenizer
 from nncuda.train import TrainConfig, Trainer
 from nncuda.train.checkpoint import TrainingState, save_checkpoint
 
@@ -128,6 +129,13 @@ def stored_model(
                                     row_bytes=block.row_bytes(shape[-1])).numpy()  # fmt: skip
         parts[name] = [StoredTensor(name, chosen, shape, data.reshape(-1))]
     return StoredModel(Path("in memory"), config, StoredTensors(parts, shapes), matrices=matrices)
+
+
+def language_model(ctx: nncuda.Context, tokenizer: Tokenizer, max_batch: int = 2) -> LanguageModel:
+    """A Llama with random weights that reads and writes texts."""
+    stored = stored_model(ctx, llama_config(vocab_size=tokenizer.vocab_size), "q8_0")
+    stored.__dict__["tokenizer"] = tokenizer
+    return LanguageModel(stored, ctx, context=256, max_batch=max_batch)
 
 
 _GAINS = {"embed_tokens": 8.0, "q_proj": 2.0, "k_proj": 2.0, "moe.gate": 2.0, "lm_head": 3.0}

@@ -18,7 +18,7 @@ from pathlib import Path
 import fenced
 import pytest
 from click.testing import CliRunner, Result
-from small_models import llama_config, save_tiny, stored_model
+from small_models import language_model, save_tiny
 
 import nncuda
 from nncuda import LanguageModel, Sampling
@@ -46,9 +46,7 @@ def nncuda_command(*arguments: object, input: str = "") -> Result:
 
 @pytest.fixture
 def model(ctx: nncuda.Context, folder: Path) -> Iterator[LanguageModel]:
-    stored = stored_model(ctx, llama_config(vocab_size=SHAPE.vocabulary), "q8_0")
-    stored.__dict__["tokenizer"] = Tokenizer.load(folder / "tokenizer.model")
-    with LanguageModel(stored, ctx, context=256, max_batch=1) as made:
+    with language_model(ctx, Tokenizer.load(folder / "tokenizer.model"), max_batch=1) as made:
         yield made
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import TINY, llama_config, save_tiny, stored_model
+from small_models import TINY, language_model, llama_config, save_tiny, stored_model
 
 import nncuda
 from nncuda import LanguageModel, Sampling
@@ -19,22 +19,14 @@ from nncuda.infer.text import StopStrings
 from nncuda.models import MoETransformer
 from nncuda.models.config import Precision
 from nncuda.models.stored import StoredModel
-from nncuda.tokenizer import Tokenizer, train_tokenizer
+from nncuda.tokenizer import Tokenizer
 
-TEXTS = ["the sea is wide and the ship is small\n", "a ship sails the wide sea\n", "small waves, big waves\n"] * 20
 PROMPTS = ["the sea", "a small ship sails", "waves"]
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
-    return Tokenizer(train_tokenizer(TEXTS, vocab_size=280))
 
 
 @pytest.fixture
 def model(ctx: nncuda.Context, tokenizer: Tokenizer) -> Iterator[LanguageModel]:
-    stored = stored_model(ctx, llama_config(vocab_size=tokenizer.vocab_size), "q8_0")
-    stored.__dict__["tokenizer"] = tokenizer
-    with LanguageModel(stored, ctx, context=256, max_batch=2) as made:
+    with language_model(ctx, tokenizer) as made:
         yield made
 
 

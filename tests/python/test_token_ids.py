@@ -10,16 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_models import TINY, llama_config, random_batch, stored_model
+import small_models
+from small_models import TINY, random_batch
 
 import nncuda
 from nncuda import LanguageModel, MoETransformer, TrainConfig, Trainer
 from nncuda.formats import write_shard
 from nncuda.infer import Sampling, TextGenerator, generate, generate_batch
 from nncuda.token_ids import token_ids
-from nncuda.tokenizer import Tokenizer, train_tokenizer
-
-TEXTS = ["the sea is wide and the ship is small\n", "a ship sails the wide sea\n", "small waves, big waves\n"] * 20
+from nncuda.tokenizer import Tokenizer
 
 #: What is no prompt of ids, the error, and what it says.
 NO_PROMPTS: list[tuple[Any, type[Exception], str]] = [
@@ -52,16 +51,9 @@ def tiny(ctx: nncuda.Context) -> MoETransformer:
     return MoETransformer(ctx, TINY, seed=0)
 
 
-@pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
-    return Tokenizer(train_tokenizer(TEXTS, vocab_size=280))
-
-
 @pytest.fixture
 def language_model(ctx: nncuda.Context, tokenizer: Tokenizer) -> Iterator[LanguageModel]:
-    stored = stored_model(ctx, llama_config(vocab_size=tokenizer.vocab_size), "q8_0")
-    stored.__dict__["tokenizer"] = tokenizer
-    with LanguageModel(stored, ctx, context=256, max_batch=2) as made:
+    with small_models.language_model(ctx, tokenizer) as made:
         yield made
 
 

@@ -149,10 +149,6 @@ class Function:
         """The name without ``cuda_``; empty when the function is not a kernel."""
         return self.name[len("cuda_") :] if self.is_kernel else ""
 
-    @property
-    def is_status(self) -> bool:
-        return self.returns == "int32_t" and self.name != "nncuda_abi_version"
-
     @functools.cached_property
     def by_name(self) -> dict[str, Param]:
         return {param.name: param for param in self.params}
