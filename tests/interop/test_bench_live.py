@@ -14,8 +14,9 @@ if os.environ.get("NNCUDA_INTEROP") != "live":
 import numpy as np
 import torch
 
-from nncuda.bench import catalogue, run, step, torch_step, torch_work
+from nncuda.bench import catalogue, step, torch_step, torch_work
 from nncuda.bench.ceilings import DeviceCeilings
+from nncuda.bench.measure import measure
 from nncuda.bench.timing import ONCE
 
 
@@ -24,7 +25,7 @@ def test_both_sides_agree() -> None:
     works = catalogue.gpu(quick=True)
     with nncuda.Context("cpu", threads=1) as ctx:
         torch_work.prepare(ctx)
-        rows = list(run.run(ctx, works, DeviceCeilings(1e9), {}, torch_work, ONCE))
+        rows = list(measure(ctx, works, DeviceCeilings(1e9), {}, torch_work, ONCE))
     torch.set_grad_enabled(True)
     for work, row in zip(works, rows, strict=True):
         assert row.error is None and row.peer_missing is None, row
@@ -43,13 +44,13 @@ def test_results_that_differ_are_an_error() -> None:
         let_go = staticmethod(lambda: None)
 
     with nncuda.Context("cpu", threads=1) as ctx:
-        (row,) = run.run(ctx, [work], DeviceCeilings(1e9), {}, Wrong, ONCE)
+        (row,) = measure(ctx, [work], DeviceCeilings(1e9), {}, Wrong, ONCE)
     assert row.error is not None and "differ by nan" in row.error
 
 
 def test_the_peers_step_is_the_same_model() -> None:
     for case in step.gpu_cases(quick=True):
-        model = torch_step.Model(torch_step.sizes_of(case.model, case.batch, case.length))
+        model = torch_step.Model(case.model, case.length)
         assert sum(p.numel() for p in model.parameters()) == case.model.num_parameters
         with nncuda.Context("cpu", threads=1) as ctx:
             loss = float(step.peer(ctx, case, compiled=False)())

@@ -19,12 +19,12 @@ from ..golden.oracle import oracle_shadow
 from ..infer import generate_batch
 from ..models import MoETransformer
 from ..train import Checkpoint, Trainer, resolve_checkpoint
+from .arguments import config_file_option, threads_option
 from .config_file import ConfigFile
 from .generate import parse_ids
 from .options import build_configs, config_options, preset_option, preset_vocabulary, read_config
 from .outputs import require_room
 from .terminal import console
-from .threads import threads_option
 
 _ENGINES = {"baseline": "baseline", "cpu": None}  # the instruction set of each
 _ORACLE = "f64"
@@ -44,9 +44,7 @@ _ORACLE = "f64"
     "--max-tokens", type=click.IntRange(min=1), default=16, show_default=True, help="With --prompt: tokens to write."
 )
 @click.option("--best", is_flag=True, help="Of a run, take the checkpoint with the lowest held-out loss, not the last.")
-@click.option(
-    "--config", "config_path", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A TOML file."
-)
+@config_file_option
 @preset_option
 @click.option(
     "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."

@@ -32,29 +32,29 @@ def oracle_shadow(ctx: Context) -> Iterator[ShadowRun]:
     are made from Python on this context, not those of a graph that is launched."""
     run, oracle = ShadowRun(), _Oracle(ctx)
     replaced = [(getattr(kernels, name).__globals__, function) for name, function in header.parse().kernels.items()]
-    before = [(space["_plans"], space["_make_plan"]) for space, _ in replaced]
+    before = [(space["_solutions"], space["_solve"]) for space, _ in replaced]
     traced, ctx._traced, ctx._label = ctx._traced, True, ""
     try:
-        for (space, function), (_, make_plan) in zip(replaced, before, strict=True):
-            space["_plans"] = {}
-            space["_make_plan"] = _planner(space["_plans"], make_plan, function, oracle)
+        for (space, function), (_, solve) in zip(replaced, before, strict=True):
+            space["_solutions"] = {}
+            space["_solve"] = _solver(space["_solutions"], solve, function, oracle)
         yield run
     finally:
         ctx._traced = traced
-        for (space, _), (plans, make_plan) in zip(replaced, before, strict=True):
-            space["_plans"], space["_make_plan"] = plans, make_plan
+        for (space, _), (solutions, solve) in zip(replaced, before, strict=True):
+            space["_solutions"], space["_solve"] = solutions, solve
         run._read(json.dumps(oracle.found()))
 
 
-def _planner(
-    plans: dict[Any, Any], make_plan: Callable[..., Any], function: header.Function, oracle: _Oracle
+def _solver(
+    solutions: dict[Any, Any], solve: Callable[..., Any], function: header.Function, oracle: _Oracle
 ) -> Callable[..., Any]:
-    def plan(key: Any) -> Any:
-        *rest, launch = make_plan(key)
-        plans[key] = (*rest, lambda *arguments: oracle.run(function, launch, arguments))
-        return plans[key]
+    def solution(key: Any) -> Any:
+        *rest, launch = solve(key)
+        solutions[key] = (*rest, lambda *arguments: oracle.run(function, launch, arguments))
+        return solutions[key]
 
-    return plan
+    return solution
 
 
 class _Oracle:
