@@ -14,7 +14,7 @@ from pathlib import Path
 import languages
 import numpy as np
 import pytest
-from runs import Workshop
+from runs import STEPS, Workshop
 
 from nncuda.formats import SafetensorsFile, write_safetensors
 from nncuda.formats.shards import HEADER, MAGIC
@@ -108,6 +108,9 @@ RESUMES = {
     "no moments": Damage(lambda folder: (folder / MOMENTS).unlink(), (MOMENTS, "cannot be read")),
     "no training.json": Damage(lambda folder: (folder / "training.json").unlink(), ("training.json",)),
     "data of other windows": Damage(edit("training.json", data_windows=5), ("windows", "5")),
+    "hash that is no text": Damage(
+        edit("../../run.json", data_sha256=7), ("run.json: ", "data_sha256 is 7; it must be text")
+    ),
 }
 
 
@@ -219,6 +222,19 @@ def test_damaged_checkpoint(language: languages.Language, checkpoint: Path, dama
 def test_damaged_training_state(language: languages.Language, checkpoint: Path, damage: str) -> None:
     RESUMES[damage].spoil(checkpoint)
     refused(language, WRONG_FILE, RESUMES[damage].words, "train", checkpoint.parents[1], "--resume")
+
+
+@pytest.mark.case("refusals: data of other tokens")
+def test_data_of_other_tokens(workshop: Workshop, language: languages.Language, tmp_path: Path) -> None:
+    """A run goes on with the data it was started on; one from before there were hashes takes any of as many windows."""
+    run = workshop.cut(workshop.reference("small"), STEPS - 1, f"other-tokens-{language.name}")
+    shutil.copy(workshop.folder / "words.tokens", tmp_path / "x.tokens")
+    overwrite("x.tokens", HEADER.size, bytes(8))(tmp_path)
+    resume = ["train", run, "--resume", "--data", tmp_path / "x.tokens"]
+    refused(language, WRONG_FILE, ("x.tokens: holds different tokens",), *resume)
+    edit("run.json", data_sha256=...)(run)
+    last = language.run(*resume).stdout.splitlines()[-1]
+    assert json.loads(last)["step"] == STEPS
 
 
 @pytest.mark.case("refusals: damaged shards")

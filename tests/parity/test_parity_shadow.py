@@ -89,6 +89,25 @@ def test_refusals(other: languages.Language, workshop: Workshop, code: int, argu
     assert not path.exists()
 
 
+@pytest.mark.case("shadow: what is refused")
+@pytest.mark.parametrize("place", ["none/found.json", "."])
+def test_no_place_for_the_json(language: languages.Language, place: str, tmp_path: Path) -> None:
+    """Said before anything runs: a device that is not there is not looked for."""
+    line = ["--preset", "small", "--device", "cuda:99", "--json", tmp_path / place]
+    said = language.run("shadow", *line, code=USAGE).stderr
+    assert "Error: " in said and str((tmp_path / place).parent if place != "." else tmp_path) in said
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.case("shadow: what is refused")
+def test_options_beside_a_model(language: languages.Language, workshop: Workshop) -> None:
+    """The first that was given is named: a file, a preset, then the options in their order."""
+    flags = ["--steps", 3, "--preset", "small", "--config", workshop.config("small")]
+    for first, given in (("config", flags), ("preset", flags[:4]), ("steps", flags[:2])):
+        said = language.run("shadow", workshop.reference("small"), *given, code=USAGE).stderr
+        assert said.strip().endswith(f"MODEL has its own options; leave out --{first}")
+
+
 @pytest.mark.case("shadow: what is refused", *BUILT)
 def test_f64_is_of_python_alone(other: languages.Language) -> None:
     error = other.run("shadow", "--reference", "f64", code=USAGE).stderr.splitlines()[-1]

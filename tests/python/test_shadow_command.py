@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -82,6 +83,18 @@ def test_the_oracle_in_float64(tmp_path: Path, precision: str, monkeypatch: pyte
     assert kernels.silu(nncuda.Context().tensor([0.0])).item() == 0  # the functions are as before
 
 
+def finds(monkeypatch: pytest.MonkeyPatch, told: dict[str, Any]) -> None:
+    """Has every shadow run from here on tell this."""
+
+    @contextlib.contextmanager
+    def shadow(self: nncuda.Context, reference: nncuda.Context) -> Iterator[ShadowRun]:
+        found = ShadowRun()
+        yield found
+        found._read(json.dumps(told))
+
+    monkeypatch.setattr(nncuda.Context, "shadow", shadow)
+
+
 def test_a_call_beyond_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     difference = {
         "call": 7, "label": "model.norm", "kernel": "cuda_rmsnorm", "argument": "y", "dtype": "f32", "shape": [2, 3],
@@ -89,14 +102,7 @@ def test_a_call_beyond_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     }  # fmt: skip
     kernel = {"kernel": "cuda_rmsnorm", "calls": 3, "compared": 2, "over": 1, "why": "no memory", "largest": difference}
     text = {"calls": 9, "compared": 8, "moves": 0, "over": 1, "first": difference, "largest": difference}
-
-    @contextlib.contextmanager
-    def shadow(self: nncuda.Context, reference: nncuda.Context) -> Iterator[ShadowRun]:
-        found = ShadowRun()
-        yield found
-        found._read(json.dumps({**text, "kernels": [kernel]}))
-
-    monkeypatch.setattr(nncuda.Context, "shadow", shadow)
+    finds(monkeypatch, {**text, "kernels": [kernel]})
     said = run(*STEP, code=1).output
     assert "beyond" in said and "cuda_rmsnorm was not compared: no memory" in said
     assert (
@@ -104,6 +110,14 @@ def test_a_call_beyond_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
         "bound 1e-06." in said
     )
     assert "Error: 1 of 8 calls are beyond their bound" in said
+
+
+def test_a_run_of_which_nothing_could_be_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = {"kernel": "cuda_gemm", "calls": 3, "compared": 0, "over": 0, "why": "no memory", "largest": None}
+    counts = {"calls": 3, "compared": 0, "moves": 0, "over": 0, "first": None, "largest": None}
+    finds(monkeypatch, {**counts, "kernels": [kernel]})
+    said = run(*STEP, code=1).output
+    assert "cuda_gemm was not compared: no memory" in said and "Error: no call could be compared" in said
 
 
 def test_what_it_refuses(checkpoint: Path, tmp_path: Path) -> None:

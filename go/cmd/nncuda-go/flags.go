@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -410,4 +411,20 @@ func requirePath(argument, path string, kind int) error {
 		return usagef("invalid value for '%s': directory '%s' is a file", argument, path)
 	}
 	return nil
+}
+
+// requireRoom refuses a file to write that is a folder, or lies in none.
+func requireRoom(argument, path string) error {
+	if isFolder(path) {
+		return usagef("invalid value for '%s': file '%s' is a directory", argument, path)
+	}
+	if folder := filepath.Dir(path); !isFolder(folder) {
+		return usagef("there is no folder %s for %s", folder, argument)
+	}
+	return nil
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }

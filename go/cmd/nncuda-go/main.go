@@ -1,9 +1,9 @@
 // Command nncuda-go trains and runs mixture-of-experts language models, on the CPU or on a GPU: the same commands,
 // files and bits as those of the Python package.
 //
-// Exit codes: 0 success; 1 training diverged, or a shadow run found a difference; 2 wrong use of the command; 3 a file or its content is wrong; 4 the
-// library, the device or its memory fails; 130 interrupted. Training that is interrupted or terminated saves and ends
-// with 0; a second signal ends it at once, with 128 and the signal's number.
+// Exit codes: 0 success; 1 a check failed, or training diverged; 2 wrong use of the command; 3 a file or its content is
+// wrong; 4 the library, the device or its memory fails; 130 interrupted. Training that is interrupted or terminated saves
+// and ends with 0; a second signal ends it at once, with 128 and the signal's number.
 package main
 
 import (
@@ -24,8 +24,7 @@ import (
 )
 
 const (
-	exitDiverged    = 1
-	exitBeyond      = 1
+	exitFailed      = 1
 	exitUsage       = 2
 	exitWrongFile   = 3
 	exitNoDevice    = 4
@@ -111,6 +110,11 @@ type usageError struct{ message string }
 
 func (e *usageError) Error() string { return e.message }
 
+// checkError is what a check found wrong.
+type checkError struct{ message string }
+
+func (e *checkError) Error() string { return e.message }
+
 func usagef(format string, values ...any) error { return &usageError{fmt.Sprintf(format, values...)} }
 
 func exitCode(err error) int {
@@ -118,16 +122,14 @@ func exitCode(err error) int {
 	var device *cuda.Error
 	var library *cuda.LibraryError
 	var tooLarge *train.DoesNotFitError
-	var beyond *beyondError
+	var check *checkError
 	switch {
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
 	case errors.As(err, &usage):
 		return exitUsage
-	case errors.Is(err, train.ErrDiverged):
-		return exitDiverged
-	case errors.As(err, &beyond):
-		return exitBeyond
+	case errors.Is(err, train.ErrDiverged), errors.As(err, &check):
+		return exitFailed
 	case errors.As(err, &library), errors.As(err, &tooLarge):
 		return exitNoDevice
 	case errors.As(err, &device):

@@ -37,7 +37,7 @@ func newShadow(std streams) *cobra.Command {
 		Use:   "shadow [flags] [MODEL]",
 		Short: "Run every kernel call a second time on another engine, and compare.",
 		Long: `Run every kernel call a second time on another engine, and compare what both wrote with a bound that follows from the
-arithmetic of the call. The exit code is 1 when a call is beyond its bound.
+arithmetic of the call. The exit code is 1 when a call is beyond its bound, or none could be compared.
 
 What runs is one training step: of a model with the options of "nncuda-go plan", from the same sources; or of MODEL, a
 checkpoint or a run, with its own. With --prompt it is generation by MODEL.`,
@@ -107,17 +107,22 @@ func (f *shadowFlags) check(command *cobra.Command) error {
 	if err := requireGiven(set, "config", f.config, filePath); err != nil {
 		return err
 	}
+	if set.Changed("json") {
+		if err := requireRoom("--json", f.json); err != nil {
+			return err
+		}
+	}
 	if f.model == "" {
 		return nil
 	}
-	given := f.options.given()
-	for _, other := range []string{"preset", "config"} {
+	var given []string
+	for _, other := range []string{"config", "preset"} {
 		if set.Changed(other) {
 			given = append(given, other)
 		}
 	}
-	if len(given) > 0 {
-		return usagef("MODEL has options of its own; leave out --%s", flagName(given[0]))
+	if given = append(given, f.options.given()...); len(given) > 0 {
+		return usagef("MODEL has its own options; leave out --%s", flagName(given[0]))
 	}
 	if err := refuseGGUF(f.model, "shadow"); err != nil {
 		return err
@@ -143,7 +148,7 @@ func (f *shadowFlags) run(command *cobra.Command, out io.Writer) (err error) {
 	}
 	if f.isa != "" {
 		if kind == cuda.CUDA {
-			return usagef("--isa is for the CPU; the device is %s", f.device.device)
+			return usagef("--isa is for --device cpu")
 		}
 		isa, err := cuda.ParseISA(f.isa)
 		if err == nil {
@@ -176,17 +181,18 @@ func (f *shadowFlags) run(command *cobra.Command, out io.Writer) (err error) {
 	if err := showShadow(out, told, f.reference); err != nil {
 		return err
 	}
-	if told.Over > 0 {
-		return &beyondError{told.Over, told.Compared}
-	}
-	return nil
+	return verdict(told)
 }
 
-// beyondError says that a shadow run found differences.
-type beyondError struct{ over, compared int64 }
-
-func (e *beyondError) Error() string {
-	return fmt.Sprintf("%d of %d calls are beyond their bound", e.over, e.compared)
+// verdict is what is wrong with what a shadow run found.
+func verdict(told *cuda.Shadow) error {
+	switch {
+	case told.Over > 0:
+		return &checkError{fmt.Sprintf("%d of %d calls are beyond their bound", told.Over, told.Compared)}
+	case told.Compared == 0:
+		return &checkError{"no call could be compared"}
+	}
+	return nil
 }
 
 // shadow runs what is asked for.

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from .. import __version__
@@ -17,6 +16,7 @@ from ..binding import library
 from ..cli.arguments import config_file_option, device_options
 from ..cli.config_file import ConfigFile
 from ..cli.options import build_configs, preset_option, preset_vocabulary, read_config
+from ..cli.terminal import CommandConsole
 from ..device import Context
 from ..models.config import Precision
 from . import ceilings as ceilings_module
@@ -28,7 +28,7 @@ from .measure import Row
 from .model import Work
 from .timing import ONCE, Effort
 
-console = Console()
+console = CommandConsole()
 if not console.is_terminal:  # a file or a pipe has no width of its own
     console.width = 140
 

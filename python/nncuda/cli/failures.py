@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -20,16 +22,18 @@ class FailureGroup(click.Group):
     A defect of the program itself is none of these and keeps its traceback.
     """
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Reads the arguments, and writes the help where they ask for it."""
+        with _quiet_without_reader():
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with _quiet_without_reader():
+                return super().invoke(ctx)
         except (KeyboardInterrupt, click.Abort):
             click.echo("interrupted", err=True)
             sys.exit(INTERRUPTED)
-        except BrokenPipeError:
-            # The reader of our output went away (`nncuda inspect | head`).
-            sys.stderr.close()
-            sys.exit(0)
         except (click.ClickException, click.exceptions.Exit):
             raise
         except (Error, MemoryError) as error:
@@ -39,6 +43,16 @@ class FailureGroup(click.Group):
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             _fail(f"{where}{error.strerror or error}", WRONG_FILE)
+
+
+@contextlib.contextmanager
+def _quiet_without_reader() -> Iterator[None]:
+    """Ends the program where the reader of its output went away (`nncuda inspect | head`)."""
+    try:
+        yield
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
 
 
 def _fail(error: object, code: int) -> None:

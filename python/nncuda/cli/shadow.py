@@ -14,7 +14,7 @@ import numpy as np
 from rich.table import Table
 
 from ..device import INSTRUCTION_SETS, Context, Difference, ShadowRun
-from ..formats import FormatError
+from ..formats import FormatError, write_file
 from ..golden.oracle import oracle_shadow
 from ..infer import generate_batch
 from ..models import MoETransformer
@@ -79,7 +79,8 @@ def shadow(
     checkpoint or the folder of a run, the next one of its trainer; its token ids are made up. With --prompt, MODEL
     continues a text instead.
 
-    An element may differ by as much as the roundings of its call explain. The exit code is 1 if any differs by more.
+    An element may differ by as much as the roundings of its call explain. The exit code is 1 if any differs by more,
+    or if nothing could be compared.
     """
     options = {"config": config_path, "preset": preset, **flags}
     given = [name.replace("_", "-") for name, value in options.items() if value is not None]
@@ -107,10 +108,12 @@ def shadow(
             work()
         described = {"device": ctx.device, "isa": ctx.isa if ctx.device == "cpu" else None, "reference": reference}
     if json_path is not None:
-        json_path.write_text(json.dumps({**described, **run.json()}, indent=2) + "\n", encoding="utf-8")
+        write_file(json_path, json.dumps({**described, **run.json()}, indent=2) + "\n")
     _show(run, reference)
     if run.over:
         raise click.ClickException(f"{run.over} of {run.compared} calls are beyond their bound")
+    if not run.compared:
+        raise click.ClickException("no call could be compared")
 
 
 @contextlib.contextmanager

@@ -10,10 +10,18 @@ from rich.text import Text
 from ..formats.errors import printable
 
 
+class CommandConsole(Console):
+    """Tells a reader that went away as any other writing does, for :class:`FailureGroup`; rich's own ends the program
+    with exit code 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def console() -> Console:
     """A console for results. Where the output is not a terminal, lines are not cut to one's width."""
-    found = Console()
-    return found if found.is_terminal else Console(width=120)
+    found = CommandConsole()
+    return found if found.is_terminal else CommandConsole(width=120)
 
 
 def tell(text: str | Text) -> None:

@@ -6,16 +6,16 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from ..binding import library
+from ..cli.terminal import CommandConsole
 from ..errors import Error
 from . import verified
 from .fixtures import FixtureError, find_folder, read_folder
 from .report import Report
 from .runner import ISAS, Runner
 
-console = Console()
+console = CommandConsole()
 FAILURES_SHOWN = 20
 
 

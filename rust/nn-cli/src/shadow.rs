@@ -31,7 +31,8 @@ const F64: &str = "f64";
 /// checkpoint or the folder of a run, the next one of its trainer; its token ids are made up. With --prompt, MODEL
 /// continues a text instead.
 ///
-/// Each element may differ by so much as its roundings justify; more in any call is exit code 1.
+/// Each element may differ by so much as its roundings justify; more in any call is exit code 1, and so is a run of
+/// which nothing could be compared.
 #[derive(Args, Debug)]
 #[allow(rustdoc::broken_intra_doc_links, reason = "this is the command's help, where brackets are brackets")]
 pub(crate) struct Arguments {
@@ -116,9 +117,15 @@ pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
         atomic::write_file(path, text.as_bytes())?;
     }
     io::stdout().write_all(report.text().as_bytes())?;
-    match report.found.over {
-        0 => Ok(()),
-        over => Err(Failure::Check(format!("{over} of {} calls are beyond their bound", report.found.compared))),
+    verdict(report.found.over, report.found.compared)
+}
+
+/// What is wrong with what was found.
+fn verdict(over: u64, compared: u64) -> std::result::Result<(), Failure> {
+    match (over, compared) {
+        (0, 0) => Err(Failure::Check("no call could be compared".into())),
+        (0, _) => Ok(()),
+        _ => Err(Failure::Check(format!("{over} of {compared} calls are beyond their bound"))),
     }
 }
 
@@ -216,5 +223,18 @@ impl Report {
             );
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdict_of_a_run() {
+        let said = |over, compared| verdict(over, compared).err().map(|failure| failure.to_string());
+        assert_eq!(said(0, 8), None);
+        assert_eq!(said(1, 8).as_deref(), Some("1 of 8 calls are beyond their bound"));
+        assert_eq!(said(0, 0).as_deref(), Some("no call could be compared"));
     }
 }

@@ -116,3 +116,19 @@ fn a_capture_that_fails_leaves_nothing_behind() -> Result<()> {
     assert_eq!(tensor.to_vec::<f32>()?, [4.0; 4]);
     Ok(())
 }
+
+#[test]
+fn a_graph_dropped_while_another_is_captured_leaves_that_alone() -> Result<()> {
+    let context = device::context();
+    let tensor = context.tensor(&[1.0_f32; 4], &[4])?;
+    let first = Cell::new(Some(context.capture(|| kernels::silu(&tensor, &tensor))?));
+    let second = context.capture(|| {
+        drop(first.take());
+        let event = context.event();
+        assert_eq!(event.expect_err("not while capturing").status(), Some(Status::Capturing));
+        kernels::add(&tensor, &tensor, &tensor)
+    })?;
+    second.launch()?;
+    assert_eq!(tensor.to_vec::<f32>()?, [2.0; 4]);
+    Ok(())
+}

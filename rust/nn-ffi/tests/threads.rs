@@ -83,3 +83,20 @@ fn a_graph_runs_on_any_thread() -> Result<()> {
     assert_eq!(sum.to_vec::<f32>()?, [300.0; 4]);
     Ok(())
 }
+
+/// Of those that begin at once the library refuses some; none waits for a context that another holds.
+#[test]
+fn contexts_that_shadow_each_other_do_not_wait_for_each_other() -> Result<()> {
+    let (one, other) = (Context::open(Device::Cpu, Some(1), None)?, Context::open(Device::Cpu, Some(1), None)?);
+    thread::scope(|scope| {
+        for (context, reference) in [(&one, &other), (&other, &one)] {
+            scope.spawn(move || {
+                for _ in 0..50_000 {
+                    let refused = context.shadow(reference, || Ok::<_, Error>(())).err();
+                    assert!(refused.is_none_or(|error| error.status().is_some()));
+                }
+            });
+        }
+    });
+    Ok(())
+}

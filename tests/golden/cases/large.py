@@ -120,6 +120,11 @@ def routing(of, **more):
     return recipe
 
 
+def anywhere(d, dtype, tokens, k, rows, dim):
+    """As no plan has it: a slot may have several rows, and any row may have no slot."""
+    return {"x": d.bell(tokens, dim), "row_slot": d.integers(rows, low=-1, high=tokens * k), "tokens": tokens, "k": k}
+
+
 def plan(d, dtype, tokens, k, experts, capacity):
     return {"indices": moe.choices(d, tokens, k, experts), "experts": experts, "capacity": capacity}
 
@@ -257,6 +262,7 @@ def cases():
         for kernel, (recipe, table) in TABLE.items():
             for sizes in table:
                 yield named(kernel, recipe, sizes, dtype)
+        yield named("moe_gather", anywhere, (10, 2, 20, 21), dtype)
         yield from products(dtype, dtype)
         for shape in ATTENTION:
             yield from attention.of_shape(dtype, *shape, extras=(shape[3] % 2 * 5,))
