@@ -31,8 +31,8 @@ const F64: &str = "f64";
 /// checkpoint or the folder of a run, the next one of its trainer; its token ids are made up. With --prompt, MODEL
 /// continues a text instead.
 ///
-/// Each element may differ by so much as its roundings justify; more in any call is exit code 1, and so is a run of
-/// which nothing could be compared.
+/// An element may differ by as much as the roundings of its call explain. The exit code is 1 if any differs by more,
+/// or if nothing could be compared.
 #[derive(Args, Debug)]
 #[allow(rustdoc::broken_intra_doc_links, reason = "this is the command's help, where brackets are brackets")]
 pub(crate) struct Arguments {
