@@ -45,7 +45,7 @@ PIECES = {
     "softmax": lambda d, t: {"x": d.bell(40, 700)},
     "softmax_backward": lambda d, t: softmax.backward(d, 40, 700, t),
     "rmsnorm": lambda d, t: rmsnorm.forward(d, 100, 300),
-    "rmsnorm_residual": lambda d, t: {"residual": d.bell(100, 300), **rmsnorm.forward(d, 100, 300)},
+    "rmsnorm_residual": lambda d, t: rmsnorm.added(d, 100, 300),
     "rmsnorm_backward": lambda d, t: rmsnorm.backward(d, 100, 300, t, 1),
     "cross_entropy_backward": lambda d, t: loss.backward(loss.forward(d, 40, 700, [3]), t),
     "rope_forward": lambda d, t: rotation(d, "x"),

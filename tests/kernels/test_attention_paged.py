@@ -12,15 +12,10 @@ from dataclasses import dataclass
 import engine
 import numpy as np
 import pytest
-from engine import FLOATS, ROUNDING, THREADS, Engine, isas
+from engine import FLOATS, ROUNDING, THREADS, Engine
 from pages import STORAGE, Pages, filled, offsets
 
 from nncuda.reference import attention as reference
-
-
-@pytest.fixture(scope="module", params=isas(), ids=lambda isa: f"isa{isa}")
-def cpu(request: pytest.FixtureRequest) -> Engine:
-    return Engine(threads=2, isa=request.param)
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,9 @@ from dataclasses import dataclass
 import goodness
 import numpy as np
 import pytest
-from engine import DTYPES, FLOATS, THREADS, Engine, empty, isas
+from engine import DTYPES, FLOATS, THREADS, Engine, empty
 
 INF = np.inf
-
-
-@pytest.fixture(scope="module", params=isas(), ids=lambda isa: f"isa{isa}")
-def cpu(request: pytest.FixtureRequest) -> Engine:
-    return Engine(threads=2, isa=request.param)
 
 
 @dataclass

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from engine import DTYPES, Engine, isas
+from engine import DTYPES, Engine
 from pages import STORAGE, Pages, blank, offsets
-
-
-@pytest.fixture(scope="module", params=isas(), ids=lambda isa: f"isa{isa}")
-def cpu(request: pytest.FixtureRequest) -> Engine:
-    return Engine(threads=2, isa=request.param)
 
 
 def append(cpu: Engine, pages: Pages, k: np.ndarray, v: np.ndarray, at: np.ndarray, ld: int, dtype: str) -> None:

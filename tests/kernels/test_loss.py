@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from engine import DTYPES, FLOATS, Engine, empty, isas
+from engine import DTYPES, FLOATS, Engine, empty
 
 F32 = 2.0**-24
 IGNORE = -100
-
-
-@pytest.fixture(scope="module", params=isas(), ids=lambda isa: f"isa{isa}")
-def cpu(request: pytest.FixtureRequest) -> Engine:
-    return Engine(threads=2, isa=request.param)
 
 
 class Forward:

@@ -10,11 +10,6 @@ from engine import DTYPES, FLOATS, THREADS, Engine, KernelError, empty, isas
 ISAS = isas()
 
 
-@pytest.fixture(scope="module", params=ISAS, ids=lambda isa: f"isa{isa}")
-def cpu(request: pytest.FixtureRequest) -> Engine:
-    return Engine(threads=2, isa=request.param)
-
-
 def signed(low: int, high: int) -> int:
     """Two words as the signed 64-bit number that holds them."""
     value = low | high << 32

@@ -5,16 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from calls import run, same_bits
-from engine import DTYPES, Engine, isas
+from engine import DTYPES, Engine
 
 from nncuda.reference import rope as reference
 
 POSITIONS = 50
-
-
-@pytest.fixture(scope="module", params=isas())
-def engine(request: pytest.FixtureRequest) -> Engine:
-    return Engine(threads=2, isa=request.param)
 
 
 def numbers(seed: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
@@ -35,7 +30,7 @@ def call(tokens: int, heads: int, head_dim: int, dtype: str) -> tuple[dict[str, 
 
 
 @pytest.mark.parametrize("layout", [reference.HALF, reference.INTERLEAVED])
-def test_queries_and_keys(engine: Engine, layout: int) -> None:
+def test_queries_and_keys(cpu: Engine, layout: int) -> None:
     """rope_qk is rope_forward of both, here of a fused product in place, bit for bit."""
     inputs, values = call(9, 4, 24, "bf16")
     key = numbers(2, (9, 2, 24), "bf16")
@@ -45,19 +40,19 @@ def test_queries_and_keys(engine: Engine, layout: int) -> None:
     }
     tables_of = {name: inputs[name] for name in ("cosine", "sine", "positions")}
     both = run(
-        engine, "rope_qk", {"q": inputs["x"], "k": key, **tables_of, **sizes, "kv_heads": 2, "ld_q": 99, "ld_k": 50}
+        cpu, "rope_qk", {"q": inputs["x"], "k": key, **tables_of, **sizes, "kv_heads": 2, "ld_q": 99, "ld_k": 50}
     )
-    q = run(engine, "rope_forward", {**inputs, **values, "layout": layout})["y"]
-    k = run(engine, "rope_forward", {**tables_of, "x": key, **sizes, "heads": 2, "ld_x": 48, "ld_y": 48})["y"]
+    q = run(cpu, "rope_forward", {**inputs, **values, "layout": layout})["y"]
+    k = run(cpu, "rope_forward", {**tables_of, "x": key, **sizes, "heads": 2, "ld_x": 48, "ld_y": 48})["y"]
     same_bits(both, {"q": q, "k": k})
     fused = np.concatenate([inputs["x"].reshape(9, 96), key.reshape(9, 48)], axis=1)
     flat = fused.reshape(-1)
-    engine.rope_qk(flat, flat[96:], *tables_of.values(), 9, 4, 2, 24, POSITIONS, 144, 144, layout, "bf16")
+    cpu.rope_qk(flat, flat[96:], *tables_of.values(), 9, 4, 2, 24, POSITIONS, 144, 144, layout, "bf16")
     assert fused[:, :96].tobytes() == q.tobytes()
     assert fused[:, 96:].tobytes() == k.tobytes()
 
 
-def test_every_position_of_a_long_context(engine: Engine) -> None:
+def test_every_position_of_a_long_context(cpu: Engine) -> None:
     """The tables of 262144 positions with NTK alpha 8 against float64.
 
     A cosine is rounded to f32 once, by at most 2^-25. Its angle is a product in f64 of a position below 2^18 and a
@@ -68,7 +63,7 @@ def test_every_position_of_a_long_context(engine: Engine) -> None:
     sizes = {"first": 0, "positions": positions, "head_dim": head_dim, "base": 10000.0, "ntk_alpha": 8.0}
     shape = positions, head_dim // 2
     tables = {"cosine": np.full(shape, np.nan, np.float32), "sine": np.full(shape, np.nan, np.float32)}
-    engine.rope_freqs(tables["cosine"], tables["sine"], *sizes.values())
+    cpu.rope_freqs(tables["cosine"], tables["sine"], *sizes.values())
     exact = reference.rope_freqs(positions, head_dim, 0, 10000.0, 8.0)
     for name, table in tables.items():
         assert np.abs(table - exact[name]).max() <= 2.0**-25 + 2 * 2.0**-33, name

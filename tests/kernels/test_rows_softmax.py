@@ -5,14 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from calls import run
-from engine import DTYPES, Engine, isas
+from engine import DTYPES, Engine
 
 from nncuda.reference import softmax as reference
-
-
-@pytest.fixture(scope="module", params=isas())
-def engine(request: pytest.FixtureRequest) -> Engine:
-    return Engine(threads=2, isa=request.param)
 
 
 def logits(seed: int, shape: tuple[int, ...], dtype: str, scale: float = 3.0) -> np.ndarray:
@@ -41,10 +36,10 @@ def hard_rows(cols: int) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("cols", [1000, 5003])
-def test_softmax_of_hard_rows(engine: Engine, cols: int) -> None:
+def test_softmax_of_hard_rows(cpu: Engine, cols: int) -> None:
     for name, row in hard_rows(cols).items():
         x = np.float32(row)[None]
-        y = run(engine, "softmax", {"x": x, **size(x, "f32")})
+        y = run(cpu, "softmax", {"x": x, **size(x, "f32")})
         shown = np.isfinite(x)
         exact = reference.softmax(x.astype(np.float64))["y"]
         plain = reference.softmax(x)["y"]
@@ -56,7 +51,7 @@ def test_softmax_of_hard_rows(engine: Engine, cols: int) -> None:
 
 
 @pytest.mark.parametrize("rise", [0.9, 1.1, 12.0, 20.0, 87.9])
-def test_a_row_that_rises_from_block_to_block(engine: Engine, rise: float) -> None:
+def test_a_row_that_rises_from_block_to_block(cpu: Engine, rise: float) -> None:
     """Near the maximum no digit is lost, and no sum overflows, however far below it the first block was.
 
     The shift must end within 1 of the maximum: for an element x near it x - shift is then exact, as both are within a
@@ -68,14 +63,14 @@ def test_a_row_that_rises_from_block_to_block(engine: Engine, rise: float) -> No
     draw = np.random.default_rng(7)
     last = 50.0 + draw.uniform(-0.5, 0, 1024)
     x = np.concatenate([last - rise * (blocks - 1 - block) for block in range(blocks)]).astype(np.float32)[None]
-    y = run(engine, "softmax", {"x": x, **size(x, "f32")})["y"]
+    y = run(cpu, "softmax", {"x": x, **size(x, "f32")})["y"]
     exact, plain = (reference.softmax(x.astype(real))["y"] for real in (np.float64, np.float32))
     near = x >= x.max() - 0.5
     error, limit = (np.max(np.abs(a[near] - exact[near]) / exact[near]) for a in (y, plain))
     assert error <= 2 * max(limit, 2.0**-24)
 
 
-def test_softmax_special_rows(engine: Engine) -> None:
+def test_softmax_special_rows(cpu: Engine) -> None:
     for cols in (1, 3, 16, 17, 1024, 1025, 5000):
         x = np.zeros((7, cols), np.float32)
         x[0] = -np.inf
@@ -87,7 +82,7 @@ def test_softmax_special_rows(engine: Engine) -> None:
         x[5, :] = np.inf
         x[6, 0] = -np.nan
         x[6, cols - 1] = np.inf
-        y = run(engine, "softmax", {"x": x, **size(x, "f32")})["y"]
+        y = run(cpu, "softmax", {"x": x, **size(x, "f32")})["y"]
         assert np.all(y[0] == 0)
         assert np.all(np.isnan(y[[1, 2, 3, 5, 6]]))
         assert np.array_equal(y[4], np.arange(cols) == cols - 1)
@@ -103,7 +98,7 @@ def check_order(probs: np.ndarray, indices: np.ndarray) -> None:
     assert np.array_equal(indices, np.argsort(-key, axis=-1, kind="stable")[:, : indices.shape[1]])
 
 
-def test_topk_ties_and_special_rows(engine: Engine) -> None:
+def test_topk_ties_and_special_rows(cpu: Engine) -> None:
     x = np.zeros((6, 19), np.float32)
     x[1] = np.arange(19) // 4
     x[2] = -np.inf
@@ -111,7 +106,7 @@ def test_topk_ties_and_special_rows(engine: Engine) -> None:
     x[4, 7] = np.inf
     x[5, 3:] = -np.inf
     with np.errstate(all="ignore"):
-        outputs = run(engine, "softmax_topk", router(x, 6, 1, "f32"))
+        outputs = run(cpu, "softmax_topk", router(x, 6, 1, "f32"))
     for row in range(6):
         assert len(set(outputs["indices"][row].tolist())) == 6
     assert outputs["indices"][0].tolist() == [0, 1, 2, 3, 4, 5]

@@ -35,13 +35,10 @@ def cases():
             (2, 2, 136, 1, [5, 3]),
             (3, 1, 256, 0, [4]),
         ):
-            yield case(
-                "attention_decode",
-                f"heads{heads}-{kv_heads}-dim{head_dim}-ld{extra}",
-                lambda d, h=heads, kv=kv_heads, n=head_dim, e=extra, s=lengths: decode(d, s, max(s), h, kv, n, e),
-                dtype,
-            )
-        yield case("attention_decode", "long", lambda d: decode(d, [517], 520, 2, 1, 8, 0), dtype)
+            label = f"heads{heads}-{kv_heads}-dim{head_dim}-ld{extra}"
+            sizes = lengths, max(lengths), heads, kv_heads, head_dim, extra
+            yield case("attention_decode", label, decode, dtype, *sizes)
+        yield case("attention_decode", "long", decode, dtype, [517], 520, 2, 1, 8, 0)
         for storage, heads, kv_heads, head_dim, extra, lengths, fresh, spare in (
             ("f32", 2, 1, 8, 0, [5], [5], 0),
             ("f16", 1, 1, 8, 0, [130], [3], 0),
@@ -50,12 +47,9 @@ def cases():
             ("q8_0", 2, 1, 32, 8, [40], [9], 1),
         ):
             label = f"{storage}-heads{heads}-{kv_heads}-dim{head_dim}-ld{extra}-batch{len(lengths)}-spare{spare}"
-            yield case(
-                "flash_attention_paged",
-                f"{label}-length{max(lengths)}",
-                lambda d, of=(storage, lengths, fresh, heads, kv_heads, head_dim, extra, spare): paged(d, *of),
-                dtype,
-            )
+            label += f"-length{max(lengths)}"
+            sizes = storage, lengths, fresh, heads, kv_heads, head_dim, extra, spare
+            yield case("flash_attention_paged", label, paged, dtype, *sizes)
         for storage, heads, kv_heads, head_dim, extra, lengths in (
             ("f32", 1, 1, 8, 0, [0, 1, 9]),
             ("f16", 4, 2, 16, 3, [128, 3]),
@@ -63,12 +57,10 @@ def cases():
             ("q8_0", 12, 1, 32, 0, [21]),
             ("f16", 2, 1, 8, 0, [129, 0, 517]),
         ):
-            yield case(
-                "attention_decode_paged",
-                f"{storage}-heads{heads}-{kv_heads}-dim{head_dim}-ld{extra}-batch{len(lengths)}-length{max(lengths)}",
-                lambda d, of=(storage, lengths, None, heads, kv_heads, head_dim, extra, 0): paged(d, *of),
-                dtype,
-            )
+            label = f"{storage}-heads{heads}-{kv_heads}-dim{head_dim}-ld{extra}-batch{len(lengths)}"
+            label += f"-length{max(lengths)}"
+            sizes = storage, lengths, None, heads, kv_heads, head_dim, extra, 0
+            yield case("attention_decode_paged", label, paged, dtype, *sizes)
 
 
 def of_shape(dtype, batch, q_len, kv_len, heads, kv_heads, head_dim, causal, sharp=1, extras=None):

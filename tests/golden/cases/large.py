@@ -187,10 +187,7 @@ TABLE = {
         tuple((*sizes, i % 2) for i, sizes in enumerate(ROUTERS)),
     ),
     "rmsnorm": (lambda d, dtype, *sizes: rmsnorm.forward(d, *sizes), NORMS),
-    "rmsnorm_residual": (
-        lambda d, dtype, *sizes: {"residual": d.bell(*sizes), **rmsnorm.forward(d, *sizes)},
-        NORMS,
-    ),
+    "rmsnorm_residual": (lambda d, dtype, *sizes: rmsnorm.added(d, *sizes), NORMS),
     "rmsnorm_backward": (
         lambda d, dtype, rows, cols, residual: rmsnorm.backward(d, rows, cols, dtype, residual),
         (*((*sizes, 1) for sizes in NORMS), (2100, 33, 0), (3000, 51, 1), (8300, 20, 0), (40000, 3, 0)),

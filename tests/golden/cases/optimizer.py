@@ -12,9 +12,7 @@ def i32(value):
 def cases():
     for dtype in FLOATS:
         for n, n_decay, step in ((1, 1, 1), (7, 0, 2), (16, 16, 3), (33, 20, 10), (65, 64, 1000), (130, 5, 100000)):
-            yield case(
-                "adamw_step", f"n{n}-decay{n_decay}-step{step}", lambda d, a=(n, n_decay, step): adamw(d, *a), dtype
-            )
+            yield case("adamw_step", f"n{n}-decay{n_decay}-step{step}", adamw, dtype, n, n_decay, step)
         yield case("adamw_step", "scaled", lambda d: {**adamw(d, 19, 19, 5), "grad_scale": np.array([0.03])}, dtype)
         yield case("adamw_step", "skipped", lambda d: {**adamw(d, 19, 19, 5), "skip": i32(1)}, dtype)
         yield case("adamw_step", "not-skipped", lambda d: {**adamw(d, 19, 3, 5), "skip": i32(0)}, dtype)
@@ -56,19 +54,9 @@ def cases():
         ("largest", 3.0, 2.0**24, 4),
         ("smallest", np.inf, 2.0**-24, 4),
     ):
-        yield case(
-            "loss_scale_update",
-            label,
-            lambda d, norm=norm, scale=scale, good=good: {
-                "norm": np.array([norm]),
-                "loss_scale": np.array([scale]),
-                "good_steps": i32(good),
-                "skipped": i32(6),
-                "growth": 2.0,
-                "backoff": 0.5,
-                "interval": 5,
-            },
-        )
+        state = {"norm": np.array([norm]), "loss_scale": np.array([scale]), "good_steps": i32(good), "skipped": i32(6)}
+        options = {"growth": 2.0, "backoff": 0.5, "interval": 5}
+        yield case("loss_scale_update", label, lambda d, args=state | options: dict(args))
 
 
 def adamw(d, n, n_decay, step):
@@ -93,8 +81,7 @@ def packed(kernel, recipe, dtype):
     """Moments in fewer bits: sizes around a block and a vector, and what becomes of a block that is odd."""
     sizes = ((1, 1, 1), (15, 0, 2), (255, 255, 3), (256, 100, 10), (257, 256, 1000), (600, 300, 100000))
     for n, n_decay, step in sizes if dtype == "f32" else sizes[-2:-1]:
-        label = f"n{n}-decay{n_decay}-step{step}"
-        yield case(kernel, label, lambda d, a=(n, n_decay, step): recipe(d, *a), dtype)
+        yield case(kernel, f"n{n}-decay{n_decay}-step{step}", recipe, dtype, n, n_decay, step)
     yield case(kernel, "skipped", lambda d: {**recipe(d, 19, 19, 5), "skip": i32(1)}, dtype)
     if dtype != "f32":  # which is that of the copy alone
         return

@@ -14,37 +14,28 @@ SPECIAL = ([1.0, 2.0, np.nan, 0.0, 1.0], [1.0, -1.0, 0.5, 2.0, 0.25], [0, 0, 0, 
 def cases():
     for dtype in FLOATS:
         for rows, cols in SHAPES:
-            yield case("rmsnorm", f"rows{rows}-cols{cols}", lambda d, r=rows, n=cols: forward(d, r, n), dtype)
-            yield case(
-                "rmsnorm_residual",
-                f"rows{rows}-cols{cols}",
-                lambda d, r=rows, n=cols: {"residual": d.bell(r, n, scale=3), **forward(d, r, n)},
-                dtype,
-            )
+            label = f"rows{rows}-cols{cols}"
+            yield case("rmsnorm", label, forward, dtype, rows, cols)
+            yield case("rmsnorm_residual", label, added, dtype, rows, cols, 3)
             for residual in (0, 1):
-                yield case(
-                    "rmsnorm_backward",
-                    f"rows{rows}-cols{cols}-dresidual{residual}",
-                    lambda d, r=rows, n=cols, t=dtype, res=residual: backward(d, r, n, t, res),
-                    dtype,
-                )
-        yield case("rmsnorm", "rows1-cols1537", lambda d: forward(d, 1, 1537), dtype)
+                sizes = rows, cols, dtype, residual
+                yield case("rmsnorm_backward", f"{label}-dresidual{residual}", backward, dtype, *sizes)
+        yield case("rmsnorm", "rows1-cols1537", forward, dtype, 1, 1537)
         yield case("rmsnorm", "no-rstd", lambda d: {**forward(d, 3, 19), "rstd": None}, dtype)
-        yield case(
-            "rmsnorm_residual",
-            "no-rstd",
-            lambda d: {"residual": d.bell(3, 19), **forward(d, 3, 19), "rstd": None},
-            dtype,
-        )
+        yield case("rmsnorm_residual", "no-rstd", lambda d: {**added(d, 3, 19), "rstd": None}, dtype)
         yield case("rmsnorm", "zeros", lambda d: {**forward(d, 2, 9), "x": np.zeros((2, 9))}, dtype)
         yield case("rmsnorm", "special", lambda d: {**forward(d, 3, 5), "x": np.array(SPECIAL)}, dtype)
-        yield case("rmsnorm_backward", "rows67-cols9", lambda d, t=dtype: backward(d, 67, 9, t, 0), dtype)
-    yield case("rmsnorm", "large", lambda d: forward(d, 2, 33, scale=1e15), "f32")
+        yield case("rmsnorm_backward", "rows67-cols9", backward, dtype, 67, 9, dtype, 0)
+    yield case("rmsnorm", "large", forward, "f32", 2, 33, 1e15)
     yield case("rmsnorm", "tiny-eps0", lambda d: {**forward(d, 2, 33, scale=1e-12), "eps": 0.0}, "f32")
 
 
 def forward(d, rows, cols, scale=1.0):
     return {"x": d.bell(rows, cols, scale=scale), "weight": d.uniform(cols, low=0.5, high=1.5), "eps": 1e-5}
+
+
+def added(d, rows, cols, scale=1.0):
+    return {"residual": d.bell(rows, cols, scale=scale), **forward(d, rows, cols)}
 
 
 def backward(d, rows, cols, dtype, with_residual):

@@ -60,7 +60,7 @@ def activations(dtype):
     yield case("act_quant_i8", "hard", lambda d, t=dtype: {"x": hard_rows(d, t)}, dtype)
     yield case("act_quant_i8", "ties", lambda d: {"x": ties(d)}, dtype)
     for rows, cols in (*SHAPES, (3, 200), (17, 9)):
-        yield case("rmsnorm_quant_i8", f"rows{rows}-cols{cols}", lambda d, r=rows, n=cols: forward(d, r, n), dtype)
+        yield case("rmsnorm_quant_i8", f"rows{rows}-cols{cols}", forward, dtype, rows, cols)
     yield case(
         "rmsnorm_quant_i8", "hard", lambda d, t=dtype: {**forward(d, 12, 37), "x": normalised(hard_rows(d, t))}, dtype
     )
@@ -76,9 +76,9 @@ def weights(dtype):
         return {"x": d.bell(n, k, scale=scale)}
 
     for n, k in CODED:
-        yield case("ternary_quantize", f"n{n}-k{k}", lambda d, n=n, k=k: one(d, n, k, 0.05), dtype)
+        yield case("ternary_quantize", f"n{n}-k{k}", one, dtype, n, k, 0.05)
     yield case("ternary_quantize", "zeros", lambda d: {"x": np.zeros((3, 20))}, dtype)
-    yield case("ternary_quantize", "below-the-least-scale", lambda d: one(d, 5, 33, 2e-6), dtype)
+    yield case("ternary_quantize", "below-the-least-scale", one, dtype, 5, 33, 2e-6)
     # The mean is a power of two, and every number 0, a half, one or three halves of it.
     yield case(
         "ternary_quantize",
@@ -87,7 +87,7 @@ def weights(dtype):
         dtype,
     )
     large = {"f32": 1e37, "f16": 15000.0, "bf16": 1e37}[dtype]
-    yield case("ternary_quantize", "large", lambda d, s=large: one(d, 4, 50, s), dtype)
+    yield case("ternary_quantize", "large", one, dtype, 4, 50, large)
     yield case(
         "ternary_quantize",
         "wide",
@@ -123,8 +123,8 @@ def codes(d, n, k):
 
 def packing():
     for n, k in CODED:
-        yield case("ternary_pack", f"n{n}-k{k}", lambda d, n=n, k=k: packed(d, n, k), "")
-        yield case("ternary_unpack", f"n{n}-k{k}", lambda d, n=n, k=k: unpacking(d, n, k), "")
+        yield case("ternary_pack", f"n{n}-k{k}", packed, "", n, k)
+        yield case("ternary_unpack", f"n{n}-k{k}", unpacking, "", n, k)
     for value in (-1, 0, 1):
         yield case(
             "ternary_pack",
@@ -158,20 +158,15 @@ def product(d, m, n, k, dtype, residual=False):
 def products():
     for dtype in (*FLOATS, "i32"):
         for m, n, k in PRODUCTS:
-            yield case("bitlinear", f"m{m}-n{n}-k{k}", lambda d, m=m, n=n, k=k, t=dtype: product(d, m, n, k, t), dtype)
+            yield case("bitlinear", f"m{m}-n{n}-k{k}", product, dtype, m, n, k, dtype)
         if dtype != "i32":
             for m, n, k in ADDED:
-                yield case(
-                    "bitlinear",
-                    f"m{m}-n{n}-k{k}-residual",
-                    lambda d, m=m, n=n, k=k, t=dtype: product(d, m, n, k, t, residual=True),
-                    dtype,
-                )
-            yield case("bitlinear", "hard-scales", lambda d, t=dtype: hard_scales(d, t), dtype)
+                yield case("bitlinear", f"m{m}-n{n}-k{k}-residual", product, dtype, m, n, k, dtype, True)
+            yield case("bitlinear", "hard-scales", hard_scales, dtype, dtype)
     for value in (-127, 127):
         for weight in (-1, 1):
             yield case("bitlinear", f"codes{value}-weights{weight}", lambda d, v=value, w=weight: extremes(v, w), "i32")
-    yield case("bitlinear", "no-code", lambda d: any_bits(d), "i32")
+    yield case("bitlinear", "no-code", any_bits, "i32")
 
 
 def hard_scales(d, dtype):
