@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from nncuda.golden import Fixture, Runner
-from nncuda.golden.command import available_isas
+from nncuda.golden.runner import available_isas
 
 TYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 PATTERNS = np.arange(1 << 16, dtype=np.uint16)

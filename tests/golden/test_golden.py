@@ -5,8 +5,8 @@ import pytest
 from beside import BY_KERNEL
 
 from nncuda.golden import Runner
-from nncuda.golden.command import available_isas
 from nncuda.golden.report import Report
+from nncuda.golden.runner import available_isas
 
 THREADS = (1, 2, 3, 7)
 RUNS = 2

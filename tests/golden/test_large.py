@@ -13,7 +13,7 @@ from expected import fixture
 
 from nncuda.binding import header
 from nncuda.golden import Runner
-from nncuda.golden.command import available_isas
+from nncuda.golden.runner import available_isas
 
 #: The first is judged, the others must have its bits.
 THREADS = (2, 1, 3, 7)

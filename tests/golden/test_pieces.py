@@ -9,7 +9,7 @@ from expected import build
 
 from nncuda.binding import header
 from nncuda.golden import Fixture, Runner
-from nncuda.golden.command import available_isas
+from nncuda.golden.runner import available_isas
 from nncuda.reference import rope
 
 OUTPUT_BYTES = 33 << 20

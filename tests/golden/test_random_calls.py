@@ -18,7 +18,7 @@ from random_cases import HEADER, fixture, random_case
 from nncuda.binding import library
 from nncuda.binding.header import Function
 from nncuda.golden import Runner
-from nncuda.golden.command import available_isas
+from nncuda.golden.runner import available_isas
 
 #: Stored rows, packed weights and pages are bytes in a format, which no drawing of numbers makes: test_gpu_quant.py,
 #: test_gpu_paged.py.

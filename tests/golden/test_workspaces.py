@@ -6,7 +6,7 @@ import pytest
 from beside import BY_KERNEL
 
 from nncuda.golden import Runner
-from nncuda.golden.command import available_isas
+from nncuda.golden.runner import available_isas
 
 THREADS = (1, 2, 5)
 

@@ -11,7 +11,8 @@ from click.testing import CliRunner
 from devices import gpus
 
 from nncuda.cli import main
-from nncuda.golden import command, verified
+from nncuda.cli.verify import verify
+from nncuda.golden import verified
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -66,7 +67,7 @@ def test_a_familys_hash_follows_its_own_and_the_shared_sources(tmp_path: Path) -
 
 def test_only_whole_runs_on_a_gpu_are_recorded(tmp_path: Path) -> None:
     for options in (["--device", "cpu"], ["--device", "cuda", "--kernel", "silu"]):
-        result = CliRunner().invoke(command.verify, [*options, "--record", str(tmp_path / "record.json")])
+        result = CliRunner().invoke(verify, [*options, "--record", str(tmp_path / "record.json")])
         assert result.exit_code == 2 and "--record is for" in result.output
     assert not (tmp_path / "record.json").exists()
 

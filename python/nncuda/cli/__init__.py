@@ -29,7 +29,7 @@ _COMMANDS = {
     "shadow": "nncuda.cli.shadow:shadow",
     "tokenizer": "nncuda.cli.tokenizer:tokenizer",
     "train": "nncuda.cli.train:train",
-    "verify": "nncuda.golden.command:verify",
+    "verify": "nncuda.cli.verify:verify",
 }
 
 

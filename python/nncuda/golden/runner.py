@@ -16,6 +16,7 @@ import numpy as np
 
 from .. import dtypes
 from ..binding import header, library
+from ..errors import Error
 from .fixtures import Fixture
 
 GUARD = 64
@@ -279,3 +280,16 @@ def compare(got: np.ndarray, expected: np.ndarray, tolerance: float, zeros: bool
         f"element {at} is {wide[at]:.9g}, expected {wanted[at]:.9g}: off by {errors[at]:.3g}, "
         f"tolerance {tolerance:.3g} ({count} of {len(got)} are beyond it)"
     )
+
+
+def available_isas() -> list[str]:
+    """The instruction sets that this processor and this build have, from the plainest to the widest."""
+    library.load()  # without it nothing is available, and that is another error
+    found = []
+    for isa in ISAS:
+        try:
+            Runner(isa=isa).close()
+        except Error:
+            continue
+        found.append(isa)
+    return found

@@ -8,28 +8,14 @@ from pathlib import Path
 import click
 
 from ..binding import library
-from ..cli.terminal import CommandConsole
-from ..errors import Error
-from . import verified
-from .fixtures import FixtureError, find_folder, read_folder
-from .report import Report
-from .runner import ISAS, Runner
+from ..golden import verified
+from ..golden.fixtures import FixtureError, find_folder, read_folder
+from ..golden.report import Report
+from ..golden.runner import ISAS, Runner, available_isas
+from .terminal import CommandConsole
 
 console = CommandConsole()
 FAILURES_SHOWN = 20
-
-
-def available_isas() -> list[str]:
-    """The instruction sets that this processor and this build have, from the plainest to the widest."""
-    library.load()  # without it nothing is available, and that is another error
-    found = []
-    for isa in ISAS:
-        try:
-            Runner(isa=isa).close()
-        except Error:
-            continue
-        found.append(isa)
-    return found
 
 
 @click.command()
