@@ -6,8 +6,11 @@ hundreds of calls, and straight-line code that looks up the sizes by its tensors
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
 import linecache
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -431,4 +434,24 @@ def function_of(function: Function, header: Header, module: str) -> FunctionType
     return made
 
 
-__all__ = ["Argument", "Signature", "choice_names", "docstring", "function_of", "source_of"]
+@contextlib.contextmanager
+def intercepted(made: FunctionType, instead: Callable[..., int]) -> Iterator[None]:
+    """Inside, a function of `function_of` calls ``instead(launch, *arguments)`` in place of the library's function,
+    `launch`, with its arguments; at no cost to calls outside."""
+    namespace = made.__globals__
+    solutions, solve = namespace["_solutions"], namespace["_solve"]
+    inside: dict[Any, tuple[Any, ...]] = {}
+
+    def solve_inside(key: Any) -> tuple[Any, ...]:
+        *rest, launch = solve(key)
+        inside[key] = (*rest, functools.partial(instead, launch))
+        return inside[key]
+
+    namespace["_solutions"], namespace["_solve"] = inside, solve_inside
+    try:
+        yield
+    finally:
+        namespace["_solutions"], namespace["_solve"] = solutions, solve
+
+
+__all__ = ["Argument", "Signature", "choice_names", "docstring", "function_of", "intercepted", "source_of"]

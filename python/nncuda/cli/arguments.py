@@ -10,6 +10,9 @@ import click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+device_option = click.option(
+    "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
+)
 threads_option = click.option(
     "--threads",
     type=click.IntRange(1, 256),
@@ -38,12 +41,7 @@ def together(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
 
 
 #: `device` and `threads`, those of a `Context`.
-device_options = together(
-    click.option(
-        "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
-    ),
-    threads_option,
-)
+device_options = together(device_option, threads_option)
 
 
 def out_option(what: str) -> Callable[[Command], Command]:

@@ -19,7 +19,7 @@ from ..golden.oracle import oracle_shadow
 from ..infer import generate_batch
 from ..models import MoETransformer
 from ..train import Checkpoint, Trainer, resolve_checkpoint
-from .arguments import config_file_option, threads_option
+from .arguments import config_file_option, device_option, threads_option
 from .config_file import ConfigFile
 from .generate import parse_ids
 from .options import build_configs, config_options, preset_option, preset_vocabulary, read_config
@@ -46,9 +46,7 @@ _ORACLE = "f64"
 @click.option("--best", is_flag=True, help="Of a run, take the checkpoint with the lowest held-out loss, not the last.")
 @config_file_option
 @preset_option
-@click.option(
-    "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
-)
+@device_option
 @click.option("--isa", type=click.Choice(INSTRUCTION_SETS), help="Instruction set to check.  [default: the widest]")
 @threads_option
 @click.option(

@@ -12,6 +12,7 @@ from ..golden import verified
 from ..golden.fixtures import FixtureError, find_folder, read_folder
 from ..golden.report import Report
 from ..golden.runner import ISAS, Runner, available_isas
+from .arguments import device_option
 from .terminal import CommandConsole
 
 console = CommandConsole()
@@ -19,9 +20,7 @@ FAILURES_SHOWN = 20
 
 
 @click.command()
-@click.option(
-    "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
-)
+@device_option
 @click.option(
     "--isa", type=click.Choice([*ISAS, "all"]), help="Instruction set of the CPU engine; default: the widest."
 )

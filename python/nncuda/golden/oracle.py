@@ -7,6 +7,7 @@ these inputs in the kernel's own precision, and not below what its roundings jus
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ import numpy as np
 
 from .. import dtypes, kernels
 from ..binding import header
+from ..binding.generate import intercepted
 from ..device import Context, ShadowRun
 from ..reference.arithmetic import Array
 from ..reference.judge import call, dimensions, element_type, floor
@@ -31,30 +33,15 @@ def oracle_shadow(ctx: Context) -> Iterator[ShadowRun]:
     """``with oracle_shadow(ctx) as run:`` is `Context.shadow` with the oracle as reference. It sees the calls that are
     made from Python on this context, not those of a launched graph."""
     run, oracle = ShadowRun(), _Oracle(ctx)
-    replaced = [(getattr(kernels, name).__globals__, function) for name, function in header.parse().kernels.items()]
-    before = [(space["_solutions"], space["_solve"]) for space, _ in replaced]
     traced, ctx._traced, ctx._label = ctx._traced, True, ""
     try:
-        for (space, function), (_, solve) in zip(replaced, before, strict=True):
-            space["_solutions"] = {}
-            space["_solve"] = _solver(space["_solutions"], solve, function, oracle)
-        yield run
+        with contextlib.ExitStack() as stack:
+            for name, function in header.parse().kernels.items():
+                stack.enter_context(intercepted(getattr(kernels, name), functools.partial(oracle.run, function)))
+            yield run
     finally:
         ctx._traced = traced
-        for (space, _), (solutions, solve) in zip(replaced, before, strict=True):
-            space["_solutions"], space["_solve"] = solutions, solve
         run._read(json.dumps(oracle.found()))
-
-
-def _solver(
-    solutions: dict[Any, Any], solve: Callable[..., Any], function: header.Function, oracle: _Oracle
-) -> Callable[..., Any]:
-    def solution(key: Any) -> Any:
-        *rest, launch = solve(key)
-        solutions[key] = (*rest, lambda *arguments: oracle.run(function, launch, arguments))
-        return solutions[key]
-
-    return solution
 
 
 class _Oracle:
@@ -66,7 +53,7 @@ class _Oracle:
         self._first: dict[str, Any] | None = None
         self._kernels: dict[str, dict[str, Any]] = {}
 
-    def run(self, function: header.Function, launch: Callable[..., int], arguments: tuple[Any, ...]) -> int:
+    def run(self, function: header.Function, launch: Callable[..., int], *arguments: Any) -> int:
         """Makes the call, and judges it."""
         if arguments[0] != self._ctx._handle or self._ctx._capture is not None:
             return launch(*arguments)
