@@ -80,7 +80,7 @@ static int32_t reads(const nn_record *record, const nn_tensor *tensor) {
  * and nothing was started since. */
 static int32_t put(nncuda_ctx *ctx, const nn_tensor *tensor, const unsigned char *content) {
   unsigned char *data = (unsigned char *)(uintptr_t)tensor->data;
-  if (ctx->engine->read != NULL) {
+  if (!nn_on_host(ctx)) {
     const nn_memcpy_args copy = {data, content, (int64_t)nn_tensor_span(tensor), NNCUDA_HOST_TO_DEVICE, 1};
     return ctx->kernel[NN_OP_memcpy](ctx, &copy) == NNCUDA_SUCCESS;
   }
@@ -105,7 +105,7 @@ static void fill(const nn_tensor *tensor, unsigned char *content) {
 static int32_t prepare(nncuda_ctx *ctx, const nn_record *record, const nn_tensor *tensor, output *o) {
   const size_t bytes = nn_tensor_span(tensor);
   unsigned char *content = (unsigned char *)(uintptr_t)tensor->data;
-  if (ctx->engine->read != NULL) {
+  if (!nn_on_host(ctx)) {
     content = o->after = malloc(bytes);
   }
   o->before = content == NULL ? NULL : nn_trace_copy(ctx, tensor->data, bytes);
@@ -179,8 +179,8 @@ static void look_at_inputs(nncuda_ctx *ctx, search *s, const nn_record *record) 
     /* One that a call wrote in part was looked at then; what it left alone may be anything. */
     if (count_rows(&s->written, tensor, nn_ranges_meet) == 0 &&
         count_rows(&s->checked, tensor, nn_ranges_cover) < tensor->rows) {
-      unsigned char *copy = ctx->engine->read == NULL ? NULL : nn_trace_copy(ctx, tensor->data, nn_tensor_span(tensor));
-      look(ctx, s, record, tensor, ctx->engine->read == NULL ? tensor->data : copy, NULL);
+      unsigned char *copy;
+      look(ctx, s, record, tensor, nn_trace_look(ctx, tensor->data, nn_tensor_span(tensor), &copy), NULL);
       free(copy);
       add_rows(&s->checked, tensor); /* without memory for it, it is looked at again */
     }

@@ -92,16 +92,14 @@ static void find_pieces(twin *t, const nn_record *record) {
   }
 }
 
-static int32_t on_host(const nncuda_ctx *ctx) { return ctx->engine->read == NULL; }
-
 /* Gives the reference a piece as it was before the call. */
 static const char *make_place(twin *t, piece *p) {
-  const int32_t shared = on_host(t->ctx) && on_host(t->reference) && !p->written;
+  const int32_t shared = nn_on_host(t->ctx) && nn_on_host(t->reference) && !p->written;
   if (shared) {
     p->place = (void *)(uintptr_t)p->data;
     return NULL;
   }
-  if (p->written || !on_host(t->ctx)) {
+  if (p->written || !nn_on_host(t->ctx)) {
     p->before = nn_trace_copy(t->ctx, p->data, p->bytes);
     if (p->before == NULL) {
       return "there is no memory for a copy of its arguments";
@@ -315,12 +313,6 @@ static void compare(nncuda_ctx *ctx, const nn_record *record, const pictures *p,
   }
 }
 
-/* Memory that the host may read: the tensor's own, or a copy, which is then also in `copy`. */
-static const unsigned char *look(nncuda_ctx *ctx, const void *data, size_t bytes, unsigned char **copy) {
-  *copy = on_host(ctx) ? NULL : nn_trace_copy(ctx, data, bytes);
-  return on_host(ctx) ? data : *copy;
-}
-
 static const char *compare_outputs(twin *t, const nn_record *record, difference *worst) {
   const char *why = NULL;
   for (int32_t i = 0; i < record->tensors && why == NULL; i++) {
@@ -332,8 +324,8 @@ static const char *compare_outputs(twin *t, const nn_record *record, difference 
     unsigned char *after, *reference;
     const pictures made = {.tensor = tensor,
                            .before = p->before,
-                           .after = look(t->ctx, p->data, p->bytes, &after),
-                           .reference = look(t->reference, p->place, p->bytes, &reference),
+                           .after = nn_trace_look(t->ctx, p->data, p->bytes, &after),
+                           .reference = nn_trace_look(t->reference, p->place, p->bytes, &reference),
                            .filled = !p->read};
     if (made.after == NULL || made.reference == NULL) {
       why = "there is no memory for a copy of its outputs";

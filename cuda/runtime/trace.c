@@ -52,13 +52,18 @@ unsigned char *nn_trace_copy(nncuda_ctx *ctx, const void *data, size_t bytes) {
   if (copy == NULL) {
     return NULL;
   }
-  if (ctx->engine->read == NULL) {
+  if (nn_on_host(ctx)) {
     memcpy(copy, data, bytes);
   } else if (ctx->engine->read(ctx, copy, data, bytes) != NNCUDA_SUCCESS) {
     free(copy);
     return NULL;
   }
   return copy;
+}
+
+const unsigned char *nn_trace_look(nncuda_ctx *ctx, const void *data, size_t bytes, unsigned char **copy) {
+  *copy = nn_on_host(ctx) ? NULL : nn_trace_copy(ctx, data, bytes);
+  return nn_on_host(ctx) ? data : *copy;
 }
 
 /* ---- an element in a call ---- */
@@ -149,15 +154,11 @@ static void add_values(nn_text *text, const nn_tensor *tensor, const void *data,
   }
 }
 
-/* The values in place, or a copy that the host may read. */
 static void add_output(nncuda_ctx *ctx, lines *trace, const nn_tensor *tensor) {
-  if (ctx->engine->read == NULL) {
-    add_values(&trace->text, tensor, tensor->data, trace->values);
-    return;
-  }
-  unsigned char *copy = nn_trace_copy(ctx, tensor->data, nn_tensor_span(tensor));
-  if (copy != NULL) {
-    add_values(&trace->text, tensor, copy, trace->values);
+  unsigned char *copy;
+  const unsigned char *data = nn_trace_look(ctx, tensor->data, nn_tensor_span(tensor), &copy);
+  if (data != NULL) {
+    add_values(&trace->text, tensor, data, trace->values);
   } else {
     nn_text_add(&trace->text, " %s = {not readable}", tensor->name);
   }

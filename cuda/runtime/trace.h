@@ -64,7 +64,12 @@ static inline int64_t nn_tensor_columns(const nn_tensor *tensor) {
   return tensor->width / nn_dtype_size(tensor->dtype);
 }
 
+/* Whether the host may read the memory of the context in place. */
+static inline int32_t nn_on_host(const nncuda_ctx *ctx) { return ctx->engine->read == NULL; }
+
 /* A copy of the context's memory, for the host; free it. Null without memory, or when the device fails. */
 unsigned char *nn_trace_copy(nncuda_ctx *ctx, const void *data, size_t bytes);
+/* What the host may read: the memory itself, or a copy, which `copy` then is too; else that is null. Null as above. */
+const unsigned char *nn_trace_look(nncuda_ctx *ctx, const void *data, size_t bytes, unsigned char **copy);
 
 #endif
