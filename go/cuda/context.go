@@ -304,6 +304,9 @@ var isaNames = map[ISA]string{
 	Baseline: "baseline", AVX2: "avx2", AVX512: "avx512", AVX512BF16: "avx512bf16", AMX: "amx",
 }
 
+// ISAs are the instruction sets, from the plainest to the widest.
+func ISAs() []ISA { return []ISA{Baseline, AVX2, AVX512, AVX512BF16, AMX} }
+
 // ParseISA is the instruction set of a name: "baseline", "avx2", "avx512", "avx512bf16" or "amx".
 func ParseISA(name string) (ISA, error) {
 	for isa, known := range isaNames {

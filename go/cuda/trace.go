@@ -56,18 +56,31 @@ func (ctx *Context) Label(parts ...string) error {
 	})
 }
 
+// A Place is an element of a tensor in a kernel call.
+type Place struct {
+	Call     int64   `json:"call"`   // its number, the first being 0
+	Label    *string `json:"label"`  // see [Context.Label]; nil without one
+	Kernel   string  `json:"kernel"` // of bindings.h, such as "cuda_gemm"
+	Argument string  `json:"argument"`
+	DType    string  `json:"dtype"`
+	Shape    []int   `json:"shape"`
+	Index    []int   `json:"index"`
+}
+
+// In is the kernel, with the label of the call if it has one: "cuda_gemm in lm_head".
+func (p *Place) In() string {
+	if p.Label == nil {
+		return p.Kernel
+	}
+	return p.Kernel + " in " + *p.Label
+}
+
 // A Nonfinite is the first value that is not a finite number among what kernel calls read and wrote.
 type Nonfinite struct {
-	Call     int64  // its number, the first being 0
-	Label    string // see [Context.Label]; "" without one
-	Kernel   string // of bindings.h, such as "cuda_gemm"
-	Argument string
-	Use      string // "in" if no call wrote it before, such as weights; "out" if this call did
-	Address  uint64 // of the element; see [Memory.Address]
-	DType    string
-	Shape    []int
-	Index    []int
-	Value    string // "nan", "inf" or "-inf"
+	Place
+	Use     string // "in" if no call wrote it before, such as weights; "out" if this call did
+	Address uint64 // of the element; see [Memory.Address]
+	Value   string // "nan", "inf" or "-inf"
 }
 
 // FirstNonfinite runs body and returns the first value that is not finite, in what kernels read and none has written
@@ -106,13 +119,7 @@ type ShadowKernel struct {
 
 // A Difference is the element of an output in which two calls differ most, as a share of the bound.
 type Difference struct {
-	Call      int64    `json:"call"`
-	Label     *string  `json:"label"`
-	Kernel    string   `json:"kernel"`
-	Argument  string   `json:"argument"`
-	DType     string   `json:"dtype"`
-	Shape     []int64  `json:"shape"`
-	Index     []int64  `json:"index"`
+	Place
 	Value     string   `json:"value"`
 	Reference string   `json:"reference"`
 	Bound     float64  `json:"bound"`

@@ -39,7 +39,7 @@ func TestFirstNonfinite(t *testing.T) {
 	}
 	must.Do(t, ctx.Fill(x.At(0), 16, 3e38, cuda.F32))
 	found := must.Get(ctx.FirstNonfinite(scale(-2)))(t)
-	if found == nil || found.Kernel != "cuda_scale" || found.Argument != "y" || found.Use != "out" || found.Label != "a" ||
+	if found == nil || found.Kernel != "cuda_scale" || found.Argument != "y" || found.Use != "out" || found.In() != "cuda_scale in a" ||
 		found.Value != "-inf" || found.Address != y.At(0).Address() {
 		t.Errorf("%+v", found)
 	}

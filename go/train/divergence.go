@@ -131,10 +131,7 @@ func (t *Trainer) inspect(inputs, targets []int32, batch int) (loss float64, fou
 // place says where a value is that is not finite: in a weight, in the gradient of one, or in what a call of a layer
 // took in or gave.
 func (t *Trainer) place(value *cuda.Nonfinite) string {
-	what, index := fmt.Sprintf("%s of %s", value.Argument, value.Kernel), value.Index
-	if value.Label != "" {
-		what += " in " + value.Label
-	}
+	what, index := value.Argument+" of "+value.In(), value.Index
 	if spec, at, ok := t.Model.Weights.At(value.Address); ok {
 		what, index = spec.Name, at
 	} else if spec, at, ok := t.Model.Gradients.At(value.Address); ok {

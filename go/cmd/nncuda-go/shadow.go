@@ -76,7 +76,7 @@ checkpoint or a run, with its own. With --prompt it is generation by MODEL.`,
 // isaNames are the instruction sets that --isa takes.
 func isaNames() []string {
 	var names []string
-	for _, isa := range []cuda.ISA{cuda.Baseline, cuda.AVX2, cuda.AVX512, cuda.AVX512BF16, cuda.AMX} {
+	for _, isa := range cuda.ISAs() {
 		names = append(names, isa.String())
 	}
 	return names
@@ -336,18 +336,14 @@ func showShadow(out io.Writer, told *cuda.Shadow, reference string) error {
 		}
 	}
 	if first := told.First; first != nil {
-		label := ""
-		if first.Label != nil {
-			label = " in " + *first.Label
-		}
-		_, err = fmt.Fprintf(out, "First beyond its bound: call %d, %s%s: %s %s at %s is %s, the reference has %s; bound %.3g.\n",
-			first.Call, first.Kernel, label, first.Argument, extents(first.Shape), extents(first.Index),
+		_, err = fmt.Fprintf(out, "First beyond its bound: call %d, %s: %s %s at %s is %s, the reference has %s; bound %.3g.\n",
+			first.Call, first.In(), first.Argument, extents(first.Shape), extents(first.Index),
 			first.Value, first.Reference, first.Bound)
 	}
 	return err
 }
 
 // extents are whole numbers as "[3, 4]".
-func extents(numbers []int64) string {
+func extents(numbers []int) string {
 	return strings.ReplaceAll(fmt.Sprint(numbers), " ", ", ")
 }
