@@ -27,6 +27,7 @@ enum {
   NNCUDA_ERROR_STATE = 51,
   NNCUDA_ERROR_BUSY = 52,
   NNCUDA_ERROR_DEVICE = 60,
+  NNCUDA_ERROR_PEER = 61,
   NNCUDA_ERROR_INTERNAL = 70,
 };
 
@@ -105,10 +106,18 @@ enum {
   NNCUDA_REPORT_CHROME_TRACE = 2,
 };
 
+enum {
+  NNCUDA_TRANSPORT_SELF = 0,
+  NNCUDA_TRANSPORT_THREADS = 1,
+  NNCUDA_TRANSPORT_MPI = 2,
+  NNCUDA_TRANSPORT_NCCL = 3,
+};
+
 typedef struct nncuda_ctx nncuda_ctx;
 typedef struct nncuda_stream nncuda_stream;
 typedef struct nncuda_event nncuda_event;
 typedef struct nncuda_graph nncuda_graph;
+typedef struct nncuda_comm nncuda_comm;
 
 #ifdef __cplusplus
 extern "C" {
@@ -161,6 +170,22 @@ NNCUDA_API int32_t nncuda_trace_label(nncuda_ctx *ctx, const char *label, int64_
 NNCUDA_API int32_t nncuda_trace_end(nncuda_ctx *ctx);
 NNCUDA_API int32_t nncuda_trace_read(nncuda_ctx *ctx, char *text, int64_t capacity, int64_t *needed);
 NNCUDA_API int32_t nncuda_data_order(nncuda_ctx *ctx, int64_t seed, int64_t first, int64_t count, int64_t windows, int64_t *indices);
+NNCUDA_API int32_t nncuda_shard(int64_t count, int64_t grain, int64_t parts, int64_t part, int64_t *begin, int64_t *end);
+NNCUDA_API int32_t nncuda_replica_merges(int64_t replicas, int64_t first, int64_t replica, int64_t *merges);
+NNCUDA_API int32_t nncuda_comm_create(nncuda_ctx *ctx, int32_t transport, const char *address, int64_t length, int64_t rank, int64_t ranks, int64_t timeout_ms, nncuda_comm **comm);
+NNCUDA_API int32_t nncuda_comm_rank(nncuda_ctx *ctx, nncuda_comm *comm, int64_t *rank, int64_t *ranks);
+NNCUDA_API int32_t nncuda_comm_split(nncuda_ctx *ctx, nncuda_comm *comm, int64_t color, int64_t key, nncuda_comm **part);
+NNCUDA_API int32_t nncuda_comm_destroy(nncuda_ctx *ctx, nncuda_comm *comm);
+NNCUDA_API int32_t nncuda_comm_abort(nncuda_ctx *ctx, nncuda_comm *comm, const char *reason, int64_t length);
+NNCUDA_API int32_t nncuda_comm_agree(nncuda_ctx *ctx, nncuda_comm *comm, const char *what, int64_t length, const void *value, int64_t bytes);
+NNCUDA_API int32_t nncuda_comm_sum(nncuda_ctx *ctx, nncuda_comm *comm, int64_t value, int64_t *total);
+NNCUDA_API int32_t nncuda_comm_barrier(nncuda_ctx *ctx, nncuda_comm *comm);
+NNCUDA_API int32_t nncuda_comm_bytes_sent(nncuda_ctx *ctx, nncuda_comm *comm, int64_t *bytes);
+NNCUDA_API int32_t nncuda_comm_broadcast(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int64_t bytes, int64_t root);
+NNCUDA_API int32_t nncuda_comm_all_gather(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int64_t bytes, int64_t grain);
+NNCUDA_API int32_t nncuda_comm_all_reduce(nncuda_ctx *ctx, nncuda_comm *comm, float *x, int64_t n);
+NNCUDA_API int32_t nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm, const float *partials, float *x, int64_t n, int64_t parts, int64_t grain, int64_t replicas);
+NNCUDA_API int32_t nncuda_comm_grad_norm(nncuda_ctx *ctx, nncuda_comm *comm, const float *grad, float *norm, int64_t n, int64_t grain);
 #ifdef __cplusplus
 }
 #endif

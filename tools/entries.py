@@ -22,6 +22,7 @@ SHARED = {
     ),
     **dict.fromkeys(("gemm_quant", "gemm_quant_qkv", "gemm_quant_swiglu"), "gemm_quant"),
     **dict.fromkeys(("sample", "topk_sample", "topp_sample"), "sample"),
+    "grad_norm": "grad_norm",
     "attention_decode_paged": "flash_attention_paged",
     "rope_backward": "rope_forward",
 }  # fmt: skip

@@ -34,9 +34,18 @@ ENUMS: tuple[tuple[str, str, str], ...] = (
     ("NNCUDA_ACTIVATION_", "Activation", "Activation"),
     ("NNCUDA_FORMAT_", "Format", "Format"),
     ("NNCUDA_REPORT_", "ReportForm", "Report"),
+    ("NNCUDA_TRANSPORT_", "Transport", "Transport"),
     ("NNCUDA_", "DType", ""),
 )
-_CONSTANT_WORDS = {"Dtype": "DType", "Json": "JSON", "Silu": "SiLU", "Isa": "ISA", "Tf32": "TF32"}
+_CONSTANT_WORDS = {
+    "Dtype": "DType",
+    "Json": "JSON",
+    "Silu": "SiLU",
+    "Isa": "ISA",
+    "Tf32": "TF32",
+    "Mpi": "MPI",
+    "Nccl": "NCCL",
+}
 _CAPITALS = re.compile(r"(CPU|CUDA|AVX2|AVX512|AVX512BF16|AMX|F32|F16|BF16|I32|I8)")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nncuda.binding.header import Header, Param
 
-from .rust_kernels import ENUMS, enum_of
+from .rust_kernels import enum_of
 from .rust_text import WIDTH, call, indented, mark
 from .signature import signature
 
@@ -56,11 +56,12 @@ def _parameter(param: Param) -> str:
 
 def _checked(contract: Header) -> str:
     """A function a kernel that takes arguments of any kind and calls the typed one with those that it takes."""
+    enums = {enum_of(param) for function in contract.kernels.values() for param in function.params} - {""}
     lines = [
         *mark("Typed functions by name: each takes an argument a parameter, and leaves out what its tensors tell."),
         "",
         "use crate::catalogue::Argument;",
-        f"use crate::{{{', '.join(sorted([*ENUMS.values(), 'Result']))}, kernels}};",
+        f"use crate::{{{', '.join(sorted([*enums, 'Result']))}, kernels}};",
     ]
     for function in contract.kernels.values():
         place = {param.name: index for index, param in enumerate(function.params[1:])}

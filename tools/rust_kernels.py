@@ -15,7 +15,14 @@ from .rust_text import GENERATED, array_call, binding, call, comment, indented, 
 from .signature import Signature, Solve, signature
 
 #: Enums of the header that are types of their own in Rust: the prefix of their constants, and the type.
-ENUMS = {"NNCUDA_ROPE_": "RopeLayout", "NNCUDA_ACTIVATION_": "Activation", "NNCUDA_FORMAT_": "Format"}
+ENUMS = {
+    "NNCUDA_ROPE_": "RopeLayout",
+    "NNCUDA_ACTIVATION_": "Activation",
+    "NNCUDA_FORMAT_": "Format",
+    "NNCUDA_TRANSPORT_": "Transport",
+}
+#: Names of the header that Rust has for itself.
+_RESERVED = {"Self": "Alone"}
 _SCALARS = {"int32_t": "i32", "int64_t": "i64", "float": "f32", "double": "f64"}
 _TENSOR, _OPTIONAL = "&Tensor", "Option<&Tensor>"
 
@@ -295,11 +302,12 @@ def _generated_module() -> str:
 
 
 def _variant(constant: Constant, prefix: str) -> str:
-    return "".join(word.capitalize() for word in constant.name.removeprefix(prefix).split("_"))
+    name = "".join(word.capitalize() for word in constant.name.removeprefix(prefix).split("_"))
+    return _RESERVED.get(name, name)
 
 
 def _options(contract: Header) -> str:
-    lines = mark("Options of kernels that are one of a few.")
+    lines = mark("Options that are one of a few.")
     for prefix, name in ENUMS.items():
         (enum,) = (enum for enum in contract.enums if enum.constants[0].name.startswith(prefix))
         lines += [

@@ -55,6 +55,8 @@ static const struct {
     {NNCUDA_ERROR_BUSY, "NNCUDA_ERROR_BUSY",
      "another thread is inside a call on this context: use one context a thread, or a lock"},
     {NNCUDA_ERROR_DEVICE, "NNCUDA_ERROR_DEVICE", "the device reported a fault and the context is lost: make a new one"},
+    {NNCUDA_ERROR_PEER, "NNCUDA_ERROR_PEER",
+     "another rank failed, left, hung or is unlike this one: see what it said, then start all ranks again"},
     {NNCUDA_ERROR_INTERNAL, "NNCUDA_ERROR_INTERNAL", "a defect of this library: please report it"},
 };
 

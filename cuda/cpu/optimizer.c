@@ -1,4 +1,5 @@
 #include "abi/generated/optimizer.h"
+#include "abi/optimizer.h"
 
 #include "abi/elementwise.h"
 #include "optimizer_adamw.h"
@@ -62,8 +63,8 @@ int32_t NN_KERNEL(zero_grad)(nncuda_ctx *ctx, const void *args) {
 }
 
 typedef struct norm_job {
-  nn_grad_norm_args a;
-  double *partial; /* the sum of squares of each chunk */
+  const nn_grad_norm_args *a;
+  double *squares;
 } norm_job;
 
 /* In f64, since the square of an f32 may overflow or vanish where the norm does not. */
@@ -87,27 +88,33 @@ NN_INLINE double sum_of_squares(const void *x, int64_t begin, int64_t end, int32
 }
 
 NN_TASK_OF(norm_task, norm_job, job, piece) {
-  const int64_t begin = piece * NN_CHUNK, end = begin + NN_CHUNK < job->a.n ? begin + NN_CHUNK : job->a.n;
-  NN_SWITCH_DTYPE(job->a.dtype, job->partial[piece] = sum_of_squares(job->a.grad, begin, end, DT));
+  const nn_grad_norm_args *a = job->a;
+  const int64_t chunk = a->first + piece, begin = chunk * NN_GRAD_CHUNK_CPU;
+  const int64_t end = nn_min(begin + NN_GRAD_CHUNK_CPU, a->n);
+  NN_SWITCH_DTYPE(a->dtype, job->squares[chunk] = sum_of_squares(a->grad, begin, end, DT));
 }
 
-NN_PLAIN static int64_t norm_pieces(int64_t n) { return nn_ceil_div(n, NN_CHUNK); }
+NN_PLAIN static int64_t norm_chunks(int64_t n) { return nn_ceil_div(n, NN_GRAD_CHUNK_CPU); }
 
 NN_PLAIN static norm_job norm_lay_out(const nn_grad_norm_args *a, nn_workspace *w) {
-  return (norm_job){.a = *a, .partial = nn_take(w, (size_t)norm_pieces(a->n) * sizeof(double))};
+  double *given = a->squares;
+  return (norm_job){a, given != NULL ? given : nn_take(w, (size_t)norm_chunks(a->n) * sizeof(double))};
 }
 
 NN_WORKSPACE(grad_norm) { norm_lay_out(args, w); }
 
 int32_t NN_KERNEL(grad_norm)(nncuda_ctx *ctx, const void *args) {
-  norm_job job = norm_lay_out(args, nn_workspace_of(ctx));
-  const int64_t pieces = norm_pieces(job.a.n);
-  nn_parallel(ctx, pieces, norm_task, &job);
-  double sum = 0.0;
-  for (int64_t i = 0; i < pieces; i++) {
-    sum += job.partial[i];
+  const nn_grad_norm_args *a = args;
+  norm_job job = norm_lay_out(a, nn_workspace_of(ctx));
+  const int64_t chunks = norm_chunks(a->n);
+  nn_parallel(ctx, nn_min(a->last, chunks) - a->first, norm_task, &job);
+  if (a->norm != NULL) {
+    double sum = 0.0;
+    for (int64_t i = 0; i < chunks; i++) {
+      sum += job.squares[i];
+    }
+    a->norm[0] = (float)sqrt(sum);
   }
-  job.a.norm[0] = (float)sqrt(sum);
   return NNCUDA_SUCCESS;
 }
 

@@ -99,7 +99,7 @@ NN_INLINE void bf16_blocks(const bf16_job *shared, int64_t first, int64_t last, 
   const bf16_job job = *shared;
   for (int64_t block = first; block < last; block++) {
     const int64_t begin = block * BLOCK, end = nn_min(begin + BLOCK, job.a.n);
-    const uint32_t key = nn_moment_key(job.factors.step, block);
+    const uint32_t key = nn_moment_key(job.factors.step, job.a.first / BLOCK + block);
     NN_EACH_VECTOR(begin, end, 0, 0, bf16_vector(&job, key, begin, i, lanes, dtype, MODE));
   }
 }
@@ -217,7 +217,7 @@ NN_INLINE void f8_blocks(const f8_job *shared, int64_t first, int64_t last, int3
   const nn_adamw_step_f8_args *a = &job.a;
   for (int64_t block = first; block < last; block++) {
     const int64_t begin = block * BLOCK, end = nn_min(begin + BLOCK, a->n);
-    const uint32_t key = nn_moment_key(job.factors.step, block);
+    const uint32_t key = nn_moment_key(job.factors.step, job.a.first / BLOCK + block);
     const vf m_old = vf_set1(a->m_scale[block]), r_old = vf_set1(a->r_scale[block]);
     f8_moments moments;
     moments.m_most = moments.r_most = vu_set1(0);

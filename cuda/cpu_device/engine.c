@@ -2,6 +2,7 @@
  * The interface of the CPU engine: what this processor supports, and which compiled form of each kernel it uses. A
  * kernel that a wider instruction set does not define comes from the next one down.
  */
+#include "comm/collective.h"
 #include "queue.h"
 #include "runtime/context.h"
 #include "runtime/memory.h"
@@ -163,6 +164,7 @@ static void fill(int32_t isa, nn_kernel *kernel, nn_layout *layout) {
   kernel[NN_OP_memset] = run_memset;
   kernel[NN_OP_memcpy] = run_memcpy;
   layout[NN_OP_memset] = layout[NN_OP_memcpy] = NULL;
+  nn_comm_fill(kernel, layout);
   for (int32_t op = 0; op < NN_OP_COUNT; op++) {
     kernel[op] = NULL;
     for (int32_t i = isa; i >= 0 && kernel[op] == NULL; i--) {
@@ -204,21 +206,6 @@ static void describe(int32_t index, char *text, size_t capacity) {
   snprintf(text, capacity, "%s, %d threads, %s, %.1f GiB", name, nn_workers_default(), names[widest_isa(index)], gib);
 }
 
-static void *take(nncuda_ctx *ctx, size_t bytes) {
-  (void)ctx;
-  return nn_system_take(bytes);
-}
-
-static void give(nncuda_ctx *ctx, void *memory, size_t bytes) {
-  (void)ctx;
-  nn_system_give(memory, bytes);
-}
-
-static int32_t memory_info(nncuda_ctx *ctx, int64_t *free_bytes, int64_t *total_bytes) {
-  (void)ctx;
-  return nn_system_memory_info(free_bytes, total_bytes);
-}
-
 static int64_t stamp(nncuda_ctx *ctx) {
   (void)ctx;
   return nn_clock();
@@ -231,7 +218,7 @@ static int64_t elapsed(nncuda_ctx *ctx, int64_t from, int64_t to) {
 
 static void forget(nncuda_ctx *ctx, int64_t time) { (void)ctx, (void)time; }
 
-#define HOST_MEMORY {.take = take, .give = give, .alignment = 64, .visible = 1, .lazy = 1}
+#define HOST_MEMORY {.take = nn_system_take, .give = nn_system_give, .alignment = 64, .visible = 1, .lazy = 1}
 
 const nn_engine nn_cpu_engine = {.device = NNCUDA_DEVICE_CPU,
                                  .count = count,
@@ -244,7 +231,7 @@ const nn_engine nn_cpu_engine = {.device = NNCUDA_DEVICE_CPU,
                                  .close = nn_queues_close,
                                  .memory = HOST_MEMORY,
                                  .host_memory = HOST_MEMORY,
-                                 .memory_info = memory_info,
+                                 .memory_info = nn_system_memory_info,
                                  .synchronize = nn_queues_wait,
                                  .streams = &nn_queues,
                                  .stamp = stamp,

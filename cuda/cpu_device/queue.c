@@ -359,14 +359,6 @@ static int32_t event_elapsed(nncuda_ctx *ctx, nncuda_event *start, nncuda_event 
   return NNCUDA_SUCCESS;
 }
 
-const nn_stream_functions nn_queues = {.stream_create = stream_create,
-                                       .stream_destroy = stream_destroy,
-                                       .stream_synchronize = stream_synchronize,
-                                       .stream_wait_event = stream_wait_event,
-                                       .stream_copy = stream_copy,
-                                       .event_create = event_create,
-                                       .event_destroy = event_destroy,
-                                       .event_record = event_record,
-                                       .event_synchronize = event_synchronize,
-                                       .event_query = event_query,
-                                       .event_elapsed = event_elapsed};
+const nn_stream_functions nn_queues = {stream_create,     stream_destroy, stream_synchronize, stream_wait_event,
+                                       stream_copy,       event_create,   event_destroy,      event_record,
+                                       event_synchronize, event_query,    event_elapsed};

@@ -46,19 +46,20 @@ static void *map(size_t bytes) {
 }
 
 /* Linux promises more memory than there is and kills the process that comes to collect. An error is better. */
-static int32_t hopeless(size_t bytes) {
+static int32_t hopeless(nncuda_ctx *ctx, size_t bytes) {
   int64_t free_bytes, total_bytes;
-  return bytes >= question_from && nn_system_memory_info(&free_bytes, &total_bytes) && bytes > (size_t)free_bytes;
+  return bytes >= question_from && nn_system_memory_info(ctx, &free_bytes, &total_bytes) && bytes > (size_t)free_bytes;
 }
 
-void *nn_system_take(size_t bytes) {
-  if (bytes > PTRDIFF_MAX - 2 * huge_page || hopeless(bytes)) {
+void *nn_system_take(nncuda_ctx *ctx, size_t bytes) {
+  if (bytes > PTRDIFF_MAX - 2 * huge_page || hopeless(ctx, bytes)) {
     return NULL;
   }
   return bytes >= mapped_from ? map(bytes) : aligned_alloc(NN_MEMORY_ALIGNMENT, round_up(bytes, NN_MEMORY_ALIGNMENT));
 }
 
-void nn_system_give(void *memory, size_t bytes) {
+void nn_system_give(nncuda_ctx *ctx, void *memory, size_t bytes) {
+  (void)ctx;
   if (bytes >= mapped_from) {
     munmap(memory, round_up(bytes, page));
   } else {
@@ -78,7 +79,8 @@ static int64_t read_number(const char *path) {
   return number;
 }
 
-int32_t nn_system_memory_info(int64_t *free_bytes, int64_t *total_bytes) {
+int32_t nn_system_memory_info(nncuda_ctx *ctx, int64_t *free_bytes, int64_t *total_bytes) {
+  (void)ctx;
   FILE *file = fopen("/proc/meminfo", "re");
   if (file == NULL) {
     return 0;

@@ -2,6 +2,7 @@
  * The interface of the GPU engine: devices, a context's state on one, memory, and the call of kernels. The CUDA runtime
  * is linked statically and finds the driver when it is first used, so this file does no harm on a machine without one.
  */
+#include "comm/collective.h"
 #include "kernels/engine.cuh"
 
 #include "kernels/streams.cuh"
@@ -234,7 +235,16 @@ static sentence fault_text(const nn_fault &fault) {
   return text;
 }
 
+/* Where other ranks may be waited for, who can give up does that first. */
+static int32_t wait_for_peers(nncuda_ctx *ctx) {
+  return ctx->comm_wait == nullptr ? NNCUDA_SUCCESS : ctx->comm_wait(ctx);
+}
+
 int32_t nn_gpu_wait(nncuda_ctx *ctx) {
+  const int32_t status = wait_for_peers(ctx);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
   nn_gpu *gpu = nn_gpu_of(ctx);
   cudaError_t error =
       cudaMemcpyAsync(gpu->fault_seen, gpu->fault, sizeof *gpu->fault, cudaMemcpyDeviceToHost, gpu->stream);
@@ -277,6 +287,12 @@ static bool is_page_locked(const void *host) {
  * before still runs. */
 static int32_t run_memcpy(nncuda_ctx *ctx, const void *args) {
   const auto *a = static_cast<const nn_memcpy_args *>(args);
+  if (a->wait && a->kind == NNCUDA_DEVICE_TO_HOST) { /* to memory that is not page-locked the copy itself waits */
+    const int32_t status = wait_for_peers(ctx);
+    if (status != NNCUDA_SUCCESS) {
+      return status;
+    }
+  }
   const cudaError_t error =
       cudaMemcpyAsync(a->destination, a->source, (size_t)a->bytes, nn_gpu_copy_kind(a->kind), nn_gpu_stream(ctx));
   if (error != cudaSuccess) {
@@ -288,12 +304,18 @@ static int32_t run_memcpy(nncuda_ctx *ctx, const void *args) {
 }
 
 static int32_t read(nncuda_ctx *ctx, void *to, const void *from, size_t bytes) {
+  const int32_t status = wait_for_peers(ctx);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
   cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, nn_gpu_stream(ctx));
   if (error == cudaSuccess) {
     error = cudaStreamSynchronize(nn_gpu_stream(ctx));
   }
   return error == cudaSuccess ? NNCUDA_SUCCESS : nn_gpu_fail(ctx, error);
 }
+
+static void *native_stream(nncuda_ctx *ctx) { return nn_gpu_stream(ctx); }
 
 #define NN_ENTRY(op) nn_cuda_##op,
 static const nn_kernel kernels[NN_OP_COUNT] = {NN_OPS(NN_ENTRY)};
@@ -305,6 +327,7 @@ static void fill(int32_t isa, nn_kernel *kernel, nn_layout *layout) {
   memcpy(kernel, kernels, sizeof kernels);
   kernel[NN_OP_memset] = run_memset;
   kernel[NN_OP_memcpy] = run_memcpy;
+  nn_comm_fill(kernel, layout);
 }
 
 /* Not const alone: that would keep it inside this file. */
@@ -331,4 +354,5 @@ extern const nn_engine nn_gpu_engine = {
     &nn_gpu_capture,
     nn_stamp,
     nn_stamp_elapsed,
-    nn_stamp_forget};
+    nn_stamp_forget,
+    native_stream};

@@ -15,15 +15,16 @@ NN_KERNEL(zero_grad) {
   return nn_cuda_fill(ctx, &fill);
 }
 
-constexpr int64_t CHUNK = NN_GRAD_CHUNK;
+constexpr int64_t CHUNK = NN_GRAD_CHUNK_GPU;
 constexpr int UNROLL = 4;
 
 template <class T, bool WIDE>
-__global__ void __launch_bounds__(THREADS) squares_kernel(const T *grad, double *partial, int64_t n, int64_t chunks) {
+__global__ void __launch_bounds__(THREADS)
+    squares_kernel(const T *grad, double *squares, int64_t n, int64_t first, int64_t last) {
   constexpr int N = nn_per_16<T>;
   __shared__ double shared[2][NN_WARP];
   int turn = 0;
-  for (int64_t chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
+  for (int64_t chunk = first + blockIdx.x; chunk < last; chunk += gridDim.x) {
     double sum = 0.0;
     for (int64_t i = threadIdx.x * N; i < CHUNK; i += UNROLL * THREADS * N) {
       float x[UNROLL][N];
@@ -41,7 +42,7 @@ __global__ void __launch_bounds__(THREADS) squares_kernel(const T *grad, double 
     }
     sum = nn_block_sum<THREADS>(sum, shared[turn]);
     if (threadIdx.x == 0) {
-      partial[chunk] = sum;
+      squares[chunk] = sum;
     }
     turn ^= 1;
   }
@@ -63,21 +64,23 @@ __global__ void __launch_bounds__(LAST_THREADS) norm_kernel(const double *partia
 }
 
 template <class T>
-static int32_t squares_launch(nncuda_ctx *ctx, const nn_grad_norm_args *a, double *partial, int64_t chunks) {
+static int32_t squares_launch(nncuda_ctx *ctx, const nn_grad_norm_args *a, double *squares, int64_t last) {
   return nn_launch(ctx, nn_aligned_16(a->grad) ? squares_kernel<T, true> : squares_kernel<T, false>,
-                   dim3((unsigned)(chunks < INT32_MAX ? chunks : INT32_MAX)), dim3(THREADS), 0,
-                   static_cast<const T *>(a->grad), partial, a->n, chunks);
+                   dim3((unsigned)nn_min(last - a->first, INT32_MAX)), dim3(THREADS), 0,
+                   static_cast<const T *>(a->grad), squares, a->n, a->first, last);
 }
 
 NN_KERNEL(grad_norm) {
-  const int64_t chunks = nn_grad_chunks(a);
-  double *partial = nn_grad_norm_lay_out(a, nn_workspace_of(ctx));
+  const int64_t chunks = nn_grad_chunks(a), last = nn_min(a->last, chunks);
+  double *squares = nn_grad_norm_lay_out(a, nn_workspace_of(ctx));
   int32_t status = NNCUDA_SUCCESS;
-  NN_SWITCH_FLOATS(a->dtype, status = squares_launch<T>(ctx, a, partial, chunks));
-  if (status != NNCUDA_SUCCESS) {
+  if (a->first < last) {
+    NN_SWITCH_FLOATS(a->dtype, status = squares_launch<T>(ctx, a, squares, last));
+  }
+  if (status != NNCUDA_SUCCESS || a->norm == nullptr) {
     return status;
   }
-  return nn_launch(ctx, norm_kernel, dim3(1), dim3(LAST_THREADS), 0, static_cast<const double *>(partial), a->norm,
+  return nn_launch(ctx, norm_kernel, dim3(1), dim3(LAST_THREADS), 0, static_cast<const double *>(squares), a->norm,
                    chunks);
 }
 

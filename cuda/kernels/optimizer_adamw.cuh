@@ -102,7 +102,10 @@ __global__ void __launch_bounds__(THREADS) adamw_kernel(ARGS a, const adamw_fact
   const int64_t vectors = nn_ceil_div(a.n, N);
   for (int64_t j = (int64_t)blockIdx.x * THREADS + threadIdx.x; j < vectors; j += (int64_t)gridDim.x * THREADS) {
     const int64_t i = j * N;
-    const uint32_t key = BY_CHANCE ? nn_moment_key(f.step, i / NN_MOMENT_BLOCK) : 0;
+    uint32_t key = 0;
+    if constexpr (BY_CHANCE) {
+      key = nn_moment_key(f.step, (a.first + i) / NN_MOMENT_BLOCK);
+    }
     float grad[N], m[N], v[N], param[N];
     nn_load_at<WIDE>(grad, a.grad, i, a.n);
     nn_load_at<WIDE>(m, first, i, a.n);

@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(THREADS) f8_kernel(nn_adamw_step_f8_args a, co
   const int64_t blocks = nn_moment_blocks(a.n), stride = (int64_t)gridDim.x * (THREADS / NN_WARP);
   for (int64_t block = (int64_t)blockIdx.x * (THREADS / NN_WARP) + threadIdx.x / NN_WARP; block < blocks;
        block += stride) {
-    const uint32_t key = nn_moment_key(f.step, block);
+    const uint32_t key = nn_moment_key(f.step, a.first / NN_MOMENT_BLOCK + block);
     const float m_old = a.m_scale[block], r_old = a.r_scale[block];
     float grad[VECTORS][N], param[VECTORS][N], m[VECTORS][N], r[VECTORS][N];
     uint8_t m_code[VECTORS][N], r_code[VECTORS][N];

@@ -3,6 +3,8 @@
 #define NN_KERNELS_OPTIMIZER_WORKSPACE_H
 
 #include "abi/generated/optimizer.h"
+#include "abi/optimizer.h"
+#include "numbers/sizes.h"
 #include "runtime/engine.h"
 
 /* Of what the three steps of AdamW compute from step and rate: see optimizer_adamw.cuh. */
@@ -10,15 +12,11 @@ enum { NN_ADAMW_FACTORS_BYTES = 40 };
 
 static inline void *nn_adamw_lay_out(nn_workspace *w) { return nn_take(w, NN_ADAMW_FACTORS_BYTES); }
 
-/* Gradients whose squares a block adds up: each thread 128 of them, loads of 16 bytes under way, in f64, since the
- * square of an f32 may overflow or vanish where the norm does not. By count, not measured on a GPU yet. */
-enum { NN_GRAD_CHUNK = 1 << 15 };
-
-static inline int64_t nn_grad_chunks(const nn_grad_norm_args *a) { return nn_ceil_div(a->n, NN_GRAD_CHUNK); }
+static inline int64_t nn_grad_chunks(const nn_grad_norm_args *a) { return nn_ceil_div(a->n, NN_GRAD_CHUNK_GPU); }
 
 /* The sum of each chunk. */
 static inline double *nn_grad_norm_lay_out(const nn_grad_norm_args *a, nn_workspace *w) {
-  return (double *)nn_take(w, (size_t)nn_grad_chunks(a) * sizeof(double));
+  return a->squares != NULL ? a->squares : (double *)nn_take(w, (size_t)nn_grad_chunks(a) * sizeof(double));
 }
 
 #endif

@@ -3,6 +3,7 @@
  * GPU can be planned on a machine, and by a library, without one. A family's functions stand in <family>_workspace.h,
  * which its .cu file includes, too. A kernel that is not here has no workspace.
  */
+#include "comm/collective.h"
 #include "kernels/attention_workspace.h"
 #include "kernels/embedding_workspace.h"
 #include "kernels/gemm_workspace.h"
@@ -37,6 +38,9 @@ LAYOUT(rope_freqs_scaled, nn_rope_lay_out(a->head_dim, w))
 LAYOUT(ternary_quantize, nn_ternary_lay_out(a, w))
 
 const nn_layout nn_gpu_workspaces[NN_OP_ALL] = {
+    [NN_OP_comm_all_reduce] = nn_comm_all_reduce_workspace,
+    [NN_OP_comm_reduce_scatter] = nn_comm_reduce_scatter_workspace,
+    [NN_OP_comm_grad_norm] = nn_comm_grad_norm_workspace,
     [NN_OP_attention_decode] = attention_decode_layout,
     [NN_OP_attention_decode_paged] = attention_decode_paged_layout,
     [NN_OP_flash_attention_backward] = flash_attention_backward_layout,

@@ -9,6 +9,8 @@ static int32_t synchronize(nncuda_ctx *ctx) {
 
 int32_t nncuda_ctx_synchronize(nncuda_ctx *ctx) { NN_INSIDE(ctx, synchronize(ctx)); }
 
+static int32_t known(int32_t attribute) { return attribute >= 0 && attribute <= NNCUDA_CTX_BYTES_HELD; }
+
 static int32_t fail_attribute(nncuda_ctx *ctx, int32_t attribute) {
   return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is %d; it must be one of NNCUDA_CTX_*, 0 to %d", attribute,
                  NNCUDA_CTX_BYTES_HELD);
@@ -18,46 +20,25 @@ static int32_t get_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t *value)
   if (value == NULL) {
     return nn_fail(ctx, NNCUDA_ERROR_NULL_POINTER, "value is null; it must say where to put the attribute");
   }
-  switch (attribute) {
-  case NNCUDA_CTX_THREADS:
-    *value = ctx->machine.threads;
-    return NNCUDA_SUCCESS;
-  case NNCUDA_CTX_ISA:
-    *value = ctx->machine.isa;
-    return NNCUDA_SUCCESS;
-  case NNCUDA_CTX_DEVICE:
-    *value = ctx->engine->device;
-    return NNCUDA_SUCCESS;
-  case NNCUDA_CTX_DEVICE_INDEX:
-    *value = ctx->index;
-    return NNCUDA_SUCCESS;
-  case NNCUDA_CTX_BYTES_USED:
-    *value = (int64_t)ctx->pool.used;
-    return NNCUDA_SUCCESS;
-  case NNCUDA_CTX_BYTES_PEAK:
-    *value = ctx->peak;
-    return NNCUDA_SUCCESS;
-  case NNCUDA_CTX_BYTES_HELD:
-    *value = ctx->held;
-    return NNCUDA_SUCCESS;
-  case NNCUDA_CTX_BYTES_POOLED:
-    *value = (int64_t)(ctx->pool.pooled + ctx->host_pool.pooled);
-    return NNCUDA_SUCCESS;
-  case NNCUDA_CTX_BYTES_ARENA:
-    *value = (int64_t)(ctx->arena.capacity + ctx->graph_bytes);
-    return NNCUDA_SUCCESS;
-  case NNCUDA_CTX_TF32:
-    *value = ctx->machine.tf32;
-    return NNCUDA_SUCCESS;
-  case NNCUDA_CTX_MEASURING:
-    *value = ctx->engine->measures;
-    return NNCUDA_SUCCESS;
-  case NNCUDA_CTX_MULTIPROCESSORS:
-    *value = ctx->machine.sms;
-    return NNCUDA_SUCCESS;
-  default:
+  if (!known(attribute)) {
     return fail_attribute(ctx, attribute);
   }
+  const int64_t values[] = {
+      [NNCUDA_CTX_THREADS] = ctx->machine.threads,
+      [NNCUDA_CTX_ISA] = ctx->machine.isa,
+      [NNCUDA_CTX_DEVICE] = ctx->engine->device,
+      [NNCUDA_CTX_DEVICE_INDEX] = ctx->index,
+      [NNCUDA_CTX_BYTES_USED] = (int64_t)ctx->pool.used,
+      [NNCUDA_CTX_BYTES_PEAK] = ctx->peak,
+      [NNCUDA_CTX_BYTES_HELD] = ctx->held,
+      [NNCUDA_CTX_BYTES_POOLED] = (int64_t)(ctx->pool.pooled + ctx->host_pool.pooled),
+      [NNCUDA_CTX_BYTES_ARENA] = (int64_t)(ctx->arena.capacity + ctx->graph_bytes),
+      [NNCUDA_CTX_TF32] = ctx->machine.tf32,
+      [NNCUDA_CTX_MEASURING] = ctx->engine->measures,
+      [NNCUDA_CTX_MULTIPROCESSORS] = ctx->machine.sms,
+  };
+  *value = values[attribute];
+  return NNCUDA_SUCCESS;
 }
 
 int32_t nncuda_ctx_get(nncuda_ctx *ctx, int32_t attribute, int64_t *value) {
@@ -121,16 +102,9 @@ static int32_t set_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t value) 
     }
     ctx->machine.tf32 = (int32_t)value;
     return NNCUDA_SUCCESS;
-  case NNCUDA_CTX_DEVICE:
-  case NNCUDA_CTX_DEVICE_INDEX:
-  case NNCUDA_CTX_BYTES_USED:
-  case NNCUDA_CTX_BYTES_ARENA:
-  case NNCUDA_CTX_MEASURING:
-  case NNCUDA_CTX_MULTIPROCESSORS:
-  case NNCUDA_CTX_BYTES_HELD:
-    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is %d, which is read-only", attribute);
   default:
-    return fail_attribute(ctx, attribute);
+    return known(attribute) ? nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is %d, which is read-only", attribute)
+                            : fail_attribute(ctx, attribute);
   }
 }
 

@@ -84,7 +84,7 @@ int32_t nn_handle_check(nncuda_ctx *ctx, const void *handle, int32_t kind, const
     return nn_fail(ctx, NNCUDA_ERROR_INVALID_CONTEXT, "%s is null", name);
   }
   if ((intptr_t)nn_table_get(&ctx->handles, handle) != kind) {
-    static const char *const kinds[] = {"", "a stream", "an event", "a graph"};
+    static const char *const kinds[] = {"", "a stream", "an event", "a graph", "a communicator"};
     return nn_fail(ctx, NNCUDA_ERROR_WRONG_DEVICE, "%s is %p; it must be %s of this context that was not destroyed",
                    name, handle, kinds[kind]);
   }

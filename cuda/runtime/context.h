@@ -63,8 +63,10 @@ struct nncuda_ctx {
   size_t graph_bytes;      /* scratch memory of the graphs */
   int64_t peak;            /* the most that buffers and scratch together ever were, in bytes */
   int64_t held;            /* the same in pages of the device */
-  nn_table handles;        /* streams, events and graphs -> their NN_HANDLE_* */
-  nncuda_graph *capture;   /* what is being captured, or null */
+  nn_table handles;        /* streams, events, graphs and communicators -> their NN_HANDLE_* */
+  void (*comm_release)(nncuda_ctx *ctx, nncuda_comm *comm); /* set by the first communicator */
+  int32_t (*comm_wait)(nncuda_ctx *ctx); /* null, or waits for the own stream as long as the peers answer */
+  nncuda_graph *capture;                 /* what is being captured, or null */
   nn_profile profile;
   nn_trace trace;
   int32_t shadowed; /* shadow runs that have this context as their reference; atomic */
@@ -93,8 +95,15 @@ int32_t nn_fail_capturing(nncuda_ctx *ctx);
 
 void nn_ctx_update_peak(nncuda_ctx *ctx);
 
-/* Streams, events and graphs: a handle is known by its address, so that foreign ones are never followed. */
-enum { NN_HANDLE_STREAM = 1, NN_HANDLE_EVENT = 2, NN_HANDLE_GRAPH = 3 };
+/* Streams, events, graphs and communicators: a handle is known by its address, so that foreign ones are never followed.
+ * A graph may have calls on a communicator that was destroyed: its address is not used again. */
+enum {
+  NN_HANDLE_STREAM = 1,
+  NN_HANDLE_EVENT = 2,
+  NN_HANDLE_GRAPH = 3,
+  NN_HANDLE_COMM = 4,
+  NN_HANDLE_COMM_DESTROYED = 5
+};
 int32_t nn_handle_add(nncuda_ctx *ctx, const void *handle, int32_t kind);
 int32_t nn_handle_check(nncuda_ctx *ctx, const void *handle, int32_t kind, const char *name);
 

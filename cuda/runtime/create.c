@@ -106,8 +106,14 @@ int32_t nncuda_ctx_destroy(nncuda_ctx *ctx) {
     ctx->engine->end_threads(ctx);
   }
   for (size_t i = 0; i < ctx->handles.capacity; i++) {
-    if (ctx->handles.entries[i].value == (void *)(intptr_t)NN_HANDLE_GRAPH) {
+    if ((intptr_t)ctx->handles.entries[i].value == NN_HANDLE_GRAPH) {
       nn_graph_free(ctx, (nncuda_graph *)(uintptr_t)ctx->handles.entries[i].key);
+    }
+  }
+  for (size_t i = 0; i < ctx->handles.capacity; i++) { /* which a graph may use */
+    const intptr_t kind = (intptr_t)ctx->handles.entries[i].value;
+    if (kind == NN_HANDLE_COMM || kind == NN_HANDLE_COMM_DESTROYED) {
+      ctx->comm_release(ctx, (nncuda_comm *)(uintptr_t)ctx->handles.entries[i].key);
     }
   }
   nn_profile_release(&ctx->profile);

@@ -80,6 +80,8 @@ typedef struct nn_engine {
   int64_t (*stamp)(nncuda_ctx *ctx);
   int64_t (*elapsed)(nncuda_ctx *ctx, int64_t from, int64_t to);
   void (*forget)(nncuda_ctx *ctx, int64_t stamp);
+  /* The own stream as libraries of the device's maker know it; null where there are none. */
+  void *(*native_stream)(nncuda_ctx *ctx);
 } nn_engine;
 
 extern const nn_engine nn_cpu_engine;

@@ -18,8 +18,19 @@ extern "C" {
 #endif
 
 #define NN_OP_ENUM(name) NN_OP_##name,
-/* After the kernels of the header: the moves of nncuda_memset and nncuda_memcpy, which are dispatched likewise. */
-typedef enum nn_op { NN_OPS(NN_OP_ENUM) NN_OP_COUNT, NN_OP_memset = NN_OP_COUNT, NN_OP_memcpy, NN_OP_ALL } nn_op;
+/* After the kernels of the header: the moves of nncuda_memset and nncuda_memcpy and the collectives, which are
+ * dispatched likewise. */
+typedef enum nn_op {
+  NN_OPS(NN_OP_ENUM) NN_OP_COUNT,
+  NN_OP_memset = NN_OP_COUNT,
+  NN_OP_memcpy,
+  NN_OP_comm_broadcast,
+  NN_OP_comm_all_gather,
+  NN_OP_comm_all_reduce,
+  NN_OP_comm_reduce_scatter,
+  NN_OP_comm_grad_norm,
+  NN_OP_ALL
+} nn_op;
 #undef NN_OP_ENUM
 
 /* A kernel takes its family's argument struct (abi/<family>.h), checked already, and returns a status. */

@@ -100,18 +100,26 @@ static int32_t run_memcpy(nncuda_ctx *ctx, const void *args) {
   return NNCUDA_SUCCESS;
 }
 
+/* What runs here: copies, and collectives, which only count what they would send and call other kernels. */
+static nn_kernel measuring(int32_t op, nn_kernel of_cpu) {
+  const int32_t collective = op >= NN_OP_comm_broadcast && op <= NN_OP_comm_grad_norm;
+  return op == NN_OP_memcpy ? run_memcpy : collective ? of_cpu : run_nothing;
+}
+
 static void fill_cpu(int32_t isa, nn_kernel *kernel, nn_layout *layout) {
   nn_cpu_engine.fill(isa, kernel, layout);
   for (int32_t op = 0; op < NN_OP_ALL; op++) {
-    kernel[op] = kernel[op] == NULL ? NULL : op == NN_OP_memcpy ? run_memcpy : run_nothing;
+    kernel[op] = kernel[op] == NULL ? NULL : measuring(op, kernel[op]);
   }
 }
 
 static void fill_gpu(int32_t isa, nn_kernel *kernel, nn_layout *layout) {
   (void)isa;
+  nn_layout of_cpu[NN_OP_ALL];
+  nn_cpu_engine.fill(0, kernel, of_cpu);
   memcpy(layout, nn_gpu_workspaces, sizeof nn_gpu_workspaces);
   for (int32_t op = 0; op < NN_OP_ALL; op++) {
-    kernel[op] = op == NN_OP_memcpy ? run_memcpy : run_nothing;
+    kernel[op] = measuring(op, kernel[op]);
   }
 }
 
@@ -193,34 +201,22 @@ static int32_t event_elapsed(nncuda_ctx *ctx, nncuda_event *start, nncuda_event 
   return NNCUDA_SUCCESS;
 }
 
-static const nn_stream_functions streams = {.stream_create = stream_create,
-                                            .stream_destroy = stream_destroy,
-                                            .stream_synchronize = stream_synchronize,
-                                            .stream_wait_event = stream_wait_event,
-                                            .stream_copy = stream_copy,
-                                            .event_create = event_create,
-                                            .event_destroy = event_destroy,
-                                            .event_record = event_record,
-                                            .event_synchronize = event_synchronize,
-                                            .event_query = event_query,
-                                            .event_elapsed = event_elapsed};
+static const nn_stream_functions streams = {stream_create,     stream_destroy, stream_synchronize, stream_wait_event,
+                                            stream_copy,       event_create,   event_destroy,      event_record,
+                                            event_synchronize, event_query,    event_elapsed};
 
 /* Streams and events that were not destroyed. */
 static void close(nncuda_ctx *ctx) {
   for (size_t i = 0; i < ctx->handles.capacity; i++) {
     const nn_table_entry *entry = &ctx->handles.entries[i];
-    if (entry->key != NULL && entry->value != (void *)(intptr_t)NN_HANDLE_GRAPH) {
+    const intptr_t kind = (intptr_t)entry->value;
+    if (kind == NN_HANDLE_STREAM || kind == NN_HANDLE_EVENT) {
       free((void *)(uintptr_t)entry->key);
     }
   }
 }
 
 /* ---- graphs: what the GPU keeps of one is the workspace ---- */
-
-static int32_t capture_begin(nncuda_ctx *ctx) {
-  (void)ctx;
-  return NNCUDA_SUCCESS;
-}
 
 static int32_t capture_end(nncuda_ctx *ctx, void **executable) {
   *executable = ctx;
@@ -234,8 +230,7 @@ static int32_t capture_launch(nncuda_ctx *ctx, void *executable) {
 
 static void capture_destroy(nncuda_ctx *ctx, void *executable) { (void)ctx, (void)executable; }
 
-static const nn_capture capture = {
-    .begin = capture_begin, .end = capture_end, .launch = capture_launch, .destroy = capture_destroy};
+static const nn_capture capture = {synchronize, capture_end, capture_launch, capture_destroy};
 
 /* ---- time, of which there is none ---- */
 

@@ -80,6 +80,7 @@ enum {
   NNCUDA_ERROR_STATE = 51,           /* begin without end, end without begin, or the like */
   NNCUDA_ERROR_BUSY = 52,            /* another thread is inside a call on this context */
   NNCUDA_ERROR_DEVICE = 60,          /* the device reported a fault; the context is lost */
+  NNCUDA_ERROR_PEER = 61,            /* another rank failed, left, hung or does not match this one; the communicator is lost */
   NNCUDA_ERROR_INTERNAL = 70         /* a defect of this library: please report it */
 };
 
@@ -155,10 +156,19 @@ enum { NNCUDA_ACTIVATION_NONE = 0, NNCUDA_ACTIVATION_SILU = 1 };
 /* Forms of nncuda_profile_report. */
 enum { NNCUDA_REPORT_TABLE = 0, NNCUDA_REPORT_JSON = 1, NNCUDA_REPORT_CHROME_TRACE = 2 };
 
+/* How the ranks of a communicator reach each other. Append-only. */
+enum {
+  NNCUDA_TRANSPORT_SELF = 0,    /* a rank alone */
+  NNCUDA_TRANSPORT_THREADS = 1, /* contexts of one process, each in a thread of its own, on the CPU engine */
+  NNCUDA_TRANSPORT_MPI = 2,     /* processes that an MPI launcher started: MPI's standard ABI, libmpi_abi.so; CPU memory */
+  NNCUDA_TRANSPORT_NCCL = 3     /* GPUs: libnccl.so.2 */
+};
+
 typedef struct nncuda_ctx nncuda_ctx;
 typedef struct nncuda_stream nncuda_stream;
 typedef struct nncuda_event nncuda_event;
 typedef struct nncuda_graph nncuda_graph;
+typedef struct nncuda_comm nncuda_comm;
 
 /* ================================================================================================================
  * section: library
@@ -505,6 +515,170 @@ NNCUDA_API int32_t nncuda_trace_read(nncuda_ctx *ctx, char *text, int64_t capaci
  */
 NNCUDA_API int32_t nncuda_data_order(nncuda_ctx *ctx, int64_t seed, int64_t first, int64_t count, int64_t windows,
                                      int64_t *indices);
+
+/* ================================================================================================================
+ * section: comm
+ * Several ranks work on one job. A communicator belongs to one context; all its ranks make the same calls on it, in the
+ * same order and with the same sizes. Those that move data are queued, captured, profiled and traced like kernels. A job
+ * has V logical replicas, each of which computes a gradient; which rank computes it decides no bit: ranks share the
+ * replicas out in runs of neighbours, nncuda_shard(V, 1, ranks, rank), and sums over replicas run in one fixed binary
+ * tree. The node over replicas lo .. hi-1 adds that over lo .. mid-1 and that over mid .. hi-1, with mid - lo the largest
+ * power of two below hi - lo. A failed, lost, hanging or unlike rank is NNCUDA_ERROR_PEER on all others, whose sentence
+ * names it where the transport knows it.
+ * ============================================================================================================= */
+
+/**
+ * Cuts `count` elements into `parts` neighbouring shards of whole grains (the last grain may be shorter), as equal as
+ * that allows: shard p begins at grain p * grains / parts, rounded down.
+ * @param count size : elements
+ * @param grain option : elements that stay together; must be at least 1
+ * @param parts option : shards; must be at least 1
+ * @param part option : which; must be at least 0 and below parts
+ * @param begin out i64 [1] host : its first element
+ * @param end out i64 [1] host : the element after its last
+ */
+NNCUDA_API int32_t nncuda_shard(int64_t count, int64_t grain, int64_t parts, int64_t part, int64_t *begin,
+                                int64_t *end);
+
+/**
+ * For adding gradients over replicas one after the other. A rank that computes replicas first, first+1, ... puts sums
+ * that wait for others aside, on a stack. When the gradient of `replica` is complete, the last `merges` of them are added
+ * to it, the newest first, and the result is put aside in turn: with those that are left, it is what
+ * nncuda_comm_reduce_scatter takes. After all replicas one sum is left, that of the whole tree.
+ * @param replicas option : of the job; must be at least 1
+ * @param first option : this rank's first replica; must be at least 0 and below replicas
+ * @param replica option : the one that is complete; must be at least first and below replicas
+ * @param merges out i64 [1] host : how many to add
+ */
+NNCUDA_API int32_t nncuda_replica_merges(int64_t replicas, int64_t first, int64_t replica, int64_t *merges);
+
+/**
+ * Joins a communicator; returns when all ranks have. With NNCUDA_TRANSPORT_MPI and NCCL `rank` and `ranks` may be -1: as
+ * the launcher says (of MPI itself; of the variables RANK and WORLD_SIZE). All ranks must have the same library, engine
+ * and instruction set.
+ * @param transport option : NNCUDA_TRANSPORT_*
+ * @param address in? u8 [length] host : UTF-8; of THREADS a name under which the ranks meet; of NCCL HOST:PORT of rank 0,
+ *        by default from MASTER_ADDR and MASTER_PORT; else null
+ * @param length size : bytes at `address`
+ * @param rank option : this rank, from 0
+ * @param ranks option : how many there are
+ * @param timeout_ms option : after so long without an answer a peer counts as lost; 0 waits for ever
+ * @param comm out handle [1] host : the communicator, or null on failure
+ */
+NNCUDA_API int32_t nncuda_comm_create(nncuda_ctx *ctx, int32_t transport, const char *address, int64_t length,
+                                      int64_t rank, int64_t ranks, int64_t timeout_ms, nncuda_comm **comm);
+
+/**
+ * Which rank this is, and of how many.
+ * @param comm handle : the communicator
+ * @param rank out i64 [1] host : this rank
+ * @param ranks out i64 [1] host : all of them
+ */
+NNCUDA_API int32_t nncuda_comm_rank(nncuda_ctx *ctx, nncuda_comm *comm, int64_t *rank, int64_t *ranks);
+
+/**
+ * Cuts a communicator: ranks of one color form a new one, in the order of `key`, then of their ranks.
+ * @param comm handle : the communicator, which stays
+ * @param color option : which part this rank joins; must be at least 0
+ * @param key option : any
+ * @param part out handle [1] host : the new communicator
+ */
+NNCUDA_API int32_t nncuda_comm_split(nncuda_ctx *ctx, nncuda_comm *comm, int64_t color, int64_t key,
+                                     nncuda_comm **part);
+
+/** Leaves a communicator and frees it, without waiting for the others. Null is fine. @param comm handle? : it */
+NNCUDA_API int32_t nncuda_comm_destroy(nncuda_ctx *ctx, nncuda_comm *comm);
+
+/**
+ * Tells the other ranks that this one cannot go on: what they do on the communicator, now or later, fails with
+ * NNCUDA_ERROR_PEER and this reason.
+ * @param comm handle : the communicator
+ * @param reason in? u8 [length] host : UTF-8, of which 255 bytes are kept
+ * @param length size : bytes at `reason`
+ */
+NNCUDA_API int32_t nncuda_comm_abort(nncuda_ctx *ctx, nncuda_comm *comm, const char *reason, int64_t length);
+
+/**
+ * Fails on all ranks, naming one that differs, unless all give the same bytes. It waits for the device and the peers.
+ * @param comm handle : the communicator
+ * @param what in u8 [length] host : UTF-8, what is compared, for the sentence
+ * @param length size : bytes at `what`
+ * @param value in u8 [bytes] host : what must be the same
+ * @param bytes size : of it, which may differ between ranks
+ */
+NNCUDA_API int32_t nncuda_comm_agree(nncuda_ctx *ctx, nncuda_comm *comm, const char *what, int64_t length,
+                                     const void *value, int64_t bytes);
+
+/**
+ * Adds up a whole number of the host over all ranks. It waits for the peers. OUT_OF_RANGE when the sum is no int64.
+ * @param comm handle : the communicator
+ * @param value option : this rank's
+ * @param total out i64 [1] host : the sum
+ */
+NNCUDA_API int32_t nncuda_comm_sum(nncuda_ctx *ctx, nncuda_comm *comm, int64_t value, int64_t *total);
+
+/** Returns when all ranks have called it. @param comm handle : the communicator */
+NNCUDA_API int32_t nncuda_comm_barrier(nncuda_ctx *ctx, nncuda_comm *comm);
+
+/**
+ * Bytes that this rank gave the transport for other ranks so far.
+ * @param comm handle : the communicator
+ * @param bytes out i64 [1] host : the number
+ */
+NNCUDA_API int32_t nncuda_comm_bytes_sent(nncuda_ctx *ctx, nncuda_comm *comm, int64_t *bytes);
+
+/**
+ * x of rank `root` to all.
+ * @param comm handle : the communicator
+ * @param x inout u8 [bytes] : read on root, overwritten on the others
+ * @param bytes size : of x
+ * @param root option : the rank that has it; must be at least 0
+ */
+NNCUDA_API int32_t nncuda_comm_broadcast(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int64_t bytes, int64_t root);
+
+/**
+ * Each rank's shard of x, nncuda_shard(bytes, grain, ranks, rank), to all.
+ * @param comm handle : the communicator
+ * @param x inout u8 [bytes] : the own shard is read, the others are overwritten
+ * @param bytes size : of x
+ * @param grain option : bytes that stay together; must be at least 1
+ */
+NNCUDA_API int32_t nncuda_comm_all_gather(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int64_t bytes, int64_t grain);
+
+/**
+ * x = sum over the ranks of x, in their order: for numbers of which at most one is not zero, since any other sum would
+ * know how many ranks there are. Made for few elements: each rank gets all that the others have.
+ * @param comm handle : the communicator
+ * @param x inout f32 [n] : summands in, sums out
+ * @param n size : elements
+ */
+NNCUDA_API int32_t nncuda_comm_all_reduce(nncuda_ctx *ctx, nncuda_comm *comm, float *x, int64_t n);
+
+/**
+ * Sums over all replicas, each rank its shard, nncuda_shard(n, grain, ranks, rank). Shards travel as they are and are
+ * added where they arrive, in the tree above.
+ * @param comm handle : the communicator
+ * @param partials in? f32 [parts, n] : what nncuda_replica_merges left aside on this rank, the oldest first, without the
+ *        last; null where nothing is
+ * @param x inout f32 [n] : the last in; the sum out, in the own shard; the rest stays
+ * @param n size : elements
+ * @param parts size : sums in `partials`
+ * @param grain option : elements that stay together; must be at least 1
+ * @param replicas option : of the job; must be at least 1
+ */
+NNCUDA_API int32_t nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm, const float *partials, float *x,
+                                              int64_t n, int64_t parts, int64_t grain, int64_t replicas);
+
+/**
+ * cuda_grad_norm of gradients of which each rank holds a shard, nncuda_shard(n, grain, ranks, rank): to its bits.
+ * @param comm handle : the communicator
+ * @param grad in f32 [n] : gradients, of which the own shard is read
+ * @param norm out f32 [1] : the norm of all
+ * @param n size : elements
+ * @param grain option : must be a multiple of 32768
+ */
+NNCUDA_API int32_t nncuda_comm_grad_norm(nncuda_ctx *ctx, nncuda_comm *comm, const float *grad, float *norm, int64_t n,
+                                         int64_t grain);
 
 /* ================================================================================================================
  * section: elementwise
@@ -1465,6 +1639,7 @@ NNCUDA_API int32_t cuda_adamw_step(nncuda_ctx *ctx, const float *grad, const flo
  * @param param_copy out? dtype [n] : the new parameters rounded to `dtype`, or null
  * @param n size : parameters
  * @param n_decay option : how many of them, from the first, decay; must be 0 to n
+ * @param first option default 0 : of a shard, the place of its first element among all parameters, which chance depends on; must be at least 0 and a multiple of 256
  * @param beta1 option : decay rate of the first moments; must be at least 0 and below 1
  * @param beta2 option : decay rate of the second moments; must be at least 0 and below 1
  * @param eps option : added to the root; must be finite and above 0
@@ -1473,8 +1648,8 @@ NNCUDA_API int32_t cuda_adamw_step(nncuda_ctx *ctx, const float *grad, const flo
  */
 NNCUDA_API int32_t cuda_adamw_step_bf16(nncuda_ctx *ctx, const float *grad, const float *lr, const int32_t *step,
                                         const float *grad_scale, const int32_t *skip, float *param, void *m, void *v,
-                                        void *param_copy, int64_t n, int64_t n_decay, float beta1, float beta2,
-                                        float eps, float weight_decay, int32_t dtype);
+                                        void *param_copy, int64_t n, int64_t n_decay, int64_t first, float beta1,
+                                        float beta2, float eps, float weight_decay, int32_t dtype);
 
 /**
  * AdamW as adamw_step has it, its moments kept in 8 bits, blockwise (Dettmers, Lewis, Shleifer, Zettlemoyer 2022,
@@ -1501,6 +1676,7 @@ NNCUDA_API int32_t cuda_adamw_step_bf16(nncuda_ctx *ctx, const float *grad, cons
  * @param n size : parameters
  * @param blocks size : n / 256, rounded up
  * @param n_decay option : how many of them, from the first, decay; must be 0 to n
+ * @param first option default 0 : of a shard, the place of its first element among all parameters, which chance depends on; must be at least 0 and a multiple of 256
  * @param beta1 option : decay rate of the first moments; must be at least 0 and below 1
  * @param beta2 option : decay rate of the second moments; must be at least 0 and below 1
  * @param eps option : added to the root; must be finite and above 0
@@ -1510,8 +1686,8 @@ NNCUDA_API int32_t cuda_adamw_step_bf16(nncuda_ctx *ctx, const float *grad, cons
 NNCUDA_API int32_t cuda_adamw_step_f8(nncuda_ctx *ctx, const float *grad, const float *lr, const int32_t *step,
                                       const float *grad_scale, const int32_t *skip, float *param, void *m,
                                       float *m_scale, void *r, float *r_scale, void *param_copy, int64_t n,
-                                      int64_t blocks, int64_t n_decay, float beta1, float beta2, float eps,
-                                      float weight_decay, int32_t dtype);
+                                      int64_t blocks, int64_t n_decay, int64_t first, float beta1, float beta2,
+                                      float eps, float weight_decay, int32_t dtype);
 
 /**
  * Sets gradients to zero.

@@ -93,9 +93,8 @@ func (ctx *Context) Call(kernel string, arguments ...Argument) error {
 	slots := make([]uint64, len(params))
 	in := ctx.enter()
 	for i, argument := range arguments {
-		if want := params[i].argument(); argument.kind != want && in.problem == nil {
-			in.problem = &Error{Status: ErrInvalidValue,
-				Message: fmt.Sprintf("%s is given as %v; it must be %v", params[i].Name, argument.kind, want)}
+		if want := params[i].argument(); argument.kind != want {
+			in.blame(ErrInvalidValue, fmt.Sprintf("%s is given as %v; it must be %v", params[i].Name, argument.kind, want))
 		}
 		switch argument.kind {
 		case pointerArgument:

@@ -30,6 +30,6 @@ func TestCallByName(t *testing.T) {
 			"value is given as an integer; it must be a real number"},
 		{"fill", []cuda.Argument{at, cuda.Integer(4), cuda.Real(math.Inf(1)), cuda.Integer(77)}, cuda.ErrInvalidDType, "77"},
 	} {
-		refused(t, ctx.Call(test.kernel, test.arguments...), test.status, test.words)
+		must.Refuse(t, ctx.Call(test.kernel, test.arguments...), test.status, test.words)
 	}
 }

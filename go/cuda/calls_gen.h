@@ -149,6 +149,54 @@ static inline int32_t call_nncuda_trace_read(nncuda_ctx *ctx, char *text, int64_
 static inline int32_t call_nncuda_data_order(nncuda_ctx *ctx, int64_t seed, int64_t first, int64_t count, int64_t windows, int64_t *indices) {
   return nn_api.nncuda_data_order(ctx, seed, first, count, windows, indices);
 }
+static inline int32_t call_nncuda_shard(int64_t count, int64_t grain, int64_t parts, int64_t part, int64_t *begin, int64_t *end) {
+  return nn_api.nncuda_shard(count, grain, parts, part, begin, end);
+}
+static inline int32_t call_nncuda_replica_merges(int64_t replicas, int64_t first, int64_t replica, int64_t *merges) {
+  return nn_api.nncuda_replica_merges(replicas, first, replica, merges);
+}
+static inline int32_t call_nncuda_comm_create(nncuda_ctx *ctx, int32_t transport, const char *address, int64_t length, int64_t rank, int64_t ranks, int64_t timeout_ms, nncuda_comm **comm) {
+  return nn_api.nncuda_comm_create(ctx, transport, address, length, rank, ranks, timeout_ms, comm);
+}
+static inline int32_t call_nncuda_comm_rank(nncuda_ctx *ctx, nncuda_comm *comm, int64_t *rank, int64_t *ranks) {
+  return nn_api.nncuda_comm_rank(ctx, comm, rank, ranks);
+}
+static inline int32_t call_nncuda_comm_split(nncuda_ctx *ctx, nncuda_comm *comm, int64_t color, int64_t key, nncuda_comm **part) {
+  return nn_api.nncuda_comm_split(ctx, comm, color, key, part);
+}
+static inline int32_t call_nncuda_comm_destroy(nncuda_ctx *ctx, nncuda_comm *comm) {
+  return nn_api.nncuda_comm_destroy(ctx, comm);
+}
+static inline int32_t call_nncuda_comm_abort(nncuda_ctx *ctx, nncuda_comm *comm, const char *reason, int64_t length) {
+  return nn_api.nncuda_comm_abort(ctx, comm, reason, length);
+}
+static inline int32_t call_nncuda_comm_agree(nncuda_ctx *ctx, nncuda_comm *comm, const char *what, int64_t length, const void *value, int64_t bytes) {
+  return nn_api.nncuda_comm_agree(ctx, comm, what, length, value, bytes);
+}
+static inline int32_t call_nncuda_comm_sum(nncuda_ctx *ctx, nncuda_comm *comm, int64_t value, int64_t *total) {
+  return nn_api.nncuda_comm_sum(ctx, comm, value, total);
+}
+static inline int32_t call_nncuda_comm_barrier(nncuda_ctx *ctx, nncuda_comm *comm) {
+  return nn_api.nncuda_comm_barrier(ctx, comm);
+}
+static inline int32_t call_nncuda_comm_bytes_sent(nncuda_ctx *ctx, nncuda_comm *comm, int64_t *bytes) {
+  return nn_api.nncuda_comm_bytes_sent(ctx, comm, bytes);
+}
+static inline int32_t call_nncuda_comm_broadcast(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t x, int64_t bytes, int64_t root) {
+  return nn_api.nncuda_comm_broadcast(ctx, comm, (void *)x, bytes, root);
+}
+static inline int32_t call_nncuda_comm_all_gather(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t x, int64_t bytes, int64_t grain) {
+  return nn_api.nncuda_comm_all_gather(ctx, comm, (void *)x, bytes, grain);
+}
+static inline int32_t call_nncuda_comm_all_reduce(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t x, int64_t n) {
+  return nn_api.nncuda_comm_all_reduce(ctx, comm, (float *)x, n);
+}
+static inline int32_t call_nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t partials, uintptr_t x, int64_t n, int64_t parts, int64_t grain, int64_t replicas) {
+  return nn_api.nncuda_comm_reduce_scatter(ctx, comm, (const float *)partials, (float *)x, n, parts, grain, replicas);
+}
+static inline int32_t call_nncuda_comm_grad_norm(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t grad, uintptr_t norm, int64_t n, int64_t grain) {
+  return nn_api.nncuda_comm_grad_norm(ctx, comm, (const float *)grad, (float *)norm, n, grain);
+}
 static inline int32_t call_cuda_silu(nncuda_ctx *ctx, uintptr_t x, uintptr_t y, int64_t n, int32_t dtype) {
   return nn_api.cuda_silu(ctx, (const void *)x, (void *)y, n, dtype);
 }
@@ -305,11 +353,11 @@ static inline int32_t call_cuda_weighted_mean(nncuda_ctx *ctx, uintptr_t x, uint
 static inline int32_t call_cuda_adamw_step(nncuda_ctx *ctx, uintptr_t grad, uintptr_t lr, uintptr_t step, uintptr_t grad_scale, uintptr_t skip, uintptr_t param, uintptr_t m, uintptr_t v, uintptr_t param_copy, int64_t n, int64_t n_decay, float beta1, float beta2, float eps, float weight_decay, int32_t dtype) {
   return nn_api.cuda_adamw_step(ctx, (const float *)grad, (const float *)lr, (const int32_t *)step, (const float *)grad_scale, (const int32_t *)skip, (float *)param, (float *)m, (float *)v, (void *)param_copy, n, n_decay, beta1, beta2, eps, weight_decay, dtype);
 }
-static inline int32_t call_cuda_adamw_step_bf16(nncuda_ctx *ctx, uintptr_t grad, uintptr_t lr, uintptr_t step, uintptr_t grad_scale, uintptr_t skip, uintptr_t param, uintptr_t m, uintptr_t v, uintptr_t param_copy, int64_t n, int64_t n_decay, float beta1, float beta2, float eps, float weight_decay, int32_t dtype) {
-  return nn_api.cuda_adamw_step_bf16(ctx, (const float *)grad, (const float *)lr, (const int32_t *)step, (const float *)grad_scale, (const int32_t *)skip, (float *)param, (void *)m, (void *)v, (void *)param_copy, n, n_decay, beta1, beta2, eps, weight_decay, dtype);
+static inline int32_t call_cuda_adamw_step_bf16(nncuda_ctx *ctx, uintptr_t grad, uintptr_t lr, uintptr_t step, uintptr_t grad_scale, uintptr_t skip, uintptr_t param, uintptr_t m, uintptr_t v, uintptr_t param_copy, int64_t n, int64_t n_decay, int64_t first, float beta1, float beta2, float eps, float weight_decay, int32_t dtype) {
+  return nn_api.cuda_adamw_step_bf16(ctx, (const float *)grad, (const float *)lr, (const int32_t *)step, (const float *)grad_scale, (const int32_t *)skip, (float *)param, (void *)m, (void *)v, (void *)param_copy, n, n_decay, first, beta1, beta2, eps, weight_decay, dtype);
 }
-static inline int32_t call_cuda_adamw_step_f8(nncuda_ctx *ctx, uintptr_t grad, uintptr_t lr, uintptr_t step, uintptr_t grad_scale, uintptr_t skip, uintptr_t param, uintptr_t m, uintptr_t m_scale, uintptr_t r, uintptr_t r_scale, uintptr_t param_copy, int64_t n, int64_t blocks, int64_t n_decay, float beta1, float beta2, float eps, float weight_decay, int32_t dtype) {
-  return nn_api.cuda_adamw_step_f8(ctx, (const float *)grad, (const float *)lr, (const int32_t *)step, (const float *)grad_scale, (const int32_t *)skip, (float *)param, (void *)m, (float *)m_scale, (void *)r, (float *)r_scale, (void *)param_copy, n, blocks, n_decay, beta1, beta2, eps, weight_decay, dtype);
+static inline int32_t call_cuda_adamw_step_f8(nncuda_ctx *ctx, uintptr_t grad, uintptr_t lr, uintptr_t step, uintptr_t grad_scale, uintptr_t skip, uintptr_t param, uintptr_t m, uintptr_t m_scale, uintptr_t r, uintptr_t r_scale, uintptr_t param_copy, int64_t n, int64_t blocks, int64_t n_decay, int64_t first, float beta1, float beta2, float eps, float weight_decay, int32_t dtype) {
+  return nn_api.cuda_adamw_step_f8(ctx, (const float *)grad, (const float *)lr, (const int32_t *)step, (const float *)grad_scale, (const int32_t *)skip, (float *)param, (void *)m, (float *)m_scale, (void *)r, (float *)r_scale, (void *)param_copy, n, blocks, n_decay, first, beta1, beta2, eps, weight_decay, dtype);
 }
 static inline int32_t call_cuda_zero_grad(nncuda_ctx *ctx, uintptr_t grad, int64_t n, int32_t dtype) {
   return nn_api.cuda_zero_grad(ctx, (void *)grad, n, dtype);

@@ -60,6 +60,10 @@ const (
 	// ErrDevice is NNCUDA_ERROR_DEVICE: the device reported a fault; the context is lost.
 	ErrDevice Status = 60
 
+	// ErrPeer is NNCUDA_ERROR_PEER: another rank failed, left, hung or does not match this one; the communicator is
+	// lost.
+	ErrPeer Status = 61
+
 	// ErrInternal is NNCUDA_ERROR_INTERNAL: a defect of this library: please report it.
 	ErrInternal Status = 70
 )
@@ -269,6 +273,26 @@ const (
 	ReportChromeTrace ReportForm = 2
 )
 
+// Transport is an enum of bindings.h. How the ranks of a communicator reach each other. Append-only.
+type Transport int32
+
+// Values of Transport.
+const (
+	// TransportSelf is NNCUDA_TRANSPORT_SELF: a rank alone.
+	TransportSelf Transport = 0
+
+	// TransportThreads is NNCUDA_TRANSPORT_THREADS: contexts of one process, each in a thread of its own, on the CPU
+	// engine.
+	TransportThreads Transport = 1
+
+	// TransportMPI is NNCUDA_TRANSPORT_MPI: processes that an MPI launcher started: MPI's standard ABI,
+	// libmpi_abi.so; CPU memory.
+	TransportMPI Transport = 2
+
+	// TransportNCCL is NNCUDA_TRANSPORT_NCCL: GPUs: libnccl.so.2.
+	TransportNCCL Transport = 3
+)
+
 // statusText is what a status means; empty for a number that is none.
 func statusText(s Status) string {
 	switch s {
@@ -306,6 +330,8 @@ func statusText(s Status) string {
 		return "another thread is inside a call on this context"
 	case ErrDevice:
 		return "the device reported a fault; the context is lost"
+	case ErrPeer:
+		return "another rank failed, left, hung or does not match this one; the communicator is lost"
 	case ErrInternal:
 		return "a defect of this library: please report it"
 	}

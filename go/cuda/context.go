@@ -172,13 +172,16 @@ func (ctx *Context) enter() *core {
 	c.mu.Lock()
 	c.problem = nil
 	if c.handle == nil {
-		c.closedProblem()
+		c.blame(ErrInvalidContext, "the context is closed")
 	}
 	return c
 }
 
-func (c *core) closedProblem() {
-	c.problem = &Error{Status: ErrInvalidContext, Message: "the context is closed"}
+// blame keeps what is wrong with the call that is being prepared, unless something was before.
+func (c *core) blame(status Status, message string) {
+	if c.problem == nil {
+		c.problem = &Error{Status: status, Message: message}
+	}
 }
 
 // refused says whether the call must not be made.
@@ -309,30 +312,14 @@ func ISAs() []ISA { return []ISA{Baseline, AVX2, AVX512, AVX512BF16, AMX} }
 
 // ParseISA is the instruction set of a name: "baseline", "avx2", "avx512", "avx512bf16" or "amx".
 func ParseISA(name string) (ISA, error) {
-	for isa, known := range isaNames {
-		if known == name {
-			return isa, nil
-		}
-	}
-	return 0, &Error{Status: ErrInvalidValue,
-		Message: fmt.Sprintf("isa is %q; it must be one of baseline, avx2, avx512, avx512bf16, amx", name)}
+	return named(isaNames, name, &Error{Status: ErrInvalidValue,
+		Message: fmt.Sprintf("isa is %q; it must be one of baseline, avx2, avx512, avx512bf16, amx", name)})
 }
 
 // String is the name, such as "avx2".
-func (i ISA) String() string {
-	if name, ok := isaNames[i]; ok {
-		return name
-	}
-	return fmt.Sprintf("ISA(%d)", int32(i))
-}
+func (i ISA) String() string { return nameOf(isaNames, i, "ISA") }
 
 // String is "cpu" or "cuda".
 func (d Device) String() string {
-	switch d {
-	case CPU:
-		return "cpu"
-	case CUDA:
-		return "cuda"
-	}
-	return fmt.Sprintf("Device(%d)", int32(d))
+	return nameOf(map[Device]string{CPU: "cpu", CUDA: "cuda"}, d, "Device")
 }

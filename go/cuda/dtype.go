@@ -17,21 +17,30 @@ var dtypeNames = map[DType]string{F32: "f32", F16: "f16", BF16: "bf16", I32: "i3
 
 // ParseDType is the element type of a name such as "bf16".
 func ParseDType(name string) (DType, error) {
-	for dtype, known := range dtypeNames {
-		if known == name {
-			return dtype, nil
-		}
-	}
-	return 0, &Error{Status: ErrInvalidDType,
-		Message: fmt.Sprintf("dtype is %q; it must be one of f32, f16, bf16, i32, i8, i64, u8", name)}
+	return named(dtypeNames, name, &Error{Status: ErrInvalidDType,
+		Message: fmt.Sprintf("dtype is %q; it must be one of f32, f16, bf16, i32, i8, i64, u8", name)})
 }
 
 // String is the name: "f32", "f16", "bf16", "i32", "i8", "i64" or "u8".
-func (d DType) String() string {
-	if name, ok := dtypeNames[d]; ok {
+func (d DType) String() string { return nameOf(dtypeNames, d, "DType") }
+
+// named is the constant of a name, or the error.
+func named[T comparable](names map[T]string, name string, unknown error) (T, error) {
+	for constant, known := range names {
+		if known == name {
+			return constant, nil
+		}
+	}
+	var none T
+	return none, unknown
+}
+
+// nameOf is the name of a constant, and of another number of its type that number.
+func nameOf[T ~int32](names map[T]string, constant T, kind string) string {
+	if name, ok := names[constant]; ok {
 		return name
 	}
-	return fmt.Sprintf("DType(%d)", int32(d))
+	return fmt.Sprintf("%s(%d)", kind, int32(constant))
 }
 
 // Size is the bytes of one element; 0 when d is not an element type.

@@ -18,14 +18,16 @@ type Graph struct {
 	ctx     *Context
 	handle  *handle
 	memory  *capture
+	comms   []*Comm // that its calls use
 	cleanup runtime.Cleanup
 	yielded time.Time // when a launch last went through Go's scheduler
 }
 
 // capture is the memory that belongs to a graph: blocks that its calls use, and what was allocated while capturing.
 type capture struct {
-	kept map[*block]struct{}
-	pool *pool
+	kept  map[*block]struct{}
+	pool  *pool
+	comms []*Comm // of the calls so far; the graph's when it is there
 }
 
 // A pool is memory that was allocated while capturing and given back before the graph was closed. The graph's calls may
@@ -100,7 +102,7 @@ func (ctx *Context) beginCapture() error {
 		in.drain() // nothing can be given back while capturing
 		status := C.call_nncuda_graph_begin(in.handle)
 		if status == 0 {
-			in.capture = &capture{map[*block]struct{}{}, &pool{true, map[int64][]uintptr{}}}
+			in.capture = &capture{kept: map[*block]struct{}{}, pool: &pool{true, map[int64][]uintptr{}}}
 		}
 		return status
 	})
@@ -123,7 +125,8 @@ func (ctx *Context) endCapture() (*Graph, error) {
 		in.mu.Unlock()
 		return nil, err
 	}
-	graph := &Graph{ctx: ctx, handle: &handle{graphHandle, unsafe.Pointer(pointer)}, memory: memory}
+	graph := &Graph{ctx: ctx, handle: &handle{graphHandle, unsafe.Pointer(pointer)}, memory: memory, comms: memory.comms}
+	memory.comms = nil // a finalizer gets this, which must not keep the context alive
 	graph.cleanup = runtime.AddCleanup(graph, in.late.add, late{handle: graph.handle, capture: memory})
 	return graph, in.leave("nncuda_graph_end", 0)
 }
@@ -187,9 +190,5 @@ func (g *Graph) Close() error {
 	return err
 }
 
-// closedHandle keeps the problem of a stream, event or graph that was closed.
-func (c *core) closedHandle(name string) {
-	if c.problem == nil {
-		c.problem = &Error{Status: ErrInvalidContext, Message: "the " + name + " is closed"}
-	}
-}
+// closedHandle keeps the problem of a stream, event, graph or communicator that was closed.
+func (c *core) closedHandle(name string) { c.blame(ErrInvalidContext, "the "+name+" is closed") }

@@ -111,12 +111,12 @@ func TestGraphKeepsItsMemory(t *testing.T) {
 	if !bytes.Equal(download(t, ctx, others[0], 4096), want) {
 		t.Error("the graph wrote to memory that is another's")
 	}
-	refused(t, ctx.Fill(before.At(0), 1, 1, cuda.F32), cuda.ErrInvalidContext, "closed")
+	must.Refuse(t, ctx.Fill(before.At(0), 1, 1, cuda.F32), cuda.ErrInvalidContext, "closed")
 	for _, other := range others {
 		must.Do(t, other.Close())
 	}
 	must.Do(t, errors.Join(graph.Close(), graph.Close()))
-	refused(t, graph.Launch(), cuda.ErrInvalidContext, "the graph is closed")
+	must.Refuse(t, graph.Launch(), cuda.ErrInvalidContext, "the graph is closed")
 	must.Do(t, result.Close())
 	if used() != 0 {
 		t.Errorf("%d bytes are used after all was closed", used())
@@ -147,7 +147,7 @@ func TestFailedCaptureLeavesNothing(t *testing.T) {
 		_, err := ctx.Capture(func() error { return nil })
 		return err
 	})
-	refused(t, err, cuda.ErrState, "captured already")
+	must.Refuse(t, err, cuda.ErrState, "captured already")
 	if err := ctx.Synchronize(); err != nil {
 		t.Errorf("the context still captures: %v", err)
 	}
@@ -161,11 +161,11 @@ func TestClosingWhileCapturing(t *testing.T) {
 	stream := must.Get(ctx.NewStream())(t)
 	unused := filled(t, ctx, 4096)
 	graph, err := ctx.Capture(func() error {
-		refused(t, stream.Close(), cuda.ErrCapturing, "")
+		must.Refuse(t, stream.Close(), cuda.ErrCapturing, "")
 		return errors.Join(old.Close(), buffer.Close(), unused.Close())
 	})
 	must.Do(t, err)
-	refused(t, old.Launch(), cuda.ErrInvalidContext, "closed")
+	must.Refuse(t, old.Launch(), cuda.ErrInvalidContext, "closed")
 	must.Do(t, errors.Join(graph.Close(), stream.Close()))
 	if used, err := ctx.BytesUsed(); err != nil || used != 0 {
 		t.Errorf("%d bytes are used (%v)", used, err)

@@ -15,7 +15,7 @@ import (
 // nothing can be given back while a graph is captured.
 type late struct {
 	block   *block   // memory
-	handle  *handle  // or a stream, event or graph
+	handle  *handle  // or a stream, event, graph or communicator
 	capture *capture // and the memory that belonged to the graph
 	pending *pending // or that the stream's copies used
 }
@@ -63,7 +63,7 @@ func (c *core) drain() {
 	}
 }
 
-// A handle is a stream, event or graph of the library.
+// A handle is a stream, event, graph or communicator of the library.
 type handle struct {
 	kind    handleKind
 	pointer unsafe.Pointer
@@ -75,6 +75,7 @@ const (
 	streamHandle handleKind = iota
 	eventHandle
 	graphHandle
+	commHandle
 )
 
 // destroy frees the handle, once; the lock is held.
@@ -93,6 +94,8 @@ func (h *handle) destroy(c *core) error {
 		function, status = "nncuda_event_destroy", C.call_nncuda_event_destroy(c.handle, (*C.nncuda_event)(pointer))
 	case graphHandle:
 		function, status = "nncuda_graph_destroy", C.call_nncuda_graph_destroy(c.handle, (*C.nncuda_graph)(pointer))
+	case commHandle:
+		function, status = "nncuda_comm_destroy", C.call_nncuda_comm_destroy(c.handle, (*C.nncuda_comm)(pointer))
 	}
 	if status != 0 {
 		return c.fail(function, Status(status))

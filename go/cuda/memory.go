@@ -178,42 +178,34 @@ func (c *core) at(name string, m Memory) C.uintptr_t {
 
 // inspect is the part of at that is seldom needed.
 func (c *core) inspect(name string, m Memory) {
-	var problem *Error
 	switch b := m.buffer.block; {
 	case m.buffer.ctx.core != c:
-		problem = &Error{Status: ErrWrongDevice, Message: name + " belongs to another context"}
+		c.blame(ErrWrongDevice, name+" belongs to another context")
 	case b.closed:
-		problem = &Error{Status: ErrInvalidContext, Message: name + " is closed"}
+		c.blame(ErrInvalidContext, name+" is closed")
 	case uint64(m.offset) > uint64(b.size):
-		problem = &Error{Status: ErrInvalidSize,
-			Message: fmt.Sprintf("%s begins at byte %d of a buffer of %d bytes", name, m.offset, b.size)}
+		c.blame(ErrInvalidSize, fmt.Sprintf("%s begins at byte %d of a buffer of %d bytes", name, m.offset, b.size))
 	default:
 		c.capture.keep(b)
-	}
-	if c.problem == nil {
-		c.problem = problem
 	}
 }
 
 // within keeps a problem when `bytes` bytes from m on are not all inside its buffer, or are null.
 func (c *core) within(name string, m Memory, bytes int64) {
-	if c.problem != nil {
-		return
-	}
 	size := int64(0)
 	if m.buffer != nil {
 		size = m.buffer.block.size
 	}
 	if bytes < 0 || m.offset < 0 || bytes > size-m.offset {
-		c.problem = &Error{Status: ErrInvalidSize, Message: fmt.Sprintf(
-			"%s: %d bytes from byte %d on are not inside a buffer of %d bytes", name, bytes, m.offset, size)}
+		c.blame(ErrInvalidSize, fmt.Sprintf("%s: %d bytes from byte %d on are not inside a buffer of %d bytes",
+			name, bytes, m.offset, size))
 	}
 }
 
 // onDevice keeps a problem when m is host memory, which only streams take.
 func (c *core) onDevice(name string, m Memory) {
-	if c.problem == nil && m.buffer != nil && m.buffer.block.host {
-		c.problem = &Error{Status: ErrWrongDevice, Message: name + " is host memory; it must be device memory"}
+	if m.buffer != nil && m.buffer.block.host {
+		c.blame(ErrWrongDevice, name+" is host memory; it must be device memory")
 	}
 }
 

@@ -46,20 +46,19 @@ func TestMemoryOutsideIsRefused(t *testing.T) {
 	defer host.Close()
 	five := make([]byte, 5)
 	for _, place := range []cuda.Memory{buffer.At(12), buffer.At(-1), buffer.At(17), buffer.At(1 << 62), {}} {
-		refused(t, ctx.Upload(place, five), cuda.ErrInvalidSize, "bytes")
-		refused(t, ctx.Download(five, place), cuda.ErrInvalidSize, "bytes")
-		refused(t, ctx.Set(place, 0, 5), cuda.ErrInvalidSize, "bytes")
-		refused(t, ctx.Copy(place, buffer.At(0), 5), cuda.ErrInvalidSize, "bytes")
-		refused(t, ctx.Copy(buffer.At(0), place, 5), cuda.ErrInvalidSize, "bytes")
+		must.Refuse(t, ctx.Upload(place, five), cuda.ErrInvalidSize, "bytes")
+		must.Refuse(t, ctx.Download(five, place), cuda.ErrInvalidSize, "bytes")
+		must.Refuse(t, ctx.Set(place, 0, 5), cuda.ErrInvalidSize, "bytes")
+		must.Refuse(t, ctx.Copy(place, buffer.At(0), 5), cuda.ErrInvalidSize, "bytes")
+		must.Refuse(t, ctx.Copy(buffer.At(0), place, 5), cuda.ErrInvalidSize, "bytes")
 	}
-	refused(t, ctx.Set(buffer.At(0), 0, -1), cuda.ErrInvalidSize, "-1 bytes")
-	refused(t, ctx.Upload(foreign.At(0), five), cuda.ErrWrongDevice, "destination belongs to another context")
-	refused(t, ctx.Add(buffer.At(0), foreign.At(0), buffer.At(0), 1, cuda.F32), cuda.ErrWrongDevice,
+	must.Refuse(t, ctx.Set(buffer.At(0), 0, -1), cuda.ErrInvalidSize, "-1 bytes")
+	must.Refuse(t, ctx.Upload(foreign.At(0), five), cuda.ErrWrongDevice, "destination belongs to another context")
+	must.Refuse(t, ctx.Add(buffer.At(0), foreign.At(0), buffer.At(0), 1, cuda.F32), cuda.ErrWrongDevice,
 		"cuda_add: b belongs to another context")
-	refused(t, ctx.Set(host.At(0), 0, 1), cuda.ErrWrongDevice, "host memory")
-	refused(t, ctx.Copy(buffer.At(0), host.At(0), 1), cuda.ErrWrongDevice, "host memory")
-	_, err := ctx.Allocate(-1)
-	refused(t, err, cuda.ErrInvalidSize, "bytes is -1")
+	must.Refuse(t, ctx.Set(host.At(0), 0, 1), cuda.ErrWrongDevice, "host memory")
+	must.Refuse(t, ctx.Copy(buffer.At(0), host.At(0), 1), cuda.ErrWrongDevice, "host memory")
+	must.Refuse(t, must.Err(ctx.Allocate(-1)), cuda.ErrInvalidSize, "bytes is -1")
 
 	var detail *cuda.Error
 	if err := ctx.Add(buffer.At(0), cuda.Memory{}, buffer.At(0), 1, cuda.F32); !errors.As(err, &detail) ||
@@ -72,9 +71,9 @@ func TestClosedBufferIsRefused(t *testing.T) {
 	ctx := newContext(t)
 	buffer, closed := filled(t, ctx, 16), filled(t, ctx, 16)
 	must.Do(t, errors.Join(closed.Close(), closed.Close()))
-	refused(t, ctx.Add(buffer.At(0), closed.At(0), buffer.At(0), 1, cuda.F32), cuda.ErrInvalidContext,
+	must.Refuse(t, ctx.Add(buffer.At(0), closed.At(0), buffer.At(0), 1, cuda.F32), cuda.ErrInvalidContext,
 		"cuda_add: b is closed")
-	refused(t, ctx.Upload(closed.At(0), []byte{1}), cuda.ErrInvalidContext, "closed")
+	must.Refuse(t, ctx.Upload(closed.At(0), []byte{1}), cuda.ErrInvalidContext, "closed")
 	if err := ctx.Add(buffer.At(0), buffer.At(0), buffer.At(0), 1, cuda.F32); err != nil {
 		t.Errorf("the context is no longer usable: %v", err)
 	}
@@ -82,8 +81,7 @@ func TestClosedBufferIsRefused(t *testing.T) {
 
 func TestOutOfMemoryLeavesTheContextUsable(t *testing.T) {
 	ctx := newContext(t)
-	_, err := ctx.Allocate(1 << 60)
-	refused(t, err, cuda.ErrOutOfMemory, "bytes")
+	must.Refuse(t, must.Err(ctx.Allocate(1<<60)), cuda.ErrOutOfMemory, "bytes")
 	buffer := filled(t, ctx, 4)
 	must.Do(t, ctx.Fill(buffer.At(0), 1, 1, cuda.F32))
 	got := make([]byte, 4)

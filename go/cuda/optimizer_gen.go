@@ -32,8 +32,8 @@ func (ctx *Context) AdamWStep(grad, lr, step, gradScale, skip, param, m, v, para
 
 // AdamWStepBF16 calls cuda_adamw_step_bf16 as it is in bindings.h: sizes are not compared with those of the buffers.
 // See tensor.AdamWStepBF16.
-func (ctx *Context) AdamWStepBF16(grad, lr, step, gradScale, skip, param, m, v, paramCopy Memory, n, nDecay int64,
-	beta1, beta2, eps, weightDecay float32, dtype DType) error {
+func (ctx *Context) AdamWStepBF16(grad, lr, step, gradScale, skip, param, m, v, paramCopy Memory, n, nDecay,
+	first int64, beta1, beta2, eps, weightDecay float32, dtype DType) error {
 	in := ctx.enter()
 	gradAt := in.at("grad", grad)
 	lrAt := in.at("lr", lr)
@@ -48,7 +48,7 @@ func (ctx *Context) AdamWStepBF16(grad, lr, step, gradScale, skip, param, m, v, 
 		return in.refuse("cuda_adamw_step_bf16")
 	}
 	status := C.call_cuda_adamw_step_bf16(in.handle, gradAt, lrAt, stepAt, gradScaleAt, skipAt, paramAt, mAt, vAt,
-		paramCopyAt, C.int64_t(n), C.int64_t(nDecay), C.float(beta1), C.float(beta2), C.float(eps),
+		paramCopyAt, C.int64_t(n), C.int64_t(nDecay), C.int64_t(first), C.float(beta1), C.float(beta2), C.float(eps),
 		C.float(weightDecay), C.int32_t(dtype))
 	return in.leave("cuda_adamw_step_bf16", status)
 }
@@ -56,7 +56,7 @@ func (ctx *Context) AdamWStepBF16(grad, lr, step, gradScale, skip, param, m, v, 
 // AdamWStepF8 calls cuda_adamw_step_f8 as it is in bindings.h: sizes are not compared with those of the buffers. See
 // tensor.AdamWStepF8.
 func (ctx *Context) AdamWStepF8(grad, lr, step, gradScale, skip, param, m, mScale, r, rScale, paramCopy Memory, n,
-	blocks, nDecay int64, beta1, beta2, eps, weightDecay float32, dtype DType) error {
+	blocks, nDecay, first int64, beta1, beta2, eps, weightDecay float32, dtype DType) error {
 	in := ctx.enter()
 	gradAt := in.at("grad", grad)
 	lrAt := in.at("lr", lr)
@@ -73,8 +73,8 @@ func (ctx *Context) AdamWStepF8(grad, lr, step, gradScale, skip, param, m, mScal
 		return in.refuse("cuda_adamw_step_f8")
 	}
 	status := C.call_cuda_adamw_step_f8(in.handle, gradAt, lrAt, stepAt, gradScaleAt, skipAt, paramAt, mAt, mScaleAt,
-		rAt, rScaleAt, paramCopyAt, C.int64_t(n), C.int64_t(blocks), C.int64_t(nDecay), C.float(beta1), C.float(beta2),
-		C.float(eps), C.float(weightDecay), C.int32_t(dtype))
+		rAt, rScaleAt, paramCopyAt, C.int64_t(n), C.int64_t(blocks), C.int64_t(nDecay), C.int64_t(first),
+		C.float(beta1), C.float(beta2), C.float(eps), C.float(weightDecay), C.int32_t(dtype))
 	return in.leave("cuda_adamw_step_f8", status)
 }
 

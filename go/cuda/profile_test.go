@@ -30,7 +30,6 @@ func TestProfile(t *testing.T) {
 			t.Errorf("report %d is %q (%v)", form, text, err)
 		}
 	}
-	_, err = ctx.ProfileReport(99)
-	refused(t, err, cuda.ErrInvalidValue, "form")
-	refused(t, ctx.EndProfile(), cuda.ErrState, "")
+	must.Refuse(t, must.Err(ctx.ProfileReport(99)), cuda.ErrInvalidValue, "form")
+	must.Refuse(t, ctx.EndProfile(), cuda.ErrState, "")
 }

@@ -89,9 +89,7 @@ func (c *core) event(e *Event) *C.nncuda_event {
 
 // foreign keeps the problem of a stream or event of another context, whose lock is not held.
 func (c *core) foreign(name string) {
-	if c.problem == nil {
-		c.problem = &Error{Status: ErrWrongDevice, Message: "the " + name + " belongs to another context"}
-	}
+	c.blame(ErrWrongDevice, "the "+name+" belongs to another context")
 }
 
 // CopyAsync copies `bytes` bytes on a stream without waiting; nil is the context's own. Either side may be host memory
@@ -107,7 +105,7 @@ func (ctx *Context) CopyAsync(stream *Stream, destination, source Memory, bytes 
 	if in.problem == nil && bytes > 0 {
 		switch {
 		case destination.buffer.block.host && source.buffer.block.host:
-			in.problem = &Error{Status: ErrWrongDevice, Message: "both sides are host memory; one must be device memory"}
+			in.blame(ErrWrongDevice, "both sides are host memory; one must be device memory")
 		case source.buffer.block.host:
 			kind = hostToDevice
 		case destination.buffer.block.host:

@@ -45,12 +45,12 @@ func TestStreamsAndEvents(t *testing.T) {
 	if err := ctx.Download(got, to.At(0)); err != nil || !bytes.Equal(got, content) {
 		t.Errorf("what came back is not what went (%v)", err)
 	}
-	refused(t, ctx.CopyAsync(stream, to.At(0), from.At(0), 1), cuda.ErrWrongDevice, "both sides are host memory")
-	refused(t, ctx.CopyAsync(stream, to.At(0), device.At(size), 1), cuda.ErrInvalidSize, "source")
+	must.Refuse(t, ctx.CopyAsync(stream, to.At(0), from.At(0), 1), cuda.ErrWrongDevice, "both sides are host memory")
+	must.Refuse(t, ctx.CopyAsync(stream, to.At(0), device.At(size), 1), cuda.ErrInvalidSize, "source")
 	must.Do(t, errors.Join(stream.Close(), stream.Close(), start.Close(), end.Close(), end.Close()))
-	refused(t, stream.Synchronize(), cuda.ErrInvalidContext, "the stream is closed")
-	refused(t, end.Record(nil), cuda.ErrInvalidContext, "the event is closed")
-	refused(t, ctx.CopyAsync(stream, device.At(0), from.At(0), 1), cuda.ErrInvalidContext, "the stream is closed")
+	must.Refuse(t, stream.Synchronize(), cuda.ErrInvalidContext, "the stream is closed")
+	must.Refuse(t, end.Record(nil), cuda.ErrInvalidContext, "the event is closed")
+	must.Refuse(t, ctx.CopyAsync(stream, device.At(0), from.At(0), 1), cuda.ErrInvalidContext, "the stream is closed")
 }
 
 func TestHandlesOfAnotherContextAreRefused(t *testing.T) {
@@ -58,9 +58,9 @@ func TestHandlesOfAnotherContextAreRefused(t *testing.T) {
 	stream := must.Get(stranger.NewStream())(t)
 	event := must.Get(stranger.NewEvent())(t)
 	buffer := filled(t, ctx, 8)
-	refused(t, ctx.CopyAsync(stream, buffer.At(0), buffer.At(4), 4), cuda.ErrWrongDevice,
+	must.Refuse(t, ctx.CopyAsync(stream, buffer.At(0), buffer.At(4), 4), cuda.ErrWrongDevice,
 		"the stream belongs to another context")
-	refused(t, ctx.Wait(event), cuda.ErrWrongDevice, "the event belongs to another context")
+	must.Refuse(t, ctx.Wait(event), cuda.ErrWrongDevice, "the event belongs to another context")
 }
 
 // Memory that a copy still uses stays when it is closed, and is given back when the stream is synchronised.

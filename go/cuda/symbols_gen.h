@@ -48,6 +48,22 @@
   X(nncuda_trace_end) \
   X(nncuda_trace_read) \
   X(nncuda_data_order) \
+  X(nncuda_shard) \
+  X(nncuda_replica_merges) \
+  X(nncuda_comm_create) \
+  X(nncuda_comm_rank) \
+  X(nncuda_comm_split) \
+  X(nncuda_comm_destroy) \
+  X(nncuda_comm_abort) \
+  X(nncuda_comm_agree) \
+  X(nncuda_comm_sum) \
+  X(nncuda_comm_barrier) \
+  X(nncuda_comm_bytes_sent) \
+  X(nncuda_comm_broadcast) \
+  X(nncuda_comm_all_gather) \
+  X(nncuda_comm_all_reduce) \
+  X(nncuda_comm_reduce_scatter) \
+  X(nncuda_comm_grad_norm) \
   X(cuda_silu) \
   X(cuda_silu_backward) \
   X(cuda_add) \

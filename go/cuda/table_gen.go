@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "ba667bd996d948b7bfa33c7fe534b8b4e5d17a2ef56dab668ba94bb42a92c569"
+const HeaderSHA256 = "cafdaf2e485ab281c2788853c82ee91891afb147f1163c38086d9608bf55440f"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -726,6 +726,7 @@ var kernels = []Kernel{
 			Nullable: true},
 		{Name: "n", Kind: SizeParam, C: "int64_t"},
 		{Name: "n_decay", Kind: OptionParam, C: "int64_t"},
+		{Name: "first", Kind: OptionParam, C: "int64_t"},
 		{Name: "beta1", Kind: OptionParam, C: "float"},
 		{Name: "beta2", Kind: OptionParam, C: "float"},
 		{Name: "eps", Kind: OptionParam, C: "float"},
@@ -750,6 +751,7 @@ var kernels = []Kernel{
 		{Name: "n", Kind: SizeParam, C: "int64_t"},
 		{Name: "blocks", Kind: SizeParam, C: "int64_t"},
 		{Name: "n_decay", Kind: OptionParam, C: "int64_t"},
+		{Name: "first", Kind: OptionParam, C: "int64_t"},
 		{Name: "beta1", Kind: OptionParam, C: "float"},
 		{Name: "beta2", Kind: OptionParam, C: "float"},
 		{Name: "eps", Kind: OptionParam, C: "float"},

@@ -24,7 +24,7 @@ func TestTrace(t *testing.T) {
 		!strings.Contains(text, "fill") || !strings.Contains(text, "2.5") {
 		t.Errorf("the trace is %q (%v)", text, err)
 	}
-	refused(t, ctx.BeginTrace(65), cuda.ErrInvalidValue, "values")
+	must.Refuse(t, ctx.BeginTrace(65), cuda.ErrInvalidValue, "values")
 }
 
 // TestFirstNonfinite: in what is read, in what is written, and nowhere.
@@ -53,7 +53,7 @@ func TestFirstNonfinite(t *testing.T) {
 	if _, err := ctx.FirstNonfinite(func() error { return failure }); !errors.Is(err, failure) {
 		t.Error(err)
 	}
-	refused(t, ctx.EndTrace(), cuda.ErrState, "") // what failed has ended
+	must.Refuse(t, ctx.EndTrace(), cuda.ErrState, "") // what failed has ended
 }
 
 func TestShadow(t *testing.T) {
@@ -71,11 +71,8 @@ func TestShadow(t *testing.T) {
 		len(told.Kernels) != 2 || told.Kernels[0].Kernel != "cuda_gemm" || told.Kernels[0].Calls != 1 {
 		t.Errorf("%+v", told)
 	}
-	_, err := ctx.Shadow(reference, reference.Close)
-	refused(t, err, cuda.ErrState, "")
-	_, err = ctx.Shadow(ctx, calls)
-	refused(t, err, cuda.ErrInvalidValue, "")
+	must.Refuse(t, must.Err(ctx.Shadow(reference, reference.Close)), cuda.ErrState, "")
+	must.Refuse(t, must.Err(ctx.Shadow(ctx, calls)), cuda.ErrInvalidValue, "")
 	must.Do(t, reference.Close())
-	_, err = ctx.Shadow(reference, calls)
-	refused(t, err, cuda.ErrInvalidContext, "")
+	must.Refuse(t, must.Err(ctx.Shadow(reference, calls)), cuda.ErrInvalidContext, "")
 }

@@ -207,19 +207,19 @@ def adamw_step(grad: Tensor, lr: Tensor, step: Tensor, grad_scale: Tensor | None
     """AdamW with decoupled weight decay, for t = step[0] >= 1 and g = grad * grad_scale: m = beta1*m + (1-beta1)*g; v = beta2*v + (1-beta2)*g^2; param = param*(1 - lr*weight_decay) - lr * (m/(1-beta1^t)) / (sqrt(v/(1-beta2^t)) + eps)."""
 
 @overload
-def adamw_step_bf16(grad: Tensor, lr: Tensor, step: Tensor, grad_scale: Tensor | None, skip: Tensor | None, param: Tensor, m: Tensor, v: Tensor, *, n_decay: int, beta1: float, beta2: float, eps: float, weight_decay: float, dtype: FloatLike | None = None, param_copy: Literal[False] | None = None) -> None:
+def adamw_step_bf16(grad: Tensor, lr: Tensor, step: Tensor, grad_scale: Tensor | None, skip: Tensor | None, param: Tensor, m: Tensor, v: Tensor, *, n_decay: int, beta1: float, beta2: float, eps: float, weight_decay: float, first: int = 0, dtype: FloatLike | None = None, param_copy: Literal[False] | None = None) -> None:
     """AdamW as adamw_step has it, its moments kept in bf16: they are widened, updated in f32, used for the parameters, and rounded by chance (see above) as they are stored."""
 
 @overload
-def adamw_step_bf16(grad: Tensor, lr: Tensor, step: Tensor, grad_scale: Tensor | None, skip: Tensor | None, param: Tensor, m: Tensor, v: Tensor, *, n_decay: int, beta1: float, beta2: float, eps: float, weight_decay: float, dtype: FloatLike | None = None, param_copy: Tensor | Literal[True]) -> Tensor:
+def adamw_step_bf16(grad: Tensor, lr: Tensor, step: Tensor, grad_scale: Tensor | None, skip: Tensor | None, param: Tensor, m: Tensor, v: Tensor, *, n_decay: int, beta1: float, beta2: float, eps: float, weight_decay: float, first: int = 0, dtype: FloatLike | None = None, param_copy: Tensor | Literal[True]) -> Tensor:
     """AdamW as adamw_step has it, its moments kept in bf16: they are widened, updated in f32, used for the parameters, and rounded by chance (see above) as they are stored."""
 
 @overload
-def adamw_step_f8(grad: Tensor, lr: Tensor, step: Tensor, grad_scale: Tensor | None, skip: Tensor | None, param: Tensor, m: Tensor, m_scale: Tensor, r: Tensor, r_scale: Tensor, *, n_decay: int, beta1: float, beta2: float, eps: float, weight_decay: float, dtype: FloatLike | None = None, param_copy: Literal[False] | None = None) -> None:
+def adamw_step_f8(grad: Tensor, lr: Tensor, step: Tensor, grad_scale: Tensor | None, skip: Tensor | None, param: Tensor, m: Tensor, m_scale: Tensor, r: Tensor, r_scale: Tensor, *, n_decay: int, beta1: float, beta2: float, eps: float, weight_decay: float, first: int = 0, dtype: FloatLike | None = None, param_copy: Literal[False] | None = None) -> None:
     """AdamW as adamw_step has it, its moments kept in 8 bits, blockwise (Dettmers, Lewis, Shleifer, Zettlemoyer 2022, section 2.1): each 256 consecutive elements, the last ones fewer, have one f32 scale s, the largest magnitude among them, and each element a code for a number q of 0 .. 1; it is s * q, the largest one exactly."""
 
 @overload
-def adamw_step_f8(grad: Tensor, lr: Tensor, step: Tensor, grad_scale: Tensor | None, skip: Tensor | None, param: Tensor, m: Tensor, m_scale: Tensor, r: Tensor, r_scale: Tensor, *, n_decay: int, beta1: float, beta2: float, eps: float, weight_decay: float, dtype: FloatLike | None = None, param_copy: Tensor | Literal[True]) -> Tensor:
+def adamw_step_f8(grad: Tensor, lr: Tensor, step: Tensor, grad_scale: Tensor | None, skip: Tensor | None, param: Tensor, m: Tensor, m_scale: Tensor, r: Tensor, r_scale: Tensor, *, n_decay: int, beta1: float, beta2: float, eps: float, weight_decay: float, first: int = 0, dtype: FloatLike | None = None, param_copy: Tensor | Literal[True]) -> Tensor:
     """AdamW as adamw_step has it, its moments kept in 8 bits, blockwise (Dettmers, Lewis, Shleifer, Zettlemoyer 2022, section 2.1): each 256 consecutive elements, the last ones fewer, have one f32 scale s, the largest magnitude among them, and each element a code for a number q of 0 .. 1; it is s * q, the largest one exactly."""
 
 def zero_grad(grad: Tensor | None = None, *, n: int | tuple[int, ...] | None = None, dtype: FloatLike | None = None, ctx: Context | None = None) -> Tensor:

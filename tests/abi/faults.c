@@ -83,6 +83,22 @@ static void search_side_by_side(nncuda_ctx *ctx) {
   TRY(nncuda_trace_end(ctx));
 }
 
+/* A rank alone, whose peers cannot lose patience meanwhile. */
+static void ranks(nncuda_ctx *ctx) {
+  nncuda_comm *comm, *part;
+  int64_t total;
+  TRY(nncuda_comm_create(ctx, NNCUDA_TRANSPORT_THREADS, "faults", 6, 0, 1, 1000, &comm));
+  TRY(nncuda_comm_split(ctx, comm, 3, 0, &part));
+  TRY(nncuda_comm_sum(ctx, part, 7, &total));
+  TRY(nncuda_comm_agree(ctx, part, "text", 4, text, sizeof text));
+  TRY(nncuda_comm_broadcast(ctx, part, y, sizeof y, 0));
+  TRY(nncuda_comm_all_gather(ctx, part, y, sizeof y, 4));
+  TRY(nncuda_comm_all_reduce(ctx, part, y, N));
+  TRY(nncuda_comm_reduce_scatter(ctx, part, NULL, y, N, 0, 1, 1));
+  TRY(nncuda_comm_grad_norm(ctx, part, y, z, N, 1 << 15));
+  TRY(nncuda_comm_destroy(ctx, comm));
+}
+
 /* One of everything that takes memory. */
 static void work(void) {
   nncuda_ctx *ctx = NULL;
@@ -146,6 +162,7 @@ static void work(void) {
   if (y[N - 1] != 2.0f * x[N - 1]) {
     fail("the graph", 0, ctx);
   }
+  ranks(ctx);
   TRY(nncuda_event_destroy(ctx, event));
   TRY(nncuda_stream_destroy(ctx, stream));
   TRY(nncuda_ctx_destroy(ctx));

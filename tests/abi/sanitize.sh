@@ -3,7 +3,7 @@
 #
 #   tests/abi/sanitize.sh address [folder]   AddressSanitizer and UBSan: the tests of this folder, the bad-input sweep
 #                                            above all, and the thread test with a check for leaks
-#   tests/abi/sanitize.sh thread [folder]    ThreadSanitizer: worker pools, contexts, streams and events
+#   tests/abi/sanitize.sh thread [folder]    ThreadSanitizer: worker pools, contexts, streams, events and ranks
 #
 # `folder` keeps the build (default: build/address, build/thread). CC chooses the compiler, PYTHON the interpreter, which
 # must have what the tests need; any further words in PYTEST_ARGS go to pytest. ISAS chooses the instruction sets to build:
@@ -34,9 +34,12 @@ export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export TSAN_OPTIONS=halt_on_error=1
 # gcc before 14 misaligns 64-byte vectors on the stack that the use-after-return check makes up (gcc bug 110027).
 export ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=0
-"$cc" -std=gnu11 -g -O1 -fsanitize="$sanitizers" -I "$root" "$root/tests/abi/threads.c" "$build/libnncuda.so" \
-  -pthread -Wl,-rpath,"$build" -o "$build/threads"
-"$build/threads"
+for program in abi/threads comm/ranks; do
+  out=$build/${program#*/}
+  "$cc" -std=gnu11 -g -O1 -fsanitize="$sanitizers" -I "$root" "$root/tests/$program.c" "$build/libnncuda.so" \
+    -pthread -Wl,-rpath,"$build" -o "$out"
+  "$out"
+done
 
 if [ "$kind" = address ]; then
   # Python itself leaks at exit by design; leaks are looked for above.

@@ -14,10 +14,11 @@ CUDA = ROOT / "cuda"
 BELOW = {
     "numbers": set(),
     "runtime": {"numbers"},
-    "cpu_device": {"runtime"},
     "abi": {"runtime", "numbers"},
+    "comm": {"runtime", "numbers", "abi"},
+    "cpu_device": {"runtime", "comm"},
     "cpu": {"abi", "runtime", "numbers"},
-    "kernels": {"abi", "runtime", "numbers"},
+    "kernels": {"abi", "runtime", "numbers", "comm"},
 }
 
 

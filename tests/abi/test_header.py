@@ -23,7 +23,7 @@ def test_the_library_needs_only_libc():
     dynamic = run(program("readelf"), "-d", PATH)
     needed = set(re.findall(r"\(NEEDED\).*\[(.+?)\]", dynamic))
     loader = {name for name in needed if name.startswith("ld-linux")}
-    assert needed - loader <= {"libc.so.6", "libm.so.6", "libpthread.so.0"}
+    assert needed - loader <= {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2"}
 
 
 @pytest.mark.parametrize("language", ["-std=c99 -x c", "-std=c17 -x c", "-std=c++17 -x c++"])

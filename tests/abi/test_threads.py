@@ -1,9 +1,11 @@
-"""Worker pools, contexts and streams under many threads; `sanitize.sh thread` runs the same under ThreadSanitizer."""
+"""Worker pools, contexts, streams and ranks in many threads; `sanitize.sh thread` adds ThreadSanitizer."""
 
 from __future__ import annotations
 
+import pytest
 from toolchain import HERE, link, run
 
 
-def test_threads(tmp_path):
-    assert run(link(HERE / "threads.c", tmp_path / "threads"), timeout=120) == "ok\n"
+@pytest.mark.parametrize("program", ["threads.c", "../comm/ranks.c"])
+def test_threads(program, tmp_path):
+    assert run(link(HERE / program, tmp_path / "program"), timeout=120) == "ok\n"

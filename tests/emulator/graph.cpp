@@ -17,12 +17,22 @@ namespace {
 std::set<cudaGraph_t> graphs;
 std::set<cudaGraphExec_t> execs;
 
-void run(const nn_works &works) {
-  const nn_memory_open opened(-1); /* once for all of a graph's kernels */
-  for (const auto &work : works) {
-    work();
+/* One launch of a graph. It goes on where it had to wait. */
+struct launch {
+  std::shared_ptr<nn_works> works;
+  size_t at;
+
+  bool operator()() {
+    const nn_memory_open opened(-1); /* once for all of a graph's kernels */
+    for (; at < works->size(); at++) {
+      if (!(*works)[at]()) {
+        return false;
+      }
+    }
+    at = 0; /* captured work is carried out again and again */
+    return true;
   }
-}
+};
 
 } // namespace
 
@@ -113,7 +123,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   if (!execs.count(exec)) {
     return nn_error(cudaErrorInvalidValue);
   }
-  return nn_submit(stream, [works = exec->works] { run(*works); });
+  return nn_submit_patient(stream, launch{exec->works, 0});
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
   NN_LOCKED;

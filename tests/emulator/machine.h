@@ -86,8 +86,13 @@ std::string nn_memory_describe(const void *p);
 /* Runs the work now (when it must be done at once, or work is not late), or later, or records it when the stream is
  * captured. */
 cudaError_t nn_submit(cudaStream_t stream, std::function<void()> work, bool at_once = false);
+/* Work that may have to wait for another process: false is "not yet", and what comes after it in the stream waits, too.
+ */
+cudaError_t nn_submit_patient(cudaStream_t stream, std::function<bool()> work, bool at_once = false);
 /* Carries out what was issued to any stream. */
 void nn_finish_all();
+/* The same as far as none must wait for another process. */
+void nn_carry_on();
 /* cudaErrorStreamCaptureUnsupported (and the capture is lost) when a capture forbids calls such as cudaMalloc. */
 cudaError_t nn_refuse_while_capturing();
 /* The device that a stream belongs to; the current one for the default streams. */

@@ -13,13 +13,26 @@ constexpr size_t WAITING_WORKS = 1000; /* of a stream; then the first is done, w
 
 std::set<cudaEvent_t> events;
 
-/* Carries out the first `until` works ever issued to the stream. */
+/* Carries out the first `until` works ever issued to the stream, as far as none must wait for another process. */
 void carry_out(cudaStream_t stream, uint64_t until) {
   while (nn_streams.count(stream) && stream->done < until && !stream->waiting.empty()) {
-    const nn_work work = std::move(stream->waiting.front());
+    nn_work work = std::move(stream->waiting.front());
     stream->waiting.pop_front();
     stream->done++;
-    work();
+    if (!work()) {
+      stream->waiting.push_front(std::move(work));
+      stream->done--;
+      return;
+    }
+  }
+}
+
+/* All of them, however long that takes. */
+void wait_for(cudaStream_t stream, uint64_t until) {
+  carry_out(stream, until);
+  while (nn_streams.count(stream) && stream->done < until && !stream->waiting.empty()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    carry_out(stream, until);
   }
 }
 
@@ -27,7 +40,7 @@ void carry_out(cudaStream_t stream, uint64_t until) {
 void carry_out_all(bool legacy) {
   for (cudaStream_t stream : std::vector<cudaStream_t>(nn_streams.begin(), nn_streams.end())) {
     if (nn_streams.count(stream) && !(legacy && stream->flags & cudaStreamNonBlocking)) {
-      carry_out(stream, stream->issued);
+      wait_for(stream, stream->issued);
     }
   }
 }
@@ -99,7 +112,23 @@ cudaError_t nn_refuse_while_capturing() {
 
 void nn_finish_all() { carry_out_all(false); }
 
+void nn_carry_on() {
+  for (cudaStream_t stream : std::vector<cudaStream_t>(nn_streams.begin(), nn_streams.end())) {
+    carry_out(stream, stream->issued);
+  }
+}
+
 cudaError_t nn_submit(cudaStream_t stream, std::function<void()> work, bool at_once) {
+  return nn_submit_patient(
+      stream,
+      [work = std::move(work)] {
+        work();
+        return true;
+      },
+      at_once);
+}
+
+cudaError_t nn_submit_patient(cudaStream_t stream, nn_work work, bool at_once) {
   cudaError_t error = nn_check_stream(stream);
   if (error == cudaSuccess) {
     error = check_legacy(stream);
@@ -115,13 +144,19 @@ cudaError_t nn_submit(cudaStream_t stream, std::function<void()> work, bool at_o
     capture->works->push_back(std::move(work));
     capture->streams[stream][stream]++;
   } else if (!stream) {
-    work();
+    while (!work()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
   } else {
     stream->waiting.push_back(std::move(work));
     stream->issued++;
-    carry_out(stream, !nn_setting().late || at_once            ? stream->issued
-                      : stream->waiting.size() > WAITING_WORKS ? stream->done + 1
-                                                               : 0);
+    if (at_once) {
+      wait_for(stream, stream->issued);
+    } else {
+      carry_out(stream, !nn_setting().late                       ? stream->issued
+                        : stream->waiting.size() > WAITING_WORKS ? stream->done + 1
+                                                                 : 0);
+    }
   }
   return cudaSuccess;
 }
@@ -147,7 +182,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     stream->capture->lost = true;
     nn_captures.erase(stream->capture);
   }
-  carry_out(stream, stream->issued);
+  wait_for(stream, stream->issued);
   nn_streams.erase(stream);
   delete stream;
   return cudaSuccess;
@@ -157,7 +192,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   NN_LOCKED;
   const cudaError_t error = check_waiting(stream);
   if (error == cudaSuccess && stream) {
-    carry_out(stream, stream->issued);
+    wait_for(stream, stream->issued);
   }
   return nn_error(error);
 }
@@ -242,7 +277,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (mine || !record || record->complete) {
       return cudaSuccess;
     }
-    return nn_submit(stream, [record] { carry_out(record->stream, record->position); });
+    return nn_submit_patient(stream, [record] {
+      carry_out(record->stream, record->position);
+      return record->complete;
+    });
   }
   if (!stream || (mine && mine != its)) {
     its->lost = true;
@@ -276,7 +314,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   NN_LOCKED;
   const cudaError_t error = check_event(event);
   if (error == cudaSuccess && event->record && !event->record->complete) {
-    carry_out(event->record->stream, event->record->position);
+    wait_for(event->record->stream, event->record->position);
   }
   return nn_error(error);
 }
@@ -284,9 +322,12 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 /* What is asked after is not ready the first time, when late. */
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   NN_LOCKED;
-  const bool ready = !events.count(event) || !event->record || event->record->complete;
-  const cudaError_t error = cudaEventSynchronize(event);
-  return error == cudaSuccess && !ready ? cudaErrorNotReady : error;
+  const cudaError_t error = check_event(event);
+  if (error != cudaSuccess || !event->record || event->record->complete) {
+    return nn_error(error);
+  }
+  carry_out(event->record->stream, event->record->position);
+  return cudaErrorNotReady;
 }
 
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEvent_t end) {

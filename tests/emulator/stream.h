@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-typedef std::function<void()> nn_work;
+typedef std::function<bool()> nn_work; /* false: not done yet, to be asked again */
 typedef std::vector<nn_work> nn_works;
 
 /* How much of each stream's captured work a stream or event comes after. */

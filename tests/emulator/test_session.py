@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,18 @@ def test_a_session_measures_keeps_and_goes_on(tmp_path: Path) -> None:
     measured = [(row["group"], row["name"]) for part in figures.values() for row in part.get("rows", [])]
     assert sorted(measured) == sorted((work.group, work.name) for work in catalogue.gpu(quick=True))
     assert len(list((tmp_path / "out").iterdir())) <= 8
+
+
+@pytest.mark.skipif(not LIBRARIES, reason="nothing is emulated here: `make emulated`, which needs a C++ compiler")
+def test_a_session_with_two_ranks(tmp_path: Path) -> None:
+    """The emulated library stands in for NCCL."""
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        port = str(door.getsockname()[1])
+    library = str(LIBRARIES[-1])
+    done = run("session.sh", tmp_path / "out", "ranks", NNCUDA_LIBRARY=library, NNCUDA_NCCL=library, MASTER_PORT=port)
+    assert done.returncode == 0 and "ranks: passed" in done.stdout, done.stdout
+    assert "rank 1 ended without a word" in done.stdout
 
 
 def test_a_session_says_what_is_missing(tmp_path: Path) -> None:

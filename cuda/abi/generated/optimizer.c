@@ -41,13 +41,15 @@ NNCUDA_API int32_t cuda_adamw_step(nncuda_ctx *ctx, const float *grad, const flo
 
 NNCUDA_API int32_t cuda_adamw_step_bf16(nncuda_ctx *ctx, const float *grad, const float *lr, const int32_t *step,
     const float *grad_scale, const int32_t *skip, float *param, void *m, void *v, void *param_copy, int64_t n,
-    int64_t n_decay, float beta1, float beta2, float eps, float weight_decay, int32_t dtype) {
+    int64_t n_decay, int64_t first, float beta1, float beta2, float eps, float weight_decay, int32_t dtype) {
   nn_call call;
   nn_call_begin(&call, ctx, NN_OP_adamw_step_bf16);
   nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
   nn_call_size(&call, "n", n);
   nn_call_require(&call, n_decay >= 0 && n_decay <= n, NNCUDA_ERROR_INVALID_VALUE,
       "n_decay is %lld; it must be 0 to n, which is %lld", (long long)n_decay, (long long)n);
+  nn_call_require(&call, first >= 0 && first % 256 == 0, NNCUDA_ERROR_INVALID_VALUE,
+      "first is %lld; it must be at least 0 and a multiple of 256", (long long)first);
   nn_call_require(&call, beta1 >= 0 && beta1 < 1, NNCUDA_ERROR_INVALID_VALUE,
       "beta1 is %g; it must be at least 0 and below 1", (double)beta1);
   nn_call_require(&call, beta2 >= 0 && beta2 < 1, NNCUDA_ERROR_INVALID_VALUE,
@@ -66,15 +68,15 @@ NNCUDA_API int32_t cuda_adamw_step_bf16(nncuda_ctx *ctx, const float *grad, cons
   nn_call_tensor(&call, NN_ROLE_INOUT, "m", m, NNCUDA_BF16, NULL, 0, NN_SHAPE("[n]", n));
   nn_call_tensor(&call, NN_ROLE_INOUT, "v", v, NNCUDA_BF16, NULL, 0, NN_SHAPE("[n]", n));
   nn_call_tensor(&call, NN_ROLE_OUT | NN_ROLE_OPTIONAL, "param_copy", param_copy, dtype, NULL, 0, NN_SHAPE("[n]", n));
-  const nn_adamw_step_bf16_args args = {grad, lr, step, grad_scale, skip, param, m, v, param_copy, n, n_decay, beta1,
-      beta2, eps, weight_decay, dtype};
+  const nn_adamw_step_bf16_args args = {grad, lr, step, grad_scale, skip, param, m, v, param_copy, n, n_decay, first,
+      beta1, beta2, eps, weight_decay, dtype};
   check_adamw_step_bf16(&call, &args);
   return nn_call_launch(&call, &args, sizeof args);
 }
 
 NNCUDA_API int32_t cuda_adamw_step_f8(nncuda_ctx *ctx, const float *grad, const float *lr, const int32_t *step,
     const float *grad_scale, const int32_t *skip, float *param, void *m, float *m_scale, void *r, float *r_scale,
-    void *param_copy, int64_t n, int64_t blocks, int64_t n_decay, float beta1, float beta2, float eps,
+    void *param_copy, int64_t n, int64_t blocks, int64_t n_decay, int64_t first, float beta1, float beta2, float eps,
     float weight_decay, int32_t dtype) {
   nn_call call;
   nn_call_begin(&call, ctx, NN_OP_adamw_step_f8);
@@ -83,6 +85,8 @@ NNCUDA_API int32_t cuda_adamw_step_f8(nncuda_ctx *ctx, const float *grad, const 
   nn_call_size(&call, "blocks", blocks);
   nn_call_require(&call, n_decay >= 0 && n_decay <= n, NNCUDA_ERROR_INVALID_VALUE,
       "n_decay is %lld; it must be 0 to n, which is %lld", (long long)n_decay, (long long)n);
+  nn_call_require(&call, first >= 0 && first % 256 == 0, NNCUDA_ERROR_INVALID_VALUE,
+      "first is %lld; it must be at least 0 and a multiple of 256", (long long)first);
   nn_call_require(&call, beta1 >= 0 && beta1 < 1, NNCUDA_ERROR_INVALID_VALUE,
       "beta1 is %g; it must be at least 0 and below 1", (double)beta1);
   nn_call_require(&call, beta2 >= 0 && beta2 < 1, NNCUDA_ERROR_INVALID_VALUE,
@@ -104,7 +108,7 @@ NNCUDA_API int32_t cuda_adamw_step_f8(nncuda_ctx *ctx, const float *grad, const 
   nn_call_tensor(&call, NN_ROLE_INOUT, "r_scale", r_scale, NNCUDA_F32, NULL, 0, NN_SHAPE("[blocks]", blocks));
   nn_call_tensor(&call, NN_ROLE_OUT | NN_ROLE_OPTIONAL, "param_copy", param_copy, dtype, NULL, 0, NN_SHAPE("[n]", n));
   const nn_adamw_step_f8_args args = {grad, lr, step, grad_scale, skip, param, m, m_scale, r, r_scale, param_copy, n,
-      blocks, n_decay, beta1, beta2, eps, weight_decay, dtype};
+      blocks, n_decay, first, beta1, beta2, eps, weight_decay, dtype};
   check_adamw_step_f8(&call, &args);
   return nn_call_launch(&call, &args, sizeof args);
 }
@@ -127,8 +131,8 @@ NNCUDA_API int32_t cuda_grad_norm(nncuda_ctx *ctx, const void *grad, float *norm
   nn_call_size(&call, "n", n);
   nn_call_tensor(&call, NN_ROLE_IN, "grad", grad, dtype, NULL, 0, NN_SHAPE("[n]", n));
   nn_call_tensor(&call, NN_ROLE_OUT, "norm", norm, NNCUDA_F32, NULL, 0, NN_SHAPE("[1]", 1));
-  const nn_grad_norm_args args = {grad, norm, n, dtype};
-  check_grad_norm(&call, &args);
+  const nn_grad_norm_parameters given = {grad, norm, n, dtype};
+  const nn_grad_norm_args args = lower_grad_norm(&call, &given);
   return nn_call_launch(&call, &args, sizeof args);
 }
 

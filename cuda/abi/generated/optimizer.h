@@ -36,6 +36,7 @@ typedef struct nn_adamw_step_bf16_args {
   void *param_copy;
   int64_t n;
   int64_t n_decay;
+  int64_t first;
   float beta1;
   float beta2;
   float eps;
@@ -58,6 +59,7 @@ typedef struct nn_adamw_step_f8_args {
   int64_t n;
   int64_t blocks;
   int64_t n_decay;
+  int64_t first;
   float beta1;
   float beta2;
   float eps;
@@ -71,12 +73,13 @@ typedef struct nn_zero_grad_args {
   int32_t dtype;
 } nn_zero_grad_args;
 
-typedef struct nn_grad_norm_args {
+typedef struct nn_grad_norm_parameters {
   const void *grad;
   float *norm;
   int64_t n;
   int32_t dtype;
-} nn_grad_norm_args;
+} nn_grad_norm_parameters;
+enum { nn_grad_norm_parameters_count = 4 };
 
 typedef struct nn_grad_clip_args {
   const float *norm;

@@ -6,6 +6,7 @@ import functools
 import os
 import sys
 import sysconfig
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -142,9 +143,18 @@ def candidates() -> list[tuple[str, str]]:
     return [*found, ("the system", name), ("the system", f"{name}.{header_module.parse().abi[0]}")]
 
 
-@functools.cache
+#: Threads that need the library first at the same time must all get one: types of two do not mix.
+_loading = threading.Lock()
+
+
 def load() -> Library:
     """The library, loaded once. LibraryError names every place that was tried and what was wrong there."""
+    with _loading:
+        return _load()
+
+
+@functools.cache
+def _load() -> Library:
     header = header_module.parse()
     ffi = cffi.FFI()
     ffi.cdef(header.cdef)

@@ -1,10 +1,12 @@
-"""A device as Python sees it: contexts, and the tensors, streams, events, graphs and profiles that belong to one.
+"""A device as Python sees it: contexts, and the tensors, streams, events, graphs, communicators and
+profiles that belong to one.
 
 The files refer to one another, since a context makes what belongs to it and that keeps its context alive; everyone else
 imports from here.
 """
 
 from .bound import DeviceBound
+from .comm import Comm, replica_merges, shard
 from .context import INSTRUCTION_SETS, Context
 from .graphs import Graph
 from .layout import Layout
@@ -15,6 +17,7 @@ from .turns import Turns, one_thread
 
 __all__ = [
     "INSTRUCTION_SETS",
+    "Comm",
     "Context",
     "DeviceBound",
     "Difference",
@@ -32,4 +35,6 @@ __all__ = [
     "Trace",
     "Turns",
     "one_thread",
+    "replica_merges",
+    "shard",
 ]

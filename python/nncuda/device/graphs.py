@@ -8,6 +8,7 @@ from .. import errors
 from .streams import Handle
 
 if TYPE_CHECKING:
+    from .comm import Comm
     from .context import Context
     from .layout import Buffer
     from .tensor import Tensor
@@ -20,6 +21,7 @@ class Capture:
     def __init__(self) -> None:
         self.free: dict[int, list[Any]] = {}  # by size: allocated while capturing, not used by a tensor now
         self.kept: dict[int, Buffer] = {}  # buffers of the tensors that captured calls name
+        self.comms: set[Comm] = set()  # that they use
         self.open = True
 
     def keep(self, *tensors: Tensor | None) -> None:
@@ -62,6 +64,7 @@ class Graph(Handle):
         capture = self._capture
         capture.open = False
         capture.kept.clear()
+        capture.comms.clear()
         pointers = [(nbytes, pointer) for nbytes, free in capture.free.items() for pointer in free]
         capture.free.clear()
         for nbytes, pointer in pointers:

@@ -93,10 +93,6 @@ impl<T: Element> DeviceBuffer<T> {
     }
 
     /// Copies the elements to the host, after all work given to the context is done.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Call`](crate::Error::Call) when the device failed.
     pub fn to_vec(&self) -> Result<Vec<T>> {
         self.tensor.to_vec()
     }

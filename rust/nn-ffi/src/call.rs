@@ -7,7 +7,7 @@ use std::ptr;
 use nn_cuda::{Functions, nncuda_ctx};
 
 use crate::context::Turn;
-use crate::{DType, Error, Result, Tensor};
+use crate::{Context, DType, Error, Result, Tensor};
 
 /// A call of a kernel on the context of its first tensor, whose turn it has from the checks to the end.
 pub(crate) struct Call<'t> {
@@ -18,7 +18,13 @@ pub(crate) struct Call<'t> {
 impl<'t> Call<'t> {
     #[inline]
     pub(crate) fn new(function: &'static str, first: &'t Tensor) -> Self {
-        Self { function, turn: first.context().turn() }
+        Self::on(function, first.context())
+    }
+
+    /// A call on a context, whose tensors must be of it.
+    #[inline]
+    pub(crate) fn on(function: &'static str, context: &'t Context) -> Self {
+        Self { function, turn: context.turn() }
     }
 
     /// A tensor that must be dense.

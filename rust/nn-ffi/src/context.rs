@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use nn_cuda::{Functions, Library, nncuda_ctx, nncuda_event, nncuda_stream};
+use nn_cuda::{Functions, Library, nncuda_comm, nncuda_ctx, nncuda_event, nncuda_stream};
 use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
 
 use crate::graph::Capture;
@@ -126,6 +126,7 @@ impl<'c> Turn<'c> {
                 Released::HostMemory(pointer) => (library.nncuda_free_host)(handle, pointer.as_ptr()),
                 Released::Stream(stream) => (library.nncuda_stream_destroy)(handle, stream.as_ptr()),
                 Released::Event(event) => (library.nncuda_event_destroy)(handle, event.as_ptr()),
+                Released::Comm(comm) => (library.nncuda_comm_destroy)(handle, comm.as_ptr()),
             }
         };
         code == 0
@@ -253,10 +254,6 @@ impl Context {
     }
 
     /// Worker threads of the CPU engine, the caller included; 0 on a GPU.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Call`] when the device has failed. So has each attribute below.
     pub fn threads(&self) -> Result<usize> {
         self.count(nn_cuda::NNCUDA_CTX_THREADS)
     }
@@ -271,10 +268,6 @@ impl Context {
     }
 
     /// The instruction set of the CPU engine; `None` on a GPU.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Call`] when the device has failed.
     pub fn isa(&self) -> Result<Option<InstructionSet>> {
         let number = self.get(nn_cuda::NNCUDA_CTX_ISA)?;
         let named = InstructionSet::ALL.into_iter().find(|isa| *isa as i64 == number);
@@ -291,101 +284,57 @@ impl Context {
     }
 
     /// Compute capability of the GPU, 90 for 9.0; `None` on the CPU engine.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Call`] when the device has failed.
     pub fn compute_capability(&self) -> Result<Option<u32>> {
         let number = self.get(nn_cuda::NNCUDA_CTX_ISA)?;
         Ok(u32::try_from(number).ok().filter(|_| self.device() != Device::Cpu))
     }
 
     /// Whether f32 products on a GPU may round their factors to tf32, 10 bits of mantissa; they may not unless set.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Call`] when the device has failed.
     pub fn tf32(&self) -> Result<bool> {
         Ok(self.get(nn_cuda::NNCUDA_CTX_TF32)? != 0)
     }
 
     /// Allows or forbids tf32.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Call`] when the device has failed.
     pub fn set_tf32(&self, allowed: bool) -> Result<()> {
         self.set(nn_cuda::NNCUDA_CTX_TF32, i64::from(allowed))
     }
 
     /// Bytes of tensors now.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Call`] when the device has failed.
     pub fn bytes_used(&self) -> Result<usize> {
         self.count(nn_cuda::NNCUDA_CTX_BYTES_USED)
     }
 
     /// The most bytes that tensors and scratch together ever took, since [`reset_peak`](Self::reset_peak).
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Call`] when the device has failed.
     pub fn bytes_peak(&self) -> Result<usize> {
         self.count(nn_cuda::NNCUDA_CTX_BYTES_PEAK)
     }
 
     /// [`bytes_peak`](Self::bytes_peak) in the pages that a GPU gives at once; on the CPU engine the same.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Call`] when the device has failed.
     pub fn bytes_held(&self) -> Result<usize> {
         self.count(nn_cuda::NNCUDA_CTX_BYTES_HELD)
     }
 
     /// Bytes freed and kept for reuse; [`trim`](Self::trim) returns them to the system.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Call`] when the device has failed.
     pub fn bytes_pooled(&self) -> Result<usize> {
         self.count(nn_cuda::NNCUDA_CTX_BYTES_POOLED)
     }
 
     /// Bytes of the scratch arena, that of graphs included.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Call`] when the device has failed.
     pub fn bytes_arena(&self) -> Result<usize> {
         self.count(nn_cuda::NNCUDA_CTX_BYTES_ARENA)
     }
 
     /// Starts counting the peak of memory again.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Call`] when the device has failed.
     pub fn reset_peak(&self) -> Result<()> {
         self.set(nn_cuda::NNCUDA_CTX_BYTES_PEAK, 0)
     }
 
     /// Returns pooled memory to the system.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Call`] when the device has failed.
     pub fn trim(&self) -> Result<()> {
         self.set(nn_cuda::NNCUDA_CTX_BYTES_POOLED, 0)
     }
 
     /// Bytes free and in all on the device (the machine's memory on the CPU engine).
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Call`] when the device has failed.
     pub fn memory_info(&self) -> Result<(usize, usize)> {
         let (turn, mut free, mut total) = (self.turn(), 0, 0);
         // SAFETY: the context lives and both numbers may be written.
@@ -419,6 +368,12 @@ impl Context {
     #[inline]
     pub(crate) fn turn(&self) -> Turn<'_> {
         Turn { context: self, state: self.0.turn.lock() }
+    }
+
+    /// The same for who has a turn on another context: who waited there might be waited for. `None` while another thread
+    /// has it.
+    pub(crate) fn try_turn(&self) -> Option<Turn<'_>> {
+        Some(Turn { context: self, state: self.0.turn.try_lock()? })
     }
 
     /// Whether both are the same context.
@@ -466,6 +421,7 @@ pub(crate) enum Released {
     HostMemory(Handle<c_void>),
     Stream(Handle<nncuda_stream>),
     Event(Handle<nncuda_event>),
+    Comm(Handle<nncuda_comm>),
 }
 
 impl Drop for Shared {

@@ -11,7 +11,7 @@ use nn_cuda::nncuda_graph;
 use crate::context::Turn;
 use crate::handle::Handle;
 use crate::memory::{Allocation, CapturedMemory};
-use crate::{Context, Error, Result, Tensor};
+use crate::{Comm, Context, Error, Result, Tensor};
 
 /// A capture in progress: what its calls use, and what they allocated.
 pub(crate) struct Capture {
@@ -19,6 +19,7 @@ pub(crate) struct Capture {
     /// Memory of the tensors that captured calls name.
     kept: Vec<Arc<Allocation>>,
     known: HashSet<usize>,
+    comms: Vec<Comm>,
 }
 
 impl Capture {
@@ -52,10 +53,12 @@ impl Context {
         let code = unsafe { (turn.functions().nncuda_graph_begin)(turn.handle()) };
         turn.check("nncuda_graph_begin", code)?;
         let memory = CapturedMemory::new();
-        let capture = Capture { memory: Arc::clone(&memory), kept: Vec::new(), known: HashSet::new() };
+        let capture =
+            Capture { memory: Arc::clone(&memory), kept: Vec::new(), known: HashSet::new(), comms: Vec::new() };
         turn.capture().replace(Some(capture));
         // Made before the calls, so that a panic in them drops it, which ends the capture.
-        let mut graph = Graph { context: self.clone(), open: true, handle: None, memory, kept: Vec::new() };
+        let mut graph =
+            Graph { context: self.clone(), open: true, handle: None, memory, kept: Vec::new(), comms: Vec::new() };
         let made = calls();
         let code = graph.end();
         made?;
@@ -72,6 +75,13 @@ impl Turn<'_> {
             tensors.iter().copied().flatten().for_each(|tensor| capture.keep(tensor));
         }
     }
+
+    /// The same of a communicator.
+    pub(crate) fn keep_comm(&self, comm: &Comm) {
+        if let Some(capture) = self.capture().borrow_mut().as_mut() {
+            capture.comms.push(comm.clone());
+        }
+    }
 }
 
 /// Recorded kernel calls, with the memory that they use. Dropping it gives the memory back.
@@ -82,6 +92,8 @@ pub struct Graph {
     handle: Option<Handle<nncuda_graph>>,
     memory: Arc<CapturedMemory>,
     kept: Vec<Arc<Allocation>>,
+    /// Communicators of captured calls, which outlive the graph.
+    comms: Vec<Comm>,
 }
 
 impl Graph {
@@ -129,7 +141,9 @@ impl Graph {
         // SAFETY: the context lives and `handle` may be written.
         let code = unsafe { (turn.functions().nncuda_graph_end)(turn.handle(), &raw mut handle) };
         self.handle = Handle::new(handle);
-        self.kept = turn.capture().take().map_or(Vec::new(), |capture| capture.kept);
+        if let Some(capture) = turn.capture().take() {
+            (self.kept, self.comms) = (capture.kept, capture.comms);
+        }
         code
     }
 }
@@ -148,6 +162,6 @@ impl Drop for Graph {
 
 impl fmt::Debug for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Graph").field("kept", &self.kept.len()).finish_non_exhaustive()
+        f.debug_struct("Graph").field("kept", &self.kept.len()).field("comms", &self.comms).finish_non_exhaustive()
     }
 }

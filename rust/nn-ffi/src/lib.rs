@@ -33,9 +33,15 @@
 //! | [`kernels`] | every kernel, its sizes derived from its tensors |
 //! | [`Graph`] | calls that are recorded once and run again |
 //! | [`Stream`], [`Event`], [`PinnedBuffer`] | copies beside the kernels |
+//! | [`Comm`] | several ranks on one job: collectives, and how work is shared out |
 //! | [`catalogue`] | the kernels as data, for tests that call them by name |
 //!
 //! The same call with the same inputs gives the same bits, in every language that makes it and with any number of threads.
+//!
+//! # Errors
+//!
+//! Every function that calls the library may return [`Error::Call`] because the device has failed, and one that makes a
+//! context or needs none [`Error::Load`] because there is no library. What else can go wrong stands at each.
 //!
 //! # Unsafe code
 //!
@@ -53,6 +59,7 @@
 mod buffer;
 mod call;
 pub mod catalogue;
+mod comm;
 mod context;
 mod device;
 mod dtype;
@@ -73,11 +80,12 @@ mod tensor;
 mod trace;
 
 pub use buffer::{DeviceBuffer, PinnedBuffer};
+pub use comm::{Comm, replica_merges, shard};
 pub use context::Context;
 pub use device::{Device, InstructionSet};
 pub use dtype::{Bf16, DType, Element, F16};
 pub use error::{Error, Result};
-pub use generated::options::{Activation, Format, RopeLayout};
+pub use generated::options::{Activation, Format, RopeLayout, Transport};
 pub use generated::status::Status;
 pub use graph::Graph;
 pub use layout::{Layout, MAX_RANK};

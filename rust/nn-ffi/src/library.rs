@@ -7,10 +7,6 @@ use nn_cuda::Library;
 use crate::{Device, Error, Format, Result, Status};
 
 /// Version, compiler, instruction sets and CUDA architectures of the library's build, as one line.
-///
-/// # Errors
-///
-/// [`Error::Load`] when there is no library.
 pub fn build_info() -> Result<String> {
     let library = nn_cuda::library()?;
     // SAFETY: the function takes nothing and returns a string that stays.
@@ -18,19 +14,11 @@ pub fn build_info() -> Result<String> {
 }
 
 /// Major and minor version of the contract that the library speaks.
-///
-/// # Errors
-///
-/// [`Error::Load`] when there is no library.
 pub fn abi_version() -> Result<(i32, i32)> {
     Ok(nn_cuda::library()?.abi())
 }
 
 /// How many GPUs the machine offers; 0 when there is no driver for them.
-///
-/// # Errors
-///
-/// [`Error::Load`] when there is no library.
 pub fn gpus() -> Result<usize> {
     Ok(device_count(nn_cuda::library()?, nn_cuda::NNCUDA_DEVICE_CUDA))
 }
@@ -50,10 +38,6 @@ pub fn device_text(device: Device) -> Result<String> {
 }
 
 /// What a status means and what to do about it, in one sentence.
-///
-/// # Errors
-///
-/// [`Error::Load`] when there is no library.
 pub fn status_text(status: Status) -> Result<String> {
     Ok(meaning(nn_cuda::library()?, status.code()))
 }
@@ -68,12 +52,14 @@ pub fn row_bytes(format: Format, elements: i64) -> Result<i64> {
     let mut bytes = 0;
     // SAFETY: `bytes` may be written.
     let code = unsafe { (library.nncuda_format_row_bytes)(format as i32, elements, &raw mut bytes) };
+    without_context(library, "nncuda_format_row_bytes", code).map(|()| bytes)
+}
+
+/// Turns the status of a function that takes no context into a result.
+pub(crate) fn without_context(library: &Library, function: &'static str, code: i32) -> Result<()> {
     match Status::from_code(code) {
-        None => Ok(bytes),
-        Some(status) => {
-            let message = meaning(library, code);
-            Err(Error::Call { status, function: "nncuda_format_row_bytes", message })
-        }
+        None => Ok(()),
+        Some(status) => Err(Error::Call { status, function, message: meaning(library, code) }),
     }
 }
 

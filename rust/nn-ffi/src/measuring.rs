@@ -58,19 +58,11 @@ impl Context {
     }
 
     /// Whether it [measures](Self::measuring), so that its memory holds nothing.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Call`] when the device has failed.
     pub fn measures(&self) -> Result<bool> {
         Ok(self.get(nn_cuda::NNCUDA_CTX_MEASURING)? != 0)
     }
 
     /// What it would take a context that measures to measure for its device.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Call`] when the device has failed.
     pub fn machine(&self) -> Result<Machine> {
         Ok(if self.device() == Device::Cpu {
             Machine::Cpu { threads: Some(self.threads()?), isa: self.isa()? }

@@ -167,10 +167,6 @@ impl Tensor {
     // Values
 
     /// Sets every value to zero.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Call`] when the device has failed.
     pub fn zero(&self) -> Result<()> {
         let turn = self.turn("zero")?;
         for (offset, bytes) in self.runs() {

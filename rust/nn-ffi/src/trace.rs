@@ -1,14 +1,10 @@
 //! Traces: a line a kernel call, the first value that is not finite, and every call a second time on another context.
 
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::context::Turn;
 use crate::profile::Running;
-use crate::{Context, Error, Result};
-
-/// Lets one thread at a time take the turns of two contexts, so that no two wait for each other.
-static BEGINNING: Mutex<()> = Mutex::new(());
+use crate::{Context, Error, Result, Status};
 
 /// An element of a tensor, and the kernel call that read or wrote it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,20 +151,23 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// That of `work`, or [`Error::Call`] when a trace runs already, or `reference` is this context or one that measures.
+    /// That of `work`, or [`Error::Call`] when a trace runs already, or `reference` is this context, one that measures
+    /// or in use by another thread.
     pub fn shadow<R, E: From<Error>>(
         &self,
         reference: &Self,
         work: impl FnOnce() -> Result<R, E>,
     ) -> Result<(R, Shadow), E> {
-        let beginning = BEGINNING.lock(); // before the first turn is taken
         let (result, text) = self.traced(
-            move |turn| {
-                let _until_begun = beginning;
+            |turn| {
+                const FUNCTION: &str = "nncuda_trace_begin_shadow";
+                let Some(other) = reference.try_turn() else {
+                    let message = format!("{FUNCTION}: another thread uses reference, or captures a graph on it");
+                    return Err(Error::Call { status: Status::Busy, function: FUNCTION, message });
+                };
                 // SAFETY: both contexts live until the trace has ended, which `traced` sees to.
-                let code =
-                    unsafe { (turn.functions().nncuda_trace_begin_shadow)(turn.handle(), reference.turn().handle()) };
-                turn.check("nncuda_trace_begin_shadow", code)
+                let code = unsafe { (turn.functions().nncuda_trace_begin_shadow)(turn.handle(), other.handle()) };
+                turn.check(FUNCTION, code)
             },
             work,
         )?;

@@ -1,9 +1,11 @@
 //! Contexts, tensors and graphs that threads share, on the real library.
 
+use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use nn_ffi::{
-    Context, DType, Device, DeviceBuffer, Error, Event, Graph, PinnedBuffer, Result, Stream, Tensor, kernels,
+    Context, DType, Device, DeviceBuffer, Error, Event, Graph, PinnedBuffer, Result, Status, Stream, Tensor, kernels,
 };
 
 /// Whether threads may pass a type on and share it, which the compiler answers.
@@ -84,7 +86,7 @@ fn a_graph_runs_on_any_thread() -> Result<()> {
     Ok(())
 }
 
-/// Of those that begin at once the library refuses some; none waits for a context that another holds.
+/// Of those that begin at once some are refused; none waits for a context that another holds.
 #[test]
 fn contexts_that_shadow_each_other_do_not_wait_for_each_other() -> Result<()> {
     let (one, other) = (Context::open(Device::Cpu, Some(1), None)?, Context::open(Device::Cpu, Some(1), None)?);
@@ -99,4 +101,21 @@ fn contexts_that_shadow_each_other_do_not_wait_for_each_other() -> Result<()> {
         }
     });
     Ok(())
+}
+
+/// A thread that captures keeps its turn, so who waited for it with a turn on another context might wait for ever.
+#[test]
+fn a_context_that_is_captured_is_no_reference_for_another_thread() -> Result<()> {
+    let (one, other) = (Context::open(Device::Cpu, Some(1), None)?, Context::open(Device::Cpu, Some(1), None)?);
+    thread::scope(|scope| {
+        let graph = one.capture(|| {
+            let (told, answer) = mpsc::channel();
+            let (one, other) = (&one, &other);
+            scope.spawn(move || told.send(other.shadow(one, || Ok::<_, Error>(())).err()));
+            let refused = answer.recv_timeout(Duration::from_secs(30)).expect("it does not wait");
+            assert_eq!(refused.and_then(|error| error.status()), Some(Status::Busy));
+            one.shadow(other, || Ok::<_, Error>(())).map(|_| ())
+        });
+        graph.map(|_| ())
+    })
 }

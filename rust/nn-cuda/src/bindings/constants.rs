@@ -43,6 +43,8 @@ pub const NNCUDA_ERROR_STATE: i32 = 51;
 pub const NNCUDA_ERROR_BUSY: i32 = 52;
 /// the device reported a fault; the context is lost
 pub const NNCUDA_ERROR_DEVICE: i32 = 60;
+/// another rank failed, left, hung or does not match this one; the communicator is lost
+pub const NNCUDA_ERROR_PEER: i32 = 61;
 /// a defect of this library: please report it
 pub const NNCUDA_ERROR_INTERNAL: i32 = 70;
 
@@ -162,3 +164,13 @@ pub const NNCUDA_REPORT_TABLE: i32 = 0;
 pub const NNCUDA_REPORT_JSON: i32 = 1;
 /// 2.
 pub const NNCUDA_REPORT_CHROME_TRACE: i32 = 2;
+
+// How the ranks of a communicator reach each other. Append-only.
+/// a rank alone
+pub const NNCUDA_TRANSPORT_SELF: i32 = 0;
+/// contexts of one process, each in a thread of its own, on the CPU engine
+pub const NNCUDA_TRANSPORT_THREADS: i32 = 1;
+/// processes that an MPI launcher started: MPI's standard ABI, libmpi_abi.so; CPU memory
+pub const NNCUDA_TRANSPORT_MPI: i32 = 2;
+/// GPUs: libnccl.so.2
+pub const NNCUDA_TRANSPORT_NCCL: i32 = 3;

@@ -39,6 +39,14 @@ pub struct nncuda_graph {
     _marker: PhantomData<(*mut u8, PhantomPinned)>,
 }
 
+/// What a `nncuda_comm` pointer points to; only the library knows its content.
+#[repr(C)]
+#[derive(Debug)]
+pub struct nncuda_comm {
+    _content: [u8; 0],
+    _marker: PhantomData<(*mut u8, PhantomPinned)>,
+}
+
 /// The library's ABI version: NNCUDA_ABI_MAJOR \* 1000 + NNCUDA_ABI_MINOR as it was built.
 ///
 /// C: `int32_t nncuda_abi_version(void);`
@@ -318,6 +326,135 @@ pub type nncuda_data_order = unsafe extern "C" fn(
     count: i64,
     windows: i64,
     indices: *mut i64,
+) -> i32;
+
+/// Cuts `count` elements into `parts` neighbouring shards of whole grains (the last grain may be shorter), as equal
+/// as that allows: shard p begins at grain p \* grains / parts, rounded down.
+///
+/// C: `int32_t nncuda_shard(int64_t count, int64_t grain, int64_t parts, int64_t part, int64_t *begin, int64_t *end);`
+pub type nncuda_shard =
+    unsafe extern "C" fn(count: i64, grain: i64, parts: i64, part: i64, begin: *mut i64, end: *mut i64) -> i32;
+
+/// For adding gradients over replicas one after the other.
+///
+/// C: `int32_t nncuda_replica_merges(int64_t replicas, int64_t first, int64_t replica, int64_t *merges);`
+pub type nncuda_replica_merges = unsafe extern "C" fn(replicas: i64, first: i64, replica: i64, merges: *mut i64) -> i32;
+
+/// Joins a communicator; returns when all ranks have.
+///
+/// C: `int32_t nncuda_comm_create(nncuda_ctx *ctx, int32_t transport, const char *address, int64_t length, int64_t rank, int64_t ranks, int64_t timeout_ms, nncuda_comm **comm);`
+pub type nncuda_comm_create = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    transport: i32,
+    address: *const c_char,
+    length: i64,
+    rank: i64,
+    ranks: i64,
+    timeout_ms: i64,
+    comm: *mut *mut nncuda_comm,
+) -> i32;
+
+/// Which rank this is, and of how many.
+///
+/// C: `int32_t nncuda_comm_rank(nncuda_ctx *ctx, nncuda_comm *comm, int64_t *rank, int64_t *ranks);`
+pub type nncuda_comm_rank =
+    unsafe extern "C" fn(ctx: *mut nncuda_ctx, comm: *mut nncuda_comm, rank: *mut i64, ranks: *mut i64) -> i32;
+
+/// Cuts a communicator: ranks of one color form a new one, in the order of `key`, then of their ranks.
+///
+/// C: `int32_t nncuda_comm_split(nncuda_ctx *ctx, nncuda_comm *comm, int64_t color, int64_t key, nncuda_comm **part);`
+pub type nncuda_comm_split = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    comm: *mut nncuda_comm,
+    color: i64,
+    key: i64,
+    part: *mut *mut nncuda_comm,
+) -> i32;
+
+/// Leaves a communicator and frees it, without waiting for the others.
+///
+/// C: `int32_t nncuda_comm_destroy(nncuda_ctx *ctx, nncuda_comm *comm);`
+pub type nncuda_comm_destroy = unsafe extern "C" fn(ctx: *mut nncuda_ctx, comm: *mut nncuda_comm) -> i32;
+
+/// Tells the other ranks that this one cannot go on: what they do on the communicator, now or later, fails with
+/// NNCUDA_ERROR_PEER and this reason.
+///
+/// C: `int32_t nncuda_comm_abort(nncuda_ctx *ctx, nncuda_comm *comm, const char *reason, int64_t length);`
+pub type nncuda_comm_abort =
+    unsafe extern "C" fn(ctx: *mut nncuda_ctx, comm: *mut nncuda_comm, reason: *const c_char, length: i64) -> i32;
+
+/// Fails on all ranks, naming one that differs, unless all give the same bytes.
+///
+/// C: `int32_t nncuda_comm_agree(nncuda_ctx *ctx, nncuda_comm *comm, const char *what, int64_t length, const void *value, int64_t bytes);`
+pub type nncuda_comm_agree = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    comm: *mut nncuda_comm,
+    what: *const c_char,
+    length: i64,
+    value: *const c_void,
+    bytes: i64,
+) -> i32;
+
+/// Adds up a whole number of the host over all ranks.
+///
+/// C: `int32_t nncuda_comm_sum(nncuda_ctx *ctx, nncuda_comm *comm, int64_t value, int64_t *total);`
+pub type nncuda_comm_sum =
+    unsafe extern "C" fn(ctx: *mut nncuda_ctx, comm: *mut nncuda_comm, value: i64, total: *mut i64) -> i32;
+
+/// Returns when all ranks have called it.
+///
+/// C: `int32_t nncuda_comm_barrier(nncuda_ctx *ctx, nncuda_comm *comm);`
+pub type nncuda_comm_barrier = unsafe extern "C" fn(ctx: *mut nncuda_ctx, comm: *mut nncuda_comm) -> i32;
+
+/// Bytes that this rank gave the transport for other ranks so far.
+///
+/// C: `int32_t nncuda_comm_bytes_sent(nncuda_ctx *ctx, nncuda_comm *comm, int64_t *bytes);`
+pub type nncuda_comm_bytes_sent =
+    unsafe extern "C" fn(ctx: *mut nncuda_ctx, comm: *mut nncuda_comm, bytes: *mut i64) -> i32;
+
+/// x of rank `root` to all.
+///
+/// C: `int32_t nncuda_comm_broadcast(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int64_t bytes, int64_t root);`
+pub type nncuda_comm_broadcast =
+    unsafe extern "C" fn(ctx: *mut nncuda_ctx, comm: *mut nncuda_comm, x: *mut c_void, bytes: i64, root: i64) -> i32;
+
+/// Each rank's shard of x, nncuda_shard(bytes, grain, ranks, rank), to all.
+///
+/// C: `int32_t nncuda_comm_all_gather(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int64_t bytes, int64_t grain);`
+pub type nncuda_comm_all_gather =
+    unsafe extern "C" fn(ctx: *mut nncuda_ctx, comm: *mut nncuda_comm, x: *mut c_void, bytes: i64, grain: i64) -> i32;
+
+/// x = sum over the ranks of x, in their order: for numbers of which at most one is not zero, since any other sum
+/// would know how many ranks there are.
+///
+/// C: `int32_t nncuda_comm_all_reduce(nncuda_ctx *ctx, nncuda_comm *comm, float *x, int64_t n);`
+pub type nncuda_comm_all_reduce =
+    unsafe extern "C" fn(ctx: *mut nncuda_ctx, comm: *mut nncuda_comm, x: *mut f32, n: i64) -> i32;
+
+/// Sums over all replicas, each rank its shard, nncuda_shard(n, grain, ranks, rank).
+///
+/// C: `int32_t nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm, const float *partials, float *x, int64_t n, int64_t parts, int64_t grain, int64_t replicas);`
+pub type nncuda_comm_reduce_scatter = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    comm: *mut nncuda_comm,
+    partials: *const f32,
+    x: *mut f32,
+    n: i64,
+    parts: i64,
+    grain: i64,
+    replicas: i64,
+) -> i32;
+
+/// cuda_grad_norm of gradients of which each rank holds a shard, nncuda_shard(n, grain, ranks, rank): to its bits.
+///
+/// C: `int32_t nncuda_comm_grad_norm(nncuda_ctx *ctx, nncuda_comm *comm, const float *grad, float *norm, int64_t n, int64_t grain);`
+pub type nncuda_comm_grad_norm = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    comm: *mut nncuda_comm,
+    grad: *const f32,
+    norm: *mut f32,
+    n: i64,
+    grain: i64,
 ) -> i32;
 
 /// SiLU: y = x \* sigmoid(x).
@@ -1177,7 +1314,7 @@ pub type cuda_adamw_step = unsafe extern "C" fn(
 /// AdamW as adamw_step has it, its moments kept in bf16: they are widened, updated in f32, used for the parameters,
 /// and rounded by chance (see above) as they are stored.
 ///
-/// C: `int32_t cuda_adamw_step_bf16(nncuda_ctx *ctx, const float *grad, const float *lr, const int32_t *step, const float *grad_scale, const int32_t *skip, float *param, void *m, void *v, void *param_copy, int64_t n, int64_t n_decay, float beta1, float beta2, float eps, float weight_decay, int32_t dtype);`
+/// C: `int32_t cuda_adamw_step_bf16(nncuda_ctx *ctx, const float *grad, const float *lr, const int32_t *step, const float *grad_scale, const int32_t *skip, float *param, void *m, void *v, void *param_copy, int64_t n, int64_t n_decay, int64_t first, float beta1, float beta2, float eps, float weight_decay, int32_t dtype);`
 pub type cuda_adamw_step_bf16 = unsafe extern "C" fn(
     ctx: *mut nncuda_ctx,
     grad: *const f32,
@@ -1191,6 +1328,7 @@ pub type cuda_adamw_step_bf16 = unsafe extern "C" fn(
     param_copy: *mut c_void,
     n: i64,
     n_decay: i64,
+    first: i64,
     beta1: f32,
     beta2: f32,
     eps: f32,
@@ -1202,7 +1340,7 @@ pub type cuda_adamw_step_bf16 = unsafe extern "C" fn(
 /// section 2.1): each 256 consecutive elements, the last ones fewer, have one f32 scale s, the largest magnitude
 /// among them, and each element a code for a number q of 0 .. 1; it is s \* q, the largest one exactly.
 ///
-/// C: `int32_t cuda_adamw_step_f8(nncuda_ctx *ctx, const float *grad, const float *lr, const int32_t *step, const float *grad_scale, const int32_t *skip, float *param, void *m, float *m_scale, void *r, float *r_scale, void *param_copy, int64_t n, int64_t blocks, int64_t n_decay, float beta1, float beta2, float eps, float weight_decay, int32_t dtype);`
+/// C: `int32_t cuda_adamw_step_f8(nncuda_ctx *ctx, const float *grad, const float *lr, const int32_t *step, const float *grad_scale, const int32_t *skip, float *param, void *m, float *m_scale, void *r, float *r_scale, void *param_copy, int64_t n, int64_t blocks, int64_t n_decay, int64_t first, float beta1, float beta2, float eps, float weight_decay, int32_t dtype);`
 pub type cuda_adamw_step_f8 = unsafe extern "C" fn(
     ctx: *mut nncuda_ctx,
     grad: *const f32,
@@ -1219,6 +1357,7 @@ pub type cuda_adamw_step_f8 = unsafe extern "C" fn(
     n: i64,
     blocks: i64,
     n_decay: i64,
+    first: i64,
     beta1: f32,
     beta2: f32,
     eps: f32,

@@ -7,8 +7,8 @@ pub mod functions;
 mod table;
 
 pub use constants::*;
-pub use functions::{nncuda_ctx, nncuda_event, nncuda_graph, nncuda_stream};
+pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_stream};
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "ba667bd996d948b7bfa33c7fe534b8b4e5d17a2ef56dab668ba94bb42a92c569";
+pub const HEADER_SHA256: &str = "cafdaf2e485ab281c2788853c82ee91891afb147f1163c38086d9608bf55440f";

@@ -480,10 +480,11 @@ pub(super) fn adamw_step_bf16(arguments: &[Argument<'_>]) -> Result<()> {
         arguments[7].tensor()?,
         arguments[8].optional()?,
         arguments[10].int64()?,
-        arguments[11].float()?,
+        arguments[11].int64()?,
         arguments[12].float()?,
         arguments[13].float()?,
         arguments[14].float()?,
+        arguments[15].float()?,
     )
 }
 
@@ -501,10 +502,11 @@ pub(super) fn adamw_step_f8(arguments: &[Argument<'_>]) -> Result<()> {
         arguments[9].tensor()?,
         arguments[10].optional()?,
         arguments[13].int64()?,
-        arguments[14].float()?,
+        arguments[14].int64()?,
         arguments[15].float()?,
         arguments[16].float()?,
         arguments[17].float()?,
+        arguments[18].float()?,
     )
 }
 

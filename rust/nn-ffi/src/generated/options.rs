@@ -1,6 +1,6 @@
 // Generated from bindings.h by `make generate`. Do not edit.
 
-//! Options of kernels that are one of a few.
+//! Options that are one of a few.
 
 /// How rotary embedding pairs the elements of a head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -104,6 +104,35 @@ impl Format {
             nn_cuda::NNCUDA_FORMAT_Q4_0_R16 => Some(Self::Q40R16),
             nn_cuda::NNCUDA_FORMAT_Q8_0_R16 => Some(Self::Q80R16),
             nn_cuda::NNCUDA_FORMAT_Q6_K_R16 => Some(Self::Q6KR16),
+            _ => None,
+        }
+    }
+}
+
+/// How the ranks of a communicator reach each other. Append-only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(i32)]
+pub enum Transport {
+    /// a rank alone
+    #[default]
+    Alone = nn_cuda::NNCUDA_TRANSPORT_SELF,
+    /// contexts of one process, each in a thread of its own, on the CPU engine
+    Threads = nn_cuda::NNCUDA_TRANSPORT_THREADS,
+    /// processes that an MPI launcher started: MPI's standard ABI, libmpi_abi.so; CPU memory
+    Mpi = nn_cuda::NNCUDA_TRANSPORT_MPI,
+    /// GPUs: libnccl.so.2
+    Nccl = nn_cuda::NNCUDA_TRANSPORT_NCCL,
+}
+
+impl Transport {
+    /// The value of a number in the contract; `None` for one that is none.
+    #[must_use]
+    pub fn from_code(code: i32) -> Option<Self> {
+        match code {
+            nn_cuda::NNCUDA_TRANSPORT_SELF => Some(Self::Alone),
+            nn_cuda::NNCUDA_TRANSPORT_THREADS => Some(Self::Threads),
+            nn_cuda::NNCUDA_TRANSPORT_MPI => Some(Self::Mpi),
+            nn_cuda::NNCUDA_TRANSPORT_NCCL => Some(Self::Nccl),
             _ => None,
         }
     }

@@ -40,6 +40,8 @@ pub enum Status {
     Busy,
     /// the device reported a fault; the context is lost
     Device,
+    /// another rank failed, left, hung or does not match this one; the communicator is lost
+    Peer,
     /// a defect of this library: please report it
     Internal,
     /// A code that a newer library has added.
@@ -68,6 +70,7 @@ impl Status {
             nn_cuda::NNCUDA_ERROR_STATE => Self::State,
             nn_cuda::NNCUDA_ERROR_BUSY => Self::Busy,
             nn_cuda::NNCUDA_ERROR_DEVICE => Self::Device,
+            nn_cuda::NNCUDA_ERROR_PEER => Self::Peer,
             nn_cuda::NNCUDA_ERROR_INTERNAL => Self::Internal,
             other => Self::Other(other),
         })
@@ -93,6 +96,7 @@ impl Status {
             Self::State => nn_cuda::NNCUDA_ERROR_STATE,
             Self::Busy => nn_cuda::NNCUDA_ERROR_BUSY,
             Self::Device => nn_cuda::NNCUDA_ERROR_DEVICE,
+            Self::Peer => nn_cuda::NNCUDA_ERROR_PEER,
             Self::Internal => nn_cuda::NNCUDA_ERROR_INTERNAL,
             Self::Other(code) => code,
         }
@@ -118,6 +122,7 @@ impl Status {
             Self::State => "NNCUDA_ERROR_STATE",
             Self::Busy => "NNCUDA_ERROR_BUSY",
             Self::Device => "NNCUDA_ERROR_DEVICE",
+            Self::Peer => "NNCUDA_ERROR_PEER",
             Self::Internal => "NNCUDA_ERROR_INTERNAL",
             Self::Other(_) => "unknown status",
         }

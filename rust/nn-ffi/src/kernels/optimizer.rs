@@ -156,6 +156,8 @@ pub fn adamw_step(
 /// - `v`: bf16 `[n]`, second moments; read and overwritten
 /// - `param_copy`: of `dtype` `[n]`, the new parameters rounded to `dtype`, or null; overwritten
 /// - `n_decay`: how many of them, from the first, decay; must be 0 to n
+/// - `first`: of a shard, the place of its first element among all parameters, which chance depends on; must be at
+///   least 0 and a multiple of 256
 /// - `beta1`: decay rate of the first moments; must be at least 0 and below 1
 /// - `beta2`: decay rate of the second moments; must be at least 0 and below 1
 /// - `eps`: added to the root; must be finite and above 0
@@ -175,6 +177,7 @@ pub fn adamw_step_bf16(
     v: &Tensor,
     param_copy: Option<&Tensor>,
     n_decay: i64,
+    first: i64,
     beta1: f32,
     beta2: f32,
     eps: f32,
@@ -234,6 +237,7 @@ pub fn adamw_step_bf16(
             pointer(&param_copy),
             n as i64,
             n_decay,
+            first,
             beta1,
             beta2,
             eps,
@@ -282,6 +286,8 @@ pub fn adamw_step_bf16(
 /// - `r_scale`: f32 `[blocks]`, their scales; read and overwritten
 /// - `param_copy`: of `dtype` `[n]`, the new parameters rounded to `dtype`, or null; overwritten
 /// - `n_decay`: how many of them, from the first, decay; must be 0 to n
+/// - `first`: of a shard, the place of its first element among all parameters, which chance depends on; must be at
+///   least 0 and a multiple of 256
 /// - `beta1`: decay rate of the first moments; must be at least 0 and below 1
 /// - `beta2`: decay rate of the second moments; must be at least 0 and below 1
 /// - `eps`: added to the root; must be finite and above 0
@@ -303,6 +309,7 @@ pub fn adamw_step_f8(
     r_scale: &Tensor,
     param_copy: Option<&Tensor>,
     n_decay: i64,
+    first: i64,
     beta1: f32,
     beta2: f32,
     eps: f32,
@@ -370,6 +377,7 @@ pub fn adamw_step_f8(
             n as i64,
             blocks as i64,
             n_decay,
+            first,
             beta1,
             beta2,
             eps,

@@ -1,0 +1,33 @@
+/* Collectives: what they are run with, and how engines enter them into their tables. */
+#ifndef NN_COMM_COLLECTIVE_H
+#define NN_COMM_COLLECTIVE_H
+
+#include "runtime/engine.h"
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct nn_comm_args {
+  nncuda_comm *comm;
+  void *x;
+  const float *partials; /* of reduce_scatter: [parts, n], or null */
+  float *norm;           /* of grad_norm */
+  int64_t n, parts, grain, replicas, root;
+} nn_comm_args;
+
+/* The layouts of those that have a workspace. */
+void nn_comm_all_reduce_workspace(const void *args, nn_workspace *workspace);
+void nn_comm_reduce_scatter_workspace(const void *args, nn_workspace *workspace);
+void nn_comm_grad_norm_workspace(const void *args, nn_workspace *workspace);
+
+/* Enters the collectives, which are the same on every engine. */
+void nn_comm_fill(nn_kernel *kernel, nn_layout *layout);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

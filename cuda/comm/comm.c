@@ -1,0 +1,477 @@
+#include "comm.h"
+
+#include "collective.h"
+#include "hmac.h"
+#include "tree.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const nn_transport *const transports[] = {
+    [NNCUDA_TRANSPORT_SELF] = &nn_transport_self,
+    [NNCUDA_TRANSPORT_THREADS] = &nn_transport_threads,
+    [NNCUDA_TRANSPORT_MPI] = &nn_transport_mpi,
+    [NNCUDA_TRANSPORT_NCCL] = &nn_transport_nccl,
+};
+
+/* ---- a rank alone; and any rank of a context that measures, whose peers are not there ---- */
+
+static int32_t self_open(nncuda_ctx *ctx, nncuda_comm *comm, const char *address) {
+  (void)address;
+  if (comm->rank == -1 && comm->ranks == -1) {
+    comm->rank = 0;
+    comm->ranks = 1;
+  }
+  if (!ctx->engine->measures && comm->ranks != 1) {
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "ranks is %lld; with NNCUDA_TRANSPORT_SELF (0) it must be 1",
+                   (long long)comm->ranks);
+  }
+  return NNCUDA_SUCCESS;
+}
+
+static int32_t self_exchange(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *messages, int64_t count) {
+  (void)ctx, (void)comm, (void)messages, (void)count;
+  return NNCUDA_SUCCESS;
+}
+
+static int32_t self_split(nncuda_ctx *ctx, nncuda_comm *comm, nncuda_comm *part, const int64_t *members) {
+  (void)ctx, (void)comm, (void)part, (void)members;
+  return NNCUDA_SUCCESS;
+}
+
+static void self_nothing(nncuda_comm *comm) { (void)comm; }
+
+const nn_transport nn_transport_self = {.name = "SELF",
+                                        .open = self_open,
+                                        .exchange = self_exchange,
+                                        .split = self_split,
+                                        .abort = self_nothing,
+                                        .close = self_nothing};
+
+/* ---- for all of them ---- */
+
+int32_t nn_comm_fail(nncuda_ctx *ctx, nncuda_comm *comm, const char *format, ...) {
+  if (!comm->failed) {
+    va_list list;
+    va_start(list, format);
+    vsnprintf(comm->reason, sizeof comm->reason, format, list);
+    va_end(list);
+    comm->failed = 1;
+  }
+  return nn_fail(ctx, NNCUDA_ERROR_PEER, "%s", comm->reason);
+}
+
+static int32_t exchange(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *messages, int64_t count, int32_t host) {
+  if (comm->transport == NULL) { /* destroyed: a graph may outlive it */
+    return nn_comm_check(ctx, comm);
+  }
+  if (comm->failed) {
+    return nn_comm_fail(ctx, comm, "%s", comm->reason);
+  }
+  const nn_transport *t = comm->transport;
+  const int32_t status = count == 0 || ctx->engine->measures ? NNCUDA_SUCCESS
+                         : host && t->exchange_host != NULL  ? t->exchange_host(ctx, comm, messages, count)
+                                                             : t->exchange(ctx, comm, messages, count);
+  for (int64_t i = 0; status == NNCUDA_SUCCESS && i < count; i++) {
+    comm->sent += messages[i].send ? (int64_t)messages[i].bytes : 0;
+  }
+  return status;
+}
+
+int32_t nn_comm_exchange(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *messages, int64_t count) {
+  return exchange(ctx, comm, messages, count, 0);
+}
+
+int32_t nn_comm_gather(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int64_t bytes, int64_t grain, int32_t host) {
+  nn_message *messages = malloc(2 * (size_t)comm->ranks * sizeof *messages);
+  if (messages == NULL) {
+    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %lld messages", (long long)(2 * comm->ranks));
+  }
+  unsigned char *const at = x;
+  const nn_range own = nn_shard(bytes, grain, comm->ranks, comm->rank);
+  int64_t count = 0;
+  for (int64_t step = 1; step < comm->ranks; step++) { /* not all to rank 0 first */
+    const int64_t to = (comm->rank + step) % comm->ranks, from = (comm->rank - step + comm->ranks) % comm->ranks;
+    const nn_range theirs = nn_shard(bytes, grain, comm->ranks, from);
+    if (own.end > own.begin) {
+      messages[count++] = (nn_message){to, at + own.begin, (size_t)(own.end - own.begin), 1};
+    }
+    if (theirs.end > theirs.begin) {
+      messages[count++] = (nn_message){from, at + theirs.begin, (size_t)(theirs.end - theirs.begin), 0};
+    }
+  }
+  const int32_t status = exchange(ctx, comm, messages, count, host);
+  free(messages);
+  return status;
+}
+
+int32_t nn_comm_check(nncuda_ctx *ctx, const nncuda_comm *comm) {
+  return nn_handle_check(ctx, comm, NN_HANDLE_COMM, "comm");
+}
+
+static void release(nncuda_ctx *ctx, nncuda_comm *comm) {
+  (void)ctx;
+  if (comm->transport != NULL) {
+    comm->transport->close(comm);
+  }
+  free(comm);
+}
+
+/* Takes a communicator that its transport has opened among the context's handles. */
+static int32_t keep(nncuda_ctx *ctx, nncuda_comm *comm, nncuda_comm **kept) {
+  const int32_t status = nn_handle_add(ctx, comm, NN_HANDLE_COMM);
+  if (status != NNCUDA_SUCCESS) {
+    release(ctx, comm);
+    return status;
+  }
+  ctx->comm_release = release;
+  *kept = comm;
+  return NNCUDA_SUCCESS;
+}
+
+/* Each rank's `bytes` at `data`, to all: `all` holds ranks pieces of them. */
+static int32_t gather_host(nncuda_ctx *ctx, nncuda_comm *comm, const void *data, size_t bytes, void *all) {
+  memcpy((unsigned char *)all + (size_t)comm->rank * bytes, data, bytes);
+  return nn_comm_gather(ctx, comm, all, comm->ranks * (int64_t)bytes, (int64_t)bytes, 1);
+}
+
+/* ---- agree ---- */
+
+enum { SHOWN = 96 };
+
+typedef struct digest { /* of a value: what travels in its place */
+  uint8_t hash[NN_HMAC_BYTES];
+  char text[SHOWN]; /* a value that is short and printable, else empty */
+} digest;
+
+static digest digest_of(const void *value, size_t bytes) {
+  digest d = {.text = ""};
+  nn_hmac h;
+  nn_hmac_begin(&h, "");
+  nn_hmac_add(&h, value, bytes);
+  nn_hmac_end(&h, d.hash);
+  const unsigned char *letters = value;
+  size_t printable = 0;
+  while (printable < bytes && letters[printable] >= ' ' && letters[printable] < 127) {
+    printable++;
+  }
+  if (printable == bytes && bytes < SHOWN) {
+    memcpy(d.text, value, bytes);
+  }
+  return d;
+}
+
+static int32_t agree(nncuda_ctx *ctx, nncuda_comm *comm, const char *what, int64_t length, const void *value,
+                     size_t bytes) {
+  digest *all = calloc((size_t)comm->ranks, sizeof *all);
+  if (all == NULL) {
+    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %lld ranks", (long long)comm->ranks);
+  }
+  const digest own = digest_of(value, bytes);
+  int32_t status = ctx->engine->measures ? NNCUDA_SUCCESS : gather_host(ctx, comm, &own, sizeof own, all);
+  for (int64_t r = 1; status == NNCUDA_SUCCESS && !ctx->engine->measures && r < comm->ranks; r++) {
+    if (nn_hmac_equal(all[r].hash, all[0].hash)) {
+      continue;
+    }
+    all[0].text[SHOWN - 1] = all[r].text[SHOWN - 1] = '\0';
+    if (all[0].text[0] != '\0' && all[r].text[0] != '\0') {
+      status = nn_comm_fail(ctx, comm, "the %.*s of rank %lld (%s) is not that of rank 0 (%s)", (int)length, what,
+                            (long long)r, all[r].text, all[0].text);
+    } else {
+      status = nn_comm_fail(ctx, comm, "the %.*s of rank %lld is not that of rank 0", (int)length, what, (long long)r);
+    }
+  }
+  free(all);
+  return status;
+}
+
+static int32_t check_text(nncuda_ctx *ctx, const char *name, const void *text, int64_t length, int64_t most) {
+  if (length < 0 || length > most) {
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_SIZE, "%s is %lld bytes long; it must be 0 to %lld", name,
+                   (long long)length, (long long)most);
+  }
+  if (text == NULL && length > 0) {
+    return nn_fail(ctx, NNCUDA_ERROR_NULL_POINTER, "%s is null; it must point to %lld bytes", name, (long long)length);
+  }
+  return NNCUDA_SUCCESS;
+}
+
+/* ---- create, split, destroy ---- */
+
+static int32_t check_ranks(nncuda_ctx *ctx, int64_t rank, int64_t ranks) {
+  if (ranks < 1 || ranks > INT32_MAX) {
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "ranks is %lld; it must be 1 to %d", (long long)ranks, INT32_MAX);
+  }
+  if (rank < 0 || rank >= ranks) {
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "rank is %lld; of %lld ranks it must be 0 to %lld", (long long)rank,
+                   (long long)ranks, (long long)(ranks - 1));
+  }
+  return NNCUDA_SUCCESS;
+}
+
+static int32_t open(nncuda_ctx *ctx, nncuda_comm *comm, int32_t transport, const char *address) {
+  if ((comm->rank != -1 || comm->ranks != -1) && check_ranks(ctx, comm->rank, comm->ranks) != NNCUDA_SUCCESS) {
+    return NNCUDA_ERROR_INVALID_VALUE;
+  }
+  if (comm->transport->on_cpu && !ctx->engine->memory.visible) {
+    return nn_fail(ctx, NNCUDA_ERROR_UNSUPPORTED,
+                   "NNCUDA_TRANSPORT_%s (%d) is for the CPU engine; between GPUs use NNCUDA_TRANSPORT_NCCL (%d)",
+                   comm->transport->name, transport, NNCUDA_TRANSPORT_NCCL);
+  }
+  return comm->transport->open(ctx, comm, address);
+}
+
+/* All of these decide bits. */
+static int32_t agree_on_library(nncuda_ctx *ctx, nncuda_comm *comm) {
+  char text[SHOWN];
+  const int length = snprintf(text, sizeof text, "nncuda %s, device %d, instruction set %d, tf32 %d", NN_VERSION,
+                              ctx->engine->device, ctx->machine.isa, ctx->machine.tf32);
+  return agree(ctx, comm, "library", 7, text, (size_t)length);
+}
+
+static int32_t create(nncuda_ctx *ctx, int32_t transport, const char *address, int64_t length, int64_t rank,
+                      int64_t ranks, int64_t timeout_ms, nncuda_comm **comm) {
+  enum { ADDRESS_CAPACITY = 256 };
+  if (comm == NULL) {
+    return nn_fail(ctx, NNCUDA_ERROR_NULL_POINTER, "comm is null; it must say where to put the communicator");
+  }
+  *comm = NULL;
+  if (transport < 0 || transport > NNCUDA_TRANSPORT_NCCL) {
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "transport is %d; it must be one of NNCUDA_TRANSPORT_*, 0 to %d",
+                   transport, NNCUDA_TRANSPORT_NCCL);
+  }
+  if (timeout_ms < 0) {
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "timeout_ms is %lld; it must be at least 0", (long long)timeout_ms);
+  }
+  if (ctx->capture != NULL) {
+    return nn_fail_capturing(ctx);
+  }
+  int32_t status = check_text(ctx, "address", address, length, ADDRESS_CAPACITY - 1);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
+  nncuda_comm *made = calloc(1, sizeof *made);
+  if (made == NULL) {
+    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for a communicator");
+  }
+  char text[ADDRESS_CAPACITY] = "";
+  if (length > 0) {
+    memcpy(text, address, (size_t)length);
+  }
+  made->transport = ctx->engine->measures ? &nn_transport_self : transports[transport];
+  made->rank = rank;
+  made->ranks = ranks;
+  made->timeout_ms = timeout_ms;
+  status = open(ctx, made, transport, text);
+  if (status != NNCUDA_SUCCESS) {
+    free(made);
+    return status;
+  }
+  status = agree_on_library(ctx, made);
+  if (status != NNCUDA_SUCCESS) {
+    release(ctx, made);
+    return status;
+  }
+  return keep(ctx, made, comm);
+}
+
+typedef struct seat { /* of a rank in a split */
+  int64_t color, key, rank;
+} seat;
+
+static int by_color_and_key(const void *a, const void *b) {
+  const seat *x = a, *y = b;
+  const int64_t left[] = {x->color, x->key, x->rank}, right[] = {y->color, y->key, y->rank};
+  for (int i = 0; i < 3; i++) {
+    if (left[i] != right[i]) {
+      return left[i] < right[i] ? -1 : 1;
+    }
+  }
+  return 0;
+}
+
+/* Makes the part of this rank from everyone's seats. */
+static int32_t split_by(nncuda_ctx *ctx, nncuda_comm *comm, seat *seats, int64_t color, nncuda_comm *made) {
+  qsort(seats, (size_t)comm->ranks, sizeof *seats, by_color_and_key);
+  int64_t *members = malloc((size_t)comm->ranks * sizeof *members);
+  if (members == NULL) {
+    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %lld ranks", (long long)comm->ranks);
+  }
+  *made = (nncuda_comm){.transport = comm->transport, .timeout_ms = comm->timeout_ms};
+  for (int64_t i = 0; i < comm->ranks; i++) {
+    if (seats[i].color == color) {
+      made->rank = seats[i].rank == comm->rank ? made->ranks : made->rank;
+      members[made->ranks++] = seats[i].rank;
+    }
+  }
+  const int32_t status = comm->transport->split(ctx, comm, made, members);
+  free(members);
+  return status;
+}
+
+static int32_t split(nncuda_ctx *ctx, nncuda_comm *comm, int64_t color, int64_t key, nncuda_comm **part) {
+  int32_t status = nn_comm_check(ctx, comm);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
+  if (part == NULL) {
+    return nn_fail(ctx, NNCUDA_ERROR_NULL_POINTER, "part is null; it must say where to put the communicator");
+  }
+  *part = NULL;
+  if (color < 0) {
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "color is %lld; it must be at least 0", (long long)color);
+  }
+  if (ctx->capture != NULL) {
+    return nn_fail_capturing(ctx);
+  }
+  nncuda_comm *made = calloc(1, sizeof *made);
+  seat *seats = calloc((size_t)comm->ranks, sizeof *seats);
+  if (made == NULL || seats == NULL) {
+    status =
+        nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for a communicator of %lld ranks", (long long)comm->ranks);
+  } else {
+    status = gather_host(ctx, comm, &(seat){color, key, comm->rank}, sizeof(seat), seats);
+  }
+  if (status == NNCUDA_SUCCESS) {
+    status = split_by(ctx, comm, seats, color, made);
+  }
+  free(seats);
+  if (status != NNCUDA_SUCCESS) {
+    free(made);
+    return status;
+  }
+  return keep(ctx, made, part);
+}
+
+static int32_t destroy(nncuda_ctx *ctx, nncuda_comm *comm) {
+  if (comm == NULL) {
+    return NNCUDA_SUCCESS;
+  }
+  const int32_t status = nn_comm_check(ctx, comm);
+  if (status == NNCUDA_SUCCESS) {
+    nn_table_remove(&ctx->handles, comm);
+    nn_table_put(&ctx->handles, comm, (void *)(intptr_t)NN_HANDLE_COMM_DESTROYED);
+    comm->transport->close(comm);
+    comm->transport = NULL;
+  }
+  return status;
+}
+
+static int32_t rank_of(nncuda_ctx *ctx, nncuda_comm *comm, int64_t *rank, int64_t *ranks) {
+  const int32_t status = nn_comm_check(ctx, comm);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
+  if (rank == NULL || ranks == NULL) {
+    return nn_fail(ctx, NNCUDA_ERROR_NULL_POINTER, "%s is null; it must say where to put the number",
+                   rank == NULL ? "rank" : "ranks");
+  }
+  *rank = comm->rank;
+  *ranks = comm->ranks;
+  return NNCUDA_SUCCESS;
+}
+
+static int32_t abort_for(nncuda_ctx *ctx, nncuda_comm *comm, const char *reason, int64_t length) {
+  int32_t status = nn_comm_check(ctx, comm);
+  if (status == NNCUDA_SUCCESS) {
+    status = check_text(ctx, "reason", reason, length, INT32_MAX);
+  }
+  if (status != NNCUDA_SUCCESS || comm->failed) {
+    return status; /* who told us knows */
+  }
+  snprintf(comm->reason, sizeof comm->reason, "rank %lld: %.*s", (long long)comm->rank, (int)length,
+           reason == NULL ? "" : reason);
+  comm->failed = 1;
+  comm->transport->abort(comm);
+  return NNCUDA_SUCCESS;
+}
+
+static int32_t agree_on(nncuda_ctx *ctx, nncuda_comm *comm, const char *what, int64_t length, const void *value,
+                        int64_t bytes) {
+  int32_t status = nn_comm_check(ctx, comm);
+  if (status == NNCUDA_SUCCESS) {
+    status = check_text(ctx, "what", what, length, INT32_MAX);
+  }
+  if (status == NNCUDA_SUCCESS) {
+    status = check_text(ctx, "value", value, bytes, INT64_MAX);
+  }
+  if (status == NNCUDA_SUCCESS && ctx->capture != NULL) {
+    status = nn_fail_capturing(ctx);
+  }
+  return status != NNCUDA_SUCCESS ? status : agree(ctx, comm, what, length, value, (size_t)bytes);
+}
+
+static int32_t sum(nncuda_ctx *ctx, nncuda_comm *comm, int64_t value, int64_t *total) {
+  int32_t status = nn_comm_check(ctx, comm);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
+  if (total == NULL) {
+    return nn_fail(ctx, NNCUDA_ERROR_NULL_POINTER, "total is null; it must say where to put the sum");
+  }
+  if (ctx->capture != NULL) {
+    return nn_fail_capturing(ctx);
+  }
+  int64_t *all = calloc((size_t)comm->ranks, sizeof *all);
+  if (all == NULL) {
+    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %lld ranks", (long long)comm->ranks);
+  }
+  status = gather_host(ctx, comm, &value, sizeof value, all);
+  *total = 0;
+  for (int64_t r = 0; status == NNCUDA_SUCCESS && r < comm->ranks; r++) {
+    if (__builtin_add_overflow(*total, all[r], total)) {
+      status = nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "the sum over all ranks is no whole number of 64 bits");
+    }
+  }
+  free(all);
+  return status;
+}
+
+static int32_t bytes_sent(nncuda_ctx *ctx, nncuda_comm *comm, int64_t *bytes) {
+  const int32_t status = nn_comm_check(ctx, comm);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
+  if (bytes == NULL) {
+    return nn_fail(ctx, NNCUDA_ERROR_NULL_POINTER, "bytes is null; it must say where to put the number");
+  }
+  *bytes = comm->sent;
+  return NNCUDA_SUCCESS;
+}
+
+int32_t nncuda_comm_create(nncuda_ctx *ctx, int32_t transport, const char *address, int64_t length, int64_t rank,
+                           int64_t ranks, int64_t timeout_ms, nncuda_comm **comm) {
+  NN_INSIDE(ctx, create(ctx, transport, address, length, rank, ranks, timeout_ms, comm));
+}
+
+int32_t nncuda_comm_rank(nncuda_ctx *ctx, nncuda_comm *comm, int64_t *rank, int64_t *ranks) {
+  NN_INSIDE(ctx, rank_of(ctx, comm, rank, ranks));
+}
+
+int32_t nncuda_comm_split(nncuda_ctx *ctx, nncuda_comm *comm, int64_t color, int64_t key, nncuda_comm **part) {
+  NN_INSIDE(ctx, split(ctx, comm, color, key, part));
+}
+
+int32_t nncuda_comm_destroy(nncuda_ctx *ctx, nncuda_comm *comm) { NN_INSIDE(ctx, destroy(ctx, comm)); }
+
+int32_t nncuda_comm_abort(nncuda_ctx *ctx, nncuda_comm *comm, const char *reason, int64_t length) {
+  NN_INSIDE(ctx, abort_for(ctx, comm, reason, length));
+}
+
+int32_t nncuda_comm_agree(nncuda_ctx *ctx, nncuda_comm *comm, const char *what, int64_t length, const void *value,
+                          int64_t bytes) {
+  NN_INSIDE(ctx, agree_on(ctx, comm, what, length, value, bytes));
+}
+
+int32_t nncuda_comm_sum(nncuda_ctx *ctx, nncuda_comm *comm, int64_t value, int64_t *total) {
+  NN_INSIDE(ctx, sum(ctx, comm, value, total));
+}
+
+int32_t nncuda_comm_barrier(nncuda_ctx *ctx, nncuda_comm *comm) {
+  NN_INSIDE(ctx, agree_on(ctx, comm, "barrier", 7, "", 0));
+}
+
+int32_t nncuda_comm_bytes_sent(nncuda_ctx *ctx, nncuda_comm *comm, int64_t *bytes) {
+  NN_INSIDE(ctx, bytes_sent(ctx, comm, bytes));
+}

@@ -1,0 +1,66 @@
+/*
+ * A communicator: the ranks of a job, and how messages travel between them. What is sent to whom, in which order sums
+ * are added, and so every bit, is decided above the transports (collective.c, tree.c): a transport moves bytes.
+ */
+#ifndef NN_COMM_COMM_H
+#define NN_COMM_COMM_H
+
+#include "runtime/context.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { NN_COMM_REASON_CAPACITY = 256 };
+
+/* One way between two ranks; of the messages between two ranks the n-th one sent is the n-th one received. */
+typedef struct nn_message {
+  int64_t peer;
+  void *data;
+  size_t bytes; /* more than 0, and what the peer says, too */
+  int32_t send; /* else received */
+} nn_message;
+
+typedef struct nn_transport {
+  const char *name; /* behind NNCUDA_TRANSPORT_ */
+  int32_t on_cpu;   /* it moves memory of the CPU engine alone */
+  /* Finds the other ranks, and sets rank and ranks, which are -1 where the caller leaves that to the launcher. */
+  int32_t (*open)(nncuda_ctx *ctx, nncuda_comm *comm, const char *address);
+  /* All of these messages at once, in any order. In stream order: of a CPU done on return, of a GPU queued. A peer that
+   * is lost, hangs for longer than comm->timeout_ms or sends another size is nn_comm_fail. */
+  int32_t (*exchange)(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *messages, int64_t count);
+  /* The same for memory of the host, and done on return. Null: exchange does that, too. */
+  int32_t (*exchange_host)(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *messages, int64_t count);
+  /* What `part`, whose rank and ranks are set, needs of its own. members[i] is the rank in `comm` of rank i. */
+  int32_t (*split)(nncuda_ctx *ctx, nncuda_comm *comm, nncuda_comm *part, const int64_t *members);
+  /* Tells the peers, in comm->reason, why this rank cannot go on. Does not wait for long. */
+  void (*abort)(nncuda_comm *comm);
+  void (*close)(nncuda_comm *comm); /* of a communicator whose open or split succeeded */
+} nn_transport;
+
+struct nncuda_comm {
+  const nn_transport *transport;
+  void *state; /* of the transport */
+  int64_t rank, ranks, timeout_ms;
+  int64_t sent; /* bytes */
+  int32_t failed;
+  char reason[NN_COMM_REASON_CAPACITY]; /* why, with the name of the rank */
+};
+
+extern const nn_transport nn_transport_self, nn_transport_threads, nn_transport_mpi, nn_transport_nccl;
+
+/* Marks the communicator as lost, for a reason that names the peer, and fails with NNCUDA_ERROR_PEER. */
+int32_t nn_comm_fail(nncuda_ctx *ctx, nncuda_comm *comm, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* The transport's exchange, unless there is nothing to move or the communicator is lost. Counts bytes. */
+int32_t nn_comm_exchange(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *messages, int64_t count);
+
+/* Each rank's shard of x, nn_shard(bytes, grain, ranks, rank), to all; `host`: x is memory of the host. */
+int32_t nn_comm_gather(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int64_t bytes, int64_t grain, int32_t host);
+
+/* The time-out, for sentences. */
+static inline double nn_comm_seconds(const nncuda_comm *comm) { return (double)comm->timeout_ms / 1000; }
+
+/* Whether a handle is a communicator of this context, with a sentence if not. */
+int32_t nn_comm_check(nncuda_ctx *ctx, const nncuda_comm *comm);
+
+#endif

@@ -1,0 +1,239 @@
+package cuda
+
+/*
+#include <stdlib.h>
+#include "calls_gen.h"
+*/
+import "C"
+
+import (
+	"runtime"
+	"time"
+	"unsafe"
+)
+
+// A Comm is a communicator: one of the ranks that work on a job, each with a context of its own.
+//
+// All ranks make the same calls on it, in the same order and with the same sizes, and wait for each other. Those that
+// take memory are queued and captured like kernels. The error is [ErrPeer] when another rank failed, left, hung or does
+// not match this one; the communicator is then lost.
+//
+// A program that joins one over MPI must end by [Exit], or its launcher takes the end of it for that of the job.
+type Comm struct {
+	ctx         *Context
+	handle      *handle
+	cleanup     runtime.Cleanup
+	rank, ranks int
+}
+
+// Launched stands for the rank and the number of ranks that the launcher tells, with MPI and NCCL.
+const Launched = -1
+
+// NewComm joins a communicator as one of so many ranks; it returns when all have. `address` is with [TransportThreads] a
+// name under which the ranks meet, with [TransportNCCL] HOST:PORT of rank 0, or "" where the launcher tells. After
+// `timeout` without an answer a rank counts as lost; 0 waits for ever.
+func (ctx *Context) NewComm(transport Transport, address string, rank, ranks int, timeout time.Duration) (*Comm, error) {
+	comm := &Comm{ctx: ctx}
+	milliseconds := (timeout + time.Millisecond - 1) / time.Millisecond
+	return comm.join("nncuda_comm_create", func(in *core, pointer **C.nncuda_comm) C.int32_t {
+		text, length := textOf(address)
+		return C.call_nncuda_comm_create(in.handle, C.int32_t(transport), text, length, C.int64_t(rank), C.int64_t(ranks),
+			C.int64_t(milliseconds), pointer)
+	})
+}
+
+// Exit ends the program as C's exit does, which os.Exit and the end of main do not: what libraries have left to do is done,
+// such as to take leave of other ranks.
+func Exit(code int) { C.exit(C.int(code)) }
+
+// Split makes a new communicator of the ranks that give the same color, in the order of `key`, then of their ranks.
+func (c *Comm) Split(color, key int) (*Comm, error) {
+	return (&Comm{ctx: c.ctx}).join("nncuda_comm_split", func(in *core, pointer **C.nncuda_comm) C.int32_t {
+		return C.call_nncuda_comm_split(in.handle, c.pointer(), C.int64_t(color), C.int64_t(key), pointer)
+	})
+}
+
+// join takes what `make` makes, and learns its rank.
+func (c *Comm) join(function string, make func(in *core, pointer **C.nncuda_comm) C.int32_t) (*Comm, error) {
+	var pointer *C.nncuda_comm
+	var rank, ranks C.int64_t
+	err := c.ctx.call(function, func(in *core) C.int32_t {
+		in.drain()
+		status := make(in, &pointer)
+		if status == 0 {
+			status = C.call_nncuda_comm_rank(in.handle, pointer, &rank, &ranks)
+		}
+		return status
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.handle, c.rank, c.ranks = &handle{commHandle, unsafe.Pointer(pointer)}, int(rank), int(ranks)
+	c.cleanup = runtime.AddCleanup(c, c.ctx.core.late.add, late{handle: c.handle})
+	return c, nil
+}
+
+// textOf is a text as C takes it, with its length.
+func textOf(text string) (*C.char, C.int64_t) {
+	return (*C.char)(unsafe.Pointer(unsafe.StringData(text))), C.int64_t(len(text))
+}
+
+func (c *Comm) pointer() *C.nncuda_comm { return (*C.nncuda_comm)(c.handle.pointer) }
+
+// Rank is which of the ranks this is, from 0.
+func (c *Comm) Rank() int { return c.rank }
+
+// Ranks is how many there are.
+func (c *Comm) Ranks() int { return c.ranks }
+
+// Context is the context that the communicator belongs to.
+func (c *Comm) Context() *Context { return c.ctx }
+
+// enter takes the context's lock for a call on the communicator.
+func (c *Comm) enter() *core {
+	in := c.ctx.enter()
+	if c.handle.pointer == nil {
+		in.closedHandle("communicator")
+	}
+	if in.capture != nil {
+		in.capture.comms = append(in.capture.comms, c)
+	}
+	return in
+}
+
+// Close leaves the communicator, without waiting for the other ranks. Closing twice is fine, and so is closing nil.
+func (c *Comm) Close() error {
+	if c == nil {
+		return nil
+	}
+	core := c.ctx.core
+	core.mu.Lock()
+	defer core.mu.Unlock()
+	c.cleanup.Stop()
+	return c.handle.destroy(core)
+}
+
+// Abort tells the other ranks that this one cannot go on: what they do here, now or later, fails with the reason.
+func (c *Comm) Abort(reason string) error {
+	in := c.enter()
+	return in.finish("nncuda_comm_abort", func(in *core) C.int32_t {
+		text, length := textOf(reason)
+		return C.call_nncuda_comm_abort(in.handle, c.pointer(), text, length)
+	})
+}
+
+// Agree is [ErrPeer] on all ranks unless all give the same value. The sentence says that it is `what` differs.
+func (c *Comm) Agree(what, value string) error {
+	in := c.enter()
+	return in.finish("nncuda_comm_agree", func(in *core) C.int32_t {
+		text, length := textOf(what)
+		bytes, count := textOf(value)
+		return C.call_nncuda_comm_agree(in.handle, c.pointer(), text, length, unsafe.Pointer(bytes), count)
+	})
+}
+
+// Sum is the sum of the ranks' values.
+func (c *Comm) Sum(value int64) (int64, error) {
+	in := c.enter()
+	var total C.int64_t
+	err := in.finish("nncuda_comm_sum", func(in *core) C.int32_t {
+		return C.call_nncuda_comm_sum(in.handle, c.pointer(), C.int64_t(value), &total)
+	})
+	return int64(total), err
+}
+
+// Barrier returns when all ranks have called it.
+func (c *Comm) Barrier() error {
+	in := c.enter()
+	return in.finish("nncuda_comm_barrier", func(in *core) C.int32_t {
+		return C.call_nncuda_comm_barrier(in.handle, c.pointer())
+	})
+}
+
+// BytesSent is how many bytes this rank gave the transport for other ranks so far.
+func (c *Comm) BytesSent() (int64, error) {
+	in := c.enter()
+	var bytes C.int64_t
+	err := in.finish("nncuda_comm_bytes_sent", func(in *core) C.int32_t {
+		return C.call_nncuda_comm_bytes_sent(in.handle, c.pointer(), &bytes)
+	})
+	return int64(bytes), err
+}
+
+// span is the address of `bytes` bytes of device memory for a call.
+func (c *core) span(name string, m Memory, bytes int64) C.uintptr_t {
+	c.within(name, m, bytes)
+	c.onDevice(name, m)
+	return c.at(name, m)
+}
+
+// Broadcast gives all ranks the bytes at x of the rank `root`.
+func (c *Comm) Broadcast(x Memory, bytes int64, root int) error {
+	in := c.enter()
+	place := in.span("x", x, bytes)
+	return in.finish("nncuda_comm_broadcast", func(in *core) C.int32_t {
+		return C.call_nncuda_comm_broadcast(in.handle, c.pointer(), place, C.int64_t(bytes), C.int64_t(root))
+	})
+}
+
+// AllGather gives all ranks each rank's [Shard] of the bytes at x.
+func (c *Comm) AllGather(x Memory, bytes, grain int64) error {
+	in := c.enter()
+	place := in.span("x", x, bytes)
+	return in.finish("nncuda_comm_all_gather", func(in *core) C.int32_t {
+		return C.call_nncuda_comm_all_gather(in.handle, c.pointer(), place, C.int64_t(bytes), C.int64_t(grain))
+	})
+}
+
+// AllReduce makes each of n f32 at x the sum over the ranks, in their order: for few numbers of which at most one rank's
+// is not zero.
+func (c *Comm) AllReduce(x Memory, n int64) error {
+	in := c.enter()
+	place := in.span("x", x, 4*n)
+	return in.finish("nncuda_comm_all_reduce", func(in *core) C.int32_t {
+		return C.call_nncuda_comm_all_reduce(in.handle, c.pointer(), place, C.int64_t(n))
+	})
+}
+
+// ReduceScatter makes the own [Shard] of n f32 at x the sum over all replicas. `partials` are the `parts` sums of n f32
+// that [ReplicaMerges] left aside on this rank, the oldest first, and x the last.
+func (c *Comm) ReduceScatter(partials, x Memory, n, parts, grain, replicas int64) error {
+	in := c.enter()
+	aside, last := in.span("partials", partials, 4*n*parts), in.span("x", x, 4*n)
+	return in.finish("nncuda_comm_reduce_scatter", func(in *core) C.int32_t {
+		return C.call_nncuda_comm_reduce_scatter(in.handle, c.pointer(), aside, last, C.int64_t(n), C.int64_t(parts),
+			C.int64_t(grain), C.int64_t(replicas))
+	})
+}
+
+// GradNorm gives the norm of n f32 at grad, of which each rank holds its [Shard]: to the bits of [Context.GradNorm].
+func (c *Comm) GradNorm(grad, norm Memory, n, grain int64) error {
+	in := c.enter()
+	from, to := in.span("grad", grad, 4*n), in.span("norm", norm, 4)
+	return in.finish("nncuda_comm_grad_norm", func(in *core) C.int32_t {
+		return C.call_nncuda_comm_grad_norm(in.handle, c.pointer(), from, to, C.int64_t(n), C.int64_t(grain))
+	})
+}
+
+// Shard gives the elements begin .. end-1 of shard `part` of `parts` into which `count` elements are cut, in whole
+// grains; the last grain may be shorter.
+func Shard(count, grain, parts, part int64) (begin, end int64, err error) {
+	if err := Load(); err != nil {
+		return 0, 0, err
+	}
+	var from, to C.int64_t
+	status := C.call_nncuda_shard(C.int64_t(count), C.int64_t(grain), C.int64_t(parts), C.int64_t(part), &from, &to)
+	return int64(from), int64(to), withoutContext("nncuda_shard", Status(status))
+}
+
+// ReplicaMerges is how many of the sums that were put aside are added to the gradient of a replica, the newest first, on
+// a rank that computes replicas from `first` on; the result is put aside in turn. Summed over all replicas so, gradients
+// have the same bits for any number of ranks.
+func ReplicaMerges(replicas, first, replica int64) (int64, error) {
+	if err := Load(); err != nil {
+		return 0, err
+	}
+	var merges C.int64_t
+	status := C.call_nncuda_replica_merges(C.int64_t(replicas), C.int64_t(first), C.int64_t(replica), &merges)
+	return int64(merges), withoutContext("nncuda_replica_merges", Status(status))
+}

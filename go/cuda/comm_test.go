@@ -1,0 +1,146 @@
+package cuda_test
+
+import (
+	"errors"
+	"math"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
+	"github.com/nncuda/nncuda/go/internal/ranks"
+)
+
+// floats is a buffer of f32, and their bytes.
+func floats(t testing.TB, ctx *cuda.Context, values ...float32) *cuda.Buffer {
+	t.Helper()
+	buffer := must.Get(ctx.Allocate(4 * int64(len(values))))(t)
+	must.Do(t, ctx.Upload(buffer.At(0), bytesOf(values)))
+	return buffer
+}
+
+func bytesOf(values []float32) []byte {
+	var bytes []byte
+	for _, value := range values {
+		bits := math.Float32bits(value)
+		bytes = append(bytes, byte(bits), byte(bits>>8), byte(bits>>16), byte(bits>>24))
+	}
+	return bytes
+}
+
+func requireFloats(t testing.TB, of *cuda.Buffer, wanted ...float32) {
+	t.Helper()
+	found := make([]byte, 4*len(wanted))
+	must.Do(t, of.Context().Download(found, of.At(0)))
+	if string(found) != string(bytesOf(wanted)) {
+		t.Errorf("the bytes are %v, not %v", found, bytesOf(wanted))
+	}
+}
+
+func TestCollectives(t *testing.T) {
+	ranks.Run(t, 3, func(comm *cuda.Comm) {
+		ctx, rank := comm.Context(), comm.Rank()
+		if comm.Ranks() != 3 || must.Get(comm.Sum(int64(rank)))(t) != 3 {
+			t.Errorf("rank %d of %d", rank, comm.Ranks())
+		}
+		must.Do(t, comm.Agree("step", "7"))
+		must.Do(t, comm.Barrier())
+
+		own := []float32{0, 0, 0}
+		own[rank] = float32(rank + 1)
+		x, root, shared := floats(t, ctx, own...), floats(t, ctx, float32(rank)), floats(t, ctx, own...)
+		sums, norm := floats(t, ctx, 1, 2, 3), floats(t, ctx, 0)
+		calls := func() error {
+			return errors.Join(
+				comm.AllReduce(x.At(0), 3), comm.Broadcast(root.At(0), 4, 2), comm.AllGather(shared.At(0), 12, 4),
+				comm.ReduceScatter(cuda.Memory{}, sums.At(0), 3, 0, 1, 3), comm.AllGather(sums.At(0), 12, 4),
+				comm.GradNorm(x.At(0), norm.At(0), 3, 32768),
+			)
+		}
+		must.Do(t, calls())
+		requireFloats(t, x, 1, 2, 3)
+		requireFloats(t, root, 2)
+		requireFloats(t, shared, 1, 2, 3)
+		requireFloats(t, sums, 3, 6, 9)
+		requireFloats(t, norm, float32(math.Sqrt(14)))
+		if sent := must.Get(comm.BytesSent())(t); sent < 4*8 {
+			t.Errorf("rank %d sent %d bytes", rank, sent)
+		}
+
+		must.Do(t, ctx.Upload(sums.At(0), bytesOf([]float32{4, 5, 6})))
+		graph := must.Get(ctx.Capture(func() error {
+			return errors.Join(comm.ReduceScatter(cuda.Memory{}, sums.At(0), 3, 0, 1, 3), comm.AllGather(sums.At(0), 12, 4))
+		}))(t)
+		requireFloats(t, sums, 4, 5, 6)
+		must.Do(t, graph.Launch())
+		must.Do(t, graph.Launch())
+		requireFloats(t, sums, 36, 45, 54)
+		must.Do(t, graph.Close())
+
+		part := must.Get(comm.Split(rank%2, -rank))(t)
+		if wanted := [][2]int{{1, 2}, {0, 1}, {0, 2}}[rank]; part.Rank() != wanted[0] || part.Ranks() != wanted[1] {
+			t.Errorf("rank %d is %d of %d in its part", rank, part.Rank(), part.Ranks())
+		}
+		must.Do(t, part.Close())
+		must.Do(t, part.Close())
+		if err := part.Barrier(); !errors.Is(err, cuda.ErrInvalidContext) {
+			t.Error(err)
+		}
+	})
+}
+
+// A graph keeps the communicator of its calls, though nobody else holds it any more.
+func TestAGraphKeepsItsCommunicator(t *testing.T) {
+	ranks.Run(t, 2, func(comm *cuda.Comm) {
+		ctx := comm.Context()
+		x := floats(t, ctx, 1)
+		part := must.Get(comm.Split(0, comm.Rank()))(t)
+		graph := must.Get(ctx.Capture(func() error { return part.Broadcast(x.At(0), 4, 0) }))(t)
+		for range 3 {
+			runtime.GC()
+			_ = must.Get(ctx.BytesUsed())(t) // what finalizers left is freed here
+		}
+		must.Do(t, graph.Launch())
+		must.Do(t, comm.Barrier())
+	})
+}
+
+func TestRanksThatFail(t *testing.T) {
+	ranks.Run(t, 3, func(comm *cuda.Comm) {
+		var err error
+		if comm.Rank() == 1 {
+			must.Do(t, comm.Abort("the disk is full"))
+			err = comm.Barrier()
+		} else {
+			_, err = comm.Sum(1)
+		}
+		if !errors.Is(err, cuda.ErrPeer) || !strings.Contains(err.Error(), "rank 1: the disk is full") {
+			t.Errorf("rank %d: %v", comm.Rank(), err)
+		}
+	})
+	ranks.Run(t, 2, func(comm *cuda.Comm) {
+		err := comm.Agree("step", map[int]string{0: "4", 1: "5"}[comm.Rank()])
+		if !errors.Is(err, cuda.ErrPeer) || !strings.Contains(err.Error(), "the step of rank 1 (5) is not that of rank 0 (4)") {
+			t.Error(err)
+		}
+	})
+	ctx := newContext(t)
+	if _, err := ctx.NewComm(cuda.TransportThreads, "nobody else", 0, 2, time.Millisecond); !errors.Is(err, cuda.ErrPeer) {
+		t.Error(err)
+	}
+	if _, err := ctx.NewComm(cuda.TransportSelf, "", 0, 2, 0); !errors.Is(err, cuda.ErrInvalidValue) {
+		t.Error(err)
+	}
+	alone := must.Get(ctx.NewComm(cuda.TransportSelf, "", cuda.Launched, cuda.Launched, 0))(t)
+	if err := alone.Broadcast(floats(t, ctx, 1).At(0), 8, 0); !errors.Is(err, cuda.ErrInvalidSize) {
+		t.Error(err)
+	}
+	if _, _, err := cuda.Shard(4, 0, 1, 0); !errors.Is(err, cuda.ErrInvalidValue) {
+		t.Error(err)
+	}
+	if _, err := cuda.ReplicaMerges(4, 2, 1); !errors.Is(err, cuda.ErrInvalidValue) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,139 @@
+//! Communicators: what Rust adds to the library's, whose own tests are in tests/comm.
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+use nn_ffi::{Comm, Context, DType, Device, Error, Result, Status, Transport, kernels, replica_merges, shard};
+
+/// Threads are ranks on the CPU alone.
+fn context() -> Context {
+    Context::open(Device::Cpu, Some(2), None).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn join(context: &Context, name: &str, rank: usize, ranks: usize) -> Result<Comm> {
+    Comm::new(context, Transport::Threads, name, Some((rank, ranks)), Duration::from_secs(60))
+}
+
+/// What `work` gives on each rank.
+fn job<T: Send>(name: &str, ranks: usize, work: impl Fn(&Comm) -> Result<T> + Sync) -> Vec<Result<T>> {
+    let work = &work;
+    thread::scope(|scope| {
+        let of_rank = |rank| scope.spawn(move || work(&join(&context(), name, rank, ranks)?));
+        let threads: Vec<_> = (0..ranks).map(of_rank).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect()
+    })
+}
+
+#[test]
+fn collectives_give_what_one_rank_computes() {
+    const N: usize = 100_000;
+    const GRAIN: usize = 32768;
+    let gradient = |context: &Context, replica: i64| {
+        let x = context.empty(&[N], DType::F32)?;
+        kernels::normal(&x, 0.0, 1.0, 7, replica, 0).map(|()| x)
+    };
+    let wanted = || -> Result<_> {
+        let context = context();
+        let [x, y, z] = [gradient(&context, 0)?, gradient(&context, 1)?, gradient(&context, 2)?];
+        kernels::add(&x, &y, &x)?;
+        kernels::add(&x, &z, &x)?;
+        let norm = context.empty(&[1], DType::F32)?;
+        kernels::grad_norm(&x, &norm)?;
+        Ok((x.to_vec::<f32>()?, norm.item::<f32>()?))
+    };
+    let (sum, norm) = wanted().unwrap();
+    let found = job("collectives", 2, |comm| {
+        let context = comm.context();
+        let own = shard(3, 1, comm.ranks(), comm.rank())?;
+        assert_eq!(replica_merges(3, own.start, own.end - 1)?, 0, "replicas 1 and 2 belong to different halves");
+        let x = gradient(context, own.end as i64 - 1)?;
+        let partials = (own.len() > 1).then(|| gradient(context, own.start as i64)?.view(&[1, N])).transpose()?;
+        let norm = context.empty(&[1], DType::F32)?;
+        let before = x.to_vec::<f32>()?;
+        // Captured, and run twice: the second time from the same state.
+        let graph = context.capture(|| {
+            comm.reduce_scatter(partials.as_ref(), &x, GRAIN, 3)?;
+            comm.grad_norm(&x, &norm, GRAIN)?;
+            comm.all_gather(&x, GRAIN)
+        })?;
+        graph.launch()?;
+        x.copy_from_slice(&before)?;
+        graph.launch()?;
+        let number = context.tensor(&[if comm.rank() == 1 { 2.5_f32 } else { 0.0 }], &[1])?;
+        comm.all_reduce(&number)?;
+        let name = context.tensor(&[comm.rank() as i32], &[1])?;
+        comm.broadcast(&name, 1)?;
+        assert_eq!((number.item::<f32>()?, name.item::<i32>()?, comm.sum(5)?), (2.5, 1, 10));
+        assert!(comm.bytes_sent()? > 0);
+        let alone = comm.split(u32::try_from(comm.rank()).unwrap_or(0), 0)?;
+        assert_eq!((alone.rank(), alone.ranks()), (0, 1));
+        Ok((x.to_vec::<f32>()?, norm.item::<f32>()?))
+    });
+    for of_rank in found {
+        let (of_rank, norm_of_rank) = of_rank.unwrap();
+        assert!(of_rank.iter().zip(&sum).all(|(one, other)| one.to_bits() == other.to_bits()));
+        assert_eq!(norm_of_rank.to_bits(), norm.to_bits());
+    }
+}
+
+#[test]
+fn a_graph_keeps_its_communicator() {
+    let found = job("kept", 2, |comm| {
+        let context = context();
+        let (graph, x) = {
+            let inner = join(&context, "kept inside", comm.rank(), 2)?;
+            let x = context.tensor(&[comm.rank() as f32], &[1])?;
+            (context.capture(|| inner.broadcast(&x, 1))?, x)
+        };
+        comm.barrier()?;
+        graph.launch()?; // the communicator has no other owner
+        x.item::<f32>()
+    });
+    assert!(found.into_iter().all(|value| value.unwrap() == 1.0));
+}
+
+#[test]
+fn a_rank_says_why_it_cannot_go_on() {
+    let joined = Barrier::new(3); // else joining may be what fails
+    let errors = job("aborted", 3, |comm| {
+        joined.wait();
+        if comm.rank() == 1 {
+            return comm.abort("the disk is full");
+        }
+        comm.barrier()
+    });
+    for error in [&errors[0], &errors[2]].map(|found| found.as_ref().unwrap_err()) {
+        assert_eq!(error.status(), Some(Status::Peer));
+        assert!(error.to_string().contains("rank 1: the disk is full"), "{error}");
+    }
+    let errors = job("unlike", 2, |comm| comm.agree("seed", comm.rank().to_string()));
+    for error in errors.into_iter().map(Result::unwrap_err) {
+        assert!(error.to_string().contains("the seed of rank 1 (1) is not that of rank 0 (0)"), "{error}");
+    }
+}
+
+#[test]
+fn wrong_tensors_are_refused_before_anything_is_sent() {
+    let (context, other) = (context(), context());
+    let comm = Comm::new(&context, Transport::Alone, "", None, Duration::ZERO).unwrap();
+    assert_eq!((comm.rank(), comm.ranks()), (0, 1));
+    let (x, whole) = (context.zeros(&[8], DType::F32).unwrap(), context.zeros(&[8], DType::I32).unwrap());
+    let foreign = other.zeros(&[8], DType::F32).unwrap();
+    let rows = context.zeros(&[3, 4], DType::F32).unwrap().narrow(1, 0, 2).unwrap();
+    let refused = [
+        (comm.all_reduce(&whole), "x is i32; it must be f32"),
+        (comm.broadcast(&foreign, 0), "x is of another context"),
+        (comm.all_gather(&rows, 1), "x must be dense"),
+        (comm.reduce_scatter(Some(&x.view(&[2, 4]).unwrap()), &x, 1, 1), "partials has shape [2, 4]"),
+        (comm.grad_norm(&x, &x, 32768), "norm has shape [8]"),
+    ];
+    for (found, words) in refused {
+        let error = found.unwrap_err();
+        assert!(matches!(error, Error::Shape { .. }) && error.to_string().contains(words), "{error}");
+    }
+    assert!(comm.grad_norm(&x, &x.narrow(0, 0, 1).unwrap(), 5).unwrap_err().to_string().contains("grain is 5"));
+    assert_eq!(shard(10, 4, 2, 1).unwrap(), 4..10);
+    assert_eq!(shard(10, 0, 2, 1).unwrap_err().status(), Some(Status::InvalidValue));
+    assert_eq!(replica_merges(4, 0, 3).unwrap(), 2);
+}

@@ -1,0 +1,122 @@
+/*
+ * Ranks in threads of one process, driven hard: collectives of changing sizes, communicators cut and left, ranks that
+ * abort, leave or stay away while others wait for them, with memory that is freed at once. Checks results throughout;
+ * built with sanitizers, these check the rest. Prints "ok" at the end.
+ */
+#include "bindings.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { RANKS = 5, ROUNDS = 40, FAILURES = 24, MOST = 70000, GRAIN = 1000 };
+
+#define REQUIRE(condition)                                                                                             \
+  do {                                                                                                                 \
+    if (!(condition)) {                                                                                                \
+      fprintf(stderr, "line %d: %s does not hold; %s\n", __LINE__, #condition, nncuda_last_error(ctx));                \
+      exit(1);                                                                                                         \
+    }                                                                                                                  \
+  } while (0)
+
+#define CHECK(call) REQUIRE((call) == NNCUDA_SUCCESS)
+
+static nncuda_comm *join(nncuda_ctx *ctx, const char *name, int64_t rank, int64_t timeout_ms) {
+  nncuda_comm *comm;
+  CHECK(nncuda_comm_create(ctx, NNCUDA_TRANSPORT_THREADS, name, (int64_t)strlen(name), rank, RANKS, timeout_ms, &comm));
+  return comm;
+}
+
+static float *numbers(int64_t n, int64_t rank) {
+  float *x = malloc((size_t)n * sizeof *x);
+  for (int64_t i = 0; i < n; i++) {
+    x[i] = (float)((i + 1) % 97) * (float)(rank + 1);
+  }
+  return x;
+}
+
+/* Sums over the ranks, once by shards, once by all, and from the last rank to all. */
+static void *together(void *arg) {
+  static const int64_t sizes[] = {1, 2, 999, 5001, MOST};
+  const int64_t rank = (int64_t)(intptr_t)arg, triangle = RANKS * (RANKS + 1) / 2;
+  nncuda_ctx *ctx = NULL;
+  CHECK(nncuda_ctx_create(NNCUDA_DEVICE_CPU, 0, &ctx));
+  CHECK(nncuda_ctx_set(ctx, NNCUDA_CTX_THREADS, 1 + (int32_t)rank % 2));
+  nncuda_comm *comm = join(ctx, "together", rank, 0);
+  for (int64_t round = 0; round < ROUNDS; round++) {
+    const int64_t n = sizes[round % 5];
+    float *x = numbers(n, rank), *y = numbers(n, rank);
+    CHECK(nncuda_comm_reduce_scatter(ctx, comm, NULL, x, n, 0, GRAIN, RANKS));
+    CHECK(nncuda_comm_all_gather(ctx, comm, x, 4 * n, 4 * GRAIN));
+    CHECK(nncuda_comm_all_reduce(ctx, comm, y, n));
+    for (int64_t i = 0; i < n; i++) { /* small whole numbers: exact in any order */
+      REQUIRE(x[i] == (float)((i + 1) % 97 * triangle) && y[i] == x[i]);
+    }
+    y[0] = (float)rank;
+    CHECK(nncuda_comm_broadcast(ctx, comm, y, 4 * n, RANKS - 1));
+    REQUIRE(y[0] == RANKS - 1);
+    int64_t total;
+    nncuda_comm *part;
+    CHECK(nncuda_comm_split(ctx, comm, (rank + round) % 2, 0, &part));
+    CHECK(nncuda_comm_sum(ctx, part, 1, &total));
+    REQUIRE(total == RANKS / 2 || total == RANKS - RANKS / 2);
+    CHECK(nncuda_comm_destroy(ctx, part));
+    free(x);
+    free(y);
+  }
+  CHECK(nncuda_comm_destroy(ctx, comm));
+  CHECK(nncuda_ctx_destroy(ctx));
+  return NULL;
+}
+
+/* Each time another rank lets the others down. They find out, in whichever call, and go; nobody hangs. */
+static void *failing(void *arg) {
+  const int64_t rank = (int64_t)(intptr_t)arg;
+  nncuda_ctx *ctx = NULL;
+  for (int64_t round = 0; round < FAILURES; round++) {
+    char name[32];
+    snprintf(name, sizeof name, "failing %lld", (long long)round);
+    CHECK(nncuda_ctx_create(NNCUDA_DEVICE_CPU, 0, &ctx));
+    CHECK(nncuda_ctx_set(ctx, NNCUDA_CTX_THREADS, 1));
+    nncuda_comm *comm = NULL;
+    int32_t status = nncuda_comm_create(ctx, NNCUDA_TRANSPORT_THREADS, name, (int64_t)strlen(name), rank, RANKS,
+                                        round % 3 == 0 ? 200 : 20000, &comm);
+    float *x = numbers(MOST, rank);
+    for (int32_t call = 0; call < 100 && status == NNCUDA_SUCCESS; call++) {
+      if (rank == round % RANKS && call == 2) {
+        if (round % 3 == 0) {
+          nanosleep(&(struct timespec){.tv_nsec = 400000000}, NULL);
+        } else if (round % 3 == 1) {
+          CHECK(nncuda_comm_abort(ctx, comm, "because", 7));
+        }
+        break;
+      }
+      status = nncuda_comm_reduce_scatter(ctx, comm, NULL, x, MOST, 0, GRAIN, RANKS);
+    }
+    free(x);
+    REQUIRE(status == NNCUDA_SUCCESS || status == NNCUDA_ERROR_PEER);
+    REQUIRE(status == NNCUDA_ERROR_PEER || rank == round % RANKS);
+    CHECK(nncuda_ctx_destroy(ctx)); /* and the communicator with it */
+  }
+  return NULL;
+}
+
+static void run(void *(*body)(void *)) {
+  nncuda_ctx *ctx = NULL;
+  pthread_t made[RANKS];
+  for (int i = 0; i < RANKS; i++) {
+    REQUIRE(pthread_create(&made[i], NULL, body, (void *)(intptr_t)i) == 0);
+  }
+  for (int i = 0; i < RANKS; i++) {
+    pthread_join(made[i], NULL);
+  }
+}
+
+int main(void) {
+  run(together);
+  run(failing);
+  puts("ok");
+  return 0;
+}

@@ -1,0 +1,89 @@
+"""Jobs of several ranks, each a context of this process in a thread of its own."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import nncuda
+from nncuda import kernels
+
+_numbers = itertools.count()
+
+
+def outcomes(ranks: int, work: Callable[[nncuda.Comm], Any], timeout: float = 20.0, **options: Any) -> list[Any]:
+    """What `work` returns on each rank, or the exception that it raised."""
+    name = f"job {next(_numbers)}"
+    found: list[Any] = [None] * ranks
+
+    def run(rank: int) -> None:
+        try:
+            with nncuda.Context(**{"threads": 1, **options}) as ctx:
+                comm = nncuda.Comm(ctx, "threads", name, rank, ranks, timeout)
+                try:
+                    found[rank] = work(comm)
+                finally:
+                    comm.close()
+        except Exception as error:
+            found[rank] = error
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(ranks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def job(ranks: int, work: Callable[[nncuda.Comm], Any], **options: Any) -> list[Any]:
+    """What `work` returns on each rank."""
+    found = outcomes(ranks, work, **options)
+    for error in (one for one in found if isinstance(one, Exception)):
+        raise error
+    return found
+
+
+def failures(ranks: int, work: Callable[[nncuda.Comm], Any], **options: Any) -> list[str]:
+    """The sentence with which each rank lost the others, without the function's name; empty where it did not."""
+    found = outcomes(ranks, work, **options)
+    for error in (one for one in found if isinstance(one, Exception) and not isinstance(one, nncuda.PeerError)):
+        raise error
+    return [error.message.partition(": ")[2] if isinstance(error, nncuda.PeerError) else "" for error in found]
+
+
+def gradients(replicas: int, n: int) -> np.ndarray:
+    """One gradient a replica, of all sizes, so that the order of their sums shows in the bits."""
+    rng = np.random.default_rng(replicas * 1_000_003 + n)
+    return (rng.standard_normal((replicas, n)) * np.exp(rng.uniform(-6, 6, (replicas, n)))).astype(np.float32)
+
+
+def tree_sum(gradients: np.ndarray) -> np.ndarray:
+    """The definition in bindings.h, section comm."""
+    if len(gradients) == 1:
+        return gradients[0]
+    half = 1 << (len(gradients) - 1).bit_length() - 1
+    return tree_sum(gradients[:half]) + tree_sum(gradients[half:])
+
+
+def summed(ctx: nncuda.Context, gradients: np.ndarray, first: int, last: int) -> list[nncuda.Tensor]:
+    """The sums that a rank with the replicas first .. last-1 ends with, the oldest first."""
+    stack: list[nncuda.Tensor] = []
+    for replica in range(first, last):
+        total = ctx.tensor(gradients[replica])
+        for _ in range(nncuda.replica_merges(len(gradients), first, replica)):
+            kernels.add(stack.pop(), total, y=total)
+        stack.append(total)
+    return stack
+
+
+def reduce_scatter(comm: nncuda.Comm, gradients: np.ndarray, grain: int) -> tuple[np.ndarray, slice]:
+    """What is in the gradients' memory afterwards, and this rank's shard of it."""
+    (replicas, n), ctx = gradients.shape, comm.ctx
+    *aside, x = summed(ctx, gradients, *nncuda.shard(replicas, 1, comm.ranks, comm.rank))
+    partials = ctx.tensor(np.stack([part.numpy() for part in aside])) if aside else None
+    comm.reduce_scatter(partials, x, grain, replicas)
+    return x.numpy(), slice(*nncuda.shard(n, grain, comm.ranks, comm.rank))

@@ -1,0 +1,124 @@
+"""The plan of a rank is what a rank then needs and sends."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from ranks import job
+from small_models import TINY, random_batch
+
+import nncuda
+from nncuda.cli import main
+from nncuda.cli.plan import require_fit
+from nncuda.models import MoETransformer
+from nncuda.train import TrainConfig, Trainer
+from nncuda.train.plan import Machine, Seat, plan_ranks, plan_training, training_work
+
+#: Parameters are shared out in four pieces, so of eight ranks some have none.
+MODEL = dataclasses.replace(TINY, vocab_size=211, hidden_size=40, num_experts=5, ffn_size=61)
+RANKS = [1, 2, 3, 5, 8]
+CASES: dict[str, dict[str, Any]] = {
+    "f32": {},
+    "bf16, moments in 8 bits": {"precision": "bf16", "moments": "f8"},
+    "f16, rounds that are not run": {"precision": "f16", "batch_size": 59, "micro_batch_size": 2},
+}
+
+
+def options(**changes: Any) -> TrainConfig:
+    usual = {
+        "steps": 9,
+        "warmup_steps": 1,
+        "batch_size": 8,
+        "micro_batch_size": 1,
+        "replicas": 8,
+        "sequence_length": 24,
+    }
+    return TrainConfig.from_dict(usual | changes)
+
+
+def measured(comm: nncuda.Comm, train: TrainConfig) -> tuple[int, int]:
+    """The most bytes of three steps, and those that one of them sent."""
+    trainer = Trainer(MoETransformer(comm.ctx, MODEL, precision=train.precision), train, comm=comm)
+    batch = [ids[trainer.rows()] for ids in random_batch(MODEL, train.batch_size, train.sequence_length)]
+    for _ in range(3):
+        before = comm.bytes_sent
+        trainer.train_step(*batch)
+    return comm.ctx.bytes_peak, comm.bytes_sent - before
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("name", CASES)
+def test_plan_is_what_is_measured(name: str, ranks: int) -> None:
+    train, machine = options(**CASES[name]), Machine("cpu", 1)
+    found = job(ranks, lambda comm: measured(comm, train))
+    for rank, (peak, sent) in enumerate(found):
+        seat = Seat(rank, ranks)
+        planned = plan_training(MODEL, train, machine, held_out=False, seat=seat)
+        assert sum(planned.bytes.values()) == planned.peak and min(planned.bytes.values()) >= 0
+        assert planned.peak == pytest.approx(peak, rel=0.01), seat
+        assert training_work(MODEL, train, machine, seat).sent == sent, seat
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("ranks", [2, 3, 5, 8])
+def test_the_rank_that_needs_most(name: str, ranks: int) -> None:
+    """No rank needs, computes or sends more, whichever of them are looked at."""
+    train, machine = options(**CASES[name]), Machine("cpu", 1)
+    planned = plan_ranks(MODEL, train, machine, ranks)
+    seats = [Seat(rank, ranks) for rank in range(ranks)]
+    held = [plan_training(MODEL, train, machine, seat=seat).held for seat in seats]
+    works = [training_work(MODEL, train, machine, seat) for seat in seats]
+    assert planned.memory.held == max(held) and planned.seat.rank == held.index(max(held))
+    assert planned.work.flops == max(work.flops for work in works)
+    assert planned.sent == max(work.sent for work in works) > 0
+
+
+def command(*arguments: str) -> str:
+    result = CliRunner().invoke(main, ["plan", *arguments])
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.output
+
+
+def test_time_and_efficiency() -> None:
+    """What is sent takes its time behind what is computed; without a link there is none to tell."""
+    flags = ["--preset", "6.9b", "--micro-batch-size", "1", "--replicas", "4", "--device", "h200", "--json"]
+    alone, told, without = (
+        json.loads(command(*flags, *more)) for more in ([], ["--ranks", "4", "--link", "2e9"], ["--ranks", "4"])
+    )
+    assert "ranks" not in alone and without["ranks"]["seconds"] is without["ranks"]["efficiency"] is None
+    found = told["ranks"]
+    assert (found["count"], found["sent"]) == (4, without["ranks"]["sent"])
+    assert found["seconds"] == pytest.approx(told["work"]["seconds"] + found["sent"] / 2e9)
+    assert found["efficiency"] == pytest.approx(alone["work"]["seconds"] / (4 * found["seconds"]))
+    assert told["work"]["seconds"] < alone["work"]["seconds"] < 4.5 * told["work"]["seconds"]
+    # Three quarters of the gradients in f32, to whom they belong, and the own quarter of the weights in bf16 to three.
+    assert found["sent"] == pytest.approx((3 / 4 * 4 + 3 * 2 / 4) * told["parameters"]["total"], rel=0.001)
+
+
+def test_page() -> None:
+    """The plan in the documentation is what the command prints."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "several-machines.md").read_text(encoding="utf-8")
+    (shown,) = (part for part in page.split("```") if part.startswith("\n$ nncuda plan "))
+    line, _, expected = shown.strip().partition("\n…\n")
+    assert command(*line.split()[3:]).split()[-len(expected.split()) :] == expected.split()
+
+
+def test_a_rank_is_asked_for_what_it_needs_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that fits as soon as several ranks share the moments out is started on them, and refused on one."""
+    model = dataclasses.replace(MODEL, hidden_size=160, vocab_size=6000)
+    train, machine = options(sequence_length=8, replicas=4), Machine("cpu", 1)
+    needed = [plan_training(model, train, machine, seat=Seat(0, ranks)).held for ranks in (1, 4)]
+    assert needed[1] < needed[0]
+    monkeypatch.setattr(nncuda.Context, "memory_info", lambda self: (sum(needed) // 2, 1 << 40))
+
+    def work(comm: nncuda.Comm) -> None:
+        require_fit(comm.ctx, model, train, held_out=True, seat=Seat.of(comm))
+
+    job(4, work)
+    with pytest.raises(MemoryError, match="this run needs"):
+        job(1, work)
