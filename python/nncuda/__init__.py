@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .device import Context, Event, Graph, Profile, Stream, Tensor, Trace
+from .device import Comm, Context, Event, Graph, Profile, Stream, Tensor, Trace, replica_merges, shard
 from .errors import (
     ArgumentError,
     DeviceError,
@@ -21,6 +21,7 @@ from .errors import (
     LibraryError,
     OutOfMemoryError,
     OutOfRangeError,
+    PeerError,
     StateError,
     UnsupportedError,
 )
@@ -52,6 +53,7 @@ _LATER = {
 
 __all__ = [
     "ArgumentError",
+    "Comm",
     "Context",
     "DeviceError",
     "DeviceNotFoundError",
@@ -64,6 +66,7 @@ __all__ = [
     "MoETransformer",
     "OutOfMemoryError",
     "OutOfRangeError",
+    "PeerError",
     "Profile",
     "Sampling",
     "StateError",
@@ -79,6 +82,8 @@ __all__ = [
     "layers",
     "models",
     "reference",
+    "replica_merges",
+    "shard",
 ]
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.metadata
 import os
 import platform
@@ -17,7 +18,7 @@ from typing import TextIO
 
 from . import __version__, errors, extras, kernels
 from .binding import exchange, header, library
-from .device import INSTRUCTION_SETS, Context
+from .device import INSTRUCTION_SETS, Comm, Context
 from .golden import verified
 
 _GIB = 1 << 30
@@ -62,7 +63,7 @@ def examine() -> list[Finding]:
     findings.append(_verified(loaded))
     try:
         with Context() as ctx:
-            findings += [_engine(loaded, ctx), _threads(ctx), _memory(ctx), _arithmetic(ctx)]
+            findings += [_engine(loaded, ctx), _threads(ctx), _memory(ctx), _mpi(ctx), _nccl(), _arithmetic(ctx)]
     except (errors.Error, ImportError) as error:
         remedy = "report this with the full output of nncuda doctor"
         findings.append(Finding("engine", "does not start", str(error), remedy, fatal=True))
@@ -190,6 +191,35 @@ def _memory(ctx: Context) -> Finding:
     if free < _GIB:
         return Finding("memory", value, "less than 1 GiB is free", "close other programs, or train a smaller model")
     return Finding("memory", value)
+
+
+def _mpi(ctx: Context) -> Finding:
+    """What the library says when a rank asks it for MPI: that it found none, or which one it would use."""
+    try:
+        with Comm(ctx, "mpi", timeout=60) as comm:
+            return Finding("MPI", f"this process is rank {comm.rank} of {comm.ranks}")
+    except errors.StateError as error:  # no launcher started this process
+        return Finding("MPI", error.message.rpartition("the library is ")[2])
+    except errors.Error as error:
+        return Finding("MPI", f"none ({error.message.partition(': ')[2]})")
+
+
+def _nccl() -> Finding:
+    """NCCL, where the library would find it (cuda/comm/nccl.c), with a GPU or without."""
+    beside = Path(__file__).resolve().parent.parent / "nvidia/nccl/lib/libnccl.so.2"
+    chosen = os.environ.get("NNCUDA_NCCL")
+    reason = ""
+    for path in [chosen] if chosen else ["libnccl.so.2", str(beside)]:
+        try:
+            nccl = ctypes.CDLL(path)
+            version = ctypes.c_int()
+            nccl.ncclGetVersion(ctypes.byref(version))
+        except (OSError, AttributeError) as error:
+            reason = reason or str(error)
+            continue
+        major, minor, patch = version.value // 10000, version.value // 100 % 100, version.value % 100
+        return Finding("NCCL", f"{path}, NCCL {major}.{minor}.{patch}")
+    return Finding("NCCL", f"none ({reason}; `pip install nvidia-nccl-cu13` brings it)")
 
 
 def _arithmetic(ctx: Context) -> Finding:

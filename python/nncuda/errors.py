@@ -53,6 +53,10 @@ class DeviceError(Error, RuntimeError):
     """The device reported a fault (the context is lost), or the library has a defect."""
 
 
+class PeerError(Error, ConnectionError):
+    """Another rank of a job failed, left, hung or does not match this one. The communicator is lost."""
+
+
 class LibraryError(Error, ImportError):  # type: ignore[misc]  # both have a `name`; Error's is first
     """libnncuda was not found, cannot be loaded, or speaks another version of the ABI than this package."""
 
@@ -81,6 +85,7 @@ CLASS_OF_STATUS: dict[int, type[Error]] = {
     51: StateError,
     52: StateError,
     60: DeviceError,
+    61: PeerError,
     70: DeviceError,
 }
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import platform
+import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
@@ -16,12 +20,13 @@ from ..binding import library
 from ..cli.arguments import config_file_option, device_options
 from ..cli.config_file import ConfigFile
 from ..cli.options import build_configs, preset_option, preset_vocabulary, read_config
-from ..cli.terminal import CommandConsole
-from ..device import Context
+from ..cli.terminal import CommandConsole, bytes_text
+from ..device import Comm, Context
 from ..models.config import Precision
 from . import ceilings as ceilings_module
 from . import measure as runner
 from . import model_command
+from . import ranks as ranks_module
 from . import step as step_module
 from .inference import measure as measure_inference
 from .measure import Row
@@ -263,6 +268,59 @@ def inference(
         return
     for name, value in result.items():
         click.echo(f"{name}: {value:,.3f}" if isinstance(value, float) else f"{name}: {value}")
+
+
+@bench.command()
+@click.option("--folder", type=click.Path(exists=True, file_okay=False, path_type=Path),
+              help="Where checkpoints are written, and removed; default: the folder for temporary files.")  # fmt: skip
+@click.option("--quick", is_flag=True, help="A tiny model, once each, to show that everything runs, not how fast.")
+@_json_option
+def ranks(folder: Path | None, quick: bool, path: Path | None) -> None:
+    """Measure what several ranks cost: `mpiexec -n 2 nncuda bench ranks`.
+
+    A training step and a checkpoint beside one rank with as many threads, sums of gradients beside MPI's own, in
+    alternation.
+    """
+    runner.at_its_best()  # MPICH takes memory for each sum
+    with Context("cpu", threads=1) as ctx, Comm(ctx, "mpi") as comm:
+        if comm.ranks == 1:
+            raise click.UsageError("there is one rank; the launcher must start at least two")
+        work = ranks_module.case(comm.ranks, quick)
+        first = comm.rank == 0
+        place = (folder or Path(tempfile.gettempdir())) / f"nncuda-bench-{comm.sum(os.getpid() if first else 0)}"
+        with contextlib.ExitStack() as stack:
+            if first:
+                place.mkdir()
+                stack.callback(shutil.rmtree, place)
+            found = ranks_module.measure(comm, work, place, ranks_module.QUICK if quick else ranks_module.EFFORT)
+        if first:
+            _show_ranks(found, work, quick)
+            _write(path, {"machine": _machine(ctx), "ranks": found.as_dict()})
+
+
+def _show_ranks(found: ranks_module.Figures, work: step_module.Case, quick: bool) -> None:
+    title = f"{work.name}, on {found.cores} cores; load {found.load[0]:.1f} to {found.load[1]:.1f}"
+    table = Table("what", title=title, title_justify="left")
+    sides = f"{found.ranks} ranks x 1 thread", "beside", ""
+    for name, justify in (*zip(sides, ("right", "left", "left"), strict=True), ("share", "right"), ("goal", "right")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    shares, goals = found.shares(), ranks_module.Goals()
+    one = f"one rank x {found.ranks} threads"
+    speeds = [f"{work.tokens / seconds:,.0f} tokens/s" for seconds in (found.step, found.step_alone)]
+    rows = (
+        ("a step, in its time", *speeds, one, f"{shares['step']:.2f}", f"{goals.step:.2f}"),
+        ("gradients added up, longer by so much of a step", _time(found.tree), _time(found.transport), "MPI_Allreduce",
+         f"{shares['tree']:.1%}", f"{goals.tree:.0%}"),
+        ("sent in a step by the rank that sends most", bytes_text(found.bytes), bytes_text(found.ring_bytes), "a ring",
+         f"{shares['bytes']:.3f}", f"{goals.bytes:.2f}"),
+        ("a checkpoint, in its time", _time(found.checkpoint), _time(found.checkpoint_alone), one,
+         f"{found.checkpoint / found.checkpoint_alone:.2f}", ""),
+    )  # fmt: skip
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+    for name in () if quick else found.shortfalls():
+        console.print(f"{name}: {shares[name]:.3f}, asked is at most {getattr(goals, name)}", highlight=False)
 
 
 def _table(rows: list[Row], against: str | None) -> Table:

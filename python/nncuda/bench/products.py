@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import kernels
 from ..device import Context
-from ..formats.block_formats import FORMATS
+from .stored import product
 from .work import SIZES, TOLERANCES, Bar, Floor, Side, Tensors, Work, cold, normal, side
 
 
@@ -54,29 +54,9 @@ def gemv(k: int, n: int, dtype: str, cache: float) -> Work:
 
 def stored(m: int, k: int, n: int, form: str, bar: Bar, cache: float) -> Work:
     """y = x Wᵀ with W in a format of GGUF files, for a GPU; of few rows W is all that is read."""
-    row_bytes = FORMATS[form].row_bytes(k)
-
-    def inputs(ctx: Context, seed: int) -> Tensors:
-        w = kernels.quantize(normal(ctx, seed, "f32", n, k, stream=1), format=FORMATS[form].code, row_bytes=row_bytes)
-        return {"x": normal(ctx, seed, "f32", m, k), "w": w}
-
-    def ours(ctx: Context, t: Tensors) -> Side:
-        y = ctx.empty((m, n), "f32")
-        return side(lambda: kernels.gemm_quant(t["x"], t["w"], format=FORMATS[form].code, y=y), y)
-
-    needed = float(n * row_bytes)
-    return Work(
-        group=f"products with stored weights, {form}",
-        name=f"{m}x{k}x{n}",
-        inputs=inputs,
-        ours=ours,
-        flops=2.0 * m * k * n,
-        bytes=needed + 4.0 * m * (k + n),
-        floor="copy" if m == 1 else None,
-        bar=bar,
-        copies=cold(needed, cache),
-        captured=cache > 0,
-    )
+    work = product(m, k, n, form, "copy" if m == 1 else None, bar)
+    needed = work.bytes + 4.0 * m * (k + n)
+    return replace(work, bytes=needed, copies=cold(work.bytes, cache), captured=cache > 0)
 
 
 def routed(tokens: int, top_k: int, experts: int, seed: int) -> np.ndarray:

@@ -51,6 +51,11 @@ class Case:
         return np.ascontiguousarray(ids[:, :-1]), np.ascontiguousarray(ids[:, 1:])
 
 
+#: To show that everything runs.
+TINY = MoEConfig(
+    vocab_size=48, hidden_size=16, num_layers=1, num_heads=2, head_dim=8, num_experts=4, experts_per_token=2,
+    ffn_size=16, context=32,
+)  # fmt: skip
 SMALL = Case("small, f32", MoEConfig.preset("small"), 8, 256, asked=(1.4, 1.4), asked_memory=0.7)
 SMALL_BF16 = replace(SMALL, name="small, bf16", precision="bf16", asked=(1.5, 1.5), asked_memory=None)
 
@@ -63,11 +68,7 @@ def cpu_cases() -> list[Case]:
 def gpu_cases(quick: bool = False) -> list[Case]:
     """`small`, and a billion parameters of the shapes of "6.9b"."""
     if quick:
-        tiny = MoEConfig(
-            vocab_size=48, hidden_size=16, num_layers=1, num_heads=2, head_dim=8, num_experts=4, experts_per_token=2,
-            ffn_size=16, context=32,
-        )  # fmt: skip
-        shapes = [("tiny", tiny, 2, 8)]
+        shapes = [("tiny", TINY, 2, 8)]
     else:
         large = MoEConfig.preset("6.9b", num_layers=4)
         shapes = [("small", SMALL.model, 8, 256), ("1 B parameters", large, 4, 2048)]

@@ -12,7 +12,7 @@ from .work import Bar, Floor, Side, Tensors, Work, cold, normal, side
 _DIFFERENT_ROWS = 64  # making them takes its time; more would not change how fast they are read
 
 
-def product(m: int, k: int, n: int, name: str, floor: Floor, bar: Bar, cache: float = 0) -> Work:
+def product(m: int, k: int, n: int, name: str, floor: Floor | None, bar: Bar, cache: float = 0) -> Work:
     """y = x Wᵀ with weights in the format `name`; cold weights where a `cache` is named that they go beyond."""
     row_bytes = FORMATS[name].row_bytes(k)
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -25,6 +25,9 @@ from ..train import Checkpoint, resolve_checkpoint
 from .arguments import device_options
 from .engine_options import drawing_options, engine_options, stats_option
 from .terminal import bytes_text, spoken
+
+if TYPE_CHECKING:
+    from ..tokenizer.tokenizer import TextTokenizer
 
 _USUAL_TOKENS = 128
 
@@ -112,7 +115,8 @@ def generate(
         path = resolve_checkpoint(path, "best" if best else "last")
     start = time.perf_counter()
     stored = StoredModel.open(path)
-    given = [_ids(stored, text, as_ids) for text in texts]
+    vocab, tokenizer = stored.config.vocab_size, stored.tokenizer
+    given = [prompt_ids(text, as_ids, vocab, tokenizer, stored.path) for text in texts]
     length, config = max(map(len, given)), stored.config
     if max_tokens is None:
         reach = max(min(config.context, USUAL_CONTEXT), config.extended_context) if context is None else context
@@ -128,13 +132,12 @@ def generate(
             write_statistics(model, seconds, first)
 
 
-def _ids(stored: StoredModel, prompt: str, as_ids: bool) -> list[int]:
-    """The ids of a prompt as the model reads it."""
+def prompt_ids(prompt: str, as_ids: bool, vocab: int, tokenizer: TextTokenizer | None, path: Path) -> list[int]:
+    """The ids of a prompt as the model in `path` reads it."""
     if as_ids:
-        return parse_ids(prompt, stored.config.vocab_size)
-    tokenizer = stored.tokenizer
+        return _parse_ids(prompt, vocab)
     if tokenizer is None:
-        raise FormatError(stored.path, "holds no tokenizer, so it cannot read text; --ids takes token ids")
+        raise FormatError(path, "holds no tokenizer, so it cannot read text; --ids takes token ids")
     return tokenizer.encode(prompt, begin=tokenizer.adds_begin)
 
 
@@ -230,19 +233,19 @@ def _contiguous_pieces(
     as_ids: bool,
 ) -> Iterator[str]:
     """The continuation by the layers that train; a wrong prompt is refused before the model is loaded."""
-    if as_ids:
-        ids = parse_ids(prompt, checkpoint.config.vocab_size)
-        yield from _ids_stream(load(), ids, max_tokens, sampling)
-        return
-    if checkpoint.tokenizer is None:
-        raise FormatError(checkpoint.folder, "holds no tokenizer.model, so it cannot read text")
-    generator = TextGenerator(load(), checkpoint.tokenizer)
+    tokenizer = checkpoint.tokenizer
+    ids = prompt_ids(prompt, as_ids, checkpoint.config.vocab_size, tokenizer, checkpoint.folder)
+    model = load()
     if max_tokens is None:
-        max_tokens = min(_USUAL_TOKENS, generator.room(prompt))
-    yield from generator.stream(prompt, max_tokens, sampling)
+        max_tokens = min(_USUAL_TOKENS, room(model, len(ids)))
+    if not as_ids and tokenizer is not None:
+        yield from TextGenerator(model, tokenizer).stream(prompt, max_tokens, sampling)
+        return
+    for number, token in enumerate(generate_tokens(model, ids, max_tokens, sampling)):
+        yield f" {token}" if number else str(token)
 
 
-def parse_ids(text: str, vocab: int) -> list[int]:
+def _parse_ids(text: str, vocab: int) -> list[int]:
     """The ids of a PROMPT with --ids."""
     ids: list[int] = []
     for word in text.replace(",", " ").split():
@@ -254,10 +257,3 @@ def parse_ids(text: str, vocab: int) -> list[int]:
             raise ValueError(f"PROMPT[{len(ids)}] is {int(word)}; it must be 0 to {vocab - 1}")
         ids.append(int(word))
     return ids
-
-
-def _ids_stream(model: MoETransformer, prompt: list[int], max_tokens: int | None, sampling: Sampling) -> Iterator[str]:
-    if max_tokens is None:
-        max_tokens = min(_USUAL_TOKENS, room(model, len(prompt)))
-    for number, token in enumerate(generate_tokens(model, prompt, max_tokens, sampling)):
-        yield f" {token}" if number else str(token)

@@ -18,13 +18,16 @@ from ..train.data import open_shards
 from ..train.devices import DEVICES
 from ..train.fit import Way, ways_to_fit
 from ..train.plan import (
+    ALONE,
     KINDS,
     Machine,
     MemoryPlan,
+    Seat,
     TooLargeError,
     Work,
     inference_work,
     plan_inference,
+    plan_ranks,
     plan_training,
     training_work,
 )
@@ -81,6 +84,16 @@ class _Size(click.ParamType):
 @click.option(
     "--available", type=_Size(), help="Plan for a device with this much free memory; a GPU need not be present."
 )
+@click.option(
+    "--ranks",
+    type=click.IntRange(1, 65536),
+    help="Plan training on so many ranks, up to --replicas, for the rank that needs the most memory.",
+)
+@click.option(
+    "--link",
+    type=_Size(),
+    help="With --ranks and a GPU by its name, bytes a second that a rank sends, such as 50GB, for the time of a step.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
 @config_options
 def plan(
@@ -92,6 +105,8 @@ def plan(
     device: str,
     threads: int | None,
     available: int | None,
+    ranks: int | None,
+    link: int | None,
     as_json: bool,
     **flags: Any,
 ) -> None:
@@ -103,6 +118,12 @@ def plan(
     """
     if prompt is not None and not inference:
         raise click.UsageError("--prompt is for --inference")
+    if ranks is not None and inference:
+        raise click.UsageError("--ranks is for training, not for --inference")
+    if link is not None and (ranks is None or device not in DEVICES):
+        raise click.UsageError("--link is for --ranks and a GPU by its name")
+    if link == 0:
+        raise click.UsageError("--link is 0; it must be at least 1")
     file = read_config(config_path) if config_path else ConfigFile()
     capacity = flags.pop("context") if inference else None
     vocab = preset_vocabulary(file, preset)
@@ -123,15 +144,25 @@ def plan(
         work = inference_work(model, train.precision, machine, train.batch_size, capacity)
         ways: list[Way] = []
     else:
-        planned = plan_training(model, train, machine)
-        work = training_work(model, train, machine)
-        ways = ways_to_fit(model, train, machine, free)[0] if planned.held > free else []
+        shared = plan_ranks(model, train, machine, ranks or 1)
+        planned, work = shared.memory, shared.work
+        ways = ways_to_fit(model, train, machine, free, seat=shared.seat)[0] if planned.held > free else []
     seconds = work.seconds(DEVICES[device], train.precision) if device in DEVICES else None
+    job: dict[str, Any] = {}
+    if ranks is not None:
+        job = {"count": ranks, "rank": shared.seat.rank, "sent": shared.sent, "seconds": None, "efficiency": None}
+        if link is not None and seconds is not None:
+            alone = training_work(model, train, machine).seconds(DEVICES[device], train.precision)
+            job["seconds"] = seconds + shared.sent / link
+            job["efficiency"] = alone / (ranks * job["seconds"])
     if as_json:
-        click.echo(json.dumps(_values(model, planned, work, seconds, device, free, ways), indent=2))
+        values = _values(model, planned, work, seconds, device, free, ways)
+        click.echo(json.dumps(values | ({"ranks": job} if job else {}), indent=2))
     else:
         _show(model, planned, device, free, ways)
         _show_work(work, seconds, device, "the next token" if inference else "a step")
+        if job:
+            _show_ranks(**job)
 
 
 def _machine(device: str, threads: int | None, available: int | None) -> tuple[Machine, int]:
@@ -146,18 +177,18 @@ def _machine(device: str, threads: int | None, available: int | None) -> tuple[M
         return Machine.of(ctx), ctx.memory_info()[0] if available is None else available
 
 
-def require_fit(ctx: Context, model: MoEConfig, train: TrainConfig, held_out: bool) -> None:
-    """DoesNotFitError, with up to three computed ways out, when a run needs more than the device has free."""
+def require_fit(ctx: Context, model: MoEConfig, train: TrainConfig, held_out: bool, seat: Seat = ALONE) -> None:
+    """DoesNotFitError, with up to three computed ways out, when a rank of a run needs more than its device has free."""
     machine, free = Machine.of(ctx), ctx.memory_info()[0]
     try:
-        held = plan_training(model, train, machine, held_out=held_out).held
+        held = plan_training(model, train, machine, held_out=held_out, seat=seat).held
     except TooLargeError:
         needed = "more memory than any machine has"
     else:
         if held <= free:
             return
         needed = bytes_text(held)
-    ways, least = ways_to_fit(model, train, machine, free, held_out=held_out)
+    ways, least = ways_to_fit(model, train, machine, free, held_out=held_out, seat=seat)
     problem = f"this run needs {needed}; {ctx.device} has {bytes_text(free)} free. "
     if ways:
         problem += f"It fits with {'; or with '.join(map(_way_text, ways))}."
@@ -228,4 +259,12 @@ def _show_work(work: Work, seconds: float | None, device: str, what: str) -> Non
     text = f"{what[0].upper()}{what[1:]} takes {work.flops:.3g} operations and moves {bytes_text(work.bytes)}"
     if seconds is not None:
         text += f": at the peak of {device}, {seconds:.3g} s"
+    tell(f"{text}.")
+
+
+def _show_ranks(count: int, rank: int, sent: int, seconds: float | None, efficiency: float | None) -> None:
+    text = f"Of {count} ranks, rank {rank} needs the most memory, this. A rank sends up to {bytes_text(sent)} in a step"
+    if seconds is not None and efficiency is not None:
+        text += f", which then takes {seconds:.3g} s if nothing is computed meanwhile"
+        text += f": an efficiency of {100 * efficiency:.0f} % against one rank"
     tell(f"{text}.")

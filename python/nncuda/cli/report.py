@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from .outputs import require_room
 from .terminal import tell
 
 
@@ -23,5 +24,7 @@ def report(run: Path, out: Path | None) -> None:
     """
     from ..report import write_report
 
+    if out is not None:
+        require_room(out, force=True)
     path = write_report(run, out)
     tell(f"{path}: {path.stat().st_size / 1e3:,.0f} kB")

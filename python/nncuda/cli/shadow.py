@@ -14,14 +14,14 @@ import numpy as np
 from rich.table import Table
 
 from ..device import INSTRUCTION_SETS, Context, Difference, ShadowRun
-from ..formats import FormatError, write_file
+from ..formats import write_file
 from ..golden.oracle import oracle_shadow
 from ..infer import generate_batch
 from ..models import MoETransformer
 from ..train import Checkpoint, Trainer, resolve_checkpoint
 from .arguments import config_file_option, device_option, threads_option
 from .config_file import ConfigFile
-from .generate import parse_ids
+from .generate import prompt_ids
 from .options import build_configs, config_options, preset_option, preset_vocabulary, read_config
 from .outputs import require_room
 from .terminal import console
@@ -89,7 +89,9 @@ def shadow(
     if json_path is not None:
         require_room(json_path, force=True)
     checkpoint = None if model is None else Checkpoint(resolve_checkpoint(model, "best" if best else "last"))
-    ids = None if prompt is None or checkpoint is None else _prompt_ids(checkpoint, prompt, as_ids)
+    ids = None
+    if prompt is not None and checkpoint is not None:
+        ids = prompt_ids(prompt, as_ids, checkpoint.config.vocab_size, checkpoint.tokenizer, checkpoint.folder)
     with Context(device, threads=threads) as ctx:
         if isa is not None:
             if ctx.device != "cpu":
@@ -122,14 +124,6 @@ def _shadow(ctx: Context, reference: str, threads: int | None) -> Iterator[Shado
     else:
         with Context(threads=threads, isa=_ENGINES[reference]) as other, ctx.shadow(other) as run:
             yield run
-
-
-def _prompt_ids(checkpoint: Checkpoint, prompt: str, as_ids: bool) -> list[int]:
-    if as_ids:
-        return parse_ids(prompt, checkpoint.config.vocab_size)
-    if checkpoint.tokenizer is None:
-        raise FormatError(checkpoint.folder, "holds no tokenizer.model, so it cannot read text; --ids takes token ids")
-    return checkpoint.tokenizer.encode(prompt, begin=True)
 
 
 def _new_step(ctx: Context, config_path: Path | None, preset: str | None, flags: dict[str, Any]) -> Callable[[], None]:

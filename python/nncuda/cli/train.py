@@ -14,26 +14,29 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from ..device import Context
+from ..device import Comm, Context
 from ..formats.errors import shown
 from ..models import MoEConfig
 from ..tokenizer import Tokenizer
 from ..train import TrainConfig, TrainingRun
+from ..train.aborting import aborting
 from ..train.config import CHANGEABLE, SCHEDULE
 from ..train.data import open_shards
 from ..train.divergence import DivergedError
 from ..train.metrics import board_left_out
+from ..train.plan import Seat
 from ..train.record import read_record
 from ..train.run import Progress as RunProgress
 from .arguments import config_file_option, device_options
 from .config_file import ConfigFile
 from .options import build_configs, config_options, preset_option, read_config
 from .plan import require_fit
+from .ranks import RankCommand, before_joining, open_comm, rank_options
 from .stopping import stopping
 from .terminal import console, count_text, tell
 
 
-@click.command()
+@click.command(cls=RankCommand)
 @click.argument("run", type=click.Path(file_okay=False, path_type=Path))
 @config_file_option
 @preset_option
@@ -52,6 +55,7 @@ from .terminal import console, count_text, tell
     help="Continue the run, finished or not, up to a larger number of --steps; run.json records it.",
 )
 @device_options
+@rank_options
 @click.option("--start-anyway", is_flag=True, help="Start even if the device has less free memory than the run needs.")
 @config_options
 def train(
@@ -65,6 +69,9 @@ def train(
     extend: bool,
     device: str,
     threads: int | None,
+    transport: str,
+    peer_timeout: float,
+    log_ranks: bool,
     start_anyway: bool,
     **flags: Any,
 ) -> None:
@@ -80,29 +87,40 @@ def train(
 
     A run that needs more memory than the device has free (`nncuda plan`) is not started.
 
+    Several ranks share out a run with --replicas: `mpiexec -n 4 nncuda train RUN ...`. The first one talks. How many
+    there are changes no bit; --resume may have others.
+
     If standard output is not a terminal, the lines of RUN/metrics.jsonl are written to it as they come, and nothing
     else.
     """
     given = {name: value for name, value in flags.items() if value is not None}
-    with Context(device, threads=threads) as ctx:
-        if resume or extend:
-            others = {"config": config_path, "preset": preset, "tokenizer": tokenizer_path}
-            _refuse_others([*given, *(name for name, value in others.items() if value is not None)], resume, extend)
-            changes = {name: None if value == "none" else value for name, value in given.items()}
-            take_up = TrainingRun.extend if extend else TrainingRun.resume
-            training = _take_up(take_up, run, ctx, data, held_out, start_anyway, changes)
-            if training.notice is not None:
-                click.echo(training.notice, err=True)
+    with before_joining():
+        ctx = Context(device, threads=threads)
+    with ctx:
+        comm = open_comm(ctx, transport, peer_timeout)
+        first = comm is None or comm.rank == 0
+        with aborting(comm):
+            if resume or extend:
+                others = {"config": config_path, "preset": preset, "tokenizer": tokenizer_path}
+                _refuse_others([*given, *(name for name, value in others.items() if value is not None)], resume, extend)
+                changes = {name: None if value == "none" else value for name, value in given.items()}
+                take_up = TrainingRun.extend if extend else TrainingRun.resume
+                training = _take_up(take_up, run, ctx, data, held_out, start_anyway, changes, comm)
+                if training.notice is not None and first:
+                    click.echo(training.notice, err=True)
+            else:
+                file = read_config(config_path) if config_path else ConfigFile()
+                paths = _data_paths(file, data, held_out, tokenizer_path)
+                model, options = build_configs(file, preset, flags, open_shards(paths[0])[0].vocab_size)
+                if not start_anyway:
+                    require_fit(ctx, model, options, held_out=paths[1] is not None, seat=Seat.of(comm))
+                training = _start(run, ctx, model, options, *paths, comm)
+        if first:
+            run_to_end = run_with_progress if sys.stdout.isatty() else run_with_records
         else:
-            file = read_config(config_path) if config_path else ConfigFile()
-            paths = _data_paths(file, data, held_out, tokenizer_path)
-            model, options = build_configs(file, preset, flags, open_shards(paths[0])[0].vocab_size)
-            if not start_anyway:
-                require_fit(ctx, model, options, held_out=paths[1] is not None)
-            training = _start(run, ctx, model, options, *paths)
-        run_to_end = run_with_progress if sys.stdout.isatty() else run_with_records
+            run_to_end = partial(run_aside, tell_steps=log_ranks)
         stopped = run_to_end(training)
-    if stopped:
+    if stopped and first:
         click.echo(
             f"stopped after step {training.trainer.step} of {training.trainer.config.steps}; "
             "--resume continues from there",
@@ -150,9 +168,10 @@ def _start(
     data: Path,
     held_out: Path | None,
     tokenizer_path: Path | None,
+    comm: Comm | None,
 ) -> TrainingRun:
     tokenizer = Tokenizer.load(tokenizer_path) if tokenizer_path else None
-    return TrainingRun.start(run, ctx, model, options, data, held_out, tokenizer)
+    return TrainingRun.start(run, ctx, model, options, data, held_out, tokenizer, comm=comm)
 
 
 def _take_up(
@@ -163,11 +182,12 @@ def _take_up(
     held_out: Path | None,
     start_anyway: bool,
     changes: dict[str, Any],
+    comm: Comm | None,
 ) -> TrainingRun:
     sources = read_record(run)
     held_out = held_out or sources["held_out"]
-    admit = None if start_anyway else partial(require_fit, ctx, held_out=held_out is not None)
-    return take_up(run, ctx, data or sources["data"], held_out, admit, changes)
+    admit = None if start_anyway else partial(require_fit, ctx, held_out=held_out is not None, seat=Seat.of(comm))
+    return take_up(run, ctx, data or sources["data"], held_out, admit, changes, comm)
 
 
 class _EndColumn(ProgressColumn):
@@ -226,14 +246,32 @@ def run_with_records(training: TrainingRun) -> bool:
     return training.trainer.step < training.trainer.config.steps
 
 
+def run_aside(training: TrainingRun, tell_steps: bool = False) -> bool:
+    """The same for another rank than the first: nothing is told, or a line a step on standard error."""
+    comm = training.trainer.comm
+    with _stopping(training):
+        for progress in training.steps():
+            if tell_steps and comm is not None:
+                speed = f"{progress.tokens_per_second:,.0f} tokens/s of all ranks"
+                click.echo(f"rank {comm.rank}: step {progress.step}, loss {progress.loss:.3f} · {speed}", err=True)
+    return training.trainer.step < training.trainer.config.steps
+
+
 @contextmanager
 def _running(training: TrainingRun) -> Iterator[None]:
-    """While it lasts, a signal makes the run save and stop, and divergence is an error of the command. Says first what
-    the run will not leave behind."""
+    """Says first what the run will not leave behind; for the rank that talks."""
     if missing := board_left_out():
         click.echo(missing, err=True)
+    with _stopping(training):
+        yield
+
+
+@contextmanager
+def _stopping(training: TrainingRun) -> Iterator[None]:
+    """While it lasts, a signal makes the run save and stop, and divergence is an error of the command. Of whatever
+    else ends it the other ranks are told."""
     try:
-        with stopping(training.stop):
+        with stopping(training.stop), aborting(training.trainer.comm):
             yield
     except DivergedError as error:
         raise click.ClickException(str(error)) from error

@@ -42,11 +42,17 @@ def write_file(path: str | os.PathLike[str], data: bytes | str) -> None:
         file.write(data.encode("utf-8") if isinstance(data, str) else data)
 
 
+def temporary_path(path: str | os.PathLike[str], process: int | None = None) -> Path:
+    """Under which name `process`, by default this one, writes what becomes `path`."""
+    path = Path(path)
+    return path.with_name(f"{TEMPORARY_PREFIX}{os.getpid() if process is None else process}-{path.name}")
+
+
 @contextlib.contextmanager
 def replace_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Yields a new file, which becomes `path` at the end, in one step; nothing is left when the body raises."""
     path = Path(path)
-    temporary = path.with_name(f"{TEMPORARY_PREFIX}{os.getpid()}-{path.name}")
+    temporary = temporary_path(path)
     try:
         with naming(path), open(temporary, "wb") as file:
             yield file
@@ -69,7 +75,7 @@ def write_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     path = Path(path)
     if path.exists():
         raise FileExistsError(f"{path} exists already")
-    temporary = path.with_name(f"{TEMPORARY_PREFIX}{os.getpid()}-{path.name}")
+    temporary = temporary_path(path)
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:

@@ -1,4 +1,4 @@
-"""safetensors files and folders of them, through the `safetensors` package.
+"""safetensors files and folders of them; they are read through the `safetensors` package.
 
 A file is eight bytes of header length (little-endian), that many bytes of JSON, then the tensors' bytes, row-major and
 little-endian, without holes (https://github.com/huggingface/safetensors, section "Format"). A folder holds either
@@ -7,22 +7,20 @@ little-endian, without holes (https://github.com/huggingface/safetensors, sectio
 
 from __future__ import annotations
 
-import errno
 import functools
+import itertools
 import json
 import math
 import os
-import re
-import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import ml_dtypes
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
+from .atomic import naming
 from .block_formats import FORMATS, StoredTensor
 from .errors import FormatError, cannot_read, excerpt, missing_file, shown
 from .json_values import check_marks, parse_json, read_json
@@ -47,6 +45,10 @@ DTYPES: dict[str, np.dtype] = {
     "U8": np.dtype(np.uint8),
     "BOOL": np.dtype(np.bool_),
 }
+
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+#: In which dtypes follow one another in a file.
+_ORDER = ["U64", "I64", "F64", "F32", "U32", "I32", "BF16", "F16", "U16", "I16", "I8", "U8", "BOOL"]
 
 _FORMAT_OF_DTYPE = {entry.numpy: entry.name for entry in FORMATS.values() if entry.numpy is not None}
 
@@ -113,6 +115,11 @@ class SafetensorsFile(Named[np.ndarray]):
         """The shape of a tensor, without reading it."""
         return self.entries[name].shape
 
+    def part(self, name: str, first: int, count: int) -> np.ndarray:
+        """So many elements of a tensor, from the first given on, one after the other; no others are read."""
+        size = self.dtype(name).itemsize
+        return self.mapped(name)[first * size : (first + count) * size].copy().view(self.dtype(name))
+
     def stored(self, name: str) -> StoredTensor:
         """A tensor of f32, f16 or bf16 over the mapped pages of the file; FormatError for another dtype."""
         entry = self.entries[name]
@@ -149,33 +156,114 @@ def _read_header(file: BinaryIO) -> bytes:
     return header
 
 
+class SafetensorsLayout:
+    """Where each tensor of a file will lie, from dtypes and shapes: so that several programs can write into one file.
+
+    The same tensors give the same bytes, in whatever order they come: those of the `safetensors` package, which has the
+    widest dtypes first, so that every tensor is aligned to its elements, and then the names in their order. At most one
+    entry of metadata, since the package writes several in an order that changes from run to run.
+    """
+
+    def __init__(
+        self, tensors: Mapping[str, tuple[np.dtype, tuple[int, ...]]], metadata: Mapping[str, str] | None = None
+    ):
+        if metadata is not None and len(metadata) > 1:
+            raise ValueError(
+                f"{len(metadata)} entries of metadata; at most one, or the bytes of the file are not determined"
+            )
+        for name, (dtype, _) in tensors.items():
+            if dtype not in _NAMES:
+                raise TypeError(f"tensor {name!r} has dtype {dtype}, which safetensors does not know")
+        header: dict[str, Any] = {} if metadata is None else {"__metadata__": dict(metadata)}
+        self._first: dict[str, int] = {}  # by name, in the order of the file
+        end = 0
+        for name in sorted(tensors, key=lambda name: (_ORDER.index(_NAMES[tensors[name][0]]), name.encode())):
+            dtype, shape = tensors[name]
+            self._first[name], end = end, end + math.prod(shape) * dtype.itemsize
+            header[name] = {"dtype": _NAMES[dtype], "shape": list(shape), "data_offsets": [self._first[name], end]}
+        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % 8)
+        self._header = len(text).to_bytes(8, "little") + text
+        self._bytes = len(self._header) + end
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._first
+
+    def create(self, path: str | os.PathLike[str]) -> None:
+        """Makes the file, in its full length, with all tensors zero."""
+        with naming(path), open(path, "wb") as file:
+            file.write(self._header)
+            file.truncate(self._bytes)
+
+    def write(self, path: str | os.PathLike[str], parts: Iterable[tuple[str, int, np.ndarray]]) -> None:
+        """Writes parts of its tensors into the file, straight from their memory, and waits until they are on the disk:
+        of each its name, the first of its elements, and those from there on."""
+        with naming(path), open(path, "r+b", buffering=0) as file:
+            for name, first, array in parts:
+                data = np.ascontiguousarray(array).reshape(-1)
+                rest = memoryview(data.view(np.uint8))
+                file.seek(len(self._header) + self._first[name] + first * data.itemsize)
+                while rest:  # the system takes at most 2 GiB at once
+                    rest = rest[file.write(rest) :]
+            os.fsync(file.fileno())
+
+
+def _described(tensors: Mapping[str, np.ndarray]) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
+    return {name: (array.dtype, array.shape) for name, array in tensors.items()}
+
+
 def write_safetensors(
     path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None
 ) -> None:
     """Writes arrays straight from their memory: the same arrays give the same bytes. The caller sees to atomicity.
 
-    Raises OSError when the system refuses. At most one entry of metadata, since the package writes several in an order
-    that changes from run to run.
+    Raises OSError when the system refuses. At most one entry of metadata.
     """
-    if metadata is not None and len(metadata) > 1:
-        raise ValueError(
-            f"{len(metadata)} entries of metadata; at most one, or the bytes of the file are not determined"
-        )
-    for name, array in tensors.items():
-        if array.dtype not in DTYPES.values():
-            raise TypeError(f"tensor {name!r} has dtype {array.dtype}, which safetensors does not know")
-    dense = {name: np.asarray(array, order="C") for name, array in tensors.items()}
-    # The package puts a file of its own, which its owner alone may read, in this one's place.
-    with open(path, "ab") as file:
-        mode = os.fstat(file.fileno()).st_mode
-    try:
-        save_file(dense, path, metadata=None if metadata is None else dict(metadata))
-        os.chmod(path, stat.S_IMODE(mode))
-    except SafetensorError as error:  # such as a full disk, of which the package has the system's number in its text
-        found = re.search(r"\(os error (\d+)\)", str(error))
-        if found is None:
-            raise OSError(errno.EIO, str(error), str(path)) from error
-        raise OSError(int(found[1]), os.strerror(int(found[1])), str(path)) from error
+    layout = SafetensorsLayout(_described(tensors), metadata)
+    layout.create(path)
+    layout.write(path, ((name, 0, array) for name, array in tensors.items()))
+
+
+class SafetensorsFolderLayout:
+    """The same for `model.safetensors`, or for shards of at most `max_shard_bytes` with their index when one would be
+    larger. A tensor that is larger than a shard gets a shard of its own."""
+
+    def __init__(
+        self,
+        tensors: Mapping[str, tuple[np.dtype, tuple[int, ...]]],
+        metadata: Mapping[str, str] | None = None,
+        max_shard_bytes: int = DEFAULT_SHARD_BYTES,
+    ):
+        shards: list[dict[str, tuple[np.dtype, tuple[int, ...]]]] = [{}]
+        filled = total = 0
+        for name, (dtype, shape) in tensors.items():
+            nbytes = math.prod(shape) * dtype.itemsize
+            total += nbytes
+            if shards[-1] and filled + nbytes > max_shard_bytes:
+                shards.append({})
+                filled = 0
+            shards[-1][name] = dtype, shape
+            filled += nbytes
+        names = [f"model-{number:05d}-of-{len(shards):05d}.safetensors" for number in range(1, len(shards) + 1)]
+        if len(shards) == 1:
+            names = ["model.safetensors"]
+        self._files = {name: SafetensorsLayout(shard, metadata) for name, shard in zip(names, shards, strict=True)}
+        self._home = {name: file for file, shard in zip(names, shards, strict=True) for name in shard}
+        self._total = total
+
+    def create(self, folder: Path) -> None:
+        """Makes the files, and the index where there is one."""
+        for name, file in self._files.items():
+            file.create(folder / name)
+        if len(self._files) > 1:
+            index = {"metadata": {"total_size": self._total}, "weight_map": self._home}
+            text = json.dumps(index, indent=2) + "\n"
+            (folder / "model.safetensors.index.json").write_text(text, encoding="utf-8")
+
+    def write(self, folder: Path, parts: Iterable[tuple[str, int, np.ndarray]]) -> None:
+        """Writes parts of tensors into the files. Those of a file stand one after the other, as the tensors did."""
+        for name, of_file in itertools.groupby(parts, key=lambda part: self._home[part[0]]):
+            self._files[name].write(folder / name, of_file)
 
 
 def write_safetensors_folder(
@@ -184,30 +272,10 @@ def write_safetensors_folder(
     metadata: Mapping[str, str] | None = None,
     max_shard_bytes: int = DEFAULT_SHARD_BYTES,
 ) -> None:
-    """Writes `model.safetensors`, or shards of at most `max_shard_bytes` with their index when one would be larger.
-
-    A tensor that is larger than a shard gets a shard of its own.
-    """
-    folder = Path(folder)
-    shards: list[dict[str, np.ndarray]] = [{}]
-    filled = 0
-    for name, array in tensors.items():
-        if shards[-1] and filled + array.nbytes > max_shard_bytes:
-            shards.append({})
-            filled = 0
-        shards[-1][name] = array
-        filled += array.nbytes
-    if len(shards) == 1:
-        write_safetensors(folder / "model.safetensors", shards[0], metadata)
-        return
-    weight_map = {}
-    for number, shard in enumerate(shards, 1):
-        file_name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-        write_safetensors(folder / file_name, shard, metadata)
-        weight_map.update(dict.fromkeys(shard, file_name))
-    total = sum(array.nbytes for array in tensors.values())
-    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+    """Writes `model.safetensors`, or shards of at most `max_shard_bytes` with their index when one would be larger."""
+    layout = SafetensorsFolderLayout(_described(tensors), metadata, max_shard_bytes)
+    layout.create(Path(folder))
+    layout.write(Path(folder), ((name, 0, array) for name, array in tensors.items()))
 
 
 class SafetensorsFolder(Joined[np.ndarray]):

@@ -11,18 +11,18 @@ from pathlib import Path
 import numpy as np
 
 from ..device import Context
-from ..dtypes import DTYPES
+from ..dtypes import to_numpy
 from ..formats import read_safetensors_folder, write_folder
 from ..formats.errors import told_of, unreadable
 from ..formats.json_values import read_json
 from ..formats.run_folder import last_checkpoint
-from ..formats.safetensors import DEFAULT_SHARD_BYTES, SafetensorsFolder, write_safetensors_folder
+from ..formats.safetensors import DEFAULT_SHARD_BYTES, SafetensorsFolder, SafetensorsFolderLayout
 from ..tokenizer import Tokenizer
 from ..tokenizer.to_folder import special_ids, write_tokenizer
 from .config import MoEConfig, Precision
 from .mixtral import config_from_mixtral, config_to_mixtral, parameters_from_mixtral
-from .moe import MoETransformer, check_names
-from .parameters import ParameterLayout
+from .moe import MoETransformer, check_names, on_host
+from .parameters import ParameterLayout, own_parts
 
 
 class ModelFolder:
@@ -60,19 +60,36 @@ class ModelFolder:
 
 def save_model(folder: str | os.PathLike[str], model: MoETransformer, tokenizer: Tokenizer | None = None) -> None:
     """Writes a model, in one step, as a new folder; FileExistsError when there is one."""
+    files, whole = ModelFiles(model, tokenizer), range(model.parameters.layout.size)
     with write_folder(folder) as temporary:
-        write_model(temporary, model, tokenizer)
+        files.create(temporary)
+        files.write(temporary, whole)
 
 
-def write_model(
-    folder: Path, model: MoETransformer, tokenizer: Tokenizer | None = None, max_shard_bytes: int = DEFAULT_SHARD_BYTES
-) -> None:
-    """Writes a model's files into a folder that is being made (see `write_folder`)."""
-    model.ctx.synchronize()
-    dtype = DTYPES[model.parameters.data.dtype].numpy_name
-    config = {**config_to_mixtral(model.config), "torch_dtype": dtype}
-    if tokenizer is not None:
-        config |= special_ids(tokenizer)
-        write_tokenizer(folder, tokenizer)
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    write_safetensors_folder(folder, model.parameters.arrays(), {"format": "pt"}, max_shard_bytes)
+class ModelFiles:
+    """A model's files in a folder that is being made (see `write_folder`), into which several ranks may write."""
+
+    def __init__(
+        self, model: MoETransformer, tokenizer: Tokenizer | None = None, max_shard_bytes: int = DEFAULT_SHARD_BYTES
+    ):
+        self._model = model
+        self._tokenizer = tokenizer
+        dtype = to_numpy(model.parameters_in(range(0)).dtype)
+        tensors = {name: (dtype, shape) for name, shape in model.layout.shapes().items()}
+        self._config = {**config_to_mixtral(model.config), "torch_dtype": dtype.name}
+        self._tensors = SafetensorsFolderLayout(tensors, {"format": "pt"}, max_shard_bytes)
+
+    def create(self, folder: Path) -> None:
+        """Makes them all, with zeros for the parameters."""
+        config = self._config
+        if self._tokenizer is not None:
+            config |= special_ids(self._tokenizer)
+            write_tokenizer(folder, self._tokenizer)
+        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        self._tensors.create(folder)
+
+    def write(self, folder: Path, own: range) -> None:
+        """Writes these elements of the parameters."""
+        self._model.ctx.synchronize()
+        parts = own_parts(self._model.layout, own, self._model.parameters_in(own))
+        self._tensors.write(folder, ((name, first, on_host(part)) for name, first, part in parts))

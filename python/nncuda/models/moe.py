@@ -73,7 +73,10 @@ class MoETransformer(DeviceBound):
         self.config = config
         self.precision = precision
         self.layout = ParameterLayout(config)
-        self.parameters = ParameterArena(ctx, self.layout, "f32" if training else precision)
+        self._parameters = ParameterArena(ctx, self.layout, "f32" if training else precision)
+        #: The elements of `parameters` that are up to date, where several ranks train in 16 bits and each updates its
+        #: own; None: all of them.
+        self.own: range | None = None
         self.gradients = ParameterArena(ctx, self.layout) if training else None
         self.weights = self.parameters
         if self.parameters.data.dtype != precision:
@@ -143,6 +146,19 @@ class MoETransformer(DeviceBound):
             f"{self.precision}, {self.ctx.device}{'' if self.gradients is None else ', training'})"
         )
 
+    @property
+    def parameters(self) -> ParameterArena:
+        """What is trained and saved. StateError while this rank has only its own part of it."""
+        if self.own is not None:
+            raise StateError(
+                51, "this rank has a part of the f32 parameters alone; gather_parameters of its trainer brings all"
+            )
+        return self._parameters
+
+    def parameters_in(self, own: range) -> Tensor:
+        """So many elements of the parameters, one after the other; those that a rank owns are always up to date."""
+        return self._parameters.data.narrow(0, own.start, len(own))
+
     def state_dict(self) -> dict[str, Tensor]:
         """The parameters by name: views, not copies, so they change as the model trains."""
         return dict(self.parameters)
@@ -160,13 +176,14 @@ class MoETransformer(DeviceBound):
         expected = self.layout.shapes()
         check_names(arrays, expected)
         for name, shape in expected.items():
-            array = _on_host(arrays[name])  # once, since a look-up may read a file
+            array = on_host(arrays[name])  # once, since a look-up may read a file
             if tuple(array.shape) != shape:
                 raise ValueError(f"tensor {name} has shape {list(array.shape)}; this model needs {list(shape)}")
             if array.dtype.kind not in "fV":  # V: bfloat16, which NumPy does not know as a float
                 raise ValueError(f"tensor {name} has dtype {array.dtype}; weights are floating-point numbers")
+        self.own = None
         for name in expected:
-            target, array = self.parameters[name], _on_host(arrays[name])
+            target, array = self.parameters[name], on_host(arrays[name])
             if target.dtype == "f32" or array.dtype == to_numpy(target.dtype):
                 target.copy_(array)
             else:  # rounded by the library, so that every language rounds alike
@@ -426,7 +443,7 @@ class MoETransformer(DeviceBound):
         )
 
 
-def _on_host(array: np.ndarray | Tensor) -> np.ndarray:
+def on_host(array: np.ndarray | Tensor) -> np.ndarray:
     if not isinstance(array, Tensor):
         return array
     return np.asarray(array) if array.ctx.device == "cpu" else array.numpy()

@@ -147,6 +147,15 @@ class ParameterArena(Mapping[str, Tensor]):
         return {spec.name: flat[spec.offset : spec.offset + spec.size].reshape(spec.shape) for spec in self.layout}
 
 
+def own_parts(layout: ParameterLayout, own: range, data: Tensor) -> Iterator[tuple[str, int, Tensor]]:
+    """Of each parameter that reaches into the elements `own` of a layout, which are `data`: its name, the first of its
+    elements that lies there, and the elements from there on."""
+    for spec in layout:
+        start, stop = max(own.start, spec.offset), min(own.stop, spec.offset + spec.size)
+        if start < stop:
+            yield spec.name, start - spec.offset, data.narrow(0, start - own.start, stop - start)
+
+
 def initialize(arena: ParameterArena, config: MoEConfig, seed: int) -> None:
     """Initial values: matrices from Normal(0, init_std), tensor i of the layout from stream i of `seed`; gains 1."""
     for stream, spec in enumerate(arena.layout):

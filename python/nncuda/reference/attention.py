@@ -19,6 +19,16 @@ __all__ = [
     "flash_attention_paged",
 ]
 
+ROUNDINGS = {
+    "attention_scores": 3,
+    "attention_output": 2,
+    "flash_attention": 8,
+    "flash_attention_backward": 14,
+    "attention_decode": 8,
+    "flash_attention_paged": 8,
+    "attention_decode_paged": 8,
+}
+
 
 def _by_head(x: Array, heads: int) -> Array:
     """[batch, length, kv_heads, head_dim] -> [batch, heads, length, head_dim], each key head repeated for its group."""

@@ -11,6 +11,10 @@ from nncuda.reference.arithmetic import Array, Outputs
 
 __all__ = ["argmax", "sample", "topk_sample", "topp_sample"]
 
+ROUNDINGS = {
+    **dict.fromkeys(["argmax", "sample", "topk_sample", "topp_sample"], 0),
+}
+
 
 def ranked(logits: Array) -> Array:
     """The indices of a row that may be drawn, in the order of tokens."""

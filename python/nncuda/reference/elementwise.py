@@ -19,6 +19,15 @@ __all__ = [
     "swiglu_backward",
 ]
 
+ROUNDINGS = {
+    **dict.fromkeys(["add", "mul", "scale", "cast", "fill", "increment"], 0),
+    "silu": 5,  # exp, 1 + e, /, *
+    "silu_backward": 9,  # silu's sigmoid (4), 1 - s, x *, 1 +, s *, dy *
+    "swiglu": 6,
+    "swiglu_backward": 10,
+    "relu2_gate": 2,
+}
+
 
 def silu(x: Array) -> Outputs:
     """y = x sigmoid(x). Elfwing, Uchibe, Doya 2018, "Sigmoid-weighted linear units", eq. 4."""

@@ -6,6 +6,11 @@ from nncuda.reference.arithmetic import Array, Outputs
 
 __all__ = ["embedding", "scatter_add"]
 
+ROUNDINGS = {
+    "embedding": 0,
+    "scatter_add": 1,
+}
+
 
 def embedding(table: Array, ids: Array) -> Outputs:
     """y[t] = table[ids[t]]: the product of one-hot rows with the table. Bengio et al. 2003, section 2."""

@@ -7,6 +7,15 @@ from nncuda.reference.elementwise import silu
 
 __all__ = ["batched_gemm", "gemm", "gemm_beta", "gemm_epilogue", "grouped_gemm", "grouped_gemm_wgrad"]
 
+ROUNDINGS = {
+    "gemm": 2,  # *, +
+    "gemm_beta": 5,
+    "gemm_epilogue": 9,
+    "batched_gemm": 5,
+    "grouped_gemm": 4,
+    "grouped_gemm_wgrad": 4,
+}
+
 ACTIVATION_SILU = 1
 
 

@@ -7,6 +7,10 @@ from nncuda.reference.quant import decoded, encoded
 
 __all__ = ["kv_append", "kv_append_paged", "kv_trim", "rows_of_pages"]
 
+ROUNDINGS = {
+    **dict.fromkeys(["kv_append", "kv_trim", "kv_append_paged"], 0),
+}
+
 PAGE_TOKENS = 128
 
 

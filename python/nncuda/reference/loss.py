@@ -6,6 +6,14 @@ from nncuda.reference.arithmetic import Array, Outputs, exp, log, total
 
 __all__ = ["aux_loss_backward", "aux_loss_forward", "cross_entropy_backward", "cross_entropy_forward", "weighted_mean"]
 
+ROUNDINGS = {
+    "cross_entropy_forward": 6,  # x - max, exp, log, max +, - x
+    "cross_entropy_backward": 5,
+    "aux_loss_forward": 5,
+    "aux_loss_backward": 4,
+    "weighted_mean": 3,
+}
+
 
 def cross_entropy_forward(logits: Array, targets: Array, ignore_index: int) -> Outputs:
     """losses = lse - logits[target], zero where ignored; their sum and how many count.

@@ -9,6 +9,14 @@ from nncuda.reference.arithmetic import Array, Outputs, total
 
 __all__ = ["moe_combine", "moe_combine_backward", "moe_gather", "moe_gather_backward", "moe_plan"]
 
+ROUNDINGS = {
+    "moe_plan": 0,
+    "moe_gather": 0,
+    "moe_gather_backward": 1,
+    "moe_combine": 2,
+    "moe_combine_backward": 2,
+}
+
 
 def moe_plan(indices: Array, experts: int, capacity: int) -> Outputs:
     """Rows by expert, in token order; an expert keeps its first ``capacity`` slots (0: all).

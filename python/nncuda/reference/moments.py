@@ -19,9 +19,9 @@ def _mix(x: Array) -> Array:
     return x ^ (x >> np.uint32(16))
 
 
-def chances(step: int, n: int) -> tuple[Array, Array]:
-    """The chances of n elements at a step, whole numbers below 2^16: of the first moments, of the second."""
-    index = np.arange(n, dtype=np.uint64)
+def chances(step: int, first: int, n: int) -> tuple[Array, Array]:
+    """The chances at a step of n elements from place `first` on, below 2^16: of the first moments, of the second."""
+    index = np.arange(first, first + n, dtype=np.uint64)
     block, at = index // BLOCK, (index % BLOCK).astype(np.uint32)
     with np.errstate(over="ignore"):
         key = _mix(np.uint32(step) + np.zeros(n, np.uint32))

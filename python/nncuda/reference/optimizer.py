@@ -16,6 +16,17 @@ __all__ = [
     "zero_grad",
 ]
 
+ROUNDINGS = {
+    "adamw_step": 12,
+    "adamw_step_bf16": 12,
+    "adamw_step_f8": 16,  # the root from its code, squared, and scaled by a rounded factor
+    "zero_grad": 0,
+    "grad_norm": 3,
+    "grad_clip": 5,
+    "lr_schedule": 7,
+    "loss_scale_update": 1,
+}
+
 #: Added to the norm before dividing by it.
 CLIP_EPS = 1e-6
 LARGEST_SCALE = 2.0**24
@@ -70,6 +81,7 @@ def adamw_step_bf16(
     weight_decay: float,
     grad_scale: Array | None = None,
     skip: Array | None = None,
+    first: int = 0,
 ) -> Outputs:
     """`adamw_step` with moments that are rounded to bf16 by chance as they are stored, not before.
 
@@ -78,8 +90,8 @@ def adamw_step_bf16(
     new = adamw_step(grad, lr, step, param, m, v, n_decay, beta1, beta2, eps, weight_decay, grad_scale, skip)
     if skip is not None and skip[0]:
         return new
-    first, second = moments.chances(int(step[0]), len(param))
-    return {**new, "m": moments.to_bf16(new["m"], first), "v": moments.to_bf16(new["v"], second)}
+    chance, root_chance = moments.chances(int(step[0]), first, len(param))
+    return {**new, "m": moments.to_bf16(new["m"], chance), "v": moments.to_bf16(new["v"], root_chance)}
 
 
 def adamw_step_f8(
@@ -98,6 +110,7 @@ def adamw_step_f8(
     weight_decay: float,
     grad_scale: Array | None = None,
     skip: Array | None = None,
+    first: int = 0,
 ) -> Outputs:
     """`adamw_step` with first moments and roots of second moments in 8 bits, with a scale a block of 256.
 
@@ -108,9 +121,9 @@ def adamw_step_f8(
     root = moments.unpack_root(r, r_scale)
     old = moments.unpack_first(m, m_scale)
     new = adamw_step(grad, lr, step, param, old, root * root, n_decay, beta1, beta2, eps, weight_decay, grad_scale)
-    first, second = moments.chances(int(step[0]), len(param))
-    m, m_scale = moments.pack_first(new["m"], first)
-    r, r_scale = moments.pack_root(sqrt(new["v"]), second)
+    chance, root_chance = moments.chances(int(step[0]), first, len(param))
+    m, m_scale = moments.pack_first(new["m"], chance)
+    r, r_scale = moments.pack_root(sqrt(new["v"]), root_chance)
     parameters = {"param": new["param"], "param_copy": new["param_copy"]}
     return {**parameters, "m": m, "m_scale": m_scale, "r": r, "r_scale": r_scale}
 

@@ -26,6 +26,13 @@ __all__ = [
     "quantize",
 ]
 
+ROUNDINGS = {
+    **dict.fromkeys(["quantize", "dequantize", "embedding_quant", "interleave_rows"], 0),
+    "gemm_quant": 10,  # a block's two factors, its sum, the same for its minimum; + bias, silu (4), + residual
+    "gemm_quant_qkv": 5,
+    "gemm_quant_swiglu": 13,  # two products, silu, *
+}
+
 F32, F16, BF16 = 0, 1, 2
 Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K = range(10, 18)
 Q4_0_R16, Q8_0_R16, Q6_K_R16 = 30, 34, 37

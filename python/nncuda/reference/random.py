@@ -9,6 +9,12 @@ from nncuda.reference.arithmetic import Array, Outputs, cos, log, sin, sqrt
 
 __all__ = ["normal", "random_bits", "uniform"]
 
+ROUNDINGS = {
+    "random_bits": 0,
+    "uniform": 3,
+    "normal": 8,
+}
+
 ROUNDS = 10
 MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
 WEYL = 0x9E3779B9, 0xBB67AE85

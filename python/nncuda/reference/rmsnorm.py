@@ -6,6 +6,12 @@ from nncuda.reference.arithmetic import Array, Outputs, mean, sqrt, total
 
 __all__ = ["rmsnorm", "rmsnorm_backward", "rmsnorm_residual"]
 
+ROUNDINGS = {
+    "rmsnorm": 6,  # square, mean, + eps, sqrt, 1 /, *, *
+    "rmsnorm_residual": 7,
+    "rmsnorm_backward": 8,
+}
+
 
 def rmsnorm(x: Array, weight: Array, eps: float) -> Outputs:
     """y = x rstd weight with rstd = 1 / sqrt(mean(x^2) + eps). Zhang, Sennrich 2019, eq. 4."""

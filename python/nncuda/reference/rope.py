@@ -6,6 +6,14 @@ from nncuda.reference.arithmetic import Array, Outputs
 
 __all__ = ["rope_backward", "rope_forward", "rope_freqs", "rope_freqs_scaled", "rope_qk"]
 
+ROUNDINGS = {
+    "rope_freqs": 1,  # computed in float64, rounded
+    "rope_freqs_scaled": 1,
+    "rope_forward": 3,
+    "rope_qk": 3,
+    "rope_backward": 3,
+}
+
 HALF = 0
 INTERLEAVED = 1
 

@@ -6,6 +6,13 @@ from nncuda.reference.arithmetic import Array, Outputs, exp, total
 
 __all__ = ["softmax", "softmax_backward", "softmax_topk", "softmax_topk_backward"]
 
+ROUNDINGS = {
+    "softmax": 4,  # x - max, exp, /
+    "softmax_backward": 3,
+    "softmax_topk": 5,
+    "softmax_topk_backward": 6,
+}
+
 
 def softmax(x: Array) -> Outputs:
     """y = exp(x - max) / sum(exp(x - max)) over the last dimension.

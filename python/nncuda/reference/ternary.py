@@ -20,6 +20,11 @@ __all__ = [
     "ternary_unpack",
 ]
 
+ROUNDINGS = {
+    **dict.fromkeys(["act_quant_i8", "ternary_quantize", "ternary_pack", "ternary_unpack", "bitlinear"], 0),
+    "rmsnorm_quant_i8": 7,  # of its scale: the norm, / 127
+}
+
 #: Scales are not below, so that a row or a matrix of zeros has one.
 LEAST = np.float32(1e-5)
 #: Rows and columns of packed weights that lie together, and weights in a byte.

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 
 from .. import errors, kernels
-from ..device import Graph
+from ..device import Comm, Graph
 from ..layers import ExpertUse
 from ..models import MoETransformer
+from .replicas import Replicas
 from .scaling import LossScaling
+
+
+class _MicroBatch(NamedTuple):
+    """Where a micro-batch that this rank runs has its rows, and the partial sums of its loss."""
+
+    start: int
+    size: int
+    piece: int
+    pieces: int
 
 
 class CapturedStep:
@@ -20,7 +32,8 @@ class CapturedStep:
     captured, and replayed from then on with the same bits: between its calls the host has nothing to do. When the
     library cannot capture it, `failure` is what it said, and the step continues call by call.
 
-    With `scaling`, the gradients are those of the losses times its scale.
+    With `scaling`, the gradients are those of the losses times its scale. Of `batch` sequences it takes the rows that
+    the replicas of this rank have; `losses` and `aux` are those of all, which the ranks tell each other.
     """
 
     def __init__(
@@ -29,15 +42,28 @@ class CapturedStep:
         batch: int,
         length: int,
         micro: int,
+        replicas: Replicas,
+        comm: Comm | None,
         capture: bool,
         scaling: LossScaling | None = None,
     ) -> None:
         ctx = model.ctx
-        self.shape = batch, length
         self._model = model
         self._capture = capture
+        self._replicas = replicas
+        self._comm = comm
+        assert model.gradients is not None  # it trains
+        self._gradients = model.gradients.data
         self._sizes = [min(micro, batch - start) for start in range(0, batch, micro)]
-        self._pieces = [model.loss_pieces(size * length) for size in self._sizes]
+        pieces = [model.loss_pieces(size * length) for size in self._sizes]
+        places = list(accumulate(pieces, initial=0))
+        own = replicas.micro_batches(len(self._sizes))
+        starts = accumulate((self._sizes[number] for number in own), initial=0)
+        self._own = {
+            number: _MicroBatch(start, self._sizes[number], places[number], pieces[number])
+            for number, start in zip(own, starts, strict=False)
+        }
+        self.shape = sum(one.size for one in self._own.values()), length
         self._inputs, self._targets = ctx.empty(self.shape, "i32"), ctx.empty(self.shape, "i32")
         self._one = ctx.tensor(np.ones(1, np.float32))
         self.sizes = ctx.tensor(np.array(self._sizes, np.int32))
@@ -48,7 +74,7 @@ class CapturedStep:
         self._scaling = scaling
         if scaling is not None:
             self._scaled_loss_factor, self._scaled_aux_factors = ctx.empty((1,)), ctx.empty((len(self._sizes),))
-        self.losses, self.aux = ctx.empty((sum(self._pieces),)), ctx.empty((len(self._sizes),))
+        self.losses, self.aux = ctx.empty((places[-1],)), ctx.empty((len(self._sizes),))
         self._runs = 0
         self._graph: Graph | None = None
         self.failure: str | None = None
@@ -87,21 +113,27 @@ class CapturedStep:
 
     def _calls(self) -> None:
         self.aux.zero_()
+        if self._comm is not None:
+            self.losses.zero_()
         loss_factor, aux_factors = self._loss_factor, self._aux_factors
         if self._scaling is not None:
             self._scaling.begin()
             self._scaling.scaled(loss_factor, self._scaled_loss_factor)
             self._scaling.scaled(aux_factors, self._scaled_aux_factors)
             loss_factor, aux_factors = self._scaled_loss_factor, self._scaled_aux_factors
-        start = piece = 0
-        for index, (size, pieces) in enumerate(zip(self._sizes, self._pieces, strict=True)):
-            self._model.forward_backward(
-                self._inputs.narrow(0, start, size),
-                self._targets.narrow(0, start, size),
-                loss_factor,
-                aux_factors.narrow(0, index, 1),
-                self.losses.narrow(0, piece, pieces),
-                self.aux.narrow(0, index, 1),
-                accumulate=index > 0,
-            )
-            start, piece = start + size, piece + pieces
+        for replica in self._replicas.own:
+            for number in range(replica, len(self._sizes), self._replicas.total):
+                one = self._own[number]
+                self._model.forward_backward(
+                    self._inputs.narrow(0, one.start, one.size),
+                    self._targets.narrow(0, one.start, one.size),
+                    loss_factor,
+                    aux_factors.narrow(0, number, 1),
+                    self.losses.narrow(0, one.piece, one.pieces),
+                    self.aux.narrow(0, number, 1),
+                    accumulate=number != replica,
+                )
+            self._replicas.add(replica, self._gradients)
+        if self._comm is not None:
+            self._comm.all_reduce(self.losses)
+            self._comm.all_reduce(self.aux)

@@ -16,28 +16,30 @@ simply the highest number, and "the best" the one with the lowest held-out loss.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..device import Context
+from ..device import Comm, Context
 from ..dtypes import to_numpy
-from ..formats import FormatError, SafetensorsFile, write_folder, write_safetensors
-from ..formats.atomic import remove_folder
+from ..formats import FormatError, SafetensorsFile, write_folder
+from ..formats.atomic import remove_folder, temporary_path
 from ..formats.errors import missing_file, shown, told_of
 from ..formats.json_values import read_json
 from ..formats.limits import COUNT
 from ..formats.regular import present
 from ..formats.run_folder import last_checkpoint, list_checkpoints
-from ..formats.safetensors import DEFAULT_SHARD_BYTES
+from ..formats.safetensors import DEFAULT_SHARD_BYTES, SafetensorsLayout
 from ..models import MoEConfig, MoETransformer, ParameterLayout
 from ..models.config import Precision, check_number
-from ..models.folder import ModelFolder, write_model
-from ..models.moe import check_names
+from ..models.folder import ModelFiles, ModelFolder
+from ..models.moe import check_names, on_host
 from ..tokenizer import Tokenizer
+from .aborting import aborting, together
 from .config import LARGEST_LOSS_SCALE, LEAST_LOSS_SCALE, TrainConfig
 from .moments import check_moments, moments_shapes
 from .scaling import LossScalingState
@@ -97,8 +99,9 @@ class Checkpoint(ModelFolder):
         ctx: Context,
         admit: Callable[[MoEConfig, TrainConfig], None] | None = None,
         changes: Mapping[str, object] | None = None,
+        comm: Comm | None = None,
     ) -> Trainer:
-        """Model, moments and step as they were saved, with `changes` of the training options.
+        """Model, moments and step as they were saved, with `changes` of the training options, on the ranks of `comm`.
 
         `admit` may refuse, by raising, before memory is taken.
         """
@@ -118,7 +121,7 @@ class Checkpoint(ModelFolder):
         try:
             if admit is not None:
                 admit(self.config, train)
-            trainer = Trainer(self.model(ctx, training=True, precision=train.precision), train)
+            trainer = Trainer(self.model(ctx, training=True, precision=train.precision), train, comm=comm)
         except FormatError:
             raise
         except ValueError as error:
@@ -158,13 +161,40 @@ def write_checkpoint(
     tokenizer: Tokenizer | None = None,
     max_shard_bytes: int = DEFAULT_SHARD_BYTES,
 ) -> None:
-    """Writes a checkpoint, in one step, as `folder`; FileExistsError when there is one."""
-    with write_folder(folder) as temporary:
-        write_model(temporary, trainer.model, tokenizer, max_shard_bytes)
-        write_safetensors(temporary / "optimizer.safetensors", trainer.moments.tensors())
-        values = {"format": "nncuda training state", "version": _VERSION, **state.to_dict()}
-        text = json.dumps(values, indent=2) + "\n"
-        (temporary / "training.json").write_text(text, encoding="utf-8")
+    """Writes a checkpoint, in one step, as `folder`; FileExistsError when there is one. Of several ranks each calls it
+    and writes what it owns; the files are those that one rank writes."""
+    comm, own = trainer.comm, trainer.moments.own
+    shapes = moments_shapes(trainer.model.layout, trainer.moments.kind)
+    moments = SafetensorsLayout({name: (to_numpy(dtype), shape) for name, (dtype, shape) in shapes.items()})
+    files = ModelFiles(trainer.model, tokenizer, max_shard_bytes)
+    with aborting(comm), _folder_of_all(folder, comm) as temporary:
+        with together(comm):
+            if comm is None or comm.rank == 0:
+                files.create(temporary)
+                moments.create(temporary / "optimizer.safetensors")
+                values = {"format": "nncuda training state", "version": _VERSION, **state.to_dict()}
+                text = json.dumps(values, indent=2) + "\n"
+                (temporary / "training.json").write_text(text, encoding="utf-8")
+        with together(comm):
+            files.write(temporary, own)
+            parts = ((name, first, on_host(part)) for name, first, part in trainer.moments.parts())
+            moments.write(temporary / "optimizer.safetensors", parts)
+
+
+@contextlib.contextmanager
+def _folder_of_all(folder: str | os.PathLike[str], comm: Comm | None) -> Iterator[Path]:
+    """`write_folder` of rank 0, into which all ranks write. Where it ends, the folder has its name."""
+    if comm is None:
+        with write_folder(folder) as temporary:
+            yield temporary
+        return
+    if comm.rank == 0:
+        with write_folder(folder) as temporary:
+            comm.sum(os.getpid())
+            yield temporary
+    else:
+        yield temporary_path(folder, comm.sum(0))
+    comm.barrier()
 
 
 def read_training_state(path: str | os.PathLike[str]) -> TrainingState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import struct
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -43,6 +44,7 @@ _ADDED = (
     "loss_scale_interval",
     "max_loss",
     "moments",
+    "replicas",
 )
 
 #: Options that a run may continue with other values of. Micro-batches and what is computed twice change how a step is
@@ -78,6 +80,22 @@ PRESETS: dict[str, dict[str, object]] = {
 }
 
 
+def canonical(*options: object) -> str:
+    """Options as lines of text, the same in every language: numbers that are not whole by the bits of their f64."""
+    lines = []
+    for table in options:
+        for field in dataclasses.fields(table):  # type: ignore[arg-type]
+            value = getattr(table, field.name)
+            if isinstance(value, bool) or value is None:
+                text = str(value).lower()
+            elif str(field.type).startswith("float"):
+                text = struct.pack(">d", value).hex()
+            else:
+                text = str(value)
+            lines.append(f"{field.name}={text}\n")
+    return "".join(lines)
+
+
 def usual_warmup(steps: int) -> int:
     """Steps of warm-up where none are given: a twentieth, at least 1 and at most 2000; a single step has none."""
     return min(max(steps // 20, 1), 2000, steps - 1)
@@ -90,6 +108,8 @@ class TrainConfig:
     steps               total number of updates; the schedule ends here
     batch_size          sequences per update
     micro_batch_size    sequences that run at once; the gradients of the micro-batches of an update are added up
+    replicas            parts of an update that ranks share out; their gradients are added in a tree that the number of
+                        ranks does not change: at most as many as there are micro-batches
     sequence_length     tokens per sequence
     learning_rate       highest rate, reached after the warm-up
     min_rate_share      the cosine ends at this share of it
@@ -120,6 +140,7 @@ class TrainConfig:
     steps: int = 10000
     batch_size: int = 8
     micro_batch_size: int | None = None
+    replicas: int = 1
     sequence_length: int = 256
     learning_rate: float = 3e-4
     min_rate_share: float = 0.1
@@ -150,11 +171,17 @@ class TrainConfig:
             check_count("steps", self.steps, 1)
             object.__setattr__(self, "warmup_steps", usual_warmup(self.steps))
         for name in (
-            "steps", "batch_size", "micro_batch_size", "sequence_length", "log_every", "keep_checkpoints",
+            "steps", "batch_size", "micro_batch_size", "replicas", "sequence_length", "log_every", "keep_checkpoints",
             "loss_scale_interval",
         ):  # fmt: skip
             if name != "micro_batch_size" or self.micro_batch_size is not None:
                 check_count(name, getattr(self, name), 1)
+        if self.replicas > self.micro_batches:
+            micro = self.micro_batch_size or self.batch_size
+            raise ValueError(
+                f"replicas is {self.replicas}; an update of batch_size {self.batch_size} in micro-batches of {micro} "
+                f"has {self.micro_batches}, so it must be 1 to {self.micro_batches}"
+            )
         for name in ("warmup_steps", "activation_checkpointing", "eval_every", "eval_batches", "save_every"):
             check_count(name, getattr(self, name), 0)
         if type(self.seed) is not int or not -(2**63) <= self.seed < 2**63:
@@ -176,6 +203,11 @@ class TrainConfig:
                     raise ValueError(
                         f"{name} is given, but the precision is {self.precision}; losses are scaled in f16"
                     )
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of an update."""
+        return -(-self.batch_size // (self.micro_batch_size or self.batch_size))
 
     @property
     def schedule_steps(self) -> tuple[int, int]:

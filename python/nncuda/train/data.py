@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,6 +12,8 @@ import numpy as np
 
 from ..device import Context
 from ..formats import FormatError, TokenShard
+from ..formats.errors import cannot_read
+from ..formats.regular import open_regular
 
 
 def open_shards(source: str | os.PathLike[str]) -> list[TokenShard]:
@@ -73,13 +77,33 @@ class TokenWindows:
             raise FormatError(shard.path, f"holds the token {worst}; its vocabulary has {self.vocab_size}")
         return rows[:, :-1], rows[:, 1:]
 
-    def batch(self, ctx: Context, seed: int, position: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-        """The windows at positions position .. position+size-1 of the endless shuffled sequence of `seed`."""
-        return self.take(ctx.data_order(seed, position, size, self.windows))
+    def batch(
+        self, ctx: Context, seed: int, position: int, size: int, rows: Sequence[int] | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The windows at positions position .. position+size-1 of the endless shuffled sequence of `seed`; `rows` of
+        these, unless it is None."""
+        windows = ctx.data_order(seed, position, size, self.windows)
+        return self.take(windows if rows is None else windows[rows])
 
     def spread(self, size: int, batches: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Batches of at most `size` windows: all in their order, or, for that many `batches`, evenly spaced ones."""
+        return map(self.take, self.spread_indices(size, batches))
+
+    def spread_indices(self, size: int, batches: int = 0) -> list[np.ndarray]:
+        """The numbers of the windows in each of these batches, for `take`."""
         wanted = min(batches * size, self.windows) if batches else self.windows
         chosen = np.arange(wanted) * self.windows // wanted
-        for start in range(0, wanted, size):
-            yield self.take(chosen[start : start + size])
+        return [chosen[start : start + size] for start in range(0, wanted, size)]
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """SHA-256 over the files of the shards, one after the other, in hexadecimal digits."""
+        whole, buffer = hashlib.sha256(), memoryview(bytearray(1 << 20))
+        for shard in self.shards:
+            try:
+                with open_regular(shard.path) as file:
+                    while count := file.readinto(buffer):
+                        whole.update(buffer[:count])
+            except OSError as error:
+                raise cannot_read(shard.path, error) from error
+        return whole.hexdigest()

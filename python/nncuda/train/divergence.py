@@ -88,6 +88,7 @@ def check_convergence(
     if limit is None:
         limit = 10 * math.log(trainer.model.config.vocab_size)
     if loss > limit:
+        trainer.gather_gradients()
         place = _largest_gradient(trainer.model, result.loss_scale or 1.0)
         raise DivergedError(
             f"the loss is {loss:.4g} at step {result.step}, above max_loss ({limit:.4g}): {place}; {_ADVICE}"

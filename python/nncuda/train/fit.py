@@ -8,7 +8,7 @@ from typing import get_args
 
 from ..models import MoEConfig
 from .config import MomentsKind, TrainConfig
-from .plan import Machine, TooLargeError, plan_training
+from .plan import ALONE, Machine, Seat, TooLargeError, plan_training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Way:
 
 
 def ways_to_fit(
-    config: MoEConfig, train: TrainConfig, machine: Machine, free: int, *, held_out: bool = True
+    config: MoEConfig, train: TrainConfig, machine: Machine, free: int, *, held_out: bool = True, seat: Seat = ALONE
 ) -> tuple[list[Way], Way | None]:
     """Up to three ways to need at most `free` bytes, the cheapest in time first; and, when none does, what needs least.
 
@@ -33,8 +33,9 @@ def ways_to_fit(
         for changes in kind:
             if any(way.changes.items() <= changes.items() for way in found):
                 continue  # less is enough
+            changed = dataclasses.replace(train, **changes)
             try:
-                held = plan_training(config, dataclasses.replace(train, **changes), machine, held_out=held_out).held
+                held = plan_training(config, changed, machine, held_out=held_out, seat=seat).held
             except TooLargeError:
                 continue
             way = Way(changes, held)

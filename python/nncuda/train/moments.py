@@ -6,14 +6,16 @@ tensors over the whole arena, since a block may begin in one parameter and end i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from .. import kernels
 from ..device import Context, Tensor
+from ..formats import SafetensorsFile
 from ..models import ParameterArena, ParameterLayout
+from ..models.parameters import own_parts
 from .config import MomentsKind
 
 #: Parameters that share a scale, as in bindings.h.
@@ -53,48 +55,62 @@ def check_moments(tensors: Mapping[str, Any], kind: MomentsKind) -> None:
 class CodedMoments:
     """One of the moments in 8 bits: codes u8 [size], scales f32 [ceil(size / 256)]. All zero is a moment of zero."""
 
-    def __init__(self, ctx: Context, layout: ParameterLayout):
-        self.codes = ctx.zeros((layout.size,), "u8")
-        self.scales = ctx.zeros((-(-layout.size // BLOCK),))
+    def __init__(self, ctx: Context, size: int):
+        self.codes = ctx.zeros((size,), "u8")
+        self.scales = ctx.zeros((-(-size // BLOCK),))
+
+
+class MomentShard:
+    """What a rank owns of one of the moments: `data` f32 or bf16 [size]."""
+
+    def __init__(self, ctx: Context, size: int, kind: MomentsKind):
+        self.data = ctx.zeros((size,), kind)
 
 
 class Moments:
-    """Both moments of all parameters. `first` and `second` are arenas, or `CodedMoments` with `kind` f8."""
+    """Both moments of the parameters that a rank owns, elements `own` of the layout.
 
-    def __init__(self, ctx: Context, layout: ParameterLayout, kind: MomentsKind):
+    `first` and `second` are arenas, or, of several ranks, `MomentShard`s; with `kind` f8 they are `CodedMoments`.
+    """
+
+    def __init__(self, ctx: Context, layout: ParameterLayout, kind: MomentsKind, own: range):
         self.kind = kind
-        self._ctx, self._layout = ctx, layout
-        self.first, self.second = (
-            CodedMoments(ctx, layout) if kind == "f8" else ParameterArena(ctx, layout, kind) for _ in range(2)
-        )
+        self.own = own
+        self._layout = layout
+        self.first, self.second = (self._zero(ctx) for _ in range(2))
 
-    def tensors(self) -> dict[str, np.ndarray]:
-        """What a checkpoint keeps, by name: views of this memory on the CPU, copies of it on a GPU."""
-        found: dict[str, np.ndarray] = {}
+    def _zero(self, ctx: Context) -> ParameterArena | MomentShard | CodedMoments:
+        if self.kind == "f8":
+            return CodedMoments(ctx, len(self.own))
+        if len(self.own) < self._layout.size:
+            return MomentShard(ctx, len(self.own), self.kind)
+        return ParameterArena(ctx, self._layout, self.kind)
+
+    def parts(self) -> Iterator[tuple[str, int, Tensor]]:
+        """What a checkpoint keeps of them: the name of a tensor there, the first of its elements that lies here, and
+        the elements from there on."""
         for named, coded, moment in zip(_NAMED, _CODED, (self.first, self.second), strict=True):
             if isinstance(moment, CodedMoments):
-                for name, tensor in (("codes", moment.codes), ("scales", moment.scales)):
-                    found[f"{coded}.{name}"] = np.asarray(tensor) if self._ctx.device == "cpu" else tensor.numpy()
+                yield f"{coded}.codes", self.own.start, moment.codes
+                yield f"{coded}.scales", -(-self.own.start // BLOCK), moment.scales
             else:
-                found |= {f"{named}.{name}": array for name, array in moment.arrays().items()}
-        return found
+                for name, first, part in own_parts(self._layout, self.own, moment.data):
+                    yield f"{named}.{name}", first, part
 
-    def load(self, tensors: Mapping[str, np.ndarray]) -> None:
+    def load(self, tensors: SafetensorsFile) -> None:
         """Takes what a checkpoint kept, whose dtypes and shapes are those of `moments_shapes`."""
-        for named, coded, moment in zip(_NAMED, _CODED, (self.first, self.second), strict=True):
-            if isinstance(moment, CodedMoments):
-                moment.codes.copy_(tensors[f"{coded}.codes"])
-                moment.scales.copy_(tensors[f"{coded}.scales"])
-            else:
-                for name in self._layout.shapes():
-                    moment[name].copy_(tensors[f"{named}.{name}"])
+        for name, first, part in self.parts():
+            part.copy_(tensors.part(name, first, part.size))
 
     def step(self, *inputs: Tensor | None, parameters: Tensor, **options: Any) -> None:
         """The form of `adamw_step` for these moments: `inputs` are gradients, rate, step, factor and skip flag."""
         first, second = self.first, self.second
         if isinstance(first, CodedMoments) and isinstance(second, CodedMoments):
             coded = first.codes, first.scales, second.codes, second.scales
-            kernels.adamw_step_f8(*inputs, parameters, *coded, **options)
-        elif isinstance(first, ParameterArena) and isinstance(second, ParameterArena):
-            step = kernels.adamw_step if self.kind == "f32" else kernels.adamw_step_bf16
-            step(*inputs, parameters, first.data, second.data, **options)
+            kernels.adamw_step_f8(*inputs, parameters, *coded, first=self.own.start, **options)
+        elif not isinstance(first, CodedMoments) and not isinstance(second, CodedMoments):
+            plain = first.data, second.data
+            if self.kind == "f32":
+                kernels.adamw_step(*inputs, parameters, *plain, **options)
+            else:
+                kernels.adamw_step_bf16(*inputs, parameters, *plain, first=self.own.start, **options)

@@ -9,17 +9,18 @@ more than the same calls one by one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..device import Context
+from ..device import Comm, Context, replica_merges, shard
 from ..errors import OutOfMemoryError
 from ..infer.contiguous import generate_batch
 from ..models import MoEConfig, MoETransformer
 from .config import TrainConfig
 from .devices import Device
 from .moments import moments_bytes
+from .replicas import GRAIN
 from .trainer import Trainer
 
 #: What memory is for, in the order of a report.
@@ -35,7 +36,8 @@ KINDS = {
     "evaluation": "what evaluation needs more",
     "scratch": "scratch of kernels",
 }
-#: Micro-batches that are run for the memory of a step; those between the second and the last find all in place.
+#: Micro-batches that are run for the memory of a step, unless there are more replicas, each with one of its own; those
+#: between the second and the last find all in place.
 _RUN = 3
 _MOST_TOKENS = 1 << 28  # that go through the layers at once, whose ids are made
 _MOST_CACHED = 1 << 40  # tokens of all sequences
@@ -75,6 +77,22 @@ class Machine:
 
 
 @dataclass(frozen=True)
+class Seat:
+    """Which rank of how many a plan is for."""
+
+    rank: int = 0
+    ranks: int = 1
+
+    @classmethod
+    def of(cls, comm: Comm | None) -> Seat:
+        """That of this rank."""
+        return cls() if comm is None else cls(comm.rank, comm.ranks)
+
+
+ALONE = Seat()
+
+
+@dataclass(frozen=True)
 class MemoryPlan:
     """The peak in bytes, and what it is for by `KINDS`; `held` is what a device gives for it: a GPU gives whole pages.
 
@@ -88,9 +106,10 @@ class MemoryPlan:
 
 @dataclass(frozen=True)
 class Work:
-    """Operations and bytes that the calls of each kernel come to."""
+    """Operations and bytes that the calls of each kernel come to, and the bytes `sent` to other ranks."""
 
     kernels: dict[str, tuple[int, int]]
+    sent: int = 0
 
     @property
     def flops(self) -> int:
@@ -106,21 +125,65 @@ class Work:
         return sum(max(flops / peak, size / device.bandwidth) for flops, size in self.kernels.values())
 
 
+@dataclass(frozen=True)
+class RanksPlan:
+    """What ranks need that train together: `memory` and `ways` are of the rank `seat`, which needs the most, and `work`
+    of the one that computes the most; `sent` are the bytes of a step of the one that sends the most."""
+
+    seat: Seat
+    memory: MemoryPlan
+    work: Work
+    sent: int
+
+
+def plan_ranks(config: MoEConfig, train: TrainConfig, machine: Machine, ranks: int) -> RanksPlan:
+    """The plan of a run on so many ranks. Raises ValueError when there are more than replicas."""
+    if ranks > train.replicas:
+        raise ValueError(
+            f"{ranks} ranks share out replicas: replicas must be at least {ranks}, and is {train.replicas}"
+        )
+    seats: dict[tuple[object, ...], Seat] = {}  # the first of those that need the same
+    for seat in (Seat(rank, ranks) for rank in range(ranks)):
+        seats.setdefault(_share(config, train, seat), seat)
+    memory = {seat: plan_training(config, train, machine, seat=seat) for seat in seats.values()}
+    works = [training_work(config, train, machine, seat) for seat in memory]
+    most = max(memory, key=lambda seat: memory[seat].held)
+    return RanksPlan(most, memory[most], max(works, key=lambda work: work.flops), max(work.sent for work in works))
+
+
+def _share(config: MoEConfig, train: TrainConfig, seat: Seat) -> tuple[object, ...]:
+    """What a rank has to do; ranks whose shares are equal need the same."""
+    own = range(*shard(train.replicas, 1, seat.ranks, seat.rank))
+    begin, end = shard(config.num_parameters, GRAIN, seat.ranks, seat.rank)
+    merges = tuple(replica_merges(train.replicas, own.start, replica) for replica in own)
+    more = sum(1 for replica in own if replica < train.micro_batches % train.replicas)
+    return end - begin, merges, more, (train.micro_batches - 1) % train.replicas in own
+
+
 def plan_training(
-    config: MoEConfig, train: TrainConfig, machine: Machine, *, capture: bool = True, held_out: bool = True
+    config: MoEConfig,
+    train: TrainConfig,
+    machine: Machine,
+    *,
+    capture: bool = True,
+    held_out: bool = True,
+    seat: Seat = ALONE,
 ) -> MemoryPlan:
     """What a run needs on one device, `held_out` with evaluation. Raises ValueError for what cannot be trained."""
     length, (micro, left_out) = train.sequence_length, _micro_batches(train)
-    rows = train.batch_size - left_out * micro
+    begin, end = shard(train.replicas, 1, seat.ranks, seat.rank)
+    own_left_out = left_out // train.replicas * (end - begin)
     try:
         with machine.context() as ctx:
-            trainer = _trainer(ctx, config, train, capture)
-            model, ids = trainer.model, np.zeros((rows, length), np.int32)
+            trainer = _trainer(
+                ctx, config, replace(train, batch_size=train.batch_size - left_out * micro), capture, seat
+            )
+            model, ids = trainer.model, np.zeros((len(trainer.rows()), length), np.int32)
             found = dict.fromkeys(KINDS, 0) | _arenas(trainer)
             trainer.train_step(ids, ids)
             # Of the sequences that were left out: ids, targets, and the losses and factors of their micro-batches.
             factors = 16 if train.precision == "f16" else 12
-            more = left_out * (8 * micro * length + 4 * model.loss_pieces(micro * length) + factors)
+            more = own_left_out * 8 * micro * length + left_out * (4 * model.loss_pieces(micro * length) + factors)
             found["fixed"] = ctx.bytes_used - sum(found.values()) + more
             trainer.train_step(ids, ids)
             peak, held, scratch = ctx.bytes_peak, ctx.bytes_held, ctx.bytes_arena
@@ -172,29 +235,30 @@ def plan_inference(
     return MemoryPlan(found, peak, held)
 
 
-def training_work(config: MoEConfig, train: TrainConfig, machine: Machine) -> Work:
+def training_work(config: MoEConfig, train: TrainConfig, machine: Machine, seat: Seat = ALONE) -> Work:
     """What one step computes and moves."""
     micro, left_out = _micro_batches(train)
-    with machine.context() as ctx:
-        trainer = _trainer(ctx, config, train, capture=False)
 
-        def step(rows: int) -> Work:
-            ids = np.zeros((rows, train.sequence_length), np.int32)
+    def step(batch: int) -> Work:
+        with machine.context() as ctx:
+            trainer = _trainer(ctx, config, replace(train, batch_size=batch), False, seat)
+            ids = np.zeros((len(trainer.rows()), train.sequence_length), np.int32)
             trainer.train_step(ids, ids)  # which makes what is made once
+            before = 0 if trainer.comm is None else trainer.comm.bytes_sent
             with ctx.profile() as profile:
                 trainer.train_step(ids, ids)
-            return _work(profile.json())
+            return _work(profile.json(), 0 if trainer.comm is None else trainer.comm.bytes_sent - before)
 
-        work = step(train.batch_size - left_out * micro)
-        if not left_out:
-            return work
-        one, two = step(micro), step(2 * micro)
-    none = 0, 0  # each of those left out comes to what the second of two does
-    kernels = {}
+    work = step(train.batch_size - left_out * micro)
+    if not left_out:
+        return work
+    # Those left out are whole rounds of the replicas: each comes to what the second of two does.
+    rounds, one, two = left_out // train.replicas, step(train.replicas * micro), step(2 * train.replicas * micro)
+    none, kernels = (0, 0), {}
     for name, whole in work.kernels.items():
         a, b = one.kernels.get(name, none), two.kernels.get(name, none)
-        kernels[name] = whole[0] + left_out * (b[0] - a[0]), whole[1] + left_out * (b[1] - a[1])
-    return Work(kernels)
+        kernels[name] = whole[0] + rounds * (b[0] - a[0]), whole[1] + rounds * (b[1] - a[1])
+    return Work(kernels, work.sent + rounds * (two.sent - one.sent))
 
 
 def inference_work(config: MoEConfig, precision: str, machine: Machine, batch: int, capacity: int) -> Work:
@@ -214,21 +278,23 @@ def _micro_batches(train: TrainConfig) -> tuple[int, int]:
     micro = min(train.micro_batch_size or train.batch_size, train.batch_size)
     if micro * train.sequence_length > _MOST_TOKENS:
         raise TooLargeError
-    return micro, max(0, -(-train.batch_size // micro) - _RUN)
+    left_out = max(0, train.micro_batches - max(_RUN, train.replicas))
+    return micro, left_out // train.replicas * train.replicas  # so that the last one to run stays the last
 
 
-def _trainer(ctx: Context, config: MoEConfig, train: TrainConfig, capture: bool) -> Trainer:
-    return Trainer(MoETransformer(ctx, config, precision=train.precision), train, capture=capture)
+def _trainer(ctx: Context, config: MoEConfig, train: TrainConfig, capture: bool, seat: Seat) -> Trainer:
+    comm = Comm(ctx, "self", rank=seat.rank, ranks=seat.ranks) if seat.ranks > 1 else None
+    return Trainer(MoETransformer(ctx, config, precision=train.precision), train, capture=capture, comm=comm)
 
 
 def _arenas(trainer: Trainer) -> dict[str, int]:
-    model, count = trainer.model, trainer.model.layout.size
+    model = trainer.model
     assert model.gradients is not None  # it trains
     return {
         "weights": model.weights.data.nbytes,
         "master": 0 if model.weights is model.parameters else model.parameters.data.nbytes,
-        "gradients": model.gradients.data.nbytes,
-        "moments": sum(moments_bytes(count, trainer.config.moments)),
+        "gradients": model.gradients.data.nbytes + trainer.replicas.nbytes,
+        "moments": sum(moments_bytes(len(trainer.moments.own), trainer.config.moments)),
     }
 
 
@@ -246,5 +312,5 @@ def _generate(model: MoETransformer, batch: int, capacity: int, prompt: int) -> 
         pass
 
 
-def _work(profile: Mapping[str, list[dict[str, int | str]]]) -> Work:
-    return Work({str(one["kernel"]): (int(one["flops"]), int(one["bytes"])) for one in profile["kernels"]})
+def _work(profile: Mapping[str, list[dict[str, int | str]]], sent: int = 0) -> Work:
+    return Work({str(one["kernel"]): (int(one["flops"]), int(one["bytes"])) for one in profile["kernels"]}, sent)

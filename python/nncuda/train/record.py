@@ -10,20 +10,19 @@ extensions                      where it was extended: see extension.py
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from pathlib import Path
 
 from ..binding import library
 from ..device import Context
-from ..formats import FormatError, TokenShard, write_file
-from ..formats.errors import cannot_read, shown
+from ..formats import FormatError, write_file
+from ..formats.errors import shown
 from ..formats.json_values import read_json
-from ..formats.regular import open_regular, present
+from ..formats.regular import present
 from ..models import MoEConfig
 from .config import TrainConfig
-from .data import unigram_entropy
+from .data import TokenWindows, unigram_entropy
 
 RECORD_FILE = "run.json"
 _SHOWN = 12  # digits of a hash in a message
@@ -34,13 +33,13 @@ def write_record(
     ctx: Context,
     model: MoEConfig,
     train: TrainConfig,
-    data: tuple[str | os.PathLike[str], list[TokenShard]],
-    held_out: tuple[str | os.PathLike[str], list[TokenShard]] | None,
+    data: tuple[str | os.PathLike[str], TokenWindows],
+    held_out: tuple[str | os.PathLike[str], TokenWindows] | None,
     extra: dict[str, object] | None = None,
 ) -> None:
     """Writes the record of a run that starts, `extra` entries after the usual ones.
 
-    `data` and `held_out` are each where they lie, and the shards that are there.
+    `data` and `held_out` are each where they lie, and what is there.
     """
     from .. import __version__
 
@@ -48,10 +47,10 @@ def write_record(
     record = {
         "data": str(Path(data[0]).resolve()),
         "held_out": None if held_out is None else str(Path(held_out[0]).resolve()),
-        "data_sha256": digest(data[1]),
-        "held_out_sha256": None if held_out is None else digest(held_out[1]),
+        "data_sha256": data[1].digest,
+        "held_out_sha256": None if held_out is None else held_out[1].digest,
         # To six digits: no more differ in meaning, and logarithms differ in the last one from language to language.
-        "unigram_entropy": None if held_out is None else float(f"{unigram_entropy(*held_out[1]):.5e}"),
+        "unigram_entropy": None if held_out is None else float(f"{unigram_entropy(*held_out[1].shards):.5e}"),
         "program": f"nncuda {__version__}",
         "library": loaded.build_info,
         "abi": ".".join(map(str, loaded.abi)),
@@ -74,9 +73,9 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, object]:
 
 
 def check_digest(
-    folder: str | os.PathLike[str], name: str, source: str | os.PathLike[str], shards: list[TokenShard]
+    folder: str | os.PathLike[str], name: str, source: str | os.PathLike[str], windows: TokenWindows
 ) -> None:
-    """FormatError when the shards of `source`, a run's `name` ("data", "held_out"), are not those it was started on.
+    """FormatError when the windows of `source`, a run's `name` ("data", "held_out"), are not those it was started on.
 
     A run without a record, or with one from before there were hashes, takes any.
     """
@@ -87,23 +86,10 @@ def check_digest(
         return
     if not isinstance(recorded, str):
         raise FormatError(Path(folder) / RECORD_FILE, f"{name}_sha256 is {shown(recorded)}; it must be text")
-    found = digest(shards)
+    found = windows.digest
     if found != recorded:
         raise FormatError(
             source,
             "holds different tokens from those this run was started on "
             f"(SHA-256 {recorded[:_SHOWN]}… there, {found[:_SHOWN]}… here)",
         )
-
-
-def digest(shards: list[TokenShard]) -> str:
-    """SHA-256 over the files of shards, one after the other, in hexadecimal digits."""
-    whole, buffer = hashlib.sha256(), memoryview(bytearray(1 << 20))
-    for shard in shards:
-        try:
-            with open_regular(shard.path) as file:
-                while count := file.readinto(buffer):
-                    whole.update(buffer[:count])
-        except OSError as error:
-            raise cannot_read(shard.path, error) from error
-    return whole.hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
@@ -13,12 +14,13 @@ from typing import TextIO
 import numpy as np
 
 from .. import kernels
-from ..device import Context
+from ..device import Comm, Context
 from ..formats.atomic import remove_leftovers
 from ..formats.errors import missing_file, told_of
 from ..formats.run_folder import list_checkpoints
 from ..models import MoEConfig, MoETransformer
 from ..tokenizer import Tokenizer
+from .aborting import aborting
 from .checkpoint import Checkpoint, TrainingState, prune_checkpoints, save_checkpoint
 from .config import CHANGEABLE, SCHEDULE, TrainConfig
 from .data import TokenWindows, open_shards
@@ -46,6 +48,9 @@ class TrainingRun:
 
     The order of the data is a function of seed and position, and a checkpoint holds all that a step depends on, so a
     run that was stopped anywhere and taken up again passes through the same bits as one that was not.
+
+    The ranks of a communicator make the same run, each with the same folder, and call the same methods; the first of
+    them writes what one rank would. Any number of them may take it up again.
     """
 
     def __init__(
@@ -86,21 +91,24 @@ class TrainingRun:
         held_out: str | os.PathLike[str] | None = None,
         tokenizer: Tokenizer | None = None,
         note: dict[str, object] | None = None,
+        comm: Comm | None = None,
     ) -> TrainingRun:
-        """A new run, with its `run.json`, to which `note` is added.
+        """A new run, with its `run.json`, to which `note` is added, on the ranks of `comm`.
 
         Raises FileExistsError when the folder holds checkpoints already, ValueError when the steps end in the warm-up.
         """
-        if list_checkpoints(Path(folder) / "checkpoints"):
-            raise FileExistsError(f"{folder} already holds a run: resume it, or choose another folder")
-        train.check_schedule()
-        windows = _windows(data, train.sequence_length)
-        rest = None if held_out is None else _windows(held_out, train.sequence_length)
-        trainer = Trainer(MoETransformer(ctx, model, seed=train.seed, precision=train.precision), train)
-        run = cls(folder, trainer, windows, rest, tokenizer)
-        evaluated = None if held_out is None or rest is None else (held_out, rest.shards)
-        write_record(folder, ctx, model, train, (data, windows.shards), evaluated, note)
-        return run
+        with aborting(comm):
+            if list_checkpoints(Path(folder) / "checkpoints"):
+                raise FileExistsError(f"{folder} already holds a run: resume it, or choose another folder")
+            train.check_schedule()
+            windows = _windows(data, train.sequence_length)
+            rest = None if held_out is None else _windows(held_out, train.sequence_length)
+            trainer = Trainer(MoETransformer(ctx, model, seed=train.seed, precision=train.precision), train, comm=comm)
+            run = cls(folder, trainer, windows, rest, tokenizer)
+            if run._first:
+                evaluated = None if held_out is None or rest is None else (held_out, rest)
+                write_record(folder, ctx, model, train, (data, windows), evaluated, note)
+            return run
 
     @classmethod
     def resume(
@@ -111,13 +119,15 @@ class TrainingRun:
         held_out: str | os.PathLike[str] | None = None,
         admit: Callable[[MoEConfig, TrainConfig], None] | None = None,
         changes: Mapping[str, object] | None = None,
+        comm: Comm | None = None,
     ) -> TrainingRun:
         """Resumes a run from its last checkpoint, with the options that it was started with, but for `changes`.
 
         `changes` are other values of the training options `CHANGEABLE`. `admit` is given the options when the files
         have been checked, and may refuse, by raising, before memory is taken.
         """
-        return cls._take_up(folder, ctx, data, held_out, admit, changes, CHANGEABLE)
+        with aborting(comm):
+            return cls._take_up(folder, ctx, data, held_out, admit, changes, CHANGEABLE, comm)
 
     @classmethod
     def extend(
@@ -128,10 +138,12 @@ class TrainingRun:
         held_out: str | os.PathLike[str] | None = None,
         admit: Callable[[MoEConfig, TrainConfig], None] | None = None,
         changes: Mapping[str, object] | None = None,
+        comm: Comm | None = None,
     ) -> TrainingRun:
         """The same for more `steps` than it has, which may be done: `changes` has them, and may have other values of
         the options `SCHEDULE`. `run.json` records it; `notice` says what it does to the learning rate."""
-        return cls._take_up(folder, ctx, data, held_out, admit, changes, (*SCHEDULE, *CHANGEABLE))
+        with aborting(comm):
+            return cls._take_up(folder, ctx, data, held_out, admit, changes, (*SCHEDULE, *CHANGEABLE), comm)
 
     @classmethod
     def _take_up(
@@ -143,6 +155,7 @@ class TrainingRun:
         admit: Callable[[MoEConfig, TrainConfig], None] | None,
         changes: Mapping[str, object] | None,
         changeable: tuple[str, ...],
+        comm: Comm | None,
     ) -> TrainingRun:
         for name in changes or {}:
             if name not in changeable:
@@ -165,19 +178,26 @@ class TrainingRun:
             raise ValueError(
                 f"{data} holds {windows.windows} windows; this run was started on data with {state.data_windows}"
             )
-        check_digest(folder, "data", data, windows.shards)
+        check_digest(folder, "data", data, windows)
         rest = None if held_out is None else _windows(held_out, state.train.sequence_length)
         if rest is not None and held_out is not None:
-            check_digest(folder, "held_out", held_out, rest.shards)
-        trainer = checkpoint.trainer(ctx, admit, None if after == state.train else asdict(after))
+            check_digest(folder, "held_out", held_out, rest)
+        trainer = checkpoint.trainer(ctx, admit, None if after == state.train else asdict(after), comm)
         run = cls(folder, trainer, windows, rest, checkpoint.tokenizer, state.data_position, state.seconds)
         if extends:
-            record_extension(folder, state.step, after)
+            if run._first:
+                record_extension(folder, state.step, after)
             run.notice = extension_text(ctx, state.step, trainer.updates, before, after)
         return run
 
+    @property
+    def _first(self) -> bool:
+        """Whether this rank writes the files of the run."""
+        return self.trainer.comm is None or self.trainer.comm.rank == 0
+
     def stop(self) -> None:
-        """Makes the loop end after the step that it is in, with a checkpoint. May be called from any thread."""
+        """Makes the loop end after the step that it is in, with a checkpoint: on all ranks, when one is told. May be
+        called from any thread."""
         self._stop = True
 
     def run(self, report: Callable[[Progress], None] | None = None) -> Progress | None:
@@ -189,17 +209,38 @@ class TrainingRun:
         return last
 
     def steps(self, echo: TextIO | None = None) -> Iterator[Progress]:
-        """Trains, giving the progress after each step. The lines of metrics.jsonl go to `echo` too, as they come."""
-        config, ctx = self.trainer.config, self.trainer.model.ctx
+        """Trains, giving the progress after each step. The lines of metrics.jsonl go to `echo` too, as they come, on
+        the rank that writes them."""
+        with aborting(self.trainer.comm):
+            self._agree()
+            yield from self._steps(echo)
+
+    def _agree(self) -> None:
+        """PeerError when ranks go on from another place, or on other data."""
+        comm = self.trainer.comm
+        if comm is not None:
+            sources = [one for one in (self.data, self.held_out) if one is not None]
+            comm.agree("training data", " ".join(f"{one.windows} {one.digest}" for one in sources))
+            comm.agree("step", str(self.trainer.step))
+
+    def _log(self, step: int, echo: TextIO | None) -> contextlib.AbstractContextManager[MetricsLog | None]:
+        """The metrics from `step` on, for the rank that writes them; also makes the folder ready."""
+        if not self._first:
+            return contextlib.nullcontext()
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         remove_leftovers(self.checkpoints)
+        return MetricsLog(self.folder, step, echo)
+
+    def _steps(self, echo: TextIO | None) -> Iterator[Progress]:
+        config, ctx, comm = self.trainer.config, self.trainer.model.ctx, self.trainer.comm
+        rows = None if comm is None else self.trainer.rows()
         step = self.trainer.step
         loss, held_out_loss, speed, saved = math.nan, None, 0.0, True
         timed_steps, timed_seconds, skipped_steps = 0, 0.0, 0
-        with MetricsLog(self.folder, step, echo) as log:
+        with self._log(step, echo) as log:
             while step < config.steps:
                 began = time.perf_counter()
-                batch = self.data.batch(ctx, config.seed, self.position, config.batch_size)
+                batch = self.data.batch(ctx, config.seed, self.position, config.batch_size, rows)
                 result = self.trainer.train_step(*batch)
                 step, self.position = result.step, self.position + config.batch_size
                 last = step == config.steps
@@ -232,31 +273,42 @@ class TrainingRun:
                     }
                     if result.loss_scale is not None:
                         record |= {"loss_scale": result.loss_scale, "skipped_steps": skipped_steps}
-                    log.write(_numbers(record))
+                    if log is not None:
+                        log.write(_numbers(record))
                 if reported or evaluated or saved:
                     check_convergence(self.trainer, result, self._batch_of)
                 measured = None
                 if evaluated:
                     measured = held_out_loss = self.evaluate(config.eval_batches)
-                    log.write(_numbers({"step": step, "held_out_loss": held_out_loss}))
+                    if log is not None:
+                        log.write(_numbers({"step": step, "held_out_loss": held_out_loss}))
                 if saved:
                     self.save(measured)
                 yield Progress(step, loss, held_out_loss, speed, self.seconds, skipped_steps)
-                if self._stop:
+                if self._stop if comm is None else comm.sum(self._stop):
                     break
         if not saved:
             check_convergence(self.trainer, result, self._batch_of)
             self.save()
 
     def evaluate(self, batches: int = 0) -> float:
-        """Mean cross-entropy over the held-out data, all of it or so many batches, in nats per token."""
+        """Mean cross-entropy over the held-out data, all of it or so many batches, in nats per token. Ranks share the
+        batches out, and all get it."""
         if self.held_out is None:
             raise ValueError("this run has no held-out data")
-        config = self.trainer.config
+        config, comm = self.trainer.config, self.trainer.comm
         model, size = self.trainer.model, config.micro_batch_size or config.batch_size
-        parts = [model.evaluate(inputs, targets) for inputs, targets in self.held_out.spread(size, batches)]
-        sums = model.ctx.tensor(np.array([part for part, _ in parts], np.float32))
-        return kernels.weighted_mean(sums, divisor=sum(tokens for _, tokens in parts)).item()
+        with aborting(comm):
+            parts = self.held_out.spread_indices(size, batches)
+            found, tokens = np.zeros(len(parts), np.float32), 0
+            for number in range(0, len(parts)) if comm is None else range(comm.rank, len(parts), comm.ranks):
+                found[number], count = model.evaluate(*self.held_out.take(parts[number]))
+                tokens += count
+            sums = model.ctx.tensor(found)
+            if comm is not None:
+                comm.all_reduce(sums)
+                tokens = comm.sum(tokens)
+            return kernels.weighted_mean(sums, divisor=tokens).item()
 
     def save(self, held_out_loss: float | None = None) -> Path:
         """Writes a checkpoint of this moment and removes those that are not to be kept; returns its folder."""
@@ -271,7 +323,8 @@ class TrainingRun:
             self.trainer.loss_scaling,
         )
         folder = save_checkpoint(self.checkpoints, self.trainer, state, self.tokenizer)
-        prune_checkpoints(self.checkpoints, config.keep_checkpoints)
+        if self._first:
+            prune_checkpoints(self.checkpoints, config.keep_checkpoints)
         return folder
 
     def _batch_of(self, step: int) -> tuple[np.ndarray, np.ndarray]:
@@ -281,7 +334,7 @@ class TrainingRun:
         return self.data.batch(self.trainer.model.ctx, config.seed, position, config.batch_size)
 
     def _expert_shares(self) -> list[list[float]]:
-        counts = self.trainer.model.expert_counts().astype(np.float64)
+        counts = self.trainer.expert_counts().astype(np.float64)
         return [[round(share, 5) for share in row] for row in (counts / counts.sum(axis=1, keepdims=True)).tolist()]
 
 

@@ -9,16 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import kernels
-from ..device import Context, DeviceBound, Tensor, one_thread
+from ..device import Comm, Context, DeviceBound, Tensor, one_thread, shard
 from ..formats.run_folder import last_checkpoint
 from ..models import MoETransformer, ParameterArena
 from ..models.moe import IGNORE_INDEX
 from ..token_ids import IdRows, token_ids
 from ..tokenizer import Tokenizer
+from .aborting import aborting
 from .captured import CapturedStep
-from .config import TrainConfig
+from .config import TrainConfig, canonical
 from .divergence import Watch
-from .moments import CodedMoments, Moments
+from .moments import CodedMoments, Moments, MomentShard
+from .replicas import GRAIN, Replicas
 from .scaling import LossScaling, LossScalingState
 
 
@@ -78,11 +80,22 @@ class Trainer(DeviceBound):
 
     The state besides the model's parameters: first and second moments in what the option `moments` says, the step, and
     the loss scale of a model in f16. One thread at a time may use it: a second one gets StateError.
+
+    The ranks of `comm` train together: each makes a trainer of the same model and options and calls the same methods.
+    A rank has the moments of its part of the parameters, and runs the micro-batches of its part of the replicas; what
+    they train has the bits of one rank alone.
     """
 
     _instead = "save_checkpoint(folder) writes it, and Trainer.load(folder) makes another"
 
-    def __init__(self, model: MoETransformer, config: TrainConfig | None = None, *, capture: bool = True):
+    def __init__(
+        self,
+        model: MoETransformer,
+        config: TrainConfig | None = None,
+        *,
+        capture: bool = True,
+        comm: Comm | None = None,
+    ):
         """With `capture`, steps of one shape of batch are captured as a graph and replayed: the same bits, sooner."""
         config = config or TrainConfig()
         if model.gradients is None:
@@ -102,7 +115,14 @@ class Trainer(DeviceBound):
         self.model = model
         self.config = config
         ctx = model.ctx
-        self.moments = Moments(ctx, model.layout, config.moments)
+        #: What the ranks train together with; None for a rank alone.
+        self.comm = comm if comm is not None and comm.ranks > 1 else None
+        if self.comm is not None:
+            self.comm.agree("configuration", canonical(model.config, config))
+        ranks, rank = (1, 0) if self.comm is None else (self.comm.ranks, self.comm.rank)
+        size = model.layout.size
+        self.replicas = Replicas(ctx, size, config.replicas, ranks, rank)
+        self.moments = Moments(ctx, model.layout, config.moments, range(*shard(size, GRAIN, ranks, rank)))
         self._calls: CapturedStep | None = None
         self._scaling = LossScaling(ctx, config) if config.precision == "f16" else None
         self._watch = Watch(ctx)
@@ -115,23 +135,26 @@ class Trainer(DeviceBound):
         self._clip = ctx.zeros((1,))
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str], ctx: Context | None = None) -> Trainer:
+    def load(cls, folder: str | os.PathLike[str], ctx: Context | None = None, *, comm: Comm | None = None) -> Trainer:
         """A trainer that continues where `save_checkpoint`, or a run, left off: to the same bits.
 
-        Of a run the last checkpoint is taken. Without `ctx` it is on the CPU, on a context of its own. Raises
-        FormatError for a folder that holds no checkpoint.
+        Of a run the last checkpoint is taken. Without `ctx` it is on that of `comm`, else on the CPU, on a context of
+        its own. Any number of ranks may continue what any other number saved. Raises FormatError for a folder that
+        holds no checkpoint.
         """
         from .checkpoint import Checkpoint
 
         checkpoint = Checkpoint(last_checkpoint(folder))
-        return checkpoint.trainer(Context() if ctx is None else ctx)
+        if ctx is None:
+            ctx = Context() if comm is None else comm.ctx
+        return checkpoint.trainer(ctx, comm=comm)
 
     @one_thread
     def save_checkpoint(self, folder: str | os.PathLike[str], tokenizer: Tokenizer | None = None) -> None:
         """Writes model, moments, step and options, in one step, as a new folder, which `load` continues from.
 
         It is a folder as `MoETransformer.save` writes it, too. Of the data it says what a run would: `step` batches
-        were read. FileExistsError when the folder is there already.
+        were read. FileExistsError when the folder is there already. Of several ranks all call it, with the same folder.
         """
         from .checkpoint import TrainingState, write_checkpoint
 
@@ -153,12 +176,12 @@ class Trainer(DeviceBound):
         return self._done
 
     @property
-    def first_moments(self) -> ParameterArena | CodedMoments:
-        """The running mean of the gradients."""
+    def first_moments(self) -> ParameterArena | MomentShard | CodedMoments:
+        """The running mean of the gradients; of several ranks, of the part that this one owns."""
         return self.moments.first
 
     @property
-    def second_moments(self) -> ParameterArena | CodedMoments:
+    def second_moments(self) -> ParameterArena | MomentShard | CodedMoments:
         """The running mean of their squares; of codes, its root."""
         return self.moments.second
 
@@ -176,6 +199,38 @@ class Trainer(DeviceBound):
     def eager_reason(self) -> str | None:
         """Why the last step ran call by call; None when it was replayed, or there was none."""
         return self._eager_reason
+
+    def rows(self) -> list[int]:
+        """Which sequences of an update this rank gives to `train_step`, in this order: those of its micro-batches."""
+        micro = self.config.micro_batch_size or self.config.batch_size
+        starts = (number * micro for number in self.replicas.micro_batches(self.config.micro_batches))
+        return [row for start in starts for row in range(start, min(start + micro, self.config.batch_size))]
+
+    @one_thread
+    def gather_parameters(self) -> None:
+        """Brings the f32 parameters of all ranks to this one: with a 16-bit precision, a rank updates its own alone.
+        All ranks call it."""
+        if self.comm is not None:
+            self.comm.all_gather(self.model.parameters_in(range(self.model.layout.size)), 4 * GRAIN)
+        self.model.own = None
+
+    @one_thread
+    def gather_gradients(self) -> None:
+        """The same for the gradients of the last step."""
+        assert self.model.gradients is not None  # as __init__ found
+        if self.comm is not None:
+            self.comm.all_gather(self.model.gradients.data, 4 * GRAIN)
+
+    @one_thread
+    def expert_counts(self) -> np.ndarray:
+        """Slots that chose each expert in the last micro-batch of the last replica, [layers, experts], on all ranks."""
+        if self.comm is None:
+            return self.model.expert_counts()
+        config, last = self.model.config, self.comm.ranks - 1
+        counts = self.ctx.zeros((config.num_layers, config.num_experts), "i32")
+        if self.comm.rank == last:
+            counts.copy_(self.model.expert_counts())
+        return self.comm.broadcast(counts, last).numpy()
 
     def forget_capture(self) -> None:
         """Lets the captured step go, with its memory; the next two steps are as the first two."""
@@ -195,7 +250,8 @@ class Trainer(DeviceBound):
 
     @one_thread
     def train_step(self, input_ids: IdRows, targets: IdRows) -> StepResult:
-        """One update from ids and targets [batch, length]; targets of -100 are ignored.
+        """One update from ids and targets [batch, length]; targets of -100 are ignored. Of several ranks each gives
+        the sequences `rows` of a batch of the `batch_size`.
 
         The gradient is that of the mean cross-entropy over all targets of the batch, however it is cut into
         micro-batches, plus that of the load-balancing loss, which is the mean over micro-batches by their tokens.
@@ -203,27 +259,44 @@ class Trainer(DeviceBound):
         is outside the vocabulary; the parameters then stay.
         """
         # On the host, before the device is given anything: an id that is wrong leaves everything as it was.
-        inputs = token_ids(input_ids, self.model.config.vocab_size, "input_ids")
-        wanted = token_ids(targets, self.model.config.vocab_size, "targets", IGNORE_INDEX)
-        if inputs.shape != wanted.shape or inputs.ndim != 2:
-            raise ValueError(
-                f"input_ids {list(inputs.shape)} and targets {list(wanted.shape)} must have the same shape, "
-                "[batch, length]"
-            )
+        with aborting(self.comm):
+            inputs = token_ids(input_ids, self.model.config.vocab_size, "input_ids")
+            wanted = token_ids(targets, self.model.config.vocab_size, "targets", IGNORE_INDEX)
+            if inputs.shape != wanted.shape or inputs.ndim != 2:
+                raise ValueError(
+                    f"input_ids {list(inputs.shape)} and targets {list(wanted.shape)} must have the same shape, "
+                    "[batch, length]"
+                )
+            if self.comm is not None and len(inputs) != len(self.rows()):
+                raise ValueError(f"a batch of {len(inputs)}; of this rank it must have its rows, {len(self.rows())}")
         tokens = int(np.count_nonzero(wanted != IGNORE_INDEX))
+        if self.comm is not None:
+            tokens = self.comm.sum(tokens)
         if tokens == 0:
             raise ValueError("no target counts: all are -100")
         batch, length = inputs.shape
-        reason = f"the first step of batches {[batch, length]} runs call by call"
-        if self._calls is None or self._calls.shape != inputs.shape:
-            if self._calls is not None and self._calls.captured:
-                reason = f"the batch is {[batch, length]}, the captured step was for {list(self._calls.shape)}"
-            micro = self.config.micro_batch_size or batch
-            self._calls = None  # its memory first
-            self._calls = CapturedStep(self.model, batch, length, micro, self._uncaptured is None, self._scaling)
-        calls = self._calls
-        calls.run(inputs, wanted, tokens, self._update)
+        if self.comm is not None:
+            batch = self.config.batch_size
+        reason = f"the first step of batches {list(inputs.shape)} runs call by call"
+        with aborting(self.comm):
+            if self._calls is None or self._calls.shape != inputs.shape:
+                if self._calls is not None and self._calls.captured:
+                    reason = f"the batch is {list(inputs.shape)}, the captured step was for {list(self._calls.shape)}"
+                micro = self.config.micro_batch_size or batch
+                if batch <= micro * (self.replicas.total - 1):
+                    raise ValueError(
+                        f"a batch of {batch} has fewer micro-batches of {micro} than there are replicas, "
+                        f"{self.replicas.total}"
+                    )
+                self._calls = None  # its memory first
+                self._calls = CapturedStep(
+                    self.model, batch, length, micro, self.replicas, self.comm, self._uncaptured is None, self._scaling
+                )
+            calls = self._calls
+            calls.run(inputs, wanted, tokens, self._update)
         self._done += 1
+        if self.comm is not None and self.model.weights.data.dtype != "f32":
+            self.model.own = self.moments.own
         if calls.failure is not None:
             self._uncaptured = f"the step could not be captured: {calls.failure}"
         self._eager_reason = None if calls.captured else self._uncaptured or reason
@@ -237,8 +310,12 @@ class Trainer(DeviceBound):
     def _update(self) -> None:
         config, model, scaling, skip = self.config, self.model, self._scaling, self._skip
         assert model.gradients is not None  # as __init__ found
-        gradients = model.gradients.data
-        kernels.grad_norm(gradients, norm=self._norm)
+        gradients, own = model.gradients.data, self.moments.own
+        if self.comm is None:
+            kernels.grad_norm(gradients, norm=self._norm)
+        else:
+            self.comm.reduce_scatter(self.replicas.aside, gradients, GRAIN, self.replicas.total)
+            self.comm.grad_norm(gradients, self._norm, GRAIN)
         limit = math.inf if config.clip_norm is None else config.clip_norm
         kernels.grad_clip(self._norm, None if scaling is None else scaling.scale, scale=self._clip, max_norm=limit)
         if scaling is None:
@@ -246,20 +323,23 @@ class Trainer(DeviceBound):
         else:
             scaling.update(self._norm)
         advance_schedule(config, skip, self._step, self._lr)
+        copied = model.weights.data.dtype != "f32"
         self.moments.step(
-            gradients,
+            gradients.narrow(0, own.start, len(own)),
             self._lr,
             self._step,
             self._clip,
             skip,
-            parameters=model.parameters.data,
-            n_decay=model.layout.num_decayed,
+            parameters=model.parameters_in(own),
+            n_decay=min(max(model.layout.num_decayed - own.start, 0), len(own)),
             beta1=config.beta1,
             beta2=config.beta2,
             eps=config.eps,
             weight_decay=config.weight_decay,
-            param_copy=None if model.weights is model.parameters else model.weights.data,
+            param_copy=model.weights.data.narrow(0, own.start, len(own)) if copied else None,
         )
+        if self.comm is not None:
+            self.comm.all_gather(model.weights.data, GRAIN * (2 if copied else 4))
 
 
 def advance_schedule(config: TrainConfig, skip: Tensor | None, step: Tensor, rate: Tensor) -> None:

@@ -1,0 +1,82 @@
+"""The ranks of a command: how it finds the others, and which of them talks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import click
+
+from ..device import Comm, Context
+from ..device.comm import Transport
+from ..errors import Error
+from .arguments import together
+
+#: What launchers of MPI tell a process of its rank by: MPICH and what speaks PMI, SLURM's PMIx, Open MPI.
+_MPI = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
+#: What torchrun and its like tell: NCCL's rendezvous takes the same.
+_NCCL = ("RANK", "WORLD_SIZE")
+
+#: `transport`, `peer_timeout` and `log_ranks`.
+rank_options = together(
+    click.option(
+        "--transport",
+        type=click.Choice(["auto", *(name for name in get_args(Transport) if name != "threads")]),
+        default="auto",
+        show_default=True,
+        help="How ranks reach each other; auto: mpi if mpiexec started this, nccl if RANK and WORLD_SIZE are set and "
+        "the device is a GPU, else there is one rank.",
+    ),
+    click.option(
+        "--peer-timeout",
+        type=click.FloatRange(0, 1e9),
+        default=600,
+        show_default=True,
+        help="Seconds without an answer after which a rank counts as lost; 0 waits for ever.",
+    ),
+    click.option(
+        "--log-ranks", is_flag=True, help="Other ranks than the first tell their steps, too, on standard error."
+    ),
+)
+
+
+#: Seconds for which a rank that cannot begin waits for the others, to tell them.
+_PATIENCE = 60
+
+
+@contextlib.contextmanager
+def before_joining() -> Iterator[None]:
+    """An exception from in here, before this rank has its communicator, is told to the ranks that mpiexec started with
+    it: MPI would let them wait for it for ever."""
+    try:
+        yield
+    except click.exceptions.Exit:  # --help
+        raise
+    except Exception as error:
+        if any(name in os.environ for name in _MPI):
+            with contextlib.suppress(Error), Context("cpu", threads=1) as ctx:
+                reason = error.format_message() if isinstance(error, click.ClickException) else str(error)
+                Comm(ctx, "mpi", timeout=_PATIENCE).abort(reason)
+        raise
+
+
+class RankCommand(click.Command):
+    """A command of several ranks: they are told when one of them has wrong arguments."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with before_joining():
+            return super().make_context(*args, **kwargs)
+
+
+def open_comm(ctx: Context, transport: str, timeout: float) -> Comm | None:
+    """The communicator of the ranks that were started with this one; None where there are none."""
+    if transport == "auto":
+        if ctx.device == "cuda" and all(name in os.environ for name in _NCCL):  # torchrun may itself run under srun
+            transport = "nccl"
+        elif any(name in os.environ for name in _MPI):
+            transport = "mpi"
+        else:
+            return None
+    return Comm(ctx, transport, timeout=timeout)  # type: ignore[arg-type]  # one of the choices

@@ -1,0 +1,65 @@
+"""The replicas of a job: whose micro-batches a rank runs, and the order in which their gradients are added.
+
+Replica v runs the micro-batches v, v + V, ... of an update. Ranks share the V replicas out in runs of neighbours, and
+their gradients are added in one fixed binary tree, whoever computed them: so no bit knows how many ranks there are.
+`bindings.h`, section comm, has the tree.
+"""
+
+from __future__ import annotations
+
+from .. import kernels
+from ..device import Context, Tensor, replica_merges, shard
+
+#: Elements of the arenas that stay on one rank: a multiple of the pieces in which the gradients' norm is summed up, and
+#: of the blocks of moments in 8 bits.
+GRAIN = 32768
+
+
+class Replicas:
+    """Those of `total` replicas that this rank computes, `own`, and the sums of their gradients that wait for others.
+
+    After the last one, the gradients hold a sum, and `aside` has those that are left, the oldest first, f32 [left,
+    size]: what a reduction over the ranks takes. A rank alone has none left, but the one of all.
+    """
+
+    def __init__(self, ctx: Context, size: int, total: int, ranks: int = 1, rank: int = 0):
+        if ranks > total:
+            raise ValueError(f"{ranks} ranks share out replicas: replicas must be at least {ranks}, and is {total}")
+        self.total = total
+        self.own = range(*shard(total, 1, ranks, rank))
+        self._merges: dict[int, tuple[int, int]] = {}  # of a replica: sums aside before it, and how many it takes
+        depth = deepest = 0
+        for replica in self.own:
+            merges = replica_merges(total, self.own.start, replica)
+            self._merges[replica] = depth, merges
+            depth -= merges
+            if replica != self.own[-1]:
+                depth += 1
+            deepest = max(deepest, depth)
+        self._left = depth
+        self._sums = ctx.empty((deepest, size)) if deepest else None
+
+    @property
+    def aside(self) -> Tensor | None:
+        return self._sums.narrow(0, 0, self._left) if self._sums is not None and self._left else None
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the sums that wait."""
+        return 0 if self._sums is None else self._sums.nbytes
+
+    def micro_batches(self, count: int) -> list[int]:
+        """Which of the `count` micro-batches of an update this rank runs, in ascending order."""
+        return [index for index in range(count) if index % self.total in self.own]
+
+    def add(self, replica: int, gradients: Tensor) -> None:
+        """Adds to the complete gradient of an own `replica` what waits for it; sets the sum aside for a later one."""
+        depth, merges = self._merges[replica]
+        for at in range(depth - 1, depth - merges - 1, -1):
+            kernels.add(self._sum(at), gradients, y=gradients)
+        if replica != self.own[-1]:
+            self._sum(depth - merges).copy_(gradients)
+
+    def _sum(self, at: int) -> Tensor:
+        assert self._sums is not None  # or nothing is ever put aside
+        return self._sums.narrow(0, at, 1).view(-1)
