@@ -15,10 +15,15 @@ import (
 // too, so that the rename itself survives a power cut.
 const temporaryPrefix = ".partial-"
 
-func temporaryName(path, mark string) string {
-	name := fmt.Sprintf("%s%d-%s%s", temporaryPrefix, os.Getpid(), mark, filepath.Base(path))
+func temporaryName(path, mark string) string { return temporaryOf(path, mark, os.Getpid()) }
+
+func temporaryOf(path, mark string, process int) string {
+	name := fmt.Sprintf("%s%d-%s%s", temporaryPrefix, process, mark, filepath.Base(path))
 	return filepath.Join(filepath.Dir(path), name)
 }
+
+// TemporaryFolder is the folder that WriteFolder fills in another process, for `path`.
+func TemporaryFolder(path string, process int) string { return temporaryOf(path, "", process) }
 
 // syncPath makes the content of a file, or the names inside a folder, durable.
 func syncPath(path string) error {

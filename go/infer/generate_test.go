@@ -72,18 +72,24 @@ func TestALoopThatPanics(t *testing.T) {
 	}
 }
 
+// likeliest is the token that has the largest logit after a text.
+func likeliest(t *testing.T, made *model.MoETransformer, ids []int32) int32 {
+	t.Helper()
+	logits := must.Get(made.Logits(ids, 1))(t)
+	values, err := tensor.Read[float32](logits)
+	must.Do(t, errors.Join(err, logits.Close()))
+	last := values[len(values)-made.Config.VocabSize:]
+	return int32(slices.Index(last, slices.Max(last)))
+}
+
 func TestGreedyTokensAreTheLikeliest(t *testing.T) {
 	made := newModel(t, 48)
 	for row, prompt := range prompts {
 		ids := slices.Clone(prompt)
 		request := infer.Request{Prompts: prompts[row : row+1], MaxNewTokens: 8, EndID: infer.NoToken}
 		for step, tokens := range collect(t, made, request) {
-			logits := must.Get(made.Logits(ids, 1))(t)
-			values, err := tensor.Read[float32](logits)
-			must.Do(t, errors.Join(err, logits.Close()))
-			last := values[len(values)-48:]
-			if likeliest := int32(slices.Index(last, slices.Max(last))); tokens[0] != likeliest {
-				t.Fatalf("prompt %d, token %d is %d, not %d", row, step, tokens[0], likeliest)
+			if wanted := likeliest(t, made, ids); tokens[0] != wanted {
+				t.Fatalf("prompt %d, token %d is %d, not %d", row, step, tokens[0], wanted)
 			}
 			ids = append(ids, tokens[0])
 		}
@@ -127,12 +133,8 @@ func TestGenerationIn16Bits(t *testing.T) {
 			t.Errorf("%s: %v, without capture %v", precision, rows, again)
 		}
 		for row, prompt := range prompts {
-			logits := must.Get(made.Logits(prompt, 1))(t)
-			values, err := tensor.Read[float32](logits)
-			must.Do(t, errors.Join(err, logits.Close()))
-			last := values[len(values)-48:]
-			if likeliest := int32(slices.Index(last, slices.Max(last))); rows[0][row] != likeliest {
-				t.Errorf("%s, prompt %d: the first token is %d, not %d", precision, row, rows[0][row], likeliest)
+			if wanted := likeliest(t, made, prompt); rows[0][row] != wanted {
+				t.Errorf("%s, prompt %d: the first token is %d, not %d", precision, row, rows[0][row], wanted)
 			}
 		}
 	}

@@ -1,4 +1,7 @@
 package plan
 
-// TrainingOf also plans for a trainer that captures nothing.
-var TrainingOf = training
+// TrainingOf also plans for a rank, and for a trainer that captures nothing; TrainingWorkOf also for a rank.
+var (
+	TrainingOf     = training
+	TrainingWorkOf = trainingWork
+)

@@ -29,7 +29,7 @@ type Way struct {
 // One option of each kind is tried alone, with as little of it as will do, then they are tried together; none of these
 // changes what is trained, up to rounding and what micro-batches balance. Shorter sequences, which do, come last.
 func WaysToFit(
-	config model.Config, options train.Config, machine cuda.Machine, free int, heldOut bool,
+	config model.Config, options train.Config, machine cuda.Machine, seat Seat, free int, heldOut bool,
 ) (ways []Way, least *Way, err error) {
 	for kind := range changesToTry(config, options) {
 		for _, changes := range kind {
@@ -43,7 +43,7 @@ func WaysToFit(
 			if err := changed.Assign(values); err != nil {
 				return nil, nil, err
 			}
-			planned, err := Training(config, changed, machine, heldOut)
+			planned, err := training(config, changed, machine, seat, heldOut, true)
 			if errors.Is(err, ErrTooLarge) {
 				continue
 			}

@@ -36,11 +36,18 @@ type Memory struct {
 
 // Training is what a run needs on one machine, `heldOut` with evaluation. An error for what cannot be trained.
 func Training(config model.Config, options train.Config, machine cuda.Machine, heldOut bool) (Memory, error) {
-	return training(config, options, machine, heldOut, true)
+	return TrainingAt(Alone, config, options, machine, heldOut)
+}
+
+// TrainingAt is what a rank of a run needs.
+func TrainingAt(
+	seat Seat, config model.Config, options train.Config, machine cuda.Machine, heldOut bool,
+) (Memory, error) {
+	return training(config, options, machine, seat, heldOut, true)
 }
 
 func training(
-	config model.Config, options train.Config, machine cuda.Machine, heldOut, capture bool,
+	config model.Config, options train.Config, machine cuda.Machine, seat Seat, heldOut, capture bool,
 ) (Memory, error) {
 	steps, err := newSteps(config, options)
 	if err != nil {
@@ -48,7 +55,7 @@ func training(
 	}
 	var found Memory
 	err = measured(machine, func(ctx *cuda.Context) error {
-		trainer, err := newTrainer(ctx, config, options)
+		trainer, _, err := newTrainer(ctx, config, options, steps.rows, seat)
 		if err != nil {
 			return err
 		}
@@ -58,7 +65,7 @@ func training(
 		if made.Weights != made.Parameters {
 			found.take(Master, made.Parameters.Data)
 		}
-		found.take(Gradients, made.Gradients.Data)
+		found.take(Gradients, trainer.Gradients()...)
 		found.take(Moments, trainer.Moments.Tensors()...)
 		if err := trainer.Rehearse(steps.rows, steps.length); err != nil {
 			return err
@@ -68,7 +75,12 @@ func training(
 		if options.Precision == model.F16 {
 			factors = 16
 		}
-		more := 8*(steps.batch-steps.rows)*steps.length + steps.left*(4*made.LossPieces(steps.micro*steps.length)+factors)
+		own, err := seat.replicas(steps.replicas)
+		if err != nil {
+			return err
+		}
+		rows := steps.left / steps.replicas * len(own) * steps.micro
+		more := 8*rows*steps.length + steps.left*(4*made.LossPieces(steps.micro*steps.length)+factors)
 		used, err := ctx.BytesUsed()
 		if err != nil {
 			return err

@@ -57,6 +57,7 @@ func TestPlanIsWhatIsMeasured(t *testing.T) {
 			c.Precision, c.ActivationCheckpointing = model.BF16, 1
 		}},
 		{"accumulated, many experts", many, func(c *train.Config) { c.Precision, c.MicroBatchSize = model.BF16, 3 }},
+		{"replicas", wide(), func(c *train.Config) { c.MicroBatchSize, c.Replicas = 1, 7 }},
 		{"every second block, large vocabulary", large, func(c *train.Config) {
 			c.Precision, c.ActivationCheckpointing, c.RecomputeExperts = model.F16, 2, true
 		}},
@@ -88,9 +89,9 @@ func TestPlanIsWhatIsMeasured(t *testing.T) {
 				whole := must.Get(ctx.BytesPeak())(t)
 				must.Do(t, trainer.Close())
 				must.Do(t, made.Close())
-				planned := must.Get(plan.TrainingOf(of.model, options, machine, false, capture))(t)
+				planned := must.Get(plan.TrainingOf(of.model, options, machine, plan.Alone, false, capture))(t)
 				near(t, "steps", planned.Peak, steps)
-				evaluated := must.Get(plan.TrainingOf(of.model, options, machine, true, capture))(t)
+				evaluated := must.Get(plan.TrainingOf(of.model, options, machine, plan.Alone, true, capture))(t)
 				near(t, "with evaluation", evaluated.Peak, whole)
 				sum := 0
 				for _, kind := range plan.Kinds() {
@@ -148,7 +149,7 @@ func TestWaysToFit(t *testing.T) {
 	needed := must.Get(plan.Training(wide(), options, machine, true))(t).Held
 	for _, percent := range []int{95, 80, 60, 50} {
 		free := needed * percent / 100
-		ways, _, err := plan.WaysToFit(wide(), options, machine, free, true)
+		ways, _, err := plan.WaysToFit(wide(), options, machine, plan.Alone, free, true)
 		must.Do(t, err)
 		if len(ways) != 3 {
 			t.Errorf("%d %%: %d ways", percent, len(ways))
@@ -165,7 +166,7 @@ func TestWaysToFit(t *testing.T) {
 			}
 		}
 	}
-	ways, least, err := plan.WaysToFit(wide(), options, machine, 1000, true)
+	ways, least, err := plan.WaysToFit(wide(), options, machine, plan.Alone, 1000, true)
 	must.Do(t, err)
 	if len(ways) != 0 || least == nil || least.Held >= needed {
 		t.Errorf("ways %v, least %v", ways, least)
@@ -228,35 +229,39 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// TestStepsThatAreLeftOut: of many micro-batches three are run, and the plan is that of all of them.
+// TestStepsThatAreLeftOut: of many micro-batches three are run, or as many as there are replicas, and the plan is that of
+// all of them.
 func TestStepsThatAreLeftOut(t *testing.T) {
-	options, machine := trainOptions(), cuda.Machine{Device: cuda.CPU, Threads: 2}
-	options.BatchSize, options.MicroBatchSize, options.Precision = 33, 2, model.F16
-	ctx := must.Get(cuda.NewMeasuring(machine))(t)
-	trainer := must.Get(train.NewTrainer(must.Get(model.New(ctx, wide(), options.Precision, 0))(t), options))(t)
-	must.Do(t, trainer.Rehearse(options.BatchSize, options.SequenceLength))
-	must.Do(t, trainer.Rehearse(options.BatchSize, options.SequenceLength))
-	planned := must.Get(plan.TrainingOf(wide(), options, machine, false, true))(t)
-	if peak := must.Get(ctx.BytesPeak())(t); int64(planned.Peak) != peak {
-		t.Errorf("planned %d bytes, measured %d", planned.Peak, peak)
-	}
-	work := must.Get(plan.TrainingWork(wide(), options, machine))(t).Sum()
-	one := options
-	one.BatchSize, one.MicroBatchSize = 32, 2
-	less := must.Get(plan.TrainingWork(wide(), one, machine))(t).Sum()
-	one.BatchSize = 1
-	least := must.Get(plan.TrainingWork(wide(), one, machine))(t).Sum()
-	// 32 sequences and one more are 33, but for the update, which is there once.
-	update := less.Flops + least.Flops - work.Flops
-	if parameters := wide().NumParameters(); update < 5*parameters || update > 50*parameters {
-		t.Errorf("the update takes %d operations of %d parameters", update, parameters)
+	for _, replicas := range []int{1, 5} {
+		options, machine := trainOptions(), cuda.Machine{Device: cuda.CPU, Threads: 2}
+		options.BatchSize, options.MicroBatchSize, options.Precision = 33, 2, model.F16
+		options.Replicas = replicas
+		ctx := must.Get(cuda.NewMeasuring(machine))(t)
+		trainer := must.Get(train.NewTrainer(must.Get(model.New(ctx, wide(), options.Precision, 0))(t), options))(t)
+		must.Do(t, trainer.Rehearse(options.BatchSize, options.SequenceLength))
+		must.Do(t, trainer.Rehearse(options.BatchSize, options.SequenceLength))
+		planned := must.Get(plan.TrainingOf(wide(), options, machine, plan.Alone, false, true))(t)
+		if peak := must.Get(ctx.BytesPeak())(t); int64(planned.Peak) != peak {
+			t.Errorf("planned %d bytes, measured %d", planned.Peak, peak)
+		}
+		must.Do(t, ctx.Close())
+		work := must.Get(plan.TrainingWork(wide(), options, machine))(t).Sum()
+		one := options
+		one.BatchSize = 32
+		less := must.Get(plan.TrainingWork(wide(), one, machine))(t).Sum()
+		one.BatchSize, one.Replicas = 1, 1
+		least := must.Get(plan.TrainingWork(wide(), one, machine))(t).Sum()
+		// 32 sequences and one more are 33, but for the update, which is there once.
+		update := less.Flops + least.Flops - work.Flops
+		if parameters := wide().NumParameters(); update < 5*parameters || update > 50*parameters {
+			t.Errorf("the update takes %d operations of %d parameters", update, parameters)
+		}
 	}
 	seconds := plan.Work{"a": {Flops: 2e12, Bytes: 1}, "b": {Flops: 1, Bytes: 1e12}}.Seconds(
 		plan.Device{Bandwidth: 1e12, FlopsF32: 1e12, Flops16: 4e12}, model.F32)
 	if seconds != 3 {
 		t.Errorf("%v s, not 3", seconds)
 	}
-	must.Do(t, ctx.Close())
 }
 
 func TestInferenceWork(t *testing.T) {

@@ -40,6 +40,7 @@ func (w Work) Seconds(device Device, precision model.Precision) (seconds float64
 // steps are the shape of a batch, and how much of it is run to measure it.
 type steps struct {
 	batch, length, micro int
+	replicas             int
 	left                 int // micro-batches that are left out
 	rows                 int // sequences that are not
 }
@@ -51,68 +52,102 @@ func newSteps(config model.Config, options train.Config) (steps, error) {
 	if err := options.Validate(); err != nil {
 		return steps{}, err
 	}
-	s := steps{batch: options.BatchSize, length: options.SequenceLength, micro: options.BatchSize}
+	s := steps{batch: options.BatchSize, length: options.SequenceLength, micro: options.BatchSize,
+		replicas: options.Replicas}
 	if options.MicroBatchSize > 0 {
 		s.micro = min(options.MicroBatchSize, s.batch)
 	}
 	if s.micro > mostTokens/s.length/config.ExpertsPerToken {
 		return s, ErrTooLarge
 	}
-	s.left = max(0, (s.batch+s.micro-1)/s.micro-microBatches)
+	left := max(0, options.MicroBatches(s.batch)-max(microBatches, s.replicas))
+	s.left = left / s.replicas * s.replicas // so that the last replica still ends with the same
 	s.rows = s.batch - s.left*s.micro
 	return s, nil
 }
 
-func newTrainer(ctx *cuda.Context, config model.Config, options train.Config) (*train.Trainer, error) {
+// newTrainer makes that of a rank, for updates of so many sequences.
+func newTrainer(
+	ctx *cuda.Context, config model.Config, options train.Config, batch int, seat Seat,
+) (*train.Trainer, *cuda.Comm, error) {
+	comm, err := ctx.NewComm(cuda.TransportSelf, "", seat.Rank, seat.Ranks, 0)
+	if err != nil {
+		return nil, nil, err
+	}
 	made, err := model.New(ctx, config, options.Precision, options.Seed)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return train.NewTrainer(made, options)
+	options.BatchSize = batch
+	trainer, err := train.NewTrainer(made, options, train.WithComm(comm))
+	return trainer, comm, err
 }
 
 // TrainingWork is what one step computes and moves.
 func TrainingWork(config model.Config, options train.Config, machine cuda.Machine) (Work, error) {
+	work, _, err := trainingWork(config, options, machine, Alone)
+	return work, err
+}
+
+// trainingWork also gives the bytes that a rank sends in a step.
+func trainingWork(
+	config model.Config, options train.Config, machine cuda.Machine, seat Seat,
+) (whole Work, sent int, err error) {
 	s, err := newSteps(config, options)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var whole Work
+	if whole, sent, err = stepWork(config, options, machine, s.rows, seat); err != nil || s.left == 0 {
+		return whole, sent, err
+	}
+	// Those left out are whole rounds of the replicas: each comes to what the second of two does.
+	rounds := s.left / s.replicas
+	one, sentByOne, err := stepWork(config, options, machine, s.replicas*s.micro, seat)
+	if err != nil {
+		return nil, 0, err
+	}
+	two, sentByTwo, err := stepWork(config, options, machine, 2*s.replicas*s.micro, seat)
+	for name, cost := range whole {
+		cost.Flops += rounds * (two[name].Flops - one[name].Flops)
+		cost.Bytes += rounds * (two[name].Bytes - one[name].Bytes)
+		whole[name] = cost
+	}
+	return whole, sent + rounds*(sentByTwo-sentByOne), err
+}
+
+// stepWork is the work of a step on a batch, all of which is run.
+func stepWork(
+	config model.Config, options train.Config, machine cuda.Machine, batch int, seat Seat,
+) (work Work, sent int, err error) {
 	err = measured(machine, func(ctx *cuda.Context) error {
-		trainer, err := newTrainer(ctx, config, options)
+		trainer, comm, err := newTrainer(ctx, config, options, batch, seat)
 		if err != nil {
 			return err
 		}
 		trainer.NoCapture = true
-		step := func(rows int) (work Work, err error) {
-			ids := make([]int32, rows*s.length)
-			for range 2 { // the first makes tables and factors, once
-				work, err = profiled(ctx, func() error {
-					_, err := trainer.TrainStep(ids, ids, rows)
-					return err
-				})
-				if err != nil {
-					return nil, err
-				}
+		rows := len(trainer.Rows())
+		ids := make([]int32, rows*options.SequenceLength)
+		for range 2 { // the first makes tables and factors, once
+			before, err := comm.BytesSent()
+			if err != nil {
+				return err
 			}
-			return work, nil
+			work, err = profiled(ctx, func() error {
+				_, err := trainer.TrainStep(ids, ids, rows)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			after, err := comm.BytesSent()
+			if err != nil {
+				return err
+			}
+			sent = int(after - before)
 		}
-		if whole, err = step(s.rows); err != nil || s.left == 0 {
-			return err
-		}
-		one, err := step(s.micro)
-		if err != nil {
-			return err
-		}
-		two, err := step(2 * s.micro)
-		for name, cost := range whole { // what each of those between comes to
-			cost.Flops += s.left * (two[name].Flops - one[name].Flops)
-			cost.Bytes += s.left * (two[name].Bytes - one[name].Bytes)
-			whole[name] = cost
-		}
-		return err
+		return nil
 	})
-	return whole, err
+	return work, sent, err
 }
 
 // InferenceWork is what the next token of `batch` sequences computes and moves, each with a cache of `capacity` tokens.

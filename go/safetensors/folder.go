@@ -137,8 +137,50 @@ func (t *Folder) Tensor(name string) (Tensor, bool) {
 // WriteFolder writes `model.safetensors`, or files of at most `maxBytes` of tensors with their index when one
 // would be larger. A tensor that is larger than a file may be gets a file of its own.
 func WriteFolder(folder string, tensors []Tensor, metadata map[string]string, maxBytes int) error {
-	var shards [][]Tensor
-	filled, total := 0, 0
+	if err := CreateFolder(folder, tensors, metadata, maxBytes); err != nil {
+		return err
+	}
+	return FillFolder(folder, tensors, metadata, maxBytes)
+}
+
+// CreateFolder is [Create] for the files of [WriteFolder], and writes their index.
+func CreateFolder(folder string, tensors []Tensor, metadata map[string]string, maxBytes int) error {
+	names, shards := divided(tensors, maxBytes)
+	total, weightMap := 0, formats.NewObject()
+	for at, shard := range shards {
+		if err := Create(filepath.Join(folder, names[at]), shard, metadata); err != nil {
+			return err
+		}
+		for _, tensor := range shard {
+			weightMap.Set(tensor.Name, names[at])
+			total += tensor.Size()
+		}
+	}
+	if len(shards) < 2 {
+		return nil
+	}
+	index := formats.NewObject("metadata", formats.NewObject("total_size", int64(total)), "weight_map", weightMap)
+	text, err := formats.JSONDocument(index)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(folder, indexName), text, 0o666)
+}
+
+// FillFolder is [Fill] for the files of [CreateFolder].
+func FillFolder(folder string, tensors []Tensor, metadata map[string]string, maxBytes int) error {
+	names, shards := divided(tensors, maxBytes)
+	for at, shard := range shards {
+		if err := Fill(filepath.Join(folder, names[at]), shard, metadata); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// divided gives the files of a folder, and the tensors of each.
+func divided(tensors []Tensor, maxBytes int) (names []string, shards [][]Tensor) {
+	filled := 0
 	for _, tensor := range tensors {
 		if len(shards) == 0 || filled+tensor.Size() > maxBytes {
 			shards = append(shards, nil)
@@ -147,25 +189,12 @@ func WriteFolder(folder string, tensors []Tensor, metadata map[string]string, ma
 		last := len(shards) - 1
 		shards[last] = append(shards[last], tensor)
 		filled += tensor.Size()
-		total += tensor.Size()
 	}
 	if len(shards) < 2 {
-		return Write(filepath.Join(folder, singleName), tensors, metadata)
+		return []string{singleName}, [][]Tensor{tensors}
 	}
-	weightMap := formats.NewObject()
-	for at, shard := range shards {
-		name := fmt.Sprintf("model-%05d-of-%05d.safetensors", at+1, len(shards))
-		if err := Write(filepath.Join(folder, name), shard, metadata); err != nil {
-			return err
-		}
-		for _, tensor := range shard {
-			weightMap.Set(tensor.Name, name)
-		}
+	for at := range shards {
+		names = append(names, fmt.Sprintf("model-%05d-of-%05d.safetensors", at+1, len(shards)))
 	}
-	index := formats.NewObject("metadata", formats.NewObject("total_size", int64(total)), "weight_map", weightMap)
-	text, err := formats.JSONDocument(index)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(folder, indexName), text, 0o666)
+	return names, shards
 }

@@ -77,6 +77,9 @@ type Tensor struct {
 	// Load may stand in for Bytes when a tensor is written: it gets a slice to fill, so that of tensors in a device's
 	// memory no more than one need be in the host's.
 	Load func(into []byte) error
+
+	// Part says that only the bytes from Part[0] to before Part[1] are here and Load gives them; nil is all of them.
+	Part *[2]int
 }
 
 // Size is the bytes that the tensor takes by its shape and type, which are valid in a tensor of a file.

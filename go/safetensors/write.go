@@ -1,7 +1,6 @@
 package safetensors
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/binary"
@@ -21,40 +20,68 @@ var order = []DType{U64, I64, F64, F32, U32, I32, BF16, F16, U16, I16, I8, U8, B
 // Write writes a file, which must not exist, and waits until it is on the disk. The same tensors give the same bytes,
 // in whatever order they come. The caller sees to a half-written file: its name should not be the final one.
 func Write(path string, tensors []Tensor, metadata map[string]string) error {
-	sorted := slices.Clone(tensors)
-	slices.SortStableFunc(sorted, func(a, b Tensor) int {
-		byType := cmp.Compare(slices.Index(order, a.DType), slices.Index(order, b.DType))
-		return cmp.Or(byType, strings.Compare(a.Name, b.Name))
-	})
-	header, err := header(sorted, metadata)
+	if err := Create(path, tensors, metadata); err != nil {
+		return err
+	}
+	return Fill(path, tensors, metadata)
+}
+
+// Create makes the file of [Write] in its full length, with zeros in place of the tensors: for [Fill].
+func Create(path string, tensors []Tensor, metadata map[string]string) error {
+	_, header, err := arranged(path, tensors, metadata)
 	if err != nil {
-		return &formats.Error{Path: path, Problem: err.Error(), Cause: err}
+		return err
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
 	}
-	written := func() error {
-		buffered := bufio.NewWriter(file)
-		if _, err := buffered.Write(header); err != nil {
-			return err
+	_, err = file.Write(header)
+	if err == nil {
+		size := len(header)
+		for _, tensor := range tensors {
+			size += tensor.Size()
 		}
+		err = file.Truncate(int64(size))
+	}
+	if closed := file.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// Fill writes what is here of the tensors into the file that [Create] made of the same ones, and waits until it is on
+// the disk. Several programs may fill one file, each with the parts that it has.
+func Fill(path string, tensors []Tensor, metadata map[string]string) error {
+	sorted, header, err := arranged(path, tensors, metadata)
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	written := func() error {
 		var loaded []byte
+		place := int64(len(header))
 		for _, tensor := range sorted {
-			bytes := tensor.Bytes
-			if tensor.Load != nil {
-				loaded = slices.Grow(loaded[:0], tensor.Size())[:tensor.Size()]
+			bytes, first, last := tensor.Bytes, 0, tensor.Size()
+			if tensor.Part != nil {
+				first, last = tensor.Part[0], tensor.Part[1]
+			}
+			if tensor.Load != nil && first < last {
+				loaded = slices.Grow(loaded[:0], last-first)[:last-first]
 				if err := tensor.Load(loaded); err != nil {
 					return err
 				}
 				bytes = loaded
 			}
-			if _, err := buffered.Write(bytes); err != nil {
-				return err
+			if first < last {
+				if _, err := file.WriteAt(bytes, place+int64(first)); err != nil {
+					return err
+				}
 			}
-		}
-		if err := buffered.Flush(); err != nil {
-			return err
+			place += int64(tensor.Size())
 		}
 		return file.Sync()
 	}()
@@ -62,6 +89,19 @@ func Write(path string, tensors []Tensor, metadata map[string]string) error {
 		written = err
 	}
 	return written
+}
+
+// arranged gives the tensors in the order of a file, and its header.
+func arranged(path string, tensors []Tensor, metadata map[string]string) (sorted []Tensor, head []byte, err error) {
+	sorted = slices.Clone(tensors)
+	slices.SortStableFunc(sorted, func(a, b Tensor) int {
+		byType := cmp.Compare(slices.Index(order, a.DType), slices.Index(order, b.DType))
+		return cmp.Or(byType, strings.Compare(a.Name, b.Name))
+	})
+	if head, err = header(sorted, metadata); err != nil {
+		err = &formats.Error{Path: path, Problem: err.Error(), Cause: err}
+	}
+	return sorted, head, err
 }
 
 // header is the length and the JSON, filled with spaces so that the data begins at a multiple of eight bytes.

@@ -3,6 +3,8 @@ package safetensors_test
 import (
 	"bytes"
 	"errors"
+	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -121,6 +123,56 @@ func TestWriteLoads(t *testing.T) {
 	failure := errors.New("the device is gone")
 	loaded[1].Load = func([]byte) error { return failure }
 	if err := safetensors.Write(filepath.Join(folder, "c"), loaded, nil); !errors.Is(err, failure) {
+		t.Error(err)
+	}
+}
+
+// TestFilledInParts: a file has the same bytes, whoever writes which part of it, and in what order.
+func TestFilledInParts(t *testing.T) {
+	folder := t.TempDir()
+	random := rand.New(rand.NewPCG(7, 8))
+	var tensors []safetensors.Tensor
+	for at, size := range []int{4, 0, 10, 3, 16} {
+		content := make([]byte, 4*size)
+		for i := range content {
+			content[i] = byte(random.Uint32())
+		}
+		tensors = append(tensors, safetensors.Tensor{
+			Name: string(rune('a' + at)), DType: safetensors.F32, Shape: []int{size}, Bytes: content,
+		})
+	}
+	whole, parted := filepath.Join(folder, "whole"), filepath.Join(folder, "parted")
+	must.Do(t, os.Mkdir(whole, 0o777))
+	must.Do(t, os.Mkdir(parted, 0o777))
+	must.Do(t, safetensors.WriteFolder(whole, tensors, map[string]string{"format": "pt"}, 60))
+	must.Do(t, safetensors.CreateFolder(parted, tensors, map[string]string{"format": "pt"}, 60))
+	cuts := [][2]int{{20, 44}, {0, 20}, {44, 1 << 20}} // each writer has so much of each tensor
+	for _, cut := range cuts {
+		own := slices.Clone(tensors)
+		for at, tensor := range own {
+			begin := min(cut[0], tensor.Size())
+			end := max(begin, min(cut[1], tensor.Size()))
+			own[at].Bytes, own[at].Part = nil, &[2]int{begin, end}
+			own[at].Load = func(into []byte) error {
+				if copy(into, tensor.Bytes[begin:end]) != len(into) {
+					t.Errorf("%d bytes were asked for, not %d", len(into), end-begin)
+				}
+				return nil
+			}
+		}
+		must.Do(t, safetensors.FillFolder(parted, own, map[string]string{"format": "pt"}, 60))
+	}
+	names := must.Get(os.ReadDir(whole))(t)
+	if len(names) < 4 {
+		t.Errorf("there are only %v", names)
+	}
+	for _, entry := range names {
+		wanted := must.Get(os.ReadFile(filepath.Join(whole, entry.Name())))(t)
+		if found := must.Get(os.ReadFile(filepath.Join(parted, entry.Name())))(t); !bytes.Equal(found, wanted) {
+			t.Errorf("%s differs", entry.Name())
+		}
+	}
+	if err := safetensors.Fill(filepath.Join(folder, "nowhere"), tensors, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 }

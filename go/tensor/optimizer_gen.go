@@ -83,12 +83,14 @@ func AdamWStep(grad, lr, step, gradScale, skip, param, m, v, paramCopy *Tensor, 
 //   - v, inout bf16 [n]: second moments
 //   - paramCopy, out dtype [n], may be nil: the new parameters rounded to `dtype`, or null
 //   - nDecay: how many of them, from the first, decay; must be 0 to n
+//   - first, usually 0: of a shard, the place of its first element among all parameters, which chance depends on; must
+//     be at least 0 and a multiple of 256
 //   - beta1: decay rate of the first moments; must be at least 0 and below 1
 //   - beta2: decay rate of the second moments; must be at least 0 and below 1
 //   - eps: added to the root; must be finite and above 0
 //   - weightDecay: decay of the parameters; must be finite and at least 0
-func AdamWStepBF16(grad, lr, step, gradScale, skip, param, m, v, paramCopy *Tensor, nDecay int64, beta1, beta2, eps,
-	weightDecay float32) error {
+func AdamWStepBF16(grad, lr, step, gradScale, skip, param, m, v, paramCopy *Tensor, nDecay, first int64, beta1, beta2,
+	eps, weightDecay float32) error {
 	check := begin("adamw_step_bf16", "n from grad")
 	if !check.required("grad", grad, 1, dense) ||
 		!check.required("lr", lr, 1, dense) ||
@@ -126,8 +128,8 @@ func AdamWStepBF16(grad, lr, step, gradScale, skip, param, m, v, paramCopy *Tens
 		return check.err
 	}
 	return check.ctx.AdamWStepBF16(grad.memory(), lr.memory(), step.memory(), gradScale.memory(), skip.memory(),
-		param.memory(), m.memory(), v.memory(), paramCopy.memory(), int64(n), nDecay, beta1, beta2, eps, weightDecay,
-		dtype)
+		param.memory(), m.memory(), v.memory(), paramCopy.memory(), int64(n), nDecay, first, beta1, beta2, eps,
+		weightDecay, dtype)
 }
 
 // AdamWStepF8 calls cuda_adamw_step_f8.
@@ -155,12 +157,14 @@ func AdamWStepBF16(grad, lr, step, gradScale, skip, param, m, v, paramCopy *Tens
 //   - rScale, inout f32 [blocks]: their scales
 //   - paramCopy, out dtype [n], may be nil: the new parameters rounded to `dtype`, or null
 //   - nDecay: how many of them, from the first, decay; must be 0 to n
+//   - first, usually 0: of a shard, the place of its first element among all parameters, which chance depends on; must
+//     be at least 0 and a multiple of 256
 //   - beta1: decay rate of the first moments; must be at least 0 and below 1
 //   - beta2: decay rate of the second moments; must be at least 0 and below 1
 //   - eps: added to the root; must be finite and above 0
 //   - weightDecay: decay of the parameters; must be finite and at least 0
-func AdamWStepF8(grad, lr, step, gradScale, skip, param, m, mScale, r, rScale, paramCopy *Tensor, nDecay int64, beta1,
-	beta2, eps, weightDecay float32) error {
+func AdamWStepF8(grad, lr, step, gradScale, skip, param, m, mScale, r, rScale, paramCopy *Tensor, nDecay, first int64,
+	beta1, beta2, eps, weightDecay float32) error {
 	check := begin("adamw_step_f8", "n from grad, blocks from m_scale")
 	if !check.required("grad", grad, 1, dense) ||
 		!check.required("lr", lr, 1, dense) ||
@@ -207,7 +211,7 @@ func AdamWStepF8(grad, lr, step, gradScale, skip, param, m, mScale, r, rScale, p
 	}
 	return check.ctx.AdamWStepF8(grad.memory(), lr.memory(), step.memory(), gradScale.memory(), skip.memory(),
 		param.memory(), m.memory(), mScale.memory(), r.memory(), rScale.memory(), paramCopy.memory(), int64(n),
-		int64(blocks), nDecay, beta1, beta2, eps, weightDecay, dtype)
+		int64(blocks), nDecay, first, beta1, beta2, eps, weightDecay, dtype)
 }
 
 // ZeroGrad calls cuda_zero_grad.

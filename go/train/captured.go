@@ -16,15 +16,18 @@ import (
 // captured, and replayed from then on with the same bits: between its calls the host has nothing to do. Steps
 // that the library cannot capture continue call by call.
 //
-// With `scaling`, the gradients are those of the losses times its scale.
+// With `scaling`, the gradients are those of the losses times its scale. Of several ranks each has its own rows of the
+// batch, and the losses of all.
 type capturedStep struct {
 	model         *model.MoETransformer
 	batch, length int
 	capture       bool
-	refusal       string // why the library could not capture a step; "" while it was not asked or could
-	sizes, pieces []int  // sequences of each micro-batch, and its partial sums of the loss
+	replicas      *replicas
+	refusal       string      // why the library could not capture a step; "" while it was not asked or could
+	sizes, pieces []int       // sequences of each micro-batch, and its partial sums of the loss
+	starts        map[int]int // of this rank's micro-batches, the first of their rows
 
-	inputs, targets                    *tensor.Tensor // i32 [batch, length]
+	inputs, targets                    *tensor.Tensor // i32 [rows of this rank, length]
 	one, weights                       *tensor.Tensor // f32 [1], 1; i32 [micro-batches], sequences of each
 	lossFactor, auxFactors             *tensor.Tensor // f32 [1], f32 [micro-batches]
 	scaling                            *lossScaling
@@ -39,9 +42,10 @@ type capturedStep struct {
 }
 
 func newCapturedStep(
-	m *model.MoETransformer, batch, length, micro int, capture bool, scaling *lossScaling,
+	m *model.MoETransformer, batch, length, micro int, capture bool, scaling *lossScaling, replicas *replicas,
 ) (*capturedStep, error) {
-	s := &capturedStep{model: m, batch: batch, length: length, capture: capture, scaling: scaling}
+	s := &capturedStep{model: m, batch: batch, length: length, capture: capture, scaling: scaling, replicas: replicas,
+		starts: map[int]int{}}
 	s.first = fmt.Sprintf("the first step of batches %s runs call by call", s.shape())
 	weights, sums := []int32{}, 0
 	for start := 0; start < batch; start += micro {
@@ -51,8 +55,13 @@ func newCapturedStep(
 		weights = append(weights, int32(size))
 		sums += s.pieces[len(s.pieces)-1]
 	}
+	rows := 0
+	for _, at := range replicas.own(len(s.sizes)) {
+		s.starts[at] = rows
+		rows += s.sizes[at]
+	}
 	err := layer.Run(m.Context(), func(p *layer.Pass) {
-		s.inputs, s.targets = p.Empty(cuda.I32, batch, length), p.Empty(cuda.I32, batch, length)
+		s.inputs, s.targets = p.Empty(cuda.I32, rows, length), p.Empty(cuda.I32, rows, length)
 		s.one, s.weights = p.Empty(cuda.F32, 1), p.Empty(cuda.I32, len(weights))
 		p.Check(tensor.Write(s.one, []float32{1}))
 		p.Check(tensor.Write(s.weights, weights))
@@ -105,8 +114,8 @@ func (s *capturedStep) closeUses() error {
 	return err
 }
 
-// do does a step on ids and targets [batch, length], `tokens` of which count; `update` is its last part. Without ids
-// it uses those on the device.
+// do does a step on ids and targets [rows of this rank, length], `tokens` of the whole batch count; `update` is its last
+// part. Without ids it uses those on the device.
 func (s *capturedStep) do(inputs, targets []int32, tokens int, update func() error) error {
 	var err error
 	if inputs != nil {
@@ -171,6 +180,9 @@ func (s *capturedStep) record(update func() error) error {
 func (s *capturedStep) calls(update func() error) error {
 	return layer.Run(s.model.Context(), func(p *layer.Pass) {
 		p.Check(s.aux.Zero())
+		if s.replicas.comm != nil {
+			p.Check(s.losses.Zero())
+		}
 		lossFactor, auxFactors := s.lossFactor, s.auxFactors
 		if s.scaling != nil {
 			p.Check(s.scaling.begin())
@@ -178,15 +190,17 @@ func (s *capturedStep) calls(update func() error) error {
 			s.scaling.scaled(p, auxFactors, s.scaledAuxFactors)
 			lossFactor, auxFactors = s.scaledLossFactor, s.scaledAuxFactors
 		}
-		start, piece := 0, 0
-		for at, size := range s.sizes {
+		s.replicas.run(p, len(s.sizes), func(at int, accumulate bool) {
 			p.Check(s.closeUses())
+			start, piece := s.starts[at], s.pieces[0]*at // only the last micro-batch may be smaller
 			s.uses = s.model.ForwardBackward(
-				p, p.Narrow(s.inputs, 0, start, size), p.Narrow(s.targets, 0, start, size),
+				p, p.Narrow(s.inputs, 0, start, s.sizes[at]), p.Narrow(s.targets, 0, start, s.sizes[at]),
 				model.Factors{Loss: lossFactor, Aux: p.Narrow(auxFactors, 0, at, 1)},
-				p.Narrow(s.losses, 0, piece, s.pieces[at]), p.Narrow(s.aux, 0, at, 1), at > 0,
+				p.Narrow(s.losses, 0, piece, s.pieces[at]), p.Narrow(s.aux, 0, at, 1), accumulate,
 			)
-			start, piece = start+size, piece+s.pieces[at]
+		})
+		if p.Err() == nil {
+			p.Check(s.replicas.tell(s.losses, s.aux))
 		}
 		if p.Err() == nil {
 			p.Check(update())

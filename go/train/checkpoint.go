@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/safetensors"
+	"github.com/nncuda/nncuda/go/tensor"
 	"github.com/nncuda/nncuda/go/tokenizer"
 )
 
@@ -111,11 +111,11 @@ func (c *Checkpoint) wrap(err error) error {
 }
 
 // Trainer makes model, moments and step as they were saved. Both are the caller's to close, the trainer first.
-func (c *Checkpoint) Trainer(ctx *cuda.Context) (*Trainer, error) {
+func (c *Checkpoint) Trainer(ctx *cuda.Context, options ...Option) (*Trainer, error) {
 	if c.Training == nil {
 		return nil, c.untrainable()
 	}
-	return c.trainerWith(ctx, c.Training.Train)
+	return c.trainerWith(ctx, c.Training.Train, options)
 }
 
 // untrainable is the error of a folder that has a model alone.
@@ -123,13 +123,13 @@ func (c *Checkpoint) untrainable() error {
 	return formats.Missing(c.Folder, "has no training.json: it can be run, but not trained further")
 }
 
-// trainerWith is Trainer with options that are not quite those that were saved.
-func (c *Checkpoint) trainerWith(ctx *cuda.Context, options Config) (*Trainer, error) {
+// trainerWith is Trainer with a configuration that is not quite the one that was saved.
+func (c *Checkpoint) trainerWith(ctx *cuda.Context, config Config, options []Option) (*Trainer, error) {
 	moments, err := c.openMoments()
 	if err != nil {
 		return nil, err
 	}
-	trainer, err := c.trainer(ctx, options, moments)
+	trainer, err := c.trainer(ctx, config, options, moments)
 	if err = errors.Join(err, moments.Close()); err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (c *Checkpoint) trainerWith(ctx *cuda.Context, options Config) (*Trainer, e
 }
 
 func (c *Checkpoint) openMoments() (*safetensors.File, error) {
-	path := filepath.Join(c.Folder, "optimizer.safetensors")
+	path := filepath.Join(c.Folder, momentsFile)
 	moments, err := safetensors.Open(path)
 	if err != nil {
 		return nil, err
@@ -148,15 +148,17 @@ func (c *Checkpoint) openMoments() (*safetensors.File, error) {
 	return moments, nil
 }
 
-func (c *Checkpoint) trainer(ctx *cuda.Context, options Config, moments *safetensors.File) (*Trainer, error) {
-	made, err := c.Model(ctx, options.Precision, true)
+func (c *Checkpoint) trainer(
+	ctx *cuda.Context, config Config, options []Option, moments *safetensors.File,
+) (*Trainer, error) {
+	made, err := c.Model(ctx, config.Precision, true)
 	if err != nil {
 		return nil, err
 	}
-	trainer, err := NewTrainer(made, options)
+	trainer, err := NewTrainer(made, config, options...)
 	if err != nil {
 		var device *cuda.Error
-		if !errors.As(err, &device) && options == c.Training.Train { // else it may be of the other options
+		if !errors.As(err, &device) && config == c.Training.Train { // else it may be of the other options
 			err = formats.Wrap(filepath.Join(c.Folder, "training.json"), err)
 		}
 		return nil, errors.Join(err, made.Close())
@@ -172,18 +174,92 @@ func (c *Checkpoint) trainer(ctx *cuda.Context, options Config, moments *safeten
 	return trainer, nil
 }
 
-// SaveCheckpoint writes `root`/step-NNNNNNNN, in one step, and returns it. The tokenizer may be nil.
+// SaveCheckpoint writes `root`/step-NNNNNNNN, in one step, and returns it. The tokenizer may be nil. Of several ranks all
+// call it, and each writes what it updates: the files are those that a rank alone writes.
 func SaveCheckpoint(root string, trainer *Trainer, state State, tokens *tokenizer.Tokenizer) (string, error) {
 	folder := filepath.Join(root, fmt.Sprintf("step-%08d", state.Step))
-	if err := trainer.Model.Context().Synchronize(); err != nil {
-		return "", err
+	comm, files := trainer.replicas.comm, &checkpointFiles{trainer: trainer, state: state, tokens: tokens}
+	err := trainer.Model.Context().Synchronize()
+	if err == nil {
+		err = files.gather()
 	}
-	return folder, formats.WriteFolder(folder, func(temporary string) error {
-		return fillCheckpoint(temporary, trainer, state, tokens)
-	})
+	if err != nil {
+		return "", TellFailure(comm, err)
+	}
+	if comm == nil {
+		return folder, formats.WriteFolder(folder, func(temporary string) error {
+			if err := files.create(temporary); err != nil {
+				return err
+			}
+			return files.fill(temporary)
+		})
+	}
+	return folder, TellFailure(comm, files.writeAmong(comm, folder))
 }
 
-func fillCheckpoint(folder string, trainer *Trainer, state State, tokens *tokenizer.Tokenizer) error {
+// checkpointFiles are the files of a checkpoint that is being written.
+type checkpointFiles struct {
+	trainer          *Trainer
+	state            State
+	tokens           *tokenizer.Tokenizer
+	weights, moments []safetensors.Tensor
+}
+
+const momentsFile = "optimizer.safetensors"
+
+// weightsMetadata is what transformers wants to find in a file of weights.
+var weightsMetadata = map[string]string{"format": "pt"}
+
+// gather lists the tensors. They are read from the device one after another, when each is written.
+func (c *checkpointFiles) gather() (err error) {
+	parameters, own := c.trainer.Model.Parameters, c.trainer.replicas.updates
+	data, err := own.of(parameters.Data)
+	if err != nil {
+		return err
+	}
+	err = eachParameter(parameters.Layout, own, data, func(spec model.Spec, first int, own *tensor.Tensor) error {
+		c.weights = append(c.weights, storedPart(spec.Name, spec.Shape, first, own))
+		return nil
+	})
+	if err == nil {
+		c.moments, err = c.trainer.Moments.stored()
+	}
+	return err
+}
+
+// writeAmong has rank 0 make the folder and the files, all ranks fill them, and rank 0 give the folder its name.
+func (c *checkpointFiles) writeAmong(comm *cuda.Comm, folder string) error {
+	write := func(temporary string) (err error) {
+		if comm.Rank() == 0 {
+			err = c.create(temporary)
+		}
+		if err = together(comm, err); err != nil {
+			return err
+		}
+		return together(comm, c.fill(temporary))
+	}
+	var err error
+	if comm.Rank() == 0 {
+		err = formats.WriteFolder(folder, func(temporary string) error {
+			if _, err := comm.Sum(int64(os.Getpid())); err != nil {
+				return err
+			}
+			return write(temporary)
+		})
+	} else {
+		var process int64
+		if process, err = comm.Sum(0); err == nil {
+			err = write(formats.TemporaryFolder(folder, int(process)))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return comm.Barrier()
+}
+
+// create makes all files, with zeros for the tensors.
+func (c *checkpointFiles) create(folder string) error {
 	write := func(name string, data []byte) error { return os.WriteFile(filepath.Join(folder, name), data, 0o666) }
 	writeJSON := func(name string, value *formats.Object) error {
 		text, err := formats.JSONDocument(value)
@@ -192,10 +268,10 @@ func fillCheckpoint(folder string, trainer *Trainer, state State, tokens *tokeni
 		}
 		return write(name, text)
 	}
-	config := trainer.Model.Config.Mixtral()
-	if tokens != nil {
-		config.Update(tokens.SpecialIDs())
-		files, err := tokens.Files()
+	config := c.trainer.Model.Config.Mixtral()
+	if c.tokens != nil {
+		config.Update(c.tokens.SpecialIDs())
+		files, err := c.tokens.Files()
 		if err != nil {
 			return err
 		}
@@ -208,37 +284,19 @@ func fillCheckpoint(folder string, trainer *Trainer, state State, tokens *tokeni
 	if err := writeJSON("config.json", config); err != nil {
 		return err
 	}
-	weights, err := stored(trainer.Model.Parameters, "")
-	if err != nil {
+	if err := safetensors.CreateFolder(folder, c.weights, weightsMetadata, safetensors.DefaultShardBytes); err != nil {
 		return err
 	}
-	metadata := map[string]string{"format": "pt"}
-	if err := safetensors.WriteFolder(folder, weights, metadata, safetensors.DefaultShardBytes); err != nil {
+	if err := safetensors.Create(filepath.Join(folder, momentsFile), c.moments, nil); err != nil {
 		return err
 	}
-	moments, err := trainer.Moments.stored()
-	if err != nil {
-		return err
-	}
-	if err := safetensors.Write(filepath.Join(folder, "optimizer.safetensors"), moments, nil); err != nil {
-		return err
-	}
-	return writeJSON("training.json", state.document())
+	return writeJSON("training.json", c.state.document())
 }
 
-// stored gives the tensors of an arena as they are written, with a prefix before each name. They are read from the
-// device one after another, when each is written.
-func stored(arena *model.Arena, prefix string) ([]safetensors.Tensor, error) {
-	tensors := make([]safetensors.Tensor, len(arena.Layout.Specs))
-	dtype := safetensors.DType(strings.ToUpper(arena.Data.DType().String()))
-	for at, spec := range arena.Layout.Specs {
-		view, err := arena.Parameter(spec.Name)
-		if err != nil {
-			return nil, err
-		}
-		tensors[at] = safetensors.Tensor{
-			Name: prefix + spec.Name, DType: dtype, Shape: spec.Shape, Load: view.Download,
-		}
+// fill writes what this rank has of the tensors.
+func (c *checkpointFiles) fill(folder string) error {
+	if err := safetensors.FillFolder(folder, c.weights, weightsMetadata, safetensors.DefaultShardBytes); err != nil {
+		return err
 	}
-	return tensors, nil
+	return safetensors.Fill(filepath.Join(folder, momentsFile), c.moments, nil)
 }

@@ -43,6 +43,7 @@ type Config struct {
 	Steps          int     `name:"steps"`
 	BatchSize      int     `name:"batch_size"`
 	MicroBatchSize int     `name:"micro_batch_size" none:""`
+	Replicas       int     `name:"replicas"`
 	SequenceLength int     `name:"sequence_length"`
 	LearningRate   float64 `name:"learning_rate"`
 	MinRateShare   float64 `name:"min_rate_share"`
@@ -77,6 +78,9 @@ var fields = options.Fields[Config]([]options.Words{
 	{"batch_size", "a whole number, from 1 to 2147483647", "sequences per update"},
 	{"micro_batch_size", "a whole number, from 1 to 2147483647",
 		"sequences that run at once; the gradients of the micro-batches of an update are added up"},
+	{"replicas", "a whole number, from 1 to 2147483647",
+		"parts of an update that ranks share out; their gradients are added in a tree that the number of ranks does " +
+			"not change: at most as many as there are micro-batches"},
 	{"sequence_length", "a whole number, from 1 to 2147483647", "tokens per sequence"},
 	{"learning_rate", "a number, from 0 to 1e+30", "highest rate, reached after the warm-up"},
 	{"min_rate_share", "a number, from 0 to 1", "the cosine ends at this share of it"},
@@ -121,7 +125,7 @@ var fields = options.Fields[Config]([]options.Words{
 var added = map[string]bool{
 	"activation_checkpointing": true, "recompute_experts": true, "precision": true, "loss_scale": true,
 	"loss_scale_growth": true, "loss_scale_backoff": true, "loss_scale_interval": true, "max_loss": true,
-	"moments": true,
+	"moments": true, "replicas": true,
 }
 
 // Changeable lists the options that a run may go on with other values of. Micro-batches and what is computed twice
@@ -157,7 +161,7 @@ func Options() []options.Field { return fields }
 // DefaultConfig gives the usual options.
 func DefaultConfig() Config {
 	return Config{
-		Steps: 10000, BatchSize: 8, SequenceLength: 256, LearningRate: 3e-4, MinRateShare: 0.1, WarmupSteps: UsualWarmup,
+		Steps: 10000, BatchSize: 8, Replicas: 1, SequenceLength: 256, LearningRate: 3e-4, MinRateShare: 0.1, WarmupSteps: UsualWarmup,
 		Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, ClipNorm: 1.0,
 		Precision: model.F32, Moments: MomentsF32, LossScale: 65536, LossScaleGrowth: 2, LossScaleBackoff: 0.5, LossScaleInterval: 2000,
 		EvalEvery: 100, SaveEvery: 100, KeepCheckpoints: 2, LogEvery: 1,
@@ -206,6 +210,7 @@ func (c Config) Validate() error {
 		"steps":            count(c.Steps, 1),
 		"batch_size":       count(c.BatchSize, 1),
 		"micro_batch_size": count(c.MicroBatchSize, 0),
+		"replicas":         count(c.Replicas, 1),
 		"sequence_length":  count(c.SequenceLength, 1),
 		"warmup_steps":     c.WarmupSteps == UsualWarmup || count(c.WarmupSteps, 0),
 
@@ -231,8 +236,40 @@ func (c Config) Validate() error {
 	if c.RecomputeExperts && c.ActivationCheckpointing == 1 {
 		return errors.New("recompute_experts is for blocks that activation_checkpointing leaves; 1 leaves none")
 	}
+	if err := c.checkReplicas(c.BatchSize); err != nil {
+		return err
+	}
 	return c.checkScaling()
 }
+
+// checkReplicas refuses replicas some of which would have no micro-batch of an update of `batch` sequences.
+func (c Config) checkReplicas(batch int) error {
+	if most := c.MicroBatches(batch); c.Replicas > most {
+		return fmt.Errorf("replicas is %d; an update of batch_size %d in micro-batches of %d has %d, so it must be 1 to %d",
+			c.Replicas, batch, c.micro(batch), most, most)
+	}
+	return nil
+}
+
+// CheckRanks refuses more ranks than there are replicas.
+func (c Config) CheckRanks(ranks int) error {
+	if ranks > c.Replicas {
+		problem := "%d ranks share out replicas: replicas must be at least %d, and is %d"
+		return fmt.Errorf(problem, ranks, ranks, c.Replicas)
+	}
+	return nil
+}
+
+// micro is how many of `batch` sequences run at once.
+func (c Config) micro(batch int) int {
+	if c.MicroBatchSize == 0 {
+		return batch
+	}
+	return c.MicroBatchSize
+}
+
+// MicroBatches is how many an update of `batch` sequences has.
+func (c Config) MicroBatches(batch int) int { return (batch + c.micro(batch) - 1) / c.micro(batch) }
 
 // checkScaling refuses options of loss scaling where no losses are scaled.
 func (c Config) checkScaling() error {

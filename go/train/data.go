@@ -48,7 +48,8 @@ type Windows struct {
 	Count     int // how many there are
 
 	shards []*formats.TokenShard
-	ends   []int // windows of all shards up to and including each
+	ends   []int  // windows of all shards up to and including each
+	hash   string // of all shards, once it was asked for
 
 	row, inputs, targets []int32 // used again by each Batch, so that steps leave no garbage
 }

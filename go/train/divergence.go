@@ -76,6 +76,9 @@ func (r *Run) requireConvergence(result *StepResult) error {
 	case !finite(loss):
 		return r.explain(result.Step, loss)
 	case loss > r.limit():
+		if err := r.Trainer.replicas.gather(r.Trainer.Model.Gradients.Data); err != nil {
+			return err
+		}
 		largest, err := r.Trainer.largestGradient()
 		if err != nil {
 			return err
@@ -99,7 +102,11 @@ func (r *Run) explain(step int, reported float64) error {
 func (r *Run) inspect(step int) (loss float64, found string, err error) {
 	config := r.Trainer.Config
 	position := r.Position - (r.Trainer.Step()-step+1)*config.BatchSize
-	inputs, targets, err := r.batch(position)
+	order, err := r.order(position)
+	if err != nil {
+		return 0, "", err
+	}
+	inputs, targets, err := r.Data.Batch(order)
 	if err != nil {
 		return 0, "", err
 	}
@@ -107,7 +114,7 @@ func (r *Run) inspect(step int) (loss float64, found string, err error) {
 }
 
 // inspect computes loss and gradients of a batch once more, call by call, under a trace that finds the first value that
-// is not finite.
+// is not finite. Of several ranks each runs all of the batch, so that all find the same.
 func (t *Trainer) inspect(inputs, targets []int32, batch int) (loss float64, found string, err error) {
 	if t.calls != nil { // its memory first
 		before := t.calls
@@ -143,11 +150,9 @@ func (t *Trainer) place(value *cuda.Nonfinite) string {
 
 // lossAndGradients is a step without its update.
 func (t *Trainer) lossAndGradients(inputs, targets []int32, batch int) (loss float64, err error) {
-	micro := t.Config.MicroBatchSize
-	if micro == 0 {
-		micro = batch
-	}
-	calls, err := newCapturedStep(t.Model, batch, len(inputs)/batch, micro, false, t.scaling)
+	alone := &replicas{count: 1, last: 1, merges: []int{0}, gradients: t.Model.Gradients.Data}
+	calls, err := newCapturedStep(
+		t.Model, batch, len(inputs)/batch, t.Config.micro(batch), false, t.scaling, alone)
 	if err != nil {
 		return 0, err
 	}

@@ -32,44 +32,37 @@ const momentBlock = 256
 
 func blocksOf(count int) int { return (count + momentBlock - 1) / momentBlock }
 
-// Moments are both moments of all parameters: arenas, or tensors of codes and of scales.
+// Moments are both moments of the parameters that this rank updates.
 //
 // In a checkpoint those of f32 and bf16 are tensors by the parameters' names; codes and scales are four tensors over the
 // whole arena, since a block may begin in one parameter and end in the next.
 type Moments struct {
-	Kind          MomentsKind
-	First, Second *model.Arena // nil with codes
+	Kind MomentsKind
 
-	parts []momentPart // of f8: first codes, first scales, second codes, second scales
+	layout *model.Layout
+	own    span             // the elements of the arenas that they are of
+	parts  []*tensor.Tensor // first and second; of f8 first codes, first scales, second codes, second scales
 }
 
-type momentPart struct {
-	name string
-	data *tensor.Tensor
-}
-
-func newMoments(ctx *cuda.Context, layout *model.Layout, kind MomentsKind) (*Moments, error) {
-	m := &Moments{Kind: kind}
-	var err error
-	if kind != MomentsF8 {
-		dtype := cuda.F32
-		if kind == MomentsBF16 {
-			dtype = cuda.BF16
-		}
-		if m.First, err = model.NewArena(ctx, layout, dtype); err == nil {
-			m.Second, err = model.NewArena(ctx, layout, dtype)
-		}
-	} else {
-		for _, spec := range momentSpecs(layout, kind) {
-			var data *tensor.Tensor
-			if data, err = tensor.Zeros(ctx, spec.dtype, spec.shape...); err != nil {
-				break
-			}
-			m.parts = append(m.parts, momentPart{spec.name, data})
-		}
+func newMoments(ctx *cuda.Context, layout *model.Layout, kind MomentsKind, own span) (*Moments, error) {
+	m := &Moments{Kind: kind, layout: layout, own: own}
+	type part struct {
+		dtype cuda.DType
+		size  int
 	}
-	if err != nil {
-		return nil, errors.Join(err, m.close())
+	each := []part{{cuda.F32, own.size()}}
+	switch kind {
+	case MomentsBF16:
+		each[0].dtype = cuda.BF16
+	case MomentsF8:
+		each = []part{{cuda.U8, own.size()}, {cuda.F32, blocksOf(own.size())}}
+	}
+	for _, of := range slices.Repeat(each, 2) {
+		data, err := tensor.Zeros(ctx, of.dtype, of.size)
+		if err != nil {
+			return nil, errors.Join(err, m.close())
+		}
+		m.parts = append(m.parts, data)
 	}
 	return m, nil
 }
@@ -78,36 +71,41 @@ func (m *Moments) close() error {
 	if m == nil {
 		return nil
 	}
-	err := errors.Join(m.First.Close(), m.Second.Close())
+	var err error
 	for _, part := range m.parts {
-		err = errors.Join(err, part.data.Close())
+		err = errors.Join(err, part.Close())
 	}
 	return err
 }
 
 // Tensors are all of them, first moments before second ones, codes before their scales.
-func (m *Moments) Tensors() []*tensor.Tensor {
-	if m.Kind != MomentsF8 {
-		return []*tensor.Tensor{m.First.Data, m.Second.Data}
-	}
-	var all []*tensor.Tensor
-	for _, part := range m.parts {
-		all = append(all, part.data)
-	}
-	return all
-}
+func (m *Moments) Tensors() []*tensor.Tensor { return slices.Clone(m.parts) }
 
-// step is the form of AdamW for these moments.
-func (m *Moments) step(grad, lr, step, scale, skip, param, copied *tensor.Tensor, config Config, decayed int64) error {
+// step is the form of AdamW for these moments, on the elements that they are of. grad, param and copied are whole.
+func (m *Moments) step(grad, lr, step, scale, skip, param, copied *tensor.Tensor, config Config) error {
+	if m.own.size() == 0 {
+		return nil
+	}
+	for _, arena := range []**tensor.Tensor{&grad, &param, &copied} {
+		if *arena == nil {
+			continue
+		}
+		own, err := m.own.of(*arena)
+		if err != nil {
+			return err
+		}
+		*arena = own
+	}
 	beta1, beta2 := float32(config.Beta1), float32(config.Beta2)
 	eps, decay := float32(config.Eps), float32(config.WeightDecay)
-	switch all := m.Tensors(); m.Kind {
+	decayed, first := int64(min(max(m.layout.NumDecayed-m.own.begin, 0), m.own.size())), int64(m.own.begin)
+	switch all := m.parts; m.Kind {
 	case MomentsF8:
 		return tensor.AdamWStepF8(grad, lr, step, scale, skip, param, all[0], all[1], all[2], all[3], copied, decayed,
-			beta1, beta2, eps, decay)
+			first, beta1, beta2, eps, decay)
 	case MomentsBF16:
-		return tensor.AdamWStepBF16(grad, lr, step, scale, skip, param, all[0], all[1], copied, decayed, beta1, beta2,
-			eps, decay)
+		return tensor.AdamWStepBF16(grad, lr, step, scale, skip, param, all[0], all[1], copied, decayed, first, beta1,
+			beta2, eps, decay)
 	default:
 		return tensor.AdamWStep(grad, lr, step, scale, skip, param, all[0], all[1], copied, decayed, beta1, beta2, eps,
 			decay)
@@ -176,49 +174,76 @@ func checkMoments(moments *safetensors.File, layout *model.Layout, kind MomentsK
 
 // load takes what a checkpoint kept, which was checked.
 func (m *Moments) load(moments *safetensors.File) error {
-	for _, part := range m.parts {
-		stored, _ := moments.Tensor(part.name)
-		if err := part.data.Upload(stored.Bytes); err != nil {
-			return err
-		}
-	}
-	for at, arena := range m.arenas() {
-		for _, spec := range arena.Layout.Specs {
-			view, err := arena.Parameter(spec.Name)
+	return m.each(func(name string, _ []int, first int, own *tensor.Tensor) error {
+		stored, _ := moments.Tensor(name)
+		begin := first * own.DType().Size()
+		return own.Upload(stored.Bytes[begin : begin+int(own.Bytes())])
+	})
+}
+
+// stored gives the tensors as they are written.
+func (m *Moments) stored() (tensors []safetensors.Tensor, err error) {
+	err = m.each(func(name string, shape []int, first int, own *tensor.Tensor) error {
+		tensors = append(tensors, storedPart(name, shape, first, own))
+		return nil
+	})
+	return tensors, err
+}
+
+// each calls `do` with the name and the shape of each tensor of a checkpoint, and with those of its elements, from the
+// first on, that are here.
+func (m *Moments) each(do func(name string, shape []int, first int, own *tensor.Tensor) error) error {
+	if m.Kind != MomentsF8 {
+		for at, moment := range m.parts {
+			err := eachParameter(m.layout, m.own, moment, func(spec model.Spec, first int, own *tensor.Tensor) error {
+				return do(momentNames[at]+spec.Name, spec.Shape, first, own)
+			})
 			if err != nil {
 				return err
 			}
-			stored, _ := moments.Tensor(momentNames[at] + spec.Name)
-			if err := view.Upload(stored.Bytes); err != nil {
-				return err
-			}
+		}
+		return nil
+	}
+	for at, spec := range momentSpecs(m.layout, m.Kind) {
+		first := m.own.begin
+		if spec.dtype == cuda.F32 {
+			first = blocksOf(first)
+		}
+		if err := do(spec.name, spec.shape, first, m.parts[at]); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (m *Moments) arenas() []*model.Arena {
-	if m.Kind == MomentsF8 {
-		return nil
+// eachParameter calls `do` with each parameter, and with those of its elements, from the first on, that are in `data`,
+// which has the elements `own` of an arena.
+func eachParameter(
+	layout *model.Layout, own span, data *tensor.Tensor, do func(spec model.Spec, first int, own *tensor.Tensor) error,
+) error {
+	for _, spec := range layout.Specs {
+		begin := min(max(spec.Offset, own.begin), own.end)
+		end := max(begin, min(spec.Offset+spec.Size(), own.end))
+		first := 0
+		if begin < end {
+			first = begin - spec.Offset
+		}
+		part, err := data.Narrow(0, begin-own.begin, end-begin)
+		if err == nil {
+			err = do(spec, first, part)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return []*model.Arena{m.First, m.Second}
+	return nil
 }
 
-// stored gives the tensors as they are written.
-func (m *Moments) stored() ([]safetensors.Tensor, error) {
-	var tensors []safetensors.Tensor
-	for _, part := range m.parts {
-		dtype := safetensors.DType(strings.ToUpper(part.data.DType().String()))
-		tensors = append(tensors, safetensors.Tensor{
-			Name: part.name, DType: dtype, Shape: part.data.Shape(), Load: part.data.Download,
-		})
+// storedPart is a tensor as it is written, of which the elements from `first` on that are here.
+func storedPart(name string, shape []int, first int, own *tensor.Tensor) safetensors.Tensor {
+	begin := first * own.DType().Size()
+	return safetensors.Tensor{
+		Name: name, DType: safetensors.DType(strings.ToUpper(own.DType().String())), Shape: shape, Load: own.Download,
+		Part: &[2]int{begin, begin + int(own.Bytes())},
 	}
-	for at, arena := range m.arenas() {
-		part, err := stored(arena, momentNames[at])
-		if err != nil {
-			return nil, err
-		}
-		tensors = append(tensors, part...)
-	}
-	return tensors, nil
 }

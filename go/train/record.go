@@ -148,11 +148,15 @@ func checkDigest(folder, name, source string, windows *Windows) error {
 
 // digest is the SHA-256 over the files of the shards, one after the other, in hexadecimal digits.
 func (w *Windows) digest() (string, error) {
+	if w.hash != "" {
+		return w.hash, nil
+	}
 	whole := sha256.New()
 	for _, shard := range w.shards {
 		if err := shard.AddTo(whole); err != nil {
 			return "", err
 		}
 	}
-	return hex.EncodeToString(whole.Sum(nil)), nil
+	w.hash = hex.EncodeToString(whole.Sum(nil))
+	return w.hash, nil
 }

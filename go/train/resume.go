@@ -12,8 +12,10 @@ import (
 
 // ResumeRun takes a run up from its last checkpoint, with the options that it was started with but for `changes`, other
 // values by name of the options that are Changeable; nil changes nothing.
-func ResumeRun(ctx *cuda.Context, folder, data, heldOut string, changes *formats.Object) (*Run, error) {
-	return ResumeAdmitted(ctx, folder, data, heldOut, changes, nil)
+func ResumeRun(
+	ctx *cuda.Context, folder, data, heldOut string, changes *formats.Object, options ...Option,
+) (*Run, error) {
+	return ResumeAdmitted(ctx, folder, data, heldOut, changes, nil, options...)
 }
 
 // Admission may refuse a run of a model with an error, before memory is taken for it.
@@ -28,21 +30,30 @@ func (e *DoesNotFitError) Error() string { return e.Sentence }
 // ResumeAdmitted is ResumeRun for what `admit`, which may be nil, has nothing against; it is asked when the files have
 // been checked.
 func ResumeAdmitted(
-	ctx *cuda.Context, folder, data, heldOut string, changes *formats.Object, admit Admission,
+	ctx *cuda.Context, folder, data, heldOut string, changes *formats.Object, admit Admission, options ...Option,
 ) (*Run, error) {
-	return reopen(ctx, folder, Sources{data, heldOut}, changes, admit, false)
+	return reopen(ctx, folder, Sources{data, heldOut}, changes, admit, false, options)
 }
 
 // ExtendRun is ResumeAdmitted for more steps than the run has, which may be done: `changes` has them, and may have other
 // values of the options of Schedule. run.json records it; Run.Notice says what it does to the learning rate.
 func ExtendRun(
-	ctx *cuda.Context, folder, data, heldOut string, changes *formats.Object, admit Admission,
+	ctx *cuda.Context, folder, data, heldOut string, changes *formats.Object, admit Admission, options ...Option,
 ) (*Run, error) {
-	return reopen(ctx, folder, Sources{data, heldOut}, changes, admit, true)
+	return reopen(ctx, folder, Sources{data, heldOut}, changes, admit, true, options)
 }
 
 func reopen(
 	ctx *cuda.Context, folder string, sources Sources, changes *formats.Object, admit Admission, extends bool,
+	options []Option,
+) (*Run, error) {
+	run, err := reopenLast(ctx, folder, sources, changes, admit, extends, options)
+	return run, TellFailure(settingsOf(options).comm, err)
+}
+
+func reopenLast(
+	ctx *cuda.Context, folder string, sources Sources, changes *formats.Object, admit Admission, extends bool,
+	options []Option,
 ) (*Run, error) {
 	root := filepath.Join(folder, "checkpoints")
 	found := ListCheckpoints(root)
@@ -53,7 +64,7 @@ func reopen(
 	if err != nil {
 		return nil, err
 	}
-	run, err := resumeFrom(ctx, checkpoint, folder, sources, changes, admit, extends)
+	run, err := resumeFrom(ctx, checkpoint, folder, sources, changes, admit, extends, options)
 	if err = errors.Join(err, checkpoint.Close()); err != nil {
 		return nil, err
 	}
@@ -63,7 +74,7 @@ func reopen(
 // resumeFrom checks all files before it takes memory of the device.
 func resumeFrom(
 	ctx *cuda.Context, checkpoint *Checkpoint, folder string, sources Sources, changes *formats.Object,
-	admit Admission, extends bool,
+	admit Admission, extends bool, options []Option,
 ) (*Run, error) {
 	state := checkpoint.Training
 	if state == nil {
@@ -77,14 +88,14 @@ func resumeFrom(
 	if extends {
 		changeable = append(Schedule(), changeable...)
 	}
-	options, err := before.with(changes, changeable)
+	config, err := before.with(changes, changeable)
 	if err == nil && extends {
-		err = checkExtension(before, options)
+		err = checkExtension(before, config)
 	}
 	if err != nil {
 		return nil, err
 	}
-	run, err := openRun(folder, sources.Data, sources.HeldOut, options)
+	run, err := openRun(folder, sources.Data, sources.HeldOut, config)
 	if err != nil {
 		return nil, err
 	}
@@ -106,20 +117,22 @@ func resumeFrom(
 	}
 	run.Tokenizer = checkpoint.Tokenizer
 	if admit != nil {
-		err, refused := admit(checkpoint.Config, options), (*DoesNotFitError)(nil)
-		if err != nil && options == state.Train && !errors.As(err, &refused) { // else it is not of the file
+		err, refused := admit(checkpoint.Config, config), (*DoesNotFitError)(nil)
+		if err != nil && config == state.Train && !errors.As(err, &refused) { // else it is not of the file
 			err = formats.Wrap(filepath.Join(checkpoint.Folder, "training.json"), err)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	if run.Trainer, err = checkpoint.trainerWith(ctx, options); err != nil || !extends {
-		return run, err
+	if run.Trainer, err = checkpoint.trainerWith(ctx, config, options); err != nil {
+		return nil, err
 	}
-	err = recordExtension(folder, state.Step, options)
-	if err == nil {
-		run.Notice, err = extensionText(ctx, state.Step, state.updates(), before, options)
+	if extends && run.talks() { // all have read run.json by now, since the trainers are made
+		err = recordExtension(folder, state.Step, config)
+	}
+	if err == nil && extends {
+		run.Notice, err = extensionText(ctx, state.Step, state.updates(), before, config)
 	}
 	if err != nil {
 		return nil, errors.Join(err, run.Close())

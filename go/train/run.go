@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nncuda/nncuda/go/cuda"
@@ -50,9 +52,20 @@ type Run struct {
 
 // StartRun makes a new run, with its run.json. It is an error (fs.ErrExist) when the folder holds checkpoints already.
 // heldOut may be "", the tokenizer nil. The steps may not end in the warm-up.
+//
+// Of several ranks (WithComm) all start, resume and train the run in one folder, which rank 0 alone writes to but for the
+// tensors of checkpoints. Whatever fails on one of them ends the run on all.
 func StartRun(
 	ctx *cuda.Context, folder string, config model.Config, options Config, data, heldOut string,
-	tokens *tokenizer.Tokenizer,
+	tokens *tokenizer.Tokenizer, more ...Option,
+) (*Run, error) {
+	run, err := startRun(ctx, folder, config, options, data, heldOut, tokens, more)
+	return run, TellFailure(settingsOf(more).comm, err)
+}
+
+func startRun(
+	ctx *cuda.Context, folder string, config model.Config, options Config, data, heldOut string,
+	tokens *tokenizer.Tokenizer, more []Option,
 ) (*Run, error) {
 	if len(ListCheckpoints(filepath.Join(folder, "checkpoints"))) > 0 {
 		problem := "already holds a run: resume it, or choose another folder"
@@ -73,18 +86,47 @@ func StartRun(
 	if err == nil {
 		var made *model.MoETransformer
 		if made, err = model.New(ctx, config, options.Precision, options.Seed); err == nil {
-			if run.Trainer, err = NewTrainer(made, options); err != nil {
+			if run.Trainer, err = NewTrainer(made, options, more...); err != nil {
 				err = errors.Join(err, made.Close())
 			}
 		}
 	}
-	if err == nil {
+	if err == nil && run.talks() {
 		err = run.writeRecord(Sources{data, heldOut})
 	}
 	if err != nil {
 		return nil, errors.Join(err, run.Close())
 	}
 	return run, nil
+}
+
+// talks says whether this rank is the one that tells of the run: rank 0, or one alone.
+func (r *Run) talks() bool { return r.comm() == nil || r.comm().Rank() == 0 }
+
+// comm leads to the other ranks; nil without any.
+func (r *Run) comm() *cuda.Comm { return r.Trainer.replicas.comm }
+
+// agree is an error on all ranks unless all have the same data and are at the same step.
+func (r *Run) agree() error {
+	comm := r.comm()
+	if comm == nil {
+		return nil
+	}
+	var data []string
+	for _, windows := range []*Windows{r.Data, r.HeldOut} {
+		if windows == nil {
+			continue
+		}
+		digest, err := windows.digest()
+		if err != nil {
+			return err
+		}
+		data = append(data, strconv.Itoa(windows.Count), digest)
+	}
+	if err := comm.Agree("training data", strings.Join(data, " ")); err != nil {
+		return err
+	}
+	return comm.Agree("step", strconv.Itoa(r.Trainer.Step()))
 }
 
 // existsError is fs.ErrExist with a sentence of its own.
@@ -136,30 +178,41 @@ func (r *Run) Close() error {
 
 // Train runs until all steps are done or ctx is; then the step that it is in is finished and saved, and the error is
 // that of ctx. One step is done in any case, so that there is a checkpoint. Cancelled in its last step, a run is
-// complete, and there is no error. ErrDiverged when training has diverged: the last checkpoint is from before.
+// complete, and there is no error. ErrDiverged when training has diverged: the last checkpoint is from before. All ranks
+// stop when ctx is done on one of them.
 func (r *Run) Train(ctx context.Context) error {
-	if err := os.MkdirAll(r.Checkpoints, 0o777); err != nil {
-		return err
+	loop := &loop{run: r, loss: math.NaN()}
+	if r.talks() {
+		var err error
+		if loop.log, err = r.openFolder(); err != nil {
+			return TellFailure(r.comm(), err)
+		}
 	}
-	if err := formats.RemoveLeftovers(r.Checkpoints); err != nil {
-		return err
+	err := TellFailure(r.comm(), loop.steps(ctx))
+	if loop.log != nil {
+		err = errors.Join(err, loop.log.close())
 	}
-	log, err := openMetrics(r.Folder, r.Trainer.Step())
-	if err != nil {
-		return err
-	}
-	loop := &loop{run: r, log: log, loss: math.NaN()}
-	err = errors.Join(loop.steps(ctx), log.close())
 	if err == nil && r.Trainer.Step() < r.Trainer.Config.Steps {
-		err = ctx.Err()
+		err = cmp.Or(ctx.Err(), context.Canceled) // another rank's, if not that of this one
 	}
 	return err
+}
+
+// openFolder readies the folder for what Train writes.
+func (r *Run) openFolder() (*metricsLog, error) {
+	if err := os.MkdirAll(r.Checkpoints, 0o777); err != nil {
+		return nil, err
+	}
+	if err := formats.RemoveLeftovers(r.Checkpoints); err != nil {
+		return nil, err
+	}
+	return openMetrics(r.Folder, r.Trainer.Step())
 }
 
 // loop is the state of Train from step to step.
 type loop struct {
 	run     *Run
-	log     *metricsLog
+	log     *metricsLog // nil where another rank has it
 	loss    float64
 	skipped int // steps
 	heldOut *float64
@@ -173,6 +226,9 @@ type loop struct {
 func (l *loop) steps(ctx context.Context) error {
 	r := l.run
 	config := r.Trainer.Config
+	if err := r.agree(); err != nil {
+		return err
+	}
 	for r.Trainer.Step() < config.Steps {
 		began := time.Now()
 		result, err := r.step()
@@ -200,7 +256,14 @@ func (l *loop) steps(ctx context.Context) error {
 		if r.OnProgress != nil {
 			r.OnProgress(Progress{step, l.loss, l.heldOut, l.speed, r.Seconds, l.skipped})
 		}
+		stopping := 0
 		if ctx.Err() != nil {
+			stopping = 1
+		}
+		if stopping, err = r.Trainer.replicas.total(stopping); err != nil {
+			return err
+		}
+		if stopping > 0 {
 			return l.saveAfterStop(result)
 		}
 	}
@@ -220,27 +283,29 @@ func (l *loop) saveAfterStop(result *StepResult) error {
 
 // step trains on the next batch.
 func (r *Run) step() (*StepResult, error) {
-	inputs, targets, err := r.batch(r.Position)
+	order, err := r.order(r.Position)
 	if err != nil {
 		return nil, err
 	}
-	size := r.Trainer.Config.BatchSize
-	result, err := r.Trainer.TrainStep(inputs, targets, size)
+	var own []int64
+	for _, row := range r.Trainer.Rows() {
+		own = append(own, order[row])
+	}
+	inputs, targets, err := r.Data.Batch(own)
+	if err != nil {
+		return nil, err
+	}
+	result, err := r.Trainer.TrainStep(inputs, targets, len(own))
 	if err == nil {
-		r.Position += size
+		r.Position += r.Trainer.Config.BatchSize
 	}
 	return result, err
 }
 
-// batch gives inputs and targets of the batch that begins with the window at a position of the data order.
-func (r *Run) batch(position int) (inputs, targets []int32, err error) {
+// order gives the windows of the batch that begins at a position of the data order.
+func (r *Run) order(position int) ([]int64, error) {
 	config := r.Trainer.Config
-	indices, err := r.Trainer.Model.Context().DataOrder(
-		config.Seed, int64(position), config.BatchSize, int64(r.Data.Count))
-	if err != nil {
-		return nil, nil, err
-	}
-	return r.Data.Batch(indices)
+	return r.Trainer.Model.Context().DataOrder(config.Seed, int64(position), config.BatchSize, int64(r.Data.Count))
 }
 
 // count adds the time of a step.
@@ -341,8 +406,10 @@ func (l *loop) report(record *formats.Object, result *StepResult) error {
 	return l.run.requireConvergence(result)
 }
 
-func (l *loop) write(record *formats.Object) error {
-	err := l.log.write(record)
+func (l *loop) write(record *formats.Object) (err error) {
+	if l.log != nil {
+		err = l.log.write(record)
+	}
 	if err == nil && l.run.OnRecord != nil {
 		err = l.run.OnRecord(record)
 	}
@@ -377,18 +444,26 @@ func (l *loop) evaluateAndSave(result *StepResult, checked bool) error {
 	return r.Save(measured)
 }
 
-// Evaluate gives the mean cross-entropy over the held-out data, all of it (0) or so many batches, in nats per token.
+// Evaluate gives the mean cross-entropy over the held-out data, all of it (0) or so many batches, in nats per token. Ranks
+// share the batches out, and all get it.
 func (r *Run) Evaluate(batches int) (float64, error) {
+	loss, err := r.heldOutLoss(batches)
+	return loss, TellFailure(r.comm(), err)
+}
+
+func (r *Run) heldOutLoss(batches int) (float64, error) {
 	if r.HeldOut == nil {
 		return 0, errors.New("this run has no held-out data")
 	}
 	config := r.Trainer.Config
-	size := config.MicroBatchSize
-	if size == 0 {
-		size = config.BatchSize
-	}
-	sums, count := []float32{}, int64(0)
-	for _, windows := range r.HeldOut.spread(size, batches) {
+	size := config.micro(config.BatchSize)
+	replicas := r.Trainer.replicas
+	parted := r.HeldOut.spread(size, batches)
+	sums, count := make([]float32, len(parted)), 0
+	for at, windows := range parted {
+		if r.comm() != nil && at%r.comm().Ranks() != r.comm().Rank() {
+			continue
+		}
 		inputs, targets, err := r.HeldOut.Batch(windows)
 		if err != nil {
 			return 0, err
@@ -397,13 +472,19 @@ func (r *Run) Evaluate(batches int) (float64, error) {
 		if err != nil {
 			return 0, err
 		}
-		sums, count = append(sums, float32(part)), count+tokens
+		sums[at], count = float32(part), count+int(tokens)
 	}
 	parts, err := tensor.From(r.Trainer.Model.Context(), sums)
 	if err != nil {
 		return 0, err
 	}
-	mean, err := weightedMean(parts, nil, int(count))
+	mean := 0.0
+	if err = replicas.tell(parts); err == nil {
+		count, err = replicas.total(count)
+	}
+	if err == nil {
+		mean, err = weightedMean(parts, nil, count)
+	}
 	return mean, errors.Join(err, parts.Close())
 }
 
@@ -420,6 +501,9 @@ func (r *Run) Save(heldOutLoss *float64) error {
 	}
 	if _, err := SaveCheckpoint(r.Checkpoints, r.Trainer, state, r.Tokenizer); err != nil {
 		return err
+	}
+	if !r.talks() {
+		return nil
 	}
 	return pruneCheckpoints(r.Checkpoints, config.KeepCheckpoints)
 }

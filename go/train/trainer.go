@@ -9,7 +9,6 @@ import (
 	"math"
 
 	"github.com/nncuda/nncuda/go/cuda"
-	"github.com/nncuda/nncuda/go/layer"
 	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/tensor"
 )
@@ -17,15 +16,21 @@ import (
 // Trainer trains a model with AdamW. The state beside the model's parameters: first and second moments in what the
 // option says, the step, and the loss scale of a model in f16. It must be closed, after which the model is still its
 // maker's.
+//
+// One of several ranks, made with WithComm, computes the gradients of its replicas on its rows of a batch, and updates a
+// part of the parameters, of which alone it has moments. All ranks make the same calls; every number and every weight
+// has the bits that a rank alone computes. In 16 bits each has only its part of the f32 values in Model.Parameters up to
+// date; GatherParameters gives it the others.
 type Trainer struct {
 	Model   *model.MoETransformer
 	Config  Config
-	Moments *Moments
+	Moments *Moments // of what this rank updates
 
 	// NoCapture runs every step call by call instead of replaying a captured graph: the same bits, later.
 	NoCapture bool
 
 	calls          *capturedStep
+	replicas       *replicas
 	scaling        *lossScaling   // nil but in f16
 	guard          *guard         // nil in f16
 	done           int            // known here, without waiting for the device
@@ -33,8 +38,25 @@ type Trainer struct {
 	lr, norm, clip *tensor.Tensor // f32 [1]
 }
 
+// An Option changes how a trainer or a run is made.
+type Option func(*settings)
+
+type settings struct{ comm *cuda.Comm }
+
+// WithComm makes it one of the ranks of a communicator, which must outlive it. They share out the replicas of
+// Config.Replicas.
+func WithComm(comm *cuda.Comm) Option { return func(s *settings) { s.comm = comm } }
+
+func settingsOf(given []Option) settings {
+	var chosen settings
+	for _, option := range given {
+		option(&chosen)
+	}
+	return chosen
+}
+
 // NewTrainer makes a trainer of a model with gradients.
-func NewTrainer(m *model.MoETransformer, config Config) (*Trainer, error) {
+func NewTrainer(m *model.MoETransformer, config Config, options ...Option) (*Trainer, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
@@ -53,16 +75,24 @@ func NewTrainer(m *model.MoETransformer, config Config) (*Trainer, error) {
 	}
 	m.Recompute(config.ActivationCheckpointing, config.RecomputeExperts)
 	t := &Trainer{Model: m, Config: config}
-	if err := t.build(); err != nil {
+	if err := t.build(settingsOf(options).comm); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
 }
 
-func (t *Trainer) build() error {
+func (t *Trainer) build(comm *cuda.Comm) error {
 	ctx := t.Model.Context()
 	var err error
-	if t.Moments, err = newMoments(ctx, t.Model.Layout, t.Config.Moments); err != nil {
+	if t.replicas, err = newReplicas(t.Model, t.Config.Replicas, comm); err != nil {
+		return err
+	}
+	if t.replicas.comm != nil {
+		if err := t.replicas.comm.Agree("configuration", agreed(t.Model.Config, t.Config)); err != nil {
+			return err
+		}
+	}
+	if t.Moments, err = newMoments(ctx, t.Model.Layout, t.Config.Moments, t.replicas.updates); err != nil {
 		return err
 	}
 	if t.Config.Precision == model.F16 {
@@ -99,11 +129,20 @@ func (t *Trainer) free() error {
 	if t.guard != nil {
 		err = errors.Join(err, t.guard.close())
 	}
-	err = errors.Join(err, t.Moments.close())
+	err = errors.Join(err, t.Moments.close(), t.replicas.close())
 	for _, scalar := range []*tensor.Tensor{t.step, t.lr, t.norm, t.clip} {
 		err = errors.Join(err, scalar.Close())
 	}
 	return err
+}
+
+// Gradients are the model's, and the sums over replicas that wait for others.
+func (t *Trainer) Gradients() []*tensor.Tensor {
+	all := []*tensor.Tensor{t.Model.Gradients.Data}
+	if t.replicas.aside != nil {
+		all = append(all, t.replicas.aside)
+	}
+	return all
 }
 
 // Step is the number of steps done, those that were skipped included.
@@ -147,34 +186,52 @@ func (t *Trainer) Restore(step int, state *LossScaling) error {
 // none after it does either.
 //
 // The gradient is that of the mean cross-entropy over all targets of the batch, however it is cut into micro-batches,
-// plus that of the load-balancing loss, which is the mean over micro-batches by their tokens. It is an error when no
-// target counts, cuda.ErrOutOfRange when an id is outside the vocabulary, and model.ErrInUse when another goroutine is
-// using the model; the parameters then stay.
+// plus that of the load-balancing loss, which is the mean over micro-batches by their tokens. Of several ranks each gives
+// the rows of Rows. It is an error when no target counts, cuda.ErrOutOfRange when an id is outside the vocabulary, and
+// model.ErrInUse when another goroutine is using the model; the parameters then stay.
 func (t *Trainer) TrainStep(inputs, targets []int32, batch int) (*StepResult, error) {
-	if batch < 1 || len(inputs) != len(targets) || len(inputs) == 0 || len(inputs)%batch != 0 {
-		return nil, fmt.Errorf("%d input ids and %d targets must have the same shape, [%d, length]",
-			len(inputs), len(targets), batch)
+	comm, whole := t.replicas.comm, batch
+	if err := t.checkRows(inputs, targets, batch); err != nil {
+		return nil, TellFailure(comm, err)
 	}
-	length, vocab := len(inputs)/batch, t.Model.Config.VocabSize
-	if err := checkIDs("input_ids", inputs, length, vocab, false); err != nil {
+	if comm != nil {
+		whole = t.Config.BatchSize
+	}
+	tokens, err := t.replicas.total(countTargets(targets))
+	if err != nil {
 		return nil, err
 	}
-	if err := checkIDs("targets", targets, length, vocab, true); err != nil {
-		return nil, err
-	}
-	tokens := countTargets(targets)
 	if tokens == 0 {
 		return nil, errors.New("no target counts: all are -100")
 	}
 	var result *StepResult
-	err := t.Model.Exclusive(func() error {
-		if err := t.doStep(inputs, targets, batch, length, tokens); err != nil {
+	err = t.Model.Exclusive(func() error {
+		if err := t.doStep(inputs, targets, whole, len(inputs)/batch, tokens); err != nil {
 			return err
 		}
 		result = &StepResult{Step: t.done, Tokens: tokens, trainer: t, calls: t.calls}
 		return nil
 	})
-	return result, err
+	return result, TellFailure(comm, err)
+}
+
+// checkRows refuses what is no batch, or not this rank's part of one.
+func (t *Trainer) checkRows(inputs, targets []int32, batch int) error {
+	if batch < 1 || len(inputs) != len(targets) || len(inputs) == 0 || len(inputs)%batch != 0 {
+		return fmt.Errorf("%d input ids and %d targets must have the same shape, [%d, length]",
+			len(inputs), len(targets), batch)
+	}
+	length, vocab := len(inputs)/batch, t.Model.Config.VocabSize
+	if err := checkIDs("input_ids", inputs, length, vocab, false); err != nil {
+		return err
+	}
+	if err := checkIDs("targets", targets, length, vocab, true); err != nil {
+		return err
+	}
+	if rows := len(t.Rows()); t.replicas.comm != nil && batch != rows {
+		return fmt.Errorf("a batch of %d; of this rank it must have its rows, %d", batch, rows)
+	}
+	return nil
 }
 
 // Rehearse is TrainStep for a batch of that shape of which there are no ids: on a context that measures.
@@ -186,6 +243,9 @@ func (t *Trainer) Rehearse(batch, length int) error {
 }
 
 func (t *Trainer) doStep(inputs, targets []int32, batch, length, tokens int) error {
+	if err := t.Config.checkReplicas(batch); err != nil {
+		return err
+	}
 	if err := t.prepare(batch, length); err != nil {
 		return err
 	}
@@ -194,6 +254,25 @@ func (t *Trainer) doStep(inputs, targets []int32, batch, length, tokens int) err
 	}
 	t.done++
 	return nil
+}
+
+// Rows lists which rows of a batch of Config.BatchSize TrainStep takes here: all, or those of this rank's micro-batches.
+func (t *Trainer) Rows() []int {
+	batch := t.Config.BatchSize
+	micro := t.Config.micro(batch)
+	var rows []int
+	for _, at := range t.replicas.own(t.Config.MicroBatches(batch)) {
+		for row := at * micro; row < min((at+1)*micro, batch); row++ {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// GatherParameters brings all of Model.Parameters up to date, on all ranks, which all must call it. They stay so until
+// the next step.
+func (t *Trainer) GatherParameters() error {
+	return t.Model.Exclusive(func() error { return t.replicas.gather(t.Model.Parameters.Data) })
 }
 
 // countTargets is how many targets count.
@@ -219,11 +298,7 @@ func (t *Trainer) prepare(batch, length int) error {
 			return err
 		}
 	}
-	micro := t.Config.MicroBatchSize
-	if micro == 0 {
-		micro = batch
-	}
-	calls, err := newCapturedStep(t.Model, batch, length, micro, !t.NoCapture, t.scaling)
+	calls, err := newCapturedStep(t.Model, batch, length, t.Config.micro(batch), !t.NoCapture, t.scaling, t.replicas)
 	if err != nil {
 		return err
 	}
@@ -248,8 +323,10 @@ func (t *Trainer) EagerReason() string {
 
 func (t *Trainer) update() error {
 	config, m := t.Config, t.Model
-	gradients := m.Gradients.Data
-	if err := tensor.GradNorm(gradients, t.norm); err != nil {
+	if err := t.replicas.reduce(); err != nil {
+		return err
+	}
+	if err := t.replicas.norm(t.norm); err != nil {
 		return err
 	}
 	limit := math.Inf(1)
@@ -273,8 +350,10 @@ func (t *Trainer) update() error {
 	if err := config.advance(skip, t.step, t.lr); err != nil {
 		return err
 	}
-	return t.Moments.step(gradients, t.lr, t.step, t.clip, skip, m.Parameters.Data, copied, config,
-		int64(m.Layout.NumDecayed))
+	if err := t.Moments.step(m.Gradients.Data, t.lr, t.step, t.clip, skip, m.Parameters.Data, copied, config); err != nil {
+		return err
+	}
+	return t.replicas.gather(m.Weights.Data)
 }
 
 // advance counts an update, unless it is skipped, and gives its rate. `skip` may be nil.
@@ -307,132 +386,4 @@ func checkIDs(name string, ids []int32, length, vocab int, ignorable bool) error
 		return &cuda.Error{Status: cuda.ErrOutOfRange, Function: "TrainStep", Message: message}
 	}
 	return nil
-}
-
-// StepResult is what a step did. Values stay on the device until they are asked for; they last until the next step.
-type StepResult struct {
-	Step   int // steps done
-	Tokens int // targets that counted
-
-	trainer *Trainer
-	calls   *capturedStep
-}
-
-// Loss is the mean cross-entropy over the targets of the whole batch, in nats.
-func (r *StepResult) Loss() (float64, error) {
-	return r.mean(r.calls.losses, nil, r.Tokens)
-}
-
-// AuxLoss is the load-balancing loss, the mean over the micro-batches by their tokens.
-func (r *StepResult) AuxLoss() (float64, error) {
-	return r.mean(r.calls.aux, r.calls.weights, r.calls.batch)
-}
-
-func (r *StepResult) mean(of, weights *tensor.Tensor, divisor int) (mean float64, err error) {
-	err = r.trainer.Model.Exclusive(func() (err error) { mean, err = weightedMean(of, weights, divisor); return err })
-	return mean, err
-}
-
-// ExpertCounts are the slots that chose each expert in the last micro-batch, dropped ones included, a row a layer.
-func (r *StepResult) ExpertCounts() ([][]int32, error) {
-	return r.chosen(func(use layer.ExpertUse) *tensor.Tensor { return use.Counts })
-}
-
-// ExpertChoices are the experts of each token of the last micro-batch, likeliest first, a row a layer.
-func (r *StepResult) ExpertChoices() ([][]int32, error) {
-	return r.chosen(func(use layer.ExpertUse) *tensor.Tensor { return use.Choices })
-}
-
-func (r *StepResult) chosen(of func(layer.ExpertUse) *tensor.Tensor) (rows [][]int32, err error) {
-	rows = make([][]int32, len(r.calls.uses))
-	for at, use := range r.calls.uses {
-		if rows[at], err = read[int32](r.trainer, of(use)); err != nil {
-			return nil, err
-		}
-	}
-	return rows, nil
-}
-
-// GradNorm is the global norm of the gradients before clipping, the loss scale divided out. In a skipped step it is not
-// finite.
-func (r *StepResult) GradNorm() (float64, error) {
-	norm, err := r.scalar(r.trainer.norm)
-	if err != nil || !r.Scaled() {
-		return norm, err
-	}
-	scale, err := r.LossScale()
-	return norm / scale, err
-}
-
-// LearningRate is the rate of this update; NaN in a skipped step, which makes none.
-func (r *StepResult) LearningRate() (float64, error) {
-	skipped, err := r.Skipped()
-	if err != nil || skipped {
-		return math.NaN(), err
-	}
-	return r.scalar(r.trainer.lr)
-}
-
-// Scaled tells whether losses are scaled, as in f16.
-func (r *StepResult) Scaled() bool { return r.trainer.scaling != nil }
-
-// LossScale is what the losses of this step were multiplied by; 1 in another precision than f16.
-func (r *StepResult) LossScale() (float64, error) {
-	if !r.Scaled() {
-		return 1, nil
-	}
-	return r.scalar(r.trainer.scaling.scale)
-}
-
-// Skipped tells whether nothing was updated: because the gradients were not finite, or, in another precision than f16,
-// those of a step before.
-func (r *StepResult) Skipped() (bool, error) {
-	values, err := read[int32](r.trainer, r.trainer.skip())
-	return err == nil && values[0] != 0, err
-}
-
-// SkippedSteps is how many steps were skipped so far, this one included.
-func (r *StepResult) SkippedSteps() (int, error) {
-	if !r.Scaled() {
-		return 0, nil
-	}
-	values, err := read[int32](r.trainer, r.trainer.scaling.skipped)
-	if err != nil {
-		return 0, err
-	}
-	return int(values[0]), nil
-}
-
-func (r *StepResult) scalar(of *tensor.Tensor) (float64, error) {
-	values, err := read[float32](r.trainer, of)
-	if err != nil {
-		return 0, err
-	}
-	return float64(values[0]), nil
-}
-
-// read gives the values of a tensor that steps write, unless another goroutine is using the model.
-func read[T tensor.Element](t *Trainer, of *tensor.Tensor) (values []T, err error) {
-	err = t.Model.Exclusive(func() (err error) { values, err = tensor.Read[T](of); return err })
-	return values, err
-}
-
-// weightedMean reads the mean of what was summed in parts; `weights` may be nil.
-func weightedMean(parts, weights *tensor.Tensor, divisor int) (mean float64, err error) {
-	y, err := tensor.New(parts.Context(), cuda.F32, 1)
-	if err != nil {
-		return 0, err
-	}
-	if err = tensor.WeightedMean(parts, weights, y, int64(divisor)); err == nil {
-		mean, err = scalar(y)
-	}
-	return mean, errors.Join(err, y.Close())
-}
-
-func scalar(of *tensor.Tensor) (float64, error) {
-	values, err := tensor.Read[float32](of)
-	if err != nil {
-		return 0, err
-	}
-	return float64(values[0]), nil
 }

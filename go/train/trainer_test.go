@@ -57,8 +57,8 @@ func randomBatch(random *rand.Rand, config model.Config, batch, length int) (inp
 func state(t testing.TB, trainer *train.Trainer) []float32 {
 	t.Helper()
 	var values []float32
-	for _, arena := range []*model.Arena{trainer.Model.Parameters, trainer.Moments.First, trainer.Moments.Second} {
-		values = append(values, must.Get(tensor.Read[float32](arena.Data))(t)...)
+	for _, arena := range append(trainer.Moments.Tensors(), trainer.Model.Parameters.Data) {
+		values = append(values, must.Get(tensor.Read[float32](arena))(t)...)
 	}
 	return values
 }

@@ -127,13 +127,6 @@ func (f *generateFlags) run(command *cobra.Command, folder, prompt string, std s
 		}
 		prompt = string(text)
 	}
-	var ids []int32
-	if f.ids {
-		var err error
-		if ids, err = parseIDs(prompt); err != nil {
-			return err
-		}
-	}
 	sampling := infer.Sampling{Temperature: f.temperature, TopK: f.topK, TopP: f.topP, Seed: f.seed}
 	if f.greedy {
 		sampling.Temperature = 0
@@ -149,52 +142,46 @@ func (f *generateFlags) run(command *cobra.Command, folder, prompt string, std s
 	if err != nil {
 		return err
 	}
-	limit := -1
-	if command.Flags().Changed("max-tokens") {
-		limit = f.maxTokens
+	if !command.Flags().Changed("max-tokens") {
+		f.maxTokens = -1
 	}
-	job := &generation{checkpoint, ids, prompt, limit, sampling}
+	job := &generation{checkpoint, prompt, sampling}
 	return errors.Join(job.run(command.Context(), f, stop, std), checkpoint.Close())
 }
 
-// parseIDs reads token ids between spaces or commas. An id that no vocabulary has stays one that none has.
-func parseIDs(text string) ([]int32, error) {
+// promptIDs are the ids of a prompt: those that it names, between spaces or commas, or those of its text.
+func promptIDs(checkpoint *train.Checkpoint, prompt string, named bool) ([]int32, error) {
+	if !named && checkpoint.Tokenizer == nil {
+		return nil, formats.Missing(checkpoint.Folder,
+			"holds no tokenizer.model, so it cannot read text; --ids takes token ids")
+	} else if !named {
+		return (&infer.TextGenerator{Tokenizer: checkpoint.Tokenizer}).Encode(prompt), nil
+	}
 	var ids []int32
-	for _, word := range strings.Fields(strings.ReplaceAll(text, ",", " ")) {
+	for _, word := range strings.Fields(strings.ReplaceAll(prompt, ",", " ")) {
 		if strings.Trim(word, "0123456789") != "" {
 			return nil, usagef("PROMPT has '%s'; with --ids it must be token ids, separated by spaces or commas", word)
 		}
 		id, err := strconv.ParseInt(word, 10, 32)
-		if err != nil {
-			return nil, fmt.Errorf("PROMPT[%d] is %s; it must be below %d", len(ids), word, math.MaxInt32)
+		if vocab := checkpoint.Config.VocabSize; err != nil || int(id) >= vocab {
+			return nil, fmt.Errorf("PROMPT[%d] is %s; it must be 0 to %d", len(ids), word, vocab-1)
 		}
 		ids = append(ids, int32(id))
 	}
 	return ids, nil
 }
 
-// checkIDs refuses ids that a vocabulary has not.
-func checkIDs(ids []int32, vocab int) error {
-	for at, id := range ids {
-		if int(id) >= vocab {
-			return fmt.Errorf("PROMPT[%d] is %d; it must be 0 to %d", at, id, vocab-1)
-		}
-	}
-	return nil
-}
-
-// generation is what to write: the continuation of ids, or of a text.
+// generation is a prompt to continue.
 type generation struct {
 	checkpoint *train.Checkpoint
-	ids        []int32
-	text       string
-	maxTokens  int // -1: as many as usual, or as the model's reach leaves
+	prompt     string
 	sampling   infer.Sampling
 }
 
 func (g *generation) run(ctx context.Context, flags *generateFlags, stop func() bool, std streams) (err error) {
-	if !flags.ids && g.checkpoint.Tokenizer == nil {
-		return formats.Missing(g.checkpoint.Folder, "holds no tokenizer.model, so it cannot read text")
+	ids, err := promptIDs(g.checkpoint, g.prompt, flags.ids)
+	if err != nil {
+		return err
 	}
 	device, err := flags.device.open()
 	if err != nil {
@@ -206,13 +193,17 @@ func (g *generation) run(ctx context.Context, flags *generateFlags, stop func() 
 		return err
 	}
 	defer func() { err = errors.Join(err, made.Close()) }()
-	pieces := g.idPieces(ctx, made)
+	limit := flags.maxTokens
+	if limit < 0 {
+		limit = min(usualTokens, infer.Room(made, len(ids)))
+	}
+	pieces := idPieces(infer.Tokens(ctx, made, ids, limit, g.sampling, infer.NoToken))
 	if !flags.ids {
 		generator, err := infer.NewTextGenerator(made, g.checkpoint.Tokenizer)
 		if err != nil {
 			return err
 		}
-		pieces = generator.Stream(ctx, g.text, g.limit(func() int { return generator.Room(g.text) }), g.sampling)
+		pieces = generator.Stream(ctx, g.prompt, limit, g.sampling)
 	}
 	stop() // from here on an interrupt ends the loop
 	out := bufio.NewWriter(std.out)
@@ -233,24 +224,11 @@ func (g *generation) run(ctx context.Context, flags *generateFlags, stop func() 
 	return out.Flush()
 }
 
-// limit is how many tokens to write at most.
-func (g *generation) limit(room func() int) int {
-	if g.maxTokens >= 0 {
-		return g.maxTokens
-	}
-	return min(usualTokens, room())
-}
-
-// idPieces gives the ids that follow, with spaces between.
-func (g *generation) idPieces(ctx context.Context, made *model.MoETransformer) iter.Seq2[string, error] {
+// idPieces are ids with spaces between.
+func idPieces(tokens iter.Seq2[int32, error]) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		if err := checkIDs(g.ids, made.Config.VocabSize); err != nil {
-			yield("", err)
-			return
-		}
-		limit := g.limit(func() int { return infer.Room(made, len(g.ids)) })
 		space := ""
-		for token, err := range infer.Tokens(ctx, made, g.ids, limit, g.sampling, infer.NoToken) {
+		for token, err := range tokens {
 			if !yield(space+strconv.Itoa(int(token)), err) || err != nil {
 				return
 			}

@@ -43,7 +43,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	code := run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})
 	stop()
-	os.Exit(code)
+	cuda.Exit(code)
 }
 
 // run runs the command line and gives the exit code.

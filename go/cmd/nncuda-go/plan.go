@@ -53,11 +53,13 @@ type planFlags struct {
 	prompt               int
 	device               deviceFlags
 	available            sizeValue
+	ranks                int
+	link                 sizeValue
 	options              *optionFlags
 }
 
 func newPlan(std streams) *cobra.Command {
-	flags := &planFlags{available: -1}
+	flags := &planFlags{available: -1, link: -1}
 	command := &cobra.Command{
 		Use:   "plan [flags]",
 		Short: "Show how much memory training or generation will need.",
@@ -90,6 +92,10 @@ Options are those of "nncuda-go train", from the same sources. No part of the mo
 	set.Lookup("device").Usage += " Or the name of a GPU that need not be here: " + strings.Join(names, ", ") + "."
 	set.Var(&flags.available, "available",
 		"Plan for a device with this much free memory; a GPU need not be present.")
+	set.IntVar(&flags.ranks, "ranks", 0,
+		"Plan training on so many ranks, up to --replicas, for the rank that needs the most memory.")
+	set.Var(&flags.link, "link",
+		"With --ranks and a GPU by its name, bytes a second that a rank sends, such as 50GB, for the time of a step.")
 	set.BoolVar(&flags.asJSON, "json", false, "Write JSON, for programs.")
 	flags.options = addOptionFlags(set)
 	return command
@@ -117,6 +123,20 @@ func (f *planFlags) check(command *cobra.Command) error {
 			return usagef("--prompt is for --inference")
 		}
 	}
+	return f.checkRanks(command.Flags().Changed("ranks"))
+}
+
+func (f *planFlags) checkRanks(given bool) error {
+	switch {
+	case given && (f.ranks < 1 || f.ranks > 65536):
+		return usagef("invalid value for '--ranks': %d is not in the range 1<=x<=65536", f.ranks)
+	case given && f.inference:
+		return usagef("--ranks is for training, not for --inference")
+	case f.link >= 0 && (!given || deviceOf(f.device.device) == nil):
+		return usagef("--link is for --ranks and a GPU by its name")
+	case f.link == 0:
+		return usagef("--link is 0; it must be at least 1")
+	}
 	return nil
 }
 
@@ -130,7 +150,13 @@ type planned struct {
 	device  string
 	free    int
 	ways    []plan.Way
+	ranks   int // 0 where none are planned for
+	shared  plan.Ranks
+	times   *rankTimes // nil where the device or the link is not known
 }
+
+// rankTimes are those of a step on several ranks.
+type rankTimes struct{ seconds, efficiency float64 }
 
 func (f *planFlags) run(out io.Writer) error {
 	found := planned{device: f.device.device}
@@ -147,6 +173,7 @@ func (f *planFlags) run(out io.Writer) error {
 	if f.inference {
 		err = f.planInference(&found, trainConfig, machine, capacity)
 	} else {
+		found.ranks = f.ranks
 		err = planTraining(&found, trainConfig, machine)
 	}
 	if err != nil {
@@ -155,6 +182,15 @@ func (f *planFlags) run(out io.Writer) error {
 	if device := deviceOf(f.device.device); device != nil {
 		seconds := found.work.Seconds(*device, trainConfig.Precision)
 		found.seconds = &seconds
+		if f.link > 0 {
+			alone, err := plan.TrainingWork(found.model, trainConfig, machine)
+			if err != nil {
+				return err
+			}
+			together := seconds + float64(found.shared.Sent)/float64(f.link)
+			one := alone.Seconds(*device, trainConfig.Precision)
+			found.times = &rankTimes{together, one / (float64(f.ranks) * together)}
+		}
 	}
 	if f.asJSON {
 		return printDocument(out, found.object())
@@ -179,15 +215,12 @@ func (f *planFlags) planInference(
 }
 
 func planTraining(found *planned, options train.Config, machine cuda.Machine) (err error) {
-	if found.memory, err = plan.Training(found.model, options, machine, true); err != nil {
+	if found.shared, err = plan.OnRanks(found.model, options, machine, max(found.ranks, 1)); err != nil {
 		return err
 	}
-	found.what = "a step"
-	if found.work, err = plan.TrainingWork(found.model, options, machine); err != nil {
-		return err
-	}
+	found.memory, found.work, found.what = found.shared.Memory, found.shared.Work, "a step"
 	if found.memory.Held > found.free {
-		found.ways, _, err = plan.WaysToFit(found.model, options, machine, found.free, true)
+		found.ways, _, err = plan.WaysToFit(found.model, options, machine, found.shared.Seat, found.free, true)
 	}
 	return err
 }
@@ -289,22 +322,24 @@ func freeMemory(ctx *cuda.Context) (int, error) {
 	return int(free), err
 }
 
-// requireFit is a *train.DoesNotFitError, with up to three computed ways out, when a run needs more than the device has
-// free.
-func requireFit(ctx *cuda.Context, config model.Config, options train.Config, heldOut bool) error {
+// requireFit is a *train.DoesNotFitError, with up to three computed ways out, when a rank of a run needs more than its
+// device has free.
+func requireFit(ctx *cuda.Context, seat plan.Seat, config model.Config, options train.Config, heldOut bool) error {
 	free, err := freeMemory(ctx)
 	if err != nil {
 		return err
 	}
-	return requireFitIn(free, ctx, config, options, heldOut)
+	return requireFitIn(free, ctx, seat, config, options, heldOut)
 }
 
-func requireFitIn(free int, ctx *cuda.Context, config model.Config, options train.Config, heldOut bool) error {
+func requireFitIn(
+	free int, ctx *cuda.Context, seat plan.Seat, config model.Config, options train.Config, heldOut bool,
+) error {
 	machine, err := ctx.Machine()
 	if err != nil {
 		return err
 	}
-	memory, err := plan.Training(config, options, machine, heldOut)
+	memory, err := plan.TrainingAt(seat, config, options, machine, heldOut)
 	needs := bytesText(memory.Held)
 	switch {
 	case errors.Is(err, plan.ErrTooLarge):
@@ -312,7 +347,7 @@ func requireFitIn(free int, ctx *cuda.Context, config model.Config, options trai
 	case err != nil || memory.Held <= free:
 		return err
 	}
-	ways, least, err := plan.WaysToFit(config, options, machine, free, heldOut)
+	ways, least, err := plan.WaysToFit(config, options, machine, seat, free, heldOut)
 	if err != nil {
 		return err
 	}
@@ -383,7 +418,7 @@ func (p planned) object() *formats.Object {
 		}
 		ways[at] = formats.NewObject("options", options, "bytes", way.Held)
 	}
-	return formats.NewObject(
+	object := formats.NewObject(
 		"parameters", formats.NewObject(
 			"total", p.model.NumParameters(), "active", p.model.NumActiveParameters(), "kinds", counts,
 		),
@@ -391,6 +426,15 @@ func (p planned) object() *formats.Object {
 		"fits", p.memory.Held <= p.free, "ways", ways,
 		"work", formats.NewObject("flops", work.Flops, "bytes", work.Bytes, "seconds", p.secondsOrNone()),
 	)
+	if p.ranks > 0 {
+		var seconds, efficiency any
+		if p.times != nil {
+			seconds, efficiency = p.times.seconds, p.times.efficiency
+		}
+		object.Set("ranks", formats.NewObject("count", p.ranks, "rank", p.shared.Seat.Rank, "sent", p.shared.Sent,
+			"seconds", seconds, "efficiency", efficiency))
+	}
+	return object
 }
 
 // show writes the plan for people.
@@ -430,7 +474,20 @@ func (p planned) show(out io.Writer) error {
 	}
 	_, err := fmt.Fprintf(out, "%s takes %.3g operations and moves %s%s.\n", strings.ToUpper(p.what[:1])+p.what[1:],
 		float64(work.Flops), bytesText(work.Bytes), least)
+	if p.ranks > 0 && err == nil {
+		_, err = fmt.Fprintln(out, p.ranksText())
+	}
 	return err
+}
+
+func (p planned) ranksText() string {
+	text := fmt.Sprintf("Of %d ranks, rank %d needs the most memory, this. A rank sends up to %s in a step",
+		p.ranks, p.shared.Seat.Rank, bytesText(p.shared.Sent))
+	if p.times != nil {
+		text += fmt.Sprintf(", which then takes %.3g s if nothing is computed meanwhile: an efficiency of %.0f %% against one rank",
+			p.times.seconds, 100*p.times.efficiency)
+	}
+	return text + "."
 }
 
 func (p planned) secondsOrNone() any {

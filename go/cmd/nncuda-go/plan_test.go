@@ -14,6 +14,7 @@ import (
 	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/internal/withlibrary"
 	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/plan"
 	"github.com/nncuda/nncuda/go/train"
 )
 
@@ -52,12 +53,12 @@ func TestRunThatCannotFitIsNotStarted(t *testing.T) {
 func TestRequireFit(t *testing.T) {
 	ctx := withlibrary.Context(t, cuda.WithThreads(2))
 	config := must.Get(model.Preset("small"))(t)
-	err := requireFitIn(300<<20, ctx, config, train.DefaultConfig(), true)
+	err := requireFitIn(300<<20, ctx, plan.Alone, config, train.DefaultConfig(), true)
 	var refused *train.DoesNotFitError
 	const words = "cpu has 300.0 MiB free. It fits with --micro-batch-size "
 	if !errors.As(err, &refused) || !strings.Contains(err.Error(), words) ||
 		strings.Count(err.Error(), "; or with --") != 2 {
 		t.Error(err)
 	}
-	must.Do(t, requireFitIn(1<<40, ctx, config, train.DefaultConfig(), true))
+	must.Do(t, requireFitIn(1<<40, ctx, plan.Alone, config, train.DefaultConfig(), true))
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/nncuda/nncuda/go/report"
@@ -25,11 +24,11 @@ cannot be shown.`,
 			if err := requirePath("RUN", arguments[0], folderPath); err != nil {
 				return err
 			}
-			if info, err := os.Stat(out); err == nil && info.IsDir() {
-				return usagef("invalid value for '--out': file '%s' is a directory", out)
-			}
 			if out != "" {
 				out = filepath.Clean(out)
+				if err := requireRoom("--out", out); err != nil {
+					return err
+				}
 			}
 			path, size, err := report.Write(filepath.Clean(arguments[0]), out)
 			if err != nil {

@@ -261,26 +261,15 @@ func shadowStep(trainer *train.Trainer, reference *cuda.Context) (*cuda.Shadow, 
 func (f *shadowFlags) shadowGeneration(
 	stop context.Context, checkpoint *train.Checkpoint, ctx, reference *cuda.Context,
 ) (told *cuda.Shadow, err error) {
+	prompt, err := promptIDs(checkpoint, f.prompt, f.ids)
+	if err != nil {
+		return nil, err
+	}
 	made, err := checkpoint.Model(ctx, model.F32, false)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, made.Close()) }()
-	var prompt []int32
-	if f.ids {
-		if prompt, err = parseIDs(f.prompt); err == nil {
-			err = checkIDs(prompt, made.Config.VocabSize)
-		}
-	} else if checkpoint.Tokenizer == nil {
-		err = formats.Missing(checkpoint.Folder, "holds no tokenizer.model, so it cannot read text; --ids takes token ids")
-	} else if generator, wrong := infer.NewTextGenerator(made, checkpoint.Tokenizer); wrong != nil {
-		err = wrong
-	} else {
-		prompt = generator.Encode(f.prompt)
-	}
-	if err != nil {
-		return nil, err
-	}
 	request := infer.Request{
 		Prompts: [][]int32{prompt}, MaxNewTokens: f.maxTokens, EndID: infer.NoToken, NoCapture: true,
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/plan"
 	"github.com/nncuda/nncuda/go/tokenizer"
 	"github.com/nncuda/nncuda/go/train"
 	"github.com/schollz/progressbar/v3"
@@ -25,6 +26,7 @@ type trainFlags struct {
 	config, preset, data, heldOut, tokenizer string
 	resume, extend, startAnyway              bool
 	device                                   deviceFlags
+	ranks                                    rankFlags
 	options                                  *optionFlags
 }
 
@@ -45,12 +47,20 @@ stretched to the new end, so that the rate jumps; a line on standard error says 
 
 A run that needs more memory than the device has free ("nncuda-go plan") is not started.
 
+Several ranks share out a run with --replicas: "mpiexec -n 4 nncuda-go train RUN ...". The first one talks. How many
+there are changes no bit; --resume may have others.
+
 If standard output is not a terminal, the lines of RUN/metrics.jsonl are written to it as they come, and nothing else.`,
-		Args: exactArguments("RUN"),
+		Args: func(command *cobra.Command, arguments []string) error {
+			return beforeJoining(exactArguments("RUN")(command, arguments))
+		},
 		RunE: func(command *cobra.Command, arguments []string) error {
 			return flags.run(command, filepath.Clean(arguments[0]), std)
 		},
 	}
+	command.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
+		return beforeJoining(wrongFlag(command, err))
+	})
 	set := command.Flags()
 	set.SortFlags = false
 	set.StringVar(&flags.config, "config", "", "A TOML file.")
@@ -63,6 +73,7 @@ If standard output is not a terminal, the lines of RUN/metrics.jsonl are written
 	set.BoolVar(&flags.extend, "extend", false,
 		"Continue the run, finished or not, up to a larger number of --steps; run.json records it.")
 	flags.device.add(set)
+	flags.ranks.add(set)
 	set.BoolVar(&flags.startAnyway, "start-anyway", false,
 		"Start even if the device has less free memory than the run needs.")
 	flags.options = addOptionFlags(set)
@@ -72,6 +83,9 @@ If standard output is not a terminal, the lines of RUN/metrics.jsonl are written
 // check refuses wrong values of flags, before anything is opened.
 func (f *trainFlags) check(command *cobra.Command, folder string) error {
 	if err := f.device.check(command); err != nil {
+		return err
+	}
+	if err := f.ranks.check(); err != nil {
 		return err
 	}
 	if err := checkPreset(f.preset); err != nil {
@@ -133,38 +147,47 @@ func flagList(options []string) string {
 
 func (f *trainFlags) run(command *cobra.Command, folder string, std streams) error {
 	if err := f.check(command, folder); err != nil {
-		return err
+		return beforeJoining(err)
 	}
 	stop := interruptible(command.Context(), std)
 	defer stop()
 	ctx, err := f.device.open()
 	if err != nil {
-		return err
+		return beforeJoining(err)
+	}
+	comm, err := f.ranks.join(ctx)
+	if err != nil {
+		return errors.Join(err, ctx.Close())
 	}
 	open := f.start
 	if f.resume || f.extend {
 		open = f.reopen
 	}
-	run, err := open(ctx, folder)
+	run, err := open(ctx, folder, comm)
 	if err != nil {
-		return errors.Join(err, ctx.Close())
+		return errors.Join(train.TellFailure(comm, err), comm.Close(), ctx.Close())
 	}
-	if run.Notice != "" {
+	if run.Notice != "" && isFirst(comm) {
 		fmt.Fprintln(std.err, run.Notice)
 	}
 	stopping, release := stoppable(command.Context())
 	defer release()
 	stop() // from here on a signal saves first
-	err = runToEnd(stopping, run, std)
+	if isFirst(comm) {
+		err = runToEnd(stopping, run, std)
+	} else {
+		err = f.ranks.runAside(stopping, run, comm, std)
+	}
 	if errors.Is(err, context.Canceled) {
-		done, steps := run.Trainer.Step(), run.Trainer.Config.Steps
-		fmt.Fprintf(std.err, "stopped after step %d of %d; --resume continues from there\n", done, steps)
+		if done, steps := run.Trainer.Step(), run.Trainer.Config.Steps; isFirst(comm) {
+			fmt.Fprintf(std.err, "stopped after step %d of %d; --resume continues from there\n", done, steps)
+		}
 		err = nil
 	}
-	return errors.Join(err, run.Close(), ctx.Close())
+	return errors.Join(err, run.Close(), comm.Close(), ctx.Close())
 }
 
-func (f *trainFlags) start(ctx *cuda.Context, folder string) (*train.Run, error) {
+func (f *trainFlags) start(ctx *cuda.Context, folder string, comm *cuda.Comm) (*train.Run, error) {
 	file, err := readConfigFile(f.config)
 	if err != nil {
 		return nil, err
@@ -182,7 +205,7 @@ func (f *trainFlags) start(ctx *cuda.Context, folder string) (*train.Run, error)
 		return nil, err
 	}
 	if !f.startAnyway {
-		if err := requireFit(ctx, modelConfig, trainConfig, heldOut != ""); err != nil {
+		if err := requireFit(ctx, plan.SeatOf(comm), modelConfig, trainConfig, heldOut != ""); err != nil {
 			return nil, err
 		}
 	}
@@ -192,7 +215,7 @@ func (f *trainFlags) start(ctx *cuda.Context, folder string) (*train.Run, error)
 			return nil, err
 		}
 	}
-	return train.StartRun(ctx, folder, modelConfig, trainConfig, data, heldOut, made)
+	return train.StartRun(ctx, folder, modelConfig, trainConfig, data, heldOut, made, train.WithComm(comm))
 }
 
 // paths gives data, held-out data and tokenizer: from the flags, else from the file's [data], relative to the file.
@@ -226,7 +249,7 @@ func vocabularyOf(data string) (int, error) {
 	return shards[0].VocabSize, nil
 }
 
-func (f *trainFlags) reopen(ctx *cuda.Context, folder string) (*train.Run, error) {
+func (f *trainFlags) reopen(ctx *cuda.Context, folder string, comm *cuda.Comm) (*train.Run, error) {
 	sources, err := train.ReadSources(folder)
 	if err != nil {
 		return nil, err
@@ -250,14 +273,14 @@ func (f *trainFlags) reopen(ctx *cuda.Context, folder string) (*train.Run, error
 	var admit train.Admission
 	if !f.startAnyway {
 		admit = func(config model.Config, options train.Config) error {
-			return requireFit(ctx, config, options, sources.HeldOut != "")
+			return requireFit(ctx, plan.SeatOf(comm), config, options, sources.HeldOut != "")
 		}
 	}
 	open := train.ResumeAdmitted
 	if f.extend {
 		open = train.ExtendRun
 	}
-	return open(ctx, folder, sources.Data, sources.HeldOut, changes, admit)
+	return open(ctx, folder, sources.Data, sources.HeldOut, changes, admit, train.WithComm(comm))
 }
 
 // runToEnd trains with a progress bar on a terminal; elsewhere the output gets the lines of metrics.jsonl.

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/train"
+	"github.com/spf13/pflag"
+)
+
+// transports are those that --transport names, beside auto; the one of threads is for programs.
+var transports = map[string]cuda.Transport{
+	"self": cuda.TransportSelf, "mpi": cuda.TransportMPI, "nccl": cuda.TransportNCCL,
+}
+
+// What launchers tell a process of its rank by: of MPI those that speak PMI, such as MPICH's, or PMIx, and Open MPI's; of
+// NCCL torchrun and its like.
+var (
+	mpiVariables  = []string{"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"}
+	ncclVariables = []string{"RANK", "WORLD_SIZE"}
+)
+
+// rankFlags are --transport, --peer-timeout and --log-ranks.
+type rankFlags struct {
+	transport string
+	timeout   float64
+	log       bool
+}
+
+func (r *rankFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&r.transport, "transport", "auto", "How ranks reach each other, auto, self, mpi or nccl; auto: mpi if "+
+		"mpiexec started this, nccl if RANK and WORLD_SIZE are set and the device is a GPU, else there is one rank.")
+	flags.Float64Var(&r.timeout, "peer-timeout", 600,
+		"Seconds without an answer after which a rank counts as lost; 0 waits for ever.")
+	flags.BoolVar(&r.log, "log-ranks", false, "Other ranks than the first tell their steps, too, on standard error.")
+}
+
+// check refuses wrong values.
+func (r *rankFlags) check() error {
+	if _, known := transports[r.transport]; !known && r.transport != "auto" {
+		return usagef("invalid value for '--transport': '%s' is not one of auto, self, mpi, nccl", r.transport)
+	}
+	if !(r.timeout >= 0 && r.timeout <= 1e9) {
+		return usagef("invalid value for '--peer-timeout': %v is not in the range 0<=x<=1e9", r.timeout)
+	}
+	return nil
+}
+
+// patience is how long a rank that cannot begin waits for the others, to tell them.
+const patience = time.Minute
+
+// beforeJoining gives back an error that a rank met before it had its communicator, and tells it to the ranks that
+// mpiexec started with it: MPI would let them wait for this one for ever.
+func beforeJoining(err error) error {
+	if err == nil || !slices.ContainsFunc(mpiVariables, isSet) {
+		return err
+	}
+	ctx, failure := cuda.New("cpu", cuda.WithThreads(1))
+	if failure != nil {
+		return err
+	}
+	defer ctx.Close()
+	comm, failure := ctx.NewComm(cuda.TransportMPI, "", cuda.Launched, cuda.Launched, patience)
+	if failure != nil {
+		return err
+	}
+	return errors.Join(train.TellFailure(comm, err), comm.Close())
+}
+
+func isSet(name string) bool {
+	_, set := os.LookupEnv(name)
+	return set
+}
+
+// join gives the communicator of the ranks that were started with this one; nil where there are none.
+func (r *rankFlags) join(ctx *cuda.Context) (*cuda.Comm, error) {
+	kind, _ := ctx.Device()
+	transport, known := transports[r.transport]
+	switch {
+	case known:
+	case kind == cuda.CUDA && !slices.ContainsFunc(ncclVariables, func(name string) bool { return !isSet(name) }):
+		transport = cuda.TransportNCCL // though torchrun may itself run under srun
+	case slices.ContainsFunc(mpiVariables, isSet):
+		transport = cuda.TransportMPI
+	default:
+		return nil, nil
+	}
+	timeout := time.Duration(r.timeout * float64(time.Second))
+	return ctx.NewComm(transport, "", cuda.Launched, cuda.Launched, timeout)
+}
+
+// isFirst says whether this rank talks; one without others does.
+func isFirst(comm *cuda.Comm) bool { return comm == nil || comm.Rank() == 0 }
+
+// runAside trains as another rank than the first, and tells its steps if that is wished.
+func (r *rankFlags) runAside(ctx context.Context, run *train.Run, comm *cuda.Comm, std streams) error {
+	if r.log {
+		run.OnProgress = func(progress train.Progress) {
+			line := fmt.Sprintf("rank %d: step %d, loss %.3f · %.0f tokens/s of all ranks\n", comm.Rank(), progress.Step,
+				progress.Loss, progress.TokensPerSecond)
+			fmt.Fprint(std.err, line) // in one piece, since other ranks write there, too
+		}
+	}
+	return run.Train(ctx)
+}

@@ -1,0 +1,105 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/train"
+)
+
+// Seat is which rank of how many a plan is for.
+type Seat struct{ Rank, Ranks int }
+
+// Alone is the seat of a run on one rank.
+var Alone = Seat{0, 1}
+
+// SeatOf is the seat of a rank; comm may be nil, which is a rank alone.
+func SeatOf(comm *cuda.Comm) Seat {
+	if comm == nil {
+		return Alone
+	}
+	return Seat{comm.Rank(), comm.Ranks()}
+}
+
+// Ranks is what ranks need that train together. Memory is that of the rank Seat, which needs the most, Work of the one that
+// computes the most; Sent are the bytes of a step of the one that sends the most.
+type Ranks struct {
+	Seat   Seat
+	Memory Memory
+	Work   Work
+	Sent   int
+}
+
+// OnRanks plans a run, with evaluation, on so many ranks. An error when there are more than replicas.
+func OnRanks(config model.Config, options train.Config, machine cuda.Machine, ranks int) (found Ranks, err error) {
+	if err := options.CheckRanks(ranks); err != nil {
+		return found, err
+	}
+	var seats []Seat // the first of those that need the same
+	known := map[string]bool{}
+	for rank := range ranks {
+		seat := Seat{rank, ranks}
+		share, err := seat.share(config, options)
+		if err != nil {
+			return found, err
+		}
+		if !known[share] {
+			known[share] = true
+			seats = append(seats, seat)
+		}
+	}
+	for _, seat := range seats {
+		memory, err := training(config, options, machine, seat, true, true)
+		if err != nil {
+			return found, err
+		}
+		if memory.Held > found.Memory.Held {
+			found.Seat, found.Memory = seat, memory
+		}
+	}
+	for _, seat := range seats {
+		work, sent, err := trainingWork(config, options, machine, seat)
+		if err != nil {
+			return found, err
+		}
+		if work.Sum().Flops > found.Work.Sum().Flops {
+			found.Work = work
+		}
+		found.Sent = max(found.Sent, sent)
+	}
+	return found, nil
+}
+
+// replicas lists those of a rank.
+func (s Seat) replicas(count int) (own []int, err error) {
+	begin, end, err := cuda.Shard(int64(count), 1, int64(s.Ranks), int64(s.Rank))
+	for replica := begin; replica < end; replica++ {
+		own = append(own, int(replica))
+	}
+	return own, err
+}
+
+// share is what a rank has to do; ranks whose shares are equal need the same.
+func (s Seat) share(config model.Config, options train.Config) (string, error) {
+	own, err := s.replicas(options.Replicas)
+	if err != nil {
+		return "", err
+	}
+	begin, end, err := cuda.Shard(int64(config.NumParameters()), train.Grain, int64(s.Ranks), int64(s.Rank))
+	if err != nil {
+		return "", err
+	}
+	count := options.MicroBatches(options.BatchSize)
+	last, more, merges := false, 0, make([]int64, len(own))
+	for at, replica := range own {
+		if merges[at], err = cuda.ReplicaMerges(int64(options.Replicas), int64(own[0]), int64(replica)); err != nil {
+			return "", err
+		}
+		if replica < count%options.Replicas {
+			more++
+		}
+		last = last || replica == (count-1)%options.Replicas
+	}
+	return fmt.Sprint(end-begin, merges, more, last), nil
+}
