@@ -4,11 +4,11 @@ use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
 use clap::Args;
+use nn_core::Error;
 use nn_core::generate::{DecodingStrategy, Sampling, generate, room};
 use nn_core::model::Precision;
 use nn_core::text::TextGenerator;
-use nn_core::train::resolve_checkpoint;
-use nn_core::{Error, Result};
+use nn_core::train::{Checkpoint, resolve_checkpoint};
 
 use crate::elsewhere::{open_checkpoint, refuse_gguf};
 use crate::failure::Failure;
@@ -67,17 +67,17 @@ pub(crate) struct Arguments {
     device: DeviceFlags,
 }
 
-fn at_least_zero(text: &str) -> std::result::Result<f64, String> {
+fn at_least_zero(text: &str) -> Result<f64, String> {
     let wrong = || format!("'{text}' is not a number, at least 0");
     text.parse().ok().filter(|number| *number >= 0.0).ok_or_else(wrong)
 }
 
-fn share(text: &str) -> std::result::Result<f64, String> {
+fn share(text: &str) -> Result<f64, String> {
     let wrong = || format!("'{text}' is not a number above 0, at most 1");
     text.parse().ok().filter(|number| *number > 0.0 && *number <= 1.0).ok_or_else(wrong)
 }
 
-pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
+pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let (model, mut prompt) = model_and_prompt(arguments.model, arguments.prompts, arguments.arguments)?;
     refuse_gguf(&model, "generate")?;
     let model =
@@ -86,20 +86,17 @@ pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
         prompt.clear();
         io::stdin().read_to_string(&mut prompt)?;
     }
-    let prompt_ids = if arguments.ids { parse_ids(&prompt)? } else { Vec::new() };
     let temperature = if arguments.greedy { 0.0 } else { arguments.temperature };
     let strategy = DecodingStrategy::new(temperature, arguments.top_k, arguments.top_p)?;
     let sampling = Sampling { strategy, seed: arguments.seed };
     let checkpoint = open_checkpoint(&resolve_checkpoint(&model, arguments.best)?, "generate")?;
-    let missing = || Error::missing(&checkpoint.folder, "holds no tokenizer.model, so it cannot read text");
-    let tokenizer = if arguments.ids { None } else { Some(checkpoint.tokenizer.as_ref().ok_or_else(missing)?) };
+    let ids = prompt_ids(&checkpoint, &prompt, arguments.ids)?;
     let ctx = arguments.device.open()?;
     let model = checkpoint.model(&ctx, false, arguments.precision)?;
+    let most = arguments.max_tokens.unwrap_or_else(|| USUAL_TOKENS.min(room(&model, ids.len())));
     let mut output = io::stdout();
-    match tokenizer {
+    match checkpoint.tokenizer.as_ref().filter(|_| !arguments.ids) {
         None => {
-            let ids = check_ids(model.config().vocab_size, prompt_ids)?;
-            let most = arguments.max_tokens.unwrap_or_else(|| USUAL_TOKENS.min(room(&model, ids.len())));
             for (number, token) in generate(&model, &ids, most, &sampling, None)?.enumerate() {
                 let space = if number == 0 { "" } else { " " };
                 write!(output, "{space}{}", token?)?;
@@ -108,7 +105,6 @@ pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
         }
         Some(tokenizer) => {
             let generator = TextGenerator::new(&model, tokenizer)?;
-            let most = arguments.max_tokens.unwrap_or_else(|| USUAL_TOKENS.min(generator.room(&prompt)));
             for piece in generator.stream(&prompt, most, &sampling)? {
                 output.write_all(piece?.as_bytes())?;
                 output.flush()?;
@@ -124,7 +120,7 @@ fn model_and_prompt(
     model: Option<String>,
     mut prompts: Vec<String>,
     arguments: Vec<String>,
-) -> std::result::Result<(PathBuf, String), Failure> {
+) -> Result<(PathBuf, String), Failure> {
     let wrong = |problem: &str| Failure::Usage(problem.into());
     let mut arguments = arguments.into_iter();
     let model = model.or_else(|| arguments.next());
@@ -138,29 +134,22 @@ fn model_and_prompt(
     Ok((PathBuf::from(model), prompt))
 }
 
-/// Token ids between spaces or commas; they may be out of range, which only the model's vocabulary shows.
-pub(crate) fn parse_ids(text: &str) -> std::result::Result<Vec<u64>, Failure> {
-    let words = text.split(|character: char| character == ',' || character.is_whitespace());
-    let mut ids = Vec::new();
-    for word in words.filter(|word| !word.is_empty()) {
+/// The ids of a prompt: those that it names, between spaces or commas, or those of its text.
+pub(crate) fn prompt_ids(checkpoint: &Checkpoint, prompt: &str, named: bool) -> Result<Vec<i32>, Failure> {
+    if !named {
+        let problem = "holds no tokenizer.model, so it cannot read text; --ids takes token ids";
+        let tokenizer = checkpoint.tokenizer.as_ref().ok_or_else(|| Error::missing(&checkpoint.folder, problem))?;
+        return Ok(tokenizer.encode(prompt, true));
+    }
+    let vocab = checkpoint.config.vocab_size;
+    let words = prompt.split(|character: char| character == ',' || character.is_whitespace());
+    let id = |(position, word): (usize, &str)| {
         if !word.bytes().all(|digit| digit.is_ascii_digit()) {
-            let problem =
-                format!("PROMPT has '{word}'; with --ids it must be token ids, separated by spaces or commas");
-            return Err(Failure::Usage(problem));
+            let problem = "with --ids it must be token ids, separated by spaces or commas";
+            return Err(Failure::Usage(format!("PROMPT has '{word}'; {problem}")));
         }
-        ids.push(word.parse().unwrap_or(u64::MAX)); // too large for any vocabulary either way
-    }
-    Ok(ids)
-}
-
-pub(crate) fn check_ids(vocab: usize, ids: Vec<u64>) -> Result<Vec<i32>> {
-    let mut checked = Vec::with_capacity(ids.len());
-    for (position, id) in ids.into_iter().enumerate() {
-        let token = i32::try_from(id).ok().filter(|_| id < vocab as u64).ok_or_else(|| {
-            let last = vocab - 1;
-            Error::value(format!("PROMPT[{position}] is {id}; it must be 0 to {last}"))
-        })?;
-        checked.push(token);
-    }
-    Ok(checked)
+        let outside = || Error::value(format!("PROMPT[{position}] is {word}; it must be 0 to {}", vocab - 1));
+        Ok(word.parse().ok().filter(|id: &i32| (*id as usize) < vocab).ok_or_else(outside)?)
+    };
+    words.filter(|word| !word.is_empty()).enumerate().map(id).collect()
 }

@@ -13,6 +13,7 @@ mod inspect;
 mod interrupt;
 mod paths;
 mod plan;
+mod ranks;
 mod report;
 mod shadow;
 mod terminal;
@@ -52,7 +53,13 @@ enum Command {
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return failure::usage(&error, &env::args().collect::<Vec<_>>()),
+        Err(error) => {
+            let given: Vec<_> = env::args().collect();
+            if error.use_stderr() && given.get(1).is_some_and(|command| command == "train") {
+                ranks::cannot_begin(error.to_string().lines().next().unwrap_or_default());
+            }
+            return failure::usage(&error, &given);
+        }
     };
     let done = Interrupts::install().map_err(Failure::from).and_then(|interrupts| match cli.command {
         Command::Train(arguments) => train::run(*arguments, &interrupts),

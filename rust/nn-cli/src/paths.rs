@@ -1,6 +1,6 @@
 //! Paths given as arguments, checked as such.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A path as it is shown: without repeated and trailing slashes.
 fn tidy(text: &str) -> PathBuf {
@@ -39,8 +39,15 @@ pub(crate) fn new_folder(text: &str) -> Result<PathBuf, String> {
     if path.is_file() { Err(format!("folder '{text}' is a file")) } else { Ok(path) }
 }
 
-/// A file that may come to exist.
+/// A file that may come to exist, in a folder that does.
 pub(crate) fn new_file(text: &str) -> Result<PathBuf, String> {
     let path = tidy(text);
-    if path.is_dir() { Err(format!("file '{text}' is a folder")) } else { Ok(path) }
+    let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    if path.is_dir() {
+        Err(format!("file '{text}' is a folder"))
+    } else if !folder.is_dir() {
+        Err(format!("there is no folder {}", folder.display()))
+    } else {
+        Ok(path)
+    }
 }

@@ -7,12 +7,12 @@ use clap::Args;
 use nn_core::format::{Table, Value};
 use nn_core::model::{MoEConfig, USUAL_PRESET};
 use nn_core::plan::{
-    DEVICES, Gpu, KINDS, MemoryPlan, Way, Work, inference_work, parameters_by_kind, plan_inference, plan_training,
-    training_work, ways_to_fit,
+    DEVICES, Gpu, KINDS, MemoryPlan, Seat, Way, Work, inference_work, parameters_by_kind, plan_inference, plan_ranks,
+    plan_steps, plan_training, training_work, ways_to_fit,
 };
-use nn_core::train::TrainConfig;
+use nn_core::train::{Rank, TrainConfig};
 use nn_core::{Error, Result};
-use nn_ffi::{Context, Machine};
+use nn_ffi::Machine;
 
 use crate::failure::Failure;
 use crate::flags::{ConfigFlags, ConfigSource, DeviceFlags};
@@ -46,6 +46,12 @@ pub(crate) struct Arguments {
     /// Plan for a device with this much free memory; a GPU need not be present.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     available: Option<usize>,
+    /// Plan training on so many ranks, up to --replicas, for the rank that needs the most memory.
+    #[arg(long, value_name = "INTEGER", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    ranks: Option<u32>,
+    /// With --ranks and a GPU by its name, bytes a second that a rank sends, such as 50GB, for the time of a step.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    link: Option<usize>,
     /// Write JSON, for programs.
     #[arg(long)]
     json: bool,
@@ -104,12 +110,35 @@ struct Planned {
     device: String,
     free: usize,
     ways: Vec<Way>,
+    ranks: Option<Ranks>,
+}
+
+/// What several ranks add to a plan.
+struct Ranks {
+    seat: Seat,
+    sent: u64,
+    /// Seconds of a step, and the efficiency against one rank, where device and link are known.
+    times: Option<(f64, f64)>,
+}
+
+fn check_ranks(arguments: &Arguments) -> std::result::Result<(), Failure> {
+    let problem = if arguments.ranks.is_some() && arguments.inference {
+        "--ranks is for training, not for --inference"
+    } else if arguments.link.is_some() && (arguments.ranks.is_none() || named(&arguments.device).is_none()) {
+        "--link is for --ranks and a GPU by its name"
+    } else if arguments.link == Some(0) {
+        "--link is 0; it must be at least 1"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::Usage(problem.into()))
 }
 
 pub(crate) fn run(mut arguments: Arguments) -> std::result::Result<(), Failure> {
     if arguments.prompt.is_some() && !arguments.inference {
         return Err(Failure::Usage("--prompt is for --inference".into()));
     }
+    check_ranks(&arguments)?;
     let file = arguments.source.file()?;
     let reach = if arguments.inference { arguments.options.take("context") } else { None };
     if arguments.inference && !file.has("train", "batch_size") {
@@ -124,22 +153,29 @@ pub(crate) fn run(mut arguments: Arguments) -> std::result::Result<(), Failure> 
         })?,
     };
     let (machine, free) = machine(&arguments)?;
-    let mut ways = Vec::new();
+    let (mut ways, mut ranks) = (Vec::new(), None);
     let (memory, work) = if arguments.inference {
         let (batch, room) = (train.batch_size, capacity.max(0) as usize);
         let prompt = arguments.prompt.map_or(room, |prompt| prompt as usize);
         let memory = plan_inference(&model, train.precision, machine, batch, capacity, prompt)?;
         (memory, inference_work(&model, train.precision, machine, batch, room)?)
     } else {
-        let memory = plan_training(&model, &train, machine, true)?;
-        if memory.held > free {
-            ways = ways_to_fit(&model, &train, machine, free, true)?.0;
+        let shared = plan_ranks(&model, &train, machine, arguments.ranks.map_or(1, |ranks| ranks as usize))?;
+        if shared.memory.held > free {
+            ways = ways_to_fit(&model, &train, machine, shared.seat, free, true)?.0;
         }
-        (memory, training_work(&model, &train, machine)?)
+        ranks = arguments.ranks.map(|_| Ranks { seat: shared.seat, sent: shared.sent, times: None });
+        (shared.memory, shared.work)
     };
-    let seconds = named(&arguments.device).map(|gpu| work.seconds(gpu, train.precision));
+    let gpu = named(&arguments.device);
+    let seconds = gpu.map(|gpu| work.seconds(gpu, train.precision));
+    if let (Some(ranks), Some(gpu), Some(seconds), Some(link)) = (&mut ranks, gpu, seconds, arguments.link) {
+        let together = seconds + ranks.sent as f64 / link as f64;
+        let alone = training_work(&model, &train, machine)?.seconds(gpu, train.precision);
+        ranks.times = Some((together, alone / (ranks.seat.ranks as f64 * together)));
+    }
     let what = if arguments.inference { "The next token" } else { "A step" };
-    let planned = Planned { model, memory, work, seconds, what, device: arguments.device, free, ways };
+    let planned = Planned { model, memory, work, seconds, what, device: arguments.device, free, ways, ranks };
     let text = if arguments.json { planned.table().to_json_lines() } else { planned.text() };
     io::stdout().write_all(text.as_bytes())?;
     Ok(())
@@ -174,21 +210,22 @@ fn machine(arguments: &Arguments) -> Result<(Machine, usize)> {
     Ok((ctx.machine()?, free))
 }
 
-/// `Error::OutOfMemory`, with up to three computed ways out, when a run needs more than the device has free.
-pub(crate) fn require_fit(ctx: &Context, model: &MoEConfig, train: &TrainConfig, held_out: bool) -> Result<()> {
-    require_fit_in(ctx.memory_info()?.0, ctx, model, train, held_out)
+/// `Error::OutOfMemory`, with up to three computed ways out, when a rank of a run needs more than its device has free.
+pub(crate) fn require_fit(rank: Rank<'_>, model: &MoEConfig, train: &TrainConfig, held_out: bool) -> Result<()> {
+    require_fit_in(rank.context().memory_info()?.0, rank, model, train, held_out)
 }
 
-fn require_fit_in(free: usize, ctx: &Context, model: &MoEConfig, train: &TrainConfig, held_out: bool) -> Result<()> {
+fn require_fit_in(free: usize, rank: Rank<'_>, model: &MoEConfig, train: &TrainConfig, held_out: bool) -> Result<()> {
+    let (ctx, seat) = (rank.context(), Seat::of(rank));
     let machine = ctx.machine()?;
-    let needed = match plan_training(model, train, machine, held_out) {
+    let needed = match plan_steps(model, train, machine, seat, held_out, true) {
         Err(Error::TooLarge) => "more memory than any machine has".to_owned(),
         planned => match planned?.held {
             held if held <= free => return Ok(()),
             held => bytes_text(held as u64),
         },
     };
-    let (ways, least) = ways_to_fit(model, train, machine, free, held_out)?;
+    let (ways, least) = ways_to_fit(model, train, machine, seat, free, held_out)?;
     let there = bytes_text(free as u64);
     let mut problem = format!("this run needs {needed}; {} has {there} free. ", ctx.device());
     if !ways.is_empty() {
@@ -219,6 +256,10 @@ fn way_text(way: &Way) -> String {
     format!("{} ({})", flags.collect::<Vec<_>>().join(" "), bytes_text(way.held as u64))
 }
 
+fn time_text(seconds: f64) -> String {
+    if seconds < 0.1 { format!("{:.3} ms", seconds * 1e3) } else { format!("{seconds:.2} s") }
+}
+
 impl Planned {
     /// The plan for programs.
     fn table(self) -> Value {
@@ -240,7 +281,7 @@ impl Planned {
         });
         let [flops, moved] = [self.work.flops(), self.work.bytes()].map(Value::Integer);
         let work = Table::from([("flops", flops), ("bytes", moved), ("seconds", self.seconds.into())]);
-        Value::Table(Table::from([
+        let mut table = Table::from([
             ("parameters", Value::Table(parameters)),
             ("device", self.device.into()),
             ("bytes", Value::Table(bytes)),
@@ -250,7 +291,18 @@ impl Planned {
             ("fits", (self.memory.held <= self.free).into()),
             ("ways", Value::List(ways.collect())),
             ("work", Value::Table(work)),
-        ]))
+        ]);
+        if let Some(ranks) = self.ranks {
+            let ranks = Table::from([
+                ("count", ranks.seat.ranks.into()),
+                ("rank", ranks.seat.rank.into()),
+                ("sent", ranks.sent.into()),
+                ("seconds", ranks.times.map(|(seconds, _)| seconds).into()),
+                ("efficiency", ranks.times.map(|(_, efficiency)| efficiency).into()),
+            ]);
+            table.set("ranks", Value::Table(ranks));
+        }
+        Value::Table(table)
     }
 
     /// The plan for people.
@@ -287,15 +339,31 @@ impl Planned {
         let (flops, moved) = (self.work.flops() as f64, bytes_text(self.work.bytes() as u64));
         text += &format!("{} takes {flops:.2e} operations and moves {moved}", self.what);
         if let Some(seconds) = self.seconds {
-            let time = if seconds < 0.1 { format!("{:.3} ms", seconds * 1e3) } else { format!("{seconds:.2} s") };
-            text += &format!(": at the peak of {}, {time}", self.device);
+            text += &format!(": at the peak of {}, {}", self.device, time_text(seconds));
         }
-        text + ".\n"
+        text += ".\n";
+        if let Some(Ranks { seat: Seat { rank, ranks }, sent, times }) = self.ranks {
+            let sent = bytes_text(sent);
+            text += &format!(
+                "Of {ranks} ranks, rank {rank} needs the most memory, this. A rank sends up to {sent} in a step"
+            );
+            if let Some((seconds, efficiency)) = times {
+                text += &format!(
+                    ", which then takes {} if nothing is computed meanwhile: an efficiency of {:.0} % against one rank",
+                    time_text(seconds),
+                    100.0 * efficiency
+                );
+            }
+            text += ".\n";
+        }
+        text
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use nn_ffi::Context;
+
     use super::*;
 
     #[test]
@@ -316,13 +384,13 @@ mod tests {
     fn a_run_that_cannot_fit_is_told_what_would() {
         let ctx = Context::open(nn_ffi::Device::Cpu, Some(2), None).unwrap();
         let (model, train) = (MoEConfig::preset("small").unwrap(), TrainConfig::default());
-        require_fit_in(1 << 40, &ctx, &model, &train, true).unwrap();
-        let error = require_fit_in(300 << 20, &ctx, &model, &train, true).unwrap_err();
+        require_fit_in(1 << 40, (&ctx).into(), &model, &train, true).unwrap();
+        let error = require_fit_in(300 << 20, (&ctx).into(), &model, &train, true).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("cpu has 300.0 MiB free. It fits with --micro-batch-size "), "{text}");
         assert!(text.ends_with(". --start-anyway starts it nevertheless") && text.matches("; or with --").count() == 2);
         assert_eq!(error.exit_code(), 4);
-        let text = require_fit_in(1 << 16, &ctx, &model, &train, true).unwrap_err().to_string();
+        let text = require_fit_in(1 << 16, (&ctx).into(), &model, &train, true).unwrap_err().to_string();
         assert!(
             text.contains("The least that options can reach is --")
                 && text.contains(": the model itself is too large. ")

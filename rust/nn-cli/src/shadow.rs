@@ -1,21 +1,21 @@
 //! `nncuda-rs shadow`: a training step, or generation, with every kernel call a second time on another engine.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use nn_core::Result;
 use nn_core::format::atomic;
 use nn_core::generate::{Sampling, generate_batch};
 use nn_core::model::{MoETransformer, Precision};
 use nn_core::train::{Batch, Checkpoint, Trainer, resolve_checkpoint};
-use nn_core::{Error, Result};
 use nn_ffi::{Context, Device, InstructionSet, Shadow};
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::flags::{ConfigFlags, ConfigSource, DeviceFlags};
-use crate::generate::{check_ids, parse_ids};
+use crate::generate::prompt_ids;
 use crate::paths;
 use crate::terminal::{columns, short_text};
 
@@ -133,28 +133,17 @@ fn verdict(over: u64, compared: u64) -> std::result::Result<(), Failure> {
 fn check_flags(arguments: &Arguments) -> std::result::Result<(), Failure> {
     let given = [(arguments.source.config.is_some(), "config"), (arguments.source.preset.is_some(), "preset")];
     let given = given.into_iter().filter_map(|(given, name)| given.then_some(name)).chain(arguments.options.names());
-    let folder = arguments.json.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
-    let problem = match (given.map(|name| name.replace('_', "-")).next(), folder) {
+    let problem = match given.map(|name| name.replace('_', "-")).next() {
         _ if arguments.reference.as_deref() == Some(F64) => {
             format!("nncuda-rs has no reference '{F64}'; the Python package has it: nncuda shadow --reference {F64}")
         }
         _ if arguments.model.is_none() && (arguments.prompt.is_some() || arguments.best) => {
             "--prompt and --best need MODEL, a checkpoint or the folder of a run".into()
         }
-        (Some(name), _) if arguments.model.is_some() => format!("MODEL has its own options; leave out --{name}"),
-        (_, Some(folder)) if !folder.is_dir() => format!("there is no folder {} for --json", folder.display()),
+        Some(name) if arguments.model.is_some() => format!("MODEL has its own options; leave out --{name}"),
         _ => return Ok(()),
     };
     Err(Failure::Usage(problem))
-}
-
-fn prompt_ids(checkpoint: &Checkpoint, prompt: &str, ids: bool) -> std::result::Result<Vec<i32>, Failure> {
-    if ids {
-        return Ok(check_ids(checkpoint.config.vocab_size, parse_ids(prompt)?)?);
-    }
-    let problem = "holds no tokenizer.model, so it cannot read text; --ids takes token ids";
-    let tokenizer = checkpoint.tokenizer.as_ref().ok_or_else(|| Error::missing(&checkpoint.folder, problem))?;
-    Ok(tokenizer.encode(prompt, true))
 }
 
 fn new_trainer(ctx: &Context, arguments: &Arguments) -> Result<Trainer> {

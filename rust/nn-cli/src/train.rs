@@ -8,14 +8,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use nn_core::Error;
 use nn_core::format::{Tokenizer, Value};
 use nn_core::model::MoEConfig;
-use nn_core::train::{Event, Sources, TrainConfig, TrainingRun, open_shards};
-use nn_ffi::Context;
+use nn_core::train::{Event, Rank, Sources, TrainConfig, TrainingRun, open_shards};
 
 use crate::failure::Failure;
 use crate::flags::{ConfigFlags, ConfigSource, DeviceFlags};
 use crate::interrupt::Interrupts;
 use crate::paths;
 use crate::plan::require_fit;
+use crate::ranks::{self, RankFlags};
 use crate::terminal::{count_text, grouped_text};
 
 /// What `run.json` says of this program.
@@ -32,6 +32,9 @@ const PROGRAM: &str = concat!("nncuda-rs ", env!("CARGO_PKG_VERSION"));
 /// stretched to the new end, so that the rate jumps; a line on standard error says how.
 ///
 /// A run that needs more memory than the device has free (`nncuda-rs plan`) is not started.
+///
+/// Several ranks share out a run with --replicas: `mpiexec -n 4 nncuda-rs train RUN ...`. The first one talks. How many
+/// there are changes no bit; --resume may have others.
 ///
 /// If standard output is not a terminal, the lines of RUN/metrics.jsonl are written to it as they come, and nothing
 /// else.
@@ -60,6 +63,8 @@ pub(crate) struct Arguments {
     extend: bool,
     #[command(flatten)]
     device: DeviceFlags,
+    #[command(flatten)]
+    ranks: RankFlags,
     /// Start even if the device has less free memory than the run needs.
     #[arg(long)]
     start_anyway: bool,
@@ -68,26 +73,31 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments, interrupts: &Interrupts) -> Result<(), Failure> {
-    let ctx = arguments.device.open()?;
-    let goes_on = arguments.resume || arguments.extend;
-    let mut training = if goes_on { reopen(&arguments, &ctx)? } else { start(&arguments, &ctx)? };
-    if let Some(notice) = training.notice() {
+    let ctx = arguments.device.open().inspect_err(|failure| ranks::cannot_begin(&failure.to_string()))?;
+    let comm = arguments.ranks.open(&ctx)?;
+    let rank = comm.as_ref().map_or_else(|| Rank::from(&ctx), Rank::from);
+    let opened = if arguments.resume || arguments.extend { reopen(&arguments, rank) } else { start(&arguments, rank) };
+    if let (Some(comm), Err(failure)) = (&comm, &opened) {
+        let _ = comm.abort(&failure.to_string()); // the failure itself is told below
+    }
+    let mut training = opened?;
+    if let Some(notice) = training.notice().filter(|_| training.is_first()) {
         eprintln!("{notice}");
     }
     interrupts.stop(training.stop_flag())?;
-    if io::stdout().is_terminal() {
-        run_with_progress(&mut training)?;
-    } else {
-        run_with_records(&mut training)?;
+    match rank.comm().filter(|_| !training.is_first()) {
+        Some(comm) => run_aside(&mut training, comm.rank(), arguments.ranks.log_ranks)?,
+        None if io::stdout().is_terminal() => run_with_progress(&mut training)?,
+        None => run_with_records(&mut training)?,
     }
     let (step, steps) = (training.trainer().step(), training.trainer().config().steps);
-    if step < steps {
+    if step < steps && training.is_first() {
         eprintln!("stopped after step {step} of {steps}; --resume continues from there");
     }
     Ok(())
 }
 
-fn start(arguments: &Arguments, ctx: &Context) -> Result<TrainingRun, Failure> {
+fn start(arguments: &Arguments, rank: Rank<'_>) -> Result<TrainingRun, Failure> {
     let file = arguments.source.file()?;
     let flags = [&arguments.data, &arguments.held_out, &arguments.tokenizer];
     let [data, held_out, tokenizer] = file.data()?;
@@ -100,14 +110,14 @@ fn start(arguments: &Arguments, ctx: &Context) -> Result<TrainingRun, Failure> {
     let vocab_size = open_shards(data)?[0].vocab_size();
     let (model, options) = file.options(arguments.source.preset.as_deref(), &arguments.options, vocab_size)?;
     if !arguments.start_anyway {
-        require_fit(ctx, &model, &options, held_out.is_some())?;
+        require_fit(rank, &model, &options, held_out.is_some())?;
     }
-    Ok(start_with(&arguments.run, ctx, model, options, data, held_out.as_deref(), tokenizer.as_deref())?)
+    Ok(start_with(&arguments.run, rank, model, options, data, held_out.as_deref(), tokenizer.as_deref())?)
 }
 
 fn start_with(
     run: &Path,
-    ctx: &Context,
+    rank: Rank<'_>,
     model: MoEConfig,
     options: TrainConfig,
     data: &Path,
@@ -115,8 +125,10 @@ fn start_with(
     tokenizer: Option<&Path>,
 ) -> nn_core::Result<TrainingRun> {
     let tokenizer = tokenizer.map(Tokenizer::load).transpose()?;
-    let training = TrainingRun::start(run, ctx, model, options, data, held_out, tokenizer)?;
-    Sources::new(data, held_out.map(PathBuf::from)).write(run, &training, PROGRAM)?;
+    let training = TrainingRun::start(run, rank, model, options, data, held_out, tokenizer)?;
+    if training.is_first() {
+        Sources::new(data, held_out.map(PathBuf::from)).write(run, &training, PROGRAM)?;
+    }
     Ok(training)
 }
 
@@ -151,17 +163,21 @@ fn check_flags(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn reopen(arguments: &Arguments, ctx: &Context) -> Result<TrainingRun, Failure> {
+fn reopen(arguments: &Arguments, rank: Rank<'_>) -> Result<TrainingRun, Failure> {
     check_flags(arguments)?;
     let mut sources = Sources::read(&arguments.run)?;
     sources.data = arguments.data.clone().unwrap_or(sources.data);
     sources.held_out = arguments.held_out.clone().or(sources.held_out);
     let changes = arguments.options.of_training();
     let admit = |model: &MoEConfig, options: &TrainConfig| {
-        if arguments.start_anyway { Ok(()) } else { require_fit(ctx, model, options, sources.held_out.is_some()) }
+        let held_out = sources.held_out.is_some();
+        if arguments.start_anyway { Ok(()) } else { require_fit(rank, model, options, held_out) }
     };
-    let open = if arguments.extend { TrainingRun::extend } else { TrainingRun::resume_admitted };
-    Ok(open(&arguments.run, ctx, &sources, &changes, &admit)?)
+    Ok(if arguments.extend {
+        TrainingRun::extend(&arguments.run, rank, &sources, &changes, &admit)?
+    } else {
+        TrainingRun::resume_admitted(&arguments.run, rank, &sources, &changes, &admit)?
+    })
 }
 
 /// Runs to the end with a progress bar; an interrupt makes it save and stop.
@@ -213,6 +229,20 @@ fn run_with_records(training: &mut TrainingRun) -> Result<(), Failure> {
                 .write_all(line.as_bytes())
                 .and_then(|()| output.flush())
                 .map_err(|error| Error::io("standard output", error))?;
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// The same on another rank than the first: nothing is told, or with `told` a line a step on standard error.
+fn run_aside(training: &mut TrainingRun, rank: usize, told: bool) -> Result<(), Failure> {
+    training.run(|event| {
+        if let Event::Step(progress) = event
+            && told
+        {
+            let speed = grouped_text(progress.tokens_per_second);
+            eprintln!("rank {rank}: step {}, loss {:.3} · {speed} tokens/s of all ranks", progress.step, progress.loss);
         }
         Ok(())
     })?;

@@ -7,40 +7,21 @@ use std::sync::atomic::Ordering;
 
 use nn_core::Error;
 use nn_core::format::{Table, Value};
-use nn_core::model::{MoETransformer, Precision};
-use nn_core::train::{Event, Sources, TrainConfig, Trainer, TrainingRun, list_checkpoints, read_metrics};
+use nn_core::model::Precision;
+use nn_core::train::{Event, Sources, TrainConfig, TrainingRun, list_checkpoints, read_metrics};
 use nn_ffi::Context;
+use tiny::Workshop;
 
 const ADVICE: &str = "; the last checkpoint is from before that. A lower learning rate or a longer warm-up usually \
 helps";
 
-struct Workshop {
-    root: tempfile::TempDir,
+fn resume(workshop: &Workshop, ctx: &Context, changes: &Table) -> TrainingRun {
+    let sources = Sources::new(workshop.path("data.tokens"), None);
+    TrainingRun::resume(&workshop.path("run"), ctx, &sources, changes).unwrap()
 }
 
-impl Workshop {
-    fn new() -> Self {
-        let root = tempfile::tempdir().unwrap();
-        tiny::shard(&root.path().join("data.tokens"), 3000, 1);
-        Self { root }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.root.path().join(name)
-    }
-
-    fn start(&self, ctx: &Context, name: &str, options: TrainConfig) -> TrainingRun {
-        let data = self.path("data.tokens");
-        TrainingRun::start(&self.path(name), ctx, tiny::model(), options, &data, None, None).unwrap()
-    }
-
-    fn resume(&self, ctx: &Context, name: &str, changes: &Table) -> TrainingRun {
-        TrainingRun::resume(&self.path(name), ctx, &Sources::new(self.path("data.tokens"), None), changes).unwrap()
-    }
-
-    fn checkpoints(&self, name: &str) -> Vec<PathBuf> {
-        list_checkpoints(&self.path(name).join("checkpoints")).unwrap()
-    }
+fn checkpoints(workshop: &Workshop, name: &str) -> Vec<PathBuf> {
+    list_checkpoints(&workshop.path(name).join("checkpoints")).unwrap()
 }
 
 fn message(run: &mut TrainingRun) -> String {
@@ -62,7 +43,7 @@ fn plant(run: &TrainingRun, name: &str, at: usize, value: f32) {
 fn a_weight_that_is_no_number_is_named_and_the_folder_goes_on() {
     let ctx = tiny::context();
     for precision in [Precision::F32, Precision::BF16] {
-        let workshop = Workshop::new();
+        let workshop = Workshop::new(false);
         let mut first = workshop.start(&ctx, "run", TrainConfig { precision, ..tiny::options() });
         let stop = first.stop_flag();
         first
@@ -73,22 +54,22 @@ fn a_weight_that_is_no_number_is_named_and_the_folder_goes_on() {
                 Ok(())
             })
             .unwrap();
-        let good = workshop.checkpoints("run");
+        let good = checkpoints(&workshop, "run");
         // The search does not depend on when the run reports: what the bad step met is what is there.
         for (log_every, save_every) in [(12, 7), (5, 0), (1, 4)] {
             let changes = Table::from([("log_every", log_every.into()), ("save_every", save_every.into())]);
-            let mut run = workshop.resume(&ctx, "run", &changes);
+            let mut run = resume(&workshop, &ctx, &changes);
             plant(&run, "model.layers.1.block_sparse_moe.gate.weight", 2 * 24 + 5, f32::NAN);
             let place = "model.layers.1.block_sparse_moe.gate.weight is not finite, first at [2, 5] (nan)";
             assert_eq!(message(&mut run), format!("the loss is NaN at step 6: {place}{ADVICE}"));
-            assert_eq!(workshop.checkpoints("run"), good);
+            assert_eq!(checkpoints(&workshop, "run"), good);
         }
         let records = read_metrics(&workshop.path("run/metrics.jsonl")).unwrap();
         let of_loss: Vec<_> = records.iter().map(|record| record.get("loss") == Some(&Value::None)).collect();
         assert_eq!(of_loss, [false, false, false, false, false, true], "null stands for what is no number");
         let mut unbroken = workshop.start(&ctx, "unbroken", TrainConfig { precision, ..tiny::options() });
         unbroken.run(|_| Ok(())).unwrap();
-        let mut second = workshop.resume(&ctx, "run", &Table::new());
+        let mut second = resume(&workshop, &ctx, &Table::new());
         assert_eq!(second.run(|_| Ok(())).unwrap().unwrap().step, 12);
         assert_eq!(tiny::state(second.trainer()), tiny::state(unbroken.trainer()));
     }
@@ -96,7 +77,7 @@ fn a_weight_that_is_no_number_is_named_and_the_folder_goes_on() {
 
 #[test]
 fn the_output_is_named_where_finite_weights_overflow() {
-    let (ctx, workshop) = (tiny::context(), Workshop::new());
+    let (ctx, workshop) = (tiny::context(), Workshop::new(false));
     let begins = |name: &str, at: usize, value: f32, place: &str| {
         let run = format!("{}-{at}", name.replace('.', "-"));
         let mut run = workshop.start(&ctx, &run, tiny::options());
@@ -118,7 +99,7 @@ fn the_output_is_named_where_finite_weights_overflow() {
 
 #[test]
 fn a_rate_that_is_too_high_ends_the_run_whenever_it_reports() {
-    let (ctx, workshop) = (tiny::context(), Workshop::new());
+    let (ctx, workshop) = (tiny::context(), Workshop::new(false));
     let options = TrainConfig {
         learning_rate: 1e30,
         weight_decay: 1e30,
@@ -131,12 +112,12 @@ fn a_rate_that_is_too_high_ends_the_run_whenever_it_reports() {
     let seldom = TrainConfig { log_every: 12, save_every: 0, ..options };
     assert_eq!(message(&mut workshop.start(&ctx, "seldom", seldom)), often);
     assert!(often.contains(" at step 2: ") && often.contains(" not finite, first at "), "{often}");
-    assert_eq!((workshop.checkpoints("often").len(), workshop.checkpoints("seldom").len()), (1, 0));
+    assert_eq!((checkpoints(&workshop, "often").len(), checkpoints(&workshop, "seldom").len()), (1, 0));
 }
 
 #[test]
 fn a_loss_above_the_limit_ends_the_run() {
-    let (ctx, workshop) = (tiny::context(), Workshop::new());
+    let (ctx, workshop) = (tiny::context(), Workshop::new(false));
     let limited = TrainConfig { max_loss: Some(0.5), ..tiny::options() };
     let said = message(&mut workshop.start(&ctx, "limited", limited.clone()));
     let records = read_metrics(&workshop.path("limited/metrics.jsonl")).unwrap();
@@ -162,8 +143,7 @@ fn a_loss_above_the_limit_ends_the_run() {
 fn a_trainer_keeps_the_weights_that_a_bad_step_met() {
     let ctx = tiny::context();
     for capture in [true, false] {
-        let model = MoETransformer::random(&ctx, tiny::model(), 7).unwrap();
-        let mut trainer = Trainer::new(model, tiny::options(), capture).unwrap();
+        let mut trainer = tiny::trainer(&ctx, tiny::model(), tiny::options(), capture);
         for step in 0..3 {
             trainer.train_step(&tiny::batch(5, 13, step)).unwrap();
         }
@@ -183,8 +163,7 @@ fn a_trainer_keeps_the_weights_that_a_bad_step_met() {
 #[test]
 fn a_restored_trainer_updates_again_whatever_was_before() {
     let ctx = tiny::context();
-    let model = MoETransformer::random(&ctx, tiny::model(), 7).unwrap();
-    let mut trainer = Trainer::new(model, tiny::options(), true).unwrap();
+    let mut trainer = tiny::trainer(&ctx, tiny::model(), tiny::options(), true);
     let batch = tiny::batch(5, 13, 0);
     for gain in [f32::INFINITY, 1.0] {
         trainer.model().parameters().set("model.norm.weight", &[gain; 24]).unwrap();

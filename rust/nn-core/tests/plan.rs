@@ -1,9 +1,14 @@
 //! The plan of a run's memory is what is then measured.
 
-use nn_core::model::{MoEConfig, MoETransformer, Precision};
-use nn_core::plan::{plan_steps, plan_training, training_work};
+mod tiny;
+
+use std::time::Duration;
+
+use nn_core::model::MoETransformer;
+use nn_core::model::{MoEConfig, Precision};
+use nn_core::plan::{Seat, plan_ranks, plan_steps, plan_training, training_work, work_of_rank};
 use nn_core::train::{Batch, TrainConfig, Trainer};
-use nn_ffi::{Context, Device};
+use nn_ffi::{Comm, Context, Device, Machine, Transport};
 
 /// Of what is measured.
 const TOLERANCE: f64 = 0.01;
@@ -69,13 +74,12 @@ fn the_plan_is_what_is_measured() {
                 (0..train.batch_size * train.sequence_length).map(|at| (at * 7919 % model.vocab_size) as i32).collect();
             let length = train.sequence_length;
             let batch = Batch { rows: train.batch_size, length, inputs: ids.clone(), targets: ids };
-            let weights = MoETransformer::random_in(&ctx, model.clone(), 1, true, train.precision).unwrap();
-            let mut trainer = Trainer::new(weights, train.clone(), capture).unwrap();
+            let mut trainer = tiny::trainer(&ctx, model.clone(), train.clone(), capture);
             for _ in 0..3 {
                 trainer.train_step(&batch).unwrap();
             }
             let machine = ctx.machine().unwrap();
-            let planned = plan_steps(&model, &train, machine, false, capture).unwrap();
+            let planned = plan_steps(&model, &train, machine, Seat::ALONE, false, capture).unwrap();
             near(name, planned.peak, ctx.bytes_peak().unwrap());
             let sum: usize = planned.bytes.iter().sum();
             assert_eq!((sum, planned.held), (planned.peak, planned.peak));
@@ -83,30 +87,85 @@ fn the_plan_is_what_is_measured() {
     }
 }
 
-/// Of seven micro-batches four are left out where a step is planned, and none where it is made.
+/// Of seven micro-batches four are left out where a step is planned, or fewer where replicas have one each, and none where it
+/// is made.
 #[test]
 fn micro_batches_that_are_not_run_count() {
+    for replicas in [1, 2, 3, 5] {
+        let train = TrainConfig {
+            batch_size: 7,
+            micro_batch_size: Some(1),
+            replicas,
+            precision: Precision::F16,
+            sequence_length: 64,
+            ..options()
+        };
+        let (ctx, ids) = (Context::open(Device::Cpu, Some(2), None).unwrap(), vec![1; 7 * 64]);
+        let mut trainer = tiny::trainer(&ctx, wide(), train.clone(), true);
+        let batch = Batch { rows: 7, length: 64, inputs: ids.clone(), targets: ids };
+        for _ in 0..2 {
+            trainer.train_step(&batch).unwrap();
+        }
+        let planned = plan_training(&wide(), &train, ctx.machine().unwrap(), false).unwrap();
+        near("seven micro-batches", planned.peak, ctx.bytes_peak().unwrap());
+        let ((), profile) = ctx.profile(|| trainer.train_step(&batch).map(|_| ())).unwrap();
+        let work = training_work(&wide(), &train, ctx.machine().unwrap()).unwrap();
+        let read: serde_json::Value = serde_json::from_str(&profile.json).unwrap();
+        for (name, found) in [("flops", work.flops()), ("bytes", work.bytes())] {
+            let made: f64 = read["kernels"].as_array().unwrap().iter().map(|row| row[name].as_f64().unwrap()).sum();
+            assert_eq!(made as i128, found, "{name} of {replicas} replicas");
+        }
+    }
+}
+
+/// The most bytes that a rank of a job in threads needs, and those that its last step sends.
+fn measured(train: &TrainConfig, rank: usize, ranks: usize) -> (usize, u64) {
+    let ctx = Context::open(Device::Cpu, Some(1), None).unwrap();
+    let name = format!("plan of {ranks}");
+    let comm = Comm::new(&ctx, Transport::Threads, &name, Some((rank, ranks)), Duration::from_secs(60)).unwrap();
+    let model = MoETransformer::random_in(&ctx, wide(), 0, true, train.precision).unwrap();
+    let mut trainer = Trainer::with_comm(model, train.clone(), true, Some(&comm)).unwrap();
+    let (rows, length) = (trainer.rows().count(), train.sequence_length);
+    let ids: Vec<i32> = (0..rows * length).map(|at| (at * 7919 % wide().vocab_size) as i32).collect();
+    let batch = Batch { rows, length, inputs: ids.clone(), targets: ids };
+    let mut sent = 0;
+    for _ in 0..3 {
+        let before = comm.bytes_sent().unwrap();
+        trainer.train_step(&batch).unwrap();
+        sent = comm.bytes_sent().unwrap() - before;
+    }
+    (ctx.bytes_peak().unwrap(), sent)
+}
+
+#[test]
+fn ranks_need_and_send_what_is_planned() {
     let train = TrainConfig {
-        batch_size: 7,
-        micro_batch_size: Some(1),
-        precision: Precision::F16,
-        sequence_length: 64,
+        batch_size: 59,
+        micro_batch_size: Some(2),
+        replicas: 8,
+        precision: Precision::BF16,
+        sequence_length: 16,
         ..options()
     };
-    let (ctx, ids) = (Context::open(Device::Cpu, Some(2), None).unwrap(), vec![1; 7 * 64]);
-    let weights = MoETransformer::random_in(&ctx, wide(), 1, true, train.precision).unwrap();
-    let mut trainer = Trainer::new(weights, train.clone(), true).unwrap();
-    let batch = Batch { rows: 7, length: 64, inputs: ids.clone(), targets: ids };
-    for _ in 0..2 {
-        trainer.train_step(&batch).unwrap();
+    let machine = Machine::Cpu { isa: None, threads: Some(1) };
+    for ranks in [2, 3, 8] {
+        let found: Vec<(usize, u64)> = std::thread::scope(|scope| {
+            let train = &train;
+            let jobs: Vec<_> = (0..ranks).map(|rank| scope.spawn(move || measured(train, rank, ranks))).collect();
+            jobs.into_iter().map(|job| job.join().unwrap()).collect()
+        });
+        let (mut held, mut most) = (0, 0);
+        for (rank, (peak, sent)) in found.into_iter().enumerate() {
+            let seat = Seat { rank, ranks };
+            let planned = plan_steps(&wide(), &train, machine, seat, false, true).unwrap();
+            near(&format!("{seat:?}"), planned.peak, peak);
+            assert_eq!(work_of_rank(&wide(), &train, machine, seat).unwrap().1, sent, "{seat:?}");
+            held = held.max(plan_steps(&wide(), &train, machine, seat, true, true).unwrap().held);
+            most = most.max(sent);
+        }
+        let whole = plan_ranks(&wide(), &train, machine, ranks).unwrap();
+        assert_eq!((whole.memory.held, whole.sent), (held, most));
+        assert!(most > 0);
     }
-    let planned = plan_training(&wide(), &train, ctx.machine().unwrap(), false).unwrap();
-    near("seven micro-batches", planned.peak, ctx.bytes_peak().unwrap());
-    let ((), profile) = ctx.profile(|| trainer.train_step(&batch).map(|_| ())).unwrap();
-    let work = training_work(&wide(), &train, ctx.machine().unwrap()).unwrap();
-    let read: serde_json::Value = serde_json::from_str(&profile.json).unwrap();
-    for (name, found) in [("flops", work.flops()), ("bytes", work.bytes())] {
-        let made: f64 = read["kernels"].as_array().unwrap().iter().map(|row| row[name].as_f64().unwrap()).sum();
-        assert_eq!(made as i128, found, "{name}");
-    }
+    assert!(plan_ranks(&wide(), &train, machine, 9).is_err());
 }

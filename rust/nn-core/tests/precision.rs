@@ -4,7 +4,6 @@ mod tiny;
 
 use nn_core::model::{MoETransformer, Precision};
 use nn_core::train::{Batch, LossScalingState, TrainConfig, Trainer};
-use nn_ffi::Context;
 
 const SIXTEEN: [Precision; 2] = [Precision::BF16, Precision::F16];
 
@@ -14,11 +13,6 @@ fn options(precision: Precision) -> TrainConfig {
 
 fn scaled(loss_scale: f64) -> TrainConfig {
     TrainConfig { loss_scale, ..options(Precision::F16) }
-}
-
-fn trainer(ctx: &Context, options: TrainConfig, capture: bool) -> Trainer {
-    let model = MoETransformer::random_in(ctx, tiny::model(), options.seed, true, options.precision).unwrap();
-    Trainer::new(model, options, capture).unwrap()
 }
 
 /// The bits of all that a trainer keeps, the weights that the model computes with included.
@@ -48,7 +42,7 @@ fn a_captured_step_has_the_bits_of_its_calls() {
             (options.loss_scale, options.loss_scale_interval) = (16_777_216.0, 2);
         }
         let run = |capture| {
-            let mut trainer = trainer(&ctx, options.clone(), capture);
+            let mut trainer = tiny::trainer(&ctx, tiny::model(), options.clone(), capture);
             let step = |seed: u64| {
                 let (rows, length) = if seed == 4 { (3, 9) } else { (5, 13) };
                 told(&mut trainer, &tiny::batch(rows, length, seed))
@@ -70,7 +64,7 @@ fn the_trainer_has_the_precision_of_its_model() {
     let error = Trainer::new(model, options(Precision::BF16), true).unwrap_err();
     assert_eq!(error.to_string(), "precision is bf16; this model computes in f32");
     let state = LossScalingState { scale: 1.0, good_steps: 0, skipped: 0 };
-    let error = trainer(&ctx, options(Precision::BF16), true).restore(3, Some(state)).unwrap_err();
+    let error = tiny::trainer(&ctx, tiny::model(), options(Precision::BF16), true).restore(3, Some(state)).unwrap_err();
     assert_eq!(error.to_string(), "a loss-scaling state is required with scaled losses, and allowed with no others");
-    assert!(trainer(&ctx, scaled(1.0), true).restore(3, None).is_err());
+    assert!(tiny::trainer(&ctx, tiny::model(), scaled(1.0), true).restore(3, None).is_err());
 }

@@ -9,11 +9,6 @@ use nn_ffi::Context;
 /// Every so many blocks, and whether the experts of the others.
 const WAYS: [(usize, bool); 5] = [(1, false), (2, false), (3, false), (0, true), (2, true)];
 
-fn trainer(ctx: &Context, model: MoEConfig, options: TrainConfig, capture: bool) -> Trainer {
-    let model = MoETransformer::random_in(ctx, model, 2, true, options.precision).unwrap();
-    Trainer::new(model, options, capture).unwrap()
-}
-
 fn recomputing(options: &TrainConfig, (every, experts): (usize, bool)) -> TrainConfig {
     TrainConfig { activation_checkpointing: every, recompute_experts: experts, ..options.clone() }
 }
@@ -23,7 +18,7 @@ type Told = (f64, f64, f64, Vec<Vec<i32>>, Vec<Vec<i32>>);
 /// What four steps tell, and all that they leave behind.
 fn run(ctx: &Context, options: TrainConfig, capture: bool) -> (Vec<Told>, Vec<Vec<u32>>) {
     let model = MoEConfig { num_layers: 5, ..tiny::model() };
-    let mut trainer = trainer(ctx, model, options, capture);
+    let mut trainer = tiny::trainer(ctx, model, options, capture);
     let step = |seed| {
         let done = trainer.train_step(&tiny::batch(5, 13, seed)).unwrap();
         let (counts, choices) = (done.expert_counts().unwrap(), done.expert_choices().unwrap());

@@ -2,46 +2,19 @@
 
 mod tiny;
 
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
+use nn_core::Error;
 use nn_core::format::{Table, Value, parse_json};
 use nn_core::model::Precision;
 use nn_core::train::{Checkpoint, Sources, TrainConfig, TrainingRun, resolve_checkpoint};
-use nn_core::{Error, Result};
-use nn_ffi::Context;
 use proptest::prelude::*;
-
-struct Workshop {
-    root: tempfile::TempDir,
-}
-
-impl Workshop {
-    fn new() -> Self {
-        let root = tempfile::tempdir().unwrap();
-        tiny::shard(&root.path().join("data.tokens"), 3000, 1);
-        tiny::shard(&root.path().join("held-out.tokens"), 300, 2);
-        Self { root }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.root.path().join(name)
-    }
-
-    fn start(&self, ctx: &Context, name: &str) -> Result<TrainingRun> {
-        self.start_with(ctx, name, tiny::options())
-    }
-
-    fn start_with(&self, ctx: &Context, name: &str, options: TrainConfig) -> Result<TrainingRun> {
-        let (data, held_out) = (self.path("data.tokens"), self.path("held-out.tokens"));
-        TrainingRun::start(&self.path(name), ctx, tiny::model(), options, &data, Some(&held_out), None)
-    }
-}
+use tiny::Workshop;
 
 #[test]
 fn a_run_whose_data_nobody_noted_goes_on_with_other_options() {
-    let (ctx, workshop) = (tiny::context(), Workshop::new());
-    let mut first = workshop.start_with(&ctx, "run", TrainConfig { steps: 4, ..tiny::options() }).unwrap();
+    let (ctx, workshop) = (tiny::context(), Workshop::new(true));
+    let mut first = workshop.start(&ctx, "run", TrainConfig { steps: 4, ..tiny::options() });
     first.stop_flag().store(true, Ordering::Relaxed);
     assert_eq!(first.run(|_| Ok(())).unwrap().unwrap().step, 1, "a stop before the first step lets that be done");
     tiny::shard(&workshop.path("data.tokens"), 3000, 4);
@@ -56,9 +29,9 @@ fn a_run_whose_data_nobody_noted_goes_on_with_other_options() {
 
 #[test]
 fn gradients_that_never_fit_end_the_run() {
-    let (ctx, workshop) = (tiny::context(), Workshop::new());
+    let (ctx, workshop) = (tiny::context(), Workshop::new(true));
     let options = TrainConfig { precision: Precision::F16, loss_scale: 1.0 / 4_194_304.0, ..tiny::options() };
-    let mut run = workshop.start_with(&ctx, "run", options).unwrap();
+    let mut run = workshop.start(&ctx, "run", options);
     let model = run.trainer().model();
     model.parameters().set("model.norm.weight", &[f32::NAN; 24]).unwrap();
     model.round_weights().unwrap();
@@ -69,15 +42,15 @@ fn gradients_that_never_fit_end_the_run() {
 
 #[test]
 fn a_report_that_fails_ends_the_run() {
-    let (ctx, workshop) = (tiny::context(), Workshop::new());
-    let error = workshop.start(&ctx, "run").unwrap().run(|_| Err(Error::value("enough"))).unwrap_err();
+    let (ctx, workshop) = (tiny::context(), Workshop::new(true));
+    let error = workshop.start(&ctx, "run", tiny::options()).run(|_| Err(Error::value("enough"))).unwrap_err();
     assert_eq!(error.to_string(), "enough");
 }
 
 #[test]
 fn a_checkpoint_holds_what_the_trainer_had() {
-    let (ctx, workshop) = (tiny::context(), Workshop::new());
-    let mut run = workshop.start(&ctx, "run").unwrap();
+    let (ctx, workshop) = (tiny::context(), Workshop::new(true));
+    let mut run = workshop.start(&ctx, "run", tiny::options());
     run.run(|_| Ok(())).unwrap();
     let checkpoint = Checkpoint::open(&resolve_checkpoint(&workshop.path("run"), false).unwrap()).unwrap();
     let trainer = checkpoint.trainer(&ctx).unwrap();

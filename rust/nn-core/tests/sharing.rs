@@ -52,12 +52,12 @@ fn threads_generate_from_one_model_at_the_same_time() {
 #[test]
 fn a_trainer_that_others_ask_between_its_steps_trains_to_the_same_bits() {
     let ctx = tiny::context();
-    let trainer = || Trainer::new(MoETransformer::random(&ctx, tiny::model(), 3).unwrap(), tiny::options(), true);
-    let mut alone = trainer().unwrap();
+    let trainer = || tiny::trainer(&ctx, tiny::model(), tiny::options(), true);
+    let mut alone = trainer();
     for step in 0..12 {
         alone.train_step(&tiny::batch(5, 13, step)).unwrap();
     }
-    let shared = Mutex::new(trainer().unwrap());
+    let shared = Mutex::new(trainer());
     // Another model on the same context computes meanwhile, also while a step is captured.
     let beside = MoETransformer::random(&ctx, tiny::model(), 4).unwrap();
     let of_beside = tokens(&beside, 2);

@@ -5,13 +5,6 @@ mod tiny;
 use nn_core::Error;
 use nn_core::model::{MoETransformer, Precision};
 use nn_core::train::{TrainConfig, Trainer};
-use nn_ffi::Context;
-
-fn trainer(ctx: &Context, capture: bool) -> Trainer {
-    let options = tiny::options();
-    let model = MoETransformer::random_in(ctx, tiny::model(), options.seed, true, options.precision).unwrap();
-    Trainer::new(model, options, capture).unwrap()
-}
 
 /// Some steps, of two shapes in turns.
 fn train(trainer: &mut Trainer) -> Vec<[u64; 4]> {
@@ -28,11 +21,11 @@ fn train(trainer: &mut Trainer) -> Vec<[u64; 4]> {
 fn neither_capture_nor_threads_change_a_bit() {
     let ctx = tiny::context();
     ctx.set_threads(3).unwrap();
-    let mut first = trainer(&ctx, true);
+    let mut first = tiny::trainer(&ctx, tiny::model(), tiny::options(), true);
     let measures = train(&mut first);
     for (capture, threads) in [(false, 3), (true, 1)] {
         ctx.set_threads(threads).unwrap();
-        let mut second = trainer(&ctx, capture);
+        let mut second = tiny::trainer(&ctx, tiny::model(), tiny::options(), capture);
         assert_eq!(train(&mut second), measures);
         assert_eq!(tiny::state(&second), tiny::state(&first));
     }
@@ -42,7 +35,7 @@ fn neither_capture_nor_threads_change_a_bit() {
 #[test]
 fn the_routing_of_a_step_is_told() {
     let ctx = tiny::context();
-    let mut trainer = trainer(&ctx, true);
+    let mut trainer = tiny::trainer(&ctx, tiny::model(), tiny::options(), true);
     for step in 0..4 {
         let result = trainer.train_step(&tiny::batch(5, 13, step)).unwrap();
         // The last micro-batch has one sequence of 13 tokens, each with two experts.
@@ -59,7 +52,7 @@ fn the_routing_of_a_step_is_told() {
 #[test]
 fn wrong_batches_are_refused_and_change_nothing() {
     let ctx = tiny::context();
-    let mut trainer = trainer(&ctx, true);
+    let mut trainer = tiny::trainer(&ctx, tiny::model(), tiny::options(), true);
     train(&mut trainer);
     let before = tiny::state(&trainer);
     let mut wrong = |change: &dyn Fn(&mut nn_core::train::Batch)| {

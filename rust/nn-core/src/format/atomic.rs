@@ -27,7 +27,12 @@ fn parent(path: &Path) -> &Path {
 }
 
 fn beside(path: &Path, infix: &str) -> PathBuf {
-    let mut name = OsString::from(format!("{TEMPORARY_PREFIX}{}-{infix}", std::process::id()));
+    temporary(path, std::process::id(), infix)
+}
+
+/// Under which name `process` writes what becomes `path`.
+pub(crate) fn temporary(path: &Path, process: u32, infix: &str) -> PathBuf {
+    let mut name = OsString::from(format!("{TEMPORARY_PREFIX}{process}-{infix}"));
     name.push(path.file_name().unwrap_or_default());
     path.with_file_name(name)
 }

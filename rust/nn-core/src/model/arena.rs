@@ -1,5 +1,6 @@
 //! One buffer of a layout: the parameters themselves, their gradients, or a moment of the optimiser.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use nn_ffi::{Context, DType, Tensor, kernels};
@@ -90,16 +91,18 @@ impl ParameterArena {
         Ok(kernels::cast(&exact.data, &self.data)?)
     }
 
-    /// The tensors of an arena of f32 as they are written to a file, each name after `prefix`.
-    pub fn sources(&self, prefix: &str) -> Vec<Source<'_>> {
+    /// The tensors of an arena of f32 as they are written to a file, of whose elements those in `own` are written here.
+    pub fn sources(&self, own: &Range<usize>) -> Vec<Source<'_>> {
         let source = |spec: &ParameterSpec| {
-            let (offset, size) = (spec.offset, spec.size());
+            let part = overlap(own, spec.offset, spec.size());
+            let (first, count) = (spec.offset + part.start, part.len());
             Source {
-                name: format!("{prefix}{}", spec.name),
+                name: spec.name.clone(),
                 shape: spec.shape.clone(),
                 dtype: F32,
+                own: part,
                 read: Box::new(move || {
-                    let values: Vec<f32> = self.data.narrow(0, offset, size)?.to_vec()?;
+                    let values: Vec<f32> = self.data.narrow(0, first, count)?.to_vec()?;
                     Ok(values.into_iter().flat_map(f32::to_le_bytes).collect())
                 }),
             }
@@ -119,6 +122,12 @@ impl ParameterArena {
         }
         Ok(())
     }
+}
+
+/// Which of `count` elements from `first` on lie in a range, counted from `first`.
+pub(crate) fn overlap(range: &Range<usize>, first: usize, count: usize) -> Range<usize> {
+    let within = |place: usize| place.clamp(first, first + count) - first;
+    within(range.start)..within(range.end)
 }
 
 /// The values of a tensor of f32, bf16 or f16, which f32 holds exactly, on the host.

@@ -10,7 +10,7 @@ mod transformer;
 
 pub use crate::layer::ExpertUse;
 pub use arena::ParameterArena;
-pub(crate) use arena::host_values;
+pub(crate) use arena::{host_values, overlap};
 pub use config::{MoEConfig, PRESETS, USUAL_PRESET, preset};
 pub(crate) use mean::mean;
 pub(crate) use mixtral::check_names;

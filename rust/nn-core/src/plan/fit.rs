@@ -1,6 +1,6 @@
 //! What would make a run fit that does not: other options, each with the memory that it needs.
 
-use super::plan_training;
+use super::{Seat, plan_steps};
 use nn_ffi::Machine;
 
 use crate::error::{Error, Result};
@@ -27,6 +27,7 @@ pub fn ways_to_fit(
     config: &MoEConfig,
     train: &TrainConfig,
     machine: Machine,
+    seat: Seat,
     free: usize,
     held_out: bool,
 ) -> Result<(Vec<Way>, Option<Way>)> {
@@ -36,7 +37,7 @@ pub fn ways_to_fit(
             if found.iter().any(|way| way.changes.iter().all(|change| changes.contains(change))) {
                 continue; // less is enough
             }
-            let held = match plan_training(config, &changed(train, &changes)?, machine, held_out) {
+            let held = match plan_steps(config, &changed(train, &changes)?, machine, seat, held_out, true) {
                 Err(Error::TooLarge) => continue,
                 planned => planned?.held,
             };

@@ -6,9 +6,12 @@
 
 mod devices;
 mod fit;
+mod ranks;
 mod work;
 
-use nn_ffi::{Context, DType, Machine, Status};
+use std::time::Duration;
+
+use nn_ffi::{Comm, Context, DType, Machine, Status, Transport};
 
 use crate::error::{Error, Result};
 use crate::generate::{DecodingStrategy, Sampler};
@@ -18,7 +21,8 @@ use crate::train::{Batch, TrainConfig, Trainer};
 
 pub use devices::{DEVICES, Gpu};
 pub use fit::{Way, ways_to_fit};
-pub use work::{Work, inference_work, training_work};
+pub use ranks::{RanksPlan, Seat, plan_ranks};
+pub use work::{Work, inference_work, training_work, work_of_rank};
 
 /// What memory is for, each kind with its name for programs and what people read, in the order of a report.
 pub const KINDS: [(&str, &str); 10] = [
@@ -77,36 +81,38 @@ fn place(kind: &str) -> usize {
 
 /// What a run needs on one device, `held_out` with evaluation. `Error::Value` for what cannot be trained.
 pub fn plan_training(config: &MoEConfig, train: &TrainConfig, machine: Machine, held_out: bool) -> Result<MemoryPlan> {
-    plan_steps(config, train, machine, held_out, true)
+    plan_steps(config, train, machine, Seat::ALONE, held_out, true)
 }
 
-/// The same of a trainer that captures its steps or does not.
+/// The same of a rank, and of a trainer that captures its steps or does not.
 pub fn plan_steps(
     config: &MoEConfig,
     train: &TrainConfig,
     machine: Machine,
+    seat: Seat,
     held_out: bool,
     capture: bool,
 ) -> Result<MemoryPlan> {
     let (cut, length) = (Cut::of(train)?, train.sequence_length);
     sized(|| {
         let ctx = Context::measuring(machine)?;
-        let mut trainer = trainer(&ctx, config, train, capture)?;
+        let (mut trainer, _) = trainer(&ctx, config, train, cut.measured, seat, capture)?;
         let count = trainer.model().layout().size();
         let (weights, master) = if train.precision == Precision::F32 { (4, 0) } else { (2, 4) };
-        let kind = train.moments;
+        let (kind, own) = (train.moments, seat.parameters(count)?.len());
         let arenas = [
             ("weights", weights * count),
             ("master", master * count),
-            ("gradients", 4 * count),
-            ("moments", 2 * (kind.dtype().size() * count + 4 * kind.scales(count))),
+            ("gradients", trainer.bytes_of_gradients()),
+            ("moments", 2 * (kind.dtype().size() * own + 4 * kind.scales(own))),
         ];
-        let batch = zeros(cut.measured, length);
+        let batch = zeros(trainer.rows().count(), length);
         trainer.train_step(&batch)?;
         // Of the sequences that are left out: ids, targets, and the losses and factors of their micro-batches.
         let factors = if train.precision == Precision::F16 { 16 } else { 12 };
         let pieces = trainer.model().loss_pieces(cut.micro * length);
-        let more = 8 * cut.skipped * length + cut.skipped / cut.micro * (4 * pieces + factors);
+        let own = cut.skipped / train.replicas * seat.replicas(train.replicas)?.len();
+        let more = 8 * own * length + cut.skipped / cut.micro * (4 * pieces + factors);
         let fixed = ctx.bytes_used()? - arenas.iter().map(|(_, bytes)| bytes).sum::<usize>() + more;
         trainer.train_step(&batch)?;
         let (peak, scratch) = (ctx.bytes_peak()?, ctx.bytes_arena()?);
@@ -174,7 +180,8 @@ pub fn plan_inference(
     })
 }
 
-/// How many micro-batches of a step are run for what it needs: those between the second and the last find all in place.
+/// How many micro-batches of a step are run for what it needs, unless there are more replicas: those between the second and
+/// the last find all in place.
 const MEASURED: usize = 3;
 
 /// The sequences of a batch: those of a micro-batch, those that are run and those that are left out.
@@ -187,9 +194,11 @@ struct Cut {
 impl Cut {
     fn of(train: &TrainConfig) -> Result<Self> {
         let batch = train.batch_size;
-        let micro = train.micro_batch_size.unwrap_or(batch).min(batch).max(1);
+        let micro = train.micro_batch(batch);
         check_tokens(micro, train.sequence_length)?;
-        let skipped = batch.div_ceil(micro).saturating_sub(MEASURED) * micro;
+        let left_out = batch.div_ceil(micro).saturating_sub(MEASURED.max(train.replicas));
+        // Whole rounds of replicas, so that the last one still ends with the same micro-batch.
+        let skipped = left_out / train.replicas * train.replicas * micro;
         Ok(Self { micro, measured: batch - skipped, skipped })
     }
 }
@@ -221,8 +230,19 @@ fn model(ctx: &Context, config: &MoEConfig, precision: Precision, training: bool
     MoETransformer::random_in(ctx, config.clone(), 0, training, precision)
 }
 
-fn trainer(ctx: &Context, config: &MoEConfig, train: &TrainConfig, capture: bool) -> Result<Trainer> {
-    Trainer::new(model(ctx, config, train.precision, true)?, train.clone(), capture)
+/// That of a rank, for updates of so many sequences.
+fn trainer(
+    ctx: &Context,
+    config: &MoEConfig,
+    train: &TrainConfig,
+    batch_size: usize,
+    seat: Seat,
+    capture: bool,
+) -> Result<(Trainer, Comm)> {
+    let comm = Comm::new(ctx, Transport::Alone, "", Some((seat.rank, seat.ranks)), Duration::ZERO)?;
+    let train = TrainConfig { batch_size, ..train.clone() };
+    let trainer = Trainer::with_comm(model(ctx, config, train.precision, true)?, train, capture, Some(&comm))?;
+    Ok((trainer, comm))
 }
 
 /// A batch of zeros: a context that measures looks at none of them.

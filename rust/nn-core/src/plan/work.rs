@@ -2,7 +2,7 @@
 
 use nn_ffi::{Context, DType, Machine, Profile};
 
-use super::{Cut, Gpu, model, sized, trainer, zeros};
+use super::{Cut, Gpu, Seat, model, sized, trainer, zeros};
 use crate::error::{Error, Result};
 use crate::format::{Value, parse_json};
 use crate::model::{MoEConfig, Precision};
@@ -54,27 +54,35 @@ impl Work {
 
 /// What one step computes and moves.
 pub fn training_work(config: &MoEConfig, train: &TrainConfig, machine: Machine) -> Result<Work> {
+    Ok(work_of_rank(config, train, machine, Seat::ALONE)?.0)
+}
+
+/// The same of a rank, with the bytes that it sends in a step.
+pub fn work_of_rank(config: &MoEConfig, train: &TrainConfig, machine: Machine, seat: Seat) -> Result<(Work, u64)> {
     let cut = Cut::of(train)?;
-    sized(|| {
+    let step = |batch_size: usize| -> Result<(Work, u64)> {
         let ctx = Context::measuring(machine)?;
-        let mut trainer = trainer(&ctx, config, train, false)?;
-        let mut step = |rows: usize| -> Result<Work> {
-            let batch = zeros(rows, train.sequence_length);
-            trainer.train_step(&batch)?; // makes what is made once
-            let ((), profile) = ctx.profile(|| trainer.train_step(&batch).map(|_| ()))?;
-            Work::of(&profile)
-        };
-        let mut work = step(cut.measured)?;
+        let (mut trainer, comm) = trainer(&ctx, config, train, batch_size, seat, false)?;
+        let batch = zeros(trainer.rows().count(), train.sequence_length);
+        trainer.train_step(&batch)?; // makes what is made once
+        let before = comm.bytes_sent()?;
+        let ((), profile) = ctx.profile(|| trainer.train_step(&batch).map(|_| ()))?;
+        Ok((Work::of(&profile)?, comm.bytes_sent()? - before))
+    };
+    sized(|| {
+        let (mut work, sent) = step(cut.measured)?;
         if cut.skipped == 0 {
-            return Ok(work);
+            return Ok((work, sent));
         }
-        // Those between come to what the second of two does.
-        let (times, one, two) = ((cut.skipped / cut.micro) as i128, step(cut.micro)?, step(2 * cut.micro)?);
+        // Those left out are whole rounds of the replicas: each comes to what the second of two does.
+        let round = train.replicas * cut.micro;
+        let rounds = cut.skipped / round;
+        let (one, two) = (step(round)?, step(2 * round)?);
         for (kernel, flops, bytes) in &mut work.kernels {
-            let (one, two) = (one.get(kernel), two.get(kernel));
+            let (times, one, two) = (rounds as i128, one.0.get(kernel), two.0.get(kernel));
             (*flops, *bytes) = (*flops + times * (two.0 - one.0), *bytes + times * (two.1 - one.1));
         }
-        Ok(work)
+        Ok((work, sent + rounds as u64 * (two.1 - one.1)))
     })
 }
 

@@ -21,12 +21,14 @@ use nn_ffi::Context;
 
 use super::config::{LARGEST_LOSS_SCALE, LEAST_LOSS_SCALE, TrainConfig};
 use super::moments;
+use super::rank::Rank;
 use super::scaling::LossScalingState;
 use super::trainer::Trainer;
 use crate::error::{Error, Result};
 use crate::format::limits::COUNT;
 use crate::format::safetensors::{
-    DEFAULT_SHARD_BYTES, SafetensorsFile, SafetensorsFolder, write_safetensors, write_safetensors_folder,
+    DEFAULT_SHARD_BYTES, SafetensorsFile, SafetensorsFolder, fill_safetensors, fill_safetensors_folder,
+    lay_out_safetensors, lay_out_safetensors_folder,
 };
 use crate::format::{Table, Tokenizer, Value, atomic, present, read_json};
 use crate::model::{
@@ -36,6 +38,7 @@ use crate::options::Bounds;
 
 const FORMAT: &str = "nncuda training state";
 const VERSION: i128 = 1;
+const MOMENTS: &str = "optimizer.safetensors";
 // What the numbers of a state must be; tests/bounds.json has the reasons.
 const SECONDS: Bounds = ("seconds", 0.0, 1e12, "a number, from 0 to 1e+12");
 const HELD_OUT_LOSS: Bounds = ("held_out_loss", -1.0, 1e38, "a number, from -1 to 1e+38");
@@ -119,26 +122,26 @@ impl Checkpoint {
             .map_err(|error| error.in_file(&self.folder))
     }
 
-    /// Model, moments and step as they were saved.
-    pub fn trainer(&self, ctx: &Context) -> Result<Trainer> {
-        self.trainer_with(ctx, &Table::new())
+    /// Model, moments and step as they were saved, by whichever number of ranks.
+    pub fn trainer<'a>(&self, rank: impl Into<Rank<'a>>) -> Result<Trainer> {
+        self.trainer_with(rank, &Table::new())
     }
 
     /// The same, with other values of some options: those of `TrainConfig::CHANGEABLE`.
-    pub fn trainer_with(&self, ctx: &Context, changes: &Table) -> Result<Trainer> {
+    pub fn trainer_with<'a>(&self, rank: impl Into<Rank<'a>>, changes: &Table) -> Result<Trainer> {
         let (state, _) = self.to_train()?;
-        self.trainer_of(ctx, state.train.changed(changes)?)
+        self.trainer_of(rank.into(), state.train.changed(changes)?)
     }
 
     /// The same, with options that are nearly those that were saved.
-    pub(super) fn trainer_of(&self, ctx: &Context, options: TrainConfig) -> Result<Trainer> {
+    pub(super) fn trainer_of(&self, rank: Rank<'_>, options: TrainConfig) -> Result<Trainer> {
         let (state, file) = self.to_train()?;
-        let model = self.model(ctx, true, state.train.precision)?;
+        let model = self.model(rank.context(), true, state.train.precision)?;
         let in_state = |error: Error| error.in_file(self.folder.join("training.json"));
         // What the trainer refuses is the fault of the file, unless options were changed.
         let unchanged = options == state.train;
         let in_options = |error: Error| if unchanged { in_state(error) } else { error };
-        let mut trainer = Trainer::new(model, options, true).map_err(in_options)?;
+        let mut trainer = Trainer::with_comm(model, options, true, rank.comm()).map_err(in_options)?;
         moments::load(&trainer, &file, &ParameterLayout::new(&self.config)?)?;
         trainer.restore(state.step, state.loss_scaling).map_err(in_state)?;
         Ok(trainer)
@@ -149,7 +152,7 @@ impl Checkpoint {
         let Some(state) = &self.training else {
             return Err(Error::missing(&self.folder, "has no training.json: it can be run, but not trained further"));
         };
-        let path = self.folder.join("optimizer.safetensors");
+        let path = self.folder.join(MOMENTS);
         let file = SafetensorsFile::open(&path)?;
         let layout = ParameterLayout::new(&self.config)?;
         moments::check(&file, &layout, state.train.moments).map_err(|error| error.in_file(&path))?;
@@ -157,7 +160,7 @@ impl Checkpoint {
     }
 }
 
-/// Writes `root`/step-NNNNNNNN, in one step, and returns it.
+/// Writes `root`/step-NNNNNNNN, in one step, and returns it. Of several ranks all call it, and each writes what it has.
 pub fn save_checkpoint(
     root: &Path,
     trainer: &Trainer,
@@ -165,9 +168,20 @@ pub fn save_checkpoint(
     tokenizer: Option<&Tokenizer>,
 ) -> Result<PathBuf> {
     let folder = root.join(format!("step-{:08}", state.step));
-    let model = trainer.model();
+    trainer.replicas().aborting(write_checkpoint(&folder, trainer, state, tokenizer))?;
+    Ok(folder)
+}
+
+fn write_checkpoint(
+    folder: &Path,
+    trainer: &Trainer,
+    state: &TrainingState,
+    tokenizer: Option<&Tokenizer>,
+) -> Result<()> {
+    let (model, replicas) = (trainer.model(), trainer.replicas());
     model.context().synchronize()?;
-    atomic::write_folder(&folder, |temporary| {
+    let (weights, moments) = (model.parameters().sources(&trainer.device_moments().own()), moments::sources(trainer));
+    let make = |temporary: &Path| {
         let write = |name: &str, data: &[u8]| {
             let path = temporary.join(name);
             std::fs::write(&path, data).map_err(|error| Error::io(path, error))
@@ -183,15 +197,30 @@ pub fn save_checkpoint(
             write("generation_config.json", &json(tokenizer.special_ids()))?;
         }
         write("config.json", &json(config))?;
-        write_safetensors_folder(temporary, &model.parameters().sources(""), DEFAULT_SHARD_BYTES)?;
-        write_safetensors(&temporary.join("optimizer.safetensors"), &moments::sources(trainer), None)?;
+        lay_out_safetensors_folder(temporary, &weights, DEFAULT_SHARD_BYTES)?;
+        lay_out_safetensors(&temporary.join(MOMENTS), &moments, None)?;
         let mut values = Table::from([("format", FORMAT.into()), ("version", Value::Integer(VERSION))]);
         for (name, value) in state.to_table().iter() {
             values.set(name, value.clone());
         }
         write("training.json", &json(values))
-    })?;
-    Ok(folder)
+    };
+    let fill = |temporary: &Path| {
+        fill_safetensors_folder(temporary, &weights, DEFAULT_SHARD_BYTES)?;
+        fill_safetensors(&temporary.join(MOMENTS), &moments, None)
+    };
+    if replicas.is_first() {
+        atomic::write_folder(folder, |temporary| {
+            replicas.count(std::process::id() as usize)?; // so that all know the folder
+            replicas.together(make(temporary))?;
+            replicas.together(fill(temporary))
+        })?;
+    } else {
+        let temporary = atomic::temporary(folder, replicas.count(0)? as u32, "");
+        replicas.together(Ok(()))?;
+        replicas.together(fill(&temporary))?;
+    }
+    replicas.comm().map_or(Ok(()), |comm| Ok(comm.barrier()?))
 }
 
 /// Reads and checks a `training.json`.

@@ -2,7 +2,7 @@
 
 use super::moments::MomentsKind;
 use crate::error::{Error, Result};
-use crate::format::Table;
+use crate::format::{Table, Value};
 use crate::model::{self, Precision};
 use crate::options::{Bounds, check_bounds, check_counts, options, rule_of, whole_rule};
 
@@ -15,7 +15,8 @@ pub(super) const LARGEST_LOSS_SCALE: f64 = 16_777_216.0;
 const OF_SCALING: [&str; 4] = ["loss_scale", "loss_scale_growth", "loss_scale_backoff", "loss_scale_interval"];
 /// Other options that checkpoints did not have from the beginning. Files have them, and those above, where they are not
 /// at their defaults, so a run that uses none of them writes the same file as ever, which older programs open too.
-const ADDED: [&str; 5] = ["max_loss", "activation_checkpointing", "recompute_experts", "precision", "moments"];
+const ADDED: [&str; 6] =
+    ["max_loss", "activation_checkpointing", "recompute_experts", "precision", "moments", "replicas"];
 
 /// What each number must be; tests/bounds.json has the reasons.
 const BOUNDS: [Bounds; 11] = [
@@ -32,10 +33,11 @@ const BOUNDS: [Bounds; 11] = [
     ("loss_scale_backoff", LEAST_LOSS_SCALE, 1.0, "a number, from 5.96046e-08 to 1"),
 ];
 /// Options that count from 1 on.
-const FROM_ONE: [&str; 7] = [
+const FROM_ONE: [&str; 8] = [
     "steps",
     "batch_size",
     "micro_batch_size",
+    "replicas",
     "sequence_length",
     "log_every",
     "keep_checkpoints",
@@ -51,6 +53,9 @@ options! {
         batch_size: usize = 8, "sequences per update";
         micro_batch_size: Option<usize> = None,
             "sequences that run at once; the gradients of the micro-batches of an update are added up";
+        replicas: usize = 1,
+            "parts of an update that ranks share out; their gradients are added in a tree that the number of ranks does \
+             not change: at most as many as there are micro-batches";
         sequence_length: usize = 256, "tokens per sequence";
         learning_rate: f64 = 3e-4, "highest rate, reached after the warm-up";
         min_rate_share: f64 = 0.1, "the cosine ends at this share of it";
@@ -104,6 +109,7 @@ impl TrainConfig {
         let values = self.values();
         check_counts(&values, &FROM_ONE, 1)?;
         check_counts(&values, &FROM_NONE, 0)?;
+        self.check_replicas(self.batch_size)?;
         check_bounds(&values, &BOUNDS)?;
         if self.recompute_experts && self.activation_checkpointing == 1 {
             let problem = "recompute_experts is for blocks that activation_checkpointing leaves; 1 leaves none";
@@ -118,6 +124,24 @@ impl TrainConfig {
             }
         }
         Ok(())
+    }
+
+    /// Sequences that run at once, of an update of `batch`.
+    pub(crate) fn micro_batch(&self, batch: usize) -> usize {
+        self.micro_batch_size.unwrap_or(batch).min(batch).max(1)
+    }
+
+    /// Refuses replicas some of which would have no micro-batch of an update of `batch` sequences.
+    pub(super) fn check_replicas(&self, batch: usize) -> Result<()> {
+        let (replicas, micro) = (self.replicas, self.micro_batch_size.unwrap_or(batch));
+        let most = batch.div_ceil(self.micro_batch(batch));
+        if replicas <= most.max(1) {
+            return Ok(());
+        }
+        Err(Error::value(format!(
+            "replicas is {replicas}; an update of batch_size {batch} in micro-batches of {micro} has {most}, so it must be \
+             1 to {most}"
+        )))
     }
 
     /// Options that may change when a run continues. Micro-batches and what is computed twice change how a step is
@@ -169,12 +193,18 @@ impl TrainConfig {
     /// All options by name, in their order, but those that were added later and are at their defaults; warm-up that is
     /// none as the steps that it is.
     pub fn to_table(&self) -> Table {
-        let (mut values, usual) = (self.values(), Self::default().values());
+        let (mut values, usual) = (self.resolved(), Self::default().values());
         for name in ADDED.into_iter().chain(OF_SCALING) {
             if values.get(name) == usual.get(name) {
                 values.remove(name);
             }
         }
+        values
+    }
+
+    /// All options by name, in their order; warm-up that is none as the steps that it is.
+    pub(super) fn resolved(&self) -> Table {
+        let mut values = self.values();
         values.set("warmup_steps", self.schedule_steps().0);
         values
     }
@@ -209,6 +239,20 @@ impl TrainConfig {
     pub fn preset(name: &str) -> Result<Self> {
         Self::from_table(&preset(name)?)
     }
+}
+
+/// Options as lines of text, the same in every language: numbers that are not whole by the bits of their f64.
+pub(super) fn canonical(options: &[Table]) -> String {
+    let text = |value: &Value| match value {
+        Value::None => "none".to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Integer(number) => number.to_string(),
+        Value::Float(number) => format!("{:016x}", number.to_bits()),
+        Value::Text(word) => word.clone(),
+        other => other.shown(), // no option is one
+    };
+    let lines = options.iter().flat_map(Table::iter).map(|(name, value)| format!("{name}={}\n", text(value)));
+    lines.collect()
 }
 
 /// Steps of warm-up where none are given: a twentieth, at least 1 and at most 2000; a single step has none.

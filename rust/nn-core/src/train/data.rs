@@ -152,6 +152,11 @@ impl TokenWindows {
 
     /// The windows at positions `position .. position + size` of the endless shuffled sequence of `seed`.
     pub fn batch(&self, ctx: &Context, seed: i64, position: u64, size: usize) -> Result<Batch> {
+        self.take(&self.order(ctx, seed, position, size)?)
+    }
+
+    /// Which windows these are.
+    pub(super) fn order(&self, ctx: &Context, seed: i64, position: u64, size: usize) -> Result<Vec<u64>> {
         // Ids and targets lie on the host and on the device; nothing is asked of either that neither can have.
         let bytes = (size as u128).saturating_mul(self.length as u128 + 1).saturating_mul(8);
         let (_, memory) = ctx.memory_info()?;
@@ -163,12 +168,12 @@ impl TokenWindows {
         }
         let windows = i64::try_from(self.windows()).unwrap_or(i64::MAX);
         let order = ctx.data_order(seed, i64::try_from(position).unwrap_or(i64::MAX), size, windows)?;
-        let indices: Vec<u64> = order.into_iter().map(|window| u64::try_from(window).unwrap_or(u64::MAX)).collect();
-        self.take(&indices)
+        Ok(order.into_iter().map(|window| u64::try_from(window).unwrap_or(u64::MAX)).collect())
     }
 
-    /// Batches of at most `size` windows: all in their order, or, for so many `batches`, evenly spaced ones.
-    pub fn spread(&self, size: usize, batches: usize) -> impl Iterator<Item = Result<Batch>> {
+    /// Batches of at most `size` windows, to [`take`](Self::take): all in their order, or, for so many `batches`, evenly
+    /// spaced ones.
+    pub fn spread(&self, size: usize, batches: usize) -> impl Iterator<Item = Vec<u64>> {
         let (windows, size) = (self.windows(), size.max(1));
         let wanted = match batches {
             0 => windows,
@@ -176,8 +181,7 @@ impl TokenWindows {
         };
         (0..wanted).step_by(size).map(move |start| {
             let place = |number| (u128::from(number) * u128::from(windows) / u128::from(wanted)) as u64;
-            let chosen: Vec<u64> = (start..wanted.min(start.saturating_add(size as u64))).map(place).collect();
-            self.take(&chosen)
+            (start..wanted.min(start.saturating_add(size as u64))).map(place).collect()
         })
     }
 }
@@ -215,7 +219,8 @@ mod tests {
         let (_root, windows) = windows(&[21], 2);
         let windows = windows.unwrap();
         let firsts = |size, batches| {
-            let batches: Result<Vec<Batch>> = windows.spread(size, batches).collect();
+            let batches: Result<Vec<Batch>> =
+                windows.spread(size, batches).map(|chosen| windows.take(&chosen)).collect();
             batches
                 .unwrap()
                 .iter()

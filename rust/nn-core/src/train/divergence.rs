@@ -25,6 +25,7 @@ pub(super) fn not_finite(trainer: &mut Trainer, batch: Result<Batch>, step: usiz
 
 /// The error of a reported loss that is finite and above the limit. Looks at the gradients of the last step.
 pub(super) fn too_large(trainer: &Trainer, loss: f64, step: usize, limit: f64) -> Result<Error> {
+    trainer.gather_gradients()?;
     let largest = largest_gradient(trainer)?;
     let (loss, limit) = (significant(loss, 4), significant(limit, 4));
     Ok(Error::Diverged(format!("the loss is {loss:?} at step {step}, above max_loss ({limit:?}): {largest}; {ADVICE}")))

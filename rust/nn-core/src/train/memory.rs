@@ -1,18 +1,27 @@
 //! What the calls of a training step read and write, for one shape of batch.
 
+use std::collections::BTreeMap;
+
 use nn_ffi::{DType, Tensor, kernels};
 
 use super::data::Batch;
+use super::replicas::Replicas;
 use crate::error::Result;
 use crate::model::{ExpertUse, Gradients, MoETransformer, mean};
 
 /// What a step of this shape reads and writes, in memory that stays, so that its calls can be captured and replayed.
+///
+/// Of several ranks each has the sequences of its own micro-batches; losses and their factors are those of all.
 #[derive(Debug)]
 pub(super) struct StepMemory {
+    /// Sequences that this rank runs, and tokens of each.
     shape: [usize; 2],
+    /// Sequences of the batch.
+    batch: usize,
     /// Targets of the batch that count.
     tokens: usize,
-    micro_batches: Vec<MicroBatch>,
+    /// Those that this rank runs, by their number.
+    micro_batches: BTreeMap<usize, MicroBatch>,
     /// Sequences of each micro-batch, i32.
     sizes: Tensor,
     /// 1, f32 `[1]`.
@@ -50,23 +59,24 @@ struct Scaled {
 }
 
 impl StepMemory {
-    /// Memory for steps of `[batch, length]` ids, in micro-batches of at most `micro` sequences. With `scale`, f32 `[1]`,
-    /// the gradients are those of the losses times it.
+    /// Memory for steps of `[batch, length]` ids, in micro-batches of at most `micro` sequences, which belong to `replicas`.
+    /// With `scale`, f32 `[1]`, the gradients are those of the losses times it.
     pub(super) fn new(
         model: &MoETransformer,
         batch: usize,
         length: usize,
         micro: usize,
         scale: Option<&Tensor>,
+        replicas: &Replicas,
     ) -> Result<Self> {
         let ctx = model.context();
-        let starts = (0..batch).step_by(micro);
-        let sizes: Vec<usize> = starts.clone().map(|start| micro.min(batch - start)).collect();
+        let sizes: Vec<usize> = (0..batch).step_by(micro).map(|start| micro.min(batch - start)).collect();
+        let own = || (0..sizes.len()).filter(|number| replicas.runs(*number));
+        let shape = [own().map(|number| sizes[number]).sum(), length];
         let pieces: Vec<usize> = sizes.iter().map(|size| model.loss_pieces(size * length)).collect();
         let counts: Vec<i32> = sizes.iter().map(|size| i32::try_from(*size).unwrap_or(i32::MAX)).collect();
         let (one, counts) = (ctx.tensor(&[1f32], &[1])?, ctx.tensor(&counts, &[sizes.len()])?);
-        let inputs = ctx.empty(&[batch, length], DType::I32)?;
-        let targets = ctx.empty(&[batch, length], DType::I32)?;
+        let (inputs, targets) = (ctx.empty(&shape, DType::I32)?, ctx.empty(&shape, DType::I32)?);
         let aux_factors = ctx.empty(&[sizes.len()], DType::F32)?;
         let scaled = scale.map(|scale| -> Result<_> {
             let aux_factors = ctx.empty(&[sizes.len()], DType::F32)?;
@@ -79,23 +89,24 @@ impl StepMemory {
         let scaled = scaled.transpose()?;
         let losses = ctx.empty(&[pieces.iter().sum()], DType::F32)?;
         let aux = ctx.empty(&[sizes.len()], DType::F32)?;
-        let mut piece = 0;
-        let mut micro_batches = Vec::with_capacity(sizes.len());
-        for (number, (start, (&rows, &count))) in starts.zip(sizes.iter().zip(&pieces)).enumerate() {
-            let aux_factor = aux_factors.narrow(0, number, 1)?;
+        let (mut start, mut micro_batches) = (0, BTreeMap::new());
+        for number in own() {
+            let (rows, aux_factor) = (sizes[number], aux_factors.narrow(0, number, 1)?);
             kernels::weighted_mean(&one, Some(&counts.narrow(0, number, 1)?), &aux_factor, batch as i64)?;
-            micro_batches.push(MicroBatch {
+            let made = MicroBatch {
                 rows,
                 inputs: inputs.narrow(0, start, rows)?,
                 targets: targets.narrow(0, start, rows)?,
                 aux_factor,
-                losses: losses.narrow(0, piece, count)?,
+                losses: losses.narrow(0, pieces[..number].iter().sum(), pieces[number])?,
                 aux: aux.narrow(0, number, 1)?,
-            });
-            piece += count;
+            };
+            micro_batches.insert(number, made);
+            start += rows;
         }
         Ok(Self {
-            shape: [batch, length],
+            shape,
+            batch,
             tokens: 0,
             micro_batches,
             sizes: counts,
@@ -122,7 +133,7 @@ impl StepMemory {
         self.targets.copy_from_slice(&batch.targets)?;
         kernels::weighted_mean(&self.one, None, &self.loss_factor, tokens as i64)?;
         // Others may have run since, of other lengths: what is made once must not be made inside a graph.
-        let most = self.micro_batches.iter().map(|micro| micro.rows).max().unwrap_or(0);
+        let most = self.micro_batches.values().map(|micro| micro.rows).max().unwrap_or(0);
         model.prepare(most, batch.length)
     }
 
@@ -133,20 +144,24 @@ impl StepMemory {
 
     /// The load-balancing loss of the last batch, the mean over the micro-batches by their tokens.
     pub(super) fn aux_loss(&self) -> Result<f64> {
-        mean(&self.aux, Some(&self.sizes), self.shape[0] as u64)
+        mean(&self.aux, Some(&self.sizes), self.batch as u64)
     }
 
-    /// The calls that give the batch's gradients and losses. Gives how the last micro-batch used the experts.
-    pub(super) fn calls(&self, model: &MoETransformer) -> Result<Vec<ExpertUse>> {
+    /// The calls that give the gradients and losses of this rank. Gives how the last micro-batch used the experts.
+    pub(super) fn calls(&self, model: &MoETransformer, replicas: &Replicas) -> Result<Vec<ExpertUse>> {
         self.aux.zero()?;
+        if replicas.comm().is_some() {
+            self.losses.zero()?;
+        }
         if let Some(Scaled { scale, loss_factor, aux_factors }) = &self.scaled {
             kernels::mul(&self.loss_factor, scale, loss_factor)?;
-            for (micro, aux_factor) in self.micro_batches.iter().zip(aux_factors) {
-                kernels::mul(&micro.aux_factor, scale, aux_factor)?;
+            for (number, micro) in &self.micro_batches {
+                kernels::mul(&micro.aux_factor, scale, &aux_factors[*number])?;
             }
         }
         let mut uses = Vec::new();
-        for (number, micro) in self.micro_batches.iter().enumerate() {
+        replicas.run(self.sizes.len(), model.gradients()?.data(), |number, accumulate| {
+            let micro = &self.micro_batches[&number];
             uses = model.forward_backward(&Gradients {
                 ids: &micro.inputs,
                 targets: &micro.targets,
@@ -154,9 +169,16 @@ impl StepMemory {
                 aux_factor: self.scaled.as_ref().map_or(&micro.aux_factor, |scaled| &scaled.aux_factors[number]),
                 losses: &micro.losses,
                 aux: &micro.aux,
-                accumulate: number > 0,
+                accumulate,
             })?;
-        }
+            Ok(())
+        })?;
         Ok(uses)
+    }
+
+    /// Tells all ranks the losses of each.
+    pub(super) fn share(&self, replicas: &Replicas) -> Result<()> {
+        replicas.share(&self.losses)?;
+        replicas.share(&self.aux)
     }
 }

@@ -2,6 +2,8 @@
 //! by the parameters' names; codes and scales are four tensors over the whole arena, since a block may begin in one
 //! parameter and end in the next.
 
+use std::ops::Range;
+
 use nn_ffi::{Bf16, Context, DType, Tensor, kernels};
 
 use super::optimizer::UpdateOptions;
@@ -9,7 +11,7 @@ use super::trainer::Trainer;
 use crate::error::{Error, Result};
 use crate::format::Value;
 use crate::format::safetensors::{Dtype, SafetensorsFile, Source};
-use crate::model::{ParameterLayout, check_names};
+use crate::model::{ParameterLayout, check_names, overlap};
 use crate::options::{Kind, OptionType};
 
 /// Parameters that share a scale, as in bindings.h.
@@ -43,25 +45,26 @@ impl MomentsKind {
     }
 }
 
-/// Both moments of all parameters, zero at first.
+/// Both moments of all parameters, or, of several ranks, of those that this one updates; zero at first.
 #[derive(Debug)]
 pub struct Moments {
     kind: MomentsKind,
+    own: Range<usize>,
     data: [Tensor; 2],
     scales: Option<[Tensor; 2]>,
 }
 
 impl Moments {
-    pub(super) fn new(context: &Context, count: usize, kind: MomentsKind) -> Result<Self> {
-        let (shape, scales) = ([count], [kind.scales(count)]);
+    pub(super) fn new(context: &Context, own: Range<usize>, kind: MomentsKind) -> Result<Self> {
+        let (shape, scales) = ([own.len()], [kind.scales(own.len())]);
         let data = || context.zeros(&shape, kind.dtype());
         let scale = || context.zeros(&scales, DType::F32);
         Ok(match kind {
             MomentsKind::F8 => {
                 let (first, first_scales) = (data()?, scale()?);
-                Self { kind, data: [first, data()?], scales: Some([first_scales, scale()?]) }
+                Self { kind, own, data: [first, data()?], scales: Some([first_scales, scale()?]) }
             }
-            _ => Self { kind, data: [data()?, data()?], scales: None },
+            _ => Self { kind, own, data: [data()?, data()?], scales: None },
         })
     }
 
@@ -70,7 +73,12 @@ impl Moments {
         self.kind
     }
 
-    /// First and second moments, or their codes, `[parameters]`. Resuming writes them.
+    /// Of which parameters they are: of all of them, or of a rank's shard.
+    pub fn own(&self) -> Range<usize> {
+        self.own.clone()
+    }
+
+    /// First and second moments, or their codes, of these parameters. Resuming writes them.
     pub fn data(&self) -> &[Tensor; 2] {
         &self.data
     }
@@ -90,14 +98,16 @@ impl Moments {
     ) -> nn_ffi::Result<()> {
         let [m, v] = &self.data;
         let UpdateOptions { decayed, beta1, beta2, eps, weight_decay: decay, .. } = *options;
-        let clip = Some(clip);
+        let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let (clip, first) = (Some(clip), whole(self.own.start));
+        let decayed = (decayed - first).clamp(0, whole(self.own.len()));
         match &self.scales {
             Some([m_scale, r_scale]) => kernels::adamw_step_f8(
-                gradients, rate, step, clip, skip, parameters, m, m_scale, v, r_scale, rounded, decayed, beta1, beta2,
-                eps, decay,
+                gradients, rate, step, clip, skip, parameters, m, m_scale, v, r_scale, rounded, decayed, first, beta1,
+                beta2, eps, decay,
             ),
             None if self.kind == MomentsKind::BF16 => kernels::adamw_step_bf16(
-                gradients, rate, step, clip, skip, parameters, m, v, rounded, decayed, beta1, beta2, eps, decay,
+                gradients, rate, step, clip, skip, parameters, m, v, rounded, decayed, first, beta1, beta2, eps, decay,
             ),
             None => kernels::adamw_step(
                 gradients, rate, step, clip, skip, parameters, m, v, rounded, decayed, beta1, beta2, eps, decay,
@@ -133,6 +143,19 @@ struct Part {
     offset: Option<usize>,
 }
 
+impl Part {
+    /// Those of its elements that a rank has, counted from its first, and their place among what lies there.
+    fn within(&self, own: &Range<usize>) -> (Range<usize>, usize) {
+        let (there, first) = match self.offset {
+            Some(offset) => (own.clone(), offset),
+            None => (own.start / BLOCK..own.end.div_ceil(BLOCK), 0),
+        };
+        let part = overlap(&there, first, self.shape.iter().product());
+        let place = if part.is_empty() { 0 } else { first + part.start - there.start };
+        (part, place)
+    }
+}
+
 fn parts(layout: &ParameterLayout, kind: MomentsKind) -> Vec<Part> {
     let mut found = Vec::new();
     for moment in 0..2 {
@@ -154,13 +177,17 @@ fn parts(layout: &ParameterLayout, kind: MomentsKind) -> Vec<Part> {
     found
 }
 
-fn tensor(trainer: &Trainer, part: &Part) -> Result<Tensor> {
+/// What this rank has of a part, and which of its elements they are.
+fn tensor(trainer: &Trainer, part: &Part) -> Result<(Range<usize>, Tensor)> {
     let moments = trainer.device_moments();
-    match (part.offset, moments.scales()) {
-        (Some(offset), _) => Ok(moments.data()[part.moment].narrow(0, offset, part.shape.iter().product())?),
-        (None, Some(scales)) => Ok(scales[part.moment].clone()),
-        (None, None) => Err(Error::value(format!("{} belongs to moments in codes", part.name))),
-    }
+    let (elements, place) = part.within(&moments.own);
+    let all = match (part.offset, moments.scales()) {
+        (Some(_), _) => &moments.data()[part.moment],
+        (None, Some(scales)) => &scales[part.moment],
+        (None, None) => return Err(Error::value(format!("{} belongs to moments in codes", part.name))),
+    };
+    let tensor = all.narrow(0, place, elements.len())?;
+    Ok((elements, tensor))
 }
 
 /// What keeps a file from being the moments of a layout: names, dtypes, shapes, and scales, each of which is the largest
@@ -188,7 +215,8 @@ pub(super) fn check(file: &SafetensorsFile, layout: &ParameterLayout, kind: Mome
 /// Takes what a checkpoint kept, which was checked.
 pub(super) fn load(trainer: &Trainer, file: &SafetensorsFile, layout: &ParameterLayout) -> Result<()> {
     for part in parts(layout, trainer.config().moments) {
-        let (target, bytes) = (tensor(trainer, &part)?, file.read_bytes(&part.name)?);
+        let (elements, target) = tensor(trainer, &part)?;
+        let bytes = file.read_bytes(&part.name, elements)?;
         let (words, halves) = (bytes.as_chunks::<4>().0, bytes.as_chunks::<2>().0);
         match part.dtype {
             DType::F32 => {
@@ -204,14 +232,15 @@ pub(super) fn load(trainer: &Trainer, file: &SafetensorsFile, layout: &Parameter
     Ok(())
 }
 
-/// The tensors as they are written.
+/// The tensors as they are written, this rank's part of them.
 pub(super) fn sources<'a>(trainer: &'a Trainer) -> Vec<Source<'a>> {
     let source = |part: Part| Source {
         name: part.name.clone(),
         shape: part.shape.clone(),
         dtype: Dtype::of(part.dtype),
+        own: part.within(&trainer.device_moments().own).0,
         read: Box::new(move || {
-            let tensor = tensor(trainer, &part)?;
+            let (_, tensor) = tensor(trainer, &part)?;
             Ok(match part.dtype {
                 DType::F32 => tensor.to_vec::<f32>()?.into_iter().flat_map(f32::to_le_bytes).collect(),
                 DType::BF16 => tensor.to_vec::<Bf16>()?.into_iter().flat_map(|half| half.0.to_le_bytes()).collect(),

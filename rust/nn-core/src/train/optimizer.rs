@@ -3,6 +3,7 @@
 use nn_ffi::{Context, DType, Tensor, kernels};
 
 use super::moments::{Moments, MomentsKind};
+use super::replicas::Replicas;
 use super::scaling::{FiniteWatch, LossScaling, LossScalingOptions, LossScalingState};
 use crate::error::{Error, Result};
 use crate::replay::{Replay, Run};
@@ -54,6 +55,7 @@ pub struct Optimizer {
     gradients: Tensor,
     rounded: Option<Tensor>,
     moments: Moments,
+    replicas: Replicas,
     /// Updates, which is steps without those that were skipped.
     step: Tensor,
     rate: Tensor,
@@ -94,6 +96,19 @@ impl Optimizer {
         options: UpdateOptions,
         capture: bool,
     ) -> Result<Self> {
+        let replicas = Replicas::alone(parameters.context(), parameters.len())?;
+        Self::with_replicas(parameters, gradients, rounded, options, capture, replicas)
+    }
+
+    /// The same for gradients that replicas compute, on a rank that updates its own shard of the parameters.
+    pub(super) fn with_replicas(
+        parameters: &Tensor,
+        gradients: &Tensor,
+        rounded: Option<&Tensor>,
+        options: UpdateOptions,
+        capture: bool,
+        replicas: Replicas,
+    ) -> Result<Self> {
         let context = parameters.context();
         let len = parameters.len();
         let fits = |tensor: &Tensor| tensor.layout().is_dense() && tensor.len() == len;
@@ -116,7 +131,8 @@ impl Optimizer {
             parameters: parameters.clone(),
             gradients: gradients.clone(),
             rounded: rounded.cloned(),
-            moments: Moments::new(context, len, options.moments)?,
+            moments: Moments::new(context, replicas.shard()?, options.moments)?,
+            replicas,
             step: context.zeros(&[1], DType::I32)?,
             rate: one()?,
             norm: one()?,
@@ -293,7 +309,7 @@ impl Optimizer {
 
     fn update(&self) -> Result<()> {
         let (options, skip) = (&self.options, Some(self.skip()));
-        kernels::grad_norm(&self.gradients, &self.norm)?;
+        self.replicas.sum_up(&self.gradients, &self.norm)?;
         let limit = options.clip_norm.unwrap_or(f32::INFINITY);
         kernels::grad_clip(&self.norm, self.loss_scale(), &self.clip, None, limit)?;
         match &self.overflow {
@@ -309,7 +325,12 @@ impl Optimizer {
             options.max_rate,
             options.min_rate,
         )?;
-        let tensors = [&self.gradients, &self.rate, &self.step, &self.clip, &self.parameters];
-        Ok(self.moments.step(tensors, skip, self.rounded.as_ref(), options)?)
+        let own = self.moments.own();
+        let part = |tensor: &Tensor| tensor.narrow(0, own.start, own.len());
+        let (gradients, parameters) = (part(&self.gradients)?, part(&self.parameters)?);
+        let rounded = self.rounded.as_ref().map(part).transpose()?;
+        let tensors = [&gradients, &self.rate, &self.step, &self.clip, &parameters];
+        self.moments.step(tensors, skip, rounded.as_ref(), options)?;
+        self.replicas.gather(self.rounded.as_ref().unwrap_or(&self.parameters))
     }
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use nn_ffi::Context;
-
 use super::checkpoint::{Checkpoint, TrainingState, list_checkpoints, prune_checkpoints, save_checkpoint};
 use super::config::{LEAST_LOSS_SCALE, TrainConfig};
 use super::data::TokenWindows;
 use super::divergence;
 use super::extension;
 use super::metrics::{MetricsLog, rounded};
+use super::rank::Rank;
+use super::replicas::aborting;
 use super::sources::Sources;
 use super::trainer::{StepResult, Trainer};
 use crate::error::{Error, Result};
@@ -49,6 +49,9 @@ pub enum Event<'a> {
 ///
 /// The order of the data is a function of seed and position, and a checkpoint holds all that a step depends on, so a
 /// run that was stopped anywhere and taken up again passes through the same bits as one that was not.
+///
+/// The ranks of a communicator make the same run, each with the same folder, and call the same functions; the first of them
+/// writes what one rank would. Any number of them may take it up again.
 #[derive(Debug)]
 pub struct TrainingRun {
     folder: PathBuf,
@@ -65,13 +68,25 @@ pub struct TrainingRun {
 impl TrainingRun {
     /// A new run. `Error::Exists` when the folder holds checkpoints already, `Error::Value` when the steps end in the
     /// warm-up.
-    pub fn start(
+    pub fn start<'a>(
         folder: &Path,
-        ctx: &Context,
+        rank: impl Into<Rank<'a>>,
         model: MoEConfig,
         train: TrainConfig,
         data: &Path,
         held_out: Option<&Path>,
+        tokenizer: Option<Tokenizer>,
+    ) -> Result<Self> {
+        let rank = rank.into();
+        aborting(rank.comm(), Self::begin(folder, rank, model, train, (data, held_out), tokenizer))
+    }
+
+    fn begin(
+        folder: &Path,
+        rank: Rank<'_>,
+        model: MoEConfig,
+        train: TrainConfig,
+        sources: (&Path, Option<&Path>),
         tokenizer: Option<Tokenizer>,
     ) -> Result<Self> {
         if !list_checkpoints(&folder.join("checkpoints"))?.is_empty() {
@@ -79,46 +94,48 @@ impl TrainingRun {
             return Err(Error::Exists(format!("{folder} already holds a run: resume it, or choose another folder")));
         }
         train.check_schedule()?;
-        let data = TokenWindows::open(data, train.sequence_length)?;
-        let held_out = held_out.map(|path| TokenWindows::open(path, train.sequence_length)).transpose()?;
-        let trainer =
-            Trainer::new(MoETransformer::random_in(ctx, model, train.seed, true, train.precision)?, train, true)?;
+        let data = TokenWindows::open(sources.0, train.sequence_length)?;
+        let held_out = sources.1.map(|path| TokenWindows::open(path, train.sequence_length)).transpose()?;
+        let model = MoETransformer::random_in(rank.context(), model, train.seed, true, train.precision)?;
+        let trainer = Trainer::with_comm(model, train, true, rank.comm())?;
         Self::new(folder, trainer, data, held_out, tokenizer, 0, 0.0)
     }
 
     /// Resumes a run from its last checkpoint, with the options that it was started with but for `changes`, which may
     /// be of those in `TrainConfig::CHANGEABLE`. `Error::Format` when the data is not what it was started on.
-    pub fn resume(folder: &Path, ctx: &Context, sources: &Sources, changes: &Table) -> Result<Self> {
-        Self::resume_admitted(folder, ctx, sources, changes, &|_, _| Ok(()))
+    pub fn resume<'a>(folder: &Path, rank: impl Into<Rank<'a>>, sources: &Sources, changes: &Table) -> Result<Self> {
+        Self::resume_admitted(folder, rank, sources, changes, &|_, _| Ok(()))
     }
 
     /// The same for what `admit` has nothing against: it is given the options when the files have been checked, and may
     /// refuse before memory is taken.
-    pub fn resume_admitted(
+    pub fn resume_admitted<'a>(
         folder: &Path,
-        ctx: &Context,
+        rank: impl Into<Rank<'a>>,
         sources: &Sources,
         changes: &Table,
         admit: &dyn Fn(&MoEConfig, &TrainConfig) -> Result<()>,
     ) -> Result<Self> {
-        Self::reopen(folder, ctx, sources, changes, admit, false)
+        let rank = rank.into();
+        aborting(rank.comm(), Self::reopen(folder, rank, sources, changes, admit, false))
     }
 
     /// The same for more `steps` than the run has, which may be done: `changes` has them, and may have other values of
     /// the options in `TrainConfig::SCHEDULE`. `run.json` records it; `notice` says what it does to the learning rate.
-    pub fn extend(
+    pub fn extend<'a>(
         folder: &Path,
-        ctx: &Context,
+        rank: impl Into<Rank<'a>>,
         sources: &Sources,
         changes: &Table,
         admit: &dyn Fn(&MoEConfig, &TrainConfig) -> Result<()>,
     ) -> Result<Self> {
-        Self::reopen(folder, ctx, sources, changes, admit, true)
+        let rank = rank.into();
+        aborting(rank.comm(), Self::reopen(folder, rank, sources, changes, admit, true))
     }
 
     fn reopen(
         folder: &Path,
-        ctx: &Context,
+        rank: Rank<'_>,
         sources: &Sources,
         changes: &Table,
         admit: &dyn Fn(&MoEConfig, &TrainConfig) -> Result<()>,
@@ -149,12 +166,14 @@ impl TrainingRun {
         let unchanged = after == state.train;
         let admitted = admit(&checkpoint.config, &after);
         admitted.map_err(|error| if unchanged { error.in_file(last.join("training.json")) } else { error })?;
-        let trainer = checkpoint.trainer_of(ctx, after.clone())?;
-        let notice = if extends { Some(extension::text(ctx, state, &before, &after)?) } else { None };
+        let trainer = checkpoint.trainer_of(rank, after.clone())?;
+        let notice = if extends { Some(extension::text(rank.context(), state, &before, &after)?) } else { None };
         let step = state.step;
         let mut run = Self::new(folder, trainer, windows, held_out, checkpoint.tokenizer, position, seconds)?;
         if extends {
-            extension::record(folder, step, &after)?;
+            if run.is_first() {
+                extension::record(folder, step, &after)?;
+            }
             run.notice = notice;
         }
         Ok(run)
@@ -181,7 +200,12 @@ impl TrainingRun {
         Ok(Self { folder, trainer, data, held_out, tokenizer, position, seconds, stop, notice: None })
     }
 
-    /// When this is set, the loop ends after the step that it is in, with a checkpoint. A signal handler may do it.
+    /// Whether this rank writes the files of the run: the first one does.
+    pub fn is_first(&self) -> bool {
+        self.trainer.replicas().is_first()
+    }
+
+    /// When this is set, on any rank, the loop ends after the step that it is in, with a checkpoint. A signal handler may do it.
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
@@ -217,12 +241,35 @@ impl TrainingRun {
     /// `Error::Diverged` when a loss or gradients are not finite, or a reported loss is above `max_loss`; it says where
     /// that began. It is looked for whenever the run reports, evaluates or saves, so that no checkpoint is of a step
     /// behind it.
-    pub fn run(&mut self, mut report: impl FnMut(Event) -> Result<()>) -> Result<Option<Progress>> {
+    pub fn run(&mut self, report: impl FnMut(Event) -> Result<()>) -> Result<Option<Progress>> {
+        let done = self.agree().and_then(|()| self.steps(report));
+        self.trainer.replicas().aborting(done)
+    }
+
+    /// Fails when ranks go on from another place, or on other data.
+    fn agree(&self) -> Result<()> {
+        let Some(comm) = self.trainer.replicas().comm() else { return Ok(()) };
+        let sources = [Some(&self.data), self.held_out.as_ref()].into_iter().flatten();
+        let texts = sources.map(|windows| Ok(format!("{} {}", windows.windows(), windows.sha256()?)));
+        comm.agree("training data", texts.collect::<Result<Vec<_>>>()?.join(" "))?;
+        Ok(comm.agree("step", self.trainer.step().to_string())?)
+    }
+
+    /// The metrics, for the rank that writes them; also makes the folder ready.
+    fn log(&self) -> Result<Option<MetricsLog>> {
+        if !self.is_first() {
+            return Ok(None);
+        }
         let root = self.checkpoints();
         std::fs::create_dir_all(&root).map_err(|error| Error::io(&root, error))?;
         atomic::remove_leftovers(&root)?;
-        let mut log = MetricsLog::open(&self.folder, self.trainer.step())?;
+        MetricsLog::open(&self.folder, self.trainer.step()).map(Some)
+    }
+
+    fn steps(&mut self, mut report: impl FnMut(Event) -> Result<()>) -> Result<Option<Progress>> {
+        let mut log = self.log()?;
         let mut reporter = |record: &Table, report: &mut dyn FnMut(Event) -> Result<()>| {
+            let Some(log) = &mut log else { return Ok(()) };
             log.write(record)?;
             report(Event::Record(record))
         };
@@ -237,11 +284,12 @@ impl TrainingRun {
             skipped_steps: 0,
         };
         let mut timed = (0u64, 0.0);
-        let (mut saved, mut any) = (true, false);
-        while self.trainer.step() < config.steps && !(any && self.stop.load(Ordering::Relaxed)) {
+        let (mut saved, mut any, mut stopped) = (true, false, false);
+        while self.trainer.step() < config.steps && !stopped {
             let began = Instant::now();
             let ctx = self.trainer.model().context();
-            let batch = self.data.batch(ctx, config.seed, self.position, config.batch_size)?;
+            let order = self.data.order(ctx, config.seed, self.position, config.batch_size)?;
+            let batch = self.data.take(&self.trainer.rows().map(|row| order[row]).collect::<Vec<_>>())?;
             let result = self.trainer.train_step(&batch)?;
             self.position += config.batch_size as u64;
             let step = result.step;
@@ -278,6 +326,8 @@ impl TrainingRun {
             }
             (progress.step, progress.seconds, any) = (step, self.seconds, true);
             report(Event::Step(&progress))?;
+            let asked = usize::from(self.stop.load(Ordering::Relaxed));
+            stopped = self.trainer.replicas().count(asked)? > 0;
         }
         if !saved {
             self.check_convergence()?;
@@ -317,23 +367,36 @@ impl TrainingRun {
         Ok(())
     }
 
-    /// Mean cross-entropy over the held-out data, all of it or so many batches, in nats per token.
+    /// Mean cross-entropy over the held-out data, all of it or so many batches, in nats per token. Ranks share the batches
+    /// out, and all get it.
     pub fn evaluate(&self, batches: usize) -> Result<f64> {
+        self.trainer.replicas().aborting(self.held_out_loss(batches))
+    }
+
+    fn held_out_loss(&self, batches: usize) -> Result<f64> {
         let Some(held_out) = &self.held_out else {
             return Err(Error::value("this run has no held-out data"));
         };
-        let (config, model) = (self.trainer.config(), self.trainer.model());
+        let (config, model, replicas) = (self.trainer.config(), self.trainer.model(), self.trainer.replicas());
+        let (rank, ranks) = replicas.comm().map_or((0, 1), |comm| (comm.rank(), comm.ranks()));
         let (mut sums, mut count) = (Vec::new(), 0);
-        for batch in held_out.spread(config.micro_batch_size.unwrap_or(config.batch_size), batches) {
-            let batch = batch?;
+        let parts = held_out.spread(config.micro_batch_size.unwrap_or(config.batch_size), batches);
+        for (number, chosen) in parts.enumerate() {
+            sums.push(0f32);
+            if number % ranks != rank {
+                continue;
+            }
+            let batch = held_out.take(&chosen)?;
             let shape = [batch.rows, batch.length];
             let ctx = model.context();
             let (part, tokens) =
                 model.evaluate(&ctx.tensor(&batch.inputs, &shape)?, &ctx.tensor(&batch.targets, &shape)?)?;
-            sums.push(part as f32); // which it is
+            sums[number] = part as f32; // which it is
             count += tokens;
         }
-        mean(&model.context().tensor(&sums, &[sums.len()])?, None, count)
+        let sums = model.context().tensor(&sums, &[sums.len()])?;
+        replicas.share(&sums)?;
+        mean(&sums, None, replicas.count(count as usize)? as u64)
     }
 
     /// Writes a checkpoint of this moment and removes those that are not to be kept; returns its folder.
@@ -350,7 +413,9 @@ impl TrainingRun {
         };
         let root = self.checkpoints();
         let folder = save_checkpoint(&root, &self.trainer, &state, self.tokenizer.as_ref())?;
-        prune_checkpoints(&root, config.keep_checkpoints)?;
+        if self.is_first() {
+            prune_checkpoints(&root, config.keep_checkpoints)?;
+        }
         Ok(folder)
     }
 }

@@ -1,10 +1,13 @@
 //! One training step: gradients over micro-batches, clipping, schedule, AdamW.
 
-use super::config::TrainConfig;
+use nn_ffi::{Comm, DType};
+
+use super::config::{TrainConfig, canonical};
 use super::data::Batch;
 use super::memory::StepMemory;
 use super::moments::Moments;
 use super::optimizer::{Optimizer, UpdateOptions};
+use super::replicas::Replicas;
 use super::scaling::{LossScalingOptions, LossScalingState};
 use crate::error::{Error, Result};
 use crate::model::{IGNORE_INDEX, MoETransformer, ParameterArena, Precision};
@@ -13,11 +16,17 @@ use crate::model::{IGNORE_INDEX, MoETransformer, ParameterArena, Precision};
 ///
 /// The state beside the model's parameters: first and second moments in what the option says, the step, and the loss
 /// scale of a model in f16.
+///
+/// The ranks of a communicator train together: each makes a trainer of the same model and options, and calls the same
+/// functions. A rank runs the micro-batches of its part of the replicas, and has the moments of its part of the parameters;
+/// what they train has the bits of one rank alone. With a precision of 16 bits, of the model's f32 `parameters` a rank keeps
+/// its part alone up to date, see [`Trainer::gather_parameters`]; the weights are whole on all.
 #[derive(Debug)]
 pub struct Trainer {
     model: MoETransformer,
     config: TrainConfig,
     moments: Option<[ParameterArena; 2]>,
+    replicas: Replicas,
     device: Optimizer,
     memory: Option<StepMemory>,
 }
@@ -28,6 +37,7 @@ pub struct Trainer {
 pub struct StepResult<'a> {
     device: &'a Optimizer,
     memory: &'a StepMemory,
+    replicas: &'a Replicas,
     /// Steps done, this one included.
     pub step: usize,
     /// Targets that counted.
@@ -72,12 +82,22 @@ impl StepResult<'_> {
         Ok(state.map_or(0, |state| usize::try_from(state.skipped).unwrap_or(0)))
     }
 
-    /// Slots that chose each expert in the last micro-batch, layer by layer.
+    /// Slots that chose each expert in the last micro-batch of the last replica, layer by layer. Of several ranks all call it.
     pub fn expert_counts(&self) -> Result<Vec<Vec<i32>>> {
-        self.memory.uses.iter().map(|layer| Ok(layer.counts.to_vec()?)).collect()
+        let uses = &self.memory.uses;
+        let Some(comm) = self.replicas.comm() else {
+            return uses.iter().map(|layer| Ok(layer.counts.to_vec()?)).collect();
+        };
+        let experts = uses.first().map_or(0, |layer| layer.counts.len());
+        let counts = comm.context().empty(&[uses.len(), experts], DType::I32)?;
+        for (number, layer) in uses.iter().enumerate() {
+            counts.narrow(0, number, 1)?.view(&[experts])?.copy_from(&layer.counts)?;
+        }
+        comm.broadcast(&counts, comm.ranks() - 1)?;
+        Ok(counts.to_vec::<i32>()?.chunks(experts.max(1)).map(<[i32]>::to_vec).collect())
     }
 
-    /// Experts of each token of the last micro-batch, likeliest first, `[tokens * experts_per_token]` a layer.
+    /// Experts of each token of the last micro-batch of this rank, likeliest first, `[tokens * experts_per_token]` a layer.
     pub fn expert_choices(&self) -> Result<Vec<Vec<i32>>> {
         self.memory.uses.iter().map(|layer| Ok(layer.choices.to_vec()?)).collect()
     }
@@ -89,7 +109,18 @@ impl Trainer {
     ///
     /// Steps of one shape of batch are captured as a graph and replayed; without `capture` they are not: the same bits,
     /// later.
-    pub fn new(mut model: MoETransformer, config: TrainConfig, capture: bool) -> Result<Self> {
+    pub fn new(model: MoETransformer, config: TrainConfig, capture: bool) -> Result<Self> {
+        Self::with_comm(model, config, capture, None)
+    }
+
+    /// The same on one of the ranks of a communicator, whose context is the model's. `Error::Value` when there are more
+    /// ranks than `replicas`.
+    pub fn with_comm(
+        mut model: MoETransformer,
+        config: TrainConfig,
+        capture: bool,
+        comm: Option<&Comm>,
+    ) -> Result<Self> {
         config.validate()?;
         let (length, context) = (config.sequence_length, model.config().context);
         if length > context {
@@ -125,13 +156,17 @@ impl Trainer {
                 interval: whole(config.loss_scale_interval),
             }),
         };
+        if let Some(comm) = comm.filter(|comm| comm.ranks() > 1) {
+            comm.agree("configuration", canonical(&[model.config().values(), config.resolved()]))?;
+        }
+        let replicas = Replicas::new(model.context(), config.replicas, model.layout().size(), comm)?;
         let (parameters, gradients) = (model.parameters().data(), model.gradients()?.data());
         let rounded = (precision != Precision::F32).then(|| model.weights().data());
-        let device = Optimizer::new(parameters, gradients, rounded, options, capture)?;
-        let arenas = device.moments().scales().is_none();
+        let device = Optimizer::with_replicas(parameters, gradients, rounded, options, capture, replicas.clone())?;
+        let arenas = device.moments().scales().is_none() && device.moments().own().len() == model.layout().size();
         let moments = arenas
             .then(|| device.moments().data().each_ref().map(|data| ParameterArena::over(model.layout(), data.clone())));
-        Ok(Self { model, config, moments, device, memory: None })
+        Ok(Self { model, config, moments, replicas, device, memory: None })
     }
 
     /// The model.
@@ -144,7 +179,8 @@ impl Trainer {
         &self.config
     }
 
-    /// First and second moments; `None` when they are kept in 8 bits, see [`Trainer::device_moments`].
+    /// First and second moments; `None` when they are kept in 8 bits, or this rank has a part of them, see
+    /// [`Trainer::device_moments`].
     pub fn moments(&self) -> Option<&[ParameterArena; 2]> {
         self.moments.as_ref()
     }
@@ -154,9 +190,25 @@ impl Trainer {
         self.device.moments()
     }
 
+    /// Which sequences of an update this rank gives to [`Trainer::train_step`], in this order: those of its micro-batches.
+    pub fn rows(&self) -> impl Iterator<Item = usize> {
+        let (batch, micro) = (self.config.batch_size, self.config.micro_batch(self.config.batch_size));
+        (0..batch).filter(move |row| self.replicas.runs(row / micro))
+    }
+
+    /// The replicas that this rank runs, and the other ranks.
+    pub(super) fn replicas(&self) -> &Replicas {
+        &self.replicas
+    }
+
     /// Steps done, those that were skipped included.
     pub fn step(&self) -> usize {
         usize::try_from(self.device.steps_done()).unwrap_or(0)
+    }
+
+    /// Memory of the gradients, of the model and of replicas whose sums wait for others.
+    pub(crate) fn bytes_of_gradients(&self) -> usize {
+        4 * self.model.layout().size() + self.replicas.bytes()
     }
 
     /// The loss scale and its counters, read from the device; `None` in another precision than f16.
@@ -201,15 +253,28 @@ impl Trainer {
     }
 
     /// The mean loss of a batch, whose gradients are then the model's, made call by call; nothing is updated. The
-    /// captured step is let go.
+    /// captured step is let go. A rank runs all of it, without the others.
     pub(super) fn gradients_again(&mut self, batch: &Batch) -> Result<f64> {
         self.device.release_captured();
         let tokens = batch.targets.iter().filter(|target| **target != IGNORE_INDEX).count();
-        let memory = self.memory_for(batch)?;
+        let alone = Replicas::alone(self.model.context(), self.model.layout().size())?;
+        self.memory = None;
+        let memory = self.new_memory(batch.rows, batch.length, &alone)?;
         let memory = self.memory.insert(memory);
         memory.fill(&self.model, batch, tokens)?;
-        memory.calls(&self.model)?;
+        memory.calls(&self.model, &alone)?;
         memory.loss()
+    }
+
+    /// Brings the model's f32 `parameters` up to date on all ranks, until the next step: with a precision of 16 bits a rank
+    /// updates its part alone. All ranks call it.
+    pub fn gather_parameters(&self) -> Result<()> {
+        self.replicas.gather(self.model.parameters().data())
+    }
+
+    /// The gradients of the last step, whole on all ranks, which all call it.
+    pub(super) fn gather_gradients(&self) -> Result<()> {
+        self.replicas.gather(self.model.gradients()?.data())
     }
 
     /// The memory of steps of this shape, to be put back: that which there is, else a new one.
@@ -217,8 +282,9 @@ impl Trainer {
         match self.memory.take().filter(|memory| memory.fits(batch)) {
             Some(memory) => Ok(memory),
             None => {
-                let micro = self.config.micro_batch_size.unwrap_or(batch.rows);
-                let made = StepMemory::new(&self.model, batch.rows, batch.length, micro, self.device.loss_scale());
+                let rows = if self.replicas.comm().is_some() { self.config.batch_size } else { batch.rows };
+                let made =
+                    self.config.check_replicas(rows).and_then(|()| self.new_memory(rows, batch.length, &self.replicas));
                 if made.is_err() {
                     self.device.release_captured(); // it reads the memory that is gone
                 }
@@ -227,12 +293,42 @@ impl Trainer {
         }
     }
 
-    /// One update from a batch of any shape; targets of `IGNORE_INDEX` count for nothing.
+    fn new_memory(&self, rows: usize, length: usize, replicas: &Replicas) -> Result<StepMemory> {
+        let micro = self.config.micro_batch(rows);
+        StepMemory::new(&self.model, rows, length, micro, self.device.loss_scale(), replicas)
+    }
+
+    /// One update from a batch of any shape; targets of `IGNORE_INDEX` count for nothing. Of several ranks each gives the
+    /// sequences [`Trainer::rows`] of a batch of `batch_size`.
     ///
     /// The gradient is that of the mean cross-entropy over all targets of the batch, however it is cut into
     /// micro-batches, plus that of the load-balancing loss, which is the mean over micro-batches by their tokens.
     /// `Error::Value` when no target counts, and `Error::OutOfRange` when an id is no token; the parameters then stay.
     pub fn train_step(&mut self, batch: &Batch) -> Result<StepResult<'_>> {
+        self.replicas.aborting(self.check(batch))?;
+        let own = batch.targets.iter().filter(|target| **target != IGNORE_INDEX).count();
+        let tokens = self.replicas.count(own)?;
+        if tokens == 0 {
+            return Err(Error::value("no target counts: all are -100"));
+        }
+        let memory = self.memory_for(batch)?;
+        let memory = self.memory.insert(memory);
+        memory.fill(&self.model, batch, tokens)?;
+        let mut uses = None;
+        let done = self.device.step(&[batch.rows, batch.length], || {
+            uses = Some(memory.calls(&self.model, &self.replicas)?);
+            memory.share(&self.replicas)
+        });
+        self.replicas.aborting(done)?;
+        if let Some(uses) = uses {
+            memory.uses = uses;
+        }
+        let step = usize::try_from(self.device.steps_done()).unwrap_or(0);
+        Ok(StepResult { memory, device: &self.device, replicas: &self.replicas, step, tokens })
+    }
+
+    /// Refuses a batch that is none of this model, or not that of this rank, before the device is given anything.
+    fn check(&self, batch: &Batch) -> Result<()> {
         let expected = batch.rows.checked_mul(batch.length);
         if expected != Some(batch.inputs.len()) || expected != Some(batch.targets.len()) {
             let (inputs, targets, rows, length) = (batch.inputs.len(), batch.targets.len(), batch.rows, batch.length);
@@ -243,23 +339,11 @@ impl Trainer {
         let vocab = self.model.config().vocab_size;
         check_ids("input_ids", &batch.inputs, batch.length, vocab, None)?;
         check_ids("targets", &batch.targets, batch.length, vocab, Some(IGNORE_INDEX))?;
-        let tokens = batch.targets.iter().filter(|target| **target != IGNORE_INDEX).count();
-        if tokens == 0 {
-            return Err(Error::value("no target counts: all are -100"));
+        if self.replicas.comm().is_some() && batch.rows != self.rows().count() {
+            let (rows, own) = (batch.rows, self.rows().count());
+            return Err(Error::value(format!("a batch of {rows}; of this rank it must have its rows, {own}")));
         }
-        let memory = self.memory_for(batch)?;
-        let memory = self.memory.insert(memory);
-        memory.fill(&self.model, batch, tokens)?;
-        let mut uses = None;
-        self.device.step(&[batch.rows, batch.length], || {
-            uses = Some(memory.calls(&self.model)?);
-            Ok(())
-        })?;
-        if let Some(uses) = uses {
-            memory.uses = uses;
-        }
-        let step = usize::try_from(self.device.steps_done()).unwrap_or(0);
-        Ok(StepResult { memory, device: &self.device, step, tokens })
+        Ok(())
     }
 }
 

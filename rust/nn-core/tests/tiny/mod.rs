@@ -1,11 +1,12 @@
 //! A model that trains in milliseconds, and data for it.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use nn_core::Result;
 use nn_core::format::shards::write_shard;
-use nn_core::model::{MoEConfig, ParameterArena};
-use nn_core::train::{Batch, TrainConfig, Trainer};
+use nn_core::model::{MoEConfig, MoETransformer, ParameterArena};
+use nn_core::train::{Batch, Rank, TrainConfig, Trainer, TrainingRun};
 use nn_ffi::{Context, Device};
 
 /// A context; without the library nothing here can be tested, and its error says what to do.
@@ -47,6 +48,49 @@ pub(crate) fn options() -> TrainConfig {
         save_every: 4,
         eval_every: 4,
         ..TrainConfig::default()
+    }
+}
+
+/// A trainer of a new model.
+pub(crate) fn trainer(ctx: &Context, model: MoEConfig, options: TrainConfig, capture: bool) -> Trainer {
+    let model = MoETransformer::random_in(ctx, model, options.seed, true, options.precision).unwrap();
+    Trainer::new(model, options, capture).unwrap()
+}
+
+/// A folder with data, for runs.
+pub(crate) struct Workshop {
+    root: tempfile::TempDir,
+    evaluates: bool,
+}
+
+impl Workshop {
+    /// With held-out data if its runs shall evaluate.
+    pub(crate) fn new(evaluates: bool) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        shard(&root.path().join("data.tokens"), 3000, 1);
+        shard(&root.path().join("held-out.tokens"), 300, 2);
+        Self { root, evaluates }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    pub(crate) fn start(&self, ctx: &Context, name: &str, options: TrainConfig) -> TrainingRun {
+        self.begin(ctx, name, model(), options).unwrap()
+    }
+
+    /// The same of a model on some rank.
+    pub(crate) fn begin<'a>(
+        &self,
+        rank: impl Into<Rank<'a>>,
+        name: &str,
+        model: MoEConfig,
+        options: TrainConfig,
+    ) -> Result<TrainingRun> {
+        let [folder, data, held_out] = [name, "data.tokens", "held-out.tokens"].map(|name| self.path(name));
+        let held_out = self.evaluates.then_some(held_out.as_path());
+        TrainingRun::start(&folder, rank, model, options, &data, held_out, None)
     }
 }
 

@@ -90,20 +90,27 @@ impl SafetensorsFolder {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{DEFAULT_SHARD_BYTES, F32, Source, write_safetensors, write_safetensors_folder};
+    use super::super::{
+        DEFAULT_SHARD_BYTES, F32, Source, fill_safetensors_folder, lay_out_safetensors_folder, write_safetensors,
+    };
     use super::*;
+
+    fn write(folder: &Path, tensors: &[Source<'_>], most_bytes: u64) {
+        lay_out_safetensors_folder(folder, tensors, most_bytes).unwrap();
+        fill_safetensors_folder(folder, tensors, most_bytes).unwrap();
+    }
 
     fn source<'a>(name: &str, shape: &[usize], value: f32) -> Source<'a> {
         let count = shape.iter().product();
         let bytes = move || Ok(vec![value; count].into_iter().flat_map(f32::to_le_bytes).collect());
-        Source { name: name.into(), shape: shape.into(), dtype: F32, read: Box::new(bytes) }
+        Source { name: name.into(), shape: shape.into(), dtype: F32, own: 0..count, read: Box::new(bytes) }
     }
 
     #[test]
     fn tensors_come_back() {
         let root = tempfile::tempdir().unwrap();
         let tensors = [source("b", &[2, 3], 1.5), source("a", &[], -0.0), source("none", &[0, 4], 0.0)];
-        write_safetensors_folder(root.path(), &tensors, DEFAULT_SHARD_BYTES).unwrap();
+        write(root.path(), &tensors, DEFAULT_SHARD_BYTES);
         let folder = SafetensorsFolder::open(root.path()).unwrap();
         let found: Vec<_> = folder.iter().map(|(name, entry)| (name, entry.shape.clone(), entry.dtype)).collect();
         assert_eq!(found, [("a", vec![], F32), ("b", vec![2, 3], F32), ("none", vec![0, 4], F32)]);
@@ -116,7 +123,7 @@ mod tests {
     fn large_weights_are_cut_into_shards() {
         let root = tempfile::tempdir().unwrap();
         let tensors = [source("a", &[4], 1.0), source("b", &[100], 2.0), source("c", &[4], 3.0)];
-        write_safetensors_folder(root.path(), &tensors, 20).unwrap();
+        write(root.path(), &tensors, 20);
         let folder = SafetensorsFolder::open(root.path()).unwrap();
         assert_eq!(folder.iter().count(), 3);
         assert!(folder.home("b").unwrap().path().ends_with("model-00002-of-00003.safetensors"));
@@ -125,7 +132,8 @@ mod tests {
     #[test]
     fn a_failing_read_ends_the_writing() {
         let root = tempfile::tempdir().unwrap();
-        let bad = Source { name: "a".into(), shape: vec![2], dtype: F32, read: Box::new(|| Err(Error::value("lost"))) };
+        let lost = Box::new(|| Err(Error::value("lost")));
+        let bad = Source { name: "a".into(), shape: vec![2], dtype: F32, own: 0..2, read: lost };
         let error = write_safetensors(&root.path().join("a"), &[bad], None).unwrap_err();
         assert_eq!(error.to_string(), "lost");
     }

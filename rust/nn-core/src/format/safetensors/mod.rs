@@ -4,7 +4,7 @@
 //! and little-endian, without holes (<https://github.com/huggingface/safetensors>, section "Format"). A folder holds
 //! either `model.safetensors` or shards with `model.safetensors.index.json`, as transformers writes them.
 //!
-//! Files are written by the `safetensors` crate, as Python's package does it, so that the same tensors give the same
+//! Headers are written by the `safetensors` crate, as Python's package does it, so that the same tensors give the same
 //! bytes from every language. They are read by position: a header is checked in full, a tensor when it is asked for.
 
 mod folder;
@@ -12,6 +12,7 @@ mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -24,7 +25,10 @@ use super::regular::open_regular;
 use super::value::{excerpt, quoted};
 use crate::error::{Error, Result};
 pub use folder::SafetensorsFolder;
-pub use write::{DEFAULT_SHARD_BYTES, ReadBytes, Source, write_safetensors, write_safetensors_folder};
+pub use write::{
+    DEFAULT_SHARD_BYTES, ReadBytes, Source, fill_safetensors, fill_safetensors_folder, lay_out_safetensors,
+    lay_out_safetensors_folder, write_safetensors,
+};
 
 /// Element types that this program can read or show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,19 +193,10 @@ impl SafetensorsFile {
     ///
     /// `Error::Format` when there is no such tensor, it is not a floating-point one, or the file has become shorter.
     pub fn read_f32(&self, name: &str, start: usize, count: usize) -> Result<Vec<f32>> {
-        let missing = || Error::format(&self.path, format!("holds no such part of a tensor {}", quoted(name)));
-        let entry = self.entries.get(name).ok_or_else(missing)?;
-        let end = start.checked_add(count).ok_or_else(missing)?;
-        if end > entry.count() {
-            return Err(missing());
-        }
-        let size = entry.dtype.size as usize;
-        let mut bytes = vec![0; count * size];
-        self.file
-            .read_exact_at(&mut bytes, entry.offset + start as u64 * entry.dtype.size)
-            .map_err(|error| Error::unreadable(&self.path, error))?;
-        let words = bytes.chunks_exact(size);
-        Ok(match entry.dtype {
+        let bytes = self.read_bytes(name, start..start.saturating_add(count))?;
+        let dtype = self.entries[name].dtype;
+        let words = bytes.chunks_exact(dtype.size as usize);
+        Ok(match dtype {
             F32 => words.map(|bytes| f32::from_le_bytes(sized(bytes))).collect(),
             F64 => words.map(|bytes| f64::from_le_bytes(sized(bytes)) as f32).collect(),
             F16 => words.map(|bytes| f32_of_f16(u16::from_le_bytes(sized(bytes)))).collect(),
@@ -215,13 +210,15 @@ impl SafetensorsFile {
 }
 
 impl SafetensorsFile {
-    /// All bytes of a tensor, little-endian. `Error::Format` when there is none of this name, or the file has become
-    /// shorter.
-    pub fn read_bytes(&self, name: &str) -> Result<Vec<u8>> {
-        let missing = || Error::format(&self.path, format!("holds no tensor {}", quoted(name)));
-        let entry = self.entries.get(name).ok_or_else(missing)?;
-        let mut bytes = vec![0; entry.count() * entry.dtype.size as usize];
-        self.file.read_exact_at(&mut bytes, entry.offset).map_err(|error| Error::unreadable(&self.path, error))?;
+    /// The bytes of some elements of a tensor, little-endian. `Error::Format` when there is no such tensor, it has no such
+    /// elements, or the file has become shorter.
+    pub fn read_bytes(&self, name: &str, elements: Range<usize>) -> Result<Vec<u8>> {
+        let missing = || Error::format(&self.path, format!("holds no such part of a tensor {}", quoted(name)));
+        let entry = self.entries.get(name).filter(|entry| elements.end <= entry.count()).ok_or_else(missing)?;
+        let size = entry.dtype.size;
+        let mut bytes = vec![0; elements.len() * size as usize];
+        let begin = entry.offset + elements.start as u64 * size;
+        self.file.read_exact_at(&mut bytes, begin).map_err(|error| Error::unreadable(&self.path, error))?;
         Ok(bytes)
     }
 }

@@ -1,0 +1,252 @@
+//! Ranks that train together, each in a thread: to the bits and bytes of one rank alone.
+
+mod tiny;
+
+use std::path::PathBuf;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use nn_core::format::Table;
+use nn_core::model::{MoEConfig, MoETransformer, Precision};
+use nn_core::train::{
+    Event, MomentsKind, Rank, Sources, TrainConfig, Trainer, TrainingRun, list_checkpoints, read_metrics,
+};
+use nn_core::{Error, Result};
+use nn_ffi::{Comm, Status, Transport};
+use tiny::Workshop;
+
+/// What `work` gives on each rank. One rank has no communicator.
+fn job<T: Send>(ranks: usize, work: impl Fn(Rank<'_>) -> T + Sync) -> Vec<T> {
+    static JOBS: AtomicUsize = AtomicUsize::new(0);
+    let name = format!("job {}", JOBS.fetch_add(1, Ordering::Relaxed));
+    let (work, name) = (&work, name.as_str());
+    thread::scope(|scope| {
+        let of_rank = |rank: usize| {
+            scope.spawn(move || {
+                let ctx = tiny::context();
+                ctx.set_threads(1).unwrap();
+                if ranks == 1 {
+                    return work((&ctx).into());
+                }
+                let seat = Some((rank, ranks));
+                let comm = Comm::new(&ctx, Transport::Threads, name, seat, Duration::from_secs(60)).unwrap();
+                work((&comm).into())
+            })
+        };
+        let threads: Vec<_> = (0..ranks).map(of_rank).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+fn number_of(rank: Rank<'_>) -> usize {
+    rank.comm().map_or(0, Comm::rank)
+}
+
+/// Enough parameters for four grains, so that of five ranks one has none.
+fn model() -> MoEConfig {
+    MoEConfig { ffn_size: 200, ..tiny::model() }
+}
+
+/// Six micro-batches an update, the last one shorter, of five replicas.
+fn options() -> TrainConfig {
+    TrainConfig { batch_size: 11, replicas: 5, steps: 6, save_every: 2, eval_every: 3, ..tiny::options() }
+}
+
+fn start(workshop: &Workshop, rank: Rank<'_>, name: &str, options: TrainConfig) -> TrainingRun {
+    workshop.begin(rank, name, model(), options).unwrap()
+}
+
+fn resume(workshop: &Workshop, rank: Rank<'_>, name: &str, data: &str) -> Result<TrainingRun> {
+    let sources = Sources::new(workshop.path(data), Some(workshop.path("held-out.tokens")));
+    TrainingRun::resume(&workshop.path(name), rank, &sources, &Table::new())
+}
+
+/// All that a run leaves, without its times: bytes of the files of its checkpoints, and its metrics.
+fn left(workshop: &Workshop, name: &str) -> (Vec<(PathBuf, Vec<u8>)>, Vec<Table>) {
+    let mut files = Vec::new();
+    for folder in list_checkpoints(&workshop.path(name).join("checkpoints")).unwrap() {
+        let mut names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        names.sort();
+        for path in names {
+            let mut bytes = std::fs::read(&path).unwrap();
+            if path.ends_with("training.json") {
+                let text = String::from_utf8(bytes).unwrap();
+                bytes = text.lines().filter(|line| !line.contains("\"seconds\"")).collect::<String>().into();
+            }
+            files.push((path.strip_prefix(workshop.path(name)).unwrap().to_owned(), bytes));
+        }
+    }
+    let mut metrics = read_metrics(&workshop.path(name).join("metrics.jsonl")).unwrap();
+    for record in &mut metrics {
+        for name in ["seconds", "tokens_per_second", "bytes_peak"] {
+            record.remove(name);
+        }
+    }
+    (files, metrics)
+}
+
+/// Nothing of an unfinished checkpoint.
+fn has_no_leftovers(workshop: &Workshop, name: &str) -> bool {
+    let mut entries = std::fs::read_dir(workshop.path(name).join("checkpoints")).unwrap();
+    entries.all(|entry| !entry.unwrap().file_name().to_string_lossy().starts_with(".partial"))
+}
+
+#[test]
+fn any_number_of_ranks_leaves_what_one_leaves() {
+    for (precision, moments) in
+        [(Precision::F32, MomentsKind::F32), (Precision::BF16, MomentsKind::BF16), (Precision::F16, MomentsKind::F8)]
+    {
+        let (workshop, options) = (Workshop::new(true), TrainConfig { precision, moments, ..options() });
+        for ranks in [1, 2, 3, 5] {
+            let name = format!("run {ranks}");
+            job(ranks, |rank| start(&workshop, rank, &name, options.clone()).run(|_| Ok(())).unwrap());
+            let (files, metrics) = left(&workshop, &name);
+            let (wanted, numbers) = left(&workshop, "run 1");
+            assert_eq!((files.len(), metrics), (wanted.len(), numbers), "{ranks} ranks, {precision}");
+            for (file, wanted) in files.iter().zip(&wanted) {
+                assert!(file == wanted, "{}: {ranks} ranks, {precision}, {moments:?}", file.0.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn another_number_of_ranks_goes_on_to_the_same_bytes() {
+    let workshop = Workshop::new(true);
+    let options = TrainConfig { precision: Precision::BF16, moments: MomentsKind::F8, ..options() };
+    job(1, |rank| start(&workshop, rank, "whole", options.clone()).run(|_| Ok(())).unwrap());
+    for (ranks, stop_at) in [(3, 1), (5, 2), (1, 4), (2, 6)] {
+        job(ranks, |rank| {
+            let mut run = if stop_at == 1 {
+                start(&workshop, rank, "parts", options.clone())
+            } else {
+                resume(&workshop, rank, "parts", "data.tokens").unwrap()
+            };
+            let (stop, last) = (run.stop_flag(), number_of(rank) + 1 == ranks);
+            let done = run.run(|event| {
+                if let Event::Step(progress) = event {
+                    // One rank is told; all of them stop.
+                    stop.store(last && progress.step == stop_at, Ordering::Relaxed);
+                }
+                Ok(())
+            });
+            assert_eq!(done.unwrap().unwrap().step, stop_at);
+        });
+    }
+    let ((files, metrics), (wanted, numbers)) = (left(&workshop, "parts"), left(&workshop, "whole"));
+    assert_eq!(metrics, numbers);
+    let of_last = |files: &[(PathBuf, Vec<u8>)]| -> Vec<(PathBuf, Vec<u8>)> {
+        files.iter().filter(|(path, _)| path.starts_with("checkpoints/step-00000006")).cloned().collect()
+    };
+    assert!(of_last(&files) == of_last(&wanted) && of_last(&files).len() == 4);
+}
+
+/// The sentence with which a rank lost the others; empty where something else ended it.
+fn peer_text(error: &Error) -> String {
+    match error {
+        Error::Device(inner) if inner.status() == Some(Status::Peer) => format!("{error:#}"),
+        _ => String::new(),
+    }
+}
+
+#[test]
+fn a_rank_that_fails_ends_the_others() {
+    let workshop = Workshop::new(true);
+    let errors = job(3, |rank| {
+        let report = |event: Event<'_>| match event {
+            Event::Step(progress) if progress.step == 3 && number_of(rank) == 1 => Err(Error::value("enough")),
+            _ => Ok(()),
+        };
+        start(&workshop, rank, "run", options()).run(report).unwrap_err()
+    });
+    assert_eq!(errors[1].to_string(), "enough");
+    for error in [&errors[0], &errors[2]] {
+        assert!(peer_text(error).contains("rank 1: enough") && error.exit_code() == 4, "{error}");
+    }
+    assert!(has_no_leftovers(&workshop, "run"));
+    let found = list_checkpoints(&workshop.path("run").join("checkpoints")).unwrap();
+    assert!(found.len() == 1 && found[0].ends_with("step-00000002"));
+    let joined = Barrier::new(2); // else joining may be what fails
+    let errors = job(2, |rank| {
+        joined.wait();
+        let data = ["data.tokens", "nowhere.tokens"][number_of(rank)];
+        resume(&workshop, rank, "run", data).and_then(|mut run| run.run(|_| Ok(()))).unwrap_err()
+    });
+    assert!(errors[1].to_string().contains("nowhere.tokens"), "{}", errors[1]);
+    assert!(
+        peer_text(&errors[0]).contains("rank 1: ") && peer_text(&errors[0]).contains("nowhere.tokens"),
+        "{}",
+        errors[0]
+    );
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_written_leaves_nothing() {
+    let workshop = Workshop::new(true);
+    let name = |ranks| format!("run {ranks}");
+    for ranks in [1, 3] {
+        let errors = job(ranks, |rank| {
+            let mut run = start(&workshop, rank, &name(ranks), options());
+            let in_the_way = workshop.path(&name(ranks)).join("checkpoints/step-00000004");
+            run.run(|event| {
+                if matches!(event, Event::Step(progress) if progress.step == 3) && number_of(rank) == 0 {
+                    std::fs::create_dir_all(&in_the_way).unwrap();
+                }
+                Ok(())
+            })
+            .unwrap_err()
+        });
+        assert!(errors[0].to_string().ends_with("step-00000004 exists already"), "{}", errors[0]);
+        assert!(errors[1..].iter().all(|error| peer_text(error).contains("exists already")), "{errors:?}");
+        assert!(has_no_leftovers(&workshop, &name(ranks)));
+    }
+}
+
+#[test]
+fn all_ranks_find_divergence() {
+    let workshop = Workshop::new(true);
+    let found = |ranks: usize, max_loss: Option<f64>| {
+        let name = format!("run {ranks} {}", max_loss.is_some());
+        let errors = job(ranks, |rank| {
+            let mut run = start(&workshop, rank, &name, TrainConfig { max_loss, ..options() });
+            if max_loss.is_none() {
+                let model = run.trainer().model();
+                model.parameters().set("model.norm.weight", &[f32::INFINITY; 24]).unwrap();
+            }
+            run.run(|_| Ok(())).unwrap_err()
+        });
+        assert!(errors.iter().all(|error| matches!(error, Error::Diverged(_))), "{errors:?}");
+        errors.iter().map(Error::to_string).collect::<Vec<_>>()
+    };
+    for max_loss in [None, Some(0.1)] {
+        let alone = found(1, max_loss);
+        assert_eq!(found(4, max_loss), vec![alone[0].clone(); 4]);
+    }
+}
+
+#[test]
+fn ranks_that_do_not_fit_together_are_refused() {
+    let made = |rank: Rank<'_>, options: TrainConfig| {
+        let model = MoETransformer::random(rank.context(), tiny::model(), 1).unwrap();
+        Trainer::with_comm(model, options, true, rank.comm())
+    };
+    for error in job(3, |rank| made(rank, TrainConfig { replicas: 2, ..options() }).unwrap_err()) {
+        assert_eq!(error.to_string(), "3 ranks share out replicas: replicas must be at least 3, and is 2");
+    }
+    for error in job(2, |rank| made(rank, TrainConfig { seed: number_of(rank) as i64, ..options() }).unwrap_err()) {
+        assert!(peer_text(&error).contains("the configuration of rank 1 is not that of rank 0"), "{error}");
+    }
+    let joined = Barrier::new(2); // else joining may be what fails
+    let of_wrong_batch = |rank: Rank<'_>| {
+        let mut trainer = made(rank, options()).unwrap();
+        joined.wait();
+        trainer.train_step(&tiny::batch(11, 13, 1)).unwrap_err()
+    };
+    for error in job(2, of_wrong_batch) {
+        assert!(error.to_string().starts_with("a batch of 11; of this rank it must have its rows, "), "{error}");
+    }
+    let rows = job(3, |rank| made(rank, options()).unwrap().rows().collect::<Vec<_>>());
+    assert_eq!(rows, [vec![0, 1, 10], vec![2, 3, 4, 5], vec![6, 7, 8, 9]]);
+}
