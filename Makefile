@@ -37,10 +37,11 @@ FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?=
 SEED ?= 0
 COUNT ?= 12
-SLOW ?= lint docs asan tsan faults fuzz interop cuda newcomer crates wheel rust-wheel-release mutants
+RANKS ?= 2
+SLOW ?= lint docs asan tsan ranks faults fuzz interop cuda newcomer crates wheel rust-wheel-release mutants
 
-.PHONY: help run test test-all python-test go go-test rust rust-test rust-wheel rust-wheel-release parity packages crates lib install emulated cuda \
-  cuda-toolchain gpu-verify gpu-sanitize wheel bench bench-languages interop interop-large docs asan tsan faults fuzz mutants newcomer \
+.PHONY: help run test test-all python-test go go-test rust rust-test rust-wheel rust-wheel-release parity ranks packages crates lib install emulated cuda \
+  cuda-toolchain gpu-verify gpu-sanitize wheel bench bench-languages bench-ranks interop interop-large docs asan tsan faults fuzz mutants newcomer \
   fmt generate abi lint lock clean go-toolchain rust-toolchain
 
 help: ## this list
@@ -90,6 +91,9 @@ rust-wheel-release: rust ## dist/nncuda_rs-*.whl: that module for every machine 
 
 parity: go rust rust-wheel ## the same bits from Python, Go and Rust: the table is in build/parity/report.txt
 	$(WITH_LIBRARY) NNCUDA_PARITY=required $(BIN)/python -m pytest tests/parity
+
+ranks: go rust ## one job on 1 to 8 ranks under MPI, in one language and in three: the bits of one rank (`make parity` tries a few)
+	$(WITH_LIBRARY) NNCUDA_RANKS=all NNCUDA_PARITY=required $(BIN)/python -m pytest tests/parity/test_parity_ranks.py
 
 packages: go rust ## the Go module and the crates, as far as it takes no build of the library: what they hold and declare
 	$(WITH_LIBRARY) NNCUDA_PACKAGES=required $(BIN)/python -m pytest tests/packages
@@ -148,6 +152,9 @@ bench-languages: go rust ## the same training step, decoding and call from Pytho
 	cp $(CARGO_TARGET_DIR)/release/nncuda-rs $(BINARIES)/nncuda-rs
 	$(WITH_LIBRARY) $(BIN)/python -m tools.language_bench $(BINARIES)/nncuda-go $(BINARIES)/nncuda-rs
 
+bench-ranks: $(VENV)/.test ## what several ranks on this machine cost beside one: a step, sums of gradients, bytes, a checkpoint (RANKS=2)
+	$(BIN)/mpiexec -n $(RANKS) $(BIN)/nncuda bench ranks
+
 interop: .venv-interop/.interop rust-toolchain ## the tests against torch, transformers, llama.cpp and candle, which it installs; writes what `make test` checks
 	cd tests/interop/candle && $(CARGO) build --release
 	NNCUDA_INTEROP=live NNCUDA_CANDLE=$(CARGO_TARGET_DIR)/release/candle-logits .venv-interop/bin/python -m pytest tests/interop
@@ -168,9 +175,10 @@ docs: .venv-docs/.packages-docs go-toolchain rust-toolchain ## the site in build
 asan: $(VENV)/.test ## the tests of the ABI under AddressSanitizer and UndefinedBehaviorSanitizer
 	PYTHON=$(CURDIR)/$(BIN)/python tests/abi/sanitize.sh address
 
-faults: go rust ## what may go wrong in a run, at every point: each allocation of a step fails, 200 kills (`make test` tries a few)
+faults: go rust ## what may go wrong in a run, at every point: each allocation of a step fails, 200 kills, and 200 of a rank (`make test` tries a few)
 	$(WITH_LIBRARY) NNCUDA_FAULTS=all NNCUDA_PARITY=required $(BIN)/python -m pytest -s tests/faults \
-	  tests/parity/test_parity_faults.py tests/python/test_run.py::test_killed_at_random_moments_it_always_continues
+	  tests/parity/test_parity_faults.py tests/python/test_run.py::test_killed_at_random_moments_it_always_continues \
+	  tests/comm/test_mpi_runs.py
 
 fuzz: .venv-fuzz/.packages-fuzz ## every reader of outside files, on files that are meant to mislead it (FUZZ_SECONDS=60 each, FUZZ_TARGETS="gguf config")
 	PYTHONPATH=python .venv-fuzz/bin/python tests/fuzz/fuzz_run.py --seconds $(FUZZ_SECONDS) $(FUZZ_TARGETS)

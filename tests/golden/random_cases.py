@@ -301,6 +301,8 @@ def sampled(d: Draw, call: Call) -> Arguments:
 def adamw(d: Draw, call: Call) -> Arguments:
     recipe = optimizer.adamw_f8 if "blocks" in call else optimizer.adamw
     made = recipe(d, call.n, int(d.integers(1, high=call.n + 1)[0]), int(d.integers(1, low=1, high=500)[0]))
+    if call.function.kernel != "adamw_step":
+        made["first"] = 256 * int(d.integers(1, high=1000)[0])
     return {**made, "grad_scale": np.array([0.03]), "skip": optimizer.i32(int(d.integers(1, high=2)[0]))}
 
 

@@ -2,11 +2,14 @@
 # Everything that wants a GPU, in one command: builds the library for the GPU of this machine, verifies the kernels,
 # runs tests/gpu and measures. Works from the source tree, without installing and without a network.
 #
-#   tests/gpu/session.sh FOLDER [build] [verify] [tests] [kernels] [steps] [sanitize]
+#   tests/gpu/session.sh FOLDER [build] [verify] [tests] [kernels] [steps] [sanitize] [ranks]
 #
 # FOLDER receives summary.txt, a log of each part, verified.json (what tests/gpu/verified.json is to be replaced by) and
-# bench.json. Without names all parts but `sanitize` run, in this order. Each part has a limit of its own, and what it
+# bench.json. Without names all parts but `sanitize` and `ranks` run, in this order. Each part has a limit of its own, and what it
 # left is kept; a part that fails does not stop the next. Exits with 1 when one failed.
+#
+# `ranks` lets two ranks share this machine's first GPU over NCCL (NNCUDA_NCCL or libnccl.so.2), which that calls
+# experimental and has from 2.30 on. It has not been run on a GPU yet.
 #
 # LIMIT is a limit for all, in seconds (default: 570). NNCUDA_LIBRARY names a library that is there already; then nothing
 # is built. QUICK=1 measures tiny sizes, to try this script out. PYTHON is the interpreter (default: python3). It must
@@ -16,7 +19,7 @@ set -u
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
 if [ $# = 0 ] || [ "${1#-}" != "$1" ]; then
-  sed -n '2,15s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,18s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
 mkdir -p "$1"
@@ -72,6 +75,21 @@ build() {
     cmake --build build/gpu --parallel "$(getconf _NPROCESSORS_ONLN)" --target nncuda nncuda_probe
 }
 
+# Two processes; a collective, then a graph, then what is said of a rank that ends in the middle.
+ranks() {
+  local scenario ended
+  export MASTER_ADDR=127.0.0.1 MASTER_PORT=${MASTER_PORT:-29571} WORLD_SIZE=2 NCCL_MULTI_RANK_GPU_ENABLE=1
+  for scenario in collectives graph vanish; do
+    RANK=1 "$1" tests/comm/rank.py nccl $scenario 60 &
+    RANK=0 "$1" tests/comm/rank.py nccl $scenario 60
+    ended=$?
+    wait $!
+    ended="$ended $?"
+    echo "$scenario: the ranks ended with $ended"
+    case "$scenario $ended" in *" 0 0" | "vanish 3 9") ;; *) return 1 ;; esac
+  done
+}
+
 # One process for each kind of work, since a kernel's fault ends all use of the GPU by its process.
 measure() { # NAME LIMIT TEXT...: what --only takes
   local name=$1 own=$2 only=()
@@ -119,6 +137,10 @@ for each in "${parts[@]}"; do
     ;;
   steps) measure steps 240 "training step" ;;
   sanitize) part sanitize 300 env SECONDS_EACH=140 PYTHON="$python" tests/gpu/sanitize.sh memcheck racecheck ;;
+  ranks)
+    export -f ranks
+    part ranks 200 bash -c 'ranks "$0"' "$python"
+    ;;
   *) say "there is no part $each" && status=1 ;;
   esac
 done

@@ -173,3 +173,10 @@ def test_capturing_forbids_what_waits(gpu: nncuda.Context) -> None:
     with pytest.raises(nncuda.StateError, match="capturing"), gpu.capture():
         gpu.synchronize()
     assert kernels.add(x, x).item() == 2.0
+
+
+def test_ranks_in_threads_are_none_on_a_gpu(gpu: nncuda.Context) -> None:
+    with pytest.raises(nncuda.UnsupportedError, match=r"is for the CPU engine; between GPUs use NNCUDA_TRANSPORT_NCCL"):
+        nncuda.Comm(gpu, "threads", "gpus", 0, 1)
+    with nncuda.Comm(gpu) as alone:
+        assert (alone.rank, alone.ranks, alone.sum(3)) == (0, 1, 3)

@@ -31,7 +31,7 @@ def inputs(kernel: str, n: int, step: int) -> dict[str, np.ndarray]:
 
 def sizes(kernel: str, n: int, n_decay: int) -> dict[str, object]:
     blocks = {"blocks": -(-n // BLOCK)} if kernel == "adamw_step_f8" else {}
-    return {"n": n, "n_decay": n_decay, "skip": None, "dtype": "bf16", **blocks, **OPTIONS}
+    return {"n": n, "n_decay": n_decay, "first": 0, "skip": None, "dtype": "bf16", **blocks, **OPTIONS}
 
 
 KERNELS = ("adamw_step_bf16", "adamw_step_f8")
@@ -109,3 +109,21 @@ def test_slow_moments_are_followed(cpu: Engine) -> None:
         values["v"] = outputs["v"]
     # A step's rounding has a deviation of at most half a unit of 2^-8 to the value; 700 of them add up as a walk.
     assert abs(np.mean(outputs["v"].astype(np.float64)) / 0.999**steps - 1) < 5 * np.sqrt(steps / n) * 2.0**-8
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_shard_rounds_like_the_whole(cpu: Engine, kernel: str) -> None:
+    """With `first`, chance is that of the place among all parameters."""
+    n, begin = 5 * BLOCK + 9, 2 * BLOCK
+    given = inputs(kernel, n, 4)
+    whole = run(cpu, kernel, {**given, **sizes(kernel, n, n)})
+    part = {
+        name: value[begin // BLOCK :] if name.endswith("_scale") and len(value) > 1 else value[begin:]
+        for name, value in given.items()
+        if len(value) > 1
+    }
+    shard = run(cpu, kernel, {**given, **part, **sizes(kernel, n - begin, n - begin), "first": begin})
+    assert len(shard) == len(whole) > 3
+    for name, value in shard.items():
+        expected = whole[name][begin // BLOCK :] if name.endswith("_scale") else whole[name][begin:]
+        np.testing.assert_array_equal(value.view(np.uint8), expected.view(np.uint8), err_msg=name)

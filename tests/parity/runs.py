@@ -148,6 +148,39 @@ learning_rate = 0.03
         "many.tokens",
         steps=3,
     ),
+    # Eleven micro-batches for eight replicas: three of them run two. Parameters are a few pieces of the size that ranks
+    # share out, experts drop slots, and no count is a multiple of another.
+    "replicas": Options(
+        """
+hidden_size = 48
+num_layers = 2
+num_heads = 6
+num_kv_heads = 2
+head_dim = 8
+num_experts = 5
+experts_per_token = 3
+ffn_size = 67
+context = 13
+extended_context = 13
+capacity_factor = 0.7
+aux_alpha = 0.05
+init_std = 0.1
+""",
+        """
+batch_size = 11
+micro_batch_size = 1
+replicas = 8
+sequence_length = 13
+warmup_steps = 2
+learning_rate = 0.003
+seed = 5
+eval_every = 4
+eval_batches = 3
+""",
+        "shards",
+        held_out="rest",
+        steps=12,
+    ),
 }
 
 
@@ -236,6 +269,8 @@ class Workshop:
         (self.folder / "shards").mkdir()
         for number, count in enumerate((301, 13, 407)):  # the second holds no window
             write_shard(self.folder / "shards" / f"{number}.tokens", [_ids(draw, count, 97)], 97)
+        (self.folder / "rest").mkdir()
+        write_shard(self.folder / "rest" / "0.tokens", [_ids(draw, 13 * 40 + 1, 97)], 97)
         write_shard(self.folder / "held-out.tokens", [_ids(draw, 24 * 9 + 1, 60)], 60)
         write_shard(self.folder / "many.tokens", [_ids(draw, 2000, 60)], 8200)
         write_wide_shard(self.folder / "wide.tokens", _ids(draw, 2000, 60), 60)

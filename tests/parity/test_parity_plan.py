@@ -32,12 +32,23 @@ PLANS = {
     "generation of 200000 tokens": "--preset 6.9b"
     " --threads 2 --available 24GiB --inference --precision bf16 --context 200000",
     "a GPU by its name": "--preset 6.9b --device h200",
+    "ranks": f"{SMALL} --batch-size 19 --micro-batch-size 2 --replicas 7 --ranks 3",
+    "ranks with a link": "--preset 6.9b --device h200 --micro-batch-size 1 --replicas 8 --ranks 8 --link 50GB",
 }
 REFUSALS = {
     "--available much": (2, "'much' is not a number of bytes, such as 141GB or 24GiB"),
     "--available 1e99": (2, "'1e99' is not a number of bytes, such as 141GB or 24GiB"),
     "--prompt 3": (2, "--prompt is for --inference"),
     "--inference --prompt 0": (2, "prompt"),
+    "--ranks 0": (2, "ranks"),
+    "--inference --ranks 2": (2, "--ranks is for training, not for --inference"),
+    "--ranks 2 --link 50GB": (2, "--link is for --ranks and a GPU by its name"),
+    "--device h200 --link 50GB": (2, "--link is for --ranks and a GPU by its name"),
+    "--device h200 --ranks 2 --link 0": (2, "--link is 0; it must be at least 1"),
+    "--preset small --ranks 3 --micro-batch-size 1 --replicas 2": (
+        3,
+        "Error: 3 ranks share out replicas: replicas must be at least 3, and is 2",
+    ),
     "--inference --context 0": (3, "Error: context is 0; it must be a whole number, at least 1"),
     "--inference --prompt 5 --context 3": (3, "Error: a prompt has 5 tokens; it must have 1 to 3"),
     "--preset 6.9b --inference --context 300000": (3, "Error: 300000 tokens are more than this model takes (262144)"),
@@ -58,6 +69,7 @@ def test_plan(language: languages.Language, name: str) -> None:
     for found in (own, python):  # what a language's own program needs, which frees memory at its own times
         found["sizes"] = [found.pop("peak"), found.pop("held"), *(way.pop("bytes") for way in found["ways"])]
         found["sizes"] += [value or 0 for _, value in sorted(found.pop("work").items())]
+        found["sizes"] += [found.get("ranks", {}).pop(name, None) or 0 for name in ("seconds", "efficiency")]
         for kind in ("fixed", "kept", "transient", "evaluation", "scratch"):
             del found["bytes"][kind]
     assert own.pop("sizes") == pytest.approx(python.pop("sizes"), rel=0.02)

@@ -154,7 +154,7 @@ USES = {
         ["generate", "{run}", "1", "--ids", "--max-tokens", "65"],
         ("65", "64"),
     ),
-    "text without a tokenizer": (WRONG_FILE, ["generate", "{bare}", "a"], ("holds no tokenizer.model",)),
+    "text without a tokenizer": (WRONG_FILE, ["generate", "{bare}", "a"], ("holds no tokenizer",)),
     "best of a run without evaluations": (
         WRONG_FILE,
         ["generate", "{run}", "a", "--best"],

@@ -98,11 +98,12 @@ def test_refusals(language: languages.Language, tmp_path: Path) -> None:
     write(empty, "metrics.jsonl", "5")
     for arguments, code in (((tmp_path,), WRONG_FILE), ((empty,), WRONG_FILE),
                             ((tmp_path / "absent",), USAGE), ((empty / "metrics.jsonl",), USAGE),
-                            ((empty, "--out", tmp_path), USAGE), ((), USAGE)):  # fmt: skip
+                            ((empty, "--out", tmp_path), USAGE), ((), USAGE),
+                            ((empty, "--out", tmp_path / "absent" / "page.html"), USAGE)):  # fmt: skip
         expected = CliRunner().invoke(main, ["report", *map(str, arguments)])
         said = language.run("report", *arguments, code=code).stderr
         assert expected.exit_code == code and said
         if code == WRONG_FILE:
             assert str(arguments[0]) in said and "metrics.jsonl" in said
-    write(empty, "metrics.jsonl", {"step": 1})
-    language.run("report", empty, "--out", tmp_path / "absent" / "page.html", code=WRONG_FILE)
+        if "--out" in arguments:  # said before the run is read
+            assert str(tmp_path) in said and "metrics.jsonl" not in said

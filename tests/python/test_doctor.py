@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,8 @@ def test_a_whole_installation() -> None:
         "CPU",
         "threads",
         "memory",
+        "MPI",
+        "NCCL",
         "arithmetic",
     } <= set(findings)
     assert findings["library"].value.startswith(library.load().path)
@@ -67,6 +70,30 @@ def test_the_extras_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) 
     assert doctor._extras().value == "plot, tensorboard"
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert doctor._extras() == doctor.Finding("extras", "tensorboard; not installed: plot")
+
+
+def test_mpi_is_named_or_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    found = Path(sys.prefix) / "lib/libmpi_abi.so.1"
+    with doctor.Context(threads=1) as ctx:
+        if found.exists():
+            monkeypatch.setenv("NNCUDA_MPI", str(found))
+            path, _, version = doctor._mpi(ctx).value.partition(", ")
+            assert path == str(found.resolve()) and re.fullmatch(r"MPICH \d+\.\d+.*", version)
+        else:
+            monkeypatch.setenv("NNCUDA_MPI", str(tmp_path / "nowhere.so"))
+            assert "nowhere.so" in doctor._mpi(ctx).value
+
+
+def test_nccl_is_named_or_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("NNCUDA_NCCL", str(tmp_path / "nowhere.so"))
+    assert "nowhere.so" in doctor._nccl().value and "pip install" in doctor._nccl().value
+    source = tmp_path / "nccl.c"
+    source.write_text("int ncclGetVersion(int *version) { return *version = 23004, 0; }")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "nccl.so", source], check=True)
+    monkeypatch.setenv("NNCUDA_NCCL", str(tmp_path / "nccl.so"))
+    assert doctor._nccl().value == f"{tmp_path / 'nccl.so'}, NCCL 2.30.4"
 
 
 def test_quota(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from nncuda import shard
 from nncuda.formats import (
     FormatError,
     SafetensorsFile,
@@ -25,6 +26,7 @@ from nncuda.formats import (
     write_safetensors_folder,
     write_shard,
 )
+from nncuda.formats.safetensors import DTYPES, SafetensorsLayout
 from nncuda.tokenizer import StreamDecoder, Tokenizer, encode_texts, train_tokenizer
 
 TENSORS = {
@@ -59,6 +61,33 @@ def test_safetensors_of_the_package(tmp_path: Path) -> None:
     safetensors.numpy.save_file(expected, tmp_path / "x.safetensors")
     file = SafetensorsFile(tmp_path / "x.safetensors")
     assert_same(file, {name: expected[name].reshape(TENSORS[name].shape) for name in file})
+
+
+def test_safetensors_have_the_bytes_of_the_package(tmp_path: Path) -> None:
+    """Every dtype in one file, and names that JSON or an order by characters might change."""
+    tensors = {f"{name} of all": np.ones((2, 3), dtype) for name, dtype in reversed(DTYPES.items())}
+    tensors |= {name: np.ones(3, np.float32) for name in ("b", 'a\n\x01"\\/', "é", "\U0001f600", "\uffff", "\x7f", "")}
+    for metadata in (None, {}, {"ä": "\t"}):
+        for content in (tensors, dict(reversed(tensors.items()))):
+            write_safetensors(tmp_path / "ours", content, metadata)
+            safetensors.numpy.save_file(content, tmp_path / "theirs", metadata)
+            assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
+
+
+def test_parts_of_tensors(tmp_path: Path) -> None:
+    """Files that several writers fill are those of one, and can be read in part."""
+    whole = {"a": np.arange(10, dtype=np.float32), "b": np.arange(7, dtype=np.int8), "c": np.arange(4, dtype=np.int64)}
+    write_safetensors(tmp_path / "whole", whole)
+    layout = SafetensorsLayout({name: (array.dtype, array.shape) for name, array in whole.items()})
+    layout.create(tmp_path / "parts")
+    for part in range(3):
+        shares = {name: range(*shard(array.size, 1, 3, part)) for name, array in whole.items()}
+        own = [(name, share.start, whole[name][share.start : share.stop]) for name, share in shares.items()]
+        layout.write(tmp_path / "parts", own)
+    assert (tmp_path / "parts").read_bytes() == (tmp_path / "whole").read_bytes()
+    file = SafetensorsFile(tmp_path / "parts")
+    np.testing.assert_array_equal(file.part("a", 3, 4), whole["a"][3:7])
+    assert file.part("b", 7, 0).size == 0 and file.part("c", 1, 1).tolist() == [1]
 
 
 def test_safetensors_are_the_same_bytes_every_time(tmp_path: Path) -> None:

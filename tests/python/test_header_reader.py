@@ -51,7 +51,7 @@ def test_real_header_is_read() -> None:
     assert list(contract.functions) == declared
     assert len(contract.kernels) == sum(name.startswith("cuda_") for name in declared)
     assert contract.abi[0] == 2
-    assert contract.handles == ("nncuda_ctx", "nncuda_stream", "nncuda_event", "nncuda_graph")
+    assert contract.handles == ("nncuda_ctx", "nncuda_stream", "nncuda_event", "nncuda_graph", "nncuda_comm")
     assert contract.constants["NNCUDA_ERROR_INTERNAL"] == 70
     for kernel in contract.kernels.values():
         assert kernel.params[0].kind == "context", kernel.name

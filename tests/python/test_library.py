@@ -176,3 +176,21 @@ def test_import_needs_no_library(tmp_path: Path) -> None:
     result = python(code, NNCUDA_LIBRARY=str(tmp_path / "nowhere.so"))
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == "Matrix product"
+
+
+def test_threads_get_one_library() -> None:
+    """Those that need it first at the same moment, too."""
+    program = """
+import threading
+from nncuda.binding import library
+
+start, found = threading.Barrier(8), []
+threads = [threading.Thread(target=lambda: (start.wait(), found.append(id(library.load().ffi)))) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert len(found) == 8 and len(set(found)) == 1, found
+"""
+    done = python(program)
+    assert done.returncode == 0, done.stderr

@@ -40,8 +40,8 @@ def make(ctx: nncuda.Context, kind: str, *, capture: bool = True, **changes: obj
 
 
 def state_of(trainer: Trainer) -> dict[str, bytes]:
-    tensors = {**trainer.model.parameters.arrays(), **trainer.moments.tensors()}
-    return {name: array.tobytes() for name, array in tensors.items()}
+    parameters = {name: array.tobytes() for name, array in trainer.model.parameters.arrays().items()}
+    return parameters | {name: part.numpy().tobytes() for name, _, part in trainer.moments.parts()}
 
 
 def save(trainer: Trainer, folder: Path) -> Path:

@@ -47,6 +47,7 @@ OPTIONS = {
     "f16": {"precision": "f16"},
     "accumulated": {"micro_batch_size": 3},
     "accumulated in bf16": {"micro_batch_size": 2, "precision": "bf16"},
+    "four replicas": {"micro_batch_size": 1, "replicas": 4},
     "every block": {"activation_checkpointing": 1, "precision": "bf16"},
     "every second block": {"activation_checkpointing": 2, "micro_batch_size": 4},
     "experts": {"recompute_experts": True, "precision": "f16"},
@@ -99,9 +100,10 @@ def test_presets(preset: str) -> None:
     assert plan_training(model, train, machine).peak == pytest.approx(whole, rel=TOLERANCE)
 
 
-def test_micro_batches_that_are_not_run_count() -> None:
-    """Of seven micro-batches four are left out where a step is planned, and none where it is made."""
-    train = train_options(batch_size=7, micro_batch_size=1, precision="f16", sequence_length=64)
+@pytest.mark.parametrize("replicas", [1, 2, 5])
+def test_micro_batches_that_are_not_run_count(replicas: int) -> None:
+    """Of seven micro-batches up to four are left out where a step is planned, and none where it is made."""
+    train = train_options(batch_size=7, micro_batch_size=1, replicas=replicas, precision="f16", sequence_length=64)
     with nncuda.Context("cpu", threads=2) as ctx:
         machine = Machine.of(ctx)
         steps, _, _ = measured(ctx, WIDE, train, capture=True)

@@ -147,8 +147,8 @@ def test_a_trainer_goes_on_from_its_checkpoint(
     for batch in batches[3:]:
         resumed.train_step(*batch)
     assert resumed.model.parameters.data.numpy().tobytes() == whole.model.parameters.data.numpy().tobytes()
-    for name, tensor in whole.moments.tensors().items():
-        assert np.asarray(resumed.moments.tensors()[name]).tobytes() == np.asarray(tensor).tobytes()
+    for ours, theirs in zip(resumed.moments.parts(), whole.moments.parts(), strict=True):
+        assert ours[:2] == theirs[:2] and ours[2].numpy().tobytes() == theirs[2].numpy().tobytes()
     checkpoint = Checkpoint(tmp_path / "saved")
     assert checkpoint.training is not None and checkpoint.training.data_position == 6
     assert checkpoint.tokenizer is not None and load_model(tmp_path / "saved", ctx)[0].config == TINY

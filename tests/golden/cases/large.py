@@ -277,8 +277,8 @@ def cases():
                 yield named("gemm_quant", lambda d, _, m, n, k, name: quant.product(d, m, n, k, name),
                             (m, n, k, name), "f32")  # fmt: skip
     for sizes in ((16641, 5547, 9), (40001, 30003, 5)):
-        yield named("adamw_step_bf16", TABLE["adamw_step"][0], sizes, "bf16")
-        yield named("adamw_step_f8", lambda d, dtype, *sizes: optimizer.adamw_f8(d, *sizes), sizes, "bf16")
+        for kernel, recipe in (("adamw_step_bf16", optimizer.adamw), ("adamw_step_f8", optimizer.adamw_f8)):
+            yield named(kernel, lambda d, dtype, *sizes, of=recipe: {**of(d, *sizes), "first": 0}, sizes, "bf16")
 
 
 def products(dtype, dtype_c):

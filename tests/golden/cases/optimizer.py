@@ -77,8 +77,12 @@ def adamw(d, n, n_decay, step):
     }
 
 
-def packed(kernel, recipe, dtype):
-    """Moments in fewer bits: sizes around a block and a vector, and what becomes of a block that is odd."""
+def packed(kernel, whole, dtype):
+    """Moments in fewer bits: sizes around a block and a vector, shards, and what becomes of a block that is odd."""
+
+    def recipe(d, *sizes, first=0):
+        return {**whole(d, *sizes), "first": first}
+
     sizes = ((1, 1, 1), (15, 0, 2), (255, 255, 3), (256, 100, 10), (257, 256, 1000), (600, 300, 100000))
     for n, n_decay, step in sizes if dtype == "f32" else sizes[-2:-1]:
         yield case(kernel, f"n{n}-decay{n_decay}-step{step}", recipe, dtype, n, n_decay, step)
@@ -88,6 +92,8 @@ def packed(kernel, recipe, dtype):
     yield case(kernel, "scaled", lambda d: {**recipe(d, 19, 19, 5), "grad_scale": np.array([0.03])}, dtype)
     yield case(kernel, "not-skipped", lambda d: {**recipe(d, 19, 3, 5), "skip": i32(0)}, dtype)
     yield case(kernel, "no-copy", lambda d: {**recipe(d, 19, 3, 5), "param_copy": None}, dtype)
+    yield case(kernel, "shard", lambda d: recipe(d, 600, 300, 9, first=5 * 256), dtype)
+    yield case(kernel, "far-shard", lambda d: recipe(d, 300, 0, 9, first=256 * (2**32 + 3)), dtype)
     yield case(kernel, "wide", lambda d: with_gradients(recipe(d, 300, 9, 7), wide), dtype)
     yield case(kernel, "no-gradients", lambda d: with_gradients(recipe(d, 530, 9, 7), none_at_first), dtype)
     yield case(kernel, "infinite", lambda d: with_gradients(recipe(d, 530, 9, 7), infinite), dtype)
