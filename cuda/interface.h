@@ -113,6 +113,12 @@ enum {
   NNCUDA_TRANSPORT_NCCL = 3,
 };
 
+enum {
+  NNCUDA_EXPERTS_RUN = 0,
+  NNCUDA_EXPERTS_ADD = 1,
+  NNCUDA_EXPERTS_COPY = 2,
+};
+
 typedef struct nncuda_ctx nncuda_ctx;
 typedef struct nncuda_stream nncuda_stream;
 typedef struct nncuda_event nncuda_event;
@@ -138,6 +144,7 @@ NNCUDA_API int32_t nncuda_ctx_get(nncuda_ctx *ctx, int32_t attribute, int64_t *v
 NNCUDA_API int32_t nncuda_ctx_set(nncuda_ctx *ctx, int32_t attribute, int64_t value);
 NNCUDA_API const char *nncuda_last_error(nncuda_ctx *ctx);
 NNCUDA_API int32_t nncuda_malloc(nncuda_ctx *ctx, int64_t bytes, void **pointer);
+NNCUDA_API int32_t nncuda_malloc_parts(nncuda_ctx *ctx, int64_t bytes, const int64_t *ranges, int64_t count, void **pointer);
 NNCUDA_API int32_t nncuda_free(nncuda_ctx *ctx, void *pointer);
 NNCUDA_API int32_t nncuda_malloc_host(nncuda_ctx *ctx, int64_t bytes, void **pointer);
 NNCUDA_API int32_t nncuda_free_host(nncuda_ctx *ctx, void *pointer);
@@ -172,9 +179,11 @@ NNCUDA_API int32_t nncuda_trace_read(nncuda_ctx *ctx, char *text, int64_t capaci
 NNCUDA_API int32_t nncuda_data_order(nncuda_ctx *ctx, int64_t seed, int64_t first, int64_t count, int64_t windows, int64_t *indices);
 NNCUDA_API int32_t nncuda_shard(int64_t count, int64_t grain, int64_t parts, int64_t part, int64_t *begin, int64_t *end);
 NNCUDA_API int32_t nncuda_replica_merges(int64_t replicas, int64_t first, int64_t replica, int64_t *merges);
+NNCUDA_API int32_t nncuda_expert_schedule(int64_t replicas, int64_t ranks, int64_t first, int64_t group, int64_t micro_batches, int64_t *events, int64_t capacity, int64_t *count, int64_t *slots);
 NNCUDA_API int32_t nncuda_comm_create(nncuda_ctx *ctx, int32_t transport, const char *address, int64_t length, int64_t rank, int64_t ranks, int64_t timeout_ms, nncuda_comm **comm);
 NNCUDA_API int32_t nncuda_comm_rank(nncuda_ctx *ctx, nncuda_comm *comm, int64_t *rank, int64_t *ranks);
 NNCUDA_API int32_t nncuda_comm_split(nncuda_ctx *ctx, nncuda_comm *comm, int64_t color, int64_t key, nncuda_comm **part);
+NNCUDA_API int32_t nncuda_comm_part(nncuda_ctx *ctx, nncuda_comm *comm, int64_t first, int64_t step, int64_t count, nncuda_comm **part);
 NNCUDA_API int32_t nncuda_comm_destroy(nncuda_ctx *ctx, nncuda_comm *comm);
 NNCUDA_API int32_t nncuda_comm_abort(nncuda_ctx *ctx, nncuda_comm *comm, const char *reason, int64_t length);
 NNCUDA_API int32_t nncuda_comm_agree(nncuda_ctx *ctx, nncuda_comm *comm, const char *what, int64_t length, const void *value, int64_t bytes);
@@ -184,7 +193,10 @@ NNCUDA_API int32_t nncuda_comm_bytes_sent(nncuda_ctx *ctx, nncuda_comm *comm, in
 NNCUDA_API int32_t nncuda_comm_broadcast(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int64_t bytes, int64_t root);
 NNCUDA_API int32_t nncuda_comm_all_gather(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int64_t bytes, int64_t grain);
 NNCUDA_API int32_t nncuda_comm_all_reduce(nncuda_ctx *ctx, nncuda_comm *comm, float *x, int64_t n);
-NNCUDA_API int32_t nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm, const float *partials, float *x, int64_t n, int64_t parts, int64_t grain, int64_t replicas);
+NNCUDA_API int32_t nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm, const float *partials, float *x, int64_t n, int64_t parts, int64_t grain, int64_t replicas, int64_t begin, int64_t end);
+NNCUDA_API int32_t nncuda_comm_move(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int64_t bytes, const int64_t *moves, int64_t count);
+NNCUDA_API int32_t nncuda_comm_dispatch(nncuda_ctx *ctx, nncuda_comm *comm, const void *x, const int32_t *offsets, void *y, int32_t *y_offsets, int64_t rows, int64_t slot_rows, int64_t row_bytes, int64_t ranks, int64_t own);
+NNCUDA_API int32_t nncuda_comm_collect(nncuda_ctx *ctx, nncuda_comm *comm, const void *y, const int32_t *y_offsets, void *x, const int32_t *offsets, int64_t rows, int64_t slot_rows, int64_t row_bytes, int64_t ranks, int64_t own);
 NNCUDA_API int32_t nncuda_comm_grad_norm(nncuda_ctx *ctx, nncuda_comm *comm, const float *grad, float *norm, int64_t n, int64_t grain);
 #ifdef __cplusplus
 }

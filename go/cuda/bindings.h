@@ -164,6 +164,9 @@ enum {
   NNCUDA_TRANSPORT_NCCL = 3     /* GPUs: libnccl.so.2 */
 };
 
+/* Kinds of the events of nncuda_expert_schedule. */
+enum { NNCUDA_EXPERTS_RUN = 0, NNCUDA_EXPERTS_ADD = 1, NNCUDA_EXPERTS_COPY = 2 };
+
 typedef struct nncuda_ctx nncuda_ctx;
 typedef struct nncuda_stream nncuda_stream;
 typedef struct nncuda_event nncuda_event;
@@ -288,6 +291,19 @@ NNCUDA_API const char *nncuda_last_error(nncuda_ctx *ctx);
  * @param pointer out handle [1] host : the memory, or null on failure
  */
 NNCUDA_API int32_t nncuda_malloc(nncuda_ctx *ctx, int64_t bytes, void **pointer);
+
+/**
+ * Addresses for `bytes`, aligned as those of nncuda_malloc, of which only some ranges are memory, zeroed: for a rank that
+ * holds a part of an arena, and counts as ever from the arena's beginning. Ranges are rounded out to pages. On the CPU
+ * engine nothing else may be touched, and a program that does ends; on a GPU, for now, all of it is memory. nncuda_free
+ * gives it back. A context that measures counts the ranges.
+ * @param bytes size : how many addresses
+ * @param ranges in i64 [count, 2] host : first byte and the byte after the last of each, in ascending order and apart
+ * @param count size : ranges
+ * @param pointer out handle [1] host : the first address, or null on failure
+ */
+NNCUDA_API int32_t nncuda_malloc_parts(nncuda_ctx *ctx, int64_t bytes, const int64_t *ranges, int64_t count,
+                                       void **pointer);
 
 /**
  * Gives memory from nncuda_malloc back to the context's pool. Null is fine; any other foreign pointer is an error.
@@ -553,6 +569,30 @@ NNCUDA_API int32_t nncuda_shard(int64_t count, int64_t grain, int64_t parts, int
 NNCUDA_API int32_t nncuda_replica_merges(int64_t replicas, int64_t first, int64_t replica, int64_t *merges);
 
 /**
+ * The order in which a rank with experts adds their gradients, which come from all ranks of its group: ranks
+ * first .. first + group - 1 of the job, each with its own replicas. Micro-batch m of an update belongs to replica
+ * m mod `replicas`. In round j each rank of the group runs the j-th of its micro-batches, replica by replica. Gradients
+ * lie in slots. An event is {round, kind, a, b, c, accumulate}:
+ * NNCUDA_EXPERTS_RUN: the micro-batch b of the group's rank a, whose gradients go to slot c, where `accumulate` is 1 they
+ * are added to what is there; NNCUDA_EXPERTS_ADD: behind the round, slot b is added to slot a, and is free;
+ * NNCUDA_EXPERTS_COPY: at the end, slot a is copied to slot b. Then the sums that are left, which
+ * nncuda_comm_reduce_scatter takes, lie in slots 0, 1, ..., in the order of replicas: of a group that is the whole job
+ * there is one.
+ * @param replicas option : of the job; must be at least 1
+ * @param ranks option : of the job; must be at least 1 and at most replicas
+ * @param first option : the group's first rank, a multiple of `group`; must be at least 0 and below ranks
+ * @param group option : ranks of the group, a divisor of `ranks`; must be at least 1
+ * @param micro_batches option : of an update; must be at least replicas
+ * @param events out? i64 [capacity, 6] host : the events in order; null to ask how many there are
+ * @param capacity size : events that there is room for
+ * @param count out i64 [1] host : events that there are; more than `capacity` means that none were written
+ * @param slots out i64 [1] host : slots that are needed
+ */
+NNCUDA_API int32_t nncuda_expert_schedule(int64_t replicas, int64_t ranks, int64_t first, int64_t group,
+                                          int64_t micro_batches, int64_t *events, int64_t capacity, int64_t *count,
+                                          int64_t *slots);
+
+/**
  * Joins a communicator; returns when all ranks have. With NNCUDA_TRANSPORT_MPI and NCCL `rank` and `ranks` may be -1: as
  * the launcher says (of MPI itself; of the variables RANK and WORLD_SIZE). All ranks must have the same library, engine
  * and instruction set.
@@ -585,6 +625,18 @@ NNCUDA_API int32_t nncuda_comm_rank(nncuda_ctx *ctx, nncuda_comm *comm, int64_t 
  */
 NNCUDA_API int32_t nncuda_comm_split(nncuda_ctx *ctx, nncuda_comm *comm, int64_t color, int64_t key,
                                      nncuda_comm **part);
+
+/**
+ * A communicator of the ranks first, first + step, ..., in this order, of which this rank is one. They know each other
+ * without asking, so a context that measures has parts, too. All of them call it, and nobody else needs to.
+ * @param comm handle : the communicator, which stays
+ * @param first option : the first rank; must be at least 0
+ * @param step option : ranks from one to the next; must be at least 1
+ * @param count option : how many, so that the last is one of the ranks; must be at least 1
+ * @param part out handle [1] host : the new communicator
+ */
+NNCUDA_API int32_t nncuda_comm_part(nncuda_ctx *ctx, nncuda_comm *comm, int64_t first, int64_t step, int64_t count,
+                                    nncuda_comm **part);
 
 /** Leaves a communicator and frees it, without waiting for the others. Null is fine. @param comm handle? : it */
 NNCUDA_API int32_t nncuda_comm_destroy(nncuda_ctx *ctx, nncuda_comm *comm);
@@ -657,6 +709,7 @@ NNCUDA_API int32_t nncuda_comm_all_reduce(nncuda_ctx *ctx, nncuda_comm *comm, fl
 /**
  * Sums over all replicas, each rank its shard, nncuda_shard(n, grain, ranks, rank). Shards travel as they are and are
  * added where they arrive, in the tree above.
+ * Only elements from `begin` on and before `end` take part; the rest need not even be memory.
  * @param comm handle : the communicator
  * @param partials in? f32 [parts, n] : what nncuda_replica_merges left aside on this rank, the oldest first, without the
  *        last; null where nothing is
@@ -665,9 +718,62 @@ NNCUDA_API int32_t nncuda_comm_all_reduce(nncuda_ctx *ctx, nncuda_comm *comm, fl
  * @param parts size : sums in `partials`
  * @param grain option : elements that stay together; must be at least 1
  * @param replicas option : of the job; must be at least 1
+ * @param begin option : the first element that takes part; must be at least 0
+ * @param end option : the element after the last one; must be above begin and at most n
  */
 NNCUDA_API int32_t nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm, const float *partials, float *x,
-                                              int64_t n, int64_t parts, int64_t grain, int64_t replicas);
+                                              int64_t n, int64_t parts, int64_t grain, int64_t replicas,
+                                              int64_t begin, int64_t end);
+
+/**
+ * Moves pieces of x between ranks, each to the same place. All ranks give the same list, which is copied.
+ * @param comm handle : the communicator
+ * @param x inout u8 [bytes] : of which only the pieces that this rank sends or receives need to be memory
+ * @param bytes size : bytes of x
+ * @param moves in i64 [count, 4] host : first byte, the byte after the last, the rank that sends them and the one that
+ *        receives them; a move from a rank to itself is none
+ * @param count size : moves
+ */
+NNCUDA_API int32_t nncuda_comm_move(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int64_t bytes, const int64_t *moves,
+                                    int64_t count);
+
+/**
+ * Ragged all-to-all by expert: each rank has `own` neighbouring experts, the first rank the first ones, and gets the rows
+ * for its own from all ranks. It gets each rank's in a slot of y, from the slot's first row on, one expert after the
+ * other. How many there are is read when the call runs, from `offsets`; on a GPU the host waits for them, so there the
+ * call cannot be captured (NNCUDA_ERROR_CAPTURING). A context that measures takes all experts to be equally wanted.
+ * (Lepikhin et al. 2020, "GShard", section 3.2)
+ * @param comm handle : the communicator
+ * @param x in? u8 [rows, row_bytes] : rows in the order of experts; null when `rows` is 0
+ * @param offsets in? i32 [ranks*own+1] : first row of each expert, as cuda_moe_plan gives them; null when `rows` is 0
+ * @param y out u8 [ranks, slot_rows, row_bytes] : slot s has the rows of rank s; the rest of a slot stays
+ * @param y_offsets out i32 [ranks, own+1] : first row of each own expert in each slot, from 0 on
+ * @param rows size : rows of x; 0 on a rank that only gets others'
+ * @param slot_rows size : rows of a slot, the same on all ranks, and at least the `rows` of each
+ * @param row_bytes size : bytes of a row, the same on all ranks
+ * @param ranks size : ranks of the communicator
+ * @param own size : experts of each rank
+ */
+NNCUDA_API int32_t nncuda_comm_dispatch(nncuda_ctx *ctx, nncuda_comm *comm, const void *x, const int32_t *offsets,
+                                        void *y, int32_t *y_offsets, int64_t rows, int64_t slot_rows, int64_t row_bytes,
+                                        int64_t ranks, int64_t own);
+
+/**
+ * The way back of nncuda_comm_dispatch: the rows of slot s go to rank s, to the places that they came from.
+ * @param comm handle : the communicator
+ * @param y in u8 [ranks, slot_rows, row_bytes] : what became of the rows of each rank
+ * @param y_offsets in i32 [ranks, own+1] : as dispatch gave them
+ * @param x out? u8 [rows, row_bytes] : rows in the order of experts; null when `rows` is 0
+ * @param offsets in? i32 [ranks*own+1] : as given to dispatch; null when `rows` is 0
+ * @param rows size : rows of x; 0 on a rank that sent none
+ * @param slot_rows size : rows of a slot, the same on all ranks
+ * @param row_bytes size : bytes of a row, the same on all ranks
+ * @param ranks size : ranks of the communicator
+ * @param own size : experts of each rank
+ */
+NNCUDA_API int32_t nncuda_comm_collect(nncuda_ctx *ctx, nncuda_comm *comm, const void *y, const int32_t *y_offsets,
+                                       void *x, const int32_t *offsets, int64_t rows, int64_t slot_rows,
+                                       int64_t row_bytes, int64_t ranks, int64_t own);
 
 /**
  * cuda_grad_norm of gradients of which each rank holds a shard, nncuda_shard(n, grain, ranks, rank): to its bits.

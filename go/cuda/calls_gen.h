@@ -53,6 +53,9 @@ static inline const char *call_nncuda_last_error(nncuda_ctx *ctx) {
 static inline int32_t call_nncuda_malloc(nncuda_ctx *ctx, int64_t bytes, uintptr_t *pointer) {
   return nn_api.nncuda_malloc(ctx, bytes, (void **)pointer);
 }
+static inline int32_t call_nncuda_malloc_parts(nncuda_ctx *ctx, int64_t bytes, const int64_t *ranges, int64_t count, uintptr_t *pointer) {
+  return nn_api.nncuda_malloc_parts(ctx, bytes, ranges, count, (void **)pointer);
+}
 static inline int32_t call_nncuda_free(nncuda_ctx *ctx, uintptr_t pointer) {
   return nn_api.nncuda_free(ctx, (void *)pointer);
 }
@@ -155,6 +158,9 @@ static inline int32_t call_nncuda_shard(int64_t count, int64_t grain, int64_t pa
 static inline int32_t call_nncuda_replica_merges(int64_t replicas, int64_t first, int64_t replica, int64_t *merges) {
   return nn_api.nncuda_replica_merges(replicas, first, replica, merges);
 }
+static inline int32_t call_nncuda_expert_schedule(int64_t replicas, int64_t ranks, int64_t first, int64_t group, int64_t micro_batches, int64_t *events, int64_t capacity, int64_t *count, int64_t *slots) {
+  return nn_api.nncuda_expert_schedule(replicas, ranks, first, group, micro_batches, events, capacity, count, slots);
+}
 static inline int32_t call_nncuda_comm_create(nncuda_ctx *ctx, int32_t transport, const char *address, int64_t length, int64_t rank, int64_t ranks, int64_t timeout_ms, nncuda_comm **comm) {
   return nn_api.nncuda_comm_create(ctx, transport, address, length, rank, ranks, timeout_ms, comm);
 }
@@ -163,6 +169,9 @@ static inline int32_t call_nncuda_comm_rank(nncuda_ctx *ctx, nncuda_comm *comm, 
 }
 static inline int32_t call_nncuda_comm_split(nncuda_ctx *ctx, nncuda_comm *comm, int64_t color, int64_t key, nncuda_comm **part) {
   return nn_api.nncuda_comm_split(ctx, comm, color, key, part);
+}
+static inline int32_t call_nncuda_comm_part(nncuda_ctx *ctx, nncuda_comm *comm, int64_t first, int64_t step, int64_t count, nncuda_comm **part) {
+  return nn_api.nncuda_comm_part(ctx, comm, first, step, count, part);
 }
 static inline int32_t call_nncuda_comm_destroy(nncuda_ctx *ctx, nncuda_comm *comm) {
   return nn_api.nncuda_comm_destroy(ctx, comm);
@@ -191,8 +200,17 @@ static inline int32_t call_nncuda_comm_all_gather(nncuda_ctx *ctx, nncuda_comm *
 static inline int32_t call_nncuda_comm_all_reduce(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t x, int64_t n) {
   return nn_api.nncuda_comm_all_reduce(ctx, comm, (float *)x, n);
 }
-static inline int32_t call_nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t partials, uintptr_t x, int64_t n, int64_t parts, int64_t grain, int64_t replicas) {
-  return nn_api.nncuda_comm_reduce_scatter(ctx, comm, (const float *)partials, (float *)x, n, parts, grain, replicas);
+static inline int32_t call_nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t partials, uintptr_t x, int64_t n, int64_t parts, int64_t grain, int64_t replicas, int64_t begin, int64_t end) {
+  return nn_api.nncuda_comm_reduce_scatter(ctx, comm, (const float *)partials, (float *)x, n, parts, grain, replicas, begin, end);
+}
+static inline int32_t call_nncuda_comm_move(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t x, int64_t bytes, const int64_t *moves, int64_t count) {
+  return nn_api.nncuda_comm_move(ctx, comm, (void *)x, bytes, moves, count);
+}
+static inline int32_t call_nncuda_comm_dispatch(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t x, uintptr_t offsets, uintptr_t y, uintptr_t y_offsets, int64_t rows, int64_t slot_rows, int64_t row_bytes, int64_t ranks, int64_t own) {
+  return nn_api.nncuda_comm_dispatch(ctx, comm, (const void *)x, (const int32_t *)offsets, (void *)y, (int32_t *)y_offsets, rows, slot_rows, row_bytes, ranks, own);
+}
+static inline int32_t call_nncuda_comm_collect(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t y, uintptr_t y_offsets, uintptr_t x, uintptr_t offsets, int64_t rows, int64_t slot_rows, int64_t row_bytes, int64_t ranks, int64_t own) {
+  return nn_api.nncuda_comm_collect(ctx, comm, (const void *)y, (const int32_t *)y_offsets, (void *)x, (const int32_t *)offsets, rows, slot_rows, row_bytes, ranks, own);
 }
 static inline int32_t call_nncuda_comm_grad_norm(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t grad, uintptr_t norm, int64_t n, int64_t grain) {
   return nn_api.nncuda_comm_grad_norm(ctx, comm, (const float *)grad, (float *)norm, n, grain);

@@ -16,6 +16,7 @@
   X(nncuda_ctx_set) \
   X(nncuda_last_error) \
   X(nncuda_malloc) \
+  X(nncuda_malloc_parts) \
   X(nncuda_free) \
   X(nncuda_malloc_host) \
   X(nncuda_free_host) \
@@ -50,9 +51,11 @@
   X(nncuda_data_order) \
   X(nncuda_shard) \
   X(nncuda_replica_merges) \
+  X(nncuda_expert_schedule) \
   X(nncuda_comm_create) \
   X(nncuda_comm_rank) \
   X(nncuda_comm_split) \
+  X(nncuda_comm_part) \
   X(nncuda_comm_destroy) \
   X(nncuda_comm_abort) \
   X(nncuda_comm_agree) \
@@ -63,6 +66,9 @@
   X(nncuda_comm_all_gather) \
   X(nncuda_comm_all_reduce) \
   X(nncuda_comm_reduce_scatter) \
+  X(nncuda_comm_move) \
+  X(nncuda_comm_dispatch) \
+  X(nncuda_comm_collect) \
   X(nncuda_comm_grad_norm) \
   X(cuda_silu) \
   X(cuda_silu_backward) \

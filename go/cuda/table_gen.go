@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "cafdaf2e485ab281c2788853c82ee91891afb147f1163c38086d9608bf55440f"
+const HeaderSHA256 = "e5712e85073a22fa0ae6a6f968f7665cdea68cbc12a2956d2ab95c08818c0579"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

@@ -174,3 +174,11 @@ pub const NNCUDA_TRANSPORT_THREADS: i32 = 1;
 pub const NNCUDA_TRANSPORT_MPI: i32 = 2;
 /// GPUs: libnccl.so.2
 pub const NNCUDA_TRANSPORT_NCCL: i32 = 3;
+
+// Kinds of the events of nncuda_expert_schedule.
+/// 0.
+pub const NNCUDA_EXPERTS_RUN: i32 = 0;
+/// 1.
+pub const NNCUDA_EXPERTS_ADD: i32 = 1;
+/// 2.
+pub const NNCUDA_EXPERTS_COPY: i32 = 2;

@@ -132,6 +132,18 @@ pub type nncuda_last_error = unsafe extern "C" fn(ctx: *mut nncuda_ctx) -> *cons
 /// C: `int32_t nncuda_malloc(nncuda_ctx *ctx, int64_t bytes, void **pointer);`
 pub type nncuda_malloc = unsafe extern "C" fn(ctx: *mut nncuda_ctx, bytes: i64, pointer: *mut *mut c_void) -> i32;
 
+/// Addresses for `bytes`, aligned as those of nncuda_malloc, of which only some ranges are memory, zeroed: for a
+/// rank that holds a part of an arena, and counts as ever from the arena's beginning.
+///
+/// C: `int32_t nncuda_malloc_parts(nncuda_ctx *ctx, int64_t bytes, const int64_t *ranges, int64_t count, void **pointer);`
+pub type nncuda_malloc_parts = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    bytes: i64,
+    ranges: *const i64,
+    count: i64,
+    pointer: *mut *mut c_void,
+) -> i32;
+
 /// Gives memory from nncuda_malloc back to the context's pool.
 ///
 /// C: `int32_t nncuda_free(nncuda_ctx *ctx, void *pointer);`
@@ -340,6 +352,22 @@ pub type nncuda_shard =
 /// C: `int32_t nncuda_replica_merges(int64_t replicas, int64_t first, int64_t replica, int64_t *merges);`
 pub type nncuda_replica_merges = unsafe extern "C" fn(replicas: i64, first: i64, replica: i64, merges: *mut i64) -> i32;
 
+/// The order in which a rank with experts adds their gradients, which come from all ranks of its group: ranks first
+/// .. first + group - 1 of the job, each with its own replicas.
+///
+/// C: `int32_t nncuda_expert_schedule(int64_t replicas, int64_t ranks, int64_t first, int64_t group, int64_t micro_batches, int64_t *events, int64_t capacity, int64_t *count, int64_t *slots);`
+pub type nncuda_expert_schedule = unsafe extern "C" fn(
+    replicas: i64,
+    ranks: i64,
+    first: i64,
+    group: i64,
+    micro_batches: i64,
+    events: *mut i64,
+    capacity: i64,
+    count: *mut i64,
+    slots: *mut i64,
+) -> i32;
+
 /// Joins a communicator; returns when all ranks have.
 ///
 /// C: `int32_t nncuda_comm_create(nncuda_ctx *ctx, int32_t transport, const char *address, int64_t length, int64_t rank, int64_t ranks, int64_t timeout_ms, nncuda_comm **comm);`
@@ -368,6 +396,18 @@ pub type nncuda_comm_split = unsafe extern "C" fn(
     comm: *mut nncuda_comm,
     color: i64,
     key: i64,
+    part: *mut *mut nncuda_comm,
+) -> i32;
+
+/// A communicator of the ranks first, first + step, ..., in this order, of which this rank is one.
+///
+/// C: `int32_t nncuda_comm_part(nncuda_ctx *ctx, nncuda_comm *comm, int64_t first, int64_t step, int64_t count, nncuda_comm **part);`
+pub type nncuda_comm_part = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    comm: *mut nncuda_comm,
+    first: i64,
+    step: i64,
+    count: i64,
     part: *mut *mut nncuda_comm,
 ) -> i32;
 
@@ -433,7 +473,7 @@ pub type nncuda_comm_all_reduce =
 
 /// Sums over all replicas, each rank its shard, nncuda_shard(n, grain, ranks, rank).
 ///
-/// C: `int32_t nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm, const float *partials, float *x, int64_t n, int64_t parts, int64_t grain, int64_t replicas);`
+/// C: `int32_t nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm, const float *partials, float *x, int64_t n, int64_t parts, int64_t grain, int64_t replicas, int64_t begin, int64_t end);`
 pub type nncuda_comm_reduce_scatter = unsafe extern "C" fn(
     ctx: *mut nncuda_ctx,
     comm: *mut nncuda_comm,
@@ -443,6 +483,55 @@ pub type nncuda_comm_reduce_scatter = unsafe extern "C" fn(
     parts: i64,
     grain: i64,
     replicas: i64,
+    begin: i64,
+    end: i64,
+) -> i32;
+
+/// Moves pieces of x between ranks, each to the same place.
+///
+/// C: `int32_t nncuda_comm_move(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int64_t bytes, const int64_t *moves, int64_t count);`
+pub type nncuda_comm_move = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    comm: *mut nncuda_comm,
+    x: *mut c_void,
+    bytes: i64,
+    moves: *const i64,
+    count: i64,
+) -> i32;
+
+/// Ragged all-to-all by expert: each rank has `own` neighbouring experts, the first rank the first ones, and gets
+/// the rows for its own from all ranks.
+///
+/// C: `int32_t nncuda_comm_dispatch(nncuda_ctx *ctx, nncuda_comm *comm, const void *x, const int32_t *offsets, void *y, int32_t *y_offsets, int64_t rows, int64_t slot_rows, int64_t row_bytes, int64_t ranks, int64_t own);`
+pub type nncuda_comm_dispatch = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    comm: *mut nncuda_comm,
+    x: *const c_void,
+    offsets: *const i32,
+    y: *mut c_void,
+    y_offsets: *mut i32,
+    rows: i64,
+    slot_rows: i64,
+    row_bytes: i64,
+    ranks: i64,
+    own: i64,
+) -> i32;
+
+/// The way back of nncuda_comm_dispatch: the rows of slot s go to rank s, to the places that they came from.
+///
+/// C: `int32_t nncuda_comm_collect(nncuda_ctx *ctx, nncuda_comm *comm, const void *y, const int32_t *y_offsets, void *x, const int32_t *offsets, int64_t rows, int64_t slot_rows, int64_t row_bytes, int64_t ranks, int64_t own);`
+pub type nncuda_comm_collect = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    comm: *mut nncuda_comm,
+    y: *const c_void,
+    y_offsets: *const i32,
+    x: *mut c_void,
+    offsets: *const i32,
+    rows: i64,
+    slot_rows: i64,
+    row_bytes: i64,
+    ranks: i64,
+    own: i64,
 ) -> i32;
 
 /// cuda_grad_norm of gradients of which each rank holds a shard, nncuda_shard(n, grain, ranks, rank): to its bits.

@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "cafdaf2e485ab281c2788853c82ee91891afb147f1163c38086d9608bf55440f";
+pub const HEADER_SHA256: &str = "e5712e85073a22fa0ae6a6f968f7665cdea68cbc12a2956d2ab95c08818c0579";
