@@ -2,6 +2,7 @@
 
 #include "collective.h"
 #include "hmac.h"
+#include "mpi_library.h"
 #include "tree.h"
 
 #include <stdio.h>
@@ -281,6 +282,14 @@ static int32_t agree_on_library(nncuda_ctx *ctx, nncuda_comm *comm) {
   return agree(ctx, comm, "library", 7, text, (size_t)length);
 }
 
+/* torchrun may itself run under a launcher of MPI, so its variables come first. */
+static int32_t transport_here(const nncuda_ctx *ctx) {
+  const int32_t gpu = ctx->engine->device == NNCUDA_DEVICE_CUDA;
+  return gpu && getenv("RANK") != NULL && getenv("WORLD_SIZE") != NULL ? NNCUDA_TRANSPORT_NCCL
+         : nn_mpi_launched()                                           ? NNCUDA_TRANSPORT_MPI
+                                                                       : NNCUDA_TRANSPORT_SELF;
+}
+
 static int32_t create(nncuda_ctx *ctx, int32_t transport, const char *address, int64_t length, int64_t rank,
                       int64_t ranks, int64_t timeout_ms, nncuda_comm **comm) {
   enum { ADDRESS_CAPACITY = 256 };
@@ -288,10 +297,11 @@ static int32_t create(nncuda_ctx *ctx, int32_t transport, const char *address, i
     return nn_fail(ctx, NNCUDA_ERROR_NULL_POINTER, "comm is null; it must say where to put the communicator");
   }
   *comm = NULL;
-  if (transport < 0 || transport > NNCUDA_TRANSPORT_NCCL) {
+  if (transport < 0 || transport > NNCUDA_TRANSPORT_AUTO) {
     return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "transport is %d; it must be one of NNCUDA_TRANSPORT_*, 0 to %d",
-                   transport, NNCUDA_TRANSPORT_NCCL);
+                   transport, NNCUDA_TRANSPORT_AUTO);
   }
+  transport = transport == NNCUDA_TRANSPORT_AUTO ? transport_here(ctx) : transport;
   if (timeout_ms < 0) {
     return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "timeout_ms is %lld; it must be at least 0", (long long)timeout_ms);
   }
