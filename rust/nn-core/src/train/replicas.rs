@@ -34,11 +34,7 @@ impl Replicas {
     /// Those of the rank of a communicator, of `total` in all; makes room for the sums of gradients of `parameters`.
     pub(super) fn new(ctx: &Context, total: usize, parameters: usize, comm: Option<&Comm>) -> Result<Self> {
         let (rank, ranks) = comm.map_or((0, 1), |comm| (comm.rank(), comm.ranks()));
-        if ranks > total {
-            let problem =
-                format!("{ranks} ranks share out replicas: replicas must be at least {ranks}, and is {total}");
-            return Err(Error::value(problem));
-        }
+        check_ranks(ranks, total)?;
         let own = shard(total, 1, ranks, rank)?;
         let (mut merges, mut waiting, mut most) = (Vec::with_capacity(own.len()), 0, 0);
         for replica in own.clone() {
@@ -158,6 +154,14 @@ impl Replicas {
         }
         Ok(())
     }
+}
+
+/// Refuses more ranks than there are replicas.
+pub(crate) fn check_ranks(ranks: usize, replicas: usize) -> Result<()> {
+    if ranks <= replicas {
+        return Ok(());
+    }
+    Err(Error::value(format!("{ranks} ranks share out replicas: replicas must be at least {ranks}, and is {replicas}")))
 }
 
 /// Tells the other ranks why this one cannot go on, when it cannot: they fail with its sentence. Divergence is none of this,
