@@ -17,10 +17,11 @@ from ..device import Comm, Context, replica_merges, shard
 from ..errors import OutOfMemoryError
 from ..infer.contiguous import generate_batch
 from ..models import MoEConfig, MoETransformer
+from ..models.parameters import GRAIN
 from .config import TrainConfig
 from .devices import Device
 from .moments import moments_bytes
-from .replicas import GRAIN, check_ranks
+from .replicas import check_ranks
 from .trainer import Trainer
 
 #: What memory is for, in the order of a report.
