@@ -14,7 +14,6 @@ from typing import NamedTuple
 from .. import kernels
 from ..device import Comm, Tensor
 from ..errors import StateError
-from .linear import Linear
 from .moe import MoEKept, MoELayer, Router, Routing, halves
 
 

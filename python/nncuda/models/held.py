@@ -12,7 +12,7 @@ from ..device import shard
 from ..layers import ExpertParallel
 from .parameters import GRAIN, ParameterLayout
 
-#: First element, the one after the last, the rank that has them and the one that gets them.
+#: First byte, the one after the last, the rank that has them and the one that gets them.
 Move = tuple[int, int, int, int]
 
 
@@ -44,22 +44,24 @@ class HeldElements:
             size = len(part) // self._experts.size
             yield part[position * size : (position + 1) * size]
 
-    def gradient_moves(self) -> list[Move]:
+    def gradient_moves(self, width: int) -> list[Move]:
         """What brings the sums of the experts' gradients, which the ranks of each group have of their own experts, to
-        the ranks that update these."""
-        size, moves = self._experts.size, []
-        for position, part in self._experts_by_position():
-            for rank, shard in self._in_shards(part):
-                moves.append((shard.start, shard.stop, rank // size * size + position, rank))
-        return [move for move in moves if move[2] != move[3]]
+        the ranks that update these; of elements of so many bytes."""
+        size = self._experts.size
+        return [
+            (width * shard.start, width * shard.stop, rank // size * size + position, rank)
+            for position, part in self._experts_by_position()
+            for rank, shard in self._in_shards(part)
+            if position != rank % size
+        ]
 
-    def weight_moves(self) -> list[Move]:
+    def weight_moves(self, width: int) -> list[Move]:
         """What brings the updated weights from the ranks that have updated them to those that compute with them."""
         ranks, size = self._experts.comm.ranks, self._experts.size
         wanted = [(part, range(ranks)) for part in self.dense]
         wanted += [(part, range(position, ranks, size)) for position, part in self._experts_by_position()]
         return [
-            (shard.start, shard.stop, rank, to)
+            (width * shard.start, width * shard.stop, rank, to)
             for part, receivers in wanted
             for rank, shard in self._in_shards(part)
             for to in receivers

@@ -170,6 +170,11 @@ class MoETransformer(DeviceBound):
             )
         return self._parameters
 
+    @property
+    def master_bytes(self) -> int:
+        """Memory of f32 parameters behind 16-bit weights."""
+        return 0 if self.weights is self._parameters else self._parameters.nbytes
+
     def parameters_in(self, own: range) -> Tensor:
         """So many elements of the parameters, one after the other; those that a rank owns are always up to date."""
         return self._parameters.data.narrow(0, own.start, len(own))

@@ -31,9 +31,8 @@ from ..device import Context, Tensor
 from ..dtypes import DTYPES, DTypeName
 from .config import MoEConfig
 
-
-#: Elements of an arena that stay on one rank: a multiple of the pieces in which the gradients' norm is summed up, and of
-#: the blocks of moments in 8 bits.
+#: Elements of an arena that stay on one rank: a multiple of the pieces in which the norm of gradients is summed up, and
+#: of the blocks of moments in 8 bits.
 GRAIN = 32768
 
 _INITIAL = 1 << 20  # values that are made at once where only parts of a parameter are there; a multiple of 4
@@ -122,7 +121,8 @@ class ParameterArena(Mapping[str, Tensor]):
         self.layout = layout
         self.held = (range(layout.size),) if held is None else tuple(held)
         shape = (layout.size,)
-        self.data = ctx.zeros(shape, dtype) if held is None else ctx.zeros_parts(shape, dtype, held)
+        ends = [(own.start, own.stop) for own in self.held]
+        self.data = ctx.zeros(shape, dtype) if held is None else ctx.zeros_parts(shape, dtype, ends)
 
     @property
     def nbytes(self) -> int:

@@ -34,8 +34,15 @@ class ExpertGradients:
     """
 
     def __init__(
-        self, ctx: Context, experts: ExpertParallel, held: HeldElements, replicas: int, micro_batches: int
+        self,
+        ctx: Context,
+        experts: ExpertParallel,
+        held: HeldElements,
+        replicas: int,
+        micro_batches: int,
+        width: int,
     ) -> None:
+        """`width` is the bytes of a weight."""
         ranks, first, size = experts.comm.ranks, experts.first, experts.size
         events, slots = expert_schedule(replicas, ranks, first, size, micro_batches)
         self._experts = experts
@@ -56,7 +63,8 @@ class ExpertGradients:
         self._slots = ctx.empty((slots, sum(map(len, held.own))))
         first, after = shard(replicas, 1, ranks // size, first // size)
         self._left = sum(1 - replica_merges(replicas, first, replica) for replica in range(first, after))
-        self._gradient_moves, self._weight_moves = held.gradient_moves(), held.weight_moves()
+        self._gradient_moves = held.gradient_moves(4)
+        self._weight_moves = held.weight_moves(width)
 
     @property
     def nbytes(self) -> int:

@@ -56,7 +56,8 @@ class Replicas:
             self._sums = ctx.empty((deepest, size))
         elif deepest and dense is not None:
             rows = [range(at * size + one.start, at * size + one.stop) for at in range(deepest) for one in dense]
-            self._sums = ctx.zeros_parts((deepest, size), "f32", joined(rows))
+            ends = [(one.start, one.stop) for one in joined(rows)]
+            self._sums = ctx.zeros_parts((deepest, size), "f32", ends)
         #: Memory of the sums that wait, in bytes.
         self.nbytes = 4 * deepest * (size if dense is None else sum(map(len, dense)))
 

@@ -132,8 +132,8 @@ class Trainer(DeviceBound):
         #: Of a rank that holds only some of the experts.
         self.expert_gradients: ExpertGradients | None = None
         if experts is not None and model.held is not None:
-            schedule = config.replicas, config.micro_batches
-            self.expert_gradients = ExpertGradients(ctx, experts, model.held, *schedule)
+            options = config.replicas, config.micro_batches, 4 if config.precision == "f32" else 2
+            self.expert_gradients = ExpertGradients(ctx, experts, model.held, *options)
         self.moments = Moments(ctx, model.layout, config.moments, range(*shard(size, GRAIN, ranks, rank)))
         self._calls: CapturedStep | None = None
         self._scaling = LossScaling(ctx, config) if config.precision == "f16" else None
