@@ -21,8 +21,8 @@ import numpy as np
 from ..device import Comm, Context
 from ..layers import ExpertParallel
 from ..models import MoETransformer
+from ..models.parameters import GRAIN
 from ..train import StepResult, TrainConfig, Trainer
-from ..train.replicas import GRAIN
 from .measure import SidesDiffer
 from .step import SMALL, TINY, Case
 from .timing import Effort, Stopwatch, Timed, host_clock, interleave

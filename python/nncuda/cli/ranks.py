@@ -14,7 +14,16 @@ from ..device.comm import Transport
 from ..errors import Error
 from .arguments import together
 
-#: `transport`, `peer_timeout` and `log_ranks`.
+expert_parallel_option = click.option(
+    "--expert-parallel",
+    type=int,
+    default=1,
+    show_default=True,
+    help="So many neighbouring ranks share the experts out, each holding an equal part; it must divide the ranks and the "
+    "experts.",
+)
+
+#: `transport`, `peer_timeout`, `log_ranks` and `expert_parallel`.
 rank_options = together(
     click.option(
         "--transport",
@@ -34,6 +43,7 @@ rank_options = together(
     click.option(
         "--log-ranks", is_flag=True, help="Other ranks than the first tell their steps, too, on standard error."
     ),
+    expert_parallel_option,
 )
 
 
