@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "e5712e85073a22fa0ae6a6f968f7665cdea68cbc12a2956d2ab95c08818c0579"
+const HeaderSHA256 = "41c8c0ef5f9a8136379dcd3a0ab44ab7b7f3298777f29f67ef31f234a5f744d6"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

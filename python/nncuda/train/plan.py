@@ -20,7 +20,7 @@ from ..models import MoEConfig, MoETransformer
 from .config import TrainConfig
 from .devices import Device
 from .moments import moments_bytes
-from .replicas import GRAIN
+from .replicas import GRAIN, check_ranks
 from .trainer import Trainer
 
 #: What memory is for, in the order of a report.
@@ -138,10 +138,7 @@ class RanksPlan:
 
 def plan_ranks(config: MoEConfig, train: TrainConfig, machine: Machine, ranks: int) -> RanksPlan:
     """The plan of a run on so many ranks. Raises ValueError when there are more than replicas."""
-    if ranks > train.replicas:
-        raise ValueError(
-            f"{ranks} ranks share out replicas: replicas must be at least {ranks}, and is {train.replicas}"
-        )
+    check_ranks(ranks, train.replicas)
     seats: dict[tuple[object, ...], Seat] = {}  # the first of those that need the same
     for seat in (Seat(rank, ranks) for rank in range(ranks)):
         seats.setdefault(_share(config, train, seat), seat)

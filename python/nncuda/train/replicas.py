@@ -15,6 +15,12 @@ from ..device import Context, Tensor, replica_merges, shard
 GRAIN = 32768
 
 
+def check_ranks(ranks: int, replicas: int) -> None:
+    """ValueError for more ranks than there are replicas to share out."""
+    if ranks > replicas:
+        raise ValueError(f"{ranks} ranks share out replicas: replicas must be at least {ranks}, and is {replicas}")
+
+
 class Replicas:
     """Those of `total` replicas that this rank computes, `own`, and the sums of their gradients that wait for others.
 
@@ -23,8 +29,7 @@ class Replicas:
     """
 
     def __init__(self, ctx: Context, size: int, total: int, ranks: int = 1, rank: int = 0):
-        if ranks > total:
-            raise ValueError(f"{ranks} ranks share out replicas: replicas must be at least {ranks}, and is {total}")
+        check_ranks(ranks, total)
         self.total = total
         self.own = range(*shard(total, 1, ranks, rank))
         self._merges: dict[int, tuple[int, int]] = {}  # of a replica: sums aside before it, and how many it takes
