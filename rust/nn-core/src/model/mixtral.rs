@@ -222,10 +222,20 @@ impl MixtralWeights {
 
     /// The values of a parameter.
     pub fn read(&self, name: &str) -> Result<Vec<f32>> {
+        let (file, origin) = self.home(name)?;
+        file.read_f32(&origin.tensor, origin.first, origin.shape.iter().product())
+    }
+
+    /// Some of the elements of a parameter.
+    pub(crate) fn read_part(&self, name: &str, part: Range<usize>) -> Result<Vec<f32>> {
+        let (file, origin) = self.home(name)?;
+        file.read_f32(&origin.tensor, origin.first + part.start, part.len())
+    }
+
+    fn home(&self, name: &str) -> Result<(&SafetensorsFile, &Origin)> {
         let missing = || Error::value(format!("there is no tensor {}", quoted(name)));
         let origin = self.origins.get(name).ok_or_else(missing)?;
-        let file = self.files.home(&origin.tensor).ok_or_else(missing)?;
-        file.read_f32(&origin.tensor, origin.first, origin.shape.iter().product())
+        Ok((self.files.home(&origin.tensor).ok_or_else(missing)?, origin))
     }
 }
 
