@@ -171,14 +171,7 @@ impl ParameterArena {
     }
 
     /// The part of a matrix that is held, as a rank that holds all of it would find it in f32 and round it.
-    fn normal_part(
-        &self,
-        view: &Tensor,
-        part: Range<usize>,
-        config: &MoEConfig,
-        seed: i64,
-        stream: i64,
-    ) -> Result<()> {
+    fn normal_part(&self, view: &Tensor, part: Range<usize>, config: &MoEConfig, seed: i64, stream: i64) -> Result<()> {
         let block = part.start / BLOCK;
         let before = part.start - block * BLOCK;
         let wide = self.data.context().empty(&[before + part.len()], DType::F32)?;

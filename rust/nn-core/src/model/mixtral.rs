@@ -4,10 +4,12 @@
 //! `norm_topk_prob` false runs there as if it were true, and nothing else differs.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use super::config::MoEConfig;
 use super::parameters::ParameterLayout;
 use crate::error::{Error, Result};
+use crate::format::safetensors::SafetensorsFile;
 use crate::format::value::quoted;
 use crate::format::{SafetensorsFolder, Table, Value};
 

@@ -14,8 +14,8 @@ use super::parameters::ParameterLayout;
 use super::precision::Precision;
 use crate::error::{Error, Result};
 use crate::layer::{
-    BlockKept, Embedding, ExpertExchange, ExpertParallel, ExpertUse, KVCache, Linear, MQAttention, MoELayer, RMSNorm, RopeTables, Rotation, Router,
-    SwiGLU, TransformerBlock, Weight,
+    BlockKept, Embedding, ExpertExchange, ExpertParallel, ExpertUse, KVCache, Linear, MQAttention, MoELayer, RMSNorm,
+    RopeTables, Rotation, Round, Router, SwiGLU, TransformerBlock, Weight,
 };
 
 /// A target that counts for nothing.
@@ -335,7 +335,17 @@ impl MoETransformer {
         self.blocks.iter().zip(kept).rev().try_for_each(|(block, kept)| block.serve_backward(kept))
     }
 
-    /// The same in their `evaluate`.
+    /// Begins a round of `evaluate` of at most so many tokens, on the ranks that have some; no matter where each rank has
+    /// all experts.
+    pub(crate) fn begin_evaluation(&self, tokens: usize, has: impl Fn(usize) -> bool) {
+        let Some(experts) = &self.experts else { return };
+        let (group, rank) = (experts.group(), experts.comm().rank());
+        let first = rank - group.rank();
+        let sources = (first..first + group.ranks()).map(has).collect();
+        experts.begin(&Arc::new(Round::forward(self.config.experts_per_token * tokens, sources)));
+    }
+
+    /// The part of a guest in the `evaluate` of the others.
     pub(crate) fn serve_evaluation(&self) -> Result<()> {
         self.blocks.iter().try_for_each(|block| block.moe.serve_forward(false).map(|_| ()))
     }
@@ -571,7 +581,11 @@ impl Views<'_> {
         let of_experts = |part: &str, shape: &[usize]| {
             let first = format!("{moe}.experts.{}.{part}.weight", own.start);
             // Those of shared experts are not the arena's.
-            if exchange.is_none() { self.fused(&first, shape) } else { Ok(Weight::new(self.weights.fused(&first, shape)?, None)) }
+            if exchange.is_none() {
+                self.fused(&first, shape)
+            } else {
+                Ok(Weight::new(self.weights.fused(&first, shape)?, None))
+            }
         };
         let experts = SwiGLU {
             w13: of_experts("w1", &[own.len(), 2 * ffn, hidden])?,
