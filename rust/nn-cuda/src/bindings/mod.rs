@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "41c8c0ef5f9a8136379dcd3a0ab44ab7b7f3298777f29f67ef31f234a5f744d6";
+pub const HEADER_SHA256: &str = "05d9ee970764f17a017d94396756166b7f0b31107738d6e3e2e3a59c9e6cc17e";
