@@ -4,6 +4,7 @@ mod checkpoint;
 mod config;
 mod data;
 mod divergence;
+mod expert_gradients;
 mod extension;
 mod memory;
 mod metrics;
