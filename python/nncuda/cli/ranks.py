@@ -14,11 +14,6 @@ from ..device.comm import Transport
 from ..errors import Error
 from .arguments import together
 
-#: What launchers of MPI tell a process of its rank by: MPICH and what speaks PMI, SLURM's PMIx, Open MPI.
-_MPI = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
-#: What torchrun and its like tell: NCCL's rendezvous takes the same.
-_NCCL = ("RANK", "WORLD_SIZE")
-
 expert_parallel_option = click.option(
     "--expert-parallel",
     type=int,
@@ -31,7 +26,7 @@ expert_parallel_option = click.option(
 rank_options = together(
     click.option(
         "--transport",
-        type=click.Choice(["auto", *(name for name in get_args(Transport) if name != "threads")]),
+        type=click.Choice([name for name in get_args(Transport) if name != "threads"]),
         default="auto",
         show_default=True,
         help="How ranks reach each other; auto: mpi if mpiexec started this, nccl if RANK and WORLD_SIZE are set and "
@@ -64,10 +59,9 @@ def before_joining() -> Iterator[None]:
     except click.exceptions.Exit:  # --help
         raise
     except Exception as error:
-        if any(name in os.environ for name in _MPI):
-            with contextlib.suppress(Error), Context("cpu", threads=1) as ctx:
-                reason = error.format_message() if isinstance(error, click.ClickException) else str(error)
-                Comm(ctx, "mpi", timeout=_PATIENCE).abort(reason)
+        with contextlib.suppress(Error), Context("cpu", threads=1) as ctx:
+            reason = error.format_message() if isinstance(error, click.ClickException) else str(error)
+            Comm(ctx, "auto", timeout=_PATIENCE).abort(reason)
         raise
 
 
@@ -79,13 +73,7 @@ class RankCommand(click.Command):
             return super().make_context(*args, **kwargs)
 
 
-def open_comm(ctx: Context, transport: str, timeout: float) -> Comm | None:
-    """The communicator of the ranks that were started with this one; None where there are none."""
-    if transport == "auto":
-        if ctx.device == "cuda" and all(name in os.environ for name in _NCCL):  # torchrun may itself run under srun
-            transport = "nccl"
-        elif any(name in os.environ for name in _MPI):
-            transport = "mpi"
-        else:
-            return None
-    return Comm(ctx, transport, timeout=timeout)  # type: ignore[arg-type]  # one of the choices
+def local_device(device: str) -> str:
+    """A GPU without a number is the one that a launcher such as torchrun has for this rank."""
+    local = os.environ.get("LOCAL_RANK", "")
+    return f"cuda:{local}" if device == "cuda" and local.isdigit() else device

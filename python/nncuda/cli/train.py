@@ -31,7 +31,7 @@ from .arguments import config_file_option, device_options
 from .config_file import ConfigFile
 from .options import build_configs, config_options, preset_option, read_config
 from .plan import require_fit
-from .ranks import RankCommand, before_joining, open_comm, rank_options
+from .ranks import RankCommand, before_joining, local_device, rank_options
 from .stopping import stopping
 from .terminal import console, count_text, tell
 
@@ -96,10 +96,10 @@ def train(
     """
     given = {name: value for name, value in flags.items() if value is not None}
     with before_joining():
-        ctx = Context(device, threads=threads)
+        ctx = Context(local_device(device), threads=threads)
     with ctx:
-        comm = open_comm(ctx, transport, peer_timeout)
-        first = comm is None or comm.rank == 0
+        comm = Comm(ctx, transport, timeout=peer_timeout)  # type: ignore[arg-type]  # one of the choices
+        first = comm.rank == 0
         seat = Seat.of(comm, expert_parallel)
         with aborting(comm):
             if resume or extend:
@@ -170,7 +170,7 @@ def _start(
     data: Path,
     held_out: Path | None,
     tokenizer_path: Path | None,
-    comm: Comm | None,
+    comm: Comm,
     expert_parallel: int,
 ) -> TrainingRun:
     tokenizer = Tokenizer.load(tokenizer_path) if tokenizer_path else None
@@ -186,7 +186,7 @@ def _take_up(
     held_out: Path | None,
     start_anyway: bool,
     changes: dict[str, Any],
-    comm: Comm | None,
+    comm: Comm,
     seat: Seat,
 ) -> TrainingRun:
     sources = read_record(run)
