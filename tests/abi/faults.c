@@ -96,7 +96,24 @@ static void ranks(nncuda_ctx *ctx) {
   TRY(nncuda_comm_all_reduce(ctx, part, y, N));
   TRY(nncuda_comm_reduce_scatter(ctx, part, NULL, y, N, 0, 1, 1, 0, N));
   TRY(nncuda_comm_grad_norm(ctx, part, y, z, N, 1 << 15));
+  const int32_t offsets[] = {0, 1, ROWS};
+  int32_t slots[3];
+  TRY(nncuda_comm_dispatch(ctx, part, x, offsets, y, slots, ROWS, ROWS, 4, 1, 2));
+  TRY(nncuda_comm_collect(ctx, part, y, slots, x, offsets, ROWS, ROWS, 4, 1, 2));
   TRY(nncuda_comm_destroy(ctx, comm));
+}
+
+/* It has no context, and so no sentence. */
+static void schedule(void) {
+  int64_t events[6 * 16], count, slots;
+  const long before = fault_struck();
+  int32_t status = nncuda_expert_schedule(4, 4, 0, 4, 8, events, 16, &count, &slots);
+  if (status == NNCUDA_ERROR_OUT_OF_MEMORY && fault_struck() > before) {
+    status = nncuda_expert_schedule(4, 4, 0, 4, 8, events, 16, &count, &slots);
+  }
+  if (status != NNCUDA_SUCCESS || count != 8 + 3) {
+    fail("the schedule of experts", status, NULL);
+  }
 }
 
 /* One of everything that takes memory. */
@@ -163,6 +180,7 @@ static void work(void) {
     fail("the graph", 0, ctx);
   }
   ranks(ctx);
+  schedule();
   TRY(nncuda_event_destroy(ctx, event));
   TRY(nncuda_stream_destroy(ctx, stream));
   TRY(nncuda_ctx_destroy(ctx));

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from ranks import gradients, reduce_scatter, summed, tree_sum
+from rows import round_trip
 
 import nncuda
 from nncuda import kernels
@@ -68,10 +69,17 @@ def norms(comm: nncuda.Comm) -> None:
         same(comm.grad_norm(ctx.tensor(own), grain=GRAIN).numpy(), want, f"grad_norm of {n}")
 
 
+def experts(comm: nncuda.Comm) -> None:
+    for own in (1, 3):
+        for seed in range(3):
+            round_trip(comm, own, seed)
+
+
 def collectives(comm: nncuda.Comm) -> str:
     moves(comm)
     sums(comm)
     norms(comm)
+    experts(comm)
     return f"rank {comm.rank} of {comm.ranks}"
 
 
@@ -101,6 +109,32 @@ def training(comm: nncuda.Comm) -> str:
     config, changes = CASES["bf16, moments in bf16"]
     told = trained(comm.ctx, comm, config, options(**changes), capture=True)
     return hashlib.sha256(repr(told).encode()).hexdigest()
+
+
+def wrong_offsets(comm: nncuda.Comm) -> str:
+    """Those of rank 1."""
+    ctx, experts = comm.ctx, np.arange(comm.ranks + 1, dtype=np.int32)
+    offsets = experts[::-1].copy() if comm.rank == 1 else experts
+    y, y_offsets = ctx.zeros((comm.ranks, comm.ranks, 2)), ctx.zeros((comm.ranks, 2), "i32")
+    try:
+        comm.dispatch(ctx.zeros((comm.ranks, 2)), ctx.tensor(offsets), y, y_offsets)
+    except nncuda.OutOfRangeError as error:
+        return error.message.partition(": ")[2]
+    return ""
+
+
+def uncaptured(comm: nncuda.Comm) -> str:
+    """A capture that is given up, on a GPU."""
+    ctx = comm.ctx
+    x, offsets = ctx.zeros((comm.ranks, 2)), ctx.tensor(np.arange(comm.ranks + 1, dtype=np.int32))
+    y, y_offsets = ctx.zeros((comm.ranks, comm.ranks, 2)), ctx.zeros((comm.ranks, 2), "i32")
+    try:
+        with ctx.capture():
+            comm.dispatch(x, offsets, y, y_offsets)
+    except nncuda.StateError as error:
+        experts(comm)
+        return error.message.partition(": ")[2]
+    return "captured"
 
 
 def parts(comm: nncuda.Comm) -> str:

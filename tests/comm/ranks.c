@@ -37,6 +37,31 @@ static float *numbers(int64_t n, int64_t rank) {
   return x;
 }
 
+/* One row for each rank's expert, but in every third round of a rank without rows; there, and back to other places. */
+static void exchange_rows(nncuda_ctx *ctx, nncuda_comm *comm, int64_t rank, int64_t round) {
+  enum { LONGEST = 300 };
+  const int64_t width = 1 + 7 * round % LONGEST, row = 4 * width;
+  float *x = numbers(RANKS * width, rank), *y = malloc((size_t)(RANKS * RANKS * row));
+  int32_t offsets[RANKS + 1], slots[RANKS][2];
+  for (int32_t e = 0; e <= RANKS; e++) {
+    offsets[e] = e;
+  }
+  const int32_t guest = (rank + round) % 3 == 0;
+  CHECK(nncuda_comm_dispatch(ctx, comm, guest ? NULL : x, guest ? NULL : offsets, y, slots[0], guest ? 0 : RANKS, RANKS,
+                             row, RANKS, 1));
+  for (int64_t r = 0; r < RANKS; r++) {
+    REQUIRE(slots[r][0] == 0 && slots[r][1] == ((r + round) % 3 != 0));
+    REQUIRE(slots[r][1] == 0 || y[r * RANKS * width] == (float)((rank * width + 1) % 97) * (float)(r + 1));
+  }
+  float *back = malloc((size_t)(RANKS * row));
+  CHECK(nncuda_comm_collect(ctx, comm, y, slots[0], guest ? NULL : back, guest ? NULL : offsets, guest ? 0 : RANKS,
+                            RANKS, row, RANKS, 1));
+  REQUIRE(guest || memcmp(back, x, (size_t)(RANKS * row)) == 0);
+  free(back);
+  free(x);
+  free(y);
+}
+
 /* Sums over the ranks, once by shards, once by all, and from the last rank to all. */
 static void *together(void *arg) {
   static const int64_t sizes[] = {1, 2, 999, 5001, MOST};
@@ -54,6 +79,7 @@ static void *together(void *arg) {
     for (int64_t i = 0; i < n; i++) { /* small whole numbers: exact in any order */
       REQUIRE(x[i] == (float)((i + 1) % 97 * triangle) && y[i] == x[i]);
     }
+    exchange_rows(ctx, comm, rank, round);
     y[0] = (float)rank;
     CHECK(nncuda_comm_broadcast(ctx, comm, y, 4 * n, RANKS - 1));
     REQUIRE(y[0] == RANKS - 1);

@@ -84,6 +84,14 @@ def test_a_rank_that_gives_up():
 
 
 @started
+def test_offsets_that_are_wrong_on_one_rank():
+    status, lines = run("wrong_offsets", 4)
+    wrong = "offsets[0] is 4; it must be 0"
+    assert status != 0
+    assert lines == sorted([*said([0, 2, 3], f"rank 1: nncuda_comm_dispatch: {wrong}"), f"[1] {wrong}"])
+
+
+@started
 def test_a_message_of_another_size():
     """Several may find it out at once."""
     status, lines = run("unlike_sizes", 3)

@@ -64,6 +64,7 @@ mod context;
 mod device;
 mod dtype;
 mod error;
+mod experts;
 #[cfg(test)]
 mod fake;
 mod generated;
@@ -81,6 +82,7 @@ mod trace;
 
 pub use buffer::{DeviceBuffer, PinnedBuffer};
 pub use comm::{Comm, replica_merges, shard};
+pub use experts::{ExpertEvent, expert_schedule};
 pub use context::Context;
 pub use device::{Device, InstructionSet};
 pub use dtype::{Bf16, DType, Element, F16};
