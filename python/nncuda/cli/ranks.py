@@ -19,8 +19,7 @@ expert_parallel_option = click.option(
     type=int,
     default=1,
     show_default=True,
-    help="So many neighbouring ranks share the experts out, each holding an equal part; it must divide the ranks and "
-    "the experts.",
+    help="So many neighbouring ranks share the experts out, each holding as many; it must divide both numbers.",
 )
 
 #: `transport`, `peer_timeout`, `log_ranks` and `expert_parallel`.

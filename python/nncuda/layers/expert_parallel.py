@@ -85,6 +85,11 @@ class ExpertParallel:
             raise self.partial()
         return self._round
 
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that this rank sent to the group and the owners."""
+        return self.group.bytes_sent + (0 if self.owners is None else self.owners.bytes_sent)
+
     def partial(self) -> StateError:
         """What to raise where all experts are needed."""
         return StateError(

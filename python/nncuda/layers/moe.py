@@ -75,8 +75,8 @@ class Inside(NamedTuple):
     active: Tensor  # what W2 takes in
 
 
-#: The routing, the experts' outputs, and what stands between, of a kind of each layer's own, unless `backward` is to find
-#: that again.
+#: The routing, the experts' outputs, and what stands between, of a kind of the layer's own, unless `backward` is to
+#: find that again.
 MoEKept = Kept[tuple[Routing, Tensor, Any]]
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..device import shard
-from ..layers import ExpertParallel
 from .parameters import GRAIN, ParameterLayout
 
 #: First byte, the one after the last, the rank that has them and the one that gets them.
@@ -17,7 +16,7 @@ Move = tuple[int, int, int, int]
 
 
 class HeldElements:
-    """What a rank of `experts` holds.
+    """What a rank holds where so many neighbouring `ranks` as `size` share the experts out (see `ExpertParallel`).
 
     dense       ranges that every rank holds, one more than there are layers
     own         the experts' that it holds for its group: of each layer those of w13 and those of w2
@@ -25,52 +24,50 @@ class HeldElements:
     computes    all three: of the weights and the gradients
     """
 
-    def __init__(self, layout: ParameterLayout, experts: ExpertParallel):
+    def __init__(self, layout: ParameterLayout, ranks: int, rank: int, size: int):
         self._layout = layout
-        self._experts = experts
-        self._shards = [
-            range(*shard(layout.size, GRAIN, experts.comm.ranks, rank)) for rank in range(experts.comm.ranks)
-        ]
+        self._size = size
+        self._shards = [range(*shard(layout.size, GRAIN, ranks, number)) for number in range(ranks)]
         starts = [0, *(w2.stop for _, w2 in layout.experts)]
         stops = [*(w13.start for w13, _ in layout.experts), layout.size]
         self.dense = [range(start, stop) for start, stop in zip(starts, stops, strict=True)]
-        self.own = [part for layer in layout.experts for part in self._of_position(layer, experts.position)]
-        self.shard = self._shards[experts.comm.rank]
+        self.own = [part for layer in layout.experts for part in self._of_position(layer, rank % size)]
+        self.shard = self._shards[rank]
         self.computes = joined([*self.dense, *self.own, self.shard])
 
     def _of_position(self, layer: tuple[range, range], position: int) -> Iterator[range]:
         """The experts of one position, of w13 and of w2."""
         for part in layer:
-            size = len(part) // self._experts.size
-            yield part[position * size : (position + 1) * size]
+            count = len(part) // self._size
+            yield part[position * count : (position + 1) * count]
 
     def gradient_moves(self, width: int) -> list[Move]:
         """What brings the sums of the experts' gradients, which the ranks of each group have of their own experts, to
         the ranks that update these; of elements of so many bytes."""
-        size = self._experts.size
+        size = self._size
         return [
-            (width * shard.start, width * shard.stop, rank // size * size + position, rank)
+            (width * piece.start, width * piece.stop, rank // size * size + position, rank)
             for position, part in self._experts_by_position()
-            for rank, shard in self._in_shards(part)
+            for rank, piece in self._in_shards(part)
             if position != rank % size
         ]
 
     def weight_moves(self, width: int) -> list[Move]:
         """What brings the updated weights from the ranks that have updated them to those that compute with them."""
-        ranks, size = self._experts.comm.ranks, self._experts.size
+        ranks, size = len(self._shards), self._size
         wanted = [(part, range(ranks)) for part in self.dense]
         wanted += [(part, range(position, ranks, size)) for position, part in self._experts_by_position()]
         return [
-            (width * shard.start, width * shard.stop, rank, to)
+            (width * piece.start, width * piece.stop, rank, to)
             for part, receivers in wanted
-            for rank, shard in self._in_shards(part)
+            for rank, piece in self._in_shards(part)
             for to in receivers
             if to != rank
         ]
 
     def _experts_by_position(self) -> Iterator[tuple[int, range]]:
         for layer in self._layout.experts:
-            for of_kind in zip(*(self._of_position(layer, p) for p in range(self._experts.size)), strict=True):
+            for of_kind in zip(*(self._of_position(layer, p) for p in range(self._size)), strict=True):
                 yield from enumerate(of_kind)
 
     def _in_shards(self, part: range) -> Iterator[tuple[int, range]]:

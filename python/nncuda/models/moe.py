@@ -84,7 +84,9 @@ class MoETransformer(DeviceBound):
         self.layout = ParameterLayout(config)
         #: Which experts this rank holds, and which elements of the arenas; None: all.
         self.experts = experts
-        self.held = None if experts is None else HeldElements(self.layout, experts)
+        self.held: HeldElements | None = None
+        if experts is not None:
+            self.held = HeldElements(self.layout, experts.comm.ranks, experts.comm.rank, experts.size)
         computes = None if self.held is None else self.held.computes
         copied = training and precision != "f32"
         updated = joined([self.held.shard]) if self.held is not None and copied else computes

@@ -204,9 +204,11 @@ def initialize_held(arena: ParameterArena, config: MoEConfig, seed: int) -> None
         for start in range(0, part.size, _INITIAL):
             count = min(_INITIAL, part.size - start)
             block, within = divmod(first + start, 4)  # numbers come in blocks of four
-            options = {"mean": 0.0, "std": config.init_std, "seed": seed, "stream": streams[name]}
-            values = kernels.normal(n=within + count, offset=block, ctx=arena.ctx, **options).narrow(0, within, count)
-            take(values, part.narrow(0, start, count))
+            values = kernels.normal(
+                mean=0.0, std=config.init_std, seed=seed, stream=streams[name], offset=block, n=within + count,
+                ctx=arena.ctx,
+            )  # fmt: skip
+            take(values.narrow(0, within, count), part.narrow(0, start, count))
 
 
 def take(values: Tensor, y: Tensor) -> None:

@@ -15,9 +15,6 @@ from ..layers.expert_parallel import Add, Round, Run
 from ..models.held import HeldElements
 from ..models.parameters import GRAIN
 
-# Kinds of the events of a schedule, numbered as NNCUDA_EXPERTS_*.
-_RUN, _ADD, _COPY = range(3)
-
 
 class _Planned(NamedTuple):
     """A round: the micro-batch that this rank runs, none of a guest, all of them, and what happens."""
@@ -49,20 +46,18 @@ class ExpertGradients:
         self._held = held
         self._replicas = replicas
         self._rounds: list[_Planned] = []
-        self._copies: list[tuple[int, int]] = []
-        for number in range(1 + max(event[0] for event in events if event[1] == _RUN)):
-            of_round = [event for event in events if event[0] == number]
-            runs = {source: micro_batch for _, kind, source, micro_batch, _, _ in of_round if kind == _RUN}
+        for number in range(1 + max(event.round for event in events if event.kind == "run")):
+            of_round = [event for event in events if event.round == number and event.kind != "copy"]
+            runs = {event.a: event.b for event in of_round if event.kind == "run"}
             happens = tuple(
-                Run(a, slot, accumulate != 0) if kind == _RUN else Add(a, b)
-                for _, kind, a, b, slot, accumulate in of_round
-                if kind != _COPY
+                Run(event.a, event.c, event.accumulate) if event.kind == "run" else Add(event.a, event.b)
+                for event in of_round
             )
             self._rounds.append(_Planned(runs.get(experts.position), list(runs.values()), happens))
-        self._copies = [(a, b) for _, kind, a, b, _, _ in events if kind == _COPY]
+        self._copies = [(event.a, event.b) for event in events if event.kind == "copy"]
         self._slots = ctx.empty((slots, sum(map(len, held.own))))
-        first, after = shard(replicas, 1, ranks // size, first // size)
-        self._left = sum(1 - replica_merges(replicas, first, replica) for replica in range(first, after))
+        group = range(*shard(replicas, 1, ranks // size, first // size))  # its replicas
+        self._left = sum(1 - replica_merges(replicas, group.start, replica) for replica in group)
         self._gradient_moves = held.gradient_moves(4)
         self._weight_moves = held.weight_moves(width)
 

@@ -215,6 +215,12 @@ class Trainer(DeviceBound):
         return int(self._step)
 
     @property
+    def bytes_sent(self) -> int:
+        """Bytes that this rank sent to others so far."""
+        experts = self.model.experts
+        return (0 if self.comm is None else self.comm.bytes_sent) + (0 if experts is None else experts.bytes_sent)
+
+    @property
     def eager_reason(self) -> str | None:
         """Why the last step ran call by call; None when it was replayed, or there was none."""
         return self._eager_reason
