@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use nn_ffi::{Comm, DType, Tensor, kernels};
+use nn_ffi::{Comm, DType, ExpertEvent, Tensor, kernels};
 
 use super::moe::{Inside, SwiGLU};
 use super::sizes;
@@ -102,26 +102,17 @@ pub(crate) struct Round {
     /// Which ranks of the group have rows.
     sources: Vec<bool>,
     /// What becomes of the gradients, in order.
-    events: Vec<RoundEvent>,
+    events: Vec<ExpertEvent>,
     /// f32 `[slots, parameters of the own experts]`, layer by layer.
     gradients: Option<Tensor>,
 }
 
-/// A step on the way to the sums of the gradients of a rank's experts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RoundEvent {
-    /// The gradients of the micro-batch of rank `source` of the group become those of a slot, or are added to them.
-    Run { source: usize, slot: usize, accumulate: bool },
-    /// Those of the slot `other` are added to those of `slot`.
-    Add { slot: usize, other: usize },
-}
-
 impl Round {
     /// A round of a step, in a group of `ranks`.
-    pub(crate) fn new(rows: usize, ranks: usize, events: &[RoundEvent], gradients: &Tensor) -> Self {
+    pub(crate) fn new(rows: usize, ranks: usize, events: &[ExpertEvent], gradients: &Tensor) -> Self {
         let mut sources = vec![false; ranks];
         for event in events {
-            if let RoundEvent::Run { source, .. } = *event {
+            if let ExpertEvent::Run { source, .. } = *event {
                 sources[source] = true;
             }
         }
@@ -219,7 +210,7 @@ impl Served {
         let first = self.exchange.layer * all;
         for event in &round.events {
             match *event {
-                RoundEvent::Run { source, slot, accumulate } => {
+                ExpertEvent::Run { source, slot, accumulate, .. } => {
                     let (rows, offsets) = (part(&self.rows, source)?, part(&self.offsets, source)?);
                     let inside = self.inside[source].take().map_or_else(|| experts.inside(rows, &offsets), Ok)?;
                     let grads = [
@@ -229,10 +220,11 @@ impl Served {
                     let beta = if accumulate { 1.0 } else { 0.0 };
                     experts.backward(part(&dout, source)?, inside, &offsets, grads.each_ref(), beta)?;
                 }
-                RoundEvent::Add { slot, other } => {
+                ExpertEvent::Add { slot, other, .. } => {
                     let sum = round.gradients(slot, first, all)?;
                     kernels::add(&sum, &round.gradients(other, first, all)?, &sum)?;
                 }
+                ExpertEvent::Copy { .. } => {} // behind all rounds
             }
         }
         drop(dout);

@@ -8,7 +8,7 @@ use nn_ffi::{Context, DType, ExpertEvent, Piece, Tensor, expert_schedule, replic
 
 use super::replicas::GRAIN;
 use crate::error::Result;
-use crate::layer::{ExpertParallel, Round, RoundEvent};
+use crate::layer::{ExpertParallel, Round};
 use crate::model::{MoEConfig, ParameterLayout, overlap};
 
 /// How the gradients of a rank's experts come to be sums over all replicas, in the order of one rank alone.
@@ -18,8 +18,7 @@ use crate::model::{MoEConfig, ParameterLayout, overlap};
 #[derive(Debug)]
 pub(super) struct ExpertGradients {
     parallel: Arc<ExpertParallel>,
-    /// Of each round, what becomes of the gradients, and the micro-batches of the group.
-    rounds: Vec<(Vec<RoundEvent>, Vec<usize>)>,
+    rounds: Vec<Planned>,
     copies: Vec<[usize; 2]>,
     /// Sums after the copies, in the first slots.
     left: usize,
@@ -35,6 +34,13 @@ pub(super) struct ExpertGradients {
     config: MoEConfig,
 }
 
+/// A round of the group.
+#[derive(Debug, Default)]
+struct Planned {
+    micro_batches: Vec<usize>,
+    events: Vec<ExpertEvent>,
+}
+
 impl ExpertGradients {
     /// Those of updates of so many `micro_batches`, of `replicas`.
     pub(super) fn new(
@@ -47,24 +53,18 @@ impl ExpertGradients {
     ) -> Result<Self> {
         let (group, ranks) = (parallel.group(), parallel.comm().ranks());
         let first = parallel.comm().rank() - group.rank();
-        let schedule = expert_schedule(replicas, ranks, first, group.ranks(), micro_batches)?;
-        let (mut rounds, mut copies) = (Vec::<(Vec<RoundEvent>, Vec<usize>)>::new(), Vec::new());
-        for (round, event) in schedule.events {
-            if let ExpertEvent::Copy { from, to } = event {
-                copies.push([from, to]);
-                continue;
-            }
-            if rounds.len() <= round {
-                rounds.resize_with(round + 1, Default::default);
-            }
-            let (events, micro_batches) = &mut rounds[round];
+        let (events, slots) = expert_schedule(replicas, ranks, first, group.ranks(), micro_batches)?;
+        let (mut rounds, mut copies) = (Vec::<Planned>::new(), Vec::new());
+        for event in events {
             match event {
-                ExpertEvent::Run { source, micro_batch, slot, accumulate } => {
-                    micro_batches.push(micro_batch);
-                    events.push(RoundEvent::Run { source, slot, accumulate });
+                ExpertEvent::Run { round, .. } | ExpertEvent::Add { round, .. } => {
+                    rounds.resize_with(rounds.len().max(round + 1), Planned::default);
+                    rounds[round].events.push(event);
+                    if let ExpertEvent::Run { micro_batch, .. } = event {
+                        rounds[round].micro_batches.push(micro_batch);
+                    }
                 }
-                ExpertEvent::Add { slot, other } => events.push(RoundEvent::Add { slot, other }),
-                ExpertEvent::Copy { .. } => {}
+                ExpertEvent::Copy { from, to } => copies.push([from, to]),
             }
         }
         let of_first = shard(replicas, 1, ranks, first)?;
@@ -74,7 +74,7 @@ impl ExpertGradients {
             left = left + 1 - replica_merges(replicas, of_first.start, replica)?;
         }
         let own: Vec<_> = layout.experts_of(group.rank(), group.ranks()).flatten().collect();
-        let slots = ctx.empty(&[schedule.slots, own.iter().map(Range::len).sum()], DType::F32)?;
+        let slots = ctx.empty(&[slots, own.iter().map(Range::len).sum()], DType::F32)?;
         let [to_update, to_compute] = moves(layout, ranks, group.ranks())?;
         Ok(Self {
             parallel: Arc::clone(parallel),
@@ -97,7 +97,7 @@ impl ExpertGradients {
 
     /// The rounds of a step whose micro-batches have so many tokens.
     pub(super) fn rounds(&self, tokens: impl Fn(usize) -> usize) -> Vec<Arc<Round>> {
-        let round = |(events, micro_batches): &(Vec<RoundEvent>, Vec<usize>)| {
+        let round = |Planned { micro_batches, events }: &Planned| {
             let most = micro_batches.iter().map(|number| tokens(*number)).max().unwrap_or(0);
             Arc::new(Round::new(self.rows(most), self.parallel.group().ranks(), events, &self.slots))
         };
