@@ -14,7 +14,15 @@ from ..device.comm import Transport
 from ..errors import Error
 from .arguments import together
 
-#: `transport`, `peer_timeout` and `log_ranks`.
+expert_parallel_option = click.option(
+    "--expert-parallel",
+    type=int,
+    default=1,
+    show_default=True,
+    help="So many neighbouring ranks share the experts out, each holding as many; it must divide both numbers.",
+)
+
+#: `transport`, `peer_timeout`, `log_ranks` and `expert_parallel`.
 rank_options = together(
     click.option(
         "--transport",
@@ -34,6 +42,7 @@ rank_options = together(
     click.option(
         "--log-ranks", is_flag=True, help="Other ranks than the first tell their steps, too, on standard error."
     ),
+    expert_parallel_option,
 )
 
 
