@@ -1,8 +1,6 @@
 package train
 
 import (
-	"fmt"
-
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/layer"
 	"github.com/nncuda/nncuda/go/model"
@@ -41,16 +39,16 @@ type replicas struct {
 }
 
 // newReplicas makes room for the sums of the replicas that a rank has; comm may be nil, which is a rank alone.
-func newReplicas(m *model.MoETransformer, count int, comm *cuda.Comm) (*replicas, error) {
-	rank, ranks := 0, 1
+func newReplicas(m *model.MoETransformer, config Config, comm *cuda.Comm) (*replicas, error) {
+	count, rank, ranks := config.Replicas, 0, 1
 	if comm != nil {
 		rank, ranks = comm.Rank(), comm.Ranks()
 	}
 	if ranks == 1 {
 		comm = nil
 	}
-	if ranks > count {
-		return nil, fmt.Errorf("%d ranks share out replicas: replicas must be at least %d, and is %d", ranks, ranks, count)
+	if err := config.CheckRanks(ranks); err != nil {
+		return nil, err
 	}
 	shared, err := shardOf(count, 1, rank, ranks)
 	if err != nil {

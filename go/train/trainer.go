@@ -84,7 +84,7 @@ func NewTrainer(m *model.MoETransformer, config Config, options ...Option) (*Tra
 func (t *Trainer) build(comm *cuda.Comm) error {
 	ctx := t.Model.Context()
 	var err error
-	if t.replicas, err = newReplicas(t.Model, t.Config.Replicas, comm); err != nil {
+	if t.replicas, err = newReplicas(t.Model, t.Config, comm); err != nil {
 		return err
 	}
 	if t.replicas.comm != nil {
