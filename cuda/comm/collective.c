@@ -127,10 +127,18 @@ static int64_t piece_of(const nn_comm_args *a) {
   return fits < LEAST_PIECE ? LEAST_PIECE : fits > MOST_PIECE ? MOST_PIECE : fits;
 }
 
+/* What takes part of a rank's shard; empty ones lie within the range, too. */
+static nn_range shard_of(const nn_comm_args *a, int64_t rank) {
+  const nn_range shard = nn_shard(a->n, a->grain, a->comm->ranks, rank);
+  const int64_t begin = shard.begin < a->begin ? a->begin : shard.begin < a->end ? shard.begin : a->end;
+  const int64_t end = shard.end < a->end ? shard.end : a->end;
+  return (nn_range){begin, end < begin ? begin : end};
+}
+
 static int64_t longest_shard(const nn_comm_args *a) {
   int64_t longest = 0;
   for (int64_t r = 0; r < a->comm->ranks; r++) {
-    const nn_range shard = nn_shard(a->n, a->grain, a->comm->ranks, r);
+    const nn_range shard = shard_of(a, r);
     longest = shard.end - shard.begin > longest ? shard.end - shard.begin : longest;
   }
   return longest;
@@ -157,7 +165,7 @@ static const float *own_part(const nn_comm_args *a, int64_t k) { return k < a->p
 
 /* Elements of a rank's shard in this exchange. */
 static nn_range now(const reduction *job, int64_t rank) {
-  nn_range shard = nn_shard(job->a->n, job->a->grain, job->a->comm->ranks, rank);
+  nn_range shard = shard_of(job->a, rank);
   shard.begin = shard.begin + job->first < shard.end ? shard.begin + job->first : shard.end;
   shard.end = shard.begin + job->piece < shard.end ? shard.begin + job->piece : shard.end;
   return shard;
@@ -275,9 +283,36 @@ static int32_t grad_norm(nncuda_ctx *ctx, const void *args) {
   return status != NNCUDA_SUCCESS ? status : ctx->kernel[NN_OP_grad_norm](ctx, &part);
 }
 
+/* ---- move ---- */
+
+typedef struct piece { /* that this rank sends or receives */
+  int64_t begin, end, peer;
+  int32_t send;
+} piece;
+
+typedef struct move_args {
+  nncuda_comm *comm;
+  unsigned char *x;
+  int64_t count;
+  piece pieces[];
+} move_args;
+
+static int32_t move(nncuda_ctx *ctx, const void *args) {
+  const move_args *a = args;
+  outbox box;
+  int32_t status = outbox_open(ctx, &box, a->count);
+  for (int64_t i = 0; status == NNCUDA_SUCCESS && i < a->count; i++) {
+    const piece *p = &a->pieces[i];
+    post(&box, p->peer, a->x + p->begin, p->end - p->begin, p->send);
+  }
+  status = status == NNCUDA_SUCCESS ? nn_comm_exchange(ctx, a->comm, box.messages, box.count) : status;
+  free(box.messages);
+  return status;
+}
+
 /* ---- entry points ---- */
 
-static nn_call begin(nncuda_ctx *ctx, nn_op op, nncuda_comm *comm) {
+static nn_call enter(nncuda_ctx *ctx, nn_op op, nncuda_comm *comm) {
   nn_call call;
   nn_call_begin(&call, ctx, op);
   if (call.status == NNCUDA_SUCCESS) {
@@ -294,7 +329,7 @@ static void declare(nn_call *call, const char *name, const void *x, int32_t role
 static int32_t launch(nn_call *call, nn_comm_args args) { return nn_call_launch(call, &args, sizeof args); }
 
 int32_t nncuda_comm_broadcast(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int64_t bytes, int64_t root) {
-  nn_call call = begin(ctx, NN_OP_comm_broadcast, comm);
+  nn_call call = enter(ctx, NN_OP_comm_broadcast, comm);
   nn_call_size(&call, "bytes", bytes);
   if (call.status == NNCUDA_SUCCESS) {
     nn_call_require(&call, root >= 0 && root < comm->ranks, NNCUDA_ERROR_INVALID_VALUE,
@@ -306,7 +341,7 @@ int32_t nncuda_comm_broadcast(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int64
 }
 
 int32_t nncuda_comm_all_gather(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int64_t bytes, int64_t grain) {
-  nn_call call = begin(ctx, NN_OP_comm_all_gather, comm);
+  nn_call call = enter(ctx, NN_OP_comm_all_gather, comm);
   nn_call_size(&call, "bytes", bytes);
   nn_call_require(&call, grain >= 1, NNCUDA_ERROR_INVALID_VALUE, "grain is %lld; it must be at least 1",
                   (long long)grain);
@@ -315,15 +350,15 @@ int32_t nncuda_comm_all_gather(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int6
 }
 
 int32_t nncuda_comm_all_reduce(nncuda_ctx *ctx, nncuda_comm *comm, float *x, int64_t n) {
-  nn_call call = begin(ctx, NN_OP_comm_all_reduce, comm);
+  nn_call call = enter(ctx, NN_OP_comm_all_reduce, comm);
   nn_call_size(&call, "n", n);
   declare(&call, "x", x, NN_ROLE_INOUT, NNCUDA_F32, n, "[n]");
   return launch(&call, (nn_comm_args){.comm = comm, .x = x, .n = n});
 }
 
 int32_t nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm, const float *partials, float *x, int64_t n,
-                                   int64_t parts, int64_t grain, int64_t replicas) {
-  nn_call call = begin(ctx, NN_OP_comm_reduce_scatter, comm);
+                                   int64_t parts, int64_t grain, int64_t replicas, int64_t begin, int64_t end) {
+  nn_call call = enter(ctx, NN_OP_comm_reduce_scatter, comm);
   nn_call_size(&call, "n", n);
   nn_call_size_if(&call, "parts", parts, 0); /* a rank with one sum takes part as well */
   nn_call_require(&call, grain >= 1, NNCUDA_ERROR_INVALID_VALUE, "grain is %lld; it must be at least 1",
@@ -339,18 +374,82 @@ int32_t nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm, const flo
                     "parts is %lld; with the replicas of rank %lld of %lld it must be %lld", (long long)parts,
                     (long long)comm->rank, (long long)comm->ranks, (long long)left);
   }
-  nn_call_tensor(&call, parts > 0 ? NN_ROLE_IN : NN_ROLE_IN | NN_ROLE_OPTIONAL, "partials", partials, NNCUDA_F32, NULL,
-                 0, NN_SHAPE("[parts, n]", parts, n));
-  declare(&call, "x", x, NN_ROLE_INOUT, NNCUDA_F32, n, "[n]");
-  return launch(
-      &call,
-      (nn_comm_args){
-          .comm = comm, .x = x, .partials = partials, .n = n, .parts = parts, .grain = grain, .replicas = replicas});
+  nn_call_require(&call, begin >= 0, NNCUDA_ERROR_INVALID_VALUE, "begin is %lld; it must be at least 0",
+                  (long long)begin);
+  nn_call_require(&call, call.empty || (end > begin && end <= n), NNCUDA_ERROR_INVALID_VALUE,
+                  "end is %lld; it must be above begin, %lld, and at most n, %lld", (long long)end, (long long)begin,
+                  (long long)n);
+  /* Only what takes part is declared: the rest may not be memory. */
+  const int64_t first = call.status == NNCUDA_SUCCESS ? begin : 0;
+  nn_call_tensor(&call, parts > 0 ? NN_ROLE_IN : NN_ROLE_IN | NN_ROLE_OPTIONAL, "partials",
+                 partials == NULL ? NULL : partials + first, NNCUDA_F32, "n", n,
+                 NN_SHAPE("[parts, end-begin]", parts, end - begin));
+  declare(&call, "x", x == NULL ? NULL : x + first, NN_ROLE_INOUT, NNCUDA_F32, end - begin, "[end-begin]");
+  return launch(&call, (nn_comm_args){.comm = comm,
+                                      .x = x,
+                                      .partials = partials,
+                                      .n = n,
+                                      .parts = parts,
+                                      .grain = grain,
+                                      .replicas = replicas,
+                                      .begin = begin,
+                                      .end = end});
+}
+
+static void check_moves(nn_call *call, const nncuda_comm *comm, int64_t bytes, const int64_t *moves, int64_t count) {
+  nn_call_require(call, moves != NULL || count == 0, NNCUDA_ERROR_NULL_POINTER,
+                  "moves is null; it must point to %lld moves", (long long)count);
+  for (int64_t i = 0; call->status == NNCUDA_SUCCESS && i < count; i++) {
+    const int64_t *const m = moves + 4 * i, last = comm->ranks - 1;
+    nn_call_require(call, m[0] >= 0 && m[0] <= m[1] && m[1] <= bytes, NNCUDA_ERROR_INVALID_VALUE,
+                    "move %lld is of the bytes %lld to %lld; it must lie within the %lld bytes of x", (long long)i,
+                    (long long)m[0], (long long)m[1], (long long)bytes);
+    nn_call_require(call, m[2] >= 0 && m[2] <= last && m[3] >= 0 && m[3] <= last, NNCUDA_ERROR_INVALID_VALUE,
+                    "move %lld is from rank %lld to rank %lld; of %lld ranks they must be 0 to %lld", (long long)i,
+                    (long long)m[2], (long long)m[3], (long long)comm->ranks, (long long)last);
+  }
+}
+
+/* What of the moves is this rank's; null with a failed call without memory. Free it. */
+static move_args *own_moves(nn_call *call, nncuda_comm *comm, void *x, const int64_t *moves, int64_t count) {
+  move_args *own = malloc(sizeof *own + (size_t)count * sizeof *own->pieces);
+  nn_call_require(call, own != NULL, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %lld moves", (long long)count);
+  if (own == NULL) {
+    return NULL;
+  }
+  own->comm = comm;
+  own->x = x;
+  own->count = 0;
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t *const m = moves + 4 * i, from = m[2], to = m[3];
+    if (from != to && (from == comm->rank || to == comm->rank)) {
+      const int32_t send = from == comm->rank;
+      own->pieces[own->count++] = (piece){m[0], m[1], send ? to : from, send};
+      call->bytes += (double)(m[1] - m[0]);
+    }
+  }
+  return own;
+}
+
+int32_t nncuda_comm_move(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int64_t bytes, const int64_t *moves,
+                         int64_t count) {
+  nn_call call = enter(ctx, NN_OP_comm_move, comm);
+  nn_call_size(&call, "bytes", bytes);
+  nn_call_size(&call, "count", count);
+  declare(&call, "x", x, NN_ROLE_INOUT | NN_ROLE_PARTS, NN_U8, bytes, "[bytes]");
+  if (call.status == NNCUDA_SUCCESS) {
+    check_moves(&call, comm, bytes, moves, count);
+  }
+  move_args *const args = call.status == NNCUDA_SUCCESS ? own_moves(&call, comm, x, moves, count) : NULL;
+  const size_t pieces = args == NULL ? 0 : (size_t)args->count;
+  const int32_t status = nn_call_launch(&call, args, sizeof *args + pieces * sizeof *args->pieces);
+  free(args);
+  return status;
 }
 
 int32_t nncuda_comm_grad_norm(nncuda_ctx *ctx, nncuda_comm *comm, const float *grad, float *norm, int64_t n,
                               int64_t grain) {
-  nn_call call = begin(ctx, NN_OP_comm_grad_norm, comm);
+  nn_call call = enter(ctx, NN_OP_comm_grad_norm, comm);
   nn_call_size(&call, "n", n);
   nn_call_require(&call, grain >= NN_GRAD_CHUNK_GPU && grain % NN_GRAD_CHUNK_GPU == 0, NNCUDA_ERROR_INVALID_VALUE,
                   "grain is %lld; it must be a multiple of %d", (long long)grain, NN_GRAD_CHUNK_GPU);
@@ -366,8 +465,9 @@ void nn_comm_fill(nn_kernel *kernel, nn_layout *layout) {
   kernel[NN_OP_comm_all_gather] = all_gather;
   kernel[NN_OP_comm_all_reduce] = all_reduce;
   kernel[NN_OP_comm_reduce_scatter] = reduce_scatter;
+  kernel[NN_OP_comm_move] = move;
   kernel[NN_OP_comm_grad_norm] = grad_norm;
-  layout[NN_OP_comm_broadcast] = layout[NN_OP_comm_all_gather] = NULL;
+  layout[NN_OP_comm_broadcast] = layout[NN_OP_comm_all_gather] = layout[NN_OP_comm_move] = NULL;
   layout[NN_OP_comm_all_reduce] = nn_comm_all_reduce_workspace;
   layout[NN_OP_comm_reduce_scatter] = nn_comm_reduce_scatter_workspace;
   layout[NN_OP_comm_grad_norm] = nn_comm_grad_norm_workspace;

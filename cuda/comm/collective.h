@@ -16,6 +16,7 @@ typedef struct nn_comm_args {
   const float *partials; /* of reduce_scatter: [parts, n], or null */
   float *norm;           /* of grad_norm */
   int64_t n, parts, grain, replicas, root;
+  int64_t begin, end; /* of reduce_scatter: the elements that take part */
 } nn_comm_args;
 
 /* The layouts of those that have a workspace. */

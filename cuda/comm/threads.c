@@ -27,7 +27,6 @@ typedef struct queue {
 typedef struct seat {
   int32_t taken, left;
   int64_t in_hand; /* messages of this rank that receivers are copying */
-  int64_t splits;  /* so far */
 } seat;
 
 typedef struct room {
@@ -205,13 +204,22 @@ static int32_t threads_open(nncuda_ctx *ctx, nncuda_comm *comm, const char *addr
   return join(ctx, comm, name);
 }
 
+/* Named after its members: they can only meet again when all of them have been there, and the name is free. */
 static int32_t threads_split(nncuda_ctx *ctx, nncuda_comm *comm, nncuda_comm *part, const int64_t *members) {
-  char name[96];
-  room *const whole = comm->state;
-  seat *const own = &whole->seats[comm->rank]; /* of it, only this thread uses `splits` */
-  snprintf(name, sizeof name, "room %lld, split %lld, from rank %lld", (long long)whole->serial,
-           (long long)own->splits++, (long long)members[0]);
-  return join(ctx, part, name);
+  enum { NUMBER = 24 };
+  const room *const whole = comm->state;
+  const size_t capacity = (size_t)(part->ranks + 2) * NUMBER;
+  char *const name = malloc(capacity);
+  if (name == NULL) {
+    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %lld ranks", (long long)part->ranks);
+  }
+  int at = snprintf(name, capacity, "room %lld, ranks", (long long)whole->serial);
+  for (int64_t i = 0; i < part->ranks; i++) {
+    at += snprintf(name + at, capacity - (size_t)at, " %lld", (long long)members[i]);
+  }
+  const int32_t status = join(ctx, part, name);
+  free(name);
+  return status;
 }
 
 /* ---- messages ---- */

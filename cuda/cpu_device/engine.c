@@ -218,7 +218,14 @@ static int64_t elapsed(nncuda_ctx *ctx, int64_t from, int64_t to) {
 
 static void forget(nncuda_ctx *ctx, int64_t time) { (void)ctx, (void)time; }
 
-#define HOST_MEMORY {.take = nn_system_take, .give = nn_system_give, .alignment = 64, .visible = 1, .lazy = 1}
+#define HOST_MEMORY                                                                                                    \
+  {.take = nn_system_take,                                                                                             \
+   .give = nn_system_give,                                                                                             \
+   .alignment = 64,                                                                                                    \
+   .visible = 1,                                                                                                       \
+   .lazy = 1,                                                                                                          \
+   .take_parts = nn_system_take_parts,                                                                                 \
+   .give_parts = nn_system_give_parts}
 
 const nn_engine nn_cpu_engine = {.device = NNCUDA_DEVICE_CPU,
                                  .count = count,

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* From here on the system gives pages directly: malloc would give them back at every free and fault them in again. The
  * sanitizer only watches over what malloc gave. */
@@ -23,11 +24,10 @@ static const size_t question_from = (size_t)1 << 28;
 
 static size_t round_up(size_t bytes, size_t grain) { return (bytes + grain - 1) / grain * grain; }
 
-static void *map(size_t bytes) {
+static void *map(size_t bytes, int protection) {
   const size_t size = round_up(bytes, page);
   const size_t extra = size >= huge_page ? huge_page : 0;
-  unsigned char *memory =
-      mmap(NULL, size + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  unsigned char *memory = mmap(NULL, size + extra, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     return NULL;
   }
@@ -55,7 +55,8 @@ void *nn_system_take(nncuda_ctx *ctx, size_t bytes) {
   if (bytes > PTRDIFF_MAX - 2 * huge_page || hopeless(ctx, bytes)) {
     return NULL;
   }
-  return bytes >= mapped_from ? map(bytes) : aligned_alloc(NN_MEMORY_ALIGNMENT, round_up(bytes, NN_MEMORY_ALIGNMENT));
+  return bytes >= mapped_from ? map(bytes, PROT_READ | PROT_WRITE)
+                              : aligned_alloc(NN_MEMORY_ALIGNMENT, round_up(bytes, NN_MEMORY_ALIGNMENT));
 }
 
 void nn_system_give(nncuda_ctx *ctx, void *memory, size_t bytes) {
@@ -65,6 +66,28 @@ void nn_system_give(nncuda_ctx *ctx, void *memory, size_t bytes) {
   } else {
     free(memory);
   }
+}
+
+void *nn_system_take_parts(nncuda_ctx *ctx, size_t bytes, const int64_t *ranges, int64_t count) {
+  size_t wanted = 0;
+  for (int64_t i = 0; i < count; i++) {
+    wanted += (size_t)(ranges[2 * i + 1] - ranges[2 * i]);
+  }
+  unsigned char *memory = bytes > PTRDIFF_MAX - 2 * huge_page || hopeless(ctx, wanted) ? NULL : map(bytes, PROT_NONE);
+  const size_t grain = (size_t)sysconf(_SC_PAGESIZE);
+  for (int64_t i = 0; i < count && memory != NULL; i++) {
+    const size_t begin = (size_t)ranges[2 * i] / grain * grain, end = round_up((size_t)ranges[2 * i + 1], grain);
+    if (ranges[2 * i] < ranges[2 * i + 1] && mprotect(memory + begin, end - begin, PROT_READ | PROT_WRITE) != 0) {
+      nn_system_give_parts(ctx, memory, bytes);
+      memory = NULL;
+    }
+  }
+  return memory;
+}
+
+void nn_system_give_parts(nncuda_ctx *ctx, void *memory, size_t bytes) {
+  (void)ctx;
+  munmap(memory, round_up(bytes, page));
 }
 
 static int64_t read_number(const char *path) {

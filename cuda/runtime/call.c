@@ -25,6 +25,7 @@ void nn_call_begin(nn_call *call, nncuda_ctx *ctx, nn_op op) {
   call->tensors = 0;
   call->aliases = 0;
   call->flops = 0;
+  call->bytes = 0;
   call->status = nn_ctx_enter(ctx, nn_op_name(op));
   call->entered = call->status == NNCUDA_SUCCESS;
 }
@@ -307,6 +308,7 @@ int32_t nn_call_launch(nn_call *call, const void *args, size_t args_bytes) {
                                                        .tensors = call->tensors,
                                                        .tensor = call->tensor,
                                                        .flops = call->flops,
+                                                       .bytes = call->bytes,
                                                        .args = args,
                                                        .args_bytes = args_bytes});
   }

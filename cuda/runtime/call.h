@@ -49,6 +49,7 @@ typedef struct nn_call {
   int32_t tensors;
   int32_t aliases;
   double flops;
+  double bytes; /* of a record */
   nn_tensor tensor[NN_MAX_TENSORS];
   struct {
     const char *output, *input;

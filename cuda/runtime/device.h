@@ -21,6 +21,10 @@ typedef struct nn_memory {
   size_t alignment; /* of the pieces of an arena */
   int32_t visible;  /* the host may touch it */
   int32_t lazy;     /* pages cost nothing until they are touched */
+  /* `bytes` addresses, aligned likewise, of which [ranges[2*i], ranges[2*i + 1]), rounded out to pages, are zeroed
+   * memory. Null for a source that can only make memory of them all; null as above. */
+  void *(*take_parts)(nncuda_ctx *ctx, size_t bytes, const int64_t *ranges, int64_t count);
+  void (*give_parts)(nncuda_ctx *ctx, void *memory, size_t bytes);
 } nn_memory;
 
 /* Streams and events. A null stream is the context's own. */

@@ -28,6 +28,7 @@ typedef enum nn_op {
   NN_OP_comm_all_gather,
   NN_OP_comm_all_reduce,
   NN_OP_comm_reduce_scatter,
+  NN_OP_comm_move,
   NN_OP_comm_grad_norm,
   NN_OP_ALL
 } nn_op;

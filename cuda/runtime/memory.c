@@ -4,29 +4,30 @@
 #include "context.h"
 #include "trace.h"
 
-static int32_t allocate(nncuda_ctx *ctx, int64_t bytes, void **pointer, int32_t host) {
+static int32_t check_allocation(nncuda_ctx *ctx, int64_t bytes, void **pointer) {
   if (pointer == NULL) {
     return nn_fail(ctx, NNCUDA_ERROR_NULL_POINTER, "pointer is null; it must say where to put the address");
   }
   *pointer = NULL;
-  if (bytes < 0) {
-    return nn_fail(ctx, NNCUDA_ERROR_INVALID_SIZE, "bytes is %lld; it must be at least 0", (long long)bytes);
-  }
-  if (bytes == 0) {
-    return NNCUDA_SUCCESS;
-  }
-  *pointer = nn_pool_take(host ? &ctx->host_pool : &ctx->pool, (size_t)bytes);
-  if (*pointer == NULL) {
+  return bytes >= 0 ? NNCUDA_SUCCESS
+                    : nn_fail(ctx, NNCUDA_ERROR_INVALID_SIZE, "bytes is %lld; it must be at least 0", (long long)bytes);
+}
+
+/* What follows an attempt to take memory from a pool. */
+static int32_t taken(nncuda_ctx *ctx, int64_t bytes, void *memory) {
+  if (memory == NULL) {
     int64_t free_bytes = 0, total_bytes = 0;
     ctx->engine->memory_info(ctx, &free_bytes, &total_bytes);
     return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "bytes is %lld; of %lld bytes in all %lld are free",
                    (long long)bytes, (long long)total_bytes, (long long)free_bytes);
   }
   nn_ctx_update_peak(ctx);
-  nn_trace_forget(ctx, *pointer, (size_t)bytes);
-  if (host || !ctx->trace.running || !ctx->trace.tracer->clears) {
-    return NNCUDA_SUCCESS;
-  }
+  nn_trace_forget(ctx, memory, (size_t)bytes);
+  return NNCUDA_SUCCESS;
+}
+
+/* Zeroes memory of the device that was just allocated; without success it is no longer there. */
+static int32_t clear(nncuda_ctx *ctx, int64_t bytes, void **pointer) {
   int32_t status = ctx->kernel[NN_OP_memset](ctx, &(nn_memset_args){*pointer, bytes, 0});
   if (status == NNCUDA_SUCCESS) { /* a copy on another stream would not wait for it */
     status = ctx->engine->synchronize(ctx);
@@ -36,6 +37,53 @@ static int32_t allocate(nncuda_ctx *ctx, int64_t bytes, void **pointer, int32_t 
     *pointer = NULL;
   }
   return status;
+}
+
+static int32_t allocate(nncuda_ctx *ctx, int64_t bytes, void **pointer, int32_t host) {
+  int32_t status = check_allocation(ctx, bytes, pointer);
+  if (status != NNCUDA_SUCCESS || bytes == 0) {
+    return status;
+  }
+  *pointer = nn_pool_take(host ? &ctx->host_pool : &ctx->pool, (size_t)bytes);
+  status = taken(ctx, bytes, *pointer);
+  const int32_t clears = !host && ctx->trace.running && ctx->trace.tracer->clears;
+  return status == NNCUDA_SUCCESS && clears ? clear(ctx, bytes, pointer) : status;
+}
+
+static int32_t check_ranges(nncuda_ctx *ctx, int64_t bytes, const int64_t *ranges, int64_t count) {
+  if (count < 0) {
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_SIZE, "count is %lld; it must be at least 0", (long long)count);
+  }
+  if (ranges == NULL && count > 0) {
+    return nn_fail(ctx, NNCUDA_ERROR_NULL_POINTER, "ranges is null; it must point to %lld ranges", (long long)count);
+  }
+  int64_t least = 0;
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t begin = ranges[2 * i], end = ranges[2 * i + 1];
+    if (begin < least || end < begin || end > bytes) {
+      return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE,
+                     "range %lld is %lld to %lld; it must lie within %lld to %lld, between the range before it and the "
+                     "last byte",
+                     (long long)i, (long long)begin, (long long)end, (long long)least, (long long)bytes);
+    }
+    least = end;
+  }
+  return NNCUDA_SUCCESS;
+}
+
+static int32_t allocate_parts(nncuda_ctx *ctx, int64_t bytes, const int64_t *ranges, int64_t count, void **pointer) {
+  int32_t status = check_allocation(ctx, bytes, pointer);
+  if (status == NNCUDA_SUCCESS) {
+    status = check_ranges(ctx, bytes, ranges, count);
+  }
+  if (status != NNCUDA_SUCCESS || bytes == 0) {
+    return status;
+  }
+  const int32_t in_parts = ctx->pool.source->take_parts != NULL;
+  *pointer =
+      in_parts ? nn_pool_take_parts(&ctx->pool, (size_t)bytes, ranges, count) : nn_pool_take(&ctx->pool, (size_t)bytes);
+  status = taken(ctx, bytes, *pointer);
+  return status == NNCUDA_SUCCESS && !in_parts ? clear(ctx, bytes, pointer) : status;
 }
 
 static int32_t give_back(nncuda_ctx *ctx, void *pointer, int32_t host) {
@@ -56,13 +104,17 @@ static int32_t give_back(nncuda_ctx *ctx, void *pointer, int32_t host) {
                    "pointer is %p; it must come from %s of this context and not be freed already", pointer,
                    host ? "nncuda_malloc_host" : "nncuda_malloc");
   }
-  nn_trace_forget(ctx, pointer, block->bytes); /* the system may give it to others */
+  nn_trace_forget(ctx, pointer, nn_block_span(block)); /* the system may give it to others */
   nn_pool_give(pool, block);
   return NNCUDA_SUCCESS;
 }
 
 int32_t nncuda_malloc(nncuda_ctx *ctx, int64_t bytes, void **pointer) {
   NN_INSIDE(ctx, allocate(ctx, bytes, pointer, 0));
+}
+
+int32_t nncuda_malloc_parts(nncuda_ctx *ctx, int64_t bytes, const int64_t *ranges, int64_t count, void **pointer) {
+  NN_INSIDE(ctx, allocate_parts(ctx, bytes, ranges, count, pointer));
 }
 
 int32_t nncuda_free(nncuda_ctx *ctx, void *pointer) { NN_INSIDE(ctx, give_back(ctx, pointer, 0)); }

@@ -36,8 +36,12 @@ static size_t class_of(const nn_pool *pool, size_t bytes, size_t *capacity) {
 }
 
 static void block_free(nn_pool *pool, nn_block *block) {
-  watch(pool, block->memory, block->capacity, 0);
-  pool->source->give(pool->ctx, block->memory, block->capacity);
+  if (block->span != 0) {
+    pool->source->give_parts(pool->ctx, block->memory, block->span);
+  } else {
+    watch(pool, block->memory, block->capacity, 0);
+    pool->source->give(pool->ctx, block->memory, block->capacity);
+  }
   free(block);
 }
 
@@ -52,24 +56,48 @@ void nn_pool_trim(nn_pool *pool, size_t keep) {
   }
 }
 
-static nn_block *block_make(nn_pool *pool, size_t capacity) {
-  const size_t bound = pool->highest + pool->highest / 4 + slack, rest = pool->capacity + capacity;
+/* What is asked of the source: memory, or memory in parts. */
+typedef struct order {
+  size_t capacity; /* of memory */
+  size_t span;     /* addresses of memory in parts, else 0 */
+  const int64_t *ranges;
+  int64_t count;
+} order;
+
+static void *take_from_source(const nn_pool *pool, const order *o) {
+  return o->span != 0 ? pool->source->take_parts(pool->ctx, o->span, o->ranges, o->count)
+                      : pool->source->take(pool->ctx, o->capacity);
+}
+
+static nn_block *block_make(nn_pool *pool, const order *o) {
+  const size_t bound = pool->highest + pool->highest / 4 + slack, rest = pool->capacity + o->capacity;
   nn_pool_trim(pool, rest < bound ? bound - rest : 0);
   nn_block *block = malloc(sizeof *block);
   if (block == NULL) {
     return NULL;
   }
-  block->memory = pool->source->take(pool->ctx, capacity);
+  block->memory = take_from_source(pool, o);
   if (block->memory == NULL && pool->pooled != 0) {
     nn_pool_trim(pool, 0);
-    block->memory = pool->source->take(pool->ctx, capacity);
+    block->memory = take_from_source(pool, o);
   }
   if (block->memory == NULL) {
     free(block);
     return NULL;
   }
-  block->capacity = capacity;
+  block->capacity = o->capacity;
+  block->span = o->span;
   return block;
+}
+
+/* Makes it a live one. */
+static void *block_use(nn_pool *pool, nn_block *block, size_t bytes) {
+  block->bytes = bytes;
+  nn_table_put(&pool->live, block->memory, block);
+  pool->used += bytes;
+  pool->capacity += block->capacity;
+  pool->highest = pool->capacity > pool->highest ? pool->capacity : pool->highest;
+  return block->memory;
 }
 
 void *nn_pool_take(nn_pool *pool, size_t bytes) {
@@ -88,25 +116,34 @@ void *nn_pool_take(nn_pool *pool, size_t bytes) {
     pool->pooled -= block->capacity;
     watch(pool, block->memory, bytes, 0);
   } else {
-    block = block_make(pool, capacity);
+    block = block_make(pool, &(order){.capacity = capacity});
     if (block == NULL) {
       return NULL;
     }
     watch(pool, (char *)block->memory + bytes, capacity - bytes, 1);
   }
-  block->bytes = bytes;
-  nn_table_put(&pool->live, block->memory, block);
-  pool->used += bytes;
-  pool->capacity += block->capacity;
-  pool->highest = pool->capacity > pool->highest ? pool->capacity : pool->highest;
-  return block->memory;
+  return block_use(pool, block, bytes);
 }
+
+void *nn_pool_take_parts(nn_pool *pool, size_t bytes, const int64_t *ranges, int64_t count) {
+  if (bytes > SIZE_MAX / 4 || !nn_table_reserve(&pool->live)) {
+    return NULL;
+  }
+  size_t memory = 0;
+  for (int64_t i = 0; i < count; i++) {
+    memory += (size_t)(ranges[2 * i + 1] - ranges[2 * i]);
+  }
+  nn_block *block = block_make(pool, &(order){memory, bytes, ranges, count});
+  return block == NULL ? NULL : block_use(pool, block, memory);
+}
+
+size_t nn_block_span(const nn_block *block) { return block->span != 0 ? block->span : block->bytes; }
 
 int32_t nn_pool_holds(const nn_pool *pool, const void *address) {
   for (size_t i = 0; i < pool->live.capacity; i++) {
     const uintptr_t first = (uintptr_t)pool->live.entries[i].key;
     const nn_block *block = pool->live.entries[i].value;
-    if (first != 0 && (uintptr_t)address - first < block->capacity) {
+    if (first != 0 && (uintptr_t)address - first < (block->span != 0 ? block->span : block->capacity)) {
       return 1;
     }
   }
@@ -119,6 +156,10 @@ void nn_pool_give(nn_pool *pool, nn_block *block) {
   nn_table_remove(&pool->live, block->memory);
   pool->used -= block->bytes;
   pool->capacity -= block->capacity;
+  if (block->span != 0) { /* nobody will ask for the same parts again */
+    block_free(pool, block);
+    return;
+  }
   pool->pooled += block->capacity;
   watch(pool, block->memory, block->capacity, 1);
   size_t capacity;

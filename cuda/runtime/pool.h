@@ -17,6 +17,7 @@ typedef struct nn_block {
   void *memory;
   size_t bytes;    /* asked for */
   size_t capacity; /* of its class */
+  size_t span;     /* addresses, of which `bytes` are memory, where it has parts; else 0 */
   struct nn_block *next;
 } nn_block;
 
@@ -33,8 +34,12 @@ typedef struct nn_pool {
 
 /* Null when there is no memory. `bytes` > 0. */
 void *nn_pool_take(nn_pool *pool, size_t bytes);
+/* Memory in parts (device.h), which the source must have, and of which only the ranges count. */
+void *nn_pool_take_parts(nn_pool *pool, size_t bytes, const int64_t *ranges, int64_t count);
 /* The live block at this address, or null. */
 nn_block *nn_pool_find(const nn_pool *pool, const void *memory);
+/* Addresses that belong to a block. */
+size_t nn_block_span(const nn_block *block);
 /* Whether the address lies in a live block. */
 int32_t nn_pool_holds(const nn_pool *pool, const void *address);
 void nn_pool_give(nn_pool *pool, nn_block *block);

@@ -11,10 +11,10 @@ int64_t nn_clock(void) {
 
 /* Bytes that the call reads and writes by its declaration: what is read and overwritten, or added to, counts twice. */
 static double bytes_of(const nn_record *record) {
-  double bytes = 0;
+  double bytes = record->bytes;
   for (int32_t i = 0; i < record->tensors; i++) {
     const nn_tensor *tensor = &record->tensor[i];
-    if (tensor->data != NULL) {
+    if (tensor->data != NULL && !(tensor->role & NN_ROLE_PARTS)) {
       const int32_t moves = (tensor->role & NN_ROLE_INOUT) == NN_ROLE_INOUT ? 2 : 1;
       bytes += moves * (double)tensor->rows * (double)tensor->width;
     }

@@ -2,9 +2,13 @@
 
 #define NN_NAME(op) "cuda_" #op,
 static const char *const op_names[NN_OP_ALL] = {
-    NN_OPS(NN_NAME)[NN_OP_memset] = "nncuda_memset",    [NN_OP_memcpy] = "nncuda_memcpy",
-    [NN_OP_comm_broadcast] = "nncuda_comm_broadcast",   [NN_OP_comm_all_gather] = "nncuda_comm_all_gather",
-    [NN_OP_comm_all_reduce] = "nncuda_comm_all_reduce", [NN_OP_comm_reduce_scatter] = "nncuda_comm_reduce_scatter",
+    NN_OPS(NN_NAME)[NN_OP_memset] = "nncuda_memset",
+    [NN_OP_memcpy] = "nncuda_memcpy",
+    [NN_OP_comm_broadcast] = "nncuda_comm_broadcast",
+    [NN_OP_comm_all_gather] = "nncuda_comm_all_gather",
+    [NN_OP_comm_all_reduce] = "nncuda_comm_all_reduce",
+    [NN_OP_comm_reduce_scatter] = "nncuda_comm_reduce_scatter",
+    [NN_OP_comm_move] = "nncuda_comm_move",
     [NN_OP_comm_grad_norm] = "nncuda_comm_grad_norm",
 };
 

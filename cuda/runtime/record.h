@@ -9,8 +9,17 @@
 
 enum { NN_MAX_TENSORS = 16, NN_MAX_DIMS = 4 };
 
-/* How a call uses a tensor. OPTIONAL may be added, and UNREAD where this call only writes what others also read. */
-enum { NN_ROLE_IN = 1, NN_ROLE_OUT = 2, NN_ROLE_INOUT = 3, NN_ROLE_ACC = 7, NN_ROLE_OPTIONAL = 8, NN_ROLE_UNREAD = 16 };
+/* How a call uses a tensor. OPTIONAL may be added, UNREAD where this call only writes what others also read, and PARTS
+ * where it uses some of it, and the rest may not even be memory: nobody looks at such a tensor's elements. */
+enum {
+  NN_ROLE_IN = 1,
+  NN_ROLE_OUT = 2,
+  NN_ROLE_INOUT = 3,
+  NN_ROLE_ACC = 7,
+  NN_ROLE_OPTIONAL = 8,
+  NN_ROLE_UNREAD = 16,
+  NN_ROLE_PARTS = 32
+};
 
 /* Sets of dtypes. */
 #define NN_FLOATS (1u << NNCUDA_F32 | 1u << NNCUDA_F16 | 1u << NNCUDA_BF16)
@@ -39,6 +48,7 @@ typedef struct nn_record {
   int32_t tensors;
   const nn_tensor *tensor;
   double flops;
+  double bytes; /* read and written in tensors with NN_ROLE_PARTS */
   const void *args;
   size_t args_bytes;
 } nn_record;

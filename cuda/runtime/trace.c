@@ -182,7 +182,7 @@ static int32_t lines_run(nncuda_ctx *ctx, void *state, const nn_record *record) 
   }
   for (int32_t i = 0; i < record->tensors && values > 0 && status == NNCUDA_SUCCESS; i++) {
     const nn_tensor *tensor = &record->tensor[i];
-    if ((tensor->role & NN_ROLE_OUT) && nn_tensor_present(tensor)) {
+    if ((tensor->role & NN_ROLE_OUT) && !(tensor->role & NN_ROLE_PARTS) && nn_tensor_present(tensor)) {
       add_output(ctx, trace, tensor);
     }
   }

@@ -94,7 +94,7 @@ static void ranks(nncuda_ctx *ctx) {
   TRY(nncuda_comm_broadcast(ctx, part, y, sizeof y, 0));
   TRY(nncuda_comm_all_gather(ctx, part, y, sizeof y, 4));
   TRY(nncuda_comm_all_reduce(ctx, part, y, N));
-  TRY(nncuda_comm_reduce_scatter(ctx, part, NULL, y, N, 0, 1, 1));
+  TRY(nncuda_comm_reduce_scatter(ctx, part, NULL, y, N, 0, 1, 1, 0, N));
   TRY(nncuda_comm_grad_norm(ctx, part, y, z, N, 1 << 15));
   TRY(nncuda_comm_destroy(ctx, comm));
 }

@@ -48,7 +48,7 @@ static void *together(void *arg) {
   for (int64_t round = 0; round < ROUNDS; round++) {
     const int64_t n = sizes[round % 5];
     float *x = numbers(n, rank), *y = numbers(n, rank);
-    CHECK(nncuda_comm_reduce_scatter(ctx, comm, NULL, x, n, 0, GRAIN, RANKS));
+    CHECK(nncuda_comm_reduce_scatter(ctx, comm, NULL, x, n, 0, GRAIN, RANKS, 0, n));
     CHECK(nncuda_comm_all_gather(ctx, comm, x, 4 * n, 4 * GRAIN));
     CHECK(nncuda_comm_all_reduce(ctx, comm, y, n));
     for (int64_t i = 0; i < n; i++) { /* small whole numbers: exact in any order */
@@ -93,7 +93,7 @@ static void *failing(void *arg) {
         }
         break;
       }
-      status = nncuda_comm_reduce_scatter(ctx, comm, NULL, x, MOST, 0, GRAIN, RANKS);
+      status = nncuda_comm_reduce_scatter(ctx, comm, NULL, x, MOST, 0, GRAIN, RANKS, 0, MOST);
     }
     free(x);
     REQUIRE(status == NNCUDA_SUCCESS || status == NNCUDA_ERROR_PEER);

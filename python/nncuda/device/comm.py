@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..binding import library
@@ -68,8 +69,16 @@ class Comm(Handle):
 
     def split(self, color: int, key: int = 0) -> Comm:
         """A new communicator of the ranks that give the same `color`, in the order of `key`, then of their ranks."""
+        return self._part("nncuda_comm_split", color, key)
+
+    def part(self, first: int, step: int, count: int) -> Comm:
+        """A new communicator of `count` ranks, `step` apart, from `first` on, of which this rank is one. Only they call
+        it."""
+        return self._part("nncuda_comm_part", first, step, count)
+
+    def _part(self, function: str, *options: int) -> Comm:
         out = self.ctx._ffi.new("nncuda_comm *[1]")
-        self._call("nncuda_comm_split", color, key, out)
+        self._call(function, *options, out)
         part = Comm.__new__(Comm)
         part._join(self.ctx, out[0])
         return part
@@ -127,16 +136,31 @@ class Comm(Handle):
         self._move("nncuda_comm_all_reduce", x, x.size)
         return x
 
-    def reduce_scatter(self, partials: Tensor | None, x: Tensor, grain: int = 1, replicas: int | None = None) -> Tensor:
+    def reduce_scatter(
+        self,
+        partials: Tensor | None,
+        x: Tensor,
+        grain: int = 1,
+        replicas: int | None = None,
+        begin: int = 0,
+        end: int | None = None,
+    ) -> Tensor:
         """Sums over all replicas, as many as ranks unless given: in `x` the own shard, `nncuda.shard(x.size, grain,
         ranks, rank)`, becomes the sum. `partials` are the sums that `nncuda.replica_merges` left aside on this rank,
-        one after the other, and `x` the last."""
+        one after the other, and `x` the last. Only elements from `begin` on and before `end` take part."""
         self._floats(x=x, **({} if partials is None else {"partials": partials}))
         parts = 0 if partials is None or not x.size else partials.size // x.size
         if partials is not None and (parts * x.size != partials.size):
             raise ValueError(f"partials has {partials.size} elements; it must be a multiple of those of x, {x.size}")
         options = (x.size, parts, grain, self.ranks if replicas is None else replicas)
-        self._move("nncuda_comm_reduce_scatter", partials, x, *options)
+        self._move("nncuda_comm_reduce_scatter", partials, x, *options, begin, x.size if end is None else end)
+        return x
+
+    def move(self, x: Tensor, moves: Sequence[tuple[int, int, int, int]]) -> Tensor:
+        """Moves pieces of `x` between ranks, each to the same place. All ranks give the same `moves`: first byte, the
+        byte after the last, the rank that sends them and the one that receives them."""
+        numbers = self.ctx._ffi.new("int64_t[]", [number for move in moves for number in move])
+        self._move("nncuda_comm_move", x, x.nbytes, numbers, len(moves))
         return x
 
     def grad_norm(self, grad: Tensor, norm: Tensor | None = None, grain: int = 32768) -> Tensor:
