@@ -574,10 +574,12 @@ NNCUDA_API int32_t nncuda_replica_merges(int64_t replicas, int64_t first, int64_
  * m mod `replicas`. In round j each rank of the group runs the j-th of its micro-batches, replica by replica. Gradients
  * lie in slots. An event is {round, kind, a, b, c, accumulate}:
  * NNCUDA_EXPERTS_RUN: the micro-batch b of the group's rank a, whose gradients go to slot c, where `accumulate` is 1 they
- * are added to what is there; NNCUDA_EXPERTS_ADD: behind the round, slot b is added to slot a, and is free;
- * NNCUDA_EXPERTS_COPY: at the end, slot a is copied to slot b. Then the sums that are left, which
+ * are added to what is there; NNCUDA_EXPERTS_ADD: slot b is added to slot a, and is free, for the same round, too;
+ * NNCUDA_EXPERTS_COPY: at the end, as a round of its own, slot a is copied to slot b. Then the sums that are left, which
  * nncuda_comm_reduce_scatter takes, lie in slots 0, 1, ..., in the order of replicas: of a group that is the whole job
- * there is one.
+ * there is one. Each layer has a part of every slot, in which it carries out all events of a round in this order as its
+ * gradients come. Where every replica is one micro-batch of a rank of its own, a whole job needs a slot for each level of
+ * the tree.
  * @param replicas option : of the job; must be at least 1
  * @param ranks option : of the job; must be at least 1 and at most replicas
  * @param first option : the group's first rank, a multiple of `group`; must be at least 0 and below ranks

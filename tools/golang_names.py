@@ -35,7 +35,7 @@ ENUMS: tuple[tuple[str, str, str], ...] = (
     ("NNCUDA_FORMAT_", "Format", "Format"),
     ("NNCUDA_REPORT_", "ReportForm", "Report"),
     ("NNCUDA_TRANSPORT_", "Transport", "Transport"),
-    ("NNCUDA_EXPERTS_", "ExpertEvent", "Experts"),
+    ("NNCUDA_EXPERTS_", "ExpertEventKind", "Experts"),
     ("NNCUDA_", "DType", ""),
 )
 _CONSTANT_WORDS = {

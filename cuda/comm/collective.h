@@ -24,6 +24,10 @@ void nn_comm_all_reduce_workspace(const void *args, nn_workspace *workspace);
 void nn_comm_reduce_scatter_workspace(const void *args, nn_workspace *workspace);
 void nn_comm_grad_norm_workspace(const void *args, nn_workspace *workspace);
 
+/* Of experts.c. */
+int32_t nn_comm_dispatch(nncuda_ctx *ctx, const void *args);
+int32_t nn_comm_collect(nncuda_ctx *ctx, const void *args);
+
 /* Enters the collectives, which are the same on every engine. */
 void nn_comm_fill(nn_kernel *kernel, nn_layout *layout);
 

@@ -83,6 +83,10 @@ int32_t nn_comm_exchange(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *m
   return exchange(ctx, comm, messages, count, 0);
 }
 
+int32_t nn_comm_exchange_host(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *messages, int64_t count) {
+  return exchange(ctx, comm, messages, count, 1);
+}
+
 int32_t nn_comm_gather(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int64_t bytes, int64_t grain, int32_t host) {
   nn_message *messages = malloc(2 * (size_t)comm->ranks * sizeof *messages);
   if (messages == NULL) {
@@ -481,19 +485,24 @@ static int32_t rank_of(nncuda_ctx *ctx, nncuda_comm *comm, int64_t *rank, int64_
   return NNCUDA_SUCCESS;
 }
 
+void nn_comm_abort(nncuda_comm *comm, const char *reason, int64_t length) {
+  if (comm->failed) {
+    return; /* who told us knows */
+  }
+  snprintf(comm->reason, sizeof comm->reason, "rank %lld: %.*s", (long long)comm->rank, (int)length, reason);
+  comm->failed = 1;
+  comm->transport->abort(comm);
+}
+
 static int32_t abort_for(nncuda_ctx *ctx, nncuda_comm *comm, const char *reason, int64_t length) {
   int32_t status = nn_comm_check(ctx, comm);
   if (status == NNCUDA_SUCCESS) {
     status = check_text(ctx, "reason", reason, length, INT32_MAX);
   }
-  if (status != NNCUDA_SUCCESS || comm->failed) {
-    return status; /* who told us knows */
+  if (status == NNCUDA_SUCCESS) {
+    nn_comm_abort(comm, reason == NULL ? "" : reason, length);
   }
-  snprintf(comm->reason, sizeof comm->reason, "rank %lld: %.*s", (long long)comm->rank, (int)length,
-           reason == NULL ? "" : reason);
-  comm->failed = 1;
-  comm->transport->abort(comm);
-  return NNCUDA_SUCCESS;
+  return status;
 }
 
 static int32_t agree_on(nncuda_ctx *ctx, nncuda_comm *comm, const char *what, int64_t length, const void *value,

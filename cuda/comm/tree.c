@@ -12,23 +12,24 @@ nn_range nn_shard(int64_t count, int64_t grain, int64_t parts, int64_t part) {
   return (nn_range){first >= grains ? count : first * grain, last >= grains ? count : last * grain};
 }
 
-/* The node of the tree whose right child is [begin, end), or an empty range when that is no right child. */
-static nn_range parent_of_right(int64_t replicas, nn_range child) {
+/* Where the right child of a node of the tree begins. */
+static int64_t middle_of(nn_range node) {
+  int64_t half = 1;
+  while (half < (node.end - node.begin + 1) / 2) {
+    half *= 2;
+  }
+  return node.begin + half;
+}
+
+nn_range nn_replica_parent(int64_t replicas, nn_range child) {
   nn_range node = {0, replicas};
   while (node.end - node.begin > 1 && (node.begin != child.begin || node.end != child.end)) {
-    int64_t half = 1;
-    while (half < (node.end - node.begin + 1) / 2) {
-      half *= 2;
-    }
-    const int64_t middle = node.begin + half;
-    if (child.begin == middle && child.end == node.end) {
+    const int64_t middle = middle_of(node);
+    const nn_range half = child.begin < middle ? (nn_range){node.begin, middle} : (nn_range){middle, node.end};
+    if (half.begin == child.begin && half.end == child.end) {
       return node;
     }
-    if (child.begin < middle) {
-      node.end = middle;
-    } else {
-      node.begin = middle;
-    }
+    node = half;
   }
   return (nn_range){0, 0};
 }
@@ -37,8 +38,8 @@ static nn_range parent_of_right(int64_t replicas, nn_range child) {
 static int64_t grow(int64_t replicas, int64_t first, nn_range *node) {
   int64_t merges = 0;
   for (;;) {
-    const nn_range parent = parent_of_right(replicas, *node);
-    if (parent.end == parent.begin || parent.begin < first) {
+    const nn_range parent = nn_replica_parent(replicas, *node);
+    if (parent.end != node->end || parent.begin == node->begin || parent.begin < first) {
       return merges;
     }
     *node = parent;
@@ -56,14 +57,11 @@ int64_t nn_replica_merges(int64_t replicas, int64_t first, int64_t replica) {
 static nn_range part_at(int64_t replicas, nn_range own, int64_t begin) {
   nn_range node = {0, replicas};
   while (node.begin != begin || node.end > own.end) {
-    int64_t half = 1;
-    while (half < (node.end - node.begin + 1) / 2) {
-      half *= 2;
-    }
-    if (begin < node.begin + half) {
-      node.end = node.begin + half;
+    const int64_t middle = middle_of(node);
+    if (begin < middle) {
+      node.end = middle;
     } else {
-      node.begin += half;
+      node.begin = middle;
     }
   }
   return node;

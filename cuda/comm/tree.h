@@ -15,6 +15,9 @@ nn_range nn_shard(int64_t count, int64_t grain, int64_t parts, int64_t part);
 /* nncuda_replica_merges, of arguments that are right. */
 int64_t nn_replica_merges(int64_t replicas, int64_t first, int64_t replica);
 
+/* The node of the tree that a node is a child of; an empty range when it is none, or that over all replicas. */
+nn_range nn_replica_parent(int64_t replicas, nn_range child);
+
 /* How many sums a rank that computed `own` replicas ends with: those aside and the last. */
 int64_t nn_replica_parts(int64_t replicas, nn_range own);
 

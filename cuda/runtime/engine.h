@@ -30,6 +30,8 @@ typedef enum nn_op {
   NN_OP_comm_reduce_scatter,
   NN_OP_comm_move,
   NN_OP_comm_grad_norm,
+  NN_OP_comm_dispatch,
+  NN_OP_comm_collect,
   NN_OP_ALL
 } nn_op;
 #undef NN_OP_ENUM

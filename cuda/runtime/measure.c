@@ -107,7 +107,7 @@ static int32_t run_memcpy(nncuda_ctx *ctx, const void *args) {
 
 /* What runs here: copies, and collectives, which only count what they would send and call other kernels. */
 static nn_kernel measuring(int32_t op, nn_kernel of_cpu) {
-  const int32_t collective = op >= NN_OP_comm_broadcast && op <= NN_OP_comm_grad_norm;
+  const int32_t collective = op >= NN_OP_comm_broadcast;
   return op == NN_OP_memcpy ? run_memcpy : collective ? of_cpu : run_nothing;
 }
 

@@ -10,6 +10,8 @@ static const char *const op_names[NN_OP_ALL] = {
     [NN_OP_comm_reduce_scatter] = "nncuda_comm_reduce_scatter",
     [NN_OP_comm_move] = "nncuda_comm_move",
     [NN_OP_comm_grad_norm] = "nncuda_comm_grad_norm",
+    [NN_OP_comm_dispatch] = "nncuda_comm_dispatch",
+    [NN_OP_comm_collect] = "nncuda_comm_collect",
 };
 
 const char *nn_op_name(nn_op op) { return op_names[op]; }

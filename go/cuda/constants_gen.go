@@ -293,19 +293,19 @@ const (
 	TransportNCCL Transport = 3
 )
 
-// ExpertEvent is an enum of bindings.h. Kinds of the events of nncuda_expert_schedule.
-type ExpertEvent int32
+// ExpertEventKind is an enum of bindings.h. Kinds of the events of nncuda_expert_schedule.
+type ExpertEventKind int32
 
-// Values of ExpertEvent.
+// Values of ExpertEventKind.
 const (
 	// ExpertsRun is NNCUDA_EXPERTS_RUN.
-	ExpertsRun ExpertEvent = 0
+	ExpertsRun ExpertEventKind = 0
 
 	// ExpertsAdd is NNCUDA_EXPERTS_ADD.
-	ExpertsAdd ExpertEvent = 1
+	ExpertsAdd ExpertEventKind = 1
 
 	// ExpertsCopy is NNCUDA_EXPERTS_COPY.
-	ExpertsCopy ExpertEvent = 2
+	ExpertsCopy ExpertEventKind = 2
 )
 
 // statusText is what a status means; empty for a number that is none.

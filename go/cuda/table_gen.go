@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "e5712e85073a22fa0ae6a6f968f7665cdea68cbc12a2956d2ab95c08818c0579"
+const HeaderSHA256 = "cdc3bde54c85d01450e7aa174675dc9556f0b05bc9782dbbd3fec8641055ea8e"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

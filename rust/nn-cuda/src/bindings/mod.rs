@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "e5712e85073a22fa0ae6a6f968f7665cdea68cbc12a2956d2ab95c08818c0579";
+pub const HEADER_SHA256: &str = "cdc3bde54c85d01450e7aa174675dc9556f0b05bc9782dbbd3fec8641055ea8e";
