@@ -42,12 +42,8 @@ func NewExpertParallel(comm *cuda.Comm, size, experts int, grain int64) (*Expert
 	if comm != nil {
 		rank, ranks = comm.Rank(), comm.Ranks()
 	}
-	if size < 1 || ranks%size != 0 || experts%size != 0 {
-		problem := "expert_parallel is %d; it must divide the %d ranks and the %d experts"
-		return nil, fmt.Errorf(problem, size, ranks, experts)
-	}
-	if size == 1 {
-		return nil, nil
+	if err := CheckExpertParallel(size, ranks, experts); err != nil || size == 1 {
+		return nil, err
 	}
 	e := &ExpertParallel{Comm: comm, Size: size, Position: rank % size, Own: experts / size, Grain: grain}
 	var err error
@@ -60,6 +56,16 @@ func NewExpertParallel(comm *cuda.Comm, size, experts int, grain int64) (*Expert
 		}
 	}
 	return e, nil
+}
+
+// CheckExpertParallel refuses groups of `size` ranks into which a job of so many does not fall apart, or that cannot
+// share out so many experts alike.
+func CheckExpertParallel(size, ranks, experts int) error {
+	if size < 1 || ranks%size != 0 || experts%size != 0 {
+		problem := "expert_parallel is %d; it must divide the %d ranks and the %d experts"
+		return fmt.Errorf(problem, size, ranks, experts)
+	}
+	return nil
 }
 
 // Close frees the communicators of group and owners. Closing nil is fine.

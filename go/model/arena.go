@@ -34,7 +34,11 @@ func NewArena(ctx *cuda.Context, layout *Layout, dtype cuda.DType) (*Arena, erro
 func newPartialArena(
 	ctx *cuda.Context, layout *Layout, dtype cuda.DType, spans []Span, why error,
 ) (*Arena, error) {
-	data, err := NewParts(ctx, dtype, spans, layout.Size)
+	ranges := make([][2]int, len(spans))
+	for at, span := range spans {
+		ranges[at] = [2]int{span.Begin, span.End}
+	}
+	data, err := tensor.NewParts(ctx, dtype, ranges, layout.Size)
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,7 @@ func (l *Layout) Dense() []Span {
 	return append(dense, Span{begin, l.Size})
 }
 
-// Held is which elements of the arenas a rank has memory for, where the experts are shared out: of the weights and
+// held is which elements of the arenas a rank has memory for, where the experts are shared out: of the weights and
 // gradients what is no expert's, its own experts, and what it updates; of f32 values of which the weights are rounded
 // copies, only what it updates.
 type held struct{ all, updated []Span }

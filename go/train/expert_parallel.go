@@ -22,7 +22,7 @@ type expertSums struct {
 	copies []cuda.ExpertEvent   // behind the last
 	left   int                  // sums that are then left, in the first slots
 
-	gradients, weights []cuda.Move // in elements
+	gradients, weights []cuda.Move // behind the sums, and behind the update
 }
 
 // newExpertSums makes room for the sums; nil where all experts are on this rank.
@@ -83,10 +83,11 @@ func (x *expertSums) listMoves() error {
 			return err
 		}
 	}
+	gradients, weights := x.model.Gradients.Data.DType().Size(), x.model.Weights.Data.DType().Size()
 	for _, span := range layout.Dense() {
 		for rank, shard := range shards {
 			for to := range ranks {
-				x.weights = withMove(x.weights, span.Meet(shard), rank, to)
+				x.weights = withMove(x.weights, span.Meet(shard), weights, rank, to)
 			}
 		}
 	}
@@ -96,9 +97,9 @@ func (x *expertSums) listMoves() error {
 				span := layout.Experts(at, position, e.Size)[matrix]
 				for rank, shard := range shards {
 					part := span.Meet(shard)
-					x.gradients = withMove(x.gradients, part, rank/e.Size*e.Size+position, rank)
+					x.gradients = withMove(x.gradients, part, gradients, rank/e.Size*e.Size+position, rank)
 					for to := position; to < ranks; to += e.Size {
-						x.weights = withMove(x.weights, part, rank, to)
+						x.weights = withMove(x.weights, part, weights, rank, to)
 					}
 				}
 			}
@@ -107,12 +108,13 @@ func (x *expertSums) listMoves() error {
 	return nil
 }
 
-// withMove adds a move to a list, unless there is nothing to move.
-func withMove(moves []cuda.Move, part model.Span, from, to int) []cuda.Move {
+// withMove adds to a list the move of a part of an arena, of elements of so many bytes, unless there is nothing to move.
+func withMove(moves []cuda.Move, part model.Span, size, from, to int) []cuda.Move {
 	if part.Size() == 0 || from == to {
 		return moves
 	}
-	return append(moves, cuda.Move{Begin: int64(part.Begin), End: int64(part.End), From: from, To: to})
+	begin, end := int64(part.Begin*size), int64(part.End*size)
+	return append(moves, cuda.Move{Begin: begin, End: end, From: int64(from), To: int64(to)})
 }
 
 // close frees the slots.
@@ -223,7 +225,7 @@ func (x *expertSums) slot(at int) (*tensor.Tensor, error) {
 
 // move makes moves in an arena.
 func (x *expertSums) move(arena *tensor.Tensor, moves []cuda.Move) error {
-	return x.model.Experts.Comm.Move(arena.Memory(), arena.Bytes(), moves, int64(arena.DType().Size()))
+	return x.model.Experts.Comm.Move(arena.Memory(), arena.Bytes(), moves)
 }
 
 // evaluate runs `own`, the evaluation of part `at` of so many, of up to `tokens` tokens, in a round in which the ranks of
