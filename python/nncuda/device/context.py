@@ -7,14 +7,14 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, errors
 from ..binding import exchange, library
 from .bound import DeviceBound
 from .graphs import Capture, Graph
-from .layout import Buffer, Layout, Shape, shape_of
+from .layout import NOT_REUSED, Buffer, Layout, Shape, shape_of
 from .profiles import NonFiniteTrace, Profile, ShadowRun, Trace
 from .streams import Event, Handle, Stream
 from .tensor import Tensor
@@ -101,7 +101,8 @@ class Context(DeviceBound):
         self._traced = False  # whether a trace runs, which wants labels
         self._label = ""
         self._children: weakref.WeakSet[Handle] = weakref.WeakSet()
-        # What finalizers leave to be freed: bytes (-1 for what is no tensor's memory), the function that frees, what.
+        # What finalizers leave to be freed: bytes (NOT_REUSED for what is no tensor's memory), the function that frees,
+        # what.
         # They may run in any thread, in the middle of a call too, where the context would refuse them.
         self._waiting: deque[tuple[int, Callable[[Any, Any], int], Any]] = deque()
         self._turns = Turns()
@@ -305,7 +306,7 @@ class Context(DeviceBound):
         else:
             self._waiting.append((buffer.nbytes, self._free, buffer.pointer))
 
-    def _free_waiting(self, nbytes: int = -1) -> Any:
+    def _free_waiting(self, nbytes: int | None = None) -> Any:
         """Frees what finalizers left, but for one piece of `nbytes` bytes, which it returns for use again."""
         found = None
         for _ in range(len(self._waiting)):
@@ -327,6 +328,17 @@ class Context(DeviceBound):
         tensor = self.empty(shape, dtype)
         self._check(self._lib.nncuda_memset(self._handle, tensor._pointer, 0, tensor.nbytes))
         return tensor
+
+    def zeros_parts(self, shape: Shape, dtype: DTypeLike, ranges: Sequence[tuple[int, int]]) -> Tensor:
+        """A tensor of zeros of which only some elements are memory: those from the first number of a range on and
+        before its second, in ascending order. The others have addresses alone, and on the CPU a program that touches
+        them, by `numpy` of the whole tensor, say, ends with a segmentation fault."""
+        layout = Layout.of(shape_of(shape), dtypes.name_of(dtype))
+        self._free_waiting()
+        numbers = self._ffi.new("int64_t[]", [end * layout.itemsize for ends in ranges for end in ends])
+        out = self._ffi.new(self._new_pointer)
+        self._check(self._lib.nncuda_malloc_parts(self._handle, layout.nbytes, numbers, len(ranges), out))
+        return Tensor(self, Buffer(self, out[0], NOT_REUSED), layout, out[0])
 
     def tensor(self, values: Any, dtype: DTypeLike | None = None) -> Tensor:
         """A copy of an array, a nested list, a number or a tensor.

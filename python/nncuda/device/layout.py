@@ -70,6 +70,10 @@ class Layout:
         return f"Layout({self.shape}, {self.dtype}{stride}{', readonly' if self.readonly else ''})"
 
 
+#: The bytes of a buffer whose memory another tensor of as many bytes could not use.
+NOT_REUSED = -1
+
+
 class Buffer:
     """A piece of memory, freed when the last tensor over it is gone.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
 from .bound import DeviceBound
+from .layout import NOT_REUSED
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +45,7 @@ class Handle(DeviceBound):
     def __del__(self) -> None:
         # The context frees it at its next allocation: a finalizer may run in the middle of a call of another thread.
         if getattr(self, "_pointer", None) and self.ctx._handle:
-            self.ctx._waiting.append((-1, getattr(self.ctx._lib, self._destroy), self._pointer))
+            self.ctx._waiting.append((NOT_REUSED, getattr(self.ctx._lib, self._destroy), self._pointer))
 
 
 class Stream(Handle):

@@ -80,7 +80,7 @@ mod tensor;
 mod trace;
 
 pub use buffer::{DeviceBuffer, PinnedBuffer};
-pub use comm::{Comm, replica_merges, shard};
+pub use comm::{Comm, Piece, replica_merges, shard};
 pub use context::Context;
 pub use device::{Device, InstructionSet};
 pub use dtype::{Bf16, DType, Element, F16};

@@ -119,7 +119,7 @@ impl Replicas {
         let Some(comm) = &self.comm else { return Ok(()) };
         let left =
             self.aside.as_ref().filter(|_| self.left > 0).map(|aside| aside.narrow(0, 0, self.left)).transpose()?;
-        Ok(comm.reduce_scatter(left.as_ref(), gradients, GRAIN, self.total)?)
+        Ok(comm.reduce_scatter(left.as_ref(), gradients, GRAIN, self.total, 0..gradients.len())?)
     }
 
     /// Tells all ranks the shards `[parameters]` of each.
