@@ -102,7 +102,7 @@ func (t *Trainer) largestOfAll() (string, error) {
 // that this fails, or that a rank cannot do it, since it has a part of the experts alone.
 func (r *Run) explain(step int, reported float64) error {
 	if r.Trainer.Model.Experts != nil {
-		return diverged(step, reported, ": where it began"+notSearched)
+		return diverged(step, reported, ": the place where it began"+notSearched)
 	}
 	loss, found, err := r.inspect(step)
 	if err != nil {
