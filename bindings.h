@@ -161,7 +161,9 @@ enum {
   NNCUDA_TRANSPORT_SELF = 0,    /* a rank alone */
   NNCUDA_TRANSPORT_THREADS = 1, /* contexts of one process, each in a thread of its own, on the CPU engine */
   NNCUDA_TRANSPORT_MPI = 2,     /* processes that an MPI launcher started: MPI's standard ABI, libmpi_abi.so; CPU memory */
-  NNCUDA_TRANSPORT_NCCL = 3     /* GPUs: libnccl.so.2 */
+  NNCUDA_TRANSPORT_NCCL = 3,    /* GPUs: libnccl.so.2 */
+  NNCUDA_TRANSPORT_AUTO = 4     /* NCCL on a GPU where RANK and WORLD_SIZE are set; MPI where its launcher began the process;
+                                   else a rank alone */
 };
 
 /* Kinds of the events of nncuda_expert_schedule. */

@@ -2,6 +2,7 @@
 
 #include "collective.h"
 #include "hmac.h"
+#include "mpi_library.h"
 #include "tree.h"
 
 #include <stdio.h>
@@ -142,15 +143,16 @@ static int32_t gather_host(nncuda_ctx *ctx, nncuda_comm *comm, const void *data,
 
 /* ---- agree ---- */
 
-enum { SHOWN = 96 };
+enum { SHOWN = 96, LONGEST = 1 << 13 };
 
 typedef struct digest { /* of a value: what travels in its place */
   uint8_t hash[NN_HMAC_BYTES];
+  uint64_t bytes;
   char text[SHOWN]; /* a value that is short and printable, else empty */
 } digest;
 
 static digest digest_of(const void *value, size_t bytes) {
-  digest d = {.text = ""};
+  digest d = {.bytes = bytes};
   nn_hmac h;
   nn_hmac_begin(&h, "");
   nn_hmac_add(&h, value, bytes);
@@ -166,24 +168,74 @@ static digest digest_of(const void *value, size_t bytes) {
   return d;
 }
 
+/* The name of the first line, name=value, that two texts differ in; empty where they have no such lines. */
+static void unlike_line(const char *a, const char *b, char *name) {
+  *name = '\0';
+  while (*a != '\0' && *b != '\0') {
+    const size_t line_a = strcspn(a, "\n"), line_b = strcspn(b, "\n"), length = strcspn(a, "=\n");
+    if (line_a != line_b || memcmp(a, b, line_a) != 0) {
+      const int32_t named = a[length] == '=' && length < SHOWN && length < line_b && memcmp(a, b, length + 1) == 0;
+      snprintf(name, SHOWN, "%.*s", named ? (int)length : 0, a);
+      return;
+    }
+    a += line_a + (a[line_a] == '\n');
+    b += line_b + (b[line_b] == '\n');
+  }
+}
+
+/* Of a value that is not the same on rank r and on rank 0: the line. All ranks have found that out, and take part. */
+static int32_t find_unlike(nncuda_ctx *ctx, nncuda_comm *comm, const digest *all, int64_t r, const void *value,
+                           size_t bytes, char *name) {
+  *name = '\0';
+  for (int64_t i = 0; i < comm->ranks; i++) {
+    if (all[i].bytes >= LONGEST) {
+      return NNCUDA_SUCCESS;
+    }
+  }
+  char *texts = calloc((size_t)comm->ranks, LONGEST), *own = calloc(1, LONGEST);
+  int32_t status = texts != NULL && own != NULL
+                       ? NNCUDA_SUCCESS
+                       : nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %lld ranks", (long long)comm->ranks);
+  if (status == NNCUDA_SUCCESS) {
+    memcpy(own, bytes > 0 ? value : "", bytes);
+    status = gather_host(ctx, comm, own, LONGEST, texts);
+  }
+  if (status == NNCUDA_SUCCESS) {
+    texts[LONGEST - 1] = texts[(r + 1) * LONGEST - 1] = '\0';
+    unlike_line(texts, texts + r * LONGEST, name);
+  }
+  free(own);
+  free(texts);
+  return status;
+}
+
 static int32_t agree(nncuda_ctx *ctx, nncuda_comm *comm, const char *what, int64_t length, const void *value,
                      size_t bytes) {
+  if (ctx->engine->measures) {
+    return NNCUDA_SUCCESS;
+  }
   digest *all = calloc((size_t)comm->ranks, sizeof *all);
   if (all == NULL) {
     return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %lld ranks", (long long)comm->ranks);
   }
   const digest own = digest_of(value, bytes);
-  int32_t status = ctx->engine->measures ? NNCUDA_SUCCESS : gather_host(ctx, comm, &own, sizeof own, all);
-  for (int64_t r = 1; status == NNCUDA_SUCCESS && !ctx->engine->measures && r < comm->ranks; r++) {
-    if (nn_hmac_equal(all[r].hash, all[0].hash)) {
-      continue;
-    }
+  int32_t status = gather_host(ctx, comm, &own, sizeof own, all);
+  int64_t r = 1;
+  while (status == NNCUDA_SUCCESS && r < comm->ranks && nn_hmac_equal(all[r].hash, all[0].hash)) {
+    r++;
+  }
+  if (status == NNCUDA_SUCCESS && r < comm->ranks) {
+    char name[SHOWN];
     all[0].text[SHOWN - 1] = all[r].text[SHOWN - 1] = '\0';
     if (all[0].text[0] != '\0' && all[r].text[0] != '\0') {
       status = nn_comm_fail(ctx, comm, "the %.*s of rank %lld (%s) is not that of rank 0 (%s)", (int)length, what,
                             (long long)r, all[r].text, all[0].text);
     } else {
-      status = nn_comm_fail(ctx, comm, "the %.*s of rank %lld is not that of rank 0", (int)length, what, (long long)r);
+      status = find_unlike(ctx, comm, all, r, value, bytes, name);
+      status = status != NNCUDA_SUCCESS
+                   ? status
+                   : nn_comm_fail(ctx, comm, "the %.*s of rank %lld is not that of rank 0%s%s", (int)length, what,
+                                  (long long)r, name[0] != '\0' ? ": they differ in " : "", name);
     }
   }
   free(all);
@@ -234,6 +286,14 @@ static int32_t agree_on_library(nncuda_ctx *ctx, nncuda_comm *comm) {
   return agree(ctx, comm, "library", 7, text, (size_t)length);
 }
 
+/* torchrun may itself run under a launcher of MPI, so its variables come first. */
+static int32_t transport_here(const nncuda_ctx *ctx) {
+  const int32_t gpu = ctx->engine->device == NNCUDA_DEVICE_CUDA;
+  return gpu && getenv("RANK") != NULL && getenv("WORLD_SIZE") != NULL ? NNCUDA_TRANSPORT_NCCL
+         : nn_mpi_launched()                                           ? NNCUDA_TRANSPORT_MPI
+                                                                       : NNCUDA_TRANSPORT_SELF;
+}
+
 static int32_t create(nncuda_ctx *ctx, int32_t transport, const char *address, int64_t length, int64_t rank,
                       int64_t ranks, int64_t timeout_ms, nncuda_comm **comm) {
   enum { ADDRESS_CAPACITY = 256 };
@@ -241,10 +301,11 @@ static int32_t create(nncuda_ctx *ctx, int32_t transport, const char *address, i
     return nn_fail(ctx, NNCUDA_ERROR_NULL_POINTER, "comm is null; it must say where to put the communicator");
   }
   *comm = NULL;
-  if (transport < 0 || transport > NNCUDA_TRANSPORT_NCCL) {
+  if (transport < 0 || transport > NNCUDA_TRANSPORT_AUTO) {
     return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "transport is %d; it must be one of NNCUDA_TRANSPORT_*, 0 to %d",
-                   transport, NNCUDA_TRANSPORT_NCCL);
+                   transport, NNCUDA_TRANSPORT_AUTO);
   }
+  transport = transport == NNCUDA_TRANSPORT_AUTO ? transport_here(ctx) : transport;
   if (timeout_ms < 0) {
     return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "timeout_ms is %lld; it must be at least 0", (long long)timeout_ms);
   }

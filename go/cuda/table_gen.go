@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "cdc3bde54c85d01450e7aa174675dc9556f0b05bc9782dbbd3fec8641055ea8e"
+const HeaderSHA256 = "05d9ee970764f17a017d94396756166b7f0b31107738d6e3e2e3a59c9e6cc17e"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

@@ -151,6 +151,7 @@ func (f *trainFlags) run(command *cobra.Command, folder string, std streams) err
 	}
 	stop := interruptible(command.Context(), std)
 	defer stop()
+	f.device.device = localDevice(f.device.device)
 	ctx, err := f.device.open()
 	if err != nil {
 		return beforeJoining(err)

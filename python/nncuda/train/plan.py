@@ -9,6 +9,7 @@ more than the same calls one by one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,11 +17,14 @@ import numpy as np
 from ..device import Comm, Context, replica_merges, shard
 from ..errors import OutOfMemoryError
 from ..infer.contiguous import generate_batch
+from ..layers import ExpertParallel
+from ..layers.expert_parallel import Round, Run, check_expert_parallel
 from ..models import MoEConfig, MoETransformer
+from ..models.parameters import GRAIN
 from .config import TrainConfig
 from .devices import Device
 from .moments import moments_bytes
-from .replicas import GRAIN
+from .replicas import check_ranks
 from .trainer import Trainer
 
 #: What memory is for, in the order of a report.
@@ -78,15 +82,16 @@ class Machine:
 
 @dataclass(frozen=True)
 class Seat:
-    """Which rank of how many a plan is for."""
+    """Which rank of how many a plan is for, of which so many share the experts out."""
 
     rank: int = 0
     ranks: int = 1
+    expert_parallel: int = 1
 
     @classmethod
-    def of(cls, comm: Comm | None) -> Seat:
+    def of(cls, comm: Comm | None, expert_parallel: int = 1) -> Seat:
         """That of this rank."""
-        return cls() if comm is None else cls(comm.rank, comm.ranks)
+        return cls(0, 1, expert_parallel) if comm is None else cls(comm.rank, comm.ranks, expert_parallel)
 
 
 ALONE = Seat()
@@ -136,14 +141,15 @@ class RanksPlan:
     sent: int
 
 
-def plan_ranks(config: MoEConfig, train: TrainConfig, machine: Machine, ranks: int) -> RanksPlan:
-    """The plan of a run on so many ranks. Raises ValueError when there are more than replicas."""
-    if ranks > train.replicas:
-        raise ValueError(
-            f"{ranks} ranks share out replicas: replicas must be at least {ranks}, and is {train.replicas}"
-        )
+def plan_ranks(
+    config: MoEConfig, train: TrainConfig, machine: Machine, ranks: int, expert_parallel: int = 1
+) -> RanksPlan:
+    """The plan of a run on so many ranks, of which so many share the experts out. Raises ValueError when there are more
+    than replicas, or when the experts cannot be shared out so."""
+    check_ranks(ranks, train.replicas)
+    check_expert_parallel(expert_parallel, ranks, config.num_experts)
     seats: dict[tuple[object, ...], Seat] = {}  # the first of those that need the same
-    for seat in (Seat(rank, ranks) for rank in range(ranks)):
+    for seat in (Seat(rank, ranks, expert_parallel) for rank in range(ranks)):
         seats.setdefault(_share(config, train, seat), seat)
     memory = {seat: plan_training(config, train, machine, seat=seat) for seat in seats.values()}
     works = [training_work(config, train, machine, seat) for seat in memory]
@@ -187,13 +193,14 @@ def plan_training(
             found["fixed"] = ctx.bytes_used - sum(found.values()) + more
             trainer.train_step(ids, ids)
             peak, held, scratch = ctx.bytes_peak, ctx.bytes_held, ctx.bytes_arena
-            if held_out:
-                model.evaluate(ids[:micro], ids[:micro])
-                found["evaluation"] = ctx.bytes_peak - peak
-                held = ctx.bytes_held
-            before = ctx.bytes_used
-            activations = model.forward_keeping(ctx.zeros((micro * length,), "i32"), micro, ctx.zeros((1,)))
-            kept = ctx.bytes_used - before
+            with _round_of_all(model, micro * length):
+                if held_out:
+                    model.evaluate(ids[:micro], ids[:micro])
+                    found["evaluation"] = ctx.bytes_peak - peak
+                    held = ctx.bytes_held
+                before = ctx.bytes_used
+                activations = model.forward_keeping(ctx.zeros((micro * length,), "i32"), micro, ctx.zeros((1,)))
+                kept = ctx.bytes_used - before
             del activations
     except OutOfMemoryError as error:
         raise TooLargeError from error
@@ -284,16 +291,25 @@ def _micro_batches(train: TrainConfig) -> tuple[int, int]:
 
 def _trainer(ctx: Context, config: MoEConfig, train: TrainConfig, capture: bool, seat: Seat) -> Trainer:
     comm = Comm(ctx, "self", rank=seat.rank, ranks=seat.ranks) if seat.ranks > 1 else None
-    return Trainer(MoETransformer(ctx, config, precision=train.precision), train, capture=capture, comm=comm)
+    experts = ExpertParallel.of(comm, seat.expert_parallel, config.num_experts)
+    model = MoETransformer(ctx, config, precision=train.precision, experts=experts)
+    return Trainer(model, train, capture=capture, comm=comm)
+
+
+def _round_of_all(model: MoETransformer, tokens: int) -> AbstractContextManager[None]:
+    """One in which all ranks run a forward call of so many tokens, where they share experts out."""
+    experts = model.experts
+    return nullcontext() if experts is None else experts.in_round(Round(tokens, tuple(map(Run, range(experts.size)))))
 
 
 def _arenas(trainer: Trainer) -> dict[str, int]:
     model = trainer.model
     assert model.gradients is not None  # it trains
+    sums = trainer.replicas.nbytes + (0 if trainer.expert_gradients is None else trainer.expert_gradients.nbytes)
     return {
-        "weights": model.weights.data.nbytes,
-        "master": 0 if model.weights is model.parameters else model.parameters.data.nbytes,
-        "gradients": model.gradients.data.nbytes + trainer.replicas.nbytes,
+        "weights": model.weights.nbytes,
+        "master": model.master_bytes,
+        "gradients": model.gradients.nbytes + sums,
         "moments": sum(moments_bytes(len(trainer.moments.own), trainer.config.moments)),
     }
 

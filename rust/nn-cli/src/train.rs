@@ -73,11 +73,11 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments, interrupts: &Interrupts) -> Result<(), Failure> {
-    let ctx = arguments.device.open().inspect_err(|failure| ranks::cannot_begin(&failure.to_string()))?;
+    let ctx = arguments.device.open_local().inspect_err(|failure| ranks::cannot_begin(&failure.to_string()))?;
     let comm = arguments.ranks.open(&ctx)?;
-    let rank = comm.as_ref().map_or_else(|| Rank::from(&ctx), Rank::from);
+    let rank = Rank::from(&comm);
     let opened = if arguments.resume || arguments.extend { reopen(&arguments, rank) } else { start(&arguments, rank) };
-    if let (Some(comm), Err(failure)) = (&comm, &opened) {
+    if let Err(failure) = &opened {
         let _ = comm.abort(&failure.to_string()); // the failure itself is told below
     }
     let mut training = opened?;
@@ -85,10 +85,12 @@ pub(crate) fn run(arguments: Arguments, interrupts: &Interrupts) -> Result<(), F
         eprintln!("{notice}");
     }
     interrupts.stop(training.stop_flag())?;
-    match rank.comm().filter(|_| !training.is_first()) {
-        Some(comm) => run_aside(&mut training, comm.rank(), arguments.ranks.log_ranks)?,
-        None if io::stdout().is_terminal() => run_with_progress(&mut training)?,
-        None => run_with_records(&mut training)?,
+    if !training.is_first() {
+        run_aside(&mut training, comm.rank(), arguments.ranks.log_ranks)?;
+    } else if io::stdout().is_terminal() {
+        run_with_progress(&mut training)?;
+    } else {
+        run_with_records(&mut training)?;
     }
     let (step, steps) = (training.trainer().step(), training.trainer().config().steps);
     if step < steps && training.is_first() {

@@ -103,7 +103,7 @@ pub fn plan_steps(
         let arenas = [
             ("weights", weights * count),
             ("master", master * count),
-            ("gradients", trainer.bytes_of_gradients()),
+            ("gradients", trainer.bytes_of_gradients()?),
             ("moments", 2 * (kind.dtype().size() * own + 4 * kind.scales(own))),
         ];
         let batch = zeros(trainer.rows().count(), length);

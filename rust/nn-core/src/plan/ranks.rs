@@ -6,9 +6,9 @@ use std::ops::Range;
 use nn_ffi::{Machine, replica_merges, shard};
 
 use super::{MemoryPlan, Work, plan_steps, work_of_rank};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::model::MoEConfig;
-use crate::train::{GRAIN, Rank, TrainConfig};
+use crate::train::{GRAIN, Rank, TrainConfig, check_ranks};
 
 /// Which rank of how many a plan is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,11 +65,7 @@ pub struct RanksPlan {
 
 /// The plan of a run, with evaluation, on so many ranks. `Error::Value` when there are more than replicas.
 pub fn plan_ranks(config: &MoEConfig, train: &TrainConfig, machine: Machine, ranks: usize) -> Result<RanksPlan> {
-    let total = train.replicas;
-    if ranks > total {
-        let problem = format!("{ranks} ranks share out replicas: replicas must be at least {ranks}, and is {total}");
-        return Err(Error::value(problem));
-    }
+    check_ranks(ranks, train.replicas)?;
     let (mut seats, mut known) = (Vec::new(), HashSet::new()); // the first of those that need the same
     for seat in (0..ranks).map(|rank| Seat { rank, ranks }) {
         if known.insert(seat.share(config, train)?) {
