@@ -8,6 +8,7 @@ import "C"
 
 import (
 	"runtime"
+	"slices"
 	"time"
 	"unsafe"
 )
@@ -237,6 +238,45 @@ func (c *Comm) GradNorm(grad, norm Memory, n, grain int64) error {
 	})
 }
 
+// Dispatch sends the rows at x, in the order of experts, to the ranks that have these: each of `ranks` has `own`
+// neighbouring ones. `offsets` are i32 [ranks*own+1], the first row of each expert; a rank without rows gives no memory for
+// both. Of each rank this one gets the rows for its own experts, into a slot of y [ranks, slotRows] from the start of it,
+// and yOffsets i32 [ranks, own+1] become the first row of each expert there. The rest of a slot stays.
+func (c *Comm) Dispatch(x, offsets, y, yOffsets Memory, rows, slotRows, rowBytes, ranks, own int64) error {
+	in := c.enter()
+	p := in.exchange(x, offsets, y, yOffsets, rows, slotRows, rowBytes, ranks, own)
+	return in.finish("nncuda_comm_dispatch", func(in *core) C.int32_t {
+		return C.call_nncuda_comm_dispatch(in.handle, c.pointer(), p.x, p.offsets, p.y, p.yOffsets, C.int64_t(rows),
+			C.int64_t(slotRows), C.int64_t(rowBytes), C.int64_t(ranks), C.int64_t(own))
+	})
+}
+
+// Collect is the way back of [Comm.Dispatch]: the rows of each slot of y go to their rank, to the places at x that they
+// came from.
+func (c *Comm) Collect(y, yOffsets, x, offsets Memory, rows, slotRows, rowBytes, ranks, own int64) error {
+	in := c.enter()
+	p := in.exchange(x, offsets, y, yOffsets, rows, slotRows, rowBytes, ranks, own)
+	return in.finish("nncuda_comm_collect", func(in *core) C.int32_t {
+		return C.call_nncuda_comm_collect(in.handle, c.pointer(), p.y, p.yOffsets, p.x, p.offsets, C.int64_t(rows),
+			C.int64_t(slotRows), C.int64_t(rowBytes), C.int64_t(ranks), C.int64_t(own))
+	})
+}
+
+// exchanged is the memory of an exchange of rows.
+type exchanged struct{ x, offsets, y, yOffsets C.uintptr_t }
+
+// exchange checks it. A rank without rows may have offsets, which are then all 0.
+func (c *core) exchange(x, offsets, y, yOffsets Memory, rows, slotRows, rowBytes, ranks, own int64) exchanged {
+	entries := ranks*own + 1
+	if rows == 0 && offsets.buffer == nil {
+		entries = 0
+	}
+	return exchanged{
+		x: c.span("x", x, rows*rowBytes), offsets: c.span("offsets", offsets, 4*entries),
+		y: c.span("y", y, ranks*slotRows*rowBytes), yOffsets: c.span("yOffsets", yOffsets, 4*ranks*(own+1)),
+	}
+}
+
 // Shard gives the elements begin .. end-1 of shard `part` of `parts` into which `count` elements are cut, in whole
 // grains; the last grain may be shorter.
 func Shard(count, grain, parts, part int64) (begin, end int64, err error) {
@@ -258,4 +298,43 @@ func ReplicaMerges(replicas, first, replica int64) (int64, error) {
 	var merges C.int64_t
 	status := C.call_nncuda_replica_merges(C.int64_t(replicas), C.int64_t(first), C.int64_t(replica), &merges)
 	return int64(merges), withoutContext("nncuda_replica_merges", Status(status))
+}
+
+// An ExpertEvent is what becomes of the gradients of a rank's experts, in a round of its group. [ExpertsRun]: those of the
+// micro-batch B of the group's rank A go to the slot C, where Accumulate is 1, else 0, they are added to what is there.
+// [ExpertsAdd]: slot B is added to slot A, and is free. [ExpertsCopy], behind the last round: slot A is copied to slot B.
+type ExpertEvent struct {
+	Round      int
+	Kind       ExpertEventKind
+	A, B, C    int
+	Accumulate int
+}
+
+// ExpertSchedule is the order in which the experts' owners in the group of ranks first .. first+group-1 add their
+// gradients, and how many slots that takes. In round j each rank of the group runs the j-th of its micro-batches, replica by
+// replica; each layer carries out all events of a round in order, in its part of the slots. At the end the sums that are
+// left, which [Comm.ReduceScatter] takes, lie in the first slots.
+func ExpertSchedule(replicas, ranks, first, group, microBatches int) (events []ExpertEvent, slots int, err error) {
+	if err := Load(); err != nil {
+		return nil, 0, err
+	}
+	var count, needed C.int64_t
+	ask := func(rows []C.int64_t, capacity int) error {
+		status := C.call_nncuda_expert_schedule(C.int64_t(replicas), C.int64_t(ranks), C.int64_t(first), C.int64_t(group),
+			C.int64_t(microBatches), unsafe.SliceData(rows), C.int64_t(capacity), &count, &needed)
+		return withoutContext("nncuda_expert_schedule", Status(status))
+	}
+	if err = ask(nil, 0); err != nil {
+		return nil, 0, err
+	}
+	rows := make([]C.int64_t, 6*count)
+	if err = ask(rows, int(count)); err != nil {
+		return nil, 0, err
+	}
+	for row := range slices.Chunk(rows, 6) {
+		events = append(events, ExpertEvent{
+			int(row[0]), ExpertEventKind(row[1]), int(row[2]), int(row[3]), int(row[4]), int(row[5]),
+		})
+	}
+	return events, int(needed), nil
 }

@@ -12,7 +12,20 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .device import Comm, Context, Event, Graph, Profile, Stream, Tensor, Trace, replica_merges, shard
+from .device import (
+    Comm,
+    Context,
+    Event,
+    ExpertEvent,
+    Graph,
+    Profile,
+    Stream,
+    Tensor,
+    Trace,
+    expert_schedule,
+    replica_merges,
+    shard,
+)
 from .errors import (
     ArgumentError,
     DeviceError,
@@ -59,6 +72,7 @@ __all__ = [
     "DeviceNotFoundError",
     "Error",
     "Event",
+    "ExpertEvent",
     "Graph",
     "LanguageModel",
     "LibraryError",
@@ -76,6 +90,7 @@ __all__ = [
     "TrainConfig",
     "Trainer",
     "UnsupportedError",
+    "expert_schedule",
     "from_dlpack",
     "generate",
     "kernels",

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from ranks import gradients, reduce_scatter, summed, tree_sum
+from rows import round_trip
 
 import nncuda
 from nncuda import kernels
@@ -68,10 +69,17 @@ def norms(comm: nncuda.Comm) -> None:
         same(comm.grad_norm(ctx.tensor(own), grain=GRAIN).numpy(), want, f"grad_norm of {n}")
 
 
+def experts(comm: nncuda.Comm) -> None:
+    for own in (1, 3):
+        for seed in range(3):
+            round_trip(comm, own, seed)
+
+
 def collectives(comm: nncuda.Comm) -> str:
     moves(comm)
     sums(comm)
     norms(comm)
+    experts(comm)
     return f"rank {comm.rank} of {comm.ranks}"
 
 
@@ -103,6 +111,32 @@ def training(comm: nncuda.Comm) -> str:
     return hashlib.sha256(repr(told).encode()).hexdigest()
 
 
+def wrong_offsets(comm: nncuda.Comm) -> str:
+    """Those of rank 1."""
+    ctx, experts = comm.ctx, np.arange(comm.ranks + 1, dtype=np.int32)
+    offsets = experts[::-1].copy() if comm.rank == 1 else experts
+    y, y_offsets = ctx.zeros((comm.ranks, comm.ranks, 2)), ctx.zeros((comm.ranks, 2), "i32")
+    try:
+        comm.dispatch(ctx.zeros((comm.ranks, 2)), ctx.tensor(offsets), y, y_offsets)
+    except nncuda.OutOfRangeError as error:
+        return error.message.partition(": ")[2]
+    return ""
+
+
+def uncaptured(comm: nncuda.Comm) -> str:
+    """A capture that is given up, on a GPU."""
+    ctx = comm.ctx
+    x, offsets = ctx.zeros((comm.ranks, 2)), ctx.tensor(np.arange(comm.ranks + 1, dtype=np.int32))
+    y, y_offsets = ctx.zeros((comm.ranks, comm.ranks, 2)), ctx.zeros((comm.ranks, 2), "i32")
+    try:
+        with ctx.capture():
+            comm.dispatch(x, offsets, y, y_offsets)
+    except nncuda.StateError as error:
+        experts(comm)
+        return error.message.partition(": ")[2]
+    return "captured"
+
+
 def parts(comm: nncuda.Comm) -> str:
     part = comm.split(comm.rank % 2, -comm.rank)
     members = [rank for rank in range(comm.ranks) if rank % 2 == comm.rank % 2][::-1]
@@ -112,6 +146,41 @@ def parts(comm: nncuda.Comm) -> str:
     part.close()
     check(comm.sum(1) == comm.ranks, "the whole after its part")
     return f"{len(members)} of {comm.ranks}"
+
+
+def pieces(comm: nncuda.Comm) -> str:
+    """Neighbours and those with the same place among them; pieces from each rank to the next, in memory that has no
+    others; sums of a range."""
+    ctx, ranks, n = comm.ctx, comm.ranks, 100_000
+    group, place = divmod(comm.rank, 2)
+    if comm.rank < 2:
+        check(comm.part(0, 1, 2).sum(1) == 2, "a part that others do not make")
+    neighbours, owners = comm.part(2 * group, 1, 2), comm.part(place, 2, ranks // 2)
+    check(neighbours.sum(comm.rank) == 4 * group + 1, "sum of neighbours")
+    moves(owners)
+    before, following = (comm.rank - 1) % ranks, (comm.rank + 1) % ranks
+    x = ctx.zeros_parts((ranks, n), "f32", [(r * n, r * n + n) for r in sorted((before, comm.rank))])
+    x[comm.rank].copy_(np.full(n, comm.rank, np.float32))
+    comm.move(x, [(4 * n * r, 4 * n * (r + 1), r, (r + 1) % ranks) for r in range(ranks)])
+    same(x[before].numpy(), np.full(n, before, np.float32), "what came from the rank before")
+    same(x[comm.rank].numpy(), np.full(n, comm.rank, np.float32), "what went to the next one")
+    g = gradients(ranks, n)
+    total = ctx.tensor(g[comm.rank])
+    comm.reduce_scatter(None, total, GRAIN, ranks, 10, n // 2)
+    begin, end = nncuda.shard(n, GRAIN, ranks, comm.rank)
+    own = slice(max(begin, 10), max(begin, 10, min(end, n // 2)))
+    wanted = g[comm.rank].copy()
+    wanted[own] = tree_sum(g)[own]
+    same(total.numpy(), wanted, "sums of a range")
+    return f"{before} {comm.rank} {following}"
+
+
+def part_without_rank_1(comm: nncuda.Comm) -> str:
+    """It hangs."""
+    if comm.rank == 1:
+        time.sleep(12)
+    comm.part(0, 1, comm.ranks)
+    return ""
 
 
 def disagree(comm: nncuda.Comm) -> str:

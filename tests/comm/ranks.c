@@ -37,6 +37,31 @@ static float *numbers(int64_t n, int64_t rank) {
   return x;
 }
 
+/* One row for each rank's expert, but in every third round of a rank without rows; there, and back to other places. */
+static void exchange_rows(nncuda_ctx *ctx, nncuda_comm *comm, int64_t rank, int64_t round) {
+  enum { LONGEST = 300 };
+  const int64_t width = 1 + 7 * round % LONGEST, row = 4 * width;
+  float *x = numbers(RANKS * width, rank), *y = malloc((size_t)(RANKS * RANKS * row));
+  int32_t offsets[RANKS + 1], slots[RANKS][2];
+  for (int32_t e = 0; e <= RANKS; e++) {
+    offsets[e] = e;
+  }
+  const int32_t guest = (rank + round) % 3 == 0;
+  CHECK(nncuda_comm_dispatch(ctx, comm, guest ? NULL : x, guest ? NULL : offsets, y, slots[0], guest ? 0 : RANKS, RANKS,
+                             row, RANKS, 1));
+  for (int64_t r = 0; r < RANKS; r++) {
+    REQUIRE(slots[r][0] == 0 && slots[r][1] == ((r + round) % 3 != 0));
+    REQUIRE(slots[r][1] == 0 || y[r * RANKS * width] == (float)((rank * width + 1) % 97) * (float)(r + 1));
+  }
+  float *back = malloc((size_t)(RANKS * row));
+  CHECK(nncuda_comm_collect(ctx, comm, y, slots[0], guest ? NULL : back, guest ? NULL : offsets, guest ? 0 : RANKS,
+                            RANKS, row, RANKS, 1));
+  REQUIRE(guest || memcmp(back, x, (size_t)(RANKS * row)) == 0);
+  free(back);
+  free(x);
+  free(y);
+}
+
 /* Sums over the ranks, once by shards, once by all, and from the last rank to all. */
 static void *together(void *arg) {
   static const int64_t sizes[] = {1, 2, 999, 5001, MOST};
@@ -54,6 +79,7 @@ static void *together(void *arg) {
     for (int64_t i = 0; i < n; i++) { /* small whole numbers: exact in any order */
       REQUIRE(x[i] == (float)((i + 1) % 97 * triangle) && y[i] == x[i]);
     }
+    exchange_rows(ctx, comm, rank, round);
     y[0] = (float)rank;
     CHECK(nncuda_comm_broadcast(ctx, comm, y, 4 * n, RANKS - 1));
     REQUIRE(y[0] == RANKS - 1);
@@ -63,6 +89,27 @@ static void *together(void *arg) {
     CHECK(nncuda_comm_sum(ctx, part, 1, &total));
     REQUIRE(total == RANKS / 2 || total == RANKS - RANKS / 2);
     CHECK(nncuda_comm_destroy(ctx, part));
+    const int64_t first = (rank - round % 2) / 2 * 2 + round % 2, count = first + 1 < RANKS ? 2 : 1;
+    if (first >= 0 && rank >= first) { /* pairs, and who is left over makes a part of its own, or none */
+      CHECK(nncuda_comm_part(ctx, comm, first, 1, count, &part));
+      CHECK(nncuda_comm_sum(ctx, part, 1, &total));
+      REQUIRE(total == count);
+      CHECK(nncuda_comm_destroy(ctx, part));
+    }
+    int64_t moves[RANKS][4]; /* in a ring */
+    for (int64_t i = 0; i < RANKS; i++) {
+      moves[i][0] = 4 * n * i / RANKS;
+      moves[i][1] = 4 * n * (i + 1) / RANKS;
+      moves[i][2] = i;
+      moves[i][3] = (i + 1) % RANKS;
+    }
+    memset(x, (int)rank, 4 * (size_t)n);
+    CHECK(nncuda_comm_move(ctx, comm, x, 4 * n, &moves[0][0], RANKS));
+    const int64_t before = (rank + RANKS - 1) % RANKS;
+    for (int64_t i = 0; i < 4 * n; i++) {
+      const int32_t came = i >= moves[before][0] && i < moves[before][1];
+      REQUIRE(((const unsigned char *)x)[i] == (came ? before : rank));
+    }
     free(x);
     free(y);
   }

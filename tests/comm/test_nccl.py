@@ -111,6 +111,17 @@ def test_what_differs_is_named(job):
     assert job.run("disagree", 3) == [(3, sentence)] * 3
 
 
+def test_rows_that_wait_for_offsets_are_not_captured(job):
+    sentence = "on a GPU the host waits for the offsets, so the call cannot be captured"
+    assert job.run("uncaptured", 2) == [(0, sentence)] * 2
+
+
+def test_offsets_that_are_wrong_on_one_rank(job):
+    wrong = "offsets[0] is 3; it must be 0"
+    told = (3, f"rank 1: nncuda_comm_dispatch: {wrong}")
+    assert job.run("wrong_offsets", 3) == [told, (0, wrong), told]
+
+
 def test_a_rank_that_gives_up(job):
     assert job.run("abort", 3) == [(3, "rank 1: the disk is full"), (0, "aborted"), (3, "rank 1: the disk is full")]
 

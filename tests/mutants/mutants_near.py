@@ -29,6 +29,8 @@ _NEAR = {
     r"cuda/abi/(softmax|rope|embedding|elementwise|optimizer)(_checks)?\.": rf"kernels/test_rows_\1 {_REFUSALS}",
     r"cuda/comm/(nccl|rendezvous|hmac)": "comm/test_rendezvous comm/test_nccl",
     r"cuda/comm/mpi": "comm/test_mpi",
+    r"cuda/comm/experts": "comm/test_experts comm/test_queued",
+    r"cuda/comm/(schedule|tree)": "comm/test_schedule comm/test_tree comm/test_collectives",
     r"cuda/comm/": "comm/test_tree comm/test_collectives comm/test_update comm/test_queued comm/test_failures",
     r"cuda/kernels/": "abi/test_measuring gpu/test_gpu_workspaces",  # the C there lays out workspaces
     r"cuda/numbers/": "kernels/test_simd kernels/test_random kernels/test_rows_optimizer kernels/test_quant*",
@@ -54,7 +56,7 @@ _NEAR = {
     r"python/nncuda/models/": "python/test_stored_models python/test_convert python/test_gguf",
     r"python/nncuda/report/": "python/test_report",
     r"python/nncuda/(train/(replicas|aborting)|device/comm)": (
-        "python/test_replicas comm/test_collectives comm/test_training"
+        "python/test_replicas comm/test_collectives comm/test_experts comm/test_schedule comm/test_training"
     ),
     r"python/nncuda/train/plan": "python/test_plan_memory",
     r"python/nncuda/train/(checkpoint|divergence|moments)": r"python/test_\1 python/test_run",

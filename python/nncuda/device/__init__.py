@@ -6,7 +6,7 @@ imports from here.
 """
 
 from .bound import DeviceBound
-from .comm import Comm, replica_merges, shard
+from .comm import Comm, ExpertEvent, expert_schedule, replica_merges, shard
 from .context import INSTRUCTION_SETS, Context
 from .graphs import Graph
 from .layout import Layout
@@ -22,6 +22,7 @@ __all__ = [
     "DeviceBound",
     "Difference",
     "Event",
+    "ExpertEvent",
     "Graph",
     "HostCopy",
     "Layout",
@@ -34,6 +35,7 @@ __all__ = [
     "Tensor",
     "Trace",
     "Turns",
+    "expert_schedule",
     "one_thread",
     "replica_merges",
     "shard",

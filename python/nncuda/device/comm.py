@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from ..binding import library
 from ..errors import PeerError, StateError
@@ -174,6 +174,43 @@ class Comm(Handle):
         self._move("nncuda_comm_grad_norm", grad, norm, grad.size, grain)
         return norm
 
+    def dispatch(self, x: Tensor | None, offsets: Tensor | None, y: Tensor, y_offsets: Tensor) -> Tensor:
+        """Rows to the ranks that have their experts: each rank as many, the first rank the first ones.
+
+        `x` [rows, dim] are rows in the order of experts, `offsets` i32 [experts + 1] the first of each, as
+        `kernels.moe_plan` has them; a rank that has no rows gives None for both. Of each rank this one gets the rows
+        for its own experts, into a slot of `y` [ranks, slot rows, dim], from the start of it, and `y_offsets` i32
+        [ranks, own experts + 1] become the first of each expert there. The rest of a slot stays.
+        """
+        sizes = self._slots(x, offsets, y, y_offsets)
+        self._move("nncuda_comm_dispatch", x, offsets, y, y_offsets, *sizes)
+        return y
+
+    def collect(self, y: Tensor, y_offsets: Tensor, x: Tensor | None, offsets: Tensor | None) -> Tensor | None:
+        """The way back of `dispatch`: the rows of each slot go to their rank, to the places that they came from."""
+        sizes = self._slots(x, offsets, y, y_offsets)
+        self._move("nncuda_comm_collect", y, y_offsets, x, offsets, *sizes)
+        return x
+
+    def _slots(self, x: Tensor | None, offsets: Tensor | None, y: Tensor, y_offsets: Tensor) -> tuple[int, ...]:
+        """The sizes of an exchange of rows, which must agree."""
+        if y.ndim != 3 or y_offsets.ndim != 2 or y_offsets.dtype != "i32" or y_offsets.shape[1] < 1:
+            raise ValueError(
+                f"y is {y.shape} and y_offsets {y_offsets.dtype} {y_offsets.shape}; they must be "
+                "[ranks, slot rows, dim] and i32 [ranks, own experts + 1]"
+            )
+        (ranks, slot_rows, dim), own = y.shape, y_offsets.shape[1] - 1
+        if (ranks, y_offsets.shape[0]) != (self.ranks, self.ranks):
+            raise ValueError(f"y and y_offsets are of {ranks} and {y_offsets.shape[0]} ranks; there are {self.ranks}")
+        if (x is None) != (offsets is None):
+            raise ValueError("x and offsets must both be None, or neither")
+        if x is not None and (x.ndim != 2 or x.shape[1] != dim or x.dtype != y.dtype):
+            raise ValueError(f"x is {x.dtype} {x.shape}; it must be {y.dtype} [rows, {dim}], as y")
+        if offsets is not None and (offsets.dtype != "i32" or offsets.size != ranks * own + 1):
+            raise ValueError(f"offsets is {offsets.dtype} {offsets.shape}; it must be i32 [{ranks * own + 1}]")
+        row = y.nbytes // (ranks * slot_rows) if y.size else 0
+        return 0 if x is None else x.shape[0], slot_rows, row, ranks, own
+
     def _floats(self, **tensors: Tensor) -> None:
         for name, tensor in tensors.items():
             if tensor.dtype != "f32":
@@ -214,3 +251,49 @@ def replica_merges(replicas: int, first: int, replica: int) -> int:
     merges = loaded.ffi.new("int64_t *")
     loaded.check(loaded.lib.nncuda_replica_merges(replicas, first, replica, merges))
     return int(merges[0])
+
+
+#: Numbered as NNCUDA_EXPERTS_*.
+ExpertEventKind = Literal["run", "add", "copy"]
+
+
+class ExpertEvent(NamedTuple):
+    """What becomes of the gradients of a rank's experts, in a round of its group.
+
+    "run": those of the micro-batch `b` of the group's rank `a` go to the slot `c`, where `accumulate` they are added to
+    what is there. "add": slot `b` is added to slot `a`, and is free. "copy", behind the last round: slot `a` is copied
+    to slot `b`.
+    """
+
+    round: int
+    kind: ExpertEventKind
+    a: int
+    b: int
+    c: int
+    accumulate: bool
+
+
+def expert_schedule(
+    replicas: int, ranks: int, first: int, group: int, micro_batches: int
+) -> tuple[list[ExpertEvent], int]:
+    """The order in which the experts' owners in the group of ranks first .. first+group-1 add their gradients, and how
+    many slots that takes. In round j each rank of the group runs the j-th of its micro-batches, replica by replica;
+    each layer carries out all events of a round in order, in its part of the slots. At the end the sums that are left,
+    which `Comm.reduce_scatter` takes, lie in the first slots."""
+    loaded = library.load()
+    numbers = loaded.ffi.new("int64_t[2]")
+
+    def ask(events: Any, capacity: int) -> None:
+        job = (replicas, ranks, first, group, micro_batches)
+        loaded.check(loaded.lib.nncuda_expert_schedule(*job, events, capacity, numbers, numbers + 1))
+
+    ask(loaded.ffi.NULL, 0)
+    count, kinds = int(numbers[0]), get_args(ExpertEventKind)
+    rows = loaded.ffi.new("int64_t[]", 6 * count)
+    ask(rows, count)
+    flat = loaded.ffi.unpack(rows, 6 * count)
+    events = [
+        ExpertEvent(round, kinds[kind], a, b, c, accumulate == 1)
+        for round, kind, a, b, c, accumulate in (flat[at : at + 6] for at in range(0, len(flat), 6))
+    ]
+    return events, int(numbers[1])

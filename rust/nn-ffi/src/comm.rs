@@ -172,7 +172,7 @@ impl Comm {
         self.0.context.turn()
     }
 
-    fn pointer(&self) -> *mut nncuda_comm {
+    pub(crate) fn pointer(&self) -> *mut nncuda_comm {
         self.0.handle.as_ptr()
     }
 
@@ -397,12 +397,12 @@ impl Comm {
         self.finish(call, code, &[Some(grad.tensor), Some(norm.tensor)])
     }
 
-    fn call<'t>(&'t self, function: &'static str) -> Call<'t> {
+    pub(crate) fn call<'t>(&'t self, function: &'static str) -> Call<'t> {
         Call::on(function, &self.0.context)
     }
 
     /// As [`Call::finish`]; a capture in progress keeps the communicator, too.
-    fn finish(&self, call: Call<'_>, code: i32, tensors: &[Option<&Tensor>]) -> Result<()> {
+    pub(crate) fn finish(&self, call: Call<'_>, code: i32, tensors: &[Option<&Tensor>]) -> Result<()> {
         call.finish(code, tensors)?;
         self.turn().keep_comm(self);
         Ok(())
@@ -449,7 +449,7 @@ fn words(text: &str) -> (*const c_char, i64) {
 }
 
 /// A count as the library takes it; what does not fit is refused there.
-fn number(count: usize) -> i64 {
+pub(crate) fn number(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 

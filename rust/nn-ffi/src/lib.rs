@@ -64,6 +64,7 @@ mod context;
 mod device;
 mod dtype;
 mod error;
+mod experts;
 #[cfg(test)]
 mod fake;
 mod generated;
@@ -85,6 +86,7 @@ pub use context::Context;
 pub use device::{Device, InstructionSet};
 pub use dtype::{Bf16, DType, Element, F16};
 pub use error::{Error, Result};
+pub use experts::{ExpertEvent, expert_schedule};
 pub use generated::options::{Activation, Format, RopeLayout, Transport};
 pub use generated::status::Status;
 pub use graph::Graph;

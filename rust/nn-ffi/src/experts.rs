@@ -1,0 +1,215 @@
+//! Experts that are on several ranks: rows travel to them and back, and their gradients are added in one order.
+
+use std::ptr;
+
+use crate::call::{Call, Operand, Sizes, pointer, tensor};
+use crate::comm::number;
+use crate::library::without_context;
+use crate::{Comm, DType, Error, Result, Tensor};
+
+/// The tensors of an exchange of rows, whose sizes agree.
+struct Exchange<'t> {
+    x: Option<Operand<'t, 2>>,
+    offsets: Option<Operand<'t, 1>>,
+    y: Operand<'t, 3>,
+    y_offsets: Operand<'t, 2>,
+}
+
+impl<'t> Exchange<'t> {
+    fn new(
+        call: &Call<'t>,
+        ranks: usize,
+        x: Option<(&'t Tensor, &'t Tensor)>,
+        y: &'t Tensor,
+        y_offsets: &'t Tensor,
+    ) -> Result<Self> {
+        const FROM_Y: [(&str, &str); 3] =
+            [("ranks", "from the communicator"), ("slot_rows", "from y"), ("dim", "from y")];
+        const FROM_OFFSETS: [(&str, &str); 2] = [("ranks", "from the communicator"), ("own", "from y_offsets")];
+        let y = call.dense::<3>("y", "[ranks, slot_rows, dim]", y)?;
+        let y_offsets = call.dense::<2>("y_offsets", "[ranks, own+1]", y_offsets)?.of(DType::I32)?;
+        let [_, slot_rows, dim] = y.dims;
+        y.expect([ranks, slot_rows, dim], Sizes { names: &FROM_Y, values: &[ranks, slot_rows, dim] })?;
+        let own = y_offsets.dims[1].saturating_sub(1);
+        let sizes = Sizes { names: &FROM_OFFSETS, values: &[ranks, own] };
+        y_offsets.expect([ranks, own + 1], sizes)?;
+        let Some((x, offsets)) = x else { return Ok(Self { x: None, offsets: None, y, y_offsets }) };
+        let x = call.dense::<2>("x", "[rows, dim]", x)?;
+        x.same(y.dtype(), "y")?;
+        x.expect([x.dims[0], dim], Sizes { names: &[("dim", "from y")], values: &[dim] })?;
+        let offsets = call.dense::<1>("offsets", "[ranks*own+1]", offsets)?.of(DType::I32)?;
+        offsets.expect([ranks * own + 1], sizes)?;
+        Ok(Self { x: Some(x), offsets: Some(offsets), y, y_offsets })
+    }
+
+    /// Rows, rows of a slot, bytes of a row, ranks, experts of each.
+    fn sizes(&self) -> [i64; 5] {
+        let [ranks, slot_rows, dim] = self.y.dims;
+        let rows = self.x.as_ref().map_or(0, |x| x.dims[0]);
+        let row_bytes = dim.saturating_mul(self.y.dtype().size());
+        [rows, slot_rows, row_bytes, ranks, self.y_offsets.dims[1] - 1].map(number)
+    }
+
+    fn tensors(&self) -> [Option<&Tensor>; 4] {
+        [tensor(&self.x), tensor(&self.offsets), Some(self.y.tensor), Some(self.y_offsets.tensor)]
+    }
+}
+
+impl Comm {
+    /// Sends rows to the ranks that have their experts: each rank as many, the first rank the first ones.
+    ///
+    /// `x` are rows `[rows, dim]` in the order of experts, and i32 `[experts+1]` the first of each; a rank that has no rows
+    /// gives none. Of each rank this one gets the rows for its own experts, into a slot of `y` `[ranks, slot_rows, dim]`
+    /// from the start of it, and `y_offsets` i32 `[ranks, own+1]` become the first of each expert there. The rest of a slot
+    /// stays.
+    ///
+    /// # Errors
+    ///
+    /// As [`broadcast`](Self::broadcast), and when the offsets are not those of the rows.
+    pub fn dispatch(&self, x: Option<(&Tensor, &Tensor)>, y: &Tensor, y_offsets: &Tensor) -> Result<()> {
+        let call = self.call("nncuda_comm_dispatch");
+        let all = Exchange::new(&call, self.ranks(), x, y, y_offsets)?;
+        let [rows, slot_rows, row_bytes, ranks, own] = all.sizes();
+        // SAFETY: context and communicator live, and the tensors, which are of this context, have these sizes.
+        let code = unsafe {
+            (call.functions().nncuda_comm_dispatch)(
+                call.handle(),
+                self.pointer(),
+                pointer(&all.x),
+                pointer(&all.offsets).cast(),
+                all.y.pointer(),
+                all.y_offsets.pointer().cast(),
+                rows,
+                slot_rows,
+                row_bytes,
+                ranks,
+                own,
+            )
+        };
+        self.finish(call, code, &all.tensors())
+    }
+
+    /// The way back of [`dispatch`](Self::dispatch): the rows of each slot go to their rank, to the places in `x` that they
+    /// came from.
+    ///
+    /// # Errors
+    ///
+    /// As [`dispatch`](Self::dispatch).
+    pub fn collect(&self, y: &Tensor, y_offsets: &Tensor, x: Option<(&Tensor, &Tensor)>) -> Result<()> {
+        let call = self.call("nncuda_comm_collect");
+        let all = Exchange::new(&call, self.ranks(), x, y, y_offsets)?;
+        let [rows, slot_rows, row_bytes, ranks, own] = all.sizes();
+        // SAFETY: as in `dispatch`.
+        let code = unsafe {
+            (call.functions().nncuda_comm_collect)(
+                call.handle(),
+                self.pointer(),
+                all.y.pointer(),
+                all.y_offsets.pointer().cast(),
+                pointer(&all.x),
+                pointer(&all.offsets).cast(),
+                rows,
+                slot_rows,
+                row_bytes,
+                ranks,
+                own,
+            )
+        };
+        self.finish(call, code, &all.tensors())
+    }
+}
+
+/// What becomes of the gradients of a rank's experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpertEvent {
+    /// Those of a micro-batch of rank `source` of the group become those of a slot, or are added to them.
+    Run {
+        /// The round in which the rank runs it.
+        round: usize,
+        /// The rank, within the group.
+        source: usize,
+        /// Which of the update.
+        micro_batch: usize,
+        /// Where its gradients go.
+        slot: usize,
+        /// Whether they are added to what is there.
+        accumulate: bool,
+    },
+    /// Those of the slot `other`, which is then free, are added to those of `slot`.
+    Add {
+        /// The round of which this is part.
+        round: usize,
+        /// The slot that has the sum.
+        slot: usize,
+        /// The slot that is added.
+        other: usize,
+    },
+    /// Behind the last round: those of the slot `from` move to the slot `to`.
+    Copy {
+        /// The slot that is copied.
+        from: usize,
+        /// Where to.
+        to: usize,
+    },
+}
+
+impl ExpertEvent {
+    fn of(row: &[i64]) -> Option<Self> {
+        let &[round, kind, a, b, c, accumulate] = row else { return None };
+        let place = |value| usize::try_from(value).ok();
+        let (round, a, b, c) = (place(round)?, place(a)?, place(b)?, place(c)?);
+        match i32::try_from(kind).ok()? {
+            nn_cuda::NNCUDA_EXPERTS_RUN => {
+                Some(Self::Run { round, source: a, micro_batch: b, slot: c, accumulate: accumulate == 1 })
+            }
+            nn_cuda::NNCUDA_EXPERTS_ADD => Some(Self::Add { round, slot: a, other: b }),
+            nn_cuda::NNCUDA_EXPERTS_COPY => Some(Self::Copy { from: a, to: b }),
+            _ => None,
+        }
+    }
+}
+
+/// The order in which the experts' owners in the group of ranks first .. first+group-1 add their gradients, and how many
+/// slots that takes.
+///
+/// In round j each rank of the group runs the j-th of its micro-batches, replica by replica; each layer carries out all
+/// events of a round in order, in its part of the slots. At the end the sums that are left, which
+/// [`Comm::reduce_scatter`] takes, lie in the first slots.
+///
+/// # Errors
+///
+/// [`Status::InvalidValue`](crate::Status::InvalidValue) when there are fewer micro-batches than replicas, fewer replicas
+/// than ranks, or no such group.
+pub fn expert_schedule(
+    replicas: usize,
+    ranks: usize,
+    first: usize,
+    group: usize,
+    micro_batches: usize,
+) -> Result<(Vec<ExpertEvent>, usize)> {
+    let library = nn_cuda::library()?;
+    let (mut count, mut slots) = (0, 0);
+    let mut ask = |events: *mut i64, capacity| {
+        // SAFETY: as many events as `capacity` says may be written, and so may both numbers.
+        let code = unsafe {
+            (library.nncuda_expert_schedule)(
+                number(replicas),
+                number(ranks),
+                number(first),
+                number(group),
+                number(micro_batches),
+                events,
+                capacity,
+                &raw mut count,
+                &raw mut slots,
+            )
+        };
+        without_context(library, "nncuda_expert_schedule", code).map(|()| (count, slots))
+    };
+    let (count, slots) = ask(ptr::null_mut(), 0)?;
+    let mut rows = vec![0; usize::try_from(count).unwrap_or(0).saturating_mul(6)];
+    ask(rows.as_mut_ptr(), count)?;
+    let unknown = || Error::Value("the library tells of events that are not known".into());
+    let events = rows.chunks_exact(6).map(|row| ExpertEvent::of(row).ok_or_else(unknown)).collect::<Result<_>>()?;
+    Ok((events, usize::try_from(slots).unwrap_or(0)))
+}
