@@ -196,7 +196,7 @@ static int32_t find_unlike(nncuda_ctx *ctx, nncuda_comm *comm, const digest *all
                        : nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %lld ranks", (long long)comm->ranks);
   if (status == NNCUDA_SUCCESS) {
     memcpy(own, bytes > 0 ? value : "", bytes);
-    status = gather_host(ctx, comm, own, LONGEST, texts);
+    status = nn_comm_gather_host(ctx, comm, own, LONGEST, texts);
   }
   if (status == NNCUDA_SUCCESS) {
     texts[LONGEST - 1] = texts[(r + 1) * LONGEST - 1] = '\0';
@@ -217,21 +217,13 @@ static int32_t agree(nncuda_ctx *ctx, nncuda_comm *comm, const char *what, int64
     return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %lld ranks", (long long)comm->ranks);
   }
   const digest own = digest_of(value, bytes);
-<<<<<<< HEAD
-  int32_t status = gather_host(ctx, comm, &own, sizeof own, all);
+  int32_t status = nn_comm_gather_host(ctx, comm, &own, sizeof own, all);
   int64_t r = 1;
   while (status == NNCUDA_SUCCESS && r < comm->ranks && nn_hmac_equal(all[r].hash, all[0].hash)) {
     r++;
   }
   if (status == NNCUDA_SUCCESS && r < comm->ranks) {
     char name[SHOWN];
-=======
-  int32_t status = ctx->engine->measures ? NNCUDA_SUCCESS : nn_comm_gather_host(ctx, comm, &own, sizeof own, all);
-  for (int64_t r = 1; status == NNCUDA_SUCCESS && !ctx->engine->measures && r < comm->ranks; r++) {
-    if (nn_hmac_equal(all[r].hash, all[0].hash)) {
-      continue;
-    }
->>>>>>> epc1
     all[0].text[SHOWN - 1] = all[r].text[SHOWN - 1] = '\0';
     if (all[0].text[0] != '\0' && all[r].text[0] != '\0') {
       status = nn_comm_fail(ctx, comm, "the %.*s of rank %lld (%s) is not that of rank 0 (%s)", (int)length, what,

@@ -54,18 +54,12 @@ int32_t nn_comm_fail(nncuda_ctx *ctx, nncuda_comm *comm, const char *format, ...
 /* The transport's exchange, unless there is nothing to move or the communicator is lost. Counts bytes. */
 int32_t nn_comm_exchange(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *messages, int64_t count);
 
-<<<<<<< HEAD
 /* The same for memory of the host, and done on return. */
 int32_t nn_comm_exchange_host(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *messages, int64_t count);
 
 /* nncuda_comm_abort, of a text. */
 void nn_comm_abort(nncuda_comm *comm, const char *reason, int64_t length);
 
-=======
-/* The same of memory of the host, and done on return. */
-int32_t nn_comm_exchange_host(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *messages, int64_t count);
-
->>>>>>> epc1
 /* Each rank's shard of x, nn_shard(bytes, grain, ranks, rank), to all; `host`: x is memory of the host. */
 int32_t nn_comm_gather(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int64_t bytes, int64_t grain, int32_t host);
 

@@ -29,12 +29,9 @@ _NEAR = {
     r"cuda/abi/(softmax|rope|embedding|elementwise|optimizer)(_checks)?\.": rf"kernels/test_rows_\1 {_REFUSALS}",
     r"cuda/comm/(nccl|rendezvous|hmac)": "comm/test_rendezvous comm/test_nccl",
     r"cuda/comm/mpi": "comm/test_mpi",
-<<<<<<< HEAD
     r"cuda/comm/experts": "comm/test_experts comm/test_queued",
-    r"cuda/comm/(schedule|tree)": "comm/test_schedule comm/test_tree comm/test_collectives",
-=======
+    r"cuda/comm/(schedule|tree)": "comm/test_expert_schedule comm/test_tree comm/test_collectives",
     r"cuda/comm/(part|collective)": "comm/test_parts comm/test_collectives comm/test_queued comm/test_failures",
->>>>>>> epc1
     r"cuda/comm/": "comm/test_tree comm/test_collectives comm/test_update comm/test_queued comm/test_failures",
     r"cuda/kernels/": "abi/test_measuring gpu/test_gpu_workspaces",  # the C there lays out workspaces
     r"cuda/numbers/": "kernels/test_simd kernels/test_random kernels/test_rows_optimizer kernels/test_quant*",
