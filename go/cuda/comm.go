@@ -54,6 +54,14 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 	})
 }
 
+// Part makes a new communicator of `count` ranks, `step` apart, from `first` on, of which this rank is one. Only they
+// call it.
+func (c *Comm) Part(first, step, count int) (*Comm, error) {
+	return (&Comm{ctx: c.ctx}).join("nncuda_comm_part", func(in *core, pointer **C.nncuda_comm) C.int32_t {
+		return C.call_nncuda_comm_part(in.handle, c.pointer(), C.int64_t(first), C.int64_t(step), C.int64_t(count), pointer)
+	})
+}
+
 // join takes what `make` makes, and learns its rank.
 func (c *Comm) join(function string, make func(in *core, pointer **C.nncuda_comm) C.int32_t) (*Comm, error) {
 	var pointer *C.nncuda_comm
@@ -197,13 +205,27 @@ func (c *Comm) AllReduce(x Memory, n int64) error {
 }
 
 // ReduceScatter makes the own [Shard] of n f32 at x the sum over all replicas. `partials` are the `parts` sums of n f32
-// that [ReplicaMerges] left aside on this rank, the oldest first, and x the last.
-func (c *Comm) ReduceScatter(partials, x Memory, n, parts, grain, replicas int64) error {
+// that [ReplicaMerges] left aside on this rank, the oldest first, and x the last. Only elements from `begin` on and before
+// `end` take part.
+func (c *Comm) ReduceScatter(partials, x Memory, n, parts, grain, replicas, begin, end int64) error {
 	in := c.enter()
 	aside, last := in.span("partials", partials, 4*n*parts), in.span("x", x, 4*n)
 	return in.finish("nncuda_comm_reduce_scatter", func(in *core) C.int32_t {
 		return C.call_nncuda_comm_reduce_scatter(in.handle, c.pointer(), aside, last, C.int64_t(n), C.int64_t(parts),
-			C.int64_t(grain), C.int64_t(replicas))
+			C.int64_t(grain), C.int64_t(replicas), C.int64_t(begin), C.int64_t(end))
+	})
+}
+
+// A Move is of the bytes Begin .. End-1, from one rank to another.
+type Move struct{ Begin, End, From, To int64 }
+
+// Move moves pieces of the bytes at x between ranks, each to the same place. All ranks give the same moves.
+func (c *Comm) Move(x Memory, bytes int64, moves []Move) error {
+	in := c.enter()
+	place := in.span("x", x, bytes)
+	return in.finish("nncuda_comm_move", func(in *core) C.int32_t {
+		numbers := (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(moves)))
+		return C.call_nncuda_comm_move(in.handle, c.pointer(), place, C.int64_t(bytes), numbers, C.int64_t(len(moves)))
 	})
 }
 

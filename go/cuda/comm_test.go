@@ -55,7 +55,7 @@ func TestCollectives(t *testing.T) {
 		calls := func() error {
 			return errors.Join(
 				comm.AllReduce(x.At(0), 3), comm.Broadcast(root.At(0), 4, 2), comm.AllGather(shared.At(0), 12, 4),
-				comm.ReduceScatter(cuda.Memory{}, sums.At(0), 3, 0, 1, 3), comm.AllGather(sums.At(0), 12, 4),
+				comm.ReduceScatter(cuda.Memory{}, sums.At(0), 3, 0, 1, 3, 0, 3), comm.AllGather(sums.At(0), 12, 4),
 				comm.GradNorm(x.At(0), norm.At(0), 3, 32768),
 			)
 		}
@@ -71,7 +71,7 @@ func TestCollectives(t *testing.T) {
 
 		must.Do(t, ctx.Upload(sums.At(0), bytesOf([]float32{4, 5, 6})))
 		graph := must.Get(ctx.Capture(func() error {
-			return errors.Join(comm.ReduceScatter(cuda.Memory{}, sums.At(0), 3, 0, 1, 3), comm.AllGather(sums.At(0), 12, 4))
+			return errors.Join(comm.ReduceScatter(cuda.Memory{}, sums.At(0), 3, 0, 1, 3, 0, 3), comm.AllGather(sums.At(0), 12, 4))
 		}))(t)
 		requireFloats(t, sums, 4, 5, 6)
 		must.Do(t, graph.Launch())

@@ -64,6 +64,28 @@ func (ctx *Context) Allocate(bytes int64) (*Buffer, error) {
 	return ctx.adopt(address, bytes, false), in.leave("nncuda_malloc", 0)
 }
 
+// AllocateParts makes a buffer of device memory, zeroed, of which only some bytes are memory: those from the first
+// number of a range on and before its second, in ascending order. The others have addresses alone, and on the CPU a
+// program that touches them ends.
+func (ctx *Context) AllocateParts(bytes int64, ranges [][2]int64) (*Buffer, error) {
+	in := ctx.enter()
+	if in.refused() {
+		return nil, in.refuse("nncuda_malloc_parts")
+	}
+	if in.capture == nil {
+		in.drain()
+	}
+	var pointer C.uintptr_t
+	status := C.call_nncuda_malloc_parts(in.handle, C.int64_t(bytes), (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(ranges))),
+		C.int64_t(len(ranges)), &pointer)
+	if status != 0 {
+		return nil, in.leave("nncuda_malloc_parts", status)
+	}
+	buffer := ctx.adopt(uintptr(pointer), bytes, false)
+	buffer.block.pool = nil // nothing else could use it again
+	return buffer, in.leave("nncuda_malloc_parts", 0)
+}
+
 // AllocateHost makes a buffer of host memory that the device copies from and to at full speed (page-locked on a GPU).
 // Kernels do not take it; streams copy from and to it.
 func (ctx *Context) AllocateHost(bytes int64) (*Buffer, error) {

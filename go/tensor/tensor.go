@@ -52,6 +52,26 @@ func Zeros(ctx *cuda.Context, dtype cuda.DType, shape ...int) (*Tensor, error) {
 	return t, nil
 }
 
+// NewParts makes a tensor of zeros of which only some elements are memory: those from the first number of a range on and
+// before its second, in ascending order. The others have addresses alone, and on the CPU a program that touches them
+// ends.
+func NewParts(ctx *cuda.Context, dtype cuda.DType, ranges [][2]int, shape ...int) (*Tensor, error) {
+	t, err := layout(dtype, shape)
+	if err != nil {
+		return nil, err
+	}
+	bytes := make([][2]int64, len(ranges))
+	for i, ends := range ranges {
+		bytes[i] = [2]int64{int64(ends[0]) * int64(dtype.Size()), int64(ends[1]) * int64(dtype.Size())}
+	}
+	t.buffer, err = ctx.AllocateParts(t.Bytes(), bytes)
+	if err != nil {
+		return nil, err
+	}
+	t.owner = true
+	return t, nil
+}
+
 // Failed stands in for a tensor that could not be made, in code that looks for errors once, at its end. It has an element
 // type and a shape, but no memory, and every call with it gives the error `why`.
 func Failed(why error, dtype cuda.DType, shape ...int) *Tensor {

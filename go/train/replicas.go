@@ -146,7 +146,8 @@ func (r *replicas) reduce() error {
 	if r.left > 0 {
 		aside = r.aside.Memory()
 	}
-	return r.comm.ReduceScatter(aside, r.gradients.Memory(), int64(r.gradients.Size()), int64(r.left), Grain, int64(r.count))
+	n := int64(r.gradients.Size())
+	return r.comm.ReduceScatter(aside, r.gradients.Memory(), n, int64(r.left), Grain, int64(r.count), 0, n)
 }
 
 // norm gives that of all gradients, f32 [1].

@@ -85,16 +85,18 @@ static void search_side_by_side(nncuda_ctx *ctx) {
 
 /* A rank alone, whose peers cannot lose patience meanwhile. */
 static void ranks(nncuda_ctx *ctx) {
-  nncuda_comm *comm, *part;
+  nncuda_comm *comm, *whole, *part;
   int64_t total;
   TRY(nncuda_comm_create(ctx, NNCUDA_TRANSPORT_THREADS, "faults", 6, 0, 1, 1000, &comm));
-  TRY(nncuda_comm_split(ctx, comm, 3, 0, &part));
+  TRY(nncuda_comm_split(ctx, comm, 3, 0, &whole));
+  TRY(nncuda_comm_part(ctx, whole, 0, 1, 1, &part));
   TRY(nncuda_comm_sum(ctx, part, 7, &total));
   TRY(nncuda_comm_agree(ctx, part, "text", 4, text, sizeof text));
   TRY(nncuda_comm_broadcast(ctx, part, y, sizeof y, 0));
   TRY(nncuda_comm_all_gather(ctx, part, y, sizeof y, 4));
   TRY(nncuda_comm_all_reduce(ctx, part, y, N));
   TRY(nncuda_comm_reduce_scatter(ctx, part, NULL, y, N, 0, 1, 1, 0, N));
+  TRY(nncuda_comm_move(ctx, part, y, sizeof y, (const int64_t[]){0, 4, 0, 0}, 1));
   TRY(nncuda_comm_grad_norm(ctx, part, y, z, N, 1 << 15));
   const int32_t offsets[] = {0, 1, ROWS};
   int32_t slots[3];
@@ -121,14 +123,16 @@ static void work(void) {
   nncuda_ctx *ctx = NULL;
   TRY(nncuda_ctx_create(NNCUDA_DEVICE_CPU, 0, &ctx));
   TRY(nncuda_ctx_set(ctx, NNCUDA_CTX_THREADS, 3));
-  void *blocks[40], *large, *host;
+  void *blocks[40], *large, *host, *parts;
   for (int i = 0; i < 40; i++) {
     TRY(nncuda_malloc(ctx, 100 * (i + 1), &blocks[i]));
   }
   TRY(nncuda_malloc(ctx, 3 << 20, &large));
+  TRY(nncuda_malloc_parts(ctx, 3 << 20, (const int64_t[]){0, 5000, 1 << 20, 2 << 20}, 2, &parts));
   TRY(nncuda_malloc_host(ctx, 5000, &host));
   TRY(nncuda_free(ctx, blocks[7]));
   TRY(nncuda_free_host(ctx, host));
+  TRY(nncuda_free(ctx, parts));
   TRY(nncuda_profile_begin(ctx));
   TRY(nncuda_trace_begin(ctx, 4));
   TRY(cuda_silu(ctx, x, y, N, NNCUDA_F32));

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -120,6 +123,92 @@ def test_running_out_says_how_much_was_asked_for(context, bytes_):
     assert (view(kept, 1000) == 7).all()
     context.ok("nncuda_free", context.made("nncuda_malloc", 5000))
     context.ok("nncuda_free", kept)
+
+
+def ranges_of(*ends: int) -> ctypes.Array[ctypes.c_int64]:
+    return (ctypes.c_int64 * len(ends))(*ends)
+
+
+def in_parts(context: Context, bytes_: int, *ends: int) -> ctypes.c_void_p:
+    return context.made("nncuda_malloc_parts", bytes_, ranges_of(*ends), len(ends) // 2)
+
+
+@pytest.mark.parametrize("bytes_", [4096, 100_000, (1 << 21) - 1, 5_000_001, 1 << 40])
+def test_memory_in_parts(context, bytes_):
+    """Zeroed, aligned, apart, and each byte of the ranges counts once."""
+    ends = (1, 2, 2, 100, 3000, 3000, bytes_ - 1000, bytes_)
+    first, second = in_parts(context, bytes_, *ends), in_parts(context, bytes_, *ends)
+    assert first.value % 256 == second.value % 256 == 0 and abs(first.value - second.value) >= bytes_
+    for number, pointer in enumerate((first, second)):
+        for begin, end in ((1, 100), (bytes_ - 1000, bytes_)):
+            part = view(ctypes.c_void_p(pointer.value + begin), end - begin)
+            assert (part == 0).all()
+            part[:] = 7 + number
+    assert (view(ctypes.c_void_p(first.value + 1), 99) == 7).all()
+    assert context.get(C.CTX_BYTES_USED) == context.get(C.CTX_BYTES_PEAK) == 2 * 1099
+    context.ok("nncuda_free", first)
+    assert context.get(C.CTX_BYTES_USED) == 1099
+    assert context.get(C.CTX_BYTES_POOLED) == 0  # its addresses are the system's again
+    context.fails(C.ERROR_WRONG_DEVICE, "pointer", "nncuda_free", first)
+    context.fails(C.ERROR_WRONG_DEVICE, "pointer", "nncuda_free", second.value + 1)
+    again = in_parts(context, bytes_, 0, 8)
+    assert (view(again, 8) == 0).all()
+
+
+def test_addresses_cost_nothing(context):
+    """More terabytes than an address space has, one after the other; what is not freed goes with the context."""
+    for _ in range(100):
+        context.ok("nncuda_free", in_parts(context, 1 << 42))
+    for _ in range(10):
+        with Context() as other:
+            for _ in range(10):
+                in_parts(other, 1 << 42, 0, 1)
+            assert other.get(C.CTX_BYTES_USED) == 10
+
+
+@pytest.mark.parametrize("address", [0, 8191, 3 << 20, (8 << 20) - 1])
+def test_what_touches_the_rest_ends(address):
+    program = (
+        "import ctypes, nncuda\n"
+        "with nncuda.Context(threads=1) as ctx:\n"
+        "    x = ctx.zeros_parts(8 << 20, 'i8', [(8192, 8292), (1 << 20, 3 << 20)])\n"
+        "    first = int(ctx._ffi.cast('intptr_t', x._pointer))\n"
+        "    for held in (8192, 8291, 1 << 20, (3 << 20) - 1):\n"
+        "        ctypes.memset(first + held, 1, 1)\n"
+        "    print('held', flush=True)\n"
+        f"    ctypes.memset(first + {address}, 1, 1)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (-signal.SIGSEGV, "held\n")
+
+
+@pytest.mark.parametrize(
+    "ends, sentence",
+    [
+        ((-1, 5), "range 0 is -1 to 5; it must lie within 0 to 100"),
+        ((5, 4), "range 0 is 5 to 4; it must lie within 0 to 100"),
+        ((0, 101), "range 0 is 0 to 101; it must lie within 0 to 100"),
+        ((0, 5, 4, 8), "range 1 is 4 to 8; it must lie within 5 to 100"),
+        ((50, 60, 0, 5), "range 1 is 0 to 5; it must lie within 60 to 100"),
+    ],
+)
+def test_parts_that_are_none(context, ends, sentence):
+    out = ctypes.c_void_p(1)
+    arguments = ("nncuda_malloc_parts", 100, ranges_of(*ends), len(ends) // 2, ctypes.byref(out))
+    context.fails(C.ERROR_INVALID_VALUE, sentence, *arguments)
+    assert out.value is None
+
+
+def test_no_parts(context):
+    out = ctypes.c_void_p(1)
+    assert context.made("nncuda_malloc_parts", 0, None, 0).value is None
+    context.fails(C.ERROR_NULL_POINTER, "pointer", "nncuda_malloc_parts", 8, None, 0, None)
+    context.fails(C.ERROR_NULL_POINTER, "ranges", "nncuda_malloc_parts", 8, None, 1, ctypes.byref(out))
+    context.fails(C.ERROR_INVALID_SIZE, "count", "nncuda_malloc_parts", 8, None, -1, ctypes.byref(out))
+    context.fails(C.ERROR_INVALID_SIZE, "bytes", "nncuda_malloc_parts", -8, None, 0, ctypes.byref(out))
+    huge = ranges_of(0, 1 << 60)
+    context.fails(C.ERROR_OUT_OF_MEMORY, str(1 << 60), "nncuda_malloc_parts", 1 << 60, huge, 1, ctypes.byref(out))
+    assert out.value is None
 
 
 def test_memory_info(context):

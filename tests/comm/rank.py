@@ -148,6 +148,41 @@ def parts(comm: nncuda.Comm) -> str:
     return f"{len(members)} of {comm.ranks}"
 
 
+def pieces(comm: nncuda.Comm) -> str:
+    """Neighbours and those with the same place among them; pieces from each rank to the next, in memory that has no
+    others; sums of a range."""
+    ctx, ranks, n = comm.ctx, comm.ranks, 100_000
+    group, place = divmod(comm.rank, 2)
+    if comm.rank < 2:
+        check(comm.part(0, 1, 2).sum(1) == 2, "a part that others do not make")
+    neighbours, owners = comm.part(2 * group, 1, 2), comm.part(place, 2, ranks // 2)
+    check(neighbours.sum(comm.rank) == 4 * group + 1, "sum of neighbours")
+    moves(owners)
+    before, following = (comm.rank - 1) % ranks, (comm.rank + 1) % ranks
+    x = ctx.zeros_parts((ranks, n), "f32", [(r * n, r * n + n) for r in sorted((before, comm.rank))])
+    x[comm.rank].copy_(np.full(n, comm.rank, np.float32))
+    comm.move(x, [(4 * n * r, 4 * n * (r + 1), r, (r + 1) % ranks) for r in range(ranks)])
+    same(x[before].numpy(), np.full(n, before, np.float32), "what came from the rank before")
+    same(x[comm.rank].numpy(), np.full(n, comm.rank, np.float32), "what went to the next one")
+    g = gradients(ranks, n)
+    total = ctx.tensor(g[comm.rank])
+    comm.reduce_scatter(None, total, GRAIN, ranks, 10, n // 2)
+    begin, end = nncuda.shard(n, GRAIN, ranks, comm.rank)
+    own = slice(max(begin, 10), max(begin, 10, min(end, n // 2)))
+    wanted = g[comm.rank].copy()
+    wanted[own] = tree_sum(g)[own]
+    same(total.numpy(), wanted, "sums of a range")
+    return f"{before} {comm.rank} {following}"
+
+
+def part_without_rank_1(comm: nncuda.Comm) -> str:
+    """It hangs."""
+    if comm.rank == 1:
+        time.sleep(12)
+    comm.part(0, 1, comm.ranks)
+    return ""
+
+
 def disagree(comm: nncuda.Comm) -> str:
     comm.agree("configuration", f"replicas {comm.rank // 2}")
     return ""

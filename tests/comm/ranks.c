@@ -89,6 +89,27 @@ static void *together(void *arg) {
     CHECK(nncuda_comm_sum(ctx, part, 1, &total));
     REQUIRE(total == RANKS / 2 || total == RANKS - RANKS / 2);
     CHECK(nncuda_comm_destroy(ctx, part));
+    const int64_t first = (rank - round % 2) / 2 * 2 + round % 2, count = first + 1 < RANKS ? 2 : 1;
+    if (first >= 0 && rank >= first) { /* pairs, and who is left over makes a part of its own, or none */
+      CHECK(nncuda_comm_part(ctx, comm, first, 1, count, &part));
+      CHECK(nncuda_comm_sum(ctx, part, 1, &total));
+      REQUIRE(total == count);
+      CHECK(nncuda_comm_destroy(ctx, part));
+    }
+    int64_t moves[RANKS][4]; /* in a ring */
+    for (int64_t i = 0; i < RANKS; i++) {
+      moves[i][0] = 4 * n * i / RANKS;
+      moves[i][1] = 4 * n * (i + 1) / RANKS;
+      moves[i][2] = i;
+      moves[i][3] = (i + 1) % RANKS;
+    }
+    memset(x, (int)rank, 4 * (size_t)n);
+    CHECK(nncuda_comm_move(ctx, comm, x, 4 * n, &moves[0][0], RANKS));
+    const int64_t before = (rank + RANKS - 1) % RANKS;
+    for (int64_t i = 0; i < 4 * n; i++) {
+      const int32_t came = i >= moves[before][0] && i < moves[before][1];
+      REQUIRE(((const unsigned char *)x)[i] == (came ? before : rank));
+    }
     free(x);
     free(y);
   }

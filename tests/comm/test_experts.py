@@ -35,15 +35,18 @@ def test_rows_of_every_width(dtype):
     """Bytes travel: what they mean does not matter."""
 
     def work(comm: nncuda.Comm) -> None:
-        x = comm.ctx.tensor(np.arange(12, dtype=np.int8).reshape(4, 3) + 50 * comm.rank).to("f32").to(dtype)
+        numbers = np.arange(12, dtype=np.int8 if dtype == "i8" else np.float32).reshape(4, 3)
+        x = comm.ctx.tensor(numbers + 50 * comm.rank)
+        x = x.to(dtype) if dtype == "bf16" else x
         offsets = comm.ctx.tensor(np.array([0, 1, 4], np.int32))
         y, y_offsets = comm.ctx.empty((2, 4, 3), dtype), comm.ctx.empty((2, 2), "i32")
         comm.dispatch(x, offsets, y, y_offsets)
         rows = [0, 1] if comm.rank == 0 else [1, 4]
         assert y_offsets.tolist() == [[0, rows[1] - rows[0]]] * 2
         for rank in range(2):
-            want = np.arange(12).reshape(4, 3)[rows[0] : rows[1]] + 50 * rank
-            np.testing.assert_array_equal(y[rank].to("f32").numpy()[: len(want)], want)
+            found = (y.to("f32") if dtype == "bf16" else y).numpy()[rank]
+            want = numbers[rows[0] : rows[1]] + 50 * rank
+            np.testing.assert_array_equal(found[: len(want)], want)
 
     job(2, work)
 
@@ -114,7 +117,8 @@ def refused(found: list[object], function: str, sentence: str) -> None:
     """Rank 1 of two was wrong."""
     told, blamed = found
     assert isinstance(blamed, nncuda.OutOfRangeError) and blamed.message == f"{function}: {sentence}"
-    assert isinstance(told, nncuda.PeerError) and told.message == f"{function}: rank 1: {function}: {sentence}"
+    assert isinstance(told, nncuda.PeerError)  # in this call, or when it had just joined
+    assert told.message.partition(": ")[2] == f"rank 1: {function}: {sentence}"
 
 
 @pytest.mark.parametrize("sentence", WRONG)
@@ -176,7 +180,7 @@ def test_rows_that_nobody_waits_for():
             offsets.copy_(np.array([0, 0, 0, 1, 2], np.int32))  # as if none of its rows had gone to rank 0
         comm.collect(y, y_offsets, x, offsets)
 
-    assert all(isinstance(error, (nncuda.PeerError, nncuda.OutOfRangeError)) for error in outcomes(2, work, timeout=2))
+    assert isinstance(outcomes(2, work, timeout=2)[0], nncuda.PeerError)
 
 
 def test_one_rank_alone_stays_as_it_is():
@@ -267,7 +271,7 @@ def test_a_context_that_measures_counts_what_even_experts_would_send():
 
 def test_on_a_gpu_they_are_not_captured():
     """Nor on a context that measures one: what a program does there is what it will do."""
-    with nncuda.Context.measuring("cuda") as ctx:
+    with nncuda.Context.measuring("cuda", capability=90) as ctx:
         comm = nncuda.Comm(ctx, "nccl", rank=0, ranks=2)
         x, offsets = ctx.empty((16, 3)), ctx.empty(5, "i32")
         y, y_offsets = ctx.empty((2, 16, 3)), ctx.empty((2, 3), "i32")

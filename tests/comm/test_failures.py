@@ -315,6 +315,7 @@ def test_memory_that_does_not_fit(alone):
     lib, null = ctx._lib, ctx._null
     x = zeros(alone, 64)
     address = int(ctx._ffi.cast("intptr_t", x._pointer))
+    numbers = ctx._ffi.new("int64_t[4]", [0, 8, 0, 0])
 
     def at(offset: int) -> Any:
         return ctx._ffi.cast("float *", address + offset)
@@ -330,7 +331,13 @@ def test_memory_that_does_not_fit(alone):
     assert refused("nncuda_comm_all_reduce", at(0), 2**62).startswith("INVALID_SIZE")
     assert refused("nncuda_comm_all_reduce", at(1), 4).startswith("MISALIGNED x")
     assert refused("nncuda_comm_grad_norm", at(0), at(4), 8, 32768).startswith("ALIASED norm overlaps grad")
-    assert refused("nncuda_comm_reduce_scatter", at(0), at(0), 8, -1, 1, 1).startswith("INVALID_SIZE parts is -1")
+    assert refused("nncuda_comm_reduce_scatter", at(0), at(0), 8, -1, 1, 1, 0, 8).startswith("INVALID_SIZE parts is -1")
+    assert refused("nncuda_comm_reduce_scatter", null, at(2), 8, 0, 1, 1, 3, 8).startswith("MISALIGNED x")
+    assert refused("nncuda_comm_reduce_scatter", null, null, 8, 0, 1, 1, 3, 8).startswith("NULL_POINTER x is null")
+    assert refused("nncuda_comm_move", at(0), 8, null, 1) == "NULL_POINTER moves is null; it must point to 1 moves"
+    assert refused("nncuda_comm_move", at(0), 8, null, -1).startswith("INVALID_SIZE count is -1")
+    assert refused("nncuda_comm_move", null, 8, numbers, 1).startswith("NULL_POINTER x is null")
+    assert refused("nncuda_comm_part", 0, 1, 1, null).startswith("NULL_POINTER part is null")
     assert refused("nncuda_comm_sum", 1, null) == "NULL_POINTER total is null; it must say where to put the sum"
     assert refused("nncuda_comm_bytes_sent", null).startswith("NULL_POINTER bytes is null")
     assert refused("nncuda_comm_rank", null, null).startswith("NULL_POINTER rank is null")
@@ -349,11 +356,13 @@ def test_sums_aside_must_be_elsewhere():
         memory = ctx.zeros(2 * n)
         call = (ctx._handle, comm._pointer)
         if comm.rank == 1:
-            assert ctx._lib.nncuda_comm_reduce_scatter(*call, memory._pointer, memory[4:12]._pointer, n, 1, 1, 3) != 0
+            inside = memory[4:12]._pointer
+            assert ctx._lib.nncuda_comm_reduce_scatter(*call, memory._pointer, inside, n, 1, 1, 3, 0, n) != 0
             assert "partials" in ctx._library.text(ctx._lib.nncuda_last_error(ctx._handle))
         parts = comm.rank  # of three replicas rank 1 has the last two, which the tree does not add up
         memory.copy_(np.ones(2 * n, np.float32))
-        status = ctx._lib.nncuda_comm_reduce_scatter(*call, memory._pointer, memory[n:]._pointer, n, parts, 1, 3)
+        apart = memory[n:]._pointer
+        status = ctx._lib.nncuda_comm_reduce_scatter(*call, memory._pointer, apart, n, parts, 1, 3, 0, n)
         assert status == 0
         shard = slice(*nncuda.shard(n, 1, 2, comm.rank))
         np.testing.assert_array_equal(memory[n:].numpy()[shard], np.full(4, 3.0, np.float32))

@@ -56,6 +56,13 @@ def test_parts():
     assert run("parts", 5) == (0, [f"[{rank}] {2 if rank % 2 else 3} of 5" for rank in range(5)])
 
 
+@started
+@pytest.mark.parametrize("ranks", [2, 4, 6])
+def test_pieces(ranks):
+    said_by = [f"[{rank}] {(rank - 1) % ranks} {rank} {(rank + 1) % ranks}" for rank in range(ranks)]
+    assert run("pieces", ranks) == (0, said_by)
+
+
 # Failures: what every rank says, and that the launcher says so, too
 
 
@@ -65,13 +72,14 @@ def test_parts():
     [
         ("disagree", "the configuration of rank 2 (replicas 1) is not that of rank 0 (replicas 0)"),
         ("hang", "rank 1 did not answer within 4 s"),
+        ("part_without_rank_1", "rank 1 did not answer within 4 s"),
         ("absent", "not all ranks joined within 4 s"),
         ("leave", "rank 1 has left"),
     ],
 )
 def test_every_rank_says_why(scenario, sentence):
     """Those that still can: rank 1 sleeps, never comes or is gone."""
-    status, lines = run(scenario, 4, 4 if scenario in ("hang", "absent") else 60)
+    status, lines = run(scenario, 4, 4 if scenario in ("hang", "part_without_rank_1", "absent") else 60)
     assert status != 0
     assert lines == said([0, 1, 2, 3] if scenario == "disagree" else [0, 2, 3], sentence)
 

@@ -48,6 +48,17 @@ use crate::{Context, DType, Error, Result, Tensor, Transport};
 #[derive(Clone)]
 pub struct Comm(Arc<Shared>);
 
+/// What [`Comm::move_pieces`] moves: elements of a tensor, from a rank to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Which elements.
+    pub elements: Range<usize>,
+    /// The rank that sends them.
+    pub from: usize,
+    /// The rank that receives them, to the same place.
+    pub to: usize,
+}
+
 struct Shared {
     context: Context,
     handle: Handle<nncuda_comm>,
@@ -107,6 +118,23 @@ impl Comm {
             (turn.functions().nncuda_comm_split)(turn.handle(), self.pointer(), color.into(), key, &raw mut handle)
         };
         turn.check("nncuda_comm_split", code)?;
+        Self::of(&turn, handle)
+    }
+
+    /// A new communicator of `count` ranks, `step` apart, from `first` on, of which this rank is one. Only they call it.
+    ///
+    /// # Errors
+    ///
+    /// As [`split`](Self::split), and [`Status::InvalidValue`](crate::Status::InvalidValue) when there are no such ranks, or
+    /// this is none of them.
+    pub fn part(&self, first: usize, step: usize, count: usize) -> Result<Self> {
+        let (turn, mut handle) = (self.turn(), ptr::null_mut());
+        // SAFETY: context and communicator live, and `handle` may be written.
+        let code = unsafe {
+            let part = turn.functions().nncuda_comm_part;
+            part(turn.handle(), self.pointer(), number(first), number(step), number(count), &raw mut handle)
+        };
+        turn.check("nncuda_comm_part", code)?;
         Self::of(&turn, handle)
     }
 
@@ -282,12 +310,20 @@ impl Comm {
     }
 
     /// Sums over all `replicas` of x f32 `[n]`: the own shard, [`shard`]`(n, grain, ranks, rank)`, becomes the sum. `partials`
-    /// f32 `[parts, n]` are the sums that [`replica_merges`] left aside on this rank, the oldest first, and x the last.
+    /// f32 `[parts, n]` are the sums that [`replica_merges`] left aside on this rank, the oldest first, and x the last. Only
+    /// the elements of `range` take part.
     ///
     /// # Errors
     ///
     /// As [`broadcast`](Self::broadcast).
-    pub fn reduce_scatter(&self, partials: Option<&Tensor>, x: &Tensor, grain: usize, replicas: usize) -> Result<()> {
+    pub fn reduce_scatter(
+        &self,
+        partials: Option<&Tensor>,
+        x: &Tensor,
+        grain: usize,
+        replicas: usize,
+        range: Range<usize>,
+    ) -> Result<()> {
         let call = self.call("nncuda_comm_reduce_scatter");
         let x = call.dense::<1>("x", "[n]", x)?.of(DType::F32)?;
         let partials =
@@ -308,9 +344,32 @@ impl Comm {
                 number(parts),
                 number(grain),
                 number(replicas),
+                number(range.start),
+                number(range.end),
             )
         };
         self.finish(call, code, &[tensor(&partials), Some(x.tensor)])
+    }
+
+    /// Moves pieces of x between ranks, each to the same place. All ranks give the same pieces.
+    ///
+    /// # Errors
+    ///
+    /// As [`broadcast`](Self::broadcast).
+    pub fn move_pieces(&self, x: &Tensor, pieces: &[Piece]) -> Result<()> {
+        let call = self.call("nncuda_comm_move");
+        let x = call.dense::<1>("x", "[bytes]", x)?;
+        let place = |element: usize| number(element.saturating_mul(x.dtype().size()));
+        let numbers = |piece: &Piece| {
+            [place(piece.elements.start), place(piece.elements.end), number(piece.from), number(piece.to)]
+        };
+        let moves: Vec<_> = pieces.iter().map(numbers).collect();
+        // SAFETY: as in `broadcast`, and there are as many moves as is said.
+        let code = unsafe {
+            let call_move = call.functions().nncuda_comm_move;
+            call_move(call.handle(), self.pointer(), x.pointer(), bytes(&x), moves.as_ptr().cast(), number(moves.len()))
+        };
+        self.finish(call, code, &[Some(x.tensor)])
     }
 
     /// The norm f32 `[1]` of gradients f32 of which each rank has its shard, [`shard`]`(grad.len(), grain, ranks, rank)`: the

@@ -405,6 +405,23 @@ impl Context {
         Ok(Arc::new(Allocation::new(self, memory, bytes, captured)))
     }
 
+    /// Zeroed memory of some ranges of bytes among as many addresses; `None` for no bytes.
+    pub(crate) fn allocate_parts(&self, bytes: usize, ranges: &[[i64; 2]]) -> Result<Arc<Allocation>> {
+        let (turn, mut pointer) = (self.turn(), ptr::null_mut());
+        if !turn.is_capturing() {
+            turn.release_waiting();
+        }
+        // SAFETY: the context lives, there are as many ranges as is said, and `pointer` may be written. No layout is larger
+        // than isize::MAX bytes.
+        let code = unsafe {
+            let malloc_parts = turn.functions().nncuda_malloc_parts;
+            malloc_parts(turn.handle(), bytes as i64, ranges.as_ptr().cast(), ranges.len() as i64, &raw mut pointer)
+        };
+        turn.check("nncuda_malloc_parts", code)?;
+        // Of no capture: nothing else could use the memory again.
+        Ok(Arc::new(Allocation::new(self, Handle::new(pointer), bytes, None)))
+    }
+
     /// Frees something, now or when the running capture has ended.
     pub(crate) fn release(&self, what: Released) {
         let turn = self.turn();

@@ -81,12 +81,12 @@ mod tensor;
 mod trace;
 
 pub use buffer::{DeviceBuffer, PinnedBuffer};
-pub use comm::{Comm, replica_merges, shard};
-pub use experts::{ExpertEvent, expert_schedule};
+pub use comm::{Comm, Piece, replica_merges, shard};
 pub use context::Context;
 pub use device::{Device, InstructionSet};
 pub use dtype::{Bf16, DType, Element, F16};
 pub use error::{Error, Result};
+pub use experts::{ExpertEvent, expert_schedule};
 pub use generated::options::{Activation, Format, RopeLayout, Transport};
 pub use generated::status::Status;
 pub use graph::Graph;

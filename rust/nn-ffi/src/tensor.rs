@@ -12,10 +12,12 @@
 //!
 //! What must hold for memory safety is that no call reads or writes outside of its tensors' memory. A tensor's layout
 //! never describes more than the memory that it keeps alive; a kernel's function checks all shapes against each other
-//! before it hands sizes to the library; indices that lie in memory are checked by the library, on every engine.
+//! before it hands sizes to the library; indices that lie in memory are checked by the library, on every engine. Of a tensor
+//! in parts (`zeros_parts`) the rest keeps its addresses to itself, so that touching it ends the program.
 
 use std::ffi::c_void;
 use std::fmt;
+use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 
@@ -57,6 +59,21 @@ impl Context {
         let tensor = self.empty(shape, dtype)?;
         tensor.zero()?;
         Ok(tensor)
+    }
+
+    /// A tensor of zeros of which only some elements are memory: those of the ranges, in ascending order. The others have
+    /// addresses alone, and on the CPU a program that touches them ends.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::InvalidValue`](crate::Status::InvalidValue) when a range begins before the one before it ends, or does not lie within the
+    /// tensor, and as [`empty`](Self::empty).
+    pub fn zeros_parts(&self, shape: &[usize], dtype: DType, ranges: &[Range<usize>]) -> Result<Tensor> {
+        let layout = Layout::dense(shape, dtype)?;
+        let bytes = |element: usize| i64::try_from(element.saturating_mul(dtype.size())).unwrap_or(i64::MAX);
+        let ranges: Vec<_> = ranges.iter().map(|range| [bytes(range.start), bytes(range.end)]).collect();
+        let allocation = self.allocate_parts(layout.bytes(), &ranges)?;
+        Ok(Tensor { first: allocation.memory(), allocation, layout })
     }
 
     /// A tensor with values of the host, of which there must be as many as the shape has elements.

@@ -53,7 +53,7 @@ fn collectives_give_what_one_rank_computes() {
         let before = x.to_vec::<f32>()?;
         // Captured, and run twice: the second time from the same state.
         let graph = context.capture(|| {
-            comm.reduce_scatter(partials.as_ref(), &x, GRAIN, 3)?;
+            comm.reduce_scatter(partials.as_ref(), &x, GRAIN, 3, 0..N)?;
             comm.grad_norm(&x, &norm, GRAIN)?;
             comm.all_gather(&x, GRAIN)
         })?;
@@ -125,7 +125,7 @@ fn wrong_tensors_are_refused_before_anything_is_sent() {
         (comm.all_reduce(&whole), "x is i32; it must be f32"),
         (comm.broadcast(&foreign, 0), "x is of another context"),
         (comm.all_gather(&rows, 1), "x must be dense"),
-        (comm.reduce_scatter(Some(&x.view(&[2, 4]).unwrap()), &x, 1, 1), "partials has shape [2, 4]"),
+        (comm.reduce_scatter(Some(&x.view(&[2, 4]).unwrap()), &x, 1, 1, 0..8), "partials has shape [2, 4]"),
         (comm.grad_norm(&x, &x, 32768), "norm has shape [8]"),
     ];
     for (found, words) in refused {
