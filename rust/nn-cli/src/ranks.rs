@@ -16,6 +16,9 @@ pub(crate) struct RankFlags {
     /// Seconds without an answer after which a rank counts as lost; 0 waits for ever.
     #[arg(long, value_name = "FLOAT", default_value = "600", value_parser = seconds)]
     peer_timeout: Duration,
+    /// So many neighbouring ranks share the experts out, each holding as many; it must divide both numbers.
+    #[arg(long, value_name = "INTEGER", default_value_t = 1)]
+    pub(crate) expert_parallel: usize,
     /// Other ranks than the first tell their steps, too, on standard error.
     #[arg(long)]
     pub(crate) log_ranks: bool,

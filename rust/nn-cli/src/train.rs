@@ -33,8 +33,8 @@ const PROGRAM: &str = concat!("nncuda-rs ", env!("CARGO_PKG_VERSION"));
 ///
 /// A run that needs more memory than the device has free (`nncuda-rs plan`) is not started.
 ///
-/// Several ranks share out a run with --replicas: `mpiexec -n 4 nncuda-rs train RUN ...`. The first one talks. How many
-/// there are changes no bit; --resume may have others.
+/// Several ranks share out a run with --replicas: `mpiexec -n 4 nncuda-rs train RUN ...`. The first one talks. With
+/// --expert-parallel each holds only some of the experts. How many there are changes no bit; --resume may have others.
 ///
 /// If standard output is not a terminal, the lines of RUN/metrics.jsonl are written to it as they come, and nothing
 /// else.
@@ -75,7 +75,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments, interrupts: &Interrupts) -> Result<(), Failure> {
     let ctx = arguments.device.open_local().inspect_err(|failure| ranks::cannot_begin(&failure.to_string()))?;
     let comm = arguments.ranks.open(&ctx)?;
-    let rank = Rank::from(&comm);
+    let rank = Rank::from(&comm).with_expert_parallel(arguments.ranks.expert_parallel);
     let opened = if arguments.resume || arguments.extend { reopen(&arguments, rank) } else { start(&arguments, rank) };
     if let Err(failure) = &opened {
         let _ = comm.abort(&failure.to_string()); // the failure itself is told below

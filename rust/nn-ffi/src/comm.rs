@@ -131,8 +131,14 @@ impl Comm {
         let (turn, mut handle) = (self.turn(), ptr::null_mut());
         // SAFETY: context and communicator live, and `handle` may be written.
         let code = unsafe {
-            let part = turn.functions().nncuda_comm_part;
-            part(turn.handle(), self.pointer(), number(first), number(step), number(count), &raw mut handle)
+            (turn.functions().nncuda_comm_part)(
+                turn.handle(),
+                self.pointer(),
+                number(first),
+                number(step),
+                number(count),
+                &raw mut handle,
+            )
         };
         turn.check("nncuda_comm_part", code)?;
         Self::of(&turn, handle)
@@ -366,8 +372,14 @@ impl Comm {
         let moves: Vec<_> = pieces.iter().map(numbers).collect();
         // SAFETY: as in `broadcast`, and there are as many moves as is said.
         let code = unsafe {
-            let call_move = call.functions().nncuda_comm_move;
-            call_move(call.handle(), self.pointer(), x.pointer(), bytes(&x), moves.as_ptr().cast(), number(moves.len()))
+            (call.functions().nncuda_comm_move)(
+                call.handle(),
+                self.pointer(),
+                x.pointer(),
+                bytes(&x),
+                moves.as_ptr().cast(),
+                number(moves.len()),
+            )
         };
         self.finish(call, code, &[Some(x.tensor)])
     }

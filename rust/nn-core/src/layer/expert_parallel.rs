@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use nn_ffi::{Comm, DType, Tensor, kernels};
+use nn_ffi::{Comm, DType, ExpertEvent, Tensor, kernels};
 
 use super::moe::{Inside, SwiGLU};
 use super::sizes;
@@ -102,26 +102,17 @@ pub(crate) struct Round {
     /// Which ranks of the group have rows.
     sources: Vec<bool>,
     /// What becomes of the gradients, in order.
-    events: Vec<RoundEvent>,
+    events: Vec<ExpertEvent>,
     /// f32 `[slots, parameters of the own experts]`, layer by layer.
     gradients: Option<Tensor>,
 }
 
-/// A step on the way to the sums of the gradients of a rank's experts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RoundEvent {
-    /// The gradients of the micro-batch of rank `source` of the group become those of a slot, or are added to them.
-    Run { source: usize, slot: usize, accumulate: bool },
-    /// Those of the slot `other` are added to those of `slot`.
-    Add { slot: usize, other: usize },
-}
-
 impl Round {
     /// A round of a step, in a group of `ranks`.
-    pub(crate) fn new(rows: usize, ranks: usize, events: &[RoundEvent], gradients: &Tensor) -> Self {
+    pub(crate) fn new(rows: usize, ranks: usize, events: &[ExpertEvent], gradients: &Tensor) -> Self {
         let mut sources = vec![false; ranks];
         for event in events {
-            if let RoundEvent::Run { source, .. } = *event {
+            if let ExpertEvent::Run { source, .. } = *event {
                 sources[source] = true;
             }
         }
@@ -158,7 +149,7 @@ pub struct Served {
     rows: Tensor,
     /// i32 `[ranks, own experts + 1]`.
     offsets: Tensor,
-    /// Of each rank that has rows.
+    /// Of each rank, unless that is found again.
     inside: Vec<Option<Inside>>,
 }
 
@@ -171,65 +162,73 @@ impl ExpertExchange {
         Self { parallel: Arc::clone(parallel), layer }
     }
 
-    /// Sends rows to the ranks that have their experts, and gives what was sent to `experts`, those of this rank.
-    pub(super) fn inside(&self, experts: &SwiGLU, rows: Rows<'_>) -> Result<Served> {
+    /// Sends rows to the ranks that have their experts, and gets those for `experts`, which this rank has.
+    pub(super) fn arrive(&self, experts: &SwiGLU, rows: Rows<'_>) -> Result<Served> {
         let round = self.parallel.round(rows.is_none())?;
+        let (received, offsets) = self.dispatch(&round, experts, rows)?;
+        let inside = round.sources.iter().map(|_| None).collect();
+        Ok(Served { exchange: self.clone(), round, rows: received, offsets, inside })
+    }
+
+    fn dispatch(&self, round: &Round, experts: &SwiGLU, rows: Rows<'_>) -> Result<(Tensor, Tensor)> {
         let (ctx, weights, ranks) = (self.parallel.comm.context(), &experts.w13.value, round.sources.len());
         let [own, _, hidden] = sizes("w13", weights)?;
         let received = ctx.empty(&[ranks, round.rows, hidden], weights.dtype())?;
         let offsets = ctx.empty(&[ranks, own + 1], DType::I32)?;
         self.parallel.group.dispatch(rows, &received, &offsets)?;
-        let of_rank = |(rank, has): (usize, &bool)| {
-            has.then(|| experts.inside(part(&received, rank)?, &part(&offsets, rank)?)).transpose()
-        };
-        let inside = round.sources.iter().enumerate().map(of_rank).collect::<Result<_>>()?;
-        Ok(Served { exchange: self.clone(), round, rows: received, offsets, inside })
+        Ok((received, offsets))
     }
 }
 
 impl Served {
-    fn group(&self) -> &Comm {
-        &self.exchange.parallel.group
+    /// The outputs of the experts, which `collect` brings back. Without `keep` they take the place of the rows, and nothing
+    /// is left for `backward`.
+    pub(super) fn outputs(&mut self, experts: &SwiGLU, keep: bool) -> Result<Tensor> {
+        let rows = &self.rows;
+        let out = if keep { rows.context().empty(rows.shape(), rows.dtype())? } else { rows.clone() };
+        for source in (0..self.inside.len()).filter(|source| self.round.sources[*source]) {
+            let offsets = part(&self.offsets, source)?;
+            let inside = experts.inside(part(rows, source)?, &offsets)?;
+            experts.outputs(&inside, &offsets, &part(&out, source)?)?;
+            self.inside[source] = keep.then_some(inside);
+        }
+        Ok(out)
     }
 
-    /// The outputs of the experts, back to where their rows came from: to `y` on this rank, where it has rows.
-    pub(super) fn outputs(&self, experts: &SwiGLU, y: Rows<'_>) -> Result<()> {
-        let out = self.rows.context().empty(self.rows.shape(), self.rows.dtype())?;
-        for (rank, inside) in self.inside.iter().enumerate() {
-            if let Some(inside) = inside {
-                experts.outputs(inside, &part(&self.offsets, rank)?, &part(&out, rank)?)?;
-            }
-        }
-        Ok(self.group().collect(&out, &self.offsets, y)?)
+    /// Brings what became of rows back to where they came from: to `home` on this rank, where it has some.
+    pub(super) fn collect(&self, out: &Tensor, home: Rows<'_>) -> Result<()> {
+        Ok(self.exchange.parallel.group.collect(out, &self.offsets, home)?)
     }
 
     /// The gradient of this rank's rows, where it has some, in place of that of its outputs. The gradients of the experts
     /// become part of the round's.
     pub(super) fn backward(mut self, experts: &SwiGLU, dy: Rows<'_>) -> Result<()> {
-        let dout = self.rows.context().empty(self.rows.shape(), self.rows.dtype())?;
-        self.group().dispatch(dy, &dout, &self.offsets)?;
-        let (round, w13, w2) = (Arc::clone(&self.round), &experts.w13.value, &experts.w2.value);
+        let round = Arc::clone(&self.round);
+        let (dout, _offsets) = self.exchange.dispatch(&round, experts, dy)?;
+        let (w13, w2) = (&experts.w13.value, &experts.w2.value);
         let all = w13.len() + w2.len();
         let first = self.exchange.layer * all;
         for event in &round.events {
             match *event {
-                RoundEvent::Run { source, slot, accumulate } => {
-                    let Some(inside) = self.inside[source].take() else { continue };
+                ExpertEvent::Run { source, slot, accumulate, .. } => {
+                    let (rows, offsets) = (part(&self.rows, source)?, part(&self.offsets, source)?);
+                    let inside = self.inside[source].take().map_or_else(|| experts.inside(rows, &offsets), Ok)?;
                     let grads = [
                         round.gradients(slot, first, w13.len())?.view(w13.shape())?,
                         round.gradients(slot, first + w13.len(), w2.len())?.view(w2.shape())?,
                     ];
-                    let (offsets, beta) = (part(&self.offsets, source)?, if accumulate { 1.0 } else { 0.0 });
+                    let beta = if accumulate { 1.0 } else { 0.0 };
                     experts.backward(part(&dout, source)?, inside, &offsets, grads.each_ref(), beta)?;
                 }
-                RoundEvent::Add { slot, other } => {
+                ExpertEvent::Add { slot, other, .. } => {
                     let sum = round.gradients(slot, first, all)?;
                     kernels::add(&sum, &round.gradients(other, first, all)?, &sum)?;
                 }
+                ExpertEvent::Copy { .. } => {} // behind all rounds
             }
         }
         drop(dout);
-        Ok(self.group().collect(&self.rows, &self.offsets, dy)?)
+        self.collect(&self.rows, dy)
     }
 }
 

@@ -26,7 +26,7 @@ pub use block::{BlockKept, TransformerBlock};
 pub use cache::KVCache;
 pub use embedding::Embedding;
 pub use expert_parallel::{ExpertExchange, ExpertParallel, Served};
-pub(crate) use expert_parallel::{Round, RoundEvent, check_expert_parallel};
+pub(crate) use expert_parallel::{Round, check_expert_parallel};
 pub use linear::Linear;
 pub use moe::{ExpertUse, MoEKept, MoELayer, Router, Routing, SwiGLU};
 pub use norm::RMSNorm;

@@ -220,24 +220,33 @@ impl MoELayer {
 
     fn run(&self, x: &Tensor, capacity: i64, aux: Option<&Tensor>, keep_inside: bool) -> Result<MoEKept> {
         let routing = self.router.forward(x, capacity, aux)?;
-        let inside = self.inside(x, &routing)?;
+        let (mut inside, offsets) = (self.inside(x, &routing)?, &routing.offsets);
         let ([count], [_, hidden]) = (sizes("the plan", &routing.row_slot)?, sizes("x", x)?);
-        let y = x.context().empty(&[count, hidden], x.dtype())?;
-        match &inside {
-            Between::Here(inside) => self.experts.outputs(inside, &routing.offsets, &y)?,
-            Between::Shared(served) => served.outputs(&self.experts, Some((&y, &routing.offsets)))?,
-        }
+        let outputs = || x.context().empty(&[count, hidden], x.dtype());
+        let y = match &mut inside {
+            Between::Here(inside) => {
+                let y = outputs()?;
+                self.experts.outputs(inside, offsets, &y)?;
+                y
+            }
+            Between::Shared(served) => {
+                let (out, y) = (served.outputs(&self.experts, keep_inside)?, outputs()?);
+                served.collect(&out, Some((&y, offsets)))?;
+                y
+            }
+        };
         Ok(MoEKept { routing, y, inside: keep_inside.then_some(inside) })
     }
 
-    /// x `[tokens, hidden]` in row order, and what its experts make of it before W2.
+    /// x `[tokens, hidden]` in row order, and what its experts make of it before W2; where ranks share them out, the rows
+    /// that this rank got.
     fn inside(&self, x: &Tensor, routing: &Routing) -> Result<Between> {
         let ([count], [_, hidden]) = (sizes("the plan", &routing.row_slot)?, sizes("x", x)?);
         let rows = x.context().empty(&[count, hidden], x.dtype())?;
         kernels::moe_gather(x, &routing.row_slot, &rows)?;
         Ok(match &self.exchange {
             None => Between::Here(self.experts.inside(rows, &routing.offsets)?),
-            Some(exchange) => Between::Shared(exchange.inside(&self.experts, Some((&rows, &routing.offsets)))?),
+            Some(exchange) => Between::Shared(exchange.arrive(&self.experts, Some((&rows, &routing.offsets)))?),
         })
     }
 
@@ -265,18 +274,19 @@ impl MoELayer {
         Ok(dx)
     }
 
-    /// The part of a guest in the other ranks' forward; with `keep` what `serve_backward` needs, if that is not found again.
+    /// The part of a guest in the other ranks' forward; with `keep` what `serve_backward` needs, unless that is found again.
     pub fn serve_forward(&self, keep: bool) -> Result<Option<Served>> {
         let Some(exchange) = &self.exchange else { return Ok(None) };
-        let served = exchange.inside(&self.experts, None)?;
-        served.outputs(&self.experts, None)?;
+        let mut served = exchange.arrive(&self.experts, None)?;
+        let out = served.outputs(&self.experts, keep)?;
+        served.collect(&out, None)?;
         Ok(keep.then_some(served))
     }
 
     /// The part of a guest in the other ranks' `backward`.
     pub fn serve_backward(&self, kept: Option<Served>) -> Result<()> {
         let Some(exchange) = &self.exchange else { return Ok(()) };
-        kept.map_or_else(|| exchange.inside(&self.experts, None), Ok)?.backward(&self.experts, None)
+        kept.map_or_else(|| exchange.arrive(&self.experts, None), Ok)?.backward(&self.experts, None)
     }
 }
 

@@ -15,6 +15,9 @@ use crate::format::value::quoted;
 /// Random numbers that are made together, as in bindings.h.
 const BLOCK: usize = 4;
 
+/// Initial values that are made at once where a part of a parameter is held.
+const INITIAL: usize = 1 << 20;
+
 /// One buffer of a layout: f32, or of the 16-bit precision that a model computes in.
 #[derive(Debug)]
 pub struct ParameterArena {
@@ -163,7 +166,7 @@ impl ParameterArena {
                 } else if self.held.is_none() {
                     kernels::normal(&view, 0.0, config.init_std as f32, seed, stream as i64, 0)?;
                 } else {
-                    self.normal_part(&view, part, config, seed, stream as i64)?;
+                    self.normal_part(&view, &part, config.init_std as f32, seed, stream as i64)?;
                 }
             }
         }
@@ -171,13 +174,19 @@ impl ParameterArena {
     }
 
     /// The part of a matrix that is held, as a rank that holds all of it would find it in f32 and round it.
-    fn normal_part(&self, view: &Tensor, part: Range<usize>, config: &MoEConfig, seed: i64, stream: i64) -> Result<()> {
-        let block = part.start / BLOCK;
-        let before = part.start - block * BLOCK;
-        let wide = self.data.context().empty(&[before + part.len()], DType::F32)?;
-        kernels::normal(&wide, 0.0, config.init_std as f32, seed, stream, block as i64)?;
-        let values = wide.narrow(0, before, part.len())?;
-        Ok(if view.dtype() == DType::F32 { view.copy_from(&values)? } else { kernels::cast(&values, view)? })
+    fn normal_part(&self, view: &Tensor, part: &Range<usize>, std: f32, seed: i64, stream: i64) -> Result<()> {
+        for first in part.clone().step_by(INITIAL) {
+            let (count, before) = (INITIAL.min(part.end - first), first % BLOCK);
+            let wide = view.context().empty(&[before + count], DType::F32)?;
+            kernels::normal(&wide, 0.0, std, seed, stream, (first / BLOCK) as i64)?;
+            let (values, target) = (wide.narrow(0, before, count)?, view.narrow(0, first - part.start, count)?);
+            if view.dtype() == DType::F32 {
+                target.copy_from(&values)?;
+            } else {
+                kernels::cast(&values, &target)?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -4,11 +4,11 @@ use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
-use nn_ffi::{Context, DType, ExpertEvent, Move, Tensor, expert_schedule, replica_merges, shard};
+use nn_ffi::{Context, DType, ExpertEvent, Piece, Tensor, expert_schedule, replica_merges, shard};
 
 use super::replicas::GRAIN;
 use crate::error::Result;
-use crate::layer::{ExpertParallel, Round, RoundEvent};
+use crate::layer::{ExpertParallel, Round};
 use crate::model::{MoEConfig, ParameterLayout, overlap};
 
 /// How the gradients of a rank's experts come to be sums over all replicas, in the order of one rank alone.
@@ -18,8 +18,7 @@ use crate::model::{MoEConfig, ParameterLayout, overlap};
 #[derive(Debug)]
 pub(super) struct ExpertGradients {
     parallel: Arc<ExpertParallel>,
-    /// Of each round, what becomes of the gradients, and the micro-batches of the group.
-    rounds: Vec<(Vec<RoundEvent>, Vec<usize>)>,
+    rounds: Vec<Planned>,
     copies: Vec<[usize; 2]>,
     /// Sums after the copies, in the first slots.
     left: usize,
@@ -29,11 +28,17 @@ pub(super) struct ExpertGradients {
     own: Vec<Range<usize>>,
     replicas: usize,
     /// Of gradients, to the ranks that update them.
-    to_update: Vec<Move>,
+    to_update: Vec<Piece>,
     /// Of updated parameters, to the ranks that compute with them.
-    to_compute: Vec<Move>,
-    /// Rows a token.
-    experts_per_token: usize,
+    to_compute: Vec<Piece>,
+    config: MoEConfig,
+}
+
+/// A round of the group.
+#[derive(Debug, Default)]
+struct Planned {
+    micro_batches: Vec<usize>,
+    events: Vec<ExpertEvent>,
 }
 
 impl ExpertGradients {
@@ -48,24 +53,18 @@ impl ExpertGradients {
     ) -> Result<Self> {
         let (group, ranks) = (parallel.group(), parallel.comm().ranks());
         let first = parallel.comm().rank() - group.rank();
-        let schedule = expert_schedule(replicas, ranks, first, group.ranks(), micro_batches)?;
-        let (mut rounds, mut copies) = (Vec::<(Vec<RoundEvent>, Vec<usize>)>::new(), Vec::new());
-        for (round, event) in schedule.events {
-            if let ExpertEvent::Copy { from, to } = event {
-                copies.push([from, to]);
-                continue;
-            }
-            if rounds.len() <= round {
-                rounds.resize_with(round + 1, Default::default);
-            }
-            let (events, micro_batches) = &mut rounds[round];
+        let (events, slots) = expert_schedule(replicas, ranks, first, group.ranks(), micro_batches)?;
+        let (mut rounds, mut copies) = (Vec::<Planned>::new(), Vec::new());
+        for event in events {
             match event {
-                ExpertEvent::Run { source, micro_batch, slot, accumulate } => {
-                    micro_batches.push(micro_batch);
-                    events.push(RoundEvent::Run { source, slot, accumulate });
+                ExpertEvent::Run { round, .. } | ExpertEvent::Add { round, .. } => {
+                    rounds.resize_with(rounds.len().max(round + 1), Planned::default);
+                    rounds[round].events.push(event);
+                    if let ExpertEvent::Run { micro_batch, .. } = event {
+                        rounds[round].micro_batches.push(micro_batch);
+                    }
                 }
-                ExpertEvent::Add { slot, other } => events.push(RoundEvent::Add { slot, other }),
-                ExpertEvent::Copy { .. } => {}
+                ExpertEvent::Copy { from, to } => copies.push([from, to]),
             }
         }
         let of_first = shard(replicas, 1, ranks, first)?;
@@ -75,7 +74,7 @@ impl ExpertGradients {
             left = left + 1 - replica_merges(replicas, of_first.start, replica)?;
         }
         let own: Vec<_> = layout.experts_of(group.rank(), group.ranks()).flatten().collect();
-        let slots = ctx.empty(&[schedule.slots, own.iter().map(Range::len).sum()], DType::F32)?;
+        let slots = ctx.empty(&[slots, own.iter().map(Range::len).sum()], DType::F32)?;
         let [to_update, to_compute] = moves(layout, ranks, group.ranks())?;
         Ok(Self {
             parallel: Arc::clone(parallel),
@@ -87,7 +86,7 @@ impl ExpertGradients {
             replicas,
             to_update,
             to_compute,
-            experts_per_token: config.experts_per_token,
+            config: config.clone(),
         })
     }
 
@@ -98,11 +97,20 @@ impl ExpertGradients {
 
     /// The rounds of a step whose micro-batches have so many tokens.
     pub(super) fn rounds(&self, tokens: impl Fn(usize) -> usize) -> Vec<Arc<Round>> {
-        let round = |(events, micro_batches): &(Vec<RoundEvent>, Vec<usize>)| {
+        let round = |Planned { micro_batches, events }: &Planned| {
             let most = micro_batches.iter().map(|number| tokens(*number)).max().unwrap_or(0);
-            Arc::new(Round::new(self.experts_per_token * most, self.parallel.group().ranks(), events, &self.slots))
+            Arc::new(Round::new(self.rows(most), self.parallel.group().ranks(), events, &self.slots))
         };
         self.rounds.iter().map(round).collect()
+    }
+
+    /// Rows of so many tokens that go to one rank at most.
+    fn rows(&self, tokens: usize) -> usize {
+        let all = self.config.experts_per_token * tokens;
+        match usize::try_from(self.config.capacity(tokens)) {
+            Ok(capacity @ 1..) => all.min(self.parallel.own().len().saturating_mul(capacity)),
+            _ => all,
+        }
     }
 
     /// Begins a round of the group.
@@ -148,7 +156,7 @@ impl ExpertGradients {
 
 /// Which elements go from which rank to which: of gradients, and of updated parameters. All ranks of a job, in whichever
 /// language, have the same lists.
-fn moves(layout: &ParameterLayout, ranks: usize, group: usize) -> Result<[Vec<Move>; 2]> {
+fn moves(layout: &ParameterLayout, ranks: usize, group: usize) -> Result<[Vec<Piece>; 2]> {
     let shards = (0..ranks).map(|rank| shard(layout.size(), GRAIN, ranks, rank)).collect::<nn_ffi::Result<Vec<_>>>()?;
     // The elements of a range that each rank updates.
     let cut = |range: &Range<usize>| -> Vec<(usize, Range<usize>)> {
@@ -161,7 +169,7 @@ fn moves(layout: &ParameterLayout, ranks: usize, group: usize) -> Result<[Vec<Mo
     let (mut to_update, mut to_compute) = (Vec::new(), Vec::new());
     for (rank, elements) in layout.dense().iter().flat_map(cut) {
         let others = (0..ranks).filter(|to| *to != rank);
-        to_compute.extend(others.map(|to| Move { elements: elements.clone(), from: rank, to }));
+        to_compute.extend(others.map(|to| Piece { elements: elements.clone(), from: rank, to }));
     }
     let of_positions: Vec<Vec<_>> = (0..group).map(|position| layout.experts_of(position, group).collect()).collect();
     let layers = of_positions.first().map_or(0, Vec::len);
@@ -170,10 +178,10 @@ fn moves(layout: &ParameterLayout, ranks: usize, group: usize) -> Result<[Vec<Mo
             for (rank, elements) in cut(&of_position[layer][part]) {
                 let owner = rank / group * group + position;
                 if owner != rank {
-                    to_update.push(Move { elements: elements.clone(), from: owner, to: rank });
+                    to_update.push(Piece { elements: elements.clone(), from: owner, to: rank });
                 }
                 let others = (position..ranks).step_by(group).filter(|to| *to != rank);
-                to_compute.extend(others.map(|to| Move { elements: elements.clone(), from: rank, to }));
+                to_compute.extend(others.map(|to| Piece { elements: elements.clone(), from: rank, to }));
             }
         }
     }

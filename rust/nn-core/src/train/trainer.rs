@@ -156,6 +156,10 @@ impl Trainer {
                 interval: whole(config.loss_scale_interval),
             }),
         };
+        let seat = |comm: &Comm| [comm.rank(), comm.ranks()];
+        if model.experts().is_some_and(|experts| comm.map(seat) != Some(seat(experts.comm()))) {
+            return Err(Error::value("the ranks that share out this model's experts must be those that train it"));
+        }
         if let Some(comm) = comm.filter(|comm| comm.ranks() > 1) {
             comm.agree("configuration", canonical(&[model.config().values(), config.resolved()]))?;
             let group = model.experts().map_or(1, |experts| experts.group().ranks());
@@ -207,6 +211,12 @@ impl Trainer {
     /// Steps done, those that were skipped included.
     pub fn step(&self) -> usize {
         usize::try_from(self.device.steps_done()).unwrap_or(0)
+    }
+
+    /// Bytes that this rank gave the transport for other ranks so far.
+    pub fn bytes_sent(&self) -> Result<u64> {
+        let of_experts = self.model.experts().map_or(Ok(0), |experts| experts.bytes_sent())?;
+        Ok(of_experts + self.replicas.comm().map_or(Ok(0), Comm::bytes_sent)?)
     }
 
     /// Memory of the gradients, of the model and of replicas whose sums wait for others.
