@@ -753,7 +753,7 @@ NNCUDA_API int32_t nncuda_comm_move(nncuda_ctx *ctx, nncuda_comm *comm, void *x,
  * @param y out u8 [ranks, slot_rows, row_bytes] : slot s has the rows of rank s; the rest of a slot stays
  * @param y_offsets out i32 [ranks, own+1] : first row of each own expert in each slot, from 0 on
  * @param rows size : rows of x; 0 on a rank that only gets others'
- * @param slot_rows size : rows of a slot, the same on all ranks, and at least the `rows` of each
+ * @param slot_rows size : rows of a slot, the same on all ranks, and at least what any rank sends to another
  * @param row_bytes size : bytes of a row, the same on all ranks
  * @param ranks size : ranks of the communicator
  * @param own size : experts of each rank

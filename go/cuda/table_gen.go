@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "05d9ee970764f17a017d94396756166b7f0b31107738d6e3e2e3a59c9e6cc17e"
+const HeaderSHA256 = "b375ac5d3a40e943a6f6710e03fb0521878075edb9a6ec3ea508d1cdb2d5daf5"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

@@ -32,10 +32,10 @@ func TestPlanOfRanks(t *testing.T) {
 			}()
 		}
 		running.Wait()
-		whole := must.Get(plan.OnRanks(wide(), options, cuda.Machine{Device: cuda.CPU, Threads: 1}, ranks))(t)
+		whole := must.Get(plan.OnRanks(wide(), options, cuda.Machine{Device: cuda.CPU, Threads: 1}, ranks, 1))(t)
 		most, held := int64(0), 0
 		for rank := range ranks {
-			machine, seat := cuda.Machine{Device: cuda.CPU, Threads: 1}, plan.Seat{Rank: rank, Ranks: ranks}
+			machine, seat := cuda.Machine{Device: cuda.CPU, Threads: 1}, plan.Seat{Rank: rank, Ranks: ranks, ExpertParallel: 1}
 			planned := must.Get(plan.TrainingOf(wide(), options, machine, seat, false, true))(t)
 			near(t, fmt.Sprint(seat), planned.Peak, peaks[rank])
 			evaluated := must.Get(plan.TrainingOf(wide(), options, machine, seat, true, true))(t)
@@ -49,7 +49,7 @@ func TestPlanOfRanks(t *testing.T) {
 				ranks, whole.Memory.Held, whole.Sent, held, most)
 		}
 	}
-	if _, err := plan.OnRanks(wide(), options, cuda.Machine{Device: cuda.CPU, Threads: 1}, 9); err == nil {
+	if _, err := plan.OnRanks(wide(), options, cuda.Machine{Device: cuda.CPU, Threads: 1}, 9, 1); err == nil {
 		t.Error("nine ranks share out eight replicas")
 	}
 }

@@ -45,7 +45,7 @@ type steps struct {
 	rows                 int // sequences that are not
 }
 
-func newSteps(config model.Config, options train.Config) (steps, error) {
+func newSteps(config model.Config, options train.Config, seat Seat) (steps, error) {
 	if err := config.Validate(); err != nil {
 		return steps{}, err
 	}
@@ -60,7 +60,11 @@ func newSteps(config model.Config, options train.Config) (steps, error) {
 	if s.micro > mostTokens/s.length/config.ExpertsPerToken {
 		return s, ErrTooLarge
 	}
-	left := max(0, options.MicroBatches(s.batch)-max(microBatches, s.replicas))
+	whole := max(microBatches, s.replicas)
+	if seat.ExpertParallel > 1 { // which replicas' sums are there at once shows in the second round of all of them
+		whole = 2 * s.replicas
+	}
+	left := max(0, options.MicroBatches(s.batch)-whole)
 	s.left = left / s.replicas * s.replicas // so that the last replica still ends with the same
 	s.rows = s.batch - s.left*s.micro
 	return s, nil
@@ -74,7 +78,11 @@ func newTrainer(
 	if err != nil {
 		return nil, nil, err
 	}
-	made, err := model.New(ctx, config, options.Precision, options.Seed)
+	experts, err := layer.NewExpertParallel(comm, seat.ExpertParallel, config.NumExperts, train.Grain)
+	if err != nil {
+		return nil, nil, err
+	}
+	made, err := model.New(ctx, config, options.Precision, options.Seed, model.WithExperts(experts))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -93,7 +101,7 @@ func TrainingWork(config model.Config, options train.Config, machine cuda.Machin
 func trainingWork(
 	config model.Config, options train.Config, machine cuda.Machine, seat Seat,
 ) (whole Work, sent int, err error) {
-	s, err := newSteps(config, options)
+	s, err := newSteps(config, options, seat)
 	if err != nil {
 		return nil, 0, err
 	}

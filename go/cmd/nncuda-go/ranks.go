@@ -18,11 +18,12 @@ var transports = map[string]cuda.Transport{
 	"auto": cuda.TransportAuto, "self": cuda.TransportSelf, "mpi": cuda.TransportMPI, "nccl": cuda.TransportNCCL,
 }
 
-// rankFlags are --transport, --peer-timeout and --log-ranks.
+// rankFlags are --transport, --peer-timeout, --log-ranks and --expert-parallel.
 type rankFlags struct {
 	transport string
 	timeout   float64
 	log       bool
+	experts   int
 }
 
 func (r *rankFlags) add(flags *pflag.FlagSet) {
@@ -31,6 +32,13 @@ func (r *rankFlags) add(flags *pflag.FlagSet) {
 	flags.Float64Var(&r.timeout, "peer-timeout", 600,
 		"Seconds without an answer after which a rank counts as lost; 0 waits for ever.")
 	flags.BoolVar(&r.log, "log-ranks", false, "Other ranks than the first tell their steps, too, on standard error.")
+	addExpertParallel(flags, &r.experts)
+}
+
+// addExpertParallel adds --expert-parallel.
+func addExpertParallel(flags *pflag.FlagSet, value *int) {
+	flags.IntVar(value, "expert-parallel", 1,
+		"So many neighbouring ranks share the experts out, each holding as many; it must divide both numbers.")
 }
 
 // check refuses wrong values.
@@ -69,6 +77,11 @@ func beforeJoining(err error) error {
 func (r *rankFlags) join(ctx *cuda.Context) (*cuda.Comm, error) {
 	timeout := time.Duration(r.timeout * float64(time.Second))
 	return ctx.NewComm(transports[r.transport], "", cuda.Launched, cuda.Launched, timeout)
+}
+
+// options are those of a run on the ranks of a communicator.
+func (r *rankFlags) options(comm *cuda.Comm) []train.Option {
+	return []train.Option{train.WithComm(comm), train.WithExpertParallel(r.experts)}
 }
 
 // localDevice is the GPU that a launcher such as torchrun has for this rank, where a GPU is asked for without a number.

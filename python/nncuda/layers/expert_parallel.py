@@ -46,7 +46,8 @@ class ExpertParallel:
     """How the experts of a model are shared out over the ranks of `comm`.
 
     `size` neighbouring ranks are a group. The one at `position` of it holds as many neighbouring experts of each layer,
-    `own`, as any; the ranks of all groups at that position, the `owners`, hold the same ones.
+    `own`, as any; the ranks of all groups at that position, the `owners`, hold the same ones. A trainer makes these
+    communicators, by `join`.
     """
 
     def __init__(self, comm: Comm, size: int, experts: int):
@@ -55,8 +56,7 @@ class ExpertParallel:
         self.size = size
         self.position = comm.rank % size
         self.first = comm.rank - self.position  # rank of the group
-        self.group = comm.part(self.first, 1, size)
-        self.owners = comm.part(self.position, size, comm.ranks // size) if size < comm.ranks else None
+        self.owners: Comm | None = None  # also where there is one group
         count = experts // size
         self.own = range(self.position * count, (self.position + 1) * count)
         self._experts = experts
@@ -68,6 +68,12 @@ class ExpertParallel:
         not the ranks, or not the experts."""
         check_expert_parallel(size, 1 if comm is None else comm.ranks, experts)
         return None if comm is None or size == 1 else cls(comm, size, experts)
+
+    def join(self) -> None:
+        """Meets the group and the owners, who must have been asked whether they mean the same."""
+        self.group = self.comm.part(self.first, 1, self.size)
+        if self.size < self.comm.ranks:
+            self.owners = self.comm.part(self.position, self.size, self.comm.ranks // self.size)
 
     @contextlib.contextmanager
     def in_round(self, current: Round) -> Iterator[None]:

@@ -125,6 +125,8 @@ class Trainer(DeviceBound):
         if self.comm is not None:
             self.comm.agree("configuration", canonical(model.config, config))
             self.comm.agree("expert parallel", str(1 if experts is None else experts.size))
+        if experts is not None:
+            experts.join()
         ranks, rank = (1, 0) if self.comm is None else (self.comm.ranks, self.comm.rank)
         size = model.layout.size
         dense = None if model.held is None else model.held.dense
