@@ -288,7 +288,8 @@ def training_work(config: MoEConfig, train: TrainConfig, machine: Machine, seat:
             before = trainer.bytes_sent
             with ctx.profile() as profile:
                 trainer.train_step(ids, ids)
-            return _work(profile.json(), trainer.bytes_sent - before, seat.expert_parallel)
+            filled = _filled(trainer.model, micro * train.sequence_length)
+            return _work(profile.json(), trainer.bytes_sent - before, filled)
 
     work = step(train.batch_size - left_out * micro)
     if not left_out:
@@ -366,11 +367,18 @@ def _generate(model: MoETransformer, batch: int, capacity: int, prompt: int) -> 
         pass
 
 
-def _work(profile: Mapping[str, list[dict[str, int | str]]], sent: int = 0, expert_parallel: int = 1) -> Work:
-    """Operations of experts that ranks share out: a rank computes with its part of the rows of each, but calls have
-    room for all of them."""
+def _work(profile: Mapping[str, list[dict[str, int | str]]], sent: int = 0, filled: float = 1.0) -> Work:
+    """`filled` is the part of the rows that experts' products have room for which are there."""
     kernels = {str(one["kernel"]): (int(one["flops"]), int(one["bytes"])) for one in profile["kernels"]}
-    for name in ("grouped_gemm", "grouped_gemm_wgrad"):
-        if name in kernels:
-            kernels[name] = kernels[name][0] // expert_parallel, kernels[name][1]
+    for name in kernels.keys() & {"cuda_grouped_gemm", "cuda_grouped_gemm_wgrad"}:
+        kernels[name] = round(kernels[name][0] * filled), kernels[name][1]
     return Work(kernels, sent)
+
+
+def _filled(model: MoETransformer, tokens: int) -> float:
+    """The part of the room for rows that a micro-batch of each rank fills, where ranks share experts out that are
+    equally wanted: a rank computes with its part of the rows of each, but has room for the most that there may be."""
+    if model.experts is None:
+        return 1.0
+    k = model.config.experts_per_token
+    return k * tokens / (model.experts.size * model.experts.most_rows(k, tokens, model.config.capacity(tokens)))
