@@ -288,8 +288,9 @@ def training_work(config: MoEConfig, train: TrainConfig, machine: Machine, seat:
             before = trainer.bytes_sent
             with ctx.profile() as profile:
                 trainer.train_step(ids, ids)
-            filled = _filled(trainer.model, micro * train.sequence_length)
-            return _work(profile.json(), trainer.bytes_sent - before, filled)
+            calls = profile.json()
+            work = _work(calls, trainer.bytes_sent - before)
+            return _filled(work, calls, trainer.model, micro * train.sequence_length)
 
     work = step(train.batch_size - left_out * micro)
     if not left_out:
@@ -367,18 +368,25 @@ def _generate(model: MoETransformer, batch: int, capacity: int, prompt: int) -> 
         pass
 
 
-def _work(profile: Mapping[str, list[dict[str, int | str]]], sent: int = 0, filled: float = 1.0) -> Work:
-    """`filled` is the part of the rows that experts' products have room for which are there."""
-    kernels = {str(one["kernel"]): (int(one["flops"]), int(one["bytes"])) for one in profile["kernels"]}
-    for name in kernels.keys() & {"cuda_grouped_gemm", "cuda_grouped_gemm_wgrad"}:
-        kernels[name] = round(kernels[name][0] * filled), kernels[name][1]
-    return Work(kernels, sent)
+def _work(profile: Mapping[str, list[dict[str, int | str]]], sent: int = 0) -> Work:
+    return Work({str(one["kernel"]): (int(one["flops"]), int(one["bytes"])) for one in profile["kernels"]}, sent)
 
 
-def _filled(model: MoETransformer, tokens: int) -> float:
-    """The part of the room for rows that a micro-batch of each rank fills, where ranks share experts out that are
-    equally wanted: a rank computes with its part of the rows of each, but has room for the most that there may be."""
+def _filled(work: Work, profile: Mapping[str, list[dict[str, int | str]]], model: MoETransformer, tokens: int) -> Work:
+    """The work of a rank that has some of the experts, which are equally wanted: its calls have room for the most rows
+    that may come, and leave alone what is not filled of it. `tokens` are those of a micro-batch."""
     if model.experts is None:
-        return 1.0
-    k = model.config.experts_per_token
-    return k * tokens / (model.experts.size * model.experts.most_rows(k, tokens, model.config.capacity(tokens)))
+        return work
+    config, kernels = model.config, dict(work.kernels)
+    k, hidden, ffn = config.experts_per_token, config.hidden_size, config.ffn_size
+    rows = model.experts.most_rows(k, tokens, config.capacity(tokens))
+    empty = 1 - k * tokens / (model.experts.size * rows)
+    for one in profile["kernels"]:
+        if one["kernel"] in ("cuda_grouped_gemm", "cuda_grouped_gemm_wgrad"):
+            flops, size = kernels[str(one["kernel"])]
+            calls = int(one["calls"])
+            with_w13 = flops / (2 * rows * hidden * ffn) - calls  # a call has twice the operations of one with w2
+            width = with_w13 * (hidden + 2 * ffn) + (calls - with_w13) * (hidden + ffn)
+            unread = empty * rows * width * (4 if model.precision == "f32" else 2)
+            kernels[str(one["kernel"])] = round(flops * (1 - empty)), round(size - unread)
+    return Work(kernels, work.sent)
