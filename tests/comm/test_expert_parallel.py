@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import json
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,11 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner, Result
 from ranks import job, outcomes
 from small_models import TINY, random_batch
 from test_training import RAGGED, digests, errors_of, options, run, share, write_data
 
 import nncuda
+from nncuda.cli import main
 from nncuda.errors import StateError
 from nncuda.layers import ExpertParallel
 from nncuda.models import MoEConfig, MoETransformer
@@ -321,3 +324,23 @@ def test_loading(tmp_path: Path) -> None:
     (expected,) = job(1, lambda comm: work(comm, (1, 1)))
     assert job(4, lambda comm: work(comm, (4, 2))) == [expected] * 4
     assert files(tmp_path / "saved by 1") == files(tmp_path / "saved by 4")
+
+
+def test_plan_command() -> None:
+    """A rank that holds a quarter of the experts needs less, and the flag is for several ranks."""
+    flags = ["plan", "--preset", "6.9b", "--micro-batch-size", "1", "--batch-size", "4", "--replicas", "4", "--json"]
+    flags += ["--available", "1TB", "--sequence-length", "256", "--threads", "1"]
+
+    def command(*more: str) -> Result:
+        return CliRunner().invoke(main, [*flags, *more])
+
+    apart, shared = (
+        json.loads(command("--ranks", "4", "--expert-parallel", size).stdout)["bytes"] for size in ("1", "4")
+    )
+    assert shared["weights"] < 0.6 * apart["weights"] and shared["master"] < 0.3 * apart["master"]
+    assert shared["moments"] == pytest.approx(apart["moments"], rel=0.01)
+    assert sum(shared.values()) < 0.8 * sum(apart.values())
+    refused = command("--ranks", "4", "--expert-parallel", "3")
+    assert refused.exit_code != 0
+    assert "expert_parallel is 3; it must divide the 4 ranks and the 16 experts" in refused.stderr
+    assert "--expert-parallel is for --ranks" in command("--expert-parallel", "2").output
