@@ -148,7 +148,7 @@ def measure(comm: Comm, work: Case, folder: Path, effort: Effort) -> Figures:
     most, most_divided = most_sent(step), 0
     steps: dict[str, Callable[[], object]] = {"alone": step_alone, "ranks": step}
     if (group := math.gcd(comm.ranks, work.model.num_experts)) > 1:
-        _, step_divided, _ = sides(comm.ctx, comm, ExpertParallel(comm, group))
+        _, step_divided, _ = sides(comm.ctx, comm, ExpertParallel(comm, group, work.model.num_experts))
         if (found := step_divided().loss) != loss:
             raise SidesDiffer(f"the loss is {loss!r}; with the experts divided it is {found!r}")
         most_divided, steps["divided"] = most_sent(step_divided), step_divided
