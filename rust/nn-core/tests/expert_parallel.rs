@@ -233,7 +233,7 @@ fn groups_that_do_not_fit_are_refused() {
     }
     let errors = job(2, |rank| trainer(shared(rank, 1 + number_of(rank)), model(), options(), true).unwrap_err());
     for error in errors {
-        assert_ne!(peer_text(&error), "", "{error}");
+        assert!(peer_text(&error).contains("the expert parallel of rank 1 (2) is not that of rank 0 (1)"), "{error}");
     }
     let errors = job(2, |rank| {
         let experts = shared(rank, 2).experts(4).unwrap();
@@ -247,7 +247,10 @@ fn groups_that_do_not_fit_are_refused() {
 fn all_ranks_find_divergence_without_a_search() {
     let workshop = Workshop::new(true);
     for (max_loss, words) in [
-        (None, "the loss is nan at step 1: where it began is not searched for while experts are on several ranks"),
+        (
+            None,
+            "the loss is nan at step 1: the place where it began is not searched for while experts are on several ranks",
+        ),
         (
             Some(0.1),
             "above max_loss (0.1): the largest gradient is not searched for while experts are on several ranks",
