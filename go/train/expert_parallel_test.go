@@ -204,8 +204,8 @@ func TestWrongExpertParallel(t *testing.T) {
 		{3, []int{3}, "expert_parallel is 3; it must divide the 3 ranks and the 4 experts"},
 		{1, []int{2}, "expert_parallel is 2; it must divide the 1 ranks and the 4 experts"},
 		{2, []int{0}, "expert_parallel is 0; it must divide the 2 ranks and the 4 experts"},
-		{4, []int{2, 4}, "rank "},
-		{2, []int{1, 2}, "rank "},
+		{4, []int{2, 4}, "the expert parallel of rank 1 (4) is not that of rank 0 (2)"},
+		{2, []int{1, 2}, "the expert parallel of rank 1 (2) is not that of rank 0 (1)"},
 	} {
 		folder := t.TempDir()
 		ranks.Run(t, of.ranks, func(comm *cuda.Comm) {

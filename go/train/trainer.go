@@ -132,6 +132,9 @@ func (t *Trainer) build(comm *cuda.Comm) error {
 			return err
 		}
 	}
+	if err = t.Model.Experts.Join(); err != nil {
+		return err
+	}
 	if t.Moments, err = newMoments(ctx, t.Model.Layout, t.Config.Moments, t.replicas.updates); err != nil {
 		return err
 	}
