@@ -41,6 +41,7 @@ var expertJobs = map[string]struct {
 		c.ActivationCheckpointing, c.RecomputeExperts = 2, true
 		c.BatchSize, c.Replicas = 15, 4
 	}, []shape{{4, 4}, {4, 2}, {2, 2}}},
+	"six experts, f32": {sharded(), func(c *train.Config) { c.BatchSize, c.Replicas = 15, 7 }, []shape{{3, 3}, {6, 3}, {6, 6}}},
 	"bf16, drops, all blocks again": {dropping(eightExperts()), func(c *train.Config) {
 		c.Precision, c.Moments, c.ActivationCheckpointing, c.Replicas = model.BF16, train.MomentsBF16, 1, 6
 	}, []shape{{4, 4}, {6, 2}}},
