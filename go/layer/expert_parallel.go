@@ -30,9 +30,10 @@ type ExpertParallel struct {
 
 // Round is what the ranks of a group run at once.
 type Round struct {
-	Runs   []bool             // of each rank of the group, whether it has a micro-batch
-	Tokens int                // of the largest of them
-	Events []cuda.ExpertEvent // what becomes of the gradients of the own experts; none where there is no backward
+	Runs     []bool             // of each rank of the group, whether it has a micro-batch
+	Tokens   int                // of the largest of them
+	Capacity int                // slots that an expert takes of that one; 0 for no limit
+	Events   []cuda.ExpertEvent // what becomes of the gradients of the own experts; none where there is no backward
 }
 
 // NewExpertParallel is the place of a rank of `comm`, which must outlive it, nil is a rank alone, in groups of `size`
@@ -95,6 +96,15 @@ func (e *ExpertParallel) Alone() error {
 	first := e.Position * e.Own
 	return fmt.Errorf("this rank holds experts %d to %d of %d alone; SaveCheckpoint of its trainer writes all",
 		first, first+e.Own-1, e.Size*e.Own)
+}
+
+// slotRows is the most rows that a rank has for the experts of another, where each token goes to k experts.
+func (e *ExpertParallel) slotRows(round *Round, k int) int {
+	rows := k * round.Tokens
+	if round.Capacity > 0 {
+		rows = min(rows, e.Own*round.Capacity)
+	}
+	return rows
 }
 
 // current is the round that runs. There is none when somebody runs the model by itself.

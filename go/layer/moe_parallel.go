@@ -34,7 +34,7 @@ func (m *MoELayer) enterAll(p *Pass, rows, offsets *tensor.Tensor) *Served {
 	e := m.Parallel
 	round := e.current(p)
 	served := &Served{
-		slots:   p.Empty(m.W2.DType(), e.Size, round.Tokens*m.Router.K, m.W2.Dim(1)),
+		slots:   p.Empty(m.W2.DType(), e.Size, e.slotRows(round, m.Router.K), m.W2.Dim(1)),
 		offsets: p.Empty(cuda.I32, e.Size, e.Own+1),
 		inside:  make([]*inside, e.Size),
 	}

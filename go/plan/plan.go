@@ -55,7 +55,7 @@ func training(
 	}
 	var found Memory
 	err = measured(machine, func(ctx *cuda.Context) error {
-		trainer, _, err := newTrainer(ctx, config, options, steps.rows, seat)
+		trainer, err := newTrainer(ctx, config, options, steps.rows, seat)
 		if err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ func training(
 
 func (s steps) evaluate(trainer *train.Trainer) error {
 	made := trainer.Model
-	return trainer.DuringEvaluation(s.micro*s.length, func() error {
+	return trainer.Together(s.micro*s.length, 0, func() error {
 		return layer.Run(made.Context(), func(p *layer.Pass) {
 			made.EvaluateOn(p, p.Empty(cuda.I32, s.micro, s.length), p.Empty(cuda.I32, s.micro, s.length))
 		})
@@ -133,9 +133,10 @@ func (s steps) evaluate(trainer *train.Trainer) error {
 func (s steps) kept(trainer *train.Trainer) (bytes int, err error) {
 	made := trainer.Model
 	ctx := made.Context()
-	err = trainer.DuringEvaluation(s.micro*s.length, func() error {
+	tokens := s.micro * s.length
+	err = trainer.Together(tokens, made.Config.Capacity(tokens), func() error {
 		return layer.Run(ctx, func(p *layer.Pass) {
-			ids, aux := p.Empty(cuda.I32, s.micro*s.length), p.Empty(cuda.F32, 1)
+			ids, aux := p.Empty(cuda.I32, tokens), p.Empty(cuda.F32, 1)
 			before, err := ctx.BytesUsed()
 			p.Check(err)
 			_, uses, _ := made.ForwardKeeping(p, ids, s.micro, aux)

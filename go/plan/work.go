@@ -73,22 +73,21 @@ func newSteps(config model.Config, options train.Config, seat Seat) (steps, erro
 // newTrainer makes that of a rank, for updates of so many sequences.
 func newTrainer(
 	ctx *cuda.Context, config model.Config, options train.Config, batch int, seat Seat,
-) (*train.Trainer, *cuda.Comm, error) {
+) (*train.Trainer, error) {
 	comm, err := ctx.NewComm(cuda.TransportSelf, "", seat.Rank, seat.Ranks, 0)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	experts, err := layer.NewExpertParallel(comm, seat.ExpertParallel, config.NumExperts, train.Grain)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	made, err := model.New(ctx, config, options.Precision, options.Seed, model.WithExperts(experts))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	options.BatchSize = batch
-	trainer, err := train.NewTrainer(made, options, train.WithComm(comm))
-	return trainer, comm, err
+	return train.NewTrainer(made, options, train.WithComm(comm))
 }
 
 // TrainingWork is what one step computes and moves.
@@ -128,7 +127,7 @@ func stepWork(
 	config model.Config, options train.Config, machine cuda.Machine, batch int, seat Seat,
 ) (work Work, sent int, err error) {
 	err = measured(machine, func(ctx *cuda.Context) error {
-		trainer, comm, err := newTrainer(ctx, config, options, batch, seat)
+		trainer, err := newTrainer(ctx, config, options, batch, seat)
 		if err != nil {
 			return err
 		}
@@ -136,7 +135,7 @@ func stepWork(
 		rows := len(trainer.Rows())
 		ids := make([]int32, rows*options.SequenceLength)
 		for range 2 { // the first makes tables and factors, once
-			before, err := comm.BytesSent()
+			before, err := trainer.BytesSent()
 			if err != nil {
 				return err
 			}
@@ -147,7 +146,7 @@ func stepWork(
 			if err != nil {
 				return err
 			}
-			after, err := comm.BytesSent()
+			after, err := trainer.BytesSent()
 			if err != nil {
 				return err
 			}

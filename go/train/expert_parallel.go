@@ -152,6 +152,7 @@ func (x *expertSums) roundsOf(sizes []int, length int) ([]layer.Round, error) {
 				round.Tokens = max(round.Tokens, sizes[event.B]*length)
 			}
 		}
+		round.Capacity = x.model.Config.Capacity(round.Tokens)
 		rounds[at] = round
 	}
 	return rounds, nil
@@ -228,9 +229,24 @@ func (x *expertSums) move(arena *tensor.Tensor, moves []cuda.Move) error {
 	return x.model.Experts.Comm.Move(arena.Memory(), arena.Bytes(), moves)
 }
 
+// bytesSent is what this rank has sent to others of its group, and to other owners; see cuda.Comm.BytesSent.
+func (x *expertSums) bytesSent() (int64, error) {
+	if x == nil {
+		return 0, nil
+	}
+	sent, err := x.model.Experts.Group.BytesSent()
+	if owners := x.model.Experts.Owners; err == nil && owners != nil {
+		var more int64
+		more, err = owners.BytesSent()
+		sent += more
+	}
+	return sent, err
+}
+
 // evaluate runs `own`, the evaluation of part `at` of so many, of up to `tokens` tokens, in a round in which the ranks of
-// the group have neighbouring parts. A rank whose part is behind the last serves the others.
-func (x *expertSums) evaluate(at, parts, tokens int, own func() error) (err error) {
+// the group have neighbouring parts. A rank whose part is behind the last serves the others. An expert takes up to
+// `capacity` slots, 0 for no limit.
+func (x *expertSums) evaluate(at, parts, tokens, capacity int, own func() error) (err error) {
 	if x == nil && at < parts {
 		return own()
 	}
@@ -238,7 +254,7 @@ func (x *expertSums) evaluate(at, parts, tokens int, own func() error) (err erro
 		return nil
 	}
 	e := x.model.Experts
-	round := layer.Round{Runs: make([]bool, e.Size), Tokens: tokens}
+	round := layer.Round{Runs: make([]bool, e.Size), Tokens: tokens, Capacity: capacity}
 	for rank := range round.Runs {
 		round.Runs[rank] = at-e.Position+rank < parts
 	}

@@ -126,6 +126,19 @@ func (r *replicas) bytes() int {
 	return bytes
 }
 
+// bytesSent is what this rank has sent to others so far.
+func (r *replicas) bytesSent() (int64, error) {
+	if r.comm == nil {
+		return 0, nil
+	}
+	sent, err := r.comm.BytesSent()
+	if err != nil {
+		return 0, err
+	}
+	more, err := r.experts.bytesSent()
+	return sent + more, err
+}
+
 // place is the rank among how many.
 func (r *replicas) place() (rank, ranks int) {
 	if r.comm == nil {

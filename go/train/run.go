@@ -475,7 +475,7 @@ func (r *Run) heldOutLoss(batches int) (float64, error) {
 	rank, ranks := replicas.place()
 	for first := 0; first < len(parted); first += ranks {
 		at := first + rank
-		err := replicas.experts.evaluate(at, len(parted), size*config.SequenceLength, func() error {
+		err := replicas.experts.evaluate(at, len(parted), size*config.SequenceLength, 0, func() error {
 			inputs, targets, err := r.HeldOut.Batch(parted[at])
 			if err != nil {
 				return err

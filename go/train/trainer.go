@@ -179,11 +179,14 @@ func (t *Trainer) free() error {
 // GradientBytes is the memory of the gradients: of the model's, and of the sums over replicas.
 func (t *Trainer) GradientBytes() int { return t.Model.Gradients.Bytes() + t.replicas.bytes() }
 
-// DuringEvaluation runs `own`, what this rank does of an evaluation, while the other ranks that share out the experts do
-// theirs, if any do: each on up to so many tokens.
-func (t *Trainer) DuringEvaluation(tokens int, own func() error) error {
+// BytesSent is how many bytes this rank has given to others so far, over all communicators of the training.
+func (t *Trainer) BytesSent() (int64, error) { return t.replicas.bytesSent() }
+
+// Together runs `own`, forward calls of up to so many tokens, while the ranks with which this one shares out the experts,
+// if there are any, run as much. An expert takes up to `capacity` slots, 0 for no limit.
+func (t *Trainer) Together(tokens, capacity int, own func() error) error {
 	rank, ranks := t.replicas.place()
-	return t.replicas.experts.evaluate(rank, ranks, tokens, own)
+	return t.replicas.experts.evaluate(rank, ranks, tokens, capacity, own)
 }
 
 // Step is the number of steps done, those that were skipped included.

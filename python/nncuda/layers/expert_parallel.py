@@ -34,10 +34,10 @@ class Add(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What happens in a round, in order: of each layer after the other. `tokens` are those of its largest micro-batch,
+    """What happens in a round, in order: of each layer after the other. From each rank come at most `rows` to another;
     `slots` f32 [slots, own] have sums of the own experts' gradients, layer by layer those of w13 and of w2."""
 
-    tokens: int
+    rows: int
     events: tuple[Run | Add, ...]
     slots: Tensor | None = None
 
@@ -74,6 +74,11 @@ class ExpertParallel:
         self.group = self.comm.part(self.first, 1, self.size)
         if self.size < self.comm.ranks:
             self.owners = self.comm.part(self.position, self.size, self.comm.ranks // self.size)
+
+    def most_rows(self, k: int, tokens: int, capacity: int = 0) -> int:
+        """How many rows go to one rank, at most, of so many tokens with `k` experts each, of which none takes more than
+        `capacity`; 0 for no limit."""
+        return k * tokens if capacity == 0 else min(k * tokens, len(self.own) * capacity)
 
     @contextlib.contextmanager
     def in_round(self, current: Round) -> Iterator[None]:
@@ -231,8 +236,7 @@ class ParallelMoELayer(MoELayer):
     def _dispatch(self, rows: Tensor | None, routing: Routing | None) -> tuple[Tensor, Tensor]:
         """Rows in the order of experts to their ranks; None of a guest."""
         experts, hidden, ctx = self._experts, self.w2.shape[1], self.w2.ctx
-        slot_rows = self.router.k * experts.round.tokens
-        arrived = ctx.empty((experts.size, slot_rows, hidden), self.w2.dtype)
+        arrived = ctx.empty((experts.size, experts.round.rows, hidden), self.w2.dtype)
         offsets = ctx.empty((experts.size, len(experts.own) + 1), "i32")
         experts.group.dispatch(rows, None if routing is None else routing.offsets, arrived, offsets)
         return arrived, offsets

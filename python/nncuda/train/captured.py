@@ -74,7 +74,7 @@ class CapturedStep:
         for at in range(len(self._sizes)):
             part = self.sizes.narrow(0, at, 1), self._aux_factors.narrow(0, at, 1)
             kernels.weighted_mean(self._one, part[0], y=part[1], divisor=batch)
-        self._rounds = None if experts is None else experts.rounds(self._sizes, length)
+        self._rounds = None if experts is None else experts.rounds(model.config, self._sizes, length)
         self._scaling = scaling
         if scaling is not None:
             self._scaled_loss_factor, self._scaled_aux_factors = ctx.empty((1,)), ctx.empty((len(self._sizes),))

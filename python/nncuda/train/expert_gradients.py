@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ..device import Comm, Context, Tensor, expert_schedule, replica_merges, shard
 from ..layers import ExpertParallel
 from ..layers.expert_parallel import Add, Round, Run
+from ..models import MoEConfig
 from ..models.held import HeldElements
 from ..models.parameters import GRAIN
 
@@ -66,13 +67,15 @@ class ExpertGradients:
         """Memory of the sums."""
         return self._slots.nbytes
 
-    def rounds(self, sizes: Sequence[int], length: int) -> list[tuple[int | None, Round]]:
+    def rounds(self, config: MoEConfig, sizes: Sequence[int], length: int) -> list[tuple[int | None, Round]]:
         """The rounds of micro-batches of so many sequences of `length`: the one that this rank runs in it, None of a
         guest, and what happens."""
-        return [
-            (one.own, Round(max(sizes[number] for number in one.micro_batches) * length, one.events, self._slots))
-            for one in self._rounds
-        ]
+        found = []
+        for one in self._rounds:
+            tokens = max(sizes[number] for number in one.micro_batches) * length
+            rows = self._experts.most_rows(config.experts_per_token, tokens, config.capacity(tokens))
+            found.append((one.own, Round(rows, one.events, self._slots)))
+        return found
 
     def reduce(self, comm: Comm, aside: Tensor | None, gradients: Tensor) -> None:
         """Makes this rank's shard of `gradients` the sums over all replicas; `aside` and what is there are the dense

@@ -226,14 +226,15 @@ def plan_training(
             found["fixed"] = ctx.bytes_used - sum(found.values()) + more
             trainer.train_step(ids, ids)
             peak, held, scratch = ctx.bytes_peak, ctx.bytes_held, ctx.bytes_arena
-            with _round_of_all(model, micro * length):
-                if held_out:
+            if held_out:
+                with _round_of_all(model, micro * length, 0):
                     model.evaluate(ids[:micro], ids[:micro])
-                    found["evaluation"] = ctx.bytes_peak - peak
-                    held = ctx.bytes_held
-                before = ctx.bytes_used
+                found["evaluation"] = ctx.bytes_peak - peak
+                held = ctx.bytes_held
+            before = ctx.bytes_used
+            with _round_of_all(model, micro * length, config.capacity(micro * length)):
                 activations = model.forward_keeping(ctx.zeros((micro * length,), "i32"), micro, ctx.zeros((1,)))
-                kept = ctx.bytes_used - before
+            kept = ctx.bytes_used - before
             del activations
     except OutOfMemoryError as error:
         raise TooLargeError from error
@@ -330,10 +331,13 @@ def _trainer(ctx: Context, config: MoEConfig, train: TrainConfig, capture: bool,
     return Trainer(model, train, capture=capture, comm=comm)
 
 
-def _round_of_all(model: MoETransformer, tokens: int) -> AbstractContextManager[None]:
+def _round_of_all(model: MoETransformer, tokens: int, capacity: int) -> AbstractContextManager[None]:
     """One in which all ranks run a forward call of so many tokens, where they share experts out."""
     experts = model.experts
-    return nullcontext() if experts is None else experts.in_round(Round(tokens, tuple(map(Run, range(experts.size)))))
+    if experts is None:
+        return nullcontext()
+    rows = experts.most_rows(model.config.experts_per_token, tokens, capacity)
+    return experts.in_round(Round(rows, tuple(map(Run, range(experts.size)))))
 
 
 def _arenas(trainer: Trainer) -> dict[str, int]:

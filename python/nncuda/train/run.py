@@ -332,7 +332,9 @@ class TrainingRun:
         if experts is None:
             return contextlib.nullcontext()
         present = range(min(experts.size, max(0, parts - first - experts.first)))
-        return experts.in_round(Round(size * self.trainer.config.sequence_length, tuple(map(Run, present))))
+        tokens = size * self.trainer.config.sequence_length
+        rows = experts.most_rows(self.trainer.model.config.experts_per_token, tokens)
+        return experts.in_round(Round(rows, tuple(map(Run, present))))
 
     def save(self, held_out_loss: float | None = None) -> Path:
         """Writes a checkpoint of this moment and removes those that are not to be kept; returns its folder."""

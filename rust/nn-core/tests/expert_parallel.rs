@@ -218,7 +218,8 @@ fn what_takes_all_experts_is_refused() {
 #[test]
 fn groups_that_do_not_fit_are_refused() {
     let error = |ranks, expert_parallel, config: &MoEConfig| {
-        let made = |rank| trainer(shared(rank, expert_parallel), config.clone(), options(), true).unwrap_err();
+        let made =
+            |rank: Rank<'_>| trainer(shared(rank, expert_parallel), config.clone(), options(), true).unwrap_err();
         job(ranks, made)[0].to_string()
     };
     let six = MoEConfig { num_experts: 6, ..model() };

@@ -165,9 +165,10 @@ impl MoETransformer {
     ) -> Result<Self> {
         let model = Self::zeros_with(ctx, config, training, precision, experts)?;
         model.parameters.initialize(&model.config, seed)?;
-        match &model.rounded {
-            Some(rounded) if experts.is_some() => rounded.initialize(&model.config, seed)?,
-            _ => model.round_weights()?,
+        match (&model.rounded, experts) {
+            (Some(rounded), Some(_)) => rounded.initialize(&model.config, seed)?,
+            (Some(rounded), None) => rounded.round(&model.parameters)?,
+            (None, _) => {}
         }
         Ok(model)
     }
@@ -195,14 +196,18 @@ impl MoETransformer {
     ) -> Result<Self> {
         weights.check_dtypes()?;
         let model = Self::zeros_with(ctx, config, training, precision, experts)?;
-        let rounded = model.rounded.as_ref().filter(|_| experts.is_some());
-        for arena in [Some(&model.parameters), rounded].into_iter().flatten() {
-            for spec in model.layout.specs() {
-                arena.load(spec, |part| weights.read_part(&spec.name, part))?;
-            }
-        }
-        if rounded.is_none() {
-            model.round_weights()?;
+        let fill = |arena: &ParameterArena| {
+            model
+                .layout
+                .specs()
+                .iter()
+                .try_for_each(|spec| arena.load(spec, |part| weights.read_part(&spec.name, part)))
+        };
+        fill(&model.parameters)?;
+        match (&model.rounded, experts) {
+            (Some(rounded), Some(_)) => fill(rounded)?,
+            (Some(rounded), None) => rounded.round(&model.parameters)?,
+            (None, _) => {}
         }
         Ok(model)
     }
