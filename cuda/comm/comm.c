@@ -63,6 +63,30 @@ int32_t nn_comm_fail(nncuda_ctx *ctx, nncuda_comm *comm, const char *format, ...
   return nn_fail(ctx, NNCUDA_ERROR_PEER, "%s", comm->reason);
 }
 
+/* Whoever waits in another part, or in the whole, is told, too. */
+static void tell_family(nncuda_comm *member, const char *reason) {
+  if (member->transport == NULL) {
+    return; /* destroyed */
+  }
+  if (!member->failed) {
+    snprintf(member->reason, sizeof member->reason, "%s", reason);
+    member->failed = 1;
+    member->transport->abort(member);
+  }
+  for (nncuda_comm *part = member->parts; part != NULL; part = part->next) {
+    tell_family(part, reason);
+  }
+}
+
+static void lose_family(nncuda_comm *comm) {
+  char reason[NN_COMM_REASON_CAPACITY];
+  memcpy(reason, comm->reason, sizeof reason);
+  while (comm->parent != NULL && comm->parent->transport != NULL) {
+    comm = comm->parent;
+  }
+  tell_family(comm, reason);
+}
+
 static int32_t exchange(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *messages, int64_t count, int32_t host) {
   if (comm->transport == NULL) { /* destroyed: a graph may outlive it */
     return nn_comm_check(ctx, comm);
@@ -76,6 +100,9 @@ static int32_t exchange(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *me
                                                              : t->exchange(ctx, comm, messages, count);
   for (int64_t i = 0; status == NNCUDA_SUCCESS && i < count; i++) {
     comm->sent += messages[i].send ? (int64_t)messages[i].bytes : 0;
+  }
+  if (comm->failed) {
+    lose_family(comm);
   }
   return status;
 }
@@ -120,6 +147,7 @@ static void release(nncuda_ctx *ctx, nncuda_comm *comm) {
   if (comm->transport != NULL) {
     comm->transport->close(comm);
   }
+  free(comm->names);
   free(comm);
 }
 
@@ -371,9 +399,10 @@ void nn_comm_abort(nncuda_comm *comm, const char *reason, int64_t length) {
   if (comm->failed) {
     return; /* who told us knows */
   }
-  snprintf(comm->reason, sizeof comm->reason, "rank %lld: %.*s", (long long)comm->rank, (int)length, reason);
+  snprintf(comm->reason, sizeof comm->reason, "rank %lld: %.*s", nn_comm_name(comm, comm->rank), (int)length, reason);
   comm->failed = 1;
   comm->transport->abort(comm);
+  lose_family(comm);
 }
 
 static int32_t abort_for(nncuda_ctx *ctx, nncuda_comm *comm, const char *reason, int64_t length) {

@@ -41,6 +41,9 @@ struct nncuda_comm {
   const nn_transport *transport;
   void *state; /* of the transport */
   int64_t rank, ranks, timeout_ms;
+  int64_t *names;              /* of a part: what sentences call its ranks, their ranks in the whole; else null */
+  nncuda_comm *parent, *parts; /* null where there are none; parts are chained by `next` */
+  nncuda_comm *next;
   int64_t sent; /* bytes */
   int32_t failed;
   char reason[NN_COMM_REASON_CAPACITY]; /* why, with the name of the rank */
@@ -57,7 +60,7 @@ int32_t nn_comm_exchange(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *m
 /* The same for memory of the host, and done on return. */
 int32_t nn_comm_exchange_host(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *messages, int64_t count);
 
-/* nncuda_comm_abort, of a text. */
+/* nncuda_comm_abort, of a text. The whole and its parts are lost together. */
 void nn_comm_abort(nncuda_comm *comm, const char *reason, int64_t length);
 
 /* Each rank's shard of x, nn_shard(bytes, grain, ranks, rank), to all; `host`: x is memory of the host. */
@@ -68,6 +71,11 @@ int32_t nn_comm_gather_host(nncuda_ctx *ctx, nncuda_comm *comm, const void *data
 
 /* Takes a communicator that its transport has opened among the context's handles; without success it is gone. */
 int32_t nn_comm_keep(nncuda_ctx *ctx, nncuda_comm *comm, nncuda_comm **kept);
+
+/* What sentences call a rank. */
+static inline long long nn_comm_name(const nncuda_comm *comm, int64_t rank) {
+  return comm->names != NULL ? comm->names[rank] : rank;
+}
 
 /* The time-out, for sentences. */
 static inline double nn_comm_seconds(const nncuda_comm *comm) { return (double)comm->timeout_ms / 1000; }

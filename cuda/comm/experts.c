@@ -105,7 +105,7 @@ static int32_t read_offsets(nncuda_ctx *ctx, const experts_args *a, traffic *t) 
       status = tell(ctx, a->comm,
                     nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE,
                             "the experts of rank %lld get %d rows; there must be at most slot_rows, which is %lld",
-                            (long long)r, rows, (long long)a->slot_rows));
+                            nn_comm_name(a->comm, r), rows, (long long)a->slot_rows));
     }
   }
   return status;

@@ -100,8 +100,8 @@ static int32_t fail_by(nncuda_ctx *ctx, nncuda_comm *comm, int64_t peer, int err
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   state->mpi->Error_string(error, text, &length);
-  return nn_comm_fail(ctx, comm, "rank %lld cannot be reached from rank %lld: %s", (long long)peer,
-                      (long long)comm->rank, text);
+  return nn_comm_fail(ctx, comm, "rank %lld cannot be reached from rank %lld: %s", nn_comm_name(comm, peer),
+                      nn_comm_name(comm, comm->rank), text);
 }
 
 /* What became of a message that is done. */
@@ -111,8 +111,8 @@ static int32_t check(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *m, co
   MPI_Count bytes = (MPI_Count)m->bytes;
   state->mpi->Error_class(error, &class);
   if (class == MPI_ERR_TRUNCATE) {
-    return nn_comm_fail(ctx, comm, "rank %lld sent more than the %zu bytes that rank %lld expects", (long long)m->peer,
-                        m->bytes, (long long)comm->rank);
+    return nn_comm_fail(ctx, comm, "rank %lld sent more than the %zu bytes that rank %lld expects",
+                        nn_comm_name(comm, m->peer), m->bytes, nn_comm_name(comm, comm->rank));
   }
   if (error != MPI_SUCCESS) {
     return fail_by(ctx, comm, m->peer, error);
@@ -122,8 +122,8 @@ static int32_t check(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *m, co
   }
   return bytes == (MPI_Count)m->bytes
              ? NNCUDA_SUCCESS
-             : nn_comm_fail(ctx, comm, "rank %lld sent %lld bytes to rank %lld, which expects %zu", (long long)m->peer,
-                            (long long)bytes, (long long)comm->rank, m->bytes);
+             : nn_comm_fail(ctx, comm, "rank %lld sent %lld bytes to rank %lld, which expects %zu",
+                            nn_comm_name(comm, m->peer), (long long)bytes, nn_comm_name(comm, comm->rank), m->bytes);
 }
 
 static int32_t advance(nncuda_ctx *ctx, nncuda_comm *comm, transfer *t) {
@@ -163,7 +163,7 @@ static int32_t wait_for(nncuda_ctx *ctx, nncuda_comm *comm, transfer *t) {
       while (t->requests[i] == MPI_REQUEST_NULL) {
         i++;
       }
-      return nn_comm_fail(ctx, comm, "rank %lld did not answer within %g s", (long long)t->messages[i].peer,
+      return nn_comm_fail(ctx, comm, "rank %lld did not answer within %g s", nn_comm_name(comm, t->messages[i].peer),
                           nn_comm_seconds(comm));
     }
     nn_mpi_pause(t->last);

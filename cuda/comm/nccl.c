@@ -170,7 +170,7 @@ static void nccl_abort(nncuda_comm *comm) {
 static int32_t lose(nncuda_ctx *ctx, nncuda_comm *comm, int32_t ours, const char *reason) {
   state *const s = comm->state;
   char told[NN_COMM_REASON_CAPACITY];
-  snprintf(told, sizeof told, "rank %lld: %.200s", (long long)comm->rank, reason);
+  snprintf(told, sizeof told, "rank %lld: %.200s", nn_comm_name(comm, comm->rank), reason);
   const int32_t status = nn_comm_fail(ctx, comm, "%s", reason);
   if (ours) {
     nn_links_tell(s->links, told);

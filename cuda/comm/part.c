@@ -24,16 +24,30 @@ static int32_t make_part(nncuda_ctx *ctx, nncuda_comm *comm, const int64_t *memb
   if (made == NULL) {
     return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for a communicator");
   }
-  *made = (nncuda_comm){.transport = comm->transport, .ranks = ranks, .timeout_ms = comm->timeout_ms};
-  while (members[made->rank] != comm->rank) {
-    made->rank++;
+  *made = (nncuda_comm){.transport = comm->transport,
+                        .ranks = ranks,
+                        .timeout_ms = comm->timeout_ms,
+                        .names = calloc((size_t)ranks, sizeof *made->names),
+                        .parent = comm,
+                        .next = comm->parts};
+  int32_t status = made->names != NULL ? NNCUDA_SUCCESS
+                                       : nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY,
+                                                 "no memory for a communicator of %lld ranks", (long long)ranks);
+  for (int64_t i = 0; status == NNCUDA_SUCCESS && i < ranks; i++) {
+    made->rank = members[i] == comm->rank ? i : made->rank;
+    made->names[i] = nn_comm_name(comm, members[i]);
   }
-  const int32_t status = comm->transport->split(ctx, comm, made, members);
+  status = status == NNCUDA_SUCCESS ? comm->transport->split(ctx, comm, made, members) : status;
   if (status != NNCUDA_SUCCESS) {
+    free(made->names);
     free(made);
     return status;
   }
-  return nn_comm_keep(ctx, made, part);
+  status = nn_comm_keep(ctx, made, part);
+  if (status == NNCUDA_SUCCESS) {
+    comm->parts = made;
+  }
+  return status;
 }
 
 /* ---- by color and key, which all ranks tell each other ---- */

@@ -240,9 +240,9 @@ static void hand_over(room *r, int64_t from, const nn_message *message, parcel *
 /* Waits for the peer, unless it has left or was waited for long enough. */
 static void await(const nncuda_comm *comm, room *r, int64_t peer, patience *p) {
   if (r->seats[peer].left) {
-    break_up(r, "rank %lld has left", (long long)peer);
+    break_up(r, "rank %lld has left", nn_comm_name(comm, peer));
   } else if (p->over) {
-    break_up(r, "rank %lld did not answer within %g s", (long long)peer, nn_comm_seconds(comm));
+    break_up(r, "rank %lld did not answer within %g s", nn_comm_name(comm, peer), nn_comm_seconds(comm));
   } else {
     wait_for_change(r, p);
   }
@@ -256,8 +256,8 @@ static void receive(nncuda_comm *comm, room *r, const nn_message *message) {
     await(comm, r, peer, &p);
   }
   if (!r->broken && q->first->bytes != message->bytes) {
-    break_up(r, "rank %lld sent %zu bytes to rank %lld, which expects %zu", (long long)peer, q->first->bytes,
-             (long long)comm->rank, message->bytes);
+    break_up(r, "rank %lld sent %zu bytes to rank %lld, which expects %zu", nn_comm_name(comm, peer), q->first->bytes,
+             nn_comm_name(comm, comm->rank), message->bytes);
   }
   if (r->broken) {
     return;

@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "b375ac5d3a40e943a6f6710e03fb0521878075edb9a6ec3ea508d1cdb2d5daf5"
+const HeaderSHA256 = "62d08690207dac7ed454d4d5c1eee70427399d23e5056f5d9f69e6694f3bf9d9"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

@@ -315,3 +315,28 @@ def test_measured_moves_are_counted():
         before = comm.bytes_sent
         comm.move(x, [(0, 100, 1, 0), (100, 300, 0, 1)])
         assert comm.bytes_sent - before == 100
+
+
+# ---- the whole and its parts are lost together, and ranks keep their names
+
+
+def test_whoever_waits_in_a_part_is_told():
+    """Rank 3 is rank 1 of the part in which rank 2 waits for it; ranks 0 and 1 wait in the whole and in theirs."""
+
+    def work(comm: nncuda.Comm) -> None:
+        part = comm.part(comm.rank // 2 * 2, 1, 2)
+        if comm.rank == 3:
+            comm.abort("the disk is full")
+        (part if comm.rank in (1, 2) else comm).barrier()
+
+    assert failures(4, work) == ["rank 3: the disk is full"] * 4
+
+
+def test_a_failure_in_a_part_is_one_of_the_whole():
+    def work(comm: nncuda.Comm) -> None:
+        part = comm.part(comm.rank // 2 * 2, 1, 2)
+        if comm.rank == 3:
+            part.abort("the disk is full")
+        (comm if comm.rank == 3 else part if comm.rank == 2 else comm).barrier()
+
+    assert failures(4, work) == ["rank 3: the disk is full"] * 4
