@@ -17,12 +17,13 @@ import (
 // serves the others. No bit depends on Size.
 // (Lepikhin et al. 2020, "GShard", section 3.2; Rajbhandari et al. 2022, "DeepSpeed-MoE", section 5)
 type ExpertParallel struct {
-	Comm, Group *cuda.Comm // to all ranks, and to those of the group
-	Owners      *cuda.Comm // to those with the same experts; nil where there is one group
-	Size        int        // ranks of a group
-	Position    int        // of this rank in its group
-	Own         int        // experts of a layer that it has
-	Grain       int64      // elements of the arenas that stay on one rank when these share out the updates
+	Comm     *cuda.Comm // to all ranks
+	Group    *cuda.Comm // to those of the group; nil before Join
+	Owners   *cuda.Comm // to those with the same experts; nil before Join, and where there is one group
+	Size     int        // ranks of a group
+	Position int        // of this rank in its group
+	Own      int        // experts of a layer that it has
+	Grain    int64      // elements of the arenas that stay on one rank when these share out the updates
 
 	round *Round
 	slots *tensor.Tensor // f32 [slots, layers * own of a layer]: sums of the own experts' gradients
@@ -46,17 +47,22 @@ func NewExpertParallel(comm *cuda.Comm, size, experts int, grain int64) (*Expert
 	if err := CheckExpertParallel(size, ranks, experts); err != nil || size == 1 {
 		return nil, err
 	}
-	e := &ExpertParallel{Comm: comm, Size: size, Position: rank % size, Own: experts / size, Grain: grain}
-	var err error
-	if e.Group, err = comm.Part(rank-e.Position, 1, size); err != nil {
-		return nil, err
+	return &ExpertParallel{Comm: comm, Size: size, Position: rank % size, Own: experts / size, Grain: grain}, nil
+}
+
+// Join meets the group and the owners, unless it has. A trainer does it, when the ranks have agreed that they mean the
+// same.
+func (e *ExpertParallel) Join() (err error) {
+	if e == nil || e.Group != nil {
+		return nil
 	}
-	if ranks > size {
-		if e.Owners, err = comm.Part(e.Position, size, ranks/size); err != nil {
-			return nil, errors.Join(err, e.Close())
-		}
+	if e.Group, err = e.Comm.Part(e.First(), 1, e.Size); err != nil {
+		return err
 	}
-	return e, nil
+	if ranks := e.Comm.Ranks(); ranks > e.Size {
+		e.Owners, err = e.Comm.Part(e.Position, e.Size, ranks/e.Size)
+	}
+	return err
 }
 
 // CheckExpertParallel refuses groups of `size` ranks into which a job of so many does not fall apart, or that cannot

@@ -65,12 +65,6 @@ type MoETransformer struct {
 // An Option changes how a model is made.
 type Option func(*MoETransformer)
 
-// WithExperts makes a model of a rank that has a part of the experts, which may be nil: all of them. The model closes it.
-// Such a model trains together with those of the other ranks, and does nothing else.
-func WithExperts(experts *layer.ExpertParallel) Option {
-	return func(m *MoETransformer) { m.Experts = experts }
-}
-
 // New makes a model with random weights from `seed`, ready to train in a precision.
 func New(
 	ctx *cuda.Context, config Config, precision Precision, seed int64, options ...Option,
@@ -182,14 +176,6 @@ func (m *MoETransformer) RoundWeights() error {
 		}
 	}
 	return nil
-}
-
-// ExpertParallel is how many ranks share out the experts; 1 where all are here.
-func (m *MoETransformer) ExpertParallel() int {
-	if m.Experts == nil {
-		return 1
-	}
-	return m.Experts.Size
 }
 
 // Context is the context that the model lives on.
@@ -327,28 +313,6 @@ func (m *MoETransformer) ForwardKeeping(
 		x, uses[at], kept[at] = block.ForwardKeeping(p, x, batch, capacity, aux)
 	}
 	return x, uses, kept
-}
-
-// Serve runs what other ranks send through this rank's experts in a round in which it has no micro-batch of its own: what
-// ForwardBackward does for them.
-func (m *MoETransformer) Serve(p *layer.Pass) {
-	kept := make([]*layer.Served, len(m.blocks))
-	for at, block := range m.blocks {
-		kept[at] = block.ServeForward(p, true)
-	}
-	for at := range slices.Backward(m.blocks) {
-		m.blocks[at].ServeBackward(p, kept[at])
-	}
-	p.Label()
-}
-
-// ServeEvaluation is Serve for a round of Evaluate.
-func (m *MoETransformer) ServeEvaluation() error {
-	return m.run(func(p *layer.Pass) {
-		for _, block := range m.blocks {
-			block.ServeForward(p, false)
-		}
-	})
 }
 
 // Recompute chooses what ForwardBackward does not keep but computes twice, with the same bits: of every `every`-th

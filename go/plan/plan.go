@@ -9,6 +9,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/layer"
@@ -115,6 +116,7 @@ func training(
 		found.Bytes[Kept] = min(kept, left-found.Bytes[Scratch])
 		found.Bytes[Transient] = left - found.Bytes[Scratch] - found.Bytes[Kept]
 		found.Peak, found.Held = found.sum(), found.Held+more
+		runtime.KeepAlive(trainer) // or its memory is given back in the middle of what is measured
 		return nil
 	})
 	return found, err

@@ -41,6 +41,7 @@ var expertJobs = map[string]struct {
 		c.ActivationCheckpointing, c.RecomputeExperts = 2, true
 		c.BatchSize, c.Replicas = 15, 4
 	}, []shape{{4, 4}, {4, 2}, {2, 2}}},
+	"six experts, f32": {sharded(), func(c *train.Config) { c.BatchSize, c.Replicas = 15, 7 }, []shape{{3, 3}, {6, 3}, {6, 6}}},
 	"bf16, drops, all blocks again": {dropping(eightExperts()), func(c *train.Config) {
 		c.Precision, c.Moments, c.ActivationCheckpointing, c.Replicas = model.BF16, train.MomentsBF16, 1, 6
 	}, []shape{{4, 4}, {6, 2}}},
@@ -204,8 +205,8 @@ func TestWrongExpertParallel(t *testing.T) {
 		{3, []int{3}, "expert_parallel is 3; it must divide the 3 ranks and the 4 experts"},
 		{1, []int{2}, "expert_parallel is 2; it must divide the 1 ranks and the 4 experts"},
 		{2, []int{0}, "expert_parallel is 0; it must divide the 2 ranks and the 4 experts"},
-		{4, []int{2, 4}, "nncuda_comm_part: rank "},
-		{2, []int{1, 2}, "nncuda_comm_part: rank "},
+		{4, []int{2, 4}, "the expert parallel of rank 1 (4) is not that of rank 0 (2)"},
+		{2, []int{1, 2}, "the expert parallel of rank 1 (2) is not that of rank 0 (1)"},
 	} {
 		folder := t.TempDir()
 		ranks.Run(t, of.ranks, func(comm *cuda.Comm) {

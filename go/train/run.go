@@ -95,23 +95,6 @@ func startRun(
 	return run, nil
 }
 
-// newTrainer makes a trainer with a model of its own.
-func newTrainer(ctx *cuda.Context, config model.Config, options Config, more []Option) (*Trainer, error) {
-	experts, err := settingsOf(more).experts(config)
-	if err != nil {
-		return nil, err
-	}
-	made, err := model.New(ctx, config, options.Precision, options.Seed, model.WithExperts(experts))
-	if err != nil {
-		return nil, errors.Join(err, experts.Close())
-	}
-	trainer, err := NewTrainer(made, options, more...)
-	if err != nil {
-		return nil, errors.Join(err, made.Close())
-	}
-	return trainer, nil
-}
-
 // talks says whether this rank is the one that tells of the run: rank 0, or one alone.
 func (r *Run) talks() bool { return r.comm() == nil || r.comm().Rank() == 0 }
 

@@ -118,6 +118,23 @@ func NewTrainer(m *model.MoETransformer, config Config, options ...Option) (*Tra
 	return t, nil
 }
 
+// newTrainer makes a trainer with a model of its own.
+func newTrainer(ctx *cuda.Context, config model.Config, options Config, more []Option) (*Trainer, error) {
+	experts, err := settingsOf(more).experts(config)
+	if err != nil {
+		return nil, err
+	}
+	made, err := model.New(ctx, config, options.Precision, options.Seed, model.WithExperts(experts))
+	if err != nil {
+		return nil, errors.Join(err, experts.Close())
+	}
+	trainer, err := NewTrainer(made, options, more...)
+	if err != nil {
+		return nil, errors.Join(err, made.Close())
+	}
+	return trainer, nil
+}
+
 func (t *Trainer) build(comm *cuda.Comm) error {
 	ctx := t.Model.Context()
 	var err error
@@ -131,6 +148,9 @@ func (t *Trainer) build(comm *cuda.Comm) error {
 		if err := comm.Agree("expert parallel", strconv.Itoa(t.Model.ExpertParallel())); err != nil {
 			return err
 		}
+	}
+	if err = t.Model.Experts.Join(); err != nil {
+		return err
 	}
 	if t.Moments, err = newMoments(ctx, t.Model.Layout, t.Config.Moments, t.replicas.updates); err != nil {
 		return err

@@ -1,0 +1,43 @@
+package model
+
+import (
+	"slices"
+
+	"github.com/nncuda/nncuda/go/layer"
+)
+
+// WithExperts makes a model of a rank that has a part of the experts, which may be nil: all of them. The model closes it.
+// Such a model trains together with those of the other ranks, and does nothing else.
+func WithExperts(experts *layer.ExpertParallel) Option {
+	return func(m *MoETransformer) { m.Experts = experts }
+}
+
+// ExpertParallel is how many ranks share out the experts; 1 where all are here.
+func (m *MoETransformer) ExpertParallel() int {
+	if m.Experts == nil {
+		return 1
+	}
+	return m.Experts.Size
+}
+
+// Serve runs what other ranks send through this rank's experts in a round in which it has no micro-batch of its own: what
+// ForwardBackward does for them.
+func (m *MoETransformer) Serve(p *layer.Pass) {
+	kept := make([]*layer.Served, len(m.blocks))
+	for at, block := range m.blocks {
+		kept[at] = block.ServeForward(p, true)
+	}
+	for at := range slices.Backward(m.blocks) {
+		m.blocks[at].ServeBackward(p, kept[at])
+	}
+	p.Label()
+}
+
+// ServeEvaluation is Serve for a round of Evaluate.
+func (m *MoETransformer) ServeEvaluation() error {
+	return m.run(func(p *layer.Pass) {
+		for _, block := range m.blocks {
+			block.ServeForward(p, false)
+		}
+	})
+}
