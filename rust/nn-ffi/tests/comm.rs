@@ -90,7 +90,7 @@ fn pieces_move_between_parts_of_a_job() {
         assert_eq!(pair.sum(rank as i64)?, rank as i64 / 2 * 4 + 1);
         assert_eq!(comm.part(rank, 2, 3).unwrap_err().status(), Some(Status::InvalidValue));
         // The middle alone is memory, and the sum of its first half.
-        let x = context.zeros_parts(&[N], DType::F32, &[N / 4..N / 2])?;
+        let x = context.zeros_parts(&[N], DType::F32, std::slice::from_ref(&(N / 4..N / 2)))?;
         assert!(context.zeros_parts(&[N], DType::F32, &[4..8, 7..9]).is_err());
         let middle = x.narrow(0, N / 4, N / 4)?;
         kernels::fill(&middle, rank as f32)?;

@@ -104,9 +104,9 @@ impl ExpertParallel {
         Ok(group.bytes_sent()? + owners.as_ref().map_or(Ok(0), Comm::bytes_sent)?)
     }
 
-    /// Begins a round: what layers do from here on is part of it.
-    pub(crate) fn begin(&self, round: &Arc<Round>) {
-        *self.round.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(round));
+    /// Begins a round: what layers do from here on is part of it. `None` ends the last one.
+    pub(crate) fn begin(&self, round: Option<&Arc<Round>>) {
+        *self.round.lock().unwrap_or_else(PoisonError::into_inner) = round.cloned();
     }
 
     /// The round, in which this rank has rows of its own or is a guest.

@@ -1,5 +1,6 @@
 //! One buffer of a layout: the parameters themselves, their gradients, or a moment of the optimiser.
 
+use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -67,10 +68,9 @@ impl ParameterArena {
 
     /// Which elements of a parameter are held, counted from its first.
     fn parts(&self, spec: &ParameterSpec) -> Vec<Range<usize>> {
-        let part = |range: &Range<usize>| overlap(range, spec.offset, spec.size());
-        let all = || vec![0..spec.size()];
-        let parts = self.held.as_ref().map_or_else(all, |held| held.ranges().iter().map(part).collect());
-        parts.into_iter().filter(|part| !part.is_empty()).collect()
+        let Some(held) = &self.held else { return iter::once(0..spec.size()).collect() };
+        let parts = held.ranges().iter().map(|range| overlap(range, spec.offset, spec.size()));
+        parts.filter(|part| !part.is_empty()).collect()
     }
 
     fn spec(&self, name: &str) -> Result<&ParameterSpec> {

@@ -345,7 +345,14 @@ impl MoETransformer {
     pub(crate) fn begin_evaluation(&self, tokens: usize, has: impl Fn(usize) -> bool) {
         let Some(experts) = &self.experts else { return };
         let sources = (experts.first()..experts.first() + experts.ranks()).map(has).collect();
-        experts.begin(&Arc::new(Round::forward(self.config.experts_per_token * tokens, sources)));
+        experts.begin(Some(&Arc::new(Round::forward(self.config.experts_per_token * tokens, sources))));
+    }
+
+    /// Ends the last round.
+    pub(crate) fn end_evaluation(&self) {
+        if let Some(experts) = &self.experts {
+            experts.begin(None);
+        }
     }
 
     /// The part of a guest in the `evaluate` of the others.

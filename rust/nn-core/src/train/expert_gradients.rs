@@ -112,8 +112,8 @@ impl ExpertGradients {
         }
     }
 
-    /// Begins a round of the group.
-    pub(super) fn begin(&self, round: &Arc<Round>) {
+    /// Begins a round of the group; `None` ends the last one.
+    pub(super) fn begin(&self, round: Option<&Arc<Round>>) {
         self.parallel.begin(round);
     }
 

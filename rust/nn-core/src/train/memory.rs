@@ -165,9 +165,12 @@ impl StepMemory {
             }
         }
         let (mut uses, mut rounds) = (Vec::new(), self.rounds.iter());
-        let mut begin = || match (replicas.experts(), rounds.next()) {
-            (Some(experts), Some(round)) => Some(experts.begin(round)),
-            _ => None,
+        let mut begin = || {
+            let round = rounds.next();
+            if let Some(experts) = replicas.experts() {
+                experts.begin(round);
+            }
+            round.is_some()
         };
         replicas.run(self.sizes.len(), model.gradients()?.data(), |number, accumulate| {
             begin();
@@ -183,7 +186,7 @@ impl StepMemory {
             })?;
             Ok(())
         })?;
-        while begin().is_some() {
+        while begin() {
             model.serve()?;
         }
         Ok(uses)

@@ -1,5 +1,6 @@
 //! The replicas of a job: whose micro-batches a rank runs, and the order in which their gradients are added.
 
+use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -40,7 +41,7 @@ pub(super) struct Replicas {
 impl Replicas {
     /// Those of the rank of a communicator, of `total` in all; makes room for the sums of gradients of `parameters`.
     pub(super) fn new(ctx: &Context, total: usize, parameters: usize, comm: Option<&Comm>) -> Result<Self> {
-        Self::over(ctx, total, parameters, vec![0..parameters], comm, None)
+        Self::over(ctx, total, parameters, iter::once(0..parameters).collect(), comm, None)
     }
 
     /// The same for a model whose experts are shared out, for updates of so many `micro_batches`.

@@ -386,6 +386,7 @@ impl TrainingRun {
         loop {
             let round: Vec<_> = parts.by_ref().take(ranks).collect();
             if round.is_empty() {
+                model.end_evaluation();
                 break;
             }
             let number = sums.len() + rank;
