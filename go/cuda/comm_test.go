@@ -1,9 +1,11 @@
 package cuda_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -162,6 +164,50 @@ func TestRanksThatFail(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := cuda.ReplicaMerges(4, 2, 1); !errors.Is(err, cuda.ErrInvalidValue) {
+		t.Error(err)
+	}
+}
+
+// Two ranks have two experts each. Rank 1 has no rows of its own in the first exchange.
+func TestRowsTravelToTheirExperts(t *testing.T) {
+	ranks.Run(t, 2, func(comm *cuda.Comm) {
+		ctx, rank := comm.Context(), comm.Rank()
+		x, offsets := floats(t, ctx, 1, 2, 3, 4), must.Get(ctx.Allocate(4*5))(t)
+		y, yOffsets := floats(t, ctx, make([]float32, 8)...), must.Get(ctx.Allocate(4*6))(t)
+		first := must.Get(binary.Append(nil, binary.NativeEndian, []int32{0, 1, 1, 3, 4}))(t)
+		must.Do(t, ctx.Upload(offsets.At(0), first))
+		from, at, rows := x.At(0), offsets.At(0), int64(4)
+		if rank == 1 {
+			from, at, rows = cuda.Memory{}, cuda.Memory{}, 0
+		}
+		must.Do(t, comm.Dispatch(from, at, y.At(0), yOffsets.At(0), rows, 4, 4, 2, 2))
+		if rank == 0 {
+			requireFloats(t, y, 1, 0, 0, 0, 0, 0, 0, 0)
+		} else {
+			requireFloats(t, y, 2, 3, 4, 0, 0, 0, 0, 0)
+			must.Do(t, ctx.Upload(y.At(0), bytesOf([]float32{20, 30, 40, 0})))
+		}
+		must.Do(t, comm.Collect(y.At(0), yOffsets.At(0), from, at, rows, 4, 4, 2, 2))
+		if rank == 0 {
+			requireFloats(t, x, 1, 20, 30, 40)
+		}
+		if err := comm.Dispatch(from, at, y.At(0), yOffsets.At(0), rows, 5, 4, 2, 2); !errors.Is(err, cuda.ErrInvalidSize) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestExpertSchedule(t *testing.T) {
+	events, slots, err := cuda.ExpertSchedule(3, 3, 0, 3, 4)
+	must.Do(t, err)
+	wanted := []cuda.ExpertEvent{
+		{0, cuda.ExpertsRun, 0, 0, 0, 0}, {0, cuda.ExpertsRun, 1, 1, 1, 0}, {0, cuda.ExpertsRun, 2, 2, 2, 0},
+		{1, cuda.ExpertsRun, 0, 3, 0, 1}, {1, cuda.ExpertsAdd, 0, 1, 0, 0}, {1, cuda.ExpertsAdd, 0, 2, 0, 0},
+	}
+	if slots != 3 || !slices.Equal(events, wanted) {
+		t.Error(events, slots)
+	}
+	if _, _, err = cuda.ExpertSchedule(3, 4, 0, 2, 4); !errors.Is(err, cuda.ErrInvalidValue) {
 		t.Error(err)
 	}
 }

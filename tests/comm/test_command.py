@@ -7,6 +7,7 @@ import os
 import random
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -120,6 +121,25 @@ def test_a_rank_with_other_options(tmp_path: Path, flags: tuple[object, ...], se
     assert done.returncode != 0
     assert sentence in done.stderr
     assert not list_checkpoints(tmp_path / "run" / "checkpoints")
+
+
+@started
+def test_ranks_that_share_the_experts_out(tmp_path: Path) -> None:
+    """They leave the files of one rank, whichever they are; --resume may have others."""
+    config = write_config(tmp_path)
+    alone = train(0, tmp_path / "0", "--config", config)
+    done = train(4, tmp_path / "4", "--config", config, "--expert-parallel", 4)
+    assert (done.returncode, done.stderr) == (0, alone.stderr)
+    assert digests(tmp_path / "4") == digests(tmp_path / "0")
+    for name in ("step-00000004", "step-00000006"):
+        shutil.rmtree(tmp_path / "4" / "checkpoints" / name)
+    assert train(4, tmp_path / "4", "--resume", "--expert-parallel", 2).returncode == 0
+    assert digests(tmp_path / "4") == digests(tmp_path / "0")
+    refused = train(3, tmp_path / "3", "--config", config, "--expert-parallel", 3)
+    assert refused.returncode != 0
+    assert "expert_parallel is 3; it must divide the 3 ranks and the 4 experts" in refused.stderr
+    differ = train(4, tmp_path / "differ", "--config", config, others=("--config", config, "--expert-parallel", 2))
+    assert differ.returncode != 0 and "the expert parallel of rank 3 (2) is not that of rank 0 (1)" in differ.stderr
 
 
 @started

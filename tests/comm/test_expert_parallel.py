@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import json
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,11 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner, Result
 from ranks import job, outcomes
 from small_models import TINY, random_batch
 from test_training import RAGGED, digests, errors_of, options, run, share, write_data
 
 import nncuda
+from nncuda.cli import main
 from nncuda.errors import StateError
 from nncuda.layers import ExpertParallel
 from nncuda.models import MoEConfig, MoETransformer
@@ -259,9 +262,11 @@ def test_divergence(tmp_path: Path, changes: dict[str, Any], expected: str) -> N
     assert len(set(told)) == 1 and told[0].startswith("DivergedError the loss is") and expected in told[0]
 
 
-PLANNED: dict[str, dict[str, Any]] = {
-    "f32": {},
-    "bf16, rounds that are not run": {"precision": "bf16", "batch_size": 59, "micro_batch_size": 2},
+PRODUCTS = ("cuda_grouped_gemm", "cuda_grouped_gemm_wgrad")
+PLANNED: dict[str, tuple[MoEConfig, dict[str, Any]]] = {
+    "f32": (WIDE, {}),
+    "bf16, rounds that are not run": (WIDE, {"precision": "bf16", "batch_size": 59, "micro_batch_size": 2}),
+    "a capacity": (dataclasses.replace(WIDE, capacity_factor=1.2), {"batch_size": 24, "replicas": 5}),
 }
 
 
@@ -269,23 +274,73 @@ PLANNED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", PLANNED)
 def test_plan_is_what_is_measured(name: str, ranks: int, size: int) -> None:
     """Of the bytes sent, those of the rows depend on what the experts are asked for."""
-    train, machine = options(**PLANNED[name]), Machine("cpu", 1)
+    config, changes = PLANNED[name]
+    train, machine = options(**changes), Machine("cpu", 1)
 
     def measured(comm: nncuda.Comm) -> tuple[int, int]:
-        experts = ExpertParallel(comm, size, WIDE.num_experts)
-        trainer = Trainer(MoETransformer(comm.ctx, WIDE, precision=train.precision, experts=experts), train, comm=comm)
-        batch = [ids[trainer.rows()] for ids in random_batch(WIDE, train.batch_size, train.sequence_length)]
+        experts = ExpertParallel(comm, size, config.num_experts)
+        model = MoETransformer(comm.ctx, config, precision=train.precision, experts=experts)
+        trainer = Trainer(model, train, comm=comm)
+        batch = [ids[trainer.rows()] for ids in random_batch(config, train.batch_size, train.sequence_length)]
         for _ in range(3):
             before = trainer.bytes_sent
             trainer.train_step(*batch)
         return comm.ctx.bytes_peak, trainer.bytes_sent - before
 
-    most = plan_ranks(WIDE, train, machine, ranks, size)
+    most = plan_ranks(config, train, machine, ranks, size)
+    products = [
+        [training_work(config, train, machine, Seat(rank, ranks)).kernels[name] for name in PRODUCTS]
+        for rank in range(ranks)
+    ]
     for rank, (peak, sent) in enumerate(job(ranks, measured)):
         seat = Seat(rank, ranks, size)
-        planned = plan_training(WIDE, train, machine, held_out=False, seat=seat)
+        planned = plan_training(config, train, machine, held_out=False, seat=seat)
         assert sum(planned.bytes.values()) == planned.peak and min(planned.bytes.values()) >= 0
         assert planned.peak == pytest.approx(peak, rel=0.01), seat
-        assert training_work(WIDE, train, machine, seat).sent == pytest.approx(sent, rel=0.1), seat
-        assert plan_training(WIDE, train, machine, seat=seat).held <= most.memory.held
-        assert training_work(WIDE, train, machine, seat).sent <= most.sent
+        work = training_work(config, train, machine, seat)
+        assert work.sent == pytest.approx(sent, rel=0.1), seat
+        assert plan_training(config, train, machine, seat=seat).held <= most.memory.held
+        assert work.sent <= most.sent and work.flops <= most.work.flops
+        # As much work for products as without, which the ranks of a group share evenly.
+        first = rank // size * size
+        expected = np.mean(products[first : first + size], axis=0)
+        assert np.array([work.kernels[name] for name in PRODUCTS]) == pytest.approx(expected, rel=0.05)
+
+
+def test_loading(tmp_path: Path) -> None:
+    """A checkpoint of some ranks goes on with others, who share the experts out in another way."""
+
+    def work(comm: nncuda.Comm, sizes: tuple[int, int]) -> str:
+        train = options(precision="bf16")
+        experts = ExpertParallel.of(comm, sizes[0], MODEL.num_experts)
+        trainer = Trainer(MoETransformer(comm.ctx, MODEL, precision="bf16", experts=experts), train, comm=comm)
+        folder = tmp_path / f"saved by {comm.ranks}"
+        trainer.train_step(*share(comm, trainer, random_batch(MODEL, train.batch_size, train.sequence_length)))
+        trainer.save_checkpoint(folder)
+        again = Trainer.load(folder, comm=comm, expert_parallel=sizes[1])
+        done = again.train_step(*share(comm, again, random_batch(MODEL, train.batch_size, train.sequence_length, 1)))
+        return repr((done.loss, done.grad_norm))
+
+    (expected,) = job(1, lambda comm: work(comm, (1, 1)))
+    assert job(4, lambda comm: work(comm, (4, 2))) == [expected] * 4
+    assert files(tmp_path / "saved by 1") == files(tmp_path / "saved by 4")
+
+
+def test_plan_command() -> None:
+    """A rank that holds a quarter of the experts needs less, and the flag is for several ranks."""
+    flags = ["plan", "--preset", "6.9b", "--micro-batch-size", "1", "--batch-size", "4", "--replicas", "4", "--json"]
+    flags += ["--available", "1TB", "--sequence-length", "256", "--threads", "1"]
+
+    def command(*more: str) -> Result:
+        return CliRunner().invoke(main, [*flags, *more])
+
+    apart, shared = (
+        json.loads(command("--ranks", "4", "--expert-parallel", size).stdout)["bytes"] for size in ("1", "4")
+    )
+    assert shared["weights"] < 0.6 * apart["weights"] and shared["master"] < 0.3 * apart["master"]
+    assert shared["moments"] == pytest.approx(apart["moments"], rel=0.01)
+    assert sum(shared.values()) < 0.8 * sum(apart.values())
+    refused = command("--ranks", "4", "--expert-parallel", "3")
+    assert refused.exit_code != 0
+    assert "expert_parallel is 3; it must divide the 4 ranks and the 16 experts" in refused.stderr
+    assert "--expert-parallel is for --ranks" in command("--expert-parallel", "2").output

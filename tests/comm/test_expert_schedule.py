@@ -153,7 +153,7 @@ def test_a_whole_job_of_one_micro_batch_a_rank_needs_few_slots(ranks):
 
 def test_sums_that_have_each_others_place_are_exchanged():
     """One steps aside: more copies than sums that end elsewhere."""
-    events, slots = nncuda.expert_schedule(16, 6, 2, 2, 16)
+    events, _ = nncuda.expert_schedule(16, 6, 2, 2, 16)
     copies = [(event.a, event.b) for event in events if event.kind == "copy"]
     came_from: dict[int, int] = {}
     for a, b in copies:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import random
 import signal
@@ -85,9 +86,8 @@ def kill_one(folder: Path, arguments: list[str], chance: random.Random) -> int:
     ) as job:
         assert job.stdout is not None
         if chance.random() < 0.8:
-            for line in job.stdout:
-                if line.startswith('{"step": '):
-                    break
+            steps = (line for line in job.stdout if line.startswith('{"step": '))
+            list(itertools.islice(steps, 2))  # the first has been saved when the second is told
             time.sleep(chance.uniform(0, 0.3))
         else:
             time.sleep(chance.uniform(0, 1.5))

@@ -131,10 +131,10 @@ def measure(comm: Comm, work: Case, folder: Path, effort: Effort) -> Figures:
         found = interleave({name: Timed(_times(run, calls), calls, clock) for name, run in turns.items()}, effort)
         return {name: timing.median for name, timing in found.items()}
 
-    def most_sent(step: Callable[[], object]) -> int:
-        before = comm.bytes_sent
+    def most_sent(trainer: Trainer, step: Callable[[], object]) -> int:
+        before = trainer.bytes_sent
         step()
-        sent = comm.bytes_sent - before
+        sent = trainer.bytes_sent - before
         return max(comm.sum(sent if comm.rank == rank else 0) for rank in range(comm.ranks))
 
     trainer, step, save = sides(comm.ctx, comm)
@@ -145,13 +145,14 @@ def measure(comm: Comm, work: Case, folder: Path, effort: Effort) -> Figures:
         _, step_alone, save_alone = sides(Context("cpu", threads=comm.ranks), None)
         if (expected := step_alone().loss) != loss:
             raise SidesDiffer(f"the loss is {loss!r}; of one rank it is {expected!r}")
-    most, most_divided = most_sent(step), 0
+    most, most_divided = most_sent(trainer, step), 0
     steps: dict[str, Callable[[], object]] = {"alone": step_alone, "ranks": step}
     if (group := math.gcd(comm.ranks, work.model.num_experts)) > 1:
-        _, step_divided, _ = sides(comm.ctx, comm, ExpertParallel(comm, group))
+        experts = ExpertParallel(comm, group, work.model.num_experts)
+        dividing, step_divided, _ = sides(comm.ctx, comm, experts)
         if (found := step_divided().loss) != loss:
             raise SidesDiffer(f"the loss is {loss!r}; with the experts divided it is {found!r}")
-        most_divided, steps["divided"] = most_sent(step_divided), step_divided
+        most_divided, steps["divided"] = most_sent(dividing, step_divided), step_divided
     size = trainer.model.layout.size
     step_times = timed(**steps)
     transport, tree = sums(comm, size)

@@ -288,7 +288,9 @@ def training_work(config: MoEConfig, train: TrainConfig, machine: Machine, seat:
             before = trainer.bytes_sent
             with ctx.profile() as profile:
                 trainer.train_step(ids, ids)
-            return _work(profile.json(), trainer.bytes_sent - before, seat.expert_parallel)
+            calls = profile.json()
+            work = _work(calls, trainer.bytes_sent - before)
+            return _filled(work, calls, trainer.model, micro * train.sequence_length)
 
     work = step(train.batch_size - left_out * micro)
     if not left_out:
@@ -366,11 +368,25 @@ def _generate(model: MoETransformer, batch: int, capacity: int, prompt: int) -> 
         pass
 
 
-def _work(profile: Mapping[str, list[dict[str, int | str]]], sent: int = 0, expert_parallel: int = 1) -> Work:
-    """Operations of experts that ranks share out: a rank computes with its part of the rows of each, but calls have
-    room for all of them."""
-    kernels = {str(one["kernel"]): (int(one["flops"]), int(one["bytes"])) for one in profile["kernels"]}
-    for name in ("grouped_gemm", "grouped_gemm_wgrad"):
-        if name in kernels:
-            kernels[name] = kernels[name][0] // expert_parallel, kernels[name][1]
-    return Work(kernels, sent)
+def _work(profile: Mapping[str, list[dict[str, int | str]]], sent: int = 0) -> Work:
+    return Work({str(one["kernel"]): (int(one["flops"]), int(one["bytes"])) for one in profile["kernels"]}, sent)
+
+
+def _filled(work: Work, profile: Mapping[str, list[dict[str, int | str]]], model: MoETransformer, tokens: int) -> Work:
+    """The work of a rank that has some of the experts, which are equally wanted: its calls have room for the most rows
+    that may come, and leave alone what is not filled of it. `tokens` are those of a micro-batch."""
+    if model.experts is None:
+        return work
+    config, kernels = model.config, dict(work.kernels)
+    k, hidden, ffn = config.experts_per_token, config.hidden_size, config.ffn_size
+    rows = model.experts.most_rows(k, tokens, config.capacity(tokens))
+    empty = 1 - k * tokens / (model.experts.size * rows)
+    for one in profile["kernels"]:
+        if one["kernel"] in ("cuda_grouped_gemm", "cuda_grouped_gemm_wgrad"):
+            flops, size = kernels[str(one["kernel"])]
+            calls = int(one["calls"])
+            with_w13 = flops / (2 * rows * hidden * ffn) - calls  # a call has twice the operations of one with w2
+            width = with_w13 * (hidden + 2 * ffn) + (calls - with_w13) * (hidden + ffn)
+            unread = empty * rows * width * (4 if model.precision == "f32" else 2)
+            kernels[str(one["kernel"])] = round(flops * (1 - empty)), round(size - unread)
+    return Work(kernels, work.sent)

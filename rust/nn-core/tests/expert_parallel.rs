@@ -171,7 +171,7 @@ fn other_ranks_and_groups_go_on_to_the_same_bytes() {
 
 #[test]
 fn a_rank_has_memory_for_its_experts() {
-    let options = TrainConfig { batch_size: 4, micro_batch_size: Some(1), replicas: 4, ..options() };
+    let options = TrainConfig { batch_size: 8, micro_batch_size: Some(1), replicas: 8, ..options() };
     let config = MoEConfig { ffn_size: 2000, ..model() };
     let used = |expert_parallel| {
         let used = job(4, |rank| {
@@ -180,10 +180,9 @@ fn a_rank_has_memory_for_its_experts() {
         });
         used.into_iter().max().unwrap()
     };
+    // Of the arenas a half, own experts and the own shard, and quarters of sums.
     let (whole, parts) = (used(1), used(4));
-    // Weights and gradients of the experts, and in place of the latter three slots of a quarter; half of both is kept for
-    // the rank's shard of the updates.
-    assert!(3 * parts < 2 * whole, "{parts} of {whole} bytes");
+    assert!(5 * parts < 4 * whole, "{parts} of {whole} bytes");
 }
 
 #[test]
@@ -192,9 +191,10 @@ fn what_takes_all_experts_is_refused() {
         let trainer = trainer(shared(rank, 2), model(), options(), true).unwrap();
         let model = trainer.model();
         let ids = model.context().tensor(&[1, 2, 3], &[1, 3]).unwrap();
-        let position = number_of(rank) % 2;
-        let other = format!("model.layers.1.block_sparse_moe.experts.{}.w2.weight", 2 * (1 - position));
-        let own = format!("model.layers.1.block_sparse_moe.experts.{}.w2.weight", 2 * position);
+        // A layer whose parameters the rank does not update.
+        let layer = if number_of(rank) < 2 { 1 } else { 0 };
+        let name = |position| format!("model.layers.{layer}.block_sparse_moe.experts.{}.w2.weight", 2 * position);
+        let (own, other) = (name(number_of(rank) % 2), name(1 - number_of(rank) % 2));
         model.weights().get(&own).unwrap();
         let refused = [
             model.parameters().get(&other).map(|_| ()),
@@ -233,7 +233,7 @@ fn groups_that_do_not_fit_are_refused() {
     }
     let errors = job(2, |rank| trainer(shared(rank, 1 + number_of(rank)), model(), options(), true).unwrap_err());
     for error in errors {
-        assert!(peer_text(&error).contains("the expert parallel of rank 1 is not that of rank 0"), "{error}");
+        assert!(peer_text(&error).contains("the expert parallel of rank 1 (2) is not that of rank 0 (1)"), "{error}");
     }
     let errors = job(2, |rank| {
         let experts = shared(rank, 2).experts(4).unwrap();
@@ -247,7 +247,10 @@ fn groups_that_do_not_fit_are_refused() {
 fn all_ranks_find_divergence_without_a_search() {
     let workshop = Workshop::new(true);
     for (max_loss, words) in [
-        (None, "the loss is nan at step 1: where it began is not searched for while experts are on several ranks"),
+        (
+            None,
+            "the loss is nan at step 1: the place where it began is not searched for while experts are on several ranks",
+        ),
         (
             Some(0.1),
             "above max_loss (0.1): the largest gradient is not searched for while experts are on several ranks",

@@ -4,7 +4,10 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use nn_ffi::{Comm, Context, DType, Device, Error, Piece, Result, Status, Transport, kernels, replica_merges, shard};
+use nn_ffi::{
+    Comm, Context, DType, Device, Error, ExpertEvent, Piece, Result, Status, Transport, expert_schedule, kernels,
+    replica_merges, shard,
+};
 
 /// Threads are ranks on the CPU alone.
 fn context() -> Context {
@@ -164,4 +167,73 @@ fn wrong_tensors_are_refused_before_anything_is_sent() {
     assert_eq!(shard(10, 4, 2, 1).unwrap(), 4..10);
     assert_eq!(shard(10, 0, 2, 1).unwrap_err().status(), Some(Status::InvalidValue));
     assert_eq!(replica_merges(4, 0, 3).unwrap(), 2);
+}
+
+#[test]
+fn rows_travel_to_their_experts_and_back() {
+    // Two ranks have two experts each. Rank 1 has no rows of its own.
+    let found = job("rows", 2, |comm| {
+        let context = comm.context();
+        let x = context.tensor(&[1.0_f32, 2.0, 3.0, 4.0], &[4, 1])?;
+        let offsets = context.tensor(&[0_i32, 1, 1, 3, 4], &[5])?;
+        let own = (comm.rank() == 0).then_some((&x, &offsets));
+        let (y, y_offsets) = (context.zeros(&[2, 4, 1], DType::F32)?, context.zeros(&[2, 3], DType::I32)?);
+        comm.dispatch(own, &y, &y_offsets)?;
+        let arrived = (y.to_vec::<f32>()?, y_offsets.to_vec::<i32>()?);
+        if comm.rank() == 1 {
+            y.copy_from_slice(&[20.0_f32, 30.0, 40.0, 0.0, 0.0, 0.0, 0.0, 0.0])?;
+        }
+        comm.collect(&y, &y_offsets, own)?;
+        Ok((arrived, x.to_vec::<f32>()?))
+    });
+    let [first, second] = <[_; 2]>::try_from(found.into_iter().map(Result::unwrap).collect::<Vec<_>>()).unwrap();
+    assert_eq!(first.0, (vec![1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], vec![0, 1, 1, 0, 0, 0]));
+    assert_eq!(second.0, (vec![2.0, 3.0, 4.0, 0.0, 0.0, 0.0, 0.0, 0.0], vec![0, 2, 3, 0, 0, 0]));
+    assert_eq!(first.1, [1.0, 20.0, 30.0, 40.0]);
+}
+
+#[test]
+fn rows_that_do_not_fit_are_refused() {
+    let context = context();
+    let comm = Comm::new(&context, Transport::Alone, "", None, Duration::ZERO).unwrap();
+    let zeros = |shape: &[usize], dtype| context.zeros(shape, dtype).unwrap();
+    let (x, offsets) = (zeros(&[4, 3], DType::F32), zeros(&[3], DType::I32));
+    let (y, y_offsets) = (zeros(&[1, 4, 3], DType::F32), zeros(&[1, 3], DType::I32));
+    comm.dispatch(Some((&x, &offsets)), &y, &y_offsets).unwrap();
+    let refused = [
+        (comm.dispatch(Some((&x, &offsets)), &zeros(&[2, 4, 3], DType::F32), &y_offsets), "y has shape [2, 4, 3]"),
+        (comm.dispatch(Some((&x, &offsets)), &y, &zeros(&[2, 3], DType::I32)), "y_offsets has shape [2, 3]"),
+        (comm.collect(&y, &zeros(&[1, 3], DType::F32), Some((&x, &offsets))), "y_offsets is f32; it must be i32"),
+        (comm.collect(&y, &y_offsets, Some((&zeros(&[4, 2], DType::F32), &offsets))), "x has shape [4, 2]"),
+        (comm.collect(&y, &y_offsets, Some((&zeros(&[4, 3], DType::BF16), &offsets))), "x is bf16; y is f32"),
+        (comm.dispatch(Some((&x, &zeros(&[4], DType::I32))), &y, &y_offsets), "offsets has shape [4]"),
+    ];
+    for (found, words) in refused {
+        let error = found.unwrap_err();
+        assert!(matches!(error, Error::Shape { .. }) && error.to_string().contains(words), "{error}");
+    }
+}
+
+#[test]
+fn the_gradients_of_experts_are_added_in_the_order_of_the_tree() {
+    let run = |round, source, micro_batch, slot, accumulate| ExpertEvent::Run {
+        round,
+        source,
+        micro_batch,
+        slot,
+        accumulate,
+    };
+    let (events, slots) = expert_schedule(3, 3, 0, 3, 4).unwrap();
+    let wanted = [
+        run(0, 0, 0, 0, false),
+        run(0, 1, 1, 1, false),
+        run(0, 2, 2, 2, false),
+        run(1, 0, 3, 0, true),
+        ExpertEvent::Add { round: 1, slot: 0, other: 1 },
+        ExpertEvent::Add { round: 1, slot: 0, other: 2 },
+    ];
+    assert_eq!((events.as_slice(), slots), (wanted.as_slice(), 3));
+    let (events, _) = expert_schedule(16, 6, 2, 2, 16).unwrap();
+    assert!(matches!(events.last(), Some(ExpertEvent::Copy { .. })));
+    assert_eq!(expert_schedule(3, 4, 0, 2, 4).unwrap_err().status(), Some(Status::InvalidValue));
 }

@@ -5,7 +5,7 @@
 //! no micro-batch in a round is a guest: it serves the others with its experts.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use nn_ffi::{Comm, DType, ExpertEvent, Tensor, kernels};
 
@@ -20,21 +20,42 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub struct ExpertParallel {
     comm: Comm,
-    group: Comm,
-    owners: Comm,
+    ranks: usize,
     experts: usize,
+    parts: OnceLock<Parts>,
     round: Mutex<Option<Arc<Round>>>,
 }
 
+/// The ranks that have all experts together, and those that have the same ones, where there are several.
+#[derive(Debug)]
+struct Parts {
+    group: Comm,
+    owners: Option<Comm>,
+}
+
 impl ExpertParallel {
-    /// That of a rank of a communicator, in groups of `ranks` that have `experts` in all. All ranks call it. `Error::Value`
-    /// unless `ranks` divides both the ranks that there are and the experts.
+    /// That of a rank of a communicator, in groups of `ranks` that have `experts` in all. `Error::Value` unless `ranks`
+    /// divides both the ranks that there are and the experts.
     pub fn new(comm: &Comm, ranks: usize, experts: usize) -> Result<Self> {
         check_expert_parallel(ranks, comm.ranks(), experts)?;
-        let position = comm.rank() % ranks;
-        let group = comm.part(comm.rank() - position, 1, ranks)?;
-        let owners = comm.part(position, ranks, comm.ranks() / ranks)?;
-        Ok(Self { comm: comm.clone(), group, owners, experts, round: Mutex::new(None) })
+        Ok(Self { comm: comm.clone(), ranks, experts, parts: OnceLock::new(), round: Mutex::new(None) })
+    }
+
+    /// Meets the ranks of the group and the owners, who must have been asked whether they mean the same.
+    pub(crate) fn join(&self) -> Result<()> {
+        if self.parts.get().is_some() {
+            return Ok(());
+        }
+        let all = self.comm.ranks();
+        let group = self.comm.part(self.first(), 1, self.ranks)?;
+        let owners = (self.ranks < all).then(|| self.comm.part(self.position(), self.ranks, all / self.ranks));
+        let parts = Parts { group, owners: owners.transpose()? };
+        self.parts.get_or_init(|| parts);
+        Ok(())
+    }
+
+    fn parts(&self) -> Result<&Parts> {
+        self.parts.get().ok_or_else(|| self.refusal())
     }
 
     /// All ranks.
@@ -42,20 +63,30 @@ impl ExpertParallel {
         &self.comm
     }
 
-    /// The ranks that have all experts together, this one among them.
-    pub fn group(&self) -> &Comm {
-        &self.group
+    /// How many ranks share the experts out: those of a group.
+    pub fn ranks(&self) -> usize {
+        self.ranks
     }
 
-    /// The ranks that have the same experts as this one.
-    pub fn owners(&self) -> &Comm {
-        &self.owners
+    /// Which of its group this rank is.
+    pub fn position(&self) -> usize {
+        self.comm.rank() % self.ranks
+    }
+
+    /// The first rank of the group.
+    pub fn first(&self) -> usize {
+        self.comm.rank() - self.position()
+    }
+
+    /// The ranks that have the same experts as this one; `None` where there are no others.
+    pub(crate) fn owners(&self) -> Result<Option<&Comm>> {
+        Ok(self.parts()?.owners.as_ref())
     }
 
     /// Which of the experts of a layer this rank has.
     pub fn own(&self) -> Range<usize> {
-        let each = self.experts / self.group.ranks();
-        self.group.rank() * each..(self.group.rank() + 1) * each
+        let each = self.experts / self.ranks;
+        self.position() * each..(self.position() + 1) * each
     }
 
     /// What keeps this rank from doing alone what takes all experts.
@@ -69,7 +100,8 @@ impl ExpertParallel {
 
     /// Bytes that this rank gave the transport for the exchange of rows and the sums of its experts' gradients so far.
     pub fn bytes_sent(&self) -> Result<u64> {
-        Ok(self.group.bytes_sent()? + self.owners.bytes_sent()?)
+        let Parts { group, owners } = self.parts()?;
+        Ok(group.bytes_sent()? + owners.as_ref().map_or(Ok(0), Comm::bytes_sent)?)
     }
 
     /// Begins a round: what layers do from here on is part of it.
@@ -80,7 +112,7 @@ impl ExpertParallel {
     /// The round, in which this rank has rows of its own or is a guest.
     fn round(&self, guest: bool) -> Result<Arc<Round>> {
         let round = self.round.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        round.filter(|round| round.sources[self.group.rank()] != guest).ok_or_else(|| self.refusal())
+        round.filter(|round| round.sources[self.position()] != guest).ok_or_else(|| self.refusal())
     }
 }
 
@@ -175,7 +207,7 @@ impl ExpertExchange {
         let [own, _, hidden] = sizes("w13", weights)?;
         let received = ctx.empty(&[ranks, round.rows, hidden], weights.dtype())?;
         let offsets = ctx.empty(&[ranks, own + 1], DType::I32)?;
-        self.parallel.group.dispatch(rows, &received, &offsets)?;
+        self.parallel.parts()?.group.dispatch(rows, &received, &offsets)?;
         Ok((received, offsets))
     }
 }
@@ -197,7 +229,7 @@ impl Served {
 
     /// Brings what became of rows back to where they came from: to `home` on this rank, where it has some.
     pub(super) fn collect(&self, out: &Tensor, home: Rows<'_>) -> Result<()> {
-        Ok(self.exchange.parallel.group.collect(out, &self.offsets, home)?)
+        Ok(self.exchange.parallel.parts()?.group.collect(out, &self.offsets, home)?)
     }
 
     /// The gradient of this rank's rows, where it has some, in place of that of its outputs. The gradients of the experts

@@ -22,7 +22,7 @@ pub(crate) struct Held {
 impl Held {
     /// Of weights and gradients: what every rank needs, the rank's experts, and its shard of the updates.
     pub(crate) fn to_compute(layout: &ParameterLayout, experts: &Arc<ExpertParallel>) -> Result<Self> {
-        let own = layout.experts_of(experts.group().rank(), experts.group().ranks()).flatten();
+        let own = layout.experts_of(experts.position(), experts.ranks()).flatten();
         let ranges = layout.dense().into_iter().chain(own).chain([Self::shard(layout, experts)?]);
         Ok(Self::of(ranges.collect(), experts))
     }

@@ -344,9 +344,7 @@ impl MoETransformer {
     /// all experts.
     pub(crate) fn begin_evaluation(&self, tokens: usize, has: impl Fn(usize) -> bool) {
         let Some(experts) = &self.experts else { return };
-        let (group, rank) = (experts.group(), experts.comm().rank());
-        let first = rank - group.rank();
-        let sources = (first..first + group.ranks()).map(has).collect();
+        let sources = (experts.first()..experts.first() + experts.ranks()).map(has).collect();
         experts.begin(&Arc::new(Round::forward(self.config.experts_per_token * tokens, sources)));
     }
 

@@ -101,7 +101,7 @@ pub fn plan_steps(
         let model = trainer.model();
         let (weights, parameters) = (model.weights().bytes(), model.parameters().bytes());
         let (kind, own) = (train.moments, trainer.device_moments().own().len());
-        let arenas = [
+        let mut arenas = [
             ("weights", weights),
             ("master", if train.precision == Precision::F32 { 0 } else { parameters }),
             ("gradients", trainer.bytes_of_gradients()?),
@@ -115,6 +115,8 @@ pub fn plan_steps(
         let own = cut.skipped / train.replicas * seat.replicas(train.replicas)?.len();
         let more = 8 * own * length + cut.skipped / cut.micro * (4 * pieces + factors);
         let fixed = ctx.bytes_used()? - arenas.iter().map(|(_, bytes)| bytes).sum::<usize>() + more;
+        let sums = seat.later_sums(config, train, cut.measured)?;
+        arenas[2].1 += sums;
         trainer.train_step(&batch)?;
         let (peak, scratch) = (ctx.bytes_peak()?, ctx.bytes_arena()?);
         let (model, ids) = (trainer.model(), ctx.empty(&[cut.micro, length], DType::I32)?);
@@ -122,7 +124,7 @@ pub fn plan_steps(
         if held_out {
             model.evaluate(&ids, &ctx.empty(&[cut.micro, length], DType::I32)?)?;
         }
-        let plan = MemoryPlan::new(ctx.bytes_peak()? + more, ctx.bytes_held()? + more);
+        let plan = MemoryPlan::new(ctx.bytes_peak()? + more + sums, ctx.bytes_held()? + more + sums);
         let evaluation = ctx.bytes_peak()? - peak;
         let kept = model.bytes_kept(&ids)?;
         Ok(plan.with(&arenas).with(&[

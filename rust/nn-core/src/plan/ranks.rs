@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use nn_ffi::{Machine, replica_merges, shard};
+use nn_ffi::{Machine, expert_schedule, replica_merges, shard};
 
 use super::{MemoryPlan, Work, plan_steps, work_of_rank};
 use crate::error::Result;
@@ -30,6 +30,21 @@ impl Seat {
     pub fn of(rank: Rank<'_>) -> Self {
         let (number, ranks) = rank.comm().map_or((0, 1), |comm| (comm.rank(), comm.ranks()));
         Self { rank: number, ranks, expert_parallel: rank.expert_parallel() }
+    }
+
+    /// Memory of the sums of experts' gradients that an update needs beyond one of `measured` sequences: with more
+    /// micro-batches more of them may wait at once.
+    pub(super) fn later_sums(self, config: &MoEConfig, train: &TrainConfig, measured: usize) -> Result<usize> {
+        let group = self.expert_parallel;
+        if group == 1 {
+            return Ok(0);
+        }
+        let slots = |sequences: usize| {
+            let count = sequences.div_ceil(train.micro_batch(train.batch_size));
+            Ok(expert_schedule(train.replicas, self.ranks, self.rank / group * group, group, count)?.1)
+        };
+        let own = config.num_layers * config.num_experts / group * 3 * config.hidden_size * config.ffn_size;
+        slots(train.batch_size).and_then(|all| Ok(4 * own * all.saturating_sub(slots(measured)?)))
     }
 
     /// The replicas of the rank, of so many.

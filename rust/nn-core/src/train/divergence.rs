@@ -20,7 +20,7 @@ pub(super) fn not_finite(trainer: &mut Trainer, batch: Result<Batch>, step: usiz
         Error::Diverged(format!("the loss is {:?} at step {step}: {origin}; {ADVICE}", significant(loss, 4)))
     };
     if trainer.model().experts().is_some() {
-        return told(reported, &format!("where it began {NOT_SEARCHED}"));
+        return told(reported, &format!("the place where it began {NOT_SEARCHED}"));
     }
     let ctx = trainer.model().context().clone();
     let found = batch.and_then(|batch| {

@@ -51,9 +51,8 @@ impl ExpertGradients {
         replicas: usize,
         micro_batches: usize,
     ) -> Result<Self> {
-        let (group, ranks) = (parallel.group(), parallel.comm().ranks());
-        let first = parallel.comm().rank() - group.rank();
-        let (events, slots) = expert_schedule(replicas, ranks, first, group.ranks(), micro_batches)?;
+        let (ranks, group, first) = (parallel.comm().ranks(), parallel.ranks(), parallel.first());
+        let (events, slots) = expert_schedule(replicas, ranks, first, group, micro_batches)?;
         let (mut rounds, mut copies) = (Vec::<Planned>::new(), Vec::new());
         for event in events {
             match event {
@@ -68,14 +67,14 @@ impl ExpertGradients {
             }
         }
         let of_first = shard(replicas, 1, ranks, first)?;
-        let end = shard(replicas, 1, ranks, first + group.ranks() - 1)?.end;
+        let end = shard(replicas, 1, ranks, first + group - 1)?.end;
         let mut left = 0;
         for replica in of_first.start..end {
             left = left + 1 - replica_merges(replicas, of_first.start, replica)?;
         }
-        let own: Vec<_> = layout.experts_of(group.rank(), group.ranks()).flatten().collect();
+        let own: Vec<_> = layout.experts_of(parallel.position(), group).flatten().collect();
         let slots = ctx.empty(&[slots, own.iter().map(Range::len).sum()], DType::F32)?;
-        let [to_update, to_compute] = moves(layout, ranks, group.ranks())?;
+        let [to_update, to_compute] = moves(layout, ranks, group)?;
         Ok(Self {
             parallel: Arc::clone(parallel),
             rounds,
@@ -99,7 +98,7 @@ impl ExpertGradients {
     pub(super) fn rounds(&self, tokens: impl Fn(usize) -> usize) -> Vec<Arc<Round>> {
         let round = |Planned { micro_batches, events }: &Planned| {
             let most = micro_batches.iter().map(|number| tokens(*number)).max().unwrap_or(0);
-            Arc::new(Round::new(self.rows(most), self.parallel.group().ranks(), events, &self.slots))
+            Arc::new(Round::new(self.rows(most), self.parallel.ranks(), events, &self.slots))
         };
         self.rounds.iter().map(round).collect()
     }
@@ -128,8 +127,8 @@ impl ExpertGradients {
         for [from, to] in &self.copies {
             self.slot(*to)?.copy_from(&self.slot(*from)?)?;
         }
-        let (sum, owners) = (self.slot(self.left - 1)?, self.parallel.owners());
-        if owners.ranks() > 1 {
+        let sum = self.slot(self.left - 1)?;
+        if let Some(owners) = self.parallel.owners()? {
             let older = (self.left > 1).then(|| self.slots.narrow(0, 0, self.left - 1)).transpose()?;
             owners.reduce_scatter(older.as_ref(), &sum, GRAIN, self.replicas, 0..sum.len())?;
             owners.all_gather(&sum, GRAIN)?;

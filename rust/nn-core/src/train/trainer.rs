@@ -162,8 +162,9 @@ impl Trainer {
         }
         if let Some(comm) = comm.filter(|comm| comm.ranks() > 1) {
             comm.agree("configuration", canonical(&[model.config().values(), config.resolved()]))?;
-            let group = model.experts().map_or(1, |experts| experts.group().ranks());
-            comm.agree("expert parallel", group.to_string())?;
+            let experts = model.experts();
+            comm.agree("expert parallel", experts.map_or(1, |experts| experts.ranks()).to_string())?;
+            experts.map_or(Ok(()), |experts| experts.join())?;
         }
         let micro_batches = config.batch_size.div_ceil(config.micro_batch(config.batch_size));
         let replicas = Replicas::of_model(&model, config.replicas, micro_batches, comm)?;
