@@ -104,13 +104,13 @@ func (e *ExpertParallel) Alone() error {
 		first, first+e.Own-1, e.Size*e.Own)
 }
 
-// slotRows is the most rows that a rank has for the experts of another, where each token goes to k experts.
-func (e *ExpertParallel) slotRows(round *Round, k int) int {
-	rows := k * round.Tokens
-	if round.Capacity > 0 {
-		rows = min(rows, e.Own*round.Capacity)
+// MostRows is how many rows a rank has at most for the experts of one, of so many tokens with k experts each, of which
+// none takes more than `capacity`; 0 for no limit.
+func (e *ExpertParallel) MostRows(k, tokens, capacity int) int {
+	if capacity == 0 {
+		return k * tokens
 	}
-	return rows
+	return min(k*tokens, e.Own*capacity)
 }
 
 // current is the round that runs. There is none when somebody runs the model by itself.

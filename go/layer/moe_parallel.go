@@ -33,8 +33,9 @@ func (s *Served) of(p *Pass, slots *tensor.Tensor, rank int) (rows, offsets *ten
 func (m *MoELayer) enterAll(p *Pass, rows, offsets *tensor.Tensor) *Served {
 	e := m.Parallel
 	round := e.current(p)
+	room := e.MostRows(m.Router.K, round.Tokens, round.Capacity)
 	served := &Served{
-		slots:   p.Empty(m.W2.DType(), e.Size, e.slotRows(round, m.Router.K), m.W2.Dim(1)),
+		slots:   p.Empty(m.W2.DType(), e.Size, room, m.W2.Dim(1)),
 		offsets: p.Empty(cuda.I32, e.Size, e.Own+1),
 		inside:  make([]*inside, e.Size),
 	}

@@ -66,7 +66,11 @@ func training(
 		if made.Weights != made.Parameters {
 			found.Bytes[Master] = made.Parameters.Bytes()
 		}
-		found.Bytes[Gradients] = trainer.GradientBytes()
+		later, err := seat.laterSums(config, options, steps)
+		if err != nil {
+			return err
+		}
+		found.Bytes[Gradients] = trainer.GradientBytes() + later
 		found.take(Moments, trainer.Moments.Tensors()...)
 		if err := trainer.Rehearse(steps.rows, steps.length); err != nil {
 			return err
@@ -81,7 +85,7 @@ func training(
 			return err
 		}
 		rows := steps.left / steps.replicas * len(own) * steps.micro
-		more := 8*rows*steps.length + steps.left*(4*made.LossPieces(steps.micro*steps.length)+factors)
+		more := 8*rows*steps.length + steps.left*(4*made.LossPieces(steps.micro*steps.length)+factors) + later
 		used, err := ctx.BytesUsed()
 		if err != nil {
 			return err

@@ -78,6 +78,22 @@ func OnRanks(
 	return found, nil
 }
 
+// laterSums is the memory of the sums of experts' gradients of an update beyond those of the steps that are run: with more
+// micro-batches more of them may wait at once.
+func (s Seat) laterSums(config model.Config, options train.Config, run steps) (int, error) {
+	if s.ExpertParallel == 1 {
+		return 0, nil
+	}
+	count, first := options.MicroBatches(options.BatchSize), s.Rank/s.ExpertParallel*s.ExpertParallel
+	_, all, err := cuda.ExpertSchedule(options.Replicas, s.Ranks, first, s.ExpertParallel, count)
+	if err != nil {
+		return 0, err
+	}
+	_, some, err := cuda.ExpertSchedule(options.Replicas, s.Ranks, first, s.ExpertParallel, count-run.left)
+	own := config.NumLayers * config.NumExperts / s.ExpertParallel * 3 * config.HiddenSize * config.FFNSize
+	return 4 * own * (all - some), err
+}
+
 // replicas lists those of a rank.
 func (s Seat) replicas(count int) (own []int, err error) {
 	begin, end, err := cuda.Shard(int64(count), 1, int64(s.Ranks), int64(s.Rank))

@@ -104,3 +104,23 @@ func measureRank(ctx *cuda.Context, options train.Config, rank, ranks, size int,
 	*peak, err = ctx.BytesPeak()
 	return err
 }
+
+// A rank with a part of the experts computes with them what all ranks of its group have for them, and not what their
+// memory has room for.
+func TestWorkOfSharedExperts(t *testing.T) {
+	machine, options := cuda.Machine{Device: cuda.CPU, Threads: 1}, trainOptions()
+	options.BatchSize, options.MicroBatchSize, options.Replicas, options.SequenceLength = 24, 2, 4, 64
+	for _, factor := range []float64{0, 1.5} {
+		config := wide()
+		config.CapacityFactor = factor
+		alone := must.Get(plan.TrainingWork(config, options, machine))(t)
+		shared := must.Get(plan.OnRanks(config, options, machine, 4, 4))(t).Work
+		for _, kernel := range []string{"cuda_grouped_gemm", "cuda_grouped_gemm_wgrad"} {
+			found, wanted := shared[kernel], alone[kernel]
+			flops, bytes := float64(found.Flops)/float64(wanted.Flops), float64(found.Bytes)/float64(wanted.Bytes)
+			if math.Abs(4*flops-1) > 1e-3 || bytes > 0.5 {
+				t.Errorf("capacity_factor %v: %s is %+v on one of four ranks, %+v on one alone", factor, kernel, found, wanted)
+			}
+		}
+	}
+}

@@ -13,14 +13,15 @@ import (
 // Work is the operations and bytes that the calls of each kernel come to, by its name.
 type Work map[string]Cost
 
-// Cost is operations and bytes read and written.
-type Cost struct{ Flops, Bytes int }
+// Cost is operations and bytes read and written, and how many calls they are of.
+type Cost struct{ Flops, Bytes, Calls int }
 
 // Sum is the cost of all kernels.
 func (w Work) Sum() (all Cost) {
 	for _, cost := range w {
 		all.Flops += cost.Flops
 		all.Bytes += cost.Bytes
+		all.Calls += cost.Calls
 	}
 	return all
 }
@@ -104,27 +105,29 @@ func trainingWork(
 	if err != nil {
 		return nil, 0, err
 	}
-	if whole, sent, err = stepWork(config, options, machine, s.rows, seat); err != nil || s.left == 0 {
+	tokens := s.micro * s.length
+	if whole, sent, err = stepWork(config, options, machine, s.rows, tokens, seat); err != nil || s.left == 0 {
 		return whole, sent, err
 	}
 	// Those left out are whole rounds of the replicas: each comes to what the second of two does.
 	rounds := s.left / s.replicas
-	one, sentByOne, err := stepWork(config, options, machine, s.replicas*s.micro, seat)
+	one, sentByOne, err := stepWork(config, options, machine, s.replicas*s.micro, tokens, seat)
 	if err != nil {
 		return nil, 0, err
 	}
-	two, sentByTwo, err := stepWork(config, options, machine, 2*s.replicas*s.micro, seat)
+	two, sentByTwo, err := stepWork(config, options, machine, 2*s.replicas*s.micro, tokens, seat)
 	for name, cost := range whole {
 		cost.Flops += rounds * (two[name].Flops - one[name].Flops)
 		cost.Bytes += rounds * (two[name].Bytes - one[name].Bytes)
+		cost.Calls += rounds * (two[name].Calls - one[name].Calls)
 		whole[name] = cost
 	}
 	return whole, sent + rounds*(sentByTwo-sentByOne), err
 }
 
-// stepWork is the work of a step on a batch, all of which is run.
+// stepWork is the work of a step on a batch, all of which is run, in micro-batches of so many tokens.
 func stepWork(
-	config model.Config, options train.Config, machine cuda.Machine, batch int, seat Seat,
+	config model.Config, options train.Config, machine cuda.Machine, batch, tokens int, seat Seat,
 ) (work Work, sent int, err error) {
 	err = measured(machine, func(ctx *cuda.Context) error {
 		trainer, err := newTrainer(ctx, config, options, batch, seat)
@@ -152,9 +155,30 @@ func stepWork(
 			}
 			sent = int(after - before)
 		}
+		work.fill(trainer.Model, tokens)
 		return nil
 	})
 	return work, sent, err
+}
+
+// fill makes the work of a rank with a part of the experts, which are equally wanted, that of the rows that come: its
+// products have room for the most that may, and leave alone what is not filled of it. A micro-batch has so many tokens.
+func (w Work) fill(made *model.MoETransformer, tokens int) {
+	if made.Experts == nil {
+		return
+	}
+	config := made.Config
+	k, hidden, ffn := config.ExpertsPerToken, config.HiddenSize, config.FFNSize
+	room := made.Experts.MostRows(k, tokens, config.Capacity(tokens))
+	empty := 1 - float64(k*tokens)/float64(made.Experts.Size*room)
+	for _, name := range []string{"cuda_grouped_gemm", "cuda_grouped_gemm_wgrad"} {
+		cost := w[name]
+		withW13 := cost.Flops/(2*room*hidden*ffn) - cost.Calls // these have twice the operations of those with W2
+		elements := room * (withW13*(hidden+2*ffn) + (cost.Calls-withW13)*(hidden+ffn))
+		cost.Bytes -= int(empty * float64(elements*made.Weights.Data.DType().Size()))
+		cost.Flops -= int(empty * float64(cost.Flops))
+		w[name] = cost
+	}
 }
 
 // InferenceWork is what the next token of `batch` sequences computes and moves, each with a cache of `capacity` tokens.
@@ -217,6 +241,7 @@ func profiled(ctx *cuda.Context, program func() error) (Work, error) {
 		Kernels []struct {
 			Kernel       string
 			Flops, Bytes float64
+			Calls        int
 		}
 	}
 	if err := json.Unmarshal([]byte(text), &report); err != nil {
@@ -224,7 +249,7 @@ func profiled(ctx *cuda.Context, program func() error) (Work, error) {
 	}
 	work := make(Work, len(report.Kernels))
 	for _, one := range report.Kernels {
-		work[one.Kernel] = Cost{int(one.Flops), int(one.Bytes)}
+		work[one.Kernel] = Cost{int(one.Flops), int(one.Bytes), one.Calls}
 	}
 	return work, nil
 }
