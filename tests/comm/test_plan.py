@@ -101,11 +101,13 @@ def test_time_and_efficiency() -> None:
 
 
 def test_page() -> None:
-    """The plan in the documentation is what the command prints."""
+    """The plans in the documentation are what the command prints."""
     page = (Path(__file__).resolve().parents[2] / "docs" / "several-machines.md").read_text(encoding="utf-8")
-    (shown,) = (part for part in page.split("```") if part.startswith("\n$ nncuda plan "))
-    line, _, expected = shown.strip().partition("\n…\n")
-    assert command(*line.split()[3:]).split()[-len(expected.split()) :] == expected.split()
+    shown = [part for part in page.split("```") if part.startswith("\n$ nncuda plan ")]
+    assert len(shown) == 2
+    for one in shown:
+        line, _, expected = one.strip().partition("\n…\n")
+        assert command(*line.split()[3:]).split()[-len(expected.split()) :] == expected.split()
 
 
 def test_a_rank_is_asked_for_what_it_needs_itself(monkeypatch: pytest.MonkeyPatch) -> None:
