@@ -258,7 +258,7 @@ def test_a_command_that_cannot_go_on(
 @pytest.mark.parametrize("rank", [None, 0, 1])
 def test_an_interrupt_ends_all(ctx: nncuda.Context, tmp_path: Path, rank: int | None) -> None:
     """Of the launcher, and of any rank."""
-    MoETransformer(ctx, dataclasses.replace(TINY, context=256)).save(tmp_path / "model")
+    MoETransformer(ctx, dataclasses.replace(TINY, context=256, extended_context=256)).save(tmp_path / "model")
     line = command(2, tmp_path / "model", "--ids", "5", "--max-tokens", 10**7, "--expert-parallel", 2)
     with subprocess.Popen(
         line, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
