@@ -193,8 +193,7 @@ impl MoEKept {
 impl MoELayer {
     /// x and residual `[tokens, hidden]` to the same shape. No expert drops a token.
     pub fn forward(&self, x: &Tensor, residual: &Tensor) -> Result<Tensor> {
-        let (out, _) = self.forward_keeping(x, residual, 0, None)?;
-        Ok(out)
+        combine(&self.run(x, 0, None, false)?, x, residual)
     }
 
     /// As `forward`, with a capacity (0 for no limit) and what `backward` needs; adds the balancing loss to `aux` where
@@ -207,10 +206,7 @@ impl MoELayer {
         aux: Option<&Tensor>,
     ) -> Result<(Tensor, MoEKept)> {
         let kept = self.run(x, capacity, aux, !self.recompute)?;
-        let out = x.context().empty(x.shape(), x.dtype())?;
-        let Routing { weights, slot_row, .. } = &kept.routing;
-        kernels::moe_combine(&kept.y, weights, slot_row, Some(residual), &out)?;
-        Ok((out, kept))
+        Ok((combine(&kept, x, residual)?, kept))
     }
 
     /// All that `backward` needs, for x whose `forward` kept nothing; the balancing loss has been counted already.
@@ -288,6 +284,14 @@ impl MoELayer {
         let Some(exchange) = &self.exchange else { return Ok(()) };
         kept.map_or_else(|| exchange.arrive(&self.experts, None), Ok)?.backward(&self.experts, None)
     }
+}
+
+/// The residual and the outputs of each token's experts, of the shape of x.
+fn combine(kept: &MoEKept, x: &Tensor, residual: &Tensor) -> Result<Tensor> {
+    let out = x.context().empty(x.shape(), x.dtype())?;
+    let Routing { weights, slot_row, .. } = &kept.routing;
+    kernels::moe_combine(&kept.y, weights, slot_row, Some(residual), &out)?;
+    Ok(out)
 }
 
 /// The gate and up halves of a fused product, as views.
