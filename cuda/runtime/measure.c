@@ -276,7 +276,7 @@ const nn_engine nn_measuring_gpu = {
     .fill = fill_gpu,
     .measures = 1,
     .close = close,
-    .memory = {.take = take, .give = give, .alignment = 256, .take_parts = take_parts, .give_parts = give},
+    .memory = {.take = take, .give = give, .alignment = 256},
     .host_memory = {.take = take_host, .give = give_host, .visible = 1},
     .memory_info = not_known,
     .reaches = reaches,

@@ -41,7 +41,7 @@ from .errors import (
 
 if TYPE_CHECKING:
     from . import kernels, layers, models, reference
-    from .infer import LanguageModel, Sampling
+    from .infer import LanguageModel, Sampling, serve_experts
     from .infer.contiguous import generate
     from .models import MoEConfig, MoETransformer
     from .train import TrainConfig, Trainer
@@ -62,6 +62,7 @@ _LATER = {
     "layers": "",
     "models": "",
     "reference": "",
+    "serve_experts": "infer",
 }
 
 __all__ = [
@@ -98,6 +99,7 @@ __all__ = [
     "models",
     "reference",
     "replica_merges",
+    "serve_experts",
     "shard",
 ]
 

@@ -513,7 +513,7 @@ def test_copies_in_pieces_have_the_same_bits(ctx: nncuda.Context, monkeypatch: p
     for weights in ("q8_0", "f16"):
         stored, ids = stored_model(ctx, llama_config(tie_embeddings=tied), weights), ids_of(20)
         engines = [Engine(stored, ctx, weights="file"), Engine(stored, ctx, weights="memory")]
-        monkeypatch.setattr("nncuda.infer.weights._PIECE", 3000)
+        monkeypatch.setattr("nncuda.infer.weight_reader._PIECE", 3000)
         engines.append(Engine(stored, ctx, weights="memory"))
         monkeypatch.undo()
         matrices = sum(tensor.nbytes for name, tensor in stored.tensors.items() if len(tensor.shape) > 1)

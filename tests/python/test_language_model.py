@@ -222,8 +222,8 @@ def test_a_model_in_memory(ctx: nncuda.Context, tmp_path: Path, tokenizer: Token
     with LanguageModel.of(trained) as model:
         weights, first = model.engine.weights, model.engine.weights.layers[0]
         assert weights.head.data.ptr == trained.weights["lm_head.weight"].ptr  # in place
-        assert first.ffn.w2.data.ptr == trained.weights[f"{EXPERTS}.0.w2.weight"].ptr
-        assert first.ffn.w1.data.ptr != trained.weights[f"{EXPERTS}.0.w1.weight"].ptr
+        assert first.ffn.experts.w2.data.ptr == trained.weights[f"{EXPERTS}.0.w2.weight"].ptr
+        assert first.ffn.experts.w1.data.ptr != trained.weights[f"{EXPERTS}.0.w1.weight"].ptr
         assert len(list(model.generate([1, 2], 3, end_ids=()))) == 3
         with pytest.raises(ValueError, match="MoETransformer has no tokenizer"):
             model.complete("the", 4)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import click
 
 from ..infer.paged_cache import CACHE_FORMATS
-from ..infer.weights import PLACES
+from ..infer.weight_reader import PLACES
 from .arguments import Command, together
 from .options import Seed
 

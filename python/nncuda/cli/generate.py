@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,19 +12,21 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from ..device import Context
+from ..device import Comm, Context
 from ..formats import FormatError
 from ..formats.json_values import read_json
 from ..formats.regular import present
-from ..infer import LanguageModel, Sampling, TextGenerator, room
+from ..infer import LanguageModel, Sampling, TextGenerator, room, serve_experts
 from ..infer import generate as generate_tokens
 from ..infer.engine import USUAL_CONTEXT
 from ..models import MoETransformer
 from ..models.config import Precision
 from ..models.stored import StoredModel
 from ..train import Checkpoint, resolve_checkpoint
+from ..train.aborting import aborting
 from .arguments import device_options
 from .engine_options import drawing_options, engine_options, stats_option
+from .ranks import RankCommand, before_joining
 from .terminal import bytes_text, spoken
 
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 _USUAL_TOKENS = 128
 
 
-@click.command()
+@click.command(cls=RankCommand)
 @click.argument("arguments", nargs=-1, metavar="[MODEL] [PROMPT]...")
 @click.option("--model", "model_option", metavar="PATH", help="The model; all arguments are then prompts.")
 @click.option(
@@ -62,6 +65,13 @@ _USUAL_TOKENS = 128
 @click.option(
     "--best", is_flag=True, help="For a run, use the checkpoint with the lowest held-out loss instead of the last."
 )
+@click.option(
+    "--expert-parallel",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="The ranks that mpiexec has started, which divide the experts among them.",
+)
 @device_options
 def generate(
     arguments: tuple[str, ...],
@@ -78,6 +88,7 @@ def generate(
     contiguous: bool,
     precision: Precision | None,
     best: bool,
+    expert_parallel: int,
     device: str,
     threads: int | None,
     **engine: Any,
@@ -90,46 +101,78 @@ def generate(
 
     With --ids, PROMPT is token ids separated by spaces or commas, which the model reads unchanged, and the output is
     the ids that follow, on one line, separated by spaces; no id ends it early.
+
+    A mixture of experts that is too large for one machine: `mpiexec -n 4 nncuda generate MODEL PROMPT
+    --expert-parallel 4`. Each rank holds some of the experts, the first one the rest of the model, too; it reads the
+    prompts and writes. The text is that of one rank alone.
     """
-    path, texts = _model_and_prompts(model_option, arguments, prompts)
-    texts = [sys.stdin.read() if text == "-" else text for text in texts]
     sampling = Sampling(0.0 if greedy else temperature, top_k, top_p, seed)
-    context = engine["context"]
-    if contiguous:
-        if engine != {"context": None, "cache_format": "f16", "weights": "auto"} or stats or len(texts) > 1:
-            raise click.UsageError(
-                "--contiguous takes one prompt, and none of --context, --cache-format, --weights and --stats"
-            )
-        if not _is_trained(path):
-            raise click.UsageError("--contiguous is for checkpoints, folders of runs and Mixtral folders")
-        with Context(device, threads=threads) as ctx:
-            checkpoint = Checkpoint(resolve_checkpoint(path, "best" if best else "last"))
-            load = partial(checkpoint.model, ctx, precision=precision or "f32")
-            for piece in _contiguous_pieces(checkpoint, load, texts[0], max_tokens, sampling, as_ids):
-                _write(piece)
-        click.echo()
-        return
-    if precision is not None:
-        raise click.UsageError("--precision needs --contiguous; the inference engine computes in f32")
-    if path.is_dir():
-        path = resolve_checkpoint(path, "best" if best else "last")
-    start = time.perf_counter()
-    stored = StoredModel.open(path)
-    vocab, tokenizer = stored.config.vocab_size, stored.tokenizer
-    given = [prompt_ids(text, as_ids, vocab, tokenizer, stored.path) for text in texts]
-    length, config = max(map(len, given)), stored.config
-    if max_tokens is None:
-        reach = max(min(config.context, USUAL_CONTEXT), config.extended_context) if context is None else context
-        max_tokens = max(0, min(_USUAL_TOKENS, reach - length + 1))
-    if context is None and config.extended_context > config.context:
-        # As over a contiguous cache: the rotary embedding is stretched where a text needs it.
-        engine["context"] = min(max(config.context, length + max_tokens - 1), config.extended_context)
-    rows = min(len(texts), 32)
-    with Context(device, threads=threads) as ctx, LanguageModel(stored, ctx, max_batch=rows, **engine) as model:
+    with contextlib.ExitStack() as stack:
+        comm = stack.enter_context(_joined(expert_parallel, device, threads)) if expert_parallel > 1 else None
+        path, texts = _model_and_prompts(model_option, arguments, prompts)
+        context = engine["context"]
+        if contiguous:
+            usual = {"context": None, "cache_format": "f16", "weights": "auto"}
+            if engine != usual or stats or comm is not None or len(texts) > 1:
+                raise click.UsageError(
+                    "--contiguous takes one prompt, and none of --context, --cache-format, --weights, --stats and "
+                    "--expert-parallel"
+                )
+            if not _is_trained(path):
+                raise click.UsageError("--contiguous is for checkpoints, folders of runs and Mixtral folders")
+            with Context(device, threads=threads) as ctx:
+                checkpoint = Checkpoint(resolve_checkpoint(path, "best" if best else "last"))
+                load = partial(checkpoint.model, ctx, precision=precision or "f32")
+                for piece in _contiguous_pieces(checkpoint, load, _prompt(texts[0]), max_tokens, sampling, as_ids):
+                    _write(piece)
+            click.echo()
+            return
+        if precision is not None:
+            raise click.UsageError("--precision needs --contiguous; the inference engine computes in f32")
+        if path.is_dir():
+            path = resolve_checkpoint(path, "best" if best else "last")
+        start = time.perf_counter()
+        stored = StoredModel.open(path)
+        if comm is not None and comm.rank > 0:
+            serve_experts(stored, comm, weights=engine["weights"])
+            return
+        texts = [_prompt(text) for text in texts]
+        vocab, tokenizer = stored.config.vocab_size, stored.tokenizer
+        given = [prompt_ids(text, as_ids, vocab, tokenizer, stored.path) for text in texts]
+        length, config = max(map(len, given)), stored.config
+        if max_tokens is None:
+            reach = max(min(config.context, USUAL_CONTEXT), config.extended_context) if context is None else context
+            max_tokens = max(0, min(_USUAL_TOKENS, reach - length + 1))
+        if context is None and config.extended_context > config.context:
+            # As over a contiguous cache: the rotary embedding is stretched where a text needs it.
+            engine["context"] = min(max(config.context, length + max_tokens - 1), config.extended_context)
+        rows = min(len(texts), 32)
+        ctx = stack.enter_context(Context(device, threads=threads)) if comm is None else comm.ctx
+        model = stack.enter_context(LanguageModel(stored, ctx, max_batch=rows, comm=comm, **engine))
         seconds = time.perf_counter() - start
         first = _write_events(model, given, max_tokens, sampling, as_ids)
         if stats:
             write_statistics(model, seconds, first)
+
+
+@contextlib.contextmanager
+def _joined(ranks: int, device: str, threads: int | None) -> Iterator[Comm]:
+    """The ranks that divide the experts; of what ends one of them the others are told."""
+    with before_joining():
+        ctx = Context(device, threads=threads)
+    with ctx:
+        comm = Comm(ctx, "auto")
+        with aborting(comm):
+            if comm.ranks != ranks:
+                count = "1 rank" if comm.ranks == 1 else f"{comm.ranks} ranks"
+                raise click.UsageError(
+                    f"--expert-parallel is {ranks}, and of this command mpiexec has started {count}; start {ranks}"
+                )
+            yield comm
+
+
+def _prompt(text: str) -> str:
+    return sys.stdin.read() if text == "-" else text
 
 
 def prompt_ids(prompt: str, as_ids: bool, vocab: int, tokenizer: TextTokenizer | None, path: Path) -> list[int]:

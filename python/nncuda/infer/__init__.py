@@ -6,6 +6,7 @@
 """
 
 from .contiguous import generate, generate_batch, room
+from .divided_experts import serve_experts
 from .language_model import Event, LanguageModel
 from .paged_cache import CacheFullError
 from .sampling import Sampling
@@ -20,4 +21,5 @@ __all__ = [
     "generate",
     "generate_batch",
     "room",
+    "serve_experts",
 ]

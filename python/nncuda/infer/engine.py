@@ -7,16 +7,18 @@ is called here gives a row the same bits in any company (`bindings.h`, sections 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .. import kernels
-from ..device import Context, Tensor
+from ..device import Comm, Context, Tensor
 from ..layers import RopeTables
 from ..layers.attention import split_heads
 from ..token_ids import Ids, sequence_ids
+from .divided_experts import DividedExperts
 from .paged_cache import PAGE, CachedSequence, PagedCache
 from .stored_layers import StoredLayers
 from .ternary_layers import TernaryLayers
@@ -67,7 +69,9 @@ class Engine:
     cache_tokens    room of the cache for all sequences together; by default four sequences of full length
     max_batch       most sequences that are decoded together
     piece           most tokens of a prefill call; any number gives the same bits
-    weights         where the weights lie on a CPU, "auto", "memory" or "file" (`Weights`); the bits are the same
+    weights         where the weights lie on a CPU, "auto", "memory" or "file" (`WeightReader`); the bits are the same
+    comm            rank 0 of ranks that divide the experts among them, of which the others call `serve_experts`; the
+                    bits are those of a rank alone
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class Engine:
         max_batch: int = 32,
         piece: int = 512,
         weights: str = "auto",
+        comm: Comm | None = None,
     ):
         config = model.config
         for name, value in (("max_batch", max_batch), ("piece", piece)):
@@ -98,6 +103,13 @@ class Engine:
         self.ctx = ctx
         self.max_batch = max_batch
         self.piece = piece
+        rows = max(piece, max_batch)
+        self.divided = None
+        if comm is not None and comm.ranks > 1:
+            if comm.rank or comm.ctx is not ctx:
+                raise ValueError(f"comm is {comm!r}; it must be rank 0, on the context of the model")
+            self.divided = DividedExperts(comm, model, rows)
+            model = model.of_experts(self.divided.own)
         self.weights = Weights(ctx, model, weights)
         self.rope = RopeTables(ctx, config.head_dim, divisors=config.rope.divisors, **config.rope_options(self.context))
         self.reach(_FIRST_POSITIONS - 1)
@@ -111,8 +123,11 @@ class Engine:
             format=cache_format,
         )
         # Where the steps of a call put their results: made once for the most rows of a call, so that no call allocates.
-        rows = max(piece, max_batch)
-        self._layers: Any = (TernaryLayers if config.ternary else StoredLayers)(ctx, config, rows)
+        self._layers: Any
+        if config.ternary:
+            self._layers = TernaryLayers(ctx, config, rows)
+        else:
+            self._layers = StoredLayers(ctx, config, rows, self.divided)
         self._x = ctx.empty((rows, config.hidden_size))
         self._heads = ctx.empty((rows, config.num_heads, config.head_dim))
         self._logits = ctx.empty((max_batch, config.vocab_size))
@@ -228,6 +243,11 @@ class Engine:
 
     def _forward(self, inputs: Inputs, decode: bool, watch: Watch | None = None) -> None:
         """Runs all layers; the residual stream is in `_x` then."""
+        tokens = inputs.ids.shape[0]
+        with contextlib.nullcontext() if self.divided is None else self.divided.call(tokens):
+            self._run_layers(inputs, decode, watch)
+
+    def _run_layers(self, inputs: Inputs, decode: bool, watch: Watch | None) -> None:
         x = self._x.narrow(0, 0, inputs.ids.shape[0])
         table = self.weights.embedding
         kernels.embedding_quant(table.data, inputs.ids, format=table.format, y=x)
@@ -283,3 +303,13 @@ class Engine:
         """Bytes that one decode step must read at least: each weight once, and the rows of each sequence's cache."""
         lengths = list(lengths)
         return self.weights.bytes_per_step(len(lengths)) + self._row_bytes * sum(lengths)
+
+    def close(self) -> None:
+        """Lets the ranks go that serve this one. Twice is fine."""
+        if self.divided is not None:
+            self.divided.end()
+
+    def abort(self, error: BaseException) -> None:
+        """Tells the ranks that serve this one why it does not go on."""
+        if self.divided is not None:
+            self.divided.abort(error)

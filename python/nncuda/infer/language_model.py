@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union, overload
 
 import numpy as np
 
-from ..device import Context, DeviceBound, Tensor
+from ..device import Comm, Context, DeviceBound, Tensor
 from ..models.llama import LlamaConfig
 from ..models.stored import StoredModel
 from ..token_ids import Ids, token_ids
@@ -92,19 +92,26 @@ class LanguageModel(DeviceBound):
         cache_tokens: int | None = None,
         max_batch: int = 32,
         weights: str = "auto",
+        comm: Comm | None = None,
     ) -> LanguageModel:
         """Opens a GGUF file, a Hugging Face folder (Llama, Mixtral, BitNet), a checkpoint or a run of this library.
 
         Weights are copied into memory unless they would take more than half of what is free, and used in the mapped
         file otherwise; `weights` "memory" or "file" insists on one. `device` and `threads` are those of `Context`, the
-        other options those of `Engine`. Raises FormatError for a file that is none of these or wrong, ValueError for
-        an option that does not fit the model, nncuda.Error when the device fails.
+        other options those of `Engine`. With `comm`, of rank 0, the model is on its context, and the other ranks serve
+        the experts that they hold (`serve_experts`). Raises FormatError for a file that is none of these or wrong,
+        ValueError for an option that does not fit the model, nncuda.Error when the device fails.
         """
+        if comm is not None and (device, threads) != ("cpu", None):
+            raise ValueError("with comm the model is on its context: device and threads are those of that")
         stored = StoredModel.open(path)
+        options: dict[str, Any] = {"context": context, "cache_format": cache_format, "cache_tokens": cache_tokens}
+        options |= {"max_batch": max_batch, "weights": weights}
+        if comm is not None:
+            return cls(stored, comm.ctx, comm=comm, **options)
         ctx = Context(device, threads=threads)
         try:
-            options = {"context": context, "cache_format": cache_format, "cache_tokens": cache_tokens}
-            model = cls(stored, ctx, max_batch=max_batch, weights=weights, **options)
+            model = cls(stored, ctx, **options)
         except BaseException:
             ctx.close()
             raise
@@ -127,6 +134,7 @@ class LanguageModel(DeviceBound):
         with self.ctx._turns:
             if not self.ctx.closed:
                 self.scheduler.close()
+                self.engine.close()
             if self._owned is not None:
                 self._owned.close()
 
@@ -141,7 +149,10 @@ class LanguageModel(DeviceBound):
     def __enter__(self) -> LanguageModel:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *raised: object) -> None:
+        error = raised[1]
+        if isinstance(error, BaseException) and not isinstance(error, GeneratorExit):
+            self.engine.abort(error)
         self.close()
 
     @property

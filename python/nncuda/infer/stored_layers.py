@@ -5,16 +5,18 @@ from __future__ import annotations
 from .. import kernels
 from ..device import Context, Tensor
 from ..models.llama import LlamaConfig
+from .divided_experts import DividedExperts, expert_products
 from .watch import Watch
-from .weights import Gated, Layer, Mixture, Weight
+from .weight_reader import Weight
+from .weights import Gated, Layer, Mixture
 
 
 class StoredLayers:
     """Runs what of a layer lies around its attention. Results lie in buffers made for `rows` tokens, so that no call
-    allocates; x f32 [tokens, hidden] is the residual stream."""
+    allocates; x f32 [tokens, hidden] is the residual stream. `divided` has the experts where this rank has but some."""
 
-    def __init__(self, ctx: Context, config: LlamaConfig, rows: int):
-        self._ctx, self._config = ctx, config
+    def __init__(self, ctx: Context, config: LlamaConfig, rows: int, divided: DividedExperts | None = None):
+        self._ctx, self._config, self._divided = ctx, config, divided
         self._normed = ctx.empty((rows, config.hidden_size))
         self._qkv = ctx.empty((rows, (config.num_heads + 2 * config.num_kv_heads) * config.head_dim))
         experts, k = config.num_experts, config.experts_per_token
@@ -97,16 +99,8 @@ class StoredLayers:
             indices, experts=experts, counts=self._counts, offsets=self._offsets, slot_row=slot_row, row_slot=row_slot
         )
         kernels.moe_gather(normed, row_slot, y=gathered)
-        kernels.gemm_quant_swiglu(
-            gathered,
-            ffn.w1.data,
-            ffn.w3.data,
-            self._offsets,
-            format_gate=ffn.w1.format,
-            format_up=ffn.w3.format,
-            y=inner,
-        )
-        kernels.gemm_quant(inner, ffn.w2.data, self._offsets, format=ffn.w2.format, y=outputs)
+        products = expert_products if self._divided is None else self._divided.products
+        products(ffn.experts, gathered, self._offsets, inner, outputs)
         if watch is not None:
             for name, tensor in (("router", router), ("experts", indices), ("expert_weights", weights)):
                 watch(name, tensor)

@@ -9,6 +9,8 @@ into one piece.
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import functools
 import itertools
 import math
@@ -77,11 +79,32 @@ class StoredTensors(Mapping[str, StoredTensor]):
     def __len__(self) -> int:
         return len(self._parts)
 
+    def of_experts(self, own: range, others: bool = True) -> StoredTensors:
+        """The same with the matrices of some experts alone; without `others`, nothing but these. Reads nothing."""
+        parts, shapes = dict(self._parts), dict(self._shapes)
+        for name, shape in self._shapes.items():
+            if len(shape) == 3:
+                shapes[name] = (len(own), *shape[1:])
+                parts[name] = _parts_of_experts(parts[name], own)
+            elif not others:
+                del parts[name], shapes[name]
+        return StoredTensors(parts, shapes)
+
     @property
     def nbytes(self) -> int:
         """Bytes in the files; the head of a tied model counts once."""
         unique = {part.data.ctypes.data: part.nbytes for parts in self._parts.values() for part in parts}
         return sum(unique.values())
+
+
+def _parts_of_experts(parts: list[StoredTensor], own: range) -> list[StoredTensor]:
+    """Of a tensor with all experts, or of a tensor for each, those of neighbouring experts."""
+    if len(parts) > 1:
+        return parts[own.start : own.stop]
+    (whole,) = parts
+    size = whole.nbytes // whole.shape[0]
+    data = whole.data.reshape(-1)[own.start * size : own.stop * size]
+    return [dataclasses.replace(whole, shape=(len(own), *whole.shape[1:]), data=data)]
 
 
 def _in_one_piece(parts: list[StoredTensor]) -> np.ndarray:
@@ -133,6 +156,12 @@ class StoredModel:
     def of(cls, model: MoETransformer, tokenizer: TextTokenizer | None = None) -> StoredModel:
         """A model in memory, with the weights that it computes with now, as its checkpoint would have them."""
         return _ModelInMemory(model, tokenizer)
+
+    def of_experts(self, own: range, others: bool = True) -> StoredModel:
+        """The same model with some of its experts alone, as `StoredTensors.of_experts`."""
+        part = copy.copy(self)
+        part.tensors = self.tensors.of_experts(own, others)
+        return part
 
     @property
     def num_parameters(self) -> int:
