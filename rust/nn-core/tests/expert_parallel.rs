@@ -290,3 +290,19 @@ fn a_checkpoint_is_read_by_one_rank() {
     let loaded = Checkpoint::open(&root.join("step-00000000")).unwrap().trainer(&ctx).unwrap();
     assert_eq!(tiny::state(&loaded), tiny::state(&tiny::trainer(&ctx, model(), options(), true)));
 }
+
+#[test]
+fn a_rank_that_fails_ends_the_others() {
+    let workshop = Workshop::new(false);
+    let errors = job(4, |rank| {
+        let report = |event: Event<'_>| match event {
+            Event::Step(progress) if progress.step == 2 && number_of(rank) == 1 => Err(Error::value("enough")),
+            _ => Ok(()),
+        };
+        workshop.begin(shared(rank, 2), "run", model(), options()).unwrap().run(report).unwrap_err()
+    });
+    assert_eq!(errors[1].to_string(), "enough");
+    for error in [&errors[0], &errors[2], &errors[3]] {
+        assert!(peer_text(error).contains("rank 1: enough"), "{error}");
+    }
+}

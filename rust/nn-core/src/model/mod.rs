@@ -2,12 +2,14 @@
 
 mod arena;
 mod config;
+mod guest;
 mod held;
 mod mean;
 mod mixtral;
 mod parameters;
 mod precision;
 mod transformer;
+mod views;
 
 pub use crate::layer::{ExpertParallel, ExpertUse};
 pub use arena::ParameterArena;

@@ -12,10 +12,10 @@ use super::mean::mean;
 use super::mixtral::MixtralWeights;
 use super::parameters::ParameterLayout;
 use super::precision::Precision;
+use super::views::Views;
 use crate::error::{Error, Result};
 use crate::layer::{
-    BlockKept, Embedding, ExpertExchange, ExpertParallel, ExpertUse, KVCache, Linear, MQAttention, MoELayer, RMSNorm,
-    RopeTables, Rotation, Round, Router, SwiGLU, TransformerBlock, Weight,
+    BlockKept, Embedding, ExpertParallel, ExpertUse, KVCache, Linear, RMSNorm, RopeTables, Rotation, TransformerBlock,
 };
 
 /// A target that counts for nothing.
@@ -47,7 +47,7 @@ impl MoEConfig {
 #[derive(Debug)]
 pub struct MoETransformer {
     ctx: Context,
-    config: MoEConfig,
+    pub(super) config: MoEConfig,
     layout: Arc<ParameterLayout>,
     precision: Precision,
     parameters: ParameterArena,
@@ -55,12 +55,12 @@ pub struct MoETransformer {
     /// Where `parameters` are not what it computes with.
     rounded: Option<ParameterArena>,
     /// Where ranks share the experts out.
-    experts: Option<Arc<ExpertParallel>>,
+    pub(super) experts: Option<Arc<ExpertParallel>>,
     rope: RopeTables,
     /// For sequences beyond `context`.
     stretched: OnceLock<RopeTables>,
     embedding: Embedding,
-    blocks: Vec<TransformerBlock>,
+    pub(super) blocks: Vec<TransformerBlock>,
     norm: RMSNorm,
     head: Linear,
 }
@@ -224,11 +224,6 @@ impl MoETransformer {
         self.experts.as_ref()
     }
 
-    /// Refuses what takes all experts where this rank has a part of them.
-    pub(crate) fn require_all(&self) -> Result<()> {
-        self.experts.as_ref().map_or(Ok(()), |experts| Err(experts.refusal()))
-    }
-
     /// The device.
     pub fn context(&self) -> &Context {
         &self.ctx
@@ -332,32 +327,6 @@ impl MoETransformer {
         self.embedding.backward(&dx, &ids)?;
         self.label("")?;
         Ok(uses)
-    }
-
-    /// The part of a guest in the `forward_backward` of the other ranks that share the experts out.
-    pub(crate) fn serve(&self) -> Result<()> {
-        let kept = self.blocks.iter().map(TransformerBlock::serve_forward).collect::<Result<Vec<_>>>()?;
-        self.blocks.iter().zip(kept).rev().try_for_each(|(block, kept)| block.serve_backward(kept))
-    }
-
-    /// Begins a round of `evaluate` of at most so many tokens, on the ranks that have some; no matter where each rank has
-    /// all experts.
-    pub(crate) fn begin_evaluation(&self, tokens: usize, has: impl Fn(usize) -> bool) {
-        let Some(experts) = &self.experts else { return };
-        let sources = (experts.first()..experts.first() + experts.ranks()).map(has).collect();
-        experts.begin(Some(&Arc::new(Round::forward(self.config.experts_per_token * tokens, sources))));
-    }
-
-    /// Ends the last round.
-    pub(crate) fn end_evaluation(&self) {
-        if let Some(experts) = &self.experts {
-            experts.begin(None);
-        }
-    }
-
-    /// The part of a guest in the `evaluate` of the others.
-    pub(crate) fn serve_evaluation(&self) -> Result<()> {
-        self.blocks.iter().try_for_each(|block| block.moe.serve_forward(false).map(|_| ()))
     }
 
     /// The stream of `batch` sequences, ids i32 `[tokens]`, and what their backward needs.
@@ -548,69 +517,4 @@ struct Kept {
     x: Tensor,
     blocks: Vec<BlockKept>,
     uses: Vec<ExpertUse>,
-}
-
-/// The arenas that layers take their views from.
-struct Views<'a> {
-    weights: &'a ParameterArena,
-    gradients: Option<&'a ParameterArena>,
-    experts: Option<&'a Arc<ExpertParallel>>,
-}
-
-impl Views<'_> {
-    fn weight(&self, name: &str) -> Result<Weight> {
-        let grad = self.gradients.map(|arena| arena.get(name)).transpose()?;
-        Ok(Weight::new(self.weights.get(name)?, grad))
-    }
-
-    fn fused(&self, first: &str, shape: &[usize]) -> Result<Weight> {
-        let grad = self.gradients.map(|arena| arena.fused(first, shape)).transpose()?;
-        Ok(Weight::new(self.weights.fused(first, shape)?, grad))
-    }
-
-    fn block(&self, config: &MoEConfig, layer: usize) -> Result<TransformerBlock> {
-        let prefix = format!("model.layers.{layer}");
-        let (hidden, ffn, experts) = (config.hidden_size, config.ffn_size, config.num_experts);
-        let qkv_rows = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim;
-        let attention = MQAttention {
-            qkv: Linear::new(self.fused(&format!("{prefix}.self_attn.q_proj.weight"), &[qkv_rows, hidden])?),
-            output: Linear::new(self.weight(&format!("{prefix}.self_attn.o_proj.weight"))?),
-            heads: config.num_heads,
-            kv_heads: config.num_kv_heads,
-            head_dim: config.head_dim,
-        };
-        let moe = format!("{prefix}.block_sparse_moe");
-        let router = Router {
-            gate: Linear::new(self.weight(&format!("{moe}.gate.weight"))?),
-            k: config.experts_per_token,
-            norm: config.norm_topk_prob,
-            alpha: config.aux_alpha,
-        };
-        let exchange = self.experts.map(|parallel| ExpertExchange::new(parallel, layer));
-        let own = self.experts.map_or(0..experts, |parallel| parallel.own());
-        let of_experts = |part: &str, shape: &[usize]| {
-            let first = format!("{moe}.experts.{}.{part}.weight", own.start);
-            // Those of shared experts are not the arena's.
-            if exchange.is_none() {
-                self.fused(&first, shape)
-            } else {
-                Ok(Weight::new(self.weights.fused(&first, shape)?, None))
-            }
-        };
-        let experts = SwiGLU {
-            w13: of_experts("w1", &[own.len(), 2 * ffn, hidden])?,
-            w2: of_experts("w2", &[own.len(), hidden, ffn])?,
-        };
-        let norm = |name: &str| -> Result<_> {
-            Ok(RMSNorm::new(self.weight(&format!("{prefix}.{name}.weight"))?, config.norm_eps))
-        };
-        Ok(TransformerBlock {
-            input_norm: norm("input_layernorm")?,
-            attention,
-            post_norm: norm("post_attention_layernorm")?,
-            name: prefix,
-            moe: MoELayer { router, experts, exchange, recompute: false },
-            recompute: false,
-        })
-    }
 }

@@ -1,0 +1,40 @@
+//! What a rank does for the others that share a model's experts out with it.
+
+use std::sync::Arc;
+
+use super::transformer::MoETransformer;
+use crate::error::Result;
+use crate::layer::{Round, TransformerBlock};
+
+impl MoETransformer {
+    /// Refuses what takes all experts where this rank has a part of them.
+    pub(crate) fn require_all(&self) -> Result<()> {
+        self.experts.as_ref().map_or(Ok(()), |experts| Err(experts.refusal()))
+    }
+
+    /// The part of a guest in the `forward_backward` of the other ranks that share the experts out.
+    pub(crate) fn serve(&self) -> Result<()> {
+        let kept = self.blocks.iter().map(TransformerBlock::serve_forward).collect::<Result<Vec<_>>>()?;
+        self.blocks.iter().zip(kept).rev().try_for_each(|(block, kept)| block.serve_backward(kept))
+    }
+
+    /// Begins a round of `evaluate` of at most so many tokens, on the ranks that have some; no matter where each rank has
+    /// all experts.
+    pub(crate) fn begin_evaluation(&self, tokens: usize, has: impl Fn(usize) -> bool) {
+        let Some(experts) = &self.experts else { return };
+        let sources = (experts.first()..experts.first() + experts.ranks()).map(has).collect();
+        experts.begin(Some(&Arc::new(Round::forward(self.config.experts_per_token * tokens, sources))));
+    }
+
+    /// Ends the last round.
+    pub(crate) fn end_evaluation(&self) {
+        if let Some(experts) = &self.experts {
+            experts.begin(None);
+        }
+    }
+
+    /// The part of a guest in the `evaluate` of the others.
+    pub(crate) fn serve_evaluation(&self) -> Result<()> {
+        self.blocks.iter().try_for_each(|block| block.moe.serve_forward(false).map(|_| ()))
+    }
+}

@@ -1,0 +1,75 @@
+//! Layers, made of views of a model's arenas.
+
+use std::sync::Arc;
+
+use super::arena::ParameterArena;
+use super::config::MoEConfig;
+use crate::error::Result;
+use crate::layer::{
+    ExpertExchange, ExpertParallel, Linear, MQAttention, MoELayer, RMSNorm, Router, SwiGLU, TransformerBlock, Weight,
+};
+
+/// The arenas that layers take their views from.
+pub(super) struct Views<'a> {
+    pub(super) weights: &'a ParameterArena,
+    pub(super) gradients: Option<&'a ParameterArena>,
+    pub(super) experts: Option<&'a Arc<ExpertParallel>>,
+}
+
+impl Views<'_> {
+    pub(super) fn weight(&self, name: &str) -> Result<Weight> {
+        let grad = self.gradients.map(|arena| arena.get(name)).transpose()?;
+        Ok(Weight::new(self.weights.get(name)?, grad))
+    }
+
+    fn fused(&self, first: &str, shape: &[usize]) -> Result<Weight> {
+        let grad = self.gradients.map(|arena| arena.fused(first, shape)).transpose()?;
+        Ok(Weight::new(self.weights.fused(first, shape)?, grad))
+    }
+
+    pub(super) fn block(&self, config: &MoEConfig, layer: usize) -> Result<TransformerBlock> {
+        let prefix = format!("model.layers.{layer}");
+        let (hidden, ffn, experts) = (config.hidden_size, config.ffn_size, config.num_experts);
+        let qkv_rows = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim;
+        let attention = MQAttention {
+            qkv: Linear::new(self.fused(&format!("{prefix}.self_attn.q_proj.weight"), &[qkv_rows, hidden])?),
+            output: Linear::new(self.weight(&format!("{prefix}.self_attn.o_proj.weight"))?),
+            heads: config.num_heads,
+            kv_heads: config.num_kv_heads,
+            head_dim: config.head_dim,
+        };
+        let moe = format!("{prefix}.block_sparse_moe");
+        let router = Router {
+            gate: Linear::new(self.weight(&format!("{moe}.gate.weight"))?),
+            k: config.experts_per_token,
+            norm: config.norm_topk_prob,
+            alpha: config.aux_alpha,
+        };
+        let exchange = self.experts.map(|parallel| ExpertExchange::new(parallel, layer));
+        let own = self.experts.map_or(0..experts, |parallel| parallel.own());
+        let of_experts = |part: &str, shape: &[usize]| {
+            let first = format!("{moe}.experts.{}.{part}.weight", own.start);
+            // Those of shared experts are not the arena's.
+            if exchange.is_none() {
+                self.fused(&first, shape)
+            } else {
+                Ok(Weight::new(self.weights.fused(&first, shape)?, None))
+            }
+        };
+        let experts = SwiGLU {
+            w13: of_experts("w1", &[own.len(), 2 * ffn, hidden])?,
+            w2: of_experts("w2", &[own.len(), hidden, ffn])?,
+        };
+        let norm = |name: &str| -> Result<_> {
+            Ok(RMSNorm::new(self.weight(&format!("{prefix}.{name}.weight"))?, config.norm_eps))
+        };
+        Ok(TransformerBlock {
+            input_norm: norm("input_layernorm")?,
+            attention,
+            post_norm: norm("post_attention_layernorm")?,
+            name: prefix,
+            moe: MoELayer { router, experts, exchange, recompute: false },
+            recompute: false,
+        })
+    }
+}
