@@ -2,6 +2,7 @@
 
 #include "collective.h"
 #include "hmac.h"
+#include "mpi_library.h"
 #include "tree.h"
 
 #include <stdio.h>
@@ -122,8 +123,7 @@ static void release(nncuda_ctx *ctx, nncuda_comm *comm) {
   free(comm);
 }
 
-/* Takes a communicator that its transport has opened among the context's handles. */
-static int32_t keep(nncuda_ctx *ctx, nncuda_comm *comm, nncuda_comm **kept) {
+int32_t nn_comm_keep(nncuda_ctx *ctx, nncuda_comm *comm, nncuda_comm **kept) {
   const int32_t status = nn_handle_add(ctx, comm, NN_HANDLE_COMM);
   if (status != NNCUDA_SUCCESS) {
     release(ctx, comm);
@@ -134,23 +134,23 @@ static int32_t keep(nncuda_ctx *ctx, nncuda_comm *comm, nncuda_comm **kept) {
   return NNCUDA_SUCCESS;
 }
 
-/* Each rank's `bytes` at `data`, to all: `all` holds ranks pieces of them. */
-static int32_t gather_host(nncuda_ctx *ctx, nncuda_comm *comm, const void *data, size_t bytes, void *all) {
+int32_t nn_comm_gather_host(nncuda_ctx *ctx, nncuda_comm *comm, const void *data, size_t bytes, void *all) {
   memcpy((unsigned char *)all + (size_t)comm->rank * bytes, data, bytes);
   return nn_comm_gather(ctx, comm, all, comm->ranks * (int64_t)bytes, (int64_t)bytes, 1);
 }
 
 /* ---- agree ---- */
 
-enum { SHOWN = 96 };
+enum { SHOWN = 96, LONGEST = 1 << 13 };
 
 typedef struct digest { /* of a value: what travels in its place */
   uint8_t hash[NN_HMAC_BYTES];
+  uint64_t bytes;
   char text[SHOWN]; /* a value that is short and printable, else empty */
 } digest;
 
 static digest digest_of(const void *value, size_t bytes) {
-  digest d = {.text = ""};
+  digest d = {.bytes = bytes};
   nn_hmac h;
   nn_hmac_begin(&h, "");
   nn_hmac_add(&h, value, bytes);
@@ -166,24 +166,74 @@ static digest digest_of(const void *value, size_t bytes) {
   return d;
 }
 
+/* The name of the first line, name=value, that two texts differ in; empty where they have no such lines. */
+static void unlike_line(const char *a, const char *b, char *name) {
+  *name = '\0';
+  while (*a != '\0' && *b != '\0') {
+    const size_t line_a = strcspn(a, "\n"), line_b = strcspn(b, "\n"), length = strcspn(a, "=\n");
+    if (line_a != line_b || memcmp(a, b, line_a) != 0) {
+      const int32_t named = a[length] == '=' && length < SHOWN && length < line_b && memcmp(a, b, length + 1) == 0;
+      snprintf(name, SHOWN, "%.*s", named ? (int)length : 0, a);
+      return;
+    }
+    a += line_a + (a[line_a] == '\n');
+    b += line_b + (b[line_b] == '\n');
+  }
+}
+
+/* Of a value that is not the same on rank r and on rank 0: the line. All ranks have found that out, and take part. */
+static int32_t find_unlike(nncuda_ctx *ctx, nncuda_comm *comm, const digest *all, int64_t r, const void *value,
+                           size_t bytes, char *name) {
+  *name = '\0';
+  for (int64_t i = 0; i < comm->ranks; i++) {
+    if (all[i].bytes >= LONGEST) {
+      return NNCUDA_SUCCESS;
+    }
+  }
+  char *texts = calloc((size_t)comm->ranks, LONGEST), *own = calloc(1, LONGEST);
+  int32_t status = texts != NULL && own != NULL
+                       ? NNCUDA_SUCCESS
+                       : nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %lld ranks", (long long)comm->ranks);
+  if (status == NNCUDA_SUCCESS) {
+    memcpy(own, bytes > 0 ? value : "", bytes);
+    status = nn_comm_gather_host(ctx, comm, own, LONGEST, texts);
+  }
+  if (status == NNCUDA_SUCCESS) {
+    texts[LONGEST - 1] = texts[(r + 1) * LONGEST - 1] = '\0';
+    unlike_line(texts, texts + r * LONGEST, name);
+  }
+  free(own);
+  free(texts);
+  return status;
+}
+
 static int32_t agree(nncuda_ctx *ctx, nncuda_comm *comm, const char *what, int64_t length, const void *value,
                      size_t bytes) {
+  if (ctx->engine->measures) {
+    return NNCUDA_SUCCESS;
+  }
   digest *all = calloc((size_t)comm->ranks, sizeof *all);
   if (all == NULL) {
     return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %lld ranks", (long long)comm->ranks);
   }
   const digest own = digest_of(value, bytes);
-  int32_t status = ctx->engine->measures ? NNCUDA_SUCCESS : gather_host(ctx, comm, &own, sizeof own, all);
-  for (int64_t r = 1; status == NNCUDA_SUCCESS && !ctx->engine->measures && r < comm->ranks; r++) {
-    if (nn_hmac_equal(all[r].hash, all[0].hash)) {
-      continue;
-    }
+  int32_t status = nn_comm_gather_host(ctx, comm, &own, sizeof own, all);
+  int64_t r = 1;
+  while (status == NNCUDA_SUCCESS && r < comm->ranks && nn_hmac_equal(all[r].hash, all[0].hash)) {
+    r++;
+  }
+  if (status == NNCUDA_SUCCESS && r < comm->ranks) {
+    char name[SHOWN];
     all[0].text[SHOWN - 1] = all[r].text[SHOWN - 1] = '\0';
     if (all[0].text[0] != '\0' && all[r].text[0] != '\0') {
       status = nn_comm_fail(ctx, comm, "the %.*s of rank %lld (%s) is not that of rank 0 (%s)", (int)length, what,
                             (long long)r, all[r].text, all[0].text);
     } else {
-      status = nn_comm_fail(ctx, comm, "the %.*s of rank %lld is not that of rank 0", (int)length, what, (long long)r);
+      status = find_unlike(ctx, comm, all, r, value, bytes, name);
+      status = status != NNCUDA_SUCCESS
+                   ? status
+                   : nn_comm_fail(ctx, comm, "the %.*s of rank %lld is not that of rank 0%s%s", (int)length, what,
+                                  (long long)r, name[0] != '\0' ? ": they differ in " : "", name);
     }
   }
   free(all);
@@ -201,7 +251,7 @@ static int32_t check_text(nncuda_ctx *ctx, const char *name, const void *text, i
   return NNCUDA_SUCCESS;
 }
 
-/* ---- create, split, destroy ---- */
+/* ---- create, destroy ---- */
 
 static int32_t check_ranks(nncuda_ctx *ctx, int64_t rank, int64_t ranks) {
   if (ranks < 1 || ranks > INT32_MAX) {
@@ -234,6 +284,14 @@ static int32_t agree_on_library(nncuda_ctx *ctx, nncuda_comm *comm) {
   return agree(ctx, comm, "library", 7, text, (size_t)length);
 }
 
+/* torchrun may itself run under a launcher of MPI, so its variables come first. */
+static int32_t transport_here(const nncuda_ctx *ctx) {
+  const int32_t gpu = ctx->engine->device == NNCUDA_DEVICE_CUDA;
+  return gpu && getenv("RANK") != NULL && getenv("WORLD_SIZE") != NULL ? NNCUDA_TRANSPORT_NCCL
+         : nn_mpi_launched()                                           ? NNCUDA_TRANSPORT_MPI
+                                                                       : NNCUDA_TRANSPORT_SELF;
+}
+
 static int32_t create(nncuda_ctx *ctx, int32_t transport, const char *address, int64_t length, int64_t rank,
                       int64_t ranks, int64_t timeout_ms, nncuda_comm **comm) {
   enum { ADDRESS_CAPACITY = 256 };
@@ -241,10 +299,11 @@ static int32_t create(nncuda_ctx *ctx, int32_t transport, const char *address, i
     return nn_fail(ctx, NNCUDA_ERROR_NULL_POINTER, "comm is null; it must say where to put the communicator");
   }
   *comm = NULL;
-  if (transport < 0 || transport > NNCUDA_TRANSPORT_NCCL) {
+  if (transport < 0 || transport > NNCUDA_TRANSPORT_AUTO) {
     return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "transport is %d; it must be one of NNCUDA_TRANSPORT_*, 0 to %d",
-                   transport, NNCUDA_TRANSPORT_NCCL);
+                   transport, NNCUDA_TRANSPORT_AUTO);
   }
+  transport = transport == NNCUDA_TRANSPORT_AUTO ? transport_here(ctx) : transport;
   if (timeout_ms < 0) {
     return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "timeout_ms is %lld; it must be at least 0", (long long)timeout_ms);
   }
@@ -277,184 +336,7 @@ static int32_t create(nncuda_ctx *ctx, int32_t transport, const char *address, i
     release(ctx, made);
     return status;
   }
-  return keep(ctx, made, comm);
-}
-
-typedef struct seat { /* of a rank in a split */
-  int64_t color, key, rank;
-} seat;
-
-static int by_color_and_key(const void *a, const void *b) {
-  const seat *x = a, *y = b;
-  const int64_t left[] = {x->color, x->key, x->rank}, right[] = {y->color, y->key, y->rank};
-  for (int i = 0; i < 3; i++) {
-    if (left[i] != right[i]) {
-      return left[i] < right[i] ? -1 : 1;
-    }
-  }
-  return 0;
-}
-
-/* Makes the part of members[0 .. ranks-1], of which this rank is one. */
-static int32_t make_part(nncuda_ctx *ctx, nncuda_comm *comm, const int64_t *members, int64_t ranks,
-                         nncuda_comm **part) {
-  nncuda_comm *made = calloc(1, sizeof *made);
-  if (made == NULL) {
-    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for a communicator");
-  }
-  *made = (nncuda_comm){.transport = comm->transport, .ranks = ranks, .timeout_ms = comm->timeout_ms};
-  while (members[made->rank] != comm->rank) {
-    made->rank++;
-  }
-  const int32_t status = comm->transport->split(ctx, comm, made, members);
-  if (status != NNCUDA_SUCCESS) {
-    free(made);
-    return status;
-  }
-  return keep(ctx, made, part);
-}
-
-/* Makes the part of this rank from everyone's seats. */
-static int32_t split_by(nncuda_ctx *ctx, nncuda_comm *comm, seat *seats, int64_t color, nncuda_comm **part) {
-  qsort(seats, (size_t)comm->ranks, sizeof *seats, by_color_and_key);
-  int64_t *members = malloc((size_t)comm->ranks * sizeof *members);
-  if (members == NULL) {
-    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %lld ranks", (long long)comm->ranks);
-  }
-  int64_t ranks = 0;
-  for (int64_t i = 0; i < comm->ranks; i++) {
-    if (seats[i].color == color) {
-      members[ranks++] = seats[i].rank;
-    }
-  }
-  const int32_t status = make_part(ctx, comm, members, ranks, part);
-  free(members);
-  return status;
-}
-
-/* The checks that both ways to make a part share. */
-static int32_t check_part(nncuda_ctx *ctx, const nncuda_comm *comm, nncuda_comm **part) {
-  const int32_t status = nn_comm_check(ctx, comm);
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
-  if (part == NULL) {
-    return nn_fail(ctx, NNCUDA_ERROR_NULL_POINTER, "part is null; it must say where to put the communicator");
-  }
-  *part = NULL;
-  return NNCUDA_SUCCESS;
-}
-
-static int32_t split(nncuda_ctx *ctx, nncuda_comm *comm, int64_t color, int64_t key, nncuda_comm **part) {
-  int32_t status = check_part(ctx, comm, part);
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
-  if (color < 0) {
-    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "color is %lld; it must be at least 0", (long long)color);
-  }
-  if (ctx->capture != NULL) {
-    return nn_fail_capturing(ctx);
-  }
-  seat *seats = calloc((size_t)comm->ranks, sizeof *seats);
-  if (seats == NULL) {
-    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for a communicator of %lld ranks",
-                   (long long)comm->ranks);
-  }
-  status = gather_host(ctx, comm, &(seat){color, key, comm->rank}, sizeof(seat), seats);
-  if (status == NNCUDA_SUCCESS) {
-    status = split_by(ctx, comm, seats, color, part);
-  }
-  free(seats);
-  return status;
-}
-
-/* ---- parts that all of their members know ---- */
-
-typedef struct row {
-  int64_t first, step, count;
-} row;
-
-/* Meets the other members, within the time-out, and sees that they mean the same ranks. */
-static int32_t meet(nncuda_ctx *ctx, nncuda_comm *comm, const row *own, const int64_t *members) {
-  const size_t count = (size_t)own->count;
-  nn_message *messages = malloc(2 * count * sizeof *messages);
-  row *theirs = calloc(count, sizeof *theirs);
-  int32_t status = NNCUDA_SUCCESS;
-  if (messages == NULL || theirs == NULL) {
-    status = nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %lld ranks", (long long)own->count);
-  } else {
-    int64_t posted = 0;
-    for (size_t i = 0; i < count; i++) {
-      if (members[i] != comm->rank) {
-        messages[posted++] = (nn_message){members[i], (void *)(uintptr_t)own, sizeof *own, 1};
-        messages[posted++] = (nn_message){members[i], &theirs[i], sizeof *theirs, 0};
-      }
-    }
-    status = exchange(ctx, comm, messages, posted, 1);
-  }
-  for (size_t i = 0; status == NNCUDA_SUCCESS && !ctx->engine->measures && i < count; i++) {
-    if (members[i] != comm->rank && memcmp(&theirs[i], own, sizeof *own) != 0) {
-      status = nn_comm_fail(ctx, comm,
-                            "rank %lld makes a part of %lld ranks, %lld apart, from rank %lld on; rank %lld of %lld, "
-                            "%lld apart, from rank %lld on",
-                            (long long)members[i], (long long)theirs[i].count, (long long)theirs[i].step,
-                            (long long)theirs[i].first, (long long)comm->rank, (long long)own->count,
-                            (long long)own->step, (long long)own->first);
-    }
-  }
-  free(theirs);
-  free(messages);
-  return status;
-}
-
-static int32_t check_row(nncuda_ctx *ctx, const nncuda_comm *comm, const row *r) {
-  const int64_t ranks = comm->ranks;
-  if (r->first < 0 || r->first >= ranks) {
-    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "first is %lld; of %lld ranks it must be 0 to %lld",
-                   (long long)r->first, (long long)ranks, (long long)(ranks - 1));
-  }
-  if (r->step < 1) {
-    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "step is %lld; it must be at least 1", (long long)r->step);
-  }
-  const int64_t most = 1 + (ranks - 1 - r->first) / r->step;
-  if (r->count < 1 || r->count > most) {
-    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE,
-                   "count is %lld; from rank %lld of %lld on, %lld apart, it must be 1 to %lld", (long long)r->count,
-                   (long long)r->first, (long long)ranks, (long long)r->step, (long long)most);
-  }
-  const int64_t behind = comm->rank - r->first;
-  return behind >= 0 && behind % r->step == 0 && behind / r->step < r->count
-             ? NNCUDA_SUCCESS
-             : nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE,
-                       "this is rank %lld, which is none of the %lld ranks, %lld apart, from rank %lld on",
-                       (long long)comm->rank, (long long)r->count, (long long)r->step, (long long)r->first);
-}
-
-static int32_t part_of(nncuda_ctx *ctx, nncuda_comm *comm, const row *r, nncuda_comm **part) {
-  int32_t status = check_part(ctx, comm, part);
-  if (status == NNCUDA_SUCCESS) {
-    status = check_row(ctx, comm, r);
-  }
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
-  if (ctx->capture != NULL) {
-    return nn_fail_capturing(ctx);
-  }
-  int64_t *members = malloc((size_t)r->count * sizeof *members);
-  if (members == NULL) {
-    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %lld ranks", (long long)r->count);
-  }
-  for (int64_t i = 0; i < r->count; i++) {
-    members[i] = r->first + i * r->step;
-  }
-  status = meet(ctx, comm, r, members);
-  if (status == NNCUDA_SUCCESS) {
-    status = make_part(ctx, comm, members, r->count, part);
-  }
-  free(members);
-  return status;
+  return nn_comm_keep(ctx, made, comm);
 }
 
 static int32_t destroy(nncuda_ctx *ctx, nncuda_comm *comm) {
@@ -535,7 +417,7 @@ static int32_t sum(nncuda_ctx *ctx, nncuda_comm *comm, int64_t value, int64_t *t
   if (all == NULL) {
     return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %lld ranks", (long long)comm->ranks);
   }
-  status = gather_host(ctx, comm, &value, sizeof value, all);
+  status = nn_comm_gather_host(ctx, comm, &value, sizeof value, all);
   *total = 0;
   for (int64_t r = 0; status == NNCUDA_SUCCESS && r < comm->ranks; r++) {
     if (__builtin_add_overflow(*total, all[r], total)) {
@@ -565,15 +447,6 @@ int32_t nncuda_comm_create(nncuda_ctx *ctx, int32_t transport, const char *addre
 
 int32_t nncuda_comm_rank(nncuda_ctx *ctx, nncuda_comm *comm, int64_t *rank, int64_t *ranks) {
   NN_INSIDE(ctx, rank_of(ctx, comm, rank, ranks));
-}
-
-int32_t nncuda_comm_split(nncuda_ctx *ctx, nncuda_comm *comm, int64_t color, int64_t key, nncuda_comm **part) {
-  NN_INSIDE(ctx, split(ctx, comm, color, key, part));
-}
-
-int32_t nncuda_comm_part(nncuda_ctx *ctx, nncuda_comm *comm, int64_t first, int64_t step, int64_t count,
-                         nncuda_comm **part) {
-  NN_INSIDE(ctx, part_of(ctx, comm, &(row){first, step, count}, part));
 }
 
 int32_t nncuda_comm_destroy(nncuda_ctx *ctx, nncuda_comm *comm) { NN_INSIDE(ctx, destroy(ctx, comm)); }

@@ -63,6 +63,12 @@ void nn_comm_abort(nncuda_comm *comm, const char *reason, int64_t length);
 /* Each rank's shard of x, nn_shard(bytes, grain, ranks, rank), to all; `host`: x is memory of the host. */
 int32_t nn_comm_gather(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int64_t bytes, int64_t grain, int32_t host);
 
+/* Each rank's `bytes` at `data`, which lie on the host, to all: `all` holds ranks pieces of them. */
+int32_t nn_comm_gather_host(nncuda_ctx *ctx, nncuda_comm *comm, const void *data, size_t bytes, void *all);
+
+/* Takes a communicator that its transport has opened among the context's handles; without success it is gone. */
+int32_t nn_comm_keep(nncuda_ctx *ctx, nncuda_comm *comm, nncuda_comm **kept);
+
 /* The time-out, for sentences. */
 static inline double nn_comm_seconds(const nncuda_comm *comm) { return (double)comm->timeout_ms / 1000; }
 

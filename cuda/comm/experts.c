@@ -100,6 +100,13 @@ static int32_t read_offsets(nncuda_ctx *ctx, const experts_args *a, traffic *t) 
     for (int64_t e = 0; e <= own; e++) {
       t->sent[r * (own + 1) + e] = t->offsets[r * own + e] - t->offsets[r * own];
     }
+    const int32_t rows = t->sent[r * (own + 1) + own];
+    if (rows > a->slot_rows) {
+      status = tell(ctx, a->comm,
+                    nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE,
+                            "the experts of rank %lld get %d rows; there must be at most slot_rows, which is %lld",
+                            (long long)r, rows, (long long)a->slot_rows));
+    }
   }
   return status;
 }
@@ -216,9 +223,6 @@ static int32_t launch(nncuda_ctx *ctx, nn_op op, experts_args a, int64_t ranks) 
   nn_call_size(&call, "row_bytes", a.row_bytes);
   nn_call_size(&call, "ranks", ranks);
   nn_call_size(&call, "own", a.own);
-  nn_call_require(&call, a.rows <= a.slot_rows, NNCUDA_ERROR_INVALID_SIZE,
-                  "rows is %lld; it must be at most slot_rows, which is %lld", (long long)a.rows,
-                  (long long)a.slot_rows);
   nn_call_require(&call, call.status != NNCUDA_SUCCESS || ranks == a.comm->ranks, NNCUDA_ERROR_INVALID_SIZE,
                   "ranks is %lld; it must be the number of ranks of the communicator", (long long)ranks);
   nn_call_require(&call, !call.entered || ctx->capture == NULL || ctx->engine->device != NNCUDA_DEVICE_CUDA,

@@ -148,7 +148,7 @@ static int32_t no_launcher(nncuda_ctx *ctx) {
                  job.path, name, number[0] == '\0' ? "" : " ", number);
 }
 
-static int32_t launched(void) {
+int32_t nn_mpi_launched(void) {
   return getenv("PMI_RANK") != NULL || getenv("PMIX_RANK") != NULL || getenv("OMPI_COMM_WORLD_RANK") != NULL;
 }
 
@@ -296,7 +296,7 @@ static int32_t begin(nncuda_ctx *ctx, int64_t timeout_ms) {
   }
   job.mpi.Initialized(&begun);
   if (job.process != 0 || !begun) { /* else by the program around us, which ends it, too */
-    const int32_t status = launched() ? begin_here(ctx, timeout_ms) : no_launcher(ctx);
+    const int32_t status = nn_mpi_launched() ? begin_here(ctx, timeout_ms) : no_launcher(ctx);
     if (status != NNCUDA_SUCCESS) {
       return status;
     }

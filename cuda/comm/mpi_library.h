@@ -76,6 +76,9 @@ typedef struct nn_mpi {
  * missing and how to get it, STATE that no launcher is there, PEER that ranks are not, after timeout_ms (0: never). */
 int32_t nn_mpi_start(nncuda_ctx *ctx, int64_t timeout_ms, const nn_mpi **mpi);
 
+/* Whether a launcher of MPI started this process. */
+int32_t nn_mpi_launched(void);
+
 /* A rank that ended without success and waits for the others to do so (leave in the .c), or -1. */
 int64_t nn_mpi_left(void);
 

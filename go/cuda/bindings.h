@@ -161,7 +161,9 @@ enum {
   NNCUDA_TRANSPORT_SELF = 0,    /* a rank alone */
   NNCUDA_TRANSPORT_THREADS = 1, /* contexts of one process, each in a thread of its own, on the CPU engine */
   NNCUDA_TRANSPORT_MPI = 2,     /* processes that an MPI launcher started: MPI's standard ABI, libmpi_abi.so; CPU memory */
-  NNCUDA_TRANSPORT_NCCL = 3     /* GPUs: libnccl.so.2 */
+  NNCUDA_TRANSPORT_NCCL = 3,    /* GPUs: libnccl.so.2 */
+  NNCUDA_TRANSPORT_AUTO = 4     /* NCCL on a GPU where RANK and WORLD_SIZE are set; MPI where its launcher began the process;
+                                   else a rank alone */
 };
 
 /* Kinds of the events of nncuda_expert_schedule. */
@@ -751,7 +753,7 @@ NNCUDA_API int32_t nncuda_comm_move(nncuda_ctx *ctx, nncuda_comm *comm, void *x,
  * @param y out u8 [ranks, slot_rows, row_bytes] : slot s has the rows of rank s; the rest of a slot stays
  * @param y_offsets out i32 [ranks, own+1] : first row of each own expert in each slot, from 0 on
  * @param rows size : rows of x; 0 on a rank that only gets others'
- * @param slot_rows size : rows of a slot, the same on all ranks, and at least the `rows` of each
+ * @param slot_rows size : rows of a slot, the same on all ranks, and at least what any rank sends to another
  * @param row_bytes size : bytes of a row, the same on all ranks
  * @param ranks size : ranks of the communicator
  * @param own size : experts of each rank

@@ -71,6 +71,18 @@ func TestCollectives(t *testing.T) {
 			t.Errorf("rank %d sent %d bytes", rank, sent)
 		}
 
+		must.Do(t, ctx.Upload(sums.At(0), bytesOf([]float32{1, 2, 3})))
+		must.Do(t, comm.ReduceScatter(cuda.Memory{}, sums.At(0), 3, 0, 1, 3, 1, 2))
+		if rank == 1 {
+			requireFloats(t, sums, 1, 6, 3)
+		} else {
+			requireFloats(t, sums, 1, 2, 3)
+		}
+		moves := []cuda.Move{{0, 4, 0, 1}, {8, 12, 2, 1}, {4, 8, 0, 2}, {0, 12, 1, 1}}
+		must.Do(t, ctx.Upload(sums.At(0), bytesOf([]float32{float32(rank), float32(rank), float32(rank)})))
+		must.Do(t, comm.Move(sums.At(0), 12, moves))
+		requireFloats(t, sums, [][]float32{{0, 0, 0}, {0, 1, 2}, {2, 0, 2}}[rank]...)
+
 		must.Do(t, ctx.Upload(sums.At(0), bytesOf([]float32{4, 5, 6})))
 		graph := must.Get(ctx.Capture(func() error {
 			return errors.Join(comm.ReduceScatter(cuda.Memory{}, sums.At(0), 3, 0, 1, 3, 0, 3), comm.AllGather(sums.At(0), 12, 4))
@@ -84,6 +96,15 @@ func TestCollectives(t *testing.T) {
 		part := must.Get(comm.Split(rank%2, -rank))(t)
 		if wanted := [][2]int{{1, 2}, {0, 1}, {0, 2}}[rank]; part.Rank() != wanted[0] || part.Ranks() != wanted[1] {
 			t.Errorf("rank %d is %d of %d in its part", rank, part.Rank(), part.Ranks())
+		}
+		if rank > 0 {
+			pair := must.Get(comm.Part(1, 1, 2))(t)
+			if pair.Rank() != rank-1 || pair.Ranks() != 2 || must.Get(pair.Sum(5))(t) != 10 {
+				t.Errorf("rank %d is %d of %d in its pair", rank, pair.Rank(), pair.Ranks())
+			}
+		}
+		if _, err := comm.Part(rank+1, 1, 1); !errors.Is(err, cuda.ErrInvalidValue) {
+			t.Error(err)
 		}
 		must.Do(t, part.Close())
 		must.Do(t, part.Close())

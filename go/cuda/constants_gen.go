@@ -291,6 +291,10 @@ const (
 
 	// TransportNCCL is NNCUDA_TRANSPORT_NCCL: GPUs: libnccl.so.2.
 	TransportNCCL Transport = 3
+
+	// TransportAuto is NNCUDA_TRANSPORT_AUTO: NCCL on a GPU where RANK and WORLD_SIZE are set; MPI where its
+	// launcher began the process; else a rank alone.
+	TransportAuto Transport = 4
 )
 
 // ExpertEventKind is an enum of bindings.h. Kinds of the events of nncuda_expert_schedule.

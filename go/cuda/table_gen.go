@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "cdc3bde54c85d01450e7aa174675dc9556f0b05bc9782dbbd3fec8641055ea8e"
+const HeaderSHA256 = "b375ac5d3a40e943a6f6710e03fb0521878075edb9a6ec3ea508d1cdb2d5daf5"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

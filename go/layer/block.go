@@ -107,6 +107,23 @@ func (b *TransformerBlock) Backward(
 	return dx
 }
 
+// ServeForward runs the rows that other ranks have for this rank's experts, in a round in which it has none of its own.
+// With `keep` it gives what ServeBackward needs, which is nil where the block finds it again.
+func (b *TransformerBlock) ServeForward(p *Pass, keep bool) *Served {
+	p.Label(b.Name, moeLabel)
+	return b.MoE.serveForward(p, keep && !b.Recompute && !b.MoE.Recompute)
+}
+
+// ServeBackward is the backward of ServeForward.
+func (b *TransformerBlock) ServeBackward(p *Pass, kept *Served) {
+	if b.Recompute {
+		p.Label(b.Name, moeLabel)
+		kept = b.MoE.serveForward(p, true)
+	}
+	p.Label(BackwardLabel, b.Name, moeLabel)
+	b.MoE.serveBackward(p, kept)
+}
+
 // Prefill runs the next tokens of one sequence into row `row` of the cache, x [length, hidden], which is freed.
 func (b *TransformerBlock) Prefill(p *Pass, x *tensor.Tensor, cache *KVCache, layer, row int) *tensor.Tensor {
 	p.Label(b.Name, attentionLabel)

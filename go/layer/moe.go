@@ -70,24 +70,31 @@ func (r *Router) backward(p *Pass, taken *routing, dweights, x, dx, auxFactor *t
 // Tokens are sorted by expert, so that each product runs over all experts at once. (Gale et al. 2022)
 //
 // With Recompute, what the experts' products take in and give between is not kept but found again by the same calls.
+//
+// With Parallel, the weights are those of the own experts alone, whose gradients go to the sums of Parallel.
 type MoELayer struct {
 	Router          *Router
 	W13, W2         *tensor.Tensor
 	W13Grad, W2Grad *tensor.Tensor
 	Recompute       bool
+
+	Parallel *ExpertParallel // nil where all experts are here
+	Index    int             // of the layer in the sums of Parallel
 }
 
 // MoEKept is what the backward of a mixture needs of its forward.
 type MoEKept struct {
 	routing *routing
 	y       *tensor.Tensor // [slots, hidden]
-	inside  *inside        // nil when it is found again
+	inside  *inside        // nil when it is found again, and with Parallel
+	served  *Served        // nil when it is found again, and without Parallel
 }
 
 func (k *MoEKept) free(p *Pass) {
 	k.routing.free(p)
 	p.Free(k.y)
 	k.inside.free(p)
+	k.served.free(p)
 }
 
 // inside is what lies between the experts' input and their last product, in row order.
@@ -128,41 +135,49 @@ func (m *MoELayer) Forward(p *Pass, x, residual *tensor.Tensor) *tensor.Tensor {
 func (m *MoELayer) forward(
 	p *Pass, x, residual *tensor.Tensor, capacity int, aux *tensor.Tensor, keepInside bool,
 ) (*tensor.Tensor, *MoEKept) {
-	routing := m.Router.forward(p, x, capacity, aux)
-	y, inside := m.experts(p, x, routing, keepInside)
+	kept := m.experts(p, x, m.Router.forward(p, x, capacity, aux), keepInside)
 	out := p.Like(x)
-	p.Check(tensor.MoECombine(y, routing.weights, routing.slotRow, residual, out))
-	return out, &MoEKept{routing, y, inside}
+	p.Check(tensor.MoECombine(kept.y, kept.routing.weights, kept.routing.slotRow, residual, out))
+	return out, kept
 }
 
 // forwardAgain finds what the forward of x did not keep. The balancing loss has been counted already.
 func (m *MoELayer) forwardAgain(p *Pass, x *tensor.Tensor, capacity int) *MoEKept {
-	routing := m.Router.forward(p, x, capacity, nil)
-	y, inside := m.experts(p, x, routing, true)
-	return &MoEKept{routing, y, inside}
+	return m.experts(p, x, m.Router.forward(p, x, capacity, nil), true)
 }
 
-// experts gives their outputs in row order, [slots, hidden], and what is inside, nil unless it is to be kept.
-func (m *MoELayer) experts(
-	p *Pass, x *tensor.Tensor, routing *routing, keepInside bool,
-) (y *tensor.Tensor, kept *inside) {
-	inside := m.enter(p, x, routing)
-	y = p.Like(inside.rows)
-	p.Check(tensor.GroupedGemm(inside.active, m.W2, routing.offsets, y, 0, true))
-	if keepInside {
-		return y, inside
+// experts gives their outputs in row order, and what is inside if it is to be kept.
+func (m *MoELayer) experts(p *Pass, x *tensor.Tensor, routing *routing, keepInside bool) *MoEKept {
+	kept := &MoEKept{routing: routing}
+	rows := gather(p, x, routing)
+	if m.Parallel != nil {
+		kept.y = rows
+		kept.served = m.enterAll(p, rows, routing.offsets)
+		m.leaveAll(p, kept.served, kept.y, routing.offsets)
+	} else {
+		kept.inside = m.beforeW2(p, rows, routing.offsets)
+		kept.y = p.Like(rows)
+		p.Check(tensor.GroupedGemm(kept.inside.active, m.W2, routing.offsets, kept.y, 0, true))
 	}
-	inside.free(p)
-	return y, nil
+	if !keepInside {
+		kept.inside.free(p)
+		kept.served.free(p)
+		kept.inside, kept.served = nil, nil
+	}
+	return kept
 }
 
-// enter puts the tokens in row order and runs what their experts make of them before W2.
-func (m *MoELayer) enter(p *Pass, x *tensor.Tensor, routing *routing) *inside {
-	slots, hidden, ffn := routing.rowSlot.Size(), x.Dim(1), m.W2.Dim(2)
-	rows := p.Empty(x.DType(), slots, hidden)
+// gather puts the tokens in row order, [slots, hidden].
+func gather(p *Pass, x *tensor.Tensor, routing *routing) *tensor.Tensor {
+	rows := p.Empty(x.DType(), routing.rowSlot.Size(), x.Dim(1))
 	p.Check(tensor.MoEGather(x, routing.rowSlot, rows))
-	gateUp := p.Empty(x.DType(), slots, 2*ffn)
-	p.Check(tensor.GroupedGemm(rows, m.W13, routing.offsets, gateUp, 0, true))
+	return rows
+}
+
+// beforeW2 runs rows in the order of experts through what these do before W2.
+func (m *MoELayer) beforeW2(p *Pass, rows, offsets *tensor.Tensor) *inside {
+	gateUp := p.Empty(rows.DType(), rows.Dim(0), m.W13.Dim(1))
+	p.Check(tensor.GroupedGemm(rows, m.W13, offsets, gateUp, 0, true))
 	return &inside{rows, gateUp, SwiGLU(p, gateUp)}
 }
 
@@ -170,28 +185,49 @@ func (m *MoELayer) enter(p *Pass, x *tensor.Tensor, routing *routing) *inside {
 func (m *MoELayer) Backward(
 	p *Pass, dout, x *tensor.Tensor, kept *MoEKept, auxFactor *tensor.Tensor, beta float32,
 ) *tensor.Tensor {
-	routing, y, inside := kept.routing, kept.y, kept.inside
-	if inside == nil {
-		inside = m.enter(p, x, routing)
+	routing, y, inside, served := kept.routing, kept.y, kept.inside, kept.served
+	if inside == nil && served == nil {
+		rows := gather(p, x, routing)
+		if m.Parallel != nil {
+			served = m.enterAll(p, rows, routing.offsets)
+			p.Free(rows)
+		} else {
+			inside = m.beforeW2(p, rows, routing.offsets)
+		}
 	}
-	rows, gateUp, active := inside.rows, inside.gateUp, inside.active
 	dweights := p.Like(routing.weights)
 	dy := y
 	p.Check(tensor.MoECombineBackward(dout, y, routing.weights, routing.slotRow, routing.rowSlot, dy, dweights))
-	p.Check(tensor.GroupedGemmWGrad(dy, active, routing.offsets, m.W2Grad, beta))
-	p.Free(active)
-	dactive := p.Empty(dy.DType(), dy.Dim(0), m.W2.Dim(2))
-	p.Check(tensor.GroupedGemm(dy, m.W2, routing.offsets, dactive, 0, false))
-	p.Free(dy)
-	SwiGLUBackward(p, dactive, gateUp)
-	p.Free(dactive)
-	p.Check(tensor.GroupedGemmWGrad(gateUp, rows, routing.offsets, m.W13Grad, beta))
-	drows := rows
-	p.Check(tensor.GroupedGemm(gateUp, m.W13, routing.offsets, drows, 0, false))
+	var drows *tensor.Tensor
+	if served != nil {
+		m.backwardAll(p, served, dy, routing.offsets)
+		drows = dy
+	} else {
+		m.productsBackward(p, dy, inside, routing.offsets, m.W13Grad, m.W2Grad, beta)
+		drows = inside.rows
+	}
 	dx := p.Like(x)
 	p.Check(tensor.MoEGatherBackward(drows, routing.slotRow, dx))
 	m.Router.backward(p, routing, dweights, x, dx, auxFactor, beta)
 	routing.free(p)
-	p.Free(dweights, gateUp, rows)
+	p.Free(dweights)
+	inside.free(p)
+	p.Free(drows)
 	return dx
+}
+
+// productsBackward gives the gradients of the experts' matrices, and, in place of the rows, that of the rows, from that
+// of the outputs dy, which is freed, all in the order of experts. Of what is inside, gateUp is spent, and active freed.
+func (m *MoELayer) productsBackward(
+	p *Pass, dy *tensor.Tensor, inside *inside, offsets, w13Grad, w2Grad *tensor.Tensor, beta float32,
+) {
+	p.Check(tensor.GroupedGemmWGrad(dy, inside.active, offsets, w2Grad, beta))
+	p.Free(inside.active)
+	dactive := p.Empty(dy.DType(), dy.Dim(0), m.W2.Dim(2))
+	p.Check(tensor.GroupedGemm(dy, m.W2, offsets, dactive, 0, false))
+	p.Free(dy)
+	SwiGLUBackward(p, dactive, inside.gateUp)
+	p.Free(dactive)
+	p.Check(tensor.GroupedGemmWGrad(inside.gateUp, inside.rows, offsets, w13Grad, beta))
+	p.Check(tensor.GroupedGemm(inside.gateUp, m.W13, offsets, inside.rows, 0, false))
 }

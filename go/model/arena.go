@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -10,9 +11,14 @@ import (
 )
 
 // Arena is one buffer of a layout: the parameters themselves, their gradients, or a moment of the optimiser.
+//
+// Where the experts are shared out over ranks, only a part of it is memory, and a program that touches more of Data ends.
 type Arena struct {
 	Layout *Layout
 	Data   *tensor.Tensor // [Layout.Size]
+
+	spans []Span // that are memory, in ascending order and apart
+	why   error  // of a view of what is not
 }
 
 // NewArena makes an arena of zeros. It must be closed.
@@ -21,7 +27,22 @@ func NewArena(ctx *cuda.Context, layout *Layout, dtype cuda.DType) (*Arena, erro
 	if err != nil {
 		return nil, err
 	}
-	return &Arena{layout, data}, nil
+	return &Arena{layout, data, []Span{{0, layout.Size}}, nil}, nil
+}
+
+// newPartialArena makes an arena of which only spans are memory, of zeros; `why` is the error of a view of the rest.
+func newPartialArena(
+	ctx *cuda.Context, layout *Layout, dtype cuda.DType, spans []Span, why error,
+) (*Arena, error) {
+	ranges := make([][2]int, len(spans))
+	for at, span := range spans {
+		ranges[at] = [2]int{span.Begin, span.End}
+	}
+	data, err := tensor.NewParts(ctx, dtype, ranges, layout.Size)
+	if err != nil {
+		return nil, err
+	}
+	return &Arena{layout, data, spans, why}, nil
 }
 
 // Close frees the arena.
@@ -32,13 +53,22 @@ func (a *Arena) Close() error {
 	return a.Data.Close()
 }
 
-// Parameter is a view of one parameter.
+// Bytes is how much memory there is.
+func (a *Arena) Bytes() int {
+	elements := 0
+	for _, span := range a.spans {
+		elements += span.Size()
+	}
+	return elements * a.Data.DType().Size()
+}
+
+// Parameter is a view of one parameter. An error where not all of it is memory.
 func (a *Arena) Parameter(name string) (*tensor.Tensor, error) {
 	spec, found := a.Layout.Find(name)
 	if !found {
 		return nil, fmt.Errorf("there is no parameter %s", name)
 	}
-	return a.span(spec.Offset, spec.Shape)
+	return a.view(spec.Offset, spec.Shape)
 }
 
 // At gives the parameter that has an element at an address of the device, and the index of the element.
@@ -64,12 +94,16 @@ func (a *Arena) fused(first string, shape ...int) (*tensor.Tensor, error) {
 	if !found {
 		return nil, fmt.Errorf("there is no parameter %s", first)
 	}
-	return a.span(spec.Offset, shape)
+	return a.view(spec.Offset, shape)
 }
 
-func (a *Arena) span(offset int, shape []int) (*tensor.Tensor, error) {
-	size := Spec{Shape: shape}.Size()
-	flat, err := a.Data.Narrow(0, offset, size)
+func (a *Arena) view(offset int, shape []int) (*tensor.Tensor, error) {
+	wanted := Span{offset, offset + Spec{Shape: shape}.Size()}
+	whole := slices.ContainsFunc(a.spans, func(span Span) bool { return span.Meet(wanted) == wanted })
+	if !whole {
+		return nil, a.why
+	}
+	flat, err := wanted.Of(a.Data)
 	if err != nil {
 		return nil, err
 	}
@@ -79,19 +113,73 @@ func (a *Arena) span(offset int, shape []int) (*tensor.Tensor, error) {
 // initialize sets initial values: matrices from Normal(0, init_std), tensor i of the layout from stream i of `seed`;
 // gains 1.
 func (a *Arena) initialize(config Config, seed int64) error {
-	for stream, spec := range a.Layout.Specs {
-		view, err := a.Data.Narrow(0, spec.Offset, spec.Size())
-		if err != nil {
-			return err
+	return a.eachHeld(func(stream int, first int, part *tensor.Tensor) error {
+		if len(a.Layout.Specs[stream].Shape) == 1 {
+			return tensor.Fill(part, 1)
 		}
-		if len(spec.Shape) == 1 {
-			err = tensor.Fill(view, 1)
-		} else {
-			err = tensor.Normal(view, 0, float32(config.InitStd), seed, int64(stream), 0)
-		}
-		if err != nil {
-			return err
+		return normal(part, first, float32(config.InitStd), seed, int64(stream))
+	})
+}
+
+// eachHeld calls `do` with the number of each parameter and each part of it that is memory, which begins at its element
+// `first`.
+func (a *Arena) eachHeld(do func(spec, first int, part *tensor.Tensor) error) error {
+	for at, spec := range a.Layout.Specs {
+		all := Span{spec.Offset, spec.Offset + spec.Size()}
+		for _, span := range a.spans {
+			part := span.Meet(all)
+			if part.Size() == 0 {
+				continue
+			}
+			data, err := part.Of(a.Data)
+			if err == nil {
+				err = do(at, part.Begin-spec.Offset, data)
+			}
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// drawnAtOnce is the elements of a block of the random generator.
+const drawnAtOnce = 4
+
+// normal gives y [n] the elements from `first` on of Normal(0, std).
+func normal(y *tensor.Tensor, first int, std float32, seed, stream int64) error {
+	block, inside := int64(first/drawnAtOnce), first%drawnAtOnce
+	if inside == 0 {
+		return tensor.Normal(y, 0, std, seed, stream, block)
+	}
+	drawn, err := tensor.New(y.Context(), y.DType(), drawnAtOnce)
+	if err != nil {
+		return err
+	}
+	err = tensor.Normal(drawn, 0, std, seed, stream, block)
+	head := min(drawnAtOnce-inside, y.Size())
+	if err == nil {
+		err = copyPart(y, 0, drawn, inside, head)
+	}
+	if err = errors.Join(err, drawn.Close()); err != nil {
+		return err
+	}
+	rest, err := y.Narrow(0, head, y.Size()-head)
+	if err != nil {
+		return err
+	}
+	return tensor.Normal(rest, 0, std, seed, stream, block+1)
+}
+
+// copyPart copies `count` elements of one vector, from one place on, to a place in another.
+func copyPart(to *tensor.Tensor, at int, from *tensor.Tensor, first, count int) error {
+	source, err := from.Narrow(0, first, count)
+	if err != nil {
+		return err
+	}
+	target, err := to.Narrow(0, at, count)
+	if err != nil {
+		return err
+	}
+	return target.Copy(source)
 }

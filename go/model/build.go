@@ -15,18 +15,25 @@ func (m *MoETransformer) build(training bool) error {
 	if training {
 		parameters = cuda.F32
 	}
-	var err error
-	if m.Parameters, err = NewArena(m.ctx, m.Layout, parameters); err != nil {
+	held, err := m.held()
+	if err != nil {
+		return err
+	}
+	spans := held.all
+	if parameters != weights {
+		spans = held.updated
+	}
+	if m.Parameters, err = m.newArena(parameters, spans); err != nil {
 		return err
 	}
 	if training {
-		if m.Gradients, err = NewArena(m.ctx, m.Layout, cuda.F32); err != nil {
+		if m.Gradients, err = m.newArena(cuda.F32, held.all); err != nil {
 			return err
 		}
 	}
 	m.Weights = m.Parameters
 	if parameters != weights {
-		if m.Weights, err = NewArena(m.ctx, m.Layout, weights); err != nil {
+		if m.Weights, err = m.newArena(weights, held.all); err != nil {
 			return err
 		}
 	}
@@ -40,6 +47,14 @@ func (m *MoETransformer) build(training bool) error {
 	m.norm = views.norm("model.norm.weight")
 	m.head = views.linear("lm_head.weight")
 	return views.err
+}
+
+// newArena makes an arena of which only spans are memory; nil: all of it is.
+func (m *MoETransformer) newArena(dtype cuda.DType, spans []Span) (*Arena, error) {
+	if spans == nil {
+		return NewArena(m.ctx, m.Layout, dtype)
+	}
+	return newPartialArena(m.ctx, m.Layout, dtype, spans, m.Experts.Alone())
 }
 
 // viewer makes layers over weights and gradients; it holds the first error.
@@ -82,8 +97,13 @@ func (v *viewer) block(at int) *layer.TransformerBlock {
 	hidden, ffn, experts := config.HiddenSize, config.FFNSize, config.NumExperts
 	qkvRows := (config.NumHeads + 2*config.NumKVHeads) * config.HeadDim
 	moe := prefix + ".block_sparse_moe"
-	w13, w13Grad := v.pair(moe+".experts.0.w1.weight", experts, 2*ffn, hidden)
-	w2, w2Grad := v.pair(moe+".experts.0.w2.weight", experts, hidden, ffn)
+	first, parallel := 0, v.model.Experts
+	if parallel != nil {
+		first, experts = parallel.Position*parallel.Own, parallel.Own
+	}
+	expert := fmt.Sprintf("%s.experts.%d", moe, first)
+	w13, w13Grad := v.pair(expert+".w1.weight", experts, 2*ffn, hidden)
+	w2, w2Grad := v.pair(expert+".w2.weight", experts, hidden, ffn)
 	return &layer.TransformerBlock{
 		Name:      prefix,
 		InputNorm: v.norm(prefix + ".input_layernorm.weight"),
@@ -100,6 +120,7 @@ func (v *viewer) block(at int) *layer.TransformerBlock {
 				Norm: config.NormTopKProb, Alpha: config.AuxAlpha,
 			},
 			W13: w13, W2: w2, W13Grad: w13Grad, W2Grad: w2Grad,
+			Parallel: parallel, Index: at,
 		},
 	}
 }

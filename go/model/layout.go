@@ -42,6 +42,7 @@ type Layout struct {
 	Size       int // elements in all
 	NumDecayed int // of which so many, from the start, decay
 	byName     map[string]int
+	experts    [][2]Span // of each layer, W13 and W2 of all experts, side by side
 }
 
 // NewLayout lays out the parameters of a valid configuration.
@@ -57,13 +58,16 @@ func NewLayout(config Config) *Layout {
 		layout.add(prefix+".self_attn.v_proj.weight", kvRows, hidden)
 		layout.add(prefix+".self_attn.o_proj.weight", hidden, qRows)
 		layout.add(prefix+".block_sparse_moe.gate.weight", config.NumExperts, hidden)
+		w13 := layout.Size
 		for expert := range config.NumExperts {
 			layout.add(fmt.Sprintf("%s.block_sparse_moe.experts.%d.w1.weight", prefix, expert), ffn, hidden)
 			layout.add(fmt.Sprintf("%s.block_sparse_moe.experts.%d.w3.weight", prefix, expert), ffn, hidden)
 		}
+		w2 := layout.Size
 		for expert := range config.NumExperts {
 			layout.add(fmt.Sprintf("%s.block_sparse_moe.experts.%d.w2.weight", prefix, expert), hidden, ffn)
 		}
+		layout.experts = append(layout.experts, [2]Span{{w13, w2}, {w2, layout.Size}})
 	}
 	layout.add("lm_head.weight", config.VocabSize, hidden)
 	layout.NumDecayed = layout.Size

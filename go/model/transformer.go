@@ -51,6 +51,8 @@ type MoETransformer struct {
 	Parameters *Arena // what is trained and saved: Weights itself, or f32 values that Weights are rounded copies of
 	Gradients  *Arena // f32; nil for a model that only infers
 
+	Experts *layer.ExpertParallel // nil where all experts are here
+
 	ctx       *cuda.Context
 	rope      *layer.RopeTables
 	embedding *layer.Embedding
@@ -60,61 +62,85 @@ type MoETransformer struct {
 	inUse     atomic.Bool // by a goroutine, in Exclusive
 }
 
+// An Option changes how a model is made.
+type Option func(*MoETransformer)
+
+// WithExperts makes a model of a rank that has a part of the experts, which may be nil: all of them. The model closes it.
+// Such a model trains together with those of the other ranks, and does nothing else.
+func WithExperts(experts *layer.ExpertParallel) Option {
+	return func(m *MoETransformer) { m.Experts = experts }
+}
+
 // New makes a model with random weights from `seed`, ready to train in a precision.
-func New(ctx *cuda.Context, config Config, precision Precision, seed int64) (*MoETransformer, error) {
-	return newRandom(ctx, config, precision, seed, true)
+func New(
+	ctx *cuda.Context, config Config, precision Precision, seed int64, options ...Option,
+) (*MoETransformer, error) {
+	return newRandom(ctx, config, precision, seed, true, options)
 }
 
 // NewForInference is New for a model that only infers: its weights are made in its precision, and no others.
 func NewForInference(ctx *cuda.Context, config Config, precision Precision, seed int64) (*MoETransformer, error) {
-	return newRandom(ctx, config, precision, seed, false)
+	return newRandom(ctx, config, precision, seed, false, nil)
 }
 
 func newRandom(
-	ctx *cuda.Context, config Config, precision Precision, seed int64, training bool,
+	ctx *cuda.Context, config Config, precision Precision, seed int64, training bool, options []Option,
 ) (*MoETransformer, error) {
-	model, err := newZero(ctx, config, precision, training)
+	model, err := newZero(ctx, config, precision, training, options)
 	if err != nil {
 		return nil, err
 	}
-	err = model.Parameters.initialize(config, seed)
-	if err == nil {
-		err = model.RoundWeights()
-	}
-	if err != nil {
-		return nil, errors.Join(err, model.Close())
+	if err := model.set(func(arena *Arena) error { return arena.initialize(config, seed) }); err != nil {
+		return nil, err
 	}
 	return model, nil
+}
+
+// set gives a new model its parameters, and closes it when that fails.
+func (m *MoETransformer) set(values func(*Arena) error) error {
+	err := values(m.Parameters)
+	switch {
+	case err != nil:
+	case m.Experts != nil && m.Weights != m.Parameters: // f32 values are here only of what this rank updates
+		err = values(m.Weights)
+	default:
+		err = m.RoundWeights()
+	}
+	if err != nil {
+		err = errors.Join(err, m.Close())
+	}
+	return err
 }
 
 // Load makes a model with given weights, to compute in a precision, with gradients if it is to be trained. It is an
 // error when a name is missing or too many, a shape is another, or a value is no floating-point number.
 func Load(
-	ctx *cuda.Context, config Config, weights Weights, precision Precision, training bool,
+	ctx *cuda.Context, config Config, weights Weights, precision Precision, training bool, options ...Option,
 ) (*MoETransformer, error) {
 	if err := CheckWeights(config, weights); err != nil {
 		return nil, err
 	}
-	model, err := newZero(ctx, config, precision, training)
+	model, err := newZero(ctx, config, precision, training, options)
 	if err != nil {
 		return nil, err
 	}
-	err = model.Parameters.Load(weights)
-	if err == nil {
-		err = model.RoundWeights()
-	}
-	if err != nil {
-		return nil, errors.Join(err, model.Close())
+	if err := model.set(func(arena *Arena) error { return arena.Load(weights) }); err != nil {
+		return nil, err
 	}
 	return model, nil
 }
 
 // newZero makes a model whose weights are all zero.
-func newZero(ctx *cuda.Context, config Config, precision Precision, training bool) (*MoETransformer, error) {
+func newZero(
+	ctx *cuda.Context, config Config, precision Precision, training bool, options []Option,
+) (*MoETransformer, error) {
 	if err := errors.Join(config.Validate(), precision.Validate()); err != nil {
 		return nil, err
 	}
 	model := &MoETransformer{Config: config, Precision: precision, Layout: NewLayout(config), ctx: ctx}
+	for _, option := range options {
+		option(model)
+	}
 	err := model.build(training)
 	if err != nil {
 		return nil, errors.Join(err, model.Close())
@@ -133,15 +159,37 @@ func (m *MoETransformer) free() error {
 	if m.Weights != m.Parameters {
 		err = errors.Join(err, m.Weights.Close())
 	}
-	return errors.Join(err, m.Gradients.Close(), m.Parameters.Close())
+	return errors.Join(err, m.Gradients.Close(), m.Parameters.Close(), m.Experts.Close())
 }
 
 // RoundWeights makes Weights of Parameters, where they are not one: whenever something else than an update set these.
+// Of a model with a part of the experts it does what this rank updates.
 func (m *MoETransformer) RoundWeights() error {
 	if m.Weights == m.Parameters {
 		return nil
 	}
-	return tensor.Cast(m.Parameters.Data, m.Weights.Data)
+	for _, span := range m.Parameters.spans {
+		from, err := span.Of(m.Parameters.Data)
+		if err != nil {
+			return err
+		}
+		to, err := span.Of(m.Weights.Data)
+		if err == nil {
+			err = tensor.Cast(from, to)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ExpertParallel is how many ranks share out the experts; 1 where all are here.
+func (m *MoETransformer) ExpertParallel() int {
+	if m.Experts == nil {
+		return 1
+	}
+	return m.Experts.Size
 }
 
 // Context is the context that the model lives on.
@@ -281,6 +329,28 @@ func (m *MoETransformer) ForwardKeeping(
 	return x, uses, kept
 }
 
+// Serve runs what other ranks send through this rank's experts in a round in which it has no micro-batch of its own: what
+// ForwardBackward does for them.
+func (m *MoETransformer) Serve(p *layer.Pass) {
+	kept := make([]*layer.Served, len(m.blocks))
+	for at, block := range m.blocks {
+		kept[at] = block.ServeForward(p, true)
+	}
+	for at := range slices.Backward(m.blocks) {
+		m.blocks[at].ServeBackward(p, kept[at])
+	}
+	p.Label()
+}
+
+// ServeEvaluation is Serve for a round of Evaluate.
+func (m *MoETransformer) ServeEvaluation() error {
+	return m.run(func(p *layer.Pass) {
+		for _, block := range m.blocks {
+			block.ServeForward(p, false)
+		}
+	})
+}
+
 // Recompute chooses what ForwardBackward does not keep but computes twice, with the same bits: of every `every`-th
 // block (0: of none) all but its input; with `experts`, of the other blocks what the experts' products take in and give
 // between.
@@ -340,6 +410,9 @@ func (m *MoETransformer) clearAddedGradients(p *layer.Pass) {
 // beyond Config.Context the base of its rotary embedding grows by NTKAlpha. It is an error when the model does not
 // reach that far.
 func (m *MoETransformer) Cache(batch, capacity int) (*layer.KVCache, error) {
+	if m.Experts != nil {
+		return nil, m.Experts.Alone()
+	}
 	if capacity > m.Config.ExtendedContext {
 		return nil, fmt.Errorf("%d tokens are more than this model takes (%d)", capacity, m.Config.ExtendedContext)
 	}

@@ -39,20 +39,13 @@ func CheckWeights(config Config, weights Weights) error {
 
 // Load takes the arena's values from weights that CheckWeights has passed, rounded to the arena's element type.
 func (a *Arena) Load(weights Weights) error {
-	for _, spec := range a.Layout.Specs {
-		values, err := weights.Floats(spec.Name)
+	return a.eachHeld(func(spec, first int, part *tensor.Tensor) error {
+		values, err := weights.Floats(a.Layout.Specs[spec].Name)
 		if err != nil {
 			return err
 		}
-		view, err := a.Data.Narrow(0, spec.Offset, spec.Size())
-		if err != nil {
-			return err
-		}
-		if err := write(view, values); err != nil {
-			return err
-		}
-	}
-	return nil
+		return write(part, values[first:first+part.Size()])
+	})
 }
 
 // write gives a tensor values, which the library rounds, so that every language rounds alike.

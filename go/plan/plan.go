@@ -49,23 +49,23 @@ func TrainingAt(
 func training(
 	config model.Config, options train.Config, machine cuda.Machine, seat Seat, heldOut, capture bool,
 ) (Memory, error) {
-	steps, err := newSteps(config, options)
+	steps, err := newSteps(config, options, seat)
 	if err != nil {
 		return Memory{}, err
 	}
 	var found Memory
 	err = measured(machine, func(ctx *cuda.Context) error {
-		trainer, _, err := newTrainer(ctx, config, options, steps.rows, seat)
+		trainer, err := newTrainer(ctx, config, options, steps.rows, seat)
 		if err != nil {
 			return err
 		}
 		trainer.NoCapture = !capture
 		made := trainer.Model
-		found.take(Weights, made.Weights.Data)
+		found.Bytes[Weights] = made.Weights.Bytes()
 		if made.Weights != made.Parameters {
-			found.take(Master, made.Parameters.Data)
+			found.Bytes[Master] = made.Parameters.Bytes()
 		}
-		found.take(Gradients, trainer.Gradients()...)
+		found.Bytes[Gradients] = trainer.GradientBytes()
 		found.take(Moments, trainer.Moments.Tensors()...)
 		if err := trainer.Rehearse(steps.rows, steps.length); err != nil {
 			return err
@@ -95,7 +95,7 @@ func training(
 		}
 		whole := peak
 		if heldOut {
-			if err := steps.evaluate(made); err != nil {
+			if err := steps.evaluate(trainer); err != nil {
 				return err
 			}
 			if whole, _, err = peakOf(ctx); err != nil {
@@ -105,7 +105,7 @@ func training(
 		if found.Held, err = heldOf(ctx); err != nil {
 			return err
 		}
-		kept, err := steps.kept(made)
+		kept, err := steps.kept(trainer)
 		if err != nil {
 			return err
 		}
@@ -120,26 +120,33 @@ func training(
 	return found, err
 }
 
-func (s steps) evaluate(made *model.MoETransformer) error {
-	return layer.Run(made.Context(), func(p *layer.Pass) {
-		made.EvaluateOn(p, p.Empty(cuda.I32, s.micro, s.length), p.Empty(cuda.I32, s.micro, s.length))
+func (s steps) evaluate(trainer *train.Trainer) error {
+	made := trainer.Model
+	return trainer.Together(s.micro*s.length, 0, func() error {
+		return layer.Run(made.Context(), func(p *layer.Pass) {
+			made.EvaluateOn(p, p.Empty(cuda.I32, s.micro, s.length), p.Empty(cuda.I32, s.micro, s.length))
+		})
 	})
 }
 
 // kept is the bytes that a micro-batch keeps for its backward.
-func (s steps) kept(made *model.MoETransformer) (bytes int, err error) {
+func (s steps) kept(trainer *train.Trainer) (bytes int, err error) {
+	made := trainer.Model
 	ctx := made.Context()
-	err = layer.Run(ctx, func(p *layer.Pass) {
-		ids, aux := p.Empty(cuda.I32, s.micro*s.length), p.Empty(cuda.F32, 1)
-		before, err := ctx.BytesUsed()
-		p.Check(err)
-		_, uses, _ := made.ForwardKeeping(p, ids, s.micro, aux)
-		for _, use := range uses {
-			p.Check(use.Close())
-		}
-		after, err := ctx.BytesUsed()
-		p.Check(err)
-		bytes = int(after - before)
+	tokens := s.micro * s.length
+	err = trainer.Together(tokens, made.Config.Capacity(tokens), func() error {
+		return layer.Run(ctx, func(p *layer.Pass) {
+			ids, aux := p.Empty(cuda.I32, tokens), p.Empty(cuda.F32, 1)
+			before, err := ctx.BytesUsed()
+			p.Check(err)
+			_, uses, _ := made.ForwardKeeping(p, ids, s.micro, aux)
+			for _, use := range uses {
+				p.Check(use.Close())
+			}
+			after, err := ctx.BytesUsed()
+			p.Check(err)
+			bytes = int(after - before)
+		})
 	})
 	return bytes, err
 }
@@ -165,7 +172,7 @@ func Inference(
 		if err != nil {
 			return err
 		}
-		found.take(Weights, next.model.Weights.Data)
+		found.Bytes[Weights] = next.model.Weights.Bytes()
 		found.take(Cache, next.cache.KeysAndValues()...)
 		// Prompts come one after the other, and one of them is as long as it may be; then a token of each sequence call by
 		// call, and one captured, so far as there is room for them.

@@ -4,22 +4,23 @@ import (
 	"fmt"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/layer"
 	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/train"
 )
 
-// Seat is which rank of how many a plan is for.
-type Seat struct{ Rank, Ranks int }
+// Seat is which rank of how many a plan is for, and how many of them share out the experts.
+type Seat struct{ Rank, Ranks, ExpertParallel int }
 
 // Alone is the seat of a run on one rank.
-var Alone = Seat{0, 1}
+var Alone = Seat{0, 1, 1}
 
 // SeatOf is the seat of a rank; comm may be nil, which is a rank alone.
-func SeatOf(comm *cuda.Comm) Seat {
+func SeatOf(comm *cuda.Comm, expertParallel int) Seat {
 	if comm == nil {
-		return Alone
+		return Seat{0, 1, expertParallel}
 	}
-	return Seat{comm.Rank(), comm.Ranks()}
+	return Seat{comm.Rank(), comm.Ranks(), expertParallel}
 }
 
 // Ranks is what ranks need that train together. Memory is that of the rank Seat, which needs the most, Work of the one that
@@ -31,15 +32,21 @@ type Ranks struct {
 	Sent   int
 }
 
-// OnRanks plans a run, with evaluation, on so many ranks. An error when there are more than replicas.
-func OnRanks(config model.Config, options train.Config, machine cuda.Machine, ranks int) (found Ranks, err error) {
+// OnRanks plans a run, with evaluation, on so many ranks, of which so many share out the experts. An error when there are
+// more ranks than replicas, or when the experts cannot be shared out so.
+func OnRanks(
+	config model.Config, options train.Config, machine cuda.Machine, ranks, expertParallel int,
+) (found Ranks, err error) {
 	if err := options.CheckRanks(ranks); err != nil {
+		return found, err
+	}
+	if err := layer.CheckExpertParallel(expertParallel, ranks, config.NumExperts); err != nil {
 		return found, err
 	}
 	var seats []Seat // the first of those that need the same
 	known := map[string]bool{}
 	for rank := range ranks {
-		seat := Seat{rank, ranks}
+		seat := Seat{rank, ranks, expertParallel}
 		share, err := seat.share(config, options)
 		if err != nil {
 			return found, err
@@ -89,6 +96,9 @@ func (s Seat) share(config model.Config, options train.Config) (string, error) {
 	begin, end, err := cuda.Shard(int64(config.NumParameters()), train.Grain, int64(s.Ranks), int64(s.Rank))
 	if err != nil {
 		return "", err
+	}
+	if s.ExpertParallel > 1 { // what is moved is another thing for each
+		return fmt.Sprint(s.Rank), nil
 	}
 	count := options.MicroBatches(options.BatchSize)
 	last, more, merges := false, 0, make([]int64, len(own))

@@ -45,7 +45,7 @@ type steps struct {
 	rows                 int // sequences that are not
 }
 
-func newSteps(config model.Config, options train.Config) (steps, error) {
+func newSteps(config model.Config, options train.Config, seat Seat) (steps, error) {
 	if err := config.Validate(); err != nil {
 		return steps{}, err
 	}
@@ -60,7 +60,11 @@ func newSteps(config model.Config, options train.Config) (steps, error) {
 	if s.micro > mostTokens/s.length/config.ExpertsPerToken {
 		return s, ErrTooLarge
 	}
-	left := max(0, options.MicroBatches(s.batch)-max(microBatches, s.replicas))
+	whole := max(microBatches, s.replicas)
+	if seat.ExpertParallel > 1 { // which replicas' sums are there at once shows in the second round of all of them
+		whole = 2 * s.replicas
+	}
+	left := max(0, options.MicroBatches(s.batch)-whole)
 	s.left = left / s.replicas * s.replicas // so that the last replica still ends with the same
 	s.rows = s.batch - s.left*s.micro
 	return s, nil
@@ -69,18 +73,21 @@ func newSteps(config model.Config, options train.Config) (steps, error) {
 // newTrainer makes that of a rank, for updates of so many sequences.
 func newTrainer(
 	ctx *cuda.Context, config model.Config, options train.Config, batch int, seat Seat,
-) (*train.Trainer, *cuda.Comm, error) {
+) (*train.Trainer, error) {
 	comm, err := ctx.NewComm(cuda.TransportSelf, "", seat.Rank, seat.Ranks, 0)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	made, err := model.New(ctx, config, options.Precision, options.Seed)
+	experts, err := layer.NewExpertParallel(comm, seat.ExpertParallel, config.NumExperts, train.Grain)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
+	}
+	made, err := model.New(ctx, config, options.Precision, options.Seed, model.WithExperts(experts))
+	if err != nil {
+		return nil, err
 	}
 	options.BatchSize = batch
-	trainer, err := train.NewTrainer(made, options, train.WithComm(comm))
-	return trainer, comm, err
+	return train.NewTrainer(made, options, train.WithComm(comm))
 }
 
 // TrainingWork is what one step computes and moves.
@@ -93,7 +100,7 @@ func TrainingWork(config model.Config, options train.Config, machine cuda.Machin
 func trainingWork(
 	config model.Config, options train.Config, machine cuda.Machine, seat Seat,
 ) (whole Work, sent int, err error) {
-	s, err := newSteps(config, options)
+	s, err := newSteps(config, options, seat)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -120,7 +127,7 @@ func stepWork(
 	config model.Config, options train.Config, machine cuda.Machine, batch int, seat Seat,
 ) (work Work, sent int, err error) {
 	err = measured(machine, func(ctx *cuda.Context) error {
-		trainer, comm, err := newTrainer(ctx, config, options, batch, seat)
+		trainer, err := newTrainer(ctx, config, options, batch, seat)
 		if err != nil {
 			return err
 		}
@@ -128,7 +135,7 @@ func stepWork(
 		rows := len(trainer.Rows())
 		ids := make([]int32, rows*options.SequenceLength)
 		for range 2 { // the first makes tables and factors, once
-			before, err := comm.BytesSent()
+			before, err := trainer.BytesSent()
 			if err != nil {
 				return err
 			}
@@ -139,7 +146,7 @@ func stepWork(
 			if err != nil {
 				return err
 			}
-			after, err := comm.BytesSent()
+			after, err := trainer.BytesSent()
 			if err != nil {
 				return err
 			}

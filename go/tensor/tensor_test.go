@@ -82,6 +82,28 @@ func TestShapesThatNoneCanHave(t *testing.T) {
 	}
 }
 
+// Memory in parts counts as what it holds, begins with zeros, and is no other tensor's later.
+func TestParts(t *testing.T) {
+	ctx := newContext(t)
+	before := sure(ctx.BytesUsed())
+	const rows, columns = 1 << 20, 1 << 21
+	x := sure(tensor.NewParts(ctx, cuda.I32, [][2]int{{0, 100}, {rows / 2 * columns, rows/2*columns + 20}}, rows, columns))
+	if used := sure(ctx.BytesUsed()) - before; used != 480 {
+		t.Errorf("it counts as %d bytes", used)
+	}
+	row := sure(sure(x.Narrow(0, rows/2, 1)).View(columns))
+	if got := sure(tensor.Read[int32](sure(row.Narrow(0, 0, 20)))); !slices.Equal(got, make([]int32, 20)) {
+		t.Errorf("it begins with %v", got)
+	}
+	must.Do(t, x.Close())
+	if used := sure(ctx.BytesUsed()); used != before {
+		t.Errorf("%d bytes are left", used-before)
+	}
+	if _, err := tensor.NewParts(ctx, cuda.F32, [][2]int{{3, 5}, {4, 6}}, 10); !errors.Is(err, cuda.ErrInvalidValue) {
+		t.Error(err)
+	}
+}
+
 func TestValues(t *testing.T) {
 	ctx := newContext(t)
 	x := sure(tensor.From(ctx, []float32{1, 2, 3, 4, 5, 6}, 2, 3))

@@ -23,9 +23,10 @@ type capturedStep struct {
 	batch, length int
 	capture       bool
 	replicas      *replicas
-	refusal       string      // why the library could not capture a step; "" while it was not asked or could
-	sizes, pieces []int       // sequences of each micro-batch, and its partial sums of the loss
-	starts        map[int]int // of this rank's micro-batches, the first of their rows
+	refusal       string        // why the library could not capture a step; "" while it was not asked or could
+	sizes, pieces []int         // sequences of each micro-batch, and its partial sums of the loss
+	starts        map[int]int   // of this rank's micro-batches, the first of their rows
+	rounds        []layer.Round // in which the ranks that share out the experts run; nil where all experts are here
 
 	inputs, targets                    *tensor.Tensor // i32 [rows of this rank, length]
 	one, weights                       *tensor.Tensor // f32 [1], 1; i32 [micro-batches], sequences of each
@@ -60,7 +61,11 @@ func newCapturedStep(
 		s.starts[at] = rows
 		rows += s.sizes[at]
 	}
-	err := layer.Run(m.Context(), func(p *layer.Pass) {
+	var err error
+	if s.rounds, err = replicas.experts.roundsOf(s.sizes, length); err != nil {
+		return nil, err
+	}
+	err = layer.Run(m.Context(), func(p *layer.Pass) {
 		s.inputs, s.targets = p.Empty(cuda.I32, rows, length), p.Empty(cuda.I32, rows, length)
 		s.one, s.weights = p.Empty(cuda.F32, 1), p.Empty(cuda.I32, len(weights))
 		p.Check(tensor.Write(s.one, []float32{1}))
@@ -190,15 +195,29 @@ func (s *capturedStep) calls(update func() error) error {
 			s.scaling.scaled(p, auxFactors, s.scaledAuxFactors)
 			lossFactor, auxFactors = s.scaledLossFactor, s.scaledAuxFactors
 		}
+		rounds := s.rounds
+		inRound := func(work func()) {
+			if len(rounds) == 0 {
+				work()
+				return
+			}
+			s.model.Experts.During(rounds[0], work)
+			rounds = rounds[1:]
+		}
 		s.replicas.run(p, len(s.sizes), func(at int, accumulate bool) {
 			p.Check(s.closeUses())
 			start, piece := s.starts[at], s.pieces[0]*at // only the last micro-batch may be smaller
-			s.uses = s.model.ForwardBackward(
-				p, p.Narrow(s.inputs, 0, start, s.sizes[at]), p.Narrow(s.targets, 0, start, s.sizes[at]),
-				model.Factors{Loss: lossFactor, Aux: p.Narrow(auxFactors, 0, at, 1)},
-				p.Narrow(s.losses, 0, piece, s.pieces[at]), p.Narrow(s.aux, 0, at, 1), accumulate,
-			)
+			inRound(func() {
+				s.uses = s.model.ForwardBackward(
+					p, p.Narrow(s.inputs, 0, start, s.sizes[at]), p.Narrow(s.targets, 0, start, s.sizes[at]),
+					model.Factors{Loss: lossFactor, Aux: p.Narrow(auxFactors, 0, at, 1)},
+					p.Narrow(s.losses, 0, piece, s.pieces[at]), p.Narrow(s.aux, 0, at, 1), accumulate,
+				)
+			})
 		})
+		for len(rounds) > 0 { // the other ranks have more micro-batches
+			inRound(func() { s.model.Serve(p) })
+		}
 		if p.Err() == nil {
 			p.Check(s.replicas.tell(s.losses, s.aux))
 		}

@@ -97,7 +97,13 @@ func (c *Checkpoint) Close() error { return c.Files.Close() }
 func (c *Checkpoint) Model(
 	ctx *cuda.Context, precision model.Precision, training bool,
 ) (*model.MoETransformer, error) {
-	made, err := model.Load(ctx, c.Config, c.weights, precision, training)
+	return c.modelWith(ctx, precision, training)
+}
+
+func (c *Checkpoint) modelWith(
+	ctx *cuda.Context, precision model.Precision, training bool, options ...model.Option,
+) (*model.MoETransformer, error) {
+	made, err := model.Load(ctx, c.Config, c.weights, precision, training, options...)
 	return made, c.wrap(err)
 }
 
@@ -151,9 +157,13 @@ func (c *Checkpoint) openMoments() (*safetensors.File, error) {
 func (c *Checkpoint) trainer(
 	ctx *cuda.Context, config Config, options []Option, moments *safetensors.File,
 ) (*Trainer, error) {
-	made, err := c.Model(ctx, config.Precision, true)
+	experts, err := settingsOf(options).experts(c.Config)
 	if err != nil {
 		return nil, err
+	}
+	made, err := c.modelWith(ctx, config.Precision, true, model.WithExperts(experts))
+	if err != nil {
+		return nil, errors.Join(err, experts.Close())
 	}
 	trainer, err := NewTrainer(made, config, options...)
 	if err != nil {
@@ -213,7 +223,7 @@ var weightsMetadata = map[string]string{"format": "pt"}
 // gather lists the tensors. They are read from the device one after another, when each is written.
 func (c *checkpointFiles) gather() (err error) {
 	parameters, own := c.trainer.Model.Parameters, c.trainer.replicas.updates
-	data, err := own.of(parameters.Data)
+	data, err := own.Of(parameters.Data)
 	if err != nil {
 		return err
 	}

@@ -76,21 +76,34 @@ func (r *Run) requireConvergence(result *StepResult) error {
 	case !finite(loss):
 		return r.explain(result.Step, loss)
 	case loss > r.limit():
-		if err := r.Trainer.replicas.gather(r.Trainer.Model.Gradients.Data); err != nil {
-			return err
-		}
-		largest, err := r.Trainer.largestGradient()
-		if err != nil {
-			return err
+		largest := ": the largest gradient" + notSearched
+		if r.Trainer.Model.Experts == nil {
+			if largest, err = r.Trainer.largestOfAll(); err != nil {
+				return err
+			}
 		}
 		return diverged(result.Step, loss, fmt.Sprintf(", above max_loss (%.4g)%s", r.limit(), largest))
 	}
 	return nil
 }
 
+// notSearched is said instead of what only a rank with all experts can find.
+const notSearched = " is not searched for while experts are on several ranks"
+
+// largestOfAll is largestGradient of what all ranks have. All call it.
+func (t *Trainer) largestOfAll() (string, error) {
+	if err := t.replicas.gather(t.Model.Gradients.Data); err != nil {
+		return "", err
+	}
+	return t.largestGradient()
+}
+
 // explain is the DivergedError of a step, which is run again to see where it began. `reported` is a loss for the case
-// that this fails.
+// that this fails, or that a rank cannot do it, since it has a part of the experts alone.
 func (r *Run) explain(step int, reported float64) error {
+	if r.Trainer.Model.Experts != nil {
+		return diverged(step, reported, ": the place where it began"+notSearched)
+	}
 	loss, found, err := r.inspect(step)
 	if err != nil {
 		found, loss = fmt.Sprintf(": where it began could not be found (%v)", err), reported

@@ -40,22 +40,22 @@ type Moments struct {
 	Kind MomentsKind
 
 	layout *model.Layout
-	own    span             // the elements of the arenas that they are of
+	own    model.Span       // the elements of the arenas that they are of
 	parts  []*tensor.Tensor // first and second; of f8 first codes, first scales, second codes, second scales
 }
 
-func newMoments(ctx *cuda.Context, layout *model.Layout, kind MomentsKind, own span) (*Moments, error) {
+func newMoments(ctx *cuda.Context, layout *model.Layout, kind MomentsKind, own model.Span) (*Moments, error) {
 	m := &Moments{Kind: kind, layout: layout, own: own}
 	type part struct {
 		dtype cuda.DType
 		size  int
 	}
-	each := []part{{cuda.F32, own.size()}}
+	each := []part{{cuda.F32, own.Size()}}
 	switch kind {
 	case MomentsBF16:
 		each[0].dtype = cuda.BF16
 	case MomentsF8:
-		each = []part{{cuda.U8, own.size()}, {cuda.F32, blocksOf(own.size())}}
+		each = []part{{cuda.U8, own.Size()}, {cuda.F32, blocksOf(own.Size())}}
 	}
 	for _, of := range slices.Repeat(each, 2) {
 		data, err := tensor.Zeros(ctx, of.dtype, of.size)
@@ -83,14 +83,14 @@ func (m *Moments) Tensors() []*tensor.Tensor { return slices.Clone(m.parts) }
 
 // step is the form of AdamW for these moments, on the elements that they are of. grad, param and copied are whole.
 func (m *Moments) step(grad, lr, step, scale, skip, param, copied *tensor.Tensor, config Config) error {
-	if m.own.size() == 0 {
+	if m.own.Size() == 0 {
 		return nil
 	}
 	for _, arena := range []**tensor.Tensor{&grad, &param, &copied} {
 		if *arena == nil {
 			continue
 		}
-		own, err := m.own.of(*arena)
+		own, err := m.own.Of(*arena)
 		if err != nil {
 			return err
 		}
@@ -98,7 +98,7 @@ func (m *Moments) step(grad, lr, step, scale, skip, param, copied *tensor.Tensor
 	}
 	beta1, beta2 := float32(config.Beta1), float32(config.Beta2)
 	eps, decay := float32(config.Eps), float32(config.WeightDecay)
-	decayed, first := int64(min(max(m.layout.NumDecayed-m.own.begin, 0), m.own.size())), int64(m.own.begin)
+	decayed, first := int64(min(max(m.layout.NumDecayed-m.own.Begin, 0), m.own.Size())), int64(m.own.Begin)
 	switch all := m.parts; m.Kind {
 	case MomentsF8:
 		return tensor.AdamWStepF8(grad, lr, step, scale, skip, param, all[0], all[1], all[2], all[3], copied, decayed,
@@ -205,7 +205,7 @@ func (m *Moments) each(do func(name string, shape []int, first int, own *tensor.
 		return nil
 	}
 	for at, spec := range momentSpecs(m.layout, m.Kind) {
-		first := m.own.begin
+		first := m.own.Begin
 		if spec.dtype == cuda.F32 {
 			first = blocksOf(first)
 		}
@@ -219,16 +219,17 @@ func (m *Moments) each(do func(name string, shape []int, first int, own *tensor.
 // eachParameter calls `do` with each parameter, and with those of its elements, from the first on, that are in `data`,
 // which has the elements `own` of an arena.
 func eachParameter(
-	layout *model.Layout, own span, data *tensor.Tensor, do func(spec model.Spec, first int, own *tensor.Tensor) error,
+	layout *model.Layout, own model.Span, data *tensor.Tensor,
+	do func(spec model.Spec, first int, own *tensor.Tensor) error,
 ) error {
 	for _, spec := range layout.Specs {
-		begin := min(max(spec.Offset, own.begin), own.end)
-		end := max(begin, min(spec.Offset+spec.Size(), own.end))
+		begin := min(max(spec.Offset, own.Begin), own.End)
+		end := max(begin, min(spec.Offset+spec.Size(), own.End))
 		first := 0
 		if begin < end {
 			first = begin - spec.Offset
 		}
-		part, err := data.Narrow(0, begin-own.begin, end-begin)
+		part, err := data.Narrow(0, begin-own.Begin, end-begin)
 		if err == nil {
 			err = do(spec, first, part)
 		}

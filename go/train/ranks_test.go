@@ -88,18 +88,35 @@ func requireSameTrace(t testing.TB, found, wanted map[string]string, what string
 // job trains a run on so many ranks, from its start or on, up to a step, or to its end with 0.
 func job(t testing.TB, count int, folder, data string, config model.Config, options train.Config, until int) {
 	t.Helper()
-	ranks.Run(t, count, func(comm *cuda.Comm) {
+	jobOn(t, shape{count, 1}, folder, data, config, options, until, nil)
+}
+
+// shape is how many ranks a job has, and how many of them share out the experts.
+type shape struct{ ranks, experts int }
+
+func (s shape) String() string { return fmt.Sprintf("%d ranks, experts over %d", s.ranks, s.experts) }
+
+// jobOn is job on ranks that share out the experts; `prepare`, which may be nil, gets the run of each before it trains.
+func jobOn(
+	t testing.TB, on shape, folder, data string, config model.Config, options train.Config, until int,
+	prepare func(*train.Run),
+) {
+	t.Helper()
+	ranks.Run(t, on.ranks, func(comm *cuda.Comm) {
 		var run *train.Run
+		with := []train.Option{train.WithComm(comm), train.WithExpertParallel(on.experts)}
 		if len(train.ListCheckpoints(filepath.Join(folder, "checkpoints"))) == 0 {
-			run = must.Get(train.StartRun(
-				comm.Context(), folder, config, options, data, data, nil, train.WithComm(comm)))(t)
+			run = must.Get(train.StartRun(comm.Context(), folder, config, options, data, data, nil, with...))(t)
 		} else {
-			run = must.Get(train.ResumeRun(comm.Context(), folder, data, data, nil, train.WithComm(comm)))(t)
+			run = must.Get(train.ResumeRun(comm.Context(), folder, data, data, nil, with...))(t)
+		}
+		if prepare != nil {
+			prepare(run)
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		run.OnProgress = func(progress train.Progress) { // one rank is told to stop; all do
-			if comm.Rank() == count-1 && progress.Step == until {
+			if comm.Rank() == on.ranks-1 && progress.Step == until {
 				cancel()
 			}
 		}

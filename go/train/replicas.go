@@ -1,7 +1,7 @@
 package train
 
 import (
-	"fmt"
+	"errors"
 
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/layer"
@@ -13,83 +13,138 @@ import (
 // is summed up, and of the blocks of moments in 8 bits.
 const Grain = 32768
 
-// span is elements begin .. end-1 of a model's arenas.
-type span struct{ begin, end int }
-
-func (s span) size() int { return s.end - s.begin }
-
-// of is those elements of an arena.
-func (s span) of(arena *tensor.Tensor) (*tensor.Tensor, error) {
-	return arena.Narrow(0, s.begin, s.size())
-}
-
 // replicas are those of a job that this rank computes, first .. last-1 of `count`, and how their gradients are added up.
 // Micro-batch m of an update belongs to replica m mod count.
 //
 // Each replica's gradient comes to stand in the model's arena, as that of a training without replicas does. Sums that
 // wait for later replicas lie aside, so that which sum is added to which is a function of `count` alone: the tree of
-// cuda.ReplicaMerges.
+// cuda.ReplicaMerges. So it is with all gradients, but for those of experts that are shared out over ranks: `experts` has
+// these.
 type replicas struct {
 	count, first, last int
 	comm               *cuda.Comm // to the ranks that have the others; nil where this one has all
-	updates            span       // what this rank updates of the parameters
+	updates            model.Span // what this rank updates of the parameters
 
 	gradients *tensor.Tensor // f32 [n]
-	aside     *tensor.Tensor // f32 [most at once, n]; nil where none ever waits
+	spans     []model.Span   // of the gradients, that are added up here: all, or what is no expert's
+	aside     *tensor.Tensor // f32 [most at once, n], of which the spans are memory; nil where none ever waits
 	merges    []int          // after each replica
 	left      int            // sums aside after the last one
+	experts   *expertSums    // nil where all experts are here
 }
 
 // newReplicas makes room for the sums of the replicas that a rank has; comm may be nil, which is a rank alone.
-func newReplicas(m *model.MoETransformer, count int, comm *cuda.Comm) (*replicas, error) {
-	rank, ranks := 0, 1
+func newReplicas(m *model.MoETransformer, config Config, comm *cuda.Comm) (*replicas, error) {
+	count, rank, ranks := config.Replicas, 0, 1
 	if comm != nil {
 		rank, ranks = comm.Rank(), comm.Ranks()
 	}
 	if ranks == 1 {
 		comm = nil
 	}
-	if ranks > count {
-		return nil, fmt.Errorf("%d ranks share out replicas: replicas must be at least %d, and is %d", ranks, ranks, count)
+	if err := config.CheckRanks(ranks); err != nil {
+		return nil, err
 	}
 	shared, err := shardOf(count, 1, rank, ranks)
 	if err != nil {
 		return nil, err
 	}
-	r := &replicas{count: count, first: shared.begin, last: shared.end, comm: comm, gradients: m.Gradients.Data}
+	r := &replicas{count: count, first: shared.Begin, last: shared.End, comm: comm, gradients: m.Gradients.Data}
 	if r.updates, err = shardOf(m.Layout.Size, Grain, rank, ranks); err != nil {
 		return nil, err
 	}
-	waiting, most := 0, 0
-	for replica := r.first; replica < r.last; replica++ {
-		merges, err := cuda.ReplicaMerges(int64(count), int64(r.first), int64(replica))
-		if err != nil {
+	merges, most, left, err := mergesOf(count, shared)
+	if err != nil {
+		return nil, err
+	}
+	r.merges, r.left, r.spans = merges, left, []model.Span{{End: m.Layout.Size}}
+	if m.Experts != nil {
+		r.spans = m.Layout.Dense()
+	}
+	if most > 0 {
+		if r.aside, err = newAside(m, most, r.spans); err != nil {
 			return nil, err
 		}
-		r.merges = append(r.merges, int(merges))
-		if waiting -= int(merges); replica+1 < r.last {
-			waiting++
-			most = max(most, waiting)
-		}
 	}
-	r.left = waiting
-	if most == 0 {
-		return r, nil
+	if r.experts, err = newExpertSums(m, config); err != nil {
+		return nil, errors.Join(err, r.close())
 	}
-	r.aside, err = tensor.New(m.Context(), cuda.F32, most, m.Layout.Size)
-	return r, err
+	return r, nil
 }
 
-func shardOf(count, grain, rank, ranks int) (span, error) {
+// newAside makes room for so many sums, of which only spans are memory where the experts are shared out.
+func newAside(m *model.MoETransformer, count int, spans []model.Span) (*tensor.Tensor, error) {
+	if m.Experts == nil {
+		return tensor.New(m.Context(), cuda.F32, count, m.Layout.Size)
+	}
+	var parts [][2]int
+	for at := range count {
+		for _, span := range spans {
+			parts = append(parts, [2]int{at*m.Layout.Size + span.Begin, at*m.Layout.Size + span.End})
+		}
+	}
+	return tensor.NewParts(m.Context(), cuda.F32, parts, count, m.Layout.Size)
+}
+
+// mergesOf says how the sums of a run of the replicas wait: to how many of them each replica is added, how many there are
+// at once, and how many are left aside behind the last replica.
+func mergesOf(count int, run model.Span) (merges []int, most, left int, err error) {
+	for replica := run.Begin; replica < run.End; replica++ {
+		taken, err := cuda.ReplicaMerges(int64(count), int64(run.Begin), int64(replica))
+		if err != nil {
+			return nil, 0, 0, err
+		}
+		merges = append(merges, int(taken))
+		if left -= int(taken); replica+1 < run.End {
+			left++
+			most = max(most, left)
+		}
+	}
+	return merges, most, left, nil
+}
+
+func shardOf(count, grain, rank, ranks int) (model.Span, error) {
 	begin, end, err := cuda.Shard(int64(count), int64(grain), int64(ranks), int64(rank))
-	return span{int(begin), int(end)}, err
+	return model.Span{Begin: int(begin), End: int(end)}, err
 }
 
 func (r *replicas) close() error {
 	if r == nil {
 		return nil
 	}
-	return r.aside.Close()
+	return errors.Join(r.experts.close(), r.aside.Close())
+}
+
+// bytes is the memory of the sums that wait, and of those of experts.
+func (r *replicas) bytes() int {
+	bytes := r.experts.bytes()
+	if r.aside != nil {
+		for _, span := range r.spans {
+			bytes += r.aside.Dim(0) * span.Size() * r.aside.DType().Size()
+		}
+	}
+	return bytes
+}
+
+// bytesSent is what this rank has sent to others so far.
+func (r *replicas) bytesSent() (int64, error) {
+	if r.comm == nil {
+		return 0, nil
+	}
+	sent, err := r.comm.BytesSent()
+	if err != nil {
+		return 0, err
+	}
+	more, err := r.experts.bytesSent()
+	return sent + more, err
+}
+
+// place is the rank among how many.
+func (r *replicas) place() (rank, ranks int) {
+	if r.comm == nil {
+		return 0, 1
+	}
+	return r.comm.Rank(), r.comm.Ranks()
 }
 
 // own lists this rank's micro-batches among `count`, in ascending order.
@@ -107,20 +162,26 @@ func (r *replicas) own(count int) []int {
 // `accumulate` false, and adds the replicas' gradients up.
 func (r *replicas) run(p *layer.Pass, count int, gradient func(at int, accumulate bool)) {
 	waiting := 0
-	top := func() *tensor.Tensor { return p.View(p.Narrow(r.aside, 0, waiting, 1), r.gradients.Size()) }
 	for replica := r.first; replica < r.last; replica++ {
 		for at := replica; at < count; at += r.count {
 			gradient(at, at != replica)
 		}
 		for range r.merges[replica-r.first] {
 			waiting--
-			older := top()
-			p.Check(tensor.Add(older, r.gradients, r.gradients))
+			r.each(p, waiting, func(older, sum *tensor.Tensor) error { return tensor.Add(older, sum, sum) })
 		}
 		if replica+1 < r.last {
-			p.Check(top().Copy(r.gradients))
+			r.each(p, waiting, func(aside, sum *tensor.Tensor) error { return aside.Copy(sum) })
 			waiting++
 		}
+	}
+}
+
+// each calls `do` with what sum `at` of those aside, and the gradients, have of each span.
+func (r *replicas) each(p *layer.Pass, at int, do func(aside, sum *tensor.Tensor) error) {
+	all := p.View(p.Narrow(r.aside, 0, at, 1), r.gradients.Size())
+	for _, span := range r.spans {
+		p.Check(do(p.Narrow(all, 0, span.Begin, span.Size()), p.Narrow(r.gradients, 0, span.Begin, span.Size())))
 	}
 }
 
@@ -142,12 +203,26 @@ func (r *replicas) reduce() error {
 	if r.comm == nil {
 		return nil
 	}
+	if r.experts != nil {
+		if err := r.experts.reduce(r.gradients); err != nil {
+			return err
+		}
+	}
 	var aside cuda.Memory
 	if r.left > 0 {
 		aside = r.aside.Memory()
 	}
-	n := int64(r.gradients.Size())
-	return r.comm.ReduceScatter(aside, r.gradients.Memory(), n, int64(r.left), Grain, int64(r.count), 0, n)
+	for _, span := range r.spans {
+		err := r.comm.ReduceScatter(aside, r.gradients.Memory(), int64(r.gradients.Size()), int64(r.left), Grain,
+			int64(r.count), int64(span.Begin), int64(span.End))
+		if err != nil {
+			return err
+		}
+	}
+	if r.experts == nil {
+		return nil
+	}
+	return r.experts.move(r.gradients, r.experts.gradients)
 }
 
 // norm gives that of all gradients, f32 [1].
@@ -158,10 +233,13 @@ func (r *replicas) norm(norm *tensor.Tensor) error {
 	return r.comm.GradNorm(r.gradients.Memory(), norm.Memory(), int64(r.gradients.Size()), Grain)
 }
 
-// gather gives all ranks all of an arena, of which each has what it updates.
+// gather gives all ranks all that they hold of the weights, or of another arena, of which each has what it updates.
 func (r *replicas) gather(arena *tensor.Tensor) error {
 	if r.comm == nil {
 		return nil
+	}
+	if r.experts != nil {
+		return r.experts.move(arena, r.experts.weights)
 	}
 	return r.comm.AllGather(arena.Memory(), arena.Bytes(), Grain*int64(arena.DType().Size()))
 }

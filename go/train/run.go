@@ -84,12 +84,7 @@ func startRun(
 	run.Tokenizer = tokens
 	err = run.checkVocabulary(config.VocabSize)
 	if err == nil {
-		var made *model.MoETransformer
-		if made, err = model.New(ctx, config, options.Precision, options.Seed); err == nil {
-			if run.Trainer, err = NewTrainer(made, options, more...); err != nil {
-				err = errors.Join(err, made.Close())
-			}
-		}
+		run.Trainer, err = newTrainer(ctx, config, options, more)
 	}
 	if err == nil && run.talks() {
 		err = run.writeRecord(Sources{data, heldOut})
@@ -98,6 +93,23 @@ func startRun(
 		return nil, errors.Join(err, run.Close())
 	}
 	return run, nil
+}
+
+// newTrainer makes a trainer with a model of its own.
+func newTrainer(ctx *cuda.Context, config model.Config, options Config, more []Option) (*Trainer, error) {
+	experts, err := settingsOf(more).experts(config)
+	if err != nil {
+		return nil, err
+	}
+	made, err := model.New(ctx, config, options.Precision, options.Seed, model.WithExperts(experts))
+	if err != nil {
+		return nil, errors.Join(err, experts.Close())
+	}
+	trainer, err := NewTrainer(made, options, more...)
+	if err != nil {
+		return nil, errors.Join(err, made.Close())
+	}
+	return trainer, nil
 }
 
 // talks says whether this rank is the one that tells of the run: rank 0, or one alone.
@@ -460,19 +472,21 @@ func (r *Run) heldOutLoss(batches int) (float64, error) {
 	replicas := r.Trainer.replicas
 	parted := r.HeldOut.spread(size, batches)
 	sums, count := make([]float32, len(parted)), 0
-	for at, windows := range parted {
-		if r.comm() != nil && at%r.comm().Ranks() != r.comm().Rank() {
-			continue
-		}
-		inputs, targets, err := r.HeldOut.Batch(windows)
+	rank, ranks := replicas.place()
+	for first := 0; first < len(parted); first += ranks {
+		at := first + rank
+		err := replicas.experts.evaluate(at, len(parted), size*config.SequenceLength, 0, func() error {
+			inputs, targets, err := r.HeldOut.Batch(parted[at])
+			if err != nil {
+				return err
+			}
+			part, tokens, err := r.Trainer.Model.Evaluate(inputs, targets, len(parted[at]))
+			sums[at], count = float32(part), count+int(tokens)
+			return err
+		})
 		if err != nil {
 			return 0, err
 		}
-		part, tokens, err := r.Trainer.Model.Evaluate(inputs, targets, len(windows))
-		if err != nil {
-			return 0, err
-		}
-		sums[at], count = float32(part), count+int(tokens)
 	}
 	parts, err := tensor.From(r.Trainer.Model.Context(), sums)
 	if err != nil {

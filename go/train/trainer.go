@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/layer"
 	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/tensor"
 )
@@ -21,6 +23,9 @@ import (
 // part of the parameters, of which alone it has moments. All ranks make the same calls; every number and every weight
 // has the bits that a rank alone computes. In 16 bits each has only its part of the f32 values in Model.Parameters up to
 // date; GatherParameters gives it the others.
+//
+// Where the model was made with experts shared out (model.WithExperts), each rank has its own experts alone, and what is
+// no expert's. No bit depends on it. Only GatherParameters, and views of what is not here, are then errors.
 type Trainer struct {
 	Model   *model.MoETransformer
 	Config  Config
@@ -41,11 +46,39 @@ type Trainer struct {
 // An Option changes how a trainer or a run is made.
 type Option func(*settings)
 
-type settings struct{ comm *cuda.Comm }
+type settings struct {
+	comm           *cuda.Comm
+	expertParallel *int // nil where it is not given
+}
 
 // WithComm makes it one of the ranks of a communicator, which must outlive it. They share out the replicas of
 // Config.Replicas.
 func WithComm(comm *cuda.Comm) Option { return func(s *settings) { s.comm = comm } }
+
+// WithExpertParallel shares the experts of every layer out over groups of `size` ranks, which must divide the ranks and
+// the experts: each holds and updates its own alone, and computes what the tokens of the others make of them. The default
+// is 1; no bit depends on it. A trainer has it by its model.
+func WithExpertParallel(size int) Option { return func(s *settings) { s.expertParallel = &size } }
+
+// experts is the place of this rank among those that share out the experts of a model; nil where it has all of them.
+func (s settings) experts(config model.Config) (*layer.ExpertParallel, error) {
+	size := 1
+	if s.expertParallel != nil {
+		size = *s.expertParallel
+	}
+	return layer.NewExpertParallel(s.comm, size, config.NumExperts, Grain)
+}
+
+// checkExperts refuses experts of a model that are shared out in another way than the trainer is to have it.
+func (s settings) checkExperts(m *model.MoETransformer) error {
+	switch {
+	case m.Experts != nil && m.Experts.Comm != s.comm:
+		return errors.New("the experts of this model are shared out over the ranks of another communicator")
+	case s.expertParallel != nil && *s.expertParallel != m.ExpertParallel():
+		return fmt.Errorf("expert_parallel is %d; this model was made with %d", *s.expertParallel, m.ExpertParallel())
+	}
+	return nil
+}
 
 func settingsOf(given []Option) settings {
 	var chosen settings
@@ -73,9 +106,13 @@ func NewTrainer(m *model.MoETransformer, config Config, options ...Option) (*Tra
 	if config.Precision != m.Precision {
 		return nil, fmt.Errorf("precision is %s; this model computes in %s", config.Precision, m.Precision)
 	}
+	chosen := settingsOf(options)
+	if err := chosen.checkExperts(m); err != nil {
+		return nil, err
+	}
 	m.Recompute(config.ActivationCheckpointing, config.RecomputeExperts)
 	t := &Trainer{Model: m, Config: config}
-	if err := t.build(settingsOf(options).comm); err != nil {
+	if err := t.build(chosen.comm); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
@@ -84,11 +121,14 @@ func NewTrainer(m *model.MoETransformer, config Config, options ...Option) (*Tra
 func (t *Trainer) build(comm *cuda.Comm) error {
 	ctx := t.Model.Context()
 	var err error
-	if t.replicas, err = newReplicas(t.Model, t.Config.Replicas, comm); err != nil {
+	if t.replicas, err = newReplicas(t.Model, t.Config, comm); err != nil {
 		return err
 	}
-	if t.replicas.comm != nil {
-		if err := t.replicas.comm.Agree("configuration", agreed(t.Model.Config, t.Config)); err != nil {
+	if comm := t.replicas.comm; comm != nil {
+		if err := comm.Agree("configuration", agreed(t.Model.Config, t.Config)); err != nil {
+			return err
+		}
+		if err := comm.Agree("expert parallel", strconv.Itoa(t.Model.ExpertParallel())); err != nil {
 			return err
 		}
 	}
@@ -136,13 +176,17 @@ func (t *Trainer) free() error {
 	return err
 }
 
-// Gradients are the model's, and the sums over replicas that wait for others.
-func (t *Trainer) Gradients() []*tensor.Tensor {
-	all := []*tensor.Tensor{t.Model.Gradients.Data}
-	if t.replicas.aside != nil {
-		all = append(all, t.replicas.aside)
-	}
-	return all
+// GradientBytes is the memory of the gradients: of the model's, and of the sums over replicas.
+func (t *Trainer) GradientBytes() int { return t.Model.Gradients.Bytes() + t.replicas.bytes() }
+
+// BytesSent is how many bytes this rank has given to others so far, over all communicators of the training.
+func (t *Trainer) BytesSent() (int64, error) { return t.replicas.bytesSent() }
+
+// Together runs `own`, forward calls of up to so many tokens, while the ranks with which this one shares out the experts,
+// if there are any, run as much. An expert takes up to `capacity` slots, 0 for no limit.
+func (t *Trainer) Together(tokens, capacity int, own func() error) error {
+	rank, ranks := t.replicas.place()
+	return t.replicas.experts.evaluate(rank, ranks, tokens, capacity, own)
 }
 
 // Step is the number of steps done, those that were skipped included.
@@ -270,8 +314,11 @@ func (t *Trainer) Rows() []int {
 }
 
 // GatherParameters brings all of Model.Parameters up to date, on all ranks, which all must call it. They stay so until
-// the next step.
+// the next step. An error where a rank has a part of the experts alone.
 func (t *Trainer) GatherParameters() error {
+	if experts := t.Model.Experts; experts != nil {
+		return experts.Alone()
+	}
 	return t.Model.Exclusive(func() error { return t.replicas.gather(t.Model.Parameters.Data) })
 }
 

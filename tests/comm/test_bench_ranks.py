@@ -36,6 +36,13 @@ def test_ranks_are_measured_beside_one(ranks, tmp_path):
     others = (ranks - 1) * 4 * 5488
     assert found["ring_bytes"] == 2 * others // ranks
     assert others < found["bytes"] < 1.02 * others
+    # Of four experts two ranks have two each; three cannot divide them.
+    if ranks == 2:
+        assert "experts divided" in done.stdout
+        divided = found["divided"]
+        assert divided["ranks"] == 2 and divided["step"] > 0 and 0 < divided["bytes"] != found["bytes"]
+    else:
+        assert found["divided"] is None
 
 
 @started

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from small_models import TINY
@@ -19,7 +18,7 @@ from test_mpi import MPIEXEC, environment, pytestmark, started  # noqa: F401  # 
 from test_mpi_runs import ranks_of
 from test_training import digests, write_data
 
-from nncuda.cli.ranks import open_comm
+from nncuda.cli.ranks import local_device
 from nncuda.formats.run_folder import list_checkpoints
 from nncuda.train import Checkpoint
 
@@ -157,15 +156,11 @@ def test_a_rank_that_cannot_write(tmp_path: Path) -> None:
     Checkpoint(list_checkpoints(tmp_path / "run" / "checkpoints")[-1])
 
 
-def test_auto_is_what_the_device_can_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where torchrun runs under srun, both tell of ranks."""
-    made: list[str] = []
-    monkeypatch.setattr("nncuda.cli.ranks.Comm", lambda ctx, transport, timeout: made.append(transport))
-    for name in ("PMIX_RANK", "RANK", "WORLD_SIZE"):
-        monkeypatch.setenv(name, "0")
-    for device in ("cuda", "cpu"):
-        open_comm(SimpleNamespace(device=device), "auto", 1)  # type: ignore[arg-type]  # all that it looks at
-    assert made == ["nccl", "mpi"]
+def test_a_gpu_without_a_number_is_that_of_the_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torchrun numbers the ranks of a machine."""
+    assert local_device("cuda") == "cuda"
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert [local_device(name) for name in ("cuda", "cuda:0", "cpu", "auto")] == ["cuda:3", "cuda:0", "cpu", "auto"]
 
 
 def last(folder: Path) -> int:

@@ -205,8 +205,11 @@ def test_sizes_that_do_not_fit():
             comm._move("nncuda_comm_dispatch", x, offsets, y, y_offsets, *sizes)
 
         call(4, 4, 12, 1, 2)
-        with pytest.raises(nncuda.ArgumentError, match="rows is 5; it must be at most slot_rows, which is 4"):
-            call(5, 4, 12, 1, 2)
+        offsets.copy_(np.array([0, 2, 4], np.int32))
+        with pytest.raises(nncuda.OutOfRangeError, match="the experts of rank 0 get 4 rows; there must be at most"):
+            call(4, 3, 12, 1, 2)
+        offsets.copy_(np.array([0, 1, 3], np.int32))
+        call(4, 3, 12, 1, 2)
         with pytest.raises(
             nncuda.ArgumentError, match="ranks is 2; it must be the number of ranks of the communicator"
         ):

@@ -32,6 +32,12 @@ def alone():
         (lambda rank: str(rank == 2), "the step of rank 2 (True) is not that of rank 0 (False)"),
         (lambda rank: b"\n" * (rank == 2), "the step of rank 2 is not that of rank 0"),
         (lambda rank: "x" * 500 + str(rank == 2), "the step of rank 2 is not that of rank 0"),
+        (
+            lambda rank: f"steps=8\nreplicas={4 + rank // 2}\n",
+            "the step of rank 2 is not that of rank 0: they differ in replicas",
+        ),
+        (lambda rank: "steps=8\n" * (1 + rank // 2), "the step of rank 2 is not that of rank 0"),
+        (lambda rank: f"{'x' * 9000}\nreplicas={rank // 2}\n", "the step of rank 2 is not that of rank 0"),
     ],
 )
 def test_what_ranks_do_not_agree_on_is_named(value, sentence):

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import nncuda
+
 ROOT = Path(__file__).resolve().parents[2]
 RANK = Path(__file__).with_name("rank.py")
 MPIEXEC = Path(sys.prefix) / "bin/mpiexec"
@@ -124,6 +126,21 @@ def test_a_rank_that_is_killed(seed):
 
 
 # What is missing
+
+
+def test_auto_is_what_the_launcher_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*LAUNCHED, "RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    with nncuda.Context(threads=1) as ctx:
+        with nncuda.Comm(ctx, "auto") as comm:
+            assert (comm.rank, comm.ranks) == (0, 1)
+        monkeypatch.setenv("NNCUDA_MPI", "/nowhere/libmpi_abi.so")
+        for name in ("RANK", "WORLD_SIZE"):  # which are for GPUs
+            monkeypatch.setenv(name, "1")
+        nncuda.Comm(ctx, "auto").close()
+        monkeypatch.setenv("PMIX_RANK", "0")
+        with pytest.raises(nncuda.UnsupportedError, match=r"/nowhere/libmpi_abi\.so"):
+            nncuda.Comm(ctx, "auto")
 
 
 def refusal(*launcher: object, device: str = "cpu", seat: str = "", **settings: str) -> str:

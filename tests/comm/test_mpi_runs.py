@@ -69,10 +69,13 @@ def write_job(folder: Path) -> list[str]:
     return ["--config", str(folder / "job.toml"), "--data", str(data)]
 
 
-def kill_one(folder: Path, arguments: list[str], chance: random.Random) -> None:
-    """Starts or resumes the run on some number of ranks and kills one of them, while they start or work."""
-    command = [sys.executable, "-m", "nncuda", "train", str(folder / "run"), "--threads", "1", *arguments]
+def kill_one(folder: Path, arguments: list[str], chance: random.Random) -> int:
+    """Starts or resumes the run on some number of ranks, of which some divide the experts, and kills one of them, while
+    they start or work; how many have the experts together."""
     ranks = chance.randint(2, 5)
+    experts = chance.choice([n for n in range(1, ranks + 1) if ranks % n == 0 and TINY.num_experts % n == 0])
+    command = [sys.executable, "-m", "nncuda", "train", str(folder / "run"), "--threads", "1", *arguments]
+    command += ["--expert-parallel", str(experts)]
     with subprocess.Popen(
         [str(MPIEXEC), "-n", str(ranks), *command],
         env=environment(),
@@ -95,17 +98,18 @@ def kill_one(folder: Path, arguments: list[str], chance: random.Random) -> None:
             job.kill()  # before it has started any
         job.communicate(timeout=60)
     assert job.returncode != 0
+    return experts
 
 
 @started
 def test_a_killed_rank_ends_the_job_and_another_number_goes_on(tmp_path: Path) -> None:
-    """Each time nothing but whole checkpoints is there, from which training goes on, on another number of ranks; the
-    end is that of a run on one rank that was never stopped."""
-    arguments, chance = write_job(tmp_path), random.Random(3)
-    folder, reached, leftovers = tmp_path / "run", 0, 0
+    """Each time nothing but whole checkpoints is there, from which training goes on, on another number of ranks, that
+    may divide the experts; the end is that of a run on one rank that was never stopped."""
+    arguments, chance = write_job(tmp_path), random.Random(7)
+    folder, reached, leftovers, divided = tmp_path / "run", 0, 0, 0
     for _ in range(KILLS):
         resumed = (folder / "run.json").exists()
-        kill_one(tmp_path, ["--resume"] if resumed else arguments, chance)
+        divided += kill_one(tmp_path, ["--resume"] if resumed else arguments, chance) > 1
         leftovers += bool(list(folder.glob(f"checkpoints/{TEMPORARY_PREFIX}*")))
         found = list_checkpoints(folder / "checkpoints") if folder.exists() else []
         for checkpoint in found:
@@ -116,7 +120,8 @@ def test_a_killed_rank_ends_the_job_and_another_number_goes_on(tmp_path: Path) -
         steps = [int(checkpoint.name[5:]) for checkpoint in found]
         assert max(steps, default=0) >= reached
         reached = max(steps, default=0)
-    assert reached > 0
+    assert reached > 0 and 0 < divided < KILLS
+    print(f"the experts were divided in {divided} of {KILLS} jobs")
     print(f"{leftovers} of {KILLS} kills came while a checkpoint was being written; the run reached step {reached}")
 
     with nncuda.Context(threads=2) as ctx:

@@ -101,15 +101,18 @@ def write_data(folder: Path, config: MoEConfig) -> tuple[Path, Path]:
     return paths
 
 
-def run(folder: Path, ranks: int, config: MoEConfig, train: TrainConfig, stop: int = 0) -> None:
+def run(
+    folder: Path, ranks: int, config: MoEConfig, train: TrainConfig, stop: int = 0, expert_parallel: int = 1
+) -> None:
     """A run on so many ranks; the last of them is told to stop after that step. It resumes what is there."""
+    shared: dict[str, Any] = {"expert_parallel": expert_parallel}
 
     def work(comm: nncuda.Comm) -> None:
         data = folder.parent / "train.tokens", folder.parent / "held-out.tokens"
         if (folder / "run.json").exists():
-            training = TrainingRun.resume(folder, comm.ctx, *data, comm=comm)
+            training = TrainingRun.resume(folder, comm.ctx, *data, comm=comm, **shared)
         else:
-            training = TrainingRun.start(folder, comm.ctx, config, train, *data, comm=comm)
+            training = TrainingRun.start(folder, comm.ctx, config, train, *data, comm=comm, **shared)
         for progress in training.steps():
             if progress.step == stop and comm.rank == comm.ranks - 1:
                 training.stop()

@@ -30,7 +30,8 @@ _NEAR = {
     r"cuda/comm/(nccl|rendezvous|hmac)": "comm/test_rendezvous comm/test_nccl",
     r"cuda/comm/mpi": "comm/test_mpi",
     r"cuda/comm/experts": "comm/test_experts comm/test_queued",
-    r"cuda/comm/(schedule|tree)": "comm/test_schedule comm/test_tree comm/test_collectives",
+    r"cuda/comm/(schedule|tree)": "comm/test_expert_schedule comm/test_tree comm/test_collectives",
+    r"cuda/comm/(part|collective)": "comm/test_parts comm/test_collectives comm/test_queued comm/test_failures",
     r"cuda/comm/": "comm/test_tree comm/test_collectives comm/test_update comm/test_queued comm/test_failures",
     r"cuda/kernels/": "abi/test_measuring gpu/test_gpu_workspaces",  # the C there lays out workspaces
     r"cuda/numbers/": "kernels/test_simd kernels/test_random kernels/test_rows_optimizer kernels/test_quant*",

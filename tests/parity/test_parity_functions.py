@@ -16,7 +16,7 @@ from nncuda.binding import header, library
 #: a copy to the device and one from it are two; the table of pointers, in Rust's generated files, calls nothing.
 CALLS = {
     "go": ("go", "*.go", re.compile(r"C\.call_(\w+?)(?:_to|_from)?\(")),
-    "rust": ("rust", "nn-*/src/**/*.rs", re.compile(r"\.(n?n?cuda_\w+)\)?\s*[(;]")),
+    "rust": ("rust", "nn-*/src/**/*.rs", re.compile(r"\.(n?n?cuda_\w+)\)?\s*\(")),
 }
 #: What Rust's enums know from the header without asking: the size of a dtype, the name of a status.
 KNOWN_FROM_THE_HEADER = {"rust": {"nncuda_dtype_size", "nncuda_status_name"}}

@@ -33,6 +33,8 @@ PLANS = {
     " --threads 2 --available 24GiB --inference --precision bf16 --context 200000",
     "a GPU by its name": "--preset 6.9b --device h200",
     "ranks": f"{SMALL} --batch-size 19 --micro-batch-size 2 --replicas 7 --ranks 3",
+    "ranks that divide the experts": f"{SMALL} --batch-size 19 --micro-batch-size 2 --replicas 7 --ranks 4"
+    " --expert-parallel 2 --capacity-factor 1.25 --precision bf16",
     "ranks with a link": "--preset 6.9b --device h200 --micro-batch-size 1 --replicas 8 --ranks 8 --link 50GB",
 }
 REFUSALS = {
@@ -48,6 +50,10 @@ REFUSALS = {
     "--preset small --ranks 3 --micro-batch-size 1 --replicas 2": (
         3,
         "Error: 3 ranks share out replicas: replicas must be at least 3, and is 2",
+    ),
+    "--preset small --ranks 4 --micro-batch-size 1 --replicas 4 --expert-parallel 3": (
+        3,
+        "Error: expert_parallel is 3; it must divide the 4 ranks and the 8 experts",
     ),
     "--inference --context 0": (3, "Error: context is 0; it must be a whole number, at least 1"),
     "--inference --prompt 5 --context 3": (3, "Error: a prompt has 5 tokens; it must have 1 to 3"),

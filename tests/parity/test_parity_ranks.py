@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 import subprocess
@@ -33,7 +34,34 @@ KINDS: dict[str, list[object]] = {
     "one micro-batch a replica": ["--batch-size", 8],
     "replicas of unequal work": ["--replicas", 9],
 }
-CHECKED = KINDS if WHOLE else ("bf16",)
+CHECKED = tuple(KINDS) if WHOLE else ("bf16",)
+#: Twelve experts instead of five: flags over "replicas" for jobs whose ranks divide them.
+EXPERTS: list[object] = ["--num-experts", 12]
+#: By name: flags over these. Slots of experts are dropped in all but one.
+EXPERT_KINDS: dict[str, list[object]] = {
+    "experts, f32": [],
+    "experts, bf16": ["--precision", "bf16"],
+    "experts, f16, overflowing": KINDS["f16, overflowing"],
+    "experts, moments in 8 bits": KINDS["moments in 8 bits"],
+    "experts, nothing dropped": ["--capacity-factor", "none"],
+    "experts, accumulated": ["--batch-size", 39, "--micro-batch-size", 2],
+    "experts, every block again": ["--precision", "bf16", *KINDS["every block again"]],
+    "experts, every second block and the experts of the others": [
+        "--activation-checkpointing", 2, "--recompute-experts",
+    ],
+    "experts, experts again": KINDS["experts again"],
+    "experts, one micro-batch a replica": KINDS["one micro-batch a replica"],
+    "experts, replicas of unequal work": KINDS["replicas of unequal work"],
+}  # fmt: skip
+KINDS |= {name: [*EXPERTS, *flags] for name, flags in EXPERT_KINDS.items()}
+#: Kinds, ranks, and how many of these divide the experts: all, or groups that have the same ones.
+DIVIDED: list[tuple[str, int, int]] = [("experts, bf16", 4, 2), ("experts, accumulated", 3, 3)]
+if WHOLE:
+    groups = [(2, 2), (3, 3), (4, 2), (4, 4), (6, 2), (6, 3), (6, 6), (8, 2), (8, 4)]
+    precisions = ["experts, f32", "experts, bf16"]
+    others = [name for name in EXPERT_KINDS if name not in precisions]
+    DIVIDED = [(kind, *sizes) for kind in precisions for sizes in groups]
+    DIVIDED += [(kind, *sizes) for kind in others for sizes in [(3, 3), (6, 2)]]
 
 
 def launch(ranks: list[languages.Language], *arguments: object, succeeds: bool = True) -> str:
@@ -54,19 +82,33 @@ def reference(workshop: Workshop, kind: str) -> Path:
     return run
 
 
-def train(workshop: Workshop, ranks: list[languages.Language], kind: str, name: str) -> Path:
+def train(workshop: Workshop, ranks: list[languages.Language], kind: str, name: str, *flags: object) -> Path:
     run = workshop.folder / "runs" / f"{name}, {kind}"
-    launch(ranks, "train", run, *workshop.options("replicas"), *KINDS[kind], "--threads", 1)
+    launch(ranks, "train", run, *workshop.options("replicas"), *KINDS[kind], "--threads", 1, *flags)
     return run
+
+
+def digests(run: Path) -> dict[str, str]:
+    """SHA-256 of all weights and moments that a run has saved."""
+    return {
+        f"{folder.name}/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest()
+        for folder in list_checkpoints(run / "checkpoints")
+        for path in sorted(folder.glob("*.safetensors"))
+    }
+
+
+def check(workshop: Workshop, run: Path, kind: str) -> None:
+    """It is the run of one rank: checkpoints, bit by bit, and metrics."""
+    expected = reference(workshop, kind)
+    assert not (difference := differences.of_runs(expected, run)), difference
+    assert digests(run) == digests(expected) and len(digests(run)) == 2 * 12
 
 
 @pytest.mark.case("several ranks: every tensor and loss of one")
 @pytest.mark.parametrize("kind", CHECKED)
 @pytest.mark.parametrize("count", RANKS)
 def test_ranks(workshop: Workshop, language: languages.Language, count: int, kind: str) -> None:
-    run = train(workshop, [language] * count, kind, f"{count} x {language.name}")
-    assert not (difference := differences.of_runs(reference(workshop, kind), run)), difference
-    assert len(list_checkpoints(run / "checkpoints")) == 12
+    check(workshop, train(workshop, [language] * count, kind, f"{count} x {language.name}"), kind)
 
 
 @pytest.mark.case("ranks of three languages in one job")
@@ -75,8 +117,7 @@ def test_ranks(workshop: Workshop, language: languages.Language, count: int, kin
 def test_mixed(workshop: Workshop, first: str, kind: str) -> None:
     """The first one writes what one rank alone writes."""
     order = [first, *(name for name in languages.NAMES if name != first), first]
-    run = train(workshop, [find(name) for name in order], kind, f"mixed from {first}")
-    assert not (difference := differences.of_runs(reference(workshop, kind), run)), difference
+    check(workshop, train(workshop, [find(name) for name in order], kind, f"mixed from {first}"), kind)
 
 
 @pytest.mark.case("a run that changes ranks and language on the way")
@@ -90,6 +131,49 @@ def test_changing(workshop: Workshop, order: tuple[str, ...]) -> None:
         launch([find(name)] * count, "train", run, "--resume", "--threads", 1)
     last = [list_checkpoints(one / "checkpoints")[-1] for one in (reference(workshop, kind), run)]
     assert not (difference := differences.of_checkpoints(*last)), difference
+
+
+@pytest.mark.case("ranks that divide the experts")
+@pytest.mark.parametrize(("kind", "count", "group"), DIVIDED)
+def test_experts(workshop: Workshop, language: languages.Language, kind: str, count: int, group: int) -> None:
+    """Most have a round without a micro-batch of their own, in which they serve the others'."""
+    name = f"{count} in groups of {group} x {language.name}"
+    check(workshop, train(workshop, [language] * count, kind, name, "--expert-parallel", group), kind)
+
+
+@pytest.mark.case("experts divided among ranks of three languages")
+@pytest.mark.parametrize("kind", ["experts, f32", "experts, bf16"] if WHOLE else ["experts, bf16"])
+@pytest.mark.parametrize(("count", "group"), [(3, 3), (6, 6), (6, 3), (6, 2)] if WHOLE else [(3, 3)])
+def test_mixed_experts(workshop: Workshop, kind: str, count: int, group: int) -> None:
+    """Of six ranks, those that have the same experts are of different languages, too."""
+    order = [find(name) for name in ("python", "go", "rust", "rust", "python", "go")[:count]]
+    name = f"mixed, {count} in groups of {group}"
+    check(workshop, train(workshop, order, kind, name, "--expert-parallel", group), kind)
+
+
+@pytest.mark.case("a run that changes ranks, their experts and language on the way")
+@pytest.mark.parametrize("order", list(itertools.permutations(languages.NAMES)) if WHOLE else [languages.NAMES])
+def test_changing_experts(workshop: Workshop, order: tuple[str, ...]) -> None:
+    kind = "experts, bf16"
+    run = train(workshop, [find(order[0])] * 2, kind, f"{'-'.join(order)}, experts", "--expert-parallel", 2)
+    parts = ((2, order[1], 6, 3), (5, order[2], 3, 3), (7, order[0], 5, 1), (9, order[1], 4, 4), (11, order[2], 1, 1))
+    for step, name, count, group in parts if WHOLE else parts[:3]:
+        run = workshop.cut(run, step, f"{'-'.join(order)}-{step}, experts")
+        launch([find(name)] * count, "train", run, "--resume", "--threads", 1, "--expert-parallel", group)
+    check(workshop, run, kind)
+
+
+@pytest.mark.case("experts that cannot be divided so")
+@pytest.mark.parametrize(("count", "group"), [(4, 3), (5, 5), (2, 4)] if WHOLE else [(4, 3)])
+def test_experts_that_cannot_be_divided(
+    workshop: Workshop, language: languages.Language, count: int, group: int
+) -> None:
+    """3 is no divisor of 4 ranks, 5 none of 12 experts."""
+    run = workshop.folder / "runs" / f"divided-{count}-{group}-{language.name}"
+    flags = [*workshop.options("replicas"), *EXPERTS, "--expert-parallel", group]
+    error = launch([language] * count, "train", run, *flags, succeeds=False)
+    assert {float(count), float(group), 12.0} <= differences.facts(error) and "expert" in error, error
+    assert not list_checkpoints(run / "checkpoints")
 
 
 @pytest.mark.case("a rank with other options or data")

@@ -33,6 +33,29 @@ def test_attributes(ctx: nncuda.Context) -> None:
         assert (other.threads, other.isa) == (1, "baseline")
 
 
+def test_memory_in_parts(ctx: nncuda.Context) -> None:
+    """The elements of the ranges, zeroed; given back, it is no other tensor's of as many bytes."""
+    before = ctx.bytes_used
+    x = ctx.zeros_parts((1000, 1000), "f16", [(0, 10), (500_000, 501_000)])
+    assert x.shape == (1000, 1000) and ctx.bytes_used - before == 2 * 1010
+    np.testing.assert_array_equal(x[500].numpy(), np.zeros(1000, np.float16))
+    kernels.add(x[500], ctx.tensor(np.ones(1000, np.float16)), y=x[500])
+    assert x[500].numpy().sum() == 1000
+    address = ctx._ffi.cast("intptr_t", x._pointer)
+    with ctx.capture() as graph:
+        kernels.add(x[500], x[500], y=x[500])
+    del x
+    y = ctx.zeros((1000, 1000), "f16")
+    assert ctx._ffi.cast("intptr_t", y._pointer) != address and y.numpy().sum() == 0
+    graph.launch()  # it keeps what it uses
+    graph.close()
+    del graph, y
+    z = ctx.zeros((1000, 1000), "f16")
+    assert z.numpy().sum() == 0 and ctx.bytes_used - before == z.nbytes
+    with pytest.raises(nncuda.ArgumentError, match="range 1 is 4 to 12; it must lie within 8 to 16"):
+        ctx.zeros_parts(4, "f32", [(0, 2), (1, 3)])
+
+
 def test_bad_attributes(ctx: nncuda.Context) -> None:
     for threads in (0, -1, 257):
         with pytest.raises(nncuda.ArgumentError):

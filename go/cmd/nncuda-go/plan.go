@@ -53,7 +53,7 @@ type planFlags struct {
 	prompt               int
 	device               deviceFlags
 	available            sizeValue
-	ranks                int
+	ranks, experts       int
 	link                 sizeValue
 	options              *optionFlags
 }
@@ -94,6 +94,7 @@ Options are those of "nncuda-go train", from the same sources. No part of the mo
 		"Plan for a device with this much free memory; a GPU need not be present.")
 	set.IntVar(&flags.ranks, "ranks", 0,
 		"Plan training on so many ranks, up to --replicas, for the rank that needs the most memory.")
+	addExpertParallel(set, &flags.experts)
 	set.Var(&flags.link, "link",
 		"With --ranks and a GPU by its name, bytes a second that a rank sends, such as 50GB, for the time of a step.")
 	set.BoolVar(&flags.asJSON, "json", false, "Write JSON, for programs.")
@@ -123,6 +124,9 @@ func (f *planFlags) check(command *cobra.Command) error {
 			return usagef("--prompt is for --inference")
 		}
 	}
+	if f.experts != 1 && !command.Flags().Changed("ranks") {
+		return usagef("--expert-parallel is for --ranks")
+	}
 	return f.checkRanks(command.Flags().Changed("ranks"))
 }
 
@@ -151,6 +155,7 @@ type planned struct {
 	free    int
 	ways    []plan.Way
 	ranks   int // 0 where none are planned for
+	experts int // ranks that share out the experts
 	shared  plan.Ranks
 	times   *rankTimes // nil where the device or the link is not known
 }
@@ -173,7 +178,7 @@ func (f *planFlags) run(out io.Writer) error {
 	if f.inference {
 		err = f.planInference(&found, trainConfig, machine, capacity)
 	} else {
-		found.ranks = f.ranks
+		found.ranks, found.experts = f.ranks, f.experts
 		err = planTraining(&found, trainConfig, machine)
 	}
 	if err != nil {
@@ -215,7 +220,7 @@ func (f *planFlags) planInference(
 }
 
 func planTraining(found *planned, options train.Config, machine cuda.Machine) (err error) {
-	if found.shared, err = plan.OnRanks(found.model, options, machine, max(found.ranks, 1)); err != nil {
+	if found.shared, err = plan.OnRanks(found.model, options, machine, max(found.ranks, 1), found.experts); err != nil {
 		return err
 	}
 	found.memory, found.work, found.what = found.shared.Memory, found.shared.Work, "a step"

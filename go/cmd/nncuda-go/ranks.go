@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
+	"strconv"
 	"time"
 
 	"github.com/nncuda/nncuda/go/cuda"
@@ -13,23 +13,17 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// transports are those that --transport names, beside auto; the one of threads is for programs.
+// transports are those that --transport names; the one of threads is for programs.
 var transports = map[string]cuda.Transport{
-	"self": cuda.TransportSelf, "mpi": cuda.TransportMPI, "nccl": cuda.TransportNCCL,
+	"auto": cuda.TransportAuto, "self": cuda.TransportSelf, "mpi": cuda.TransportMPI, "nccl": cuda.TransportNCCL,
 }
 
-// What launchers tell a process of its rank by: of MPI those that speak PMI, such as MPICH's, or PMIx, and Open MPI's; of
-// NCCL torchrun and its like.
-var (
-	mpiVariables  = []string{"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"}
-	ncclVariables = []string{"RANK", "WORLD_SIZE"}
-)
-
-// rankFlags are --transport, --peer-timeout and --log-ranks.
+// rankFlags are --transport, --peer-timeout, --log-ranks and --expert-parallel.
 type rankFlags struct {
 	transport string
 	timeout   float64
 	log       bool
+	experts   int
 }
 
 func (r *rankFlags) add(flags *pflag.FlagSet) {
@@ -38,11 +32,18 @@ func (r *rankFlags) add(flags *pflag.FlagSet) {
 	flags.Float64Var(&r.timeout, "peer-timeout", 600,
 		"Seconds without an answer after which a rank counts as lost; 0 waits for ever.")
 	flags.BoolVar(&r.log, "log-ranks", false, "Other ranks than the first tell their steps, too, on standard error.")
+	addExpertParallel(flags, &r.experts)
+}
+
+// addExpertParallel adds --expert-parallel.
+func addExpertParallel(flags *pflag.FlagSet, value *int) {
+	flags.IntVar(value, "expert-parallel", 1,
+		"So many neighbouring ranks share the experts out, each holding as many; it must divide both numbers.")
 }
 
 // check refuses wrong values.
 func (r *rankFlags) check() error {
-	if _, known := transports[r.transport]; !known && r.transport != "auto" {
+	if _, known := transports[r.transport]; !known {
 		return usagef("invalid value for '--transport': '%s' is not one of auto, self, mpi, nccl", r.transport)
 	}
 	if !(r.timeout >= 0 && r.timeout <= 1e9) {
@@ -57,45 +58,43 @@ const patience = time.Minute
 // beforeJoining gives back an error that a rank met before it had its communicator, and tells it to the ranks that
 // mpiexec started with it: MPI would let them wait for this one for ever.
 func beforeJoining(err error) error {
-	if err == nil || !slices.ContainsFunc(mpiVariables, isSet) {
-		return err
+	if err == nil {
+		return nil
 	}
 	ctx, failure := cuda.New("cpu", cuda.WithThreads(1))
 	if failure != nil {
 		return err
 	}
 	defer ctx.Close()
-	comm, failure := ctx.NewComm(cuda.TransportMPI, "", cuda.Launched, cuda.Launched, patience)
+	comm, failure := ctx.NewComm(cuda.TransportAuto, "", cuda.Launched, cuda.Launched, patience)
 	if failure != nil {
 		return err
 	}
 	return errors.Join(train.TellFailure(comm, err), comm.Close())
 }
 
-func isSet(name string) bool {
-	_, set := os.LookupEnv(name)
-	return set
-}
-
-// join gives the communicator of the ranks that were started with this one; nil where there are none.
+// join gives the communicator of the ranks that were started with this one, or of this one alone.
 func (r *rankFlags) join(ctx *cuda.Context) (*cuda.Comm, error) {
-	kind, _ := ctx.Device()
-	transport, known := transports[r.transport]
-	switch {
-	case known:
-	case kind == cuda.CUDA && !slices.ContainsFunc(ncclVariables, func(name string) bool { return !isSet(name) }):
-		transport = cuda.TransportNCCL // though torchrun may itself run under srun
-	case slices.ContainsFunc(mpiVariables, isSet):
-		transport = cuda.TransportMPI
-	default:
-		return nil, nil
-	}
 	timeout := time.Duration(r.timeout * float64(time.Second))
-	return ctx.NewComm(transport, "", cuda.Launched, cuda.Launched, timeout)
+	return ctx.NewComm(transports[r.transport], "", cuda.Launched, cuda.Launched, timeout)
 }
 
-// isFirst says whether this rank talks; one without others does.
-func isFirst(comm *cuda.Comm) bool { return comm == nil || comm.Rank() == 0 }
+// options are those of a run on the ranks of a communicator.
+func (r *rankFlags) options(comm *cuda.Comm) []train.Option {
+	return []train.Option{train.WithComm(comm), train.WithExpertParallel(r.experts)}
+}
+
+// localDevice is the GPU that a launcher such as torchrun has for this rank, where a GPU is asked for without a number.
+func localDevice(device string) string {
+	local := os.Getenv("LOCAL_RANK")
+	if _, err := strconv.ParseUint(local, 10, 31); device != "cuda" || err != nil {
+		return device
+	}
+	return "cuda:" + local
+}
+
+// isFirst says whether this rank talks.
+func isFirst(comm *cuda.Comm) bool { return comm.Rank() == 0 }
 
 // runAside trains as another rank than the first, and tells its steps if that is wished.
 func (r *rankFlags) runAside(ctx context.Context, run *train.Run, comm *cuda.Comm, std streams) error {

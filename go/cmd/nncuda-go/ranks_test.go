@@ -11,7 +11,7 @@ import (
 // TestRanksAreFound: by what a launcher tells, or as the flag says.
 func TestRanksAreFound(t *testing.T) {
 	ctx := withlibrary.Context(t)
-	for _, name := range append(mpiVariables, ncclVariables...) {
+	for _, name := range []string{"PMIX_RANK", "RANK", "WORLD_SIZE"} { // of the last two, which NCCL takes, a CPU knows nothing
 		t.Setenv(name, "0")
 	}
 	flags := rankFlags{transport: "self", timeout: 1}
@@ -24,6 +24,19 @@ func TestRanksAreFound(t *testing.T) {
 	t.Setenv("NNCUDA_MPI", "/nowhere/libmpi_abi.so")
 	if _, err := flags.join(ctx); err == nil || !strings.Contains(err.Error(), "NNCUDA_MPI") {
 		t.Errorf("under mpiexec, but %v", err)
+	}
+}
+
+func TestLocalDevice(t *testing.T) {
+	t.Setenv("LOCAL_RANK", "3")
+	for given, want := range map[string]string{"cuda": "cuda:3", "cuda:0": "cuda:0", "cpu": "cpu", "auto": "auto"} {
+		if found := localDevice(given); found != want {
+			t.Errorf("%s is %s, not %s", given, found, want)
+		}
+	}
+	t.Setenv("LOCAL_RANK", "-1")
+	if found := localDevice("cuda"); found != "cuda" {
+		t.Errorf("cuda is %s", found)
 	}
 }
 

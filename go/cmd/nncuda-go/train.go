@@ -47,8 +47,8 @@ stretched to the new end, so that the rate jumps; a line on standard error says 
 
 A run that needs more memory than the device has free ("nncuda-go plan") is not started.
 
-Several ranks share out a run with --replicas: "mpiexec -n 4 nncuda-go train RUN ...". The first one talks. How many
-there are changes no bit; --resume may have others.
+Several ranks share out a run with --replicas: "mpiexec -n 4 nncuda-go train RUN ...". The first one talks. With
+--expert-parallel each holds only some of the experts. How many there are changes no bit; --resume may have others.
 
 If standard output is not a terminal, the lines of RUN/metrics.jsonl are written to it as they come, and nothing else.`,
 		Args: func(command *cobra.Command, arguments []string) error {
@@ -151,6 +151,7 @@ func (f *trainFlags) run(command *cobra.Command, folder string, std streams) err
 	}
 	stop := interruptible(command.Context(), std)
 	defer stop()
+	f.device.device = localDevice(f.device.device)
 	ctx, err := f.device.open()
 	if err != nil {
 		return beforeJoining(err)
@@ -205,7 +206,7 @@ func (f *trainFlags) start(ctx *cuda.Context, folder string, comm *cuda.Comm) (*
 		return nil, err
 	}
 	if !f.startAnyway {
-		if err := requireFit(ctx, plan.SeatOf(comm), modelConfig, trainConfig, heldOut != ""); err != nil {
+		if err := requireFit(ctx, plan.SeatOf(comm, f.ranks.experts), modelConfig, trainConfig, heldOut != ""); err != nil {
 			return nil, err
 		}
 	}
@@ -215,7 +216,7 @@ func (f *trainFlags) start(ctx *cuda.Context, folder string, comm *cuda.Comm) (*
 			return nil, err
 		}
 	}
-	return train.StartRun(ctx, folder, modelConfig, trainConfig, data, heldOut, made, train.WithComm(comm))
+	return train.StartRun(ctx, folder, modelConfig, trainConfig, data, heldOut, made, f.ranks.options(comm)...)
 }
 
 // paths gives data, held-out data and tokenizer: from the flags, else from the file's [data], relative to the file.
@@ -273,14 +274,14 @@ func (f *trainFlags) reopen(ctx *cuda.Context, folder string, comm *cuda.Comm) (
 	var admit train.Admission
 	if !f.startAnyway {
 		admit = func(config model.Config, options train.Config) error {
-			return requireFit(ctx, plan.SeatOf(comm), config, options, sources.HeldOut != "")
+			return requireFit(ctx, plan.SeatOf(comm, f.ranks.experts), config, options, sources.HeldOut != "")
 		}
 	}
 	open := train.ResumeAdmitted
 	if f.extend {
 		open = train.ExtendRun
 	}
-	return open(ctx, folder, sources.Data, sources.HeldOut, changes, admit, train.WithComm(comm))
+	return open(ctx, folder, sources.Data, sources.HeldOut, changes, admit, f.ranks.options(comm)...)
 }
 
 // runToEnd trains with a progress bar on a terminal; elsewhere the output gets the lines of metrics.jsonl.

@@ -278,8 +278,8 @@ def inference(
 def ranks(folder: Path | None, quick: bool, path: Path | None) -> None:
     """Measure what several ranks cost: `mpiexec -n 2 nncuda bench ranks`.
 
-    A training step and a checkpoint beside one rank with as many threads, sums of gradients beside MPI's own, in
-    alternation.
+    A training step and a checkpoint beside one rank with as many threads, a step with the experts divided beside one
+    without, sums of gradients beside MPI's own, in alternation.
     """
     runner.at_its_best()  # MPICH takes memory for each sum
     with Context("cpu", threads=1) as ctx, Comm(ctx, "mpi") as comm:
@@ -307,7 +307,7 @@ def _show_ranks(found: ranks_module.Figures, work: step_module.Case, quick: bool
     shares, goals = found.shares(), ranks_module.Goals()
     one = f"one rank x {found.ranks} threads"
     speeds = [f"{work.tokens / seconds:,.0f} tokens/s" for seconds in (found.step, found.step_alone)]
-    rows = (
+    rows = [
         ("a step, in its time", *speeds, one, f"{shares['step']:.2f}", f"{goals.step:.2f}"),
         ("gradients added up, longer by so much of a step", _time(found.tree), _time(found.transport), "MPI_Allreduce",
          f"{shares['tree']:.1%}", f"{goals.tree:.0%}"),
@@ -315,7 +315,15 @@ def _show_ranks(found: ranks_module.Figures, work: step_module.Case, quick: bool
          f"{shares['bytes']:.3f}", f"{goals.bytes:.2f}"),
         ("a checkpoint, in its time", _time(found.checkpoint), _time(found.checkpoint_alone), one,
          f"{found.checkpoint / found.checkpoint_alone:.2f}", ""),
-    )  # fmt: skip
+    ]  # fmt: skip
+    if (divided := found.divided) is not None:
+        speed, beside = f"{work.tokens / divided.step:,.0f} tokens/s", "every rank with all experts"
+        rows += [
+            (f"a step with the experts divided by {divided.ranks}, in its time", speed, speeds[0], beside,
+             f"{divided.step / found.step:.2f}", ""),
+            ("sent in that by the rank that sends most", bytes_text(divided.bytes), bytes_text(found.bytes), beside,
+             f"{divided.bytes / found.bytes:.3f}", ""),
+        ]  # fmt: skip
     for row in rows:
         table.add_row(*row)
     console.print(table)

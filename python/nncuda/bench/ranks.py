@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from ..device import Comm, Context
+from ..layers import ExpertParallel
 from ..models import MoETransformer
+from ..models.parameters import GRAIN
 from ..train import StepResult, TrainConfig, Trainer
-from ..train.replicas import GRAIN
 from .measure import SidesDiffer
 from .step import SMALL, TINY, Case
 from .timing import Effort, Stopwatch, Timed, host_clock, interleave
@@ -44,10 +45,19 @@ class Goals:
 
 
 @dataclass(frozen=True)
+class Divided:
+    """A step of ranks of which so many divide the experts: its median, and what the rank that sends most sends."""
+
+    ranks: int
+    step: float
+    bytes: int
+
+
+@dataclass(frozen=True)
 class Figures:
     """Medians in seconds. `ring_bytes` is what a rank sends when a ring adds up the gradients and gives all of them to
     all; `bytes` what the rank that sends most sends in a step. `load` is how many processes wanted to run, before and
-    after, on how many cores."""
+    after, on how many cores. `divided` is None where ranks cannot divide the experts."""
 
     ranks: int
     cores: int
@@ -62,6 +72,7 @@ class Figures:
     ring_bytes: int
     checkpoint_alone: float
     checkpoint: float
+    divided: Divided | None = None
 
     def shares(self) -> dict[str, float]:
         """What the goals are for, under their names."""
@@ -98,8 +109,11 @@ def measure(comm: Comm, work: Case, folder: Path, effort: Effort) -> Figures:
     )
     ids, targets = work.batches()
 
-    def sides(ctx: Context, comm: Comm | None) -> tuple[Trainer, Callable[[], StepResult], Callable[[], None]]:
-        trainer = Trainer(MoETransformer(ctx, work.model, seed=0, precision=work.precision), options, comm=comm)
+    def sides(
+        ctx: Context, comm: Comm | None, experts: ExpertParallel | None = None
+    ) -> tuple[Trainer, Callable[[], StepResult], Callable[[], None]]:
+        model = MoETransformer(ctx, work.model, seed=0, precision=work.precision, experts=experts)
+        trainer = Trainer(model, options, comm=comm)
         rows = trainer.rows()
         names = (folder / f"{'alone' if comm is None else 'ranks'}-{number}" for number in itertools.count())
         return (
@@ -112,13 +126,16 @@ def measure(comm: Comm, work: Case, folder: Path, effort: Effort) -> Figures:
         for written in folder.iterdir() if comm.rank == 0 else ():
             shutil.rmtree(written)
 
-    def timed(
-        alone: Callable[[], object], ranks: Callable[[], object], calls: int = 1, after: Callable[[], None] = _nothing
-    ) -> tuple[float, float]:
+    def timed(calls: int = 1, after: Callable[[], None] = _nothing, **turns: Callable[[], object]) -> dict[str, float]:
         clock = _started_together(comm, after)
-        turns = {"alone": Timed(_times(alone, calls), calls, clock), "ranks": Timed(_times(ranks, calls), calls, clock)}
-        found = interleave(turns, effort)
-        return found["alone"].median, found["ranks"].median
+        found = interleave({name: Timed(_times(run, calls), calls, clock) for name, run in turns.items()}, effort)
+        return {name: timing.median for name, timing in found.items()}
+
+    def most_sent(step: Callable[[], object]) -> int:
+        before = comm.bytes_sent
+        step()
+        sent = comm.bytes_sent - before
+        return max(comm.sum(sent if comm.rank == rank else 0) for rank in range(comm.ranks))
 
     trainer, step, save = sides(comm.ctx, comm)
     step_alone: Callable[[], object] = _nothing
@@ -128,28 +145,33 @@ def measure(comm: Comm, work: Case, folder: Path, effort: Effort) -> Figures:
         _, step_alone, save_alone = sides(Context("cpu", threads=comm.ranks), None)
         if (expected := step_alone().loss) != loss:
             raise SidesDiffer(f"the loss is {loss!r}; of one rank it is {expected!r}")
-    before = comm.bytes_sent
-    step()
-    sent = comm.bytes_sent - before
-    most = max(comm.sum(sent if comm.rank == rank else 0) for rank in range(comm.ranks))
+    most, most_divided = most_sent(step), 0
+    steps: dict[str, Callable[[], object]] = {"alone": step_alone, "ranks": step}
+    if (group := math.gcd(comm.ranks, work.model.num_experts)) > 1:
+        _, step_divided, _ = sides(comm.ctx, comm, ExpertParallel(comm, group))
+        if (found := step_divided().loss) != loss:
+            raise SidesDiffer(f"the loss is {loss!r}; with the experts divided it is {found!r}")
+        most_divided, steps["divided"] = most_sent(step_divided), step_divided
     size = trainer.model.layout.size
-    one_step, steps = timed(step_alone, step)
-    transport, tree = timed(*sums(comm, size), calls=_SUMS)
-    one_checkpoint, checkpoints = timed(save_alone, save, after=clear)
+    step_times = timed(**steps)
+    transport, tree = sums(comm, size)
+    sum_times = timed(calls=_SUMS, alone=transport, ranks=tree)
+    saves = timed(after=clear, alone=save_alone, ranks=save)
     return Figures(
         ranks=comm.ranks,
         cores=cores,
         load=(load, os.getloadavg()[0]),
         parameters=size,
         tokens=work.tokens,
-        step_alone=one_step,
-        step=steps,
-        tree=tree,
-        transport=transport,
+        step_alone=step_times["alone"],
+        step=step_times["ranks"],
+        tree=sum_times["ranks"],
+        transport=sum_times["alone"],
         bytes=most,
         ring_bytes=2 * 4 * size * (comm.ranks - 1) // comm.ranks,
-        checkpoint_alone=one_checkpoint,
-        checkpoint=checkpoints,
+        checkpoint_alone=saves["alone"],
+        checkpoint=saves["ranks"],
+        divided=Divided(group, step_times["divided"], most_divided) if group > 1 else None,
     )
 
 

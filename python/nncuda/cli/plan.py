@@ -34,6 +34,7 @@ from ..train.plan import (
 from .arguments import config_file_option
 from .config_file import ConfigFile
 from .options import build_configs, config_options, preset_option, preset_vocabulary, read_config
+from .ranks import expert_parallel_option
 from .terminal import bytes_text, console, count_text, tell
 
 #: Of a GPU that is planned for with --available alone.
@@ -89,6 +90,7 @@ class _Size(click.ParamType):
     type=click.IntRange(1, 65536),
     help="Plan training on so many ranks, up to --replicas, for the rank that needs the most memory.",
 )
+@expert_parallel_option
 @click.option(
     "--link",
     type=_Size(),
@@ -106,6 +108,7 @@ def plan(
     threads: int | None,
     available: int | None,
     ranks: int | None,
+    expert_parallel: int,
     link: int | None,
     as_json: bool,
     **flags: Any,
@@ -120,6 +123,8 @@ def plan(
         raise click.UsageError("--prompt is for --inference")
     if ranks is not None and inference:
         raise click.UsageError("--ranks is for training, not for --inference")
+    if expert_parallel != 1 and ranks is None:
+        raise click.UsageError("--expert-parallel is for --ranks")
     if link is not None and (ranks is None or device not in DEVICES):
         raise click.UsageError("--link is for --ranks and a GPU by its name")
     if link == 0:
@@ -144,7 +149,7 @@ def plan(
         work = inference_work(model, train.precision, machine, train.batch_size, capacity)
         ways: list[Way] = []
     else:
-        shared = plan_ranks(model, train, machine, ranks or 1)
+        shared = plan_ranks(model, train, machine, ranks or 1, expert_parallel)
         planned, work = shared.memory, shared.work
         ways = ways_to_fit(model, train, machine, free, seat=shared.seat)[0] if planned.held > free else []
     seconds = work.seconds(DEVICES[device], train.precision) if device in DEVICES else None

@@ -14,16 +14,19 @@ from ..device.comm import Transport
 from ..errors import Error
 from .arguments import together
 
-#: What launchers of MPI tell a process of its rank by: MPICH and what speaks PMI, SLURM's PMIx, Open MPI.
-_MPI = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
-#: What torchrun and its like tell: NCCL's rendezvous takes the same.
-_NCCL = ("RANK", "WORLD_SIZE")
+expert_parallel_option = click.option(
+    "--expert-parallel",
+    type=int,
+    default=1,
+    show_default=True,
+    help="So many neighbouring ranks share the experts out, each holding as many; it must divide both numbers.",
+)
 
-#: `transport`, `peer_timeout` and `log_ranks`.
+#: `transport`, `peer_timeout`, `log_ranks` and `expert_parallel`.
 rank_options = together(
     click.option(
         "--transport",
-        type=click.Choice(["auto", *(name for name in get_args(Transport) if name != "threads")]),
+        type=click.Choice([name for name in get_args(Transport) if name != "threads"]),
         default="auto",
         show_default=True,
         help="How ranks reach each other; auto: mpi if mpiexec started this, nccl if RANK and WORLD_SIZE are set and "
@@ -39,6 +42,7 @@ rank_options = together(
     click.option(
         "--log-ranks", is_flag=True, help="Other ranks than the first tell their steps, too, on standard error."
     ),
+    expert_parallel_option,
 )
 
 
@@ -55,10 +59,9 @@ def before_joining() -> Iterator[None]:
     except click.exceptions.Exit:  # --help
         raise
     except Exception as error:
-        if any(name in os.environ for name in _MPI):
-            with contextlib.suppress(Error), Context("cpu", threads=1) as ctx:
-                reason = error.format_message() if isinstance(error, click.ClickException) else str(error)
-                Comm(ctx, "mpi", timeout=_PATIENCE).abort(reason)
+        with contextlib.suppress(Error), Context("cpu", threads=1) as ctx:
+            reason = error.format_message() if isinstance(error, click.ClickException) else str(error)
+            Comm(ctx, "auto", timeout=_PATIENCE).abort(reason)
         raise
 
 
@@ -70,13 +73,7 @@ class RankCommand(click.Command):
             return super().make_context(*args, **kwargs)
 
 
-def open_comm(ctx: Context, transport: str, timeout: float) -> Comm | None:
-    """The communicator of the ranks that were started with this one; None where there are none."""
-    if transport == "auto":
-        if ctx.device == "cuda" and all(name in os.environ for name in _NCCL):  # torchrun may itself run under srun
-            transport = "nccl"
-        elif any(name in os.environ for name in _MPI):
-            transport = "mpi"
-        else:
-            return None
-    return Comm(ctx, transport, timeout=timeout)  # type: ignore[arg-type]  # one of the choices
+def local_device(device: str) -> str:
+    """A GPU without a number is the one that a launcher such as torchrun has for this rank."""
+    local = os.environ.get("LOCAL_RANK", "")
+    return f"cuda:{local}" if device == "cuda" and local.isdigit() else device

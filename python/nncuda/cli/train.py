@@ -31,7 +31,7 @@ from .arguments import config_file_option, device_options
 from .config_file import ConfigFile
 from .options import build_configs, config_options, preset_option, read_config
 from .plan import require_fit
-from .ranks import RankCommand, before_joining, open_comm, rank_options
+from .ranks import RankCommand, before_joining, local_device, rank_options
 from .stopping import stopping
 from .terminal import console, count_text, tell
 
@@ -72,6 +72,7 @@ def train(
     transport: str,
     peer_timeout: float,
     log_ranks: bool,
+    expert_parallel: int,
     start_anyway: bool,
     **flags: Any,
 ) -> None:
@@ -87,25 +88,26 @@ def train(
 
     A run that needs more memory than the device has free (`nncuda plan`) is not started.
 
-    Several ranks share out a run with --replicas: `mpiexec -n 4 nncuda train RUN ...`. The first one talks. How many
-    there are changes no bit; --resume may have others.
+    Several ranks share out a run with --replicas: `mpiexec -n 4 nncuda train RUN ...`. The first one talks. With
+    --expert-parallel each holds only some of the experts. How many there are changes no bit; --resume may have others.
 
     If standard output is not a terminal, the lines of RUN/metrics.jsonl are written to it as they come, and nothing
     else.
     """
     given = {name: value for name, value in flags.items() if value is not None}
     with before_joining():
-        ctx = Context(device, threads=threads)
+        ctx = Context(local_device(device), threads=threads)
     with ctx:
-        comm = open_comm(ctx, transport, peer_timeout)
-        first = comm is None or comm.rank == 0
+        comm = Comm(ctx, transport, timeout=peer_timeout)  # type: ignore[arg-type]  # one of the choices
+        first = comm.rank == 0
+        seat = Seat.of(comm, expert_parallel)
         with aborting(comm):
             if resume or extend:
                 others = {"config": config_path, "preset": preset, "tokenizer": tokenizer_path}
                 _refuse_others([*given, *(name for name, value in others.items() if value is not None)], resume, extend)
                 changes = {name: None if value == "none" else value for name, value in given.items()}
                 take_up = TrainingRun.extend if extend else TrainingRun.resume
-                training = _take_up(take_up, run, ctx, data, held_out, start_anyway, changes, comm)
+                training = _take_up(take_up, run, ctx, data, held_out, start_anyway, changes, comm, seat)
                 if training.notice is not None and first:
                     click.echo(training.notice, err=True)
             else:
@@ -113,8 +115,8 @@ def train(
                 paths = _data_paths(file, data, held_out, tokenizer_path)
                 model, options = build_configs(file, preset, flags, open_shards(paths[0])[0].vocab_size)
                 if not start_anyway:
-                    require_fit(ctx, model, options, held_out=paths[1] is not None, seat=Seat.of(comm))
-                training = _start(run, ctx, model, options, *paths, comm)
+                    require_fit(ctx, model, options, held_out=paths[1] is not None, seat=seat)
+                training = _start(run, ctx, model, options, *paths, comm, expert_parallel)
         if first:
             run_to_end = run_with_progress if sys.stdout.isatty() else run_with_records
         else:
@@ -168,10 +170,12 @@ def _start(
     data: Path,
     held_out: Path | None,
     tokenizer_path: Path | None,
-    comm: Comm | None,
+    comm: Comm,
+    expert_parallel: int,
 ) -> TrainingRun:
     tokenizer = Tokenizer.load(tokenizer_path) if tokenizer_path else None
-    return TrainingRun.start(run, ctx, model, options, data, held_out, tokenizer, comm=comm)
+    ranks: dict[str, Any] = {"comm": comm, "expert_parallel": expert_parallel}
+    return TrainingRun.start(run, ctx, model, options, data, held_out, tokenizer, **ranks)
 
 
 def _take_up(
@@ -182,12 +186,13 @@ def _take_up(
     held_out: Path | None,
     start_anyway: bool,
     changes: dict[str, Any],
-    comm: Comm | None,
+    comm: Comm,
+    seat: Seat,
 ) -> TrainingRun:
     sources = read_record(run)
     held_out = held_out or sources["held_out"]
-    admit = None if start_anyway else partial(require_fit, ctx, held_out=held_out is not None, seat=Seat.of(comm))
-    return take_up(run, ctx, data or sources["data"], held_out, admit, changes, comm)
+    admit = None if start_anyway else partial(require_fit, ctx, held_out=held_out is not None, seat=seat)
+    return take_up(run, ctx, data or sources["data"], held_out, admit, changes, comm, seat.expert_parallel)
 
 
 class _EndColumn(ProgressColumn):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .context import Context
 
 #: How ranks reach each other, numbered as NNCUDA_TRANSPORT_*.
-Transport = Literal["self", "threads", "mpi", "nccl"]
+Transport = Literal["self", "threads", "mpi", "nccl", "auto"]
 
 
 class Comm(Handle):
@@ -24,8 +24,9 @@ class Comm(Handle):
     All ranks make the same calls on it, in the same order and with the same sizes; making one waits until all ranks
     have. `transport` is "self" for a rank alone, "threads" for contexts of one process that meet at the name `address`,
     each in its own thread, "mpi" for processes that an MPI launcher started, "nccl" for GPUs, with HOST:PORT of rank 0
-    as `address`. Without `rank` and `ranks` the launcher of the latter two says which they are. After `timeout` seconds
-    without an answer a rank counts as lost; 0 waits for ever.
+    as `address`, "auto" for what the launcher of this process asks for, "self" if there is none. Without `rank` and
+    `ranks` the launcher says which they are. After `timeout` seconds without an answer a rank counts as lost; 0 waits
+    for ever.
 
     Calls that take a tensor are queued and captured like kernels. PeerError when another rank failed, left, hung or
     does not match this one; the communicator is then lost. A with block that ends by another exception tells them.

@@ -13,6 +13,7 @@ router's logits and probabilities.
 from .attention import Attention, KVCache
 from .block import BlockKept, TransformerBlock
 from .embedding import Embedding
+from .expert_parallel import ExpertParallel, ParallelMoELayer
 from .linear import Linear
 from .moe import ExpertUse, MoELayer, Router
 from .norm import RMSNorm
@@ -22,10 +23,12 @@ __all__ = [
     "Attention",
     "BlockKept",
     "Embedding",
+    "ExpertParallel",
     "ExpertUse",
     "KVCache",
     "Linear",
     "MoELayer",
+    "ParallelMoELayer",
     "RMSNorm",
     "RopeTables",
     "Router",

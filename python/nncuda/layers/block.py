@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from ..device import Tensor
 from .attention import Attention, AttentionKept, KVCache
+from .expert_parallel import Arrived, ParallelMoELayer
 from .kept import Kept
 from .moe import ExpertUse, MoEKept, MoELayer
 from .norm import RMSNorm
@@ -94,6 +95,21 @@ class TransformerBlock:
         x.ctx.label(f"backward of {self._halves[0]}")
         dnormed = self.attention.backward(dmiddle, normed, attention, batch, beta)
         return self.input_norm.backward(dnormed, x, rstd, dmiddle)
+
+    # On a rank that computes for others with the experts that it holds, while they run this block.
+
+    def serve_forward(self, keeping: bool = False) -> Arrived | None:
+        """While others run `forward`, or, `keeping`, `forward_keeping`: with what `serve_backward` takes."""
+        return self._serving.serve_forward(keeping and not self.recompute and not self.moe.recompute)
+
+    def serve_backward(self, arrived: Arrived | None) -> None:
+        """While others run `backward`."""
+        self._serving.serve_backward(self._serving.serve_forward(True) if self.recompute else arrived)
+
+    @property
+    def _serving(self) -> ParallelMoELayer:
+        assert isinstance(self.moe, ParallelMoELayer)  # or nobody else needs the experts
+        return self.moe
 
     def prefill(self, x: Tensor, cache: KVCache, layer: int, row: int) -> Tensor:
         """The next tokens of one sequence into row `row` of the cache, x [length, hidden]."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import kernels
 from ..device import Tensor
@@ -75,8 +75,9 @@ class Inside(NamedTuple):
     active: Tensor  # what W2 takes in
 
 
-#: The routing, the experts' outputs, and what stands between unless `backward` is to find that again.
-MoEKept = Kept[tuple[Routing, Tensor, Inside | None]]
+#: The routing, the experts' outputs, and what stands between, of a kind of the layer's own, unless `backward` is to
+#: find that again.
+MoEKept = Kept[tuple[Routing, Tensor, Any]]
 
 
 class MoELayer:
@@ -124,9 +125,7 @@ class MoELayer:
         """All that `backward` needs of x, whose `forward` kept nothing but counted the balancing loss."""
         return Kept(self._run(x, capacity, None, True))
 
-    def _run(
-        self, x: Tensor, capacity: int, aux: Tensor | None, keep_inside: bool
-    ) -> tuple[Routing, Tensor, Inside | None]:
+    def _run(self, x: Tensor, capacity: int, aux: Tensor | None, keep_inside: bool) -> tuple[Routing, Tensor, Any]:
         routing = self.router.forward(x, capacity, aux)
         inside = self._inside(x, routing)
         y = kernels.grouped_gemm(inside.active, self.w2, routing.offsets, trans_b=True)
@@ -135,7 +134,7 @@ class MoELayer:
     def _inside(self, x: Tensor, routing: Routing) -> Inside:
         rows = kernels.moe_gather(x, routing.row_slot)
         gate_up = kernels.grouped_gemm(rows, self.w13, routing.offsets, trans_b=True)
-        return Inside(rows, gate_up, kernels.swiglu(*_halves(gate_up)))
+        return Inside(rows, gate_up, kernels.swiglu(*halves(gate_up)))
 
     def backward(self, dout: Tensor, x: Tensor, kept: MoEKept, aux_factor: Tensor, beta: float = 1.0) -> Tensor:
         """Gradient of x from dout, both [tokens, hidden]; the residual's gradient is dout itself."""
@@ -143,7 +142,7 @@ class MoELayer:
         rows, gate_up, active = inside or self._inside(x, routing)
         del inside
         dy, dweights = kernels.moe_combine_backward(dout, y, routing.weights, routing.slot_row, routing.row_slot, dy=y)
-        gate, up = _halves(gate_up)
+        gate, up = halves(gate_up)
         kernels.grouped_gemm_wgrad(dy, active, routing.offsets, self.w2_grad, beta=beta)
         del active, y
         dactive = kernels.grouped_gemm(dy, self.w2, routing.offsets)
@@ -162,7 +161,7 @@ def _combine(routing: Routing, y: Tensor, residual: Tensor) -> tuple[Tensor, Exp
     return out, ExpertUse(routing.counts, routing.indices)
 
 
-def _halves(gate_up: Tensor) -> tuple[Tensor, Tensor]:
+def halves(gate_up: Tensor) -> tuple[Tensor, Tensor]:
     """The gate and up halves of a fused product, as views."""
     ffn = gate_up.shape[1] // 2
     return gate_up.narrow(1, 0, ffn), gate_up.narrow(1, ffn, ffn)

@@ -17,6 +17,7 @@ from ..formats.errors import told_of, unreadable
 from ..formats.json_values import read_json
 from ..formats.run_folder import last_checkpoint
 from ..formats.safetensors import DEFAULT_SHARD_BYTES, SafetensorsFolder, SafetensorsFolderLayout
+from ..layers import ExpertParallel
 from ..tokenizer import Tokenizer
 from ..tokenizer.to_folder import special_ids, write_tokenizer
 from .config import MoEConfig, Precision
@@ -52,10 +53,18 @@ class ModelFolder:
         """The folder itself, or the last checkpoint of a run."""
         return cls(last_checkpoint(path))
 
-    def model(self, ctx: Context, *, training: bool = False, precision: Precision = "f32") -> MoETransformer:
-        """The model with these weights, to compute in `precision`."""
+    def model(
+        self,
+        ctx: Context,
+        *,
+        training: bool = False,
+        precision: Precision = "f32",
+        experts: ExpertParallel | None = None,
+    ) -> MoETransformer:
+        """The model with these weights, to compute in `precision`; of the experts those that this rank is to hold."""
         with told_of(self.folder):
-            return MoETransformer.from_arrays(ctx, self.config, self.tensors, training=training, precision=precision)
+            options = {"training": training, "precision": precision, "experts": experts}
+            return MoETransformer.from_arrays(ctx, self.config, self.tensors, **options)  # type: ignore[arg-type]
 
 
 def save_model(folder: str | os.PathLike[str], model: MoETransformer, tokenizer: Tokenizer | None = None) -> None:

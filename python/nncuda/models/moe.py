@@ -16,10 +16,12 @@ from ..layers import (
     Attention,
     BlockKept,
     Embedding,
+    ExpertParallel,
     ExpertUse,
     KVCache,
     Linear,
     MoELayer,
+    ParallelMoELayer,
     RMSNorm,
     RopeTables,
     Router,
@@ -27,7 +29,8 @@ from ..layers import (
 )
 from ..token_ids import IdRows, Ids, prompt_ids, token_ids
 from .config import MoEConfig, Precision, check_precision
-from .parameters import ParameterArena, ParameterLayout, initialize
+from .held import HeldElements, joined
+from .parameters import ParameterArena, ParameterLayout, initialize, initialize_held, take
 
 if TYPE_CHECKING:
     from ..tokenizer import Tokenizer
@@ -66,24 +69,35 @@ class MoETransformer(DeviceBound):
         seed: int | None = 0,
         training: bool = True,
         precision: Precision = "f32",
+        experts: ExpertParallel | None = None,
     ):
-        """Makes a model with random weights from `seed`; with seed None all weights are zero, to be loaded."""
+        """Makes a model with random weights from `seed`; with seed None all weights are zero, to be loaded.
+
+        With `experts` this rank holds only some of them, of a model that trains; and its calls belong to rounds.
+        """
         check_precision(precision)
+        if experts is not None and not training:
+            raise ValueError("a model whose experts ranks share out is for training")
         self.ctx = ctx
         self.config = config
         self.precision = precision
         self.layout = ParameterLayout(config)
-        self._parameters = ParameterArena(ctx, self.layout, "f32" if training else precision)
+        #: Which experts this rank holds, and which elements of the arenas; None: all.
+        self.experts = experts
+        self.held: HeldElements | None = None
+        if experts is not None:
+            self.held = HeldElements(self.layout, experts.comm.ranks, experts.comm.rank, experts.size)
+        computes = None if self.held is None else self.held.computes
+        copied = training and precision != "f32"
+        updated = joined([self.held.shard]) if self.held is not None and copied else computes
+        self._parameters = ParameterArena(ctx, self.layout, "f32" if training else precision, updated)
         #: The elements of `parameters` that are up to date, where several ranks train in 16 bits and each updates its
         #: own; None: all of them.
         self.own: range | None = None
-        self.gradients = ParameterArena(ctx, self.layout) if training else None
-        self.weights = self.parameters
-        if self.parameters.data.dtype != precision:
-            self.weights = ParameterArena(ctx, self.layout, precision)
+        self.gradients = ParameterArena(ctx, self.layout, held=computes) if training else None
+        self.weights = ParameterArena(ctx, self.layout, precision, computes) if copied else self._parameters
         if seed is not None:
-            initialize(self.parameters, config, seed)
-            self.round_weights()
+            self._initialize(seed)
         self.rope = RopeTables(ctx, config.head_dim, config.rope_base)
         self._stretched: RopeTables | None = None  # for sequences beyond `context`
         self.embedding = Embedding(*self._pair("model.embed_tokens.weight"))
@@ -102,9 +116,10 @@ class MoETransformer(DeviceBound):
         *,
         training: bool = True,
         precision: Precision = "f32",
+        experts: ExpertParallel | None = None,
     ) -> MoETransformer:
         """A model with given weights, by name; see `load_arrays`."""
-        model = cls(ctx, config, seed=None, training=training, precision=precision)
+        model = cls(ctx, config, seed=None, training=training, precision=precision, experts=experts)
         model.load_arrays(arrays)
         return model
 
@@ -149,11 +164,18 @@ class MoETransformer(DeviceBound):
     @property
     def parameters(self) -> ParameterArena:
         """What is trained and saved. StateError while this rank has only its own part of it."""
+        if self.experts is not None:
+            raise self.experts.partial()
         if self.own is not None:
             raise StateError(
                 51, "this rank has a part of the f32 parameters alone; gather_parameters of its trainer brings all"
             )
         return self._parameters
+
+    @property
+    def master_bytes(self) -> int:
+        """Memory of f32 parameters behind 16-bit weights."""
+        return 0 if self.weights is self._parameters else self._parameters.nbytes
 
     def parameters_in(self, own: range) -> Tensor:
         """So many elements of the parameters, one after the other; those that a rank owns are always up to date."""
@@ -182,6 +204,9 @@ class MoETransformer(DeviceBound):
             if array.dtype.kind not in "fV":  # V: bfloat16, which NumPy does not know as a float
                 raise ValueError(f"tensor {name} has dtype {array.dtype}; weights are floating-point numbers")
         self.own = None
+        if self.held is not None:
+            self._load_held(arrays)
+            return
         for name in expected:
             target, array = self.parameters[name], on_host(arrays[name])
             if target.dtype == "f32" or array.dtype == to_numpy(target.dtype):
@@ -192,8 +217,27 @@ class MoETransformer(DeviceBound):
 
     def round_weights(self) -> None:
         """Makes `weights` of `parameters`, where they are not one: whenever something else than an update set these."""
-        if self.weights is not self.parameters:
+        if self.weights is not self._parameters:
             kernels.cast(self.parameters.data, y=self.weights.data)
+
+    def _initialize(self, seed: int) -> None:
+        if self.held is None:
+            initialize(self.parameters, self.config, seed)
+            self.round_weights()
+            return
+        for arena in self._arenas():
+            initialize_held(arena, self.config, seed)
+
+    def _load_held(self, arrays: Mapping[str, np.ndarray | Tensor]) -> None:
+        """Of each array what this rank holds, and no more."""
+        for arena in self._arenas():
+            for name, first, part in arena.held_parts():
+                values = on_host(arrays[name]).reshape(-1)[first : first + part.size]
+                take(self.ctx.tensor(values, "f32"), part)
+
+    def _arenas(self) -> list[ParameterArena]:
+        """Those with values of the parameters."""
+        return [self._parameters] if self.weights is self._parameters else [self._parameters, self.weights]
 
     @one_thread
     def forward(self, input_ids: IdRows) -> Tensor:
@@ -251,6 +295,19 @@ class MoETransformer(DeviceBound):
         self.ctx.label("backward of model.embed_tokens")
         self.embedding.backward(dx, ids)
         self.ctx.label()
+
+    @one_thread
+    def serve_forward(self) -> None:
+        """Computes for other ranks, with the experts that this one holds, while they run `evaluate`."""
+        for block in self.blocks:
+            block.serve_forward()
+
+    @one_thread
+    def serve_forward_backward(self) -> None:
+        """The same while they run `forward_backward`."""
+        kept = [block.serve_forward(keeping=True) for block in self.blocks]
+        for block in reversed(self.blocks):
+            block.serve_backward(kept.pop())
 
     def forward_keeping(self, ids: Tensor, batch: int, aux: Tensor) -> tuple[Tensor, list[BlockKept]]:
         """The stream after the last block of `batch` sequences, ids i32 [tokens], and what their backward needs."""
@@ -432,14 +489,21 @@ class MoETransformer(DeviceBound):
         router = Router(
             Linear(*self._pair(f"{moe}.gate.weight")), config.experts_per_token, config.norm_topk_prob, config.aux_alpha
         )
-        w13, w13_grad = self._fused_pair(f"{moe}.experts.0.w1.weight", experts, 2 * ffn, hidden)
-        w2, w2_grad = self._fused_pair(f"{moe}.experts.0.w2.weight", experts, hidden, ffn)
+        if self.experts is None:
+            w13, w13_grad = self._fused_pair(f"{moe}.experts.0.w1.weight", experts, 2 * ffn, hidden)
+            w2, w2_grad = self._fused_pair(f"{moe}.experts.0.w2.weight", experts, hidden, ffn)
+            mixture = MoELayer(router, w13, w2, w13_grad, w2_grad)
+        else:
+            first, count = f"{moe}.experts.{self.experts.own[0]}", len(self.experts.own)
+            w13 = self.weights.fused(f"{first}.w1.weight", count, 2 * ffn, hidden)
+            w2 = self.weights.fused(f"{first}.w2.weight", count, hidden, ffn)
+            mixture = ParallelMoELayer(router, w13, w2, self.experts, layer)
         return TransformerBlock(
             prefix,
             RMSNorm(*self._pair(f"{prefix}.input_layernorm.weight"), eps=config.norm_eps),
             attention,
             RMSNorm(*self._pair(f"{prefix}.post_attention_layernorm.weight"), eps=config.norm_eps),
-            MoELayer(router, w13, w2, w13_grad, w2_grad),
+            mixture,
         )
 
 

@@ -21,15 +21,21 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import ItemsView, Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from .. import kernels
 from ..device import Context, Tensor
-from ..dtypes import DTypeName
+from ..dtypes import DTYPES, DTypeName
 from .config import MoEConfig
+
+#: Elements of an arena that stay on one rank: a multiple of the pieces in which the norm of gradients is summed up, and
+#: of the blocks of moments in 8 bits.
+GRAIN = 32768
+
+_INITIAL = 1 << 20  # values that are made at once where only parts of a parameter are there; a multiple of 4
 
 
 @dataclass(frozen=True)
@@ -46,10 +52,14 @@ class ParameterSpec:
 
 
 class ParameterLayout:
-    """Where each parameter of a configuration lies. `size` elements in all, of which the first `num_decayed` decay."""
+    """Where each parameter of a configuration lies. `size` elements in all, of which the first `num_decayed` decay.
+
+    `experts` are the elements of each layer's experts: those of all w1 and w3, and those of all w2.
+    """
 
     def __init__(self, config: MoEConfig):
         self.specs: list[ParameterSpec] = []
+        self.experts: list[tuple[range, range]] = []
         self._by_name: dict[str, ParameterSpec] = {}
         self.size = 0
         hidden, ffn = config.hidden_size, config.ffn_size
@@ -62,11 +72,14 @@ class ParameterLayout:
             self._add(f"{prefix}.self_attn.v_proj.weight", kv_rows, hidden)
             self._add(f"{prefix}.self_attn.o_proj.weight", hidden, q_rows)
             self._add(f"{prefix}.block_sparse_moe.gate.weight", config.num_experts, hidden)
+            begin = self.size
             for expert in range(config.num_experts):
                 self._add(f"{prefix}.block_sparse_moe.experts.{expert}.w1.weight", ffn, hidden)
                 self._add(f"{prefix}.block_sparse_moe.experts.{expert}.w3.weight", ffn, hidden)
+            middle = self.size
             for expert in range(config.num_experts):
                 self._add(f"{prefix}.block_sparse_moe.experts.{expert}.w2.weight", hidden, ffn)
+            self.experts.append((range(begin, middle), range(middle, self.size)))
         self._add("lm_head.weight", config.vocab_size, hidden)
         self.num_decayed = self.size
         for layer in range(config.num_layers):
@@ -98,13 +111,28 @@ class ParameterArena(Mapping[str, Tensor]):
     """One buffer of a layout: the parameters themselves, their gradients, or a moment of the optimiser.
 
     A mapping from names to views of `data`, which is the whole; calling it gives the pairs: ``for name, tensor in
-    model.parameters():``.
+    model.parameters():``. Where a rank holds the elements `held` alone, nothing may touch the others.
     """
 
-    def __init__(self, ctx: Context, layout: ParameterLayout, dtype: DTypeName = "f32"):
+    def __init__(
+        self, ctx: Context, layout: ParameterLayout, dtype: DTypeName = "f32", held: Sequence[range] | None = None
+    ):
         self.ctx = ctx
         self.layout = layout
-        self.data = ctx.zeros((layout.size,), dtype)
+        self.held = (range(layout.size),) if held is None else tuple(held)
+        shape = (layout.size,)
+        ends = [(own.start, own.stop) for own in self.held]
+        self.data = ctx.zeros(shape, dtype) if held is None else ctx.zeros_parts(shape, dtype, ends)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of what is held."""
+        return sum(map(len, self.held)) * DTYPES[self.data.dtype].itemsize
+
+    def held_parts(self) -> Iterator[tuple[str, int, Tensor]]:
+        """Of each parameter, each run of elements that is held: its name, the first of them, and they."""
+        for own in self.held:
+            yield from own_parts(self.layout, own, self.data.narrow(0, own.start, len(own)))
 
     def __getitem__(self, name: str) -> Tensor:
         """A view of one parameter."""
@@ -164,3 +192,28 @@ def initialize(arena: ParameterArena, config: MoEConfig, seed: int) -> None:
             kernels.fill(y=view, value=1.0)
         else:
             kernels.normal(y=view, mean=0.0, std=config.init_std, seed=seed, stream=stream, offset=0)
+
+
+def initialize_held(arena: ParameterArena, config: MoEConfig, seed: int) -> None:
+    """The same values for what is held, rounded to the dtype of the arena."""
+    streams = {spec.name: stream for stream, spec in enumerate(arena.layout)}
+    for name, first, part in arena.held_parts():
+        if len(arena.layout[name].shape) == 1:
+            kernels.fill(y=part, value=1.0)
+            continue
+        for start in range(0, part.size, _INITIAL):
+            count = min(_INITIAL, part.size - start)
+            block, within = divmod(first + start, 4)  # numbers come in blocks of four
+            values = kernels.normal(
+                mean=0.0, std=config.init_std, seed=seed, stream=streams[name], offset=block, n=within + count,
+                ctx=arena.ctx,
+            )  # fmt: skip
+            take(values.narrow(0, within, count), part.narrow(0, start, count))
+
+
+def take(values: Tensor, y: Tensor) -> None:
+    """y = values, which are f32, rounded to the dtype of y."""
+    if y.dtype == "f32":
+        y.copy_(values)
+    else:
+        kernels.cast(values, y=y)

@@ -9,9 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import errors, kernels
-from ..device import Comm, Graph
+from ..device import Comm, Graph, Tensor
 from ..layers import ExpertUse
 from ..models import MoETransformer
+from .expert_gradients import ExpertGradients
 from .replicas import Replicas
 from .scaling import LossScaling
 
@@ -46,6 +47,7 @@ class CapturedStep:
         comm: Comm | None,
         capture: bool,
         scaling: LossScaling | None = None,
+        experts: ExpertGradients | None = None,
     ) -> None:
         ctx = model.ctx
         self._model = model
@@ -57,11 +59,12 @@ class CapturedStep:
         self._sizes = [min(micro, batch - start) for start in range(0, batch, micro)]
         pieces = [model.loss_pieces(size * length) for size in self._sizes]
         places = list(accumulate(pieces, initial=0))
-        own = replicas.micro_batches(len(self._sizes))
-        starts = accumulate((self._sizes[number] for number in own), initial=0)
-        self._own = {
-            number: _MicroBatch(start, self._sizes[number], places[number], pieces[number])
-            for number, start in zip(own, starts, strict=False)
+        rows = replicas.micro_batches(len(self._sizes))
+        starts = dict(zip(rows, accumulate((self._sizes[number] for number in rows), initial=0), strict=False))
+        self._own = {  # in the order in which they run
+            number: _MicroBatch(starts[number], self._sizes[number], places[number], pieces[number])
+            for replica in replicas.own
+            for number in range(replica, len(self._sizes), replicas.total)
         }
         self.shape = sum(one.size for one in self._own.values()), length
         self._inputs, self._targets = ctx.empty(self.shape, "i32"), ctx.empty(self.shape, "i32")
@@ -71,6 +74,7 @@ class CapturedStep:
         for at in range(len(self._sizes)):
             part = self.sizes.narrow(0, at, 1), self._aux_factors.narrow(0, at, 1)
             kernels.weighted_mean(self._one, part[0], y=part[1], divisor=batch)
+        self._rounds = None if experts is None else experts.rounds(model.config, self._sizes, length)
         self._scaling = scaling
         if scaling is not None:
             self._scaled_loss_factor, self._scaled_aux_factors = ctx.empty((1,)), ctx.empty((len(self._sizes),))
@@ -121,19 +125,31 @@ class CapturedStep:
             self._scaling.scaled(loss_factor, self._scaled_loss_factor)
             self._scaling.scaled(aux_factors, self._scaled_aux_factors)
             loss_factor, aux_factors = self._scaled_loss_factor, self._scaled_aux_factors
-        for replica in self._replicas.own:
-            for number in range(replica, len(self._sizes), self._replicas.total):
-                one = self._own[number]
-                self._model.forward_backward(
-                    self._inputs.narrow(0, one.start, one.size),
-                    self._targets.narrow(0, one.start, one.size),
-                    loss_factor,
-                    aux_factors.narrow(0, number, 1),
-                    self.losses.narrow(0, one.piece, one.pieces),
-                    self.aux.narrow(0, number, 1),
-                    accumulate=number != replica,
-                )
-            self._replicas.add(replica, self._gradients)
+        if self._rounds is None:
+            for number in self._own:
+                self._micro_batch(number, loss_factor, aux_factors)
+        for own, happens in self._rounds or ():
+            assert self._model.experts is not None  # as there are rounds
+            with self._model.experts.in_round(happens):
+                if own is None:
+                    self._model.serve_forward_backward()
+                else:
+                    self._micro_batch(own, loss_factor, aux_factors)
         if self._comm is not None:
             self._comm.all_reduce(self.losses)
             self._comm.all_reduce(self.aux)
+
+    def _micro_batch(self, number: int, loss_factor: Tensor, aux_factors: Tensor) -> None:
+        """Gradients of a micro-batch, to which those of others are added where it is the last of its replica."""
+        one, replicas = self._own[number], self._replicas.total
+        self._model.forward_backward(
+            self._inputs.narrow(0, one.start, one.size),
+            self._targets.narrow(0, one.start, one.size),
+            loss_factor,
+            aux_factors.narrow(0, number, 1),
+            self.losses.narrow(0, one.piece, one.pieces),
+            self.aux.narrow(0, number, 1),
+            accumulate=number >= replicas,
+        )
+        if number + replicas >= len(self._sizes):
+            self._replicas.add(number % replicas, self._gradients)

@@ -34,6 +34,7 @@ from ..formats.limits import COUNT
 from ..formats.regular import present
 from ..formats.run_folder import last_checkpoint, list_checkpoints
 from ..formats.safetensors import DEFAULT_SHARD_BYTES, SafetensorsLayout
+from ..layers import ExpertParallel
 from ..models import MoEConfig, MoETransformer, ParameterLayout
 from ..models.config import Precision, check_number
 from ..models.folder import ModelFiles, ModelFolder
@@ -100,13 +101,16 @@ class Checkpoint(ModelFolder):
         admit: Callable[[MoEConfig, TrainConfig], None] | None = None,
         changes: Mapping[str, object] | None = None,
         comm: Comm | None = None,
+        expert_parallel: int = 1,
     ) -> Trainer:
-        """Model, moments and step as they were saved, with `changes` of the training options, on the ranks of `comm`.
+        """Model, moments and step as they were saved, with `changes` of the training options, on the ranks of `comm`,
+        of which so many share the experts out.
 
         `admit` may refuse, by raising, before memory is taken.
         """
         if self.training is None:
             raise self.untrainable()
+        experts = ExpertParallel.of(comm, expert_parallel, self.config.num_experts)
         path = self.folder / "optimizer.safetensors"
         moments = SafetensorsFile(path)
         kind = self.training.train.moments
@@ -121,7 +125,8 @@ class Checkpoint(ModelFolder):
         try:
             if admit is not None:
                 admit(self.config, train)
-            trainer = Trainer(self.model(ctx, training=True, precision=train.precision), train, comm=comm)
+            model = self.model(ctx, training=True, precision=train.precision, experts=experts)
+            trainer = Trainer(model, train, comm=comm)
         except FormatError:
             raise
         except ValueError as error:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _ADVICE = "the last checkpoint is from before that. A lower learning rate or a longer warm-up usually helps"
 
+_SHARED = "is not searched for while experts are on several ranks"
+
 
 class DivergedError(RuntimeError):
     """The loss is not a finite number any more, or far too large. The message says where that began."""
@@ -77,6 +79,8 @@ def check_convergence(
     if result.skipped or not math.isfinite(loss):
         # Nothing was updated since the first such step, so the weights are still those that it met.
         step = trainer.updates + 1 if result.skipped else result.step
+        if trainer.model.experts is not None:  # one rank alone cannot run the batch again
+            raise DivergedError(f"the loss is {loss:.4g} at step {step}: the place where it began {_SHARED}; {_ADVICE}")
         try:
             trainer.forget_capture()  # its memory is needed
             loss, place = _origin(trainer, *batch_of(step), result.loss_scale or 1.0)
@@ -88,8 +92,10 @@ def check_convergence(
     if limit is None:
         limit = 10 * math.log(trainer.model.config.vocab_size)
     if loss > limit:
-        trainer.gather_gradients()
-        place = _largest_gradient(trainer.model, result.loss_scale or 1.0)
+        place = f"the largest gradient {_SHARED}"
+        if trainer.model.experts is None:
+            trainer.gather_gradients()
+            place = _largest_gradient(trainer.model, result.loss_scale or 1.0)
         raise DivergedError(
             f"the loss is {loss:.4g} at step {result.step}, above max_loss ({limit:.4g}): {place}; {_ADVICE}"
         )

@@ -9,18 +9,23 @@ more than the same calls one by one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..device import Comm, Context, replica_merges, shard
+from ..device import Comm, Context, expert_schedule, replica_merges, shard
 from ..errors import OutOfMemoryError
 from ..infer.contiguous import generate_batch
-from ..models import MoEConfig, MoETransformer
+from ..layers import ExpertParallel
+from ..layers.expert_parallel import Round, Run, check_expert_parallel
+from ..models import MoEConfig, MoETransformer, ParameterLayout
+from ..models.held import HeldElements
+from ..models.parameters import GRAIN
 from .config import TrainConfig
 from .devices import Device
 from .moments import moments_bytes
-from .replicas import GRAIN
+from .replicas import check_ranks
 from .trainer import Trainer
 
 #: What memory is for, in the order of a report.
@@ -78,15 +83,16 @@ class Machine:
 
 @dataclass(frozen=True)
 class Seat:
-    """Which rank of how many a plan is for."""
+    """Which rank of how many a plan is for, of which so many share the experts out."""
 
     rank: int = 0
     ranks: int = 1
+    expert_parallel: int = 1
 
     @classmethod
-    def of(cls, comm: Comm | None) -> Seat:
+    def of(cls, comm: Comm | None, expert_parallel: int = 1) -> Seat:
         """That of this rank."""
-        return cls() if comm is None else cls(comm.rank, comm.ranks)
+        return cls(0, 1, expert_parallel) if comm is None else cls(comm.rank, comm.ranks, expert_parallel)
 
 
 ALONE = Seat()
@@ -136,19 +142,52 @@ class RanksPlan:
     sent: int
 
 
-def plan_ranks(config: MoEConfig, train: TrainConfig, machine: Machine, ranks: int) -> RanksPlan:
-    """The plan of a run on so many ranks. Raises ValueError when there are more than replicas."""
-    if ranks > train.replicas:
-        raise ValueError(
-            f"{ranks} ranks share out replicas: replicas must be at least {ranks}, and is {train.replicas}"
-        )
-    seats: dict[tuple[object, ...], Seat] = {}  # the first of those that need the same
-    for seat in (Seat(rank, ranks) for rank in range(ranks)):
-        seats.setdefault(_share(config, train, seat), seat)
-    memory = {seat: plan_training(config, train, machine, seat=seat) for seat in seats.values()}
+def plan_ranks(
+    config: MoEConfig, train: TrainConfig, machine: Machine, ranks: int, expert_parallel: int = 1
+) -> RanksPlan:
+    """The plan of a run on so many ranks, of which so many share the experts out. Raises ValueError when there are more
+    than replicas, or when the experts cannot be shared out so."""
+    check_ranks(ranks, train.replicas)
+    check_expert_parallel(expert_parallel, ranks, config.num_experts)
+    memory = {
+        seat: plan_training(config, train, machine, seat=seat) for seat in _seats(config, train, ranks, expert_parallel)
+    }
     works = [training_work(config, train, machine, seat) for seat in memory]
     most = max(memory, key=lambda seat: memory[seat].held)
     return RanksPlan(most, memory[most], max(works, key=lambda work: work.flops), max(work.sent for work in works))
+
+
+def _seats(config: MoEConfig, train: TrainConfig, ranks: int, expert_parallel: int) -> list[Seat]:
+    """Some, of which none needs, computes or sends less than one that is left out."""
+    seats = [Seat(rank, ranks, expert_parallel) for rank in range(ranks)]
+    if expert_parallel == 1:
+        alike: dict[tuple[object, ...], Seat] = {}
+        for seat in seats:
+            alike.setdefault(_share(config, train, seat), seat)
+        return list(alike.values())
+    layout = ParameterLayout(config)
+    held = [HeldElements(layout, ranks, seat.rank, expert_parallel) for seat in seats]
+    sent = [0] * ranks
+    for begin, end, rank, _ in held[0].gradient_moves(4) + held[0].weight_moves(4 if train.precision == "f32" else 2):
+        sent[rank] += end - begin
+    most: dict[tuple[object, ...], Seat] = {}  # of those that do the same, who holds most, and who sends most
+    for seat in seats:
+        done = _share(config, train, seat), _rounds(train, seat)
+        for kind, numbers in (("held", [sum(map(len, one.computes)) for one in held]), ("sent", sent)):
+            best = most.setdefault((kind, *done), seat)
+            if numbers[seat.rank] > numbers[best.rank]:
+                most[(kind, *done)] = seat
+    return list(dict.fromkeys(most.values()))
+
+
+def _rounds(train: TrainConfig, seat: Seat) -> tuple[object, ...]:
+    """What happens in the rounds of a rank's group, whichever micro-batches these are, and what is left behind them."""
+    size, position = seat.expert_parallel, seat.rank % seat.expert_parallel
+    events, _ = expert_schedule(train.replicas, seat.ranks, seat.rank - position, size, train.micro_batches)
+    runs = tuple((one.round, one.kind, one.a, one.b if one.kind != "run" else 0, one.c) for one in events)
+    own = tuple(one.round for one in events if one.kind == "run" and one.a == position)
+    group = range(*shard(train.replicas, 1, seat.ranks // size, seat.rank // size))
+    return runs, own, tuple(replica_merges(train.replicas, group.start, replica) for replica in group)
 
 
 def _share(config: MoEConfig, train: TrainConfig, seat: Seat) -> tuple[object, ...]:
@@ -170,7 +209,7 @@ def plan_training(
     seat: Seat = ALONE,
 ) -> MemoryPlan:
     """What a run needs on one device, `held_out` with evaluation. Raises ValueError for what cannot be trained."""
-    length, (micro, left_out) = train.sequence_length, _micro_batches(train)
+    length, (micro, left_out) = train.sequence_length, _micro_batches(train, seat)
     begin, end = shard(train.replicas, 1, seat.ranks, seat.rank)
     own_left_out = left_out // train.replicas * (end - begin)
     try:
@@ -188,11 +227,13 @@ def plan_training(
             trainer.train_step(ids, ids)
             peak, held, scratch = ctx.bytes_peak, ctx.bytes_held, ctx.bytes_arena
             if held_out:
-                model.evaluate(ids[:micro], ids[:micro])
+                with _round_of_all(model, micro * length, 0):
+                    model.evaluate(ids[:micro], ids[:micro])
                 found["evaluation"] = ctx.bytes_peak - peak
                 held = ctx.bytes_held
             before = ctx.bytes_used
-            activations = model.forward_keeping(ctx.zeros((micro * length,), "i32"), micro, ctx.zeros((1,)))
+            with _round_of_all(model, micro * length, config.capacity(micro * length)):
+                activations = model.forward_keeping(ctx.zeros((micro * length,), "i32"), micro, ctx.zeros((1,)))
             kept = ctx.bytes_used - before
             del activations
     except OutOfMemoryError as error:
@@ -237,17 +278,17 @@ def plan_inference(
 
 def training_work(config: MoEConfig, train: TrainConfig, machine: Machine, seat: Seat = ALONE) -> Work:
     """What one step computes and moves."""
-    micro, left_out = _micro_batches(train)
+    micro, left_out = _micro_batches(train, seat)
 
     def step(batch: int) -> Work:
         with machine.context() as ctx:
             trainer = _trainer(ctx, config, replace(train, batch_size=batch), False, seat)
             ids = np.zeros((len(trainer.rows()), train.sequence_length), np.int32)
             trainer.train_step(ids, ids)  # which makes what is made once
-            before = 0 if trainer.comm is None else trainer.comm.bytes_sent
+            before = trainer.bytes_sent
             with ctx.profile() as profile:
                 trainer.train_step(ids, ids)
-            return _work(profile.json(), 0 if trainer.comm is None else trainer.comm.bytes_sent - before)
+            return _work(profile.json(), trainer.bytes_sent - before, seat.expert_parallel)
 
     work = step(train.batch_size - left_out * micro)
     if not left_out:
@@ -272,28 +313,41 @@ def inference_work(config: MoEConfig, precision: str, machine: Machine, batch: i
         return _work(profile.json())
 
 
-def _micro_batches(train: TrainConfig) -> tuple[int, int]:
+def _micro_batches(train: TrainConfig, seat: Seat) -> tuple[int, int]:
     """Sequences that go through the layers together, and how many micro-batches of a step need not be run. ValueError
     for more than any machine has memory for."""
+    run = train.replicas if seat.expert_parallel == 1 else 2 * train.replicas  # with one each fewer sums wait at once
     micro = min(train.micro_batch_size or train.batch_size, train.batch_size)
     if micro * train.sequence_length > _MOST_TOKENS:
         raise TooLargeError
-    left_out = max(0, train.micro_batches - max(_RUN, train.replicas))
+    left_out = max(0, train.micro_batches - max(_RUN, run))
     return micro, left_out // train.replicas * train.replicas  # so that the last one to run stays the last
 
 
 def _trainer(ctx: Context, config: MoEConfig, train: TrainConfig, capture: bool, seat: Seat) -> Trainer:
     comm = Comm(ctx, "self", rank=seat.rank, ranks=seat.ranks) if seat.ranks > 1 else None
-    return Trainer(MoETransformer(ctx, config, precision=train.precision), train, capture=capture, comm=comm)
+    experts = ExpertParallel.of(comm, seat.expert_parallel, config.num_experts)
+    model = MoETransformer(ctx, config, precision=train.precision, experts=experts)
+    return Trainer(model, train, capture=capture, comm=comm)
+
+
+def _round_of_all(model: MoETransformer, tokens: int, capacity: int) -> AbstractContextManager[None]:
+    """One in which all ranks run a forward call of so many tokens, where they share experts out."""
+    experts = model.experts
+    if experts is None:
+        return nullcontext()
+    rows = experts.most_rows(model.config.experts_per_token, tokens, capacity)
+    return experts.in_round(Round(rows, tuple(map(Run, range(experts.size)))))
 
 
 def _arenas(trainer: Trainer) -> dict[str, int]:
     model = trainer.model
     assert model.gradients is not None  # it trains
+    sums = trainer.replicas.nbytes + (0 if trainer.expert_gradients is None else trainer.expert_gradients.nbytes)
     return {
-        "weights": model.weights.data.nbytes,
-        "master": 0 if model.weights is model.parameters else model.parameters.data.nbytes,
-        "gradients": model.gradients.data.nbytes + trainer.replicas.nbytes,
+        "weights": model.weights.nbytes,
+        "master": model.master_bytes,
+        "gradients": model.gradients.nbytes + sums,
         "moments": sum(moments_bytes(len(trainer.moments.own), trainer.config.moments)),
     }
 
@@ -312,5 +366,11 @@ def _generate(model: MoETransformer, batch: int, capacity: int, prompt: int) -> 
         pass
 
 
-def _work(profile: Mapping[str, list[dict[str, int | str]]], sent: int = 0) -> Work:
-    return Work({str(one["kernel"]): (int(one["flops"]), int(one["bytes"])) for one in profile["kernels"]}, sent)
+def _work(profile: Mapping[str, list[dict[str, int | str]]], sent: int = 0, expert_parallel: int = 1) -> Work:
+    """Operations of experts that ranks share out: a rank computes with its part of the rows of each, but calls have
+    room for all of them."""
+    kernels = {str(one["kernel"]): (int(one["flops"]), int(one["bytes"])) for one in profile["kernels"]}
+    for name in ("grouped_gemm", "grouped_gemm_wgrad"):
+        if name in kernels:
+            kernels[name] = kernels[name][0] // expert_parallel, kernels[name][1]
+    return Work(kernels, sent)

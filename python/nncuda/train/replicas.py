@@ -7,12 +7,17 @@ their gradients are added in one fixed binary tree, whoever computed them: so no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .. import kernels
 from ..device import Context, Tensor, replica_merges, shard
+from ..models.held import joined
 
-#: Elements of the arenas that stay on one rank: a multiple of the pieces in which the gradients' norm is summed up, and
-#: of the blocks of moments in 8 bits.
-GRAIN = 32768
+
+def check_ranks(ranks: int, replicas: int) -> None:
+    """ValueError for more ranks than there are replicas to share out."""
+    if ranks > replicas:
+        raise ValueError(f"{ranks} ranks share out replicas: replicas must be at least {ranks}, and is {replicas}")
 
 
 class Replicas:
@@ -22,9 +27,17 @@ class Replicas:
     size]: what a reduction over the ranks takes. A rank alone has none left, but the one of all.
     """
 
-    def __init__(self, ctx: Context, size: int, total: int, ranks: int = 1, rank: int = 0):
-        if ranks > total:
-            raise ValueError(f"{ranks} ranks share out replicas: replicas must be at least {ranks}, and is {total}")
+    def __init__(
+        self,
+        ctx: Context,
+        size: int,
+        total: int,
+        ranks: int = 1,
+        rank: int = 0,
+        dense: Sequence[range] | None = None,
+    ):
+        """With `dense`, only these elements of the gradients are added up here, and only they have memory."""
+        check_ranks(ranks, total)
         self.total = total
         self.own = range(*shard(total, 1, ranks, rank))
         self._merges: dict[int, tuple[int, int]] = {}  # of a replica: sums aside before it, and how many it takes
@@ -37,16 +50,20 @@ class Replicas:
                 depth += 1
             deepest = max(deepest, depth)
         self._left = depth
-        self._sums = ctx.empty((deepest, size)) if deepest else None
+        self._dense = dense
+        self._sums: Tensor | None = None
+        if deepest and dense is None:
+            self._sums = ctx.empty((deepest, size))
+        elif deepest and dense is not None:
+            rows = [range(at * size + one.start, at * size + one.stop) for at in range(deepest) for one in dense]
+            ends = [(one.start, one.stop) for one in joined(rows)]
+            self._sums = ctx.zeros_parts((deepest, size), "f32", ends)
+        #: Memory of the sums that wait, in bytes.
+        self.nbytes = 4 * deepest * (size if dense is None else sum(map(len, dense)))
 
     @property
     def aside(self) -> Tensor | None:
         return self._sums.narrow(0, 0, self._left) if self._sums is not None and self._left else None
-
-    @property
-    def nbytes(self) -> int:
-        """Memory of the sums that wait."""
-        return 0 if self._sums is None else self._sums.nbytes
 
     def micro_batches(self, count: int) -> list[int]:
         """Which of the `count` micro-batches of an update this rank runs, in ascending order."""
@@ -56,9 +73,15 @@ class Replicas:
         """Adds to the complete gradient of an own `replica` what waits for it; sets the sum aside for a later one."""
         depth, merges = self._merges[replica]
         for at in range(depth - 1, depth - merges - 1, -1):
-            kernels.add(self._sum(at), gradients, y=gradients)
+            for one, part in zip(self._parts(self._sum(at)), self._parts(gradients), strict=True):
+                kernels.add(one, part, y=part)
         if replica != self.own[-1]:
-            self._sum(depth - merges).copy_(gradients)
+            for one, part in zip(self._parts(self._sum(depth - merges)), self._parts(gradients), strict=True):
+                one.copy_(part)
+
+    def _parts(self, x: Tensor) -> list[Tensor]:
+        """What is added up here of f32 [size]."""
+        return [x] if self._dense is None else [x.narrow(0, one.start, len(one)) for one in self._dense]
 
     def _sum(self, at: int) -> Tensor:
         assert self._sums is not None  # or nothing is ever put aside

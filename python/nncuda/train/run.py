@@ -18,6 +18,8 @@ from ..device import Comm, Context
 from ..formats.atomic import remove_leftovers
 from ..formats.errors import missing_file, told_of
 from ..formats.run_folder import list_checkpoints
+from ..layers import ExpertParallel
+from ..layers.expert_parallel import Round, Run
 from ..models import MoEConfig, MoETransformer
 from ..tokenizer import Tokenizer
 from .aborting import aborting
@@ -92,8 +94,10 @@ class TrainingRun:
         tokenizer: Tokenizer | None = None,
         note: dict[str, object] | None = None,
         comm: Comm | None = None,
+        expert_parallel: int = 1,
     ) -> TrainingRun:
-        """A new run, with its `run.json`, to which `note` is added, on the ranks of `comm`.
+        """A new run, with its `run.json`, to which `note` is added, on the ranks of `comm`, of which so many share the
+        experts out.
 
         Raises FileExistsError when the folder holds checkpoints already, ValueError when the steps end in the warm-up.
         """
@@ -103,7 +107,9 @@ class TrainingRun:
             train.check_schedule()
             windows = _windows(data, train.sequence_length)
             rest = None if held_out is None else _windows(held_out, train.sequence_length)
-            trainer = Trainer(MoETransformer(ctx, model, seed=train.seed, precision=train.precision), train, comm=comm)
+            options = {"seed": train.seed, "precision": train.precision}
+            experts = ExpertParallel.of(comm, expert_parallel, model.num_experts)
+            trainer = Trainer(MoETransformer(ctx, model, experts=experts, **options), train, comm=comm)
             run = cls(folder, trainer, windows, rest, tokenizer)
             if run._first:
                 evaluated = None if held_out is None or rest is None else (held_out, rest)
@@ -120,6 +126,7 @@ class TrainingRun:
         admit: Callable[[MoEConfig, TrainConfig], None] | None = None,
         changes: Mapping[str, object] | None = None,
         comm: Comm | None = None,
+        expert_parallel: int = 1,
     ) -> TrainingRun:
         """Resumes a run from its last checkpoint, with the options that it was started with, but for `changes`.
 
@@ -127,7 +134,7 @@ class TrainingRun:
         have been checked, and may refuse, by raising, before memory is taken.
         """
         with aborting(comm):
-            return cls._take_up(folder, ctx, data, held_out, admit, changes, CHANGEABLE, comm)
+            return cls._take_up(folder, ctx, data, held_out, admit, changes, CHANGEABLE, comm, expert_parallel)
 
     @classmethod
     def extend(
@@ -139,11 +146,13 @@ class TrainingRun:
         admit: Callable[[MoEConfig, TrainConfig], None] | None = None,
         changes: Mapping[str, object] | None = None,
         comm: Comm | None = None,
+        expert_parallel: int = 1,
     ) -> TrainingRun:
         """The same for more `steps` than it has, which may be done: `changes` has them, and may have other values of
         the options `SCHEDULE`. `run.json` records it; `notice` says what it does to the learning rate."""
         with aborting(comm):
-            return cls._take_up(folder, ctx, data, held_out, admit, changes, (*SCHEDULE, *CHANGEABLE), comm)
+            changeable = (*SCHEDULE, *CHANGEABLE)
+            return cls._take_up(folder, ctx, data, held_out, admit, changes, changeable, comm, expert_parallel)
 
     @classmethod
     def _take_up(
@@ -156,6 +165,7 @@ class TrainingRun:
         changes: Mapping[str, object] | None,
         changeable: tuple[str, ...],
         comm: Comm | None,
+        expert_parallel: int,
     ) -> TrainingRun:
         for name in changes or {}:
             if name not in changeable:
@@ -182,7 +192,7 @@ class TrainingRun:
         rest = None if held_out is None else _windows(held_out, state.train.sequence_length)
         if rest is not None and held_out is not None:
             check_digest(folder, "held_out", held_out, rest)
-        trainer = checkpoint.trainer(ctx, admit, None if after == state.train else asdict(after), comm)
+        trainer = checkpoint.trainer(ctx, admit, None if after == state.train else asdict(after), comm, expert_parallel)
         run = cls(folder, trainer, windows, rest, checkpoint.tokenizer, state.data_position, state.seconds)
         if extends:
             if run._first:
@@ -301,14 +311,30 @@ class TrainingRun:
         with aborting(comm):
             parts = self.held_out.spread_indices(size, batches)
             found, tokens = np.zeros(len(parts), np.float32), 0
-            for number in range(0, len(parts)) if comm is None else range(comm.rank, len(parts), comm.ranks):
-                found[number], count = model.evaluate(*self.held_out.take(parts[number]))
-                tokens += count
+            ranks, rank = (1, 0) if comm is None else (comm.ranks, comm.rank)
+            for first in range(0, len(parts), ranks):
+                number = first + rank
+                with self._evaluation_round(first, len(parts), size):
+                    if number < len(parts):
+                        found[number], count = model.evaluate(*self.held_out.take(parts[number]))
+                        tokens += count
+                    elif model.experts is not None:
+                        model.serve_forward()
             sums = model.ctx.tensor(found)
             if comm is not None:
                 comm.all_reduce(sums)
                 tokens = comm.sum(tokens)
             return kernels.weighted_mean(sums, divisor=tokens).item()
+
+    def _evaluation_round(self, first: int, parts: int, size: int) -> contextlib.AbstractContextManager[None]:
+        """That in which the ranks evaluate the parts from `first` on, one each, of at most `size` sequences."""
+        experts = self.trainer.model.experts
+        if experts is None:
+            return contextlib.nullcontext()
+        present = range(min(experts.size, max(0, parts - first - experts.first)))
+        tokens = size * self.trainer.config.sequence_length
+        rows = experts.most_rows(self.trainer.model.config.experts_per_token, tokens)
+        return experts.in_round(Round(rows, tuple(map(Run, present))))
 
     def save(self, held_out_loss: float | None = None) -> Path:
         """Writes a checkpoint of this moment and removes those that are not to be kept; returns its folder."""

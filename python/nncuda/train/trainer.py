@@ -13,14 +13,16 @@ from ..device import Comm, Context, DeviceBound, Tensor, one_thread, shard
 from ..formats.run_folder import last_checkpoint
 from ..models import MoETransformer, ParameterArena
 from ..models.moe import IGNORE_INDEX
+from ..models.parameters import GRAIN
 from ..token_ids import IdRows, token_ids
 from ..tokenizer import Tokenizer
 from .aborting import aborting
 from .captured import CapturedStep
 from .config import TrainConfig, canonical
 from .divergence import Watch
+from .expert_gradients import ExpertGradients
 from .moments import CodedMoments, Moments, MomentShard
-from .replicas import GRAIN, Replicas
+from .replicas import Replicas
 from .scaling import LossScaling, LossScalingState
 
 
@@ -117,11 +119,23 @@ class Trainer(DeviceBound):
         ctx = model.ctx
         #: What the ranks train together with; None for a rank alone.
         self.comm = comm if comm is not None and comm.ranks > 1 else None
+        experts = model.experts
+        if experts is not None and experts.comm is not comm:
+            raise ValueError("the ranks that share out this model's experts must be those that train it")
         if self.comm is not None:
             self.comm.agree("configuration", canonical(model.config, config))
+            self.comm.agree("expert parallel", str(1 if experts is None else experts.size))
+        if experts is not None:
+            experts.join()
         ranks, rank = (1, 0) if self.comm is None else (self.comm.ranks, self.comm.rank)
         size = model.layout.size
-        self.replicas = Replicas(ctx, size, config.replicas, ranks, rank)
+        dense = None if model.held is None else model.held.dense
+        self.replicas = Replicas(ctx, size, config.replicas, ranks, rank, dense)
+        #: Of a rank that holds only some of the experts.
+        self.expert_gradients: ExpertGradients | None = None
+        if experts is not None and model.held is not None:
+            options = config.replicas, config.micro_batches, 4 if config.precision == "f32" else 2
+            self.expert_gradients = ExpertGradients(ctx, experts, model.held, *options)
         self.moments = Moments(ctx, model.layout, config.moments, range(*shard(size, GRAIN, ranks, rank)))
         self._calls: CapturedStep | None = None
         self._scaling = LossScaling(ctx, config) if config.precision == "f16" else None
@@ -135,19 +149,26 @@ class Trainer(DeviceBound):
         self._clip = ctx.zeros((1,))
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str], ctx: Context | None = None, *, comm: Comm | None = None) -> Trainer:
+    def load(
+        cls,
+        folder: str | os.PathLike[str],
+        ctx: Context | None = None,
+        *,
+        comm: Comm | None = None,
+        expert_parallel: int = 1,
+    ) -> Trainer:
         """A trainer that continues where `save_checkpoint`, or a run, left off: to the same bits.
 
         Of a run the last checkpoint is taken. Without `ctx` it is on that of `comm`, else on the CPU, on a context of
-        its own. Any number of ranks may continue what any other number saved. Raises FormatError for a folder that
-        holds no checkpoint.
+        its own. Any number of ranks may continue what any other number saved, and so many of them share the experts
+        out. Raises FormatError for a folder that holds no checkpoint.
         """
         from .checkpoint import Checkpoint
 
         checkpoint = Checkpoint(last_checkpoint(folder))
         if ctx is None:
             ctx = Context() if comm is None else comm.ctx
-        return checkpoint.trainer(ctx, comm=comm)
+        return checkpoint.trainer(ctx, comm=comm, expert_parallel=expert_parallel)
 
     @one_thread
     def save_checkpoint(self, folder: str | os.PathLike[str], tokenizer: Tokenizer | None = None) -> None:
@@ -196,6 +217,12 @@ class Trainer(DeviceBound):
         return int(self._step)
 
     @property
+    def bytes_sent(self) -> int:
+        """Bytes that this rank sent to others so far."""
+        experts = self.model.experts
+        return (0 if self.comm is None else self.comm.bytes_sent) + (0 if experts is None else experts.bytes_sent)
+
+    @property
     def eager_reason(self) -> str | None:
         """Why the last step ran call by call; None when it was replayed, or there was none."""
         return self._eager_reason
@@ -209,7 +236,9 @@ class Trainer(DeviceBound):
     @one_thread
     def gather_parameters(self) -> None:
         """Brings the f32 parameters of all ranks to this one: with a 16-bit precision, a rank updates its own alone.
-        All ranks call it."""
+        All ranks call it. StateError where they share the experts out."""
+        if self.model.experts is not None:
+            raise self.model.experts.partial()
         if self.comm is not None:
             self.comm.all_gather(self.model.parameters_in(range(self.model.layout.size)), 4 * GRAIN)
         self.model.own = None
@@ -217,6 +246,8 @@ class Trainer(DeviceBound):
     @one_thread
     def gather_gradients(self) -> None:
         """The same for the gradients of the last step."""
+        if self.model.experts is not None:
+            raise self.model.experts.partial()
         assert self.model.gradients is not None  # as __init__ found
         if self.comm is not None:
             self.comm.all_gather(self.model.gradients.data, 4 * GRAIN)
@@ -290,7 +321,15 @@ class Trainer(DeviceBound):
                     )
                 self._calls = None  # its memory first
                 self._calls = CapturedStep(
-                    self.model, batch, length, micro, self.replicas, self.comm, self._uncaptured is None, self._scaling
+                    self.model,
+                    batch,
+                    length,
+                    micro,
+                    self.replicas,
+                    self.comm,
+                    self._uncaptured is None,
+                    self._scaling,
+                    self.expert_gradients,
                 )
             calls = self._calls
             calls.run(inputs, wanted, tokens, self._update)
@@ -314,7 +353,10 @@ class Trainer(DeviceBound):
         if self.comm is None:
             kernels.grad_norm(gradients, norm=self._norm)
         else:
-            self.comm.reduce_scatter(self.replicas.aside, gradients, GRAIN, self.replicas.total)
+            if self.expert_gradients is None:
+                self.comm.reduce_scatter(self.replicas.aside, gradients, GRAIN, self.replicas.total)
+            else:
+                self.expert_gradients.reduce(self.comm, self.replicas.aside, gradients)
             self.comm.grad_norm(gradients, self._norm, GRAIN)
         limit = math.inf if config.clip_norm is None else config.clip_norm
         kernels.grad_clip(self._norm, None if scaling is None else scaling.scale, scale=self._clip, max_norm=limit)
@@ -339,7 +381,10 @@ class Trainer(DeviceBound):
             param_copy=model.weights.data.narrow(0, own.start, len(own)) if copied else None,
         )
         if self.comm is not None:
-            self.comm.all_gather(model.weights.data, GRAIN * (2 if copied else 4))
+            if self.expert_gradients is None:
+                self.comm.all_gather(model.weights.data, GRAIN * (2 if copied else 4))
+            else:
+                self.expert_gradients.share_weights(self.comm, model.weights.data)
 
 
 def advance_schedule(config: TrainConfig, skip: Tensor | None, step: Tensor, rate: Tensor) -> None:

@@ -2,6 +2,7 @@
 //!
 //! The option structs of `nn_core` are the one list of options: names, types and help come from them.
 
+use std::env;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -37,6 +38,14 @@ impl DeviceFlags {
     pub(crate) fn open(&self) -> Result<Context> {
         let device: Device = self.device.parse()?;
         Ok(Context::open(device, self.threads.map(usize::from), None)?)
+    }
+
+    /// As `open`; but a GPU without a number is the one that a launcher such as torchrun has for this rank.
+    pub(crate) fn open_local(&self) -> Result<Context> {
+        match env::var("LOCAL_RANK") {
+            Ok(local) if self.device == "cuda" => Self::new(&format!("cuda:{local}"), self.threads).open(),
+            _ => self.open(),
+        }
     }
 
     /// The CPU, with as many threads, and the widest instruction set that it has unless one is given.

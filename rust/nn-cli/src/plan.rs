@@ -49,6 +49,9 @@ pub(crate) struct Arguments {
     /// Plan training on so many ranks, up to --replicas, for the rank that needs the most memory.
     #[arg(long, value_name = "INTEGER", value_parser = clap::value_parser!(u32).range(1..=65536))]
     ranks: Option<u32>,
+    /// With --ranks, so many neighbouring ranks share the experts out, each holding as many; it must divide both numbers.
+    #[arg(long, value_name = "INTEGER", default_value_t = 1)]
+    expert_parallel: usize,
     /// With --ranks and a GPU by its name, bytes a second that a rank sends, such as 50GB, for the time of a step.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     link: Option<usize>,
@@ -124,6 +127,8 @@ struct Ranks {
 fn check_ranks(arguments: &Arguments) -> std::result::Result<(), Failure> {
     let problem = if arguments.ranks.is_some() && arguments.inference {
         "--ranks is for training, not for --inference"
+    } else if arguments.expert_parallel != 1 && arguments.ranks.is_none() {
+        "--expert-parallel is for --ranks"
     } else if arguments.link.is_some() && (arguments.ranks.is_none() || named(&arguments.device).is_none()) {
         "--link is for --ranks and a GPU by its name"
     } else if arguments.link == Some(0) {
@@ -160,7 +165,8 @@ pub(crate) fn run(mut arguments: Arguments) -> std::result::Result<(), Failure> 
         let memory = plan_inference(&model, train.precision, machine, batch, capacity, prompt)?;
         (memory, inference_work(&model, train.precision, machine, batch, room)?)
     } else {
-        let shared = plan_ranks(&model, &train, machine, arguments.ranks.map_or(1, |ranks| ranks as usize))?;
+        let count = arguments.ranks.map_or(1, |ranks| ranks as usize);
+        let shared = plan_ranks(&model, &train, machine, count, arguments.expert_parallel)?;
         if shared.memory.held > free {
             ways = ways_to_fit(&model, &train, machine, shared.seat, free, true)?.0;
         }
@@ -342,7 +348,7 @@ impl Planned {
             text += &format!(": at the peak of {}, {}", self.device, time_text(seconds));
         }
         text += ".\n";
-        if let Some(Ranks { seat: Seat { rank, ranks }, sent, times }) = self.ranks {
+        if let Some(Ranks { seat: Seat { rank, ranks, .. }, sent, times }) = self.ranks {
             let sent = bytes_text(sent);
             text += &format!(
                 "Of {ranks} ranks, rank {rank} needs the most memory, this. A rank sends up to {sent} in a step"

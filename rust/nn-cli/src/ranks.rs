@@ -1,15 +1,9 @@
 //! The ranks of a command: how it finds the others.
 
-use std::env;
 use std::time::Duration;
 
 use clap::Args;
 use nn_ffi::{Comm, Context, Device, Result, Transport};
-
-/// What launchers of MPI tell a process of its rank by: MPICH and what speaks PMI, SLURM's PMIx, Open MPI.
-const OF_MPI: [&str; 3] = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"];
-/// What torchrun and its like tell: NCCL's rendezvous takes the same.
-const OF_NCCL: [&str; 2] = ["RANK", "WORLD_SIZE"];
 
 /// How ranks find each other, and which of them talk.
 #[derive(Args, Debug)]
@@ -22,36 +16,32 @@ pub(crate) struct RankFlags {
     /// Seconds without an answer after which a rank counts as lost; 0 waits for ever.
     #[arg(long, value_name = "FLOAT", default_value = "600", value_parser = seconds)]
     peer_timeout: Duration,
+    /// So many neighbouring ranks share the experts out, each holding as many; it must divide both numbers.
+    #[arg(long, value_name = "INTEGER", default_value_t = 1)]
+    pub(crate) expert_parallel: usize,
     /// Other ranks than the first tell their steps, too, on standard error.
     #[arg(long)]
     pub(crate) log_ranks: bool,
 }
 
 impl RankFlags {
-    /// The communicator of the ranks that were started with this one; `None` where there are none.
-    pub(crate) fn open(&self, ctx: &Context) -> Result<Option<Comm>> {
-        let told = |name: &&str| env::var_os(name).is_some();
+    /// The communicator of the ranks that were started with this one, or of this one alone.
+    pub(crate) fn open(&self, ctx: &Context) -> Result<Comm> {
         let transport = match &*self.transport {
             "self" => Transport::Alone,
             "mpi" => Transport::Mpi,
             "nccl" => Transport::Nccl,
-            // First, since torchrun may itself run under srun.
-            _ if ctx.device() != Device::Cpu && OF_NCCL.iter().all(told) => Transport::Nccl,
-            _ if OF_MPI.iter().any(told) => Transport::Mpi,
-            _ => return Ok(None),
+            _ => Transport::Auto,
         };
-        Comm::new(ctx, transport, "", None, self.peer_timeout).map(Some)
+        Comm::new(ctx, transport, "", None, self.peer_timeout)
     }
 }
 
 /// Tells the ranks that mpiexec started with this one why it cannot begin: MPI would let them wait for it for ever.
 pub(crate) fn cannot_begin(reason: &str) {
-    if !OF_MPI.iter().any(|name| env::var_os(name).is_some()) {
-        return;
-    }
     let joined = Context::new(Device::Cpu).and_then(|ctx| {
         ctx.set_threads(1)?;
-        Comm::new(&ctx, Transport::Mpi, "", None, Duration::from_secs(60))
+        Comm::new(&ctx, Transport::Auto, "", None, Duration::from_secs(60))
     });
     if let Ok(comm) = joined {
         let _ = comm.abort(reason); // whoever does not hear it finds out by the time-out

@@ -33,8 +33,8 @@ const PROGRAM: &str = concat!("nncuda-rs ", env!("CARGO_PKG_VERSION"));
 ///
 /// A run that needs more memory than the device has free (`nncuda-rs plan`) is not started.
 ///
-/// Several ranks share out a run with --replicas: `mpiexec -n 4 nncuda-rs train RUN ...`. The first one talks. How many
-/// there are changes no bit; --resume may have others.
+/// Several ranks share out a run with --replicas: `mpiexec -n 4 nncuda-rs train RUN ...`. The first one talks. With
+/// --expert-parallel each holds only some of the experts. How many there are changes no bit; --resume may have others.
 ///
 /// If standard output is not a terminal, the lines of RUN/metrics.jsonl are written to it as they come, and nothing
 /// else.
@@ -73,11 +73,11 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments, interrupts: &Interrupts) -> Result<(), Failure> {
-    let ctx = arguments.device.open().inspect_err(|failure| ranks::cannot_begin(&failure.to_string()))?;
+    let ctx = arguments.device.open_local().inspect_err(|failure| ranks::cannot_begin(&failure.to_string()))?;
     let comm = arguments.ranks.open(&ctx)?;
-    let rank = comm.as_ref().map_or_else(|| Rank::from(&ctx), Rank::from);
+    let rank = Rank::from(&comm).with_expert_parallel(arguments.ranks.expert_parallel);
     let opened = if arguments.resume || arguments.extend { reopen(&arguments, rank) } else { start(&arguments, rank) };
-    if let (Some(comm), Err(failure)) = (&comm, &opened) {
+    if let Err(failure) = &opened {
         let _ = comm.abort(&failure.to_string()); // the failure itself is told below
     }
     let mut training = opened?;
@@ -85,10 +85,12 @@ pub(crate) fn run(arguments: Arguments, interrupts: &Interrupts) -> Result<(), F
         eprintln!("{notice}");
     }
     interrupts.stop(training.stop_flag())?;
-    match rank.comm().filter(|_| !training.is_first()) {
-        Some(comm) => run_aside(&mut training, comm.rank(), arguments.ranks.log_ranks)?,
-        None if io::stdout().is_terminal() => run_with_progress(&mut training)?,
-        None => run_with_records(&mut training)?,
+    if !training.is_first() {
+        run_aside(&mut training, comm.rank(), arguments.ranks.log_ranks)?;
+    } else if io::stdout().is_terminal() {
+        run_with_progress(&mut training)?;
+    } else {
+        run_with_records(&mut training)?;
     }
     let (step, steps) = (training.trainer().step(), training.trainer().config().steps);
     if step < steps && training.is_first() {

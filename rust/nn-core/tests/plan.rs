@@ -156,16 +156,16 @@ fn ranks_need_and_send_what_is_planned() {
         });
         let (mut held, mut most) = (0, 0);
         for (rank, (peak, sent)) in found.into_iter().enumerate() {
-            let seat = Seat { rank, ranks };
+            let seat = Seat { rank, ranks, expert_parallel: 1 };
             let planned = plan_steps(&wide(), &train, machine, seat, false, true).unwrap();
             near(&format!("{seat:?}"), planned.peak, peak);
             assert_eq!(work_of_rank(&wide(), &train, machine, seat).unwrap().1, sent, "{seat:?}");
             held = held.max(plan_steps(&wide(), &train, machine, seat, true, true).unwrap().held);
             most = most.max(sent);
         }
-        let whole = plan_ranks(&wide(), &train, machine, ranks).unwrap();
+        let whole = plan_ranks(&wide(), &train, machine, ranks, 1).unwrap();
         assert_eq!((whole.memory.held, whole.sent), (held, most));
         assert!(most > 0);
     }
-    assert!(plan_ranks(&wide(), &train, machine, 9).is_err());
+    assert!(plan_ranks(&wide(), &train, machine, 9, 1).is_err());
 }

@@ -2,47 +2,14 @@
 
 mod tiny;
 
-use std::path::PathBuf;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 
 use nn_core::format::Table;
 use nn_core::model::{MoEConfig, MoETransformer, Precision};
-use nn_core::train::{
-    Event, MomentsKind, Rank, Sources, TrainConfig, Trainer, TrainingRun, list_checkpoints, read_metrics,
-};
+use nn_core::train::{Event, MomentsKind, Rank, Sources, TrainConfig, Trainer, TrainingRun, list_checkpoints};
 use nn_core::{Error, Result};
-use nn_ffi::{Comm, Status, Transport};
-use tiny::Workshop;
-
-/// What `work` gives on each rank. One rank has no communicator.
-fn job<T: Send>(ranks: usize, work: impl Fn(Rank<'_>) -> T + Sync) -> Vec<T> {
-    static JOBS: AtomicUsize = AtomicUsize::new(0);
-    let name = format!("job {}", JOBS.fetch_add(1, Ordering::Relaxed));
-    let (work, name) = (&work, name.as_str());
-    thread::scope(|scope| {
-        let of_rank = |rank: usize| {
-            scope.spawn(move || {
-                let ctx = tiny::context();
-                ctx.set_threads(1).unwrap();
-                if ranks == 1 {
-                    return work((&ctx).into());
-                }
-                let seat = Some((rank, ranks));
-                let comm = Comm::new(&ctx, Transport::Threads, name, seat, Duration::from_secs(60)).unwrap();
-                work((&comm).into())
-            })
-        };
-        let threads: Vec<_> = (0..ranks).map(of_rank).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    })
-}
-
-fn number_of(rank: Rank<'_>) -> usize {
-    rank.comm().map_or(0, Comm::rank)
-}
+use tiny::{Files, Workshop, job, left, number_of, peer_text};
 
 /// Enough parameters for four grains, so that of five ranks one has none.
 fn model() -> MoEConfig {
@@ -61,30 +28,6 @@ fn start(workshop: &Workshop, rank: Rank<'_>, name: &str, options: TrainConfig) 
 fn resume(workshop: &Workshop, rank: Rank<'_>, name: &str, data: &str) -> Result<TrainingRun> {
     let sources = Sources::new(workshop.path(data), Some(workshop.path("held-out.tokens")));
     TrainingRun::resume(&workshop.path(name), rank, &sources, &Table::new())
-}
-
-/// All that a run leaves, without its times: bytes of the files of its checkpoints, and its metrics.
-fn left(workshop: &Workshop, name: &str) -> (Vec<(PathBuf, Vec<u8>)>, Vec<Table>) {
-    let mut files = Vec::new();
-    for folder in list_checkpoints(&workshop.path(name).join("checkpoints")).unwrap() {
-        let mut names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-        names.sort();
-        for path in names {
-            let mut bytes = std::fs::read(&path).unwrap();
-            if path.ends_with("training.json") {
-                let text = String::from_utf8(bytes).unwrap();
-                bytes = text.lines().filter(|line| !line.contains("\"seconds\"")).collect::<String>().into();
-            }
-            files.push((path.strip_prefix(workshop.path(name)).unwrap().to_owned(), bytes));
-        }
-    }
-    let mut metrics = read_metrics(&workshop.path(name).join("metrics.jsonl")).unwrap();
-    for record in &mut metrics {
-        for name in ["seconds", "tokens_per_second", "bytes_peak"] {
-            record.remove(name);
-        }
-    }
-    (files, metrics)
 }
 
 /// Nothing of an unfinished checkpoint.
@@ -137,18 +80,10 @@ fn another_number_of_ranks_goes_on_to_the_same_bytes() {
     }
     let ((files, metrics), (wanted, numbers)) = (left(&workshop, "parts"), left(&workshop, "whole"));
     assert_eq!(metrics, numbers);
-    let of_last = |files: &[(PathBuf, Vec<u8>)]| -> Vec<(PathBuf, Vec<u8>)> {
+    let of_last = |files: &Files| -> Files {
         files.iter().filter(|(path, _)| path.starts_with("checkpoints/step-00000006")).cloned().collect()
     };
     assert!(of_last(&files) == of_last(&wanted) && of_last(&files).len() == 4);
-}
-
-/// The sentence with which a rank lost the others; empty where something else ended it.
-fn peer_text(error: &Error) -> String {
-    match error {
-        Error::Device(inner) if inner.status() == Some(Status::Peer) => format!("{error:#}"),
-        _ => String::new(),
-    }
 }
 
 #[test]

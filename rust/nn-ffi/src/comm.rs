@@ -115,8 +115,7 @@ impl Comm {
         let (turn, mut handle) = (self.turn(), ptr::null_mut());
         // SAFETY: context and communicator live, and `handle` may be written.
         let code = unsafe {
-            let split = turn.functions().nncuda_comm_split;
-            split(turn.handle(), self.pointer(), color.into(), key, &raw mut handle)
+            (turn.functions().nncuda_comm_split)(turn.handle(), self.pointer(), color.into(), key, &raw mut handle)
         };
         turn.check("nncuda_comm_split", code)?;
         Self::of(&turn, handle)
@@ -132,8 +131,14 @@ impl Comm {
         let (turn, mut handle) = (self.turn(), ptr::null_mut());
         // SAFETY: context and communicator live, and `handle` may be written.
         let code = unsafe {
-            let part = turn.functions().nncuda_comm_part;
-            part(turn.handle(), self.pointer(), number(first), number(step), number(count), &raw mut handle)
+            (turn.functions().nncuda_comm_part)(
+                turn.handle(),
+                self.pointer(),
+                number(first),
+                number(step),
+                number(count),
+                &raw mut handle,
+            )
         };
         turn.check("nncuda_comm_part", code)?;
         Self::of(&turn, handle)
@@ -201,8 +206,14 @@ impl Comm {
         let (turn, (name, length), value) = (self.turn(), words(what), value.as_ref());
         // SAFETY: context and communicator live, and both texts have as many bytes as is said.
         let code = unsafe {
-            let agree = turn.functions().nncuda_comm_agree;
-            agree(turn.handle(), self.pointer(), name, length, value.as_ptr().cast(), number(value.len()))
+            (turn.functions().nncuda_comm_agree)(
+                turn.handle(),
+                self.pointer(),
+                name,
+                length,
+                value.as_ptr().cast(),
+                number(value.len()),
+            )
         };
         turn.check("nncuda_comm_agree", code)
     }
@@ -256,8 +267,13 @@ impl Comm {
         let x = call.dense::<1>("x", "[bytes]", x)?;
         // SAFETY: context and communicator live, and the tensor, which is of this context, has as many bytes.
         let code = unsafe {
-            let broadcast = call.functions().nncuda_comm_broadcast;
-            broadcast(call.handle(), self.pointer(), x.pointer(), bytes(&x), number(root))
+            (call.functions().nncuda_comm_broadcast)(
+                call.handle(),
+                self.pointer(),
+                x.pointer(),
+                bytes(&x),
+                number(root),
+            )
         };
         self.finish(call, code, &[Some(x.tensor)])
     }
@@ -273,8 +289,7 @@ impl Comm {
         let grain = number(grain.saturating_mul(x.dtype().size()));
         // SAFETY: as in `broadcast`.
         let code = unsafe {
-            let all_gather = call.functions().nncuda_comm_all_gather;
-            all_gather(call.handle(), self.pointer(), x.pointer(), bytes(&x), grain)
+            (call.functions().nncuda_comm_all_gather)(call.handle(), self.pointer(), x.pointer(), bytes(&x), grain)
         };
         self.finish(call, code, &[Some(x.tensor)])
     }
@@ -290,8 +305,12 @@ impl Comm {
         let x = call.dense::<1>("x", "[n]", x)?.of(DType::F32)?;
         // SAFETY: as in `broadcast`.
         let code = unsafe {
-            let all_reduce = call.functions().nncuda_comm_all_reduce;
-            all_reduce(call.handle(), self.pointer(), x.pointer().cast(), number(x.dims[0]))
+            (call.functions().nncuda_comm_all_reduce)(
+                call.handle(),
+                self.pointer(),
+                x.pointer().cast(),
+                number(x.dims[0]),
+            )
         };
         self.finish(call, code, &[Some(x.tensor)])
     }
@@ -353,8 +372,14 @@ impl Comm {
         let moves: Vec<_> = pieces.iter().map(numbers).collect();
         // SAFETY: as in `broadcast`, and there are as many moves as is said.
         let code = unsafe {
-            let call_move = call.functions().nncuda_comm_move;
-            call_move(call.handle(), self.pointer(), x.pointer(), bytes(&x), moves.as_ptr().cast(), number(moves.len()))
+            (call.functions().nncuda_comm_move)(
+                call.handle(),
+                self.pointer(),
+                x.pointer(),
+                bytes(&x),
+                moves.as_ptr().cast(),
+                number(moves.len()),
+            )
         };
         self.finish(call, code, &[Some(x.tensor)])
     }
@@ -407,8 +432,7 @@ pub fn shard(count: usize, grain: usize, parts: usize, part: usize) -> Result<Ra
     let (mut begin, mut end) = (0, 0);
     // SAFETY: both numbers may be written.
     let code = unsafe {
-        let shard = library.nncuda_shard;
-        shard(number(count), number(grain), number(parts), number(part), &raw mut begin, &raw mut end)
+        (library.nncuda_shard)(number(count), number(grain), number(parts), number(part), &raw mut begin, &raw mut end)
     };
     without_context(library, "nncuda_shard", code)?;
     Ok(usize::try_from(begin).unwrap_or(0)..usize::try_from(end).unwrap_or(0))

@@ -414,8 +414,13 @@ impl Context {
         // SAFETY: the context lives, there are as many ranges as is said, and `pointer` may be written. No layout is larger
         // than isize::MAX bytes.
         let code = unsafe {
-            let malloc_parts = turn.functions().nncuda_malloc_parts;
-            malloc_parts(turn.handle(), bytes as i64, ranges.as_ptr().cast(), ranges.len() as i64, &raw mut pointer)
+            (turn.functions().nncuda_malloc_parts)(
+                turn.handle(),
+                bytes as i64,
+                ranges.as_ptr().cast(),
+                ranges.len() as i64,
+                &raw mut pointer,
+            )
         };
         turn.check("nncuda_malloc_parts", code)?;
         // Of no capture: nothing else could use the memory again.

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use nn_ffi::{
-    Comm, Context, DType, Device, Error, ExpertEvent, Result, Status, Transport, expert_schedule, kernels,
+    Comm, Context, DType, Device, Error, ExpertEvent, Piece, Result, Status, Transport, expert_schedule, kernels,
     replica_merges, shard,
 };
 
@@ -78,6 +78,34 @@ fn collectives_give_what_one_rank_computes() {
         assert!(of_rank.iter().zip(&sum).all(|(one, other)| one.to_bits() == other.to_bits()));
         assert_eq!(norm_of_rank.to_bits(), norm.to_bits());
     }
+}
+
+#[test]
+fn pieces_move_between_parts_of_a_job() {
+    const N: usize = 1 << 20;
+    let found = job("pieces", 4, |comm| {
+        let (context, rank) = (comm.context(), comm.rank());
+        let pair = comm.part(rank / 2 * 2, 1, 2)?;
+        assert_eq!((pair.rank(), pair.ranks()), (rank % 2, 2));
+        assert_eq!(pair.sum(rank as i64)?, rank as i64 / 2 * 4 + 1);
+        assert_eq!(comm.part(rank, 2, 3).unwrap_err().status(), Some(Status::InvalidValue));
+        // The middle alone is memory, and the sum of its first half.
+        let x = context.zeros_parts(&[N], DType::F32, &[N / 4..N / 2])?;
+        assert!(context.zeros_parts(&[N], DType::F32, &[4..8, 7..9]).is_err());
+        let middle = x.narrow(0, N / 4, N / 4)?;
+        kernels::fill(&middle, rank as f32)?;
+        pair.reduce_scatter(None, &x, 1, 2, N / 4..3 * N / 8)?;
+        let pieces = [
+            Piece { elements: N / 4..N / 4 + 2, from: 0, to: 1 },
+            Piece { elements: N / 2 - 1..N / 2, from: 1, to: 0 },
+        ];
+        pair.move_pieces(&x, &pieces)?;
+        let last = middle.to_vec::<f32>()?;
+        Ok([last[0], last[1], last[2], last[N / 4 - 1]])
+    });
+    let found: Vec<_> = found.into_iter().map(Result::unwrap).collect();
+    // Of the elements N/4 .. N/2 all belong to the first rank of a pair.
+    assert_eq!(found, [[1., 1., 1., 1.], [1., 1., 1., 1.], [5., 5., 5., 3.], [5., 5., 3., 3.]]);
 }
 
 #[test]

@@ -43,8 +43,7 @@ fn every_function_of_the_header_is_reached() {
             }
             // The names of statuses and the sizes of dtypes are known to the crate: the tests below ask the library.
             None => {
-                let forms = [format!(".{name})("), format!(".{name};")]; // in place, or under a name of its own
-                let called = forms.iter().any(|form| source.contains(form) || here.contains(form));
+                let called = source.contains(&format!(".{name})(")) || here.contains(&format!(".{name})("));
                 assert!(called || name == "nncuda_abi_version" && source.contains("nncuda_abi_version"), "{name}");
             }
         }

@@ -4,6 +4,7 @@ use nn_ffi::Tensor;
 
 use super::attention::{MQAttention, MQAttentionKept};
 use super::cache::KVCache;
+use super::expert_parallel::Served;
 use super::moe::{ExpertUse, MoEKept, MoELayer};
 use super::norm::RMSNorm;
 use super::rope::Rotation;
@@ -134,6 +135,17 @@ impl TransformerBlock {
         let dx = self.attention.backward(&dmiddle, &normed, attention, rotation, beta)?;
         self.input_norm.backward(&dx, &x, &rstd, Some(&dmiddle))?;
         Ok(dx)
+    }
+
+    /// The part of a guest in the other ranks' forward, and what `serve_backward` needs of it.
+    pub fn serve_forward(&self) -> Result<Option<Served>> {
+        self.moe.serve_forward(!self.recompute && !self.moe.recompute)
+    }
+
+    /// The part of a guest in the other ranks' `backward`.
+    pub fn serve_backward(&self, kept: Option<Served>) -> Result<()> {
+        let kept = if self.recompute { self.moe.serve_forward(true)? } else { kept };
+        self.moe.serve_backward(kept)
     }
 
     /// The next tokens of one sequence into row `row` of the cache, x `[length, hidden]`.

@@ -2,6 +2,7 @@
 
 use nn_ffi::{DType, Tensor, kernels};
 
+use super::expert_parallel::{ExpertExchange, Served};
 use super::linear::Linear;
 use super::{Weight, sizes};
 use crate::error::Result;
@@ -95,51 +96,60 @@ pub struct SwiGLU {
     pub w2: Weight,
 }
 
-/// What the experts' products take in and give between: the tokens in row order, gate and up, and what W2 takes in.
+/// What the experts' products take in and give between: rows sorted by expert, gate and up, and what W2 takes in.
 #[derive(Debug)]
-struct Inside {
+pub(super) struct Inside {
     rows: Tensor,
     gate_up: Tensor,
     active: Tensor,
 }
 
 impl SwiGLU {
-    /// x `[tokens, hidden]` in row order, and what its experts make of it before W2.
-    fn inside(&self, x: &Tensor, routing: &Routing) -> Result<Inside> {
-        let (ctx, [count], [_, hidden]) = (x.context(), sizes("the plan", &routing.row_slot)?, sizes("x", x)?);
-        let [_, width, _] = sizes("w13", &self.w13.value)?;
-        let rows = ctx.empty(&[count, hidden], x.dtype())?;
-        kernels::moe_gather(x, &routing.row_slot, &rows)?;
-        let gate_up = ctx.empty(&[count, width], x.dtype())?;
-        kernels::grouped_gemm(&rows, &self.w13.value, &routing.offsets, &gate_up, 0.0, true)?;
+    /// What experts make of rows `[count, hidden]` before W2.
+    pub(super) fn inside(&self, rows: Tensor, offsets: &Tensor) -> Result<Inside> {
+        let (ctx, [count, _], [_, width, _]) = (rows.context(), sizes("rows", &rows)?, sizes("w13", &self.w13.value)?);
+        let gate_up = ctx.empty(&[count, width], rows.dtype())?;
+        kernels::grouped_gemm(&rows, &self.w13.value, offsets, &gate_up, 0.0, true)?;
         let [gate, up] = halves(&gate_up)?;
-        let active = ctx.empty(gate.shape(), x.dtype())?;
+        let active = ctx.empty(gate.shape(), rows.dtype())?;
         kernels::swiglu(&gate, &up, &active)?;
         Ok(Inside { rows, gate_up, active })
     }
 
-    /// The experts' outputs in row order, `[tokens*k, hidden]`.
-    fn outputs(&self, inside: &Inside, offsets: &Tensor) -> Result<Tensor> {
-        let y = inside.rows.context().empty(inside.rows.shape(), inside.rows.dtype())?;
-        kernels::grouped_gemm(&inside.active, &self.w2.value, offsets, &y, 0.0, true)?;
-        Ok(y)
+    /// The experts' outputs in row order, `[count, hidden]`.
+    pub(super) fn outputs(&self, inside: &Inside, offsets: &Tensor, y: &Tensor) -> Result<()> {
+        Ok(kernels::grouped_gemm(&inside.active, &self.w2.value, offsets, y, 0.0, true)?)
     }
 
-    /// The gradient of the rows, `[tokens*k, hidden]`, in their memory.
-    fn backward(&self, dy: Tensor, inside: Inside, offsets: &Tensor, beta: f32) -> Result<Tensor> {
+    /// The gradient of the rows, `[count, hidden]`, in their memory; those of w13 and w2 go to the tensors given.
+    pub(super) fn backward(
+        &self,
+        dy: Tensor,
+        inside: Inside,
+        offsets: &Tensor,
+        [dw13, dw2]: [&Tensor; 2],
+        beta: f32,
+    ) -> Result<Tensor> {
         let Inside { rows, gate_up, active } = inside;
         let [gate, up] = halves(&gate_up)?;
-        kernels::grouped_gemm_wgrad(&dy, &active, offsets, self.w2.grad()?, beta)?;
+        kernels::grouped_gemm_wgrad(&dy, &active, offsets, dw2, beta)?;
         let dactive = dy.context().empty(active.shape(), active.dtype())?;
         drop(active);
         kernels::grouped_gemm(&dy, &self.w2.value, offsets, &dactive, 0.0, false)?;
         drop(dy);
         kernels::swiglu_backward(&dactive, &gate, &up, &gate, &up)?;
         drop(dactive);
-        kernels::grouped_gemm_wgrad(&gate_up, &rows, offsets, self.w13.grad()?, beta)?;
+        kernels::grouped_gemm_wgrad(&gate_up, &rows, offsets, dw13, beta)?;
         kernels::grouped_gemm(&gate_up, &self.w13.value, offsets, &rows, 0.0, false)?;
         Ok(rows)
     }
+}
+
+/// What experts take in and give between, here or on the ranks that have them.
+#[derive(Debug)]
+enum Between {
+    Here(Inside),
+    Shared(Served),
 }
 
 /// How a layer used its experts, for whoever watches the balance.
@@ -156,8 +166,10 @@ pub struct ExpertUse {
 pub struct MoELayer {
     /// What picks the experts.
     pub router: Router,
-    /// The experts.
+    /// The experts; of those that ranks share out, the ones of this rank.
     pub experts: SwiGLU,
+    /// The ways to the ranks that have the other experts.
+    pub exchange: Option<ExpertExchange>,
     /// Whether `backward` finds again, by the same calls, what the experts' products take in and give between.
     pub recompute: bool,
 }
@@ -168,7 +180,7 @@ pub struct MoELayer {
 pub struct MoEKept {
     routing: Routing,
     y: Tensor,
-    inside: Option<Inside>,
+    inside: Option<Between>,
 }
 
 impl MoEKept {
@@ -208,24 +220,73 @@ impl MoELayer {
 
     fn run(&self, x: &Tensor, capacity: i64, aux: Option<&Tensor>, keep_inside: bool) -> Result<MoEKept> {
         let routing = self.router.forward(x, capacity, aux)?;
-        let inside = self.experts.inside(x, &routing)?;
-        let y = self.experts.outputs(&inside, &routing.offsets)?;
+        let (mut inside, offsets) = (self.inside(x, &routing)?, &routing.offsets);
+        let ([count], [_, hidden]) = (sizes("the plan", &routing.row_slot)?, sizes("x", x)?);
+        let outputs = || x.context().empty(&[count, hidden], x.dtype());
+        let y = match &mut inside {
+            Between::Here(inside) => {
+                let y = outputs()?;
+                self.experts.outputs(inside, offsets, &y)?;
+                y
+            }
+            Between::Shared(served) => {
+                let (out, y) = (served.outputs(&self.experts, keep_inside)?, outputs()?);
+                served.collect(&out, Some((&y, offsets)))?;
+                y
+            }
+        };
         Ok(MoEKept { routing, y, inside: keep_inside.then_some(inside) })
+    }
+
+    /// x `[tokens, hidden]` in row order, and what its experts make of it before W2; where ranks share them out, the rows
+    /// that this rank got.
+    fn inside(&self, x: &Tensor, routing: &Routing) -> Result<Between> {
+        let ([count], [_, hidden]) = (sizes("the plan", &routing.row_slot)?, sizes("x", x)?);
+        let rows = x.context().empty(&[count, hidden], x.dtype())?;
+        kernels::moe_gather(x, &routing.row_slot, &rows)?;
+        Ok(match &self.exchange {
+            None => Between::Here(self.experts.inside(rows, &routing.offsets)?),
+            Some(exchange) => Between::Shared(exchange.arrive(&self.experts, Some((&rows, &routing.offsets)))?),
+        })
     }
 
     /// Gradient of x from dout, both `[tokens, hidden]`; the residual's gradient is dout itself.
     pub fn backward(&self, dout: &Tensor, x: &Tensor, kept: MoEKept, aux_factor: &Tensor, beta: f32) -> Result<Tensor> {
         let MoEKept { routing, y, inside } = kept;
-        let inside = inside.map_or_else(|| self.experts.inside(x, &routing), Ok)?;
-        let Routing { weights, slot_row, row_slot, .. } = &routing;
+        let inside = inside.map_or_else(|| self.inside(x, &routing), Ok)?;
+        let Routing { weights, offsets, slot_row, row_slot, .. } = &routing;
         let dweights = x.context().empty(weights.shape(), DType::F32)?;
         kernels::moe_combine_backward(dout, &y, weights, slot_row, row_slot, &y, &dweights)?;
-        let drows = self.experts.backward(y, inside, &routing.offsets, beta)?;
+        let drows = match inside {
+            Between::Here(inside) => {
+                let grads = [self.experts.w13.grad()?, self.experts.w2.grad()?];
+                self.experts.backward(y, inside, offsets, grads, beta)?
+            }
+            Between::Shared(served) => {
+                served.backward(&self.experts, Some((&y, offsets)))?;
+                y
+            }
+        };
         let dx = x.context().empty(x.shape(), x.dtype())?;
         kernels::moe_gather_backward(&drows, slot_row, &dx)?;
         drop(drows);
         self.router.backward(&dweights, x, &routing, &dx, aux_factor, beta)?;
         Ok(dx)
+    }
+
+    /// The part of a guest in the other ranks' forward; with `keep` what `serve_backward` needs, unless that is found again.
+    pub fn serve_forward(&self, keep: bool) -> Result<Option<Served>> {
+        let Some(exchange) = &self.exchange else { return Ok(None) };
+        let mut served = exchange.arrive(&self.experts, None)?;
+        let out = served.outputs(&self.experts, keep)?;
+        served.collect(&out, None)?;
+        Ok(keep.then_some(served))
+    }
+
+    /// The part of a guest in the other ranks' `backward`.
+    pub fn serve_backward(&self, kept: Option<Served>) -> Result<()> {
+        let Some(exchange) = &self.exchange else { return Ok(()) };
+        kept.map_or_else(|| exchange.arrive(&self.experts, None), Ok)?.backward(&self.experts, None)
     }
 }
 

@@ -6,16 +6,25 @@ use std::sync::Arc;
 use nn_ffi::{Context, DType, Tensor, kernels};
 
 use super::config::MoEConfig;
+use super::held::Held;
 use super::parameters::{ParameterLayout, ParameterSpec};
 use crate::error::{Error, Result};
 use crate::format::safetensors::{F32, Source};
 use crate::format::value::quoted;
+
+/// Random numbers that are made together, as in bindings.h.
+const BLOCK: usize = 4;
+
+/// Initial values that are made at once where a part of a parameter is held.
+const INITIAL: usize = 1 << 20;
 
 /// One buffer of a layout: f32, or of the 16-bit precision that a model computes in.
 #[derive(Debug)]
 pub struct ParameterArena {
     layout: Arc<ParameterLayout>,
     data: Tensor,
+    /// What of it is memory, where that is a part.
+    held: Option<Held>,
 }
 
 impl ParameterArena {
@@ -24,12 +33,19 @@ impl ParameterArena {
         Ok(Self::over(layout, ctx.zeros(&[layout.size()], dtype)?))
     }
 
-    /// An arena over a tensor `[layout.size()]`.
-    pub fn over(layout: &Arc<ParameterLayout>, data: Tensor) -> Self {
-        Self { layout: Arc::clone(layout), data }
+    /// An arena of zeros of which there is memory only for what is held.
+    pub(crate) fn in_parts(ctx: &Context, layout: &Arc<ParameterLayout>, dtype: DType, held: Held) -> Result<Self> {
+        let data = ctx.zeros_parts(&[layout.size()], dtype, held.ranges())?;
+        Ok(Self { held: Some(held), ..Self::over(layout, data) })
     }
 
-    /// All elements, `[layout.size()]`.
+    /// An arena over a tensor `[layout.size()]`.
+    pub fn over(layout: &Arc<ParameterLayout>, data: Tensor) -> Self {
+        Self { layout: Arc::clone(layout), data, held: None }
+    }
+
+    /// All elements, `[layout.size()]`. Where experts are shared out over ranks, those that this rank has no part in are no
+    /// memory, and must not be touched.
     pub fn data(&self) -> &Tensor {
         &self.data
     }
@@ -39,11 +55,29 @@ impl ParameterArena {
         &self.layout
     }
 
+    /// Memory in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.held.as_ref().map_or(self.layout.size(), Held::len) * self.data.dtype().size()
+    }
+
+    /// Refuses elements that this rank does not hold.
+    fn require(&self, first: usize, count: usize) -> Result<()> {
+        self.held.as_ref().map_or(Ok(()), |held| held.require(first, count))
+    }
+
+    /// Which elements of a parameter are held, counted from its first.
+    fn parts(&self, spec: &ParameterSpec) -> Vec<Range<usize>> {
+        let part = |range: &Range<usize>| overlap(range, spec.offset, spec.size());
+        let all = || vec![0..spec.size()];
+        let parts = self.held.as_ref().map_or_else(all, |held| held.ranges().iter().map(part).collect());
+        parts.into_iter().filter(|part| !part.is_empty()).collect()
+    }
+
     fn spec(&self, name: &str) -> Result<&ParameterSpec> {
         self.layout.get(name).ok_or_else(|| Error::value(format!("there is no parameter {}", quoted(name))))
     }
 
-    /// A view of one parameter. `Error::Value` when there is none of this name.
+    /// A view of one parameter. `Error::Value` when there is none of this name, or another rank has it.
     pub fn get(&self, name: &str) -> Result<Tensor> {
         let spec = self.spec(name)?;
         self.fused(name, &spec.shape)
@@ -51,8 +85,9 @@ impl ParameterArena {
 
     /// A view of neighbouring parameters as one tensor of `shape`, from parameter `first` on.
     pub fn fused(&self, first: &str, shape: &[usize]) -> Result<Tensor> {
-        let spec = self.spec(first)?;
-        Ok(self.data.narrow(0, spec.offset, shape.iter().product())?.view(shape)?)
+        let (spec, count) = (self.spec(first)?, shape.iter().product());
+        self.require(spec.offset, count)?;
+        Ok(self.data.narrow(0, spec.offset, count)?.view(shape)?)
     }
 
     /// The parameter in which an address of the device's memory lies, and the index in it.
@@ -74,15 +109,26 @@ impl ParameterArena {
         if given != needed {
             return Err(Error::value(format!("tensor {name} has {given} values; this model needs {needed}")));
         }
-        let target = self.data.narrow(0, spec.offset, needed)?;
+        self.require(spec.offset, needed)?;
+        self.set_part(spec.offset, values)
+    }
+
+    /// Takes what is held of one parameter, f32, as `read` gives it for a range of its elements.
+    pub(crate) fn load(&self, spec: &ParameterSpec, read: impl Fn(Range<usize>) -> Result<Vec<f32>>) -> Result<()> {
+        self.parts(spec).into_iter().try_for_each(|part| self.set_part(spec.offset + part.start, &read(part)?))
+    }
+
+    fn set_part(&self, first: usize, values: &[f32]) -> Result<()> {
+        let target = self.data.narrow(0, first, values.len())?;
         if self.data.dtype() == DType::F32 {
             return Ok(target.copy_from_slice(values)?);
         }
-        Ok(kernels::cast(&self.data.context().tensor(values, &[needed])?, &target)?)
+        Ok(kernels::cast(&self.data.context().tensor(values, &[values.len()])?, &target)?)
     }
 
     /// The values of all elements, which f32 holds exactly whatever their dtype.
     pub fn to_vec(&self) -> Result<Vec<f32>> {
+        self.require(0, self.layout.size())?;
         host_values(&self.data)
     }
 
@@ -113,11 +159,31 @@ impl ParameterArena {
     /// Initial values: matrices from Normal(0, init_std), tensor i of the layout from stream i of `seed`; gains 1.
     pub fn initialize(&self, config: &MoEConfig, seed: i64) -> Result<()> {
         for (stream, spec) in self.layout.specs().iter().enumerate() {
-            let view = self.data.narrow(0, spec.offset, spec.size())?;
-            if spec.shape.len() == 1 {
-                kernels::fill(&view, 1.0)?;
+            for part in self.parts(spec) {
+                let view = self.data.narrow(0, spec.offset + part.start, part.len())?;
+                if spec.shape.len() == 1 {
+                    kernels::fill(&view, 1.0)?;
+                } else if self.held.is_none() {
+                    kernels::normal(&view, 0.0, config.init_std as f32, seed, stream as i64, 0)?;
+                } else {
+                    self.normal_part(&view, &part, config.init_std as f32, seed, stream as i64)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The part of a matrix that is held, as a rank that holds all of it would find it in f32 and round it.
+    fn normal_part(&self, view: &Tensor, part: &Range<usize>, std: f32, seed: i64, stream: i64) -> Result<()> {
+        for first in part.clone().step_by(INITIAL) {
+            let (count, before) = (INITIAL.min(part.end - first), first % BLOCK);
+            let wide = view.context().empty(&[before + count], DType::F32)?;
+            kernels::normal(&wide, 0.0, std, seed, stream, (first / BLOCK) as i64)?;
+            let (values, target) = (wide.narrow(0, before, count)?, view.narrow(0, first - part.start, count)?);
+            if view.dtype() == DType::F32 {
+                target.copy_from(&values)?;
             } else {
-                kernels::normal(&view, 0.0, config.init_std as f32, seed, stream as i64, 0)?;
+                kernels::cast(&values, &target)?;
             }
         }
         Ok(())

@@ -4,10 +4,12 @@
 //! `norm_topk_prob` false runs there as if it were true, and nothing else differs.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use super::config::MoEConfig;
 use super::parameters::ParameterLayout;
 use crate::error::{Error, Result};
+use crate::format::safetensors::SafetensorsFile;
 use crate::format::value::quoted;
 use crate::format::{SafetensorsFolder, Table, Value};
 
@@ -222,10 +224,20 @@ impl MixtralWeights {
 
     /// The values of a parameter.
     pub fn read(&self, name: &str) -> Result<Vec<f32>> {
+        let (file, origin) = self.home(name)?;
+        file.read_f32(&origin.tensor, origin.first, origin.shape.iter().product())
+    }
+
+    /// Some of the elements of a parameter.
+    pub(crate) fn read_part(&self, name: &str, part: Range<usize>) -> Result<Vec<f32>> {
+        let (file, origin) = self.home(name)?;
+        file.read_f32(&origin.tensor, origin.first + part.start, part.len())
+    }
+
+    fn home(&self, name: &str) -> Result<(&SafetensorsFile, &Origin)> {
         let missing = || Error::value(format!("there is no tensor {}", quoted(name)));
         let origin = self.origins.get(name).ok_or_else(missing)?;
-        let file = self.files.home(&origin.tensor).ok_or_else(missing)?;
-        file.read_f32(&origin.tensor, origin.first, origin.shape.iter().product())
+        Ok((self.files.home(&origin.tensor).ok_or_else(missing)?, origin))
     }
 }
 

@@ -2,13 +2,14 @@
 
 mod arena;
 mod config;
+mod held;
 mod mean;
 mod mixtral;
 mod parameters;
 mod precision;
 mod transformer;
 
-pub use crate::layer::ExpertUse;
+pub use crate::layer::{ExpertParallel, ExpertUse};
 pub use arena::ParameterArena;
 pub(crate) use arena::{host_values, overlap};
 pub use config::{MoEConfig, PRESETS, USUAL_PRESET, preset};

@@ -19,6 +19,7 @@
 //! Names are those of Mixtral in Hugging Face transformers, so a checkpoint needs no translation.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use super::config::MoEConfig;
 use crate::error::{Error, Result};
@@ -52,6 +53,8 @@ pub struct ParameterLayout {
     size: usize,
     num_decayed: usize,
     experts: usize,
+    /// Of each layer, those of w1 and w3 of all experts, and those of w2.
+    of_experts: Vec<[Range<usize>; 2]>,
 }
 
 impl ParameterLayout {
@@ -77,6 +80,7 @@ impl ParameterLayout {
             size: 0,
             num_decayed: 0,
             experts: config.num_experts,
+            of_experts: Vec::with_capacity(config.num_layers),
         };
         let (hidden, ffn) = (config.hidden_size, config.ffn_size);
         let (q_rows, kv_rows) = (config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim);
@@ -88,13 +92,16 @@ impl ParameterLayout {
             layout.add(format!("{prefix}.self_attn.v_proj.weight"), &[kv_rows, hidden]);
             layout.add(format!("{prefix}.self_attn.o_proj.weight"), &[hidden, q_rows]);
             layout.add(format!("{prefix}.block_sparse_moe.gate.weight"), &[config.num_experts, hidden]);
+            let first = layout.size;
             for expert in 0..config.num_experts {
                 layout.add(format!("{prefix}.block_sparse_moe.experts.{expert}.w1.weight"), &[ffn, hidden]);
                 layout.add(format!("{prefix}.block_sparse_moe.experts.{expert}.w3.weight"), &[ffn, hidden]);
             }
+            let second = layout.size;
             for expert in 0..config.num_experts {
                 layout.add(format!("{prefix}.block_sparse_moe.experts.{expert}.w2.weight"), &[hidden, ffn]);
             }
+            layout.of_experts.push([first..second, second..layout.size]);
         }
         layout.add("lm_head.weight".into(), &[config.vocab_size, hidden]);
         layout.num_decayed = layout.size;
@@ -140,6 +147,23 @@ impl ParameterLayout {
 
     pub(crate) fn experts(&self) -> usize {
         self.experts
+    }
+
+    /// Of each layer, the elements of the experts that the rank at `position` of `ranks` has: those of w1 and w3 side by
+    /// side, and those of w2.
+    pub(crate) fn experts_of(&self, position: usize, ranks: usize) -> impl Iterator<Item = [Range<usize>; 2]> {
+        let part = move |all: &Range<usize>| {
+            let each = all.len() / ranks;
+            all.start + position * each..all.start + (position + 1) * each
+        };
+        self.of_experts.iter().map(move |parts| parts.each_ref().map(part))
+    }
+
+    /// The elements that are no expert's, in order.
+    pub(crate) fn dense(&self) -> Vec<Range<usize>> {
+        let starts = [0].into_iter().chain(self.of_experts.iter().map(|[_, second]| second.end));
+        let ends = self.of_experts.iter().map(|[first, _]| first.start).chain([self.size]);
+        starts.zip(ends).map(|(start, end)| start..end).collect()
     }
 }
 

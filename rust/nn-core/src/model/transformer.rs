@@ -7,14 +7,15 @@ use nn_ffi::{Context, DType, Tensor, kernels};
 
 use super::arena::ParameterArena;
 use super::config::MoEConfig;
+use super::held::Held;
 use super::mean::mean;
 use super::mixtral::MixtralWeights;
 use super::parameters::ParameterLayout;
 use super::precision::Precision;
 use crate::error::{Error, Result};
 use crate::layer::{
-    BlockKept, Embedding, ExpertUse, KVCache, Linear, MQAttention, MoELayer, RMSNorm, RopeTables, Rotation, Router,
-    SwiGLU, TransformerBlock, Weight,
+    BlockKept, Embedding, ExpertExchange, ExpertParallel, ExpertUse, KVCache, Linear, MQAttention, MoELayer, RMSNorm,
+    RopeTables, Rotation, Round, Router, SwiGLU, TransformerBlock, Weight,
 };
 
 /// A target that counts for nothing.
@@ -53,6 +54,8 @@ pub struct MoETransformer {
     gradients: Option<ParameterArena>,
     /// Where `parameters` are not what it computes with.
     rounded: Option<ParameterArena>,
+    /// Where ranks share the experts out.
+    experts: Option<Arc<ExpertParallel>>,
     rope: RopeTables,
     /// For sequences beyond `context`.
     stretched: OnceLock<RopeTables>,
@@ -84,13 +87,32 @@ pub struct Gradients<'a> {
 impl MoETransformer {
     /// A model whose weights are all zero, to be loaded; with gradients when it is for training.
     pub fn zeros(ctx: &Context, config: MoEConfig, training: bool, precision: Precision) -> Result<Self> {
+        Self::zeros_with(ctx, config, training, precision, None)
+    }
+
+    /// The same of a rank that has a part of the experts.
+    fn zeros_with(
+        ctx: &Context,
+        config: MoEConfig,
+        training: bool,
+        precision: Precision,
+        experts: Option<&Arc<ExpertParallel>>,
+    ) -> Result<Self> {
         config.validate()?;
         let layout = Arc::new(ParameterLayout::new(&config)?);
-        let arena = |dtype| ParameterArena::zeros(ctx, &layout, dtype);
-        let parameters = arena(if training { DType::F32 } else { precision.dtype() })?;
-        let gradients = training.then(|| arena(DType::F32)).transpose()?;
-        let rounded = (training && precision != Precision::F32).then(|| arena(precision.dtype())).transpose()?;
-        let views = Views { weights: rounded.as_ref().unwrap_or(&parameters), gradients: gradients.as_ref() };
+        let arena = |dtype, computes| match experts {
+            None => ParameterArena::zeros(ctx, &layout, dtype),
+            Some(experts) => {
+                let held = if computes { Held::to_compute } else { Held::to_update };
+                ParameterArena::in_parts(ctx, &layout, dtype, held(&layout, experts)?)
+            }
+        };
+        let rounds = training && precision != Precision::F32;
+        let parameters = arena(if training { DType::F32 } else { precision.dtype() }, !rounds)?;
+        let gradients = training.then(|| arena(DType::F32, true)).transpose()?;
+        let rounded = rounds.then(|| arena(precision.dtype(), true)).transpose()?;
+        let weights = rounded.as_ref().unwrap_or(&parameters);
+        let views = Views { weights, gradients: gradients.as_ref(), experts };
         let rope = RopeTables::new(ctx, config.head_dim, config.rope_base, 1.0);
         let embedding = Embedding::new(views.weight("model.embed_tokens.weight")?);
         let blocks = (0..config.num_layers).map(|layer| views.block(&config, layer)).collect::<Result<_>>()?;
@@ -105,6 +127,7 @@ impl MoETransformer {
             parameters,
             gradients,
             rounded,
+            experts: experts.cloned(),
             rope,
             stretched,
             embedding,
@@ -127,9 +150,26 @@ impl MoETransformer {
         training: bool,
         precision: Precision,
     ) -> Result<Self> {
-        let model = Self::zeros(ctx, config, training, precision)?;
+        Self::random_with(ctx, config, seed, training, precision, None)
+    }
+
+    /// The same on a rank that has a part of the `experts`, where there are any: the other ranks have the other parts. For
+    /// training, see [`Trainer::with_comm`](crate::train::Trainer::with_comm), and with a communicator on this context.
+    pub fn random_with(
+        ctx: &Context,
+        config: MoEConfig,
+        seed: i64,
+        training: bool,
+        precision: Precision,
+        experts: Option<&Arc<ExpertParallel>>,
+    ) -> Result<Self> {
+        let model = Self::zeros_with(ctx, config, training, precision, experts)?;
         model.parameters.initialize(&model.config, seed)?;
-        model.round_weights()?;
+        match (&model.rounded, experts) {
+            (Some(rounded), Some(_)) => rounded.initialize(&model.config, seed)?,
+            (Some(rounded), None) => rounded.round(&model.parameters)?,
+            (None, _) => {}
+        }
         Ok(model)
     }
 
@@ -141,18 +181,52 @@ impl MoETransformer {
         training: bool,
         precision: Precision,
     ) -> Result<Self> {
+        Self::load_with(ctx, config, weights, training, precision, None)
+    }
+
+    /// The same on a rank that has a part of the `experts`, as in [`random_with`](Self::random_with). It reads no more than
+    /// it holds.
+    pub fn load_with(
+        ctx: &Context,
+        config: MoEConfig,
+        weights: &MixtralWeights,
+        training: bool,
+        precision: Precision,
+        experts: Option<&Arc<ExpertParallel>>,
+    ) -> Result<Self> {
         weights.check_dtypes()?;
-        let model = Self::zeros(ctx, config, training, precision)?;
-        for spec in model.layout.specs() {
-            model.parameters.set(&spec.name, &weights.read(&spec.name)?)?;
+        let model = Self::zeros_with(ctx, config, training, precision, experts)?;
+        let fill = |arena: &ParameterArena| {
+            model
+                .layout
+                .specs()
+                .iter()
+                .try_for_each(|spec| arena.load(spec, |part| weights.read_part(&spec.name, part)))
+        };
+        fill(&model.parameters)?;
+        match (&model.rounded, experts) {
+            (Some(rounded), Some(_)) => fill(rounded)?,
+            (Some(rounded), None) => rounded.round(&model.parameters)?,
+            (None, _) => {}
         }
-        model.round_weights()?;
         Ok(model)
     }
 
-    /// Makes the weights of `parameters`, where they are not one: whenever something else than an update set these.
+    /// Makes the weights of `parameters`, where they are not one: whenever something else than an update set these. Refused
+    /// where ranks share the experts out.
     pub fn round_weights(&self) -> Result<()> {
+        self.require_all()?;
         self.rounded.as_ref().map_or(Ok(()), |rounded| rounded.round(&self.parameters))
+    }
+
+    /// What this rank shares out with others; `None` where it has all experts.
+    pub fn experts(&self) -> Option<&Arc<ExpertParallel>> {
+        self.experts.as_ref()
+    }
+
+    /// Refuses what takes all experts where this rank has a part of them.
+    pub(crate) fn require_all(&self) -> Result<()> {
+        self.experts.as_ref().map_or(Ok(()), |experts| Err(experts.refusal()))
     }
 
     /// The device.
@@ -199,6 +273,7 @@ impl MoETransformer {
 
     /// Logits f32 `[batch, length, vocab]` of all positions of ids i32 `[batch, length]`. No expert drops a token.
     pub fn forward(&self, ids: &Tensor) -> Result<Tensor> {
+        self.require_all()?;
         let (ids, batch, length) = flat(ids)?;
         let x = self.stream(&ids, batch)?;
         self.label("lm_head")?;
@@ -259,6 +334,27 @@ impl MoETransformer {
         Ok(uses)
     }
 
+    /// The part of a guest in the `forward_backward` of the other ranks that share the experts out.
+    pub(crate) fn serve(&self) -> Result<()> {
+        let kept = self.blocks.iter().map(TransformerBlock::serve_forward).collect::<Result<Vec<_>>>()?;
+        self.blocks.iter().zip(kept).rev().try_for_each(|(block, kept)| block.serve_backward(kept))
+    }
+
+    /// Begins a round of `evaluate` of at most so many tokens, on the ranks that have some; no matter where each rank has
+    /// all experts.
+    pub(crate) fn begin_evaluation(&self, tokens: usize, has: impl Fn(usize) -> bool) {
+        let Some(experts) = &self.experts else { return };
+        let (group, rank) = (experts.group(), experts.comm().rank());
+        let first = rank - group.rank();
+        let sources = (first..first + group.ranks()).map(has).collect();
+        experts.begin(&Arc::new(Round::forward(self.config.experts_per_token * tokens, sources)));
+    }
+
+    /// The part of a guest in the `evaluate` of the others.
+    pub(crate) fn serve_evaluation(&self) -> Result<()> {
+        self.blocks.iter().try_for_each(|block| block.moe.serve_forward(false).map(|_| ()))
+    }
+
     /// The stream of `batch` sequences, ids i32 `[tokens]`, and what their backward needs.
     fn forward_keeping(&self, ids: &Tensor, batch: usize, rotation: &Rotation, aux: &Tensor) -> Result<Kept> {
         let capacity = self.config.capacity(ids.len());
@@ -303,6 +399,7 @@ impl MoETransformer {
     /// With a capacity beyond `context` the base of its rotary embedding grows by `ntk_alpha`. `Error::Value` when the
     /// model does not reach that far.
     pub fn cache(&self, batch: usize, capacity: usize) -> Result<KVCache> {
+        self.require_all()?;
         let config = &self.config;
         if capacity > config.extended_context {
             let most = config.extended_context;
@@ -452,6 +549,7 @@ struct Kept {
 struct Views<'a> {
     weights: &'a ParameterArena,
     gradients: Option<&'a ParameterArena>,
+    experts: Option<&'a Arc<ExpertParallel>>,
 }
 
 impl Views<'_> {
@@ -483,9 +581,20 @@ impl Views<'_> {
             norm: config.norm_topk_prob,
             alpha: config.aux_alpha,
         };
+        let exchange = self.experts.map(|parallel| ExpertExchange::new(parallel, layer));
+        let own = self.experts.map_or(0..experts, |parallel| parallel.own());
+        let of_experts = |part: &str, shape: &[usize]| {
+            let first = format!("{moe}.experts.{}.{part}.weight", own.start);
+            // Those of shared experts are not the arena's.
+            if exchange.is_none() {
+                self.fused(&first, shape)
+            } else {
+                Ok(Weight::new(self.weights.fused(&first, shape)?, None))
+            }
+        };
         let experts = SwiGLU {
-            w13: self.fused(&format!("{moe}.experts.0.w1.weight"), &[experts, 2 * ffn, hidden])?,
-            w2: self.fused(&format!("{moe}.experts.0.w2.weight"), &[experts, hidden, ffn])?,
+            w13: of_experts("w1", &[own.len(), 2 * ffn, hidden])?,
+            w2: of_experts("w2", &[own.len(), hidden, ffn])?,
         };
         let norm = |name: &str| -> Result<_> {
             Ok(RMSNorm::new(self.weight(&format!("{prefix}.{name}.weight"))?, config.norm_eps))
@@ -495,7 +604,7 @@ impl Views<'_> {
             attention,
             post_norm: norm("post_attention_layernorm")?,
             name: prefix,
-            moe: MoELayer { router, experts, recompute: false },
+            moe: MoELayer { router, experts, exchange, recompute: false },
             recompute: false,
         })
     }

@@ -9,15 +9,16 @@ mod fit;
 mod ranks;
 mod work;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use nn_ffi::{Comm, Context, DType, Machine, Status, Transport};
 
 use crate::error::{Error, Result};
 use crate::generate::{DecodingStrategy, Sampler};
-use crate::model::{MoEConfig, MoETransformer, Precision};
+use crate::model::{ExpertParallel, MoEConfig, MoETransformer, Precision};
 use crate::replay::Replay;
-use crate::train::{Batch, TrainConfig, Trainer};
+use crate::train::{Batch, Rank, TrainConfig, Trainer};
 
 pub use devices::{DEVICES, Gpu};
 pub use fit::{Way, ways_to_fit};
@@ -96,14 +97,14 @@ pub fn plan_steps(
     let (cut, length) = (Cut::of(train)?, train.sequence_length);
     sized(|| {
         let ctx = Context::measuring(machine)?;
-        let (mut trainer, _) = trainer(&ctx, config, train, cut.measured, seat, capture)?;
-        let count = trainer.model().layout().size();
-        let (weights, master) = if train.precision == Precision::F32 { (4, 0) } else { (2, 4) };
-        let (kind, own) = (train.moments, seat.parameters(count)?.len());
+        let mut trainer = trainer(&ctx, config, train, cut.measured, seat, capture)?;
+        let model = trainer.model();
+        let (weights, parameters) = (model.weights().bytes(), model.parameters().bytes());
+        let (kind, own) = (train.moments, trainer.device_moments().own().len());
         let arenas = [
-            ("weights", weights * count),
-            ("master", master * count),
-            ("gradients", trainer.bytes_of_gradients()),
+            ("weights", weights),
+            ("master", if train.precision == Precision::F32 { 0 } else { parameters }),
+            ("gradients", trainer.bytes_of_gradients()?),
             ("moments", 2 * (kind.dtype().size() * own + 4 * kind.scales(own))),
         ];
         let batch = zeros(trainer.rows().count(), length);
@@ -117,6 +118,7 @@ pub fn plan_steps(
         trainer.train_step(&batch)?;
         let (peak, scratch) = (ctx.bytes_peak()?, ctx.bytes_arena()?);
         let (model, ids) = (trainer.model(), ctx.empty(&[cut.micro, length], DType::I32)?);
+        model.begin_evaluation(cut.micro * length, |_| true);
         if held_out {
             model.evaluate(&ids, &ctx.empty(&[cut.micro, length], DType::I32)?)?;
         }
@@ -157,7 +159,7 @@ pub fn plan_inference(
     check_tokens(batch, capacity)?;
     sized(|| {
         let ctx = Context::measuring(machine)?;
-        let model = model(&ctx, config, precision, false)?;
+        let model = model(&ctx, config, precision, false, None)?;
         let weights = ctx.bytes_used()?;
         let elements = 2 * config.num_layers * batch * capacity * config.num_kv_heads * config.head_dim;
         let (mut cache, ids) = (model.cache(batch, capacity)?, ctx.empty(&[batch], DType::I32)?);
@@ -220,14 +222,20 @@ fn sized<T>(plan: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-fn model(ctx: &Context, config: &MoEConfig, precision: Precision, training: bool) -> Result<MoETransformer> {
+fn model(
+    ctx: &Context,
+    config: &MoEConfig,
+    precision: Precision,
+    training: bool,
+    experts: Option<&Arc<ExpertParallel>>,
+) -> Result<MoETransformer> {
     let tensors = config.num_layers.saturating_mul(config.num_experts.saturating_mul(3).saturating_add(7));
     if tensors > MOST_TENSORS {
         return Err(Error::value(format!(
             "num_layers and num_experts make {tensors} tensors; a model may have at most {MOST_TENSORS}"
         )));
     }
-    MoETransformer::random_in(ctx, config.clone(), 0, training, precision)
+    MoETransformer::random_with(ctx, config.clone(), 0, training, precision, experts)
 }
 
 /// That of a rank, for updates of so many sequences.
@@ -238,11 +246,12 @@ fn trainer(
     batch_size: usize,
     seat: Seat,
     capture: bool,
-) -> Result<(Trainer, Comm)> {
+) -> Result<Trainer> {
     let comm = Comm::new(ctx, Transport::Alone, "", Some((seat.rank, seat.ranks)), Duration::ZERO)?;
+    let experts = Rank::from(&comm).with_expert_parallel(seat.expert_parallel).experts(config.num_experts)?;
     let train = TrainConfig { batch_size, ..train.clone() };
-    let trainer = Trainer::with_comm(model(ctx, config, train.precision, true)?, train, capture, Some(&comm))?;
-    Ok((trainer, comm))
+    let model = model(ctx, config, train.precision, true, experts.as_ref())?;
+    Trainer::with_comm(model, train, capture, Some(&comm))
 }
 
 /// A batch of zeros: a context that measures looks at none of them.

@@ -6,9 +6,10 @@ use std::ops::Range;
 use nn_ffi::{Machine, replica_merges, shard};
 
 use super::{MemoryPlan, Work, plan_steps, work_of_rank};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::layer::check_expert_parallel;
 use crate::model::MoEConfig;
-use crate::train::{GRAIN, Rank, TrainConfig};
+use crate::train::{GRAIN, Rank, TrainConfig, check_ranks};
 
 /// Which rank of how many a plan is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,15 +18,18 @@ pub struct Seat {
     pub rank: usize,
     /// In all.
     pub ranks: usize,
+    /// How many of them share the experts out.
+    pub expert_parallel: usize,
 }
 
 impl Seat {
     /// That of a run on one rank.
-    pub const ALONE: Self = Self { rank: 0, ranks: 1 };
+    pub const ALONE: Self = Self { rank: 0, ranks: 1, expert_parallel: 1 };
 
     /// That of a rank that trains.
     pub fn of(rank: Rank<'_>) -> Self {
-        rank.comm().map_or(Self::ALONE, |comm| Self { rank: comm.rank(), ranks: comm.ranks() })
+        let (number, ranks) = rank.comm().map_or((0, 1), |comm| (comm.rank(), comm.ranks()));
+        Self { rank: number, ranks, expert_parallel: rank.expert_parallel() }
     }
 
     /// The replicas of the rank, of so many.
@@ -38,7 +42,7 @@ impl Seat {
         Ok(shard(count, GRAIN, self.ranks, self.rank)?)
     }
 
-    /// What it has to do; ranks whose shares are equal need the same.
+    /// What it has to do; ranks whose shares are equal need the same, where each has all experts.
     fn share(self, config: &MoEConfig, train: &TrainConfig) -> Result<(usize, Vec<usize>, usize, bool)> {
         let own = self.replicas(train.replicas)?;
         let merges: std::result::Result<_, _> =
@@ -63,21 +67,25 @@ pub struct RanksPlan {
     pub sent: u64,
 }
 
-/// The plan of a run, with evaluation, on so many ranks. `Error::Value` when there are more than replicas.
-pub fn plan_ranks(config: &MoEConfig, train: &TrainConfig, machine: Machine, ranks: usize) -> Result<RanksPlan> {
-    let total = train.replicas;
-    if ranks > total {
-        let problem = format!("{ranks} ranks share out replicas: replicas must be at least {ranks}, and is {total}");
-        return Err(Error::value(problem));
-    }
+/// The plan of a run, with evaluation, on so many ranks, `expert_parallel` of which share the experts out. `Error::Value`
+/// when there are more ranks than replicas, or the experts cannot be shared out so.
+pub fn plan_ranks(
+    config: &MoEConfig,
+    train: &TrainConfig,
+    machine: Machine,
+    ranks: usize,
+    expert_parallel: usize,
+) -> Result<RanksPlan> {
+    check_ranks(ranks, train.replicas)?;
+    check_expert_parallel(expert_parallel, ranks, config.num_experts)?;
     let (mut seats, mut known) = (Vec::new(), HashSet::new()); // the first of those that need the same
-    for seat in (0..ranks).map(|rank| Seat { rank, ranks }) {
-        if known.insert(seat.share(config, train)?) {
+    for seat in (0..ranks).map(|rank| Seat { rank, ranks, expert_parallel }) {
+        if known.insert(seat.share(config, train)?) || expert_parallel > 1 {
             seats.push(seat);
         }
     }
-    let mut found =
-        RanksPlan { seat: Seat { rank: 0, ranks }, memory: MemoryPlan::default(), work: Work::default(), sent: 0 };
+    let seat = Seat { rank: 0, ranks, expert_parallel };
+    let mut found = RanksPlan { seat, memory: MemoryPlan::default(), work: Work::default(), sent: 0 };
     for seat in &seats {
         let memory = plan_steps(config, train, machine, *seat, true, true)?;
         if memory.held > found.memory.held {

@@ -62,12 +62,12 @@ pub fn work_of_rank(config: &MoEConfig, train: &TrainConfig, machine: Machine, s
     let cut = Cut::of(train)?;
     let step = |batch_size: usize| -> Result<(Work, u64)> {
         let ctx = Context::measuring(machine)?;
-        let (mut trainer, comm) = trainer(&ctx, config, train, batch_size, seat, false)?;
+        let mut trainer = trainer(&ctx, config, train, batch_size, seat, false)?;
         let batch = zeros(trainer.rows().count(), train.sequence_length);
         trainer.train_step(&batch)?; // makes what is made once
-        let before = comm.bytes_sent()?;
+        let before = trainer.bytes_sent()?;
         let ((), profile) = ctx.profile(|| trainer.train_step(&batch).map(|_| ()))?;
-        Ok((Work::of(&profile)?, comm.bytes_sent()? - before))
+        Ok((Work::of(&profile)?, trainer.bytes_sent()? - before))
     };
     sized(|| {
         let (mut work, sent) = step(cut.measured)?;
@@ -96,7 +96,7 @@ pub fn inference_work(
 ) -> Result<Work> {
     sized(|| {
         let ctx = Context::measuring(machine)?;
-        let model = model(&ctx, config, precision, false)?;
+        let model = model(&ctx, config, precision, false, None)?;
         let (mut cache, ids) = (model.cache(batch, capacity)?, ctx.zeros(&[batch], DType::I32)?);
         let logits = ctx.empty(&[batch, config.vocab_size], DType::F32)?;
         let ((), profile) = ctx.profile(|| model.decode(&ids, &mut cache, &logits))?;

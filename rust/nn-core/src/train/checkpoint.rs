@@ -16,6 +16,7 @@
 //! last" is simply the highest number, and "the best" the one with the lowest held-out loss. No pointer can go stale.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nn_ffi::Context;
 
@@ -32,7 +33,8 @@ use crate::format::safetensors::{
 };
 use crate::format::{Table, Tokenizer, Value, atomic, present, read_json};
 use crate::model::{
-    MixtralWeights, MoEConfig, MoETransformer, ParameterLayout, Precision, config_from_mixtral, config_to_mixtral,
+    ExpertParallel, MixtralWeights, MoEConfig, MoETransformer, ParameterLayout, Precision, config_from_mixtral,
+    config_to_mixtral,
 };
 use crate::options::Bounds;
 
@@ -118,7 +120,17 @@ impl Checkpoint {
 
     /// The model with these weights, to compute in `precision`; with gradients when it is for training.
     pub fn model(&self, ctx: &Context, training: bool, precision: Precision) -> Result<MoETransformer> {
-        MoETransformer::load(ctx, self.config.clone(), &self.weights, training, precision)
+        self.model_with(ctx, training, precision, None)
+    }
+
+    fn model_with(
+        &self,
+        ctx: &Context,
+        training: bool,
+        precision: Precision,
+        experts: Option<&Arc<ExpertParallel>>,
+    ) -> Result<MoETransformer> {
+        MoETransformer::load_with(ctx, self.config.clone(), &self.weights, training, precision, experts)
             .map_err(|error| error.in_file(&self.folder))
     }
 
@@ -136,7 +148,8 @@ impl Checkpoint {
     /// The same, with options that are nearly those that were saved.
     pub(super) fn trainer_of(&self, rank: Rank<'_>, options: TrainConfig) -> Result<Trainer> {
         let (state, file) = self.to_train()?;
-        let model = self.model(rank.context(), true, state.train.precision)?;
+        let experts = rank.experts(self.config.num_experts)?;
+        let model = self.model_with(rank.context(), true, state.train.precision, experts.as_ref())?;
         let in_state = |error: Error| error.in_file(self.folder.join("training.json"));
         // What the trainer refuses is the fault of the file, unless options were changed.
         let unchanged = options == state.train;

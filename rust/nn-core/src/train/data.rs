@@ -1,6 +1,7 @@
 //! Training data: windows of tokens from shards, in an order that is a function of the seed and the position.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use nn_ffi::Context;
 use sha2::{Digest, Sha256};
@@ -69,6 +70,8 @@ pub struct TokenWindows {
     /// For each shard, the windows up to its end.
     ends: Vec<u64>,
     length: usize,
+    /// What `sha256` gives, once it was asked for.
+    digest: OnceLock<String>,
 }
 
 impl TokenWindows {
@@ -92,7 +95,7 @@ impl TokenWindows {
         if windows == 0 {
             return Err(Error::value(format!("the data holds no window of {length} + 1 tokens")));
         }
-        Ok(Self { shards, ends, length })
+        Ok(Self { shards, ends, length, digest: OnceLock::new() })
     }
 
     /// The windows of a shard or a folder of them.
@@ -115,11 +118,15 @@ impl TokenWindows {
         self.shards.first().map_or(0, TokenShard::vocab_size)
     }
 
-    /// SHA-256 over the bytes of all shards, one file after the other, as 64 hexadecimal digits.
+    /// SHA-256 over the bytes of all shards, one file after the other, as 64 hexadecimal digits. They are read once.
     pub fn sha256(&self) -> Result<String> {
+        if let Some(known) = self.digest.get() {
+            return Ok(known.clone());
+        }
         let mut digest = Sha256::new();
         self.shards.iter().try_for_each(|shard| shard.add_to(&mut digest))?;
-        Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+        let digest: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(self.digest.get_or_init(|| digest).clone())
     }
 
     /// Entropy of the frequencies of its own tokens, in nats, to six digits: no more differ in meaning, and logarithms differ

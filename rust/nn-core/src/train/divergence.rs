@@ -10,9 +10,18 @@ use crate::model::{ParameterArena, host_values};
 
 const ADVICE: &str = "the last checkpoint is from before that. A lower learning rate or a longer warm-up usually helps";
 
+/// A rank that ran a batch alone would wait for the experts of the others.
+const NOT_SEARCHED: &str = "is not searched for while experts are on several ranks";
+
 /// The error of a loss or gradients that are not finite, with where that began: found by running the batch of that step
 /// again, under a trace. `reported` stands for the loss when the search itself fails.
 pub(super) fn not_finite(trainer: &mut Trainer, batch: Result<Batch>, step: usize, reported: f64) -> Error {
+    let told = |loss, origin: &str| {
+        Error::Diverged(format!("the loss is {:?} at step {step}: {origin}; {ADVICE}", significant(loss, 4)))
+    };
+    if trainer.model().experts().is_some() {
+        return told(reported, &format!("where it began {NOT_SEARCHED}"));
+    }
     let ctx = trainer.model().context().clone();
     let found = batch.and_then(|batch| {
         let (loss, found) = ctx.trace_nonfinite(|| trainer.gradients_again(&batch))?;
@@ -20,13 +29,17 @@ pub(super) fn not_finite(trainer: &mut Trainer, batch: Result<Batch>, step: usiz
     });
     let (loss, origin) =
         found.unwrap_or_else(|error| (reported, format!("where it began could not be found ({error:#})")));
-    Error::Diverged(format!("the loss is {:?} at step {step}: {origin}; {ADVICE}", significant(loss, 4)))
+    told(loss, &origin)
 }
 
 /// The error of a reported loss that is finite and above the limit. Looks at the gradients of the last step.
 pub(super) fn too_large(trainer: &Trainer, loss: f64, step: usize, limit: f64) -> Result<Error> {
-    trainer.gather_gradients()?;
-    let largest = largest_gradient(trainer)?;
+    let largest = if trainer.model().experts().is_some() {
+        format!("the largest gradient {NOT_SEARCHED}")
+    } else {
+        trainer.gather_gradients()?;
+        largest_gradient(trainer)?
+    };
     let (loss, limit) = (significant(loss, 4), significant(limit, 4));
     Ok(Error::Diverged(format!("the loss is {loss:?} at step {step}, above max_loss ({limit:?}): {largest}; {ADVICE}")))
 }

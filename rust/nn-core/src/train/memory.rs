@@ -1,12 +1,14 @@
 //! What the calls of a training step read and write, for one shape of batch.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use nn_ffi::{DType, Tensor, kernels};
 
 use super::data::Batch;
 use super::replicas::Replicas;
 use crate::error::Result;
+use crate::layer::Round;
 use crate::model::{ExpertUse, Gradients, MoETransformer, mean};
 
 /// What a step of this shape reads and writes, in memory that stays, so that its calls can be captured and replayed.
@@ -34,6 +36,8 @@ pub(super) struct StepMemory {
     losses: Tensor,
     /// The balancing loss of each micro-batch.
     aux: Tensor,
+    /// The rounds of the ranks that share experts out; none where each has all.
+    rounds: Vec<Arc<Round>>,
     /// How the last micro-batch used the experts of each layer.
     pub(super) uses: Vec<ExpertUse>,
 }
@@ -117,6 +121,7 @@ impl StepMemory {
             scaled,
             losses,
             aux,
+            rounds: replicas.experts().map_or_else(Vec::new, |experts| experts.rounds(|number| sizes[number] * length)),
             uses: Vec::new(),
         })
     }
@@ -159,8 +164,13 @@ impl StepMemory {
                 kernels::mul(&micro.aux_factor, scale, &aux_factors[*number])?;
             }
         }
-        let mut uses = Vec::new();
+        let (mut uses, mut rounds) = (Vec::new(), self.rounds.iter());
+        let mut begin = || match (replicas.experts(), rounds.next()) {
+            (Some(experts), Some(round)) => Some(experts.begin(round)),
+            _ => None,
+        };
         replicas.run(self.sizes.len(), model.gradients()?.data(), |number, accumulate| {
+            begin();
             let micro = &self.micro_batches[&number];
             uses = model.forward_backward(&Gradients {
                 ids: &micro.inputs,
@@ -173,6 +183,9 @@ impl StepMemory {
             })?;
             Ok(())
         })?;
+        while begin().is_some() {
+            model.serve()?;
+        }
         Ok(uses)
     }
 

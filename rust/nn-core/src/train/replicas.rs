@@ -1,10 +1,13 @@
 //! The replicas of a job: whose micro-batches a rank runs, and the order in which their gradients are added.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use nn_ffi::{Comm, Context, DType, Tensor, kernels, replica_merges, shard};
 
+use super::expert_gradients::ExpertGradients;
 use crate::error::{Error, Result};
+use crate::model::MoETransformer;
 
 /// Parameters that lie on one rank together: whole chunks of the norm's sum, and whole blocks of 8-bit moments.
 pub(crate) const GRAIN: usize = 32768;
@@ -26,6 +29,10 @@ pub(super) struct Replicas {
     /// Sums aside after the last replica.
     left: usize,
     parameters: usize,
+    /// Those whose gradients are added here: all, or all that are no expert's.
+    dense: Vec<Range<usize>>,
+    /// The gradients of experts that ranks share out.
+    experts: Option<Arc<ExpertGradients>>,
     /// The ranks, where there are several.
     comm: Option<Comm>,
 }
@@ -33,12 +40,33 @@ pub(super) struct Replicas {
 impl Replicas {
     /// Those of the rank of a communicator, of `total` in all; makes room for the sums of gradients of `parameters`.
     pub(super) fn new(ctx: &Context, total: usize, parameters: usize, comm: Option<&Comm>) -> Result<Self> {
+        Self::over(ctx, total, parameters, vec![0..parameters], comm, None)
+    }
+
+    /// The same for a model whose experts are shared out, for updates of so many `micro_batches`.
+    pub(super) fn of_model(
+        model: &MoETransformer,
+        total: usize,
+        micro_batches: usize,
+        comm: Option<&Comm>,
+    ) -> Result<Self> {
+        let (ctx, layout) = (model.context(), model.layout());
+        let Some(parallel) = model.experts() else { return Self::new(ctx, total, layout.size(), comm) };
+        check_ranks(parallel.comm().ranks(), total)?;
+        let experts = ExpertGradients::new(ctx, parallel, model.config(), layout, total, micro_batches)?;
+        Self::over(ctx, total, layout.size(), layout.dense(), comm, Some(Arc::new(experts)))
+    }
+
+    fn over(
+        ctx: &Context,
+        total: usize,
+        parameters: usize,
+        dense: Vec<Range<usize>>,
+        comm: Option<&Comm>,
+        experts: Option<Arc<ExpertGradients>>,
+    ) -> Result<Self> {
         let (rank, ranks) = comm.map_or((0, 1), |comm| (comm.rank(), comm.ranks()));
-        if ranks > total {
-            let problem =
-                format!("{ranks} ranks share out replicas: replicas must be at least {ranks}, and is {total}");
-            return Err(Error::value(problem));
-        }
+        check_ranks(ranks, total)?;
         let own = shard(total, 1, ranks, rank)?;
         let (mut merges, mut waiting, mut most) = (Vec::with_capacity(own.len()), 0, 0);
         for replica in own.clone() {
@@ -50,8 +78,17 @@ impl Replicas {
                 most = most.max(waiting);
             }
         }
-        let aside = (most > 0).then(|| ctx.empty(&[most, parameters], DType::F32)).transpose()?;
-        Ok(Self { total, own, merges, aside, left: waiting, parameters, comm: comm.filter(|_| ranks > 1).cloned() })
+        let shape = [most, parameters];
+        let room = || match experts {
+            None => ctx.empty(&shape, DType::F32),
+            Some(_) => {
+                let held = (0..most).flat_map(|row| dense.iter().map(move |range| moved(range, row * parameters)));
+                ctx.zeros_parts(&shape, DType::F32, &held.collect::<Vec<_>>())
+            }
+        };
+        let aside = (most > 0).then(room).transpose()?;
+        let comm = comm.filter(|_| ranks > 1).cloned();
+        Ok(Self { total, own, merges, aside, left: waiting, parameters, dense, experts, comm })
     }
 
     /// The one replica of a rank alone.
@@ -70,9 +107,16 @@ impl Replicas {
         Ok(shard(self.parameters, GRAIN, ranks, rank)?)
     }
 
+    /// What becomes of the gradients of experts that ranks share out.
+    pub(super) fn experts(&self) -> Option<&ExpertGradients> {
+        self.experts.as_deref()
+    }
+
     /// Memory of the sums that wait.
     pub(crate) fn bytes(&self) -> usize {
-        self.aside.as_ref().map_or(0, |aside| aside.len() * aside.dtype().size())
+        let each: usize = self.dense.iter().map(Range::len).sum();
+        let aside = self.aside.as_ref().map_or(0, |aside| aside.shape()[0] * each * aside.dtype().size());
+        aside + self.experts().map_or(0, ExpertGradients::bytes)
     }
 
     /// Whether this rank runs a micro-batch of an update.
@@ -96,15 +140,25 @@ impl Replicas {
             let Some(aside) = &self.aside else { continue };
             for _ in 0..*merges {
                 waiting -= 1;
-                let older = aside.narrow(0, waiting, 1)?.view(&[self.parameters])?;
-                kernels::add(&older, gradients, gradients)?;
+                for [older, sum] in self.beside(aside, waiting, gradients)? {
+                    kernels::add(&older, &sum, &sum)?;
+                }
             }
             if replica + 1 < self.own.end {
-                aside.narrow(0, waiting, 1)?.view(&[self.parameters])?.copy_from(gradients)?;
+                for [place, sum] in self.beside(aside, waiting, gradients)? {
+                    place.copy_from(&sum)?;
+                }
                 waiting += 1;
             }
         }
         Ok(())
+    }
+
+    /// The parts of a sum that lies aside that are added, and of the gradients.
+    fn beside(&self, aside: &Tensor, number: usize, gradients: &Tensor) -> Result<Vec<[Tensor; 2]>> {
+        let row = aside.narrow(0, number, 1)?.view(&[self.parameters])?;
+        let part = |tensor: &Tensor, range: &Range<usize>| tensor.narrow(0, range.start, range.len());
+        self.dense.iter().map(|range| Ok([part(&row, range)?, part(gradients, range)?])).collect()
     }
 
     /// Completes the sums of gradients, on this rank those of its shard, and gives the norm f32 `[1]` of all.
@@ -119,12 +173,20 @@ impl Replicas {
         let Some(comm) = &self.comm else { return Ok(()) };
         let left =
             self.aside.as_ref().filter(|_| self.left > 0).map(|aside| aside.narrow(0, 0, self.left)).transpose()?;
-        Ok(comm.reduce_scatter(left.as_ref(), gradients, GRAIN, self.total, 0..gradients.len())?)
+        self.experts().map_or(Ok(()), |experts| experts.sum_up(gradients))?;
+        for range in &self.dense {
+            comm.reduce_scatter(left.as_ref(), gradients, GRAIN, self.total, range.clone())?;
+        }
+        self.experts().map_or(Ok(()), |experts| experts.send_gradients(gradients))
     }
 
-    /// Tells all ranks the shards `[parameters]` of each.
+    /// Tells all ranks the updated shards `[parameters]` of each; of experts that are shared out, the ranks that have them.
     pub(super) fn gather(&self, tensor: &Tensor) -> Result<()> {
-        self.comm.as_ref().map_or(Ok(()), |comm| Ok(comm.all_gather(tensor, GRAIN)?))
+        match (&self.comm, self.experts()) {
+            (_, Some(experts)) => experts.send_weights(tensor),
+            (Some(comm), None) => Ok(comm.all_gather(tensor, GRAIN)?),
+            (None, None) => Ok(()),
+        }
     }
 
     /// Tells all ranks numbers f32, each of which one rank has and on all others is 0.
@@ -158,6 +220,19 @@ impl Replicas {
         }
         Ok(())
     }
+}
+
+/// A range in another row.
+fn moved(range: &Range<usize>, by: usize) -> Range<usize> {
+    range.start + by..range.end + by
+}
+
+/// Refuses more ranks than there are replicas.
+pub(crate) fn check_ranks(ranks: usize, replicas: usize) -> Result<()> {
+    if ranks <= replicas {
+        return Ok(());
+    }
+    Err(Error::value(format!("{ranks} ranks share out replicas: replicas must be at least {ranks}, and is {replicas}")))
 }
 
 /// Tells the other ranks why this one cannot go on, when it cannot: they fail with its sentence. Divergence is none of this,

@@ -96,7 +96,8 @@ impl TrainingRun {
         train.check_schedule()?;
         let data = TokenWindows::open(sources.0, train.sequence_length)?;
         let held_out = sources.1.map(|path| TokenWindows::open(path, train.sequence_length)).transpose()?;
-        let model = MoETransformer::random_in(rank.context(), model, train.seed, true, train.precision)?;
+        let (ctx, experts) = (rank.context(), rank.experts(model.num_experts)?);
+        let model = MoETransformer::random_with(ctx, model, train.seed, true, train.precision, experts.as_ref())?;
         let trainer = Trainer::with_comm(model, train, true, rank.comm())?;
         Self::new(folder, trainer, data, held_out, tokenizer, 0, 0.0)
     }
@@ -380,13 +381,21 @@ impl TrainingRun {
         let (config, model, replicas) = (self.trainer.config(), self.trainer.model(), self.trainer.replicas());
         let (rank, ranks) = replicas.comm().map_or((0, 1), |comm| (comm.rank(), comm.ranks()));
         let (mut sums, mut count) = (Vec::new(), 0);
-        let parts = held_out.spread(config.micro_batch_size.unwrap_or(config.batch_size), batches);
-        for (number, chosen) in parts.enumerate() {
-            sums.push(0f32);
-            if number % ranks != rank {
-                continue;
+        let size = config.micro_batch_size.unwrap_or(config.batch_size);
+        let mut parts = held_out.spread(size, batches);
+        loop {
+            let round: Vec<_> = parts.by_ref().take(ranks).collect();
+            if round.is_empty() {
+                break;
             }
-            let batch = held_out.take(&chosen)?;
+            let number = sums.len() + rank;
+            sums.resize(sums.len() + round.len(), 0f32);
+            model.begin_evaluation(size * held_out.length(), |rank| rank < round.len());
+            let Some(chosen) = round.get(rank) else {
+                model.serve_evaluation()?;
+                continue;
+            };
+            let batch = held_out.take(chosen)?;
             let shape = [batch.rows, batch.length];
             let ctx = model.context();
             let (part, tokens) =

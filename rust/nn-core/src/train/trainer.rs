@@ -156,10 +156,17 @@ impl Trainer {
                 interval: whole(config.loss_scale_interval),
             }),
         };
+        let seat = |comm: &Comm| [comm.rank(), comm.ranks()];
+        if model.experts().is_some_and(|experts| comm.map(seat) != Some(seat(experts.comm()))) {
+            return Err(Error::value("the ranks that share out this model's experts must be those that train it"));
+        }
         if let Some(comm) = comm.filter(|comm| comm.ranks() > 1) {
             comm.agree("configuration", canonical(&[model.config().values(), config.resolved()]))?;
+            let group = model.experts().map_or(1, |experts| experts.group().ranks());
+            comm.agree("expert parallel", group.to_string())?;
         }
-        let replicas = Replicas::new(model.context(), config.replicas, model.layout().size(), comm)?;
+        let micro_batches = config.batch_size.div_ceil(config.micro_batch(config.batch_size));
+        let replicas = Replicas::of_model(&model, config.replicas, micro_batches, comm)?;
         let (parameters, gradients) = (model.parameters().data(), model.gradients()?.data());
         let rounded = (precision != Precision::F32).then(|| model.weights().data());
         let device = Optimizer::with_replicas(parameters, gradients, rounded, options, capture, replicas.clone())?;
@@ -206,9 +213,15 @@ impl Trainer {
         usize::try_from(self.device.steps_done()).unwrap_or(0)
     }
 
+    /// Bytes that this rank gave the transport for other ranks so far.
+    pub fn bytes_sent(&self) -> Result<u64> {
+        let of_experts = self.model.experts().map_or(Ok(0), |experts| experts.bytes_sent())?;
+        Ok(of_experts + self.replicas.comm().map_or(Ok(0), Comm::bytes_sent)?)
+    }
+
     /// Memory of the gradients, of the model and of replicas whose sums wait for others.
-    pub(crate) fn bytes_of_gradients(&self) -> usize {
-        4 * self.model.layout().size() + self.replicas.bytes()
+    pub(crate) fn bytes_of_gradients(&self) -> Result<usize> {
+        Ok(self.model.gradients()?.bytes() + self.replicas.bytes())
     }
 
     /// The loss scale and its counters, read from the device; `None` in another precision than f16.
@@ -267,8 +280,9 @@ impl Trainer {
     }
 
     /// Brings the model's f32 `parameters` up to date on all ranks, until the next step: with a precision of 16 bits a rank
-    /// updates its part alone. All ranks call it.
+    /// updates its part alone. All ranks call it. `Error::Value` where they share the experts out.
     pub fn gather_parameters(&self) -> Result<()> {
+        self.model.require_all()?;
         self.replicas.gather(self.model.parameters().data())
     }
 

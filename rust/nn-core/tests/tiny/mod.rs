@@ -2,12 +2,16 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
 
-use nn_core::Result;
+use nn_core::format::Table;
 use nn_core::format::shards::write_shard;
 use nn_core::model::{MoEConfig, MoETransformer, ParameterArena};
-use nn_core::train::{Batch, Rank, TrainConfig, Trainer, TrainingRun};
-use nn_ffi::{Context, Device};
+use nn_core::train::{Batch, Rank, TrainConfig, Trainer, TrainingRun, list_checkpoints, read_metrics};
+use nn_core::{Error, Result};
+use nn_ffi::{Comm, Context, Device, Status, Transport};
 
 /// A context; without the library nothing here can be tested, and its error says what to do.
 pub(crate) fn context() -> Context {
@@ -126,4 +130,66 @@ pub(crate) fn bits(arena: &ParameterArena) -> Vec<u32> {
 pub(crate) fn state(trainer: &Trainer) -> [Vec<u32>; 3] {
     let [first, second] = trainer.moments().unwrap();
     [trainer.model().parameters(), first, second].map(bits)
+}
+
+/// What `work` gives on each rank. One rank has no communicator.
+pub(crate) fn job<T: Send>(ranks: usize, work: impl Fn(Rank<'_>) -> T + Sync) -> Vec<T> {
+    static JOBS: AtomicUsize = AtomicUsize::new(0);
+    let name = format!("job {}", JOBS.fetch_add(1, Ordering::Relaxed));
+    let (work, name) = (&work, name.as_str());
+    thread::scope(|scope| {
+        let of_rank = |rank: usize| {
+            scope.spawn(move || {
+                let ctx = context();
+                ctx.set_threads(1).unwrap();
+                if ranks == 1 {
+                    return work((&ctx).into());
+                }
+                let seat = Some((rank, ranks));
+                let comm = Comm::new(&ctx, Transport::Threads, name, seat, Duration::from_secs(60)).unwrap();
+                work((&comm).into())
+            })
+        };
+        let threads: Vec<_> = (0..ranks).map(of_rank).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+pub(crate) fn number_of(rank: Rank<'_>) -> usize {
+    rank.comm().map_or(0, Comm::rank)
+}
+
+/// Files by their path in a run's folder.
+pub(crate) type Files = Vec<(PathBuf, Vec<u8>)>;
+
+/// All that a run leaves, without its times: bytes of the files of its checkpoints, and its metrics.
+pub(crate) fn left(workshop: &Workshop, name: &str) -> (Files, Vec<Table>) {
+    let mut files = Vec::new();
+    for folder in list_checkpoints(&workshop.path(name).join("checkpoints")).unwrap() {
+        let mut names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        names.sort();
+        for path in names {
+            let mut bytes = std::fs::read(&path).unwrap();
+            if path.ends_with("training.json") {
+                let text = String::from_utf8(bytes).unwrap();
+                bytes = text.lines().filter(|line| !line.contains("\"seconds\"")).collect::<String>().into();
+            }
+            files.push((path.strip_prefix(workshop.path(name)).unwrap().to_owned(), bytes));
+        }
+    }
+    let mut metrics = read_metrics(&workshop.path(name).join("metrics.jsonl")).unwrap();
+    for record in &mut metrics {
+        for name in ["seconds", "tokens_per_second", "bytes_peak"] {
+            record.remove(name);
+        }
+    }
+    (files, metrics)
+}
+
+/// The sentence with which a rank lost the others; empty where something else ended it.
+pub(crate) fn peer_text(error: &Error) -> String {
+    match error {
+        Error::Device(inner) if inner.status() == Some(Status::Peer) => format!("{error:#}"),
+        _ => String::new(),
+    }
 }

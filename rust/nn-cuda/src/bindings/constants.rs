@@ -174,6 +174,8 @@ pub const NNCUDA_TRANSPORT_THREADS: i32 = 1;
 pub const NNCUDA_TRANSPORT_MPI: i32 = 2;
 /// GPUs: libnccl.so.2
 pub const NNCUDA_TRANSPORT_NCCL: i32 = 3;
+/// NCCL on a GPU where RANK and WORLD_SIZE are set; MPI where its launcher began the process; else a rank alone
+pub const NNCUDA_TRANSPORT_AUTO: i32 = 4;
 
 // Kinds of the events of nncuda_expert_schedule.
 /// 0.

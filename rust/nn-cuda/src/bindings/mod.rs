@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "cdc3bde54c85d01450e7aa174675dc9556f0b05bc9782dbbd3fec8641055ea8e";
+pub const HEADER_SHA256: &str = "b375ac5d3a40e943a6f6710e03fb0521878075edb9a6ec3ea508d1cdb2d5daf5";

@@ -122,6 +122,8 @@ pub enum Transport {
     Mpi = nn_cuda::NNCUDA_TRANSPORT_MPI,
     /// GPUs: libnccl.so.2
     Nccl = nn_cuda::NNCUDA_TRANSPORT_NCCL,
+    /// NCCL on a GPU where RANK and WORLD_SIZE are set; MPI where its launcher began the process; else a rank alone
+    Auto = nn_cuda::NNCUDA_TRANSPORT_AUTO,
 }
 
 impl Transport {
@@ -133,6 +135,7 @@ impl Transport {
             nn_cuda::NNCUDA_TRANSPORT_THREADS => Some(Self::Threads),
             nn_cuda::NNCUDA_TRANSPORT_MPI => Some(Self::Mpi),
             nn_cuda::NNCUDA_TRANSPORT_NCCL => Some(Self::Nccl),
+            nn_cuda::NNCUDA_TRANSPORT_AUTO => Some(Self::Auto),
             _ => None,
         }
     }

@@ -1,0 +1,150 @@
+package layer
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/tensor"
+)
+
+// ExpertParallel is a rank's place in a training whose experts are shared out. Neighbouring ranks, Size of them, are a
+// group: each has as many experts of every layer, the first rank the first ones. Ranks of the same Position in their
+// groups, the owners, have the same experts. All that is no expert's is on all ranks.
+//
+// The ranks of a group go through their micro-batches in rounds, layer by layer: in each layer the rows of all of them
+// go to the ranks that have their experts, and back. A rank that has no micro-batch left in a round is a guest, who only
+// serves the others. No bit depends on Size.
+// (Lepikhin et al. 2020, "GShard", section 3.2; Rajbhandari et al. 2022, "DeepSpeed-MoE", section 5)
+type ExpertParallel struct {
+	Comm, Group *cuda.Comm // to all ranks, and to those of the group
+	Owners      *cuda.Comm // to those with the same experts; nil where there is one group
+	Size        int        // ranks of a group
+	Position    int        // of this rank in its group
+	Own         int        // experts of a layer that it has
+	Grain       int64      // elements of the arenas that stay on one rank when these share out the updates
+
+	round *Round
+	slots *tensor.Tensor // f32 [slots, layers * own of a layer]: sums of the own experts' gradients
+}
+
+// Round is what the ranks of a group run at once.
+type Round struct {
+	Runs     []bool             // of each rank of the group, whether it has a micro-batch
+	Tokens   int                // of the largest of them
+	Capacity int                // slots that an expert takes of that one; 0 for no limit
+	Events   []cuda.ExpertEvent // what becomes of the gradients of the own experts; none where there is no backward
+}
+
+// NewExpertParallel is the place of a rank of `comm`, which must outlive it, nil is a rank alone, in groups of `size`
+// ranks that share out `experts` experts a layer. nil where `size` is 1: every rank has all experts. Close it.
+func NewExpertParallel(comm *cuda.Comm, size, experts int, grain int64) (*ExpertParallel, error) {
+	rank, ranks := 0, 1
+	if comm != nil {
+		rank, ranks = comm.Rank(), comm.Ranks()
+	}
+	if err := CheckExpertParallel(size, ranks, experts); err != nil || size == 1 {
+		return nil, err
+	}
+	e := &ExpertParallel{Comm: comm, Size: size, Position: rank % size, Own: experts / size, Grain: grain}
+	var err error
+	if e.Group, err = comm.Part(rank-e.Position, 1, size); err != nil {
+		return nil, err
+	}
+	if ranks > size {
+		if e.Owners, err = comm.Part(e.Position, size, ranks/size); err != nil {
+			return nil, errors.Join(err, e.Close())
+		}
+	}
+	return e, nil
+}
+
+// CheckExpertParallel refuses groups of `size` ranks into which a job of so many does not fall apart, or that cannot
+// share out so many experts alike.
+func CheckExpertParallel(size, ranks, experts int) error {
+	if size < 1 || ranks%size != 0 || experts%size != 0 {
+		problem := "expert_parallel is %d; it must divide the %d ranks and the %d experts"
+		return fmt.Errorf(problem, size, ranks, experts)
+	}
+	return nil
+}
+
+// Close frees the communicators of group and owners. Closing nil is fine.
+func (e *ExpertParallel) Close() error {
+	if e == nil {
+		return nil
+	}
+	return errors.Join(e.Owners.Close(), e.Group.Close())
+}
+
+// First is the first rank of the group.
+func (e *ExpertParallel) First() int { return e.Comm.Rank() - e.Position }
+
+// SumInto says where the gradients of the own experts are summed up: f32 [slots, elements], of each layer in turn
+// W13 [own, 2*ffn, hidden], then W2 [own, hidden, ffn]. It stays the caller's.
+func (e *ExpertParallel) SumInto(slots *tensor.Tensor) { e.slots = slots }
+
+// During makes a round the one that runs while `work` does. All ranks of the group do the same.
+func (e *ExpertParallel) During(round Round, work func()) {
+	e.round = &round
+	defer func() { e.round = nil }()
+	work()
+}
+
+// Alone is the error of what cannot be done with the own experts alone.
+func (e *ExpertParallel) Alone() error {
+	first := e.Position * e.Own
+	return fmt.Errorf("this rank holds experts %d to %d of %d alone; SaveCheckpoint of its trainer writes all",
+		first, first+e.Own-1, e.Size*e.Own)
+}
+
+// slotRows is the most rows that a rank has for the experts of another, where each token goes to k experts.
+func (e *ExpertParallel) slotRows(round *Round, k int) int {
+	rows := k * round.Tokens
+	if round.Capacity > 0 {
+		rows = min(rows, e.Own*round.Capacity)
+	}
+	return rows
+}
+
+// current is the round that runs. There is none when somebody runs the model by itself.
+func (e *ExpertParallel) current(p *Pass) *Round {
+	if e.round != nil {
+		return e.round
+	}
+	p.Check(e.Alone())
+	return &Round{Runs: make([]bool, e.Size)}
+}
+
+// dispatch sends rows [rows, hidden] in the order of experts to the ranks that have these: slots [ranks, rows of a slot,
+// hidden] get those of each rank for the own experts, slotOffsets [ranks, own+1] where each expert's begin. A guest has
+// nil rows and offsets.
+func (e *ExpertParallel) dispatch(p *Pass, rows, offsets, slots, slotOffsets *tensor.Tensor) {
+	if p.Err() != nil {
+		return
+	}
+	from, at, count := rowsAt(rows, offsets)
+	p.Check(e.Group.Dispatch(from, at, slots.Memory(), slotOffsets.Memory(), count, int64(slots.Dim(1)), rowBytes(slots),
+		int64(e.Size), int64(e.Own)))
+}
+
+// collect is the way back: the rows of each slot go to their rank, to the places in `rows` that they came from.
+func (e *ExpertParallel) collect(p *Pass, slots, slotOffsets, rows, offsets *tensor.Tensor) {
+	if p.Err() != nil {
+		return
+	}
+	to, at, count := rowsAt(rows, offsets)
+	p.Check(e.Group.Collect(slots.Memory(), slotOffsets.Memory(), to, at, count, int64(slots.Dim(1)), rowBytes(slots),
+		int64(e.Size), int64(e.Own)))
+}
+
+// rowsAt is where the rows of a rank and their offsets lie, and how many there are; of a guest nothing.
+func rowsAt(rows, offsets *tensor.Tensor) (cuda.Memory, cuda.Memory, int64) {
+	if rows == nil {
+		return cuda.Memory{}, cuda.Memory{}, 0
+	}
+	return rows.Memory(), offsets.Memory(), int64(rows.Dim(0))
+}
+
+// rowBytes is the bytes of a row of slots.
+func rowBytes(slots *tensor.Tensor) int64 { return int64(slots.Dim(2) * slots.DType().Size()) }

@@ -1,0 +1,238 @@
+//! Experts that are shared out over ranks: each has some of every layer, and sends the others the rows for theirs.
+//!
+//! Ranks stand in groups, each of which has all experts; the ranks with the same ones are their owners. A group goes
+//! through its micro-batches in rounds, in step, so that a layer's rows are exchanged by all of it at once. A rank that has
+//! no micro-batch in a round is a guest: it serves the others with its experts.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use nn_ffi::{Comm, DType, ExpertEvent, Tensor, kernels};
+
+use super::moe::{Inside, SwiGLU};
+use super::sizes;
+use crate::error::{Error, Result};
+
+/// Which experts of a model a rank has, and the ranks that it shares them out with.
+///
+/// `comm` has P ranks, of which X = `ranks` neighbours are a group. Rank r has, of every layer, the experts of its position
+/// r mod X: those from position * E / X on.
+#[derive(Debug)]
+pub struct ExpertParallel {
+    comm: Comm,
+    group: Comm,
+    owners: Comm,
+    experts: usize,
+    round: Mutex<Option<Arc<Round>>>,
+}
+
+impl ExpertParallel {
+    /// That of a rank of a communicator, in groups of `ranks` that have `experts` in all. All ranks call it. `Error::Value`
+    /// unless `ranks` divides both the ranks that there are and the experts.
+    pub fn new(comm: &Comm, ranks: usize, experts: usize) -> Result<Self> {
+        check_expert_parallel(ranks, comm.ranks(), experts)?;
+        let position = comm.rank() % ranks;
+        let group = comm.part(comm.rank() - position, 1, ranks)?;
+        let owners = comm.part(position, ranks, comm.ranks() / ranks)?;
+        Ok(Self { comm: comm.clone(), group, owners, experts, round: Mutex::new(None) })
+    }
+
+    /// All ranks.
+    pub fn comm(&self) -> &Comm {
+        &self.comm
+    }
+
+    /// The ranks that have all experts together, this one among them.
+    pub fn group(&self) -> &Comm {
+        &self.group
+    }
+
+    /// The ranks that have the same experts as this one.
+    pub fn owners(&self) -> &Comm {
+        &self.owners
+    }
+
+    /// Which of the experts of a layer this rank has.
+    pub fn own(&self) -> Range<usize> {
+        let each = self.experts / self.group.ranks();
+        self.group.rank() * each..(self.group.rank() + 1) * each
+    }
+
+    /// What keeps this rank from doing alone what takes all experts.
+    pub fn refusal(&self) -> Error {
+        let (Range { start, end }, all) = (self.own(), self.experts);
+        let last = end - 1;
+        Error::value(format!(
+            "this rank holds experts {start} to {last} of {all} alone; save_checkpoint of its trainer writes all"
+        ))
+    }
+
+    /// Bytes that this rank gave the transport for the exchange of rows and the sums of its experts' gradients so far.
+    pub fn bytes_sent(&self) -> Result<u64> {
+        Ok(self.group.bytes_sent()? + self.owners.bytes_sent()?)
+    }
+
+    /// Begins a round: what layers do from here on is part of it.
+    pub(crate) fn begin(&self, round: &Arc<Round>) {
+        *self.round.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(round));
+    }
+
+    /// The round, in which this rank has rows of its own or is a guest.
+    fn round(&self, guest: bool) -> Result<Arc<Round>> {
+        let round = self.round.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        round.filter(|round| round.sources[self.group.rank()] != guest).ok_or_else(|| self.refusal())
+    }
+}
+
+/// Refuses groups that do not divide the ranks and the experts.
+pub(crate) fn check_expert_parallel(expert_parallel: usize, ranks: usize, experts: usize) -> Result<()> {
+    if expert_parallel > 0 && ranks.is_multiple_of(expert_parallel) && experts.is_multiple_of(expert_parallel) {
+        return Ok(());
+    }
+    Err(Error::value(format!(
+        "expert_parallel is {expert_parallel}; it must divide the {ranks} ranks and the {experts} experts"
+    )))
+}
+
+/// What the ranks of a group do together.
+#[derive(Debug)]
+pub(crate) struct Round {
+    /// Rows that a rank sends at most.
+    rows: usize,
+    /// Which ranks of the group have rows.
+    sources: Vec<bool>,
+    /// What becomes of the gradients, in order.
+    events: Vec<ExpertEvent>,
+    /// f32 `[slots, parameters of the own experts]`, layer by layer.
+    gradients: Option<Tensor>,
+}
+
+impl Round {
+    /// A round of a step, in a group of `ranks`.
+    pub(crate) fn new(rows: usize, ranks: usize, events: &[ExpertEvent], gradients: &Tensor) -> Self {
+        let mut sources = vec![false; ranks];
+        for event in events {
+            if let ExpertEvent::Run { source, .. } = *event {
+                sources[source] = true;
+            }
+        }
+        Self { rows, sources, events: events.to_vec(), gradients: Some(gradients.clone()) }
+    }
+
+    /// A round without backward.
+    pub(crate) fn forward(rows: usize, sources: Vec<bool>) -> Self {
+        Self { rows, sources, events: Vec::new(), gradients: None }
+    }
+
+    /// The gradients in a slot of `count` parameters from `first` on.
+    fn gradients(&self, slot: usize, first: usize, count: usize) -> Result<Tensor> {
+        let missing = || Error::value("this round has no backward");
+        let slots = self.gradients.as_ref().ok_or_else(missing)?;
+        let [_, own] = sizes("the gradients", slots)?;
+        Ok(slots.narrow(0, slot, 1)?.view(&[own])?.narrow(0, first, count)?)
+    }
+}
+
+/// A layer's exchange of rows between the ranks of a group.
+#[derive(Clone, Debug)]
+pub struct ExpertExchange {
+    parallel: Arc<ExpertParallel>,
+    layer: usize,
+}
+
+/// What a rank's experts of a layer were sent in a round, and what they make of it.
+#[derive(Debug)]
+pub struct Served {
+    exchange: ExpertExchange,
+    round: Arc<Round>,
+    /// `[ranks, rows, hidden]`.
+    rows: Tensor,
+    /// i32 `[ranks, own experts + 1]`.
+    offsets: Tensor,
+    /// Of each rank, unless that is found again.
+    inside: Vec<Option<Inside>>,
+}
+
+/// Rows of this rank, sorted by expert, and the first of each expert; a guest has none.
+pub(super) type Rows<'a> = Option<(&'a Tensor, &'a Tensor)>;
+
+impl ExpertExchange {
+    /// That of the layer of this number.
+    pub fn new(parallel: &Arc<ExpertParallel>, layer: usize) -> Self {
+        Self { parallel: Arc::clone(parallel), layer }
+    }
+
+    /// Sends rows to the ranks that have their experts, and gets those for `experts`, which this rank has.
+    pub(super) fn arrive(&self, experts: &SwiGLU, rows: Rows<'_>) -> Result<Served> {
+        let round = self.parallel.round(rows.is_none())?;
+        let (received, offsets) = self.dispatch(&round, experts, rows)?;
+        let inside = round.sources.iter().map(|_| None).collect();
+        Ok(Served { exchange: self.clone(), round, rows: received, offsets, inside })
+    }
+
+    fn dispatch(&self, round: &Round, experts: &SwiGLU, rows: Rows<'_>) -> Result<(Tensor, Tensor)> {
+        let (ctx, weights, ranks) = (self.parallel.comm.context(), &experts.w13.value, round.sources.len());
+        let [own, _, hidden] = sizes("w13", weights)?;
+        let received = ctx.empty(&[ranks, round.rows, hidden], weights.dtype())?;
+        let offsets = ctx.empty(&[ranks, own + 1], DType::I32)?;
+        self.parallel.group.dispatch(rows, &received, &offsets)?;
+        Ok((received, offsets))
+    }
+}
+
+impl Served {
+    /// The outputs of the experts, which `collect` brings back. Without `keep` they take the place of the rows, and nothing
+    /// is left for `backward`.
+    pub(super) fn outputs(&mut self, experts: &SwiGLU, keep: bool) -> Result<Tensor> {
+        let rows = &self.rows;
+        let out = if keep { rows.context().empty(rows.shape(), rows.dtype())? } else { rows.clone() };
+        for source in (0..self.inside.len()).filter(|source| self.round.sources[*source]) {
+            let offsets = part(&self.offsets, source)?;
+            let inside = experts.inside(part(rows, source)?, &offsets)?;
+            experts.outputs(&inside, &offsets, &part(&out, source)?)?;
+            self.inside[source] = keep.then_some(inside);
+        }
+        Ok(out)
+    }
+
+    /// Brings what became of rows back to where they came from: to `home` on this rank, where it has some.
+    pub(super) fn collect(&self, out: &Tensor, home: Rows<'_>) -> Result<()> {
+        Ok(self.exchange.parallel.group.collect(out, &self.offsets, home)?)
+    }
+
+    /// The gradient of this rank's rows, where it has some, in place of that of its outputs. The gradients of the experts
+    /// become part of the round's.
+    pub(super) fn backward(mut self, experts: &SwiGLU, dy: Rows<'_>) -> Result<()> {
+        let round = Arc::clone(&self.round);
+        let (dout, _offsets) = self.exchange.dispatch(&round, experts, dy)?;
+        let (w13, w2) = (&experts.w13.value, &experts.w2.value);
+        let all = w13.len() + w2.len();
+        let first = self.exchange.layer * all;
+        for event in &round.events {
+            match *event {
+                ExpertEvent::Run { source, slot, accumulate, .. } => {
+                    let (rows, offsets) = (part(&self.rows, source)?, part(&self.offsets, source)?);
+                    let inside = self.inside[source].take().map_or_else(|| experts.inside(rows, &offsets), Ok)?;
+                    let grads = [
+                        round.gradients(slot, first, w13.len())?.view(w13.shape())?,
+                        round.gradients(slot, first + w13.len(), w2.len())?.view(w2.shape())?,
+                    ];
+                    let beta = if accumulate { 1.0 } else { 0.0 };
+                    experts.backward(part(&dout, source)?, inside, &offsets, grads.each_ref(), beta)?;
+                }
+                ExpertEvent::Add { slot, other, .. } => {
+                    let sum = round.gradients(slot, first, all)?;
+                    kernels::add(&sum, &round.gradients(other, first, all)?, &sum)?;
+                }
+                ExpertEvent::Copy { .. } => {} // behind all rounds
+            }
+        }
+        drop(dout);
+        self.collect(&self.rows, dy)
+    }
+}
+
+/// What a tensor has of one rank.
+fn part(tensor: &Tensor, rank: usize) -> Result<Tensor> {
+    Ok(tensor.narrow(0, rank, 1)?.view(&tensor.shape()[1..])?)
+}
