@@ -94,6 +94,24 @@ func (s Seat) laterSums(config model.Config, options train.Config, run steps) (i
 	return 4 * own * (all - some), err
 }
 
+// Growth is `most`, and before it the plans of the powers of two of ranks below its own, from 1 on. Of each, the experts
+// are shared out by the largest divisor of ranks and experts that is no more than that of `most`.
+func Growth(config model.Config, options train.Config, machine cuda.Machine, most Ranks) ([]Ranks, error) {
+	var plans []Ranks
+	for ranks := 1; ranks < most.Seat.Ranks; ranks *= 2 {
+		size := min(most.Seat.ExpertParallel, ranks)
+		for ranks%size != 0 || config.NumExperts%size != 0 {
+			size--
+		}
+		one, err := OnRanks(config, options, machine, ranks, size)
+		if err != nil {
+			return nil, err
+		}
+		plans = append(plans, one)
+	}
+	return append(plans, most), nil
+}
+
 // replicas lists those of a rank.
 func (s Seat) replicas(count int) (own []int, err error) {
 	begin, end, err := cuda.Shard(int64(count), 1, int64(s.Ranks), int64(s.Rank))

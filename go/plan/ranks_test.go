@@ -3,6 +3,7 @@ package plan_test
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -61,6 +62,26 @@ func TestPlanOfRanks(t *testing.T) {
 	_, err := plan.OnRanks(wide(), options, cuda.Machine{Device: cuda.CPU, Threads: 1}, 6, 3)
 	if err == nil || err.Error() != "expert_parallel is 3; it must divide the 6 ranks and the 4 experts" {
 		t.Error(err)
+	}
+}
+
+// Each row is the plan of so many ranks; experts are shared out as far as ranks and experts allow.
+func TestGrowth(t *testing.T) {
+	options, machine, config := trainOptions(), cuda.Machine{Device: cuda.CPU, Threads: 1}, wide()
+	options.BatchSize, options.MicroBatchSize, options.Replicas, options.SequenceLength = 6, 1, 6, 16
+	config.NumExperts = 6
+	most := must.Get(plan.OnRanks(config, options, machine, 6, 3))(t)
+	rows := must.Get(plan.Growth(config, options, machine, most))(t)
+	var found [][2]int
+	for _, row := range rows {
+		found = append(found, [2]int{row.Seat.Ranks, row.Seat.ExpertParallel})
+	}
+	if want := [][2]int{{1, 1}, {2, 2}, {4, 2}, {6, 3}}; !reflect.DeepEqual(found, want) {
+		t.Errorf("%v; want %v", found, want)
+	}
+	four := must.Get(plan.OnRanks(config, options, machine, 4, 2))(t)
+	if !reflect.DeepEqual(rows[2], four) || !reflect.DeepEqual(rows[3], most) || rows[0].Sent != 0 {
+		t.Errorf("%v", rows)
 	}
 }
 

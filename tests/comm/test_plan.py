@@ -17,7 +17,7 @@ from nncuda.cli import main
 from nncuda.cli.plan import require_fit
 from nncuda.models import MoETransformer
 from nncuda.train import TrainConfig, Trainer
-from nncuda.train.plan import Machine, Seat, plan_ranks, plan_training, training_work
+from nncuda.train.plan import Machine, Seat, plan_growth, plan_ranks, plan_training, training_work
 
 #: Parameters are shared out in four pieces, so of eight ranks some have none.
 MODEL = dataclasses.replace(TINY, vocab_size=211, hidden_size=40, num_experts=5, ffn_size=61)
@@ -78,6 +78,16 @@ def test_the_rank_that_needs_most(name: str, ranks: int) -> None:
     assert planned.sent == max(work.sent for work in works) > 0
 
 
+def test_growth() -> None:
+    """Each row is the plan of so many ranks; experts are shared out as far as ranks and experts allow."""
+    model, train, machine = dataclasses.replace(MODEL, num_experts=6), options(), Machine("cpu", 1)
+    rows = plan_growth(model, train, machine, plan_ranks(model, train, machine, 6, 3))
+    assert [(row.seat.ranks, row.seat.expert_parallel) for row in rows] == [(1, 1), (2, 2), (4, 2), (6, 3)]
+    assert rows[2] == plan_ranks(model, train, machine, 4, 2)
+    assert rows[0].sent == 0 and rows[0].work == training_work(model, train, machine)
+    assert [row.seat.ranks for row in plan_growth(model, train, machine, rows[0])] == [1]
+
+
 def command(*arguments: str) -> str:
     result = CliRunner().invoke(main, ["plan", *arguments])
     assert result.exit_code == 0, (result.output, result.exception)
@@ -100,13 +110,26 @@ def test_time_and_efficiency() -> None:
     assert found["sent"] == pytest.approx((3 / 4 * 4 + 3 * 2 / 4) * told["parameters"]["total"], rel=0.001)
 
 
+def test_growth_in_json() -> None:
+    """The last row is what is planned, and one rank is as efficient as itself."""
+    flags = ["--preset", "demo", "--micro-batch-size", "1", "--replicas", "6", "--device", "h200", "--link", "2e9"]
+    flags += ["--json", "--ranks", "6", "--expert-parallel", "2"]
+    without, found = (json.loads(command(*flags, *more)) for more in ([], ["--growth"]))
+    rows = found.pop("growth")
+    assert found == without and rows[-1] == found["ranks"] and rows[-1]["held"] == found["held"]
+    assert [(row["count"], row["expert_parallel"]) for row in rows] == [(1, 1), (2, 2), (4, 2), (6, 2)]
+    assert (rows[0]["sent"], rows[0]["efficiency"]) == (0, 1)
+    four = json.loads(command(*flags[:-3], "4", "--expert-parallel", "2"))["ranks"]
+    assert rows[2] == four
+
+
 def test_page() -> None:
     """The plans in the documentation are what the command prints."""
     page = (Path(__file__).resolve().parents[2] / "docs" / "several-machines.md").read_text(encoding="utf-8")
     shown = [part for part in page.split("```") if part.startswith("\n$ nncuda plan ")]
     assert len(shown) == 2
-    for one in shown:
-        line, _, expected = one.strip().partition("\n…\n")
+    for part in shown:
+        line, _, expected = part.strip().partition("\n…\n")
         assert command(*line.split()[3:]).split()[-len(expected.split()) :] == expected.split()
 
 

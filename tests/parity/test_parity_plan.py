@@ -34,7 +34,9 @@ PLANS = {
     "a GPU by its name": "--preset 6.9b --device h200",
     "ranks": f"{SMALL} --batch-size 19 --micro-batch-size 2 --replicas 7 --ranks 3",
     "ranks that divide the experts": f"{SMALL} --batch-size 19 --micro-batch-size 2 --replicas 7 --ranks 4"
-    " --expert-parallel 2 --capacity-factor 1.25 --precision bf16",
+    " --expert-parallel 2 --capacity-factor 1.25 --precision bf16 --growth",
+    "ranks with fewer before them, and a link": "--preset demo --device h200 --micro-batch-size 1"
+    " --replicas 6 --ranks 6 --link 50GB --growth",
     "ranks with a link": "--preset 6.9b --device h200 --micro-batch-size 1 --replicas 8 --ranks 8 --link 50GB",
 }
 REFUSALS = {
@@ -44,6 +46,7 @@ REFUSALS = {
     "--inference --prompt 0": (2, "prompt"),
     "--ranks 0": (2, "ranks"),
     "--inference --ranks 2": (2, "--ranks is for training, not for --inference"),
+    "--growth": (2, "--growth is for --ranks"),
     "--ranks 2 --link 50GB": (2, "--link is for --ranks and a GPU by its name"),
     "--device h200 --link 50GB": (2, "--link is for --ranks and a GPU by its name"),
     "--device h200 --ranks 2 --link 0": (2, "--link is 0; it must be at least 1"),
@@ -75,7 +78,8 @@ def test_plan(language: languages.Language, name: str) -> None:
     for found in (own, python):  # what a language's own program needs, which frees memory at its own times
         found["sizes"] = [found.pop("peak"), found.pop("held"), *(way.pop("bytes") for way in found["ways"])]
         found["sizes"] += [value or 0 for _, value in sorted(found.pop("work").items())]
-        found["sizes"] += [found.get("ranks", {}).pop(name, None) or 0 for name in ("seconds", "efficiency")]
+        for job in [found.get("ranks", {}), *found.get("growth", [])]:
+            found["sizes"] += [job.pop(name, None) or 0 for name in ("held", "seconds", "efficiency")]
         for kind in ("fixed", "kept", "transient", "evaluation", "scratch"):
             del found["bytes"][kind]
     assert own.pop("sizes") == pytest.approx(python.pop("sizes"), rel=0.02)

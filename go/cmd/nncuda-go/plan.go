@@ -54,6 +54,7 @@ type planFlags struct {
 	device               deviceFlags
 	available            sizeValue
 	ranks, experts       int
+	growth               bool
 	link                 sizeValue
 	options              *optionFlags
 }
@@ -95,6 +96,8 @@ Options are those of "nncuda-go train", from the same sources. No part of the mo
 	set.IntVar(&flags.ranks, "ranks", 0,
 		"Plan training on so many ranks, up to --replicas, for the rank that needs the most memory.")
 	addExpertParallel(set, &flags.experts)
+	set.BoolVar(&flags.growth, "growth", false,
+		"With --ranks, also a table of what changes with the number of ranks.")
 	set.Var(&flags.link, "link",
 		"With --ranks and a GPU by its name, bytes a second that a rank sends, such as 50GB, for the time of a step.")
 	set.BoolVar(&flags.asJSON, "json", false, "Write JSON, for programs.")
@@ -130,20 +133,6 @@ func (f *planFlags) check(command *cobra.Command) error {
 	return f.checkRanks(command.Flags().Changed("ranks"))
 }
 
-func (f *planFlags) checkRanks(given bool) error {
-	switch {
-	case given && (f.ranks < 1 || f.ranks > 65536):
-		return usagef("invalid value for '--ranks': %d is not in the range 1<=x<=65536", f.ranks)
-	case given && f.inference:
-		return usagef("--ranks is for training, not for --inference")
-	case f.link >= 0 && (!given || deviceOf(f.device.device) == nil):
-		return usagef("--link is for --ranks and a GPU by its name")
-	case f.link == 0:
-		return usagef("--link is 0; it must be at least 1")
-	}
-	return nil
-}
-
 // planned is what was planned, for what, and what would make it fit.
 type planned struct {
 	model   model.Config
@@ -154,14 +143,9 @@ type planned struct {
 	device  string
 	free    int
 	ways    []plan.Way
-	ranks   int // 0 where none are planned for
-	experts int // ranks that share out the experts
-	shared  plan.Ranks
-	times   *rankTimes // nil where the device or the link is not known
+	jobs    []job // with --ranks, what is planned is the last one; those before it are there with --growth
+	growth  bool
 }
-
-// rankTimes are those of a step on several ranks.
-type rankTimes struct{ seconds, efficiency float64 }
 
 func (f *planFlags) run(out io.Writer) error {
 	found := planned{device: f.device.device}
@@ -178,8 +162,7 @@ func (f *planFlags) run(out io.Writer) error {
 	if f.inference {
 		err = f.planInference(&found, trainConfig, machine, capacity)
 	} else {
-		found.ranks, found.experts = f.ranks, f.experts
-		err = planTraining(&found, trainConfig, machine)
+		err = f.planTraining(&found, trainConfig, machine)
 	}
 	if err != nil {
 		return err
@@ -187,15 +170,6 @@ func (f *planFlags) run(out io.Writer) error {
 	if device := deviceOf(f.device.device); device != nil {
 		seconds := found.work.Seconds(*device, trainConfig.Precision)
 		found.seconds = &seconds
-		if f.link > 0 {
-			alone, err := plan.TrainingWork(found.model, trainConfig, machine)
-			if err != nil {
-				return err
-			}
-			together := seconds + float64(found.shared.Sent)/float64(f.link)
-			one := alone.Seconds(*device, trainConfig.Precision)
-			found.times = &rankTimes{together, one / (float64(f.ranks) * together)}
-		}
 	}
 	if f.asJSON {
 		return printDocument(out, found.object())
@@ -216,17 +190,6 @@ func (f *planFlags) planInference(
 	}
 	found.what = "the next token"
 	found.work, err = plan.InferenceWork(config, precision, machine, batch, capacity)
-	return err
-}
-
-func planTraining(found *planned, options train.Config, machine cuda.Machine) (err error) {
-	if found.shared, err = plan.OnRanks(found.model, options, machine, max(found.ranks, 1), found.experts); err != nil {
-		return err
-	}
-	found.memory, found.work, found.what = found.shared.Memory, found.shared.Work, "a step"
-	if found.memory.Held > found.free {
-		found.ways, _, err = plan.WaysToFit(found.model, options, machine, found.shared.Seat, found.free, true)
-	}
 	return err
 }
 
@@ -431,14 +394,7 @@ func (p planned) object() *formats.Object {
 		"fits", p.memory.Held <= p.free, "ways", ways,
 		"work", formats.NewObject("flops", work.Flops, "bytes", work.Bytes, "seconds", p.secondsOrNone()),
 	)
-	if p.ranks > 0 {
-		var seconds, efficiency any
-		if p.times != nil {
-			seconds, efficiency = p.times.seconds, p.times.efficiency
-		}
-		object.Set("ranks", formats.NewObject("count", p.ranks, "rank", p.shared.Seat.Rank, "sent", p.shared.Sent,
-			"seconds", seconds, "efficiency", efficiency))
-	}
+	p.addJobs(object)
 	return object
 }
 
@@ -479,20 +435,7 @@ func (p planned) show(out io.Writer) error {
 	}
 	_, err := fmt.Fprintf(out, "%s takes %.3g operations and moves %s%s.\n", strings.ToUpper(p.what[:1])+p.what[1:],
 		float64(work.Flops), bytesText(work.Bytes), least)
-	if p.ranks > 0 && err == nil {
-		_, err = fmt.Fprintln(out, p.ranksText())
-	}
-	return err
-}
-
-func (p planned) ranksText() string {
-	text := fmt.Sprintf("Of %d ranks, rank %d needs the most memory, this. A rank sends up to %s in a step",
-		p.ranks, p.shared.Seat.Rank, bytesText(p.shared.Sent))
-	if p.times != nil {
-		text += fmt.Sprintf(", which then takes %.3g s if nothing is computed meanwhile: an efficiency of %.0f %% against one rank",
-			p.times.seconds, 100*p.times.efficiency)
-	}
-	return text + "."
+	return errors.Join(err, p.showJobs(out))
 }
 
 func (p planned) secondsOrNone() any {

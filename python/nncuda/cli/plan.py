@@ -22,10 +22,12 @@ from ..train.plan import (
     KINDS,
     Machine,
     MemoryPlan,
+    RanksPlan,
     Seat,
     TooLargeError,
     Work,
     inference_work,
+    plan_growth,
     plan_inference,
     plan_ranks,
     plan_training,
@@ -91,6 +93,7 @@ class _Size(click.ParamType):
     help="Plan training on so many ranks, up to --replicas, for the rank that needs the most memory.",
 )
 @expert_parallel_option
+@click.option("--growth", is_flag=True, help="With --ranks, also a table of what changes with the number of ranks.")
 @click.option(
     "--link",
     type=_Size(),
@@ -109,6 +112,7 @@ def plan(
     available: int | None,
     ranks: int | None,
     expert_parallel: int,
+    growth: bool,
     link: int | None,
     as_json: bool,
     **flags: Any,
@@ -125,6 +129,8 @@ def plan(
         raise click.UsageError("--ranks is for training, not for --inference")
     if expert_parallel != 1 and ranks is None:
         raise click.UsageError("--expert-parallel is for --ranks")
+    if growth and ranks is None:
+        raise click.UsageError("--growth is for --ranks")
     if link is not None and (ranks is None or device not in DEVICES):
         raise click.UsageError("--link is for --ranks and a GPU by its name")
     if link == 0:
@@ -153,21 +159,27 @@ def plan(
         planned, work = shared.memory, shared.work
         ways = ways_to_fit(model, train, machine, free, seat=shared.seat)[0] if planned.held > free else []
     seconds = work.seconds(DEVICES[device], train.precision) if device in DEVICES else None
-    job: dict[str, Any] = {}
+    jobs: list[dict[str, Any]] = []  # the last one is what is planned
     if ranks is not None:
-        job = {"count": ranks, "rank": shared.seat.rank, "sent": shared.sent, "seconds": None, "efficiency": None}
-        if link is not None and seconds is not None:
-            alone = training_work(model, train, machine).seconds(DEVICES[device], train.precision)
-            job["seconds"] = seconds + shared.sent / link
-            job["efficiency"] = alone / (ranks * job["seconds"])
+        plans = plan_growth(model, train, machine, shared) if growth else [shared]
+        jobs = [_job_values(one) for one in plans]
+        if link is not None:
+            alone = plans[0].work if growth else training_work(model, train, machine)
+            least = [one.seconds(DEVICES[device], train.precision) for one in (alone, *(one.work for one in plans))]
+            for job, computing in zip(jobs, least[1:], strict=True):
+                job["seconds"] = computing + job["sent"] / link
+                job["efficiency"] = least[0] / (job["count"] * job["seconds"])
     if as_json:
         values = _values(model, planned, work, seconds, device, free, ways)
-        click.echo(json.dumps(values | ({"ranks": job} if job else {}), indent=2))
+        values |= ({"ranks": jobs[-1]} if jobs else {}) | ({"growth": jobs} if growth else {})
+        click.echo(json.dumps(values, indent=2))
     else:
         _show(model, planned, device, free, ways)
         _show_work(work, seconds, device, "the next token" if inference else "a step")
-        if job:
-            _show_ranks(**job)
+        if jobs:
+            _show_ranks(jobs[-1])
+        if growth:
+            _show_growth(jobs)
 
 
 def _machine(device: str, threads: int | None, available: int | None) -> tuple[Machine, int]:
@@ -233,6 +245,19 @@ def _values(
     }
 
 
+def _job_values(plan: RanksPlan) -> dict[str, Any]:
+    """What JSON says of ranks, as yet without times."""
+    return {
+        "count": plan.seat.ranks,
+        "expert_parallel": plan.seat.expert_parallel,
+        "rank": plan.seat.rank,
+        "held": plan.memory.held,
+        "sent": plan.sent,
+        "seconds": None,
+        "efficiency": None,
+    }
+
+
 def _show(model: MoEConfig, planned: MemoryPlan, device: str, free: int, ways: list[Way]) -> None:
     terminal = console()
     counts = Table("parameters", "total", "active per token")
@@ -267,9 +292,19 @@ def _show_work(work: Work, seconds: float | None, device: str, what: str) -> Non
     tell(f"{text}.")
 
 
-def _show_ranks(count: int, rank: int, sent: int, seconds: float | None, efficiency: float | None) -> None:
-    text = f"Of {count} ranks, rank {rank} needs the most memory, this. A rank sends up to {bytes_text(sent)} in a step"
-    if seconds is not None and efficiency is not None:
-        text += f", which then takes {seconds:.3g} s if nothing is computed meanwhile"
-        text += f": an efficiency of {100 * efficiency:.0f} % against one rank"
+def _show_ranks(job: dict[str, Any]) -> None:
+    text = f"Of {job['count']} ranks, rank {job['rank']} needs the most memory, this. "
+    text += f"A rank sends up to {bytes_text(job['sent'])} in a step"
+    if job["seconds"] is not None:
+        text += f", which then takes {job['seconds']:.3g} s if nothing is computed meanwhile"
+        text += f": an efficiency of {100 * job['efficiency']:.0f} % against one rank"
     tell(f"{text}.")
+
+
+def _show_growth(jobs: list[dict[str, Any]]) -> None:
+    timed = jobs[0]["seconds"] is not None
+    table = Table("ranks", "expert-parallel", "memory", "sent in a step", *(["a step", "efficiency"] if timed else []))
+    for job in jobs:
+        row = [str(job["count"]), str(job["expert_parallel"]), bytes_text(job["held"]), bytes_text(job["sent"])]
+        table.add_row(*row, *([f"{job['seconds']:.3g} s", f"{100 * job['efficiency']:.0f} %"] if timed else []))
+    console().print(table)

@@ -157,6 +157,19 @@ def plan_ranks(
     return RanksPlan(most, memory[most], max(works, key=lambda work: work.flops), max(work.sent for work in works))
 
 
+def plan_growth(config: MoEConfig, train: TrainConfig, machine: Machine, most: RanksPlan) -> list[RanksPlan]:
+    """`most`, and before it the plans of the powers of two of ranks below its own, from 1 on. Of each, the experts are
+    shared out by the largest divisor of ranks and experts that is no more than that of `most`."""
+    plans, ranks = [], 1
+    while ranks < most.seat.ranks:
+        size = min(most.seat.expert_parallel, ranks)
+        while ranks % size or config.num_experts % size:
+            size -= 1
+        plans.append(plan_ranks(config, train, machine, ranks, size))
+        ranks *= 2
+    return [*plans, most]
+
+
 def _seats(config: MoEConfig, train: TrainConfig, ranks: int, expert_parallel: int) -> list[Seat]:
     """Some, of which none needs, computes or sends less than one that is left out."""
     seats = [Seat(rank, ranks, expert_parallel) for rank in range(ranks)]

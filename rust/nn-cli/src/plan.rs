@@ -7,8 +7,8 @@ use clap::Args;
 use nn_core::format::{Table, Value};
 use nn_core::model::{MoEConfig, USUAL_PRESET};
 use nn_core::plan::{
-    DEVICES, Gpu, KINDS, MemoryPlan, Seat, Way, Work, inference_work, parameters_by_kind, plan_inference, plan_ranks,
-    plan_steps, plan_training, training_work, ways_to_fit,
+    DEVICES, Gpu, KINDS, MemoryPlan, RanksPlan, Seat, Way, Work, inference_work, parameters_by_kind, plan_growth,
+    plan_inference, plan_ranks, plan_steps, plan_training, training_work, ways_to_fit,
 };
 use nn_core::train::{Rank, TrainConfig};
 use nn_core::{Error, Result};
@@ -52,6 +52,9 @@ pub(crate) struct Arguments {
     /// With --ranks, so many neighbouring ranks share the experts out, each holding as many; it must divide both numbers.
     #[arg(long, value_name = "INTEGER", default_value_t = 1)]
     expert_parallel: usize,
+    /// With --ranks, also a table of what changes with the number of ranks.
+    #[arg(long)]
+    growth: bool,
     /// With --ranks and a GPU by its name, bytes a second that a rank sends, such as 50GB, for the time of a step.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     link: Option<usize>,
@@ -113,13 +116,14 @@ struct Planned {
     device: String,
     free: usize,
     ways: Vec<Way>,
-    ranks: Option<Ranks>,
+    /// With --ranks what is planned is the last one; those before it are there with --growth.
+    jobs: Vec<Job>,
+    growth: bool,
 }
 
-/// What several ranks add to a plan.
-struct Ranks {
-    seat: Seat,
-    sent: u64,
+/// What is told of ranks that train together.
+struct Job {
+    plan: RanksPlan,
     /// Seconds of a step, and the efficiency against one rank, where device and link are known.
     times: Option<(f64, f64)>,
 }
@@ -129,6 +133,8 @@ fn check_ranks(arguments: &Arguments) -> std::result::Result<(), Failure> {
         "--ranks is for training, not for --inference"
     } else if arguments.expert_parallel != 1 && arguments.ranks.is_none() {
         "--expert-parallel is for --ranks"
+    } else if arguments.growth && arguments.ranks.is_none() {
+        "--growth is for --ranks"
     } else if arguments.link.is_some() && (arguments.ranks.is_none() || named(&arguments.device).is_none()) {
         "--link is for --ranks and a GPU by its name"
     } else if arguments.link == Some(0) {
@@ -158,7 +164,7 @@ pub(crate) fn run(mut arguments: Arguments) -> std::result::Result<(), Failure> 
         })?,
     };
     let (machine, free) = machine(&arguments)?;
-    let (mut ways, mut ranks) = (Vec::new(), None);
+    let (mut ways, mut jobs) = (Vec::new(), Vec::new());
     let (memory, work) = if arguments.inference {
         let (batch, room) = (train.batch_size, capacity.max(0) as usize);
         let prompt = arguments.prompt.map_or(room, |prompt| prompt as usize);
@@ -170,21 +176,49 @@ pub(crate) fn run(mut arguments: Arguments) -> std::result::Result<(), Failure> 
         if shared.memory.held > free {
             ways = ways_to_fit(&model, &train, machine, shared.seat, free, true)?.0;
         }
-        ranks = arguments.ranks.map(|_| Ranks { seat: shared.seat, sent: shared.sent, times: None });
-        (shared.memory, shared.work)
+        let planned = (shared.memory, shared.work.clone());
+        if arguments.ranks.is_some() {
+            jobs = plan_jobs(&arguments, &model, &train, machine, shared)?;
+        }
+        planned
     };
-    let gpu = named(&arguments.device);
-    let seconds = gpu.map(|gpu| work.seconds(gpu, train.precision));
-    if let (Some(ranks), Some(gpu), Some(seconds), Some(link)) = (&mut ranks, gpu, seconds, arguments.link) {
-        let together = seconds + ranks.sent as f64 / link as f64;
-        let alone = training_work(&model, &train, machine)?.seconds(gpu, train.precision);
-        ranks.times = Some((together, alone / (ranks.seat.ranks as f64 * together)));
-    }
+    let seconds = named(&arguments.device).map(|gpu| work.seconds(gpu, train.precision));
     let what = if arguments.inference { "The next token" } else { "A step" };
-    let planned = Planned { model, memory, work, seconds, what, device: arguments.device, free, ways, ranks };
+    let (device, growth) = (arguments.device, arguments.growth);
+    let planned = Planned { model, memory, work, seconds, what, device, free, ways, jobs, growth };
     let text = if arguments.json { planned.table().to_json_lines() } else { planned.text() };
     io::stdout().write_all(text.as_bytes())?;
     Ok(())
+}
+
+/// What is told of the ranks that are planned, and with --growth before it of fewer.
+fn plan_jobs(
+    arguments: &Arguments,
+    model: &MoEConfig,
+    train: &TrainConfig,
+    machine: Machine,
+    most: RanksPlan,
+) -> Result<Vec<Job>> {
+    let plans = if arguments.growth { plan_growth(model, train, machine, most)? } else { vec![most] };
+    let timing = match (named(&arguments.device), arguments.link) {
+        (Some(gpu), Some(link)) => {
+            let alone = if arguments.growth {
+                plans[0].work.seconds(gpu, train.precision)
+            } else {
+                training_work(model, train, machine)?.seconds(gpu, train.precision)
+            };
+            Some((gpu, link as f64, alone))
+        }
+        _ => None,
+    };
+    let told = |plan: RanksPlan| {
+        let times = timing.map(|(gpu, link, alone)| {
+            let together = plan.work.seconds(gpu, train.precision) + plan.sent as f64 / link;
+            (together, alone / (plan.seat.ranks as f64 * together))
+        });
+        Job { plan, times }
+    };
+    Ok(plans.into_iter().map(told).collect())
 }
 
 /// The GPU of a name.
@@ -266,6 +300,31 @@ fn time_text(seconds: f64) -> String {
     if seconds < 0.1 { format!("{:.3} ms", seconds * 1e3) } else { format!("{seconds:.2} s") }
 }
 
+impl Job {
+    /// For programs.
+    fn table(&self) -> Value {
+        let Seat { rank, ranks, expert_parallel } = self.plan.seat;
+        Value::Table(Table::from([
+            ("count", ranks.into()),
+            ("expert_parallel", expert_parallel.into()),
+            ("rank", rank.into()),
+            ("held", self.plan.memory.held.into()),
+            ("sent", self.plan.sent.into()),
+            ("seconds", self.times.map(|(seconds, _)| seconds).into()),
+            ("efficiency", self.times.map(|(_, efficiency)| efficiency).into()),
+        ]))
+    }
+
+    /// Cells of a row of the table for people.
+    fn row(&self) -> Vec<String> {
+        let Seat { ranks, expert_parallel, .. } = self.plan.seat;
+        let sizes = [self.plan.memory.held as u64, self.plan.sent].map(bytes_text);
+        let times = self.times.map(|(seconds, share)| [time_text(seconds), format!("{:.0} %", 100.0 * share)]);
+        let counts = [ranks, expert_parallel].map(|count| count.to_string());
+        counts.into_iter().chain(sizes).chain(times.into_iter().flatten()).collect()
+    }
+}
+
 impl Planned {
     /// The plan for programs.
     fn table(self) -> Value {
@@ -298,15 +357,11 @@ impl Planned {
             ("ways", Value::List(ways.collect())),
             ("work", Value::Table(work)),
         ]);
-        if let Some(ranks) = self.ranks {
-            let ranks = Table::from([
-                ("count", ranks.seat.ranks.into()),
-                ("rank", ranks.seat.rank.into()),
-                ("sent", ranks.sent.into()),
-                ("seconds", ranks.times.map(|(seconds, _)| seconds).into()),
-                ("efficiency", ranks.times.map(|(_, efficiency)| efficiency).into()),
-            ]);
-            table.set("ranks", Value::Table(ranks));
+        if let Some(job) = self.jobs.last() {
+            table.set("ranks", job.table());
+        }
+        if self.growth {
+            table.set("growth", Value::List(self.jobs.iter().map(Job::table).collect()));
         }
         Value::Table(table)
     }
@@ -348,19 +403,27 @@ impl Planned {
             text += &format!(": at the peak of {}, {}", self.device, time_text(seconds));
         }
         text += ".\n";
-        if let Some(Ranks { seat: Seat { rank, ranks, .. }, sent, times }) = self.ranks {
-            let sent = bytes_text(sent);
+        if let Some(Job { plan, times }) = self.jobs.last() {
+            let (Seat { rank, ranks, .. }, sent) = (plan.seat, bytes_text(plan.sent));
             text += &format!(
                 "Of {ranks} ranks, rank {rank} needs the most memory, this. A rank sends up to {sent} in a step"
             );
             if let Some((seconds, efficiency)) = times {
                 text += &format!(
                     ", which then takes {} if nothing is computed meanwhile: an efficiency of {:.0} % against one rank",
-                    time_text(seconds),
+                    time_text(*seconds),
                     100.0 * efficiency
                 );
             }
             text += ".\n";
+        }
+        if self.growth {
+            let mut heads = vec!["ranks", "expert-parallel", "memory", "sent in a step"];
+            if self.jobs[0].times.is_some() {
+                heads.extend(["a step", "efficiency"]);
+            }
+            let rows: Vec<_> = [row(&heads)].into_iter().chain(self.jobs.iter().map(Job::row)).collect();
+            text += &format!("\n{}", columns(&rows));
         }
         text
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nn_core::model::MoETransformer;
 use nn_core::model::{MoEConfig, Precision};
-use nn_core::plan::{Seat, plan_ranks, plan_steps, plan_training, training_work, work_of_rank};
+use nn_core::plan::{Seat, plan_growth, plan_ranks, plan_steps, plan_training, training_work, work_of_rank};
 use nn_core::train::{Batch, Rank, TrainConfig, Trainer};
 use nn_ffi::{Comm, Context, Device, Machine, Transport};
 
@@ -176,4 +176,21 @@ fn ranks_need_and_send_what_is_planned() {
     }
     assert!(plan_ranks(&wide(), train, machine, 4, 3).is_err());
     assert!(plan_ranks(&wide(), train, machine, 9, 1).is_err());
+}
+
+/// Each row is the plan of so many ranks; experts are shared out as far as ranks and experts allow.
+#[test]
+fn rows_of_growing_jobs() {
+    let config = MoEConfig { num_experts: 6, ..wide() };
+    let train = TrainConfig { batch_size: 6, micro_batch_size: Some(1), replicas: 6, sequence_length: 16, ..options() };
+    let machine = Machine::Cpu { threads: Some(1), isa: None };
+    let most = plan_ranks(&config, &train, machine, 6, 3).unwrap();
+    let rows = plan_growth(&config, &train, machine, most.clone()).unwrap();
+    let counts: Vec<_> = rows.iter().map(|row| (row.seat.ranks, row.seat.expert_parallel)).collect();
+    assert_eq!(counts, [(1, 1), (2, 2), (4, 2), (6, 3)]);
+    let four = plan_ranks(&config, &train, machine, 4, 2).unwrap();
+    for (row, expected) in [(&rows[2], &four), (&rows[3], &most)] {
+        assert_eq!((row.memory, &row.work, row.sent), (expected.memory, &expected.work, expected.sent));
+    }
+    assert_eq!(rows[0].sent, 0);
 }

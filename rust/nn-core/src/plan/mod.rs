@@ -22,7 +22,7 @@ use crate::train::{Batch, Rank, TrainConfig, Trainer};
 
 pub use devices::{DEVICES, Gpu};
 pub use fit::{Way, ways_to_fit};
-pub use ranks::{RanksPlan, Seat, plan_ranks};
+pub use ranks::{RanksPlan, Seat, plan_growth, plan_ranks};
 pub use work::{Work, inference_work, training_work, work_of_rank};
 
 /// What memory is for, each kind with its name for programs and what people read, in the order of a report.

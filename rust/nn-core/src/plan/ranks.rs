@@ -116,3 +116,24 @@ pub fn plan_ranks(
     }
     Ok(found)
 }
+
+/// `most`, and before it the plans of the powers of two of ranks below its own, from 1 on. Of each, the experts are shared
+/// out by the largest divisor of ranks and experts that is no more than that of `most`. `Error::Value` as of `plan_ranks`.
+pub fn plan_growth(
+    config: &MoEConfig,
+    train: &TrainConfig,
+    machine: Machine,
+    most: RanksPlan,
+) -> Result<Vec<RanksPlan>> {
+    let (mut plans, mut ranks) = (Vec::new(), 1);
+    while ranks < most.seat.ranks {
+        let mut size = most.seat.expert_parallel.min(ranks);
+        while !ranks.is_multiple_of(size) || !config.num_experts.is_multiple_of(size) {
+            size -= 1;
+        }
+        plans.push(plan_ranks(config, train, machine, ranks, size)?);
+        ranks *= 2;
+    }
+    plans.push(most);
+    Ok(plans)
+}
