@@ -127,7 +127,7 @@ def test_page() -> None:
     """The plans in the documentation are what the command prints."""
     page = (Path(__file__).resolve().parents[2] / "docs" / "several-machines.md").read_text(encoding="utf-8")
     shown = [part for part in page.split("```") if part.startswith("\n$ nncuda plan ")]
-    assert len(shown) == 2
+    assert len(shown) == 3
     for part in shown:
         line, _, expected = part.strip().partition("\n…\n")
         assert command(*line.split()[3:]).split()[-len(expected.split()) :] == expected.split()
