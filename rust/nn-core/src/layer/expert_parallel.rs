@@ -89,6 +89,15 @@ impl ExpertParallel {
         self.position() * each..(self.position() + 1) * each
     }
 
+    /// Rows of so many tokens, each of which chooses `k` experts, that go to one rank at most; `capacity` is that of an
+    /// expert, 0 for no limit.
+    pub fn most_rows(&self, k: usize, tokens: usize, capacity: i64) -> usize {
+        match usize::try_from(capacity) {
+            Ok(capacity @ 1..) => (k * tokens).min(self.own().len().saturating_mul(capacity)),
+            _ => k * tokens,
+        }
+    }
+
     /// What keeps this rank from doing alone what takes all experts.
     pub fn refusal(&self) -> Error {
         let (Range { start, end }, all) = (self.own(), self.experts);

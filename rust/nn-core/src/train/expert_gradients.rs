@@ -98,18 +98,10 @@ impl ExpertGradients {
     pub(super) fn rounds(&self, tokens: impl Fn(usize) -> usize) -> Vec<Arc<Round>> {
         let round = |Planned { micro_batches, events }: &Planned| {
             let most = micro_batches.iter().map(|number| tokens(*number)).max().unwrap_or(0);
-            Arc::new(Round::new(self.rows(most), self.parallel.ranks(), events, &self.slots))
+            let rows = self.parallel.most_rows(self.config.experts_per_token, most, self.config.capacity(most));
+            Arc::new(Round::new(rows, self.parallel.ranks(), events, &self.slots))
         };
         self.rounds.iter().map(round).collect()
-    }
-
-    /// Rows of so many tokens that go to one rank at most.
-    fn rows(&self, tokens: usize) -> usize {
-        let all = self.config.experts_per_token * tokens;
-        match usize::try_from(self.config.capacity(tokens)) {
-            Ok(capacity @ 1..) => all.min(self.parallel.own().len().saturating_mul(capacity)),
-            _ => all,
-        }
     }
 
     /// Begins a round of the group; `None` ends the last one.
