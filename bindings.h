@@ -586,7 +586,7 @@ NNCUDA_API int32_t nncuda_replica_merges(int64_t replicas, int64_t first, int64_
  * @param ranks option : of the job; must be at least 1 and at most replicas
  * @param first option : the group's first rank, a multiple of `group`; must be at least 0 and below ranks
  * @param group option : ranks of the group, a divisor of `ranks`; must be at least 1
- * @param micro_batches option : of an update; must be at least replicas
+ * @param micro_batches option : of an update, below 2^31; must be at least replicas
  * @param events out? i64 [capacity, 6] host : the events in order; null to ask how many there are
  * @param capacity size : events that there is room for
  * @param count out i64 [1] host : events that there are; more than `capacity` means that none were written

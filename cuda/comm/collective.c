@@ -380,11 +380,12 @@ int32_t nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm, const flo
                   "end is %lld; it must be above begin, %lld, and at most n, %lld", (long long)end, (long long)begin,
                   (long long)n);
   /* Only what takes part is declared: the rest may not be memory. */
-  const int64_t first = call.status == NNCUDA_SUCCESS ? begin : 0;
+  const int32_t good = call.status == NNCUDA_SUCCESS && !call.empty;
+  const int64_t first = good ? begin : 0, count = good ? end - begin : 0;
   nn_call_tensor(&call, parts > 0 ? NN_ROLE_IN : NN_ROLE_IN | NN_ROLE_OPTIONAL, "partials",
                  partials == NULL ? NULL : partials + first, NNCUDA_F32, "n", n,
-                 NN_SHAPE("[parts, end-begin]", parts, end - begin));
-  declare(&call, "x", x == NULL ? NULL : x + first, NN_ROLE_INOUT, NNCUDA_F32, end - begin, "[end-begin]");
+                 NN_SHAPE("[parts, end-begin]", parts, count));
+  declare(&call, "x", x == NULL ? NULL : x + first, NN_ROLE_INOUT, NNCUDA_F32, count, "[end-begin]");
   return launch(&call, (nn_comm_args){.comm = comm,
                                       .x = x,
                                       .partials = partials,

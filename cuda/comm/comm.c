@@ -63,12 +63,9 @@ int32_t nn_comm_fail(nncuda_ctx *ctx, nncuda_comm *comm, const char *format, ...
   return nn_fail(ctx, NNCUDA_ERROR_PEER, "%s", comm->reason);
 }
 
-/* Whoever waits in another part, or in the whole, is told, too. */
+/* Whoever waits in a part, or in the whole, is told, too. One that was destroyed may have parts that were not. */
 static void tell_family(nncuda_comm *member, const char *reason) {
-  if (member->transport == NULL) {
-    return; /* destroyed */
-  }
-  if (!member->failed) {
+  if (!member->failed && member->transport != NULL) {
     snprintf(member->reason, sizeof member->reason, "%s", reason);
     member->failed = 1;
     member->transport->abort(member);
@@ -78,10 +75,10 @@ static void tell_family(nncuda_comm *member, const char *reason) {
   }
 }
 
-static void lose_family(nncuda_comm *comm) {
+void nn_comm_lose_family(nncuda_comm *comm) {
   char reason[NN_COMM_REASON_CAPACITY];
   memcpy(reason, comm->reason, sizeof reason);
-  while (comm->parent != NULL && comm->parent->transport != NULL) {
+  while (comm->parent != NULL) {
     comm = comm->parent;
   }
   tell_family(comm, reason);
@@ -102,7 +99,7 @@ static int32_t exchange(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *me
     comm->sent += messages[i].send ? (int64_t)messages[i].bytes : 0;
   }
   if (comm->failed) {
-    lose_family(comm);
+    nn_comm_lose_family(comm);
   }
   return status;
 }
@@ -254,14 +251,14 @@ static int32_t agree(nncuda_ctx *ctx, nncuda_comm *comm, const char *what, int64
     char name[SHOWN];
     all[0].text[SHOWN - 1] = all[r].text[SHOWN - 1] = '\0';
     if (all[0].text[0] != '\0' && all[r].text[0] != '\0') {
-      status = nn_comm_fail(ctx, comm, "the %.*s of rank %lld (%s) is not that of rank 0 (%s)", (int)length, what,
-                            (long long)r, all[r].text, all[0].text);
+      status = nn_comm_fail(ctx, comm, "the %.*s of rank %lld (%s) is not that of rank %lld (%s)", (int)length, what,
+                            nn_comm_name(comm, r), all[r].text, nn_comm_name(comm, 0), all[0].text);
     } else {
       status = find_unlike(ctx, comm, all, r, value, bytes, name);
-      status = status != NNCUDA_SUCCESS
-                   ? status
-                   : nn_comm_fail(ctx, comm, "the %.*s of rank %lld is not that of rank 0%s%s", (int)length, what,
-                                  (long long)r, name[0] != '\0' ? ": they differ in " : "", name);
+      status = status != NNCUDA_SUCCESS ? status
+                                        : nn_comm_fail(ctx, comm, "the %.*s of rank %lld is not that of rank %lld%s%s",
+                                                       (int)length, what, nn_comm_name(comm, r), nn_comm_name(comm, 0),
+                                                       name[0] != '\0' ? ": they differ in " : "", name);
     }
   }
   free(all);
@@ -402,7 +399,7 @@ void nn_comm_abort(nncuda_comm *comm, const char *reason, int64_t length) {
   snprintf(comm->reason, sizeof comm->reason, "rank %lld: %.*s", nn_comm_name(comm, comm->rank), (int)length, reason);
   comm->failed = 1;
   comm->transport->abort(comm);
-  lose_family(comm);
+  nn_comm_lose_family(comm);
 }
 
 static int32_t abort_for(nncuda_ctx *ctx, nncuda_comm *comm, const char *reason, int64_t length) {
@@ -428,7 +425,11 @@ static int32_t agree_on(nncuda_ctx *ctx, nncuda_comm *comm, const char *what, in
   if (status == NNCUDA_SUCCESS && ctx->capture != NULL) {
     status = nn_fail_capturing(ctx);
   }
-  return status != NNCUDA_SUCCESS ? status : agree(ctx, comm, what, length, value, (size_t)bytes);
+  status = status != NNCUDA_SUCCESS ? status : agree(ctx, comm, what, length, value, (size_t)bytes);
+  if (status == NNCUDA_ERROR_PEER) {
+    nn_comm_lose_family(comm);
+  }
+  return status;
 }
 
 static int32_t sum(nncuda_ctx *ctx, nncuda_comm *comm, int64_t value, int64_t *total) {

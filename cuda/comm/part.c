@@ -38,6 +38,9 @@ static int32_t make_part(nncuda_ctx *ctx, nncuda_comm *comm, const int64_t *memb
     made->names[i] = nn_comm_name(comm, members[i]);
   }
   status = status == NNCUDA_SUCCESS ? comm->transport->split(ctx, comm, made, members) : status;
+  if (status == NNCUDA_ERROR_PEER) {
+    nn_comm_lose_family(made->failed ? made : comm);
+  }
   if (status != NNCUDA_SUCCESS) {
     free(made->names);
     free(made);
@@ -142,6 +145,9 @@ static int32_t meet(nncuda_ctx *ctx, nncuda_comm *comm, const row *own, const in
                             (long long)theirs[i].first, (long long)comm->rank, (long long)own->count,
                             (long long)own->step, (long long)own->first);
     }
+  }
+  if (status == NNCUDA_ERROR_PEER) {
+    nn_comm_lose_family(comm);
   }
   free(theirs);
   free(messages);

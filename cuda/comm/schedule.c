@@ -145,7 +145,7 @@ int32_t nncuda_expert_schedule(int64_t replicas, int64_t ranks, int64_t first, i
     return NNCUDA_ERROR_INVALID_SIZE;
   }
   if (replicas < 1 || ranks < 1 || ranks > replicas || group < 1 || ranks % group != 0 || first < 0 || first >= ranks ||
-      first % group != 0 || micro_batches < replicas) {
+      first % group != 0 || micro_batches < replicas || micro_batches > INT32_MAX) {
     return NNCUDA_ERROR_INVALID_VALUE;
   }
   const int64_t most =

@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "5fff20c3213ebe5c9aa9759f4e0d867a61a16395b3d36b1be3561ea24a6ff5f4"
+const HeaderSHA256 = "b230d3318295aed7181a41923c6982f55ae4873205b146d0401c53cfecb80aea"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

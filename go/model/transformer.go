@@ -157,25 +157,15 @@ func (m *MoETransformer) free() error {
 }
 
 // RoundWeights makes Weights of Parameters, where they are not one: whenever something else than an update set these.
-// Of a model with a part of the experts it does what this rank updates.
+// A model with a part of the experts refuses.
 func (m *MoETransformer) RoundWeights() error {
 	if m.Weights == m.Parameters {
 		return nil
 	}
-	for _, span := range m.Parameters.spans {
-		from, err := span.Of(m.Parameters.Data)
-		if err != nil {
-			return err
-		}
-		to, err := span.Of(m.Weights.Data)
-		if err == nil {
-			err = tensor.Cast(from, to)
-		}
-		if err != nil {
-			return err
-		}
+	if m.Experts != nil {
+		return m.Experts.Alone()
 	}
-	return nil
+	return tensor.Cast(m.Parameters.Data, m.Weights.Data)
 }
 
 // Context is the context that the model lives on.

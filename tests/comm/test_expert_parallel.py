@@ -21,6 +21,7 @@ from test_training import RAGGED, digests, errors_of, options, run, share, write
 import nncuda
 from nncuda.cli import main
 from nncuda.errors import StateError
+from nncuda.infer import LanguageModel
 from nncuda.layers import ExpertParallel
 from nncuda.models import MoEConfig, MoETransformer
 from nncuda.models.held import HeldElements
@@ -169,6 +170,9 @@ def test_memory_is_that_of_the_part() -> None:
     assert list(parts < (0.4 * whole[0], 0.75 * whole[1])) == [True, True], (whole, parts)
 
 
+LAST_EXPERT = "model.layers.0.block_sparse_moe.experts.3.w1.weight"
+
+
 def test_other_uses_are_refused(tmp_path: Path) -> None:
     def work(comm: nncuda.Comm) -> list[str]:
         experts = ExpertParallel(comm, 2, 4)
@@ -185,10 +189,16 @@ def test_other_uses_are_refused(tmp_path: Path) -> None:
             lambda: model.prefill(ids[0], model.cache(1, 8), 0),
             trainer.gather_parameters,
             trainer.gather_gradients,
+            lambda: LanguageModel.of(model),
         ):
             with pytest.raises(StateError) as error:
                 use()
             told.append(error.value.message)
+        if comm.rank == 0:  # so small a model is updated by the other one
+            assert model.gradients is not None
+            for look in (model.gradients.arrays, lambda: model.gradients[LAST_EXPERT]):  # type: ignore[index]
+                with pytest.raises(StateError, match="other ranks hold these parameters"):
+                    look()
         with pytest.raises(ValueError, match="must be those that train it"):
             Trainer(model, options())
         return told
@@ -266,6 +276,7 @@ PRODUCTS = ("cuda_grouped_gemm", "cuda_grouped_gemm_wgrad")
 PLANNED: dict[str, tuple[MoEConfig, dict[str, Any]]] = {
     "f32": (WIDE, {}),
     "bf16, rounds that are not run": (WIDE, {"precision": "bf16", "batch_size": 59, "micro_batch_size": 2}),
+    "more sums wait later": (WIDE, {"batch_size": 30, "micro_batch_size": 1, "replicas": 8}),
     "a capacity": (dataclasses.replace(WIDE, capacity_factor=1.2), {"batch_size": 24, "replicas": 5}),
 }
 

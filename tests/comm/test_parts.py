@@ -195,6 +195,7 @@ def test_ranges_travel_and_nothing_else():
         (4, 4, "end is 4; it must be above begin, 4, and at most n, 8"),
         (5, 4, "end is 4; it must be above begin, 5, and at most n, 8"),
         (0, 9, "end is 9; it must be above begin, 0, and at most n, 8"),
+        (-(2**63), 0, f"begin is {-(2**63)}; it must be at least 0"),
         (2**62, 2**63 - 1, f"end is {2**63 - 1}; it must be above begin, {2**62}, and at most n, 8"),
     ],
 )
@@ -340,3 +341,19 @@ def test_a_failure_in_a_part_is_one_of_the_whole():
         (comm if comm.rank == 3 else part if comm.rank == 2 else comm).barrier()
 
     assert failures(4, work) == ["rank 3: the disk is full"] * 4
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_what_a_part_does_not_agree_on_is_told_in_all(closed):
+    """Ranks 0 and 1 wait in another part; also where the whole is closed."""
+
+    def work(comm: nncuda.Comm) -> None:
+        part = comm.part(comm.rank // 2 * 2, 1, 2)
+        others = comm.part(comm.rank % 2, 2, 2)
+        if closed:
+            comm.close()
+        if comm.rank >= 2:
+            part.agree("step", str(comm.rank))
+        others.barrier()
+
+    assert failures(4, work) == ["the step of rank 3 (3) is not that of rank 2 (2)"] * 4

@@ -47,9 +47,8 @@ class DividedExperts:
         self._comm = comm
         self._hidden, self._ffn, self._k = config.hidden_size, config.ffn_size, config.experts_per_token
         self._layers = config.num_layers
-        # Rows come from rank 0 alone: its slot, the first, is all that needs memory.
-        most = rows * self._k * self._hidden
-        self._slots = ctx.zeros_parts((comm.ranks * most,), "f32", [(0, most)])
+        # Rows come from rank 0 alone, so nothing but its slot, the first, is ever touched, unless by a trace.
+        self._slots = ctx.empty((comm.ranks * rows * self._k * self._hidden,))
         self._offsets = ctx.zeros((comm.ranks, count + 1), "i32")
         self._tokens = ctx.tensor(np.arange(rows + 1, dtype=np.int32))  # the message of every call
         self._ended = False
@@ -82,10 +81,10 @@ class DividedExperts:
 
     def abort(self, error: BaseException) -> None:
         """Tells the others why this rank cannot go on; where it was told itself, they know."""
-        self._ended = True
         if not isinstance(error, PeerError) and not self._comm.closed:
             with contextlib.suppress(Error):
                 self._comm.abort(str(error) or type(error).__name__)
+        self._ended = True
 
     # On the others
 

@@ -152,7 +152,8 @@ class LanguageModel(DeviceBound):
     def __exit__(self, *raised: object) -> None:
         error = raised[1]
         if isinstance(error, BaseException) and not isinstance(error, GeneratorExit):
-            self.engine.abort(error)
+            with self.ctx._turns:
+                self.engine.abort(error)
         self.close()
 
     @property

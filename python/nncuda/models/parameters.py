@@ -29,6 +29,7 @@ import numpy as np
 from .. import kernels
 from ..device import Context, Tensor
 from ..dtypes import DTYPES, DTypeName
+from ..errors import StateError
 from .config import MoEConfig
 
 #: Elements of an arena that stay on one rank: a multiple of the pieces in which the norm of gradients is summed up, and
@@ -135,9 +136,9 @@ class ParameterArena(Mapping[str, Tensor]):
             yield from own_parts(self.layout, own, self.data.narrow(0, own.start, len(own)))
 
     def __getitem__(self, name: str) -> Tensor:
-        """A view of one parameter."""
+        """A view of one parameter. StateError where this rank does not hold it, or not whole."""
         spec = self.layout[name]
-        return self.data.narrow(0, spec.offset, spec.size).view(*spec.shape)
+        return self._view(spec.offset, spec.shape)
 
     def __iter__(self) -> Iterator[str]:
         return (spec.name for spec in self.layout)
@@ -157,9 +158,14 @@ class ParameterArena(Mapping[str, Tensor]):
         return f"ParameterArena({len(self)} tensors, {self.layout.size:,} elements of {self.data.dtype})"
 
     def fused(self, first: str, *shape: int) -> Tensor:
-        """A view of neighbouring parameters as one tensor of `shape`, from parameter `first` on."""
-        offset = self.layout[first].offset
-        return self.data.narrow(0, offset, math.prod(shape)).view(*shape)
+        """A view of neighbouring parameters as one tensor of `shape`, from parameter `first` on, as of one."""
+        return self._view(self.layout[first].offset, shape)
+
+    def _view(self, start: int, shape: tuple[int, ...]) -> Tensor:
+        size = math.prod(shape)
+        if not any(own.start <= start and start + size <= own.stop for own in self.held):
+            raise StateError(51, "other ranks hold these parameters; save_checkpoint of the trainer writes all")
+        return self.data.narrow(0, start, size).view(*shape)
 
     def find(self, address: int) -> tuple[str, tuple[int, ...]] | None:
         """The parameter that an address of the device lies in, and the index of the element; None when none does."""
@@ -170,7 +176,9 @@ class ParameterArena(Mapping[str, Tensor]):
         return spec.name, tuple(map(int, np.unravel_index(element - spec.offset, spec.shape)))
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Each parameter as an array by name: views of this memory on the CPU, of one copy of it on a GPU."""
+        """Each parameter as an array by name: views of this memory on the CPU, of one copy of it on a GPU. StateError
+        where this rank holds a part alone."""
+        self._view(0, (self.layout.size,))
         flat = np.asarray(self.data) if self.ctx.device == "cpu" else self.data.numpy()
         return {spec.name: flat[spec.offset : spec.offset + spec.size].reshape(spec.shape) for spec in self.layout}
 

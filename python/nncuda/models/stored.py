@@ -202,6 +202,8 @@ class _ModelInMemory(StoredModel):
     """Its tensors are the model's own on a CPU, a copy of them on a GPU."""
 
     def __init__(self, model: MoETransformer, tokenizer: TextTokenizer | None):
+        if model.experts is not None:
+            raise model.experts.partial()
         path = Path("a MoETransformer")
         config = config_from_folder(config_to_mixtral(model.config))
         self.arena = model.weights

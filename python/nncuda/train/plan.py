@@ -255,7 +255,20 @@ def plan_training(
     found["scratch"] = min(scratch, left)
     found["kept"] = min(kept, left - found["scratch"])
     found["transient"] = left - found["scratch"] - found["kept"]
-    return MemoryPlan(found, sum(found.values()), held + more)
+    later = _later_sums(config, train, seat, train.micro_batches - left_out)
+    found["gradients"] += later
+    return MemoryPlan(found, sum(found.values()), held + more + later)
+
+
+def _later_sums(config: MoEConfig, train: TrainConfig, seat: Seat, run: int) -> int:
+    """Memory of the sums of the experts' gradients that wait in an update beyond those one of `run` micro-batches."""
+    size = seat.expert_parallel
+    if size == 1:
+        return 0
+    first = seat.rank // size * size
+    slots = [expert_schedule(train.replicas, seat.ranks, first, size, count)[1] for count in (train.micro_batches, run)]
+    own = config.num_layers * config.num_experts // size * 3 * config.hidden_size * config.ffn_size
+    return 4 * own * (slots[0] - slots[1])
 
 
 def plan_inference(

@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "5fff20c3213ebe5c9aa9759f4e0d867a61a16395b3d36b1be3561ea24a6ff5f4";
+pub const HEADER_SHA256: &str = "b230d3318295aed7181a41923c6982f55ae4873205b146d0401c53cfecb80aea";
