@@ -75,6 +75,21 @@ def test_tokens_and_logits_of_one_rank(ctx: nncuda.Context, format: str, weights
         assert others == [None] * (ranks - 1)
 
 
+def test_a_trace_may_look_at_all_values() -> None:
+    """Slots of ranks that send nothing, too."""
+
+    def work(comm: nncuda.Comm) -> Any:
+        stored = stored_model(comm.ctx, CONFIG)
+        if comm.rank:
+            return serve_experts(stored, comm)
+        with LanguageModel(stored, comm.ctx, comm=comm, **OPTIONS) as model:
+            with comm.ctx.trace(values=1) as trace:
+                model.logits(prompts()[3])
+            return [line for line in trace.lines if "comm_dispatch" in line]
+
+    assert job(2, work)[0]
+
+
 def test_a_checkpoint_has_a_tensor_for_each_expert(ctx: nncuda.Context, tmp_path: Path) -> None:
     folder = save_tiny(ctx, tmp_path)
     prompt = [5, 9, 2]
