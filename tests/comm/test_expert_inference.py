@@ -106,7 +106,7 @@ def test_a_checkpoint_has_a_tensor_for_each_expert(ctx: nncuda.Context, tmp_path
 
 
 def test_memory_is_that_of_the_part() -> None:
-    """Of rank 0 all but the experts of others; of another its experts, slots for the rows of a call, and little else."""
+    """Of rank 0 all but the experts of others; of another its experts, room for the rows of a call, and little more."""
     config = llama_config(num_experts=8, experts_per_token=2, ffn_size=1024)
     options: dict[str, Any] = {"context": 128, "max_batch": 1, "piece": 64}
     rows = 64 * config.experts_per_token * (4 * config.hidden_size + config.ffn_size) * 4
