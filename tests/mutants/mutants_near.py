@@ -57,7 +57,7 @@ _NEAR = {
     r"python/nncuda/models/": "python/test_stored_models python/test_convert python/test_gguf",
     r"python/nncuda/report/": "python/test_report",
     r"python/nncuda/(train/(replicas|aborting)|device/comm)": (
-        "python/test_replicas comm/test_collectives comm/test_experts comm/test_schedule comm/test_training"
+        "python/test_replicas comm/test_collectives comm/test_experts comm/test_expert_schedule comm/test_training"
     ),
     r"python/nncuda/train/plan": "python/test_plan_memory",
     r"python/nncuda/train/(checkpoint|divergence|moments)": r"python/test_\1 python/test_run",
