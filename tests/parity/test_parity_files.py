@@ -162,7 +162,7 @@ def of_records(expected: Path, found: Path) -> str:
 
 
 # Options of commands that Python alone has: those of its inference engine.
-ENGINE = {"--contiguous", "--context", "--cache-format", "--weights", "--stats"}
+ENGINE = {"--contiguous", "--context", "--cache-format", "--weights", "--stats", "--expert-parallel"}
 AHEAD = {
     (language, command): options
     for language in ("go", "rust")
