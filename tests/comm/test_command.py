@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -11,7 +12,9 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from small_models import TINY
@@ -57,6 +60,17 @@ def train(ranks: int, run: Path, *flags: object, **options: object) -> subproces
     return subprocess.run(line, env=environment(), capture_output=True, text=True, timeout=120)
 
 
+@contextlib.contextmanager
+def amid_steps(ranks: int, run: Path, *flags: object) -> Iterator[subprocess.Popen[str]]:
+    """A job that has told of its first steps and goes on."""
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command(ranks, run, *flags), env=environment(), **pipes) as job:
+        assert job.stdout is not None
+        for _ in range(5):
+            job.stdout.readline()
+        yield job
+
+
 @started
 def test_files_and_words_of_a_run(tmp_path: Path) -> None:
     config = write_config(tmp_path)
@@ -80,13 +94,7 @@ def test_a_run_that_is_stopped_goes_on_with_other_ranks(tmp_path: Path) -> None:
     """SIGTERM to one of them stops them all, with a checkpoint."""
     config = write_config(tmp_path, steps=200, save_every=0, eval_every=0)
     whole = train(0, tmp_path / "whole", "--config", config)
-    with subprocess.Popen(
-        command(4, tmp_path / "run", "--config", config), env=environment(), stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    ) as job:  # fmt: skip
-        assert job.stdout is not None
-        for _ in range(5):
-            job.stdout.readline()
+    with amid_steps(4, tmp_path / "run", "--config", config) as job:
         os.kill(random.Random(1).choice(ranks_of(job.pid)), signal.SIGTERM)
         _, told = job.communicate(timeout=60)
     assert (whole.returncode, job.returncode) == (0, 0)
@@ -152,13 +160,7 @@ def test_more_ranks_than_replicas(tmp_path: Path) -> None:
 def test_a_rank_that_cannot_write(tmp_path: Path) -> None:
     """Its disk is as good as full from some moment on: the job ends as it says, and the last checkpoint stands."""
     config = write_config(tmp_path, steps=100_000, save_every=1, eval_every=0)
-    with subprocess.Popen(
-        command(3, tmp_path / "run", "--config", config), env=environment(), stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    ) as job:  # fmt: skip
-        assert job.stdout is not None
-        for _ in range(5):
-            job.stdout.readline()
+    with amid_steps(3, tmp_path / "run", "--config", config) as job:
         (owner,) = (rank for rank in ranks_of(job.pid) if b"PMI_RANK=2\0" in Path(f"/proc/{rank}/environ").read_bytes())
         resource.prlimit(owner, resource.RLIMIT_FSIZE, (4096, 4096))  # the one that has the moments of so small a model
         _, told = job.communicate(timeout=60)
