@@ -13,6 +13,7 @@
   X(swiglu_backward) \
   X(relu2_gate) \
   X(cast) \
+  X(round) \
   X(fill) \
   X(increment) \
   X(softmax) \

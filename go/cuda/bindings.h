@@ -167,7 +167,7 @@ enum {
 };
 
 /* Kinds of the events of nncuda_expert_schedule. */
-enum { NNCUDA_EXPERTS_RUN = 0, NNCUDA_EXPERTS_ADD = 1, NNCUDA_EXPERTS_COPY = 2 };
+enum { NNCUDA_EXPERTS_RUN = 0, NNCUDA_EXPERTS_ADD = 1, NNCUDA_EXPERTS_COPY = 2, NNCUDA_EXPERTS_ROUND = 3 };
 
 typedef struct nncuda_ctx nncuda_ctx;
 typedef struct nncuda_stream nncuda_stream;
@@ -559,6 +559,26 @@ NNCUDA_API int32_t nncuda_shard(int64_t count, int64_t grain, int64_t parts, int
                                 int64_t *end);
 
 /**
+ * Which rank updates which elements of an arena of `n` parameters, of which `group` neighbouring ranks hold the experts
+ * together: the ranks q, q + group, ... hold part q of each matrix in `experts`. Shards are cut at multiples of `grain`.
+ * Whole grains of such a part go to the ranks that hold it, all others to all ranks; both are counted in ascending order
+ * and cut by nncuda_shard. With group 1 that is nncuda_shard of the arena.
+ * @param n option : elements; must be at least 1
+ * @param grain option : elements that stay together; must be at least 1
+ * @param ranks option : of the job; must be at least 1
+ * @param group option : a divisor of `ranks`; must be at least 1
+ * @param experts in? i64 [matrices, 2] host : first element and the one after the last of each stack of experts, as many
+ *        elements as `group` divides; in ascending order
+ * @param matrices size : stacks
+ * @param shards out? i64 [capacity, 3] host : first element, the one after the last, and the rank; in ascending order
+ *        without gaps; null to ask how many there are
+ * @param capacity size : shards that there is room for
+ * @param count out i64 [1] host : shards that there are; more than `capacity` means that none were written
+ */
+NNCUDA_API int32_t nncuda_expert_shards(int64_t n, int64_t grain, int64_t ranks, int64_t group, const int64_t *experts,
+                                        int64_t matrices, int64_t *shards, int64_t capacity, int64_t *count);
+
+/**
  * For adding gradients over replicas one after the other. A rank that computes replicas first, first+1, ... puts sums
  * that wait for others aside, on a stack. When the gradient of `replica` is complete, the last `merges` of them are added
  * to it, the newest first, and the result is put aside in turn: with those that are left, it is what
@@ -577,7 +597,8 @@ NNCUDA_API int32_t nncuda_replica_merges(int64_t replicas, int64_t first, int64_
  * lie in slots. An event is {round, kind, a, b, c, accumulate}:
  * NNCUDA_EXPERTS_RUN: the micro-batch b of the group's rank a, whose gradients go to slot c, where `accumulate` is 1 they
  * are added to what is there; NNCUDA_EXPERTS_ADD: slot b is added to slot a, and is free, for the same round, too;
- * NNCUDA_EXPERTS_COPY: at the end, as a round of its own, slot a is copied to slot b. Then the sums that are left, which
+ * NNCUDA_EXPERTS_ROUND: slot a has the sum over a node of the tree below its root, which is rounded where the job rounds
+ * what it sends (cuda_round); NNCUDA_EXPERTS_COPY: at the end, as a round of its own, slot a is copied to slot b. Then the sums that are left, which
  * nncuda_comm_reduce_scatter takes, lie in slots 0, 1, ..., in the order of replicas: of a group that is the whole job
  * there is one. Each layer has a part of every slot, in which it carries out all events of a round in this order as its
  * gradients come. Where every replica is one micro-batch of a rank of its own, a whole job needs a slot for each level of
@@ -712,23 +733,26 @@ NNCUDA_API int32_t nncuda_comm_all_gather(nncuda_ctx *ctx, nncuda_comm *comm, vo
 NNCUDA_API int32_t nncuda_comm_all_reduce(nncuda_ctx *ctx, nncuda_comm *comm, float *x, int64_t n);
 
 /**
- * Sums over all replicas, each rank its shard, nncuda_shard(n, grain, ranks, rank). Shards travel as they are and are
- * added where they arrive, in the tree above.
- * Only elements from `begin` on and before `end` take part; the rest need not even be memory.
+ * Sums over all replicas, each to the rank of its shard. Shards travel as they are and are added where they arrive, in
+ * the tree above. With `wire` f16 or bf16 they travel in that type: all that is given is rounded to it (cuda_round), and
+ * so is what is added up, but for the sum over all replicas. Where sums below a node were rounded as they came about, too,
+ * no bit knows who computed them.
+ * Only elements of shards take part; the rest need not even be memory.
  * @param comm handle : the communicator
  * @param partials in? f32 [parts, n] : what nncuda_replica_merges left aside on this rank, the oldest first, without the
  *        last; null where nothing is
- * @param x inout f32 [n] : the last in; the sum out, in the own shard; the rest stays
+ * @param x inout f32 [n] : the last in; the sum out, in the own shards; the rest stays
  * @param n size : elements
  * @param parts size : sums in `partials`
- * @param grain option : elements that stay together; must be at least 1
  * @param replicas option : of the job; must be at least 1
- * @param begin option : the first element that takes part; must be at least 0
- * @param end option : the element after the last one; must be above begin and at most n
+ * @param shards in i64 [count, 3] host : first element, the one after the last, and the rank that gets their sums; in
+ *        ascending order; the same on all ranks
+ * @param count size : shards
+ * @param wire option default NNCUDA_F32 : f32, f16 or bf16
  */
 NNCUDA_API int32_t nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm, const float *partials, float *x,
-                                              int64_t n, int64_t parts, int64_t grain, int64_t replicas,
-                                              int64_t begin, int64_t end);
+                                              int64_t n, int64_t parts, int64_t replicas, const int64_t *shards,
+                                              int64_t count, int32_t wire);
 
 /**
  * Moves pieces of x between ranks, each to the same place. All ranks give the same list, which is copied.
@@ -781,15 +805,17 @@ NNCUDA_API int32_t nncuda_comm_collect(nncuda_ctx *ctx, nncuda_comm *comm, const
                                        int64_t row_bytes, int64_t ranks, int64_t own);
 
 /**
- * cuda_grad_norm of gradients of which each rank holds a shard, nncuda_shard(n, grain, ranks, rank): to its bits.
+ * cuda_grad_norm of gradients of which each rank has its shards: to its bits.
  * @param comm handle : the communicator
- * @param grad in f32 [n] : gradients, of which the own shard is read
+ * @param grad in f32 [n] : gradients, of which the own shards are read; the rest need not be memory
  * @param norm out f32 [1] : the norm of all
  * @param n size : elements
- * @param grain option : must be a multiple of 32768
+ * @param shards in i64 [count, 3] host : first element, the one after the last, and the rank that has them; in ascending
+ *        order without gaps, cut at multiples of 32768; the same on all ranks
+ * @param count size : shards
  */
 NNCUDA_API int32_t nncuda_comm_grad_norm(nncuda_ctx *ctx, nncuda_comm *comm, const float *grad, float *norm, int64_t n,
-                                         int64_t grain);
+                                         const int64_t *shards, int64_t count);
 
 /* ================================================================================================================
  * section: elementwise
@@ -896,6 +922,15 @@ NNCUDA_API int32_t cuda_relu2_gate(nncuda_ctx *ctx, const void *gate, const void
  * @param dtype_y dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_cast(nncuda_ctx *ctx, const void *x, void *y, int64_t n, int32_t dtype_x, int32_t dtype_y);
+
+/**
+ * y = x, rounded to a 16-bit type as cuda_cast rounds, and f32 again.
+ * @param x in f32 [n] : input
+ * @param y out f32 [n] alias x : output
+ * @param n size : elements
+ * @param dtype dtype : f16, bf16
+ */
+NNCUDA_API int32_t cuda_round(nncuda_ctx *ctx, const float *x, float *y, int64_t n, int32_t dtype);
 
 /**
  * Sets every element to a value, rounded to the dtype (for i32 and i8 it must be a whole number in range).

@@ -155,6 +155,9 @@ static inline int32_t call_nncuda_data_order(nncuda_ctx *ctx, int64_t seed, int6
 static inline int32_t call_nncuda_shard(int64_t count, int64_t grain, int64_t parts, int64_t part, int64_t *begin, int64_t *end) {
   return nn_api.nncuda_shard(count, grain, parts, part, begin, end);
 }
+static inline int32_t call_nncuda_expert_shards(int64_t n, int64_t grain, int64_t ranks, int64_t group, const int64_t *experts, int64_t matrices, int64_t *shards, int64_t capacity, int64_t *count) {
+  return nn_api.nncuda_expert_shards(n, grain, ranks, group, experts, matrices, shards, capacity, count);
+}
 static inline int32_t call_nncuda_replica_merges(int64_t replicas, int64_t first, int64_t replica, int64_t *merges) {
   return nn_api.nncuda_replica_merges(replicas, first, replica, merges);
 }
@@ -200,8 +203,8 @@ static inline int32_t call_nncuda_comm_all_gather(nncuda_ctx *ctx, nncuda_comm *
 static inline int32_t call_nncuda_comm_all_reduce(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t x, int64_t n) {
   return nn_api.nncuda_comm_all_reduce(ctx, comm, (float *)x, n);
 }
-static inline int32_t call_nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t partials, uintptr_t x, int64_t n, int64_t parts, int64_t grain, int64_t replicas, int64_t begin, int64_t end) {
-  return nn_api.nncuda_comm_reduce_scatter(ctx, comm, (const float *)partials, (float *)x, n, parts, grain, replicas, begin, end);
+static inline int32_t call_nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t partials, uintptr_t x, int64_t n, int64_t parts, int64_t replicas, const int64_t *shards, int64_t count, int32_t wire) {
+  return nn_api.nncuda_comm_reduce_scatter(ctx, comm, (const float *)partials, (float *)x, n, parts, replicas, shards, count, wire);
 }
 static inline int32_t call_nncuda_comm_move(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t x, int64_t bytes, const int64_t *moves, int64_t count) {
   return nn_api.nncuda_comm_move(ctx, comm, (void *)x, bytes, moves, count);
@@ -212,8 +215,8 @@ static inline int32_t call_nncuda_comm_dispatch(nncuda_ctx *ctx, nncuda_comm *co
 static inline int32_t call_nncuda_comm_collect(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t y, uintptr_t y_offsets, uintptr_t x, uintptr_t offsets, int64_t rows, int64_t slot_rows, int64_t row_bytes, int64_t ranks, int64_t own) {
   return nn_api.nncuda_comm_collect(ctx, comm, (const void *)y, (const int32_t *)y_offsets, (void *)x, (const int32_t *)offsets, rows, slot_rows, row_bytes, ranks, own);
 }
-static inline int32_t call_nncuda_comm_grad_norm(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t grad, uintptr_t norm, int64_t n, int64_t grain) {
-  return nn_api.nncuda_comm_grad_norm(ctx, comm, (const float *)grad, (float *)norm, n, grain);
+static inline int32_t call_nncuda_comm_grad_norm(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t grad, uintptr_t norm, int64_t n, const int64_t *shards, int64_t count) {
+  return nn_api.nncuda_comm_grad_norm(ctx, comm, (const float *)grad, (float *)norm, n, shards, count);
 }
 static inline int32_t call_cuda_silu(nncuda_ctx *ctx, uintptr_t x, uintptr_t y, int64_t n, int32_t dtype) {
   return nn_api.cuda_silu(ctx, (const void *)x, (void *)y, n, dtype);
@@ -241,6 +244,9 @@ static inline int32_t call_cuda_relu2_gate(nncuda_ctx *ctx, uintptr_t gate, uint
 }
 static inline int32_t call_cuda_cast(nncuda_ctx *ctx, uintptr_t x, uintptr_t y, int64_t n, int32_t dtype_x, int32_t dtype_y) {
   return nn_api.cuda_cast(ctx, (const void *)x, (void *)y, n, dtype_x, dtype_y);
+}
+static inline int32_t call_cuda_round(nncuda_ctx *ctx, uintptr_t x, uintptr_t y, int64_t n, int32_t dtype) {
+  return nn_api.cuda_round(ctx, (const float *)x, (float *)y, n, dtype);
 }
 static inline int32_t call_cuda_fill(nncuda_ctx *ctx, uintptr_t y, int64_t n, float value, int32_t dtype) {
   return nn_api.cuda_fill(ctx, (void *)y, n, value, dtype);

@@ -310,6 +310,9 @@ const (
 
 	// ExpertsCopy is NNCUDA_EXPERTS_COPY.
 	ExpertsCopy ExpertEventKind = 2
+
+	// ExpertsRound is NNCUDA_EXPERTS_ROUND.
+	ExpertsRound ExpertEventKind = 3
 )
 
 // statusText is what a status means; empty for a number that is none.

@@ -129,6 +129,18 @@ func (ctx *Context) Cast(x, y Memory, n int64, dtypeX, dtypeY DType) error {
 	return in.leave("cuda_cast", status)
 }
 
+// Round calls cuda_round as it is in bindings.h: sizes are not compared with those of the buffers. See tensor.Round.
+func (ctx *Context) Round(x, y Memory, n int64, dtype DType) error {
+	in := ctx.enter()
+	xAt := in.at("x", x)
+	yAt := in.at("y", y)
+	if in.refused() {
+		return in.refuse("cuda_round")
+	}
+	status := C.call_cuda_round(in.handle, xAt, yAt, C.int64_t(n), C.int32_t(dtype))
+	return in.leave("cuda_round", status)
+}
+
 // Fill calls cuda_fill as it is in bindings.h: sizes are not compared with those of the buffers. See tensor.Fill.
 func (ctx *Context) Fill(y Memory, n int64, value float32, dtype DType) error {
 	in := ctx.enter()

@@ -50,6 +50,7 @@
   X(nncuda_trace_read) \
   X(nncuda_data_order) \
   X(nncuda_shard) \
+  X(nncuda_expert_shards) \
   X(nncuda_replica_merges) \
   X(nncuda_expert_schedule) \
   X(nncuda_comm_create) \
@@ -79,6 +80,7 @@
   X(cuda_swiglu_backward) \
   X(cuda_relu2_gate) \
   X(cuda_cast) \
+  X(cuda_round) \
   X(cuda_fill) \
   X(cuda_increment) \
   X(cuda_softmax) \

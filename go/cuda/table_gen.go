@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "b230d3318295aed7181a41923c6982f55ae4873205b146d0401c53cfecb80aea"
+const HeaderSHA256 = "5533e53584e1e547ace5e0022e15068fc0e3da0e2a890166c994f02b5ea264df"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -89,6 +89,12 @@ var kernels = []Kernel{
 		{Name: "n", Kind: SizeParam, C: "int64_t"},
 		{Name: "dtype_x", Kind: DTypeParam, C: "int32_t"},
 		{Name: "dtype_y", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "round", Function: "Round", Family: "elementwise", Params: []Param{
+		{Name: "x", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[n]", Reads: true},
+		{Name: "y", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[n]", Writes: true, Alias: []string{"x"}},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
 	}},
 	{Name: "fill", Function: "Fill", Family: "elementwise", Params: []Param{
 		{Name: "y", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[n]", Writes: true},

@@ -261,6 +261,31 @@ func Cast(x, y *Tensor) error {
 	return check.ctx.Cast(x.memory(), y.memory(), int64(n), dtypeX, dtypeY)
 }
 
+// Round calls cuda_round.
+//
+// y = x, rounded to a 16-bit type as cuda_cast rounds, and f32 again.
+//
+//   - x, in f32 [n]: input
+//   - y, out f32 [n], may be x itself: output
+//   - dtype: f16, bf16
+func Round(x, y *Tensor, dtype cuda.DType) error {
+	check := begin("round", "n from x")
+	if !check.required("x", x, 1, dense) ||
+		!check.required("y", y, 1, dense) {
+		return check.err
+	}
+	check.same(named{"x", x}, named{"y", y})
+	n := x.extent(1, 0)
+	check.dtype("x", x, cuda.F32)
+	check.dtype("y", y, cuda.F32)
+	check.shape("x", x, "[n]", n)
+	check.shape("y", y, "[n]", n)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.Round(x.memory(), y.memory(), int64(n), dtype)
+}
+
 // Fill calls cuda_fill.
 //
 // Sets every element to a value, rounded to the dtype (for i32 and i8 it must be a whole number in range).

@@ -14,6 +14,7 @@ var typed = []typedKernel{
 	{"swiglu_backward", tensor.SwiGLUBackward, []string{"dy", "gate", "up", "dgate", "dup"}},
 	{"relu2_gate", tensor.ReLU2Gate, []string{"gate", "up", "y"}},
 	{"cast", tensor.Cast, []string{"x", "y"}},
+	{"round", tensor.Round, []string{"x", "y", "dtype"}},
 	{"fill", tensor.Fill, []string{"y", "value"}},
 	{"increment", tensor.Increment, []string{"x", "by"}},
 	{"softmax", tensor.Softmax, []string{"x", "y"}},

@@ -52,6 +52,9 @@ def relu2_gate(gate: Tensor, up: Tensor, *, y: Tensor | None = None) -> Tensor:
 def cast(x: Tensor, *, dtype_y: FloatLike | None = None, y: Tensor | None = None) -> Tensor:
     """Conversion, rounding to nearest-even; f32 too large for the 16-bit type becomes infinity, NaN stays NaN."""
 
+def round(x: Tensor, *, dtype: FloatLike | None = None, y: Tensor | None = None) -> Tensor:
+    """y = x, rounded to a 16-bit type as cuda_cast rounds, and f32 again."""
+
 def fill(y: Tensor | None = None, *, value: float, n: int | tuple[int, ...] | None = None, dtype: DTypeLike | None = None, ctx: Context | None = None) -> Tensor:
     """Sets every element to a value, rounded to the dtype (for i32 and i8 it must be a whole number in range)."""
 

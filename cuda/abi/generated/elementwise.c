@@ -138,6 +138,19 @@ NNCUDA_API int32_t cuda_cast(nncuda_ctx *ctx, const void *x, void *y, int64_t n,
   return nn_call_launch(&call, &args, sizeof args);
 }
 
+NNCUDA_API int32_t cuda_round(nncuda_ctx *ctx, const float *x, float *y, int64_t n, int32_t dtype) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_round);
+  nn_call_dtype(&call, "dtype", dtype, 1u << NNCUDA_F16 | 1u << NNCUDA_BF16);
+  nn_call_size(&call, "n", n);
+  nn_call_tensor(&call, NN_ROLE_IN, "x", x, NNCUDA_F32, NULL, 0, NN_SHAPE("[n]", n));
+  nn_call_tensor(&call, NN_ROLE_OUT, "y", y, NNCUDA_F32, NULL, 0, NN_SHAPE("[n]", n));
+  nn_call_alias(&call, "y", "x");
+  const nn_round_args args = {x, y, n, dtype};
+  check_round(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}
+
 NNCUDA_API int32_t cuda_fill(nncuda_ctx *ctx, void *y, int64_t n, float value, int32_t dtype) {
   nn_call call;
   nn_call_begin(&call, ctx, NN_OP_fill);

@@ -84,6 +84,13 @@ typedef struct nn_cast_args {
   int32_t dtype_y;
 } nn_cast_args;
 
+typedef struct nn_round_args {
+  const float *x;
+  float *y;
+  int64_t n;
+  int32_t dtype;
+} nn_round_args;
+
 typedef struct nn_fill_args {
   void *y;
   int64_t n;

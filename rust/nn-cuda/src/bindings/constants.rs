@@ -184,3 +184,5 @@ pub const NNCUDA_EXPERTS_RUN: i32 = 0;
 pub const NNCUDA_EXPERTS_ADD: i32 = 1;
 /// 2.
 pub const NNCUDA_EXPERTS_COPY: i32 = 2;
+/// 3.
+pub const NNCUDA_EXPERTS_ROUND: i32 = 3;

@@ -347,6 +347,22 @@ pub type nncuda_data_order = unsafe extern "C" fn(
 pub type nncuda_shard =
     unsafe extern "C" fn(count: i64, grain: i64, parts: i64, part: i64, begin: *mut i64, end: *mut i64) -> i32;
 
+/// Which rank updates which elements of an arena of `n` parameters, of which `group` neighbouring ranks hold the
+/// experts together: the ranks q, q + group, ... hold part q of each matrix in `experts`.
+///
+/// C: `int32_t nncuda_expert_shards(int64_t n, int64_t grain, int64_t ranks, int64_t group, const int64_t *experts, int64_t matrices, int64_t *shards, int64_t capacity, int64_t *count);`
+pub type nncuda_expert_shards = unsafe extern "C" fn(
+    n: i64,
+    grain: i64,
+    ranks: i64,
+    group: i64,
+    experts: *const i64,
+    matrices: i64,
+    shards: *mut i64,
+    capacity: i64,
+    count: *mut i64,
+) -> i32;
+
 /// For adding gradients over replicas one after the other.
 ///
 /// C: `int32_t nncuda_replica_merges(int64_t replicas, int64_t first, int64_t replica, int64_t *merges);`
@@ -471,9 +487,9 @@ pub type nncuda_comm_all_gather =
 pub type nncuda_comm_all_reduce =
     unsafe extern "C" fn(ctx: *mut nncuda_ctx, comm: *mut nncuda_comm, x: *mut f32, n: i64) -> i32;
 
-/// Sums over all replicas, each rank its shard, nncuda_shard(n, grain, ranks, rank).
+/// Sums over all replicas, each to the rank of its shard.
 ///
-/// C: `int32_t nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm, const float *partials, float *x, int64_t n, int64_t parts, int64_t grain, int64_t replicas, int64_t begin, int64_t end);`
+/// C: `int32_t nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm, const float *partials, float *x, int64_t n, int64_t parts, int64_t replicas, const int64_t *shards, int64_t count, int32_t wire);`
 pub type nncuda_comm_reduce_scatter = unsafe extern "C" fn(
     ctx: *mut nncuda_ctx,
     comm: *mut nncuda_comm,
@@ -481,10 +497,10 @@ pub type nncuda_comm_reduce_scatter = unsafe extern "C" fn(
     x: *mut f32,
     n: i64,
     parts: i64,
-    grain: i64,
     replicas: i64,
-    begin: i64,
-    end: i64,
+    shards: *const i64,
+    count: i64,
+    wire: i32,
 ) -> i32;
 
 /// Moves pieces of x between ranks, each to the same place.
@@ -534,16 +550,17 @@ pub type nncuda_comm_collect = unsafe extern "C" fn(
     own: i64,
 ) -> i32;
 
-/// cuda_grad_norm of gradients of which each rank holds a shard, nncuda_shard(n, grain, ranks, rank): to its bits.
+/// cuda_grad_norm of gradients of which each rank has its shards: to its bits.
 ///
-/// C: `int32_t nncuda_comm_grad_norm(nncuda_ctx *ctx, nncuda_comm *comm, const float *grad, float *norm, int64_t n, int64_t grain);`
+/// C: `int32_t nncuda_comm_grad_norm(nncuda_ctx *ctx, nncuda_comm *comm, const float *grad, float *norm, int64_t n, const int64_t *shards, int64_t count);`
 pub type nncuda_comm_grad_norm = unsafe extern "C" fn(
     ctx: *mut nncuda_ctx,
     comm: *mut nncuda_comm,
     grad: *const f32,
     norm: *mut f32,
     n: i64,
-    grain: i64,
+    shards: *const i64,
+    count: i64,
 ) -> i32;
 
 /// SiLU: y = x \* sigmoid(x).
@@ -649,6 +666,11 @@ pub type cuda_cast = unsafe extern "C" fn(
     dtype_x: i32,
     dtype_y: i32,
 ) -> i32;
+
+/// y = x, rounded to a 16-bit type as cuda_cast rounds, and f32 again.
+///
+/// C: `int32_t cuda_round(nncuda_ctx *ctx, const float *x, float *y, int64_t n, int32_t dtype);`
+pub type cuda_round = unsafe extern "C" fn(ctx: *mut nncuda_ctx, x: *const f32, y: *mut f32, n: i64, dtype: i32) -> i32;
 
 /// Sets every element to a value, rounded to the dtype (for i32 and i8 it must be a whole number in range).
 ///

@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "b230d3318295aed7181a41923c6982f55ae4873205b146d0401c53cfecb80aea";
+pub const HEADER_SHA256: &str = "5533e53584e1e547ace5e0022e15068fc0e3da0e2a890166c994f02b5ea264df";

@@ -6,7 +6,7 @@ use crate::catalogue::{Kernel, Parameter};
 use crate::generated::checked;
 
 /// Every kernel, in the header's order.
-pub static KERNELS: [Kernel; 79] = [
+pub static KERNELS: [Kernel; 80] = [
     Kernel {
         name: "silu",
         parameters: &[
@@ -112,6 +112,16 @@ pub static KERNELS: [Kernel; 79] = [
             Parameter::dtype("dtype_y"),
         ],
         call: checked::cast,
+    },
+    Kernel {
+        name: "round",
+        parameters: &[
+            Parameter::tensor("x", "f32", "[n]", ""),
+            Parameter::tensor("y", "f32", "[n]", ""),
+            Parameter::integer("n"),
+            Parameter::dtype("dtype"),
+        ],
+        call: checked::round,
     },
     Kernel {
         name: "fill",

@@ -47,6 +47,10 @@ pub(super) fn cast(arguments: &[Argument<'_>]) -> Result<()> {
     kernels::cast(arguments[0].tensor()?, arguments[1].tensor()?)
 }
 
+pub(super) fn round(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::round(arguments[0].tensor()?, arguments[1].tensor()?, arguments[3].dtype()?)
+}
+
 pub(super) fn fill(arguments: &[Argument<'_>]) -> Result<()> {
     kernels::fill(arguments[0].tensor()?, arguments[2].float()?)
 }

@@ -358,6 +358,35 @@ pub fn cast(x: &Tensor, y: &Tensor) -> Result<()> {
     call.finish(status, &tensors)
 }
 
+/// y = x, rounded to a 16-bit type as cuda_cast rounds, and f32 again.
+///
+/// # Arguments
+///
+/// - `x`: f32 `[n]`, input
+/// - `y`: f32 `[n]`, output; overwritten, may be `x`
+/// - `dtype`: f16, bf16
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn round(x: &Tensor, y: &Tensor, dtype: DType) -> Result<()> {
+    let call = Call::new("cuda_round", x);
+    let x = call.dense::<1>("x", "[n]", x)?.of(DType::F32)?;
+    let y = call.dense::<1>("y", "[n]", y)?.of(DType::F32)?;
+    call.same(&[Some(x.named()), Some(y.named())])?;
+    let n = x.dims[0];
+    const SIZES: [(&str, &str); 1] = [("n", "from x")];
+    let sizes = Sizes { names: &SIZES, values: &[n] };
+    y.expect([n], sizes)?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_round)(call.handle(), x.pointer().cast(), y.pointer().cast(), n as i64, dtype.code())
+    };
+    let tensors = [Some(x.tensor), Some(y.tensor)];
+    call.finish(status, &tensors)
+}
+
 /// Sets every element to a value, rounded to the dtype (for i32 and i8 it must be a whole number in range).
 ///
 /// # Arguments
