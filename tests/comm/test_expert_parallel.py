@@ -137,10 +137,13 @@ def test_what_a_rank_holds() -> None:
     receivers lack."""
     layout = ParameterLayout(WIDE)
     found = [HeldElements(layout, 4, rank, 2) for rank in range(4)]
-    moves = found[0].weight_moves(1), found[0].gradient_moves(1)
+    moves = list(dict.fromkeys(move for one in found for move in one.weight_moves(1))), found[0].gradient_moves(1)
+    for rank, sent in enumerate(found[0].weights_sent()):
+        assert sent == sum(end - begin for begin, end, sender, _ in moves[0] if sender == rank)
     assert np.sum([marked(layout, one.computes) for one in found], axis=0).min() >= 2
     for rank, one in enumerate(found):
-        assert (one.weight_moves(1), one.gradient_moves(1)) == moves
+        assert sorted(one.weight_moves(1)) == sorted(move for move in moves[0] if rank in move[2:])
+        assert one.gradient_moves(1) == moves[1] and one.weights_sent() == found[0].weights_sent()
         assert all(part.start % GRAIN == 0 for part in one.updated)
         assert marked(layout, one.computes).max() == 1 and marked(layout, one.computes).sum() < layout.size
         mine, shard = marked(layout, [*one.dense, *one.own]), marked(layout, one.updated)
