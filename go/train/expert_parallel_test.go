@@ -87,7 +87,7 @@ func TestExpertsOverRanksSeeTheSameSteps(t *testing.T) {
 		return fmt.Sprintf("model.layers.%d.block_sparse_moe.experts.%d.w1.weight", layer, expert)
 	}
 	ranks.Run(t, 4, func(comm *cuda.Comm) {
-		experts := must.Get(layer.NewExpertParallel(comm, 2, config.NumExperts, train.Grain))(t)
+		experts := must.Get(layer.NewExpertParallel(comm, 2, config.NumExperts))(t)
 		made := must.Get(model.New(
 			comm.Context(), config, options.Precision, options.Seed, model.WithExperts(experts)))(t)
 		trainer := must.Get(train.NewTrainer(made, options, train.WithComm(comm)))(t)
@@ -118,7 +118,7 @@ func TestExpertsOverRanksSeeTheSameSteps(t *testing.T) {
 		_, ofLogits := made.Logits(ids, 1)
 		_, ofCache := made.Cache(1, 8)
 		refused := []error{ofLogits, ofCache, made.RoundWeights(), trainer.GatherParameters()}
-		begin, end, err := cuda.Shard(int64(made.Layout.Size), train.Grain, int64(comm.Ranks()), int64(comm.Rank()))
+		begin, end, err := cuda.Shard(int64(made.Layout.Size), model.Grain, int64(comm.Ranks()), int64(comm.Rank()))
 		must.Do(t, err)
 		for at := range 8 {
 			spec, _ := made.Layout.Find(w1(at/4, other+at%4))
