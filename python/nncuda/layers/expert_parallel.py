@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from .. import kernels
 from ..device import Comm, Tensor
+from ..dtypes import FloatLike
 from ..errors import StateError
 from .moe import MoEKept, MoELayer, Router, Routing, halves
 
@@ -33,12 +34,19 @@ class Add(NamedTuple):
     other: int
 
 
+class Rounding(NamedTuple):
+    """A slot has a sum that is rounded to what goes over the wire, bf16 or f16."""
+
+    slot: int
+    dtype: FloatLike
+
+
 class Round(NamedTuple):
     """What happens in a round, in order: of each layer after the other. From each rank come at most `rows` to another;
     `slots` f32 [slots, own] have sums of the own experts' gradients, layer by layer those of w13 and of w2."""
 
     rows: int
-    events: tuple[Run | Add, ...]
+    events: tuple[Run | Add | Rounding, ...]
     slots: Tensor | None = None
 
 
@@ -205,6 +213,10 @@ class ParallelMoELayer(MoELayer):
             if isinstance(event, Add):
                 total = self._sum(event.slot)
                 kernels.add(total, self._sum(event.other), y=total)
+                continue
+            if isinstance(event, Rounding):
+                total = self._sum(event.slot)
+                kernels.round(total, y=total, dtype=event.dtype)
                 continue
             source, beta = event.source, 1.0 if event.accumulate else 0.0
             gate_up, active = inside.pop(source, None) or self._products(arrived, source)

@@ -355,7 +355,7 @@ def _micro_batches(train: TrainConfig, seat: Seat) -> tuple[int, int]:
 def _trainer(ctx: Context, config: MoEConfig, train: TrainConfig, capture: bool, seat: Seat) -> Trainer:
     comm = Comm(ctx, "self", rank=seat.rank, ranks=seat.ranks) if seat.ranks > 1 else None
     experts = ExpertParallel.of(comm, seat.expert_parallel, config.num_experts)
-    model = MoETransformer(ctx, config, precision=train.precision, experts=experts)
+    model = MoETransformer(ctx, config, precision=train.precision, experts=experts, comm=comm)
     return Trainer(model, train, capture=capture, comm=comm)
 
 
@@ -376,7 +376,7 @@ def _arenas(trainer: Trainer) -> dict[str, int]:
         "weights": model.weights.nbytes,
         "master": model.master_bytes,
         "gradients": model.gradients.nbytes + sums,
-        "moments": sum(moments_bytes(len(trainer.moments.own), trainer.config.moments)),
+        "moments": sum(moments_bytes(trainer.moments.size, trainer.config.moments)),
     }
 
 
