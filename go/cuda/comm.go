@@ -204,15 +204,25 @@ func (c *Comm) AllReduce(x Memory, n int64) error {
 	})
 }
 
-// ReduceScatter makes the own [Shard] of n f32 at x the sum over all replicas. `partials` are the `parts` sums of n f32
-// that [ReplicaMerges] left aside on this rank, the oldest first, and x the last. Only elements from `begin` on and before
-// `end` take part.
-func (c *Comm) ReduceScatter(partials, x Memory, n, parts, grain, replicas, begin, end int64) error {
+// A RankShard is elements Begin .. End-1 of an arena, which are those of a rank.
+type RankShard struct{ Begin, End, Rank int64 }
+
+// numbersOf are shards as C takes them, with how many there are.
+func numbersOf(shards []RankShard) (*C.int64_t, C.int64_t) {
+	return (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(shards))), C.int64_t(len(shards))
+}
+
+// ReduceScatter makes of n f32 at x the own ones of `shards`, which are in ascending order and the same on all ranks, the
+// sums over all replicas; the rest takes no part. `partials` are the `parts` sums of n f32 that [ReplicaMerges] left aside
+// on this rank, the oldest first, and x the last. What is given, and all sums but the last of each, travel and are rounded
+// to `wire`: [F32], [F16] or [BF16].
+func (c *Comm) ReduceScatter(partials, x Memory, n, parts, replicas int64, shards []RankShard, wire DType) error {
 	in := c.enter()
 	aside, last := in.span("partials", partials, 4*n*parts), in.span("x", x, 4*n)
 	return in.finish("nncuda_comm_reduce_scatter", func(in *core) C.int32_t {
+		numbers, count := numbersOf(shards)
 		return C.call_nncuda_comm_reduce_scatter(in.handle, c.pointer(), aside, last, C.int64_t(n), C.int64_t(parts),
-			C.int64_t(grain), C.int64_t(replicas), C.int64_t(begin), C.int64_t(end))
+			C.int64_t(replicas), numbers, count, C.int32_t(wire))
 	})
 }
 
@@ -229,12 +239,14 @@ func (c *Comm) Move(x Memory, bytes int64, moves []Move) error {
 	})
 }
 
-// GradNorm gives the norm of n f32 at grad, of which each rank holds its [Shard]: to the bits of [Context.GradNorm].
-func (c *Comm) GradNorm(grad, norm Memory, n, grain int64) error {
+// GradNorm gives the norm of n f32 at grad, of which each rank has its `shards`, those of [ExpertShards]: to the bits of
+// [Context.GradNorm]. Only the own ones need be memory.
+func (c *Comm) GradNorm(grad, norm Memory, n int64, shards []RankShard) error {
 	in := c.enter()
 	from, to := in.span("grad", grad, 4*n), in.span("norm", norm, 4)
 	return in.finish("nncuda_comm_grad_norm", func(in *core) C.int32_t {
-		return C.call_nncuda_comm_grad_norm(in.handle, c.pointer(), from, to, C.int64_t(n), C.int64_t(grain))
+		numbers, count := numbersOf(shards)
+		return C.call_nncuda_comm_grad_norm(in.handle, c.pointer(), from, to, C.int64_t(n), numbers, count)
 	})
 }
 
@@ -288,6 +300,29 @@ func Shard(count, grain, parts, part int64) (begin, end int64, err error) {
 	return int64(from), int64(to), withoutContext("nncuda_shard", Status(status))
 }
 
+// ExpertShards says which rank updates which of n elements, in ascending order without gaps, cut at multiples of `grain`.
+// `group` neighbouring ranks hold the `experts` together: of each of these stacks, the first element and the one after the
+// last, in ascending order, the rank q of a group has part q. Whole grains of such a part go to the ranks that have it,
+// all others to all ranks; with group 1 that is [Shard] of each rank.
+func ExpertShards(n, grain, ranks, group int64, experts [][2]int64) ([]RankShard, error) {
+	if err := Load(); err != nil {
+		return nil, err
+	}
+	var count C.int64_t
+	ask := func(shards []RankShard) error {
+		stacks := (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(experts)))
+		numbers, capacity := numbersOf(shards)
+		status := C.call_nncuda_expert_shards(C.int64_t(n), C.int64_t(grain), C.int64_t(ranks), C.int64_t(group), stacks,
+			C.int64_t(len(experts)), numbers, capacity, &count)
+		return withoutContext("nncuda_expert_shards", Status(status))
+	}
+	if err := ask(nil); err != nil {
+		return nil, err
+	}
+	shards := make([]RankShard, count)
+	return shards, ask(shards)
+}
+
 // ReplicaMerges is how many of the sums that were put aside are added to the gradient of a replica, the newest first, on
 // a rank that computes replicas from `first` on; the result is put aside in turn. Summed over all replicas so, gradients
 // have the same bits for any number of ranks.
@@ -302,7 +337,9 @@ func ReplicaMerges(replicas, first, replica int64) (int64, error) {
 
 // An ExpertEvent is what becomes of the gradients of a rank's experts, in a round of its group. [ExpertsRun]: those of the
 // micro-batch B of the group's rank A go to the slot C, where Accumulate is 1, else 0, they are added to what is there.
-// [ExpertsAdd]: slot B is added to slot A, and is free. [ExpertsCopy], behind the last round: slot A is copied to slot B.
+// [ExpertsAdd]: slot B is added to slot A, and is free. [ExpertsRound]: slot A has a sum that is complete, but not that
+// over all replicas, and is rounded where sums travel rounded. [ExpertsCopy], behind the last round: slot A is copied to
+// slot B.
 type ExpertEvent struct {
 	Round      int
 	Kind       ExpertEventKind

@@ -54,11 +54,12 @@ func TestCollectives(t *testing.T) {
 		own[rank] = float32(rank + 1)
 		x, root, shared := floats(t, ctx, own...), floats(t, ctx, float32(rank)), floats(t, ctx, own...)
 		sums, norm := floats(t, ctx, 1, 2, 3), floats(t, ctx, 0)
+		each := must.Get(cuda.ExpertShards(3, 1, 3, 1, nil))(t)
 		calls := func() error {
 			return errors.Join(
 				comm.AllReduce(x.At(0), 3), comm.Broadcast(root.At(0), 4, 2), comm.AllGather(shared.At(0), 12, 4),
-				comm.ReduceScatter(cuda.Memory{}, sums.At(0), 3, 0, 1, 3, 0, 3), comm.AllGather(sums.At(0), 12, 4),
-				comm.GradNorm(x.At(0), norm.At(0), 3, 32768),
+				comm.ReduceScatter(cuda.Memory{}, sums.At(0), 3, 0, 3, each, cuda.F32), comm.AllGather(sums.At(0), 12, 4),
+				comm.GradNorm(x.At(0), norm.At(0), 3, []cuda.RankShard{{0, 3, 1}}),
 			)
 		}
 		must.Do(t, calls())
@@ -72,11 +73,18 @@ func TestCollectives(t *testing.T) {
 		}
 
 		must.Do(t, ctx.Upload(sums.At(0), bytesOf([]float32{1, 2, 3})))
-		must.Do(t, comm.ReduceScatter(cuda.Memory{}, sums.At(0), 3, 0, 1, 3, 1, 2))
-		if rank == 1 {
-			requireFloats(t, sums, 1, 6, 3)
-		} else {
-			requireFloats(t, sums, 1, 2, 3)
+		must.Do(t, comm.ReduceScatter(cuda.Memory{}, sums.At(0), 3, 0, 3, []cuda.RankShard{{1, 2, 0}, {2, 3, 2}}, cuda.F32))
+		requireFloats(t, sums, [][]float32{{1, 6, 3}, {1, 2, 3}, {1, 2, 9}}[rank]...)
+		// Of 1 + 2^-9 each, three are 3 + 3/512; in bf16 each is 1, two are 2, and so are all 3.
+		for _, of := range []struct {
+			wire cuda.DType
+			sum  float32
+		}{{cuda.F32, 3 + 3.0/512}, {cuda.F16, 3 + 3.0/512}, {cuda.BF16, 3}} {
+			must.Do(t, ctx.Upload(sums.At(0), bytesOf([]float32{1 + 1.0/512, 0, 0})))
+			must.Do(t, comm.ReduceScatter(cuda.Memory{}, sums.At(0), 3, 0, 3, []cuda.RankShard{{0, 1, 0}}, of.wire))
+			if rank == 0 {
+				requireFloats(t, sums, of.sum, 0, 0)
+			}
 		}
 		moves := []cuda.Move{{0, 4, 0, 1}, {8, 12, 2, 1}, {4, 8, 0, 2}, {0, 12, 1, 1}}
 		must.Do(t, ctx.Upload(sums.At(0), bytesOf([]float32{float32(rank), float32(rank), float32(rank)})))
@@ -85,7 +93,7 @@ func TestCollectives(t *testing.T) {
 
 		must.Do(t, ctx.Upload(sums.At(0), bytesOf([]float32{4, 5, 6})))
 		graph := must.Get(ctx.Capture(func() error {
-			return errors.Join(comm.ReduceScatter(cuda.Memory{}, sums.At(0), 3, 0, 1, 3, 0, 3), comm.AllGather(sums.At(0), 12, 4))
+			return errors.Join(comm.ReduceScatter(cuda.Memory{}, sums.At(0), 3, 0, 3, each, cuda.F32), comm.AllGather(sums.At(0), 12, 4))
 		}))(t)
 		requireFloats(t, sums, 4, 5, 6)
 		must.Do(t, graph.Launch())
@@ -168,6 +176,38 @@ func TestRanksThatFail(t *testing.T) {
 	}
 }
 
+// Four ranks in groups of two: whole grains of the parts of a stack from 3 to 19 go to the owners, the rest to all.
+func TestExpertShards(t *testing.T) {
+	shards := must.Get(cuda.ExpertShards(21, 2, 4, 2, [][2]int64{{3, 19}}))(t)
+	owned := map[int64]int64{} // by position, of the grains that lie in its part alone
+	var end int64
+	for _, shard := range shards {
+		if shard.Begin != end || shard.End <= shard.Begin || shard.Begin%2 != 0 {
+			t.Fatal(shards)
+		}
+		for grain := shard.Begin; grain < shard.End; grain += 2 {
+			for position := range int64(2) {
+				if from := 3 + 8*position; grain >= from && grain+2 <= from+8 {
+					if owned[position]++; shard.Rank%2 != position {
+						t.Errorf("the grain at %d is that of rank %d", grain, shard.Rank)
+					}
+				}
+			}
+		}
+		end = shard.End
+	}
+	if end != 21 || owned[0] != 3 || owned[1] != 3 {
+		t.Error(shards, owned)
+	}
+	plain := must.Get(cuda.ExpertShards(21, 2, 3, 1, [][2]int64{{3, 19}}))(t)
+	if want := []cuda.RankShard{{0, 8, 0}, {8, 16, 1}, {16, 21, 2}}; !slices.Equal(plain, want) {
+		t.Error(plain)
+	}
+	if _, err := cuda.ExpertShards(21, 2, 4, 3, nil); !errors.Is(err, cuda.ErrInvalidValue) {
+		t.Error(err)
+	}
+}
+
 // Two ranks have two experts each. Rank 1 has no rows of its own in the first exchange.
 func TestRowsTravelToTheirExperts(t *testing.T) {
 	ranks.Run(t, 2, func(comm *cuda.Comm) {
@@ -202,7 +242,9 @@ func TestExpertSchedule(t *testing.T) {
 	must.Do(t, err)
 	wanted := []cuda.ExpertEvent{
 		{0, cuda.ExpertsRun, 0, 0, 0, 0}, {0, cuda.ExpertsRun, 1, 1, 1, 0}, {0, cuda.ExpertsRun, 2, 2, 2, 0},
-		{1, cuda.ExpertsRun, 0, 3, 0, 1}, {1, cuda.ExpertsAdd, 0, 1, 0, 0}, {1, cuda.ExpertsAdd, 0, 2, 0, 0},
+		{0, cuda.ExpertsRound, 1, 0, 0, 0}, {0, cuda.ExpertsRound, 2, 0, 0, 0},
+		{1, cuda.ExpertsRun, 0, 3, 0, 1}, {1, cuda.ExpertsRound, 0, 0, 0, 0},
+		{1, cuda.ExpertsAdd, 0, 1, 0, 0}, {1, cuda.ExpertsRound, 0, 0, 0, 0}, {1, cuda.ExpertsAdd, 0, 2, 0, 0},
 	}
 	if slots != 3 || !slices.Equal(events, wanted) {
 		t.Error(events, slots)

@@ -23,10 +23,10 @@ type ExpertParallel struct {
 	Size     int        // ranks of a group
 	Position int        // of this rank in its group
 	Own      int        // experts of a layer that it has
-	Grain    int64      // elements of the arenas that stay on one rank when these share out the updates
 
-	round *Round
-	slots *tensor.Tensor // f32 [slots, layers * own of a layer]: sums of the own experts' gradients
+	round   *Round
+	slots   *tensor.Tensor // f32 [slots, layers * own of a layer]: sums of the own experts' gradients
+	rounded cuda.DType     // to which these are rounded when they are to travel
 }
 
 // Round is what the ranks of a group run at once.
@@ -39,7 +39,7 @@ type Round struct {
 
 // NewExpertParallel is the place of a rank of `comm`, which must outlive it, nil is a rank alone, in groups of `size`
 // ranks that share out `experts` experts a layer. nil where `size` is 1: every rank has all experts. Close it.
-func NewExpertParallel(comm *cuda.Comm, size, experts int, grain int64) (*ExpertParallel, error) {
+func NewExpertParallel(comm *cuda.Comm, size, experts int) (*ExpertParallel, error) {
 	rank, ranks := 0, 1
 	if comm != nil {
 		rank, ranks = comm.Rank(), comm.Ranks()
@@ -47,7 +47,7 @@ func NewExpertParallel(comm *cuda.Comm, size, experts int, grain int64) (*Expert
 	if err := CheckExpertParallel(size, ranks, experts); err != nil || size == 1 {
 		return nil, err
 	}
-	return &ExpertParallel{Comm: comm, Size: size, Position: rank % size, Own: experts / size, Grain: grain}, nil
+	return &ExpertParallel{Comm: comm, Size: size, Position: rank % size, Own: experts / size}, nil
 }
 
 // Join meets the group and the owners, unless it has. A trainer does it, when the ranks have agreed that they mean the
@@ -87,8 +87,11 @@ func (e *ExpertParallel) Close() error {
 func (e *ExpertParallel) First() int { return e.Comm.Rank() - e.Position }
 
 // SumInto says where the gradients of the own experts are summed up: f32 [slots, elements], of each layer in turn
-// W13 [own, 2*ffn, hidden], then W2 [own, hidden, ffn]. It stays the caller's.
-func (e *ExpertParallel) SumInto(slots *tensor.Tensor) { e.slots = slots }
+// W13 [own, 2*ffn, hidden], then W2 [own, hidden, ffn]. It stays the caller's. Sums that go to others are rounded to
+// `rounded`: F32, F16 or BF16.
+func (e *ExpertParallel) SumInto(slots *tensor.Tensor, rounded cuda.DType) {
+	e.slots, e.rounded = slots, rounded
+}
 
 // During makes a round the one that runs while `work` does. All ranks of the group do the same.
 func (e *ExpertParallel) During(round Round, work func()) {

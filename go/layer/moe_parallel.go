@@ -79,6 +79,10 @@ func (m *MoELayer) backwardAll(p *Pass, served *Served, gradient, offsets *tenso
 		case cuda.ExpertsAdd:
 			sum := m.layerSums(p, event.A)
 			p.Check(tensor.Add(sum, m.layerSums(p, event.B), sum))
+		case cuda.ExpertsRound:
+			if sum := m.layerSums(p, event.A); e.rounded != cuda.F32 {
+				p.Check(tensor.Round(sum, sum, e.rounded))
+			}
 		}
 	}
 	p.Free(dy)

@@ -12,7 +12,7 @@ import (
 
 // Arena is one buffer of a layout: the parameters themselves, their gradients, or a moment of the optimiser.
 //
-// Where the experts are shared out over ranks, only a part of it is memory, and a program that touches more of Data ends.
+// Of several ranks, one may have only a part of it in memory, and a program that touches more of Data ends.
 type Arena struct {
 	Layout *Layout
 	Data   *tensor.Tensor // [Layout.Size]
@@ -51,6 +51,32 @@ func (a *Arena) Close() error {
 		return nil
 	}
 	return a.Data.Close()
+}
+
+// whole says that all of it is memory.
+func (a *Arena) whole() bool { return slices.Equal(a.spans, []Span{{0, a.Layout.Size}}) }
+
+// MakeWhole gives the arena memory for all elements, where it has not; those that it had not are zeros. `before`, which
+// runs first where that is so, lets go of Data: that becomes another tensor.
+func (a *Arena) MakeWhole(before func() error) error {
+	if a.whole() {
+		return nil
+	}
+	if err := before(); err != nil {
+		return err
+	}
+	made, err := NewArena(a.Data.Context(), a.Layout, a.Data.DType())
+	if err != nil {
+		return err
+	}
+	for _, span := range a.spans {
+		err = errors.Join(err, copyPart(made.Data, span.Begin, a.Data, span.Begin, span.Size()))
+	}
+	if err = errors.Join(err, a.Data.Close()); err != nil {
+		return errors.Join(err, made.Close())
+	}
+	*a = *made
+	return nil
 }
 
 // Bytes is how much memory there is.

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/nncuda/nncuda/go/cuda"
@@ -10,30 +11,34 @@ import (
 
 // build makes arenas and layers.
 func (m *MoETransformer) build(training bool) error {
-	weights := m.Precision.dtype()
+	weights := m.Precision.DType()
 	parameters := weights
 	if training {
 		parameters = cuda.F32
 	}
-	held, err := m.held()
-	if err != nil {
+	if err := m.hold(); err != nil {
 		return err
 	}
-	spans := held.all
-	if parameters != weights {
-		spans = held.updated
+	var computes, updated []Span // nil is all
+	if m.Held != nil {
+		computes, updated = m.Held.computes(), m.Held.Updated
 	}
-	if m.Parameters, err = m.newArena(parameters, spans); err != nil {
+	spans, why := computes, m.partial()
+	if parameters != weights {
+		spans = updated
+	}
+	var err error
+	if m.Parameters, err = m.newArena(parameters, spans, why); err != nil {
 		return err
 	}
 	if training {
-		if m.Gradients, err = m.newArena(cuda.F32, held.all); err != nil {
+		if m.Gradients, err = m.newArena(cuda.F32, computes, why); err != nil {
 			return err
 		}
 	}
 	m.Weights = m.Parameters
 	if parameters != weights {
-		if m.Weights, err = m.newArena(weights, held.all); err != nil {
+		if m.Weights, err = m.newArena(weights, computes, why); err != nil {
 			return err
 		}
 	}
@@ -49,12 +54,32 @@ func (m *MoETransformer) build(training bool) error {
 	return views.err
 }
 
-// newArena makes an arena of which only spans are memory; nil: all of it is.
-func (m *MoETransformer) newArena(dtype cuda.DType, spans []Span) (*Arena, error) {
+// hold finds out what this rank has, where there are others.
+func (m *MoETransformer) hold() (err error) {
+	comm, group := m.Comm, m.ExpertParallel()
+	if m.Experts != nil {
+		comm = m.Experts.Comm
+	}
+	if comm != nil && comm.Ranks() > 1 {
+		m.Held, err = NewHeld(m.Layout, comm.Rank(), comm.Ranks(), group)
+	}
+	return err
+}
+
+// partial is the error of what cannot be done with what this rank has alone.
+func (m *MoETransformer) partial() error {
+	if m.Experts != nil {
+		return m.Experts.Alone()
+	}
+	return errors.New("this rank has a part of the f32 parameters alone; GatherParameters of its trainer brings all")
+}
+
+// newArena makes an arena of which only spans are memory, with the error `why` of a view of the rest; nil: all of it is.
+func (m *MoETransformer) newArena(dtype cuda.DType, spans []Span, why error) (*Arena, error) {
 	if spans == nil {
 		return NewArena(m.ctx, m.Layout, dtype)
 	}
-	return newPartialArena(m.ctx, m.Layout, dtype, spans, m.Experts.Alone())
+	return newPartialArena(m.ctx, m.Layout, dtype, spans, why)
 }
 
 // viewer makes layers over weights and gradients; it holds the first error.

@@ -3,6 +3,7 @@ package model
 import (
 	"slices"
 
+	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/layer"
 )
 
@@ -11,6 +12,10 @@ import (
 func WithExperts(experts *layer.ExpertParallel) Option {
 	return func(m *MoETransformer) { m.Experts = experts }
 }
+
+// WithComm makes a model of a rank of a communicator, which may be nil and must outlive it, that trains on it: in 16 bits
+// it has the f32 values of Parameters only of what this rank updates.
+func WithComm(comm *cuda.Comm) Option { return func(m *MoETransformer) { m.Comm = comm } }
 
 // ExpertParallel is how many ranks share out the experts; 1 where all are here.
 func (m *MoETransformer) ExpertParallel() int {

@@ -31,8 +31,8 @@ func (p Precision) Validate() error {
 	return nil
 }
 
-// dtype is the element type of weights and activations in a valid precision.
-func (p Precision) dtype() cuda.DType {
+// DType is the element type of weights and activations in a valid precision.
+func (p Precision) DType() cuda.DType {
 	switch p {
 	case BF16:
 		return cuda.BF16

@@ -52,6 +52,8 @@ type MoETransformer struct {
 	Gradients  *Arena // f32; nil for a model that only infers
 
 	Experts *layer.ExpertParallel // nil where all experts are here
+	Comm    *cuda.Comm            // to the ranks that it trains with; may be nil
+	Held    *Held                 // what this rank has of the arenas and updates; nil for one alone
 
 	ctx       *cuda.Context
 	rope      *layer.RopeTables
@@ -95,7 +97,7 @@ func (m *MoETransformer) set(values func(*Arena) error) error {
 	err := values(m.Parameters)
 	switch {
 	case err != nil:
-	case m.Experts != nil && m.Weights != m.Parameters: // f32 values are here only of what this rank updates
+	case m.Held != nil && m.Weights != m.Parameters: // f32 values are here only of what this rank updates
 		err = values(m.Weights)
 	default:
 		err = m.RoundWeights()
@@ -157,13 +159,13 @@ func (m *MoETransformer) free() error {
 }
 
 // RoundWeights makes Weights of Parameters, where they are not one: whenever something else than an update set these.
-// A model with a part of the experts refuses.
+// A model refuses that has a part of the experts, or of the f32 values, alone.
 func (m *MoETransformer) RoundWeights() error {
 	if m.Weights == m.Parameters {
 		return nil
 	}
-	if m.Experts != nil {
-		return m.Experts.Alone()
+	if m.Experts != nil || !m.Parameters.whole() {
+		return m.partial()
 	}
 	return tensor.Cast(m.Parameters.Data, m.Weights.Data)
 }
@@ -343,7 +345,7 @@ func (m *MoETransformer) loss(p *layer.Pass, normed, targets, factor, losses *te
 		}
 		dlogits := logits
 		if m.Precision != F32 {
-			dlogits = p.Empty(m.Precision.dtype(), logits.Shape()...)
+			dlogits = p.Empty(m.Precision.DType(), logits.Shape()...)
 			p.Check(tensor.Cast(logits, dlogits))
 			p.Free(logits)
 		}
@@ -374,7 +376,7 @@ func (m *MoETransformer) Cache(batch, capacity int) (*layer.KVCache, error) {
 	if capacity > m.Config.Context {
 		rope.NTKAlpha = m.Config.NTKAlpha
 	}
-	return layer.NewKVCache(m.ctx, rope, m.Precision.dtype(), m.Config.NumLayers, batch, capacity, m.Config.NumKVHeads)
+	return layer.NewKVCache(m.ctx, rope, m.Precision.DType(), m.Config.NumLayers, batch, capacity, m.Config.NumKVHeads)
 }
 
 // Prefill runs a prompt into row `row` of a cache, which must be empty; a long one in parts. The logits f32 [1, vocab]

@@ -127,7 +127,7 @@ func (s Seat) share(config model.Config, options train.Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	begin, end, err := cuda.Shard(int64(config.NumParameters()), train.Grain, int64(s.Ranks), int64(s.Rank))
+	begin, end, err := cuda.Shard(int64(config.NumParameters()), model.Grain, int64(s.Ranks), int64(s.Rank))
 	if err != nil {
 		return "", err
 	}

@@ -91,7 +91,7 @@ func measureRank(ctx *cuda.Context, options train.Config, rank, ranks, size int,
 	if err != nil {
 		return err
 	}
-	experts, err := layer.NewExpertParallel(comm, size, wide().NumExperts, train.Grain)
+	experts, err := layer.NewExpertParallel(comm, size, wide().NumExperts)
 	if err != nil {
 		return err
 	}

@@ -79,11 +79,12 @@ func newTrainer(
 	if err != nil {
 		return nil, err
 	}
-	experts, err := layer.NewExpertParallel(comm, seat.ExpertParallel, config.NumExperts, train.Grain)
+	experts, err := layer.NewExpertParallel(comm, seat.ExpertParallel, config.NumExperts)
 	if err != nil {
 		return nil, err
 	}
-	made, err := model.New(ctx, config, options.Precision, options.Seed, model.WithExperts(experts))
+	made, err := model.New(ctx, config, options.Precision, options.Seed, model.WithExperts(experts),
+		model.WithComm(comm))
 	if err != nil {
 		return nil, err
 	}

@@ -74,12 +74,15 @@ type Tensor struct {
 	Shape []int
 	Bytes []byte
 
-	// Load may stand in for Bytes when a tensor is written: it gets a slice to fill, so that of tensors in a device's
-	// memory no more than one need be in the host's.
-	Load func(into []byte) error
+	// Parts may stand in for Bytes when a tensor is written, unless they are nil: what is here of it, which may be
+	// nothing. Of tensors in a device's memory no more than one part need so be in the host's.
+	Parts []Part
+}
 
-	// Part says that only the bytes from Part[0] to before Part[1] are here and Load gives them; nil is all of them.
-	Part *[2]int
+// A Part is bytes of a tensor, from Begin to before End. Load gets a slice to fill with them.
+type Part struct {
+	Begin, End int
+	Load       func(into []byte) error
 }
 
 // Size is the bytes that the tensor takes by its shape and type, which are valid in a tensor of a file.

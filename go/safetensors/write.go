@@ -65,19 +65,18 @@ func Fill(path string, tensors []Tensor, metadata map[string]string) error {
 		var loaded []byte
 		place := int64(len(header))
 		for _, tensor := range sorted {
-			bytes, first, last := tensor.Bytes, 0, tensor.Size()
-			if tensor.Part != nil {
-				first, last = tensor.Part[0], tensor.Part[1]
-			}
-			if tensor.Load != nil && first < last {
-				loaded = slices.Grow(loaded[:0], last-first)[:last-first]
-				if err := tensor.Load(loaded); err != nil {
+			if tensor.Parts == nil && len(tensor.Bytes) > 0 {
+				if _, err := file.WriteAt(tensor.Bytes, place); err != nil {
 					return err
 				}
-				bytes = loaded
 			}
-			if first < last {
-				if _, err := file.WriteAt(bytes, place+int64(first)); err != nil {
+			for _, part := range tensor.Parts {
+				size := part.End - part.Begin
+				loaded = slices.Grow(loaded[:0], size)[:size]
+				if err := part.Load(loaded); err != nil {
+					return err
+				}
+				if _, err := file.WriteAt(loaded, place+int64(part.Begin)); err != nil {
 					return err
 				}
 			}
@@ -136,7 +135,7 @@ func header(sorted []Tensor, metadata map[string]string) ([]byte, error) {
 			}
 			bytes *= int64(extent)
 		}
-		if (tensor.Load == nil && bytes != int64(len(tensor.Bytes))) || tensor.DType.Size() == 0 {
+		if (tensor.Parts == nil && bytes != int64(len(tensor.Bytes))) || tensor.DType.Size() == 0 {
 			return nil, fmt.Errorf("tensor '%s' cannot be written: it has %d bytes, but its shape %v of %s takes %d",
 				tensor.Name, len(tensor.Bytes), tensor.Shape, tensor.DType, bytes)
 		}

@@ -101,12 +101,12 @@ func TestWriteLoads(t *testing.T) {
 	loaded := make([]safetensors.Tensor, len(held))
 	for i, tensor := range held {
 		content := tensor.Bytes
-		tensor.Load = func(into []byte) error {
-			if copy(into, content) != len(into) {
+		tensor.Parts = []safetensors.Part{{End: len(content), Load: func(into []byte) error {
+			if copy(into, content) != len(content) {
 				t.Errorf("%d bytes were asked for, not %d", len(into), len(content))
 			}
 			return nil
-		}
+		}}}
 		tensor.Bytes = nil
 		loaded[i] = tensor
 	}
@@ -121,7 +121,7 @@ func TestWriteLoads(t *testing.T) {
 		t.Error("loaded tensors give another file")
 	}
 	failure := errors.New("the device is gone")
-	loaded[1].Load = func([]byte) error { return failure }
+	loaded[1].Parts[0].Load = func([]byte) error { return failure }
 	if err := safetensors.Write(filepath.Join(folder, "c"), loaded, nil); !errors.Is(err, failure) {
 		t.Error(err)
 	}
@@ -146,18 +146,18 @@ func TestFilledInParts(t *testing.T) {
 	must.Do(t, os.Mkdir(parted, 0o777))
 	must.Do(t, safetensors.WriteFolder(whole, tensors, map[string]string{"format": "pt"}, 60))
 	must.Do(t, safetensors.CreateFolder(parted, tensors, map[string]string{"format": "pt"}, 60))
-	cuts := [][2]int{{20, 44}, {0, 20}, {44, 1 << 20}} // each writer has so much of each tensor
-	for _, cut := range cuts {
+	for _, cuts := range [][][2]int{{{20, 32}, {36, 44}}, {{0, 20}, {32, 36}}, {{44, 1 << 20}}} { // of each writer
 		own := slices.Clone(tensors)
 		for at, tensor := range own {
-			begin := min(cut[0], tensor.Size())
-			end := max(begin, min(cut[1], tensor.Size()))
-			own[at].Bytes, own[at].Part = nil, &[2]int{begin, end}
-			own[at].Load = func(into []byte) error {
-				if copy(into, tensor.Bytes[begin:end]) != len(into) {
-					t.Errorf("%d bytes were asked for, not %d", len(into), end-begin)
-				}
-				return nil
+			own[at].Bytes, own[at].Parts = nil, []safetensors.Part{}
+			for _, cut := range cuts {
+				begin, end := min(cut[0], tensor.Size()), min(cut[1], tensor.Size())
+				own[at].Parts = append(own[at].Parts, safetensors.Part{Begin: begin, End: end, Load: func(into []byte) error {
+					if copy(into, tensor.Bytes[begin:end]) != len(into) {
+						t.Errorf("%d bytes were asked for, not %d", len(into), end-begin)
+					}
+					return nil
+				}})
 			}
 		}
 		must.Do(t, safetensors.FillFolder(parted, own, map[string]string{"format": "pt"}, 60))

@@ -99,14 +99,20 @@ func (s *capturedStep) tensors() []*tensor.Tensor {
 
 // close frees the graph and the memory.
 func (s *capturedStep) close() error {
-	var err error
-	if s.graph != nil {
-		err = s.graph.Close()
-	}
-	err = errors.Join(err, s.closeUses())
+	err := errors.Join(s.forget(), s.closeUses())
 	for _, made := range s.tensors() {
 		err = errors.Join(err, made.Close())
 	}
+	return err
+}
+
+// forget frees the graph, so that the next step is captured again. Forgetting nil is fine.
+func (s *capturedStep) forget() error {
+	if s == nil || s.graph == nil {
+		return nil
+	}
+	err := s.graph.Close()
+	s.graph = nil
 	return err
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/safetensors"
-	"github.com/nncuda/nncuda/go/tensor"
 	"github.com/nncuda/nncuda/go/tokenizer"
 )
 
@@ -157,11 +156,12 @@ func (c *Checkpoint) openMoments() (*safetensors.File, error) {
 func (c *Checkpoint) trainer(
 	ctx *cuda.Context, config Config, options []Option, moments *safetensors.File,
 ) (*Trainer, error) {
-	experts, err := settingsOf(options).experts(c.Config)
+	chosen := settingsOf(options)
+	experts, err := chosen.experts(c.Config)
 	if err != nil {
 		return nil, err
 	}
-	made, err := c.modelWith(ctx, config.Precision, true, model.WithExperts(experts))
+	made, err := c.modelWith(ctx, config.Precision, true, model.WithExperts(experts), model.WithComm(chosen.comm))
 	if err != nil {
 		return nil, errors.Join(err, experts.Close())
 	}
@@ -222,18 +222,21 @@ var weightsMetadata = map[string]string{"format": "pt"}
 
 // gather lists the tensors. They are read from the device one after another, when each is written.
 func (c *checkpointFiles) gather() (err error) {
-	parameters, own := c.trainer.Model.Parameters, c.trainer.replicas.updates
-	data, err := own.Of(parameters.Data)
-	if err != nil {
-		return err
+	parameters, writing := c.trainer.Model.Parameters, newStoredTensors()
+	for _, spec := range parameters.Layout.Specs {
+		writing.add(spec.Name, parameters.Data.DType(), spec.Shape)
 	}
-	err = eachParameter(parameters.Layout, own, data, func(spec model.Spec, first int, own *tensor.Tensor) error {
-		c.weights = append(c.weights, storedPart(spec.Name, spec.Shape, first, own))
-		return nil
-	})
-	if err == nil {
-		c.moments, err = c.trainer.Moments.stored()
+	for _, span := range c.trainer.Moments.own {
+		own, err := span.Of(parameters.Data)
+		if err == nil {
+			err = eachParameter(parameters.Layout, span, own, writing.addPart)
+		}
+		if err != nil {
+			return err
+		}
 	}
+	c.weights = writing.tensors
+	c.moments, err = c.trainer.Moments.stored()
 	return err
 }
 

@@ -40,10 +40,13 @@ func Preset(name string) (Config, error) {
 // What each option is stands in the list below, which files, flags and messages share. Where none is a value, 0 is it,
 // and UsualWarmup of WarmupSteps.
 type Config struct {
-	Steps          int     `name:"steps"`
-	BatchSize      int     `name:"batch_size"`
-	MicroBatchSize int     `name:"micro_batch_size" none:""`
-	Replicas       int     `name:"replicas"`
+	Steps          int `name:"steps"`
+	BatchSize      int `name:"batch_size"`
+	MicroBatchSize int `name:"micro_batch_size" none:""`
+	Replicas       int `name:"replicas"`
+
+	ReduceDType model.Precision `name:"reduce_dtype" choices:"f32,bf16,f16"`
+
 	SequenceLength int     `name:"sequence_length"`
 	LearningRate   float64 `name:"learning_rate"`
 	MinRateShare   float64 `name:"min_rate_share"`
@@ -81,6 +84,9 @@ var fields = options.Fields[Config]([]options.Words{
 	{"replicas", "a whole number, from 1 to 2147483647",
 		"parts of an update that ranks share out; their gradients are added in a tree that the number of ranks does " +
 			"not change: at most as many as there are micro-batches"},
+	{"reduce_dtype", "one of f32, bf16, f16",
+		"what the gradient of each replica, and each sum of them but the whole, is rounded to, so that ranks send fewer " +
+			"bytes: f32, which rounds nothing, bf16, or f16, for precision f16"},
 	{"sequence_length", "a whole number, from 1 to 2147483647", "tokens per sequence"},
 	{"learning_rate", "a number, from 0 to 1e+30", "highest rate, reached after the warm-up"},
 	{"min_rate_share", "a number, from 0 to 1", "the cosine ends at this share of it"},
@@ -125,7 +131,7 @@ var fields = options.Fields[Config]([]options.Words{
 var added = map[string]bool{
 	"activation_checkpointing": true, "recompute_experts": true, "precision": true, "loss_scale": true,
 	"loss_scale_growth": true, "loss_scale_backoff": true, "loss_scale_interval": true, "max_loss": true,
-	"moments": true, "replicas": true,
+	"moments": true, "replicas": true, "reduce_dtype": true,
 }
 
 // Changeable lists the options that a run may go on with other values of. Micro-batches and what is computed twice
@@ -161,7 +167,7 @@ func Options() []options.Field { return fields }
 // DefaultConfig gives the usual options.
 func DefaultConfig() Config {
 	return Config{
-		Steps: 10000, BatchSize: 8, Replicas: 1, SequenceLength: 256, LearningRate: 3e-4, MinRateShare: 0.1, WarmupSteps: UsualWarmup,
+		Steps: 10000, BatchSize: 8, Replicas: 1, ReduceDType: model.F32, SequenceLength: 256, LearningRate: 3e-4, MinRateShare: 0.1, WarmupSteps: UsualWarmup,
 		Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, ClipNorm: 1.0,
 		Precision: model.F32, Moments: MomentsF32, LossScale: 65536, LossScaleGrowth: 2, LossScaleBackoff: 0.5, LossScaleInterval: 2000,
 		EvalEvery: 100, SaveEvery: 100, KeepCheckpoints: 2, LogEvery: 1,
@@ -211,6 +217,7 @@ func (c Config) Validate() error {
 		"batch_size":       count(c.BatchSize, 1),
 		"micro_batch_size": count(c.MicroBatchSize, 0),
 		"replicas":         count(c.Replicas, 1),
+		"reduce_dtype":     c.ReduceDType.Validate() == nil,
 		"sequence_length":  count(c.SequenceLength, 1),
 		"warmup_steps":     c.WarmupSteps == UsualWarmup || count(c.WarmupSteps, 0),
 
@@ -239,6 +246,9 @@ func (c Config) Validate() error {
 	if err := c.checkReplicas(c.BatchSize); err != nil {
 		return err
 	}
+	if err := c.checkRounding(); err != nil {
+		return err
+	}
 	return c.checkScaling()
 }
 
@@ -247,6 +257,18 @@ func (c Config) checkReplicas(batch int) error {
 	if most := c.MicroBatches(batch); c.Replicas > most {
 		return fmt.Errorf("replicas is %d; an update of batch_size %d in micro-batches of %d has %d, so it must be 1 to %d",
 			c.Replicas, batch, c.micro(batch), most, most)
+	}
+	return nil
+}
+
+// checkRounding refuses gradients in f16 without a loss scale, and rounding where nothing is added over replicas.
+func (c Config) checkRounding() error {
+	switch {
+	case c.ReduceDType == model.F16 && c.Precision != model.F16:
+		problem := "reduce_dtype is f16, but the precision is %s; gradients fit into f16 only with the loss scale of precision f16"
+		return fmt.Errorf(problem, c.Precision)
+	case c.ReduceDType != model.F32 && c.Replicas == 1:
+		return fmt.Errorf("reduce_dtype is %s, but replicas is 1; gradients are rounded between replicas", c.ReduceDType)
 	}
 	return nil
 }

@@ -21,17 +21,20 @@ type expertSums struct {
 	rounds [][]cuda.ExpertEvent // of each round
 	copies []cuda.ExpertEvent   // behind the last
 	left   int                  // sums that are then left, in the first slots
+	wire   cuda.DType           // to which sums are rounded, but those over all replicas
+	shards []model.SlotShard    // of a slot, and which of the owners gets the sums of each
 
 	gradients, weights []cuda.Move // behind the sums, and behind the update
 }
 
 // newExpertSums makes room for the sums; nil where all experts are on this rank.
-func newExpertSums(m *model.MoETransformer, config Config) (*expertSums, error) {
+func newExpertSums(m *model.MoETransformer, config Config, held *model.Held) (*expertSums, error) {
 	e := m.Experts
 	if e == nil {
 		return nil, nil
 	}
-	x := &expertSums{model: m, microBatches: config.MicroBatches(config.BatchSize), replicas: config.Replicas}
+	x := &expertSums{model: m, microBatches: config.MicroBatches(config.BatchSize), replicas: config.Replicas,
+		wire: config.ReduceDType.DType(), shards: held.InSlot()}
 	first, ranks := e.First(), e.Comm.Ranks()
 	events, slots, err := cuda.ExpertSchedule(x.replicas, ranks, first, e.Size, x.microBatches)
 	if err != nil {
@@ -47,7 +50,7 @@ func newExpertSums(m *model.MoETransformer, config Config) (*expertSums, error) 
 		}
 		x.rounds[event.Round] = append(x.rounds[event.Round], event)
 	}
-	group, err := shardOf(x.replicas, 1, first/e.Size, ranks/e.Size)
+	group, err := runOf(x.replicas, first/e.Size, ranks/e.Size)
 	if err != nil {
 		return nil, err
 	}
@@ -56,65 +59,17 @@ func newExpertSums(m *model.MoETransformer, config Config) (*expertSums, error) 
 		return nil, err
 	}
 	x.left = left + 1
-	if err = x.listMoves(); err != nil {
-		return nil, err
-	}
+	x.gradients = held.GradientMoves(m.Gradients.Data.DType().Size())
+	x.weights = held.WeightMoves(m.Weights.Data.DType().Size())
 	own := 0
-	for at := range m.Config.NumLayers {
-		for _, span := range m.Layout.Experts(at, e.Position, e.Size) {
-			own += span.Size()
-		}
+	for _, span := range held.Own {
+		own += span.Size()
 	}
 	if x.slots, err = tensor.New(m.Context(), cuda.F32, slots, own); err != nil {
 		return nil, err
 	}
-	e.SumInto(x.slots)
+	e.SumInto(x.slots, x.wire)
 	return x, nil
-}
-
-// listMoves lists what all ranks move, in an order that is the same in every language.
-func (x *expertSums) listMoves() error {
-	e, layout := x.model.Experts, x.model.Layout
-	ranks := e.Comm.Ranks()
-	shards := make([]model.Span, ranks)
-	for rank := range ranks {
-		var err error
-		if shards[rank], err = shardOf(layout.Size, Grain, rank, ranks); err != nil {
-			return err
-		}
-	}
-	gradients, weights := x.model.Gradients.Data.DType().Size(), x.model.Weights.Data.DType().Size()
-	for _, span := range layout.Dense() {
-		for rank, shard := range shards {
-			for to := range ranks {
-				x.weights = withMove(x.weights, span.Meet(shard), weights, rank, to)
-			}
-		}
-	}
-	for at := range x.model.Config.NumLayers {
-		for matrix := range 2 {
-			for position := range e.Size {
-				span := layout.Experts(at, position, e.Size)[matrix]
-				for rank, shard := range shards {
-					part := span.Meet(shard)
-					x.gradients = withMove(x.gradients, part, gradients, rank/e.Size*e.Size+position, rank)
-					for to := position; to < ranks; to += e.Size {
-						x.weights = withMove(x.weights, part, weights, rank, to)
-					}
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// withMove adds to a list the move of a part of an arena, of elements of so many bytes, unless there is nothing to move.
-func withMove(moves []cuda.Move, part model.Span, size, from, to int) []cuda.Move {
-	if part.Size() == 0 || from == to {
-		return moves
-	}
-	begin, end := int64(part.Begin*size), int64(part.End*size)
-	return append(moves, cuda.Move{Begin: begin, End: end, From: int64(from), To: int64(to)})
 }
 
 // close frees the slots.
@@ -122,7 +77,7 @@ func (x *expertSums) close() error {
 	if x == nil {
 		return nil
 	}
-	x.model.Experts.SumInto(nil)
+	x.model.Experts.SumInto(nil, x.wire)
 	return x.slots.Close()
 }
 
@@ -158,7 +113,8 @@ func (x *expertSums) roundsOf(sizes []int, length int) ([]layer.Round, error) {
 	return rounds, nil
 }
 
-// reduce puts the sums over all replicas of the gradients of the own experts into the arena.
+// reduce puts the sums over all replicas of the gradients of those own experts into the arena that ranks of this group
+// update.
 func (x *expertSums) reduce(gradients *tensor.Tensor) error {
 	for _, event := range x.copies {
 		from, err := x.slot(event.A)
@@ -177,39 +133,35 @@ func (x *expertSums) reduce(gradients *tensor.Tensor) error {
 	if err != nil {
 		return err
 	}
-	if owners := x.model.Experts.Owners; owners != nil {
-		size, aside := int64(sum.Size()), cuda.Memory{}
+	owners := x.model.Experts.Owners
+	if owners != nil {
+		aside, shards := cuda.Memory{}, make([]cuda.RankShard, len(x.shards))
 		if x.left > 1 {
 			aside = x.slots.Memory()
 		}
-		err := owners.ReduceScatter(aside, sum.Memory(), size, int64(x.left-1), Grain, int64(x.replicas), 0, size)
-		if err == nil {
-			err = owners.AllGather(sum.Memory(), sum.Bytes(), Grain*int64(sum.DType().Size()))
+		for at, shard := range x.shards {
+			shards[at] = shard.RankShard
 		}
+		err := owners.ReduceScatter(aside, sum.Memory(), int64(sum.Size()), int64(x.left-1), int64(x.replicas), shards, x.wire)
 		if err != nil {
 			return err
 		}
 	}
-	return x.put(sum, gradients)
-}
-
-// put copies a slot into the arena.
-func (x *expertSums) put(sum, gradients *tensor.Tensor) error {
-	e, begin := x.model.Experts, 0
-	for at := range x.model.Config.NumLayers {
-		for _, span := range x.model.Layout.Experts(at, e.Position, e.Size) {
-			from, err := sum.Narrow(0, begin, span.Size())
-			if err != nil {
-				return err
-			}
-			begin += span.Size()
-			to, err := span.Of(gradients)
-			if err == nil {
-				err = to.Copy(from)
-			}
-			if err != nil {
-				return err
-			}
+	for _, shard := range x.shards {
+		if owners != nil && int(shard.Rank) != owners.Rank() {
+			continue
+		}
+		size := int(shard.End - shard.Begin)
+		from, err := sum.Narrow(0, int(shard.Begin), size)
+		if err != nil {
+			return err
+		}
+		to, err := gradients.Narrow(0, shard.InArena, size)
+		if err == nil {
+			err = to.Copy(from)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil

@@ -40,22 +40,25 @@ type Moments struct {
 	Kind MomentsKind
 
 	layout *model.Layout
-	own    model.Span       // the elements of the arenas that they are of
+	own    []model.Span     // the elements of the arenas that they are of, each from a multiple of a block on
 	parts  []*tensor.Tensor // first and second; of f8 first codes, first scales, second codes, second scales
 }
 
-func newMoments(ctx *cuda.Context, layout *model.Layout, kind MomentsKind, own model.Span) (*Moments, error) {
-	m := &Moments{Kind: kind, layout: layout, own: own}
+func newMoments(ctx *cuda.Context, layout *model.Layout, kind MomentsKind, own []model.Span) (*Moments, error) {
+	m, elements := &Moments{Kind: kind, layout: layout, own: own}, 0
+	for _, span := range own {
+		elements += span.Size()
+	}
 	type part struct {
 		dtype cuda.DType
 		size  int
 	}
-	each := []part{{cuda.F32, own.Size()}}
+	each := []part{{cuda.F32, elements}}
 	switch kind {
 	case MomentsBF16:
 		each[0].dtype = cuda.BF16
 	case MomentsF8:
-		each = []part{{cuda.U8, own.Size()}, {cuda.F32, blocksOf(own.Size())}}
+		each = []part{{cuda.U8, elements}, {cuda.F32, blocksOf(elements)}}
 	}
 	for _, of := range slices.Repeat(each, 2) {
 		data, err := tensor.Zeros(ctx, of.dtype, of.size)
@@ -78,36 +81,71 @@ func (m *Moments) close() error {
 	return err
 }
 
-// Tensors are all of them, first moments before second ones, codes before their scales.
+// Tensors are all of them, span after span, first moments before second ones, codes before their scales.
 func (m *Moments) Tensors() []*tensor.Tensor { return slices.Clone(m.parts) }
 
 // step is the form of AdamW for these moments, on the elements that they are of. grad, param and copied are whole.
 func (m *Moments) step(grad, lr, step, scale, skip, param, copied *tensor.Tensor, config Config) error {
-	if m.own.Size() == 0 {
-		return nil
-	}
-	for _, arena := range []**tensor.Tensor{&grad, &param, &copied} {
-		if *arena == nil {
-			continue
+	begin := 0
+	for _, span := range m.own {
+		arenas := []*tensor.Tensor{grad, param, copied}
+		for at, arena := range arenas {
+			if arena == nil {
+				continue
+			}
+			own, err := span.Of(arena)
+			if err != nil {
+				return err
+			}
+			arenas[at] = own
 		}
-		own, err := m.own.Of(*arena)
+		own, err := m.within(begin, span.Size())
+		if err == nil {
+			err = m.stepOn(span, own, arenas[0], lr, step, scale, skip, arenas[1], arenas[2], config)
+		}
 		if err != nil {
 			return err
 		}
-		*arena = own
+		begin += span.Size()
 	}
+	return nil
+}
+
+// within gives of each of the parts those of `count` elements from one on.
+func (m *Moments) within(begin, count int) ([]*tensor.Tensor, error) {
+	own := make([]*tensor.Tensor, len(m.parts))
+	for at, part := range m.parts {
+		first, size := begin, count
+		if m.scales(at) {
+			first, size = begin/momentBlock, blocksOf(count)
+		}
+		var err error
+		if own[at], err = part.Narrow(0, first, size); err != nil {
+			return nil, err
+		}
+	}
+	return own, nil
+}
+
+// scales says whether a part has one number for a block.
+func (m *Moments) scales(part int) bool { return m.Kind == MomentsF8 && part%2 == 1 }
+
+// stepOn is step on the elements of one span, of which all tensors are.
+func (m *Moments) stepOn(
+	span model.Span, own []*tensor.Tensor, grad, lr, step, scale, skip, param, copied *tensor.Tensor, config Config,
+) error {
 	beta1, beta2 := float32(config.Beta1), float32(config.Beta2)
 	eps, decay := float32(config.Eps), float32(config.WeightDecay)
-	decayed, first := int64(min(max(m.layout.NumDecayed-m.own.Begin, 0), m.own.Size())), int64(m.own.Begin)
-	switch all := m.parts; m.Kind {
+	decayed, first := int64(min(max(m.layout.NumDecayed-span.Begin, 0), span.Size())), int64(span.Begin)
+	switch m.Kind {
 	case MomentsF8:
-		return tensor.AdamWStepF8(grad, lr, step, scale, skip, param, all[0], all[1], all[2], all[3], copied, decayed,
+		return tensor.AdamWStepF8(grad, lr, step, scale, skip, param, own[0], own[1], own[2], own[3], copied, decayed,
 			first, beta1, beta2, eps, decay)
 	case MomentsBF16:
-		return tensor.AdamWStepBF16(grad, lr, step, scale, skip, param, all[0], all[1], copied, decayed, first, beta1,
+		return tensor.AdamWStepBF16(grad, lr, step, scale, skip, param, own[0], own[1], copied, decayed, first, beta1,
 			beta2, eps, decay)
 	default:
-		return tensor.AdamWStep(grad, lr, step, scale, skip, param, all[0], all[1], copied, decayed, beta1, beta2, eps,
+		return tensor.AdamWStep(grad, lr, step, scale, skip, param, own[0], own[1], copied, decayed, beta1, beta2, eps,
 			decay)
 	}
 }
@@ -174,7 +212,7 @@ func checkMoments(moments *safetensors.File, layout *model.Layout, kind MomentsK
 
 // load takes what a checkpoint kept, which was checked.
 func (m *Moments) load(moments *safetensors.File) error {
-	return m.each(func(name string, _ []int, first int, own *tensor.Tensor) error {
+	return m.each(func(name string, first int, own *tensor.Tensor) error {
 		stored, _ := moments.Tensor(name)
 		begin := first * own.DType().Size()
 		return own.Upload(stored.Bytes[begin : begin+int(own.Bytes())])
@@ -182,69 +220,39 @@ func (m *Moments) load(moments *safetensors.File) error {
 }
 
 // stored gives the tensors as they are written.
-func (m *Moments) stored() (tensors []safetensors.Tensor, err error) {
-	err = m.each(func(name string, shape []int, first int, own *tensor.Tensor) error {
-		tensors = append(tensors, storedPart(name, shape, first, own))
-		return nil
-	})
-	return tensors, err
+func (m *Moments) stored() ([]safetensors.Tensor, error) {
+	writing := newStoredTensors()
+	for _, spec := range momentSpecs(m.layout, m.Kind) {
+		writing.add(spec.name, spec.dtype, spec.shape)
+	}
+	return writing.tensors, m.each(writing.addPart)
 }
 
-// each calls `do` with the name and the shape of each tensor of a checkpoint, and with those of its elements, from the
-// first on, that are here.
-func (m *Moments) each(do func(name string, shape []int, first int, own *tensor.Tensor) error) error {
-	if m.Kind != MomentsF8 {
-		for at, moment := range m.parts {
-			err := eachParameter(m.layout, m.own, moment, func(spec model.Spec, first int, own *tensor.Tensor) error {
-				return do(momentNames[at]+spec.Name, spec.Shape, first, own)
-			})
+// each calls `do` with the name of a tensor of a checkpoint and those of its elements, from the first on, that are here,
+// part after part.
+func (m *Moments) each(do func(name string, first int, own *tensor.Tensor) error) error {
+	specs, begin := momentSpecs(m.layout, m.Kind), 0
+	for _, span := range m.own {
+		own, err := m.within(begin, span.Size())
+		if err != nil {
+			return err
+		}
+		for at, part := range own {
+			switch {
+			case m.scales(at):
+				err = do(specs[at].name, span.Begin/momentBlock, part)
+			case m.Kind == MomentsF8:
+				err = do(specs[at].name, span.Begin, part)
+			default:
+				err = eachParameter(m.layout, span, part, func(name string, first int, own *tensor.Tensor) error {
+					return do(momentNames[at]+name, first, own)
+				})
+			}
 			if err != nil {
 				return err
 			}
 		}
-		return nil
-	}
-	for at, spec := range momentSpecs(m.layout, m.Kind) {
-		first := m.own.Begin
-		if spec.dtype == cuda.F32 {
-			first = blocksOf(first)
-		}
-		if err := do(spec.name, spec.shape, first, m.parts[at]); err != nil {
-			return err
-		}
+		begin += span.Size()
 	}
 	return nil
-}
-
-// eachParameter calls `do` with each parameter, and with those of its elements, from the first on, that are in `data`,
-// which has the elements `own` of an arena.
-func eachParameter(
-	layout *model.Layout, own model.Span, data *tensor.Tensor,
-	do func(spec model.Spec, first int, own *tensor.Tensor) error,
-) error {
-	for _, spec := range layout.Specs {
-		begin := min(max(spec.Offset, own.Begin), own.End)
-		end := max(begin, min(spec.Offset+spec.Size(), own.End))
-		first := 0
-		if begin < end {
-			first = begin - spec.Offset
-		}
-		part, err := data.Narrow(0, begin-own.Begin, end-begin)
-		if err == nil {
-			err = do(spec, first, part)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// storedPart is a tensor as it is written, of which the elements from `first` on that are here.
-func storedPart(name string, shape []int, first int, own *tensor.Tensor) safetensors.Tensor {
-	begin := first * own.DType().Size()
-	return safetensors.Tensor{
-		Name: name, DType: safetensors.DType(strings.ToUpper(own.DType().String())), Shape: shape, Load: own.Download,
-		Part: &[2]int{begin, begin + int(own.Bytes())},
-	}
 }

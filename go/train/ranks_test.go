@@ -145,14 +145,15 @@ var jobs = map[string]struct {
 	config  model.Config
 	options func(*train.Config)
 }{
-	"f32":  {sharded(), func(*train.Config) {}},
-	"tiny": {dropping(tiny()), func(c *train.Config) { c.Precision, c.Moments = model.BF16, train.MomentsF8 }},
+	"f32":                        {sharded(), func(*train.Config) {}},
+	"f32, bf16 between replicas": {sharded(), func(c *train.Config) { c.ReduceDType = model.BF16 }},
+	"tiny":                       {dropping(tiny()), func(c *train.Config) { c.Precision, c.Moments = model.BF16, train.MomentsF8 }},
 	"bf16, bf16 moments": {sharded(), func(c *train.Config) {
 		c.Precision, c.Moments = model.BF16, train.MomentsBF16
 	}},
 	"f16, f8 moments, recomputing": {sharded(), func(c *train.Config) {
 		c.Precision, c.Moments, c.LossScale = model.F16, train.MomentsF8, 1<<24
-		c.ActivationCheckpointing, c.RecomputeExperts = 2, true
+		c.ActivationCheckpointing, c.RecomputeExperts, c.ReduceDType = 2, true, model.F16
 	}},
 }
 
@@ -194,9 +195,24 @@ func TestRanksSeeTheSameSteps(t *testing.T) {
 		wanted = append(wanted, told(t, result)+fmt.Sprint(result.Tokens, must.Get(result.ExpertCounts())(t)))
 	}
 	parameters := must.Get(tensor.Read[float32](alone.Model.Parameters.Data))(t)
+	for range 2 {
+		must.Get(alone.TrainStep(inputs, targets, options.BatchSize))(t)
+	}
+	later := must.Get(tensor.Read[float32](alone.Model.Parameters.Data))(t)
 	ranks.Run(t, 3, func(comm *cuda.Comm) {
-		made := must.Get(model.New(comm.Context(), sharded(), options.Precision, options.Seed))(t)
+		made := must.Get(model.New(
+			comm.Context(), sharded(), options.Precision, options.Seed, model.WithComm(comm)))(t)
 		trainer := must.Get(train.NewTrainer(made, options, train.WithComm(comm)))(t)
+		if whole := 4 * made.Layout.Size; made.Parameters.Bytes() > whole/3+4*model.Grain {
+			t.Errorf("rank %d has %d bytes of f32 parameters, of %d", comm.Rank(), made.Parameters.Bytes(), whole)
+		}
+		refusal := "this rank has a part of the f32 parameters alone; GatherParameters of its trainer brings all"
+		if err := made.RoundWeights(); err == nil || err.Error() != refusal {
+			t.Errorf("rank %d: %v", comm.Rank(), err)
+		}
+		if _, err := made.Parameters.Parameter("lm_head.weight"); err == nil || err.Error() != refusal {
+			t.Errorf("rank %d: %v", comm.Rank(), err)
+		}
 		var ids, answers []int32
 		for _, row := range trainer.Rows() {
 			ids, answers = append(ids, inputs[9*row:9*row+9]...), append(answers, targets[9*row:9*row+9]...)
@@ -211,11 +227,17 @@ func TestRanksSeeTheSameSteps(t *testing.T) {
 		if reason := trainer.EagerReason(); reason != "" {
 			t.Errorf("the last step ran call by call: %s", reason)
 		}
-		if own := must.Get(tensor.Read[float32](made.Parameters.Data))(t); slices.Equal(own, parameters) {
-			t.Errorf("rank %d updates all parameters", comm.Rank())
-		}
 		must.Do(t, trainer.GatherParameters())
 		requireSame(t, must.Get(tensor.Read[float32](made.Parameters.Data))(t), parameters, "gathered")
+		must.Do(t, made.RoundWeights())
+		for range 2 { // they go on, in another place
+			must.Get(trainer.TrainStep(ids, answers, len(ids)/9))(t)
+			if reason := trainer.EagerReason(); reason != "" {
+				t.Errorf("the step ran call by call: %s", reason)
+			}
+			must.Do(t, trainer.GatherParameters())
+		}
+		requireSame(t, must.Get(tensor.Read[float32](made.Parameters.Data))(t), later, "gathered again")
 		must.Do(t, errors.Join(trainer.Close(), made.Close()))
 		if used := must.Get(comm.Context().BytesUsed())(t); used != 0 {
 			t.Errorf("%d bytes are still used", used)

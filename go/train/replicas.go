@@ -9,10 +9,6 @@ import (
 	"github.com/nncuda/nncuda/go/tensor"
 )
 
-// Grain is the elements of the arenas that stay on one rank: a multiple of the pieces in which the norm of the gradients
-// is summed up, and of the blocks of moments in 8 bits.
-const Grain = 32768
-
 // replicas are those of a job that this rank computes, first .. last-1 of `count`, and how their gradients are added up.
 // Micro-batch m of an update belongs to replica m mod count.
 //
@@ -20,17 +16,22 @@ const Grain = 32768
 // wait for later replicas lie aside, so that which sum is added to which is a function of `count` alone: the tree of
 // cuda.ReplicaMerges. So it is with all gradients, but for those of experts that are shared out over ranks: `experts` has
 // these.
+//
+// Each replica's gradient, and each sum but that of all, is rounded to `wire` when it is complete, so that it may travel
+// in it; f32 rounds nothing. Whether it travels decides no bit.
 type replicas struct {
 	count, first, last int
-	comm               *cuda.Comm // to the ranks that have the others; nil where this one has all
-	updates            model.Span // what this rank updates of the parameters
+	comm               *cuda.Comm  // to the ranks that have the others; nil where this one has all
+	held               *model.Held // what this rank updates of the parameters, and the others
+	wire               cuda.DType
 
-	gradients *tensor.Tensor // f32 [n]
-	spans     []model.Span   // of the gradients, that are added up here: all, or what is no expert's
-	aside     *tensor.Tensor // f32 [most at once, n], of which the spans are memory; nil where none ever waits
-	merges    []int          // after each replica
-	left      int            // sums aside after the last one
-	experts   *expertSums    // nil where all experts are here
+	gradients *tensor.Tensor   // f32 [n]
+	spans     []model.Span     // of the gradients, that are added up here: all, or what is no expert's
+	shards    []cuda.RankShard // of them
+	aside     *tensor.Tensor   // f32 [most at once, n], of which the spans are memory; nil where none ever waits
+	merges    []int            // after each replica
+	left      int              // sums aside after the last one
+	experts   *expertSums      // nil where all experts are here
 }
 
 // newReplicas makes room for the sums of the replicas that a rank has; comm may be nil, which is a rank alone.
@@ -45,28 +46,31 @@ func newReplicas(m *model.MoETransformer, config Config, comm *cuda.Comm) (*repl
 	if err := config.CheckRanks(ranks); err != nil {
 		return nil, err
 	}
-	shared, err := shardOf(count, 1, rank, ranks)
+	shared, err := runOf(count, rank, ranks)
 	if err != nil {
 		return nil, err
 	}
-	r := &replicas{count: count, first: shared.Begin, last: shared.End, comm: comm, gradients: m.Gradients.Data}
-	if r.updates, err = shardOf(m.Layout.Size, Grain, rank, ranks); err != nil {
-		return nil, err
+	r := &replicas{count: count, first: shared.Begin, last: shared.End, comm: comm, held: m.Held,
+		wire: config.ReduceDType.DType(), gradients: m.Gradients.Data}
+	if r.held == nil { // the model was made for a rank alone
+		if r.held, err = model.NewHeld(m.Layout, rank, ranks, 1); err != nil {
+			return nil, err
+		}
 	}
 	merges, most, left, err := mergesOf(count, shared)
 	if err != nil {
 		return nil, err
 	}
-	r.merges, r.left, r.spans = merges, left, []model.Span{{End: m.Layout.Size}}
+	r.merges, r.left, r.spans, r.shards = merges, left, []model.Span{{End: m.Layout.Size}}, r.held.Shards
 	if m.Experts != nil {
-		r.spans = m.Layout.Dense()
+		r.spans, r.shards = r.held.Dense, r.held.InDense()
 	}
 	if most > 0 {
 		if r.aside, err = newAside(m, most, r.spans); err != nil {
 			return nil, err
 		}
 	}
-	if r.experts, err = newExpertSums(m, config); err != nil {
+	if r.experts, err = newExpertSums(m, config, r.held); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
 	return r, nil
@@ -103,8 +107,9 @@ func mergesOf(count int, run model.Span) (merges []int, most, left int, err erro
 	return merges, most, left, nil
 }
 
-func shardOf(count, grain, rank, ranks int) (model.Span, error) {
-	begin, end, err := cuda.Shard(int64(count), int64(grain), int64(ranks), int64(rank))
+// runOf gives the run of `count` replicas that is the part `part` of so many.
+func runOf(count, part, parts int) (model.Span, error) {
+	begin, end, err := cuda.Shard(int64(count), 1, int64(parts), int64(part))
 	return model.Span{Begin: int(begin), End: int(end)}, err
 }
 
@@ -166,14 +171,31 @@ func (r *replicas) run(p *layer.Pass, count int, gradient func(at int, accumulat
 		for at := replica; at < count; at += r.count {
 			gradient(at, at != replica)
 		}
+		if r.count > 1 {
+			r.round(p)
+		}
 		for range r.merges[replica-r.first] {
 			waiting--
 			r.each(p, waiting, func(older, sum *tensor.Tensor) error { return tensor.Add(older, sum, sum) })
+			if all := r.comm == nil && replica+1 == r.count && waiting == 0; !all {
+				r.round(p)
+			}
 		}
 		if replica+1 < r.last {
 			r.each(p, waiting, func(aside, sum *tensor.Tensor) error { return aside.Copy(sum) })
 			waiting++
 		}
+	}
+}
+
+// round rounds the gradients to what they travel in.
+func (r *replicas) round(p *layer.Pass) {
+	if r.wire == cuda.F32 {
+		return
+	}
+	for _, span := range r.spans {
+		sum := p.Narrow(r.gradients, 0, span.Begin, span.Size())
+		p.Check(tensor.Round(sum, sum, r.wire))
 	}
 }
 
@@ -212,15 +234,10 @@ func (r *replicas) reduce() error {
 	if r.left > 0 {
 		aside = r.aside.Memory()
 	}
-	for _, span := range r.spans {
-		err := r.comm.ReduceScatter(aside, r.gradients.Memory(), int64(r.gradients.Size()), int64(r.left), Grain,
-			int64(r.count), int64(span.Begin), int64(span.End))
-		if err != nil {
-			return err
-		}
-	}
-	if r.experts == nil {
-		return nil
+	err := r.comm.ReduceScatter(aside, r.gradients.Memory(), int64(r.gradients.Size()), int64(r.left), int64(r.count),
+		r.shards, r.wire)
+	if err != nil || r.experts == nil {
+		return err
 	}
 	return r.experts.move(r.gradients, r.experts.gradients)
 }
@@ -230,7 +247,7 @@ func (r *replicas) norm(norm *tensor.Tensor) error {
 	if r.comm == nil {
 		return tensor.GradNorm(r.gradients, norm)
 	}
-	return r.comm.GradNorm(r.gradients.Memory(), norm.Memory(), int64(r.gradients.Size()), Grain)
+	return r.comm.GradNorm(r.gradients.Memory(), norm.Memory(), int64(r.gradients.Size()), r.held.Shards)
 }
 
 // gather gives all ranks all that they hold of the weights, or of another arena, of which each has what it updates.
@@ -241,7 +258,7 @@ func (r *replicas) gather(arena *tensor.Tensor) error {
 	if r.experts != nil {
 		return r.experts.move(arena, r.experts.weights)
 	}
-	return r.comm.AllGather(arena.Memory(), arena.Bytes(), Grain*int64(arena.DType().Size()))
+	return r.comm.AllGather(arena.Memory(), arena.Bytes(), model.Grain*int64(arena.DType().Size()))
 }
 
 // total is the sum of a whole number over all ranks.

@@ -2,6 +2,7 @@ package train_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -14,8 +15,9 @@ import (
 	"github.com/nncuda/nncuda/go/train"
 )
 
-// treeSum adds vectors in the tree over replicas of bindings.h, section comm.
-func treeSum(parts [][]float32) []float32 {
+// treeSum adds vectors in the tree over replicas of bindings.h, section comm; `rounded` gets each part and each sum below
+// the root.
+func treeSum(parts [][]float32, rounded func(float32) float32) []float32 {
 	if len(parts) == 1 {
 		return parts[0]
 	}
@@ -23,12 +25,20 @@ func treeSum(parts [][]float32) []float32 {
 	for 2*half < len(parts) {
 		half *= 2
 	}
-	left, right := treeSum(parts[:half]), treeSum(parts[half:])
+	left, right := treeSum(parts[:half], rounded), treeSum(parts[half:], rounded)
 	sum := make([]float32, len(left))
 	for at := range sum {
-		sum[at] = left[at] + right[at]
+		sum[at] = rounded(left[at]) + rounded(right[at])
 	}
 	return sum
+}
+
+func unrounded(value float32) float32 { return value }
+
+// toBF16 rounds a finite number to the nearest bf16, to even.
+func toBF16(value float32) float32 {
+	bits := math.Float32bits(value)
+	return math.Float32frombits((bits + 0x7fff + bits>>16&1) &^ 0xffff)
 }
 
 // gradientsOf runs the micro-batches of a batch, of so many sequences each, that belong to a replica.
@@ -68,15 +78,24 @@ func gradientsOf(
 // TestReplicasAreAddedInTheTree: to the bits of a sum by hand of what each replica computes alone.
 func TestReplicasAreAddedInTheTree(t *testing.T) {
 	config, ctx := tiny(), newContext(t)
-	for _, of := range []struct{ replicas, batch, micro int }{
-		{1, 7, 2}, {2, 2, 1}, {3, 7, 2}, {5, 5, 1}, {5, 13, 1}, {8, 8, 1}, {8, 17, 2},
+	for _, of := range []struct {
+		replicas, batch, micro int
+		wire                   model.Precision
+	}{
+		{1, 7, 2, model.F32}, {2, 2, 1, model.F32}, {3, 7, 2, model.F32}, {5, 5, 1, model.F32}, {5, 13, 1, model.F32},
+		{8, 8, 1, model.F32}, {8, 17, 2, model.F32}, {2, 2, 1, model.BF16}, {3, 7, 2, model.BF16}, {8, 17, 2, model.BF16},
 	} {
+		rounded := unrounded
+		if of.wire == model.BF16 {
+			rounded = toBF16
+		}
 		for _, precision := range []model.Precision{model.F32, model.BF16, model.F16} {
 			if precision != model.F32 && of.replicas != 3 {
 				continue
 			}
 			options := options()
 			options.BatchSize, options.MicroBatchSize, options.Replicas = of.batch, of.micro, of.replicas
+			options.ReduceDType = of.wire
 			options.Precision, options.LossScale = precision, train.DefaultConfig().LossScale
 			if precision == model.F16 {
 				options.LossScale = 1
@@ -93,7 +112,7 @@ func TestReplicasAreAddedInTheTree(t *testing.T) {
 				for _, trainer := range []*train.Trainer{captured, plain} {
 					must.Get(trainer.TrainStep(inputs, targets, of.batch))(t)
 					found := must.Get(tensor.Read[float32](trainer.Model.Gradients.Data))(t)
-					requireSame(t, found, treeSum(parts), fmt.Sprintf("%+v in %s", of, precision))
+					requireSame(t, found, treeSum(parts, rounded), fmt.Sprintf("%+v in %s", of, precision))
 				}
 			}
 			if captured.EagerReason() != "" {
@@ -104,20 +123,46 @@ func TestReplicasAreAddedInTheTree(t *testing.T) {
 	}
 }
 
-// TestReplicasDecideBits: another number of them adds in another order.
+// TestReplicasDecideBits: another number of them adds in another order, and so does what their gradients are rounded to.
 func TestReplicasDecideBits(t *testing.T) {
 	config, ctx := tiny(), newContext(t)
 	inputs, targets := randomBatch(rand.New(rand.NewPCG(33, 34)), config, 8, 9)
 	found := map[string]int{}
-	for _, replicas := range []int{1, 3, 8} {
+	for _, of := range []struct {
+		replicas int
+		wire     model.Precision
+	}{{1, model.F32}, {3, model.F32}, {8, model.F32}, {8, model.BF16}, {8, model.F16}} {
 		options := options()
-		options.BatchSize, options.MicroBatchSize, options.Replicas = 8, 1, replicas
+		options.BatchSize, options.MicroBatchSize, options.Replicas = 8, 1, of.replicas
+		if options.ReduceDType = of.wire; of.wire == model.F16 {
+			options.Precision = model.F16
+		}
 		trainer := newTrainer(t, ctx, config, options)
 		must.Get(trainer.TrainStep(inputs, targets, 8))(t)
 		found[fmt.Sprint(state(t, trainer))]++
 	}
-	if len(found) != 3 {
-		t.Errorf("1, 3 and 8 replicas gave %d different states", len(found))
+	if len(found) != 5 {
+		t.Errorf("five jobs gave %d different states", len(found))
+	}
+}
+
+func TestWrongReduceDType(t *testing.T) {
+	for _, of := range []struct {
+		wire, precision model.Precision
+		replicas        int
+		words           string
+	}{
+		{"bf8", model.F32, 2, `reduce_dtype is "bf8"; it must be one of f32, bf16, f16`},
+		{model.F16, model.BF16, 2, "reduce_dtype is f16, but the precision is bf16; gradients fit into f16 only with the loss " +
+			"scale of precision f16"},
+		{model.BF16, model.F32, 1, "reduce_dtype is bf16, but replicas is 1; gradients are rounded between replicas"},
+	} {
+		config := options()
+		config.BatchSize, config.MicroBatchSize, config.Replicas = 2, 1, of.replicas
+		config.ReduceDType, config.Precision = of.wire, of.precision
+		if err := config.Validate(); err == nil || err.Error() != of.words {
+			t.Error(err)
+		}
 	}
 }
 

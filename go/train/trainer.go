@@ -21,8 +21,8 @@ import (
 //
 // One of several ranks, made with WithComm, computes the gradients of its replicas on its rows of a batch, and updates a
 // part of the parameters, of which alone it has moments. All ranks make the same calls; every number and every weight
-// has the bits that a rank alone computes. In 16 bits each has only its part of the f32 values in Model.Parameters up to
-// date; GatherParameters gives it the others.
+// has the bits that a rank alone computes. In 16 bits each has only its part of the f32 values in Model.Parameters, of a
+// model that was not made with model.WithComm at least up to date; GatherParameters gives it the others.
 //
 // Where the model was made with experts shared out (model.WithExperts), each rank has its own experts alone, and what is
 // no expert's. No bit depends on it. Only GatherParameters, and views of what is not here, are then errors.
@@ -66,7 +66,7 @@ func (s settings) experts(config model.Config) (*layer.ExpertParallel, error) {
 	if s.expertParallel != nil {
 		size = *s.expertParallel
 	}
-	return layer.NewExpertParallel(s.comm, size, config.NumExperts, Grain)
+	return layer.NewExpertParallel(s.comm, size, config.NumExperts)
 }
 
 // checkExperts refuses experts of a model that are shared out in another way than the trainer is to have it.
@@ -74,6 +74,8 @@ func (s settings) checkExperts(m *model.MoETransformer) error {
 	switch {
 	case m.Experts != nil && m.Experts.Comm != s.comm:
 		return errors.New("the experts of this model are shared out over the ranks of another communicator")
+	case m.Held != nil && m.Comm != nil && m.Comm != s.comm:
+		return errors.New("the parameters of this model are shared out over the ranks of another communicator")
 	case s.expertParallel != nil && *s.expertParallel != m.ExpertParallel():
 		return fmt.Errorf("expert_parallel is %d; this model was made with %d", *s.expertParallel, m.ExpertParallel())
 	}
@@ -120,11 +122,13 @@ func NewTrainer(m *model.MoETransformer, config Config, options ...Option) (*Tra
 
 // newTrainer makes a trainer with a model of its own.
 func newTrainer(ctx *cuda.Context, config model.Config, options Config, more []Option) (*Trainer, error) {
-	experts, err := settingsOf(more).experts(config)
+	chosen := settingsOf(more)
+	experts, err := chosen.experts(config)
 	if err != nil {
 		return nil, err
 	}
-	made, err := model.New(ctx, config, options.Precision, options.Seed, model.WithExperts(experts))
+	made, err := model.New(
+		ctx, config, options.Precision, options.Seed, model.WithExperts(experts), model.WithComm(chosen.comm))
 	if err != nil {
 		return nil, errors.Join(err, experts.Close())
 	}
@@ -152,7 +156,7 @@ func (t *Trainer) build(comm *cuda.Comm) error {
 	if err = t.Model.Experts.Join(); err != nil {
 		return err
 	}
-	if t.Moments, err = newMoments(ctx, t.Model.Layout, t.Config.Moments, t.replicas.updates); err != nil {
+	if t.Moments, err = newMoments(ctx, t.Model.Layout, t.Config.Moments, t.replicas.held.Updated); err != nil {
 		return err
 	}
 	if t.Config.Precision == model.F16 {
@@ -333,13 +337,19 @@ func (t *Trainer) Rows() []int {
 	return rows
 }
 
-// GatherParameters brings all of Model.Parameters up to date, on all ranks, which all must call it. They stay so until
-// the next step. An error where a rank has a part of the experts alone.
+// GatherParameters brings all of Model.Parameters up to date, on all ranks, which all must call it, and makes room for
+// them, which stays. They stay up to date until the next step. An error where a rank has a part of the experts alone.
 func (t *Trainer) GatherParameters() error {
 	if experts := t.Model.Experts; experts != nil {
 		return experts.Alone()
 	}
-	return t.Model.Exclusive(func() error { return t.replicas.gather(t.Model.Parameters.Data) })
+	return t.Model.Exclusive(func() error {
+		err := t.Model.Parameters.MakeWhole(func() error { return t.calls.forget() }) // it updates the old place
+		if err == nil {
+			err = t.replicas.gather(t.Model.Parameters.Data)
+		}
+		return err
+	})
 }
 
 // countTargets is how many targets count.
