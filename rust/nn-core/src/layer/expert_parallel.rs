@@ -146,23 +146,25 @@ pub(crate) struct Round {
     events: Vec<ExpertEvent>,
     /// f32 `[slots, parameters of the own experts]`, layer by layer.
     gradients: Option<Tensor>,
+    /// What sums of them are rounded to.
+    wire: DType,
 }
 
 impl Round {
     /// A round of a step, in a group of `ranks`.
-    pub(crate) fn new(rows: usize, ranks: usize, events: &[ExpertEvent], gradients: &Tensor) -> Self {
+    pub(crate) fn new(rows: usize, ranks: usize, events: &[ExpertEvent], gradients: &Tensor, wire: DType) -> Self {
         let mut sources = vec![false; ranks];
         for event in events {
             if let ExpertEvent::Run { source, .. } = *event {
                 sources[source] = true;
             }
         }
-        Self { rows, sources, events: events.to_vec(), gradients: Some(gradients.clone()) }
+        Self { rows, sources, events: events.to_vec(), gradients: Some(gradients.clone()), wire }
     }
 
     /// A round without backward.
     pub(crate) fn forward(rows: usize, sources: Vec<bool>) -> Self {
-        Self { rows, sources, events: Vec::new(), gradients: None }
+        Self { rows, sources, events: Vec::new(), gradients: None, wire: DType::F32 }
     }
 
     /// The gradients in a slot of `count` parameters from `first` on.
@@ -265,7 +267,11 @@ impl Served {
                     let sum = round.gradients(slot, first, all)?;
                     kernels::add(&sum, &round.gradients(other, first, all)?, &sum)?;
                 }
-                ExpertEvent::Copy { .. } => {} // behind all rounds
+                ExpertEvent::Round { slot, .. } if round.wire != DType::F32 => {
+                    let sum = round.gradients(slot, first, all)?;
+                    kernels::round(&sum, &sum, round.wire)?;
+                }
+                ExpertEvent::Round { .. } | ExpertEvent::Copy { .. } => {} // a copy is behind all rounds
             }
         }
         drop(dout);

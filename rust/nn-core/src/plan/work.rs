@@ -128,7 +128,7 @@ pub fn inference_work(
 ) -> Result<Work> {
     sized(|| {
         let ctx = Context::measuring(machine)?;
-        let model = model(&ctx, config, precision, false, None)?;
+        let model = model((&ctx).into(), config, precision, false)?;
         let (mut cache, ids) = (model.cache(batch, capacity)?, ctx.zeros(&[batch], DType::I32)?);
         let logits = ctx.empty(&[batch, config.vocab_size], DType::F32)?;
         let ((), profile) = ctx.profile(|| model.decode(&ids, &mut cache, &logits))?;
