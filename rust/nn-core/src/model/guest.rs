@@ -1,6 +1,8 @@
-//! What a rank does for the others that share a model's experts out with it.
+//! What a rank does for the others that share a model out with it.
 
 use std::sync::Arc;
+
+use nn_ffi::Comm;
 
 use super::transformer::MoETransformer;
 use crate::error::Result;
@@ -10,6 +12,26 @@ impl MoETransformer {
     /// Refuses what takes all experts where this rank has a part of them.
     pub(crate) fn require_all(&self) -> Result<()> {
         self.experts.as_ref().map_or(Ok(()), |experts| Err(experts.refusal()))
+    }
+
+    /// The ranks of a job that have the rest of what this one holds a part of.
+    pub(crate) fn job(&self) -> Option<&Comm> {
+        self.job.as_ref()
+    }
+
+    /// Room for all f32 parameters with those in it that this rank holds, where that is a part, for the ranks to gather; they
+    /// then are the `parameters`.
+    pub(crate) fn begin_gathering(&mut self) -> Result<()> {
+        if !self.parameters.is_whole() {
+            self.gathered = None; // before there is another
+            self.gathered = Some(self.parameters.widened()?);
+        }
+        Ok(())
+    }
+
+    /// Gives that room back, since what is in it gets old.
+    pub(crate) fn end_gathering(&mut self) {
+        self.gathered = None;
     }
 
     /// The part of a guest in the `forward_backward` of the other ranks that share the experts out.

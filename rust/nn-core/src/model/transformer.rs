@@ -52,16 +52,16 @@ pub struct MoETransformer {
     pub(super) config: MoEConfig,
     layout: Arc<ParameterLayout>,
     precision: Precision,
-    parameters: ParameterArena,
+    pub(super) parameters: ParameterArena,
     /// All of them, where `parameters` are a part, as they were when the ranks last gathered them.
-    gathered: Option<ParameterArena>,
+    pub(super) gathered: Option<ParameterArena>,
     gradients: Option<ParameterArena>,
     /// Where `parameters` are not what it computes with.
     rounded: Option<ParameterArena>,
     /// Where ranks share the experts out.
     pub(super) experts: Option<Arc<ExpertParallel>>,
     /// The ranks of a job that have the rest, where this one holds a part.
-    job: Option<Comm>,
+    pub(super) job: Option<Comm>,
     rope: RopeTables,
     /// For sequences beyond `context`.
     stretched: OnceLock<RopeTables>,
@@ -224,26 +224,6 @@ impl MoETransformer {
     pub fn round_weights(&self) -> Result<()> {
         self.require_all()?;
         self.rounded.as_ref().map_or(Ok(()), |rounded| rounded.round(self.parameters()))
-    }
-
-    /// The ranks of a job that have the rest of what this one holds a part of.
-    pub(crate) fn job(&self) -> Option<&Comm> {
-        self.job.as_ref()
-    }
-
-    /// Room for all f32 parameters with those in it that this rank holds, where that is a part, for the ranks to gather; they
-    /// then are the `parameters`.
-    pub(crate) fn begin_gathering(&mut self) -> Result<()> {
-        if !self.parameters.is_whole() {
-            self.gathered = None; // before there is another
-            self.gathered = Some(self.parameters.widened()?);
-        }
-        Ok(())
-    }
-
-    /// Gives that room back, since what is in it gets old.
-    pub(crate) fn end_gathering(&mut self) {
-        self.gathered = None;
     }
 
     /// What this rank shares out with others; `None` where it has all experts.
