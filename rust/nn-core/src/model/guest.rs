@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nn_ffi::Comm;
+use nn_ffi::{Comm, ExpertEvent};
 
 use super::transformer::MoETransformer;
 use crate::error::Result;
@@ -38,6 +38,11 @@ impl MoETransformer {
     pub(crate) fn serve(&self) -> Result<()> {
         let kept = self.blocks.iter().map(TransformerBlock::serve_forward).collect::<Result<Vec<_>>>()?;
         self.blocks.iter().zip(kept).rev().try_for_each(|(block, kept)| block.serve_backward(kept))
+    }
+
+    /// Carries out by itself what becomes, in a round, of sums of the gradients of experts that ranks share out.
+    pub(crate) fn add_up(&self, round: &Round, event: &ExpertEvent) -> Result<()> {
+        self.blocks.iter().rev().try_for_each(|block| block.moe.add_up(round, event))
     }
 
     /// Begins a round of `evaluate` of at most so many tokens, on the ranks that have some; no matter where each rank has

@@ -246,7 +246,9 @@ fn trainer(
     let rank = Rank::from(&comm).with_expert_parallel(seat.expert_parallel);
     let train = TrainConfig { batch_size, ..train.clone() };
     let model = model(rank, config, train.precision, true)?;
-    Trainer::with_comm(model, train, capture, Some(&comm))
+    let mut trainer = Trainer::with_comm(model, train, capture, Some(&comm))?;
+    trainer.run_each_kind();
+    Ok(trainer)
 }
 
 /// A batch of zeros: a context that measures looks at none of them.

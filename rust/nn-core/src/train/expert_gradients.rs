@@ -42,6 +42,8 @@ pub(super) struct ExpertGradients {
 /// A round of the group.
 #[derive(Debug, Default)]
 struct Planned {
+    /// That of this rank; `None` where it is a guest.
+    own: Option<usize>,
     micro_batches: Vec<usize>,
     events: Vec<ExpertEvent>,
 }
@@ -63,11 +65,15 @@ impl ExpertGradients {
         let (mut rounds, mut copies) = (Vec::<Planned>::new(), Vec::new());
         for event in events {
             match event {
+                ExpertEvent::Round { .. } if wire == DType::F32 => {}
                 ExpertEvent::Run { round, .. } | ExpertEvent::Add { round, .. } | ExpertEvent::Round { round, .. } => {
                     rounds.resize_with(rounds.len().max(round + 1), Planned::default);
                     rounds[round].events.push(event);
-                    if let ExpertEvent::Run { micro_batch, .. } = event {
+                    if let ExpertEvent::Run { source, micro_batch, .. } = event {
                         rounds[round].micro_batches.push(micro_batch);
+                        if source == parallel.position() {
+                            rounds[round].own = Some(micro_batch);
+                        }
                     }
                 }
                 ExpertEvent::Copy { from, to } => copies.push([from, to]),
@@ -91,7 +97,7 @@ impl ExpertGradients {
             count += range.len();
         }
         let slots = ctx.empty(&[slots, count], DType::F32)?;
-        let [to_update, to_compute] = moves(layout, updates, ranks, group);
+        let [to_update, to_compute] = moves(layout, updates, parallel);
         Ok(Self {
             parallel: Arc::clone(parallel),
             rounds,
@@ -113,12 +119,12 @@ impl ExpertGradients {
         self.slots.len() * self.slots.dtype().size()
     }
 
-    /// The rounds of a step whose micro-batches have so many tokens.
-    pub(super) fn rounds(&self, tokens: impl Fn(usize) -> usize) -> Vec<Arc<Round>> {
-        let round = |Planned { micro_batches, events }: &Planned| {
+    /// The rounds of a step whose micro-batches have so many tokens, each with that of this rank where it is no guest.
+    pub(super) fn rounds(&self, tokens: impl Fn(usize) -> usize) -> Vec<(Option<usize>, Arc<Round>)> {
+        let round = |Planned { own, micro_batches, events }: &Planned| {
             let most = micro_batches.iter().map(|number| tokens(*number)).max().unwrap_or(0);
             let rows = self.parallel.most_rows(self.config.experts_per_token, most, self.config.capacity(most));
-            Arc::new(Round::new(rows, self.parallel.ranks(), events, &self.slots, self.wire))
+            (*own, Arc::new(Round::new(rows, self.parallel.ranks(), events, &self.slots, self.wire)))
         };
         self.rounds.iter().map(round).collect()
     }
@@ -158,13 +164,22 @@ impl ExpertGradients {
     }
 }
 
-/// Which elements go from which rank to which: of gradients, and of updated parameters. All ranks of a job, in whichever
-/// language, have the same lists.
-fn moves(layout: &ParameterLayout, updates: &Updates, ranks: usize, group: usize) -> [Vec<Piece>; 2] {
+/// Which elements go from which rank to which: of gradients, and of updated parameters. Of the latter, which are as many as
+/// shards times ranks, those that this rank is an end of.
+fn moves(layout: &ParameterLayout, updates: &Updates, parallel: &ExpertParallel) -> [Vec<Piece>; 2] {
+    let (me, ranks, group) = (parallel.comm().rank(), parallel.comm().ranks(), parallel.ranks());
     let (mut to_update, mut to_compute) = (Vec::new(), Vec::new());
+    // To the ranks first, first + step, ...
+    let mut tell = |elements: Range<usize>, from: usize, first: usize, step: usize| {
+        let piece = |to| Piece { elements: elements.clone(), from, to };
+        if from == me {
+            to_compute.extend((first..ranks).step_by(step).filter(|to| *to != me).map(piece));
+        } else if me % step == first {
+            to_compute.push(piece(me));
+        }
+    };
     for Shard { elements, rank } in layout.dense().iter().flat_map(|range| updates.within(range)) {
-        let others = (0..ranks).filter(|to| *to != rank);
-        to_compute.extend(others.map(|to| Piece { elements: elements.clone(), from: rank, to }));
+        tell(elements, rank, 0, 1);
     }
     let of_positions: Vec<Vec<_>> = (0..group).map(|position| layout.experts_of(position, group).collect()).collect();
     let layers = of_positions.first().map_or(0, Vec::len);
@@ -175,8 +190,7 @@ fn moves(layout: &ParameterLayout, updates: &Updates, ranks: usize, group: usize
                 if owner != rank {
                     to_update.push(Piece { elements: elements.clone(), from: owner, to: rank });
                 }
-                let others = (position..ranks).step_by(group).filter(|to| *to != rank);
-                to_compute.extend(others.map(|to| Piece { elements: elements.clone(), from: rank, to }));
+                tell(elements, rank, position, group);
             }
         }
     }

@@ -22,8 +22,8 @@ use crate::model::{GRAIN, MoETransformer, Updates};
 pub(super) struct Replicas {
     total: usize,
     own: Range<usize>,
-    /// How many sums are added to that of each own replica.
-    merges: Vec<usize>,
+    /// How many sums wait before each own replica, and how many of them are added to its own.
+    merges: Vec<(usize, usize)>,
     /// f32 `[the most at once, parameters]`; `None` where no sum ever waits.
     aside: Option<Tensor>,
     /// Sums aside after the last replica.
@@ -87,7 +87,7 @@ impl Replicas {
         let (mut merges, mut waiting, mut most) = (Vec::with_capacity(own.len()), 0, 0);
         for replica in own.clone() {
             let merged = replica_merges(total, own.start, replica)?;
-            merges.push(merged);
+            merges.push((waiting, merged));
             waiting -= merged;
             if replica + 1 < own.end {
                 waiting += 1;
@@ -135,36 +135,36 @@ impl Replicas {
         self.own.contains(&(micro_batch % self.total))
     }
 
-    /// Calls `gradient` for this rank's micro-batches among `count`, replica by replica, telling whether the gradient is
-    /// added to that of the micro-batch before; and adds up the gradients f32 `[parameters]` of the replicas.
-    pub(super) fn run(
-        &self,
-        count: usize,
-        gradients: &Tensor,
-        mut gradient: impl FnMut(usize, bool) -> Result<()>,
-    ) -> Result<()> {
-        let mut waiting = 0;
-        for (replica, merges) in self.own.clone().zip(&self.merges) {
-            for micro_batch in (replica..count).step_by(self.total) {
-                gradient(micro_batch, micro_batch != replica)?;
+    /// This rank's micro-batches among `count`, replica by replica.
+    pub(super) fn micro_batches(&self, count: usize) -> impl Iterator<Item = usize> {
+        let total = self.total;
+        self.own.clone().flat_map(move |replica| (replica..count).step_by(total))
+    }
+
+    /// Whether the gradient of a micro-batch is added to that of one before it.
+    pub(super) fn accumulates(&self, micro_batch: usize) -> bool {
+        micro_batch >= self.total
+    }
+
+    /// Where a micro-batch, of so many in all, is the last of its replica: adds to the complete gradients f32 `[parameters]`
+    /// what waits for them, and sets the sum aside for a later replica.
+    pub(super) fn add(&self, micro_batch: usize, count: usize, gradients: &Tensor) -> Result<()> {
+        if micro_batch + self.total < count {
+            return Ok(());
+        }
+        let replica = micro_batch % self.total;
+        let ((waiting, merges), last) = (self.merges[replica - self.own.start], replica + 1 == self.own.end);
+        self.round(gradients, self.total == 1)?;
+        let Some(aside) = &self.aside else { return Ok(()) };
+        for place in (waiting - merges..waiting).rev() {
+            for [older, sum] in self.beside(aside, place, gradients)? {
+                kernels::add(&older, &sum, &sum)?;
             }
-            self.round(gradients, self.total == 1)?;
-            let Some(aside) = &self.aside else { continue };
-            for merge in 0..*merges {
-                waiting -= 1;
-                for [older, sum] in self.beside(aside, waiting, gradients)? {
-                    kernels::add(&older, &sum, &sum)?;
-                }
-                self.round(
-                    gradients,
-                    self.own.len() == self.total && replica + 1 == self.total && merge + 1 == *merges,
-                )?;
-            }
-            if replica + 1 < self.own.end {
-                for [place, sum] in self.beside(aside, waiting, gradients)? {
-                    place.copy_from(&sum)?;
-                }
-                waiting += 1;
+            self.round(gradients, place == 0 && last && self.own.len() == self.total)?;
+        }
+        if !last {
+            for [place, sum] in self.beside(aside, waiting - merges, gradients)? {
+                place.copy_from(&sum)?;
             }
         }
         Ok(())

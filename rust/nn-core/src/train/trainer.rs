@@ -29,6 +29,8 @@ pub struct Trainer {
     replicas: Replicas,
     device: Optimizer,
     memory: Option<StepMemory>,
+    /// Whether of micro-batches that make the same calls the first alone is run.
+    each_kind: bool,
 }
 
 /// What a step did. Values stay on the device until they are asked for; they last until the next step, which the borrow
@@ -176,7 +178,7 @@ impl Trainer {
         let arenas = device.moments().scales().is_none() && device.moments().data()[0].len() == model.layout().size();
         let moments = arenas
             .then(|| device.moments().data().each_ref().map(|data| ParameterArena::over(model.layout(), data.clone())));
-        Ok(Self { model, config, moments, replicas, device, memory: None })
+        Ok(Self { model, config, moments, replicas, device, memory: None, each_kind: false })
     }
 
     /// The model.
@@ -313,7 +315,17 @@ impl Trainer {
 
     fn new_memory(&self, rows: usize, length: usize, replicas: &Replicas) -> Result<StepMemory> {
         let micro = self.config.micro_batch(rows);
-        StepMemory::new(&self.model, rows, length, micro, self.device.loss_scale(), replicas)
+        StepMemory::new(&self.model, rows, length, micro, self.device.loss_scale(), replicas, self.each_kind)
+    }
+
+    /// For a plan: from now on, of micro-batches that make the same calls a step runs the first alone.
+    pub(crate) fn run_each_kind(&mut self) {
+        self.each_kind = true;
+    }
+
+    /// Of what the last step so left out, gives `count` calls, and how many times more a step makes them.
+    pub(crate) fn left_out(&self, count: impl FnMut(usize, &dyn Fn() -> Result<()>) -> Result<()>) -> Result<()> {
+        self.memory.as_ref().map_or(Ok(()), |memory| memory.left_out(&self.model, &self.replicas, count))
     }
 
     /// One update from a batch of any shape; targets of `IGNORE_INDEX` count for nothing. Of several ranks each gives the
