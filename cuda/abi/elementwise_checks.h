@@ -12,6 +12,7 @@ NN_FLOPS(swiglu, 6.0 * a->rows * a->dim)
 NN_FLOPS(swiglu_backward, 12.0 * a->rows * a->dim)
 NN_FLOPS(relu2_gate, 3.0 * a->rows * a->dim)
 NN_FLOPS(cast, 0)
+NN_FLOPS(round, 0)
 NN_FLOPS(increment, 0)
 
 NN_CHECK(fill) {

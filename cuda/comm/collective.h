@@ -13,16 +13,17 @@ extern "C" {
 typedef struct nn_comm_args {
   nncuda_comm *comm;
   void *x;
-  const float *partials; /* of reduce_scatter: [parts, n], or null */
-  float *norm;           /* of grad_norm */
-  int64_t n, parts, grain, replicas, root;
-  int64_t begin, end; /* of reduce_scatter: the elements that take part */
+  int64_t n, grain, root;
 } nn_comm_args;
 
 /* The layouts of those that have a workspace. */
 void nn_comm_all_reduce_workspace(const void *args, nn_workspace *workspace);
 void nn_comm_reduce_scatter_workspace(const void *args, nn_workspace *workspace);
 void nn_comm_grad_norm_workspace(const void *args, nn_workspace *workspace);
+
+/* Of reduce.c. */
+int32_t nn_comm_reduce_scatter(nncuda_ctx *ctx, const void *args);
+int32_t nn_comm_grad_norm(nncuda_ctx *ctx, const void *args);
 
 /* Of experts.c. */
 int32_t nn_comm_dispatch(nncuda_ctx *ctx, const void *args);

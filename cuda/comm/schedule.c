@@ -51,6 +51,13 @@ static int32_t siblings(const schedule *s, nn_range parent, int64_t left) {
          s->sums[left].node.end == s->sums[left + 1].node.begin && s->sums[left + 1].node.end == parent.end;
 }
 
+/* Where a sum is to be rounded: one that is complete, and not that over all replicas. */
+static void emit_round(schedule *s, const sum *done) {
+  if (done->node.end - done->node.begin < s->replicas) {
+    emit(s, NNCUDA_EXPERTS_ROUND, done->slot, 0, 0, 0);
+  }
+}
+
 /* Joins a sum, which is complete, with its sibling, that with its own, and so on. */
 static void complete(schedule *s, sum done) {
   int64_t at = s->waiting++;
@@ -58,6 +65,7 @@ static void complete(schedule *s, sum done) {
     s->sums[at] = s->sums[at - 1];
   }
   s->sums[at] = done;
+  emit_round(s, &done);
   for (;;) {
     const nn_range parent = nn_replica_parent(s->replicas, s->sums[at].node);
     at = siblings(s, parent, at - 1) ? at - 1 : at;
@@ -68,6 +76,7 @@ static void complete(schedule *s, sum done) {
     emit(s, NNCUDA_EXPERTS_ADD, s->sums[at].slot, freed, 0, 0);
     s->taken[freed] = 0;
     s->sums[at].node = parent;
+    emit_round(s, &s->sums[at]);
     s->waiting--;
     memmove(&s->sums[at + 1], &s->sums[at + 2], (size_t)(s->waiting - at - 1) * sizeof *s->sums);
   }

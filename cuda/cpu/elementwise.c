@@ -208,6 +208,27 @@ int32_t NN_KERNEL(cast)(nncuda_ctx *ctx, const void *args) {
   return NNCUDA_SUCCESS;
 }
 
+/* ---- round ---- */
+
+/* What is rounded was written just now, or is read soon: nothing goes past the caches. */
+NN_INLINE void round_piece(const nn_round_args *a, int64_t piece, int32_t dtype) {
+  const int64_t begin = piece * NN_CHUNK, end = nn_min(begin + NN_CHUNK, a->n);
+  for (int64_t i = begin; i < end; i += VF) {
+    uint16_t rounded[VF];
+    const int64_t lanes = nn_min(end - i, VF);
+    vf_store_as(rounded, 0, vf_load_upto_as(a->x, i, lanes, NNCUDA_F32), dtype);
+    vf_store_upto_as(a->y, i, lanes, vf_load_as(rounded, 0, dtype), NNCUDA_F32);
+  }
+}
+
+NN_TASK_OF(round_task, nn_round_args, a, piece) { NN_SWITCH_DTYPE(a->dtype, round_piece(a, piece, DT)); }
+
+int32_t NN_KERNEL(round)(nncuda_ctx *ctx, const void *args) {
+  nn_round_args a = *(const nn_round_args *)args;
+  nn_parallel(ctx, nn_ceil_div(a.n, NN_CHUNK), round_task, &a);
+  return NNCUDA_SUCCESS;
+}
+
 /* ---- fill ---- */
 
 typedef struct fill_job {

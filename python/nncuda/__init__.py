@@ -23,6 +23,7 @@ from .device import (
     Tensor,
     Trace,
     expert_schedule,
+    expert_shards,
     replica_merges,
     shard,
 )
@@ -92,6 +93,7 @@ __all__ = [
     "Trainer",
     "UnsupportedError",
     "expert_schedule",
+    "expert_shards",
     "from_dlpack",
     "generate",
     "kernels",

@@ -66,7 +66,8 @@ def norms(comm: nncuda.Comm) -> None:
         own = np.full(n, np.nan, np.float32)
         shard = slice(*nncuda.shard(n, GRAIN, comm.ranks, comm.rank))
         own[shard] = g[shard]
-        same(comm.grad_norm(ctx.tensor(own), grain=GRAIN).numpy(), want, f"grad_norm of {n}")
+        shards = nncuda.expert_shards(n, GRAIN, comm.ranks)
+        same(comm.grad_norm(ctx.tensor(own), None, shards).numpy(), want, f"grad_norm of {n}")
 
 
 def experts(comm: nncuda.Comm) -> None:
@@ -150,7 +151,7 @@ def parts(comm: nncuda.Comm) -> str:
 
 def pieces(comm: nncuda.Comm) -> str:
     """Neighbours and those with the same place among them; pieces from each rank to the next, in memory that has no
-    others; sums of a range."""
+    others; sums of some elements."""
     ctx, ranks, n = comm.ctx, comm.ranks, 100_000
     group, place = divmod(comm.rank, 2)
     if comm.rank < 2:
@@ -166,12 +167,15 @@ def pieces(comm: nncuda.Comm) -> str:
     same(x[comm.rank].numpy(), np.full(n, comm.rank, np.float32), "what went to the next one")
     g = gradients(ranks, n)
     total = ctx.tensor(g[comm.rank])
-    comm.reduce_scatter(None, total, GRAIN, ranks, 10, n // 2)
-    begin, end = nncuda.shard(n, GRAIN, ranks, comm.rank)
-    own = slice(max(begin, 10), max(begin, 10, min(end, n // 2)))
+    cut = n // 3
+    shards = [(10, 12, ranks - 1), (100, cut, 0), (cut, n // 2, ranks - 1), (n // 2, n - 1, 0)]  # with gaps
+    comm.reduce_scatter(None, total, shards, ranks)
+    own = np.zeros(n, bool)
+    for begin, end, rank in shards:
+        own[begin:end] |= rank == comm.rank
     wanted = g[comm.rank].copy()
     wanted[own] = tree_sum(g)[own]
-    same(total.numpy(), wanted, "sums of a range")
+    same(total.numpy(), wanted, "sums of some elements")
     return f"{before} {comm.rank} {following}"
 
 

@@ -85,5 +85,6 @@ def reduce_scatter(comm: nncuda.Comm, gradients: np.ndarray, grain: int) -> tupl
     (replicas, n), ctx = gradients.shape, comm.ctx
     *aside, x = summed(ctx, gradients, *nncuda.shard(replicas, 1, comm.ranks, comm.rank))
     partials = ctx.tensor(np.stack([part.numpy() for part in aside])) if aside else None
-    comm.reduce_scatter(partials, x, grain, replicas)
+    shards = nncuda.expert_shards(n, grain, comm.ranks) if n else []
+    comm.reduce_scatter(partials, x, shards, replicas)
     return x.numpy(), slice(*nncuda.shard(n, grain, comm.ranks, comm.rank))

@@ -130,7 +130,7 @@ def test_the_norm_of_nothing_stays():
 
     def work(comm: nncuda.Comm) -> float:
         norm = comm.ctx.tensor([7.0])
-        return comm.grad_norm(comm.ctx.empty(0), norm).item()
+        return comm.grad_norm(comm.ctx.empty(0), norm, []).item()
 
     assert job(2, work) == [7.0, 7.0]
 
@@ -147,7 +147,8 @@ def test_the_norm_does_not_know_the_number_of_ranks(n, isa):
             own = np.full(n, np.nan, np.float32)
             shard = slice(*nncuda.shard(n, grain, comm.ranks, comm.rank))
             own[shard] = g[shard]
-            np.testing.assert_array_equal(comm.grad_norm(comm.ctx.tensor(own), grain=grain).numpy(), want)
+            shards = nncuda.expert_shards(n, grain, comm.ranks)
+            np.testing.assert_array_equal(comm.grad_norm(comm.ctx.tensor(own), None, shards).numpy(), want)
 
     for ranks in (1, 2, 3, 4, 7, 9):
         job(ranks, work, isa=isa)
@@ -157,8 +158,9 @@ def test_threads_of_a_rank_change_nothing():
     g = gradients(6, 400_000)
 
     def work(comm: nncuda.Comm) -> tuple[bytes, bytes]:
+        shards = nncuda.expert_shards(g.shape[1], GRAIN, comm.ranks)
         x, shard = reduce_scatter(comm, g, GRAIN)
-        return x[shard].tobytes(), comm.grad_norm(comm.ctx.tensor(x), grain=GRAIN).numpy().tobytes()
+        return x[shard].tobytes(), comm.grad_norm(comm.ctx.tensor(x), None, shards).numpy().tobytes()
 
     assert job(3, work, threads=1) == job(3, work, threads=4)
 
@@ -172,7 +174,7 @@ def test_as_many_bytes_travel_as_in_a_ring(ranks):
     def work(comm: nncuda.Comm) -> int:
         before = comm.bytes_sent
         x = comm.ctx.tensor(gradients(ranks, n)[comm.rank])
-        comm.reduce_scatter(None, x, 256, ranks)
+        comm.reduce_scatter(None, x, nncuda.expert_shards(n, 256, ranks), ranks)
         comm.all_gather(x, 4 * 256)
         np.testing.assert_array_equal(x.numpy(), tree_sum(gradients(ranks, n)))
         return comm.bytes_sent - before

@@ -72,6 +72,7 @@ class Slots:
         self.replicas, self.micro_batches, self.gradients = replicas, micro_batches, gradients
         self.values: list[np.ndarray | None] = [None] * count
         self.nodes: list[Node | None] = [None] * count  # of a sum that is complete
+        self.rounded: list[Node | None] = []
 
     def complete(self) -> list[Node]:
         return [node for node in self.nodes if node is not None]
@@ -82,9 +83,15 @@ class Slots:
             assert not has_siblings(self.complete(), (0, self.replicas)), "sums are added as soon as they can be"
             self.run(b, c, event.accumulate)
             return
+        if kind == "round":
+            assert (b, c, event.accumulate) == (0, 0, False)
+            assert self.nodes[a] not in {None, (0, self.replicas)} and self.nodes[a] not in self.rounded
+            self.rounded.append(self.nodes[a])
+            return
         left, right = self.values[a], self.values[b]
         if kind == "add":
             joined = (self.nodes[a], self.nodes[b])
+            assert set(joined) <= set(self.rounded)
             node = (self.nodes[a][0], self.nodes[b][1])
             assert joined == children(node)
             assert parts((0, self.replicas), node) == [node], "a node of the tree"
@@ -180,7 +187,7 @@ def test_owners_add_what_is_left(replicas, ranks, group, micro_batches):
             slots.play(event)
         *aside, last = [comm.ctx.tensor(value) for value in slots.values if value is not None]
         partials = comm.ctx.tensor(np.stack([part.numpy() for part in aside])) if aside else None
-        owners.reduce_scatter(partials, last, grain, replicas)
+        owners.reduce_scatter(partials, last, nncuda.expert_shards(n, grain, owners.ranks), replicas)
         return owners.all_gather(last, 4 * grain).numpy()
 
     for found in job(ranks, work):

@@ -263,20 +263,20 @@ def test_joining_wrongly(alone):
     nncuda.Comm(ctx, "threads", "a" * 255, 0, 1).close()
 
 
+#: The one shard of `zeros`, of a rank alone.
+WHOLE = [(0, 4, 0)]
+
+
 def test_collectives_of_wrong_options(alone):
     x, argument = zeros(alone), nncuda.ArgumentError
     with raises(argument, "root is 1; of 1 ranks it must be 0 to 0"):
         alone.broadcast(x, 1)
     with raises(argument, "grain is 0; it must be at least 1"):
         alone.all_gather(x, 0)
-    with raises(argument, "grain is 0; it must be at least 1"):
-        alone.reduce_scatter(None, x, 0)
-    with raises(argument, "grain is 16384; it must be a multiple of 32768"):
-        alone.grad_norm(x, grain=16384)
     with raises(argument, "replicas is 0; it must be at least the ranks, which are 1"):
-        alone.reduce_scatter(None, x, replicas=0)
+        alone.reduce_scatter(None, x, WHOLE, replicas=0)
     with raises(argument, "parts is 1; with the replicas of rank 0 of 1 it must be 0"):
-        alone.reduce_scatter(zeros(alone), x, replicas=3)
+        alone.reduce_scatter(zeros(alone), x, WHOLE, replicas=3)
     with raises(argument, "color is -1; it must be at least 0"):
         alone.split(-1)
 
@@ -284,10 +284,10 @@ def test_collectives_of_wrong_options(alone):
 def test_fewer_replicas_than_ranks():
     def work(comm: nncuda.Comm) -> None:
         with raises(nncuda.ArgumentError, "replicas is 2; it must be at least the ranks, which are 3"):
-            comm.reduce_scatter(None, zeros(comm), 1, 2)
+            comm.reduce_scatter(None, zeros(comm), nncuda.expert_shards(4, 1, 3), 2)
         if comm.rank == 1:
             with raises(nncuda.ArgumentError, "parts is 0; with the replicas of rank 1 of 3 it must be 1"):
-                comm.reduce_scatter(None, zeros(comm), 1, 5)
+                comm.reduce_scatter(None, zeros(comm), nncuda.expert_shards(4, 1, 3), 5)
 
     job(3, work)
 
@@ -298,9 +298,9 @@ def test_tensors_that_do_not_fit(alone):
     with pytest.raises(TypeError, match="x is i32; it must be f32"):
         alone.all_reduce(zeros(alone, 3, "i32"))
     with pytest.raises(ValueError, match="partials has 7 elements; it must be a multiple of those of x, 4"):
-        alone.reduce_scatter(zeros(alone, 7), zeros(alone))
+        alone.reduce_scatter(zeros(alone, 7), zeros(alone), WHOLE)
     with pytest.raises(ValueError, match="norm has 2 elements; it must have 1"):
-        alone.grad_norm(zeros(alone), zeros(alone, 2))
+        alone.grad_norm(zeros(alone), zeros(alone, 2), WHOLE)
     with pytest.raises(ValueError, match="must be dense"):
         alone.broadcast(alone.ctx.zeros((4, 4)).narrow(1, 0, 2))
     array = np.zeros(3, np.float32)

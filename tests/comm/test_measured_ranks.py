@@ -15,12 +15,13 @@ def sent(comm: nncuda.Comm) -> list[int]:
     ctx, counts = comm.ctx, []
     *aside, total = summed(ctx, gradients(REPLICAS, N), *nncuda.shard(REPLICAS, 1, comm.ranks, comm.rank))
     partials = ctx.empty((len(aside), N)) if aside else None
+    shards = nncuda.expert_shards(N, GRAIN, comm.ranks)
     for call in (
         lambda: comm.broadcast(total, comm.ranks - 1),
         lambda: comm.all_gather(total, 4 * GRAIN),
         lambda: comm.all_reduce(ctx.zeros(77)),
-        lambda: comm.reduce_scatter(partials, total, GRAIN, REPLICAS),
-        lambda: comm.grad_norm(total, ctx.empty(1), GRAIN),
+        lambda: comm.reduce_scatter(partials, total, shards, REPLICAS),
+        lambda: comm.grad_norm(total, ctx.empty(1), shards),
         lambda: comm.sum(1),
     ):
         before = comm.bytes_sent

@@ -14,8 +14,9 @@ N, REPLICAS, GRAIN = 70_000, 5, 32768
 
 def step(comm: nncuda.Comm, partials: nncuda.Tensor | None, x: nncuda.Tensor, norm: nncuda.Tensor) -> None:
     """Every collective once, as a training step would have them."""
-    comm.reduce_scatter(partials, x, GRAIN, REPLICAS)
-    comm.grad_norm(x, norm, GRAIN)
+    shards = nncuda.expert_shards(N, GRAIN, comm.ranks)
+    comm.reduce_scatter(partials, x, shards, REPLICAS)
+    comm.grad_norm(x, norm, shards)
     comm.all_gather(x, 4 * GRAIN)
     kernels.scale(x, alpha=2.0, y=x)
     comm.all_reduce(norm)
@@ -143,12 +144,12 @@ def test_a_shadow_run_does_not_repeat_them():
     def work(comm: nncuda.Comm) -> tuple[int, int, int]:
         ctx = comm.ctx
         x, norm = ctx.tensor(g[comm.rank]), ctx.empty(1)
-        sent = comm.bytes_sent
+        sent, shards = comm.bytes_sent, nncuda.expert_shards(N, GRAIN, 2)
         with nncuda.Context(threads=1, isa="baseline") as reference, ctx.shadow(reference) as run:
-            comm.reduce_scatter(None, x, GRAIN, 2)
+            comm.reduce_scatter(None, x, shards, 2)
             comm.all_gather(x, 4 * GRAIN)
             kernels.scale(x, alpha=2.0, y=x)
-            comm.grad_norm(x, norm, GRAIN)
+            comm.grad_norm(x, norm, shards)
         np.testing.assert_array_equal(x.numpy(), 2 * tree_sum(g))
         assert run.first is None and [kernel.kernel for kernel in run.kernels] == ["cuda_scale"]
         return run.moves, run.compared, comm.bytes_sent - sent

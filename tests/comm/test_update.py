@@ -32,6 +32,7 @@ def train(comm: nncuda.Comm, kind: str) -> tuple[bytes, ...]:
     """The weights after some steps, this rank's parameters and moments, and the norm."""
     ctx = comm.ctx
     begin, end = nncuda.shard(N, GRAIN, comm.ranks, comm.rank)
+    shards = nncuda.expert_shards(N, GRAIN, comm.ranks)
     own = moments(ctx, kind, end - begin)
     parameters, weights = ctx.tensor(gradients(1, N)[0]), ctx.zeros(N, "bf16")
     rate, step, norm = ctx.tensor([1e-2]), ctx.zeros(1, "i32"), ctx.empty(1)
@@ -39,8 +40,8 @@ def train(comm: nncuda.Comm, kind: str) -> tuple[bytes, ...]:
         step.copy_(step.numpy() + 1)
         *aside, total = summed(ctx, gradients(REPLICAS, N), *nncuda.shard(REPLICAS, 1, comm.ranks, comm.rank))
         partials = ctx.tensor(np.stack([part.numpy() for part in aside])) if aside else None
-        comm.reduce_scatter(partials, total, GRAIN, REPLICAS)
-        comm.grad_norm(total, norm, GRAIN)
+        comm.reduce_scatter(partials, total, shards, REPLICAS)
+        comm.grad_norm(total, norm, shards)
         scale = kernels.grad_clip(norm, max_norm=1.0)
         gradient, parameter, copy = (tensor[begin:end] for tensor in (total, parameters, weights))
         decayed = min(max(DECAYED - begin, 0), end - begin)

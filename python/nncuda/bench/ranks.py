@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..device import Comm, Context
+from ..device import Comm, Context, expert_shards
 from ..layers import ExpertParallel
 from ..models import MoETransformer
 from ..models.parameters import GRAIN
@@ -112,7 +112,7 @@ def measure(comm: Comm, work: Case, folder: Path, effort: Effort) -> Figures:
     def sides(
         ctx: Context, comm: Comm | None, experts: ExpertParallel | None = None
     ) -> tuple[Trainer, Callable[[], StepResult], Callable[[], None]]:
-        model = MoETransformer(ctx, work.model, seed=0, precision=work.precision, experts=experts)
+        model = MoETransformer(ctx, work.model, seed=0, precision=work.precision, experts=experts, comm=comm)
         trainer = Trainer(model, options, comm=comm)
         rows = trainer.rows()
         names = (folder / f"{'alone' if comm is None else 'ranks'}-{number}" for number in itertools.count())
@@ -181,8 +181,10 @@ def sums(comm: Comm, size: int) -> tuple[Callable[[], None], Callable[[], None]]
     numbers = np.random.default_rng(comm.rank).integers(-1000, 1000, size).astype(np.float32)
     ours = comm.ctx.tensor(numbers)
 
+    shards = expert_shards(size, GRAIN, comm.ranks)
+
     def tree() -> None:
-        comm.reduce_scatter(None, ours, GRAIN)
+        comm.reduce_scatter(None, ours, shards)
         comm.all_gather(ours, 4 * GRAIN)
 
     transport = mpi_sum(numbers)

@@ -24,7 +24,7 @@ from ..models.config import Precision
 from ..nearest import unknown_option
 from ..train import TrainConfig
 from ..train.config import PRESETS as TRAIN_PRESETS
-from ..train.config import MomentsKind
+from ..train.config import MomentsKind, ReduceDtype
 from .config_file import ConfigFile
 
 if sys.version_info >= (3, 11):
@@ -92,6 +92,7 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
                     "float | None": _OrNone(float),
                     "Precision": click.Choice(get_args(Precision)),
                     "MomentsKind": click.Choice(get_args(MomentsKind)),
+                    "ReduceDtype": click.Choice(get_args(ReduceDtype)),
                 }
                 option = click.option(f"--{flag}", field.name, type=kinds[field.type], help=text)
             command = option(command)

@@ -6,7 +6,7 @@ imports from here.
 """
 
 from .bound import DeviceBound
-from .comm import Comm, ExpertEvent, expert_schedule, replica_merges, shard
+from .comm import Comm, ExpertEvent, Shard, expert_schedule, expert_shards, replica_merges, shard
 from .context import INSTRUCTION_SETS, Context
 from .graphs import Graph
 from .layout import Layout
@@ -31,11 +31,13 @@ __all__ = [
     "Profile",
     "ShadowRun",
     "ShadowedKernel",
+    "Shard",
     "Stream",
     "Tensor",
     "Trace",
     "Turns",
     "expert_schedule",
+    "expert_shards",
     "one_thread",
     "replica_merges",
     "shard",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from ..binding import library
+from ..dtypes import DTYPES, FloatLike, name_of
 from ..errors import PeerError, StateError
 from .streams import Handle
 from .tensor import Tensor
@@ -141,37 +142,39 @@ class Comm(Handle):
         self,
         partials: Tensor | None,
         x: Tensor,
-        grain: int = 1,
+        shards: Sequence[Shard],
         replicas: int | None = None,
-        begin: int = 0,
-        end: int | None = None,
+        wire: FloatLike = "f32",
     ) -> Tensor:
-        """Sums over all replicas, as many as ranks unless given: in `x` the own shard, `nncuda.shard(x.size, grain,
-        ranks, rank)`, becomes the sum. `partials` are the sums that `nncuda.replica_merges` left aside on this rank,
-        one after the other, and `x` the last. Only elements from `begin` on and before `end` take part."""
+        """Sums over all replicas, as many as ranks unless given: in `x` this rank's `shards`, f32 [elements], become
+        the sums; only elements of shards take part. `partials` are the sums that `nncuda.replica_merges` left aside on
+        this rank, one after the other, and `x` the last. With a `wire` of 16 bits all that is given is rounded to it,
+        and each sum but that over all replicas."""
         self._floats(x=x, **({} if partials is None else {"partials": partials}))
         parts = 0 if partials is None or not x.size else partials.size // x.size
         if partials is not None and (parts * x.size != partials.size):
             raise ValueError(f"partials has {partials.size} elements; it must be a multiple of those of x, {x.size}")
-        options = (x.size, parts, grain, self.ranks if replicas is None else replicas)
-        self._move("nncuda_comm_reduce_scatter", partials, x, *options, begin, x.size if end is None else end)
+        sizes = x.size, parts, self.ranks if replicas is None else replicas
+        self._move(
+            "nncuda_comm_reduce_scatter", partials, x, *sizes, *self._numbers(shards), DTYPES[name_of(wire)].code
+        )
         return x
 
     def move(self, x: Tensor, moves: Sequence[tuple[int, int, int, int]]) -> Tensor:
-        """Moves pieces of `x` between ranks, each to the same place. All ranks give the same `moves`: first byte, the
-        byte after the last, the rank that sends them and the one that receives them."""
-        numbers = self.ctx._ffi.new("int64_t[]", [number for move in moves for number in move])
-        self._move("nncuda_comm_move", x, x.nbytes, numbers, len(moves))
+        """Moves pieces of `x` between ranks, each to the same place. All ranks give the same `moves`, where each may
+        leave out those of which it is neither end: first byte, the byte after the last, the rank that sends them and
+        the one that receives them."""
+        self._move("nncuda_comm_move", x, x.nbytes, *self._numbers(moves))
         return x
 
-    def grad_norm(self, grad: Tensor, norm: Tensor | None = None, grain: int = 32768) -> Tensor:
-        """The norm of gradients of which each rank holds its shard, `nncuda.shard(grad.size, grain, ranks, rank)`: the
-        bits of `kernels.grad_norm` of all of them."""
+    def grad_norm(self, grad: Tensor, norm: Tensor | None, shards: Sequence[Shard]) -> Tensor:
+        """The norm of gradients of which each rank has its `shards`, which have no gaps: the bits of
+        `kernels.grad_norm` of all of them."""
         norm = self.ctx.empty(1) if norm is None else norm
         self._floats(grad=grad, norm=norm)
         if norm.size != 1:
             raise ValueError(f"norm has {norm.size} elements; it must have 1")
-        self._move("nncuda_comm_grad_norm", grad, norm, grad.size, grain)
+        self._move("nncuda_comm_grad_norm", grad, norm, grad.size, *self._numbers(shards))
         return norm
 
     def dispatch(self, x: Tensor | None, offsets: Tensor | None, y: Tensor, y_offsets: Tensor) -> Tensor:
@@ -211,6 +214,10 @@ class Comm(Handle):
         row = y.nbytes // (ranks * slot_rows) if y.size else 0
         return 0 if x is None else x.shape[0], slot_rows, row, ranks, own
 
+    def _numbers(self, rows: Sequence[tuple[int, ...]]) -> tuple[Any, int]:
+        """A list as the library takes it, and how many entries it has."""
+        return self.ctx._ffi.new("int64_t[]", [number for row in rows for number in row]), len(rows)
+
     def _floats(self, **tensors: Tensor) -> None:
         for name, tensor in tensors.items():
             if tensor.dtype != "f32":
@@ -243,6 +250,35 @@ def shard(count: int, grain: int, parts: int, part: int) -> tuple[int, int]:
     return int(ends[0]), int(ends[1])
 
 
+class Shard(NamedTuple):
+    """First element, the one after the last, and the rank that these belong to."""
+
+    begin: int
+    end: int
+    rank: int
+
+
+def expert_shards(
+    n: int, grain: int, ranks: int, group: int = 1, experts: Sequence[tuple[int, int]] = ()
+) -> list[Shard]:
+    """Which rank updates which of `n` parameters, in ascending order without gaps, cut at multiples of `grain`. Of each
+    matrix in `experts`, first element and the one after the last, neighbouring ranks of a `group` hold a part each:
+    whole grains of it go to the ranks that hold it, all others to all. With one rank in a group, as `shard` cuts."""
+    loaded = library.load()
+    flat = loaded.ffi.new("int64_t[]", [end for matrix in experts for end in matrix])
+    count = loaded.ffi.new("int64_t *")
+
+    def ask(shards: Any, capacity: int) -> None:
+        job = n, grain, ranks, group, flat, len(experts)
+        loaded.check(loaded.lib.nncuda_expert_shards(*job, shards, capacity, count))
+
+    ask(loaded.ffi.NULL, 0)
+    rows = loaded.ffi.new("int64_t[]", 3 * int(count[0]))
+    ask(rows, int(count[0]))
+    numbers = loaded.ffi.unpack(rows, len(rows))
+    return [Shard(*numbers[at : at + 3]) for at in range(0, len(numbers), 3)]
+
+
 def replica_merges(replicas: int, first: int, replica: int) -> int:
     """How many of the sums that were put aside are added to the gradient of `replica`, the newest first, on a rank that
     computes replicas from `first` on; the result is put aside in turn. Summed over all replicas so, gradients have the
@@ -254,15 +290,16 @@ def replica_merges(replicas: int, first: int, replica: int) -> int:
 
 
 #: Numbered as NNCUDA_EXPERTS_*.
-ExpertEventKind = Literal["run", "add", "copy"]
+ExpertEventKind = Literal["run", "add", "copy", "round"]
 
 
 class ExpertEvent(NamedTuple):
     """What becomes of the gradients of a rank's experts, in a round of its group.
 
     "run": those of the micro-batch `b` of the group's rank `a` go to the slot `c`, where `accumulate` they are added to
-    what is there. "add": slot `b` is added to slot `a`, and is free. "copy", behind the last round: slot `a` is copied
-    to slot `b`.
+    what is there. "add": slot `b` is added to slot `a`, and is free. "round": slot `a` has the sum over a node of the
+    tree below its root, which is rounded where the job rounds what it sends. "copy", behind the last round: slot `a` is
+    copied to slot `b`.
     """
 
     round: int

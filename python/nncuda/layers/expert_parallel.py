@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from .. import kernels
 from ..device import Comm, Tensor
+from ..dtypes import FloatLike
 from ..errors import StateError
 from .moe import MoEKept, MoELayer, Router, Routing, halves
 
@@ -33,12 +34,19 @@ class Add(NamedTuple):
     other: int
 
 
+class Rounding(NamedTuple):
+    """A slot has a sum that is rounded to what goes over the wire, bf16 or f16."""
+
+    slot: int
+    dtype: FloatLike
+
+
 class Round(NamedTuple):
     """What happens in a round, in order: of each layer after the other. From each rank come at most `rows` to another;
     `slots` f32 [slots, own] have sums of the own experts' gradients, layer by layer those of w13 and of w2."""
 
     rows: int
-    events: tuple[Run | Add, ...]
+    events: tuple[Run | Add | Rounding, ...]
     slots: Tensor | None = None
 
 
@@ -202,9 +210,8 @@ class ParallelMoELayer(MoELayer):
         rows, offsets, inside = arrived
         dys, _ = self._dispatch(dy, routing)
         for event in self._experts.round.events:
-            if isinstance(event, Add):
-                total = self._sum(event.slot)
-                kernels.add(total, self._sum(event.other), y=total)
+            if not isinstance(event, Run):
+                self.add_up(event)
                 continue
             source, beta = event.source, 1.0 if event.accumulate else 0.0
             gate_up, active = inside.pop(source, None) or self._products(arrived, source)
@@ -220,6 +227,14 @@ class ParallelMoELayer(MoELayer):
             del gate_up, gate, up
         del dys
         self._collect(rows, offsets, dy, routing)
+
+    def add_up(self, event: Add | Rounding) -> None:
+        """Carries out what becomes of sums in the round."""
+        total = self._sum(event.slot)
+        if isinstance(event, Add):
+            kernels.add(total, self._sum(event.other), y=total)
+        else:
+            kernels.round(total, y=total, dtype=event.dtype)
 
     def _sum(self, slot: int) -> Tensor:
         """This layer's part of a slot."""

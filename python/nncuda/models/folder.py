@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from ..device import Context
+from ..device import Comm, Context
 from ..dtypes import to_numpy
 from ..formats import read_safetensors_folder, write_folder
 from ..formats.errors import told_of, unreadable
@@ -60,10 +60,12 @@ class ModelFolder:
         training: bool = False,
         precision: Precision = "f32",
         experts: ExpertParallel | None = None,
+        comm: Comm | None = None,
     ) -> MoETransformer:
-        """The model with these weights, to compute in `precision`; of the experts those that this rank is to hold."""
+        """The model with these weights, to compute in `precision`; of `experts`, and of what the ranks of `comm` train,
+        what this rank is to hold."""
         with told_of(self.folder):
-            options = {"training": training, "precision": precision, "experts": experts}
+            options = {"training": training, "precision": precision, "experts": experts, "comm": comm}
             return MoETransformer.from_arrays(ctx, self.config, self.tensors, **options)  # type: ignore[arg-type]
 
 
@@ -72,7 +74,7 @@ def save_model(folder: str | os.PathLike[str], model: MoETransformer, tokenizer:
     files, whole = ModelFiles(model, tokenizer), range(model.parameters.layout.size)
     with write_folder(folder) as temporary:
         files.create(temporary)
-        files.write(temporary, whole)
+        files.write(temporary, [whole])
 
 
 class ModelFiles:
@@ -97,8 +99,9 @@ class ModelFiles:
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         self._tensors.create(folder)
 
-    def write(self, folder: Path, own: range) -> None:
+    def write(self, folder: Path, own: Sequence[range]) -> None:
         """Writes these elements of the parameters."""
-        self._model.ctx.synchronize()
-        parts = own_parts(self._model.layout, own, self._model.parameters_in(own))
+        model = self._model
+        model.ctx.synchronize()
+        parts = (part for one in own for part in own_parts(model.layout, one, model.parameters_in(one)))
         self._tensors.write(folder, ((name, first, on_host(part)) for name, first, part in parts))

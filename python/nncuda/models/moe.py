@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .. import kernels
-from ..device import Context, DeviceBound, Tensor, one_thread
+from ..device import Comm, Context, DeviceBound, Tensor, one_thread
 from ..dtypes import to_numpy
 from ..errors import StateError
 from ..layers import (
@@ -27,9 +27,10 @@ from ..layers import (
     Router,
     TransformerBlock,
 )
+from ..layers.expert_parallel import Add, Rounding
 from ..token_ids import IdRows, Ids, prompt_ids, token_ids
 from .config import MoEConfig, Precision, check_precision
-from .held import HeldElements, joined
+from .held import HeldElements
 from .parameters import ParameterArena, ParameterLayout, initialize, initialize_held, take
 
 if TYPE_CHECKING:
@@ -70,30 +71,36 @@ class MoETransformer(DeviceBound):
         training: bool = True,
         precision: Precision = "f32",
         experts: ExpertParallel | None = None,
+        comm: Comm | None = None,
     ):
         """Makes a model with random weights from `seed`; with seed None all weights are zero, to be loaded.
 
-        With `experts` this rank holds only some of them, of a model that trains; and its calls belong to rounds.
+        With `experts` this rank holds only some of them, of a model that trains; and its calls belong to rounds. Where
+        the ranks of `comm` are to train a model in 16 bits, this one holds the f32 parameters that it updates alone.
         """
         check_precision(precision)
         if experts is not None and not training:
             raise ValueError("a model whose experts ranks share out is for training")
+        copied = training and precision != "f32"
         self.ctx = ctx
         self.config = config
         self.precision = precision
         self.layout = ParameterLayout(config)
-        #: Which experts this rank holds, and which elements of the arenas; None: all.
+        #: Which experts this rank holds; None: all.
         self.experts = experts
+        #: The ranks that hold this model together, and what of it this one does; None: all.
+        self.held_with: Comm | None = None
         self.held: HeldElements | None = None
         if experts is not None:
+            self.held_with = experts.comm
             self.held = HeldElements(self.layout, experts.comm.ranks, experts.comm.rank, experts.size)
-        computes = None if self.held is None else self.held.computes
-        copied = training and precision != "f32"
-        updated = joined([self.held.shard]) if self.held is not None and copied else computes
+        elif comm is not None and comm.ranks > 1 and copied:
+            self.held_with, self.held = comm, HeldElements(self.layout, comm.ranks, comm.rank)
+        computes = None if self.held is None or experts is None else self.held.computes
+        updated = self.held.updated if self.held is not None and copied else computes
         self._parameters = ParameterArena(ctx, self.layout, "f32" if training else precision, updated)
-        #: The elements of `parameters` that are up to date, where several ranks train in 16 bits and each updates its
-        #: own; None: all of them.
-        self.own: range | None = None
+        #: Whether all of `parameters` is up to date: ranks that train in 16 bits update each its own alone.
+        self.whole = self._parameters.complete
         self.gradients = ParameterArena(ctx, self.layout, held=computes) if training else None
         self.weights = ParameterArena(ctx, self.layout, precision, computes) if copied else self._parameters
         if seed is not None:
@@ -117,9 +124,10 @@ class MoETransformer(DeviceBound):
         training: bool = True,
         precision: Precision = "f32",
         experts: ExpertParallel | None = None,
+        comm: Comm | None = None,
     ) -> MoETransformer:
         """A model with given weights, by name; see `load_arrays`."""
-        model = cls(ctx, config, seed=None, training=training, precision=precision, experts=experts)
+        model = cls(ctx, config, seed=None, training=training, precision=precision, experts=experts, comm=comm)
         model.load_arrays(arrays)
         return model
 
@@ -166,7 +174,7 @@ class MoETransformer(DeviceBound):
         """What is trained and saved. StateError while this rank has only its own part of it."""
         if self.experts is not None:
             raise self.experts.partial()
-        if self.own is not None:
+        if not self.whole:
             raise StateError(
                 51, "this rank has a part of the f32 parameters alone; gather_parameters of its trainer brings all"
             )
@@ -180,6 +188,17 @@ class MoETransformer(DeviceBound):
     def parameters_in(self, own: range) -> Tensor:
         """So many elements of the parameters, one after the other; those that a rank owns are always up to date."""
         return self._parameters.data.narrow(0, own.start, len(own))
+
+    def make_room(self) -> bool:
+        """Takes memory for all f32 parameters where this rank has it for those that it updates alone: whether it had.
+        They then lie elsewhere."""
+        before = self._parameters
+        if before.complete:
+            return False
+        self._parameters = ParameterArena(self.ctx, self.layout)
+        for part in before.held:
+            self.parameters_in(part).copy_(before.data.narrow(0, part.start, len(part)))
+        return True
 
     def state_dict(self) -> dict[str, Tensor]:
         """The parameters by name: views, not copies, so they change as the model trains."""
@@ -203,7 +222,7 @@ class MoETransformer(DeviceBound):
                 raise ValueError(f"tensor {name} has shape {list(array.shape)}; this model needs {list(shape)}")
             if array.dtype.kind not in "fV":  # V: bfloat16, which NumPy does not know as a float
                 raise ValueError(f"tensor {name} has dtype {array.dtype}; weights are floating-point numbers")
-        self.own = None
+        self.whole = self._parameters.complete
         if self.held is not None:
             self._load_held(arrays)
             return
@@ -308,6 +327,11 @@ class MoETransformer(DeviceBound):
         kept = [block.serve_forward(keeping=True) for block in self.blocks]
         for block in reversed(self.blocks):
             block.serve_backward(kept.pop())
+
+    def add_up(self, event: Add | Rounding) -> None:
+        """What becomes, in a round, of sums of the gradients of the experts that this rank holds; by itself."""
+        for block in reversed(self.blocks):
+            block.add_up(event)
 
     def forward_keeping(self, ids: Tensor, batch: int, aux: Tensor) -> tuple[Tensor, list[BlockKept]]:
         """The stream after the last block of `batch` sequences, ids i32 [tokens], and what their backward needs."""

@@ -126,6 +126,11 @@ class ParameterArena(Mapping[str, Tensor]):
         self.data = ctx.zeros(shape, dtype) if held is None else ctx.zeros_parts(shape, dtype, ends)
 
     @property
+    def complete(self) -> bool:
+        """Whether all elements are held."""
+        return sum(map(len, self.held)) == self.layout.size
+
+    @property
     def nbytes(self) -> int:
         """Memory of what is held."""
         return sum(map(len, self.held)) * DTYPES[self.data.dtype].itemsize

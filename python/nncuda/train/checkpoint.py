@@ -125,7 +125,7 @@ class Checkpoint(ModelFolder):
         try:
             if admit is not None:
                 admit(self.config, train)
-            model = self.model(ctx, training=True, precision=train.precision, experts=experts)
+            model = self.model(ctx, training=True, precision=train.precision, experts=experts, comm=comm)
             trainer = Trainer(model, train, comm=comm)
         except FormatError:
             raise

@@ -14,6 +14,9 @@ from ..nearest import unknown_option
 #: What the moments of AdamW are kept in.
 MomentsKind = Literal["f32", "bf16", "f8"]
 
+#: What gradients are rounded to between replicas.
+ReduceDtype = Literal["f32", "bf16", "f16"]
+
 #: Loss scales that the library takes.
 LEAST_LOSS_SCALE, LARGEST_LOSS_SCALE = 2.0**-24, 2.0**24
 
@@ -45,6 +48,7 @@ _ADDED = (
     "max_loss",
     "moments",
     "replicas",
+    "reduce_dtype",
 )
 
 #: Options that a run may continue with other values of. Micro-batches and what is computed twice change how a step is
@@ -110,6 +114,8 @@ class TrainConfig:
     micro_batch_size    sequences that run at once; the gradients of the micro-batches of an update are added up
     replicas            parts of an update that ranks share out; their gradients are added in a tree that the number of
                         ranks does not change: at most as many as there are micro-batches
+    reduce_dtype        what the gradient of each replica, and each sum of them but the whole, is rounded to, so that
+                        ranks send fewer bytes: f32, which rounds nothing, bf16, or f16, for precision f16
     sequence_length     tokens per sequence
     learning_rate       highest rate, reached after the warm-up
     min_rate_share      the cosine ends at this share of it
@@ -141,6 +147,7 @@ class TrainConfig:
     batch_size: int = 8
     micro_batch_size: int | None = None
     replicas: int = 1
+    reduce_dtype: ReduceDtype = "f32"
     sequence_length: int = 256
     learning_rate: float = 3e-4
     min_rate_share: float = 0.1
@@ -197,12 +204,25 @@ class TrainConfig:
         check_precision(self.precision)
         if self.moments not in get_args(MomentsKind):
             raise ValueError(f"moments is {shown(self.moments)}; it must be one of {', '.join(get_args(MomentsKind))}")
+        self._check_reduce_dtype()
         if self.precision != "f16":
             for name in ("loss_scale", "loss_scale_growth", "loss_scale_backoff", "loss_scale_interval"):
                 if getattr(self, name) != getattr(type(self), name):
                     raise ValueError(
                         f"{name} is given, but the precision is {self.precision}; losses are scaled in f16"
                     )
+
+    def _check_reduce_dtype(self) -> None:
+        found, known = self.reduce_dtype, get_args(ReduceDtype)
+        if found not in known:
+            raise ValueError(f"reduce_dtype is {shown(found)}; it must be one of {', '.join(known)}")
+        if found == "f16" and self.precision != "f16":
+            raise ValueError(
+                f"reduce_dtype is f16, but the precision is {self.precision}; gradients fit into f16 only with the "
+                "loss scale of precision f16"
+            )
+        if found != "f32" and self.replicas == 1:
+            raise ValueError(f"reduce_dtype is {found}, but replicas is 1; gradients are rounded between replicas")
 
     @property
     def micro_batches(self) -> int:

@@ -6,15 +6,15 @@ adds up all gradients (`Replicas`): in slots, since several replicas are under w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ..device import Comm, Context, Tensor, expert_schedule, replica_merges, shard
+from ..device import Comm, Context, ExpertEvent, Tensor, expert_schedule, replica_merges, shard
 from ..layers import ExpertParallel
-from ..layers.expert_parallel import Add, Round, Run
+from ..layers.expert_parallel import Add, Round, Rounding, Run
 from ..models import MoEConfig
 from ..models.held import HeldElements
-from ..models.parameters import GRAIN
+from .config import ReduceDtype
 
 
 class _Planned(NamedTuple):
@@ -22,7 +22,17 @@ class _Planned(NamedTuple):
 
     own: int | None
     micro_batches: list[int]
-    events: tuple[Run | Add, ...]
+    events: tuple[Run | Add | Rounding, ...]
+
+
+def _happens(event: ExpertEvent, wire: ReduceDtype) -> Iterator[Run | Add | Rounding]:
+    """An event of the schedule as layers carry it out."""
+    if event.kind == "run":
+        yield Run(event.a, event.c, event.accumulate)
+    elif event.kind == "add":
+        yield Add(event.a, event.b)
+    elif event.kind == "round" and wire != "f32":
+        yield Rounding(event.a, wire)
 
 
 class ExpertGradients:
@@ -39,8 +49,9 @@ class ExpertGradients:
         replicas: int,
         micro_batches: int,
         width: int,
+        wire: ReduceDtype = "f32",
     ) -> None:
-        """`width` is the bytes of a weight."""
+        """`width` is the bytes of a weight; `wire` what sums are rounded to, as those of `Replicas`."""
         ranks, first, size = experts.comm.ranks, experts.first, experts.size
         events, slots = expert_schedule(replicas, ranks, first, size, micro_batches)
         self._experts = experts
@@ -50,15 +61,15 @@ class ExpertGradients:
         for number in range(1 + max(event.round for event in events if event.kind == "run")):
             of_round = [event for event in events if event.round == number and event.kind != "copy"]
             runs = {event.a: event.b for event in of_round if event.kind == "run"}
-            happens = tuple(
-                Run(event.a, event.c, event.accumulate) if event.kind == "run" else Add(event.a, event.b)
-                for event in of_round
-            )
+            happens = tuple(one for event in of_round for one in _happens(event, wire))
             self._rounds.append(_Planned(runs.get(experts.position), list(runs.values()), happens))
         self._copies = [(event.a, event.b) for event in events if event.kind == "copy"]
         self._slots = ctx.empty((slots, sum(map(len, held.own))))
         group = range(*shard(replicas, 1, ranks // size, first // size))  # its replicas
         self._left = sum(1 - replica_merges(replicas, group.start, replica) for replica in group)
+        self._wire = wire
+        self._dense_shards = held.dense_shards()
+        self._slot_shards = held.slot_shards()
         self._gradient_moves = held.gradient_moves(4)
         self._weight_moves = held.weight_moves(width)
 
@@ -78,26 +89,24 @@ class ExpertGradients:
         return found
 
     def reduce(self, comm: Comm, aside: Tensor | None, gradients: Tensor) -> None:
-        """Makes this rank's shard of `gradients` the sums over all replicas; `aside` and what is there are the dense
-        sums that the ranks' replicas have left."""
+        """Makes what this rank updates of `gradients` the sums over all replicas; `aside` and what is there are the
+        dense sums that the ranks' replicas have left."""
         self._reduce_own(gradients)
-        for part in self._held.dense:
-            comm.reduce_scatter(aside, gradients, GRAIN, self._replicas, part.start, part.stop)
+        comm.reduce_scatter(aside, gradients, self._dense_shards, self._replicas, self._wire)
         comm.move(gradients, self._gradient_moves)
 
     def _reduce_own(self, gradients: Tensor) -> None:
-        """The sums of the own experts over all replicas into their place."""
+        """The sums over all replicas of those own experts that this rank's group updates into their place."""
         for source, target in self._copies:
             self._slots[target].copy_(self._slots[source])
         total, owners = self._slots[self._left - 1], self._experts.owners
         if owners is not None:
             aside = self._slots.narrow(0, 0, self._left - 1) if self._left > 1 else None
-            owners.reduce_scatter(aside, total, GRAIN, self._replicas)
-            owners.all_gather(total, 4 * GRAIN)
-        first = 0
-        for part in self._held.own:
-            gradients.narrow(0, part.start, len(part)).copy_(total.narrow(0, first, len(part)))
-            first += len(part)
+            shards = [shard for shard, _ in self._slot_shards]
+            owners.reduce_scatter(aside, total, shards, self._replicas, self._wire)
+        for (begin, end, owner), start in self._slot_shards:
+            if owners is None or owner == owners.rank:
+                gradients.narrow(0, start, end - begin).copy_(total.narrow(0, begin, end - begin))
 
     def share_weights(self, comm: Comm, weights: Tensor) -> None:
         """Brings what the ranks have updated to those that compute with it."""

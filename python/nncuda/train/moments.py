@@ -6,7 +6,8 @@ tensors over the whole arena, since a block may begin in one parameter and end i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -61,56 +62,75 @@ class CodedMoments:
 
 
 class MomentShard:
-    """What a rank owns of one of the moments: `data` f32 or bf16 [size]."""
+    """What a rank owns of one of the moments, range after range: `data` f32 or bf16 [size]."""
 
     def __init__(self, ctx: Context, size: int, kind: MomentsKind):
         self.data = ctx.zeros((size,), kind)
 
 
 class Moments:
-    """Both moments of the parameters that a rank owns, elements `own` of the layout.
+    """Both moments of the parameters that a rank owns, elements `own` of the layout: ranges in ascending order, each
+    from a multiple of BLOCK on.
 
-    `first` and `second` are arenas, or, of several ranks, `MomentShard`s; with `kind` f8 they are `CodedMoments`.
+    `first` and `second` are arenas, or, of several ranks, `MomentShard`s; with `kind` f8 they are `CodedMoments`. They
+    have range after range.
     """
 
-    def __init__(self, ctx: Context, layout: ParameterLayout, kind: MomentsKind, own: range):
+    def __init__(self, ctx: Context, layout: ParameterLayout, kind: MomentsKind, own: Sequence[range]):
         self.kind = kind
         self.own = own
+        #: How many parameters these are.
+        self.size = sum(map(len, own))
         self._layout = layout
+        self._places = list(accumulate(map(len, own), initial=0))  # where each range begins here
         self.first, self.second = (self._zero(ctx) for _ in range(2))
 
     def _zero(self, ctx: Context) -> ParameterArena | MomentShard | CodedMoments:
         if self.kind == "f8":
-            return CodedMoments(ctx, len(self.own))
-        if len(self.own) < self._layout.size:
-            return MomentShard(ctx, len(self.own), self.kind)
+            return CodedMoments(ctx, self.size)
+        if self.size < self._layout.size:
+            return MomentShard(ctx, self.size, self.kind)
         return ParameterArena(ctx, self._layout, self.kind)
+
+    def _blocks(self, scales: Tensor, number: int) -> Tensor:
+        """The scales of a range."""
+        return scales.narrow(0, self._places[number] // BLOCK, -(-len(self.own[number]) // BLOCK))
+
+    def _elements(self, x: Tensor, number: int) -> Tensor:
+        """Of values or codes, one an element, those of a range."""
+        return x.narrow(0, self._places[number], len(self.own[number]))
 
     def parts(self) -> Iterator[tuple[str, int, Tensor]]:
         """What a checkpoint keeps of them: the name of a tensor there, the first of its elements that lies here, and
         the elements from there on."""
         for named, coded, moment in zip(_NAMED, _CODED, (self.first, self.second), strict=True):
-            if isinstance(moment, CodedMoments):
-                yield f"{coded}.codes", self.own.start, moment.codes
-                yield f"{coded}.scales", -(-self.own.start // BLOCK), moment.scales
-            else:
-                for name, first, part in own_parts(self._layout, self.own, moment.data):
-                    yield f"{named}.{name}", first, part
+            for number, own in enumerate(self.own):
+                if isinstance(moment, CodedMoments):
+                    yield f"{coded}.codes", own.start, self._elements(moment.codes, number)
+                    yield f"{coded}.scales", own.start // BLOCK, self._blocks(moment.scales, number)
+                else:
+                    for name, first, part in own_parts(self._layout, own, self._elements(moment.data, number)):
+                        yield f"{named}.{name}", first, part
 
     def load(self, tensors: SafetensorsFile) -> None:
         """Takes what a checkpoint kept, whose dtypes and shapes are those of `moments_shapes`."""
         for name, first, part in self.parts():
             part.copy_(tensors.part(name, first, part.size))
 
-    def step(self, *inputs: Tensor | None, parameters: Tensor, **options: Any) -> None:
-        """The form of `adamw_step` for these moments: `inputs` are gradients, rate, step, factor and skip flag."""
+    def step(self, number: int, *inputs: Tensor | None, parameters: Tensor, **options: Any) -> None:
+        """The form of `adamw_step` for these moments, of the range with this number: `inputs` are its gradients, and
+        rate, step, factor and skip flag."""
         first, second = self.first, self.second
         if isinstance(first, CodedMoments) and isinstance(second, CodedMoments):
-            coded = first.codes, first.scales, second.codes, second.scales
-            kernels.adamw_step_f8(*inputs, parameters, *coded, first=self.own.start, **options)
+            coded = [
+                part
+                for one in (first, second)
+                for part in (self._elements(one.codes, number), self._blocks(one.scales, number))
+            ]
+            kernels.adamw_step_f8(*inputs, parameters, *coded, first=self.own[number].start, **options)
         elif not isinstance(first, CodedMoments) and not isinstance(second, CodedMoments):
-            plain = first.data, second.data
+            plain = self._elements(first.data, number), self._elements(second.data, number)
             if self.kind == "f32":
                 kernels.adamw_step(*inputs, parameters, *plain, **options)
             else:
-                kernels.adamw_step_bf16(*inputs, parameters, *plain, first=self.own.start, **options)
+                kernels.adamw_step_bf16(*inputs, parameters, *plain, first=self.own[number].start, **options)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from .. import kernels
 from ..device import Context, Tensor, replica_merges, shard
 from ..models.held import joined
+from .config import ReduceDtype
 
 
 def check_ranks(ranks: int, replicas: int) -> None:
@@ -35,8 +36,10 @@ class Replicas:
         ranks: int = 1,
         rank: int = 0,
         dense: Sequence[range] | None = None,
+        wire: ReduceDtype = "f32",
     ):
-        """With `dense`, only these elements of the gradients are added up here, and only they have memory."""
+        """With `dense`, only these elements of the gradients are added up here, and only they have memory. With a
+        `wire` of 16 bits, each replica's gradient is rounded to it, and each sum of them but that of all."""
         check_ranks(ranks, total)
         self.total = total
         self.own = range(*shard(total, 1, ranks, rank))
@@ -51,6 +54,7 @@ class Replicas:
             deepest = max(deepest, depth)
         self._left = depth
         self._dense = dense
+        self._wire = wire
         self._sums: Tensor | None = None
         if deepest and dense is None:
             self._sums = ctx.empty((deepest, size))
@@ -72,12 +76,22 @@ class Replicas:
     def add(self, replica: int, gradients: Tensor) -> None:
         """Adds to the complete gradient of an own `replica` what waits for it; sets the sum aside for a later one."""
         depth, merges = self._merges[replica]
+        if self.total > 1:
+            self._round(gradients)
         for at in range(depth - 1, depth - merges - 1, -1):
             for one, part in zip(self._parts(self._sum(at)), self._parts(gradients), strict=True):
                 kernels.add(one, part, y=part)
+            if at > 0 or self.own != range(self.total) or replica != self.own[-1]:  # the sum of all stays
+                self._round(gradients)
         if replica != self.own[-1]:
             for one, part in zip(self._parts(self._sum(depth - merges)), self._parts(gradients), strict=True):
                 one.copy_(part)
+
+    def _round(self, gradients: Tensor) -> None:
+        """Rounds a sum to what goes over the wire, whether or not it does."""
+        if self._wire != "f32":
+            for part in self._parts(gradients):
+                kernels.round(part, y=part, dtype=self._wire)
 
     def _parts(self, x: Tensor) -> list[Tensor]:
         """What is added up here of f32 [size]."""

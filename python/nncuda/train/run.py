@@ -107,7 +107,7 @@ class TrainingRun:
             train.check_schedule()
             windows = _windows(data, train.sequence_length)
             rest = None if held_out is None else _windows(held_out, train.sequence_length)
-            options = {"seed": train.seed, "precision": train.precision}
+            options = {"seed": train.seed, "precision": train.precision, "comm": comm}
             experts = ExpertParallel.of(comm, expert_parallel, model.num_experts)
             trainer = Trainer(MoETransformer(ctx, model, experts=experts, **options), train, comm=comm)
             run = cls(folder, trainer, windows, rest, tokenizer)

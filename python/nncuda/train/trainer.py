@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from .. import kernels
-from ..device import Comm, Context, DeviceBound, Tensor, one_thread, shard
+from ..device import Comm, Context, DeviceBound, Tensor, one_thread
 from ..formats.run_folder import last_checkpoint
 from ..models import MoETransformer, ParameterArena
+from ..models.held import HeldElements
 from ..models.moe import IGNORE_INDEX
 from ..models.parameters import GRAIN
 from ..token_ids import IdRows, token_ids
@@ -122,26 +124,31 @@ class Trainer(DeviceBound):
         experts = model.experts
         if experts is not None and experts.comm is not comm:
             raise ValueError("the ranks that share out this model's experts must be those that train it")
+        if model.held_with is not None and model.held_with is not comm:
+            raise ValueError("the ranks that share out this model's parameters must be those that train it")
         if self.comm is not None:
             self.comm.agree("configuration", canonical(model.config, config))
             self.comm.agree("expert parallel", str(1 if experts is None else experts.size))
         if experts is not None:
             experts.join()
         ranks, rank = (1, 0) if self.comm is None else (self.comm.ranks, self.comm.rank)
-        size = model.layout.size
-        dense = None if model.held is None else model.held.dense
-        self.replicas = Replicas(ctx, size, config.replicas, ranks, rank, dense)
+        held = model.held or HeldElements(model.layout, ranks, rank)
+        self._shards = held.shards
+        dense = None if experts is None else held.dense
+        self.replicas = Replicas(ctx, model.layout.size, config.replicas, ranks, rank, dense, config.reduce_dtype)
         #: Of a rank that holds only some of the experts.
         self.expert_gradients: ExpertGradients | None = None
-        if experts is not None and model.held is not None:
-            options = config.replicas, config.micro_batches, 4 if config.precision == "f32" else 2
-            self.expert_gradients = ExpertGradients(ctx, experts, model.held, *options)
-        self.moments = Moments(ctx, model.layout, config.moments, range(*shard(size, GRAIN, ranks, rank)))
+        if experts is not None:
+            options = config.replicas, config.micro_batches, 4 if config.precision == "f32" else 2, config.reduce_dtype
+            self.expert_gradients = ExpertGradients(ctx, experts, held, *options)
+        self.moments = Moments(ctx, model.layout, config.moments, held.updated)
         self._calls: CapturedStep | None = None
         self._scaling = LossScaling(ctx, config) if config.precision == "f16" else None
         self._watch = Watch(ctx)
         self._uncaptured = None if capture else "capture is off"  # why no step of this trainer is captured
         self._eager_reason: str | None = None
+        #: On a context that measures: of micro-batches that make the same calls, run the first alone.
+        self.each_kind = False
         self._done = 0  # known here, without waiting for the device
         self._step = ctx.zeros((1,), "i32")  # updates, which is steps without those that were skipped
         self._lr = ctx.zeros((1,))
@@ -239,9 +246,11 @@ class Trainer(DeviceBound):
         All ranks call it. StateError where they share the experts out."""
         if self.model.experts is not None:
             raise self.model.experts.partial()
+        if self.model.make_room():
+            self.forget_capture()  # whose calls update the old place
         if self.comm is not None:
             self.comm.all_gather(self.model.parameters_in(range(self.model.layout.size)), 4 * GRAIN)
-        self.model.own = None
+        self.model.whole = True
 
     @one_thread
     def gather_gradients(self) -> None:
@@ -262,6 +271,10 @@ class Trainer(DeviceBound):
         if self.comm.rank == last:
             counts.copy_(self.model.expert_counts())
         return self.comm.broadcast(counts, last).numpy()
+
+    def left_out(self) -> Iterator[tuple[Callable[[], None], int]]:
+        """What the last step left out with `each_kind`: calls, and how many times more a step makes them."""
+        return iter(()) if self._calls is None else self._calls.left_out()
 
     def forget_capture(self) -> None:
         """Lets the captured step go, with its memory; the next two steps are as the first two."""
@@ -330,12 +343,13 @@ class Trainer(DeviceBound):
                     self._uncaptured is None,
                     self._scaling,
                     self.expert_gradients,
+                    self.each_kind,
                 )
             calls = self._calls
             calls.run(inputs, wanted, tokens, self._update)
         self._done += 1
         if self.comm is not None and self.model.weights.data.dtype != "f32":
-            self.model.own = self.moments.own
+            self.model.whole = False
         if calls.failure is not None:
             self._uncaptured = f"the step could not be captured: {calls.failure}"
         self._eager_reason = None if calls.captured else self._uncaptured or reason
@@ -349,15 +363,16 @@ class Trainer(DeviceBound):
     def _update(self) -> None:
         config, model, scaling, skip = self.config, self.model, self._scaling, self._skip
         assert model.gradients is not None  # as __init__ found
-        gradients, own = model.gradients.data, self.moments.own
+        gradients = model.gradients.data
         if self.comm is None:
             kernels.grad_norm(gradients, norm=self._norm)
         else:
             if self.expert_gradients is None:
-                self.comm.reduce_scatter(self.replicas.aside, gradients, GRAIN, self.replicas.total)
+                aside, options = self.replicas.aside, (self.replicas.total, config.reduce_dtype)
+                self.comm.reduce_scatter(aside, gradients, self._shards, *options)
             else:
                 self.expert_gradients.reduce(self.comm, self.replicas.aside, gradients)
-            self.comm.grad_norm(gradients, self._norm, GRAIN)
+            self.comm.grad_norm(gradients, self._norm, self._shards)
         limit = math.inf if config.clip_norm is None else config.clip_norm
         kernels.grad_clip(self._norm, None if scaling is None else scaling.scale, scale=self._clip, max_norm=limit)
         if scaling is None:
@@ -366,20 +381,22 @@ class Trainer(DeviceBound):
             scaling.update(self._norm)
         advance_schedule(config, skip, self._step, self._lr)
         copied = model.weights.data.dtype != "f32"
-        self.moments.step(
-            gradients.narrow(0, own.start, len(own)),
-            self._lr,
-            self._step,
-            self._clip,
-            skip,
-            parameters=model.parameters_in(own),
-            n_decay=min(max(model.layout.num_decayed - own.start, 0), len(own)),
-            beta1=config.beta1,
-            beta2=config.beta2,
-            eps=config.eps,
-            weight_decay=config.weight_decay,
-            param_copy=model.weights.data.narrow(0, own.start, len(own)) if copied else None,
-        )
+        for number, own in enumerate(self.moments.own):
+            self.moments.step(
+                number,
+                gradients.narrow(0, own.start, len(own)),
+                self._lr,
+                self._step,
+                self._clip,
+                skip,
+                parameters=model.parameters_in(own),
+                n_decay=min(max(model.layout.num_decayed - own.start, 0), len(own)),
+                beta1=config.beta1,
+                beta2=config.beta2,
+                eps=config.eps,
+                weight_decay=config.weight_decay,
+                param_copy=model.weights.data.narrow(0, own.start, len(own)) if copied else None,
+            )
         if self.comm is not None:
             if self.expert_gradients is None:
                 self.comm.all_gather(model.weights.data, GRAIN * (2 if copied else 4))
