@@ -123,8 +123,8 @@ fn measured(train: &TrainConfig, rank: usize, ranks: usize, expert_parallel: usi
     let ctx = Context::open(Device::Cpu, Some(1), None).unwrap();
     let name = format!("plan of {ranks} in {expert_parallel}");
     let comm = Comm::new(&ctx, Transport::Threads, &name, Some((rank, ranks)), Duration::from_secs(60)).unwrap();
-    let experts = Rank::from(&comm).with_expert_parallel(expert_parallel).experts(wide().num_experts).unwrap();
-    let model = MoETransformer::random_with(&ctx, wide(), 0, true, train.precision, experts.as_ref()).unwrap();
+    let seat = Rank::from(&comm).with_expert_parallel(expert_parallel);
+    let model = MoETransformer::random_with(seat, wide(), 0, true, train.precision).unwrap();
     let mut trainer = Trainer::with_comm(model, train.clone(), true, Some(&comm)).unwrap();
     let (rows, length) = (trainer.rows().count(), train.sequence_length);
     let ids: Vec<i32> = (0..rows * length).map(|at| (at * 7919 % wide().vocab_size) as i32).collect();
@@ -145,6 +145,7 @@ fn ranks_need_and_send_what_is_planned() {
         micro_batch_size: Some(2),
         replicas: 8,
         precision: Precision::BF16,
+        reduce_dtype: Precision::BF16,
         sequence_length: 16,
         ..options()
     };

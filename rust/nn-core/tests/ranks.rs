@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use nn_core::format::Table;
 use nn_core::model::{MoEConfig, MoETransformer, Precision};
-use nn_core::train::{Event, MomentsKind, Rank, Sources, TrainConfig, Trainer, TrainingRun, list_checkpoints};
+use nn_core::train::{Batch, Event, MomentsKind, Rank, Sources, TrainConfig, Trainer, TrainingRun, list_checkpoints};
 use nn_core::{Error, Result};
 use tiny::{Files, Workshop, job, left, number_of, peer_text};
 
@@ -38,10 +38,13 @@ fn has_no_leftovers(workshop: &Workshop, name: &str) -> bool {
 
 #[test]
 fn any_number_of_ranks_leaves_what_one_leaves() {
-    for (precision, moments) in
-        [(Precision::F32, MomentsKind::F32), (Precision::BF16, MomentsKind::BF16), (Precision::F16, MomentsKind::F8)]
-    {
-        let (workshop, options) = (Workshop::new(true), TrainConfig { precision, moments, ..options() });
+    for (precision, moments, reduce_dtype) in [
+        (Precision::F32, MomentsKind::F32, Precision::F32),
+        (Precision::BF16, MomentsKind::BF16, Precision::F32),
+        (Precision::F32, MomentsKind::F32, Precision::BF16),
+        (Precision::F16, MomentsKind::F8, Precision::F16),
+    ] {
+        let (workshop, options) = (Workshop::new(true), TrainConfig { precision, moments, reduce_dtype, ..options() });
         for ranks in [1, 2, 3, 5] {
             let name = format!("run {ranks}");
             job(ranks, |rank| start(&workshop, rank, &name, options.clone()).run(|_| Ok(())).unwrap());
@@ -49,7 +52,8 @@ fn any_number_of_ranks_leaves_what_one_leaves() {
             let (wanted, numbers) = left(&workshop, "run 1");
             assert_eq!((files.len(), metrics), (wanted.len(), numbers), "{ranks} ranks, {precision}");
             for (file, wanted) in files.iter().zip(&wanted) {
-                assert!(file == wanted, "{}: {ranks} ranks, {precision}, {moments:?}", file.0.display());
+                let path = file.0.display();
+                assert!(file == wanted, "{path}: {ranks} ranks, {precision}, {moments:?}, {reduce_dtype}");
             }
         }
     }
@@ -184,4 +188,79 @@ fn ranks_that_do_not_fit_together_are_refused() {
     }
     let rows = job(3, |rank| made(rank, options()).unwrap().rows().collect::<Vec<_>>());
     assert_eq!(rows, [vec![0, 1, 10], vec![2, 3, 4, 5], vec![6, 7, 8, 9]]);
+}
+
+/// A trainer of this job behind some steps.
+fn trained(rank: Rank<'_>, options: TrainConfig, steps: u64) -> Trainer {
+    let model = MoETransformer::random_with(rank, model(), 3, true, options.precision).unwrap();
+    let mut trainer = Trainer::with_comm(model, options, true, rank.comm()).unwrap();
+    for step in 0..steps {
+        step_of(&mut trainer, step);
+    }
+    trainer
+}
+
+/// A step of this rank's part of a batch of eleven.
+fn step_of(trainer: &mut Trainer, seed: u64) {
+    let all = tiny::batch(11, 13, seed);
+    let of = |ids: &[i32]| trainer.rows().flat_map(|row| ids[13 * row..][..13].to_vec()).collect();
+    let (inputs, targets) = (of(&all.inputs), of(&all.targets));
+    let batch = Batch { rows: trainer.rows().count(), length: 13, inputs, targets };
+    trainer.train_step(&batch).unwrap();
+}
+
+#[test]
+fn a_rank_has_the_f32_parameters_that_it_updates() {
+    let options = TrainConfig { precision: Precision::BF16, ..options() };
+    let alone = job(1, |rank| tiny::bits(trained(rank, options.clone(), 4).model().parameters()));
+    let found = job(3, |rank| {
+        let mut trainer = trained(rank, options.clone(), 3);
+        let size = trainer.model().layout().size();
+        let own: usize = trainer.device_moments().own().iter().map(ExactSizeIterator::len).sum();
+        let model = trainer.model();
+        for refused in [model.parameters().to_vec().map(|_| ()), model.round_weights()] {
+            let wanted =
+                "this rank has a part of the f32 parameters alone; gather_parameters of its trainer brings all";
+            assert_eq!(refused.unwrap_err().to_string(), wanted);
+        }
+        let used = model.context().bytes_used().unwrap();
+        trainer.gather_parameters().unwrap();
+        tiny::bits(trainer.model().parameters());
+        trainer.model().round_weights().unwrap();
+        let more = trainer.model().context().bytes_used().unwrap() - used;
+        // Behind the next step, which is replayed, they are old.
+        step_of(&mut trainer, 3);
+        assert_eq!(trainer.eager_reason(), None);
+        assert!(trainer.model().parameters().to_vec().is_err());
+        trainer.gather_parameters().unwrap();
+        (own, size, more, tiny::bits(trainer.model().parameters()))
+    });
+    assert_eq!(found.iter().map(|rank| rank.0).sum::<usize>(), found[0].1);
+    for (own, size, more, bits) in &found {
+        assert!(bits == &alone[0] && own < size && *more == 4 * size, "{own} of {size}, {more} bytes");
+    }
+    let elsewhere = job(2, |rank| {
+        let model = MoETransformer::random_with(rank, model(), 3, true, options.precision).unwrap();
+        Trainer::new(model, options.clone(), true).unwrap_err().to_string()
+    });
+    assert_eq!(elsewhere, ["the ranks that share out this model's parameters must be those that train it"; 2]);
+}
+
+/// Other bits than those of sums in f32, and fewer bytes: of each parameter three of four ranks send a sum.
+#[test]
+fn sums_in_16_bits_are_half_the_bytes() {
+    let run = |reduce_dtype| {
+        let found = job(4, |rank| {
+            let mut trainer = trained(rank, TrainConfig { reduce_dtype, ..options() }, 1);
+            let before = trainer.bytes_sent().unwrap();
+            step_of(&mut trainer, 1);
+            let sent = trainer.bytes_sent().unwrap() - before;
+            (sent, tiny::bits(trainer.model().parameters()))
+        });
+        (found.iter().map(|rank| rank.0).sum::<u64>(), found[0].1.clone())
+    };
+    let ((exact, wanted), (rounded, other)) = (run(Precision::F32), run(Precision::BF16));
+    assert!(wanted != other);
+    // Of five replicas on four ranks one sum more waits for its neighbour, on the rank with two.
+    assert!(exact - rounded >= 3 * 2 * wanted.len() as u64, "{exact} and {rounded} bytes");
 }

@@ -2,17 +2,19 @@
 
 mod tiny;
 
+use nn_core::format::Table;
 use nn_core::model::{Gradients, MoETransformer, Precision};
 use nn_core::train::{Batch, TrainConfig};
 use nn_ffi::{DType, kernels};
 
-/// Adds vectors in the tree over replicas of bindings.h, section comm.
-fn tree_sum(parts: &[Vec<f32>]) -> Vec<f32> {
+/// Adds vectors in the tree over replicas of bindings.h, section comm; `round` is applied to each node below its root.
+fn tree_sum(parts: &[Vec<f32>], round: &dyn Fn(Vec<f32>) -> Vec<f32>) -> Vec<f32> {
     if let [one] = parts {
         return one.clone();
     }
     let (left, right) = parts.split_at(parts.len().next_power_of_two() / 2);
-    tree_sum(left).iter().zip(tree_sum(right)).map(|(left, right)| left + right).collect()
+    let [left, right] = [left, right].map(|part| round(tree_sum(part, round)));
+    left.into_iter().zip(right).map(|(left, right)| left + right).collect()
 }
 
 /// The gradient of one replica's micro-batches.
@@ -63,7 +65,7 @@ fn gradients_of_replicas_are_added_in_the_tree() {
             for step in 0..3 {
                 let batch = tiny::batch(rows, 9, step);
                 let part = |replica| gradient_of(plain.model(), &batch, &options, replica);
-                let wanted = tree_sum(&(0..replicas).map(part).collect::<Vec<_>>());
+                let wanted = tree_sum(&(0..replicas).map(part).collect::<Vec<_>>(), &|sum| sum);
                 for trainer in [&mut captured, &mut plain] {
                     trainer.train_step(&batch).unwrap();
                     let found = trainer.model().gradients().unwrap().to_vec().unwrap();
@@ -74,6 +76,45 @@ fn gradients_of_replicas_are_added_in_the_tree() {
             assert_eq!(captured.eager_reason(), None);
             assert_eq!(tiny::state(&captured), tiny::state(&plain));
         }
+    }
+}
+
+#[test]
+fn sums_below_the_whole_are_rounded() {
+    let (ctx, batch) = (tiny::context(), tiny::batch(13, 9, 1));
+    for (replicas, precision, reduce_dtype) in [
+        (2, Precision::F32, Precision::BF16),
+        (5, Precision::F32, Precision::BF16),
+        (4, Precision::BF16, Precision::BF16),
+        (3, Precision::F16, Precision::F16),
+    ] {
+        let mut options = TrainConfig {
+            replicas,
+            batch_size: 13,
+            micro_batch_size: Some(2),
+            precision,
+            reduce_dtype,
+            ..tiny::options()
+        };
+        if precision == Precision::F16 {
+            options.loss_scale = 1.0;
+        }
+        let round = |sum: Vec<f32>| {
+            let sum = ctx.tensor(&sum, &[sum.len()]).unwrap();
+            let narrow = ctx.empty(sum.shape(), reduce_dtype.dtype()).unwrap();
+            kernels::cast(&sum, &narrow).unwrap();
+            kernels::cast(&narrow, &sum).unwrap();
+            sum.to_vec::<f32>().unwrap()
+        };
+        let mut trainer = tiny::trainer(&ctx, tiny::model(), options.clone(), true);
+        let parts: Vec<_> =
+            (0..replicas).map(|replica| gradient_of(trainer.model(), &batch, &options, replica)).collect();
+        let wanted = tree_sum(&parts, &round);
+        assert!(wanted != tree_sum(&parts, &|sum| sum));
+        trainer.train_step(&batch).unwrap();
+        let found = trainer.model().gradients().unwrap().to_vec().unwrap();
+        let same = found.iter().zip(&wanted).all(|(found, wanted)| found.to_bits() == wanted.to_bits());
+        assert!(same, "{replicas} replicas, {precision}, {reduce_dtype}");
     }
 }
 
@@ -102,4 +143,26 @@ fn each_replica_has_a_micro_batch() {
         tiny::trainer(&tiny::context(), tiny::model(), options(2), true).train_step(&tiny::batch(3, 9, 1)).unwrap_err();
     let wanted = "replicas is 2; an update of batch_size 3 in micro-batches of 4 has 1, so it must be 1 to 1";
     assert_eq!(error.to_string(), wanted);
+}
+
+#[test]
+fn what_sums_are_rounded_to_is_checked() {
+    let with = |reduce_dtype, precision, replicas| TrainConfig { reduce_dtype, precision, replicas, ..tiny::options() };
+    for (precision, name) in [(Precision::F32, "f32"), (Precision::BF16, "bf16")] {
+        for replicas in [1, 2] {
+            let error = with(Precision::F16, precision, replicas).validate().unwrap_err();
+            let wanted = format!(
+                "reduce_dtype is f16, but the precision is {name}; gradients fit into f16 only with the loss scale of \
+                 precision f16"
+            );
+            assert_eq!(error.to_string(), wanted);
+        }
+    }
+    let error = with(Precision::BF16, Precision::F16, 1).validate().unwrap_err();
+    assert_eq!(error.to_string(), "reduce_dtype is bf16, but replicas is 1; gradients are rounded between replicas");
+    let given = Table::from([("replicas", 2i32.into()), ("reduce_dtype", "f64".into()), ("batch_size", 2i32.into())]);
+    let error = TrainConfig::from_table(&given).unwrap_err();
+    assert_eq!(error.to_string(), "reduce_dtype is 'f64'; it must be one of f32, bf16, f16");
+    with(Precision::F16, Precision::F16, 2).validate().unwrap();
+    with(Precision::BF16, Precision::F32, 2).validate().unwrap();
 }

@@ -3,7 +3,7 @@
 //! The golden tests run on it, so that a new kernel or fixture needs no new code. Programs call the functions in
 //! [`kernels`](crate::kernels).
 
-use crate::{Error, Result, Tensor};
+use crate::{DType, Error, Result, Tensor};
 
 pub use crate::generated::catalogue::KERNELS;
 
@@ -97,6 +97,10 @@ impl<'a> Argument<'a> {
 
     pub(crate) fn choice<T>(self, of: impl FnOnce(i32) -> Option<T>) -> Result<T> {
         of(self.int32()?).ok_or_else(|| self.wrong("value of the option"))
+    }
+
+    pub(crate) fn dtype(self) -> Result<DType> {
+        self.choice(DType::of_code)
     }
 
     pub(crate) fn double(self) -> Result<f64> {

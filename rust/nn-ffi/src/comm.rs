@@ -1,4 +1,4 @@
-//! Several ranks on one job: communicators, and how work is shared out.
+//! Several ranks on one job: communicators.
 
 use std::ffi::c_char;
 use std::fmt;
@@ -12,8 +12,8 @@ use nn_cuda::nncuda_comm;
 use crate::call::{Call, Operand, Sizes, pointer, tensor};
 use crate::context::{Released, Turn};
 use crate::handle::Handle;
-use crate::library::without_context;
-use crate::{Context, DType, Error, Result, Tensor, Transport};
+use crate::shards::rows;
+use crate::{Context, DType, Error, Result, Shard, Tensor, Transport};
 
 /// A communicator: one of the ranks that work on a job, each with a context of its own.
 ///
@@ -278,7 +278,7 @@ impl Comm {
         self.finish(call, code, &[Some(x.tensor)])
     }
 
-    /// Each rank's shard of x to all: [`shard`]`(x.len(), grain, ranks, rank)`.
+    /// Each rank's shard of x to all: [`shard`](crate::shard)`(x.len(), grain, ranks, rank)`.
     ///
     /// # Errors
     ///
@@ -315,9 +315,12 @@ impl Comm {
         self.finish(call, code, &[Some(x.tensor)])
     }
 
-    /// Sums over all `replicas` of x f32 `[n]`: the own shard, [`shard`]`(n, grain, ranks, rank)`, becomes the sum. `partials`
-    /// f32 `[parts, n]` are the sums that [`replica_merges`] left aside on this rank, the oldest first, and x the last. Only
-    /// the elements of `range` take part.
+    /// Sums over all `replicas` of x f32 `[n]`: those of a shard come to its rank, in x; the rest of x stays. `partials` f32
+    /// `[parts, n]` are the sums that [`replica_merges`] left aside on this rank, the oldest first, and x the last. All ranks
+    /// give the same shards, in ascending order; elements of none need not even be memory.
+    ///
+    /// `wire` is what sums travel in: f32, or f16 or bf16, to which all that is given is rounded, and so is what is added up,
+    /// but for the sum over all replicas.
     ///
     /// # Errors
     ///
@@ -326,9 +329,9 @@ impl Comm {
         &self,
         partials: Option<&Tensor>,
         x: &Tensor,
-        grain: usize,
         replicas: usize,
-        range: Range<usize>,
+        shards: &[Shard],
+        wire: DType,
     ) -> Result<()> {
         let call = self.call("nncuda_comm_reduce_scatter");
         let x = call.dense::<1>("x", "[n]", x)?.of(DType::F32)?;
@@ -339,7 +342,8 @@ impl Comm {
             const SIZES: [(&str, &str); 1] = [("n", "from x")];
             partials.expect([parts, x.dims[0]], Sizes { names: &SIZES, values: &x.dims })?;
         }
-        // SAFETY: as in `broadcast`, of both tensors, whose sizes agree.
+        let shards = rows(shards);
+        // SAFETY: as in `broadcast`, of both tensors, whose sizes agree; and there are as many shards as is said.
         let code = unsafe {
             (call.functions().nncuda_comm_reduce_scatter)(
                 call.handle(),
@@ -348,10 +352,10 @@ impl Comm {
                 x.pointer().cast(),
                 number(x.dims[0]),
                 number(parts),
-                number(grain),
                 number(replicas),
-                number(range.start),
-                number(range.end),
+                shards.as_ptr().cast(),
+                number(shards.len()),
+                wire.code(),
             )
         };
         self.finish(call, code, &[tensor(&partials), Some(x.tensor)])
@@ -384,18 +388,20 @@ impl Comm {
         self.finish(call, code, &[Some(x.tensor)])
     }
 
-    /// The norm f32 `[1]` of gradients f32 of which each rank has its shard, [`shard`]`(grad.len(), grain, ranks, rank)`: the
-    /// bits of [`kernels::grad_norm`](crate::kernels::grad_norm) of all of them. `grain` is a multiple of 32768.
+    /// The norm f32 `[1]` of gradients f32 of which each rank has its shards: the bits of
+    /// [`kernels::grad_norm`](crate::kernels::grad_norm) of all of them. All ranks give the same shards, which leave no gaps
+    /// and are cut at multiples of 32768; elements of others need not be memory.
     ///
     /// # Errors
     ///
     /// As [`broadcast`](Self::broadcast).
-    pub fn grad_norm(&self, grad: &Tensor, norm: &Tensor, grain: usize) -> Result<()> {
+    pub fn grad_norm(&self, grad: &Tensor, norm: &Tensor, shards: &[Shard]) -> Result<()> {
         let call = self.call("nncuda_comm_grad_norm");
         let grad = call.dense::<1>("grad", "[n]", grad)?.of(DType::F32)?;
         let norm = call.dense::<1>("norm", "[1]", norm)?.of(DType::F32)?;
         norm.expect([1], Sizes { names: &[], values: &[] })?;
-        // SAFETY: as in `broadcast`, of both tensors.
+        let shards = rows(shards);
+        // SAFETY: as in `broadcast`, of both tensors; and there are as many shards as is said.
         let code = unsafe {
             (call.functions().nncuda_comm_grad_norm)(
                 call.handle(),
@@ -403,7 +409,8 @@ impl Comm {
                 grad.pointer().cast(),
                 norm.pointer().cast(),
                 number(grad.dims[0]),
-                number(grain),
+                shards.as_ptr().cast(),
+                number(shards.len()),
             )
         };
         self.finish(call, code, &[Some(grad.tensor), Some(norm.tensor)])
@@ -419,40 +426,6 @@ impl Comm {
         self.turn().keep_comm(self);
         Ok(())
     }
-}
-
-/// Cuts `count` elements into `parts` neighbouring shards of whole grains, as equal as that allows, and gives the one number
-/// `part`; the last grain may be shorter.
-///
-/// # Errors
-///
-/// [`Status::InvalidValue`](crate::Status::InvalidValue) when `grain` or `parts` is 0, or `part` not below `parts`.
-pub fn shard(count: usize, grain: usize, parts: usize, part: usize) -> Result<Range<usize>> {
-    let library = nn_cuda::library()?;
-    let (mut begin, mut end) = (0, 0);
-    // SAFETY: both numbers may be written.
-    let code = unsafe {
-        (library.nncuda_shard)(number(count), number(grain), number(parts), number(part), &raw mut begin, &raw mut end)
-    };
-    without_context(library, "nncuda_shard", code)?;
-    Ok(usize::try_from(begin).unwrap_or(0)..usize::try_from(end).unwrap_or(0))
-}
-
-/// How many of the sums that were put aside are added to the gradient of `replica`, the newest first, on a rank that
-/// computes replicas from `first` on; the result is put aside in turn. So added, the gradients of all replicas have a sum
-/// whose bits do not know how many ranks there are.
-///
-/// # Errors
-///
-/// [`Status::InvalidValue`](crate::Status::InvalidValue) when `first` is not below `replicas`, or `replica` is not one from `first` on.
-pub fn replica_merges(replicas: usize, first: usize, replica: usize) -> Result<usize> {
-    let library = nn_cuda::library()?;
-    let mut merges = 0;
-    // SAFETY: `merges` may be written.
-    let code =
-        unsafe { (library.nncuda_replica_merges)(number(replicas), number(first), number(replica), &raw mut merges) };
-    without_context(library, "nncuda_replica_merges", code)?;
-    Ok(usize::try_from(merges).unwrap_or(0))
 }
 
 /// A text as the library takes it.

@@ -64,6 +64,11 @@ impl DType {
             Self::I64 | Self::U8 => -1,
         }
     }
+
+    /// That of a code in the contract.
+    pub(crate) fn of_code(code: i32) -> Option<Self> {
+        [Self::F32, Self::F16, Self::BF16, Self::I32, Self::I8].into_iter().find(|dtype| dtype.code() == code)
+    }
 }
 
 impl fmt::Display for DType {

@@ -144,6 +144,13 @@ pub enum ExpertEvent {
         /// The slot that is added.
         other: usize,
     },
+    /// A slot has the sum over a node of the tree below its root, which is rounded where the job rounds what it sends.
+    Round {
+        /// The round of which this is part.
+        round: usize,
+        /// The slot.
+        slot: usize,
+    },
     /// Behind the last round: those of the slot `from` move to the slot `to`.
     Copy {
         /// The slot that is copied.
@@ -163,6 +170,7 @@ impl ExpertEvent {
                 Some(Self::Run { round, source: a, micro_batch: b, slot: c, accumulate: accumulate == 1 })
             }
             nn_cuda::NNCUDA_EXPERTS_ADD => Some(Self::Add { round, slot: a, other: b }),
+            nn_cuda::NNCUDA_EXPERTS_ROUND => Some(Self::Round { round, slot: a }),
             nn_cuda::NNCUDA_EXPERTS_COPY => Some(Self::Copy { from: a, to: b }),
             _ => None,
         }

@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use nn_ffi::{
-    Comm, Context, DType, Device, Error, ExpertEvent, Piece, Result, Status, Transport, expert_schedule, kernels,
-    replica_merges, shard,
+    Comm, Context, DType, Device, Error, ExpertEvent, Piece, Result, Shard, Status, Transport, expert_schedule,
+    expert_shards, kernels, replica_merges, shard,
 };
 
 /// Threads are ranks on the CPU alone.
@@ -54,10 +54,11 @@ fn collectives_give_what_one_rank_computes() {
         let partials = (own.len() > 1).then(|| gradient(context, own.start as i64)?.view(&[1, N])).transpose()?;
         let norm = context.empty(&[1], DType::F32)?;
         let before = x.to_vec::<f32>()?;
+        let shards = expert_shards(N, GRAIN, comm.ranks(), 1, &[])?;
         // Captured, and run twice: the second time from the same state.
         let graph = context.capture(|| {
-            comm.reduce_scatter(partials.as_ref(), &x, GRAIN, 3, 0..N)?;
-            comm.grad_norm(&x, &norm, GRAIN)?;
+            comm.reduce_scatter(partials.as_ref(), &x, 3, &shards, DType::F32)?;
+            comm.grad_norm(&x, &norm, &shards)?;
             comm.all_gather(&x, GRAIN)
         })?;
         graph.launch()?;
@@ -94,7 +95,7 @@ fn pieces_move_between_parts_of_a_job() {
         assert!(context.zeros_parts(&[N], DType::F32, &[4..8, 7..9]).is_err());
         let middle = x.narrow(0, N / 4, N / 4)?;
         kernels::fill(&middle, rank as f32)?;
-        pair.reduce_scatter(None, &x, 1, 2, N / 4..3 * N / 8)?;
+        pair.reduce_scatter(None, &x, 2, &[Shard { elements: N / 4..3 * N / 8, rank: 0 }], DType::F32)?;
         let pieces = [
             Piece { elements: N / 4..N / 4 + 2, from: 0, to: 1 },
             Piece { elements: N / 2 - 1..N / 2, from: 1, to: 0 },
@@ -104,7 +105,6 @@ fn pieces_move_between_parts_of_a_job() {
         Ok([last[0], last[1], last[2], last[N / 4 - 1]])
     });
     let found: Vec<_> = found.into_iter().map(Result::unwrap).collect();
-    // Of the elements N/4 .. N/2 all belong to the first rank of a pair.
     assert_eq!(found, [[1., 1., 1., 1.], [1., 1., 1., 1.], [5., 5., 5., 3.], [5., 5., 3., 3.]]);
 }
 
@@ -151,22 +151,55 @@ fn wrong_tensors_are_refused_before_anything_is_sent() {
     assert_eq!((comm.rank(), comm.ranks()), (0, 1));
     let (x, whole) = (context.zeros(&[8], DType::F32).unwrap(), context.zeros(&[8], DType::I32).unwrap());
     let foreign = other.zeros(&[8], DType::F32).unwrap();
+    let all = [Shard { elements: 0..8, rank: 0 }];
     let rows = context.zeros(&[3, 4], DType::F32).unwrap().narrow(1, 0, 2).unwrap();
     let refused = [
         (comm.all_reduce(&whole), "x is i32; it must be f32"),
         (comm.broadcast(&foreign, 0), "x is of another context"),
         (comm.all_gather(&rows, 1), "x must be dense"),
-        (comm.reduce_scatter(Some(&x.view(&[2, 4]).unwrap()), &x, 1, 1, 0..8), "partials has shape [2, 4]"),
-        (comm.grad_norm(&x, &x, 32768), "norm has shape [8]"),
+        (comm.reduce_scatter(Some(&x.view(&[2, 4]).unwrap()), &x, 1, &all, DType::F32), "partials has shape [2, 4]"),
+        (comm.grad_norm(&x, &x, &all), "norm has shape [8]"),
     ];
     for (found, words) in refused {
         let error = found.unwrap_err();
         assert!(matches!(error, Error::Shape { .. }) && error.to_string().contains(words), "{error}");
     }
-    assert!(comm.grad_norm(&x, &x.narrow(0, 0, 1).unwrap(), 5).unwrap_err().to_string().contains("grain is 5"));
+    assert_eq!(comm.reduce_scatter(None, &x, 1, &all, DType::I32).unwrap_err().status(), Some(Status::InvalidValue));
+    let gap = [Shard { elements: 4..8, rank: 0 }];
+    let refused = comm.grad_norm(&x, &x.narrow(0, 0, 1).unwrap(), &gap).unwrap_err();
+    assert_eq!(refused.status(), Some(Status::InvalidValue), "{refused}");
     assert_eq!(shard(10, 4, 2, 1).unwrap(), 4..10);
     assert_eq!(shard(10, 0, 2, 1).unwrap_err().status(), Some(Status::InvalidValue));
     assert_eq!(replica_merges(4, 0, 3).unwrap(), 2);
+}
+
+#[test]
+fn whole_grains_of_experts_go_to_the_ranks_that_hold_them() {
+    let of = |elements, rank| Shard { elements, rank };
+    // Of two stacks of 12 and 8 elements the even ranks hold the first halves.
+    let found = expert_shards(32, 2, 4, 2, &[3..15, 20..28]).unwrap();
+    assert!(found.windows(2).all(|pair| pair[0].elements.end == pair[1].elements.start), "{found:?}");
+    assert_eq!((found[0].elements.start, found[found.len() - 1].elements.end), (0, 32));
+    for (grains, position) in [(4..8, 0), (10..14, 1), (20..24, 0), (24..28, 1)] {
+        let held = found.iter().filter(|one| grains.contains(&one.elements.start));
+        assert!(held.clone().count() > 0 && held.clone().all(|one| one.rank % 2 == position), "{grains:?}: {found:?}");
+    }
+    assert_eq!(expert_shards(10, 4, 2, 1, &[]).unwrap(), [of(0..4, 0), of(4..10, 1)]);
+    let refused = expert_shards(32, 2, 4, 3, &[]).unwrap_err();
+    assert_eq!(refused.status(), Some(Status::InvalidValue));
+}
+
+#[test]
+fn sums_travel_in_sixteen_bits() {
+    let found = job("sixteen bits", 2, |comm| {
+        let x = comm.context().tensor(&[1.0 + 1.0 / 512.0, -3.0, 1.0 / 3.0, 7.5_f32], &[4])?;
+        let shards = [Shard { elements: 0..2, rank: 0 }, Shard { elements: 2..4, rank: 1 }];
+        comm.reduce_scatter(None, &x, 2, &shards, DType::BF16)?;
+        Ok((x.to_vec::<f32>()?[2 * comm.rank()..][..2].to_vec(), comm.bytes_sent()?))
+    });
+    let [first, second] = <[_; 2]>::try_from(found.into_iter().map(Result::unwrap).collect::<Vec<_>>()).unwrap();
+    assert_eq!((first.0, second.0), (vec![2.0, -6.0], vec![171.0 / 256.0, 15.0]));
+    assert!(first.1 > 0 && first.1 < 8, "{} bytes", first.1);
 }
 
 #[test]

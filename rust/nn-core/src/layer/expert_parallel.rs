@@ -146,23 +146,40 @@ pub(crate) struct Round {
     events: Vec<ExpertEvent>,
     /// f32 `[slots, parameters of the own experts]`, layer by layer.
     gradients: Option<Tensor>,
+    /// What sums of them are rounded to.
+    wire: DType,
 }
 
 impl Round {
     /// A round of a step, in a group of `ranks`.
-    pub(crate) fn new(rows: usize, ranks: usize, events: &[ExpertEvent], gradients: &Tensor) -> Self {
+    pub(crate) fn new(rows: usize, ranks: usize, events: &[ExpertEvent], gradients: &Tensor, wire: DType) -> Self {
         let mut sources = vec![false; ranks];
         for event in events {
             if let ExpertEvent::Run { source, .. } = *event {
                 sources[source] = true;
             }
         }
-        Self { rows, sources, events: events.to_vec(), gradients: Some(gradients.clone()) }
+        Self { rows, sources, events: events.to_vec(), gradients: Some(gradients.clone()), wire }
+    }
+
+    /// What decides the calls that it makes, but for sums: rows, and of each micro-batch whether its gradients are added.
+    pub(crate) fn kind(&self) -> (usize, Vec<bool>) {
+        let added = self.events.iter().filter_map(|event| match *event {
+            ExpertEvent::Run { accumulate, .. } => Some(accumulate),
+            _ => None,
+        });
+        (self.rows, added.collect())
+    }
+
+    /// The same round without what becomes of sums, and that.
+    pub(crate) fn without_sums(&self) -> (Self, Vec<ExpertEvent>) {
+        let (events, sums) = self.events.iter().partition(|event| matches!(event, ExpertEvent::Run { .. }));
+        (Self { events, sources: self.sources.clone(), gradients: self.gradients.clone(), ..*self }, sums)
     }
 
     /// A round without backward.
     pub(crate) fn forward(rows: usize, sources: Vec<bool>) -> Self {
-        Self { rows, sources, events: Vec::new(), gradients: None }
+        Self { rows, sources, events: Vec::new(), gradients: None, wire: DType::F32 }
     }
 
     /// The gradients in a slot of `count` parameters from `first` on.
@@ -211,6 +228,17 @@ impl ExpertExchange {
         Ok(Served { exchange: self.clone(), round, rows: received, offsets, inside })
     }
 
+    /// Carries out what becomes, in a round, of sums of the gradients of `experts`.
+    pub(super) fn add_up(&self, round: &Round, event: &ExpertEvent, experts: &SwiGLU) -> Result<()> {
+        let count = experts.w13.value.len() + experts.w2.value.len();
+        let sum = |slot| round.gradients(slot, self.layer * count, count);
+        match *event {
+            ExpertEvent::Add { slot, other, .. } => Ok(kernels::add(&sum(slot)?, &sum(other)?, &sum(slot)?)?),
+            ExpertEvent::Round { slot, .. } => Ok(kernels::round(&sum(slot)?, &sum(slot)?, round.wire)?),
+            ExpertEvent::Run { .. } | ExpertEvent::Copy { .. } => Ok(()), // a copy is behind all rounds
+        }
+    }
+
     fn dispatch(&self, round: &Round, experts: &SwiGLU, rows: Rows<'_>) -> Result<(Tensor, Tensor)> {
         let (ctx, weights, ranks) = (self.parallel.comm.context(), &experts.w13.value, round.sources.len());
         let [own, _, hidden] = sizes("w13", weights)?;
@@ -247,8 +275,7 @@ impl Served {
         let round = Arc::clone(&self.round);
         let (dout, _offsets) = self.exchange.dispatch(&round, experts, dy)?;
         let (w13, w2) = (&experts.w13.value, &experts.w2.value);
-        let all = w13.len() + w2.len();
-        let first = self.exchange.layer * all;
+        let first = self.exchange.layer * (w13.len() + w2.len());
         for event in &round.events {
             match *event {
                 ExpertEvent::Run { source, slot, accumulate, .. } => {
@@ -261,11 +288,7 @@ impl Served {
                     let beta = if accumulate { 1.0 } else { 0.0 };
                     experts.backward(part(&dout, source)?, inside, &offsets, grads.each_ref(), beta)?;
                 }
-                ExpertEvent::Add { slot, other, .. } => {
-                    let sum = round.gradients(slot, first, all)?;
-                    kernels::add(&sum, &round.gradients(other, first, all)?, &sum)?;
-                }
-                ExpertEvent::Copy { .. } => {} // behind all rounds
+                _ => self.exchange.add_up(&round, event, experts)?,
             }
         }
         drop(dout);

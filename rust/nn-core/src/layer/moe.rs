@@ -1,8 +1,8 @@
 //! The mixture of experts: a router that picks k experts a token, and the experts' feed-forward networks.
 
-use nn_ffi::{DType, Tensor, kernels};
+use nn_ffi::{DType, ExpertEvent, Tensor, kernels};
 
-use super::expert_parallel::{ExpertExchange, Served};
+use super::expert_parallel::{ExpertExchange, Round, Served};
 use super::linear::Linear;
 use super::{Weight, sizes};
 use crate::error::Result;
@@ -277,6 +277,11 @@ impl MoELayer {
         let out = served.outputs(&self.experts, keep)?;
         served.collect(&out, None)?;
         Ok(keep.then_some(served))
+    }
+
+    /// Carries out what becomes, in a round, of sums of the gradients of experts that ranks share out.
+    pub(crate) fn add_up(&self, round: &Round, event: &ExpertEvent) -> Result<()> {
+        self.exchange.as_ref().map_or(Ok(()), |exchange| exchange.add_up(round, event, &self.experts))
     }
 
     /// The part of a guest in the other ranks' `backward`.

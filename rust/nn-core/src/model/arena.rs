@@ -10,7 +10,7 @@ use super::config::MoEConfig;
 use super::held::Held;
 use super::parameters::{ParameterLayout, ParameterSpec};
 use crate::error::{Error, Result};
-use crate::format::safetensors::{F32, Source};
+use crate::format::safetensors::{F32, ReadBytes, Source};
 use crate::format::value::quoted;
 
 /// Random numbers that are made together, as in bindings.h.
@@ -59,6 +59,21 @@ impl ParameterArena {
     /// Memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.held.as_ref().map_or(self.layout.size(), Held::len) * self.data.dtype().size()
+    }
+
+    /// Whether all of it is memory.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.held.is_none()
+    }
+
+    /// An arena with room for all of it, which has what is held of this one.
+    pub(crate) fn widened(&self) -> Result<Self> {
+        let whole = Self::zeros(self.data.context(), &self.layout, self.data.dtype())?;
+        for range in self.held.iter().flat_map(Held::ranges) {
+            let part = |arena: &Self| arena.data.narrow(0, range.start, range.len());
+            part(&whole)?.copy_from(&part(self)?)?;
+        }
+        Ok(whole)
     }
 
     /// Refuses elements that this rank does not hold.
@@ -134,23 +149,28 @@ impl ParameterArena {
 
     /// Rounds the values of another arena of the same layout into this one.
     pub(crate) fn round(&self, exact: &ParameterArena) -> Result<()> {
+        exact.require(0, exact.layout.size())?;
         Ok(kernels::cast(&exact.data, &self.data)?)
     }
 
     /// The tensors of an arena of f32 as they are written to a file, of whose elements those in `own` are written here.
-    pub fn sources(&self, own: &Range<usize>) -> Vec<Source<'_>> {
+    pub fn sources(&self, own: &[Range<usize>]) -> Vec<Source<'_>> {
+        let bytes = |first: usize, count: usize| {
+            let values: Vec<f32> = self.data.narrow(0, first, count)?.to_vec()?;
+            Ok(values.into_iter().flat_map(f32::to_le_bytes).collect())
+        };
         let source = |spec: &ParameterSpec| {
-            let part = overlap(own, spec.offset, spec.size());
-            let (first, count) = (spec.offset + part.start, part.len());
+            let parts = own.iter().map(|range| overlap(range, spec.offset, spec.size()));
+            let read = |part: Range<usize>| {
+                let (first, count) = (spec.offset + part.start, part.len());
+                let read: ReadBytes<'_> = Box::new(move || bytes(first, count));
+                (part, read)
+            };
             Source {
                 name: spec.name.clone(),
                 shape: spec.shape.clone(),
                 dtype: F32,
-                own: part,
-                read: Box::new(move || {
-                    let values: Vec<f32> = self.data.narrow(0, first, count)?.to_vec()?;
-                    Ok(values.into_iter().flat_map(f32::to_le_bytes).collect())
-                }),
+                parts: parts.filter(|part| !part.is_empty()).map(read).collect(),
             }
         };
         self.layout.specs().iter().map(source).collect()

@@ -9,6 +9,7 @@ mod mixtral;
 mod parameters;
 mod precision;
 mod transformer;
+mod updates;
 mod views;
 
 pub use crate::layer::{ExpertParallel, ExpertUse};
@@ -21,3 +22,4 @@ pub use mixtral::{MixtralWeights, config_from_mixtral, config_to_mixtral};
 pub use parameters::{ParameterLayout, ParameterSpec};
 pub use precision::Precision;
 pub use transformer::{Gradients, IGNORE_INDEX, MoETransformer};
+pub(crate) use updates::{GRAIN, Updates};

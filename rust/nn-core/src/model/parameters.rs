@@ -159,6 +159,11 @@ impl ParameterLayout {
         self.of_experts.iter().map(move |parts| parts.each_ref().map(part))
     }
 
+    /// The elements of each stack of experts, in order: of each layer those of w1 and w3, then those of w2.
+    pub(crate) fn stacks(&self) -> Vec<Range<usize>> {
+        self.of_experts.iter().flatten().cloned().collect()
+    }
+
     /// The elements that are no expert's, in order.
     pub(crate) fn dense(&self) -> Vec<Range<usize>> {
         let starts = [0].into_iter().chain(self.of_experts.iter().map(|[_, second]| second.end));

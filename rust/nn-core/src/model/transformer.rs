@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use nn_ffi::{Context, DType, Tensor, kernels};
+use nn_ffi::{Comm, Context, DType, Tensor, kernels};
 
 use super::arena::ParameterArena;
 use super::config::MoEConfig;
@@ -12,11 +12,13 @@ use super::mean::mean;
 use super::mixtral::MixtralWeights;
 use super::parameters::ParameterLayout;
 use super::precision::Precision;
+use super::updates::Updates;
 use super::views::Views;
 use crate::error::{Error, Result};
 use crate::layer::{
     BlockKept, Embedding, ExpertParallel, ExpertUse, KVCache, Linear, RMSNorm, RopeTables, Rotation, TransformerBlock,
 };
+use crate::train::Rank;
 
 /// A target that counts for nothing.
 pub const IGNORE_INDEX: i32 = -100;
@@ -50,12 +52,16 @@ pub struct MoETransformer {
     pub(super) config: MoEConfig,
     layout: Arc<ParameterLayout>,
     precision: Precision,
-    parameters: ParameterArena,
+    pub(super) parameters: ParameterArena,
+    /// All of them, where `parameters` are a part, as they were when the ranks last gathered them.
+    pub(super) gathered: Option<ParameterArena>,
     gradients: Option<ParameterArena>,
     /// Where `parameters` are not what it computes with.
     rounded: Option<ParameterArena>,
     /// Where ranks share the experts out.
     pub(super) experts: Option<Arc<ExpertParallel>>,
+    /// The ranks of a job that have the rest, where this one holds a part.
+    pub(super) job: Option<Comm>,
     rope: RopeTables,
     /// For sequences beyond `context`.
     stretched: OnceLock<RopeTables>,
@@ -87,32 +93,33 @@ pub struct Gradients<'a> {
 impl MoETransformer {
     /// A model whose weights are all zero, to be loaded; with gradients when it is for training.
     pub fn zeros(ctx: &Context, config: MoEConfig, training: bool, precision: Precision) -> Result<Self> {
-        Self::zeros_with(ctx, config, training, precision, None)
+        Self::zeros_with(ctx.into(), config, training, precision)
     }
 
-    /// The same of a rank that has a part of the experts.
-    fn zeros_with(
-        ctx: &Context,
-        config: MoEConfig,
-        training: bool,
-        precision: Precision,
-        experts: Option<&Arc<ExpertParallel>>,
-    ) -> Result<Self> {
+    /// The same on a rank of a job.
+    fn zeros_with(rank: Rank<'_>, config: MoEConfig, training: bool, precision: Precision) -> Result<Self> {
         config.validate()?;
+        let (ctx, experts) = (rank.context(), rank.experts(config.num_experts)?);
         let layout = Arc::new(ParameterLayout::new(&config)?);
-        let arena = |dtype, computes| match experts {
+        let arena = |dtype, held: Option<&Held>| match held {
             None => ParameterArena::zeros(ctx, &layout, dtype),
-            Some(experts) => {
-                let held = if computes { Held::to_compute } else { Held::to_update };
-                ParameterArena::in_parts(ctx, &layout, dtype, held(&layout, experts)?)
-            }
+            Some(held) => ParameterArena::in_parts(ctx, &layout, dtype, held.clone()),
         };
+        let comm = rank.comm().filter(|comm| comm.ranks() > 1);
+        let updates = comm.map(|comm| Updates::new(&layout, comm.ranks(), comm.rank(), rank.expert_parallel()));
+        let updates = updates.transpose()?;
+        let computes =
+            updates.as_ref().zip(experts.as_ref()).map(|(updates, of)| Held::to_compute(&layout, updates, of));
         let rounds = training && precision != Precision::F32;
-        let parameters = arena(if training { DType::F32 } else { precision.dtype() }, !rounds)?;
-        let gradients = training.then(|| arena(DType::F32, true)).transpose()?;
-        let rounded = rounds.then(|| arena(precision.dtype(), true)).transpose()?;
+        let updated = updates.as_ref().filter(|_| rounds).map(|updates| Held::to_update(updates, experts.as_ref()));
+        let job = comm.filter(|_| computes.is_some() || updated.is_some()).cloned();
+        let (computes, updated) = (computes.as_ref(), updated.as_ref());
+        let dtype = if training { DType::F32 } else { precision.dtype() };
+        let parameters = arena(dtype, updated.or(computes))?;
+        let gradients = training.then(|| arena(DType::F32, computes)).transpose()?;
+        let rounded = rounds.then(|| arena(precision.dtype(), computes)).transpose()?;
         let weights = rounded.as_ref().unwrap_or(&parameters);
-        let views = Views { weights, gradients: gradients.as_ref(), experts };
+        let views = Views { weights, gradients: gradients.as_ref(), experts: experts.as_ref() };
         let rope = RopeTables::new(ctx, config.head_dim, config.rope_base, 1.0);
         let embedding = Embedding::new(views.weight("model.embed_tokens.weight")?);
         let blocks = (0..config.num_layers).map(|layer| views.block(&config, layer)).collect::<Result<_>>()?;
@@ -125,9 +132,11 @@ impl MoETransformer {
             layout,
             precision,
             parameters,
+            gathered: None,
             gradients,
             rounded,
-            experts: experts.cloned(),
+            experts,
+            job,
             rope,
             stretched,
             embedding,
@@ -150,25 +159,25 @@ impl MoETransformer {
         training: bool,
         precision: Precision,
     ) -> Result<Self> {
-        Self::random_with(ctx, config, seed, training, precision, None)
+        Self::random_with(ctx, config, seed, training, precision)
     }
 
-    /// The same on a rank that has a part of the `experts`, where there are any: the other ranks have the other parts. For
-    /// training, see [`Trainer::with_comm`](crate::train::Trainer::with_comm), and with a communicator on this context.
-    pub fn random_with(
-        ctx: &Context,
+    /// The same on a rank of a job, for a [`Trainer::with_comm`](crate::train::Trainer::with_comm) of the same ranks. It holds
+    /// what it needs: some of the experts where ranks share them out, and of f32 parameters behind weights of 16 bits what
+    /// it updates.
+    pub fn random_with<'a>(
+        rank: impl Into<Rank<'a>>,
         config: MoEConfig,
         seed: i64,
         training: bool,
         precision: Precision,
-        experts: Option<&Arc<ExpertParallel>>,
     ) -> Result<Self> {
-        let model = Self::zeros_with(ctx, config, training, precision, experts)?;
+        let model = Self::zeros_with(rank.into(), config, training, precision)?;
         model.parameters.initialize(&model.config, seed)?;
-        match (&model.rounded, experts) {
-            (Some(rounded), Some(_)) => rounded.initialize(&model.config, seed)?,
-            (Some(rounded), None) => rounded.round(&model.parameters)?,
-            (None, _) => {}
+        match &model.rounded {
+            Some(rounded) if model.parameters.is_whole() => rounded.round(&model.parameters)?,
+            Some(rounded) => rounded.initialize(&model.config, seed)?,
+            None => {}
         }
         Ok(model)
     }
@@ -181,21 +190,19 @@ impl MoETransformer {
         training: bool,
         precision: Precision,
     ) -> Result<Self> {
-        Self::load_with(ctx, config, weights, training, precision, None)
+        Self::load_with(ctx, config, weights, training, precision)
     }
 
-    /// The same on a rank that has a part of the `experts`, as in [`random_with`](Self::random_with). It reads no more than
-    /// it holds.
-    pub fn load_with(
-        ctx: &Context,
+    /// The same on a rank of a job, as in [`random_with`](Self::random_with). It reads no more than it holds.
+    pub fn load_with<'a>(
+        rank: impl Into<Rank<'a>>,
         config: MoEConfig,
         weights: &MixtralWeights,
         training: bool,
         precision: Precision,
-        experts: Option<&Arc<ExpertParallel>>,
     ) -> Result<Self> {
         weights.check_dtypes()?;
-        let model = Self::zeros_with(ctx, config, training, precision, experts)?;
+        let model = Self::zeros_with(rank.into(), config, training, precision)?;
         let fill = |arena: &ParameterArena| {
             model
                 .layout
@@ -204,19 +211,19 @@ impl MoETransformer {
                 .try_for_each(|spec| arena.load(spec, |part| weights.read_part(&spec.name, part)))
         };
         fill(&model.parameters)?;
-        match (&model.rounded, experts) {
-            (Some(rounded), Some(_)) => fill(rounded)?,
-            (Some(rounded), None) => rounded.round(&model.parameters)?,
-            (None, _) => {}
+        match &model.rounded {
+            Some(rounded) if model.parameters.is_whole() => rounded.round(&model.parameters)?,
+            Some(rounded) => fill(rounded)?,
+            None => {}
         }
         Ok(model)
     }
 
     /// Makes the weights of `parameters`, where they are not one: whenever something else than an update set these. Refused
-    /// where ranks share the experts out.
+    /// where ranks share the experts out, or the f32 parameters, until they are gathered.
     pub fn round_weights(&self) -> Result<()> {
         self.require_all()?;
-        self.rounded.as_ref().map_or(Ok(()), |rounded| rounded.round(&self.parameters))
+        self.rounded.as_ref().map_or(Ok(()), |rounded| rounded.round(self.parameters()))
     }
 
     /// What this rank shares out with others; `None` where it has all experts.
@@ -249,9 +256,10 @@ impl MoETransformer {
         self.rounded.as_ref().unwrap_or(&self.parameters)
     }
 
-    /// What is trained and saved.
+    /// What is trained and saved. Where several ranks train in 16 bits, this one has those that it updates, until
+    /// [`Trainer::gather_parameters`](crate::train::Trainer::gather_parameters) brings all.
     pub fn parameters(&self) -> &ParameterArena {
-        &self.parameters
+        self.gathered.as_ref().unwrap_or(&self.parameters)
     }
 
     /// Their gradients. `Error::Value` when the model was made for inference.

@@ -9,14 +9,13 @@ mod fit;
 mod ranks;
 mod work;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use nn_ffi::{Comm, Context, DType, Machine, Status, Transport};
 
 use crate::error::{Error, Result};
 use crate::generate::{DecodingStrategy, Sampler};
-use crate::model::{ExpertParallel, MoEConfig, MoETransformer, Precision};
+use crate::model::{MoEConfig, MoETransformer, Precision};
 use crate::replay::Replay;
 use crate::train::{Batch, Rank, TrainConfig, Trainer};
 
@@ -100,7 +99,7 @@ pub fn plan_steps(
         let mut trainer = trainer(&ctx, config, train, cut.measured, seat, capture)?;
         let model = trainer.model();
         let (weights, parameters) = (model.weights().bytes(), model.parameters().bytes());
-        let (kind, own) = (train.moments, trainer.device_moments().own().len());
+        let (kind, own) = (train.moments, trainer.device_moments().data()[0].len());
         let mut arenas = [
             ("weights", weights),
             ("master", if train.precision == Precision::F32 { 0 } else { parameters }),
@@ -161,7 +160,7 @@ pub fn plan_inference(
     check_tokens(batch, capacity)?;
     sized(|| {
         let ctx = Context::measuring(machine)?;
-        let model = model(&ctx, config, precision, false, None)?;
+        let model = model((&ctx).into(), config, precision, false)?;
         let weights = ctx.bytes_used()?;
         let elements = 2 * config.num_layers * batch * capacity * config.num_kv_heads * config.head_dim;
         let (mut cache, ids) = (model.cache(batch, capacity)?, ctx.empty(&[batch], DType::I32)?);
@@ -224,20 +223,14 @@ fn sized<T>(plan: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-fn model(
-    ctx: &Context,
-    config: &MoEConfig,
-    precision: Precision,
-    training: bool,
-    experts: Option<&Arc<ExpertParallel>>,
-) -> Result<MoETransformer> {
+fn model(rank: Rank<'_>, config: &MoEConfig, precision: Precision, training: bool) -> Result<MoETransformer> {
     let tensors = config.num_layers.saturating_mul(config.num_experts.saturating_mul(3).saturating_add(7));
     if tensors > MOST_TENSORS {
         return Err(Error::value(format!(
             "num_layers and num_experts make {tensors} tensors; a model may have at most {MOST_TENSORS}"
         )));
     }
-    MoETransformer::random_with(ctx, config.clone(), 0, training, precision, experts)
+    MoETransformer::random_with(rank, config.clone(), 0, training, precision)
 }
 
 /// That of a rank, for updates of so many sequences.
@@ -250,10 +243,12 @@ fn trainer(
     capture: bool,
 ) -> Result<Trainer> {
     let comm = Comm::new(ctx, Transport::Alone, "", Some((seat.rank, seat.ranks)), Duration::ZERO)?;
-    let experts = Rank::from(&comm).with_expert_parallel(seat.expert_parallel).experts(config.num_experts)?;
+    let rank = Rank::from(&comm).with_expert_parallel(seat.expert_parallel);
     let train = TrainConfig { batch_size, ..train.clone() };
-    let model = model(ctx, config, train.precision, true, experts.as_ref())?;
-    Trainer::with_comm(model, train, capture, Some(&comm))
+    let model = model(rank, config, train.precision, true)?;
+    let mut trainer = Trainer::with_comm(model, train, capture, Some(&comm))?;
+    trainer.run_each_kind();
+    Ok(trainer)
 }
 
 /// A batch of zeros: a context that measures looks at none of them.

@@ -8,8 +8,8 @@ use nn_ffi::{Machine, expert_schedule, replica_merges, shard};
 use super::{MemoryPlan, Work, plan_steps, work_of_rank};
 use crate::error::Result;
 use crate::layer::check_expert_parallel;
-use crate::model::MoEConfig;
-use crate::train::{GRAIN, Rank, TrainConfig, check_ranks};
+use crate::model::{GRAIN, MoEConfig};
+use crate::train::{Rank, TrainConfig, check_ranks};
 
 /// Which rank of how many a plan is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -38,6 +38,20 @@ impl Work {
         Ok(Self { kernels: kernels.collect() })
     }
 
+    /// Adds other work so many times.
+    fn add(&mut self, other: &Self, times: usize) {
+        for more in &other.kernels {
+            let place = self.kernels.iter().position(|one| one.name == more.name).unwrap_or_else(|| {
+                self.kernels.push(Kernel { name: more.name.clone(), ..Kernel::default() });
+                self.kernels.len() - 1
+            });
+            let (one, times) = (&mut self.kernels[place], times as i128);
+            one.calls += times * more.calls;
+            one.flops += times * more.flops;
+            one.bytes += times * more.bytes;
+        }
+    }
+
     /// Makes the work of a rank with some of the experts, which are equally wanted, that of the rows that come: its products
     /// have room for the most that may, and leave alone what is not filled of it. A micro-batch has so many tokens.
     fn fill(&mut self, experts: &ExpertParallel, config: &MoEConfig, precision: Precision, tokens: usize) {
@@ -94,11 +108,20 @@ pub fn work_of_rank(config: &MoEConfig, train: &TrainConfig, machine: Machine, s
         trainer.train_step(&batch)?; // makes what is made once
         let before = trainer.bytes_sent()?;
         let ((), profile) = ctx.profile(|| trainer.train_step(&batch).map(|_| ()))?;
-        let mut work = Work::of(&profile)?;
+        let (mut work, mut sent) = (Work::of(&profile)?, trainer.bytes_sent()? - before);
+        trainer.left_out(|times, calls| {
+            if times > 0 {
+                let before = trainer.bytes_sent()?;
+                let ((), profile) = ctx.profile(calls)?;
+                work.add(&Work::of(&profile)?, times);
+                sent += times as u64 * (trainer.bytes_sent()? - before);
+            }
+            Ok(())
+        })?;
         if let Some(experts) = trainer.model().experts() {
             work.fill(experts, config, train.precision, cut.micro * train.sequence_length);
         }
-        Ok((work, trainer.bytes_sent()? - before))
+        Ok((work, sent))
     };
     sized(|| {
         let (mut work, sent) = step(cut.measured)?;
@@ -128,7 +151,7 @@ pub fn inference_work(
 ) -> Result<Work> {
     sized(|| {
         let ctx = Context::measuring(machine)?;
-        let model = model(&ctx, config, precision, false, None)?;
+        let model = model((&ctx).into(), config, precision, false)?;
         let (mut cache, ids) = (model.cache(batch, capacity)?, ctx.zeros(&[batch], DType::I32)?);
         let logits = ctx.empty(&[batch, config.vocab_size], DType::F32)?;
         let ((), profile) = ctx.profile(|| model.decode(&ids, &mut cache, &logits))?;

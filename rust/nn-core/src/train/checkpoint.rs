@@ -16,7 +16,6 @@
 //! last" is simply the highest number, and "the best" the one with the lowest held-out loss. No pointer can go stale.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use nn_ffi::Context;
 
@@ -33,8 +32,7 @@ use crate::format::safetensors::{
 };
 use crate::format::{Table, Tokenizer, Value, atomic, present, read_json};
 use crate::model::{
-    ExpertParallel, MixtralWeights, MoEConfig, MoETransformer, ParameterLayout, Precision, config_from_mixtral,
-    config_to_mixtral,
+    MixtralWeights, MoEConfig, MoETransformer, ParameterLayout, Precision, config_from_mixtral, config_to_mixtral,
 };
 use crate::options::Bounds;
 
@@ -120,17 +118,13 @@ impl Checkpoint {
 
     /// The model with these weights, to compute in `precision`; with gradients when it is for training.
     pub fn model(&self, ctx: &Context, training: bool, precision: Precision) -> Result<MoETransformer> {
-        self.model_with(ctx, training, precision, None)
+        self.model_with(ctx.into(), training, precision)
     }
 
-    fn model_with(
-        &self,
-        ctx: &Context,
-        training: bool,
-        precision: Precision,
-        experts: Option<&Arc<ExpertParallel>>,
-    ) -> Result<MoETransformer> {
-        MoETransformer::load_with(ctx, self.config.clone(), &self.weights, training, precision, experts)
+    fn model_with(&self, rank: Rank<'_>, training: bool, precision: Precision) -> Result<MoETransformer> {
+        // What does not fit the ranks is no fault of the folder.
+        rank.experts(self.config.num_experts)?;
+        MoETransformer::load_with(rank, self.config.clone(), &self.weights, training, precision)
             .map_err(|error| error.in_file(&self.folder))
     }
 
@@ -148,8 +142,7 @@ impl Checkpoint {
     /// The same, with options that are nearly those that were saved.
     pub(super) fn trainer_of(&self, rank: Rank<'_>, options: TrainConfig) -> Result<Trainer> {
         let (state, file) = self.to_train()?;
-        let experts = rank.experts(self.config.num_experts)?;
-        let model = self.model_with(rank.context(), true, state.train.precision, experts.as_ref())?;
+        let model = self.model_with(rank, true, state.train.precision)?;
         let in_state = |error: Error| error.in_file(self.folder.join("training.json"));
         // What the trainer refuses is the fault of the file, unless options were changed.
         let unchanged = options == state.train;
@@ -193,7 +186,8 @@ fn write_checkpoint(
 ) -> Result<()> {
     let (model, replicas) = (trainer.model(), trainer.replicas());
     model.context().synchronize()?;
-    let (weights, moments) = (model.parameters().sources(&trainer.device_moments().own()), moments::sources(trainer));
+    let weights = model.parameters().sources(trainer.device_moments().own());
+    let moments = moments::sources(trainer)?;
     let make = |temporary: &Path| {
         let write = |name: &str, data: &[u8]| {
             let path = temporary.join(name);

@@ -15,8 +15,8 @@ pub(super) const LARGEST_LOSS_SCALE: f64 = 16_777_216.0;
 const OF_SCALING: [&str; 4] = ["loss_scale", "loss_scale_growth", "loss_scale_backoff", "loss_scale_interval"];
 /// Other options that checkpoints did not have from the beginning. Files have them, and those above, where they are not
 /// at their defaults, so a run that uses none of them writes the same file as ever, which older programs open too.
-const ADDED: [&str; 6] =
-    ["max_loss", "activation_checkpointing", "recompute_experts", "precision", "moments", "replicas"];
+const ADDED: [&str; 7] =
+    ["max_loss", "activation_checkpointing", "recompute_experts", "precision", "moments", "replicas", "reduce_dtype"];
 
 /// What each number must be; tests/bounds.json has the reasons.
 const BOUNDS: [Bounds; 11] = [
@@ -56,6 +56,9 @@ options! {
         replicas: usize = 1,
             "parts of an update that ranks share out; their gradients are added in a tree that the number of ranks does \
              not change: at most as many as there are micro-batches";
+        reduce_dtype: Precision = Precision::F32,
+            "what the gradient of each replica, and each sum of them but the whole, is rounded to, so that ranks send \
+             fewer bytes: f32, which rounds nothing, bf16, or f16, for precision f16";
         sequence_length: usize = 256, "tokens per sequence";
         learning_rate: f64 = 3e-4, "highest rate, reached after the warm-up";
         min_rate_share: f64 = 0.1, "the cosine ends at this share of it";
@@ -96,7 +99,7 @@ impl TrainConfig {
     fn allowed(name: &str) -> &'static str {
         match name {
             "recompute_experts" => "true or false",
-            "precision" => "one of f32, bf16, f16",
+            "precision" | "reduce_dtype" => "one of f32, bf16, f16",
             "moments" => "one of f32, bf16, f8",
             "seed" => "a whole number of 64 bits",
             _ if FROM_NONE.contains(&name) => whole_rule(0),
@@ -115,10 +118,20 @@ impl TrainConfig {
             let problem = "recompute_experts is for blocks that activation_checkpointing leaves; 1 leaves none";
             return Err(Error::value(problem));
         }
-        if self.precision != Precision::F16 {
+        let (reduced, precision) = (self.reduce_dtype, self.precision);
+        if reduced == Precision::F16 && precision != Precision::F16 {
+            return Err(Error::value(format!(
+                "reduce_dtype is f16, but the precision is {precision}; gradients fit into f16 only with the loss scale \
+                 of precision f16"
+            )));
+        }
+        if reduced != Precision::F32 && self.replicas == 1 {
+            let problem = "gradients are rounded between replicas";
+            return Err(Error::value(format!("reduce_dtype is {reduced}, but replicas is 1; {problem}")));
+        }
+        if precision != Precision::F16 {
             let (given, usual) = (self.values(), Self::default().values());
             if let Some(name) = OF_SCALING.into_iter().find(|name| given.get(name) != usual.get(name)) {
-                let precision = self.precision;
                 let problem = format!("{name} is given, but the precision is {precision}; losses are scaled in f16");
                 return Err(Error::value(problem));
             }

@@ -4,17 +4,18 @@ use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
-use nn_ffi::{Context, DType, ExpertEvent, Piece, Tensor, expert_schedule, replica_merges, shard};
+use nn_ffi::{Context, DType, ExpertEvent, Piece, Shard, Tensor, expert_schedule, replica_merges, shard};
 
-use super::replicas::GRAIN;
+use super::config::TrainConfig;
 use crate::error::Result;
 use crate::layer::{ExpertParallel, Round};
-use crate::model::{MoEConfig, ParameterLayout, overlap};
+use crate::model::{MoEConfig, ParameterLayout, Updates};
 
 /// How the gradients of a rank's experts come to be sums over all replicas, in the order of one rank alone.
 ///
 /// They come from all ranks of its group, a micro-batch of each in a round, and lie in slots beside the arena. What is left
-/// of them after all rounds is added to what the other owners have; then each rank is sent what it updates.
+/// of them after all rounds is added to what the other owners have, on the one in whose group they are updated: nearly all by
+/// this owner itself, the rest by ranks that are sent it.
 #[derive(Debug)]
 pub(super) struct ExpertGradients {
     parallel: Arc<ExpertParallel>,
@@ -24,9 +25,13 @@ pub(super) struct ExpertGradients {
     left: usize,
     /// f32 `[slots, parameters of the own experts]`.
     slots: Tensor,
-    /// Where these lie in the arena, in their order.
-    own: Vec<Range<usize>>,
+    /// The owner of each of these.
+    shards: Vec<Shard>,
+    /// Those of this one, and their places in the arena.
+    own: Vec<(Range<usize>, Range<usize>)>,
     replicas: usize,
+    /// What sums travel in.
+    wire: DType,
     /// Of gradients, to the ranks that update them.
     to_update: Vec<Piece>,
     /// Of updated parameters, to the ranks that compute with them.
@@ -37,6 +42,8 @@ pub(super) struct ExpertGradients {
 /// A round of the group.
 #[derive(Debug, Default)]
 struct Planned {
+    /// That of this rank; `None` where it is a guest.
+    own: Option<usize>,
     micro_batches: Vec<usize>,
     events: Vec<ExpertEvent>,
 }
@@ -48,19 +55,25 @@ impl ExpertGradients {
         parallel: &Arc<ExpertParallel>,
         config: &MoEConfig,
         layout: &ParameterLayout,
-        replicas: usize,
+        updates: &Updates,
+        train: &TrainConfig,
         micro_batches: usize,
     ) -> Result<Self> {
+        let (replicas, wire) = (train.replicas, train.reduce_dtype.dtype());
         let (ranks, group, first) = (parallel.comm().ranks(), parallel.ranks(), parallel.first());
         let (events, slots) = expert_schedule(replicas, ranks, first, group, micro_batches)?;
         let (mut rounds, mut copies) = (Vec::<Planned>::new(), Vec::new());
         for event in events {
             match event {
-                ExpertEvent::Run { round, .. } | ExpertEvent::Add { round, .. } => {
+                ExpertEvent::Round { .. } if wire == DType::F32 => {}
+                ExpertEvent::Run { round, .. } | ExpertEvent::Add { round, .. } | ExpertEvent::Round { round, .. } => {
                     rounds.resize_with(rounds.len().max(round + 1), Planned::default);
                     rounds[round].events.push(event);
-                    if let ExpertEvent::Run { micro_batch, .. } = event {
+                    if let ExpertEvent::Run { source, micro_batch, .. } = event {
                         rounds[round].micro_batches.push(micro_batch);
+                        if source == parallel.position() {
+                            rounds[round].own = Some(micro_batch);
+                        }
                     }
                 }
                 ExpertEvent::Copy { from, to } => copies.push([from, to]),
@@ -72,17 +85,29 @@ impl ExpertGradients {
         for replica in of_first.start..end {
             left = left + 1 - replica_merges(replicas, of_first.start, replica)?;
         }
-        let own: Vec<_> = layout.experts_of(parallel.position(), group).flatten().collect();
-        let slots = ctx.empty(&[slots, own.iter().map(Range::len).sum()], DType::F32)?;
-        let [to_update, to_compute] = moves(layout, ranks, group)?;
+        let (mut count, mut shards, mut own) = (0, Vec::new(), Vec::new());
+        for range in layout.experts_of(parallel.position(), group).flatten() {
+            for Shard { elements: there, rank } in updates.within(&range) {
+                let here = count + there.start - range.start..count + there.end - range.start;
+                if rank / group == first / group {
+                    own.push((here.clone(), there));
+                }
+                shards.push(Shard { elements: here, rank: rank / group });
+            }
+            count += range.len();
+        }
+        let slots = ctx.empty(&[slots, count], DType::F32)?;
+        let [to_update, to_compute] = moves(layout, updates, parallel);
         Ok(Self {
             parallel: Arc::clone(parallel),
             rounds,
             copies,
             left,
             slots,
+            shards,
             own,
             replicas,
+            wire,
             to_update,
             to_compute,
             config: config.clone(),
@@ -94,12 +119,12 @@ impl ExpertGradients {
         self.slots.len() * self.slots.dtype().size()
     }
 
-    /// The rounds of a step whose micro-batches have so many tokens.
-    pub(super) fn rounds(&self, tokens: impl Fn(usize) -> usize) -> Vec<Arc<Round>> {
-        let round = |Planned { micro_batches, events }: &Planned| {
+    /// The rounds of a step whose micro-batches have so many tokens, each with that of this rank where it is no guest.
+    pub(super) fn rounds(&self, tokens: impl Fn(usize) -> usize) -> Vec<(Option<usize>, Arc<Round>)> {
+        let round = |Planned { own, micro_batches, events }: &Planned| {
             let most = micro_batches.iter().map(|number| tokens(*number)).max().unwrap_or(0);
             let rows = self.parallel.most_rows(self.config.experts_per_token, most, self.config.capacity(most));
-            Arc::new(Round::new(rows, self.parallel.ranks(), events, &self.slots))
+            (*own, Arc::new(Round::new(rows, self.parallel.ranks(), events, &self.slots, self.wire)))
         };
         self.rounds.iter().map(round).collect()
     }
@@ -113,8 +138,8 @@ impl ExpertGradients {
         Ok(self.slots.narrow(0, number, 1)?.view(&self.slots.shape()[1..])?)
     }
 
-    /// Completes the sums, behind the rounds of a step: the gradients f32 `[parameters]` of own experts become those of all
-    /// replicas.
+    /// Completes the sums, behind the rounds of a step: the gradients f32 `[parameters]` of own experts that this group
+    /// updates become those of all replicas.
     pub(super) fn sum_up(&self, gradients: &Tensor) -> Result<()> {
         for [from, to] in &self.copies {
             self.slot(*to)?.copy_from(&self.slot(*from)?)?;
@@ -122,16 +147,10 @@ impl ExpertGradients {
         let sum = self.slot(self.left - 1)?;
         if let Some(owners) = self.parallel.owners()? {
             let older = (self.left > 1).then(|| self.slots.narrow(0, 0, self.left - 1)).transpose()?;
-            owners.reduce_scatter(older.as_ref(), &sum, GRAIN, self.replicas, 0..sum.len())?;
-            owners.all_gather(&sum, GRAIN)?;
+            owners.reduce_scatter(older.as_ref(), &sum, self.replicas, &self.shards, self.wire)?;
         }
-        let mut first = 0;
-        for range in &self.own {
-            let target = gradients.narrow(0, range.start, range.len())?;
-            target.copy_from(&sum.narrow(0, first, range.len())?)?;
-            first += range.len();
-        }
-        Ok(())
+        let part = |tensor: &Tensor, range: &Range<usize>| tensor.narrow(0, range.start, range.len());
+        self.own.iter().try_for_each(|(here, there)| Ok(part(gradients, there)?.copy_from(&part(&sum, here)?)?))
     }
 
     /// Sends gradients to the ranks that update them.
@@ -145,36 +164,35 @@ impl ExpertGradients {
     }
 }
 
-/// Which elements go from which rank to which: of gradients, and of updated parameters. All ranks of a job, in whichever
-/// language, have the same lists.
-fn moves(layout: &ParameterLayout, ranks: usize, group: usize) -> Result<[Vec<Piece>; 2]> {
-    let shards = (0..ranks).map(|rank| shard(layout.size(), GRAIN, ranks, rank)).collect::<nn_ffi::Result<Vec<_>>>()?;
-    // The elements of a range that each rank updates.
-    let cut = |range: &Range<usize>| -> Vec<(usize, Range<usize>)> {
-        let part = |shard: &Range<usize>| {
-            let part = overlap(shard, range.start, range.len());
-            range.start + part.start..range.start + part.end
-        };
-        shards.iter().map(part).enumerate().filter(|(_, part)| !part.is_empty()).collect()
-    };
+/// Which elements go from which rank to which: of gradients, and of updated parameters. Of the latter, which are as many as
+/// shards times ranks, those that this rank is an end of.
+fn moves(layout: &ParameterLayout, updates: &Updates, parallel: &ExpertParallel) -> [Vec<Piece>; 2] {
+    let (me, ranks, group) = (parallel.comm().rank(), parallel.comm().ranks(), parallel.ranks());
     let (mut to_update, mut to_compute) = (Vec::new(), Vec::new());
-    for (rank, elements) in layout.dense().iter().flat_map(cut) {
-        let others = (0..ranks).filter(|to| *to != rank);
-        to_compute.extend(others.map(|to| Piece { elements: elements.clone(), from: rank, to }));
+    // To the ranks first, first + step, ...
+    let mut tell = |elements: Range<usize>, from: usize, first: usize, step: usize| {
+        let piece = |to| Piece { elements: elements.clone(), from, to };
+        if from == me {
+            to_compute.extend((first..ranks).step_by(step).filter(|to| *to != me).map(piece));
+        } else if me % step == first {
+            to_compute.push(piece(me));
+        }
+    };
+    for Shard { elements, rank } in layout.dense().iter().flat_map(|range| updates.within(range)) {
+        tell(elements, rank, 0, 1);
     }
     let of_positions: Vec<Vec<_>> = (0..group).map(|position| layout.experts_of(position, group).collect()).collect();
     let layers = of_positions.first().map_or(0, Vec::len);
     for (layer, part) in (0..layers).flat_map(|layer| iter::repeat(layer).zip(0..2)) {
         for (position, of_position) in of_positions.iter().enumerate() {
-            for (rank, elements) in cut(&of_position[layer][part]) {
+            for Shard { elements, rank } in updates.within(&of_position[layer][part]) {
                 let owner = rank / group * group + position;
                 if owner != rank {
                     to_update.push(Piece { elements: elements.clone(), from: owner, to: rank });
                 }
-                let others = (position..ranks).step_by(group).filter(|to| *to != rank);
-                to_compute.extend(others.map(|to| Piece { elements: elements.clone(), from: rank, to }));
+                tell(elements, rank, position, group);
             }
         }
     }
-    Ok([to_update, to_compute])
+    [to_update, to_compute]
 }

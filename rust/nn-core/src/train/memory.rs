@@ -1,9 +1,10 @@
 //! What the calls of a training step read and write, for one shape of batch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::mem::discriminant;
 use std::sync::Arc;
 
-use nn_ffi::{DType, Tensor, kernels};
+use nn_ffi::{DType, ExpertEvent, Tensor, kernels};
 
 use super::data::Batch;
 use super::replicas::Replicas;
@@ -36,11 +37,26 @@ pub(super) struct StepMemory {
     losses: Tensor,
     /// The balancing loss of each micro-batch.
     aux: Tensor,
-    /// The rounds of the ranks that share experts out; none where each has all.
-    rounds: Vec<Arc<Round>>,
+    /// What is run, in order.
+    pieces: Vec<Piece>,
+    /// What becomes of sums in rounds where pieces are run without it: the first of each kind, and how many there are.
+    sums: Vec<Sum>,
     /// How the last micro-batch used the experts of each layer.
     pub(super) uses: Vec<ExpertUse>,
 }
+
+/// What is run: a micro-batch, in a round where ranks share experts out; or a round in which this rank is a guest.
+#[derive(Debug)]
+struct Piece {
+    /// Those of this rank that it stands for, of which the first is run: one, unless only one of each kind is.
+    micro_batches: Vec<usize>,
+    round: Option<Arc<Round>>,
+    /// How many pieces it stands for.
+    times: usize,
+}
+
+/// What becomes of a sum in a round, and how often that happens.
+type Sum = (Arc<Round>, ExpertEvent, usize);
 
 /// The parts of a step's memory that a micro-batch reads and writes.
 #[derive(Debug)]
@@ -64,7 +80,8 @@ struct Scaled {
 
 impl StepMemory {
     /// Memory for steps of `[batch, length]` ids, in micro-batches of at most `micro` sequences, which belong to `replicas`.
-    /// With `scale`, f32 `[1]`, the gradients are those of the losses times it.
+    /// With `scale`, f32 `[1]`, the gradients are those of the losses times it. With `each_kind`, of micro-batches and rounds
+    /// that make the same calls only the first is run, for a plan.
     pub(super) fn new(
         model: &MoETransformer,
         batch: usize,
@@ -72,6 +89,7 @@ impl StepMemory {
         micro: usize,
         scale: Option<&Tensor>,
         replicas: &Replicas,
+        each_kind: bool,
     ) -> Result<Self> {
         let ctx = model.context();
         let sizes: Vec<usize> = (0..batch).step_by(micro).map(|start| micro.min(batch - start)).collect();
@@ -108,6 +126,16 @@ impl StepMemory {
             micro_batches.insert(number, made);
             start += rows;
         }
+        let piece = |(own, round): (Option<usize>, _)| Piece { micro_batches: Vec::from_iter(own), round, times: 1 };
+        let pieces = match replicas.experts() {
+            None => replicas.micro_batches(sizes.len()).map(|number| piece((Some(number), None))).collect(),
+            Some(experts) => {
+                let rounds = experts.rounds(|number| sizes[number] * length);
+                rounds.into_iter().map(|(own, round)| piece((own, Some(round)))).collect()
+            }
+        };
+        let (pieces, sums) =
+            if each_kind { of_each_kind(pieces, &micro_batches, replicas) } else { (pieces, Vec::new()) };
         Ok(Self {
             shape,
             batch,
@@ -121,7 +149,8 @@ impl StepMemory {
             scaled,
             losses,
             aux,
-            rounds: replicas.experts().map_or_else(Vec::new, |experts| experts.rounds(|number| sizes[number] * length)),
+            pieces,
+            sums,
             uses: Vec::new(),
         })
     }
@@ -164,32 +193,51 @@ impl StepMemory {
                 kernels::mul(&micro.aux_factor, scale, &aux_factors[*number])?;
             }
         }
-        let (mut uses, mut rounds) = (Vec::new(), self.rounds.iter());
-        let mut begin = || {
-            let round = rounds.next();
-            if let Some(experts) = replicas.experts() {
-                experts.begin(round);
+        let (mut uses, gradients) = (Vec::new(), model.gradients()?.data());
+        for piece in &self.pieces {
+            uses = self.run(model, replicas, piece)?.unwrap_or(uses);
+            for number in &piece.micro_batches {
+                replicas.add(*number, self.sizes.len(), gradients)?;
             }
-            round.is_some()
-        };
-        replicas.run(self.sizes.len(), model.gradients()?.data(), |number, accumulate| {
-            begin();
-            let micro = &self.micro_batches[&number];
-            uses = model.forward_backward(&Gradients {
-                ids: &micro.inputs,
-                targets: &micro.targets,
-                loss_factor: self.scaled.as_ref().map_or(&self.loss_factor, |scaled| &scaled.loss_factor),
-                aux_factor: self.scaled.as_ref().map_or(&micro.aux_factor, |scaled| &scaled.aux_factors[number]),
-                losses: &micro.losses,
-                aux: &micro.aux,
-                accumulate,
-            })?;
-            Ok(())
-        })?;
-        while begin() {
-            model.serve()?;
         }
+        if let Some(experts) = replicas.experts() {
+            experts.begin(None);
+        }
+        self.sums.iter().try_for_each(|(round, event, _)| model.add_up(round, event))?;
         Ok(uses)
+    }
+
+    /// Gives how the experts were used where this rank is no guest.
+    fn run(&self, model: &MoETransformer, replicas: &Replicas, piece: &Piece) -> Result<Option<Vec<ExpertUse>>> {
+        if let Some(experts) = replicas.experts() {
+            experts.begin(piece.round.as_ref());
+        }
+        let Some(number) = piece.micro_batches.first() else { return model.serve().map(|()| None) };
+        let micro = &self.micro_batches[number];
+        let uses = model.forward_backward(&Gradients {
+            ids: &micro.inputs,
+            targets: &micro.targets,
+            loss_factor: self.scaled.as_ref().map_or(&self.loss_factor, |scaled| &scaled.loss_factor),
+            aux_factor: self.scaled.as_ref().map_or(&micro.aux_factor, |scaled| &scaled.aux_factors[*number]),
+            losses: &micro.losses,
+            aux: &micro.aux,
+            accumulate: replicas.accumulates(*number),
+        })?;
+        Ok(Some(uses))
+    }
+
+    /// Where one of each kind is run, gives `count` calls of a step, and how many times more than they were made the step
+    /// makes them.
+    pub(super) fn left_out(
+        &self,
+        model: &MoETransformer,
+        replicas: &Replicas,
+        mut count: impl FnMut(usize, &dyn Fn() -> Result<()>) -> Result<()>,
+    ) -> Result<()> {
+        for piece in &self.pieces {
+            count(piece.times - 1, &|| self.run(model, replicas, piece).map(|_| ()))?;
+        }
+        self.sums.iter().try_for_each(|(round, event, times)| count(times - 1, &|| model.add_up(round, event)))
     }
 
     /// Tells all ranks the losses of each.
@@ -197,4 +245,37 @@ impl StepMemory {
         replicas.share(&self.losses)?;
         replicas.share(&self.aux)
     }
+}
+
+/// The first piece of each kind, which stands for all of it, and, apart, what becomes of sums in rounds.
+fn of_each_kind(
+    pieces: Vec<Piece>,
+    micro_batches: &BTreeMap<usize, MicroBatch>,
+    replicas: &Replicas,
+) -> (Vec<Piece>, Vec<Sum>) {
+    let (mut found, mut kinds) = (Vec::<Piece>::new(), HashMap::new());
+    let mut sums = Vec::<Sum>::new();
+    for mut piece in pieces {
+        let own = piece.micro_batches.first().map(|number| (micro_batches[number].rows, replicas.accumulates(*number)));
+        let kind = (own, piece.round.as_ref().map(|round| round.kind()));
+        if let Some(round) = &mut piece.round {
+            let (runs, events) = round.without_sums();
+            for event in events {
+                match sums.iter_mut().find(|(_, other, _)| discriminant(other) == discriminant(&event)) {
+                    Some((_, _, times)) => *times += 1,
+                    None => sums.push((Arc::clone(round), event, 1)),
+                }
+            }
+            *round = Arc::new(runs);
+        }
+        let place = *kinds.entry(kind).or_insert(found.len());
+        match found.get_mut(place) {
+            Some(first) => {
+                first.micro_batches.append(&mut piece.micro_batches);
+                first.times += 1;
+            }
+            None => found.push(piece),
+        }
+    }
+    (found, sums)
 }

@@ -10,7 +10,7 @@ use super::optimizer::UpdateOptions;
 use super::trainer::Trainer;
 use crate::error::{Error, Result};
 use crate::format::Value;
-use crate::format::safetensors::{Dtype, SafetensorsFile, Source};
+use crate::format::safetensors::{Dtype, ReadBytes, SafetensorsFile, Source};
 use crate::model::{ParameterLayout, check_names, overlap};
 use crate::options::{Kind, OptionType};
 
@@ -49,14 +49,16 @@ impl MomentsKind {
 #[derive(Debug)]
 pub struct Moments {
     kind: MomentsKind,
-    own: Range<usize>,
+    /// Ascending; each begins with a block.
+    own: Vec<Range<usize>>,
     data: [Tensor; 2],
     scales: Option<[Tensor; 2]>,
 }
 
 impl Moments {
-    pub(super) fn new(context: &Context, own: Range<usize>, kind: MomentsKind) -> Result<Self> {
-        let (shape, scales) = ([own.len()], [kind.scales(own.len())]);
+    pub(super) fn new(context: &Context, own: &[Range<usize>], kind: MomentsKind) -> Result<Self> {
+        let (own, count) = (own.to_vec(), own.iter().map(Range::len).sum());
+        let (shape, scales) = ([count], [kind.scales(count)]);
         let data = || context.zeros(&shape, kind.dtype());
         let scale = || context.zeros(&scales, DType::F32);
         Ok(match kind {
@@ -73,12 +75,12 @@ impl Moments {
         self.kind
     }
 
-    /// Of which parameters they are: of all of them, or of a rank's shard.
-    pub fn own(&self) -> Range<usize> {
-        self.own.clone()
+    /// Of which parameters they are, in ascending order: of all of them, or of a rank's shards.
+    pub fn own(&self) -> &[Range<usize>] {
+        &self.own
     }
 
-    /// First and second moments, or their codes, of these parameters. Resuming writes them.
+    /// First and second moments, or their codes, of these parameters, one after the other. Resuming writes them.
     pub fn data(&self) -> &[Tensor; 2] {
         &self.data
     }
@@ -88,7 +90,7 @@ impl Moments {
         self.scales.as_ref()
     }
 
-    /// The form of AdamW for these moments.
+    /// The form of AdamW for these moments, of tensors of all parameters.
     pub(super) fn step(
         &self,
         [gradients, rate, step, clip, parameters]: [&Tensor; 5],
@@ -96,23 +98,38 @@ impl Moments {
         rounded: Option<&Tensor>,
         options: &UpdateOptions,
     ) -> nn_ffi::Result<()> {
-        let [m, v] = &self.data;
         let UpdateOptions { decayed, beta1, beta2, eps, weight_decay: decay, .. } = *options;
         let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        let (clip, first) = (Some(clip), whole(self.own.start));
-        let decayed = (decayed - first).clamp(0, whole(self.own.len()));
-        match &self.scales {
-            Some([m_scale, r_scale]) => kernels::adamw_step_f8(
-                gradients, rate, step, clip, skip, parameters, m, m_scale, v, r_scale, rounded, decayed, first, beta1,
-                beta2, eps, decay,
-            ),
-            None if self.kind == MomentsKind::BF16 => kernels::adamw_step_bf16(
-                gradients, rate, step, clip, skip, parameters, m, v, rounded, decayed, first, beta1, beta2, eps, decay,
-            ),
-            None => kernels::adamw_step(
-                gradients, rate, step, clip, skip, parameters, m, v, rounded, decayed, beta1, beta2, eps, decay,
-            ),
+        let (clip, mut place) = (Some(clip), 0);
+        for range in &self.own {
+            let there = |tensor: &Tensor| tensor.narrow(0, range.start, range.len());
+            let (gradients, parameters) = (&there(gradients)?, &there(parameters)?);
+            let rounded = rounded.map(there).transpose()?;
+            let rounded = rounded.as_ref();
+            let here = |tensor: &Tensor| tensor.narrow(0, place, range.len());
+            let (m, v) = (&here(&self.data[0])?, &here(&self.data[1])?);
+            let first = whole(range.start);
+            let decayed = (decayed - first).clamp(0, whole(range.len()));
+            match &self.scales {
+                Some(scales) => {
+                    let here = |scales: &Tensor| scales.narrow(0, place / BLOCK, self.kind.scales(range.len()));
+                    let (m_scale, r_scale) = (&here(&scales[0])?, &here(&scales[1])?);
+                    kernels::adamw_step_f8(
+                        gradients, rate, step, clip, skip, parameters, m, m_scale, v, r_scale, rounded, decayed, first,
+                        beta1, beta2, eps, decay,
+                    )?;
+                }
+                None if self.kind == MomentsKind::BF16 => kernels::adamw_step_bf16(
+                    gradients, rate, step, clip, skip, parameters, m, v, rounded, decayed, first, beta1, beta2, eps,
+                    decay,
+                )?,
+                None => kernels::adamw_step(
+                    gradients, rate, step, clip, skip, parameters, m, v, rounded, decayed, beta1, beta2, eps, decay,
+                )?,
+            }
+            place += range.len();
         }
+        Ok(())
     }
 }
 
@@ -144,15 +161,24 @@ struct Part {
 }
 
 impl Part {
-    /// Those of its elements that a rank has, counted from its first, and their place among what lies there.
-    fn within(&self, own: &Range<usize>) -> (Range<usize>, usize) {
-        let (there, first) = match self.offset {
-            Some(offset) => (own.clone(), offset),
-            None => (own.start / BLOCK..own.end.div_ceil(BLOCK), 0),
-        };
-        let part = overlap(&there, first, self.shape.iter().product());
-        let place = if part.is_empty() { 0 } else { first + part.start - there.start };
-        (part, place)
+    /// Those of its elements that a rank has, counted from its first, and the place of each run of them among what lies
+    /// there.
+    fn within(&self, own: &[Range<usize>]) -> Vec<(Range<usize>, usize)> {
+        let (first, count) = (self.offset.unwrap_or(0), self.shape.iter().product());
+        let (mut found, mut before) = (Vec::new(), 0);
+        for range in own {
+            let there = match self.offset {
+                Some(_) => range.clone(),
+                None => range.start / BLOCK..range.end.div_ceil(BLOCK),
+            };
+            let elements = overlap(&there, first, count);
+            if !elements.is_empty() {
+                let place = before + first + elements.start - there.start;
+                found.push((elements, place));
+            }
+            before += there.len();
+        }
+        found
     }
 }
 
@@ -177,17 +203,15 @@ fn parts(layout: &ParameterLayout, kind: MomentsKind) -> Vec<Part> {
     found
 }
 
-/// What this rank has of a part, and which of its elements they are.
-fn tensor(trainer: &Trainer, part: &Part) -> Result<(Range<usize>, Tensor)> {
-    let moments = trainer.device_moments();
-    let (elements, place) = part.within(&moments.own);
+/// What this rank has of a part: each run of its elements, and which they are.
+fn tensors(moments: &Moments, part: &Part) -> Result<Vec<(Range<usize>, Tensor)>> {
     let all = match (part.offset, moments.scales()) {
         (Some(_), _) => &moments.data()[part.moment],
         (None, Some(scales)) => &scales[part.moment],
         (None, None) => return Err(Error::value(format!("{} belongs to moments in codes", part.name))),
     };
-    let tensor = all.narrow(0, place, elements.len())?;
-    Ok((elements, tensor))
+    let found = part.within(&moments.own).into_iter();
+    found.map(|(elements, place)| Ok((elements.clone(), all.narrow(0, place, elements.len())?))).collect()
 }
 
 /// What keeps a file from being the moments of a layout: names, dtypes, shapes, and scales, each of which is the largest
@@ -215,38 +239,41 @@ pub(super) fn check(file: &SafetensorsFile, layout: &ParameterLayout, kind: Mome
 /// Takes what a checkpoint kept, which was checked.
 pub(super) fn load(trainer: &Trainer, file: &SafetensorsFile, layout: &ParameterLayout) -> Result<()> {
     for part in parts(layout, trainer.config().moments) {
-        let (elements, target) = tensor(trainer, &part)?;
-        let bytes = file.read_bytes(&part.name, elements)?;
-        let (words, halves) = (bytes.as_chunks::<4>().0, bytes.as_chunks::<2>().0);
-        match part.dtype {
-            DType::F32 => {
-                target.copy_from_slice(&words.iter().map(|word| f32::from_le_bytes(*word)).collect::<Vec<_>>())?;
+        for (elements, target) in tensors(trainer.device_moments(), &part)? {
+            let bytes = file.read_bytes(&part.name, elements)?;
+            let (words, halves) = (bytes.as_chunks::<4>().0, bytes.as_chunks::<2>().0);
+            match part.dtype {
+                DType::F32 => {
+                    target.copy_from_slice(&words.iter().map(|word| f32::from_le_bytes(*word)).collect::<Vec<_>>())?;
+                }
+                DType::BF16 => {
+                    target.copy_from_slice(
+                        &halves.iter().map(|half| Bf16(u16::from_le_bytes(*half))).collect::<Vec<_>>(),
+                    )?;
+                }
+                _ => target.copy_from_slice(&bytes)?,
             }
-            DType::BF16 => {
-                target
-                    .copy_from_slice(&halves.iter().map(|half| Bf16(u16::from_le_bytes(*half))).collect::<Vec<_>>())?;
-            }
-            _ => target.copy_from_slice(&bytes)?,
         }
     }
     Ok(())
 }
 
 /// The tensors as they are written, this rank's part of them.
-pub(super) fn sources<'a>(trainer: &'a Trainer) -> Vec<Source<'a>> {
-    let source = |part: Part| Source {
-        name: part.name.clone(),
-        shape: part.shape.clone(),
-        dtype: Dtype::of(part.dtype),
-        own: part.within(&trainer.device_moments().own).0,
-        read: Box::new(move || {
-            let (_, tensor) = tensor(trainer, &part)?;
-            Ok(match part.dtype {
-                DType::F32 => tensor.to_vec::<f32>()?.into_iter().flat_map(f32::to_le_bytes).collect(),
-                DType::BF16 => tensor.to_vec::<Bf16>()?.into_iter().flat_map(|half| half.0.to_le_bytes()).collect(),
-                _ => tensor.to_vec::<u8>()?,
-            })
-        }),
+pub(super) fn sources(trainer: &Trainer) -> Result<Vec<Source<'_>>> {
+    let bytes = |tensor: &Tensor| -> Result<Vec<u8>> {
+        Ok(match tensor.dtype() {
+            DType::F32 => tensor.to_vec::<f32>()?.into_iter().flat_map(f32::to_le_bytes).collect(),
+            DType::BF16 => tensor.to_vec::<Bf16>()?.into_iter().flat_map(|half| half.0.to_le_bytes()).collect(),
+            _ => tensor.to_vec::<u8>()?,
+        })
+    };
+    let source = |part: Part| {
+        let read = |(elements, tensor)| {
+            let read: ReadBytes<'_> = Box::new(move || bytes(&tensor));
+            (elements, read)
+        };
+        let parts = tensors(trainer.device_moments(), &part)?.into_iter().map(read).collect();
+        Ok(Source { name: part.name, shape: part.shape, dtype: Dtype::of(part.dtype), parts })
     };
     parts(trainer.model().layout(), trainer.config().moments).into_iter().map(source).collect()
 }

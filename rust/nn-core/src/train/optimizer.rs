@@ -100,7 +100,7 @@ impl Optimizer {
         Self::with_replicas(parameters, gradients, rounded, options, capture, replicas)
     }
 
-    /// The same for gradients that replicas compute, on a rank that updates its own shard of the parameters.
+    /// The same for gradients that replicas compute, on a rank that updates its own shards of the parameters.
     pub(super) fn with_replicas(
         parameters: &Tensor,
         gradients: &Tensor,
@@ -131,7 +131,7 @@ impl Optimizer {
             parameters: parameters.clone(),
             gradients: gradients.clone(),
             rounded: rounded.cloned(),
-            moments: Moments::new(context, replicas.shard()?, options.moments)?,
+            moments: Moments::new(context, replicas.updates().own(), options.moments)?,
             replicas,
             step: context.zeros(&[1], DType::I32)?,
             rate: one()?,
@@ -325,12 +325,8 @@ impl Optimizer {
             options.max_rate,
             options.min_rate,
         )?;
-        let own = self.moments.own();
-        let part = |tensor: &Tensor| tensor.narrow(0, own.start, own.len());
-        let (gradients, parameters) = (part(&self.gradients)?, part(&self.parameters)?);
-        let rounded = self.rounded.as_ref().map(part).transpose()?;
-        let tensors = [&gradients, &self.rate, &self.step, &self.clip, &parameters];
-        self.moments.step(tensors, skip, rounded.as_ref(), options)?;
+        let tensors = [&self.gradients, &self.rate, &self.step, &self.clip, &self.parameters];
+        self.moments.step(tensors, skip, self.rounded.as_ref(), options)?;
         self.replicas.gather(self.rounded.as_ref().unwrap_or(&self.parameters))
     }
 }

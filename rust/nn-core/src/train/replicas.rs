@@ -4,34 +4,38 @@ use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
-use nn_ffi::{Comm, Context, DType, Tensor, kernels, replica_merges, shard};
+use nn_ffi::{Comm, Context, DType, Shard, Tensor, kernels, replica_merges, shard};
 
+use super::config::TrainConfig;
 use super::expert_gradients::ExpertGradients;
 use crate::error::{Error, Result};
-use crate::model::MoETransformer;
-
-/// Parameters that lie on one rank together: whole chunks of the norm's sum, and whole blocks of 8-bit moments.
-pub(crate) const GRAIN: usize = 32768;
+use crate::model::{GRAIN, MoETransformer, Updates};
 
 /// Those of the replicas of a job that this rank computes, and how their gradients are added up. Micro-batch m of an update
 /// belongs to replica m mod V.
 ///
 /// Ranks share the V replicas out in runs of neighbours. Each replica's gradient comes to stand in the model's arena, as that
 /// of a training without replicas does. Sums that wait for later replicas lie aside, so that which sum is added to which is a
-/// function of V alone: the tree of bindings.h, section comm.
+/// function of V alone: the tree of bindings.h, section comm. What the sum of its root is made of is rounded, as soon as it
+/// is complete, to what sums travel in.
 #[derive(Clone, Debug)]
 pub(super) struct Replicas {
     total: usize,
     own: Range<usize>,
-    /// How many sums are added to that of each own replica.
-    merges: Vec<usize>,
+    /// How many sums wait before each own replica, and how many of them are added to its own.
+    merges: Vec<(usize, usize)>,
     /// f32 `[the most at once, parameters]`; `None` where no sum ever waits.
     aside: Option<Tensor>,
     /// Sums aside after the last replica.
     left: usize,
     parameters: usize,
+    updates: Updates,
     /// Those whose gradients are added here: all, or all that are no expert's.
     dense: Vec<Range<usize>>,
+    /// The rank of each of them.
+    shards: Vec<Shard>,
+    /// What sums travel in.
+    wire: DType,
     /// The gradients of experts that ranks share out.
     experts: Option<Arc<ExpertGradients>>,
     /// The ranks, where there are several.
@@ -39,40 +43,51 @@ pub(super) struct Replicas {
 }
 
 impl Replicas {
-    /// Those of the rank of a communicator, of `total` in all; makes room for the sums of gradients of `parameters`.
-    pub(super) fn new(ctx: &Context, total: usize, parameters: usize, comm: Option<&Comm>) -> Result<Self> {
-        Self::over(ctx, total, parameters, iter::once(0..parameters).collect(), comm, None)
-    }
-
-    /// The same for a model whose experts are shared out, for updates of so many `micro_batches`.
+    /// Those of a rank of a communicator, for updates of so many `micro_batches` of a model; makes room for the sums of
+    /// gradients.
     pub(super) fn of_model(
         model: &MoETransformer,
-        total: usize,
+        config: &TrainConfig,
         micro_batches: usize,
         comm: Option<&Comm>,
     ) -> Result<Self> {
-        let (ctx, layout) = (model.context(), model.layout());
-        let Some(parallel) = model.experts() else { return Self::new(ctx, total, layout.size(), comm) };
-        check_ranks(parallel.comm().ranks(), total)?;
-        let experts = ExpertGradients::new(ctx, parallel, model.config(), layout, total, micro_batches)?;
-        Self::over(ctx, total, layout.size(), layout.dense(), comm, Some(Arc::new(experts)))
+        let (ctx, layout, total, wire) =
+            (model.context(), model.layout(), config.replicas, config.reduce_dtype.dtype());
+        let (rank, ranks) = comm.map_or((0, 1), |comm| (comm.rank(), comm.ranks()));
+        check_ranks(ranks, total)?;
+        let group = model.experts().map_or(1, |parallel| parallel.ranks());
+        let updates = Updates::new(layout, ranks, rank, group)?;
+        let Some(parallel) = model.experts() else {
+            let dense = iter::once(0..layout.size()).collect();
+            return Self::over(ctx, total, layout.size(), updates, dense, wire, comm, None);
+        };
+        let experts = ExpertGradients::new(ctx, parallel, model.config(), layout, &updates, config, micro_batches)?;
+        Self::over(ctx, total, layout.size(), updates, layout.dense(), wire, comm, Some(Arc::new(experts)))
     }
 
+    /// The one replica of a rank alone, of so many parameters.
+    pub(super) fn alone(ctx: &Context, parameters: usize) -> Result<Self> {
+        let all = iter::once(0..parameters).collect();
+        Self::over(ctx, 1, parameters, Updates::alone(parameters), all, DType::F32, None, None)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "two functions call it")]
     fn over(
         ctx: &Context,
         total: usize,
         parameters: usize,
+        updates: Updates,
         dense: Vec<Range<usize>>,
+        wire: DType,
         comm: Option<&Comm>,
         experts: Option<Arc<ExpertGradients>>,
     ) -> Result<Self> {
         let (rank, ranks) = comm.map_or((0, 1), |comm| (comm.rank(), comm.ranks()));
-        check_ranks(ranks, total)?;
         let own = shard(total, 1, ranks, rank)?;
         let (mut merges, mut waiting, mut most) = (Vec::with_capacity(own.len()), 0, 0);
         for replica in own.clone() {
             let merged = replica_merges(total, own.start, replica)?;
-            merges.push(merged);
+            merges.push((waiting, merged));
             waiting -= merged;
             if replica + 1 < own.end {
                 waiting += 1;
@@ -89,12 +104,8 @@ impl Replicas {
         };
         let aside = (most > 0).then(room).transpose()?;
         let comm = comm.filter(|_| ranks > 1).cloned();
-        Ok(Self { total, own, merges, aside, left: waiting, parameters, dense, experts, comm })
-    }
-
-    /// The one replica of a rank alone.
-    pub(super) fn alone(ctx: &Context, parameters: usize) -> Result<Self> {
-        Self::new(ctx, 1, parameters, None)
+        let shards = dense.iter().flat_map(|range| updates.within(range)).collect();
+        Ok(Self { total, own, merges, aside, left: waiting, parameters, updates, dense, shards, wire, experts, comm })
     }
 
     /// The ranks, where there are several.
@@ -102,10 +113,9 @@ impl Replicas {
         self.comm.as_ref()
     }
 
-    /// Parameters that this rank updates, and has the moments of.
-    pub(super) fn shard(&self) -> Result<Range<usize>> {
-        let (rank, ranks) = self.comm.as_ref().map_or((0, 1), |comm| (comm.rank(), comm.ranks()));
-        Ok(shard(self.parameters, GRAIN, ranks, rank)?)
+    /// Which rank updates which parameters.
+    pub(super) fn updates(&self) -> &Updates {
+        &self.updates
     }
 
     /// What becomes of the gradients of experts that ranks share out.
@@ -125,32 +135,49 @@ impl Replicas {
         self.own.contains(&(micro_batch % self.total))
     }
 
-    /// Calls `gradient` for this rank's micro-batches among `count`, replica by replica, telling whether the gradient is
-    /// added to that of the micro-batch before; and adds up the gradients f32 `[parameters]` of the replicas.
-    pub(super) fn run(
-        &self,
-        count: usize,
-        gradients: &Tensor,
-        mut gradient: impl FnMut(usize, bool) -> Result<()>,
-    ) -> Result<()> {
-        let mut waiting = 0;
-        for (replica, merges) in self.own.clone().zip(&self.merges) {
-            for micro_batch in (replica..count).step_by(self.total) {
-                gradient(micro_batch, micro_batch != replica)?;
+    /// This rank's micro-batches among `count`, replica by replica.
+    pub(super) fn micro_batches(&self, count: usize) -> impl Iterator<Item = usize> {
+        let total = self.total;
+        self.own.clone().flat_map(move |replica| (replica..count).step_by(total))
+    }
+
+    /// Whether the gradient of a micro-batch is added to that of one before it.
+    pub(super) fn accumulates(&self, micro_batch: usize) -> bool {
+        micro_batch >= self.total
+    }
+
+    /// Where a micro-batch, of so many in all, is the last of its replica: adds to the complete gradients f32 `[parameters]`
+    /// what waits for them, and sets the sum aside for a later replica.
+    pub(super) fn add(&self, micro_batch: usize, count: usize, gradients: &Tensor) -> Result<()> {
+        if micro_batch + self.total < count {
+            return Ok(());
+        }
+        let replica = micro_batch % self.total;
+        let ((waiting, merges), last) = (self.merges[replica - self.own.start], replica + 1 == self.own.end);
+        self.round(gradients, self.total == 1)?;
+        let Some(aside) = &self.aside else { return Ok(()) };
+        for place in (waiting - merges..waiting).rev() {
+            for [older, sum] in self.beside(aside, place, gradients)? {
+                kernels::add(&older, &sum, &sum)?;
             }
-            let Some(aside) = &self.aside else { continue };
-            for _ in 0..*merges {
-                waiting -= 1;
-                for [older, sum] in self.beside(aside, waiting, gradients)? {
-                    kernels::add(&older, &sum, &sum)?;
-                }
+            self.round(gradients, place == 0 && last && self.own.len() == self.total)?;
+        }
+        if !last {
+            for [place, sum] in self.beside(aside, waiting - merges, gradients)? {
+                place.copy_from(&sum)?;
             }
-            if replica + 1 < self.own.end {
-                for [place, sum] in self.beside(aside, waiting, gradients)? {
-                    place.copy_from(&sum)?;
-                }
-                waiting += 1;
-            }
+        }
+        Ok(())
+    }
+
+    /// Rounds a sum, unless it is that of the `root` of the tree.
+    fn round(&self, gradients: &Tensor, root: bool) -> Result<()> {
+        if self.wire == DType::F32 || root {
+            return Ok(());
+        }
+        for range in &self.dense {
+            let sum = gradients.narrow(0, range.start, range.len())?;
+            kernels::round(&sum, &sum, self.wire)?;
         }
         Ok(())
     }
@@ -162,23 +189,15 @@ impl Replicas {
         self.dense.iter().map(|range| Ok([part(&row, range)?, part(gradients, range)?])).collect()
     }
 
-    /// Completes the sums of gradients, on this rank those of its shard, and gives the norm f32 `[1]` of all.
+    /// Completes the sums of gradients, on this rank those of its shards, and gives the norm f32 `[1]` of all.
     pub(super) fn sum_up(&self, gradients: &Tensor, norm: &Tensor) -> Result<()> {
         let Some(comm) = &self.comm else { return Ok(kernels::grad_norm(gradients, norm)?) };
-        self.reduce(gradients)?;
-        Ok(comm.grad_norm(gradients, norm, GRAIN)?)
-    }
-
-    /// Completes the sums of gradients, on this rank those of its shard.
-    pub(super) fn reduce(&self, gradients: &Tensor) -> Result<()> {
-        let Some(comm) = &self.comm else { return Ok(()) };
         let left =
             self.aside.as_ref().filter(|_| self.left > 0).map(|aside| aside.narrow(0, 0, self.left)).transpose()?;
         self.experts().map_or(Ok(()), |experts| experts.sum_up(gradients))?;
-        for range in &self.dense {
-            comm.reduce_scatter(left.as_ref(), gradients, GRAIN, self.total, range.clone())?;
-        }
-        self.experts().map_or(Ok(()), |experts| experts.send_gradients(gradients))
+        comm.reduce_scatter(left.as_ref(), gradients, self.total, &self.shards, self.wire)?;
+        self.experts().map_or(Ok(()), |experts| experts.send_gradients(gradients))?;
+        Ok(comm.grad_norm(gradients, norm, self.updates.shards())?)
     }
 
     /// Tells all ranks the updated shards `[parameters]` of each; of experts that are shared out, the ranks that have them.

@@ -96,8 +96,7 @@ impl TrainingRun {
         train.check_schedule()?;
         let data = TokenWindows::open(sources.0, train.sequence_length)?;
         let held_out = sources.1.map(|path| TokenWindows::open(path, train.sequence_length)).transpose()?;
-        let (ctx, experts) = (rank.context(), rank.experts(model.num_experts)?);
-        let model = MoETransformer::random_with(ctx, model, train.seed, true, train.precision, experts.as_ref())?;
+        let model = MoETransformer::random_with(rank, model, train.seed, true, train.precision)?;
         let trainer = Trainer::with_comm(model, train, true, rank.comm())?;
         Self::new(folder, trainer, data, held_out, tokenizer, 0, 0.0)
     }

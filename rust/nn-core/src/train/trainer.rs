@@ -29,6 +29,8 @@ pub struct Trainer {
     replicas: Replicas,
     device: Optimizer,
     memory: Option<StepMemory>,
+    /// Whether of micro-batches that make the same calls the first alone is run.
+    each_kind: bool,
 }
 
 /// What a step did. Values stay on the device until they are asked for; they last until the next step, which the borrow
@@ -157,8 +159,10 @@ impl Trainer {
             }),
         };
         let seat = |comm: &Comm| [comm.rank(), comm.ranks()];
-        if model.experts().is_some_and(|experts| comm.map(seat) != Some(seat(experts.comm()))) {
-            return Err(Error::value("the ranks that share out this model's experts must be those that train it"));
+        if model.job().is_some_and(|job| comm.map(seat) != Some(seat(job))) {
+            let shared = if model.experts().is_some() { "experts" } else { "parameters" };
+            let problem = format!("the ranks that share out this model's {shared} must be those that train it");
+            return Err(Error::value(problem));
         }
         if let Some(comm) = comm.filter(|comm| comm.ranks() > 1) {
             comm.agree("configuration", canonical(&[model.config().values(), config.resolved()]))?;
@@ -167,14 +171,14 @@ impl Trainer {
             experts.map_or(Ok(()), |experts| experts.join())?;
         }
         let micro_batches = config.batch_size.div_ceil(config.micro_batch(config.batch_size));
-        let replicas = Replicas::of_model(&model, config.replicas, micro_batches, comm)?;
+        let replicas = Replicas::of_model(&model, &config, micro_batches, comm)?;
         let (parameters, gradients) = (model.parameters().data(), model.gradients()?.data());
         let rounded = (precision != Precision::F32).then(|| model.weights().data());
         let device = Optimizer::with_replicas(parameters, gradients, rounded, options, capture, replicas.clone())?;
-        let arenas = device.moments().scales().is_none() && device.moments().own().len() == model.layout().size();
+        let arenas = device.moments().scales().is_none() && device.moments().data()[0].len() == model.layout().size();
         let moments = arenas
             .then(|| device.moments().data().each_ref().map(|data| ParameterArena::over(model.layout(), data.clone())));
-        Ok(Self { model, config, moments, replicas, device, memory: None })
+        Ok(Self { model, config, moments, replicas, device, memory: None, each_kind: false })
     }
 
     /// The model.
@@ -282,8 +286,9 @@ impl Trainer {
 
     /// Brings the model's f32 `parameters` up to date on all ranks, until the next step: with a precision of 16 bits a rank
     /// updates its part alone. All ranks call it. `Error::Value` where they share the experts out.
-    pub fn gather_parameters(&self) -> Result<()> {
+    pub fn gather_parameters(&mut self) -> Result<()> {
         self.model.require_all()?;
+        self.model.begin_gathering()?;
         self.replicas.gather(self.model.parameters().data())
     }
 
@@ -310,7 +315,17 @@ impl Trainer {
 
     fn new_memory(&self, rows: usize, length: usize, replicas: &Replicas) -> Result<StepMemory> {
         let micro = self.config.micro_batch(rows);
-        StepMemory::new(&self.model, rows, length, micro, self.device.loss_scale(), replicas)
+        StepMemory::new(&self.model, rows, length, micro, self.device.loss_scale(), replicas, self.each_kind)
+    }
+
+    /// For a plan: from now on, of micro-batches that make the same calls a step runs the first alone.
+    pub(crate) fn run_each_kind(&mut self) {
+        self.each_kind = true;
+    }
+
+    /// Of what the last step so left out, gives `count` calls, and how many times more a step makes them.
+    pub(crate) fn left_out(&self, count: impl FnMut(usize, &dyn Fn() -> Result<()>) -> Result<()>) -> Result<()> {
+        self.memory.as_ref().map_or(Ok(()), |memory| memory.left_out(&self.model, &self.replicas, count))
     }
 
     /// One update from a batch of any shape; targets of `IGNORE_INDEX` count for nothing. Of several ranks each gives the
@@ -321,6 +336,7 @@ impl Trainer {
     /// `Error::Value` when no target counts, and `Error::OutOfRange` when an id is no token; the parameters then stay.
     pub fn train_step(&mut self, batch: &Batch) -> Result<StepResult<'_>> {
         self.replicas.aborting(self.check(batch))?;
+        self.model.end_gathering();
         let own = batch.targets.iter().filter(|target| **target != IGNORE_INDEX).count();
         let tokens = self.replicas.count(own)?;
         if tokens == 0 {

@@ -103,7 +103,7 @@ mod tests {
     fn source<'a>(name: &str, shape: &[usize], value: f32) -> Source<'a> {
         let count = shape.iter().product();
         let bytes = move || Ok(vec![value; count].into_iter().flat_map(f32::to_le_bytes).collect());
-        Source { name: name.into(), shape: shape.into(), dtype: F32, own: 0..count, read: Box::new(bytes) }
+        Source { name: name.into(), shape: shape.into(), dtype: F32, parts: vec![(0..count, Box::new(bytes))] }
     }
 
     #[test]
@@ -133,7 +133,7 @@ mod tests {
     fn a_failing_read_ends_the_writing() {
         let root = tempfile::tempdir().unwrap();
         let lost = Box::new(|| Err(Error::value("lost")));
-        let bad = Source { name: "a".into(), shape: vec![2], dtype: F32, own: 0..2, read: lost };
+        let bad = Source { name: "a".into(), shape: vec![2], dtype: F32, parts: vec![(0..2, lost)] };
         let error = write_safetensors(&root.path().join("a"), &[bad], None).unwrap_err();
         assert_eq!(error.to_string(), "lost");
     }

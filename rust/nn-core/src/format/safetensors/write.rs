@@ -31,10 +31,8 @@ pub struct Source<'a> {
     pub shape: Vec<usize>,
     /// Element type.
     pub dtype: Dtype,
-    /// Which of its elements are written here; other ranks have the rest.
-    pub own: Range<usize>,
-    /// Gives these, row-major.
-    pub read: ReadBytes<'a>,
+    /// Which of its elements are written here, row-major, and what gives them; other ranks have the rest.
+    pub parts: Vec<(Range<usize>, ReadBytes<'a>)>,
 }
 
 impl Source<'_> {
@@ -102,9 +100,9 @@ pub fn fill_safetensors(path: &Path, tensors: &[Source<'_>], format: Option<&str
     let failed = |error| Error::io(path, error);
     let file = File::options().write(true).open(path).map_err(failed)?;
     for (source, begin) in Layout::new(path, tensors, format)?.tensors {
-        if !source.own.is_empty() {
-            let place = begin + source.own.start as u64 * source.dtype.size;
-            file.write_all_at(&(source.read)()?, place).map_err(failed)?;
+        for (elements, read) in &source.parts {
+            let place = begin + elements.start as u64 * source.dtype.size;
+            file.write_all_at(&read()?, place).map_err(failed)?;
         }
     }
     file.sync_all().map_err(failed)
@@ -186,24 +184,32 @@ mod tests {
         ];
         let bytes =
             |name: &str, count: usize| -> Vec<u8> { (0..count).map(|at| name.len() as u8 * 31 + at as u8).collect() };
-        let sources = |part: usize, parts: usize| -> Vec<Source<'_>> {
+        // Of four pieces each rank has some.
+        let sources = |own: &[usize]| -> Vec<Source<'_>> {
             let source = |(name, dtype, shape): &(&str, Dtype, Vec<usize>)| {
                 let count: usize = shape.iter().product();
-                let (own, size) = (count * part / parts..count * (part + 1) / parts, dtype.size as usize);
-                let all = bytes(name, count * size);
-                let read = all[own.start * size..own.end * size].to_vec();
-                let read = Box::new(move || Ok(read.clone()));
-                Source { name: (*name).to_owned(), shape: shape.clone(), dtype: *dtype, own, read }
+                let part = |piece: &usize| {
+                    let (own, size) = (count * piece / 4..count * (piece + 1) / 4, dtype.size as usize);
+                    let read = bytes(name, count * size)[own.start * size..own.end * size].to_vec();
+                    let read: ReadBytes<'_> = Box::new(move || Ok(read.clone()));
+                    (own, read)
+                };
+                let parts = own.iter().map(part).collect();
+                Source { name: (*name).to_owned(), shape: shape.clone(), dtype: *dtype, parts }
             };
             tensors.iter().map(source).collect()
         };
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("together");
-        lay_out_safetensors(&path, &sources(0, 3), Some("pt")).unwrap();
-        (0..3).for_each(|part| fill_safetensors(&path, &sources(part, 3), Some("pt")).unwrap());
-        let whole: Vec<_> = sources(0, 1)
+        let own: [&[usize]; 3] = [&[0, 2], &[], &[1, 3]];
+        lay_out_safetensors(&path, &sources(own[0]), Some("pt")).unwrap();
+        own.iter().for_each(|own| fill_safetensors(&path, &sources(own), Some("pt")).unwrap());
+        let whole: Vec<_> = sources(&[0, 1, 2, 3])
             .into_iter()
-            .map(|source| (source.name.clone(), source.code(), source.shape.clone(), (source.read)().unwrap()))
+            .map(|source| {
+                let bytes = source.parts.iter().flat_map(|(_, read)| read().unwrap()).collect::<Vec<_>>();
+                (source.name.clone(), source.code(), source.shape.clone(), bytes)
+            })
             .collect();
         let views = whole.iter().map(|(name, dtype, shape, bytes)| {
             (name, safetensors::tensor::TensorView::new(*dtype, shape.clone(), bytes).unwrap())
