@@ -15,6 +15,8 @@ empty :=
 space := $(empty) $(empty)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
 MAKEFLAGS += --no-print-directory
+# Whole suites run in as many processes as JOBS; tests of one file run in one process, which makes what they share once.
+PARALLEL := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # Go and Rust: compilers of this machine, or those that make puts into build/toolchain when they are missing or too old.
@@ -58,7 +60,7 @@ test-all: test ## the same and all slow tests, for hours: before a release (SLOW
 	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
 python-test: $(VENV)/.test $(if $(filter tests,$(TESTS)),emulated)
-	$(BIN)/python -m pytest $(TESTS) $(if $(filter tests,$(TESTS)),--ignore tests/parity --ignore tests/packages)
+	$(BIN)/python -m pytest $(TESTS) $(if $(filter tests,$(TESTS)),$(PARALLEL) --ignore tests/parity --ignore tests/packages)
 
 go: go-toolchain $(VENV)/.test ## the Go module, and build/bin/nncuda-go
 	cd go && go build ./...
@@ -90,7 +92,7 @@ rust-wheel-release: rust ## dist/nncuda_rs-*.whl: that module for every machine 
 	mkdir -p dist && cp $(WHEEL)/rust/*.whl dist/
 
 parity: go rust rust-wheel ## the same bits from Python, Go and Rust: the table is in build/parity/report.txt
-	$(WITH_LIBRARY) NNCUDA_PARITY=required $(BIN)/python -m pytest tests/parity
+	$(WITH_LIBRARY) NNCUDA_PARITY=required $(BIN)/python -m pytest $(PARALLEL) tests/parity
 
 ranks: go rust ## one job on 1 to 8 ranks under MPI, in one language and in three: the bits of one rank (`make parity` tries a few)
 	$(WITH_LIBRARY) NNCUDA_RANKS=all NNCUDA_PARITY=required $(BIN)/python -m pytest tests/parity/test_parity_ranks.py
