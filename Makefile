@@ -118,7 +118,8 @@ install: lib ## the library for programs in C and C++: PREFIX=folder (/usr/local
 	DESTDIR="$(abspath $(DESTDIR))" cmake --install $(BUILD) --prefix "$(abspath $(PREFIX))"
 
 cuda: cuda-toolchain $(VENV)/.packages-test ## the library for every GPU architecture, build/cuda/libnncuda.so, and its checks (SM_70= leaves out clang's)
-	cmake -S . -B build/cuda -DNNCUDA_CUDA=ON -DNNCUDA_CUDA_ARCHITECTURES=all -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
+	cmake -S . -B build/cuda -DNNCUDA_CUDA=ON -DNNCUDA_CUDA_ARCHITECTURES=all -DNNCUDA_CUDA_COMPRESS=balance \
+	  -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 	cmake --build build/cuda --target nncuda
 	$(if $(SM_70),cmake --build build/cuda --target sm_70)
 	$(BIN)/python cmake/ptxas_report.py build/cuda cuda/kernels
