@@ -40,6 +40,8 @@ FUZZ_TARGETS ?=
 SEED ?= 0
 COUNT ?= 12
 RANKS ?= 2
+# What `make test` is made of; .ci/run times each.
+PARTS := python-test go-test rust-test parity packages
 SLOW ?= lint docs asan tsan ranks faults fuzz interop cuda newcomer crates wheel rust-wheel-release mutants
 
 .PHONY: help run test test-all python-test go go-test rust rust-test rust-wheel rust-wheel-release parity ranks packages crates lib install emulated cuda \
@@ -52,7 +54,7 @@ help: ## this list
 run: $(VENV)/.run ## train a small model on text that every machine has (TEXT=folder: on yours; DEVICE=cuda) and let it write
 	$(BIN)/nncuda demo --out runs/demo $(if $(TEXT),--text "$(TEXT)") $(if $(DEVICE),--device "$(DEVICE)")
 
-test: $(if $(filter tests,$(TESTS)),python-test go-test rust-test parity packages,python-test) ## every test of the three languages; sets up what it needs (TESTS=path for some of Python's)
+test: $(if $(filter tests,$(TESTS)),$(PARTS),python-test) ## every test of the three languages; sets up what it needs (TESTS=path for some of Python's)
 
 test-all: test ## the same and all slow tests, for hours: before a release (SLOW="asan fuzz" for some)
 	@failed=; for verb in $(SLOW); do \
@@ -184,7 +186,7 @@ faults: go rust ## what may go wrong in a run, at every point: each allocation o
 	  tests/comm/test_mpi_runs.py
 
 fuzz: .venv-fuzz/.packages-fuzz ## every reader of outside files, on files that are meant to mislead it (FUZZ_SECONDS=60 each, FUZZ_TARGETS="gguf config")
-	PYTHONPATH=python .venv-fuzz/bin/python tests/fuzz/fuzz_run.py --seconds $(FUZZ_SECONDS) $(FUZZ_TARGETS)
+	PYTHONPATH=python .venv-fuzz/bin/python tests/fuzz/fuzz_run.py --seconds $(FUZZ_SECONDS) --jobs $(JOBS) $(FUZZ_TARGETS)
 
 mutants: $(VENV)/.test ## plant mistakes in a copy of the sources and name those that no test notices (SEED=0 COUNT=12)
 	$(BIN)/python tests/mutants/mutants_run.py --seed $(SEED) --count $(COUNT) $(if $(FILES),--files "$(FILES)") \
