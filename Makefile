@@ -15,6 +15,8 @@ empty :=
 space := $(empty) $(empty)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
 MAKEFLAGS += --no-print-directory
+# Whole suites run in as many processes as JOBS; tests of one file run in one process, which makes what they share once.
+PARALLEL := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # Go and Rust: compilers of this machine, or those that make puts into build/toolchain when they are missing or too old.
@@ -38,6 +40,8 @@ FUZZ_TARGETS ?=
 SEED ?= 0
 COUNT ?= 12
 RANKS ?= 2
+# What `make test` is made of; .ci/run times each.
+PARTS := python-test go-test rust-test parity packages
 SLOW ?= lint docs asan tsan ranks faults fuzz interop cuda newcomer crates wheel rust-wheel-release mutants
 
 .PHONY: help run test test-all python-test go go-test rust rust-test rust-wheel rust-wheel-release parity ranks packages crates lib install emulated cuda \
@@ -50,7 +54,7 @@ help: ## this list
 run: $(VENV)/.run ## train a small model on text that every machine has (TEXT=folder: on yours; DEVICE=cuda) and let it write
 	$(BIN)/nncuda demo --out runs/demo $(if $(TEXT),--text "$(TEXT)") $(if $(DEVICE),--device "$(DEVICE)")
 
-test: $(if $(filter tests,$(TESTS)),python-test go-test rust-test parity packages,python-test) ## every test of the three languages; sets up what it needs (TESTS=path for some of Python's)
+test: $(if $(filter tests,$(TESTS)),$(PARTS),python-test) ## every test of the three languages; sets up what it needs (TESTS=path for some of Python's)
 
 test-all: test ## the same and all slow tests, for hours: before a release (SLOW="asan fuzz" for some)
 	@failed=; for verb in $(SLOW); do \
@@ -58,7 +62,7 @@ test-all: test ## the same and all slow tests, for hours: before a release (SLOW
 	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
 python-test: $(VENV)/.test $(if $(filter tests,$(TESTS)),emulated)
-	$(BIN)/python -m pytest $(TESTS) $(if $(filter tests,$(TESTS)),--ignore tests/parity --ignore tests/packages)
+	$(BIN)/python -m pytest $(TESTS) $(if $(filter tests,$(TESTS)),$(PARALLEL) --ignore tests/parity --ignore tests/packages)
 
 go: go-toolchain $(VENV)/.test ## the Go module, and build/bin/nncuda-go
 	cd go && go build ./...
@@ -90,7 +94,7 @@ rust-wheel-release: rust ## dist/nncuda_rs-*.whl: that module for every machine 
 	mkdir -p dist && cp $(WHEEL)/rust/*.whl dist/
 
 parity: go rust rust-wheel ## the same bits from Python, Go and Rust: the table is in build/parity/report.txt
-	$(WITH_LIBRARY) NNCUDA_PARITY=required $(BIN)/python -m pytest tests/parity
+	$(WITH_LIBRARY) NNCUDA_PARITY=required $(BIN)/python -m pytest $(PARALLEL) tests/parity
 
 ranks: go rust ## one job on 1 to 8 ranks under MPI, in one language and in three: the bits of one rank (`make parity` tries a few)
 	$(WITH_LIBRARY) NNCUDA_RANKS=all NNCUDA_PARITY=required $(BIN)/python -m pytest tests/parity/test_parity_ranks.py
@@ -116,7 +120,8 @@ install: lib ## the library for programs in C and C++: PREFIX=folder (/usr/local
 	DESTDIR="$(abspath $(DESTDIR))" cmake --install $(BUILD) --prefix "$(abspath $(PREFIX))"
 
 cuda: cuda-toolchain $(VENV)/.packages-test ## the library for every GPU architecture, build/cuda/libnncuda.so, and its checks (SM_70= leaves out clang's)
-	cmake -S . -B build/cuda -DNNCUDA_CUDA=ON -DNNCUDA_CUDA_ARCHITECTURES=all -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
+	cmake -S . -B build/cuda -DNNCUDA_CUDA=ON -DNNCUDA_CUDA_ARCHITECTURES=all -DNNCUDA_CUDA_COMPRESS=balance \
+	  -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 	cmake --build build/cuda --target nncuda
 	$(if $(SM_70),cmake --build build/cuda --target sm_70)
 	$(BIN)/python cmake/ptxas_report.py build/cuda cuda/kernels
@@ -181,7 +186,7 @@ faults: go rust ## what may go wrong in a run, at every point: each allocation o
 	  tests/comm/test_mpi_runs.py
 
 fuzz: .venv-fuzz/.packages-fuzz ## every reader of outside files, on files that are meant to mislead it (FUZZ_SECONDS=60 each, FUZZ_TARGETS="gguf config")
-	PYTHONPATH=python .venv-fuzz/bin/python tests/fuzz/fuzz_run.py --seconds $(FUZZ_SECONDS) $(FUZZ_TARGETS)
+	PYTHONPATH=python .venv-fuzz/bin/python tests/fuzz/fuzz_run.py --seconds $(FUZZ_SECONDS) --jobs $(JOBS) $(FUZZ_TARGETS)
 
 mutants: $(VENV)/.test ## plant mistakes in a copy of the sources and name those that no test notices (SEED=0 COUNT=12)
 	$(BIN)/python tests/mutants/mutants_run.py --seed $(SEED) --count $(COUNT) $(if $(FILES),--files "$(FILES)") \

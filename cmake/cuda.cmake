@@ -87,9 +87,11 @@ message(STATUS "GPU engine for ${nn_cuda_text}, by ${CMAKE_CUDA_COMPILER}")
 # cmake/ptxas.sh keeps beside the object.
 add_library(nncuda_cuda OBJECT ${nn_cuda_sources})
 target_include_directories(nncuda_cuda PRIVATE ${CMAKE_SOURCE_DIR}/cuda)
-set(nn_cuda_compress --compress-mode=size) # a tenth of the size; unpacking at load is quick
-if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.8)
-  set(nn_cuda_compress -Xfatbin=-compress-all)
+set(NNCUDA_CUDA_COMPRESS size CACHE STRING
+    "How nvcc (from 12.8) compresses GPU code, its --compress-mode: size is smallest, balance a third larger and much sooner done")
+set(nn_cuda_compress -Xfatbin=-compress-all) # to a tenth of the size; unpacking at load is quick
+if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.8)
+  list(APPEND nn_cuda_compress --compress-mode=${NNCUDA_CUDA_COMPRESS})
 endif()
 target_compile_options(
   nncuda_cuda PRIVATE -lineinfo -Xptxas=-v ${nn_cuda_compress}

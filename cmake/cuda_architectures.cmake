@@ -71,7 +71,8 @@ function(nn_cuda_split products others)
   set(${others} "${for_others}" PARENT_SCOPE)
 endfunction()
 
-# nvcc's flags for a list, and the names of its codes: sm_80 and compute_80.
+# nvcc's flags for a list, and the names of its codes: sm_80 and compute_80. Machine code of 86 and 89 beside that of 80 is
+# made of the PTX of 80: no source tells them apart, and the way to PTX is more than half of the time.
 function(nn_cuda_codes flags names)
   set(list "")
   set(codes "")
@@ -85,8 +86,12 @@ function(nn_cuda_codes flags names)
       list(APPEND code compute_${CMAKE_MATCH_1})
     endif()
     list(APPEND codes ${code})
+    set(ptx ${CMAKE_MATCH_1})
+    if(arch MATCHES "^(86|89)-real$" AND ("80" IN_LIST ARGN OR "80-real" IN_LIST ARGN))
+      set(ptx 80)
+    endif()
     string(REPLACE ";" "," code "${code}")
-    list(APPEND list "--generate-code=arch=compute_${CMAKE_MATCH_1},code=[${code}]")
+    list(APPEND list "--generate-code=arch=compute_${ptx},code=[${code}]")
   endforeach()
   set(${flags} "${list}" PARENT_SCOPE)
   set(${names} "${codes}" PARENT_SCOPE)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-MODULE = Path(__file__).resolve().parents[2] / "cmake" / "cuda_architectures.cmake"
+ROOT = Path(__file__).resolve().parents[2]
+MODULE = ROOT / "cmake" / "cuda_architectures.cmake"
 CUDA_13 = "75;80;86;87;88;89;90;100;110;103;120;121"
 CUDA_12 = "50;52;53;60;61;62;70;72;75;80;86;87;89;90"
 pytestmark = [
@@ -117,3 +120,44 @@ def test_flags_and_names(tmp_path: Path) -> None:
     ]
     names = "sm_75;sm_80;compute_80;sm_90a;compute_90"
     assert cmake(tmp_path, code) == (0, f"-- {';'.join(flags)} {names}")
+
+
+def test_86_and_89_are_made_of_the_ptx_of_80(tmp_path: Path) -> None:
+    """Where there is some; PTX of their own is asked for by name."""
+    code = "\n".join(
+        f'nn_cuda_codes(flags names {archs})\nmessage(STATUS "${{flags}} ${{names}}")'
+        for archs in ("80-real 86-real 89-real", "86-real 89-real", "80 86 89-virtual")
+    )
+    flags = [
+        [("80", "sm_80"), ("80", "sm_86"), ("80", "sm_89")],
+        [("86", "sm_86"), ("89", "sm_89")],
+        [("80", "sm_80,compute_80"), ("86", "sm_86,compute_86"), ("89", "compute_89")],
+    ]
+    said = [
+        f"-- {';'.join(f'--generate-code=arch=compute_{ptx},code=[{made}]' for ptx, made in each)} "
+        + ";".join(made.replace(",", ";") for _, made in each)
+        for each in flags
+    ]
+    assert cmake(tmp_path, code) == (0, " ".join(said))
+
+
+def test_no_source_tells_86_or_89_from_80() -> None:
+    compare = {
+        "<": operator.lt,
+        "<=": operator.le,
+        "==": operator.eq,
+        "!=": operator.ne,
+        ">=": operator.ge,
+        ">": operator.gt,
+    }
+    condition = re.compile(r"\b(__CUDA_ARCH__|GEMM_ARCH)\s*([<>]=?|[=!]=)\s*(\d+)")
+    found = [
+        (file.name, *match)
+        for file in sorted((ROOT / "cuda").rglob("*.cu*"))
+        for match in condition.findall(file.read_text(encoding="utf-8"))
+    ]
+    assert len(found) > 10
+    for file, word, sign, number in found:
+        scale = 10 if word == "__CUDA_ARCH__" else 1
+        answers = {compare[sign](arch * scale, int(number)) for arch in (80, 86, 89)}
+        assert len(answers) == 1, f"{file}: {word} {sign} {number}"

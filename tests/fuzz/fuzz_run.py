@@ -1,6 +1,6 @@
 """Fuzzes readers with atheris (libFuzzer for Python), led by the coverage of their code.
 
-    python tests/fuzz/fuzz_run.py [TARGET ...] [--seconds N] [--keep]
+    python tests/fuzz/fuzz_run.py [TARGET ...] [--seconds N] [--jobs N] [--keep]
 
 Seeds and the kept corpus are where it begins; what it adds stays in build/fuzz/TARGET/corpus, and a finding's file in
 build/fuzz/TARGET/findings. `--keep` then renews tests/fuzz/corpus/TARGET: the fewest small files that reach what all of
@@ -16,6 +16,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from fuzz_harness import limit_address_space, run_case, temporary_folder
@@ -67,7 +68,7 @@ def child(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def run(name: str, seconds: int) -> bool:
-    """One target for so long; whether nothing was found. Prints a line."""
+    """One target for so long; whether nothing was found. Prints a line, and what was found."""
     folder = WORK / name
     for part in ("corpus", "seeds", "findings"):
         (folder / part).mkdir(parents=True, exist_ok=True)
@@ -81,12 +82,13 @@ def run(name: str, seconds: int) -> bool:
     executed = re.findall(r"number_of_executed_units: (\d+)", done.stdout)
     covered = re.findall(r"cov: (\d+) ft: (\d+) corp: (\d+)", done.stdout)
     reached = "edges {}, features {}, corpus {}".format(*covered[-1]) if covered else "nothing reached"
-    print(f"{name}: {executed[-1] if executed else 0} runs, {reached}", flush=True)
-    if done.returncode == 0:
-        return True
-    lines = [line for line in done.stdout.splitlines() if "Finding:" in line or "ERROR" in line or "Test unit" in line]
-    print("  FINDING: " + "\n  ".join(lines[:6] or done.stdout.splitlines()[-6:]), flush=True)
-    return False
+    said = f"{name}: {executed[-1] if executed else 0} runs, {reached}\n"
+    if done.returncode != 0:
+        every = done.stdout.splitlines()
+        lines = [line for line in every if "Finding:" in line or "ERROR" in line or "Test unit" in line]
+        said += "  FINDING: " + "\n  ".join(lines[:6] or every[-6:]) + "\n"
+    print(said, end="", flush=True)  # at once, since targets may run side by side
+    return done.returncode == 0
 
 
 def keep(name: str) -> None:
@@ -118,16 +120,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
     parser.add_argument("--seconds", type=int, default=60, help="of each target; 0: with --keep alone")
+    parser.add_argument("--jobs", type=int, default=1, help="targets at a time")
     parser.add_argument("--keep", action="store_true", help="renew the kept corpus")
     options = parser.parse_args()
     unknown = set(options.targets) - set(TARGETS)
     if unknown:
         parser.error(f"there is no target {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
-    good = True
-    for name in options.targets or TARGETS:
-        if options.seconds > 0:
-            good &= run(name, options.seconds)
-        if options.keep:
+    names, good = options.targets or [*TARGETS], True
+    if options.seconds > 0:
+        with ThreadPoolExecutor(max(1, options.jobs)) as pool:
+            good = all([*pool.map(run, names, [options.seconds] * len(names))])
+    if options.keep:
+        for name in names:
             keep(name)
     sys.exit(0 if good else 1)
 

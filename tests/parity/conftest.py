@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import languages
 import pytest
@@ -15,7 +15,9 @@ from runs import Workshop
 
 REPORT = languages.ROOT / "build" / "parity" / "report.txt"
 
-_outcomes: dict[str, dict[str, Counter[str]]] = {}
+#: What a test's report says of it in the table: the row, and the languages. Reports reach the process that writes the
+#: table from whichever worker ran the test.
+CASE = "case of the parity table"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -39,8 +41,10 @@ def find(name: str) -> languages.Language:
 
 
 @pytest.fixture(scope="session")
-def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
-    return Workshop(tmp_path_factory.mktemp("parity"))
+def workshop(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    """One for all workers of a session."""
+    base = tmp_path_factory.getbasetemp()
+    return Workshop((base.parent if hasattr(request.config, "workerinput") else base) / "parity")
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -53,15 +57,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     parameters = getattr(item, "callspec", None)
     found = [value for value in parameters.params.values() if value in languages.NAMES] if parameters else []
     # Of an ordered pair, the second language is the one that is tried.
-    for name in marker.args[1:] or found[-1:] or languages.NAMES:
-        _outcomes.setdefault(marker.args[0], {}).setdefault(name, Counter())[report.outcome] += 1
+    names = marker.args[1:] or found[-1:] or languages.NAMES
+    report.user_properties.append((CASE, [marker.args[0], *names]))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if not _outcomes:
+    counted = outcomes(report for reports in terminalreporter.stats.values() for report in reports)
+    if not counted:
         return
     table = Table("case", *languages.NAMES, title="Parity", title_justify="left")
-    for case, cells in _outcomes.items():
+    for case, cells in counted.items():
         table.add_row(case, *(_cell(cells.get(name, Counter())) for name in languages.NAMES))
     text = io.StringIO()
     Console(file=text, width=100).print(table)
@@ -69,6 +74,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.write(text.getvalue())
     REPORT.parent.mkdir(parents=True, exist_ok=True)
     REPORT.write_text(text.getvalue(), encoding="utf-8")
+
+
+def outcomes(reports: Iterable[object]) -> dict[str, dict[str, Counter[str]]]:
+    """By case and language, how many tests ended how; the cases as they stand in the files."""
+    found = [report for report in reports if isinstance(report, pytest.TestReport)]
+    counted: dict[str, dict[str, Counter[str]]] = {}
+    for report in sorted(found, key=lambda report: (report.location[0], report.location[1] or 0)):
+        for name, value in report.user_properties:
+            if name == CASE:
+                case, *names = value  # type: ignore[misc]
+                for language in names:
+                    counted.setdefault(case, {}).setdefault(language, Counter())[report.outcome] += 1
+    return counted
 
 
 def _cell(counts: Counter[str]) -> Text:

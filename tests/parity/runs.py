@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -213,12 +215,22 @@ WORSENING = (
 
 
 class Workshop:
-    """A folder with the inputs, and every run that was asked for, each made once."""
+    """A folder with the inputs, and every run that was asked for, each made once: by the first of several processes
+    that asks for it, for which the others wait."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._make_inputs()
+        (folder / "made").mkdir(parents=True, exist_ok=True)
+        self._once("inputs", self._make_inputs)
         self.run = functools.cache(self._run)
+
+    def _once(self, name: str, make: Callable[[], object]) -> None:
+        with open(self.folder / "made" / name, "a+") as mark:
+            fcntl.flock(mark, fcntl.LOCK_EX)
+            mark.seek(0)
+            if not mark.read():
+                make()
+                mark.write("made")
 
     def config(self, name: str) -> Path:
         """The TOML file of a configuration."""
@@ -231,7 +243,8 @@ class Workshop:
 
     def _run(self, language: str, options: str, threads: int = 1) -> Path:
         run = self.folder / "runs" / f"{language}-{options}-{threads}"
-        languages.find(language).run("train", run, *self.options(options), "--threads", threads)
+        train = ["train", run, *self.options(options), "--threads", threads]
+        self._once(run.name, lambda: languages.find(language).run(*train))
         return run
 
     def reference(self, options: str) -> Path:
@@ -241,8 +254,8 @@ class Workshop:
     def worsening(self) -> Path:
         """Python's run with the flags `WORSENING`: its best checkpoint is not among the two newest."""
         run = self.folder / "runs" / "worsening"
-        if not run.exists():
-            languages.find("python").run("train", run, *self.options("accumulated"), *WORSENING, "--threads", 2)
+        train = ["train", run, *self.options("accumulated"), *WORSENING, "--threads", 2]
+        self._once(run.name, lambda: languages.find("python").run(*train))
         return run
 
     def cut(self, run: Path, step: int, name: str) -> Path:
