@@ -44,6 +44,8 @@ CASES: dict[str, tuple[MoEConfig, dict[str, Any]]] = {
     "f16, moments in 8 bits": (MODEL, {"precision": "f16", "moments": "f8", "loss_scale": 2.0**24}),  # which overflows
     "recomputed": (MODEL, {"activation_checkpointing": 2, "recompute_experts": True, "batch_size": 7, "replicas": 7}),
     "wide, moments in 8 bits": (WIDE, {"batch_size": 4, "replicas": 4, "moments": "f8"}),
+    "sums in bf16": (WIDE, {"batch_size": 9, "replicas": 7, "reduce_dtype": "bf16", "precision": "bf16"}),
+    "sums in f16": (MODEL, {"precision": "f16", "reduce_dtype": "f16"}),
     "one piece": (dataclasses.replace(TINY, num_experts=12, ffn_size=4), {"precision": "bf16", "clip_norm": None}),
 }
 
@@ -55,7 +57,7 @@ def files(folder: Path) -> dict[str, str]:
 def trained(comm: nncuda.Comm, size: int, config: MoEConfig, train: TrainConfig, capture: bool, folder: Path) -> Any:
     """What four steps tell; the checkpoint behind them is in the folder."""
     experts = ExpertParallel.of(comm, size, config.num_experts)
-    model = MoETransformer(comm.ctx, config, seed=2, precision=train.precision, experts=experts)
+    model = MoETransformer(comm.ctx, config, seed=2, precision=train.precision, experts=experts, comm=comm)
     trainer = Trainer(model, train, capture=capture, comm=comm)
     told = []
     for seed in range(4):
@@ -135,13 +137,16 @@ def test_what_a_rank_holds() -> None:
     receivers lack."""
     layout = ParameterLayout(WIDE)
     found = [HeldElements(layout, 4, rank, 2) for rank in range(4)]
-    moves = found[0].weight_moves(1), found[0].gradient_moves(1)
+    moves = list(dict.fromkeys(move for one in found for move in one.weight_moves(1))), found[0].gradient_moves(1)
+    for rank, sent in enumerate(found[0].weights_sent()):
+        assert sent == sum(end - begin for begin, end, sender, _ in moves[0] if sender == rank)
     assert np.sum([marked(layout, one.computes) for one in found], axis=0).min() >= 2
     for rank, one in enumerate(found):
-        assert (one.weight_moves(1), one.gradient_moves(1)) == moves
-        assert one.shard.start % GRAIN == 0
+        assert sorted(one.weight_moves(1)) == sorted(move for move in moves[0] if rank in move[2:])
+        assert one.gradient_moves(1) == moves[1] and one.weights_sent() == found[0].weights_sent()
+        assert all(part.start % GRAIN == 0 for part in one.updated)
         assert marked(layout, one.computes).max() == 1 and marked(layout, one.computes).sum() < layout.size
-        mine, shard = marked(layout, [*one.dense, *one.own]), marked(layout, [one.shard])
+        mine, shard = marked(layout, [*one.dense, *one.own]), marked(layout, one.updated)
         weights, sums = (
             marked(layout, [range(begin, end) for begin, end, _, to in some if to == rank]) for some in moves
         )
@@ -149,6 +154,22 @@ def test_what_a_rank_holds() -> None:
         assert np.array_equal(sums, shard & (1 - mine))
         for begin, end, sender, _ in moves[1]:
             assert marked(layout, found[sender].own)[begin:end].all()
+
+
+@pytest.mark.parametrize(("ranks", "size"), [(4, 4), (6, 2), (3, 3)])
+def test_gradients_of_experts_stay_where_they_are(ranks: int, size: int) -> None:
+    """But for grains that two positions, or an expert and something else, have a part of."""
+    layout = ParameterLayout(WIDE)
+    moves = HeldElements(layout, ranks, 0, size).gradient_moves(1)
+    assert 0 < len(moves) <= 2 * size * 2 * len(layout.experts)
+    assert max(end - begin for begin, end, *_ in moves) < GRAIN
+    for rank in range(ranks):
+        one = HeldElements(layout, ranks, rank, size)
+        count = sum(map(len, one.updated))
+        assert abs(count - layout.size / ranks) < 2 * GRAIN
+        slots = one.slot_shards()
+        assert [shard.end - shard.begin for shard, _ in slots] and slots[0][0].begin == 0
+        assert sum(shard.end - shard.begin for shard, _ in slots) == sum(map(len, one.own)) == slots[-1][0].end
 
 
 def test_memory_is_that_of_the_part() -> None:

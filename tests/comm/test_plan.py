@@ -78,6 +78,60 @@ def test_the_rank_that_needs_most(name: str, ranks: int) -> None:
     assert planned.sent == max(work.sent for work in works) > 0
 
 
+@pytest.mark.parametrize(("ranks", "size"), [(1, 1), (3, 1), (4, 2), (6, 6)])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"batch_size": 23, "replicas": 9},
+        {"batch_size": 45, "micro_batch_size": 2, "replicas": 7, "precision": "f16", "reduce_dtype": "f16"},
+        {"batch_size": 14, "replicas": 14, "precision": "bf16", "moments": "f8"},
+    ],
+)
+def test_micro_batches_of_a_kind_are_run_once(
+    ranks: int, size: int, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they come to is what all of them do when each is run."""
+    model = dataclasses.replace(MODEL, num_experts=6, capacity_factor=1.2)
+    train, machine = options(**changes), Machine("cpu", 1)
+    run = []
+    forward_backward = MoETransformer.forward_backward
+    monkeypatch.setattr(
+        MoETransformer, "forward_backward", lambda *given, **named: (run.append(1), forward_backward(*given, **named))
+    )
+
+    def plans() -> tuple[list[Any], int]:
+        run.clear()
+        seats = [Seat(rank, ranks, size) for rank in range(ranks)]
+        found = [
+            (plan_training(model, train, machine, seat=seat), training_work(model, train, machine, seat))
+            for seat in seats
+        ]
+        return found, len(run)
+
+    found, count = plans()
+    monkeypatch.setattr(
+        Trainer, "each_kind", property(lambda trainer: False, lambda trainer, value: None), raising=False
+    )
+    expected, all_of_them = plans()
+    assert found == expected
+    assert count < all_of_them
+
+
+def test_many_replicas_take_few_micro_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many a rank runs."""
+    run = []
+    forward_backward = MoETransformer.forward_backward
+    monkeypatch.setattr(
+        MoETransformer, "forward_backward", lambda *given, **named: (run.append(1), forward_backward(*given, **named))
+    )
+    model, train = dataclasses.replace(MODEL, num_experts=6), options(batch_size=3000, replicas=1000)
+    plan_ranks(model, train, Machine("cpu", 1), 1)
+    assert 0 < len(run) < 40
+    run.clear()
+    plan_ranks(model, train, Machine("cpu", 1), 4, 2)
+    assert 0 < len(run) < 160
+
+
 def test_growth() -> None:
     """Each row is the plan of so many ranks; experts are shared out as far as ranks and experts allow."""
     model, train, machine = dataclasses.replace(MODEL, num_experts=6), options(), Machine("cpu", 1)

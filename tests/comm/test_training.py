@@ -19,7 +19,7 @@ from small_models import TINY, random_batch
 import nncuda
 from nncuda.formats import write_shard
 from nncuda.formats.safetensors import SafetensorsLayout
-from nncuda.models import MoEConfig, MoETransformer
+from nncuda.models import MoEConfig, MoETransformer, ParameterLayout
 from nncuda.train import Checkpoint, TrainConfig, Trainer, TrainingRun, list_checkpoints, read_metrics
 
 RANKS = [1, 2, 3, 4, 5, 8]
@@ -43,6 +43,8 @@ CASES: dict[str, tuple[MoEConfig, dict[str, Any]]] = {
     "accumulated": (RAGGED, {"batch_size": 21, "micro_batch_size": 2}),
     "recomputed": (RAGGED, {"activation_checkpointing": 2, "recompute_experts": True, "precision": "bf16"}),
     "one piece": (TINY, {"precision": "bf16", "clip_norm": None}),
+    "sums in bf16": (RAGGED, {"reduce_dtype": "bf16", "batch_size": 9}),
+    "sums in f16": (RAGGED, {"precision": "f16", "reduce_dtype": "f16", "loss_scale": 2.0**24}),
 }
 
 
@@ -56,8 +58,9 @@ def share(comm: nncuda.Comm | None, trainer: Trainer, batch: tuple[np.ndarray, n
 
 
 def trained(ctx: nncuda.Context, comm: nncuda.Comm | None, config: MoEConfig, train: TrainConfig, capture: bool) -> Any:
-    """What four steps tell, and the parameters behind them."""
-    model = MoETransformer(ctx, config, seed=2, precision=train.precision)
+    """What four steps tell, and the parameters behind them. Where steps are captured, the f32 parameters of a model in
+    16 bits are one rank's each from the beginning."""
+    model = MoETransformer(ctx, config, seed=2, precision=train.precision, comm=comm if capture else None)
     trainer = Trainer(model, train, capture=capture, comm=comm)
     told = []
     for seed in range(4):
@@ -283,23 +286,81 @@ def test_parameters_of_several_ranks(tmp_path: Path) -> None:
 
     def work(comm: nncuda.Comm) -> list[str]:
         train = options(precision="bf16")
-        model = MoETransformer(comm.ctx, RAGGED, seed=2, precision="bf16")
+        model = MoETransformer(comm.ctx, RAGGED, seed=2, precision="bf16", comm=comm)
         trainer = Trainer(model, train, comm=comm)
+        first = np.concatenate([model.parameters_in(part).numpy() for part in trainer.moments.own] or [[]])
+        trainer.gather_parameters()  # of which a whole model has the same
+        whole = MoETransformer(comm.ctx, RAGGED, seed=2, precision="bf16")
+        assert model.parameters.data.numpy().tobytes() == whole.parameters.data.numpy().tobytes()
+        assert first.tobytes() == b"".join(whole.parameters_in(own).numpy().tobytes() for own in trainer.moments.own)
         trainer.train_step(*share(comm, trainer, random_batch(RAGGED, 8, LENGTH)))
         for use in (model.state_dict, lambda: model.save(tmp_path / f"model {comm.rank}")):
             with pytest.raises(nncuda.errors.StateError, match="gather_parameters of its trainer brings all"):
                 use()
         trainer.save_checkpoint(tmp_path / "saved")
         again = Trainer.load(tmp_path / "saved", comm=comm)
+        with pytest.raises(nncuda.errors.StateError, match="gather_parameters of its trainer brings all"):
+            again.model.state_dict()
         parts = [(name, first, part.numpy().tobytes()) for name, first, part in trainer.moments.parts()]
         assert parts == [(name, first, part.numpy().tobytes()) for name, first, part in again.moments.parts()]
         trainer.gather_parameters()
         model.save(tmp_path / f"model {comm.rank}")
+        again.gather_parameters()
         assert again.model.parameters.data.numpy().tobytes() == model.parameters.data.numpy().tobytes()
         return [path.name for path in sorted(tmp_path.glob(f"model {comm.rank}/*"))]
 
     assert job(3, work) == [["config.json", "model.safetensors"]] * 3
     assert not list(tmp_path.glob(".partial-*"))
+
+
+def test_f32_parameters_are_on_one_rank() -> None:
+    """Memory for them is there for what a rank updates; `gather_parameters` takes more, and training goes on there."""
+
+    def work(comm: nncuda.Comm, gather: bool) -> tuple[int, int, int, bytes]:
+        train = options(precision="bf16")
+        before = comm.ctx.bytes_used
+        model = MoETransformer(comm.ctx, RAGGED, seed=2, precision="bf16", comm=comm)
+        used, kept = comm.ctx.bytes_used - before, model.master_bytes
+        trainer = Trainer(model, train, comm=comm)
+        for seed in range(5):
+            trainer.train_step(*share(comm, trainer, random_batch(RAGGED, 8, LENGTH, seed)))
+            if gather and seed in (0, 3):  # after a step call by call, and after one that was replayed
+                trainer.gather_parameters()
+                assert model.master_bytes == 4 * model.layout.size
+        own = b"".join(model.parameters_in(part).numpy().tobytes() for part in trainer.moments.own)
+        return used, kept, model.layout.size, own
+
+    kept, gathered = (job(4, lambda comm, gather=gather: work(comm, gather)) for gather in (False, True))
+    assert [one[3] for one in kept] == [one[3] for one in gathered]
+    size = kept[0][2]
+    assert sum(masters for _, masters, *_ in kept) == 4 * size
+    for used, masters, *_ in kept:
+        assert 0 <= used - (4 + 2) * size - masters < 3 * 4096
+    assert len(b"".join(one[3] for one in kept)) == 4 * size
+
+    def elsewhere(comm: nncuda.Comm) -> None:
+        model = MoETransformer(comm.ctx, TINY, precision="bf16", comm=comm)
+        with pytest.raises(ValueError, match="parameters must be those that train it"):
+            Trainer(model, options(precision="bf16"))
+
+    job(2, elsewhere)
+
+
+def test_sums_in_16_bits_are_half_the_bytes() -> None:
+    """Other bits than those of sums in f32, and that many fewer bytes."""
+
+    def work(comm: nncuda.Comm, kind: str) -> tuple[bytes, int]:
+        model = MoETransformer(comm.ctx, RAGGED, seed=2)
+        trainer = Trainer(model, options(reduce_dtype=kind), comm=comm)
+        before = comm.bytes_sent
+        trainer.train_step(*share(comm, trainer, random_batch(RAGGED, 8, LENGTH)))
+        return model.parameters.data.numpy().tobytes(), comm.bytes_sent - before
+
+    size = ParameterLayout(RAGGED).size
+    exact, rounded = (job(4, lambda comm, kind=kind: work(comm, kind)) for kind in ("f32", "bf16"))
+    assert exact[0][0] != rounded[0][0]
+    saved = sum(one[1] for one in exact) - sum(one[1] for one in rounded)
+    assert saved == 3 * 2 * size  # of each element three of four ranks send a sum
 
 
 @pytest.mark.parametrize("changes", [{"max_loss": 0.5}, {"learning_rate": 1e30, "clip_norm": None}])

@@ -62,6 +62,17 @@ def test_inspect(workshop: Workshop, language: str) -> None:
 REFUSED = {
     "precision of nobody": (["--precision", "f8"], 2, ("--precision", "f8", "f32", "bf16", "f16")),
     "moments of nobody": (["--moments", "f16"], 2, ("--moments", "f16", "f32", "bf16", "f8")),
+    "sums of nobody": (["--reduce-dtype", "f8"], 2, ("--reduce-dtype", "f8", "f32", "bf16", "f16")),
+    "sums in f16 without f16": (
+        ["--precision", "bf16", "--reduce-dtype", "f16"],
+        3,
+        ("reduce_dtype is f16, but the precision is bf16; gradients fit into f16 only with the loss scale of",),
+    ),
+    "sums of one replica": (
+        ["--reduce-dtype", "bf16"],
+        3,
+        ("reduce_dtype is bf16, but replicas is 1; gradients are rounded between replicas",),
+    ),
     "scale without f16": (["--loss-scale", 2], 3, ("loss_scale is given, but the precision is f32",)),
     "scale too large": (
         ["--precision", "f16", "--loss-scale", 2**25],

@@ -33,8 +33,12 @@ KINDS: dict[str, list[object]] = {
     "experts again": ["--recompute-experts"],
     "one micro-batch a replica": ["--batch-size", 8],
     "replicas of unequal work": ["--replicas", 9],
-}
-CHECKED = tuple(KINDS) if WHOLE else ("bf16",)
+    "sums in bf16": ["--reduce-dtype", "bf16"],
+    "sums in f16, overflowing": [
+        "--reduce-dtype", "f16", "--precision", "f16", "--loss-scale", 2**24, "--loss-scale-interval", 4,
+    ],
+}  # fmt: skip
+CHECKED = tuple(KINDS) if WHOLE else ("bf16", "sums in bf16")
 #: Twelve experts instead of five: flags over "replicas" for jobs whose ranks divide them.
 EXPERTS: list[object] = ["--num-experts", 12]
 #: By name: flags over these. Slots of experts are dropped in all but one.
@@ -52,10 +56,12 @@ EXPERT_KINDS: dict[str, list[object]] = {
     "experts, experts again": KINDS["experts again"],
     "experts, one micro-batch a replica": KINDS["one micro-batch a replica"],
     "experts, replicas of unequal work": KINDS["replicas of unequal work"],
+    "experts, sums in bf16": [*KINDS["replicas of unequal work"], "--precision", "bf16", *KINDS["sums in bf16"]],
+    "experts, sums in f16, overflowing": KINDS["sums in f16, overflowing"],
 }  # fmt: skip
 KINDS |= {name: [*EXPERTS, *flags] for name, flags in EXPERT_KINDS.items()}
 #: Kinds, ranks, and how many of these divide the experts: all, or groups that have the same ones.
-DIVIDED: list[tuple[str, int, int]] = [("experts, bf16", 4, 2), ("experts, accumulated", 3, 3)]
+DIVIDED: list[tuple[str, int, int]] = [("experts, sums in bf16", 4, 2), ("experts, accumulated", 3, 3)]
 if WHOLE:
     groups = [(2, 2), (3, 3), (4, 2), (4, 4), (6, 2), (6, 3), (6, 6), (8, 2), (8, 4)]
     precisions = ["experts, f32", "experts, bf16"]

@@ -10,8 +10,10 @@ from small_models import TINY, random_batch
 
 import nncuda
 from nncuda import kernels
+from nncuda.dtypes import to_numpy
 from nncuda.models import MoETransformer
 from nncuda.train import TrainConfig, Trainer
+from nncuda.train.config import canonical
 from nncuda.train.replicas import Replicas
 
 LENGTH = 12
@@ -46,6 +48,16 @@ def tree(gradients: list[np.ndarray]) -> np.ndarray:
     return tree(gradients[:half]) + tree(gradients[half:])
 
 
+def rounding_tree(gradients: list[np.ndarray], dtype: str, root: bool = True) -> np.ndarray:
+    """The same, in which everything below the root is rounded."""
+    if len(gradients) == 1:
+        total = gradients[0]
+    else:
+        half = 1 << (len(gradients) - 1).bit_length() - 1
+        total = rounding_tree(gradients[:half], dtype, False) + rounding_tree(gradients[half:], dtype, False)
+    return total if root else total.astype(to_numpy(dtype)).astype(np.float32)
+
+
 @pytest.mark.parametrize(
     ("replicas", "batch", "micro"), [(1, 5, 2), (2, 2, 1), (3, 7, 2), (5, 5, 1), (8, 9, 1), (8, 21, 1)]
 )
@@ -61,6 +73,37 @@ def test_gradients_are_added_in_the_tree(
     expected = tree([gradient_of(trainer, parts[replica::replicas], tokens, batch) for replica in range(replicas)])
     trainer.train_step(inputs, targets)
     assert trainer.model.gradients.data.numpy().tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("replicas", [2, 3, 5, 8])
+@pytest.mark.parametrize(("precision", "reduce"), [("f32", "bf16"), ("bf16", "bf16"), ("f16", "bf16"), ("f16", "f16")])
+def test_gradients_are_rounded_between_replicas(
+    ctx: nncuda.Context, replicas: int, precision: str, reduce: str
+) -> None:
+    inputs, targets = random_batch(DEEP, 9, LENGTH)
+    options = {"batch_size": 9, "replicas": replicas, "precision": precision, "reduce_dtype": reduce}
+    if precision == "f16":
+        options["loss_scale"] = 1.0
+    trainer = make(ctx, **options)
+    parts = [(inputs[at : at + 1], targets[at : at + 1]) for at in range(9)]
+    found = [gradient_of(trainer, parts[replica::replicas], inputs.size, 9) for replica in range(replicas)]
+    trainer.train_step(inputs, targets)
+    gradient = trainer.model.gradients.data.numpy()
+    assert gradient.tobytes() == rounding_tree(found, reduce).tobytes() != tree(found).tobytes()
+
+
+def test_what_gradients_may_be_rounded_to() -> None:
+    config = TrainConfig(micro_batch_size=1, replicas=2, reduce_dtype="bf16")
+    assert config.to_dict()["reduce_dtype"] == "bf16" and "reduce_dtype" not in TrainConfig().to_dict()
+    assert "replicas=2\nreduce_dtype=bf16\n" in canonical(config)
+    with pytest.raises(ValueError, match=r"^reduce_dtype is 'f64'; it must be one of f32, bf16, f16$"):
+        TrainConfig(reduce_dtype="f64")  # type: ignore[arg-type]
+    sentence = "reduce_dtype is f16, but the precision is bf16; gradients fit into f16 only with the loss scale of"
+    with pytest.raises(ValueError, match=f"^{sentence} precision f16$"):
+        TrainConfig(micro_batch_size=1, replicas=2, reduce_dtype="f16", precision="bf16")
+    sentence = "reduce_dtype is bf16, but replicas is 1; gradients are rounded between replicas"
+    with pytest.raises(ValueError, match=f"^{sentence}$"):
+        TrainConfig(reduce_dtype="bf16")
 
 
 def test_replicas_change_the_sum(ctx: nncuda.Context) -> None:

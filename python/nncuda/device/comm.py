@@ -161,8 +161,9 @@ class Comm(Handle):
         return x
 
     def move(self, x: Tensor, moves: Sequence[tuple[int, int, int, int]]) -> Tensor:
-        """Moves pieces of `x` between ranks, each to the same place. All ranks give the same `moves`: first byte, the
-        byte after the last, the rank that sends them and the one that receives them."""
+        """Moves pieces of `x` between ranks, each to the same place. All ranks give the same `moves`, where each may
+        leave out those of which it is neither end: first byte, the byte after the last, the rank that sends them and
+        the one that receives them."""
         self._move("nncuda_comm_move", x, x.nbytes, *self._numbers(moves))
         return x
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ..device import Tensor
 from .attention import Attention, AttentionKept, KVCache
-from .expert_parallel import Arrived, ParallelMoELayer
+from .expert_parallel import Add, Arrived, ParallelMoELayer, Rounding
 from .kept import Kept
 from .moe import ExpertUse, MoEKept, MoELayer
 from .norm import RMSNorm
@@ -105,6 +105,10 @@ class TransformerBlock:
     def serve_backward(self, arrived: Arrived | None) -> None:
         """While others run `backward`."""
         self._serving.serve_backward(self._serving.serve_forward(True) if self.recompute else arrived)
+
+    def add_up(self, event: Add | Rounding) -> None:
+        """Carries out what becomes of sums of the experts' gradients in a round."""
+        self._serving.add_up(event)
 
     @property
     def _serving(self) -> ParallelMoELayer:

@@ -210,13 +210,8 @@ class ParallelMoELayer(MoELayer):
         rows, offsets, inside = arrived
         dys, _ = self._dispatch(dy, routing)
         for event in self._experts.round.events:
-            if isinstance(event, Add):
-                total = self._sum(event.slot)
-                kernels.add(total, self._sum(event.other), y=total)
-                continue
-            if isinstance(event, Rounding):
-                total = self._sum(event.slot)
-                kernels.round(total, y=total, dtype=event.dtype)
+            if not isinstance(event, Run):
+                self.add_up(event)
                 continue
             source, beta = event.source, 1.0 if event.accumulate else 0.0
             gate_up, active = inside.pop(source, None) or self._products(arrived, source)
@@ -232,6 +227,14 @@ class ParallelMoELayer(MoELayer):
             del gate_up, gate, up
         del dys
         self._collect(rows, offsets, dy, routing)
+
+    def add_up(self, event: Add | Rounding) -> None:
+        """Carries out what becomes of sums in the round."""
+        total = self._sum(event.slot)
+        if isinstance(event, Add):
+            kernels.add(total, self._sum(event.other), y=total)
+        else:
+            kernels.round(total, y=total, dtype=event.dtype)
 
     def _sum(self, slot: int) -> Tensor:
         """This layer's part of a slot."""

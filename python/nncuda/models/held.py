@@ -7,6 +7,7 @@ as ever; memory is there for what a rank holds alone.
 from __future__ import annotations
 
 import bisect
+import copy
 from collections.abc import Iterable, Iterator
 
 from ..device import Shard, expert_shards
@@ -29,17 +30,31 @@ class HeldElements:
 
     def __init__(self, layout: ParameterLayout, ranks: int, rank: int, size: int = 1):
         self._layout = layout
-        self._ranks, self._rank, self._size = ranks, rank, size
+        self._ranks, self._size = ranks, size
         matrices = [(part.start, part.stop) for layer in layout.experts for part in layer]
         self.shards = expert_shards(layout.size, GRAIN, ranks, size, matrices)
-        self.updated = [range(begin, end) for begin, end, owner in self.shards if owner == rank]
-        self.dense, self.own = [range(layout.size)], []
+        self._updated: list[list[range]] = [[] for _ in range(ranks)]
+        for begin, end, owner in self.shards:
+            self._updated[owner].append(range(begin, end))
+        self.dense = [range(layout.size)]
         if size > 1:
             starts = [0, *(w2.stop for _, w2 in layout.experts)]
             stops = [*(w13.start for w13, _ in layout.experts), layout.size]
             self.dense = [range(start, stop) for start, stop in zip(starts, stops, strict=True)]
-            self.own = [part for layer in layout.experts for part in self._of_position(layer, rank % size)]
+        self._sit(rank)
+
+    def _sit(self, rank: int) -> None:
+        self._rank = rank
+        self.updated, self.own = self._updated[rank], []
+        if self._size > 1:
+            self.own = [part for layer in self._layout.experts for part in self._of_position(layer, rank % self._size)]
         self.computes = joined([*self.dense, *self.own, *self.updated])
+
+    def of(self, rank: int) -> HeldElements:
+        """The same of another rank of the job."""
+        other = copy.copy(self)
+        other._sit(rank)
+        return other
 
     def dense_shards(self) -> list[Shard]:
         """Which rank updates what of all that every rank holds."""
@@ -74,17 +89,28 @@ class HeldElements:
         ]
 
     def weight_moves(self, width: int) -> list[Move]:
-        """What brings the updated weights from the ranks that have updated them to those that compute with them."""
-        ranks, size = self._ranks, self._size
-        wanted = [(part, range(ranks)) for part in self.dense]
-        wanted += [(part, range(position, ranks, size)) for position, part in self._experts_by_position()]
+        """What brings the updated weights from the ranks that have updated them to those that compute with them: of
+        these moves, which are as many as pieces times ranks, those that this rank is an end of."""
+        me = self._rank
         return [
             (width * begin, width * end, rank, to)
-            for part, receivers in wanted
-            for begin, end, rank in self._cut(part)
-            for to in receivers
+            for (begin, end, rank), receivers in self._wanted()
+            for to in (receivers if rank == me else (me,) if me in receivers else ())
             if to != rank
         ]
+
+    def weights_sent(self) -> list[int]:
+        """How many elements each rank sends by `weight_moves`."""
+        sent = [0] * self._ranks
+        for (begin, end, rank), receivers in self._wanted():
+            sent[rank] += (end - begin) * (len(receivers) - (rank in receivers))
+        return sent
+
+    def _wanted(self) -> Iterator[tuple[Shard, range]]:
+        """All pieces, and the ranks that compute with each."""
+        wanted = [(part, range(self._ranks)) for part in self.dense]
+        wanted += [(part, range(p, self._ranks, self._size)) for p, part in self._experts_by_position()]
+        return ((piece, receivers) for part, receivers in wanted for piece in self._cut(part))
 
     def _experts_by_position(self) -> Iterator[tuple[int, range]]:
         for layer in self._layout.experts:

@@ -27,6 +27,7 @@ from ..layers import (
     Router,
     TransformerBlock,
 )
+from ..layers.expert_parallel import Add, Rounding
 from ..token_ids import IdRows, Ids, prompt_ids, token_ids
 from .config import MoEConfig, Precision, check_precision
 from .held import HeldElements
@@ -326,6 +327,11 @@ class MoETransformer(DeviceBound):
         kept = [block.serve_forward(keeping=True) for block in self.blocks]
         for block in reversed(self.blocks):
             block.serve_backward(kept.pop())
+
+    def add_up(self, event: Add | Rounding) -> None:
+        """What becomes, in a round, of sums of the gradients of the experts that this rank holds; by itself."""
+        for block in reversed(self.blocks):
+            block.add_up(event)
 
     def forward_keeping(self, ids: Tensor, batch: int, aux: Tensor) -> tuple[Tensor, list[BlockKept]]:
         """The stream after the last block of `batch` sequences, ids i32 [tokens], and what their backward needs."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import nullcontext
+from functools import partial
 from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 
 from .. import errors, kernels
-from ..device import Comm, Graph, Tensor
+from ..device import Comm, Graph
 from ..layers import ExpertUse
+from ..layers.expert_parallel import Add, Round, Rounding, Run
 from ..models import MoETransformer
 from .expert_gradients import ExpertGradients
 from .replicas import Replicas
@@ -24,6 +27,15 @@ class _MicroBatch(NamedTuple):
     size: int
     piece: int
     pieces: int
+
+
+class _Piece(NamedTuple):
+    """What is run: a micro-batch, one of a guest's rounds where there are none, or a round with both. It stands for
+    these micro-batches of this rank, and for so many `times`; only one it is, unless a plan asks what a step takes."""
+
+    micro_batches: list[int]
+    round: Round | None
+    times: int
 
 
 class CapturedStep:
@@ -48,7 +60,9 @@ class CapturedStep:
         capture: bool,
         scaling: LossScaling | None = None,
         experts: ExpertGradients | None = None,
+        each_kind: bool = False,
     ) -> None:
+        """With `each_kind`, of micro-batches and rounds that make the same calls only the first is run."""
         ctx = model.ctx
         self._model = model
         self._capture = capture
@@ -74,10 +88,17 @@ class CapturedStep:
         for at in range(len(self._sizes)):
             part = self.sizes.narrow(0, at, 1), self._aux_factors.narrow(0, at, 1)
             kernels.weighted_mean(self._one, part[0], y=part[1], divisor=batch)
-        self._rounds = None if experts is None else experts.rounds(model.config, self._sizes, length)
+        rounds = ((number, None) for number in self._own)
+        if experts is not None:
+            rounds = experts.rounds(model.config, self._sizes, length)
+        self._pieces = [_Piece([] if own is None else [own], happens, 1) for own, happens in rounds]
+        self._sums: list[tuple[Round, Add | Rounding, int]] = []
+        if each_kind:
+            self._keep_each_kind()
         self._scaling = scaling
+        self._factors = self._loss_factor, self._aux_factors  # of the gradients
         if scaling is not None:
-            self._scaled_loss_factor, self._scaled_aux_factors = ctx.empty((1,)), ctx.empty((len(self._sizes),))
+            self._factors = ctx.empty((1,)), ctx.empty((len(self._sizes),))
         self.losses, self.aux = ctx.empty((places[-1],)), ctx.empty((len(self._sizes),))
         self._runs = 0
         self._graph: Graph | None = None
@@ -119,37 +140,69 @@ class CapturedStep:
         self.aux.zero_()
         if self._comm is not None:
             self.losses.zero_()
-        loss_factor, aux_factors = self._loss_factor, self._aux_factors
         if self._scaling is not None:
             self._scaling.begin()
-            self._scaling.scaled(loss_factor, self._scaled_loss_factor)
-            self._scaling.scaled(aux_factors, self._scaled_aux_factors)
-            loss_factor, aux_factors = self._scaled_loss_factor, self._scaled_aux_factors
-        if self._rounds is None:
-            for number in self._own:
-                self._micro_batch(number, loss_factor, aux_factors)
-        for own, happens in self._rounds or ():
-            assert self._model.experts is not None  # as there are rounds
-            with self._model.experts.in_round(happens):
-                if own is None:
-                    self._model.serve_forward_backward()
-                else:
-                    self._micro_batch(own, loss_factor, aux_factors)
+            self._scaling.scaled(self._loss_factor, self._factors[0])
+            self._scaling.scaled(self._aux_factors, self._factors[1])
+        for piece in self._pieces:
+            self._run(piece)
+            for number in piece.micro_batches:
+                if number + self._replicas.total >= len(self._sizes):
+                    self._replicas.add(number % self._replicas.total, self._gradients)
+        for happens, event, _ in self._sums:
+            self._add_up(happens, event)
         if self._comm is not None:
             self._comm.all_reduce(self.losses)
             self._comm.all_reduce(self.aux)
 
-    def _micro_batch(self, number: int, loss_factor: Tensor, aux_factors: Tensor) -> None:
-        """Gradients of a micro-batch, to which those of others are added where it is the last of its replica."""
-        one, replicas = self._own[number], self._replicas.total
+    def _run(self, piece: _Piece) -> None:
+        experts = self._model.experts
+        with nullcontext() if experts is None or piece.round is None else experts.in_round(piece.round):
+            if piece.micro_batches:
+                self._micro_batch(piece.micro_batches[0])
+            else:
+                self._model.serve_forward_backward()
+
+    def _add_up(self, happens: Round, event: Add | Rounding) -> None:
+        assert self._model.experts is not None  # as there are rounds
+        with self._model.experts.in_round(happens):
+            self._model.add_up(event)
+
+    def _keep_each_kind(self) -> None:
+        """Makes the first piece of a kind stand for all of them; what becomes of sums in rounds is kept apart."""
+        kinds: dict[Hashable, _Piece] = {}
+        sums: dict[type, tuple[Round, Add | Rounding, int]] = {}
+        for piece in self._pieces:
+            happens, runs = piece.round, ()
+            if happens is not None:
+                runs = tuple(event for event in happens.events if isinstance(event, Run))
+                for event in happens.events:
+                    if not isinstance(event, Run):
+                        *first, times = sums.get(type(event), (happens, event, 0))
+                        sums[type(event)] = *first, times + 1
+                happens = happens._replace(events=runs)
+            own = tuple((self._own[number].size, number >= self._replicas.total) for number in piece.micro_batches)
+            kind = own, None if happens is None else happens.rows, tuple(run.accumulate for run in runs)
+            first = kinds.get(kind, _Piece([], happens, 0))
+            kinds[kind] = _Piece(first.micro_batches + piece.micro_batches, first.round, first.times + 1)
+        self._pieces, self._sums = list(kinds.values()), list(sums.values())
+
+    def left_out(self) -> Iterator[tuple[Callable[[], None], int]]:
+        """With `each_kind`, calls that a step makes, and how many times more than they were run."""
+        for piece in self._pieces:
+            yield partial(self._run, piece), piece.times - 1
+        for happens, event, times in self._sums:
+            yield partial(self._add_up, happens, event), times - 1
+
+    def _micro_batch(self, number: int) -> None:
+        """Gradients of a micro-batch, added to those of its replica."""
+        one = self._own[number]
         self._model.forward_backward(
             self._inputs.narrow(0, one.start, one.size),
             self._targets.narrow(0, one.start, one.size),
-            loss_factor,
-            aux_factors.narrow(0, number, 1),
+            self._factors[0],
+            self._factors[1].narrow(0, number, 1),
             self.losses.narrow(0, one.piece, one.pieces),
             self.aux.narrow(0, number, 1),
-            accumulate=number >= replicas,
+            accumulate=number >= self._replicas.total,
         )
-        if number + replicas >= len(self._sizes):
-            self._replicas.add(number % replicas, self._gradients)

@@ -8,7 +8,8 @@ more than the same calls one by one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -45,6 +46,7 @@ KINDS = {
 #: between the second and the last find all in place.
 _RUN = 3
 _MOST_TOKENS = 1 << 28  # that go through the layers at once, whose ids are made
+_PAGE = 4096  # of the CPU's memory
 _MOST_CACHED = 1 << 40  # tokens of all sequences
 
 
@@ -176,40 +178,62 @@ def _seats(config: MoEConfig, train: TrainConfig, ranks: int, expert_parallel: i
     if expert_parallel == 1:
         alike: dict[tuple[object, ...], Seat] = {}
         for seat in seats:
-            alike.setdefault(_share(config, train, seat), seat)
+            begin, end = shard(config.num_parameters, GRAIN, ranks, seat.rank)
+            alike.setdefault((end - begin, *_share(train, seat)), seat)
         return list(alike.values())
-    layout = ParameterLayout(config)
-    held = [HeldElements(layout, ranks, seat.rank, expert_parallel) for seat in seats]
-    sent = [0] * ranks
-    for begin, end, rank, _ in held[0].gradient_moves(4) + held[0].weight_moves(4 if train.precision == "f32" else 2):
-        sent[rank] += end - begin
+    held, sent = _of_experts(config, train, ranks, expert_parallel)
     most: dict[tuple[object, ...], Seat] = {}  # of those that do the same, who holds most, and who sends most
+    rounds = functools.cache(functools.partial(_rounds, train, ranks, expert_parallel))
     for seat in seats:
-        done = _share(config, train, seat), _rounds(train, seat)
-        for kind, numbers in (("held", [sum(map(len, one.computes)) for one in held]), ("sent", sent)):
+        group, position = divmod(seat.rank, expert_parallel)
+        whole, own = rounds(group)
+        done = _share(train, seat), whole, own[position]
+        for kind, numbers in (("held", held), ("sent", sent)):
             best = most.setdefault((kind, *done), seat)
             if numbers[seat.rank] > numbers[best.rank]:
                 most[(kind, *done)] = seat
     return list(dict.fromkeys(most.values()))
 
 
-def _rounds(train: TrainConfig, seat: Seat) -> tuple[object, ...]:
-    """What happens in the rounds of a rank's group, whichever micro-batches these are, and what is left behind them."""
-    size, position = seat.expert_parallel, seat.rank % seat.expert_parallel
-    events, _ = expert_schedule(train.replicas, seat.ranks, seat.rank - position, size, train.micro_batches)
+def _of_experts(config: MoEConfig, train: TrainConfig, ranks: int, size: int) -> tuple[list[int], list[int]]:
+    """By how much the ranks of which so many share the experts out differ: bytes of what each holds, in pages of the
+    CPU, and of what it sends, in each with something left out that all have alike."""
+    elements = HeldElements(ParameterLayout(config), ranks, 0, size)
+    weight, wire = 4 if train.precision == "f32" else 2, 4 if train.reduce_dtype == "f32" else 2
+    held, sent = [], [weight * count for count in elements.weights_sent()]
+    for begin, end, rank, _ in elements.gradient_moves(4):
+        sent[rank] += end - begin
+    for rank in range(ranks):
+        one = elements.of(rank)
+        arenas = [(one.computes, weight), (one.computes, 4), (one.updated, 4 if weight == 2 else 0)]
+        pages = sum(-(-width * part.stop // _PAGE) - width * part.start // _PAGE for of, width in arenas for part in of)
+        held.append(_PAGE * pages + sum(moments_bytes(sum(map(len, one.updated)), train.moments)))
+        # It keeps the sums that it updates, or that an owner of its group takes, and sends all others.
+        sent[rank] -= wire * sum(map(len, one.updated))
+    return held, sent
+
+
+def _rounds(train: TrainConfig, ranks: int, size: int, group: int) -> tuple[object, list[tuple[int, ...]]]:
+    """What happens in the rounds of a group, whichever micro-batches these are, and what is left behind them; and in
+    which rounds each of its ranks runs one."""
+    events, _ = expert_schedule(train.replicas, ranks, group * size, size, train.micro_batches)
     runs = tuple((one.round, one.kind, one.a, one.b if one.kind != "run" else 0, one.c) for one in events)
-    own = tuple(one.round for one in events if one.kind == "run" and one.a == position)
-    group = range(*shard(train.replicas, 1, seat.ranks // size, seat.rank // size))
-    return runs, own, tuple(replica_merges(train.replicas, group.start, replica) for replica in group)
+    own: list[list[int]] = [[] for _ in range(size)]
+    for one in events:
+        if one.kind == "run":
+            own[one.a].append(one.round)
+    replicas = range(*shard(train.replicas, 1, ranks // size, group))
+    left = tuple(replica_merges(train.replicas, replicas.start, replica) for replica in replicas)
+    return (runs, left), [tuple(one) for one in own]
 
 
-def _share(config: MoEConfig, train: TrainConfig, seat: Seat) -> tuple[object, ...]:
-    """What a rank has to do; ranks whose shares are equal need the same."""
+def _share(train: TrainConfig, seat: Seat) -> tuple[object, ...]:
+    """Which micro-batches a rank runs, and which of their sums it adds."""
     own = range(*shard(train.replicas, 1, seat.ranks, seat.rank))
-    begin, end = shard(config.num_parameters, GRAIN, seat.ranks, seat.rank)
     merges = tuple(replica_merges(train.replicas, own.start, replica) for replica in own)
     more = sum(1 for replica in own if replica < train.micro_batches % train.replicas)
-    return end - begin, merges, more, (train.micro_batches - 1) % train.replicas in own
+    ragged = train.batch_size % (train.micro_batch_size or train.batch_size) != 0
+    return merges, more, ragged and (train.micro_batches - 1) % train.replicas in own
 
 
 def plan_training(
@@ -311,12 +335,11 @@ def training_work(config: MoEConfig, train: TrainConfig, machine: Machine, seat:
             trainer = _trainer(ctx, config, replace(train, batch_size=batch), False, seat)
             ids = np.zeros((len(trainer.rows()), train.sequence_length), np.int32)
             trainer.train_step(ids, ids)  # which makes what is made once
-            before = trainer.bytes_sent
-            with ctx.profile() as profile:
-                trainer.train_step(ids, ids)
-            calls = profile.json()
-            work = _work(calls, trainer.bytes_sent - before)
-            return _filled(work, calls, trainer.model, micro * train.sequence_length)
+            counts = _Counts(trainer)
+            counts.add(lambda: trainer.train_step(ids, ids))
+            for run, times in trainer.left_out():
+                counts.add(run, times)
+            return _filled(counts, trainer.model, micro * train.sequence_length)
 
     work = step(train.batch_size - left_out * micro)
     if not left_out:
@@ -338,7 +361,8 @@ def inference_work(config: MoEConfig, precision: str, machine: Machine, batch: i
         logits = ctx.empty((batch, config.vocab_size))
         with ctx.profile() as profile:
             model.decode(ids, cache, logits)
-        return _work(profile.json())
+        kernels = profile.json()["kernels"]
+        return Work({str(one["kernel"]): (int(one["flops"]), int(one["bytes"])) for one in kernels})
 
 
 def _micro_batches(train: TrainConfig, seat: Seat) -> tuple[int, int]:
@@ -356,7 +380,9 @@ def _trainer(ctx: Context, config: MoEConfig, train: TrainConfig, capture: bool,
     comm = Comm(ctx, "self", rank=seat.rank, ranks=seat.ranks) if seat.ranks > 1 else None
     experts = ExpertParallel.of(comm, seat.expert_parallel, config.num_experts)
     model = MoETransformer(ctx, config, precision=train.precision, experts=experts, comm=comm)
-    return Trainer(model, train, capture=capture, comm=comm)
+    trainer = Trainer(model, train, capture=capture, comm=comm)
+    trainer.each_kind = True
+    return trainer
 
 
 def _round_of_all(model: MoETransformer, tokens: int, capacity: int) -> AbstractContextManager[None]:
@@ -394,25 +420,42 @@ def _generate(model: MoETransformer, batch: int, capacity: int, prompt: int) -> 
         pass
 
 
-def _work(profile: Mapping[str, list[dict[str, int | str]]], sent: int = 0) -> Work:
-    return Work({str(one["kernel"]): (int(one["flops"]), int(one["bytes"])) for one in profile["kernels"]}, sent)
+class _Counts:
+    """Calls, operations and bytes of each kernel, added up, and the bytes that a trainer sent."""
+
+    def __init__(self, trainer: Trainer):
+        self._trainer = trainer
+        self.kernels: dict[str, tuple[int, int, int]] = {}
+        self.sent = 0
+
+    def add(self, run: Callable[[], object], times: int = 1) -> None:
+        """What `run` does, so many times."""
+        if times == 0:
+            return
+        before = self._trainer.bytes_sent
+        with self._trainer.ctx.profile() as profile:
+            run()
+        self.sent += times * (self._trainer.bytes_sent - before)
+        for one in profile.json()["kernels"]:
+            found = self.kernels.get(str(one["kernel"]), (0, 0, 0))
+            more = int(one["calls"]), int(one["flops"]), int(one["bytes"])
+            self.kernels[str(one["kernel"])] = tuple(a + times * b for a, b in zip(found, more, strict=True))  # type: ignore[assignment]
 
 
-def _filled(work: Work, profile: Mapping[str, list[dict[str, int | str]]], model: MoETransformer, tokens: int) -> Work:
-    """The work of a rank that has some of the experts, which are equally wanted: its calls have room for the most rows
-    that may come, and leave alone what is not filled of it. `tokens` are those of a micro-batch."""
+def _filled(counts: _Counts, model: MoETransformer, tokens: int) -> Work:
+    """The work of a rank. One that has some of the experts, which are equally wanted, makes calls with room for the
+    most rows that may come, and leaves alone what is not filled of it. `tokens` are those of a micro-batch."""
+    found = {name: (flops, size) for name, (_, flops, size) in counts.kernels.items()}
     if model.experts is None:
-        return work
-    config, kernels = model.config, dict(work.kernels)
+        return Work(found, counts.sent)
+    config = model.config
     k, hidden, ffn = config.experts_per_token, config.hidden_size, config.ffn_size
     rows = model.experts.most_rows(k, tokens, config.capacity(tokens))
     empty = 1 - k * tokens / (model.experts.size * rows)
-    for one in profile["kernels"]:
-        if one["kernel"] in ("cuda_grouped_gemm", "cuda_grouped_gemm_wgrad"):
-            flops, size = kernels[str(one["kernel"])]
-            calls = int(one["calls"])
-            with_w13 = flops / (2 * rows * hidden * ffn) - calls  # a call has twice the operations of one with w2
-            width = with_w13 * (hidden + 2 * ffn) + (calls - with_w13) * (hidden + ffn)
-            unread = empty * rows * width * (4 if model.precision == "f32" else 2)
-            kernels[str(one["kernel"])] = round(flops * (1 - empty)), round(size - unread)
-    return Work(kernels, work.sent)
+    for name in ("cuda_grouped_gemm", "cuda_grouped_gemm_wgrad"):
+        calls, flops, size = counts.kernels.get(name, (0, 0, 0))
+        with_w13 = flops / (2 * rows * hidden * ffn) - calls  # a call has twice the operations of one with w2
+        width = with_w13 * (hidden + 2 * ffn) + (calls - with_w13) * (hidden + ffn)
+        unread = empty * rows * width * (4 if model.precision == "f32" else 2)
+        found[name] = round(flops * (1 - empty)), round(size - unread)
+    return Work(found, counts.sent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -146,6 +147,8 @@ class Trainer(DeviceBound):
         self._watch = Watch(ctx)
         self._uncaptured = None if capture else "capture is off"  # why no step of this trainer is captured
         self._eager_reason: str | None = None
+        #: On a context that measures: of micro-batches that make the same calls, run the first alone.
+        self.each_kind = False
         self._done = 0  # known here, without waiting for the device
         self._step = ctx.zeros((1,), "i32")  # updates, which is steps without those that were skipped
         self._lr = ctx.zeros((1,))
@@ -269,6 +272,10 @@ class Trainer(DeviceBound):
             counts.copy_(self.model.expert_counts())
         return self.comm.broadcast(counts, last).numpy()
 
+    def left_out(self) -> Iterator[tuple[Callable[[], None], int]]:
+        """What the last step left out with `each_kind`: calls, and how many times more a step makes them."""
+        return iter(()) if self._calls is None else self._calls.left_out()
+
     def forget_capture(self) -> None:
         """Lets the captured step go, with its memory; the next two steps are as the first two."""
         self._calls = None
@@ -336,6 +343,7 @@ class Trainer(DeviceBound):
                     self._uncaptured is None,
                     self._scaling,
                     self.expert_gradients,
+                    self.each_kind,
                 )
             calls = self._calls
             calls.run(inputs, wanted, tokens, self._update)
