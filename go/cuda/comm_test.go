@@ -200,7 +200,7 @@ func TestExpertShards(t *testing.T) {
 		t.Error(shards, owned)
 	}
 	plain := must.Get(cuda.ExpertShards(21, 2, 3, 1, [][2]int64{{3, 19}}))(t)
-	if want := []cuda.RankShard{{0, 8, 0}, {8, 16, 1}, {16, 21, 2}}; !slices.Equal(plain, want) {
+	if want := []cuda.RankShard{{0, 6, 0}, {6, 14, 1}, {14, 21, 2}}; !slices.Equal(plain, want) {
 		t.Error(plain)
 	}
 	if _, err := cuda.ExpertShards(21, 2, 4, 3, nil); !errors.Is(err, cuda.ErrInvalidValue) {
@@ -241,8 +241,8 @@ func TestExpertSchedule(t *testing.T) {
 	events, slots, err := cuda.ExpertSchedule(3, 3, 0, 3, 4)
 	must.Do(t, err)
 	wanted := []cuda.ExpertEvent{
-		{0, cuda.ExpertsRun, 0, 0, 0, 0}, {0, cuda.ExpertsRun, 1, 1, 1, 0}, {0, cuda.ExpertsRun, 2, 2, 2, 0},
-		{0, cuda.ExpertsRound, 1, 0, 0, 0}, {0, cuda.ExpertsRound, 2, 0, 0, 0},
+		{0, cuda.ExpertsRun, 0, 0, 0, 0}, {0, cuda.ExpertsRun, 1, 1, 1, 0}, {0, cuda.ExpertsRound, 1, 0, 0, 0},
+		{0, cuda.ExpertsRun, 2, 2, 2, 0}, {0, cuda.ExpertsRound, 2, 0, 0, 0},
 		{1, cuda.ExpertsRun, 0, 3, 0, 1}, {1, cuda.ExpertsRound, 0, 0, 0, 0},
 		{1, cuda.ExpertsAdd, 0, 1, 0, 0}, {1, cuda.ExpertsRound, 0, 0, 0, 0}, {1, cuda.ExpertsAdd, 0, 2, 0, 0},
 	}

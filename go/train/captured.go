@@ -99,7 +99,11 @@ func (s *capturedStep) tensors() []*tensor.Tensor {
 
 // close frees the graph and the memory.
 func (s *capturedStep) close() error {
-	err := errors.Join(s.forget(), s.closeUses())
+	var err error
+	if s.graph != nil {
+		err = s.graph.Close()
+	}
+	err = errors.Join(err, s.closeUses())
 	for _, made := range s.tensors() {
 		err = errors.Join(err, made.Close())
 	}

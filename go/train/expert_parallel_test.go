@@ -129,8 +129,8 @@ func TestExpertsOverRanksSeeTheSameSteps(t *testing.T) {
 				refused = append(refused, err)
 			}
 		}
-		if len(refused) < 4+6 {
-			t.Errorf("rank %d updates too many experts that it has not", comm.Rank())
+		if len(refused) == 4 {
+			t.Errorf("rank %d updates a part of all experts", comm.Rank())
 		}
 		for _, err := range refused {
 			if err == nil || !strings.HasPrefix(err.Error(), refusal) {

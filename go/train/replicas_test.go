@@ -152,7 +152,7 @@ func TestWrongReduceDType(t *testing.T) {
 		replicas        int
 		words           string
 	}{
-		{"bf8", model.F32, 2, `reduce_dtype is "bf8"; it must be one of f32, bf16, f16`},
+		{"bf8", model.F32, 2, "reduce_dtype is 'bf8'; it must be one of f32, bf16, f16"},
 		{model.F16, model.BF16, 2, "reduce_dtype is f16, but the precision is bf16; gradients fit into f16 only with the loss " +
 			"scale of precision f16"},
 		{model.BF16, model.F32, 1, "reduce_dtype is bf16, but replicas is 1; gradients are rounded between replicas"},
