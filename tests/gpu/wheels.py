@@ -12,11 +12,14 @@ from packaging.requirements import Requirement
 
 #: What `python -m nncuda` and tests/gpu import beyond NumPy and PyTorch, with what these packages import.
 NEEDED = (
-    "cffi click iniconfig jinja2 markdown-it-py markupsafe mdurl ml-dtypes packaging pluggy protobuf pycparser pygments "
-    "pytest rich safetensors sentencepiece tensorboardx tokenizers tomli"
-).split() + ["exceptiongroup", "typing-extensions"]
+    "cffi click exceptiongroup iniconfig jinja2 markdown-it-py markupsafe mdurl ml-dtypes packaging pluggy protobuf "
+    "pycparser pygments pytest rich safetensors sentencepiece tensorboardx tokenizers tomli typing-extensions"
+).split()
 #: Wheels name the oldest system that they run on; pip compares each name by itself.
-_PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(28, 4, -1)] + ["manylinux2014_x86_64", "manylinux1_x86_64"]
+_PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(28, 4, -1)] + [
+    "manylinux2014_x86_64",
+    "manylinux1_x86_64",
+]
 
 
 def locked(text: str, python: str) -> str:
