@@ -2,18 +2,18 @@
 
     python tests/gpu/bundle.py FOLDER [--arch 90-real;90a-real] [--python 3.12]
 
-FOLDER becomes a copy of the sources that the session runs from, with lib/ (the library for that GPU alone, variants of
-it, the objects that another variant is linked from) and site/ (the Python packages that a machine with PyTorch and
-NumPy may lack). It takes nothing but this folder to run tests/gpu/session.sh there. FOLDER.tar.gz is the same in one
-file.
+FOLDER becomes a copy of the sources that the session runs from, with lib.tar.xz (the library for that GPU alone,
+variants of it, the objects that another variant is linked from) and site/ (the Python packages that a machine with
+PyTorch and NumPy may lack). It takes nothing but this folder to run tests/gpu/session.sh there. FOLDER.tar.gz is the
+same in one file.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import itertools
 import json
+import lzma
 import os
 import shlex
 import shutil
@@ -79,31 +79,30 @@ def make(target: Path, arch: str, python: str, build: Path) -> None:
     build_library(build, arch)
     shutil.rmtree(target, ignore_errors=True)
     copy_sources(target)
-    lib = target / "lib"
+    lib = build / "bundle"
+    shutil.rmtree(lib, ignore_errors=True)
     lib.mkdir()
     for name in ("libnncuda.so", "libnncuda_probe.so"):
         subprocess.run(["strip", "-s", "-o", str(lib / name), str(build / name)], check=True)
-    objects = build / "objects.a"
-    objects.unlink(missing_ok=True)
-    runtime = archive(build, objects)
+    runtime = archive(build, lib / "objects.a")
+    shutil.copy(runtime, lib)
     flags: list[str] = []
     for name, variant in variants.VARIANTS.items():
         nvcc, flags = compiler_flags(build, variant.compiled[0])
-        variants.changed(variant, ROOT, build / "trial")
-        shutil.rmtree(build / "trial")
         if name in variants.BUNDLED:
-            made = build / f"libnncuda-{name}.so"
-            variants.build(variant, ROOT, made, objects, runtime, flags, nvcc)
-            pack(made, lib / f"{made.name}.gz")
-    pack(objects, lib / "objects.a.gz")
-    pack(runtime, lib / "libcudart_static.a.gz")
+            made = lib / f"libnncuda-{name}.so"
+            variants.build(variant, ROOT, made, lib / "objects.a", runtime, flags, nvcc)
+    pack(lib, target / "lib.tar.xz")
     wheels.unpack(ROOT / "requirements/test.txt", python, target / "site")
     described = {"architectures": arch, "python": python, "flags": flags, "sources": source_hashes(ROOT)}
     (target / "bundle.json").write_text(json.dumps(described, indent=1) + "\n")
 
 
-def pack(source: Path, target: Path) -> None:
-    target.write_bytes(gzip.compress(source.read_bytes(), mtime=0))
+def pack(folder: Path, target: Path) -> None:
+    """With a dictionary that holds all of it: the libraries differ in one kernel, and the objects are theirs."""
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": MOST_BYTES}]
+    with lzma.open(target, "wb", filters=filters) as stream, tarfile.open(fileobj=stream, mode="w:") as writer:
+        writer.add(folder, "lib")
 
 
 def main() -> None:

@@ -11,7 +11,6 @@ linked with the objects of the build. Which tile a product takes changes none of
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import shutil
@@ -100,13 +99,9 @@ def build(
 def main(name: str, library: str) -> None:
     if shutil.which("nvcc") is None or shutil.which("cc") is None:
         raise SystemExit("there is no nvcc, or no C compiler, on PATH")
-    described = json.loads((ROOT / "bundle.json").read_text())
-    with tempfile.TemporaryDirectory() as folder:
-        unpacked = []
-        for file in ("objects.a", "libcudart_static.a"):
-            unpacked.append(Path(folder) / file)
-            unpacked[-1].write_bytes(gzip.decompress((ROOT / f"lib/{file}.gz").read_bytes()))
-        build(VARIANTS[name], ROOT, Path(library), *unpacked, described["flags"], "nvcc")
+    flags = json.loads((ROOT / "bundle.json").read_text())["flags"]
+    lib = ROOT / "lib"
+    build(VARIANTS[name], ROOT, Path(library), lib / "objects.a", lib / "libcudart_static.a", flags, "nvcc")
 
 
 if __name__ == "__main__":

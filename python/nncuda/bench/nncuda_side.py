@@ -38,16 +38,9 @@ class _Clock:
 class Nncuda:
     """The methods of `Side`."""
 
-    def __init__(self, model: str, threads: int, context: int, rows: int, device: str = "cpu") -> None:
+    def __init__(self, model: LanguageModel, context: int) -> None:
         self.name = f"nncuda {__version__}"
-        self._model = LanguageModel.load(
-            model,
-            device=device,
-            threads=threads if device == "cpu" else None,
-            context=context,
-            cache_tokens=context * rows,
-            max_batch=rows,
-        )
+        self._model = model
         self._context = context
         self._requests: list[Request] = []
 
@@ -99,4 +92,7 @@ class Nncuda:
 
 
 def open_side(model: str, threads: int, context: int, rows: int, device: str) -> Nncuda:
-    return Nncuda(model, threads, context, rows, device)
+    cache = {"context": context, "cache_tokens": context * rows, "max_batch": rows}
+    return Nncuda(
+        LanguageModel.load(model, device=device, threads=threads if device == "cpu" else None, **cache), context
+    )
