@@ -309,6 +309,14 @@ def main(plan: dict[str, list[Batch]] | None = None) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     os.chdir(ROOT)
     unpack()
+    described = ROOT / "bundle.json"
+    here = ".".join(map(str, sys.version_info[:2]))
+    if described.exists() and (there := json.loads(described.read_text())["python"]) != here:
+        print(
+            f"The packages of this bundle are for Python {there}; this is {here}. PYTHON names another.",
+            file=sys.stderr,
+        )
+        return 2
     library = Path(os.environ.get("NNCUDA_LIBRARY") or ROOT / "lib/libnncuda.so").absolute()
     if not library.is_file():
         print(f"There is no {library}: nothing can run.", file=sys.stderr)

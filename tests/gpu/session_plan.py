@@ -58,16 +58,24 @@ def calls(quick: bool = False, rebuild: str = "band16") -> dict[str, list[Batch]
     return {name: [_quick(batch) for batch in batches] for name, batches in plan.items()} if quick else plan
 
 
+#: Programs that take --quick; sizes of models; and what stands for all of its kind where many run at once.
+_TIMED = ("bench", "nncuda.bench.random_decode", "tests/gpu/six_kernels.py", "tests/gpu/fixed_order.py")
+_SMALL = {"tinyllama": "tiny", "bitnet-2b-4t": "bitnet-tiny"}
+_FEW = ("verify random", "verify rope", "test_gpu_trace", "memcheck gemm", "model tinyllama", "model bitnet-2b-4t")
+#: Limits are for a GPU; an emulated one is slower.
+_SLOWER = 4
+
+
 def _quick(batch: Batch) -> Batch:
-    """The same with tiny sizes, and of many of a kind the first."""
-
     def tiny(part: Part) -> Part:
-        timed = part.command[:2] == ("nncuda", "bench") or "nncuda.bench.random_decode" in part.command
-        command = (*part.command, "--quick") if timed else part.command
-        small = {"tinyllama": "small", "bitnet-2b-4t": "bitnet-small"}
-        return replace(part, command=tuple(small.get(word, word) for word in command))
+        timed = any(word in _TIMED for word in part.command)
+        command = tuple(_SMALL.get(word, word).replace("6.9 B", "tiny whole") for word in part.command)
+        for name in ("small, bf16", "1 B parameters, bf16"):
+            command = tuple(word.replace(name, "tiny, bf16") for word in command)
+        return replace(part, command=(*command, "--quick") if timed else command, seconds=_SLOWER * part.seconds)
 
-    return replace(batch, parts=tuple(map(tiny, batch.parts[:2] if batch.together > 1 else batch.parts)))
+    few = [part for part in batch.parts if part.name in _FEW]
+    return replace(batch, parts=tuple(map(tiny, few if batch.together > 1 else batch.parts)))
 
 
 def verify(record: bool, variant: str = "", families: list[str] = FAMILIES) -> list[Part]:
@@ -148,27 +156,28 @@ def fast() -> list[Batch]:
 def whole() -> list[Batch]:
     """Whole programs: training steps, decoding of stored models, several ranks."""
     made = [
-        Part(f"model {shape}", 60, ("python", "-m", "nncuda.bench.random_model", f"{{scratch}}/{shape}",
+        Part(f"model {shape}", 45, ("python", "-m", "nncuda.bench.random_model", f"{{scratch}}/{shape}",
              "--shape", shape, "--dtype", dtype))
         for shape, dtype in (("tinyllama", "f16"), ("bitnet-2b-4t", "bf16"))
     ]  # fmt: skip
     smaller = ("nncuda", "quantize", "{scratch}/tinyllama", "{scratch}/tinyllama-q4_0.gguf", "--format", "q4_0")
     stored = [("tinyllama f16", "tinyllama"), ("tinyllama q4_0", "tinyllama-q4_0.gguf"), ("bitnet", "bitnet-2b-4t")]
     return [
-        bench("step small", 60, "training step of small"),
-        bench("step 1B", 80, "training step of 1 B"),
-        one("step 6.9B", 45, "nncuda", "bench", "--device", "cuda", "--only", "training step of 6.9 B",
+        bench("step small", 40, "training step of small, bf16"),
+        bench("step 1B", 60, "training step of 1 B parameters, bf16"),
+        one("step 6.9B", 40, "nncuda", "bench", "--device", "cuda", "--only", "training step of 6.9 B",
             "--json", "{out}/step-6.9B.json"),
         Batch(tuple(made), together=2),
-        one("quantize", 20, *smaller, needs=("{scratch}/tinyllama/model.safetensors",)),
+        one("quantize", 15, *smaller, needs=("{scratch}/tinyllama/model.safetensors",)),
         *(
-            one(f"decode {name}", 25, "nncuda", "bench", "--device", "cuda", "--model", f"{{scratch}}/{model}",
+            one(f"decode {name}", 38, "nncuda", "bench", "--device", "cuda", "--rounds", "2", "--model", f"{{scratch}}/{model}",
                 "--json", f"{{out}}/decode-{name.replace(' ', '-')}.json", needs=(f"{{scratch}}/{model}",))
             for name, model in stored
         ),
-        one("decode 6.9b", 30, "python", "-m", "nncuda.bench.random_decode", "6.9b", "--device", "cuda",
+        one("decode 6.9b", 25, "python", "-m", "nncuda.bench.random_decode", "6.9b", "--device", "cuda",
             "--json", "{out}/decode-6.9b.json"),
-        one("ranks", 50, "python", "tests/gpu/session_ranks.py", needs=("nccl",)),
+        one("fixed order", 30, "python", "tests/gpu/fixed_order.py", "{out}/fixed-order.json"),
+        one("ranks", 40, "python", "tests/gpu/session_ranks.py", needs=("nccl",)),
     ]  # fmt: skip
 
 
