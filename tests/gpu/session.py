@@ -7,7 +7,6 @@ the file is written anew, so that it has the rest when a later part hangs, fails
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import importlib.util
 import io
@@ -26,6 +25,7 @@ from pathlib import Path
 
 import session_plan
 from session_plan import CALL_SECONDS, ROOT, Batch, Part
+from variants import VARIANTS
 
 #: NCCL lets ranks share a GPU from this version on.
 NCCL_SHARED = 23000
@@ -47,11 +47,10 @@ class Running:
 class Session:
     """`folder` receives NAME.tar.gz; `library` is what parts use that name no variant."""
 
-    def __init__(self, name: str, folder: Path, library: Path, quick: bool) -> None:
+    def __init__(self, name: str, folder: Path, library: Path) -> None:
         self.began = time.monotonic()
         self.packed = folder / f"call-{name}.tar.gz"
         self.library = library
-        self.quick = quick
         self.place = Path(tempfile.mkdtemp(prefix="nncuda-session-"))
         self.out, self.scratch = self.place / f"call-{name}", self.place / "scratch"
         self.out.mkdir()
@@ -77,10 +76,9 @@ class Session:
     def start(self, part: Part) -> Running | None:
         now = time.monotonic()
         left = self.began + CALL_SECONDS - session_plan.OWN_SECONDS / 4 - now
-        missing = [reason for need in part.needs if (reason := self.missing(need))]
         library = self.library_of(part.variant)
-        if not library.is_file():
-            missing.append(f"there is no {library.name}")
+        missing = [reason for need in (*part.needs, str(library)) if (reason := self.missing(need))]
+        missing = list(dict.fromkeys(missing))
         if missing or left < 2:
             self.note(part, f"left out: {', '.join(missing) or f'the {CALL_SECONDS} seconds are over'}", now)
             self.status |= not missing
@@ -266,13 +264,12 @@ def find_nccl() -> str | None:
 def nccl_missing() -> str | None:
     """Why two ranks cannot share a GPU here."""
     path = find_nccl() or "libnccl.so.2"
-    version = ctypes.c_int()
-    try:
-        ctypes.CDLL(path).ncclGetVersion(ctypes.byref(version))
-    except (OSError, AttributeError):
+    asked = "import ctypes as c, sys; n = c.c_int(); c.CDLL(sys.argv[1]).ncclGetVersion(c.byref(n)); print(n.value)"
+    done = subprocess.run([sys.executable, "-c", asked, path], capture_output=True, text=True, timeout=30)
+    if done.returncode:
         return "there is no NCCL"
-    if version.value < NCCL_SHARED:
-        return f"NCCL {version.value} lets no two ranks share a GPU; that takes {NCCL_SHARED}"
+    if int(done.stdout) < NCCL_SHARED:
+        return f"NCCL {done.stdout.strip()} lets no two ranks share a GPU, {NCCL_SHARED} does"
     os.environ["NNCUDA_NCCL"] = path
     return None
 
@@ -300,8 +297,11 @@ def same_sources(session: Session) -> None:
 
 
 def main(plan: dict[str, list[Batch]] | None = None) -> int:
-    quick, rebuild = bool(os.environ.get("QUICK")), os.environ.get("REBUILD", "band16")
-    plan = plan or session_plan.calls(quick, rebuild)
+    rebuild = os.environ.get("REBUILD", "band16")
+    if rebuild not in VARIANTS:
+        print(f"REBUILD is {rebuild}; there are {', '.join(VARIANTS)}", file=sys.stderr)
+        return 2
+    plan = plan or session_plan.calls(bool(os.environ.get("QUICK")), rebuild)
     if len(sys.argv) != 3 or sys.argv[1] not in plan:
         print(f"It takes the call, {', '.join(plan)}, and a folder.", file=sys.stderr)
         return 2
@@ -321,7 +321,9 @@ def main(plan: dict[str, list[Batch]] | None = None) -> int:
     if not library.is_file():
         print(f"There is no {library}: nothing can run.", file=sys.stderr)
         return 1
-    session = Session(name, folder.absolute(), library, quick)
+    for toolkit in (os.environ.get("CUDA_HOME"), "/usr/local/cuda"):
+        os.environ["PATH"] += f":{toolkit}/bin" if toolkit else ""
+    session = Session(name, folder.absolute(), library)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         same_sources(session)

@@ -61,7 +61,7 @@ def calls(quick: bool = False, rebuild: str = "band16") -> dict[str, list[Batch]
 #: Programs that take --quick; sizes of models; and what stands for all of its kind where many run at once.
 _TIMED = ("bench", "nncuda.bench.random_decode", "tests/gpu/six_kernels.py", "tests/gpu/fixed_order.py")
 _SMALL = {"tinyllama": "tiny", "bitnet-2b-4t": "bitnet-tiny"}
-_FEW = ("verify random", "verify rope", "test_gpu_trace", "memcheck gemm", "model tinyllama", "model bitnet-2b-4t")
+_FEW = "verify random,verify rope,test_gpu_trace,memcheck gemm,model tinyllama,model bitnet-2b-4t".split(",")
 #: Limits are for a GPU; an emulated one is slower.
 _SLOWER = 4
 
@@ -108,7 +108,7 @@ def right() -> list[Batch]:
             settings={"KERNELS": kernel, "SECONDS_EACH": "90"},
         )
         for tool in ("memcheck", "racecheck")
-        for kernel in ("gemm", "flash_attention", "quant_gemm")
+        for kernel in ("gemm", "flash_attention", "gemm_quant")
     ]
     changed = [part for name in BUNDLED for part in verify(False, name, [VARIANTS[name].family])]
     return [
@@ -161,6 +161,7 @@ def whole() -> list[Batch]:
         for shape, dtype in (("tinyllama", "f16"), ("bitnet-2b-4t", "bf16"))
     ]  # fmt: skip
     smaller = ("nncuda", "quantize", "{scratch}/tinyllama", "{scratch}/tinyllama-q4_0.gguf", "--format", "q4_0")
+    decoding = ("nncuda", "bench", "--device", "cuda", "--rounds", "2", "--model")
     stored = [("tinyllama f16", "tinyllama"), ("tinyllama q4_0", "tinyllama-q4_0.gguf"), ("bitnet", "bitnet-2b-4t")]
     return [
         bench("step small", 40, "training step of small, bf16"),
@@ -170,8 +171,8 @@ def whole() -> list[Batch]:
         Batch(tuple(made), together=2),
         one("quantize", 15, *smaller, needs=("{scratch}/tinyllama/model.safetensors",)),
         *(
-            one(f"decode {name}", 38, "nncuda", "bench", "--device", "cuda", "--rounds", "2", "--model", f"{{scratch}}/{model}",
-                "--json", f"{{out}}/decode-{name.replace(' ', '-')}.json", needs=(f"{{scratch}}/{model}",))
+            one(f"decode {name}", 38, *decoding, f"{{scratch}}/{model}", "--json",
+                f"{{out}}/decode-{name.replace(' ', '-')}.json", needs=(f"{{scratch}}/{model}",))
             for name, model in stored
         ),
         one("decode 6.9b", 25, "python", "-m", "nncuda.bench.random_decode", "6.9b", "--device", "cuda",
