@@ -60,8 +60,10 @@ def calls(quick: bool = False, rebuild: str = "band16") -> dict[str, list[Batch]
 
 #: Programs that take --quick; sizes of models; and what stands for all of its kind where many run at once.
 _TIMED = ("bench", "nncuda.bench.random_decode", "tests/gpu/six_kernels.py", "tests/gpu/fixed_order.py")
-_SMALL = {"tinyllama": "tiny", "bitnet-2b-4t": "bitnet-tiny"}
-_FEW = "verify random,verify rope,test_gpu_trace,memcheck gemm,model tinyllama,model bitnet-2b-4t".split(",")
+_SMALL = {"tinyllama": "tiny"}
+_FEW = ("verify random", "verify rope", "test_gpu_trace", "memcheck gemm", "model tinyllama")
+#: One stored model shows as much as three.
+_ALIKE = ("decode tinyllama f16", "decode bitnet")
 #: Limits are for a GPU; an emulated one is slower.
 _SLOWER = 4
 
@@ -74,8 +76,8 @@ def _quick(batch: Batch) -> Batch:
             command = tuple(word.replace(name, "tiny, bf16") for word in command)
         return replace(part, command=(*command, "--quick") if timed else command, seconds=_SLOWER * part.seconds)
 
-    few = [part for part in batch.parts if part.name in _FEW]
-    return replace(batch, parts=tuple(map(tiny, few if batch.together > 1 else batch.parts)))
+    few = [part for part in batch.parts if (part.name in _FEW if batch.together > 1 else part.name not in _ALIKE)]
+    return replace(batch, parts=tuple(map(tiny, few)))
 
 
 def verify(record: bool, variant: str = "", families: list[str] = FAMILIES) -> list[Part]:
