@@ -45,7 +45,7 @@ PARTS := python-test go-test rust-test parity packages
 SLOW ?= lint docs asan tsan ranks faults fuzz interop cuda newcomer crates wheel rust-wheel-release mutants
 
 .PHONY: help run test test-all python-test go go-test rust rust-test rust-wheel rust-wheel-release parity ranks packages crates lib install emulated cuda \
-  cuda-toolchain gpu-verify gpu-sanitize wheel bench bench-languages bench-ranks interop interop-large docs asan tsan faults fuzz mutants newcomer \
+  cuda-toolchain gpu-verify gpu-sanitize gpu-bundle wheel bench bench-languages bench-ranks interop interop-large docs asan tsan faults fuzz mutants newcomer \
   fmt generate abi lint lock clean go-toolchain rust-toolchain
 
 help: ## this list
@@ -135,6 +135,9 @@ gpu-verify: $(VENV)/.test ## on a machine with a GPU: the golden tests, recorded
 
 gpu-sanitize: $(VENV)/.test $(SANITIZER) ## there too: the golden tests under compute-sanitizer (TOOLS="memcheck racecheck initcheck")
 	PYTHON=$(CURDIR)/$(BIN)/python tests/gpu/sanitize.sh $(TOOLS)
+
+gpu-bundle: cuda-toolchain $(VENV)/.packages-test ## build/gpu-bundle: what tests/gpu/session.sh takes to a bare machine with a Hopper GPU (BUNDLE="--python 3.12")
+	$(BIN)/python tests/gpu/bundle.py build/gpu-bundle $(BUNDLE)
 
 wheel: cuda-toolchain .venv-wheel/.packages-wheel ## dist/*.whl: for machines with this Python, with or without a GPU
 	rm -rf $(WHEEL)/raw $(WHEEL)/tagged

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
+sys.path.append(str(ROOT / "tests/gpu"))  # test_session.py: what a session is made of
 
 
 class Emulator:

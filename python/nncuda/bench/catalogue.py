@@ -91,7 +91,7 @@ def gpu(quick: bool = False) -> list[Work]:
             move.combine(tokens, k, experts, hidden, share, backward=True),
         ]
 
-    def attending(heads: int, kv_heads: int, forward: float | None, both: float | None) -> list[Work]:
+    def attending(heads: int, kv_heads: int, dim: int, forward: float | None, both: float | None) -> list[Work]:
         return [
             attention(long, heads, kv_heads, dim, "bf16", backward, None, Bar(times_peer=1.0, rate=rate))
             for backward, rate in ((False, forward), (True, both))
@@ -102,12 +102,13 @@ def gpu(quick: bool = False) -> list[Work]:
         products.gemm(cube, cube, cube, "bf16", None, Bar(times_peer=0.95), turns),
         *(products.gemm(half, half, half, dtype, None, Bar(), turns) for dtype in ("f32", "tf32")),
         *(
-            products.grouped(kind, tokens, k, experts, *shape, Bar(times_peer=1.0, rate=300e12))
+            products.grouped(kind, tokens, k, experts, *shape, Bar(times_peer=1.0, rate=437e12))
             for shape in ((hidden, ffn), (ffn, hidden))
             for kind in ("forward", "inputs", "weights")
         ),
-        *attending(of(32, 2), of(32, 2), 300e12, 284e12),
-        *attending(heads, 1, None, None),
+        *attending(of(32, 2), of(32, 2), dim, 473e12, 284e12),
+        *attending(of(16, 2), of(16, 2), 2 * dim, 650e12, 284e12),
+        *attending(heads, 1, dim, None, None),
         *moving(Mover("bf16", cache)),
         *moving(Mover("f32", cache)),
         Mover("f32", cache).adamw(of(100_000_000, 4096), share),

@@ -9,6 +9,7 @@ import platform
 import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -91,12 +92,19 @@ def bench(
     if model is None and (against == "llama.cpp" or rounds or python):
         raise click.UsageError("--against llama.cpp, --rounds and --python are for --model")
     if model is not None:
-        if against == "torch" or only or quick or device != "cpu":
-            raise click.UsageError("--model is measured on the CPU, against llama.cpp or nothing, and as a whole")
-        with Context(device, threads=threads) as ctx:
-            machine, threads = _machine(ctx), ctx.threads
-        work = Work() if rounds is None else Work(rounds=rounds)
-        model_command.run(model, against, python, threads, work, machine, path, console)
+        if against == "torch" or only:
+            raise click.UsageError("--model is measured against llama.cpp or nothing, and as a whole")
+        with Context(device, threads=None if device.startswith("cuda") else threads) as ctx:
+            on_gpu, machine, threads = ctx.device_type != 1, _machine(ctx), ctx.threads
+            place = f"cuda:{ctx.device_index}" if on_gpu else "cpu"
+        if quick and not on_gpu:
+            raise click.UsageError("--quick is for a GPU")
+        if on_gpu and against is not None:
+            raise click.UsageError("llama.cpp is measured on the CPU; on a GPU --model stands alone")
+        work = Work.tiny() if quick else Work()
+        if rounds is not None:
+            work = replace(work, rounds=rounds)
+        model_command.run(model, against, python, threads, work, machine, path, console, place)
         return
     from . import catalogue
 

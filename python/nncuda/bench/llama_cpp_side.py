@@ -102,5 +102,7 @@ class LlamaCpp:
         return np.ctypeslib.as_array(api.llama_get_logits_ith(self._context, at), (self._vocabulary,)).copy()
 
 
-def open_side(model: str, threads: int, context: int, rows: int) -> LlamaCpp:
+def open_side(model: str, threads: int, context: int, rows: int, device: str) -> LlamaCpp:
+    if device != "cpu":
+        raise ValueError(f"llama.cpp is measured on the CPU, not on {device}")
     return LlamaCpp(model, threads, context, rows)

@@ -1,8 +1,9 @@
 """`nncuda bench --model`: how fast a stored model runs, beside the bandwidth of the memory and beside another program.
 
-Each side is a process of its own (model_worker.py) that loads the same file and uses as many threads. In every round
-the sides take turns, a probe of the memory in front of each piece of decoding, so that a drift of the machine meets all
-of them alike; medians of the rounds count, and for shares and ratios the medians of each round's own.
+Each side is a process of its own (model_worker.py) that loads the same file and uses as many threads; on a GPU there is
+this library's side alone. In every round the sides take turns, a probe of the memory in front of each piece of
+decoding, so that a drift of the machine meets all of them alike; medians of the rounds count, and for shares and ratios
+the medians of each round's own.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from ..binding import library
+from ..device import Context
 from ..models.stored import StoredModel
-from .ceilings import Bandwidth
+from .ceilings import Bandwidth, DeviceBandwidth
 
 _HERE = Path(__file__).parent
 #: Files of the sides: (this library's, llama.cpp's).
@@ -47,6 +49,11 @@ class Work:
     batch_prompt: int = 16
     batch_steps: int = 16
     rounds: int = 3
+
+    @classmethod
+    def tiny(cls) -> Work:
+        """To show that everything runs."""
+        return cls(prefill=9, decode=8, prompt=5, answer=3, batches=(2,), batch_prompt=3, batch_steps=4, rounds=1)
 
     @property
     def context(self) -> int:
@@ -78,9 +85,12 @@ class Figures:
 class Worker:
     """A side's process. Raises SideFailed with the side's own words when it fails."""
 
-    def __init__(self, python: str, side: Path, model: Path, threads: int, context: int, rows: int) -> None:
+    def __init__(
+        self, python: str, side: Path, model: Path, threads: int, context: int, rows: int, device: str = "cpu"
+    ) -> None:
         environment = {**os.environ, library.ENVIRONMENT_VARIABLE: os.path.abspath(library.load().path)}
-        command = [python, str(_HERE / "model_worker.py"), str(side), str(model), str(threads), str(context), str(rows)]
+        numbers = map(str, (threads, context, rows))
+        command = [python, str(_HERE / "model_worker.py"), str(side), str(model), *numbers, device]
         try:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
@@ -127,14 +137,15 @@ def measure(
     threads: int,
     work: Work = Work(),
     doing: Callable[[str], None] = lambda what: None,
+    device: str = "cpu",
 ) -> list[Figures]:
     """Runs the work on each side, given as (Python, file of the side), in turns; ours is the first."""
     config = StoredModel.open(model).config
     if config.context < work.context:
         raise SideFailed(f"the model has {config.context} tokens of context; this measures up to {work.context}")
     files = sorted(model.glob("*.safetensors")) if model.is_dir() else [model]
-    figures = [_load(model, files, python, side, threads, work, doing) for python, side in sides]
-    bandwidth = Bandwidth(threads)
+    figures = [_load(model, files, python, side, threads, work, doing, device) for python, side in sides]
+    probe = _probe(device, threads)
     rng = np.random.default_rng(0)
 
     def ids(count: int) -> list[int]:
@@ -142,7 +153,7 @@ def measure(
 
     workers: list[Worker] = []
     try:
-        workers += [Worker(python, side, model, threads, work.context, 1) for python, side in sides]
+        workers += [Worker(python, side, model, threads, work.context, 1, device) for python, side in sides]
         both = list(zip(workers, figures, strict=True))
         for worker in workers:
             worker.ask("prefill", ids(work.prefill))  # brings the file into memory, and threads and arenas to size
@@ -163,7 +174,7 @@ def measure(
                 length = work.prompt + work.decode * piece // PIECES + count // 2
                 read = workers[0].ask("bytes_per_step", [length])
                 for worker, found in both:
-                    speed = bandwidth.read()
+                    speed = probe()
                     seconds, outside = worker.ask("step", count)
                     found.decode.append(count / seconds)
                     found.bandwidth.append(read * count / seconds)
@@ -174,8 +185,16 @@ def measure(
     finally:
         for worker in workers:
             worker.close()
-    _batched(model, sides, threads, work, figures, ids, doing)
+    _batched(model, sides, threads, work, figures, ids, doing, device)
     return figures
+
+
+def _probe(device: str, threads: int) -> Callable[[], float]:
+    """Measures the bandwidth of the memory that the model is in, bytes a second: of a CPU, reading; of a GPU, copying,
+    read and written bytes counted, with 1 GiB."""
+    if device == "cpu":
+        return Bandwidth(threads).read
+    return DeviceBandwidth(Context(device), 1 << 29).copy
 
 
 def _load(
@@ -186,6 +205,7 @@ def _load(
     threads: int,
     work: Work,
     doing: Callable[[str], None],
+    device: str,
 ) -> Figures:
     """Loads twice: when the system has nothing of the file in memory, as far as it releases it, and when it has."""
     doing("loading")
@@ -193,10 +213,10 @@ def _load(
     for path in files:
         with open(path, "rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    with Worker(python, side, model, threads, work.context, 1) as worker:
+    with Worker(python, side, model, threads, work.context, 1, device) as worker:
         found = Figures(worker.name, seconds_to_load_cold=worker.seconds_to_load)
         found.first_token_cold = worker.seconds_to_load + worker.ask("answer", prompt, 1)[0]
-    with Worker(python, side, model, threads, work.context, 1) as worker:
+    with Worker(python, side, model, threads, work.context, 1, device) as worker:
         found.seconds_to_load = worker.seconds_to_load
     return found
 
@@ -209,6 +229,7 @@ def _batched(
     figures: list[Figures],
     ids: Callable[[int], list[int]],
     doing: Callable[[str], None],
+    device: str,
 ) -> None:
     """Tokens a second of several sequences together."""
     if not work.batches:
@@ -216,7 +237,7 @@ def _batched(
     context = -(-(work.batch_prompt + work.batch_steps + 1) // 128) * 128
     workers: list[Worker] = []
     try:
-        workers += [Worker(python, side, model, threads, context, max(work.batches)) for python, side in sides]
+        workers += [Worker(python, side, model, threads, context, max(work.batches), device) for python, side in sides]
         for rows in work.batches:
             doing(f"{rows} sequences together")
             prompts = [ids(work.batch_prompt) for _ in range(rows)]

@@ -30,6 +30,7 @@ def run(
     machine: dict[str, Any],
     path: Path | None,
     console: Console,
+    device: str = "cpu",
 ) -> None:
     """Measures a model, shows the figures and writes them to `path`."""
     sides = [(sys.executable, OURS)]
@@ -37,14 +38,15 @@ def run(
         sides.append((_python_with_llama_cpp(python), LLAMA_CPP))
     try:
         with console.status("") as status:
-            figures = measure(model, sides, threads, work, status.update)
+            figures = measure(model, sides, threads, work, status.update, device)
     except SideFailed as error:
         raise click.ClickException(str(error)) from error
     compared = ratios(figures[0], figures[1]) if len(figures) > 1 else None
-    console.print(_table(model, figures, compared, work, threads))
+    console.print(_table(model, figures, compared, work, f"{threads} threads" if device == "cpu" else device))
     content = {
         "machine": machine,
         "model": str(model),
+        "device": device,
         "threads": threads,
         "work": work.__dict__,
         "sides": [summary(found) for found in figures],
@@ -74,9 +76,9 @@ def _python_with_llama_cpp(python: str | None) -> str:
     return chosen
 
 
-def _table(model: Path, figures: list[Figures], compared: dict[str, Any] | None, work: Work, threads: int) -> Table:
+def _table(model: Path, figures: list[Figures], compared: dict[str, Any] | None, work: Work, place: str) -> Table:
     files = sum(each.stat().st_size for each in (model.glob("*.safetensors") if model.is_dir() else [model]))
-    table = Table(title=f"{model.name}, {bytes_text(files)}, {threads} threads: medians", title_justify="left")
+    table = Table(title=f"{model.name}, {bytes_text(files)}, {place}: medians", title_justify="left")
     table.add_column("what")
     for found in figures:
         table.add_column(found.name.split(" (")[0], justify="right")

@@ -1,10 +1,10 @@
 """One side of `nncuda bench --model` in a process of its own: a model that runs what its standard input asks for.
 
-    python model_worker.py SIDE.py MODEL THREADS CONTEXT ROWS
+    python model_worker.py SIDE.py MODEL THREADS CONTEXT ROWS DEVICE
 
-SIDE.py has a function `open_side(model, threads, context, rows)` that gives an object with the methods of `Side`. It
-has its own process, and perhaps its own Python, so that its memory and its threads are its own; hence this file imports
-nothing but the standard library. A request is a line of JSON, [method, arguments...], the answer another:
+SIDE.py has a function `open_side(model, threads, context, rows, device)` that gives an object with the methods of
+`Side`. It has its own process, and perhaps its own Python, so that its memory and its threads are its own; hence this
+file imports nothing but the standard library. A request is a line of JSON, [method, arguments...], the answer another:
 {"result": ...} or {"error": ...}. The first line of all is the answer to being opened.
 """
 
@@ -61,7 +61,7 @@ def _memory(model: str) -> dict[str, int]:
 
 
 def main() -> None:
-    side_file, model, threads, context, rows = sys.argv[1:]
+    side_file, model, threads, context, rows, device = sys.argv[1:]
     # The answers have the process's standard output for themselves: libraries that print are sent elsewhere.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -79,7 +79,7 @@ def main() -> None:
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         began = time.perf_counter()
-        side: Side = module.open_side(model, int(threads), int(context), int(rows))
+        side: Side = module.open_side(model, int(threads), int(context), int(rows), device)
         say(result={"name": side.name, "seconds_to_load": time.perf_counter() - began})
     except Exception as error:
         say(error=f"{type(error).__name__}: {error}")

@@ -38,11 +38,9 @@ class _Clock:
 class Nncuda:
     """The methods of `Side`."""
 
-    def __init__(self, model: str, threads: int, context: int, rows: int) -> None:
+    def __init__(self, model: LanguageModel, context: int) -> None:
         self.name = f"nncuda {__version__}"
-        self._model = LanguageModel.load(
-            model, threads=threads, context=context, cache_tokens=context * rows, max_batch=rows
-        )
+        self._model = model
         self._context = context
         self._requests: list[Request] = []
 
@@ -93,5 +91,8 @@ class Nncuda:
         self._requests.clear()
 
 
-def open_side(model: str, threads: int, context: int, rows: int) -> Nncuda:
-    return Nncuda(model, threads, context, rows)
+def open_side(model: str, threads: int, context: int, rows: int, device: str) -> Nncuda:
+    cache = {"context": context, "cache_tokens": context * rows, "max_batch": rows}
+    return Nncuda(
+        LanguageModel.load(model, device=device, threads=threads if device == "cpu" else None, **cache), context
+    )

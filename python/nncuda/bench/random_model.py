@@ -72,6 +72,8 @@ SHAPES = {
     "small": Shape(layers=4, hidden=512, ffn=1536, heads=8, kv_heads=2, vocabulary=2000),
     "6.9b": Shape(layers=30, hidden=768, ffn=6144, heads=12, kv_heads=1, vocabulary=32000, context=32768,
                   experts=16, experts_per_token=4),
+    # To show that everything runs.
+    "tiny": Shape(layers=1, hidden=64, ffn=64, heads=2, kv_heads=1, vocabulary=600, context=128),
     # Ma et al. 2025, "BitNet b1.58 2B4T Technical Report", and the published config.json.
     "bitnet-2b-4t": Shape(layers=30, hidden=2560, ffn=6912, heads=20, kv_heads=5, vocabulary=128256, context=4096,
                           rope_base=500000.0, tied=True, bitnet=True),

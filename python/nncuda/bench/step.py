@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,12 +18,15 @@ from ..models import MoEConfig
 from ..models.config import Precision
 from .timing import Effort, Stopwatch, Timed, Timing, device_clock, interleave
 
+if TYPE_CHECKING:
+    from ..train.config import MomentsKind
+
 
 @dataclass(frozen=True)
 class Case:
     """A model and its batch. `precision` is what both sides compute in, torch by autocast; of the products' factors in
-    f32: whether a GPU may round them to tf32. `asked` are the least ratios to torch, eager and compiled, `asked_memory`
-    the largest ratio of peak memory."""
+    f32: whether a GPU may round them to tf32. `moments` and `recompute_experts` are those of TrainConfig. `asked` are
+    the least ratios to torch, eager and compiled, `asked_memory` the largest ratio of peak memory."""
 
     name: str
     model: MoEConfig
@@ -32,6 +36,8 @@ class Case:
     tf32: bool = False
     asked: tuple[float | None, float | None] = (None, None)
     asked_memory: float | None = None
+    moments: MomentsKind = "f32"
+    recompute_experts: bool = False
 
     @property
     def tokens(self) -> int:
@@ -66,9 +72,11 @@ def cpu_cases() -> list[Case]:
 
 
 def gpu_cases(quick: bool = False) -> list[Case]:
-    """`small`, and a billion parameters of the shapes of "6.9b"."""
+    """`small`, a billion parameters of the shapes of "6.9b", and all of them with what makes them fit into 141 GB."""
+    whole = Case("6.9 B parameters, bf16", MoEConfig.preset("6.9b"), 8, 2048, "bf16")
     if quick:
         shapes = [("tiny", TINY, 2, 8)]
+        whole = Case("tiny whole, bf16", TINY, 2, 8, "bf16")
     else:
         large = MoEConfig.preset("6.9b", num_layers=4)
         shapes = [("small", SMALL.model, 8, 256), ("1 B parameters", large, 4, 2048)]
@@ -85,7 +93,7 @@ def gpu_cases(quick: bool = False) -> list[Case]:
         )
         for name, model, batch, length in shapes
         for kind, precision in arithmetic.items()
-    ]
+    ] + [replace(whole, moments="bf16", recompute_experts=True)]
 
 
 @dataclass
@@ -109,7 +117,12 @@ def ours(ctx: Context, case: Case) -> Callable[[], object]:
 
     if ctx.device_type != 1:
         ctx.tf32 = case.tf32
-    options = TrainConfig(sequence_length=case.length, precision=case.precision)
+    options = TrainConfig(
+        sequence_length=case.length,
+        precision=case.precision,
+        moments=case.moments,
+        recompute_experts=case.recompute_experts,
+    )
     trainer = Trainer(MoETransformer(ctx, case.model, seed=0, precision=case.precision), options)
     ids, targets = case.batches()
     return lambda: trainer.train_step(ids, targets)
