@@ -1,4 +1,5 @@
-"""What ptxas says of the kernels of a build: registers, shared memory, stack and spills of each on each architecture.
+"""What ptxas and the machine code say of the kernels of a build: registers, shared memory, stack, spills, and what the
+sources wish besides.
 
     python cmake/ptxas_report.py build/cuda cuda/kernels
 
@@ -7,6 +8,8 @@ summary a file, and fails when a kernel has a stack frame or spills, or wgmma pr
 other, without a reason. The reason stands in the kernel's file, in a comment of its own that begins so:
 
     // spills: flash_backward on sm_75, sm_80: the two accumulators of a 128-wide head are 256 registers
+
+It also fails when the machine code is not as a comment beside a kernel wishes (`// sass: ...`, cmake/sass.py).
 
 The name is that of the kernel or device function, whatever its template arguments; without `on`, it holds on every
 architecture. Code that clang made for a check (in a folder named sm_70) is listed, but nothing is asked of it, since
@@ -17,11 +20,11 @@ from __future__ import annotations
 
 import argparse
 import re
-import shutil
-import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import sass
 
 ENTRY = re.compile(r"Compiling entry function '(\S+)' for '(sm_\w+)'")
 PROPERTIES = re.compile(r"Function properties for (\S+)")
@@ -107,14 +110,6 @@ def excuses(text: str, source: str = "") -> list[Excuse]:
     ]
 
 
-def demangle(symbols: list[str]) -> dict[str, str]:
-    """C++ names as they were written; the symbols themselves where there is no c++filt."""
-    if not shutil.which("c++filt") or not symbols:
-        return {symbol: symbol for symbol in symbols}
-    result = subprocess.run(["c++filt"], input="\n".join(symbols), capture_output=True, text=True, check=True)
-    return dict(zip(symbols, result.stdout.splitlines(), strict=True))
-
-
 def excuse_of(function: Function, given: list[Excuse]) -> Excuse | None:
     """The reason that covers a function. Its name stands in the symbol behind its own length."""
     for excuse in given:
@@ -122,6 +117,38 @@ def excuse_of(function: Function, given: list[Excuse]) -> Excuse | None:
         if named and (not excuse.archs or function.arch in excuse.archs):
             return excuse
     return None
+
+
+def wished(
+    path: Path, functions: list[Function], names: dict[str, str], wanted: list[sass.Wish]
+) -> tuple[list[str], list[str]]:
+    """(what was found, what of it is not as wished) of the functions in the object beside a *.ptxas, which says how
+    many registers there are; all else is read in the machine code."""
+    found, wrong = [], []
+    archs: set[str] = set()
+    for wish in wanted:
+        for item in functions:
+            if not wish.concerns(item.symbol, names[item.symbol], item.arch):
+                continue
+            if wish.what is not None:
+                archs.add(item.arch)
+                continue
+            found.append(wish.finding(item.arch, names[item.symbol], item.registers))
+            if not wish.met(item.registers):
+                wrong.append(f"{wish.source}: {found[-1]}")
+    if archs:
+        cuobjdump = sass.tool()
+        if cuobjdump is None:
+            return found, [
+                *wrong,
+                f"{path.name}: no cuobjdump on PATH or in CUDA_HOME; `make cuda-toolchain` fetches one",
+            ]
+        seen, unlike, used = sass.check(sass.disassemble(path.with_suffix(""), frozenset(archs), cuobjdump), wanted)
+        found, wrong = found + seen, wrong + unlike
+        wrong += [
+            f"{w.source}: {path.name} has no machine code of {w.name}" for w in wanted if w.what and w not in used
+        ]
+    return found, wrong
 
 
 def _source(path: Path) -> str:
@@ -135,7 +162,9 @@ def report(build: Path, sources: Path) -> tuple[str, str, list[str]]:
     if not files:
         return "", "", [f"{build} holds no *.ptxas: was it built with the GPU engine?"]
     given = [item for path in sorted(sources.rglob("*.cu*")) for item in excuses(path.read_text(), str(path.name))]
+    wanted = [wish for path in sorted(sources.rglob("*.cu*")) for wish in sass.wishes(path.read_text(), path.name)]
     table, summary, wrong, used = [], [], [], set()
+    concerned: set[sass.Wish] = set()
     for path in files:
         text = path.read_text()
         source = _source(path)
@@ -143,7 +172,7 @@ def report(build: Path, sources: Path) -> tuple[str, str, list[str]]:
         functions = parse(text, source, checked_only)
         if not functions:  # a file of host code
             continue
-        names = demangle([item.symbol for item in functions])
+        names = sass.demangle([item.symbol for item in functions])
         seconds = re.search(r"^seconds (\d+)", text)
         label = f"{source} (clang's check)" if checked_only else source
         table.append(f"{label}:")
@@ -158,6 +187,14 @@ def report(build: Path, sources: Path) -> tuple[str, str, list[str]]:
                 table.append(f"          accepted ({excuse.source}): {excuse.reason}")
             elif not checked_only:
                 wrong.append(f"{source}: {item.text(name)}")
+        if not checked_only:
+            own = [
+                w for w in wanted if any(w.concerns(item.symbol, names[item.symbol], item.arch) for item in functions)
+            ]
+            concerned.update(own)
+            found, unlike = wished(path, functions, names, own)
+            table += [f"  wished: {line}" for line in found]
+            wrong += unlike
         archs = sorted({item.arch for item in functions})
         registers = max(item.registers for item in functions)
         spilling = sum(item.bad for item in functions)
@@ -171,6 +208,9 @@ def report(build: Path, sources: Path) -> tuple[str, str, list[str]]:
             wrong.append(f"{excuse.source}: a reason for the spills of {excuse.name}, but there is no such kernel")
         elif excuse not in used:
             summary.append(f"{excuse.source}: {excuse.name} no longer spills in this build; its reason may go")
+    for wish in wanted:
+        if wish not in concerned:
+            wrong.append(f"{wish.source}: a wish for the machine code of {wish.name}, but there is no such kernel")
     return "\n".join(table) + "\n", "\n".join(summary), wrong
 
 
@@ -187,8 +227,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {line}", file=sys.stderr)
     if wrong:
         print(
-            f"{len(wrong)} without a reason. Use fewer registers, or say beside the kernel why it must be so: "
-            "`// spills: KERNEL on sm_75: REASON`",
+            f"{len(wrong)} without a reason, or unlike a wish. Use fewer registers, or say beside the kernel why it "
+            "must be so: `// spills: KERNEL on sm_75: REASON`",
             file=sys.stderr,
         )
     return 1 if wrong else 0

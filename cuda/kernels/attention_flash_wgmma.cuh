@@ -213,6 +213,7 @@ __device__ __forceinline__ void nn_flash_consume(const nn_flash &p, const nn_que
       nn_flash_release<L>(keys, step + 1);
       hide(score, step + 1);
       nn_flash_soften(score, own, factor);
+      nn_wgmma_wait_after(own.sum[0], own.sum[1]);
       nn_wgmma_wait<0>();
       nn_wgmma_hold(out);
       nn_flash_release<L>(values, step);
@@ -257,6 +258,8 @@ __device__ __forceinline__ void nn_flash_consume(const nn_flash &p, const nn_que
                             [&](int r) { return rows.at(r, s.ld_out(), s.dim); });
 }
 
+// sass: nn_flash_wgmma_kernel on sm_90a: at least 66 MUFU.EX2 between waits, at least 64 FADD between waits
+// sass: nn_flash_wgmma_kernel on sm_90a: at most 168 registers
 template <class T, int D>
 __global__ void __launch_bounds__(NN_HAS_WGMMA ? nn_flash_wgmma_layout<D>::THREADS : NN_WARP, 1)
     nn_flash_wgmma_kernel(nn_flash p, const __grid_constant__ CUtensorMap k_map,

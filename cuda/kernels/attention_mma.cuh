@@ -52,11 +52,6 @@ template <int D> struct nn_mma_lane {
   }
 };
 
-/* Two numbers as a pair of 16-bit elements. */
-template <class T> __device__ __forceinline__ uint32_t nn_pair(float low, float high) {
-  return nn_mma_type<T>::is_f16 ? nn_f32x2_to_f16x2(low, high) : nn_f32x2_to_bf16x2(low, high);
-}
-
 /* Sums of rows x 16 as the A operand of a next product: two neighbouring pieces of 8 columns. */
 template <class T>
 __device__ __forceinline__ void nn_sums_to_a(uint32_t (&a)[4], const float (&left)[4], const float (&right)[4]) {

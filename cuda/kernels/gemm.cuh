@@ -124,8 +124,9 @@ __device__ __forceinline__ int64_t gemm_group_of(const gemm_problem &p, int64_t 
   return -1;
 }
 
-/* A whole warp finds the block's next tile of BM x BN; all lanes get the answer. */
-template <int BM, int BN>
+/* A whole warp finds the block's next tile of BM x BN; all lanes get the answer. INDEX: what there are fewer tiles
+ * than, and divisions are done in. */
+template <int BM, int BN, class INDEX = int64_t>
 __device__ __forceinline__ bool gemm_find(const gemm_problem &p, int64_t tile, int64_t &group, int64_t &before,
                                           gemm_place &to) {
   if (tile >= p.tiles) {
@@ -149,7 +150,8 @@ __device__ __forceinline__ bool gemm_find(const gemm_problem &p, int64_t tile, i
     to.product = found;
     to.first = first;
   } else {
-    const int64_t each = tiles_m * p.tiles_n, product = tile / each, piece = product / p.count;
+    const int64_t each = tiles_m * p.tiles_n, product = (INDEX)tile / (INDEX)each;
+    const int64_t piece = p.pieces == 1 ? 0 : (INDEX)product / (INDEX)p.count;
     const int64_t i = product - piece * p.count;
     at -= product * each;
     to.c = i * p.c_step;
@@ -169,10 +171,11 @@ __device__ __forceinline__ bool gemm_find(const gemm_problem &p, int64_t tile, i
       to.sums = product * p.m;
     }
   }
-  const int64_t band = at / (GEMM_BAND * p.tiles_n) * GEMM_BAND, in_band = at - band * p.tiles_n;
+  const int64_t band = (INDEX)at / (INDEX)(GEMM_BAND * p.tiles_n) * GEMM_BAND, in_band = at - band * p.tiles_n;
   const int64_t high = tiles_m - band < GEMM_BAND ? tiles_m - band : GEMM_BAND;
-  to.row = (band + in_band % high) * BM;
-  to.column = in_band / high * BN;
+  const int64_t across = (INDEX)in_band / (INDEX)high;
+  to.row = (band + in_band - across * high) * BM;
+  to.column = across * BN;
   to.rows = (int32_t)(m - to.row < BM ? m - to.row : BM);
   to.columns = (int32_t)(p.n - to.column < BN ? p.n - to.column : BN);
   return true;

@@ -1,6 +1,6 @@
 /*
- * Products on the tensor cores by one warp (mma.sync) and the loads that put its operands in place (ldmatrix). All 32
- * lanes must call together.
+ * Products on the tensor cores by one warp (mma.sync), the loads that put its operands in place (ldmatrix), and the
+ * stores that take sums away (stmatrix). All 32 lanes must call together.
  *
  * In the comments g = lane / 4 and t = lane % 4 ("groupID" and "threadID_in_group" in PTX 9.7.14.5). A pair is two
  * 16-bit elements in one register, the one of the lower k in the lower half.
@@ -42,6 +42,18 @@ __device__ __forceinline__ void nn_ldmatrix_x4_transposed(uint32_t (&r)[4], uint
                : "memory");
 #else
   nn_absent(r, row);
+#endif
+}
+
+/* The way back, of 4 matrices: lane 8m + r gives the address of row r of matrix m, and register m of each lane is
+ * stored as elements (row g, columns 2t and 2t + 1). stmatrix, sm_90+, PTX 9.7.14.5.16. */
+__device__ __forceinline__ void nn_stmatrix_x4(uint32_t row, const uint32_t (&r)[4]) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(r[0]), "r"(r[1]),
+               "r"(r[2]), "r"(r[3])
+               : "memory");
+#else
+  nn_absent(row, r);
 #endif
 }
 

@@ -1,10 +1,10 @@
 /*
- * The copy engine's copies of boxes of tensors from global to shared memory (TMA; sm_90+). A CUtensorMap says how
+ * The copy engine's copies of boxes of tensors between global and shared memory (TMA; sm_90+). A CUtensorMap says how
  * the tensor lies in global memory and how a box lies in shared memory (kernels/tensormap.cuh makes them); the kernel
  * takes it as a `const __grid_constant__ CUtensorMap` parameter and passes its address.
  *
  * Coordinates count elements, the contiguous dimension first, and may lie outside: what a box has outside of its tensor
- * is loaded as zeros. The shared address of a box is aligned to 128 bytes; with a swizzle, here, to the
+ * is loaded as zeros, and not stored. The shared address of a box is aligned to 128 bytes; with a swizzle, here, to the
  * pattern's size (1024 bytes for 128-byte rows, 512 for 64, 256 for 32: PTX 5.5.7), so that the pattern depends on the
  * address bits alone: bits 4-6 are XORed with bits 7-9 (two bits and one for the narrower ones).
  */
@@ -79,6 +79,41 @@ __device__ __forceinline__ void nn_tensor_load(uint32_t shared, const CUtensorMa
                : "memory");
 #else
   nn_absent(shared, map, barrier, policy, c0, c1, c2, c3);
+#endif
+}
+
+/* By one thread: starts to copy a box from shared memory to the tensor, as part of this thread's group of such copies.
+ * What other threads wrote there, each has followed by nn_fence_async_shared before a barrier. cp.async.bulk.tensor,
+ * PTX 9.7.9.25.5.2. */
+__device__ __forceinline__ void nn_tensor_store(const CUtensorMap *map, uint32_t shared, int32_t c0, int32_t c1,
+                                                int32_t c2) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+               "r"(shared), "r"(c0), "r"(c1), "r"(c2)
+               : "memory");
+#else
+  nn_absent(map, shared, c0, c1, c2);
+#endif
+}
+
+/* Closes the group of the boxes that this thread stores since the last group. cp.async.bulk.commit_group,
+ * PTX 9.7.9.25.6.1. */
+__device__ __forceinline__ void nn_tensor_store_commit() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+#else
+  nn_absent();
+#endif
+}
+
+/* Waits until at most PENDING of this thread's newest groups have not been read from shared memory, which may then be
+ * written again. All of them must be before the block ends; the tensor has them when the kernel has ended.
+ * cp.async.bulk.wait_group.read, PTX 9.7.9.25.6.2. */
+template <int PENDING> __device__ __forceinline__ void nn_tensor_store_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
+#else
+  nn_absent();
 #endif
 }
 

@@ -60,6 +60,25 @@ template <class T, int COUNT> __device__ __forceinline__ void nn_wgmma_hold(T (&
   }
 }
 
+/* Keeps what computes a and b, neither of them negative, above a wait that follows: ptxas moves a wait up past
+ * arithmetic that it does not have to follow, although that was to run while the products do. It moves none past an
+ * instruction that may sleep; this one never does. nanosleep, PTX 9.7.19.2. */
+__device__ __forceinline__ void nn_wgmma_wait_after(float a, float b) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile("{\n"
+               ".reg .pred negative;\n"
+               ".reg .f32 both;\n"
+               "add.f32 both, %0, %1;\n"
+               "setp.lt.f32 negative, both, 0f00000000;\n"
+               "@negative nanosleep.u32 0;\n"
+               "}" ::"f"(a),
+               "f"(b)
+               : "memory");
+#else
+  nn_absent(a, b);
+#endif
+}
+
 /* The operands of d, 32 at a time: their places in the instruction, and their constraints. */
 #define NN_WGMMA_PLACES_0                                                                                              \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                                             \

@@ -19,6 +19,11 @@ template <> __device__ __forceinline__ nn_bf16 nn_from_float<nn_bf16>(float x) {
 /* What is stored and read again rounds as it is stored. */
 template <class T> __device__ __forceinline__ float nn_rounded(float x) { return nn_to_float(nn_from_float<T>(x)); }
 
+/* Two numbers as a pair of 16-bit elements, f16 or bf16, each rounded. */
+template <class T> __device__ __forceinline__ uint32_t nn_pair(float low, float high) {
+  return nn_mma_type<T>::is_f16 ? nn_f32x2_to_f16x2(low, high) : nn_f32x2_to_bf16x2(low, high);
+}
+
 /* N elements that are loaded and stored at once; their address is a multiple of their size together. */
 template <class T, int N> struct alignas(sizeof(T) * N) nn_vector {
   T x[N];

@@ -72,6 +72,32 @@ def test_tiles_with_edges(gpu: nncuda.Context, dtype: str) -> None:
     check(got, wide(a), wide(b).T, wide(bias), dtype)
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize(("trans_a", "trans_b"), TRANSPOSES)
+def test_nothing_but_sums(gpu: nncuda.Context, trans_a: int, trans_b: int, dtype: str) -> None:
+    """What has a way of its own to C has the bits of what has not: a bias of zeros changes none but the sign of 0."""
+    rng = np.random.default_rng(7)
+    m, n, k = 128 * 11 + 24, 128 * 12 + 72, 40
+    a = placed(gpu, random(rng, *((k, m) if trans_a else (m, k)), dtype=dtype))
+    b = placed(gpu, random(rng, *((n, k) if trans_b else (k, n)), dtype=dtype))
+    got = kernels.gemm(a, b, trans_a=trans_a, trans_b=trans_b).numpy()
+    check(got, turned(a.numpy(), trans_a), turned(b.numpy(), trans_b), 0.0, dtype)
+    if not trans_a and trans_b:
+        other = kernels.gemm_epilogue(a, b, gpu.zeros((n,), dtype), None, activation=0).numpy()
+        assert np.array_equal(wide(got), wide(other))
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_products_beside_each_other(gpu: nncuda.Context, dtype: str) -> None:
+    """The rows behind a product's last are the next one's."""
+    rng = np.random.default_rng(8)
+    m, n, k = 40, 136, 64
+    a, b = random(rng, MANY, m, k, dtype=dtype), random(rng, MANY, k, n, dtype=dtype)
+    out = placed(gpu, random(rng, MANY, m, n, dtype=dtype))
+    kernels.batched_gemm(placed(gpu, a), placed(gpu, b), out, alpha=0.5)
+    check(out.numpy(), 0.5 * wide(a), wide(b), 0.0, dtype)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("trans_b", [0, 1])
 @pytest.mark.parametrize("groups", [3, MANY])

@@ -1,5 +1,5 @@
 /*
- * ldmatrix and mma.sync. Layouts are tested twice: element by element from the formulas of PTX 9.7.14.5, and
+ * ldmatrix, stmatrix and mma.sync. Layouts are tested twice: element by element from the formulas of PTX 9.7.14.5, and
  * as kernels use them, matrices in shared memory through ldmatrix and mma to a product.
  */
 #include "check.cuh"
@@ -21,6 +21,43 @@ __global__ void load_matrices(uint32_t *out) {
   nn_ldmatrix_x4_transposed(r[1], row);
   for (int i = 0; i < 8; i++) {
     out[32 * i + lane] = r[i / 4][i % 4];
+  }
+}
+
+/* The way back: what lanes hold by the formula, at the same places. */
+__global__ void store_matrices(uint16_t *out) {
+  __shared__ uint4 memory[96];
+  uint16_t *x = (uint16_t *)memory;
+  const int lane = (int)threadIdx.x;
+  for (int e = lane; e < 768; e += 32) {
+    x[e] = 0xabcd;
+  }
+  __syncthreads();
+  uint32_t r[4];
+  for (int m = 0; m < 4; m++) {
+    const uint32_t first = (uint32_t)(256 * m + 8 * (lane / 4) + 2 * (lane % 4));
+    r[m] = first | (first + 1) << 16;
+  }
+  nn_stmatrix_x4(nn_shared_address(x + place(lane / 8, lane % 8)), r);
+  __syncthreads();
+  for (int e = lane; e < 768; e += 32) {
+    out[e] = x[e];
+  }
+}
+
+static void test_store_matrices() {
+  array<uint16_t> out(768);
+  launch(store_matrices, 1, 32, 0, out.device);
+  out.from_device();
+  uint16_t expected[768];
+  for (uint16_t &e : expected) {
+    e = 0xabcd;
+  }
+  for (int e = 0; e < 256; e++) {
+    expected[place(e / 64, e / 8 % 8) + e % 8] = (uint16_t)(256 * (e / 64) + e % 64);
+  }
+  for (int i = 0; i < 768; i++) {
+    CHECK(out[i] == expected[i], "element %d: %x, not %x", i, out[i], expected[i]);
   }
 }
 
@@ -227,6 +264,9 @@ int main() {
     test_multiply_tf32();
     test_multiply_tiles<nn_bf16, false>("tiles of bf16, B as [n][k]");
     test_multiply_tiles<nn_bf16, true>("tiles of bf16, B as [k][n]");
+  }
+  if (arch >= 90) {
+    test_store_matrices();
   }
   puts("mma: passed");
 }

@@ -1,4 +1,4 @@
-/* Copies of boxes of tensors: every swizzle, 2 to 4 dimensions, boxes that leave the tensor. */
+/* Copies of boxes of tensors, both ways: every swizzle, 2 to 4 dimensions, boxes that leave the tensor. */
 #include "check.cuh"
 
 #include "interface.h"
@@ -130,6 +130,69 @@ static void test_boxes() {
   }
 }
 
+/* Stores two boxes one after the other by one lane, as `swizzle` lies in shared memory, of what all lanes wrote there;
+ * then writes their places again. */
+__global__ void store_boxes(const __grid_constant__ CUtensorMap map, coordinates first, coordinates second,
+                            int swizzled, int bytes) {
+  SHARED_BYTES(memory);
+  const uint32_t shared = nn_shared_address(memory), apart = (uint32_t)(bytes + 1023) / 1024 * 1024;
+  for (int n = (int)threadIdx.x; n < bytes / 2; n += 32) {
+    const int cell = n / 8, row = cell / 8, moved = swizzled ? row * 8 + (cell % 8 ^ row % 8) : cell;
+    ((uint16_t *)memory)[moved * 8 + n % 8] = (uint16_t)(1 + n);
+    ((uint16_t *)(memory + apart))[moved * 8 + n % 8] = (uint16_t)(0x4001 + n);
+  }
+  nn_fence_async_shared();
+  __syncwarp();
+  if (threadIdx.x == 0) {
+    nn_tensor_store(&map, shared, first.c[0], first.c[1], first.c[2]);
+    nn_tensor_store_commit();
+    nn_tensor_store(&map, shared + apart, second.c[0], second.c[1], second.c[2]);
+    nn_tensor_store_commit();
+    nn_tensor_store_wait<1>();
+  }
+  __syncwarp();
+  for (int n = (int)threadIdx.x; n < bytes / 2; n += 32) {
+    ((uint16_t *)memory)[n] = 0xeeee;
+  }
+  if (threadIdx.x == 0) {
+    nn_tensor_store_wait<0>();
+  }
+}
+
+/* Nothing outside of the tensor changes, and nothing in it but what the boxes cover. */
+static void test_stores() {
+  const tensor t = {3, {72, 9, 5}, {80, 800}, {64, 4, 1}};
+  for (const nn_swizzle swizzle : {NN_SWIZZLE_NONE, NN_SWIZZLE_128}) {
+    for (const coordinates &at : {coordinates{{0, 0, 0}}, coordinates{{16, 7, 2}}, coordinates{{40, 2, 4}},
+                                  coordinates{{8, -2, 1}}, coordinates{{72, 0, 0}}, coordinates{{0, 0, 5}}}) {
+      const coordinates second = {{8, 3, 3}};
+      array<uint16_t> x(800 * 5);
+      for (int i = 0; i < 800 * 5; i++) {
+        x[i] = 0x7777;
+      }
+      CUtensorMap map;
+      CHECK(nn_tensor_map(&map, NNCUDA_BF16, 3, x.to_device(), t.dims, t.strides, t.box, swizzle), "a map");
+      uint16_t expected[800 * 5];
+      memcpy(expected, x.host, sizeof expected);
+      for (int n = 0; n < 64 * 4; n++) {
+        const int64_t one = element_of(t, at, n), other = element_of(t, second, n);
+        if (one >= 0) {
+          expected[one] = (uint16_t)(1 + n);
+        }
+        if (other >= 0) {
+          expected[other] = (uint16_t)(0x4001 + n);
+        }
+      }
+      launch(store_boxes, 1, 32, 2048, map, at, second, (int)(swizzle == NN_SWIZZLE_128), 64 * 4 * 2);
+      x.from_device();
+      for (int i = 0; i < 800 * 5; i++) {
+        CHECK(x[i] == expected[i], "swizzle %d, at %d %d %d: element %d is %x, not %x", (int)swizzle, at.c[0], at.c[1],
+              at.c[2], i, x[i], expected[i]);
+      }
+    }
+  }
+}
+
 static void test_refusals() {
   array<uint16_t> x(1 << 16);
   CUtensorMap map;
@@ -157,6 +220,28 @@ __global__ void without_wait(const __grid_constant__ CUtensorMap map, uint32_t *
   nn_mbarrier_wait(b, 0);
 }
 
+/* Nor a store whose place is written before it was read. */
+__global__ void written_too_early(const __grid_constant__ CUtensorMap map) {
+  SHARED_BYTES(memory);
+  ((uint16_t *)memory)[0] = 1;
+  nn_fence_async_shared();
+  nn_tensor_store(&map, nn_shared_address(memory), 0, 0, 0);
+  nn_tensor_store_commit();
+  ((uint16_t *)memory)[0] = 2;
+  nn_tensor_store_wait<0>();
+}
+
+static void test_written_too_early() {
+  array<uint16_t> x(64 * 8);
+  CUtensorMap map;
+  const int64_t dims[3] = {64, 8, 1}, strides[2] = {64, 512};
+  const int32_t box[3] = {64, 8, 1};
+  CHECK(nn_tensor_map(&map, NNCUDA_F16, 3, x.to_device(), dims, strides, box, NN_SWIZZLE_128), "a plain map");
+  launch(written_too_early, 1, 1, 1024, map);
+  x.from_device();
+  CHECK(x[0] == 2, "stored %u", x[0]);
+}
+
 static void test_without_wait() {
   array<uint16_t> x(64 * 64);
   array<uint32_t> out(1);
@@ -173,9 +258,11 @@ static void test_without_wait() {
 int main() {
   if (device_arch() >= 90) {
     test_boxes();
+    test_stores();
     test_refusals();
 #ifdef NN_EMULATED
     test_without_wait();
+    test_written_too_early();
 #endif
   }
   puts("tensor: passed");

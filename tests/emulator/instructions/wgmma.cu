@@ -50,6 +50,7 @@ __device__ __forceinline__ void multiply(uint32_t shared, const operand &a, cons
       nn_wgmma_fence();
       nn_wgmma<T, B_MN>(d, r, descriptor_at(b, shared, p), p > 0);
       nn_wgmma_commit();
+      nn_wgmma_wait_after(0.0f, (float)threadIdx.x);
       nn_wgmma_wait<0>();
       nn_wgmma_hold(r);
     } else {

@@ -44,6 +44,21 @@ inline void nn_ldmatrix_x4_transposed(uint32_t (&r)[4], uint32_t address, nn_sit
   }
 }
 
+/* Each lane has all lanes' registers and addresses, and writes the row that it addresses. */
+inline void nn_stmatrix_x4(uint32_t address, const uint32_t (&r)[4], nn_site site = nn_site::here()) {
+  nn_emulated_requires(900, "stmatrix");
+  struct registers {
+    uint32_t r[4];
+  };
+  const registers *lanes = nn_emulated_gather(0xffffffffu, registers{{r[0], r[1], r[2], r[3]}}, site.in("stmatrix"));
+  const unsigned matrix = nn_emulated_lane() / 8, row = nn_emulated_lane() % 8;
+  uint32_t pairs[4];
+  for (unsigned t = 0; t < 4; t++) {
+    pairs[t] = lanes[4 * row + t].r[matrix];
+  }
+  memcpy(nn_emulated_shared_bytes(address, 16, 16, "stmatrix"), pairs, 16);
+}
+
 template <class T> struct nn_mma_type;
 template <> struct nn_mma_type<nn_f16> {
   static constexpr bool is_f16 = true;

@@ -1,7 +1,7 @@
 /*
  * Twin of cuda/kernels/instructions_tensor.cuh. A load fills its destination with NaN bits at once and happens when
- * somebody waits on the barrier. So early reads, buffers that are written again too soon and forgotten waits show in
- * the results whatever the order of threads.
+ * somebody waits on the barrier; a store happens when its thread waits for it. So early reads, buffers that are written
+ * again too soon and forgotten waits show in the results whatever the order of threads.
  */
 #ifndef NN_INSTRUCTIONS_TENSOR_CUH
 #define NN_INSTRUCTIONS_TENSOR_CUH
@@ -114,6 +114,54 @@ inline void nn_tensor_load(uint32_t shared, const CUtensorMap *map, uint32_t bar
                            int32_t c1, int32_t c2, int32_t c3) {
   (void)policy;
   nn_emulated_tensor_load(nn_emulated_box(map, shared, {c0, c1, c2, c3}, "cp.async.bulk.tensor.4d"), barrier);
+}
+
+/* Boxes on their way to global memory, by thread. Each is read from shared memory only when its thread waits for that:
+ * a place that is written again too early shows in the results, and so does a box that nobody waits for. */
+struct nn_emulated_stores {
+  std::vector<std::vector<nn_emulated_box>> groups;
+  std::vector<nn_emulated_box> open;
+};
+
+inline nn_emulated_stores &nn_emulated_stores_of_thread() {
+  static uint64_t block = ~(uint64_t)0;
+  static nn_emulated_stores threads[1024];
+  if (block != nn_emulated_block_serial()) {
+    for (nn_emulated_stores &stores : threads) {
+      if (!stores.groups.empty() || !stores.open.empty()) {
+        nn_emulated_fail("a block before this one ended without waiting for boxes that it stores");
+      }
+    }
+    block = nn_emulated_block_serial();
+  }
+  return threads[nn_emulated_thread()];
+}
+
+inline void nn_tensor_store(const CUtensorMap *map, uint32_t shared, int32_t c0, int32_t c1, int32_t c2) {
+  nn_emulated_stores_of_thread().open.emplace_back(map, shared, std::initializer_list<int32_t>{c0, c1, c2},
+                                                   "cp.async.bulk.tensor.3d");
+}
+
+inline void nn_tensor_store_commit() {
+  nn_emulated_requires(900, "cp.async.bulk.commit_group");
+  nn_emulated_stores &stores = nn_emulated_stores_of_thread();
+  stores.groups.push_back(std::move(stores.open));
+  stores.open.clear();
+}
+
+template <int PENDING> inline void nn_tensor_store_wait() {
+  nn_emulated_requires(900, "cp.async.bulk.wait_group");
+  nn_emulated_stores &stores = nn_emulated_stores_of_thread();
+  while (stores.groups.size() > (size_t)PENDING) {
+    for (const nn_emulated_box &box : stores.groups.front()) {
+      box.each([&box](const unsigned char *from, unsigned char *to) {
+        if (to) {
+          memcpy(to, from, box.map.element_bytes);
+        }
+      });
+    }
+    stores.groups.erase(stores.groups.begin());
+  }
 }
 
 #endif

@@ -193,6 +193,13 @@ template <class T, int COUNT> inline void nn_wgmma_hold(T (&registers)[COUNT]) {
   (void)registers;
 }
 
+inline void nn_wgmma_wait_after(float a, float b) {
+  nn_emulated_requires(900, "wgmma");
+  if (a < 0.0f || b < 0.0f) {
+    nn_emulated_fail("nn_wgmma_wait_after: %g, %g: a negative number would sleep", (double)a, (double)b);
+  }
+}
+
 inline void nn_emulated_start_product(const nn_emulated_product &product, int count) {
   nn_emulated_products &products = nn_emulated_products_of_thread();
   products.groups.back().push_back(product);
