@@ -86,3 +86,5 @@ def test_wrong_use_is_told(gpu: nncuda.Context) -> None:
     assert "no task matches" in run("--only", "no such task")[1]
     result = CliRunner().invoke(bench, ["--quick"])
     assert result.exit_code == 2 and "--quick is for a GPU" in result.output
+    code, output = run("--model", str(Path(__file__).parent), "--against", "llama.cpp")
+    assert code == 2 and "llama.cpp is measured on the CPU" in output

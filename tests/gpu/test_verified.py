@@ -10,9 +10,11 @@ import pytest
 from click.testing import CliRunner
 from devices import gpus
 
+from nncuda.binding import library
 from nncuda.cli import main
-from nncuda.cli.verify import verify
+from nncuda.cli.verify import _verifications, verify
 from nncuda.golden import verified
+from nncuda.golden.report import Report
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -66,10 +68,29 @@ def test_a_familys_hash_follows_its_own_and_the_shared_sources(tmp_path: Path) -
 
 
 def test_only_whole_runs_on_a_gpu_are_recorded(tmp_path: Path) -> None:
-    for options in (["--device", "cpu"], ["--device", "cuda", "--kernel", "silu"]):
+    for options in (
+        ["--device", "cpu", "--family", "rope"],
+        ["--device", "cuda", "--kernel", "silu"],
+        ["--device", "cuda", "--kernel", "silu", "--family", "elementwise"],
+    ):
         result = CliRunner().invoke(verify, [*options, "--record", str(tmp_path / "record.json")])
         assert result.exit_code == 2 and "--record is for" in result.output
     assert not (tmp_path / "record.json").exists()
+
+
+def test_a_family_by_itself() -> None:
+    result = CliRunner().invoke(verify, ["--family", "random", "--family", "rope"])
+    assert result.exit_code == 0 and "rope_qk" in result.output and "gemm" not in result.output
+    result = CliRunner().invoke(verify, ["--family", "ropes"])
+    assert result.exit_code == 2 and "no cases of ropes; there are those of attention, " in result.output
+
+
+def test_a_family_is_recorded_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verified, "source_hashes", lambda: {"gemm": "a", "rope": "b"})
+    monkeypatch.setattr(library.Library, "device_text", lambda self, kind, index: "NVIDIA H200")
+    loaded = library.load()
+    assert list(_verifications(Report(), loaded, 0, ("rope",))) == ["rope"]
+    assert list(_verifications(Report(), loaded, 0, ())) == ["gemm", "rope"]
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:0", "auto"])
