@@ -339,11 +339,14 @@ __global__ void __launch_bounds__(MERGE_THREADS) merge_kernel(paged_attention p)
     return;
   }
   const int64_t pages = nn_ceil_div(s.length, NN_PAGE_TOKENS);
-  for (int64_t i = 0; i < pages; i++) {
+  __shared__ int counts[MERGE_THREADS / NN_WARP];
+  int bad = 0; /* page numbers, of which the pages' blocks left out theirs */
+  for (int64_t i = threadIdx.x; i < pages; i += MERGE_THREADS) {
     int64_t page;
-    if (!p.sequences.page_at(s.index, i, page)) {
-      return;
-    }
+    bad += !p.sequences.page_at(s.index, i, page);
+  }
+  if (nn_block_sum<MERGE_THREADS>(bad, counts) != 0) {
+    return;
   }
   const float *const partial = p.partial + row * p.sequences.max_pages * (p.dim + 2);
   for (int d = threadIdx.x; d < p.dim; d += MERGE_THREADS) {

@@ -17,7 +17,12 @@
 #include "kernels/reduce.cuh"
 
 constexpr int THREADS = 1024;
-constexpr int BUCKETS = 2048; /* of one round of the radix search: 11, 11 and 10 bits of the key */
+constexpr int ROUND_BITS = 8; /* of the key, in one round of the radix search */
+constexpr int BUCKETS = 1 << ROUND_BITS;
+/* Logits have few exponents, so that the lanes of a warp meet in a few buckets, and additions to one word wait for one
+ * another: of each bucket there is a copy for every two lanes, in banks of their own. More bits a round, and so fewer
+ * rounds, would leave no room for copies. */
+constexpr int COPIES = 16;
 constexpr uint32_t KEY_OF_INFINITY = 0xff800000u;
 
 static __device__ __forceinline__ uint32_t key_of(float x) {
@@ -114,7 +119,8 @@ struct one_each {
 };
 
 struct shared_row {
-  uint32_t low[BUCKETS], high[BUCKETS]; /* halves of the buckets' sums: shared memory adds 32 bits at a time */
+  /* Halves of the buckets' sums: shared memory adds 32 bits at a time. */
+  uint32_t low[BUCKETS][COPIES], high[BUCKETS][COPIES];
   uint64_t warps[NN_WARP];
   uint64_t above, here; /* of the bucket found: the sum before it, and its own */
   uint32_t bucket;
@@ -122,10 +128,11 @@ struct shared_row {
 };
 
 static __device__ __forceinline__ void add_to_bucket(shared_row *s, uint32_t bucket, uint64_t x) {
-  const uint32_t low = (uint32_t)x, before = atomicAdd(&s->low[bucket], low);
+  const int copy = threadIdx.x % COPIES;
+  const uint32_t low = (uint32_t)x, before = atomicAdd(&s->low[bucket][copy], low);
   const uint32_t high = (uint32_t)(x >> 32) + (before + low < before);
   if (high != 0) {
-    atomicAdd(&s->high[bucket], high);
+    atomicAdd(&s->high[bucket][copy], high);
   }
 }
 
@@ -168,11 +175,10 @@ template <class T, int N, class MEASURE>
 static __device__ border find_border(const row<T, N> &r, const MEASURE &measure, double target, shared_row *s) {
   uint32_t prefix = 0, known = 0; /* bits of the border's key */
   uint64_t above = 0;             /* measure of the tokens with a larger key */
-  for (int round = 0; round < 3; round++) {
-    const int shift = round == 0 ? 21 : round == 1 ? 10 : 0;
-    const uint32_t mask = round == 2 ? 0x3ff : 0x7ff;
-    for (int b = threadIdx.x; b < BUCKETS; b += THREADS) {
-      s->low[b] = s->high[b] = 0;
+  for (int shift = 32 - ROUND_BITS; shift >= 0; shift -= ROUND_BITS) {
+    const uint32_t mask = BUCKETS - 1;
+    for (int i = threadIdx.x; i < BUCKETS * COPIES; i += THREADS) {
+      s->low[i / COPIES][i % COPIES] = s->high[i / COPIES][i % COPIES] = 0;
     }
     __syncthreads();
     r.each([&](uint32_t key, int32_t index) {
@@ -184,22 +190,21 @@ static __device__ border find_border(const row<T, N> &r, const MEASURE &measure,
       }
     });
     __syncthreads();
-    /* Two buckets a thread, from the highest down. */
-    uint64_t sums[2], total;
+    /* Four threads a bucket, from the highest down; the first of them has its sum. */
+    constexpr int LANES = THREADS / BUCKETS;
+    const int bucket = BUCKETS - 1 - (int)threadIdx.x / LANES, lane = threadIdx.x % LANES;
+    uint64_t sum = 0, total;
 #pragma unroll
-    for (int j = 0; j < 2; j++) {
-      const int bucket = BUCKETS - 1 - (2 * (int)threadIdx.x + j);
-      sums[j] = (uint64_t)s->high[bucket] << 32 | s->low[bucket];
+    for (int copy = lane; copy < COPIES; copy += LANES) {
+      sum += (uint64_t)s->high[bucket][copy] << 32 | s->low[bucket][copy];
     }
-    uint64_t before = above + scan_block(sums[0] + sums[1], s->warps, &total);
-#pragma unroll
-    for (int j = 0; j < 2; j++) {
-      if (sums[j] != 0 && (double)before < target && (double)(before + sums[j]) >= target) {
-        s->bucket = (uint32_t)(BUCKETS - 1 - (2 * (int)threadIdx.x + j));
-        s->above = before;
-        s->here = sums[j];
-      }
-      before += sums[j];
+    sum = nn_warp_sum<LANES>(sum);
+    sum = lane == 0 ? sum : 0;
+    const uint64_t before = above + scan_block(sum, s->warps, &total);
+    if (sum != 0 && (double)before < target && (double)(before + sum) >= target) {
+      s->bucket = (uint32_t)bucket;
+      s->above = before;
+      s->here = sum;
     }
     __syncthreads();
     above = s->above;

@@ -54,14 +54,14 @@ template <class FORMULA, class X, class Y, int N>
 __global__ void __launch_bounds__(THREADS) flat_kernel(const X *a, const X *b, Y *y, int64_t n, float alpha) {
   const int64_t vectors = n / N, step = (int64_t)gridDim.x * THREADS * UNROLL;
   for (int64_t first = (int64_t)blockIdx.x * THREADS * UNROLL + threadIdx.x; first < vectors; first += step) {
-    float u[UNROLL][N], v[UNROLL][N];
+    nn_vector<X, N> p[UNROLL], q[UNROLL];
 #pragma unroll
     for (int j = 0; j < UNROLL; j++) {
       const int64_t i = first + j * THREADS;
       if (i < vectors) {
-        nn_load(u[j], a + i * N);
+        p[j] = nn_load_raw<N>(a + i * N);
         if (FORMULA::inputs == 2) {
-          nn_load(v[j], b + i * N);
+          q[j] = nn_load_raw<N>(b + i * N);
         }
       }
     }
@@ -69,11 +69,16 @@ __global__ void __launch_bounds__(THREADS) flat_kernel(const X *a, const X *b, Y
     for (int j = 0; j < UNROLL; j++) {
       const int64_t i = first + j * THREADS;
       if (i < vectors) {
+        float u[N], v[N] = {};
+        nn_widen(u, p[j]);
+        if (FORMULA::inputs == 2) {
+          nn_widen(v, q[j]);
+        }
 #pragma unroll
         for (int e = 0; e < N; e++) {
-          u[j][e] = FORMULA::of(u[j][e], FORMULA::inputs == 2 ? v[j][e] : 0.0f, alpha);
+          u[e] = FORMULA::of(u[e], v[e], alpha);
         }
-        nn_store(y + i * N, u[j]);
+        nn_store(y + i * N, u);
       }
     }
   }

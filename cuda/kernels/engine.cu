@@ -86,7 +86,54 @@ static void describe(int32_t index, char *text, size_t capacity) {
 
 /* ---- a context's state on its device ---- */
 
-static void enter(nncuda_ctx *ctx) { cudaSetDevice(ctx->index); }
+template <class F> static bool find(F &function, const char *name) {
+  void *entry = nullptr;
+  cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+#if CUDART_VERSION >= 12050
+  cudaGetDriverEntryPointByVersion(name, &entry, 12000, cudaEnableDefault, &result);
+#else
+  cudaGetDriverEntryPoint(name, &entry, cudaEnableDefault, &result);
+#endif
+  cudaGetLastError();
+  function = result == cudaDriverEntryPointSuccess ? reinterpret_cast<F>(entry) : nullptr;
+  return function != nullptr;
+}
+
+/* What the driver has of the device: made once a process, and kept as the runtime does. */
+static int32_t find_primary(nn_gpu *gpu, int32_t index) {
+  decltype(&cuDeviceGet) device_get;
+  decltype(&cuDevicePrimaryCtxRetain) retain;
+  CUdevice device;
+  if (!find(device_get, "cuDeviceGet") || !find(retain, "cuDevicePrimaryCtxRetain") ||
+      !find(gpu->get_current, "cuCtxGetCurrent") || !find(gpu->set_current, "cuCtxSetCurrent") ||
+      device_get(&device, index) != CUDA_SUCCESS) {
+    return NNCUDA_ERROR_NO_DEVICE;
+  }
+  const CUresult retained = retain(&gpu->primary, device);
+  return retained == CUDA_SUCCESS               ? NNCUDA_SUCCESS
+         : retained == CUDA_ERROR_OUT_OF_MEMORY ? NNCUDA_ERROR_OUT_OF_MEMORY
+                                                : NNCUDA_ERROR_DEVICE;
+}
+
+/*
+ * The caller may use GPUs by other means, and another GPU than this one. The driver's calls, and not cudaSetDevice,
+ * give its thread back exactly what it had: also nothing, and also a context that is no device's primary one.
+ * cudaSetDevice would make a context, with its memory, on a GPU that nobody uses.
+ */
+static void enter(nncuda_ctx *ctx) {
+  nn_gpu *gpu = nn_gpu_of(ctx);
+  gpu->get_current(&gpu->before);
+  if (gpu->before != gpu->primary) {
+    gpu->set_current(gpu->primary);
+  }
+}
+
+static void leave(nncuda_ctx *ctx) {
+  const nn_gpu *gpu = nn_gpu_of(ctx);
+  if (gpu->before != gpu->primary) {
+    gpu->set_current(gpu->before);
+  }
+}
 
 static void close(nncuda_ctx *ctx) {
   nn_gpu *gpu = nn_gpu_of(ctx);
@@ -100,6 +147,7 @@ static void close(nncuda_ctx *ctx) {
   cudaFree(gpu->fault);
   cudaFreeHost(gpu->fault_seen);
   cudaGetLastError();
+  leave(ctx);
   free(gpu);
   ctx->device = NULL;
 }
@@ -109,12 +157,15 @@ static int32_t open(nncuda_ctx *ctx) {
   if (gpu == NULL) {
     return NNCUDA_ERROR_OUT_OF_MEMORY;
   }
+  const int32_t status = find_primary(gpu, ctx->index);
+  if (status != NNCUDA_SUCCESS) {
+    free(gpu);
+    return status;
+  }
   ctx->device = gpu;
   ctx->machine.sms = attribute(ctx->index, cudaDevAttrMultiProcessorCount);
-  cudaError_t error = cudaSetDevice(ctx->index);
-  if (error == cudaSuccess) {
-    error = cudaStreamCreateWithFlags(&gpu->stream, cudaStreamNonBlocking);
-  }
+  enter(ctx);
+  cudaError_t error = cudaStreamCreateWithFlags(&gpu->stream, cudaStreamNonBlocking);
   if (error == cudaSuccess) {
     error = cudaMalloc((void **)&gpu->fault, sizeof *gpu->fault);
   }
@@ -128,6 +179,7 @@ static int32_t open(nncuda_ctx *ctx) {
     error = cudaStreamSynchronize(gpu->stream);
   }
   if (error == cudaSuccess) {
+    leave(ctx);
     return NNCUDA_SUCCESS;
   }
   cudaGetLastError();
@@ -344,6 +396,7 @@ extern const nn_engine nn_gpu_engine = {
     open,
     close,
     enter,
+    leave,
     /* memory */ {allocate, release, 256, /* visible */ 0, /* lazy */ 0, /* in parts */ nullptr, nullptr},
     /* host_memory */ {allocate_host, release_host, 256, /* visible */ 1, /* lazy */ 0, nullptr, nullptr},
     memory_info,

@@ -4,13 +4,19 @@
 
 #include "kernels/kernel.cuh"
 
+#include <cuda.h>
+
 extern "C" {
 #include "runtime/context.h"
 }
 
 /* What a context has of its GPU: ctx->device. */
 struct nn_gpu {
-  cudaStream_t stream;  /* the context's own */
+  cudaStream_t stream; /* the context's own */
+  decltype(&cuCtxGetCurrent) get_current;
+  decltype(&cuCtxSetCurrent) set_current;
+  CUcontext primary;    /* what the driver has of the device, for the whole process */
+  CUcontext before;     /* what the thread that is inside had current, or null */
   nn_fault *fault;      /* on the device */
   nn_fault *fault_seen; /* page-locked: where it is read to */
 };

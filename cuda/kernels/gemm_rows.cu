@@ -5,25 +5,26 @@
  */
 #include "kernels/gemm.cuh"
 
-/* 4 rows of the weight in a block of 4 warps have 8 KiB under way, and 16 such blocks a multiprocessor; 8 rows where
- * more rows of A would else be read again too often. By count, not measured on a GPU yet. */
+/* A block of 4 warps has 4 rows of the weight under way, 8 KiB, and a multiprocessor 7 such blocks; 8 rows where more
+ * rows of A would else be read again too often, and 3 or 2 blocks, as registers allow. By count, not measured on a GPU
+ * yet. */
 constexpr int THREADS = 128, WARPS = THREADS / NN_WARP;
 template <int M> constexpr int COLUMNS = M >= 4 ? 8 : 4;
+template <int M> constexpr int BLOCKS = M > 4 ? 2 : M > 2 ? 3 : 7;
 
-/* The first `valid` of the elements at `from`, as f32, and zeros. */
-template <int N, class T> __device__ __forceinline__ void load_part(float (&to)[N], const T *from, int64_t valid) {
-  if (valid >= N) {
-    nn_load(to, from);
-    return;
-  }
+/* Element `k`, or the vector that begins there, of COUNT rows from `row` on; those that are not there repeat the last.
+ */
+template <class V, int COUNT, class T>
+__device__ __forceinline__ void load_rows(V (&to)[COUNT], const T *matrix, int64_t ld, int64_t row, int64_t rows,
+                                          int64_t k) {
 #pragma unroll
-  for (int i = 0; i < N; i++) {
-    to[i] = i < valid ? nn_to_float(from[i]) : 0.0f;
+  for (int i = 0; i < COUNT; i++) {
+    to[i] = *reinterpret_cast<const V *>(matrix + (row + i < rows ? row + i : rows - 1) * ld + k);
   }
 }
 
 /* M: rows, rounded up; those that are not there repeat the last one and are not stored. */
-template <class T, int M> __global__ void __launch_bounds__(THREADS) gemm_rows_kernel(gemm_problem p) {
+template <class T, int M> __global__ void __launch_bounds__(THREADS, BLOCKS<M>) gemm_rows_kernel(gemm_problem p) {
   constexpr int N = nn_per_16<T>, C = COLUMNS<M>;
   __shared__ float sums[WARPS][M * C];
   const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP;
@@ -33,23 +34,42 @@ template <class T, int M> __global__ void __launch_bounds__(THREADS) gemm_rows_k
     const T *const a = static_cast<const T *>(p.a) + product * p.a_step;
     const T *const b = static_cast<const T *>(p.b) + product * p.b_step;
     float sum[M][C] = {};
-    for (int64_t k = threadIdx.x * N; k < p.k; k += THREADS * N) {
-      float w[C][N];
-#pragma unroll
-      for (int c = 0; c < C; c++) {
-        const int64_t row = column + c < p.n ? column + c : p.n - 1;
-        load_part(w[c], b + row * p.ldb + k, p.k - k);
-      }
+    int64_t k = threadIdx.x * N;
+    for (; k + N <= p.k; k += THREADS * N) {
+      /* All loads, then all conversions: with a branch around each load, one alone would be under way. */
+      nn_vector<T, N> w[C], x[M];
+      load_rows(w, b, p.ldb, column, p.n, k);
+      load_rows(x, a, p.lda, 0, p.m, k);
 #pragma unroll
       for (int r = 0; r < M; r++) {
-        float x[N];
-        load_part(x, a + (r < p.m ? r : p.m - 1) * p.lda + k, p.k - k);
 #pragma unroll
         for (int c = 0; c < C; c++) {
 #pragma unroll
           for (int e = 0; e < N; e++) {
-            sum[r][c] = fmaf(x[e], w[c][e], sum[r][c]);
+            sum[r][c] = fmaf(nn_to_float(x[r].x[e]), nn_to_float(w[c].x[e]), sum[r][c]);
           }
+        }
+      }
+    }
+    if (k < p.k) { /* less than a vector, as if zeros followed: those make +0 of a sum of -0 */
+#pragma unroll 1
+      for (; k < p.k; k++) {
+        T w[C], x[M];
+        load_rows(w, b, p.ldb, column, p.n, k);
+        load_rows(x, a, p.lda, 0, p.m, k);
+#pragma unroll
+        for (int r = 0; r < M; r++) {
+#pragma unroll
+          for (int c = 0; c < C; c++) {
+            sum[r][c] = fmaf(nn_to_float(x[r]), nn_to_float(w[c]), sum[r][c]);
+          }
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < M; r++) {
+#pragma unroll
+        for (int c = 0; c < C; c++) {
+          sum[r][c] += 0.0f;
         }
       }
     }

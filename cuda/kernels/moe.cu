@@ -158,9 +158,9 @@ NN_KERNEL(moe_plan) {
   return status != NNCUDA_SUCCESS ? status : nn_launch(ctx, place_kernel, grid, block, shared, p);
 }
 
-/* ---- the moves: a warp a row or token, 16 bytes a lane at a time ---- */
+/* ---- the moves: a warp a row or token, 16 bytes a lane at a time, of which MOVE_UNROLL are under way ---- */
 
-constexpr int MOVE_WARPS = 8, MOVE_BLOCKS_PER_SM = 8;
+constexpr int MOVE_WARPS = 8, MOVE_BLOCKS_PER_SM = 8, MOVE_UNROLL = 4;
 
 static unsigned move_blocks(nncuda_ctx *ctx, int64_t rows) {
   return nn_blocks(ctx, rows, MOVE_WARPS, MOVE_BLOCKS_PER_SM);
@@ -183,14 +183,31 @@ static __global__ void __launch_bounds__(MOVE_WARPS *NN_WARP, 4) gather_kernel(n
     if (!empty && !range.holds(row, slot)) {
       continue;
     }
-    const T *from = x + slot / a.k * a.dim;
-#pragma unroll 4
-    for (int64_t i = lane * N; i < a.dim; i += NN_WARP * N) {
-      nn_vector<T, N> v = {};
-      if (!empty) {
-        v = *reinterpret_cast<const nn_vector<T, N> *>(from + i);
+    T *const to = y + row * a.dim;
+    if (empty) {
+      for (int64_t i = lane * N; i < a.dim; i += NN_WARP * N) {
+        *reinterpret_cast<nn_vector<T, N> *>(to + i) = nn_vector<T, N>{};
       }
-      *reinterpret_cast<nn_vector<T, N> *>(y + row * a.dim + i) = v;
+      continue;
+    }
+    const T *const from = x + slot / a.k * a.dim;
+#pragma unroll 1
+    for (int64_t first = lane * N; first < a.dim; first += MOVE_UNROLL * NN_WARP * N) {
+      nn_vector<T, N> v[MOVE_UNROLL];
+#pragma unroll
+      for (int j = 0; j < MOVE_UNROLL; j++) {
+        const int64_t i = first + j * NN_WARP * N;
+        if (i < a.dim) {
+          v[j] = nn_load_raw<N>(from + i);
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < MOVE_UNROLL; j++) {
+        const int64_t i = first + j * NN_WARP * N;
+        if (i < a.dim) {
+          *reinterpret_cast<nn_vector<T, N> *>(to + i) = v[j];
+        }
+      }
     }
   }
 }
@@ -222,18 +239,32 @@ static __global__ void __launch_bounds__(MOVE_WARPS *NN_WARP, 4) sum_kernel(row_
     const int32_t *slot_row = p.slot_row + token * p.k;
     for (int64_t i = lane * N; i < p.dim; i += NN_WARP * N) {
       float sum[N] = {};
-#pragma unroll 4
-      for (int64_t j = 0; j < p.k; j++) {
-        const int32_t row = slot_row[j];
-        if (row == -1 || !range.holds(token * p.k + j, row)) {
-          continue;
-        }
-        float x[N];
-        nn_load(x, rows + row * p.dim + i);
-        const float weight = WEIGHED ? p.weights[token * p.k + j] : 1.0f;
+      for (int64_t first = 0; first < p.k; first += MOVE_UNROLL) {
+        int32_t row[MOVE_UNROLL];
+        nn_vector<T, N> raw[MOVE_UNROLL];
+        float weight[MOVE_UNROLL];
 #pragma unroll
-        for (int e = 0; e < N; e++) {
-          sum[e] = WEIGHED ? fmaf(weight, x[e], sum[e]) : sum[e] + x[e];
+        for (int j = 0; j < MOVE_UNROLL; j++) {
+          row[j] = first + j < p.k ? slot_row[first + j] : -1;
+        }
+#pragma unroll
+        for (int j = 0; j < MOVE_UNROLL; j++) {
+          if (row[j] >= 0 && row[j] <= range.high) {
+            raw[j] = nn_load_raw<N>(rows + row[j] * p.dim + i);
+            weight[j] = WEIGHED ? p.weights[token * p.k + first + j] : 1.0f;
+          }
+        }
+#pragma unroll
+        for (int j = 0; j < MOVE_UNROLL; j++) {
+          if (row[j] == -1 || !range.holds(token * p.k + first + j, row[j])) {
+            continue;
+          }
+          float x[N];
+          nn_widen(x, raw[j]);
+#pragma unroll
+          for (int e = 0; e < N; e++) {
+            sum[e] = WEIGHED ? fmaf(weight[j], x[e], sum[e]) : sum[e] + x[e];
+          }
         }
       }
       if (residual != nullptr) {
@@ -306,17 +337,32 @@ static __global__ void __launch_bounds__(MOVE_WARPS *NN_WARP, 4)
       const T *dout = static_cast<const T *>(a.dout) + slot / a.k * a.dim,
               *y = static_cast<const T *>(a.y) + row * a.dim;
       const float weight = a.weights[slot];
-#pragma unroll 2
-      for (int64_t i = lane * N; i < a.dim; i += NN_WARP * N) {
-        float u[N], v[N];
-        nn_load(u, dout + i);
-        nn_load(v, y + i);
+      constexpr int PAIRS = MOVE_UNROLL / 2;
+      for (int64_t first = lane * N; first < a.dim; first += PAIRS * NN_WARP * N) {
+        nn_vector<T, N> p[PAIRS], q[PAIRS];
 #pragma unroll
-        for (int e = 0; e < N; e++) {
-          dot = fmaf(u[e], v[e], dot);
-          u[e] *= weight;
+        for (int j = 0; j < PAIRS; j++) {
+          const int64_t i = first + j * NN_WARP * N;
+          if (i < a.dim) {
+            p[j] = nn_load_raw<N>(dout + i);
+            q[j] = nn_load_raw<N>(y + i);
+          }
         }
-        nn_store(dy + row * a.dim + i, u);
+#pragma unroll
+        for (int j = 0; j < PAIRS; j++) {
+          const int64_t i = first + j * NN_WARP * N;
+          if (i < a.dim) {
+            float u[N], v[N];
+            nn_widen(u, p[j]);
+            nn_widen(v, q[j]);
+#pragma unroll
+            for (int e = 0; e < N; e++) {
+              dot = fmaf(u[e], v[e], dot);
+              u[e] *= weight;
+            }
+            nn_store(dy + row * a.dim + i, u);
+          }
+        }
       }
     }
     dot = nn_warp_sum(dot);

@@ -32,13 +32,22 @@ template <class T, int N> struct alignas(sizeof(T) * N) nn_vector {
 /* Elements of T in 16 bytes. */
 template <class T> constexpr int nn_per_16 = 16 / (int)sizeof(T);
 
-/* N elements as f32. Data that is read once goes past the first cache. */
-template <int N, class T> __device__ __forceinline__ void nn_load(float (&to)[N], const T *from) {
-  const nn_vector<T, N> v = *reinterpret_cast<const nn_vector<T, N> *>(from);
+/* N elements as they lie in memory. Where several loads are to be under way at once, all of them come before the first
+ * conversion: in a branch of its own, or before a store that may meet it, each would be waited for. */
+template <int N, class T> __device__ __forceinline__ nn_vector<T, N> nn_load_raw(const T *from) {
+  return *reinterpret_cast<const nn_vector<T, N> *>(from);
+}
+
+template <int N, class T> __device__ __forceinline__ void nn_widen(float (&to)[N], const nn_vector<T, N> &from) {
 #pragma unroll
   for (int i = 0; i < N; i++) {
-    to[i] = nn_to_float(v.x[i]);
+    to[i] = nn_to_float(from.x[i]);
   }
+}
+
+/* N elements as f32. Data that is read once goes past the first cache. */
+template <int N, class T> __device__ __forceinline__ void nn_load(float (&to)[N], const T *from) {
+  nn_widen(to, nn_load_raw<N>(from));
 }
 
 template <int N, class T> __device__ __forceinline__ void nn_store(T *to, const float (&from)[N]) {

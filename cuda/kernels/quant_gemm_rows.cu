@@ -70,13 +70,14 @@ template <int FORMAT, bool INTERLEAVED, int M>
 __device__ __forceinline__ float block_sums(const quant_product &p, const weight_rows &weights, const quant_rows &rows,
                                             quant_terms<M> &terms) {
   using S = rows_shape<M>;
+  constexpr int RUNS = INTERLEAVED ? 1 : S::RUNS; /* words that lie apart take an address each */
   const int lane = threadIdx.x % NN_WARP;
   const int32_t parts = (int32_t)(p.k / NN_PART);
   float sum = 0.0f;
-  for (int32_t first = 0; first < parts; first += S::RUNS * NN_WARP) {
-    nn_part part[S::RUNS][S::R];
+  for (int32_t first = 0; first < parts; first += RUNS * NN_WARP) {
+    nn_part part[RUNS][S::R];
 #pragma unroll
-    for (int u = 0; u < S::RUNS; u++) {
+    for (int u = 0; u < RUNS; u++) {
       const int32_t mine = first + u * NN_WARP + lane;
 #pragma unroll
       for (int r = 0; r < S::R; r++) {
@@ -87,7 +88,7 @@ __device__ __forceinline__ float block_sums(const quant_product &p, const weight
     for (int m = 0; m < M; m++) {
       const int64_t row = rows.first + (m < rows.count ? m : rows.count - 1);
 #pragma unroll
-      for (int u = 0; u < S::RUNS; u++) {
+      for (int u = 0; u < RUNS; u++) {
         const int32_t mine = first + u * NN_WARP + lane;
         const int64_t at = row * parts + (mine < parts ? mine : 0);
         const uint4 *const from = reinterpret_cast<const uint4 *>(p.codes + at * NN_PART);
@@ -106,7 +107,7 @@ __device__ __forceinline__ float block_sums(const quant_product &p, const weight
     }
     __syncwarp();
     if (lane < S::SUMS) {
-      const int count = parts - first < S::RUNS * NN_WARP ? parts - first : S::RUNS * NN_WARP;
+      const int count = parts - first < RUNS * NN_WARP ? parts - first : RUNS * NN_WARP;
 #pragma unroll 8
       for (int i = 0; i < count; i++) {
         const float2 x = terms[0][lane][i];
@@ -122,54 +123,67 @@ __device__ __forceinline__ float block_sums(const quant_product &p, const weight
   return sum;
 }
 
-/* Elements i .. i+7 of a row of k; zeros past its end. */
-template <class F>
-__device__ __forceinline__ void load_8(float (&to)[8], const uint8_t *row, int64_t i, int64_t k, bool wide) {
-  constexpr int EACH = nn_per_16<F>;
-  const uint8_t *const from = row + i * (int64_t)sizeof(F);
-  if (wide && i + 8 <= k) {
+/* Eight elements of a dtype, as they lie in memory. */
+template <class F> struct eight {
+  static constexpr int EACH = nn_per_16<F>;
+  nn_vector<F, EACH> run[8 / EACH];
+
+  __device__ __forceinline__ void load(const uint8_t *from) {
 #pragma unroll
-    for (int e = 0; e < 8; e += EACH) {
-      float some[EACH];
-      nn_load(some, reinterpret_cast<const F *>(from) + e);
-#pragma unroll
-      for (int j = 0; j < EACH; j++) {
-        to[e + j] = some[j];
-      }
+    for (int i = 0; i < 8 / EACH; i++) {
+      run[i] = nn_load_raw<EACH>(reinterpret_cast<const F *>(from) + i * EACH);
     }
-    return;
   }
-#pragma unroll
-  for (int e = 0; e < 8; e++) {
-    to[e] = i + e < k ? nn_number_at<F>(from + e * (int)sizeof(F)) : 0.0f;
-  }
-}
+  __device__ __forceinline__ float operator[](int e) const { return nn_to_float(run[e / EACH].x[e % EACH]); }
+};
 
 /* The same of weights that are of a dtype. */
 template <class F, int M>
 __device__ __forceinline__ float dtype_sums(const quant_product &p, const weight_rows &weights, const quant_rows &rows,
                                             int32_t format) {
   using S = rows_shape<M>;
+  constexpr int64_t SIZE = sizeof(F);
   const int lane = threadIdx.x % NN_WARP;
-  const uint8_t *const x_rows = static_cast<const uint8_t *>(p.x[format]);
-  const int64_t x_row_bytes = p.k * (int64_t)sizeof(F);
+  const uint8_t *const x_rows = static_cast<const uint8_t *>(p.x[format]) + rows.first * p.k * SIZE;
+  const auto x_at = [&](int m) { return x_rows + (m < rows.count ? m : rows.count - 1) * p.k * SIZE; };
+  const bool wide = weights.wide && p.x_wide[format];
   float sums[S::R][M] = {};
   for (int64_t i = lane * 8; i < p.k; i += NN_WARP * 8) {
-    float w[S::R][8];
+    if (wide && i + 8 <= p.k) { /* all loads, then all conversions */
+      eight<F> w[S::R], x[M];
 #pragma unroll
-    for (int r = 0; r < S::R; r++) {
-      load_8<F>(w[r], weights.at(r), i, p.k, weights.wide);
-    }
+      for (int r = 0; r < S::R; r++) {
+        w[r].load(weights.at(r) + i * SIZE);
+      }
 #pragma unroll
-    for (int m = 0; m < M; m++) {
-      float x[8];
-      load_8<F>(x, x_rows + (rows.first + (m < rows.count ? m : rows.count - 1)) * x_row_bytes, i, p.k,
-                p.x_wide[format]);
+      for (int m = 0; m < M; m++) {
+        x[m].load(x_at(m) + i * SIZE);
+      }
 #pragma unroll
       for (int r = 0; r < S::R; r++) {
 #pragma unroll
-        for (int e = 0; e < 8; e++) {
-          sums[r][m] = fmaf(x[e], w[r][e], sums[r][m]);
+        for (int m = 0; m < M; m++) {
+#pragma unroll
+          for (int e = 0; e < 8; e++) {
+            sums[r][m] = fmaf(x[m][e], w[r][e], sums[r][m]);
+          }
+        }
+      }
+      continue;
+    }
+#pragma unroll 1
+    for (int64_t e = i; e < i + 8; e++) { /* zeros past the end */
+      float w[S::R];
+#pragma unroll
+      for (int r = 0; r < S::R; r++) {
+        w[r] = e < p.k ? nn_number_at<F>(weights.at(r) + e * SIZE) : 0.0f;
+      }
+#pragma unroll
+      for (int m = 0; m < M; m++) {
+        const float x = e < p.k ? nn_number_at<F>(x_at(m) + e * SIZE) : 0.0f;
+#pragma unroll
+        for (int r = 0; r < S::R; r++) {
+          sums[r][m] = fmaf(x, w[r], sums[r][m]);
         }
       }
     }
@@ -186,7 +200,41 @@ __device__ __forceinline__ float dtype_sums(const quant_product &p, const weight
   return mine;
 }
 
-template <int M>
+/* Stands for whatever format a matrix has: for a gate and an up that have not the same. */
+constexpr int ANY_FORMAT = -1;
+
+template <int FORMAT, bool INTERLEAVED, int M>
+__device__ __forceinline__ float sums_in(const quant_product &p, const weight_rows &weights, const quant_rows &rows,
+                                         quant_terms<M> &terms) {
+  if constexpr (FORMAT == NNCUDA_FORMAT_F32) {
+    return dtype_sums<float, M>(p, weights, rows, FORMAT);
+  } else if constexpr (FORMAT == NNCUDA_FORMAT_F16) {
+    return dtype_sums<nn_f16, M>(p, weights, rows, FORMAT);
+  } else if constexpr (FORMAT == NNCUDA_FORMAT_BF16) {
+    return dtype_sums<nn_bf16, M>(p, weights, rows, FORMAT);
+  } else {
+    return block_sums<FORMAT, INTERLEAVED, M>(p, weights, rows, terms);
+  }
+}
+
+/* Runs `statement` with FORMAT and INTERLEAVED the form of a matrix. */
+#define SWITCH_FORMS(matrix, ...)                                                                                      \
+  if ((matrix).interleaved) {                                                                                          \
+    constexpr bool INTERLEAVED = true;                                                                                 \
+    NN_SWITCH_INTERLEAVED((matrix).format, __VA_ARGS__)                                                                \
+  } else {                                                                                                             \
+    constexpr bool INTERLEAVED = false;                                                                                \
+    NN_SWITCH_BLOCKS((matrix).format, __VA_ARGS__)                                                                     \
+    switch ((matrix).format) {                                                                                         \
+      NN_BLOCK_CASE(NNCUDA_FORMAT_F32, __VA_ARGS__)                                                                    \
+      NN_BLOCK_CASE(NNCUDA_FORMAT_F16, __VA_ARGS__)                                                                    \
+      NN_BLOCK_CASE(NNCUDA_FORMAT_BF16, __VA_ARGS__)                                                                   \
+    default:                                                                                                           \
+      break;                                                                                                           \
+    }                                                                                                                  \
+  }
+
+template <int FORM, bool SIDE_BY_SIDE, int M>
 __device__ __forceinline__ float sums_of(const quant_product &p, int which, int64_t column, const quant_rows &rows,
                                          quant_terms<M> &terms) {
   const quant_weights &matrix = p.matrix[which];
@@ -195,20 +243,18 @@ __device__ __forceinline__ float sums_of(const quant_product &p, int which, int6
   const weight_rows weights = {matrix.w + (first - row_of_sixteen) * matrix.row_bytes, matrix.row_bytes,
                                (int32_t)(remaining < rows_shape<M>::R ? remaining : rows_shape<M>::R), row_of_sixteen,
                                matrix.wide};
-  if (matrix.interleaved) {
-    NN_SWITCH_INTERLEAVED(matrix.format, return (block_sums<FORMAT, true, M>(p, weights, rows, terms)));
+  if constexpr (FORM == ANY_FORMAT) {
+    SWITCH_FORMS(matrix, return (sums_in<FORMAT, INTERLEAVED, M>(p, weights, rows, terms)));
+    return 0.0f; /* there is no other format */
+  } else {
+    return sums_in<FORM, SIDE_BY_SIDE, M>(p, weights, rows, terms);
   }
-  NN_SWITCH_BLOCKS(matrix.format, return (block_sums<FORMAT, false, M>(p, weights, rows, terms)));
-  if (matrix.format == NNCUDA_FORMAT_F32) {
-    return dtype_sums<float, M>(p, weights, rows, matrix.format);
-  }
-  if (matrix.format == NNCUDA_FORMAT_F16) {
-    return dtype_sums<nn_f16, M>(p, weights, rows, matrix.format);
-  }
-  return dtype_sums<nn_bf16, M>(p, weights, rows, matrix.format);
 }
 
-template <int M> __global__ void __launch_bounds__(THREADS) rows_kernel(quant_product p, int64_t row_tiles) {
+/* A kernel has one form of weights, and the registers that it takes: not those of the widest of all. More than one
+ * block a multiprocessor is not asked for: ptxas would make room for it by loading a few words at a time. */
+template <int FORM, bool SIDE_BY_SIDE, int M>
+__global__ void __launch_bounds__(THREADS, 1) rows_kernel(quant_product p, int64_t row_tiles) {
   using S = rows_shape<M>;
   NN_SHARED_BYTES(shared); /* where a matrix is in blocks */
   quant_terms<M> *const terms = reinterpret_cast<quant_terms<M> *>(shared);
@@ -229,7 +275,7 @@ template <int M> __global__ void __launch_bounds__(THREADS) rows_kernel(quant_pr
 #pragma unroll 1
     for (int i = 0; i <= p.combine; i++) { /* the gate, then the other factor */
       gate = sum;
-      sum = sums_of<M>(p, which + i, column, rows, terms[warp]);
+      sum = sums_of<FORM, SIDE_BY_SIDE, M>(p, which + i, column, rows, terms[warp]);
     }
     if (p.combine == NN_QUANT_SWIGLU) {
       sum *= quant_silu(gate);
@@ -241,17 +287,51 @@ template <int M> __global__ void __launch_bounds__(THREADS) rows_kernel(quant_pr
   }
 }
 
-template <int M> static int32_t run_rows(nncuda_ctx *ctx, quant_product &p) {
+template <int FORM, bool SIDE_BY_SIDE, int M> static int32_t start(nncuda_ctx *ctx, quant_product &p) {
   const int64_t across = quant_column_tiles(p, WARPS * rows_shape<M>::R), down = quant_row_tiles<M>(p), most = 65535;
-  return nn_launch(ctx, rows_kernel<M>, dim3((unsigned)across, (unsigned)(down < most ? down : most)), dim3(THREADS),
+  return nn_launch(ctx, rows_kernel<FORM, SIDE_BY_SIDE, M>,
+                   dim3((unsigned)across, (unsigned)(down < most ? down : most)), dim3(THREADS),
                    p.codes == nullptr ? 0 : WARPS * sizeof(quant_terms<M>), p, down);
 }
 
-int32_t quant_run_rows(nncuda_ctx *ctx, quant_product &p) {
+/* All matrices have one form. */
+template <int M> static int32_t run_form(nncuda_ctx *ctx, quant_product &p) {
+  SWITCH_FORMS(p.matrix[0], return (start<FORMAT, INTERLEAVED, M>(ctx, p)));
+  return NNCUDA_ERROR_INTERNAL;
+}
+
+static int32_t run(nncuda_ctx *ctx, quant_product &p) {
   /* Rows that a group has, about. */
   const int64_t each = p.offsets == nullptr ? p.m : nn_ceil_div(p.m, p.groups);
-  return each <= 1   ? run_rows<1>(ctx, p)
-         : each <= 2 ? run_rows<2>(ctx, p)
-         : each <= 4 ? run_rows<4>(ctx, p)
-                     : run_rows<8>(ctx, p);
+  return each <= 1   ? run_form<1>(ctx, p)
+         : each <= 2 ? run_form<2>(ctx, p)
+         : each <= 4 ? run_form<4>(ctx, p)
+                     : run_form<8>(ctx, p);
+}
+
+static bool same_form(const quant_weights &a, const quant_weights &b) {
+  return a.format == b.format && a.interleaved == b.interleaved;
+}
+
+int32_t quant_run_rows(nncuda_ctx *ctx, quant_product &p) {
+  if (p.combine == NN_QUANT_SWIGLU) {
+    /* How many rows share a read decides no bits, and files have the same format for both. */
+    return same_form(p.matrix[0], p.matrix[1]) ? run(ctx, p) : start<ANY_FORMAT, false, 4>(ctx, p);
+  }
+  bool done[NN_QUANT_MATRICES] = {};
+  for (int32_t i = 0; i < p.matrices; i++) {
+    quant_product one = p;
+    one.matrices = 0;
+    for (int32_t j = i; j < p.matrices; j++) {
+      if (!done[j] && same_form(p.matrix[i], p.matrix[j])) {
+        one.matrix[one.matrices++] = p.matrix[j];
+        done[j] = true;
+      }
+    }
+    const int32_t status = one.matrices == 0 ? NNCUDA_SUCCESS : run(ctx, one);
+    if (status != NNCUDA_SUCCESS) {
+      return status;
+    }
+  }
+  return NNCUDA_SUCCESS;
 }

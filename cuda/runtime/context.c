@@ -18,10 +18,17 @@ int32_t nn_ctx_enter(nncuda_ctx *ctx, const char *function) {
   return NNCUDA_SUCCESS;
 }
 
+void nn_ctx_suspend(nncuda_ctx *ctx) {
+  if (ctx->engine->leave != NULL) {
+    ctx->engine->leave(ctx);
+  }
+}
+
 int32_t nn_ctx_leave(nncuda_ctx *ctx, int32_t status) {
   if (status != NNCUDA_SUCCESS && ctx->error[0] == '\0') {
     nn_fail(ctx, status, "%s", nncuda_status_string(status));
   }
+  nn_ctx_suspend(ctx);
   __atomic_store_n(&ctx->busy, 0, __ATOMIC_RELEASE);
   return status;
 }

@@ -79,6 +79,10 @@ struct nncuda_ctx {
  * case the context was not touched. Clears the last error. */
 int32_t nn_ctx_enter(nncuda_ctx *ctx, const char *function);
 
+/* Gives the thread back the device that it had before the context was entered; the context stays taken. For what is
+ * done on another context meanwhile. */
+void nn_ctx_suspend(nncuda_ctx *ctx);
+
 /* Leaves it; returns `status`, for `return nn_ctx_leave(ctx, ...)`. */
 int32_t nn_ctx_leave(nncuda_ctx *ctx, int32_t status);
 

@@ -69,7 +69,10 @@ typedef struct nn_engine {
   /* Makes and frees what a context has of the device, ctx->device. Null for nothing. */
   int32_t (*open)(nncuda_ctx *ctx);
   void (*close)(nncuda_ctx *ctx);
-  void (*enter)(nncuda_ctx *ctx); /* before anything that a thread does on the context; null for nothing */
+  /* Before and after what a thread does on the context: makes its device the thread's, and again what was the thread's
+   * before. Each leave answers the last enter; a second one changes nothing. Null for nothing. */
+  void (*enter)(nncuda_ctx *ctx);
+  void (*leave)(nncuda_ctx *ctx);
   nn_memory memory, host_memory;
   int32_t (*memory_info)(nncuda_ctx *ctx, int64_t *free_bytes, int64_t *total_bytes); /* false: not known */
   /* Whether kernels may touch what lies there; null for any memory of the process. */

@@ -367,9 +367,7 @@ static int32_t shadow_run(nncuda_ctx *ctx, void *state, const nn_record *record)
   const int32_t entered = nn_ctx_enter(s->reference, nn_op_name(record->op)) == NNCUDA_SUCCESS;
   if (entered) {
     why = run_reference(&t, record, words);
-    if (ctx->engine->enter != NULL) {
-      ctx->engine->enter(ctx);
-    }
+    nn_ctx_suspend(s->reference);
   }
   const int32_t status = nn_run(ctx, record);
   if (entered) {
@@ -383,9 +381,6 @@ static int32_t shadow_run(nncuda_ctx *ctx, void *state, const nn_record *record)
     }
     release(&t);
     nn_ctx_leave(s->reference, NNCUDA_SUCCESS);
-    if (ctx->engine->enter != NULL) {
-      ctx->engine->enter(ctx);
-    }
   }
   if (why != NULL && kernel->why[0] == '\0') {
     snprintf(kernel->why, sizeof kernel->why, "%s", why);
@@ -479,9 +474,6 @@ static int32_t begin(nncuda_ctx *ctx, nncuda_ctx *reference) {
     free(made);
   }
   nn_ctx_leave(reference, NNCUDA_SUCCESS);
-  if (ctx->engine->enter != NULL) {
-    ctx->engine->enter(ctx);
-  }
   return status;
 }
 

@@ -2,6 +2,7 @@
 #include "machine.h"
 
 #include <cstdio>
+#include <cuda.h>
 
 namespace {
 
@@ -12,6 +13,7 @@ const nn_architecture architectures[] = {
 
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local int current_device = 0;
+thread_local bool has_context = false; /* of the current device: since the first call that needs one */
 
 size_t number(const char *name, size_t otherwise) {
   const char *text = getenv(name);
@@ -83,7 +85,10 @@ const nn_architecture &nn_device() {
   nn_die("the emulator was built for an architecture that it does not know");
 }
 
-int nn_current_device() { return current_device; }
+int nn_current_device() {
+  has_context = true;
+  return current_device;
+}
 
 cudaError_t nn_error(cudaError_t error) {
   if (error != cudaSuccess) {
@@ -131,6 +136,7 @@ cudaError_t cudaSetDevice(int device) {
   const cudaError_t error = check_device(device);
   if (error == cudaSuccess) {
     current_device = device;
+    has_context = true;
   }
   return nn_error(error);
 }
@@ -178,3 +184,39 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function, 
   *result = *function ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   return cudaSuccess;
 }
+
+/* ---- the driver: the context of a thread. There are no others than the primary ones, one a device. */
+
+struct CUctx_st {
+  int device;
+};
+
+static CUctx_st *primary_context(int device) {
+  static CUctx_st contexts[16];
+  contexts[device].device = device;
+  return &contexts[device];
+}
+
+extern "C" {
+CUresult cuDeviceGet(CUdevice *device, int ordinal) {
+  *device = ordinal;
+  return ordinal >= 0 && ordinal < nn_setting().devices ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+  *context = primary_context(device);
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxGetCurrent(CUcontext *context) {
+  *context = has_context ? primary_context(current_device) : nullptr;
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxSetCurrent(CUcontext context) {
+  has_context = context != nullptr;
+  current_device = context ? context->device : 0;
+  return CUDA_SUCCESS;
+}
+}
+
+static const nn_emulated_entry_point device_get("cuDeviceGet", (void *)cuDeviceGet),
+    retain("cuDevicePrimaryCtxRetain", (void *)cuDevicePrimaryCtxRetain),
+    get_current("cuCtxGetCurrent", (void *)cuCtxGetCurrent), set_current("cuCtxSetCurrent", (void *)cuCtxSetCurrent);

@@ -3,6 +3,9 @@ arrays that go there."""
 
 from __future__ import annotations
 
+import ctypes
+import os
+
 import ml_dtypes
 import numpy as np
 
@@ -17,6 +20,12 @@ ROUNDING = {"f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
 
 def gpus() -> int:
     return library.load().device_count(CUDA)
+
+
+def driver() -> ctypes.CDLL:
+    """The functions of the driver; an emulated library is its own."""
+    own = os.environ.get("NNCUDA_LIBRARY", "")
+    return ctypes.CDLL(own if "emulated" in own else "libcuda.so.1")
 
 
 def placed(ctx: nncuda.Context, array: np.ndarray, shift: int = 0) -> nncuda.Tensor:

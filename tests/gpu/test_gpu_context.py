@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import threading
 
 import numpy as np
 import pytest
-from devices import CUDA
+from devices import CUDA, driver, gpus
 
 import nncuda
 from nncuda import kernels
@@ -37,6 +39,45 @@ def test_there_are_no_more_gpus_than_there_are(gpu: nncuda.Context) -> None:
             assert one.tensor([1.0, 2.0]).tolist() == [1.0, 2.0]
     with pytest.raises(nncuda.DeviceNotFoundError, match=f"driver finds {count} GPU"):
         nncuda.Context(f"cuda:{count}")
+
+
+@pytest.mark.parametrize("has_one", [False, True])
+def test_a_thread_keeps_its_own_current_context(gpu: nncuda.Context, has_one: bool) -> None:
+    """A new thread has none, or that of another GPU where there are several; the shadow of a run has a third one."""
+    seen: list[int | None] = []
+    cuda, last = driver(), gpus() - 1
+
+    def current() -> int | None:
+        context = ctypes.c_void_p()
+        assert cuda.cuCtxGetCurrent(ctypes.byref(context)) == 0
+        return context.value
+
+    def work() -> None:
+        if has_one:
+            primary = ctypes.c_void_p()
+            assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(primary), 0) == 0
+            assert cuda.cuCtxSetCurrent(primary) == 0
+        seen.append(current())
+        with nncuda.Context(f"cuda:{last}") as ctx, nncuda.Context("cuda") as reference:
+            seen.append(current())
+            x = ctx.tensor(np.ones(8, np.float32))
+            seen.append(current())
+            assert ctx._lib.cuda_silu(ctx._handle, x._pointer, ctx._ffi.NULL, 8, 0) != 0
+            seen.append(current())
+            assert ctx._lib.nncuda_trace_begin_shadow(ctx._handle, reference._handle) == 0
+            seen.append(current())
+            kernels.silu(x, y=x)
+            seen.append(current())
+            assert ctx._lib.nncuda_trace_end(ctx._handle) == 0
+            assert x.tolist() == 8 * [x.tolist()[0]]
+            seen.append(current())
+        seen.append(current())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert (seen[0] is not None) == has_one
+    assert seen == 8 * [seen[0]]
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "i32", "i8"])

@@ -1,6 +1,7 @@
 /*
- * Stands in for the driver's header when kernels are compiled for the emulator: tensor maps, with the values and the
- * layout of CUDA 13's cuda.h. cuTensorMapEncodeTiled is found through cudaGetDriverEntryPoint (tensor_map.cpp).
+ * Stands in for the driver's header when kernels are compiled for the emulator: the current context, and tensor maps,
+ * with the values and the layout of CUDA 13's cuda.h. The functions are found through cudaGetDriverEntryPoint
+ * (device.cpp, tensor_map.cpp).
  */
 #ifndef NN_EMULATOR_CUDA_H
 #define NN_EMULATOR_CUDA_H
@@ -9,7 +10,25 @@
 
 typedef uint32_t cuuint32_t;
 typedef uint64_t cuuint64_t;
-typedef enum { CUDA_SUCCESS = 0, CUDA_ERROR_INVALID_VALUE = 1 } CUresult;
+typedef enum {
+  CUDA_SUCCESS = 0,
+  CUDA_ERROR_INVALID_VALUE = 1,
+  CUDA_ERROR_OUT_OF_MEMORY = 2,
+  CUDA_ERROR_INVALID_DEVICE = 101,
+} CUresult;
+
+typedef int CUdevice;
+typedef struct CUctx_st *CUcontext;
+
+/* All are declared for their types, as there is no driver to link with. Tests find these in the library. */
+#pragma GCC visibility push(default)
+extern "C" {
+CUresult cuDeviceGet(CUdevice *device, int ordinal);
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
+CUresult cuCtxGetCurrent(CUcontext *context);
+CUresult cuCtxSetCurrent(CUcontext context);
+}
+#pragma GCC visibility pop
 
 typedef struct alignas(64) CUtensorMap_st {
   cuuint64_t opaque[16];
@@ -37,7 +56,6 @@ typedef enum {
 } CUtensorMapL2promotion;
 typedef enum { CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0 } CUtensorMapFloatOOBfill;
 
-/* Declared for its type, as there is no driver to link with. */
 CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
                                 const cuuint64_t *dims, const cuuint64_t *strides, const cuuint32_t *box,
                                 const cuuint32_t *element_strides, CUtensorMapInterleave interleave,
