@@ -1,6 +1,9 @@
 package layer
 
-import "github.com/nncuda/nncuda/go/tensor"
+import (
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/tensor"
+)
 
 // TransformerBlock is pre-norm attention and mixture of experts around the residual stream:
 // h = x + attention(norm(x)); out = h + moe(norm(h)).
@@ -123,6 +126,9 @@ func (b *TransformerBlock) ServeBackward(p *Pass, kept *Served) {
 	p.Label(BackwardLabel, b.Name, moeLabel)
 	b.MoE.serveBackward(p, kept)
 }
+
+// AddUp carries out what becomes, in a round, of sums of the gradients of the experts that this rank has.
+func (b *TransformerBlock) AddUp(p *Pass, event cuda.ExpertEvent) { b.MoE.addUp(p, event) }
 
 // Prefill runs the next tokens of one sequence into row `row` of the cache, x [length, hidden], which is freed.
 func (b *TransformerBlock) Prefill(p *Pass, x *tensor.Tensor, cache *KVCache, layer, row int) *tensor.Tensor {

@@ -76,18 +76,25 @@ func (m *MoELayer) backwardAll(p *Pass, served *Served, gradient, offsets *tenso
 			from, offsets := served.of(p, dy, event.A)
 			m.productsBackward(p, from, served.inside[event.A], offsets, w13, w2, float32(event.Accumulate))
 			p.Free(served.inside[event.A].gateUp)
-		case cuda.ExpertsAdd:
-			sum := m.layerSums(p, event.A)
-			p.Check(tensor.Add(sum, m.layerSums(p, event.B), sum))
-		case cuda.ExpertsRound:
-			if sum := m.layerSums(p, event.A); e.rounded != cuda.F32 {
-				p.Check(tensor.Round(sum, sum, e.rounded))
-			}
+		default:
+			m.addUp(p, event)
 		}
 	}
 	p.Free(dy)
 	e.collect(p, served.slots, served.offsets, gradient, offsets)
 	served.free(p)
+}
+
+// addUp carries out what becomes of sums in a round.
+func (m *MoELayer) addUp(p *Pass, event cuda.ExpertEvent) {
+	switch sum := m.layerSums(p, event.A); event.Kind {
+	case cuda.ExpertsAdd:
+		p.Check(tensor.Add(sum, m.layerSums(p, event.B), sum))
+	case cuda.ExpertsRound:
+		if rounded := m.Parallel.rounded; rounded != cuda.F32 {
+			p.Check(tensor.Round(sum, sum, rounded))
+		}
+	}
 }
 
 // layerSums is the part of a slot of sums that is this layer's.

@@ -79,8 +79,11 @@ func (a *Arena) MakeWhole(before func() error) error {
 	return nil
 }
 
-// Bytes is how much memory there is.
+// Bytes is how much memory there is; on a GPU there is room for all.
 func (a *Arena) Bytes() int {
+	if kind, _ := a.Data.Context().Device(); kind != cuda.CPU {
+		return int(a.Data.Bytes())
+	}
 	elements := 0
 	for _, span := range a.spans {
 		elements += span.Size()

@@ -21,7 +21,10 @@ func (m *MoETransformer) build(training bool) error {
 	}
 	var computes, updated []Span // nil is all
 	if m.Held != nil {
-		computes, updated = m.Held.computes(), m.Held.Updated
+		updated = m.Held.Updated
+	}
+	if m.Experts != nil {
+		computes = m.Held.Computes()
 	}
 	spans, why := computes, m.partial()
 	if parameters != weights {

@@ -38,6 +38,13 @@ func (m *MoETransformer) Serve(p *layer.Pass) {
 	p.Label()
 }
 
+// AddUp carries out what becomes, in a round, of sums of the gradients of the experts that this rank has, by itself.
+func (m *MoETransformer) AddUp(p *layer.Pass, event cuda.ExpertEvent) {
+	for _, block := range slices.Backward(m.blocks) {
+		block.AddUp(p, event)
+	}
+}
+
 // ServeEvaluation is Serve for a round of Evaluate.
 func (m *MoETransformer) ServeEvaluation() error {
 	return m.run(func(p *layer.Pass) {

@@ -58,39 +58,44 @@ type Held struct {
 	Dense   []Span           // what is no expert's
 	Own     []Span           // its experts', of each layer those of W13 and those of W2
 
-	layout       *Layout
-	ranks, group int
+	layout      *Layout
+	rank, group int
+	updated     [][]Span // of each rank
 }
 
 // NewHeld is what the rank `rank` of so many holds.
 func NewHeld(layout *Layout, rank, ranks, group int) (*Held, error) {
-	h := &Held{Dense: layout.Dense(), layout: layout, ranks: ranks, group: group}
+	h := &Held{Dense: layout.Dense(), layout: layout, group: group, updated: make([][]Span, ranks)}
 	var stacks [][2]int64
-	for at, both := range layout.experts {
-		own := layout.Experts(at, rank%group, group)
-		h.Own = append(h.Own, own[:]...)
+	for _, both := range layout.experts {
 		for _, stack := range both {
 			stacks = append(stacks, [2]int64{int64(stack.Begin), int64(stack.End)})
 		}
 	}
 	var err error
 	h.Shards, err = cuda.ExpertShards(int64(layout.Size), Grain, int64(ranks), int64(group), stacks)
-	for _, shard := range h.Shards {
-		if shard.Rank == int64(rank) {
-			h.Updated = append(h.Updated, Span{int(shard.Begin), int(shard.End)})
-		}
+	if err != nil {
+		return nil, err
 	}
-	h.Updated = joined(h.Updated)
-	return h, err
+	for _, shard := range h.Shards {
+		h.updated[shard.Rank] = append(h.updated[shard.Rank], Span{int(shard.Begin), int(shard.End)})
+	}
+	return h.Of(rank), nil
 }
 
-// computes is what of weights and gradients is here; nil is all.
-func (h *Held) computes() []Span {
-	if h.group == 1 {
-		return nil
+// Of is the same of another rank of the job.
+func (h *Held) Of(rank int) *Held {
+	of := *h
+	of.rank, of.Updated, of.Own = rank, joined(h.updated[rank]), nil
+	for at := range h.layout.experts {
+		own := h.layout.Experts(at, rank%h.group, h.group)
+		of.Own = append(of.Own, own[:]...)
 	}
-	return joined(slices.Concat(h.Dense, h.Own, h.Updated))
+	return &of
 }
+
+// Computes is what of weights and gradients is here, in ascending order and apart.
+func (h *Held) Computes() []Span { return joined(slices.Concat(h.Dense, h.Own, h.Updated)) }
 
 // In gives the parts of the shards that lie in a span.
 func (h *Held) In(span Span) []cuda.RankShard {
@@ -138,8 +143,8 @@ func (h *Held) InSlot() []SlotShard {
 }
 
 // GradientMoves brings the sums of the experts' gradients, which the ranks of a group have of their own experts, to those
-// of the same group that update them; of elements of so many bytes. All ranks make the same moves, in the same order in
-// every language.
+// of the same group that update them; of elements of so many bytes. All ranks list moves in the same order, in every
+// language.
 func (h *Held) GradientMoves(bytes int) []cuda.Move {
 	var moves []cuda.Move
 	h.eachPosition(func(position int, span Span) {
@@ -152,23 +157,49 @@ func (h *Held) GradientMoves(bytes int) []cuda.Move {
 	return moves
 }
 
-// WeightMoves brings the updated weights from the ranks that have updated them to all that compute with them.
+// WeightMoves brings the updated weights from the ranks that have updated them to all that compute with them: of these
+// moves, which are as many as shards times ranks, those that begin or end here.
 func (h *Held) WeightMoves(bytes int) []cuda.Move {
 	var moves []cuda.Move
-	spread := func(span Span, first, step int) {
-		for _, shard := range h.In(span) {
-			for to := first; to < h.ranks; to += step {
-				if to != int(shard.Rank) {
-					moves = append(moves, moveOf(shard, bytes, int(shard.Rank), to))
-				}
+	h.eachWanted(func(shard cuda.RankShard, first, step int) {
+		if from := int(shard.Rank); from != h.rank {
+			if h.rank%step == first {
+				moves = append(moves, moveOf(shard, bytes, from, h.rank))
+			}
+			return
+		}
+		for to := first; to < len(h.updated); to += step {
+			if to != h.rank {
+				moves = append(moves, moveOf(shard, bytes, h.rank, to))
 			}
 		}
-	}
-	for _, span := range h.Dense {
-		spread(span, 0, 1)
-	}
-	h.eachPosition(func(position int, span Span) { spread(span, position, h.group) })
+	})
 	return moves
+}
+
+// WeightsSent is how many elements each rank sends by WeightMoves.
+func (h *Held) WeightsSent() []int {
+	sent := make([]int, len(h.updated))
+	h.eachWanted(func(shard cuda.RankShard, first, step int) {
+		receivers := len(h.updated) / step
+		if int(shard.Rank)%step == first {
+			receivers--
+		}
+		sent[shard.Rank] += int(shard.End-shard.Begin) * receivers
+	})
+	return sent
+}
+
+// eachWanted calls `do` with each part of the shards that ranks compute with: with the first and all of `step` apart.
+func (h *Held) eachWanted(do func(shard cuda.RankShard, first, step int)) {
+	for _, shard := range h.InDense() {
+		do(shard, 0, 1)
+	}
+	h.eachPosition(func(position int, span Span) {
+		for _, shard := range h.In(span) {
+			do(shard, position, h.group)
+		}
+	})
 }
 
 // eachPosition calls `do` with the experts' elements that the ranks of each position in their groups have: of each layer

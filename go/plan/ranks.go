@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"fmt"
-
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/layer"
 	"github.com/nncuda/nncuda/go/model"
@@ -43,18 +41,9 @@ func OnRanks(
 	if err := layer.CheckExpertParallel(expertParallel, ranks, config.NumExperts); err != nil {
 		return found, err
 	}
-	var seats []Seat // the first of those that need the same
-	known := map[string]bool{}
-	for rank := range ranks {
-		seat := Seat{rank, ranks, expertParallel}
-		share, err := seat.share(config, options)
-		if err != nil {
-			return found, err
-		}
-		if !known[share] {
-			known[share] = true
-			seats = append(seats, seat)
-		}
+	seats, err := seatsOf(config, options, ranks, expertParallel)
+	if err != nil {
+		return found, err
 	}
 	for _, seat := range seats {
 		memory, err := training(config, options, machine, seat, true, true)
@@ -110,40 +99,4 @@ func Growth(config model.Config, options train.Config, machine cuda.Machine, mos
 		plans = append(plans, one)
 	}
 	return append(plans, most), nil
-}
-
-// replicas lists those of a rank.
-func (s Seat) replicas(count int) (own []int, err error) {
-	begin, end, err := cuda.Shard(int64(count), 1, int64(s.Ranks), int64(s.Rank))
-	for replica := begin; replica < end; replica++ {
-		own = append(own, int(replica))
-	}
-	return own, err
-}
-
-// share is what a rank has to do; ranks whose shares are equal need the same.
-func (s Seat) share(config model.Config, options train.Config) (string, error) {
-	own, err := s.replicas(options.Replicas)
-	if err != nil {
-		return "", err
-	}
-	begin, end, err := cuda.Shard(int64(config.NumParameters()), model.Grain, int64(s.Ranks), int64(s.Rank))
-	if err != nil {
-		return "", err
-	}
-	if s.ExpertParallel > 1 { // what is moved is another thing for each
-		return fmt.Sprint(s.Rank), nil
-	}
-	count := options.MicroBatches(options.BatchSize)
-	last, more, merges := false, 0, make([]int64, len(own))
-	for at, replica := range own {
-		if merges[at], err = cuda.ReplicaMerges(int64(options.Replicas), int64(own[0]), int64(replica)); err != nil {
-			return "", err
-		}
-		if replica < count%options.Replicas {
-			more++
-		}
-		last = last || replica == (count-1)%options.Replicas
-	}
-	return fmt.Sprint(end-begin, merges, more, last), nil
 }

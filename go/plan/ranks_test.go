@@ -85,6 +85,67 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
+// What micro-batches of a kind come to is what all of them do when each is run.
+func TestMicroBatchesOfAKindAreRunOnce(t *testing.T) {
+	machine, config := cuda.Machine{Device: cuda.CPU, Threads: 1}, wide()
+	config.NumExperts, config.CapacityFactor = 6, 1.2
+	for _, change := range []func(*train.Config){
+		func(c *train.Config) { c.BatchSize, c.MicroBatchSize, c.Replicas = 23, 1, 9 },
+		func(c *train.Config) {
+			c.BatchSize, c.MicroBatchSize, c.Replicas = 45, 2, 7
+			c.Precision, c.ReduceDType = model.F16, model.F16
+		},
+		func(c *train.Config) {
+			c.BatchSize, c.MicroBatchSize, c.Replicas = 14, 1, 14
+			c.Precision, c.Moments = model.BF16, train.MomentsF8
+		},
+	} {
+		options := trainOptions()
+		options.SequenceLength = 16
+		change(&options)
+		plans := func() (found []string) {
+			for _, of := range [][2]int{{1, 1}, {3, 1}, {4, 2}, {6, 6}} {
+				for rank := range of[0] {
+					seat := plan.Seat{Rank: rank, Ranks: of[0], ExpertParallel: of[1]}
+					memory := must.Get(plan.TrainingOf(config, options, machine, seat, true, true))(t)
+					work, sent, err := plan.TrainingWorkOf(config, options, machine, seat)
+					must.Do(t, err)
+					found = append(found, fmt.Sprint(seat, memory, work, sent))
+				}
+			}
+			return found
+		}
+		found := plans()
+		all := plan.RunAll()
+		wanted := plans()
+		all()
+		for at := range wanted {
+			if found[at] != wanted[at] {
+				t.Errorf("%s; of all micro-batches %s", found[at], wanted[at])
+			}
+		}
+	}
+}
+
+// However many a rank runs, few kinds of them are run.
+func TestManyReplicasTakeFewMicroBatches(t *testing.T) {
+	options := trainOptions()
+	options.SequenceLength, options.BatchSize, options.MicroBatchSize, options.Replicas = 16, 3000, 1, 1000
+	for _, of := range [][2]int{{1, 1}, {4, 2}} {
+		ctx := must.Get(cuda.NewMeasuring(cuda.Machine{Device: cuda.CPU, Threads: 1}))(t)
+		trainer := must.Get(plan.TrainerOf(ctx, wide(), options, 3000, plan.Seat{Ranks: of[0], ExpertParallel: of[1]}))(t)
+		must.Do(t, trainer.Rehearse(3000, 16))
+		parts, all := trainer.LeftOut(), 0
+		for _, part := range parts {
+			all += 1 + part.Times
+		}
+		if len(parts) > 10 || all < 3000/of[0]*of[1] {
+			t.Errorf("%v: %d parts stand for %d", of, len(parts), all)
+		}
+		must.Do(t, ctx.Close())
+	}
+}
+
 // measureRank trains a rank, and says the most bytes that it needed and what its last step sent.
 func measureRank(ctx *cuda.Context, options train.Config, rank, ranks, size int, peak, sent *int64) error {
 	comm, err := ctx.NewComm(cuda.TransportThreads, fmt.Sprint("plan of ", ranks, " by ", size), rank, ranks, time.Minute)

@@ -26,6 +26,14 @@ func (w Work) Sum() (all Cost) {
 	return all
 }
 
+// add adds other work, so many times.
+func (w Work) add(other Work, times int) {
+	for name, more := range other {
+		cost := w[name]
+		w[name] = Cost{cost.Flops + times*more.Flops, cost.Bytes + times*more.Bytes, cost.Calls + times*more.Calls}
+	}
+}
+
 // Seconds is the least time on a device: of each kernel, its operations at the peak or its bytes at the bandwidth.
 func (w Work) Seconds(device Device, precision model.Precision) (seconds float64) {
 	peak := device.Flops16
@@ -71,6 +79,9 @@ func newSteps(config model.Config, options train.Config, seat Seat) (steps, erro
 	return s, nil
 }
 
+// eachKind says that of micro-batches that make the same calls one is run; tests run all.
+var eachKind = true
+
 // newTrainer makes that of a rank, for updates of so many sequences.
 func newTrainer(
 	ctx *cuda.Context, config model.Config, options train.Config, batch int, seat Seat,
@@ -89,7 +100,11 @@ func newTrainer(
 		return nil, err
 	}
 	options.BatchSize = batch
-	return train.NewTrainer(made, options, train.WithComm(comm))
+	trainer, err := train.NewTrainer(made, options, train.WithComm(comm))
+	if err == nil {
+		trainer.EachKind = eachKind
+	}
+	return trainer, err
 }
 
 // TrainingWork is what one step computes and moves.
@@ -117,11 +132,9 @@ func trainingWork(
 		return nil, 0, err
 	}
 	two, sentByTwo, err := stepWork(config, options, machine, 2*s.replicas*s.micro, tokens, seat)
-	for name, cost := range whole {
-		cost.Flops += rounds * (two[name].Flops - one[name].Flops)
-		cost.Bytes += rounds * (two[name].Bytes - one[name].Bytes)
-		cost.Calls += rounds * (two[name].Calls - one[name].Calls)
-		whole[name] = cost
+	if err == nil {
+		whole.add(two, rounds)
+		whole.add(one, -rounds)
 	}
 	return whole, sent + rounds*(sentByTwo-sentByOne), err
 }
@@ -138,23 +151,32 @@ func stepWork(
 		trainer.NoCapture = true
 		rows := len(trainer.Rows())
 		ids := make([]int32, rows*options.SequenceLength)
-		for range 2 { // the first makes tables and factors, once
+		step := func() error {
+			_, err := trainer.TrainStep(ids, ids, rows)
+			return err
+		}
+		if err := step(); err != nil { // which makes tables and factors, once
+			return err
+		}
+		work = Work{}
+		for _, part := range append([]train.Repeated{{Run: step, Times: 1}}, trainer.LeftOut()...) {
+			if part.Times == 0 {
+				continue
+			}
 			before, err := trainer.BytesSent()
 			if err != nil {
 				return err
 			}
-			work, err = profiled(ctx, func() error {
-				_, err := trainer.TrainStep(ids, ids, rows)
-				return err
-			})
+			once, err := profiled(ctx, part.Run)
 			if err != nil {
 				return err
 			}
+			work.add(once, part.Times)
 			after, err := trainer.BytesSent()
 			if err != nil {
 				return err
 			}
-			sent = int(after - before)
+			sent += part.Times * int(after-before)
 		}
 		work.fill(trainer.Model, tokens)
 		return nil

@@ -23,10 +23,11 @@ type capturedStep struct {
 	batch, length int
 	capture       bool
 	replicas      *replicas
-	refusal       string        // why the library could not capture a step; "" while it was not asked or could
-	sizes, pieces []int         // sequences of each micro-batch, and its partial sums of the loss
-	starts        map[int]int   // of this rank's micro-batches, the first of their rows
-	rounds        []layer.Round // in which the ranks that share out the experts run; nil where all experts are here
+	refusal       string      // why the library could not capture a step; "" while it was not asked or could
+	sizes, pieces []int       // sequences of each micro-batch, and its partial sums of the loss
+	starts        map[int]int // of this rank's micro-batches, the first of their rows
+	turns         []turn      // one after the other
+	sums          []lateSum   // behind them; none unless of each kind of turn one is run
 
 	inputs, targets                    *tensor.Tensor // i32 [rows of this rank, length]
 	one, weights                       *tensor.Tensor // f32 [1], 1; i32 [micro-batches], sequences of each
@@ -43,7 +44,7 @@ type capturedStep struct {
 }
 
 func newCapturedStep(
-	m *model.MoETransformer, batch, length, micro int, capture bool, scaling *lossScaling, replicas *replicas,
+	m *model.MoETransformer, batch, length, micro int, capture, eachKind bool, scaling *lossScaling, replicas *replicas,
 ) (*capturedStep, error) {
 	s := &capturedStep{model: m, batch: batch, length: length, capture: capture, scaling: scaling, replicas: replicas,
 		starts: map[int]int{}}
@@ -62,7 +63,7 @@ func newCapturedStep(
 		rows += s.sizes[at]
 	}
 	var err error
-	if s.rounds, err = replicas.experts.roundsOf(s.sizes, length); err != nil {
+	if err = s.takeTurns(eachKind); err != nil {
 		return nil, err
 	}
 	err = layer.Run(m.Context(), func(p *layer.Pass) {
@@ -198,35 +199,21 @@ func (s *capturedStep) calls(update func() error) error {
 		if s.replicas.comm != nil {
 			p.Check(s.losses.Zero())
 		}
-		lossFactor, auxFactors := s.lossFactor, s.auxFactors
 		if s.scaling != nil {
 			p.Check(s.scaling.begin())
-			s.scaling.scaled(p, lossFactor, s.scaledLossFactor)
-			s.scaling.scaled(p, auxFactors, s.scaledAuxFactors)
-			lossFactor, auxFactors = s.scaledLossFactor, s.scaledAuxFactors
+			s.scaling.scaled(p, s.lossFactor, s.scaledLossFactor)
+			s.scaling.scaled(p, s.auxFactors, s.scaledAuxFactors)
 		}
-		rounds := s.rounds
-		inRound := func(work func()) {
-			if len(rounds) == 0 {
-				work()
-				return
+		for _, turn := range s.turns {
+			s.take(p, turn)
+			for _, at := range turn.own {
+				if at+s.replicas.count >= len(s.sizes) {
+					s.replicas.add(p, at%s.replicas.count)
+				}
 			}
-			s.model.Experts.During(rounds[0], work)
-			rounds = rounds[1:]
 		}
-		s.replicas.run(p, len(s.sizes), func(at int, accumulate bool) {
-			p.Check(s.closeUses())
-			start, piece := s.starts[at], s.pieces[0]*at // only the last micro-batch may be smaller
-			inRound(func() {
-				s.uses = s.model.ForwardBackward(
-					p, p.Narrow(s.inputs, 0, start, s.sizes[at]), p.Narrow(s.targets, 0, start, s.sizes[at]),
-					model.Factors{Loss: lossFactor, Aux: p.Narrow(auxFactors, 0, at, 1)},
-					p.Narrow(s.losses, 0, piece, s.pieces[at]), p.Narrow(s.aux, 0, at, 1), accumulate,
-				)
-			})
-		})
-		for len(rounds) > 0 { // the other ranks have more micro-batches
-			inRound(func() { s.model.Serve(p) })
+		for _, sum := range s.sums {
+			s.model.AddUp(p, sum.event)
 		}
 		if p.Err() == nil {
 			p.Check(s.replicas.tell(s.losses, s.aux))

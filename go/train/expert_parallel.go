@@ -54,7 +54,7 @@ func newExpertSums(m *model.MoETransformer, config Config, held *model.Held) (*e
 	if err != nil {
 		return nil, err
 	}
-	_, _, left, err := mergesOf(x.replicas, group)
+	_, _, _, left, err := mergesOf(x.replicas, group)
 	if err != nil {
 		return nil, err
 	}

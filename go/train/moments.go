@@ -27,6 +27,18 @@ const (
 // MomentsKinds lists them, from the widest.
 func MomentsKinds() []MomentsKind { return []MomentsKind{MomentsF32, MomentsBF16, MomentsF8} }
 
+// Bytes is the memory of both moments of so many parameters.
+func (k MomentsKind) Bytes(count int) int {
+	switch k {
+	case MomentsBF16:
+		return 2 * 2 * count
+	case MomentsF8:
+		return 2 * (count + 4*blocksOf(count))
+	default:
+		return 2 * 4 * count
+	}
+}
+
 // momentBlock is the parameters that share a scale, as in bindings.h.
 const momentBlock = 256
 

@@ -29,7 +29,8 @@ type replicas struct {
 	spans     []model.Span     // of the gradients, that are added up here: all, or what is no expert's
 	shards    []cuda.RankShard // of them
 	aside     *tensor.Tensor   // f32 [most at once, n], of which the spans are memory; nil where none ever waits
-	merges    []int            // after each replica
+	waiting   []int            // sums aside before each replica is added, and
+	merges    []int            // how many of them it takes
 	left      int              // sums aside after the last one
 	experts   *expertSums      // nil where all experts are here
 }
@@ -57,11 +58,12 @@ func newReplicas(m *model.MoETransformer, config Config, comm *cuda.Comm) (*repl
 			return nil, err
 		}
 	}
-	merges, most, left, err := mergesOf(count, shared)
+	waiting, merges, most, left, err := mergesOf(count, shared)
 	if err != nil {
 		return nil, err
 	}
-	r.merges, r.left, r.spans, r.shards = merges, left, []model.Span{{End: m.Layout.Size}}, r.held.Shards
+	r.waiting, r.merges, r.left = waiting, merges, left
+	r.spans, r.shards = []model.Span{{End: m.Layout.Size}}, r.held.Shards
 	if m.Experts != nil {
 		r.spans, r.shards = r.held.Dense, r.held.InDense()
 	}
@@ -90,21 +92,21 @@ func newAside(m *model.MoETransformer, count int, spans []model.Span) (*tensor.T
 	return tensor.NewParts(m.Context(), cuda.F32, parts, count, m.Layout.Size)
 }
 
-// mergesOf says how the sums of a run of the replicas wait: to how many of them each replica is added, how many there are
-// at once, and how many are left aside behind the last replica.
-func mergesOf(count int, run model.Span) (merges []int, most, left int, err error) {
+// mergesOf says how the sums of a run of the replicas wait: how many are aside before each replica, to how many of them it
+// is added, how many there are at once, and how many are left aside behind the last replica.
+func mergesOf(count int, run model.Span) (waiting, merges []int, most, left int, err error) {
 	for replica := run.Begin; replica < run.End; replica++ {
 		taken, err := cuda.ReplicaMerges(int64(count), int64(run.Begin), int64(replica))
 		if err != nil {
-			return nil, 0, 0, err
+			return nil, nil, 0, 0, err
 		}
-		merges = append(merges, int(taken))
+		waiting, merges = append(waiting, left), append(merges, int(taken))
 		if left -= int(taken); replica+1 < run.End {
 			left++
 			most = max(most, left)
 		}
 	}
-	return merges, most, left, nil
+	return waiting, merges, most, left, nil
 }
 
 // runOf gives the run of `count` replicas that is the part `part` of so many.
@@ -163,28 +165,33 @@ func (r *replicas) own(count int) []int {
 	return own
 }
 
-// run calls `gradient` for this rank's micro-batches among `count`, replica by replica, the first of each with
-// `accumulate` false, and adds the replicas' gradients up.
-func (r *replicas) run(p *layer.Pass, count int, gradient func(at int, accumulate bool)) {
-	waiting := 0
+// inOrder lists this rank's micro-batches among `count` in the order in which they run: replica by replica.
+func (r *replicas) inOrder(count int) []int {
+	var order []int
 	for replica := r.first; replica < r.last; replica++ {
 		for at := replica; at < count; at += r.count {
-			gradient(at, at != replica)
+			order = append(order, at)
 		}
-		if r.count > 1 {
+	}
+	return order
+}
+
+// add adds to the gradient of an own replica, which is complete, the sums that wait for it, and puts the sum aside for a
+// later one.
+func (r *replicas) add(p *layer.Pass, replica int) {
+	if r.count > 1 {
+		r.round(p)
+	}
+	waiting := r.waiting[replica-r.first]
+	for range r.merges[replica-r.first] {
+		waiting--
+		r.each(p, waiting, func(older, sum *tensor.Tensor) error { return tensor.Add(older, sum, sum) })
+		if all := r.comm == nil && replica+1 == r.count && waiting == 0; !all {
 			r.round(p)
 		}
-		for range r.merges[replica-r.first] {
-			waiting--
-			r.each(p, waiting, func(older, sum *tensor.Tensor) error { return tensor.Add(older, sum, sum) })
-			if all := r.comm == nil && replica+1 == r.count && waiting == 0; !all {
-				r.round(p)
-			}
-		}
-		if replica+1 < r.last {
-			r.each(p, waiting, func(aside, sum *tensor.Tensor) error { return aside.Copy(sum) })
-			waiting++
-		}
+	}
+	if replica+1 < r.last {
+		r.each(p, waiting, func(aside, sum *tensor.Tensor) error { return aside.Copy(sum) })
 	}
 }
 

@@ -33,6 +33,8 @@ type Trainer struct {
 
 	// NoCapture runs every step call by call instead of replaying a captured graph: the same bits, later.
 	NoCapture bool
+	// EachKind, on a context that measures, runs of micro-batches that make the same calls the first alone; see LeftOut.
+	EachKind bool
 
 	calls          *capturedStep
 	replicas       *replicas
@@ -375,7 +377,7 @@ func (t *Trainer) prepare(batch, length int) error {
 			return err
 		}
 	}
-	calls, err := newCapturedStep(t.Model, batch, length, t.Config.micro(batch), !t.NoCapture, t.scaling, t.replicas)
+	calls, err := newCapturedStep(t.Model, batch, length, t.Config.micro(batch), !t.NoCapture, t.EachKind, t.scaling, t.replicas)
 	if err != nil {
 		return err
 	}
@@ -388,6 +390,15 @@ func (t *Trainer) prepare(batch, length int) error {
 		calls.first = fmt.Sprintf("the batch is %s, the captured step was for %s", calls.shape(), before.shape())
 	}
 	return nil
+}
+
+// LeftOut lists, of a trainer with EachKind, what a step of the last shape does, part by part, and how many times more
+// than it is done in TrainStep.
+func (t *Trainer) LeftOut() []Repeated {
+	if t.calls == nil {
+		return nil
+	}
+	return t.calls.leftOut()
 }
 
 // EagerReason says why the last step ran call by call; "" when it was replayed, and before the first.

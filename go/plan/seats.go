@@ -1,0 +1,174 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/train"
+)
+
+// pageBytes is a page of the CPU's memory.
+const pageBytes = 4096
+
+// seatsOf gives seats of which none needs, computes or sends less than one that is left out.
+func seatsOf(config model.Config, options train.Config, ranks, expertParallel int) ([]Seat, error) {
+	var best []Seat // of those that do the same, in the order in which the first of them come
+	places := map[string]int{}
+	offer := func(kind string, seat Seat, better func(than Seat) bool) {
+		if at, known := places[kind]; !known {
+			places[kind] = len(best)
+			best = append(best, seat)
+		} else if better(best[at]) {
+			best[at] = seat
+		}
+	}
+	never := func(Seat) bool { return false }
+	var of differences
+	var err error
+	if expertParallel > 1 {
+		if of, err = differencesOf(config, options, ranks, expertParallel); err != nil {
+			return nil, err
+		}
+	}
+	for rank := range ranks {
+		seat := Seat{rank, ranks, expertParallel}
+		share, err := seat.share(options)
+		if err != nil {
+			return nil, err
+		}
+		if expertParallel == 1 {
+			begin, end, err := cuda.Shard(int64(config.NumParameters()), model.Grain, int64(ranks), int64(rank))
+			if err != nil {
+				return nil, err
+			}
+			offer(fmt.Sprint(end-begin, share), seat, never)
+			continue
+		}
+		share += of.rounds[rank/expertParallel] + of.own[rank]
+		offer("held "+share, seat, func(than Seat) bool { return of.held[rank] > of.held[than.Rank] })
+		offer("sent "+share, seat, func(than Seat) bool { return of.sent[rank] > of.sent[than.Rank] })
+	}
+	var seats []Seat
+	known := map[Seat]bool{}
+	for _, seat := range best {
+		if !known[seat] {
+			known[seat] = true
+			seats = append(seats, seat)
+		}
+	}
+	return seats, nil
+}
+
+// differences are those of ranks of which some share out the experts.
+type differences struct {
+	held   []int    // bytes of each rank that it has, in pages of the CPU,
+	sent   []int    // and that it sends, both but for what all have alike
+	rounds []string // of each group what happens in its rounds, whichever micro-batches these are, and what is left behind
+	own    []string // of each rank the rounds in which it runs one
+}
+
+func differencesOf(config model.Config, options train.Config, ranks, group int) (of differences, err error) {
+	first, err := model.NewHeld(model.NewLayout(config), 0, ranks, group)
+	if err != nil {
+		return of, err
+	}
+	weight, wire := options.Precision.DType().Size(), options.ReduceDType.DType().Size()
+	for _, elements := range first.WeightsSent() {
+		of.sent = append(of.sent, weight*elements)
+	}
+	for _, move := range first.GradientMoves(4) {
+		of.sent[move.From] += int(move.End - move.Begin)
+	}
+	for rank := range ranks {
+		held := first.Of(rank)
+		computes, updates := held.Computes(), 0
+		pages := pagesOf(computes, weight) + pagesOf(computes, 4)
+		if weight == 2 {
+			pages += pagesOf(held.Updated, 4)
+		}
+		for _, span := range held.Updated {
+			updates += span.Size()
+		}
+		of.held = append(of.held, pageBytes*pages+options.Moments.Bytes(updates))
+		of.sent[rank] -= wire * updates // it keeps these sums, or an owner of its group takes them, and sends all others
+	}
+	of.own = make([]string, ranks)
+	for at := 0; at < ranks; at += group {
+		if err = of.addRounds(options, at, ranks, group); err != nil {
+			return of, err
+		}
+	}
+	return of, nil
+}
+
+// pagesOf is how many hold spans of elements of so many bytes.
+func pagesOf(spans []model.Span, bytes int) (pages int) {
+	for _, span := range spans {
+		pages += (bytes*span.End+pageBytes-1)/pageBytes - bytes*span.Begin/pageBytes
+	}
+	return pages
+}
+
+// addRounds adds those of the group from rank `first` on.
+func (d *differences) addRounds(options train.Config, first, ranks, group int) error {
+	events, _, err := cuda.ExpertSchedule(options.Replicas, ranks, first, group, options.MicroBatches(options.BatchSize))
+	if err != nil {
+		return err
+	}
+	happens := make([]byte, 0, 16*len(events))
+	for _, event := range events {
+		other := event.B
+		if event.Kind == cuda.ExpertsRun {
+			d.own[first+event.A] += fmt.Sprint(event.Round, " ")
+			other = 0
+		}
+		happens = fmt.Append(happens, event.Round, event.Kind, event.A, other, event.C, ";")
+	}
+	merges, err := Seat{Rank: first / group, Ranks: ranks / group}.merges(options.Replicas)
+	d.rounds = append(d.rounds, fmt.Sprint(string(happens), merges))
+	return err
+}
+
+// replicas lists those of a rank.
+func (s Seat) replicas(count int) (own []int, err error) {
+	begin, end, err := cuda.Shard(int64(count), 1, int64(s.Ranks), int64(s.Rank))
+	for replica := begin; replica < end; replica++ {
+		own = append(own, int(replica))
+	}
+	return own, err
+}
+
+// merges says to how many of the sums that wait each of its replicas is added.
+func (s Seat) merges(count int) (merges []int64, err error) {
+	own, err := s.replicas(count)
+	for _, replica := range own {
+		taken, err := cuda.ReplicaMerges(int64(count), int64(own[0]), int64(replica))
+		if err != nil {
+			return nil, err
+		}
+		merges = append(merges, taken)
+	}
+	return merges, err
+}
+
+// share is which micro-batches a rank runs, and which of their sums it adds.
+func (s Seat) share(options train.Config) (string, error) {
+	own, err := s.replicas(options.Replicas)
+	if err != nil {
+		return "", err
+	}
+	merges, err := s.merges(options.Replicas)
+	if err != nil {
+		return "", err
+	}
+	count, micro := options.MicroBatches(options.BatchSize), options.MicroBatchSize
+	ragged, last, more := micro > 0 && options.BatchSize%micro != 0, false, 0
+	for _, replica := range own {
+		if replica < count%options.Replicas {
+			more++
+		}
+		last = last || replica == (count-1)%options.Replicas
+	}
+	return fmt.Sprint(merges, more, ragged && last), nil
+}
