@@ -95,9 +95,10 @@ static void ranks(nncuda_ctx *ctx) {
   TRY(nncuda_comm_broadcast(ctx, part, y, sizeof y, 0));
   TRY(nncuda_comm_all_gather(ctx, part, y, sizeof y, 4));
   TRY(nncuda_comm_all_reduce(ctx, part, y, N));
-  TRY(nncuda_comm_reduce_scatter(ctx, part, NULL, y, N, 0, 1, 1, 0, N));
+  const int64_t shard[] = {0, N, 0};
+  TRY(nncuda_comm_reduce_scatter(ctx, part, NULL, y, N, 0, 1, shard, 1, NNCUDA_BF16));
   TRY(nncuda_comm_move(ctx, part, y, sizeof y, (const int64_t[]){0, 4, 0, 0}, 1));
-  TRY(nncuda_comm_grad_norm(ctx, part, y, z, N, 1 << 15));
+  TRY(nncuda_comm_grad_norm(ctx, part, y, z, N, shard, 1));
   const int32_t offsets[] = {0, 1, ROWS};
   int32_t slots[3];
   TRY(nncuda_comm_dispatch(ctx, part, x, offsets, y, slots, ROWS, ROWS, 4, 1, 2));
@@ -107,14 +108,28 @@ static void ranks(nncuda_ctx *ctx) {
 
 /* It has no context, and so no sentence. */
 static void schedule(void) {
-  int64_t events[6 * 16], count, slots;
+  int64_t events[6 * 17], count, slots;
   const long before = fault_struck();
-  int32_t status = nncuda_expert_schedule(4, 4, 0, 4, 8, events, 16, &count, &slots);
+  int32_t status = nncuda_expert_schedule(4, 4, 0, 4, 8, events, 17, &count, &slots);
   if (status == NNCUDA_ERROR_OUT_OF_MEMORY && fault_struck() > before) {
-    status = nncuda_expert_schedule(4, 4, 0, 4, 8, events, 16, &count, &slots);
+    status = nncuda_expert_schedule(4, 4, 0, 4, 8, events, 17, &count, &slots);
   }
-  if (status != NNCUDA_SUCCESS || count != 8 + 3) {
+  if (status != NNCUDA_SUCCESS || count != 8 + 3 + 6) {
     fail("the schedule of experts", status, NULL);
+  }
+}
+
+/* Neither have these. */
+static void shards(void) {
+  int64_t owned[3 * 8], count;
+  const int64_t experts[] = {10, 50};
+  const long before = fault_struck();
+  int32_t status = nncuda_expert_shards(60, 4, 4, 2, experts, 1, owned, 8, &count);
+  if (status == NNCUDA_ERROR_OUT_OF_MEMORY && fault_struck() > before) {
+    status = nncuda_expert_shards(60, 4, 4, 2, experts, 1, owned, 8, &count);
+  }
+  if (status != NNCUDA_SUCCESS || count != 7) {
+    fail("the shards of experts", status, NULL);
   }
 }
 
@@ -185,6 +200,7 @@ static void work(void) {
   }
   ranks(ctx);
   schedule();
+  shards();
   TRY(nncuda_event_destroy(ctx, event));
   TRY(nncuda_stream_destroy(ctx, stream));
   TRY(nncuda_ctx_destroy(ctx));

@@ -330,7 +330,7 @@ def test_plan_is_what_is_measured(name: str, ranks: int, size: int) -> None:
         assert sum(planned.bytes.values()) == planned.peak and min(planned.bytes.values()) >= 0
         assert planned.peak == pytest.approx(peak, rel=0.01), seat
         work = training_work(config, train, machine, seat)
-        assert work.sent == pytest.approx(sent, rel=0.1), seat
+        assert work.sent == pytest.approx(sent, rel=0.15), seat
         assert plan_training(config, train, machine, seat=seat).held <= most.memory.held
         assert work.sent <= most.sent and work.flops <= most.work.flops
         # As much work for products as without, which the ranks of a group share evenly.
@@ -369,9 +369,11 @@ def test_plan_command() -> None:
     apart, shared = (
         json.loads(command("--ranks", "4", "--expert-parallel", size).stdout)["bytes"] for size in ("1", "4")
     )
-    assert shared["weights"] < 0.6 * apart["weights"] and shared["master"] < 0.3 * apart["master"]
-    assert shared["moments"] == pytest.approx(apart["moments"], rel=0.01)
-    assert sum(shared.values()) < 0.8 * sum(apart.values())
+    assert shared["weights"] < 0.6 * apart["weights"]
+    assert [shared[kind] for kind in ("master", "moments")] == pytest.approx(
+        [apart[kind] for kind in ("master", "moments")], rel=0.01
+    )
+    assert sum(shared.values()) < 0.85 * sum(apart.values())
     refused = command("--ranks", "4", "--expert-parallel", "3")
     assert refused.exit_code != 0
     assert "expert_parallel is 3; it must divide the 4 ranks and the 16 experts" in refused.stderr

@@ -316,6 +316,7 @@ def test_memory_that_does_not_fit(alone):
     x = zeros(alone, 64)
     address = int(ctx._ffi.cast("intptr_t", x._pointer))
     numbers = ctx._ffi.new("int64_t[4]", [0, 8, 0, 0])
+    f32, f16, i32 = (nncuda.dtypes.DTYPES[name].code for name in ("f32", "f16", "i32"))
 
     def at(offset: int) -> Any:
         return ctx._ffi.cast("float *", address + offset)
@@ -330,10 +331,20 @@ def test_memory_that_does_not_fit(alone):
     assert refused("nncuda_comm_all_reduce", at(0), -1).startswith("INVALID_SIZE n is -1")
     assert refused("nncuda_comm_all_reduce", at(0), 2**62).startswith("INVALID_SIZE")
     assert refused("nncuda_comm_all_reduce", at(1), 4).startswith("MISALIGNED x")
-    assert refused("nncuda_comm_grad_norm", at(0), at(4), 8, 32768).startswith("ALIASED norm overlaps grad")
-    assert refused("nncuda_comm_reduce_scatter", at(0), at(0), 8, -1, 1, 1, 0, 8).startswith("INVALID_SIZE parts is -1")
-    assert refused("nncuda_comm_reduce_scatter", null, at(2), 8, 0, 1, 1, 3, 8).startswith("MISALIGNED x")
-    assert refused("nncuda_comm_reduce_scatter", null, null, 8, 0, 1, 1, 3, 8).startswith("NULL_POINTER x is null")
+    norm, scatter = "nncuda_comm_grad_norm", "nncuda_comm_reduce_scatter"
+    assert refused(norm, at(0), at(4), 8, numbers, 1).startswith("ALIASED norm overlaps grad")
+    assert refused(norm, at(0), at(64), 8, null, 1) == "NULL_POINTER shards is null; it must point to 1 shards"
+    assert refused(norm, at(0), at(64), 8, numbers, 0) == (
+        "INVALID_VALUE shards have gaps; they must be all of the 8 elements"
+    )
+    assert refused(scatter, at(0), at(0), 8, -1, 1, numbers, 1, f32).startswith("INVALID_SIZE parts is -1")
+    assert refused(scatter, null, at(2), 8, 0, 1, numbers, 1, f16).startswith("MISALIGNED x")
+    assert refused(scatter, null, null, 8, 0, 1, numbers, 1, f32).startswith("NULL_POINTER x is null")
+    assert refused(scatter, null, at(0), 8, 0, 1, null, 2, f32) == (
+        "NULL_POINTER shards is null; it must point to 2 shards"
+    )
+    assert refused(scatter, null, at(0), 8, 0, 1, numbers, -1, f32).startswith("INVALID_SIZE count is -1")
+    assert refused(scatter, null, at(0), 8, 0, 1, numbers, 1, i32).startswith("INVALID_DTYPE wire is 3")
     assert refused("nncuda_comm_move", at(0), 8, null, 1) == "NULL_POINTER moves is null; it must point to 1 moves"
     assert refused("nncuda_comm_move", at(0), 8, null, -1).startswith("INVALID_SIZE count is -1")
     assert refused("nncuda_comm_move", null, 8, numbers, 1).startswith("NULL_POINTER x is null")
@@ -355,14 +366,16 @@ def test_sums_aside_must_be_elsewhere():
         ctx, n = comm.ctx, 8
         memory = ctx.zeros(2 * n)
         call = (ctx._handle, comm._pointer)
+        shards = ctx._ffi.new("int64_t[6]", [0, 4, 0, 4, 8, 1])
+        f32 = nncuda.dtypes.DTYPES["f32"].code
         if comm.rank == 1:
             inside = memory[4:12]._pointer
-            assert ctx._lib.nncuda_comm_reduce_scatter(*call, memory._pointer, inside, n, 1, 1, 3, 0, n) != 0
+            assert ctx._lib.nncuda_comm_reduce_scatter(*call, memory._pointer, inside, n, 1, 3, shards, 2, f32) != 0
             assert "partials" in ctx._library.text(ctx._lib.nncuda_last_error(ctx._handle))
         parts = comm.rank  # of three replicas rank 1 has the last two, which the tree does not add up
         memory.copy_(np.ones(2 * n, np.float32))
         apart = memory[n:]._pointer
-        status = ctx._lib.nncuda_comm_reduce_scatter(*call, memory._pointer, apart, n, parts, 1, 3, 0, n)
+        status = ctx._lib.nncuda_comm_reduce_scatter(*call, memory._pointer, apart, n, parts, 3, shards, 2, f32)
         assert status == 0
         shard = slice(*nncuda.shard(n, 1, 2, comm.rank))
         np.testing.assert_array_equal(memory[n:].numpy()[shard], np.full(4, 3.0, np.float32))

@@ -320,7 +320,7 @@ def scaling(d: Draw, call: Call) -> Arguments:
 Recipe = Callable[[Draw, Call], Arguments]
 RECIPES: dict[str, Recipe] = {
     "increment": lambda d, c: {"x": d.integers(c.n, low=-1000, high=1000)},
-    "cast": lambda d, c: {"x": d.bell(c.n) * 10.0 ** d.integers(c.n, low=-40, high=39)},
+    **dict.fromkeys(("cast", "round"), lambda d, c: {"x": d.bell(c.n) * 10.0 ** d.integers(c.n, low=-40, high=39)}),
     "softmax": lambda d, c: {"x": with_content(d, c, d.bell(c.rows, c.cols, scale=3))},
     "softmax_backward": lambda d, c: softmax.backward(d, c.rows, c.cols, c.dtype),
     "softmax_topk": router,

@@ -1,4 +1,5 @@
-"""cuda_cast against ml_dtypes and NumPy: every 16-bit pattern, and every f32 around which a rounding turns."""
+"""cuda_cast and cuda_round against ml_dtypes and NumPy: every 16-bit pattern, and every f32 around which a rounding
+turns."""
 
 import ml_dtypes
 import numpy as np
@@ -22,6 +23,13 @@ def cast(runner, x, to):
     scalars = {"n": x.size, "dtype_x": source, "dtype_y": to}
     blank = {"y": np.empty(x.size, np.float32)}
     return runner.outputs(Fixture("elementwise", "cast", "all", scalars, {}, [], {"x": x}, blank))["y"]
+
+
+def round_to(runner, x, dtype):
+    blank = {"y": np.empty(x.size, np.float32)}
+    return runner.outputs(
+        Fixture("elementwise", "round", "all", {"n": x.size, "dtype": dtype}, {}, [], {"x": x}, blank)
+    )["y"]
 
 
 def same(got, expected):
@@ -55,3 +63,4 @@ def test_every_border_of_f32(runner, to):
         around = [centres, np.nextafter(centres, np.float32(np.inf)), np.nextafter(centres, np.float32(-np.inf))]
         x = np.concatenate(around)
         same(cast(runner, x, to), x.astype(TYPES[to]))
+        same(round_to(runner, x, to), x.astype(TYPES[to]).astype(np.float32))

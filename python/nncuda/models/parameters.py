@@ -132,7 +132,9 @@ class ParameterArena(Mapping[str, Tensor]):
 
     @property
     def nbytes(self) -> int:
-        """Memory of what is held."""
+        """Memory of what is held; on a GPU there is room for all."""
+        if self.ctx.device != "cpu":
+            return self.data.nbytes
         return sum(map(len, self.held)) * DTYPES[self.data.dtype].itemsize
 
     def held_parts(self) -> Iterator[tuple[str, int, Tensor]]:

@@ -12,6 +12,7 @@ __all__ = [
     "increment",
     "mul",
     "relu2_gate",
+    "round",
     "scale",
     "silu",
     "silu_backward",
@@ -20,7 +21,7 @@ __all__ = [
 ]
 
 ROUNDINGS = {
-    **dict.fromkeys(["add", "mul", "scale", "cast", "fill", "increment"], 0),
+    **dict.fromkeys(["add", "mul", "scale", "cast", "round", "fill", "increment"], 0),
     "silu": 5,  # exp, 1 + e, /, *
     "silu_backward": 9,  # silu's sigmoid (4), 1 - s, x *, 1 +, s *, dy *
     "swiglu": 6,
@@ -77,6 +78,11 @@ def relu2_gate(gate: Array, up: Array) -> Outputs:
 def cast(x: Array, dtype_y: str) -> Outputs:
     """x rounded to nearest, ties to even. IEEE 754-2019, section 4.3.1."""
     return {"y": rounded(x, dtype_y)}
+
+
+def round(x: Array, dtype: str) -> Outputs:
+    """x rounded to nearest in ``dtype``, ties to even, and f32 again. IEEE 754-2019, section 4.3.1."""
+    return {"y": rounded(x, dtype)}
 
 
 def fill(n: int, value: float, dtype: str) -> Outputs:

@@ -169,7 +169,8 @@ class CapturedStep:
             self._model.add_up(event)
 
     def _keep_each_kind(self) -> None:
-        """Makes the first piece of a kind stand for all of them; what becomes of sums in rounds is kept apart."""
+        """Makes the first piece of a kind stand for all of them; what becomes of sums in rounds is kept apart. The kind
+        of the last piece, which leaves something behind, stays the last."""
         kinds: dict[Hashable, _Piece] = {}
         sums: dict[type, tuple[Round, Add | Rounding, int]] = {}
         for piece in self._pieces:
@@ -183,7 +184,7 @@ class CapturedStep:
                 happens = happens._replace(events=runs)
             own = tuple((self._own[number].size, number >= self._replicas.total) for number in piece.micro_batches)
             kind = own, None if happens is None else happens.rows, tuple(run.accumulate for run in runs)
-            first = kinds.get(kind, _Piece([], happens, 0))
+            first = kinds.pop(kind, _Piece([], happens, 0))
             kinds[kind] = _Piece(first.micro_batches + piece.micro_batches, first.round, first.times + 1)
         self._pieces, self._sums = list(kinds.values()), list(sums.values())
 

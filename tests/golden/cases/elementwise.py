@@ -37,6 +37,10 @@ def cases():
         for n in (1, 15, 33, 70):
             yield case("fill", f"n{n}", lambda d, n=n: {"n": n, "value": 0.1}, dtype)
         yield case("fill", "infinite", lambda d: {"n": 5, "value": -np.inf}, dtype)
+    for dtype in ("f16", "bf16"):
+        yield case("round", "borders", lambda d: {"x": np.array(BORDERS)}, dtype)
+        for n in (1, 9, 15, 33, 67):
+            yield case("round", f"n{n}", lambda d, n=n: {"x": d.bell(n)}, dtype)
     for dtype in ("i32", "i8"):
         for n in (1, 17, 67):
             yield case("fill", f"n{n}", lambda d, n=n: {"n": n, "value": -101.0}, dtype)
