@@ -120,7 +120,7 @@ impl Comm {
 }
 
 /// What becomes of the gradients of a rank's experts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExpertEvent {
     /// Those of a micro-batch of rank `source` of the group become those of a slot, or are added to them.
     Run {

@@ -4,7 +4,7 @@ use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
-use nn_ffi::{Context, DType, Tensor, kernels};
+use nn_ffi::{Context, DType, Device, Tensor, kernels};
 
 use super::config::MoEConfig;
 use super::held::Held;
@@ -56,9 +56,10 @@ impl ParameterArena {
         &self.layout
     }
 
-    /// Memory in bytes.
+    /// Memory in bytes; on a GPU there is room for all.
     pub(crate) fn bytes(&self) -> usize {
-        self.held.as_ref().map_or(self.layout.size(), Held::len) * self.data.dtype().size()
+        let held = self.held.as_ref().filter(|_| self.data.context().device() == Device::Cpu);
+        held.map_or(self.layout.size(), Held::len) * self.data.dtype().size()
     }
 
     /// Whether all of it is memory.

@@ -22,9 +22,19 @@ impl Held {
     /// Of weights and gradients where ranks share the experts out: what every rank needs, the rank's experts, and what it
     /// updates.
     pub(crate) fn to_compute(layout: &ParameterLayout, updates: &Updates, experts: &Arc<ExpertParallel>) -> Self {
-        let own = layout.experts_of(experts.position(), experts.ranks()).flatten();
-        let ranges = layout.dense().into_iter().chain(own).chain(updates.own().iter().cloned());
-        Self { ranges: joined(ranges.collect()), experts: Some(Arc::clone(experts)) }
+        let ranges = Self::computed(layout, updates, experts.position(), experts.ranks());
+        Self { ranges, experts: Some(Arc::clone(experts)) }
+    }
+
+    /// These elements of the rank at a position of its group.
+    pub(crate) fn computed(
+        layout: &ParameterLayout,
+        updates: &Updates,
+        position: usize,
+        group: usize,
+    ) -> Vec<Range<usize>> {
+        let own = layout.experts_of(position, group).flatten();
+        joined(layout.dense().into_iter().chain(own).chain(updates.own().iter().cloned()).collect())
     }
 
     /// Of f32 parameters behind weights of 16 bits: what the rank updates.

@@ -16,6 +16,7 @@ pub use crate::layer::{ExpertParallel, ExpertUse};
 pub use arena::ParameterArena;
 pub(crate) use arena::{host_values, overlap};
 pub use config::{MoEConfig, PRESETS, USUAL_PRESET, preset};
+pub(crate) use held::Held;
 pub(crate) use mean::mean;
 pub(crate) use mixtral::check_names;
 pub use mixtral::{MixtralWeights, config_from_mixtral, config_to_mixtral};

@@ -7,6 +7,7 @@
 mod devices;
 mod fit;
 mod ranks;
+mod seats;
 mod work;
 
 use std::time::Duration;

@@ -1,14 +1,14 @@
 //! The plan of a run on several ranks.
 
-use std::collections::HashSet;
 use std::ops::Range;
 
-use nn_ffi::{Machine, expert_schedule, replica_merges, shard};
+use nn_ffi::{Machine, expert_schedule, shard};
 
+use super::seats::seats;
 use super::{MemoryPlan, Work, plan_steps, work_of_rank};
 use crate::error::Result;
 use crate::layer::check_expert_parallel;
-use crate::model::{GRAIN, MoEConfig};
+use crate::model::MoEConfig;
 use crate::train::{Rank, TrainConfig, check_ranks};
 
 /// Which rank of how many a plan is for.
@@ -51,22 +51,6 @@ impl Seat {
     pub(super) fn replicas(self, count: usize) -> Result<Range<usize>> {
         Ok(shard(count, 1, self.ranks, self.rank)?)
     }
-
-    /// The parameters that it updates, of so many.
-    pub(super) fn parameters(self, count: usize) -> Result<Range<usize>> {
-        Ok(shard(count, GRAIN, self.ranks, self.rank)?)
-    }
-
-    /// What it has to do; ranks whose shares are equal need the same, where each has all experts.
-    fn share(self, config: &MoEConfig, train: &TrainConfig) -> Result<(usize, Vec<usize>, usize, bool)> {
-        let own = self.replicas(train.replicas)?;
-        let merges: std::result::Result<_, _> =
-            own.clone().map(|replica| replica_merges(train.replicas, own.start, replica)).collect();
-        let count = train.batch_size.div_ceil(train.micro_batch(train.batch_size));
-        let more = own.clone().filter(|replica| *replica < count % train.replicas).count();
-        let parameters = usize::try_from(config.num_parameters()).unwrap_or(usize::MAX >> 1);
-        Ok((self.parameters(parameters)?.len(), merges?, more, own.contains(&((count - 1) % train.replicas))))
-    }
 }
 
 /// What ranks need that train together.
@@ -93,12 +77,7 @@ pub fn plan_ranks(
 ) -> Result<RanksPlan> {
     check_ranks(ranks, train.replicas)?;
     check_expert_parallel(expert_parallel, ranks, config.num_experts)?;
-    let (mut seats, mut known) = (Vec::new(), HashSet::new()); // the first of those that need the same
-    for seat in (0..ranks).map(|rank| Seat { rank, ranks, expert_parallel }) {
-        if known.insert(seat.share(config, train)?) || expert_parallel > 1 {
-            seats.push(seat);
-        }
-    }
+    let seats = seats(config, train, ranks, expert_parallel)?;
     let seat = Seat { rank: 0, ranks, expert_parallel };
     let mut found = RanksPlan { seat, memory: MemoryPlan::default(), work: Work::default(), sent: 0 };
     for seat in &seats {

@@ -1,6 +1,5 @@
 //! The gradients of the experts that ranks share out, and where what a rank has of gradients and weights is needed.
 
-use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -178,21 +177,16 @@ fn moves(layout: &ParameterLayout, updates: &Updates, parallel: &ExpertParallel)
             to_compute.push(piece(me));
         }
     };
-    for Shard { elements, rank } in layout.dense().iter().flat_map(|range| updates.within(range)) {
-        tell(elements, rank, 0, 1);
-    }
-    let of_positions: Vec<Vec<_>> = (0..group).map(|position| layout.experts_of(position, group).collect()).collect();
-    let layers = of_positions.first().map_or(0, Vec::len);
-    for (layer, part) in (0..layers).flat_map(|layer| iter::repeat(layer).zip(0..2)) {
-        for (position, of_position) in of_positions.iter().enumerate() {
-            for Shard { elements, rank } in updates.within(&of_position[layer][part]) {
-                let owner = rank / group * group + position;
-                if owner != rank {
-                    to_update.push(Piece { elements: elements.clone(), from: owner, to: rank });
-                }
-                tell(elements, rank, position, group);
-            }
+    for (position, Shard { elements, rank }) in updates.by_position(layout, group) {
+        let Some(position) = position else {
+            tell(elements, rank, 0, 1);
+            continue;
+        };
+        let owner = rank / group * group + position;
+        if owner != rank {
+            to_update.push(Piece { elements: elements.clone(), from: owner, to: rank });
         }
+        tell(elements, rank, position, group);
     }
     [to_update, to_compute]
 }
