@@ -44,7 +44,7 @@ struct identity {
 };
 template <class T> struct round_to {
   static constexpr int inputs = 1;
-  static __device__ __forceinline__ float of(float x, float, float) { return nn_to_float(nn_from_float<T>(x)); }
+  static __device__ __forceinline__ float of(float x, float, float) { return nn_rounded<T>(x); }
 };
 
 /* ---- one or two inputs and one output, all of n elements ---- */
@@ -121,9 +121,8 @@ template <class X> static int32_t cast_from(nncuda_ctx *ctx, const nn_cast_args 
 NN_KERNEL(cast) { NN_SWITCH_FLOATS(a->dtype_x, return cast_from<T>(ctx, a)); }
 
 NN_KERNEL(round) {
-  return a->dtype == NNCUDA_F16
-             ? flat_by_alignment<round_to<__half>, float, float>(ctx, a->x, nullptr, a->y, a->n, 0)
-             : flat_by_alignment<round_to<__nv_bfloat16>, float, float>(ctx, a->x, nullptr, a->y, a->n, 0);
+  return a->dtype == NNCUDA_F16 ? flat_by_alignment<round_to<nn_f16>, float, float>(ctx, a->x, nullptr, a->y, a->n, 0)
+                                : flat_by_alignment<round_to<nn_bf16>, float, float>(ctx, a->x, nullptr, a->y, a->n, 0);
 }
 
 /* ---- gates: rows of `gate` and `up`, ld apart ---- */

@@ -58,6 +58,23 @@ def sums(comm: nncuda.Comm) -> None:
         same(found[shard], whole[shard], f"reduce_scatter of {replicas} replicas")
 
 
+def in_turn(n: int, grain: int, ranks: int) -> list[tuple[int, int, int]]:
+    """Each rank has several shards."""
+    return [(at, min(at + grain, n), (at // grain * 2 + 1) % ranks) for at in range(0, n, grain)]
+
+
+def rounded_sums(comm: nncuda.Comm) -> None:
+    """Of one replica a rank, with a gap between shards."""
+    g = gradients(comm.ranks, 1000)
+    shards = [shard for shard in in_turn(1000, 70, comm.ranks) if shard[0] != 280]
+    for wire in ("f32", "bf16", "f16"):
+        before = g[comm.rank].copy()
+        x = comm.reduce_scatter(None, comm.ctx.tensor(before), shards, wire=wire).numpy()
+        for begin, end, rank in shards:
+            before[begin:end] = tree_sum(g, wire)[begin:end] if rank == comm.rank else before[begin:end]
+        same(x, before, f"sums that travel in {wire}")
+
+
 def norms(comm: nncuda.Comm) -> None:
     ctx = comm.ctx
     for n in (1, GRAIN, GRAIN + 1, 200_000):
@@ -68,6 +85,11 @@ def norms(comm: nncuda.Comm) -> None:
         own[shard] = g[shard]
         shards = nncuda.expert_shards(n, GRAIN, comm.ranks)
         same(comm.grad_norm(ctx.tensor(own), None, shards).numpy(), want, f"grad_norm of {n}")
+        turns = in_turn(n, GRAIN, comm.ranks)
+        own = np.full(n, np.nan, np.float32)
+        for begin, end, _ in (shard for shard in turns if shard[2] == comm.rank):
+            own[begin:end] = g[begin:end]
+        same(comm.grad_norm(ctx.tensor(own), None, turns).numpy(), want, f"grad_norm of {n}, in turn")
 
 
 def experts(comm: nncuda.Comm) -> None:
@@ -79,6 +101,7 @@ def experts(comm: nncuda.Comm) -> None:
 def collectives(comm: nncuda.Comm) -> str:
     moves(comm)
     sums(comm)
+    rounded_sums(comm)
     norms(comm)
     experts(comm)
     return f"rank {comm.rank} of {comm.ranks}"

@@ -73,10 +73,10 @@ static void *together(void *arg) {
   for (int64_t round = 0; round < ROUNDS; round++) {
     const int64_t n = sizes[round % 5];
     float *x = numbers(n, rank), *y = numbers(n, rank);
-    int64_t shards[3 * RANKS], count;
-    CHECK(nncuda_expert_shards(n, GRAIN, RANKS, 1, NULL, 0, shards, RANKS, &count));
+    int64_t shards[3 * RANKS], owned;
+    CHECK(nncuda_expert_shards(n, GRAIN, RANKS, 1, NULL, 0, shards, RANKS, &owned));
     CHECK(
-        nncuda_comm_reduce_scatter(ctx, comm, NULL, x, n, 0, RANKS, shards, count,
+        nncuda_comm_reduce_scatter(ctx, comm, NULL, x, n, 0, RANKS, shards, owned,
                                    round % 2 == 0 ? NNCUDA_F32 : NNCUDA_F16)); /* up to 96 * RANKS are exact in both */
     CHECK(nncuda_comm_all_gather(ctx, comm, x, 4 * n, 4 * GRAIN));
     CHECK(nncuda_comm_all_reduce(ctx, comm, y, n));
@@ -126,8 +126,8 @@ static void *together(void *arg) {
 static void *failing(void *arg) {
   const int64_t rank = (int64_t)(intptr_t)arg;
   nncuda_ctx *ctx = NULL;
-  int64_t shards[3 * RANKS], count;
-  CHECK(nncuda_expert_shards(MOST, GRAIN, RANKS, 1, NULL, 0, shards, RANKS, &count));
+  int64_t shards[3 * RANKS], owned;
+  CHECK(nncuda_expert_shards(MOST, GRAIN, RANKS, 1, NULL, 0, shards, RANKS, &owned));
   for (int64_t round = 0; round < FAILURES; round++) {
     char name[32];
     snprintf(name, sizeof name, "failing %lld", (long long)round);
@@ -146,7 +146,7 @@ static void *failing(void *arg) {
         }
         break;
       }
-      status = nncuda_comm_reduce_scatter(ctx, comm, NULL, x, MOST, 0, RANKS, shards, count, NNCUDA_F32);
+      status = nncuda_comm_reduce_scatter(ctx, comm, NULL, x, MOST, 0, RANKS, shards, owned, NNCUDA_F32);
     }
     free(x);
     REQUIRE(status == NNCUDA_SUCCESS || status == NNCUDA_ERROR_PEER);

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 import nncuda
@@ -61,12 +62,21 @@ def gradients(replicas: int, n: int) -> np.ndarray:
     return (rng.standard_normal((replicas, n)) * np.exp(rng.uniform(-6, 6, (replicas, n)))).astype(np.float32)
 
 
-def tree_sum(gradients: np.ndarray) -> np.ndarray:
-    """The definition in bindings.h, section comm."""
+def rounded(x: np.ndarray, wire: str) -> np.ndarray:
+    if wire == "f32":
+        return x
+    with np.errstate(over="ignore"):
+        return x.astype(np.float16 if wire == "f16" else ml_dtypes.bfloat16).astype(np.float32)
+
+
+def tree_sum(gradients: np.ndarray, wire: str = "f32", root: bool = True) -> np.ndarray:
+    """The definition in bindings.h, section comm; all sums but that at the root are rounded."""
     if len(gradients) == 1:
-        return gradients[0]
+        return gradients[0] if root else rounded(gradients[0], wire)
     half = 1 << (len(gradients) - 1).bit_length() - 1
-    return tree_sum(gradients[:half]) + tree_sum(gradients[half:])
+    with np.errstate(invalid="ignore"):
+        total = tree_sum(gradients[:half], wire, False) + tree_sum(gradients[half:], wire, False)
+    return total if root else rounded(total, wire)
 
 
 def summed(ctx: nncuda.Context, gradients: np.ndarray, first: int, last: int) -> list[nncuda.Tensor]:

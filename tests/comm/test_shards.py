@@ -5,17 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-import ml_dtypes
 import numpy as np
 import pytest
-from ranks import gradients, job, summed
+from ranks import gradients, job, summed, tree_sum
 
 import nncuda
 from nncuda import kernels
 from nncuda.device import INSTRUCTION_SETS, Shard
 
 CHUNK = 32768
-TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
 
 
 def instruction_sets() -> list[str]:
@@ -129,21 +127,6 @@ def lists(n: int, ranks: int) -> Iterator[list[Shard]]:
     yield [Shard(at, at + 11, (at * 3) % ranks) for at in range(5, n - 11, 50)]
     yield [Shard(n // 2, n // 2 + 1, ranks - 1)]
     yield [Shard(0, n, 0)]
-
-
-def rounded(x: np.ndarray, wire: str) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        return x.astype(TYPES[wire]).astype(np.float32) if wire in TYPES else x
-
-
-def tree_sum(gradients: np.ndarray, wire: str = "f32", root: bool = True) -> np.ndarray:
-    """The sums of bindings.h; all but that at the root are rounded."""
-    if len(gradients) == 1:
-        return gradients[0] if root else rounded(gradients[0], wire)
-    half = 1 << (len(gradients) - 1).bit_length() - 1
-    with np.errstate(invalid="ignore"):
-        total = tree_sum(gradients[:half], wire, False) + tree_sum(gradients[half:], wire, False)
-    return total if root else rounded(total, wire)
 
 
 def own_sums(ctx: nncuda.Context, g: np.ndarray, comm: nncuda.Comm, wire: str) -> list[nncuda.Tensor]:

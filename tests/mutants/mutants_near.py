@@ -31,6 +31,7 @@ _NEAR = {
     r"cuda/comm/mpi": "comm/test_mpi",
     r"cuda/comm/experts": "comm/test_experts comm/test_queued",
     r"cuda/comm/(schedule|tree)": "comm/test_expert_schedule comm/test_tree comm/test_collectives",
+    r"cuda/comm/(reduce|shards)": "comm/test_shards comm/test_collectives comm/test_parts comm/test_failures",
     r"cuda/comm/(part|collective)": "comm/test_parts comm/test_collectives comm/test_queued comm/test_failures",
     r"cuda/comm/": "comm/test_tree comm/test_collectives comm/test_update comm/test_queued comm/test_failures",
     r"cuda/kernels/": "abi/test_measuring gpu/test_gpu_workspaces",  # the C there lays out workspaces
