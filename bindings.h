@@ -598,9 +598,9 @@ NNCUDA_API int32_t nncuda_replica_merges(int64_t replicas, int64_t first, int64_
  * NNCUDA_EXPERTS_RUN: the micro-batch b of the group's rank a, whose gradients go to slot c, where `accumulate` is 1 they
  * are added to what is there; NNCUDA_EXPERTS_ADD: slot b is added to slot a, and is free, for the same round, too;
  * NNCUDA_EXPERTS_ROUND: slot a has the sum over a node of the tree below its root, which is rounded where the job rounds
- * what it sends (cuda_round); NNCUDA_EXPERTS_COPY: at the end, as a round of its own, slot a is copied to slot b. Then the sums that are left, which
- * nncuda_comm_reduce_scatter takes, lie in slots 0, 1, ..., in the order of replicas: of a group that is the whole job
- * there is one. Each layer has a part of every slot, in which it carries out all events of a round in this order as its
+ * what it sends (cuda_round); NNCUDA_EXPERTS_COPY: at the end, as a round of its own, slot a is copied to slot b. Then
+ * the sums that are left, which nncuda_comm_reduce_scatter takes, lie in slots 0, 1, ..., in the order of replicas: of a
+ * group that is the whole job there is one. Each layer has a part of every slot, in which it carries out all events of a round in this order as its
  * gradients come. Where every replica is one micro-batch of a rank of its own, a whole job needs a slot for each level of
  * the tree.
  * @param replicas option : of the job; must be at least 1

@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "5533e53584e1e547ace5e0022e15068fc0e3da0e2a890166c994f02b5ea264df"
+const HeaderSHA256 = "7e811b86aae2a226019bb653dc447dc2283e2bdd4e0f386bb14cb4d83f5c4c6e"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
