@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "5533e53584e1e547ace5e0022e15068fc0e3da0e2a890166c994f02b5ea264df"
+const HeaderSHA256 = "bcad65b068cd20f116f7065bcede3f471fe7d9ea13f7fa93b0664bbb932032be"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

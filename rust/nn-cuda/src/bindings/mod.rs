@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "5533e53584e1e547ace5e0022e15068fc0e3da0e2a890166c994f02b5ea264df";
+pub const HEADER_SHA256: &str = "bcad65b068cd20f116f7065bcede3f471fe7d9ea13f7fa93b0664bbb932032be";
