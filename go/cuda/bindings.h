@@ -755,7 +755,8 @@ NNCUDA_API int32_t nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm
                                               int64_t count, int32_t wire);
 
 /**
- * Moves pieces of x between ranks, each to the same place. All ranks give the same list, which is copied.
+ * Moves pieces of x between ranks, each to the same place. All ranks give the same list, which is copied; a rank may
+ * leave out moves of which it is neither end.
  * @param comm handle : the communicator
  * @param x inout u8 [bytes] : of which only the pieces that this rank sends or receives need to be memory
  * @param bytes size : bytes of x

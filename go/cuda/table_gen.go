@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "7e811b86aae2a226019bb653dc447dc2283e2bdd4e0f386bb14cb4d83f5c4c6e"
+const HeaderSHA256 = "4483c0d2fd1af1abd14b296072edba782e4601ec56f6dcafd8e4274c04816985"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "7e811b86aae2a226019bb653dc447dc2283e2bdd4e0f386bb14cb4d83f5c4c6e";
+pub const HEADER_SHA256: &str = "4483c0d2fd1af1abd14b296072edba782e4601ec56f6dcafd8e4274c04816985";
