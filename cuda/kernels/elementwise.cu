@@ -127,8 +127,8 @@ NN_KERNEL(cast) { NN_SWITCH_FLOATS(a->dtype_x, return cast_from<T>(ctx, a)); }
 
 NN_KERNEL(round) {
   return a->dtype == NNCUDA_F16
-             ? flat_by_alignment<round_to<__half>, float, float>(ctx, a->x, nullptr, a->y, a->n, 0)
-             : flat_by_alignment<round_to<__nv_bfloat16>, float, float>(ctx, a->x, nullptr, a->y, a->n, 0);
+             ? flat_by_alignment<round_to<nn_f16>, float, float>(ctx, a->x, nullptr, a->y, a->n, 0)
+             : flat_by_alignment<round_to<nn_bf16>, float, float>(ctx, a->x, nullptr, a->y, a->n, 0);
 }
 
 /* ---- gates: rows of `gate` and `up`, ld apart ---- */
