@@ -50,6 +50,7 @@ template <class T> struct round_to {
 /* ---- one or two inputs and one output, all of n elements ---- */
 
 /* y may be a or b, so nothing is __restrict__; each thread reads what it overwrites before it does. */
+// sass: flat_kernel<add, nn_bf16, nn_bf16, 8> on sm_90: at least 7 LDG.128 under way
 template <class FORMULA, class X, class Y, int N>
 __global__ void __launch_bounds__(THREADS) flat_kernel(const X *a, const X *b, Y *y, int64_t n, float alpha) {
   const int64_t vectors = n / N, step = (int64_t)gridDim.x * THREADS * UNROLL;
@@ -126,9 +127,8 @@ template <class X> static int32_t cast_from(nncuda_ctx *ctx, const nn_cast_args 
 NN_KERNEL(cast) { NN_SWITCH_FLOATS(a->dtype_x, return cast_from<T>(ctx, a)); }
 
 NN_KERNEL(round) {
-  return a->dtype == NNCUDA_F16
-             ? flat_by_alignment<round_to<nn_f16>, float, float>(ctx, a->x, nullptr, a->y, a->n, 0)
-             : flat_by_alignment<round_to<nn_bf16>, float, float>(ctx, a->x, nullptr, a->y, a->n, 0);
+  return a->dtype == NNCUDA_F16 ? flat_by_alignment<round_to<nn_f16>, float, float>(ctx, a->x, nullptr, a->y, a->n, 0)
+                                : flat_by_alignment<round_to<nn_bf16>, float, float>(ctx, a->x, nullptr, a->y, a->n, 0);
 }
 
 /* ---- gates: rows of `gate` and `up`, ld apart ---- */
