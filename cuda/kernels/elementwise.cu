@@ -50,6 +50,7 @@ template <class T> struct round_to {
 /* ---- one or two inputs and one output, all of n elements ---- */
 
 /* y may be a or b, so nothing is __restrict__; each thread reads what it overwrites before it does. */
+// sass: flat_kernel<add, nn_bf16, nn_bf16, 8> on sm_90: at least 7 LDG.128 under way
 template <class FORMULA, class X, class Y, int N>
 __global__ void __launch_bounds__(THREADS) flat_kernel(const X *a, const X *b, Y *y, int64_t n, float alpha) {
   const int64_t vectors = n / N, step = (int64_t)gridDim.x * THREADS * UNROLL;

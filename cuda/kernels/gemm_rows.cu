@@ -24,6 +24,8 @@ __device__ __forceinline__ void load_rows(V (&to)[COUNT], const T *matrix, int64
 }
 
 /* M: rows, rounded up; those that are not there repeat the last one and are not stored. */
+// sass: gemm_rows_kernel<nn_bf16, 1> on sm_90a: at least 4 LDG.128 under way
+// sass: gemm_rows_kernel<nn_bf16, 8> on sm_90a: at least 10 LDG.128 under way
 template <class T, int M> __global__ void __launch_bounds__(THREADS, BLOCKS<M>) gemm_rows_kernel(gemm_problem p) {
   constexpr int N = nn_per_16<T>, C = COLUMNS<M>;
   __shared__ float sums[WARPS][M * C];

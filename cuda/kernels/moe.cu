@@ -172,6 +172,7 @@ static __device__ __forceinline__ int64_t first_row() {
 }
 static __device__ __forceinline__ int64_t row_step() { return (int64_t)gridDim.x * MOVE_WARPS; }
 
+// sass: gather_kernel<nn_bf16, 8> on sm_90: at least 3 LDG.128 under way
 template <class T, int N>
 static __global__ void __launch_bounds__(MOVE_WARPS *NN_WARP, 4) gather_kernel(nn_moe_gather_args a, nn_range range) {
   const int lane = threadIdx.x % NN_WARP;
