@@ -69,6 +69,10 @@ func runTyped(t *testing.T, ctx *cuda.Context, fixture *golden.Fixture) {
 			arguments = append(arguments, reflect.ValueOf(given))
 			continue
 		}
+		if kind == reflect.TypeFor[cuda.DType]() {
+			arguments = append(arguments, reflect.ValueOf(sure(cuda.ParseDType(fmt.Sprint(fixture.Scalars[name])))))
+			continue
+		}
 		switch kind.Kind() {
 		case reflect.Float32, reflect.Float64:
 			arguments = append(arguments, reflect.ValueOf(sure(fixture.Real(name))).Convert(kind))

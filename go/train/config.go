@@ -11,7 +11,6 @@ import (
 	"github.com/nncuda/nncuda/go/model"
 )
 
-// Config is everything that decides the bits of a training run, beside the model and the data; and when it reports.
 // UsualWarmup stands for the WarmupSteps of a run that is given none: a twentieth of its steps, at least 1 and at most
 // 2000; a single step has none.
 const UsualWarmup = -1
@@ -36,7 +35,7 @@ func Preset(name string) (Config, error) {
 	return config, nil
 }
 
-// DefaultConfig gives the usual values.
+// Config is everything that decides the bits of a training run, beside the model and the data; and when it reports.
 // What each option is stands in the list below, which files, flags and messages share. Where none is a value, 0 is it,
 // and UsualWarmup of WarmupSteps.
 type Config struct {
