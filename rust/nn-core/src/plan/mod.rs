@@ -94,7 +94,7 @@ pub fn plan_steps(
     held_out: bool,
     capture: bool,
 ) -> Result<MemoryPlan> {
-    let (cut, length) = (Cut::of(train)?, train.sequence_length);
+    let (cut, length) = (Cut::of(train, seat)?, train.sequence_length);
     sized(|| {
         let ctx = Context::measuring(machine)?;
         let mut trainer = trainer(&ctx, config, train, cut.measured, seat, capture)?;
@@ -184,11 +184,11 @@ pub fn plan_inference(
     })
 }
 
-/// How many micro-batches of a step are run for what it needs, unless there are more replicas: those between the second and
-/// the last find all in place.
+/// How many micro-batches of a step are looked at for what it needs, unless there are more replicas: those between the second
+/// and the last find all in place.
 const MEASURED: usize = 3;
 
-/// The sequences of a batch: those of a micro-batch, those that are run and those that are left out.
+/// The sequences of a batch: those of a micro-batch, those that are looked at and those that are left out.
 struct Cut {
     micro: usize,
     measured: usize,
@@ -196,11 +196,13 @@ struct Cut {
 }
 
 impl Cut {
-    fn of(train: &TrainConfig) -> Result<Self> {
+    fn of(train: &TrainConfig, seat: Seat) -> Result<Self> {
         let batch = train.batch_size;
         let micro = train.micro_batch(batch);
         check_tokens(micro, train.sequence_length)?;
-        let left_out = batch.div_ceil(micro).saturating_sub(MEASURED.max(train.replicas));
+        // Of experts' gradients fewer sums wait at once where each replica has one micro-batch.
+        let rounds = if seat.expert_parallel == 1 { 1 } else { 2 };
+        let left_out = batch.div_ceil(micro).saturating_sub(MEASURED.max(rounds * train.replicas));
         // Whole rounds of replicas, so that the last one still ends with the same micro-batch.
         let skipped = left_out / train.replicas * train.replicas * micro;
         Ok(Self { micro, measured: batch - skipped, skipped })

@@ -100,7 +100,7 @@ pub fn training_work(config: &MoEConfig, train: &TrainConfig, machine: Machine) 
 
 /// The same of a rank, with the bytes that it sends in a step.
 pub fn work_of_rank(config: &MoEConfig, train: &TrainConfig, machine: Machine, seat: Seat) -> Result<(Work, u64)> {
-    let cut = Cut::of(train)?;
+    let cut = Cut::of(train, seat)?;
     let step = |batch_size: usize| -> Result<(Work, u64)> {
         let ctx = Context::measuring(machine)?;
         let mut trainer = trainer(&ctx, config, train, batch_size, seat, false)?;

@@ -1,6 +1,6 @@
 //! What the calls of a training step read and write, for one shape of batch.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::mem::discriminant;
 use std::sync::Arc;
 
@@ -247,14 +247,14 @@ impl StepMemory {
     }
 }
 
-/// The first piece of each kind, which stands for all of it, and, apart, what becomes of sums in rounds.
+/// The first piece of each kind, which stands for all of it, and, apart, what becomes of sums in rounds. The kind of the last
+/// piece, which leaves something behind, stays the last.
 fn of_each_kind(
     pieces: Vec<Piece>,
     micro_batches: &BTreeMap<usize, MicroBatch>,
     replicas: &Replicas,
 ) -> (Vec<Piece>, Vec<Sum>) {
-    let (mut found, mut kinds) = (Vec::<Piece>::new(), HashMap::new());
-    let mut sums = Vec::<Sum>::new();
+    let (mut found, mut sums) = (Vec::<(_, Piece)>::new(), Vec::<Sum>::new());
     for mut piece in pieces {
         let own = piece.micro_batches.first().map(|number| (micro_batches[number].rows, replicas.accumulates(*number)));
         let kind = (own, piece.round.as_ref().map(|round| round.kind()));
@@ -268,14 +268,13 @@ fn of_each_kind(
             }
             *round = Arc::new(runs);
         }
-        let place = *kinds.entry(kind).or_insert(found.len());
-        match found.get_mut(place) {
-            Some(first) => {
-                first.micro_batches.append(&mut piece.micro_batches);
-                first.times += 1;
-            }
-            None => found.push(piece),
+        if let Some(place) = found.iter().position(|(other, _)| *other == kind) {
+            let (_, mut first) = found.remove(place);
+            first.micro_batches.append(&mut piece.micro_batches);
+            first.times += 1;
+            piece = first;
         }
+        found.push((kind, piece));
     }
-    (found, sums)
+    (found.into_iter().map(|(_, piece)| piece).collect(), sums)
 }
