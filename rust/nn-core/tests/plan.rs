@@ -2,7 +2,7 @@
 
 mod tiny;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nn_core::model::MoETransformer;
 use nn_core::model::{MoEConfig, Precision};
@@ -87,22 +87,29 @@ fn the_plan_is_what_is_measured() {
     }
 }
 
-/// Of seven micro-batches four are left out where a step is planned, or fewer where replicas have one each, and none where it
-/// is made.
+/// Of seven micro-batches four are left out where a step is planned, or fewer where replicas have one each, and of the rest
+/// those that make the same calls as another; none where it is made.
 #[test]
 fn micro_batches_that_are_not_run_count() {
-    for replicas in [1, 2, 3, 5] {
+    for (replicas, rows, micro, reduce_dtype) in [
+        (1, 7, 1, Precision::F32),
+        (2, 7, 1, Precision::F16),
+        (3, 13, 2, Precision::BF16),
+        (5, 7, 1, Precision::F32),
+        (6, 13, 2, Precision::F16),
+    ] {
         let train = TrainConfig {
-            batch_size: 7,
-            micro_batch_size: Some(1),
+            batch_size: rows,
+            micro_batch_size: Some(micro),
             replicas,
+            reduce_dtype,
             precision: Precision::F16,
             sequence_length: 64,
             ..options()
         };
-        let (ctx, ids) = (Context::open(Device::Cpu, Some(2), None).unwrap(), vec![1; 7 * 64]);
+        let (ctx, ids) = (Context::open(Device::Cpu, Some(2), None).unwrap(), vec![1; rows * 64]);
         let mut trainer = tiny::trainer(&ctx, wide(), train.clone(), true);
-        let batch = Batch { rows: 7, length: 64, inputs: ids.clone(), targets: ids };
+        let batch = Batch { rows, length: 64, inputs: ids.clone(), targets: ids };
         for _ in 0..2 {
             trainer.train_step(&batch).unwrap();
         }
@@ -194,4 +201,25 @@ fn rows_of_growing_jobs() {
         assert_eq!((row.memory, &row.work, row.sent), (expected.memory, &expected.work, expected.sent));
     }
     assert_eq!(rows[0].sent, 0);
+}
+
+/// However many a rank runs, a few micro-batches say what it needs.
+#[test]
+fn many_replicas_are_planned_at_once() {
+    let train = TrainConfig {
+        batch_size: 4000,
+        micro_batch_size: Some(1),
+        replicas: 2000,
+        reduce_dtype: Precision::BF16,
+        sequence_length: 16,
+        ..options()
+    };
+    let (machine, began) = (Machine::Cpu { threads: Some(1), isa: None }, Instant::now());
+    for expert_parallel in [1, 2] {
+        let plan = plan_ranks(&wide(), &train, machine, 4, expert_parallel).unwrap();
+        let half = TrainConfig { batch_size: 2000, replicas: 1000, ..train.clone() };
+        let half = plan_ranks(&wide(), &half, machine, 4, expert_parallel).unwrap();
+        assert!(plan.work.flops() > 19 * half.work.flops() / 10 && plan.memory.held > half.memory.held);
+    }
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }
