@@ -316,8 +316,8 @@ impl Comm {
     }
 
     /// Sums over all `replicas` of x f32 `[n]`: those of a shard come to its rank, in x; the rest of x stays. `partials` f32
-    /// `[parts, n]` are the sums that [`replica_merges`] left aside on this rank, the oldest first, and x the last. All ranks
-    /// give the same shards, in ascending order; elements of none need not even be memory.
+    /// `[parts, n]` are the sums that [`replica_merges`](crate::replica_merges) left aside on this rank, the oldest first,
+    /// and x the last. All ranks give the same shards, in ascending order; elements of none need not even be memory.
     ///
     /// `wire` is what sums travel in: f32, or f16 or bf16, to which all that is given is rounded, and so is what is added up,
     /// but for the sum over all replicas.
@@ -361,7 +361,8 @@ impl Comm {
         self.finish(call, code, &[tensor(&partials), Some(x.tensor)])
     }
 
-    /// Moves pieces of x between ranks, each to the same place. All ranks give the same pieces.
+    /// Moves pieces of x between ranks, each to the same place. All ranks give the same pieces, in one order; each may leave
+    /// out those that it neither sends nor receives.
     ///
     /// # Errors
     ///

@@ -19,8 +19,9 @@ use crate::model::{IGNORE_INDEX, MoETransformer, ParameterArena, Precision};
 ///
 /// The ranks of a communicator train together: each makes a trainer of the same model and options, and calls the same
 /// functions. A rank runs the micro-batches of its part of the replicas, and has the moments of its part of the parameters;
-/// what they train has the bits of one rank alone. With a precision of 16 bits, of the model's f32 `parameters` a rank keeps
-/// its part alone up to date, see [`Trainer::gather_parameters`]; the weights are whole on all.
+/// what they train has the bits of one rank alone. With a precision of 16 bits, of the model's f32 `parameters` a rank has, or
+/// keeps up to date in a model that was made whole, its part alone, see [`Trainer::gather_parameters`]; the weights are whole
+/// on all.
 #[derive(Debug)]
 pub struct Trainer {
     model: MoETransformer,
@@ -284,8 +285,8 @@ impl Trainer {
         memory.loss()
     }
 
-    /// Brings the model's f32 `parameters` up to date on all ranks, until the next step: with a precision of 16 bits a rank
-    /// updates its part alone. All ranks call it. `Error::Value` where they share the experts out.
+    /// Brings the model's f32 `parameters` together on each rank, until the next step: with a precision of 16 bits a rank
+    /// updates, and has room for, its part alone. All ranks call it. `Error::Value` where they share the experts out.
     pub fn gather_parameters(&mut self) -> Result<()> {
         self.model.require_all()?;
         self.model.begin_gathering()?;
