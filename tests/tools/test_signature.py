@@ -68,4 +68,5 @@ def test_only_what_no_tensor_tells_is_passed():
         "flash_attention_paged": ["kv_heads"],
         "attention_decode_paged": ["kv_heads"],
         "interleave_rows": ["k"],
+        "round": ["dtype"],  # what f32 is rounded to
     }
