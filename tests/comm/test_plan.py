@@ -15,7 +15,7 @@ from small_models import TINY, random_batch
 import nncuda
 from nncuda.cli import main
 from nncuda.cli.plan import require_fit
-from nncuda.models import MoETransformer
+from nncuda.models import MoEConfig, MoETransformer
 from nncuda.train import TrainConfig, Trainer
 from nncuda.train.plan import Machine, Seat, plan_growth, plan_ranks, plan_training, training_work
 
@@ -76,6 +76,36 @@ def test_the_rank_that_needs_most(name: str, ranks: int) -> None:
     assert planned.memory.held == max(held) and planned.seat.rank == held.index(max(held))
     assert planned.work.flops == max(work.flops for work in works)
     assert planned.sent == max(work.sent for work in works) > 0
+
+
+#: Grains at the borders of experts are updated by ranks of other positions, and groups of ranks have others' sums:
+#: model, precision, ranks, how many share the experts out, and bytes that one of the ranks sends.
+BORDERS: list[tuple[dict[str, int], str, int, int, int]] = [
+    (
+        {"vocab_size": 426, "hidden_size": 96, "head_dim": 48, "ffn_size": 200, "num_experts": 8, "num_layers": 2},
+        "bf16",
+        12,
+        4,
+        2_532_760,
+    ),
+    (
+        {"vocab_size": 449, "hidden_size": 128, "head_dim": 64, "ffn_size": 64, "num_experts": 2, "num_layers": 4},
+        "f32",
+        4,
+        2,
+        3_044_264,
+    ),
+]
+
+
+@pytest.mark.parametrize(("sizes", "precision", "ranks", "size", "sent"), BORDERS)
+def test_the_rank_that_sends_most(sizes: dict[str, int], precision: str, ranks: int, size: int, sent: int) -> None:
+    """Also where it is not one that needs the most memory, nor one with the most weights to send."""
+    model = dataclasses.replace(MoEConfig.preset("demo"), num_heads=2, num_kv_heads=2, experts_per_token=2, **sizes)
+    train = options(batch_size=ranks, replicas=ranks, sequence_length=16, precision=precision)
+    machine = Machine("cpu", 1)
+    all_of_them = [training_work(model, train, machine, Seat(rank, ranks, size)).sent for rank in range(ranks)]
+    assert plan_ranks(model, train, machine, ranks, size).sent == max(all_of_them) == sent
 
 
 @pytest.mark.parametrize(("ranks", "size"), [(1, 1), (3, 1), (4, 2), (6, 6)])

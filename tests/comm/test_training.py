@@ -346,6 +346,40 @@ def test_f32_parameters_are_on_one_rank() -> None:
     job(2, elsewhere)
 
 
+def test_a_rank_without_room_for_the_parameters_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others learn why, and do not wait for it."""
+
+    def no_room() -> bool:
+        raise MemoryError("no room")
+
+    def work(comm: nncuda.Comm) -> None:
+        model = MoETransformer(comm.ctx, RAGGED, precision="bf16", comm=comm)
+        trainer = Trainer(model, options(precision="bf16"), comm=comm)
+        if comm.rank == 1:
+            monkeypatch.setattr(model, "make_room", no_room)
+        trainer.gather_parameters()
+
+    found = outcomes(3, work)
+    assert isinstance(found[1], MemoryError)
+    for error in found[::2]:
+        assert isinstance(error, nncuda.PeerError) and "rank 1: no room" in str(error)
+
+
+def test_gathering_takes_nothing_on_a_gpu() -> None:
+    """It has room for all f32 parameters already."""
+    with nncuda.Context.measuring("cuda", capability=90, multiprocessors=132) as ctx:
+        comm = nncuda.Comm(ctx, "self", rank=0, ranks=4)
+        model = MoETransformer(ctx, RAGGED, precision="bf16", comm=comm)
+        trainer = Trainer(model, options(precision="bf16"), comm=comm)
+        ids = np.zeros((len(trainer.rows()), LENGTH), np.int32)
+        for _ in range(2):
+            trainer.train_step(ids, ids)
+        peak, used, place = ctx.bytes_peak, ctx.bytes_used, model.parameters_in(range(1)).ptr
+        trainer.gather_parameters()
+        assert (ctx.bytes_peak, ctx.bytes_used, model.parameters.data.ptr) == (peak, used, place)
+        assert set(model.state_dict()) == {spec.name for spec in model.layout}
+
+
 def test_sums_in_16_bits_are_half_the_bytes() -> None:
     """Other bits than those of sums in f32, and that many fewer bytes."""
 

@@ -228,8 +228,15 @@ class Workshop:
         with open(self.folder / "made" / name, "a+") as mark:
             fcntl.flock(mark, fcntl.LOCK_EX)
             mark.seek(0)
-            if not mark.read():
-                make()
+            told = mark.read()
+            if told.startswith("failed: "):  # and has left its folder, which a second try would only stumble over
+                raise AssertionError(f"{name} was tried before, and {told}")
+            if not told:
+                try:
+                    make()
+                except Exception as error:
+                    mark.write(f"failed: {error}")
+                    raise
                 mark.write("made")
 
     def config(self, name: str) -> Path:

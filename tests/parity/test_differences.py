@@ -78,3 +78,18 @@ def test_facts_of_a_sentence() -> None:
     assert one == {9.5, 1000.0, "run/run.json", "from_step"}
     assert one == differences.facts("run/run.json has 1000 for 'from_step', but 9.5 steps")
     assert one != differences.facts("Error: steps is 9.51 (run/run.json): from_step must be 1e3.")
+
+
+def test_a_run_that_failed_is_told_to_who_asks_later(workshop: Workshop) -> None:
+    """With its cause, and it is not tried again."""
+    tried = []
+
+    def fail() -> None:
+        tried.append(1)
+        raise AssertionError("the disk is full")
+
+    with pytest.raises(AssertionError, match="the disk is full"):
+        workshop._once("fails", fail)
+    with pytest.raises(AssertionError, match="fails was tried before, and failed: the disk is full"):
+        workshop._once("fails", fail)
+    assert len(tried) == 1

@@ -47,6 +47,7 @@ KINDS = {
 _RUN = 3
 _MOST_TOKENS = 1 << 28  # that go through the layers at once, whose ids are made
 _PAGE = 4096  # of the CPU's memory
+_NORM_CHUNK_CPU, _NORM_CHUNK_GPU = 1 << 14, 1 << 15  # gradients whose squares travel as one sum
 _MOST_CACHED = 1 << 40  # tokens of all sequences
 
 
@@ -151,9 +152,8 @@ def plan_ranks(
     than replicas, or when the experts cannot be shared out so."""
     check_ranks(ranks, train.replicas)
     check_expert_parallel(expert_parallel, ranks, config.num_experts)
-    memory = {
-        seat: plan_training(config, train, machine, seat=seat) for seat in _seats(config, train, ranks, expert_parallel)
-    }
+    seats = _seats(config, train, machine, ranks, expert_parallel)
+    memory = {seat: plan_training(config, train, machine, seat=seat) for seat in seats}
     works = [training_work(config, train, machine, seat) for seat in memory]
     most = max(memory, key=lambda seat: memory[seat].held)
     return RanksPlan(most, memory[most], max(works, key=lambda work: work.flops), max(work.sent for work in works))
@@ -172,7 +172,7 @@ def plan_growth(config: MoEConfig, train: TrainConfig, machine: Machine, most: R
     return [*plans, most]
 
 
-def _seats(config: MoEConfig, train: TrainConfig, ranks: int, expert_parallel: int) -> list[Seat]:
+def _seats(config: MoEConfig, train: TrainConfig, machine: Machine, ranks: int, expert_parallel: int) -> list[Seat]:
     """Some, of which none needs, computes or sends less than one that is left out."""
     seats = [Seat(rank, ranks, expert_parallel) for rank in range(ranks)]
     if expert_parallel == 1:
@@ -181,7 +181,7 @@ def _seats(config: MoEConfig, train: TrainConfig, ranks: int, expert_parallel: i
             begin, end = shard(config.num_parameters, GRAIN, ranks, seat.rank)
             alike.setdefault((end - begin, *_share(train, seat)), seat)
         return list(alike.values())
-    held, sent = _of_experts(config, train, ranks, expert_parallel)
+    held, sent = _of_experts(config, train, machine, ranks, expert_parallel)
     most: dict[tuple[object, ...], Seat] = {}  # of those that do the same, who holds most, and who sends most
     rounds = functools.cache(functools.partial(_rounds, train, ranks, expert_parallel))
     for seat in seats:
@@ -195,22 +195,48 @@ def _seats(config: MoEConfig, train: TrainConfig, ranks: int, expert_parallel: i
     return list(dict.fromkeys(most.values()))
 
 
-def _of_experts(config: MoEConfig, train: TrainConfig, ranks: int, size: int) -> tuple[list[int], list[int]]:
+def _of_experts(
+    config: MoEConfig, train: TrainConfig, machine: Machine, ranks: int, size: int
+) -> tuple[list[int], list[int]]:
     """By how much the ranks of which so many share the experts out differ: bytes of what each holds, in pages of the
-    CPU, and of what it sends, in each with something left out that all have alike."""
+    CPU, and of what it sends, in each with something left out that those alike have which do the same in all rounds."""
     elements = HeldElements(ParameterLayout(config), ranks, 0, size)
-    weight, wire = 4 if train.precision == "f32" else 2, 4 if train.reduce_dtype == "f32" else 2
-    held, sent = [], [weight * count for count in elements.weights_sent()]
-    for begin, end, rank, _ in elements.gradient_moves(4):
-        sent[rank] += end - begin
+    weight = 4 if train.precision == "f32" else 2
+    held = []
     for rank in range(ranks):
         one = elements.of(rank)
         arenas = [(one.computes, weight), (one.computes, 4), (one.updated, 4 if weight == 2 else 0)]
         pages = sum(-(-width * part.stop // _PAGE) - width * part.start // _PAGE for of, width in arenas for part in of)
         held.append(_PAGE * pages + sum(moments_bytes(sum(map(len, one.updated)), train.moments)))
-        # It keeps the sums that it updates, or that an owner of its group takes, and sends all others.
-        sent[rank] -= wire * sum(map(len, one.updated))
-    return held, sent
+    return held, _sent_of_parameters(elements, train, machine, ranks, size)
+
+
+def _sent_of_parameters(
+    elements: HeldElements, train: TrainConfig, machine: Machine, ranks: int, size: int
+) -> list[int]:
+    """Bytes of weights, of sums of gradients and of their norm that each rank sends. Of the sums, what it keeps for
+    itself counts below 0: sums of all elements, which ranks with as many sums have alike, are left out."""
+    weight, wire = 4 if train.precision == "f32" else 2, 4 if train.reduce_dtype == "f32" else 2
+    chunk = _NORM_CHUNK_CPU if machine.engine == "cpu" else _NORM_CHUNK_GPU
+    dense = [wire * _sums_left(train.replicas, ranks, rank) for rank in range(ranks)]  # bytes of an element
+    own = [wire * _sums_left(train.replicas, ranks // size, group) for group in range(ranks // size)]
+    sent = [weight * count for count in elements.weights_sent()]
+    for begin, end, rank, _ in elements.gradient_moves(4):
+        sent[rank] += end - begin
+    for begin, end, rank in elements.dense_shards():
+        sent[rank] -= dense[rank] * (end - begin)
+    for position in range(size if ranks > size else 0):  # one group alone has no other to send sums to
+        for (begin, end, group), _ in elements.of(position).slot_shards():
+            sent[group * size + position] -= own[group] * (end - begin)
+    for begin, end, rank in elements.shards:
+        sent[rank] += 8 * (ranks - 1) * -(-(end - begin) // chunk)
+    return sent
+
+
+def _sums_left(replicas: int, parts: int, part: int) -> int:
+    """Sums of gradients that the replicas of one of so many ranks, or groups, end with."""
+    own = range(*shard(replicas, 1, parts, part))
+    return sum(1 - replica_merges(replicas, own.start, replica) for replica in own)
 
 
 def _rounds(train: TrainConfig, ranks: int, size: int, group: int) -> tuple[object, list[tuple[int, ...]]]:

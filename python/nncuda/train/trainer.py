@@ -246,8 +246,9 @@ class Trainer(DeviceBound):
         All ranks call it. StateError where they share the experts out."""
         if self.model.experts is not None:
             raise self.model.experts.partial()
-        if self.model.make_room():
-            self.forget_capture()  # whose calls update the old place
+        with aborting(self.comm):  # there may be memory for all on another rank
+            if self.model.make_room():
+                self.forget_capture()  # whose calls update the old place
         if self.comm is not None:
             self.comm.all_gather(self.model.parameters_in(range(self.model.layout.size)), 4 * GRAIN)
         self.model.whole = True
