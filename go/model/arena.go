@@ -17,8 +17,9 @@ type Arena struct {
 	Layout *Layout
 	Data   *tensor.Tensor // [Layout.Size]
 
-	spans []Span // that are memory, in ascending order and apart
-	why   error  // of a view of what is not
+	spans   []Span // that are memory, in ascending order and apart
+	current []Span // that are up to date; of these alone there are views
+	why     error  // of a view of what is not
 }
 
 // NewArena makes an arena of zeros. It must be closed.
@@ -27,7 +28,8 @@ func NewArena(ctx *cuda.Context, layout *Layout, dtype cuda.DType) (*Arena, erro
 	if err != nil {
 		return nil, err
 	}
-	return &Arena{layout, data, []Span{{0, layout.Size}}, nil}, nil
+	all := []Span{{0, layout.Size}}
+	return &Arena{layout, data, all, all, nil}, nil
 }
 
 // newPartialArena makes an arena of which only spans are memory, of zeros; `why` is the error of a view of the rest.
@@ -42,7 +44,7 @@ func newPartialArena(
 	if err != nil {
 		return nil, err
 	}
-	return &Arena{layout, data, spans, why}, nil
+	return &Arena{layout, data, spans, spans, why}, nil
 }
 
 // Close frees the arena.
@@ -53,13 +55,18 @@ func (a *Arena) Close() error {
 	return a.Data.Close()
 }
 
-// whole says that all of it is memory.
-func (a *Arena) whole() bool { return slices.Equal(a.spans, []Span{{0, a.Layout.Size}}) }
+// isAll says that spans are all elements.
+func (a *Arena) isAll(spans []Span) bool { return slices.Equal(spans, []Span{{0, a.Layout.Size}}) }
 
-// MakeWhole gives the arena memory for all elements, where it has not; those that it had not are zeros. `before`, which
-// runs first where that is so, lets go of Data: that becomes another tensor.
+// MakeWhole gives the arena memory for all elements, where it has not; those that it had not are zeros, which are not up
+// to date. `before`, which runs first where that is so, lets go of Data: that becomes another tensor. On a GPU it stays,
+// since there is room for all from the start.
 func (a *Arena) MakeWhole(before func() error) error {
-	if a.whole() {
+	if a.isAll(a.spans) {
+		return nil
+	}
+	if kind, _ := a.Data.Context().Device(); kind != cuda.CPU {
+		a.spans = []Span{{0, a.Layout.Size}}
 		return nil
 	}
 	if err := before(); err != nil {
@@ -75,7 +82,7 @@ func (a *Arena) MakeWhole(before func() error) error {
 	if err = errors.Join(err, a.Data.Close()); err != nil {
 		return errors.Join(err, made.Close())
 	}
-	*a = *made
+	a.Data, a.spans = made.Data, made.spans
 	return nil
 }
 
@@ -91,7 +98,7 @@ func (a *Arena) Bytes() int {
 	return elements * a.Data.DType().Size()
 }
 
-// Parameter is a view of one parameter. An error where not all of it is memory.
+// Parameter is a view of one parameter. An error where not all of it is memory, or up to date.
 func (a *Arena) Parameter(name string) (*tensor.Tensor, error) {
 	spec, found := a.Layout.Find(name)
 	if !found {
@@ -128,7 +135,7 @@ func (a *Arena) fused(first string, shape ...int) (*tensor.Tensor, error) {
 
 func (a *Arena) view(offset int, shape []int) (*tensor.Tensor, error) {
 	wanted := Span{offset, offset + Spec{Shape: shape}.Size()}
-	whole := slices.ContainsFunc(a.spans, func(span Span) bool { return span.Meet(wanted) == wanted })
+	whole := slices.ContainsFunc(a.current, func(span Span) bool { return span.Meet(wanted) == wanted })
 	if !whole {
 		return nil, a.why
 	}

@@ -16,7 +16,7 @@ func (m *MoETransformer) build(training bool) error {
 	if training {
 		parameters = cuda.F32
 	}
-	if err := m.hold(); err != nil {
+	if err := m.hold(parameters != weights); err != nil {
 		return err
 	}
 	var computes, updated []Span // nil is all
@@ -57,11 +57,16 @@ func (m *MoETransformer) build(training bool) error {
 	return views.err
 }
 
-// hold finds out what this rank has, where there are others.
-func (m *MoETransformer) hold() (err error) {
-	comm, group := m.Comm, m.ExpertParallel()
-	if m.Experts != nil {
+// hold finds out what this rank has, where there are others that have a part of the experts, or, with parameters apart
+// from the weights, of these.
+func (m *MoETransformer) hold(apart bool) (err error) {
+	var comm *cuda.Comm
+	group := m.ExpertParallel()
+	switch {
+	case m.Experts != nil:
 		comm = m.Experts.Comm
+	case apart:
+		comm = m.Comm
 	}
 	if comm != nil && comm.Ranks() > 1 {
 		m.Held, err = NewHeld(m.Layout, comm.Rank(), comm.Ranks(), group)

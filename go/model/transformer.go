@@ -53,7 +53,7 @@ type MoETransformer struct {
 
 	Experts *layer.ExpertParallel // nil where all experts are here
 	Comm    *cuda.Comm            // to the ranks that it trains with; may be nil
-	Held    *Held                 // what this rank has of the arenas and updates; nil for one alone
+	Held    *Held                 // what this rank has of the arenas and updates; nil where it has all
 
 	ctx       *cuda.Context
 	rope      *layer.RopeTables
@@ -164,10 +164,16 @@ func (m *MoETransformer) RoundWeights() error {
 	if m.Weights == m.Parameters {
 		return nil
 	}
-	if m.Experts != nil || !m.Parameters.whole() {
+	if m.Experts != nil || !m.Parameters.isAll(m.Parameters.current) {
 		return m.partial()
 	}
 	return tensor.Cast(m.Parameters.Data, m.Weights.Data)
+}
+
+// UpToDate says of which elements alone Parameters have the values that are trained, in ascending order and apart: as a
+// trainer's step and its gathering leave them.
+func (m *MoETransformer) UpToDate(spans []Span) {
+	m.Parameters.current, m.Parameters.why = spans, m.partial()
 }
 
 // Context is the context that the model lives on.

@@ -39,13 +39,17 @@ func CheckWeights(config Config, weights Weights) error {
 
 // Load takes the arena's values from weights that CheckWeights has passed, rounded to the arena's element type.
 func (a *Arena) Load(weights Weights) error {
-	return a.eachHeld(func(spec, first int, part *tensor.Tensor) error {
+	err := a.eachHeld(func(spec, first int, part *tensor.Tensor) error {
 		values, err := weights.Floats(a.Layout.Specs[spec].Name)
 		if err != nil {
 			return err
 		}
 		return write(part, values[first:first+part.Size()])
 	})
+	if err == nil {
+		a.current = a.spans
+	}
+	return err
 }
 
 // write gives a tensor values, which the library rounds, so that every language rounds alike.

@@ -41,7 +41,7 @@ func OnRanks(
 	if err := layer.CheckExpertParallel(expertParallel, ranks, config.NumExperts); err != nil {
 		return found, err
 	}
-	seats, err := seatsOf(config, options, ranks, expertParallel)
+	seats, err := seatsOf(config, options, machine, ranks, expertParallel)
 	if err != nil {
 		return found, err
 	}

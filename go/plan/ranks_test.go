@@ -65,6 +65,30 @@ func TestPlanOfRanks(t *testing.T) {
 	}
 }
 
+// Where borders of grains make ranks send different bytes, the one that sends the most is found. The numbers are those of
+// all seats, looked at one by one.
+func TestTheRankThatSendsMost(t *testing.T) {
+	for _, of := range []struct {
+		vocab, hidden, ffn, experts, layers, ranks, size, sent int
+		precision                                              model.Precision
+	}{
+		{426, 96, 200, 8, 2, 12, 4, 2532760, model.BF16},
+		{449, 128, 64, 2, 4, 4, 2, 3044264, model.F32},
+	} {
+		config, options := wide(), trainOptions()
+		config.VocabSize, config.HiddenSize, config.FFNSize = of.vocab, of.hidden, of.ffn
+		config.NumExperts, config.NumLayers = of.experts, of.layers
+		config.NumHeads, config.NumKVHeads, config.HeadDim = 2, 2, of.hidden/2
+		options.Precision, options.SequenceLength = of.precision, 16
+		options.BatchSize, options.MicroBatchSize, options.Replicas = of.ranks, 1, of.ranks
+		machine := cuda.Machine{Device: cuda.CPU, Threads: 1}
+		planned := must.Get(plan.OnRanks(config, options, machine, of.ranks, of.size))(t)
+		if planned.Sent != of.sent {
+			t.Errorf("planned %d bytes, the most are %d", planned.Sent, of.sent)
+		}
+	}
+}
+
 // Each row is the plan of so many ranks; experts are shared out as far as ranks and experts allow.
 func TestGrowth(t *testing.T) {
 	options, machine, config := trainOptions(), cuda.Machine{Device: cuda.CPU, Threads: 1}, wide()

@@ -11,8 +11,13 @@ import (
 // pageBytes is a page of the CPU's memory.
 const pageBytes = 4096
 
+// Of so many gradients a rank sends one sum of squares, f64, to each of the others.
+const squaresCPU, squaresGPU = 16384, 32768
+
 // seatsOf gives seats of which none needs, computes or sends less than one that is left out.
-func seatsOf(config model.Config, options train.Config, ranks, expertParallel int) ([]Seat, error) {
+func seatsOf(
+	config model.Config, options train.Config, machine cuda.Machine, ranks, expertParallel int,
+) ([]Seat, error) {
 	var best []Seat // of those that do the same, in the order in which the first of them come
 	places := map[string]int{}
 	offer := func(kind string, seat Seat, better func(than Seat) bool) {
@@ -27,7 +32,7 @@ func seatsOf(config model.Config, options train.Config, ranks, expertParallel in
 	var of differences
 	var err error
 	if expertParallel > 1 {
-		if of, err = differencesOf(config, options, ranks, expertParallel); err != nil {
+		if of, err = differencesOf(config, options, machine, ranks, expertParallel); err != nil {
 			return nil, err
 		}
 	}
@@ -68,12 +73,14 @@ type differences struct {
 	own    []string // of each rank the rounds in which it runs one
 }
 
-func differencesOf(config model.Config, options train.Config, ranks, group int) (of differences, err error) {
+func differencesOf(
+	config model.Config, options train.Config, machine cuda.Machine, ranks, group int,
+) (of differences, err error) {
 	first, err := model.NewHeld(model.NewLayout(config), 0, ranks, group)
 	if err != nil {
 		return of, err
 	}
-	weight, wire := options.Precision.DType().Size(), options.ReduceDType.DType().Size()
+	weight := options.Precision.DType().Size()
 	for _, elements := range first.WeightsSent() {
 		of.sent = append(of.sent, weight*elements)
 	}
@@ -91,7 +98,9 @@ func differencesOf(config model.Config, options train.Config, ranks, group int) 
 			updates += span.Size()
 		}
 		of.held = append(of.held, pageBytes*pages+options.Moments.Bytes(updates))
-		of.sent[rank] -= wire * updates // it keeps these sums, or an owner of its group takes them, and sends all others
+	}
+	if err = of.addSums(options, machine, first, ranks, group); err != nil {
+		return of, err
 	}
 	of.own = make([]string, ranks)
 	for at := 0; at < ranks; at += group {
@@ -100,6 +109,44 @@ func differencesOf(config model.Config, options train.Config, ranks, group int) 
 		}
 	}
 	return of, nil
+}
+
+// addSums adds what the sums of gradients, and of their squares, make of a difference in what ranks send: of each sum
+// that is left on a rank it keeps what it updates, or an owner of its group, and sends all else.
+func (d *differences) addSums(options train.Config, machine cuda.Machine, held *model.Held, ranks, group int) error {
+	wire, chunk := options.ReduceDType.DType().Size(), int64(squaresCPU)
+	if machine.Device != cuda.CPU {
+		chunk = squaresGPU
+	}
+	sums := make([]int, ranks) // of dense gradients
+	for rank := range sums {
+		var err error
+		if sums[rank], err = (Seat{Rank: rank, Ranks: ranks}).sumsLeft(options.Replicas); err != nil {
+			return err
+		}
+	}
+	for _, shard := range held.InDense() {
+		d.sent[shard.Rank] -= wire * sums[shard.Rank] * int(shard.End-shard.Begin)
+	}
+	for _, shard := range held.Shards {
+		d.sent[shard.Rank] += 8 * (ranks - 1) * int((shard.End-shard.Begin+chunk-1)/chunk)
+	}
+	if ranks == group { // each expert's gradients are on one rank alone
+		return nil
+	}
+	for at := range sums {
+		var err error
+		if sums[at], err = (Seat{Rank: at / group, Ranks: ranks / group}).sumsLeft(options.Replicas); err != nil {
+			return err
+		}
+	}
+	for position := range group {
+		for _, shard := range held.Of(position).InSlot() {
+			rank := int(shard.Rank)*group + position
+			d.sent[rank] -= wire * sums[rank] * int(shard.End-shard.Begin)
+		}
+	}
+	return nil
 }
 
 // pagesOf is how many hold spans of elements of so many bytes.
@@ -150,6 +197,16 @@ func (s Seat) merges(count int) (merges []int64, err error) {
 		merges = append(merges, taken)
 	}
 	return merges, err
+}
+
+// sumsLeft is how many sums its replicas leave.
+func (s Seat) sumsLeft(count int) (int, error) {
+	merges, err := s.merges(count)
+	left := len(merges)
+	for _, taken := range merges {
+		left -= int(taken)
+	}
+	return left, err
 }
 
 // share is which micro-batches a rank runs, and which of their sums it adds.

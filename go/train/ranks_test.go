@@ -206,14 +206,7 @@ func TestRanksSeeTheSameSteps(t *testing.T) {
 		if whole := 4 * made.Layout.Size; made.Parameters.Bytes() > whole/3+4*model.Grain {
 			t.Errorf("rank %d has %d bytes of f32 parameters, of %d", comm.Rank(), made.Parameters.Bytes(), whole)
 		}
-		refusal := "this rank has a part of the f32 parameters alone; GatherParameters of its trainer brings all"
-		if err := made.RoundWeights(); err == nil || err.Error() != refusal {
-			t.Errorf("rank %d: %v", comm.Rank(), err)
-		}
-		others := []string{"lm_head.weight", "model.embed_tokens.weight", "model.embed_tokens.weight"}[comm.Rank()]
-		if _, err := made.Parameters.Parameter(others); err == nil || err.Error() != refusal {
-			t.Errorf("rank %d: %v", comm.Rank(), err)
-		}
+		requirePartial(t, made, comm.Rank())
 		var ids, answers []int32
 		for _, row := range trainer.Rows() {
 			ids, answers = append(ids, inputs[9*row:9*row+9]...), append(answers, targets[9*row:9*row+9]...)
@@ -236,6 +229,7 @@ func TestRanksSeeTheSameSteps(t *testing.T) {
 			if reason := trainer.EagerReason(); reason != "" {
 				t.Errorf("the step ran call by call: %s", reason)
 			}
+			requirePartial(t, made, comm.Rank())
 			must.Do(t, trainer.GatherParameters())
 		}
 		requireSame(t, must.Get(tensor.Read[float32](made.Parameters.Data))(t), later, "gathered again")
@@ -243,6 +237,99 @@ func TestRanksSeeTheSameSteps(t *testing.T) {
 		if used := must.Get(comm.Context().BytesUsed())(t); used != 0 {
 			t.Errorf("%d bytes are still used", used)
 		}
+	})
+}
+
+// requirePartial asks of a rank of three that nothing is made of f32 parameters that others update.
+func requirePartial(t testing.TB, made *model.MoETransformer, rank int) {
+	t.Helper()
+	refusal := "this rank has a part of the f32 parameters alone; GatherParameters of its trainer brings all"
+	if err := made.RoundWeights(); err == nil || err.Error() != refusal {
+		t.Errorf("rank %d: %v", rank, err)
+	}
+	others := []string{"lm_head.weight", "model.embed_tokens.weight", "model.embed_tokens.weight"}[rank]
+	if _, err := made.Parameters.Parameter(others); err == nil || err.Error() != refusal {
+		t.Errorf("rank %d: %v", rank, err)
+	}
+}
+
+// TestParametersOfAModelMadeAlone: whole until a step, and again when they are gathered.
+func TestParametersOfAModelMadeAlone(t *testing.T) {
+	options := jobOptions()
+	options.Precision = model.BF16
+	ranks.Run(t, 3, func(comm *cuda.Comm) {
+		made := must.Get(model.New(comm.Context(), sharded(), options.Precision, options.Seed))(t)
+		trainer := must.Get(train.NewTrainer(made, options, train.WithComm(comm)))(t)
+		must.Do(t, made.RoundWeights())
+		ids := make([]int32, 9*len(trainer.Rows()))
+		must.Get(trainer.TrainStep(ids, ids, len(trainer.Rows())))(t)
+		requirePartial(t, made, comm.Rank())
+		must.Do(t, trainer.GatherParameters())
+		exact := must.Get(tensor.New(comm.Context(), cuda.F32, made.Layout.Size))(t)
+		read := func() []float32 {
+			must.Do(t, tensor.Cast(made.Weights.Data, exact))
+			return must.Get(tensor.Read[float32](exact))(t)
+		}
+		weights := read()
+		must.Do(t, made.RoundWeights())
+		requireSame(t, read(), weights, "the gathered parameters, rounded")
+		must.Do(t, errors.Join(exact.Close(), trainer.Close(), made.Close()))
+	})
+}
+
+// TestARankThatCannotGather tells the others why.
+func TestARankThatCannotGather(t *testing.T) {
+	options := jobOptions()
+	options.Precision = model.BF16
+	var making sync.WaitGroup // an error of one rank would reach another while it makes its trainer
+	making.Add(3)
+	ranks.Run(t, 3, func(comm *cuda.Comm) {
+		made := must.Get(model.New(
+			comm.Context(), sharded(), options.Precision, options.Seed, model.WithComm(comm)))(t)
+		trainer := must.Get(train.NewTrainer(made, options, train.WithComm(comm)))(t)
+		making.Done()
+		making.Wait()
+		if comm.Rank() == 1 { // what it would take over is gone
+			must.Do(t, made.Parameters.Data.Close())
+		}
+		if err := trainer.GatherParameters(); err == nil || !strings.Contains(err.Error(), "is closed") {
+			t.Errorf("rank %d: %v", comm.Rank(), err)
+		}
+		must.Do(t, errors.Join(trainer.Close(), made.Close()))
+	})
+}
+
+// TestAGPUGathersInPlace: it has room for all parameters from the start.
+func TestAGPUGathersInPlace(t *testing.T) {
+	options := jobOptions()
+	options.Precision = model.BF16
+	ctx := must.Get(cuda.NewMeasuring(cuda.Machine{Device: cuda.CUDA, Capability: 90}))(t)
+	comm := must.Get(ctx.NewComm(cuda.TransportSelf, "", 1, 3, 0))(t)
+	made := must.Get(model.New(ctx, sharded(), options.Precision, options.Seed, model.WithComm(comm)))(t)
+	trainer := must.Get(train.NewTrainer(made, options, train.WithComm(comm)))(t)
+	before, data := must.Get(ctx.BytesPeak())(t), made.Parameters.Data
+	must.Do(t, trainer.GatherParameters())
+	if after := must.Get(ctx.BytesPeak())(t); after != before || made.Parameters.Data != data {
+		t.Errorf("%d bytes were used, and are %d with all parameters", before, after)
+	}
+	must.Get(made.Parameters.Parameter("lm_head.weight"))(t)
+	must.Do(t, ctx.Close())
+}
+
+// TestAModelInF32IsWhole: it may be trained alone, whichever ranks it was made for.
+func TestAModelInF32IsWhole(t *testing.T) {
+	ranks.Run(t, 2, func(comm *cuda.Comm) {
+		made := must.Get(model.New(comm.Context(), tiny(), model.F32, 0, model.WithComm(comm)))(t)
+		trainer := must.Get(train.NewTrainer(made, options()))(t)
+		inputs, targets := randomBatch(rand.New(rand.NewPCG(43, 44)), tiny(), 4, 16)
+		must.Get(trainer.TrainStep(inputs, targets, 4))(t)
+		found := must.Get(tensor.Read[float32](made.Parameters.Data))(t)
+		must.Do(t, errors.Join(trainer.Close(), made.Close()))
+		made = must.Get(model.New(comm.Context(), tiny(), model.F32, 0))(t)
+		trainer = must.Get(train.NewTrainer(made, options()))(t)
+		must.Get(trainer.TrainStep(inputs, targets, 4))(t)
+		requireSame(t, must.Get(tensor.Read[float32](made.Parameters.Data))(t), found, "parameters")
+		must.Do(t, errors.Join(trainer.Close(), made.Close()))
 	})
 }
 

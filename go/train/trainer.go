@@ -21,8 +21,9 @@ import (
 //
 // One of several ranks, made with WithComm, computes the gradients of its replicas on its rows of a batch, and updates a
 // part of the parameters, of which alone it has moments. All ranks make the same calls; every number and every weight
-// has the bits that a rank alone computes. In 16 bits each has only its part of the f32 values in Model.Parameters, of a
-// model that was not made with model.WithComm at least up to date; GatherParameters gives it the others.
+// has the bits that a rank alone computes. In 16 bits each has memory for its part of the f32 values in
+// Model.Parameters alone; a model made without model.WithComm has room for all, of which only that part is up to date.
+// GatherParameters gives it the others.
 //
 // Where the model was made with experts shared out (model.WithExperts), each rank has its own experts alone, and what is
 // no expert's. No bit depends on it. Only GatherParameters, and views of what is not here, are then errors.
@@ -319,6 +320,9 @@ func (t *Trainer) doStep(inputs, targets []int32, batch, length, tokens int) err
 	if err := t.prepare(batch, length); err != nil {
 		return err
 	}
+	if m := t.Model; t.replicas.comm != nil && m.Weights != m.Parameters {
+		m.UpToDate(t.replicas.held.Updated)
+	}
 	if err := t.calls.do(inputs, targets, tokens, t.update); err != nil {
 		return err
 	}
@@ -340,15 +344,20 @@ func (t *Trainer) Rows() []int {
 }
 
 // GatherParameters brings all of Model.Parameters up to date, on all ranks, which all must call it, and makes room for
-// them, which stays. They stay up to date until the next step. An error where a rank has a part of the experts alone.
+// them, which stays. They stay up to date until the next step. An error where a rank has a part of the experts alone, and
+// on all ranks where one has no memory for them.
 func (t *Trainer) GatherParameters() error {
 	if experts := t.Model.Experts; experts != nil {
 		return experts.Alone()
 	}
-	return t.Model.Exclusive(func() error {
-		err := t.Model.Parameters.MakeWhole(func() error { return t.calls.forget() }) // it updates the old place
-		if err == nil {
-			err = t.replicas.gather(t.Model.Parameters.Data)
+	m := t.Model
+	return m.Exclusive(func() error {
+		err := m.Parameters.MakeWhole(func() error { return t.calls.forget() }) // it updates the old place
+		if err != nil {
+			return TellFailure(t.replicas.comm, err)
+		}
+		if err = t.replicas.gather(m.Parameters.Data); err == nil {
+			m.UpToDate([]model.Span{{End: m.Layout.Size}})
 		}
 		return err
 	})
