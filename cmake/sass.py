@@ -11,7 +11,7 @@ The name may go on with the first template arguments. Without `on`, the wish hol
 of
 
     at least N, at most N, or no    OPCODE    nothing more, `in loops`, `between waits` or `under way`
-    at most N                       registers
+    at least N, at most N           registers
 
 OPCODE is the start of one, further parts of it in any order: LDG.128 is also LDG.E.128.CONSTANT. What is counted:
 
@@ -263,7 +263,7 @@ def wishes(text: str, source: str = "") -> Iterator[Wish]:
         archs = frozenset((match[3] or "").split(", ")) - {""}
         for item in match[4].split(", "):
             said = WISH.fullmatch(item)
-            if said is None or (said[3] and said[1] != "at most"):
+            if said is None or (said[3] and not said[1]):
                 raise ValueError(f"{source}: the check of machine code does not know the wish {item!r}")
             bound, number = said[1] or "at most", int(said[2] or 0)
             yield Wish(match[1], match[2] or "", archs, bound, number, said[4], said[5] or "", source)

@@ -259,7 +259,8 @@ __device__ __forceinline__ void nn_flash_consume(const nn_flash &p, const nn_que
 }
 
 // sass: nn_flash_wgmma_kernel on sm_90a: at least 66 MUFU.EX2 between waits, at least 64 FADD between waits
-// sass: nn_flash_wgmma_kernel on sm_90a: at most 168 registers
+// setmaxnreg moves registers among exactly these: with fewer, the consumers would wait for ever.
+// sass: nn_flash_wgmma_kernel on sm_90a: at least 168 registers, at most 168 registers
 template <class T, int D>
 __global__ void __launch_bounds__(NN_HAS_WGMMA ? nn_flash_wgmma_layout<D>::THREADS : NN_WARP, 1)
     nn_flash_wgmma_kernel(nn_flash p, const __grid_constant__ CUtensorMap k_map,

@@ -282,7 +282,9 @@ __device__ __forceinline__ void gemm_wgmma_consume(const gemm_problem &p, const 
   }
 }
 
-// sass: gemm_wgmma_kernel on sm_90a: at least 8 STSM, at least 2 UTMASTG, no I2F.U64, at most 168 registers
+// sass: gemm_wgmma_kernel on sm_90a: at least 8 STSM, at least 2 UTMASTG, no I2F.U64
+// setmaxnreg moves registers among exactly these: with fewer, the consumers would wait for ever.
+// sass: gemm_wgmma_kernel on sm_90a: at least 168 registers, at most 168 registers
 template <class T, bool TRANS_A, bool TRANS_B, class TILE>
 __global__ void __launch_bounds__(NN_HAS_WGMMA ? TILE::THREADS : NN_WARP, 1)
     gemm_wgmma_kernel(gemm_problem p, const __grid_constant__ CUtensorMap map_a,

@@ -12,10 +12,14 @@ int32_t nn_ctx_enter(nncuda_ctx *ctx, const char *function) {
   }
   ctx->function = function;
   ctx->error[0] = '\0';
+  nn_ctx_resume(ctx);
+  return NNCUDA_SUCCESS;
+}
+
+void nn_ctx_resume(nncuda_ctx *ctx) {
   if (ctx->engine->enter != NULL) {
     ctx->engine->enter(ctx);
   }
-  return NNCUDA_SUCCESS;
 }
 
 void nn_ctx_suspend(nncuda_ctx *ctx) {

@@ -83,6 +83,9 @@ int32_t nn_ctx_enter(nncuda_ctx *ctx, const char *function);
  * done on another context meanwhile. */
 void nn_ctx_suspend(nncuda_ctx *ctx);
 
+/* Takes the context's device again, after nn_ctx_suspend. */
+void nn_ctx_resume(nncuda_ctx *ctx);
+
 /* Leaves it; returns `status`, for `return nn_ctx_leave(ctx, ...)`. */
 int32_t nn_ctx_leave(nncuda_ctx *ctx, int32_t status);
 

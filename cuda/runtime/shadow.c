@@ -371,6 +371,7 @@ static int32_t shadow_run(nncuda_ctx *ctx, void *state, const nn_record *record)
   }
   const int32_t status = nn_run(ctx, record);
   if (entered) {
+    nn_ctx_resume(s->reference); /* what follows reads its memory, and frees it */
     difference worst = {.share = 0};
     if (why == NULL && status != NNCUDA_SUCCESS) {
       why = "it failed, but not on the reference";

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,6 +16,7 @@ from pathlib import Path
 
 import bundle
 import pytest
+import session
 import session_plan
 import speeds
 import variants
@@ -42,6 +45,12 @@ def run(script: str | Path, *arguments: str | Path, **variables: str) -> subproc
     )
 
 
+#: Does not know the newer name of a field.
+OLD_NVIDIA_SMI = """case $* in *event_reasons*) echo 'That is not a valid field to query.'; exit 2 ;; esac
+echo timestamp
+case $* in *-lms*) while :; do echo 1980 MHz; sleep 1; done ;; esac"""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What travels, the emulated library in place of the GPU's and of its variants, and tools that do what they can."""
@@ -56,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tools = made / "tools"
     tools.mkdir()
     for name, does in (
-        ("nvidia-smi", "echo timestamp; while :; do echo 1980 MHz; sleep 1; done"),
+        ("nvidia-smi", OLD_NVIDIA_SMI),
         ("compute-sanitizer", 'echo "ran $*"'),
         ("ncu", f'while [ "$1" != {sys.executable} ]; do shift; done; exec "$@"'),
     ):
@@ -126,7 +135,7 @@ sys.exit(session.main({"1": [
     Batch(tuple(Part(f"together {n}", 20, ("python", "-c", "import time; time.sleep(1)")) for n in range(3)), 3),
     one("lacks", 20, "no-such-program", needs=("no-such-program",)),
     one("follows", 20, "nncuda", "--version"),
-    *([one("waits", 60, "python", "-c", "import time; time.sleep(60)")] if "WAIT" in os.environ else []),
+    *([one("waits", 60, "python", "-c", "import time; time.sleep(60.25)")] if "WAIT" in os.environ else []),
 ]}))
 """
 
@@ -141,6 +150,10 @@ def planted(out: Path, **more: str) -> subprocess.Popen[str]:
     )
 
 
+def runs(command: str) -> bool:
+    return subprocess.run(["pgrep", "-f", command], stdout=subprocess.DEVNULL).returncode == 0
+
+
 @emulated
 def test_the_rest_is_kept_when_a_part_fails_or_hangs(tmp_path: Path) -> None:
     process = planted(tmp_path / "out")
@@ -152,7 +165,7 @@ def test_the_rest_is_kept_when_a_part_fails_or_hangs(tmp_path: Path) -> None:
                  "lacks: left out: there is no no-such-program", "follows: passed"):  # fmt: skip
         assert line in lines and line in told, told
     assert b"so far" in files["fails.log"] and b"began" in files["hangs.log"] and b"nncuda" in files["follows.log"]
-    assert subprocess.run(["pgrep", "-f", "sleep 300.75"], stdout=subprocess.DEVNULL).returncode == 1
+    assert not runs("sleep 300.75")
     began = [part["began"] for part in json.loads(files["parts.json"]) if part["part"].startswith("together")]
     assert max(began) - min(began) < 1
 
@@ -164,9 +177,13 @@ def test_what_is_done_is_kept_when_the_call_is_ended_from_outside(tmp_path: Path
     for line in process.stdout:
         if line.startswith("follows: passed"):
             break
-    time.sleep(0.2)
+    late = time.monotonic() + 20
+    while not runs("time.sleep.60.25") and time.monotonic() < late:
+        time.sleep(0.05)
+    assert runs("time.sleep.60.25")
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
+    assert not runs("time.sleep.60.25"), "a part goes on, on the GPU of the next call"
     assert "follows: passed" in unpacked(tmp_path / "out/call-1.tar.gz")["summary.txt"].decode()
 
 
@@ -213,6 +230,59 @@ def test_the_table_of_speeds_says_what_was_not_measured() -> None:
     table = speeds.table(found)
     assert "| 0.95 x | 0.9 x | 8192x768x6144 | short |" in table
     assert "| training step of 6.9 B, of the products' peak | 0.45 | 1." in table and "reached |" in table
+
+
+def test_the_table_takes_each_line_for_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def left(number: str, **contents: str) -> None:
+        with tarfile.open(tmp_path / f"call-{number}.tar.gz", "w:gz") as writer:
+            for name, text in contents.items():
+                info = tarfile.TarInfo(f"call-{number}/{name.replace('_', '-')}.json")
+                info.size = len(text)
+                writer.addfile(info, io.BytesIO(text.encode()))
+
+    def lines(*rows: tuple[str, float], group: str = "flash_attention causal bf16, 32 heads x 64") -> str:
+        return json.dumps(
+            {"rows": [{"group": group, "name": n, "seconds": s, "flops": 1e12 / s, "ratio": None} for n, s in rows]}
+        )
+
+    attention = lines(("T 16384 forward", 1 / 500), ("T 16384 forward + backward", 1 / 200))
+    product = {name: lines(("4096", s), group="products bf16") for name, s in (("a", 2e-3), ("b", 1e-3), ("c", 5e-4))}
+    left("2", attention=attention, products=product["a"], variant_gemm_of_band16=product["b"], torn="[")
+    left("4", usual_gemm=product["b"], variant_gemm_of_band16=product["c"])
+    table = speeds.table(speeds.read(tmp_path))
+    assert "| attention forward, head_dim 64 | 473 TFLOP/s | 500 TFLOP/s | T 16384 forward | reached |" in table
+    assert "| 284 TFLOP/s | 200 TFLOP/s | T 16384 forward + backward | short |" in table
+    assert "| variant-gemm-of-band16 | products bf16, 4096 | 2.00 |" in table
+    assert "| call-4-variant-gemm-of-band16 | products bf16, 4096 | 2.00 |" in table
+    assert "torn.json is left out" in capsys.readouterr().err
+
+
+def test_the_end_of_a_log_is_kept_and_all_of_what_is_read_by_programs(tmp_path: Path) -> None:
+    made = session.Session("1", tmp_path, tmp_path / "none.so")
+    for name in ("long.log", "ncu.csv"):
+        (made.out / name).write_bytes(b"head" + bytes(session.KEPT_BYTES))
+    (made.out / "folder").mkdir()
+    made.close()
+    files = unpacked(tmp_path / "call-1.tar.gz")
+    assert files["long.log"] == bytes(session.KEPT_BYTES) and files["ncu.csv"].startswith(b"head")
+
+
+@pytest.mark.parametrize("does", ["echo", "echo NCCL version 2.30.3", "sleep 5"])
+def test_an_nccl_that_does_not_say_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str) -> None:
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\n{does}\n")
+    program.chmod(0o755)
+    run = subprocess.run
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(subprocess, "run", lambda *words, timeout, **more: run(*words, timeout=timeout / 30, **more))
+    assert session.nccl_missing() == "NCCL does not say its version"
+
+
+def test_counters_are_of_kernels_that_there_are() -> None:
+    sources = "".join(path.read_text() for path in (ROOT / "cuda/kernels").glob("*.cu*"))
+    for text in session_plan.COUNTED.split("|"):
+        assert re.search(rf"\b\w*{text}\w*\(", sources), text
+    assert not re.search(session_plan.COUNTED, "fill_kernel normal_kernel")
 
 
 def test_a_session_says_what_is_missing(tmp_path: Path) -> None:

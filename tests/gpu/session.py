@@ -29,7 +29,7 @@ from variants import VARIANTS
 
 #: NCCL lets ranks share a GPU from this version on.
 NCCL_SHARED = 23000
-#: Seconds that importing torch may take; those that a killed process has to be gone; bytes kept of a file's end.
+#: Seconds that importing torch may take; those that a killed process has to be gone; bytes kept of a log's end.
 IMPORT_SECONDS, GONE_SECONDS, KEPT_BYTES = 40, 3, 1 << 20
 
 
@@ -57,6 +57,7 @@ class Session:
         self.scratch.mkdir()
         self.status = 0
         self.parts: list[dict[str, object]] = []
+        self.running: list[Running] = []
 
     def say(self, text: str) -> None:
         print(text, flush=True)
@@ -65,15 +66,27 @@ class Session:
 
     def run(self, batches: list[Batch]) -> None:
         for batch in batches:
-            waiting, running = list(batch.parts), list[Running]()
-            while waiting or running:
-                while waiting and len(running) < batch.together:
-                    if started := self.start(waiting.pop(0)):
-                        running.append(started)
-                running = [each for each in running if not self.ended(each)]
+            waiting = list(batch.parts)
+            while waiting or self.running:
+                while waiting and len(self.running) < batch.together:
+                    self.start(waiting.pop(0))
+                self.running = [each for each in self.running if not self.ended(each)]
                 time.sleep(0.02)
 
-    def start(self, part: Part) -> Running | None:
+    def stop(self) -> None:
+        """Ends the parts under way: each is in a session of its own, where no signal to this process's group comes, and
+        would share the GPU with the next call."""
+        for each in self.running:
+            for kill in (os.killpg, os.kill):
+                with contextlib.suppress(ProcessLookupError):
+                    kill(each.pid, signal.SIGKILL)
+        late = time.monotonic() + GONE_SECONDS
+        for each in self.running:
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(each.pid, os.WNOHANG)[0] == 0 and time.monotonic() < late:
+                    time.sleep(0.02)
+
+    def start(self, part: Part) -> None:
         now = time.monotonic()
         left = self.began + CALL_SECONDS - session_plan.OWN_SECONDS / 4 - now
         library = self.library_of(part.variant)
@@ -82,12 +95,12 @@ class Session:
         if missing or left < 2:
             self.note(part, f"left out: {', '.join(missing) or f'the {CALL_SECONDS} seconds are over'}", now)
             self.status |= not missing
-            return None
+            return
         sys.stdout.flush()
         pid = os.fork()
         if pid == 0:
             self.become(part, library, min(part.seconds, left))
-        return Running(part, pid, now, now + min(part.seconds, left))
+        self.running.append(Running(part, pid, now, now + min(part.seconds, left)))
 
     def library_of(self, variant: str) -> Path:
         if not variant:
@@ -169,13 +182,13 @@ class Session:
         self.pack()
 
     def pack(self) -> None:
-        """Writes what there is so far; of what is long its end."""
+        """Writes what there is so far; of a long log its end."""
         beside = self.packed.with_name(f".{self.packed.name}")
         with tarfile.open(beside, "w:gz") as writer:
-            for file in sorted(self.out.iterdir()):
-                with file.open("rb") as stream:
-                    stream.seek(max(0, file.stat().st_size - KEPT_BYTES))
-                    content = stream.read(KEPT_BYTES)
+            for file in sorted(path for path in self.out.iterdir() if path.is_file()):
+                content = file.read_bytes()
+                if file.suffix == ".log":  # the head of all else is what makes it readable
+                    content = content[-KEPT_BYTES:]
                 info = tarfile.TarInfo(f"{self.out.name}/{file.name}")
                 info.size, info.mtime = len(content), int(file.stat().st_mtime)
                 writer.addfile(info, io.BytesIO(content))
@@ -188,11 +201,9 @@ class Session:
             self.say("clocks: left out: there is no nvidia-smi")
             yield
             return
-        asked = (
-            "timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu,clocks_throttle_reasons.active"
-        )
+        asked = ["nvidia-smi", f"--query-gpu={clock_fields()}", "--format=csv", "-lms", "500"]
         with (self.out / "clocks.csv").open("w") as file:
-            watch = subprocess.Popen(["nvidia-smi", f"--query-gpu={asked}", "--format=csv", "-lms", "500"], stdout=file)
+            watch = subprocess.Popen(asked, stdout=file, stderr=subprocess.STDOUT)
             try:
                 yield
             finally:
@@ -210,6 +221,17 @@ class Session:
         self.say(f"{time.monotonic() - self.began:.0f} s in all; kept in {self.packed.name}")
         self.pack()
         shutil.rmtree(self.place, ignore_errors=True)
+
+
+def clock_fields() -> str:
+    """What nvidia-smi is asked for. It refuses all when it does not know one, and the last has had two names."""
+    always = "timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu"
+    for reasons in (",clocks_event_reasons.active", ",clocks_throttle_reasons.active"):
+        asked = ["nvidia-smi", f"--query-gpu={always}{reasons}", "--format=csv"]
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if subprocess.run(asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=10).returncode == 0:
+                return always + reasons
+    return always
 
 
 def command_line(words: list[str], seconds: float) -> int:
@@ -265,11 +287,15 @@ def nccl_missing() -> str | None:
     """Why two ranks cannot share a GPU here."""
     path = find_nccl() or "libnccl.so.2"
     asked = "import ctypes as c, sys; n = c.c_int(); c.CDLL(sys.argv[1]).ncclGetVersion(c.byref(n)); print(n.value)"
-    done = subprocess.run([sys.executable, "-c", asked, path], capture_output=True, text=True, timeout=30)
-    if done.returncode:
-        return "there is no NCCL"
-    if int(done.stdout) < NCCL_SHARED:
-        return f"NCCL {done.stdout.strip()} lets no two ranks share a GPU, {NCCL_SHARED} does"
+    try:
+        done = subprocess.run([sys.executable, "-c", asked, path], capture_output=True, text=True, timeout=30)
+        if done.returncode:
+            return "there is no NCCL"
+        version = int(done.stdout.splitlines()[-1])  # with NCCL_DEBUG it says more, before
+    except (subprocess.TimeoutExpired, ValueError, IndexError):
+        return "NCCL does not say its version"
+    if version < NCCL_SHARED:
+        return f"NCCL {version} lets no two ranks share a GPU, {NCCL_SHARED} does"
     os.environ["NNCUDA_NCCL"] = path
     return None
 
@@ -332,6 +358,7 @@ def main(plan: dict[str, list[Batch]] | None = None) -> int:
         with session.clocks():
             session.run(plan[name])
     finally:
+        session.stop()
         session.close()
     return session.status
 

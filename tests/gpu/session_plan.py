@@ -130,6 +130,10 @@ def bench(name: str, seconds: int, *only: str, variant: str = "") -> Batch:
     return Batch((Part(own, seconds, (*command, "--json", file), variant=variant),))
 
 
+#: Kernels whose counters are wanted, not those that make their inputs: each is run once for every few counters.
+COUNTED = "gemm|flash|backward|rows_kernel|paged|piece|merge"
+
+
 def fast() -> list[Batch]:
     """Is it fast: kernels, with the library and with its variants; counters of six of them."""
     changed = [bench(f"variant {VARIANTS[name].family}", 35, *VARIANTS[name].lines, variant=name) for name in BUNDLED]
@@ -148,6 +152,8 @@ def fast() -> list[Batch]:
             45,
             *counters,
             *(word for section in sections for word in ("--section", section)),
+            "--kernel-name",
+            f"regex:{COUNTED}",
             "{python}",
             "tests/gpu/six_kernels.py",
             needs=("ncu",),

@@ -20,6 +20,8 @@ from nncuda.bench import step
 #: Of an H200: dense bf16 products and memory, by its datasheet.
 PEAK, MEMORY = 989e12, 4.8e12
 Files = dict[str, Any]
+#: The call that measures a variant beside the library's own lines, for it may be on another machine.
+LAST = "call-4"
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Line:
 
 
 def read(folder: Path) -> Files:
-    """The content of every JSON file that the calls left, by its name."""
+    """The content of every JSON file that the calls left, by its name; of the last call, with the call's in front."""
     found: Files = {}
     for packed in sorted(folder.glob("call-*.tar.gz")):
         with tarfile.open(packed) as reader:
@@ -42,14 +44,19 @@ def read(folder: Path) -> Files:
                 if name.endswith(".json") and not name.startswith("verified"):
                     stream = reader.extractfile(member)
                     assert stream is not None
-                    found[name if name != "parts.json" else f"{packed.stem}-{name}"] = json.loads(stream.read())
+                    own = name == "parts.json" or packed.name.startswith(LAST)
+                    try:
+                        found[f"{packed.name.split('.')[0]}-{name}" if own else name] = json.loads(stream.read())
+                    except json.JSONDecodeError as error:  # of a part that was stopped while it wrote
+                        print(f"{packed.name}: {name} is left out: {error}", file=sys.stderr)
     return found
 
 
-def rows(files: Files, file: str, *texts: str) -> list[dict[str, Any]]:
-    """Lines of the benchmark in whose group and name all texts are, as far as they were measured."""
-    found = files.get(file, {}).get("rows", [])
-    return [r for r in found if r["seconds"] and all(text in f"{r['group']}, {r['name']}" for text in texts)]
+def rows(files: Files, file: str, *texts: str, name: str | None = None) -> list[dict[str, Any]]:
+    """Lines of the benchmark in whose group and name all texts are, as far as they were measured. `name` is a whole
+    one: "T 16384 forward" is also a part of "T 16384 forward + backward"."""
+    found = [r for r in files.get(file, {}).get("rows", []) if r["seconds"] and name in (None, r["name"])]
+    return [r for r in found if all(text in f"{r['group']}, {r['name']}" for text in texts)]
 
 
 def ratio(file: str, *texts: str) -> Callable[[Files], list[tuple[str, float]]]:
@@ -57,9 +64,9 @@ def ratio(file: str, *texts: str) -> Callable[[Files], list[tuple[str, float]]]:
     return lambda files: [(r["name"], r["ratio"]) for r in rows(files, file, *texts) if r["ratio"]]
 
 
-def rate(file: str, *texts: str) -> Callable[[Files], list[tuple[str, float]]]:
+def rate(file: str, *texts: str, name: str | None = None) -> Callable[[Files], list[tuple[str, float]]]:
     """TFLOP/s."""
-    return lambda files: [(r["name"], r["flops"] / 1e12) for r in rows(files, file, *texts)]
+    return lambda files: [(r["name"], r["flops"] / 1e12) for r in rows(files, file, *texts, name=name)]
 
 
 def decoding(file: str) -> Callable[[Files], list[tuple[str, float]]]:
@@ -82,11 +89,12 @@ def training(file: str, case: str) -> Callable[[Files], list[tuple[str, float]]]
     return figures
 
 
+LONGEST = "T 16384 forward"
 LINES = [
     Line("dense products bf16, of cuBLAS's speed", 0.95, "x", ratio("products.json", "products bf16")),
     Line("grouped products", 437, "TFLOP/s", rate("grouped.json", "grouped_gemm")),
-    Line("attention forward, head_dim 64", 473, "TFLOP/s", rate("attention.json", "32 heads x 64", "T 16384 forward")),
-    Line("attention forward, head_dim 128", 650, "TFLOP/s", rate("attention.json", "heads x 128", "T 16384 forward")),
+    Line("attention forward, head_dim 64", 473, "TFLOP/s", rate("attention.json", "32 heads x 64", name=LONGEST)),
+    Line("attention forward, head_dim 128", 650, "TFLOP/s", rate("attention.json", "heads x 128", name=LONGEST)),
     Line("attention forward + backward", 284, "TFLOP/s", rate("attention.json", "heads x", "forward + backward")),
     Line("decoding TinyLlama f16, of the memory's speed", 0.75, "", decoding("decode-tinyllama-f16.json")),
     Line("decoding TinyLlama q4_0, of the memory's speed", 0.60, "", decoding("decode-tinyllama-q4_0.json")),
@@ -96,16 +104,14 @@ LINES = [
 
 def variants(files: Files) -> Iterator[tuple[str, str, float]]:
     """Each variant's speed beside the library's: name, line of the benchmark, how many times as fast it is."""
-    usual = {
-        (row["group"], row["name"]): row["seconds"]
-        for file in ("products.json", "grouped.json", "attention.json")
-        for row in rows(files, file)
-    }
-    for file in files:
-        if file.startswith("variant-"):
-            for row in rows(files, file):
-                if before := usual.get((row["group"], row["name"])):
-                    yield file.removesuffix(".json"), f"{row['group']}, {row['name']}", before / row["seconds"]
+    last = tuple(file for file in files if file.startswith(f"{LAST}-usual-"))
+    for own, call in ((("products.json", "grouped.json", "attention.json"), ""), (last, f"{LAST}-")):
+        usual = {(row["group"], row["name"]): row["seconds"] for file in own for row in rows(files, file)}
+        for file in files:
+            if file.startswith(f"{call}variant-"):
+                for row in rows(files, file):
+                    if before := usual.get((row["group"], row["name"])):
+                        yield file.removesuffix(".json"), f"{row['group']}, {row['name']}", before / row["seconds"]
 
 
 def table(files: Files) -> str:

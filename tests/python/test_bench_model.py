@@ -40,6 +40,22 @@ def test_command(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert 0 < side["bandwidth"] / side["decode"] < 2 * weights
 
 
+def test_a_single_sequence_is_kept_when_several_fail(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise bench.SideFailed("stopped")
+
+    monkeypatch.setattr("nncuda.bench.command.Work", lambda **changes: replace(WORK, **changes))
+    monkeypatch.setattr(bench, "Bandwidth", lambda threads: type("Probe", (), {"read": lambda self: 1e9})())
+    monkeypatch.setattr(bench, "_batched", fails)
+    path = tmp_path / "figures.json"
+    done = CliRunner().invoke(command, ["--model", str(folder), "--rounds", "1", "--threads", "1", "--json", str(path)])
+    assert done.exit_code == 1 and "stopped" in done.output
+    (side,) = json.loads(path.read_text())["sides"]
+    assert side["bandwidth"] > 0 and side["batched"] == {}
+
+
 def test_ratios_are_of_the_same_round() -> None:
     def side(factor: float) -> bench.Figures:
         rates = [factor * drift for drift in (1.0, 5.0, 2.0)]

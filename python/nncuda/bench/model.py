@@ -138,8 +138,10 @@ def measure(
     work: Work = Work(),
     doing: Callable[[str], None] = lambda what: None,
     device: str = "cpu",
+    keep: Callable[[list[Figures]], None] = lambda figures: None,
 ) -> list[Figures]:
-    """Runs the work on each side, given as (Python, file of the side), in turns; ours is the first."""
+    """Runs the work on each side, given as (Python, file of the side), in turns; ours is the first. `keep` is given the
+    figures once more before several sequences are decoded together: all but those."""
     config = StoredModel.open(model).config
     if config.context < work.context:
         raise SideFailed(f"the model has {config.context} tokens of context; this measures up to {work.context}")
@@ -185,6 +187,7 @@ def measure(
     finally:
         for worker in workers:
             worker.close()
+    keep(figures)
     _batched(model, sides, threads, work, figures, ids, doing, device)
     return figures
 

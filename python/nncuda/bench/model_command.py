@@ -32,30 +32,39 @@ def run(
     console: Console,
     device: str = "cpu",
 ) -> None:
-    """Measures a model, shows the figures and writes them to `path`."""
+    """Measures a model, shows the figures and writes them to `path`, those of one sequence before the rest."""
     sides = [(sys.executable, OURS)]
     if against is not None:
         sides.append((_python_with_llama_cpp(python), LLAMA_CPP))
+
+    def write(figures: list[Figures]) -> None:
+        content = {
+            "machine": machine,
+            "model": str(model),
+            "device": device,
+            "threads": threads,
+            "work": work.__dict__,
+            "sides": [summary(found) for found in figures],
+            "rounds": [found.__dict__ for found in figures],
+            "times_as_fast": _compared(figures),
+        }
+        if path is not None:
+            path.write_text(json.dumps(content, indent=1) + "\n")
+
     try:
         with console.status("") as status:
-            figures = measure(model, sides, threads, work, status.update, device)
+            figures = measure(model, sides, threads, work, status.update, device, write)
     except SideFailed as error:
         raise click.ClickException(str(error)) from error
-    compared = ratios(figures[0], figures[1]) if len(figures) > 1 else None
-    console.print(_table(model, figures, compared, work, f"{threads} threads" if device == "cpu" else device))
-    content = {
-        "machine": machine,
-        "model": str(model),
-        "device": device,
-        "threads": threads,
-        "work": work.__dict__,
-        "sides": [summary(found) for found in figures],
-        "rounds": [found.__dict__ for found in figures],
-        "times_as_fast": compared,
-    }
+    place = f"{threads} threads" if device == "cpu" else device
+    console.print(_table(model, figures, _compared(figures), work, place))
+    write(figures)
     if path is not None:
-        path.write_text(json.dumps(content, indent=1) + "\n")
         console.print(f"written to {path}", highlight=False)
+
+
+def _compared(figures: list[Figures]) -> dict[str, Any] | None:
+    return ratios(figures[0], figures[1]) if len(figures) > 1 else None
 
 
 def _python_with_llama_cpp(python: str | None) -> str:

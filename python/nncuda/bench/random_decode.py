@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -43,14 +44,13 @@ class Work:
 TINY = Work((1, 2), 2, 1, 1 << 20)
 
 
-def measure(ctx: Context, config: MoEConfig, work: Work = Work()) -> list[dict[str, Any]]:
-    """The figures of each number of sequences, medians of rounds with a probe of the memory before each."""
+def measure(ctx: Context, config: MoEConfig, work: Work = Work()) -> Iterator[dict[str, Any]]:
+    """The figures of each number of sequences, one by one: medians of rounds with a probe of the memory before each."""
     most = max(work.rows)
     context = -(-(PROMPT + WARM + work.rounds * work.steps + 1) // 128) * 128
     model = MoETransformer(ctx, config, seed=0, training=False, precision="bf16")
     probe = DeviceBandwidth(ctx, work.probe_bytes)
     rng = np.random.default_rng(0)
-    found = []
     with LanguageModel.of(model, context=context, cache_tokens=context * most, max_batch=most) as language:
         side = Nncuda(language, context)
         for rows in work.rows:
@@ -63,10 +63,11 @@ def measure(ctx: Context, config: MoEConfig, work: Work = Work()) -> list[dict[s
                 length = PROMPT + WARM + number * work.steps + work.steps // 2
                 speeds.append(rows / seconds)
                 shares.append(side.bytes_per_step([length] * rows) / seconds / ceiling)
-            found.append(
-                {"sequences": rows, "tokens_per_second": statistics.median(speeds), "share": statistics.median(shares)}
-            )
-    return found
+            yield {
+                "sequences": rows,
+                "tokens_per_second": statistics.median(speeds),
+                "share": statistics.median(shares),
+            }
 
 
 @click.command()
@@ -80,10 +81,13 @@ def main(preset: str, device: str, quick: bool, path: Path | None) -> None:
         if ctx.device_type == 1:
             raise click.UsageError("this is for a GPU; `nncuda bench inference` is for a CPU")
         config = replace(step.TINY, context=128) if quick else MoEConfig.preset(preset)
-        found = {"preset": preset, "decode": measure(ctx, config, TINY if quick else Work())}
+        decode: list[dict[str, Any]] = []
+        found = {"preset": preset, "decode": decode}
+        for figures in measure(ctx, config, TINY if quick else Work()):
+            decode.append(figures)
+            if path is not None:  # anew each time: what is stopped later keeps these
+                path.write_text(json.dumps(found, indent=1) + "\n")
     click.echo(json.dumps(found))
-    if path is not None:
-        path.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
