@@ -186,6 +186,48 @@ fn ranks_need_and_send_what_is_planned() {
     assert!(plan_ranks(&wide(), train, machine, 9, 1).is_err());
 }
 
+/// Also where the borders of experts leave some grains with another rank of their group, which others then send.
+#[test]
+fn no_rank_sends_more_than_is_planned() {
+    let sizes = |vocab_size, hidden_size: usize, ffn_size, num_experts, num_layers| MoEConfig {
+        vocab_size,
+        hidden_size,
+        ffn_size,
+        num_experts,
+        num_layers,
+        num_heads: 2,
+        num_kv_heads: 2,
+        head_dim: hidden_size / 2,
+        ..wide()
+    };
+    let (twelve, four) = (sizes(426, 96, 200, 8, 2), sizes(449, 128, 64, 2, 4));
+    let of_all = sizes(377, 128, 256, 4, 3);
+    for (config, precision, ranks, expert_parallel, replicas) in [
+        (&twelve, Precision::BF16, 12, 4, 12),
+        (&four, Precision::F32, 4, 2, 4),
+        (&twelve, Precision::BF16, 8, 4, 11), // ranks and groups with several sums left
+        (&of_all, Precision::F32, 4, 4, 5),   // no sum of experts travels
+    ] {
+        let train = TrainConfig {
+            batch_size: replicas,
+            micro_batch_size: Some(1),
+            replicas,
+            precision,
+            sequence_length: 16,
+            ..options()
+        };
+        for machine in [
+            Machine::Cpu { isa: None, threads: Some(1) },
+            Machine::Cuda { capability: Some(90), multiprocessors: Some(132) },
+        ] {
+            let planned = plan_ranks(config, &train, machine, ranks, expert_parallel).unwrap();
+            let seats = (0..ranks).map(|rank| Seat { rank, ranks, expert_parallel });
+            let sent = seats.map(|seat| work_of_rank(config, &train, machine, seat).unwrap().1);
+            assert_eq!(Some(planned.sent), sent.max(), "{ranks} ranks in {expert_parallel}, {machine:?}");
+        }
+    }
+}
+
 /// Each row is the plan of so many ranks; experts are shared out as far as ranks and experts allow.
 #[test]
 fn rows_of_growing_jobs() {

@@ -4,11 +4,13 @@ mod tiny;
 
 use std::sync::Barrier;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use nn_core::format::Table;
 use nn_core::model::{MoEConfig, MoETransformer, Precision};
 use nn_core::train::{Batch, Event, MomentsKind, Rank, Sources, TrainConfig, Trainer, TrainingRun, list_checkpoints};
 use nn_core::{Error, Result};
+use nn_ffi::{Comm, Context, Machine, Transport};
 use tiny::{Files, Workshop, job, left, number_of, peer_text};
 
 /// Enough parameters for four grains, so that of five ranks one has none.
@@ -244,6 +246,52 @@ fn a_rank_has_the_f32_parameters_that_it_updates() {
         Trainer::new(model, options.clone(), true).unwrap_err().to_string()
     });
     assert_eq!(elsewhere, ["the ranks that share out this model's parameters must be those that train it"; 2]);
+}
+
+/// A model that was made whole has the f32 parameters of the other ranks until the first step, and those that are gathered
+/// until the next.
+#[test]
+fn old_f32_parameters_are_refused() {
+    let options = TrainConfig { precision: Precision::BF16, ..options() };
+    let alone = job(1, |rank| tiny::bits(trained(rank, options.clone(), 2).model().parameters()));
+    let found = job(2, |rank| {
+        let model = MoETransformer::random_in(rank.context(), model(), 3, true, options.precision).unwrap();
+        let mut trainer = Trainer::with_comm(model, options.clone(), true, rank.comm()).unwrap();
+        tiny::bits(trainer.model().parameters());
+        trainer.model().round_weights().unwrap();
+        for step in 0..2 {
+            step_of(&mut trainer, step);
+            let model = trainer.model();
+            assert!(model.parameters().to_vec().is_err() && model.round_weights().is_err());
+            let before = model.context().bytes_used().unwrap();
+            trainer.gather_parameters().unwrap();
+            assert_eq!(trainer.model().context().bytes_used().unwrap(), before);
+            trainer.model().round_weights().unwrap();
+        }
+        // A step that is refused changes none of them.
+        let (rows, length) = (trainer.rows().count(), 13);
+        let batch = Batch { rows, length, inputs: vec![1; rows * length], targets: vec![-100; rows * length] };
+        assert_eq!(trainer.train_step(&batch).unwrap_err().to_string(), "no target counts: all are -100");
+        tiny::bits(trainer.model().parameters())
+    });
+    assert!(found.iter().all(|bits| bits == &alone[0]));
+}
+
+/// On a GPU there is room for all parameters anyway.
+#[test]
+fn a_gpu_gathers_without_more_memory() {
+    let machine = Machine::Cuda { capability: Some(90), multiprocessors: Some(132) };
+    let ctx = Context::measuring(machine).unwrap();
+    let comm = Comm::new(&ctx, Transport::Alone, "", Some((0, 3)), Duration::ZERO).unwrap();
+    let mut trainer = trained(Rank::from(&comm), TrainConfig { precision: Precision::BF16, ..options() }, 3);
+    assert!(trainer.model().parameters().to_vec().is_err());
+    let used = ctx.bytes_used().unwrap();
+    trainer.gather_parameters().unwrap();
+    assert_eq!(ctx.bytes_used().unwrap(), used);
+    trainer.model().round_weights().unwrap();
+    step_of(&mut trainer, 3);
+    assert_eq!(trainer.eager_reason(), None);
+    assert!(trainer.model().parameters().to_vec().is_err());
 }
 
 /// Other bits than those of sums in f32, and fewer bytes: of each parameter three of four ranks send a sum.

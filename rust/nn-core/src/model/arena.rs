@@ -24,8 +24,10 @@ const INITIAL: usize = 1 << 20;
 pub struct ParameterArena {
     layout: Arc<ParameterLayout>,
     data: Tensor,
-    /// What of it is memory, where that is a part.
+    /// What of it this rank has, where that is a part.
     held: Option<Held>,
+    /// Whether there is memory for that alone, as on the CPU.
+    in_parts: bool,
 }
 
 impl ParameterArena {
@@ -34,15 +36,15 @@ impl ParameterArena {
         Ok(Self::over(layout, ctx.zeros(&[layout.size()], dtype)?))
     }
 
-    /// An arena of zeros of which there is memory only for what is held.
+    /// An arena of zeros of which there is memory only for what is held; on a GPU there is room for all.
     pub(crate) fn in_parts(ctx: &Context, layout: &Arc<ParameterLayout>, dtype: DType, held: Held) -> Result<Self> {
         let data = ctx.zeros_parts(&[layout.size()], dtype, held.ranges())?;
-        Ok(Self { held: Some(held), ..Self::over(layout, data) })
+        Ok(Self { held: Some(held), in_parts: ctx.device() == Device::Cpu, ..Self::over(layout, data) })
     }
 
     /// An arena over a tensor `[layout.size()]`.
     pub fn over(layout: &Arc<ParameterLayout>, data: Tensor) -> Self {
-        Self { layout: Arc::clone(layout), data, held: None }
+        Self { layout: Arc::clone(layout), data, held: None, in_parts: false }
     }
 
     /// All elements, `[layout.size()]`. Where experts are shared out over ranks, those that this rank has no part in are no
@@ -56,19 +58,27 @@ impl ParameterArena {
         &self.layout
     }
 
-    /// Memory in bytes; on a GPU there is room for all.
+    /// Memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let held = self.held.as_ref().filter(|_| self.data.context().device() == Device::Cpu);
+        let held = self.held.as_ref().filter(|_| self.in_parts);
         held.map_or(self.layout.size(), Held::len) * self.data.dtype().size()
     }
 
-    /// Whether all of it is memory.
+    /// Whether this rank has all of it.
     pub(crate) fn is_whole(&self) -> bool {
         self.held.is_none()
     }
 
-    /// An arena with room for all of it, which has what is held of this one.
+    /// Says that from now on this rank has a part of it alone, if it had all.
+    pub(crate) fn keep(&mut self, held: impl FnOnce() -> Held) {
+        self.held.get_or_insert_with(held);
+    }
+
+    /// An arena with room for all of it, which has what is held of this one: in the same memory where that has the room.
     pub(crate) fn widened(&self) -> Result<Self> {
+        if !self.in_parts {
+            return Ok(Self::over(&self.layout, self.data.clone()));
+        }
         let whole = Self::zeros(self.data.context(), &self.layout, self.data.dtype())?;
         for range in self.held.iter().flat_map(Held::ranges) {
             let part = |arena: &Self| arena.data.narrow(0, range.start, range.len());

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use nn_ffi::{Comm, ExpertEvent};
 
+use super::arena::ParameterArena;
+use super::held::Held;
 use super::transformer::MoETransformer;
+use super::updates::Updates;
 use crate::error::Result;
 use crate::layer::{Round, TransformerBlock};
 
@@ -19,19 +22,24 @@ impl MoETransformer {
         self.job.as_ref()
     }
 
-    /// Room for all f32 parameters with those in it that this rank holds, where that is a part, for the ranks to gather; they
-    /// then are the `parameters`.
-    pub(crate) fn begin_gathering(&mut self) -> Result<()> {
-        if !self.parameters.is_whole() {
-            self.gathered = None; // before there is another
-            self.gathered = Some(self.parameters.widened()?);
-        }
-        Ok(())
+    /// An arena for all f32 parameters with those in it that this rank has, for the ranks to gather the others.
+    pub(crate) fn begin_gathering(&mut self) -> Result<ParameterArena> {
+        self.gathered = None; // before there is another
+        self.parameters.widened()
     }
 
-    /// Gives that room back, since what is in it gets old.
-    pub(crate) fn end_gathering(&mut self) {
+    /// Makes them the `parameters`.
+    pub(crate) fn end_gathering(&mut self, all: ParameterArena) {
+        self.gathered = Some(all).filter(|_| !self.parameters.is_whole());
+    }
+
+    /// Lets them go, since an update on one of several ranks makes those of the others old; also where the model was made
+    /// with room for all.
+    pub(crate) fn outdate(&mut self, updates: &Updates) {
         self.gathered = None;
+        if self.rounded.is_some() {
+            self.parameters.keep(|| Held::to_update(updates, None));
+        }
     }
 
     /// The part of a guest in the `forward_backward` of the other ranks that share the experts out.

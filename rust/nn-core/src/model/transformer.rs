@@ -57,7 +57,7 @@ pub struct MoETransformer {
     pub(super) gathered: Option<ParameterArena>,
     gradients: Option<ParameterArena>,
     /// Where `parameters` are not what it computes with.
-    rounded: Option<ParameterArena>,
+    pub(super) rounded: Option<ParameterArena>,
     /// Where ranks share the experts out.
     pub(super) experts: Option<Arc<ExpertParallel>>,
     /// The ranks of a job that have the rest, where this one holds a part.

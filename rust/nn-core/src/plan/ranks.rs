@@ -77,7 +77,7 @@ pub fn plan_ranks(
 ) -> Result<RanksPlan> {
     check_ranks(ranks, train.replicas)?;
     check_expert_parallel(expert_parallel, ranks, config.num_experts)?;
-    let seats = seats(config, train, ranks, expert_parallel)?;
+    let seats = seats(config, train, machine, ranks, expert_parallel)?;
     let seat = Seat { rank: 0, ranks, expert_parallel };
     let mut found = RanksPlan { seat, memory: MemoryPlan::default(), work: Work::default(), sent: 0 };
     for seat in &seats {

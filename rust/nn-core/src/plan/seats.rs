@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::ops::Range;
 
-use nn_ffi::{ExpertEvent, expert_schedule, replica_merges, shard};
+use nn_ffi::{ExpertEvent, Machine, expert_schedule, replica_merges, shard};
 
 use super::Seat;
 use crate::error::Result;
@@ -14,10 +14,19 @@ use crate::train::TrainConfig;
 /// Of the CPU's memory.
 const PAGE: usize = 4096;
 
+/// Of whose squares the norm of the gradients has one sum: `NN_GRAD_CHUNK_CPU` and `NN_GRAD_CHUNK_GPU` of the library.
+fn chunk(machine: Machine) -> usize {
+    match machine {
+        Machine::Cpu { .. } => 16384,
+        Machine::Cuda { .. } => 32768,
+    }
+}
+
 /// Some, of which none needs, computes or sends less than one that is left out.
 pub(super) fn seats(
     config: &MoEConfig,
     train: &TrainConfig,
+    machine: Machine,
     ranks: usize,
     expert_parallel: usize,
 ) -> Result<Vec<Seat>> {
@@ -31,7 +40,7 @@ pub(super) fn seats(
         }
         return Ok(alike.most());
     }
-    let (held, sent) = of_experts(config, train, ranks, expert_parallel)?;
+    let (held, sent) = of_experts(config, train, machine, ranks, expert_parallel)?;
     let mut alike = Alike::default();
     let mut group = Rounds::default();
     for seat in all {
@@ -81,20 +90,40 @@ impl<K: Hash + Eq> Alike<K> {
 }
 
 /// By how much the ranks of which so many share the experts out differ: bytes of what each holds, in pages of the CPU, and
-/// of what it sends, in each with something left out that all have alike.
-fn of_experts(config: &MoEConfig, train: &TrainConfig, ranks: usize, group: usize) -> Result<(Vec<i64>, Vec<i64>)> {
+/// of what it sends, in each with something left out that all have alike which do the same.
+fn of_experts(
+    config: &MoEConfig,
+    train: &TrainConfig,
+    machine: Machine,
+    ranks: usize,
+    group: usize,
+) -> Result<(Vec<i64>, Vec<i64>)> {
     let layout = ParameterLayout::new(config)?;
     let updates = Updates::new(&layout, ranks, 0, group)?;
     let (weight, wire) = (train.precision.dtype().size(), train.reduce_dtype.dtype().size());
     let bytes = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-    let mut sent = vec![0; ranks];
+    let left = |first: usize, end: usize| {
+        let (first, end) =
+            (shard(train.replicas, 1, ranks, first)?.start, shard(train.replicas, 1, ranks, end - 1)?.end);
+        sums_left(train.replicas, first..end)
+    };
+    let (mut sent, mut dense, mut of_own) = (vec![0; ranks], vec![0; ranks], vec![0; ranks]);
     for (position, shard) in updates.by_position(&layout, group) {
         let (count, rank) = (shard.elements.len(), shard.rank);
         let readers = position.map_or(ranks - 1, |position| ranks / group - usize::from(rank % group == position));
         sent[rank] += bytes(weight * count * readers);
-        if let Some(position) = position.filter(|position| rank % group != *position) {
-            sent[rank / group * group + position] += bytes(4 * count);
+        let Some(position) = position else {
+            dense[rank] += count;
+            continue;
+        };
+        let owner = rank / group * group + position;
+        of_own[owner] += count;
+        if owner != rank {
+            sent[owner] += bytes(4 * count);
         }
+    }
+    for shard in updates.shards() {
+        sent[shard.rank] += bytes(8 * (ranks - 1) * shard.elements.len().div_ceil(chunk(machine)));
     }
     let mut held = Vec::with_capacity(ranks);
     for (rank, sent) in sent.iter_mut().enumerate() {
@@ -109,10 +138,19 @@ fn of_experts(config: &MoEConfig, train: &TrainConfig, ranks: usize, group: usiz
         let arenas = PAGE * (pages(&computes, weight) + pages(&computes, 4) + master);
         let kind = train.moments;
         held.push(bytes(arenas + 2 * (kind.dtype().size() * own + 4 * kind.scales(own))));
-        // It keeps the sums that it updates, or that an owner of its group takes, and sends all others.
-        *sent -= bytes(wire * own);
+        // Of the sums that it has at the end, it keeps those that it updates, and of its experts those that its group does,
+        // and sends all others to other ranks, where there are some.
+        let first = rank - rank % group;
+        let sums = if ranks > group { left(first, first + group)? } else { 0 };
+        *sent -= bytes(wire * (left(rank, rank + 1)? * dense[rank] + sums * of_own[rank]));
     }
     Ok((held, sent))
+}
+
+/// How many sums some replicas that are neighbours leave.
+fn sums_left(total: usize, replicas: Range<usize>) -> Result<usize> {
+    let first = replicas.start;
+    replicas.into_iter().try_fold(0, |left, replica| Ok(left + 1 - replica_merges(total, first, replica)?))
 }
 
 /// What a group does.

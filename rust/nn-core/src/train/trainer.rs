@@ -289,8 +289,11 @@ impl Trainer {
     /// updates, and has room for, its part alone. All ranks call it. `Error::Value` where they share the experts out.
     pub fn gather_parameters(&mut self) -> Result<()> {
         self.model.require_all()?;
-        self.model.begin_gathering()?;
-        self.replicas.gather(self.model.parameters().data())
+        let all = self.model.begin_gathering();
+        let all = self.replicas.aborting(all)?;
+        self.replicas.gather(all.data())?;
+        self.model.end_gathering(all);
+        Ok(())
     }
 
     /// The gradients of the last step, whole on all ranks, which all call it.
@@ -337,11 +340,13 @@ impl Trainer {
     /// `Error::Value` when no target counts, and `Error::OutOfRange` when an id is no token; the parameters then stay.
     pub fn train_step(&mut self, batch: &Batch) -> Result<StepResult<'_>> {
         self.replicas.aborting(self.check(batch))?;
-        self.model.end_gathering();
         let own = batch.targets.iter().filter(|target| **target != IGNORE_INDEX).count();
         let tokens = self.replicas.count(own)?;
         if tokens == 0 {
             return Err(Error::value("no target counts: all are -100"));
+        }
+        if self.replicas.comm().is_some() {
+            self.model.outdate(self.replicas.updates());
         }
         let memory = self.memory_for(batch)?;
         let memory = self.memory.insert(memory);
