@@ -29,9 +29,9 @@ int32_t nn_comm_copy(nncuda_ctx *ctx, void *to, const void *from, int64_t bytes)
   return bytes == 0 ? NNCUDA_SUCCESS : ctx->kernel[NN_OP_memcpy](ctx, &args);
 }
 
-/* y = a + b. A kernel with no workspace, so that it may run within this one. */
-static int32_t add(nncuda_ctx *ctx, const void *a, const void *b, void *y, int64_t n) {
-  return ctx->kernel[NN_OP_add](ctx, &(nn_add_args){a, b, y, n, NNCUDA_F32});
+/* A kernel with no workspace, so that it may run within another one. */
+int32_t nn_comm_add(nncuda_ctx *ctx, const void *a, const void *b, void *y, int64_t n, int32_t dtype) {
+  return ctx->kernel[NN_OP_add](ctx, &(nn_add_args){a, b, y, n, dtype});
 }
 
 /* ---- broadcast: in a binomial tree over the ranks, counted from root ---- */
@@ -83,7 +83,7 @@ static int32_t all_reduce(nncuda_ctx *ctx, const void *args) {
     status = nn_comm_copy(ctx, a->x, all, bytes);
   }
   for (int64_t r = 1; status == NNCUDA_SUCCESS && r < ranks; r++) {
-    status = add(ctx, a->x, all + r * bytes, a->x, a->n);
+    status = nn_comm_add(ctx, a->x, all + r * bytes, a->x, a->n, NNCUDA_F32);
   }
   return status;
 }

@@ -21,6 +21,9 @@ void nn_outbox_post(nn_outbox *box, int64_t peer, const void *data, int64_t byte
 /* Within device memory. */
 int32_t nn_comm_copy(nncuda_ctx *ctx, void *to, const void *from, int64_t bytes);
 
+/* y = a + b, of n elements: computed in f32, then rounded to dtype. */
+int32_t nn_comm_add(nncuda_ctx *ctx, const void *a, const void *b, void *y, int64_t n, int32_t dtype);
+
 /* Begins a call, and checks the communicator. */
 nn_call nn_comm_enter(nncuda_ctx *ctx, nn_op op, nncuda_comm *comm);
 

@@ -182,21 +182,16 @@ static int32_t exchange_sums(nncuda_ctx *ctx, reduction *job) {
   return status != NNCUDA_SUCCESS ? status : nn_comm_exchange(ctx, a->comm, job->box.messages, job->box.count);
 }
 
-/* y = a + b, in the wire's type where sums are rounded: computed in f32, then rounded. */
-static int32_t add(nncuda_ctx *ctx, const void *a, const void *b, void *y, int64_t n, int32_t dtype) {
-  return ctx->kernel[NN_OP_add](ctx, &(nn_add_args){a, b, y, n, dtype});
-}
-
 /* The sum over all replicas, which is not rounded. */
 static int32_t add_last(nncuda_ctx *ctx, const reduction *job, const char *left, const char *sum, span s) {
   const int32_t wire = job->a->wire;
   float *const result = job->a->x + s.begin;
   if (wire == NNCUDA_F32) {
-    return add(ctx, left, sum, result, s.count, NNCUDA_F32);
+    return nn_comm_add(ctx, left, sum, result, s.count, NNCUDA_F32);
   }
   int32_t status = cast(ctx, left, result, s.count, wire, NNCUDA_F32);
   status = status != NNCUDA_SUCCESS ? status : cast(ctx, sum, job->widened, s.count, wire, NNCUDA_F32);
-  return status != NNCUDA_SUCCESS ? status : add(ctx, result, job->widened, result, s.count, NNCUDA_F32);
+  return status != NNCUDA_SUCCESS ? status : nn_comm_add(ctx, result, job->widened, result, s.count, NNCUDA_F32);
 }
 
 /* Adds what is there in the order of the tree. Sums that are added were computed by different ranks, or one of them was
@@ -225,7 +220,7 @@ static int32_t add_sums(nncuda_ctx *ctx, reduction *job, span s) {
           return add_last(ctx, job, left, sum, s);
         }
         char *const y = (char *)(uintptr_t)(sum >= job->room && sum < room_end ? sum : left);
-        status = add(ctx, left, sum, y, s.count, a->wire);
+        status = nn_comm_add(ctx, left, sum, y, s.count, a->wire);
         sum = y;
       }
       job->stack[depth++] = sum;

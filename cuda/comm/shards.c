@@ -61,13 +61,12 @@ typedef struct dealing {
   int32_t count_only; /* how many grains each class has */
   int64_t *shards;    /* null: they are counted */
   int64_t count;
-  int64_t end, rank; /* of the last one */
+  int64_t rank; /* of the last one */
 } dealing;
 
 static void put(dealing *d, int64_t begin, int64_t end, int64_t rank) {
   const int32_t longer = d->count > 0 && d->rank == rank;
   d->count += !longer;
-  d->end = end;
   d->rank = rank;
   if (d->shards != NULL) {
     int64_t *const s = d->shards + 3 * (d->count - 1);

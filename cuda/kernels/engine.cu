@@ -5,6 +5,8 @@
 #include "comm/collective.h"
 #include "kernels/engine.cuh"
 
+#include "kernels/driver.cuh"
+
 #include "kernels/streams.cuh"
 
 #include <stdio.h>
@@ -86,26 +88,13 @@ static void describe(int32_t index, char *text, size_t capacity) {
 
 /* ---- a context's state on its device ---- */
 
-template <class F> static bool find(F &function, const char *name) {
-  void *entry = nullptr;
-  cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
-#if CUDART_VERSION >= 12050
-  cudaGetDriverEntryPointByVersion(name, &entry, 12000, cudaEnableDefault, &result);
-#else
-  cudaGetDriverEntryPoint(name, &entry, cudaEnableDefault, &result);
-#endif
-  cudaGetLastError();
-  function = result == cudaDriverEntryPointSuccess ? reinterpret_cast<F>(entry) : nullptr;
-  return function != nullptr;
-}
-
 /* What the driver has of the device: made once a process, and kept as the runtime does. */
 static int32_t find_primary(nn_gpu *gpu, int32_t index) {
   decltype(&cuDeviceGet) device_get;
   decltype(&cuDevicePrimaryCtxRetain) retain;
   CUdevice device;
-  if (!find(device_get, "cuDeviceGet") || !find(retain, "cuDevicePrimaryCtxRetain") ||
-      !find(gpu->get_current, "cuCtxGetCurrent") || !find(gpu->set_current, "cuCtxSetCurrent") ||
+  if (!nn_driver_find(device_get, "cuDeviceGet") || !nn_driver_find(retain, "cuDevicePrimaryCtxRetain") ||
+      !nn_driver_find(gpu->get_current, "cuCtxGetCurrent") || !nn_driver_find(gpu->set_current, "cuCtxSetCurrent") ||
       device_get(&device, index) != CUDA_SUCCESS) {
     return NNCUDA_ERROR_NO_DEVICE;
   }

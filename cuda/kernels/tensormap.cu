@@ -1,6 +1,8 @@
 /* Tensor maps, made by the driver, which is found at run time. */
 #include "kernels/tensormap.cuh"
 
+#include "kernels/driver.cuh"
+
 #include "interface.h"
 #include <cuda_runtime.h>
 
@@ -11,19 +13,9 @@ static nn_encode encoder() {
   static nn_encode found;
   nn_encode encode = __atomic_load_n(&found, __ATOMIC_RELAXED);
   if (encode == nullptr) {
-    void *entry = nullptr;
-    cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
-#if CUDART_VERSION >= 12050
-    const cudaError_t error =
-        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &result);
-#else
-    const cudaError_t error = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &entry, cudaEnableDefault, &result);
-#endif
-    if (error != cudaSuccess || result != cudaDriverEntryPointSuccess) {
-      cudaGetLastError(); /* nobody else's business */
+    if (!nn_driver_find(encode, "cuTensorMapEncodeTiled")) {
       return nullptr;
     }
-    encode = reinterpret_cast<nn_encode>(entry);
     __atomic_store_n(&found, encode, __ATOMIC_RELAXED);
   }
   return encode;

@@ -669,7 +669,8 @@ NNCUDA_API int32_t nncuda_comm_destroy(nncuda_ctx *ctx, nncuda_comm *comm);
 /**
  * Tells the other ranks that this one cannot go on: what they do on the communicator, now or later, fails with
  * NNCUDA_ERROR_PEER and this reason. A communicator and its parts are lost together, however one of them is; sentences
- * call the ranks of a part by what they are in the whole.
+ * call the ranks of a part by what they are in the whole. The process should exit with a status other than 0, since a
+ * launcher's own status may be that of the first to leave.
  * @param comm handle : the communicator
  * @param reason in? u8 [length] host : UTF-8, of which 255 bytes are kept
  * @param length size : bytes at `reason`

@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "4483c0d2fd1af1abd14b296072edba782e4601ec56f6dcafd8e4274c04816985"
+const HeaderSHA256 = "f3d933d7c02de8602c4bd8b57b6f7a9be9064e1f5d401aa81d940c561a45ca40"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

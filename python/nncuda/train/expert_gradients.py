@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ..device import Comm, Context, ExpertEvent, Tensor, expert_schedule, replica_merges, shard
+from ..device import Comm, Context, ExpertEvent, Tensor, expert_schedule
 from ..layers import ExpertParallel
 from ..layers.expert_parallel import Add, Round, Rounding, Run
 from ..models import MoEConfig
 from ..models.held import HeldElements
 from .config import ReduceDtype
+from .replicas import sums_left
 
 
 class _Planned(NamedTuple):
@@ -65,8 +66,7 @@ class ExpertGradients:
             self._rounds.append(_Planned(runs.get(experts.position), list(runs.values()), happens))
         self._copies = [(event.a, event.b) for event in events if event.kind == "copy"]
         self._slots = ctx.empty((slots, sum(map(len, held.own))))
-        group = range(*shard(replicas, 1, ranks // size, first // size))  # its replicas
-        self._left = sum(1 - replica_merges(replicas, group.start, replica) for replica in group)
+        self._left = sums_left(replicas, ranks // size, first // size)
         self._wire = wire
         self._dense_shards = held.dense_shards()
         self._slot_shards = held.slot_shards()

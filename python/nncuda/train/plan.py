@@ -26,7 +26,7 @@ from ..models.parameters import GRAIN
 from .config import TrainConfig
 from .devices import Device
 from .moments import moments_bytes
-from .replicas import check_ranks
+from .replicas import check_ranks, sums_left
 from .trainer import Trainer
 
 #: What memory is for, in the order of a report.
@@ -218,8 +218,8 @@ def _sent_of_parameters(
     itself counts below 0: sums of all elements, which ranks with as many sums have alike, are left out."""
     weight, wire = 4 if train.precision == "f32" else 2, 4 if train.reduce_dtype == "f32" else 2
     chunk = _NORM_CHUNK_CPU if machine.engine == "cpu" else _NORM_CHUNK_GPU
-    dense = [wire * _sums_left(train.replicas, ranks, rank) for rank in range(ranks)]  # bytes of an element
-    own = [wire * _sums_left(train.replicas, ranks // size, group) for group in range(ranks // size)]
+    dense = [wire * sums_left(train.replicas, ranks, rank) for rank in range(ranks)]  # bytes of an element
+    own = [wire * sums_left(train.replicas, ranks // size, group) for group in range(ranks // size)]
     sent = [weight * count for count in elements.weights_sent()]
     for begin, end, rank, _ in elements.gradient_moves(4):
         sent[rank] += end - begin
@@ -231,12 +231,6 @@ def _sent_of_parameters(
     for begin, end, rank in elements.shards:
         sent[rank] += 8 * (ranks - 1) * -(-(end - begin) // chunk)
     return sent
-
-
-def _sums_left(replicas: int, parts: int, part: int) -> int:
-    """Sums of gradients that the replicas of one of so many ranks, or groups, end with."""
-    own = range(*shard(replicas, 1, parts, part))
-    return sum(1 - replica_merges(replicas, own.start, replica) for replica in own)
 
 
 def _rounds(train: TrainConfig, ranks: int, size: int, group: int) -> tuple[object, list[tuple[int, ...]]]:

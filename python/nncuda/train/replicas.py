@@ -21,6 +21,12 @@ def check_ranks(ranks: int, replicas: int) -> None:
         raise ValueError(f"{ranks} ranks share out replicas: replicas must be at least {ranks}, and is {replicas}")
 
 
+def sums_left(replicas: int, parts: int, part: int) -> int:
+    """Sums of gradients that the replicas of one of so many ranks, or groups of ranks, end with."""
+    own = range(*shard(replicas, 1, parts, part))
+    return sum(1 - replica_merges(replicas, own.start, replica) for replica in own)
+
+
 class Replicas:
     """Those of `total` replicas that this rank computes, `own`, and the sums of their gradients that wait for others.
 

@@ -9,7 +9,7 @@ use nn_ffi::{ExpertEvent, Machine, expert_schedule, replica_merges, shard};
 use super::Seat;
 use crate::error::Result;
 use crate::model::{GRAIN, Held, MoEConfig, ParameterLayout, Precision, Updates};
-use crate::train::TrainConfig;
+use crate::train::{TrainConfig, sums_left};
 
 /// Of the CPU's memory.
 const PAGE: usize = 4096;
@@ -145,12 +145,6 @@ fn of_experts(
         *sent -= bytes(wire * (left(rank, rank + 1)? * dense[rank] + sums * of_own[rank]));
     }
     Ok((held, sent))
-}
-
-/// How many sums some replicas that are neighbours leave.
-fn sums_left(total: usize, replicas: Range<usize>) -> Result<usize> {
-    let first = replicas.start;
-    replicas.into_iter().try_fold(0, |left, replica| Ok(left + 1 - replica_merges(total, first, replica)?))
 }
 
 /// What a group does.

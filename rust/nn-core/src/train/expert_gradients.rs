@@ -3,9 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use nn_ffi::{Context, DType, ExpertEvent, Piece, Shard, Tensor, expert_schedule, replica_merges, shard};
+use nn_ffi::{Context, DType, ExpertEvent, Piece, Shard, Tensor, expert_schedule, shard};
 
 use super::config::TrainConfig;
+use super::replicas::sums_left;
 use crate::error::Result;
 use crate::layer::{ExpertParallel, Round};
 use crate::model::{MoEConfig, ParameterLayout, Updates};
@@ -78,12 +79,8 @@ impl ExpertGradients {
                 ExpertEvent::Copy { from, to } => copies.push([from, to]),
             }
         }
-        let of_first = shard(replicas, 1, ranks, first)?;
-        let end = shard(replicas, 1, ranks, first + group - 1)?.end;
-        let mut left = 0;
-        for replica in of_first.start..end {
-            left = left + 1 - replica_merges(replicas, of_first.start, replica)?;
-        }
+        let begin = shard(replicas, 1, ranks, first)?.start;
+        let left = sums_left(replicas, begin..shard(replicas, 1, ranks, first + group - 1)?.end)?;
         let (mut count, mut shards, mut own) = (0, Vec::new(), Vec::new());
         for range in layout.experts_of(parallel.position(), group).flatten() {
             for Shard { elements: there, rank } in updates.within(&range) {

@@ -247,6 +247,12 @@ fn moved(range: &Range<usize>, by: usize) -> Range<usize> {
     range.start + by..range.end + by
 }
 
+/// How many sums of gradients some replicas that are neighbours leave.
+pub(crate) fn sums_left(total: usize, replicas: Range<usize>) -> Result<usize> {
+    let first = replicas.start;
+    replicas.into_iter().try_fold(0, |left, replica| Ok(left + 1 - replica_merges(total, first, replica)?))
+}
+
 /// Refuses more ranks than there are replicas.
 pub(crate) fn check_ranks(ranks: usize, replicas: usize) -> Result<()> {
     if ranks <= replicas {
