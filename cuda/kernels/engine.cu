@@ -3,10 +3,8 @@
  * is linked statically and finds the driver when it is first used, so this file does no harm on a machine without one.
  */
 #include "comm/collective.h"
-#include "kernels/engine.cuh"
-
 #include "kernels/driver.cuh"
-
+#include "kernels/engine.cuh"
 #include "kernels/streams.cuh"
 
 #include <stdio.h>

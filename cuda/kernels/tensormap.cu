@@ -1,9 +1,8 @@
 /* Tensor maps, made by the driver, which is found at run time. */
 #include "kernels/tensormap.cuh"
 
-#include "kernels/driver.cuh"
-
 #include "interface.h"
+#include "kernels/driver.cuh"
 #include <cuda_runtime.h>
 
 using nn_encode = decltype(&cuTensorMapEncodeTiled);
