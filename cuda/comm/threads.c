@@ -30,8 +30,9 @@ typedef struct seat {
 } seat;
 
 typedef struct room {
-  struct room *next; /* of those whose ranks are not all there */
-  int64_t serial, ranks;
+  struct room *next;     /* of those whose ranks are not all there */
+  int64_t serial, whole; /* its own number; that of the room that it is a part of, or 0 */
+  int64_t ranks;
   int64_t joined, present;
   pthread_cond_t changed;
   seat *seats;
@@ -53,7 +54,7 @@ static void room_free(room *r) {
   free(r);
 }
 
-static room *room_make(const char *name, int64_t ranks) {
+static room *room_make(const char *name, int64_t ranks, int64_t whole) {
   const size_t bytes = strlen(name) + 1;
   room *made = calloc(1, sizeof *made + bytes);
   if (made == NULL) {
@@ -62,6 +63,7 @@ static room *room_make(const char *name, int64_t ranks) {
   memcpy(made->name, name, bytes);
   made->ranks = ranks;
   made->serial = ++rooms_made;
+  made->whole = whole;
   made->seats = calloc((size_t)ranks, sizeof *made->seats);
   made->queues = calloc((size_t)ranks, (size_t)ranks * sizeof *made->queues);
   pthread_condattr_t clock;
@@ -91,16 +93,30 @@ static void close_door(const room *r) {
 
 static void break_up(room *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* What fails for one fails for all, for the first reason. */
+/* A part of this room for whose ranks others still wait, or null. */
+static room *waiting_part(const room *r) {
+  room *part = rooms;
+  while (part != NULL && part->whole != r->serial) {
+    part = part->next;
+  }
+  return part;
+}
+
+/* What fails for one fails for all, for the first reason, also for those who wait in a part: one may never come there.
+ */
 static void break_up(room *r, const char *format, ...) {
-  if (!r->broken) {
-    va_list list;
-    va_start(list, format);
-    vsnprintf(r->reason, sizeof r->reason, format, list);
-    va_end(list);
-    r->broken = 1;
-    close_door(r);
-    pthread_cond_broadcast(&r->changed);
+  if (r->broken) {
+    return;
+  }
+  va_list list;
+  va_start(list, format);
+  vsnprintf(r->reason, sizeof r->reason, format, list);
+  va_end(list);
+  r->broken = 1;
+  close_door(r);
+  pthread_cond_broadcast(&r->changed);
+  for (room *part = waiting_part(r); part != NULL; part = waiting_part(r)) {
+    break_up(part, "%s", r->reason);
   }
 }
 
@@ -155,13 +171,18 @@ static void await_all(const nncuda_comm *comm, room *r) {
   }
 }
 
-static int32_t join(nncuda_ctx *ctx, nncuda_comm *comm, const char *name) {
+/* `whole`: the room that the named one is a part of, or null. */
+static int32_t join(nncuda_ctx *ctx, nncuda_comm *comm, const room *whole, const char *name) {
   pthread_mutex_lock(&lock);
+  if (whole != NULL && whole->broken) {
+    pthread_mutex_unlock(&lock);
+    return nn_comm_fail(ctx, comm, "%s", whole->reason);
+  }
   room *r = rooms;
   while (r != NULL && strcmp(r->name, name) != 0) {
     r = r->next;
   }
-  r = r != NULL ? r : room_make(name, comm->ranks);
+  r = r != NULL ? r : room_make(name, comm->ranks, whole == NULL ? 0 : whole->serial);
   if (r == NULL) {
     pthread_mutex_unlock(&lock);
     return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %lld ranks", (long long)comm->ranks);
@@ -201,7 +222,7 @@ static int32_t threads_open(nncuda_ctx *ctx, nncuda_comm *comm, const char *addr
                    "address is empty; with NNCUDA_TRANSPORT_THREADS (1) it must be a name under which the ranks meet");
   }
   snprintf(name, sizeof name, "name %s", address);
-  return join(ctx, comm, name);
+  return join(ctx, comm, NULL, name);
 }
 
 /* Named after its members: they can only meet again when all of them have been there, and the name is free. */
@@ -217,7 +238,7 @@ static int32_t threads_split(nncuda_ctx *ctx, nncuda_comm *comm, nncuda_comm *pa
   for (int64_t i = 0; i < part->ranks; i++) {
     at += snprintf(name + at, capacity - (size_t)at, " %lld", (long long)members[i]);
   }
-  const int32_t status = join(ctx, part, name);
+  const int32_t status = join(ctx, part, whole, name);
   free(name);
   return status;
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -321,6 +322,19 @@ def test_whoever_waits_in_a_part_is_told():
         (part if comm.rank in (1, 2) else comm).barrier()
 
     assert failures(4, work) == ["rank 3: the disk is full"] * 4
+
+
+def test_whoever_waits_for_a_part_is_told():
+    """Rank 1 never comes to the part in which rank 0 waits for it."""
+
+    def work(comm: nncuda.Comm) -> None:
+        if comm.rank == 1:
+            time.sleep(0.2)
+            comm.abort("the disk is full")
+            comm.barrier()
+        comm.part(0, 1, 2)
+
+    assert failures(2, work, timeout=600) == ["rank 1: the disk is full"] * 2
 
 
 def test_a_failure_in_a_part_is_one_of_the_whole():
