@@ -197,6 +197,9 @@ NNCUDA_API int32_t nncuda_comm_broadcast(nncuda_ctx *ctx, nncuda_comm *comm, voi
 NNCUDA_API int32_t nncuda_comm_all_gather(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int64_t bytes, int64_t grain);
 NNCUDA_API int32_t nncuda_comm_all_reduce(nncuda_ctx *ctx, nncuda_comm *comm, float *x, int64_t n);
 NNCUDA_API int32_t nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm, const float *partials, float *x, int64_t n, int64_t parts, int64_t replicas, const int64_t *shards, int64_t count, int32_t wire);
+NNCUDA_API int32_t nncuda_comm_reduce_scatter_room(nncuda_ctx *ctx, nncuda_comm *comm, int64_t n, int64_t parts, int64_t replicas, const int64_t *shards, int64_t count, int32_t wire, int64_t *size);
+NNCUDA_API int32_t nncuda_comm_reduce_scatter_begin(nncuda_ctx *ctx, nncuda_comm *comm, const float *partials, float *x, int64_t n, int64_t parts, int64_t replicas, const int64_t *shards, int64_t count, int32_t wire, float *room, int64_t room_size);
+NNCUDA_API int32_t nncuda_comm_reduce_scatter_end(nncuda_ctx *ctx, nncuda_comm *comm, const float *partials, float *x, int64_t n, int64_t parts, int64_t replicas, const int64_t *shards, int64_t count, int32_t wire, float *room, int64_t room_size);
 NNCUDA_API int32_t nncuda_comm_move(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int64_t bytes, const int64_t *moves, int64_t count);
 NNCUDA_API int32_t nncuda_comm_dispatch(nncuda_ctx *ctx, nncuda_comm *comm, const void *x, const int32_t *offsets, void *y, int32_t *y_offsets, int64_t rows, int64_t slot_rows, int64_t row_bytes, int64_t ranks, int64_t own);
 NNCUDA_API int32_t nncuda_comm_collect(nncuda_ctx *ctx, nncuda_comm *comm, const void *y, const int32_t *y_offsets, void *x, const int32_t *offsets, int64_t rows, int64_t slot_rows, int64_t row_bytes, int64_t ranks, int64_t own);

@@ -23,6 +23,8 @@ void nn_comm_grad_norm_workspace(const void *args, nn_workspace *workspace);
 
 /* Of reduce.c. */
 int32_t nn_comm_reduce_scatter(nncuda_ctx *ctx, const void *args);
+int32_t nn_comm_reduce_scatter_begin(nncuda_ctx *ctx, const void *args);
+int32_t nn_comm_reduce_scatter_end(nncuda_ctx *ctx, const void *args);
 int32_t nn_comm_grad_norm(nncuda_ctx *ctx, const void *args);
 
 /* Of experts.c. */

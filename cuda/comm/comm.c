@@ -1,10 +1,12 @@
 #include "comm.h"
 
+#include "background.h"
 #include "collective.h"
 #include "hmac.h"
 #include "mpi_library.h"
 #include "tree.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,22 +54,32 @@ const nn_transport nn_transport_self = {.name = "SELF",
 
 /* ---- for all of them ---- */
 
-int32_t nn_comm_fail(nncuda_ctx *ctx, nncuda_comm *comm, const char *format, ...) {
-  if (!comm->failed) {
-    va_list list;
-    va_start(list, format);
-    vsnprintf(comm->reason, sizeof comm->reason, format, list);
-    va_end(list);
+/* Whether this is the first reason: the context's thread and that of the background may both find one. */
+static int32_t lose(nncuda_comm *comm, const char *reason) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  pthread_mutex_lock(&lock);
+  const int32_t first = !comm->failed;
+  if (first) {
+    snprintf(comm->reason, sizeof comm->reason, "%s", reason);
     comm->failed = 1;
   }
+  pthread_mutex_unlock(&lock);
+  return first;
+}
+
+int32_t nn_comm_fail(nncuda_ctx *ctx, nncuda_comm *comm, const char *format, ...) {
+  char reason[NN_COMM_REASON_CAPACITY];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(reason, sizeof reason, format, list);
+  va_end(list);
+  lose(comm, reason);
   return nn_fail(ctx, NNCUDA_ERROR_PEER, "%s", comm->reason);
 }
 
 /* Whoever waits in a part, or in the whole, is told, too. One that was destroyed may have parts that were not. */
 static void tell_family(nncuda_comm *member, const char *reason) {
-  if (!member->failed && member->transport != NULL) {
-    snprintf(member->reason, sizeof member->reason, "%s", reason);
-    member->failed = 1;
+  if (member->transport != NULL && lose(member, reason)) {
     member->transport->abort(member);
   }
   for (nncuda_comm *part = member->parts; part != NULL; part = part->next) {
@@ -142,6 +154,7 @@ int32_t nn_comm_check(nncuda_ctx *ctx, const nncuda_comm *comm) {
 static void release(nncuda_ctx *ctx, nncuda_comm *comm) {
   (void)ctx;
   if (comm->transport != NULL) {
+    nn_background_close(comm);
     comm->transport->close(comm);
   }
   free(comm->names);
@@ -372,6 +385,7 @@ static int32_t destroy(nncuda_ctx *ctx, nncuda_comm *comm) {
   if (status == NNCUDA_SUCCESS) {
     nn_table_remove(&ctx->handles, comm);
     nn_table_put(&ctx->handles, comm, (void *)(intptr_t)NN_HANDLE_COMM_DESTROYED);
+    nn_background_close(comm);
     comm->transport->close(comm);
     comm->transport = NULL;
   }
@@ -393,13 +407,12 @@ static int32_t rank_of(nncuda_ctx *ctx, nncuda_comm *comm, int64_t *rank, int64_
 }
 
 void nn_comm_abort(nncuda_comm *comm, const char *reason, int64_t length) {
-  if (comm->failed) {
-    return; /* who told us knows */
+  char said[NN_COMM_REASON_CAPACITY];
+  snprintf(said, sizeof said, "rank %lld: %.*s", nn_comm_name(comm, comm->rank), (int)length, reason);
+  if (lose(comm, said)) { /* else who told us knows */
+    comm->transport->abort(comm);
+    nn_comm_lose_family(comm);
   }
-  snprintf(comm->reason, sizeof comm->reason, "rank %lld: %.*s", nn_comm_name(comm, comm->rank), (int)length, reason);
-  comm->failed = 1;
-  comm->transport->abort(comm);
-  nn_comm_lose_family(comm);
 }
 
 static int32_t abort_for(nncuda_ctx *ctx, nncuda_comm *comm, const char *reason, int64_t length) {

@@ -30,12 +30,18 @@ typedef struct nn_transport {
   int32_t (*exchange)(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *messages, int64_t count);
   /* The same for memory of the host, and done on return. Null: exchange does that, too. */
   int32_t (*exchange_host)(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *messages, int64_t count);
+  /* Exchanges beside what the stream does meanwhile (background.h): queues one; in stream order, waits for the first of
+   * them. Null: a thread does them by `exchange`. */
+  int32_t (*begin)(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *messages, int64_t count);
+  int32_t (*end)(nncuda_ctx *ctx, nncuda_comm *comm);
   /* What `part`, whose rank and ranks are set, needs of its own. members[i] is the rank in `comm` of rank i. */
   int32_t (*split)(nncuda_ctx *ctx, nncuda_comm *comm, nncuda_comm *part, const int64_t *members);
   /* Tells the peers, in comm->reason, why this rank cannot go on. Does not wait for long. */
   void (*abort)(nncuda_comm *comm);
   void (*close)(nncuda_comm *comm); /* of a communicator whose open or split succeeded */
 } nn_transport;
+
+typedef struct nn_background nn_background;
 
 struct nncuda_comm {
   const nn_transport *transport;
@@ -44,9 +50,10 @@ struct nncuda_comm {
   int64_t *names;              /* of a part: what sentences call its ranks, their ranks in the whole; else null */
   nncuda_comm *parent, *parts; /* null where there are none; parts are chained by `next` */
   nncuda_comm *next;
-  int64_t sent; /* bytes */
-  int32_t failed;
-  char reason[NN_COMM_REASON_CAPACITY]; /* why, with the name of the rank */
+  int64_t sent;                         /* bytes */
+  nn_background *background;            /* null until an exchange is done by it */
+  _Atomic int32_t failed;               /* once and for ever */
+  char reason[NN_COMM_REASON_CAPACITY]; /* why, with the name of the rank; written before `failed` */
 };
 
 extern const nn_transport nn_transport_self, nn_transport_threads, nn_transport_mpi, nn_transport_nccl;

@@ -146,6 +146,7 @@ static int32_t advance(nncuda_ctx *ctx, nncuda_comm *comm, transfer *t) {
 }
 
 static int32_t wait_for(nncuda_ctx *ctx, nncuda_comm *comm, transfer *t) {
+  mpi_state *state = comm->state;
   while (t->left > 0) {
     const int64_t before = t->left;
     const int32_t status = advance(ctx, comm, t);
@@ -154,6 +155,10 @@ static int32_t wait_for(nncuda_ctx *ctx, nncuda_comm *comm, transfer *t) {
     }
     if (t->left < before) {
       continue;
+    }
+    if (comm->failed) { /* lost with its family, and told: this is a thread of the background */
+      state->heard = 1;
+      return nn_comm_fail(ctx, comm, "%s", comm->reason);
     }
     if (told(ctx, comm)) {
       return NNCUDA_ERROR_PEER;

@@ -121,10 +121,19 @@ typedef struct ending {
   atomic_int holders; /* the thread and the rank; the last one frees it */
 } ending;
 
+/* An exchange that was begun: the event that happens when the stream beside has done it. */
+typedef struct under_way {
+  struct under_way *next;
+  nncuda_event *done;
+} under_way;
+
 typedef struct state {
-  ncclComm *nccl;  /* null: of one rank, or aborted */
-  nn_links *links; /* null: of one rank */
-  ending *ending;  /* or null */
+  nncuda_ctx *ctx;
+  ncclComm *nccl;        /* null: of one rank, or aborted */
+  nn_links *links;       /* null: of one rank */
+  ending *ending;        /* or null */
+  nncuda_stream *beside; /* null until an exchange is begun */
+  under_way *first, *last;
 } state;
 
 static void drop(ending *e) {
@@ -289,13 +298,12 @@ static int32_t wait_for_peers(nncuda_ctx *ctx) { return wait_for_stream(ctx, NUL
 
 /* ---- messages ---- */
 
-static int32_t nccl_exchange(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *messages, int64_t count) {
+static int32_t queue(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *messages, int64_t count, void *stream) {
   const state *const s = comm->state;
   const int32_t status = look(ctx, comm, NULL);
   if (status != NNCUDA_SUCCESS) {
     return status;
   }
-  void *const stream = ctx->engine->native_stream(ctx);
   int result = nccl.GroupStart();
   for (int64_t i = 0; going(result) && i < count; i++) {
     const nn_message *const m = &messages[i];
@@ -305,6 +313,65 @@ static int32_t nccl_exchange(nncuda_ctx *ctx, nncuda_comm *comm, const nn_messag
   const int ended = nccl.GroupEnd();
   result = going(result) ? ended : result;
   return going(result) ? settle(ctx, comm) : fail(ctx, comm, result);
+}
+
+static int32_t nccl_exchange(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *messages, int64_t count) {
+  return queue(ctx, comm, messages, count, ctx->engine->native_stream(ctx));
+}
+
+/* `later` waits for what `sooner` has been given so far; null is the own stream. */
+static int32_t follow(nncuda_ctx *ctx, nncuda_stream *sooner, nncuda_stream *later) {
+  const nn_stream_functions *const streams = ctx->engine->streams;
+  nncuda_event *event = NULL;
+  int32_t status = streams->event_create(ctx, &event);
+  if (status == NNCUDA_SUCCESS) {
+    status = streams->event_record(ctx, sooner, event);
+    status = status == NNCUDA_SUCCESS ? streams->stream_wait_event(ctx, later, event) : status;
+    streams->event_destroy(ctx, event); /* a wait that was queued stays */
+  }
+  return status;
+}
+
+static int32_t nccl_begin(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *messages, int64_t count) {
+  const nn_stream_functions *const streams = ctx->engine->streams;
+  state *const s = comm->state;
+  under_way *const added = calloc(1, sizeof *added);
+  if (added == NULL) {
+    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for what is sent meanwhile");
+  }
+  int32_t status = s->beside != NULL ? NNCUDA_SUCCESS : streams->stream_create(ctx, &s->beside);
+  status = status == NNCUDA_SUCCESS ? follow(ctx, NULL, s->beside) : status;
+  status = status == NNCUDA_SUCCESS && count > 0 ? queue(ctx, comm, messages, count, s->beside) : status;
+  status = status == NNCUDA_SUCCESS ? streams->event_create(ctx, &added->done) : status;
+  status = status == NNCUDA_SUCCESS ? streams->event_record(ctx, s->beside, added->done) : status;
+  if (status != NNCUDA_SUCCESS) {
+    if (added->done != NULL) {
+      streams->event_destroy(ctx, added->done);
+    }
+    free(added);
+    return status;
+  }
+  *(s->first == NULL ? &s->first : &s->last->next) = added;
+  s->last = added;
+  return NNCUDA_SUCCESS;
+}
+
+/* Forgets the first one. */
+static void drop_first(state *s) {
+  under_way *const first = s->first;
+  s->ctx->engine->streams->event_destroy(s->ctx, first->done);
+  s->first = first->next;
+  free(first);
+}
+
+static int32_t nccl_end(nncuda_ctx *ctx, nncuda_comm *comm) {
+  state *const s = comm->state;
+  if (s->first == NULL) {
+    return nn_fail(ctx, NNCUDA_ERROR_STATE, "no sums of this communicator are under way; begin some first");
+  }
+  const int32_t status = ctx->engine->streams->stream_wait_event(ctx, NULL, s->first->done);
+  drop_first(s);
+  return status;
 }
 
 static int32_t copy(nncuda_ctx *ctx, void *to, const void *from, size_t bytes, int32_t kind) {
@@ -373,6 +440,12 @@ static void nccl_close(nncuda_comm *comm) {
     }
     drop(s->ending);
   }
+  while (s->first != NULL) {
+    drop_first(s);
+  }
+  if (s->beside != NULL) {
+    s->ctx->engine->streams->stream_destroy(s->ctx, s->beside);
+  }
   nn_links_close(s->links);
   free(s);
 }
@@ -385,6 +458,7 @@ static int32_t join(nncuda_ctx *ctx, nncuda_comm *comm, const unique_id *id, nn_
     return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for a communicator");
   }
   comm->state = s;
+  s->ctx = ctx;
   s->links = links;
   ctx->comm_wait = wait_for_peers;
   int32_t status = NNCUDA_SUCCESS;
@@ -453,6 +527,8 @@ const nn_transport nn_transport_nccl = {.name = "NCCL",
                                         .open = nccl_open,
                                         .exchange = nccl_exchange,
                                         .exchange_host = nccl_exchange_host,
+                                        .begin = nccl_begin,
+                                        .end = nccl_end,
                                         .split = nccl_split,
                                         .abort = nccl_abort,
                                         .close = nccl_close};

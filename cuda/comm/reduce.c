@@ -3,6 +3,7 @@
  */
 #include "abi/generated/elementwise.h"
 #include "abi/optimizer.h"
+#include "background.h"
 #include "collective.h"
 #include "numbers/sizes.h"
 #include "outbox.h"
@@ -19,6 +20,8 @@ typedef struct sharded_args {
   float *norm;           /* of grad_norm */
   int64_t n, parts, replicas;
   int32_t wire;
+  float *room; /* of a reduce_scatter that has begun */
+  int64_t room_size;
   int64_t count;
   nn_owned owned[]; /* rank by rank */
 } sharded_args;
@@ -86,10 +89,11 @@ typedef struct reduction {
   nn_outbox box;
 } reduction;
 
-static reduction reduce_scatter_lay_out(const sharded_args *a, nn_workspace *w) {
+/* What is done in one exchange takes it whole. */
+static reduction reduce_scatter_lay_out(const sharded_args *a, int32_t whole, nn_workspace *w) {
   const int64_t all = all_sums(a), fits = ROOM / 4 / all, most = most_owned(a);
   const int64_t piece = fits < LEAST_PIECE ? LEAST_PIECE : fits > MOST_PIECE ? MOST_PIECE : fits;
-  reduction job = {.a = a, .sums = all - a->parts - 1, .piece = piece < most ? piece : most};
+  reduction job = {.a = a, .sums = all - a->parts - 1, .piece = piece < most && !whole ? piece : most};
   job.room = nn_take(w, (size_t)nn_mul(job.sums, wire_bytes(a) * job.piece));
   if (a->wire != NNCUDA_F32) {
     job.rounded = nn_take(w, (size_t)nn_mul(a->comm->ranks, nn_mul(a->parts + 1, 2 * job.piece)));
@@ -98,7 +102,7 @@ static reduction reduce_scatter_lay_out(const sharded_args *a, nn_workspace *w) 
   return job;
 }
 
-void nn_comm_reduce_scatter_workspace(const void *args, nn_workspace *w) { reduce_scatter_lay_out(args, w); }
+void nn_comm_reduce_scatter_workspace(const void *args, nn_workspace *w) { reduce_scatter_lay_out(args, 0, w); }
 
 /* What of an entry is in this exchange. */
 typedef struct span {
@@ -165,7 +169,8 @@ static void expect_sum(reduction *job, int64_t rank, char *slot) {
   }
 }
 
-static int32_t exchange_sums(nncuda_ctx *ctx, reduction *job) {
+/* What is exchanged of each sum at a time into the outbox. */
+static int32_t post_exchange(nncuda_ctx *ctx, reduction *job) {
   const sharded_args *a = job->a;
   const int64_t slot_bytes = wire_bytes(a) * job->piece;
   char *slot = job->room;
@@ -179,7 +184,7 @@ static int32_t exchange_sums(nncuda_ctx *ctx, reduction *job) {
       expect_sum(job, r, slot);
     }
   }
-  return status != NNCUDA_SUCCESS ? status : nn_comm_exchange(ctx, a->comm, job->box.messages, job->box.count);
+  return status;
 }
 
 /* The sum over all replicas, which is not rounded. */
@@ -237,28 +242,85 @@ static int64_t most_messages(const reduction *job) {
          job->sums * (rounds ? 1 : job->own.end - job->own.begin);
 }
 
+static int32_t open_reduction(nncuda_ctx *ctx, const sharded_args *a, reduction *job) {
+  job->own = run_of(a, a->comm->rank, 0);
+  const int32_t status = nn_outbox_open(ctx, &job->box, most_messages(job));
+  job->stack = malloc((size_t)(job->sums + a->parts + 1) * sizeof *job->stack);
+  return status == NNCUDA_SUCCESS && job->stack == NULL
+             ? nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %lld sums", (long long)job->sums)
+             : status;
+}
+
+static void close_reduction(reduction *job) {
+  free(job->stack);
+  free(job->box.messages);
+}
+
+static int32_t add_all(nncuda_ctx *ctx, reduction *job) {
+  int32_t status = NNCUDA_SUCCESS;
+  for (int64_t i = job->own.begin; status == NNCUDA_SUCCESS && i < job->own.end; i++) {
+    const span s = span_of(job, &job->a->owned[i]);
+    status = s.count > 0 ? add_sums(ctx, job, s) : NNCUDA_SUCCESS;
+  }
+  return status;
+}
+
 int32_t nn_comm_reduce_scatter(nncuda_ctx *ctx, const void *args) {
   const sharded_args *a = args;
   if (a->comm->ranks == 1) {
     return NNCUDA_SUCCESS;
   }
-  reduction job = reduce_scatter_lay_out(a, nn_workspace_of(ctx));
-  job.own = run_of(a, a->comm->rank, 0);
-  int32_t status = nn_outbox_open(ctx, &job.box, most_messages(&job));
-  job.stack = malloc((size_t)(job.sums + a->parts + 1) * sizeof *job.stack);
-  if (status == NNCUDA_SUCCESS && job.stack == NULL) {
-    status = nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %lld sums", (long long)job.sums);
-  }
+  reduction job = reduce_scatter_lay_out(a, 0, nn_workspace_of(ctx));
+  int32_t status = open_reduction(ctx, a, &job);
   const int64_t most = most_owned(a);
   for (; status == NNCUDA_SUCCESS && job.first < most; job.first += job.piece) {
-    status = exchange_sums(ctx, &job);
-    for (int64_t i = job.own.begin; status == NNCUDA_SUCCESS && i < job.own.end; i++) {
-      const span s = span_of(&job, &a->owned[i]);
-      status = s.count > 0 ? add_sums(ctx, &job, s) : NNCUDA_SUCCESS;
-    }
+    status = post_exchange(ctx, &job);
+    status = status != NNCUDA_SUCCESS ? status : nn_comm_exchange(ctx, a->comm, job.box.messages, job.box.count);
+    status = status != NNCUDA_SUCCESS ? status : add_all(ctx, &job);
   }
-  free(job.stack);
-  free(job.box.messages);
+  close_reduction(&job);
+  return status;
+}
+
+/* ---- the same in two calls: what is done between them is done beside the exchange ---- */
+
+static reduction lay_out_in_room(const sharded_args *a) {
+  nn_workspace room = {
+      .memory = (unsigned char *)a->room, .capacity = 4 * (size_t)a->room_size, .alignment = NN_MEMORY_ALIGNMENT};
+  return reduce_scatter_lay_out(a, 1, &room);
+}
+
+static int64_t room_size(const sharded_args *a) {
+  nn_workspace room = {.capacity = SIZE_MAX, .alignment = NN_MEMORY_ALIGNMENT};
+  if (a->comm->ranks > 1) {
+    reduce_scatter_lay_out(a, 1, &room);
+  }
+  return (int64_t)(room.used / 4);
+}
+
+int32_t nn_comm_reduce_scatter_begin(nncuda_ctx *ctx, const void *args) {
+  const sharded_args *a = args;
+  if (a->comm->ranks == 1) {
+    return NNCUDA_SUCCESS;
+  }
+  reduction job = lay_out_in_room(a);
+  int32_t status = open_reduction(ctx, a, &job);
+  status = status != NNCUDA_SUCCESS ? status : post_exchange(ctx, &job);
+  status = status != NNCUDA_SUCCESS ? status : nn_comm_exchange_begin(ctx, a->comm, job.box.messages, job.box.count);
+  close_reduction(&job);
+  return status;
+}
+
+int32_t nn_comm_reduce_scatter_end(nncuda_ctx *ctx, const void *args) {
+  const sharded_args *a = args;
+  if (a->comm->ranks == 1) {
+    return NNCUDA_SUCCESS;
+  }
+  reduction job = lay_out_in_room(a);
+  int32_t status = nn_comm_exchange_end(ctx, a->comm);
+  status = status != NNCUDA_SUCCESS ? status : open_reduction(ctx, a, &job);
+  status = status != NNCUDA_SUCCESS ? status : add_all(ctx, &job);
+  close_reduction(&job);
   return status;
 }
 
@@ -362,67 +424,133 @@ int32_t nn_comm_grad_norm(nncuda_ctx *ctx, const void *args) {
 
 /* ---- entry points ---- */
 
-/* Launches with the shards beside the other arguments. */
-static int32_t launch(nn_call *call, sharded_args args, const int64_t *shards) {
-  const size_t bytes = sizeof args + (size_t)args.count * sizeof *args.owned;
+/* A copy of the arguments with the shards beside them; null with a failed call, or without memory. Free it. */
+static sharded_args *with_shards(nn_call *call, sharded_args args, const int64_t *shards) {
   sharded_args *own = NULL;
   if (call->status == NNCUDA_SUCCESS) {
-    own = malloc(bytes);
+    own = malloc(sizeof args + (size_t)args.count * sizeof *args.owned);
     nn_call_require(call, own != NULL, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %lld shards", (long long)args.count);
   }
   if (own != NULL) {
     *own = args;
     nn_shards_by_rank(shards, args.count, own->owned);
   }
-  const int32_t status = nn_call_launch(call, own, bytes);
+  return own;
+}
+
+static int32_t launch(nn_call *call, sharded_args args, const int64_t *shards) {
+  sharded_args *const own = with_shards(call, args, shards);
+  const int32_t status = nn_call_launch(call, own, sizeof args + (size_t)args.count * sizeof *args.owned);
   free(own);
   return status;
+}
+
+/* Enters a call with the arguments of reduce_scatter, and checks those that are not memory. */
+static nn_call enter_reduction(nncuda_ctx *ctx, nn_op op, const sharded_args *a, const int64_t *shards) {
+  nn_call call = nn_comm_enter(ctx, op, a->comm);
+  nn_call_dtype(&call, "wire", a->wire, NN_FLOATS);
+  nn_call_size(&call, "n", a->n);
+  nn_call_size_if(&call, "parts", a->parts, 0); /* a rank with one sum takes part as well */
+  nn_call_size(&call, "count", a->count);
+  if (call.status == NNCUDA_SUCCESS) {
+    nn_call_require(&call, a->replicas >= a->comm->ranks, NNCUDA_ERROR_INVALID_VALUE,
+                    "replicas is %lld; it must be at least the ranks, which are %lld", (long long)a->replicas,
+                    (long long)a->comm->ranks);
+  }
+  if (call.status == NNCUDA_SUCCESS) {
+    const int64_t left = sums_of(a, a->comm->rank) - 1;
+    nn_call_require(&call, a->parts == left, NNCUDA_ERROR_INVALID_SIZE,
+                    "parts is %lld; with the replicas of rank %lld of %lld it must be %lld", (long long)a->parts,
+                    (long long)a->comm->rank, (long long)a->comm->ranks, (long long)left);
+  }
+  if (call.status == NNCUDA_SUCCESS) {
+    nn_shards_check(&call, a->n, a->comm->ranks, shards, a->count);
+  }
+  return call;
+}
+
+/* Only what takes part is declared: the rest may not be memory. */
+static void declare_sums(nn_call *call, const sharded_args *a, const int64_t *shards) {
+  const int32_t good = call->status == NNCUDA_SUCCESS && !call->empty;
+  const int64_t first = good ? shards[0] : 0, taken = good ? shards[3 * a->count - 2] - first : 0;
+  const int32_t gaps = good && !nn_shards_joined(shards, a->count) ? NN_ROLE_PARTS : 0;
+  nn_call_tensor(call, (a->parts > 0 ? NN_ROLE_IN : NN_ROLE_IN | NN_ROLE_OPTIONAL) | gaps, "partials",
+                 a->partials == NULL ? NULL : a->partials + first, NNCUDA_F32, "n", a->n,
+                 NN_SHAPE("[parts, elements]", a->parts, taken));
+  nn_call_tensor(call, NN_ROLE_INOUT | gaps, "x", a->x == NULL ? NULL : a->x + first, NNCUDA_F32, NULL, 0,
+                 NN_SHAPE("[elements]", taken));
+  for (int64_t i = 0; gaps && i < a->count; i++) {
+    call->bytes += 4.0 * (double)(a->parts + 2) * (double)(shards[3 * i + 1] - shards[3 * i]);
+  }
+}
+
+static sharded_args of_sums(nncuda_comm *comm, const float *partials, float *x, int64_t n, int64_t parts,
+                            int64_t replicas, int64_t count, int32_t wire) {
+  return (sharded_args){.comm = comm,
+                        .x = x,
+                        .partials = partials,
+                        .n = n,
+                        .parts = parts,
+                        .replicas = replicas,
+                        .wire = wire,
+                        .count = count};
 }
 
 int32_t nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm, const float *partials, float *x, int64_t n,
                                    int64_t parts, int64_t replicas, const int64_t *shards, int64_t count,
                                    int32_t wire) {
-  nn_call call = nn_comm_enter(ctx, NN_OP_comm_reduce_scatter, comm);
-  nn_call_dtype(&call, "wire", wire, NN_FLOATS);
-  nn_call_size(&call, "n", n);
-  nn_call_size_if(&call, "parts", parts, 0); /* a rank with one sum takes part as well */
-  nn_call_size(&call, "count", count);
+  const sharded_args args = of_sums(comm, partials, x, n, parts, replicas, count, wire);
+  nn_call call = enter_reduction(ctx, NN_OP_comm_reduce_scatter, &args, shards);
+  declare_sums(&call, &args, shards);
+  return launch(&call, args, shards);
+}
+
+int32_t nncuda_comm_reduce_scatter_room(nncuda_ctx *ctx, nncuda_comm *comm, int64_t n, int64_t parts, int64_t replicas,
+                                        const int64_t *shards, int64_t count, int32_t wire, int64_t *size) {
+  const sharded_args args = of_sums(comm, NULL, NULL, n, parts, replicas, count, wire);
+  nn_call call = enter_reduction(ctx, NN_OP_comm_reduce_scatter_begin, &args, shards);
+  nn_call_require(&call, size != NULL, NNCUDA_ERROR_NULL_POINTER, "size is null; it must say where to put the number");
+  sharded_args *const own = call.empty ? NULL : with_shards(&call, args, shards);
   if (call.status == NNCUDA_SUCCESS) {
-    nn_call_require(&call, replicas >= comm->ranks, NNCUDA_ERROR_INVALID_VALUE,
-                    "replicas is %lld; it must be at least the ranks, which are %lld", (long long)replicas,
-                    (long long)comm->ranks);
+    *size = own == NULL ? 0 : room_size(own);
   }
-  if (call.status == NNCUDA_SUCCESS) {
-    const int64_t left = nn_replica_parts(replicas, nn_shard(replicas, 1, comm->ranks, comm->rank)) - 1;
-    nn_call_require(&call, parts == left, NNCUDA_ERROR_INVALID_SIZE,
-                    "parts is %lld; with the replicas of rank %lld of %lld it must be %lld", (long long)parts,
-                    (long long)comm->rank, (long long)comm->ranks, (long long)left);
+  free(own);
+  call.empty = 1; /* nothing is run */
+  return nn_call_launch(&call, NULL, 0);
+}
+
+/* Both halves. */
+static int32_t split_reduction(nncuda_ctx *ctx, nn_op op, sharded_args args, const int64_t *shards, float *room,
+                               int64_t size) {
+  args.room = room;
+  args.room_size = size;
+  nn_call call = enter_reduction(ctx, op, &args, shards);
+  declare_sums(&call, &args, shards);
+  sharded_args *const own = call.empty ? NULL : with_shards(&call, args, shards);
+  if (own != NULL) {
+    const int64_t needed = room_size(own);
+    nn_call_require(&call, args.room_size >= needed, NNCUDA_ERROR_INVALID_SIZE,
+                    "room_size is %lld; these sums need %lld (nncuda_comm_reduce_scatter_room)",
+                    (long long)args.room_size, (long long)needed);
   }
-  if (call.status == NNCUDA_SUCCESS) {
-    nn_shards_check(&call, n, comm->ranks, shards, count);
-  }
-  /* Only what takes part is declared: the rest may not be memory. */
-  const int32_t good = call.status == NNCUDA_SUCCESS && !call.empty;
-  const int64_t first = good ? shards[0] : 0, taken = good ? shards[3 * count - 2] - first : 0;
-  const int32_t gaps = good && !nn_shards_joined(shards, count) ? NN_ROLE_PARTS : 0;
-  nn_call_tensor(&call, (parts > 0 ? NN_ROLE_IN : NN_ROLE_IN | NN_ROLE_OPTIONAL) | gaps, "partials",
-                 partials == NULL ? NULL : partials + first, NNCUDA_F32, "n", n,
-                 NN_SHAPE("[parts, elements]", parts, taken));
-  nn_call_tensor(&call, NN_ROLE_INOUT | gaps, "x", x == NULL ? NULL : x + first, NNCUDA_F32, NULL, 0,
-                 NN_SHAPE("[elements]", taken));
-  for (int64_t i = 0; gaps && i < count; i++) {
-    call.bytes += 4.0 * (double)(parts + 2) * (double)(shards[3 * i + 1] - shards[3 * i]);
-  }
-  return launch(&call,
-                (sharded_args){.comm = comm,
-                               .x = x,
-                               .partials = partials,
-                               .n = n,
-                               .parts = parts,
-                               .replicas = replicas,
-                               .wire = wire,
-                               .count = count},
-                shards);
+  nn_call_tensor(&call, NN_ROLE_INOUT, "room", args.room, NNCUDA_F32, NULL, 0, NN_SHAPE("[room_size]", size));
+  const int32_t status = nn_call_launch(&call, own, sizeof args + (size_t)args.count * sizeof *args.owned);
+  free(own);
+  return status;
+}
+
+int32_t nncuda_comm_reduce_scatter_begin(nncuda_ctx *ctx, nncuda_comm *comm, const float *partials, float *x, int64_t n,
+                                         int64_t parts, int64_t replicas, const int64_t *shards, int64_t count,
+                                         int32_t wire, float *room, int64_t room_size) {
+  const sharded_args sums = of_sums(comm, partials, x, n, parts, replicas, count, wire);
+  return split_reduction(ctx, NN_OP_comm_reduce_scatter_begin, sums, shards, room, room_size);
+}
+
+int32_t nncuda_comm_reduce_scatter_end(nncuda_ctx *ctx, nncuda_comm *comm, const float *partials, float *x, int64_t n,
+                                       int64_t parts, int64_t replicas, const int64_t *shards, int64_t count,
+                                       int32_t wire, float *room, int64_t room_size) {
+  const sharded_args sums = of_sums(comm, partials, x, n, parts, replicas, count, wire);
+  return split_reduction(ctx, NN_OP_comm_reduce_scatter_end, sums, shards, room, room_size);
 }
 
 static void check_whole(nn_call *call, int64_t n, const int64_t *shards, int64_t count) {

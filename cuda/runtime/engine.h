@@ -28,6 +28,8 @@ typedef enum nn_op {
   NN_OP_comm_all_gather,
   NN_OP_comm_all_reduce,
   NN_OP_comm_reduce_scatter,
+  NN_OP_comm_reduce_scatter_begin,
+  NN_OP_comm_reduce_scatter_end,
   NN_OP_comm_move,
   NN_OP_comm_grad_norm,
   NN_OP_comm_dispatch,

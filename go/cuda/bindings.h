@@ -756,6 +756,61 @@ NNCUDA_API int32_t nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm
                                               int64_t count, int32_t wire);
 
 /**
+ * What nncuda_comm_reduce_scatter_begin needs to keep sums that arrive.
+ * @param comm handle : the communicator
+ * @param n size : elements
+ * @param parts size : sums in `partials`
+ * @param replicas option : of the job; must be at least 1
+ * @param shards in i64 [count, 3] host : as of nncuda_comm_reduce_scatter
+ * @param count size : shards
+ * @param wire option default NNCUDA_F32 : f32, f16 or bf16
+ * @param size out i64 [1] host : of room, in elements
+ */
+NNCUDA_API int32_t nncuda_comm_reduce_scatter_room(nncuda_ctx *ctx, nncuda_comm *comm, int64_t n, int64_t parts,
+                                                   int64_t replicas, const int64_t *shards, int64_t count,
+                                                   int32_t wire, int64_t *size);
+
+/**
+ * The first half of nncuda_comm_reduce_scatter: sends what travels of these elements, and comes back at once, so that
+ * the context does other things meanwhile. The second half is nncuda_comm_reduce_scatter_end with the same arguments;
+ * until then what takes part of `partials` and x, and room, belong to them. Several may be under way, each with a room of
+ * its own; they end in the order in which they began. Nothing else is done on a communicator that has some under way:
+ * make one for them (nncuda_comm_split).
+ * @param comm handle : the communicator
+ * @param partials in? f32 [parts, n] : as of nncuda_comm_reduce_scatter
+ * @param x inout f32 [n] : the last in; it stays
+ * @param n size : elements
+ * @param parts size : sums in `partials`
+ * @param replicas option : of the job; must be at least 1
+ * @param shards in i64 [count, 3] host : as of nncuda_comm_reduce_scatter
+ * @param count size : shards
+ * @param wire option default NNCUDA_F32 : f32, f16 or bf16
+ * @param room inout f32 [room_size] : what arrives
+ * @param room_size size : of room; at least what nncuda_comm_reduce_scatter_room says
+ */
+NNCUDA_API int32_t nncuda_comm_reduce_scatter_begin(nncuda_ctx *ctx, nncuda_comm *comm, const float *partials, float *x,
+                                                    int64_t n, int64_t parts, int64_t replicas, const int64_t *shards,
+                                                    int64_t count, int32_t wire, float *room, int64_t room_size);
+
+/**
+ * The second half: waits for what travels, in stream order, and adds it up.
+ * @param comm handle : the communicator
+ * @param partials in? f32 [parts, n] : as given to nncuda_comm_reduce_scatter_begin, and so are all others
+ * @param x inout f32 [n] : the sum out, in the own shards; the rest stays
+ * @param n size : elements
+ * @param parts size : sums in `partials`
+ * @param replicas option : of the job; must be at least 1
+ * @param shards in i64 [count, 3] host : as of nncuda_comm_reduce_scatter
+ * @param count size : shards
+ * @param wire option default NNCUDA_F32 : f32, f16 or bf16
+ * @param room inout f32 [room_size] : what has arrived
+ * @param room_size size : of room
+ */
+NNCUDA_API int32_t nncuda_comm_reduce_scatter_end(nncuda_ctx *ctx, nncuda_comm *comm, const float *partials, float *x,
+                                                  int64_t n, int64_t parts, int64_t replicas, const int64_t *shards,
+                                                  int64_t count, int32_t wire, float *room, int64_t room_size);
+
+/**
  * Moves pieces of x between ranks, each to the same place. All ranks give the same list, which is copied; a rank may
  * leave out moves of which it is neither end.
  * @param comm handle : the communicator

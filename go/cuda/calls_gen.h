@@ -206,6 +206,15 @@ static inline int32_t call_nncuda_comm_all_reduce(nncuda_ctx *ctx, nncuda_comm *
 static inline int32_t call_nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t partials, uintptr_t x, int64_t n, int64_t parts, int64_t replicas, const int64_t *shards, int64_t count, int32_t wire) {
   return nn_api.nncuda_comm_reduce_scatter(ctx, comm, (const float *)partials, (float *)x, n, parts, replicas, shards, count, wire);
 }
+static inline int32_t call_nncuda_comm_reduce_scatter_room(nncuda_ctx *ctx, nncuda_comm *comm, int64_t n, int64_t parts, int64_t replicas, const int64_t *shards, int64_t count, int32_t wire, int64_t *size) {
+  return nn_api.nncuda_comm_reduce_scatter_room(ctx, comm, n, parts, replicas, shards, count, wire, size);
+}
+static inline int32_t call_nncuda_comm_reduce_scatter_begin(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t partials, uintptr_t x, int64_t n, int64_t parts, int64_t replicas, const int64_t *shards, int64_t count, int32_t wire, uintptr_t room, int64_t room_size) {
+  return nn_api.nncuda_comm_reduce_scatter_begin(ctx, comm, (const float *)partials, (float *)x, n, parts, replicas, shards, count, wire, (float *)room, room_size);
+}
+static inline int32_t call_nncuda_comm_reduce_scatter_end(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t partials, uintptr_t x, int64_t n, int64_t parts, int64_t replicas, const int64_t *shards, int64_t count, int32_t wire, uintptr_t room, int64_t room_size) {
+  return nn_api.nncuda_comm_reduce_scatter_end(ctx, comm, (const float *)partials, (float *)x, n, parts, replicas, shards, count, wire, (float *)room, room_size);
+}
 static inline int32_t call_nncuda_comm_move(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t x, int64_t bytes, const int64_t *moves, int64_t count) {
   return nn_api.nncuda_comm_move(ctx, comm, (void *)x, bytes, moves, count);
 }

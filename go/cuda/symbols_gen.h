@@ -67,6 +67,9 @@
   X(nncuda_comm_all_gather) \
   X(nncuda_comm_all_reduce) \
   X(nncuda_comm_reduce_scatter) \
+  X(nncuda_comm_reduce_scatter_room) \
+  X(nncuda_comm_reduce_scatter_begin) \
+  X(nncuda_comm_reduce_scatter_end) \
   X(nncuda_comm_move) \
   X(nncuda_comm_dispatch) \
   X(nncuda_comm_collect) \

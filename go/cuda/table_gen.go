@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "f3d933d7c02de8602c4bd8b57b6f7a9be9064e1f5d401aa81d940c561a45ca40"
+const HeaderSHA256 = "320b62a443caa1a5ad131f1b0f1100465c22fd88a4e821ca86629f9d3b8b4244"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

@@ -150,15 +150,77 @@ class Comm(Handle):
         the sums; only elements of shards take part. `partials` are the sums that `nncuda.replica_merges` left aside on
         this rank, one after the other, and `x` the last. With a `wire` of 16 bits all that is given is rounded to it,
         and each sum but that over all replicas."""
+        self._move("nncuda_comm_reduce_scatter", *self._sums(partials, x, shards, replicas, wire))
+        return x
+
+    def reduce_scatter_room(
+        self,
+        partials: Tensor | None,
+        x: Tensor,
+        shards: Sequence[Shard],
+        replicas: int | None = None,
+        wire: FloatLike = "f32",
+    ) -> int:
+        """Elements of f32 that `reduce_scatter_begin` needs for what arrives."""
+        _, _, *sums = self._sums(partials, x, shards, replicas, wire)
+        found = self.ctx._ffi.new("int64_t *")
+        self._call("nncuda_comm_reduce_scatter_room", *sums, found)
+        return int(found[0])
+
+    def reduce_scatter_begin(
+        self,
+        partials: Tensor | None,
+        x: Tensor,
+        shards: Sequence[Shard],
+        replicas: int | None = None,
+        wire: FloatLike = "f32",
+        *,
+        room: Tensor,
+    ) -> None:
+        """The first half of `reduce_scatter`: what travels is sent beside what the context does from now on. With the
+        same arguments `reduce_scatter_end` waits for it and adds it up; until then the elements of shards and `room`,
+        f32 of `reduce_scatter_room` elements, belong to it. Several may be under way, each with a room of its own; they end in
+        the order in which they began, and nothing else is done on this communicator meanwhile."""
+        self._half("begin", partials, x, shards, replicas, wire, room)
+
+    def reduce_scatter_end(
+        self,
+        partials: Tensor | None,
+        x: Tensor,
+        shards: Sequence[Shard],
+        replicas: int | None = None,
+        wire: FloatLike = "f32",
+        *,
+        room: Tensor,
+    ) -> Tensor:
+        """The second half: `x` is as after `reduce_scatter`."""
+        self._half("end", partials, x, shards, replicas, wire, room)
+        return x
+
+    def _half(
+        self,
+        name: str,
+        partials: Tensor | None,
+        x: Tensor,
+        shards: Sequence[Shard],
+        replicas: int | None,
+        wire: FloatLike,
+        room: Tensor,
+    ) -> None:
+        sums = self._sums(partials, x, shards, replicas, wire)
+        self._floats(room=room)
+        self._move(f"nncuda_comm_reduce_scatter_{name}", *sums, room, room.size)
+
+    def _sums(
+        self, partials: Tensor | None, x: Tensor, shards: Sequence[Shard], replicas: int | None, wire: FloatLike
+    ) -> tuple[Any, ...]:
+        """What the functions of reduce_scatter take."""
         self._floats(x=x, **({} if partials is None else {"partials": partials}))
         parts = 0 if partials is None or not x.size else partials.size // x.size
         if partials is not None and (parts * x.size != partials.size):
             raise ValueError(f"partials has {partials.size} elements; it must be a multiple of those of x, {x.size}")
         sizes = x.size, parts, self.ranks if replicas is None else replicas
-        self._move(
-            "nncuda_comm_reduce_scatter", partials, x, *sizes, *self._numbers(shards), DTYPES[name_of(wire)].code
-        )
-        return x
+        return partials, x, *sizes, *self._numbers(shards), DTYPES[name_of(wire)].code
 
     def move(self, x: Tensor, moves: Sequence[tuple[int, int, int, int]]) -> Tensor:
         """Moves pieces of `x` between ranks, each to the same place. All ranks give the same `moves`, where each may

@@ -503,6 +503,58 @@ pub type nncuda_comm_reduce_scatter = unsafe extern "C" fn(
     wire: i32,
 ) -> i32;
 
+/// What nncuda_comm_reduce_scatter_begin needs to keep sums that arrive.
+///
+/// C: `int32_t nncuda_comm_reduce_scatter_room(nncuda_ctx *ctx, nncuda_comm *comm, int64_t n, int64_t parts, int64_t replicas, const int64_t *shards, int64_t count, int32_t wire, int64_t *size);`
+pub type nncuda_comm_reduce_scatter_room = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    comm: *mut nncuda_comm,
+    n: i64,
+    parts: i64,
+    replicas: i64,
+    shards: *const i64,
+    count: i64,
+    wire: i32,
+    size: *mut i64,
+) -> i32;
+
+/// The first half of nncuda_comm_reduce_scatter: sends what travels of these elements, and comes back at once, so
+/// that the context does other things meanwhile.
+///
+/// C: `int32_t nncuda_comm_reduce_scatter_begin(nncuda_ctx *ctx, nncuda_comm *comm, const float *partials, float *x, int64_t n, int64_t parts, int64_t replicas, const int64_t *shards, int64_t count, int32_t wire, float *room, int64_t room_size);`
+pub type nncuda_comm_reduce_scatter_begin = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    comm: *mut nncuda_comm,
+    partials: *const f32,
+    x: *mut f32,
+    n: i64,
+    parts: i64,
+    replicas: i64,
+    shards: *const i64,
+    count: i64,
+    wire: i32,
+    room: *mut f32,
+    room_size: i64,
+) -> i32;
+
+/// The second half: waits for what travels, in stream order, and adds it up.
+///
+/// C: `int32_t nncuda_comm_reduce_scatter_end(nncuda_ctx *ctx, nncuda_comm *comm, const float *partials, float *x, int64_t n, int64_t parts, int64_t replicas, const int64_t *shards, int64_t count, int32_t wire, float *room, int64_t room_size);`
+pub type nncuda_comm_reduce_scatter_end = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    comm: *mut nncuda_comm,
+    partials: *const f32,
+    x: *mut f32,
+    n: i64,
+    parts: i64,
+    replicas: i64,
+    shards: *const i64,
+    count: i64,
+    wire: i32,
+    room: *mut f32,
+    room_size: i64,
+) -> i32;
+
 /// Moves pieces of x between ranks, each to the same place.
 ///
 /// C: `int32_t nncuda_comm_move(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int64_t bytes, const int64_t *moves, int64_t count);`

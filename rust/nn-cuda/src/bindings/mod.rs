@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "f3d933d7c02de8602c4bd8b57b6f7a9be9064e1f5d401aa81d940c561a45ca40";
+pub const HEADER_SHA256: &str = "320b62a443caa1a5ad131f1b0f1100465c22fd88a4e821ca86629f9d3b8b4244";
