@@ -325,7 +325,8 @@ def expert_shards(
 ) -> list[Shard]:
     """Which rank updates which of `n` parameters, in ascending order without gaps, cut at multiples of `grain`. Of each
     matrix in `experts`, first element and the one after the last, neighbouring ranks of a `group` hold a part each:
-    whole grains of it go to the ranks that hold it, all others to all. With one rank in a group, as `shard` cuts."""
+    whole grains of it go to the ranks that hold it, all others to all. With one rank in a group all ranks share out each
+    matrix, and what lies between two."""
     loaded = library.load()
     flat = loaded.ffi.new("int64_t[]", [end for matrix in experts for end in matrix])
     count = loaded.ffi.new("int64_t *")
