@@ -469,17 +469,17 @@ static nn_call enter_reduction(nncuda_ctx *ctx, nn_op op, const sharded_args *a,
   return call;
 }
 
-/* Only what takes part is declared: the rest may not be memory. */
-static void declare_sums(nn_call *call, const sharded_args *a, const int64_t *shards) {
+/* Only what takes part is declared: the rest may not be memory. Whether the bytes of it are `counted`. */
+static void declare_sums(nn_call *call, const sharded_args *a, const int64_t *shards, int32_t counted) {
   const int32_t good = call->status == NNCUDA_SUCCESS && !call->empty;
   const int64_t first = good ? shards[0] : 0, taken = good ? shards[3 * a->count - 2] - first : 0;
-  const int32_t gaps = good && !nn_shards_joined(shards, a->count) ? NN_ROLE_PARTS : 0;
+  const int32_t gaps = good && (!counted || !nn_shards_joined(shards, a->count)) ? NN_ROLE_PARTS : 0;
   nn_call_tensor(call, (a->parts > 0 ? NN_ROLE_IN : NN_ROLE_IN | NN_ROLE_OPTIONAL) | gaps, "partials",
                  a->partials == NULL ? NULL : a->partials + first, NNCUDA_F32, "n", a->n,
                  NN_SHAPE("[parts, elements]", a->parts, taken));
   nn_call_tensor(call, NN_ROLE_INOUT | gaps, "x", a->x == NULL ? NULL : a->x + first, NNCUDA_F32, NULL, 0,
                  NN_SHAPE("[elements]", taken));
-  for (int64_t i = 0; gaps && i < a->count; i++) {
+  for (int64_t i = 0; gaps && counted && i < a->count; i++) {
     call->bytes += 4.0 * (double)(a->parts + 2) * (double)(shards[3 * i + 1] - shards[3 * i]);
   }
 }
@@ -501,7 +501,7 @@ int32_t nncuda_comm_reduce_scatter(nncuda_ctx *ctx, nncuda_comm *comm, const flo
                                    int32_t wire) {
   const sharded_args args = of_sums(comm, partials, x, n, parts, replicas, count, wire);
   nn_call call = enter_reduction(ctx, NN_OP_comm_reduce_scatter, &args, shards);
-  declare_sums(&call, &args, shards);
+  declare_sums(&call, &args, shards, 1);
   return launch(&call, args, shards);
 }
 
@@ -519,13 +519,13 @@ int32_t nncuda_comm_reduce_scatter_room(nncuda_ctx *ctx, nncuda_comm *comm, int6
   return nn_call_launch(&call, NULL, 0);
 }
 
-/* Both halves. */
+/* Either half; the bytes of both count with the second. */
 static int32_t split_reduction(nncuda_ctx *ctx, nn_op op, sharded_args args, const int64_t *shards, float *room,
                                int64_t size) {
   args.room = room;
   args.room_size = size;
   nn_call call = enter_reduction(ctx, op, &args, shards);
-  declare_sums(&call, &args, shards);
+  declare_sums(&call, &args, shards, op == NN_OP_comm_reduce_scatter_end);
   sharded_args *const own = call.empty ? NULL : with_shards(&call, args, shards);
   if (own != NULL) {
     const int64_t needed = room_size(own);
@@ -533,7 +533,8 @@ static int32_t split_reduction(nncuda_ctx *ctx, nn_op op, sharded_args args, con
                     "room_size is %lld; these sums need %lld (nncuda_comm_reduce_scatter_room)",
                     (long long)args.room_size, (long long)needed);
   }
-  nn_call_tensor(&call, NN_ROLE_INOUT, "room", args.room, NNCUDA_F32, NULL, 0, NN_SHAPE("[room_size]", size));
+  nn_call_tensor(&call, NN_ROLE_INOUT | NN_ROLE_PARTS, "room", args.room, NNCUDA_F32, NULL, 0,
+                 NN_SHAPE("[room_size]", size));
   const int32_t status = nn_call_launch(&call, own, sizeof args + (size_t)args.count * sizeof *args.owned);
   free(own);
   return status;

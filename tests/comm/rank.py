@@ -75,6 +75,39 @@ def rounded_sums(comm: nncuda.Comm) -> None:
         same(x, before, f"sums that travel in {wire}")
 
 
+def begun_sums(comm: nncuda.Comm) -> None:
+    """Of a part, two under way at once, while the whole computes and talks; and captured."""
+    ctx, part = comm.ctx, comm.part(0, 1, comm.ranks)
+    g = gradients(comm.ranks, 1000)
+    pieces = [
+        [one for one in in_turn(1000, 70, comm.ranks) if low <= one[0] < high] for low, high in ((490, 1e9), (0, 490))
+    ]
+    for wire in ("f32", "bf16"):
+        x = ctx.tensor(g[comm.rank])
+        rooms = [ctx.empty(part.reduce_scatter_room(None, x, shards, wire=wire)) for shards in pieces]
+
+        def sums(x=x, rooms=rooms, wire=wire) -> None:
+            for shards, room in zip(pieces, rooms, strict=True):
+                part.reduce_scatter_begin(None, x, shards, wire=wire, room=room)
+            kernels.add(x, x)
+            for shards, room in zip(pieces, rooms, strict=True):
+                part.reduce_scatter_end(None, x, shards, wire=wire, room=room)
+
+        want = g[comm.rank].copy()
+        for begin, end, rank in (shard for shards in pieces for shard in shards):
+            want[begin:end] = tree_sum(g, wire)[begin:end] if rank == comm.rank else want[begin:end]
+        sums()
+        same(x.numpy(), want, f"sums in {wire} that were begun")
+        with ctx.capture() as captured:
+            sums()
+        for _ in range(3):
+            x.copy_(g[comm.rank])
+            captured.launch()
+            check(comm.sum(1) == comm.ranks, "the whole while a part is busy")
+            same(x.numpy(), want, f"sums in {wire} that were begun, captured")
+        captured.close()
+
+
 def norms(comm: nncuda.Comm) -> None:
     ctx = comm.ctx
     for n in (1, GRAIN, GRAIN + 1, 200_000):
@@ -102,6 +135,7 @@ def collectives(comm: nncuda.Comm) -> str:
     moves(comm)
     sums(comm)
     rounded_sums(comm)
+    begun_sums(comm)
     norms(comm)
     experts(comm)
     return f"rank {comm.rank} of {comm.ranks}"
