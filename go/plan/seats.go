@@ -124,7 +124,7 @@ func (d *differences) addSums(options train.Config, machine cuda.Machine, held *
 	for _, shard := range held.Shards {
 		d.sent[shard.Rank] += 8 * (ranks - 1) * int((shard.End-shard.Begin+chunk-1)/chunk)
 	}
-	if ranks == group { // each expert's gradients are on one rank alone
+	if group == 1 || group == ranks { // no experts are shared out, or the gradients of each are on one rank alone
 		return nil
 	}
 	for at := range sums {
