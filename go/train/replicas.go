@@ -273,7 +273,7 @@ func (r *replicas) norm(norm *tensor.Tensor) error {
 	return r.comm.GradNorm(r.gradients.Memory(), norm.Memory(), int64(r.gradients.Size()), r.held.Shards)
 }
 
-// gather gives all ranks all that they compute with of an f32 arena, of which each has what it updates.
+// gather gives all ranks all that they compute with of an arena, of which each has what it updates.
 func (r *replicas) gather(arena *tensor.Tensor) error {
 	return r.move(arena, r.held.WeightMoves(arena.DType().Size()))
 }
