@@ -226,6 +226,47 @@ func (c *Comm) ReduceScatter(partials, x Memory, n, parts, replicas int64, shard
 	})
 }
 
+// ReduceScatterRoom is how many f32 [Comm.ReduceScatterBegin] needs for what arrives.
+func (c *Comm) ReduceScatterRoom(n, parts, replicas int64, shards []RankShard, wire DType) (int64, error) {
+	in := c.enter()
+	var size C.int64_t
+	err := in.finish("nncuda_comm_reduce_scatter_room", func(in *core) C.int32_t {
+		numbers, count := numbersOf(shards)
+		return C.call_nncuda_comm_reduce_scatter_room(in.handle, c.pointer(), C.int64_t(n), C.int64_t(parts),
+			C.int64_t(replicas), numbers, count, C.int32_t(wire), &size)
+	})
+	return int64(size), err
+}
+
+// ReduceScatterBegin is the first half of [Comm.ReduceScatter]: what travels is sent beside what the context does from now
+// on. [Comm.ReduceScatterEnd] with the same arguments is the second; until then what takes part of partials and x, and
+// room, f32 [roomSize], belong to it. Several may be under way, each with a room of its own; they end in the order in
+// which they began, and nothing else is done on this communicator meanwhile.
+func (c *Comm) ReduceScatterBegin(
+	partials, x Memory, n, parts, replicas int64, shards []RankShard, wire DType, room Memory, roomSize int64,
+) error {
+	in := c.enter()
+	aside, last, kept := in.span("partials", partials, 4*n*parts), in.span("x", x, 4*n), in.span("room", room, 4*roomSize)
+	return in.finish("nncuda_comm_reduce_scatter_begin", func(in *core) C.int32_t {
+		numbers, count := numbersOf(shards)
+		return C.call_nncuda_comm_reduce_scatter_begin(in.handle, c.pointer(), aside, last, C.int64_t(n), C.int64_t(parts),
+			C.int64_t(replicas), numbers, count, C.int32_t(wire), kept, C.int64_t(roomSize))
+	})
+}
+
+// ReduceScatterEnd is the second half: it waits for what travels, in stream order, and x is as after [Comm.ReduceScatter].
+func (c *Comm) ReduceScatterEnd(
+	partials, x Memory, n, parts, replicas int64, shards []RankShard, wire DType, room Memory, roomSize int64,
+) error {
+	in := c.enter()
+	aside, last, kept := in.span("partials", partials, 4*n*parts), in.span("x", x, 4*n), in.span("room", room, 4*roomSize)
+	return in.finish("nncuda_comm_reduce_scatter_end", func(in *core) C.int32_t {
+		numbers, count := numbersOf(shards)
+		return C.call_nncuda_comm_reduce_scatter_end(in.handle, c.pointer(), aside, last, C.int64_t(n), C.int64_t(parts),
+			C.int64_t(replicas), numbers, count, C.int32_t(wire), kept, C.int64_t(roomSize))
+	})
+}
+
 // A Move is of the bytes Begin .. End-1, from one rank to another.
 type Move struct{ Begin, End, From, To int64 }
 
@@ -303,7 +344,8 @@ func Shard(count, grain, parts, part int64) (begin, end int64, err error) {
 // ExpertShards says which rank updates which of n elements, in ascending order without gaps, cut at multiples of `grain`.
 // `group` neighbouring ranks hold the `experts` together: of each of these stacks, the first element and the one after the
 // last, in ascending order, the rank q of a group has part q. Whole grains of such a part go to the ranks that have it,
-// all others to all ranks; with group 1 that is [Shard] of each rank.
+// all others to all ranks. With group 1 the elements are cut where stacks begin and end, at the grain below, but only into
+// pieces of 16 grains a rank and more, and each piece is cut by [Shard].
 func ExpertShards(n, grain, ranks, group int64, experts [][2]int64) ([]RankShard, error) {
 	if err := Load(); err != nil {
 		return nil, err

@@ -122,6 +122,78 @@ func TestCollectives(t *testing.T) {
 	})
 }
 
+// Sums in two halves have the bits of those that are waited for; two are under way at once, and others are captured.
+func TestSumsThatAreBegun(t *testing.T) {
+	const replicas, elements = 5, 6
+	pieces := [][]cuda.RankShard{{{4, 5, 2}, {5, 6, 0}}, {{2, 3, 1}, {3, 4, 0}}, {{0, 1, 0}, {1, 2, 1}}}
+	ranks.Run(t, 3, func(comm *cuda.Comm) {
+		ctx, rank := comm.Context(), comm.Rank()
+		first, end, err := cuda.Shard(replicas, 1, 3, int64(rank))
+		must.Do(t, err)
+		left := int64(0) // sums of these replicas, of which all but the last are aside
+		for replica := first; replica < end; replica++ {
+			left += 1 - must.Get(cuda.ReplicaMerges(replicas, first, replica))(t)
+		}
+		var given []float32
+		for at := range left * elements {
+			given = append(given, 1+float32(rank)/3+float32(at)/7)
+		}
+		last := given[(left-1)*elements:]
+		var aside cuda.Memory
+		if left > 1 {
+			aside = floats(t, ctx, given[:(left-1)*elements]...).At(0)
+		}
+		for _, wire := range []cuda.DType{cuda.F32, cuda.F16, cuda.BF16} {
+			x, wanted := floats(t, ctx, last...), floats(t, ctx, last...)
+			var rooms [3]*cuda.Buffer
+			var sizes [3]int64
+			for at, shards := range pieces {
+				sizes[at] = must.Get(comm.ReduceScatterRoom(elements, left-1, replicas, shards, wire))(t)
+				rooms[at] = must.Get(ctx.Allocate(4 * sizes[at]))(t)
+				must.Do(t, comm.ReduceScatter(aside, wanted.At(0), elements, left-1, replicas, shards, wire))
+			}
+			begin := func(at int) error {
+				return comm.ReduceScatterBegin(
+					aside, x.At(0), elements, left-1, replicas, pieces[at], wire, rooms[at].At(0), sizes[at])
+			}
+			end := func(at int) error {
+				return comm.ReduceScatterEnd(
+					aside, x.At(0), elements, left-1, replicas, pieces[at], wire, rooms[at].At(0), sizes[at])
+			}
+			calls := func() error {
+				return errors.Join(begin(0), begin(1), end(0), begin(2), end(1), end(2))
+			}
+			bits := make([]byte, 4*elements)
+			must.Do(t, ctx.Download(bits, wanted.At(0)))
+			requireSums := func(how string) {
+				found := make([]byte, 4*elements)
+				must.Do(t, ctx.Download(found, x.At(0)))
+				if string(found) != string(bits) {
+					t.Errorf("rank %d, %v, %s: the bytes are %v, not %v", rank, wire, how, found, bits)
+				}
+			}
+			must.Do(t, calls())
+			requireSums("at once")
+			must.Do(t, ctx.Upload(x.At(0), bytesOf(last)))
+			graph := must.Get(ctx.Capture(calls))(t)
+			for range 2 {
+				must.Do(t, ctx.Upload(x.At(0), bytesOf(last)))
+				must.Do(t, graph.Launch())
+				requireSums("captured")
+			}
+			must.Do(t, graph.Close())
+			sizes[0]--
+			if err := begin(0); !errors.Is(err, cuda.ErrInvalidSize) || !strings.Contains(err.Error(), "these sums need") {
+				t.Error(err)
+			}
+			if err := end(1); !errors.Is(err, cuda.ErrState) {
+				t.Error(err)
+			}
+		}
+		must.Do(t, comm.Barrier())
+	})
+}
+
 // A graph keeps the communicator of its calls, though nobody else holds it any more.
 func TestAGraphKeepsItsCommunicator(t *testing.T) {
 	ranks.Run(t, 2, func(comm *cuda.Comm) {

@@ -55,8 +55,8 @@ const Grain = 32768
 type Held struct {
 	Shards  []cuda.RankShard // all elements, in ascending order, and who updates them
 	Updated []Span           // those of this rank, in ascending order and apart; each begins at a multiple of Grain
-	Dense   []Span           // what is no expert's
-	Own     []Span           // its experts', of each layer those of W13 and those of W2
+	Dense   []Span           // what every rank has: all, or, where the experts are shared out, what is no expert's
+	Own     []Span           // of experts that are shared out, its own: of each layer those of W13 and those of W2
 
 	layout      *Layout
 	rank, group int
@@ -65,7 +65,10 @@ type Held struct {
 
 // NewHeld is what the rank `rank` of so many holds.
 func NewHeld(layout *Layout, rank, ranks, group int) (*Held, error) {
-	h := &Held{Dense: layout.Dense(), layout: layout, group: group, updated: make([][]Span, ranks)}
+	h := &Held{Dense: []Span{{End: layout.Size}}, layout: layout, group: group, updated: make([][]Span, ranks)}
+	if group > 1 {
+		h.Dense = layout.Dense()
+	}
 	var stacks [][2]int64
 	for _, both := range layout.experts {
 		for _, stack := range both {
@@ -87,6 +90,9 @@ func NewHeld(layout *Layout, rank, ranks, group int) (*Held, error) {
 func (h *Held) Of(rank int) *Held {
 	of := *h
 	of.rank, of.Updated, of.Own = rank, joined(h.updated[rank]), nil
+	if h.group == 1 {
+		return &of
+	}
 	for at := range h.layout.experts {
 		own := h.layout.Experts(at, rank%h.group, h.group)
 		of.Own = append(of.Own, own[:]...)
@@ -111,14 +117,17 @@ func (h *Held) In(span Span) []cuda.RankShard {
 	return parts
 }
 
-// InDense gives those that are no expert's.
-func (h *Held) InDense() []cuda.RankShard {
+// InAll gives the parts of the shards that lie in spans, one span after the other.
+func (h *Held) InAll(spans []Span) []cuda.RankShard {
 	var parts []cuda.RankShard
-	for _, span := range h.Dense {
+	for _, span := range spans {
 		parts = append(parts, h.In(span)...)
 	}
 	return parts
 }
+
+// InDense gives those that every rank has.
+func (h *Held) InDense() []cuda.RankShard { return h.InAll(h.Dense) }
 
 // A SlotShard is a part of the own experts' elements, which lie side by side in a slot, there, with the number that the
 // owner of them has who is in the group of the rank that updates them; in the arenas it begins at InArena.
@@ -202,9 +211,12 @@ func (h *Held) eachWanted(do func(shard cuda.RankShard, first, step int)) {
 	})
 }
 
-// eachPosition calls `do` with the experts' elements that the ranks of each position in their groups have: of each layer
-// those of W13, then of W2.
+// eachPosition calls `do` with the experts' elements that the ranks of each position in their groups have, where the
+// experts are shared out: of each layer those of W13, then of W2.
 func (h *Held) eachPosition(do func(position int, span Span)) {
+	if h.group == 1 {
+		return
+	}
 	for layer := range h.layout.experts {
 		for matrix := range 2 {
 			for position := range h.group {

@@ -86,6 +86,20 @@ func (l *Layout) add(name string, shape ...int) {
 	l.Size += spec.Size()
 }
 
+// BackwardPieces gives the elements whose gradients a backward pass completes at a time, in its order: the head's, those of
+// each layer's matrices from the last layer on, and the embedding's with all gains. Together they are all elements, once.
+func (l *Layout) BackwardPieces() [][]Span {
+	offset := func(name string) int { return l.Specs[l.byName[name]].Offset }
+	end := offset("lm_head.weight")
+	pieces := [][]Span{{{end, l.NumDecayed}}}
+	for layer := range slices.Backward(l.experts) {
+		begin := offset(fmt.Sprintf("model.layers.%d.self_attn.q_proj.weight", layer))
+		pieces = append(pieces, []Span{{begin, end}})
+		end = begin
+	}
+	return append(pieces, []Span{{0, end}, {l.NumDecayed, l.Size}})
+}
+
 // Find gives a parameter by its name.
 func (l *Layout) Find(name string) (Spec, bool) {
 	at, found := l.byName[name]

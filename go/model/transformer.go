@@ -269,11 +269,15 @@ type Factors struct {
 // ForwardBackward gives the gradients of factors.Loss * (sum of cross-entropies) + factors.Aux * (load-balancing loss),
 // into Gradients; with `accumulate` they are added to what is there. ids and targets are i32 [batch, length] on the
 // device. Without the factors, the sums of cross-entropies go to `losses` f32 [LossPieces(tokens)], and the
-// load-balancing loss is added to `aux` f32 [1]. It gives how each layer's experts were used, which is the caller's to
-// close.
+// load-balancing loss is added to `aux` f32 [1]. `completed`, unless it is nil, is called when the gradients of each of
+// Layout.BackwardPieces are complete. It gives how each layer's experts were used, which is the caller's to close.
 func (m *MoETransformer) ForwardBackward(
 	p *layer.Pass, ids, targets *tensor.Tensor, factors Factors, losses, aux *tensor.Tensor, accumulate bool,
+	completed func(),
 ) []layer.ExpertUse {
+	if completed == nil {
+		completed = func() {}
+	}
 	batch, tokens := ids.Dim(0), ids.Size()
 	ids, targets = p.View(ids, tokens), p.View(targets, tokens)
 	beta := float32(1)
@@ -285,14 +289,17 @@ func (m *MoETransformer) ForwardBackward(
 	p.Label(normLabel)
 	normed, rstd := m.norm.ForwardKeeping(p, x)
 	m.loss(p, normed, targets, factors.Loss, losses, beta)
+	completed()
 	p.Label(layer.BackwardLabel, normLabel)
 	dx := m.norm.Backward(p, normed, x, rstd, nil)
 	p.Free(x)
 	for at := len(m.blocks) - 1; at >= 0; at-- {
 		dx = m.blocks[at].Backward(p, dx, kept[at], factors.Aux, beta)
+		completed()
 	}
 	p.Label(layer.BackwardLabel, embeddingLabel)
 	m.embedding.Backward(p, dx, ids)
+	completed()
 	p.Label()
 	p.Free(dx)
 	return uses

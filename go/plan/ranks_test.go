@@ -89,6 +89,32 @@ func TestTheRankThatSendsMost(t *testing.T) {
 	}
 }
 
+// Where each layer is dealt out among the ranks, some update more grains than others.
+func TestTheRankThatUpdatesMost(t *testing.T) {
+	config, options := wide(), trainOptions()
+	config.VocabSize, config.HiddenSize, config.FFNSize, config.NumExperts = 300, 128, 1024, 6
+	config.NumHeads, config.NumKVHeads, config.HeadDim = 2, 2, 64
+	options.SequenceLength, options.BatchSize, options.MicroBatchSize, options.Replicas = 16, 5, 1, 5
+	machine := cuda.Machine{Device: cuda.CPU, Threads: 1}
+	for _, precision := range []model.Precision{model.F32, model.BF16} {
+		options.Precision = precision
+		for _, ranks := range []int{2, 3, 5} {
+			found, held, sent := must.Get(plan.OnRanks(config, options, machine, ranks, 1))(t), 0, 0
+			for rank := range ranks {
+				seat := plan.Seat{Rank: rank, Ranks: ranks, ExpertParallel: 1}
+				held = max(held, must.Get(plan.TrainingOf(config, options, machine, seat, true, true))(t).Held)
+				_, of, err := plan.TrainingWorkOf(config, options, machine, seat)
+				must.Do(t, err)
+				sent = max(sent, of)
+			}
+			if found.Memory.Held != held || found.Sent != sent {
+				t.Errorf("%s on %d ranks: %d and %d bytes; of all ranks the most are %d and %d",
+					precision, ranks, found.Memory.Held, found.Sent, held, sent)
+			}
+		}
+	}
+}
+
 // Each row is the plan of so many ranks; experts are shared out as far as ranks and experts allow.
 func TestGrowth(t *testing.T) {
 	options, machine, config := trainOptions(), cuda.Machine{Device: cuda.CPU, Threads: 1}, wide()

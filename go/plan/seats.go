@@ -28,13 +28,9 @@ func seatsOf(
 			best[at] = seat
 		}
 	}
-	never := func(Seat) bool { return false }
-	var of differences
-	var err error
-	if expertParallel > 1 {
-		if of, err = differencesOf(config, options, machine, ranks, expertParallel); err != nil {
-			return nil, err
-		}
+	of, err := differencesOf(config, options, machine, ranks, expertParallel)
+	if err != nil {
+		return nil, err
 	}
 	for rank := range ranks {
 		seat := Seat{rank, ranks, expertParallel}
@@ -42,15 +38,9 @@ func seatsOf(
 		if err != nil {
 			return nil, err
 		}
-		if expertParallel == 1 {
-			begin, end, err := cuda.Shard(int64(config.NumParameters()), model.Grain, int64(ranks), int64(rank))
-			if err != nil {
-				return nil, err
-			}
-			offer(fmt.Sprint(end-begin, share), seat, never)
-			continue
+		if expertParallel > 1 {
+			share += of.rounds[rank/expertParallel] + of.own[rank]
 		}
-		share += of.rounds[rank/expertParallel] + of.own[rank]
 		offer("held "+share, seat, func(than Seat) bool { return of.held[rank] > of.held[than.Rank] })
 		offer("sent "+share, seat, func(than Seat) bool { return of.sent[rank] > of.sent[than.Rank] })
 	}
@@ -65,12 +55,12 @@ func seatsOf(
 	return seats, nil
 }
 
-// differences are those of ranks of which some share out the experts.
+// differences are those of ranks, of which some may share out the experts.
 type differences struct {
 	held   []int    // bytes of each rank that it has, in pages of the CPU,
 	sent   []int    // and that it sends, both but for what all have alike
-	rounds []string // of each group what happens in its rounds, whichever micro-batches these are, and what is left behind
-	own    []string // of each rank the rounds in which it runs one
+	rounds []string // where experts are shared out, of each group what happens in its rounds, whichever micro-batches these are, and what is left behind
+	own    []string // and of each rank the rounds in which it runs one
 }
 
 func differencesOf(
@@ -102,6 +92,9 @@ func differencesOf(
 	if err = of.addSums(options, machine, first, ranks, group); err != nil {
 		return of, err
 	}
+	if group == 1 {
+		return of, nil
+	}
 	of.own = make([]string, ranks)
 	for at := 0; at < ranks; at += group {
 		if err = of.addRounds(options, at, ranks, group); err != nil {
@@ -131,7 +124,7 @@ func (d *differences) addSums(options train.Config, machine cuda.Machine, held *
 	for _, shard := range held.Shards {
 		d.sent[shard.Rank] += 8 * (ranks - 1) * int((shard.End-shard.Begin+chunk-1)/chunk)
 	}
-	if ranks == group { // each expert's gradients are on one rank alone
+	if group == 1 || group == ranks { // no experts are shared out, or the gradients of each are on one rank alone
 		return nil
 	}
 	for at := range sums {

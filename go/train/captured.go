@@ -26,6 +26,7 @@ type capturedStep struct {
 	refusal       string      // why the library could not capture a step; "" while it was not asked or could
 	sizes, pieces []int       // sequences of each micro-batch, and its partial sums of the loss
 	starts        map[int]int // of this rank's micro-batches, the first of their rows
+	last          int         // of this rank's micro-batches, the one that runs last
 	turns         []turn      // one after the other
 	sums          []lateSum   // behind them; none unless of each kind of turn one is run
 
@@ -204,11 +205,12 @@ func (s *capturedStep) calls(update func() error) error {
 			s.scaling.scaled(p, s.lossFactor, s.scaledLossFactor)
 			s.scaling.scaled(p, s.auxFactors, s.scaledAuxFactors)
 		}
+		s.replicas.sums.start()
 		for _, turn := range s.turns {
 			s.take(p, turn)
 			for _, at := range turn.own {
-				if at+s.replicas.count >= len(s.sizes) {
-					s.replicas.add(p, at%s.replicas.count)
+				if at+s.replicas.count >= len(s.sizes) && !s.sumsIn(at) {
+					s.replicas.add(p, at%s.replicas.count, s.replicas.held.Dense)
 				}
 			}
 		}

@@ -163,7 +163,8 @@ func (t *Trainer) place(value *cuda.Nonfinite) string {
 
 // lossAndGradients is a step without its update.
 func (t *Trainer) lossAndGradients(inputs, targets []int32, batch int) (loss float64, err error) {
-	alone := &replicas{count: 1, last: 1, waiting: []int{0}, merges: []int{0}, gradients: t.Model.Gradients.Data}
+	alone := &replicas{count: 1, last: 1, waiting: []int{0}, merges: []int{0}, held: t.replicas.held,
+		gradients: t.Model.Gradients.Data}
 	calls, err := newCapturedStep(
 		t.Model, batch, len(inputs)/batch, t.Config.micro(batch), false, false, t.scaling, alone)
 	if err != nil {

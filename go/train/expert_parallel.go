@@ -24,7 +24,7 @@ type expertSums struct {
 	wire   cuda.DType           // to which sums are rounded, but those over all replicas
 	shards []model.SlotShard    // of a slot, and which of the owners gets the sums of each
 
-	gradients, weights []cuda.Move // behind the sums, and behind the update
+	gradients []cuda.Move // behind the sums
 }
 
 // newExpertSums makes room for the sums; nil where all experts are on this rank.
@@ -60,7 +60,6 @@ func newExpertSums(m *model.MoETransformer, config Config, held *model.Held) (*e
 	}
 	x.left = left + 1
 	x.gradients = held.GradientMoves(m.Gradients.Data.DType().Size())
-	x.weights = held.WeightMoves(m.Weights.Data.DType().Size())
 	own := 0
 	for _, span := range held.Own {
 		own += span.Size()
@@ -174,11 +173,6 @@ func (x *expertSums) slot(at int) (*tensor.Tensor, error) {
 		return nil, err
 	}
 	return row.View(x.slots.Dim(1))
-}
-
-// move makes moves in an arena.
-func (x *expertSums) move(arena *tensor.Tensor, moves []cuda.Move) error {
-	return x.model.Experts.Comm.Move(arena.Memory(), arena.Bytes(), moves)
 }
 
 // bytesSent is what this rank has sent to others of its group, and to other owners; see cuda.Comm.BytesSent.

@@ -26,13 +26,14 @@ type replicas struct {
 	wire               cuda.DType
 
 	gradients *tensor.Tensor   // f32 [n]
-	spans     []model.Span     // of the gradients, that are added up here: all, or what is no expert's
-	shards    []cuda.RankShard // of them
-	aside     *tensor.Tensor   // f32 [most at once, n], of which the spans are memory; nil where none ever waits
+	shards    []cuda.RankShard // of what is added up here of the gradients, held.Dense
+	moves     []cuda.Move      // that bring updated weights to all that compute with them
+	aside     *tensor.Tensor   // f32 [most at once, n], of which held.Dense are memory; nil where none ever waits
 	waiting   []int            // sums aside before each replica is added, and
 	merges    []int            // how many of them it takes
 	left      int              // sums aside after the last one
 	experts   *expertSums      // nil where all experts are here
+	sums      *backwardSums    // nil where they are not, and on a rank alone
 }
 
 // newReplicas makes room for the sums of the replicas that a rank has; comm may be nil, which is a rank alone.
@@ -63,12 +64,9 @@ func newReplicas(m *model.MoETransformer, config Config, comm *cuda.Comm) (*repl
 		return nil, err
 	}
 	r.waiting, r.merges, r.left = waiting, merges, left
-	r.spans, r.shards = []model.Span{{End: m.Layout.Size}}, r.held.Shards
-	if m.Experts != nil {
-		r.spans, r.shards = r.held.Dense, r.held.InDense()
-	}
+	r.shards, r.moves = r.held.InDense(), r.held.WeightMoves(m.Weights.Data.DType().Size())
 	if most > 0 {
-		if r.aside, err = newAside(m, most, r.spans); err != nil {
+		if r.aside, err = newAside(m, most, r.held.Dense); err != nil {
 			return nil, err
 		}
 	}
@@ -119,14 +117,23 @@ func (r *replicas) close() error {
 	if r == nil {
 		return nil
 	}
-	return errors.Join(r.experts.close(), r.aside.Close())
+	return errors.Join(r.sums.close(), r.experts.close(), r.aside.Close())
 }
 
-// bytes is the memory of the sums that wait, and of those of experts.
+// join makes what brings the gradients to the ranks that update them. All ranks call it, which have agreed that they mean
+// the same.
+func (r *replicas) join(layout *model.Layout) (err error) {
+	if r.comm != nil && r.experts == nil {
+		r.sums, err = newBackwardSums(layout, r)
+	}
+	return err
+}
+
+// bytes is the memory of the sums that wait, of those of experts, and of what arrives of others.
 func (r *replicas) bytes() int {
-	bytes := r.experts.bytes()
+	bytes := r.experts.bytes() + r.sums.bytes()
 	if r.aside != nil {
-		for _, span := range r.spans {
+		for _, span := range r.held.Dense {
 			bytes += r.aside.Dim(0) * span.Size() * r.aside.DType().Size()
 		}
 	}
@@ -142,8 +149,12 @@ func (r *replicas) bytesSent() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	more, err := r.experts.bytesSent()
-	return sent + more, err
+	inBackward, err := r.sums.bytesSent()
+	if err != nil {
+		return 0, err
+	}
+	ofExperts, err := r.experts.bytesSent()
+	return sent + inBackward + ofExperts, err
 }
 
 // place is the rank among how many.
@@ -176,40 +187,40 @@ func (r *replicas) inOrder(count int) []int {
 	return order
 }
 
-// add adds to the gradient of an own replica, which is complete, the sums that wait for it, and puts the sum aside for a
-// later one.
-func (r *replicas) add(p *layer.Pass, replica int) {
+// add adds to spans of the gradient of an own replica, which are complete, the sums that wait for them, and puts the sum
+// aside for a later one.
+func (r *replicas) add(p *layer.Pass, replica int, spans []model.Span) {
 	if r.count > 1 {
-		r.round(p)
+		r.round(p, spans)
 	}
 	waiting := r.waiting[replica-r.first]
 	for range r.merges[replica-r.first] {
 		waiting--
-		r.each(p, waiting, func(older, sum *tensor.Tensor) error { return tensor.Add(older, sum, sum) })
+		r.each(p, waiting, spans, func(older, sum *tensor.Tensor) error { return tensor.Add(older, sum, sum) })
 		if all := r.comm == nil && replica+1 == r.count && waiting == 0; !all {
-			r.round(p)
+			r.round(p, spans)
 		}
 	}
 	if replica+1 < r.last {
-		r.each(p, waiting, func(aside, sum *tensor.Tensor) error { return aside.Copy(sum) })
+		r.each(p, waiting, spans, func(aside, sum *tensor.Tensor) error { return aside.Copy(sum) })
 	}
 }
 
-// round rounds the gradients to what they travel in.
-func (r *replicas) round(p *layer.Pass) {
+// round rounds spans of the gradients to what they travel in.
+func (r *replicas) round(p *layer.Pass, spans []model.Span) {
 	if r.wire == cuda.F32 {
 		return
 	}
-	for _, span := range r.spans {
+	for _, span := range spans {
 		sum := p.Narrow(r.gradients, 0, span.Begin, span.Size())
 		p.Check(tensor.Round(sum, sum, r.wire))
 	}
 }
 
 // each calls `do` with what sum `at` of those aside, and the gradients, have of each span.
-func (r *replicas) each(p *layer.Pass, at int, do func(aside, sum *tensor.Tensor) error) {
+func (r *replicas) each(p *layer.Pass, at int, spans []model.Span, do func(aside, sum *tensor.Tensor) error) {
 	all := p.View(p.Narrow(r.aside, 0, at, 1), r.gradients.Size())
-	for _, span := range r.spans {
+	for _, span := range spans {
 		p.Check(do(p.Narrow(all, 0, span.Begin, span.Size()), p.Narrow(r.gradients, 0, span.Begin, span.Size())))
 	}
 }
@@ -232,21 +243,26 @@ func (r *replicas) reduce() error {
 	if r.comm == nil {
 		return nil
 	}
-	if r.experts != nil {
-		if err := r.experts.reduce(r.gradients); err != nil {
-			return err
-		}
+	if r.sums != nil {
+		return r.sums.finish()
 	}
-	var aside cuda.Memory
-	if r.left > 0 {
-		aside = r.aside.Memory()
-	}
-	err := r.comm.ReduceScatter(aside, r.gradients.Memory(), int64(r.gradients.Size()), int64(r.left), int64(r.count),
-		r.shards, r.wire)
-	if err != nil || r.experts == nil {
+	if err := r.experts.reduce(r.gradients); err != nil {
 		return err
 	}
-	return r.experts.move(r.gradients, r.experts.gradients)
+	err := r.comm.ReduceScatter(r.partials(), r.gradients.Memory(), int64(r.gradients.Size()), int64(r.left),
+		int64(r.count), r.shards, r.wire)
+	if err != nil {
+		return err
+	}
+	return r.move(r.gradients, r.experts.gradients)
+}
+
+// partials are the sums that are left aside.
+func (r *replicas) partials() cuda.Memory {
+	if r.left == 0 {
+		return cuda.Memory{}
+	}
+	return r.aside.Memory()
 }
 
 // norm gives that of all gradients, f32 [1].
@@ -257,15 +273,17 @@ func (r *replicas) norm(norm *tensor.Tensor) error {
 	return r.comm.GradNorm(r.gradients.Memory(), norm.Memory(), int64(r.gradients.Size()), r.held.Shards)
 }
 
-// gather gives all ranks all that they hold of the weights, or of another arena, of which each has what it updates.
+// gather gives all ranks all that they compute with of an arena, of which each has what it updates.
 func (r *replicas) gather(arena *tensor.Tensor) error {
+	return r.move(arena, r.held.WeightMoves(arena.DType().Size()))
+}
+
+// move makes moves in an arena.
+func (r *replicas) move(arena *tensor.Tensor, moves []cuda.Move) error {
 	if r.comm == nil {
 		return nil
 	}
-	if r.experts != nil {
-		return r.experts.move(arena, r.experts.weights)
-	}
-	return r.comm.AllGather(arena.Memory(), arena.Bytes(), model.Grain*int64(arena.DType().Size()))
+	return r.comm.Move(arena.Memory(), arena.Bytes(), moves)
 }
 
 // total is the sum of a whole number over all ranks.

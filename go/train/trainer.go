@@ -159,6 +159,9 @@ func (t *Trainer) build(comm *cuda.Comm) error {
 	if err = t.Model.Experts.Join(); err != nil {
 		return err
 	}
+	if err = t.replicas.join(t.Model.Layout); err != nil {
+		return err
+	}
 	if t.Moments, err = newMoments(ctx, t.Model.Layout, t.Config.Moments, t.replicas.held.Updated); err != nil {
 		return err
 	}
@@ -203,7 +206,7 @@ func (t *Trainer) free() error {
 	return err
 }
 
-// GradientBytes is the memory of the gradients: of the model's, and of the sums over replicas.
+// GradientBytes is the memory of the gradients: of the model's, of the sums over replicas, and of what arrives of these.
 func (t *Trainer) GradientBytes() int { return t.Model.Gradients.Bytes() + t.replicas.bytes() }
 
 // BytesSent is how many bytes this rank has given to others so far, over all communicators of the training.
@@ -450,7 +453,7 @@ func (t *Trainer) update() error {
 	if err := t.Moments.step(m.Gradients.Data, t.lr, t.step, t.clip, skip, m.Parameters.Data, copied, config); err != nil {
 		return err
 	}
-	return t.replicas.gather(m.Weights.Data)
+	return t.replicas.move(m.Weights.Data, t.replicas.moves)
 }
 
 // advance counts an update, unless it is skipped, and gives its rate. `skip` may be nil.

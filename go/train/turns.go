@@ -38,6 +38,7 @@ func (s *capturedStep) takeTurns(eachKind bool) error {
 	}
 	for _, at := range s.replicas.inOrder(len(s.sizes)) {
 		s.turns = append(s.turns, turn{own: []int{at}, times: 1})
+		s.last = at
 	}
 	for at := range rounds {
 		if at == len(s.turns) { // the other ranks have more micro-batches
@@ -59,7 +60,7 @@ func (s *capturedStep) keepEachKind() {
 	for _, next := range s.turns {
 		kind := ""
 		for _, at := range next.own {
-			kind = fmt.Sprint(s.sizes[at], at >= s.replicas.count)
+			kind = fmt.Sprint(s.sizes[at], at >= s.replicas.count, s.sumsIn(at))
 		}
 		if next.round != nil {
 			round := *next.round
@@ -116,13 +117,20 @@ func (s *capturedStep) microBatch(p *layer.Pass, at int) {
 	if s.scaling != nil {
 		lossFactor, auxFactors = s.scaledLossFactor, s.scaledAuxFactors
 	}
+	var completed func()
+	if s.sumsIn(at) {
+		completed = func() { s.replicas.sums.next(p) }
+	}
 	start, piece := s.starts[at], s.pieces[0]*at // only the last micro-batch may be smaller
 	s.uses = s.model.ForwardBackward(
 		p, p.Narrow(s.inputs, 0, start, s.sizes[at]), p.Narrow(s.targets, 0, start, s.sizes[at]),
 		model.Factors{Loss: lossFactor, Aux: p.Narrow(auxFactors, 0, at, 1)},
-		p.Narrow(s.losses, 0, piece, s.pieces[at]), p.Narrow(s.aux, 0, at, 1), at >= s.replicas.count,
+		p.Narrow(s.losses, 0, piece, s.pieces[at]), p.Narrow(s.aux, 0, at, 1), at >= s.replicas.count, completed,
 	)
 }
+
+// sumsIn says whether sums over the ranks are begun in the backward of a micro-batch.
+func (s *capturedStep) sumsIn(at int) bool { return s.replicas.sums != nil && at == s.last }
 
 // leftOut lists what a step does, and how many times more.
 func (s *capturedStep) leftOut() []Repeated {

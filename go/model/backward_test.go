@@ -1,0 +1,86 @@
+package model_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
+	"github.com/nncuda/nncuda/go/layer"
+	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/tensor"
+)
+
+func TestPiecesOfABackwardPassAreAllElementsOnce(t *testing.T) {
+	config := tiny()
+	config.NumLayers = 3
+	layout := model.NewLayout(config)
+	var names []string // of the first parameter of each span
+	taken := make([]int, layout.Size)
+	for _, piece := range layout.BackwardPieces() {
+		for _, span := range piece {
+			first := slices.IndexFunc(layout.Specs, func(spec model.Spec) bool { return spec.Offset == span.Begin })
+			names = append(names, layout.Specs[first].Name)
+			for at := span.Begin; at < span.End; at++ {
+				taken[at]++
+			}
+		}
+	}
+	wanted := []string{
+		"lm_head.weight", "model.layers.2.self_attn.q_proj.weight", "model.layers.1.self_attn.q_proj.weight",
+		"model.layers.0.self_attn.q_proj.weight", "model.embed_tokens.weight", "model.layers.0.input_layernorm.weight",
+	}
+	if !slices.Equal(names, wanted) {
+		t.Errorf("the pieces begin with %v", names)
+	}
+	if slices.Min(taken) != 1 || slices.Max(taken) != 1 {
+		t.Error("some elements are in no piece, or in two")
+	}
+}
+
+// TestPiecesAreCompletedInTheirOrder: at each call one more piece has the gradients that it has in the end, and the next
+// has not.
+func TestPiecesAreCompletedInTheirOrder(t *testing.T) {
+	ctx := newContext(t)
+	made := must.Get(model.New(ctx, tiny(), model.F32, 3))(t)
+	defer func() { must.Do(t, made.Close()) }()
+	pieces, data := made.Layout.BackwardPieces(), made.Gradients.Data
+	poison := slices.Repeat([]float32{float32(math.NaN())}, made.Layout.Size)
+	must.Do(t, tensor.Write(data, poison))
+	var seen [][]float32
+	must.Do(t, layer.Run(ctx, func(p *layer.Pass) {
+		ids, targets := p.Empty(cuda.I32, 2, 5), p.Empty(cuda.I32, 2, 5)
+		p.Check(tensor.Write(ids, []int32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}))
+		p.Check(tensor.Write(targets, []int32{2, 3, 4, 5, 6, 7, 8, 9, 10, 11}))
+		factor, losses, aux := p.Empty(cuda.F32, 1), p.Empty(cuda.F32, made.LossPieces(10)), p.Empty(cuda.F32, 1)
+		p.Check(tensor.Fill(factor, 1))
+		uses := made.ForwardBackward(p, ids, targets, model.Factors{Loss: factor, Aux: factor}, losses, aux, false, func() {
+			seen = append(seen, must.Get(tensor.Read[float32](data))(t))
+		})
+		for _, use := range uses {
+			p.Check(use.Close())
+		}
+	}))
+	if len(seen) != len(pieces) {
+		t.Fatalf("%d calls for %d pieces", len(seen), len(pieces))
+	}
+	final := must.Get(tensor.Read[float32](data))(t)
+	of := func(values []float32, piece []model.Span) string {
+		var bits []uint32
+		for _, span := range piece {
+			for _, value := range values[span.Begin:span.End] {
+				bits = append(bits, math.Float32bits(value))
+			}
+		}
+		return fmt.Sprint(bits)
+	}
+	for call, values := range seen {
+		for at, piece := range pieces {
+			if complete := of(values, piece) == of(final, piece); complete != (at <= call) {
+				t.Errorf("at call %d, is piece %d complete? %v", call, at, complete)
+			}
+		}
+	}
+}
