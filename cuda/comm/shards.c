@@ -48,6 +48,9 @@ void nn_shards_by_rank(const int64_t *shards, int64_t count, nn_owned *owned) {
 
 /* ---- who updates what ---- */
 
+/* Of a piece that is cut among all ranks, for each of them: so none has much more than another. */
+enum { LEAST_GRAINS = 16 };
+
 /* Grains that are shared out together: class 0 among all ranks, class 1 + q among those with part q of the experts. */
 typedef struct class {
   int64_t ranks, first, step; /* rank i of them is rank first + i * step of the job */
@@ -95,8 +98,39 @@ static void deal(dealing *d, class *c, int64_t begin, int64_t end) {
   }
 }
 
+/* The grains from `begin` to before `end`, a piece to each rank. */
+static void cut(dealing *d, const class *c, int64_t begin, int64_t end) {
+  for (int64_t owner = 0; owner < c->ranks; owner++) {
+    const nn_range part = nn_shard(end - begin, 1, c->ranks, owner);
+    const int64_t first = (begin + part.begin) * d->grain, last = (begin + part.end) * d->grain;
+    if (part.begin < part.end) {
+      put(d, first, last < d->n ? last : d->n, c->first + owner * c->step);
+    }
+  }
+}
+
+/* Where each rank has all experts: all grains, cut where stacks begin and end. */
+static void cut_all(dealing *d, const int64_t *experts, int64_t matrices) {
+  const class *const all = &d->classes[0];
+  int64_t next = 0;
+  for (int64_t i = 0; i < 2 * matrices; i++) {
+    const int64_t edge = experts[i] / d->grain;
+    if (experts[i] < d->n && edge - next >= LEAST_GRAINS * all->ranks) {
+      cut(d, all, next, edge);
+      next = edge;
+    }
+  }
+  cut(d, all, next, nn_ceil_div(d->n, d->grain));
+}
+
 /* All grains of the arena, in ascending order. */
 static void deal_all(dealing *d, int64_t group, const int64_t *experts, int64_t matrices) {
+  if (group == 1) {
+    if (!d->count_only) {
+      cut_all(d, experts, matrices);
+    }
+    return;
+  }
   int64_t next = 0;
   for (int64_t i = 0; i < matrices; i++) {
     const int64_t part = (experts[2 * i + 1] - experts[2 * i]) / group;
@@ -145,7 +179,6 @@ int32_t nncuda_expert_shards(int64_t n, int64_t grain, int64_t ranks, int64_t gr
   if (status != NNCUDA_SUCCESS) {
     return status;
   }
-  const int64_t divided = group > 1 ? matrices : 0; /* one rank that has all experts is one of all */
   dealing d = {.n = n, .grain = grain, .count_only = 1};
   d.classes = calloc((size_t)group + 1, sizeof *d.classes);
   if (d.classes == NULL) {
@@ -155,9 +188,9 @@ int32_t nncuda_expert_shards(int64_t n, int64_t grain, int64_t ranks, int64_t gr
   for (int64_t q = 0; q < group; q++) {
     d.classes[1 + q] = (class){.ranks = ranks / group, .first = q, .step = group};
   }
-  deal_all(&d, group, experts, divided);
+  deal_all(&d, group, experts, matrices);
   d.count_only = 0;
-  deal_all(&d, group, experts, divided);
+  deal_all(&d, group, experts, matrices);
   *count = d.count;
   if (shards != NULL && d.count <= capacity) {
     for (int64_t c = 0; c <= group; c++) {
@@ -165,7 +198,7 @@ int32_t nncuda_expert_shards(int64_t n, int64_t grain, int64_t ranks, int64_t gr
     }
     d.count = 0;
     d.shards = shards;
-    deal_all(&d, group, experts, divided);
+    deal_all(&d, group, experts, matrices);
   }
   free(d.classes);
   return NNCUDA_SUCCESS;

@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "320b62a443caa1a5ad131f1b0f1100465c22fd88a4e821ca86629f9d3b8b4244"
+const HeaderSHA256 = "efac8bc82f502d790fba59c36e7f0f1ea8422e862f073434085fae755045c645"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

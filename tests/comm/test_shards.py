@@ -26,8 +26,10 @@ def instruction_sets() -> list[str]:
 
 def owners(n: int, grain: int, ranks: int, group: int, experts: list[tuple[int, int]]) -> list[int]:
     """The definition in bindings.h, grain by grain: the rank of each."""
+    if group == 1:
+        return owners_of_pieces(-(-n // grain), ranks, [edge // grain for pair in experts for edge in pair if edge < n])
     whole = {}
-    for (begin, end), part in itertools.product(experts if group > 1 else [], range(group)):
+    for (begin, end), part in itertools.product(experts, range(group)):
         size = (end - begin) // group
         first, last = begin + part * size, begin + (part + 1) * size
         whole |= {g: part for g in range(-(-n // grain)) if first <= g * grain and min((g + 1) * grain, n) <= last}
@@ -41,6 +43,16 @@ def owners(n: int, grain: int, ranks: int, group: int, experts: list[tuple[int, 
     return found
 
 
+def owners_of_pieces(grains: int, ranks: int, edges: list[int]) -> list[int]:
+    begins = [0]
+    for edge in edges:
+        if edge - begins[-1] >= 16 * ranks:
+            begins.append(edge)
+    sizes = [end - begin for begin, end in itertools.pairwise([*begins, grains])]
+    of_piece = [(rank, nncuda.shard(size, 1, ranks, rank)) for size in sizes for rank in range(ranks)]
+    return [rank for rank, (begin, end) in of_piece for _ in range(begin, end)]
+
+
 def arenas() -> Iterator[tuple[int, list[tuple[int, int]]]]:
     """Sizes, and the stacks of experts in them, whose sizes 12 divides."""
     yield 1, []
@@ -49,6 +61,7 @@ def arenas() -> Iterator[tuple[int, list[tuple[int, int]]]]:
     yield 1000, [(100, 340), (340, 460), (700, 1000)]
     yield 995, [(7, 19), (31, 31 + 12 * 60), (800, 800 + 180)]
     yield 600, [(0, 600)]
+    yield 4000, [(500, 1700), (1700, 1700 + 960), (2900, 3860)]
 
 
 @pytest.mark.parametrize("grain", [1, 7, 16, 64, 5000])

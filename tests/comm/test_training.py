@@ -386,9 +386,9 @@ def test_sums_in_16_bits_are_half_the_bytes() -> None:
     def work(comm: nncuda.Comm, kind: str) -> tuple[bytes, int]:
         model = MoETransformer(comm.ctx, RAGGED, seed=2)
         trainer = Trainer(model, options(reduce_dtype=kind), comm=comm)
-        before = comm.bytes_sent
+        before = trainer.bytes_sent
         trainer.train_step(*share(comm, trainer, random_batch(RAGGED, 8, LENGTH)))
-        return model.parameters.data.numpy().tobytes(), comm.bytes_sent - before
+        return model.parameters.data.numpy().tobytes(), trainer.bytes_sent - before
 
     size = ParameterLayout(RAGGED).size
     exact, rounded = (job(4, lambda comm, kind=kind: work(comm, kind)) for kind in ("f32", "bf16"))

@@ -179,8 +179,8 @@ class Comm(Handle):
     ) -> None:
         """The first half of `reduce_scatter`: what travels is sent beside what the context does from now on. With the
         same arguments `reduce_scatter_end` waits for it and adds it up; until then the elements of shards and `room`,
-        f32 of `reduce_scatter_room` elements, belong to it. Several may be under way, each with a room of its own; they end in
-        the order in which they began, and nothing else is done on this communicator meanwhile."""
+        f32 of `reduce_scatter_room` elements, belong to it. Several may be under way, each with a room of its own; they
+        end in the order in which they began, and nothing else is done on this communicator meanwhile."""
         self._half("begin", partials, x, shards, replicas, wire, room)
 
     def reduce_scatter_end(
@@ -325,7 +325,8 @@ def expert_shards(
 ) -> list[Shard]:
     """Which rank updates which of `n` parameters, in ascending order without gaps, cut at multiples of `grain`. Of each
     matrix in `experts`, first element and the one after the last, neighbouring ranks of a `group` hold a part each:
-    whole grains of it go to the ranks that hold it, all others to all. With one rank in a group, as `shard` cuts."""
+    whole grains of it go to the ranks that hold it, all others to all. With one rank in a group all ranks share out
+    each matrix, and what lies between two."""
     loaded = library.load()
     flat = loaded.ffi.new("int64_t[]", [end for matrix in experts for end in matrix])
     count = loaded.ffi.new("int64_t *")

@@ -58,7 +58,11 @@ class HeldElements:
 
     def dense_shards(self) -> list[Shard]:
         """Which rank updates what of all that every rank holds."""
-        return [piece for part in self.dense for piece in self._cut(part)]
+        return self.shards_within(self.dense)
+
+    def shards_within(self, ranges: Iterable[range]) -> list[Shard]:
+        """Which rank updates what of these elements."""
+        return [piece for part in ranges for piece in self._cut(part)]
 
     def slot_shards(self) -> list[tuple[Shard, int]]:
         """The own experts' elements one after the other, as a slot of sums has them: which of their owners (see
@@ -109,7 +113,8 @@ class HeldElements:
     def _wanted(self) -> Iterator[tuple[Shard, range]]:
         """All pieces, and the ranks that compute with each."""
         wanted = [(part, range(self._ranks)) for part in self.dense]
-        wanted += [(part, range(p, self._ranks, self._size)) for p, part in self._experts_by_position()]
+        if self._size > 1:
+            wanted += [(part, range(p, self._ranks, self._size)) for p, part in self._experts_by_position()]
         return ((piece, receivers) for part, receivers in wanted for piece in self._cut(part))
 
     def _experts_by_position(self) -> Iterator[tuple[int, range]]:

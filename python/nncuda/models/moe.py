@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -290,13 +290,15 @@ class MoETransformer(DeviceBound):
         losses: Tensor,
         aux: Tensor,
         accumulate: bool = False,
+        completed: Callable[[], None] | None = None,
     ) -> None:
         """Gradients of loss_factor * (sum of cross-entropies) + aux_factor * (load-balancing loss), into `gradients`.
 
         With `accumulate` they are added to what is there. loss_factor and aux_factor are f32 [1]. The sums of
         cross-entropies go to `losses` f32 [loss_pieces(tokens)], the load-balancing loss is added to `aux` f32 [1],
-        both without the factors.
+        both without the factors. `completed` is called when each of `layout.backward_pieces()` is complete.
         """
+        completed = completed or (lambda: None)
         ids, batch, _ = self._ids(input_ids)
         targets, _, _ = self._ids(targets, "targets", IGNORE_INDEX)
         beta = 1.0 if accumulate else 0.0
@@ -306,13 +308,16 @@ class MoETransformer(DeviceBound):
         self.ctx.label("model.norm")
         normed, rstd = self.norm.forward_keeping(x)
         dnormed = self._loss(normed, targets, loss_factor, losses, beta)
+        completed()
         self.ctx.label("backward of model.norm")
         dx = self.norm.backward(dnormed, x, rstd)
         del x, normed, rstd, dnormed
         for block in reversed(self.blocks):
             dx = block.backward(dx, kept.pop(), batch, aux_factor, beta)
+            completed()
         self.ctx.label("backward of model.embed_tokens")
         self.embedding.backward(dx, ids)
+        completed()
         self.ctx.label()
 
     @one_thread

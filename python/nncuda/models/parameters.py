@@ -20,6 +20,7 @@ Names are those of Mixtral in Hugging Face transformers, so a checkpoint needs n
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 from collections.abc import ItemsView, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -87,6 +88,16 @@ class ParameterLayout:
             self._add(f"model.layers.{layer}.input_layernorm.weight", hidden)
             self._add(f"model.layers.{layer}.post_attention_layernorm.weight", hidden)
         self._add("model.norm.weight", hidden)
+
+    def backward_pieces(self) -> list[list[range]]:
+        """The elements whose gradients a backward pass completes at a time, in its order: the head's, each layer's from
+        the last on, and those of the embedding with all gains."""
+        head = self["lm_head.weight"].offset
+        layers = [spec.offset for spec in self.specs if spec.name.endswith(".self_attn.q_proj.weight")]
+        ends = [head, *reversed(layers)]
+        matrices = [[range(begin, end)] for end, begin in itertools.pairwise(ends)]
+        rest = [range(layers[0]), range(self.num_decayed, self.size)]
+        return [[range(head, self.num_decayed)], *matrices, rest]
 
     def _add(self, name: str, *shape: int) -> None:
         spec = ParameterSpec(name, shape, self.size)

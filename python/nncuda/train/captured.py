@@ -15,6 +15,7 @@ from ..device import Comm, Graph
 from ..layers import ExpertUse
 from ..layers.expert_parallel import Add, Round, Rounding, Run
 from ..models import MoETransformer
+from .backward_sums import BackwardSums
 from .expert_gradients import ExpertGradients
 from .replicas import Replicas
 from .scaling import LossScaling
@@ -61,12 +62,15 @@ class CapturedStep:
         scaling: LossScaling | None = None,
         experts: ExpertGradients | None = None,
         each_kind: bool = False,
+        sums: BackwardSums | None = None,
     ) -> None:
-        """With `each_kind`, of micro-batches and rounds that make the same calls only the first is run."""
+        """`sums` brings the gradients to the ranks that update them. With `each_kind`, of micro-batches and rounds that
+        make the same calls only the first is run."""
         ctx = model.ctx
         self._model = model
         self._capture = capture
         self._replicas = replicas
+        self._backward_sums = sums
         self._comm = comm
         assert model.gradients is not None  # it trains
         self._gradients = model.gradients.data
@@ -144,10 +148,13 @@ class CapturedStep:
             self._scaling.begin()
             self._scaling.scaled(self._loss_factor, self._factors[0])
             self._scaling.scaled(self._aux_factors, self._factors[1])
+        if self._backward_sums is not None:
+            self._backward_sums.start()
         for piece in self._pieces:
             self._run(piece)
             for number in piece.micro_batches:
-                if number + self._replicas.total >= len(self._sizes):
+                added = self._backward_sums is not None and self._is_last(number)
+                if number + self._replicas.total >= len(self._sizes) and not added:
                     self._replicas.add(number % self._replicas.total, self._gradients)
         for happens, event, _ in self._sums:
             self._add_up(happens, event)
@@ -182,7 +189,10 @@ class CapturedStep:
                         *first, times = sums.get(type(event), (happens, event, 0))
                         sums[type(event)] = *first, times + 1
                 happens = happens._replace(events=runs)
-            own = tuple((self._own[number].size, number >= self._replicas.total) for number in piece.micro_batches)
+            own = tuple(
+                (self._own[number].size, number >= self._replicas.total, self._is_last(number))
+                for number in piece.micro_batches
+            )
             kind = own, None if happens is None else happens.rows, tuple(run.accumulate for run in runs)
             first = kinds.pop(kind, _Piece([], happens, 0))
             kinds[kind] = _Piece(first.micro_batches + piece.micro_batches, first.round, first.times + 1)
@@ -206,4 +216,9 @@ class CapturedStep:
             self.losses.narrow(0, one.piece, one.pieces),
             self.aux.narrow(0, number, 1),
             accumulate=number >= self._replicas.total,
+            completed=self._backward_sums.next if self._backward_sums is not None and self._is_last(number) else None,
         )
+
+    def _is_last(self, number: int) -> bool:
+        """Whether a micro-batch is the last that this rank runs."""
+        return number == next(reversed(self._own))

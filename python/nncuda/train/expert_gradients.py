@@ -49,10 +49,9 @@ class ExpertGradients:
         held: HeldElements,
         replicas: int,
         micro_batches: int,
-        width: int,
         wire: ReduceDtype = "f32",
     ) -> None:
-        """`width` is the bytes of a weight; `wire` what sums are rounded to, as those of `Replicas`."""
+        """`wire` is what sums are rounded to, as those of `Replicas`."""
         ranks, first, size = experts.comm.ranks, experts.first, experts.size
         events, slots = expert_schedule(replicas, ranks, first, size, micro_batches)
         self._experts = experts
@@ -71,7 +70,6 @@ class ExpertGradients:
         self._dense_shards = held.dense_shards()
         self._slot_shards = held.slot_shards()
         self._gradient_moves = held.gradient_moves(4)
-        self._weight_moves = held.weight_moves(width)
 
     @property
     def nbytes(self) -> int:
@@ -107,7 +105,3 @@ class ExpertGradients:
         for (begin, end, owner), start in self._slot_shards:
             if owners is None or owner == owners.rank:
                 gradients.narrow(0, start, end - begin).copy_(total.narrow(0, begin, end - begin))
-
-    def share_weights(self, comm: Comm, weights: Tensor) -> None:
-        """Brings what the ranks have updated to those that compute with it."""
-        comm.move(weights, self._weight_moves)

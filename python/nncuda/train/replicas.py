@@ -60,7 +60,7 @@ class Replicas:
             deepest = max(deepest, depth)
         self._left = depth
         self._dense = dense
-        self._wire = wire
+        self.wire = wire
         self._sums: Tensor | None = None
         if deepest and dense is None:
             self._sums = ctx.empty((deepest, size))
@@ -79,30 +79,33 @@ class Replicas:
         """Which of the `count` micro-batches of an update this rank runs, in ascending order."""
         return [index for index in range(count) if index % self.total in self.own]
 
-    def add(self, replica: int, gradients: Tensor) -> None:
-        """Adds to the complete gradient of an own `replica` what waits for it; sets the sum aside for a later one."""
+    def add(self, replica: int, gradients: Tensor, within: Sequence[range] | None = None) -> None:
+        """Adds to the complete gradient of an own `replica` what waits for it; sets the sum aside for a later one. Of
+        some elements with `within`, one part of them after the other."""
+        within = self._dense if within is None else within
         depth, merges = self._merges[replica]
         if self.total > 1:
-            self._round(gradients)
+            self._round(gradients, within)
         for at in range(depth - 1, depth - merges - 1, -1):
-            for one, part in zip(self._parts(self._sum(at)), self._parts(gradients), strict=True):
+            for one, part in zip(_parts(self._sum(at), within), _parts(gradients, within), strict=True):
                 kernels.add(one, part, y=part)
             if at > 0 or self.own != range(self.total) or replica != self.own[-1]:  # the sum of all stays
-                self._round(gradients)
+                self._round(gradients, within)
         if replica != self.own[-1]:
-            for one, part in zip(self._parts(self._sum(depth - merges)), self._parts(gradients), strict=True):
+            for one, part in zip(_parts(self._sum(depth - merges), within), _parts(gradients, within), strict=True):
                 one.copy_(part)
 
-    def _round(self, gradients: Tensor) -> None:
+    def _round(self, gradients: Tensor, within: Sequence[range] | None) -> None:
         """Rounds a sum to what goes over the wire, whether or not it does."""
-        if self._wire != "f32":
-            for part in self._parts(gradients):
-                kernels.round(part, y=part, dtype=self._wire)
-
-    def _parts(self, x: Tensor) -> list[Tensor]:
-        """What is added up here of f32 [size]."""
-        return [x] if self._dense is None else [x.narrow(0, one.start, len(one)) for one in self._dense]
+        if self.wire != "f32":
+            for part in _parts(gradients, within):
+                kernels.round(part, y=part, dtype=self.wire)
 
     def _sum(self, at: int) -> Tensor:
         assert self._sums is not None  # or nothing is ever put aside
         return self._sums.narrow(0, at, 1).view(-1)
+
+
+def _parts(x: Tensor, ranges: Sequence[range] | None) -> list[Tensor]:
+    """These elements of f32 [size], or all."""
+    return [x] if ranges is None else [x.narrow(0, one.start, len(one)) for one in ranges]

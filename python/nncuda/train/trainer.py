@@ -15,10 +15,10 @@ from ..formats.run_folder import last_checkpoint
 from ..models import MoETransformer, ParameterArena
 from ..models.held import HeldElements
 from ..models.moe import IGNORE_INDEX
-from ..models.parameters import GRAIN
 from ..token_ids import IdRows, token_ids
 from ..tokenizer import Tokenizer
 from .aborting import aborting
+from .backward_sums import BackwardSums
 from .captured import CapturedStep
 from .config import TrainConfig, canonical
 from .divergence import Watch
@@ -133,14 +133,20 @@ class Trainer(DeviceBound):
             experts.join()
         ranks, rank = (1, 0) if self.comm is None else (self.comm.ranks, self.comm.rank)
         held = model.held or HeldElements(model.layout, ranks, rank)
-        self._shards = held.shards
+        self._held = held
+        self._weight_moves = held.weight_moves(4 if config.precision == "f32" else 2)
         dense = None if experts is None else held.dense
         self.replicas = Replicas(ctx, model.layout.size, config.replicas, ranks, rank, dense, config.reduce_dtype)
         #: Of a rank that holds only some of the experts.
         self.expert_gradients: ExpertGradients | None = None
         if experts is not None:
-            options = config.replicas, config.micro_batches, 4 if config.precision == "f32" else 2, config.reduce_dtype
+            options = config.replicas, config.micro_batches, config.reduce_dtype
             self.expert_gradients = ExpertGradients(ctx, experts, held, *options)
+        #: Of a rank that holds all experts and is one of several.
+        self.backward_sums: BackwardSums | None = None
+        if self.comm is not None and experts is None:
+            data = model.gradients.data
+            self.backward_sums = BackwardSums(self.comm, model.layout, held, self.replicas, data)
         self.moments = Moments(ctx, model.layout, config.moments, held.updated)
         self._calls: CapturedStep | None = None
         self._scaling = LossScaling(ctx, config) if config.precision == "f16" else None
@@ -227,7 +233,8 @@ class Trainer(DeviceBound):
     def bytes_sent(self) -> int:
         """Bytes that this rank sent to others so far."""
         experts = self.model.experts
-        return (0 if self.comm is None else self.comm.bytes_sent) + (0 if experts is None else experts.bytes_sent)
+        comms = self.comm, None if self.backward_sums is None else self.backward_sums.comm
+        return sum(comm.bytes_sent for comm in (*comms, experts) if comm is not None)
 
     @property
     def eager_reason(self) -> str | None:
@@ -250,7 +257,7 @@ class Trainer(DeviceBound):
             if self.model.make_room():
                 self.forget_capture()  # whose calls update the old place
         if self.comm is not None:
-            self.comm.all_gather(self.model.parameters_in(range(self.model.layout.size)), 4 * GRAIN)
+            self.comm.move(self.model.parameters_in(range(self.model.layout.size)), self._held.weight_moves(4))
         self.model.whole = True
 
     @one_thread
@@ -260,7 +267,7 @@ class Trainer(DeviceBound):
             raise self.model.experts.partial()
         assert self.model.gradients is not None  # as __init__ found
         if self.comm is not None:
-            self.comm.all_gather(self.model.gradients.data, 4 * GRAIN)
+            self.comm.move(self.model.gradients.data, self._held.weight_moves(4))
 
     @one_thread
     def expert_counts(self) -> np.ndarray:
@@ -345,6 +352,7 @@ class Trainer(DeviceBound):
                     self._scaling,
                     self.expert_gradients,
                     self.each_kind,
+                    self.backward_sums,
                 )
             calls = self._calls
             calls.run(inputs, wanted, tokens, self._update)
@@ -368,12 +376,11 @@ class Trainer(DeviceBound):
         if self.comm is None:
             kernels.grad_norm(gradients, norm=self._norm)
         else:
-            if self.expert_gradients is None:
-                aside, options = self.replicas.aside, (self.replicas.total, config.reduce_dtype)
-                self.comm.reduce_scatter(aside, gradients, self._shards, *options)
-            else:
+            if self.backward_sums is not None:
+                self.backward_sums.finish()
+            if self.expert_gradients is not None:
                 self.expert_gradients.reduce(self.comm, self.replicas.aside, gradients)
-            self.comm.grad_norm(gradients, self._norm, self._shards)
+            self.comm.grad_norm(gradients, self._norm, self._held.shards)
         limit = math.inf if config.clip_norm is None else config.clip_norm
         kernels.grad_clip(self._norm, None if scaling is None else scaling.scale, scale=self._clip, max_norm=limit)
         if scaling is None:
@@ -399,10 +406,7 @@ class Trainer(DeviceBound):
                 param_copy=model.weights.data.narrow(0, own.start, len(own)) if copied else None,
             )
         if self.comm is not None:
-            if self.expert_gradients is None:
-                self.comm.all_gather(model.weights.data, GRAIN * (2 if copied else 4))
-            else:
-                self.expert_gradients.share_weights(self.comm, model.weights.data)
+            self.comm.move(model.weights.data, self._weight_moves)
 
 
 def advance_schedule(config: TrainConfig, skip: Tensor | None, step: Tensor, rate: Tensor) -> None:

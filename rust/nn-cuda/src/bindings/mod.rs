@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "320b62a443caa1a5ad131f1b0f1100465c22fd88a4e821ca86629f9d3b8b4244";
+pub const HEADER_SHA256: &str = "efac8bc82f502d790fba59c36e7f0f1ea8422e862f073434085fae755045c645";
