@@ -46,9 +46,9 @@ def measured(comm: nncuda.Comm, train: TrainConfig) -> tuple[int, int]:
     trainer = Trainer(MoETransformer(comm.ctx, MODEL, precision=train.precision, comm=comm), train, comm=comm)
     batch = [ids[trainer.rows()] for ids in random_batch(MODEL, train.batch_size, train.sequence_length)]
     for _ in range(3):
-        before = comm.bytes_sent
+        before = trainer.bytes_sent
         trainer.train_step(*batch)
-    return comm.ctx.bytes_peak, comm.bytes_sent - before
+    return comm.ctx.bytes_peak, trainer.bytes_sent - before
 
 
 @pytest.mark.parametrize("ranks", RANKS)

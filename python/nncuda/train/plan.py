@@ -22,7 +22,6 @@ from ..layers import ExpertParallel
 from ..layers.expert_parallel import Round, Run, check_expert_parallel
 from ..models import MoEConfig, MoETransformer, ParameterLayout
 from ..models.held import HeldElements
-from ..models.parameters import GRAIN
 from .config import TrainConfig
 from .devices import Device
 from .moments import moments_bytes
@@ -175,19 +174,15 @@ def plan_growth(config: MoEConfig, train: TrainConfig, machine: Machine, most: R
 def _seats(config: MoEConfig, train: TrainConfig, machine: Machine, ranks: int, expert_parallel: int) -> list[Seat]:
     """Some, of which none needs, computes or sends less than one that is left out."""
     seats = [Seat(rank, ranks, expert_parallel) for rank in range(ranks)]
-    if expert_parallel == 1:
-        alike: dict[tuple[object, ...], Seat] = {}
-        for seat in seats:
-            begin, end = shard(config.num_parameters, GRAIN, ranks, seat.rank)
-            alike.setdefault((end - begin, *_share(train, seat)), seat)
-        return list(alike.values())
-    held, sent = _of_experts(config, train, machine, ranks, expert_parallel)
+    held, sent = _of_parameters(config, train, machine, ranks, expert_parallel)
     most: dict[tuple[object, ...], Seat] = {}  # of those that do the same, who holds most, and who sends most
     rounds = functools.cache(functools.partial(_rounds, train, ranks, expert_parallel))
     for seat in seats:
-        group, position = divmod(seat.rank, expert_parallel)
-        whole, own = rounds(group)
-        done = _share(train, seat), whole, own[position]
+        done: tuple[object, ...] = (_share(train, seat),)
+        if expert_parallel > 1:
+            group, position = divmod(seat.rank, expert_parallel)
+            whole, own = rounds(group)
+            done += whole, own[position]
         for kind, numbers in (("held", held), ("sent", sent)):
             best = most.setdefault((kind, *done), seat)
             if numbers[seat.rank] > numbers[best.rank]:
@@ -195,11 +190,12 @@ def _seats(config: MoEConfig, train: TrainConfig, machine: Machine, ranks: int, 
     return list(dict.fromkeys(most.values()))
 
 
-def _of_experts(
+def _of_parameters(
     config: MoEConfig, train: TrainConfig, machine: Machine, ranks: int, size: int
 ) -> tuple[list[int], list[int]]:
-    """By how much the ranks of which so many share the experts out differ: bytes of what each holds, in pages of the
-    CPU, and of what it sends, in each with something left out that those alike have which do the same in all rounds."""
+    """By how much the ranks of which so many share the experts out differ in their parameters: bytes of what each holds,
+    in pages of the CPU, and of what it sends, in each with something left out that those alike have which do the same in
+    all rounds."""
     elements = HeldElements(ParameterLayout(config), ranks, 0, size)
     weight = 4 if train.precision == "f32" else 2
     held = []
