@@ -1,15 +1,16 @@
 //! Several ranks on one job: communicators.
 
+use std::collections::VecDeque;
 use std::ffi::c_char;
 use std::fmt;
 use std::ops::Range;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nn_cuda::nncuda_comm;
 
-use crate::call::{Call, Operand, Sizes, pointer, tensor};
+use crate::call::{Call, Operand, Sizes};
 use crate::context::{Released, Turn};
 use crate::handle::Handle;
 use crate::shards::rows;
@@ -64,6 +65,8 @@ struct Shared {
     handle: Handle<nncuda_comm>,
     rank: usize,
     ranks: usize,
+    /// What sums that are under way read and write, the oldest first: it must not go before they have ended.
+    under_way: Mutex<VecDeque<Vec<Tensor>>>,
 }
 
 impl Comm {
@@ -153,7 +156,8 @@ impl Comm {
         // A success has a handle: of null the call before would have failed.
         let handle = Handle::new(handle).ok_or_else(|| Error::Value("there is no communicator".into()))?;
         let (rank, ranks) = (usize::try_from(rank).unwrap_or(0), usize::try_from(ranks).unwrap_or(1));
-        Ok(Self(Arc::new(Shared { context: turn.context().clone(), handle, rank, ranks })))
+        let (context, under_way) = (turn.context().clone(), Mutex::default());
+        Ok(Self(Arc::new(Shared { context, handle, rank, ranks, under_way })))
     }
 
     /// The context that it belongs to.
@@ -180,6 +184,11 @@ impl Comm {
 
     pub(crate) fn pointer(&self) -> *mut nncuda_comm {
         self.0.handle.as_ptr()
+    }
+
+    /// The tensors of sums that are under way.
+    pub(crate) fn under_way(&self) -> MutexGuard<'_, VecDeque<Vec<Tensor>>> {
+        self.0.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     // On the host
@@ -313,52 +322,6 @@ impl Comm {
             )
         };
         self.finish(call, code, &[Some(x.tensor)])
-    }
-
-    /// Sums over all `replicas` of x f32 `[n]`: those of a shard come to its rank, in x; the rest of x stays. `partials` f32
-    /// `[parts, n]` are the sums that [`replica_merges`](crate::replica_merges) left aside on this rank, the oldest first,
-    /// and x the last. All ranks give the same shards, in ascending order; elements of none need not even be memory.
-    ///
-    /// `wire` is what sums travel in: f32, or f16 or bf16, to which all that is given is rounded, and so is what is added up,
-    /// but for the sum over all replicas.
-    ///
-    /// # Errors
-    ///
-    /// As [`broadcast`](Self::broadcast).
-    pub fn reduce_scatter(
-        &self,
-        partials: Option<&Tensor>,
-        x: &Tensor,
-        replicas: usize,
-        shards: &[Shard],
-        wire: DType,
-    ) -> Result<()> {
-        let call = self.call("nncuda_comm_reduce_scatter");
-        let x = call.dense::<1>("x", "[n]", x)?.of(DType::F32)?;
-        let partials =
-            partials.map(|partials| call.dense::<2>("partials", "[parts, n]", partials)?.of(DType::F32)).transpose()?;
-        let parts = partials.as_ref().map_or(0, |partials| partials.dims[0]);
-        if let Some(partials) = &partials {
-            const SIZES: [(&str, &str); 1] = [("n", "from x")];
-            partials.expect([parts, x.dims[0]], Sizes { names: &SIZES, values: &x.dims })?;
-        }
-        let shards = rows(shards);
-        // SAFETY: as in `broadcast`, of both tensors, whose sizes agree; and there are as many shards as is said.
-        let code = unsafe {
-            (call.functions().nncuda_comm_reduce_scatter)(
-                call.handle(),
-                self.pointer(),
-                pointer(&partials).cast(),
-                x.pointer().cast(),
-                number(x.dims[0]),
-                number(parts),
-                number(replicas),
-                shards.as_ptr().cast(),
-                number(shards.len()),
-                wire.code(),
-            )
-        };
-        self.finish(call, code, &[tensor(&partials), Some(x.tensor)])
     }
 
     /// Moves pieces of x between ranks, each to the same place. All ranks give the same pieces, in one order; each may leave

@@ -78,6 +78,7 @@ mod memory;
 mod profile;
 mod shards;
 mod stream;
+mod sums;
 mod tensor;
 mod trace;
 

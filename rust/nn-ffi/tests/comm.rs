@@ -1,5 +1,6 @@
 //! Communicators: what Rust adds to the library's, whose own tests are in tests/comm.
 
+use std::ops::Range;
 use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
@@ -204,6 +205,66 @@ fn sums_travel_in_sixteen_bits() {
     let [first, second] = <[_; 2]>::try_from(found.into_iter().map(Result::unwrap).collect::<Vec<_>>()).unwrap();
     assert_eq!((first.0, second.0), (vec![2.0, -6.0], vec![171.0 / 256.0, 15.0]));
     assert_eq!((first.1, second.1), (4, 4));
+}
+
+/// Two at a time, captured and replayed with other numbers, while the context computes: the bits of sums that are waited for.
+#[test]
+fn sums_travel_beside_other_work() {
+    const N: usize = 3000;
+    for (name, wire) in [("beside in f32", DType::F32), ("beside in bf16", DType::BF16)] {
+        let found = job(name, 3, |comm| {
+            let context = comm.context();
+            let part = comm.part(0, 1, 3)?;
+            let own = shard(5, 1, 3, comm.rank())?;
+            let partials = (own.len() > 1).then(|| context.zeros(&[1, N], DType::F32)).transpose()?;
+            let (x, waited) = (context.zeros(&[N], DType::F32)?, context.zeros(&[N], DType::F32)?);
+            let piece = |range: Range<usize>| -> Vec<Shard> {
+                let shard = |at| Shard { elements: at..range.end.min(at + 64), rank: at / 64 % 3 };
+                range.clone().step_by(64).map(shard).collect()
+            };
+            let pieces: Vec<_> = [2000..N, 900..2000, 0..900].map(piece).into();
+            let sums = partials.as_ref();
+            let room = |shards: &Vec<Shard>| {
+                context.empty(&[part.reduce_scatter_room(sums, &x, 5, shards, wire)?], DType::F32)
+            };
+            let rooms: Vec<_> = pieces.iter().map(room).collect::<Result<_>>()?;
+            let begin = |at: usize| part.reduce_scatter_begin(sums, &x, 5, &pieces[at], wire, &rooms[at]);
+            let end = |at: usize| part.reduce_scatter_end(sums, &x, 5, &pieces[at], wire, &rooms[at]);
+            let graph = context.capture(|| {
+                begin(0)?;
+                begin(1)?;
+                let rest = x.narrow(0, 0, 900)?;
+                kernels::add(&rest, &rest, &rest)?;
+                end(0)?;
+                begin(2)?;
+                end(1)?;
+                end(2)
+            })?;
+            let before = comm.bytes_sent()?;
+            for step in 0..3 {
+                for (of_replica, tensor) in (own.start as i64..).zip(partials.iter().chain([&x])) {
+                    kernels::normal(tensor, 0.0, 1.0, 7, of_replica, step)?;
+                }
+                waited.copy_from(&x)?;
+                let rest = waited.narrow(0, 0, 900)?;
+                kernels::add(&rest, &rest, &rest)?;
+                graph.launch()?;
+                let all: Vec<_> = pieces.iter().rev().flatten().cloned().collect();
+                comm.reduce_scatter(sums, &waited, 5, &all, wire)?;
+                let [found, wanted] = [&x, &waited].map(|tensor| {
+                    tensor.to_vec::<f32>().map(|all| all.into_iter().map(f32::to_bits).collect::<Vec<_>>())
+                });
+                assert!(found? == wanted?, "rank {}, step {step}", comm.rank());
+            }
+            assert_eq!(part.bytes_sent()?, comm.bytes_sent()? - before);
+            let errors = [end(0), part.reduce_scatter_begin(sums, &x, 5, &pieces[0], wire, &rooms[0].narrow(0, 1, 8)?)];
+            Ok(errors.map(|error| error.unwrap_err().to_string()))
+        });
+        for errors in found.into_iter().map(Result::unwrap) {
+            assert!(errors[0].contains("no sums of this communicator are under way"), "{}", errors[0]);
+            assert!(errors[1].contains("room_size is 8; these sums need"), "{}", errors[1]);
+        }
+    }
 }
 
 #[test]

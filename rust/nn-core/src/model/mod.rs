@@ -23,4 +23,4 @@ pub use mixtral::{MixtralWeights, config_from_mixtral, config_to_mixtral};
 pub use parameters::{ParameterLayout, ParameterSpec};
 pub use precision::Precision;
 pub use transformer::{Gradients, IGNORE_INDEX, MoETransformer};
-pub(crate) use updates::{GRAIN, Updates};
+pub(crate) use updates::Updates;

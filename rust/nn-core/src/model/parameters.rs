@@ -145,6 +145,19 @@ impl ParameterLayout {
         self.by_name.get(name).map(|at| &self.specs[*at])
     }
 
+    /// The elements whose gradients a backward pass completes at a time, in its order: the head's, each layer's from the last
+    /// on, and those of the embedding with all gains.
+    pub fn backward_pieces(&self) -> Vec<Vec<Range<usize>>> {
+        let starts: Vec<_> = self.specs.iter().filter(|spec| spec.name.ends_with(".self_attn.q_proj.weight")).collect();
+        let (mut end, mut pieces) = (self.num_decayed, Vec::with_capacity(starts.len() + 2));
+        for start in self.get("lm_head.weight").into_iter().chain(starts.into_iter().rev()) {
+            pieces.push(vec![start.offset..end]);
+            end = start.offset;
+        }
+        pieces.push(vec![0..end, self.num_decayed..self.size]);
+        pieces
+    }
+
     pub(crate) fn experts(&self) -> usize {
         self.experts
     }
@@ -185,6 +198,27 @@ mod tests {
             assert_eq!(layout.specs().len(), ParameterLayout::count(&config));
             let gains = (2 * config.num_layers + 1) * config.hidden_size;
             assert_eq!(layout.num_decayed(), layout.size() - gains);
+        }
+    }
+
+    #[test]
+    fn a_backward_pass_completes_each_element_once() {
+        for name in ["small", "demo", "6.9b"] {
+            let config = MoEConfig::preset(name).unwrap();
+            let layout = ParameterLayout::new(&config).unwrap();
+            let pieces = layout.backward_pieces();
+            let mut parts: Vec<_> = pieces.iter().flatten().cloned().collect();
+            parts.sort_by_key(|part| part.start);
+            assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start), "{parts:?}");
+            assert_eq!((parts[0].start, parts[parts.len() - 1].end), (0, layout.size()));
+            assert_eq!(pieces.len(), config.num_layers + 2);
+            for (number, piece) in pieces[1..=config.num_layers].iter().enumerate() {
+                let layer = format!("model.layers.{}.", config.num_layers - 1 - number);
+                for spec in layout.specs().iter().filter(|spec| spec.name.starts_with(&layer)) {
+                    let gain = spec.name.ends_with("layernorm.weight");
+                    assert_eq!(piece[0].contains(&spec.offset), !gain, "{}", spec.name);
+                }
+            }
         }
     }
 

@@ -313,6 +313,16 @@ impl MoETransformer {
     /// Gradients of loss_factor * (sum of cross-entropies) + aux_factor * (load-balancing loss), into `gradients`. Gives
     /// how each layer used its experts.
     pub fn forward_backward(&self, call: &Gradients<'_>) -> Result<Vec<ExpertUse>> {
+        self.forward_backward_with(call, |_| Ok(()))
+    }
+
+    /// The same, which calls `completed` with the number of each of
+    /// [`ParameterLayout::backward_pieces`](super::ParameterLayout::backward_pieces) when its gradients are complete.
+    pub fn forward_backward_with(
+        &self,
+        call: &Gradients<'_>,
+        mut completed: impl FnMut(usize) -> Result<()>,
+    ) -> Result<Vec<ExpertUse>> {
         let (ids, batch, length) = flat(call.ids)?;
         let (targets, _, _) = flat(call.targets)?;
         let beta = if call.accumulate { 1.0 } else { 0.0 };
@@ -324,15 +334,18 @@ impl MoETransformer {
         self.label("model.norm")?;
         let (normed, rstd) = self.norm.forward_keeping(&x)?;
         self.loss(&normed, &targets, call, beta)?;
+        completed(0)?;
         self.label("backward of model.norm")?;
         self.norm.backward(&normed, &x, &rstd, None)?;
         drop(x);
         let mut dx = normed;
-        for (block, of_block) in self.blocks.iter().zip(kept).rev() {
+        for (number, (block, of_block)) in (1..).zip(self.blocks.iter().zip(kept).rev()) {
             dx = block.backward(dx, of_block, &rotation, call.aux_factor, beta)?;
+            completed(number)?;
         }
         self.label("backward of model.embed_tokens")?;
         self.embedding.backward(&dx, &ids)?;
+        completed(self.blocks.len() + 1)?;
         self.label("")?;
         Ok(uses)
     }

@@ -10,7 +10,7 @@ use super::parameters::ParameterLayout;
 use crate::error::Result;
 
 /// Parameters that lie on one rank together: whole chunks of the norm's sum, and whole blocks of 8-bit moments.
-pub(crate) const GRAIN: usize = 32768;
+const GRAIN: usize = 32768;
 
 /// The parameters that each rank of a job updates, and has the moments of.
 #[derive(Clone, Debug)]

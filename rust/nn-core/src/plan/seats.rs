@@ -8,7 +8,7 @@ use nn_ffi::{ExpertEvent, Machine, expert_schedule, replica_merges, shard};
 
 use super::Seat;
 use crate::error::Result;
-use crate::model::{GRAIN, Held, MoEConfig, ParameterLayout, Precision, Updates};
+use crate::model::{Held, MoEConfig, ParameterLayout, Precision, Updates};
 use crate::train::{TrainConfig, sums_left};
 
 /// Of the CPU's memory.
@@ -30,22 +30,12 @@ pub(super) fn seats(
     ranks: usize,
     expert_parallel: usize,
 ) -> Result<Vec<Seat>> {
-    let all = (0..ranks).map(|rank| Seat { rank, ranks, expert_parallel });
-    if expert_parallel == 1 {
-        let parameters = usize::try_from(config.num_parameters()).unwrap_or(usize::MAX >> 1);
-        let mut alike = Alike::default();
-        for seat in all {
-            let own = shard(parameters, GRAIN, ranks, seat.rank)?.len();
-            alike.enter((own, share(train, seat)?), seat, 0);
-        }
-        return Ok(alike.most());
-    }
-    let (held, sent) = of_experts(config, train, machine, ranks, expert_parallel)?;
+    let (held, sent) = of_parameters(config, train, machine, ranks, expert_parallel)?;
     let mut alike = Alike::default();
-    let mut group = Rounds::default();
-    for seat in all {
+    let mut group = Rounds { own: vec![Vec::new()], ..Rounds::default() }; // none where each rank has all experts
+    for seat in (0..ranks).map(|rank| Seat { rank, ranks, expert_parallel }) {
         let position = seat.rank % expert_parallel;
-        if position == 0 {
+        if position == 0 && expert_parallel > 1 {
             group = Rounds::new(train, ranks, expert_parallel, seat.rank)?;
         }
         let done = (share(train, seat)?, group.happens.clone(), group.own[position].clone());
@@ -91,7 +81,7 @@ impl<K: Hash + Eq> Alike<K> {
 
 /// By how much the ranks of which so many share the experts out differ: bytes of what each holds, in pages of the CPU, and
 /// of what it sends, in each with something left out that all have alike which do the same.
-fn of_experts(
+fn of_parameters(
     config: &MoEConfig,
     train: &TrainConfig,
     machine: Machine,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nn_ffi::{Context, DType, ExpertEvent, Piece, Shard, Tensor, expert_schedule, shard};
 
 use super::config::TrainConfig;
-use super::replicas::sums_left;
+use super::replicas::{self, sums_left};
 use crate::error::Result;
 use crate::layer::{ExpertParallel, Round};
 use crate::model::{MoEConfig, ParameterLayout, Updates};
@@ -165,25 +165,13 @@ impl ExpertGradients {
 fn moves(layout: &ParameterLayout, updates: &Updates, parallel: &ExpertParallel) -> [Vec<Piece>; 2] {
     let (me, ranks, group) = (parallel.comm().rank(), parallel.comm().ranks(), parallel.ranks());
     let (mut to_update, mut to_compute) = (Vec::new(), Vec::new());
-    // To the ranks first, first + step, ...
-    let mut tell = |elements: Range<usize>, from: usize, first: usize, step: usize| {
-        let piece = |to| Piece { elements: elements.clone(), from, to };
-        if from == me {
-            to_compute.extend((first..ranks).step_by(step).filter(|to| *to != me).map(piece));
-        } else if me % step == first {
-            to_compute.push(piece(me));
+    for (position, shard) in updates.by_position(layout, group) {
+        let (first, step) = position.map_or((0, 1), |position| (position, group));
+        let owner = position.map_or(shard.rank, |position| shard.rank / group * group + position);
+        if owner != shard.rank {
+            to_update.push(Piece { elements: shard.elements.clone(), from: owner, to: shard.rank });
         }
-    };
-    for (position, Shard { elements, rank }) in updates.by_position(layout, group) {
-        let Some(position) = position else {
-            tell(elements, rank, 0, 1);
-            continue;
-        };
-        let owner = rank / group * group + position;
-        if owner != rank {
-            to_update.push(Piece { elements: elements.clone(), from: owner, to: rank });
-        }
-        tell(elements, rank, position, group);
+        to_compute.extend(replicas::moves(&shard, me, (first..ranks).step_by(step)));
     }
     [to_update, to_compute]
 }

@@ -135,7 +135,7 @@ impl StepMemory {
             }
         };
         let (pieces, sums) =
-            if each_kind { of_each_kind(pieces, &micro_batches, replicas) } else { (pieces, Vec::new()) };
+            if each_kind { of_each_kind(pieces, &micro_batches, sizes.len(), replicas) } else { (pieces, Vec::new()) };
         Ok(Self {
             shape,
             batch,
@@ -213,8 +213,9 @@ impl StepMemory {
             experts.begin(piece.round.as_ref());
         }
         let Some(number) = piece.micro_batches.first() else { return model.serve().map(|()| None) };
-        let micro = &self.micro_batches[number];
-        let uses = model.forward_backward(&Gradients {
+        let (micro, gradients) = (&self.micro_batches[number], model.gradients()?.data());
+        let sends = replicas.sends(*number, self.sizes.len());
+        let call = Gradients {
             ids: &micro.inputs,
             targets: &micro.targets,
             loss_factor: self.scaled.as_ref().map_or(&self.loss_factor, |scaled| &scaled.loss_factor),
@@ -222,8 +223,9 @@ impl StepMemory {
             losses: &micro.losses,
             aux: &micro.aux,
             accumulate: replicas.accumulates(*number),
-        })?;
-        Ok(Some(uses))
+        };
+        let completed = |piece| if sends { replicas.send(piece, gradients) } else { Ok(()) };
+        model.forward_backward_with(&call, completed).map(Some)
     }
 
     /// Where one of each kind is run, gives `count` calls of a step, and how many times more than they were made the step
@@ -247,16 +249,20 @@ impl StepMemory {
     }
 }
 
-/// The first piece of each kind, which stands for all of it, and, apart, what becomes of sums in rounds. The kind of the last
+/// The first piece of each kind, of so many micro-batches in all, which stands for all of it, and, apart, what becomes of sums in rounds. The kind of the last
 /// piece, which leaves something behind, stays the last.
 fn of_each_kind(
     pieces: Vec<Piece>,
     micro_batches: &BTreeMap<usize, MicroBatch>,
+    count: usize,
     replicas: &Replicas,
 ) -> (Vec<Piece>, Vec<Sum>) {
     let (mut found, mut sums) = (Vec::<(_, Piece)>::new(), Vec::<Sum>::new());
     for mut piece in pieces {
-        let own = piece.micro_batches.first().map(|number| (micro_batches[number].rows, replicas.accumulates(*number)));
+        let own = piece
+            .micro_batches
+            .first()
+            .map(|number| (micro_batches[number].rows, replicas.accumulates(*number), replicas.sends(*number, count)));
         let kind = (own, piece.round.as_ref().map(|round| round.kind()));
         if let Some(round) = &mut piece.round {
             let (runs, events) = round.without_sums();

@@ -1,5 +1,6 @@
 //! Training: options, data, steps, checkpoints, runs.
 
+mod backward_sums;
 mod checkpoint;
 mod config;
 mod data;

@@ -1,15 +1,16 @@
 //! The replicas of a job: whose micro-batches a rank runs, and the order in which their gradients are added.
 
-use std::iter;
+use std::iter::{self, StepBy};
 use std::ops::Range;
 use std::sync::Arc;
 
-use nn_ffi::{Comm, Context, DType, Shard, Tensor, kernels, replica_merges, shard};
+use nn_ffi::{Comm, Context, DType, Piece, Shard, Tensor, kernels, replica_merges, shard};
 
+use super::backward_sums::BackwardSums;
 use super::config::TrainConfig;
 use super::expert_gradients::ExpertGradients;
 use crate::error::{Error, Result};
-use crate::model::{GRAIN, MoETransformer, Updates};
+use crate::model::{MoETransformer, Updates};
 
 /// Those of the replicas of a job that this rank computes, and how their gradients are added up. Micro-batch m of an update
 /// belongs to replica m mod V.
@@ -34,10 +35,15 @@ pub(super) struct Replicas {
     dense: Vec<Range<usize>>,
     /// The rank of each of them.
     shards: Vec<Shard>,
+    /// Of updated parameters, to the other ranks, where each computes with all of them.
+    moves: Vec<Piece>,
     /// What sums travel in.
     wire: DType,
     /// The gradients of experts that ranks share out.
     experts: Option<Arc<ExpertGradients>>,
+    /// The gradients that go to the ranks that update them during the backward pass: of several ranks that each have all
+    /// experts.
+    sums: Option<Arc<BackwardSums>>,
     /// The ranks, where there are several.
     comm: Option<Comm>,
 }
@@ -59,7 +65,13 @@ impl Replicas {
         let updates = Updates::new(layout, ranks, rank, group)?;
         let Some(parallel) = model.experts() else {
             let dense = iter::once(0..layout.size()).collect();
-            return Self::over(ctx, total, layout.size(), updates, dense, wire, comm, None);
+            let mut replicas = Self::over(ctx, total, layout.size(), updates, dense, wire, comm, None)?;
+            if let Some(comm) = replicas.comm() {
+                let (partials, gradients) = (replicas.partials()?, model.gradients()?.data());
+                let sums = BackwardSums::new(comm, layout, &replicas.updates, partials, gradients, total, wire)?;
+                replicas.sums = Some(Arc::new(sums));
+            }
+            return Ok(replicas);
         };
         let experts = ExpertGradients::new(ctx, parallel, model.config(), layout, &updates, config, micro_batches)?;
         Self::over(ctx, total, layout.size(), updates, layout.dense(), wire, comm, Some(Arc::new(experts)))
@@ -105,7 +117,28 @@ impl Replicas {
         let aside = (most > 0).then(room).transpose()?;
         let comm = comm.filter(|_| ranks > 1).cloned();
         let shards = dense.iter().flat_map(|range| updates.within(range)).collect();
-        Ok(Self { total, own, merges, aside, left: waiting, parameters, updates, dense, shards, wire, experts, comm })
+        let moves = match (&comm, &experts) {
+            (Some(_), None) => {
+                updates.shards().iter().flat_map(|one| moves(one, rank, (0..ranks).step_by(1))).collect()
+            }
+            _ => Vec::new(),
+        };
+        Ok(Self {
+            total,
+            own,
+            merges,
+            aside,
+            left: waiting,
+            parameters,
+            updates,
+            dense,
+            shards,
+            moves,
+            wire,
+            experts,
+            sums: None,
+            comm,
+        })
     }
 
     /// The ranks, where there are several.
@@ -123,11 +156,18 @@ impl Replicas {
         self.experts.as_deref()
     }
 
-    /// Memory of the sums that wait.
+    /// Bytes that this rank gave the transport for other ranks so far, but for the exchange of rows.
+    pub(super) fn bytes_sent(&self) -> Result<u64> {
+        let of_sums = self.sums.as_ref().map_or(Ok(0), |sums| sums.bytes_sent())?;
+        Ok(of_sums + self.comm().map_or(Ok(0), Comm::bytes_sent)?)
+    }
+
+    /// Memory of the sums that wait, and of those that arrive.
     pub(crate) fn bytes(&self) -> usize {
         let each: usize = self.dense.iter().map(Range::len).sum();
         let aside = self.aside.as_ref().map_or(0, |aside| aside.shape()[0] * each * aside.dtype().size());
-        aside + self.experts().map_or(0, ExpertGradients::bytes)
+        let arriving = self.sums.as_ref().map_or(0, |sums| sums.bytes());
+        aside + arriving + self.experts().map_or(0, ExpertGradients::bytes)
     }
 
     /// Whether this rank runs a micro-batch of an update.
@@ -147,56 +187,88 @@ impl Replicas {
     }
 
     /// Where a micro-batch, of so many in all, is the last of its replica: adds to the complete gradients f32 `[parameters]`
-    /// what waits for them, and sets the sum aside for a later replica.
+    /// what waits for them, and sets the sum aside for a later replica; unless this rank sends them, which does that.
     pub(super) fn add(&self, micro_batch: usize, count: usize, gradients: &Tensor) -> Result<()> {
-        if micro_batch + self.total < count {
+        if micro_batch + self.total < count || self.sends(micro_batch, count) {
             return Ok(());
         }
-        let replica = micro_batch % self.total;
+        self.add_within(&self.dense, micro_batch % self.total, gradients)
+    }
+
+    /// Whether the gradients of a micro-batch, of so many in all, go to other ranks as its backward pass completes them.
+    pub(super) fn sends(&self, micro_batch: usize, count: usize) -> bool {
+        let last = micro_batch + self.total >= count && micro_batch % self.total + 1 == self.own.end;
+        last && self.sums.is_some()
+    }
+
+    /// Sends the piece of this number, which is complete, of the gradients of such a micro-batch.
+    pub(super) fn send(&self, number: usize, gradients: &Tensor) -> Result<()> {
+        let Some(sums) = &self.sums else { return Ok(()) };
+        self.add_within(sums.elements(number), self.own.end - 1, gradients)?;
+        sums.send(number, gradients)
+    }
+
+    /// Adds what waits for the gradients of a replica to these elements of them, and sets the sum aside for a later one.
+    fn add_within(&self, elements: &[Range<usize>], replica: usize, gradients: &Tensor) -> Result<()> {
         let ((waiting, merges), last) = (self.merges[replica - self.own.start], replica + 1 == self.own.end);
-        self.round(gradients, self.total == 1)?;
+        self.round(elements, gradients, self.total == 1)?;
         let Some(aside) = &self.aside else { return Ok(()) };
         for place in (waiting - merges..waiting).rev() {
-            for [older, sum] in self.beside(aside, place, gradients)? {
+            for [older, sum] in self.beside(elements, aside, place, gradients)? {
                 kernels::add(&older, &sum, &sum)?;
             }
-            self.round(gradients, place == 0 && last && self.own.len() == self.total)?;
+            self.round(elements, gradients, place == 0 && last && self.own.len() == self.total)?;
         }
         if !last {
-            for [place, sum] in self.beside(aside, waiting - merges, gradients)? {
+            for [place, sum] in self.beside(elements, aside, waiting - merges, gradients)? {
                 place.copy_from(&sum)?;
             }
         }
         Ok(())
     }
 
-    /// Rounds a sum, unless it is that of the `root` of the tree.
-    fn round(&self, gradients: &Tensor, root: bool) -> Result<()> {
+    /// Rounds elements of a sum, unless it is that of the `root` of the tree.
+    fn round(&self, elements: &[Range<usize>], gradients: &Tensor, root: bool) -> Result<()> {
         if self.wire == DType::F32 || root {
             return Ok(());
         }
-        for range in &self.dense {
+        for range in elements {
             let sum = gradients.narrow(0, range.start, range.len())?;
             kernels::round(&sum, &sum, self.wire)?;
         }
         Ok(())
     }
 
-    /// The parts of a sum that lies aside that are added, and of the gradients.
-    fn beside(&self, aside: &Tensor, number: usize, gradients: &Tensor) -> Result<Vec<[Tensor; 2]>> {
+    /// These elements of a sum that lies aside, and of the gradients.
+    fn beside(
+        &self,
+        elements: &[Range<usize>],
+        aside: &Tensor,
+        number: usize,
+        gradients: &Tensor,
+    ) -> Result<Vec<[Tensor; 2]>> {
         let row = aside.narrow(0, number, 1)?.view(&[self.parameters])?;
         let part = |tensor: &Tensor, range: &Range<usize>| tensor.narrow(0, range.start, range.len());
-        self.dense.iter().map(|range| Ok([part(&row, range)?, part(gradients, range)?])).collect()
+        elements.iter().map(|range| Ok([part(&row, range)?, part(gradients, range)?])).collect()
+    }
+
+    /// The sums aside after the last replica, f32 `[left, parameters]`.
+    fn partials(&self) -> Result<Option<Tensor>> {
+        let aside = self.aside.as_ref().filter(|_| self.left > 0);
+        Ok(aside.map(|aside| aside.narrow(0, 0, self.left)).transpose()?)
     }
 
     /// Completes the sums of gradients, on this rank those of its shards, and gives the norm f32 `[1]` of all.
     pub(super) fn sum_up(&self, gradients: &Tensor, norm: &Tensor) -> Result<()> {
         let Some(comm) = &self.comm else { return Ok(kernels::grad_norm(gradients, norm)?) };
-        let left =
-            self.aside.as_ref().filter(|_| self.left > 0).map(|aside| aside.narrow(0, 0, self.left)).transpose()?;
-        self.experts().map_or(Ok(()), |experts| experts.sum_up(gradients))?;
-        comm.reduce_scatter(left.as_ref(), gradients, self.total, &self.shards, self.wire)?;
-        self.experts().map_or(Ok(()), |experts| experts.send_gradients(gradients))?;
+        if let Some(sums) = &self.sums {
+            sums.finish(gradients)?;
+        }
+        if let Some(experts) = self.experts() {
+            experts.sum_up(gradients)?;
+            comm.reduce_scatter(self.partials()?.as_ref(), gradients, self.total, &self.shards, self.wire)?;
+            experts.send_gradients(gradients)?;
+        }
         Ok(comm.grad_norm(gradients, norm, self.updates.shards())?)
     }
 
@@ -204,7 +276,7 @@ impl Replicas {
     pub(super) fn gather(&self, tensor: &Tensor) -> Result<()> {
         match (&self.comm, self.experts()) {
             (_, Some(experts)) => experts.send_weights(tensor),
-            (Some(comm), None) => Ok(comm.all_gather(tensor, GRAIN)?),
+            (Some(comm), None) => Ok(comm.move_pieces(tensor, &self.moves)?),
             (None, None) => Ok(()),
         }
     }
@@ -240,6 +312,13 @@ impl Replicas {
         }
         Ok(())
     }
+}
+
+/// Of a shard of updated parameters to ranks that compute with it: the moves that rank `me` is an end of.
+pub(super) fn moves(shard: &Shard, me: usize, receivers: StepBy<Range<usize>>) -> Vec<Piece> {
+    let from = shard.rank;
+    let receivers = receivers.filter(|to| *to != from && (from == me || *to == me));
+    receivers.map(|to| Piece { elements: shard.elements.clone(), from, to }).collect()
 }
 
 /// A range in another row.

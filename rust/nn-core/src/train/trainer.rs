@@ -222,10 +222,10 @@ impl Trainer {
     /// Bytes that this rank gave the transport for other ranks so far.
     pub fn bytes_sent(&self) -> Result<u64> {
         let of_experts = self.model.experts().map_or(Ok(0), |experts| experts.bytes_sent())?;
-        Ok(of_experts + self.replicas.comm().map_or(Ok(0), Comm::bytes_sent)?)
+        Ok(of_experts + self.replicas.bytes_sent()?)
     }
 
-    /// Memory of the gradients, of the model and of replicas whose sums wait for others.
+    /// Memory of the gradients: of the model, of replicas whose sums wait for others, and of sums that arrive.
     pub(crate) fn bytes_of_gradients(&self) -> Result<usize> {
         Ok(self.model.gradients()?.bytes() + self.replicas.bytes())
     }
