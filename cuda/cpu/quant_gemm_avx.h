@@ -11,7 +11,8 @@ NN_INLINE int32_t quant_tiled(int64_t rows) {
 }
 
 NN_PLAIN NN_INLINE int64_t quant_work_bytes(int64_t k) {
-  return nn_round_up(k / QUANT_BLOCK * (int64_t)sizeof(quant_block), 64);
+  (void)k;
+  return 0;
 }
 
 NN_INLINE void quant_round_values(const quant_activations *acts, int32_t form, int64_t to, const void *x, int64_t row,
