@@ -189,15 +189,15 @@ NN_PLAIN static void lay_out_activations(quant_job *job, int64_t tiles, nn_works
     }
     taken |= 1u << form;
     if (form == QUANT_FORM_BLOCKS || form == QUANT_FORM_INTERLEAVED) {
-      acts->codes = nn_take(w, rows * (size_t)quant_row_codes(form, x->k));
-      acts->scale = nn_take(w, rows * blocks * sizeof(float));
+      acts->codes = nn_workspace_piece(w, rows * (size_t)quant_row_codes(form, x->k));
+      acts->scale = nn_workspace_piece(w, rows * blocks * sizeof(float));
       if (form == QUANT_FORM_BLOCKS) {
-        acts->total = nn_take(w, rows * blocks * sizeof(float));
+        acts->total = nn_workspace_piece(w, rows * blocks * sizeof(float));
       } else {
-        acts->sums = nn_take(w, rows * blocks * 2 * sizeof(int32_t));
+        acts->sums = nn_workspace_piece(w, rows * blocks * 2 * sizeof(int32_t));
       }
     } else {
-      acts->values = nn_take(w, rows * (size_t)nn_round_up(x->k, QUANT_BLOCK) * sizeof(float));
+      acts->values = nn_workspace_piece(w, rows * (size_t)nn_round_up(x->k, QUANT_BLOCK) * sizeof(float));
     }
   }
 }
@@ -226,10 +226,10 @@ NN_PLAIN static quant_job lay_out(const nn_gemm_quant_args *x, nn_workspace *w) 
   if (groups > 1 && sums_bytes(x, nn_min(most, QUANT_ROWS)) > sums) {
     sums = sums_bytes(x, nn_min(most, QUANT_ROWS));
   }
-  job.panel = nn_take(w, (size_t)(x->m / QUANT_PANEL + x->groups) * sizeof *job.panel);
+  job.panel = nn_workspace_piece(w, (size_t)(x->m / QUANT_PANEL + x->groups) * sizeof *job.panel);
   lay_out_activations(&job, (x->m - groups) / QUANT_ROWS + groups, w);
   job.scratch_step = nn_round_up(sums + quant_work_bytes(x->k), 4096) + 128;
-  job.scratch = nn_take(w, (size_t)(job.threads * job.scratch_step));
+  job.scratch = nn_workspace_piece(w, (size_t)(job.threads * job.scratch_step));
   return job;
 }
 

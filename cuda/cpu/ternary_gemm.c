@@ -102,8 +102,9 @@ NN_PLAIN static gemm_job lay_out(const nn_bitlinear_args *a, nn_workspace *w) {
   const ternary_form form = ternary_form_of(a->m);
   job.activations.tiled = form.tiled;
   job.activations.depth = nn_round_up(a->k, form.columns);
-  job.activations.x = nn_take(w, (size_t)(nn_round_up(a->m, form.rows) * job.activations.depth * form.bytes));
-  job.activations.total = nn_take(w, (size_t)a->m * sizeof *job.activations.total);
+  job.activations.x =
+      nn_workspace_piece(w, (size_t)(nn_round_up(a->m, form.rows) * job.activations.depth * form.bytes));
+  job.activations.total = nn_workspace_piece(w, (size_t)a->m * sizeof *job.activations.total);
   job.rows = nn_min(MOST_ROWS, a->m);
   job.panels =
       a->m > FEW_ROWS ? MANY_ROWS_PANELS : nn_min(TASK_BYTES / (TERNARY_PANEL * a->row_bytes) + 1, MOST_PANELS);
@@ -113,7 +114,7 @@ NN_PLAIN static gemm_job lay_out(const nn_bitlinear_args *a, nn_workspace *w) {
   job.sums_bytes = nn_round_up(job.rows, TERNARY_PANEL) * job.ld * (int64_t)sizeof(int32_t);
   job.scratch_step =
       nn_round_up(job.sums_bytes + ternary_work_bytes(), 4096) + 128; /* workers' lines in different sets */
-  job.scratch = nn_take(w, (size_t)(job.threads * job.scratch_step));
+  job.scratch = nn_workspace_piece(w, (size_t)(job.threads * job.scratch_step));
   return job;
 }
 
