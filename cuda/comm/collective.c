@@ -66,7 +66,7 @@ static int32_t all_gather(nncuda_ctx *ctx, const void *args) {
 /* ---- all_reduce: what all have, gathered and added by each ---- */
 
 static void *all_reduce_lay_out(const nn_comm_args *a, nn_workspace *w) {
-  return nn_take(w, (size_t)nn_mul(a->comm->ranks, nn_mul(a->n, 4)));
+  return nn_workspace_piece(w, (size_t)nn_mul(a->comm->ranks, nn_mul(a->n, 4)));
 }
 
 void nn_comm_all_reduce_workspace(const void *args, nn_workspace *w) { all_reduce_lay_out(args, w); }

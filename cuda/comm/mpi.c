@@ -235,7 +235,7 @@ static int32_t mpi_exchange(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message
 
 /* ---- making, splitting, closing ---- */
 
-static int32_t take(nncuda_ctx *ctx, nncuda_comm *comm, const nn_mpi *mpi, MPI_Comm made) {
+static int32_t adopt(nncuda_ctx *ctx, nncuda_comm *comm, const nn_mpi *mpi, MPI_Comm made) {
   mpi_state *state = calloc(1, sizeof *state);
   if (state == NULL) {
     return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for a communicator");
@@ -279,7 +279,7 @@ static int32_t mpi_open(nncuda_ctx *ctx, nncuda_comm *comm, const char *address)
   comm->ranks = ranks;
   MPI_Comm made;
   status = duplicate(ctx, comm, mpi, &made);
-  return status != NNCUDA_SUCCESS ? status : take(ctx, comm, mpi, made);
+  return status != NNCUDA_SUCCESS ? status : adopt(ctx, comm, mpi, made);
 }
 
 /* That waits for the members without an end, but all of them have just told what they join. */
@@ -305,7 +305,7 @@ static int32_t mpi_split(nncuda_ctx *ctx, nncuda_comm *comm, nncuda_comm *part, 
     mpi->Group_free(&group);
   }
   free(ranks);
-  return error == MPI_SUCCESS ? take(ctx, part, mpi, made) : fail_by(ctx, comm, members[0], error);
+  return error == MPI_SUCCESS ? adopt(ctx, part, mpi, made) : fail_by(ctx, comm, members[0], error);
 }
 
 /* What a failed communicator has under way may still use it, so it stays. */

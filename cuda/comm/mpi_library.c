@@ -238,7 +238,7 @@ static void stay(void) {
 
 /* The thread that begins MPI and, as MPI wants it, ends it. To begin is to wait for all ranks, without an end if one of
  * them never comes; so nobody else is to do it. */
-static void *keep(void *nothing) {
+static void *host_mpi(void *nothing) {
   int threads;
   job.error = job.mpi.Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &threads);
   if (job.error == MPI_SUCCESS) {
@@ -257,7 +257,7 @@ static int32_t start_keeper(nncuda_ctx *ctx) {
   stay();
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  const int error = pthread_create(&job.keeper, NULL, keep, NULL);
+  const int error = pthread_create(&job.keeper, NULL, host_mpi, NULL);
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   if (error != 0) {
     return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no thread for MPI: %s", strerror(error));

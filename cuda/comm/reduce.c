@@ -94,10 +94,10 @@ static reduction reduce_scatter_lay_out(const sharded_args *a, int32_t whole, nn
   const int64_t all = all_sums(a), fits = ROOM / 4 / all, most = most_owned(a);
   const int64_t piece = fits < LEAST_PIECE ? LEAST_PIECE : fits > MOST_PIECE ? MOST_PIECE : fits;
   reduction job = {.a = a, .sums = all - a->parts - 1, .piece = piece < most && !whole ? piece : most};
-  job.room = nn_take(w, (size_t)nn_mul(job.sums, wire_bytes(a) * job.piece));
+  job.room = nn_workspace_piece(w, (size_t)nn_mul(job.sums, wire_bytes(a) * job.piece));
   if (a->wire != NNCUDA_F32) {
-    job.rounded = nn_take(w, (size_t)nn_mul(a->comm->ranks, nn_mul(a->parts + 1, 2 * job.piece)));
-    job.widened = nn_take(w, (size_t)(4 * job.piece));
+    job.rounded = nn_workspace_piece(w, (size_t)nn_mul(a->comm->ranks, nn_mul(a->parts + 1, 2 * job.piece)));
+    job.widened = nn_workspace_piece(w, (size_t)(4 * job.piece));
   }
   return job;
 }
@@ -340,8 +340,8 @@ static int64_t chunk_of(const nncuda_ctx *ctx) {
 /* Room for the finer chunks of the two engines, since a layout does not know which one it is for. */
 static norm_job grad_norm_lay_out(const sharded_args *a, nn_workspace *w) {
   const size_t bytes = (size_t)nn_ceil_div(a->n, NN_GRAD_CHUNK_CPU) * sizeof(double);
-  norm_job job = {.a = a, .squares = nn_take(w, bytes)};
-  job.by_rank = nn_take(w, bytes);
+  norm_job job = {.a = a, .squares = nn_workspace_piece(w, bytes)};
+  job.by_rank = nn_workspace_piece(w, bytes);
   return job;
 }
 

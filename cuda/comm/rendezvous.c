@@ -265,7 +265,7 @@ void nn_links_close(nn_links *links) {
   free(links);
 }
 
-static void keep(nn_links *links, int fd, int64_t rank) {
+static void add_link(nn_links *links, int fd, int64_t rank) {
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int){1}, sizeof(int));
   links->link[links->count++] = (peer_link){.fd = fd, .rank = rank};
 }
@@ -344,7 +344,7 @@ static void hear(const nncuda_comm *comm, nn_links *links, visitor *v, const voi
     prove(&v->hello, &v->in, &a, a.proof);
     const int sent = send(v->fd, &a, sizeof a, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof a;
     if (sent && a.verdict == TAKEN) {
-      keep(links, v->fd, v->in.rank);
+      add_link(links, v->fd, v->in.rank);
       v->fd = -1;
     }
   }
@@ -482,7 +482,7 @@ static int32_t visit(nncuda_ctx *ctx, nncuda_comm *comm, const place *p, void *i
       const int fd = connect_to(a, nn_milliseconds() + VISITOR_MS);
       const int64_t verdict = fd < 0 ? 0 : apply(ctx, comm, fd, id);
       if (verdict == TAKEN) {
-        keep(links, fd, 0);
+        add_link(links, fd, 0);
         return NNCUDA_SUCCESS;
       }
       if (fd >= 0) {

@@ -75,7 +75,7 @@ static void scores_task(void *arg, int64_t i, int32_t worker) {
 /* `size` floats for each worker. */
 NN_PLAIN static products lay_out_products(const void *args, int64_t size, nn_workspace *w) {
   products f = {.args = args, .workspace_size = size};
-  f.workspace = nn_take(w, (size_t)(size * w->machine->threads) * sizeof(float));
+  f.workspace = nn_workspace_piece(w, (size_t)(size * w->machine->threads) * sizeof(float));
   return f;
 }
 

@@ -222,8 +222,8 @@ NN_PLAIN static decode lay_out(const nn_attention_decode_args *a, nn_workspace *
               .partial_size = wide + 2,
               .workspace_size = a->heads * (wide + PIECE_KEYS) + VALUE_KEYS * WIDE_LD};
   const int64_t most = nn_max(1, nn_ceil_div(a->capacity, f.piece_keys));
-  f.workspace = nn_take(w, (size_t)(f.workspace_size * w->machine->threads) * sizeof(float));
-  f.partial = nn_take(w, (size_t)(a->batch * a->heads * most * f.partial_size) * sizeof(float));
+  f.workspace = nn_workspace_piece(w, (size_t)(f.workspace_size * w->machine->threads) * sizeof(float));
+  f.partial = nn_workspace_piece(w, (size_t)(a->batch * a->heads * most * f.partial_size) * sizeof(float));
   return f;
 }
 

@@ -247,9 +247,9 @@ NN_PLAIN static flash lay_out(const nn_flash_attention_args *a, nn_workspace *w)
              .workspace_size = nn_round_up(flash_block_size(s->head_dim), 16)};
   const int64_t pairs = s->batch * s->kv_heads, pair_size = f.keys_size + f.values_size;
   f.round = nn_max(1, nn_min(pairs, ATTN_PACKED_ROUND / pair_size));
-  f.workspace = nn_take(w, (size_t)(f.workspace_size * w->machine->threads) * sizeof(float));
-  f.keys = nn_take(w, (size_t)(f.round * f.keys_size) * sizeof(float));
-  f.values = nn_take(w, (size_t)(f.round * f.values_size) * sizeof(float));
+  f.workspace = nn_workspace_piece(w, (size_t)(f.workspace_size * w->machine->threads) * sizeof(float));
+  f.keys = nn_workspace_piece(w, (size_t)(f.round * f.keys_size) * sizeof(float));
+  f.values = nn_workspace_piece(w, (size_t)(f.round * f.values_size) * sizeof(float));
   return f;
 }
 

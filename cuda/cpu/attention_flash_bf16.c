@@ -183,9 +183,9 @@ NN_PLAIN static flash flash_attention_lay_out(const nn_flash_attention_args *a, 
   const int64_t units = BF16_QUERIES * (columns / BF16_PAIR + STEP_UNITS + STEP_KEYS + columns);
   f.workspace_size = nn_round_up(units * (int64_t)sizeof(unit), 64);
   f.round = nn_max(1, nn_min(pairs, PACKED_UNITS / (2 * f.size)));
-  f.workspace = nn_take(w, (size_t)(f.workspace_size * w->machine->threads));
-  f.keys = nn_take(w, (size_t)(f.round * f.size) * sizeof(unit));
-  f.values = nn_take(w, (size_t)(f.round * f.size) * sizeof(unit));
+  f.workspace = nn_workspace_piece(w, (size_t)(f.workspace_size * w->machine->threads));
+  f.keys = nn_workspace_piece(w, (size_t)(f.round * f.size) * sizeof(unit));
+  f.values = nn_workspace_piece(w, (size_t)(f.round * f.size) * sizeof(unit));
   return f;
 }
 

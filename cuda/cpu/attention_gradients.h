@@ -113,12 +113,12 @@ NN_PLAIN NN_INLINE void gradients_cut(gradients *f, int64_t heads, int64_t block
 /* Takes `workspace_size` bytes for each worker, and room for the partial results of a round. */
 NN_PLAIN NN_INLINE void gradients_lay_out(gradients *f, nn_workspace *w) {
   const nn_attention_shape *s = &f->a->shape;
-  f->workspace = nn_take(w, (size_t)(f->workspace_size * w->machine->threads));
+  f->workspace = nn_workspace_piece(w, (size_t)(f->workspace_size * w->machine->threads));
   f->round = s->batch * s->kv_heads;
   if (f->tasks > 1) {
     const int64_t pair_size = 2 * f->tasks * s->kv_len * s->head_dim;
     f->round = nn_max(1, nn_min(f->round, ATTN_PARTIAL_ROUND / pair_size));
-    f->partial = nn_take(w, (size_t)(f->round * pair_size) * sizeof(float));
+    f->partial = nn_workspace_piece(w, (size_t)(f->round * pair_size) * sizeof(float));
   }
 }
 

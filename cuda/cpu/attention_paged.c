@@ -185,10 +185,11 @@ NN_PLAIN static paged lay_out(const nn_attention_decode_paged_args *a, nn_worksp
   const int64_t part_size = nn_round_up(page_part_size(largest, a->head_dim), 16);
   paged f = {.a = a, .sequences = PAGED_SEQUENCES(a), .group = group};
   f.workspace_size = nn_round_up(page_space_size(largest, a->head_dim), 16);
-  f.blocks = nn_take(w, (size_t)blocks * sizeof *f.blocks);
-  f.workspace = nn_take(w, (size_t)(f.workspace_size * threads) * sizeof(float));
+  f.blocks = nn_workspace_piece(w, (size_t)blocks * sizeof *f.blocks);
+  f.workspace = nn_workspace_piece(w, (size_t)(f.workspace_size * threads) * sizeof(float));
   if (threads > 1) {
-    f.parts = nn_take(w, (size_t)nn_min(few * pages * a->kv_heads * part_size, PARTS_FLOATS) * sizeof(float));
+    f.parts =
+        nn_workspace_piece(w, (size_t)nn_min(few * pages * a->kv_heads * part_size, PARTS_FLOATS) * sizeof(float));
   }
   return f;
 }

@@ -377,14 +377,14 @@ NN_PLAIN static sample_job sample_lay_out(const nn_sample_args *a, nn_workspace 
   sample_job job = {.args = a, .pieces = nn_ceil_div(a->vocab, PIECE)};
   job.few = a->rows < FEW_ROWS && job.pieces > 1;
   const int64_t n = job.few ? a->rows : w->machine->threads;
-  job.rows = nn_take(w, (size_t)n * sizeof *job.rows);
+  job.rows = nn_workspace_piece(w, (size_t)n * sizeof *job.rows);
   for (int64_t i = 0; i < n; i++) {
     sample_row row = {.logits = a->logits, .first = i * a->vocab, .vocab = a->vocab, .dtype = a->dtype};
-    row.keys = nn_take(w, (size_t)a->vocab * sizeof *row.keys);
-    row.most = nn_take(w, (size_t)job.pieces * sizeof *row.most);
-    row.weights = nn_take(w, (size_t)a->vocab * sizeof *row.weights);
-    row.list = nn_take(w, (size_t)a->vocab * sizeof *row.list);
-    row.buckets = nn_take(w, BUCKETS * sizeof *row.buckets);
+    row.keys = nn_workspace_piece(w, (size_t)a->vocab * sizeof *row.keys);
+    row.most = nn_workspace_piece(w, (size_t)job.pieces * sizeof *row.most);
+    row.weights = nn_workspace_piece(w, (size_t)a->vocab * sizeof *row.weights);
+    row.list = nn_workspace_piece(w, (size_t)a->vocab * sizeof *row.list);
+    row.buckets = nn_workspace_piece(w, BUCKETS * sizeof *row.buckets);
     if (job.rows != NULL) {
       job.rows[i] = row;
     }
@@ -446,8 +446,8 @@ NN_TASK(argmax_task, argmax_job, NN_SWITCH_DTYPE(job->args->dtype, argmax_piece(
 
 NN_PLAIN static argmax_job argmax_lay_out(const nn_argmax_args *a, nn_workspace *w) {
   argmax_job job = {.args = a, .pieces = nn_ceil_div(a->vocab, PIECE)};
-  job.most = nn_take(w, (size_t)(a->rows * job.pieces) * sizeof *job.most);
-  job.index = nn_take(w, (size_t)(a->rows * job.pieces) * sizeof *job.index);
+  job.most = nn_workspace_piece(w, (size_t)(a->rows * job.pieces) * sizeof *job.most);
+  job.index = nn_workspace_piece(w, (size_t)(a->rows * job.pieces) * sizeof *job.index);
   return job;
 }
 

@@ -247,14 +247,14 @@ NN_PLAIN static gemm_job lay_out(const nn_gemm_args *x, nn_workspace *w) {
   gemm_cut(&job, m, x->n, k, w->machine->threads);
   gemm_lay_out(&job);
   if (x->ragged == NN_GEMM_RAGGED_M) {
-    job.first_block = nn_take(w, (size_t)(x->count + 1) * sizeof *job.first_block);
+    job.first_block = nn_workspace_piece(w, (size_t)(x->count + 1) * sizeof *job.first_block);
   }
   if (job.share) {
     const gemm_depth depth = depth_of(x->k);
     job.shared_step = depth.units * depth.blocks * nn_round_up(x->n, GEMM_NR);
-    job.shared = nn_take(w, (size_t)(job.shared_step * x->count) * sizeof(float));
+    job.shared = nn_workspace_piece(w, (size_t)(job.shared_step * x->count) * sizeof(float));
   }
-  job.scratch = nn_take(w, (size_t)(job.scratch_step * w->machine->threads));
+  job.scratch = nn_workspace_piece(w, (size_t)(job.scratch_step * w->machine->threads));
   return job;
 }
 

@@ -263,10 +263,10 @@ NN_PLAIN static few_rows_job lay_out(const nn_gemm_args *x, nn_workspace *w) {
   few_rows_job job = {.x = x, .units = nn_round_up(nn_ceil_div(x->k, GEMM_UNIT), VF)};
   int64_t most = x->count * x->m;
   if (x->ragged == NN_GEMM_RAGGED_M) {
-    job.at = nn_take(w, (size_t)x->count * sizeof *job.at);
+    job.at = nn_workspace_piece(w, (size_t)x->count * sizeof *job.at);
     most = nn_min(x->m, GEMM_FEW_ROWS * x->count);
   }
-  job.a = nn_take(w, (size_t)(most * job.units) * sizeof(float));
+  job.a = nn_workspace_piece(w, (size_t)(most * job.units) * sizeof(float));
   return job;
 }
 

@@ -10,7 +10,7 @@
  * A kernel with a workspace lays it out in one function (runtime/engine.h) and names it by NN_WORKSPACE:
  *
  *   NN_PLAIN static silu_job lay_out(const nn_silu_args *a, nn_workspace *w) {
- *     return (silu_job){.a = a, .row = nn_take(w, (size_t)a->n * sizeof(float))};
+ *     return (silu_job){.a = a, .row = nn_workspace_piece(w, (size_t)a->n * sizeof(float))};
  *   }
  *   NN_WORKSPACE(silu) { lay_out(args, w); }
  *   ... in the kernel: const silu_job job = lay_out(a, nn_workspace_of(ctx));

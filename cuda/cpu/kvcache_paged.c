@@ -75,7 +75,7 @@ NN_TASK_OF(append_paged_task, append_paged, p, i) {
 
 /* The sequence of each token. */
 NN_PLAIN static int32_t *append_lay_out(const nn_kv_append_paged_args *a, nn_workspace *w) {
-  return nn_take(w, (size_t)a->tokens * sizeof(int32_t));
+  return nn_workspace_piece(w, (size_t)a->tokens * sizeof(int32_t));
 }
 
 NN_WORKSPACE(kv_append_paged) { append_lay_out(args, w); }

@@ -93,8 +93,9 @@ NN_TASK_OF(forward_task, forward_job, job, i) {
 }
 
 NN_PLAIN static forward_job forward_lay_out(const nn_cross_entropy_forward_args *a, nn_workspace *w) {
-  return (forward_job){
-      .args = a, .rows = a->vocab < TASK ? TASK / a->vocab : 1, .losses = nn_take(w, (size_t)a->rows * sizeof(double))};
+  return (forward_job){.args = a,
+                       .rows = a->vocab < TASK ? TASK / a->vocab : 1,
+                       .losses = nn_workspace_piece(w, (size_t)a->rows * sizeof(double))};
 }
 
 NN_WORKSPACE(cross_entropy_forward) { forward_lay_out(args, w); }
@@ -196,7 +197,8 @@ NN_TASK_OF(aux_forward_task, aux_job, job, i) {
 NN_PLAIN static int64_t aux_tasks(int64_t tokens) { return nn_ceil_div(tokens, AUX_TOKENS); }
 
 NN_PLAIN static aux_job aux_lay_out(const nn_aux_loss_forward_args *a, nn_workspace *w) {
-  return (aux_job){.args = a, .sums = nn_take(w, (size_t)(aux_tasks(a->tokens) * a->experts) * sizeof(double))};
+  return (aux_job){.args = a,
+                   .sums = nn_workspace_piece(w, (size_t)(aux_tasks(a->tokens) * a->experts) * sizeof(double))};
 }
 
 NN_WORKSPACE(aux_loss_forward) { aux_lay_out(args, w); }
@@ -232,7 +234,7 @@ NN_TASK_OF(aux_backward_task, aux_backward_job, job, i) {
 }
 
 NN_PLAIN static float *aux_backward_lay_out(const nn_aux_loss_backward_args *a, nn_workspace *w) {
-  return nn_take(w, (size_t)a->experts * sizeof(float));
+  return nn_workspace_piece(w, (size_t)a->experts * sizeof(float));
 }
 
 NN_WORKSPACE(aux_loss_backward) { aux_backward_lay_out(args, w); }

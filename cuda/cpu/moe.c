@@ -62,8 +62,8 @@ NN_PLAIN static plan_job plan_lay_out(const nn_moe_plan_args *a, nn_workspace *w
   job.limit = a->capacity == 0 || a->capacity > job.slots ? job.slots : a->capacity;
   job.piece = nn_max(4 * a->experts, PIECE); /* so that the counts are no more than the slots */
   job.pieces = nn_ceil_div(job.slots, job.piece);
-  job.bad = nn_take(w, (size_t)job.pieces * sizeof *job.bad);
-  job.ranks = nn_take(w, (size_t)(job.pieces * a->experts) * sizeof *job.ranks);
+  job.bad = nn_workspace_piece(w, (size_t)job.pieces * sizeof *job.bad);
+  job.ranks = nn_workspace_piece(w, (size_t)(job.pieces * a->experts) * sizeof *job.ranks);
   return job;
 }
 
@@ -168,7 +168,7 @@ static int32_t invert(const int32_t *row_slot, int64_t n, int32_t *slot_row) {
 
 /* The row of each slot. */
 NN_PLAIN static int32_t *gather_lay_out(const nn_moe_gather_args *a, nn_workspace *w) {
-  return nn_take(w, (size_t)(a->tokens * a->k) * sizeof(int32_t));
+  return nn_workspace_piece(w, (size_t)(a->tokens * a->k) * sizeof(int32_t));
 }
 
 NN_WORKSPACE(moe_gather) { gather_lay_out(args, w); }

@@ -98,7 +98,7 @@ NN_PLAIN static int64_t norm_chunks(int64_t n) { return nn_ceil_div(n, NN_GRAD_C
 
 NN_PLAIN static norm_job norm_lay_out(const nn_grad_norm_args *a, nn_workspace *w) {
   double *given = a->squares;
-  return (norm_job){a, given != NULL ? given : nn_take(w, (size_t)norm_chunks(a->n) * sizeof(double))};
+  return (norm_job){a, given != NULL ? given : nn_workspace_piece(w, (size_t)norm_chunks(a->n) * sizeof(double))};
 }
 
 NN_WORKSPACE(grad_norm) { norm_lay_out(args, w); }

@@ -154,7 +154,7 @@ NN_TASK_OF(quantize_task, conversion, r, task) {
 
 NN_PLAIN static conversion quantize_lay_out(const nn_quantize_args *a, nn_workspace *w) {
   conversion r = {.from = a->x, .to = a->y, .n = a->rows * a->k, .format = a->format, .dtype = a->dtype};
-  r.bad = nn_take(w, (size_t)tasks_of(r.n));
+  r.bad = nn_workspace_piece(w, (size_t)tasks_of(r.n));
   return r;
 }
 

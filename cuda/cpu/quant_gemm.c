@@ -1,120 +1,17 @@
 #include "quant_gemm_job.h"
 
 #include "checks.h"
-#include "quant_gemm_block.h"
-#include "quant_gemm_float.h"
-#include "quant_gemm_interleaved.h"
-#include "quant_gemm_interleaved_tile.h"
+#include "quant_gemm_backend.h"
 #include "quant_gemm_round.h"
-#include "quant_gemm_stream.h"
-#include "quant_gemm_stream_avx2.h"
-#include "quant_gemm_tile_half.h"
 
 /* ---- sums ---- */
-
-#if NN_SIMD_AVX512 || NN_SIMD_AVX2
-NN_INLINE void quant_stream(const quant_piece *t, const int32_t format) {
-  int64_t r = 0;
-  for (; r + QUANT_STREAM_ROWS <= t->panel->rows; r += QUANT_STREAM_ROWS) {
-    quant_stream_rows(t, r, QUANT_STREAM_ROWS, format);
-  }
-  for (; r < t->panel->rows; r++) {
-    quant_stream_rows(t, r, 1, format);
-  }
-}
-
-NN_INLINE void block_columns(const quant_piece *t, const int32_t format) {
-#if QUANT_TILES
-  if (quant_tiled(t->panel->rows)) {
-    quant_tiles(t, format);
-    return;
-  }
-#endif
-  quant_stream(t, format);
-}
-#else
-/* The blocks of column c of a piece. */
-NN_INLINE void unpack_row(const quant_piece *t, int64_t c, quant_block *row, int32_t format) {
-  const int64_t blocks = t->k / QUANT_BLOCK;
-  if (t->format == format) {
-    for (int64_t i = 0; i < blocks; i++) {
-      quant_unpack(t->w + c * t->row_bytes, i, &row[i], format);
-    }
-    return;
-  }
-  const interleave_layout order = interleave_layout_of(format);
-  const int64_t each = nn_format_block_of(format).elements / QUANT_BLOCK, lane = c % NN_INTERLEAVED_ROWS;
-  for (int64_t i = 0; i < blocks; i += each) {
-    uint8_t stored[INTERLEAVE_BLOCK_BYTES];
-    interleave_block(&order, t->w + (c - lane) * t->row_bytes, i / each, lane, stored);
-    for (int64_t j = 0; j < each; j++) {
-      quant_unpack(stored, j, &row[i + j], format);
-    }
-  }
-}
-
-NN_INLINE void block_columns(const quant_piece *t, int32_t format) {
-  const int32_t form = quant_form_of(t->format);
-  const quant_activations *acts = &t->job->activations[form];
-  const int64_t blocks = t->k / QUANT_BLOCK, first = t->panel->tile * QUANT_ROWS;
-  const int64_t row_codes = quant_row_codes(form, t->k);
-  quant_block *row = (quant_block *)(void *)t->work;
-  for (int64_t c = 0; c < t->columns; c++) {
-    unpack_row(t, c, row, format);
-    for (int64_t r = 0; r < t->panel->rows; r++) {
-      const int64_t at = (first + r) * blocks;
-      float sum = 0.0f;
-      for (int64_t i = 0; i < blocks; i++) {
-        const int8_t *x = acts->codes + (first + r) * row_codes + i * QUANT_BLOCK;
-        const quant_block *b = &row[i];
-        int32_t half[2] = {0, 0};
-        for (int j = 0; j < QUANT_BLOCK; j++) {
-          half[j / 16] += (int32_t)x[j] * (int32_t)b->code[j];
-        }
-        const int32_t integers =
-            format == NNCUDA_FORMAT_Q6_K ? half[0] * b->part[0] + half[1] * b->part[1] : half[0] + half[1];
-        sum = quant_fma(acts->scale[at + i] * b->scale, (float)integers, sum);
-        if (quant_has_minimum(format)) {
-          sum = quant_fma(acts->total[at + i], b->minimum, sum);
-        }
-      }
-      t->sums[r * t->ld + c] = sum;
-    }
-  }
-}
-
-NN_INLINE void interleaved_columns(const quant_piece *t, const int32_t format) { block_columns(t, format); }
-#endif
-
-#if NN_SIMD_AVX512 || NN_SIMD_AVX2
-NN_INLINE void interleaved_columns(const quant_piece *t, const int32_t format) {
-#if QUANT_TILES
-  if (quant_tiled(t->panel->rows)) {
-    interleaved_tiles(t, format);
-    return;
-  }
-#endif
-  int64_t r = 0;
-  for (; r + INTERLEAVED_ROWS <= t->panel->rows; r += INTERLEAVED_ROWS) {
-    interleaved_rows(t, r, INTERLEAVED_ROWS, format);
-  }
-  for (; r < t->panel->rows; r++) {
-    interleaved_rows(t, r, 1, format);
-  }
-}
-#endif
 
 /* Each format in a function of its own: all in one take the compiler longer, and run no faster. */
 #define COLUMNS(name, of, format)                                                                                      \
   static __attribute__((noinline)) void columns_##name(const quant_piece *t) { of(t, format); }
 COLUMNS(f32, float_columns, NNCUDA_F32)
-#if QUANT_TILES
-COLUMNS(f16, half_tiles, NNCUDA_FORMAT_F16)
-COLUMNS(bf16, half_tiles, NNCUDA_FORMAT_BF16)
-#else
-COLUMNS(f16, float_columns, NNCUDA_F16)
-COLUMNS(bf16, float_columns, NNCUDA_BF16)
-#endif
+COLUMNS(f16, half_columns, NNCUDA_FORMAT_F16)
+COLUMNS(bf16, half_columns, NNCUDA_FORMAT_BF16)
 COLUMNS(q4_0, block_columns, NNCUDA_FORMAT_Q4_0)
 COLUMNS(q4_1, block_columns, NNCUDA_FORMAT_Q4_1)
 COLUMNS(q5_0, block_columns, NNCUDA_FORMAT_Q5_0)
@@ -151,16 +48,6 @@ static void columns(const quant_piece *t) {
   default:
     columns_q6_k(t);
   }
-}
-
-/* Scratch memory that `columns` needs. */
-NN_PLAIN static int64_t work_bytes(int64_t k) {
-#if QUANT_TILES
-  (void)k;
-  return tile_work_bytes();
-#else
-  return nn_round_up(k / QUANT_BLOCK * (int64_t)sizeof(quant_block), 64);
-#endif
 }
 
 /* ---- from sums to the result ---- */
@@ -302,15 +189,15 @@ NN_PLAIN static void lay_out_activations(quant_job *job, int64_t tiles, nn_works
     }
     taken |= 1u << form;
     if (form == QUANT_FORM_BLOCKS || form == QUANT_FORM_INTERLEAVED) {
-      acts->codes = nn_take(w, rows * (size_t)quant_row_codes(form, x->k));
-      acts->scale = nn_take(w, rows * blocks * sizeof(float));
+      acts->codes = nn_workspace_piece(w, rows * (size_t)quant_row_codes(form, x->k));
+      acts->scale = nn_workspace_piece(w, rows * blocks * sizeof(float));
       if (form == QUANT_FORM_BLOCKS) {
-        acts->total = nn_take(w, rows * blocks * sizeof(float));
+        acts->total = nn_workspace_piece(w, rows * blocks * sizeof(float));
       } else {
-        acts->sums = nn_take(w, rows * blocks * 2 * sizeof(int32_t));
+        acts->sums = nn_workspace_piece(w, rows * blocks * 2 * sizeof(int32_t));
       }
     } else {
-      acts->values = nn_take(w, rows * (size_t)nn_round_up(x->k, QUANT_BLOCK) * sizeof(float));
+      acts->values = nn_workspace_piece(w, rows * (size_t)nn_round_up(x->k, QUANT_BLOCK) * sizeof(float));
     }
   }
 }
@@ -339,10 +226,10 @@ NN_PLAIN static quant_job lay_out(const nn_gemm_quant_args *x, nn_workspace *w) 
   if (groups > 1 && sums_bytes(x, nn_min(most, QUANT_ROWS)) > sums) {
     sums = sums_bytes(x, nn_min(most, QUANT_ROWS));
   }
-  job.panel = nn_take(w, (size_t)(x->m / QUANT_PANEL + x->groups) * sizeof *job.panel);
+  job.panel = nn_workspace_piece(w, (size_t)(x->m / QUANT_PANEL + x->groups) * sizeof *job.panel);
   lay_out_activations(&job, (x->m - groups) / QUANT_ROWS + groups, w);
-  job.scratch_step = nn_round_up(sums + work_bytes(x->k), 4096) + 128;
-  job.scratch = nn_take(w, (size_t)(job.threads * job.scratch_step));
+  job.scratch_step = nn_round_up(sums + quant_work_bytes(x->k), 4096) + 128;
+  job.scratch = nn_workspace_piece(w, (size_t)(job.threads * job.scratch_step));
   return job;
 }
 

@@ -77,4 +77,31 @@ NN_INLINE void float_columns(const quant_piece *t, const int32_t dtype) {
   }
 }
 
+/* A vector of x, rounded to the type that `form` is of. */
+NN_INLINE vf quant_round_vector(vf x, int32_t form) {
+  uint16_t half[VF];
+  if (form == QUANT_FORM_F16) {
+    vf_to_f16(half, x);
+    return vf_from_f16(half);
+  }
+  if (form == QUANT_FORM_BF16) {
+    vf_to_bf16(half, x);
+    return vf_from_bf16(half);
+  }
+  return x;
+}
+
+/* Row `row` of x, rounded to the type that `form` is of, into row `to` of the factor. */
+NN_INLINE void float_round_row(const quant_activations *acts, int32_t form, int64_t to, const void *x, int64_t row,
+                               int64_t k, int32_t dtype) {
+  float *values = acts->values + to * k;
+  int64_t i = 0;
+  for (; i + VF <= k; i += VF) {
+    vf_store(values + i, quant_round_vector(vf_load_as(x, row * k + i, dtype), form));
+  }
+  if (i < k) {
+    vf_store_part(values + i, k - i, quant_round_vector(vf_load_part_as(x, row * k + i, k - i, dtype), form));
+  }
+}
+
 #endif

@@ -6,73 +6,18 @@
 #ifndef NN_CPU_QUANT_GEMM_INTERLEAVED_H
 #define NN_CPU_QUANT_GEMM_INTERLEAVED_H
 
-#include "quant_gemm_stream.h"
-#include "quant_gemm_stream_avx2.h"
-#include "quant_interleave.h"
+#include "quant_gemm_rows.h"
 
-#if NN_SIMD_AVX512 || NN_SIMD_AVX2
-
-/* Vectors that hold a word of each of 16 rows, and rows of the activations that are multiplied at once. */
-enum { INTERLEAVED_PARTS = QUANT_ROWS / VF, INTERLEAVED_ROWS = QUANT_STREAM_ROWS };
+/* Vectors that hold a word of each of 16 rows. */
+enum { INTERLEAVED_PARTS = QUANT_ROWS / VF };
 /* How far ahead weights are fetched. */
 enum { INTERLEAVED_AHEAD = 3072 };
-
-#if NN_SIMD_AVX512
-typedef __m512i si;
-NN_INLINE si si_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
-NN_INLINE si si_all(int32_t x) { return _mm512_set1_epi32(x); }
-NN_INLINE si si_and(si a, int32_t byte) { return _mm512_and_si512(a, _mm512_set1_epi8((char)byte)); }
-/* Bits of `mask` from a, the others from b. */
-NN_INLINE si si_mix(int32_t mask, si a, si b) {
-  return _mm512_ternarylogic_epi32(_mm512_set1_epi8((char)mask), a, b, 0xca);
-}
-NN_INLINE si si_right(si a, unsigned n) { return _mm512_srli_epi16(a, n); }
-NN_INLINE si si_left(si a, unsigned n) { return _mm512_slli_epi16(a, n); }
-NN_INLINE si si_scales(const uint8_t *p) {
-  return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
-}
-NN_INLINE vf si_float(si a) { return _mm512_cvtepi32_ps(a); }
-NN_INLINE si si_times(si a, si b) { return _mm512_mullo_epi32(a, b); }
-#else
-typedef __m256i si;
-NN_INLINE si si_load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
-NN_INLINE si si_all(int32_t x) { return _mm256_set1_epi32(x); }
-NN_INLINE si si_and(si a, int32_t byte) { return _mm256_and_si256(a, _mm256_set1_epi8((char)byte)); }
-/* Bits of `mask` from a, the others from b. */
-NN_INLINE si si_mix(int32_t mask, si a, si b) {
-  const si m = _mm256_set1_epi8((char)mask);
-  return _mm256_or_si256(_mm256_and_si256(m, a), _mm256_andnot_si256(m, b));
-}
-NN_INLINE si si_right(si a, int n) { return _mm256_srli_epi16(a, n); }
-NN_INLINE si si_left(si a, int n) { return _mm256_slli_epi16(a, n); }
-NN_INLINE si si_scales(const uint8_t *p) {
-  return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
-}
-NN_INLINE vf si_float(si a) { return _mm256_cvtepi32_ps(a); }
-NN_INLINE si si_times(si a, si b) { return _mm256_mullo_epi32(a, b); }
-#endif
 
 /* sums + the products of a word of each row with the same word of the activations. `full`: bytes of w use all 8 bits.
  */
 NN_INLINE si si_dot(si sums, si w, const int8_t *word, const int full) {
   const si x = si_all((int32_t)quant_u32((const uint8_t *)word));
-#if defined(__AVX512VNNI__) && NN_SIMD_AVX512
-  (void)full;
-  return _mm512_dpbusd_epi32(sums, w, x);
-#elif NN_SIMD_AVX512
   return quant_dot(sums, w, x, full ? NNCUDA_FORMAT_Q8_0 : NNCUDA_FORMAT_Q4_0);
-#else
-  return (si)((quant_integers)sums + (quant_integers)quant_dot(w, x, full ? NNCUDA_FORMAT_Q8_0 : NNCUDA_FORMAT_Q4_0));
-#endif
-}
-
-/* As bytes of q8_0 enter si_dot: with VNNI, whose first factor has no sign, 128 more. */
-NN_INLINE si interleaved_signed(si w) {
-#if defined(__AVX512VNNI__) && NN_SIMD_AVX512
-  return _mm512_xor_si512(w, _mm512_set1_epi8(-128));
-#else
-  return w;
-#endif
 }
 
 /* By how much the bytes of interleaved_integers exceed the codes. */
@@ -101,7 +46,7 @@ NN_INLINE void interleaved_block(const uint8_t *w, const quant_activations *acts
   const uint8_t *codes = w + 2 * QUANT_ROWS;
   const int words = format == NNCUDA_FORMAT_Q4_0 ? 4 : 8;
   for (int part = 0; part < INTERLEAVED_PARTS; part++) {
-    si low[INTERLEAVED_ROWS], high[INTERLEAVED_ROWS];
+    si low[QUANT_ROWS_AT_ONCE], high[QUANT_ROWS_AT_ONCE];
 #pragma GCC unroll 4
     for (int r = 0; r < rows; r++) {
       low[r] = high[r] = si_all(0);
@@ -111,7 +56,7 @@ NN_INLINE void interleaved_block(const uint8_t *w, const quant_activations *acts
       const si v = si_load(codes + g * 4 * QUANT_ROWS + part * 4 * VF);
       const int8_t *x = acts->codes + first * row_codes + i * QUANT_BLOCK + 4 * g;
       if (format == NNCUDA_FORMAT_Q8_0) {
-        const si c = interleaved_signed(v);
+        const si c = quant_signed(v);
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) { /* two chains, so that neither waits for itself */
           if (g % 2 == 0) {
@@ -121,12 +66,7 @@ NN_INLINE void interleaved_block(const uint8_t *w, const quant_activations *acts
           }
         }
       } else {
-        const si a = si_and(v, 15);
-#if defined(__AVX512VNNI__) && NN_SIMD_AVX512
-        const si b = si_and(v, 0xf0); /* 16 times the codes, taken out below */
-#else
-        const si b = si_and(si_right(v, 4), 15);
-#endif
+        const si a = si_and(v, 15), b = quant_upper(v);
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) {
           low[r] = si_dot(low[r], a, x + r * row_codes, 0);
@@ -138,11 +78,7 @@ NN_INLINE void interleaved_block(const uint8_t *w, const quant_activations *acts
 #pragma GCC unroll 4
     for (int r = 0; r < rows; r++) {
       const int64_t at = (first + r) * blocks + i;
-#if defined(__AVX512VNNI__) && NN_SIMD_AVX512
-      const si upper = format == NNCUDA_FORMAT_Q4_0 ? _mm512_srai_epi32(high[r], 4) : high[r];
-#else
-      const si upper = high[r];
-#endif
+      const si upper = format == NNCUDA_FORMAT_Q4_0 ? quant_upper_sums(high[r]) : high[r];
       const int32_t above = interleaved_offset(format) * (acts->sums[2 * at] + acts->sums[2 * at + 1]);
       const si integers = (si)((quant_integers)low[r] + (quant_integers)upper - (quant_integers)si_all(above));
       sum[r][part] = vf_fma(vf_set1(acts->scale[at]) * scale, si_float(integers), sum[r][part]);
@@ -170,10 +106,10 @@ NN_INLINE void interleaved_large(const uint8_t *w, const quant_activations *acts
       const uint8_t *scales = w + 2 * QUANT_ROWS + half * 8 * QUANT_ROWS + part * VF;
       const uint8_t *codes = w + 18 * QUANT_ROWS + half * 24 * 4 * QUANT_ROWS + part * 4 * VF;
       const int64_t block = i + half * 4;
-      si total[INTERLEAVED_ROWS][4];
+      si total[QUANT_ROWS_AT_ONCE][4];
 #pragma GCC unroll 2
       for (int p = 0; p < 2; p++) { /* of 16 elements of each block, which have a scale */
-        si dot[INTERLEAVED_ROWS][4];
+        si dot[QUANT_ROWS_AT_ONCE][4];
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) {
           dot[r][0] = dot[r][1] = dot[r][2] = dot[r][3] = si_all(0);
@@ -232,7 +168,7 @@ NN_INLINE void interleaved_rows(const quant_piece *t, int64_t r0, const int rows
     fetch.at = fetch.next, fetch.end = UINTPTR_MAX;
   }
   for (int64_t c = 0; c < t->columns; c += QUANT_ROWS) {
-    vf sum[INTERLEAVED_ROWS][INTERLEAVED_PARTS];
+    vf sum[QUANT_ROWS_AT_ONCE][INTERLEAVED_PARTS];
     for (int r = 0; r < rows; r++) {
       for (int part = 0; part < INTERLEAVED_PARTS; part++) {
         sum[r][part] = vf_set1(0.0f);
@@ -259,5 +195,4 @@ NN_INLINE void interleaved_rows(const quant_piece *t, int64_t r0, const int rows
   }
 }
 
-#endif
 #endif

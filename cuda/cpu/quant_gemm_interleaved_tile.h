@@ -9,8 +9,6 @@
 #include "quant_gemm_interleaved.h"
 #include "quant_gemm_tile.h"
 
-#if QUANT_TILES
-
 enum {
   INTERLEAVED_WORDS = QUANT_BLOCK / 4,
   INTERLEAVED_BLOCK = INTERLEAVED_WORDS * 64 /* bytes of a block of 16 rows, unpacked */
@@ -200,5 +198,4 @@ NN_INLINE void interleaved_tiles(const quant_piece *t, const int32_t format) {
   tile_registers_close();
 }
 
-#endif
 #endif

@@ -21,6 +21,9 @@
 #include "abi/quant.h"
 #include "numbers/format.h"
 
+/* Magnitudes below this count as zero: 127 / a stays finite. */
+#define QUANT_LEAST 0x1p-100f
+
 /* Elements that share a scale of the activations. */
 enum { QUANT_BLOCK = 32 };
 
@@ -35,9 +38,10 @@ enum {
   QUANT_TASK_BYTES = 96 << 10 /* of weights in such a task */
 };
 
-/* The activations, rounded. Tiles of QUANT_ROWS rows; a panel begins with a tile. Where quant_tiled, a tile's scales
- * lie as [k / 32][QUANT_ROWS], its codes as [k / 32][8][QUANT_ROWS][4] for weights row by row, and as [k /
- * 64][QUANT_ROWS][64] for interleaved ones: the factor whose rows stay as they are is the other one. */
+/* The activations, rounded. Tiles of QUANT_ROWS rows; a panel begins with a tile. Where quant_tiled
+ * (quant_gemm_backend.h), a tile's scales lie as [k / 32][QUANT_ROWS], its codes as [k / 32][8][QUANT_ROWS][4] for
+ * weights row by row, and as [k / 64][QUANT_ROWS][64] for interleaved ones: the factor whose rows stay as they are is
+ * the other one. */
 typedef struct quant_activations {
   int8_t *codes; /* [tiles * QUANT_ROWS, k, interleaved rounded up to 64]; of f32, f16 and bf16 unused */
   float *scale;  /* [tiles * QUANT_ROWS, k / 32] d */
@@ -103,23 +107,7 @@ NN_PLAIN NN_INLINE int32_t quant_form_of(int32_t format) {
   }
 }
 
-/* Whether a panel of that many rows goes through tile registers: block formats do from three rows on. */
-NN_INLINE int32_t quant_tiled(int64_t rows) {
-#if defined(__AMX_INT8__) && defined(__AMX_BF16__)
-  return rows > 2;
-#else
-  (void)rows;
-  return 0;
-#endif
-}
-
 /* a * b + c rounded once, on every instruction set. */
-NN_INLINE float quant_fma(float a, float b, float c) {
-#if defined(__FMA__)
-  return __builtin_fmaf(a, b, c);
-#else
-  return fmaf(a, b, c);
-#endif
-}
+NN_INLINE float quant_fma(float a, float b, float c) { return fmaf(a, b, c); }
 
 #endif

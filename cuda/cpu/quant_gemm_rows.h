@@ -5,12 +5,7 @@
 #ifndef NN_CPU_QUANT_GEMM_ROWS_H
 #define NN_CPU_QUANT_GEMM_ROWS_H
 
-#include "quant_gemm_block.h"
-
-#if NN_SIMD_AVX512 || NN_SIMD_AVX2
-
-typedef uint32_t quant_words __attribute__((vector_size(VF * sizeof(uint32_t)))); /* vi with operators on 32 bits */
-typedef int32_t quant_integers __attribute__((vector_size(VF * sizeof(int32_t))));
+#include "quant_gemm_isa.h"
 
 typedef struct quant_rows {
   const uint8_t *row[VF];
@@ -30,24 +25,8 @@ NN_INLINE void quant_rows_at(quant_rows *w, const quant_piece *t, int64_t c) {
   memcpy(&w->at, at, sizeof at);
 }
 
-#if NN_SIMD_AVX512
-NN_INLINE vi quant_gather(const quant_rows *w, uint64_t at) { return _mm512_i32gather_epi32(w->at, w->row[0] + at, 1); }
-
-/* The f16 in the lower, or upper, half of each lane. */
-NN_INLINE vf quant_low_f16(vi x) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(x)); }
-NN_INLINE vf quant_high_f16(vi x) { return quant_low_f16(_mm512_srli_epi32(x, 16)); }
-#else
-NN_INLINE vi quant_gather(const quant_rows *w, uint64_t at) {
-  return _mm256_i32gather_epi32((const int *)(const void *)(w->row[0] + at), w->at, 1);
-}
-
-/* The f16 in the lower, or upper, half of each lane. */
-NN_INLINE vf quant_high_f16(vi x) {
-  x = _mm256_srli_epi32(x, 16);
-  return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
-}
-NN_INLINE vf quant_low_f16(vi x) { return quant_high_f16(_mm256_slli_epi32(x, 16)); }
-#endif
+/* Words `at` bytes on in each row. */
+NN_INLINE vi quant_gather_rows(const quant_rows *w, uint64_t at) { return quant_gather(w->at, w->row[0] + at); }
 
 NN_INLINE vf quant_to_float(quant_words x) { return __builtin_convertvector((quant_integers)x, vf); }
 
@@ -55,35 +34,36 @@ NN_INLINE vf quant_to_float(quant_words x) { return __builtin_convertvector((qua
 NN_INLINE void quant_factors(quant_rows *w, uint64_t i, vf *scale, vf *minimum, int32_t format) {
   switch (format) {
   case NNCUDA_FORMAT_Q4_0:
-    *scale = quant_low_f16(quant_gather(w, i * 18));
+    *scale = quant_low_f16(quant_gather_rows(w, i * 18));
     break;
   case NNCUDA_FORMAT_Q5_0:
-    *scale = quant_low_f16(quant_gather(w, i * 22));
+    *scale = quant_low_f16(quant_gather_rows(w, i * 22));
     break;
   case NNCUDA_FORMAT_Q8_0:
-    *scale = quant_low_f16(quant_gather(w, i * 34));
+    *scale = quant_low_f16(quant_gather_rows(w, i * 34));
     break;
   case NNCUDA_FORMAT_Q4_1:
   case NNCUDA_FORMAT_Q5_1: {
-    const vi both = quant_gather(w, i * (format == NNCUDA_FORMAT_Q4_1 ? 20 : 24));
+    const vi both = quant_gather_rows(w, i * (format == NNCUDA_FORMAT_Q4_1 ? 20 : 24));
     *scale = quant_low_f16(both);
     *minimum = quant_high_f16(both);
     break;
   }
   case NNCUDA_FORMAT_Q6_K:
     if (i % 8 == 0) {
-      w->scale = quant_high_f16(quant_gather(w, i / 8 * 210 + 206)); /* from before, so as not to read past the row */
+      w->scale =
+          quant_high_f16(quant_gather_rows(w, i / 8 * 210 + 206)); /* from before, so as not to read past the row */
     }
     *scale = w->scale;
     break;
   default: {
     const uint64_t part = i % 8, at = i / 8 * (format == NNCUDA_FORMAT_Q4_K ? 144 : 176);
     if (part == 0) {
-      const vi both = quant_gather(w, at);
+      const vi both = quant_gather_rows(w, at);
       w->scale = quant_low_f16(both);
       w->minimum = vf_set1(0.0f) - quant_high_f16(both);
       for (uint64_t j = 0; j < 3; j++) {
-        w->factors[j] = (quant_words)quant_gather(w, at + 4 + 4 * j);
+        w->factors[j] = (quant_words)quant_gather_rows(w, at + 4 + 4 * j);
       }
     }
     const quant_words *x = w->factors;
@@ -96,5 +76,4 @@ NN_INLINE void quant_factors(quant_rows *w, uint64_t i, vf *scale, vf *minimum, 
   }
 }
 
-#endif
 #endif

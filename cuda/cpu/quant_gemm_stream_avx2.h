@@ -1,20 +1,11 @@
 /*
- * Products with block formats on AVX2: as in quant_gemm_stream.h, with vectors of one block of a row, and eight rows of
- * weights side by side.
+ * Products with block formats on AVX2: as in quant_gemm_stream_avx512.h, with vectors of one block of a row, and eight
+ * rows of weights side by side.
  */
 #ifndef NN_CPU_QUANT_GEMM_STREAM_AVX2_H
 #define NN_CPU_QUANT_GEMM_STREAM_AVX2_H
 
 #include "quant_gemm_rows.h"
-
-#if NN_SIMD_AVX2
-
-enum { QUANT_STREAM_ROWS = 2 /* of the activations, at most */ };
-
-/* What is subtracted from the bytes of quant_codes: 2^quant_offset, or nothing (-1). */
-NN_INLINE int32_t quant_offset(int32_t format) {
-  return format == NNCUDA_FORMAT_Q4_0 ? 3 : format == NNCUDA_FORMAT_Q5_0 ? 4 : format == NNCUDA_FORMAT_Q6_K ? 5 : -1;
-}
 
 NN_INLINE __m256i quant_load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
 
@@ -75,14 +66,6 @@ NN_INLINE __m256i quant_codes(const uint8_t *row, uint64_t i, int32_t format) {
   }
 }
 
-/* Products of weights and of signed bytes, four a lane. Pairs fit 16 bits: 2 * 63 * 127 and, with the signs of the
- * weights moved to x, 2 * 128 * 127. */
-NN_INLINE __m256i quant_dot(__m256i w, __m256i x, int32_t format) {
-  const __m256i pairs = format == NNCUDA_FORMAT_Q8_0 ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
-                                                     : _mm256_maddubs_epi16(w, x);
-  return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-}
-
 /* Four rows: in each 128-bit lane their sums of that lane. */
 NN_INLINE __m256i quant_add_quads(__m256i a, __m256i b, __m256i c, __m256i d) {
   return _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
@@ -95,9 +78,10 @@ NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, const quant_activati
   const int32_t offset = quant_offset(format);
   vf scale, minimum = vf_set1(0.0f);
   quant_factors(w, i, &scale, &minimum, format);
-  __m256i part = _mm256_setzero_si256();
+  const __m256i zero = _mm256_setzero_si256();
+  __m256i part = zero;
   if (format == NNCUDA_FORMAT_Q6_K) {
-    part = quant_gather(w, i / 8 * 210 + 192 + i % 8 * 2);
+    part = quant_gather_rows(w, i / 8 * 210 + 192 + i % 8 * 2);
   }
   __m256i c[8];
 #pragma GCC unroll 8
@@ -108,13 +92,13 @@ NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, const quant_activati
   for (int r = 0; r < rows; r++) {
     const int64_t at = (first + r) * blocks + (int64_t)i;
     const __m256i x = quant_load((const uint8_t *)acts->codes + at * QUANT_BLOCK);
-    const __m256i a = quant_add_quads(quant_dot(c[0], x, format), quant_dot(c[1], x, format),
-                                      quant_dot(c[2], x, format), quant_dot(c[3], x, format));
-    const __m256i b = quant_add_quads(quant_dot(c[4], x, format), quant_dot(c[5], x, format),
-                                      quant_dot(c[6], x, format), quant_dot(c[7], x, format));
+    const __m256i a = quant_add_quads(quant_dot(zero, c[0], x, format), quant_dot(zero, c[1], x, format),
+                                      quant_dot(zero, c[2], x, format), quant_dot(zero, c[3], x, format));
+    const __m256i b = quant_add_quads(quant_dot(zero, c[4], x, format), quant_dot(zero, c[5], x, format),
+                                      quant_dot(zero, c[6], x, format), quant_dot(zero, c[7], x, format));
     __m256i lower = _mm256_permute2x128_si256(a, b, 0x20), upper = _mm256_permute2x128_si256(a, b, 0x31);
     if (offset >= 0) { /* what the offset of all codes contributes to each half */
-      __m256i each = quant_dot(_mm256_set1_epi8(1), x, NNCUDA_FORMAT_Q4_0);
+      __m256i each = quant_dot(zero, _mm256_set1_epi8(1), x, NNCUDA_FORMAT_Q4_0);
       each = _mm256_slli_epi32(quant_add_quads(each, each, each, each), offset);
       lower = _mm256_sub_epi32(lower, _mm256_permute2x128_si256(each, each, 0x00));
       upper = _mm256_sub_epi32(upper, _mm256_permute2x128_si256(each, each, 0x11));
@@ -141,7 +125,7 @@ NN_INLINE void quant_stream_rows(const quant_piece *t, int64_t r0, const int row
   for (int64_t c = 0; c < t->columns; c += 8) {
     quant_rows w;
     quant_rows_at(&w, t, c);
-    vf sum[QUANT_STREAM_ROWS];
+    vf sum[QUANT_ROWS_AT_ONCE];
     for (int r = 0; r < rows; r++) {
       sum[r] = vf_set1(0.0f);
     }
@@ -167,5 +151,4 @@ NN_INLINE void quant_stream_rows(const quant_piece *t, int64_t r0, const int row
   }
 }
 
-#endif
 #endif

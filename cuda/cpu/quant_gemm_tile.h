@@ -11,12 +11,9 @@
 #ifndef NN_CPU_QUANT_GEMM_TILE_H
 #define NN_CPU_QUANT_GEMM_TILE_H
 
-#include "quant_gemm_stream.h"
-
-#if defined(__AMX_INT8__) && defined(__AMX_BF16__)
-#define QUANT_TILES 1
-
 #include "amx.h"
+#include "quant_gemm_codes_avx512.h"
+#include "quant_gemm_rows.h"
 
 enum {
   QUANT_TILE = QUANT_ROWS,
@@ -253,5 +250,4 @@ NN_INLINE void quant_tiles(const quant_piece *t, const int32_t format) {
   tile_registers_close();
 }
 
-#endif
 #endif

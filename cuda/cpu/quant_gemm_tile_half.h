@@ -12,8 +12,6 @@
 
 #include "quant_gemm_tile.h"
 
-#if QUANT_TILES
-
 enum {
   HALF_STEP = 32 /* elements of k in a tile */,
   HALF_STEPS = 16 /* unpacked at once */,
@@ -54,6 +52,19 @@ NN_INLINE void half_round(char *tile, int64_t lane, int64_t s, vf a, vf b, int32
   } else {
     const __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(vf_round_bf16(a)), vf_round_bf16(b), 1);
     _mm512_i32scatter_epi32(tile + s * HALF_LINE + lane * 4, lines, both, 1);
+  }
+}
+
+/* Row `row` of x into row `to` of the factor. */
+NN_INLINE void half_round_row(const quant_activations *acts, int32_t form, int64_t to, const void *x, int64_t row,
+                              int64_t k, int32_t dtype) {
+  const int64_t steps = nn_ceil_div(k, HALF_STEP);
+  char *tile = (char *)acts->values + to / QUANT_ROWS * steps * (form == QUANT_FORM_F16 ? 2 : 1) * HALF_LINE;
+  for (int64_t s = 0; s < steps; s++) {
+    const int64_t at = row * k + s * HALF_STEP, n = nn_min(k - s * HALF_STEP, HALF_STEP);
+    const vf a = vf_load_upto_as(x, at, n, dtype);
+    const vf b = n > VF ? vf_load_upto_as(x, at + VF, n - VF, dtype) : vf_set1(0.0f);
+    half_round(tile, to % QUANT_ROWS, s, a, b, form);
   }
 }
 
@@ -220,5 +231,4 @@ NN_INLINE void half_tiles(const quant_piece *t, const int32_t format) {
   tile_registers_close();
 }
 
-#endif
 #endif

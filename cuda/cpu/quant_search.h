@@ -79,8 +79,8 @@ NN_INLINE vf nn_q_ratio(vf a, vf b) {
   return vf_select_lt(zero, b, a / vf_select_lt(zero, b, b, vf_set1(1.0f)), zero);
 }
 
-/* Keeps s and m in the lanes where they are better than what was found so far. */
-NN_INLINE void nn_q_keep(nn_q_parts *p, int lane, vf scale, vf minimum) {
+/* Takes scale and minimum in the lanes where they are better than what was found so far. */
+NN_INLINE void nn_q_improve(nn_q_parts *p, int lane, vf scale, vf minimum) {
   const vf error = nn_q_error(p, lane, scale, minimum), best = vf_load(p->error + lane);
   vf_store(p->scale + lane, vf_select_lt(error, best, scale, vf_load(p->scale + lane)));
   vf_store(p->minimum + lane, vf_select_lt(error, best, minimum, vf_load(p->minimum + lane)));
@@ -104,7 +104,7 @@ static inline void nn_q_search_asymmetric(nn_q_parts *p) {
       const nn_q_sums s = nn_q_sum(p, lane, nn_q_inverse(range / vf_set1(levels)), zero - least);
       const vf scale = nn_q_ratio(count * s.qx - s.q * sum, count * s.qq - s.q * s.q);
       const vf minimum = (scale * s.q - sum) / count;
-      nn_q_keep(p, lane, vf_select_lt(minimum, zero, nn_q_ratio(s.qx, s.qq), scale), vf_max(zero, minimum));
+      nn_q_improve(p, lane, vf_select_lt(minimum, zero, nn_q_ratio(s.qx, s.qq), scale), vf_max(zero, minimum));
     }
   }
 }
@@ -121,7 +121,7 @@ static inline void nn_q_search_symmetric(nn_q_parts *p) {
     for (int t = 0; t < NN_Q_STARTS; t++) {
       const float level = p->low + 0.1f * (float)(t - NN_Q_STARTS / 2 + 1);
       const nn_q_sums s = nn_q_sum(p, lane, nn_q_inverse(most / vf_set1(level)), zero);
-      nn_q_keep(p, lane, nn_q_ratio(s.qx, s.qq), zero);
+      nn_q_improve(p, lane, nn_q_ratio(s.qx, s.qq), zero);
     }
   }
 }

@@ -170,7 +170,7 @@ NN_PLAIN static backward_job backward_lay_out(const nn_rmsnorm_backward_args *a,
   const int64_t each = nn_rows_per_task(a->cols), least = nn_ceil_div(a->rows, MOST_PIECES);
   backward_job job = {.a = *a, .block = nn_max(each, least)};
   job.pieces = nn_ceil_div(a->rows, job.block);
-  job.partial = nn_take(w, (size_t)job.pieces * (size_t)a->cols * sizeof *job.partial);
+  job.partial = nn_workspace_piece(w, (size_t)job.pieces * (size_t)a->cols * sizeof *job.partial);
   return job;
 }
 

@@ -22,7 +22,7 @@ NN_TASK_OF(freqs_task, freqs_job, job, row) {
 
 /* A frequency for each pair of a head. */
 NN_PLAIN static double *lay_out_frequencies(int64_t head_dim, nn_workspace *w) {
-  return nn_take(w, (size_t)(head_dim / 2) * sizeof(double));
+  return nn_workspace_piece(w, (size_t)(head_dim / 2) * sizeof(double));
 }
 
 NN_WORKSPACE(rope_freqs) { lay_out_frequencies(((const nn_rope_freqs_args *)args)->head_dim, w); }

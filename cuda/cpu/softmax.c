@@ -286,8 +286,8 @@ NN_TASK(topk_backward_task, topk_backward_job,
         NN_CALL_PER_DTYPE(job->a.dtype, topk_backward_piece, (job, task, worker)))
 
 NN_PLAIN static topk_backward_job topk_backward_lay_out(const nn_softmax_topk_backward_args *a, nn_workspace *w) {
-  return (topk_backward_job){.a = *a,
-                             .gradient = nn_take(w, (size_t)w->machine->threads * (size_t)a->cols * sizeof(float))};
+  return (topk_backward_job){
+      .a = *a, .gradient = nn_workspace_piece(w, (size_t)w->machine->threads * (size_t)a->cols * sizeof(float))};
 }
 
 NN_WORKSPACE(softmax_topk_backward) { topk_backward_lay_out(args, w); }

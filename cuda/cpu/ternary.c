@@ -100,7 +100,7 @@ NN_TASK(norm_task, norm_job, NN_SWITCH_DTYPE(job->args->dtype, norm_rows(job, ta
 
 NN_PLAIN static norm_job norm_lay_out(const nn_rmsnorm_quant_i8_args *a, nn_workspace *w) {
   norm_job job = {.args = a, .row_step = (a->cols * nn_dtype_bytes(a->dtype) + 127) / 64 * 64};
-  job.row = nn_take(w, (size_t)(w->machine->threads * job.row_step));
+  job.row = nn_workspace_piece(w, (size_t)(w->machine->threads * job.row_step));
   return job;
 }
 
@@ -166,7 +166,7 @@ NN_TASK(total_task, mean_job, NN_SWITCH_DTYPE(job->args->dtype, total_rows(job, 
 NN_TASK(round_task, mean_job, NN_SWITCH_DTYPE(job->args->dtype, round_rows(job, task, DT)))
 
 NN_PLAIN static mean_job mean_lay_out(const nn_ternary_quantize_args *a, nn_workspace *w) {
-  return (mean_job){.args = a, .total = nn_take(w, (size_t)a->n * sizeof(double))};
+  return (mean_job){.args = a, .total = nn_workspace_piece(w, (size_t)a->n * sizeof(double))};
 }
 
 NN_WORKSPACE(ternary_quantize) { mean_lay_out(args, w); }
@@ -295,7 +295,7 @@ NN_TASK_OF(unpack_task, pack_job, job, task) {
 
 /* Room for what the tasks find, each in a panel of rows. */
 NN_PLAIN static int64_t *lay_out_bad(int64_t stored, nn_workspace *w) {
-  return nn_take(w, (size_t)(stored / ROWS) * sizeof(int64_t));
+  return nn_workspace_piece(w, (size_t)(stored / ROWS) * sizeof(int64_t));
 }
 
 NN_WORKSPACE(ternary_pack) { lay_out_bad(((const nn_ternary_pack_args *)args)->stored, w); }

@@ -1,7 +1,5 @@
 /* Linear layers with ternary weights: how a call is cut into tasks, and how integers become the result. */
-#include "ternary_gemm_plain.h"
-#include "ternary_gemm_tile.h"
-#include "ternary_gemm_vector.h"
+#include "ternary_gemm_backend.h"
 
 enum {
   MOST_ROWS = 256,       /* of activations in a task */
@@ -9,15 +7,12 @@ enum {
   TASK_BYTES = 96 << 10, /* then */
   MOST_PANELS = 64,      /* then */
   MANY_ROWS_PANELS = 8,  /* otherwise */
-  TILED_ROWS = 4,        /* from these on, rows go through tile registers where there are any: three rows are faster in
-                            vectors by a quarter, four slower by a twentieth */
   ACTIVATION_ROWS = 16   /* rows of activations that a task takes over */
 };
 
 typedef struct gemm_job {
   const nn_bitlinear_args *args;
   ternary_activations activations;
-  int32_t tiled;
   int64_t rows;   /* of activations in a task */
   int64_t panels; /* of weights in a task */
   int64_t chunks; /* tasks with the same rows */
@@ -26,75 +21,6 @@ typedef struct gemm_job {
   int64_t sums_bytes, ld;
   int64_t tasks, threads; /* threads decide what is fetched ahead, and nothing else */
 } gemm_job;
-
-/* ---- by instruction set ---- */
-
-#if NN_SIMD_AVX512 || NN_SIMD_AVX2
-/* Row r of the activations as it is, zeros after it. */
-NN_INLINE void vector_pack_row(const ternary_activations *acts, int64_t r, const int8_t *codes, int64_t k) {
-  int8_t *x = (int8_t *)(uintptr_t)acts->x + r * acts->depth;
-  int32_t total = 0;
-  memcpy(x, codes, (size_t)k);
-  memset(x + k, 0, (size_t)(acts->depth - k));
-  for (int64_t c = 0; c < k; c++) {
-    total += codes[c];
-  }
-  acts->total[r] = total;
-}
-#endif
-
-static void pack_row(const gemm_job *job, int64_t r) {
-  const nn_bitlinear_args *a = job->args;
-  const int8_t *codes = a->codes + r * a->k;
-#if TERNARY_TILES
-  if (job->tiled) {
-    tile_pack_row(&job->activations, r, codes, a->k);
-    return;
-  }
-#endif
-#if NN_SIMD_AVX512 || NN_SIMD_AVX2
-  vector_pack_row(&job->activations, r, codes, a->k);
-#else
-  plain_pack_row(&job->activations, r, codes, a->k);
-#endif
-}
-
-static void product(const gemm_job *job, const ternary_piece *piece) {
-#if TERNARY_TILES
-  if (job->tiled) {
-    tile_product(piece);
-    return;
-  }
-#endif
-  (void)job;
-#if NN_SIMD_AVX512 || NN_SIMD_AVX2
-  vector_product(piece);
-#else
-  plain_product(piece);
-#endif
-}
-
-/* How activations are packed: multiples of rows and columns, bytes each. */
-NN_PLAIN static void choose_form(gemm_job *job, int64_t *rows, int64_t *columns, int64_t *bytes) {
-  *rows = 1, *columns = TERNARY_STEP, *bytes = 1;
-#if TERNARY_TILES
-  job->tiled = job->args->m >= TILED_ROWS;
-  if (job->tiled) {
-    *rows = TERNARY_TILE, *columns = TERNARY_TILE_DEPTH;
-  }
-#elif !NN_SIMD_AVX512 && !NN_SIMD_AVX2
-  *bytes = sizeof(int16_t);
-#endif
-  (void)job;
-}
-
-NN_PLAIN static int64_t work_bytes(void) {
-#if TERNARY_TILES
-  return sizeof(tile_work);
-#else
-  return 0;
-#endif
-}
 
 /* ---- from integers to the result ---- */
 
@@ -155,7 +81,7 @@ static void product_task(void *arg, int64_t task, int32_t worker) {
                          .ld = job->ld,
                          .work = scratch + job->sums_bytes};
   piece.rows = nn_min(job->rows, a->m - piece.row);
-  product(job, &piece);
+  ternary_product(&piece);
   for (int64_t r = 0; r < piece.rows; r++) {
     finish(job, piece.sums + r * piece.ld, piece.row + r, panel * TERNARY_PANEL,
            nn_min(piece.panels * TERNARY_PANEL, a->n - panel * TERNARY_PANEL));
@@ -167,17 +93,18 @@ static void activations_task(void *arg, int64_t task, int32_t worker) {
   const gemm_job *job = arg;
   const int64_t end = nn_min((task + 1) * ACTIVATION_ROWS, job->args->m);
   for (int64_t r = task * ACTIVATION_ROWS; r < end; r++) {
-    pack_row(job, r);
+    ternary_pack_row(&job->activations, r, job->args->codes + r * job->args->k, job->args->k);
   }
 }
 
 NN_PLAIN static gemm_job lay_out(const nn_bitlinear_args *a, nn_workspace *w) {
   gemm_job job = {.args = a, .threads = w->machine->threads};
-  int64_t rows, columns, bytes;
-  choose_form(&job, &rows, &columns, &bytes);
-  job.activations.depth = nn_round_up(a->k, columns);
-  job.activations.x = nn_take(w, (size_t)(nn_round_up(a->m, rows) * job.activations.depth * bytes));
-  job.activations.total = nn_take(w, (size_t)a->m * sizeof *job.activations.total);
+  const ternary_form form = ternary_form_of(a->m);
+  job.activations.tiled = form.tiled;
+  job.activations.depth = nn_round_up(a->k, form.columns);
+  job.activations.x =
+      nn_workspace_piece(w, (size_t)(nn_round_up(a->m, form.rows) * job.activations.depth * form.bytes));
+  job.activations.total = nn_workspace_piece(w, (size_t)a->m * sizeof *job.activations.total);
   job.rows = nn_min(MOST_ROWS, a->m);
   job.panels =
       a->m > FEW_ROWS ? MANY_ROWS_PANELS : nn_min(TASK_BYTES / (TERNARY_PANEL * a->row_bytes) + 1, MOST_PANELS);
@@ -185,8 +112,9 @@ NN_PLAIN static gemm_job lay_out(const nn_bitlinear_args *a, nn_workspace *w) {
   job.chunks = nn_ceil_div(a->stored / TERNARY_PANEL, job.panels);
   job.ld = job.panels * TERNARY_PANEL;
   job.sums_bytes = nn_round_up(job.rows, TERNARY_PANEL) * job.ld * (int64_t)sizeof(int32_t);
-  job.scratch_step = nn_round_up(job.sums_bytes + work_bytes(), 4096) + 128; /* workers' lines in different sets */
-  job.scratch = nn_take(w, (size_t)(job.threads * job.scratch_step));
+  job.scratch_step =
+      nn_round_up(job.sums_bytes + ternary_work_bytes(), 4096) + 128; /* workers' lines in different sets */
+  job.scratch = nn_workspace_piece(w, (size_t)(job.threads * job.scratch_step));
   return job;
 }
 

@@ -26,11 +26,18 @@ enum {
 /* Sums have the type of the lanes that instructions add in: with another one, compilers keep them in two places. */
 typedef int32_t lanes_i32 __attribute__((vector_size(sizeof(vf))));
 
-/* Rows of activations as the kernels read them: see the `_pack_row` of each. */
+/* How a call's activations are packed. */
+typedef struct ternary_form {
+  int32_t tiled;                /* for tile registers */
+  int64_t rows, columns, bytes; /* multiples of rows and of columns, bytes each */
+} ternary_form;
+
+/* Rows of activations as the backend reads them: see its ternary_pack_row. */
 typedef struct ternary_activations {
   const void *x;
   int64_t depth;  /* k rounded up to what is multiplied at once; columns after k are zero */
   int32_t *total; /* [m] sums of the rows */
+  int32_t tiled;  /* ternary_form */
 } ternary_activations;
 
 /* A task's part of the product: sums[r * ld + c] = row r of the activations times row c of the weights' bits. */
@@ -42,7 +49,7 @@ typedef struct ternary_piece {
   int64_t panels, panel_bytes;
   int32_t *sums; /* rows and columns rounded up to 16 */
   int64_t ld;
-  char *work; /* tile_work_bytes */
+  char *work; /* ternary_work_bytes */
 } ternary_piece;
 
 /* Panel p of a piece, or as far behind those that are read after it. */

@@ -9,14 +9,19 @@
 
 #include "ternary_gemm_job.h"
 
-#if !NN_SIMD_AVX512 && !NN_SIMD_AVX2
-
 enum { TERNARY_STEPS_AT_ONCE = 8, TERNARY_QUADS = TERNARY_PANEL / 4 };
 
 typedef uint16_t halves __attribute__((vector_size(16)));
 
+NN_PLAIN NN_INLINE ternary_form ternary_form_of(int64_t m) {
+  (void)m;
+  return (ternary_form){.rows = 1, .columns = TERNARY_STEP, .bytes = sizeof(int16_t)};
+}
+
+NN_PLAIN NN_INLINE int64_t ternary_work_bytes(void) { return 0; }
+
 /* Row r of the activations: of each four columns 0, 2, 1 and 3, in 16 bits. */
-NN_INLINE void plain_pack_row(const ternary_activations *acts, int64_t r, const int8_t *codes, int64_t k) {
+NN_INLINE void ternary_pack_row(const ternary_activations *acts, int64_t r, const int8_t *codes, int64_t k) {
   int16_t *x = (int16_t *)(uintptr_t)acts->x + r * acts->depth;
   int32_t total = 0;
   for (int64_t c = 0; c < acts->depth; c += 4) {
@@ -51,7 +56,7 @@ NN_INLINE void plain_steps(const uint8_t *w, const int16_t *x, int64_t steps, vi
   }
 }
 
-static void plain_product(const ternary_piece *t) {
+static void ternary_product(const ternary_piece *t) {
   const ternary_activations *acts = t->activations;
   for (int64_t p = 0; p < t->panels; p++) {
     const uint8_t *w = t->w + p * t->panel_bytes;
@@ -66,5 +71,4 @@ static void plain_product(const ternary_piece *t) {
   }
 }
 
-#endif
 #endif

@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(nn_flash_mma_layout<D>::THREADS, 2) nn_flash_m
         top = fmaxf(top, __shfl_xor_sync(NN_ALL_LANES, top, 1));
         top = fmaxf(top, __shfl_xor_sync(NN_ALL_LANES, top, 2));
         const float base = top == nn_lowest() ? 0.0f : top * factor; /* no key seen yet: all powers are 0 */
-        const float keep = nn_exp2_approx(fmaf(peak[part][half], factor, -base));
+        const float rescale = nn_exp2_approx(fmaf(peak[part][half], factor, -base));
         peak[part][half] = top;
         float total = 0.0f;
 #pragma unroll
@@ -122,11 +122,11 @@ __global__ void __launch_bounds__(nn_flash_mma_layout<D>::THREADS, 2) nn_flash_m
             total += power;
           }
         }
-        sum[part][half] = fmaf(sum[part][half], keep, total); /* of this lane's keys */
+        sum[part][half] = fmaf(sum[part][half], rescale, total); /* of this lane's keys */
 #pragma unroll
         for (int n = 0; n < D / 8; n++) {
-          out[part][n][2 * half] *= keep;
-          out[part][n][2 * half + 1] *= keep;
+          out[part][n][2 * half] *= rescale;
+          out[part][n][2 * half + 1] *= rescale;
         }
       }
     }

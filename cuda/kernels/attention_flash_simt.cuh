@@ -103,7 +103,7 @@ template <class T, int D> __global__ void __launch_bounds__(256, 1) nn_flash_sim
       }
       top = nn_warp_max<16>(top);
       const float base = top == nn_lowest() ? 0.0f : top; /* no key seen yet: all powers are 0 */
-      const float keep = nn_exp2_approx(peak[i] - base);
+      const float rescale = nn_exp2_approx(peak[i] - base);
       peak[i] = top;
       float total = 0.0f;
 #pragma unroll
@@ -112,12 +112,12 @@ template <class T, int D> __global__ void __launch_bounds__(256, 1) nn_flash_sim
         total += power;
         probs[(y * L::ROWS + i) * L::LD_P + x + 16 * j] = power;
       }
-      sum[i] = fmaf(sum[i], keep, total); /* of this thread's keys */
+      sum[i] = fmaf(sum[i], rescale, total); /* of this thread's keys */
 #pragma unroll
       for (int part = 0; part < L::PARTS; part++) {
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-          out[i][part][e] *= keep;
+          out[i][part][e] *= rescale;
         }
       }
     }

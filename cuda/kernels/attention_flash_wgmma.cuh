@@ -91,10 +91,11 @@ __device__ __forceinline__ void nn_flash_start_output(float (&out)[L::D / 2], co
 
 /* The two rows of a lane: running maxima of the products and sums of the powers of this lane's keys. */
 struct nn_flash_rows {
-  float peak[2], sum[2], keep[2];
+  float peak[2], sum[2], rescale[2];
 };
 
-/* Products to powers of two below the rows' maxima; `keep` is what older sums and outputs are to be multiplied by. */
+/* Products to powers of two below the rows' maxima; `rescale` is what older sums and outputs are to be multiplied by.
+ */
 template <int COUNT>
 __device__ __forceinline__ void nn_flash_soften(float (&score)[COUNT], nn_flash_rows &rows, float factor) {
 #pragma unroll
@@ -107,7 +108,7 @@ __device__ __forceinline__ void nn_flash_soften(float (&score)[COUNT], nn_flash_
     top = fmaxf(top, __shfl_xor_sync(NN_ALL_LANES, top, 1));
     top = fmaxf(top, __shfl_xor_sync(NN_ALL_LANES, top, 2));
     const float base = top == nn_lowest() ? 0.0f : top * factor; /* no key seen yet: all powers are 0 */
-    rows.keep[half] = nn_exp2_approx(fmaf(rows.peak[half], factor, -base));
+    rows.rescale[half] = nn_exp2_approx(fmaf(rows.peak[half], factor, -base));
     rows.peak[half] = top;
     float total = 0.0f;
 #pragma unroll
@@ -116,7 +117,7 @@ __device__ __forceinline__ void nn_flash_soften(float (&score)[COUNT], nn_flash_
       score[n + 1] = nn_exp2_approx(fmaf(score[n + 1], factor, -base));
       total += score[n] + score[n + 1];
     }
-    rows.sum[half] = fmaf(rows.sum[half], rows.keep[half], total);
+    rows.sum[half] = fmaf(rows.sum[half], rows.rescale[half], total);
   }
 }
 
@@ -219,7 +220,7 @@ __device__ __forceinline__ void nn_flash_consume(const nn_flash &p, const nn_que
       nn_flash_release<L>(values, step);
 #pragma unroll
       for (int i = 0; i < D / 2; i++) {
-        out[i] *= own.keep[i / 2 % 2];
+        out[i] *= own.rescale[i / 2 % 2];
       }
       nn_flash_pack<T>(prob, score);
     }

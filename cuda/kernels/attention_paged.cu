@@ -113,12 +113,13 @@ __device__ __forceinline__ float merged(float out, float part, float2 by) {
 /* Where the parts of shared memory lie. */
 template <int D, int ROWS> struct paged_space {
   using L = paged_layout<D, ROWS>;
-  float *q, *powers, *values, *part_peak, *part_sum, *peak, *sum, *keep, *take;
+  float *q, *powers, *values, *part_peak, *part_sum, *peak, *sum, *old_factor, *part_factor;
 
   __device__ __forceinline__ explicit paged_space(unsigned char *shared)
       : q(reinterpret_cast<float *>(shared)), powers(reinterpret_cast<float *>(shared + L::powers)),
         values(reinterpret_cast<float *>(shared + L::values)), part_peak(reinterpret_cast<float *>(shared + L::state)),
-        part_sum(part_peak + ROWS), peak(part_sum + ROWS), sum(peak + ROWS), keep(sum + ROWS), take(keep + ROWS) {}
+        part_sum(part_peak + ROWS), peak(part_sum + ROWS), sum(peak + ROWS), old_factor(sum + ROWS),
+        part_factor(old_factor + ROWS) {}
 };
 
 /* One page: its maximum and sum of each row in shared memory, its output in `part`. `before`: keys in earlier pages. */
@@ -294,8 +295,8 @@ template <class F, int D, int ROWS> __global__ void __launch_bounds__(THREADS, 1
     for (int r = threadIdx.x; r < rows.count; r += THREADS) {
       if (rows.sees(r) > before) {
         const float2 by = merge(space.peak[r], space.sum[r], space.part_peak[r], space.part_sum[r]);
-        space.keep[r] = by.x;
-        space.take[r] = by.y;
+        space.old_factor[r] = by.x;
+        space.part_factor[r] = by.y;
       }
     }
     __syncthreads();
@@ -303,7 +304,7 @@ template <class F, int D, int ROWS> __global__ void __launch_bounds__(THREADS, 1
     for (int j = 0; j < L::EACH; j++) {
       const int r = line + j * L::LINES;
       if (r < rows.count && rows.sees(r) > before) {
-        const float2 by = make_float2(space.keep[r], space.take[r]);
+        const float2 by = make_float2(space.old_factor[r], space.part_factor[r]);
 #pragma unroll
         for (int e = 0; e < 8; e++) {
           out[j][e] = merged(out[j][e], part[j][e], by);

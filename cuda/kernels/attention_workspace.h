@@ -23,7 +23,8 @@ static inline nn_decode_pieces nn_decode_lay_out(const nn_attention_decode_args 
     p.keys /= 2;
   }
   p.count = nn_ceil_div(a->capacity, p.keys);
-  p.partial = (float *)nn_take(w, sizeof(float) * (size_t)(a->batch * a->heads * p.count * (a->head_dim + 2)));
+  p.partial =
+      (float *)nn_workspace_piece(w, sizeof(float) * (size_t)(a->batch * a->heads * p.count * (a->head_dim + 2)));
   return p;
 }
 
@@ -31,7 +32,8 @@ static inline nn_decode_pieces nn_decode_lay_out(const nn_attention_decode_args 
 
 /* What each page gives each head of a sequence. */
 static inline float *nn_decode_paged_lay_out(const nn_attention_decode_paged_args *a, nn_workspace *w) {
-  return (float *)nn_take(w, sizeof(float) * (size_t)(a->batch * a->heads * a->max_pages) * (size_t)(a->head_dim + 2));
+  return (float *)nn_workspace_piece(w, sizeof(float) * (size_t)(a->batch * a->heads * a->max_pages) *
+                                            (size_t)(a->head_dim + 2));
 }
 
 /* ---- flash_attention_backward ---- */
@@ -67,12 +69,13 @@ static inline nn_backward_space nn_backward_lay_out(const nn_flash_attention_bac
   nn_backward_space p = {nn_backward_uses_mma(a, w->machine->isa), 1, NULL, NULL};
   const int64_t tiles = nn_ceil_div(s->kv_len, nn_backward_keys(p.mma, s->head_dim));
   const int64_t wanted = NN_BACKWARD_BLOCKS / (tiles * pairs), most = rows / NN_BACKWARD_PIECE_ROWS;
-  p.row_sums = nn_take(w, (size_t)(pairs * rows) * 16);
+  p.row_sums = nn_workspace_piece(w, (size_t)(pairs * rows) * 16);
   p.pieces = wanted < most ? wanted : most;
   if (p.pieces <= 1) {
     p.pieces = 1;
   } else {
-    p.partial = (float *)nn_take(w, sizeof(float) * (size_t)(p.pieces * 2 * pairs * s->kv_len * s->head_dim));
+    p.partial =
+        (float *)nn_workspace_piece(w, sizeof(float) * (size_t)(p.pieces * 2 * pairs * s->kv_len * s->head_dim));
   }
   return p;
 }

@@ -26,10 +26,10 @@ static inline nn_sort_space nn_scatter_lay_out(const nn_scatter_add_args *a, nn_
   s.chunk = nn_max(least, NN_SORT_TOKENS);
   s.chunks = nn_ceil_div(a->tokens, s.chunk);
   for (int i = 0; i < 2; i++) {
-    s.keys[i] = (uint32_t *)nn_take(w, each);
-    s.order[i] = (uint32_t *)nn_take(w, each);
+    s.keys[i] = (uint32_t *)nn_workspace_piece(w, each);
+    s.order[i] = (uint32_t *)nn_workspace_piece(w, each);
   }
-  s.counts = (uint32_t *)nn_take(w, (size_t)(s.chunks * NN_SORT_DIGITS) * sizeof(uint32_t));
+  s.counts = (uint32_t *)nn_workspace_piece(w, (size_t)(s.chunks * NN_SORT_DIGITS) * sizeof(uint32_t));
   return s;
 }
 

@@ -80,7 +80,7 @@ static inline nn_gemm_cut nn_gemm_lay_out(const nn_gemm_args *x, nn_workspace *w
   cut.piece = nn_round_up(nn_ceil_div(x->k, pieces), NN_GEMM_STAGE);
   cut.pieces = (int32_t)nn_ceil_div(x->k, cut.piece);
   if (cut.pieces > 1) {
-    cut.partial = (float *)nn_take(w, (size_t)(cut.pieces * x->count * x->m * x->n) * sizeof(float));
+    cut.partial = (float *)nn_workspace_piece(w, (size_t)(cut.pieces * x->count * x->m * x->n) * sizeof(float));
   }
   return cut;
 }

@@ -1,4 +1,4 @@
-#include "kernels/rows.cuh"
+#include "kernels/row_threads.cuh"
 
 #include "kernels/loss_workspace.h"
 

@@ -9,7 +9,7 @@ enum { NN_AUX_CHUNK = 8192 }; /* probabilities of a block */
 
 /* The loss of each row. */
 static inline double *nn_entropy_lay_out(const nn_cross_entropy_forward_args *a, nn_workspace *w) {
-  return (double *)nn_take(w, (size_t)a->rows * sizeof(double));
+  return (double *)nn_workspace_piece(w, (size_t)a->rows * sizeof(double));
 }
 
 static inline int64_t nn_aux_chunks(const nn_aux_loss_forward_args *a) {
@@ -18,7 +18,7 @@ static inline int64_t nn_aux_chunks(const nn_aux_loss_forward_args *a) {
 
 /* The sum of each chunk. */
 static inline double *nn_aux_lay_out(const nn_aux_loss_forward_args *a, nn_workspace *w) {
-  return (double *)nn_take(w, (size_t)nn_aux_chunks(a) * sizeof(double));
+  return (double *)nn_workspace_piece(w, (size_t)nn_aux_chunks(a) * sizeof(double));
 }
 
 #endif

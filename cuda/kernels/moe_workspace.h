@@ -20,9 +20,9 @@ static inline nn_moe_pieces nn_moe_plan_lay_out(const nn_moe_plan_args *a, nn_wo
   nn_moe_pieces p = {nn_max(least, NN_MOE_PIECE), 0, NULL, NULL};
   p.count = nn_ceil_div(a->tokens * a->k, p.slots);
   const size_t counts = (size_t)(p.count * a->experts) * sizeof(int32_t);
-  p.ranks = (int32_t *)nn_take(w, counts);
+  p.ranks = (int32_t *)nn_workspace_piece(w, counts);
   if (a->experts > NN_MOE_SHARED_EXPERTS) {
-    p.running = (int32_t *)nn_take(w, counts);
+    p.running = (int32_t *)nn_workspace_piece(w, counts);
   }
   return p;
 }

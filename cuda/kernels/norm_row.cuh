@@ -2,7 +2,7 @@
 #ifndef NN_KERNELS_NORM_ROW_CUH
 #define NN_KERNELS_NORM_ROW_CUH
 
-#include "kernels/rows.cuh"
+#include "kernels/row_threads.cuh"
 
 /* Adds the squares of a thread's elements, in their order. */
 template <int VECTORS, int N>

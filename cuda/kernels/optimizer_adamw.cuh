@@ -21,7 +21,7 @@ struct adamw_factors {
   float grad_scale, one_less_beta1, one_less_beta2;
   float m_scale, v_scale; /* the bias corrections 1/(1-beta1^t), 1/(1-beta2^t) */
   float root_scale;       /* the square root of v_scale */
-  float lr, keep;         /* keep: what weight decay leaves of a parameter */
+  float lr, decay;        /* decay: what weight decay leaves of a parameter */
 };
 
 /* ARGS: those of any form. */
@@ -43,7 +43,7 @@ template <class ARGS> __global__ void adamw_factors_kernel(ARGS a, adamw_factors
     f.v_scale = (float)v_scale;
     f.root_scale = (float)sqrt(v_scale);
     f.lr = a.lr[0];
-    f.keep = (float)(1.0 - (double)a.lr[0] * (double)a.weight_decay);
+    f.decay = (float)(1.0 - (double)a.lr[0] * (double)a.weight_decay);
   }
   *factors = f;
 }
@@ -71,7 +71,7 @@ template <class ARGS>
 __device__ __forceinline__ float adamw_param(const ARGS &a, const adamw_factors &f, float param, int64_t i, float m,
                                              float root) {
   const float step = __fmul_rn(f.lr, __fmul_rn(m, f.m_scale) / root);
-  return __fadd_rn(__fmul_rn(param, i < a.n_decay ? f.keep : 1.0f), -step);
+  return __fadd_rn(__fmul_rn(param, i < a.n_decay ? f.decay : 1.0f), -step);
 }
 
 /* The word of chance of element i, with the key of its block. */

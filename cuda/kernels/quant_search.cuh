@@ -74,7 +74,8 @@ template <int FORMAT> struct nn_search {
     return sum;
   }
 
-  __device__ __forceinline__ void keep(float by, float less) {
+  /* Takes a scale and a minimum if their error is the least so far. */
+  __device__ __forceinline__ void improve(float by, float less) {
     const float found = error_of(by, less);
     if (found < error) {
       scale = by;
@@ -100,7 +101,7 @@ template <int FORMAT> struct nn_search {
       const float by = ratio(__fadd_rn(__fmul_rn(n, s.qx), -__fmul_rn(s.q, total)),
                              __fadd_rn(__fmul_rn(n, s.qq), -__fmul_rn(s.q, s.q)));
       const float less = __fdiv_rn(__fadd_rn(__fmul_rn(by, s.q), -total), n);
-      keep(less < 0.0f ? ratio(s.qx, s.qq) : by, fmaxf(0.0f, less));
+      improve(less < 0.0f ? ratio(s.qx, s.qq) : by, fmaxf(0.0f, less));
     }
   }
 
@@ -115,7 +116,7 @@ template <int FORMAT> struct nn_search {
     for (int t = 0; t < NN_STARTS; t++) {
       const float level = __fadd_rn(S::LOW, __fmul_rn(0.1f, (float)(t - NN_STARTS / 2 + 1)));
       const sums s = sum(inverse_of(__fdiv_rn(most, level)), 0.0f);
-      keep(ratio(s.qx, s.qq), 0.0f);
+      improve(ratio(s.qx, s.qq), 0.0f);
     }
   }
 

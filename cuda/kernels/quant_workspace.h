@@ -26,10 +26,10 @@ static inline nn_quant_activations nn_quant_lay_out(const nn_gemm_quant_args *a,
     }
     made |= 1u << form;
     if (form == 3) {
-      forms.codes = (uint32_t *)nn_take(w, (size_t)(a->m * a->k));
-      forms.units = nn_take(w, (size_t)(a->m * (a->k / 32)) * NN_UNIT_BYTES);
+      forms.codes = (uint32_t *)nn_workspace_piece(w, (size_t)(a->m * a->k));
+      forms.units = nn_workspace_piece(w, (size_t)(a->m * (a->k / 32)) * NN_UNIT_BYTES);
     } else {
-      forms.cast[form] = nn_take(w, (size_t)(a->m * a->k) * (form == NNCUDA_FORMAT_F32 ? 4 : 2));
+      forms.cast[form] = nn_workspace_piece(w, (size_t)(a->m * a->k) * (form == NNCUDA_FORMAT_F32 ? 4 : 2));
     }
   }
   return forms;

@@ -21,7 +21,7 @@ static inline nn_norm_pieces nn_norm_lay_out(const nn_rmsnorm_backward_args *a, 
   nn_norm_pieces p;
   p.rows = nn_max(least, NN_NORM_FEWEST_ROWS);
   p.count = nn_ceil_div(a->rows, p.rows);
-  p.partial = (float *)nn_take(w, (size_t)p.count * (size_t)a->cols * sizeof(float));
+  p.partial = (float *)nn_workspace_piece(w, (size_t)p.count * (size_t)a->cols * sizeof(float));
   return p;
 }
 

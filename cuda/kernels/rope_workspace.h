@@ -7,7 +7,7 @@
 
 /* A frequency for each pair of a head. */
 static inline double *nn_rope_lay_out(int64_t head_dim, nn_workspace *w) {
-  return (double *)nn_take(w, (size_t)(head_dim / 2) * sizeof(double));
+  return (double *)nn_workspace_piece(w, (size_t)(head_dim / 2) * sizeof(double));
 }
 
 #endif

@@ -1,8 +1,8 @@
-/* The softmax of one row, and its gradient, by the threads of a row (rows.cuh). */
+/* The softmax of one row, and its gradient, by the threads of a row (row_threads.cuh). */
 #ifndef NN_KERNELS_SOFTMAX_ROW_CUH
 #define NN_KERNELS_SOFTMAX_ROW_CUH
 
-#include "kernels/rows.cuh"
+#include "kernels/row_threads.cuh"
 
 /* -inf - -inf has no value; relative to zero the exponentials of a row of -inf are the zeros that they should be. */
 __device__ __forceinline__ float nn_softmax_shift(float shift) { return shift == -INFINITY ? 0.0f : shift; }

@@ -7,7 +7,7 @@
 
 /* The sum of each row. */
 static inline double *nn_ternary_lay_out(const nn_ternary_quantize_args *a, nn_workspace *w) {
-  return (double *)nn_take(w, (size_t)a->n * sizeof(double));
+  return (double *)nn_workspace_piece(w, (size_t)a->n * sizeof(double));
 }
 
 #endif

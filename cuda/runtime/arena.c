@@ -19,7 +19,7 @@ void *nn_arena_take(nn_arena *arena, size_t bytes) {
     arena->capacity = capacity;
   }
   if (arena->source->visible) {
-    nn_poison(arena->memory, arena->capacity); /* but for the pieces: nn_take */
+    nn_poison(arena->memory, arena->capacity); /* but for the pieces: nn_workspace_take */
   }
   return arena->memory;
 }

@@ -51,10 +51,10 @@ typedef struct nn_machine {
 
 /*
  * The workspace of a call: memory that its kernel has until it returns, uninitialised. A kernel that needs one lays it
- * out in a function of its own, piece by piece with nn_take. That function runs twice: before the call, without memory,
- * which gives the size (all that a context that measures has to know), and in the kernel, for the pieces. So a kernel
- * takes exactly what it states. The layout depends on the sizes and options of the call and on the machine, never on
- * data: where data decides, it is the most that the sizes allow.
+ * out in a function of its own, piece by piece with nn_workspace_piece. That function runs twice: before the call,
+ * without memory, which gives the size (all that a context that measures has to know), and in the kernel, for the
+ * pieces. So a kernel takes exactly what it states. The layout depends on the sizes and options of the call and on the
+ * machine, never on data: where data decides, it is the most that the sizes allow.
  */
 typedef struct nn_workspace {
   const nn_machine *machine;
@@ -65,7 +65,7 @@ typedef struct nn_workspace {
 typedef void (*nn_layout)(const void *args, nn_workspace *workspace);
 
 /* The next piece. Null while the size is being found. */
-NN_PLAIN static inline void *nn_take(nn_workspace *workspace, size_t bytes) {
+NN_PLAIN static inline void *nn_workspace_piece(nn_workspace *workspace, size_t bytes) {
   const size_t most = SIZE_MAX / 2, grain = workspace->alignment;
   void *const piece = workspace->memory == NULL ? NULL : workspace->memory + workspace->used;
   /* No memory holds `most` bytes: sums that would wrap stop there. The sanitizer sees a gap behind each piece. */

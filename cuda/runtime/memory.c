@@ -13,8 +13,8 @@ static int32_t check_allocation(nncuda_ctx *ctx, int64_t bytes, void **pointer) 
                     : nn_fail(ctx, NNCUDA_ERROR_INVALID_SIZE, "bytes is %lld; it must be at least 0", (long long)bytes);
 }
 
-/* What follows an attempt to take memory from a pool. */
-static int32_t taken(nncuda_ctx *ctx, int64_t bytes, void *memory) {
+/* What follows an attempt to take memory from a pool: the error, or the new peak. */
+static int32_t account(nncuda_ctx *ctx, int64_t bytes, void *memory) {
   if (memory == NULL) {
     int64_t free_bytes = 0, total_bytes = 0;
     ctx->engine->memory_info(ctx, &free_bytes, &total_bytes);
@@ -45,7 +45,7 @@ static int32_t allocate(nncuda_ctx *ctx, int64_t bytes, void **pointer, int32_t 
     return status;
   }
   *pointer = nn_pool_take(host ? &ctx->host_pool : &ctx->pool, (size_t)bytes);
-  status = taken(ctx, bytes, *pointer);
+  status = account(ctx, bytes, *pointer);
   const int32_t clears = !host && ctx->trace.running && ctx->trace.tracer->clears;
   return status == NNCUDA_SUCCESS && clears ? clear(ctx, bytes, pointer) : status;
 }
@@ -82,7 +82,7 @@ static int32_t allocate_parts(nncuda_ctx *ctx, int64_t bytes, const int64_t *ran
   const int32_t in_parts = ctx->pool.source->take_parts != NULL;
   *pointer =
       in_parts ? nn_pool_take_parts(&ctx->pool, (size_t)bytes, ranges, count) : nn_pool_take(&ctx->pool, (size_t)bytes);
-  status = taken(ctx, bytes, *pointer);
+  status = account(ctx, bytes, *pointer);
   return status == NNCUDA_SUCCESS && !in_parts ? clear(ctx, bytes, pointer) : status;
 }
 

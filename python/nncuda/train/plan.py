@@ -413,7 +413,8 @@ def _round_of_all(model: MoETransformer, tokens: int, capacity: int) -> Abstract
 def _arenas(trainer: Trainer) -> dict[str, int]:
     model = trainer.model
     assert model.gradients is not None  # it trains
-    sums = trainer.replicas.nbytes + (0 if trainer.expert_gradients is None else trainer.expert_gradients.nbytes)
+    waiting = trainer.replicas, trainer.expert_gradients, trainer.backward_sums
+    sums = sum(one.nbytes for one in waiting if one is not None)
     return {
         "weights": model.weights.nbytes,
         "master": model.master_bytes,

@@ -3,20 +3,11 @@
  * of them are summed side by side, one a lane. The integers of two blocks come from one vector of a row; a tree of
  * exact additions brings those of 16 rows into one vector a block.
  */
-#ifndef NN_CPU_QUANT_GEMM_STREAM_H
-#define NN_CPU_QUANT_GEMM_STREAM_H
+#ifndef NN_CPU_QUANT_GEMM_STREAM_AVX512_H
+#define NN_CPU_QUANT_GEMM_STREAM_AVX512_H
 
-#include "quant_gemm_codes.h"
+#include "quant_gemm_codes_avx512.h"
 #include "quant_gemm_rows.h"
-
-#if NN_SIMD_AVX512
-
-/* Rows of the activations, at most. */
-#if defined(__AMX_INT8__)
-enum { QUANT_STREAM_ROWS = 2 }; /* more of them go through tile registers */
-#else
-enum { QUANT_STREAM_ROWS = 4 };
-#endif
 
 /* Four vectors of a row each: in each 128-bit lane the sums of that lane of the four. */
 NN_INLINE __m512i quant_add_quads(__m512i a, __m512i b, __m512i c, __m512i d) {
@@ -54,7 +45,7 @@ NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, int32_t whole, const
                                  int64_t k, vf *sum, const int rows, const int32_t format) {
   const int64_t blocks = k / QUANT_BLOCK;
   const int32_t offset = quant_offset(format);
-  __m512i x[QUANT_STREAM_ROWS], start[QUANT_STREAM_ROWS], z[QUANT_STREAM_ROWS][4];
+  __m512i x[QUANT_ROWS_AT_ONCE], start[QUANT_ROWS_AT_ONCE], z[QUANT_ROWS_AT_ONCE][4];
 #pragma GCC unroll 4
   for (int r = 0; r < rows; r++) {
     const int8_t *codes = acts->codes + (first + r) * k + (int64_t)i * 2 * QUANT_BLOCK;
@@ -79,7 +70,7 @@ NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, int32_t whole, const
     }
   }
   if (format == NNCUDA_FORMAT_Q6_K) {
-    const __m512i four = quant_gather(w, i / 4 * 210 + 192 + i % 4 * 4);
+    const __m512i four = quant_gather_rows(w, i / 4 * 210 + 192 + i % 4 * 4);
 #pragma GCC unroll 4
     for (int j = 0; j < 4; j++) {
       const __m512i scales = quant_part_scales(four, j);
@@ -89,7 +80,7 @@ NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, int32_t whole, const
       }
     }
   }
-  __m512i both[QUANT_STREAM_ROWS][2];
+  __m512i both[QUANT_ROWS_AT_ONCE][2];
 #pragma GCC unroll 4
   for (int r = 0; r < rows; r++) {
     quant_add_halves(z[r], &both[r][0], &both[r][1]);
@@ -117,7 +108,7 @@ NN_INLINE void quant_stream_rows(const quant_piece *t, int64_t r0, const int row
   for (int64_t c = 0; c < t->columns; c += 16) {
     quant_rows w;
     quant_rows_at(&w, t, c);
-    vf sum[QUANT_STREAM_ROWS];
+    vf sum[QUANT_ROWS_AT_ONCE];
     for (int r = 0; r < rows; r++) {
       sum[r] = vf_set1(0.0f);
     }
@@ -149,5 +140,4 @@ NN_INLINE void quant_stream_rows(const quant_piece *t, int64_t r0, const int row
   }
 }
 
-#endif
 #endif

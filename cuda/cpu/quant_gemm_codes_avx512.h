@@ -1,28 +1,8 @@
-/* Blocks of weights as vectors of bytes: 64 elements of a row, two blocks of 32, in their order. */
-#ifndef NN_CPU_QUANT_GEMM_CODES_H
-#define NN_CPU_QUANT_GEMM_CODES_H
+/* Blocks of weights as vectors of bytes (AVX-512): 64 elements of a row, two blocks of 32, in their order. */
+#ifndef NN_CPU_QUANT_GEMM_CODES_AVX512_H
+#define NN_CPU_QUANT_GEMM_CODES_AVX512_H
 
-#include "quant_gemm_block.h"
-
-#if NN_SIMD_AVX512
-
-/* What is subtracted from the bytes as they come: 2^quant_offset, or nothing (-1). */
-NN_INLINE int32_t quant_offset(int32_t format) {
-  switch (format) {
-  case NNCUDA_FORMAT_Q4_0:
-    return 3;
-  case NNCUDA_FORMAT_Q5_0:
-    return 4;
-  case NNCUDA_FORMAT_Q6_K:
-    return 5;
-#if defined(__AVX512VNNI__)
-  case NNCUDA_FORMAT_Q8_0:
-    return 7;
-#endif
-  default:
-    return -1;
-  }
-}
+#include "quant_gemm_isa.h"
 
 /* Two runs of 16 bytes, four bits an element: low halves, high halves of the first; low, high of the second. */
 NN_INLINE __m512i quant_nibbles(const uint8_t *a, const uint8_t *b) {
@@ -67,11 +47,7 @@ NN_INLINE __m512i quant_codes(const uint8_t *row, uint64_t i, int32_t whole, int
     const __m512i codes =
         _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(const void *)p)),
                            _mm256_loadu_si256((const __m256i *)(const void *)other), 1);
-#if defined(__AVX512VNNI__)
-    return _mm512_xor_si512(codes, _mm512_set1_epi8(-128));
-#else
-    return codes;
-#endif
+    return quant_signed(codes);
   }
   case NNCUDA_FORMAT_Q4_K:
     return _mm512_and_si512(_mm512_srlv_epi16(quant_twice(row + i / 4 * 144 + 16 + i % 4 * 32), quant_shifts(0, 4)),
@@ -100,20 +76,4 @@ NN_INLINE __m512i quant_codes(const uint8_t *row, uint64_t i, int32_t whole, int
   }
 }
 
-/* sum + products of bytes of weights and of signed bytes, four a lane. */
-NN_INLINE __m512i quant_dot(__m512i sum, __m512i w, __m512i x, int32_t format) {
-#if defined(__AVX512VNNI__)
-  (void)format;
-  return _mm512_dpbusd_epi32(sum, w, x);
-#else
-  /* Pairs fit 16 bits: 2 * 63 * 127 and, with signs moved to x, 2 * 128 * 127. */
-  if (format == NNCUDA_FORMAT_Q8_0) {
-    x = _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(w), _mm512_setzero_si512(), x);
-    w = _mm512_abs_epi8(w);
-  }
-  return _mm512_add_epi32(sum, _mm512_madd_epi16(_mm512_maddubs_epi16(w, x), _mm512_set1_epi16(1)));
-#endif
-}
-
-#endif
 #endif

@@ -16,8 +16,8 @@
  * half of that in a long row is enough for its 512 threads, and leaves each of them less than 128 registers to fill. By
  * count of bytes and registers, not measured on a GPU yet.
  */
-#ifndef NN_KERNELS_ROWS_CUH
-#define NN_KERNELS_ROWS_CUH
+#ifndef NN_KERNELS_ROW_THREADS_CUH
+#define NN_KERNELS_ROW_THREADS_CUH
 
 #include "kernels/number.cuh"
 #include "kernels/reduce.cuh"

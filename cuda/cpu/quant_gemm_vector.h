@@ -1,0 +1,28 @@
+/*
+ * Products of few rows in vectors, some rows of the activations at once. The block formats are in
+ * quant_gemm_stream_avx512.h or quant_gemm_stream_avx2.h, which both give quant_stream_rows.
+ */
+#ifndef NN_CPU_QUANT_GEMM_VECTOR_H
+#define NN_CPU_QUANT_GEMM_VECTOR_H
+
+#include "quant_gemm_interleaved.h"
+
+#if NN_SIMD_AVX512
+#include "quant_gemm_stream_avx512.h"
+#else
+#include "quant_gemm_stream_avx2.h"
+#endif
+
+/* A function for a piece's sums: of(t, row, rows, format) for all rows of its panel, `at_once` at a time. */
+#define QUANT_VECTOR_COLUMNS(name, of, at_once)                                                                        \
+  NN_INLINE void name(const quant_piece *t, const int32_t format) {                                                    \
+    int64_t r = 0;                                                                                                     \
+    for (; r + at_once <= t->panel->rows; r += at_once) {                                                              \
+      of(t, r, at_once, format);                                                                                       \
+    }                                                                                                                  \
+    for (; r < t->panel->rows; r++) {                                                                                  \
+      of(t, r, 1, format);                                                                                             \
+    }                                                                                                                  \
+  }
+
+#endif
