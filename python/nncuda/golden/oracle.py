@@ -20,7 +20,7 @@ from ..binding import header
 from ..binding.generate import intercepted
 from ..device import Context, ShadowRun
 from ..reference.arithmetic import Array
-from ..reference.judge import call, dimensions, element_type, floor
+from ..reference.judge import call, dimensions, element_type, floor, plain
 from ..reference.rounding import from_bits, rounded
 
 _WHOLE = {"i32": np.int32, "i64": np.int64, "i8": np.int8, "u8": np.uint8}
@@ -140,28 +140,33 @@ class _Call:
         function = self._function
         scalars = {**self._scalars, **{p.name: float(np.float32(self._scalars[p.name])) for p in _floats(function)}}
         arguments = {**scalars, **given}
-        exact, plain = call(function, arguments, np.float64), call(function, arguments, np.float32)
+        exact, runs = call(function, arguments, np.float64), plain(function, arguments)
         worst: dict[str, Any] | None = None
         for name, wanted in exact.items():
             param = function.by_name[name]
             after = self.read(param)
             if after is None:
                 continue
-            found = _largest(after, np.asarray(wanted), *self._bound(param, np.asarray(wanted), plain[name], scalars))
+            formula = [np.asarray(run[name]) for run in runs]
+            found = _largest(after, np.asarray(wanted), *self._bound(param, np.asarray(wanted), formula, scalars))
             if found is not None and (worst is None or _share(found) > _share(worst)):
                 kind = element_type(param, scalars)
                 worst = {"argument": name, "dtype": kind, "shape": list(after.shape), **found}
         return worst
 
-    def _bound(self, param: header.Param, exact: Array, plain: Array, scalars: dict[str, Any]) -> tuple[float, Array]:
+    def _bound(
+        self, param: header.Param, exact: Array, runs: list[Array], scalars: dict[str, Any]
+    ) -> tuple[float, Array]:
         """The bound of an output, and what it is to be in its dtype."""
         kind = element_type(param, scalars)
         if kind in _WHOLE:
             return 0.0, exact
         with np.errstate(all="ignore"):
-            got = rounded(np.asarray(plain), kind).astype(np.float64)
-            finite = np.isfinite(exact) & np.isfinite(got)
-            error = float(np.max(np.abs(got[finite] - exact[finite]), initial=0))
+            error = 0.0
+            for run in runs:
+                got = rounded(run, kind).astype(np.float64)
+                finite = np.isfinite(exact) & np.isfinite(got)
+                error = max(error, float(np.max(np.abs(got[finite] - exact[finite]), initial=0)))
             largest = np.where(np.isfinite(exact), exact, 0).astype(np.float32)
             return max(2 * error, floor(self._function, param.name, largest, scalars)), rounded(exact, kind)
 
