@@ -146,6 +146,7 @@ def _table(contract: Header) -> str:
         "    ///",
         "    /// What `address` returns for a name must be the address of a function that has the type of that name in",
         "    /// [`functions`] and does what bindings.h says of it, for as long as the table or a copy of it is used.",
+        "    #[rustfmt::skip] // one line a function",
         "    pub unsafe fn resolve<E>(mut address: impl FnMut(&'static CStr) -> Result<Address, E>)"
         " -> Result<Self, E> {",
         "        let mut at = |index: usize| address(Self::NAMES[index]);",

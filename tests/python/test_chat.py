@@ -88,6 +88,9 @@ def test_the_oldest_turns_are_left_out_when_the_context_is_full(model: LanguageM
     with pytest.raises(ValueError, match="the context has room for 256"):
         list(conversation.answer("word " * 300))
     assert len(conversation.messages) == 16  # as if it had not been asked
+    conversation.clear()
+    alone = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello"}]
+    assert "".join(conversation.answer("hello")) == "".join(model.chat(alone, 20))
 
 
 def test_an_answer_that_is_stopped_stays_as_far_as_it_came(model: LanguageModel) -> None:

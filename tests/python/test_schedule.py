@@ -11,6 +11,8 @@ import pytest
 from small_models import TINY
 
 import nncuda
+from nncuda.cli.demo import OPTIONS as DEMO
+from nncuda.cli.demo import shortened
 from nncuda.cli.options import build_configs, preset_vocabulary
 from nncuda.formats import write_shard
 from nncuda.models import PRESETS, USUAL_PRESET, MoEConfig
@@ -37,6 +39,11 @@ def test_presets_have_training_options() -> None:
     assert preset_vocabulary({}, None) == MoEConfig.preset(USUAL_PRESET).vocab_size
     with pytest.raises(ValueError, match=r"no preset 'huge'; there are 6\.9b, demo, small"):
         TrainConfig.preset("huge")
+
+
+def test_a_shorter_demonstration_is_judged_ten_times() -> None:
+    assert shortened(70) == dataclasses.replace(DEMO, steps=70, warmup_steps=3, eval_every=7)
+    assert shortened(3).eval_every == 1
 
 
 def start(folder: Path, ctx: nncuda.Context, **options: object) -> TrainingRun:

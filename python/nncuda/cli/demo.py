@@ -95,7 +95,7 @@ def demo(
     terminal = console()
     out.mkdir(parents=True, exist_ok=True)
     source = Path(text) if text else Path(sysconfig.get_path("stdlib"))
-    options = dataclasses.replace(OPTIONS if steps is None else _shortened(steps), precision=precision)
+    options = dataclasses.replace(OPTIONS if steps is None else shortened(steps), precision=precision)
     _prepare(source, out, options, is_library=text is None)
 
     tokenizer = Tokenizer.load(out / "tokenizer.model")
@@ -124,7 +124,8 @@ def demo(
     tell(f"{page} shows it all: curves, experts, samples")
 
 
-def _shortened(steps: int) -> TrainConfig:
+def shortened(steps: int) -> TrainConfig:
+    """The demonstration's options for a run of so many steps."""
     values = OPTIONS.to_dict()
     every = max(1, steps // 10)
     return TrainConfig.from_dict({**values, "steps": steps, "warmup_steps": None, "eval_every": every})

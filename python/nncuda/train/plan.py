@@ -193,9 +193,9 @@ def _seats(config: MoEConfig, train: TrainConfig, machine: Machine, ranks: int, 
 def _of_parameters(
     config: MoEConfig, train: TrainConfig, machine: Machine, ranks: int, size: int
 ) -> tuple[list[int], list[int]]:
-    """By how much the ranks of which so many share the experts out differ in their parameters: bytes of what each holds,
-    in pages of the CPU, and of what it sends, in each with something left out that those alike have which do the same in
-    all rounds."""
+    """By how much the ranks of which so many share the experts out differ in their parameters: bytes of what each
+    holds, in pages of the CPU, and of what it sends, in each with something left out that those alike have which do
+    the same in all rounds."""
     elements = HeldElements(ParameterLayout(config), ranks, 0, size)
     weight = 4 if train.precision == "f32" else 2
     held = []

@@ -19,6 +19,7 @@
 //! Names are those of Mixtral in Hugging Face transformers, so a checkpoint needs no translation.
 
 use std::collections::HashMap;
+use std::iter;
 use std::ops::Range;
 
 use super::config::MoEConfig;
@@ -151,7 +152,7 @@ impl ParameterLayout {
         let starts: Vec<_> = self.specs.iter().filter(|spec| spec.name.ends_with(".self_attn.q_proj.weight")).collect();
         let (mut end, mut pieces) = (self.num_decayed, Vec::with_capacity(starts.len() + 2));
         for start in self.get("lm_head.weight").into_iter().chain(starts.into_iter().rev()) {
-            pieces.push(vec![start.offset..end]);
+            pieces.push(iter::once(start.offset..end).collect());
             end = start.offset;
         }
         pieces.push(vec![0..end, self.num_decayed..self.size]);

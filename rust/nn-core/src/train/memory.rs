@@ -249,8 +249,8 @@ impl StepMemory {
     }
 }
 
-/// The first piece of each kind, of so many micro-batches in all, which stands for all of it, and, apart, what becomes of sums in rounds. The kind of the last
-/// piece, which leaves something behind, stays the last.
+/// The first piece of each kind, of so many micro-batches in all, which stands for all of it, and, apart, what becomes of
+/// sums in rounds. The kind of the last piece, which leaves something behind, stays the last.
 fn of_each_kind(
     pieces: Vec<Piece>,
     micro_batches: &BTreeMap<usize, MicroBatch>,
