@@ -146,17 +146,15 @@ def _table(contract: Header) -> str:
         "    ///",
         "    /// What `address` returns for a name must be the address of a function that has the type of that name in",
         "    /// [`functions`] and does what bindings.h says of it, for as long as the table or a copy of it is used.",
-        "    #[rustfmt::skip] // one line a function",
         "    pub unsafe fn resolve<E>(mut address: impl FnMut(&'static CStr) -> Result<Address, E>)"
         " -> Result<Self, E> {",
+        "        use functions::*;",
+        "",
         "        let mut at = |index: usize| address(Self::NAMES[index]);",
         "        // SAFETY: the caller vouches for each address and its type.",
         "        unsafe {",
         "            Ok(Self {",
-        *(
-            f"                {name}: transmute::<Address, functions::{name}>(at({index})?),"
-            for index, name in enumerate(names)
-        ),
+        *(f"                {name}: transmute::<Address, {name}>(at({index})?)," for index, name in enumerate(names)),
     ]
     lines += ["            })", "        }", "    }", "}"]
     return "\n".join(lines) + "\n"
