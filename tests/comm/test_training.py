@@ -21,6 +21,7 @@ from nncuda.formats import write_shard
 from nncuda.formats.safetensors import SafetensorsLayout
 from nncuda.models import MoEConfig, MoETransformer, ParameterLayout
 from nncuda.train import Checkpoint, TrainConfig, Trainer, TrainingRun, list_checkpoints, read_metrics
+from nncuda.train.replicas import partitions_gradients
 
 RANKS = [1, 2, 3, 4, 5, 8]
 LENGTH = 12
@@ -59,8 +60,15 @@ def share(comm: nncuda.Comm | None, trainer: Trainer, batch: tuple[np.ndarray, n
 
 def trained(ctx: nncuda.Context, comm: nncuda.Comm | None, config: MoEConfig, train: TrainConfig, capture: bool) -> Any:
     """What four steps tell, and the parameters behind them. Where steps are captured, the f32 parameters of a model in
-    16 bits are one rank's each from the beginning."""
-    model = MoETransformer(ctx, config, seed=2, precision=train.precision, comm=comm if capture else None)
+    16 bits are one rank's each from the beginning, and the gradients of a rank that has one micro-batch."""
+    model = MoETransformer(
+        ctx,
+        config,
+        seed=2,
+        precision=train.precision,
+        comm=comm if capture else None,
+        partition_gradients=capture and partitions_gradients(train, comm),
+    )
     trainer = Trainer(model, train, capture=capture, comm=comm)
     told = []
     for seed in range(4):

@@ -61,12 +61,21 @@ class ModelFolder:
         precision: Precision = "f32",
         experts: ExpertParallel | None = None,
         comm: Comm | None = None,
+        partition_gradients: bool = False,
     ) -> MoETransformer:
         """The model with these weights, to compute in `precision`; of `experts`, and of what the ranks of `comm` train,
         what this rank is to hold."""
         with told_of(self.folder):
-            options = {"training": training, "precision": precision, "experts": experts, "comm": comm}
-            return MoETransformer.from_arrays(ctx, self.config, self.tensors, **options)  # type: ignore[arg-type]
+            return MoETransformer.from_arrays(
+                ctx,
+                self.config,
+                self.tensors,
+                training=training,
+                precision=precision,
+                experts=experts,
+                comm=comm,
+                partition_gradients=partition_gradients,
+            )
 
 
 def save_model(folder: str | os.PathLike[str], model: MoETransformer, tokenizer: Tokenizer | None = None) -> None:

@@ -32,6 +32,7 @@ from ..token_ids import IdRows, Ids, prompt_ids, token_ids
 from .config import MoEConfig, Precision, check_precision
 from .held import HeldElements
 from .parameters import ParameterArena, ParameterLayout, initialize, initialize_held, take
+from .partitioned import PartitionedGradients
 
 if TYPE_CHECKING:
     from ..tokenizer import Tokenizer
@@ -72,13 +73,17 @@ class MoETransformer(DeviceBound):
         precision: Precision = "f32",
         experts: ExpertParallel | None = None,
         comm: Comm | None = None,
+        partition_gradients: bool = False,
     ):
         """Makes a model with random weights from `seed`; with seed None all weights are zero, to be loaded.
 
         With `experts` this rank holds only some of them, of a model that trains; and its calls belong to rounds. Where
-        the ranks of `comm` are to train a model in 16 bits, this one holds the f32 parameters that it updates alone.
+        the ranks of `comm` are to train a model in 16 bits, this one holds the f32 parameters that it updates alone;
+        with `partition_gradients` it keeps the gradients of these alone (see `PartitionedGradients`).
         """
         check_precision(precision)
+        if partition_gradients and (not training or experts is not None or comm is None):
+            raise ValueError("gradients are partitioned among the ranks of a comm, which train all experts each")
         if experts is not None and not training:
             raise ValueError("a model whose experts ranks share out is for training")
         copied = training and precision != "f32"
@@ -101,7 +106,12 @@ class MoETransformer(DeviceBound):
         self._parameters = ParameterArena(ctx, self.layout, "f32" if training else precision, updated)
         #: Whether all of `parameters` is up to date: ranks that train in 16 bits update each its own alone.
         self.whole = self._parameters.complete
-        self.gradients = ParameterArena(ctx, self.layout, held=computes) if training else None
+        self.gradients: ParameterArena | None = None
+        if partition_gradients and comm is not None:
+            held = self.held or HeldElements(self.layout, comm.ranks, comm.rank)
+            self.held_with, self.gradients = comm, PartitionedGradients(ctx, self.layout, held)
+        elif training:
+            self.gradients = ParameterArena(ctx, self.layout, held=computes)
         self.weights = ParameterArena(ctx, self.layout, precision, computes) if copied else self._parameters
         if seed is not None:
             self._initialize(seed)
@@ -125,9 +135,11 @@ class MoETransformer(DeviceBound):
         precision: Precision = "f32",
         experts: ExpertParallel | None = None,
         comm: Comm | None = None,
+        partition_gradients: bool = False,
     ) -> MoETransformer:
         """A model with given weights, by name; see `load_arrays`."""
-        model = cls(ctx, config, seed=None, training=training, precision=precision, experts=experts, comm=comm)
+        ranks = {"experts": experts, "comm": comm, "partition_gradients": partition_gradients}
+        model = cls(ctx, config, seed=None, training=training, precision=precision, **ranks)  # type: ignore[arg-type]
         model.load_arrays(arrays)
         return model
 
@@ -303,7 +315,7 @@ class MoETransformer(DeviceBound):
         targets, _, _ = self._ids(targets, "targets", IGNORE_INDEX)
         beta = 1.0 if accumulate else 0.0
         if not accumulate:
-            self._clear_added_gradients()
+            self._clear_gains()
         x, kept = self.forward_keeping(ids, batch, aux)
         self.ctx.label("model.norm")
         normed, rstd = self.norm.forward_keeping(x)
@@ -316,8 +328,11 @@ class MoETransformer(DeviceBound):
             dx = block.backward(dx, kept.pop(), batch, aux_factor, beta)
             completed()
         self.ctx.label("backward of model.embed_tokens")
+        if not accumulate:
+            kernels.zero_grad(grad=self.gradients.in_pass("model.embed_tokens.weight", self.embedding.weight.size))
         self.embedding.backward(dx, ids)
         completed()
+        completed()  # the gains' are
         self.ctx.label()
 
     @one_thread
@@ -476,12 +491,11 @@ class MoETransformer(DeviceBound):
             del dlogits  # before the next are made
         return normed
 
-    def _clear_added_gradients(self) -> None:
-        """Sets to zero the gradients that layers only add to: the embedding's, first in the arena, and the gains'."""
+    def _clear_gains(self) -> None:
+        """Sets to zero the gradients to which layers add from the beginning."""
         assert self.gradients is not None
-        data, gains = self.gradients.data, self.layout.num_decayed
-        kernels.zero_grad(grad=data.narrow(0, 0, self.layout.specs[0].size))
-        kernels.zero_grad(grad=data.narrow(0, gains, self.layout.size - gains))
+        gains = self.layout.num_decayed
+        kernels.zero_grad(grad=self.gradients.data.narrow(0, gains, self.layout.size - gains))
 
     def _chunks(self, tokens: int) -> list[tuple[int, int]]:
         rows = logits_rows(self.config.vocab_size)
@@ -497,10 +511,10 @@ class MoETransformer(DeviceBound):
         return ids.view(batch * length), batch, length
 
     def _pair(self, name: str) -> tuple[Tensor, Tensor | None]:
-        return self.weights[name], None if self.gradients is None else self.gradients[name]
+        return self._fused_pair(name, *self.layout[name].shape)
 
     def _fused_pair(self, name: str, *shape: int) -> tuple[Tensor, Tensor | None]:
-        gradient = None if self.gradients is None else self.gradients.fused(name, *shape)
+        gradient = None if self.gradients is None else self.gradients.in_pass(name, *shape)
         return self.weights.fused(name, *shape), gradient
 
     def _block(self, layer: int) -> TransformerBlock:

@@ -89,15 +89,14 @@ class ParameterLayout:
             self._add(f"model.layers.{layer}.post_attention_layernorm.weight", hidden)
         self._add("model.norm.weight", hidden)
 
-    def backward_pieces(self) -> list[list[range]]:
-        """The elements whose gradients a backward pass completes at a time, in its order: the head's, each layer's from
-        the last on, and those of the embedding with all gains."""
+    def backward_pieces(self) -> list[range]:
+        """The elements whose gradients a backward pass completes at a time, in its order: the head's, each layer's
+        matrices from the last on, the embedding's, and all gains."""
         head = self["lm_head.weight"].offset
         layers = [spec.offset for spec in self.specs if spec.name.endswith(".self_attn.q_proj.weight")]
-        ends = [head, *reversed(layers)]
-        matrices = [[range(begin, end)] for end, begin in itertools.pairwise(ends)]
-        rest = [range(layers[0]), range(self.num_decayed, self.size)]
-        return [[range(head, self.num_decayed)], *matrices, rest]
+        ends = [self.num_decayed, head, *reversed(layers), 0]
+        matrices = [range(begin, end) for end, begin in itertools.pairwise(ends)]
+        return [*matrices, range(self.num_decayed, self.size)]
 
     def _add(self, name: str, *shape: int) -> None:
         spec = ParameterSpec(name, shape, self.size)
@@ -185,6 +184,10 @@ class ParameterArena(Mapping[str, Tensor]):
     def fused(self, first: str, *shape: int) -> Tensor:
         """A view of neighbouring parameters as one tensor of `shape`, from parameter `first` on, as of one."""
         return self._view(self.layout[first].offset, shape)
+
+    def in_pass(self, first: str, *shape: int) -> Tensor:
+        """The same for a backward pass, which may put them elsewhere for a while."""
+        return self.fused(first, *shape)
 
     def _view(self, start: int, shape: tuple[int, ...]) -> Tensor:
         size = math.prod(shape)

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ..device import Comm, Shard, Tensor
-from ..models import ParameterLayout
+from ..models import ParameterArena
 from ..models.held import HeldElements
+from ..models.partitioned import PartitionedGradients
 from .replicas import Replicas
 
-_UNDER_WAY = 2  # pieces that travel at a time: one arrives while the next is sent
+#: Pieces that travel at a time: one arrives while the next is sent. The backward pass is at another one.
+_UNDER_WAY = PartitionedGradients.BUFFERS - 1
+
+
+class _Piece(NamedTuple):
+    """Gradients that are complete at a time.
+
+    gradients  f32 of one dimension, which has them
+    elements   which of it they are
+    shards     which rank updates what of them
+    kept       what this rank updates, and where it then belongs; nothing where it already lies there
+    """
+
+    gradients: Tensor
+    elements: range
+    shards: list[Shard]
+    kept: list[tuple[Tensor, Tensor]]
 
 
 class BackwardSums:
@@ -17,17 +36,25 @@ class BackwardSums:
     the sums over all replicas not a bit depends on when they are made.
     """
 
-    def __init__(
-        self, comm: Comm, layout: ParameterLayout, held: HeldElements, replicas: Replicas, gradients: Tensor
-    ) -> None:
+    def __init__(self, comm: Comm, gradients: ParameterArena, held: HeldElements, replicas: Replicas) -> None:
         self.comm = comm.part(0, 1, comm.ranks)  # which is busy while others may be used
         self._replicas = replicas
-        self._gradients = gradients
-        self._pieces = layout.backward_pieces()
-        self._shards: list[list[Shard]] = [held.shards_within(piece) for piece in self._pieces]
+        pieces = enumerate(gradients.layout.backward_pieces())
+        self._pieces = [self._piece(number, piece, gradients, held) for number, piece in pieces]
         sizes = [self.comm.reduce_scatter_room(*self._sums(number)) for number in range(len(self._pieces))]
         self._rooms = [comm.ctx.empty(max(sizes)) for _ in range(_UNDER_WAY)]
         self._begun = self._ended = 0
+
+    def _piece(self, number: int, elements: range, gradients: ParameterArena, held: HeldElements) -> _Piece:
+        shards, data = held.shards_within([elements]), gradients.data
+        buffer = gradients.buffer(number) if isinstance(gradients, PartitionedGradients) else None
+        if buffer is None:
+            return _Piece(data, elements, shards, [])
+        first = elements.start
+        shards = [Shard(begin - first, end - first, rank) for begin, end, rank in shards]
+        own = [(begin, end - begin) for begin, end, rank in shards if rank == self.comm.rank]
+        kept = [(buffer.narrow(0, at, size), data.narrow(0, first + at, size)) for at, size in own]
+        return _Piece(buffer, range(len(elements)), shards, kept)
 
     @property
     def nbytes(self) -> int:
@@ -41,7 +68,8 @@ class BackwardSums:
     def next(self) -> None:
         """The next piece of the gradients is complete: adds what waits for it on this rank, and sends it."""
         number = self._begun
-        self._replicas.add(self._replicas.own[-1], self._gradients, self._pieces[number])
+        piece = self._pieces[number]
+        self._replicas.add(self._replicas.own[-1], piece.gradients, [piece.elements])
         if number - self._ended == _UNDER_WAY:
             self._end()
         self.comm.reduce_scatter_begin(*self._sums(number), room=self._room(number))
@@ -54,11 +82,13 @@ class BackwardSums:
 
     def _end(self) -> None:
         self.comm.reduce_scatter_end(*self._sums(self._ended), room=self._room(self._ended))
+        for sums, place in self._pieces[self._ended].kept:
+            place.copy_(sums)
         self._ended += 1
 
     def _room(self, number: int) -> Tensor:
         return self._rooms[number % _UNDER_WAY]
 
     def _sums(self, number: int) -> tuple[Tensor | None, Tensor, list[Shard], int, str]:
-        replicas = self._replicas
-        return replicas.aside, self._gradients, self._shards[number], replicas.total, replicas.wire
+        piece, replicas = self._pieces[number], self._replicas
+        return replicas.aside, piece.gradients, piece.shards, replicas.total, replicas.wire

@@ -43,6 +43,7 @@ from ..tokenizer import Tokenizer
 from .aborting import aborting, together
 from .config import LARGEST_LOSS_SCALE, LEAST_LOSS_SCALE, TrainConfig
 from .moments import check_moments, moments_shapes
+from .replicas import partitions_gradients
 from .scaling import LossScalingState
 from .trainer import Trainer
 
@@ -125,7 +126,14 @@ class Checkpoint(ModelFolder):
         try:
             if admit is not None:
                 admit(self.config, train)
-            model = self.model(ctx, training=True, precision=train.precision, experts=experts, comm=comm)
+            model = self.model(
+                ctx,
+                training=True,
+                precision=train.precision,
+                experts=experts,
+                comm=comm,
+                partition_gradients=partitions_gradients(train, comm, expert_parallel),
+            )
             trainer = Trainer(model, train, comm=comm)
         except FormatError:
             raise

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _ADVICE = "the last checkpoint is from before that. A lower learning rate or a longer warm-up usually helps"
 
 _SHARED = "is not searched for while experts are on several ranks"
+_PARTITIONED = "the largest gradient is not searched for while each rank keeps some of them"
 
 
 class DivergedError(RuntimeError):
@@ -94,7 +95,8 @@ def check_convergence(
     if loss > limit:
         place = f"the largest gradient {_SHARED}"
         if trainer.model.experts is None:
-            trainer.gather_gradients()
+            if trainer.model.gradients is not None and trainer.model.gradients.complete:
+                trainer.gather_gradients()
             place = _largest_gradient(trainer.model, result.loss_scale or 1.0)
         raise DivergedError(
             f"the loss is {loss:.4g} at step {result.step}, above max_loss ({limit:.4g}): {place}; {_ADVICE}"
@@ -137,6 +139,8 @@ def _run(model: MoETransformer, inputs: np.ndarray, targets: np.ndarray, micro: 
 
 def _largest_gradient(model: MoETransformer, scale: float) -> str:
     assert model.gradients is not None
+    if not model.gradients.complete:
+        return _PARTITIONED
     norms = {  # in f64: that of f32 may be beyond its largest number
         name: math.sqrt(float(np.square(array, dtype=np.float64).sum())) / scale
         for name, array in model.gradients.arrays().items()

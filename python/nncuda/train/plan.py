@@ -25,7 +25,7 @@ from ..models.held import HeldElements
 from .config import TrainConfig
 from .devices import Device
 from .moments import moments_bytes
-from .replicas import check_ranks, sums_left
+from .replicas import check_ranks, partitions_gradients, sums_left
 from .trainer import Trainer
 
 #: What memory is for, in the order of a report.
@@ -267,9 +267,7 @@ def plan_training(
     own_left_out = left_out // train.replicas * (end - begin)
     try:
         with machine.context() as ctx:
-            trainer = _trainer(
-                ctx, config, replace(train, batch_size=train.batch_size - left_out * micro), capture, seat
-            )
+            trainer = _trainer(ctx, config, train, train.batch_size - left_out * micro, capture, seat)
             model, ids = trainer.model, np.zeros((len(trainer.rows()), length), np.int32)
             found = dict.fromkeys(KINDS, 0) | _arenas(trainer)
             trainer.train_step(ids, ids)
@@ -348,7 +346,7 @@ def training_work(config: MoEConfig, train: TrainConfig, machine: Machine, seat:
 
     def step(batch: int) -> Work:
         with machine.context() as ctx:
-            trainer = _trainer(ctx, config, replace(train, batch_size=batch), False, seat)
+            trainer = _trainer(ctx, config, train, batch, False, seat)
             ids = np.zeros((len(trainer.rows()), train.sequence_length), np.int32)
             trainer.train_step(ids, ids)  # which makes what is made once
             counts = _Counts(trainer)
@@ -392,11 +390,20 @@ def _micro_batches(train: TrainConfig, seat: Seat) -> tuple[int, int]:
     return micro, left_out // train.replicas * train.replicas  # so that the last one to run stays the last
 
 
-def _trainer(ctx: Context, config: MoEConfig, train: TrainConfig, capture: bool, seat: Seat) -> Trainer:
+def _trainer(
+    ctx: Context, config: MoEConfig, train: TrainConfig, batch_size: int, capture: bool, seat: Seat
+) -> Trainer:
+    """That of a run, which is given fewer sequences at a time."""
     comm = Comm(ctx, "self", rank=seat.rank, ranks=seat.ranks) if seat.ranks > 1 else None
-    experts = ExpertParallel.of(comm, seat.expert_parallel, config.num_experts)
-    model = MoETransformer(ctx, config, precision=train.precision, experts=experts, comm=comm)
-    trainer = Trainer(model, train, capture=capture, comm=comm)
+    model = MoETransformer(
+        ctx,
+        config,
+        precision=train.precision,
+        experts=ExpertParallel.of(comm, seat.expert_parallel, config.num_experts),
+        comm=comm,
+        partition_gradients=partitions_gradients(train, comm, seat.expert_parallel),
+    )
+    trainer = Trainer(model, replace(train, batch_size=batch_size), capture=capture, comm=comm)
     trainer.each_kind = True
     return trainer
 

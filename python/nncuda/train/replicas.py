@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import kernels
-from ..device import Context, Tensor, replica_merges, shard
+from ..device import Comm, Context, Tensor, replica_merges, shard
 from ..models.held import joined
-from .config import ReduceDtype
+from .config import ReduceDtype, TrainConfig
 
 
 def check_ranks(ranks: int, replicas: int) -> None:
@@ -25,6 +25,15 @@ def sums_left(replicas: int, parts: int, part: int) -> int:
     """Sums of gradients that the replicas of one of so many ranks, or groups of ranks, end with."""
     own = range(*shard(replicas, 1, parts, part))
     return sum(1 - replica_merges(replicas, own.start, replica) for replica in own)
+
+
+def partitions_gradients(config: TrainConfig, comm: Comm | None, expert_parallel: int = 1) -> bool:
+    """Whether this rank needs the gradients of a layer only until others have them, since it runs one micro-batch of an
+    update: then its model partitions them. Not where ranks share the experts out, which partitions most of them."""
+    if comm is None or comm.ranks == 1 or expert_parallel > 1:
+        return False
+    begin, end = shard(config.replicas, 1, comm.ranks, comm.rank)
+    return end - begin == 1 and begin + config.replicas >= config.micro_batches
 
 
 class Replicas:

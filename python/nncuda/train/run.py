@@ -30,6 +30,7 @@ from .divergence import check_convergence
 from .extension import check_extension, extended, extension_text, record_extension
 from .metrics import MetricsLog
 from .record import check_digest, write_record
+from .replicas import partitions_gradients
 from .trainer import Trainer
 
 
@@ -107,9 +108,16 @@ class TrainingRun:
             train.check_schedule()
             windows = _windows(data, train.sequence_length)
             rest = None if held_out is None else _windows(held_out, train.sequence_length)
-            options = {"seed": train.seed, "precision": train.precision, "comm": comm}
-            experts = ExpertParallel.of(comm, expert_parallel, model.num_experts)
-            trainer = Trainer(MoETransformer(ctx, model, experts=experts, **options), train, comm=comm)
+            made = MoETransformer(
+                ctx,
+                model,
+                seed=train.seed,
+                precision=train.precision,
+                experts=ExpertParallel.of(comm, expert_parallel, model.num_experts),
+                comm=comm,
+                partition_gradients=partitions_gradients(train, comm, expert_parallel),
+            )
+            trainer = Trainer(made, train, comm=comm)
             run = cls(folder, trainer, windows, rest, tokenizer)
             if run._first:
                 evaluated = None if held_out is None or rest is None else (held_out, rest)

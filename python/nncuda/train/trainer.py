@@ -11,10 +11,12 @@ import numpy as np
 
 from .. import kernels
 from ..device import Comm, Context, DeviceBound, Tensor, one_thread
+from ..errors import StateError
 from ..formats.run_folder import last_checkpoint
 from ..models import MoETransformer, ParameterArena
 from ..models.held import HeldElements
 from ..models.moe import IGNORE_INDEX
+from ..models.partitioned import PartitionedGradients
 from ..token_ids import IdRows, token_ids
 from ..tokenizer import Tokenizer
 from .aborting import aborting
@@ -24,7 +26,7 @@ from .config import TrainConfig, canonical
 from .divergence import Watch
 from .expert_gradients import ExpertGradients
 from .moments import CodedMoments, Moments, MomentShard
-from .replicas import Replicas
+from .replicas import Replicas, partitions_gradients
 from .scaling import LossScaling, LossScalingState
 
 
@@ -126,6 +128,9 @@ class Trainer(DeviceBound):
             raise ValueError("the ranks that share out this model's experts must be those that train it")
         if model.held_with is not None and model.held_with is not comm:
             raise ValueError("the ranks that share out this model's parameters must be those that train it")
+        partitioned = isinstance(model.gradients, PartitionedGradients)
+        if partitioned and not partitions_gradients(config, comm):
+            raise ValueError("this model's gradients are partitioned: each rank must run one micro-batch of an update")
         if self.comm is not None:
             self.comm.agree("configuration", canonical(model.config, config))
             self.comm.agree("expert parallel", str(1 if experts is None else experts.size))
@@ -145,8 +150,7 @@ class Trainer(DeviceBound):
         #: Of a rank that holds all experts and is one of several.
         self.backward_sums: BackwardSums | None = None
         if self.comm is not None and experts is None:
-            data = model.gradients.data
-            self.backward_sums = BackwardSums(self.comm, model.layout, held, self.replicas, data)
+            self.backward_sums = BackwardSums(self.comm, model.gradients, held, self.replicas)
         self.moments = Moments(ctx, model.layout, config.moments, held.updated)
         self._calls: CapturedStep | None = None
         self._scaling = LossScaling(ctx, config) if config.precision == "f16" else None
@@ -262,10 +266,12 @@ class Trainer(DeviceBound):
 
     @one_thread
     def gather_gradients(self) -> None:
-        """The same for the gradients of the last step."""
+        """The same for the gradients of the last step. StateError where they are partitioned, too."""
         if self.model.experts is not None:
             raise self.model.experts.partial()
         assert self.model.gradients is not None  # as __init__ found
+        if not self.model.gradients.complete:
+            raise StateError(51, "this rank keeps the gradients of the parameters that it updates alone")
         if self.comm is not None:
             self.comm.move(self.model.gradients.data, self._held.weight_moves(4))
 
