@@ -21,6 +21,12 @@ class PartitionedGradients(ParameterArena):
     #: Pieces that are there at a time.
     BUFFERS = 3
 
+    @classmethod
+    def saves(cls, layout: ParameterLayout, ranks: int) -> bool:
+        """Whether that is less memory on so many ranks: not for few layers."""
+        *pieces, _ = map(len, layout.backward_pieces())
+        return cls.BUFFERS * max(pieces) + layout.size // ranks < layout.size
+
     def __init__(self, ctx: Context, layout: ParameterLayout, held: HeldElements):
         *self._pieces, gains = layout.backward_pieces()
         super().__init__(ctx, layout, held=joined([*held.updated, gains]))

@@ -132,7 +132,7 @@ class Checkpoint(ModelFolder):
                 precision=train.precision,
                 experts=experts,
                 comm=comm,
-                partition_gradients=partitions_gradients(train, comm, expert_parallel),
+                partition_gradients=partitions_gradients(self.config, train, comm, expert_parallel),
             )
             trainer = Trainer(model, train, comm=comm)
         except FormatError:

@@ -401,7 +401,7 @@ def _trainer(
         precision=train.precision,
         experts=ExpertParallel.of(comm, seat.expert_parallel, config.num_experts),
         comm=comm,
-        partition_gradients=partitions_gradients(train, comm, seat.expert_parallel),
+        partition_gradients=partitions_gradients(config, train, comm, seat.expert_parallel),
     )
     trainer = Trainer(model, replace(train, batch_size=batch_size), capture=capture, comm=comm)
     trainer.each_kind = True

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 
 from .. import kernels
 from ..device import Comm, Context, Tensor, replica_merges, shard
+from ..models import MoEConfig, ParameterLayout
 from ..models.held import joined
+from ..models.partitioned import PartitionedGradients
 from .config import ReduceDtype, TrainConfig
 
 
@@ -27,13 +29,18 @@ def sums_left(replicas: int, parts: int, part: int) -> int:
     return sum(1 - replica_merges(replicas, own.start, replica) for replica in own)
 
 
-def partitions_gradients(config: TrainConfig, comm: Comm | None, expert_parallel: int = 1) -> bool:
-    """Whether this rank needs the gradients of a layer only until others have them, since it runs one micro-batch of an
-    update: then its model partitions them. Not where ranks share the experts out, which partitions most of them."""
-    if comm is None or comm.ranks == 1 or expert_parallel > 1:
-        return False
+def runs_one_micro_batch(config: TrainConfig, comm: Comm) -> bool:
+    """Whether this rank runs one of an update, and so needs a layer's gradients only until others have them."""
     begin, end = shard(config.replicas, 1, comm.ranks, comm.rank)
     return end - begin == 1 and begin + config.replicas >= config.micro_batches
+
+
+def partitions_gradients(model: MoEConfig, config: TrainConfig, comm: Comm | None, expert_parallel: int = 1) -> bool:
+    """Whether this rank's model is to partition its gradients: where it can, and it is less memory. Ranks that share
+    the experts out have parts of most of them anyway."""
+    if comm is None or comm.ranks == 1 or expert_parallel > 1:
+        return False
+    return runs_one_micro_batch(config, comm) and PartitionedGradients.saves(ParameterLayout(model), comm.ranks)
 
 
 class Replicas:

@@ -115,7 +115,7 @@ class TrainingRun:
                 precision=train.precision,
                 experts=ExpertParallel.of(comm, expert_parallel, model.num_experts),
                 comm=comm,
-                partition_gradients=partitions_gradients(train, comm, expert_parallel),
+                partition_gradients=partitions_gradients(model, train, comm, expert_parallel),
             )
             trainer = Trainer(made, train, comm=comm)
             run = cls(folder, trainer, windows, rest, tokenizer)
