@@ -21,7 +21,7 @@ from nncuda.formats import write_shard
 from nncuda.formats.safetensors import SafetensorsLayout
 from nncuda.models import MoEConfig, MoETransformer, ParameterLayout
 from nncuda.train import Checkpoint, TrainConfig, Trainer, TrainingRun, list_checkpoints, read_metrics
-from nncuda.train.replicas import runs_one_micro_batch
+from nncuda.train.replicas import one_micro_batch_each
 
 RANKS = [1, 2, 3, 4, 5, 8]
 LENGTH = 12
@@ -67,7 +67,7 @@ def trained(ctx: nncuda.Context, comm: nncuda.Comm | None, config: MoEConfig, tr
         seed=2,
         precision=train.precision,
         comm=comm if capture else None,
-        partition_gradients=capture and comm is not None and comm.ranks > 1 and runs_one_micro_batch(train, comm),
+        partition_gradients=capture and comm is not None and comm.ranks > 1 and one_micro_batch_each(train, comm),
     )
     trainer = Trainer(model, train, capture=capture, comm=comm)
     told = []

@@ -29,18 +29,17 @@ def sums_left(replicas: int, parts: int, part: int) -> int:
     return sum(1 - replica_merges(replicas, own.start, replica) for replica in own)
 
 
-def runs_one_micro_batch(config: TrainConfig, comm: Comm) -> bool:
-    """Whether this rank runs one of an update, and so needs a layer's gradients only until others have them."""
-    begin, end = shard(config.replicas, 1, comm.ranks, comm.rank)
-    return end - begin == 1 and begin + config.replicas >= config.micro_batches
+def one_micro_batch_each(config: TrainConfig, comm: Comm) -> bool:
+    """Whether each rank runs one of an update, and so needs a layer's gradients only until others have them."""
+    return comm.ranks == config.replicas == config.micro_batches
 
 
 def partitions_gradients(model: MoEConfig, config: TrainConfig, comm: Comm | None, expert_parallel: int = 1) -> bool:
-    """Whether this rank's model is to partition its gradients: where it can, and it is less memory. Ranks that share
-    the experts out have parts of most of them anyway."""
+    """Whether the ranks' models are to partition their gradients: where they can, and it is less memory. Ranks that
+    share the experts out have parts of most of them anyway."""
     if comm is None or comm.ranks == 1 or expert_parallel > 1:
         return False
-    return runs_one_micro_batch(config, comm) and PartitionedGradients.saves(ParameterLayout(model), comm.ranks)
+    return one_micro_batch_each(config, comm) and PartitionedGradients.saves(ParameterLayout(model), comm.ranks)
 
 
 class Replicas:
