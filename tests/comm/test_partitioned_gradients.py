@@ -15,6 +15,7 @@ from nncuda.errors import StateError
 from nncuda.models import MoEConfig, MoETransformer, ParameterLayout
 from nncuda.models.partitioned import PartitionedGradients
 from nncuda.train import Trainer, TrainingRun
+from nncuda.train.plan import Machine, Seat, plan_training
 from nncuda.train.replicas import partitions_gradients
 
 RANKS = 8
@@ -122,6 +123,22 @@ def test_divergence(tmp_path: Any, changes: dict[str, Any]) -> None:
             "the largest gradient is not searched for while each rank keeps some of them",
         )
     assert errors_of(outcomes(RANKS, work)) == [alone] * RANKS
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_the_plan_counts_them(precision: str) -> None:
+    train = options(precision=precision)
+
+    def work(comm: nncuda.Comm) -> int:
+        model = model_of(comm, partitions_gradients(DEEP, train, comm), precision=precision)
+        trainer = Trainer(model, train, comm=comm)
+        for seed in range(3):
+            trainer.train_step(*share(comm, trainer, random_batch(DEEP, 8, LENGTH, seed)))
+        return comm.ctx.bytes_peak
+
+    for rank, peak in enumerate(job(RANKS, work)):
+        planned = plan_training(DEEP, train, Machine("cpu", 1), held_out=False, seat=Seat(rank, RANKS))
+        assert planned.peak == pytest.approx(peak, rel=0.01), rank
 
 
 def test_the_buffers_of_a_pass() -> None:
