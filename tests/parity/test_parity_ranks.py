@@ -60,6 +60,15 @@ EXPERT_KINDS: dict[str, list[object]] = {
     "experts, sums in f16, overflowing": KINDS["sums in f16, overflowing"],
 }  # fmt: skip
 KINDS |= {name: [*EXPERTS, *flags] for name, flags in EXPERT_KINDS.items()}
+#: With so many layers each of three ranks keeps the gradients alone that it updates.
+PARTITIONED: list[object] = ["--num-layers", 9, "--batch-size", 3, "--replicas", 3]
+PARTITIONED_KINDS: dict[str, list[object]] = {
+    "partitioned, bf16": ["--precision", "bf16"],
+    "partitioned, f32": [],
+    "partitioned, every block again": KINDS["every block again"],
+    "partitioned, sums in f16, overflowing": KINDS["sums in f16, overflowing"],
+}
+KINDS |= {name: [*PARTITIONED, *flags] for name, flags in PARTITIONED_KINDS.items()}
 #: Kinds, ranks, and how many of these divide the experts: all, or groups that have the same ones.
 DIVIDED: list[tuple[str, int, int]] = [("experts, sums in bf16", 4, 2), ("experts, accumulated", 3, 3)]
 if WHOLE:
@@ -124,6 +133,12 @@ def test_mixed(workshop: Workshop, first: str, kind: str) -> None:
     """The first one writes what one rank alone writes."""
     order = [first, *(name for name in languages.NAMES if name != first), first]
     check(workshop, train(workshop, [find(name) for name in order], kind, f"mixed from {first}"), kind)
+
+
+@pytest.mark.case("ranks of three languages that partition gradients")
+@pytest.mark.parametrize("kind", PARTITIONED_KINDS if WHOLE else ["partitioned, bf16"])
+def test_partitioned(workshop: Workshop, kind: str) -> None:
+    check(workshop, train(workshop, [find(name) for name in languages.NAMES], kind, "partitioned"), kind)
 
 
 @pytest.mark.case("a run that changes ranks and language on the way")
