@@ -35,7 +35,8 @@ PLANS = {
     "ranks": f"{SMALL} --batch-size 19 --micro-batch-size 2 --replicas 7 --ranks 3",
     "ranks that divide the experts": f"{SMALL} --batch-size 19 --micro-batch-size 2 --replicas 7 --ranks 4"
     " --expert-parallel 2 --capacity-factor 1.25 --precision bf16 --growth",
-    "ranks that partition gradients": f"{SMALL} --num-layers 9 --batch-size 6 --micro-batch-size 1 --replicas 6 --ranks 6",
+    "ranks that partition gradients": "--preset demo --num-layers 9 --threads 2 --available 24GiB --batch-size 6"
+    " --micro-batch-size 1 --replicas 6 --ranks 6 --reduce-dtype bf16",
     "ranks that send 16 bits": f"{SMALL} --batch-size 23 --micro-batch-size 1 --replicas 9 --ranks 6"
     " --expert-parallel 2 --precision bf16 --moments f8 --reduce-dtype bf16 --growth",
     "ranks with fewer before them, and a link": "--preset demo --device h200 --micro-batch-size 1"
