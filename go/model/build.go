@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/layer"
@@ -16,7 +17,10 @@ func (m *MoETransformer) build(training bool) error {
 	if training {
 		parameters = cuda.F32
 	}
-	if err := m.hold(parameters != weights); err != nil {
+	if m.partition && (!training || m.Experts != nil || m.Comm == nil) {
+		return errors.New("gradients are partitioned among the ranks of a communicator, which train all experts each")
+	}
+	if err := m.hold(parameters != weights || m.partition); err != nil {
 		return err
 	}
 	var computes, updated []Span // nil is all
@@ -35,7 +39,7 @@ func (m *MoETransformer) build(training bool) error {
 		return err
 	}
 	if training {
-		if m.Gradients, err = m.newArena(cuda.F32, computes, why); err != nil {
+		if err = m.makeGradients(computes, why); err != nil {
 			return err
 		}
 	}
@@ -74,6 +78,19 @@ func (m *MoETransformer) hold(apart bool) (err error) {
 	return err
 }
 
+// makeGradients makes them, of all that this rank computes with; nil: of everything.
+func (m *MoETransformer) makeGradients(computes []Span, why error) (err error) {
+	if m.partition && m.Held != nil {
+		computes = joined(append(slices.Clone(m.Held.Updated), Span{m.Layout.NumDecayed, m.Layout.Size}))
+		why = errors.New("this rank keeps the gradients of the parameters that it updates alone")
+		if m.Partitioned, err = newPartitionedGradients(m.ctx, m.Layout); err != nil {
+			return err
+		}
+	}
+	m.Gradients, err = m.newArena(cuda.F32, computes, why)
+	return err
+}
+
 // partial is the error of what cannot be done with what this rank has alone.
 func (m *MoETransformer) partial() error {
 	if m.Experts != nil {
@@ -99,7 +116,14 @@ type viewer struct {
 // pair gives views of a weight and of its gradient, which is nil where there are none; with a shape, of the
 // neighbouring parameters that make it up.
 func (v *viewer) pair(name string, shape ...int) (weight, grad *tensor.Tensor) {
-	return v.view(v.model.Weights, name, shape), v.view(v.model.Gradients, name, shape)
+	weight = v.view(v.model.Weights, name, shape)
+	if weight != nil && v.model.Partitioned != nil {
+		spec, _ := v.model.Layout.Find(name)
+		if grad, v.err = v.model.Partitioned.view(spec.Offset, weight.Shape()); grad != nil || v.err != nil {
+			return weight, grad
+		}
+	}
+	return weight, v.view(v.model.Gradients, name, shape)
 }
 
 func (v *viewer) view(arena *Arena, name string, shape []int) *tensor.Tensor {

@@ -87,17 +87,17 @@ func (l *Layout) add(name string, shape ...int) {
 }
 
 // BackwardPieces gives the elements whose gradients a backward pass completes at a time, in its order: the head's, those of
-// each layer's matrices from the last layer on, and the embedding's with all gains. Together they are all elements, once.
-func (l *Layout) BackwardPieces() [][]Span {
+// each layer's matrices from the last layer on, the embedding's, and all gains. Together they are all elements, once.
+func (l *Layout) BackwardPieces() []Span {
 	offset := func(name string) int { return l.Specs[l.byName[name]].Offset }
 	end := offset("lm_head.weight")
-	pieces := [][]Span{{{end, l.NumDecayed}}}
+	pieces := []Span{{end, l.NumDecayed}}
 	for layer := range slices.Backward(l.experts) {
 		begin := offset(fmt.Sprintf("model.layers.%d.self_attn.q_proj.weight", layer))
-		pieces = append(pieces, []Span{{begin, end}})
+		pieces = append(pieces, Span{begin, end})
 		end = begin
 	}
-	return append(pieces, []Span{{0, end}, {l.NumDecayed, l.Size}})
+	return append(pieces, Span{0, end}, Span{l.NumDecayed, l.Size})
 }
 
 // Find gives a parameter by its name.

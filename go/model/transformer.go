@@ -50,6 +50,8 @@ type MoETransformer struct {
 	Weights    *Arena // what it computes with
 	Parameters *Arena // what is trained and saved: Weights itself, or f32 values that Weights are rounded copies of
 	Gradients  *Arena // f32; nil for a model that only infers
+	// Partitioned is where a pass puts gradients of which this rank keeps a part; nil where Gradients has all.
+	Partitioned *PartitionedGradients
 
 	Experts *layer.ExpertParallel // nil where all experts are here
 	Comm    *cuda.Comm            // to the ranks that it trains with; may be nil
@@ -61,6 +63,7 @@ type MoETransformer struct {
 	blocks    []*layer.TransformerBlock
 	norm      *layer.RMSNorm
 	head      *layer.Linear
+	partition bool        // gradients
 	inUse     atomic.Bool // by a goroutine, in Exclusive
 }
 
@@ -155,7 +158,7 @@ func (m *MoETransformer) free() error {
 	if m.Weights != m.Parameters {
 		err = errors.Join(err, m.Weights.Close())
 	}
-	return errors.Join(err, m.Gradients.Close(), m.Parameters.Close(), m.Experts.Close())
+	return errors.Join(err, m.Gradients.Close(), m.Partitioned.Close(), m.Parameters.Close(), m.Experts.Close())
 }
 
 // RoundWeights makes Weights of Parameters, where they are not one: whenever something else than an update set these.
@@ -283,7 +286,7 @@ func (m *MoETransformer) ForwardBackward(
 	beta := float32(1)
 	if !accumulate {
 		beta = 0
-		m.clearAddedGradients(p)
+		m.clearGains(p)
 	}
 	x, uses, kept := m.ForwardKeeping(p, ids, batch, aux)
 	p.Label(normLabel)
@@ -298,8 +301,12 @@ func (m *MoETransformer) ForwardBackward(
 		completed()
 	}
 	p.Label(layer.BackwardLabel, embeddingLabel)
+	if !accumulate {
+		p.Check(tensor.ZeroGrad(p.View(m.embedding.Grad, m.embedding.Grad.Size())))
+	}
 	m.embedding.Backward(p, dx, ids)
 	completed()
+	completed() // the gains' are
 	p.Label()
 	p.Free(dx)
 	return uses
@@ -367,12 +374,10 @@ func (m *MoETransformer) loss(p *layer.Pass, normed, targets, factor, losses *te
 	}
 }
 
-// clearAddedGradients sets to zero the gradients that layers only add to: the embedding's, first in the arena, and the
-// gains'.
-func (m *MoETransformer) clearAddedGradients(p *layer.Pass) {
-	data, gains := m.Gradients.Data, m.Layout.NumDecayed
-	p.Check(tensor.ZeroGrad(p.Narrow(data, 0, 0, m.Layout.Specs[0].Size())))
-	p.Check(tensor.ZeroGrad(p.Narrow(data, 0, gains, m.Layout.Size-gains)))
+// clearGains sets to zero the gradients to which layers add from the beginning.
+func (m *MoETransformer) clearGains(p *layer.Pass) {
+	gains := m.Layout.NumDecayed
+	p.Check(tensor.ZeroGrad(p.Narrow(m.Gradients.Data, 0, gains, m.Layout.Size-gains)))
 }
 
 // Cache makes an empty cache of keys and values for `batch` sequences of up to `capacity` tokens. With a capacity

@@ -95,7 +95,7 @@ func newTrainer(
 		return nil, err
 	}
 	made, err := model.New(ctx, config, options.Precision, options.Seed, model.WithExperts(experts),
-		model.WithComm(comm))
+		model.WithComm(comm), model.WithPartitionedGradients(options.PartitionsGradients(config, comm, experts)))
 	if err != nil {
 		return nil, err
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/nncuda/nncuda/go/tensor"
 )
 
-// underWay is how many pieces travel at a time: one arrives while the next is sent.
-const underWay = 2
+// underWay is how many pieces travel at a time: one arrives while the next is sent. The backward pass is at another one.
+const underWay = model.PassBuffers - 1
 
 // backwardSums bring what each rank updates of the gradients to it, piece by piece, as a backward pass completes them: that
 // of the last micro-batch of a rank's last replica calls next, once a piece. Of the sums over all replicas no bit depends
@@ -18,27 +18,39 @@ const underWay = 2
 type backwardSums struct {
 	comm         *cuda.Comm // to all ranks, which is busy while others may be used
 	replicas     *replicas
-	pieces       [][]model.Span
-	shards       [][]cuda.RankShard // of each piece
+	pieces       []gradientPiece
 	rooms        [underWay]*tensor.Tensor
 	begun, ended int // pieces of this step
 }
 
+// gradientPiece is gradients that are complete at a time.
+type gradientPiece struct {
+	elements model.Span          // in the model's arena
+	buffer   *tensor.Tensor      // f32 of their size, which has them; nil where the arena has
+	shards   []cuda.RankShard    // which rank updates what, in elements of the buffer, or of the arena
+	kept     [][2]*tensor.Tensor // what this rank updates, in the arena, and in the buffer
+}
+
 // newBackwardSums makes room for what arrives. All ranks of the communicator of `r` call it.
-func newBackwardSums(layout *model.Layout, r *replicas) (*backwardSums, error) {
+func newBackwardSums(m *model.MoETransformer, r *replicas) (*backwardSums, error) {
 	comm, err := r.comm.Part(0, 1, r.comm.Ranks())
 	if err != nil {
 		return nil, err
 	}
-	s := &backwardSums{comm: comm, replicas: r, pieces: layout.BackwardPieces()}
+	s := &backwardSums{comm: comm, replicas: r}
 	largest := int64(0)
-	for _, piece := range s.pieces {
-		shards := r.held.InAll(piece)
-		room, err := comm.ReduceScatterRoom(int64(layout.Size), int64(r.left), int64(r.count), shards, r.wire)
+	for number, elements := range m.Layout.BackwardPieces() {
+		piece, err := newGradientPiece(m, r, number, elements)
 		if err != nil {
 			return nil, errors.Join(err, s.close())
 		}
-		s.shards, largest = append(s.shards, shards), max(largest, room)
+		s.pieces = append(s.pieces, piece)
+		_, size, parts := s.sums(number)
+		room, err := comm.ReduceScatterRoom(size, parts, int64(r.count), piece.shards, r.wire)
+		if err != nil {
+			return nil, errors.Join(err, s.close())
+		}
+		largest = max(largest, room)
 	}
 	for at := range s.rooms {
 		if s.rooms[at], err = tensor.New(comm.Context(), cuda.F32, int(largest)); err != nil {
@@ -46,6 +58,36 @@ func newBackwardSums(layout *model.Layout, r *replicas) (*backwardSums, error) {
 		}
 	}
 	return s, nil
+}
+
+func newGradientPiece(
+	m *model.MoETransformer, r *replicas, number int, elements model.Span,
+) (gradientPiece, error) {
+	piece := gradientPiece{elements: elements, shards: r.held.InAll([]model.Span{elements})}
+	var err error
+	if piece.buffer, err = m.Partitioned.Buffer(number); err != nil || piece.buffer == nil {
+		return piece, err
+	}
+	for at := range piece.shards {
+		shard := &piece.shards[at]
+		size := int(shard.End - shard.Begin)
+		own := model.Span{Begin: int(shard.Begin), End: int(shard.End)}
+		shard.Begin -= int64(elements.Begin)
+		shard.End -= int64(elements.Begin)
+		if int(shard.Rank) != r.comm.Rank() {
+			continue
+		}
+		place, err := own.Of(r.gradients)
+		if err != nil {
+			return piece, err
+		}
+		sum, err := piece.buffer.Narrow(0, int(shard.Begin), size)
+		if err != nil {
+			return piece, err
+		}
+		piece.kept = append(piece.kept, [2]*tensor.Tensor{place, sum})
+	}
+	return piece, nil
 }
 
 func (s *backwardSums) close() error {
@@ -84,7 +126,12 @@ func (s *backwardSums) start() {
 
 // next adds to the next piece of the gradients, which is complete, what waits for it on this rank, and sends it.
 func (s *backwardSums) next(p *layer.Pass) {
-	s.replicas.add(p, s.replicas.last-1, s.pieces[s.begun])
+	piece := s.pieces[s.begun]
+	if piece.buffer == nil {
+		s.replicas.add(p, s.replicas.last-1, []model.Span{piece.elements})
+	} else { // of a rank with one replica nothing waits
+		s.replicas.roundSum(p, piece.buffer)
+	}
 	if p.Err() == nil && s.begun-s.ended == underWay {
 		p.Check(s.end())
 	}
@@ -107,7 +154,24 @@ func (s *backwardSums) finish() error {
 // end waits for the piece that has been under way for longest.
 func (s *backwardSums) end() error {
 	s.ended++
-	return s.half(s.ended-1, s.comm.ReduceScatterEnd)
+	if err := s.half(s.ended-1, s.comm.ReduceScatterEnd); err != nil {
+		return err
+	}
+	for _, kept := range s.pieces[s.ended-1].kept {
+		if err := kept[0].Copy(kept[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sums gives what has the gradients of a piece, how many elements it has, and how many sums lie aside.
+func (s *backwardSums) sums(piece int) (x *tensor.Tensor, size, parts int64) {
+	if buffer := s.pieces[piece].buffer; buffer != nil {
+		return buffer, int64(buffer.Size()), 0
+	}
+	gradients := s.replicas.gradients
+	return gradients, int64(gradients.Size()), int64(s.replicas.left)
 }
 
 // half does one half of what becomes of a piece.
@@ -117,6 +181,7 @@ func (s *backwardSums) half(
 		room cuda.Memory, roomSize int64) error,
 ) error {
 	r, room := s.replicas, s.rooms[piece%underWay]
-	return do(r.partials(), r.gradients.Memory(), int64(r.gradients.Size()), int64(r.left), int64(r.count),
-		s.shards[piece], r.wire, room.Memory(), int64(room.Size()))
+	x, size, parts := s.sums(piece)
+	return do(r.partials(), x.Memory(), size, parts, int64(r.count), s.pieces[piece].shards, r.wire, room.Memory(),
+		int64(room.Size()))
 }

@@ -92,8 +92,10 @@ const notSearched = " is not searched for while experts are on several ranks"
 
 // largestOfAll is largestGradient of what all ranks have. All call it.
 func (t *Trainer) largestOfAll() (string, error) {
-	if err := t.replicas.gather(t.Model.Gradients.Data); err != nil {
-		return "", err
+	if t.Model.Partitioned == nil {
+		if err := t.replicas.gather(t.Model.Gradients.Data); err != nil {
+			return "", err
+		}
 	}
 	return t.largestGradient()
 }
@@ -181,6 +183,9 @@ func (t *Trainer) lossAndGradients(inputs, targets []int32, batch int) (loss flo
 
 // largestGradient names the parameter whose gradient of the last step has the largest norm, the first of equals.
 func (t *Trainer) largestGradient() (found string, err error) {
+	if t.Model.Partitioned != nil {
+		return ": the largest gradient is not searched for while each rank keeps some of them", nil
+	}
 	scale := 1.0
 	if t.scaling != nil {
 		if scale, err = scalar(t.scaling.scale); err != nil {

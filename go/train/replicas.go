@@ -122,9 +122,9 @@ func (r *replicas) close() error {
 
 // join makes what brings the gradients to the ranks that update them. All ranks call it, which have agreed that they mean
 // the same.
-func (r *replicas) join(layout *model.Layout) (err error) {
+func (r *replicas) join(m *model.MoETransformer) (err error) {
 	if r.comm != nil && r.experts == nil {
-		r.sums, err = newBackwardSums(layout, r)
+		r.sums, err = newBackwardSums(m, r)
 	}
 	return err
 }
@@ -208,11 +208,14 @@ func (r *replicas) add(p *layer.Pass, replica int, spans []model.Span) {
 
 // round rounds spans of the gradients to what they travel in.
 func (r *replicas) round(p *layer.Pass, spans []model.Span) {
-	if r.wire == cuda.F32 {
-		return
-	}
 	for _, span := range spans {
-		sum := p.Narrow(r.gradients, 0, span.Begin, span.Size())
+		r.roundSum(p, p.Narrow(r.gradients, 0, span.Begin, span.Size()))
+	}
+}
+
+// roundSum rounds a sum to what it travels in.
+func (r *replicas) roundSum(p *layer.Pass, sum *tensor.Tensor) {
+	if r.wire != cuda.F32 {
 		p.Check(tensor.Round(sum, sum, r.wire))
 	}
 }

@@ -115,6 +115,9 @@ func NewTrainer(m *model.MoETransformer, config Config, options ...Option) (*Tra
 	if err := chosen.checkExperts(m); err != nil {
 		return nil, err
 	}
+	if m.Partitioned != nil && !config.oneMicroBatchEach(m.Comm) {
+		return nil, errors.New("this model's gradients are partitioned: each rank must run one micro-batch of an update")
+	}
 	m.Recompute(config.ActivationCheckpointing, config.RecomputeExperts)
 	t := &Trainer{Model: m, Config: config}
 	if err := t.build(chosen.comm); err != nil {
@@ -131,7 +134,8 @@ func newTrainer(ctx *cuda.Context, config model.Config, options Config, more []O
 		return nil, err
 	}
 	made, err := model.New(
-		ctx, config, options.Precision, options.Seed, model.WithExperts(experts), model.WithComm(chosen.comm))
+		ctx, config, options.Precision, options.Seed, model.WithExperts(experts), model.WithComm(chosen.comm),
+		model.WithPartitionedGradients(options.PartitionsGradients(config, chosen.comm, experts)))
 	if err != nil {
 		return nil, errors.Join(err, experts.Close())
 	}
@@ -159,7 +163,7 @@ func (t *Trainer) build(comm *cuda.Comm) error {
 	if err = t.Model.Experts.Join(); err != nil {
 		return err
 	}
-	if err = t.replicas.join(t.Model.Layout); err != nil {
+	if err = t.replicas.join(t.Model); err != nil {
 		return err
 	}
 	if t.Moments, err = newMoments(ctx, t.Model.Layout, t.Config.Moments, t.replicas.held.Updated); err != nil {
@@ -207,7 +211,9 @@ func (t *Trainer) free() error {
 }
 
 // GradientBytes is the memory of the gradients: of the model's, of the sums over replicas, and of what arrives of these.
-func (t *Trainer) GradientBytes() int { return t.Model.Gradients.Bytes() + t.replicas.bytes() }
+func (t *Trainer) GradientBytes() int {
+	return t.Model.Gradients.Bytes() + t.Model.Partitioned.Bytes() + t.replicas.bytes()
+}
 
 // BytesSent is how many bytes this rank has given to others so far, over all communicators of the training.
 func (t *Trainer) BytesSent() (int64, error) { return t.replicas.bytesSent() }
