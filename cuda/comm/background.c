@@ -129,7 +129,7 @@ static int64_t sent_bytes(const nn_message *messages, int64_t count) {
 }
 
 static int32_t queue(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *messages, int64_t count) {
-  nn_background *b;
+  nn_background *b = NULL;
   const int32_t status = background_of(ctx, comm, &b);
   if (status != NNCUDA_SUCCESS) {
     return status;

@@ -3,7 +3,6 @@ package model
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/layer"
@@ -81,7 +80,7 @@ func (m *MoETransformer) hold(apart bool) (err error) {
 // makeGradients makes them, of all that this rank computes with; nil: of everything.
 func (m *MoETransformer) makeGradients(computes []Span, why error) (err error) {
 	if m.partition && m.Held != nil {
-		computes = joined(append(slices.Clone(m.Held.Updated), Span{m.Layout.NumDecayed, m.Layout.Size}))
+		computes = m.Held.Gradients()
 		why = errors.New("this rank keeps the gradients of the parameters that it updates alone")
 		if m.Partitioned, err = newPartitionedGradients(m.ctx, m.Layout); err != nil {
 			return err

@@ -103,6 +103,12 @@ func (h *Held) Of(rank int) *Held {
 // Computes is what of weights and gradients is here, in ascending order and apart.
 func (h *Held) Computes() []Span { return joined(slices.Concat(h.Dense, h.Own, h.Updated)) }
 
+// Gradients is what of the gradients is here where they are partitioned (PartitionedGradients): of what this rank updates,
+// and the gains'.
+func (h *Held) Gradients() []Span {
+	return joined(append(slices.Clone(h.Updated), Span{h.layout.NumDecayed, h.layout.Size}))
+}
+
 // In gives the parts of the shards that lie in a span.
 func (h *Held) In(span Span) []cuda.RankShard {
 	var parts []cuda.RankShard

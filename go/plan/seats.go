@@ -77,10 +77,14 @@ func differencesOf(
 	for _, move := range first.GradientMoves(4) {
 		of.sent[move.From] += int(move.End - move.Begin)
 	}
+	partitions := options.PartitionsGradients(config, machine.Device, ranks, group)
 	for rank := range ranks {
 		held := first.Of(rank)
-		computes, updates := held.Computes(), 0
-		pages := pagesOf(computes, weight) + pagesOf(computes, 4)
+		computes, gradients, updates := held.Computes(), held.Computes(), 0
+		if partitions {
+			gradients = held.Gradients()
+		}
+		pages := pagesOf(computes, weight) + pagesOf(gradients, 4)
 		if weight == 2 {
 			pages += pagesOf(held.Updated, 4)
 		}

@@ -94,8 +94,10 @@ func newTrainer(
 	if err != nil {
 		return nil, err
 	}
+	device, _ := ctx.Device()
 	made, err := model.New(ctx, config, options.Precision, options.Seed, model.WithExperts(experts),
-		model.WithComm(comm), model.WithPartitionedGradients(options.PartitionsGradients(config, comm, experts)))
+		model.WithComm(comm),
+		model.WithPartitionedGradients(options.PartitionsGradients(config, device, seat.Ranks, seat.ExpertParallel)))
 	if err != nil {
 		return nil, err
 	}

@@ -161,8 +161,8 @@ func (c *Checkpoint) trainer(
 	if err != nil {
 		return nil, err
 	}
-	made, err := c.modelWith(ctx, config.Precision, true, model.WithExperts(experts), model.WithComm(chosen.comm),
-		model.WithPartitionedGradients(config.PartitionsGradients(c.Config, chosen.comm, experts)))
+	made, err := c.modelWith(
+		ctx, config.Precision, true, chosen.modelOptions(ctx, c.Config, config, experts)...)
 	if err != nil {
 		return nil, errors.Join(err, experts.Close())
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/internal/options"
-	"github.com/nncuda/nncuda/go/layer"
 	"github.com/nncuda/nncuda/go/model"
 )
 
@@ -285,16 +284,16 @@ func (c Config) CheckRanks(ranks int) error {
 
 // oneMicroBatchEach says that each rank runs one of an update, and so needs a layer's gradients only until others have
 // them.
-func (c Config) oneMicroBatchEach(comm *cuda.Comm) bool {
-	return c.Replicas == comm.Ranks() && c.MicroBatches(c.BatchSize) == comm.Ranks()
+func (c Config) oneMicroBatchEach(ranks int) bool {
+	return c.Replicas == ranks && c.MicroBatches(c.BatchSize) == ranks
 }
 
 // PartitionsGradients says whether the models of ranks are to partition their gradients (model.PartitionedGradients):
-// where they can, and it is less memory. Ranks that share the experts out have parts of most of them anyway. comm and
-// experts may be nil.
-func (c Config) PartitionsGradients(config model.Config, comm *cuda.Comm, experts *layer.ExpertParallel) bool {
-	return comm != nil && comm.Ranks() > 1 && experts == nil && c.oneMicroBatchEach(comm) &&
-		model.NewLayout(config).PartitioningSaves(comm.Ranks())
+// where they can, and it is less memory. Ranks that share the experts out have parts of most of them anyway; and on a GPU,
+// memory in parts saves nothing yet.
+func (c Config) PartitionsGradients(config model.Config, device cuda.Device, ranks, expertParallel int) bool {
+	return device == cuda.CPU && ranks > 1 && expertParallel == 1 && c.oneMicroBatchEach(ranks) &&
+		model.NewLayout(config).PartitioningSaves(ranks)
 }
 
 // micro is how many of `batch` sequences run at once.

@@ -91,13 +91,18 @@ func TestWhatIsPartitioned(t *testing.T) {
 		more := options
 		more.BatchSize = 6
 		for _, of := range []struct {
-			options train.Config
-			config  model.Config
-			comm    *cuda.Comm
-			wanted  bool
-		}{{options, deep(), comm, true}, {more, deep(), comm, false}, {options, dealt(), comm, false}, {options, deep(), nil, false}} {
-			if found := of.options.PartitionsGradients(of.config, of.comm, nil); found != of.wanted {
-				t.Errorf("batch %d, %d layers: %v", of.options.BatchSize, of.config.NumLayers, found)
+			options     train.Config
+			config      model.Config
+			device      cuda.Device
+			ranks, each int
+			wanted      bool
+		}{
+			{options, deep(), cuda.CPU, 3, 1, true}, {more, deep(), cuda.CPU, 3, 1, false},
+			{options, dealt(), cuda.CPU, 3, 1, false}, {options, deep(), cuda.CUDA, 3, 1, false},
+			{options, deep(), cuda.CPU, 2, 1, false}, {options, deep(), cuda.CPU, 3, 3, false},
+		} {
+			if of.options.PartitionsGradients(of.config, of.device, of.ranks, of.each) != of.wanted {
+				t.Errorf("%+v: not %v", of, of.wanted)
 			}
 		}
 		made := must.Get(model.New(comm.Context(), deep(), model.F32, 1, model.WithComm(comm),

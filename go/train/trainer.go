@@ -72,6 +72,20 @@ func (s settings) experts(config model.Config) (*layer.ExpertParallel, error) {
 	return layer.NewExpertParallel(s.comm, size, config.NumExperts)
 }
 
+// modelOptions are those of the model that this rank trains.
+func (s settings) modelOptions(
+	ctx *cuda.Context, config model.Config, options Config, experts *layer.ExpertParallel,
+) []model.Option {
+	partition := false
+	if s.comm != nil && experts == nil {
+		device, _ := ctx.Device()
+		partition = options.PartitionsGradients(config, device, s.comm.Ranks(), 1)
+	}
+	return []model.Option{
+		model.WithExperts(experts), model.WithComm(s.comm), model.WithPartitionedGradients(partition),
+	}
+}
+
 // checkExperts refuses experts of a model that are shared out in another way than the trainer is to have it.
 func (s settings) checkExperts(m *model.MoETransformer) error {
 	switch {
@@ -115,7 +129,7 @@ func NewTrainer(m *model.MoETransformer, config Config, options ...Option) (*Tra
 	if err := chosen.checkExperts(m); err != nil {
 		return nil, err
 	}
-	if m.Partitioned != nil && !config.oneMicroBatchEach(m.Comm) {
+	if m.Partitioned != nil && !config.oneMicroBatchEach(m.Comm.Ranks()) {
 		return nil, errors.New("this model's gradients are partitioned: each rank must run one micro-batch of an update")
 	}
 	m.Recompute(config.ActivationCheckpointing, config.RecomputeExperts)
@@ -134,8 +148,7 @@ func newTrainer(ctx *cuda.Context, config model.Config, options Config, more []O
 		return nil, err
 	}
 	made, err := model.New(
-		ctx, config, options.Precision, options.Seed, model.WithExperts(experts), model.WithComm(chosen.comm),
-		model.WithPartitionedGradients(options.PartitionsGradients(config, chosen.comm, experts)))
+		ctx, config, options.Precision, options.Seed, chosen.modelOptions(ctx, config, options, experts)...)
 	if err != nil {
 		return nil, errors.Join(err, experts.Close())
 	}

@@ -75,11 +75,12 @@ def test_what_others_keep_is_refused() -> None:
 
 def test_only_with_one_micro_batch_a_rank() -> None:
     def work(comm: nncuda.Comm) -> None:
-        assert partitions_gradients(DEEP, options(), comm)
-        assert not partitions_gradients(DEEP, options(batch_size=16), comm)
-        assert not partitions_gradients(DEEP, options(), comm, expert_parallel=5)
-        assert not partitions_gradients(DEEP, options(), None)
-        assert not partitions_gradients(RAGGED, options(), comm)  # three of two layers are no less
+        assert partitions_gradients(DEEP, options(), "cpu", RANKS)
+        assert not partitions_gradients(DEEP, options(batch_size=16), "cpu", RANKS)
+        assert not partitions_gradients(DEEP, options(), "cpu", RANKS, expert_parallel=5)
+        assert not partitions_gradients(DEEP, options(), "cpu", 4)
+        assert not partitions_gradients(DEEP, options(), "cuda", RANKS)
+        assert not partitions_gradients(RAGGED, options(), "cpu", RANKS)  # three of two layers are no less
         with pytest.raises(ValueError, match="each rank must run one micro-batch of an update"):
             Trainer(model_of(comm, True), options(batch_size=16), comm=comm)
 
@@ -130,7 +131,7 @@ def test_the_plan_counts_them(precision: str) -> None:
     train = options(precision=precision)
 
     def work(comm: nncuda.Comm) -> int:
-        model = model_of(comm, partitions_gradients(DEEP, train, comm), precision=precision)
+        model = model_of(comm, partitions_gradients(DEEP, train, "cpu", RANKS), precision=precision)
         trainer = Trainer(model, train, comm=comm)
         for seed in range(3):
             trainer.train_step(*share(comm, trainer, random_batch(DEEP, 8, LENGTH, seed)))

@@ -67,7 +67,7 @@ def trained(ctx: nncuda.Context, comm: nncuda.Comm | None, config: MoEConfig, tr
         seed=2,
         precision=train.precision,
         comm=comm if capture else None,
-        partition_gradients=capture and comm is not None and comm.ranks > 1 and one_micro_batch_each(train, comm),
+        partition_gradients=capture and comm is not None and comm.ranks > 1 and one_micro_batch_each(train, comm.ranks),
     )
     trainer = Trainer(model, train, capture=capture, comm=comm)
     told = []

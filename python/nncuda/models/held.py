@@ -26,6 +26,7 @@ class HeldElements:
     dense       ranges that every rank holds: all but the experts where these are shared out
     own         the experts' that it holds for its group: of each layer those of w13 and those of w2
     computes    all three: of the weights and the gradients
+    gradients   of these what a rank keeps that partitions them (see `PartitionedGradients`)
     """
 
     def __init__(self, layout: ParameterLayout, ranks: int, rank: int, size: int = 1):
@@ -49,6 +50,7 @@ class HeldElements:
         if self._size > 1:
             self.own = [part for layer in self._layout.experts for part in self._of_position(layer, rank % self._size)]
         self.computes = joined([*self.dense, *self.own, *self.updated])
+        self.gradients = joined([*self.updated, range(self._layout.num_decayed, self._layout.size)])
 
     def of(self, rank: int) -> HeldElements:
         """The same of another rank of the job."""

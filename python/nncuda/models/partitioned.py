@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..device import Context, Tensor
-from .held import HeldElements, joined
+from .held import HeldElements
 from .parameters import ParameterArena, ParameterLayout
 
 
@@ -28,8 +28,8 @@ class PartitionedGradients(ParameterArena):
         return cls.BUFFERS * max(pieces) + layout.size // ranks < layout.size
 
     def __init__(self, ctx: Context, layout: ParameterLayout, held: HeldElements):
-        *self._pieces, gains = layout.backward_pieces()
-        super().__init__(ctx, layout, held=joined([*held.updated, gains]))
+        *self._pieces, _ = layout.backward_pieces()
+        super().__init__(ctx, layout, held=held.gradients)
         largest = max(map(len, self._pieces))
         self._buffers = [ctx.empty(largest) for _ in range(self.BUFFERS)]
 

@@ -126,13 +126,14 @@ class Checkpoint(ModelFolder):
         try:
             if admit is not None:
                 admit(self.config, train)
+            ranks = 1 if comm is None else comm.ranks
             model = self.model(
                 ctx,
                 training=True,
                 precision=train.precision,
                 experts=experts,
                 comm=comm,
-                partition_gradients=partitions_gradients(self.config, train, comm, expert_parallel),
+                partition_gradients=partitions_gradients(self.config, train, ctx.device, ranks, expert_parallel),
             )
             trainer = Trainer(model, train, comm=comm)
         except FormatError:

@@ -198,10 +198,12 @@ def _of_parameters(
     the same in all rounds."""
     elements = HeldElements(ParameterLayout(config), ranks, 0, size)
     weight = 4 if train.precision == "f32" else 2
+    partitions = partitions_gradients(config, train, machine.engine, ranks, size)
     held = []
     for rank in range(ranks):
         one = elements.of(rank)
-        arenas = [(one.computes, weight), (one.computes, 4), (one.updated, 4 if weight == 2 else 0)]
+        gradients = one.gradients if partitions else one.computes
+        arenas = [(one.computes, weight), (gradients, 4), (one.updated, 4 if weight == 2 else 0)]
         pages = sum(-(-width * part.stop // _PAGE) - width * part.start // _PAGE for of, width in arenas for part in of)
         held.append(_PAGE * pages + sum(moments_bytes(sum(map(len, one.updated)), train.moments)))
     return held, _sent_of_parameters(elements, train, machine, ranks, size)
@@ -401,7 +403,7 @@ def _trainer(
         precision=train.precision,
         experts=ExpertParallel.of(comm, seat.expert_parallel, config.num_experts),
         comm=comm,
-        partition_gradients=partitions_gradients(config, train, comm, seat.expert_parallel),
+        partition_gradients=partitions_gradients(config, train, ctx.device, seat.ranks, seat.expert_parallel),
     )
     trainer = Trainer(model, replace(train, batch_size=batch_size), capture=capture, comm=comm)
     trainer.each_kind = True

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import kernels
-from ..device import Comm, Context, Tensor, replica_merges, shard
+from ..device import Context, Tensor, replica_merges, shard
 from ..models import MoEConfig, ParameterLayout
 from ..models.held import joined
 from ..models.partitioned import PartitionedGradients
@@ -29,17 +29,19 @@ def sums_left(replicas: int, parts: int, part: int) -> int:
     return sum(1 - replica_merges(replicas, own.start, replica) for replica in own)
 
 
-def one_micro_batch_each(config: TrainConfig, comm: Comm) -> bool:
+def one_micro_batch_each(config: TrainConfig, ranks: int) -> bool:
     """Whether each rank runs one of an update, and so needs a layer's gradients only until others have them."""
-    return comm.ranks == config.replicas == config.micro_batches
+    return ranks == config.replicas == config.micro_batches
 
 
-def partitions_gradients(model: MoEConfig, config: TrainConfig, comm: Comm | None, expert_parallel: int = 1) -> bool:
+def partitions_gradients(
+    model: MoEConfig, config: TrainConfig, device: str, ranks: int, expert_parallel: int = 1
+) -> bool:
     """Whether the ranks' models are to partition their gradients: where they can, and it is less memory. Ranks that
-    share the experts out have parts of most of them anyway."""
-    if comm is None or comm.ranks == 1 or expert_parallel > 1:
+    share the experts out have parts of most of them anyway; and on a GPU, memory in parts saves nothing yet."""
+    if device != "cpu" or ranks == 1 or expert_parallel > 1:
         return False
-    return one_micro_batch_each(config, comm) and PartitionedGradients.saves(ParameterLayout(model), comm.ranks)
+    return one_micro_batch_each(config, ranks) and PartitionedGradients.saves(ParameterLayout(model), ranks)
 
 
 class Replicas:

@@ -108,6 +108,7 @@ class TrainingRun:
             train.check_schedule()
             windows = _windows(data, train.sequence_length)
             rest = None if held_out is None else _windows(held_out, train.sequence_length)
+            ranks = 1 if comm is None else comm.ranks
             made = MoETransformer(
                 ctx,
                 model,
@@ -115,7 +116,7 @@ class TrainingRun:
                 precision=train.precision,
                 experts=ExpertParallel.of(comm, expert_parallel, model.num_experts),
                 comm=comm,
-                partition_gradients=partitions_gradients(model, train, comm, expert_parallel),
+                partition_gradients=partitions_gradients(model, train, ctx.device, ranks, expert_parallel),
             )
             trainer = Trainer(made, train, comm=comm)
             run = cls(folder, trainer, windows, rest, tokenizer)

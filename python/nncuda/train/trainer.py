@@ -129,7 +129,7 @@ class Trainer(DeviceBound):
         if model.held_with is not None and model.held_with is not comm:
             raise ValueError("the ranks that share out this model's parameters must be those that train it")
         partitioned = isinstance(model.gradients, PartitionedGradients)
-        if partitioned and comm is not None and not one_micro_batch_each(config, comm):
+        if partitioned and comm is not None and not one_micro_batch_each(config, comm.ranks):
             raise ValueError("this model's gradients are partitioned: each rank must run one micro-batch of an update")
         if self.comm is not None:
             self.comm.agree("configuration", canonical(model.config, config))
