@@ -19,8 +19,8 @@
 //! Names are those of Mixtral in Hugging Face transformers, so a checkpoint needs no translation.
 
 use std::collections::HashMap;
-use std::mem;
 use std::ops::Range;
+use std::{iter, mem};
 
 use super::config::MoEConfig;
 use crate::error::{Error, Result};
@@ -154,7 +154,7 @@ impl ParameterLayout {
         let starts = self.get("lm_head.weight").into_iter().chain(layers).map(|spec| spec.offset).chain([0]);
         let mut end = self.num_decayed;
         let matrices = starts.map(|start| start..mem::replace(&mut end, start));
-        matrices.chain([self.num_decayed..self.size]).collect()
+        matrices.chain(iter::once(self.num_decayed..self.size)).collect()
     }
 
     pub(crate) fn experts(&self) -> usize {

@@ -70,3 +70,42 @@ fn in_buffers(layout: &ParameterLayout) -> Vec<Range<usize>> {
 fn largest(pieces: &[Range<usize>]) -> usize {
     pieces.iter().map(Range::len).max().unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use nn_ffi::Machine;
+
+    use super::*;
+    use crate::model::MoEConfig;
+
+    #[test]
+    fn neighbours_never_share_a_buffer() {
+        let ctx = Context::measuring(Machine::Cpu { isa: None, threads: Some(1) }).unwrap();
+        let layout = ParameterLayout::new(&MoEConfig::preset("demo").unwrap()).unwrap();
+        let gradients = PartitionedGradients::new(&ctx, &layout).unwrap();
+        let pieces = layout.backward_pieces();
+        let found: Vec<_> = (0..pieces.len()).map(|number| gradients.buffer(number).unwrap()).collect();
+        let (gains, found) = found.split_last().unwrap();
+        assert!(gains.is_none());
+        let found: Vec<_> = found.iter().map(|buffer| buffer.as_ref().unwrap()).collect();
+        for (buffer, piece) in found.iter().zip(&pieces) {
+            assert_eq!(buffer.shape(), [piece.len()]);
+            let last = gradients.in_pass(piece.end - 1, 1).unwrap().unwrap();
+            assert_eq!(last.pointer() as usize, buffer.pointer() as usize + 4 * (piece.len() - 1));
+        }
+        for three in found.windows(3) {
+            assert!((1..3).all(|other| three[0].pointer() != three[other].pointer()));
+        }
+        assert!(gradients.in_pass(layout.num_decayed(), 1).unwrap().is_none());
+    }
+
+    #[test]
+    fn few_layers_need_no_less() {
+        let layout = |layers| {
+            let config = MoEConfig { num_layers: layers, ..MoEConfig::preset("demo").unwrap() };
+            ParameterLayout::new(&config).unwrap()
+        };
+        assert!(!PartitionedGradients::saves(&layout(2), 8));
+        assert!(PartitionedGradients::saves(&layout(9), 8));
+    }
+}
