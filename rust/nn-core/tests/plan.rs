@@ -126,11 +126,11 @@ fn micro_batches_that_are_not_run_count() {
 }
 
 /// The most bytes that a rank of a job in threads needs, and those that its last step sends.
-fn measured(train: &TrainConfig, rank: usize, ranks: usize, expert_parallel: usize) -> (usize, u64) {
+fn measured(train: &TrainConfig, rank: usize, ranks: usize, expert_parallel: usize, partitions: bool) -> (usize, u64) {
     let ctx = Context::open(Device::Cpu, Some(1), None).unwrap();
     let name = format!("plan of {ranks} in {expert_parallel}");
     let comm = Comm::new(&ctx, Transport::Threads, &name, Some((rank, ranks)), Duration::from_secs(60)).unwrap();
-    let seat = Rank::from(&comm).with_expert_parallel(expert_parallel);
+    let seat = Rank::from(&comm).with_expert_parallel(expert_parallel).with_partitioned_gradients(partitions);
     let model = MoETransformer::random_with(seat, wide(), 0, true, train.precision).unwrap();
     let mut trainer = Trainer::with_comm(model, train.clone(), true, Some(&comm)).unwrap();
     let (rows, length) = (trainer.rows().count(), train.sequence_length);
@@ -147,19 +147,29 @@ fn measured(train: &TrainConfig, rank: usize, ranks: usize, expert_parallel: usi
 
 #[test]
 fn ranks_need_and_send_what_is_planned() {
-    let train = &TrainConfig {
-        batch_size: 59,
+    let train = |batch_size, replicas, precision| TrainConfig {
+        batch_size,
         micro_batch_size: Some(2),
-        replicas: 8,
-        precision: Precision::BF16,
+        replicas,
+        precision,
         reduce_dtype: Precision::BF16,
         sequence_length: 16,
         ..options()
     };
     let machine = Machine::Cpu { isa: None, threads: Some(1) };
-    for (ranks, expert_parallel) in [(2, 1), (3, 1), (8, 1), (4, 2), (4, 4)] {
+    let (many, each) = (train(59, 8, Precision::BF16), |ranks, precision| train(2 * ranks - 1, ranks, precision));
+    for (ranks, expert_parallel, train, partitions) in [
+        (2, 1, &many, false),
+        (3, 1, &many, false),
+        (8, 1, &many, false),
+        (4, 2, &many, false),
+        (4, 4, &many, false),
+        (8, 1, &each(8, Precision::BF16), true),
+        (7, 1, &each(7, Precision::F32), true),
+        (8, 1, &train(32, 8, Precision::F32), false), // whose plan looks at fewer micro-batches
+    ] {
         let found: Vec<(usize, u64)> = std::thread::scope(|scope| {
-            let measured = |rank| scope.spawn(move || measured(train, rank, ranks, expert_parallel));
+            let measured = |rank| scope.spawn(move || measured(train, rank, ranks, expert_parallel, partitions));
             let jobs: Vec<_> = (0..ranks).map(measured).collect();
             jobs.into_iter().map(|job| job.join().unwrap()).collect()
         });
@@ -182,8 +192,8 @@ fn ranks_need_and_send_what_is_planned() {
         assert_eq!((whole.memory.held, whole.sent), (held, most));
         assert!(most > 0);
     }
-    assert!(plan_ranks(&wide(), train, machine, 4, 3).is_err());
-    assert!(plan_ranks(&wide(), train, machine, 9, 1).is_err());
+    assert!(plan_ranks(&wide(), &many, machine, 4, 3).is_err());
+    assert!(plan_ranks(&wide(), &many, machine, 9, 1).is_err());
 }
 
 /// Also where the borders of experts leave some grains with another rank of their group, which others then send.

@@ -25,8 +25,13 @@ impl Embedding {
         Ok(rows)
     }
 
-    /// Adds dy `[tokens, hidden]` to the rows of the gradient that were taken.
-    pub fn backward(&self, dy: &Tensor, ids: &Tensor) -> Result<()> {
-        Ok(kernels::scatter_add(dy, ids, self.weight.grad()?)?)
+    /// Adds dy `[tokens, hidden]` to the rows of the gradient that were taken. Unless it shall `accumulate`, the gradient is set
+    /// to zero first, and not before: until then its memory may be another's.
+    pub fn backward(&self, dy: &Tensor, ids: &Tensor, accumulate: bool) -> Result<()> {
+        let grad = self.weight.grad()?;
+        if !accumulate {
+            kernels::zero_grad(&grad.view(&[grad.len()])?)?;
+        }
+        Ok(kernels::scatter_add(dy, ids, grad)?)
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! `backward` gives the gradient of the input; the gradients of weight matrices become `beta` times what they were plus
 //! what this call finds, so that beta 0 spares the first micro-batch a pass to set them to zero. Gradients of norms'
-//! gains and of the embedding are always added to what is there.
+//! gains are always added to what is there.
 //!
 //! Activations have the dtype of the weights, f32, bf16 or f16; gradients of weights are f32 always, and so are the
 //! router's logits and probabilities.

@@ -1,4 +1,4 @@
-//! What a rank does for the others that share a model out with it.
+//! What a rank does for the others that share a model out with it, and has of it.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use nn_ffi::{Comm, ExpertEvent};
 
 use super::arena::ParameterArena;
 use super::held::Held;
+use super::partitioned::PartitionedGradients;
 use super::transformer::MoETransformer;
 use super::updates::Updates;
 use crate::error::Result;
@@ -20,6 +21,16 @@ impl MoETransformer {
     /// The ranks of a job that have the rest of what this one holds a part of.
     pub(crate) fn job(&self) -> Option<&Comm> {
         self.job.as_ref()
+    }
+
+    /// Where a backward pass puts gradients that this rank does not keep; `None` where it keeps all, or its experts'.
+    pub(crate) fn partitioned(&self) -> Option<&PartitionedGradients> {
+        self.partitioned.as_ref()
+    }
+
+    /// Memory of the gradients, and of the buffers that a pass puts them into.
+    pub(crate) fn bytes_of_gradients(&self) -> Result<usize> {
+        Ok(self.gradients()?.bytes() + self.partitioned().map_or(0, PartitionedGradients::bytes))
     }
 
     /// An arena for all f32 parameters with those in it that this rank has, for the ranks to gather the others.

@@ -14,8 +14,18 @@ use crate::layer::ExpertParallel;
 pub(crate) struct Held {
     /// Ascending and apart.
     ranges: Vec<Range<usize>>,
-    /// Where ranks share them out.
-    experts: Option<Arc<ExpertParallel>>,
+    others: Others,
+}
+
+/// What the elements are that other ranks hold alone.
+#[derive(Clone, Debug)]
+enum Others {
+    /// Those of experts that ranks share out, among others.
+    Experts(Arc<ExpertParallel>),
+    /// f32 parameters that they update.
+    Parameters,
+    /// Gradients of these.
+    Gradients,
 }
 
 impl Held {
@@ -23,7 +33,7 @@ impl Held {
     /// updates.
     pub(crate) fn to_compute(layout: &ParameterLayout, updates: &Updates, experts: &Arc<ExpertParallel>) -> Self {
         let ranges = Self::computed(layout, updates, experts.position(), experts.ranks());
-        Self { ranges, experts: Some(Arc::clone(experts)) }
+        Self { ranges, others: Others::Experts(Arc::clone(experts)) }
     }
 
     /// These elements of the rank at a position of its group.
@@ -39,7 +49,15 @@ impl Held {
 
     /// Of f32 parameters behind weights of 16 bits: what the rank updates.
     pub(crate) fn to_update(updates: &Updates, experts: Option<&Arc<ExpertParallel>>) -> Self {
-        Self { ranges: updates.own().to_vec(), experts: experts.cloned() }
+        let others = experts.map_or(Others::Parameters, |experts| Others::Experts(Arc::clone(experts)));
+        Self { ranges: updates.own().to_vec(), others }
+    }
+
+    /// Of gradients that ranks partition: what the rank updates, and all gains'.
+    pub(crate) fn to_keep(layout: &ParameterLayout, updates: &Updates) -> Self {
+        let gains = layout.num_decayed()..layout.size();
+        let ranges = joined(updates.own().iter().cloned().chain([gains]).collect());
+        Self { ranges, others: Others::Gradients }
     }
 
     /// They, ascending and apart.
@@ -57,13 +75,13 @@ impl Held {
         if count == 0 || self.ranges.iter().any(|range| overlap(range, first, count).len() == count) {
             return Ok(());
         }
-        Err(self.experts.as_ref().map_or_else(
-            || {
-                let problem =
-                    "this rank has a part of the f32 parameters alone; gather_parameters of its trainer brings all";
-                Error::value(problem)
-            },
-            |experts| experts.refusal(),
-        ))
+        let problem = match &self.others {
+            Others::Experts(experts) => return Err(experts.refusal()),
+            Others::Parameters => {
+                "this rank has a part of the f32 parameters alone; gather_parameters of its trainer brings all"
+            }
+            Others::Gradients => "this rank keeps the gradients of the parameters that it updates alone",
+        };
+        Err(Error::value(problem))
     }
 }

@@ -1,12 +1,14 @@
 //! Models: configurations, parameters in one arena, forward and backward.
 
 mod arena;
+mod arenas;
 mod config;
 mod guest;
 mod held;
 mod mean;
 mod mixtral;
 mod parameters;
+mod partitioned;
 mod precision;
 mod transformer;
 mod updates;
@@ -21,6 +23,7 @@ pub(crate) use mean::mean;
 pub(crate) use mixtral::check_names;
 pub use mixtral::{MixtralWeights, config_from_mixtral, config_to_mixtral};
 pub use parameters::{ParameterLayout, ParameterSpec};
+pub(crate) use partitioned::PartitionedGradients;
 pub use precision::Precision;
 pub use transformer::{Gradients, IGNORE_INDEX, MoETransformer};
 pub(crate) use updates::Updates;

@@ -19,8 +19,8 @@
 //! Names are those of Mixtral in Hugging Face transformers, so a checkpoint needs no translation.
 
 use std::collections::HashMap;
-use std::iter;
 use std::ops::Range;
+use std::{iter, mem};
 
 use super::config::MoEConfig;
 use crate::error::{Error, Result};
@@ -146,17 +146,15 @@ impl ParameterLayout {
         self.by_name.get(name).map(|at| &self.specs[*at])
     }
 
-    /// The elements whose gradients a backward pass completes at a time, in its order: the head's, each layer's from the last
-    /// on, and those of the embedding with all gains.
-    pub fn backward_pieces(&self) -> Vec<Vec<Range<usize>>> {
-        let starts: Vec<_> = self.specs.iter().filter(|spec| spec.name.ends_with(".self_attn.q_proj.weight")).collect();
-        let (mut end, mut pieces) = (self.num_decayed, Vec::with_capacity(starts.len() + 2));
-        for start in self.get("lm_head.weight").into_iter().chain(starts.into_iter().rev()) {
-            pieces.push(iter::once(start.offset..end).collect());
-            end = start.offset;
-        }
-        pieces.push(vec![0..end, self.num_decayed..self.size]);
-        pieces
+    /// The elements whose gradients a backward pass completes at a time, in its order: the head's, each layer's matrices from
+    /// the last on, the embedding's, and all gains.
+    pub fn backward_pieces(&self) -> Vec<Range<usize>> {
+        let begins = |spec: &&ParameterSpec| spec.name.ends_with(".self_attn.q_proj.weight");
+        let layers = self.specs.iter().filter(begins).rev();
+        let starts = self.get("lm_head.weight").into_iter().chain(layers).map(|spec| spec.offset).chain([0]);
+        let mut end = self.num_decayed;
+        let matrices = starts.map(|start| start..mem::replace(&mut end, start));
+        matrices.chain(iter::once(self.num_decayed..self.size)).collect()
     }
 
     pub(crate) fn experts(&self) -> usize {
@@ -208,16 +206,17 @@ mod tests {
             let config = MoEConfig::preset(name).unwrap();
             let layout = ParameterLayout::new(&config).unwrap();
             let pieces = layout.backward_pieces();
-            let mut parts: Vec<_> = pieces.iter().flatten().cloned().collect();
+            let mut parts = pieces.clone();
             parts.sort_by_key(|part| part.start);
             assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start), "{parts:?}");
             assert_eq!((parts[0].start, parts[parts.len() - 1].end), (0, layout.size()));
-            assert_eq!(pieces.len(), config.num_layers + 2);
+            assert_eq!(pieces.len(), config.num_layers + 3);
+            assert_eq!(pieces[config.num_layers + 2], layout.num_decayed()..layout.size());
             for (number, piece) in pieces[1..=config.num_layers].iter().enumerate() {
                 let layer = format!("model.layers.{}.", config.num_layers - 1 - number);
                 for spec in layout.specs().iter().filter(|spec| spec.name.starts_with(&layer)) {
                     let gain = spec.name.ends_with("layernorm.weight");
-                    assert_eq!(piece[0].contains(&spec.offset), !gain, "{}", spec.name);
+                    assert_eq!(piece.contains(&spec.offset), !gain, "{}", spec.name);
                 }
             }
         }

@@ -6,13 +6,13 @@ use std::sync::{Arc, OnceLock};
 use nn_ffi::{Comm, Context, DType, Tensor, kernels};
 
 use super::arena::ParameterArena;
+use super::arenas::Arenas;
 use super::config::MoEConfig;
-use super::held::Held;
 use super::mean::mean;
 use super::mixtral::MixtralWeights;
 use super::parameters::ParameterLayout;
+use super::partitioned::PartitionedGradients;
 use super::precision::Precision;
-use super::updates::Updates;
 use super::views::Views;
 use crate::error::{Error, Result};
 use crate::layer::{
@@ -55,7 +55,9 @@ pub struct MoETransformer {
     pub(super) parameters: ParameterArena,
     /// All of them, where `parameters` are a part, as they were when the ranks last gathered them.
     pub(super) gathered: Option<ParameterArena>,
-    gradients: Option<ParameterArena>,
+    pub(super) gradients: Option<ParameterArena>,
+    /// Where a pass puts gradients of which `gradients` are a part.
+    pub(super) partitioned: Option<PartitionedGradients>,
     /// Where `parameters` are not what it computes with.
     pub(super) rounded: Option<ParameterArena>,
     /// Where ranks share the experts out.
@@ -101,31 +103,14 @@ impl MoETransformer {
         config.validate()?;
         let (ctx, experts) = (rank.context(), rank.experts(config.num_experts)?);
         let layout = Arc::new(ParameterLayout::new(&config)?);
-        let arena = |dtype, held: Option<&Held>| match held {
-            None => ParameterArena::zeros(ctx, &layout, dtype),
-            Some(held) => ParameterArena::in_parts(ctx, &layout, dtype, held.clone()),
-        };
-        let comm = rank.comm().filter(|comm| comm.ranks() > 1);
-        let updates = comm.map(|comm| Updates::new(&layout, comm.ranks(), comm.rank(), rank.expert_parallel()));
-        let updates = updates.transpose()?;
-        let computes =
-            updates.as_ref().zip(experts.as_ref()).map(|(updates, of)| Held::to_compute(&layout, updates, of));
-        let rounds = training && precision != Precision::F32;
-        let updated = updates.as_ref().filter(|_| rounds).map(|updates| Held::to_update(updates, experts.as_ref()));
-        let job = comm.filter(|_| computes.is_some() || updated.is_some()).cloned();
-        let (computes, updated) = (computes.as_ref(), updated.as_ref());
-        let dtype = if training { DType::F32 } else { precision.dtype() };
-        let parameters = arena(dtype, updated.or(computes))?;
-        let gradients = training.then(|| arena(DType::F32, computes)).transpose()?;
-        let rounded = rounds.then(|| arena(precision.dtype(), computes)).transpose()?;
-        let weights = rounded.as_ref().unwrap_or(&parameters);
-        let views = Views { weights, gradients: gradients.as_ref(), experts: experts.as_ref() };
+        let arenas = Arenas::zeros(rank, &layout, training, precision, experts.as_ref())?;
+        let views = Views { arenas: &arenas, experts: experts.as_ref() };
         let rope = RopeTables::new(ctx, config.head_dim, config.rope_base, 1.0);
         let embedding = Embedding::new(views.weight("model.embed_tokens.weight")?);
         let blocks = (0..config.num_layers).map(|layer| views.block(&config, layer)).collect::<Result<_>>()?;
         let norm = RMSNorm::new(views.weight("model.norm.weight")?, config.norm_eps);
         let head = Linear::new(views.weight("lm_head.weight")?);
-        let stretched = OnceLock::new();
+        let Arenas { parameters, gradients, partitioned, rounded, job } = arenas;
         Ok(Self {
             ctx: ctx.clone(),
             config,
@@ -134,11 +119,12 @@ impl MoETransformer {
             parameters,
             gathered: None,
             gradients,
+            partitioned,
             rounded,
             experts,
             job,
             rope,
-            stretched,
+            stretched: OnceLock::new(),
             embedding,
             blocks,
             norm,
@@ -262,7 +248,8 @@ impl MoETransformer {
         self.gathered.as_ref().unwrap_or(&self.parameters)
     }
 
-    /// Their gradients. `Error::Value` when the model was made for inference.
+    /// Their gradients, of which a rank that partitions them keeps those alone that it updates, and the gains'. `Error::Value`
+    /// when the model was made for inference.
     pub fn gradients(&self) -> Result<&ParameterArena> {
         let missing = || Error::value("this model was made for inference: it has no gradients");
         self.gradients.as_ref().ok_or_else(missing)
@@ -327,7 +314,7 @@ impl MoETransformer {
         let (targets, _, _) = flat(call.targets)?;
         let beta = if call.accumulate { 1.0 } else { 0.0 };
         if !call.accumulate {
-            self.clear_added_gradients()?;
+            self.clear_gains()?;
         }
         let rotation = self.rope.rotation(batch, length)?;
         let Kept { x, blocks: kept, uses } = self.forward_keeping(&ids, batch, &rotation, call.aux)?;
@@ -344,8 +331,9 @@ impl MoETransformer {
             completed(number)?;
         }
         self.label("backward of model.embed_tokens")?;
-        self.embedding.backward(&dx, &ids)?;
+        self.embedding.backward(&dx, &ids, call.accumulate)?;
         completed(self.blocks.len() + 1)?;
+        completed(self.blocks.len() + 2)?; // the gains' are
         self.label("")?;
         Ok(uses)
     }
@@ -506,13 +494,11 @@ impl MoETransformer {
         Ok(())
     }
 
-    /// Sets to zero the gradients that layers only add to: the embedding's, first in the arena, and the gains'.
-    fn clear_added_gradients(&self) -> Result<()> {
-        let data = self.gradients()?.data();
-        let (embedding, gains) = (self.layout.specs()[0].size(), self.layout.num_decayed());
-        kernels::zero_grad(&data.narrow(0, 0, embedding)?)?;
-        kernels::zero_grad(&data.narrow(0, gains, self.layout.size() - gains)?)?;
-        Ok(())
+    /// Sets to zero the gradients to which layers add from the beginning.
+    fn clear_gains(&self) -> Result<()> {
+        let gains = self.layout.num_decayed();
+        let rest = self.layout.size() - gains;
+        Ok(kernels::zero_grad(&self.gradients()?.data().narrow(0, gains, rest)?)?)
     }
 
     fn chunks(&self, tokens: usize) -> impl Iterator<Item = Range<usize>> + use<> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::arena::ParameterArena;
+use super::arenas::Arenas;
 use super::config::MoEConfig;
 use crate::error::Result;
 use crate::layer::{
@@ -11,20 +11,19 @@ use crate::layer::{
 
 /// The arenas that layers take their views from.
 pub(super) struct Views<'a> {
-    pub(super) weights: &'a ParameterArena,
-    pub(super) gradients: Option<&'a ParameterArena>,
+    pub(super) arenas: &'a Arenas,
     pub(super) experts: Option<&'a Arc<ExpertParallel>>,
 }
 
 impl Views<'_> {
     pub(super) fn weight(&self, name: &str) -> Result<Weight> {
-        let grad = self.gradients.map(|arena| arena.get(name)).transpose()?;
-        Ok(Weight::new(self.weights.get(name)?, grad))
+        let value = self.arenas.weights().get(name)?;
+        let grad = self.arenas.gradient(name, value.shape())?;
+        Ok(Weight::new(value, grad))
     }
 
     fn fused(&self, first: &str, shape: &[usize]) -> Result<Weight> {
-        let grad = self.gradients.map(|arena| arena.fused(first, shape)).transpose()?;
-        Ok(Weight::new(self.weights.fused(first, shape)?, grad))
+        Ok(Weight::new(self.arenas.weights().fused(first, shape)?, self.arenas.gradient(first, shape)?))
     }
 
     pub(super) fn block(&self, config: &MoEConfig, layer: usize) -> Result<TransformerBlock> {
@@ -53,7 +52,7 @@ impl Views<'_> {
             if exchange.is_none() {
                 self.fused(&first, shape)
             } else {
-                Ok(Weight::new(self.weights.fused(&first, shape)?, None))
+                Ok(Weight::new(self.arenas.weights().fused(&first, shape)?, None))
             }
         };
         let experts = SwiGLU {

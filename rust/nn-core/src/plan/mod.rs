@@ -246,7 +246,7 @@ fn trainer(
     capture: bool,
 ) -> Result<Trainer> {
     let comm = Comm::new(ctx, Transport::Alone, "", Some((seat.rank, seat.ranks)), Duration::ZERO)?;
-    let rank = Rank::from(&comm).with_expert_parallel(seat.expert_parallel);
+    let rank = Rank::from(&comm).with_expert_parallel(seat.expert_parallel).for_run(config, train)?;
     let train = TrainConfig { batch_size, ..train.clone() };
     let model = model(rank, config, train.precision, true)?;
     let mut trainer = Trainer::with_comm(model, train, capture, Some(&comm))?;

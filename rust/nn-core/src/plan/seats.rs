@@ -9,7 +9,7 @@ use nn_ffi::{ExpertEvent, Machine, expert_schedule, replica_merges, shard};
 use super::Seat;
 use crate::error::Result;
 use crate::model::{Held, MoEConfig, ParameterLayout, Precision, Updates};
-use crate::train::{TrainConfig, sums_left};
+use crate::train::{TrainConfig, partitions_gradients, sums_left};
 
 /// Of the CPU's memory.
 const PAGE: usize = 4096;
@@ -115,6 +115,7 @@ fn of_parameters(
     for shard in updates.shards() {
         sent[shard.rank] += bytes(8 * (ranks - 1) * shard.elements.len().div_ceil(chunk(machine)));
     }
+    let partitions = partitions_gradients(config, train, ranks, group)?;
     let mut held = Vec::with_capacity(ranks);
     for (rank, sent) in sent.iter_mut().enumerate() {
         let updates = updates.of_rank(rank);
@@ -125,7 +126,9 @@ fn of_parameters(
             ranges.iter().map(count).sum()
         };
         let master = if train.precision == Precision::F32 { 0 } else { pages(updates.own(), 4) };
-        let arenas = PAGE * (pages(&computes, weight) + pages(&computes, 4) + master);
+        let gradients =
+            if partitions { pages(Held::to_keep(&layout, &updates).ranges(), 4) } else { pages(&computes, 4) };
+        let arenas = PAGE * (pages(&computes, weight) + gradients + master);
         let kind = train.moments;
         held.push(bytes(arenas + 2 * (kind.dtype().size() * own + 4 * kind.scales(own))));
         // Of the sums that it has at the end, it keeps those that it updates, and of its experts those that its group does,
@@ -149,8 +152,7 @@ struct Rounds {
 impl Rounds {
     /// Of the group that begins with a rank.
     fn new(train: &TrainConfig, ranks: usize, group: usize, first: usize) -> Result<Self> {
-        let count = train.batch_size.div_ceil(train.micro_batch(train.batch_size));
-        let (mut events, _) = expert_schedule(train.replicas, ranks, first, group, count)?;
+        let (mut events, _) = expert_schedule(train.replicas, ranks, first, group, train.micro_batches())?;
         let mut own = vec![Vec::new(); group];
         for event in &mut events {
             if let ExpertEvent::Run { round, source, micro_batch, .. } = event {
@@ -169,8 +171,7 @@ impl Rounds {
 fn share(train: &TrainConfig, seat: Seat) -> Result<(Vec<usize>, usize, bool)> {
     let own = seat.replicas(train.replicas)?;
     let merges = own.clone().map(|replica| replica_merges(train.replicas, own.start, replica));
-    let micro = train.micro_batch(train.batch_size);
-    let count = train.batch_size.div_ceil(micro);
+    let (micro, count) = (train.micro_batch(train.batch_size), train.micro_batches());
     let more = own.clone().filter(|replica| *replica < count % train.replicas).count();
     let ragged = !train.batch_size.is_multiple_of(micro) && own.contains(&((count - 1) % train.replicas));
     Ok((merges.collect::<nn_ffi::Result<_>>()?, more, ragged))

@@ -5,10 +5,10 @@ use std::ops::Range;
 use nn_ffi::{Comm, DType, Shard, Tensor};
 
 use crate::error::Result;
-use crate::model::{ParameterLayout, Updates};
+use crate::model::{MoETransformer, PartitionedGradients, Updates};
 
-/// Pieces that travel at a time: one arrives while the next is sent.
-const UNDER_WAY: usize = 2;
+/// Pieces that travel at a time: one arrives while the next is sent. The backward pass is at another one.
+const UNDER_WAY: usize = PartitionedGradients::BUFFERS - 1;
 
 /// Brings what each rank updates of the gradients to it, piece by piece, as a backward pass completes them.
 ///
@@ -28,32 +28,61 @@ pub(super) struct BackwardSums {
     wire: DType,
 }
 
-/// Gradients that are complete at a time, and the rank of each.
+/// Gradients that are complete at a time.
 #[derive(Debug)]
 struct Piece {
-    elements: Vec<Range<usize>>,
+    /// f32 of one dimension, which has them.
+    gradients: Tensor,
+    /// Which of it they are.
+    elements: Range<usize>,
+    /// Which rank updates what of them.
     shards: Vec<Shard>,
+    /// What this rank updates, and where it then belongs; nothing where it already lies there.
+    kept: Vec<[Tensor; 2]>,
+}
+
+impl Piece {
+    /// Those with this number of the gradients of a model on a rank.
+    fn new(
+        number: usize,
+        elements: Range<usize>,
+        model: &MoETransformer,
+        updates: &Updates,
+        rank: usize,
+    ) -> Result<Self> {
+        let data = model.gradients()?.data();
+        let buffer = model.partitioned().map(|partitioned| partitioned.buffer(number)).transpose()?.flatten();
+        let Some(buffer) = buffer else {
+            let shards = updates.within(&elements).collect();
+            return Ok(Self { gradients: data.clone(), elements, shards, kept: Vec::new() });
+        };
+        let first = elements.start;
+        let (mut shards, mut kept) = (Vec::new(), Vec::new());
+        for Shard { elements: Range { start, end }, rank: owner } in updates.within(&elements) {
+            if owner == rank {
+                kept.push([buffer.narrow(0, start - first, end - start)?, data.narrow(0, start, end - start)?]);
+            }
+            shards.push(Shard { elements: start - first..end - first, rank: owner });
+        }
+        Ok(Self { gradients: buffer, elements: 0..elements.len(), shards, kept })
+    }
 }
 
 impl BackwardSums {
-    /// Those of gradients f32 `[parameters]` and the `partials` that lie aside; makes room for what arrives.
+    /// Those of a model's gradients and the `partials` that lie aside; makes room for what arrives.
     pub(super) fn new(
         comm: &Comm,
-        layout: &ParameterLayout,
+        model: &MoETransformer,
         updates: &Updates,
         partials: Option<Tensor>,
-        gradients: &Tensor,
         replicas: usize,
         wire: DType,
     ) -> Result<Self> {
         let comm = comm.part(0, 1, comm.ranks())?;
-        let piece = |elements: Vec<Range<usize>>| {
-            let shards = elements.iter().flat_map(|range| updates.within(range)).collect();
-            Piece { elements, shards }
-        };
-        let pieces: Vec<_> = layout.backward_pieces().into_iter().map(piece).collect();
+        let piece = |(number, elements)| Piece::new(number, elements, model, updates, comm.rank());
+        let pieces = model.layout().backward_pieces().into_iter().enumerate().map(piece).collect::<Result<Vec<_>>>()?;
         let mut most = 0;
-        for Piece { shards, .. } in &pieces {
+        for Piece { gradients, shards, .. } in &pieces {
             most = most.max(comm.reduce_scatter_room(partials.as_ref(), gradients, replicas, shards, wire)?);
         }
         let room = |_| comm.context().empty(&[most], DType::F32);
@@ -71,31 +100,33 @@ impl BackwardSums {
         Ok(self.comm.bytes_sent()?)
     }
 
-    /// The elements of a piece.
-    pub(super) fn elements(&self, number: usize) -> &[Range<usize>] {
-        &self.pieces[number].elements
+    /// The elements of a piece, and the tensor that has them.
+    pub(super) fn piece(&self, number: usize) -> (&Range<usize>, &Tensor) {
+        let Piece { elements, gradients, .. } = &self.pieces[number];
+        (elements, gradients)
     }
 
     /// Sends this piece, behind all before it; those before the last one have then ended.
-    pub(super) fn send(&self, number: usize, gradients: &Tensor) -> Result<()> {
+    pub(super) fn send(&self, number: usize) -> Result<()> {
         if let Some(oldest) = number.checked_sub(UNDER_WAY) {
-            self.end(oldest, gradients)?;
+            self.end(oldest)?;
         }
-        let (shards, room) = (&self.pieces[number].shards, &self.rooms[number % UNDER_WAY]);
+        let (Piece { gradients, shards, .. }, room) = (&self.pieces[number], &self.rooms[number % UNDER_WAY]);
         let partials = self.partials.as_ref();
         Ok(self.comm.reduce_scatter_begin(partials, gradients, self.replicas, shards, self.wire, room)?)
     }
 
     /// Waits for what is under way when all pieces have been sent: now all gradients that this rank updates are sums over
     /// all replicas.
-    pub(super) fn finish(&self, gradients: &Tensor) -> Result<()> {
+    pub(super) fn finish(&self) -> Result<()> {
         let count = self.pieces.len();
-        (count.saturating_sub(UNDER_WAY)..count).try_for_each(|number| self.end(number, gradients))
+        (count.saturating_sub(UNDER_WAY)..count).try_for_each(|number| self.end(number))
     }
 
-    fn end(&self, number: usize, gradients: &Tensor) -> Result<()> {
-        let (shards, room) = (&self.pieces[number].shards, &self.rooms[number % UNDER_WAY]);
+    fn end(&self, number: usize) -> Result<()> {
+        let (Piece { gradients, shards, kept, .. }, room) = (&self.pieces[number], &self.rooms[number % UNDER_WAY]);
         let partials = self.partials.as_ref();
-        Ok(self.comm.reduce_scatter_end(partials, gradients, self.replicas, shards, self.wire, room)?)
+        self.comm.reduce_scatter_end(partials, gradients, self.replicas, shards, self.wire, room)?;
+        kept.iter().try_for_each(|[sums, place]| Ok(place.copy_from(sums)?))
     }
 }

@@ -142,7 +142,7 @@ impl Checkpoint {
     /// The same, with options that are nearly those that were saved.
     pub(super) fn trainer_of(&self, rank: Rank<'_>, options: TrainConfig) -> Result<Trainer> {
         let (state, file) = self.to_train()?;
-        let model = self.model_with(rank, true, state.train.precision)?;
+        let model = self.model_with(rank.for_run(&self.config, &options)?, true, state.train.precision)?;
         let in_state = |error: Error| error.in_file(self.folder.join("training.json"));
         // What the trainer refuses is the fault of the file, unless options were changed.
         let unchanged = options == state.train;

@@ -144,6 +144,11 @@ impl TrainConfig {
         self.micro_batch_size.unwrap_or(batch).min(batch).max(1)
     }
 
+    /// Micro-batches of an update.
+    pub(crate) fn micro_batches(&self) -> usize {
+        self.batch_size.div_ceil(self.micro_batch(self.batch_size))
+    }
+
     /// Refuses replicas some of which would have no micro-batch of an update of `batch` sequences.
     pub(super) fn check_replicas(&self, batch: usize) -> Result<()> {
         let (replicas, micro) = (self.replicas, self.micro_batch_size.unwrap_or(batch));

@@ -13,6 +13,8 @@ const ADVICE: &str = "the last checkpoint is from before that. A lower learning 
 /// A rank that ran a batch alone would wait for the experts of the others.
 const NOT_SEARCHED: &str = "is not searched for while experts are on several ranks";
 
+const PARTITIONED: &str = "the largest gradient is not searched for while each rank keeps some of them";
+
 /// The error of a loss or gradients that are not finite, with where that began: found by running the batch of that step
 /// again, under a trace. `reported` stands for the loss when the search itself fails.
 pub(super) fn not_finite(trainer: &mut Trainer, batch: Result<Batch>, step: usize, reported: f64) -> Error {
@@ -37,7 +39,9 @@ pub(super) fn too_large(trainer: &Trainer, loss: f64, step: usize, limit: f64) -
     let largest = if trainer.model().experts().is_some() {
         format!("the largest gradient {NOT_SEARCHED}")
     } else {
-        trainer.gather_gradients()?;
+        if trainer.model().gradients()?.is_whole() {
+            trainer.gather_gradients()?;
+        }
         largest_gradient(trainer)?
     };
     let (loss, limit) = (significant(loss, 4), significant(limit, 4));
@@ -61,9 +65,13 @@ fn origin(trainer: &Trainer, found: Option<NonFinite>) -> Result<String> {
     Ok(format!("{what} is not finite, first at {index:?} ({value})"))
 }
 
-/// The parameter whose gradient has the largest norm, the loss scale divided out; of equals the first in the arena.
+/// The parameter whose gradient has the largest norm, the loss scale divided out; of equals the first in the arena. Nothing is
+/// found where this rank keeps some gradients alone.
 fn largest_gradient(trainer: &Trainer) -> Result<String> {
     let gradients = trainer.model().gradients()?;
+    if !gradients.is_whole() {
+        return Ok(PARTITIONED.into());
+    }
     let mut largest: Option<(&str, f64)> = None;
     for spec in trainer.model().layout().specs() {
         let values = host_values(&gradients.get(&spec.name)?)?;

@@ -213,7 +213,7 @@ impl StepMemory {
             experts.begin(piece.round.as_ref());
         }
         let Some(number) = piece.micro_batches.first() else { return model.serve().map(|()| None) };
-        let (micro, gradients) = (&self.micro_batches[number], model.gradients()?.data());
+        let micro = &self.micro_batches[number];
         let sends = replicas.sends(*number, self.sizes.len());
         let call = Gradients {
             ids: &micro.inputs,
@@ -224,7 +224,7 @@ impl StepMemory {
             aux: &micro.aux,
             accumulate: replicas.accumulates(*number),
         };
-        let completed = |piece| if sends { replicas.send(piece, gradients) } else { Ok(()) };
+        let completed = |piece| if sends { replicas.send(piece) } else { Ok(()) };
         model.forward_backward_with(&call, completed).map(Some)
     }
 

@@ -28,7 +28,7 @@ pub use metrics::{MetricsLog, read_metrics};
 pub use moments::{Moments, MomentsKind};
 pub use optimizer::{Optimizer, UpdateOptions};
 pub use rank::Rank;
-pub(crate) use replicas::{check_ranks, sums_left};
+pub(crate) use replicas::{check_ranks, partitions_gradients, sums_left};
 pub use run::{Event, Progress, TrainingRun};
 pub use scaling::{LossScalingOptions, LossScalingState};
 pub use sources::Sources;

@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use nn_ffi::{Comm, Context};
 
+use super::config::TrainConfig;
+use super::replicas::partitions_gradients;
 use crate::error::Result;
 use crate::layer::{ExpertParallel, check_expert_parallel};
+use crate::model::MoEConfig;
 
 /// Where something is trained: on a context, by a rank alone, or on one of the ranks of a communicator, with its context.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +16,7 @@ pub struct Rank<'a> {
     context: &'a Context,
     comm: Option<&'a Comm>,
     expert_parallel: usize,
+    partitions_gradients: bool,
 }
 
 impl<'a> Rank<'a> {
@@ -26,6 +30,24 @@ impl<'a> Rank<'a> {
     #[must_use]
     pub fn with_expert_parallel(self, ranks: usize) -> Self {
         Self { expert_parallel: ranks, ..self }
+    }
+
+    /// The same rank, whose model keeps, or does not keep, the gradients of the parameters that it updates alone; it then runs
+    /// one micro-batch of an update, and so do all others. It changes no bit of what is trained.
+    #[must_use]
+    pub fn with_partitioned_gradients(self, partitions: bool) -> Self {
+        Self { partitions_gradients: partitions, ..self }
+    }
+
+    /// The same rank, whose model partitions its gradients where that is possible in a run with these options, and less memory.
+    pub(crate) fn for_run(self, model: &MoEConfig, config: &TrainConfig) -> Result<Self> {
+        let ranks = self.comm.map_or(1, Comm::ranks);
+        Ok(self.with_partitioned_gradients(partitions_gradients(model, config, ranks, self.expert_parallel)?))
+    }
+
+    /// Whether its model keeps the gradients of the parameters that it updates alone.
+    pub fn partitions_gradients(&self) -> bool {
+        self.partitions_gradients
     }
 
     /// How many ranks share the experts out.
@@ -49,12 +71,12 @@ impl<'a> Rank<'a> {
 
 impl<'a> From<&'a Context> for Rank<'a> {
     fn from(context: &'a Context) -> Self {
-        Self { context, comm: None, expert_parallel: 1 }
+        Self { context, comm: None, expert_parallel: 1, partitions_gradients: false }
     }
 }
 
 impl<'a> From<&'a Comm> for Rank<'a> {
     fn from(comm: &'a Comm) -> Self {
-        Self { context: comm.context(), comm: Some(comm), expert_parallel: 1 }
+        Self { context: comm.context(), comm: Some(comm), expert_parallel: 1, partitions_gradients: false }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::iter::{self, StepBy};
 use std::ops::Range;
+use std::slice;
 use std::sync::Arc;
 
 use nn_ffi::{Comm, Context, DType, Piece, Shard, Tensor, kernels, replica_merges, shard};
@@ -10,7 +11,7 @@ use super::backward_sums::BackwardSums;
 use super::config::TrainConfig;
 use super::expert_gradients::ExpertGradients;
 use crate::error::{Error, Result};
-use crate::model::{MoETransformer, Updates};
+use crate::model::{MoEConfig, MoETransformer, ParameterLayout, PartitionedGradients, Updates};
 
 /// Those of the replicas of a job that this rank computes, and how their gradients are added up. Micro-batch m of an update
 /// belongs to replica m mod V.
@@ -67,8 +68,7 @@ impl Replicas {
             let dense = iter::once(0..layout.size()).collect();
             let mut replicas = Self::over(ctx, total, layout.size(), updates, dense, wire, comm, None)?;
             if let Some(comm) = replicas.comm() {
-                let (partials, gradients) = (replicas.partials()?, model.gradients()?.data());
-                let sums = BackwardSums::new(comm, layout, &replicas.updates, partials, gradients, total, wire)?;
+                let sums = BackwardSums::new(comm, model, &replicas.updates, replicas.partials()?, total, wire)?;
                 replicas.sums = Some(Arc::new(sums));
             }
             return Ok(replicas);
@@ -202,10 +202,11 @@ impl Replicas {
     }
 
     /// Sends the piece of this number, which is complete, of the gradients of such a micro-batch.
-    pub(super) fn send(&self, number: usize, gradients: &Tensor) -> Result<()> {
+    pub(super) fn send(&self, number: usize) -> Result<()> {
         let Some(sums) = &self.sums else { return Ok(()) };
-        self.add_within(sums.elements(number), self.own.end - 1, gradients)?;
-        sums.send(number, gradients)
+        let (elements, gradients) = sums.piece(number);
+        self.add_within(slice::from_ref(elements), self.own.end - 1, gradients)?;
+        sums.send(number)
     }
 
     /// Adds what waits for the gradients of a replica to these elements of them, and sets the sum aside for a later one.
@@ -262,7 +263,7 @@ impl Replicas {
     pub(super) fn sum_up(&self, gradients: &Tensor, norm: &Tensor) -> Result<()> {
         let Some(comm) = &self.comm else { return Ok(kernels::grad_norm(gradients, norm)?) };
         if let Some(sums) = &self.sums {
-            sums.finish(gradients)?;
+            sums.finish()?;
         }
         if let Some(experts) = self.experts() {
             experts.sum_up(gradients)?;
@@ -338,6 +339,25 @@ pub(crate) fn check_ranks(ranks: usize, replicas: usize) -> Result<()> {
         return Ok(());
     }
     Err(Error::value(format!("{ranks} ranks share out replicas: replicas must be at least {ranks}, and is {replicas}")))
+}
+
+/// Whether each of so many ranks runs one micro-batch of an update, and so needs a layer's gradients only until others have them.
+pub(super) fn one_micro_batch_each(config: &TrainConfig, ranks: usize) -> bool {
+    ranks == config.replicas && ranks == config.micro_batches()
+}
+
+/// Whether the models of so many ranks are to partition their gradients: where they can, and it is less memory. Ranks that share
+/// the experts out have parts of most of them anyway.
+pub(crate) fn partitions_gradients(
+    model: &MoEConfig,
+    config: &TrainConfig,
+    ranks: usize,
+    expert_parallel: usize,
+) -> Result<bool> {
+    if ranks == 1 || expert_parallel > 1 || !one_micro_batch_each(config, ranks) {
+        return Ok(false);
+    }
+    Ok(PartitionedGradients::saves(&ParameterLayout::new(model)?, ranks))
 }
 
 /// Tells the other ranks why this one cannot go on, when it cannot: they fail with its sentence. Divergence is none of this,

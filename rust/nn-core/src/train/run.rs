@@ -96,6 +96,7 @@ impl TrainingRun {
         train.check_schedule()?;
         let data = TokenWindows::open(sources.0, train.sequence_length)?;
         let held_out = sources.1.map(|path| TokenWindows::open(path, train.sequence_length)).transpose()?;
+        let rank = rank.for_run(&model, &train)?;
         let model = MoETransformer::random_with(rank, model, train.seed, true, train.precision)?;
         let trainer = Trainer::with_comm(model, train, true, rank.comm())?;
         Self::new(folder, trainer, data, held_out, tokenizer, 0, 0.0)

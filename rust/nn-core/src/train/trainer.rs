@@ -7,7 +7,7 @@ use super::data::Batch;
 use super::memory::StepMemory;
 use super::moments::Moments;
 use super::optimizer::{Optimizer, UpdateOptions};
-use super::replicas::Replicas;
+use super::replicas::{Replicas, one_micro_batch_each};
 use super::scaling::{LossScalingOptions, LossScalingState};
 use crate::error::{Error, Result};
 use crate::model::{IGNORE_INDEX, MoETransformer, ParameterArena, Precision};
@@ -165,14 +165,17 @@ impl Trainer {
             let problem = format!("the ranks that share out this model's {shared} must be those that train it");
             return Err(Error::value(problem));
         }
+        if model.partitioned().is_some() && !one_micro_batch_each(&config, comm.map_or(1, Comm::ranks)) {
+            let problem = "this model's gradients are partitioned: each rank must run one micro-batch of an update";
+            return Err(Error::value(problem));
+        }
         if let Some(comm) = comm.filter(|comm| comm.ranks() > 1) {
             comm.agree("configuration", canonical(&[model.config().values(), config.resolved()]))?;
             let experts = model.experts();
             comm.agree("expert parallel", experts.map_or(1, |experts| experts.ranks()).to_string())?;
             experts.map_or(Ok(()), |experts| experts.join())?;
         }
-        let micro_batches = config.batch_size.div_ceil(config.micro_batch(config.batch_size));
-        let replicas = Replicas::of_model(&model, &config, micro_batches, comm)?;
+        let replicas = Replicas::of_model(&model, &config, config.micro_batches(), comm)?;
         let (parameters, gradients) = (model.parameters().data(), model.gradients()?.data());
         let rounded = (precision != Precision::F32).then(|| model.weights().data());
         let device = Optimizer::with_replicas(parameters, gradients, rounded, options, capture, replicas.clone())?;
@@ -227,7 +230,7 @@ impl Trainer {
 
     /// Memory of the gradients: of the model, of replicas whose sums wait for others, and of sums that arrive.
     pub(crate) fn bytes_of_gradients(&self) -> Result<usize> {
-        Ok(self.model.gradients()?.bytes() + self.replicas.bytes())
+        Ok(self.model.bytes_of_gradients()? + self.replicas.bytes())
     }
 
     /// The loss scale and its counters, read from the device; `None` in another precision than f16.
@@ -296,7 +299,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// The gradients of the last step, whole on all ranks, which all call it.
+    /// The gradients of the last step, whole on all ranks, which all call it: not where they partition them.
     pub(super) fn gather_gradients(&self) -> Result<()> {
         self.replicas.gather(self.model.gradients()?.data())
     }
