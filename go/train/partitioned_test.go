@@ -1,9 +1,13 @@
 package train_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,14 +35,23 @@ func oneEach(count int, precision, wire model.Precision) train.Config {
 }
 
 // TestPartitionedGradients: ranks that keep the gradients of what they update alone train the bits of a rank alone, call by
-// call and captured, and have less memory.
+// call and captured.
 func TestPartitionedGradients(t *testing.T) {
-	config := deep()
+	small := sharded() // so small that some ranks update a part of one layer alone, or nothing
+	small.NumLayers = 8
 	for _, of := range []struct {
+		config          model.Config
 		count           int
 		precision, wire model.Precision
-	}{{2, model.F32, model.F32}, {3, model.BF16, model.BF16}, {4, model.F16, model.F16}} {
-		options := oneEach(of.count, of.precision, of.wire)
+	}{
+		{deep(), 2, model.F32, model.F32}, {deep(), 3, model.BF16, model.BF16}, {deep(), 4, model.F16, model.F16},
+		{dealt(), 3, model.F32, model.BF16}, // of two layers, so that the embedding comes to the buffer of the head
+		{small, 5, model.F32, model.F32}, {dropping(small), 8, model.BF16, model.F32},
+	} {
+		config, options := of.config, oneEach(of.count, of.precision, of.wire)
+		if of.precision == model.BF16 {
+			options.ActivationCheckpointing, options.Moments = config.NumLayers, train.MomentsBF16
+		}
 		inputs, targets := randomBatch(rand.New(rand.NewPCG(53, 54)), config, of.count, 9)
 		alone := newTrainer(t, newContext(t), config, options)
 		var wanted []string
@@ -61,25 +74,102 @@ func TestPartitionedGradients(t *testing.T) {
 			if reason := trainer.EagerReason(); reason != "" {
 				t.Errorf("%s: the last step ran call by call: %s", what, reason)
 			}
-			refused := 0
-			for _, spec := range made.Layout.Specs {
-				if _, err := made.Gradients.Parameter(spec.Name); err != nil {
-					refused++
-				}
-			}
-			if refused == 0 {
-				t.Errorf("%s gives the gradients of what others update, too", what)
-			}
-			must.Get(made.Gradients.Parameter("model.norm.weight"))(t)
-			if kept, all := made.Gradients.Bytes()+made.Partitioned.Bytes(), 4*made.Layout.Size; kept >= all {
-				t.Errorf("%s has %d bytes for gradients, no less than %d", what, kept, all)
-			}
+			requirePartitioned(t, trainer, what)
 			must.Do(t, trainer.GatherParameters())
 			requireSame(t, must.Get(tensor.Read[float32](made.Parameters.Data))(t), parameters, what)
 			must.Do(t, errors.Join(trainer.Close(), made.Close()))
 			if used := must.Get(comm.Context().BytesUsed())(t); used != 0 {
 				t.Errorf("%s: %d bytes are still used", what, used)
 			}
+		})
+	}
+}
+
+// requirePartitioned asks of a trainer that it has the gradients of what its rank updates, all gains', and three buffers of
+// the largest piece.
+func requirePartitioned(t testing.TB, trainer *train.Trainer, what string) {
+	t.Helper()
+	made, refusal := trainer.Model, "this rank keeps the gradients of the parameters that it updates alone"
+	kept := made.Layout.Size - made.Layout.NumDecayed
+	for _, span := range made.Held.Updated {
+		kept += span.Meet(model.Span{End: made.Layout.NumDecayed}).Size()
+	}
+	largest := 0
+	for _, piece := range made.Layout.BackwardPieces() {
+		largest = max(largest, piece.Size())
+	}
+	if found := made.Gradients.Bytes() + made.Partitioned.Bytes(); found != 4*(kept+3*largest) {
+		t.Errorf("%s has %d bytes for gradients, not %d", what, found, 4*(kept+3*largest))
+	}
+	for _, spec := range made.Layout.Specs {
+		all := model.Span{Begin: spec.Offset, End: spec.Offset + spec.Size()}
+		own := slices.ContainsFunc(made.Held.Updated, func(span model.Span) bool { return span.Meet(all) == all })
+		_, err := made.Gradients.Parameter(spec.Name)
+		if own = own || len(spec.Shape) == 1; own && err != nil || !own && (err == nil || err.Error() != refusal) {
+			t.Errorf("%s: the gradient of %s: %v", what, spec.Name, err)
+		}
+	}
+}
+
+// TestRunsPartitionByThemselves: from their start and on, where each rank runs one micro-batch; the files are those of one
+// rank.
+func TestRunsPartitionByThemselves(t *testing.T) {
+	config, options := sharded(), oneEach(4, model.BF16, model.F32)
+	config.NumLayers = 8
+	options.Steps, options.SaveEvery, options.EvalEvery, options.EvalBatches, options.KeepCheckpoints = 6, 2, 3, 4, 100
+	data, alone, folder := writeShards(t, config.VocabSize), t.TempDir(), t.TempDir()
+	trainRun(t, must.Get(train.StartRun(newContext(t), alone, config, options, data, data, nil))(t), 0)
+	for at, count := range []int{4, 2, 4} {
+		jobOn(t, shape{count, 1}, folder, data, config, options, []int{1, 3, 0}[at], func(run *train.Run) {
+			if partitions := run.Trainer.Model.Partitioned != nil; partitions != (count == 4) {
+				t.Errorf("does one of %d ranks partition its gradients? %v", count, partitions)
+			}
+		})
+	}
+	requireSameTrace(t, traceOfStopped(t, folder), trace(t, alone), "ranks that partition gradients")
+}
+
+// TestDivergedRanksThatPartition find where it began as a rank alone does, but for the largest gradient.
+func TestDivergedRanksThatPartition(t *testing.T) {
+	const unknown = "the largest gradient is not searched for while each rank keeps some of them;"
+	config := sharded()
+	config.NumLayers = 8
+	for name, fault := range map[string]func(run *train.Run){
+		"a large loss": func(run *train.Run) { run.Trainer.Config.MaxLoss = 0.1 },
+		"a value that is not finite": func(run *train.Run) {
+			plant(t, run.Trainer.Model, "model.norm.weight", func(values []float32) { values[7] = float32(math.NaN()) })
+		},
+		// With w3 all zero nothing reaches the output, but a product overflows on the way back.
+		"a gradient": func(run *train.Run) {
+			experts(t, run.Trainer.Model, 1, "w1", times(1e6))
+			experts(t, run.Trainer.Model, 1, "w2", times(1e38))
+			experts(t, run.Trainer.Model, 1, "w3", times(0))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options, data := oneEach(4, model.F32, model.F32), writeShards(t, config.VocabSize)
+			options.Steps = 6
+			run := must.Get(train.StartRun(newContext(t), t.TempDir(), config, options, data, data, nil))(t)
+			fault(run)
+			err := run.Train(context.Background())
+			must.Do(t, run.Close())
+			if !errors.Is(err, train.ErrDiverged) {
+				t.Fatal(err)
+			}
+			wanted := regexp.MustCompile(`the largest gradient is that of .*?;`).ReplaceAllString(err.Error(), unknown)
+			if strings.Contains(wanted, unknown) != (name == "a large loss") {
+				t.Fatal(wanted)
+			}
+			folder := t.TempDir()
+			ranks.Run(t, 4, func(comm *cuda.Comm) {
+				run := must.Get(train.StartRun(
+					comm.Context(), folder, config, options, data, data, nil, train.WithComm(comm)))(t)
+				fault(run)
+				if err := run.Train(context.Background()); err == nil || err.Error() != wanted {
+					t.Errorf("rank %d: %v, not %s", comm.Rank(), err, wanted)
+				}
+				must.Do(t, run.Close())
+			})
 		})
 	}
 }
@@ -112,9 +202,14 @@ func TestWhatIsPartitioned(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "each rank must run one micro-batch of an update") {
 			t.Errorf("a trainer with two micro-batches a rank: %v", err)
 		}
-		_, err = model.New(comm.Context(), deep(), model.F32, 1, model.WithPartitionedGradients(true))
-		if err == nil || !strings.Contains(err.Error(), "among the ranks of a communicator") {
-			t.Errorf("a model without a communicator: %v", err)
+	})
+	ranks.Run(t, 1, func(comm *cuda.Comm) {
+		for _, of := range []*cuda.Comm{nil, comm} {
+			_, err := model.New(comm.Context(), deep(), model.F32, 1, model.WithComm(of),
+				model.WithPartitionedGradients(true))
+			if err == nil || !strings.Contains(err.Error(), "among the ranks of a communicator") {
+				t.Errorf("a model of a rank alone: %v", err)
+			}
 		}
 	})
 }
