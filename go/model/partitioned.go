@@ -26,7 +26,7 @@ func (l *Layout) PartitioningSaves(ranks int) bool {
 }
 
 // WithPartitionedGradients makes a model that keeps of the gradients those of what this rank updates alone (see
-// PartitionedGradients): of a rank of WithComm that has all experts and trains one micro-batch of an update.
+// PartitionedGradients): of one of several ranks of WithComm, with all experts, that trains one micro-batch of an update.
 func WithPartitionedGradients(partition bool) Option {
 	return func(m *MoETransformer) { m.partition = partition }
 }
