@@ -328,8 +328,8 @@ class MoETransformer(DeviceBound):
             dx = block.backward(dx, kept.pop(), batch, aux_factor, beta)
             completed()
         self.ctx.label("backward of model.embed_tokens")
-        if not accumulate:
-            kernels.zero_grad(grad=self.gradients.in_pass("model.embed_tokens.weight", self.embedding.weight.size))
+        if not accumulate and self.embedding.grad is not None:
+            kernels.zero_grad(grad=self.embedding.grad.view(-1))
         self.embedding.backward(dx, ids)
         completed()
         completed()  # the gains' are

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
 
-use nn_ffi::{Comm, Context, DType, Piece, Shard, Tensor, kernels, replica_merges, shard};
+use nn_ffi::{Comm, Context, DType, Device, Piece, Shard, Tensor, kernels, replica_merges, shard};
 
 use super::backward_sums::BackwardSums;
 use super::config::TrainConfig;
@@ -347,14 +347,15 @@ pub(super) fn one_micro_batch_each(config: &TrainConfig, ranks: usize) -> bool {
 }
 
 /// Whether the models of so many ranks are to partition their gradients: where they can, and it is less memory. Ranks that share
-/// the experts out have parts of most of them anyway.
+/// the experts out have parts of most of them anyway; and on a GPU, memory in parts saves nothing yet.
 pub(crate) fn partitions_gradients(
     model: &MoEConfig,
     config: &TrainConfig,
+    device: Device,
     ranks: usize,
     expert_parallel: usize,
 ) -> Result<bool> {
-    if ranks == 1 || expert_parallel > 1 || !one_micro_batch_each(config, ranks) {
+    if device != Device::Cpu || ranks == 1 || expert_parallel > 1 || !one_micro_batch_each(config, ranks) {
         return Ok(false);
     }
     Ok(PartitionedGradients::saves(&ParameterLayout::new(model)?, ranks))
