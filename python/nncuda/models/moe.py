@@ -82,7 +82,7 @@ class MoETransformer(DeviceBound):
         with `partition_gradients` it keeps the gradients of these alone (see `PartitionedGradients`).
         """
         check_precision(precision)
-        if partition_gradients and (not training or experts is not None or comm is None):
+        if partition_gradients and (not training or experts is not None or comm is None or comm.ranks == 1):
             raise ValueError("gradients are partitioned among the ranks of a comm, which train all experts each")
         if experts is not None and not training:
             raise ValueError("a model whose experts ranks share out is for training")

@@ -371,3 +371,32 @@ pub(super) fn aborting<T>(comm: Option<&Comm>, done: Result<T>) -> Result<T> {
     }
     done
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gradients_are_partitioned_where_that_is_less() {
+        let deep = MoEConfig::preset("demo").unwrap();
+        let shallow = MoEConfig { num_layers: 2, ..deep.clone() };
+        let options = |batch_size, replicas| TrainConfig {
+            batch_size,
+            replicas,
+            micro_batch_size: Some(1),
+            ..TrainConfig::default()
+        };
+        for (model, options, device, ranks, expert_parallel, wanted) in [
+            (&deep, options(4, 4), Device::Cpu, 4, 1, true),
+            (&shallow, options(4, 4), Device::Cpu, 4, 1, false),
+            (&deep, options(8, 4), Device::Cpu, 4, 1, false),
+            (&deep, options(8, 8), Device::Cpu, 4, 1, false),
+            (&deep, options(4, 4), Device::Cuda(0), 4, 1, false),
+            (&deep, options(4, 4), Device::Cpu, 4, 2, false),
+            (&deep, options(1, 1), Device::Cpu, 1, 1, false),
+        ] {
+            let found = partitions_gradients(model, &options, device, ranks, expert_parallel).unwrap();
+            assert_eq!(found, wanted, "{options:?} on {ranks} ranks");
+        }
+    }
+}
