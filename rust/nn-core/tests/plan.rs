@@ -238,6 +238,27 @@ fn no_rank_sends_more_than_is_planned() {
     }
 }
 
+/// That which updates the most, the gains among it, does not need the most where ranks keep the gradients alone that they
+/// update, and all gains'. On a GPU each has all.
+#[test]
+fn the_rank_that_needs_the_most_is_planned() {
+    let config = MoEConfig { vocab_size: 500, ..wide() };
+    let train = TrainConfig { batch_size: 4, micro_batch_size: Some(1), replicas: 4, sequence_length: 16, ..options() };
+    for (machine, wanted) in [
+        (Machine::Cpu { isa: None, threads: Some(1) }, 0),
+        (Machine::Cuda { capability: Some(90), multiprocessors: Some(132) }, 3),
+    ] {
+        let plans = (0..4).map(|rank| {
+            let seat = Seat { rank, ranks: 4, expert_parallel: 1 };
+            plan_steps(&config, &train, machine, seat, true, true).unwrap()
+        });
+        let plans: Vec<_> = plans.collect();
+        let planned = plan_ranks(&config, &train, machine, 4, 1).unwrap();
+        assert_eq!(Some(planned.memory.held), plans.iter().map(|plan| plan.held).max());
+        assert_eq!(planned.seat.rank, wanted);
+    }
+}
+
 /// Each row is the plan of so many ranks; experts are shared out as far as ranks and experts allow.
 #[test]
 fn rows_of_growing_jobs() {

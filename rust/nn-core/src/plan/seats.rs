@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::ops::Range;
 
-use nn_ffi::{ExpertEvent, Machine, expert_schedule, replica_merges, shard};
+use nn_ffi::{Device, ExpertEvent, Machine, expert_schedule, replica_merges, shard};
 
 use super::Seat;
 use crate::error::Result;
@@ -115,7 +115,11 @@ fn of_parameters(
     for shard in updates.shards() {
         sent[shard.rank] += bytes(8 * (ranks - 1) * shard.elements.len().div_ceil(chunk(machine)));
     }
-    let partitions = partitions_gradients(config, train, ranks, group)?;
+    let device = match machine {
+        Machine::Cpu { .. } => Device::Cpu,
+        Machine::Cuda { .. } => Device::Cuda(0),
+    };
+    let partitions = partitions_gradients(config, train, device, ranks, group)?;
     let mut held = Vec::with_capacity(ranks);
     for (rank, sent) in sent.iter_mut().enumerate() {
         let updates = updates.of_rank(rank);

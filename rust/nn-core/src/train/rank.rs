@@ -41,8 +41,9 @@ impl<'a> Rank<'a> {
 
     /// The same rank, whose model partitions its gradients where that is possible in a run with these options, and less memory.
     pub(crate) fn for_run(self, model: &MoEConfig, config: &TrainConfig) -> Result<Self> {
-        let ranks = self.comm.map_or(1, Comm::ranks);
-        Ok(self.with_partitioned_gradients(partitions_gradients(model, config, ranks, self.expert_parallel)?))
+        let (device, ranks) = (self.context.device(), self.comm.map_or(1, Comm::ranks));
+        let partitions = partitions_gradients(model, config, device, ranks, self.expert_parallel)?;
+        Ok(self.with_partitioned_gradients(partitions))
     }
 
     /// Whether its model keeps the gradients of the parameters that it updates alone.

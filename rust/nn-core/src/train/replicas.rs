@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
 
-use nn_ffi::{Comm, Context, DType, Piece, Shard, Tensor, kernels, replica_merges, shard};
+use nn_ffi::{Comm, Context, DType, Device, Piece, Shard, Tensor, kernels, replica_merges, shard};
 
 use super::backward_sums::BackwardSums;
 use super::config::TrainConfig;
@@ -347,14 +347,15 @@ pub(super) fn one_micro_batch_each(config: &TrainConfig, ranks: usize) -> bool {
 }
 
 /// Whether the models of so many ranks are to partition their gradients: where they can, and it is less memory. Ranks that share
-/// the experts out have parts of most of them anyway.
+/// the experts out have parts of most of them anyway; and on a GPU, memory in parts saves nothing yet.
 pub(crate) fn partitions_gradients(
     model: &MoEConfig,
     config: &TrainConfig,
+    device: Device,
     ranks: usize,
     expert_parallel: usize,
 ) -> Result<bool> {
-    if ranks == 1 || expert_parallel > 1 || !one_micro_batch_each(config, ranks) {
+    if device != Device::Cpu || ranks == 1 || expert_parallel > 1 || !one_micro_batch_each(config, ranks) {
         return Ok(false);
     }
     Ok(PartitionedGradients::saves(&ParameterLayout::new(model)?, ranks))
@@ -369,4 +370,33 @@ pub(super) fn aborting<T>(comm: Option<&Comm>, done: Result<T>) -> Result<T> {
         let _ = comm.abort(&format!("{error:#}")); // the error itself is the one to tell
     }
     done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gradients_are_partitioned_where_that_is_less() {
+        let deep = MoEConfig::preset("demo").unwrap();
+        let shallow = MoEConfig { num_layers: 2, ..deep.clone() };
+        let options = |batch_size, replicas| TrainConfig {
+            batch_size,
+            replicas,
+            micro_batch_size: Some(1),
+            ..TrainConfig::default()
+        };
+        for (model, options, device, ranks, expert_parallel, wanted) in [
+            (&deep, options(4, 4), Device::Cpu, 4, 1, true),
+            (&shallow, options(4, 4), Device::Cpu, 4, 1, false),
+            (&deep, options(8, 4), Device::Cpu, 4, 1, false),
+            (&deep, options(8, 8), Device::Cpu, 4, 1, false),
+            (&deep, options(4, 4), Device::Cuda(0), 4, 1, false),
+            (&deep, options(4, 4), Device::Cpu, 4, 2, false),
+            (&deep, options(1, 1), Device::Cpu, 1, 1, false),
+        ] {
+            let found = partitions_gradients(model, &options, device, ranks, expert_parallel).unwrap();
+            assert_eq!(found, wanted, "{options:?} on {ranks} ranks");
+        }
+    }
 }
