@@ -16,7 +16,7 @@ func (m *MoETransformer) build(training bool) error {
 	if training {
 		parameters = cuda.F32
 	}
-	if m.partition && (!training || m.Experts != nil || m.Comm == nil) {
+	if m.partition && (!training || m.Experts != nil || m.Comm == nil || m.Comm.Ranks() == 1) {
 		return errors.New("gradients are partitioned among the ranks of a communicator, which train all experts each")
 	}
 	if err := m.hold(parameters != weights || m.partition); err != nil {
@@ -79,7 +79,7 @@ func (m *MoETransformer) hold(apart bool) (err error) {
 
 // makeGradients makes them, of all that this rank computes with; nil: of everything.
 func (m *MoETransformer) makeGradients(computes []Span, why error) (err error) {
-	if m.partition && m.Held != nil {
+	if m.partition {
 		computes = m.Held.Gradients()
 		why = errors.New("this rank keeps the gradients of the parameters that it updates alone")
 		if m.Partitioned, err = newPartitionedGradients(m.ctx, m.Layout); err != nil {

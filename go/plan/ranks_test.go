@@ -21,9 +21,17 @@ import (
 // Where the experts are shared out, what a rank sends depends on what its tokens choose.
 func TestPlanOfRanks(t *testing.T) {
 	options := trainOptions()
-	options.BatchSize, options.MicroBatchSize, options.Replicas, options.SequenceLength = 59, 2, 8, 16
-	for _, of := range [][2]int{{2, 1}, {3, 1}, {8, 1}, {2, 2}, {4, 2}, {4, 4}} {
-		ranks, experts := of[0], of[1]
+	options.MicroBatchSize, options.SequenceLength = 2, 16
+	for _, of := range []struct{ ranks, experts, batch, replicas int }{
+		{2, 1, 59, 8}, {3, 1, 59, 8}, {8, 1, 59, 8}, {2, 2, 59, 8}, {4, 2, 59, 8}, {4, 4, 59, 8},
+		{8, 1, 15, 8}, {7, 1, 14, 7}, // whose ranks partition the gradients
+		{8, 1, 32, 8}, // and whose do not, though the plan runs fewer micro-batches than they
+	} {
+		ranks, experts := of.ranks, of.experts
+		options.BatchSize, options.Replicas = of.batch, of.replicas
+		if options.PartitionsGradients(wide(), cuda.CPU, ranks, experts) != (of.batch <= 2*ranks) {
+			t.Errorf("%v: gradients are partitioned, or are not", of)
+		}
 		peaks, sent := make([]int64, ranks), make([]int64, ranks)
 		var running sync.WaitGroup
 		for rank := range ranks {
@@ -45,11 +53,11 @@ func TestPlanOfRanks(t *testing.T) {
 			near(t, fmt.Sprint(seat), planned.Peak, peaks[rank])
 			evaluated := must.Get(plan.TrainingOf(wide(), options, machine, seat, true, true))(t)
 			held = max(held, evaluated.Held)
-			_, of, err := plan.TrainingWorkOf(wide(), options, machine, seat)
-			if off := math.Abs(float64(of)/float64(sent[rank]) - 1); err != nil || off > 0.2 || experts == 1 && off != 0 {
-				t.Errorf("%v: planned %d bytes, sent %d (%v)", seat, of, sent[rank], err)
+			_, sends, err := plan.TrainingWorkOf(wide(), options, machine, seat)
+			if off := math.Abs(float64(sends)/float64(sent[rank]) - 1); err != nil || off > 0.2 || experts == 1 && off != 0 {
+				t.Errorf("%v: planned %d bytes, sent %d (%v)", seat, sends, sent[rank], err)
 			}
-			mostPlanned = max(mostPlanned, of)
+			mostPlanned = max(mostPlanned, sends)
 		}
 		if whole.Memory.Held != held || whole.Sent != mostPlanned || mostPlanned == 0 {
 			t.Errorf("%v: %d and %d bytes; of all ranks the most are %d and %d",
@@ -111,6 +119,30 @@ func TestTheRankThatUpdatesMost(t *testing.T) {
 				t.Errorf("%s on %d ranks: %d and %d bytes; of all ranks the most are %d and %d",
 					precision, ranks, found.Memory.Held, found.Sent, held, sent)
 			}
+		}
+	}
+}
+
+// That which updates the most, the gains among it, does not need the most where ranks keep the gradients of what they update
+// alone, and those of all gains. On a GPU each has all.
+func TestTheRankThatNeedsMost(t *testing.T) {
+	config, options := wide(), trainOptions()
+	config.VocabSize = 500
+	options.SequenceLength, options.BatchSize, options.MicroBatchSize, options.Replicas = 16, 4, 1, 4
+	for _, of := range []struct {
+		machine cuda.Machine
+		rank    int
+	}{
+		{cuda.Machine{Device: cuda.CPU, Threads: 1}, 0}, {cuda.Machine{Device: cuda.CUDA, Capability: 90}, 3},
+	} {
+		held := 0
+		for rank := range 4 {
+			seat := plan.Seat{Rank: rank, Ranks: 4, ExpertParallel: 1}
+			held = max(held, must.Get(plan.TrainingOf(config, options, of.machine, seat, true, true))(t).Held)
+		}
+		found := must.Get(plan.OnRanks(config, options, of.machine, 4, 1))(t)
+		if found.Memory.Held != held || found.Seat.Rank != of.rank {
+			t.Errorf("%+v: rank %d with %d bytes; of all ranks the most are %d", of, found.Seat.Rank, found.Memory.Held, held)
 		}
 	}
 }
@@ -206,7 +238,8 @@ func measureRank(ctx *cuda.Context, options train.Config, rank, ranks, size int,
 	if err != nil {
 		return err
 	}
-	made, err := model.New(ctx, wide(), options.Precision, 1, model.WithExperts(experts))
+	made, err := model.New(ctx, wide(), options.Precision, 1, model.WithExperts(experts), model.WithComm(comm),
+		model.WithPartitionedGradients(options.PartitionsGradients(wide(), cuda.CPU, ranks, size)))
 	if err != nil {
 		return err
 	}

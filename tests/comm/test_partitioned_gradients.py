@@ -85,8 +85,10 @@ def test_only_with_one_micro_batch_a_rank() -> None:
             Trainer(model_of(comm, True), options(batch_size=16), comm=comm)
 
     job(RANKS, work)
-    with nncuda.Context(threads=1) as ctx, pytest.raises(ValueError, match="partitioned among the ranks of a comm"):
-        MoETransformer(ctx, TINY, partition_gradients=True)
+    with nncuda.Context(threads=1) as ctx:
+        for alone in (None, nncuda.Comm(ctx, "self")):
+            with pytest.raises(ValueError, match="partitioned among the ranks of a comm"):
+                MoETransformer(ctx, TINY, comm=alone, partition_gradients=True)
 
 
 def test_a_run_partitions_by_itself(tmp_path: Any) -> None:

@@ -286,7 +286,7 @@ def test_why_a_step_runs_call_by_call(ctx: nncuda.Context, monkeypatch: pytest.M
     failed = Trainer(MoETransformer(ctx, TINY), options)
     assert reasons(failed, 4) == [first]
     with monkeypatch.context() as patch:
-        patch.setattr(MoETransformer, "_clear_added_gradients", lambda self: refuse() if ctx._capture else clear(self))
+        patch.setattr(MoETransformer, "_clear_gains", lambda self: refuse() if ctx._capture else clear(self))
         said = "the step could not be captured: this engine does not capture that"
         assert reasons(failed, 4) == [said]
     assert reasons(failed, 4, 2) == [said] * 2
@@ -294,4 +294,4 @@ def test_why_a_step_runs_call_by_call(ctx: nncuda.Context, monkeypatch: pytest.M
     assert reasons(off, 4, 2) and np.array_equal(off.model.parameters.data.numpy(), same[1])
 
 
-clear = MoETransformer._clear_added_gradients
+clear = MoETransformer._clear_gains

@@ -82,7 +82,7 @@ class MoETransformer(DeviceBound):
         with `partition_gradients` it keeps the gradients of these alone (see `PartitionedGradients`).
         """
         check_precision(precision)
-        if partition_gradients and (not training or experts is not None or comm is None):
+        if partition_gradients and (not training or experts is not None or comm is None or comm.ranks == 1):
             raise ValueError("gradients are partitioned among the ranks of a comm, which train all experts each")
         if experts is not None and not training:
             raise ValueError("a model whose experts ranks share out is for training")
@@ -328,8 +328,8 @@ class MoETransformer(DeviceBound):
             dx = block.backward(dx, kept.pop(), batch, aux_factor, beta)
             completed()
         self.ctx.label("backward of model.embed_tokens")
-        if not accumulate:
-            kernels.zero_grad(grad=self.gradients.in_pass("model.embed_tokens.weight", self.embedding.weight.size))
+        if not accumulate and self.embedding.grad is not None:
+            kernels.zero_grad(grad=self.embedding.grad.view(-1))
         self.embedding.backward(dx, ids)
         completed()
         completed()  # the gains' are

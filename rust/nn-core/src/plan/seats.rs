@@ -115,10 +115,7 @@ fn of_parameters(
     for shard in updates.shards() {
         sent[shard.rank] += bytes(8 * (ranks - 1) * shard.elements.len().div_ceil(chunk(machine)));
     }
-    let device = match machine {
-        Machine::Cpu { .. } => Device::Cpu,
-        Machine::Cuda { .. } => Device::Cuda(0),
-    };
+    let device = if matches!(machine, Machine::Cpu { .. }) { Device::Cpu } else { Device::Cuda(0) };
     let partitions = partitions_gradients(config, train, device, ranks, group)?;
     let mut held = Vec::with_capacity(ranks);
     for (rank, sent) in sent.iter_mut().enumerate() {
