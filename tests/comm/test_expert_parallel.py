@@ -359,7 +359,8 @@ def test_loading(tmp_path: Path) -> None:
 
 
 def test_plan_command() -> None:
-    """A rank that holds a quarter of the experts needs less, and the flag is for several ranks."""
+    """A rank that holds a quarter of the experts needs less for them, but more for gradients than one that keeps those
+    alone that it updates, as here without the flag. The flag is for several ranks."""
     flags = ["plan", "--preset", "6.9b", "--micro-batch-size", "1", "--batch-size", "4", "--replicas", "4", "--json"]
     flags += ["--available", "1TB", "--sequence-length", "256", "--threads", "1"]
 
@@ -373,7 +374,7 @@ def test_plan_command() -> None:
     assert [shared[kind] for kind in ("master", "moments")] == pytest.approx(
         [apart[kind] for kind in ("master", "moments")], rel=0.01
     )
-    assert sum(shared.values()) < 0.85 * sum(apart.values())
+    assert apart["gradients"] < shared["gradients"] < 1.01 * 4 * MoEConfig.preset("6.9b").num_parameters
     refused = command("--ranks", "4", "--expert-parallel", "3")
     assert refused.exit_code != 0
     assert "expert_parallel is 3; it must divide the 4 ranks and the 16 experts" in refused.stderr

@@ -21,6 +21,8 @@ from nncuda.train.replicas import partitions_gradients
 RANKS = 8
 #: So many layers that three of them are less than all.
 DEEP = MoEConfig(**{**RAGGED.to_dict(), "num_layers": 8})
+#: All of it is updated by one rank.
+SMALL = MoEConfig(**{**TINY.to_dict(), "num_layers": 8, "hidden_size": 8, "ffn_size": 8})
 
 
 def model_of(comm: nncuda.Comm, partition: bool, **changes: Any) -> MoETransformer:
@@ -110,14 +112,16 @@ def test_a_run_partitions_by_itself(tmp_path: Any) -> None:
     assert job(RANKS, work) == [[True, True]] * RANKS
 
 
+@pytest.mark.parametrize("config", [DEEP, SMALL], ids=["several grains", "one grain"])
 @pytest.mark.parametrize("changes", [{"max_loss": 0.5}, {"learning_rate": 1e30, "clip_norm": None}])
-def test_divergence(tmp_path: Any, changes: dict[str, Any]) -> None:
-    """Where it began is found as ever; the largest gradient is not."""
-    data = write_data(tmp_path, DEEP)
+def test_divergence(tmp_path: Any, changes: dict[str, Any], config: MoEConfig) -> None:
+    """Where it began is found as ever; the largest gradient is not, not even by a rank that has all."""
+    assert partitions_gradients(config, options(), "cpu", RANKS)
+    data = write_data(tmp_path, config)
 
     def work(comm: nncuda.Comm) -> None:
         folder = tmp_path / f"run of {comm.ranks}"
-        TrainingRun.start(folder, comm.ctx, DEEP, options(**changes), *data, comm=comm).run()
+        TrainingRun.start(folder, comm.ctx, config, options(**changes), *data, comm=comm).run()
 
     (alone,) = errors_of(outcomes(1, work))
     if "max_loss" in changes:

@@ -13,6 +13,7 @@ from ..device import Context, NonFinite, Tensor
 from ..formats import FormatError
 from ..models import MoETransformer
 from ..models.moe import IGNORE_INDEX
+from ..models.partitioned import PartitionedGradients
 from .config import LEAST_LOSS_SCALE
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def check_convergence(
     if loss > limit:
         place = f"the largest gradient {_SHARED}"
         if trainer.model.experts is None:
-            if trainer.model.gradients is not None and trainer.model.gradients.complete:
+            if not isinstance(trainer.model.gradients, PartitionedGradients):
                 trainer.gather_gradients()
             place = _largest_gradient(trainer.model, result.loss_scale or 1.0)
         raise DivergedError(
@@ -139,7 +140,7 @@ def _run(model: MoETransformer, inputs: np.ndarray, targets: np.ndarray, micro: 
 
 def _largest_gradient(model: MoETransformer, scale: float) -> str:
     assert model.gradients is not None
-    if not model.gradients.complete:
+    if isinstance(model.gradients, PartitionedGradients):
         return _PARTITIONED
     norms = {  # in f64: that of f32 may be beyond its largest number
         name: math.sqrt(float(np.square(array, dtype=np.float64).sum())) / scale

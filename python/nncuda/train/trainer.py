@@ -270,7 +270,7 @@ class Trainer(DeviceBound):
         if self.model.experts is not None:
             raise self.model.experts.partial()
         assert self.model.gradients is not None  # as __init__ found
-        if not self.model.gradients.complete:
+        if isinstance(self.model.gradients, PartitionedGradients):
             raise StateError(51, "this rank keeps the gradients of the parameters that it updates alone")
         if self.comm is not None:
             self.comm.move(self.model.gradients.data, self._held.weight_moves(4))
