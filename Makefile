@@ -9,7 +9,8 @@ PREFIX ?= /usr/local
 CUDA := build/cuda-toolchain
 WHEEL := build/wheel
 SM_70 ?= check
-EMULATE ?= $(if $(shell command -v $(CXX)),70 75 80 90)
+EMULATE ?= $(if $(shell command -v $(CXX)),70 80 90)
+EMULATED := build/emulated/libnncuda_emulated_
 SANITIZER = $(if $(shell PATH="$$PATH:$$CUDA_HOME/bin:/usr/local/cuda/bin" command -v compute-sanitizer),,$(CUDA)/sanitizer/.ready)
 empty :=
 space := $(empty) $(empty)
@@ -42,14 +43,14 @@ COUNT ?= 12
 RANKS ?= 2
 # What `make test` is made of; .ci/run times each.
 PARTS := python-test go-test rust-test parity packages
-SLOW ?= lint docs asan tsan ranks faults fuzz interop cuda newcomer crates wheel rust-wheel-release mutants
+SLOW ?= lint docs emulated-75 asan tsan ranks faults fuzz interop cuda newcomer crates wheel rust-wheel-release mutants
 
-.PHONY: help run test test-all python-test go go-test rust rust-test rust-wheel rust-wheel-release parity ranks packages crates lib install emulated cuda \
+.PHONY: help run test test-all python-test go go-test rust rust-test rust-wheel rust-wheel-release parity ranks packages crates lib install emulated emulated-75 cuda \
   cuda-toolchain gpu-verify gpu-sanitize gpu-bundle wheel bench bench-languages bench-ranks interop interop-large docs asan tsan faults fuzz mutants newcomer \
   fmt generate abi lint lock clean go-toolchain rust-toolchain
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-18s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-18s %s\n", $$1, $$2 }'
 
 run: $(VENV)/.run ## train a small model on text that every machine has (TEXT=folder: on yours; DEVICE=cuda) and let it write
 	$(BIN)/nncuda demo --out runs/demo $(if $(TEXT),--text "$(TEXT)") $(if $(DEVICE),--device "$(DEVICE)")
@@ -107,10 +108,15 @@ crates: rust ## dist/*.crate, each built from what it holds, the library among i
 	NNCUDA_CRATES=$(CARGO_TARGET_DIR)/package $(BIN)/python -m pytest tests/packages/test_crates_elsewhere.py
 	mkdir -p dist && cp $(CARGO_TARGET_DIR)/package/*.crate dist/
 
-emulated: ## the GPU engine with the CPU in place of a GPU, for tests: build/emulated (EMULATE="70 75 80 90")
+emulated: ## the GPU engine with the CPU in place of a GPU, for tests: build/emulated (EMULATE="70 75 80 86 89 90")
+	@rm -f $(filter-out $(EMULATE:%=$(EMULATED)%.so),$(wildcard $(EMULATED)*.so)) # tests take what they find: nothing old
 	@$(if $(EMULATE),,echo "The GPU engine is not emulated: that needs a C++ compiler, such as g++.")
 	$(if $(EMULATE),cmake -S . -B build/emulated -DNNCUDA_CUDA=OFF -DNNCUDA_ISAS=baseline -DNNCUDA_EMULATE="$(subst $(space),;,$(EMULATE))")
 	$(if $(EMULATE),cmake --build build/emulated --target $(EMULATE:%=nncuda_emulated_%))
+
+emulated-75: $(VENV)/.test ## the GPU engine's tests on an emulated sm_75, which `make test` leaves out
+	$(MAKE) emulated EMULATE=75
+	$(BIN)/python -m pytest tests/emulator/test_emulated_gpu.py
 
 lib: ## the library alone: build/lib/libnncuda.so
 	cmake -S . -B $(BUILD)

@@ -98,6 +98,16 @@ def test_the_default_number_of_threads_is_that_of_the_cores_allowed():
         assert 1 <= context.get(C.CTX_THREADS) <= len(os.sched_getaffinity(0))
 
 
+def test_the_cores_allowed_are_those_of_this_process_alone():
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})  # of this thread, who asks; other processes have more
+    try:
+        with Context() as context:
+            assert context.get(C.CTX_THREADS) == 1
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
 def test_the_error_is_cleared_by_a_success(context):
     context.fails(C.ERROR_INVALID_VALUE, "attribute", "nncuda_ctx_set", -1, 0)
     context.ok("nncuda_ctx_synchronize")

@@ -120,6 +120,15 @@ def test_a_trainer_that_is_restored_updates_again(ctx: nncuda.Context, precision
         assert not trainer.train_step(*batch).skipped and trainer.updates == step
 
 
+def test_a_fault_in_a_block_that_is_recomputed_has_its_place(tmp_path: Path, ctx: nncuda.Context) -> None:
+    """Its first pass keeps nothing, and calls other parts of the block."""
+    run = start(tmp_path / "run", ctx, write_data(tmp_path), log_every=10, eval_every=0, activation_checkpointing=1)
+    with pytest.raises(DivergedError, match=re.escape(FAULTS["experts"].place)):
+        for progress in run.steps():
+            if progress.step == 7:
+                FAULTS["experts"].plant(run.trainer.model)
+
+
 @pytest.mark.parametrize("habit", ["report", "evaluate", "save", "stop"])
 def test_no_checkpoint_of_a_diverged_state(tmp_path: Path, ctx: nncuda.Context, habit: str) -> None:
     """Whatever comes next behind the fault, it looks first."""
