@@ -225,7 +225,8 @@ static void forget(nncuda_ctx *ctx, int64_t time) { (void)ctx, (void)time; }
    .visible = 1,                                                                                                       \
    .lazy = 1,                                                                                                          \
    .take_parts = nn_system_take_parts,                                                                                 \
-   .give_parts = nn_system_give_parts}
+   .give_parts = nn_system_give_parts,                                                                                 \
+   .grain = 1}
 
 const nn_engine nn_cpu_engine = {.device = NNCUDA_DEVICE_CPU,
                                  .count = count,

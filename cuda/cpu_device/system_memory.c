@@ -77,16 +77,16 @@ void *nn_system_take_parts(nncuda_ctx *ctx, size_t bytes, const int64_t *ranges,
   const size_t grain = (size_t)sysconf(_SC_PAGESIZE);
   for (int64_t i = 0; i < count && memory != NULL; i++) {
     const size_t begin = (size_t)ranges[2 * i] / grain * grain, end = round_up((size_t)ranges[2 * i + 1], grain);
-    if (ranges[2 * i] < ranges[2 * i + 1] && mprotect(memory + begin, end - begin, PROT_READ | PROT_WRITE) != 0) {
-      nn_system_give_parts(ctx, memory, bytes);
+    if (mprotect(memory + begin, end - begin, PROT_READ | PROT_WRITE) != 0) {
+      nn_system_give_parts(ctx, memory, bytes, ranges, count);
       memory = NULL;
     }
   }
   return memory;
 }
 
-void nn_system_give_parts(nncuda_ctx *ctx, void *memory, size_t bytes) {
-  (void)ctx;
+void nn_system_give_parts(nncuda_ctx *ctx, void *memory, size_t bytes, const int64_t *ranges, int64_t count) {
+  (void)ctx, (void)ranges, (void)count;
   munmap(memory, round_up(bytes, page));
 }
 

@@ -13,7 +13,7 @@ void nn_system_give(nncuda_ctx *ctx, void *memory, size_t bytes);
 
 /* Memory in parts, as nn_memory.take_parts (runtime/device.h). Whoever touches an address between them gets SIGSEGV. */
 void *nn_system_take_parts(nncuda_ctx *ctx, size_t bytes, const int64_t *ranges, int64_t count);
-void nn_system_give_parts(nncuda_ctx *ctx, void *memory, size_t bytes);
+void nn_system_give_parts(nncuda_ctx *ctx, void *memory, size_t bytes, const int64_t *ranges, int64_t count);
 
 /* Bytes that the machine (or the control group of this process) has in all and could still give. False when the system
  * does not say. */

@@ -5,6 +5,7 @@
 #include "comm/collective.h"
 #include "kernels/driver.cuh"
 #include "kernels/engine.cuh"
+#include "kernels/memory_parts.cuh"
 #include "kernels/streams.cuh"
 
 #include <stdio.h>
@@ -384,8 +385,9 @@ extern const nn_engine nn_gpu_engine = {
     close,
     enter,
     leave,
-    /* memory */ {allocate, release, 256, /* visible */ 0, /* lazy */ 0, /* in parts */ nullptr, nullptr},
-    /* host_memory */ {allocate_host, release_host, 256, /* visible */ 1, /* lazy */ 0, nullptr, nullptr},
+    /* memory */
+    {allocate, release, 256, /* visible */ 0, /* lazy */ 0, nn_gpu_take_parts, nn_gpu_give_parts, NN_GPU_GRAIN},
+    /* host_memory */ {allocate_host, release_host, 256, /* visible */ 1, /* lazy */ 0, nullptr, nullptr, 0},
     memory_info,
     reaches,
     nn_streams_wait,

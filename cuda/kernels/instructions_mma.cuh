@@ -150,4 +150,18 @@ __device__ __forceinline__ void nn_mma_m16n8k32_s8(int32_t (&d)[4], const uint32
 #endif
 }
 
+/*
+ * The half of it, k = 16, from sm_80 on: a 16 x 16 and b 16 x 8. PTX 9.7.14.5.9:
+ *   a[0]: row g, k = 4t .. 4t + 3     a[1]: row g + 8, the same k     b: k = 4t .. 4t + 3, column g     d as above
+ */
+__device__ __forceinline__ void nn_mma_m16n8k16_s8(int32_t (&d)[4], uint32_t a0, uint32_t a1, uint32_t b) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+               : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+               : "r"(a0), "r"(a1), "r"(b));
+#else
+  nn_absent(d, a0, a1, b);
+#endif
+}
+
 #endif

@@ -18,21 +18,73 @@
 
 constexpr int NN_PART = 32, NN_PART_WORDS = NN_PART / 4;
 
-/* BYTES bytes from any address; what the last word has beyond them is undefined. */
-template <int BYTES> __device__ __forceinline__ void nn_bytes_at(uint32_t (&to)[(BYTES + 3) / 4], const uint8_t *from) {
-  constexpr int WORDS = (BYTES + 3) / 4;
+/* The words of memory that BYTES bytes from any address touch: at most one more than they fill. */
+template <int BYTES> constexpr int nn_words_touched = (BYTES + 3) / 4 + (BYTES > 1);
+
+template <int BYTES> __device__ __forceinline__ void nn_load_touched(uint32_t *all, const uint8_t *from) {
+  constexpr int WORDS = nn_words_touched<BYTES>;
   const unsigned before = (unsigned)reinterpret_cast<uintptr_t>(from) & 3u;
   const uint32_t *words = reinterpret_cast<const uint32_t *>(from - before);
-  uint32_t all[WORDS + 1];
 #pragma unroll
   for (int i = 0; i < WORDS; i++) {
-    all[i] = __ldg(words + i);
+    all[i] = i < WORDS - 1 || BYTES == 1 || before + BYTES > 4 * (WORDS - 1) ? __ldg(words + i) : 0u;
   }
-  all[WORDS] = before + BYTES > 4 * WORDS ? __ldg(words + WORDS) : 0u;
+}
+
+/* The bytes themselves; what the last word has beyond them is undefined. */
+template <int BYTES>
+__device__ __forceinline__ void nn_shift_touched(uint32_t (&to)[(BYTES + 3) / 4], const uint32_t *all,
+                                                 const uint8_t *from) {
+  const unsigned before = (unsigned)reinterpret_cast<uintptr_t>(from) & 3u;
 #pragma unroll
-  for (int i = 0; i < WORDS; i++) {
-    to[i] = __funnelshift_r(all[i], all[i + 1], 8 * before);
+  for (int i = 0; i < (BYTES + 3) / 4; i++) {
+    to[i] = __funnelshift_r(all[i], BYTES > 1 ? all[i + 1] : 0u, 8 * before);
   }
+}
+
+template <int BYTES> __device__ __forceinline__ void nn_bytes_at(uint32_t (&to)[(BYTES + 3) / 4], const uint8_t *from) {
+  uint32_t all[nn_words_touched<BYTES>];
+  nn_load_touched<BYTES>(all, from);
+  nn_shift_touched<BYTES>(to, all, from);
+}
+
+/*
+ * How what follows reads the bytes of a part: at once, or in two halves with other work between them. Of these the
+ * first only starts the loads and makes nothing of the part, the second has their words.
+ */
+struct nn_read_now {
+  template <int BYTES> __device__ __forceinline__ void bytes(uint32_t (&to)[(BYTES + 3) / 4], const uint8_t *from) {
+    nn_bytes_at<BYTES>(to, from);
+  }
+};
+
+constexpr int NN_PART_TOUCHES = 36; /* words of a part at most: q6_k in rows side by side */
+
+struct nn_read_begin {
+  uint32_t (&words)[NN_PART_TOUCHES];
+  int count;
+  template <int BYTES> __device__ __forceinline__ void bytes(uint32_t (&to)[(BYTES + 3) / 4], const uint8_t *from) {
+    nn_load_touched<BYTES>(words + count, from);
+    count += nn_words_touched<BYTES>;
+#pragma unroll
+    for (uint32_t &word : to) {
+      word = 0;
+    }
+  }
+};
+
+struct nn_read_end {
+  const uint32_t (&words)[NN_PART_TOUCHES];
+  int count;
+  template <int BYTES> __device__ __forceinline__ void bytes(uint32_t (&to)[(BYTES + 3) / 4], const uint8_t *from) {
+    nn_shift_touched<BYTES>(to, words + count, from);
+    count += nn_words_touched<BYTES>;
+  }
+};
+
+template <int BYTES, class READ>
+__device__ __forceinline__ void nn_read(uint32_t (&to)[(BYTES + 3) / 4], const uint8_t *from, READ &read) {
+  read.template bytes<BYTES>(to, from);
 }
 
 /* Elements of a format that is a dtype, and other numbers of 16 bits, at any address. */
@@ -130,9 +182,10 @@ template <int FORMAT> struct nn_stored;
 template <> struct nn_stored<NNCUDA_FORMAT_Q4_0> {
   static constexpr int BLOCK = 32, BYTES = 18, MIDDLE = 8;
   static constexpr bool HAS_MINIMUM = false, HAS_FACTORS = false;
-  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int) {
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int, READ &read) {
     uint32_t w[5], packed[4];
-    nn_bytes_at<BYTES>(w, block);
+    nn_read<BYTES>(w, block, read);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       packed[i] = __funnelshift_r(w[i], w[i + 1], 16);
@@ -145,9 +198,10 @@ template <> struct nn_stored<NNCUDA_FORMAT_Q4_0> {
 template <> struct nn_stored<NNCUDA_FORMAT_Q4_1> {
   static constexpr int BLOCK = 32, BYTES = 20, MIDDLE = 0;
   static constexpr bool HAS_MINIMUM = true, HAS_FACTORS = false;
-  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int) {
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int, READ &read) {
     uint32_t w[5];
-    nn_bytes_at<BYTES>(w, block);
+    nn_read<BYTES>(w, block, read);
     nn_halves(to.quants, w + 1);
     to.scale = nn_low_f16(w[0]);
     to.minimum = nn_high_f16(w[0]);
@@ -157,9 +211,10 @@ template <> struct nn_stored<NNCUDA_FORMAT_Q4_1> {
 template <> struct nn_stored<NNCUDA_FORMAT_Q5_0> {
   static constexpr int BLOCK = 32, BYTES = 22, MIDDLE = 16;
   static constexpr bool HAS_MINIMUM = false, HAS_FACTORS = false;
-  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int) {
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int, READ &read) {
     uint32_t w[6], packed[5];
-    nn_bytes_at<BYTES>(w, block);
+    nn_read<BYTES>(w, block, read);
 #pragma unroll
     for (int i = 0; i < 5; i++) {
       packed[i] = __funnelshift_r(w[i], w[i + 1], 16);
@@ -173,9 +228,10 @@ template <> struct nn_stored<NNCUDA_FORMAT_Q5_0> {
 template <> struct nn_stored<NNCUDA_FORMAT_Q5_1> {
   static constexpr int BLOCK = 32, BYTES = 24, MIDDLE = 0;
   static constexpr bool HAS_MINIMUM = true, HAS_FACTORS = false;
-  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int) {
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int, READ &read) {
     uint32_t w[6];
-    nn_bytes_at<BYTES>(w, block);
+    nn_read<BYTES>(w, block, read);
     nn_halves(to.quants, w + 2);
     nn_fifths(to.quants, w[1]);
     to.scale = nn_low_f16(w[0]);
@@ -187,9 +243,10 @@ template <> struct nn_stored<NNCUDA_FORMAT_Q5_1> {
 template <> struct nn_stored<NNCUDA_FORMAT_Q8_0> {
   static constexpr int BLOCK = 32, BYTES = 34, MIDDLE = 0;
   static constexpr bool HAS_MINIMUM = false, HAS_FACTORS = false;
-  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int) {
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int, READ &read) {
     uint32_t w[9];
-    nn_bytes_at<BYTES>(w, block);
+    nn_read<BYTES>(w, block, read);
 #pragma unroll
     for (int i = 0; i < NN_PART_WORDS; i++) {
       to.quants[i] = __funnelshift_r(w[i], w[i + 1], 16);
@@ -202,10 +259,11 @@ template <> struct nn_stored<NNCUDA_FORMAT_Q8_0> {
 template <> struct nn_stored<NNCUDA_FORMAT_Q4_K> {
   static constexpr int BLOCK = 256, BYTES = 144, MIDDLE = 0;
   static constexpr bool HAS_MINIMUM = true, HAS_FACTORS = false;
-  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int j) {
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int j, READ &read) {
     uint32_t head[4];
-    nn_bytes_at<16>(head, block);
-    nn_bytes_at<32>(to.quants, block + 16 + 32 * (j >> 1));
+    nn_read<16>(head, block, read);
+    nn_read<32>(to.quants, block + 16 + 32 * (j >> 1), read);
 #pragma unroll
     for (int i = 0; i < NN_PART_WORDS; i++) {
       to.quants[i] = to.quants[i] >> (4 * (j & 1)) & 0x0f0f0f0fu;
@@ -218,11 +276,12 @@ template <> struct nn_stored<NNCUDA_FORMAT_Q4_K> {
 template <> struct nn_stored<NNCUDA_FORMAT_Q5_K> {
   static constexpr int BLOCK = 256, BYTES = 176, MIDDLE = 0;
   static constexpr bool HAS_MINIMUM = true, HAS_FACTORS = false;
-  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int j) {
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int j, READ &read) {
     uint32_t head[4], high[NN_PART_WORDS];
-    nn_bytes_at<16>(head, block);
-    nn_bytes_at<32>(high, block + 16);
-    nn_bytes_at<32>(to.quants, block + 48 + 32 * (j >> 1));
+    nn_read<16>(head, block, read);
+    nn_read<32>(high, block + 16, read);
+    nn_read<32>(to.quants, block + 48 + 32 * (j >> 1), read);
 #pragma unroll
     for (int i = 0; i < NN_PART_WORDS; i++) {
       to.quants[i] = (to.quants[i] >> (4 * (j & 1)) & 0x0f0f0f0fu) | (high[i] >> j & 0x01010101u) << 4;
@@ -236,13 +295,14 @@ template <> struct nn_stored<NNCUDA_FORMAT_Q5_K> {
 template <> struct nn_stored<NNCUDA_FORMAT_Q6_K> {
   static constexpr int BLOCK = 256, BYTES = 210, MIDDLE = 32;
   static constexpr bool HAS_MINIMUM = false, HAS_FACTORS = true;
-  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int j) {
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int j, READ &read) {
     const int half = j >> 2, in_half = j & 3;
     uint32_t high[NN_PART_WORDS], factors[1], scale[1];
-    nn_bytes_at<32>(to.quants, block + 64 * half + 32 * (in_half & 1));
-    nn_bytes_at<32>(high, block + 128 + 32 * half);
-    nn_bytes_at<2>(factors, block + 192 + 2 * j);
-    nn_bytes_at<2>(scale, block + 208);
+    nn_read<32>(to.quants, block + 64 * half + 32 * (in_half & 1), read);
+    nn_read<32>(high, block + 128 + 32 * half, read);
+    nn_read<2>(factors, block + 192 + 2 * j, read);
+    nn_read<2>(scale, block + 208, read);
 #pragma unroll
     for (int i = 0; i < NN_PART_WORDS; i++) {
       to.quants[i] = (to.quants[i] >> (4 * (in_half >> 1)) & 0x0f0f0f0fu) | (high[i] >> (2 * in_half) & 0x03030303u)
@@ -255,9 +315,10 @@ template <> struct nn_stored<NNCUDA_FORMAT_Q6_K> {
 };
 
 /* Part `part` of a row. */
-template <int FORMAT> __device__ __forceinline__ void nn_load_part(nn_part &to, const uint8_t *row, int64_t part) {
+template <int FORMAT, class READ = nn_read_now>
+__device__ __forceinline__ void nn_load_part(nn_part &to, const uint8_t *row, int64_t part, READ read = {}) {
   constexpr int PARTS = nn_stored<FORMAT>::BLOCK / NN_PART;
-  nn_stored<FORMAT>::load(to, row + part / PARTS * nn_stored<FORMAT>::BYTES, (int)(part % PARTS));
+  nn_stored<FORMAT>::load(to, row + part / PARTS * nn_stored<FORMAT>::BYTES, (int)(part % PARTS), read);
 }
 
 /* Element e of a part in f32; only a minimum needs rounding, since the product of a scale and a quant is exact. */

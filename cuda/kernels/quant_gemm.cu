@@ -5,6 +5,10 @@
 /* By count, not measured on a GPU yet: the activations are small beside the weights. */
 constexpr int THREADS = 256, BLOCKS_PER_SM = 8;
 
+/* Rows from which the tensor cores multiply. With fewer, dp4a takes about as long as it takes to walk k one stage after
+ * another. By count too. */
+constexpr int64_t ROWS_FOR_MMA = 33;
+
 /* Rows after the last group are not read. */
 __device__ __forceinline__ int64_t rows_used(const int32_t *offsets, int64_t groups, int64_t m) {
   if (offsets == nullptr) {
@@ -113,6 +117,37 @@ static int32_t prepare_activations(nncuda_ctx *ctx, quant_product &p, const T *x
   return status;
 }
 
+static int32_t run(nncuda_ctx *ctx, quant_product &p) {
+  const int64_t rows = p.offsets == nullptr ? p.m : nn_ceil_div(p.m, p.groups);
+  const bool one_form = p.combine != NN_QUANT_SWIGLU || quant_same_form(p.matrix[0], p.matrix[1]);
+  return one_form && !nn_is_dtype(p.matrix[0].format) && rows >= ROWS_FOR_MMA && nn_gpu_arch(ctx) >= 80
+             ? quant_run_mma(ctx, p, rows)
+             : quant_run_rows(ctx, p, rows);
+}
+
+/* A launch for each form of weights. */
+static int32_t run_forms(nncuda_ctx *ctx, quant_product &p) {
+  if (p.combine == NN_QUANT_SWIGLU) {
+    return run(ctx, p);
+  }
+  bool done[NN_QUANT_MATRICES] = {};
+  for (int32_t i = 0; i < p.matrices; i++) {
+    quant_product one = p;
+    one.matrices = 0;
+    for (int32_t j = i; j < p.matrices; j++) {
+      if (!done[j] && quant_same_form(p.matrix[i], p.matrix[j])) {
+        one.matrix[one.matrices++] = p.matrix[j];
+        done[j] = true;
+      }
+    }
+    const int32_t status = one.matrices == 0 ? NNCUDA_SUCCESS : run(ctx, one);
+    if (status != NNCUDA_SUCCESS) {
+      return status;
+    }
+  }
+  return NNCUDA_SUCCESS;
+}
+
 static int32_t launch(nncuda_ctx *ctx, const nn_gemm_quant_args *a) {
   quant_product p = {};
   p.offsets = a->offsets;
@@ -143,7 +178,7 @@ static int32_t launch(nncuda_ctx *ctx, const nn_gemm_quant_args *a) {
       return status;
     }
   }
-  return quant_run_rows(ctx, p);
+  return run_forms(ctx, p);
 }
 
 #define QUANT_GEMM(op)                                                                                                 \

@@ -2,7 +2,8 @@
  * Products with stored weights (bindings.h, section quant): the problem as its kernels see it, which rows of x meet
  * which matrix, and the way from finished sums to y.
  *
- * Files: quant_gemm.cu rounds the activations and plans, quant_gemm_rows.cu multiplies for few rows.
+ * Files: quant_gemm.cu rounds the activations, plans and chooses, quant_gemm_rows.cu multiplies for few rows of x,
+ * quant_gemm_mma.cu for many on the tensor cores.
  *
  * What decides bits is the same in all of them. With a block format the products of 32 weights are whole numbers, exact
  * whatever instruction makes them, and the blocks of a row are added in order: sum = fma(d * scale, products, sum),
@@ -164,7 +165,13 @@ __device__ __forceinline__ void quant_finish(const quant_product &p, int64_t row
   }
 }
 
-/* Starts the product; every matrix has what it needs of the activations. */
-int32_t quant_run_rows(nncuda_ctx *ctx, quant_product &p);
+inline bool quant_same_form(const quant_weights &a, const quant_weights &b) {
+  return a.format == b.format && a.interleaved == b.interleaved;
+}
+
+/* Start the product; every matrix has what it needs of the activations. All have one form, but that rows take a gate
+ * and an up of two; mma takes blocks, from sm_80 on. `rows`: of x that meet a matrix, about. */
+int32_t quant_run_rows(nncuda_ctx *ctx, quant_product &p, int64_t rows);
+int32_t quant_run_mma(nncuda_ctx *ctx, quant_product &p, int64_t rows);
 
 #endif

@@ -304,38 +304,12 @@ template <int M> static int32_t run_form(nncuda_ctx *ctx, quant_product &p) {
   return NNCUDA_ERROR_INTERNAL;
 }
 
-static int32_t run(nncuda_ctx *ctx, quant_product &p) {
-  /* Rows that a group has, about. */
-  const int64_t each = p.offsets == nullptr ? p.m : nn_ceil_div(p.m, p.groups);
-  return each <= 1   ? run_form<1>(ctx, p)
-         : each <= 2 ? run_form<2>(ctx, p)
-         : each <= 4 ? run_form<4>(ctx, p)
+int32_t quant_run_rows(nncuda_ctx *ctx, quant_product &p, int64_t rows) {
+  if (p.combine == NN_QUANT_SWIGLU && !quant_same_form(p.matrix[0], p.matrix[1])) {
+    return start<ANY_FORMAT, false, 4>(ctx, p); /* how many rows share a read decides no bits */
+  }
+  return rows <= 1   ? run_form<1>(ctx, p)
+         : rows <= 2 ? run_form<2>(ctx, p)
+         : rows <= 4 ? run_form<4>(ctx, p)
                      : run_form<8>(ctx, p);
-}
-
-static bool same_form(const quant_weights &a, const quant_weights &b) {
-  return a.format == b.format && a.interleaved == b.interleaved;
-}
-
-int32_t quant_run_rows(nncuda_ctx *ctx, quant_product &p) {
-  if (p.combine == NN_QUANT_SWIGLU) {
-    /* How many rows share a read decides no bits, and files have the same format for both. */
-    return same_form(p.matrix[0], p.matrix[1]) ? run(ctx, p) : start<ANY_FORMAT, false, 4>(ctx, p);
-  }
-  bool done[NN_QUANT_MATRICES] = {};
-  for (int32_t i = 0; i < p.matrices; i++) {
-    quant_product one = p;
-    one.matrices = 0;
-    for (int32_t j = i; j < p.matrices; j++) {
-      if (!done[j] && same_form(p.matrix[i], p.matrix[j])) {
-        one.matrix[one.matrices++] = p.matrix[j];
-        done[j] = true;
-      }
-    }
-    const int32_t status = one.matrices == 0 ? NNCUDA_SUCCESS : run(ctx, one);
-    if (status != NNCUDA_SUCCESS) {
-      return status;
-    }
-  }
-  return NNCUDA_SUCCESS;
 }

@@ -9,15 +9,18 @@
 #include "kernels/quant_format.cuh"
 
 /* Word `word` of row `row`, of the words that begin at `from`. */
-__device__ __forceinline__ uint32_t nn_interleaved_word(const uint8_t *from, int word, int row) {
+template <class READ>
+__device__ __forceinline__ uint32_t nn_interleaved_word(const uint8_t *from, int word, int row, READ &read) {
   uint32_t to[1];
-  nn_bytes_at<4>(to, from + (word * NN_INTERLEAVED_ROWS + row) * 4);
+  nn_read<4>(to, from + (word * NN_INTERLEAVED_ROWS + row) * 4, read);
   return to[0];
 }
 
 /* The f16 of row `row`, of sixteen. */
-__device__ __forceinline__ float nn_interleaved_f16(const uint8_t *from, int row) {
-  return nn_number_at<nn_f16>(from + 2 * row);
+template <class READ> __device__ __forceinline__ float nn_interleaved_f16(const uint8_t *from, int row, READ &read) {
+  uint32_t to[1];
+  nn_read<2>(to, from + 2 * row, read);
+  return nn_low_f16(to[0]);
 }
 
 /* Of rows in FORMAT. load: part j of row `row` of the sixteen blocks at `blocks`; place: which byte of a block, and of
@@ -35,14 +38,15 @@ __host__ __device__ constexpr nn_interleaved_place nn_interleaved_words(int at, 
 
 template <> struct nn_interleaved<NNCUDA_FORMAT_Q4_0> {
   static constexpr int SCALES = 2 * NN_INTERLEAVED_ROWS;
-  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *blocks, int row, int) {
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *blocks, int row, int, READ &read) {
     uint32_t packed[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      packed[i] = nn_interleaved_word(blocks + SCALES, i, row);
+      packed[i] = nn_interleaved_word(blocks + SCALES, i, row, read);
     }
     nn_halves(to.quants, packed);
-    to.scale = nn_interleaved_f16(blocks, row);
+    to.scale = nn_interleaved_f16(blocks, row, read);
   }
   static __device__ __forceinline__ nn_interleaved_place place(int at) {
     return at < SCALES ? nn_interleaved_place{at / 2, at % 2} : nn_interleaved_words(at - SCALES, 2);
@@ -51,12 +55,13 @@ template <> struct nn_interleaved<NNCUDA_FORMAT_Q4_0> {
 
 template <> struct nn_interleaved<NNCUDA_FORMAT_Q8_0> {
   static constexpr int SCALES = 2 * NN_INTERLEAVED_ROWS;
-  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *blocks, int row, int) {
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *blocks, int row, int, READ &read) {
 #pragma unroll
     for (int i = 0; i < NN_PART_WORDS; i++) {
-      to.quants[i] = nn_interleaved_word(blocks + SCALES, i, row);
+      to.quants[i] = nn_interleaved_word(blocks + SCALES, i, row, read);
     }
-    to.scale = nn_interleaved_f16(blocks, row);
+    to.scale = nn_interleaved_f16(blocks, row, read);
   }
   static __device__ __forceinline__ nn_interleaved_place place(int at) {
     return at < SCALES ? nn_interleaved_place{at / 2, at % 2} : nn_interleaved_words(at - SCALES, 2);
@@ -66,20 +71,24 @@ template <> struct nn_interleaved<NNCUDA_FORMAT_Q8_0> {
 /* Words i and 8 + i of a half's low bits and word i of its high ones are neighbours, for i = 0 .. 7. */
 template <> struct nn_interleaved<NNCUDA_FORMAT_Q6_K> {
   static constexpr int SCALES = 2 * NN_INTERLEAVED_ROWS, FACTORS = 16 * NN_INTERLEAVED_ROWS;
-  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *blocks, int row, int j) {
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *blocks, int row, int j, READ &read) {
     const int half = j >> 2, in_half = j & 3;
     const uint8_t *const words = blocks + SCALES + FACTORS;
 #pragma unroll
     for (int i = 0; i < NN_PART_WORDS; i++) {
       const int first = (half * NN_PART_WORDS + i) * 3;
-      const uint32_t low = nn_interleaved_word(words, first + (in_half & 1), row),
-                     high = nn_interleaved_word(words, first + 2, row);
+      const uint32_t low = nn_interleaved_word(words, first + (in_half & 1), row, read),
+                     high = nn_interleaved_word(words, first + 2, row, read);
       to.quants[i] = (low >> (4 * (in_half >> 1)) & 0x0f0f0f0fu) | (high >> (2 * in_half) & 0x03030303u) << 4;
     }
     const uint8_t *const factors = blocks + SCALES + 2 * j * NN_INTERLEAVED_ROWS + row;
-    to.factor[0] = (int8_t)factors[0];
-    to.factor[1] = (int8_t)factors[NN_INTERLEAVED_ROWS];
-    to.scale = nn_interleaved_f16(blocks, row);
+    uint32_t factor[2][1];
+    nn_read<1>(factor[0], factors, read);
+    nn_read<1>(factor[1], factors + NN_INTERLEAVED_ROWS, read);
+    to.factor[0] = (int8_t)factor[0][0];
+    to.factor[1] = (int8_t)factor[1][0];
+    to.scale = nn_interleaved_f16(blocks, row, read);
   }
   static __device__ __forceinline__ nn_interleaved_place place(int at) {
     if (at < SCALES) {
@@ -96,11 +105,13 @@ template <> struct nn_interleaved<NNCUDA_FORMAT_Q6_K> {
 };
 
 /* Part `part` of row `row` of the sixteen rows at `rows`. */
-template <int FORMAT>
-__device__ __forceinline__ void nn_load_interleaved_part(nn_part &to, const uint8_t *rows, int row, int64_t part) {
+template <int FORMAT, class READ = nn_read_now>
+__device__ __forceinline__ void nn_load_interleaved_part(nn_part &to, const uint8_t *rows, int row, int64_t part,
+                                                         READ read = {}) {
   using S = nn_stored<FORMAT>;
   constexpr int PARTS = S::BLOCK / NN_PART;
-  nn_interleaved<FORMAT>::load(to, rows + part / PARTS * (S::BYTES * NN_INTERLEAVED_ROWS), row, (int)(part % PARTS));
+  nn_interleaved<FORMAT>::load(to, rows + part / PARTS * (S::BYTES * NN_INTERLEAVED_ROWS), row, (int)(part % PARTS),
+                               read);
 }
 
 /* Runs `statement` with FORMAT the block format, of those whose rows may lie side by side. */

@@ -13,6 +13,9 @@
 /* Of all that a system gives. */
 enum { NN_MEMORY_ALIGNMENT = 256 };
 
+/* Memory in parts on a GPU comes in multiples of this, which all GPUs so far allow (cuMemGetAllocationGranularity). */
+enum { NN_GPU_GRAIN = 2 << 20 };
+
 /* One kind of memory, for a pool or an arena. */
 typedef struct nn_memory {
   void *(*take)(nncuda_ctx *ctx,
@@ -21,10 +24,11 @@ typedef struct nn_memory {
   size_t alignment; /* of the pieces of an arena */
   int32_t visible;  /* the host may touch it */
   int32_t lazy;     /* pages cost nothing until they are touched */
-  /* `bytes` addresses, aligned likewise, of which [ranges[2*i], ranges[2*i + 1]), rounded out to pages, are zeroed
-   * memory. Null for a source that can only make memory of them all; null as above. */
+  /* `bytes` addresses, aligned likewise, of which [ranges[2*i], ranges[2*i + 1]) are zeroed memory: ascending multiples
+   * of `grain`, none of which touch. Null as above. `give_parts` gets what `take_parts` got. */
   void *(*take_parts)(nncuda_ctx *ctx, size_t bytes, const int64_t *ranges, int64_t count);
-  void (*give_parts)(nncuda_ctx *ctx, void *memory, size_t bytes);
+  void (*give_parts)(nncuda_ctx *ctx, void *memory, size_t bytes, const int64_t *ranges, int64_t count);
+  int64_t grain; /* of memory in parts; 1 where a source rounds by itself, for nothing */
 } nn_memory;
 
 /* Streams and events. A null stream is the context's own. */

@@ -68,6 +68,11 @@ static void *take_parts(nncuda_ctx *ctx, size_t bytes, const int64_t *ranges, in
   return take(ctx, bytes);
 }
 
+static void give_parts(nncuda_ctx *ctx, void *memory, size_t bytes, const int64_t *ranges, int64_t parts) {
+  (void)ranges, (void)parts;
+  give(ctx, memory, bytes);
+}
+
 static void *take_host(nncuda_ctx *ctx, size_t bytes) { return nn_cpu_engine.host_memory.take(ctx, bytes); }
 
 static void give_host(nncuda_ctx *ctx, void *memory, size_t bytes) {
@@ -251,23 +256,28 @@ static int64_t elapsed(nncuda_ctx *ctx, int64_t from, int64_t to) {
 
 static void forget(nncuda_ctx *ctx, int64_t time) { (void)ctx, (void)time; }
 
-const nn_engine nn_measuring_cpu = {
-    .device = NNCUDA_DEVICE_CPU,
-    .count = count,
-    .widest_isa = widest_cpu,
-    .fill = fill_cpu,
-    .measures = 1,
-    .threads = threads,
-    .end_threads = end_threads,
-    .close = close,
-    .memory = {.take = take, .give = give, .alignment = 64, .lazy = 1, .take_parts = take_parts, .give_parts = give},
-    .host_memory = {.take = take_host, .give = give_host, .visible = 1, .lazy = 1},
-    .memory_info = this_machine,
-    .synchronize = synchronize,
-    .streams = &streams,
-    .stamp = stamp,
-    .elapsed = elapsed,
-    .forget = forget};
+const nn_engine nn_measuring_cpu = {.device = NNCUDA_DEVICE_CPU,
+                                    .count = count,
+                                    .widest_isa = widest_cpu,
+                                    .fill = fill_cpu,
+                                    .measures = 1,
+                                    .threads = threads,
+                                    .end_threads = end_threads,
+                                    .close = close,
+                                    .memory = {.take = take,
+                                               .give = give,
+                                               .alignment = 64,
+                                               .lazy = 1,
+                                               .take_parts = take_parts,
+                                               .give_parts = give_parts,
+                                               .grain = 1},
+                                    .host_memory = {.take = take_host, .give = give_host, .visible = 1, .lazy = 1},
+                                    .memory_info = this_machine,
+                                    .synchronize = synchronize,
+                                    .streams = &streams,
+                                    .stamp = stamp,
+                                    .elapsed = elapsed,
+                                    .forget = forget};
 
 const nn_engine nn_measuring_gpu = {.device = NNCUDA_DEVICE_CUDA,
                                     .count = count,
@@ -275,7 +285,12 @@ const nn_engine nn_measuring_gpu = {.device = NNCUDA_DEVICE_CUDA,
                                     .fill = fill_gpu,
                                     .measures = 1,
                                     .close = close,
-                                    .memory = {.take = take, .give = give, .alignment = 256},
+                                    .memory = {.take = take,
+                                               .give = give,
+                                               .alignment = 256,
+                                               .take_parts = take_parts,
+                                               .give_parts = give_parts,
+                                               .grain = NN_GPU_GRAIN},
                                     .host_memory = {.take = take_host, .give = give_host, .visible = 1},
                                     .memory_info = not_known,
                                     .reaches = reaches,

@@ -79,11 +79,8 @@ static int32_t allocate_parts(nncuda_ctx *ctx, int64_t bytes, const int64_t *ran
   if (status != NNCUDA_SUCCESS || bytes == 0) {
     return status;
   }
-  const int32_t in_parts = ctx->pool.source->take_parts != NULL;
-  *pointer =
-      in_parts ? nn_pool_take_parts(&ctx->pool, (size_t)bytes, ranges, count) : nn_pool_take(&ctx->pool, (size_t)bytes);
-  status = account(ctx, bytes, *pointer);
-  return status == NNCUDA_SUCCESS && !in_parts ? clear(ctx, bytes, pointer) : status;
+  *pointer = nn_pool_take_parts(&ctx->pool, (size_t)bytes, ranges, count);
+  return account(ctx, bytes, *pointer);
 }
 
 static int32_t give_back(nncuda_ctx *ctx, void *pointer, int32_t host) {

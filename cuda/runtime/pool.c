@@ -37,7 +37,8 @@ static size_t class_of(const nn_pool *pool, size_t bytes, size_t *capacity) {
 
 static void block_free(nn_pool *pool, nn_block *block) {
   if (block->span != 0) {
-    pool->source->give_parts(pool->ctx, block->memory, block->span);
+    pool->source->give_parts(pool->ctx, block->memory, block->span, block->parts, block->part_count);
+    free(block->parts);
   } else {
     watch(pool, block->memory, block->capacity, 0);
     pool->source->give(pool->ctx, block->memory, block->capacity);
@@ -60,12 +61,12 @@ void nn_pool_trim(nn_pool *pool, size_t keep) {
 typedef struct order {
   size_t capacity; /* of memory */
   size_t span;     /* addresses of memory in parts, else 0 */
-  const int64_t *ranges;
+  int64_t *parts;
   int64_t count;
 } order;
 
 static void *take_from_source(const nn_pool *pool, const order *o) {
-  return o->span != 0 ? pool->source->take_parts(pool->ctx, o->span, o->ranges, o->count)
+  return o->span != 0 ? pool->source->take_parts(pool->ctx, o->span, o->parts, o->count)
                       : pool->source->take(pool->ctx, o->capacity);
 }
 
@@ -87,6 +88,8 @@ static nn_block *block_make(nn_pool *pool, const order *o) {
   }
   block->capacity = o->capacity;
   block->span = o->span;
+  block->parts = o->parts;
+  block->part_count = o->count;
   return block;
 }
 
@@ -125,16 +128,48 @@ void *nn_pool_take(nn_pool *pool, size_t bytes) {
   return block_use(pool, block, bytes);
 }
 
+/* The parts that ranges become: rounded out to `grain`, and joined where they then touch. How many there are. */
+static int64_t join(const int64_t *ranges, int64_t count, int64_t grain, int64_t *parts) {
+  int64_t joined = 0;
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t begin = ranges[2 * i] / grain * grain, end = (ranges[2 * i + 1] + grain - 1) / grain * grain;
+    if (ranges[2 * i] == ranges[2 * i + 1]) {
+      continue;
+    }
+    if (joined > 0 && begin <= parts[2 * joined - 1]) {
+      parts[2 * joined - 1] = end;
+      continue;
+    }
+    parts[2 * joined] = begin;
+    parts[2 * joined + 1] = end;
+    joined++;
+  }
+  return joined;
+}
+
+static size_t size_of(const int64_t *ranges, int64_t count) {
+  size_t bytes = 0;
+  for (int64_t i = 0; i < count; i++) {
+    bytes += (size_t)(ranges[2 * i + 1] - ranges[2 * i]);
+  }
+  return bytes;
+}
+
 void *nn_pool_take_parts(nn_pool *pool, size_t bytes, const int64_t *ranges, int64_t count) {
   if (bytes > SIZE_MAX / 4 || !nn_table_reserve(&pool->live)) {
     return NULL;
   }
-  size_t memory = 0;
-  for (int64_t i = 0; i < count; i++) {
-    memory += (size_t)(ranges[2 * i + 1] - ranges[2 * i]);
+  int64_t *parts = calloc((size_t)count + 1, 2 * sizeof *parts);
+  if (parts == NULL) {
+    return NULL;
   }
-  nn_block *block = block_make(pool, &(order){memory, bytes, ranges, count});
-  return block == NULL ? NULL : block_use(pool, block, memory);
+  const int64_t joined = join(ranges, count, pool->source->grain, parts);
+  nn_block *block = block_make(pool, &(order){size_of(parts, joined), bytes, parts, joined});
+  if (block == NULL) {
+    free(parts);
+    return NULL;
+  }
+  return block_use(pool, block, size_of(ranges, count));
 }
 
 size_t nn_block_span(const nn_block *block) { return block->span != 0 ? block->span : block->bytes; }

@@ -18,6 +18,8 @@ typedef struct nn_block {
   size_t bytes;    /* asked for */
   size_t capacity; /* of its class */
   size_t span;     /* addresses, of which `bytes` are memory, where it has parts; else 0 */
+  int64_t *parts;  /* [part_count, 2], which ones: rounded out and joined */
+  int64_t part_count;
   struct nn_block *next;
 } nn_block;
 

@@ -296,9 +296,9 @@ NNCUDA_API int32_t nncuda_malloc(nncuda_ctx *ctx, int64_t bytes, void **pointer)
 
 /**
  * Addresses for `bytes`, aligned as those of nncuda_malloc, of which only some ranges are memory, zeroed: for a rank that
- * holds a part of an arena, and counts as ever from the arena's beginning. Ranges are rounded out to pages. On the CPU
- * engine nothing else may be touched, and a program that does ends; on a GPU, for now, all of it is memory. nncuda_free
- * gives it back. A context that measures counts what its device would.
+ * holds a part of an arena, and counts as ever from the arena's beginning. Ranges are rounded out to pages, of 2 MiB on a
+ * GPU. Nothing else may be touched: on the CPU engine, a program that does ends. nncuda_free gives it back. A context that
+ * measures counts what its device would.
  * @param bytes size : how many addresses
  * @param ranges in i64 [count, 2] host : first byte and the byte after the last of each, in ascending order and apart
  * @param count size : ranges

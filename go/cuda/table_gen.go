@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "efac8bc82f502d790fba59c36e7f0f1ea8422e862f073434085fae755045c645"
+const HeaderSHA256 = "4b7efd6d56ba089b2f552329c0178ccb231d22a8f5d01536dbf23d01ef628695"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

@@ -59,14 +59,9 @@ func (a *Arena) Close() error {
 func (a *Arena) isAll(spans []Span) bool { return slices.Equal(spans, []Span{{0, a.Layout.Size}}) }
 
 // MakeWhole gives the arena memory for all elements, where it has not; those that it had not are zeros, which are not up
-// to date. `before`, which runs first where that is so, lets go of Data: that becomes another tensor. On a GPU it stays,
-// since there is room for all from the start.
+// to date. `before`, which runs first where that is so, lets go of Data: that becomes another tensor.
 func (a *Arena) MakeWhole(before func() error) error {
 	if a.isAll(a.spans) {
-		return nil
-	}
-	if kind, _ := a.Data.Context().Device(); kind != cuda.CPU {
-		a.spans = []Span{{0, a.Layout.Size}}
 		return nil
 	}
 	if err := before(); err != nil {
@@ -86,11 +81,8 @@ func (a *Arena) MakeWhole(before func() error) error {
 	return nil
 }
 
-// Bytes is how much memory there is; on a GPU there is room for all.
+// Bytes is how much memory there is.
 func (a *Arena) Bytes() int {
-	if kind, _ := a.Data.Context().Device(); kind != cuda.CPU {
-		return int(a.Data.Bytes())
-	}
 	elements := 0
 	for _, span := range a.spans {
 		elements += span.Size()

@@ -8,8 +8,13 @@ import (
 	"github.com/nncuda/nncuda/go/train"
 )
 
-// pageBytes is a page of the CPU's memory.
-const pageBytes = 4096
+// pageOf is the bytes of a page, in which a device gives memory in parts.
+func pageOf(device cuda.Device) int {
+	if device == cuda.CPU {
+		return 4096
+	}
+	return 2 << 20
+}
 
 // Of so many gradients a rank sends one sum of squares, f64, to each of the others.
 const squaresCPU, squaresGPU = 16384, 32768
@@ -57,7 +62,7 @@ func seatsOf(
 
 // differences are those of ranks, of which some may share out the experts.
 type differences struct {
-	held   []int    // bytes of each rank that it has, in pages of the CPU,
+	held   []int    // bytes of each rank that it has, in pages of the device,
 	sent   []int    // and that it sends, both but for what all have alike
 	rounds []string // where experts are shared out, of each group what happens in its rounds, whichever micro-batches these are, and what is left behind
 	own    []string // and of each rank the rounds in which it runs one
@@ -77,6 +82,7 @@ func differencesOf(
 	for _, move := range first.GradientMoves(4) {
 		of.sent[move.From] += int(move.End - move.Begin)
 	}
+	page := pageOf(machine.Device)
 	partitions := options.PartitionsGradients(config, machine.Device, ranks, group)
 	for rank := range ranks {
 		held := first.Of(rank)
@@ -84,14 +90,14 @@ func differencesOf(
 		if partitions {
 			gradients = held.Gradients()
 		}
-		pages := pagesOf(computes, weight) + pagesOf(gradients, 4)
+		bytes := inPages(page, computes, weight) + inPages(page, gradients, 4)
 		if weight == 2 {
-			pages += pagesOf(held.Updated, 4)
+			bytes += inPages(page, held.Updated, 4)
 		}
 		for _, span := range held.Updated {
 			updates += span.Size()
 		}
-		of.held = append(of.held, pageBytes*pages+options.Moments.Bytes(updates))
+		of.held = append(of.held, bytes+options.Moments.Bytes(updates))
 	}
 	if err = of.addSums(options, machine, first, ranks, group); err != nil {
 		return of, err
@@ -146,12 +152,12 @@ func (d *differences) addSums(options train.Config, machine cuda.Machine, held *
 	return nil
 }
 
-// pagesOf is how many hold spans of elements of so many bytes.
-func pagesOf(spans []model.Span, bytes int) (pages int) {
+// inPages is how much memory spans of elements of so many bytes take.
+func inPages(page int, spans []model.Span, bytes int) (taken int) {
 	for _, span := range spans {
-		pages += (bytes*span.End+pageBytes-1)/pageBytes - bytes*span.Begin/pageBytes
+		taken += page * ((bytes*span.End+page-1)/page - bytes*span.Begin/page)
 	}
-	return pages
+	return taken
 }
 
 // addRounds adds those of the group from rank `first` on.

@@ -299,23 +299,6 @@ func TestARankThatCannotGather(t *testing.T) {
 	})
 }
 
-// TestAGPUGathersInPlace: it has room for all parameters from the start.
-func TestAGPUGathersInPlace(t *testing.T) {
-	options := jobOptions()
-	options.Precision = model.BF16
-	ctx := must.Get(cuda.NewMeasuring(cuda.Machine{Device: cuda.CUDA, Capability: 90}))(t)
-	comm := must.Get(ctx.NewComm(cuda.TransportSelf, "", 1, 3, 0))(t)
-	made := must.Get(model.New(ctx, sharded(), options.Precision, options.Seed, model.WithComm(comm)))(t)
-	trainer := must.Get(train.NewTrainer(made, options, train.WithComm(comm)))(t)
-	before, data := must.Get(ctx.BytesPeak())(t), made.Parameters.Data
-	must.Do(t, trainer.GatherParameters())
-	if after := must.Get(ctx.BytesPeak())(t); after != before || made.Parameters.Data != data {
-		t.Errorf("%d bytes were used, and are %d with all parameters", before, after)
-	}
-	must.Get(made.Parameters.Parameter("lm_head.weight"))(t)
-	must.Do(t, ctx.Close())
-}
-
 // TestAModelInF32IsWhole: it may be trained alone, whichever ranks it was made for.
 func TestAModelInF32IsWhole(t *testing.T) {
 	ranks.Run(t, 2, func(comm *cuda.Comm) {

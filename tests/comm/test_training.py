@@ -373,21 +373,6 @@ def test_a_rank_without_room_for_the_parameters_says_so(monkeypatch: pytest.Monk
         assert isinstance(error, nncuda.PeerError) and "rank 1: no room" in str(error)
 
 
-def test_gathering_takes_nothing_on_a_gpu() -> None:
-    """It has room for all f32 parameters already."""
-    with nncuda.Context.measuring("cuda", capability=90, multiprocessors=132) as ctx:
-        comm = nncuda.Comm(ctx, "self", rank=0, ranks=4)
-        model = MoETransformer(ctx, RAGGED, precision="bf16", comm=comm)
-        trainer = Trainer(model, options(precision="bf16"), comm=comm)
-        ids = np.zeros((len(trainer.rows()), LENGTH), np.int32)
-        for _ in range(2):
-            trainer.train_step(ids, ids)
-        peak, used, place = ctx.bytes_peak, ctx.bytes_used, model.parameters_in(range(1)).ptr
-        trainer.gather_parameters()
-        assert (ctx.bytes_peak, ctx.bytes_used, model.parameters.data.ptr) == (peak, used, place)
-        assert set(model.state_dict()) == {spec.name for spec in model.layout}
-
-
 def test_sums_in_16_bits_are_half_the_bytes() -> None:
     """Other bits than those of sums in f32, and that many fewer bytes."""
 

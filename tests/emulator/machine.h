@@ -82,6 +82,17 @@ bool nn_memory_valid(const void *p, size_t bytes);
 /* What lies at a device address, in words. */
 std::string nn_memory_describe(const void *p);
 
+/* For virtual_memory.cpp: addresses of a device, multiples of `grain`, that no allocation gets; null when there are
+ * none left. Those that were reserved last are used again once they are given back. */
+unsigned char *nn_memory_reserve(int device, size_t bytes, size_t grain);
+void nn_memory_unreserve(int device, unsigned char *p, size_t bytes);
+/* Takes so many bytes of a device's memory, or gives them back; whether there are as many. */
+bool nn_memory_take(int device, size_t bytes);
+void nn_memory_give(int device, size_t bytes);
+/* Whole pages of reserved addresses become an allocation, or are none any more. */
+bool nn_memory_back(int device, unsigned char *p, size_t bytes);
+void nn_memory_unback(int device, unsigned char *p);
+
 /* ---- streams (stream.cpp) */
 /* Runs the work now (when it must be done at once, or work is not late), or later, or records it when the stream is
  * captured. */

@@ -30,6 +30,7 @@ struct allocation {
 
 struct region {
   unsigned char *base, *next;
+  unsigned char *top; /* behind it, addresses are reserved */
   size_t used, mapped;
   int open;
   bool unprotected;
@@ -52,6 +53,7 @@ region &region_of(int device) {
     }
     r.base = (unsigned char *)p;
     r.next = r.base + page;
+    r.top = r.base + REGION_BYTES;
   }
   return r;
 }
@@ -83,7 +85,7 @@ unsigned char *find_addresses(region &r, size_t bytes) {
   for (int wrapped = 0; wrapped < 2; wrapped++) {
     for (;;) {
       unsigned char *low = r.next, *high = low + bytes;
-      if (high > r.base + REGION_BYTES) {
+      if (high > r.top) {
         break;
       }
       auto after = r.live.lower_bound(low);
@@ -185,6 +187,86 @@ std::string nn_memory_describe(const void *p) {
                         : std::to_string(offset - bytes) + " bytes behind the end" + of;
 }
 
+/* ---- allocations */
+
+/* Fresh memory in all of its pages; false when the system refuses. */
+static bool fill_pages(const region &r, unsigned char *low, size_t mapped) {
+  if (mprotect(low, mapped, PROT_READ | PROT_WRITE)) {
+    return false;
+  }
+  if (mapped <= FILLED_BYTES) {
+    memset(low, 0xff, mapped);
+  } else {
+    memset(low, 0xff, page);
+    memset(low + mapped - page, 0xff, page);
+  }
+  if (r.open == 0 && !r.unprotected) {
+    mprotect(low, mapped, PROT_NONE);
+  }
+  return true;
+}
+
+static void insert(region &r, unsigned char *start, const allocation &a) {
+  r.freed.erase(r.freed.lower_bound(a.low), r.freed.lower_bound(a.low + a.mapped));
+  r.live.emplace(start, a);
+  r.mapped += a.mapped;
+}
+
+static void remove(region &r, std::map<unsigned char *, allocation>::iterator found) {
+  const allocation a = found->second;
+  mprotect(a.low, a.mapped, PROT_READ | PROT_WRITE);
+  check_edges(found->first, a);
+  madvise(a.low, a.mapped, MADV_DONTNEED);
+  mprotect(a.low, a.mapped, PROT_NONE);
+  r.mapped -= a.mapped;
+  r.freed[found->first] = a.bytes;
+  r.live.erase(found);
+}
+
+unsigned char *nn_memory_reserve(int device, size_t bytes, size_t grain) {
+  region &r = region_of(device);
+  unsigned char *last = r.base; /* the end of the last allocation below */
+  const auto behind = r.live.lower_bound(r.top);
+  if (behind != r.live.begin()) {
+    last = std::prev(behind)->second.low + std::prev(behind)->second.mapped;
+  }
+  const size_t below = (size_t)(r.top - last) - (uintptr_t)r.top % grain;
+  if (bytes > REGION_BYTES || bytes + grain > below) {
+    return nullptr;
+  }
+  r.top -= (uintptr_t)r.top % grain + bytes;
+  return r.top;
+}
+
+void nn_memory_unreserve(int device, unsigned char *p, size_t bytes) {
+  region &r = region_of(device);
+  r.top = r.top == p ? p + bytes : r.top;
+}
+
+bool nn_memory_take(int device, size_t bytes) {
+  region &r = region_of(device);
+  const bool there = bytes <= nn_setting().memory - r.used;
+  r.used += there ? bytes : 0;
+  return there;
+}
+
+void nn_memory_give(int device, size_t bytes) { region_of(device).used -= bytes; }
+
+bool nn_memory_back(int device, unsigned char *p, size_t bytes) {
+  region &r = region_of(device);
+  nn_watch_faults();
+  if (!fill_pages(r, p, bytes)) {
+    return false;
+  }
+  insert(r, p, {bytes, p, bytes});
+  return true;
+}
+
+void nn_memory_unback(int device, unsigned char *p) {
+  region &r = region_of(device);
+  remove(r, r.live.find(p));
+}
+
 static cudaError_t check_allocation(void **p) {
   int count;
   const cudaError_t error = cudaGetDeviceCount(&count);
@@ -209,23 +291,12 @@ cudaError_t nn_emulated_malloc(void **p, size_t bytes) {
   }
   const size_t mapped = rounded(rounded(bytes, ALIGNMENT), page);
   unsigned char *low = find_addresses(r, mapped + page);
-  if (!low || mprotect(low, mapped, PROT_READ | PROT_WRITE)) {
+  if (!low || !fill_pages(r, low, mapped)) {
     return nn_error(cudaErrorMemoryAllocation);
   }
   unsigned char *start = low + mapped - rounded(bytes, ALIGNMENT);
-  if (mapped <= FILLED_BYTES) {
-    memset(low, 0xff, mapped);
-  } else {
-    memset(low, 0xff, page);
-    memset(low + mapped - page, 0xff, page);
-  }
-  r.freed.erase(r.freed.lower_bound(low), r.freed.lower_bound(low + mapped));
-  r.live.emplace(start, allocation{bytes, low, mapped});
+  insert(r, start, {bytes, low, mapped});
   r.used += rounded(bytes, ALIGNMENT);
-  r.mapped += mapped;
-  if (r.open == 0 && !r.unprotected) {
-    mprotect(low, mapped, PROT_NONE);
-  }
   *p = start;
   return cudaSuccess;
 }
@@ -245,18 +316,11 @@ cudaError_t cudaFree(void *p) {
   nn_finish_all(); /* cudaFree waits for the device */
   region &r = regions[device];
   const auto found = r.live.find((unsigned char *)p);
-  if (found == r.live.end()) {
+  if (found == r.live.end() || found->first >= r.top) { /* what was mapped is unmapped, and not freed */
     return nn_error(cudaErrorInvalidValue);
   }
-  const allocation a = found->second;
-  mprotect(a.low, a.mapped, PROT_READ | PROT_WRITE);
-  check_edges(found->first, a);
-  madvise(a.low, a.mapped, MADV_DONTNEED);
-  mprotect(a.low, a.mapped, PROT_NONE);
-  r.used -= rounded(a.bytes, ALIGNMENT);
-  r.mapped -= a.mapped;
-  r.freed[found->first] = a.bytes;
-  r.live.erase(found);
+  r.used -= rounded(found->second.bytes, ALIGNMENT);
+  remove(r, found);
   return cudaSuccess;
 }
 

@@ -32,6 +32,31 @@ def test_attributes(gpu: nncuda.Context) -> None:
         assert chosen.device == "cuda"
 
 
+def test_memory_in_parts(gpu: nncuda.Context) -> None:
+    """Zeroed, and as much as its ranges are in pages of 2 MiB; the other addresses cost nothing."""
+    page = 2 << 20
+    ranges = [(5, 100), (page - 1, page + 1), (40 * page, 40 * page + 7), (99 * page, 100 * page)]
+    counts = [end - begin for begin, end in ranges]
+    used, free = gpu.bytes_used, gpu.memory_info()[0]
+    for turn in range(3):
+        x = gpu.zeros_parts(100 * page, "i8", ranges)
+        other = gpu.zeros_parts(100 * page, "i8", [(7, 8)])
+        assert gpu.bytes_used == used + sum(counts) + 1
+        assert gpu.memory_info()[0] == free - 5 * page
+        for (begin, _), count in zip(ranges, counts, strict=True):
+            part = x.narrow(0, begin, count)
+            assert not part.numpy().any()
+            part.copy_(gpu.tensor(np.full(count, turn + 1, np.int8)))
+            assert (part.numpy() == turn + 1).all()
+        assert other.narrow(0, 7, 1).tolist() == [0]
+        del x, part, other
+        gpu.trim()
+        assert gpu.memory_info()[0] == free and gpu.bytes_used == used
+    with pytest.raises(MemoryError, match=str(1 << 40)):
+        gpu.zeros_parts(1 << 40, "i8", [(0, page), (4 * page, 1 << 40)])
+    assert gpu.memory_info()[0] == free and gpu.bytes_used == used
+
+
 def test_there_are_no_more_gpus_than_there_are(gpu: nncuda.Context) -> None:
     count = library.load().device_count(CUDA)
     for index in range(count):

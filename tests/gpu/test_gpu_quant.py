@@ -25,6 +25,15 @@ def stored(rng: np.random.Generator, form: str, rows: int, k: int) -> np.ndarray
     return weights(Draw(form, int(rng.integers(1 << 30))), rows, k, form)
 
 
+def hard(rng: np.random.Generator, m: int, k: int) -> np.ndarray:
+    """Rows of x, of which the fourth has a part of zeros, the fifth one near zero, and the sixth is not finite."""
+    x = random(rng, m, k, dtype="f32")
+    x[3, :32] = 0
+    x[4, k - 32 :] *= 1e-36
+    x[5, k - 1] = np.inf
+    return x
+
+
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_numbers_are_those_of_the_cpu(gpu: nncuda.Context, cpu: nncuda.Context, form: str, dtype: str) -> None:
@@ -59,16 +68,70 @@ def test_products_with_blocks_have_the_bits_of_the_cpu(
 ) -> None:
     rng = np.random.default_rng(k)
     m, n = 21, 37
-    x, w = random(rng, m, k, dtype="f32"), stored(rng, form, n, k)
-    x[3, :32] = 0
-    x[4, 32:64] *= 1e-36
-    x[5, k - 1] = np.inf
+    x, w = hard(rng, m, k), stored(rng, form, n, k)
     expected = kernels.gemm_quant(cpu.tensor(x), cpu.tensor(w), format=CODES[form], n=n).numpy()
     assert np.isnan(expected[5]).all()
     for count in (1, 2, 3, 8, m):
         for shift in (0, 1, 2):
             got = kernels.gemm_quant(gpu.tensor(x[:count]), placed(gpu, w, shift), format=CODES[form], n=n).numpy()
             np.testing.assert_array_equal(got, expected[:count])
+
+
+@pytest.mark.parametrize("form", [*BLOCKS, *SIDE_BY_SIDE])
+def test_prompts_have_the_bits_of_the_cpu(gpu: nncuda.Context, cpu: nncuda.Context, form: str) -> None:
+    """Rows enough for tensor cores: tiles that are full, that are not, and k that is no whole number of stages."""
+    rng = np.random.default_rng(17)
+    block = FORMATS[SIDE_BY_SIDE.get(form, form)].elements
+    for k in (block, 3 * block, 11 * block):
+        m, n = 129, 48 if form in SIDE_BY_SIDE else 37
+        x, w = hard(rng, m, k), stored(rng, form, n, k)
+        expected = kernels.gemm_quant(cpu.tensor(x), cpu.tensor(w), format=CODES[form], n=n).numpy()
+        for shift, count in enumerate((33, 64, 65, m)):
+            got = kernels.gemm_quant(gpu.tensor(x[:count]), placed(gpu, w, shift), format=CODES[form], n=n).numpy()
+            np.testing.assert_array_equal(got, expected[:count])
+
+
+@pytest.mark.parametrize("form", [*BLOCKS, *SIDE_BY_SIDE])
+def test_prompts_that_fill_a_gpu_have_the_bits_of_the_cpu(gpu: nncuda.Context, cpu: nncuda.Context, form: str) -> None:
+    """A large tile for each multiprocessor, of 128 rows of x, and of the weights too but for q6_k."""
+    rng = np.random.default_rng(19)
+    m, n, k = 131, 64 * gpu.multiprocessors + 16, max(96, FORMATS[SIDE_BY_SIDE.get(form, form)].elements)
+    x, w = hard(rng, m, k), stored(rng, form, n, k)
+    expected = kernels.gemm_quant(cpu.tensor(x), cpu.tensor(w), format=CODES[form], n=n).numpy()
+    got = kernels.gemm_quant(gpu.tensor(x), placed(gpu, w, 2), format=CODES[form], n=n).numpy()
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("form", [*BLOCKS, *SIDE_BY_SIDE])
+def test_rows_of_prompts_have_the_bits_of_rows_alone(gpu: nncuda.Context, form: str) -> None:
+    """Gated units, three matrices in one call, and experts, some of whom have no rows."""
+    rng = np.random.default_rng(23)
+    m, n, k, groups = 150, 48, 768, 3
+    x, w, up = random(rng, m, k, dtype="f32"), stored(rng, form, groups * n, k), stored(rng, form, groups * n, k)
+    offsets = np.array([0, 71, 71, m - 10], np.int32)
+
+    def gated(rows: np.ndarray, first: int, offsets: np.ndarray | None = None) -> np.ndarray:
+        count = 1 if offsets is None else len(offsets) - 1
+        matrices = (gpu.tensor(part[first * n : (first + count) * n]) for part in (w, up))
+        y = gpu.tensor(np.full((len(rows), n), -7, np.float32))
+        kernels.gemm_quant_swiglu(gpu.tensor(rows), *matrices, None if offsets is None else gpu.tensor(offsets),
+                                  format_gate=CODES[form], format_up=CODES[form], groups=count, n=n, y=y)  # fmt: skip
+        return y.numpy()
+
+    def joined(rows: np.ndarray) -> np.ndarray:
+        parts = (gpu.tensor(part) for part in (w[: 2 * n], up[:n], w[n : 2 * n]))
+        return kernels.gemm_quant_qkv(gpu.tensor(rows), *parts, format_q=CODES[form], format_k=CODES[form],
+                                      format_v=CODES[form], n=4 * n).numpy()  # fmt: skip
+
+    few = [slice(at, at + 8) for at in range(0, m, 8)]
+    np.testing.assert_array_equal(joined(x), np.concatenate([joined(x[rows]) for rows in few]))
+    np.testing.assert_array_equal(gated(x, 0), np.concatenate([gated(x[rows], 0) for rows in few]))
+    whole = gated(x, 0, offsets)
+    assert np.all(whole[m - 10 :] == -7)
+    for g in range(groups):
+        for at in range(offsets[g], offsets[g + 1], 8):
+            rows = slice(at, min(at + 8, offsets[g + 1]))
+            np.testing.assert_array_equal(whole[rows], gated(x[rows], g))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -78,7 +141,7 @@ def test_products_and_their_ends(gpu: nncuda.Context, form: str, k: int, dtype: 
     if form in BLOCKS:
         k = k // 256 * 256
     rng = np.random.default_rng(k)
-    m, n = 18, 29
+    m, n = 40, 29
     x, w = random(rng, m, k, dtype=dtype), stored(rng, form, n, k)
     bias, residual = random(rng, n, dtype=dtype), random(rng, m, n, dtype=dtype)
     numbers = kernels.dequantize(gpu.tensor(w), format=CODES[form], k=k, dtype="f32").numpy().astype(np.float64)
@@ -93,7 +156,7 @@ def test_products_and_their_ends(gpu: nncuda.Context, form: str, k: int, dtype: 
     want = silu + residual.astype(np.float64)
     bound += ROUNDING[dtype] * 2 * (np.abs(want) + bound)
     whole = None
-    for count in (m, 1, 2, 4, 7, 16):
+    for count in (m, 1, 2, 4, 7, 18):
         for shift in (0, 1):
             parts = (gpu.tensor(array) for array in (bias, residual[:count]))
             left, right = placed(gpu, x[:count], shift), placed(gpu, w, shift)

@@ -335,3 +335,16 @@ def test_bytes_that_a_gpu_holds() -> None:
         ctx.empty((4097,))
         ctx.reset_peak()
         assert small.nbytes == 4 and ctx.bytes_peak < ctx.bytes_held < 1 << 20
+
+
+def test_bytes_that_parts_hold_on_a_gpu() -> None:
+    """Pages of 2 MiB, those that two parts share once."""
+    page = 2 << 20
+    with nncuda.Context.measuring("cuda", capability=90) as ctx:
+        ranges = [(5, 100), (page - 1, page + 1), (40 * page, 40 * page + 7), (99 * page, 100 * page)]
+        parts = ctx.zeros_parts(100 * page, "i8", ranges)
+        assert ctx.bytes_used == ctx.bytes_peak == 95 + 2 + 7 + page
+        assert ctx.bytes_held == 4 * page
+        del parts
+        ctx.reset_peak()
+        assert ctx.bytes_used == ctx.bytes_held == 0

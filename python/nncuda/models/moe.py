@@ -203,9 +203,9 @@ class MoETransformer(DeviceBound):
 
     def make_room(self) -> bool:
         """Takes memory for all f32 parameters where this rank has it for those that it updates alone: whether it had.
-        They then lie elsewhere. On a GPU there is room for all already."""
+        They then lie elsewhere."""
         before = self._parameters
-        if before.widen():
+        if before.complete:
             return False
         self._parameters = ParameterArena(self.ctx, self.layout)
         for part in before.held:

@@ -140,18 +140,9 @@ class ParameterArena(Mapping[str, Tensor]):
         """Whether all elements are held."""
         return sum(map(len, self.held)) == self.layout.size
 
-    def widen(self) -> bool:
-        """Holds all elements from now on, where there is room for all, as on a GPU; whether there is."""
-        if not self.complete and self.ctx.device == "cpu":
-            return False
-        self.held = (range(self.layout.size),)
-        return True
-
     @property
     def nbytes(self) -> int:
-        """Memory of what is held; on a GPU there is room for all."""
-        if self.ctx.device != "cpu":
-            return self.data.nbytes
+        """Memory of what is held."""
         return sum(map(len, self.held)) * DTYPES[self.data.dtype].itemsize
 
     def held_parts(self) -> Iterator[tuple[str, int, Tensor]]:

@@ -45,7 +45,7 @@ KINDS = {
 #: between the second and the last find all in place.
 _RUN = 3
 _MOST_TOKENS = 1 << 28  # that go through the layers at once, whose ids are made
-_PAGE = 4096  # of the CPU's memory
+_PAGES = {"cpu": 4096, "cuda": 2 << 20}  # in which a device gives memory in parts
 _NORM_CHUNK_CPU, _NORM_CHUNK_GPU = 1 << 14, 1 << 15  # gradients whose squares travel as one sum
 _MOST_CACHED = 1 << 40  # tokens of all sequences
 
@@ -194,18 +194,18 @@ def _of_parameters(
     config: MoEConfig, train: TrainConfig, machine: Machine, ranks: int, size: int
 ) -> tuple[list[int], list[int]]:
     """By how much the ranks of which so many share the experts out differ in their parameters: bytes of what each
-    holds, in pages of the CPU, and of what it sends, in each with something left out that those alike have which do
+    holds, in pages of the device, and of what it sends, in each with something left out that those alike have which do
     the same in all rounds."""
     elements = HeldElements(ParameterLayout(config), ranks, 0, size)
-    weight = 4 if train.precision == "f32" else 2
+    weight, page = 4 if train.precision == "f32" else 2, _PAGES[machine.engine]
     partitions = partitions_gradients(config, train, machine.engine, ranks, size)
     held = []
     for rank in range(ranks):
         one = elements.of(rank)
         gradients = one.gradients if partitions else one.computes
         arenas = [(one.computes, weight), (gradients, 4), (one.updated, 4 if weight == 2 else 0)]
-        pages = sum(-(-width * part.stop // _PAGE) - width * part.start // _PAGE for of, width in arenas for part in of)
-        held.append(_PAGE * pages + sum(moments_bytes(sum(map(len, one.updated)), train.moments)))
+        pages = sum(-(-width * part.stop // page) - width * part.start // page for of, width in arenas for part in of)
+        held.append(page * pages + sum(moments_bytes(sum(map(len, one.updated)), train.moments)))
     return held, _sent_of_parameters(elements, train, machine, ranks, size)
 
 

@@ -38,7 +38,7 @@ def partitions_gradients(
     model: MoEConfig, config: TrainConfig, device: str, ranks: int, expert_parallel: int = 1
 ) -> bool:
     """Whether the ranks' models are to partition their gradients: where they can, and it is less memory. Ranks that
-    share the experts out have parts of most of them anyway; and on a GPU, memory in parts saves nothing yet."""
+    share the experts out have parts of most of them anyway; and it has not been tried on a GPU."""
     if device != "cpu" or ranks == 1 or expert_parallel > 1:
         return False
     return one_micro_batch_each(config, ranks) and PartitionedGradients.saves(ParameterLayout(model), ranks)

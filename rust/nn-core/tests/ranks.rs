@@ -4,13 +4,11 @@ mod tiny;
 
 use std::sync::Barrier;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use nn_core::format::Table;
 use nn_core::model::{MoEConfig, MoETransformer, Precision};
 use nn_core::train::{Batch, Event, MomentsKind, Rank, Sources, TrainConfig, Trainer, TrainingRun, list_checkpoints};
 use nn_core::{Error, Result};
-use nn_ffi::{Comm, Context, Machine, Transport};
 use tiny::{Files, Workshop, job, left, number_of, peer_text};
 
 /// Enough parameters for four grains, so that of five ranks one has none.
@@ -275,23 +273,6 @@ fn old_f32_parameters_are_refused() {
         tiny::bits(trainer.model().parameters())
     });
     assert!(found.iter().all(|bits| bits == &alone[0]));
-}
-
-/// On a GPU there is room for all parameters anyway.
-#[test]
-fn a_gpu_gathers_without_more_memory() {
-    let machine = Machine::Cuda { capability: Some(90), multiprocessors: Some(132) };
-    let ctx = Context::measuring(machine).unwrap();
-    let comm = Comm::new(&ctx, Transport::Alone, "", Some((0, 3)), Duration::ZERO).unwrap();
-    let mut trainer = trained(Rank::from(&comm), TrainConfig { precision: Precision::BF16, ..options() }, 3);
-    assert!(trainer.model().parameters().to_vec().is_err());
-    let used = ctx.bytes_used().unwrap();
-    trainer.gather_parameters().unwrap();
-    assert_eq!(ctx.bytes_used().unwrap(), used);
-    trainer.model().round_weights().unwrap();
-    step_of(&mut trainer, 3);
-    assert_eq!(trainer.eager_reason(), None);
-    assert!(trainer.model().parameters().to_vec().is_err());
 }
 
 /// Other bits than those of sums in f32, and fewer bytes: of each parameter three of four ranks send a sum.

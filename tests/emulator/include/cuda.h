@@ -1,11 +1,12 @@
 /*
- * Stands in for the driver's header when kernels are compiled for the emulator: the current context, and tensor maps,
- * with the values and the layout of CUDA 13's cuda.h. The functions are found through cudaGetDriverEntryPoint
- * (device.cpp, tensor_map.cpp).
+ * Stands in for the driver's header when kernels are compiled for the emulator: the current context, virtual memory,
+ * and tensor maps, with the values and the layout of CUDA 13's cuda.h. The functions are found through
+ * cudaGetDriverEntryPoint (device.cpp, virtual_memory.cpp, tensor_map.cpp).
  */
 #ifndef NN_EMULATOR_CUDA_H
 #define NN_EMULATOR_CUDA_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 typedef uint32_t cuuint32_t;
@@ -29,6 +30,50 @@ CUresult cuCtxGetCurrent(CUcontext *context);
 CUresult cuCtxSetCurrent(CUcontext context);
 }
 #pragma GCC visibility pop
+
+/* Memory that is mapped to addresses: of a device, pinned, in no way shared. */
+typedef unsigned long long CUdeviceptr;
+typedef unsigned long long CUmemGenericAllocationHandle;
+typedef enum { CU_MEM_ALLOCATION_TYPE_PINNED = 1 } CUmemAllocationType;
+typedef enum { CU_MEM_HANDLE_TYPE_NONE = 0 } CUmemAllocationHandleType;
+typedef enum { CU_MEM_LOCATION_TYPE_DEVICE = 1 } CUmemLocationType;
+typedef enum { CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3 } CUmemAccess_flags;
+typedef enum { CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0 } CUmemAllocationGranularity_flags;
+
+typedef struct {
+  CUmemLocationType type;
+  int id;
+} CUmemLocation;
+
+typedef struct {
+  CUmemAllocationType type;
+  CUmemAllocationHandleType requestedHandleTypes;
+  CUmemLocation location;
+  void *win32HandleMetaData;
+  struct {
+    unsigned char compressionType, gpuDirectRDMACapable;
+    unsigned short usage;
+    unsigned char reserved[4];
+  } allocFlags;
+} CUmemAllocationProp;
+
+typedef struct {
+  CUmemLocation location;
+  CUmemAccess_flags flags;
+} CUmemAccessDesc;
+
+CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *wanted,
+                                       CUmemAllocationGranularity_flags option);
+CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr wish,
+                             unsigned long long flags);
+CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes);
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *wanted,
+                     unsigned long long flags);
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle);
+CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags);
+CUresult cuMemUnmap(CUdeviceptr address, size_t bytes);
+CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count);
 
 typedef struct alignas(64) CUtensorMap_st {
   cuuint64_t opaque[16];

@@ -165,44 +165,50 @@ static void test_multiply_tf32() {
   check_product("tf32", a_values, b_values, d, 16, 8, 8, true, 1);
 }
 
-/* From the formulas of PTX 9.7.14.5.10; b is 32 x 8 row by row. */
-__global__ void multiply_s8(const int8_t *a, const int8_t *b, int32_t *d) {
+/* From the formulas of PTX 9.7.14.5.9 (K = 16) and 9.7.14.5.10 (32); b is K x 8 row by row. */
+template <int K> __global__ void multiply_s8(const int8_t *a, const int8_t *b, int32_t *d) {
   const int group = (int)threadIdx.x >> 2, in_group = (int)threadIdx.x % 4;
   uint32_t ra[4] = {}, rb[2] = {};
-  for (int i = 0; i < 16; i++) {
+  for (int i = 0; i < K / 2; i++) {
     const int row = i < 4 || (i >= 8 && i < 12) ? group : group + 8;
     const int column = in_group * 4 + (i & 3) + (i < 8 ? 0 : 16);
-    ra[i / 4] |= (uint32_t)(uint8_t)a[32 * row + column] << 8 * (i & 3);
+    ra[i / 4] |= (uint32_t)(uint8_t)a[K * row + column] << 8 * (i & 3);
   }
-  for (int i = 0; i < 8; i++) {
+  for (int i = 0; i < K / 4; i++) {
     const int row = in_group * 4 + (i & 3) + (i < 4 ? 0 : 16);
     rb[i / 4] |= (uint32_t)(uint8_t)b[8 * row + group] << 8 * (i & 3);
   }
-  add_product(d, [&](int32_t(&rd)[4]) { nn_mma_m16n8k32_s8(rd, ra, rb[0], rb[1]); });
+  add_product(d, [&](int32_t(&rd)[4]) {
+    if constexpr (K == 32) {
+      nn_mma_m16n8k32_s8(rd, ra, rb[0], rb[1]);
+    } else {
+      nn_mma_m16n8k16_s8(rd, ra[0], ra[1], rb[0]);
+    }
+  });
 }
 
-static void test_multiply_s8() {
-  array<int8_t> a(16 * 32), b(32 * 8);
+template <int K> static void test_multiply_s8() {
+  array<int8_t> a(16 * K), b(K * 8);
   array<int32_t> d(16 * 8);
   uint64_t state = 14;
-  for (int i = 0; i < 16 * 32; i++) {
+  for (int i = 0; i < 16 * K; i++) {
     a[i] = (int8_t)(random_bits(&state) % 256);
   }
-  for (int i = 0; i < 32 * 8; i++) {
+  for (int i = 0; i < K * 8; i++) {
     b[i] = (int8_t)(random_bits(&state) % 256);
   }
   for (int i = 0; i < 16 * 8; i++) {
     d[i] = 1000 * i;
   }
-  launch(multiply_s8, 1, 32, 0, a.to_device(), b.to_device(), d.to_device());
+  launch(multiply_s8<K>, 1, 32, 0, a.to_device(), b.to_device(), d.to_device());
   d.from_device();
   for (int i = 0; i < 16; i++) {
     for (int j = 0; j < 8; j++) {
       int32_t sum = 1000 * (8 * i + j);
-      for (int k = 0; k < 32; k++) {
-        sum += a[32 * i + k] * b[8 * k + j];
+      for (int k = 0; k < K; k++) {
+        sum += a[K * i + k] * b[8 * k + j];
       }
-      CHECK(d[8 * i + j] == sum, "m16n8k32 of s8: (%d, %d) is %d, not %d", i, j, sum, d[8 * i + j]);
+      CHECK(d[8 * i + j] == sum, "m16n8k%d of s8: (%d, %d) is %d, not %d", K, i, j, sum, d[8 * i + j]);
     }
   }
 }
@@ -254,12 +260,13 @@ int main() {
   const int arch = device_arch();
   if (arch >= 75) {
     test_load_matrices();
-    test_multiply_s8();
+    test_multiply_s8<32>();
     test_multiply_fragments<nn_f16>("m16n8k16 of f16");
     test_multiply_tiles<nn_f16, false>("tiles of f16, B as [n][k]");
     test_multiply_tiles<nn_f16, true>("tiles of f16, B as [k][n]");
   }
   if (arch >= 80) {
+    test_multiply_s8<16>();
     test_multiply_fragments<nn_bf16>("m16n8k16 of bf16");
     test_multiply_tf32();
     test_multiply_tiles<nn_bf16, false>("tiles of bf16, B as [n][k]");

@@ -4,7 +4,7 @@ use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
-use nn_ffi::{Context, DType, Device, Tensor, kernels};
+use nn_ffi::{Context, DType, Tensor, kernels};
 
 use super::config::MoEConfig;
 use super::held::Held;
@@ -26,7 +26,7 @@ pub struct ParameterArena {
     data: Tensor,
     /// What of it this rank has, where that is a part.
     held: Option<Held>,
-    /// Whether there is memory for that alone, as on the CPU.
+    /// Whether there is memory for that alone.
     in_parts: bool,
 }
 
@@ -36,10 +36,10 @@ impl ParameterArena {
         Ok(Self::over(layout, ctx.zeros(&[layout.size()], dtype)?))
     }
 
-    /// An arena of zeros of which there is memory only for what is held; on a GPU there is room for all.
+    /// An arena of zeros of which there is memory only for what is held.
     pub(crate) fn in_parts(ctx: &Context, layout: &Arc<ParameterLayout>, dtype: DType, held: Held) -> Result<Self> {
         let data = ctx.zeros_parts(&[layout.size()], dtype, held.ranges())?;
-        Ok(Self { held: Some(held), in_parts: ctx.device() == Device::Cpu, ..Self::over(layout, data) })
+        Ok(Self { held: Some(held), in_parts: true, ..Self::over(layout, data) })
     }
 
     /// An arena over a tensor `[layout.size()]`.

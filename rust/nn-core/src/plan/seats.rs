@@ -11,8 +11,10 @@ use crate::error::Result;
 use crate::model::{Held, MoEConfig, ParameterLayout, Precision, Updates};
 use crate::train::{TrainConfig, partitions_gradients, sums_left};
 
-/// Of the CPU's memory.
-const PAGE: usize = 4096;
+/// Bytes of a page, in which a device gives memory in parts.
+fn page_of(machine: Machine) -> usize {
+    if matches!(machine, Machine::Cpu { .. }) { 4096 } else { 2 << 20 }
+}
 
 /// Of whose squares the norm of the gradients has one sum: `NN_GRAD_CHUNK_CPU` and `NN_GRAD_CHUNK_GPU` of the library.
 fn chunk(machine: Machine) -> usize {
@@ -117,19 +119,20 @@ fn of_parameters(
     }
     let device = if matches!(machine, Machine::Cpu { .. }) { Device::Cpu } else { Device::Cuda(0) };
     let partitions = partitions_gradients(config, train, device, ranks, group)?;
+    let page = page_of(machine);
     let mut held = Vec::with_capacity(ranks);
     for (rank, sent) in sent.iter_mut().enumerate() {
         let updates = updates.of_rank(rank);
         let own: usize = updates.own().iter().map(Range::len).sum();
         let computes = Held::computed(&layout, &updates, rank % group, group);
         let pages = |ranges: &[Range<usize>], size: usize| -> usize {
-            let count = |range: &Range<usize>| (size * range.end).div_ceil(PAGE) - size * range.start / PAGE;
+            let count = |range: &Range<usize>| (size * range.end).div_ceil(page) - size * range.start / page;
             ranges.iter().map(count).sum()
         };
         let master = if train.precision == Precision::F32 { 0 } else { pages(updates.own(), 4) };
         let gradients =
             if partitions { pages(Held::to_keep(&layout, &updates).ranges(), 4) } else { pages(&computes, 4) };
-        let arenas = PAGE * (pages(&computes, weight) + gradients + master);
+        let arenas = page * (pages(&computes, weight) + gradients + master);
         let kind = train.moments;
         held.push(bytes(arenas + 2 * (kind.dtype().size() * own + 4 * kind.scales(own))));
         // Of the sums that it has at the end, it keeps those that it updates, and of its experts those that its group does,

@@ -347,7 +347,7 @@ pub(super) fn one_micro_batch_each(config: &TrainConfig, ranks: usize) -> bool {
 }
 
 /// Whether the models of so many ranks are to partition their gradients: where they can, and it is less memory. Ranks that share
-/// the experts out have parts of most of them anyway; and on a GPU, memory in parts saves nothing yet.
+/// the experts out have parts of most of them anyway; and it has not been tried on a GPU.
 pub(crate) fn partitions_gradients(
     model: &MoEConfig,
     config: &TrainConfig,

@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "efac8bc82f502d790fba59c36e7f0f1ea8422e862f073434085fae755045c645";
+pub const HEADER_SHA256: &str = "4b7efd6d56ba089b2f552329c0178ccb231d22a8f5d01536dbf23d01ef628695";

@@ -141,29 +141,41 @@ inline void nn_mma_m16n8k8_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t 
   }
 }
 
-/*
- * PTX 9.7.14.5.10 for .s8, turned round: A (row, k) is byte k % 4 of register row / 8 + 2 * (k / 16) of lane
- * 4 * (row % 8) + k % 16 / 4, B (k, col) byte k % 4 of register k / 16 of lane 4 * col + k % 16 / 4.
- */
-inline void nn_mma_m16n8k32_s8(int32_t (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
-                               nn_site site = nn_site::here()) {
-  nn_emulated_requires(750, "mma.m16n8k32 of s8");
+/* Adds a product of signed bytes to d. A (row, k) is byte k % 4 of register row / 8 + 2 * (k / 16) of lane
+ * 4 * (row % 8) + k % 16 / 4, B (k, col) byte k % 4 of register k / 16 of lane 4 * col + k % 16 / 4. */
+template <int K>
+inline void nn_emulated_mma_s8(int32_t (&d)[4], const uint32_t (&a)[K / 8], const uint32_t (&b)[K / 16], nn_site site) {
   struct fragments {
-    uint32_t a[4], b[2];
+    uint32_t a[K / 8], b[K / 16];
   };
-  const fragments mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
-  const fragments *lanes = nn_emulated_gather(0xffffffffu, mine, site.in("mma.m16n8k32 of s8"));
+  fragments mine;
+  memcpy(mine.a, a, sizeof mine.a);
+  memcpy(mine.b, b, sizeof mine.b);
+  const fragments *lanes = nn_emulated_gather(0xffffffffu, mine, site);
   const int g = (int)nn_emulated_lane() / 4, t = (int)nn_emulated_lane() % 4;
   for (int i = 0; i < 4; i++) {
     const int row = g + 8 * (i / 2), column = 2 * t + i % 2;
     uint32_t sum = (uint32_t)d[i]; /* wraps, as without .satfinite */
-    for (int k = 0; k < 32; k++) {
+    for (int k = 0; k < K; k++) {
       const uint32_t left = lanes[4 * (row % 8) + k % 16 / 4].a[row / 8 + 2 * (k / 16)];
       const uint32_t right = lanes[4 * column + k % 16 / 4].b[k / 16];
       sum += (uint32_t)((int8_t)(left >> 8 * (k % 4)) * (int8_t)(right >> 8 * (k % 4)));
     }
     d[i] = (int32_t)sum;
   }
+}
+
+/* PTX 9.7.14.5.10 for .s8, turned round. */
+inline void nn_mma_m16n8k32_s8(int32_t (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
+                               nn_site site = nn_site::here()) {
+  nn_emulated_requires(750, "mma.m16n8k32 of s8");
+  nn_emulated_mma_s8<32>(d, a, {b0, b1}, site.in("mma.m16n8k32 of s8"));
+}
+
+/* PTX 9.7.14.5.9 for .s8, turned round. */
+inline void nn_mma_m16n8k16_s8(int32_t (&d)[4], uint32_t a0, uint32_t a1, uint32_t b, nn_site site = nn_site::here()) {
+  nn_emulated_requires(800, "mma.m16n8k16 of s8");
+  nn_emulated_mma_s8<16>(d, {a0, a1}, {b}, site.in("mma.m16n8k16 of s8"));
 }
 
 #endif
