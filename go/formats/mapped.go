@@ -14,7 +14,7 @@ import (
 type Mapping struct{ bytes []byte }
 
 // MapFile maps the whole of a file. It is an error when that cannot be done, or the file has fewer than `least` bytes, the
-// fewest that a file of this kind has; at least 1.
+// fewest that a file of this kind has.
 func MapFile(path, kind string, least int64) (*Mapping, error) {
 	file, size, err := OpenRegular(path)
 	if err != nil {
@@ -23,6 +23,9 @@ func MapFile(path, kind string, least int64) (*Mapping, error) {
 	defer file.Close() // the map stays
 	if size < least || size > math.MaxInt {
 		return nil, &Error{Path: path, Problem: fmt.Sprintf("has %d bytes; a %s has %d or more", size, kind, least)}
+	}
+	if size == 0 {
+		return &Mapping{}, nil // which no system maps
 	}
 	mapped, err := syscall.Mmap(int(file.Fd()), 0, int(size), syscall.PROT_READ, syscall.MAP_SHARED)
 	if err != nil {
