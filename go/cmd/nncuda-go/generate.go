@@ -155,7 +155,7 @@ func promptIDs(checkpoint *train.Checkpoint, prompt string, named bool) ([]int32
 		return nil, formats.Missing(checkpoint.Folder,
 			"holds no tokenizer.model, so it cannot read text; --ids takes token ids")
 	} else if !named {
-		return (&infer.TextGenerator{Tokenizer: checkpoint.Tokenizer}).Encode(prompt), nil
+		return (&infer.TextGenerator{Tokenizer: checkpoint.Tokenizer}).Encode(prompt)
 	}
 	var ids []int32
 	for _, word := range strings.Fields(strings.ReplaceAll(prompt, ",", " ")) {

@@ -9,6 +9,7 @@
 
 mod bpe;
 mod folder;
+pub mod gguf;
 mod model_file;
 mod normalizer;
 mod stream;
