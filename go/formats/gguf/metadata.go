@@ -196,3 +196,56 @@ func scalar(kind string, data []byte) any {
 	}
 	return int64(whole)
 }
+
+// Text is a string, and whether there is one of this key.
+func (m *Metadata) Text(key string) (string, bool) { return m.values[key].Text() }
+
+// Bool is a truth value, and whether there is one of this key.
+func (m *Metadata) Bool(key string) (value, ok bool) { return m.values[key].Bool() }
+
+// Whole is a whole number that 64 bits with a sign hold, and whether there is one of this key.
+func (m *Metadata) Whole(key string) (int64, bool) { return m.values[key].Whole() }
+
+// Texts are the strings of an array as the file has them, and whether there is such an array of this key. They need not
+// be UTF-8.
+func (m *Metadata) Texts(key string) ([]string, bool) {
+	value := m.values[key]
+	if value.Type != "string[]" {
+		return nil, false
+	}
+	texts := make([]string, value.length)
+	for at := range texts {
+		texts[at] = string(value.BytesAt(at))
+	}
+	return texts, true
+}
+
+// Wholes are the numbers of an array of an integer type, and whether there is such an array of this key.
+func (m *Metadata) Wholes(key string) ([]int64, bool) { return numbersOf[int64](m.values[key]) }
+
+// Floats are the numbers of an array of a floating-point type, and whether there is such an array of this key.
+func (m *Metadata) Floats(key string) ([]float64, bool) { return numbersOf[float64](m.values[key]) }
+
+func numbersOf[T int64 | float64](value Value) ([]T, bool) {
+	if !value.IsArray() || value.Type == "string[]" || value.Type == "bool[]" {
+		return nil, false
+	}
+	isFloat := value.Type == "f32[]" || value.Type == "f64[]"
+	var wanted T
+	if _, floats := any(wanted).(float64); floats != isFloat {
+		return nil, false
+	}
+	numbers := make([]T, value.length)
+	for at := range numbers {
+		element, _ := value.At(at) // no string: never an error
+		number, ok := element.scalar.(T)
+		if !ok { // beyond 64 bits with a sign
+			return nil, false
+		}
+		numbers[at] = number
+	}
+	return numbers, true
+}
+
+// Shown is the value of a key as messages show it; None for none.
+func (m *Metadata) Shown(key string) string { return m.values[key].String() }

@@ -9,12 +9,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unsafe"
 
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/formats/gguf"
 	"github.com/nncuda/nncuda/go/formats/ternary"
 	"github.com/nncuda/nncuda/go/safetensors"
+	"github.com/nncuda/nncuda/go/tokenizer"
 )
 
 // Model is a model as its files have it. Nothing is read ahead, copied or converted: tensors are the mapped pages of the
@@ -32,6 +34,8 @@ type Model struct {
 	parts  map[string][]formats.StoredTensor
 	file   *gguf.File
 	folder *safetensors.Folder
+
+	tokenizer func() (tokenizer.TextTokenizer, error)
 }
 
 var (
@@ -65,6 +69,22 @@ func (m *Model) Close() error {
 
 // GGUF is the opened GGUF file, nil of a folder.
 func (m *Model) GGUF() *gguf.File { return m.file }
+
+// Tokenizer is the model's tokenizer; nil when the files have none. An error when it is wrong, or has more tokens than the
+// model.
+func (m *Model) Tokenizer() (tokenizer.TextTokenizer, error) { return m.tokenizer() }
+
+func (m *Model) readTokenizer() (made tokenizer.TextTokenizer, err error) {
+	if m.file != nil {
+		made, err = tokenizer.FromGGUF(&m.file.Metadata, m.Path)
+	} else {
+		made, err = tokenizer.FromFolder(m.Path)
+	}
+	if err == nil && made != nil && made.VocabSize() > m.Config.VocabSize {
+		err = wrong(m.Path, "has a tokenizer of %d tokens for a model of %d", made.VocabSize(), m.Config.VocabSize)
+	}
+	return made, err
+}
 
 // Parts is what the files have of a tensor, in order: itself, or the same matrix of each expert; none where the model has
 // no such tensor.
@@ -361,6 +381,7 @@ func (m *Model) take(found map[string][]formats.StoredTensor) error {
 		}
 	}
 	m.parts = found
+	m.tokenizer = sync.OnceValues(m.readTokenizer)
 	return nil
 }
 
