@@ -264,3 +264,20 @@ func isPlain(name string) bool {
 
 // isProjection says whether a tensor is one of the matrices that are ternary in a model with ternary weights.
 func isProjection(name string) bool { return strings.HasSuffix(name, "_proj.weight") }
+
+// Object gives all options by name.
+func (c LlamaConfig) Object() *formats.Object {
+	divisors := make([]any, len(c.Rope.Divisors))
+	for at, divisor := range c.Rope.Divisors {
+		divisors[at] = float64(divisor)
+	}
+	rope := formats.NewObject(
+		"base", c.Rope.Base, "layout", c.Rope.Layout, "scaling", c.Rope.Scaling, "factor", c.Rope.Factor,
+		"divisors", divisors)
+	return formats.NewObject(
+		"vocab_size", c.VocabSize, "hidden_size", c.HiddenSize, "num_layers", c.NumLayers, "num_heads", c.NumHeads,
+		"num_kv_heads", c.NumKVHeads, "head_dim", c.HeadDim, "ffn_size", c.FFNSize, "context", c.Context,
+		"extended_context", c.ExtendedContext, "norm_eps", c.NormEps, "rope", rope, "num_experts", c.NumExperts,
+		"experts_per_token", c.ExpertsPerToken, "norm_topk_prob", c.NormTopKProb, "tie_embeddings", c.TieEmbeddings,
+		"attention_bias", c.AttentionBias, "activation", c.Activation, "sub_norms", c.SubNorms, "ternary", c.Ternary)
+}
