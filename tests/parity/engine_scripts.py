@@ -1,9 +1,8 @@
-"""Scripts of requests for the inference engine: what `bench engine` of Go and Rust reads, run by Python's own engine."""
+"""Scripts of requests for the inference engine: what `bench engine` of other languages reads, run by Python's own."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +44,7 @@ def _serve(scripted: list[dict[str, Any]], scheduler: Scheduler) -> list[Request
     while len(requests) < len(scripted) or not scheduler.idle:
         for at, one in enumerate(scripted):
             if one.get("joins", 0) == step:
-                sampling = Sampling(
-                    one.get("temperature", 0.0), one.get("top_k"), one.get("top_p"), one.get("seed", 0)
-                )
+                sampling = Sampling(one.get("temperature", 0.0), one.get("top_k"), one.get("top_p"), one.get("seed", 0))
                 prompt, length = np.array(one["prompt"], np.int32), one["max_new_tokens"]
                 scheduler.check(prompt, length)
                 requests[at] = Request(prompt, length, sampling, one.get("end_ids", ()))
@@ -58,8 +55,3 @@ def _serve(scripted: list[dict[str, Any]], scheduler: Scheduler) -> list[Request
             scheduler.step()
         step += 1
     return [requests[at] for at in range(len(scripted))]
-
-
-def dumps(script: dict[str, Any]) -> str:
-    """The script as another language's `bench engine` reads it."""
-    return json.dumps(script)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/nncuda/nncuda/go/formats"
@@ -90,10 +91,25 @@ func shortened(value gguf.Value) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		words[at] = strings.TrimSuffix(strings.TrimPrefix(string(line), `{"":`), "}\n")
+		words[at] = inASCII(strings.TrimSuffix(strings.TrimPrefix(string(line), `{"":`), "}\n"))
 	}
 	kind := strings.TrimSuffix(value.Type, "[]")
 	return fmt.Sprintf("%d × %s: %s, …", value.Len(), kind, strings.Join(words, ", ")), nil
+}
+
+// inASCII is a text of JSON with its other letters escaped, as the Python package writes them here.
+func inASCII(text string) string {
+	var out strings.Builder
+	for _, letter := range text {
+		if letter < utf8.RuneSelf {
+			out.WriteRune(letter)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, letter) {
+			fmt.Fprintf(&out, `\u%04x`, unit)
+		}
+	}
+	return out.String()
 }
 
 // plainValue is a number, a bool or a text of metadata.
