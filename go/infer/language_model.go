@@ -250,7 +250,7 @@ func (m *LanguageModel) ForgetPrefixes(ctx context.Context) error {
 //
 // What cannot be done at all is the one thing to come, before anything runs: an *engine.OptionError, an *engine.IDError or
 // an *engine.CacheFullError. When ctx is done its error ends all prompts before the next token, and leaving the loop ends
-// them, too.
+// them, too; so does the `stop` of iter.Pull, which must be called.
 func (m *LanguageModel) Generate(ctx context.Context, wanted Generation) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		under, err := m.prepare(wanted)
@@ -373,13 +373,6 @@ func (m *LanguageModel) prepare(wanted Generation) ([]*underWay, error) {
 	return under, nil
 }
 
-// underWay is a prompt that is being continued.
-type underWay struct {
-	request *engine.Request
-	text    *continuation
-	over    bool // its last event was given
-}
-
 func (m *LanguageModel) add(ctx context.Context, under []*underWay) error {
 	if err := m.acquire(ctx); err != nil {
 		return err
@@ -420,51 +413,6 @@ func (m *LanguageModel) next(ctx context.Context, under []*underWay) ([]Event, e
 	return events, nil
 }
 
-// eventsOf is what has come of a prompt since it was last asked.
-func (m *LanguageModel) eventsOf(number int, one *underWay) ([]Event, error) {
-	var events []Event
-	request := one.request
-	give := func(token int32, text string, finish engine.Finish) {
-		events = append(events, Event{number, token, text, finish})
-		one.over = finish != ""
-	}
-	for len(request.Tokens) > 0 {
-		token := request.Tokens[0]
-		request.Tokens = request.Tokens[1:]
-		finish := engine.Finish("")
-		if len(request.Tokens) == 0 {
-			finish = request.Finish
-		}
-		piece, stopped := "", false
-		var err error
-		if finish != engine.End {
-			piece, stopped, err = one.text.push(token)
-		}
-		if stopped {
-			m.scheduler.Cancel(request)
-			request.Tokens, finish = nil, engine.Stop
-		} else if finish != "" && err == nil {
-			var rest string
-			rest, err = one.text.rest()
-			piece += rest
-		}
-		if err != nil {
-			return events, err
-		}
-		if give(token, piece, finish); one.over {
-			return events, nil
-		}
-	}
-	if request.Finish != "" { // without a token: cancelled, or none was asked for
-		rest, err := one.text.rest()
-		if err != nil {
-			return events, err
-		}
-		give(NoToken, rest, request.Finish)
-	}
-	return events, nil
-}
-
 // abandon cancels prompts that nobody waits for any more.
 func (m *LanguageModel) abandon(under []*underWay) {
 	if !slices.ContainsFunc(under, func(one *underWay) bool { return !one.over }) {
@@ -477,45 +425,4 @@ func (m *LanguageModel) abandon(under []*underWay) {
 	for _, one := range under {
 		m.scheduler.Cancel(one.request)
 	}
-}
-
-// continuation is a text on its way from ids.
-type continuation struct {
-	decoder *tokenizer.StreamDecoder // nil without a tokenizer
-	stops   *StopStrings
-}
-
-func newContinuation(tokens tokenizer.TextTokenizer, ends []string) (*continuation, error) {
-	stops, err := NewStopStrings(ends...)
-	if err != nil || tokens == nil {
-		return &continuation{nil, stops}, err
-	}
-	decoder, err := tokenizer.NewStreamDecoder(tokens)
-	return &continuation{decoder, stops}, err
-}
-
-// push gives the text that is certain now, and whether a stop string ended it. Ids that a model has beyond those of its
-// tokenizer have no text.
-func (c *continuation) push(token int32) (text string, stopped bool, err error) {
-	if c.decoder == nil {
-		return "", false, nil
-	}
-	if text, err = c.decoder.Push(token); err != nil {
-		return "", false, err
-	}
-	text, stopped = c.stops.Push(text)
-	return text, stopped, nil
-}
-
-// rest gives what was held back, when no more comes.
-func (c *continuation) rest() (string, error) {
-	if c.decoder == nil {
-		return "", nil
-	}
-	text, err := c.decoder.Flush()
-	text, stopped := c.stops.Push(text)
-	if !stopped {
-		text += c.stops.Flush()
-	}
-	return text, err
 }

@@ -24,9 +24,9 @@ var usualOf = map[string]usual{
 	"bitnet":  {5e5, 1e-5, 2048, 5},
 }
 
-// configFromFolder reads the content of a config.json of Hugging Face transformers, model_type llama, mixtral or bitnet.
+// ConfigFromFolder reads the content of a config.json of Hugging Face transformers, model_type llama, mixtral or bitnet.
 // It is an error when it is of another model, lacks something, or asks for what this engine does not do.
-func configFromFolder(object *formats.Object) (LlamaConfig, error) {
+func ConfigFromFolder(object *formats.Object) (LlamaConfig, error) {
 	given := &reading{values: ofObject(object)}
 	kind, _ := object.Get("model_type").(string)
 	defaults, known := usualOf[kind]

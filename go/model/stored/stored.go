@@ -199,7 +199,7 @@ func openFolder(folder string) (*Model, error) {
 		return nil, err
 	}
 	m := &Model{Path: folder}
-	if m.Config, err = configFromFolder(values); err != nil {
+	if m.Config, err = ConfigFromFolder(values); err != nil {
 		return nil, formats.Wrap(path, err)
 	}
 	var quantized quantization
