@@ -25,8 +25,8 @@ type addedToken struct {
 type addedTokens struct {
 	tokens     []addedToken
 	contents   []string // what is looked for, by place in tokens
-	raw        *trie // places in tokens of those that are found in the text as it is
-	normalized *trie // of those that are found in normalised text
+	raw        *trie    // places in tokens of those that are found in the text as it is
+	normalized *trie    // of those that are found in normalised text
 }
 
 func newAddedTokens(tokens []addedToken, normalize rewriter) (*addedTokens, error) {

@@ -23,7 +23,7 @@ type JSONTokenizer struct {
 	ids      map[string]int32
 	names    map[int32]string
 	spoken   map[int32]string // names that decoding has for tokens that are looked for in normalised text
-	special  map[string]bool // names that decoding leaves out
+	special  map[string]bool  // names that decoding leaves out
 	size     int
 	first    int32
 	ordinary int32

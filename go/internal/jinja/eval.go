@@ -251,6 +251,11 @@ func (s *state) arithmetic(operator string, left, right any) any {
 		return s.repeat(left, y)
 	case operator == "*" && okX && wholeX:
 		return s.repeat(right, x)
+	case operator == "%" && typeName(left) == "str":
+		if values, ok := right.(*list); ok && values.kind == tuple {
+			return s.percent(left.(string), values.items)
+		}
+		return s.percent(left.(string), []any{right})
 	case operator == "+":
 		if one, ok := left.(string); ok {
 			if other, ok := right.(string); ok {

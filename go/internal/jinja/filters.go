@@ -40,7 +40,7 @@ func init() {
 			}
 			return s.replace(s.text(value), s.text(taken[0]), s.text(taken[1]), most)
 		},
-		"join": joinFilter, "tojson": jsonFilter, "indent": indentFilter,
+		"join": joinFilter, "tojson": jsonFilter, "indent": indentFilter, "format": formatFilter, "batch": batchFilter,
 		"list": func(s *state, value any, given arguments) any {
 			given.take("list")
 			return &list{items: slices.Clone(s.items(value))}

@@ -21,7 +21,8 @@ func init() {
 		"split":  splitText, "rsplit": rsplitText, "splitlines": splitLines,
 		"startswith": affix("startswith", strings.HasPrefix), "endswith": affix("endswith", strings.HasSuffix),
 		"removeprefix": cutter("removeprefix", strings.TrimPrefix), "removesuffix": cutter("removesuffix", strings.TrimSuffix),
-		"replace": replaceText, "join": joinTexts,
+		"replace": replaceText, "join": joinTexts, "format": braces,
+		"partition": parted("partition", strings.Index, false), "rpartition": parted("rpartition", strings.LastIndex, true),
 		"lower": plain("lower", lower), "upper": plain("upper", upper), "title": plain("title", title),
 		"capitalize": plain("capitalize", capitalize),
 		"find":       finder("find", strings.Index, false), "rfind": finder("rfind", strings.LastIndex, false),
@@ -153,6 +154,24 @@ func finder(name string, find func(text, part string) int, must bool) textMethod
 			return int64(-1)
 		}
 		return int64(utf8.RuneCountInString(text[:at]))
+	}
+}
+
+// parted is a text before a part, the part, and the text after it.
+func parted(name string, find func(text, part string) int, last bool) textMethod {
+	return func(s *state, text string, given arguments) any {
+		by := textArgument(name, given.take(name, "sep")[0])
+		if by == "" {
+			fail("ValueError", "empty separator")
+		}
+		at := find(text, by)
+		switch {
+		case at >= 0:
+			return &list{items: []any{text[:at], by, text[at+len(by):]}, kind: tuple}
+		case last:
+			return &list{items: []any{"", "", text}, kind: tuple}
+		}
+		return &list{items: []any{text, "", ""}, kind: tuple}
 	}
 }
 
