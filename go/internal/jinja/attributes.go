@@ -154,8 +154,8 @@ func (l *loop) attribute(name string) (any, bool) {
 			return given.positional[l.at%len(given.positional)]
 		}}, true
 	case "changed":
-		return &function{name, func(_ *state, given arguments) any {
-			if l.changed != nil && equal(&list{items: l.changed}, &list{items: given.positional}) {
+		return &function{name, func(s *state, given arguments) any {
+			if l.changed != nil && s.equal(&list{items: l.changed}, &list{items: given.positional}) {
 				return false
 			}
 			l.changed = append([]any{}, given.positional...)
@@ -225,7 +225,7 @@ var listMethods = map[string]func(s *state, l *list, given arguments) any{
 		wanted := given.take("index", "value")[0]
 		s.spend(len(l.items))
 		for at, item := range l.items {
-			if equal(item, wanted) {
+			if s.equal(item, wanted) {
 				return int64(at)
 			}
 		}
@@ -237,7 +237,7 @@ var listMethods = map[string]func(s *state, l *list, given arguments) any{
 		s.spend(len(l.items))
 		found := int64(0)
 		for _, item := range l.items {
-			if equal(item, wanted) {
+			if s.equal(item, wanted) {
 				found++
 			}
 		}

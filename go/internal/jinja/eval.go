@@ -175,16 +175,16 @@ func (s *state) compare(operator string, left, right any) bool {
 	switch operator {
 	case "==":
 		s.looked(left)
-		return equal(left, right)
+		return s.equal(left, right)
 	case "!=":
 		s.looked(left)
-		return !equal(left, right)
+		return !s.equal(left, right)
 	case "in":
 		return s.contains(right, left)
 	case "not in":
 		return !s.contains(right, left)
 	}
-	found := order(left, right, operator)
+	found := s.order(left, right, operator)
 	switch operator {
 	case "<":
 		return found < 0

@@ -56,17 +56,23 @@ func (s *state) write(text string) {
 
 // inside runs something in a scope of its own, with names in it.
 func (s *state) inside(around *scope, values map[string]any, run func()) {
+	s.spend(16) // what a scope takes
 	before := s.names
 	s.names = &scope{values: maps.Clone(values), around: around}
 	if s.names.values == nil {
 		s.names.values = make(map[string]any)
 	}
-	if s.depth++; s.depth > mostDepth {
-		fail("RecursionError", "macros and loops are nested too deeply")
-	}
+	defer s.deeper()()
 	run()
-	s.depth--
 	s.names = before
+}
+
+// deeper counts how deep macros, loops and values are nested; it gives what undoes it.
+func (s *state) deeper() func() {
+	if s.depth++; s.depth > mostDepth {
+		fail("RecursionError", "macros, loops or values are nested too deeply")
+	}
+	return func() { s.depth-- }
 }
 
 // captured is the text that something writes.

@@ -266,9 +266,9 @@ func (s *state) sorted(items []any, reverse bool, key func(item any) any) []any 
 		s.spend(1)
 		s.looked(a.key)
 		if reverse {
-			return order(b.key, a.key, "<")
+			return s.order(b.key, a.key, "<")
 		}
-		return order(a.key, b.key, "<")
+		return s.order(a.key, b.key, "<")
 	})
 	var made []any
 	for _, pair := range pairs {
@@ -339,7 +339,7 @@ func extreme(name string, sign int) filterFunction {
 			if attribute != nil {
 				key = s.path(item, attribute)
 			}
-			if key = fold(key); at == 0 || order(key, bestKey, "<")*sign > 0 {
+			if key = fold(key); at == 0 || s.order(key, bestKey, "<")*sign > 0 {
 				best, bestKey = item, key
 			}
 		}
@@ -485,14 +485,14 @@ func init() {
 		}),
 		"odd": func(s *state, value any, given arguments) bool {
 			given.take("odd")
-			return equal(s.arithmetic("%", value, int64(2)), int64(1))
+			return s.equal(s.arithmetic("%", value, int64(2)), int64(1))
 		},
 		"even": func(s *state, value any, given arguments) bool {
 			given.take("even")
-			return equal(s.arithmetic("%", value, int64(2)), int64(0))
+			return s.equal(s.arithmetic("%", value, int64(2)), int64(0))
 		},
 		"divisibleby": func(s *state, value any, given arguments) bool {
-			return equal(s.arithmetic("%", value, given.take("divisibleby", "num")[0]), int64(0))
+			return s.equal(s.arithmetic("%", value, given.take("divisibleby", "num")[0]), int64(0))
 		},
 		"sameas": func(_ *state, value any, given arguments) bool {
 			other := given.take("sameas", "other")[0]

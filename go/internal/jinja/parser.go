@@ -64,8 +64,11 @@ type callArguments struct {
 	restNamed  node // **rest
 }
 
-// Bounds of a template, and of what it does, in depth.
-const mostDepth = 150
+// Bounds of a template, and of what it does, in depth: of parts in brackets and blocks, and of parts in a row.
+const (
+	mostDepth   = 150
+	mostChained = 1000
+)
 
 type parser struct {
 	tokens []token
@@ -129,10 +132,18 @@ func (p *parser) deeper() func() {
 	return func() { p.depth-- }
 }
 
+// chained bounds how many parts stand in a row, of which each holds those before it.
+func (p *parser) chained(length int) {
+	if length > mostChained {
+		p.fail("the template chains too many parts, that is, too deeply")
+	}
+}
+
 func (p *parser) expression() node {
 	defer p.deeper()()
 	made := p.either()
-	for p.skip("if") {
+	for length := 0; p.skip("if"); length++ {
+		p.chained(length)
 		test := p.either()
 		var otherwise node
 		if p.skip("else") {
@@ -146,7 +157,8 @@ func (p *parser) expression() node {
 // run is a chain of parts between operators, the leftmost done first.
 func (p *parser) run(inner func() node, operators ...string) node {
 	made := inner()
-	for {
+	for length := 0; ; length++ {
+		p.chained(length)
 		at := slices.IndexFunc(operators, p.current().is)
 		if at < 0 {
 			return made
@@ -317,7 +329,8 @@ func (p *parser) tuple(conditional, brackets bool) node {
 
 // postfix is what follows a part: attributes, places in brackets, calls.
 func (p *parser) postfix(made node) node {
-	for {
+	for length := 0; ; length++ {
+		p.chained(length)
 		switch {
 		case p.skip("."):
 			switch name := p.next(); name.kind {
@@ -407,7 +420,8 @@ func (p *parser) arguments() callArguments {
 
 // filters are filters and tests after a part.
 func (p *parser) filters(made node) node {
-	for {
+	for length := 0; ; length++ {
+		p.chained(length)
 		switch {
 		case p.skip("|"):
 			made = p.filter(made)

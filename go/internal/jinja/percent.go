@@ -149,7 +149,7 @@ func batchFilter(s *state, value any, given arguments) any {
 // braces is Python's str.format for {}, {0} and {name}; what else braces may have in them is refused.
 func braces(s *state, form string, given arguments) any {
 	var out strings.Builder
-	used := 0
+	used, numbered := 0, false
 	for form != "" {
 		at := strings.IndexAny(form, "{}")
 		if at < 0 {
@@ -173,6 +173,11 @@ func braces(s *state, form string, given arguments) any {
 		if name == "" {
 			place, err = used, nil
 			used++
+		} else if err == nil {
+			numbered = true
+		}
+		if numbered && used > 0 {
+			fail("ValueError", "cannot switch between automatic field numbering and manual field specification")
 		}
 		switch named := slices.Index(given.names, name); {
 		case err == nil && 0 <= place && place < len(given.positional):

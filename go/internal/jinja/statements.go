@@ -196,7 +196,8 @@ func (p *parser) set() statement {
 // filterChain is filters of the text of a block.
 func (p *parser) filterChain() node {
 	made := p.filter(nil)
-	for p.skip("|") {
+	for length := 0; p.skip("|"); length++ {
+		p.chained(length)
 		made = p.filter(made)
 	}
 	return made

@@ -172,7 +172,10 @@ func number(value any) (whole int64, fraction float64, isWhole, ok bool) {
 	return 0, 0, false, false
 }
 
-func equal(a, b any) bool {
+// equal is a == b.
+func (s *state) equal(a, b any) bool {
+	s.spend(1)
+	defer s.deeper()()
 	if _, x, wholeX, ok := number(a); ok {
 		_, y, wholeY, ok := number(b)
 		if ok && wholeX && wholeY {
@@ -190,7 +193,7 @@ func equal(a, b any) bool {
 			return ok && a == b
 		}
 		for at := range a.items {
-			if !equal(a.items[at], b.items[at]) {
+			if !s.equal(a.items[at], b.items[at]) {
 				return false
 			}
 		}
@@ -202,7 +205,7 @@ func equal(a, b any) bool {
 		}
 		for _, key := range a.keys {
 			mine, _ := a.get(key)
-			if other, found := b.get(key); !found || !equal(mine, other) {
+			if other, found := b.get(key); !found || !s.equal(mine, other) {
 				return false
 			}
 		}
@@ -212,7 +215,9 @@ func equal(a, b any) bool {
 }
 
 // order is below 0, 0 or above 0. Values that have no order fail.
-func order(a, b any, operator string) int {
+func (s *state) order(a, b any, operator string) int {
+	s.spend(1)
+	defer s.deeper()()
 	if _, x, wholeX, ok := number(a); ok {
 		if _, y, wholeY, ok := number(b); ok {
 			if wholeX && wholeY {
@@ -232,8 +237,8 @@ func order(a, b any, operator string) int {
 	case *list:
 		if y, ok := b.(*list); ok && x.kind == y.kind && x.kind <= tuple {
 			for at := range min(len(x.items), len(y.items)) {
-				if !equal(x.items[at], y.items[at]) {
-					return order(x.items[at], y.items[at], operator)
+				if !s.equal(x.items[at], y.items[at]) {
+					return s.order(x.items[at], y.items[at], operator)
 				}
 			}
 			return len(x.items) - len(y.items)
@@ -439,7 +444,7 @@ func (s *state) contains(whole, item any) bool {
 		return found
 	}
 	for _, one := range s.items(whole) {
-		if equal(one, item) {
+		if s.equal(one, item) {
 			return true
 		}
 	}
