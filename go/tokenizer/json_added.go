@@ -24,8 +24,9 @@ type addedToken struct {
 // addedTokens find the added tokens in a text, the leftmost first and the longest of them.
 type addedTokens struct {
 	tokens     []addedToken
-	raw        *trie // places in tokens of those that are found in the text as it is
-	normalized *trie // of those that are found in normalised text
+	contents   []string // what is looked for, by place in tokens
+	raw        *trie    // places in tokens of those that are found in the text as it is
+	normalized *trie    // of those that are found in normalised text
 }
 
 func newAddedTokens(tokens []addedToken, normalize rewriter) (*addedTokens, error) {
@@ -54,6 +55,7 @@ func newAddedTokens(tokens []addedToken, normalize rewriter) (*addedTokens, erro
 			return nil, fmt.Errorf("its added token %s has %d bytes for its rules; it must have 1 to %d",
 				formats.Shown(token.Content), len(content), maxPieceBytes)
 		}
+		made.contents = append(made.contents, content)
 		if index.longest(content) != len(content) { // of two that the normalizer makes equal the first is found
 			index.add(content, at)
 		}

@@ -22,7 +22,8 @@ type JSONTokenizer struct {
 	}
 	ids      map[string]int32
 	names    map[int32]string
-	special  map[string]bool // names that decoding leaves out
+	spoken   map[int32]string // names that decoding has for tokens that are looked for in normalised text
+	special  map[string]bool  // names that decoding leaves out
 	size     int
 	first    int32
 	ordinary int32
@@ -49,8 +50,11 @@ func OpenJSON(path string) (*JSONTokenizer, error) {
 
 // finish is the tokenizer with what follows from its parts.
 func (t *JSONTokenizer) finish() (*JSONTokenizer, error) {
-	t.special = make(map[string]bool)
-	for _, token := range t.added.tokens {
+	t.special, t.spoken = make(map[string]bool), make(map[int32]string)
+	for at, token := range t.added.tokens {
+		if token.Normalized {
+			t.spoken[token.ID] = t.added.contents[at]
+		}
 		t.ids[token.Content] = token.ID
 		t.names[token.ID] = token.Content
 		t.special[token.Content] = t.special[token.Content] || token.Special
@@ -156,7 +160,11 @@ func (t *JSONTokenizer) Decode(ids []int32) (string, error) {
 	names := make([]string, 0, len(ids))
 	bytes := 0
 	for _, id := range ids {
-		if name, found := t.names[id]; found && !t.special[name] {
+		name, found := t.spoken[id]
+		if !found {
+			name, found = t.names[id]
+		}
+		if found && !t.special[name] {
 			names = append(names, name)
 			bytes += len(name)
 		}

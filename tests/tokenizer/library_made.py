@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -114,7 +114,6 @@ def _spaced(gemma: bool) -> Tokenizer:
     learned.normalizer = replaced if gemma else normalizers.Sequence([normalizers.Prepend("▁"), replaced])
     learned.pre_tokenizer = _split("▁", "merged_with_next")
     _trained(learned, trainers.BpeTrainer(vocab_size=150, show_progress=False))
-    import json
 
     content = json.loads(learned.to_str())["model"]
     names = _spelled() + sorted(content["vocab"], key=content["vocab"].get)
