@@ -2122,8 +2122,8 @@ NNCUDA_API int32_t cuda_mask_logits(nncuda_ctx *ctx, void *logits, const int32_t
  * @param logits in dtype [rows, vocab] : logits
  * @param ids in i32 [rows] : tokens, 0 .. vocab-1
  * @param logprobs out f32 [rows] : their log-probabilities
- * @param top_ids out? i32 [rows, n] : the first n tokens of each row, -1 where fewer can be drawn; or null
- * @param top_logprobs out? f32 [rows, n] : their log-probabilities, -inf where there is none; or null
+ * @param top_ids out? i32 [rows, n] : the first n tokens of each row, -1 where fewer can be drawn
+ * @param top_logprobs out? f32 [rows, n] : their log-probabilities, -inf where there is none
  * @param rows size : rows
  * @param vocab size : columns; must be at most 2147483647
  * @param n size : tokens listed for each row; must be at most 128

@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "c605850dc4226c931f87f9fb3a1fbf0c1f105fc762b22aaba92bfbf8be36c2e2"
+const HeaderSHA256 = "01eb29882dc4bb0594c927c40c93c9dd8191a7e0b420e1788a1d8be47edd4d80"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

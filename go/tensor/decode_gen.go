@@ -386,8 +386,8 @@ func MaskLogits(logits, masks, maskOf *Tensor) error {
 //   - logits, in dtype [rows, vocab]: logits
 //   - ids, in i32 [rows]: tokens, 0 .. vocab-1
 //   - logprobs, out f32 [rows]: their log-probabilities
-//   - topIds, out i32 [rows, n], may be nil: the first n tokens of each row, -1 where fewer can be drawn; or null
-//   - topLogprobs, out f32 [rows, n], may be nil: their log-probabilities, -inf where there is none; or null
+//   - topIds, out i32 [rows, n], may be nil: the first n tokens of each row, -1 where fewer can be drawn
+//   - topLogprobs, out f32 [rows, n], may be nil: their log-probabilities, -inf where there is none
 func Logprobs(logits, ids, logprobs, topIds, topLogprobs *Tensor) error {
 	check := begin("logprobs", "rows and vocab from logits, n from top_ids")
 	if !check.required("logits", logits, 2, dense) ||

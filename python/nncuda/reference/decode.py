@@ -4,6 +4,8 @@ The order of tokens is total: higher logit first, then lower index. NaN and -inf
 among those alone, all alike; a row with nothing to draw gives 0. A temperature of 0 is argmax.
 """
 
+from itertools import pairwise
+
 import numpy as np
 
 from nncuda.reference import random
@@ -190,7 +192,7 @@ def penalize_logits(
 def bias_logits(logits: Array, offsets: Array, ids: Array, bias: Array) -> Outputs:
     """Logits with the biases of some added."""
     y = logits.copy()
-    for r, (first, end) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
+    for r, (first, end) in enumerate(pairwise(offsets)):
         y[r, ids[first:end]] += bias[first:end]
     return {"logits": y}
 

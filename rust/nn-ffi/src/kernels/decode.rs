@@ -622,8 +622,8 @@ pub fn mask_logits(logits: &Tensor, masks: &Tensor, mask_of: &Tensor) -> Result<
 /// - `logits`: of `dtype` `[rows, vocab]`, logits
 /// - `ids`: i32 `[rows]`, tokens, 0 .. vocab-1
 /// - `logprobs`: f32 `[rows]`, their log-probabilities; overwritten
-/// - `top_ids`: i32 `[rows, n]`, the first n tokens of each row, -1 where fewer can be drawn; or null; overwritten
-/// - `top_logprobs`: f32 `[rows, n]`, their log-probabilities, -inf where there is none; or null; overwritten
+/// - `top_ids`: i32 `[rows, n]`, the first n tokens of each row, -1 where fewer can be drawn; overwritten (optional)
+/// - `top_logprobs`: f32 `[rows, n]`, their log-probabilities, -inf where there is none; overwritten (optional)
 ///
 /// # Errors
 ///
