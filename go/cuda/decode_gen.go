@@ -74,9 +74,9 @@ func (ctx *Context) TopPSample(logits, temperature, topK, topP, seeds, steps, id
 	return in.leave("cuda_topp_sample", status)
 }
 
-// MinpSample calls cuda_minp_sample as it is in bindings.h: sizes are not compared with those of the buffers. See
-// tensor.MinpSample.
-func (ctx *Context) MinpSample(logits, temperature, topK, topP, minP, seeds, steps, ids Memory, rows, vocab int64,
+// MinPSample calls cuda_minp_sample as it is in bindings.h: sizes are not compared with those of the buffers. See
+// tensor.MinPSample.
+func (ctx *Context) MinPSample(logits, temperature, topK, topP, minP, seeds, steps, ids Memory, rows, vocab int64,
 	dtype DType) error {
 	in := ctx.enter()
 	logitsAt := in.at("logits", logits)

@@ -847,7 +847,7 @@ var kernels = []Kernel{
 		{Name: "vocab", Kind: SizeParam, C: "int64_t"},
 		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
 	}},
-	{Name: "minp_sample", Function: "MinpSample", Family: "decode", Params: []Param{
+	{Name: "minp_sample", Function: "MinPSample", Family: "decode", Params: []Param{
 		{Name: "logits", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[rows, vocab]", Reads: true},
 		{Name: "temperature", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[rows]", Reads: true},
 		{Name: "top_k", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[rows]", Reads: true,

@@ -161,7 +161,7 @@ func TopPSample(logits, temperature, topK, topP, seeds, steps, ids *Tensor) erro
 		steps.memory(), ids.memory(), int64(rows), int64(vocab), dtype)
 }
 
-// MinpSample calls cuda_minp_sample.
+// MinPSample calls cuda_minp_sample.
 //
 // Draws among the tokens, of those that top_k and then top_p leave, if given, whose probability is at least min_p times
 // that of the first one: exp((logit - largest) / temperature) >= min_p. (Nguyen et al. 2024, "Turning up the heat:
@@ -175,7 +175,7 @@ func TopPSample(logits, temperature, topK, topP, seeds, steps, ids *Tensor) erro
 //   - seeds, in i64 [rows]: key of each row
 //   - steps, in i32 [rows]: number of the draw, at least 0
 //   - ids, out i32 [rows]: tokens
-func MinpSample(logits, temperature, topK, topP, minP, seeds, steps, ids *Tensor) error {
+func MinPSample(logits, temperature, topK, topP, minP, seeds, steps, ids *Tensor) error {
 	check := begin("minp_sample", "rows and vocab from logits")
 	if !check.required("logits", logits, 2, dense) ||
 		!check.required("temperature", temperature, 1, dense) ||
@@ -211,7 +211,7 @@ func MinpSample(logits, temperature, topK, topP, minP, seeds, steps, ids *Tensor
 	if check.err != nil {
 		return check.err
 	}
-	return check.ctx.MinpSample(logits.memory(), temperature.memory(), topK.memory(), topP.memory(), minP.memory(),
+	return check.ctx.MinPSample(logits.memory(), temperature.memory(), topK.memory(), topP.memory(), minP.memory(),
 		seeds.memory(), steps.memory(), ids.memory(), int64(rows), int64(vocab), dtype)
 }
 

@@ -82,7 +82,7 @@ var typed = []typedKernel{
 	{"sample", tensor.Sample, []string{"logits", "temperature", "seeds", "steps", "ids"}},
 	{"topk_sample", tensor.TopKSample, []string{"logits", "temperature", "top_k", "seeds", "steps", "ids"}},
 	{"topp_sample", tensor.TopPSample, []string{"logits", "temperature", "top_k", "top_p", "seeds", "steps", "ids"}},
-	{"minp_sample", tensor.MinpSample, []string{"logits", "temperature", "top_k", "top_p", "min_p", "seeds", "steps",
+	{"minp_sample", tensor.MinPSample, []string{"logits", "temperature", "top_k", "top_p", "min_p", "seeds", "steps",
 		"ids"}},
 	{"count_tokens", tensor.CountTokens, []string{"ids", "seen_ids", "seen_counts", "seen_lengths", "vocab"}},
 	{"penalize_logits", tensor.PenalizeLogits, []string{"logits", "presence", "frequency", "repetition", "seen_ids",
