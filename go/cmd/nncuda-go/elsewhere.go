@@ -16,7 +16,7 @@ import (
 
 // What only nncuda has, the command of the Python package: commands, options of commands that both have, and models.
 var (
-	commandsElsewhere = []string{"chat", "convert", "data", "demo", "doctor", "dump", "quantize", "tokenizer", "verify"}
+	commandsElsewhere = []string{"chat", "convert", "data", "demo", "doctor", "dump", "quantize", "serve", "tokenizer", "verify"}
 	optionsElsewhere  = map[string][]string{
 		"generate": {"cache-format", "context", "contiguous", "stats", "weights"},
 		"inspect":  {"ternary"},

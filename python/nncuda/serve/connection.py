@@ -50,7 +50,7 @@ class Connection(H11Protocol):
         trailing, _ = self.conn.trailing_data
         large = len(trailing) > LIMITS["header_bytes"]
         code = "headers_too_large" if large else "bad_http"
-        self._refuse(ApiError(code, most=LIMITS["header_bytes"], most_headers=LIMITS["headers"]))
+        self._refuse(ApiError(code, most=LIMITS["header_bytes"], count=LIMITS["headers"]))
 
     def pause_writing(self) -> None:
         super().pause_writing()

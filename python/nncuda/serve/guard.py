@@ -37,7 +37,7 @@ class Guard:
     def check(self, scope: Scope) -> None:
         """ApiError for a request that may not go on."""
         if len(scope["headers"]) > LIMITS["headers"]:
-            raise ApiError("headers_too_large", most=LIMITS["header_bytes"], most_headers=LIMITS["headers"])
+            raise ApiError("headers_too_large", most=LIMITS["header_bytes"], count=LIMITS["headers"])
         if self._digests:
             if scope["path"] not in OPEN_ROUTES and not self._knows(header(scope, b"authorization")):
                 raise ApiError("invalid_api_key", headers={"www-authenticate": "Bearer"})
