@@ -1,10 +1,13 @@
 """The tables of docs/serving.md, from what the servers accept, refuse and count: `go/serve/api.json`.
 
-They stand between lines that name them; the rest of the page is written by hand.
+They stand between lines that name them; the rest of the page is written by hand. So is the page that the servers show,
+but for the hashes of the script and the style that it allows itself.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable
@@ -15,7 +18,8 @@ from nncuda.binding.header import Header
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, TABLE = "docs/serving.md", "go/serve/api.json"
-OWNED = (PAGE,)
+CHAT = "go/serve/page.html"
+OWNED = (PAGE, CHAT)
 
 _ROUTES = {
     "completions": "`/v1/completions`",
@@ -38,9 +42,20 @@ _LIMITS = {
 
 
 def files(contract: Header, source: bytes) -> dict[str, str]:
-    """The page with its tables as they must be. The header has no part in it."""
+    """Both pages, with what is made as it must be. The header has no part in it."""
     api = json.loads((ROOT / TABLE).read_text(encoding="utf-8"))
-    return {PAGE: filled((ROOT / PAGE).read_text(encoding="utf-8"), api)}
+    page, chat = ((ROOT / name).read_text(encoding="utf-8") for name in (PAGE, CHAT))
+    return {PAGE: filled(page, api), CHAT: hashed(chat)}
+
+
+def hashed(chat: str) -> str:
+    """The chat's page, whose security policy names its one script and its one style."""
+    for tag in ("script", "style"):
+        (text,) = re.findall(f"<{tag}>(.*?)</{tag}>", chat, re.DOTALL)
+        name = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        chat, count = re.subn(f"{tag}-src 'sha256-[^']*'", f"{tag}-src 'sha256-{name}'", chat)
+        assert count == 1, tag
+    return chat
 
 
 def filled(page: str, api: dict[str, Any]) -> str:

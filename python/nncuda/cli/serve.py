@@ -73,6 +73,7 @@ _KEY_FILE_BYTES = 1 << 16
     show_default=True,
     help="How the line that each request has in the log (standard error) is written.",
 )
+@click.option("--no-page", is_flag=True, help="Show no page with a chat at /.")
 @engine_options
 @device_options
 def serve(
@@ -89,6 +90,7 @@ def serve(
     timeout: float,
     drain_seconds: float,
     log_format: str,
+    no_page: bool,
     device: str,
     threads: int | None,
     **engine: Any,
@@ -128,7 +130,7 @@ def serve(
             click.echo(f"loaded in {seconds:.1f} s: {size}, {room}, {loaded.ctx.device}", err=True)
             at = listener.getsockname()
             shown = f"[{at[0]}]" if ":" in at[0] else at[0]
-            options = ServeOptions(name, keys, no_auth, max_queue, timeout, drain_seconds, log_format, page=False)
+            options = ServeOptions(name, keys, no_auth, max_queue, timeout, drain_seconds, log_format, not no_page)
             server = Server(loaded, listener, options)
             asyncio.run(server.run(lambda: click.echo(f"serving {name} on http://{shown}:{at[1]}", err=True)))
 
