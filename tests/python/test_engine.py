@@ -19,6 +19,7 @@ from nncuda.formats.block_formats import FORMATS
 from nncuda.formats.mapped import map_file, release
 from nncuda.infer import Sampling, generate
 from nncuda.infer.batch import DecodeBatch, Row
+from nncuda.infer.drawing import Drawing
 from nncuda.infer.dump import record
 from nncuda.infer.engine import Engine, Part
 from nncuda.infer.paged_cache import PAGE, CacheFullError
@@ -463,11 +464,11 @@ def test_a_batch_is_captured_once_for_each_size(ctx: nncuda.Context, changes: di
     for seed in range(3):
         sequence = engine.cache.open()
         engine.prefill([Part(sequence, ids_of(5, seed), False)])
-        rows.append(Row(sequence, GREEDY, token=seed))
+        rows.append(Row(sequence, Drawing(GREEDY), token=seed))
         batch.join(rows[-1])
         batch.step()
     with pytest.raises(ValueError, match="max_batch is 3"):
-        batch.join(Row(engine.cache.open(), GREEDY))
+        batch.join(Row(engine.cache.open(), Drawing(GREEDY)))
     used = ctx.bytes_used
     batch.step()
     # As many calls as one sequence has: embedding, those of two layers, norm, head, argmax, counting on.
