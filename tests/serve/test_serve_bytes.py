@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from conftest import Running, serving
+from small_server import Running, serving
 
 from nncuda.tokenizer import Tokenizer
 
@@ -30,6 +30,12 @@ def requests() -> list[tuple[str, dict[str, Any]]]:
         }
         if number % 4 in (1, 3):
             common |= {"top_p": 0.9} if number % 2 else {"top_k": 20}
+        if number % 6 in (1, 2):
+            common |= {"min_p": 0.05, "presence_penalty": 0.5, "frequency_penalty": 0.25, "repetition_penalty": 1.25}
+        if number % 5 == 2:
+            common["logit_bias"] = {"40": 3.5, "41": -100}
+        if number % 3 == 1:
+            common |= {"logprobs": True, "top_logprobs": number % 4} if number % 2 else {"logprobs": number % 4}
         if common["stream"] and number % 2:
             common["stream_options"] = {"include_usage": True}
         text = TEXTS[number % len(TEXTS) if number % 16 else 3]
@@ -87,7 +93,10 @@ def test_how_answers_are_written(alone: list[bytes]) -> None:
         if asked["stream"]:
             parts = [part.removeprefix(b"data: ") for part in body.split(b"\n\n")[:-2]]
         for part in parts:
-            assert json.dumps(json.loads(part), ensure_ascii=False, separators=(",", ":")).encode() == part
+            # Numbers with a fraction as texts, behind a mark: `json` would write them otherwise.
+            plain = json.loads(part, parse_float=lambda number: "\0" + number)
+            again = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+            assert re.sub(r'"\\u0000(-?(?:0|[1-9]\d*)\.\d*[1-9])"', r"\1", again).encode() == part
             seen |= {sign for sign in ("ö", "\U0001f30a", '\\"', "\\\\", "\\n", "\\t") if sign.encode() in part}
     assert seen == {"ö", "\U0001f30a", '\\"', "\\\\", "\\n", "\\t"}  # of the prompt that is echoed
 

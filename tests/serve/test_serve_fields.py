@@ -74,6 +74,10 @@ def test_defaults() -> None:
          "characters"),
         ("stop", ["a"] * 17, 'stop is ["a","a","a","a","a","a","a","a","a","a","a","a","a","a","a"…; it must be a text '
          "or a list of at most 16 texts, each of 1 to 1024 characters"),
+        ("min_p", 1.5, "min_p is 1.5; it must be a number from 0 to 1"),
+        ("logprobs", True, "logprobs is true; it must be a whole number from 0 to 20"),
+        ("logit_bias", [], "logit_bias is []; it must be an object of at most 1024 token ids, each with a number from "
+         "-100 to 100"),
         ("echo", "yes", 'echo is "yes"; it must be true or false'),
         ("prompt", 5, "prompt is 5; it must be a text, a list of token ids, or a list of such prompts"),
         ("prompt", [], "prompt is []; it must be a text, a list of token ids, or a list of such prompts"),
@@ -101,6 +105,22 @@ def test_what_is_refused(field: str, value: object, sentence: str) -> None:
 def test_stream_options_that_are_refused(options: object, param: str, problem: str) -> None:
     error = refused(COMPLETIONS.check, {"prompt": "x", "stream": True, "stream_options": options})
     assert error.param == param and error.sentence.startswith(f"{param} {problem}")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("01", 1, "is not a field of logit_bias, whose keys are token ids"),
+        ("-1", 1, "is not a field of logit_bias, whose keys are token ids"),
+        ("\N{ARABIC-INDIC DIGIT ONE}", 1, "is not a field of logit_bias, whose keys are token ids"),
+        ("1", 101, "is 101; it must be a number from -100 to 100"),
+        ("1", None, "is null; it must be a number from -100 to 100"),
+    ],
+)
+def test_biases_that_are_refused(key: str, value: object, problem: str) -> None:
+    error = refused(COMPLETIONS.check, {"prompt": "x", "logit_bias": {key: value}})
+    assert (error.param, error.sentence) == (f"logit_bias.{key}", f"logit_bias.{key} {problem}")
+    assert COMPLETIONS.check({"prompt": "x", "logit_bias": {"0": -1, "12": 0.5}})["logit_bias"] == {0: -1, 12: 0.5}
 
 
 def test_prompts() -> None:

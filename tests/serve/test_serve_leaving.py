@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from conftest import Running, Steps, serving
+from small_server import Running, Steps, serving
 
 from nncuda.tokenizer import Tokenizer
 

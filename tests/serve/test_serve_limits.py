@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from conftest import Running, serving
+from small_server import Running, serving
 
 from nncuda.serve.api import LIMITS
 from nncuda.tokenizer import Tokenizer

@@ -7,7 +7,7 @@ from typing import Any
 
 import openai
 import pytest
-from conftest import CONTEXT, Running, serving
+from small_server import CONTEXT, Running, serving
 
 from nncuda import Sampling
 from nncuda.serve.api import API
@@ -154,7 +154,9 @@ def test_errors_have_one_form(running: Running) -> None:
         ("/v1/nothing", {}, 404, "route_not_found", None),
         ("/v1/models", {}, 405, "method_not_allowed", None),
         ("/v1/completions", {"prompt": "x", "model": "gpt"}, 404, "model_not_found", "model"),
-        ("/v1/completions", {"prompt": "x", "logit_bias": {"1": 5}}, 400, "unsupported_field", "logit_bias"),
+        ("/v1/completions", {"prompt": "x", "suffix": "y"}, 400, "unsupported_field", "suffix"),
+        ("/v1/completions", {"prompt": "x", "logit_bias": {"280": 5}}, 400, "unknown_token", "logit_bias.280"),
+        ("/v1/chat/completions", {"messages": MESSAGES, "top_logprobs": 2}, 400, "needs_field", "top_logprobs"),
         ("/v1/completions", {"prompt": [1, 280]}, 400, "invalid_value", "prompt[1]"),
         ("/v1/completions", {"prompt": [[1], [-1]]}, 400, "invalid_value", "prompt[1][0]"),
         ("/v1/completions", {"prompt": [2**70]}, 400, "invalid_value", "prompt[0]"),
@@ -233,8 +235,8 @@ def test_the_official_client(running: Running) -> None:
         parts = [chunk.choices[0].delta.content if chunk.choices else chunk.usage for chunk in chunks]
         assert "".join(part for part in parts if isinstance(part, str)) == answer and parts[-1] == whole.usage
         with pytest.raises(openai.BadRequestError) as bad:
-            client.chat.completions.create(**options, logit_bias={"1": 5})
-        assert bad.value.param == "logit_bias" and bad.value.code == "unsupported_field"
+            client.chat.completions.create(**options, store=True)
+        assert bad.value.param == "store" and bad.value.code == "unsupported_field"
         with pytest.raises(openai.NotFoundError):
             client.models.retrieve("other")
 

@@ -6,6 +6,7 @@ comes before event t + 1 of any, whichever the engine had first; and nothing in 
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import uuid
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from starlette.types import Send
 
 from ..infer import Event, Sampling
 from .api import ApiError
+from .logprobs import Scored, TokenNames
 from .service import Generation
 from .wire import DONE, event, json_text
 
@@ -23,14 +25,27 @@ from .wire import DONE, event, json_text
 _FINISH = {"end": "stop", "stop": "stop", "length": "length"}
 
 
+class Logprobs(Protocol):
+    """The log-probabilities of a text, in the form of a route."""
+
+    def of(self, tokens: Sequence[Scored]) -> dict[str, Any]:
+        """Of its next tokens."""
+        ...
+
+
 class Form(Protocol):
-    """How a route writes its texts. All give parts of JSON objects, `index` being that of the text."""
+    """How a route writes its texts. All give parts of JSON objects, `index` being that of the text, and `logprobs` what
+    `Logprobs` gives, None where they were not asked for."""
 
     id_prefix: str
     whole_object: str
     chunk_object: str
 
-    def choice(self, index: int, text: str, finish: str) -> dict[str, Any]:
+    def logprobs(self, names: TokenNames) -> Logprobs:
+        """Of one text."""
+        ...
+
+    def choice(self, index: int, text: str, finish: str, logprobs: dict[str, Any] | None) -> dict[str, Any]:
         """A whole text."""
         ...
 
@@ -38,7 +53,7 @@ class Form(Protocol):
         """What the stream of a text begins with, if anything."""
         ...
 
-    def piece(self, index: int, text: str) -> dict[str, Any]:
+    def piece(self, index: int, text: str, logprobs: dict[str, Any] | None) -> dict[str, Any]:
         """What comes of a text."""
         ...
 
@@ -52,7 +67,7 @@ class Answer:
     """The texts of a request. `usage` asks a stream for its count of tokens.
 
     prompt_tokens are those of all prompts, each once, however many texts continue it. `echoes` has what each text
-    begins with.
+    begins with. `names` are there when log-probabilities were asked for.
     """
 
     form: Form
@@ -63,6 +78,7 @@ class Answer:
     usage: bool
     user: str | None = None
     echoes: Sequence[str] = ()
+    names: TokenNames | None = None
     id: str = ""
     created: int = 0
     started: bool = field(default=False, init=False)  # whether a part of the response was sent
@@ -71,6 +87,8 @@ class Answer:
         self.id = self.id or f"{self.form.id_prefix}-{uuid.uuid4().hex}"
         self.created = self.created or int(time.time())
         self.echoes = self.echoes or [""] * len(self.generations)
+        names, count = self.names, len(self.generations)
+        self._logprobs = [None] * count if names is None else [self.form.logprobs(names) for _ in range(count)]
 
     async def send(self, send: Send) -> None:
         """Writes all of it as the engine gives it. ApiError when the service fails."""
@@ -83,12 +101,14 @@ class Answer:
     async def _send_whole(self, send: Send) -> None:
         choices = []
         for index, generation in enumerate(self.generations):
-            text, finish = self.echoes[index], None
+            text, finish, scored = self.echoes[index], None, []
             while finish is None:
                 new = await generation.next()
                 text += new.text
                 finish = new.finish
-            choices.append(self.form.choice(index, text, _FINISH.get(finish, finish)))
+                scored += self._scored(index, new)
+            logprobs = self._logprobs_of(index, scored)
+            choices.append(self.form.choice(index, text, _FINISH.get(finish, finish), logprobs))
         whole = self._head(self.form.whole_object, choices)
         whole["usage"] = self._usage()
         self.started = True
@@ -125,13 +145,27 @@ class Answer:
             begin = self.form.begin(index)
             if begin is not None:
                 parts.append(begin)
-            if self.echoes[index]:
-                parts.append(self.form.piece(index, self.echoes[index]))
-        if new.text:
-            parts.append(self.form.piece(index, new.text))
+        text = self.echoes[index] + new.text if first else new.text
+        scored = self._scored(index, new)
+        if text or scored:
+            parts.append(self.form.piece(index, text, self._logprobs_of(index, scored) if scored else None))
         if new.finish is not None:
             parts.append(self.form.end(index, _FINISH.get(new.finish, new.finish)))
         return parts
+
+    def _scored(self, index: int, new: Event) -> list[Scored]:
+        """The tokens of an event that belong to the text, if their log-probabilities were asked for."""
+        if self.names is None:
+            return []
+        prompt = self.generations[index].request.prompt.tolist()
+        scored = list(zip(prompt, new.prompt_logprobs, strict=True)) if new.prompt_logprobs else []
+        if new.logprobs is not None and new.finish != "end":
+            scored.append((new.token, new.logprobs))
+        return scored
+
+    def _logprobs_of(self, index: int, scored: list[Scored]) -> dict[str, Any] | None:
+        logprobs = self._logprobs[index]
+        return None if logprobs is None else logprobs.of(scored)
 
     def _head(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model, "choices": choices}
@@ -168,11 +202,26 @@ async def respond(
 
 def samplings(values: dict[str, Any]) -> list[Sampling]:
     """How each of the `n` texts of a prompt is drawn."""
-    top_k = values["top_k"]
-    return [
-        Sampling(values["temperature"], top_k if top_k > 0 else None, values["top_p"], values["seed"] + number)
-        for number in range(values["n"])
-    ]
+    first = Sampling(
+        temperature=values["temperature"],
+        top_k=values["top_k"] if values["top_k"] > 0 else None,
+        top_p=values["top_p"],
+        seed=values["seed"],
+        min_p=values["min_p"],
+        presence_penalty=values["presence_penalty"],
+        frequency_penalty=values["frequency_penalty"],
+        repetition_penalty=values["repetition_penalty"],
+        logit_bias=values["logit_bias"] or {},
+    )
+    return [dataclasses.replace(first, seed=first.seed + number) for number in range(values["n"])]
+
+
+def check_bias(bias: dict[int, float] | None, vocab_size: int) -> None:
+    """ApiError for a bias of a token that is not in the vocabulary."""
+    for token in bias or ():
+        if token >= vocab_size:
+            name = f"logit_bias.{token}"
+            raise ApiError("unknown_token", name, name=name, most=vocab_size - 1)
 
 
 def check_length(length: int, context: int, param: str) -> None:

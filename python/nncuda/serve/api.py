@@ -37,7 +37,8 @@ class ApiError(Exception):
 
 def quoted(value: object) -> str:
     """A value of a request as errors quote it: its JSON, cut off where it is long."""
-    text, most = json_text(value), LIMITS["shown_characters"]
+    # Numbers of requests are f64, and written as Python does.
+    text, most = json.dumps(value, ensure_ascii=False, separators=(",", ":")), LIMITS["shown_characters"]
     return text if len(text) <= most else text[:most] + "…"
 
 

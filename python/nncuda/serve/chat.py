@@ -7,10 +7,11 @@ from typing import Any
 from ..formats import FormatError
 from ..infer import LanguageModel
 from ..infer.language_model import PLAIN_STOPS
-from .answers import Answer, check_length, samplings
+from .answers import Answer, check_bias, check_length, samplings
 from .api import ApiError
 from .completions import check_model, end_ids, stream_usage
 from .fields import Checker
+from .logprobs import ChatLogprobs, TokenNames
 from .messages import plain_messages
 from .service import Generation
 
@@ -22,22 +23,27 @@ class ChatForm:
     whole_object = "chat.completion"
     chunk_object = "chat.completion.chunk"
 
-    def choice(self, index: int, text: str, finish: str) -> dict[str, Any]:
+    def logprobs(self, names: TokenNames) -> ChatLogprobs:
+        return ChatLogprobs(names)
+
+    def choice(self, index: int, text: str, finish: str, logprobs: dict[str, Any] | None) -> dict[str, Any]:
         message = {"role": "assistant", "content": text, "refusal": None}
-        return {"index": index, "message": message, "logprobs": None, "finish_reason": finish}
+        return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": finish}
 
     def begin(self, index: int) -> dict[str, Any]:
-        return self._delta(index, {"role": "assistant", "content": ""}, None)
+        return self._delta(index, {"role": "assistant", "content": ""}, None, None)
 
-    def piece(self, index: int, text: str) -> dict[str, Any]:
-        return self._delta(index, {"content": text}, None)
+    def piece(self, index: int, text: str, logprobs: dict[str, Any] | None) -> dict[str, Any]:
+        return self._delta(index, {"content": text}, None, logprobs)
 
     def end(self, index: int, finish: str) -> dict[str, Any]:
-        return self._delta(index, {}, finish)
+        return self._delta(index, {}, finish, None)
 
     @staticmethod
-    def _delta(index: int, delta: dict[str, Any], finish: str | None) -> dict[str, Any]:
-        return {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish}
+    def _delta(
+        index: int, delta: dict[str, Any], finish: str | None, logprobs: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
 
 
 class Chat:
@@ -48,6 +54,7 @@ class Chat:
     def __init__(self, model: LanguageModel, name: str):
         self._model = model
         self._name = name
+        self._names = TokenNames(model.tokenizer)
         self._checker = Checker("chat", self.path)
 
     def prepare(self, body: dict[str, Any]) -> Answer:
@@ -56,6 +63,7 @@ class Chat:
         check_model(values["model"], self._name)
         usage = stream_usage(values)
         ends = end_ids(self._model, values)
+        check_bias(values["logit_bias"], self._model.config.vocab_size)
         messages = plain_messages(values["messages"])
         if self._model.tokenizer is None:
             raise ApiError("no_tokenizer", "messages", name="messages")
@@ -71,8 +79,29 @@ class Chat:
         if asked is not None:
             length = min(length, asked)
         stop = [*(values["stop"] or ()), *(PLAIN_STOPS if template.plain else ())]
-        generations = [Generation(prompt, length, how, end_ids=ends, stop=stop) for how in samplings(values)]
-        return Answer(ChatForm(), self._name, generations, len(prompt), values["stream"], usage, values["user"])
+        alternatives = self._alternatives(values)
+        generations = [
+            Generation(prompt, length, how, end_ids=ends, stop=stop, logprobs=alternatives) for how in samplings(values)
+        ]
+        return Answer(
+            ChatForm(),
+            self._name,
+            generations,
+            len(prompt),
+            values["stream"],
+            usage,
+            values["user"],
+            names=None if alternatives is None else self._names,
+        )
+
+    @staticmethod
+    def _alternatives(values: dict[str, Any]) -> int | None:
+        """How many likely tokens are to come with each one's log-probability; None for no log-probabilities."""
+        if values["logprobs"]:
+            return values["top_logprobs"] or 0
+        if values["top_logprobs"] is not None:
+            raise ApiError("needs_field", "top_logprobs", name="top_logprobs", other="logprobs")
+        return None
 
     @staticmethod
     def _asked(values: dict[str, Any]) -> int | None:

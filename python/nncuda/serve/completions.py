@@ -8,9 +8,10 @@ import numpy as np
 
 from ..errors import OutOfRangeError
 from ..infer import LanguageModel
-from .answers import Answer, check_length, samplings
+from .answers import Answer, check_bias, check_length, samplings
 from .api import ApiError
 from .fields import Checker
+from .logprobs import CompletionLogprobs, TokenNames
 from .service import Generation
 
 
@@ -20,17 +21,20 @@ class TextForm:
     id_prefix = "cmpl"
     whole_object = chunk_object = "text_completion"
 
-    def choice(self, index: int, text: str, finish: str | None) -> dict[str, Any]:
-        return {"index": index, "text": text, "logprobs": None, "finish_reason": finish}
+    def logprobs(self, names: TokenNames) -> CompletionLogprobs:
+        return CompletionLogprobs(names)
+
+    def choice(self, index: int, text: str, finish: str | None, logprobs: dict[str, Any] | None) -> dict[str, Any]:
+        return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish}
 
     def begin(self, index: int) -> None:
         return None
 
-    def piece(self, index: int, text: str) -> dict[str, Any]:
-        return self.choice(index, text, None)
+    def piece(self, index: int, text: str, logprobs: dict[str, Any] | None) -> dict[str, Any]:
+        return self.choice(index, text, None, logprobs)
 
     def end(self, index: int, finish: str) -> dict[str, Any]:
-        return self.choice(index, "", finish)
+        return self.choice(index, "", finish, None)
 
 
 class Completions:
@@ -41,6 +45,7 @@ class Completions:
     def __init__(self, model: LanguageModel, name: str):
         self._model = model
         self._name = name
+        self._names = TokenNames(model.tokenizer)
         self._checker = Checker("completions", self.path)
 
     def prepare(self, body: dict[str, Any]) -> Answer:
@@ -49,6 +54,8 @@ class Completions:
         check_model(values["model"], self._name)
         stream_options = stream_usage(values)
         ends = end_ids(self._model, values)
+        check_bias(values["logit_bias"], self._model.config.vocab_size)
+        logprobs = values["logprobs"]
         prompts = [
             prompt_ids(self._model, prompt, "prompt" if len(values["prompt"]) == 1 else f"prompt[{number}]")
             for number, prompt in enumerate(values["prompt"])
@@ -59,7 +66,17 @@ class Completions:
             length = min(values["max_tokens"], self._model.room(prompt))
             for sampling in samplings(values):
                 stop = values["stop"] or ()
-                generations.append(Generation(prompt, length, sampling, end_ids=ends, stop=stop))
+                generations.append(
+                    Generation(
+                        prompt,
+                        length,
+                        sampling,
+                        end_ids=ends,
+                        stop=stop,
+                        logprobs=logprobs,
+                        prompt_logprobs=logprobs if values["echo"] else None,
+                    )
+                )
                 echoes.append(echo)
         return Answer(
             TextForm(),
@@ -70,6 +87,7 @@ class Completions:
             stream_options,
             values["user"],
             echoes,
+            None if logprobs is None else self._names,
         )
 
     def _echo(self, given: str | list[int], prompt: np.ndarray) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -115,6 +116,21 @@ def _prompt(field: Field, value: object) -> list[str | list[int]]:
     return value
 
 
+def _bias(field: Field, value: object) -> dict[int, float]:
+    """Biases by token id. Whether it is in the vocabulary, who knows it says."""
+    if not isinstance(value, dict) or len(value) > field.longest:
+        raise _wrong(field, value)
+    found = {}
+    for key, one in value.items():
+        name = f"{field.name}.{key}"[:256]
+        if not _ID.fullmatch(key):
+            raise ApiError("unknown_field", name, name=name, route=f"{field.name}, whose keys are token ids")
+        if not (_is_integer(one) or isinstance(one, float)) or not _within(field, one):
+            raise ApiError("invalid_value", name, name=name, value=quoted(one), must="a number from -100 to 100")
+        found[int(key)] = float(one)
+    return found
+
+
 def _stream_options(field: Field, value: object) -> dict[str, bool]:
     if not isinstance(value, dict):
         raise _wrong(field, value)
@@ -139,6 +155,9 @@ def _messages(field: Field, value: object) -> list[Any]:
     return value
 
 
+#: A token id as a key: no sign, no zeros before it.
+_ID = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
+
 _CHECKS: dict[str, Callable[[Field, Any], Any]] = {
     "boolean": _boolean,
     "number": _number,
@@ -146,6 +165,7 @@ _CHECKS: dict[str, Callable[[Field, Any], Any]] = {
     "string": _string,
     "strings": _strings,
     "ids": _ids,
+    "bias": _bias,
     "prompt": _prompt,
     "stream_options": _stream_options,
     "messages": _messages,

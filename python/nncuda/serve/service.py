@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..infer import Event, LanguageModel, Sampling
-from ..infer.language_model import _Text
+from ..infer.continuation import Continuation
 from ..infer.scheduler import CANCELLED, Request
 from .api import ApiError
 
@@ -40,9 +40,12 @@ class Generation:
         *,
         end_ids: Sequence[int] = (),
         stop: Sequence[str] = (),
+        logprobs: int | None = None,
+        prompt_logprobs: int | None = None,
     ):
-        self.prompt = prompt
-        self.request = Request(prompt, max_new_tokens, sampling, end_ids)
+        self.request = Request(
+            prompt, max_new_tokens, sampling, end_ids, logprobs=logprobs, prompt_logprobs=prompt_logprobs
+        )
         self.stop = list(stop)
         self.tokens = 0
         self.finish: str | None = None
@@ -191,7 +194,7 @@ class Service:
 
     def _run(self) -> None:
         scheduler, turns = self.model.scheduler, self.model.ctx._turns
-        texts: dict[Generation, _Text] = {}
+        texts: dict[Generation, Continuation] = {}
         admitted: set[Generation] = set()
         try:
             while True:
@@ -211,7 +214,7 @@ class Service:
             _log.exception("the engine failed")
             self._call(self._fail, error)
 
-    def _take(self, texts: dict[Generation, _Text]) -> bool:
+    def _take(self, texts: dict[Generation, Continuation]) -> bool:
         """Does what was asked since the last time; False when that is to end."""
         scheduler = self.model.scheduler
         while self._asked:
@@ -222,25 +225,25 @@ class Service:
                 return False
             what, generation = asked
             if what == "add":
-                texts[generation] = _Text(self.model.tokenizer, generation.stop)
+                texts[generation] = Continuation(generation.request, self.model.tokenizer, generation.stop)
                 scheduler.add(generation.request)
             elif generation in texts:
                 scheduler.cancel(generation.request)
                 generation.request.tokens.clear()
         return True
 
-    def _tell(self, texts: dict[Generation, _Text], admitted: set[Generation], begun: float = 0.0) -> None:
+    def _tell(self, texts: dict[Generation, Continuation], admitted: set[Generation], begun: float = 0.0) -> None:
         """Tells the event loop what is new; `begun` is when the step began."""
         news = self._news(texts, admitted)
         if news:
             self._call(self._hand_over, news, begun, time.monotonic())
 
-    def _news(self, texts: dict[Generation, _Text], admitted: set[Generation]) -> list[_News]:
+    def _news(self, texts: dict[Generation, Continuation], admitted: set[Generation]) -> list[_News]:
         """What a step brought; texts that ended leave both collections."""
         news = []
         for generation, text in list(texts.items()):
             request = generation.request
-            events = list(self.model._of_request(0, request, text))
+            events = list(text.events(self.model.scheduler))
             began = generation not in admitted and (bool(events) or request._row is not None)
             if not events and not began:
                 continue
