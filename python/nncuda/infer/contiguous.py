@@ -13,7 +13,7 @@ import numpy as np
 
 from ..device import Graph, HostCopy
 from ..models import MoETransformer
-from ..token_ids import Ids, prompt_ids, token_ids
+from ..token_ids import Ids, prompt_ids
 from .drawing import Drawing, RowSampler
 from .sampling import GREEDY, Sampling
 
@@ -104,7 +104,7 @@ def generate_batch(
     checked = [prompt_ids(prompt, vocab, f"prompts[{number}]") for number, prompt in enumerate(prompts)]
     if not checked:
         raise ValueError("prompts is empty; there must be at least one")
-    token_ids(list(sampling.logit_bias), vocab, "logit_bias")
+    sampling.check_ids(vocab)
     if max_new_tokens < 0:
         raise ValueError(f"max_new_tokens is {max_new_tokens}; it must be at least 0")
     return _tokens(model, checked, max_new_tokens, sampling, end_id, capture)

@@ -69,8 +69,8 @@ class RowSampler:
     """Draws a token a row on the device, each row by its own options.
 
     One kernel serves them all, or another where one has a min_p: with the largest top_k, a top_p of 1 and a min_p of 0
-    it draws as those without do, and with a temperature of 0 it takes the most likely token. `kind` says what the rows need; `generation` counts how
-    often graphs of earlier calls have become invalid, since memory was made anew.
+    it draws as those without do, and with a temperature of 0 it takes the most likely token. `kind` says what the rows
+    need; `generation` counts how often graphs of earlier calls have become invalid, since memory was made anew.
     """
 
     def __init__(self, ctx: Context, rows: int, vocab: int):

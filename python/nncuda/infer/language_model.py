@@ -199,7 +199,7 @@ class LanguageModel(DeviceBound):
             if len(samplings) != len(ids):
                 raise ValueError(f"there are {len(samplings)} samplings for {len(ids)} prompts")
         for how in samplings:
-            token_ids(list(how.logit_bias), self.config.vocab_size, "logit_bias")
+            how.check_ids(self.config.vocab_size)
         check_alternatives("logprobs", logprobs)
         check_alternatives("prompt_logprobs", prompt_logprobs)
         if constraint is None:

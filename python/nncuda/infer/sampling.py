@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..token_ids import token_ids
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -61,6 +63,10 @@ class Sampling:
                 raise ValueError(f"logit_bias has the key {token!r}; it must be a token id")
             if not _is_finite(bias):
                 raise ValueError(f"logit_bias of token {token} is {bias}; it must be a finite number")
+
+    def check_ids(self, vocab_size: int) -> None:
+        """Raises OutOfRangeError (an IndexError) when logit_bias has an id outside the vocabulary."""
+        token_ids(list(self.logit_bias), vocab_size, "logit_bias")
 
     @property
     def penalizes(self) -> bool:
