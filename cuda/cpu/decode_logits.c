@@ -160,18 +160,32 @@ int32_t NN_KERNEL(bias_logits)(nncuda_ctx *ctx, const void *args) {
 
 /* ---- masks ---- */
 
+typedef uint32_t vw __attribute__((vector_size(sizeof(vf))));
+
 NN_INLINE void mask_row(const nn_mask_logits_args *a, int64_t r, int32_t dtype) {
   if (a->mask_of[r] < 0) {
     return;
   }
   const int32_t *mask = a->masks + a->mask_of[r] * a->words;
+  const vf nothing = vf_set1(-INFINITY);
+  vw lanes;
+  for (uint32_t j = 0; j < VF; j++) {
+    lanes[j] = j;
+  }
   for (int64_t begin = 0; begin < a->vocab; begin += 32) {
     const uint32_t word = begin / 32 < a->words ? (uint32_t)mask[begin / 32] : 0;
     const int64_t end = nn_min(begin + 32, a->vocab);
     if (word == UINT32_MAX) {
       continue;
     }
-    for (int64_t t = begin; t < end; t++) {
+    int64_t t = begin;
+    for (; t + VF <= end; t += VF) {
+      const int64_t at = r * a->vocab + t;
+      const vw allowed = (vw)((((vw){0} + word) >> (lanes + (uint32_t)(t - begin)) & 1u) != 0);
+      const vf x = (vf)(((vw)vf_load_as(a->logits, at, dtype) & allowed) | ((vw)nothing & ~allowed));
+      vf_store_as(a->logits, at, x, dtype);
+    }
+    for (; t < end; t++) {
       if (!(word >> (t - begin) & 1u)) {
         nn_store_as(a->logits, r * a->vocab + t, -INFINITY, dtype);
       }
