@@ -124,7 +124,8 @@ def test_a_conversation(browser: Browser, shown: Running, wait: Until) -> None:
     chat.until("document.querySelectorAll('.turn.assistant .figures:not(:empty)').length === 2")
     messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": "and waves?"}]
     assert chat.texts()[2:] == ["and waves?", "".join(shown.model.chat(messages, 8))]
-    chat.until("/0 running · 0 waiting · cache 0 %/.test(document.getElementById('live').textContent)")
+    live = r"/^0 running · 0 waiting · cache 0 % · first token [\d.]+ ms · between tokens [\d.]+ ms$/"
+    chat.until(f"{live}.test(document.getElementById('live').textContent)")
     chat.value("document.getElementById('clear').click()")
     assert chat.texts() == [] and not chat.value("document.getElementById('hint').hidden")
     chat.check()
