@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
-PACKAGES = {"plot": "matplotlib", "tensorboard": "tensorboardX"}
+PACKAGES = {"plot": "matplotlib", "tensorboard": "tensorboardX", "serve": "uvicorn"}
 
 
 class ExtraMissing(ImportError):

@@ -16,7 +16,7 @@ def files() -> dict[str, str]:
 
 def test_committed_files_are_those_of_the_header(files: dict[str, str]) -> None:
     stale = [name for name, text in files.items() if (generate.ROOT / name).read_text(encoding="utf-8") != text]
-    assert not stale, "bindings.h says otherwise: run `make generate`"
+    assert not stale, "bindings.h or go/serve/api.json says otherwise: run `make generate`"
 
 
 def test_no_generated_file_is_left_over(files: dict[str, str]) -> None:

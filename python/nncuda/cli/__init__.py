@@ -26,6 +26,7 @@ _COMMANDS = {
     "plan": "nncuda.cli.plan:plan",
     "quantize": "nncuda.cli.quantize:quantize",
     "report": "nncuda.cli.report:report",
+    "serve": "nncuda.cli.serve:serve",
     "shadow": "nncuda.cli.shadow:shadow",
     "tokenizer": "nncuda.cli.tokenizer:tokenizer",
     "train": "nncuda.cli.train:train",

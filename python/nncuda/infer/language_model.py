@@ -6,7 +6,6 @@ import dataclasses
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union, overload
 
 import numpy as np
@@ -15,13 +14,12 @@ from ..device import Comm, Context, DeviceBound, Tensor
 from ..models.llama import LlamaConfig
 from ..models.stored import StoredModel
 from ..token_ids import Ids, token_ids
-from ..tokenizer import StreamDecoder
 from .constraint import Constraint
+from .continuation import Continuation, Event
 from .engine import Engine
 from .sampling import GREEDY, Sampling
-from .scheduler import STOP, Request, Scheduler
+from .scheduler import Request, Scheduler
 from .scores import TokenLogprobs, check_alternatives
-from .text import StopStrings
 
 if TYPE_CHECKING:
     from ..models import MoETransformer
@@ -38,30 +36,6 @@ class Flag(Protocol):
     """A flag that ends a generation when set, such as a `threading.Event`."""
 
     def is_set(self) -> bool: ...
-
-
-@dataclass(frozen=True)
-class Event:
-    """One token of one prompt's continuation.
-
-    prompt      which prompt it belongs to, from 0
-    token       its id
-    text        what it adds to the final text: a character that more tokens complete, or words that may be
-                the beginning of a stop string, come with a later event
-    finish      None, or why this is the prompt's last event: "end" (the model ended the text: the token is not part of
-                it), "stop" (a stop string came up, and the text ends before it; or its constraint allows no token
-                more), "length" (max_new_tokens), "cancelled" (token is -1)
-    logprobs    the token's log-probability and those of alternatives, where they were asked for
-    prompt_logprobs   in the first event of a prompt: those of the prompt's tokens, where they were asked for; None for
-                      the first one
-    """
-
-    prompt: int
-    token: int
-    text: str
-    finish: str | None = None
-    logprobs: TokenLogprobs | None = None
-    prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
 
 
 class LanguageModel(DeviceBound):
@@ -249,7 +223,8 @@ class LanguageModel(DeviceBound):
             Request(one, length, how, ends, logprobs=logprobs, prompt_logprobs=prompt_logprobs, constraint=rule)
             for one, length, how, rule in zip(ids, lengths, samplings, constraints, strict=True)
         ]
-        return self._events(requests, [_Text(self.tokenizer, stops) for _ in requests], cancel)
+        texts = [Continuation(request, self.tokenizer, stops, at) for at, request in enumerate(requests)]
+        return self._events(texts, cancel)
 
     def stream(
         self,
@@ -357,38 +332,34 @@ class LanguageModel(DeviceBound):
         # The last token drawn is never run.
         return max(0, self.context - len(ids) + 1)
 
-    def _events(self, requests: list[Request], texts: list[_Text], cancel: Flag | None) -> Iterator[Event]:
-        open_requests = dict(enumerate(requests))
+    def _events(self, texts: list[Continuation], cancel: Flag | None) -> Iterator[Event]:
+        unfinished = list(texts)
         try:
             with self.ctx._turns:
-                for request in requests:
-                    self.scheduler.add(request)
-            while open_requests:
+                for text in texts:
+                    self.scheduler.add(text.request)
+            while unfinished:
                 with self.ctx._turns:
-                    events = self._next_events(open_requests, texts, cancel)
+                    events = self._next_events(unfinished, cancel)
                 yield from events  # while others may take their turns
         finally:
-            self._abandon(open_requests.values())
+            self._abandon(text.request for text in unfinished)
 
-    def _next_events(self, requests: dict[int, Request], texts: list[_Text], cancel: Flag | None) -> list[Event]:
-        """What has come of some requests, after a step if nothing has; those that ended are taken out."""
+    def _next_events(self, texts: list[Continuation], cancel: Flag | None) -> list[Event]:
+        """What has come of some texts, after a step if nothing has; those that ended are taken out."""
         self._cancel_abandoned()
         if cancel is not None and cancel.is_set():
-            for request in requests.values():
-                self.scheduler.cancel(request)
-        elif not any(request.tokens or request.finish for request in requests.values()):
+            for text in texts:
+                self.scheduler.cancel(text.request)
+        elif not any(text.request.tokens or text.request.finish for text in texts):
             self.scheduler.step()
-        events = []
-        for number, request in list(requests.items()):
-            for event in self._of_request(number, request, texts[number]):
-                scores = request.take_prompt_scores()
-                events.append(event if scores is None else dataclasses.replace(event, prompt_logprobs=scores))
-                if event.finish is not None:
-                    del requests[number]
+        events = [event for text in texts for event in text.events(self.scheduler)]
+        ended = {event.prompt for event in events if event.finish is not None}
+        texts[:] = [text for text in texts if text.prompt not in ended]
         if not events:  # what came before a failure is told first
-            for request in requests.values():
-                if request.error is not None:
-                    raise request.error
+            for text in texts:
+                if text.request.error is not None:
+                    raise text.request.error
         return events
 
     def _abandon(self, requests: Iterable[Request]) -> None:
@@ -408,53 +379,10 @@ class LanguageModel(DeviceBound):
         while self._abandoned:
             self.scheduler.cancel(self._abandoned.popleft())
 
-    def _of_request(self, number: int, request: Request, text: _Text) -> Iterator[Event]:
-        """What has come of a request since it was last asked."""
-        while request.tokens:
-            token, logprobs = request.tokens.popleft(), request.scores.popleft()
-            finish = None if request.tokens or request.error else request.finish
-            if finish == "end":
-                yield Event(number, token, text.rest(), finish, logprobs)
-                return
-            piece, stopped = text.push(token)
-            if stopped:
-                self.scheduler.cancel(request)
-                request.tokens.clear()
-                yield Event(number, token, piece, STOP, logprobs)
-                return
-            yield Event(number, token, piece + text.rest() if finish else piece, finish, logprobs)
-            if finish:
-                return
-        if request.finish is not None and request.error is None:  # without a token: cancelled, or none was asked for
-            yield Event(number, -1, text.rest(), request.finish)
-
     def _text_tokenizer(self) -> Any:
         if self.tokenizer is None:
             raise ValueError(f"{self.stored.path} has no tokenizer, so it accepts and returns ids only")
         return self.tokenizer
-
-
-class _Text:
-    """A continuation on its way from ids to text."""
-
-    def __init__(self, tokenizer: Any, stops: list[str]):
-        self._decoder = None if tokenizer is None else StreamDecoder(tokenizer)
-        self._size = 0 if tokenizer is None else tokenizer.vocab_size
-        self._stops = StopStrings(stops)
-
-    def push(self, token: int) -> tuple[str, bool]:
-        """The text that is certain now, and whether a stop string ended it."""
-        # A model may have more ids than its tokenizer: they have no text.
-        if self._decoder is None or token >= self._size:
-            return "", False
-        return self._stops.push(self._decoder.push(token))
-
-    def rest(self) -> str:
-        """What was held back, when no more comes."""
-        if self._decoder is None:
-            return ""
-        text, stopped = self._stops.push(self._decoder.flush())
-        return text if stopped else text + self._stops.flush()
 
 
 def _several(prompts: Prompt | Sequence[Prompt]) -> bool:

@@ -9,7 +9,8 @@ use nn_core::format::{Value, read_json};
 use nn_core::train::Checkpoint;
 use nn_core::{Error, Result};
 
-const COMMANDS: [&str; 9] = ["chat", "convert", "data", "demo", "doctor", "dump", "quantize", "tokenizer", "verify"];
+const COMMANDS: [&str; 10] =
+    ["chat", "convert", "data", "demo", "doctor", "dump", "quantize", "serve", "tokenizer", "verify"];
 const OPTIONS: [(&str, &[&str]); 2] = [
     ("generate", &["--cache-format", "--context", "--contiguous", "--stats", "--weights"]),
     ("inspect", &["--ternary"]),

@@ -1,0 +1,62 @@
+"""Checks the messages of a chat, and puts them into the form that chat templates know: a role and a text each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .api import ApiError, quoted
+
+#: What a template is told for each role. OpenAI calls the system's turn the developer's by now, which templates do not.
+_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+
+#: What answers of this API hold besides, and what clients therefore send back: it must be empty.
+_EMPTY = ("refusal", "tool_calls", "function_call", "audio", "annotations")
+
+
+def plain_messages(messages: list[Any]) -> list[dict[str, str]]:
+    """The messages as templates take them. ApiError, with the place of what is wrong, for anything else."""
+    return [_plain(f"messages[{number}]", message) for number, message in enumerate(messages)]
+
+
+def _plain(name: str, message: Any) -> dict[str, str]:
+    if not isinstance(message, dict):
+        raise _wrong(name, message, "an object with role and content")
+    for key, value in message.items():
+        place = f"{name}.{key}"[:256]
+        if key in _EMPTY:
+            if value not in (None, [], ""):
+                why = "messages hold texts alone"
+                raise ApiError("unsupported_field", place, name=place, value=quoted(value), why=why)
+        elif key not in ("role", "content"):
+            raise ApiError("unknown_field", place, name=place, route="a message")
+    role = message.get("role")
+    if not isinstance(role, str) or role not in _ROLES:
+        raise _wrong(f"{name}.role", role, '"system", "developer", "user" or "assistant"')
+    return {"role": _ROLES[role], "content": _text(f"{name}.content", message.get("content"))}
+
+
+def _text(name: str, content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list) or not content:
+        raise _wrong(name, content, "a text, or a list of parts of type text")
+    return "".join(_part(f"{name}[{number}]", part) for number, part in enumerate(content))
+
+
+def _part(name: str, part: Any) -> str:
+    if not isinstance(part, dict):
+        raise _wrong(name, part, "an object with type and text")
+    if part.get("type") != "text":
+        raise _wrong(f"{name}.type", part.get("type"), '"text"')
+    for key in part:
+        if key not in ("type", "text"):
+            place = f"{name}.{key}"[:256]
+            raise ApiError("unknown_field", place, name=place, route="a part of type text")
+    text = part.get("text")
+    if not isinstance(text, str):
+        raise _wrong(f"{name}.text", text, "a text")
+    return text
+
+
+def _wrong(name: str, value: object, must: str) -> ApiError:
+    return ApiError("invalid_value", name, name=name, value=quoted(value), must=must)

@@ -1,0 +1,86 @@
+"""Any JSON at all in any field: served, or refused with a field's name, and never a defect of the server."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from small_server import Running
+
+from nncuda.serve.api import API, ApiError
+from nncuda.serve.bodies import json_object
+from nncuda.serve.chat import Chat
+from nncuda.serve.completions import Completions
+from nncuda.serve.tokens import Tokens
+
+NAMES = sorted({entry["name"] for entry in API["fields"]})
+NUMBERS = st.one_of(
+    st.integers(-3, 300), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.just(10**400)
+)
+TEXTS = st.one_of(st.sampled_from(["small", "user", "text", "the sea", "", "0", "12"]), st.text(max_size=20))
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), NUMBERS, TEXTS),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.one_of(TEXTS, st.sampled_from(["role", "content", "type", "text", "include_usage"])), inner),
+        st.fixed_dictionaries({"role": TEXTS, "content": inner}),
+    ),
+    max_leaves=8,
+)
+GOOD: dict[str, dict[str, Any]] = {
+    "completions": {"prompt": "the sea"},
+    "chat": {"messages": [{"role": "user", "content": "the sea"}]},
+    "tokenize": {"prompt": "the sea"},
+    "detokenize": {"tokens": [1, 2]},
+}
+few = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.mark.parametrize("route", GOOD)
+@few
+@given(changes=st.dictionaries(st.one_of(st.sampled_from(NAMES), TEXTS), JSON, max_size=3))
+def test_fields(running: Running, route: str, changes: dict[str, Any]) -> None:
+    model, tokens = running.model, Tokens(running.model, "small")
+    prepare: Any = {
+        "completions": Completions(model, "small").prepare,
+        "chat": Chat(model, "small").prepare,
+        "tokenize": tokens.tokenize,
+        "detokenize": tokens.detokenize,
+    }[route]
+    try:
+        prepare({**GOOD[route], **changes})
+    except ApiError as error:
+        assert error.status in (400, 404)
+        assert json.loads(error.body())["error"]["message"] == error.sentence
+        assert error.param is not None
+        # What is named is what was sent, or a part of it.
+        assert error.param.split(".")[0].split("[")[0] in {name[:256].split(".")[0].split("[")[0] for name in changes}
+
+
+@few
+@given(body=st.one_of(st.binary(max_size=60), JSON.map(lambda value: json.dumps(value).encode())))
+def test_bodies(body: bytes) -> None:
+    try:
+        found = json_object(body)
+    except ApiError as error:
+        assert error.code == "not_json"
+    else:
+        json.dumps(found, ensure_ascii=False).encode()
+
+
+@settings(few, max_examples=40)
+@given(changes=st.dictionaries(st.sampled_from(NAMES), JSON, max_size=2), stream=st.booleans())
+def test_requests(running: Running, changes: dict[str, Any], stream: bool) -> None:
+    """What passes the checks is served: none of it fails in the engine."""
+    good = {"max_tokens": 3, "stream": stream, "n": 1}
+    path, of_route = [("/v1/completions", "completions"), ("/v1/chat/completions", "chat")][len(changes) % 2]
+    body = {**GOOD[of_route], **good, **changes}
+    if isinstance(body.get("max_completion_tokens"), int):
+        del body["max_tokens"]
+    status, _, found = running.request("POST", path, body)
+    assert status in (200, 400, 404), found
+    if status == 200:
+        assert b'"error"' not in found.split(b"\n\n")[-2] if body["stream"] else True
