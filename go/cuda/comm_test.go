@@ -310,7 +310,7 @@ func TestRowsTravelToTheirExperts(t *testing.T) {
 }
 
 func TestExpertSchedule(t *testing.T) {
-	events, slots, err := cuda.ExpertSchedule(3, 3, 0, 3, 4)
+	events, slots, err := cuda.ExpertSchedule(3, 3, 0, 3, 4, -1)
 	must.Do(t, err)
 	wanted := []cuda.ExpertEvent{
 		{0, cuda.ExpertsRun, 0, 0, 0, 0}, {0, cuda.ExpertsRun, 1, 1, 1, 0}, {0, cuda.ExpertsRound, 1, 0, 0, 0},
@@ -321,7 +321,7 @@ func TestExpertSchedule(t *testing.T) {
 	if slots != 3 || !slices.Equal(events, wanted) {
 		t.Error(events, slots)
 	}
-	if _, _, err = cuda.ExpertSchedule(3, 4, 0, 2, 4); !errors.Is(err, cuda.ErrInvalidValue) {
+	if _, _, err = cuda.ExpertSchedule(3, 4, 0, 2, 4, -1); !errors.Is(err, cuda.ErrInvalidValue) {
 		t.Error(err)
 	}
 }

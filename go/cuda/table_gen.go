@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "4b7efd6d56ba089b2f552329c0178ccb231d22a8f5d01536dbf23d01ef628695"
+const HeaderSHA256 = "115f363fca2523565ee68d87716ffe3a0b5b1e09a6ae02c5bb55b11194c29dd6"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

@@ -152,8 +152,7 @@ func (m *MoELayer) experts(p *Pass, x *tensor.Tensor, routing *routing, keepInsi
 	rows := gather(p, x, routing)
 	if m.Parallel != nil {
 		kept.y = rows
-		kept.served = m.enterAll(p, rows, routing.offsets)
-		m.leaveAll(p, kept.served, kept.y, routing.offsets)
+		kept.served = m.runAll(p, rows, routing.offsets, keepInside)
 	} else {
 		kept.inside = m.beforeW2(p, rows, routing.offsets)
 		kept.y = p.Like(rows)
@@ -161,8 +160,7 @@ func (m *MoELayer) experts(p *Pass, x *tensor.Tensor, routing *routing, keepInsi
 	}
 	if !keepInside {
 		kept.inside.free(p)
-		kept.served.free(p)
-		kept.inside, kept.served = nil, nil
+		kept.inside = nil
 	}
 	return kept
 }
@@ -189,8 +187,7 @@ func (m *MoELayer) Backward(
 	if inside == nil && served == nil {
 		rows := gather(p, x, routing)
 		if m.Parallel != nil {
-			served = m.enterAll(p, rows, routing.offsets)
-			p.Free(rows)
+			served = m.arrive(p, rows, routing.offsets)
 		} else {
 			inside = m.beforeW2(p, rows, routing.offsets)
 		}

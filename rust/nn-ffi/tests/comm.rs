@@ -321,7 +321,7 @@ fn the_gradients_of_experts_are_added_in_the_order_of_the_tree() {
         slot,
         accumulate,
     };
-    let (events, slots) = expert_schedule(3, 3, 0, 3, 4).unwrap();
+    let (events, slots) = expert_schedule(3, 3, 0, 3, 4, None).unwrap();
     let wanted = [
         run(0, 0, 0, 0, false),
         run(0, 1, 1, 1, false),
@@ -335,7 +335,7 @@ fn the_gradients_of_experts_are_added_in_the_order_of_the_tree() {
         ExpertEvent::Add { round: 1, slot: 0, other: 2 },
     ];
     assert_eq!((events.as_slice(), slots), (wanted.as_slice(), 3));
-    let (events, _) = expert_schedule(16, 6, 2, 2, 16).unwrap();
+    let (events, _) = expert_schedule(16, 6, 2, 2, 16, None).unwrap();
     assert!(matches!(events.last(), Some(ExpertEvent::Copy { .. })));
-    assert_eq!(expert_schedule(3, 4, 0, 2, 4).unwrap_err().status(), Some(Status::InvalidValue));
+    assert_eq!(expert_schedule(3, 4, 0, 2, 4, None).unwrap_err().status(), Some(Status::InvalidValue));
 }
