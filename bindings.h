@@ -1004,29 +1004,32 @@ NNCUDA_API int32_t cuda_scale(nncuda_ctx *ctx, const void *x, void *y, int64_t n
  * With up = gate + dim and ld = 2*dim it reads the two halves of one fused product.
  * @param gate in dtype [rows:ld, dim] : what passes through SiLU
  * @param up in dtype [rows:ld, dim] : what is gated
+ * @param used in? i32 [1] : how many rows there are, at most `rows`; those behind are neither read nor written; null for all
  * @param y out dtype [rows, dim] : output
- * @param rows size : rows
+ * @param rows size : rows, or room for them
  * @param dim size : elements per row
  * @param ld size : elements between rows of gate and of up
  * @param dtype dtype : f32, f16, bf16
  */
-NNCUDA_API int32_t cuda_swiglu(nncuda_ctx *ctx, const void *gate, const void *up, void *y, int64_t rows, int64_t dim,
-                               int64_t ld, int32_t dtype);
+NNCUDA_API int32_t cuda_swiglu(nncuda_ctx *ctx, const void *gate, const void *up, const int32_t *used, void *y,
+                               int64_t rows, int64_t dim, int64_t ld, int32_t dtype);
 
 /**
  * Gradient of the SwiGLU gate: dgate = dy * up * silu'(gate), dup = dy * silu(gate).
  * @param dy in dtype [rows, dim] : gradient of y
  * @param gate in dtype [rows:ld, dim] : as in the forward call
  * @param up in dtype [rows:ld, dim] : as in the forward call
+ * @param used in? i32 [1] : as in the forward call
  * @param dgate out dtype [rows:ld, dim] alias gate : gradient of gate
  * @param dup out dtype [rows:ld, dim] alias up : gradient of up
- * @param rows size : rows
+ * @param rows size : rows, or room for them
  * @param dim size : elements per row
  * @param ld size : elements between rows of gate, up, dgate and dup
  * @param dtype dtype : f32, f16, bf16
  */
-NNCUDA_API int32_t cuda_swiglu_backward(nncuda_ctx *ctx, const void *dy, const void *gate, const void *up, void *dgate,
-                                        void *dup, int64_t rows, int64_t dim, int64_t ld, int32_t dtype);
+NNCUDA_API int32_t cuda_swiglu_backward(nncuda_ctx *ctx, const void *dy, const void *gate, const void *up,
+                                        const int32_t *used, void *dgate, void *dup, int64_t rows, int64_t dim,
+                                        int64_t ld, int32_t dtype);
 
 /**
  * Squared-ReLU gate: y = max(gate, 0)^2 * up. (So et al. 2021, "Primer"; the feed-forward gate of BitNet b1.58 2B-4T)

@@ -53,7 +53,7 @@ struct nncuda_comm {
   nncuda_comm *next;
   int64_t sent;                         /* bytes */
   nn_background *background;            /* null until an exchange is done by it */
-  nn_travel *travel;                    /* of rows to experts: null until some were sent so (experts.c) */
+  nn_travel *travel;                    /* of rows to experts: null until some were sent so (travel.c) */
   int64_t under_way;                    /* exchanges that have begun and not ended */
   _Atomic int32_t failed;               /* once and for ever */
   char reason[NN_COMM_REASON_CAPACITY]; /* why, with the name of the rank; written before `failed` */

@@ -254,11 +254,11 @@ static inline int32_t call_cuda_mul(nncuda_ctx *ctx, uintptr_t a, uintptr_t b, u
 static inline int32_t call_cuda_scale(nncuda_ctx *ctx, uintptr_t x, uintptr_t y, int64_t n, float alpha, int32_t dtype) {
   return nn_api.cuda_scale(ctx, (const void *)x, (void *)y, n, alpha, dtype);
 }
-static inline int32_t call_cuda_swiglu(nncuda_ctx *ctx, uintptr_t gate, uintptr_t up, uintptr_t y, int64_t rows, int64_t dim, int64_t ld, int32_t dtype) {
-  return nn_api.cuda_swiglu(ctx, (const void *)gate, (const void *)up, (void *)y, rows, dim, ld, dtype);
+static inline int32_t call_cuda_swiglu(nncuda_ctx *ctx, uintptr_t gate, uintptr_t up, uintptr_t used, uintptr_t y, int64_t rows, int64_t dim, int64_t ld, int32_t dtype) {
+  return nn_api.cuda_swiglu(ctx, (const void *)gate, (const void *)up, (const int32_t *)used, (void *)y, rows, dim, ld, dtype);
 }
-static inline int32_t call_cuda_swiglu_backward(nncuda_ctx *ctx, uintptr_t dy, uintptr_t gate, uintptr_t up, uintptr_t dgate, uintptr_t dup, int64_t rows, int64_t dim, int64_t ld, int32_t dtype) {
-  return nn_api.cuda_swiglu_backward(ctx, (const void *)dy, (const void *)gate, (const void *)up, (void *)dgate, (void *)dup, rows, dim, ld, dtype);
+static inline int32_t call_cuda_swiglu_backward(nncuda_ctx *ctx, uintptr_t dy, uintptr_t gate, uintptr_t up, uintptr_t used, uintptr_t dgate, uintptr_t dup, int64_t rows, int64_t dim, int64_t ld, int32_t dtype) {
+  return nn_api.cuda_swiglu_backward(ctx, (const void *)dy, (const void *)gate, (const void *)up, (const int32_t *)used, (void *)dgate, (void *)dup, rows, dim, ld, dtype);
 }
 static inline int32_t call_cuda_relu2_gate(nncuda_ctx *ctx, uintptr_t gate, uintptr_t up, uintptr_t y, int64_t rows, int64_t dim, int64_t ld, int32_t dtype) {
   return nn_api.cuda_relu2_gate(ctx, (const void *)gate, (const void *)up, (void *)y, rows, dim, ld, dtype);

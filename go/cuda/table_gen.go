@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "115f363fca2523565ee68d87716ffe3a0b5b1e09a6ae02c5bb55b11194c29dd6"
+const HeaderSHA256 = "39d60baa817746725b246380ba7493df59427828ceed2c6ac8c24664414d2c03"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -51,6 +51,8 @@ var kernels = []Kernel{
 			Stride: "ld"},
 		{Name: "up", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[rows:ld, dim]", Reads: true,
 			Stride: "ld"},
+		{Name: "used", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[1]", Reads: true,
+			Nullable: true},
 		{Name: "y", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[rows, dim]", Writes: true},
 		{Name: "rows", Kind: SizeParam, C: "int64_t"},
 		{Name: "dim", Kind: SizeParam, C: "int64_t"},
@@ -63,6 +65,8 @@ var kernels = []Kernel{
 			Stride: "ld"},
 		{Name: "up", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[rows:ld, dim]", Reads: true,
 			Stride: "ld"},
+		{Name: "used", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[1]", Reads: true,
+			Nullable: true},
 		{Name: "dgate", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[rows:ld, dim]", Writes: true,
 			Stride: "ld", Alias: []string{"gate"}},
 		{Name: "dup", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[rows:ld, dim]", Writes: true,

@@ -142,7 +142,7 @@ func (m *MoELayer) innerBackward(p *Pass, served *Served, dy *tensor.Tensor, ran
 	from, offsets := served.of(p, dy, rank)
 	dactive := p.Like(inside.active)
 	p.Check(tensor.GroupedGemm(from, m.W2, offsets, dactive, 0, false))
-	SwiGLUBackward(p, dactive, inside.gateUp)
+	SwiGLUBackward(p, dactive, inside.gateUp, offsets)
 	p.Free(dactive)
 }
 

@@ -67,8 +67,8 @@ def returned(mine: Sent, ranks: int, own: int, before: np.ndarray) -> np.ndarray
 
 
 def begun_round_trip(comm: nncuda.Comm, own: int, seed: int) -> None:
-    """The same rank by rank beside other calls, twice at once, in place: a second dispatch, of doubled rows with the same
-    offsets, begins behind the first. Rows go back in an order of the rank's own."""
+    """The same rank by rank beside other calls, twice at once, in place: a second dispatch, of doubled rows with the
+    same offsets, begins behind the first. Rows go back in an order of the rank's own."""
     ctx, ranks = comm.ctx, comm.ranks
     sent = [Sent(rank, ranks, own, seed) for rank in range(ranks)]
     mine, slot_rows = sent[comm.rank], max(len(one.x) for one in sent) + seed % 2 or 1

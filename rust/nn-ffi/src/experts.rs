@@ -163,7 +163,7 @@ impl Comm {
         let call = self.call("nncuda_comm_dispatch_begin");
         let all = Exchange::new(&call, self.ranks(), x, y, y_offsets)?;
         let [rows, slot_rows, row_bytes, ranks, own] = all.sizes();
-        // SAFETY: as in `dispatch`; what travels has the memory of the tensors, whose pool outlives the communicator.
+        // SAFETY: as in `dispatch`. The communicator keeps the tensors while rows travel.
         let code = unsafe {
             (call.functions().nncuda_comm_dispatch_begin)(
                 call.handle(),
@@ -180,7 +180,15 @@ impl Comm {
                 i32::from(known),
             )
         };
-        self.finish(call, code, &all.tensors())
+        self.finish(call, code, &all.tensors())?;
+        self.keep(&all.y, tensor(&all.x));
+        Ok(())
+    }
+
+    /// Keeps what travels to or from y.
+    fn keep(&self, y: &Operand<'_, 3>, x: Option<&Tensor>) {
+        let tensors = [Some(y.tensor), x].into_iter().flatten().cloned().collect();
+        self.travelling().push_back((y.pointer().addr(), tensors));
     }
 
     /// Waits for the rows of a rank, and for all that come before them.
@@ -204,7 +212,13 @@ impl Comm {
                 number(source),
             )
         };
-        self.finish(call, code, &half.tensors())
+        self.finish(call, code, &half.tensors())?;
+        if source == (self.rank() + 1) % self.ranks() {
+            let mut travelling = self.travelling(); // all rows have come, and those of dispatches that began before
+            let ended = travelling.iter().position(|(y, _)| *y == half.y.pointer().addr()).map_or(0, |at| at + 1);
+            travelling.drain(..ended);
+        }
+        Ok(())
     }
 
     /// [`collect`](Self::collect) of the last [`dispatch_begin`](Self::dispatch_begin), rank by rank: what became of the rows
@@ -231,7 +245,9 @@ impl Comm {
                 number(source),
             )
         };
-        self.finish(call, code, &half.tensors())
+        self.finish(call, code, &half.tensors())?;
+        self.keep(&half.y, x);
+        Ok(())
     }
 
     /// Sends back the rows of all ranks that have not gone yet, and waits for those of `x`.
@@ -256,7 +272,9 @@ impl Comm {
                 ranks,
             )
         };
-        self.finish(call, code, &half.tensors())
+        self.finish(call, code, &half.tensors())?;
+        self.travelling().clear();
+        Ok(())
     }
 }
 

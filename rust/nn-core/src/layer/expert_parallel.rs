@@ -209,13 +209,8 @@ pub struct Served {
     offsets: Tensor,
     /// Of each rank, unless that is found again.
     inside: Vec<Option<Inside>>,
-    under_way: Option<UnderWay>,
-}
-
-/// Rows for whose end nobody has waited. The memory of those that this rank sent, where it did, is theirs until then.
-#[derive(Debug)]
-struct UnderWay {
-    _sent: Option<Tensor>,
+    /// Whether rows are, for all of which nobody has waited.
+    under_way: bool,
 }
 
 /// Rows of this rank, sorted by expert, and the first of each expert; a guest has none.
@@ -236,8 +231,7 @@ impl ExpertExchange {
         let offsets = ctx.empty(&[ranks, own + 1], DType::I32)?;
         self.group()?.dispatch_begin(rows, &received, &offsets, false)?;
         let inside = round.sources.iter().map(|_| None).collect();
-        let under_way = Some(UnderWay { _sent: rows.map(|(rows, _)| rows.clone()) });
-        Ok(Served { exchange: self.clone(), round, rows: received, offsets, inside, under_way })
+        Ok(Served { exchange: self.clone(), round, rows: received, offsets, inside, under_way: true })
     }
 
     /// The outputs of the experts for rows of this rank, where it has some, in their place, and those for the rows of all
@@ -268,7 +262,7 @@ impl ExpertExchange {
             served.inside[own] = keep.then_some(inside);
         }
         group.collect_end(&out, x)?;
-        served.under_way = None;
+        served.under_way = false;
         Ok(keep.then_some(served))
     }
 
@@ -306,9 +300,8 @@ impl Served {
         if round.sources[own] {
             self.inner_backward(experts, &dout, own)?;
         }
-        if let Some(under_way) = self.under_way.take() {
+        if self.under_way {
             group.dispatch_end(&self.rows, (own + 1) % round.sources.len())?; // the last one to come
-            drop(under_way);
         }
         let (w13, w2) = (&experts.w13.value, &experts.w2.value);
         let first = exchange.layer * (w13.len() + w2.len());

@@ -112,7 +112,7 @@ impl SwiGLU {
         kernels::grouped_gemm(&rows, &self.w13.value, offsets, &gate_up, 0.0, true)?;
         let [gate, up] = halves(&gate_up)?;
         let active = ctx.empty(gate.shape(), rows.dtype())?;
-        kernels::swiglu(&gate, &up, &active)?;
+        kernels::swiglu(&gate, &up, Some(&used(offsets)?), &active)?;
         Ok(Inside { rows, gate_up, active })
     }
 
@@ -127,7 +127,7 @@ impl SwiGLU {
         let [gate, up] = halves(gate_up)?;
         let dactive = dy.context().empty(active.shape(), active.dtype())?;
         kernels::grouped_gemm(dy, &self.w2.value, offsets, &dactive, 0.0, false)?;
-        Ok(kernels::swiglu_backward(&dactive, &gate, &up, &gate, &up)?)
+        Ok(kernels::swiglu_backward(&dactive, &gate, &up, Some(&used(offsets)?), &gate, &up)?)
     }
 
     /// The rest of `backward`, behind `inner_backward`.
@@ -162,7 +162,7 @@ impl SwiGLU {
         drop(active);
         kernels::grouped_gemm(&dy, &self.w2.value, offsets, &dactive, 0.0, false)?;
         drop(dy);
-        kernels::swiglu_backward(&dactive, &gate, &up, &gate, &up)?;
+        kernels::swiglu_backward(&dactive, &gate, &up, Some(&used(offsets)?), &gate, &up)?;
         drop(dactive);
         kernels::grouped_gemm_wgrad(&gate_up, &rows, offsets, dw13, beta)?;
         kernels::grouped_gemm(&gate_up, &self.w13.value, offsets, &rows, 0.0, false)?;
@@ -321,6 +321,11 @@ fn combine(kept: &MoEKept, x: &Tensor, residual: &Tensor) -> Result<Tensor> {
     let Routing { weights, slot_row, .. } = &kept.routing;
     kernels::moe_combine(&kept.y, weights, slot_row, Some(residual), &out)?;
     Ok(out)
+}
+
+/// How many rows experts have, where `offsets` say where each one's begin: the rest is only room.
+fn used(offsets: &Tensor) -> Result<Tensor> {
+    Ok(offsets.narrow(0, offsets.len() - 1, 1)?)
 }
 
 /// The gate and up halves of a fused product, as views.

@@ -729,11 +729,12 @@ pub type cuda_scale =
 
 /// SwiGLU gate: y = silu(gate) \* up.
 ///
-/// C: `int32_t cuda_swiglu(nncuda_ctx *ctx, const void *gate, const void *up, void *y, int64_t rows, int64_t dim, int64_t ld, int32_t dtype);`
+/// C: `int32_t cuda_swiglu(nncuda_ctx *ctx, const void *gate, const void *up, const int32_t *used, void *y, int64_t rows, int64_t dim, int64_t ld, int32_t dtype);`
 pub type cuda_swiglu = unsafe extern "C" fn(
     ctx: *mut nncuda_ctx,
     gate: *const c_void,
     up: *const c_void,
+    used: *const i32,
     y: *mut c_void,
     rows: i64,
     dim: i64,
@@ -743,12 +744,13 @@ pub type cuda_swiglu = unsafe extern "C" fn(
 
 /// Gradient of the SwiGLU gate: dgate = dy \* up \* silu'(gate), dup = dy \* silu(gate).
 ///
-/// C: `int32_t cuda_swiglu_backward(nncuda_ctx *ctx, const void *dy, const void *gate, const void *up, void *dgate, void *dup, int64_t rows, int64_t dim, int64_t ld, int32_t dtype);`
+/// C: `int32_t cuda_swiglu_backward(nncuda_ctx *ctx, const void *dy, const void *gate, const void *up, const int32_t *used, void *dgate, void *dup, int64_t rows, int64_t dim, int64_t ld, int32_t dtype);`
 pub type cuda_swiglu_backward = unsafe extern "C" fn(
     ctx: *mut nncuda_ctx,
     dy: *const c_void,
     gate: *const c_void,
     up: *const c_void,
+    used: *const i32,
     dgate: *mut c_void,
     dup: *mut c_void,
     rows: i64,

@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "115f363fca2523565ee68d87716ffe3a0b5b1e09a6ae02c5bb55b11194c29dd6";
+pub const HEADER_SHA256: &str = "39d60baa817746725b246380ba7493df59427828ceed2c6ac8c24664414d2c03";
