@@ -182,7 +182,7 @@ NNCUDA_API int32_t nncuda_data_order(nncuda_ctx *ctx, int64_t seed, int64_t firs
 NNCUDA_API int32_t nncuda_shard(int64_t count, int64_t grain, int64_t parts, int64_t part, int64_t *begin, int64_t *end);
 NNCUDA_API int32_t nncuda_expert_shards(int64_t n, int64_t grain, int64_t ranks, int64_t group, const int64_t *experts, int64_t matrices, int64_t *shards, int64_t capacity, int64_t *count);
 NNCUDA_API int32_t nncuda_replica_merges(int64_t replicas, int64_t first, int64_t replica, int64_t *merges);
-NNCUDA_API int32_t nncuda_expert_schedule(int64_t replicas, int64_t ranks, int64_t first, int64_t group, int64_t micro_batches, int64_t *events, int64_t capacity, int64_t *count, int64_t *slots);
+NNCUDA_API int32_t nncuda_expert_schedule(int64_t replicas, int64_t ranks, int64_t first, int64_t group, int64_t micro_batches, int64_t position, int64_t *events, int64_t capacity, int64_t *count, int64_t *slots);
 NNCUDA_API int32_t nncuda_comm_create(nncuda_ctx *ctx, int32_t transport, const char *address, int64_t length, int64_t rank, int64_t ranks, int64_t timeout_ms, nncuda_comm **comm);
 NNCUDA_API int32_t nncuda_comm_rank(nncuda_ctx *ctx, nncuda_comm *comm, int64_t *rank, int64_t *ranks);
 NNCUDA_API int32_t nncuda_comm_split(nncuda_ctx *ctx, nncuda_comm *comm, int64_t color, int64_t key, nncuda_comm **part);
@@ -203,6 +203,10 @@ NNCUDA_API int32_t nncuda_comm_reduce_scatter_end(nncuda_ctx *ctx, nncuda_comm *
 NNCUDA_API int32_t nncuda_comm_move(nncuda_ctx *ctx, nncuda_comm *comm, void *x, int64_t bytes, const int64_t *moves, int64_t count);
 NNCUDA_API int32_t nncuda_comm_dispatch(nncuda_ctx *ctx, nncuda_comm *comm, const void *x, const int32_t *offsets, void *y, int32_t *y_offsets, int64_t rows, int64_t slot_rows, int64_t row_bytes, int64_t ranks, int64_t own);
 NNCUDA_API int32_t nncuda_comm_collect(nncuda_ctx *ctx, nncuda_comm *comm, const void *y, const int32_t *y_offsets, void *x, const int32_t *offsets, int64_t rows, int64_t slot_rows, int64_t row_bytes, int64_t ranks, int64_t own);
+NNCUDA_API int32_t nncuda_comm_dispatch_begin(nncuda_ctx *ctx, nncuda_comm *comm, const void *x, const int32_t *offsets, void *y, int32_t *y_offsets, int64_t rows, int64_t slot_rows, int64_t row_bytes, int64_t ranks, int64_t own, int32_t known);
+NNCUDA_API int32_t nncuda_comm_dispatch_end(nncuda_ctx *ctx, nncuda_comm *comm, void *y, int64_t slot_rows, int64_t row_bytes, int64_t ranks, int64_t source);
+NNCUDA_API int32_t nncuda_comm_collect_begin(nncuda_ctx *ctx, nncuda_comm *comm, const void *y, void *x, int64_t rows, int64_t slot_rows, int64_t row_bytes, int64_t ranks, int64_t source);
+NNCUDA_API int32_t nncuda_comm_collect_end(nncuda_ctx *ctx, nncuda_comm *comm, const void *y, void *x, int64_t rows, int64_t slot_rows, int64_t row_bytes, int64_t ranks);
 NNCUDA_API int32_t nncuda_comm_grad_norm(nncuda_ctx *ctx, nncuda_comm *comm, const float *grad, float *norm, int64_t n, const int64_t *shards, int64_t count);
 #ifdef __cplusplus
 }

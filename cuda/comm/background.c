@@ -159,6 +159,7 @@ int32_t nn_comm_exchange_begin(nncuda_ctx *ctx, nncuda_comm *comm, const nn_mess
            : comm->transport->begin != NULL ? comm->transport->begin(ctx, comm, messages, count)
                                             : queue(ctx, comm, messages, count);
   comm->sent += status == NNCUDA_SUCCESS ? sent_bytes(messages, count) : 0;
+  comm->under_way += status == NNCUDA_SUCCESS && !ctx->engine->measures;
   return status;
 }
 
@@ -180,7 +181,7 @@ static exchange *take_first(nn_background *b) {
 static int32_t wait_for_first(nncuda_ctx *ctx, nn_background *b) {
   exchange *const e = b == NULL ? NULL : take_first(b);
   if (e == NULL) {
-    return nn_fail(ctx, NNCUDA_ERROR_STATE, "no sums of this communicator are under way; begin some first");
+    return nn_fail(ctx, NNCUDA_ERROR_STATE, "no exchange of this communicator is under way; begin one first");
   }
   const int32_t status = e->status;
   if (status != NNCUDA_SUCCESS && ctx->error[0] == '\0') {
@@ -197,6 +198,7 @@ int32_t nn_comm_exchange_end(nncuda_ctx *ctx, nncuda_comm *comm) {
   if (comm->transport == NULL) {
     return nn_comm_check(ctx, comm);
   }
+  comm->under_way -= comm->under_way > 0;
   const int32_t status =
       comm->transport->end != NULL ? comm->transport->end(ctx, comm) : wait_for_first(ctx, comm->background);
   if (comm->failed) {
@@ -217,7 +219,7 @@ void nn_background_close(nncuda_comm *comm) {
   pthread_cond_broadcast(&b->changed);
   pthread_mutex_unlock(&b->lock);
   if (under_way) {
-    static const char reason[] = "it left while sums were under way";
+    static const char reason[] = "it left while an exchange was under way";
     nn_comm_abort(comm, reason, sizeof reason - 1);
   }
   pthread_join(b->thread, NULL);

@@ -223,9 +223,14 @@ void nn_comm_fill(nn_kernel *kernel, nn_layout *layout) {
   kernel[NN_OP_comm_grad_norm] = nn_comm_grad_norm;
   kernel[NN_OP_comm_dispatch] = nn_comm_dispatch;
   kernel[NN_OP_comm_collect] = nn_comm_collect;
+  kernel[NN_OP_comm_dispatch_begin] = nn_comm_dispatch_begin;
+  kernel[NN_OP_comm_dispatch_end] = nn_comm_dispatch_end;
+  kernel[NN_OP_comm_collect_begin] = nn_comm_collect_begin;
+  kernel[NN_OP_comm_collect_end] = nn_comm_collect_end;
   layout[NN_OP_comm_broadcast] = layout[NN_OP_comm_all_gather] = layout[NN_OP_comm_move] = NULL;
   layout[NN_OP_comm_reduce_scatter_begin] = layout[NN_OP_comm_reduce_scatter_end] = NULL;
-  layout[NN_OP_comm_dispatch] = layout[NN_OP_comm_collect] = NULL;
+  layout[NN_OP_comm_dispatch] = layout[NN_OP_comm_dispatch_begin] = layout[NN_OP_comm_dispatch_end] = NULL;
+  layout[NN_OP_comm_collect] = layout[NN_OP_comm_collect_begin] = layout[NN_OP_comm_collect_end] = NULL;
   layout[NN_OP_comm_all_reduce] = nn_comm_all_reduce_workspace;
   layout[NN_OP_comm_reduce_scatter] = nn_comm_reduce_scatter_workspace;
   layout[NN_OP_comm_grad_norm] = nn_comm_grad_norm_workspace;

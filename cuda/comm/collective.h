@@ -30,6 +30,10 @@ int32_t nn_comm_grad_norm(nncuda_ctx *ctx, const void *args);
 /* Of experts.c. */
 int32_t nn_comm_dispatch(nncuda_ctx *ctx, const void *args);
 int32_t nn_comm_collect(nncuda_ctx *ctx, const void *args);
+int32_t nn_comm_dispatch_begin(nncuda_ctx *ctx, const void *args);
+int32_t nn_comm_dispatch_end(nncuda_ctx *ctx, const void *args);
+int32_t nn_comm_collect_begin(nncuda_ctx *ctx, const void *args);
+int32_t nn_comm_collect_end(nncuda_ctx *ctx, const void *args);
 
 /* Enters the collectives, which are the same on every engine. */
 void nn_comm_fill(nn_kernel *kernel, nn_layout *layout);

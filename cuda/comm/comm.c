@@ -103,6 +103,9 @@ static int32_t exchange(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *me
   if (comm->failed) {
     return nn_comm_fail(ctx, comm, "%s", comm->reason);
   }
+  if (comm->under_way > 0) { /* messages between two ranks have one order */
+    return nn_fail(ctx, NNCUDA_ERROR_STATE, "an exchange of this communicator is under way; end it first");
+  }
   const nn_transport *t = comm->transport;
   const int32_t status = count == 0 || ctx->engine->measures ? NNCUDA_SUCCESS
                          : host && t->exchange_host != NULL  ? t->exchange_host(ctx, comm, messages, count)
@@ -157,6 +160,7 @@ static void release(nncuda_ctx *ctx, nncuda_comm *comm) {
     nn_background_close(comm);
     comm->transport->close(comm);
   }
+  nn_travel_close(comm);
   free(comm->names);
   free(comm);
 }

@@ -42,6 +42,7 @@ typedef struct nn_transport {
 } nn_transport;
 
 typedef struct nn_background nn_background;
+typedef struct nn_travel nn_travel;
 
 struct nncuda_comm {
   const nn_transport *transport;
@@ -52,6 +53,8 @@ struct nncuda_comm {
   nncuda_comm *next;
   int64_t sent;                         /* bytes */
   nn_background *background;            /* null until an exchange is done by it */
+  nn_travel *travel;                    /* of rows to experts: null until some were sent so (travel.c) */
+  int64_t under_way;                    /* exchanges that have begun and not ended */
   _Atomic int32_t failed;               /* once and for ever */
   char reason[NN_COMM_REASON_CAPACITY]; /* why, with the name of the rank; written before `failed` */
 };
@@ -86,6 +89,9 @@ int32_t nn_comm_keep(nncuda_ctx *ctx, nncuda_comm *comm, nncuda_comm **kept);
 static inline long long nn_comm_name(const nncuda_comm *comm, int64_t rank) {
   return comm->names != NULL ? comm->names[rank] : rank;
 }
+
+/* Forgets what is known of rows to experts. */
+void nn_travel_close(nncuda_comm *comm);
 
 /* The time-out, for sentences. */
 static inline double nn_comm_seconds(const nncuda_comm *comm) { return (double)comm->timeout_ms / 1000; }

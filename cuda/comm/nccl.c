@@ -367,7 +367,7 @@ static void drop_first(state *s) {
 static int32_t nccl_end(nncuda_ctx *ctx, nncuda_comm *comm) {
   state *const s = comm->state;
   if (s->first == NULL) {
-    return nn_fail(ctx, NNCUDA_ERROR_STATE, "no sums of this communicator are under way; begin some first");
+    return nn_fail(ctx, NNCUDA_ERROR_STATE, "no exchange of this communicator is under way; begin one first");
   }
   const int32_t status = ctx->engine->streams->stream_wait_event(ctx, NULL, s->first->done);
   drop_first(s);

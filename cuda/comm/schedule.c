@@ -145,8 +145,57 @@ static void play(schedule *s, int64_t ranks, int64_t first, int64_t *events) {
   memset(s->taken, 0, (size_t)s->slots);
 }
 
+/* ---- the same events in the order in which rows come to a rank ---- */
+
+static int32_t touches(const int64_t *event, int64_t slot) {
+  return event[1] == NNCUDA_EXPERTS_RUN ? event[4] == slot
+                                        : event[2] == slot || (event[1] == NNCUDA_EXPERTS_ADD && event[3] == slot);
+}
+
+/* Whether one of two events may need what the other does. */
+static int32_t ordered(const int64_t *a, const int64_t *b) {
+  return touches(b, a[1] == NNCUDA_EXPERTS_RUN ? a[4] : a[2]) || (a[1] == NNCUDA_EXPERTS_ADD && touches(b, a[3]));
+}
+
+/* Sums first, since slots are free then; of micro-batches, those of the ranks before this one as their rows come; its
+ * own last, while results travel back. */
+static int64_t turn_of(const int64_t *event, int64_t group, int64_t position) {
+  const int64_t step = (position - event[2] + group) % group;
+  return event[1] != NNCUDA_EXPERTS_RUN ? 0 : step == 0 ? group : step;
+}
+
+/* The next of `count` events: of those that need no event before them the one whose turn is first. */
+static int64_t next_event(const int64_t *events, int64_t count, int64_t group, int64_t position) {
+  int64_t next = 0;
+  for (int64_t i = 1; i < count; i++) {
+    int32_t free = turn_of(events + 6 * i, group, position) < turn_of(events + 6 * next, group, position);
+    for (int64_t before = 0; free && before < i; before++) {
+      free = !ordered(events + 6 * before, events + 6 * i);
+    }
+    next = free ? i : next;
+  }
+  return next;
+}
+
+/* Of each round by itself. Two events that touch one slot keep their order, so no sum changes. */
+static void put_in_order(int64_t *events, int64_t count, int64_t group, int64_t position) {
+  for (int64_t begin = 0, end; begin < count; begin = end) {
+    end = begin + 1;
+    while (end < count && events[6 * end] == events[6 * begin]) {
+      end++;
+    }
+    for (int64_t at = begin; at < end && events[6 * at + 1] != NNCUDA_EXPERTS_COPY; at++) {
+      const int64_t next = at + next_event(events + 6 * at, end - at, group, position);
+      int64_t moved[6];
+      memcpy(moved, events + 6 * next, sizeof moved);
+      memmove(events + 6 * (at + 1), events + 6 * at, (size_t)(next - at) * sizeof moved);
+      memcpy(events + 6 * at, moved, sizeof moved);
+    }
+  }
+}
+
 int32_t nncuda_expert_schedule(int64_t replicas, int64_t ranks, int64_t first, int64_t group, int64_t micro_batches,
-                               int64_t *events, int64_t capacity, int64_t *count, int64_t *slots) {
+                               int64_t position, int64_t *events, int64_t capacity, int64_t *count, int64_t *slots) {
   if (count == NULL || slots == NULL) {
     return NNCUDA_ERROR_NULL_POINTER;
   }
@@ -154,7 +203,8 @@ int32_t nncuda_expert_schedule(int64_t replicas, int64_t ranks, int64_t first, i
     return NNCUDA_ERROR_INVALID_SIZE;
   }
   if (replicas < 1 || ranks < 1 || ranks > replicas || group < 1 || ranks % group != 0 || first < 0 || first >= ranks ||
-      first % group != 0 || micro_batches < replicas || micro_batches > INT32_MAX) {
+      first % group != 0 || micro_batches < replicas || micro_batches > INT32_MAX || position < -1 ||
+      position >= group) {
     return NNCUDA_ERROR_INVALID_VALUE;
   }
   const int64_t most =
@@ -171,6 +221,9 @@ int32_t nncuda_expert_schedule(int64_t replicas, int64_t ranks, int64_t first, i
   }
   if (ready && events != NULL && s.count <= capacity) {
     play(&s, ranks, first, events);
+    if (position >= 0) {
+      put_in_order(events, s.count, group, position);
+    }
   }
   free(s.taken);
   free(s.sources);

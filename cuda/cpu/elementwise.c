@@ -135,7 +135,15 @@ NN_TASK(relu2_gate_task, gate_job, NN_SWITCH_DTYPE(job->dtype, gate_piece(job, t
 
 NN_TASK(swiglu_backward_task, gate_job, NN_SWITCH_DTYPE(job->dtype, gate_piece(job, task, DT, SWIGLU_BACKWARD)))
 
-static int32_t gate_run(nncuda_ctx *ctx, gate_job job, nn_task task) {
+/* Of the rows only those that are used, which `used` tells unless it is null. */
+static int32_t gate_run(nncuda_ctx *ctx, gate_job job, const int32_t *used, nn_task task) {
+  if (used != NULL) {
+    const int32_t status = nn_check_range(ctx, "used", used, 1, 0, job.rows, ", the number of rows");
+    if (status != NNCUDA_SUCCESS || used[0] == 0) {
+      return status;
+    }
+    job.rows = used[0];
+  }
   job.stream = job.y != job.gate && job.dup != job.up && nn_worth_streaming(job.rows * job.dim, job.dtype);
   if (job.ld == job.dim) { /* dense: one long row, cut anywhere */
     job.ld = job.ld_y = job.dim *= job.rows;
@@ -147,7 +155,7 @@ static int32_t gate_run(nncuda_ctx *ctx, gate_job job, nn_task task) {
   return NNCUDA_SUCCESS;
 }
 
-#define GATE_KERNEL(op)                                                                                                \
+#define GATE_KERNEL(op, used)                                                                                          \
   int32_t NN_KERNEL(op)(nncuda_ctx * ctx, const void *args) {                                                          \
     const nn_##op##_args *a = args;                                                                                    \
     const gate_job job = {.gate = a->gate,                                                                             \
@@ -158,10 +166,10 @@ static int32_t gate_run(nncuda_ctx *ctx, gate_job job, nn_task task) {
                           .ld = a->ld,                                                                                 \
                           .ld_y = a->dim,                                                                              \
                           .dtype = a->dtype};                                                                          \
-    return gate_run(ctx, job, op##_task);                                                                              \
+    return gate_run(ctx, job, used, op##_task);                                                                        \
   }
-GATE_KERNEL(swiglu)
-GATE_KERNEL(relu2_gate)
+GATE_KERNEL(swiglu, a->used)
+GATE_KERNEL(relu2_gate, NULL)
 
 int32_t NN_KERNEL(swiglu_backward)(nncuda_ctx *ctx, const void *args) {
   const nn_swiglu_backward_args *a = args;
@@ -175,7 +183,7 @@ int32_t NN_KERNEL(swiglu_backward)(nncuda_ctx *ctx, const void *args) {
                         .ld = a->ld,
                         .ld_y = a->ld,
                         .dtype = a->dtype};
-  return gate_run(ctx, job, swiglu_backward_task);
+  return gate_run(ctx, job, a->used, swiglu_backward_task);
 }
 
 /* ---- cast ---- */

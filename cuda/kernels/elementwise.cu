@@ -137,6 +137,8 @@ struct gate_rows {
   const void *gate, *up, *dy;
   void *y, *dup; /* y is dgate in the backward direction */
   int64_t rows, dim, ld, ld_y;
+  const int32_t *used; /* how many of the rows there are; null for all */
+  nn_range uses;
 };
 
 struct swiglu {
@@ -156,7 +158,11 @@ struct swiglu_backward {
 
 template <class FORM, class T, int N> __global__ void __launch_bounds__(THREADS) gate_kernel(gate_rows p) {
   const T *gate = static_cast<const T *>(p.gate), *up = static_cast<const T *>(p.up);
-  const int64_t across = p.dim / N, vectors = p.rows * across; /* N divides dim */
+  const int64_t rows = p.used == nullptr ? p.rows : *p.used;
+  if (p.used != nullptr && !p.uses.holds(0, rows)) {
+    return;
+  }
+  const int64_t across = p.dim / N, vectors = rows * across; /* N divides dim */
   for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < vectors; i += (int64_t)gridDim.x * THREADS) {
     const int64_t row = i / across, column = i % across * N, at = row * p.ld + column;
     float g[N], u[N], y[N];
@@ -190,7 +196,8 @@ template <class FORM, class T> static int32_t gate_launch(nncuda_ctx *ctx, const
 }
 
 template <class FORM> static int32_t gate_of(nncuda_ctx *ctx, gate_rows p, int32_t dtype) {
-  if (p.ld == p.dim) { /* dense: one long row */
+  p.uses = nn_range_of(ctx, "used", 0, p.rows).noted("the number of rows");
+  if (p.ld == p.dim && p.used == nullptr) { /* dense: one long row */
     p.dim *= p.rows;
     p.ld = p.ld_y = p.dim;
     p.rows = 1;
@@ -199,16 +206,18 @@ template <class FORM> static int32_t gate_of(nncuda_ctx *ctx, gate_rows p, int32
 }
 
 NN_KERNEL(swiglu) {
-  return gate_of<swiglu>(ctx, {a->gate, a->up, nullptr, a->y, nullptr, a->rows, a->dim, a->ld, a->dim}, a->dtype);
+  return gate_of<swiglu>(ctx, {a->gate, a->up, nullptr, a->y, nullptr, a->rows, a->dim, a->ld, a->dim, a->used, {}},
+                         a->dtype);
 }
 
 NN_KERNEL(relu2_gate) {
-  return gate_of<relu2_gate>(ctx, {a->gate, a->up, nullptr, a->y, nullptr, a->rows, a->dim, a->ld, a->dim}, a->dtype);
+  return gate_of<relu2_gate>(ctx, {a->gate, a->up, nullptr, a->y, nullptr, a->rows, a->dim, a->ld, a->dim, nullptr, {}},
+                             a->dtype);
 }
 
 NN_KERNEL(swiglu_backward) {
-  return gate_of<swiglu_backward>(ctx, {a->gate, a->up, a->dy, a->dgate, a->dup, a->rows, a->dim, a->ld, a->ld},
-                                  a->dtype);
+  return gate_of<swiglu_backward>(
+      ctx, {a->gate, a->up, a->dy, a->dgate, a->dup, a->rows, a->dim, a->ld, a->ld, a->used, {}}, a->dtype);
 }
 
 /* ---- fill ---- */

@@ -34,6 +34,10 @@ typedef enum nn_op {
   NN_OP_comm_grad_norm,
   NN_OP_comm_dispatch,
   NN_OP_comm_collect,
+  NN_OP_comm_dispatch_begin,
+  NN_OP_comm_dispatch_end,
+  NN_OP_comm_collect_begin,
+  NN_OP_comm_collect_end,
   NN_OP_ALL
 } nn_op;
 #undef NN_OP_ENUM

@@ -14,6 +14,10 @@ static const char *const op_names[NN_OP_ALL] = {
     [NN_OP_comm_grad_norm] = "nncuda_comm_grad_norm",
     [NN_OP_comm_dispatch] = "nncuda_comm_dispatch",
     [NN_OP_comm_collect] = "nncuda_comm_collect",
+    [NN_OP_comm_dispatch_begin] = "nncuda_comm_dispatch_begin",
+    [NN_OP_comm_dispatch_end] = "nncuda_comm_dispatch_end",
+    [NN_OP_comm_collect_begin] = "nncuda_comm_collect_begin",
+    [NN_OP_comm_collect_end] = "nncuda_comm_collect_end",
 };
 
 const char *nn_op_name(nn_op op) { return op_names[op]; }

@@ -602,22 +602,24 @@ NNCUDA_API int32_t nncuda_replica_merges(int64_t replicas, int64_t first, int64_
  * NNCUDA_EXPERTS_ROUND: slot a has the sum over a node of the tree below its root, which is rounded where the job rounds
  * what it sends (cuda_round); NNCUDA_EXPERTS_COPY: at the end, as a round of its own, slot a is copied to slot b. Then
  * the sums that are left, which nncuda_comm_reduce_scatter takes, lie in slots 0, 1, ..., in the order of replicas: of a
- * group that is the whole job there is one. Each layer has a part of every slot, in which it carries out all events of a round in this order as its
- * gradients come. Where every replica is one micro-batch of a rank of its own, a whole job needs a slot for each level of
- * the tree.
+ * group that is the whole job there is one. Each layer has a part of every slot, in which it carries out all events of a
+ * round in this order as its gradients come. With `position` the events of a round are in the order in which rows come to
+ * that rank of the group (nncuda_comm_dispatch_begin), its own last, as far as each slot allows: no sum changes. Where
+ * every replica is one micro-batch of a rank of its own, a whole job needs a slot for each level of the tree.
  * @param replicas option : of the job; must be at least 1
  * @param ranks option : of the job; must be at least 1 and at most replicas
  * @param first option : the group's first rank, a multiple of `group`; must be at least 0 and below ranks
  * @param group option : ranks of the group, a divisor of `ranks`; must be at least 1
  * @param micro_batches option : of an update, below 2^31; must be at least replicas
+ * @param position option default -1 : a rank of the group, from 0; -1: in each round rank after rank
  * @param events out? i64 [capacity, 6] host : the events in order; null to ask how many there are
  * @param capacity size : events that there is room for
  * @param count out i64 [1] host : events that there are; more than `capacity` means that none were written
  * @param slots out i64 [1] host : slots that are needed
  */
 NNCUDA_API int32_t nncuda_expert_schedule(int64_t replicas, int64_t ranks, int64_t first, int64_t group,
-                                          int64_t micro_batches, int64_t *events, int64_t capacity, int64_t *count,
-                                          int64_t *slots);
+                                          int64_t micro_batches, int64_t position, int64_t *events, int64_t capacity,
+                                          int64_t *count, int64_t *slots);
 
 /**
  * Joins a communicator; returns when all ranks have. With NNCUDA_TRANSPORT_MPI and NCCL `rank` and `ranks` may be -1: as
@@ -864,6 +866,73 @@ NNCUDA_API int32_t nncuda_comm_collect(nncuda_ctx *ctx, nncuda_comm *comm, const
                                        int64_t row_bytes, int64_t ranks, int64_t own);
 
 /**
+ * nncuda_comm_dispatch beside what the context does meanwhile: the rows are sent, and nncuda_comm_dispatch_end waits for
+ * those of a rank. They come in ranks - 1 steps, in step s to this rank from the one s before it, so that is the order in
+ * which to use them. Until the way back has ended, x and y belong to them: of y slot s may be used when the rows of rank s
+ * have been waited for, that of this rank at once. With `known` a dispatch may begin behind another that is under way.
+ * Nothing else is done on the communicator meanwhile, and all ranks make the same calls, but for their order within the
+ * way back.
+ * @param comm handle : the communicator
+ * @param x in? u8 [rows, row_bytes] : rows in the order of experts; null when `rows` is 0
+ * @param offsets in? i32 [ranks*own+1] : first row of each expert, as cuda_moe_plan gives them; null when `rows` is 0
+ * @param y out u8 [ranks, slot_rows, row_bytes] : slot s has the rows of rank s; the rest of a slot stays
+ * @param y_offsets inout i32 [ranks, own+1] : first row of each own expert in each slot, from 0 on: in with `known`, else
+ *        out
+ * @param rows size : rows of x; 0 on a rank that only gets others'
+ * @param slot_rows size : rows of a slot, the same on all ranks, and at least what any rank sends to another
+ * @param row_bytes size : bytes of a row, the same on all ranks
+ * @param ranks size : ranks of the communicator
+ * @param own size : experts of each rank
+ * @param known option default 0 : 1 where y_offsets are those of an earlier dispatch with the same offsets on all ranks,
+ *        so that nobody needs to be told of them; else 0
+ */
+NNCUDA_API int32_t nncuda_comm_dispatch_begin(nncuda_ctx *ctx, nncuda_comm *comm, const void *x, const int32_t *offsets,
+                                              void *y, int32_t *y_offsets, int64_t rows, int64_t slot_rows,
+                                              int64_t row_bytes, int64_t ranks, int64_t own, int32_t known);
+
+/**
+ * Waits, in stream order, for the rows of a rank, and for all that were to come before them.
+ * @param comm handle : the communicator
+ * @param y out u8 [ranks, slot_rows, row_bytes] : as given to nncuda_comm_dispatch_begin; slot `source` has arrived
+ * @param slot_rows size : rows of a slot
+ * @param row_bytes size : bytes of a row
+ * @param ranks size : ranks of the communicator
+ * @param source option : the rank; must be at least 0 and below ranks
+ */
+NNCUDA_API int32_t nncuda_comm_dispatch_end(nncuda_ctx *ctx, nncuda_comm *comm, void *y, int64_t slot_rows,
+                                            int64_t row_bytes, int64_t ranks, int64_t source);
+
+/**
+ * The way back of the last nncuda_comm_dispatch_begin: slot `source` may go back to that rank, beside what the context
+ * does meanwhile. Rows go back in the order of the steps in which they came; those that are there earlier wait for their
+ * turn.
+ * @param comm handle : the communicator
+ * @param y in u8 [ranks, slot_rows, row_bytes] : what became of the rows of each rank
+ * @param x out? u8 [rows, row_bytes] : rows in the order of experts, also in the place of those that were sent; null when
+ *        `rows` is 0
+ * @param rows size : rows of x; 0 on a rank that sent none
+ * @param slot_rows size : rows of a slot
+ * @param row_bytes size : bytes of a row, the same on all ranks
+ * @param ranks size : ranks of the communicator
+ * @param source option : the rank; must be at least 0 and below ranks
+ */
+NNCUDA_API int32_t nncuda_comm_collect_begin(nncuda_ctx *ctx, nncuda_comm *comm, const void *y, void *x, int64_t rows,
+                                             int64_t slot_rows, int64_t row_bytes, int64_t ranks, int64_t source);
+
+/**
+ * The end of the way back: sends what is left, all of which is there, and waits, in stream order, for the rest of x.
+ * @param comm handle : the communicator
+ * @param y in u8 [ranks, slot_rows, row_bytes] : as given to nncuda_comm_collect_begin, and so are all others
+ * @param x out? u8 [rows, row_bytes] : rows in the order of experts; null when `rows` is 0
+ * @param rows size : rows of x; 0 on a rank that sent none
+ * @param slot_rows size : rows of a slot
+ * @param row_bytes size : bytes of a row, the same on all ranks
+ * @param ranks size : ranks of the communicator
+ */
+NNCUDA_API int32_t nncuda_comm_collect_end(nncuda_ctx *ctx, nncuda_comm *comm, const void *y, void *x, int64_t rows,
+                                           int64_t slot_rows, int64_t row_bytes, int64_t ranks);
+
+/**
  * cuda_grad_norm of gradients of which each rank has its shards: to its bits.
  * @param comm handle : the communicator
  * @param grad in f32 [n] : gradients, of which the own shards are read; the rest need not be memory
@@ -935,29 +1004,32 @@ NNCUDA_API int32_t cuda_scale(nncuda_ctx *ctx, const void *x, void *y, int64_t n
  * With up = gate + dim and ld = 2*dim it reads the two halves of one fused product.
  * @param gate in dtype [rows:ld, dim] : what passes through SiLU
  * @param up in dtype [rows:ld, dim] : what is gated
+ * @param used in? i32 [1] : how many rows there are, at most `rows`; those behind are neither read nor written; null for all
  * @param y out dtype [rows, dim] : output
- * @param rows size : rows
+ * @param rows size : rows, or room for them
  * @param dim size : elements per row
  * @param ld size : elements between rows of gate and of up
  * @param dtype dtype : f32, f16, bf16
  */
-NNCUDA_API int32_t cuda_swiglu(nncuda_ctx *ctx, const void *gate, const void *up, void *y, int64_t rows, int64_t dim,
-                               int64_t ld, int32_t dtype);
+NNCUDA_API int32_t cuda_swiglu(nncuda_ctx *ctx, const void *gate, const void *up, const int32_t *used, void *y,
+                               int64_t rows, int64_t dim, int64_t ld, int32_t dtype);
 
 /**
  * Gradient of the SwiGLU gate: dgate = dy * up * silu'(gate), dup = dy * silu(gate).
  * @param dy in dtype [rows, dim] : gradient of y
  * @param gate in dtype [rows:ld, dim] : as in the forward call
  * @param up in dtype [rows:ld, dim] : as in the forward call
+ * @param used in? i32 [1] : as in the forward call
  * @param dgate out dtype [rows:ld, dim] alias gate : gradient of gate
  * @param dup out dtype [rows:ld, dim] alias up : gradient of up
- * @param rows size : rows
+ * @param rows size : rows, or room for them
  * @param dim size : elements per row
  * @param ld size : elements between rows of gate, up, dgate and dup
  * @param dtype dtype : f32, f16, bf16
  */
-NNCUDA_API int32_t cuda_swiglu_backward(nncuda_ctx *ctx, const void *dy, const void *gate, const void *up, void *dgate,
-                                        void *dup, int64_t rows, int64_t dim, int64_t ld, int32_t dtype);
+NNCUDA_API int32_t cuda_swiglu_backward(nncuda_ctx *ctx, const void *dy, const void *gate, const void *up,
+                                        const int32_t *used, void *dgate, void *dup, int64_t rows, int64_t dim,
+                                        int64_t ld, int32_t dtype);
 
 /**
  * Squared-ReLU gate: y = max(gate, 0)^2 * up. (So et al. 2021, "Primer"; the feed-forward gate of BitNet b1.58 2B-4T)

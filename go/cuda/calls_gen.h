@@ -161,8 +161,8 @@ static inline int32_t call_nncuda_expert_shards(int64_t n, int64_t grain, int64_
 static inline int32_t call_nncuda_replica_merges(int64_t replicas, int64_t first, int64_t replica, int64_t *merges) {
   return nn_api.nncuda_replica_merges(replicas, first, replica, merges);
 }
-static inline int32_t call_nncuda_expert_schedule(int64_t replicas, int64_t ranks, int64_t first, int64_t group, int64_t micro_batches, int64_t *events, int64_t capacity, int64_t *count, int64_t *slots) {
-  return nn_api.nncuda_expert_schedule(replicas, ranks, first, group, micro_batches, events, capacity, count, slots);
+static inline int32_t call_nncuda_expert_schedule(int64_t replicas, int64_t ranks, int64_t first, int64_t group, int64_t micro_batches, int64_t position, int64_t *events, int64_t capacity, int64_t *count, int64_t *slots) {
+  return nn_api.nncuda_expert_schedule(replicas, ranks, first, group, micro_batches, position, events, capacity, count, slots);
 }
 static inline int32_t call_nncuda_comm_create(nncuda_ctx *ctx, int32_t transport, const char *address, int64_t length, int64_t rank, int64_t ranks, int64_t timeout_ms, nncuda_comm **comm) {
   return nn_api.nncuda_comm_create(ctx, transport, address, length, rank, ranks, timeout_ms, comm);
@@ -224,6 +224,18 @@ static inline int32_t call_nncuda_comm_dispatch(nncuda_ctx *ctx, nncuda_comm *co
 static inline int32_t call_nncuda_comm_collect(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t y, uintptr_t y_offsets, uintptr_t x, uintptr_t offsets, int64_t rows, int64_t slot_rows, int64_t row_bytes, int64_t ranks, int64_t own) {
   return nn_api.nncuda_comm_collect(ctx, comm, (const void *)y, (const int32_t *)y_offsets, (void *)x, (const int32_t *)offsets, rows, slot_rows, row_bytes, ranks, own);
 }
+static inline int32_t call_nncuda_comm_dispatch_begin(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t x, uintptr_t offsets, uintptr_t y, uintptr_t y_offsets, int64_t rows, int64_t slot_rows, int64_t row_bytes, int64_t ranks, int64_t own, int32_t known) {
+  return nn_api.nncuda_comm_dispatch_begin(ctx, comm, (const void *)x, (const int32_t *)offsets, (void *)y, (int32_t *)y_offsets, rows, slot_rows, row_bytes, ranks, own, known);
+}
+static inline int32_t call_nncuda_comm_dispatch_end(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t y, int64_t slot_rows, int64_t row_bytes, int64_t ranks, int64_t source) {
+  return nn_api.nncuda_comm_dispatch_end(ctx, comm, (void *)y, slot_rows, row_bytes, ranks, source);
+}
+static inline int32_t call_nncuda_comm_collect_begin(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t y, uintptr_t x, int64_t rows, int64_t slot_rows, int64_t row_bytes, int64_t ranks, int64_t source) {
+  return nn_api.nncuda_comm_collect_begin(ctx, comm, (const void *)y, (void *)x, rows, slot_rows, row_bytes, ranks, source);
+}
+static inline int32_t call_nncuda_comm_collect_end(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t y, uintptr_t x, int64_t rows, int64_t slot_rows, int64_t row_bytes, int64_t ranks) {
+  return nn_api.nncuda_comm_collect_end(ctx, comm, (const void *)y, (void *)x, rows, slot_rows, row_bytes, ranks);
+}
 static inline int32_t call_nncuda_comm_grad_norm(nncuda_ctx *ctx, nncuda_comm *comm, uintptr_t grad, uintptr_t norm, int64_t n, const int64_t *shards, int64_t count) {
   return nn_api.nncuda_comm_grad_norm(ctx, comm, (const float *)grad, (float *)norm, n, shards, count);
 }
@@ -242,11 +254,11 @@ static inline int32_t call_cuda_mul(nncuda_ctx *ctx, uintptr_t a, uintptr_t b, u
 static inline int32_t call_cuda_scale(nncuda_ctx *ctx, uintptr_t x, uintptr_t y, int64_t n, float alpha, int32_t dtype) {
   return nn_api.cuda_scale(ctx, (const void *)x, (void *)y, n, alpha, dtype);
 }
-static inline int32_t call_cuda_swiglu(nncuda_ctx *ctx, uintptr_t gate, uintptr_t up, uintptr_t y, int64_t rows, int64_t dim, int64_t ld, int32_t dtype) {
-  return nn_api.cuda_swiglu(ctx, (const void *)gate, (const void *)up, (void *)y, rows, dim, ld, dtype);
+static inline int32_t call_cuda_swiglu(nncuda_ctx *ctx, uintptr_t gate, uintptr_t up, uintptr_t used, uintptr_t y, int64_t rows, int64_t dim, int64_t ld, int32_t dtype) {
+  return nn_api.cuda_swiglu(ctx, (const void *)gate, (const void *)up, (const int32_t *)used, (void *)y, rows, dim, ld, dtype);
 }
-static inline int32_t call_cuda_swiglu_backward(nncuda_ctx *ctx, uintptr_t dy, uintptr_t gate, uintptr_t up, uintptr_t dgate, uintptr_t dup, int64_t rows, int64_t dim, int64_t ld, int32_t dtype) {
-  return nn_api.cuda_swiglu_backward(ctx, (const void *)dy, (const void *)gate, (const void *)up, (void *)dgate, (void *)dup, rows, dim, ld, dtype);
+static inline int32_t call_cuda_swiglu_backward(nncuda_ctx *ctx, uintptr_t dy, uintptr_t gate, uintptr_t up, uintptr_t used, uintptr_t dgate, uintptr_t dup, int64_t rows, int64_t dim, int64_t ld, int32_t dtype) {
+  return nn_api.cuda_swiglu_backward(ctx, (const void *)dy, (const void *)gate, (const void *)up, (const int32_t *)used, (void *)dgate, (void *)dup, rows, dim, ld, dtype);
 }
 static inline int32_t call_cuda_relu2_gate(nncuda_ctx *ctx, uintptr_t gate, uintptr_t up, uintptr_t y, int64_t rows, int64_t dim, int64_t ld, int32_t dtype) {
   return nn_api.cuda_relu2_gate(ctx, (const void *)gate, (const void *)up, (void *)y, rows, dim, ld, dtype);

@@ -315,6 +315,56 @@ func (c *Comm) Collect(y, yOffsets, x, offsets Memory, rows, slotRows, rowBytes,
 	})
 }
 
+// DispatchBegin is [Comm.Dispatch] beside what the context does from now on: the slot of this rank is there, for any other
+// [Comm.DispatchEnd] waits. Of those, the rank one before this one comes first, then the one before that. With `known`
+// yOffsets are those of an earlier dispatch with the same offsets on all ranks. Until [Comm.CollectEnd], x and y belong to
+// what travels, and nothing else is done on this communicator.
+func (c *Comm) DispatchBegin(
+	x, offsets, y, yOffsets Memory, rows, slotRows, rowBytes, ranks, own int64, known bool,
+) error {
+	in := c.enter()
+	p := in.exchange(x, offsets, y, yOffsets, rows, slotRows, rowBytes, ranks, own)
+	var there C.int32_t
+	if known {
+		there = 1
+	}
+	return in.finish("nncuda_comm_dispatch_begin", func(in *core) C.int32_t {
+		return C.call_nncuda_comm_dispatch_begin(in.handle, c.pointer(), p.x, p.offsets, p.y, p.yOffsets, C.int64_t(rows),
+			C.int64_t(slotRows), C.int64_t(rowBytes), C.int64_t(ranks), C.int64_t(own), there)
+	})
+}
+
+// DispatchEnd waits for the rows of the rank `source`, and for all that come before them.
+func (c *Comm) DispatchEnd(y Memory, slotRows, rowBytes, ranks, source int64) error {
+	in := c.enter()
+	to := in.span("y", y, ranks*slotRows*rowBytes)
+	return in.finish("nncuda_comm_dispatch_end", func(in *core) C.int32_t {
+		return C.call_nncuda_comm_dispatch_end(in.handle, c.pointer(), to, C.int64_t(slotRows), C.int64_t(rowBytes),
+			C.int64_t(ranks), C.int64_t(source))
+	})
+}
+
+// CollectBegin is [Comm.Collect] of the last [Comm.DispatchBegin], rank by rank: what became of the rows of `source` may go
+// back, beside what the context does from now on. x may be what was sent, whose places it takes.
+func (c *Comm) CollectBegin(y, x Memory, rows, slotRows, rowBytes, ranks, source int64) error {
+	in := c.enter()
+	from, to := in.span("y", y, ranks*slotRows*rowBytes), in.span("x", x, rows*rowBytes)
+	return in.finish("nncuda_comm_collect_begin", func(in *core) C.int32_t {
+		return C.call_nncuda_comm_collect_begin(in.handle, c.pointer(), from, to, C.int64_t(rows), C.int64_t(slotRows),
+			C.int64_t(rowBytes), C.int64_t(ranks), C.int64_t(source))
+	})
+}
+
+// CollectEnd sends back the rows of all ranks that have not gone yet, and waits for those of x.
+func (c *Comm) CollectEnd(y, x Memory, rows, slotRows, rowBytes, ranks int64) error {
+	in := c.enter()
+	from, to := in.span("y", y, ranks*slotRows*rowBytes), in.span("x", x, rows*rowBytes)
+	return in.finish("nncuda_comm_collect_end", func(in *core) C.int32_t {
+		return C.call_nncuda_comm_collect_end(in.handle, c.pointer(), from, to, C.int64_t(rows), C.int64_t(slotRows),
+			C.int64_t(rowBytes), C.int64_t(ranks))
+	})
+}
+
 // exchanged is the memory of an exchange of rows.
 type exchanged struct{ x, offsets, y, yOffsets C.uintptr_t }
 
@@ -392,15 +442,19 @@ type ExpertEvent struct {
 // ExpertSchedule is the order in which the experts' owners in the group of ranks first .. first+group-1 add their
 // gradients, and how many slots that takes. In round j each rank of the group runs the j-th of its micro-batches, replica by
 // replica; each layer carries out all events of a round in order, in its part of the slots. At the end the sums that are
-// left, which [Comm.ReduceScatter] takes, lie in the first slots.
-func ExpertSchedule(replicas, ranks, first, group, microBatches int) (events []ExpertEvent, slots int, err error) {
+// left, which [Comm.ReduceScatter] takes, lie in the first slots. With the `position` of a rank in its group, else -1, the
+// events of a round are in the order in which rows come to it ([Comm.DispatchBegin]), its own last, as far as each slot
+// allows; sums are the same.
+func ExpertSchedule(
+	replicas, ranks, first, group, microBatches, position int,
+) (events []ExpertEvent, slots int, err error) {
 	if err := Load(); err != nil {
 		return nil, 0, err
 	}
 	var count, needed C.int64_t
 	ask := func(rows []C.int64_t, capacity int) error {
 		status := C.call_nncuda_expert_schedule(C.int64_t(replicas), C.int64_t(ranks), C.int64_t(first), C.int64_t(group),
-			C.int64_t(microBatches), unsafe.SliceData(rows), C.int64_t(capacity), &count, &needed)
+			C.int64_t(microBatches), C.int64_t(position), unsafe.SliceData(rows), C.int64_t(capacity), &count, &needed)
 		return withoutContext("nncuda_expert_schedule", Status(status))
 	}
 	if err = ask(nil, 0); err != nil {

@@ -309,8 +309,44 @@ func TestRowsTravelToTheirExperts(t *testing.T) {
 	})
 }
 
+// The same rows, twice at once, while the context does other things, and back to their places.
+func TestRowsTravelBesideOtherWork(t *testing.T) {
+	ranks.Run(t, 2, func(comm *cuda.Comm) {
+		ctx, rank := comm.Context(), comm.Rank()
+		x, offsets := floats(t, ctx, 1, 2, 3, 4), must.Get(ctx.Allocate(4*5))(t)
+		y, again := floats(t, ctx, make([]float32, 8)...), floats(t, ctx, make([]float32, 8)...)
+		yOffsets := must.Get(ctx.Allocate(4 * 6))(t)
+		must.Do(t, ctx.Upload(offsets.At(0), must.Get(binary.Append(nil, binary.NativeEndian, []int32{0, 1, 1, 3, 4}))(t)))
+		from, at, rows := x.At(0), offsets.At(0), int64(4)
+		if rank == 1 {
+			from, at, rows = cuda.Memory{}, cuda.Memory{}, 0
+		}
+		peer := int64(1 - rank)
+		if err := comm.DispatchEnd(y.At(0), 4, 4, 2, peer); !errors.Is(err, cuda.ErrState) {
+			t.Error(err)
+		}
+		must.Do(t, comm.DispatchBegin(from, at, y.At(0), yOffsets.At(0), rows, 4, 4, 2, 2, false))
+		must.Do(t, comm.DispatchBegin(from, at, again.At(0), yOffsets.At(0), rows, 4, 4, 2, 2, true))
+		must.Do(t, comm.DispatchEnd(again.At(0), 4, 4, 2, peer))
+		want := []float32{1, 0, 0, 0, 0, 0, 0, 0}
+		if rank == 1 {
+			want = []float32{2, 3, 4, 0, 0, 0, 0, 0}
+		}
+		requireFloats(t, y, want...)
+		requireFloats(t, again, want...)
+		if rank == 1 {
+			must.Do(t, ctx.Upload(again.At(0), bytesOf([]float32{20, 30, 40, 0})))
+		}
+		must.Do(t, comm.CollectBegin(again.At(0), from, rows, 4, 4, 2, peer))
+		must.Do(t, comm.CollectEnd(again.At(0), from, rows, 4, 4, 2))
+		if rank == 0 {
+			requireFloats(t, x, 1, 20, 30, 40)
+		}
+	})
+}
+
 func TestExpertSchedule(t *testing.T) {
-	events, slots, err := cuda.ExpertSchedule(3, 3, 0, 3, 4)
+	events, slots, err := cuda.ExpertSchedule(3, 3, 0, 3, 4, -1)
 	must.Do(t, err)
 	wanted := []cuda.ExpertEvent{
 		{0, cuda.ExpertsRun, 0, 0, 0, 0}, {0, cuda.ExpertsRun, 1, 1, 1, 0}, {0, cuda.ExpertsRound, 1, 0, 0, 0},
@@ -321,7 +357,7 @@ func TestExpertSchedule(t *testing.T) {
 	if slots != 3 || !slices.Equal(events, wanted) {
 		t.Error(events, slots)
 	}
-	if _, _, err = cuda.ExpertSchedule(3, 4, 0, 2, 4); !errors.Is(err, cuda.ErrInvalidValue) {
+	if _, _, err = cuda.ExpertSchedule(3, 4, 0, 2, 4, -1); !errors.Is(err, cuda.ErrInvalidValue) {
 		t.Error(err)
 	}
 }

@@ -14,9 +14,9 @@ int32_t nn_call_kernel(int32_t kernel, nncuda_ctx *ctx, const nn_slot *slots) {
   case 4:
     return nn_api.cuda_scale(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (float)slots[3].real, (int32_t)slots[4].integer);
   case 5:
-    return nn_api.cuda_swiglu(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (void *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int32_t)slots[6].integer);
+    return nn_api.cuda_swiglu(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const int32_t *)(uintptr_t)slots[2].bits, (void *)(uintptr_t)slots[3].bits, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int32_t)slots[7].integer);
   case 6:
-    return nn_api.cuda_swiglu_backward(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const void *)(uintptr_t)slots[2].bits, (void *)(uintptr_t)slots[3].bits, (void *)(uintptr_t)slots[4].bits, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int32_t)slots[8].integer);
+    return nn_api.cuda_swiglu_backward(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const void *)(uintptr_t)slots[2].bits, (const int32_t *)(uintptr_t)slots[3].bits, (void *)(uintptr_t)slots[4].bits, (void *)(uintptr_t)slots[5].bits, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int32_t)slots[9].integer);
   case 7:
     return nn_api.cuda_relu2_gate(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (void *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int32_t)slots[6].integer);
   case 8:

@@ -72,32 +72,34 @@ func (ctx *Context) Scale(x, y Memory, n int64, alpha float32, dtype DType) erro
 }
 
 // SwiGLU calls cuda_swiglu as it is in bindings.h: sizes are not compared with those of the buffers. See tensor.SwiGLU.
-func (ctx *Context) SwiGLU(gate, up, y Memory, rows, dim, ld int64, dtype DType) error {
+func (ctx *Context) SwiGLU(gate, up, used, y Memory, rows, dim, ld int64, dtype DType) error {
 	in := ctx.enter()
 	gateAt := in.at("gate", gate)
 	upAt := in.at("up", up)
+	usedAt := in.at("used", used)
 	yAt := in.at("y", y)
 	if in.refused() {
 		return in.refuse("cuda_swiglu")
 	}
-	status := C.call_cuda_swiglu(in.handle, gateAt, upAt, yAt, C.int64_t(rows), C.int64_t(dim), C.int64_t(ld),
+	status := C.call_cuda_swiglu(in.handle, gateAt, upAt, usedAt, yAt, C.int64_t(rows), C.int64_t(dim), C.int64_t(ld),
 		C.int32_t(dtype))
 	return in.leave("cuda_swiglu", status)
 }
 
 // SwiGLUBackward calls cuda_swiglu_backward as it is in bindings.h: sizes are not compared with those of the buffers.
 // See tensor.SwiGLUBackward.
-func (ctx *Context) SwiGLUBackward(dy, gate, up, dgate, dup Memory, rows, dim, ld int64, dtype DType) error {
+func (ctx *Context) SwiGLUBackward(dy, gate, up, used, dgate, dup Memory, rows, dim, ld int64, dtype DType) error {
 	in := ctx.enter()
 	dyAt := in.at("dy", dy)
 	gateAt := in.at("gate", gate)
 	upAt := in.at("up", up)
+	usedAt := in.at("used", used)
 	dgateAt := in.at("dgate", dgate)
 	dupAt := in.at("dup", dup)
 	if in.refused() {
 		return in.refuse("cuda_swiglu_backward")
 	}
-	status := C.call_cuda_swiglu_backward(in.handle, dyAt, gateAt, upAt, dgateAt, dupAt, C.int64_t(rows),
+	status := C.call_cuda_swiglu_backward(in.handle, dyAt, gateAt, upAt, usedAt, dgateAt, dupAt, C.int64_t(rows),
 		C.int64_t(dim), C.int64_t(ld), C.int32_t(dtype))
 	return in.leave("cuda_swiglu_backward", status)
 }

@@ -73,6 +73,10 @@
   X(nncuda_comm_move) \
   X(nncuda_comm_dispatch) \
   X(nncuda_comm_collect) \
+  X(nncuda_comm_dispatch_begin) \
+  X(nncuda_comm_dispatch_end) \
+  X(nncuda_comm_collect_begin) \
+  X(nncuda_comm_collect_end) \
   X(nncuda_comm_grad_norm) \
   X(cuda_silu) \
   X(cuda_silu_backward) \

@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "01eb29882dc4bb0594c927c40c93c9dd8191a7e0b420e1788a1d8be47edd4d80"
+const HeaderSHA256 = "8c73bd0ce92155647cafa627d5630553ccfba1ece293aee83bb5452aa800cb00"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -51,6 +51,8 @@ var kernels = []Kernel{
 			Stride: "ld"},
 		{Name: "up", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[rows:ld, dim]", Reads: true,
 			Stride: "ld"},
+		{Name: "used", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[1]", Reads: true,
+			Nullable: true},
 		{Name: "y", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[rows, dim]", Writes: true},
 		{Name: "rows", Kind: SizeParam, C: "int64_t"},
 		{Name: "dim", Kind: SizeParam, C: "int64_t"},
@@ -63,6 +65,8 @@ var kernels = []Kernel{
 			Stride: "ld"},
 		{Name: "up", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[rows:ld, dim]", Reads: true,
 			Stride: "ld"},
+		{Name: "used", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[1]", Reads: true,
+			Nullable: true},
 		{Name: "dgate", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[rows:ld, dim]", Writes: true,
 			Stride: "ld", Alias: []string{"gate"}},
 		{Name: "dup", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[rows:ld, dim]", Writes: true,

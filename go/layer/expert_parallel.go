@@ -125,34 +125,65 @@ func (e *ExpertParallel) current(p *Pass) *Round {
 	return &Round{Runs: make([]bool, e.Size)}
 }
 
+// sources are the ranks of the group that have a micro-batch in this round: this one, where it has, then the others in
+// the order in which their rows come.
+func (e *ExpertParallel) sources(p *Pass) []int {
+	runs := e.current(p).Runs
+	var found []int
+	for step := range e.Size {
+		if rank := (e.Position - step + e.Size) % e.Size; runs[rank] {
+			found = append(found, rank)
+		}
+	}
+	return found
+}
+
 // dispatch sends rows [rows, hidden] in the order of experts to the ranks that have these: slots [ranks, rows of a slot,
-// hidden] get those of each rank for the own experts, slotOffsets [ranks, own+1] where each expert's begin. A guest has
-// nil rows and offsets.
-func (e *ExpertParallel) dispatch(p *Pass, rows, offsets, slots, slotOffsets *tensor.Tensor) {
+// hidden] get those of each rank for the own experts, for which await waits, slotOffsets [ranks, own+1] where each
+// expert's begin, unless these are known already. A guest has nil rows and offsets.
+func (e *ExpertParallel) dispatch(p *Pass, rows, offsets, slots, slotOffsets *tensor.Tensor, known bool) {
 	if p.Err() != nil {
 		return
 	}
-	from, at, count := rowsAt(rows, offsets)
-	p.Check(e.Group.Dispatch(from, at, slots.Memory(), slotOffsets.Memory(), count, int64(slots.Dim(1)), rowBytes(slots),
-		int64(e.Size), int64(e.Own)))
-}
-
-// collect is the way back: the rows of each slot go to their rank, to the places in `rows` that they came from.
-func (e *ExpertParallel) collect(p *Pass, slots, slotOffsets, rows, offsets *tensor.Tensor) {
-	if p.Err() != nil {
-		return
+	from, count := rowsAt(rows)
+	at := cuda.Memory{}
+	if offsets != nil {
+		at = offsets.Memory()
 	}
-	to, at, count := rowsAt(rows, offsets)
-	p.Check(e.Group.Collect(slots.Memory(), slotOffsets.Memory(), to, at, count, int64(slots.Dim(1)), rowBytes(slots),
-		int64(e.Size), int64(e.Own)))
+	p.Check(e.Group.DispatchBegin(from, at, slots.Memory(), slotOffsets.Memory(), count, int64(slots.Dim(1)),
+		rowBytes(slots), int64(e.Size), int64(e.Own), known))
 }
 
-// rowsAt is where the rows of a rank and their offsets lie, and how many there are; of a guest nothing.
-func rowsAt(rows, offsets *tensor.Tensor) (cuda.Memory, cuda.Memory, int64) {
+// await waits for the slot of another rank.
+func (e *ExpertParallel) await(p *Pass, slots *tensor.Tensor, rank int) {
+	if p.Err() == nil {
+		p.Check(e.Group.DispatchEnd(slots.Memory(), int64(slots.Dim(1)), rowBytes(slots), int64(e.Size), int64(rank)))
+	}
+}
+
+// sendBack lets the slot of another rank go back to it: there to the places in `rows` that its rows came from.
+func (e *ExpertParallel) sendBack(p *Pass, slots, rows *tensor.Tensor, rank int) {
+	if p.Err() == nil {
+		to, count := rowsAt(rows)
+		p.Check(e.Group.CollectBegin(slots.Memory(), to, count, int64(slots.Dim(1)), rowBytes(slots), int64(e.Size),
+			int64(rank)))
+	}
+}
+
+// collect is the end of the way back: all of `rows` is there.
+func (e *ExpertParallel) collect(p *Pass, slots, rows *tensor.Tensor) {
+	if p.Err() == nil {
+		to, count := rowsAt(rows)
+		p.Check(e.Group.CollectEnd(slots.Memory(), to, count, int64(slots.Dim(1)), rowBytes(slots), int64(e.Size)))
+	}
+}
+
+// rowsAt is where the rows of a rank lie, and how many there are; of a guest nothing.
+func rowsAt(rows *tensor.Tensor) (cuda.Memory, int64) {
 	if rows == nil {
-		return cuda.Memory{}, cuda.Memory{}, 0
+		return cuda.Memory{}, 0
 	}
-	return rows.Memory(), offsets.Memory(), int64(rows.Dim(0))
+	return rows.Memory(), int64(rows.Dim(0))
 }
 
 // rowBytes is the bytes of a row of slots.

@@ -152,8 +152,7 @@ func (m *MoELayer) experts(p *Pass, x *tensor.Tensor, routing *routing, keepInsi
 	rows := gather(p, x, routing)
 	if m.Parallel != nil {
 		kept.y = rows
-		kept.served = m.enterAll(p, rows, routing.offsets)
-		m.leaveAll(p, kept.served, kept.y, routing.offsets)
+		kept.served = m.runAll(p, rows, routing.offsets, keepInside)
 	} else {
 		kept.inside = m.beforeW2(p, rows, routing.offsets)
 		kept.y = p.Like(rows)
@@ -161,8 +160,7 @@ func (m *MoELayer) experts(p *Pass, x *tensor.Tensor, routing *routing, keepInsi
 	}
 	if !keepInside {
 		kept.inside.free(p)
-		kept.served.free(p)
-		kept.inside, kept.served = nil, nil
+		kept.inside = nil
 	}
 	return kept
 }
@@ -178,7 +176,7 @@ func gather(p *Pass, x *tensor.Tensor, routing *routing) *tensor.Tensor {
 func (m *MoELayer) beforeW2(p *Pass, rows, offsets *tensor.Tensor) *inside {
 	gateUp := p.Empty(rows.DType(), rows.Dim(0), m.W13.Dim(1))
 	p.Check(tensor.GroupedGemm(rows, m.W13, offsets, gateUp, 0, true))
-	return &inside{rows, gateUp, SwiGLU(p, gateUp)}
+	return &inside{rows, gateUp, SwiGLU(p, gateUp, offsets)}
 }
 
 // Backward gives the gradient of x from dout, both [tokens, hidden]; the residual's gradient is dout itself.
@@ -189,8 +187,7 @@ func (m *MoELayer) Backward(
 	if inside == nil && served == nil {
 		rows := gather(p, x, routing)
 		if m.Parallel != nil {
-			served = m.enterAll(p, rows, routing.offsets)
-			p.Free(rows)
+			served = m.arrive(p, rows, routing.offsets)
 		} else {
 			inside = m.beforeW2(p, rows, routing.offsets)
 		}
@@ -226,7 +223,7 @@ func (m *MoELayer) productsBackward(
 	dactive := p.Empty(dy.DType(), dy.Dim(0), m.W2.Dim(2))
 	p.Check(tensor.GroupedGemm(dy, m.W2, offsets, dactive, 0, false))
 	p.Free(dy)
-	SwiGLUBackward(p, dactive, inside.gateUp)
+	SwiGLUBackward(p, dactive, inside.gateUp, offsets)
 	p.Free(dactive)
 	p.Check(tensor.GroupedGemmWGrad(inside.gateUp, inside.rows, offsets, w13Grad, beta))
 	p.Check(tensor.GroupedGemm(inside.gateUp, m.W13, offsets, inside.rows, 0, false))

@@ -74,11 +74,11 @@ func (s Seat) laterSums(config model.Config, options train.Config, run steps) (i
 		return 0, nil
 	}
 	count, first := options.MicroBatches(options.BatchSize), s.Rank/s.ExpertParallel*s.ExpertParallel
-	_, all, err := cuda.ExpertSchedule(options.Replicas, s.Ranks, first, s.ExpertParallel, count)
+	_, all, err := cuda.ExpertSchedule(options.Replicas, s.Ranks, first, s.ExpertParallel, count, -1)
 	if err != nil {
 		return 0, err
 	}
-	_, some, err := cuda.ExpertSchedule(options.Replicas, s.Ranks, first, s.ExpertParallel, count-run.left)
+	_, some, err := cuda.ExpertSchedule(options.Replicas, s.Ranks, first, s.ExpertParallel, count-run.left, -1)
 	own := config.NumLayers * config.NumExperts / s.ExpertParallel * 3 * config.HiddenSize * config.FFNSize
 	return 4 * own * (all - some), err
 }

@@ -162,7 +162,8 @@ func inPages(page int, spans []model.Span, bytes int) (taken int) {
 
 // addRounds adds those of the group from rank `first` on.
 func (d *differences) addRounds(options train.Config, first, ranks, group int) error {
-	events, _, err := cuda.ExpertSchedule(options.Replicas, ranks, first, group, options.MicroBatches(options.BatchSize))
+	microBatches := options.MicroBatches(options.BatchSize)
+	events, _, err := cuda.ExpertSchedule(options.Replicas, ranks, first, group, microBatches, -1)
 	if err != nil {
 		return err
 	}

@@ -144,11 +144,14 @@ func Scale(x, y *Tensor, alpha float32) error {
 //
 //   - gate, in dtype [rows:ld, dim]: what passes through SiLU
 //   - up, in dtype [rows:ld, dim]: what is gated
+//   - used, in i32 [1], may be nil: how many rows there are, at most `rows`; those behind are neither read nor written;
+//     null for all
 //   - y, out dtype [rows, dim]: output
-func SwiGLU(gate, up, y *Tensor) error {
+func SwiGLU(gate, up, used, y *Tensor) error {
 	check := begin("swiglu", "rows and dim from gate")
 	if !check.required("gate", gate, 2, strided) ||
 		!check.required("up", up, 2, strided) ||
+		!check.optional("used", used, 1, dense) ||
 		!check.required("y", y, 2, dense) {
 		return check.err
 	}
@@ -158,14 +161,17 @@ func SwiGLU(gate, up, y *Tensor) error {
 	dtype := gate.dtype
 	check.dtype("up", up, dtype)
 	check.dtype("y", y, dtype)
+	check.dtype("used", used, cuda.I32)
 	check.shape("gate", gate, "[rows:ld, dim]", rows, dim)
 	check.shape("up", up, "[rows:ld, dim]", rows, dim)
+	check.shape("used", used, "[1]", 1)
 	check.shape("y", y, "[rows, dim]", rows, dim)
 	ld := check.strides("ld", 2, named{"gate", gate}, named{"up", up})
 	if check.err != nil {
 		return check.err
 	}
-	return check.ctx.SwiGLU(gate.memory(), up.memory(), y.memory(), int64(rows), int64(dim), int64(ld), dtype)
+	return check.ctx.SwiGLU(gate.memory(), up.memory(), used.memory(), y.memory(), int64(rows), int64(dim), int64(ld),
+		dtype)
 }
 
 // SwiGLUBackward calls cuda_swiglu_backward.
@@ -175,13 +181,15 @@ func SwiGLU(gate, up, y *Tensor) error {
 //   - dy, in dtype [rows, dim]: gradient of y
 //   - gate, in dtype [rows:ld, dim]: as in the forward call
 //   - up, in dtype [rows:ld, dim]: as in the forward call
+//   - used, in i32 [1], may be nil: as in the forward call
 //   - dgate, out dtype [rows:ld, dim], may be gate itself: gradient of gate
 //   - dup, out dtype [rows:ld, dim], may be up itself: gradient of up
-func SwiGLUBackward(dy, gate, up, dgate, dup *Tensor) error {
+func SwiGLUBackward(dy, gate, up, used, dgate, dup *Tensor) error {
 	check := begin("swiglu_backward", "rows and dim from dy")
 	if !check.required("dy", dy, 2, dense) ||
 		!check.required("gate", gate, 2, strided) ||
 		!check.required("up", up, 2, strided) ||
+		!check.optional("used", used, 1, dense) ||
 		!check.required("dgate", dgate, 2, strided) ||
 		!check.required("dup", dup, 2, strided) {
 		return check.err
@@ -194,17 +202,19 @@ func SwiGLUBackward(dy, gate, up, dgate, dup *Tensor) error {
 	check.dtype("up", up, dtype)
 	check.dtype("dgate", dgate, dtype)
 	check.dtype("dup", dup, dtype)
+	check.dtype("used", used, cuda.I32)
 	check.shape("dy", dy, "[rows, dim]", rows, dim)
 	check.shape("gate", gate, "[rows:ld, dim]", rows, dim)
 	check.shape("up", up, "[rows:ld, dim]", rows, dim)
+	check.shape("used", used, "[1]", 1)
 	check.shape("dgate", dgate, "[rows:ld, dim]", rows, dim)
 	check.shape("dup", dup, "[rows:ld, dim]", rows, dim)
 	ld := check.strides("ld", 2, named{"gate", gate}, named{"up", up}, named{"dgate", dgate}, named{"dup", dup})
 	if check.err != nil {
 		return check.err
 	}
-	return check.ctx.SwiGLUBackward(dy.memory(), gate.memory(), up.memory(), dgate.memory(), dup.memory(), int64(rows),
-		int64(dim), int64(ld), dtype)
+	return check.ctx.SwiGLUBackward(dy.memory(), gate.memory(), up.memory(), used.memory(), dgate.memory(),
+		dup.memory(), int64(rows), int64(dim), int64(ld), dtype)
 }
 
 // ReLU2Gate calls cuda_relu2_gate.

@@ -36,7 +36,7 @@ func newExpertSums(m *model.MoETransformer, config Config, held *model.Held) (*e
 	x := &expertSums{model: m, microBatches: config.MicroBatches(config.BatchSize), replicas: config.Replicas,
 		wire: config.ReduceDType.DType(), shards: held.InSlot()}
 	first, ranks := e.First(), e.Comm.Ranks()
-	events, slots, err := cuda.ExpertSchedule(x.replicas, ranks, first, e.Size, x.microBatches)
+	events, slots, err := cuda.ExpertSchedule(x.replicas, ranks, first, e.Size, x.microBatches, e.Position)
 	if err != nil {
 		return nil, err
 	}

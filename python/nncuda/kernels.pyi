@@ -40,10 +40,10 @@ def mul(a: Tensor, b: Tensor, *, y: Tensor | None = None) -> Tensor:
 def scale(x: Tensor, *, alpha: float, y: Tensor | None = None) -> Tensor:
     """Scaling: y = alpha * x."""
 
-def swiglu(gate: Tensor, up: Tensor, *, y: Tensor | None = None) -> Tensor:
+def swiglu(gate: Tensor, up: Tensor, used: Tensor | None = None, *, y: Tensor | None = None) -> Tensor:
     """SwiGLU gate: y = silu(gate) * up."""
 
-def swiglu_backward(dy: Tensor, gate: Tensor, up: Tensor, *, dgate: Tensor | None = None, dup: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def swiglu_backward(dy: Tensor, gate: Tensor, up: Tensor, used: Tensor | None = None, *, dgate: Tensor | None = None, dup: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Gradient of the SwiGLU gate: dgate = dy * up * silu'(gate), dup = dy * silu(gate)."""
 
 def relu2_gate(gate: Tensor, up: Tensor, *, y: Tensor | None = None) -> Tensor:

@@ -103,6 +103,10 @@ static void ranks(nncuda_ctx *ctx) {
   int32_t slots[3];
   TRY(nncuda_comm_dispatch(ctx, part, x, offsets, y, slots, ROWS, ROWS, 4, 1, 2));
   TRY(nncuda_comm_collect(ctx, part, y, slots, x, offsets, ROWS, ROWS, 4, 1, 2));
+  TRY(nncuda_comm_dispatch_begin(ctx, part, x, offsets, y, slots, ROWS, ROWS, 4, 1, 2, 0));
+  TRY(nncuda_comm_dispatch_end(ctx, part, y, ROWS, 4, 1, 0));
+  TRY(nncuda_comm_collect_begin(ctx, part, y, x, ROWS, ROWS, 4, 1, 0));
+  TRY(nncuda_comm_collect_end(ctx, part, y, x, ROWS, ROWS, 4, 1));
   TRY(nncuda_comm_destroy(ctx, comm));
 }
 
@@ -110,9 +114,9 @@ static void ranks(nncuda_ctx *ctx) {
 static void schedule(void) {
   int64_t events[6 * 17], count, slots;
   const long before = fault_struck();
-  int32_t status = nncuda_expert_schedule(4, 4, 0, 4, 8, events, 17, &count, &slots);
+  int32_t status = nncuda_expert_schedule(4, 4, 0, 4, 8, -1, events, 17, &count, &slots);
   if (status == NNCUDA_ERROR_OUT_OF_MEMORY && fault_struck() > before) {
-    status = nncuda_expert_schedule(4, 4, 0, 4, 8, events, 17, &count, &slots);
+    status = nncuda_expert_schedule(4, 4, 0, 4, 8, -1, events, 17, &count, &slots);
   }
   if (status != NNCUDA_SUCCESS || count != 8 + 3 + 6) {
     fail("the schedule of experts", status, NULL);

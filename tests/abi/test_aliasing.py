@@ -53,16 +53,26 @@ def test_the_halves_of_a_fused_product(context):
     dgate, dup = np.zeros((2, rows, 2 * dim), np.float32)
     gate, up = fused.ctypes.data, fused.ctypes.data + 4 * dim
     context.ok(
-        "cuda_swiglu_backward", dy.ctypes.data, gate, up, dgate.ctypes.data, dup.ctypes.data, rows, dim, 2 * dim, C.F32
+        "cuda_swiglu_backward",
+        dy.ctypes.data,
+        gate,
+        up,
+        0,
+        dgate.ctypes.data,
+        dup.ctypes.data,
+        rows,
+        dim,
+        2 * dim,
+        C.F32,
     )
-    context.ok("cuda_swiglu_backward", dy.ctypes.data, gate, up, gate, up, rows, dim, 2 * dim, C.F32)
+    context.ok("cuda_swiglu_backward", dy.ctypes.data, gate, up, 0, gate, up, rows, dim, 2 * dim, C.F32)
     np.testing.assert_array_equal(fused[:, :dim], dgate[:, :dim])
     np.testing.assert_array_equal(fused[:, dim:], dup[:, :dim])
     # Crosswise it is not allowed: dgate would overwrite up before it is read.
-    context.fails(C.ERROR_ALIASED, "dgate", "cuda_swiglu_backward", dy.ctypes.data, gate, up, up, gate, rows, dim,
+    context.fails(C.ERROR_ALIASED, "dgate", "cuda_swiglu_backward", dy.ctypes.data, gate, up, 0, up, gate, rows, dim,
                   2 * dim, C.F32)  # fmt: skip
     # One element too wide: the halves share a column.
-    context.fails(C.ERROR_ALIASED, "overlaps", "cuda_swiglu_backward", dy.ctypes.data, gate, up, gate, up, rows - 1,
+    context.fails(C.ERROR_ALIASED, "overlaps", "cuda_swiglu_backward", dy.ctypes.data, gate, up, 0, gate, up, rows - 1,
                   dim + 1, 2 * dim, C.F32)  # fmt: skip
 
 

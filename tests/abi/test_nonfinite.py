@@ -118,7 +118,7 @@ def test_16_bits_in_rows_apart(context, dtype, bits):
     x, y = np.zeros((2, 4), np.uint16), np.zeros((2, 3), np.uint16)
     x[:, 3], x[1, 1] = 0x7FFF, bits
     context.ok("nncuda_trace_begin_nonfinite")
-    context.ok("cuda_swiglu", at(x), at(x), at(y), 2, 3, 4, getattr(C, dtype))
+    context.ok("cuda_swiglu", at(x), at(x), 0, at(y), 2, 3, 4, getattr(C, dtype))
     context.ok("nncuda_trace_end")
     found = read(context)["found"]
     assert (found["argument"], found["index"], found["address"]) == ("gate", [1, 1], at(x) + 2 * 5)

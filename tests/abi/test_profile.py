@@ -96,7 +96,7 @@ def test_trace_of_values(context):
     x = np.array([[1, 2, 3, 99], [4, 5, 6, 99]], np.float32)
     y = np.zeros((2, 3), np.float32)
     context.ok("nncuda_trace_begin", 4)
-    context.ok("cuda_swiglu", x.ctypes.data, x.ctypes.data, y.ctypes.data, 2, 3, 4, C.F32)
+    context.ok("cuda_swiglu", x.ctypes.data, x.ctypes.data, 0, y.ctypes.data, 2, 3, 4, C.F32)
     context.ok("cuda_fill", y.ctypes.data, 6, float("nan"), C.F32)
     context.ok("cuda_fill", y.ctypes.data, 0, 0.0, C.F32)  # nothing to do: no line
     context.ok("nncuda_trace_end")
@@ -104,7 +104,7 @@ def test_trace_of_values(context):
     first, second = context.text("nncuda_trace_read").splitlines()
     silu = x[:, :3] / (1 + np.exp(-x[:, :3])) * x[:, :3]
     shapes, values = first.split(") ", 1)
-    assert shapes == "0 cuda_swiglu(gate: f32 [2:4, 3], up: f32 [2:4, 3], y: f32 [2, 3]"
+    assert shapes == "0 cuda_swiglu(gate: f32 [2:4, 3], up: f32 [2:4, 3], used: i32 null, y: f32 [2, 3]"
     numbers = values.removeprefix("y = {").split(", ...}")[0].split(", ")
     np.testing.assert_allclose([float(number) for number in numbers], silu.reshape(-1)[:4], rtol=1e-6)
     words = values.split()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from ranks import gradients, reduce_scatter, summed, tree_sum
-from rows import round_trip
+from rows import begun_round_trip, round_trip
 
 import nncuda
 from nncuda import kernels
@@ -129,6 +129,7 @@ def experts(comm: nncuda.Comm) -> None:
     for own in (1, 3):
         for seed in range(3):
             round_trip(comm, own, seed)
+            begun_round_trip(comm, own, seed)
 
 
 def collectives(comm: nncuda.Comm) -> str:

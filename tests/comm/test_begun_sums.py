@@ -135,7 +135,7 @@ def test_the_end_of_none():
     def work(comm: nncuda.Comm) -> None:
         x = comm.ctx.zeros(N)
         room = room_for(comm, None, x, buckets(2)[0])
-        with pytest.raises(nncuda.StateError, match="no sums of this communicator are under way"):
+        with pytest.raises(nncuda.StateError, match="no exchange of this communicator is under way"):
             comm.reduce_scatter_end(None, x, buckets(2)[0], room=room)
         assert comm.sum(1) == 2
 
@@ -205,4 +205,4 @@ def test_who_leaves_while_sums_are_under_way_says_so():
         part.close()
         comm.barrier()
 
-    assert failures(2, work, timeout=600) == ["rank 0: it left while sums were under way"] * 2
+    assert failures(2, work, timeout=600) == ["rank 0: it left while an exchange was under way"] * 2

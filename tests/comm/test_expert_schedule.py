@@ -158,6 +158,45 @@ def test_a_whole_job_of_one_micro_batch_a_rank_needs_few_slots(ranks):
     assert slots == ranks.bit_length()
 
 
+def of_slot(events: list[nncuda.ExpertEvent], slot: int) -> list[nncuda.ExpertEvent]:
+    """What becomes of it, in order."""
+    return [one for one in events if slot in {"run": {one.c}, "round": {one.a}}.get(one.kind, {one.a, one.b})]
+
+
+def test_in_the_order_of_rows_no_sum_changes():
+    for replicas, ranks, group, micro_batches in jobs():
+        if replicas > 8:
+            continue
+        for first in range(0, ranks, group):
+            job = replicas, ranks, first, group, micro_batches
+            plain, slots = nncuda.expert_schedule(*job)
+            for position in range(group):
+                events, same_slots = nncuda.expert_schedule(*job, position)
+                assert same_slots == slots and sorted(events) == sorted(plain)
+                assert [one.round for one in events] == [one.round for one in plain]
+                for slot in range(slots):
+                    assert of_slot(events, slot) == of_slot(plain, slot)
+
+
+@pytest.mark.parametrize("position", range(5))
+def test_rows_are_used_as_they_come(position):
+    """Where each micro-batch has a slot of its own: those of the ranks before this one, backwards; its own last."""
+    events, _ = nncuda.expert_schedule(5, 5, 0, 5, 15, position)
+    for number in range(3):
+        runs = [one.a for one in events if one.round == number and one.kind == "run"]
+        if number < 2:
+            assert runs == [(position - step) % 5 for step in (1, 2, 3, 4, 0)]
+
+
+def test_rows_are_used_as_slots_allow():
+    """Of four replicas of a micro-batch each, which have three slots."""
+    orders = []
+    for position in range(4):
+        events, _ = nncuda.expert_schedule(4, 4, 0, 4, 4, position)
+        orders.append([one.a for one in events if one.kind == "run"])
+    assert orders == [[3, 1, 0, 2], [0, 3, 1, 2], [1, 0, 3, 2], [1, 0, 2, 3]]
+
+
 def test_sums_that_have_each_others_place_are_exchanged():
     """One steps aside: more copies than sums that end elsewhere."""
     events, _ = nncuda.expert_schedule(16, 6, 2, 2, 16)
@@ -210,6 +249,8 @@ RIGHT = {"replicas": 4, "ranks": 4, "first": 2, "group": 2, "micro_batches": 8}
         {"group": 0},
         {"group": 3},
         {"micro_batches": 3},
+        {"position": -2},
+        {"position": 2},
     ],
 )
 def test_schedules_that_cannot_be(wrong):
@@ -224,15 +265,15 @@ def test_events_are_only_written_where_all_have_room():
     loaded = library.load()
     ffi, ask = loaded.ffi, loaded.lib.nncuda_expert_schedule
     numbers = ffi.new("int64_t[2]")
-    assert ask(4, 4, 2, 2, 8, ffi.NULL, 0, numbers, numbers + 1) == 0
+    assert ask(4, 4, 2, 2, 8, -1, ffi.NULL, 0, numbers, numbers + 1) == 0
     count = int(numbers[0])
     for capacity in range(count + 2):
         rows = ffi.new("int64_t[]", [-1] * 6 * (count + 1))
-        assert ask(4, 4, 2, 2, 8, rows, capacity, numbers, numbers + 1) == 0
+        assert ask(4, 4, 2, 2, 8, -1, rows, capacity, numbers, numbers + 1) == 0
         assert numbers[0] == count
         written = [value != -1 for value in ffi.unpack(rows, 6 * (count + 1))]
         assert written == [capacity >= count and at < 6 * count for at in range(6 * (count + 1))]
-    assert ask(4, 4, 2, 2, 8, ffi.NULL, -1, numbers, numbers + 1) == 12
+    assert ask(4, 4, 2, 2, 8, -1, ffi.NULL, -1, numbers, numbers + 1) == 12
     for places in itertools.product((numbers, ffi.NULL), repeat=2):
         if ffi.NULL in places:
-            assert ask(4, 4, 2, 2, 8, ffi.NULL, 0, *places) == 11
+            assert ask(4, 4, 2, 2, 8, -1, ffi.NULL, 0, *places) == 11

@@ -242,6 +242,15 @@ def grouped(d: Draw, call: Call) -> Arguments:
     return made
 
 
+def gated(d: Draw, call: Call) -> Arguments:
+    """Rows that are not used hold what must not be read."""
+    if "used" not in call.given:
+        return {}
+    used = d.integers(1, high=call.rows + 1)
+    names = [param.name for param in call.function.pointers if param.reads and param.name != "used"]
+    return {"used": used, **{name: products.unread(d.bell(call.rows, call.dim, scale=2), used[0]) for name in names}}
+
+
 def plan(call: Call) -> tuple[Callable[[Draw], np.ndarray], int, int, int]:
     """The routing of a mixture of experts, whose experts and capacity the call may not say."""
     experts = call.get("experts", call.k + 3)
@@ -336,6 +345,7 @@ RECIPES: dict[str, Recipe] = {
     "batched_gemm": with_old,
     "grouped_gemm": grouped,
     "grouped_gemm_wgrad": grouped,
+    **dict.fromkeys(("swiglu", "swiglu_backward"), gated),
     "embedding": lambda d, c: {"ids": d.integers(c.tokens, high=c.vocab)},
     "scatter_add": lambda d, c: {"ids": d.integers(c.tokens, high=c.vocab)},
     "rope_freqs_scaled": lambda d, c: {"factors": d.uniform(c.head_dim // 2, low=0.5, high=32)},

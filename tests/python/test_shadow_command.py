@@ -72,7 +72,7 @@ def test_the_oracle_in_float64(tmp_path: Path, precision: str, monkeypatch: pyte
     assert (values["reference"], values["over"]) == ("f64", 0) and values["compared"] == values["calls"] > 50
     assert all(kernel["why"] is None for kernel in values["kernels"])
     exact = reference.elementwise.swiglu
-    monkeypatch.setattr(reference.elementwise, "swiglu", lambda gate, up: {"y": exact(gate, up)["y"] + 1})
+    monkeypatch.setattr(reference.elementwise, "swiglu", lambda gate, up, used: {"y": exact(gate, up, used)["y"] + 1})
     assert "First beyond its bound: call" in run(*tiny, code=1).output
     first = json.loads(found.read_text())["first"]
     assert (first["kernel"], first["argument"]) == ("cuda_swiglu", "y")

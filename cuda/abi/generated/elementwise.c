@@ -76,8 +76,8 @@ NNCUDA_API int32_t cuda_scale(nncuda_ctx *ctx, const void *x, void *y, int64_t n
   return nn_call_launch(&call, &args, sizeof args);
 }
 
-NNCUDA_API int32_t cuda_swiglu(nncuda_ctx *ctx, const void *gate, const void *up, void *y, int64_t rows, int64_t dim,
-    int64_t ld, int32_t dtype) {
+NNCUDA_API int32_t cuda_swiglu(nncuda_ctx *ctx, const void *gate, const void *up, const int32_t *used, void *y,
+    int64_t rows, int64_t dim, int64_t ld, int32_t dtype) {
   nn_call call;
   nn_call_begin(&call, ctx, NN_OP_swiglu);
   nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
@@ -85,14 +85,15 @@ NNCUDA_API int32_t cuda_swiglu(nncuda_ctx *ctx, const void *gate, const void *up
   nn_call_size(&call, "dim", dim);
   nn_call_tensor(&call, NN_ROLE_IN, "gate", gate, dtype, "ld", ld, NN_SHAPE("[rows, dim]", rows, dim));
   nn_call_tensor(&call, NN_ROLE_IN, "up", up, dtype, "ld", ld, NN_SHAPE("[rows, dim]", rows, dim));
+  nn_call_tensor(&call, NN_ROLE_IN | NN_ROLE_OPTIONAL, "used", used, NNCUDA_I32, NULL, 0, NN_SHAPE("[1]", 1));
   nn_call_tensor(&call, NN_ROLE_OUT, "y", y, dtype, NULL, 0, NN_SHAPE("[rows, dim]", rows, dim));
-  const nn_swiglu_args args = {gate, up, y, rows, dim, ld, dtype};
+  const nn_swiglu_args args = {gate, up, used, y, rows, dim, ld, dtype};
   check_swiglu(&call, &args);
   return nn_call_launch(&call, &args, sizeof args);
 }
 
-NNCUDA_API int32_t cuda_swiglu_backward(nncuda_ctx *ctx, const void *dy, const void *gate, const void *up, void *dgate,
-    void *dup, int64_t rows, int64_t dim, int64_t ld, int32_t dtype) {
+NNCUDA_API int32_t cuda_swiglu_backward(nncuda_ctx *ctx, const void *dy, const void *gate, const void *up,
+    const int32_t *used, void *dgate, void *dup, int64_t rows, int64_t dim, int64_t ld, int32_t dtype) {
   nn_call call;
   nn_call_begin(&call, ctx, NN_OP_swiglu_backward);
   nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
@@ -101,11 +102,12 @@ NNCUDA_API int32_t cuda_swiglu_backward(nncuda_ctx *ctx, const void *dy, const v
   nn_call_tensor(&call, NN_ROLE_IN, "dy", dy, dtype, NULL, 0, NN_SHAPE("[rows, dim]", rows, dim));
   nn_call_tensor(&call, NN_ROLE_IN, "gate", gate, dtype, "ld", ld, NN_SHAPE("[rows, dim]", rows, dim));
   nn_call_tensor(&call, NN_ROLE_IN, "up", up, dtype, "ld", ld, NN_SHAPE("[rows, dim]", rows, dim));
+  nn_call_tensor(&call, NN_ROLE_IN | NN_ROLE_OPTIONAL, "used", used, NNCUDA_I32, NULL, 0, NN_SHAPE("[1]", 1));
   nn_call_tensor(&call, NN_ROLE_OUT, "dgate", dgate, dtype, "ld", ld, NN_SHAPE("[rows, dim]", rows, dim));
   nn_call_tensor(&call, NN_ROLE_OUT, "dup", dup, dtype, "ld", ld, NN_SHAPE("[rows, dim]", rows, dim));
   nn_call_alias(&call, "dgate", "gate");
   nn_call_alias(&call, "dup", "up");
-  const nn_swiglu_backward_args args = {dy, gate, up, dgate, dup, rows, dim, ld, dtype};
+  const nn_swiglu_backward_args args = {dy, gate, up, used, dgate, dup, rows, dim, ld, dtype};
   check_swiglu_backward(&call, &args);
   return nn_call_launch(&call, &args, sizeof args);
 }

@@ -47,6 +47,7 @@ typedef struct nn_scale_args {
 typedef struct nn_swiglu_args {
   const void *gate;
   const void *up;
+  const int32_t *used;
   void *y;
   int64_t rows;
   int64_t dim;
@@ -58,6 +59,7 @@ typedef struct nn_swiglu_backward_args {
   const void *dy;
   const void *gate;
   const void *up;
+  const int32_t *used;
   void *dgate;
   void *dup;
   int64_t rows;

@@ -257,6 +257,41 @@ class Comm(Handle):
         self._move("nncuda_comm_collect", y, y_offsets, x, offsets, *sizes)
         return x
 
+    def dispatch_begin(
+        self, x: Tensor | None, offsets: Tensor | None, y: Tensor, y_offsets: Tensor, known: bool = False
+    ) -> None:
+        """`dispatch` beside what the context does from now on: the slot of this rank is there, for any other
+        `dispatch_end` waits. Of those, the rank one before this one comes first, then the one before that. With `known`
+        `y_offsets` are those of an earlier dispatch with the same offsets on all ranks. Until `collect_end`, x and y
+        belong to what travels, and nothing else is done on this communicator."""
+        sizes = self._slots(x, offsets, y, y_offsets)
+        self._move("nncuda_comm_dispatch_begin", x, offsets, y, y_offsets, *sizes, int(known))
+
+    def dispatch_end(self, y: Tensor, source: int) -> None:
+        """Waits for the rows of a rank, and for all that come before them."""
+        _, *sizes = self._travelling(y, None)
+        self._move("nncuda_comm_dispatch_end", y, *sizes, source)
+
+    def collect_begin(self, y: Tensor, x: Tensor | None, source: int) -> None:
+        """`collect` of the last `dispatch_begin`, rank by rank: what became of the rows of `source` may go back, beside
+        what the context does from now on. `x` may be what was sent, whose places it takes."""
+        self._move("nncuda_comm_collect_begin", y, x, *self._travelling(y, x), source)
+
+    def collect_end(self, y: Tensor, x: Tensor | None) -> Tensor | None:
+        """Sends back the rows of all ranks that have not gone yet, and waits for those of `x`."""
+        self._move("nncuda_comm_collect_end", y, x, *self._travelling(y, x))
+        return x
+
+    def _travelling(self, y: Tensor, x: Tensor | None) -> tuple[int, ...]:
+        """The sizes of a half of an exchange."""
+        if y.ndim != 3 or y.shape[0] != self.ranks:
+            raise ValueError(f"y is {y.shape}; it must be [{self.ranks}, slot rows, dim]")
+        ranks, slot_rows, dim = y.shape
+        if x is not None and (x.ndim != 2 or x.shape[1] != dim or x.dtype != y.dtype):
+            raise ValueError(f"x is {x.dtype} {x.shape}; it must be {y.dtype} [rows, {dim}], as y")
+        row = y.nbytes // (ranks * slot_rows) if y.size else 0
+        return 0 if x is None else x.shape[0], slot_rows, row, ranks
+
     def _slots(self, x: Tensor | None, offsets: Tensor | None, y: Tensor, y_offsets: Tensor) -> tuple[int, ...]:
         """The sizes of an exchange of rows, which must agree."""
         if y.ndim != 3 or y_offsets.ndim != 2 or y_offsets.dtype != "i32" or y_offsets.shape[1] < 1:
@@ -264,17 +299,14 @@ class Comm(Handle):
                 f"y is {y.shape} and y_offsets {y_offsets.dtype} {y_offsets.shape}; they must be "
                 "[ranks, slot rows, dim] and i32 [ranks, own experts + 1]"
             )
-        (ranks, slot_rows, dim), own = y.shape, y_offsets.shape[1] - 1
+        ranks, own = y.shape[0], y_offsets.shape[1] - 1
         if (ranks, y_offsets.shape[0]) != (self.ranks, self.ranks):
             raise ValueError(f"y and y_offsets are of {ranks} and {y_offsets.shape[0]} ranks; there are {self.ranks}")
         if (x is None) != (offsets is None):
             raise ValueError("x and offsets must both be None, or neither")
-        if x is not None and (x.ndim != 2 or x.shape[1] != dim or x.dtype != y.dtype):
-            raise ValueError(f"x is {x.dtype} {x.shape}; it must be {y.dtype} [rows, {dim}], as y")
         if offsets is not None and (offsets.dtype != "i32" or offsets.size != ranks * own + 1):
             raise ValueError(f"offsets is {offsets.dtype} {offsets.shape}; it must be i32 [{ranks * own + 1}]")
-        row = y.nbytes // (ranks * slot_rows) if y.size else 0
-        return 0 if x is None else x.shape[0], slot_rows, row, ranks, own
+        return *self._travelling(y, x), own
 
     def _numbers(self, rows: Sequence[tuple[int, ...]]) -> tuple[Any, int]:
         """A list as the library takes it, and how many entries it has."""
@@ -374,17 +406,19 @@ class ExpertEvent(NamedTuple):
 
 
 def expert_schedule(
-    replicas: int, ranks: int, first: int, group: int, micro_batches: int
+    replicas: int, ranks: int, first: int, group: int, micro_batches: int, position: int = -1
 ) -> tuple[list[ExpertEvent], int]:
     """The order in which the experts' owners in the group of ranks first .. first+group-1 add their gradients, and how
     many slots that takes. In round j each rank of the group runs the j-th of its micro-batches, replica by replica;
     each layer carries out all events of a round in order, in its part of the slots. At the end the sums that are left,
-    which `Comm.reduce_scatter` takes, lie in the first slots."""
+    which `Comm.reduce_scatter` takes, lie in the first slots. With the `position` of a rank in its group the events of
+    a round are in the order in which rows come to it (`Comm.dispatch_begin`), its own last, as far as each slot allows;
+    sums are the same."""
     loaded = library.load()
     numbers = loaded.ffi.new("int64_t[2]")
 
     def ask(events: Any, capacity: int) -> None:
-        job = (replicas, ranks, first, group, micro_batches)
+        job = (replicas, ranks, first, group, micro_batches, position)
         loaded.check(loaded.lib.nncuda_expert_schedule(*job, events, capacity, numbers, numbers + 1))
 
     ask(loaded.ffi.NULL, 0)

@@ -15,7 +15,7 @@ from .. import kernels
 from ..device import Comm, Tensor
 from ..dtypes import FloatLike
 from ..errors import StateError
-from .moe import MoEKept, MoELayer, Router, Routing, halves
+from .moe import MoEKept, MoELayer, Router, Routing, halves, used
 
 
 class Run(NamedTuple):
@@ -104,6 +104,18 @@ class ExpertParallel:
             raise self.partial()
         return self._round
 
+    def sources(self) -> list[int]:
+        """The ranks of the group that run a micro-batch in this round: this one, where it does, then the others in the
+        order in which their rows come."""
+        running = {event.source for event in self.round.events if isinstance(event, Run)}
+        order = ((self.position - step) % self.size for step in range(self.size))
+        return [source for source in order if source in running]
+
+    @property
+    def last_source(self) -> int:
+        """The rank of the group whose rows come last."""
+        return (self.position + 1) % self.size
+
     @property
     def bytes_sent(self) -> int:
         """Bytes that this rank sent to the group and the owners."""
@@ -131,11 +143,13 @@ class Arrived(NamedTuple):
     offsets    i32 [ranks, own + 1], where each expert's rows begin there
     inside     of each rank whose rows are here what the experts' products give between; nothing when that is to be
                found again
+    sent       while rows are on the way, those of this rank, None of a guest
     """
 
     rows: Tensor
     offsets: Tensor
     inside: dict[int, tuple[Tensor, Tensor]]
+    sent: list[Tensor | None]
 
 
 class ParallelMoELayer(MoELayer):
@@ -154,23 +168,19 @@ class ParallelMoELayer(MoELayer):
         self, x: Tensor, capacity: int, aux: Tensor | None, keep_inside: bool
     ) -> tuple[Routing, Tensor, Arrived | None]:
         routing = self.router.forward(x, capacity, aux)
-        arrived = self._arrive(x, routing)
-        out = self._outputs(arrived, keep_inside)
-        y = x.ctx.empty((routing.row_slot.shape[0], x.shape[1]), x.dtype)
-        self._collect(out, arrived.offsets, y, routing)
-        return routing, y, arrived if keep_inside else None
+        rows = kernels.moe_gather(x, routing.row_slot)
+        arrived = self._outputs(rows, routing, keep_inside)
+        return routing, rows, arrived
 
     def serve_forward(self, keep_inside: bool) -> Arrived | None:
         """What a guest does in a round while others run `forward`, or `forward_keeping`, or find something again."""
-        arrived = self._arrive(None, None)
-        self._collect(self._outputs(arrived, keep_inside), arrived.offsets, None, None)
-        return arrived if keep_inside else None
+        return self._outputs(None, None, keep_inside)
 
     def backward(self, dout: Tensor, x: Tensor, kept: MoEKept, aux_factor: Tensor, beta: float = 1.0) -> Tensor:
         """Gradient of x from dout, both [tokens, hidden]; the residual's gradient is dout itself."""
         routing, y, arrived = kept.take()
         if arrived is None:
-            arrived = self._arrive(x, routing)
+            arrived = self._arrive(kernels.moe_gather(x, routing.row_slot), routing)
         dy, dweights = kernels.moe_combine_backward(dout, y, routing.weights, routing.slot_row, routing.row_slot, dy=y)
         self._gradients(arrived, dy, routing)
         del arrived
@@ -182,51 +192,89 @@ class ParallelMoELayer(MoELayer):
         """What a guest does while others run `backward`, with what `serve_forward` gave."""
         self._gradients(self._arrive(None, None) if arrived is None else arrived, None, None)
 
-    def _arrive(self, x: Tensor | None, routing: Routing | None) -> Arrived:
-        """Sends rows to the ranks of their experts, and gets those for the own ones."""
-        rows = None if x is None or routing is None else kernels.moe_gather(x, routing.row_slot)
-        return Arrived(*self._dispatch(rows, routing), {})
+    def _arrive(self, rows: Tensor | None, routing: Routing | None) -> Arrived:
+        """Sends rows in the order of experts to their ranks, None of a guest; those for the own experts are on the
+        way."""
+        experts, hidden, ctx = self._experts, self.w2.shape[1], self.w2.ctx
+        arrived = ctx.empty((experts.size, experts.round.rows, hidden), self.w2.dtype)
+        offsets = ctx.empty((experts.size, len(experts.own) + 1), "i32")
+        experts.group.dispatch_begin(rows, None if routing is None else routing.offsets, arrived, offsets)
+        return Arrived(arrived, offsets, {}, [rows])
+
+    def _outputs(self, home: Tensor | None, routing: Routing | None, keep_inside: bool) -> Arrived | None:
+        """The experts' outputs for the rows of all ranks; those of the rows `home` take their place.
+
+        While rows travel this rank's own are multiplied, then those of one rank after the other as they come, whose
+        outputs go back meanwhile; the last of the own products runs while the last ones do.
+        """
+        arrived = self._arrive(home, routing)
+        rows, offsets = arrived.rows, arrived.offsets
+        out = rows.ctx.empty(rows.shape, rows.dtype) if keep_inside else rows
+        group, own = self._experts.group, self._experts.position
+        own_active = None
+        for source in self._experts.sources():
+            if source != own:
+                group.dispatch_end(rows, source)
+            gate_up, active = self._products(arrived, source)
+            if keep_inside:
+                arrived.inside[source] = gate_up, active
+            del gate_up
+            if source == own:
+                own_active = active
+            else:
+                kernels.grouped_gemm(active, self.w2, offsets[source], out[source], trans_b=True)
+                group.collect_begin(out, home, source)
+            del active
+        if own_active is not None:
+            kernels.grouped_gemm(own_active, self.w2, offsets[own], out[own], trans_b=True)
+        group.collect_end(out, home)
+        arrived.sent.clear()
+        return arrived if keep_inside else None
 
     def _products(self, arrived: Arrived, source: int) -> tuple[Tensor, Tensor]:
         """What the experts' products give between for the rows of one rank."""
-        gate_up = kernels.grouped_gemm(arrived.rows[source], self.w13, arrived.offsets[source], trans_b=True)
-        return gate_up, kernels.swiglu(*halves(gate_up))
-
-    def _outputs(self, arrived: Arrived, keep_inside: bool) -> Tensor:
-        """The experts' outputs for all rows that have arrived; in their place unless these are kept."""
-        rows, offsets, inside = arrived
-        out = rows.ctx.empty(rows.shape, rows.dtype) if keep_inside else rows
-        for event in self._experts.round.events:
-            if isinstance(event, Run):
-                gate_up, active = self._products(arrived, event.source)
-                kernels.grouped_gemm(active, self.w2, offsets[event.source], out[event.source], trans_b=True)
-                if keep_inside:
-                    inside[event.source] = gate_up, active
-                del gate_up, active
-        return out
+        offsets = arrived.offsets[source]
+        gate_up = kernels.grouped_gemm(arrived.rows[source], self.w13, offsets, trans_b=True)
+        return gate_up, kernels.swiglu(*halves(gate_up), used(offsets))
 
     def _gradients(self, arrived: Arrived, dy: Tensor | None, routing: Routing | None) -> None:
         """Gradients of the experts' weights into the round's slots, and those of the rows from dy into its place."""
-        rows, offsets, inside = arrived
-        dys, _ = self._dispatch(dy, routing)
+        rows, offsets, inside, sent = arrived
+        group, own, sources = self._experts.group, self._experts.position, self._experts.sources()
+        dys = rows.ctx.empty(rows.shape, rows.dtype)
+        group.dispatch_begin(dy, None if routing is None else routing.offsets, dys, offsets, known=True)
+        if own in sources:
+            inside[own] = self._inner_gradients(arrived, dys, own)
+        if sent:
+            group.dispatch_end(rows, self._experts.last_source)
+            sent.clear()
         for event in self._experts.round.events:
             if not isinstance(event, Run):
                 self.add_up(event)
                 continue
             source, beta = event.source, 1.0 if event.accumulate else 0.0
-            gate_up, active = inside.pop(source, None) or self._products(arrived, source)
+            if source != own:
+                group.dispatch_end(dys, source)
+                inside[source] = self._inner_gradients(arrived, dys, source)
+            dgate_up, active = inside.pop(source)
             w13_grad, w2_grad = self._weight_gradients(event.slot)
             kernels.grouped_gemm_wgrad(dys[source], active, offsets[source], w2_grad, beta=beta)
             del active
-            dactive = kernels.grouped_gemm(dys[source], self.w2, offsets[source])
-            gate, up = halves(gate_up)
-            kernels.swiglu_backward(dactive, gate, up, dgate=gate, dup=up)
-            del dactive
-            kernels.grouped_gemm_wgrad(gate_up, rows[source], offsets[source], w13_grad, beta=beta)
-            kernels.grouped_gemm(gate_up, self.w13, offsets[source], c=rows[source])
-            del gate_up, gate, up
+            kernels.grouped_gemm_wgrad(dgate_up, rows[source], offsets[source], w13_grad, beta=beta)
+            kernels.grouped_gemm(dgate_up, self.w13, offsets[source], c=rows[source])
+            del dgate_up
+            if source != own:
+                group.collect_begin(rows, dy, source)
         del dys
-        self._collect(rows, offsets, dy, routing)
+        group.collect_end(rows, dy)
+
+    def _inner_gradients(self, arrived: Arrived, dys: Tensor, source: int) -> tuple[Tensor, Tensor]:
+        """Of one rank's rows the gradients of what gate and up give, in their place, and what W2 took in."""
+        gate_up, active = arrived.inside.pop(source, None) or self._products(arrived, source)
+        dactive = kernels.grouped_gemm(dys[source], self.w2, arrived.offsets[source])
+        gate, up = halves(gate_up)
+        kernels.swiglu_backward(dactive, gate, up, used(arrived.offsets[source]), dgate=gate, dup=up)
+        return gate_up, active
 
     def add_up(self, event: Add | Rounding) -> None:
         """Carries out what becomes of sums in the round."""
@@ -247,15 +295,3 @@ class ParallelMoELayer(MoELayer):
         both = self._sum(slot)
         w13, w2 = both.narrow(0, 0, self.w13.size), both.narrow(0, self.w13.size, self.w2.size)
         return w13.view(*self.w13.shape), w2.view(*self.w2.shape)
-
-    def _dispatch(self, rows: Tensor | None, routing: Routing | None) -> tuple[Tensor, Tensor]:
-        """Rows in the order of experts to their ranks; None of a guest."""
-        experts, hidden, ctx = self._experts, self.w2.shape[1], self.w2.ctx
-        arrived = ctx.empty((experts.size, experts.round.rows, hidden), self.w2.dtype)
-        offsets = ctx.empty((experts.size, len(experts.own) + 1), "i32")
-        experts.group.dispatch(rows, None if routing is None else routing.offsets, arrived, offsets)
-        return arrived, offsets
-
-    def _collect(self, y: Tensor, y_offsets: Tensor, rows: Tensor | None, routing: Routing | None) -> None:
-        """The way back, into `rows`."""
-        self._experts.group.collect(y, y_offsets, rows, None if routing is None else routing.offsets)

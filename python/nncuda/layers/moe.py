@@ -134,7 +134,7 @@ class MoELayer:
     def _inside(self, x: Tensor, routing: Routing) -> Inside:
         rows = kernels.moe_gather(x, routing.row_slot)
         gate_up = kernels.grouped_gemm(rows, self.w13, routing.offsets, trans_b=True)
-        return Inside(rows, gate_up, kernels.swiglu(*halves(gate_up)))
+        return Inside(rows, gate_up, kernels.swiglu(*halves(gate_up), used(routing.offsets)))
 
     def backward(self, dout: Tensor, x: Tensor, kept: MoEKept, aux_factor: Tensor, beta: float = 1.0) -> Tensor:
         """Gradient of x from dout, both [tokens, hidden]; the residual's gradient is dout itself."""
@@ -147,7 +147,7 @@ class MoELayer:
         del active, y
         dactive = kernels.grouped_gemm(dy, self.w2, routing.offsets)
         del dy
-        kernels.swiglu_backward(dactive, gate, up, dgate=gate, dup=up)
+        kernels.swiglu_backward(dactive, gate, up, used(routing.offsets), dgate=gate, dup=up)
         del dactive
         kernels.grouped_gemm_wgrad(gate_up, rows, routing.offsets, self.w13_grad, beta=beta)
         drows = kernels.grouped_gemm(gate_up, self.w13, routing.offsets, c=rows)
@@ -159,6 +159,11 @@ class MoELayer:
 def _combine(routing: Routing, y: Tensor, residual: Tensor) -> tuple[Tensor, ExpertUse]:
     out = kernels.moe_combine(y, routing.weights, routing.slot_row, residual)
     return out, ExpertUse(routing.counts, routing.indices)
+
+
+def used(offsets: Tensor) -> Tensor:
+    """How many rows the experts have, where `offsets` say where each one's begin: the rest is only room."""
+    return offsets.narrow(0, offsets.shape[0] - 1, 1)
 
 
 def halves(gate_up: Tensor) -> tuple[Tensor, Tensor]:

@@ -56,17 +56,22 @@ def scale(x: Array, alpha: float) -> Outputs:
     return {"y": x * x.dtype.type(alpha)}
 
 
-def swiglu(gate: Array, up: Array) -> Outputs:
+def swiglu(gate: Array, up: Array, used: Array | None = None) -> Outputs:
     """y = silu(gate) up. Shazeer 2020, "GLU variants improve transformer", eq. 6, without the products."""
-    return {"y": gate * sigmoid(gate) * up}
+    return {"y": _unless_unused(gate * sigmoid(gate) * up, used)}
 
 
-def swiglu_backward(dy: Array, gate: Array, up: Array) -> Outputs:
+def swiglu_backward(dy: Array, gate: Array, up: Array, used: Array | None = None) -> Outputs:
     """The product rule on silu(gate) up; silu' from Elfwing, Uchibe, Doya 2018, eq. 5."""
     return {
-        "dgate": silu_backward(dy * up, gate)["dx"],
-        "dup": dy * silu(gate)["y"],
+        "dgate": _unless_unused(silu_backward(dy * up, gate)["dx"], used),
+        "dup": _unless_unused(dy * silu(gate)["y"], used),
     }
+
+
+def _unless_unused(y: Array, used: Array | None) -> Array:
+    """NaN, which stands for what is not written, in the rows behind those that are used."""
+    return y if used is None else np.where(np.arange(len(y))[:, None] < used, y, np.nan)
 
 
 def relu2_gate(gate: Array, up: Array) -> Outputs:

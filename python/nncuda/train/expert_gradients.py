@@ -53,7 +53,7 @@ class ExpertGradients:
     ) -> None:
         """`wire` is what sums are rounded to, as those of `Replicas`."""
         ranks, first, size = experts.comm.ranks, experts.first, experts.size
-        events, slots = expert_schedule(replicas, ranks, first, size, micro_batches)
+        events, slots = expert_schedule(replicas, ranks, first, size, micro_batches, experts.position)
         self._experts = experts
         self._held = held
         self._replicas = replicas

@@ -67,6 +67,8 @@ struct Shared {
     ranks: usize,
     /// What sums that are under way read and write, the oldest first: it must not go before they have ended.
     under_way: Mutex<VecDeque<Vec<Tensor>>>,
+    /// The same of rows that travel to experts and back: the address of `y`, and the tensors.
+    travelling: Mutex<VecDeque<(usize, Vec<Tensor>)>>,
 }
 
 impl Comm {
@@ -156,8 +158,8 @@ impl Comm {
         // A success has a handle: of null the call before would have failed.
         let handle = Handle::new(handle).ok_or_else(|| Error::Value("there is no communicator".into()))?;
         let (rank, ranks) = (usize::try_from(rank).unwrap_or(0), usize::try_from(ranks).unwrap_or(1));
-        let (context, under_way) = (turn.context().clone(), Mutex::default());
-        Ok(Self(Arc::new(Shared { context, handle, rank, ranks, under_way })))
+        let (context, under_way, travelling) = (turn.context().clone(), Mutex::default(), Mutex::default());
+        Ok(Self(Arc::new(Shared { context, handle, rank, ranks, under_way, travelling })))
     }
 
     /// The context that it belongs to.
@@ -189,6 +191,11 @@ impl Comm {
     /// The tensors of sums that are under way.
     pub(crate) fn under_way(&self) -> MutexGuard<'_, VecDeque<Vec<Tensor>>> {
         self.0.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The tensors of rows that travel.
+    pub(crate) fn travelling(&self) -> MutexGuard<'_, VecDeque<(usize, Vec<Tensor>)>> {
+        self.0.travelling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     // On the host

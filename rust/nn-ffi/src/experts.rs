@@ -23,23 +23,16 @@ impl<'t> Exchange<'t> {
         y: &'t Tensor,
         y_offsets: &'t Tensor,
     ) -> Result<Self> {
-        const FROM_Y: [(&str, &str); 3] =
-            [("ranks", "from the communicator"), ("slot_rows", "from y"), ("dim", "from y")];
         const FROM_OFFSETS: [(&str, &str); 2] = [("ranks", "from the communicator"), ("own", "from y_offsets")];
-        let y = call.dense::<3>("y", "[ranks, slot_rows, dim]", y)?;
+        let Half { x: rows, y } = Half::new(call, ranks, x.map(|(x, _)| x), y)?;
         let y_offsets = call.dense::<2>("y_offsets", "[ranks, own+1]", y_offsets)?.of(DType::I32)?;
-        let [_, slot_rows, dim] = y.dims;
-        y.expect([ranks, slot_rows, dim], Sizes { names: &FROM_Y, values: &[ranks, slot_rows, dim] })?;
         let own = y_offsets.dims[1].saturating_sub(1);
         let sizes = Sizes { names: &FROM_OFFSETS, values: &[ranks, own] };
         y_offsets.expect([ranks, own + 1], sizes)?;
-        let Some((x, offsets)) = x else { return Ok(Self { x: None, offsets: None, y, y_offsets }) };
-        let x = call.dense::<2>("x", "[rows, dim]", x)?;
-        x.same(y.dtype(), "y")?;
-        x.expect([x.dims[0], dim], Sizes { names: &[("dim", "from y")], values: &[dim] })?;
+        let Some((_, offsets)) = x else { return Ok(Self { x: None, offsets: None, y, y_offsets }) };
         let offsets = call.dense::<1>("offsets", "[ranks*own+1]", offsets)?.of(DType::I32)?;
         offsets.expect([ranks * own + 1], sizes)?;
-        Ok(Self { x: Some(x), offsets: Some(offsets), y, y_offsets })
+        Ok(Self { x: rows, offsets: Some(offsets), y, y_offsets })
     }
 
     /// Rows, rows of a slot, bytes of a row, ranks, experts of each.
@@ -52,6 +45,38 @@ impl<'t> Exchange<'t> {
 
     fn tensors(&self) -> [Option<&Tensor>; 4] {
         [tensor(&self.x), tensor(&self.offsets), Some(self.y.tensor), Some(self.y_offsets.tensor)]
+    }
+}
+
+/// The tensors of half an exchange of rows, whose sizes agree.
+struct Half<'t> {
+    x: Option<Operand<'t, 2>>,
+    y: Operand<'t, 3>,
+}
+
+impl<'t> Half<'t> {
+    fn new(call: &Call<'t>, ranks: usize, x: Option<&'t Tensor>, y: &'t Tensor) -> Result<Self> {
+        const FROM_Y: [(&str, &str); 3] =
+            [("ranks", "from the communicator"), ("slot_rows", "from y"), ("dim", "from y")];
+        let y = call.dense::<3>("y", "[ranks, slot_rows, dim]", y)?;
+        let [_, slot_rows, dim] = y.dims;
+        y.expect([ranks, slot_rows, dim], Sizes { names: &FROM_Y, values: &[ranks, slot_rows, dim] })?;
+        let Some(x) = x else { return Ok(Self { x: None, y }) };
+        let x = call.dense::<2>("x", "[rows, dim]", x)?;
+        x.same(y.dtype(), "y")?;
+        x.expect([x.dims[0], dim], Sizes { names: &[("dim", "from y")], values: &[dim] })?;
+        Ok(Self { x: Some(x), y })
+    }
+
+    /// Rows, rows of a slot, bytes of a row, ranks.
+    fn sizes(&self) -> [i64; 4] {
+        let [ranks, slot_rows, dim] = self.y.dims;
+        let rows = self.x.as_ref().map_or(0, |x| x.dims[0]);
+        [rows, slot_rows, dim.saturating_mul(self.y.dtype().size()), ranks].map(number)
+    }
+
+    fn tensors(&self) -> [Option<&Tensor>; 2] {
+        [tensor(&self.x), Some(self.y.tensor)]
     }
 }
 
@@ -116,6 +141,140 @@ impl Comm {
             )
         };
         self.finish(call, code, &all.tensors())
+    }
+
+    /// [`dispatch`](Self::dispatch) beside what the context does from now on: the slot of this rank is there, for any other
+    /// [`dispatch_end`](Self::dispatch_end) waits.
+    ///
+    /// Of those, the rank one before this one comes first, then the one before that. With `known` `y_offsets` are those of an
+    /// earlier dispatch with the same offsets on all ranks. Until [`collect_end`](Self::collect_end), x and y belong to what
+    /// travels, and nothing else is done on this communicator.
+    ///
+    /// # Errors
+    ///
+    /// As [`dispatch`](Self::dispatch), and when rows are under way already, unless the offsets are known.
+    pub fn dispatch_begin(
+        &self,
+        x: Option<(&Tensor, &Tensor)>,
+        y: &Tensor,
+        y_offsets: &Tensor,
+        known: bool,
+    ) -> Result<()> {
+        let call = self.call("nncuda_comm_dispatch_begin");
+        let all = Exchange::new(&call, self.ranks(), x, y, y_offsets)?;
+        let [rows, slot_rows, row_bytes, ranks, own] = all.sizes();
+        // SAFETY: as in `dispatch`. The communicator keeps the tensors while rows travel.
+        let code = unsafe {
+            (call.functions().nncuda_comm_dispatch_begin)(
+                call.handle(),
+                self.pointer(),
+                pointer(&all.x),
+                pointer(&all.offsets).cast(),
+                all.y.pointer(),
+                all.y_offsets.pointer().cast(),
+                rows,
+                slot_rows,
+                row_bytes,
+                ranks,
+                own,
+                i32::from(known),
+            )
+        };
+        self.finish(call, code, &all.tensors())?;
+        self.keep(&all.y, tensor(&all.x));
+        Ok(())
+    }
+
+    /// Keeps what travels to or from y.
+    fn keep(&self, y: &Operand<'_, 3>, x: Option<&Tensor>) {
+        let tensors = [Some(y.tensor), x].into_iter().flatten().cloned().collect();
+        self.travelling().push_back((y.pointer().addr(), tensors));
+    }
+
+    /// Waits for the rows of a rank, and for all that come before them.
+    ///
+    /// # Errors
+    ///
+    /// As [`broadcast`](Self::broadcast), and when no rows are under way to `y`.
+    pub fn dispatch_end(&self, y: &Tensor, source: usize) -> Result<()> {
+        let call = self.call("nncuda_comm_dispatch_end");
+        let half = Half::new(&call, self.ranks(), None, y)?;
+        let [_, slot_rows, row_bytes, ranks] = half.sizes();
+        // SAFETY: context and communicator live, and y, which is of this context, has these sizes.
+        let code = unsafe {
+            (call.functions().nncuda_comm_dispatch_end)(
+                call.handle(),
+                self.pointer(),
+                half.y.pointer(),
+                slot_rows,
+                row_bytes,
+                ranks,
+                number(source),
+            )
+        };
+        self.finish(call, code, &half.tensors())?;
+        if source == (self.rank() + 1) % self.ranks() {
+            let mut travelling = self.travelling(); // all rows have come, and those of dispatches that began before
+            let ended = travelling.iter().position(|(y, _)| *y == half.y.pointer().addr()).map_or(0, |at| at + 1);
+            travelling.drain(..ended);
+        }
+        Ok(())
+    }
+
+    /// [`collect`](Self::collect) of the last [`dispatch_begin`](Self::dispatch_begin), rank by rank: what became of the rows
+    /// of `source` may go back, beside what the context does from now on. `x` may be what was sent, whose places it takes.
+    ///
+    /// # Errors
+    ///
+    /// As [`dispatch_end`](Self::dispatch_end), and when the sizes are not those of the dispatch.
+    pub fn collect_begin(&self, y: &Tensor, x: Option<&Tensor>, source: usize) -> Result<()> {
+        let call = self.call("nncuda_comm_collect_begin");
+        let half = Half::new(&call, self.ranks(), x, y)?;
+        let [rows, slot_rows, row_bytes, ranks] = half.sizes();
+        // SAFETY: as in `dispatch_begin`.
+        let code = unsafe {
+            (call.functions().nncuda_comm_collect_begin)(
+                call.handle(),
+                self.pointer(),
+                half.y.pointer(),
+                pointer(&half.x),
+                rows,
+                slot_rows,
+                row_bytes,
+                ranks,
+                number(source),
+            )
+        };
+        self.finish(call, code, &half.tensors())?;
+        self.keep(&half.y, x);
+        Ok(())
+    }
+
+    /// Sends back the rows of all ranks that have not gone yet, and waits for those of `x`.
+    ///
+    /// # Errors
+    ///
+    /// As [`collect_begin`](Self::collect_begin).
+    pub fn collect_end(&self, y: &Tensor, x: Option<&Tensor>) -> Result<()> {
+        let call = self.call("nncuda_comm_collect_end");
+        let half = Half::new(&call, self.ranks(), x, y)?;
+        let [rows, slot_rows, row_bytes, ranks] = half.sizes();
+        // SAFETY: as in `dispatch_end`.
+        let code = unsafe {
+            (call.functions().nncuda_comm_collect_end)(
+                call.handle(),
+                self.pointer(),
+                half.y.pointer(),
+                pointer(&half.x),
+                rows,
+                slot_rows,
+                row_bytes,
+                ranks,
+            )
+        };
+        self.finish(call, code, &half.tensors())?;
+        self.travelling().clear();
+        Ok(())
     }
 }
 
@@ -182,7 +341,9 @@ impl ExpertEvent {
 ///
 /// In round j each rank of the group runs the j-th of its micro-batches, replica by replica; each layer carries out all
 /// events of a round in order, in its part of the slots. At the end the sums that are left, which
-/// [`Comm::reduce_scatter`] takes, lie in the first slots.
+/// [`Comm::reduce_scatter`] takes, lie in the first slots. With the `position` of a rank in its group the events of a round
+/// are in the order in which rows come to it ([`Comm::dispatch_begin`]), its own last, as far as each slot allows; sums are
+/// the same.
 ///
 /// # Errors
 ///
@@ -194,6 +355,7 @@ pub fn expert_schedule(
     first: usize,
     group: usize,
     micro_batches: usize,
+    position: Option<usize>,
 ) -> Result<(Vec<ExpertEvent>, usize)> {
     let library = nn_cuda::library()?;
     let (mut count, mut slots) = (0, 0);
@@ -206,6 +368,7 @@ pub fn expert_schedule(
                 number(first),
                 number(group),
                 number(micro_batches),
+                position.map_or(-1, number),
                 events,
                 capacity,
                 &raw mut count,

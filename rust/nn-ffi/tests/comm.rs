@@ -261,7 +261,7 @@ fn sums_travel_beside_other_work() {
             Ok(errors.map(|error| error.unwrap_err().to_string()))
         });
         for errors in found.into_iter().map(Result::unwrap) {
-            assert!(errors[0].contains("no sums of this communicator are under way"), "{}", errors[0]);
+            assert!(errors[0].contains("no exchange of this communicator is under way"), "{}", errors[0]);
             assert!(errors[1].contains("room_size is 8; these sums need"), "{}", errors[1]);
         }
     }
@@ -288,6 +288,34 @@ fn rows_travel_to_their_experts_and_back() {
     assert_eq!(first.0, (vec![1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], vec![0, 1, 1, 0, 0, 0]));
     assert_eq!(second.0, (vec![2.0, 3.0, 4.0, 0.0, 0.0, 0.0, 0.0, 0.0], vec![0, 2, 3, 0, 0, 0]));
     assert_eq!(first.1, [1.0, 20.0, 30.0, 40.0]);
+}
+
+#[test]
+fn rows_travel_beside_other_work() {
+    // The same rows, twice at once; they come back times ten.
+    let found = job("begun-rows", 2, |comm| {
+        let (context, rank) = (comm.context(), comm.rank());
+        let x = context.tensor(&[1.0_f32, 2.0, 3.0, 4.0], &[4, 1])?;
+        let offsets = context.tensor(&[0_i32, 1, 1, 3, 4], &[5])?;
+        let own = (rank == 0).then_some((&x, &offsets));
+        let (y, again) = (context.zeros(&[2, 4, 1], DType::F32)?, context.zeros(&[2, 4, 1], DType::F32)?);
+        let y_offsets = context.zeros(&[2, 3], DType::I32)?;
+        let idle = comm.dispatch_end(&y, 0).unwrap_err().status();
+        comm.dispatch_begin(own, &y, &y_offsets, false)?;
+        comm.dispatch_begin(own, &again, &y_offsets, true)?;
+        let busy = comm.dispatch_begin(own, &y, &y_offsets, false).unwrap_err().status();
+        comm.dispatch_end(&again, 1 - rank)?;
+        assert_eq!(y.to_vec::<f32>()?, again.to_vec::<f32>()?);
+        let flat = again.view(&[8])?;
+        kernels::scale(&flat, &flat, 10.0)?;
+        comm.collect_begin(&again, own.map(|(x, _)| x), 1 - rank)?;
+        comm.collect_end(&again, own.map(|(x, _)| x))?;
+        Ok((x.to_vec::<f32>()?, y_offsets.to_vec::<i32>()?, [idle, busy]))
+    });
+    let [first, second] = <[_; 2]>::try_from(found.into_iter().map(Result::unwrap).collect::<Vec<_>>()).unwrap();
+    assert_eq!((first.0, first.1), (vec![10.0, 20.0, 30.0, 40.0], vec![0, 1, 1, 0, 0, 0]));
+    assert_eq!(second.1, [0, 2, 3, 0, 0, 0]);
+    assert_eq!([first.2, second.2], [[Some(Status::State); 2]; 2]);
 }
 
 #[test]
@@ -321,7 +349,7 @@ fn the_gradients_of_experts_are_added_in_the_order_of_the_tree() {
         slot,
         accumulate,
     };
-    let (events, slots) = expert_schedule(3, 3, 0, 3, 4).unwrap();
+    let (events, slots) = expert_schedule(3, 3, 0, 3, 4, None).unwrap();
     let wanted = [
         run(0, 0, 0, 0, false),
         run(0, 1, 1, 1, false),
@@ -335,7 +363,7 @@ fn the_gradients_of_experts_are_added_in_the_order_of_the_tree() {
         ExpertEvent::Add { round: 1, slot: 0, other: 2 },
     ];
     assert_eq!((events.as_slice(), slots), (wanted.as_slice(), 3));
-    let (events, _) = expert_schedule(16, 6, 2, 2, 16).unwrap();
+    let (events, _) = expert_schedule(16, 6, 2, 2, 16, None).unwrap();
     assert!(matches!(events.last(), Some(ExpertEvent::Copy { .. })));
-    assert_eq!(expert_schedule(3, 4, 0, 2, 4).unwrap_err().status(), Some(Status::InvalidValue));
+    assert_eq!(expert_schedule(3, 4, 0, 2, 4, None).unwrap_err().status(), Some(Status::InvalidValue));
 }

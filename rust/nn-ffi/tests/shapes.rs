@@ -41,13 +41,13 @@ fn rows_may_lie_apart_where_the_header_says_so() -> Result<()> {
     let both = numbers(&context, &[5, 8]);
     let (gate, up) = (both.narrow(1, 0, 4)?, both.narrow(1, 4, 4)?);
     let (apart, dense) = (context.zeros(&[5, 4], DType::F32)?, context.zeros(&[5, 4], DType::F32)?);
-    kernels::swiglu(&gate, &up, &apart)?;
-    kernels::swiglu(&gate.contiguous()?, &up.contiguous()?, &dense)?;
+    kernels::swiglu(&gate, &up, None, &apart)?;
+    kernels::swiglu(&gate.contiguous()?, &up.contiguous()?, None, &dense)?;
     assert_eq!(apart.to_vec::<f32>()?, dense.to_vec::<f32>()?);
     // A single row has no stride of its own.
-    kernels::swiglu(&gate.narrow(0, 4, 1)?, &up.contiguous()?.narrow(0, 4, 1)?, &dense.narrow(0, 0, 1)?)?;
+    kernels::swiglu(&gate.narrow(0, 4, 1)?, &up.contiguous()?.narrow(0, 4, 1)?, None, &dense.narrow(0, 0, 1)?)?;
     assert_eq!(dense.to_vec::<f32>()?[..4], apart.to_vec::<f32>()?[16..]);
-    let mixed = sentence(kernels::swiglu(&gate, &up.contiguous()?, &apart));
+    let mixed = sentence(kernels::swiglu(&gate, &up.contiguous()?, None, &apart));
     assert_eq!(mixed, "swiglu: the rows of up lie 4 elements apart, but those of gate 8; both must be the same");
     let strided = sentence(kernels::silu(&gate, &dense));
     assert_eq!(
@@ -56,7 +56,7 @@ fn rows_may_lie_apart_where_the_header_says_so() -> Result<()> {
     );
     // Folded rows have the stride of the innermost of them, also where the first dimension is a single one.
     let fold = |tensor: &Tensor| tensor.contiguous()?.view(&[1, 5, 4]);
-    kernels::swiglu(&fold(&gate)?, &fold(&up)?, &dense.view(&[1, 5, 4])?)?;
+    kernels::swiglu(&fold(&gate)?, &fold(&up)?, None, &dense.view(&[1, 5, 4])?)?;
     assert_eq!(dense.to_vec::<f32>()?, apart.to_vec::<f32>()?);
     Ok(())
 }

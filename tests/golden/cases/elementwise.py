@@ -3,6 +3,7 @@
 import numpy as np
 
 from .case import FLOATS, TAILS, case, each
+from .gemm import unread
 
 EXTREMES = [0.0, -0.0, 1e-30, -1e-30, 12.0, -12.0, 40.0, -40.0, 88.0, -88.0, 105.0, -105.0]
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan]
@@ -66,6 +67,15 @@ def gates(dtype):
         yield case("swiglu", label, forward, dtype)
         yield case("relu2_gate", label, forward, dtype)
         yield case("swiglu_backward", label, lambda d, f=forward, r=rows, n=dim: {"dy": d.bell(r, n), **f(d)}, dtype)
+    for rows, dim, ld, used in ((5, 16, 35, 3), (4, 17, 17, 0), (3, 33, 66, 3)):
+        label = f"rows{rows}-dim{dim}-ld{ld}-used{used}"
+
+        def some(d, names, rows=rows, dim=dim, ld=ld, used=used):
+            made = {name: unread(d.bell(rows, dim, scale=2), used) for name in names}
+            return {**made, "used": np.array([used], np.int32), "ld": ld}
+
+        yield case("swiglu", label, lambda d, f=some: f(d, ("gate", "up")), dtype)
+        yield case("swiglu_backward", label, lambda d, f=some: f(d, ("dy", "gate", "up")), dtype)
     yield from each(
         "relu2_gate",
         {"negative": lambda d, dtype: {"gate": -d.uniform(2, 9, low=0.5), "up": d.bell(2, 9)}},

@@ -209,6 +209,8 @@ pub struct Served {
     offsets: Tensor,
     /// Of each rank, unless that is found again.
     inside: Vec<Option<Inside>>,
+    /// Whether rows are, for all of which nobody has waited.
+    under_way: bool,
 }
 
 /// Rows of this rank, sorted by expert, and the first of each expert; a guest has none.
@@ -220,12 +222,59 @@ impl ExpertExchange {
         Self { parallel: Arc::clone(parallel), layer }
     }
 
-    /// Sends rows to the ranks that have their experts, and gets those for `experts`, which this rank has.
+    /// Sends rows to the ranks that have their experts; those for `experts`, which this rank has, are on the way.
     pub(super) fn arrive(&self, experts: &SwiGLU, rows: Rows<'_>) -> Result<Served> {
         let round = self.parallel.round(rows.is_none())?;
-        let (received, offsets) = self.dispatch(&round, experts, rows)?;
+        let (ctx, weights, ranks) = (self.parallel.comm.context(), &experts.w13.value, round.sources.len());
+        let [own, _, hidden] = sizes("w13", weights)?;
+        let received = ctx.empty(&[ranks, round.rows, hidden], weights.dtype())?;
+        let offsets = ctx.empty(&[ranks, own + 1], DType::I32)?;
+        self.group()?.dispatch_begin(rows, &received, &offsets, false)?;
         let inside = round.sources.iter().map(|_| None).collect();
-        Ok(Served { exchange: self.clone(), round, rows: received, offsets, inside })
+        Ok(Served { exchange: self.clone(), round, rows: received, offsets, inside, under_way: true })
+    }
+
+    /// The outputs of the experts for rows of this rank, where it has some, in their place, and those for the rows of all
+    /// others. With `keep` what `backward` needs.
+    ///
+    /// While rows travel this rank's own are multiplied, then those of one rank after the other as they come, whose outputs go
+    /// back meanwhile; the last product of the own rows runs while the last of these do.
+    pub(super) fn outputs(&self, experts: &SwiGLU, home: Rows<'_>, keep: bool) -> Result<Option<Served>> {
+        let mut served = self.arrive(experts, home)?;
+        let (group, own, x) = (self.group()?, self.parallel.position(), home.map(|(rows, _)| rows));
+        let rows = &served.rows;
+        let out = if keep { rows.context().empty(rows.shape(), rows.dtype())? } else { rows.clone() };
+        let mut own_inside = None;
+        for source in self.sources(&served.round) {
+            let offsets = part(&served.offsets, source)?;
+            if source == own {
+                own_inside = Some(experts.inside(part(&served.rows, source)?, &offsets)?);
+                continue;
+            }
+            group.dispatch_end(&served.rows, source)?;
+            let inside = experts.inside(part(&served.rows, source)?, &offsets)?;
+            experts.outputs(&inside, &offsets, &part(&out, source)?)?;
+            group.collect_begin(&out, x, source)?;
+            served.inside[source] = keep.then_some(inside);
+        }
+        if let Some(inside) = own_inside {
+            experts.outputs(&inside, &part(&served.offsets, own)?, &part(&out, own)?)?;
+            served.inside[own] = keep.then_some(inside);
+        }
+        group.collect_end(&out, x)?;
+        served.under_way = false;
+        Ok(keep.then_some(served))
+    }
+
+    fn group(&self) -> Result<&Comm> {
+        Ok(&self.parallel.parts()?.group)
+    }
+
+    /// The ranks of the group that have rows in a round: this one, where it has, then the others as their rows come.
+    fn sources(&self, round: &Round) -> impl Iterator<Item = usize> {
+        let (ranks, own) = (round.sources.len(), self.parallel.position());
+        let order = (0..ranks).map(move |step| (own + ranks - step) % ranks);
+        order.filter(|source| round.sources[*source])
     }
 
     /// Carries out what becomes, in a round, of sums of the gradients of `experts`.
@@ -238,61 +287,56 @@ impl ExpertExchange {
             ExpertEvent::Run { .. } | ExpertEvent::Copy { .. } => Ok(()), // a copy is behind all rounds
         }
     }
-
-    fn dispatch(&self, round: &Round, experts: &SwiGLU, rows: Rows<'_>) -> Result<(Tensor, Tensor)> {
-        let (ctx, weights, ranks) = (self.parallel.comm.context(), &experts.w13.value, round.sources.len());
-        let [own, _, hidden] = sizes("w13", weights)?;
-        let received = ctx.empty(&[ranks, round.rows, hidden], weights.dtype())?;
-        let offsets = ctx.empty(&[ranks, own + 1], DType::I32)?;
-        self.parallel.parts()?.group.dispatch(rows, &received, &offsets)?;
-        Ok((received, offsets))
-    }
 }
 
 impl Served {
-    /// The outputs of the experts, which `collect` brings back. Without `keep` they take the place of the rows, and nothing
-    /// is left for `backward`.
-    pub(super) fn outputs(&mut self, experts: &SwiGLU, keep: bool) -> Result<Tensor> {
-        let rows = &self.rows;
-        let out = if keep { rows.context().empty(rows.shape(), rows.dtype())? } else { rows.clone() };
-        for source in (0..self.inside.len()).filter(|source| self.round.sources[*source]) {
-            let offsets = part(&self.offsets, source)?;
-            let inside = experts.inside(part(rows, source)?, &offsets)?;
-            experts.outputs(&inside, &offsets, &part(&out, source)?)?;
-            self.inside[source] = keep.then_some(inside);
-        }
-        Ok(out)
-    }
-
-    /// Brings what became of rows back to where they came from: to `home` on this rank, where it has some.
-    pub(super) fn collect(&self, out: &Tensor, home: Rows<'_>) -> Result<()> {
-        Ok(self.exchange.parallel.parts()?.group.collect(out, &self.offsets, home)?)
-    }
-
     /// The gradient of this rank's rows, where it has some, in place of that of its outputs. The gradients of the experts
-    /// become part of the round's.
+    /// become part of the round's. What travels does so as in [`ExpertExchange::outputs`].
     pub(super) fn backward(mut self, experts: &SwiGLU, dy: Rows<'_>) -> Result<()> {
-        let round = Arc::clone(&self.round);
-        let (dout, _offsets) = self.exchange.dispatch(&round, experts, dy)?;
+        let (exchange, round) = (self.exchange.clone(), Arc::clone(&self.round));
+        let (group, own, x) = (exchange.group()?, exchange.parallel.position(), dy.map(|(rows, _)| rows));
+        let dout = self.rows.context().empty(self.rows.shape(), self.rows.dtype())?;
+        group.dispatch_begin(dy, &dout, &self.offsets, true)?;
+        if round.sources[own] {
+            self.inner_backward(experts, &dout, own)?;
+        }
+        if self.under_way {
+            group.dispatch_end(&self.rows, (own + 1) % round.sources.len())?; // the last one to come
+        }
         let (w13, w2) = (&experts.w13.value, &experts.w2.value);
-        let first = self.exchange.layer * (w13.len() + w2.len());
+        let first = exchange.layer * (w13.len() + w2.len());
         for event in &round.events {
-            match *event {
-                ExpertEvent::Run { source, slot, accumulate, .. } => {
-                    let (rows, offsets) = (part(&self.rows, source)?, part(&self.offsets, source)?);
-                    let inside = self.inside[source].take().map_or_else(|| experts.inside(rows, &offsets), Ok)?;
-                    let grads = [
-                        round.gradients(slot, first, w13.len())?.view(w13.shape())?,
-                        round.gradients(slot, first + w13.len(), w2.len())?.view(w2.shape())?,
-                    ];
-                    let beta = if accumulate { 1.0 } else { 0.0 };
-                    experts.backward(part(&dout, source)?, inside, &offsets, grads.each_ref(), beta)?;
-                }
-                _ => self.exchange.add_up(&round, event, experts)?,
+            let ExpertEvent::Run { source, slot, accumulate, .. } = *event else {
+                exchange.add_up(&round, event, experts)?;
+                continue;
+            };
+            if source != own {
+                group.dispatch_end(&dout, source)?;
+                self.inner_backward(experts, &dout, source)?;
+            }
+            let grads = [
+                round.gradients(slot, first, w13.len())?.view(w13.shape())?,
+                round.gradients(slot, first + w13.len(), w2.len())?.view(w2.shape())?,
+            ];
+            let (offsets, beta) = (part(&self.offsets, source)?, if accumulate { 1.0 } else { 0.0 });
+            if let Some(inside) = self.inside[source].take() {
+                experts.outer_backward(&part(&dout, source)?, inside, &offsets, grads.each_ref(), beta)?;
+            }
+            if source != own {
+                group.collect_begin(&self.rows, x, source)?;
             }
         }
         drop(dout);
-        self.collect(&self.rows, dy)
+        Ok(group.collect_end(&self.rows, x)?)
+    }
+
+    /// The part of `backward` of the rows of a rank that no sum waits for.
+    fn inner_backward(&mut self, experts: &SwiGLU, dout: &Tensor, source: usize) -> Result<()> {
+        let (rows, offsets) = (part(&self.rows, source)?, part(&self.offsets, source)?);
+        let inside = self.inside[source].take().map_or_else(|| experts.inside(rows, &offsets), Ok)?;
+        experts.inner_backward(&part(dout, source)?, &inside, &offsets)?;
+        self.inside[source] = Some(inside);
+        Ok(())
     }
 }
 

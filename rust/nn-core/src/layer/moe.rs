@@ -112,13 +112,38 @@ impl SwiGLU {
         kernels::grouped_gemm(&rows, &self.w13.value, offsets, &gate_up, 0.0, true)?;
         let [gate, up] = halves(&gate_up)?;
         let active = ctx.empty(gate.shape(), rows.dtype())?;
-        kernels::swiglu(&gate, &up, &active)?;
+        kernels::swiglu(&gate, &up, Some(&used(offsets)?), &active)?;
         Ok(Inside { rows, gate_up, active })
     }
 
     /// The experts' outputs in row order, `[count, hidden]`.
     pub(super) fn outputs(&self, inside: &Inside, offsets: &Tensor, y: &Tensor) -> Result<()> {
         Ok(kernels::grouped_gemm(&inside.active, &self.w2.value, offsets, y, 0.0, true)?)
+    }
+
+    /// In place of gate and up, their gradients, from that of the outputs: the part of `backward` that no sum waits for.
+    pub(super) fn inner_backward(&self, dy: &Tensor, inside: &Inside, offsets: &Tensor) -> Result<()> {
+        let Inside { gate_up, active, .. } = inside;
+        let [gate, up] = halves(gate_up)?;
+        let dactive = dy.context().empty(active.shape(), active.dtype())?;
+        kernels::grouped_gemm(dy, &self.w2.value, offsets, &dactive, 0.0, false)?;
+        Ok(kernels::swiglu_backward(&dactive, &gate, &up, Some(&used(offsets)?), &gate, &up)?)
+    }
+
+    /// The rest of `backward`, behind `inner_backward`.
+    pub(super) fn outer_backward(
+        &self,
+        dy: &Tensor,
+        inside: Inside,
+        offsets: &Tensor,
+        [dw13, dw2]: [&Tensor; 2],
+        beta: f32,
+    ) -> Result<()> {
+        let Inside { rows, gate_up, active } = inside;
+        kernels::grouped_gemm_wgrad(dy, &active, offsets, dw2, beta)?;
+        drop(active);
+        kernels::grouped_gemm_wgrad(&gate_up, &rows, offsets, dw13, beta)?;
+        Ok(kernels::grouped_gemm(&gate_up, &self.w13.value, offsets, &rows, 0.0, false)?)
     }
 
     /// The gradient of the rows, `[count, hidden]`, in their memory; those of w13 and w2 go to the tensors given.
@@ -137,7 +162,7 @@ impl SwiGLU {
         drop(active);
         kernels::grouped_gemm(&dy, &self.w2.value, offsets, &dactive, 0.0, false)?;
         drop(dy);
-        kernels::swiglu_backward(&dactive, &gate, &up, &gate, &up)?;
+        kernels::swiglu_backward(&dactive, &gate, &up, Some(&used(offsets)?), &gate, &up)?;
         drop(dactive);
         kernels::grouped_gemm_wgrad(&gate_up, &rows, offsets, dw13, beta)?;
         kernels::grouped_gemm(&gate_up, &self.w13.value, offsets, &rows, 0.0, false)?;
@@ -145,7 +170,7 @@ impl SwiGLU {
     }
 }
 
-/// What experts take in and give between, here or on the ranks that have them.
+/// What experts take in and give between, here or of the rows of all ranks that share them out.
 #[derive(Debug)]
 enum Between {
     Here(Inside),
@@ -216,33 +241,28 @@ impl MoELayer {
 
     fn run(&self, x: &Tensor, capacity: i64, aux: Option<&Tensor>, keep_inside: bool) -> Result<MoEKept> {
         let routing = self.router.forward(x, capacity, aux)?;
-        let (mut inside, offsets) = (self.inside(x, &routing)?, &routing.offsets);
-        let ([count], [_, hidden]) = (sizes("the plan", &routing.row_slot)?, sizes("x", x)?);
-        let outputs = || x.context().empty(&[count, hidden], x.dtype());
-        let y = match &mut inside {
-            Between::Here(inside) => {
-                let y = outputs()?;
-                self.experts.outputs(inside, offsets, &y)?;
-                y
+        let (rows, offsets) = (gather(x, &routing)?, &routing.offsets);
+        let (y, inside) = match &self.exchange {
+            None => {
+                let y = x.context().empty(rows.shape(), x.dtype())?;
+                let inside = self.experts.inside(rows, offsets)?;
+                self.experts.outputs(&inside, offsets, &y)?;
+                (y, keep_inside.then_some(Between::Here(inside)))
             }
-            Between::Shared(served) => {
-                let (out, y) = (served.outputs(&self.experts, keep_inside)?, outputs()?);
-                served.collect(&out, Some((&y, offsets)))?;
-                y
+            Some(exchange) => {
+                let served = exchange.outputs(&self.experts, Some((&rows, offsets)), keep_inside)?;
+                (rows, served.map(Between::Shared))
             }
         };
-        Ok(MoEKept { routing, y, inside: keep_inside.then_some(inside) })
+        Ok(MoEKept { routing, y, inside })
     }
 
-    /// x `[tokens, hidden]` in row order, and what its experts make of it before W2; where ranks share them out, the rows
-    /// that this rank got.
+    /// What the experts make of x `[tokens, hidden]` before W2; where ranks share them out, its rows are on their way.
     fn inside(&self, x: &Tensor, routing: &Routing) -> Result<Between> {
-        let ([count], [_, hidden]) = (sizes("the plan", &routing.row_slot)?, sizes("x", x)?);
-        let rows = x.context().empty(&[count, hidden], x.dtype())?;
-        kernels::moe_gather(x, &routing.row_slot, &rows)?;
+        let (rows, offsets) = (gather(x, routing)?, &routing.offsets);
         Ok(match &self.exchange {
-            None => Between::Here(self.experts.inside(rows, &routing.offsets)?),
-            Some(exchange) => Between::Shared(exchange.arrive(&self.experts, Some((&rows, &routing.offsets)))?),
+            None => Between::Here(self.experts.inside(rows, offsets)?),
+            Some(exchange) => Between::Shared(exchange.arrive(&self.experts, Some((&rows, offsets)))?),
         })
     }
 
@@ -272,11 +292,7 @@ impl MoELayer {
 
     /// The part of a guest in the other ranks' forward; with `keep` what `serve_backward` needs, unless that is found again.
     pub fn serve_forward(&self, keep: bool) -> Result<Option<Served>> {
-        let Some(exchange) = &self.exchange else { return Ok(None) };
-        let mut served = exchange.arrive(&self.experts, None)?;
-        let out = served.outputs(&self.experts, keep)?;
-        served.collect(&out, None)?;
-        Ok(keep.then_some(served))
+        self.exchange.as_ref().map_or(Ok(None), |exchange| exchange.outputs(&self.experts, None, keep))
     }
 
     /// Carries out what becomes, in a round, of sums of the gradients of experts that ranks share out.
@@ -291,12 +307,25 @@ impl MoELayer {
     }
 }
 
+/// x `[tokens, hidden]` in row order.
+fn gather(x: &Tensor, routing: &Routing) -> Result<Tensor> {
+    let ([count], [_, hidden]) = (sizes("the plan", &routing.row_slot)?, sizes("x", x)?);
+    let rows = x.context().empty(&[count, hidden], x.dtype())?;
+    kernels::moe_gather(x, &routing.row_slot, &rows)?;
+    Ok(rows)
+}
+
 /// The residual and the outputs of each token's experts, of the shape of x.
 fn combine(kept: &MoEKept, x: &Tensor, residual: &Tensor) -> Result<Tensor> {
     let out = x.context().empty(x.shape(), x.dtype())?;
     let Routing { weights, slot_row, .. } = &kept.routing;
     kernels::moe_combine(&kept.y, weights, slot_row, Some(residual), &out)?;
     Ok(out)
+}
+
+/// How many rows experts have, where `offsets` say where each one's begin: the rest is only room.
+fn used(offsets: &Tensor) -> Result<Tensor> {
+    Ok(offsets.narrow(0, offsets.len() - 1, 1)?)
 }
 
 /// The gate and up halves of a fused product, as views.

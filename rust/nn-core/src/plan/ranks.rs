@@ -41,7 +41,7 @@ impl Seat {
         }
         let slots = |sequences: usize| {
             let count = sequences.div_ceil(train.micro_batch(train.batch_size));
-            Ok(expert_schedule(train.replicas, self.ranks, self.rank / group * group, group, count)?.1)
+            Ok(expert_schedule(train.replicas, self.ranks, self.rank / group * group, group, count, None)?.1)
         };
         let own = config.num_layers * config.num_experts / group * 3 * config.hidden_size * config.ffn_size;
         slots(train.batch_size).and_then(|all| Ok(4 * own * all.saturating_sub(slots(measured)?)))

@@ -156,7 +156,7 @@ struct Rounds {
 impl Rounds {
     /// Of the group that begins with a rank.
     fn new(train: &TrainConfig, ranks: usize, group: usize, first: usize) -> Result<Self> {
-        let (mut events, _) = expert_schedule(train.replicas, ranks, first, group, train.micro_batches())?;
+        let (mut events, _) = expert_schedule(train.replicas, ranks, first, group, train.micro_batches(), None)?;
         let mut own = vec![Vec::new(); group];
         for event in &mut events {
             if let ExpertEvent::Run { round, source, micro_batch, .. } = event {

@@ -61,7 +61,7 @@ impl ExpertGradients {
     ) -> Result<Self> {
         let (replicas, wire) = (train.replicas, train.reduce_dtype.dtype());
         let (ranks, group, first) = (parallel.comm().ranks(), parallel.ranks(), parallel.first());
-        let (events, slots) = expert_schedule(replicas, ranks, first, group, micro_batches)?;
+        let (events, slots) = expert_schedule(replicas, ranks, first, group, micro_batches, Some(parallel.position()))?;
         let (mut rounds, mut copies) = (Vec::<Planned>::new(), Vec::new());
         for event in events {
             match event {

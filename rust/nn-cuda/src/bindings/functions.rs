@@ -371,13 +371,14 @@ pub type nncuda_replica_merges = unsafe extern "C" fn(replicas: i64, first: i64,
 /// The order in which a rank with experts adds their gradients, which come from all ranks of its group: ranks first
 /// .. first + group - 1 of the job, each with its own replicas.
 ///
-/// C: `int32_t nncuda_expert_schedule(int64_t replicas, int64_t ranks, int64_t first, int64_t group, int64_t micro_batches, int64_t *events, int64_t capacity, int64_t *count, int64_t *slots);`
+/// C: `int32_t nncuda_expert_schedule(int64_t replicas, int64_t ranks, int64_t first, int64_t group, int64_t micro_batches, int64_t position, int64_t *events, int64_t capacity, int64_t *count, int64_t *slots);`
 pub type nncuda_expert_schedule = unsafe extern "C" fn(
     replicas: i64,
     ranks: i64,
     first: i64,
     group: i64,
     micro_batches: i64,
+    position: i64,
     events: *mut i64,
     capacity: i64,
     count: *mut i64,
@@ -602,6 +603,69 @@ pub type nncuda_comm_collect = unsafe extern "C" fn(
     own: i64,
 ) -> i32;
 
+/// nncuda_comm_dispatch beside what the context does meanwhile: the rows are sent, and nncuda_comm_dispatch_end
+/// waits for those of a rank.
+///
+/// C: `int32_t nncuda_comm_dispatch_begin(nncuda_ctx *ctx, nncuda_comm *comm, const void *x, const int32_t *offsets, void *y, int32_t *y_offsets, int64_t rows, int64_t slot_rows, int64_t row_bytes, int64_t ranks, int64_t own, int32_t known);`
+pub type nncuda_comm_dispatch_begin = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    comm: *mut nncuda_comm,
+    x: *const c_void,
+    offsets: *const i32,
+    y: *mut c_void,
+    y_offsets: *mut i32,
+    rows: i64,
+    slot_rows: i64,
+    row_bytes: i64,
+    ranks: i64,
+    own: i64,
+    known: i32,
+) -> i32;
+
+/// Waits, in stream order, for the rows of a rank, and for all that were to come before them.
+///
+/// C: `int32_t nncuda_comm_dispatch_end(nncuda_ctx *ctx, nncuda_comm *comm, void *y, int64_t slot_rows, int64_t row_bytes, int64_t ranks, int64_t source);`
+pub type nncuda_comm_dispatch_end = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    comm: *mut nncuda_comm,
+    y: *mut c_void,
+    slot_rows: i64,
+    row_bytes: i64,
+    ranks: i64,
+    source: i64,
+) -> i32;
+
+/// The way back of the last nncuda_comm_dispatch_begin: slot `source` may go back to that rank, beside what the
+/// context does meanwhile.
+///
+/// C: `int32_t nncuda_comm_collect_begin(nncuda_ctx *ctx, nncuda_comm *comm, const void *y, void *x, int64_t rows, int64_t slot_rows, int64_t row_bytes, int64_t ranks, int64_t source);`
+pub type nncuda_comm_collect_begin = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    comm: *mut nncuda_comm,
+    y: *const c_void,
+    x: *mut c_void,
+    rows: i64,
+    slot_rows: i64,
+    row_bytes: i64,
+    ranks: i64,
+    source: i64,
+) -> i32;
+
+/// The end of the way back: sends what is left, all of which is there, and waits, in stream order, for the rest of
+/// x.
+///
+/// C: `int32_t nncuda_comm_collect_end(nncuda_ctx *ctx, nncuda_comm *comm, const void *y, void *x, int64_t rows, int64_t slot_rows, int64_t row_bytes, int64_t ranks);`
+pub type nncuda_comm_collect_end = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    comm: *mut nncuda_comm,
+    y: *const c_void,
+    x: *mut c_void,
+    rows: i64,
+    slot_rows: i64,
+    row_bytes: i64,
+    ranks: i64,
+) -> i32;
+
 /// cuda_grad_norm of gradients of which each rank has its shards: to its bits.
 ///
 /// C: `int32_t nncuda_comm_grad_norm(nncuda_ctx *ctx, nncuda_comm *comm, const float *grad, float *norm, int64_t n, const int64_t *shards, int64_t count);`
@@ -665,11 +729,12 @@ pub type cuda_scale =
 
 /// SwiGLU gate: y = silu(gate) \* up.
 ///
-/// C: `int32_t cuda_swiglu(nncuda_ctx *ctx, const void *gate, const void *up, void *y, int64_t rows, int64_t dim, int64_t ld, int32_t dtype);`
+/// C: `int32_t cuda_swiglu(nncuda_ctx *ctx, const void *gate, const void *up, const int32_t *used, void *y, int64_t rows, int64_t dim, int64_t ld, int32_t dtype);`
 pub type cuda_swiglu = unsafe extern "C" fn(
     ctx: *mut nncuda_ctx,
     gate: *const c_void,
     up: *const c_void,
+    used: *const i32,
     y: *mut c_void,
     rows: i64,
     dim: i64,
@@ -679,12 +744,13 @@ pub type cuda_swiglu = unsafe extern "C" fn(
 
 /// Gradient of the SwiGLU gate: dgate = dy \* up \* silu'(gate), dup = dy \* silu(gate).
 ///
-/// C: `int32_t cuda_swiglu_backward(nncuda_ctx *ctx, const void *dy, const void *gate, const void *up, void *dgate, void *dup, int64_t rows, int64_t dim, int64_t ld, int32_t dtype);`
+/// C: `int32_t cuda_swiglu_backward(nncuda_ctx *ctx, const void *dy, const void *gate, const void *up, const int32_t *used, void *dgate, void *dup, int64_t rows, int64_t dim, int64_t ld, int32_t dtype);`
 pub type cuda_swiglu_backward = unsafe extern "C" fn(
     ctx: *mut nncuda_ctx,
     dy: *const c_void,
     gate: *const c_void,
     up: *const c_void,
+    used: *const i32,
     dgate: *mut c_void,
     dup: *mut c_void,
     rows: i64,

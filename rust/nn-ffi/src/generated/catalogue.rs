@@ -66,6 +66,7 @@ pub static KERNELS: [Kernel; 86] = [
         parameters: &[
             Parameter::tensor("gate", "dtype", "[rows:ld, dim]", "ld"),
             Parameter::tensor("up", "dtype", "[rows:ld, dim]", "ld"),
+            Parameter::tensor("used", "i32", "[1]", ""),
             Parameter::tensor("y", "dtype", "[rows, dim]", ""),
             Parameter::integer("rows"),
             Parameter::integer("dim"),
@@ -80,6 +81,7 @@ pub static KERNELS: [Kernel; 86] = [
             Parameter::tensor("dy", "dtype", "[rows, dim]", ""),
             Parameter::tensor("gate", "dtype", "[rows:ld, dim]", "ld"),
             Parameter::tensor("up", "dtype", "[rows:ld, dim]", "ld"),
+            Parameter::tensor("used", "i32", "[1]", ""),
             Parameter::tensor("dgate", "dtype", "[rows:ld, dim]", "ld"),
             Parameter::tensor("dup", "dtype", "[rows:ld, dim]", "ld"),
             Parameter::integer("rows"),

@@ -26,7 +26,7 @@ pub(super) fn scale(arguments: &[Argument<'_>]) -> Result<()> {
 }
 
 pub(super) fn swiglu(arguments: &[Argument<'_>]) -> Result<()> {
-    kernels::swiglu(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?)
+    kernels::swiglu(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].optional()?, arguments[3].tensor()?)
 }
 
 pub(super) fn swiglu_backward(arguments: &[Argument<'_>]) -> Result<()> {
@@ -34,8 +34,9 @@ pub(super) fn swiglu_backward(arguments: &[Argument<'_>]) -> Result<()> {
         arguments[0].tensor()?,
         arguments[1].tensor()?,
         arguments[2].tensor()?,
-        arguments[3].tensor()?,
+        arguments[3].optional()?,
         arguments[4].tensor()?,
+        arguments[5].tensor()?,
     )
 }
 

@@ -2,7 +2,7 @@
 
 //! Kernels of the section elementwise of bindings.h.
 
-use crate::call::{Call, Sizes};
+use crate::call::{Call, Sizes, pointer, tensor};
 use crate::{DType, Result, Tensor};
 
 /// SiLU: y = x \* sigmoid(x).
@@ -187,15 +187,21 @@ pub fn scale(x: &Tensor, y: &Tensor, alpha: f32) -> Result<()> {
 ///
 /// - `gate`: of `dtype` `[rows:ld, dim]`, what passes through SiLU
 /// - `up`: of `dtype` `[rows:ld, dim]`, what is gated
+/// - `used`: i32 `[1]`, how many rows there are, at most `rows`; those behind are neither read nor written; null for
+///   all
 /// - `y`: of `dtype` `[rows, dim]`, output; overwritten
 ///
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn swiglu(gate: &Tensor, up: &Tensor, y: &Tensor) -> Result<()> {
+pub fn swiglu(gate: &Tensor, up: &Tensor, used: Option<&Tensor>, y: &Tensor) -> Result<()> {
     let call = Call::new("cuda_swiglu", gate);
     let gate = call.strided::<2>("gate", "[rows:ld, dim]", gate)?;
     let up = call.strided::<2>("up", "[rows:ld, dim]", up)?;
+    let used = match used {
+        Some(used) => Some(call.dense::<1>("used", "[1]", used)?.of(DType::I32)?),
+        None => None,
+    };
     let y = call.dense::<2>("y", "[rows, dim]", y)?;
     call.same(&[Some(gate.named()), Some(up.named()), Some(y.named())])?;
     let rows = gate.dims[0];
@@ -203,6 +209,9 @@ pub fn swiglu(gate: &Tensor, up: &Tensor, y: &Tensor) -> Result<()> {
     const SIZES: [(&str, &str); 2] = [("rows", "from gate"), ("dim", "from gate")];
     let sizes = Sizes { names: &SIZES, values: &[rows, dim] };
     up.expect([rows, dim], sizes)?;
+    if let Some(used) = &used {
+        used.expect([1], sizes)?;
+    }
     y.expect([rows, dim], sizes)?;
     let dtype = gate.dtype();
     up.same(dtype, "gate")?;
@@ -215,6 +224,7 @@ pub fn swiglu(gate: &Tensor, up: &Tensor, y: &Tensor) -> Result<()> {
             call.handle(),
             gate.pointer(),
             up.pointer(),
+            pointer(&used).cast(),
             y.pointer(),
             rows as i64,
             dim as i64,
@@ -222,7 +232,7 @@ pub fn swiglu(gate: &Tensor, up: &Tensor, y: &Tensor) -> Result<()> {
             dtype.code(),
         )
     };
-    let tensors = [Some(gate.tensor), Some(up.tensor), Some(y.tensor)];
+    let tensors = [Some(gate.tensor), Some(up.tensor), tensor(&used), Some(y.tensor)];
     call.finish(status, &tensors)
 }
 
@@ -233,17 +243,29 @@ pub fn swiglu(gate: &Tensor, up: &Tensor, y: &Tensor) -> Result<()> {
 /// - `dy`: of `dtype` `[rows, dim]`, gradient of y
 /// - `gate`: of `dtype` `[rows:ld, dim]`, as in the forward call
 /// - `up`: of `dtype` `[rows:ld, dim]`, as in the forward call
+/// - `used`: i32 `[1]`, as in the forward call (optional)
 /// - `dgate`: of `dtype` `[rows:ld, dim]`, gradient of gate; overwritten, may be `gate`
 /// - `dup`: of `dtype` `[rows:ld, dim]`, gradient of up; overwritten, may be `up`
 ///
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn swiglu_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, dgate: &Tensor, dup: &Tensor) -> Result<()> {
+pub fn swiglu_backward(
+    dy: &Tensor,
+    gate: &Tensor,
+    up: &Tensor,
+    used: Option<&Tensor>,
+    dgate: &Tensor,
+    dup: &Tensor,
+) -> Result<()> {
     let call = Call::new("cuda_swiglu_backward", dy);
     let dy = call.dense::<2>("dy", "[rows, dim]", dy)?;
     let gate = call.strided::<2>("gate", "[rows:ld, dim]", gate)?;
     let up = call.strided::<2>("up", "[rows:ld, dim]", up)?;
+    let used = match used {
+        Some(used) => Some(call.dense::<1>("used", "[1]", used)?.of(DType::I32)?),
+        None => None,
+    };
     let dgate = call.strided::<2>("dgate", "[rows:ld, dim]", dgate)?;
     let dup = call.strided::<2>("dup", "[rows:ld, dim]", dup)?;
     call.same(&[Some(dy.named()), Some(gate.named()), Some(up.named()), Some(dgate.named()), Some(dup.named())])?;
@@ -253,6 +275,9 @@ pub fn swiglu_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, dgate: &Tensor, 
     let sizes = Sizes { names: &SIZES, values: &[rows, dim] };
     gate.expect([rows, dim], sizes)?;
     up.expect([rows, dim], sizes)?;
+    if let Some(used) = &used {
+        used.expect([1], sizes)?;
+    }
     dgate.expect([rows, dim], sizes)?;
     dup.expect([rows, dim], sizes)?;
     let dtype = dy.dtype();
@@ -269,6 +294,7 @@ pub fn swiglu_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, dgate: &Tensor, 
             dy.pointer(),
             gate.pointer(),
             up.pointer(),
+            pointer(&used).cast(),
             dgate.pointer(),
             dup.pointer(),
             rows as i64,
@@ -277,7 +303,8 @@ pub fn swiglu_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, dgate: &Tensor, 
             dtype.code(),
         )
     };
-    let tensors = [Some(dy.tensor), Some(gate.tensor), Some(up.tensor), Some(dgate.tensor), Some(dup.tensor)];
+    let tensors =
+        [Some(dy.tensor), Some(gate.tensor), Some(up.tensor), tensor(&used), Some(dgate.tensor), Some(dup.tensor)];
     call.finish(status, &tensors)
 }
 
