@@ -22,6 +22,13 @@
 
 #include "kernels/instructions.cuh"
 
+/* Below sm_80, where the host does not choose them, the kernels are empty. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr bool USED = false;
+#else
+constexpr bool USED = true;
+#endif
+
 /* Warps side by side along the rows of the weights and along the tokens; a warp has PANELS x 16 rows and OCTETS x 8
  * tokens. A stage is STEPS parts of every row. */
 template <int ROW_WARPS_, int TOKEN_WARPS_, int PANELS_, int OCTETS_, int STEPS_, int BLOCKS_> struct quant_tile {
@@ -275,7 +282,7 @@ __device__ __forceinline__ void multiply(quant_sums<TILE> &sums, const quant_wor
   nn_copy_async_commit();
   next.finish(work, 0, shared);
   int odd = 0;
-  constexpr int UNROLL = TILE::STEPS <= 2 ? TILE::STEPS : 1;
+  [[maybe_unused]] constexpr int UNROLL = TILE::STEPS <= 2 ? TILE::STEPS : 1;
   for (int32_t first = 0; first < work.parts; first += TILE::STEPS) {
     const bool more = first + TILE::STEPS < work.parts;
     unsigned char *const now = shared + odd * stage::BYTES;
@@ -299,14 +306,9 @@ __device__ __forceinline__ void multiply(quant_sums<TILE> &sums, const quant_wor
   }
 }
 
-// Weights in q4_0 (10), q8_0 (14), q4_k (15) and q6_k (17): what a thread loads for a stage is under way at once.
-// sass: mma_kernel<10, false> on sm_80, sm_90: at least 7 LDG under way, at least 4 IMMA, at most 224 registers
-// sass: mma_kernel<14, false> on sm_80, sm_90: at least 11 LDG under way, at least 4 IMMA, at most 224 registers
-// sass: mma_kernel<15, false> on sm_80, sm_90: at least 16 LDG under way, at least 4 IMMA, at most 232 registers
-// sass: mma_kernel<17, false> on sm_80, sm_90: at least 24 LDG under way, at least 8 IMMA, at most 248 registers
+/* The tiles of a block: columns of y by blockIdx.x, rows of x in turn. */
 template <int FORMAT, bool INTERLEAVED, class TILE>
-__global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS) mma_kernel(quant_product p, int64_t row_tiles) {
-  NN_SHARED_BYTES(shared);
+__device__ __forceinline__ void multiply_tiles(const quant_product &p, int64_t row_tiles, unsigned char *shared) {
   p.check_offsets();
   const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP, g = lane / 4, t = lane % 4;
   const int row_warp = warp % TILE::ROW_WARPS, token_warp = warp / TILE::ROW_WARPS;
@@ -344,6 +346,19 @@ __global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS) mma_kernel(quant_
       }
     }
     __syncthreads();
+  }
+}
+
+// Weights in q4_0 (10), q8_0 (14), q4_k (15) and q6_k (17): what a thread loads for a stage is under way at once.
+// sass: mma_kernel<10, false> on sm_80, sm_90: at least 7 LDG under way, at least 4 IMMA, at most 224 registers
+// sass: mma_kernel<14, false> on sm_80, sm_90: at least 11 LDG under way, at least 4 IMMA, at most 224 registers
+// sass: mma_kernel<15, false> on sm_80, sm_90: at least 16 LDG under way, at least 4 IMMA, at most 232 registers
+// sass: mma_kernel<17, false> on sm_80, sm_90: at least 24 LDG under way, at least 8 IMMA, at most 248 registers
+template <int FORMAT, bool INTERLEAVED, class TILE>
+__global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS) mma_kernel(quant_product p, int64_t row_tiles) {
+  if constexpr (USED) {
+    NN_SHARED_BYTES(shared);
+    multiply_tiles<FORMAT, INTERLEAVED, TILE>(p, row_tiles, shared);
   }
 }
 
