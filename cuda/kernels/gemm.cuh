@@ -229,7 +229,7 @@ __device__ __forceinline__ void gemm_finish(const gemm_problem &p, int64_t at, i
   float y[N];
 #pragma unroll
   for (int i = 0; i < N; i++) {
-    x[i] *= p.alpha;
+    x[i] = __fmul_rn(x[i], p.alpha); /* never one with an addition: every way to C has the same roundings */
   }
   if (p.beta != 0.0f) {
     load(y, c);
@@ -242,7 +242,7 @@ __device__ __forceinline__ void gemm_finish(const gemm_problem &p, int64_t at, i
     load(y, bias + column);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-      x[i] += y[i];
+      x[i] = __fadd_rn(x[i], y[i]);
     }
   }
   if (p.activation == NNCUDA_ACTIVATION_SILU) {
@@ -255,7 +255,7 @@ __device__ __forceinline__ void gemm_finish(const gemm_problem &p, int64_t at, i
     load(y, residual + at);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-      x[i] += y[i];
+      x[i] = __fadd_rn(x[i], y[i]);
     }
   }
   if (wide) {
