@@ -13,7 +13,7 @@
 
 /*
  * Rows and keys of a tile by padded head_dim. Chosen so that Q, one of K and V, and P fit in 64 KiB of shared memory,
- * which every architecture has; not measured on a GPU yet.
+ * which every architecture has.
  */
 template <int D> struct nn_flash_simt_tile;
 template <> struct nn_flash_simt_tile<64> {

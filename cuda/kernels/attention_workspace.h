@@ -59,8 +59,8 @@ static inline float *nn_decode_paged_lay_out(const nn_attention_decode_paged_arg
 
 /*
  * Blocks that the kernel over keys should have, so that a large GPU is full; pieces of a tile of keys make up for what
- * tiles are missing, but none is shorter than PIECE_ROWS rows, or partial results would cost more than they
- * bring. Sums hang on both, so neither may follow the device. By count, not measured on a GPU yet.
+ * tiles are missing, but none is shorter than PIECE_ROWS rows, or partial results would cost more than they bring. Sums
+ * hang on both, so neither may follow the device. By count.
  */
 enum { NN_BACKWARD_BLOCKS = 512, NN_BACKWARD_PIECE_ROWS = 512 };
 

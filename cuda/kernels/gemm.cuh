@@ -55,8 +55,8 @@ struct gemm_place {
   int32_t rows, columns;
 };
 
-/* Tiles of this many rows follow each other down a column of tiles before the next column: what they read of B stays
- * in L2. By count (8 x 128 rows of A and as many of B at k = 8192 are 32 MB), not measured on a GPU yet. */
+/* Tiles of this many rows follow each other down a column of tiles before the next column: what they read of B stays in
+ * L2. By count (8 x 128 rows of A and as many of B at k = 8192 are 32 MB). */
 constexpr int64_t GEMM_BAND = 8;
 
 /* Where a block is on its way through the tiles. It lies in shared memory, since registers are what tiles lack. */

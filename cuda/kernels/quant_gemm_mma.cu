@@ -9,13 +9,13 @@
  * of the next are on their way to registers, and its codes, asynchronously, to shared memory. Rows of bytes there are
  * units of 16, swizzled so that no two rows of an ldmatrix meet in a bank.
  *
- * By count, not measured on a GPU yet: a warp of the large tile does 16 instructions of the tensor cores for a part,
- * each followed by 3 of f32 arithmetic for each of its 4 results a lane (4 with minima, 6 in q6_k). In q4_0 that is 352
- * instructions with all that goes with it (nvcc 13.0, sm_90): 14 reads of shared memory, addresses, and a seventh or so
- * for what 128 tokens share, to unpack the next part. So ordinary arithmetic sets the pace: of a quarter of a
- * multiprocessor the tensor cores take 128 clocks, the f32 arithmetic 192 (384 on sm_80), the instructions 352. With
- * dp4a the products alone would take 1024. A large tile reads 4 KiB of codes, 1 KiB of their units and, in q4_0, 2.25
- * KiB of weights for half a million products.
+ * By count: a warp of the large tile does 16 instructions of the tensor cores for a part, each followed by 3 of f32
+ * arithmetic for each of its 4 results a lane (4 with minima, 6 in q6_k). In q4_0 that is 352 instructions with all
+ * that goes with it (nvcc 13.0, sm_90): 14 reads of shared memory, addresses, and a seventh or so for what 128 tokens
+ * share, to unpack the next part. So ordinary arithmetic sets the pace: of a quarter of a multiprocessor the tensor
+ * cores take 128 clocks, the f32 arithmetic 192 (384 on sm_80), the instructions 352. With dp4a the products alone
+ * would take 1024. A large tile reads 4 KiB of codes, 1 KiB of their units and, in q4_0, 2.25 KiB of weights for half a
+ * million products.
  */
 #include "kernels/quant_gemm.cuh"
 #include "kernels/quant_interleaved.cuh"
