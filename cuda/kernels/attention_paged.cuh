@@ -24,7 +24,7 @@ constexpr float LEAST = -3.402823466e38f;
 /*
  * Rows of a block, by padded head_dim: as many as leave the sums of a thread, of a page and of all before it, in
  * registers; in decoding, where a group is all there is, fewer. Values pass through shared memory
- * CHUNK keys at a time.
+ * CHUNK keys at a time. By count.
  */
 template <int D> constexpr int PREFILL_ROWS = D <= 128 ? 32 : 16;
 constexpr int DECODE_ROWS = 8, CHUNK = 32;

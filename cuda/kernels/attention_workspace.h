@@ -11,7 +11,7 @@
  * What a row reads is cut into runs of neighbouring pieces or pages, as many in each, which are merged twice: within a
  * run as they come, then the runs. How long a run is follows from the row's own number of keys, never from the capacity
  * or the batch, and neither do scratch and grid grow with the capacity beyond this many. 64 runs of two key heads fill
- * an H100, and the second merge has at most 64 steps.
+ * an H100, and the second merge has at most 64 steps. By count.
  */
 enum { NN_DECODE_RUNS = 64 };
 
@@ -28,7 +28,7 @@ NN_SIZE_FUNCTION int64_t nn_most_runs(int64_t count) {
 
 /* A piece of keys: K, and V, of so many bytes are loaded by a block, all under way at once; with two or more blocks on
  * a multiprocessor that is what latency times bandwidth asks for, and they fit in any architecture's shared memory
- * beside Q and P. */
+ * beside Q and P. By count. */
 enum { NN_DECODE_PIECE_BYTES = 16384, NN_DECODE_PIECE_KEYS = 128 };
 
 typedef struct nn_decode_pieces {

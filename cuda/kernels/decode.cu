@@ -23,7 +23,7 @@ constexpr int ROUND_BITS = 8; /* of the key, in one round of the radix search */
 constexpr int BUCKETS = 1 << ROUND_BITS;
 /* Logits have few exponents, so that the lanes of a warp meet in a few buckets, and additions to one word wait for one
  * another: of each bucket there is a copy for every two lanes, in banks of their own. More bits a round, and so fewer
- * rounds, would leave no room for copies. */
+ * rounds, would leave no room for copies. By count. */
 constexpr int COPIES = 16;
 constexpr uint32_t KEY_OF_INFINITY = 0xff800000u;
 

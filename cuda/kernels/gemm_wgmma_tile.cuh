@@ -15,7 +15,8 @@ struct alignas(8) gemm_wgmma_turn {
 /*
  * 128 x 256 is the largest tile whose sums fit the registers: it reads 1.5 bytes of shared memory for 128 products,
  * which leaves the tensor cores the limit. 128 x 128 serves products with few tiles. The ring takes 192 KiB, and 4 KiB
- * a warp are for what is on its way to C: two boxes, or sums. setmaxnreg: 128 * 56 + 256 * 224 = 64512 registers.
+ * a warp are for what is on its way to C: two boxes, or sums. setmaxnreg: 128 * 56 + 256 * 224 = 64512 registers. By
+ * count.
  */
 template <int BN_> struct gemm_wgmma_tile {
   static constexpr int BM = 128, BN = BN_, BK = 64, CONSUMERS = 2, WARPS = 4 * CONSUMERS;

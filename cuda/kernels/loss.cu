@@ -191,7 +191,7 @@ NN_KERNEL(cross_entropy_backward) {
 
 /* ---- aux_loss ---- */
 
-/* Probabilities a block adds up, weighted by their experts' counts, in f64. By count. */
+/* Probabilities a block adds up, weighted by their experts' counts, in f64. */
 constexpr int64_t AUX_CHUNK = NN_AUX_CHUNK;
 static_assert(AUX_CHUNK % (THREADS * 4) == 0);
 

@@ -9,7 +9,7 @@
  * of the next are on their way to registers, and its codes, asynchronously, to shared memory. Rows of bytes there are
  * units of 16, swizzled so that no two rows of an ldmatrix meet in a bank.
  *
- * By count: a warp of the large tile does 16 instructions of the tensor cores for a part, each followed by 3 of f32
+ * A warp of the large tile does 16 instructions of the tensor cores for a part, each followed by 3 of f32
  * arithmetic for each of its 4 results a lane (4 with minima, 6 in q6_k). In q4_0 that is 352 instructions with all
  * that goes with it (nvcc 13.0, sm_90): 14 reads of shared memory, addresses, and a seventh or so for what 128 tokens
  * share, to unpack the next part. So ordinary arithmetic sets the pace: of a quarter of a multiprocessor the tensor
@@ -46,7 +46,7 @@ template <int ROW_WARPS_, int TOKEN_WARPS_, int PANELS_, int OCTETS_, int STEPS_
 
 /* Large tiles where they fill the multiprocessors; else small ones, whose stages are long, since few blocks must have
  * enough loads under way. What has more words to hold takes a smaller share: the two sums of each part of q6_k, and
- * rows side by side, whose words may each lie across two of memory. */
+ * rows side by side, whose words may each lie across two of memory. By count. */
 template <int FORMAT>
 using large_tile =
     quant_tile<2, 4, nn_stored<FORMAT>::HAS_FACTORS ? 2 : 4, 4, nn_stored<FORMAT>::HAS_FACTORS ? 4 : 2, 1>;
