@@ -225,7 +225,7 @@ lint: $(VENV)/.test go-toolchain rust-toolchain ## check formatting and style, c
 	cd rust && cargo fmt --all --check
 	cd rust && $(WITH_LIBRARY) $(CARGO) clippy --workspace --all-targets -- -D warnings
 
-generate: $(VENV)/.packages-test ## write what is made and committed: each language's bindings and the reference of the ABI from bindings.h
+generate: $(VENV)/.packages-test ## write what is made and committed: each language's bindings and the reference of the ABI from bindings.h, the page of tuning constants
 	PYTHONPATH=python $(BIN)/python -m tools.generate
 
 abi: $(VENV)/.packages-test ## write the list of the ABI's symbols (tests/abi/symbols) after a change of bindings.h that is meant, or say which version it needs

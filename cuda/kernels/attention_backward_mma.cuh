@@ -24,8 +24,7 @@
  * Sums take 2 * PARTS * COLUMNS / 2 registers for keys, PARTS * D / 2 for rows; S and dP PARTS * 8 each for keys, where
  * 16 of the other rows are taken at a time, PARTS * OTHER / 2 each for rows. What stays in registers decides the rest.
  * With 256 columns dK and dV are too many: two blocks compute half the columns each, and both compute S and dP. All but
- * 256 columns fit in sm_75's 64 KiB of shared memory, and those in the 99 KiB of sm_86. By this count, not measured on
- * a GPU yet.
+ * 256 columns fit in sm_75's 64 KiB of shared memory, and those in the 99 KiB of sm_86. By count.
  */
 template <int D> struct nn_backward_mma_tile;
 template <> struct nn_backward_mma_tile<64> {

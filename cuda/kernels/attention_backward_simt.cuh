@@ -8,8 +8,8 @@
 
 #include "kernels/attention_backward.cuh"
 
-/* Rows and keys of a tile by padded head_dim. Chosen so that four tiles of D columns fit in 64 KiB of shared memory,
- * which every architecture has; not measured on a GPU yet. */
+/* Rows and keys of a tile by padded head_dim: by count, so that four tiles of D columns fit in 64 KiB of shared memory,
+ * which every architecture has. */
 template <int D> struct nn_backward_simt_tile;
 template <> struct nn_backward_simt_tile<64> {
   static constexpr int M = 32, N = 32;

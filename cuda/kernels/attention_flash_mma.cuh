@@ -16,7 +16,7 @@
  *
  * A fragment of K or V feeds PARTS products: with one, shared memory delivers as slowly as the tensor cores consume;
  * with two, twice as fast. Sums take PARTS * (D + N) / 2 registers. All fit in sm_75's 64 KiB of shared memory, and two
- * blocks or more in a multiprocessor of sm_80 and up. By this count, not measured on a GPU yet.
+ * blocks or more in a multiprocessor of sm_80 and up. By count.
  */
 template <int D> struct nn_flash_mma_tile;
 template <> struct nn_flash_mma_tile<64> {

@@ -12,8 +12,8 @@
 #include "kernels/attention_flash.cuh"
 
 /*
- * Rows and keys of a tile by padded head_dim. Chosen so that Q, one of K and V, and P fit in 64 KiB of shared memory,
- * which every architecture has; not measured on a GPU yet.
+ * Rows and keys of a tile by padded head_dim: by count, so that Q, one of K and V, and P fit in 64 KiB of shared
+ * memory, which every architecture has.
  */
 template <int D> struct nn_flash_simt_tile;
 template <> struct nn_flash_simt_tile<64> {

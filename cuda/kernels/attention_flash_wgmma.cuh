@@ -16,8 +16,7 @@
 
 /*
  * Registers of a consumer: (D + N) / 2 sums, N / 4 of P and D / 4 of Q, at most 192 of the 232 that setmaxnreg leaves
- * (128 * 40 + 256 * 232 = 64512 in all). The rings take 64 KiB for D = 64 and 128 KiB for 128. By count, not measured
- * on a GPU yet.
+ * (128 * 40 + 256 * 232 = 64512 in all). The rings take 64 KiB for D = 64 and 128 KiB for 128. By count.
  */
 template <int D_> struct nn_flash_wgmma_layout {
   static constexpr int D = D_, CONSUMERS = 2, M = 64 * CONSUMERS, N = 128, STAGES = 2, THREADS = 128 * (1 + CONSUMERS);

@@ -5,16 +5,35 @@
 #include "abi/generated/attention.h"
 #include "runtime/engine.h"
 
+/* ---- decoding ---- */
+
+/*
+ * What a row reads is cut into runs of neighbouring pieces or pages, as many in each, which are merged twice: within a
+ * run as they come, then the runs. How long a run is follows from the row's own number of keys, never from the capacity
+ * or the batch, and neither do scratch and grid grow with the capacity beyond this many. 64 runs of two key heads fill
+ * an H100, and the second merge has at most 64 steps. By count.
+ */
+enum { NN_DECODE_RUNS = 64 };
+
+/* Pieces or pages of a run, and runs, of `count` of them. */
+NN_SIZE_FUNCTION int64_t nn_run_length(int64_t count) {
+  return count <= NN_DECODE_RUNS ? 1 : nn_ceil_div(count, NN_DECODE_RUNS);
+}
+
+NN_SIZE_FUNCTION int64_t nn_most_runs(int64_t count) {
+  return count < NN_DECODE_RUNS ? count : (int64_t)NN_DECODE_RUNS;
+}
+
 /* ---- attention_decode ---- */
 
 /* A piece of keys: K, and V, of so many bytes are loaded by a block, all under way at once; with two or more blocks on
  * a multiprocessor that is what latency times bandwidth asks for, and they fit in any architecture's shared memory
- * beside Q and P. By count, not measured on a GPU yet. */
+ * beside Q and P. By count. */
 enum { NN_DECODE_PIECE_BYTES = 16384, NN_DECODE_PIECE_KEYS = 128 };
 
 typedef struct nn_decode_pieces {
-  int64_t keys, count;
-  float *partial; /* [batch][heads][count][head_dim + 2] */
+  int64_t keys, runs; /* of a piece; of a whole cache */
+  float *partial;     /* [batch][heads][runs][head_dim + 2] */
 } nn_decode_pieces;
 
 static inline nn_decode_pieces nn_decode_lay_out(const nn_attention_decode_args *a, nn_workspace *w) {
@@ -22,17 +41,17 @@ static inline nn_decode_pieces nn_decode_lay_out(const nn_attention_decode_args 
   while (p.keys * a->head_dim * (a->dtype == NNCUDA_F32 ? 4 : 2) > NN_DECODE_PIECE_BYTES) {
     p.keys /= 2;
   }
-  p.count = nn_ceil_div(a->capacity, p.keys);
+  p.runs = nn_most_runs(nn_ceil_div(a->capacity, p.keys));
   p.partial =
-      (float *)nn_workspace_piece(w, sizeof(float) * (size_t)(a->batch * a->heads * p.count * (a->head_dim + 2)));
+      (float *)nn_workspace_piece(w, sizeof(float) * (size_t)(a->batch * a->heads * p.runs * (a->head_dim + 2)));
   return p;
 }
 
 /* ---- attention_decode_paged ---- */
 
-/* What each page gives each head of a sequence. */
+/* What each run of pages gives each head of a sequence. */
 static inline float *nn_decode_paged_lay_out(const nn_attention_decode_paged_args *a, nn_workspace *w) {
-  return (float *)nn_workspace_piece(w, sizeof(float) * (size_t)(a->batch * a->heads * a->max_pages) *
+  return (float *)nn_workspace_piece(w, sizeof(float) * (size_t)(a->batch * a->heads * nn_most_runs(a->max_pages)) *
                                             (size_t)(a->head_dim + 2));
 }
 
@@ -40,8 +59,8 @@ static inline float *nn_decode_paged_lay_out(const nn_attention_decode_paged_arg
 
 /*
  * Blocks that the kernel over keys should have, so that a large GPU is full; pieces of a tile of keys make up for what
- * tiles are missing, but none is shorter than PIECE_ROWS rows, or partial results would cost more than they
- * bring. Sums hang on both, so neither may follow the device. By count, not measured on a GPU yet.
+ * tiles are missing, but none is shorter than PIECE_ROWS rows, or partial results would cost more than they bring. Sums
+ * hang on both, so neither may follow the device. By count.
  */
 enum { NN_BACKWARD_BLOCKS = 512, NN_BACKWARD_PIECE_ROWS = 512 };
 

@@ -8,7 +8,9 @@
  * bit.
  *
  * A row is read again in each pass, from the second cache: 128256 logits are 251 or 501 KiB. At the 64 bytes a cycle
- * that a multiprocessor gets from there a pass takes 4 to 8 thousand cycles. By count, not measured on a GPU yet.
+ * that a multiprocessor gets from there a pass takes 4 to 8 thousand cycles. There are six passes with top_p: one for
+ * the largest token, four of the search, one to draw; with top_k as well, ten. What several multiprocessors would have
+ * to tell each other between the passes takes as long by other kernels, about 3 us each.
  */
 #include "abi/decode.h"
 #include "numbers/philox.h"
@@ -21,7 +23,7 @@ constexpr int ROUND_BITS = 8; /* of the key, in one round of the radix search */
 constexpr int BUCKETS = 1 << ROUND_BITS;
 /* Logits have few exponents, so that the lanes of a warp meet in a few buckets, and additions to one word wait for one
  * another: of each bucket there is a copy for every two lanes, in banks of their own. More bits a round, and so fewer
- * rounds, would leave no room for copies. */
+ * rounds, would leave no room for copies. By count. */
 constexpr int COPIES = 16;
 constexpr uint32_t KEY_OF_INFINITY = 0xff800000u;
 
@@ -82,12 +84,25 @@ template <class T, int N> struct row {
 
   /* visit(key, index) for every token, a thread those of its own; a thread's are in rising order. */
   template <class VISIT> __device__ __forceinline__ void each(VISIT visit) const {
-    for (int64_t i = (int64_t)threadIdx.x * N; i < vocab; i += THREADS * N) {
-      float x[N];
-      nn_load(x, logits + i);
+    constexpr int AHEAD = 2; /* loads under way */
+    for (int64_t first = (int64_t)threadIdx.x * N; first < vocab; first += AHEAD * THREADS * N) {
+      nn_vector<T, N> some[AHEAD];
 #pragma unroll
-      for (int e = 0; e < N; e++) {
-        visit(key_of(x[e]), (int32_t)i + e);
+      for (int j = 0; j < AHEAD; j++) {
+        const int64_t i = first + j * THREADS * N;
+        some[j] = nn_load_raw<N>(logits + (i < vocab ? i : first));
+      }
+#pragma unroll
+      for (int j = 0; j < AHEAD; j++) {
+        const int64_t i = first + j * THREADS * N;
+        if (i < vocab) {
+          float x[N];
+          nn_widen(x, some[j]);
+#pragma unroll
+          for (int e = 0; e < N; e++) {
+            visit(key_of(x[e]), (int32_t)i + e);
+          }
+        }
       }
     }
   }
@@ -167,13 +182,15 @@ static __device__ int32_t nth_of_key(const row<T, N> &r, uint32_t key, uint64_t 
 }
 
 /*
- * The border of the shortest run of first tokens whose measures (their number, or their weights) reach `target`, which
- * those of all together do.
+ * The border of the shortest run of first tokens whose measures (their number, or their weights) reach the target,
+ * which is target_of the measures of all together, and at most that.
  */
-template <class T, int N, class MEASURE>
-static __device__ border find_border(const row<T, N> &r, const MEASURE &measure, double target, shared_row *s) {
+template <class T, int N, class MEASURE, class TARGET_OF>
+static __device__ border find_border(const row<T, N> &r, const MEASURE &measure, TARGET_OF target_of, shared_row *s,
+                                     uint64_t &sum_to_border) {
   uint32_t prefix = 0, known = 0; /* bits of the border's key */
   uint64_t above = 0;             /* measure of the tokens with a larger key */
+  double target = 0.0;
   for (int shift = 32 - ROUND_BITS; shift >= 0; shift -= ROUND_BITS) {
     const uint32_t mask = BUCKETS - 1;
     for (int i = threadIdx.x; i < BUCKETS * COPIES; i += THREADS) {
@@ -200,6 +217,9 @@ static __device__ border find_border(const row<T, N> &r, const MEASURE &measure,
     sum = nn_warp_sum<LANES>(sum);
     sum = lane == 0 ? sum : 0;
     const uint64_t before = above + scan_block(sum, s->warps, &total);
+    if (known == 0) { /* the first round has all of them */
+      target = target_of(total);
+    }
     if (sum != 0 && (double)before < target && (double)(before + sum) >= target) {
       s->bucket = (uint32_t)bucket;
       s->above = before;
@@ -218,6 +238,7 @@ static __device__ border find_border(const row<T, N> &r, const MEASURE &measure,
   while (wanted > 1 && (double)(above + (wanted - 1) * each) >= target) {
     wanted--; /* the quotient was rounded up */
   }
+  sum_to_border = above + wanted * each;
   if (wanted == count) { /* all of them, as far as the border before this one lets through */
     return {prefix, prefix == measure.last.key ? measure.last.index : INT32_MAX};
   }
@@ -263,13 +284,20 @@ static __device__ uint64_t sum_of(const row<T, N> &r, const MEASURE &measure, sh
   return total;
 }
 
-/* The first token in the order: its key above its index, turned round so that the lower one is larger. */
-template <class T, int N> static __device__ uint64_t first_token(const row<T, N> &r, uint64_t *shared) {
+/* The first token in the order: its key above its index, turned round so that the lower one is larger. `count`: this
+ * thread's tokens that may be drawn. */
+template <class T, int N>
+static __device__ uint64_t first_token(const row<T, N> &r, uint64_t *shared, uint32_t *count = nullptr) {
   uint64_t best = 0;
+  uint32_t there = 0;
   r.each([&](uint32_t key, int32_t index) {
     const uint64_t x = (uint64_t)key << 32 | (uint32_t)~index;
     best = x > best ? x : best;
+    there += key != 0;
   });
+  if (count != nullptr) {
+    *count = there;
+  }
   return max_block(best, shared);
 }
 
@@ -307,7 +335,8 @@ static __device__ bool options_hold(const nn_sample_args &a, int64_t r, const op
 /* Every thread of the block comes to the same decisions: they rest on what lies in memory and on sums of the block. */
 template <class T, int N> static __device__ int32_t sample_row(const nn_sample_args &a, int64_t number, shared_row *s) {
   const row<T, N> r = {static_cast<const T *>(a.logits) + number * a.vocab, (int32_t)a.vocab};
-  const uint64_t first = first_token(r, s->warps);
+  uint32_t there;
+  const uint64_t first = first_token(r, s->warps, &there);
   const uint32_t best = (uint32_t)(first >> 32);
   const float temperature = a.temperature[number];
   if (best == 0) {
@@ -320,17 +349,25 @@ template <class T, int N> static __device__ int32_t sample_row(const nn_sample_a
   border last = {infinite ? KEY_OF_INFINITY : 1, INT32_MAX};
   if (a.top_k != nullptr && a.top_k[number] < a.vocab) {
     const one_each count = {last};
-    if ((uint64_t)a.top_k[number] < sum_of(r, count, s)) {
-      last = find_border(r, count, (double)a.top_k[number], s);
+    const uint64_t top_k = (uint64_t)a.top_k[number];
+    uint64_t all;
+    if (infinite) {
+      all = sum_of(r, count, s);
+    } else {
+      scan_block(there, s->warps, &all);
+    }
+    if (top_k < all) {
+      last = find_border(r, count, [=](uint64_t) { return (double)top_k; }, s, all);
     }
   }
   const float inverse = 1.0f / temperature, largest = 3.402823466e38f; /* 0 times it must be 0 */
   const float scale = infinite ? 0.0f : inverse < largest ? inverse : largest;
   weigher weight = {last, infinite ? 0.0f : logit_of(best), scale, 0.0f};
-  uint64_t all = sum_of(r, weight, s);
   const double top_p = a.top_p == nullptr ? 1.0 : (double)a.top_p[number];
+  uint64_t all;
   if (top_p < 1.0) {
-    weight.last = find_border(r, weight, top_p * (double)all, s);
+    weight.last = find_border(r, weight, [=](uint64_t of_all) { return top_p * (double)of_all; }, s, all);
+  } else {
     all = sum_of(r, weight, s);
   }
   if (a.min_p != nullptr && a.min_p[number] > 0.0f) {
@@ -341,6 +378,7 @@ template <class T, int N> static __device__ int32_t sample_row(const nn_sample_a
   return draw(r, weight, all, word, s);
 }
 
+// sass: sample_kernel<nn_bf16, 8> on sm_90: at least 2 LDG.128 under way, at most 64 registers
 template <class T, int N>
 static __global__ void __launch_bounds__(THREADS) sample_kernel(nn_sample_args a, option_rules rules) {
   __shared__ shared_row s;

@@ -7,7 +7,7 @@
  * aligned to 16 bytes, or has rows that are not whole runs of 16, goes element by element.
  *
  * THREADS * UNROLL * 16 bytes is what a block has under way an input: with eight blocks a multiprocessor, 128 KiB
- * there, several times what latency times bandwidth asks for. By count, not measured on a GPU yet.
+ * there, several times what latency times bandwidth asks for. By count.
  */
 constexpr int THREADS = 256, UNROLL = 4, BLOCKS_PER_SM = 8;
 

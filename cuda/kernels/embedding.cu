@@ -2,7 +2,7 @@
 #include "kernels/number.cuh"
 #include "kernels/reduce.cuh"
 
-constexpr int THREADS = 256, UNROLL = 4, BLOCKS_PER_SM = 8; /* by count, not measured on a GPU yet */
+constexpr int THREADS = 256, UNROLL = 4, BLOCKS_PER_SM = 8; /* by count */
 
 /* ---- embedding: rows are moved in units of 16 bytes, or, where they cannot be, of an element ---- */
 
@@ -153,7 +153,7 @@ template <bool FIRST> __global__ void __launch_bounds__(DIGITS) sort_kernel(toke
   }
 }
 
-/* A warp's share of an id: 4 columns a lane. Rows of x under way at once; by count, not measured on a GPU yet. */
+/* A warp's share of an id: 4 columns a lane. Rows of x under way at once; by count. */
 constexpr int SUM_THREADS = 128, COLUMNS = 4, SUM_UNROLL = 8;
 
 template <class T, bool WIDE>

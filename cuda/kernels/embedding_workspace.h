@@ -5,8 +5,7 @@
 #include "abi/generated/embedding.h"
 #include "runtime/engine.h"
 
-/* Chunks are few, since each block reads all their counts, and no smaller than what keeps one busy. By count, not
- * measured on a GPU yet. */
+/* Chunks are few, since each block reads all their counts, and no smaller than what keeps one busy. By count. */
 enum { NN_SORT_DIGIT_BITS = 9, NN_SORT_DIGITS = 1 << NN_SORT_DIGIT_BITS, NN_SORT_CHUNKS = 128, NN_SORT_TOKENS = 2048 };
 
 /* What sorts the tokens by id. */

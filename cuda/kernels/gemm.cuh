@@ -55,8 +55,8 @@ struct gemm_place {
   int32_t rows, columns;
 };
 
-/* Tiles of this many rows follow each other down a column of tiles before the next column: what they read of B stays
- * in L2. By count (8 x 128 rows of A and as many of B at k = 8192 are 32 MB), not measured on a GPU yet. */
+/* Tiles of this many rows follow each other down a column of tiles before the next column: what they read of B stays in
+ * L2. By count (8 x 128 rows of A and as many of B at k = 8192 are 32 MB). */
 constexpr int64_t GEMM_BAND = 8;
 
 /* Where a block is on its way through the tiles. It lies in shared memory, since registers are what tiles lack. */
@@ -229,7 +229,7 @@ __device__ __forceinline__ void gemm_finish(const gemm_problem &p, int64_t at, i
   float y[N];
 #pragma unroll
   for (int i = 0; i < N; i++) {
-    x[i] *= p.alpha;
+    x[i] = __fmul_rn(x[i], p.alpha); /* never one with an addition: every way to C has the same roundings */
   }
   if (p.beta != 0.0f) {
     load(y, c);
@@ -242,7 +242,7 @@ __device__ __forceinline__ void gemm_finish(const gemm_problem &p, int64_t at, i
     load(y, bias + column);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-      x[i] += y[i];
+      x[i] = __fadd_rn(x[i], y[i]);
     }
   }
   if (p.activation == NNCUDA_ACTIVATION_SILU) {
@@ -255,7 +255,7 @@ __device__ __forceinline__ void gemm_finish(const gemm_problem &p, int64_t at, i
     load(y, residual + at);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-      x[i] += y[i];
+      x[i] = __fadd_rn(x[i], y[i]);
     }
   }
   if (wide) {

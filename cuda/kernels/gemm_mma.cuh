@@ -36,7 +36,7 @@ struct gemm_mma_tile {
  * A warp that sums 64 x 64 reads 4 KiB of shared memory for 64 x 64 x 16 products: half of what shared memory delivers
  * while the tensor cores of an sm_80 do them (64 x 32 would be three quarters). Three stages of 128 x 128 are 48 KiB,
  * so two blocks fit everywhere. 64 x 64 tiles fill a GPU with products that have too few large ones. On sm_75 registers
- * also hold what is under way, and for tf32 what is rounded, hence 8 warps. By count, not measured on a GPU yet.
+ * also hold what is under way, and for tf32 what is rounded, hence 8 warps. By count.
  */
 using gemm_mma_large = gemm_mma_tile<2, 2, 64, 64, 3, true, true, 2>;
 using gemm_mma_small = gemm_mma_tile<2, 2, 32, 32, 4, true, true, 4>;

@@ -10,7 +10,7 @@
 /*
  * A warp's 32 threads lie 4 by 8 on its tile of C, each with MB x 2 blocks of 4 x 4, so that a warp reads 64 contiguous
  * bytes of A and 128 of B at once, without bank conflicts. By count of registers (64 sums and 24 for what is under way
- * leave two blocks of 256 threads on a multiprocessor), not measured on a GPU yet.
+ * leave two blocks of 256 threads on a multiprocessor).
  */
 template <int WARPS_M_, int WARPS_N_, int MB_, int BK_> struct gemm_simt_tile {
   static constexpr int MB = MB_, NB = 2, WARPS_M = WARPS_M_, WARPS_N = WARPS_N_;

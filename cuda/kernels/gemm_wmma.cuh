@@ -14,7 +14,7 @@
  * Loads of fragments cannot follow a swizzle: 16 bytes behind each row keep eight rows at one column apart in the
  * banks, and rows a multiple of 16 bytes apart, as the loads want them. Tiles are those of sm_75, where copies go
  * through registers, too; but a lane has twice the elements of a fragment, since two lanes have each, and so one block
- * fewer of the small ones finds its registers. By count, not measured on a GPU yet.
+ * fewer of the small ones finds its registers. By count.
  */
 constexpr int GEMM_WMMA_PAD = 16;
 using gemm_wmma_large = gemm_mma_tile<2, 4, 64, 32, 2, false, true, 1, GEMM_WMMA_PAD>;

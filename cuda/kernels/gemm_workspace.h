@@ -26,8 +26,7 @@ static inline int64_t nn_gemm_usual_sms(int32_t arch) {
 /*
  * Large tiles where there are enough of them to give each multiprocessor one, or two with pieces of at least
  * LARGE_PIECE; else small tiles, in pieces of at least SMALL_PIECE until each multiprocessor has three. What pieces
- * cost is a trip of C in f32 to memory and back for each: at most PIECES of them, of PARTIAL_BYTES together. By count,
- * not measured on a GPU yet.
+ * cost is a trip of C in f32 to memory and back for each: at most PIECES of them, of PARTIAL_BYTES together. By count.
  */
 enum {
   NN_GEMM_LARGE = 128,

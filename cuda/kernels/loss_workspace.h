@@ -5,7 +5,7 @@
 #include "abi/generated/loss.h"
 #include "runtime/engine.h"
 
-enum { NN_AUX_CHUNK = 8192 }; /* probabilities of a block */
+enum { NN_AUX_CHUNK = 8192 }; /* probabilities of a block, by count */
 
 /* The loss of each row. */
 static inline double *nn_entropy_lay_out(const nn_cross_entropy_forward_args *a, nn_workspace *w) {

@@ -5,6 +5,7 @@
 #include "kernels/memory_parts.cuh"
 
 #include "kernels/driver.cuh"
+#include "kernels/streams.cuh"
 
 namespace {
 
@@ -107,8 +108,8 @@ void *nn_gpu_take_parts(nncuda_ctx *ctx, size_t bytes, const int64_t *ranges, in
 
 void nn_gpu_give_parts(nncuda_ctx *ctx, void *memory, size_t bytes, const int64_t *ranges, int64_t count) {
   driver d;
-  cudaStreamSynchronize(nn_gpu_stream(ctx)); /* nothing on the device may use it any more */
-  cudaGetLastError();
+  /* Nothing on the device may use it any more, copies on further streams neither: unmapping does not wait. */
+  nn_streams_drain(ctx);
   if (d.find()) {
     give(d, reinterpret_cast<CUdeviceptr>(memory), bytes, ranges, count);
   }

@@ -7,8 +7,7 @@
 #include "kernels/optimizer_workspace.h"
 #include "numbers/moments.h"
 
-/* Blocks a multiprocessor of what goes through a whole arena: by count, as in elementwise.cu, not measured on a GPU
- * yet. */
+/* Blocks a multiprocessor of what goes through a whole arena: by count, as in elementwise.cu. */
 constexpr int THREADS = 256, BLOCKS_PER_SM = 8;
 
 /* A product with a sum is fused where cpu/optimizer_adamw.h fuses it and nowhere else, so that both engines make the

@@ -95,6 +95,36 @@ struct nn_paged {
   }
 };
 
+/* Numbers of the pages first .. end - 1 of a sequence, one after another: the lanes of a warp read and check 32 at a
+ * time. Every warp of a block has its own. */
+struct nn_page_numbers {
+  const nn_paged &sequences;
+  int64_t sequence, unread, end;
+  int32_t mine = 0, used = NN_WARP; /* this lane's number; how many of the 32 have been given */
+  bool bad = false;                 /* one that was read is out of range */
+
+  __device__ __forceinline__ nn_page_numbers(const nn_paged &all, int64_t of, int64_t first, int64_t to)
+      : sequences(all), sequence(of), unread(first), end(to) {}
+
+  /* The next one; false after the last, or where one of those that were read with it is out of range. */
+  __device__ __forceinline__ bool next(int64_t &page) {
+    if (used == NN_WARP) {
+      const int64_t i = unread + threadIdx.x % NN_WARP;
+      int64_t number = 0;
+      const bool holds = i >= end || sequences.page_at(sequence, i, number);
+      mine = (int32_t)number;
+      bad = __ballot_sync(NN_ALL_LANES, !holds) != 0;
+      unread += NN_WARP;
+      used = 0;
+    }
+    if (bad || unread - NN_WARP + used >= end) {
+      return false;
+    }
+    page = __shfl_sync(NN_ALL_LANES, mine, used++);
+    return true;
+  }
+};
+
 inline nn_paged nn_paged_of(nncuda_ctx *ctx, const int32_t *offsets, const int32_t *lengths, const int32_t *page_table,
                             int64_t tokens, int64_t batch, int64_t max_pages, int64_t pages) {
   /* A table may have more columns than lengths can count. */

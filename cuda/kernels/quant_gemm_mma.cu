@@ -9,18 +9,25 @@
  * of the next are on their way to registers, and its codes, asynchronously, to shared memory. Rows of bytes there are
  * units of 16, swizzled so that no two rows of an ldmatrix meet in a bank.
  *
- * By count, not measured on a GPU yet: a warp of the large tile does 16 instructions of the tensor cores for a part,
- * each followed by 3 of f32 arithmetic for each of its 4 results a lane (4 with minima, 6 in q6_k). In q4_0 that is 352
- * instructions with all that goes with it (nvcc 13.0, sm_90): 14 reads of shared memory, addresses, and a seventh or so
- * for what 128 tokens share, to unpack the next part. So ordinary arithmetic sets the pace: of a quarter of a
- * multiprocessor the tensor cores take 128 clocks, the f32 arithmetic 192 (384 on sm_80), the instructions 352. With
- * dp4a the products alone would take 1024. A large tile reads 4 KiB of codes, 1 KiB of their units and, in q4_0, 2.25
- * KiB of weights for half a million products.
+ * A warp of the large tile does 16 instructions of the tensor cores for a part, each followed by 3 of f32
+ * arithmetic for each of its 4 results a lane (4 with minima, 6 in q6_k). In q4_0 that is 352 instructions with all
+ * that goes with it (nvcc 13.0, sm_90): 14 reads of shared memory, addresses, and a seventh or so for what 128 tokens
+ * share, to unpack the next part. So ordinary arithmetic sets the pace: of a quarter of a multiprocessor the tensor
+ * cores take 128 clocks, the f32 arithmetic 192 (384 on sm_80), the instructions 352. With dp4a the products alone
+ * would take 1024. A large tile reads 4 KiB of codes, 1 KiB of their units and, in q4_0, 2.25 KiB of weights for half a
+ * million products.
  */
 #include "kernels/quant_gemm.cuh"
 #include "kernels/quant_interleaved.cuh"
 
 #include "kernels/instructions.cuh"
+
+/* Below sm_80, where the host does not choose them, the kernels are empty. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr bool USED = false;
+#else
+constexpr bool USED = true;
+#endif
 
 /* Warps side by side along the rows of the weights and along the tokens; a warp has PANELS x 16 rows and OCTETS x 8
  * tokens. A stage is STEPS parts of every row. */
@@ -39,7 +46,7 @@ template <int ROW_WARPS_, int TOKEN_WARPS_, int PANELS_, int OCTETS_, int STEPS_
 
 /* Large tiles where they fill the multiprocessors; else small ones, whose stages are long, since few blocks must have
  * enough loads under way. What has more words to hold takes a smaller share: the two sums of each part of q6_k, and
- * rows side by side, whose words may each lie across two of memory. */
+ * rows side by side, whose words may each lie across two of memory. By count. */
 template <int FORMAT>
 using large_tile =
     quant_tile<2, 4, nn_stored<FORMAT>::HAS_FACTORS ? 2 : 4, 4, nn_stored<FORMAT>::HAS_FACTORS ? 4 : 2, 1>;
@@ -275,7 +282,7 @@ __device__ __forceinline__ void multiply(quant_sums<TILE> &sums, const quant_wor
   nn_copy_async_commit();
   next.finish(work, 0, shared);
   int odd = 0;
-  constexpr int UNROLL = TILE::STEPS <= 2 ? TILE::STEPS : 1;
+  [[maybe_unused]] constexpr int UNROLL = TILE::STEPS <= 2 ? TILE::STEPS : 1;
   for (int32_t first = 0; first < work.parts; first += TILE::STEPS) {
     const bool more = first + TILE::STEPS < work.parts;
     unsigned char *const now = shared + odd * stage::BYTES;
@@ -299,14 +306,9 @@ __device__ __forceinline__ void multiply(quant_sums<TILE> &sums, const quant_wor
   }
 }
 
-// Weights in q4_0 (10), q8_0 (14), q4_k (15) and q6_k (17): what a thread loads for a stage is under way at once.
-// sass: mma_kernel<10, false> on sm_80, sm_90: at least 7 LDG under way, at least 4 IMMA, at most 224 registers
-// sass: mma_kernel<14, false> on sm_80, sm_90: at least 11 LDG under way, at least 4 IMMA, at most 224 registers
-// sass: mma_kernel<15, false> on sm_80, sm_90: at least 16 LDG under way, at least 4 IMMA, at most 232 registers
-// sass: mma_kernel<17, false> on sm_80, sm_90: at least 24 LDG under way, at least 8 IMMA, at most 248 registers
+/* The tiles of a block: columns of y by blockIdx.x, rows of x in turn. */
 template <int FORMAT, bool INTERLEAVED, class TILE>
-__global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS) mma_kernel(quant_product p, int64_t row_tiles) {
-  NN_SHARED_BYTES(shared);
+__device__ __forceinline__ void multiply_tiles(const quant_product &p, int64_t row_tiles, unsigned char *shared) {
   p.check_offsets();
   const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP, g = lane / 4, t = lane % 4;
   const int row_warp = warp % TILE::ROW_WARPS, token_warp = warp / TILE::ROW_WARPS;
@@ -344,6 +346,19 @@ __global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS) mma_kernel(quant_
       }
     }
     __syncthreads();
+  }
+}
+
+// Weights in q4_0 (10), q8_0 (14), q4_k (15) and q6_k (17): what a thread loads for a stage is under way at once.
+// sass: mma_kernel<10, false> on sm_80, sm_90: at least 7 LDG under way, at least 4 IMMA, at most 224 registers
+// sass: mma_kernel<14, false> on sm_80, sm_90: at least 11 LDG under way, at least 4 IMMA, at most 224 registers
+// sass: mma_kernel<15, false> on sm_80, sm_90: at least 16 LDG under way, at least 4 IMMA, at most 232 registers
+// sass: mma_kernel<17, false> on sm_80, sm_90: at least 24 LDG under way, at least 8 IMMA, at most 248 registers
+template <int FORMAT, bool INTERLEAVED, class TILE>
+__global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS) mma_kernel(quant_product p, int64_t row_tiles) {
+  if constexpr (USED) {
+    NN_SHARED_BYTES(shared);
+    multiply_tiles<FORMAT, INTERLEAVED, TILE>(p, row_tiles, shared);
   }
 }
 

@@ -12,7 +12,7 @@ constexpr int THREADS = 128, WARPS = THREADS / NN_WARP;
 /*
  * For M rows of x: R rows of the weights a warp, and runs of 32 parts whose loads are under way together. 8 parts a
  * lane (for M = 8: 2, which leaves registers for the sums) are 32 words under way, 4 KiB a warp; more rows a warp would
- * leave too few warps for the small matrices of a model. By count, not measured on a GPU yet.
+ * leave too few warps for the small matrices of a model. By count.
  */
 template <int M> struct rows_shape {
   static constexpr int R = M <= 4 ? 4 : 2, RUNS = M == 1 ? 2 : 1, SUMS = R * M;

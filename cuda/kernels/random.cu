@@ -9,7 +9,7 @@
  * the bits are those of the CPU engine (cpu/random.c, which says why the series are as long as they are), and a model
  * that is made on a GPU is the same as one made on a CPU.
  */
-constexpr int THREADS = 256, BLOCKS_PER_SM = 8; /* by count, not measured on a GPU yet */
+constexpr int THREADS = 256, BLOCKS_PER_SM = 8; /* by count */
 
 struct sequence {
   void *y;

@@ -7,7 +7,7 @@
 
 /* The rows are cut by their number alone, since sums hang on it. What a piece leaves is one row of f32, written and
  * read again: with 8 rows of 16-bit numbers a piece, which 2048 tokens need to occupy all multiprocessors, a sixth of
- * the traffic, with 32 rows (32 k tokens) a twentieth. By count, not measured on a GPU yet. */
+ * the traffic, with 32 rows (32 k tokens) a twentieth. By count. */
 enum { NN_NORM_MOST_PIECES = 1024, NN_NORM_FEWEST_ROWS = 8 };
 
 /* What the rows are cut into, and the sums of each piece for the gradient of the weight. */

@@ -1,7 +1,7 @@
 #include "kernels/number.cuh"
 #include "kernels/rope_workspace.h"
 
-constexpr int THREADS = 256, BLOCKS_PER_SM = 8; /* by count, not measured on a GPU yet */
+constexpr int THREADS = 256, BLOCKS_PER_SM = 8; /* by count */
 
 /* ---- tables ---- */
 

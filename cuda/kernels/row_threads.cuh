@@ -14,7 +14,7 @@
  *
  * 32 elements are four (f32: eight) loads of 16 bytes under way a thread, and leave room for a second row in registers;
  * half of that in a long row is enough for its 512 threads, and leaves each of them less than 128 registers to fill. By
- * count of bytes and registers, not measured on a GPU yet.
+ * count of bytes and registers.
  */
 #ifndef NN_KERNELS_ROW_THREADS_CUH
 #define NN_KERNELS_ROW_THREADS_CUH

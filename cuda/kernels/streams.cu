@@ -95,6 +95,17 @@ int32_t nn_streams_wait(nncuda_ctx *ctx) {
   return status != NNCUDA_SUCCESS ? status : own;
 }
 
+void nn_streams_drain(nncuda_ctx *ctx) {
+  for (size_t i = 0; i < ctx->handles.capacity; i++) {
+    const nn_table_entry *entry = &ctx->handles.entries[i];
+    if (entry->value == (void *)(intptr_t)NN_HANDLE_STREAM) {
+      cudaStreamSynchronize((cudaStream_t)(uintptr_t)entry->key);
+    }
+  }
+  cudaStreamSynchronize(nn_gpu_stream(ctx));
+  cudaGetLastError();
+}
+
 void nn_streams_close(nncuda_ctx *ctx) {
   for (size_t i = 0; i < ctx->handles.capacity; i++) {
     const nn_table_entry *entry = &ctx->handles.entries[i];

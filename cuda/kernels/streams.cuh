@@ -9,6 +9,8 @@ extern const nn_capture nn_gpu_capture;
 
 /* Waits for all streams of the context; the first error that its device met. */
 int32_t nn_streams_wait(nncuda_ctx *ctx);
+/* Waits for all streams of the context, and leaves errors and faults to the next that asks for them. */
+void nn_streams_drain(nncuda_ctx *ctx);
 /* Frees streams and events. */
 void nn_streams_close(nncuda_ctx *ctx);
 

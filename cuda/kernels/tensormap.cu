@@ -52,12 +52,12 @@ bool nn_tensor_map(CUtensorMap *map, int32_t dtype, int rank, const void *base, 
     return false;
   }
   const nn_encode encode = encoder();
-  return encode != nullptr && encode(map, type, static_cast<cuuint32_t>(rank), const_cast<void *>(base), sizes,
-                                     byte_strides, boxes, ones, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                                     swizzle == NN_SWIZZLE_128  ? CU_TENSOR_MAP_SWIZZLE_128B
-                                     : swizzle == NN_SWIZZLE_64 ? CU_TENSOR_MAP_SWIZZLE_64B
-                                     : swizzle == NN_SWIZZLE_32 ? CU_TENSOR_MAP_SWIZZLE_32B
-                                                                : CU_TENSOR_MAP_SWIZZLE_NONE,
-                                     CU_TENSOR_MAP_L2_PROMOTION_L2_128B /* not measured on a GPU yet */,
-                                     CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+  return encode != nullptr &&
+         encode(map, type, static_cast<cuuint32_t>(rank), const_cast<void *>(base), sizes, byte_strides, boxes, ones,
+                CU_TENSOR_MAP_INTERLEAVE_NONE,
+                swizzle == NN_SWIZZLE_128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                : swizzle == NN_SWIZZLE_64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                : swizzle == NN_SWIZZLE_32 ? CU_TENSOR_MAP_SWIZZLE_32B
+                                           : CU_TENSOR_MAP_SWIZZLE_NONE,
+                CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }

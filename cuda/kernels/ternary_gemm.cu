@@ -2,7 +2,7 @@
 #include "kernels/ternary_gemm.cuh"
 
 /* Rows from which the tensor cores multiply: with more, dp4a would take longer than reading the weights does. By count
- * (n * k * rows / 4 dp4a, 64 a clock and multiprocessor), not measured on a GPU yet. */
+ * (n * k * rows / 4 dp4a, 64 a clock and multiprocessor). */
 constexpr int64_t ROWS_FOR_MMA = 5;
 
 static bool pairs_of(const void *y, const void *residual, int64_t n, int32_t dtype) {

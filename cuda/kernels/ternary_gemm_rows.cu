@@ -11,7 +11,7 @@ constexpr int THREADS = 256, WARPS = THREADS / NN_WARP, QUADS = 4, QUAD_ROWS = T
 /*
  * For M rows of codes: loads of 16 bytes under way a thread. Four are 16 KiB a block: with k = 2560 all of a panel, and
  * of a model's smallest matrix, 160 panels, all bytes are under way at once. With more rows registers go to the sums.
- * By count, not measured on a GPU yet.
+ * By count.
  */
 template <int M, int PANELS> constexpr int UNDER_WAY = (M <= 2 ? 4 : 2) / PANELS;
 

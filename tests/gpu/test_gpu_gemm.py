@@ -82,9 +82,54 @@ def test_nothing_but_sums(gpu: nncuda.Context, trans_a: int, trans_b: int, dtype
     b = placed(gpu, random(rng, *((n, k) if trans_b else (k, n)), dtype=dtype))
     got = kernels.gemm(a, b, trans_a=trans_a, trans_b=trans_b).numpy()
     check(got, turned(a.numpy(), trans_a), turned(b.numpy(), trans_b), 0.0, dtype)
-    if not trans_a and trans_b:
-        other = kernels.gemm_epilogue(a, b, gpu.zeros((n,), dtype), None, activation=0).numpy()
-        assert np.array_equal(wide(got), wide(other))
+    other = placed(gpu, np.zeros((m, n), got.dtype), 1)
+    kernels.gemm(a, b, trans_a=trans_a, trans_b=trans_b, c=other)
+    assert got.tobytes() == other.numpy().tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("adds", ["bias", "residual", "bias silu residual"])
+def test_what_is_added_is_added_by_one_rule(gpu: nncuda.Context, adds: str, dtype: str) -> None:
+    """C that begins between two runs of 16 bytes has no way by boxes (sm_90a), and the same bits."""
+    rng = np.random.default_rng(9)
+    m, n, k = 128 * 11 + 24, 128 * 12 + 72, 104
+    a, b = placed(gpu, random(rng, m, k, dtype=dtype)), placed(gpu, random(rng, n, k, dtype=dtype))
+    bias, residual = random(rng, n, dtype=dtype), random(rng, m, n, dtype=dtype)
+    results = []
+    for shift in (0, 1):
+        c = placed(gpu, np.zeros((m, n), residual.dtype), shift)
+        kernels.gemm_epilogue(
+            a, b, placed(gpu, bias) if "bias" in adds else None, placed(gpu, residual) if "residual" in adds else None,
+            activation=int("silu" in adds), c=c)  # fmt: skip
+        results.append(c.numpy())
+    assert results[0].tobytes() == results[1].tobytes()
+    if "silu" not in adds:
+        more = wide(bias) if adds == "bias" else wide(residual)
+        check(results[0], wide(a.numpy()), wide(b.numpy()).T, more, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("dtype_c", ["same", "f32"])
+def test_what_was_there_is_added_by_one_rule(gpu: nncuda.Context, dtype_c: str, dtype: str) -> None:
+    """The same for beta, with groups of rows, whose last ones are another's, and C in f32 or 16 bits."""
+    rng = np.random.default_rng(10)
+    groups, n, k = 40, 264, 72
+    lengths = rng.integers(0, 200, groups)
+    lengths[:4] = 1, 0, 144, 15
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    rows = int(offsets[-1]) + 3
+    a, b = random(rng, rows, k, dtype=dtype), random(rng, groups, k, n, dtype=dtype)
+    c = random(rng, rows, n, dtype=dtype if dtype_c == "same" else "f32")
+    results = []
+    for shift in (0, 1):
+        out = placed(gpu, c, shift)
+        kernels.grouped_gemm(placed(gpu, a), placed(gpu, b), gpu.tensor(offsets), out, beta=0.75)
+        results.append(out.numpy())
+    assert results[0].tobytes() == results[1].tobytes()
+    for g in range(groups):
+        part = slice(offsets[g], offsets[g + 1])
+        check(results[0][part], wide(a[part]), wide(b[g]), 0.75 * wide(c[part]), dtype if dtype_c == "same" else "f32")
+    assert results[0][offsets[-1] :].tobytes() == c[offsets[-1] :].tobytes()
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
