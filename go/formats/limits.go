@@ -11,12 +11,15 @@ const (
 	TOMLBytes           = 1 << 16
 	TOMLLineBytes       = 1 << 11
 	TokenizerModelBytes = 32 << 20
+	TokenizerJSONBytes  = 64 << 20
+	TemplateBytes       = 4 << 20
 
 	// JSONMarks are brackets, braces, commas and colons of a JSON text outside its strings: what it has more of takes
 	// memory for values.
-	JSONMarks  = 1 << 21
-	JSONDepth  = 512
-	JSONDigits = 4300
+	JSONMarks          = 1 << 21
+	TokenizerJSONMarks = 1 << 24
+	JSONDepth          = 512
+	JSONDigits         = 4300
 
 	FileTensors     = 1 << 17
 	ModelTensors    = 1 << 16

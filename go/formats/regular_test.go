@@ -111,7 +111,8 @@ func TestLimits(t *testing.T) {
 	ours := map[string]int64{
 		"json_bytes": formats.JSONBytes, "index_bytes": formats.IndexBytes, "header_bytes": formats.HeaderBytes,
 		"line_bytes": formats.LineBytes, "name_bytes": formats.NameBytes, "toml_bytes": formats.TOMLBytes, "toml_line_bytes": formats.TOMLLineBytes,
-		"tokenizer_model_bytes": formats.TokenizerModelBytes, "json_marks": formats.JSONMarks,
+		"tokenizer_model_bytes": formats.TokenizerModelBytes, "tokenizer_json_bytes": formats.TokenizerJSONBytes,
+		"template_bytes": formats.TemplateBytes, "json_marks": formats.JSONMarks, "tokenizer_json_marks": formats.TokenizerJSONMarks,
 		"json_depth": formats.JSONDepth, "json_digits": formats.JSONDigits, "file_tensors": formats.FileTensors,
 		"model_tensors": formats.ModelTensors, "model_parameters": formats.ModelParameters, "count": formats.MaxCount,
 	}

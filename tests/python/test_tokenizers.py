@@ -202,3 +202,15 @@ def test_a_file_cannot_ask_for_filled_up_or_cut_texts(tmp_path: Path) -> None:
         path.write_text(wrong)
         with pytest.raises(FormatError, match=r"tokenizer\.json: is"):
             JsonTokenizer.load(path)
+
+
+def test_an_added_token_of_normalised_text_is_decoded(tmp_path: Path) -> None:
+    path = byte_level_folder(tmp_path) / "tokenizer.json"
+    content = json.loads(path.read_text())
+    content["normalizer"], content["pre_tokenizer"] = {"type": "ByteLevel"}, None
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": True, "special": False}
+    content["added_tokens"].append({"id": 261, "content": "é!", **flags})
+    path.write_text(json.dumps(content))
+    tokenizer = JsonTokenizer.load(path)
+    assert tokenizer.encode("aé!") == [*tokenizer.encode("a"), 261] and tokenizer.piece(261) == "é!"
+    assert tokenizer.decode(tokenizer.encode("aé!")) == "aé!"

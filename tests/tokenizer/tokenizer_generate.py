@@ -14,7 +14,7 @@ import io
 import json
 import random
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from tokenizer_made import drawn, refused
 from tokenizer_texts import LEARNED, LONG_TEXTS, TEXTS
 
 from nncuda.tokenizer import StreamDecoder, Tokenizer, train_tokenizer
+from nncuda.tokenizer.tokenizer import TextTokenizer
 
 FOLDER = Path(__file__).parent
 MODELS = (
@@ -148,13 +149,16 @@ def _sha256(ids: list[int]) -> str:
     return hashlib.sha256(struct.pack(f"<{len(ids)}i", *ids)).hexdigest()
 
 
-def _encoded(tokenizer: Tokenizer) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name, text in TEXTS.items():
-        ids = tokenizer.encode(text)
+def encoded(
+    tokenizer: TextTokenizer, texts: Mapping[str, str] = TEXTS, **options: bool
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """By the name of a text, its ids and, where it is another one, the text that they make."""
+    for name, text in texts.items():
+        ids = tokenizer.encode(text, **options)
         decoded = tokenizer.decode(ids)
         yield name, {"ids": ids} if decoded == text else {"ids": ids, "decoded": decoded}
-    for name, (text, repeat) in LONG_TEXTS.items():
-        ids = tokenizer.encode(text * repeat)
+    for name, (text, repeat) in LONG_TEXTS.items() if texts is TEXTS else ():
+        ids = tokenizer.encode(text * repeat, **options)
         decoded = tokenizer.decode(ids)
         expected = {"count": len(ids), "ids_sha256": _sha256(ids)}
         if decoded != text * repeat:
@@ -162,7 +166,7 @@ def _encoded(tokenizer: Tokenizer) -> Iterator[tuple[str, dict[str, Any]]]:
         yield name, expected
 
 
-def _ids_to_decode(tokenizer: Tokenizer) -> Iterator[list[int]]:
+def _ids_to_decode(tokenizer: TextTokenizer) -> Iterator[list[int]]:
     """Ids as a model may give them, in any order: bytes that are not characters, controls, spaces at the start."""
     size = tokenizer.vocab_size
     draw = random.Random(0)
@@ -174,7 +178,7 @@ def _ids_to_decode(tokenizer: Tokenizer) -> Iterator[list[int]]:
     for _ in range(4):
         yield [draw.choice([*few, 0, 1, 2, 3, *range(4, 12)]) for _ in range(8)]
     ids = tokenizer.encode("\x00")
-    if len(ids) == 1 and ids[0] != tokenizer.ordinary_id and tokenizer.decode(ids) == "\x00":
+    if len(ids) == 1 and tokenizer.piece(ids[0]) == "<0x00>":
         zero = ids[0]  # the pieces of the 256 bytes follow one another
         for data in (b"\xe7\x8c\xab", b"\xe7\x8c", b"\x8c\xab", b"\xf0\x9f\x98\x80!", b"\xf0\x9f\x98", b"\xed\xa0\x80",
                      b"\xc0\x80", b"\xf4\x90\x80\x80", b"\xff\xfea\xfd", b"\xe7\x8c\xf0\x9f\x98\x80"):  # fmt: skip
@@ -183,8 +187,9 @@ def _ids_to_decode(tokenizer: Tokenizer) -> Iterator[list[int]]:
         yield [zero + 0x20, zero + 0x20, tokenizer.ordinary_id]
 
 
-def _decoded(tokenizer: Tokenizer) -> Iterator[dict[str, Any]]:
-    for ids in _ids_to_decode(tokenizer):
+def decoded(tokenizer: TextTokenizer, further: Iterable[list[int]] = ()) -> Iterator[dict[str, Any]]:
+    """Ids, their text, and what a stream decoder gives for each and at the end."""
+    for ids in (*_ids_to_decode(tokenizer), *further):
         decoder = StreamDecoder(tokenizer)
         pushed = [decoder.push(token) for token in ids]
         yield {"ids": ids, "text": tokenizer.decode(ids), "pushed": pushed, "flushed": decoder.flush()}
@@ -198,28 +203,28 @@ def expected(model: bytes) -> dict[str, Any]:
         "begin_id": tokenizer.begin_id,
         "end_id": tokenizer.end_id,
         "ordinary_id": tokenizer.ordinary_id,
-        "encode": dict(_encoded(tokenizer)),
-        "decode": list(_decoded(tokenizer)),
+        "encode": dict(encoded(tokenizer)),
+        "decode": list(decoded(tokenizer)),
     }
 
 
-def _lines(value: Any, depth: int) -> str:
+def lines(value: Any, depth: int) -> str:
     """JSON with one entry a line down to `depth`, so that a change shows as the line that changed."""
     if depth == 0 or not isinstance(value, (dict, list)):
         return json.dumps(value, separators=(",", ":"))
     if isinstance(value, dict):
-        parts = [f"{json.dumps(name)}: {_lines(part, depth - 1)}" for name, part in value.items()]
+        parts = [f"{json.dumps(name)}: {lines(part, depth - 1)}" for name, part in value.items()]
         return "{\n" + ",\n".join(parts) + "\n}"
-    return "[\n" + ",\n".join(_lines(part, depth - 1) for part in value) + "\n]"
+    return "[\n" + ",\n".join(lines(part, depth - 1) for part in value) + "\n]"
 
 
 def files() -> dict[str, str]:
     """Name and content of each file of expectations."""
     texts = [{"name": name, "text": text, "repeat": 1} for name, text in TEXTS.items()]
     texts += [{"name": name, "text": text, "repeat": repeat} for name, (text, repeat) in LONG_TEXTS.items()]
-    found = {"texts.json": _lines(texts, 1) + "\n", "refused.json": _lines(refused(), 1) + "\n"}
+    found = {"texts.json": lines(texts, 1) + "\n", "refused.json": lines(refused(), 1) + "\n"}
     for name in MODELS:
-        found[f"{name}.json"] = _lines(expected((FOLDER / f"{name}.model").read_bytes()), 2) + "\n"
+        found[f"{name}.json"] = lines(expected((FOLDER / f"{name}.model").read_bytes()), 2) + "\n"
     return found
 
 

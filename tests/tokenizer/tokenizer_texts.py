@@ -95,3 +95,19 @@ LONG_TEXTS = {
     "only_spaces": (" ", 20000),
     "user_symbols_in_a_row": ("<user><us", 2000),
 }
+
+#: Texts with the names of control and added tokens of the library's tokenizers, tried as text and as tokens.
+SPECIAL_TEXTS = {
+    "turns": "<|im_start|>user\nThe cat<|im_end|>\n<|im_start|>assistant\n",
+    "headers": "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nThe cat?<|eot_id|>",
+    "instruction": "<s>[INST] The cat [/INST] sat.</s><s>[INST] And? [/INST]",
+    "gemma_turns": "<s><start_of_turn>user\nThe  cat\n\n<end_of_turn>\n<start_of_turn>model\n",
+    "calls": 'a <tool_call>\n{"name": "x"}\n</tool_call> <think>b',
+    "spaces_around_names": "the  <｜User｜>  cat <|endoftext|> sat <|end|> <eos> ",
+    "bert_names": "[CLS] the cat [SEP] Tokenizer tokenizer Tokenizers [MASK][PAD]",
+    "extra_names": "the   <extra_id_0> cat <extra_id_0><unk></s>",
+    "names_cut_short": "<|im_start <|eot_id| </ <s <unk <s></s",
+    "one_after_another": "<s><s></s><|end|><|end|><|endoftext|><|endoftext|>",
+    "name_in_a_word": "the<s>cat<|im_end|>sat[SEP]on",
+    "pad_names": "[PAD261] [PAD365] a",
+}

@@ -89,6 +89,7 @@ class JsonTokenizer:
             self._ids: dict[str, int] = described["vocabulary"]
             self._names = {token: name for name, token in self._ids.items()}
             self._names.update((token, name) for token, name in described["unlisted"])
+            self._decoded = {**self._names, **dict(described["decoded"])}
             self._decoder = _decoder(described["decoder"])
         self._special = frozenset(described["special"])
         self.first_id: int = described["first"]
@@ -155,7 +156,7 @@ class JsonTokenizer:
         with _failing(self._source, "cannot decode ids"):
             if self._decoder is None:
                 return self._ask({"decode": known}, _seconds(len(known)))["text"]
-            names = (self._names.get(token) for token in known)
+            names = (self._decoded.get(token) for token in known)
             return self._decoder([name for name in names if name is not None and name not in self._special])
 
 

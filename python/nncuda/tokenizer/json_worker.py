@@ -42,8 +42,9 @@ class Served:
         return {"json": self._json(request["json"])}
 
     def _describe(self) -> dict[str, Any]:
-        """`vocabulary`: ids by name; `unlisted`: [id, name] of others; `special`: names that decoding leaves out;
-        `first`: what the file lets it put before a text, -1 for nothing; `decoder`: its rules, or null."""
+        """`vocabulary`: ids by name; `unlisted`: [id, name] of others; `decoded`: [id, name] of those that decoding
+        knows by another name; `special`: names that decoding leaves out; `first`: what the file lets it put before a
+        text, -1 for nothing; `decoder`: its rules, or null."""
         tokenizer = self._tokenizer
         vocabulary = tokenizer.get_vocab()
         known = set(vocabulary.values())
@@ -51,12 +52,15 @@ class Served:
         between = range(size) if size <= 2 * len(known) else ()  # two tokens may have one name
         others = ((token, tokenizer.id_to_token(token)) for token in between if token not in known)
         tokenizer.encode(_PROBE)  # what cannot encode a text at all is found here
-        added = tokenizer.get_added_tokens_decoder().values()
+        added = tokenizer.get_added_tokens_decoder()
+        # Those that are looked for in normalised text have the normalised name there.
+        decoded = [[token, tokenizer.id_to_token(token)] for token in added]
         decoder = tokenizer.decoder
         return {
             "vocabulary": vocabulary,
             "unlisted": [[token, name] for token, name in others if name is not None],
-            "special": [token.content for token in added if token.special],
+            "decoded": [pair for pair in decoded if pair[1] != added[pair[0]].content],
+            "special": [token.content for token in added.values() if token.special],
             "first": next(iter(tokenizer.encode("").ids), -1),
             "decoder": None if decoder is None else json.loads(decoder.__getstate__()),
         }

@@ -15,7 +15,7 @@ const NOT_FINITE: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
 /// take; nesting and the number of values are bounded. `NaN` and `Infinity` become text, which no number may be. The
 /// error says what is wrong and in which line and column.
 pub fn parse_json(bytes: &[u8]) -> Result<Value, String> {
-    check_marks(bytes)?;
+    check_marks(bytes, JSON_MARKS)?;
     let text = words_as_text(bytes);
     let mut reader = serde_json::Deserializer::from_slice(&text);
     reader.disable_recursion_limit(); // `Level` has one
@@ -23,10 +23,10 @@ pub fn parse_json(bytes: &[u8]) -> Result<Value, String> {
     value.and_then(|value| reader.end().map(|()| value)).map_err(|error| error.to_string())
 }
 
-/// Why a JSON text has more values than its reader would take, before the reader sees it.
-pub(crate) fn check_marks(text: &[u8]) -> Result<(), String> {
+/// Why a JSON text has more values than its reader would take, before the reader sees it: those of at most `most` marks.
+pub(crate) fn check_marks(text: &[u8], most: usize) -> Result<(), String> {
     let marks = outside_strings(text).filter(|(_, byte)| matches!(byte, b'[' | b'{' | b',' | b':')).count();
-    if marks > JSON_MARKS { Err(format!("it has more than {JSON_MARKS} brackets, commas and colons")) } else { Ok(()) }
+    if marks > most { Err(format!("it has more than {most} brackets, commas and colons")) } else { Ok(()) }
 }
 
 /// The bytes of a JSON text that no string has, each with its place.

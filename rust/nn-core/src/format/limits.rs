@@ -18,9 +18,15 @@ pub const TOML_BYTES: u64 = 1 << 16;
 pub const TOML_LINE_BYTES: usize = 1 << 11;
 /// Bytes of a SentencePiece model.
 pub const TOKENIZER_MODEL_BYTES: u64 = 32 << 20;
+/// Bytes of a tokenizer.json.
+pub const TOKENIZER_JSON_BYTES: u64 = 64 << 20;
+/// Bytes of a chat template in a file of its own.
+pub const TEMPLATE_BYTES: u64 = 4 << 20;
 
 /// Brackets, braces, commas and colons of a JSON text outside its strings: what it has more of takes memory for values.
 pub const JSON_MARKS: usize = 1 << 21;
+/// The same of a tokenizer.json.
+pub const TOKENIZER_JSON_MARKS: usize = 1 << 24;
 /// Levels of nesting.
 pub const JSON_DEPTH: usize = 512;
 
@@ -62,7 +68,10 @@ mod tests {
             ("toml_bytes", TOML_BYTES.into()),
             ("toml_line_bytes", TOML_LINE_BYTES as u128),
             ("tokenizer_model_bytes", TOKENIZER_MODEL_BYTES.into()),
+            ("tokenizer_json_bytes", TOKENIZER_JSON_BYTES.into()),
+            ("template_bytes", TEMPLATE_BYTES.into()),
             ("json_marks", JSON_MARKS as u128),
+            ("tokenizer_json_marks", TOKENIZER_JSON_MARKS as u128),
             ("json_depth", JSON_DEPTH as u128),
             ("file_tensors", FILE_TENSORS as u128),
             ("model_tensors", MODEL_TENSORS),

@@ -15,12 +15,12 @@ use super::worker::{self, Command};
 use crate::error::{Error, Result};
 use crate::generate::Sampling;
 use crate::model::{LlamaConfig, StoredModel};
-use crate::tokenizer::Tokenizer;
+use crate::tokenizer::{Encoding, TextTokenizer};
 
 /// A text, or the ids of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prompt {
-    /// Encoded with the id that begins a text.
+    /// Encoded with the id that begins a text, where the tokenizer adds one.
     Text(String),
     /// Read as they are.
     Ids(Vec<i32>),
@@ -91,7 +91,7 @@ pub struct LanguageModel(Arc<Handle>);
 struct Handle {
     stored: StoredModel,
     ctx: Context,
-    tokenizer: Option<Arc<Tokenizer>>,
+    tokenizer: Option<Arc<TextTokenizer>>,
     context: usize,
     limits: Limits,
     /// `None` once the last handle is being dropped.
@@ -135,7 +135,7 @@ impl LanguageModel {
         let own = tokenizer.clone();
         let thread = thread::Builder::new()
             .name("nncuda-engine".to_owned())
-            .spawn(move || worker::run(scheduler, own.as_deref(), &given))
+            .spawn(move || worker::run(scheduler, own.as_ref(), &given))
             .map_err(|error| Error::OutOfMemory(format!("no thread can be made for the engine: {error}")))?;
         let (ctx, commands, thread) = (ctx.clone(), Some(commands), Some(thread));
         Ok(Self(Arc::new(Handle { stored, ctx, tokenizer, context, limits, commands, thread })))
@@ -157,7 +157,7 @@ impl LanguageModel {
     }
 
     /// The tokenizer, if the files have one.
-    pub fn tokenizer(&self) -> Option<&Tokenizer> {
+    pub fn tokenizer(&self) -> Option<&TextTokenizer> {
         self.0.tokenizer.as_deref()
     }
 
@@ -174,7 +174,10 @@ impl LanguageModel {
     pub fn encode(&self, prompt: &Prompt) -> Result<Vec<i32>> {
         let ids = match prompt {
             Prompt::Ids(ids) => ids.clone(),
-            Prompt::Text(text) => self.text_tokenizer()?.encode(text, true),
+            Prompt::Text(text) => {
+                let tokenizer = self.text_tokenizer()?;
+                tokenizer.encode(text, Encoding { begin: tokenizer.adds_begin(), special: false })?
+            }
         };
         check_ids(&ids, self.config().vocab_size, "ids")?;
         Ok(ids)
@@ -231,7 +234,7 @@ impl LanguageModel {
                     check_ids(&ids, self.config().vocab_size, "end_ids")?;
                     ids
                 }
-                None => self.0.tokenizer.iter().filter_map(|tokenizer| tokenizer.end_id()).collect(),
+                None => self.0.tokenizer.iter().flat_map(|tokenizer| tokenizer.end_ids()).copied().collect(),
             };
             let max_new_tokens = options.max_new_tokens.unwrap_or_else(|| self.room(prompt.len()));
             self.0.limits.check(prompt.len(), max_new_tokens)?;
@@ -272,7 +275,7 @@ impl LanguageModel {
         self.answer(Command::Statistics)
     }
 
-    fn text_tokenizer(&self) -> Result<&Tokenizer> {
+    fn text_tokenizer(&self) -> Result<&TextTokenizer> {
         self.tokenizer().ok_or_else(|| {
             let path = self.0.stored.path().display();
             Error::value(format!("{path} has no tokenizer, so it accepts and returns ids only"))

@@ -1,7 +1,9 @@
 //! Text of a continuation, on its way from ids.
 
+use std::sync::Arc;
+
 use crate::error::{Error, Result};
-use crate::tokenizer::{StreamDecoder, Tokenizer};
+use crate::tokenizer::{StreamDecoder, TextTokenizer};
 
 /// Ends a text before the first of some strings, and holds back what may be the beginning of one.
 #[derive(Debug)]
@@ -53,30 +55,28 @@ fn begun(text: &str, string: &str) -> usize {
 
 /// A continuation on its way from ids to text.
 #[derive(Debug)]
-pub(super) struct Text<'t> {
-    decoder: Option<(StreamDecoder<'t>, usize)>,
+pub(super) struct Text {
+    decoder: Option<StreamDecoder<Arc<TextTokenizer>>>,
     stops: StopStrings,
 }
 
-impl<'t> Text<'t> {
-    pub(super) fn new(tokenizer: Option<&'t Tokenizer>, stops: StopStrings) -> Result<Self> {
-        let decoder =
-            |tokenizer: &'t Tokenizer| Ok::<_, Error>((StreamDecoder::new(tokenizer)?, tokenizer.vocab_size()));
-        Ok(Self { decoder: tokenizer.map(decoder).transpose()?, stops })
+impl Text {
+    pub(super) fn new(tokenizer: Option<&Arc<TextTokenizer>>, stops: StopStrings) -> Result<Self> {
+        let decoder = tokenizer.map(|tokenizer| StreamDecoder::new(Arc::clone(tokenizer))).transpose()?;
+        Ok(Self { decoder, stops })
     }
 
     /// The text that is certain now, and whether a stop string ended it.
     pub(super) fn push(&mut self, token: i32) -> Result<(String, bool)> {
         match &mut self.decoder {
-            Some((decoder, size)) if (token as usize) < *size => Ok(self.stops.push(&decoder.push(token)?)),
-            // A model may have more ids than its tokenizer: they have no text.
-            _ => Ok((String::new(), false)),
+            Some(decoder) => Ok(self.stops.push(&decoder.push(token)?)),
+            None => Ok((String::new(), false)),
         }
     }
 
     /// What was held back, when no more comes.
     pub(super) fn rest(&mut self) -> Result<String> {
-        let Some((decoder, _)) = &mut self.decoder else { return Ok(String::new()) };
+        let Some(decoder) = &mut self.decoder else { return Ok(String::new()) };
         let (mut text, stopped) = self.stops.push(&decoder.flush()?);
         if !stopped {
             text.push_str(&self.stops.flush());

@@ -7,7 +7,7 @@ use super::events::{Event, Finish, Outbox};
 use super::scheduler::{Request, RequestId, Scheduler, Statistics};
 use super::text::{StopStrings, Text};
 use crate::error::{Error, Result};
-use crate::tokenizer::Tokenizer;
+use crate::tokenizer::TextTokenizer;
 
 /// What a handle asks for.
 #[derive(Debug)]
@@ -21,15 +21,15 @@ pub(super) enum Command {
 }
 
 /// A generation under way: its prompts that have not ended.
-struct Open<'t> {
+struct Open {
     outbox: Outbox,
-    prompts: Vec<(usize, RequestId, Text<'t>)>,
+    prompts: Vec<(usize, RequestId, Text)>,
 }
 
 /// Does what comes, as long as there is somebody to ask. Between two steps it looks for new requests and for those that were
 /// cancelled.
-pub(super) fn run(mut scheduler: Scheduler, tokenizer: Option<&Tokenizer>, commands: &Receiver<Command>) {
-    let mut open: Vec<Open<'_>> = Vec::new();
+pub(super) fn run(mut scheduler: Scheduler, tokenizer: Option<&Arc<TextTokenizer>>, commands: &Receiver<Command>) {
+    let mut open: Vec<Open> = Vec::new();
     loop {
         if open.is_empty() {
             let Ok(command) = commands.recv() else { return };
@@ -59,7 +59,7 @@ pub(super) fn run(mut scheduler: Scheduler, tokenizer: Option<&Tokenizer>, comma
 }
 
 /// Does what was asked for; a generation goes on for longer.
-fn take<'t>(scheduler: &mut Scheduler, tokenizer: Option<&'t Tokenizer>, command: Command) -> Option<Open<'t>> {
+fn take(scheduler: &mut Scheduler, tokenizer: Option<&Arc<TextTokenizer>>, command: Command) -> Option<Open> {
     match command {
         Command::Generate(requests, outbox) => {
             let mut generation = Open { outbox, prompts: Vec::new() };
@@ -88,7 +88,7 @@ fn take<'t>(scheduler: &mut Scheduler, tokenizer: Option<&'t Tokenizer>, command
     None
 }
 
-impl Open<'_> {
+impl Open {
     /// Sends what has come of the prompts since the last time; those that ended are taken out.
     fn deliver(&mut self, scheduler: &mut Scheduler) {
         let outbox = &self.outbox;
@@ -116,7 +116,7 @@ fn deliver(
     outbox: &Outbox,
     prompt: usize,
     id: RequestId,
-    text: &mut Text<'_>,
+    text: &mut Text,
 ) -> Result<bool> {
     let (tokens, finish) = scheduler.take(id);
     let count = tokens.len();

@@ -19,8 +19,8 @@ use super::llama_files::{OfTensors, config_from_folder, config_from_gguf};
 use crate::error::{Error, Result};
 use crate::format::ternary::TernaryMatrix;
 use crate::format::value::quoted;
-use crate::format::{Gguf, SafetensorsFolder, StoredTensor, present, read_json};
-use crate::tokenizer::Tokenizer;
+use crate::format::{Gguf, SafetensorsFolder, StoredTensor, read_json};
+use crate::tokenizer::{ChatTemplate, TextTokenizer};
 use crate::train::resolve_checkpoint;
 
 /// The tensors of a model by the names of `LlamaConfig::shapes`.
@@ -129,23 +129,36 @@ impl StoredModel {
         counted.map(|(_, shape)| shape.iter().map(|size| *size as u128).product::<u128>()).sum()
     }
 
-    /// The model's tokenizer: that of a folder's tokenizer.model; `None` when the files have none.
+    /// The model's tokenizer; `None` when the files have none.
     ///
     /// # Errors
     ///
     /// [`Error::Format`] when it is wrong, or has more tokens than the model.
-    pub fn tokenizer(&self) -> Result<Option<Tokenizer>> {
-        let path = self.path.join("tokenizer.model");
-        if self.file.is_some() || !present(&path) {
-            return Ok(None);
+    pub fn tokenizer(&self) -> Result<Option<TextTokenizer>> {
+        let tokenizer = match &self.file {
+            Some(file) => TextTokenizer::from_gguf(file.metadata(), &self.path)?,
+            None => TextTokenizer::from_folder(&self.path)?,
+        };
+        let vocab = self.config.vocab_size;
+        match tokenizer.as_ref().map(TextTokenizer::vocab_size).filter(|tokens| *tokens > vocab) {
+            None => Ok(tokenizer),
+            Some(tokens) => {
+                let problem = format!("has a tokenizer of {tokens} tokens for a model of {vocab}");
+                Err(Error::format(&self.path, problem))
+            }
         }
-        let tokenizer = Tokenizer::load(&path)?;
-        let (tokens, vocab) = (tokenizer.vocab_size(), self.config.vocab_size);
-        if tokens > vocab {
-            let problem = format!("has a tokenizer of {tokens} tokens for a model of {vocab}");
-            return Err(Error::format(&self.path, problem));
+    }
+
+    /// The model's chat template, with the names that its tokenizer has for begin and end; a plain one when the files have none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Format`] when it is wrong.
+    pub fn chat_template(&self, tokenizer: &TextTokenizer) -> Result<ChatTemplate> {
+        match &self.file {
+            Some(file) => ChatTemplate::from_gguf(file.metadata(), tokenizer, &self.path),
+            None => ChatTemplate::from_folder(&self.path),
         }
-        Ok(Some(tokenizer))
     }
 }
 

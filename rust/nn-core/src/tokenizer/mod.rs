@@ -1,17 +1,22 @@
-//! Tokenizers: SentencePiece models (unigram and BPE), read and run as SentencePiece itself does, id for id.
+//! Tokenizers: SentencePiece models (unigram and BPE), read and run as SentencePiece itself does, id for id; files named
+//! tokenizer.json; the tokenizers in GGUF files. Chat templates.
 //!
 //! Text is normalised (`normalizer`), cut into pieces (`unigram`, `bpe`), and pieces that the vocabulary lacks are spelled
 //! in bytes where the model has pieces for them. (Kudo, Richardson 2018, "SentencePiece"; unigram: Kudo 2018; BPE:
 //! Sennrich, Haddow, Birch 2016)
 //!
-//! The crate `tokenizers` was tried first. It gives other ids where a special or user-defined piece's name stands in the
-//! text, where spaces are removed and where runs of unknown characters meet, so the few hundred lines here replace it.
+//! SentencePiece models are not run by the crate `tokenizers`, which runs the others. It gives other ids where a special or
+//! user-defined piece's name stands in the text, where spaces are removed and where runs of unknown characters meet.
 
 mod bpe;
+mod chat_template;
 mod folder;
+pub mod gguf;
+mod json;
 mod model_file;
 mod normalizer;
 mod stream;
+mod text;
 mod trie;
 mod unigram;
 
@@ -21,9 +26,12 @@ use crate::error::{Error, Result};
 use crate::format::limits::TOKENIZER_MODEL_BYTES;
 use crate::format::read_regular;
 use bpe::Bpe;
+pub use chat_template::{ChatTemplate, Rendering};
 use model_file::{Kind, ModelFile, ModelType};
 use normalizer::Normalizer;
-pub use stream::StreamDecoder;
+pub use stream::{Decode, StreamDecoder};
+pub use text::{Encoding, TextTokenizer};
+use trie::Trie;
 use unigram::Unigram;
 
 /// What stands for a space inside pieces.
@@ -42,6 +50,8 @@ pub struct Tokenizer {
     end: Option<usize>,
     pad: Option<usize>,
     ordinary: usize,
+    /// Names of controls.
+    controls: Trie,
     /// The piece of each byte, where unknown characters are spelled in bytes.
     bytes: Option<Box<[usize; 256]>>,
     unknown_surface: String,
@@ -85,7 +95,7 @@ impl Tokenizer {
         let normalizer = Normalizer::new(&read.normalizer, read.space_as_suffix, user_defined.clone())?;
         let denormalizer = match &read.denormalizer.charsmap[..] {
             [] => None,
-            _ => Some(Normalizer::new(&read.denormalizer, false, trie::Trie::default())?),
+            _ => Some(Normalizer::new(&read.denormalizer, false, Trie::default())?),
         };
         let control = |name: &str| names.id(name.as_bytes()).filter(|&id| read.pieces[id].kind == Kind::Control);
         let (begin, end, pad) = (control(&read.begin), control(&read.end), control(&read.pad));
@@ -104,6 +114,7 @@ impl Tokenizer {
             end,
             pad,
             ordinary,
+            controls: names.controls(&read.pieces),
             bytes: names.bytes,
             unknown_surface: read.unknown_surface,
             puts_first_space: read.normalizer.dummy_prefix,
@@ -141,6 +152,29 @@ impl Tokenizer {
     /// Some id that stands for text, rather than for a byte or a control.
     pub fn ordinary_id(&self) -> i32 {
         id(self.ordinary)
+    }
+
+    /// The name of an id in the vocabulary.
+    pub fn piece(&self, id: i32) -> Option<&str> {
+        Some(&self.pieces.get(usize::try_from(id).ok()?)?.text)
+    }
+
+    /// Ids of a text in which the names of controls are these controls, the longest where several fit. What follows one
+    /// starts again, as a text of its own.
+    fn encode_controls(&self, text: &str) -> Vec<i32> {
+        let (mut ids, mut start, mut at) = (Vec::new(), 0, 0);
+        while at < text.len() {
+            let Some(length) = self.controls.longest(&text.as_bytes()[at..]) else {
+                at += 1;
+                continue;
+            };
+            ids.extend(self.encode(&text[start..at], false));
+            ids.extend(self.controls.get(&text.as_bytes()[at..at + length]).map(id));
+            at += length;
+            start = at;
+        }
+        ids.extend(self.encode(&text[start..], false));
+        ids
     }
 
     /// Ids of a text, after the begin id when asked for and when there is one.

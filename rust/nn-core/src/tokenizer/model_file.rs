@@ -27,6 +27,18 @@ impl Kind {
     pub(super) fn is_text(self) -> bool {
         matches!(self, Kind::Normal | Kind::UserDefined | Kind::Unused)
     }
+
+    /// Its number in files.
+    fn number(self) -> u64 {
+        match self {
+            Kind::Normal => 1,
+            Kind::Unknown => 2,
+            Kind::Control => 3,
+            Kind::UserDefined => 4,
+            Kind::Unused => 5,
+            Kind::Byte(_) => 6,
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -80,9 +92,9 @@ pub(super) struct Names<'a> {
 }
 
 impl ModelFile {
-    /// Reads a file's content; the error says what is wrong with it.
-    pub(super) fn read(file: &[u8]) -> Outcome<Self> {
-        let mut model = Self {
+    /// A file without pieces, and with what SentencePiece takes for what one does not say.
+    pub(super) fn empty() -> Self {
+        Self {
             pieces: Vec::new(),
             kind: ModelType::Unigram,
             space_as_suffix: false,
@@ -93,7 +105,12 @@ impl ModelFile {
             pad: "<pad>".to_owned(),
             normalizer: NormalizerSpec::default(),
             denormalizer: NormalizerSpec::default(),
-        };
+        }
+    }
+
+    /// Reads a file's content; the error says what is wrong with it.
+    pub(super) fn read(file: &[u8]) -> Outcome<Self> {
+        let mut model = Self::empty();
         let mut kind = 1;
         fields(file, |field, value| {
             match (field, value) {
@@ -137,6 +154,38 @@ impl ModelFile {
         Ok(model)
     }
 
+    /// The content of the file: pieces, the kind of model, and the rules for spaces. Other names of begin, end and padding
+    /// and maps of characters are left out.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut file = Vec::new();
+        for piece in &self.pieces {
+            let mut entry = Vec::new();
+            put_block(&mut entry, 1, piece.text.as_bytes());
+            put_varint(&mut entry, 2 << 3 | 5);
+            entry.extend(piece.score.to_le_bytes());
+            put_number(&mut entry, 3, piece.kind.number());
+            put_block(&mut file, 1, &entry);
+        }
+        let unknown = self.pieces.iter().position(|piece| piece.kind == Kind::Unknown).unwrap_or(0);
+        let mut trainer = Vec::new();
+        put_number(&mut trainer, 3, if self.kind == ModelType::Unigram { 1 } else { 2 });
+        put_number(&mut trainer, 4, self.pieces.len() as u64);
+        put_number(&mut trainer, 35, self.byte_fallback.into());
+        put_number(&mut trainer, 40, unknown as u64);
+        for absent in [41, 42, 43] {
+            put_number(&mut trainer, absent, u64::MAX); // -1, for what the pieces do not have
+        }
+        put_block(&mut trainer, 45, self.pieces[unknown].text.as_bytes());
+        put_block(&mut file, 2, &trainer);
+        let mut normalizer = Vec::new();
+        put_block(&mut normalizer, 1, b"identity");
+        put_number(&mut normalizer, 3, self.normalizer.dummy_prefix.into());
+        put_number(&mut normalizer, 4, self.normalizer.remove_extra_spaces.into());
+        put_number(&mut normalizer, 5, self.normalizer.escape_spaces.into());
+        put_block(&mut file, 3, &normalizer);
+        file
+    }
+
     /// Finds the pieces by name, and whether they make a tokenizer.
     pub(super) fn names(&self) -> Outcome<Names<'_>> {
         let mut text = HashMap::new();
@@ -177,6 +226,12 @@ impl Names<'_> {
     /// The piece of a name.
     pub(super) fn id(&self, name: &[u8]) -> Option<usize> {
         self.reserved.get(name).or_else(|| self.text.get(name)).copied()
+    }
+
+    /// The controls, found by their names.
+    pub(super) fn controls(&self, pieces: &[Piece]) -> Trie {
+        let named = self.reserved.iter().map(|(&name, &id)| (name, id));
+        Trie::new(named.filter(|&(_, id)| pieces[id].kind == Kind::Control).collect())
     }
 
     /// The user-defined pieces, which no rule changes and no cut divides.
@@ -233,7 +288,7 @@ fn read_piece(message: &[u8], id: usize) -> Outcome<Piece> {
 }
 
 /// The byte that a piece such as "<0x0A>" stands for.
-fn byte_of(name: &str) -> Option<u8> {
+pub(super) fn byte_of(name: &str) -> Option<u8> {
     let byte = u8::from_str_radix(name.strip_prefix("<0x")?.strip_suffix('>')?, 16).ok()?;
     (format!("<0x{byte:02X}>") == name).then_some(byte)
 }
@@ -289,6 +344,25 @@ fn varint(message: &mut &[u8]) -> Outcome<u64> {
         }
     }
     Err("a number in it has no end".to_owned())
+}
+
+fn put_varint(message: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        message.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    message.push(number as u8);
+}
+
+fn put_number(message: &mut Vec<u8>, field: u64, number: u64) {
+    put_varint(message, field << 3);
+    put_varint(message, number);
+}
+
+fn put_block(message: &mut Vec<u8>, field: u64, content: &[u8]) {
+    put_varint(message, field << 3 | 2);
+    put_varint(message, content.len() as u64);
+    message.extend_from_slice(content);
 }
 
 fn split<'a>(message: &mut &'a [u8], length: u64) -> Outcome<&'a [u8]> {

@@ -7,6 +7,7 @@ use nn_ffi::HostBytes;
 
 use super::super::value::Value;
 use crate::error::{Error, Result};
+use crate::tokenizer::gguf as tokenizer;
 
 const DEFAULT_ALIGNMENT: usize = 32;
 const ALIGNMENT_KEY: &str = "general.alignment";
@@ -228,6 +229,30 @@ impl Metadata {
             let shown = self.plain(ALIGNMENT_KEY).unwrap_or(Value::None).shown();
             let problem = format!("{ALIGNMENT_KEY} is {shown} ({kind}); it must be a power of two (u32), 8 or more");
             Error::format(path, problem)
+        })
+    }
+}
+
+impl tokenizer::Metadata for Metadata {
+    fn value(&self, key: &str) -> Option<tokenizer::MetadataValue<'_>> {
+        use tokenizer::MetadataValue as Told;
+        Some(match self.get(key)? {
+            MetadataValue::One(_, Value::Bool(value)) => Told::Bool(*value),
+            MetadataValue::One(_, Value::Integer(value)) => Told::Whole(*value),
+            MetadataValue::One(_, Value::Float(value)) => Told::Float(*value),
+            MetadataValue::One(_, Value::Text(value)) => Told::Text(value),
+            MetadataValue::One(..) | MetadataValue::Numbers(ValueType::Bool, _) => Told::Other,
+            value @ MetadataValue::Numbers(ValueType::F32 | ValueType::F64, _) => {
+                Told::Floats(value.numbers()?.filter_map(|value| Some(value.as_number()? as f32)).collect())
+            }
+            value @ MetadataValue::Numbers(..) => {
+                Told::Wholes(value.numbers()?.filter_map(|value| value.as_integer()).collect())
+            }
+            MetadataValue::Strings(strings) => {
+                let texts = (0..strings.len()).map(|at| std::str::from_utf8(strings.bytes(at)?).ok());
+                // Whoever wants text has no use for what is none.
+                texts.collect::<Option<_>>().map_or(Told::Other, Told::Texts)
+            }
         })
     }
 }

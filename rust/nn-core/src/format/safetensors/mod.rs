@@ -23,7 +23,7 @@ use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
 use super::block_formats::{BlockFormat, StoredTensor};
 use super::json::check_marks;
-use super::limits::{FILE_TENSORS, HEADER_BYTES};
+use super::limits::{FILE_TENSORS, HEADER_BYTES, JSON_MARKS};
 use super::regular::open_regular;
 use super::value::{excerpt, quoted};
 use crate::error::{Error, Result};
@@ -135,7 +135,7 @@ impl SafetensorsFile {
         }
         let mut header = vec![0; length as usize];
         file.read_exact_at(&mut header, 8).map_err(unreadable)?;
-        check_marks(&header).map_err(|problem| wrong(&problem))?;
+        check_marks(&header, JSON_MARKS).map_err(|problem| wrong(&problem))?;
         let header = std::str::from_utf8(&header).map_err(|error| wrong(&error.to_string()))?;
         let Header { tensors, metadata } = serde_json::from_str(header).map_err(|error| wrong(&error.to_string()))?;
         if tensors.len() > FILE_TENSORS {
