@@ -67,6 +67,19 @@ pub enum Form {
     },
 }
 
+impl Form {
+    /// As descriptions call it: "packed", "codes", "tern2", a type of GGUF files, or the format of master weights.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Master(stored) => stored.format.name,
+            Self::Packed { .. } => "packed",
+            Self::Numbers { .. } | Self::Multiples { .. } => "codes",
+            Self::Tern2 { .. } => "tern2",
+            Self::Blocks { format, .. } => format.name,
+        }
+    }
+}
+
 impl TernaryMatrix {
     /// A matrix of a file or folder; the bytes must be as many as form and shape make it.
     pub fn new(path: &Path, name: &str, shape: [usize; 2], data: HostBytes, form: Form) -> Self {

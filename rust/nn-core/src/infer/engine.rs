@@ -159,7 +159,7 @@ impl Engine {
         let rows = piece.max(max_batch);
         let weights = Weights::new(ctx, model, options.weights)?;
         let divisors: &[f32] = match &config.rope.scaling {
-            Scaling::Llama3 { divisors } => divisors,
+            Scaling::Llama3 { divisors, .. } => divisors,
             _ => &[],
         };
         let rope = RopeTables::scaled(ctx, config.head_dim, config.rope_options(context)?, divisors)?;

@@ -25,7 +25,7 @@ pub use engine::{Engine, EngineOptions, USUAL_CONTEXT};
 pub use events::{Canceller, Event, EventStream, Finish, Generation};
 pub use language_model::{GenerateOptions, LanguageModel, Prompt};
 pub use paged_cache::{CacheFormat, CacheSizes, CachedSequence, PAGE, PagedCache};
-pub use scheduler::{Request, RequestId, Scheduler, Statistics};
+pub use scheduler::{Progress, Request, RequestId, Scheduler, Statistics};
 pub use text::StopStrings;
 pub use weight_reader::{Experts, Place, Weight};
 pub use weights::Weights;

@@ -63,13 +63,23 @@ pub struct Statistics {
     pub decode_bytes: usize,
 }
 
-/// The tokens that were drawn for a request and not taken yet, and why it ended.
+/// What has come of a request.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// The tokens that were drawn since it was asked last.
+    pub tokens: Vec<i32>,
+    /// Why it ended, if it has.
+    pub finish: Option<Finish>,
+    /// Tokens of the prompt that were found in the cache when it was admitted.
+    pub shared: usize,
+}
+
+/// A request on its way.
 #[derive(Debug)]
-struct Progress {
+struct Entry {
     request: Request,
     drawn: usize,
-    tokens: Vec<i32>,
-    finish: Option<Finish>,
+    progress: Progress,
 }
 
 /// How long prompts and continuations may be: the most rows of a sequence, and the pages of the cache.
@@ -119,7 +129,7 @@ pub struct Scheduler {
     engine: Engine,
     batch: DecodeBatch,
     statistics: Statistics,
-    requests: HashMap<RequestId, Progress>,
+    requests: HashMap<RequestId, Entry>,
     waiting: VecDeque<RequestId>,
     /// Of the requests whose prompts are under way.
     prefilling: VecDeque<Row>,
@@ -184,26 +194,26 @@ impl Scheduler {
         if !none {
             self.waiting.push_back(id);
         }
-        let finish = none.then_some(Finish::Length);
-        self.requests.insert(id, Progress { request, drawn: 0, tokens: Vec::new(), finish });
+        let progress = Progress { finish: none.then_some(Finish::Length), ..Progress::default() };
+        self.requests.insert(id, Entry { request, drawn: 0, progress });
         Ok(id)
     }
 
     /// Ends a request now, wherever it is. One that has ended stays as it is.
     pub fn cancel(&mut self, id: RequestId) {
-        if self.requests.get(&id).is_some_and(|progress| progress.finish.is_none()) {
+        if self.requests.get(&id).is_some_and(|entry| entry.progress.finish.is_none()) {
             self.end(id, Finish::Cancelled);
         }
     }
 
-    /// The tokens that were drawn for a request since this was asked last, and why it ended, after which it is forgotten.
-    pub fn take(&mut self, id: RequestId) -> (Vec<i32>, Option<Finish>) {
-        let Some(progress) = self.requests.get_mut(&id) else { return (Vec::new(), None) };
-        let taken = (std::mem::take(&mut progress.tokens), progress.finish);
-        if taken.1.is_some() {
-            self.requests.remove(&id);
+    /// What has come of a request since this was asked last; one that has ended is forgotten then.
+    pub fn take(&mut self, id: RequestId) -> Progress {
+        let Some(entry) = self.requests.get_mut(&id) else { return Progress::default() };
+        if entry.progress.finish.is_some() {
+            return self.requests.remove(&id).map(|entry| entry.progress).unwrap_or_default();
         }
-        taken
+        let tokens = std::mem::take(&mut entry.progress.tokens);
+        Progress { tokens, ..entry.progress.clone() }
     }
 
     /// One piece of prompts, if there are any, and one token for every sequence after its prompt.
@@ -265,7 +275,10 @@ impl Scheduler {
         self.waiting.pop_front();
         self.statistics.prompt_tokens += request.prompt.len();
         self.statistics.shared_tokens += sequence.shared();
-        let sampling = request.sampling;
+        let (sampling, shared) = (request.sampling, sequence.shared());
+        if let Some(entry) = self.requests.get_mut(&id) {
+            entry.progress.shared = shared;
+        }
         self.prefilling.push_back(Row { owner: id, sequence, sampling, token: -1, draws: 0 });
         Ok(true)
     }
@@ -310,8 +323,8 @@ impl Scheduler {
         self.statistics.decode_bytes += self.engine.bytes_per_step(&lengths);
         // Whether all of them want the token after the next one, too, and keep one another's company until then.
         let more = |row: &Row| {
-            let progress = &self.requests[&row.owner];
-            progress.drawn + 1 < progress.request.max_new_tokens
+            let entry = &self.requests[&row.owner];
+            entry.drawn + 1 < entry.request.max_new_tokens
         };
         let go_on = self.prefilling.is_empty() && self.batch.rows.iter().all(more);
         let tokens = self.batch.step(&mut self.engine, go_on)?;
@@ -325,19 +338,19 @@ impl Scheduler {
     }
 
     fn drawn(&mut self, id: RequestId, token: i32) {
-        let Some(progress) = self.requests.get_mut(&id) else { return };
-        progress.tokens.push(token);
-        progress.drawn += 1;
-        if progress.request.end_ids.contains(&token) {
+        let Some(entry) = self.requests.get_mut(&id) else { return };
+        entry.progress.tokens.push(token);
+        entry.drawn += 1;
+        if entry.request.end_ids.contains(&token) {
             self.end(id, Finish::End);
-        } else if progress.drawn == progress.request.max_new_tokens {
+        } else if entry.drawn == entry.request.max_new_tokens {
             self.end(id, Finish::Length);
         }
     }
 
     fn end(&mut self, id: RequestId, finish: Finish) {
-        if let Some(progress) = self.requests.get_mut(&id) {
-            progress.finish = Some(finish);
+        if let Some(entry) = self.requests.get_mut(&id) {
+            entry.progress.finish = Some(finish);
         }
         self.waiting.retain(|waiting| *waiting != id);
         let at = self.prefilling.iter().position(|row| row.owner == id);

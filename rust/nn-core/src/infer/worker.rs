@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
 use super::events::{Event, Finish, Outbox};
-use super::scheduler::{Request, RequestId, Scheduler, Statistics};
+use super::scheduler::{Progress, Request, RequestId, Scheduler, Statistics};
 use super::text::{StopStrings, Text};
 use crate::error::{Error, Result};
 use crate::tokenizer::TextTokenizer;
@@ -111,14 +111,8 @@ impl Open {
 }
 
 /// Sends what has come of one prompt; whether it has ended.
-fn deliver(
-    scheduler: &mut Scheduler,
-    outbox: &Outbox,
-    prompt: usize,
-    id: RequestId,
-    text: &mut Text,
-) -> Result<bool> {
-    let (tokens, finish) = scheduler.take(id);
+fn deliver(scheduler: &mut Scheduler, outbox: &Outbox, prompt: usize, id: RequestId, text: &mut Text) -> Result<bool> {
+    let Progress { tokens, finish, .. } = scheduler.take(id);
     let count = tokens.len();
     for (at, token) in tokens.into_iter().enumerate() {
         let finish = finish.filter(|_| at + 1 == count);

@@ -28,8 +28,8 @@ use nn_ffi::RopeLayout;
 
 use super::config::BOUNDS;
 use crate::error::{Error, Result};
-use crate::format::Value;
 use crate::format::limits::COUNT;
+use crate::format::{Table, Value};
 use crate::options::{refuse, require, whole_rule};
 
 /// Most elements of a head.
@@ -56,13 +56,16 @@ pub enum Scaling {
     /// Each frequency is divided by its number, one for every pair of a head. (Dubey et al. 2024, "The Llama 3 Herd of
     /// Models")
     Llama3 {
+        /// How much the longest waves are stretched, as files tell it; the divisors have it in them.
+        factor: f64,
         /// The numbers.
         divisors: Vec<f32>,
     },
 }
 
 impl Scaling {
-    pub(super) fn name(&self) -> &'static str {
+    /// Its name: "none", "linear", "ntk" or "llama3".
+    pub fn name(&self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Linear { .. } => "linear",
@@ -172,7 +175,8 @@ impl LlamaConfig {
             Scaling::None => {}
             Scaling::Linear { factor } => stretch("rope.factor", *factor)?,
             Scaling::Ntk { alpha } => bounded("rope.factor", *alpha, "ntk_alpha")?,
-            Scaling::Llama3 { divisors } => {
+            Scaling::Llama3 { factor, divisors } => {
+                stretch("rope.factor", *factor)?;
                 for divisor in divisors {
                     stretch("a divisor of rope", f64::from(*divisor))?;
                 }
@@ -198,12 +202,58 @@ impl LlamaConfig {
             require(none, "num_experts", &self.num_experts, "0 in a model of the kind of BitNet")?;
         }
         require(!(self.ternary && self.attention_bias), "attention_bias", &true, "false with ternary weights")?;
-        if let Scaling::Llama3 { divisors } = &self.rope.scaling {
+        if let Scaling::Llama3 { divisors, .. } = &self.rope.scaling {
             let right = divisors.len() == dim / 2;
             let half = format!("head_dim / 2 ({})", dim / 2);
             require(right, "the number of divisors of rope", &divisors.len(), &half)?;
         }
         Ok(self)
+    }
+
+    /// All options by name.
+    pub fn to_table(&self) -> Table {
+        let none = (1.0, &[][..]);
+        let (factor, divisors) = match &self.rope.scaling {
+            Scaling::None => none,
+            Scaling::Linear { factor } | Scaling::Ntk { alpha: factor } => (*factor, none.1),
+            Scaling::Llama3 { factor, divisors } => (*factor, &divisors[..]),
+        };
+        let layout = match self.rope.layout {
+            RopeLayout::Half => "half",
+            RopeLayout::Interleaved => "interleaved",
+        };
+        let activation = match self.activation {
+            GateActivation::Silu => "silu",
+            GateActivation::Relu2 => "relu2",
+        };
+        let rope = Table::from([
+            ("base", self.rope.base.into()),
+            ("layout", layout.into()),
+            ("scaling", self.rope.scaling.name().into()),
+            ("factor", factor.into()),
+            ("divisors", Value::List(divisors.iter().map(|divisor: &f32| f64::from(*divisor).into()).collect())),
+        ]);
+        Table::from([
+            ("vocab_size", self.vocab_size.into()),
+            ("hidden_size", self.hidden_size.into()),
+            ("num_layers", self.num_layers.into()),
+            ("num_heads", self.num_heads.into()),
+            ("num_kv_heads", self.num_kv_heads.into()),
+            ("head_dim", self.head_dim.into()),
+            ("ffn_size", self.ffn_size.into()),
+            ("context", self.context.into()),
+            ("extended_context", self.extended_context.into()),
+            ("norm_eps", self.norm_eps.into()),
+            ("rope", rope.into()),
+            ("num_experts", self.num_experts.into()),
+            ("experts_per_token", self.experts_per_token.into()),
+            ("norm_topk_prob", self.norm_topk_prob.into()),
+            ("tie_embeddings", self.tie_embeddings.into()),
+            ("attention_bias", self.attention_bias.into()),
+            ("activation", activation.into()),
+            ("sub_norms", self.sub_norms.into()),
+            ("ternary", self.ternary.into()),
+        ])
     }
 
     /// How the rotary embedding is made for sequences of up to that many positions.

@@ -220,7 +220,7 @@ fn rope_from_folder(values: &Given<'_>, head_dim: usize, default_base: f64) -> R
         return Err(refuse("head_dim", &head_dim.into(), "a multiple of 8, at most 256"));
     }
     let divisors = llama3_divisors(base, head_dim, factor, [low, high], original);
-    Ok(Rope { base, layout, scaling: Scaling::Llama3 { divisors } })
+    Ok(Rope { base, layout, scaling: Scaling::Llama3 { factor, divisors } })
 }
 
 /// What the tensors of a GGUF file say of its model.
@@ -274,7 +274,7 @@ pub(super) fn config_from_gguf(metadata: &Metadata, of_tensors: OfTensors) -> Re
     let scaling = match (linear, of_tensors.divisors, extended_context > context) {
         (false, None, false) => Scaling::None,
         (true, None, false) => Scaling::Linear { factor },
-        (false, Some(divisors), false) => Scaling::Llama3 { divisors },
+        (false, Some(divisors), false) => Scaling::Llama3 { factor: 1.0, divisors },
         (false, None, true) => Scaling::Ntk { alpha: given.number("nncuda.ntk_alpha", Some(1.0))? },
         _ => {
             let problem = "the rotary embedding is scaled in more than one way (linear, rope_freqs.weight, ntk)";
