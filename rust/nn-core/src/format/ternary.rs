@@ -186,7 +186,8 @@ pub(crate) fn checked_scale(scale: f32, name: &str, wrong: impl FnOnce(&str) -> 
     if scale.is_finite() && scale > 0.0 {
         return Ok(scale);
     }
-    Err(wrong(&format!("has the {name} {scale}; it must be finite and above 0")))
+    let shown = if scale.is_nan() { "nan".to_owned() } else { format!("{scale:?}") };
+    Err(wrong(&format!("has the {name} {shown}; it must be finite and above 0")))
 }
 
 /// The code in two bits of a byte, which have it plus 1.
