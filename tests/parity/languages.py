@@ -84,7 +84,7 @@ LANGUAGES = {
 NAMES: Sequence[str] = tuple(LANGUAGES)
 
 #: Those that have the inference engine beside Python: stored models, `generate` on it, `bench engine`.
-ENGINES: Sequence[str] = ("go",)
+ENGINES: Sequence[str] = ("go", "rust")
 
 
 def required() -> bool:
