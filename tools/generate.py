@@ -1,4 +1,4 @@
-"""Writes what is made and committed, from ``bindings.h``, the tables of servers and the tuning constants of GPU kernels:
+"""Writes what is made and committed, from ``bindings.h``, the tables of servers and the constants of GPU kernels:
 ``make generate``.
 
 Each generator gives the files of one consumer by their path in the tree, and says by patterns which files are its own,

@@ -34,7 +34,7 @@ func newTernaryLayers(
 		codes: keep.empty(p, cuda.I8, widest), scale: keep.empty(p, cuda.F32, rows),
 		qkvRows: keep.empty(p, cuda.F32, rows, queries+2*config.NumKVHeads*config.HeadDim),
 		gateUp:  keep.empty(p, cuda.F32, few, 2*config.FFNSize), inner: keep.empty(p, cuda.F32, few, config.FFNSize),
-		gate: tensor.SwiGLU,
+		gate: func(gate, up, y *tensor.Tensor) error { return tensor.SwiGLU(gate, up, nil, y) },
 	}
 	if config.Activation == stored.ReLU2 {
 		t.gate = tensor.ReLU2Gate

@@ -74,7 +74,7 @@ impl TernaryLayers {
         product(&rounded, &layer.gate_up, None, &both)?;
         let (gate, up) = (both.narrow(1, 0, width)?, both.narrow(1, width, width)?);
         match self.activation {
-            GateActivation::Silu => kernels::swiglu(&gate, &up, &inner)?,
+            GateActivation::Silu => kernels::swiglu(&gate, &up, None, &inner)?,
             GateActivation::Relu2 => kernels::relu2_gate(&gate, &up, &inner)?,
         }
         let rounded = self.rounded(&inner, layer.ffn_norm.as_ref())?;
