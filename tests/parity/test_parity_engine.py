@@ -175,6 +175,52 @@ def test_the_models_differ(workshop: Workshop) -> None:
     assert {"end", "length", "cancelled"} == {request["finish"] for one in found for request in one["requests"]}
 
 
+#: What changes logits before a token is drawn, and what is told of them.
+DRAWINGS: list[dict[str, Any]] = [
+    {"temperature": 1.0, "min_p": 0.05, "seed": 2},
+    {"presence_penalty": 1.5, "frequency_penalty": 0.5, "logprobs": 3},
+    {"repetition_penalty": 1.3, "temperature": 0.8, "top_k": 30, "seed": 4},
+    {"logit_bias": {"5": 100.0, "17": -3.5, "599": 2.25}, "temperature": 1.5, "seed": 5, "logprobs": 20},
+    {"allowed": [[7, 300], [1, 2, 3], list(range(64, 96)), [599], [0]], "logprobs": 0, "prompt_logprobs": 4},
+    {"prompt_logprobs": 0, "max_new_tokens": 0},
+    {"presence_penalty": -0.5, "repetition_penalty": 0.9, "min_p": 0.3, "top_p": 0.9, "temperature": 1.2, "seed": -7,
+     "logit_bias": {"1": -100.0}, "allowed": [[*range(1, 500, 2)]] * 40, "logprobs": 1},
+    {"temperature": 0.9, "seed": 8},
+]  # fmt: skip
+
+
+def drawing_script(path: Path, together: bool, schedule: dict[str, Any]) -> dict[str, Any]:
+    """Requests with each of `DRAWINGS`, beside one another or one after another."""
+    draw = random.Random(3)
+    shared = [draw.randrange(600) for _ in range(140)]
+    requests = [
+        {"prompt": shared[: 20 + 17 * at], "max_new_tokens": 30, "joins": at if together else 40 * at, **drawing}
+        for at, drawing in enumerate(DRAWINGS)
+    ]
+    return {"model": str(path), "requests": requests, **schedule}
+
+
+@pytest.mark.case("the engine: penalties, biases, masks and log-probabilities")
+@pytest.mark.parametrize("name", languages.DRAWING)
+@pytest.mark.parametrize("schedule", [{}, {"max_batch": 3, "piece": 32}])
+@pytest.mark.parametrize("stored", ["llama-q4_0.gguf", "bitnet-bf16"])
+def test_drawing(workshop: Workshop, stored: str, schedule: dict[str, Any], name: str) -> None:
+    path = model(workshop, stored)
+    found = []
+    for together in (True, False):
+        script = drawing_script(path, together, schedule)
+        wanted = engine_scripts.run(script, threads=2)
+        told = find(name).run("bench", "engine", "--threads", 1, stdin=json.dumps(script)).stdout
+        assert json.loads(told) == wanted
+        found.append(
+            [{key: one.get(key) for key in ("tokens", "logprobs", "prompt_logprobs")} for one in wanted["requests"]]
+        )
+    assert found[0] == found[1]
+    constrained = found[0][4]
+    assert constrained["tokens"][3:] == [599, 0] and len(constrained["prompt_logprobs"]) == 88
+    assert len({str(one["tokens"]) for one in found[0]}) == len(DRAWINGS)
+
+
 @pytest.mark.case("the engine: scalings of Llama 3, of any model")
 @pytest.mark.parametrize("name", languages.ENGINES)
 def test_llama3_scaling(workshop: Workshop, name: str) -> None:
@@ -209,6 +255,22 @@ GENERATED = {
     "beyond the context": ["1", "--ids", "--context", 128, "--max-tokens", 300, "--temperature", 0.5, "--top-k", 7],
     "text": ["line 3 of 7: the quick", "--max-tokens", 24, "--top-p", 0.9, "--seed", -3],
     "as long as it can": ["5", "--ids", "--greedy"],
+    "min_p and biases": [
+        "1 2 3",
+        "--ids",
+        "--min-p",
+        0.02,
+        "--logit-bias",
+        "5=3.5",
+        "--logit-bias",
+        "6=-9",
+        "--seed",
+        2,
+    ],
+    "penalties": [
+        *["1 2 3", "--ids", "--presence-penalty", 0.7, "--frequency-penalty", -0.2, "--repetition-penalty", 1.2],
+        *["--seed", 3],
+    ],
 }
 
 
@@ -247,6 +309,10 @@ REFUSED = {
     "cache format of nobody": (2, ["5", "--cache-format", "q4_0"], "q4_0"),
     "place of nobody": (2, ["5", "--weights", "disk"], "disk"),
     "context of zero": (2, ["5", "--context", 0], "context"),
+    "min_p above 1": (2, ["5", "--min-p", 1.5], "min-p"),
+    "bias of nobody": (2, ["5", "--ids", "--logit-bias", "x=1"], "is not ID=BIAS, such as 42=-100"),
+    "repetition of 0": (2, ["5", "--ids", "--repetition-penalty", 0], "it must be a finite number above 0"),
+    "infinite penalty": (2, ["5", "--ids", "--presence-penalty", "inf"], "presence_penalty is"),
 }
 
 

@@ -32,13 +32,70 @@ type generateFlags struct {
 	prompts           []string
 	maxTokens         int // -1 where it is not given
 	greedy, ids, best bool
-	temperature, topP float64
-	topK              int
-	seed              int64
+	drawing           drawingFlags
 	engine            engineFlags
 	contiguous        bool
 	precision         string // "" where it is not given
 	device            deviceFlags
+}
+
+// drawingFlags are those that say how tokens are drawn.
+type drawingFlags struct {
+	sampling infer.Sampling
+	bias     []string // ID=BIAS
+}
+
+func (f *drawingFlags) add(flags *pflag.FlagSet) {
+	s := &f.sampling
+	flags.Float64Var(&s.Temperature, "temperature", 1, "Sampling temperature; 0 is the same as --greedy.")
+	flags.IntVar(&s.TopK, "top-k", 0, "Sample only from the K most likely tokens.")
+	flags.Float64Var(&s.TopP, "top-p", 0, "Sample only from the most likely tokens that make up this share of the "+
+		"probability.")
+	flags.Float64Var(&s.MinP, "min-p", 0, "Sample only from tokens at least this many times as likely as the most likely one.")
+	flags.Float64Var(&s.PresencePenalty, "presence-penalty", 0,
+		"Subtract this from the logit of a token that was written before.")
+	flags.Float64Var(&s.FrequencyPenalty, "frequency-penalty", 0,
+		"Subtract this from the logit of a token for each time that it was written.")
+	flags.Float64Var(&s.RepetitionPenalty, "repetition-penalty", 1, "Make tokens of the prompt and of what was written less "+
+		"likely: a number above 1, such as 1.1, divides their logits.")
+	flags.StringArrayVar(&f.bias, "logit-bias", nil, "ID=BIAS: add BIAS to the logit of the token ID; may be repeated.")
+	flags.Int64Var(&s.Seed, "seed", 0, "The same seed gives the same text. Of several prompts, prompt i uses seed + i.")
+}
+
+// read gives how tokens are drawn, and refuses wrong values.
+func (f *drawingFlags) read(given func(string) bool, greedy bool) (infer.Sampling, error) {
+	s := f.sampling
+	switch {
+	case !(s.Temperature >= 0):
+		return s, usagef("invalid value for '--temperature': %v is not at least 0", s.Temperature)
+	case given("top-k") && s.TopK < 1:
+		return s, usagef("invalid value for '--top-k': %d is not at least 1", s.TopK)
+	case given("top-p") && !(s.TopP > 0 && s.TopP <= 1):
+		return s, usagef("invalid value for '--top-p': %v is not above 0 and at most 1", s.TopP)
+	case !(s.MinP >= 0 && s.MinP <= 1):
+		return s, usagef("invalid value for '--min-p': %v is not 0 to 1", s.MinP)
+	case s.RepetitionPenalty == 0:
+		return s, usagef("repetition_penalty is 0; it must be a finite number above 0")
+	}
+	if len(f.bias) > 0 {
+		s.LogitBias = make(map[int32]float64)
+	}
+	for _, text := range f.bias {
+		token, number, _ := strings.Cut(text, "=")
+		id, err := strconv.ParseUint(token, 10, 31)
+		bias, failure := strconv.ParseFloat(number, 64)
+		if err != nil || failure != nil {
+			return s, usagef("invalid value for '--logit-bias': '%s' is not ID=BIAS, such as 42=-100", text)
+		}
+		s.LogitBias[int32(id)] = bias
+	}
+	if greedy {
+		s.Temperature = 0
+	}
+	if err := s.Validate(); err != nil {
+		return s, usagef("%v", err)
+	}
+	return s, nil
 }
 
 // engineFlags are those of the inference engine.
@@ -101,11 +158,7 @@ ids that follow, on one line, separated by spaces; no id ends it early.`,
 		"Maximum number of tokens to write.  [default: 128, or less if the model's context leaves less]")
 	set.Lookup("max-tokens").DefValue = "0" // what the help shows no default for
 	set.BoolVar(&flags.greedy, "greedy", false, "Always pick the most likely token.")
-	set.Float64Var(&flags.temperature, "temperature", 1, "Sampling temperature; 0 is the same as --greedy.")
-	set.IntVar(&flags.topK, "top-k", 0, "Sample only from the K most likely tokens.")
-	set.Float64Var(&flags.topP, "top-p", 0, "Sample only from the most likely tokens that make up this share of the "+
-		"probability.")
-	set.Int64Var(&flags.seed, "seed", 0, "The same seed gives the same text. Of several prompts, prompt i uses seed + i.")
+	flags.drawing.add(set)
 	set.BoolVar(&flags.ids, "ids", false, "PROMPT and output are token ids; no tokenizer is needed.")
 	flags.engine.add(set)
 	set.BoolVar(&flags.contiguous, "contiguous", false, "Run a checkpoint by the layers that train, over a contiguous cache.")
@@ -137,15 +190,8 @@ func (f *generateFlags) check(command *cobra.Command, path string) error {
 		return err
 	}
 	given := command.Flags().Changed
-	switch {
-	case given("max-tokens") && (f.maxTokens < 0 || f.maxTokens > math.MaxInt32):
+	if given("max-tokens") && (f.maxTokens < 0 || f.maxTokens > math.MaxInt32) {
 		return usagef("invalid value for '--max-tokens': %d is not at least 0", f.maxTokens)
-	case !(f.temperature >= 0):
-		return usagef("invalid value for '--temperature': %v is not at least 0", f.temperature)
-	case given("top-k") && f.topK < 1:
-		return usagef("invalid value for '--top-k': %d is not at least 1", f.topK)
-	case given("top-p") && !(f.topP > 0 && f.topP <= 1):
-		return usagef("invalid value for '--top-p': %v is not above 0 and at most 1", f.topP)
 	}
 	if err := f.engine.check(given); err != nil {
 		return err
@@ -191,15 +237,11 @@ func (f *generateFlags) run(command *cobra.Command, path string, std streams) er
 	}
 	stop := interruptible(command.Context(), std)
 	defer stop()
-	sampling := infer.Sampling{Temperature: f.temperature, TopK: f.topK, TopP: f.topP, Seed: f.seed}
-	if f.greedy {
-		sampling.Temperature = 0
-	}
-	if err := sampling.Validate(); err != nil {
+	sampling, err := f.drawing.read(command.Flags().Changed, f.greedy)
+	if err != nil {
 		return err
 	}
 	if isFolder(path) {
-		var err error
 		if path, err = train.ResolveCheckpoint(path, f.best); err != nil {
 			return err
 		}
