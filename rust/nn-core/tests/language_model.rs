@@ -343,7 +343,7 @@ fn the_text_that_waited_longest_makes_room() {
     let ctx = tiny::context();
     let mut cache = cache(&ctx, 2, 2 * PAGE);
     let [old, new, newest] = [1, 2, 3].map(|seed| ids(PAGE + 1, seed));
-    let mut fill = |cache: &mut PagedCache, text: &[i32]| {
+    let fill = |cache: &mut PagedCache, text: &[i32]| {
         let mut sequence = cache.open(text, PAGE).unwrap();
         let shared = sequence.shared();
         if shared < PAGE {
