@@ -42,6 +42,7 @@ class _Exchange:
     raw_send: Send
     begun: float = field(default_factory=time.monotonic)
     status: int = 0
+    complete: bool = False  # whether all of the response was sent
     answer: Answer | None = None
     gone: bool = False
     error: str | None = None
@@ -50,6 +51,8 @@ class _Exchange:
         if message["type"] == "http.response.start":
             self.status = message["status"]
         await self.raw_send(message)
+        if message["type"] == "http.response.body":
+            self.complete = not message.get("more_body", False)
 
 
 Endpoint = Callable[[_Exchange], Coroutine[Any, Any, None]]
@@ -153,8 +156,10 @@ class App:
         task.result()
 
     async def _send_error(self, exchange: _Exchange, error: ApiError) -> None:
-        """An error as the response, or, when one has begun, as its end."""
+        """An error as the response, or, when one has begun, as its end; after the end there is nobody to tell."""
         self._give_up(exchange)  # at once: a client may take its time to read why
+        if exchange.complete:
+            return
         exchange.error = error.code
         if exchange.status == 0:
             await respond(exchange.send, error.status, "application/json", error.body(), error.headers)
@@ -288,9 +293,10 @@ async def _while_connected(exchange: _Exchange, work: Coroutine[Any, Any, None])
         gone.cancel()
         if not task.done():
             await _cancelled(task)
-    if task.cancelled():
+    if task.cancelled() and not exchange.complete:
         raise ClientGone
-    task.result()
+    if not task.cancelled():
+        task.result()
 
 
 async def _gone(receive: Receive) -> None:
