@@ -76,9 +76,9 @@ def test_bodies(body: bytes) -> None:
 LINES = st.sampled_from(
     [
         *(line.encode() + b"\r\n" for line in (
-            "POST /v1/completions HTTP/1.1", "GET /health HTTP/1.1", "host: localhost", "connection: close", "5", "0", "",
-            "content-type: application/json", "content-length: 5", "content-length: 99", "expect: 100-continue", " :",
-            "transfer-encoding: chunked", "upgrade: websocket",
+            "POST /v1/completions HTTP/1.1", "GET /health HTTP/1.1", "host: localhost", "connection: close", "5", "0",
+            "", "content-type: application/json", "content-length: 5", "content-length: 99", "expect: 100-continue",
+            " :", "transfer-encoding: chunked", "upgrade: websocket",
         )),
         b"{}", b'{"prompt"',
     ]
