@@ -65,8 +65,8 @@ def answer(running: Running, asked: tuple[str, dict[str, Any]]) -> bytes:
 
 @pytest.fixture(scope="module")
 def alone(tokenizer: Tokenizer) -> list[bytes]:
-    """The answers of a server that has one place, one after the other, its cache always cold."""
-    with serving(tokenizer, max_batch=1) as (running, _):
+    """The answers of a server that has one place and one thread, one after the other, its cache always cold."""
+    with serving(tokenizer, max_batch=1, threads=1) as (running, _):
         answers = []
         for asked in requests():
             answers.append(answer(running, asked))
