@@ -304,3 +304,91 @@ def test_same_bits_for_any_number_of_threads(cpu: Engine, rows: int, vocab: int,
         drawn = [choose(engine, x, o, dtype) for o in OPTIONS]
         results.add(b"".join(array.tobytes() for array in (ids, *drawn)))
     assert len(results) == 1
+
+
+# What is done to logits, and log-probabilities
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("vocab", [1, 2, 15, 16, 17, 100, 1023, 1024, 1025, 3000, 40000])
+def test_logprobs(cpu: Engine, vocab: int, dtype: str) -> None:
+    """The list is that of a stable sort; the numbers are log softmax in float64, but for f32 rounding of a sum."""
+    rng = np.random.default_rng(vocab)
+    x = np.concatenate([hard_rows(rng, vocab, dtype) for _ in range(2)])
+    x[12], x[13] = -INF, np.nan
+    x[14, rng.integers(0, vocab, 3)] = INF
+    ids = rng.integers(0, vocab, len(x)).astype(np.int32)
+    for n in (1, 5, 128):
+        chosen, top_ids, top = empty(len(x), "f32"), empty((len(x), n), "i32"), empty((len(x), n), "f32")
+        cpu.logprobs(x, ids, chosen, top_ids, top, len(x), vocab, n, dtype)
+        for r, row in enumerate(x):
+            exact, order = logarithms(row.astype(np.float64))
+            listed = np.full(n, -1)
+            listed[: len(order[:n])] = order[:n]
+            assert (top_ids[r] == listed).all()
+            bound = 2e-6 * max(1.0, np.abs(exact[order]).max(initial=0))
+            for found, wanted in (
+                (chosen[r], exact[ids[r]]),
+                *zip(top[r], np.append(exact, -INF)[listed], strict=True),
+            ):
+                assert found == wanted or abs(found - wanted) <= bound
+        alone = empty(len(x), "f32")
+        cpu.logprobs(x, ids, alone, None, None, len(x), vocab, 0, dtype)
+        np.testing.assert_array_equal(alone, chosen)
+        for ids_of, logprobs_of in ((top_ids, None), (None, top)):
+            again = [None if one is None else np.zeros_like(one) for one in (ids_of, logprobs_of)]
+            cpu.logprobs(x, ids, alone, *again, len(x), vocab, n, dtype)
+            for one, other in zip(again, (ids_of, logprobs_of), strict=True):
+                assert (one is None) == (other is None) and (one is None or (one == other).all())
+
+
+def logarithms(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The exact log-probability of each token, and those that may be drawn in their order."""
+    found = np.full(len(x), -INF)
+    allowed = np.flatnonzero(x == INF) if (x == INF).any() else np.flatnonzero(x > -INF)
+    order = allowed[np.argsort(-x[allowed], kind="stable")]
+    if len(order):
+        shifted = np.zeros(len(order)) if x[order[0]] == INF else x[order] - x[order[0]]
+        found[order] = shifted - np.log(np.exp(shifted).sum())
+    return found, order
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("vocab", [1, 7, 8, 15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 65, 1000, 1001])
+def test_masks(cpu: Engine, vocab: int, dtype: str) -> None:
+    """Tokens that are allowed keep their bits, of NaN too; masks shorter and longer than the vocabulary."""
+    rng = np.random.default_rng(vocab)
+    needed = -(-vocab // 32)
+    for words in {max(1, needed - 1), needed, needed + 1}:
+        masks = rng.integers(0, 2**32, (3, words)).astype(np.uint32)
+        masks[1] = 0xFFFFFFFF
+        of = np.array([-1, 0, 1, 2, 1, -1, 0, 2], np.int32)
+        x = hard_rows(rng, vocab, dtype)
+        allowed = np.zeros((3, max(vocab, 32 * words)), bool)
+        allowed[:, : 32 * words] = (masks[:, :, None] >> np.arange(32, dtype=np.uint32) & 1).reshape(3, -1)
+        wanted = x.copy()
+        for r, mask in enumerate(of):
+            if mask >= 0:
+                wanted[r, ~allowed[mask, :vocab]] = -INF
+        cpu.mask_logits(x, masks, of, len(x), vocab, 3, words, dtype)
+        np.testing.assert_array_equal(x.view(np.uint8), wanted.view(np.uint8))
+
+
+def test_lists_of_tokens_count_what_comes(cpu: Engine) -> None:
+    """A thousand draws into lists that begin empty, or with tokens of a prompt: what a dictionary would have."""
+    rng = np.random.default_rng(4)
+    rows, vocab, capacity = 3, 300, 300
+    lists, counts = np.full((rows, capacity), -5, np.int32), np.full((rows, capacity), -6, np.int32)
+    lengths = np.array([0, -1, 40], np.int32)
+    lists[2, :40], counts[2, :40] = np.sort(rng.choice(vocab, 40, replace=False)), 0
+    known: list[dict[int, int]] = [{}, {}, dict.fromkeys(lists[2, :40].tolist(), 0)]
+    for _ in range(1000):
+        ids = np.minimum(rng.geometric(0.02, rows) - 1, vocab - 1).astype(np.int32)
+        cpu.count_tokens(ids, lists, counts, lengths, rows, vocab, capacity)
+        for r in (0, 2):
+            known[r][int(ids[r])] = known[r].get(int(ids[r]), 0) + 1
+    assert lengths.tolist() == [len(known[0]), -1, len(known[2])] and (lists[1] == -5).all() and (counts[1] == -6).all()
+    for r in (0, 2):
+        ids, counted = lists[r, : lengths[r]].tolist(), counts[r, : lengths[r]].tolist()
+        assert ids == sorted(known[r]) and counted == [known[r][token] for token in ids]
+        assert (lists[r, lengths[r] :] == -5).all()

@@ -12,6 +12,10 @@ _NEAR = {
     r"cuda/cpu/(attention_page|paged_cache|kvcache_paged)": (
         "kernels/test_attention_paged kernels/test_kvcache_paged golden/test_golden golden/test_large -k paged"
     ),
+    r"cuda/cpu/decode_": (
+        "kernels/test_decode golden/test_golden golden/test_large golden/test_pieces abi/test_sentences "
+        "-k decode or logits or logprobs or count_tokens"
+    ),
     r"cuda/cpu/(quant|ternary|gemm|attention|decode|loss|random)": (
         r"kernels/test_\1* golden/test_golden golden/test_large golden/test_pieces -k \1"
     ),
@@ -50,7 +54,8 @@ _NEAR = {
     r"python/nncuda/formats/": "python/test_formats python/test_saving python/test_hostile_files",
     r"python/nncuda/(golden|reference)/": "reference/* golden/test_fixtures golden/test_golden kernels/test_rows_*",
     r"python/nncuda/infer/": (
-        "python/test_generate python/test_engine python/test_language_model python/test_pages python/test_chat"
+        "python/test_generate python/test_engine python/test_drawing python/test_language_model python/test_pages "
+        "python/test_chat"
     ),
     r"python/nncuda/(models/(moe|config|parameters)|layers)": (
         "python/test_training_step python/test_router python/test_generate"

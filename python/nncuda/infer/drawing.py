@@ -96,17 +96,20 @@ class RowSampler:
             (self._top_k, np.array([option.top_k or 2**31 - 1 for option in options], np.int32)),
             (self._temperature, np.array([option.temperature for option in options], np.float32)),
             (self._top_p, np.array([option.top_p or 1.0 for option in options], np.float32)),
-            (self._min_p, np.array([option.min_p or 0.0 for option in options], np.float32)),
             (self._seeds, seeds),
         ):
             target.narrow(0, 0, len(rows)).copy_(values)
+        greedy = all(option.temperature == 0 for option in options)
         self.kind = Kind(
-            all(option.temperature == 0 for option in options),
-            any(option.min_p for option in options),
+            greedy,
+            not greedy and any(option.min_p for option in options),
             any(row.seen is not None for row in rows),
             any(option.logit_bias for option in options),
             any(row.mask is not None for row in rows),
         )
+        if self.kind.min_p:
+            values = np.array([option.min_p or 0.0 for option in options], np.float32)
+            self._min_p.narrow(0, 0, len(rows)).copy_(values)
         if self.kind.penalized:
             self._penalties_for(max(row.room for row in rows)).assign(rows)
         if self.kind.biased:
