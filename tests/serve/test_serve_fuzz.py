@@ -16,6 +16,7 @@ from nncuda.serve.api import API, ApiError
 from nncuda.serve.bodies import json_object
 from nncuda.serve.chat import Chat
 from nncuda.serve.completions import Completions
+from nncuda.serve.constraints import Grammars
 from nncuda.serve.tokens import Tokens
 
 NAMES = sorted({entry["name"] for entry in API["fields"]})
@@ -47,8 +48,8 @@ few = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped
 def test_fields(running: Running, route: str, changes: dict[str, Any]) -> None:
     model, tokens = running.model, Tokens(running.model, "small")
     prepare: Any = {
-        "completions": Completions(model, "small").prepare,
-        "chat": Chat(model, "small").prepare,
+        "completions": Completions(model, "small", Grammars(model)).prepare,
+        "chat": Chat(model, "small", Grammars(model)).prepare,
         "tokenize": tokens.tokenize,
         "detokenize": tokens.detokenize,
     }[route]

@@ -21,6 +21,7 @@ from .api import ApiError
 from .bodies import ClientGone, read_json_body
 from .chat import Chat
 from .completions import Completions
+from .constraints import Grammars
 from .guard import Guard
 from .metrics import CONTENT_TYPE, Metrics
 from .service import Service
@@ -84,7 +85,8 @@ class App:
         self._model: LanguageModel = service.model
         # Tokenizers are not made for several threads, and long texts take them long: one thread makes ids of all texts.
         self._texts = ThreadPoolExecutor(1, "nncuda-texts")
-        completions, chat = Completions(self._model, name), Chat(self._model, name)
+        grammars = Grammars(self._model)
+        completions, chat = Completions(self._model, name, grammars), Chat(self._model, name, grammars)
         tokens = Tokens(self._model, name)
         self._routes = [
             _route(path, method, endpoint)
