@@ -64,7 +64,7 @@ def filled(page: str, api: dict[str, Any]) -> str:
         begin, end = f"<!-- {name}: made from {TABLE} -->\n", f"<!-- end of {name} -->"
         pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
         text = begin + "\n" + "\n".join(table(api)) + "\n\n" + end
-        page, count = pattern.subn(lambda _, text=text: text, page)
+        page, count = pattern.subn(text.replace("\\", r"\\"), page)
         if count != 1:
             raise ValueError(f"{PAGE} has {count} places for the table of {name}; it must have one")
     return page

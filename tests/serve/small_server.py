@@ -108,10 +108,11 @@ def serving(
     hold: bool = False,
     context: int = CONTEXT,
     cache_tokens: int | None = None,
+    threads: int = 2,
     **options: Any,
 ) -> Iterator[tuple[Running, Steps]]:
     """A server that runs until the block ends; `options` are those of `ServeOptions`. With `hold` its steps wait."""
-    with nncuda.Context(threads=2) as ctx, contextlib.ExitStack() as stack:
+    with nncuda.Context(threads=threads) as ctx, contextlib.ExitStack() as stack:
         stored = stored_model(ctx, llama_config(vocab_size=280), "q8_0")
         stored.__dict__["tokenizer"] = tokenizer
         with LanguageModel(stored, ctx, context=context, max_batch=max_batch, cache_tokens=cache_tokens) as model:

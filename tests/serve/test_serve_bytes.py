@@ -32,6 +32,8 @@ def requests() -> list[tuple[str, dict[str, Any]]]:
             common |= {"top_p": 0.9} if number % 2 else {"top_k": 20}
         if number % 6 in (1, 2):
             common |= {"min_p": 0.05, "presence_penalty": 0.5, "frequency_penalty": 0.25, "repetition_penalty": 1.25}
+        if number % 7 == 3:
+            common["response_format"] = {"type": "json_object"}
         if number % 5 == 2:
             common["logit_bias"] = {"40": 3.5, "41": -100}
         if number % 3 == 1:
@@ -65,8 +67,8 @@ def answer(running: Running, asked: tuple[str, dict[str, Any]]) -> bytes:
 
 @pytest.fixture(scope="module")
 def alone(tokenizer: Tokenizer) -> list[bytes]:
-    """The answers of a server that has one place, one after the other, its cache always cold."""
-    with serving(tokenizer, max_batch=1) as (running, _):
+    """The answers of a server that has one place and one thread, one after the other, its cache always cold."""
+    with serving(tokenizer, max_batch=1, threads=1) as (running, _):
         answers = []
         for asked in requests():
             answers.append(answer(running, asked))

@@ -136,7 +136,7 @@ def test_what_asks_for_nothing_is_taken() -> None:
         "metadata": None, "service_tier": "auto", "reasoning_effort": None, "modalities": ["text"],
     }  # fmt: skip
     CHAT.check(body)
-    for name, value in (("store", 0), ("store", True), ("response_format", {"type": "json_object"}), ("tools", [{}])):
+    for name, value in (("store", 0), ("store", True), ("response_format", "json"), ("tools", [{}])):
         assert refused(CHAT.check, {**body, name: value}).param == name
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from nncuda.serve.api import API, ApiError
 from nncuda.serve.bodies import json_object
 from nncuda.serve.chat import Chat
 from nncuda.serve.completions import Completions
+from nncuda.serve.constraints import Grammars
 from nncuda.serve.tokens import Tokens
 
 NAMES = sorted({entry["name"] for entry in API["fields"]})
@@ -45,8 +48,8 @@ few = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped
 def test_fields(running: Running, route: str, changes: dict[str, Any]) -> None:
     model, tokens = running.model, Tokens(running.model, "small")
     prepare: Any = {
-        "completions": Completions(model, "small").prepare,
-        "chat": Chat(model, "small").prepare,
+        "completions": Completions(model, "small", Grammars(model)).prepare,
+        "chat": Chat(model, "small", Grammars(model)).prepare,
         "tokenize": tokens.tokenize,
         "detokenize": tokens.detokenize,
     }[route]
@@ -69,6 +72,34 @@ def test_bodies(body: bytes) -> None:
         assert error.code == "not_json"
     else:
         json.dumps(found, ensure_ascii=False).encode()
+
+
+LINES = st.sampled_from(
+    [
+        *(line.encode() + b"\r\n" for line in (
+            "POST /v1/completions HTTP/1.1", "GET /health HTTP/1.1", "host: localhost", "connection: close", "5", "0",
+            "", "content-type: application/json", "content-length: 5", "content-length: 99", "expect: 100-continue",
+            " :", "transfer-encoding: chunked", "upgrade: websocket",
+        )),
+        b"{}", b'{"prompt"',
+    ]
+)  # fmt: skip
+
+
+@settings(few, max_examples=150)
+@given(parts=st.lists(st.one_of(LINES, LINES, LINES, st.binary(max_size=20)), max_size=12))
+def test_bytes_that_come(running: Running, parts: list[bytes]) -> None:
+    """Whatever it is, the answer is HTTP or none, and the next request is served."""
+    with socket.create_connection(("127.0.0.1", running.port), timeout=30) as connection:
+        connection.sendall(b"".join(parts))
+        connection.shutdown(socket.SHUT_WR)
+        found = b""
+        with contextlib.suppress(ConnectionResetError):
+            while part := connection.recv(65536):
+                found += part
+    assert found == b"" or found.startswith(b"HTTP/1.1 ")
+    assert b" 500 " not in found
+    assert running.get("/health")[0] == 200
 
 
 @settings(few, max_examples=40)

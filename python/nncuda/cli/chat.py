@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from ..infer import LanguageModel, Sampling
 from ..infer.conversation import Conversation
+from ..serve.remote import RemoteConversation, RemoteModel
 from .arguments import device_options
 from .engine_options import drawing_options, engine_options, stats_option
 from .generate import write_statistics
@@ -36,6 +38,11 @@ Ctrl-C stops an answer; pressed twice at the prompt, it exits."""
     type=click.IntRange(min=1),
     help="Maximum number of tokens of an answer.  [default: what the context leaves]",
 )
+@click.option("--url", help="Talk with a model on a server of OpenAI's API instead, such as http://127.0.0.1:8000.")
+@click.option("--model-name", help="With --url: the model.  [default: the first that the server lists]")
+@click.option(
+    "--api-key", envvar="NNCUDA_API_KEY", help="With --url: a key of the server.  [default: that in NNCUDA_API_KEY]"
+)
 @drawing_options(0.7, "0 always picks the most likely token", 0.95, "the same answers")
 @engine_options
 @stats_option
@@ -45,6 +52,9 @@ def chat(
     model_option: Path | None,
     system: str | None,
     max_tokens: int | None,
+    url: str | None,
+    model_name: str | None,
+    api_key: str | None,
     sampling: Sampling,
     stats: bool,
     device: str,
@@ -54,31 +64,49 @@ def chat(
     """Talk with MODEL: a GGUF file, a Hugging Face folder (Llama, Mixtral, BitNet), a checkpoint or a run.
 
     Each line is a message; messages are formatted with the model's chat template. /help lists the commands. Ctrl-C
-    stops an answer; at the prompt, Ctrl-D or a second Ctrl-C exits.
+    stops an answer; at the prompt, Ctrl-D or a second Ctrl-C exits. With --url, the model is on a server, which
+    `nncuda serve` starts, or another one of OpenAI's API.
     """
+    if url is not None:
+        _check_remote_options()
+        conversation = RemoteConversation(RemoteModel(url, model_name, api_key), system, sampling, max_tokens)
+        _Session(conversation).run()
+        return
+    if model_name is not None:
+        raise click.UsageError("--model-name needs --url")
     path = model_option or model
     if path is None or (model_option and model):
         raise click.UsageError("name one MODEL, as the argument or with --model")
     start = time.perf_counter()
     with LanguageModel.load(path, device=device, threads=threads, max_batch=1, **options) as loaded:
         seconds = time.perf_counter() - start
-        conversation = Conversation(loaded, system, sampling, max_tokens)
-        conversation.check()
+        local = Conversation(loaded, system, sampling, max_tokens)
+        local.check()
         sampling.check_ids(loaded.config.vocab_size)
         if loaded.stored.chat_template.plain:
             click.echo(
                 "The model has no chat template: it is given lines that begin with User: and Assistant:", err=True
             )
-        session = _Session(conversation, seconds)
+        session = _Session(local, seconds)
         session.run()
         if stats:
             session.write_statistics()
 
 
+def _check_remote_options() -> None:
+    """UsageError for options that are of a model which this program runs itself."""
+    context = click.get_current_context()
+    for name in ("model", "model_option", "context", "cache_format", "weights", "stats", "device", "threads"):
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            flag = next(one.opts[-1] for one in context.command.params if one.name == name)
+            shown = "MODEL" if name == "model" else flag
+            raise click.UsageError(f"--url and {shown} exclude each other: the server runs the model")
+
+
 class _Session:
     """The terminal's side of a conversation."""
 
-    def __init__(self, conversation: Conversation, load_seconds: float):
+    def __init__(self, conversation: Conversation | RemoteConversation, load_seconds: float = 0.0):
         self._conversation = conversation
         self._load_seconds = load_seconds
         self._first_token = 0.0
@@ -144,14 +172,16 @@ class _Session:
             return
         click.echo()
         if conversation.left_out > left_out:
-            click.echo(
-                f"(The conversation no longer fits in {conversation.model.context} tokens: its first "
-                f"{conversation.left_out} messages were dropped.)",
-                err=True,
-            )
+            context = conversation.context
+            room = "the context" if context is None else f"{context} tokens"
+            dropped = f"its first {conversation.left_out} messages were dropped"
+            click.echo(f"(The conversation no longer fits in {room}: {dropped}.)", err=True)
 
     def write_statistics(self) -> None:
-        write_statistics(self._conversation.model, self._load_seconds, self._first_token)
+        if isinstance(self._conversation, RemoteConversation):
+            click.echo("The server counts: /metrics of it, where it is one of this program.", err=True)
+        else:
+            write_statistics(self._conversation.model, self._load_seconds, self._first_token)
 
 
 @contextlib.contextmanager

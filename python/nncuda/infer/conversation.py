@@ -12,33 +12,20 @@ from .sampling import GREEDY, Sampling
 _ROOM = 1 / 8
 
 
-class Conversation:
-    """Turns of a user and a model in the form of the model's chat template.
+class Turns:
+    """The turns of a user and a model, whoever runs the model.
 
-    `messages` is the whole history. A turn costs the tokens that are new in it, since the model's cache holds the
-    others, as long as the template gives them back unchanged. When the history no longer fits into the context,
-    `left_out` counts how many of its messages, the oldest but that of the system, the model does not see any more.
+    `messages` is the whole history. When it no longer fits into the context, `left_out` counts how many of its
+    messages, the oldest but that of the system, the model does not see any more.
     """
 
-    def __init__(
-        self,
-        model: LanguageModel,
-        system: str | None = None,
-        sampling: Sampling = GREEDY,
-        max_new_tokens: int | None = None,
-    ):
-        self.model = model
+    def __init__(self, system: str | None, sampling: Sampling, max_new_tokens: int | None):
         self.sampling = sampling
         self.max_new_tokens = max_new_tokens
         self.messages: list[dict[str, str]] = []
         self.left_out = 0
         self.system = system
         self._turns = 0
-
-    def check(self) -> None:
-        """Puts a short question into the model's template, as the first one would be. FormatError when the template
-        cannot be used, so that a conversation need not begin to find it out."""
-        self.model.chat_ids([*self._head(), {"role": "user", "content": "Hello"}])
 
     def clear(self) -> None:
         """Forgets all turns; the system's message stays."""
@@ -52,10 +39,9 @@ class Conversation:
         self.messages.append({"role": "user", "content": text})
         answer = ""
         try:
-            visible = self._visible()
             sampling = dataclasses.replace(self.sampling, seed=self.sampling.seed + self._turns)
             self._turns += 1
-            for piece in self.model.chat(visible, self.max_new_tokens, sampling, cancel=cancel):
+            for piece in self._pieces(sampling, cancel):
                 answer += piece
                 yield piece
         finally:
@@ -64,6 +50,44 @@ class Conversation:
                 self.messages.append({"role": "assistant", "content": answer.strip()})
             else:
                 self.messages.pop()
+
+    def _pieces(self, sampling: Sampling, cancel: Flag | None) -> Iterator[str]:
+        """The answer to the messages, the last of which is the user's."""
+        raise NotImplementedError
+
+    def _head(self) -> list[dict[str, str]]:
+        return [] if self.system is None else [{"role": "system", "content": self.system}]
+
+
+class Conversation(Turns):
+    """Turns of a user and a model in the form of the model's chat template.
+
+    A turn costs the tokens that are new in it, since the model's cache holds the others, as long as the template gives
+    them back unchanged.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        system: str | None = None,
+        sampling: Sampling = GREEDY,
+        max_new_tokens: int | None = None,
+    ):
+        super().__init__(system, sampling, max_new_tokens)
+        self.model = model
+
+    @property
+    def context(self) -> int:
+        """How many tokens the model sees."""
+        return self.model.context
+
+    def check(self) -> None:
+        """Puts a short question into the model's template, as the first one would be. FormatError when the template
+        cannot be used, so that a conversation need not begin to find it out."""
+        self.model.chat_ids([*self._head(), {"role": "user", "content": "Hello"}])
+
+    def _pieces(self, sampling: Sampling, cancel: Flag | None) -> Iterator[str]:
+        return self.model.chat(self._visible(), self.max_new_tokens, sampling, cancel=cancel)
 
     def _visible(self) -> list[dict[str, str]]:
         """The messages that the model sees: the system's and the newest exchanges that leave room for an answer."""
@@ -82,6 +106,3 @@ class Conversation:
                     f"{self.model.context}"
                 )
             self.left_out += 2  # a question and its answer
-
-    def _head(self) -> list[dict[str, str]]:
-        return [] if self.system is None else [{"role": "system", "content": self.system}]

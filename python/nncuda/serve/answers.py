@@ -6,6 +6,7 @@ comes before event t + 1 of any, whichever the engine had first; and nothing in 
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import time
 import uuid
@@ -131,6 +132,7 @@ class Answer:
                     self.started = True
                 body = b"".join(event(self._chunk([part])) for part in parts)
                 await send({"type": "http.response.body", "body": body, "more_body": True})
+                await asyncio.sleep(0)  # others have their turn, and a connection that was lost can say so
         last = DONE
         if self.usage:
             chunk = self._head(self.form.chunk_object, [])

@@ -21,6 +21,7 @@ from .api import ApiError
 from .bodies import ClientGone, read_json_body
 from .chat import Chat
 from .completions import Completions
+from .constraints import Grammars
 from .guard import Guard
 from .metrics import CONTENT_TYPE, Metrics
 from .service import Service
@@ -42,6 +43,7 @@ class _Exchange:
     raw_send: Send
     begun: float = field(default_factory=time.monotonic)
     status: int = 0
+    complete: bool = False  # whether all of the response was sent
     answer: Answer | None = None
     gone: bool = False
     error: str | None = None
@@ -50,6 +52,8 @@ class _Exchange:
         if message["type"] == "http.response.start":
             self.status = message["status"]
         await self.raw_send(message)
+        if message["type"] == "http.response.body":
+            self.complete = not message.get("more_body", False)
 
 
 Endpoint = Callable[[_Exchange], Coroutine[Any, Any, None]]
@@ -81,7 +85,8 @@ class App:
         self._model: LanguageModel = service.model
         # Tokenizers are not made for several threads, and long texts take them long: one thread makes ids of all texts.
         self._texts = ThreadPoolExecutor(1, "nncuda-texts")
-        completions, chat = Completions(self._model, name), Chat(self._model, name)
+        grammars = Grammars(self._model)
+        completions, chat = Completions(self._model, name, grammars), Chat(self._model, name, grammars)
         tokens = Tokens(self._model, name)
         self._routes = [
             _route(path, method, endpoint)
@@ -153,8 +158,10 @@ class App:
         task.result()
 
     async def _send_error(self, exchange: _Exchange, error: ApiError) -> None:
-        """An error as the response, or, when one has begun, as its end."""
+        """An error as the response, or, when one has begun, as its end; after the end there is nobody to tell."""
         self._give_up(exchange)  # at once: a client may take its time to read why
+        if exchange.complete:
+            return
         exchange.error = error.code
         if exchange.status == 0:
             await respond(exchange.send, error.status, "application/json", error.body(), error.headers)
@@ -288,9 +295,10 @@ async def _while_connected(exchange: _Exchange, work: Coroutine[Any, Any, None])
         gone.cancel()
         if not task.done():
             await _cancelled(task)
-    if task.cancelled():
+    if task.cancelled() and not exchange.complete:
         raise ClientGone
-    task.result()
+    if not task.cancelled():
+        task.result()
 
 
 async def _gone(receive: Receive) -> None:

@@ -10,6 +10,7 @@ from ..infer.language_model import PLAIN_STOPS
 from .answers import Answer, check_bias, check_length, samplings
 from .api import ApiError
 from .completions import check_model, end_ids, stream_usage
+from .constraints import Grammars
 from .fields import Checker
 from .logprobs import ChatLogprobs, TokenNames
 from .messages import plain_messages
@@ -51,10 +52,11 @@ class Chat:
 
     path = "/v1/chat/completions"
 
-    def __init__(self, model: LanguageModel, name: str):
+    def __init__(self, model: LanguageModel, name: str, grammars: Grammars):
         self._model = model
         self._name = name
         self._names = TokenNames(model.tokenizer)
+        self._grammars = grammars
         self._checker = Checker("chat", self.path)
 
     def prepare(self, body: dict[str, Any]) -> Answer:
@@ -80,8 +82,18 @@ class Chat:
             length = min(length, asked)
         stop = [*(values["stop"] or ()), *(PLAIN_STOPS if template.plain else ())]
         alternatives = self._alternatives(values)
+        grammar = self._grammars.of(values["response_format"])
         generations = [
-            Generation(prompt, length, how, end_ids=ends, stop=stop, logprobs=alternatives) for how in samplings(values)
+            Generation(
+                prompt,
+                length,
+                how,
+                end_ids=ends,
+                stop=stop,
+                logprobs=alternatives,
+                constraint=None if grammar is None else grammar.constraint(),
+            )
+            for how in samplings(values)
         ]
         return Answer(
             ChatForm(),

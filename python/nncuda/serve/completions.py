@@ -10,6 +10,7 @@ from ..errors import OutOfRangeError
 from ..infer import LanguageModel
 from .answers import Answer, check_bias, check_length, samplings
 from .api import ApiError
+from .constraints import Grammars
 from .fields import Checker
 from .logprobs import CompletionLogprobs, TokenNames
 from .service import Generation
@@ -42,10 +43,11 @@ class Completions:
 
     path = "/v1/completions"
 
-    def __init__(self, model: LanguageModel, name: str):
+    def __init__(self, model: LanguageModel, name: str, grammars: Grammars):
         self._model = model
         self._name = name
         self._names = TokenNames(model.tokenizer)
+        self._grammars = grammars
         self._checker = Checker("completions", self.path)
 
     def prepare(self, body: dict[str, Any]) -> Answer:
@@ -56,6 +58,7 @@ class Completions:
         ends = end_ids(self._model, values)
         check_bias(values["logit_bias"], self._model.config.vocab_size)
         logprobs = values["logprobs"]
+        grammar = self._grammars.of(values["response_format"])
         prompts = [
             prompt_ids(self._model, prompt, "prompt" if len(values["prompt"]) == 1 else f"prompt[{number}]")
             for number, prompt in enumerate(values["prompt"])
@@ -75,6 +78,7 @@ class Completions:
                         stop=stop,
                         logprobs=logprobs,
                         prompt_logprobs=logprobs if values["echo"] else None,
+                        constraint=None if grammar is None else grammar.constraint(),
                     )
                 )
                 echoes.append(echo)

@@ -116,6 +116,13 @@ def _prompt(field: Field, value: object) -> list[str | list[int]]:
     return value
 
 
+def _object(field: Field, value: object) -> dict[str, Any]:
+    """What stands in it, who uses it checks."""
+    if not isinstance(value, dict):
+        raise _wrong(field, value)
+    return value
+
+
 def _bias(field: Field, value: object) -> dict[int, float]:
     """Biases by token id. Whether it is in the vocabulary, who knows it says."""
     if not isinstance(value, dict) or len(value) > field.longest:
@@ -166,6 +173,7 @@ _CHECKS: dict[str, Callable[[Field, Any], Any]] = {
     "strings": _strings,
     "ids": _ids,
     "bias": _bias,
+    "object": _object,
     "prompt": _prompt,
     "stream_options": _stream_options,
     "messages": _messages,

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..infer import Event, LanguageModel, Sampling
+from ..infer import Constraint, Event, LanguageModel, Sampling
 from ..infer.continuation import Continuation
-from ..infer.scheduler import CANCELLED, Request
+from ..infer.scheduler import CANCELLED, FAILED, Request
 from .api import ApiError
 
 _log = logging.getLogger("nncuda.serve")
@@ -42,9 +42,16 @@ class Generation:
         stop: Sequence[str] = (),
         logprobs: int | None = None,
         prompt_logprobs: int | None = None,
+        constraint: Constraint | None = None,
     ):
         self.request = Request(
-            prompt, max_new_tokens, sampling, end_ids, logprobs=logprobs, prompt_logprobs=prompt_logprobs
+            prompt,
+            max_new_tokens,
+            sampling,
+            end_ids,
+            logprobs=logprobs,
+            prompt_logprobs=prompt_logprobs,
+            constraint=constraint,
         )
         self.stop = list(stop)
         self.tokens = 0
@@ -245,10 +252,12 @@ class Service:
             request = generation.request
             events = list(text.events(self.model.scheduler))
             began = generation not in admitted and (bool(events) or request._row is not None)
-            if not events and not began:
+            failed = request.error is not None
+            if not events and not began and not failed:
                 continue
+            finish = FAILED if failed else events[-1].finish if events else None
+            began |= failed and generation not in admitted
             admitted.add(generation)
-            finish = events[-1].finish if events else None
             if finish is not None:
                 del texts[generation]
                 admitted.discard(generation)
@@ -287,6 +296,9 @@ class Service:
                 self._running -= 1
                 self._observer.ended(generation)
             generation.push(new.events)
+            if new.finish == FAILED:
+                _log.error("a constraint failed", exc_info=generation.request.error)
+                generation.fail(ApiError("internal_error"))
 
     def _fail(self, error: BaseException) -> None:
         self._closed = ApiError("engine_failed")

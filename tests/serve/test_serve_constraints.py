@@ -1,0 +1,130 @@
+"""response_format: what the model writes obeys, whatever it would rather write."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from small_server import Running, serving
+
+from nncuda.serve.constraints import GrammarConstraint, Grammars
+from nncuda.tokenizer import Tokenizer
+
+MESSAGES = [{"role": "user", "content": "the sea"}]
+SCHEMA = {
+    "type": "object",
+    "properties": {"kind": {"enum": ["sea", "ship"]}, "big": {"type": "boolean"}, "waves": {"type": "array",
+                   "items": {"type": "integer", "minimum": 0, "maximum": 99}, "maxItems": 3}},
+    "required": ["kind", "big", "waves"],
+    "additionalProperties": False,
+}  # fmt: skip
+
+
+def of_schema(schema: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, **more}}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_of_a_schema(running: Running, stream: bool) -> None:
+    """A random model, hot: every text that ends by itself is of the schema."""
+    for seed in range(12):
+        asked = {
+            "messages": MESSAGES,
+            "seed": seed,
+            "temperature": 1.5,
+            "response_format": of_schema(SCHEMA, strict=True),
+        }
+        _, _, body = running.request("POST", "/v1/chat/completions", {**asked, "stream": stream})
+        if stream:
+            parts = [json.loads(part[6:])["choices"][0] for part in body.decode().split("\n\n")[:-2]]
+            text = "".join(part["delta"].get("content", "") for part in parts)
+            finish = parts[-1]["finish_reason"]
+        else:
+            (choice,) = json.loads(body)["choices"]
+            text, finish = choice["message"]["content"], choice["finish_reason"]
+        assert finish == "stop"
+        found = json.loads(text)
+        assert set(found) == {"kind", "big", "waves"} and found["kind"] in ("sea", "ship")
+        assert isinstance(found["big"], bool) and len(found["waves"]) <= 3
+        assert all(isinstance(wave, int) and 0 <= wave <= 99 for wave in found["waves"])
+
+
+def test_any_object(running: Running) -> None:
+    """What is cut for its length begins as an object does, and what ends is one."""
+    ended = 0
+    for seed in range(8):
+        asked = {
+            "prompt": "the sea",
+            "seed": seed,
+            "max_tokens": 200,
+            "response_format": {"type": "json_object"},
+            "n": 2,
+        }
+        for choice in running.post("/v1/completions", asked)[1]["choices"]:
+            assert choice["text"].startswith("{")
+            if choice["finish_reason"] == "stop":
+                ended += 1
+                assert isinstance(json.loads(choice["text"]), dict)
+    assert ended
+
+
+def test_without_an_end_id(tokenizer: Tokenizer, running: Running) -> None:
+    """The text ends when the grammar allows nothing more, as where end ids are ignored."""
+    schema = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"], "additionalProperties": False}
+    asked = {"prompt": "the sea", "max_tokens": 300, "response_format": of_schema(schema)}
+    _, found = running.post("/v1/completions", {**asked, "ignore_eos": True})
+    assert found["choices"][0]["finish_reason"] == "stop" and json.loads(found["choices"][0]["text"])["a"] in (1, 2)
+    bare = Tokenizer(tokenizer.model, end_ids=())
+    with serving(bare) as (other, _):
+        _, found = other.post("/v1/completions", asked)
+        assert found["choices"][0]["finish_reason"] == "stop" and json.loads(found["choices"][0]["text"])["a"] in (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "param", "problem"),
+    [
+        ({}, ".type", 'is null; it must be "text", "json_object" or "json_schema"'),
+        ({"type": "xml"}, ".type", 'is "xml"; it must be "text", "json_object" or "json_schema"'),
+        ({"type": "json_object", "schema": {}}, ".schema", "is not a field of response_format"),
+        ({"type": "json_schema"}, ".json_schema", "is null; it must be an object with a schema"),
+        (of_schema(None), ".json_schema.schema", "is null; it must be an object, a JSON Schema"),
+        (of_schema({}, more=1), ".json_schema.more", "is not a field of response_format.json_schema"),
+        (of_schema({}, strict=1), ".json_schema.strict", "is 1; it must be true or false"),
+        (of_schema({"not": {}}), ".json_schema.schema", "cannot be enforced: Unimplemented keys"),
+        (of_schema({"type": "wrong"}), ".json_schema.schema", "cannot be enforced: Invalid type: wrong"),
+        (of_schema({"format": "x", "type": "string"}), ".json_schema.schema", "cannot be enforced: Unknown format: x"),
+        (of_schema({"$ref": "https://example.org/x"}), ".json_schema.schema", "cannot be enforced"),
+        (of_schema({"type": "string", "pattern": "(?=a)"}), ".json_schema.schema", "cannot be enforced"),
+    ],
+)
+def test_what_is_refused(running: Running, given: dict[str, Any], param: str, problem: str) -> None:
+    error = running.error("/v1/chat/completions", {"messages": MESSAGES, "response_format": given})
+    assert (error["status"], error["param"]) == (400, "response_format" + param)
+    assert error["message"].startswith(f"response_format{param} {problem}")
+
+
+def test_a_constraint_that_fails_ends_its_own_text_alone(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: GrammarConstraint, token: int) -> None:
+        raise LookupError("the grammar is lost")
+
+    monkeypatch.setattr(GrammarConstraint, "accept", fail)
+    asked = {"prompt": "the sea", "max_tokens": 9, "response_format": {"type": "json_object"}}
+    error = running.error("/v1/completions", asked)
+    assert (error["status"], error["code"]) == (500, "internal_error")
+    assert running.post("/v1/completions", {"prompt": "the sea", "max_tokens": 3})[0] == 200
+    assert running.at_rest
+
+
+def test_masks(running: Running) -> None:
+    """Bit by bit: at the beginning of an object a brace or a space may come, and no token that is no text."""
+    grammar = Grammars(running.model).of({"type": "json_object"})
+    assert grammar is not None
+    one, other = grammar.constraint(), grammar.constraint()
+    tokenizer = running.model.tokenizer
+    (brace,) = [token for token in range(tokenizer.vocab_size) if tokenizer.piece(token) == "<0x7B>"]
+    bits = np.unpackbits(one.mask().view(np.uint8), bitorder="little")
+    assert bits[brace] and not bits[tokenizer.begin_id] and not bits[tokenizer.end_id]
+    one.accept(brace)
+    assert not np.array_equal(one.mask(), other.mask())  # each has a state of its own
