@@ -8,6 +8,7 @@ require (
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9
 	golang.org/x/term v0.32.0
+	golang.org/x/text v0.23.0
 	google.golang.org/protobuf v1.36.12
 )
 

@@ -122,11 +122,7 @@ func (s *service) prompt(asked request) ([]int32, error) {
 	case asked.Prompt != nil && s.tokens == nil:
 		return nil, errors.New(`this model has no tokenizer; give "ids"`)
 	case asked.Prompt != nil:
-		ids := s.tokens.Encode(*asked.Prompt)
-		if begin := s.tokens.BeginID(); begin >= 0 {
-			ids = append([]int32{begin}, ids...)
-		}
-		return ids, nil
+		return s.tokens.Encode(*asked.Prompt, tokenizer.Encoding{Begin: true})
 	case len(asked.IDs) == 0:
 		return nil, errors.New("ids is empty; it must have at least one token")
 	}

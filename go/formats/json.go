@@ -70,6 +70,24 @@ func ParseJSON(data []byte) (any, error) {
 	return nil, fmt.Errorf("%w, at byte %d", err, reader.decoder.InputOffset())
 }
 
+// JSONMarksOf counts the brackets, braces, commas and colons of a JSON text outside its strings.
+func JSONMarksOf(data []byte) int {
+	marks, inside := 0, false
+	for at := 0; at < len(data); at++ {
+		switch data[at] {
+		case '"':
+			inside = !inside
+		case '\\':
+			at++ // outside strings there is none
+		case '[', ']', '{', '}', ',', ':':
+			if !inside {
+				marks++
+			}
+		}
+	}
+	return marks
+}
+
 type jsonReader struct {
 	decoder *json.Decoder
 	count   int // values and keys so far; each follows a bracket, a brace, a comma or a colon

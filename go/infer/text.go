@@ -28,12 +28,8 @@ func NewTextGenerator(m *model.MoETransformer, tokens *tokenizer.Tokenizer) (*Te
 }
 
 // Encode gives the ids of a text, after the begin id.
-func (g *TextGenerator) Encode(prompt string) []int32 {
-	ids := g.Tokenizer.Encode(prompt)
-	if begin := g.Tokenizer.BeginID(); begin >= 0 {
-		ids = append([]int32{begin}, ids...)
-	}
-	return ids
+func (g *TextGenerator) Encode(prompt string) ([]int32, error) {
+	return g.Tokenizer.Encode(prompt, tokenizer.Encoding{Begin: true})
 }
 
 // Stream gives the continuation, piece by piece, as soon as a piece is certain; see Batch for how it ends.
@@ -41,13 +37,18 @@ func (g *TextGenerator) Stream(
 	ctx context.Context, prompt string, maxNewTokens int, sampling Sampling,
 ) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
+		ids, err := g.Encode(prompt)
+		if err != nil {
+			yield("", err)
+			return
+		}
 		decoder, err := tokenizer.NewStreamDecoder(g.Tokenizer)
 		if err != nil {
 			yield("", err)
 			return
 		}
 		end := g.Tokenizer.EndID()
-		for token, err := range Tokens(ctx, g.Model, g.Encode(prompt), maxNewTokens, sampling, end) {
+		for token, err := range Tokens(ctx, g.Model, ids, maxNewTokens, sampling, end) {
 			var text string
 			if err == nil && token == end {
 				break
@@ -70,7 +71,10 @@ func (g *TextGenerator) Stream(
 }
 
 // Room is how many tokens the model can write after a prompt; 0 when the prompt alone is too long.
-func (g *TextGenerator) Room(prompt string) int { return Room(g.Model, len(g.Encode(prompt))) }
+func (g *TextGenerator) Room(prompt string) (int, error) {
+	ids, err := g.Encode(prompt)
+	return Room(g.Model, len(ids)), err
+}
 
 // Room is how many tokens a model can write after that many.
 func Room(m *model.MoETransformer, tokens int) int {

@@ -183,3 +183,35 @@ func (n *normalizerSpec) read(data []byte) error {
 		return nil
 	})
 }
+
+// encode writes the file of a model whose text is only given spaces: without a map of characters, and with the names of
+// begin, end and padding left as they usually are.
+func (m *modelFile) encode(unknown int, byteFallback bool) []byte {
+	var file []byte
+	for _, piece := range m.pieces {
+		entry := appendBytes(nil, 1, piece.text)
+		entry = protowire.AppendFixed32(protowire.AppendTag(entry, 2, protowire.Fixed32Type), math.Float32bits(piece.score))
+		file = appendBytes(file, 1, string(appendNumber(entry, 3, uint64(piece.kind))))
+	}
+	trainer := appendNumber(nil, 3, uint64(m.kind))
+	trainer = appendNumber(trainer, 4, uint64(len(m.pieces)))
+	trainer = appendNumber(trainer, 35, protowire.EncodeBool(byteFallback))
+	trainer = appendNumber(trainer, 40, uint64(unknown))
+	for field := protowire.Number(41); field <= 43; field++ { // ids of begin, end and padding: none
+		trainer = appendNumber(trainer, field, math.MaxUint64)
+	}
+	trainer = appendBytes(trainer, 45, m.pieces[unknown].text)
+	normalizer := appendBytes(nil, 1, "identity")
+	normalizer = appendNumber(normalizer, 3, protowire.EncodeBool(m.normalizer.addDummyPrefix))
+	normalizer = appendNumber(normalizer, 4, protowire.EncodeBool(m.normalizer.removeExtraWhitespace))
+	normalizer = appendNumber(normalizer, 5, 1)
+	return appendBytes(appendBytes(file, 2, string(trainer)), 3, string(normalizer))
+}
+
+func appendBytes(message []byte, field protowire.Number, content string) []byte {
+	return protowire.AppendString(protowire.AppendTag(message, field, protowire.BytesType), content)
+}
+
+func appendNumber(message []byte, field protowire.Number, value uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(message, field, protowire.VarintType), value)
+}

@@ -7,14 +7,14 @@ import (
 
 // StreamDecoder turns ids into text as they come, holding back the bytes of a character that is not complete yet.
 type StreamDecoder struct {
-	tokenizer *Tokenizer
+	tokenizer TextTokenizer
 	anchor    int32
-	skip      int // bytes of the anchor's own text
+	skip      int // characters of the anchor's own text
 	held      []int32
 }
 
 // NewStreamDecoder begins a text.
-func NewStreamDecoder(tokenizer *Tokenizer) (*StreamDecoder, error) {
+func NewStreamDecoder(tokenizer TextTokenizer) (*StreamDecoder, error) {
 	// Some models drop the space at the start of a text, so what is decoded never starts with the new tokens.
 	decoder := &StreamDecoder{tokenizer: tokenizer, anchor: tokenizer.OrdinaryID()}
 	text, err := tokenizer.Decode([]int32{decoder.anchor})
@@ -22,9 +22,12 @@ func NewStreamDecoder(tokenizer *Tokenizer) (*StreamDecoder, error) {
 	return decoder, err
 }
 
-// Push gives the text that this token completes. A token that is none is an error, and not kept.
+// Push gives the text that this token completes. Ids that a model has beyond those of its tokenizer have none; one below
+// zero is an error, and not kept.
 func (d *StreamDecoder) Push(token int32) (string, error) {
-	d.held = append(d.held, token)
+	if int(token) < d.tokenizer.VocabSize() {
+		d.held = append(d.held, token)
+	}
 	text, err := d.text()
 	if err != nil {
 		d.held = d.held[:len(d.held)-1]

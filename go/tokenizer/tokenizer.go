@@ -1,6 +1,3 @@
-// Package tokenizer turns text into token ids and back by the SentencePiece models of unigram and BPE kind, as trained
-// for this project's own models, Mixtral's, Llama's and T5's: normaliser, pieces, bytes for what the vocabulary lacks.
-// (Kudo, Richardson 2018, "SentencePiece")
 package tokenizer
 
 import (
@@ -16,8 +13,10 @@ import (
 // A longer piece than this is not a piece of a language.
 const maxPieceBytes = 4096
 
-// Tokenizer is a SentencePiece model.
+// Tokenizer is a SentencePiece model of unigram or BPE kind, as trained for this project's own models, Mixtral's, Llama's
+// and T5's: normaliser, pieces, bytes for what the vocabulary lacks. (Kudo, Richardson 2018, "SentencePiece")
 type Tokenizer struct {
+	ends
 	content        []byte
 	model          *modelFile
 	reserved, text map[string]int32 // ids of control, unknown and byte pieces; of pieces of text
@@ -27,7 +26,10 @@ type Tokenizer struct {
 	normalizer *normalizer
 	decoded    *normalizer // rules for the decoded text, nil without
 	encoder    interface{ encode(text string) []span }
+	controls   *trie // names of control pieces
 }
+
+var _ TextTokenizer = (*Tokenizer)(nil)
 
 // span is a part of normalised text and its piece.
 type span struct {
@@ -67,9 +69,13 @@ func New(content []byte) (*Tokenizer, error) {
 		return nil, err
 	}
 	verbatim := newTrie()
+	made.controls = newTrie()
 	for id, piece := range model.pieces {
-		if piece.kind == userDefinedPiece {
+		switch piece.kind {
+		case userDefinedPiece:
 			verbatim.add(piece.text, id)
+		case controlPiece:
+			made.controls.add(piece.text, id)
 		}
 	}
 	if made.normalizer, err = newNormalizer(model.normalizer, model.whitespaceAsSuffix, verbatim); err != nil {
@@ -85,6 +91,12 @@ func New(content []byte) (*Tokenizer, error) {
 	} else {
 		made.encoder = newUnigram(model, int(made.unknown))
 	}
+	begin := made.control(model.bos)
+	var end []int32
+	if id := made.EndID(); id >= 0 {
+		end = []int32{id}
+	}
+	made.ends = newEnds(begin, end, begin >= 0)
 	return made, nil
 }
 
@@ -145,10 +157,7 @@ func (t *Tokenizer) Model() []byte { return slices.Clone(t.content) }
 // VocabSize is the number of pieces.
 func (t *Tokenizer) VocabSize() int { return len(t.model.pieces) }
 
-// BeginID is the id that begins a text, -1 when this tokenizer has none.
-func (t *Tokenizer) BeginID() int32 { return t.control(t.model.bos) }
-
-// EndID is the id that ends a text, -1 when this tokenizer has none.
+// EndID is the id that ends a text by the model's own file, -1 when it has none.
 func (t *Tokenizer) EndID() int32 { return t.control(t.model.eos) }
 
 // PadID is the id that fills up a batch, -1 when this tokenizer has none.
@@ -171,13 +180,38 @@ func (t *Tokenizer) OrdinaryID() int32 {
 	return t.unknown
 }
 
-// Encode gives the ids of a text. Bytes that are not UTF-8 are read as the replacement character.
-func (t *Tokenizer) Encode(text string) []int32 {
+// Piece is the name of an id in the vocabulary; empty for one that has none.
+func (t *Tokenizer) Piece(id int32) string {
+	if id < 0 || int(id) >= len(t.model.pieces) {
+		return ""
+	}
+	return t.model.pieces[id].text
+}
+
+// Encode gives the ids of a text, and never an error. The text after a control token starts again, with the space that
+// some models put before a text.
+func (t *Tokenizer) Encode(text string, how Encoding) ([]int32, error) {
+	var ids []int32
+	start := 0
+	for at := 0; how.Special && at < len(text); {
+		id, length := t.controls.find(text[at:])
+		if length == 0 {
+			at++
+			continue
+		}
+		ids = append(t.encode(ids, text[start:at]), id)
+		at += length
+		start = at
+	}
+	return t.opened(t.encode(ids, text[start:]), how), nil
+}
+
+// encode adds the ids of a text without control tokens.
+func (t *Tokenizer) encode(ids []int32, text string) []int32 {
 	normalized := t.normalizer.normalize(text)
 	if normalized == "" {
-		return nil
+		return ids
 	}
-	var ids []int32
 	afterUnknown := false
 	for _, span := range t.encoder.encode(normalized) {
 		isUnknown := span.id == t.unknown
@@ -197,13 +231,13 @@ func (t *Tokenizer) Encode(text string) []int32 {
 
 // Decode gives the text of ids; controls give nothing.
 func (t *Tokenizer) Decode(ids []int32) (string, error) {
+	if err := checkIDs(ids, len(t.model.pieces)); err != nil {
+		return "", err
+	}
 	var out strings.Builder
 	var spelled []byte // bytes that may make up characters together
 	first, sawSpace := true, false
-	for at, id := range ids {
-		if id < 0 || int(id) >= len(t.model.pieces) {
-			return "", fmt.Errorf("ids[%d] is %d; it must be 0 to %d", at, id, len(t.model.pieces)-1)
-		}
+	for _, id := range ids {
 		piece := t.model.pieces[id]
 		if piece.kind == bytePiece {
 			value, _ := byteOf(piece.text)

@@ -39,14 +39,20 @@ func (t *trie) step(at int32, label byte) int32 {
 
 // longest is the length of the longest text of the trie that `text` begins with; 0 when there is none.
 func (t *trie) longest(text string) int {
-	at, length := int32(0), 0
+	_, length := t.find(text)
+	return length
+}
+
+// find is the longest text of the trie that `text` begins with: its id and length; length 0 when there is none.
+func (t *trie) find(text string) (id int32, length int) {
+	at := int32(0)
 	for position := range len(text) {
 		if at = t.step(at, text[position]); at < 0 {
 			break
 		}
 		if t.nodes[at].id >= 0 {
-			length = position + 1
+			id, length = t.nodes[at].id, position+1
 		}
 	}
-	return length
+	return id, length
 }

@@ -236,7 +236,7 @@ func TestText(t *testing.T) {
 		must.Do(t, err)
 		pieces = append(pieces, piece)
 	}
-	ids := append([]int32{tokens.BeginID()}, tokens.Encode("The cat")...)
+	ids := must.Get(tokens.Encode("The cat", tokenizer.Encoding{Begin: true}))(t)
 	var drawn []int32
 	for token, err := range infer.Tokens(context.Background(), made, ids, 30, sampling, tokens.EndID()) {
 		must.Do(t, err)
@@ -249,7 +249,7 @@ func TestText(t *testing.T) {
 	if found := strings.Join(pieces, ""); found != whole || len(pieces) < 2 {
 		t.Errorf("%q, not %q", pieces, whole)
 	}
-	if room := generator.Room("The cat"); room != 64-len(ids)+1 {
+	if room := must.Get(generator.Room("The cat"))(t); room != 64-len(ids)+1 {
 		t.Error("there is room for", room)
 	}
 	if _, err := infer.NewTextGenerator(newModel(t, 48), tokens); err == nil {
