@@ -88,6 +88,8 @@ ENGINES: Sequence[str] = ("go", "rust")
 
 #: Those of them whose engine has penalties, biases, masks and log-probabilities.
 DRAWING: Sequence[str] = ("go",)
+#: Those with `chat`.
+CHATTING: Sequence[str] = ("rust",)
 
 
 def required() -> bool:

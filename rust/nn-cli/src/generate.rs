@@ -1,7 +1,7 @@
 //! `nncuda-rs generate`: text, or token ids, from a trained model, as they come.
 
 mod contiguous;
-mod output;
+pub(crate) mod output;
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -86,21 +86,21 @@ pub(crate) struct Arguments {
 /// How the inference engine runs.
 #[derive(Args, Debug, PartialEq)]
 #[allow(rustdoc::broken_intra_doc_links, reason = "this is the command's help, where brackets are brackets")]
-struct EngineFlags {
+pub(crate) struct EngineFlags {
     /// The context length.  [default: the model's, at most 8192]
     #[arg(long, value_name = "INTEGER", value_parser = clap::value_parser!(u32).range(1..))]
-    context: Option<u32>,
+    pub(crate) context: Option<u32>,
     /// Format of the cached keys and values.
     #[arg(long, value_name = "NAME", default_value = "f16")]
     #[arg(value_parser = PossibleValuesParser::new(CacheFormat::NAMES).try_map(|name| name.parse::<CacheFormat>()))]
-    cache_format: CacheFormat,
+    pub(crate) cache_format: CacheFormat,
     /// On a CPU: copy the weights into memory, which is faster to read, or use the mapped file; auto: copy if memory allows.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     #[arg(value_parser = PossibleValuesParser::new(Place::NAMES).try_map(|name| name.parse::<Place>()))]
-    weights: Place,
+    pub(crate) weights: Place,
     /// Print tokens and bytes per second to standard error at the end.
     #[arg(long)]
-    stats: bool,
+    pub(crate) stats: bool,
 }
 
 impl EngineFlags {
@@ -108,12 +108,12 @@ impl EngineFlags {
     const USUAL: Self = Self { context: None, cache_format: CacheFormat::F16, weights: Place::Auto, stats: false };
 }
 
-fn at_least_zero(text: &str) -> std::result::Result<f64, String> {
+pub(crate) fn at_least_zero(text: &str) -> std::result::Result<f64, String> {
     let wrong = || format!("'{text}' is not a number, at least 0");
     text.parse().ok().filter(|number| *number >= 0.0).ok_or_else(wrong)
 }
 
-fn share(text: &str) -> std::result::Result<f64, String> {
+pub(crate) fn share(text: &str) -> std::result::Result<f64, String> {
     let wrong = || format!("'{text}' is not a number above 0, at most 1");
     text.parse().ok().filter(|number| *number > 0.0 && *number <= 1.0).ok_or_else(wrong)
 }

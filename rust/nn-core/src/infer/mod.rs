@@ -6,6 +6,7 @@
 //! [`MoETransformer`](crate::model::MoETransformer) by the layers that train.
 
 mod batch;
+mod conversation;
 mod engine;
 mod events;
 mod language_model;
@@ -21,6 +22,7 @@ mod weight_reader;
 mod weights;
 mod worker;
 
+pub use conversation::{Answer, Conversation, Message};
 pub use engine::{Engine, EngineOptions, USUAL_CONTEXT};
 pub use events::{Canceller, Event, EventStream, Finish, Generation};
 pub use language_model::{GenerateOptions, LanguageModel, Prompt};
