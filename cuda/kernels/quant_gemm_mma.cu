@@ -194,7 +194,7 @@ template <class TILE, int FORMAT, bool INTERLEAVED> struct quant_load {
 
 /* A whole number below 2^22 as a float in one addition: instructions start their sums at these bits, those of 1.5 *
  * 2^23, whose last place is 1. */
-constexpr int32_t WHOLE_BITS = 0x4b400000;
+[[maybe_unused]] constexpr int32_t WHOLE_BITS = 0x4b400000;
 __device__ __forceinline__ float whole_of(int32_t sum) { return __int_as_float(sum) - 12582912.0f; }
 
 template <class TILE> using quant_sums = float[TILE::PANELS][TILE::OCTETS][4];
