@@ -29,6 +29,7 @@ type block struct {
 	address uintptr // 0 when there are no bytes
 	size    int64
 	host    bool
+	lent    bool  // by the program, which frees it
 	pool    *pool // of the capture that it was allocated in
 
 	// Guarded by the context's lock.
@@ -101,6 +102,25 @@ func (ctx *Context) AllocateHost(bytes int64) (*Buffer, error) {
 	return ctx.adopt(uintptr(pointer), bytes, true), in.leave("nncuda_malloc_host", 0)
 }
 
+// Borrow makes a buffer over memory of the program, without a copy: of weights in a mapped file, for one. The memory must
+// not be the garbage collector's, and stay as it is until the buffer is closed and nothing uses it any more; where it is
+// read-only, so is the buffer. [ErrWrongDevice] on a GPU, which cannot use the host's memory in place.
+func (ctx *Context) Borrow(memory []byte) (*Buffer, error) {
+	in := ctx.enter()
+	if ctx.device != CPU {
+		in.blame(ErrWrongDevice, "a GPU cannot use memory of the host in place; Upload copies it")
+	}
+	if in.refused() {
+		return nil, in.refuse("Borrow")
+	}
+	address := uintptr(unsafe.Pointer(unsafe.SliceData(memory)))
+	if len(memory) == 0 {
+		address = 0
+	}
+	buffer := &Buffer{ctx: ctx, block: &block{address: address, size: int64(len(memory)), lent: true}}
+	return buffer, in.leave("Borrow", 0)
+}
+
 // adopt makes the buffer of memory that was just allocated; the lock is held.
 func (ctx *Context) adopt(address uintptr, bytes int64, host bool) *Buffer {
 	buffer := &Buffer{ctx: ctx, block: &block{address: address, size: bytes, host: host}}
@@ -129,7 +149,7 @@ func (b *Buffer) Close() error {
 // retire closes a block, and frees it unless something holds it; the lock is held.
 func (c *core) retire(b *block) error {
 	b.closed = true
-	if b.holders > 0 || b.address == 0 || c.handle == nil {
+	if b.holders > 0 || b.address == 0 || b.lent || c.handle == nil {
 		return nil
 	}
 	if b.pool != nil && b.pool.alive {

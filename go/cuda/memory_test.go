@@ -148,3 +148,27 @@ func TestForgottenContextIsFreed(t *testing.T) {
 	// The runtime's own threads may be a few more than before.
 	eventually(t, "ending the workers", func() bool { return threads(t) < before+10 })
 }
+
+func TestBorrowedMemory(t *testing.T) {
+	ctx := newContext(t)
+	memory := []byte("abcdefgh")
+	borrowed := must.Get(ctx.Borrow(memory))(t)
+	if used := must.Get(ctx.BytesUsed())(t); used != 0 || borrowed.Size() != 8 {
+		t.Errorf("%d bytes are the context's", used)
+	}
+	other, got := filled(t, ctx, 8), make([]byte, 8)
+	must.Do(t, errors.Join(ctx.Copy(other.At(0), borrowed.At(0), 8), ctx.Download(got, other.At(0))))
+	if string(got) != "abcdefgh" {
+		t.Errorf("got %q", got)
+	}
+	must.Refuse(t, ctx.Copy(other.At(0), borrowed.At(1), 8), cuda.ErrInvalidSize, "8 bytes from byte 1 on")
+	must.Do(t, errors.Join(borrowed.Close(), borrowed.Close()))
+	must.Refuse(t, ctx.Copy(other.At(0), borrowed.At(0), 8), cuda.ErrInvalidContext, "source is closed")
+	if string(memory) != "abcdefgh" {
+		t.Error("closing touched the memory")
+	}
+	nothing := must.Get(ctx.Borrow(nil))(t)
+	must.Do(t, nothing.Close())
+	must.Do(t, ctx.Close())
+	must.Refuse(t, must.Err(ctx.Borrow(memory)), cuda.ErrInvalidContext, "the context is closed")
+}

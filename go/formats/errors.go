@@ -27,11 +27,12 @@ func (e *Error) Error() string {
 		letters := []rune(problem)
 		problem = string(letters[:problemCharacters/2]) + " … " + string(letters[length-problemCharacters/2:])
 	}
-	return e.Path + ": " + printable(problem)
+	return e.Path + ": " + Printable(problem)
 }
 
-// printable spells what is not a printable character, such as the start of an escape sequence that clears the screen.
-func printable(text string) string {
+// Printable is a text from a file, fit for a terminal: it spells what is not a printable character, such as the start of
+// an escape sequence that clears the screen.
+func Printable(text string) string {
 	var out strings.Builder
 	for _, letter := range text {
 		if unicode.IsPrint(letter) {

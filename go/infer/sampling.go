@@ -1,38 +1,16 @@
-// Package infer generates tokens and text from a model, one after another.
 package infer
 
 import (
 	"errors"
-	"fmt"
-	"math"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/infer/engine"
 	"github.com/nncuda/nncuda/go/layer"
 	"github.com/nncuda/nncuda/go/tensor"
 )
 
 // Sampling says how the next token is chosen. The zero value always picks the most likely token.
-type Sampling struct {
-	Temperature float64 // divides the logits; 0 always picks the most likely token
-	TopK        int     // samples only from this many of the most likely tokens; 0 from all
-	// TopP samples only from the shortest run of most likely tokens that reaches this probability; 0: no limit.
-	TopP float64
-	Seed int64 // the same seed gives the same tokens; sequence r of a batch uses Seed + r
-}
-
-// Validate says which option is outside its range.
-func (s Sampling) Validate() error {
-	if math.IsNaN(s.Temperature) || math.IsInf(s.Temperature, 0) || s.Temperature < 0 {
-		return fmt.Errorf("temperature is %v; it must be a finite number, at least 0", s.Temperature)
-	}
-	if s.TopK < 0 || s.TopK > math.MaxInt32 {
-		return fmt.Errorf("top_k is %d; it must be at least 1", s.TopK)
-	}
-	if !(s.TopP >= 0 && s.TopP <= 1) {
-		return fmt.Errorf("top_p is %v; it must be above 0, at most 1", s.TopP)
-	}
-	return nil
-}
+type Sampling = engine.Sampling
 
 // sampler draws on the device, one number after the other, which are counted there too.
 type sampler struct {
@@ -46,7 +24,7 @@ func newSampler(ctx *cuda.Context, sampling Sampling, rows int) (*sampler, error
 	s := &sampler{sampling: sampling}
 	seeds := make([]int64, rows)
 	for row := range seeds {
-		seeds[row] = int64(uint64(sampling.Seed) + uint64(row)) // modulo 2^64, as keys of the generator count
+		seeds[row] = sampling.Of(row).Seed
 	}
 	err := firstError(
 		func() (err error) { s.temperature, err = filled(ctx, float32(sampling.Temperature), rows); return },

@@ -1,6 +1,7 @@
 package layer
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/nncuda/nncuda/go/cuda"
@@ -11,6 +12,8 @@ import (
 type RopeTables struct {
 	HeadDim        int
 	Base, NTKAlpha float64
+	Scale          float64   // factor of the positions; 0 is 1
+	Divisors       []float32 // of the frequencies, one a pair; nil for ones
 
 	cosine, sine *tensor.Tensor // [at least what was asked for, head_dim/2]
 	positions    *tensor.Tensor // i32 [batch, length] of the last length, for the largest batch
@@ -21,7 +24,7 @@ func (r *RopeTables) Tables(p *Pass, length int) (cosine, sine *tensor.Tensor) {
 	if r.cosine == nil || r.cosine.Dim(0) < length {
 		cosine = p.Empty(cuda.F32, length, r.HeadDim/2)
 		sine = p.Empty(cuda.F32, length, r.HeadDim/2)
-		p.Check(tensor.RopeFreqs(cosine, sine, 0, r.Base, r.NTKAlpha))
+		r.fill(p, cosine, sine)
 		if p.Err() != nil {
 			return cosine, sine
 		}
@@ -29,6 +32,28 @@ func (r *RopeTables) Tables(p *Pass, length int) (cosine, sine *tensor.Tensor) {
 		r.cosine, r.sine = p.Keep(cosine), p.Keep(sine)
 	}
 	return r.cosine, r.sine
+}
+
+func (r *RopeTables) fill(p *Pass, cosine, sine *tensor.Tensor) {
+	if (r.Scale == 0 || r.Scale == 1) && r.Divisors == nil {
+		p.Check(tensor.RopeFreqs(cosine, sine, 0, r.Base, r.NTKAlpha))
+		return
+	}
+	var factors *tensor.Tensor
+	if r.Divisors != nil {
+		factors = p.Empty(cuda.F32, len(r.Divisors))
+		p.Check(tensor.Write(factors, r.Divisors))
+		defer p.Free(factors)
+	}
+	p.Check(tensor.RopeFreqsScaled(factors, cosine, sine, 0, r.Base, r.NTKAlpha, cmp.Or(r.Scale, 1)))
+}
+
+// Length is how many positions the tables reach now.
+func (r *RopeTables) Length() int {
+	if r.cosine == nil {
+		return 0
+	}
+	return r.cosine.Dim(0)
 }
 
 // Positions gives 0 .. length-1 for each of `batch` sequences, i32 [batch*length].

@@ -134,6 +134,24 @@ func (t *Folder) Tensor(name string) (Tensor, bool) {
 	return file.Tensor(name)
 }
 
+// Pages is the mapping that a tensor's bytes lie in; nil of a tensor that is not there.
+func (t *Folder) Pages(name string) *formats.Mapping {
+	file := t.home[name]
+	if file == nil {
+		return nil
+	}
+	return file.Pages()
+}
+
+// FileOf is the path of the file that holds a tensor; "" of a tensor that is not there.
+func (t *Folder) FileOf(name string) string {
+	file := t.home[name]
+	if file == nil {
+		return ""
+	}
+	return file.Path
+}
+
 // WriteFolder writes `model.safetensors`, or files of at most `maxBytes` of tensors with their index when one
 // would be larger. A tensor that is larger than a file may be gets a file of its own.
 func WriteFolder(folder string, tensors []Tensor, metadata map[string]string, maxBytes int) error {

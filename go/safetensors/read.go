@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"syscall"
 
 	"github.com/nncuda/nncuda/go/formats"
 )
@@ -100,13 +99,13 @@ type File struct {
 	Metadata map[string]string
 	names    []string
 	tensors  map[string]Tensor
-	mapped   []byte
+	mapped   *formats.Mapping
 }
 
 // Open opens a file and checks its header in full: that every tensor has as many bytes as its shape says, and that they
 // cover the data without holes or overlap. The error is a [*formats.Error].
 func Open(path string) (*File, error) {
-	mapped, err := mapFile(path)
+	mapped, err := formats.MapFile(path, "safetensors file", 0)
 	if err != nil {
 		return nil, err
 	}
@@ -119,31 +118,14 @@ func Open(path string) (*File, error) {
 	return file, nil
 }
 
-func mapFile(path string) ([]byte, error) {
-	file, size, err := formats.OpenRegular(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close() // the map stays
-	if size == 0 || size > math.MaxInt {
-		return nil, &formats.Error{Path: path, Problem: "is truncated, or not a safetensors file (it is empty)"}
-	}
-	mapped, err := syscall.Mmap(int(file.Fd()), 0, int(size), syscall.PROT_READ, syscall.MAP_SHARED)
-	if err != nil {
-		return nil, formats.CannotRead(path, err)
-	}
-	return mapped, nil
-}
-
 // Close unmaps the file. Its tensors' bytes must not be used from here on. Closing twice is fine.
 func (f *File) Close() error {
-	mapped := f.mapped
-	f.mapped, f.tensors = nil, nil
-	if mapped == nil {
-		return nil
-	}
-	return syscall.Munmap(mapped)
+	f.tensors = nil
+	return f.mapped.Close()
 }
+
+// Pages is the mapping that the tensors' bytes lie in.
+func (f *File) Pages() *formats.Mapping { return f.mapped }
 
 // Names lists the tensors in the order of their bytes.
 func (f *File) Names() []string { return slices.Clone(f.names) }
@@ -163,18 +145,19 @@ type entry struct {
 }
 
 func (f *File) parse() error {
-	if len(f.mapped) < 8 {
+	mapped := f.mapped.Bytes()
+	if len(mapped) < 8 {
 		return errors.New("it is shorter than the length of a header")
 	}
-	length := binary.LittleEndian.Uint64(f.mapped)
+	length := binary.LittleEndian.Uint64(mapped)
 	if length > formats.HeaderBytes {
 		return fmt.Errorf("a header of %d bytes; it may have at most %d", length, formats.HeaderBytes)
 	}
-	if length > uint64(len(f.mapped)-8) {
+	if length > uint64(len(mapped)-8) {
 		return fmt.Errorf("a header of %d bytes does not fit into the file", length)
 	}
-	data := f.mapped[8+length:]
-	entries, err := f.parseHeader(f.mapped[8 : 8+length])
+	data := mapped[8+length:]
+	entries, err := f.parseHeader(mapped[8 : 8+length])
 	if err != nil {
 		return err
 	}

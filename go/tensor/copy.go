@@ -2,11 +2,11 @@ package tensor
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"unsafe"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/halves"
 )
 
 // Element is the Go types that a tensor's values are copied from and to.
@@ -173,32 +173,18 @@ func (t *Tensor) Floats() ([]float32, error) {
 	default:
 		return nil, fail(cuda.ErrInvalidDType, "the tensor holds %v, not f32, f16 or bf16", t.dtype)
 	}
-	halves := make([]uint16, t.size)
-	memory := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(halves))), 2*t.size)
+	stored := make([]uint16, t.size)
+	memory := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(stored))), 2*t.size)
 	if err := t.Download(memory); err != nil {
 		return nil, err
 	}
 	values := make([]float32, t.size)
-	for i, half := range halves {
+	for i, half := range stored {
 		if t.dtype == cuda.BF16 {
-			values[i] = math.Float32frombits(uint32(half) << 16)
+			values[i] = halves.OfBrain(half)
 		} else {
-			values[i] = halfToFloat(half)
+			values[i] = halves.Float(half)
 		}
 	}
 	return values, nil
-}
-
-// halfToFloat widens an IEEE binary16.
-func halfToFloat(half uint16) float32 {
-	sign := uint32(half>>15) << 31
-	exponent, fraction := uint32(half>>10)&31, uint32(half)&1023
-	switch {
-	case exponent == 31:
-		return math.Float32frombits(sign | 255<<23 | fraction<<13)
-	case exponent == 0: // subnormal: fraction * 2^-24, which float32 holds
-		value := float32(fraction) / (1 << 24)
-		return math.Float32frombits(sign | math.Float32bits(value))
-	}
-	return math.Float32frombits(sign | (exponent+112)<<23 | fraction<<13)
 }

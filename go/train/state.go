@@ -5,9 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/nncuda/nncuda/go/formats"
@@ -181,36 +179,8 @@ func number(values *formats.Object, name string) (float64, error) {
 	return stateBounds.Number(name, name, values.Get(name))
 }
 
-var stepFolder = regexp.MustCompile(`^step-(\d{8,})$`)
-
 // ListCheckpoints gives the checkpoint folders of a run, oldest first; none when `root` does not exist.
-func ListCheckpoints(root string) []string {
-	entries, err := os.ReadDir(root)
-	if err != nil {
-		return nil
-	}
-	type numbered struct {
-		step   int
-		folder string
-	}
-	var found []numbered
-	for _, entry := range entries {
-		match := stepFolder.FindStringSubmatch(entry.Name())
-		folder := filepath.Join(root, entry.Name())
-		if info, err := os.Stat(folder); match == nil || err != nil || !info.IsDir() {
-			continue
-		}
-		if step, err := strconv.Atoi(match[1]); err == nil {
-			found = append(found, numbered{step, folder})
-		}
-	}
-	slices.SortStableFunc(found, func(a, b numbered) int { return a.step - b.step })
-	folders := make([]string, len(found))
-	for at, entry := range found {
-		folders[at] = entry.folder
-	}
-	return folders
-}
+func ListCheckpoints(root string) []string { return formats.ListCheckpoints(root) }
 
 // bestCheckpoint is the checkpoint with the lowest held-out loss, the earliest of equals; "" when none has one.
 func bestCheckpoint(root string) (string, error) {
@@ -259,9 +229,5 @@ func ResolveCheckpoint(path string, best bool) (string, error) {
 		}
 		return folder, err
 	}
-	folders := ListCheckpoints(root)
-	if len(folders) == 0 {
-		return "", formats.Missing(root, "holds no checkpoint yet")
-	}
-	return folders[len(folders)-1], nil
+	return formats.LastCheckpoint(path)
 }

@@ -48,12 +48,13 @@ class Language:
         return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
 
     def _line(self, arguments: tuple[object, ...]) -> list[str]:
-        """Python generates on its inference engine unless it is asked for the path that the three share."""
-        shared = (
-            ["--contiguous"]
-            if self.name == "python" and arguments[0] == "generate" and "--help" not in arguments
-            else []
-        )
+        """Where there is an inference engine, `generate` runs on it, unless `--contiguous` asks for the path that the
+        three share, the layers that train. So `generate` is that path here, and `engine` is it on the engine."""
+        shared = []
+        if self.name in ("python", *ENGINES) and arguments[0] == "generate" and "--help" not in arguments:
+            shared = ["--contiguous"]
+        if arguments[0] == "engine":
+            arguments = ("generate", *arguments[1:])
         return [*self.command, *map(str, arguments[:1]), *shared, *map(str, arguments[1:])]
 
     def __str__(self) -> str:
@@ -81,6 +82,9 @@ LANGUAGES = {
     )
 }
 NAMES: Sequence[str] = tuple(LANGUAGES)
+
+#: Those that have the inference engine beside Python: stored models, `generate` on it, `bench engine`.
+ENGINES: Sequence[str] = ("go",)
 
 
 def required() -> bool:

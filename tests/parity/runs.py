@@ -221,10 +221,11 @@ class Workshop:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "made").mkdir(parents=True, exist_ok=True)
-        self._once("inputs", self._make_inputs)
+        self.once("inputs", self._make_inputs)
         self.run = functools.cache(self._run)
 
-    def _once(self, name: str, make: Callable[[], object]) -> None:
+    def once(self, name: str, make: Callable[[], object]) -> None:
+        """Makes something of this name in the folder, unless it was made before."""
         with open(self.folder / "made" / name, "a+") as mark:
             fcntl.flock(mark, fcntl.LOCK_EX)
             mark.seek(0)
@@ -251,7 +252,7 @@ class Workshop:
     def _run(self, language: str, options: str, threads: int = 1) -> Path:
         run = self.folder / "runs" / f"{language}-{options}-{threads}"
         train = ["train", run, *self.options(options), "--threads", threads]
-        self._once(run.name, lambda: languages.find(language).run(*train))
+        self.once(run.name, lambda: languages.find(language).run(*train))
         return run
 
     def reference(self, options: str) -> Path:
@@ -262,7 +263,7 @@ class Workshop:
         """Python's run with the flags `WORSENING`: its best checkpoint is not among the two newest."""
         run = self.folder / "runs" / "worsening"
         train = ["train", run, *self.options("accumulated"), *WORSENING, "--threads", 2]
-        self._once(run.name, lambda: languages.find("python").run(*train))
+        self.once(run.name, lambda: languages.find("python").run(*train))
         return run
 
     def cut(self, run: Path, step: int, name: str) -> Path:

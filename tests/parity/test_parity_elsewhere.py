@@ -20,6 +20,9 @@ from nncuda.train import resolve_checkpoint
 
 USAGE, WRONG_FILE = 2, 3
 BUILT = [name for name in languages.NAMES if name != "python"]
+#: Those without an inference engine, and the options of `generate` that need one.
+WITHOUT_ENGINE = [name for name in BUILT if name not in languages.ENGINES]
+OF_ENGINE = ("--contiguous", "--context", "--cache-format", "--weights", "--stats")
 
 pytestmark = pytest.mark.case("what only Python's command does is said by the others", *BUILT)
 
@@ -62,19 +65,23 @@ def test_the_table_of_the_readme() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "flag"),
-    [("generate", flag) for flag in ("--contiguous", "--context", "--cache-format", "--weights", "--stats")]
-    + [("inspect", "--ternary")],
+    ("name", "command", "flag"),
+    [(name, "generate", flag) for name in WITHOUT_ENGINE for flag in OF_ENGINE]
+    + [(name, "generate", "--expert-parallel") for name in languages.ENGINES]
+    + [(name, "inspect", "--ternary") for name in BUILT],
 )
-def test_options(other: languages.Language, command: str, flag: str) -> None:
-    done = other.run(command, "x", flag, "1", code=USAGE)
+def test_options(name: str, command: str, flag: str) -> None:
+    other = find(name)
+    done = other.run("engine" if command == "generate" else command, "x", flag, "1", code=USAGE)
     own = Path(other.command[0]).name
     error = done.stderr.splitlines()[-1]
     assert own in error and error.count(flag) == 2 and error.endswith(f"nncuda {command} {flag}"), error
 
 
+@pytest.mark.parametrize("name", WITHOUT_ENGINE)
 @pytest.mark.parametrize("command", ["generate", "inspect"])
-def test_a_gguf_file(other: languages.Language, command: str, tmp_path: Path) -> None:
+def test_a_gguf_file(name: str, command: str, tmp_path: Path) -> None:
+    other = find(name)
     path = tmp_path / "a model.gguf"
     path.write_bytes(b"GGUF" + bytes(60))
     prompt = ["PROMPT"] if command == "generate" else []
@@ -86,11 +93,11 @@ def test_a_gguf_file(other: languages.Language, command: str, tmp_path: Path) ->
     assert_python_knows(instead)
 
 
+@pytest.mark.parametrize("name", WITHOUT_ENGINE)
 @pytest.mark.parametrize("kind", ["llama", "bitnet"])
 @pytest.mark.parametrize("command", ["generate", "inspect"])
-def test_folders_of_other_models(
-    workshop: Workshop, other: languages.Language, command: str, kind: str, tmp_path: Path
-) -> None:
+def test_folders_of_other_models(workshop: Workshop, name: str, command: str, kind: str, tmp_path: Path) -> None:
+    other = find(name)
     folder = shutil.copytree(resolve_checkpoint(workshop.reference("ragged")), tmp_path / "model")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "model_type": kind}))

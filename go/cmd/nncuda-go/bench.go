@@ -58,7 +58,7 @@ timed ones; 1000 calls of cuda_add on one element to warm up, then 10000 timed o
 	set.IntVar(&flags.decode, "decode", 64, "Tokens that are timed.")
 	set.BoolVar(&flags.json, "json", false, "Write JSON, for programs.")
 	flags.device.add(set)
-	command.AddCommand(newBenchInference(std))
+	command.AddCommand(newBenchInference(std), newBenchEngine(std))
 	return command
 }
 

@@ -1,22 +1,27 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/infer"
+	"github.com/nncuda/nncuda/go/infer/engine"
 	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/model/stored"
+	"github.com/nncuda/nncuda/go/tokenizer"
 	"github.com/nncuda/nncuda/go/train"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 const usualTokens = 128
@@ -25,53 +30,94 @@ const usualTokens = 128
 type generateFlags struct {
 	model             string
 	prompts           []string
-	maxTokens         int
+	maxTokens         int // -1 where it is not given
 	greedy, ids, best bool
 	temperature, topP float64
 	topK              int
 	seed              int64
-	precision         string
+	engine            engineFlags
+	contiguous        bool
+	precision         string // "" where it is not given
 	device            deviceFlags
+}
+
+// engineFlags are those of the inference engine.
+type engineFlags struct {
+	context              int // 0 where it is not given
+	cacheFormat, weights string
+	stats                bool
+}
+
+func (f *engineFlags) add(flags *pflag.FlagSet) {
+	flags.IntVar(&f.context, "context", 0, "The context length.  [default: the model's, at most 8192]")
+	flags.StringVar(&f.cacheFormat, "cache-format", "f16", "Format of the cached keys and values: "+
+		strings.Join(engine.CacheFormats, ", ")+".")
+	flags.StringVar(&f.weights, "weights", "auto", "On a CPU: copy the weights into memory, which is faster to read, or use "+
+		"the mapped file; auto: copy if memory allows ("+strings.Join(engine.Places, ", ")+").")
+	flags.BoolVar(&f.stats, "stats", false, "Print tokens and bytes per second to standard error at the end.")
+}
+
+func (f *engineFlags) check(given func(string) bool) error {
+	switch {
+	case given("context") && f.context < 1:
+		return usagef("invalid value for '--context': %d is not at least 1", f.context)
+	case !slices.Contains(engine.CacheFormats, f.cacheFormat):
+		return usagef("invalid value for '--cache-format': '%s' is not one of %s", f.cacheFormat,
+			strings.Join(engine.CacheFormats, ", "))
+	case !slices.Contains(engine.Places, f.weights):
+		return usagef("invalid value for '--weights': '%s' is not one of %s", f.weights, strings.Join(engine.Places, ", "))
+	}
+	return nil
+}
+
+// usual says whether all of them are as without flags.
+func (f *engineFlags) usual() bool {
+	return *f == engineFlags{cacheFormat: "f16", weights: "auto"}
 }
 
 func newGenerate(std streams) *cobra.Command {
 	flags := &generateFlags{}
 	command := &cobra.Command{
-		Use:   "generate [flags] [MODEL] [PROMPT]",
+		Use:   "generate [flags] [MODEL] [PROMPT]...",
 		Short: "Generate text, or token ids, with a trained model.",
 		Long: `Continue PROMPT ("-" reads it from standard input) with MODEL, and write the text as it is generated.
 
-MODEL is a checkpoint, the folder of a run, or a Mixtral folder from elsewhere that has its tokenizer.model.
+MODEL is a GGUF file, a Hugging Face folder (Llama, Mixtral, BitNet), a checkpoint, or the folder of a run.
+
+Several prompts run together; their texts are written in order, separated by a line "---".
 
 With --ids, PROMPT is token ids separated by spaces or commas, which the model reads unchanged, and the output is the
 ids that follow, on one line, separated by spaces; no id ends it early.`,
 		Args: func(_ *cobra.Command, arguments []string) error { return flags.take(arguments) },
 		RunE: func(command *cobra.Command, _ []string) error {
-			return flags.run(command, filepath.Clean(flags.model), flags.prompts[0], std)
+			return flags.run(command, filepath.Clean(flags.model), std)
 		},
 	}
 	set := command.Flags()
 	set.SortFlags = false
-	set.StringVar(&flags.model, "model", "", "The model; the argument is then the prompt.")
-	set.StringArrayVar(&flags.prompts, "prompt", nil, "The prompt.")
-	set.IntVar(&flags.maxTokens, "max-tokens", 0,
+	set.StringVar(&flags.model, "model", "", "The model; all arguments are then prompts.")
+	set.StringArrayVar(&flags.prompts, "prompt", nil, "A prompt; may be repeated, and all run together.")
+	set.IntVar(&flags.maxTokens, "max-tokens", -1,
 		"Maximum number of tokens to write.  [default: 128, or less if the model's context leaves less]")
+	set.Lookup("max-tokens").DefValue = "0" // what the help shows no default for
 	set.BoolVar(&flags.greedy, "greedy", false, "Always pick the most likely token.")
 	set.Float64Var(&flags.temperature, "temperature", 1, "Sampling temperature; 0 is the same as --greedy.")
 	set.IntVar(&flags.topK, "top-k", 0, "Sample only from the K most likely tokens.")
 	set.Float64Var(&flags.topP, "top-p", 0, "Sample only from the most likely tokens that make up this share of the "+
 		"probability.")
-	set.Int64Var(&flags.seed, "seed", 0, "The same seed gives the same text.")
+	set.Int64Var(&flags.seed, "seed", 0, "The same seed gives the same text. Of several prompts, prompt i uses seed + i.")
 	set.BoolVar(&flags.ids, "ids", false, "PROMPT and output are token ids; no tokenizer is needed.")
-	set.StringVar(&flags.precision, "precision", string(model.F32),
-		"The precision to compute in; weights and cache take half the memory in bf16 and f16.")
+	flags.engine.add(set)
+	set.BoolVar(&flags.contiguous, "contiguous", false, "Run a checkpoint by the layers that train, over a contiguous cache.")
+	set.StringVar(&flags.precision, "precision", "", "With --contiguous: the precision to compute in, "+
+		strings.Join(model.Precisions(), ", ")+"; weights and cache take half the memory in bf16 and f16.  [default: f32]")
 	set.BoolVar(&flags.best, "best", false,
 		"For a run, use the checkpoint with the lowest held-out loss instead of the last.")
 	flags.device.add(set)
 	return command
 }
 
-// take finds model and prompt among flags and arguments.
+// take finds model and prompts among flags and arguments.
 func (f *generateFlags) take(arguments []string) error {
 	if f.model == "" {
 		if len(arguments) == 0 {
@@ -79,18 +125,14 @@ func (f *generateFlags) take(arguments []string) error {
 		}
 		f.model, arguments = arguments[0], arguments[1:]
 	}
-	f.prompts = append(f.prompts, arguments...)
-	switch len(f.prompts) {
-	case 0:
+	if f.prompts = append(f.prompts, arguments...); len(f.prompts) == 0 {
 		return usagef("there is no PROMPT: give one as an argument or with --prompt")
-	case 1:
-		return nil
 	}
-	return usagef("nncuda-go takes one prompt; the Python package runs several together: nncuda generate")
+	return nil
 }
 
 // check refuses wrong values of flags.
-func (f *generateFlags) check(command *cobra.Command, folder string) error {
+func (f *generateFlags) check(command *cobra.Command, path string) error {
 	if err := f.device.check(command); err != nil {
 		return err
 	}
@@ -105,28 +147,50 @@ func (f *generateFlags) check(command *cobra.Command, folder string) error {
 	case given("top-p") && !(f.topP > 0 && f.topP <= 1):
 		return usagef("invalid value for '--top-p': %v is not above 0 and at most 1", f.topP)
 	}
-	if err := checkPrecision(f.precision); err != nil {
+	if err := f.engine.check(given); err != nil {
 		return err
 	}
-	if err := refuseGGUF(folder, "generate"); err != nil {
+	if given("precision") {
+		if err := checkPrecision(f.precision); err != nil {
+			return err
+		}
+	}
+	if err := requirePath("MODEL", path, anyPath); err != nil {
 		return err
 	}
-	return requirePath("MODEL", folder, folderPath)
+	switch {
+	case !f.contiguous && given("precision"):
+		return usagef("--precision needs --contiguous; the inference engine computes in f32")
+	case f.contiguous && (!f.engine.usual() || len(f.prompts) > 1):
+		return usagef("--contiguous takes one prompt, and none of --context, --cache-format, --weights and --stats")
+	case f.contiguous && !isTrained(path):
+		return usagef("--contiguous is for checkpoints, folders of runs and Mixtral folders")
+	}
+	return nil
 }
 
-func (f *generateFlags) run(command *cobra.Command, folder, prompt string, std streams) error {
-	if err := f.check(command, folder); err != nil {
+// isTrained says whether a path may be a model that model.MoETransformer is.
+func isTrained(path string) bool {
+	if !isFolder(path) {
+		return false
+	}
+	folder, err := train.ResolveCheckpoint(path, false)
+	if err != nil {
+		return true // what is wrong is for the reader to say
+	}
+	if formats.Present(filepath.Join(folder, "training.json")) {
+		return true
+	}
+	config, err := formats.ReadJSON(filepath.Join(folder, "config.json"))
+	return err != nil || config.Get("model_type") == any("mixtral")
+}
+
+func (f *generateFlags) run(command *cobra.Command, path string, std streams) error {
+	if err := f.check(command, path); err != nil {
 		return err
 	}
 	stop := interruptible(command.Context(), std)
 	defer stop()
-	if prompt == "-" {
-		text, err := io.ReadAll(std.in)
-		if err != nil {
-			return err
-		}
-		prompt = string(text)
-	}
 	sampling := infer.Sampling{Temperature: f.temperature, TopK: f.topK, TopP: f.topP, Seed: f.seed}
 	if f.greedy {
 		sampling.Temperature = 0
@@ -134,36 +198,50 @@ func (f *generateFlags) run(command *cobra.Command, folder, prompt string, std s
 	if err := sampling.Validate(); err != nil {
 		return err
 	}
-	resolved, err := train.ResolveCheckpoint(folder, f.best)
+	if isFolder(path) {
+		var err error
+		if path, err = train.ResolveCheckpoint(path, f.best); err != nil {
+			return err
+		}
+	}
+	prompts := make([]string, len(f.prompts))
+	for at, prompt := range f.prompts {
+		if prompts[at] = prompt; prompt != "-" {
+			continue
+		}
+		text, err := io.ReadAll(std.in)
+		if err != nil {
+			return err
+		}
+		prompts[at] = string(text)
+	}
+	if f.contiguous {
+		return f.runContiguous(command, path, prompts[0], sampling, stop, std)
+	}
+	start := time.Now()
+	opened, err := stored.Open(path)
 	if err != nil {
 		return err
 	}
-	checkpoint, err := openCheckpoint(resolved, "generate")
-	if err != nil {
-		return err
-	}
-	if !command.Flags().Changed("max-tokens") {
-		f.maxTokens = -1
-	}
-	job := &generation{checkpoint, prompt, sampling}
-	return errors.Join(job.run(command.Context(), f, stop, std), checkpoint.Close())
+	job := &generation{generateFlags: f, stored: opened, sampling: sampling, start: start, std: std}
+	return errors.Join(job.run(command.Context(), prompts, stop), opened.Close())
 }
 
-// promptIDs are the ids of a prompt: those that it names, between spaces or commas, or those of its text.
-func promptIDs(checkpoint *train.Checkpoint, prompt string, named bool) ([]int32, error) {
-	if !named && checkpoint.Tokenizer == nil {
-		return nil, formats.Missing(checkpoint.Folder,
-			"holds no tokenizer.model, so it cannot read text; --ids takes token ids")
+// promptIDs are the ids of a prompt as the model in a path reads it: those that it names, between spaces or commas, or
+// those of its text.
+func promptIDs(prompt string, named bool, vocab int, tokens tokenizer.TextTokenizer, path string) ([]int32, error) {
+	if !named && tokens == nil {
+		return nil, formats.Missing(path, "holds no tokenizer, so it cannot read text; --ids takes token ids")
 	} else if !named {
-		return (&infer.TextGenerator{Tokenizer: checkpoint.Tokenizer}).Encode(prompt)
+		return tokens.Encode(prompt, tokenizer.Encoding{Begin: tokens.AddsBegin()})
 	}
-	var ids []int32
+	ids := []int32{}
 	for _, word := range strings.Fields(strings.ReplaceAll(prompt, ",", " ")) {
 		if strings.Trim(word, "0123456789") != "" {
 			return nil, usagef("PROMPT has '%s'; with --ids it must be token ids, separated by spaces or commas", word)
 		}
 		id, err := strconv.ParseInt(word, 10, 32)
-		if vocab := checkpoint.Config.VocabSize; err != nil || int(id) >= vocab {
+		if err != nil || int(id) >= vocab {
 			return nil, fmt.Errorf("PROMPT[%d] is %s; it must be 0 to %d", len(ids), word, vocab-1)
 		}
 		ids = append(ids, int32(id))
@@ -171,68 +249,107 @@ func promptIDs(checkpoint *train.Checkpoint, prompt string, named bool) ([]int32
 	return ids, nil
 }
 
-// generation is a prompt to continue.
+// generation is prompts to continue on the inference engine.
 type generation struct {
-	checkpoint *train.Checkpoint
-	prompt     string
-	sampling   infer.Sampling
+	*generateFlags
+	stored   *stored.Model
+	sampling infer.Sampling
+	start    time.Time
+	std      streams
 }
 
-func (g *generation) run(ctx context.Context, flags *generateFlags, stop func() bool, std streams) (err error) {
-	ids, err := promptIDs(g.checkpoint, g.prompt, flags.ids)
+func (g *generation) run(ctx context.Context, prompts []string, stop func() bool) (err error) {
+	tokens, err := g.stored.Tokenizer()
 	if err != nil {
 		return err
 	}
-	device, err := flags.device.open()
+	config, longest := g.stored.Config, 0
+	wanted := infer.Generation{Sampling: g.sampling}
+	for _, prompt := range prompts {
+		ids, err := promptIDs(prompt, g.ids, config.VocabSize, tokens, g.stored.Path)
+		if err != nil {
+			return err
+		}
+		longest = max(longest, len(ids))
+		wanted.Prompts = append(wanted.Prompts, infer.Prompt{IDs: ids})
+	}
+	if g.ids {
+		wanted.EndIDs = []int32{}
+	}
+	g.choose(longest)
+	if wanted.MaxNewTokens = g.maxTokens; g.maxTokens == 0 {
+		wanted.MaxNewTokens = infer.NoNewTokens
+	}
+	device, err := g.device.open()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, device.Close()) }()
-	made, err := g.checkpoint.Model(device, model.Precision(flags.precision), false)
+	made, err := infer.New(g.stored, device, engine.Options{
+		Context: g.engine.context, CacheFormat: g.engine.cacheFormat, Weights: g.engine.weights,
+		MaxBatch: min(len(prompts), engine.UsualBatch),
+	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, made.Close()) }()
-	limit := flags.maxTokens
-	if limit < 0 {
-		limit = min(usualTokens, infer.Room(made, len(ids)))
-	}
-	pieces := idPieces(infer.Tokens(ctx, made, ids, limit, g.sampling, infer.NoToken))
-	if !flags.ids {
-		generator, err := infer.NewTextGenerator(made, g.checkpoint.Tokenizer)
-		if err != nil {
-			return err
-		}
-		pieces = generator.Stream(ctx, g.prompt, limit, g.sampling)
-	}
+	loaded := time.Since(g.start)
 	stop() // from here on an interrupt ends the loop
-	out := bufio.NewWriter(std.out)
-	for piece, err := range pieces {
-		if err != nil {
-			return errors.Join(err, out.Flush())
-		}
-		if _, err := out.WriteString(piece); err != nil {
-			return err
-		}
-		if err := out.Flush(); err != nil {
-			return err
-		}
+	first, err := g.write(made.Generate(ctx, wanted), len(prompts))
+	if err == nil && g.engine.stats {
+		err = writeStatistics(ctx, g.std.err, made, device, loaded, first)
 	}
-	if err := out.WriteByte('\n'); err != nil {
-		return err
-	}
-	return out.Flush()
+	return err
 }
 
-// idPieces are ids with spaces between.
-func idPieces(tokens iter.Seq2[int32, error]) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		space := ""
-		for token, err := range tokens {
-			if !yield(space+strconv.Itoa(int(token)), err) || err != nil {
-				return
+// choose sets how many tokens are written, and the context, where no flag says so.
+func (g *generation) choose(longest int) {
+	config := g.stored.Config
+	if g.maxTokens < 0 {
+		reach := g.engine.context
+		if reach == 0 {
+			reach = min(config.Context, engine.UsualContext)
+			if config.ExtendedContext > config.Context {
+				reach = max(reach, config.ExtendedContext)
 			}
-			space = " "
 		}
+		g.maxTokens = max(0, min(usualTokens, reach-longest+1))
 	}
+	if g.engine.context == 0 && config.ExtendedContext > config.Context {
+		// As over a contiguous cache: the rotary embedding is stretched where a text needs it.
+		g.engine.context = min(max(config.Context, longest+g.maxTokens-1), config.ExtendedContext)
+	}
+}
+
+// writeStatistics says what it took.
+func writeStatistics(
+	ctx context.Context, out io.Writer, made *infer.LanguageModel, device *cuda.Context, loaded, first time.Duration,
+) error {
+	state, err := made.State(ctx)
+	if err != nil {
+		return err
+	}
+	peak, err := device.BytesPeak()
+	if err != nil {
+		return err
+	}
+	done := state.Statistics
+	_, err = fmt.Fprintf(out, "loaded in %.2f s; first token after %.3f s\n"+
+		"prompt: %d tokens, %d of them in the cache; %d run in %.3f s: %s tokens/s\n"+
+		"decode: %d tokens in %d steps, %.3f s: %s tokens/s, %s GB/s\n"+
+		"memory: weights %s, cache %s, all tensors and scratch at most %s\n",
+		loaded.Seconds(), first.Seconds(),
+		done.PromptTokens, done.SharedTokens, done.PrefillTokens, done.PrefillTime.Seconds(),
+		rate(float64(done.PrefillTokens), done.PrefillTime),
+		done.DecodeTokens, done.DecodeSteps, done.DecodeTime.Seconds(), rate(float64(done.DecodeTokens), done.DecodeTime),
+		rate(float64(done.DecodeBytes)/1e9, done.DecodeTime),
+		bytesText(int(state.WeightBytes)), bytesText(int(state.CacheBytes)), bytesText(int(peak)))
+	return err
+}
+
+func rate(amount float64, spent time.Duration) string {
+	if spent == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", amount/spent.Seconds())
 }

@@ -25,8 +25,9 @@ func newInspect(std streams) *cobra.Command {
 		Short: "Show what is in a file or folder.",
 		Long: `Show what is in PATH: config, tensors, shapes, dtypes, sizes.
 
-PATH is a checkpoint, a run (its last checkpoint), a Mixtral folder from elsewhere, a safetensors file, a token
-shard or a tokenizer. Everything shown has been checked, including every id of a shard.`,
+PATH is a checkpoint, a run (its last checkpoint), a Llama, Mixtral or BitNet folder from elsewhere, a GGUF file, a
+safetensors file, a token shard or a tokenizer. Everything shown has been checked, including every id of a shard.
+Long arrays of a GGUF file's metadata are shortened.`,
 		Args: exactArguments("PATH"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			defer interruptible(command.Context(), std)()
@@ -57,11 +58,17 @@ func describe(path string) (*formats.Object, error) {
 		return describeFolder(folder)
 	}
 	isShard, err := beginsWith(path, formats.ShardMagic)
+	isGGUF := false
+	if err == nil {
+		isGGUF, err = beginsWith(path, "GGUF")
+	}
 	switch {
 	case err != nil:
 		return nil, err
 	case isShard:
 		return describeShard(path)
+	case isGGUF:
+		return describeGGUF(path)
 	case filepath.Ext(path) == ".model":
 		made, err := tokenizer.Open(path)
 		if err != nil {
@@ -77,10 +84,7 @@ func describe(path string) (*formats.Object, error) {
 		describeTensors(content, file)
 		return content, file.Close()
 	}
-	if err := refuseGGUF(path, "inspect"); err != nil {
-		return nil, err
-	}
-	problem := "is not a kind of file that nncuda-go knows: token shard, tokenizer (.model), .safetensors"
+	problem := "is not a kind of file that nncuda-go knows: GGUF, token shard, tokenizer (.model), .safetensors"
 	return nil, &formats.Error{Path: path, Problem: problem}
 }
 
@@ -116,9 +120,9 @@ func describeShard(path string) (*formats.Object, error) {
 }
 
 func describeFolder(folder string) (*formats.Object, error) {
-	checkpoint, err := openCheckpoint(folder, "inspect")
+	checkpoint, err := train.OpenCheckpoint(folder)
 	if err != nil {
-		return nil, err
+		return describeOther(folder, err)
 	}
 	config := checkpoint.Config
 	content := formats.NewObject("kind", "model", "path", folder)
@@ -150,12 +154,7 @@ func describeTensors(content *formats.Object, from tensors) {
 	total := 0
 	for _, name := range from.Names() {
 		tensor, _ := from.Tensor(name)
-		shape := make([]any, len(tensor.Shape))
-		for at, extent := range tensor.Shape {
-			shape[at] = extent
-		}
-		rows = append(rows, formats.NewObject(
-			"name", name, "shape", shape, "dtype", tensor.DType.Name(), "bytes", len(tensor.Bytes)))
+		rows = append(rows, tensorRow(name, tensor.Shape, tensor.DType.Name(), len(tensor.Bytes)))
 		total += len(tensor.Bytes)
 	}
 	content.Set("total", fmt.Sprintf("%d tensors, %s", len(rows), bytesText(total)))
@@ -175,7 +174,8 @@ func show(out io.Writer, content *formats.Object) error {
 			for _, row := range value {
 				tensor := row.(*formats.Object)
 				size := bytesText(tensor.Get("bytes").(int))
-				fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", tensor.Get("name"), shapeOf(tensor), tensor.Get("dtype"), size)
+				name := formats.Printable(tensor.Get("name").(string))
+				fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", name, shapeOf(tensor), tensor.Get("dtype"), size)
 			}
 		default:
 			if name == "total" {
@@ -194,7 +194,7 @@ func showValues(out io.Writer, before string, values *formats.Object) {
 			showValues(out, before+key+".", group)
 			continue
 		}
-		fmt.Fprintf(out, "%s%s\t%s\n", before, key, shown(values.Get(key)))
+		fmt.Fprintf(out, "%s%s\t%s\n", before, formats.Printable(key), formats.Printable(shown(values.Get(key))))
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"syscall"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/infer/engine"
 	"github.com/nncuda/nncuda/go/internal/options"
 	"github.com/nncuda/nncuda/go/train"
 	"github.com/spf13/cobra"
@@ -73,7 +74,7 @@ func newRoot(std streams) *cobra.Command {
 		Short: "Train and run mixture-of-experts language models on the CPU or a GPU.",
 		Long: "Train and run mixture-of-experts language models on the CPU or a GPU.\n\n" +
 			"The Python package's command, nncuda, does what this one does not: it makes tokenizers and token shards (`nncuda\n" +
-			"tokenizer train`, `nncuda data encode`), and runs GGUF files, Llamas and BitNets (`nncuda generate`, `nncuda chat`).",
+			"tokenizer train`, `nncuda data encode`), and converts models (`nncuda quantize`, `nncuda convert`).",
 		Version: train.Version,
 		Args: func(command *cobra.Command, arguments []string) error {
 			if len(arguments) > 0 {
@@ -123,6 +124,7 @@ func exitCode(err error) int {
 	var library *cuda.LibraryError
 	var tooLarge *train.DoesNotFitError
 	var check *checkError
+	var full *engine.CacheFullError
 	switch {
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
@@ -130,7 +132,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, train.ErrDiverged), errors.As(err, &check):
 		return exitFailed
-	case errors.As(err, &library), errors.As(err, &tooLarge):
+	case errors.As(err, &library), errors.As(err, &tooLarge), errors.As(err, &full):
 		return exitNoDevice
 	case errors.As(err, &device):
 		// A name that no device has is a wrong value, not a device that fails.

@@ -124,10 +124,7 @@ func (f *shadowFlags) check(command *cobra.Command) error {
 	if given = append(given, f.options.given()...); len(given) > 0 {
 		return usagef("MODEL has its own options; leave out --%s", flagName(given[0]))
 	}
-	if err := refuseGGUF(f.model, "shadow"); err != nil {
-		return err
-	}
-	return requirePath("MODEL", f.model, anyPath)
+	return requirePath("MODEL", f.model, folderPath)
 }
 
 func (f *shadowFlags) run(command *cobra.Command, out io.Writer) (err error) {
@@ -222,7 +219,7 @@ func (f *shadowFlags) shadow(stop context.Context, ctx, reference *cuda.Context)
 	if err != nil {
 		return nil, err
 	}
-	checkpoint, err := openCheckpoint(folder, "shadow")
+	checkpoint, err := openTrained(folder)
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +258,7 @@ func shadowStep(trainer *train.Trainer, reference *cuda.Context) (*cuda.Shadow, 
 func (f *shadowFlags) shadowGeneration(
 	stop context.Context, checkpoint *train.Checkpoint, ctx, reference *cuda.Context,
 ) (told *cuda.Shadow, err error) {
-	prompt, err := promptIDs(checkpoint, f.prompt, f.ids)
+	prompt, err := checkpointIDs(checkpoint, f.prompt, f.ids)
 	if err != nil {
 		return nil, err
 	}

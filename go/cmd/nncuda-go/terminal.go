@@ -3,10 +3,18 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 
 	"github.com/nncuda/nncuda/go/formats"
+	"golang.org/x/term"
 )
+
+// isTerminal says whether what is written goes to a terminal.
+func isTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
 
 // printDocument writes an object as indented JSON.
 func printDocument(out io.Writer, object *formats.Object) error {

@@ -18,7 +18,6 @@ import (
 	"github.com/nncuda/nncuda/go/train"
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 // trainFlags are the flags of `train` beside those of the options.
@@ -286,8 +285,7 @@ func (f *trainFlags) reopen(ctx *cuda.Context, folder string, comm *cuda.Comm) (
 
 // runToEnd trains with a progress bar on a terminal; elsewhere the output gets the lines of metrics.jsonl.
 func runToEnd(ctx context.Context, run *train.Run, std streams) error {
-	file, isFile := std.out.(*os.File)
-	if !isFile || !term.IsTerminal(int(file.Fd())) {
+	if !isTerminal(std.out) {
 		run.OnRecord = func(record *formats.Object) error {
 			return printObject(std.out, record, true)
 		}

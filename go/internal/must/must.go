@@ -34,3 +34,14 @@ func Refuse(t testing.TB, err, wanted error, words string) {
 
 // Err is the error alone of a call that gives a value too: must.Err(os.ReadFile(path)).
 func Err[T any](_ T, err error) error { return err }
+
+// Found gives a value that is there, or ends the test: must.Found(file.Get(key))(t).
+func Found[T any](value T, found bool) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if !found {
+			t.Fatal("it is not there")
+		}
+		return value
+	}
+}

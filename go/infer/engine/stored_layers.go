@@ -1,0 +1,98 @@
+package engine
+
+import (
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/layer"
+	"github.com/nncuda/nncuda/go/model/stored"
+	"github.com/nncuda/nncuda/go/tensor"
+)
+
+// storedLayers are the products of a Llama's layers, dense or with experts: weights multiplied as their file has them.
+// Results lie in buffers made for the most rows of a call, so that no call allocates.
+type storedLayers struct {
+	config stored.LlamaConfig
+	layers []storedLayer
+
+	normedRows, qkvRows, inner *tensor.Tensor
+	// Of a model with experts.
+	router, probs, weights    *tensor.Tensor // f32 [rows, experts], [rows, experts], [rows, k]
+	indices, slotRow, rowSlot *tensor.Tensor // i32 [rows, k], [rows, k], [slots]
+	counts, offsets           *tensor.Tensor // i32 [experts], [experts + 1]
+	gathered, outputs         *tensor.Tensor // f32 [slots, hidden]
+}
+
+func newStoredLayers(p *layer.Pass, keep *store, config stored.LlamaConfig, layers []storedLayer, rows int) *storedLayers {
+	width := (config.NumHeads + 2*config.NumKVHeads) * config.HeadDim
+	experts, k, slots := config.NumExperts, config.ExpertsPerToken, rows
+	s := &storedLayers{
+		config: config, layers: layers,
+		normedRows: keep.empty(p, cuda.F32, rows, config.HiddenSize), qkvRows: keep.empty(p, cuda.F32, rows, width),
+	}
+	if experts > 0 {
+		slots = rows * k
+		s.router = keep.empty(p, cuda.F32, rows, experts)
+		s.probs = keep.empty(p, cuda.F32, rows, experts)
+		s.weights = keep.empty(p, cuda.F32, rows, k)
+		s.indices = keep.empty(p, cuda.I32, rows, k)
+		s.slotRow = keep.empty(p, cuda.I32, rows, k)
+		s.rowSlot = keep.empty(p, cuda.I32, slots)
+		s.counts = keep.empty(p, cuda.I32, experts)
+		s.offsets = keep.empty(p, cuda.I32, experts+1)
+		s.gathered = keep.empty(p, cuda.F32, slots, config.HiddenSize)
+		s.outputs = keep.empty(p, cuda.F32, slots, config.HiddenSize)
+	}
+	s.inner = keep.empty(p, cuda.F32, slots, config.FFNSize)
+	return s
+}
+
+// normed gives the normed rows of the residual stream.
+func (s *storedLayers) normed(p *layer.Pass, x, gain *tensor.Tensor) *tensor.Tensor {
+	normed := p.Narrow(s.normedRows, 0, 0, x.Dim(0))
+	p.Check(tensor.RMSNorm(x, gain, normed, nil, float32(s.config.NormEps)))
+	return normed
+}
+
+func (s *storedLayers) qkv(p *layer.Pass, number int, x *tensor.Tensor) *tensor.Tensor {
+	of := &s.layers[number]
+	normed, qkv := s.normed(p, x, of.inputNorm), p.Narrow(s.qkvRows, 0, 0, x.Dim(0))
+	p.Check(tensor.GemmQuantQKV(normed, of.q.data, of.k.data, of.v.data, of.qkvBias, qkv, of.q.format, of.k.format,
+		of.v.format))
+	return qkv
+}
+
+func (s *storedLayers) attended(p *layer.Pass, number int, heads, x *tensor.Tensor) {
+	of := &s.layers[number]
+	addProduct(p, heads, of.o, of.oBias, x)
+}
+
+func (s *storedLayers) feedForward(p *layer.Pass, number int, x *tensor.Tensor) {
+	of := &s.layers[number]
+	normed := s.normed(p, x, of.postNorm)
+	if of.mixture != nil {
+		s.mix(p, of.mixture, normed, x)
+		return
+	}
+	gate, up, inner := of.gated.gate, of.gated.up, p.Narrow(s.inner, 0, 0, x.Dim(0))
+	p.Check(tensor.GemmQuantSwiGLU(normed, gate.data, up.data, nil, inner, gate.format, up.format))
+	addProduct(p, inner, of.gated.down, nil, x)
+}
+
+// mix adds the sum over each token's experts of weight * W2 (silu(W1 h) * (W3 h)), h the normed rows.
+func (s *storedLayers) mix(p *layer.Pass, of *mixture, normed, x *tensor.Tensor) {
+	tokens, slots := x.Dim(0), x.Dim(0)*s.config.ExpertsPerToken
+	router, probs, weights := p.Narrow(s.router, 0, 0, tokens), p.Narrow(s.probs, 0, 0, tokens), p.Narrow(s.weights, 0, 0, tokens)
+	indices, slotRow, rowSlot := p.Narrow(s.indices, 0, 0, tokens), p.Narrow(s.slotRow, 0, 0, tokens), p.Narrow(s.rowSlot, 0, 0, slots)
+	gathered, inner, outputs := p.Narrow(s.gathered, 0, 0, slots), p.Narrow(s.inner, 0, 0, slots), p.Narrow(s.outputs, 0, 0, slots)
+	p.Check(tensor.GemmQuant(normed, of.router.data, nil, nil, nil, router, cuda.ActivationNone, of.router.format))
+	p.Check(tensor.SoftmaxTopK(router, weights, indices, probs, s.config.NormTopKProb))
+	p.Check(tensor.MoEPlan(indices, s.counts, s.offsets, slotRow, rowSlot, 0))
+	p.Check(tensor.MoEGather(normed, rowSlot, gathered))
+	p.Check(tensor.GemmQuantSwiGLU(gathered, of.w1.data, of.w3.data, s.offsets, inner, of.w1.format, of.w3.format))
+	p.Check(tensor.GemmQuant(inner, of.w2.data, s.offsets, nil, nil, outputs, cuda.ActivationNone, of.w2.format))
+	p.Check(tensor.MoECombine(outputs, weights, slotRow, x, x))
+}
+
+// addProduct is x += rows * W^T + bias.
+func addProduct(p *layer.Pass, rows *tensor.Tensor, of weight, bias, x *tensor.Tensor) {
+	p.Check(tensor.GemmQuant(rows, of.data, nil, bias, x, x, cuda.ActivationNone, of.format))
+}

@@ -1,0 +1,132 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/nncuda/nncuda/go/layer"
+	"github.com/nncuda/nncuda/go/model/stored"
+	"github.com/nncuda/nncuda/go/tensor"
+)
+
+// gated is a feed-forward network: down (silu(gate x) * (up x)).
+type gated struct{ gate, up, down weight }
+
+// mixture is a mixture of experts: their matrices one below the other.
+type mixture struct{ router, w1, w3, w2 weight }
+
+// storedLayer is a block's weights; the norms and the biases are f32.
+type storedLayer struct {
+	inputNorm *tensor.Tensor
+	q, k, v   weight
+	qkvBias   *tensor.Tensor // or nil
+	o         weight
+	oBias     *tensor.Tensor // or nil
+	postNorm  *tensor.Tensor
+	gated     *gated   // or
+	mixture   *mixture // in a model with experts
+}
+
+// Weights are all weights of a model by the layers that they are of.
+type Weights struct {
+	// InMemory says whether the weights were copied. Ternary ones always are, so of such a model this is about the embedding
+	// and the head alone.
+	InMemory bool
+
+	config                   stored.LlamaConfig
+	embedding, head          weight
+	layers                   []storedLayer
+	ternary                  []ternaryLayer
+	norm                     *tensor.Tensor
+	commonBytes, expertBytes int64
+}
+
+func newWeights(p *layer.Pass, keep *store, model *stored.Model, place string) *Weights {
+	read := newWeightReader(p, keep, model, place)
+	config := model.Config
+	w := &Weights{InMemory: read.inMemory, config: config}
+	const table = "model.embed_tokens.weight"
+	w.embedding = read.table(p, table, config.TieEmbeddings)
+	if config.Ternary {
+		w.ternary = ternaryLayers(p, keep, model)
+		p.Check(p.Context().Trim()) // what was needed to pack them
+	} else {
+		for number := range config.NumLayers {
+			w.layers = append(w.layers, w.layer(p, read, number))
+		}
+	}
+	w.norm = read.vector(p, "model.norm.weight")
+	if config.TieEmbeddings {
+		w.head = read.tiedHead(p, table, w.embedding)
+	} else {
+		w.head = read.matrix(p, "lm_head.weight")
+	}
+	w.count()
+	return w
+}
+
+// count adds up the bytes.
+func (w *Weights) count() {
+	w.commonBytes = w.head.data.Bytes()
+	for _, layer := range w.layers {
+		for _, matrix := range []weight{layer.q, layer.k, layer.v, layer.o} {
+			w.commonBytes += matrix.data.Bytes()
+		}
+		if layer.mixture != nil {
+			w.commonBytes += layer.mixture.router.data.Bytes()
+			for _, matrix := range []weight{layer.mixture.w1, layer.mixture.w3, layer.mixture.w2} {
+				w.expertBytes += matrix.data.Bytes()
+			}
+			continue
+		}
+		for _, matrix := range []weight{layer.gated.gate, layer.gated.up, layer.gated.down} {
+			w.commonBytes += matrix.data.Bytes()
+		}
+	}
+	for _, layer := range w.ternary {
+		for _, matrix := range []ternaryWeight{layer.qkv, layer.o, layer.gateUp, layer.down} {
+			w.commonBytes += matrix.data.Bytes() + matrix.scale.Bytes()
+		}
+	}
+}
+
+// Bytes are the bytes of all matrices, of a tied embedding once.
+func (w *Weights) Bytes() int64 {
+	if w.config.TieEmbeddings {
+		return w.commonBytes + w.expertBytes
+	}
+	return w.commonBytes + w.expertBytes + w.embedding.data.Bytes()
+}
+
+// bytesPerStep are the bytes that so many tokens need at least in one call: a row of the embedding each, and every matrix,
+// of the experts' as many as the tokens meet if none meets another's.
+func (w *Weights) bytesPerStep(tokens int) int64 {
+	bytes := w.commonBytes + int64(tokens*w.embedding.data.Dim(1))
+	if experts := w.config.NumExperts; experts > 0 {
+		met := min(tokens*w.config.ExpertsPerToken, experts)
+		bytes += w.expertBytes / int64(experts) * int64(met)
+	}
+	return bytes
+}
+
+func (w *Weights) layer(p *layer.Pass, read *weightReader, number int) storedLayer {
+	block := fmt.Sprintf("model.layers.%d.", number)
+	projection := func(name string) weight { return read.matrix(p, block+name+"_proj.weight") }
+	made := storedLayer{
+		inputNorm: read.vector(p, block+"input_layernorm.weight"),
+		q:         projection("self_attn.q"), k: projection("self_attn.k"), v: projection("self_attn.v"),
+		o:        projection("self_attn.o"),
+		postNorm: read.vector(p, block+"post_attention_layernorm.weight"),
+	}
+	if w.config.AttentionBias {
+		bias := func(name string) string { return block + "self_attn." + name + "_proj.bias" }
+		made.qkvBias = read.vector(p, bias("q"), bias("k"), bias("v"))
+		made.oBias = read.vector(p, bias("o"))
+	}
+	if w.config.NumExperts > 0 {
+		expert := func(name string) weight { return read.matrix(p, block+"block_sparse_moe."+name+".weight") }
+		made.mixture = &mixture{expert("gate"), expert("w1"), expert("w3"), expert("w2")}
+	} else {
+		made.gated = &gated{projection("mlp.gate"), projection("mlp.up"), projection("mlp.down")}
+	}
+	return made
+}

@@ -1,0 +1,408 @@
+package stored
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/formats/gguf"
+	"github.com/nncuda/nncuda/go/formats/ternary"
+	"github.com/nncuda/nncuda/go/safetensors"
+	"github.com/nncuda/nncuda/go/tokenizer"
+)
+
+// Model is a model as its files have it. Nothing is read ahead, copied or converted: tensors are the mapped pages of the
+// files, in their format and in the order of rows they have. (GGUF files order the rows of queries and keys for
+// interleaved pairs, folders for half-split ones; Config.Rope.Layout says which.) It must be closed, and its tensors not
+// be used from then on.
+type Model struct {
+	Path   string
+	Config LlamaConfig
+	// Matrices are, in a model with ternary weights, those of its layers by their names in LlamaConfig.Shapes; they are
+	// not among the tensors.
+	Matrices map[string]*ternary.Matrix
+
+	shapes []Shape // of the tensors
+	parts  map[string][]formats.StoredTensor
+	file   *gguf.File
+	folder *safetensors.Folder
+
+	tokenizer func() (tokenizer.TextTokenizer, error)
+}
+
+var (
+	expertName = regexp.MustCompile(`^(model\.layers\.\d{1,5}\.block_sparse_moe)\.experts\.(\d{1,5})\.(w[123])\.weight$`)
+	fusedName  = regexp.MustCompile(`^(model\.layers\.\d{1,5})\.mlp\.experts\.(gate_up_proj|down_proj)$`)
+	// Tables that old versions of transformers saved with the weights; the configuration gives them too.
+	redundantName = regexp.MustCompile(`^model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq$`)
+)
+
+// Open opens a GGUF file (of a split one its first part), a Hugging Face folder of a Llama, Mixtral or BitNet, a
+// checkpoint, or the last checkpoint of a run. All but the values of the tensors is checked; the error, a *formats.Error,
+// says what is wrong.
+func Open(path string) (*Model, error) {
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return openGGUF(path)
+	}
+	folder, err := formats.LastCheckpoint(path)
+	if err != nil {
+		return nil, err
+	}
+	return openFolder(folder)
+}
+
+// Close releases the files. Closing twice is fine.
+func (m *Model) Close() error {
+	if m.file != nil {
+		return m.file.Close()
+	}
+	return m.folder.Close()
+}
+
+// GGUF is the opened GGUF file, nil of a folder.
+func (m *Model) GGUF() *gguf.File { return m.file }
+
+// Tokenizer is the model's tokenizer; nil when the files have none. An error when it is wrong, or has more tokens than the
+// model.
+func (m *Model) Tokenizer() (tokenizer.TextTokenizer, error) { return m.tokenizer() }
+
+func (m *Model) readTokenizer() (made tokenizer.TextTokenizer, err error) {
+	if m.file != nil {
+		made, err = tokenizer.FromGGUF(&m.file.Metadata, m.Path)
+	} else {
+		made, err = tokenizer.FromFolder(m.Path)
+	}
+	if err == nil && made != nil && made.VocabSize() > m.Config.VocabSize {
+		err = wrong(m.Path, "has a tokenizer of %d tokens for a model of %d", made.VocabSize(), m.Config.VocabSize)
+	}
+	return made, err
+}
+
+// Parts is what the files have of a tensor, in order: itself, or the same matrix of each expert; none where the model has
+// no such tensor.
+func (m *Model) Parts(name string) []formats.StoredTensor { return m.parts[name] }
+
+// Shapes gives names and shapes of the tensors, in the order of the layers.
+func (m *Model) Shapes() []Shape { return slices.Clone(m.shapes) }
+
+// TensorBytes are the bytes of the tensors in the files, without Matrices; the head of a tied model counts once.
+func (m *Model) TensorBytes() int64 {
+	seen, total := make(map[*byte]bool), int64(0)
+	for _, shape := range m.shapes {
+		for _, part := range m.parts[shape.Name] {
+			if place := unsafe.SliceData(part.Data); !seen[place] {
+				seen[place] = true
+				total += int64(len(part.Data))
+			}
+		}
+	}
+	return total
+}
+
+// Bytes are the bytes of all tensors in the files; the head of a tied model counts once.
+func (m *Model) Bytes() int64 {
+	total := m.TensorBytes()
+	for _, matrix := range m.Matrices {
+		total += int64(len(matrix.Data))
+	}
+	return total
+}
+
+func wrong(path, format string, values ...any) error {
+	return &formats.Error{Path: path, Problem: fmt.Sprintf(format, values...)}
+}
+
+// sizes is a shape as messages have it.
+func sizes(shape []int) string {
+	words := make([]string, len(shape))
+	for at, size := range shape {
+		words[at] = strconv.Itoa(size)
+	}
+	return "[" + strings.Join(words, ", ") + "]"
+}
+
+func openGGUF(path string) (*Model, error) {
+	file, err := gguf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{Path: path, file: file}
+	if err := m.readGGUF(); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return m, nil
+}
+
+func (m *Model) readGGUF() error {
+	architecture, _ := m.file.Get("general.architecture")
+	name, _ := architecture.Text()
+	_, hasHead := m.file.Entry("output.weight")
+	_, hasBias := m.file.Entry("blk.0.attn_q.bias")
+	found := seen{tied: !hasHead, biased: hasBias}
+	// BitNet files of bitnet.cpp have the frequencies themselves under this name, and nothing reads them there.
+	if _, scaled := m.file.Entry(ropeFrequencies); scaled && name == "llama" {
+		frequencies, err := m.file.Tensor(ropeFrequencies)
+		if err != nil {
+			return err
+		}
+		if found.divisors, err = frequencies.Floats(); err != nil {
+			return formats.Wrap(m.Path, err)
+		}
+	}
+	var err error
+	if m.Config, err = configFromGGUF(&m.file.Metadata, found); err != nil {
+		return formats.Wrap(m.Path, err)
+	}
+	if err := m.checkLayers(m.file.Len()); err != nil {
+		return err
+	}
+	if m.Config.Ternary {
+		if m.Matrices, err = matricesFromGGUF(m.Path, m.Config, m.file); err != nil {
+			return err
+		}
+	}
+	parts := make(map[string][]formats.StoredTensor)
+	for _, theirs := range m.file.Names() {
+		scaleless, isScale := strings.CutSuffix(theirs, ".scale")
+		whole := nameOfGGUF(theirs)
+		if isScale {
+			whole = nameOfGGUF(scaleless + ".weight")
+		}
+		if theirs == ropeFrequencies || m.Matrices[whole] != nil && strings.HasPrefix(theirs, strings.TrimSuffix(ggufName(whole), "weight")) {
+			continue
+		}
+		name := nameOfGGUF(theirs)
+		if name == "" || parts[name] != nil || m.Matrices[name] != nil {
+			return wrong(m.Path, "has the tensor %s, which no model of this architecture has", formats.Shown(theirs))
+		}
+		tensor, err := m.file.Tensor(theirs)
+		if err != nil {
+			return err
+		}
+		parts[name] = []formats.StoredTensor{tensor}
+	}
+	return m.take(parts)
+}
+
+func openFolder(folder string) (*Model, error) {
+	path := filepath.Join(folder, "config.json")
+	values, err := formats.ReadJSON(path)
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{Path: folder}
+	if m.Config, err = ConfigFromFolder(values); err != nil {
+		return nil, formats.Wrap(path, err)
+	}
+	var quantized quantization
+	if m.Config.Ternary {
+		if quantized, err = quantizationFromFolder(values); err != nil {
+			return nil, formats.Wrap(path, err)
+		}
+	}
+	if m.folder, err = safetensors.OpenFolder(folder); err != nil {
+		return nil, err
+	}
+	if err := m.readFolder(quantized); err != nil {
+		return nil, errors.Join(err, m.folder.Close())
+	}
+	return m, nil
+}
+
+func (m *Model) readFolder(quantized quantization) error {
+	names := m.folder.Names()
+	if err := m.checkLayers(len(names)); err != nil {
+		return err
+	}
+	if m.Config.Ternary {
+		var err error
+		if m.Matrices, err = matricesFromFolder(m.Path, m.Config, quantized, m.folder); err != nil {
+			return err
+		}
+	}
+	parts, plain := make(map[string][]formats.StoredTensor), make(map[string]formats.StoredTensor)
+	for _, theirs := range names {
+		if redundantName.MatchString(theirs) || theirs == headName && m.Config.TieEmbeddings {
+			continue
+		}
+		if m.Config.Ternary && isProjection(strings.TrimSuffix(theirs, scaleSuffix)) {
+			if m.Matrices[strings.TrimSuffix(theirs, scaleSuffix)] == nil {
+				return m.unknownTensor(theirs)
+			}
+			continue
+		}
+		if format, packed := quantized.blocks[theirs]; packed {
+			table, err := tableInBlocks(m.Path, m.Config, theirs, format, m.folder)
+			if err != nil {
+				return err
+			}
+			parts[theirs] = []formats.StoredTensor{table}
+			continue
+		}
+		tensor, err := storedIn(m.folder, theirs)
+		if err != nil {
+			return err
+		}
+		if match := fusedName.FindStringSubmatch(theirs); match != nil {
+			if err := m.cut(match[1], match[2], tensor, parts); err != nil {
+				return err
+			}
+			continue
+		}
+		plain[strings.Replace(theirs, ".mlp.gate.weight", ".block_sparse_moe.gate.weight", 1)] = tensor
+	}
+	if err := m.gather(plain, parts); err != nil {
+		return err
+	}
+	return m.take(parts)
+}
+
+func (m *Model) unknownTensor(name string) error {
+	return wrong(m.Path, "has the tensor %s, which no model of this configuration has", formats.Shown(name))
+}
+
+// storedIn is a tensor of f32, f16 or bf16 over the mapped pages of its file.
+func storedIn(folder *safetensors.Folder, name string) (formats.StoredTensor, error) {
+	tensor, _ := folder.Tensor(name)
+	format, known := formats.FormatNamed(strings.ToLower(string(tensor.DType)))
+	if !known {
+		return formats.StoredTensor{}, wrong(folder.FileOf(name), "tensor %s has dtype %s; weights are f32, f16 or bf16",
+			formats.Shown(name), tensor.DType.Name())
+	}
+	return formats.StoredTensor{
+		Name: name, Format: format, Shape: tensor.Shape, Data: tensor.Bytes, Pages: folder.Pages(name),
+	}, nil
+}
+
+// cut gives the matrices of the experts in a tensor that has them all, as transformers 5 holds them in memory.
+func (m *Model) cut(layer, part string, tensor formats.StoredTensor, parts map[string][]formats.StoredTensor) error {
+	experts, ffn, hidden := m.Config.NumExperts, m.Config.FFNSize, m.Config.HiddenSize
+	right := []int{experts, hidden, ffn}
+	if part == "gate_up_proj" {
+		right = []int{experts, 2 * ffn, hidden}
+	}
+	if !slices.Equal(tensor.Shape, right) {
+		return wrong(m.Path, "tensor %s has shape %s; config.json makes it %s", tensor.Name, sizes(tensor.Shape), sizes(right))
+	}
+	mixture := layer + ".block_sparse_moe."
+	if part == "down_proj" {
+		parts[mixture+"w2.weight"] = []formats.StoredTensor{tensor}
+		return nil
+	}
+	half := len(tensor.Data) / max(2*experts, 1)
+	for at := range 2 * experts {
+		matrix := tensor
+		matrix.Shape, matrix.Data = []int{ffn, hidden}, tensor.Data[at*half:(at+1)*half:(at+1)*half]
+		name := mixture + []string{"w1.weight", "w3.weight"}[at%2]
+		parts[name] = append(parts[name], matrix)
+	}
+	return nil
+}
+
+// gather adds tensors by their names in LlamaConfig.Shapes, the same matrix of all experts under one.
+func (m *Model) gather(plain map[string]formats.StoredTensor, parts map[string][]formats.StoredTensor) error {
+	experts := make(map[string]map[int]formats.StoredTensor)
+	for name, tensor := range plain {
+		match := expertName.FindStringSubmatch(name)
+		if match == nil {
+			parts[name] = []formats.StoredTensor{tensor}
+			continue
+		}
+		whole := match[1] + "." + match[3] + ".weight"
+		if experts[whole] == nil {
+			experts[whole] = make(map[int]formats.StoredTensor)
+		}
+		number, _ := strconv.Atoi(match[2]) // five digits at most
+		experts[whole][number] = tensor
+	}
+	for name, pieces := range experts {
+		if _, alone := plain[name]; alone || len(pieces) != m.Config.NumExperts {
+			return m.wrongExperts(name, len(pieces))
+		}
+		if parts[name] != nil {
+			return wrong(m.Path, "has %s twice: of each expert, and of all together", name)
+		}
+		for expert := range m.Config.NumExperts {
+			piece, found := pieces[expert]
+			if !found {
+				return m.wrongExperts(name, len(pieces))
+			}
+			parts[name] = append(parts[name], piece)
+		}
+	}
+	return nil
+}
+
+func (m *Model) wrongExperts(name string, found int) error {
+	return wrong(m.Path, "%s has %d experts; config.json makes it %d", name, found, m.Config.NumExperts)
+}
+
+// checkLayers refuses more layers than there are tensors, before every tensor of every layer gets an entry in a table.
+func (m *Model) checkLayers(tensors int) error {
+	if m.Config.NumLayers > tensors {
+		return wrong(m.Path, "has %d tensors; the configuration makes it %d layers", tensors, m.Config.NumLayers)
+	}
+	return nil
+}
+
+// take checks the tensors against the configuration, and keeps them.
+func (m *Model) take(found map[string][]formats.StoredTensor) error {
+	if table := found[embeddingName]; m.Config.TieEmbeddings && table != nil {
+		found[headName] = table
+	}
+	known := make(map[string]bool)
+	for _, shape := range m.Config.Shapes() {
+		if m.Config.Ternary && isProjection(shape.Name) {
+			continue
+		}
+		known[shape.Name] = true
+		m.shapes = append(m.shapes, shape)
+	}
+	var unknown []string
+	for name := range found {
+		if !known[name] {
+			unknown = append(unknown, name)
+		}
+	}
+	if len(unknown) > 0 {
+		return m.unknownTensor(slices.Min(unknown))
+	}
+	for _, shape := range m.shapes {
+		if err := m.checkTensor(shape, found[shape.Name]); err != nil {
+			return err
+		}
+	}
+	m.parts = found
+	m.tokenizer = sync.OnceValues(m.readTokenizer)
+	return nil
+}
+
+func (m *Model) checkTensor(shape Shape, parts []formats.StoredTensor) error {
+	if len(parts) == 0 {
+		return wrong(m.Path, "lacks the tensor %s of shape %s", shape.Name, sizes(shape.Sizes))
+	}
+	right := shape.Sizes
+	if len(parts) > 1 {
+		right = right[1:]
+	}
+	for _, part := range parts {
+		if !slices.Equal(part.Shape, right) {
+			return wrong(m.Path, "tensor %s has shape %s; the configuration makes it %s", part.Name, sizes(part.Shape), sizes(right))
+		}
+		if part.Format != parts[0].Format {
+			return wrong(m.Path, "the experts of %s are in %s and %s", shape.Name, parts[0].Format.Name, part.Format.Name)
+		}
+	}
+	if isPlain(shape.Name) && !parts[0].Format.IsPlain() {
+		return wrong(m.Path, "tensor %s is in %s; it must be in f32, f16 or bf16", parts[0].Name, parts[0].Format.Name)
+	}
+	return nil
+}

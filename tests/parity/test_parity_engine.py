@@ -1,0 +1,281 @@
+"""The inference engine: logits and tokens equal to Python's in every bit, whatever the model, its format, the schedule
+and what the cache holds; and the command that runs on it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import engine_scripts
+import languages
+import pytest
+from conftest import find
+from runs import VOCABULARY, Workshop
+
+from nncuda import Context
+from nncuda.bench.random_model import Shape, write_folder
+from nncuda.convert.model import FOLDERS, convert_model
+from nncuda.convert.quantize import quantize_model
+from nncuda.models.stored import StoredModel
+from nncuda.train import resolve_checkpoint
+
+SMALL = Shape(layers=2, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=600, context=512)
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+SHAPES = {
+    "llama": SMALL,
+    "tied": replace(SMALL, biases=True, tied=True, head_dim=32),
+    "llama3": replace(SMALL, rope_scaling={**LLAMA3, "original_max_position_embeddings": 128}),
+    "linear": replace(SMALL, rope_scaling={"rope_type": "linear", "factor": 2.5}),
+    "mixtral": replace(SMALL, experts=5, experts_per_token=3, ffn=256),
+    "bitnet": replace(SMALL, bitnet=True, tied=True),
+    "silu": replace(SMALL, bitnet=True, silu=True),
+}
+FOLDER_DTYPES = {"llama": ("f32", "f16", "bf16"), "mixtral": ("f32", "bf16"), "bitnet": ("bf16",)}
+BLOCKS = ("f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k")
+GGUF = {"llama": BLOCKS, "mixtral": BLOCKS, "tied": ("f32", "q8_0", "q6_k"), "llama3": ("q4_0",), "linear": ("q8_0",)}
+TERNARY = {"bitnet": ("i2_s", "tq1_0", "tq2_0", "hf", "hf-packed", "packed"), "silu": ("tq2_0",)}
+
+FOLDERS_OF_MODELS = [f"{kind}-{dtype}" for kind in SHAPES for dtype in FOLDER_DTYPES.get(kind, ("f32",))]
+FILES = [f"{kind}-{form}.gguf" for kind, forms in GGUF.items() for form in forms]
+TERNARY_MODELS = [f"{kind}+{form}" for kind, forms in TERNARY.items() for form in forms]
+MODELS = [*FOLDERS_OF_MODELS, *FILES, *TERNARY_MODELS, "checkpoint"]
+
+#: Options of an engine, each with another way through the scheduler and the cache.
+SCHEDULES: dict[str, dict[str, Any]] = {
+    "usual": {},
+    "two at a time, in the file, in q8_0": {"max_batch": 2, "weights": "file", "cache_format": "q8_0", "piece": 48},
+    "a window, in f32": {"context": 256, "cache_tokens": 1024, "cache_format": "f32", "max_batch": 3},
+    "a small cache, in bf16": {"cache_tokens": 640, "cache_format": "bf16", "piece": 200},
+}
+
+
+def model(workshop: Workshop, name: str) -> Path:
+    """The folder or file of a model, made by the first who asks for it."""
+    path = workshop.folder / "models" / name
+    if name == "checkpoint":
+        workshop.once(name, lambda: copy_checkpoint(resolve_checkpoint(workshop.reference("accumulated")), path))
+        return path
+
+    def make(write: Callable[[StoredModel, Context], None]) -> None:
+        path.parent.mkdir(exist_ok=True)
+        source = model(workshop, f"{kind}-{FOLDER_DTYPES.get(kind, ('f32',))[0]}")
+        with Context("cpu", threads=1) as ctx:
+            write(StoredModel.open(source), ctx)
+
+    kind, form = name.removesuffix(".gguf").replace("+", "-").split("-", 1)
+    if name in FOLDERS_OF_MODELS:
+        workshop.once(name, lambda: write_folder(path, SHAPES[kind], dtype=form))
+    elif name in FILES:
+        workshop.once(name, lambda: make(lambda stored, ctx: quantize_model(stored, path, form, ctx)))
+    else:
+        path = path.with_name(name if form in FOLDERS else f"{name}.gguf")
+        head = "q8_0" if form in ("packed", "tq2_0") else None
+        workshop.once(name, lambda: make(lambda stored, ctx: convert_model(stored, path, form, ctx, head=head)))
+    return path
+
+
+def copy_checkpoint(source: Path, folder: Path) -> None:
+    """A checkpoint whose rotary embedding may be stretched over several pages of the cache."""
+    shutil.copytree(source, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["nncuda"]["extended_context"] = 512
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def script(path: Path, schedule: dict[str, Any]) -> dict[str, Any]:
+    """Requests of every kind: greedy and drawn, long and short, with beginnings in common, joining, ending and
+    cancelled at different steps, and logits of a text of several pieces."""
+    config = StoredModel.open(path).config
+    draw = random.Random(str(path.name))
+    context = schedule.get("context", 512)
+    ids = [draw.randrange(config.vocab_size) for _ in range(400)]
+    long = min(context - 40, 330)
+    requests = [
+        {"prompt": ids[:7], "max_new_tokens": 25},
+        {"prompt": ids[:long], "max_new_tokens": 12, "temperature": 0.9, "seed": 3, "joins": 2},
+        {"prompt": ids[: long - 30] + ids[5:20], "max_new_tokens": 9, "temperature": 1.1, "top_k": 20, "top_p": 0.9,
+         "seed": -(2**63), "joins": 8},
+        {"prompt": ids[40:80], "max_new_tokens": context, "joins": 1, "cancelled": 15},
+        {"prompt": ids[:long], "max_new_tokens": 39, "temperature": 1.0, "joins": 20,
+         "end_ids": list(range(0, config.vocab_size, 3))},
+        {"prompt": ids[:130], "max_new_tokens": context, "temperature": 0.7, "top_p": 0.8, "seed": 2**63 - 1,
+         "joins": 22},
+        {"prompt": ids[:1], "max_new_tokens": 1, "joins": 23},
+    ]  # fmt: skip
+    if context < 512:  # beyond it, by several pages
+        requests[0]["max_new_tokens"] = 3 * context
+    if schedule.get("cache_tokens", 10**6) < 2 * context:
+        requests = [one for one in requests if len(one["prompt"]) + one["max_new_tokens"] <= 400]
+    return {"model": str(path), "logits": ids[: min(150, context)], "requests": requests, **schedule}
+
+
+_found: dict[tuple[str, str], dict[str, Any]] = {}
+
+
+def expected(path: Path, schedule: str) -> dict[str, Any]:
+    """What Python's engine makes of the script."""
+    key = str(path), schedule
+    if key not in _found:
+        _found[key] = engine_scripts.run(script(path, fitting(path, schedule)), threads=2)
+    return _found[key]
+
+
+def fitting(path: Path, schedule: str) -> dict[str, Any]:
+    """A schedule's options, as far as the model allows them."""
+    options, config = dict(SCHEDULES[schedule]), StoredModel.open(path).config
+    if config.head_dim % 32 and options.get("cache_format") == "q8_0":
+        options["cache_format"] = "f16"
+    if config.extended_context > config.context:
+        options.setdefault("context", config.extended_context)
+    return options
+
+
+def ran(name: str, path: Path, options: dict[str, Any], *flags: object) -> dict[str, Any]:
+    """What another language's engine makes of it."""
+    found: dict[str, Any] = json.loads(
+        find(name).run("bench", "engine", *flags, stdin=json.dumps(script(path, options))).stdout
+    )
+    return found
+
+
+@pytest.mark.case("the engine: logits and tokens of every kind of model and format")
+@pytest.mark.parametrize("name", languages.ENGINES)
+@pytest.mark.parametrize("stored", MODELS)
+def test_models(workshop: Workshop, stored: str, name: str) -> None:
+    path = model(workshop, stored)
+    found = expected(path, "usual")
+    assert ran(name, path, fitting(path, "usual"), "--threads", 1) == found
+    assert {one["finish"] for one in found["requests"]} >= {"length", "cancelled"}
+    assert found["tokens"]["shared"] > 0
+
+
+@pytest.mark.case("the engine: tokens of every schedule, whatever shares the cache")
+@pytest.mark.parametrize("name", languages.ENGINES)
+@pytest.mark.parametrize(
+    ("stored", "schedule"),
+    list(itertools.product(["llama-q4_0.gguf", "mixtral-q8_0.gguf", "bitnet-bf16", "checkpoint"], [*SCHEDULES][1:])),
+)
+def test_schedules(workshop: Workshop, stored: str, schedule: str, name: str) -> None:
+    path = model(workshop, stored)
+    assert ran(name, path, fitting(path, schedule), "--threads", 2) == expected(path, schedule)
+
+
+def test_the_models_differ(workshop: Workshop) -> None:
+    """Each kind and format has logits of its own, or their equality would say nothing."""
+    kinds = ["llama-f32", "llama-f16", "tied-f32", "llama3-f32", "linear-f32", "mixtral-f32", "bitnet-bf16", "silu-f32",
+             "llama-q4_0.gguf", "llama-q8_0.gguf", "checkpoint"]  # fmt: skip
+    found = [expected(model(workshop, name), "usual") for name in kinds]
+    assert len({one["logits"] for one in found}) == len(kinds)
+    assert {"end", "length", "cancelled"} == {request["finish"] for one in found for request in one["requests"]}
+
+
+@pytest.mark.case("the engine: scalings of Llama 3, of any model")
+@pytest.mark.parametrize("name", languages.ENGINES)
+def test_llama3_scaling(workshop: Workshop, name: str) -> None:
+    """The divisors of the frequencies are computed by each language: the same f32 numbers."""
+    source, draw = model(workshop, "llama-f32"), random.Random(5)
+    folder = workshop.folder / f"llama3-{name}"
+    folder.mkdir()
+    for file in ("model.safetensors", "tokenizer.model"):
+        (folder / file).symlink_to(source / file)
+    config = json.loads((source / "config.json").read_text())
+    for _ in range(40):
+        low = draw.uniform(0.5, 4)
+        config["rope_theta"] = draw.choice([1e4, 5e5, draw.uniform(1, 1e7)])
+        config["rope_scaling"] = {
+            "rope_type": "llama3",
+            "factor": draw.uniform(1, 64),
+            "low_freq_factor": low,
+            "high_freq_factor": low + draw.uniform(0.1, 8),
+            "original_max_position_embeddings": draw.randrange(16, 9000),
+        }
+        (folder / "config.json").write_text(json.dumps(config))
+        found = json.loads(find(name).run("inspect", folder, "--json").stdout)
+        rope = StoredModel.open(folder).config.rope
+        assert found["model"]["rope"]["divisors"] == list(rope.divisors)
+
+
+GENERATED = {
+    "greedy ids": ["2 50,60, 7", "--ids", "--greedy", "--max-tokens", 12],
+    "several prompts": ["1 2", "3", "4 5 6", "--ids", "--seed", 9, "--max-tokens", 30],
+    "no tokens": ["1 2", "3", "--ids", "--max-tokens", 0],
+    "options": ["--prompt", "1", "--ids", "--context", 130, "--cache-format", "f32", "--weights", "file", "--seed", 1],
+    "beyond the context": ["1", "--ids", "--context", 128, "--max-tokens", 300, "--temperature", 0.5, "--top-k", 7],
+    "text": ["line 3 of 7: the quick", "--max-tokens", 24, "--top-p", 0.9, "--seed", -3],
+    "as long as it can": ["5", "--ids", "--greedy"],
+}
+
+
+@pytest.mark.case("generate on the engine: the same output")
+@pytest.mark.parametrize("name", languages.ENGINES)
+@pytest.mark.parametrize("case", GENERATED)
+@pytest.mark.parametrize("stored", ["llama-q8_0.gguf", "mixtral-f32", "bitnet+hf-packed", "run"])
+def test_generate(workshop: Workshop, stored: str, case: str, name: str) -> None:
+    path = workshop.reference("small") if stored == "run" else model(workshop, stored)
+    arguments = ["engine", path, *GENERATED[case]]
+    if stored == "run" and "--context" in arguments:  # heads of 8 elements, at most 64 tokens
+        arguments[arguments.index("--context") + 1] = 40
+        if "--max-tokens" in arguments:
+            arguments[arguments.index("--max-tokens") + 1] = 30
+    wanted = find("python").run(*arguments, "--threads", 2).stdout
+    assert wanted.strip() or case == "no tokens"
+    assert find(name).run(*arguments, "--threads", 1).stdout == wanted
+
+
+@pytest.mark.case("inspect of GGUF files and of models that only the engine runs")
+@pytest.mark.parametrize("name", languages.ENGINES)
+@pytest.mark.parametrize("stored", ["llama-q4_k.gguf", "mixtral-q6_k.gguf", "llama3-f32", "bitnet-bf16", "bitnet+i2_s"])
+def test_inspect(workshop: Workshop, stored: str, name: str) -> None:
+    path = model(workshop, stored)
+    found, wanted = (json.loads(find(one).run("inspect", path, "--json").stdout) for one in (name, "python"))
+    assert found == wanted
+
+
+REFUSED = {
+    "context beyond the model": (3, ["5", "--ids", "--context", 100000], "context is 100000; this model takes 1 to"),
+    "prompt beyond the vocabulary": (3, ["1 99999", "--ids"], "PROMPT[1] is 99999; it must be 0 to"),
+    "empty prompt": (3, ["", "--ids"], "at least one token"),
+    "precision": (2, ["5", "--precision", "bf16"], "--precision needs --contiguous"),
+    "contiguous with options": (2, ["5", "--contiguous", "--stats"], "--contiguous takes one prompt, and none of"),
+    "contiguous of two": (2, ["5", "6", "--contiguous"], "--contiguous takes one prompt, and none of"),
+    "cache format of nobody": (2, ["5", "--cache-format", "q4_0"], "q4_0"),
+    "place of nobody": (2, ["5", "--weights", "disk"], "disk"),
+    "context of zero": (2, ["5", "--context", 0], "context"),
+}
+
+
+@pytest.mark.case("generate on the engine: refusals")
+@pytest.mark.parametrize("name", ["python", *languages.ENGINES])
+@pytest.mark.parametrize("case", REFUSED)
+def test_refusals(workshop: Workshop, case: str, name: str) -> None:
+    code, arguments, words = REFUSED[case]
+    said = find(name).run("engine", workshop.reference("small"), *arguments, code=code).stderr
+    assert words in said
+    assert VOCABULARY == 320  # the largest id of the second case is above it
+
+
+@pytest.mark.case("generate on the engine: refusals")
+@pytest.mark.parametrize("name", ["python", *languages.ENGINES])
+def test_contiguous_is_for_what_trains(workshop: Workshop, name: str) -> None:
+    words = "--contiguous is for checkpoints, folders of runs and Mixtral folders"
+    for stored in ("llama-q8_0.gguf", "llama-f32"):
+        assert words in find(name).run("engine", model(workshop, stored), "x", "--contiguous", code=2).stderr
+    assert "reads" not in find(name).run("engine", model(workshop, "mixtral-f32"), "x", "--contiguous").stderr
+
+
+@pytest.mark.case("generate on the engine: statistics")
+@pytest.mark.parametrize("name", languages.ENGINES)
+def test_statistics(workshop: Workshop, name: str) -> None:
+    """The same counts, and the same words around the times."""
+    arguments = ["engine", model(workshop, "llama-q8_0.gguf"), "1 2 3", "4", "--ids", "--stats", "--max-tokens", 9]
+    told = [find(one).run(*arguments).stderr.splitlines() for one in ("python", name)]
+    for wanted, found in zip(*told, strict=True):
+        words = [[part for part in line.split() if not part.replace(".", "").isdigit()] for line in (wanted, found)]
+        assert words[0] == words[1] or wanted.startswith("memory")
+    assert told[0][2].split(",")[0] == told[1][2].split(",")[0]
