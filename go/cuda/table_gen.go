@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "39d60baa817746725b246380ba7493df59427828ceed2c6ac8c24664414d2c03"
+const HeaderSHA256 = "2945ff1350519cad1c491fdd5ab5100f559366f996f4f3bc52ca2e49027d966a"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "39d60baa817746725b246380ba7493df59427828ceed2c6ac8c24664414d2c03";
+pub const HEADER_SHA256: &str = "2945ff1350519cad1c491fdd5ab5100f559366f996f4f3bc52ca2e49027d966a";
