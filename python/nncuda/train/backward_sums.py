@@ -32,8 +32,8 @@ class _Piece(NamedTuple):
 class BackwardSums:
     """Brings what each rank updates of the gradients to it, piece by piece, as a backward pass completes them.
 
-    That of the last micro-batch of a rank's last replica calls `next`, once a piece; where ranks share experts out, that
-    of the last round does, also on a guest, so that what a rank waits for never needs what it has not done itself.
+    That of the last micro-batch of a rank's last replica calls `next`, once a piece; where ranks share experts out,
+    that of the last round does, also on a guest, so that what a rank waits for never needs what it has not done itself.
     `finish` waits for the rest. Of the sums over all replicas not a bit depends on when they are made.
     """
 
