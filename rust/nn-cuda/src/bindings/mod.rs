@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "2945ff1350519cad1c491fdd5ab5100f559366f996f4f3bc52ca2e49027d966a";
+pub const HEADER_SHA256: &str = "9a400d1f9b465a772d36207a709fe80a0fa66b6f37cdc75df274f1af82ea2ad5";
