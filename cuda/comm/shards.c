@@ -110,8 +110,8 @@ static void cut(dealing *d, const class *c, int64_t begin, int64_t end) {
   }
 }
 
-/* The grains from `begin` to before `end`, among all ranks: of what lies between two parts of experts each has its share.
- * Those that get one more grain take turns. */
+/* The grains from `begin` to before `end`, among all ranks: of what lies between two parts of experts each has its
+ * share. Those that get one more grain take turns. */
 static void spread(dealing *d, class *all, int64_t begin, int64_t end) {
   if (d->count_only) {
     return;

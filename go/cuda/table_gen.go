@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "9a400d1f9b465a772d36207a709fe80a0fa66b6f37cdc75df274f1af82ea2ad5"
+const HeaderSHA256 = "fe060c55e9d229c714954eb459836b146d6e4166d1339983c23130362a270a18"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
