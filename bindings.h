@@ -561,10 +561,12 @@ NNCUDA_API int32_t nncuda_shard(int64_t count, int64_t grain, int64_t parts, int
 /**
  * Which rank updates which elements of an arena of `n` parameters, of which `group` neighbouring ranks hold the experts
  * together: the ranks q, q + group, ... hold part q of each matrix in `experts`. Shards are cut at multiples of `grain`.
- * Whole grains of such a part go to the ranks that hold it, all others to all ranks; both are counted in ascending order
- * and cut by nncuda_shard. With group 1 the arena is cut where stacks begin and end, at the multiple of `grain` below, but
- * only into pieces of 16 grains a rank and more, and each piece among all ranks by nncuda_shard: so of what a backward
- * pass completes at a time each rank has its share.
+ * Whole grains of such a part go to the ranks that hold it, counted in ascending order and cut by nncuda_shard. What
+ * lies between two such runs of grains is cut into a piece for each rank, as equal as may be, the longer ones first: of
+ * the first run the first piece is rank 0's, of each further one it is that of the rank behind the last longer piece.
+ * With group 1 the arena is cut where stacks begin and end, at the multiple of `grain` below, but only into pieces of
+ * 16 grains a rank and more, and each piece among all ranks by nncuda_shard: so of what a backward pass completes at a
+ * time each rank has its share.
  * @param n option : elements; must be at least 1
  * @param grain option : elements that stay together; must be at least 1
  * @param ranks option : of the job; must be at least 1

@@ -51,7 +51,8 @@ void nn_shards_by_rank(const int64_t *shards, int64_t count, nn_owned *owned) {
 /* Of a piece that is cut among all ranks, for each of them: so none has much more than another. */
 enum { LEAST_GRAINS = 16 };
 
-/* Grains that are shared out together: class 0 among all ranks, class 1 + q among those with part q of the experts. */
+/* Grains that are shared out together: class 0 among all ranks, class 1 + q among those with part q of the experts, in
+ * ascending order. */
 typedef struct class {
   int64_t ranks, first, step; /* rank i of them is rank first + i * step of the job */
   int64_t grains;
@@ -109,6 +110,20 @@ static void cut(dealing *d, const class *c, int64_t begin, int64_t end) {
   }
 }
 
+/* The grains from `begin` to before `end`, among all ranks: of what lies between two parts of experts each has its
+ * share. Those that get one more grain take turns. */
+static void spread(dealing *d, class *all, int64_t begin, int64_t end) {
+  if (d->count_only) {
+    return;
+  }
+  const int64_t each = (end - begin) / all->ranks, more = (end - begin) % all->ranks;
+  for (int64_t i = 0, next; i < all->ranks && begin < end; i++, begin = next) {
+    next = begin + each + (i < more);
+    put(d, begin * d->grain, next * d->grain < d->n ? next * d->grain : d->n, (all->owner + i) % all->ranks);
+  }
+  all->owner = (all->owner + more) % all->ranks;
+}
+
 /* Where each rank has all experts: all grains, cut where stacks begin and end. */
 static void cut_all(dealing *d, const int64_t *experts, int64_t matrices) {
   const class *const all = &d->classes[0];
@@ -139,13 +154,13 @@ static void deal_all(dealing *d, int64_t group, const int64_t *experts, int64_t 
       const int64_t first = nn_ceil_div(begin, d->grain);
       const int64_t last = end == d->n ? nn_ceil_div(end, d->grain) : end / d->grain;
       if (first < last) {
-        deal(d, &d->classes[0], next, first);
+        spread(d, &d->classes[0], next, first);
         deal(d, &d->classes[1 + q], first, last);
         next = last;
       }
     }
   }
-  deal(d, &d->classes[0], next, nn_ceil_div(d->n, d->grain));
+  spread(d, &d->classes[0], next, nn_ceil_div(d->n, d->grain));
 }
 
 static int32_t check_experts(int64_t n, int64_t group, const int64_t *experts, int64_t matrices) {
@@ -190,7 +205,7 @@ int32_t nncuda_expert_shards(int64_t n, int64_t grain, int64_t ranks, int64_t gr
   }
   deal_all(&d, group, experts, matrices);
   d.count_only = 0;
-  deal_all(&d, group, experts, matrices);
+  deal_all(&d, group, experts, matrices); /* without memory: their number */
   *count = d.count;
   if (shards != NULL && d.count <= capacity) {
     for (int64_t c = 0; c <= group; c++) {

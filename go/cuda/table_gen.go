@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "8c73bd0ce92155647cafa627d5630553ccfba1ece293aee83bb5452aa800cb00"
+const HeaderSHA256 = "fe060c55e9d229c714954eb459836b146d6e4166d1339983c23130362a270a18"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

@@ -26,15 +26,22 @@ func (m *MoETransformer) ExpertParallel() int {
 }
 
 // Serve runs what other ranks send through this rank's experts in a round in which it has no micro-batch of its own: what
-// ForwardBackward does for them.
-func (m *MoETransformer) Serve(p *layer.Pass) {
+// ForwardBackward does for them. It calls `completed`, unless that is nil, where ForwardBackward does.
+func (m *MoETransformer) Serve(p *layer.Pass, completed func()) {
+	if completed == nil {
+		completed = func() {}
+	}
 	kept := make([]*layer.Served, len(m.blocks))
 	for at, block := range m.blocks {
 		kept[at] = block.ServeForward(p, true)
 	}
+	completed()
 	for at := range slices.Backward(m.blocks) {
 		m.blocks[at].ServeBackward(p, kept[at])
+		completed()
 	}
+	completed()
+	completed()
 	p.Label()
 }
 

@@ -132,6 +132,18 @@ func (h *Held) InAll(spans []Span) []cuda.RankShard {
 	return parts
 }
 
+// DenseIn gives what every rank has of a span.
+func (h *Held) DenseIn(span Span) []Span {
+	var parts []Span
+	for _, dense := range h.Dense {
+		part := Span{Begin: max(dense.Begin, span.Begin), End: min(dense.End, span.End)}
+		if part.Begin < part.End {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
 // InDense gives those that every rank has.
 func (h *Held) InDense() []cuda.RankShard { return h.InAll(h.Dense) }
 

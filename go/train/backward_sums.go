@@ -13,8 +13,9 @@ import (
 const underWay = model.PassBuffers - 1
 
 // backwardSums bring what each rank updates of the gradients to it, piece by piece, as a backward pass completes them: that
-// of the last micro-batch of a rank's last replica calls next, once a piece. Of the sums over all replicas no bit depends
-// on when they are made.
+// of the last micro-batch of a rank's last replica calls next, once a piece; where ranks share experts out, that of the
+// last round does, also on a guest, so that what a rank waits for never needs what it has not done itself. Of the sums over
+// all replicas no bit depends on when they are made.
 type backwardSums struct {
 	comm         *cuda.Comm // to all ranks, which is busy while others may be used
 	replicas     *replicas
@@ -25,7 +26,7 @@ type backwardSums struct {
 
 // gradientPiece is gradients that are complete at a time.
 type gradientPiece struct {
-	elements model.Span          // in the model's arena
+	elements []model.Span        // in the model's arena, but for those of experts that ranks share out
 	buffer   *tensor.Tensor      // f32 of their size, which has them; nil where the arena has
 	shards   []cuda.RankShard    // which rank updates what, in elements of the buffer, or of the arena
 	kept     [][2]*tensor.Tensor // what this rank updates, in the arena, and in the buffer
@@ -63,7 +64,8 @@ func newBackwardSums(m *model.MoETransformer, r *replicas) (*backwardSums, error
 func newGradientPiece(
 	m *model.MoETransformer, r *replicas, number int, elements model.Span,
 ) (gradientPiece, error) {
-	piece := gradientPiece{elements: elements, shards: r.held.InAll([]model.Span{elements})}
+	piece := gradientPiece{elements: r.held.DenseIn(elements)}
+	piece.shards = r.held.InAll(piece.elements)
 	var err error
 	if piece.buffer, err = m.Partitioned.Buffer(number); err != nil || piece.buffer == nil {
 		return piece, err
@@ -128,7 +130,7 @@ func (s *backwardSums) start() {
 func (s *backwardSums) next(p *layer.Pass) {
 	piece := s.pieces[s.begun]
 	if piece.buffer == nil {
-		s.replicas.add(p, s.replicas.last-1, []model.Span{piece.elements})
+		s.replicas.add(p, s.replicas.last-1, piece.elements)
 	} else { // of a rank with one replica nothing waits
 		s.replicas.roundSum(p, piece.buffer)
 	}

@@ -209,7 +209,7 @@ func (s *capturedStep) calls(update func() error) error {
 		for _, turn := range s.turns {
 			s.take(p, turn)
 			for _, at := range turn.own {
-				if at+s.replicas.count >= len(s.sizes) && !s.sumsIn(at) {
+				if at+s.replicas.count >= len(s.sizes) && !s.sentLater(at) {
 					s.replicas.add(p, at%s.replicas.count, s.replicas.held.Dense)
 				}
 			}

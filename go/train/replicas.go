@@ -121,9 +121,13 @@ func (r *replicas) close() error {
 }
 
 // join makes what brings the gradients to the ranks that update them. All ranks call it, which have agreed that they mean
-// the same.
+// the same. Rows of experts travel beside these sums, and two communicators of NCCL that are busy at a time may wait for
+// each other's place on a GPU: there the sums are made after the last pass.
 func (r *replicas) join(m *model.MoETransformer) (err error) {
-	if r.comm != nil && r.experts == nil {
+	if r.comm == nil {
+		return nil
+	}
+	if kind, _ := r.comm.Context().Device(); r.experts == nil || kind == cuda.CPU {
 		r.sums, err = newBackwardSums(m, r)
 	}
 	return err
@@ -246,18 +250,22 @@ func (r *replicas) reduce() error {
 	if r.comm == nil {
 		return nil
 	}
-	if r.sums != nil {
-		return r.sums.finish()
+	if err := r.reduceDense(); err != nil || r.experts == nil {
+		return err
 	}
 	if err := r.experts.reduce(r.gradients); err != nil {
 		return err
 	}
-	err := r.comm.ReduceScatter(r.partials(), r.gradients.Memory(), int64(r.gradients.Size()), int64(r.left),
-		int64(r.count), r.shards, r.wire)
-	if err != nil {
-		return err
-	}
 	return r.move(r.gradients, r.experts.gradients)
+}
+
+// reduceDense is reduce of all but experts that ranks share out.
+func (r *replicas) reduceDense() error {
+	if r.sums != nil {
+		return r.sums.finish()
+	}
+	return r.comm.ReduceScatter(r.partials(), r.gradients.Memory(), int64(r.gradients.Size()), int64(r.left),
+		int64(r.count), r.shards, r.wire)
 }
 
 // partials are the sums that are left aside.

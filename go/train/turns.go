@@ -16,6 +16,7 @@ type turn struct {
 	own   []int
 	round *layer.Round // nil where all experts are here
 	times int
+	sums  bool // whether sums over the ranks are begun in its backward
 }
 
 // lateSum is what becomes of sums of experts' gradients in so many rounds.
@@ -46,6 +47,7 @@ func (s *capturedStep) takeTurns(eachKind bool) error {
 		}
 		s.turns[at].round = &rounds[at]
 	}
+	s.turns[len(s.turns)-1].sums = s.replicas.sums != nil
 	if eachKind {
 		s.keepEachKind()
 	}
@@ -58,9 +60,9 @@ func (s *capturedStep) keepEachKind() {
 	var kinds []string // in the order of the last of each
 	turns, sums := map[string]turn{}, map[cuda.ExpertEventKind]int{}
 	for _, next := range s.turns {
-		kind := ""
+		kind := fmt.Sprint(next.sums)
 		for _, at := range next.own {
-			kind = fmt.Sprint(s.sizes[at], at >= s.replicas.count, s.sumsIn(at))
+			kind += fmt.Sprint(s.sizes[at], at >= s.replicas.count)
 		}
 		if next.round != nil {
 			round := *next.round
@@ -83,7 +85,7 @@ func (s *capturedStep) keepEachKind() {
 			next.round = &round
 		}
 		if first, known := turns[kind]; known {
-			next = turn{append(first.own, next.own...), first.round, first.times + 1}
+			next = turn{append(first.own, next.own...), first.round, first.times + 1, next.sums}
 			kinds = slices.DeleteFunc(kinds, func(of string) bool { return of == kind })
 		}
 		turns[kind], kinds = next, append(kinds, kind)
@@ -96,11 +98,15 @@ func (s *capturedStep) keepEachKind() {
 
 // take runs a turn.
 func (s *capturedStep) take(p *layer.Pass, of turn) {
+	var completed func()
+	if of.sums {
+		completed = func() { s.replicas.sums.next(p) }
+	}
 	run := func() {
 		if len(of.own) > 0 {
-			s.microBatch(p, of.own[0])
+			s.microBatch(p, of.own[0], completed)
 		} else {
-			s.model.Serve(p)
+			s.model.Serve(p, completed)
 		}
 	}
 	if of.round == nil {
@@ -110,16 +116,12 @@ func (s *capturedStep) take(p *layer.Pass, of turn) {
 	}
 }
 
-// microBatch adds up the gradients of a micro-batch.
-func (s *capturedStep) microBatch(p *layer.Pass, at int) {
+// microBatch adds up the gradients of a micro-batch; `completed` is as of ForwardBackward.
+func (s *capturedStep) microBatch(p *layer.Pass, at int, completed func()) {
 	p.Check(s.closeUses())
 	lossFactor, auxFactors := s.lossFactor, s.auxFactors
 	if s.scaling != nil {
 		lossFactor, auxFactors = s.scaledLossFactor, s.scaledAuxFactors
-	}
-	var completed func()
-	if s.sumsIn(at) {
-		completed = func() { s.replicas.sums.next(p) }
 	}
 	start, piece := s.starts[at], s.pieces[0]*at // only the last micro-batch may be smaller
 	s.uses = s.model.ForwardBackward(
@@ -129,8 +131,8 @@ func (s *capturedStep) microBatch(p *layer.Pass, at int) {
 	)
 }
 
-// sumsIn says whether sums over the ranks are begun in the backward of a micro-batch.
-func (s *capturedStep) sumsIn(at int) bool { return s.replicas.sums != nil && at == s.last }
+// sentLater says whether what waits for the gradients behind a micro-batch is added when they are sent to other ranks.
+func (s *capturedStep) sentLater(at int) bool { return s.replicas.sums != nil && at == s.last }
 
 // leftOut lists what a step does, and how many times more.
 func (s *capturedStep) leftOut() []Repeated {

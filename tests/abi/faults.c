@@ -125,14 +125,14 @@ static void schedule(void) {
 
 /* Neither have these. */
 static void shards(void) {
-  int64_t owned[3 * 8], count;
+  int64_t owned[3 * 11], count;
   const int64_t experts[] = {10, 50};
   const long before = fault_struck();
-  int32_t status = nncuda_expert_shards(60, 4, 4, 2, experts, 1, owned, 8, &count);
+  int32_t status = nncuda_expert_shards(60, 4, 4, 2, experts, 1, owned, 11, &count);
   if (status == NNCUDA_ERROR_OUT_OF_MEMORY && fault_struck() > before) {
-    status = nncuda_expert_shards(60, 4, 4, 2, experts, 1, owned, 8, &count);
+    status = nncuda_expert_shards(60, 4, 4, 2, experts, 1, owned, 11, &count);
   }
-  if (status != NNCUDA_SUCCESS || count != 8) {
+  if (status != NNCUDA_SUCCESS || count != 11) {
     fail("the shards of experts", status, NULL);
   }
 }

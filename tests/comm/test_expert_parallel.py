@@ -191,7 +191,7 @@ def test_memory_is_that_of_the_part() -> None:
     assert list(parts < (0.4 * whole[0], 0.75 * whole[1])) == [True, True], (whole, parts)
 
 
-LAST_EXPERT = "model.layers.0.block_sparse_moe.experts.3.w1.weight"
+FIRST_EXPERT = "model.layers.0.block_sparse_moe.experts.0.w1.weight"
 
 
 def test_other_uses_are_refused(tmp_path: Path) -> None:
@@ -215,9 +215,9 @@ def test_other_uses_are_refused(tmp_path: Path) -> None:
             with pytest.raises(StateError) as error:
                 use()
             told.append(error.value.message)
-        if comm.rank == 0:  # so small a model is updated by the other one
+        if comm.rank == 1:  # so small a model is updated by the other one
             assert model.gradients is not None
-            for look in (model.gradients.arrays, lambda: model.gradients[LAST_EXPERT]):  # type: ignore[index]
+            for look in (model.gradients.arrays, lambda: model.gradients[FIRST_EXPERT]):  # type: ignore[index]
                 with pytest.raises(StateError, match="other ranks hold these parameters"):
                     look()
         with pytest.raises(ValueError, match="must be those that train it"):
@@ -330,7 +330,7 @@ def test_plan_is_what_is_measured(name: str, ranks: int, size: int) -> None:
         assert sum(planned.bytes.values()) == planned.peak and min(planned.bytes.values()) >= 0
         assert planned.peak == pytest.approx(peak, rel=0.01), seat
         work = training_work(config, train, machine, seat)
-        assert work.sent == pytest.approx(sent, rel=0.15), seat
+        assert work.sent == pytest.approx(sent, rel=0.2), seat
         assert plan_training(config, train, machine, seat=seat).held <= most.memory.held
         assert work.sent <= most.sent and work.flops <= most.work.flops
         # As much work for products as without, which the ranks of a group share evenly.

@@ -86,14 +86,14 @@ BORDERS: list[tuple[dict[str, int], str, int, int, int]] = [
         "bf16",
         12,
         4,
-        2_532_760,
+        2_337_040,
     ),
     (
         {"vocab_size": 449, "hidden_size": 128, "head_dim": 64, "ffn_size": 64, "num_experts": 2, "num_layers": 4},
         "f32",
         4,
         2,
-        3_044_264,
+        3_158_920,
     ),
 ]
 

@@ -33,10 +33,17 @@ def owners(n: int, grain: int, ranks: int, group: int, experts: list[tuple[int, 
         size = (end - begin) // group
         first, last = begin + part * size, begin + (part + 1) * size
         whole |= {g: part for g in range(-(-n // grain)) if first <= g * grain and min((g + 1) * grain, n) <= last}
-    found = [-1] * -(-n // grain)
-    for part in (None, *range(group)):
-        mine = [g for g in range(len(found)) if whole.get(g) == part]
-        holders = range(ranks) if part is None else range(part, ranks, group)
+    found, turn = [-1] * -(-n // grain), 0
+    for dense, run in itertools.groupby(range(len(found)), lambda g: g not in whole):
+        between = list(run) if dense else []
+        for at in range(ranks):
+            taken = len(between) // ranks + (at < len(between) % ranks)
+            begin = at * (len(between) // ranks) + min(at, len(between) % ranks)
+            for g in between[begin : begin + taken]:
+                found[g] = (turn + at) % ranks
+        turn += len(between) % ranks
+    for part in range(group):
+        mine, holders = [g for g in range(len(found)) if whole.get(g) == part], range(part, ranks, group)
         for at, rank in enumerate(holders):
             for g in mine[slice(*nncuda.shard(len(mine), 1, len(holders), at))]:
                 found[g] = rank

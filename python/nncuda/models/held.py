@@ -62,6 +62,11 @@ class HeldElements:
         """Which rank updates what of all that every rank holds."""
         return self.shards_within(self.dense)
 
+    def dense_within(self, elements: range) -> list[range]:
+        """Which of these elements every rank holds."""
+        cut = (range(max(one.start, elements.start), min(one.stop, elements.stop)) for one in self.dense)
+        return [part for part in cut if part]
+
     def shards_within(self, ranges: Iterable[range]) -> list[Shard]:
         """Which rank updates what of these elements."""
         return [piece for part in ranges for piece in self._cut(part)]

@@ -342,11 +342,16 @@ class MoETransformer(DeviceBound):
             block.serve_forward()
 
     @one_thread
-    def serve_forward_backward(self) -> None:
-        """The same while they run `forward_backward`."""
+    def serve_forward_backward(self, completed: Callable[[], None] | None = None) -> None:
+        """The same while they run `forward_backward`. `completed` is called where that calls it."""
+        completed = completed or (lambda: None)
         kept = [block.serve_forward(keeping=True) for block in self.blocks]
+        completed()
         for block in reversed(self.blocks):
             block.serve_backward(kept.pop())
+            completed()
+        completed()
+        completed()
 
     def add_up(self, event: Add | Rounding) -> None:
         """What becomes, in a round, of sums of the gradients of the experts that this rank holds; by itself."""

@@ -18,13 +18,13 @@ class _Piece(NamedTuple):
     """Gradients that are complete at a time.
 
     gradients  f32 of one dimension, which has them
-    elements   which of it they are
+    elements   which of it they are, but for those of experts that ranks share out
     shards     which rank updates what of them
     kept       what this rank updates, and where it then belongs; nothing where it already lies there
     """
 
     gradients: Tensor
-    elements: range
+    elements: list[range]
     shards: list[Shard]
     kept: list[tuple[Tensor, Tensor]]
 
@@ -32,8 +32,9 @@ class _Piece(NamedTuple):
 class BackwardSums:
     """Brings what each rank updates of the gradients to it, piece by piece, as a backward pass completes them.
 
-    That of the last micro-batch of a rank's last replica calls `next`, once a piece; `finish` waits for the rest. Of
-    the sums over all replicas not a bit depends on when they are made.
+    That of the last micro-batch of a rank's last replica calls `next`, once a piece; where ranks share experts out,
+    that of the last round does, also on a guest, so that what a rank waits for never needs what it has not done itself.
+    `finish` waits for the rest. Of the sums over all replicas not a bit depends on when they are made.
     """
 
     def __init__(self, comm: Comm, gradients: ParameterArena, held: HeldElements, replicas: Replicas) -> None:
@@ -46,15 +47,16 @@ class BackwardSums:
         self._begun = self._ended = 0
 
     def _piece(self, number: int, elements: range, gradients: ParameterArena, held: HeldElements) -> _Piece:
-        shards, data = held.shards_within([elements]), gradients.data
+        dense, data = held.dense_within(elements), gradients.data
+        shards = held.shards_within(dense)
         buffer = gradients.buffer(number) if isinstance(gradients, PartitionedGradients) else None
         if buffer is None:
-            return _Piece(data, elements, shards, [])
+            return _Piece(data, dense, shards, [])
         first = elements.start
         shards = [Shard(begin - first, end - first, rank) for begin, end, rank in shards]
         own = [(begin, end - begin) for begin, end, rank in shards if rank == self.comm.rank]
         kept = [(buffer.narrow(0, at, size), data.narrow(0, first + at, size)) for at, size in own]
-        return _Piece(buffer, range(len(elements)), shards, kept)
+        return _Piece(buffer, [range(len(elements))], shards, kept)
 
     @property
     def nbytes(self) -> int:
@@ -69,7 +71,7 @@ class BackwardSums:
         """The next piece of the gradients is complete: adds what waits for it on this rank, and sends it."""
         number = self._begun
         piece = self._pieces[number]
-        self._replicas.add(self._replicas.own[-1], piece.gradients, [piece.elements])
+        self._replicas.add(self._replicas.own[-1], piece.gradients, piece.elements)
         if number - self._ended == _UNDER_WAY:
             self._end()
         self.comm.reduce_scatter_begin(*self._sums(number), room=self._room(number))

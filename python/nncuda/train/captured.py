@@ -32,11 +32,13 @@ class _MicroBatch(NamedTuple):
 
 class _Piece(NamedTuple):
     """What is run: a micro-batch, one of a guest's rounds where there are none, or a round with both. It stands for
-    these micro-batches of this rank, and for so many `times`; only one it is, unless a plan asks what a step takes."""
+    these micro-batches of this rank, and for so many `times`; only one it is, unless a plan asks what a step takes.
+    `sums`: those of gradients over the ranks are begun in its backward pass."""
 
     micro_batches: list[int]
     round: Round | None
     times: int
+    sums: bool
 
 
 class CapturedStep:
@@ -95,7 +97,8 @@ class CapturedStep:
         rounds = ((number, None) for number in self._own)
         if experts is not None:
             rounds = experts.rounds(model.config, self._sizes, length)
-        self._pieces = [_Piece([] if own is None else [own], happens, 1) for own, happens in rounds]
+        self._pieces = [_Piece([] if own is None else [own], happens, 1, False) for own, happens in rounds]
+        self._pieces[-1] = self._pieces[-1]._replace(sums=sums is not None)
         self._sums: list[tuple[Round, Add | Rounding, int]] = []
         if each_kind:
             self._keep_each_kind()
@@ -165,10 +168,11 @@ class CapturedStep:
     def _run(self, piece: _Piece) -> None:
         experts = self._model.experts
         with nullcontext() if experts is None or piece.round is None else experts.in_round(piece.round):
+            completed = self._backward_sums.next if self._backward_sums is not None and piece.sums else None
             if piece.micro_batches:
-                self._micro_batch(piece.micro_batches[0])
+                self._micro_batch(piece.micro_batches[0], completed)
             else:
-                self._model.serve_forward_backward()
+                self._model.serve_forward_backward(completed)
 
     def _add_up(self, happens: Round, event: Add | Rounding) -> None:
         assert self._model.experts is not None  # as there are rounds
@@ -189,13 +193,10 @@ class CapturedStep:
                         *first, times = sums.get(type(event), (happens, event, 0))
                         sums[type(event)] = *first, times + 1
                 happens = happens._replace(events=runs)
-            own = tuple(
-                (self._own[number].size, number >= self._replicas.total, self._is_last(number))
-                for number in piece.micro_batches
-            )
-            kind = own, None if happens is None else happens.rows, tuple(run.accumulate for run in runs)
-            first = kinds.pop(kind, _Piece([], happens, 0))
-            kinds[kind] = _Piece(first.micro_batches + piece.micro_batches, first.round, first.times + 1)
+            own = tuple((self._own[number].size, number >= self._replicas.total) for number in piece.micro_batches)
+            kind = own, None if happens is None else happens.rows, tuple(run.accumulate for run in runs), piece.sums
+            first = kinds.pop(kind, _Piece([], happens, 0, piece.sums))
+            kinds[kind] = _Piece(first.micro_batches + piece.micro_batches, first.round, first.times + 1, piece.sums)
         self._pieces, self._sums = list(kinds.values()), list(sums.values())
 
     def left_out(self) -> Iterator[tuple[Callable[[], None], int]]:
@@ -205,8 +206,8 @@ class CapturedStep:
         for happens, event, times in self._sums:
             yield partial(self._add_up, happens, event), times - 1
 
-    def _micro_batch(self, number: int) -> None:
-        """Gradients of a micro-batch, added to those of its replica."""
+    def _micro_batch(self, number: int, completed: Callable[[], None] | None) -> None:
+        """Gradients of a micro-batch, added to those of its replica; `completed` as of `forward_backward`."""
         one = self._own[number]
         self._model.forward_backward(
             self._inputs.narrow(0, one.start, one.size),
@@ -216,7 +217,7 @@ class CapturedStep:
             self.losses.narrow(0, one.piece, one.pieces),
             self.aux.narrow(0, number, 1),
             accumulate=number >= self._replicas.total,
-            completed=self._backward_sums.next if self._backward_sums is not None and self._is_last(number) else None,
+            completed=completed,
         )
 
     def _is_last(self, number: int) -> bool:

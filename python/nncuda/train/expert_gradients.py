@@ -39,7 +39,7 @@ def _happens(event: ExpertEvent, wire: ReduceDtype) -> Iterator[Run | Add | Roun
 class ExpertGradients:
     """The rounds of an update of `micro_batches`, and the sums of the gradients of this rank's own experts.
 
-    `reduce` brings them, and the dense ones, to the ranks that update the parameters.
+    `reduce` brings them to the ranks that update the parameters.
     """
 
     def __init__(
@@ -86,12 +86,15 @@ class ExpertGradients:
             found.append((one.own, Round(rows, one.events, self._slots)))
         return found
 
-    def reduce(self, comm: Comm, aside: Tensor | None, gradients: Tensor) -> None:
-        """Makes what this rank updates of `gradients` the sums over all replicas; `aside` and what is there are the
-        dense sums that the ranks' replicas have left."""
+    def reduce(self, comm: Comm, gradients: Tensor) -> None:
+        """Makes what this rank updates of the experts' gradients the sums over all replicas."""
         self._reduce_own(gradients)
-        comm.reduce_scatter(aside, gradients, self._dense_shards, self._replicas, self._wire)
         comm.move(gradients, self._gradient_moves)
+
+    def reduce_dense(self, comm: Comm, aside: Tensor | None, gradients: Tensor) -> None:
+        """The same of all others, in one call; `aside` and what is there are the sums that the ranks' replicas have
+        left."""
+        comm.reduce_scatter(aside, gradients, self._dense_shards, self._replicas, self._wire)
 
     def _reduce_own(self, gradients: Tensor) -> None:
         """The sums over all replicas of those own experts that this rank's group updates into their place."""

@@ -147,9 +147,10 @@ class Trainer(DeviceBound):
         if experts is not None:
             options = config.replicas, config.micro_batches, config.reduce_dtype
             self.expert_gradients = ExpertGradients(ctx, experts, held, *options)
-        #: Of a rank that holds all experts and is one of several.
+        #: Of a rank that is one of several. Rows of experts travel beside them, and two communicators of NCCL that are
+        #: busy at a time may wait for each other's place on a GPU: there these sums are made after the last pass.
         self.backward_sums: BackwardSums | None = None
-        if self.comm is not None and experts is None:
+        if self.comm is not None and (experts is None or ctx.device == "cpu"):
             self.backward_sums = BackwardSums(self.comm, model.gradients, held, self.replicas)
         self.moments = Moments(ctx, model.layout, config.moments, held.updated)
         self._calls: CapturedStep | None = None
@@ -384,8 +385,10 @@ class Trainer(DeviceBound):
         else:
             if self.backward_sums is not None:
                 self.backward_sums.finish()
+            elif self.expert_gradients is not None:
+                self.expert_gradients.reduce_dense(self.comm, self.replicas.aside, gradients)
             if self.expert_gradients is not None:
-                self.expert_gradients.reduce(self.comm, self.replicas.aside, gradients)
+                self.expert_gradients.reduce(self.comm, gradients)
             self.comm.grad_norm(gradients, self._norm, self._held.shards)
         limit = math.inf if config.clip_norm is None else config.clip_norm
         kernels.grad_clip(self._norm, None if scaling is None else scaling.scale, scale=self._clip, max_norm=limit)

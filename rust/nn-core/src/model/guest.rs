@@ -54,9 +54,14 @@ impl MoETransformer {
     }
 
     /// The part of a guest in the `forward_backward` of the other ranks that share the experts out.
-    pub(crate) fn serve(&self) -> Result<()> {
+    pub(crate) fn serve(&self, completed: impl Fn(usize) -> Result<()>) -> Result<()> {
         let kept = self.blocks.iter().map(TransformerBlock::serve_forward).collect::<Result<Vec<_>>>()?;
-        self.blocks.iter().zip(kept).rev().try_for_each(|(block, kept)| block.serve_backward(kept))
+        completed(0)?;
+        for ((block, kept), piece) in self.blocks.iter().zip(kept).rev().zip(1..) {
+            block.serve_backward(kept)?;
+            completed(piece)?;
+        }
+        (1..=2).try_for_each(|behind| completed(self.blocks.len() + behind))
     }
 
     /// Carries out by itself what becomes, in a round, of sums of the gradients of experts that ranks share out.

@@ -1,5 +1,6 @@
 //! Sums of gradients over the ranks that travel while the backward pass goes on.
 
+use std::iter;
 use std::ops::Range;
 
 use nn_ffi::{Comm, DType, Shard, Tensor};
@@ -12,8 +13,9 @@ const UNDER_WAY: usize = PartitionedGradients::BUFFERS - 1;
 
 /// Brings what each rank updates of the gradients to it, piece by piece, as a backward pass completes them.
 ///
-/// That of the last micro-batch of a rank's last replica sends them; what is under way at its end is waited for in the update.
-/// Of the sums over all replicas not a bit depends on when they are made.
+/// That of the last micro-batch of a rank's last replica sends them; where ranks share experts out, that of the last round
+/// does, also on a guest, so that what a rank waits for never needs what it has not done itself. What is under way at its
+/// end is waited for in the update. Of the sums over all replicas not a bit depends on when they are made.
 #[derive(Debug)]
 pub(super) struct BackwardSums {
     /// Of the same ranks: theirs is for others meanwhile.
@@ -33,8 +35,8 @@ pub(super) struct BackwardSums {
 struct Piece {
     /// f32 of one dimension, which has them.
     gradients: Tensor,
-    /// Which of it they are.
-    elements: Range<usize>,
+    /// Which of it they are, but for those of experts that ranks share out.
+    elements: Vec<Range<usize>>,
     /// Which rank updates what of them.
     shards: Vec<Shard>,
     /// What this rank updates, and where it then belongs; nothing where it already lies there.
@@ -48,12 +50,15 @@ impl Piece {
         elements: Range<usize>,
         model: &MoETransformer,
         updates: &Updates,
+        dense: &[Range<usize>],
         rank: usize,
     ) -> Result<Self> {
         let data = model.gradients()?.data();
         let buffer = model.partitioned().map(|partitioned| partitioned.buffer(number)).transpose()?.flatten();
         let Some(buffer) = buffer else {
-            let shards = updates.within(&elements).collect();
+            let cut = |one: &Range<usize>| one.start.max(elements.start)..one.end.min(elements.end);
+            let elements = dense.iter().map(cut).filter(|part| !part.is_empty()).collect::<Vec<_>>();
+            let shards = elements.iter().flat_map(|part| updates.within(part)).collect();
             return Ok(Self { gradients: data.clone(), elements, shards, kept: Vec::new() });
         };
         let first = elements.start;
@@ -64,22 +69,24 @@ impl Piece {
             }
             shards.push(Shard { elements: start - first..end - first, rank: owner });
         }
-        Ok(Self { gradients: buffer, elements: 0..elements.len(), shards, kept })
+        Ok(Self { gradients: buffer, elements: iter::once(0..elements.len()).collect(), shards, kept })
     }
 }
 
 impl BackwardSums {
-    /// Those of a model's gradients and the `partials` that lie aside; makes room for what arrives.
+    /// Those of a model's gradients, as far as they are `dense`, and the `partials` that lie aside; makes room for what
+    /// arrives.
     pub(super) fn new(
         comm: &Comm,
         model: &MoETransformer,
         updates: &Updates,
+        dense: &[Range<usize>],
         partials: Option<Tensor>,
         replicas: usize,
         wire: DType,
     ) -> Result<Self> {
         let comm = comm.part(0, 1, comm.ranks())?;
-        let piece = |(number, elements)| Piece::new(number, elements, model, updates, comm.rank());
+        let piece = |(number, elements)| Piece::new(number, elements, model, updates, dense, comm.rank());
         let pieces = model.layout().backward_pieces().into_iter().enumerate().map(piece).collect::<Result<Vec<_>>>()?;
         let mut most = 0;
         for Piece { gradients, shards, .. } in &pieces {
@@ -101,7 +108,7 @@ impl BackwardSums {
     }
 
     /// The elements of a piece, and the tensor that has them.
-    pub(super) fn piece(&self, number: usize) -> (&Range<usize>, &Tensor) {
+    pub(super) fn piece(&self, number: usize) -> (&[Range<usize>], &Tensor) {
         let Piece { elements, gradients, .. } = &self.pieces[number];
         (elements, gradients)
     }

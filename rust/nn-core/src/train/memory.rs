@@ -53,6 +53,8 @@ struct Piece {
     round: Option<Arc<Round>>,
     /// How many pieces it stands for.
     times: usize,
+    /// Whether gradients go to other ranks as its backward pass completes them.
+    sends: bool,
 }
 
 /// What becomes of a sum in a round, and how often that happens.
@@ -126,16 +128,24 @@ impl StepMemory {
             micro_batches.insert(number, made);
             start += rows;
         }
-        let piece = |(own, round): (Option<usize>, _)| Piece { micro_batches: Vec::from_iter(own), round, times: 1 };
-        let pieces = match replicas.experts() {
+        let piece = |(own, round): (Option<usize>, _)| Piece {
+            micro_batches: Vec::from_iter(own),
+            round,
+            times: 1,
+            sends: false,
+        };
+        let mut pieces: Vec<Piece> = match replicas.experts() {
             None => replicas.micro_batches(sizes.len()).map(|number| piece((Some(number), None))).collect(),
             Some(experts) => {
                 let rounds = experts.rounds(|number| sizes[number] * length);
                 rounds.into_iter().map(|(own, round)| piece((own, Some(round)))).collect()
             }
         };
+        if let Some(last) = pieces.last_mut() {
+            last.sends = replicas.sends();
+        }
         let (pieces, sums) =
-            if each_kind { of_each_kind(pieces, &micro_batches, sizes.len(), replicas) } else { (pieces, Vec::new()) };
+            if each_kind { of_each_kind(pieces, &micro_batches, replicas) } else { (pieces, Vec::new()) };
         Ok(Self {
             shape,
             batch,
@@ -212,9 +222,9 @@ impl StepMemory {
         if let Some(experts) = replicas.experts() {
             experts.begin(piece.round.as_ref());
         }
-        let Some(number) = piece.micro_batches.first() else { return model.serve().map(|()| None) };
+        let completed = |number| if piece.sends { replicas.send(number) } else { Ok(()) };
+        let Some(number) = piece.micro_batches.first() else { return model.serve(completed).map(|()| None) };
         let micro = &self.micro_batches[number];
-        let sends = replicas.sends(*number, self.sizes.len());
         let call = Gradients {
             ids: &micro.inputs,
             targets: &micro.targets,
@@ -224,7 +234,6 @@ impl StepMemory {
             aux: &micro.aux,
             accumulate: replicas.accumulates(*number),
         };
-        let completed = |piece| if sends { replicas.send(piece) } else { Ok(()) };
         model.forward_backward_with(&call, completed).map(Some)
     }
 
@@ -254,16 +263,13 @@ impl StepMemory {
 fn of_each_kind(
     pieces: Vec<Piece>,
     micro_batches: &BTreeMap<usize, MicroBatch>,
-    count: usize,
     replicas: &Replicas,
 ) -> (Vec<Piece>, Vec<Sum>) {
     let (mut found, mut sums) = (Vec::<(_, Piece)>::new(), Vec::<Sum>::new());
     for mut piece in pieces {
-        let own = piece
-            .micro_batches
-            .first()
-            .map(|number| (micro_batches[number].rows, replicas.accumulates(*number), replicas.sends(*number, count)));
-        let kind = (own, piece.round.as_ref().map(|round| round.kind()));
+        let first = piece.micro_batches.first();
+        let own = first.map(|number| (micro_batches[number].rows, replicas.accumulates(*number)));
+        let kind = (own, piece.round.as_ref().map(|round| round.kind()), piece.sends);
         if let Some(round) = &mut piece.round {
             let (runs, events) = round.without_sums();
             for event in events {

@@ -2,7 +2,6 @@
 
 use std::iter::{self, StepBy};
 use std::ops::Range;
-use std::slice;
 use std::sync::Arc;
 
 use nn_ffi::{Comm, Context, DType, Device, Piece, Shard, Tensor, kernels, replica_merges, shard};
@@ -66,15 +65,24 @@ impl Replicas {
         let updates = Updates::new(layout, ranks, rank, group)?;
         let Some(parallel) = model.experts() else {
             let dense = iter::once(0..layout.size()).collect();
-            let mut replicas = Self::over(ctx, total, layout.size(), updates, dense, wire, comm, None)?;
-            if let Some(comm) = replicas.comm() {
-                let sums = BackwardSums::new(comm, model, &replicas.updates, replicas.partials()?, total, wire)?;
-                replicas.sums = Some(Arc::new(sums));
-            }
-            return Ok(replicas);
+            return Self::over(ctx, total, layout.size(), updates, dense, wire, comm, None)?.sending(model);
         };
         let experts = ExpertGradients::new(ctx, parallel, model.config(), layout, &updates, config, micro_batches)?;
-        Self::over(ctx, total, layout.size(), updates, layout.dense(), wire, comm, Some(Arc::new(experts)))
+        let experts = Some(Arc::new(experts));
+        let replicas = Self::over(ctx, total, layout.size(), updates, layout.dense(), wire, comm, experts)?;
+        // Rows of experts travel beside these sums, and two communicators of NCCL that are busy at a time may wait for each
+        // other's place on a GPU: there the sums are made after the last pass.
+        if ctx.device() == Device::Cpu { replicas.sending(model) } else { Ok(replicas) }
+    }
+
+    /// With sums that travel while a backward pass goes on, where there are several ranks.
+    fn sending(mut self, model: &MoETransformer) -> Result<Self> {
+        if let Some(comm) = self.comm() {
+            let (partials, total, wire) = (self.partials()?, self.total, self.wire);
+            let sums = BackwardSums::new(comm, model, &self.updates, &self.dense, partials, total, wire)?;
+            self.sums = Some(Arc::new(sums));
+        }
+        Ok(self)
     }
 
     /// The one replica of a rank alone, of so many parameters.
@@ -189,23 +197,23 @@ impl Replicas {
     /// Where a micro-batch, of so many in all, is the last of its replica: adds to the complete gradients f32 `[parameters]`
     /// what waits for them, and sets the sum aside for a later replica; unless this rank sends them, which does that.
     pub(super) fn add(&self, micro_batch: usize, count: usize, gradients: &Tensor) -> Result<()> {
-        if micro_batch + self.total < count || self.sends(micro_batch, count) {
+        let last = micro_batch % self.total + 1 == self.own.end;
+        if micro_batch + self.total < count || (last && self.sums.is_some()) {
             return Ok(());
         }
         self.add_within(&self.dense, micro_batch % self.total, gradients)
     }
 
-    /// Whether the gradients of a micro-batch, of so many in all, go to other ranks as its backward pass completes them.
-    pub(super) fn sends(&self, micro_batch: usize, count: usize) -> bool {
-        let last = micro_batch + self.total >= count && micro_batch % self.total + 1 == self.own.end;
-        last && self.sums.is_some()
+    /// Whether the gradients go to other ranks as the last backward pass completes them.
+    pub(super) fn sends(&self) -> bool {
+        self.sums.is_some()
     }
 
-    /// Sends the piece of this number, which is complete, of the gradients of such a micro-batch.
+    /// Sends the piece of this number, which is complete, of the gradients.
     pub(super) fn send(&self, number: usize) -> Result<()> {
         let Some(sums) = &self.sums else { return Ok(()) };
         let (elements, gradients) = sums.piece(number);
-        self.add_within(slice::from_ref(elements), self.own.end - 1, gradients)?;
+        self.add_within(elements, self.own.end - 1, gradients)?;
         sums.send(number)
     }
 
@@ -262,12 +270,12 @@ impl Replicas {
     /// Completes the sums of gradients, on this rank those of its shards, and gives the norm f32 `[1]` of all.
     pub(super) fn sum_up(&self, gradients: &Tensor, norm: &Tensor) -> Result<()> {
         let Some(comm) = &self.comm else { return Ok(kernels::grad_norm(gradients, norm)?) };
-        if let Some(sums) = &self.sums {
-            sums.finish()?;
+        match &self.sums {
+            Some(sums) => sums.finish()?,
+            None => comm.reduce_scatter(self.partials()?.as_ref(), gradients, self.total, &self.shards, self.wire)?,
         }
         if let Some(experts) = self.experts() {
             experts.sum_up(gradients)?;
-            comm.reduce_scatter(self.partials()?.as_ref(), gradients, self.total, &self.shards, self.wire)?;
             experts.send_gradients(gradients)?;
         }
         Ok(comm.grad_norm(gradients, norm, self.updates.shards())?)
