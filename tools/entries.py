@@ -21,7 +21,7 @@ SHARED = {
         ("gemm", "gemm_beta", "gemm_epilogue", "batched_gemm", "grouped_gemm", "grouped_gemm_wgrad"), "gemm"
     ),
     **dict.fromkeys(("gemm_quant", "gemm_quant_qkv", "gemm_quant_swiglu"), "gemm_quant"),
-    **dict.fromkeys(("sample", "topk_sample", "topp_sample"), "sample"),
+    **dict.fromkeys(("sample", "topk_sample", "topp_sample", "minp_sample"), "sample"),
     "grad_norm": "grad_norm",
     "attention_decode_paged": "flash_attention_paged",
     "rope_backward": "rope_forward",

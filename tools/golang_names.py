@@ -14,7 +14,7 @@ MARK = "// Code generated from bindings.h by `make generate`. DO NOT EDIT."
 _WORDS = {
     "abi": "ABI", "adamw": "AdamW", "bf16": "BF16", "bitlinear": "BitLinear", "kv": "KV", "lr": "LR", "moe": "MoE",
     "ntk": "NTK", "qk": "QK", "qkv": "QKV", "relu2": "ReLU2", "rmsnorm": "RMSNorm", "silu": "SiLU",
-    "swiglu": "SwiGLU", "topk": "TopK", "topp": "TopP", "wgrad": "WGrad",
+    "swiglu": "SwiGLU", "topk": "TopK", "topp": "TopP", "minp": "MinP", "wgrad": "WGrad",
 }  # fmt: skip
 #: Parameters whose name means something else in Go.
 _TAKEN = {"len": "length", "cap": "capacity", "type": "kind", "range": "span", "check": "checked", "cuda": "kernel"}

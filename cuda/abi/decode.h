@@ -4,12 +4,13 @@
 
 #include "abi/generated/decode.h"
 
-/* Of sample, topk_sample and topp_sample: the kernels differ in which limits they are given. */
+/* Of sample, topk_sample, topp_sample and minp_sample: the kernels differ in which limits they are given. */
 typedef struct nn_sample_args {
   const void *logits;
   const float *temperature;
   const int32_t *top_k; /* null for no limit */
   const float *top_p;   /* null for no limit */
+  const float *min_p;   /* null for no limit */
   const int64_t *seeds;
   const int32_t *steps;
   int32_t *ids;

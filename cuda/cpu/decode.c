@@ -221,6 +221,13 @@ static void cut(const sample_row *w, border last, value *values) {
   }
 }
 
+/* Sets weights below `least` to 0: that of the first token is 1. */
+static void drop_below(const sample_row *w, float least) {
+  for (int64_t i = 0; i < w->vocab; i++) {
+    w->weights[i] = w->weights[i] >= least ? w->weights[i] : 0.0f;
+  }
+}
+
 /* Where the largest key is first. */
 static int32_t first_of_best(const sample_row *w) {
   int64_t i = 0;
@@ -311,6 +318,9 @@ static int32_t finish(sample_row *w, const nn_sample_args *a, int64_t r) {
     const int64_t listed = list_at_least((const value *)w->weights, w->vocab, bits, w->list);
     cut(w, find_border(w, listed, 1, p * total), (value *)w->weights);
   }
+  if (a->min_p != NULL && a->min_p[r] > 0.0f) {
+    drop_below(w, a->min_p[r]);
+  }
   const uint32_t word = nn_philox((uint64_t)a->seeds[r], (uint64_t)a->steps[r], 0).w[0];
   return draw(w, (double)word * 0x1p-32);
 }
@@ -364,6 +374,10 @@ static int32_t check_options(nncuda_ctx *ctx, const nn_sample_args *a) {
       return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "top_p[%lld] is %g; it must be above 0 and at most 1",
                      (long long)r, (double)a->top_p[r]);
     }
+    if (a->min_p != NULL && !(a->min_p[r] >= 0.0f && a->min_p[r] <= 1.0f)) {
+      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "min_p[%lld] is %g; it must be 0 to 1", (long long)r,
+                     (double)a->min_p[r]);
+    }
     if (a->steps[r] < 0) {
       return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "steps[%lld] is %d; it must be at least 0", (long long)r,
                      a->steps[r]);
@@ -409,6 +423,7 @@ static int32_t sample_rows(nncuda_ctx *ctx, const nn_sample_args *a) {
 NN_KERNEL_BY(sample, sample_rows, sample_lay_out)
 NN_KERNEL_BY(topk_sample, sample_rows, sample_lay_out)
 NN_KERNEL_BY(topp_sample, sample_rows, sample_lay_out)
+NN_KERNEL_BY(minp_sample, sample_rows, sample_lay_out)
 
 /* ---- argmax ---- */
 

@@ -28,29 +28,6 @@ static int32_t check_targets(nncuda_ctx *ctx, const int32_t *targets, int64_t ro
   return NNCUDA_SUCCESS;
 }
 
-NN_INLINE vf tail(const void *x, int64_t i, int64_t n, int32_t dtype) {
-  return vf_keep_part(vf_load_part_as(x, i, n, dtype), n, -INFINITY);
-}
-
-NN_INLINE float block_sum(const void *x, int64_t begin, int64_t end, float shift, int32_t dtype) {
-  const vf m = vf_set1(shift);
-  vf s[4];
-  s[0] = s[1] = s[2] = s[3] = vf_set1(0.0f);
-  int64_t i = begin;
-  for (; i + 4 * VF <= end; i += 4 * VF) {
-    for (int j = 0; j < 4; j++) {
-      s[j] += vf_exp(vf_load_as(x, i + j * VF, dtype) - m);
-    }
-  }
-  for (; i + VF <= end; i += VF) {
-    s[0] += vf_exp(vf_load_as(x, i, dtype) - m);
-  }
-  if (i < end) {
-    s[1] += vf_exp(tail(x, i, end - i, dtype) - m);
-  }
-  return vf_sum((s[0] + s[1]) + (s[2] + s[3]));
-}
-
 /* log(sum(exp(x))): NaN when an element is NaN or +inf, -inf when all are. */
 NN_INLINE double row_lse(const void *x, int64_t begin, int64_t end, int32_t dtype) {
   float m = -INFINITY;
@@ -62,7 +39,7 @@ NN_INLINE double row_lse(const void *x, int64_t begin, int64_t end, int32_t dtyp
       sum = sum == 0.0 ? 0.0 : sum * exp((double)m - (double)most);
       m = most;
     }
-    sum += (double)block_sum(x, i, stop, m == -INFINITY ? 0.0f : m, dtype);
+    sum += (double)nn_exp_sum(x, i, stop, m == -INFINITY ? 0.0f : m, 0, dtype);
   }
   return log(sum) + (m == -INFINITY ? 0.0 : (double)m);
 }

@@ -26,6 +26,29 @@ NN_INLINE float nn_maximum(const void *x, int64_t begin, int64_t end, int32_t dt
   return vf_maximum(vf_max(vf_max(m[0], m[1]), vf_max(m[2], m[3])));
 }
 
+/* Sum of exp(x - shift) over elements begin .. end-1; of those that are not NaN, with `numbers`. */
+NN_INLINE float nn_exp_sum(const void *x, int64_t begin, int64_t end, float shift, int32_t numbers, int32_t dtype) {
+  const vf m = vf_set1(shift), nothing = vf_set1(-INFINITY);
+  vf s[4];
+  s[0] = s[1] = s[2] = s[3] = vf_set1(0.0f);
+  int64_t i = begin;
+  for (; i + 4 * VF <= end; i += 4 * VF) {
+    for (int j = 0; j < 4; j++) {
+      const vf v = vf_load_as(x, i + j * VF, dtype);
+      s[j] += vf_exp((numbers ? vf_max(v, nothing) : v) - m);
+    }
+  }
+  for (; i + VF <= end; i += VF) {
+    const vf v = vf_load_as(x, i, dtype);
+    s[0] += vf_exp((numbers ? vf_max(v, nothing) : v) - m);
+  }
+  if (i < end) {
+    const vf v = vf_keep_part(vf_load_part_as(x, i, end - i, dtype), end - i, -INFINITY);
+    s[1] += vf_exp((numbers ? vf_max(v, nothing) : v) - m);
+  }
+  return vf_sum((s[0] + s[1]) + (s[2] + s[3]));
+}
+
 /* Sum of n f32, in f64. */
 NN_INLINE double nn_sum_f64(const float *x, int64_t n) {
   vd s[4];

@@ -9,8 +9,8 @@
  *
  * A row is read again in each pass, from the second cache: 128256 logits are 251 or 501 KiB. At the 64 bytes a cycle
  * that a multiprocessor gets from there a pass takes 4 to 8 thousand cycles. There are six passes with top_p: one for
- * the largest token, four of the search, one to draw; with top_k as well, ten. What several multiprocessors would have
- * to tell each other between the passes takes as long by other kernels, about 3 us each.
+ * the largest token, four of the search, one to draw; with top_k as well, ten, and one more with min_p. What several
+ * multiprocessors would have to tell each other between the passes takes as long by other kernels, about 3 us each.
  */
 #include "abi/decode.h"
 #include "numbers/philox.h"
@@ -72,6 +72,10 @@ static __device__ __forceinline__ uint64_t max_block(uint64_t x, uint64_t *share
 struct border {
   uint32_t key;
   int32_t index;
+
+  __device__ __forceinline__ bool allows(uint32_t of_key, int32_t at) const {
+    return of_key > key || (of_key == key && at <= index);
+  }
 };
 
 template <class T, int N> struct row {
@@ -104,23 +108,20 @@ template <class T, int N> struct row {
   }
 };
 
-/* What a token weighs: nothing after the border, or below the row of +inf. */
+/* What a token weighs: nothing after the border, below the row of +inf, or where that is less than `least`. */
 struct weigher {
   border last;
-  float most, scale;
-
-  __device__ __forceinline__ bool allows(uint32_t key, int32_t index) const {
-    return key > last.key || (key == last.key && index <= last.index);
-  }
+  float most, scale, least;
 
   /* exp((logit - largest) / temperature) in units of 2^-40. */
   __device__ __forceinline__ uint64_t of_key(uint32_t key) const {
     const float x = key == KEY_OF_INFINITY ? 0.0f : logit_of(key);
-    return __float2ull_rn(expf((x - most) * scale) * 0x1p40f);
+    const float weight = expf((x - most) * scale);
+    return weight >= least ? __float2ull_rn(weight * 0x1p40f) : 0;
   }
 
   __device__ __forceinline__ uint64_t operator()(uint32_t key, int32_t index) const {
-    return allows(key, index) ? of_key(key) : 0;
+    return last.allows(key, index) ? of_key(key) : 0;
   }
 };
 
@@ -128,9 +129,7 @@ struct one_each {
   border last;
 
   __device__ __forceinline__ uint64_t of_key(uint32_t) const { return 1; }
-  __device__ __forceinline__ uint64_t operator()(uint32_t key, int32_t index) const {
-    return key > last.key || (key == last.key && index <= last.index);
-  }
+  __device__ __forceinline__ uint64_t operator()(uint32_t key, int32_t index) const { return last.allows(key, index); }
 };
 
 struct shared_row {
@@ -305,7 +304,7 @@ static __device__ uint64_t first_token(const row<T, N> &r, uint64_t *shared, uin
 /* ---- the rows of a call ---- */
 
 struct option_rules {
-  nn_rule temperature, top_k, top_p, steps;
+  nn_rule temperature, top_k, top_p, min_p, steps;
 };
 
 static __device__ bool options_hold(const nn_sample_args &a, int64_t r, const option_rules &rules) {
@@ -320,6 +319,10 @@ static __device__ bool options_hold(const nn_sample_args &a, int64_t r, const op
   }
   if (a.top_p != nullptr && !(a.top_p[r] > 0.0f && a.top_p[r] <= 1.0f)) {
     rules.top_p.broken(r, a.top_p[r]);
+    return false;
+  }
+  if (a.min_p != nullptr && !(a.min_p[r] >= 0.0f && a.min_p[r] <= 1.0f)) {
+    rules.min_p.broken(r, a.min_p[r]);
     return false;
   }
   if (a.steps[r] < 0) {
@@ -358,12 +361,17 @@ template <class T, int N> static __device__ int32_t sample_row(const nn_sample_a
     }
   }
   const float inverse = 1.0f / temperature, largest = 3.402823466e38f; /* 0 times it must be 0 */
-  weigher weight = {last, infinite ? 0.0f : logit_of(best), infinite ? 0.0f : inverse < largest ? inverse : largest};
+  const float scale = infinite ? 0.0f : inverse < largest ? inverse : largest;
+  weigher weight = {last, infinite ? 0.0f : logit_of(best), scale, 0.0f};
   const double top_p = a.top_p == nullptr ? 1.0 : (double)a.top_p[number];
   uint64_t all;
   if (top_p < 1.0) {
     weight.last = find_border(r, weight, [=](uint64_t of_all) { return top_p * (double)of_all; }, s, all);
   } else {
+    all = sum_of(r, weight, s);
+  }
+  if (a.min_p != nullptr && a.min_p[number] > 0.0f) {
+    weight.least = a.min_p[number];
     all = sum_of(r, weight, s);
   }
   const uint32_t word = nn_philox((uint64_t)a.seeds[number], (uint64_t)a.steps[number], 0).w[0];
@@ -400,27 +408,100 @@ template <class T, int N> static __global__ void __launch_bounds__(THREADS) argm
   }
 }
 
-/* Rows of more tokens than an index counts do not exist: bindings.h gives ids as i32, so vocab is below 2^31 here. */
+/* ---- log-probabilities ---- */
+
+constexpr int MOST_LISTED = 128;
+
+/* The first tokens of a row in any order: the key above the index, turned round so that the lower one is larger. */
+struct first_tokens {
+  uint64_t tokens[MOST_LISTED];
+  int32_t count;
+};
+
+struct logprob_of {
+  border last; /* of the tokens that may be drawn */
+  double most, log_sum;
+
+  __device__ __forceinline__ float operator()(uint32_t key, int32_t index) const {
+    const double x = key == KEY_OF_INFINITY ? 0.0 : (double)logit_of(key);
+    return last.allows(key, index) ? (float)(x - most - log_sum) : __int_as_float(0xff800000);
+  }
+};
+
+/* Lists the first tokens of row `number`. */
+template <class T, int N>
+static __device__ void list_first(const nn_logprobs_args &a, int64_t number, const row<T, N> &r,
+                                  const logprob_of &logprob, shared_row *s, first_tokens *f) {
+  const one_each count = {logprob.last};
+  border last = logprob.last;
+  uint64_t listed = sum_of(r, count, s);
+  if (listed > (uint64_t)a.n) {
+    last = find_border(r, count, [=](uint64_t) { return (double)a.n; }, s, listed);
+  }
+  if (threadIdx.x == 0) {
+    f->count = 0;
+  }
+  __syncthreads();
+  r.each([&](uint32_t key, int32_t index) {
+    if (last.allows(key, index)) {
+      f->tokens[atomicAdd(&f->count, 1)] = (uint64_t)key << 32 | (uint32_t)~index;
+    }
+  });
+  __syncthreads();
+  const int32_t i = (int32_t)threadIdx.x;
+  int32_t at = i, id = -1;
+  float x = __int_as_float(0xff800000);
+  if (i < f->count) {
+    const uint64_t token = f->tokens[i];
+    at = 0;
+    for (int32_t j = 0; j < f->count; j++) {
+      at += f->tokens[j] > token;
+    }
+    id = (int32_t)~(uint32_t)token;
+    x = logprob((uint32_t)(token >> 32), id);
+  }
+  if (i < a.n && a.top_ids != nullptr) {
+    a.top_ids[number * a.n + at] = id;
+  }
+  if (i < a.n && a.top_logprobs != nullptr) {
+    a.top_logprobs[number * a.n + at] = x;
+  }
+  __syncthreads();
+}
+static_assert(MOST_LISTED <= THREADS, "a thread a token");
+
+template <class T, int N>
+static __global__ void __launch_bounds__(THREADS, 1) logprobs_kernel(nn_logprobs_args a, nn_range ids) {
+  __shared__ shared_row s;
+  __shared__ first_tokens f;
+  for (int64_t number = blockIdx.x; number < a.rows; number += gridDim.x) {
+    const row<T, N> r = {static_cast<const T *>(a.logits) + number * a.vocab, (int32_t)a.vocab};
+    const uint32_t best = (uint32_t)(first_token(r, s.warps) >> 32);
+    const bool infinite = best == KEY_OF_INFINITY;
+    const border last = {infinite ? KEY_OF_INFINITY : 1, INT32_MAX};
+    const weigher weight = {last, infinite || best == 0 ? 0.0f : logit_of(best), infinite ? 0.0f : 1.0f, 0.0f};
+    const uint64_t all = sum_of(r, weight, &s);
+    const logprob_of logprob = {last, (double)weight.most, best == 0 ? 0.0 : log((double)all * 0x1p-40)};
+    if (threadIdx.x == 0 && ids.holds(number, a.ids[number])) {
+      const int32_t id = a.ids[number];
+      a.logprobs[number] = logprob(key_of(nn_to_float(r.logits[id])), id);
+    }
+    if (a.top_ids != nullptr || a.top_logprobs != nullptr) {
+      list_first(a, number, r, logprob, &s, &f);
+    }
+  }
+}
+
 static dim3 row_blocks(int64_t rows) {
   const int64_t most = 1 << 16;
   return dim3((unsigned)(rows < most ? rows : most));
 }
 
-static int32_t check_vocab(nncuda_ctx *ctx, int64_t vocab) {
-  return vocab <= INT32_MAX
-             ? NNCUDA_SUCCESS
-             : nn_fail(ctx, NNCUDA_ERROR_UNSUPPORTED, "vocab is %lld; ids count to 2^31 - 1 only", (long long)vocab);
-}
-
 template <class T> static int32_t sample_launch(nncuda_ctx *ctx, const nn_sample_args *a) {
-  const int32_t status = check_vocab(ctx, a->vocab);
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
   const bool wide = nn_aligned_16(a->logits) && nn_rows_16(a->vocab, a->vocab, a->dtype);
   const option_rules rules = {nn_rule_of(ctx, "temperature", "finite and at least 0"),
                               nn_rule_of(ctx, "top_k", "at least 1"), nn_rule_of(ctx, "top_p", "above 0 and at most 1"),
-                              nn_rule_of(ctx, "steps", "at least 0")};
+                              nn_rule_of(ctx, "min_p", "0 to 1"), nn_rule_of(ctx, "steps", "at least 0")};
   return nn_launch(ctx, wide ? sample_kernel<T, nn_per_16<T>> : sample_kernel<T, 1>, row_blocks(a->rows), dim3(THREADS),
                    0, *a, rules);
 }
@@ -431,15 +512,20 @@ template <class T> static int32_t sample_launch(nncuda_ctx *ctx, const nn_sample
 SAMPLE_KERNEL(sample)
 SAMPLE_KERNEL(topk_sample)
 SAMPLE_KERNEL(topp_sample)
+SAMPLE_KERNEL(minp_sample)
 
 template <class T> static int32_t argmax_launch(nncuda_ctx *ctx, const nn_argmax_args *a) {
-  const int32_t status = check_vocab(ctx, a->vocab);
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
   const bool wide = nn_aligned_16(a->logits) && nn_rows_16(a->vocab, a->vocab, a->dtype);
   return nn_launch(ctx, wide ? argmax_kernel<T, nn_per_16<T>> : argmax_kernel<T, 1>, row_blocks(a->rows), dim3(THREADS),
                    0, *a);
 }
 
 NN_KERNEL(argmax) { NN_SWITCH_FLOATS(a->dtype, return argmax_launch<T>(ctx, a)); }
+
+template <class T> static int32_t logprobs_launch(nncuda_ctx *ctx, const nn_logprobs_args *a) {
+  const bool wide = nn_aligned_16(a->logits) && nn_rows_16(a->vocab, a->vocab, a->dtype);
+  return nn_launch(ctx, wide ? logprobs_kernel<T, nn_per_16<T>> : logprobs_kernel<T, 1>, row_blocks(a->rows),
+                   dim3(THREADS), 0, *a, nn_range_of(ctx, "ids", 0, a->vocab - 1));
+}
+
+NN_KERNEL(logprobs) { NN_SWITCH_FLOATS(a->dtype, return logprobs_launch<T>(ctx, a)); }

@@ -68,6 +68,12 @@
   X(sample) \
   X(topk_sample) \
   X(topp_sample) \
+  X(minp_sample) \
+  X(count_tokens) \
+  X(penalize_logits) \
+  X(bias_logits) \
+  X(mask_logits) \
+  X(logprobs) \
   X(quantize) \
   X(dequantize) \
   X(embedding_quant) \

@@ -1963,7 +1963,13 @@ NNCUDA_API int32_t cuda_loss_scale_update(nncuda_ctx *ctx, const float *norm, fl
  * holds +inf draws among those alone, all alike; a row with nothing to draw gives index 0. temperature divides the
  * logits; 0 is argmax. The same seed and step give the same token: with u = 2^-32 * word 0 of Philox4x32-10 for key =
  * seeds[r], counter = (steps[r], 0, 0, 0), it is the first in index order whose cumulative probability, over the tokens
- * that may be drawn, is above u. Temperatures, top_k, top_p and steps outside their ranges are NNCUDA_ERROR_OUT_OF_RANGE.
+ * that may be drawn, is above u. Temperatures, top_k, top_p, min_p and steps outside their ranges are
+ * NNCUDA_ERROR_OUT_OF_RANGE.
+ *
+ * What changes logits before a token is drawn does so in place, and in this order: penalize_logits, bias_logits,
+ * mask_logits. A row's list of tokens, for penalties, is sparse: ascending ids, and how often each was drawn; count_tokens
+ * adds to it what was drawn, on the device, so that it can be captured with the step. Log-probabilities are those of the
+ * logits that they are given: of the model's own, where they are taken before these.
  * ============================================================================================================= */
 
 /**
@@ -2024,6 +2030,108 @@ NNCUDA_API int32_t cuda_topk_sample(nncuda_ctx *ctx, const void *logits, const f
 NNCUDA_API int32_t cuda_topp_sample(nncuda_ctx *ctx, const void *logits, const float *temperature, const int32_t *top_k,
                                     const float *top_p, const int64_t *seeds, const int32_t *steps, int32_t *ids,
                                     int64_t rows, int64_t vocab, int32_t dtype);
+
+/**
+ * Draws among the tokens, of those that top_k and then top_p leave, if given, whose probability is at least min_p times
+ * that of the first one: exp((logit - largest) / temperature) >= min_p. (Nguyen et al. 2024, "Turning up the heat: min-p
+ * sampling", section 3)
+ * @param logits in dtype [rows, vocab] : logits
+ * @param temperature in f32 [rows] : finite, at least 0
+ * @param top_k in? i32 [rows] : at least 1; or null for no such limit
+ * @param top_p in? f32 [rows] : above 0, at most 1; or null for no such limit
+ * @param min_p in f32 [rows] : 0 to 1; 0 leaves all, 1 those that are as likely as the first
+ * @param seeds in i64 [rows] : key of each row
+ * @param steps in i32 [rows] : number of the draw, at least 0
+ * @param ids out i32 [rows] : tokens
+ * @param rows size : rows
+ * @param vocab size : columns; must be at most 2147483647
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_minp_sample(nncuda_ctx *ctx, const void *logits, const float *temperature, const int32_t *top_k,
+                                    const float *top_p, const float *min_p, const int64_t *seeds, const int32_t *steps,
+                                    int32_t *ids, int64_t rows, int64_t vocab, int32_t dtype);
+
+/**
+ * Adds the token that was drawn for each row to the row's list: to its count, or as a new token with a count of 1.
+ * @param ids in i32 [rows] : tokens, 0 .. vocab-1
+ * @param seen_ids inout i32 [rows, capacity] : the list's tokens, ascending; those behind its length are not looked at
+ * @param seen_counts inout i32 [rows, capacity] : how often each was drawn; at 2147483647 it stays
+ * @param seen_lengths inout i32 [rows] : tokens of each list, at most `capacity`, and less where one must be added; -1 for a row that has no list
+ * @param rows size : rows
+ * @param vocab size : tokens of the vocabulary; must be at most 2147483647
+ * @param capacity size : tokens that a list has room for; must be at most 2147483647
+ */
+NNCUDA_API int32_t cuda_count_tokens(nncuda_ctx *ctx, const int32_t *ids, int32_t *seen_ids, int32_t *seen_counts,
+                                     int32_t *seen_lengths, int64_t rows, int64_t vocab, int64_t capacity);
+
+/**
+ * Makes tokens of a row's list less likely. With c the count of a token there, first x = x / repetition where x > 0 and
+ * x * repetition elsewhere (Keskar et al. 2019, "CTRL", section 4.1, in the form that every program has), then
+ * x = x - (frequency * c + presence), the last of them only where c > 0 (OpenAI's API reference, "frequency and presence
+ * penalties"). So tokens of the prompt, with a count of 0, meet the first alone.
+ * @param logits inout dtype [rows, vocab] : logits
+ * @param presence in f32 [rows] : finite; 0 for none
+ * @param frequency in f32 [rows] : finite; 0 for none
+ * @param repetition in f32 [rows] : finite and above 0; 1 for none
+ * @param seen_ids in i32 [rows, capacity] : the list's tokens, ascending, 0 .. vocab-1
+ * @param seen_counts in i32 [rows, capacity] : how often each was drawn, at least 0
+ * @param seen_lengths in i32 [rows] : tokens of each list, at most `capacity`; -1 for a row that has no list, which stays as it is
+ * @param rows size : rows
+ * @param vocab size : columns; must be at most 2147483647
+ * @param capacity size : tokens that a list has room for; must be at most 2147483647
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_penalize_logits(nncuda_ctx *ctx, void *logits, const float *presence, const float *frequency,
+                                        const float *repetition, const int32_t *seen_ids, const int32_t *seen_counts,
+                                        const int32_t *seen_lengths, int64_t rows, int64_t vocab, int64_t capacity,
+                                        int32_t dtype);
+
+/**
+ * Adds to some logits of each row r: bias[i] to that of token ids[i], for i = offsets[r] .. offsets[r+1]-1.
+ * @param logits inout dtype [rows, vocab] : logits
+ * @param offsets in i32 [rows+1] : first bias of each row; offsets[0] = 0, never falling, the last at most `biases`
+ * @param ids in i32 [biases] : tokens, ascending within a row, 0 .. vocab-1
+ * @param bias in f32 [biases] : finite
+ * @param rows size : rows
+ * @param vocab size : columns; must be at most 2147483647
+ * @param biases size : room for biases, of all rows together
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_bias_logits(nncuda_ctx *ctx, void *logits, const int32_t *offsets, const int32_t *ids,
+                                    const float *bias, int64_t rows, int64_t vocab, int64_t biases, int32_t dtype);
+
+/**
+ * Sets the logits of tokens that a row's mask does not allow to -inf. Bit t % 32, from the lowest, of word t / 32 of a mask
+ * is 1 where token t is allowed; tokens beyond its words are not, bits beyond the vocabulary mean nothing. (The bit masks
+ * of llguidance and XGrammar)
+ * @param logits inout dtype [rows, vocab] : logits
+ * @param masks in i32 [n, words] : masks
+ * @param mask_of in i32 [rows] : the mask of each row, -1 .. n-1; a row of -1 stays as it is
+ * @param rows size : rows
+ * @param vocab size : columns; must be at most 2147483647
+ * @param n size : masks
+ * @param words size : words of a mask
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_mask_logits(nncuda_ctx *ctx, void *logits, const int32_t *masks, const int32_t *mask_of,
+                                    int64_t rows, int64_t vocab, int64_t n, int64_t words, int32_t dtype);
+
+/**
+ * Log-probabilities, log softmax(logits), of one token of each row, and of the first n in the order above if they are
+ * asked for. Tokens that are never drawn have -inf.
+ * @param logits in dtype [rows, vocab] : logits
+ * @param ids in i32 [rows] : tokens, 0 .. vocab-1
+ * @param logprobs out f32 [rows] : their log-probabilities
+ * @param top_ids out? i32 [rows, n] : the first n tokens of each row, -1 where fewer can be drawn
+ * @param top_logprobs out? f32 [rows, n] : their log-probabilities, -inf where there is none
+ * @param rows size : rows
+ * @param vocab size : columns; must be at most 2147483647
+ * @param n size : tokens listed for each row; must be at most 128
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_logprobs(nncuda_ctx *ctx, const void *logits, const int32_t *ids, float *logprobs,
+                                 int32_t *top_ids, float *top_logprobs, int64_t rows, int64_t vocab, int64_t n,
+                                 int32_t dtype);
 
 /* ================================================================================================================
  * section: quant

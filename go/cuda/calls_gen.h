@@ -419,6 +419,24 @@ static inline int32_t call_cuda_topk_sample(nncuda_ctx *ctx, uintptr_t logits, u
 static inline int32_t call_cuda_topp_sample(nncuda_ctx *ctx, uintptr_t logits, uintptr_t temperature, uintptr_t top_k, uintptr_t top_p, uintptr_t seeds, uintptr_t steps, uintptr_t ids, int64_t rows, int64_t vocab, int32_t dtype) {
   return nn_api.cuda_topp_sample(ctx, (const void *)logits, (const float *)temperature, (const int32_t *)top_k, (const float *)top_p, (const int64_t *)seeds, (const int32_t *)steps, (int32_t *)ids, rows, vocab, dtype);
 }
+static inline int32_t call_cuda_minp_sample(nncuda_ctx *ctx, uintptr_t logits, uintptr_t temperature, uintptr_t top_k, uintptr_t top_p, uintptr_t min_p, uintptr_t seeds, uintptr_t steps, uintptr_t ids, int64_t rows, int64_t vocab, int32_t dtype) {
+  return nn_api.cuda_minp_sample(ctx, (const void *)logits, (const float *)temperature, (const int32_t *)top_k, (const float *)top_p, (const float *)min_p, (const int64_t *)seeds, (const int32_t *)steps, (int32_t *)ids, rows, vocab, dtype);
+}
+static inline int32_t call_cuda_count_tokens(nncuda_ctx *ctx, uintptr_t ids, uintptr_t seen_ids, uintptr_t seen_counts, uintptr_t seen_lengths, int64_t rows, int64_t vocab, int64_t capacity) {
+  return nn_api.cuda_count_tokens(ctx, (const int32_t *)ids, (int32_t *)seen_ids, (int32_t *)seen_counts, (int32_t *)seen_lengths, rows, vocab, capacity);
+}
+static inline int32_t call_cuda_penalize_logits(nncuda_ctx *ctx, uintptr_t logits, uintptr_t presence, uintptr_t frequency, uintptr_t repetition, uintptr_t seen_ids, uintptr_t seen_counts, uintptr_t seen_lengths, int64_t rows, int64_t vocab, int64_t capacity, int32_t dtype) {
+  return nn_api.cuda_penalize_logits(ctx, (void *)logits, (const float *)presence, (const float *)frequency, (const float *)repetition, (const int32_t *)seen_ids, (const int32_t *)seen_counts, (const int32_t *)seen_lengths, rows, vocab, capacity, dtype);
+}
+static inline int32_t call_cuda_bias_logits(nncuda_ctx *ctx, uintptr_t logits, uintptr_t offsets, uintptr_t ids, uintptr_t bias, int64_t rows, int64_t vocab, int64_t biases, int32_t dtype) {
+  return nn_api.cuda_bias_logits(ctx, (void *)logits, (const int32_t *)offsets, (const int32_t *)ids, (const float *)bias, rows, vocab, biases, dtype);
+}
+static inline int32_t call_cuda_mask_logits(nncuda_ctx *ctx, uintptr_t logits, uintptr_t masks, uintptr_t mask_of, int64_t rows, int64_t vocab, int64_t n, int64_t words, int32_t dtype) {
+  return nn_api.cuda_mask_logits(ctx, (void *)logits, (const int32_t *)masks, (const int32_t *)mask_of, rows, vocab, n, words, dtype);
+}
+static inline int32_t call_cuda_logprobs(nncuda_ctx *ctx, uintptr_t logits, uintptr_t ids, uintptr_t logprobs, uintptr_t top_ids, uintptr_t top_logprobs, int64_t rows, int64_t vocab, int64_t n, int32_t dtype) {
+  return nn_api.cuda_logprobs(ctx, (const void *)logits, (const int32_t *)ids, (float *)logprobs, (int32_t *)top_ids, (float *)top_logprobs, rows, vocab, n, dtype);
+}
 static inline int32_t call_cuda_quantize(nncuda_ctx *ctx, uintptr_t x, uintptr_t y, int64_t rows, int64_t k, int64_t row_bytes, int32_t format, int32_t dtype) {
   return nn_api.cuda_quantize(ctx, (const void *)x, (void *)y, rows, k, row_bytes, format, dtype);
 }

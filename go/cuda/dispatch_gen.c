@@ -132,36 +132,48 @@ int32_t nn_call_kernel(int32_t kernel, nncuda_ctx *ctx, const nn_slot *slots) {
   case 63:
     return nn_api.cuda_topp_sample(ctx, (const void *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const int32_t *)(uintptr_t)slots[2].bits, (const float *)(uintptr_t)slots[3].bits, (const int64_t *)(uintptr_t)slots[4].bits, (const int32_t *)(uintptr_t)slots[5].bits, (int32_t *)(uintptr_t)slots[6].bits, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int32_t)slots[9].integer);
   case 64:
-    return nn_api.cuda_quantize(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int32_t)slots[5].integer, (int32_t)slots[6].integer);
+    return nn_api.cuda_minp_sample(ctx, (const void *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const int32_t *)(uintptr_t)slots[2].bits, (const float *)(uintptr_t)slots[3].bits, (const float *)(uintptr_t)slots[4].bits, (const int64_t *)(uintptr_t)slots[5].bits, (const int32_t *)(uintptr_t)slots[6].bits, (int32_t *)(uintptr_t)slots[7].bits, (int64_t)slots[8].integer, (int64_t)slots[9].integer, (int32_t)slots[10].integer);
   case 65:
-    return nn_api.cuda_dequantize(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int32_t)slots[5].integer, (int32_t)slots[6].integer);
+    return nn_api.cuda_count_tokens(ctx, (const int32_t *)(uintptr_t)slots[0].bits, (int32_t *)(uintptr_t)slots[1].bits, (int32_t *)(uintptr_t)slots[2].bits, (int32_t *)(uintptr_t)slots[3].bits, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer);
   case 66:
-    return nn_api.cuda_embedding_quant(ctx, (const void *)(uintptr_t)slots[0].bits, (const int32_t *)(uintptr_t)slots[1].bits, (void *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int32_t)slots[7].integer, (int32_t)slots[8].integer);
+    return nn_api.cuda_penalize_logits(ctx, (void *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const float *)(uintptr_t)slots[2].bits, (const float *)(uintptr_t)slots[3].bits, (const int32_t *)(uintptr_t)slots[4].bits, (const int32_t *)(uintptr_t)slots[5].bits, (const int32_t *)(uintptr_t)slots[6].bits, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int64_t)slots[9].integer, (int32_t)slots[10].integer);
   case 67:
-    return nn_api.cuda_gemm_quant(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const int32_t *)(uintptr_t)slots[2].bits, (const void *)(uintptr_t)slots[3].bits, (const void *)(uintptr_t)slots[4].bits, (void *)(uintptr_t)slots[5].bits, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int64_t)slots[9].integer, (int64_t)slots[10].integer, (int32_t)slots[11].integer, (int32_t)slots[12].integer, (int32_t)slots[13].integer);
+    return nn_api.cuda_bias_logits(ctx, (void *)(uintptr_t)slots[0].bits, (const int32_t *)(uintptr_t)slots[1].bits, (const int32_t *)(uintptr_t)slots[2].bits, (const float *)(uintptr_t)slots[3].bits, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int32_t)slots[7].integer);
   case 68:
-    return nn_api.cuda_gemm_quant_qkv(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const void *)(uintptr_t)slots[2].bits, (const void *)(uintptr_t)slots[3].bits, (const void *)(uintptr_t)slots[4].bits, (void *)(uintptr_t)slots[5].bits, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int64_t)slots[9].integer, (int64_t)slots[10].integer, (int64_t)slots[11].integer, (int64_t)slots[12].integer, (int64_t)slots[13].integer, (int32_t)slots[14].integer, (int32_t)slots[15].integer, (int32_t)slots[16].integer, (int32_t)slots[17].integer);
+    return nn_api.cuda_mask_logits(ctx, (void *)(uintptr_t)slots[0].bits, (const int32_t *)(uintptr_t)slots[1].bits, (const int32_t *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int32_t)slots[7].integer);
   case 69:
-    return nn_api.cuda_gemm_quant_swiglu(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const void *)(uintptr_t)slots[2].bits, (const int32_t *)(uintptr_t)slots[3].bits, (void *)(uintptr_t)slots[4].bits, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int64_t)slots[9].integer, (int64_t)slots[10].integer, (int32_t)slots[11].integer, (int32_t)slots[12].integer, (int32_t)slots[13].integer);
+    return nn_api.cuda_logprobs(ctx, (const void *)(uintptr_t)slots[0].bits, (const int32_t *)(uintptr_t)slots[1].bits, (float *)(uintptr_t)slots[2].bits, (int32_t *)(uintptr_t)slots[3].bits, (float *)(uintptr_t)slots[4].bits, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int32_t)slots[8].integer);
   case 70:
-    return nn_api.cuda_interleave_rows(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int32_t)slots[5].integer);
+    return nn_api.cuda_quantize(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int32_t)slots[5].integer, (int32_t)slots[6].integer);
   case 71:
-    return nn_api.cuda_act_quant_i8(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (float *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int32_t)slots[5].integer);
+    return nn_api.cuda_dequantize(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int32_t)slots[5].integer, (int32_t)slots[6].integer);
   case 72:
-    return nn_api.cuda_rmsnorm_quant_i8(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (void *)(uintptr_t)slots[2].bits, (float *)(uintptr_t)slots[3].bits, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (float)slots[6].real, (int32_t)slots[7].integer);
+    return nn_api.cuda_embedding_quant(ctx, (const void *)(uintptr_t)slots[0].bits, (const int32_t *)(uintptr_t)slots[1].bits, (void *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int32_t)slots[7].integer, (int32_t)slots[8].integer);
   case 73:
-    return nn_api.cuda_ternary_quantize(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (float *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int32_t)slots[5].integer);
+    return nn_api.cuda_gemm_quant(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const int32_t *)(uintptr_t)slots[2].bits, (const void *)(uintptr_t)slots[3].bits, (const void *)(uintptr_t)slots[4].bits, (void *)(uintptr_t)slots[5].bits, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int64_t)slots[9].integer, (int64_t)slots[10].integer, (int32_t)slots[11].integer, (int32_t)slots[12].integer, (int32_t)slots[13].integer);
   case 74:
-    return nn_api.cuda_ternary_pack(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer);
+    return nn_api.cuda_gemm_quant_qkv(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const void *)(uintptr_t)slots[2].bits, (const void *)(uintptr_t)slots[3].bits, (const void *)(uintptr_t)slots[4].bits, (void *)(uintptr_t)slots[5].bits, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int64_t)slots[9].integer, (int64_t)slots[10].integer, (int64_t)slots[11].integer, (int64_t)slots[12].integer, (int64_t)slots[13].integer, (int32_t)slots[14].integer, (int32_t)slots[15].integer, (int32_t)slots[16].integer, (int32_t)slots[17].integer);
   case 75:
-    return nn_api.cuda_ternary_unpack(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer);
+    return nn_api.cuda_gemm_quant_swiglu(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const void *)(uintptr_t)slots[2].bits, (const int32_t *)(uintptr_t)slots[3].bits, (void *)(uintptr_t)slots[4].bits, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int64_t)slots[9].integer, (int64_t)slots[10].integer, (int32_t)slots[11].integer, (int32_t)slots[12].integer, (int32_t)slots[13].integer);
   case 76:
-    return nn_api.cuda_bitlinear(ctx, (const void *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const void *)(uintptr_t)slots[2].bits, (const float *)(uintptr_t)slots[3].bits, (const void *)(uintptr_t)slots[4].bits, (void *)(uintptr_t)slots[5].bits, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int64_t)slots[9].integer, (int64_t)slots[10].integer, (int32_t)slots[11].integer);
+    return nn_api.cuda_interleave_rows(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int32_t)slots[5].integer);
   case 77:
-    return nn_api.cuda_random_bits(ctx, (int32_t *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer);
+    return nn_api.cuda_act_quant_i8(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (float *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int32_t)slots[5].integer);
   case 78:
-    return nn_api.cuda_uniform(ctx, (void *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (float)slots[2].real, (float)slots[3].real, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int32_t)slots[7].integer);
+    return nn_api.cuda_rmsnorm_quant_i8(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (void *)(uintptr_t)slots[2].bits, (float *)(uintptr_t)slots[3].bits, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (float)slots[6].real, (int32_t)slots[7].integer);
   case 79:
+    return nn_api.cuda_ternary_quantize(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (float *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int32_t)slots[5].integer);
+  case 80:
+    return nn_api.cuda_ternary_pack(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer);
+  case 81:
+    return nn_api.cuda_ternary_unpack(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer);
+  case 82:
+    return nn_api.cuda_bitlinear(ctx, (const void *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const void *)(uintptr_t)slots[2].bits, (const float *)(uintptr_t)slots[3].bits, (const void *)(uintptr_t)slots[4].bits, (void *)(uintptr_t)slots[5].bits, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int64_t)slots[9].integer, (int64_t)slots[10].integer, (int32_t)slots[11].integer);
+  case 83:
+    return nn_api.cuda_random_bits(ctx, (int32_t *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer);
+  case 84:
+    return nn_api.cuda_uniform(ctx, (void *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (float)slots[2].real, (float)slots[3].real, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int32_t)slots[7].integer);
+  case 85:
     return nn_api.cuda_normal(ctx, (void *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (float)slots[2].real, (float)slots[3].real, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int32_t)slots[7].integer);
   default:
     return NNCUDA_ERROR_INTERNAL;

@@ -138,6 +138,12 @@
   X(cuda_sample) \
   X(cuda_topk_sample) \
   X(cuda_topp_sample) \
+  X(cuda_minp_sample) \
+  X(cuda_count_tokens) \
+  X(cuda_penalize_logits) \
+  X(cuda_bias_logits) \
+  X(cuda_mask_logits) \
+  X(cuda_logprobs) \
   X(cuda_quantize) \
   X(cuda_dequantize) \
   X(cuda_embedding_quant) \

@@ -252,6 +252,37 @@ def topk_sample(logits: Tensor, temperature: Tensor, top_k: Tensor, seeds: Tenso
 def topp_sample(logits: Tensor, temperature: Tensor, top_k: Tensor | None, top_p: Tensor, seeds: Tensor, steps: Tensor, *, ids: Tensor | None = None) -> Tensor:
     """Draws among the shortest run of first tokens whose probability reaches top_p (of those that top_k leaves, if given)."""
 
+def minp_sample(logits: Tensor, temperature: Tensor, top_k: Tensor | None, top_p: Tensor | None, min_p: Tensor, seeds: Tensor, steps: Tensor, *, ids: Tensor | None = None) -> Tensor:
+    """Draws among the tokens, of those that top_k and then top_p leave, if given, whose probability is at least min_p times that of the first one: exp((logit - largest) / temperature) >= min_p."""
+
+def count_tokens(ids: Tensor, seen_ids: Tensor, seen_counts: Tensor, seen_lengths: Tensor, *, vocab: int | None = None) -> None:
+    """Adds the token that was drawn for each row to the row's list: to its count, or as a new token with a count of 1."""
+
+def penalize_logits(logits: Tensor, presence: Tensor, frequency: Tensor, repetition: Tensor, seen_ids: Tensor, seen_counts: Tensor, seen_lengths: Tensor) -> None:
+    """Makes tokens of a row's list less likely."""
+
+def bias_logits(logits: Tensor, offsets: Tensor, ids: Tensor, bias: Tensor) -> None:
+    """Adds to some logits of each row r: bias[i] to that of token ids[i], for i = offsets[r] .. offsets[r+1]-1."""
+
+def mask_logits(logits: Tensor, masks: Tensor, mask_of: Tensor) -> None:
+    """Sets the logits of tokens that a row's mask does not allow to -inf."""
+
+@overload
+def logprobs(logits: Tensor, ids: Tensor, *, n: int | None = None, logprobs: Tensor | None = None, top_ids: Literal[False] | None = None, top_logprobs: Literal[False] | None = None) -> Tensor:
+    """Log-probabilities, log softmax(logits), of one token of each row, and of the first n in the order above if they are asked for."""
+
+@overload
+def logprobs(logits: Tensor, ids: Tensor, *, n: int | None = None, logprobs: Tensor | None = None, top_ids: Literal[False] | None = None, top_logprobs: Tensor | Literal[True]) -> tuple[Tensor, Tensor]:
+    """Log-probabilities, log softmax(logits), of one token of each row, and of the first n in the order above if they are asked for."""
+
+@overload
+def logprobs(logits: Tensor, ids: Tensor, *, n: int | None = None, logprobs: Tensor | None = None, top_ids: Tensor | Literal[True], top_logprobs: Literal[False] | None = None) -> tuple[Tensor, Tensor]:
+    """Log-probabilities, log softmax(logits), of one token of each row, and of the first n in the order above if they are asked for."""
+
+@overload
+def logprobs(logits: Tensor, ids: Tensor, *, n: int | None = None, logprobs: Tensor | None = None, top_ids: Tensor | Literal[True], top_logprobs: Tensor | Literal[True]) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-probabilities, log softmax(logits), of one token of each row, and of the first n in the order above if they are asked for."""
+
 def quantize(x: Tensor, *, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, row_bytes: int | None = None, y: Tensor | None = None) -> Tensor:
     """Stores rows in a format."""
 

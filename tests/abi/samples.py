@@ -20,7 +20,7 @@ _SIZES = {"heads": 4, "kv_heads": 2, "head_dim": 16, "capacity": 6, "len": 2, "k
 _FORMAT_SIZES = {"row_bytes": {"groups": 1, "k": 64, "dim": 64, "n": 5},
                  "page_bytes": {"tokens": 5, "batch": 2, "max_pages": 1, "pages": 3}}  # fmt: skip
 #: And those of single functions.
-_KERNEL_SIZES = {"interleave_rows": {"rows": 32}}
+_KERNEL_SIZES = {"interleave_rows": {"rows": 32}, "bias_logits": {"rows": 3, "biases": 3}}
 #: Rows and columns of packed ternary weights that lie together, and the bytes of the columns.
 _TERNARY, _TERNARY_BYTES = 16, 4
 #: Options without a default in the header.
@@ -146,6 +146,10 @@ class Sample:
             entries = whole.view(np.int32 if element == 4 else np.int64)
             if param.name in _PERMUTATIONS:
                 entries[:] = np.arange(entries.size)
+            elif param.name == "seen_ids":
+                entries[:] = np.arange(entries.size) % self.sizes["capacity"]
+            elif param.name == "seen_lengths":
+                entries[:] = self.sizes["capacity"]
             elif param.name == "offsets":
                 rows = next(self.sizes[name] for name in ("rows", "m", "tokens") if name in self.sizes)
                 entries[:] = np.arange(entries.size) * rows // (entries.size - 1)

@@ -37,6 +37,10 @@ GROUPS = {"groups": 2, "rows": 4, "m": 4}
 EXPERTS = {"tokens": 3000, "k": 4, "experts": 16}
 SLOTS = {"tokens": 300, "k": 2}
 SAMPLED = {"rows": 6, "vocab": 10}
+SAMPLERS = "sample topk_sample topp_sample minp_sample"
+#: Lists of tokens, biases (one a row, but where `also` says so) and masks.
+LISTED = {"rows": 5, "vocab": 30, "capacity": 4, "biases": 6, "n": 2, "words": 1}
+BIASED = {"offsets[3]": 4, "offsets[4]": 5}
 #: Two sequences in pages of 128 rows, five new tokens.
 PAGES = {"tokens": 5, "batch": 2, "max_pages": 3, "pages": 5, "kv_heads": 1, "head_dim": 16, "format": 1}
 LENGTHS = {"lengths[0]": 200, "lengths[1]": 2}
@@ -134,10 +138,35 @@ REFUSED = [
     Refused(DECODE, "format", (10,), "; it must be NNCUDA_FORMAT_F32 (0)", call=PAGES),
     Refused(DECODE, "page_bytes", (4095,), "; it must be 4096, the bytes of a page in this format", call=PAGES),
     Refused(DECODE, "head_dim", (16,), "; in this format it must be a multiple of 32", call=PAGES, also={"format": 14}),
-    Refused("sample topk_sample topp_sample", "temperature[4]", (-1e-30, NAN, INF, -INF), call=SAMPLED),
-    Refused("sample topk_sample topp_sample", "steps[4]", (-1, LEAST), call=SAMPLED),
-    Refused("topk_sample topp_sample", "top_k[4]", (0, -1, LEAST), call=SAMPLED),
-    Refused("topp_sample", "top_p[4]", (0.0, -0.5, 1.0000001, NAN, INF), call=SAMPLED),
+    Refused(SAMPLERS, "temperature[4]", (-1e-30, NAN, INF, -INF), call=SAMPLED),
+    Refused(SAMPLERS, "steps[4]", (-1, LEAST), call=SAMPLED),
+    Refused("topk_sample topp_sample minp_sample", "top_k[4]", (0, -1, LEAST), call=SAMPLED),
+    Refused("topp_sample minp_sample", "top_p[4]", (0.0, -0.5, 1.0000001, NAN, INF), call=SAMPLED),
+    Refused("minp_sample", "min_p[4]", (-1e-30, 1.0000001, NAN, INF), call=SAMPLED),
+    Refused("logprobs count_tokens", "ids[3]", (-1, 30, MOST, LEAST), "; it must be 0 to 29", call=LISTED),
+    Refused("logprobs", "n", (129,), "; it must be at most 128", call=LISTED),
+    Refused("count_tokens penalize_logits", "seen_lengths[3]", (-2, 5, MOST, LEAST),
+            "; it must be -1 to 4, the capacity", call=LISTED),
+    Refused("count_tokens", "seen_lengths[3]", (4,), "; it must be below the capacity where a token is new",
+            call=LISTED, also={"ids[3]": 29}),
+    Refused("penalize_logits", "presence[3]", (NAN, INF, -INF), call=LISTED),
+    Refused("penalize_logits", "frequency[3]", (NAN, INF, -INF), call=LISTED),
+    Refused("penalize_logits", "repetition[3]", (NAN, INF, 0.0, -1.0), call=LISTED),
+    Refused("penalize_logits", "seen_ids[3, 0]", (-1, 30, MOST, LEAST),
+            sentence="seen_ids[12] is {}; it must be 0 to 29, ascending in its row", call=LISTED,
+            also={"seen_lengths[3]": 1}),
+    Refused("penalize_logits", "seen_ids[3, 1]", (4, 3, -1, 30),
+            sentence="seen_ids[13] is {}; it must be 5 to 29, ascending in its row", call=LISTED,
+            also={"seen_ids[3, 0]": 4, "seen_lengths[3]": 2}),
+    Refused("penalize_logits", "seen_counts[3, 0]", (-1, LEAST),
+            sentence="seen_counts[12] is {}; it must be at least 0", call=LISTED, also={"seen_lengths[3]": 1}),
+    Refused("bias_logits", "offsets[0]", (1, -1), "; it must be 0", call=LISTED),
+    Refused("bias_logits", "offsets[3]", (0, -1, 7, MOST), "; it must be 2 to 6, the number of biases", call=LISTED),
+    Refused("bias_logits", "bias[2]", (NAN, INF, -INF), call=LISTED),
+    Refused("bias_logits", "ids[4]", (-1, 30, MOST, LEAST), "; it must be 0 to 29, ascending in its row", call=LISTED),
+    Refused("bias_logits", "ids[3]", (7, 6, -1, 30), "; it must be 8 to 29, ascending in its row", call=LISTED,
+            also={**BIASED, "ids[2]": 7}),
+    Refused("mask_logits", "mask_of[3]", (-2, 2, MOST, LEAST), "; it must be -1 to 1", call=LISTED),
     *(
         Refused("quantize", place, (NAN,), sentence=f"x[{at}] is nan", call={"rows": 70, "k": 512, "format": 10},
                 also={"x[69, 511]": NAN})

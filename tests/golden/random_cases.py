@@ -68,6 +68,8 @@ ROWS = {
     "sample": "logits",
     "topk_sample": "logits",
     "topp_sample": "logits",
+    "minp_sample": "logits",
+    "logprobs": "logits",
 }
 CONTENTS = ("plain", "plain", "ties", "masked", "nan", "infinite")
 
@@ -115,6 +117,8 @@ def sizes(drawn: Drawn, call: Call) -> None:
         call[name] = max(least, call[name])
     if "kv_heads" in call and "heads" in call:
         call["kv_heads"] = drawn(st.sampled_from([n for n in range(1, call.heads + 1) if call.heads % n == 0]))
+    if function.kernel == "logprobs":
+        call["n"] = min(call.n, 128)
     if "blocks" in call:
         call["blocks"] = -(-call.n // 256)
     if function.kernel in ("rope_freqs", "rope_freqs_scaled"):
@@ -294,7 +298,9 @@ def balance(d: Draw, call: Call) -> Arguments:
 
 def sampled(d: Draw, call: Call) -> Arguments:
     logits = with_content(d, call, d.bell(call.rows, call.vocab, scale=2))
-    limit = {"top_k": None} if "top_k" not in call.given else {}
+    limit: dict[str, Any] = {"top_k": None} if "top_k" not in call.given else {}
+    if "top_p" not in call.given:
+        limit["top_p"] = 0
     return decode.drawn(d, call.function.kernel, call.dtype, logits, **limit)
 
 
@@ -363,6 +369,15 @@ RECIPES: dict[str, Recipe] = {
     "sample": sampled,
     "topk_sample": sampled,
     "topp_sample": sampled,
+    "minp_sample": sampled,
+    "count_tokens": lambda d, c: decode.counted(d, c.rows, c.vocab, c.capacity),
+    "penalize_logits": lambda d, c: decode.penalized(d, c.rows, c.vocab, c.capacity),
+    "bias_logits": lambda d, c: decode.biased(d, c.rows, c.vocab, c.biases),
+    "mask_logits": lambda d, c: decode.masked(d, c.rows, c.vocab, c.n, c.words),
+    "logprobs": lambda d, c: {
+        "logits": with_content(d, c, d.bell(c.rows, c.vocab, scale=3)),
+        "ids": d.integers(c.rows, high=c.vocab),
+    },
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from constraints import Alternating
 from small_models import BITNET, llama_config, stored_model
 
 import nncuda
@@ -51,3 +52,34 @@ def test_engine(gpu: nncuda.Context, weights: str, cache: str, changes: dict[str
     for case, tokens in zip(cases, together, strict=True):
         engine.cache.forget()
         assert run(engine, [Request(*case)]) == [tokens]
+
+
+def test_what_is_done_to_logits(gpu: nncuda.Context) -> None:
+    """Penalties, biases, min_p, masks and log-probabilities, while the batch runs ahead and while it may not."""
+    with nncuda.Context(threads=2) as cpu:
+        stored = stored_model(cpu, llama_config(vocab_size=64, context=256, num_layers=1), "f32")
+    engine = Engine(stored, gpu, cache_format="f32", cache_tokens=6 * PAGE, max_batch=3)
+    ids = np.random.default_rng(0).integers(0, 64, 12, dtype=np.int32)
+    options = Sampling(1.3, seed=2, min_p=0.05, presence_penalty=0.5, frequency_penalty=0.3, repetition_penalty=1.2)
+    biased = Sampling(0.0, frequency_penalty=0.4, logit_bias={3: 2.0, 60: -50.0})
+    cases = [
+        lambda: Request(ids, 7, options),
+        lambda: Request(ids[:5], 7, biased, logprobs=4, prompt_logprobs=2),
+        lambda: Request(ids[:9], 7, Sampling(seed=1), constraint=Alternating(64)),
+    ]
+    alone = []
+    for case in cases:
+        alone.append(case())
+        run(engine, [alone[-1]])
+    together = [case() for case in cases]
+    run(engine, together)
+    for one, other in zip(alone, together, strict=True):
+        assert one.tokens == other.tokens and len(one.tokens) == 7
+        assert (one.scores, one.prompt_scores) == (other.scores, other.prompt_scores)
+    assert [token % 2 for token in alone[2].tokens] == [0, 1, 0, 1, 0, 1, 0]
+    logits = engine.logits([*ids[:5].tolist(), *alone[1].tokens]).astype(np.float64)
+    exact = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    scores = [*alone[1].prompt_scores[1:], *alone[1].scores]
+    for row, token, found in zip(exact, [*ids[1:5].tolist(), *alone[1].tokens], scores, strict=False):
+        assert found is not None and abs(found.logprob - row[token]) < 1e-5
+        assert [other for other, _ in found.top] == np.argsort(-row)[: len(found.top)].tolist()

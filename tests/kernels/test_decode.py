@@ -19,6 +19,7 @@ class Options:
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float | None = None
+    min_p: float | None = None
     seed: int = 0
     step: int = 0
 
@@ -30,8 +31,11 @@ def choose(cpu: Engine, logits: np.ndarray, o: Options, dtype: str = "f32") -> n
     temperature, seeds = np.full(rows, o.temperature, np.float32), np.full(rows, o.seed, np.int64)
     steps = np.arange(o.step, o.step + rows, dtype=np.int32)
     top_k = None if o.top_k is None else np.full(rows, o.top_k, np.int32)
-    if o.top_p is not None:
-        top_p = np.full(rows, o.top_p, np.float32)
+    top_p = None if o.top_p is None else np.full(rows, o.top_p, np.float32)
+    if o.min_p is not None:
+        min_p = np.full(rows, o.min_p, np.float32)
+        cpu.minp_sample(logits, temperature, top_k, top_p, min_p, seeds, steps, ids, rows, vocab, dtype)
+    elif top_p is not None:
         cpu.topp_sample(logits, temperature, top_k, top_p, seeds, steps, ids, rows, vocab, dtype)
     elif top_k is not None:
         cpu.topk_sample(logits, temperature, top_k, seeds, steps, ids, rows, vocab, dtype)
@@ -64,6 +68,9 @@ def distribution(logits: np.ndarray, o: Options) -> np.ndarray:
         running = np.cumsum(weights)
         length = int(np.argmax(running >= float(np.float32(o.top_p)) * running[-1])) + 1
         order, weights = order[:length], weights[:length]
+    if o.min_p is not None:
+        likely = weights >= float(np.float32(o.min_p))
+        order, weights = order[likely], weights[likely]
     p[order] = weights / weights.sum()
     return p
 
@@ -109,6 +116,11 @@ OPTIONS = [
     Options(1.0, top_p=1e-9),
     Options(1.0, top_k=20, top_p=0.5),
     Options(0.7, top_k=3, top_p=1.0),
+    Options(1.0, min_p=0.0),
+    Options(1.0, min_p=0.1),
+    Options(3.0, min_p=1.0),
+    Options(0.8, top_k=20, min_p=0.03),
+    Options(1.0, top_k=30, top_p=0.8, min_p=0.2),
 ]
 
 
@@ -131,7 +143,7 @@ def test_few_rows_are_cut_into_pieces_with_the_same_bits(cpu: Engine, dtype: str
         o.seed, o.step = 77, 100
         together = choose(cpu, x, o, dtype)
         for r in range(8):
-            alone = Options(o.temperature, o.top_k, o.top_p, o.seed, o.step + r)
+            alone = Options(o.temperature, o.top_k, o.top_p, o.min_p, o.seed, o.step + r)
             assert choose(cpu, x[r : r + 1], alone, dtype)[0] == together[r]
 
 
@@ -163,6 +175,7 @@ def test_infinities(cpu: Engine, dtype: str) -> None:
         (Options(1.0, top_p=0.5), {3, 77}),
         (Options(1.0, top_p=0.51), {3, 77, 500}),
         (Options(1.0, top_k=3, top_p=0.3), {3}),
+        (Options(1.0, min_p=1.0), {3, 77, 500, 599}),
         (Options(0.0), {3}),
     ):
         assert set(choose(cpu, x, o, dtype).tolist()) == expected
@@ -229,6 +242,7 @@ CHI_SQUARE = [
     Options(1.5, top_k=9),
     Options(1.0, top_p=0.8),
     Options(1.3, top_k=25, top_p=0.9),
+    Options(1.2, min_p=0.15),
 ]
 
 
@@ -274,7 +288,7 @@ def test_seeds_and_steps_are_rows_of_their_own(cpu: Engine) -> None:
     ids = empty(rows, "i32")
     cpu.topp_sample(x, temperature, top_k, top_p, seeds, steps, ids, rows, vocab, "f32")
     for r in range(rows):
-        o = Options(temperature[r], int(top_k[r]), top_p[r], int(seeds[r]), int(steps[r]))
+        o = Options(temperature[r], int(top_k[r]), top_p[r], None, int(seeds[r]), int(steps[r]))
         assert choose(cpu, x[r : r + 1], o)[0] == ids[r]
         check_draws(cpu, x[r : r + 1], o, "f32")
 

@@ -260,6 +260,63 @@ def test_interrupts_in_a_terminal(folder: Path) -> None:
         os.close(master)
 
 
+# How tokens are drawn
+
+
+def test_flags_of_drawing(folder: Path) -> None:
+    """Each has the effect of its option, in either command."""
+    usual = ["generate", folder, "--ids", "1 50 60", "--max-tokens", 12, "--seed", 3]
+    with LanguageModel.load(folder) as model:
+
+        def wanted(sampling: Sampling) -> str:
+            return " ".join(str(event.token) for event in model.generate([1, 50, 60], 12, sampling, end_ids=()))
+
+        found = set()
+        for flags, options in (
+            ([], {}),
+            (["--min-p", 0.4, "--temperature", 2], {"min_p": 0.4, "temperature": 2.0}),
+            (["--presence-penalty", 1.5], {"presence_penalty": 1.5}),
+            (["--frequency-penalty=-0.5"], {"frequency_penalty": -0.5}),
+            (["--repetition-penalty", 1.8], {"repetition_penalty": 1.8}),
+            (["--logit-bias", "77=1e3", "--logit-bias", "78=1e3"], {"logit_bias": {77: 1e3, 78: 1e3}}),
+            (["--greedy", "--frequency-penalty", 2], {"temperature": 0.0, "frequency_penalty": 2.0}),
+        ):
+            result = nncuda_command(*usual, *flags)
+            assert result.stdout.strip() == wanted(Sampling(seed=3, **options)), (flags, result.output)  # type: ignore[arg-type]
+            found.add(result.stdout)
+        assert len(found) >= 5
+    tokenizer = Tokenizer.load(folder / "tokenizer.model")
+    piece = tokenizer.decode([77])
+    result = nncuda_command("chat", folder, "--max-tokens", 3, "--logit-bias", "77=1e3", input="hello\n")
+    assert result.stdout.count(piece.strip()) >= 3
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (["--min-p", "1.5"], "--min-p"),
+        (["--presence-penalty", "nan"], "presence_penalty is nan; it must be a finite number"),
+        (["--repetition-penalty", "0"], "repetition_penalty is 0.0; it must be a finite number above 0"),
+        (["--logit-bias", "5"], "is not a valid float"),
+        (["--logit-bias", "a=1"], "'a=1' is not ID=BIAS, such as 42=-100"),
+        (["--logit-bias", "5=inf"], "logit_bias of token 5 is inf"),
+    ],
+)
+def test_flags_of_drawing_that_are_refused(folder: Path, flags: list[str], problem: str) -> None:
+    for command in (["generate", folder, "hello"], ["chat", folder]):
+        result = nncuda_command(*command, *flags)
+        assert result.exit_code == 2 and problem in result.stderr
+
+
+def test_a_bias_of_a_token_that_the_model_has_not(folder: Path) -> None:
+    for command in (["generate", folder, "hello"], ["chat", folder]):
+        result = nncuda_command(*command, "--logit-bias", "600=1")
+        assert (
+            result.exit_code != 0
+            and "logit_bias[0] is 600; it must be 0 to 599" in f"{result.stderr}{result.exception}"
+        )
+
+
 # The page
 
 

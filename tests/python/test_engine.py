@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from constraints import Alternating
 from small_models import BITNET, TINY, llama_config, numbers, save_tiny, stored_model
 
 import nncuda
@@ -19,6 +20,7 @@ from nncuda.formats.block_formats import FORMATS
 from nncuda.formats.mapped import map_file, release
 from nncuda.infer import Sampling, generate
 from nncuda.infer.batch import DecodeBatch, Row
+from nncuda.infer.drawing import Drawing
 from nncuda.infer.dump import record
 from nncuda.infer.engine import Engine, Part
 from nncuda.infer.paged_cache import PAGE, CacheFullError
@@ -296,23 +298,49 @@ def test_ragged_prompts_in_one_call(engine: Engine) -> None:
     np.testing.assert_array_equal(logits, np.stack(alone))
 
 
-def test_tokens_do_not_depend_on_company(engine: Engine) -> None:
-    """Random schedules: joins, leaves, cancels, shared beginnings; each request's tokens are those it draws alone."""
+PLAIN = (GREEDY, Sampling(1.3, seed=5), Sampling(0.9, top_k=5, seed=6), Sampling(1.1, top_p=0.7, seed=7))
+ADJUSTED = (
+    GREEDY,
+    Sampling(0.0, presence_penalty=0.8, frequency_penalty=0.3, repetition_penalty=1.3),
+    Sampling(1.2, min_p=0.1, frequency_penalty=-0.4, seed=5),
+    Sampling(1.1, top_p=0.9, seed=6, logit_bias={3: 4.0, 95: -100.0, 20: 2.5}),
+    Sampling(0.9, top_k=40, repetition_penalty=1.1, seed=7, logit_bias={7: 3.0}),
+    Sampling(1.0, seed=8),
+)
+
+
+@pytest.mark.parametrize("samplings", [PLAIN, ADJUSTED], ids=["plain", "adjusted"])
+def test_tokens_do_not_depend_on_company(engine: Engine, samplings: tuple[Sampling, ...]) -> None:
+    """Random schedules: joins, leaves, cancels, shared beginnings; each request's tokens are those it draws alone, and
+    so are the log-probabilities that it wants. In the adjusted ones some have log-probabilities, or a constraint."""
     rng = np.random.default_rng(11)
     common = ids_of(2 * PAGE, 99)
-    samplings = (GREEDY, Sampling(1.3, seed=5), Sampling(0.9, top_k=5, seed=6), Sampling(1.1, top_p=0.7, seed=7))
     wanted = {}
+    scores = {}
     cases = []
+
+    def request_of(number: int) -> Request:
+        if samplings is PLAIN:
+            return Request(*cases[number])
+        return Request(
+            *cases[number],
+            logprobs=number % 4 * 2 if number % 3 == 0 else None,
+            prompt_logprobs=2 if number % 5 == 4 else None,
+            constraint=Alternating() if number % 4 == 1 else None,
+        )
+
     for number in range(12):
         begin = common[: rng.integers(0, 2 * PAGE)] if number % 2 else common[:0]
         prompt = np.concatenate([begin, ids_of(int(rng.integers(1, 150)), number)])
-        cases.append((prompt, int(rng.integers(1, 40)), samplings[number % 4]))
+        cases.append((prompt, int(rng.integers(1, 40)), samplings[number % len(samplings)]))
         engine.cache.forget()
-        wanted[number] = run(engine, [Request(*cases[number])])[0]
+        alone = request_of(number)
+        wanted[number] = run(engine, [alone])[0]
+        scores[number] = list(alone.scores), alone.prompt_scores
     for ahead in (False, True, True):
         scheduler = Scheduler(engine, ahead)
         order = rng.permutation(np.repeat(np.arange(len(cases)), 2))
-        requests = [(number, Request(*cases[number])) for number in order]
+        requests = [(number, request_of(number)) for number in order]
         waiting = list(requests)
         while waiting or not scheduler.idle:
             for _ in range(rng.integers(0, 3)):
@@ -326,6 +354,9 @@ def test_tokens_do_not_depend_on_company(engine: Engine) -> None:
         for number, request in requests:
             tokens = list(request.tokens)
             assert tokens == wanted[number][: len(tokens)]
+            assert list(request.scores) == scores[number][0][: len(tokens)]
+            known = request.prompt_scores
+            assert known == scores[number][1][: len(known)] and (not tokens or len(known) == len(scores[number][1]))
             cancelled += request.finish == "cancelled"
             assert request.finish == "cancelled" or len(tokens) == len(wanted[number])
         assert cancelled < len(requests) / 2
@@ -463,11 +494,11 @@ def test_a_batch_is_captured_once_for_each_size(ctx: nncuda.Context, changes: di
     for seed in range(3):
         sequence = engine.cache.open()
         engine.prefill([Part(sequence, ids_of(5, seed), False)])
-        rows.append(Row(sequence, GREEDY, token=seed))
+        rows.append(Row(sequence, Drawing(GREEDY), token=seed))
         batch.join(rows[-1])
         batch.step()
     with pytest.raises(ValueError, match="max_batch is 3"):
-        batch.join(Row(engine.cache.open(), GREEDY))
+        batch.join(Row(engine.cache.open(), Drawing(GREEDY)))
     used = ctx.bytes_used
     batch.step()
     # As many calls as one sequence has: embedding, those of two layers, norm, head, argmax, counting on.

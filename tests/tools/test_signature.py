@@ -69,4 +69,5 @@ def test_only_what_no_tensor_tells_is_passed():
         "attention_decode_paged": ["kv_heads"],
         "interleave_rows": ["k"],
         "round": ["dtype"],  # what f32 is rounded to
+        "count_tokens": ["vocab"],  # which ids are held against, before any logits are there
     }

@@ -45,10 +45,7 @@ def chat(
     model_option: Path | None,
     system: str | None,
     max_tokens: int | None,
-    temperature: float,
-    top_k: int | None,
-    top_p: float,
-    seed: int,
+    sampling: Sampling,
     stats: bool,
     device: str,
     threads: int | None,
@@ -65,8 +62,9 @@ def chat(
     start = time.perf_counter()
     with LanguageModel.load(path, device=device, threads=threads, max_batch=1, **options) as loaded:
         seconds = time.perf_counter() - start
-        conversation = Conversation(loaded, system, Sampling(temperature, top_k, top_p, seed), max_tokens)
+        conversation = Conversation(loaded, system, sampling, max_tokens)
         conversation.check()
+        sampling.check_ids(loaded.config.vocab_size)
         if loaded.stored.chat_template.plain:
             click.echo(
                 "The model has no chat template: it is given lines that begin with User: and Assistant:", err=True

@@ -3,19 +3,36 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Callable
+from typing import Any, cast
 
 import click
 
+from ..infer import Sampling
 from ..infer.paged_cache import CACHE_FORMATS
 from ..infer.weight_reader import PLACES
 from .arguments import Command, together
 from .options import Seed
 
 
+class _Bias(click.ParamType):
+    """ID=BIAS, as a pair."""
+
+    name = "bias"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, float]:
+        token, _, bias = str(value).partition("=")
+        if not (token.isascii() and token.isdigit()):
+            self.fail(f"{value!r} is not ID=BIAS, such as 42=-100", param, ctx)
+        return int(token), click.FLOAT.convert(bias, param, ctx)
+
+
 def drawing_options(temperature: float, zero: str, top_p: float | None, seed: str) -> Callable[[Command], Command]:
-    """`temperature`, `top_k`, `top_p` and `seed`, with a command's own defaults and words for 0 and for the seed."""
-    return together(
+    """The options of `Sampling`, which a command gets as `sampling`, with its own defaults and words for 0 and for the
+    seed."""
+    options = together(
         click.option(
             "--temperature", type=click.FloatRange(min=0), default=temperature, show_default=True,
             help=f"Sampling temperature; {zero}.",
@@ -25,9 +42,46 @@ def drawing_options(temperature: float, zero: str, top_p: float | None, seed: st
             "--top-p", type=click.FloatRange(0, 1, min_open=True), default=top_p, show_default=top_p is not None,
             help="Sample only from the most likely tokens that make up this share of the probability.",
         ),
+        click.option(
+            "--min-p", type=click.FloatRange(0, 1),
+            help="Sample only from tokens at least this many times as likely as the most likely one.",
+        ),
+        click.option(
+            "--presence-penalty", type=float, default=0.0, metavar="X",
+            help="Subtract X from the logit of a token that was written before.",
+        ),
+        click.option(
+            "--frequency-penalty", type=float, default=0.0, metavar="X",
+            help="Subtract X from the logit of a token for each time that it was written.",
+        ),
+        click.option(
+            "--repetition-penalty", type=float, default=1.0, metavar="X",
+            help="Make tokens of the prompt and of what was written less likely: X above 1, such as 1.1, divides their "
+            "logits.",
+        ),
+        click.option(
+            "--logit-bias", type=_Bias(), multiple=True, metavar="ID=BIAS",
+            help="Add BIAS to the logit of the token ID; may be repeated.",
+        ),
         click.option("--seed", type=Seed(), default=0, show_default=True, help=f"The same seed gives {seed}."),
     )  # fmt: skip
 
+    def add(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_sampling(*args: Any, logit_bias: tuple[tuple[int, float], ...], **given: Any) -> Any:
+            own = {name: given.pop(name) for name in _OWN}
+            try:
+                sampling = Sampling(**own, logit_bias=dict(logit_bias))
+            except ValueError as error:
+                raise click.UsageError(str(error)) from None
+            return command(*args, sampling=sampling, **given)
+
+        return options(cast(Command, with_sampling))
+
+    return add
+
+
+_OWN = [field.name for field in dataclasses.fields(Sampling) if field.name != "logit_bias"]
 
 #: `context`, `cache_format` and `weights`, which are those of `Engine`.
 engine_options = together(

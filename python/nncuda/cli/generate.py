@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -79,10 +80,7 @@ def generate(
     prompts: tuple[str, ...],
     max_tokens: int | None,
     greedy: bool,
-    temperature: float,
-    top_k: int | None,
-    top_p: float | None,
-    seed: int,
+    sampling: Sampling,
     as_ids: bool,
     stats: bool,
     contiguous: bool,
@@ -106,7 +104,8 @@ def generate(
     --expert-parallel 4`. Each rank holds some of the experts, the first one the rest of the model, too; it reads the
     prompts and writes. The text is that of one rank alone.
     """
-    sampling = Sampling(0.0 if greedy else temperature, top_k, top_p, seed)
+    if greedy:
+        sampling = dataclasses.replace(sampling, temperature=0.0)
     with contextlib.ExitStack() as stack:
         comm = stack.enter_context(_joined(expert_parallel, device, threads)) if expert_parallel > 1 else None
         path, texts = _model_and_prompts(model_option, arguments, prompts)

@@ -5,19 +5,23 @@
 (`contiguous`), the same to the bit in every language.
 """
 
+from .constraint import Constraint
 from .contiguous import generate, generate_batch, room
 from .divided_experts import serve_experts
 from .language_model import Event, LanguageModel
 from .paged_cache import CacheFullError
 from .sampling import Sampling
+from .scores import TokenLogprobs
 from .text import TextGenerator
 
 __all__ = [
     "CacheFullError",
+    "Constraint",
     "Event",
     "LanguageModel",
     "Sampling",
     "TextGenerator",
+    "TokenLogprobs",
     "generate",
     "generate_batch",
     "room",

@@ -5,8 +5,11 @@ captured for each number of rows, when there are so many for the first time, and
 the host what calling costs, once, and a batch padded to some larger size would cost every step the products of rows
 that nobody asked for. From step to step only the drawn ids come back; what the host sends is new pages.
 
+A step that also gives log-probabilities, or changes logits before tokens are drawn, is another graph.
+
 A batch may run ahead: as the ids that a step reads are on the device already, it can be started before the host has
-read them. Then the device never waits for the host, and a row that ends has run one step for nothing.
+read them. Then the device never waits for the host, and a row that ends has run one step for nothing. While a row has
+a mask, which the host makes from the token before, or wants log-probabilities, it does not.
 """
 
 from __future__ import annotations
@@ -14,29 +17,52 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import kernels
 from ..binding import exchange
 from ..device import Graph, Tensor
+from .drawing import Drawing, Kind, RowSampler
 from .engine import Engine
 from .paged_cache import CachedSequence
-from .sampling import RowSampler, Sampling
+from .scores import Scores, TokenLogprobs
 from .transfers import Beside, Waiting
 
 
 @dataclass(eq=False)
 class Row:
-    """A sequence, how its tokens are drawn, the last one, which has not been run yet, how many were drawn, and whose
-    it is."""
+    """A sequence, how its tokens are drawn, the last one, which has not been run yet, and whose it is.
+
+    `alternatives` is how many of the likeliest tokens come with the log-probability of each that is drawn, which then
+    is in `logprobs`; with None there is none.
+    """
 
     sequence: CachedSequence
-    sampling: Sampling
+    drawing: Drawing
     token: int = -1
-    draws: int = 0
     owner: Any = None
+    alternatives: int | None = None
+    logprobs: TokenLogprobs | None = None
+
+    def take(self, token: int, logprobs: TokenLogprobs | None) -> None:
+        """A token was drawn."""
+        self.token, self.logprobs = token, logprobs
+        self.drawing.drawn(token)
+
+
+class _Step(NamedTuple):
+    """What a graph does: the number of rows, the calls of its draw, and whether it gives log-probabilities."""
+
+    rows: int
+    kind: Kind
+    scored: bool
+
+
+class _UnderWay(NamedTuple):
+    rows: list[Row]
+    scored: bool
 
 
 class DecodeBatch:
@@ -54,25 +80,30 @@ class DecodeBatch:
         self._inputs = engine.inputs(most, most)._replace(ids=ids, positions=positions, lengths=lengths)
         self._inputs.offsets.copy_(np.arange(most + 1))
         self._moving = self._state.narrow(0, 1, 2)
-        self._sampler = RowSampler(ctx, most)
-        self._first_sampler = RowSampler(ctx, most)
+        vocab = engine.config.vocab_size
+        self._sampler = RowSampler(ctx, most, vocab)
+        self._first_sampler = RowSampler(ctx, most, vocab)
+        # Once a row wants log-probabilities; the logits that they are of, where drawing changes them.
+        self._scores: Scores | None = None
+        self._given: Tensor | None = None
         self._first_ids = ctx.zeros((most,), "i32")
         table = self._inputs.table
         self._transfers = Beside(ctx, ids, table) if self._ahead else Waiting(ids, table)
-        self._under_way: deque[list[Row]] = deque()  # the rows of steps whose ids were not read, at most two
-        self._graphs: dict[tuple[int, bool], Graph] = {}
+        self._under_way: deque[_UnderWay] = deque()  # steps whose ids were not read, at most two
+        self._graphs: dict[_Step, Graph] = {}
+        self._generation = 0  # of the sampler, that of the graphs
         self._tables = engine.rope.length  # how far those of the graphs reach
         self._changed = False  # whether the rows on the device are not those of `rows`
 
     def first_tokens(self, logits: Tensor, rows: Sequence[Row]) -> list[int]:
         """Draws the token after each prompt, from the logits that prefill gave, into the rows and the result."""
-        self._assign(self._first_sampler, rows)
+        self._first_sampler.assign([row.drawing for row in rows])
         ids = self._first_ids.narrow(0, 0, len(rows))
-        self._first_sampler.draw(logits, ids)
+        scored = self._scored(rows)
+        self._draw(self._first_sampler, logits, ids, scored)
         tokens: list[int] = ids.numpy().tolist()
-        for row, token in zip(rows, tokens, strict=True):
-            row.token = token
-            row.draws += 1
+        for row, token, logprobs in zip(rows, tokens, self._read_scores(rows, scored), strict=True):
+            row.take(token, logprobs)
         return tokens
 
     def join(self, row: Row) -> None:
@@ -111,14 +142,12 @@ class DecodeBatch:
         """Waits for what is under way and frees the graphs."""
         while self._under_way:
             self._collect()
-        for graph in self._graphs.values():
-            graph.close()
-        self._graphs.clear()
+        self._close_graphs()
 
     def _can_run_ahead(self) -> bool:
-        """Whether the step after that under way needs nothing but pages: the same rows, none at the context's end, and
-        rotary tables that reach far enough."""
-        if self._changed or len(self._under_way) > 1:
+        """Whether the step after that under way needs nothing but pages: the same rows, none at the context's end or
+        with a mask for its next token, and rotary tables that reach far enough."""
+        if self._changed or len(self._under_way) > 1 or self._sampler.kind.masked or self._scored(self.rows):
             return False
         context, positions = self._engine.cache.context, self._engine.rope.length
         return all(row.sequence.length + 2 <= context and row.sequence.position + 1 < positions for row in self.rows)
@@ -134,32 +163,58 @@ class DecodeBatch:
                 self._transfers.page(at, len(row.sequence.pages) - 1, row.sequence.pages[-1])
         if self._changed:
             self._send()
+        elif self._sampler.kind.masked:
+            self._sampler.renew_masks([row.drawing for row in rows])
         engine.reach(max(row.sequence.position for row in rows) + before)
-        if engine.rope.length != self._tables:
-            self._tables = engine.rope.length
-            for graph in self._graphs.values():
-                graph.close()
-            self._graphs.clear()
-        key = len(rows), self._sampler.greedy
-        graph = self._graphs.get(key)
+        if engine.rope.length != self._tables or self._sampler.generation != self._generation:
+            self._tables, self._generation = engine.rope.length, self._sampler.generation
+            self._close_graphs()
+        step = _Step(len(rows), self._sampler.kind, self._scored(rows))
+        graph = self._graphs.get(step)
         if graph is None:
-            graph = self._graphs[key] = self._capture()
+            graph = self._graphs[step] = self._capture(step)
         self._transfers.begin()
         graph.launch()
         self._transfers.end()
-        self._under_way.append(list(rows))
+        self._under_way.append(_UnderWay(list(rows), step.scored))
 
     def _collect(self) -> list[tuple[Row, int]]:
         """Reads what the oldest step under way has drawn, for the rows that have not left since."""
-        rows = self._under_way.popleft()
+        rows, scored = self._under_way.popleft()
+        tokens = self._transfers.ids().tolist()[: len(rows)]
         drawn = []
-        for row, token in zip(rows, self._transfers.ids().tolist(), strict=False):
+        for row, token, logprobs in zip(rows, tokens, self._read_scores(rows, scored), strict=True):
             if row in self.rows:
                 self._engine.cache.advance(row.sequence, (row.token,))
-                row.token = token
-                row.draws += 1
+                row.take(token, logprobs)
                 drawn.append((row, token))
         return drawn
+
+    def _read_scores(self, rows: Sequence[Row], scored: bool) -> Sequence[TokenLogprobs | None]:
+        """What the last step has given of log-probabilities."""
+        if not scored or self._scores is None:
+            return [None] * len(rows)
+        found = self._scores.read([row.alternatives or 0 for row in rows])
+        return [None if row.alternatives is None else one for row, one in zip(rows, found, strict=True)]
+
+    def _scored(self, rows: Sequence[Row]) -> bool:
+        """Whether a step of these rows gives log-probabilities; then there is a place for them."""
+        scored = any(row.alternatives is not None for row in rows)
+        if scored and self._scores is None:
+            engine = self._engine
+            self._scores = Scores(engine.ctx, engine.max_batch)
+            self._given = engine.ctx.zeros((engine.max_batch, engine.config.vocab_size))
+        return scored
+
+    def _draw(self, sampler: RowSampler, logits: Tensor, ids: Tensor, scored: bool) -> None:
+        if not scored or self._scores is None or self._given is None:
+            sampler.draw(logits, ids)
+            return
+        given = logits
+        if sampler.kind.adjusts:
+            given = self._given.narrow(0, 0, logits.shape[0]).copy_(logits)
+        sampler.draw(logits, ids)
+        self._scores.take(given, ids)
 
     def _send(self) -> None:
         rows = self.rows
@@ -169,18 +224,18 @@ class DecodeBatch:
         self._state.copy_(whole)
         table = np.stack([self._engine.cache.table_row(row.sequence) for row in rows])
         self._inputs.table.narrow(0, 0, len(rows)).copy_(table)
-        self._assign(self._sampler, rows)
+        self._sampler.assign([row.drawing for row in rows])
         self._changed = False
 
-    @staticmethod
-    def _assign(sampler: RowSampler, rows: Sequence[Row]) -> None:
-        sampler.assign([row.sampling for row in rows], [row.draws for row in rows])
+    def _close_graphs(self) -> None:
+        for graph in self._graphs.values():
+            graph.close()
+        self._graphs.clear()
 
-    def _capture(self) -> Graph:
-        rows = len(self.rows)
-        inputs = self._engine.first_inputs(self._inputs, rows, rows)
+    def _capture(self, step: _Step) -> Graph:
+        inputs = self._engine.first_inputs(self._inputs, step.rows, step.rows)
         with self._engine.ctx.capture() as graph:
-            self._sampler.draw(self._engine.decode(inputs), inputs.ids)
+            self._draw(self._sampler, self._engine.decode(inputs), inputs.ids, step.scored)
             # All rows, used or not: those of rows that join are set then.
             kernels.increment(self._moving)
         return graph

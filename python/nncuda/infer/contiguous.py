@@ -14,7 +14,8 @@ import numpy as np
 from ..device import Graph, HostCopy
 from ..models import MoETransformer
 from ..token_ids import Ids, prompt_ids
-from .sampling import GREEDY, RowSampler, Sampling
+from .drawing import Drawing, RowSampler
+from .sampling import GREEDY, Sampling
 
 
 class _Sequences:
@@ -34,8 +35,12 @@ class _Sequences:
         self._logits = ctx.empty((rows, model.config.vocab_size))
         self._ids = ctx.empty((rows,), "i32")
         self._read_ids = HostCopy(self._ids).read
-        self._sampler = RowSampler(ctx, rows)
-        self._sampler.assign([dataclasses.replace(sampling, seed=sampling.seed + row) for row in range(rows)])
+        self._sampler = RowSampler(ctx, rows, model.config.vocab_size)
+        drawings = []
+        for row, prompt in enumerate(prompts):
+            own = dataclasses.replace(sampling, seed=sampling.seed + row)
+            drawings.append(Drawing.of(own, prompt, capacity - len(prompt) + 1))
+        self._sampler.assign(drawings)
         self._steps = 0
         self._graph: Graph | None = None
         for row, prompt in enumerate(prompts):
@@ -99,6 +104,7 @@ def generate_batch(
     checked = [prompt_ids(prompt, vocab, f"prompts[{number}]") for number, prompt in enumerate(prompts)]
     if not checked:
         raise ValueError("prompts is empty; there must be at least one")
+    sampling.check_ids(vocab)
     if max_new_tokens < 0:
         raise ValueError(f"max_new_tokens is {max_new_tokens}; it must be at least 0")
     return _tokens(model, checked, max_new_tokens, sampling, end_id, capture)

@@ -20,6 +20,7 @@ from ..layers.attention import split_heads
 from ..token_ids import Ids, sequence_ids
 from .divided_experts import DividedExperts
 from .paged_cache import PAGE, CachedSequence, PagedCache
+from .scores import Scores, TokenLogprobs
 from .stored_layers import StoredLayers
 from .ternary_layers import TernaryLayers
 from .watch import Watch, within
@@ -183,6 +184,40 @@ class Engine:
                     found[start + first : start + first + rows] = logits.numpy()
         finally:
             self.cache.close(sequence)
+        return found
+
+    def logprobs(self, ids: Sequence[int] | np.ndarray, alternatives: int = 0) -> list[TokenLogprobs | None]:
+        """The log-probability of each of the ids after those before it, with so many alternatives; None for the first.
+
+        The bits are those that a request has for its prompt.
+        """
+        array = self.check_ids(ids)
+        if len(array) > self.context:
+            raise ValueError(f"there are {len(array)} ids; the context has room for {self.context}")
+        found: list[TokenLogprobs | None] = [None] * min(len(array), 1)
+        sequence = self.cache.open(rows=len(array))
+        try:
+            for start in range(0, len(array), self.piece):
+                piece = array[start : start + self.piece]
+                self._forward_parts([sequence], [piece])
+                found += self.scores(0, array[start + 1 : start + 1 + len(piece)], alternatives)
+        finally:
+            self.cache.close(sequence)
+        return found
+
+    def scores(self, first: int, following: np.ndarray, alternatives: int) -> list[TokenLogprobs]:
+        """The log-probabilities of the ids that follow the tokens of the last prefill call from number `first` on."""
+        found = []
+        rows = min(len(following), _LOGITS_ROWS)
+        if rows == 0:
+            return []
+        block, scores = self.ctx.empty((rows, self.config.vocab_size)), Scores(self.ctx, rows)
+        ids = self.ctx.empty((rows,), "i32")
+        for start in range(0, len(following), rows):
+            part = following[start : start + rows]
+            logits = self._head(self._x.narrow(0, first + start, len(part)), block)
+            scores.take(logits, ids.narrow(0, 0, len(part)).copy_(part))
+            found += scores.read([alternatives] * len(part))
         return found
 
     def check_ids(self, ids: Ids) -> np.ndarray:

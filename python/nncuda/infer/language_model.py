@@ -16,9 +16,11 @@ from ..models.llama import LlamaConfig
 from ..models.stored import StoredModel
 from ..token_ids import Ids, token_ids
 from ..tokenizer import StreamDecoder
+from .constraint import Constraint
 from .engine import Engine
 from .sampling import GREEDY, Sampling
 from .scheduler import STOP, Request, Scheduler
+from .scores import TokenLogprobs, check_alternatives
 from .text import StopStrings
 
 if TYPE_CHECKING:
@@ -47,14 +49,19 @@ class Event:
     text        what it adds to the final text: a character that more tokens complete, or words that may be
                 the beginning of a stop string, come with a later event
     finish      None, or why this is the prompt's last event: "end" (the model ended the text: the token is not part of
-                it), "stop" (a stop string came up: the text ends before it), "length" (max_new_tokens), "cancelled"
-                (token is -1)
+                it), "stop" (a stop string came up, and the text ends before it; or its constraint allows no token
+                more), "length" (max_new_tokens), "cancelled" (token is -1)
+    logprobs    the token's log-probability and those of alternatives, where they were asked for
+    prompt_logprobs   in the first event of a prompt: those of the prompt's tokens, where they were asked for; None for
+                      the first one
     """
 
     prompt: int
     token: int
     text: str
     finish: str | None = None
+    logprobs: TokenLogprobs | None = None
+    prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None
 
 
 class LanguageModel(DeviceBound):
@@ -187,6 +194,9 @@ class LanguageModel(DeviceBound):
         stop: str | Sequence[str] = (),
         end_ids: Sequence[int] | None = None,
         cancel: Flag | None = None,
+        logprobs: int | None = None,
+        prompt_logprobs: int | None = None,
+        constraint: Constraint | Sequence[Constraint | None] | None = None,
     ) -> Iterator[Event]:
         """Continues one prompt, or several together, and yields every token as it is generated.
 
@@ -195,6 +205,11 @@ class LanguageModel(DeviceBound):
         (by default, when the context is full; with more than that the oldest text is dropped), with one of `end_ids`
         (by default those of the tokenizer), or with one of the strings in `stop`. With one `sampling`, prompt i draws
         with seed + i. When `cancel` is set, all end before the next token. Leaving the loop ends the prompts, too.
+
+        `logprobs`, 0 to 20, asks for the log-probability of each token and of so many of the likeliest ones in its
+        place, as the model gave them, before any option of `sampling`; `prompt_logprobs` asks for those of the prompt's
+        tokens, which then is run as a whole, even for no new token. `constraint` says which tokens may be next
+        (`Constraint`): one for each of several prompts. What it raises is raised here, and ends that prompt alone.
 
         A prompt's tokens are the same bits whatever else is generated, also by other calls: two of these
         iterators may be used in turns.
@@ -209,6 +224,16 @@ class LanguageModel(DeviceBound):
             samplings = list(sampling)
             if len(samplings) != len(ids):
                 raise ValueError(f"there are {len(samplings)} samplings for {len(ids)} prompts")
+        for how in samplings:
+            how.check_ids(self.config.vocab_size)
+        check_alternatives("logprobs", logprobs)
+        check_alternatives("prompt_logprobs", prompt_logprobs)
+        if constraint is None:
+            constraints: list[Constraint | None] = [None] * len(ids)
+        else:
+            constraints = list(constraint) if isinstance(constraint, Sequence) else [constraint]
+        if len(constraints) != len(ids):
+            raise ValueError(f"there are {len(constraints)} constraints for {len(ids)} prompts; each needs its own")
         stops = [stop] if isinstance(stop, str) else list(stop)
         if stops and self.tokenizer is None:
             raise ValueError("stop strings need a tokenizer, which this model lacks")
@@ -220,7 +245,10 @@ class LanguageModel(DeviceBound):
         lengths = [max_new_tokens if max_new_tokens is not None else self.room(one) for one in ids]
         for one, length in zip(ids, lengths, strict=True):
             self.scheduler.check(one, length)
-        requests = [Request(one, length, how, ends) for one, length, how in zip(ids, lengths, samplings, strict=True)]
+        requests = [
+            Request(one, length, how, ends, logprobs=logprobs, prompt_logprobs=prompt_logprobs, constraint=rule)
+            for one, length, how, rule in zip(ids, lengths, samplings, constraints, strict=True)
+        ]
         return self._events(requests, [_Text(self.tokenizer, stops) for _ in requests], cancel)
 
     def stream(
@@ -316,6 +344,14 @@ class LanguageModel(DeviceBound):
         with self.ctx._turns:
             return self.engine.logits(checked)
 
+    def logprobs(self, ids: Prompt, alternatives: int = 0) -> list[TokenLogprobs | None]:
+        """The log-probability of each token of one text after those before it, with so many of the likeliest tokens in
+        its place, at most 20; None for the first. The bits are those of `prompt_logprobs` of `generate`."""
+        check_alternatives("alternatives", alternatives)
+        checked = self.encode(ids)
+        with self.ctx._turns:
+            return self.engine.logprobs(checked, alternatives)
+
     def room(self, ids: Sequence[int] | np.ndarray) -> int:
         """How many tokens can be written after a prompt before its beginning drops out of sight."""
         # The last token drawn is never run.
@@ -345,9 +381,14 @@ class LanguageModel(DeviceBound):
         events = []
         for number, request in list(requests.items()):
             for event in self._of_request(number, request, texts[number]):
-                events.append(event)
+                scores = request.take_prompt_scores()
+                events.append(event if scores is None else dataclasses.replace(event, prompt_logprobs=scores))
                 if event.finish is not None:
                     del requests[number]
+        if not events:  # what came before a failure is told first
+            for request in requests.values():
+                if request.error is not None:
+                    raise request.error
         return events
 
     def _abandon(self, requests: Iterable[Request]) -> None:
@@ -370,21 +411,21 @@ class LanguageModel(DeviceBound):
     def _of_request(self, number: int, request: Request, text: _Text) -> Iterator[Event]:
         """What has come of a request since it was last asked."""
         while request.tokens:
-            token = request.tokens.popleft()
-            finish = None if request.tokens else request.finish
+            token, logprobs = request.tokens.popleft(), request.scores.popleft()
+            finish = None if request.tokens or request.error else request.finish
             if finish == "end":
-                yield Event(number, token, text.rest(), finish)
+                yield Event(number, token, text.rest(), finish, logprobs)
                 return
             piece, stopped = text.push(token)
             if stopped:
                 self.scheduler.cancel(request)
                 request.tokens.clear()
-                yield Event(number, token, piece, STOP)
+                yield Event(number, token, piece, STOP, logprobs)
                 return
-            yield Event(number, token, piece + text.rest() if finish else piece, finish)
+            yield Event(number, token, piece + text.rest() if finish else piece, finish, logprobs)
             if finish:
                 return
-        if request.finish is not None:  # without a token: cancelled, or none was asked for
+        if request.finish is not None and request.error is None:  # without a token: cancelled, or none was asked for
             yield Event(number, -1, text.rest(), request.finish)
 
     def _text_tokenizer(self) -> Any:

@@ -15,40 +15,68 @@ from dataclasses import dataclass
 import numpy as np
 
 from .batch import DecodeBatch, Row
+from .constraint import Constraint, checked_mask
+from .drawing import Drawing
 from .engine import Engine, Part
 from .paged_cache import PAGE, CacheFullError
 from .sampling import GREEDY, Sampling
+from .scores import TokenLogprobs
 
 #: Tokens of a prompt that are run between two steps of sequences which wait for their next token. A short piece keeps
 #: them from waiting long; a long one makes better use of the machine, and is taken when no other request waits.
 PIECE_BESIDE_DECODING = 128
 
-END, STOP, LENGTH, CANCELLED = "end", "stop", "length", "cancelled"
+END, STOP, LENGTH, CANCELLED, FAILED = "end", "stop", "length", "cancelled", "failed"
 
 
 class Request:
     """A prompt on its way: `tokens` are those drawn and not yet taken, `finish` says why it ended, None until then.
 
-    `shared` is how many tokens of the prompt were found in the cache when it was admitted.
+    `shared` is how many tokens of the prompt were found in the cache when it was admitted. With `logprobs`, a number of
+    alternatives, each token comes with its log-probability, in `scores`; with `prompt_logprobs` those of the prompt's
+    tokens are in `prompt_scores` once it has been run, None for the first one: then none of it is taken from the cache.
+    `constraint` says which tokens may be drawn; what it raises ends the request, and is its `error`.
     """
 
     def __init__(
-        self, prompt: np.ndarray, max_new_tokens: int, sampling: Sampling = GREEDY, end_ids: Iterable[int] = ()
+        self,
+        prompt: np.ndarray,
+        max_new_tokens: int,
+        sampling: Sampling = GREEDY,
+        end_ids: Iterable[int] = (),
+        *,
+        logprobs: int | None = None,
+        prompt_logprobs: int | None = None,
+        constraint: Constraint | None = None,
     ):
         self.prompt = prompt
         self.max_new_tokens = max_new_tokens
         self.sampling = sampling
         self.end_ids = frozenset(end_ids)
+        self.logprobs = logprobs
+        self.prompt_logprobs = prompt_logprobs
+        self.constraint = constraint
         self.tokens: deque[int] = deque()
+        self.scores: deque[TokenLogprobs | None] = deque()  # as many as tokens
+        self.prompt_scores: list[TokenLogprobs | None] = [None]
+        self.error: Exception | None = None
         self.drawn = 0
         self.shared = 0
         self.finish: str | None = None
+        self._drawing: Drawing | None = None  # once it waits
         self._row: Row | None = None  # once it is admitted
+
+    def take_prompt_scores(self) -> tuple[TokenLogprobs | None, ...] | None:
+        """Those of the prompt, if they were wanted and are there; the first time only."""
+        if self.prompt_logprobs is None or len(self.prompt_scores) != len(self.prompt):
+            return None
+        scores, self.prompt_scores = tuple(self.prompt_scores), []
+        return scores
 
     @property
     def rows(self) -> int:
         """Rows of the cache that it may come to need: the last token drawn is never run."""
-        return len(self.prompt) + self.max_new_tokens - 1
+        return len(self.prompt) + max(self.max_new_tokens, 1) - 1
 
 
 @dataclass
@@ -112,10 +140,13 @@ class Scheduler:
 
     def add(self, request: Request) -> None:
         """Puts a request into the queue; it must pass `check`."""
-        if request.max_new_tokens == 0:
+        if request.max_new_tokens == 0 and request.prompt_logprobs is None:
             request.finish = LENGTH
-        else:
-            self._waiting.append(request)
+            return
+        request._drawing = Drawing.of(request.sampling, request.prompt, request.max_new_tokens)
+        self._waiting.append(request)
+        if request.constraint is not None:
+            self._constrain(request)
 
     def cancel(self, request: Request) -> None:
         """Ends a request now, wherever it is. One that has ended stays as it is."""
@@ -152,7 +183,8 @@ class Scheduler:
             sequence = request._row.sequence
             ids = request.prompt[sequence.length : sequence.length + room]
             room -= len(ids)
-            parts.append((request, Part(sequence, ids, sequence.length + len(ids) == len(request.prompt))))
+            wanted = sequence.length + len(ids) == len(request.prompt) and request.max_new_tokens > 0
+            parts.append((request, Part(sequence, ids, wanted)))
         return parts
 
     def _admit(self) -> bool:
@@ -161,7 +193,9 @@ class Scheduler:
             return False
         request = self._waiting[0]
         try:
-            sequence = self.engine.cache.open(request.prompt, request.rows)
+            # Pages hold no logits: who wants those of the prompt has it run.
+            known = request.prompt if request.prompt_logprobs is None else ()
+            sequence = self.engine.cache.open(known, request.rows)
         except CacheFullError:
             if not self._prefilling and not self.batch.rows:
                 raise  # no request ends and makes room: others that hold pages must
@@ -170,7 +204,8 @@ class Scheduler:
         request.shared = sequence.shared
         self.statistics.prompt_tokens += len(request.prompt)
         self.statistics.shared_tokens += sequence.shared
-        request._row = Row(sequence, request.sampling, owner=request)
+        assert request._drawing is not None
+        request._row = Row(sequence, request._drawing, owner=request, alternatives=request.logprobs)
         self._prefilling.append(request)
         return True
 
@@ -180,12 +215,26 @@ class Scheduler:
         done = [request for request, part in parts if part.wanted]
         rows = [request._row for request in done if request._row is not None]
         tokens = [] if logits is None else self.batch.first_tokens(logits, rows)
+        self._score_prompts(parts)
         self.statistics.prefill_tokens += sum(len(part.ids) for _, part in parts)
         self.statistics.prefill_seconds += time.perf_counter() - start
         for request, row, token in zip(done, rows, tokens, strict=True):
             self._prefilling.remove(request)
             self.batch.join(row)
-            self._drawn(request, token)
+            self._drawn(row, token)
+        for request, part in parts:
+            if request.max_new_tokens == 0 and part.sequence.length == len(request.prompt):
+                self._end(request, LENGTH)
+
+    def _score_prompts(self, parts: list[tuple[Request, Part]]) -> None:
+        """The log-probabilities of the tokens that follow those which were just run, of the requests that want them."""
+        first = 0
+        for request, part in parts:
+            if request.prompt_logprobs is not None:
+                start = part.sequence.length - len(part.ids)
+                following = request.prompt[start + 1 : start + 1 + len(part.ids)]
+                request.prompt_scores += self.engine.scores(first, following, request.prompt_logprobs)
+            first += len(part.ids)
 
     def _decode(self) -> None:
         rows, done, start = list(self.batch.rows), self.statistics, time.perf_counter()
@@ -197,15 +246,34 @@ class Scheduler:
         done.decode_steps += 1
         done.decode_tokens += len(tokens)
         for row, token in tokens:
-            self._drawn(row.owner, token)
+            self._drawn(row, token)
 
-    def _drawn(self, request: Request, token: int) -> None:
+    def _drawn(self, row: Row, token: int) -> None:
+        request = row.owner
         request.tokens.append(token)
+        request.scores.append(row.logprobs)
         request.drawn += 1
         if token in request.end_ids:
             self._end(request, END)
         elif request.drawn == request.max_new_tokens:
             self._end(request, LENGTH)
+        elif request.constraint is not None:
+            self._constrain(request, token)
+
+    def _constrain(self, request: Request, token: int | None = None) -> None:
+        """Has the constraint say which tokens may be next, after one that was drawn."""
+        assert request.constraint is not None and request._drawing is not None
+        try:
+            if token is not None:
+                request.constraint.accept(token)
+            mask = checked_mask(request.constraint.mask(), self.engine.config.vocab_size)
+        except Exception as error:  # of this request alone
+            request.error = error
+            self._end(request, FAILED)
+            return
+        request._drawing.mask = mask
+        if not mask.any():
+            self._end(request, STOP)
 
     def _end(self, request: Request, finish: str) -> None:
         request.finish = finish

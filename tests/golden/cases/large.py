@@ -226,8 +226,12 @@ TABLE = {
             lambda d, dtype, rows, vocab, kernel=kernel: decode.drawn(d, kernel, dtype, d.bell(rows, vocab, scale=2)),
             ((3, 900),),
         )
-        for kernel in ("sample", "topk_sample", "topp_sample")
+        for kernel in ("sample", "topk_sample", "topp_sample", "minp_sample")
     },
+    "penalize_logits": (lambda d, dtype, *sizes: decode.penalized(d, *sizes), ((9, 5000, 900), (2, 50001, 8193))),
+    "bias_logits": (lambda d, dtype, *sizes: decode.biased(d, *sizes), ((9, 5000, 2700), (2, 50001, 600))),
+    "mask_logits": (lambda d, dtype, *sizes: decode.masked(d, *sizes), ((9, 5000, 4, 157), (3, 50001, 2, 1500))),
+    "logprobs": (lambda d, dtype, *sizes: decode.of_choice(d, *sizes), ((9, 5000, 5), (24, 1025, 20), (3, 50001, 128))),
 }
 #: Without a dtype.
 TABLE_OF_F32 = {
@@ -241,6 +245,10 @@ TABLE_OF_F32 = {
         ((513, 7), (5001, 13), (3, 9000)),
     ),
     "weighted_mean": (lambda d, dtype, n: loss.mean(d, n, True, 77), ((1000,), (5000,))),
+    "count_tokens": (
+        lambda d, dtype, *sizes: decode.counted(d, *sizes),
+        ((9, 5000, 900), (2, 50001, 8193), (3, 300, 300)),
+    ),
     "increment": (lambda d, dtype, n: {"x": d.integers(n, high=1 << 20), "by": 3}, FLAT),
     "random_bits": (of_n(seed=7, stream=1, offset=2**32 - 3), ((100001,),)),
     "rope_freqs": (

@@ -1646,6 +1646,105 @@ pub type cuda_topp_sample = unsafe extern "C" fn(
     dtype: i32,
 ) -> i32;
 
+/// Draws among the tokens, of those that top_k and then top_p leave, if given, whose probability is at least min_p
+/// times that of the first one: exp((logit - largest) / temperature) \>= min_p.
+///
+/// C: `int32_t cuda_minp_sample(nncuda_ctx *ctx, const void *logits, const float *temperature, const int32_t *top_k, const float *top_p, const float *min_p, const int64_t *seeds, const int32_t *steps, int32_t *ids, int64_t rows, int64_t vocab, int32_t dtype);`
+pub type cuda_minp_sample = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    logits: *const c_void,
+    temperature: *const f32,
+    top_k: *const i32,
+    top_p: *const f32,
+    min_p: *const f32,
+    seeds: *const i64,
+    steps: *const i32,
+    ids: *mut i32,
+    rows: i64,
+    vocab: i64,
+    dtype: i32,
+) -> i32;
+
+/// Adds the token that was drawn for each row to the row's list: to its count, or as a new token with a count of 1.
+///
+/// C: `int32_t cuda_count_tokens(nncuda_ctx *ctx, const int32_t *ids, int32_t *seen_ids, int32_t *seen_counts, int32_t *seen_lengths, int64_t rows, int64_t vocab, int64_t capacity);`
+pub type cuda_count_tokens = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    ids: *const i32,
+    seen_ids: *mut i32,
+    seen_counts: *mut i32,
+    seen_lengths: *mut i32,
+    rows: i64,
+    vocab: i64,
+    capacity: i64,
+) -> i32;
+
+/// Makes tokens of a row's list less likely.
+///
+/// C: `int32_t cuda_penalize_logits(nncuda_ctx *ctx, void *logits, const float *presence, const float *frequency, const float *repetition, const int32_t *seen_ids, const int32_t *seen_counts, const int32_t *seen_lengths, int64_t rows, int64_t vocab, int64_t capacity, int32_t dtype);`
+pub type cuda_penalize_logits = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    logits: *mut c_void,
+    presence: *const f32,
+    frequency: *const f32,
+    repetition: *const f32,
+    seen_ids: *const i32,
+    seen_counts: *const i32,
+    seen_lengths: *const i32,
+    rows: i64,
+    vocab: i64,
+    capacity: i64,
+    dtype: i32,
+) -> i32;
+
+/// Adds to some logits of each row r: bias\[i\] to that of token ids\[i\], for i = offsets\[r\] ..
+/// offsets\[r+1\]-1.
+///
+/// C: `int32_t cuda_bias_logits(nncuda_ctx *ctx, void *logits, const int32_t *offsets, const int32_t *ids, const float *bias, int64_t rows, int64_t vocab, int64_t biases, int32_t dtype);`
+pub type cuda_bias_logits = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    logits: *mut c_void,
+    offsets: *const i32,
+    ids: *const i32,
+    bias: *const f32,
+    rows: i64,
+    vocab: i64,
+    biases: i64,
+    dtype: i32,
+) -> i32;
+
+/// Sets the logits of tokens that a row's mask does not allow to -inf.
+///
+/// C: `int32_t cuda_mask_logits(nncuda_ctx *ctx, void *logits, const int32_t *masks, const int32_t *mask_of, int64_t rows, int64_t vocab, int64_t n, int64_t words, int32_t dtype);`
+pub type cuda_mask_logits = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    logits: *mut c_void,
+    masks: *const i32,
+    mask_of: *const i32,
+    rows: i64,
+    vocab: i64,
+    n: i64,
+    words: i64,
+    dtype: i32,
+) -> i32;
+
+/// Log-probabilities, log softmax(logits), of one token of each row, and of the first n in the order above if they
+/// are asked for.
+///
+/// C: `int32_t cuda_logprobs(nncuda_ctx *ctx, const void *logits, const int32_t *ids, float *logprobs, int32_t *top_ids, float *top_logprobs, int64_t rows, int64_t vocab, int64_t n, int32_t dtype);`
+pub type cuda_logprobs = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    logits: *const c_void,
+    ids: *const i32,
+    logprobs: *mut f32,
+    top_ids: *mut i32,
+    top_logprobs: *mut f32,
+    rows: i64,
+    vocab: i64,
+    n: i64,
+    dtype: i32,
+) -> i32;
+
 /// Stores rows in a format.
 ///
 /// C: `int32_t cuda_quantize(nncuda_ctx *ctx, const void *x, void *y, int64_t rows, int64_t k, int64_t row_bytes, int32_t format, int32_t dtype);`

@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "4b7efd6d56ba089b2f552329c0178ccb231d22a8f5d01536dbf23d01ef628695";
+pub const HEADER_SHA256: &str = "01eb29882dc4bb0594c927c40c93c9dd8191a7e0b420e1788a1d8be47edd4d80";

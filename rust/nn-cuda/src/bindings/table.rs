@@ -289,6 +289,18 @@ pub struct Functions {
     pub cuda_topk_sample: functions::cuda_topk_sample,
     /// See [`functions::cuda_topp_sample`].
     pub cuda_topp_sample: functions::cuda_topp_sample,
+    /// See [`functions::cuda_minp_sample`].
+    pub cuda_minp_sample: functions::cuda_minp_sample,
+    /// See [`functions::cuda_count_tokens`].
+    pub cuda_count_tokens: functions::cuda_count_tokens,
+    /// See [`functions::cuda_penalize_logits`].
+    pub cuda_penalize_logits: functions::cuda_penalize_logits,
+    /// See [`functions::cuda_bias_logits`].
+    pub cuda_bias_logits: functions::cuda_bias_logits,
+    /// See [`functions::cuda_mask_logits`].
+    pub cuda_mask_logits: functions::cuda_mask_logits,
+    /// See [`functions::cuda_logprobs`].
+    pub cuda_logprobs: functions::cuda_logprobs,
     /// See [`functions::cuda_quantize`].
     pub cuda_quantize: functions::cuda_quantize,
     /// See [`functions::cuda_dequantize`].
@@ -325,7 +337,7 @@ pub struct Functions {
 
 impl Functions {
     /// The names of all functions, in the header's order.
-    pub const NAMES: [&'static CStr; 154] = [
+    pub const NAMES: [&'static CStr; 160] = [
         c"nncuda_abi_version",
         c"nncuda_build_info",
         c"nncuda_status_name",
@@ -464,6 +476,12 @@ impl Functions {
         c"cuda_sample",
         c"cuda_topk_sample",
         c"cuda_topp_sample",
+        c"cuda_minp_sample",
+        c"cuda_count_tokens",
+        c"cuda_penalize_logits",
+        c"cuda_bias_logits",
+        c"cuda_mask_logits",
+        c"cuda_logprobs",
         c"cuda_quantize",
         c"cuda_dequantize",
         c"cuda_embedding_quant",
@@ -633,22 +651,28 @@ impl Functions {
                 cuda_sample: transmute::<Address, cuda_sample>(at(135)?),
                 cuda_topk_sample: transmute::<Address, cuda_topk_sample>(at(136)?),
                 cuda_topp_sample: transmute::<Address, cuda_topp_sample>(at(137)?),
-                cuda_quantize: transmute::<Address, cuda_quantize>(at(138)?),
-                cuda_dequantize: transmute::<Address, cuda_dequantize>(at(139)?),
-                cuda_embedding_quant: transmute::<Address, cuda_embedding_quant>(at(140)?),
-                cuda_gemm_quant: transmute::<Address, cuda_gemm_quant>(at(141)?),
-                cuda_gemm_quant_qkv: transmute::<Address, cuda_gemm_quant_qkv>(at(142)?),
-                cuda_gemm_quant_swiglu: transmute::<Address, cuda_gemm_quant_swiglu>(at(143)?),
-                cuda_interleave_rows: transmute::<Address, cuda_interleave_rows>(at(144)?),
-                cuda_act_quant_i8: transmute::<Address, cuda_act_quant_i8>(at(145)?),
-                cuda_rmsnorm_quant_i8: transmute::<Address, cuda_rmsnorm_quant_i8>(at(146)?),
-                cuda_ternary_quantize: transmute::<Address, cuda_ternary_quantize>(at(147)?),
-                cuda_ternary_pack: transmute::<Address, cuda_ternary_pack>(at(148)?),
-                cuda_ternary_unpack: transmute::<Address, cuda_ternary_unpack>(at(149)?),
-                cuda_bitlinear: transmute::<Address, cuda_bitlinear>(at(150)?),
-                cuda_random_bits: transmute::<Address, cuda_random_bits>(at(151)?),
-                cuda_uniform: transmute::<Address, cuda_uniform>(at(152)?),
-                cuda_normal: transmute::<Address, cuda_normal>(at(153)?),
+                cuda_minp_sample: transmute::<Address, cuda_minp_sample>(at(138)?),
+                cuda_count_tokens: transmute::<Address, cuda_count_tokens>(at(139)?),
+                cuda_penalize_logits: transmute::<Address, cuda_penalize_logits>(at(140)?),
+                cuda_bias_logits: transmute::<Address, cuda_bias_logits>(at(141)?),
+                cuda_mask_logits: transmute::<Address, cuda_mask_logits>(at(142)?),
+                cuda_logprobs: transmute::<Address, cuda_logprobs>(at(143)?),
+                cuda_quantize: transmute::<Address, cuda_quantize>(at(144)?),
+                cuda_dequantize: transmute::<Address, cuda_dequantize>(at(145)?),
+                cuda_embedding_quant: transmute::<Address, cuda_embedding_quant>(at(146)?),
+                cuda_gemm_quant: transmute::<Address, cuda_gemm_quant>(at(147)?),
+                cuda_gemm_quant_qkv: transmute::<Address, cuda_gemm_quant_qkv>(at(148)?),
+                cuda_gemm_quant_swiglu: transmute::<Address, cuda_gemm_quant_swiglu>(at(149)?),
+                cuda_interleave_rows: transmute::<Address, cuda_interleave_rows>(at(150)?),
+                cuda_act_quant_i8: transmute::<Address, cuda_act_quant_i8>(at(151)?),
+                cuda_rmsnorm_quant_i8: transmute::<Address, cuda_rmsnorm_quant_i8>(at(152)?),
+                cuda_ternary_quantize: transmute::<Address, cuda_ternary_quantize>(at(153)?),
+                cuda_ternary_pack: transmute::<Address, cuda_ternary_pack>(at(154)?),
+                cuda_ternary_unpack: transmute::<Address, cuda_ternary_unpack>(at(155)?),
+                cuda_bitlinear: transmute::<Address, cuda_bitlinear>(at(156)?),
+                cuda_random_bits: transmute::<Address, cuda_random_bits>(at(157)?),
+                cuda_uniform: transmute::<Address, cuda_uniform>(at(158)?),
+                cuda_normal: transmute::<Address, cuda_normal>(at(159)?),
             })
         }
     }

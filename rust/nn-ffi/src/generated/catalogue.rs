@@ -6,7 +6,7 @@ use crate::catalogue::{Kernel, Parameter};
 use crate::generated::checked;
 
 /// Every kernel, in the header's order.
-pub static KERNELS: [Kernel; 80] = [
+pub static KERNELS: [Kernel; 86] = [
     Kernel {
         name: "silu",
         parameters: &[
@@ -987,6 +987,96 @@ pub static KERNELS: [Kernel; 80] = [
             Parameter::dtype("dtype"),
         ],
         call: checked::topp_sample,
+    },
+    Kernel {
+        name: "minp_sample",
+        parameters: &[
+            Parameter::tensor("logits", "dtype", "[rows, vocab]", ""),
+            Parameter::tensor("temperature", "f32", "[rows]", ""),
+            Parameter::tensor("top_k", "i32", "[rows]", ""),
+            Parameter::tensor("top_p", "f32", "[rows]", ""),
+            Parameter::tensor("min_p", "f32", "[rows]", ""),
+            Parameter::tensor("seeds", "i64", "[rows]", ""),
+            Parameter::tensor("steps", "i32", "[rows]", ""),
+            Parameter::tensor("ids", "i32", "[rows]", ""),
+            Parameter::integer("rows"),
+            Parameter::integer("vocab"),
+            Parameter::dtype("dtype"),
+        ],
+        call: checked::minp_sample,
+    },
+    Kernel {
+        name: "count_tokens",
+        parameters: &[
+            Parameter::tensor("ids", "i32", "[rows]", ""),
+            Parameter::tensor("seen_ids", "i32", "[rows, capacity]", ""),
+            Parameter::tensor("seen_counts", "i32", "[rows, capacity]", ""),
+            Parameter::tensor("seen_lengths", "i32", "[rows]", ""),
+            Parameter::integer("rows"),
+            Parameter::integer("vocab"),
+            Parameter::integer("capacity"),
+        ],
+        call: checked::count_tokens,
+    },
+    Kernel {
+        name: "penalize_logits",
+        parameters: &[
+            Parameter::tensor("logits", "dtype", "[rows, vocab]", ""),
+            Parameter::tensor("presence", "f32", "[rows]", ""),
+            Parameter::tensor("frequency", "f32", "[rows]", ""),
+            Parameter::tensor("repetition", "f32", "[rows]", ""),
+            Parameter::tensor("seen_ids", "i32", "[rows, capacity]", ""),
+            Parameter::tensor("seen_counts", "i32", "[rows, capacity]", ""),
+            Parameter::tensor("seen_lengths", "i32", "[rows]", ""),
+            Parameter::integer("rows"),
+            Parameter::integer("vocab"),
+            Parameter::integer("capacity"),
+            Parameter::dtype("dtype"),
+        ],
+        call: checked::penalize_logits,
+    },
+    Kernel {
+        name: "bias_logits",
+        parameters: &[
+            Parameter::tensor("logits", "dtype", "[rows, vocab]", ""),
+            Parameter::tensor("offsets", "i32", "[rows+1]", ""),
+            Parameter::tensor("ids", "i32", "[biases]", ""),
+            Parameter::tensor("bias", "f32", "[biases]", ""),
+            Parameter::integer("rows"),
+            Parameter::integer("vocab"),
+            Parameter::integer("biases"),
+            Parameter::dtype("dtype"),
+        ],
+        call: checked::bias_logits,
+    },
+    Kernel {
+        name: "mask_logits",
+        parameters: &[
+            Parameter::tensor("logits", "dtype", "[rows, vocab]", ""),
+            Parameter::tensor("masks", "i32", "[n, words]", ""),
+            Parameter::tensor("mask_of", "i32", "[rows]", ""),
+            Parameter::integer("rows"),
+            Parameter::integer("vocab"),
+            Parameter::integer("n"),
+            Parameter::integer("words"),
+            Parameter::dtype("dtype"),
+        ],
+        call: checked::mask_logits,
+    },
+    Kernel {
+        name: "logprobs",
+        parameters: &[
+            Parameter::tensor("logits", "dtype", "[rows, vocab]", ""),
+            Parameter::tensor("ids", "i32", "[rows]", ""),
+            Parameter::tensor("logprobs", "f32", "[rows]", ""),
+            Parameter::tensor("top_ids", "i32", "[rows, n]", ""),
+            Parameter::tensor("top_logprobs", "f32", "[rows, n]", ""),
+            Parameter::integer("rows"),
+            Parameter::integer("vocab"),
+            Parameter::integer("n"),
+            Parameter::dtype("dtype"),
+        ],
+        call: checked::logprobs,
     },
     Kernel {
         name: "quantize",

@@ -594,6 +594,59 @@ pub(super) fn topp_sample(arguments: &[Argument<'_>]) -> Result<()> {
     )
 }
 
+pub(super) fn minp_sample(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::minp_sample(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].optional()?,
+        arguments[3].optional()?,
+        arguments[4].tensor()?,
+        arguments[5].tensor()?,
+        arguments[6].tensor()?,
+        arguments[7].tensor()?,
+    )
+}
+
+pub(super) fn count_tokens(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::count_tokens(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[5].size()?,
+    )
+}
+
+pub(super) fn penalize_logits(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::penalize_logits(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+        arguments[5].tensor()?,
+        arguments[6].tensor()?,
+    )
+}
+
+pub(super) fn bias_logits(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::bias_logits(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?, arguments[3].tensor()?)
+}
+
+pub(super) fn mask_logits(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::mask_logits(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?)
+}
+
+pub(super) fn logprobs(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::logprobs(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].optional()?,
+        arguments[4].optional()?,
+    )
+}
+
 pub(super) fn quantize(arguments: &[Argument<'_>]) -> Result<()> {
     kernels::quantize(arguments[0].tensor()?, arguments[1].tensor()?, arguments[5].choice(Format::from_code)?)
 }
