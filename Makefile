@@ -131,6 +131,7 @@ cuda: cuda-toolchain $(VENV)/.packages-test ## the library for every GPU archite
 	cmake --build build/cuda --target nncuda
 	$(if $(SM_70),cmake --build build/cuda --target sm_70)
 	$(BIN)/python cmake/ptxas_report.py build/cuda cuda/kernels
+	$(BIN)/python cmake/kernel_table.py --check build/cuda docs/gpu.md
 	PYTHONPATH=python NNCUDA_LIBRARY=build/cuda/libnncuda.so $(BIN)/python -m pytest -q tests/cuda tests/abi/test_header.py
 
 cuda-toolchain: $(CUDA)/13/.ready $(CUDA)/12/.ready ## the CUDA compiler from PyPI, for machines without one (needs no root and no GPU)

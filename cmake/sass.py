@@ -277,12 +277,18 @@ def tool() -> Path | None:
     return Path(found) if found else None
 
 
-def disassemble(path: Path, archs: frozenset[str], cuobjdump: Path) -> list[Kernel]:
-    """The functions of an object or cubin, for some architectures (none: all that it has)."""
+def disassemble(path: Path, archs: frozenset[str], cuobjdump: Path, symbol: str = "") -> list[Kernel]:
+    """The functions of an object or cubin, or one of them, for some architectures (none: all that it has)."""
     environment = {**os.environ, "PATH": os.pathsep.join((str(cuobjdump.parent), os.environ.get("PATH", "")))}
     found: list[Kernel] = []
     for arch in sorted(archs) or [""]:
-        command = [str(cuobjdump), "-sass", *(["-arch", arch] if arch else []), str(path)]
+        command = [
+            str(cuobjdump),
+            "-sass",
+            *(["-arch", arch] if arch else []),
+            *(["-fun", symbol] if symbol else []),
+            str(path),
+        ]
         result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         if result.returncode != 0:
             raise RuntimeError(f"{' '.join(command)} failed: {result.stderr.strip()}")

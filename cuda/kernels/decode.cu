@@ -9,8 +9,8 @@
  *
  * A row is read again in each pass, from the second cache: 128256 logits are 251 or 501 KiB. At the 64 bytes a cycle
  * that a multiprocessor gets from there a pass takes 4 to 8 thousand cycles. There are six passes with top_p: one for
- * the largest token, four of the search, one to draw; with top_k as well, ten. What several multiprocessors would have
- * to tell each other between the passes takes as long by other kernels, about 3 us each.
+ * the largest token, four of the search, one to draw; with top_k as well, ten, and one more with min_p. What several
+ * multiprocessors would have to tell each other between the passes takes as long by other kernels, about 3 us each.
  */
 #include "abi/decode.h"
 #include "numbers/philox.h"
@@ -433,7 +433,11 @@ template <class T, int N>
 static __device__ void list_first(const nn_logprobs_args &a, int64_t number, const row<T, N> &r,
                                   const logprob_of &logprob, shared_row *s, first_tokens *f) {
   const one_each count = {logprob.last};
-  const border last = sum_of(r, count, s) > (uint64_t)a.n ? find_border(r, count, (double)a.n, s) : logprob.last;
+  border last = logprob.last;
+  uint64_t listed = sum_of(r, count, s);
+  if (listed > (uint64_t)a.n) {
+    last = find_border(r, count, [=](uint64_t) { return (double)a.n; }, s, listed);
+  }
   if (threadIdx.x == 0) {
     f->count = 0;
   }
@@ -467,7 +471,7 @@ static __device__ void list_first(const nn_logprobs_args &a, int64_t number, con
 static_assert(MOST_LISTED <= THREADS, "a thread a token");
 
 template <class T, int N>
-static __global__ void __launch_bounds__(THREADS) logprobs_kernel(nn_logprobs_args a, nn_range ids) {
+static __global__ void __launch_bounds__(THREADS, 1) logprobs_kernel(nn_logprobs_args a, nn_range ids) {
   __shared__ shared_row s;
   __shared__ first_tokens f;
   for (int64_t number = blockIdx.x; number < a.rows; number += gridDim.x) {

@@ -1,6 +1,6 @@
 /*
  * What changes logits before a token is drawn: penalties, biases, masks, and the lists of tokens that penalties read. A
- * block takes a row; lists are short, so that one block is enough. By count, not measured on a GPU yet.
+ * block takes a row; lists are short, so that one block is enough. By count.
  */
 #include "abi/decode.h"
 
