@@ -101,12 +101,30 @@ def test_a_full_queue(held: tuple[Running, Steps], wait: Until) -> None:
     status, headers, body = running.request("POST", "/v1/completions", {**LONG, "max_tokens": 3})
     assert status == 429 and headers["retry-after"] == "1"
     assert json.loads(body)["error"]["message"] == "all 3 places are taken; try again in 1 s"
-    assert running.error("/v1/completions", {**LONG, "n": 4})["code"] == "too_many_choices"
     assert running.metric("nncuda_requests_waiting") == 3
     steps.free()
     for one in asking:
         assert b'"completion_tokens":3' in one.read_until(b"}}")
     assert running.post("/v1/completions", {**LONG, "max_tokens": 3})[0] == 200
+    assert running.error("/v1/completions", {**LONG, "n": 4})["code"] == "too_many_choices"
+
+
+def test_requests_whose_texts_wait_for_their_ids_count_too(
+    tokenizer: Tokenizer, wait: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long text keeps the tokenizer busy; those who come meanwhile are not kept waiting without end."""
+    go_on, encode = threading.Event(), tokenizer.encode
+    monkeypatch.setattr(tokenizer, "encode", lambda *given, **more: go_on.wait(30) and encode(*given, **more))
+    with serving(tokenizer, max_batch=2, max_queue=1) as (running, _):
+        asking = [Asking(running, max_tokens=3) for _ in range(3)]
+        wait(lambda: running.server._app._preparing == 3)
+        assert running.error("/v1/completions", {**LONG, "max_tokens": 3})["code"] == "queue_full"
+        assert running.get("/health")[0] == 200
+        go_on.set()
+        for one in asking:
+            one.read_until(b'"completion_tokens":3')
+        many = {"prompt": ["x"] * 200_000, "n": 128, "max_tokens": 1}
+        assert running.error("/v1/completions", many)["code"] == "too_many_choices"
 
 
 def test_requests_that_take_too_long(tokenizer: Tokenizer, wait: Until) -> None:
