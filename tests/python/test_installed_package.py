@@ -44,7 +44,9 @@ def test_the_extras_agree() -> None:
     assert declared.pop("mpi") in in_tests  # the library looks for what it brings
     locked = (ROOT / "requirements/extras.in").read_text().splitlines()
     packages = {extra: listed.split('", "') for extra, listed in declared.items()}
-    assert sum(packages.values(), []) == [line for line in locked if not line.startswith("#")]
+    assert [one for listed in packages.values() for one in listed] == [
+        line for line in locked if not line.startswith("#")
+    ]
     names = {extra: tuple(re.split(r"[<>=]", one)[0] for one in listed) for extra, listed in packages.items()}
     assert names == extras.PACKAGES
 

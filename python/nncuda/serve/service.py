@@ -255,7 +255,7 @@ class Service:
         for generation, text in list(texts.items()):
             request = generation.request
             events = list(text.events(self.model.scheduler))
-            began = generation not in admitted and (bool(events) or request._row is not None)
+            began = generation not in admitted and (bool(events) or request.admitted)
             failed = request.error is not None
             if not events and not began and not failed:
                 continue
