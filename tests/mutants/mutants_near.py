@@ -12,10 +12,6 @@ _NEAR = {
     r"cuda/cpu/(attention_page|paged_cache|kvcache_paged)": (
         "kernels/test_attention_paged kernels/test_kvcache_paged golden/test_golden golden/test_large -k paged"
     ),
-    r"cuda/cpu/decode_": (
-        "kernels/test_decode golden/test_golden golden/test_large golden/test_pieces abi/test_sentences "
-        "-k decode or logits or logprobs or count_tokens"
-    ),
     r"cuda/cpu/(quant|ternary|gemm|attention|decode|loss|random)": (
         r"kernels/test_\1* golden/test_golden golden/test_large golden/test_pieces -k \1"
     ),
