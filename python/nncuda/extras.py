@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 
-PACKAGES = {"plot": "matplotlib", "tensorboard": "tensorboardX", "serve": "uvicorn"}
+PACKAGES = {
+    "plot": ("matplotlib",),
+    "tensorboard": ("tensorboardX",),
+    "serve": ("starlette", "uvicorn", "prometheus_client", "llguidance"),
+}
 
 
 class ExtraMissing(ImportError):
@@ -12,8 +16,8 @@ class ExtraMissing(ImportError):
 
 
 def left_out(extra: str, what: str) -> str | None:
-    """Why `what` is left out and how to have it, when the package of an extra is not installed; None when it is."""
-    package = PACKAGES[extra]
-    if importlib.util.find_spec(package) is not None:
+    """Why `what` is left out and how to have it, when a package of an extra is not installed; None when all are."""
+    package = next((name for name in PACKAGES[extra] if importlib.util.find_spec(name) is None), None)
+    if package is None:
         return None
     return f"{what}: left out without {package}, which `pip install 'nncuda[{extra}]'` or `pip install {package}` adds"

@@ -28,10 +28,13 @@ class Steps:
         self._allowed = threading.Semaphore(0)
         self._free = False
         self.taken = 0
+        self.held = False  # whether one waits now
 
     def step(self) -> None:
         if not self._free:
+            self.held = True
             self._allowed.acquire()
+            self.held = False
         self.taken += 1
         self._step()
 

@@ -103,6 +103,17 @@ def test_how_answers_are_written(alone: list[bytes]) -> None:
     assert seen == {"ö", "\U0001f30a", '\\"', "\\\\", "\\n", "\\t"}  # of the prompt that is echoed
 
 
+@pytest.mark.parametrize("max_batch", [1, 3])
+def test_texts_of_an_answer_take_turns(tokenizer: Tokenizer, max_batch: int) -> None:
+    """Also where the engine writes one after the other."""
+    with serving(tokenizer, max_batch=max_batch) as (running, _):
+        asked = {"prompt": "the sea", "n": 3, "max_tokens": 4, "logprobs": 0, "ignore_eos": True, "stream": True}
+        body = running.request("POST", "/v1/completions", asked)[2]
+    choices = [json.loads(part[6:])["choices"][0] for part in body.decode().split("\n\n")[:-2]]
+    assert [choice["index"] for choice in choices] == [0, 1, 2] * 3 + [0, 0, 1, 1, 2, 2]
+    assert [choice["finish_reason"] for choice in choices] == [None] * 9 + [None, "length"] * 3
+
+
 def test_events_come_as_they_are_made(tokenizer: Tokenizer) -> None:
     """A token is on its way when its step is over, not at the end."""
     with serving(tokenizer, hold=True) as (running, steps):

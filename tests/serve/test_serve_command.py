@@ -179,7 +179,7 @@ def test_a_port_that_is_taken(checkpoint: Path) -> None:
 
 
 def test_without_its_packages(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(extras.PACKAGES, "serve", "no_such_package")
+    monkeypatch.setitem(extras.PACKAGES, "serve", ("uvicorn", "no_such_package"))
     result = CliRunner().invoke(main, ["serve", str(checkpoint)])
     assert result.exit_code == 1
     assert "the server: left out without no_such_package, which `pip install 'nncuda[serve]'`" in result.output

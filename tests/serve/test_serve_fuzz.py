@@ -48,8 +48,8 @@ few = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped
 def test_fields(running: Running, route: str, changes: dict[str, Any]) -> None:
     model, tokens = running.model, Tokens(running.model, "small")
     prepare: Any = {
-        "completions": Completions(model, "small", Grammars(model)).prepare,
-        "chat": Chat(model, "small", Grammars(model)).prepare,
+        "completions": Completions(model, "small", Grammars(model), 50).prepare,
+        "chat": Chat(model, "small", Grammars(model), 50).prepare,
         "tokenize": tokens.tokenize,
         "detokenize": tokens.detokenize,
     }[route]
@@ -58,6 +58,8 @@ def test_fields(running: Running, route: str, changes: dict[str, Any]) -> None:
     except ApiError as error:
         assert error.status in (400, 404)
         assert json.loads(error.body())["error"]["message"] == error.sentence
+        if error.code == "too_many_choices":
+            return
         assert error.param is not None
         # What is named is what was sent, or a part of it.
         assert error.param.split(".")[0].split("[")[0] in {name[:256].split(".")[0].split("[")[0] for name in changes}

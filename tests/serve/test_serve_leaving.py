@@ -63,7 +63,7 @@ def test_a_client_that_leaves(held: tuple[Running, Steps], wait: Until, stream: 
     asking = Asking(running, stream=stream, n=2)
     wait(taken(running, 2, 0))
     steps.allow(5)
-    wait(lambda: steps.taken == 5)
+    wait(lambda: steps.taken == 5 and steps.held)
     if stream:
         asking.read_until(b"data: ")
     cache = running.model.engine.cache
@@ -80,7 +80,7 @@ def test_a_client_that_leaves_before_its_first_token(held: tuple[Running, Steps]
     first, second = Asking(running), Asking(running, prompt="waves")
     wait(taken(running, 2, 0))
     steps.allow(1)  # both, or the first alone when the second came later
-    wait(lambda: running.server.service.running >= 1)
+    wait(lambda: running.server.service.running >= 1 and steps.held)
     third = Asking(running)
     wait(lambda: running.server.service.running + running.server.service.waiting == 3)
     third.leave()
@@ -88,8 +88,10 @@ def test_a_client_that_leaves_before_its_first_token(held: tuple[Running, Steps]
     wait(lambda: cancels(running) == 2)
     steps.allow(1)
     wait(lambda: running.server.service.running + running.server.service.waiting == 1)
+    wait(lambda: steps.held)
     assert steps.taken == 2
     first.leave()
+    wait(lambda: cancels(running) == 1 and steps.held)
     steps.allow(1)
     wait(lambda: running.at_rest)
 
@@ -101,18 +103,36 @@ def test_a_full_queue(held: tuple[Running, Steps], wait: Until) -> None:
     status, headers, body = running.request("POST", "/v1/completions", {**LONG, "max_tokens": 3})
     assert status == 429 and headers["retry-after"] == "1"
     assert json.loads(body)["error"]["message"] == "all 3 places are taken; try again in 1 s"
-    assert running.error("/v1/completions", {**LONG, "n": 4})["code"] == "too_many_choices"
     assert running.metric("nncuda_requests_waiting") == 3
     steps.free()
     for one in asking:
         assert b'"completion_tokens":3' in one.read_until(b"}}")
     assert running.post("/v1/completions", {**LONG, "max_tokens": 3})[0] == 200
+    assert running.error("/v1/completions", {**LONG, "n": 4})["code"] == "too_many_choices"
+
+
+def test_requests_whose_texts_wait_for_their_ids_count_too(
+    tokenizer: Tokenizer, wait: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long text keeps the tokenizer busy; those who come meanwhile are not kept waiting without end."""
+    go_on, encode = threading.Event(), tokenizer.encode
+    monkeypatch.setattr(tokenizer, "encode", lambda *given, **more: go_on.wait(30) and encode(*given, **more))
+    with serving(tokenizer, max_batch=2, max_queue=1) as (running, _):
+        asking = [Asking(running, max_tokens=3) for _ in range(3)]
+        wait(lambda: running.server._app._preparing == 3)
+        assert running.error("/v1/completions", {**LONG, "max_tokens": 3})["code"] == "queue_full"
+        assert running.get("/health")[0] == 200
+        go_on.set()
+        for one in asking:
+            one.read_until(b'"completion_tokens":3')
+        many = {"prompt": ["x"] * 200_000, "n": 128, "max_tokens": 1}
+        assert running.error("/v1/completions", many)["code"] == "too_many_choices"
 
 
 def test_requests_that_take_too_long(tokenizer: Tokenizer, wait: Until) -> None:
-    with serving(tokenizer, hold=True, timeout=0.4) as (running, steps):
+    with serving(tokenizer, hold=True, timeout=1.5) as (running, steps):
         error = running.error("/v1/completions", LONG)
-        assert error["status"] == 504 and error["message"] == "the request took more than 0.4 s"
+        assert error["status"] == 504 and error["message"] == "the request took more than 1.5 s"
         steps.allow(1)  # the one that it waited for
         wait(lambda: running.at_rest)
         asking = Asking(running, stream=True)
@@ -161,7 +181,9 @@ def test_what_does_not_end_in_time_is_cut(tokenizer: Tokenizer, wait: Until, str
     with serving(tokenizer, hold=True, drain_seconds=0.3) as (running, steps):
         asking = Asking(running, stream=stream)
         steps.allow(3)
-        wait(lambda: steps.taken == 3)
+        wait(lambda: steps.taken == 3 and steps.held)
+        if stream:
+            asking.read_until(b"data: ")
         running.server.stop()
         if stream:
             assert b'"code":"draining"' in asking.read_until(b"data: [DONE]\n\n")

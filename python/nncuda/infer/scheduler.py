@@ -74,6 +74,11 @@ class Request:
         return scores
 
     @property
+    def admitted(self) -> bool:
+        """Whether it has a place now: it no longer waits, and has not ended."""
+        return self._row is not None
+
+    @property
     def rows(self) -> int:
         """Rows of the cache that it may come to need: the last token drawn is never run."""
         return len(self.prompt) + max(self.max_new_tokens, 1) - 1

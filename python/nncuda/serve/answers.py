@@ -218,6 +218,12 @@ def samplings(values: dict[str, Any]) -> list[Sampling]:
     return [dataclasses.replace(first, seed=first.seed + number) for number in range(values["n"])]
 
 
+def check_choices(count: int, places: int) -> None:
+    """ApiError for more texts at once than a server ever takes, before any of them is looked into."""
+    if count > places:
+        raise ApiError("too_many_choices", choices=count, places=places)
+
+
 def check_bias(bias: dict[int, float] | None, vocab_size: int) -> None:
     """ApiError for a bias of a token that is not in the vocabulary."""
     for token in bias or ():

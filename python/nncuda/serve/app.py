@@ -85,8 +85,9 @@ class App:
         self._model: LanguageModel = service.model
         # Tokenizers are not made for several threads, and long texts take them long: one thread makes ids of all texts.
         self._texts = ThreadPoolExecutor(1, "nncuda-texts")
-        grammars = Grammars(self._model)
-        completions, chat = Completions(self._model, name, grammars), Chat(self._model, name, grammars)
+        self._preparing = 0  # requests that wait for it, or that it works on
+        grammars, places = Grammars(self._model), service.places
+        completions, chat = (kind(self._model, name, grammars, places) for kind in (Completions, Chat))
         tokens = Tokens(self._model, name)
         self._routes = [
             _route(path, method, endpoint)
@@ -220,7 +221,13 @@ class App:
     async def _answer(
         self, exchange: _Exchange, prepare: Callable[[dict[str, Any]], Answer], body: dict[str, Any]
     ) -> None:
-        answer = await asyncio.get_running_loop().run_in_executor(self._texts, prepare, body)
+        # Each has one text at least: what could not be submitted need not be looked into.
+        self._service.check_places(self._preparing + 1)
+        self._preparing += 1
+        try:
+            answer = await asyncio.get_running_loop().run_in_executor(self._texts, prepare, body)
+        finally:
+            self._preparing -= 1
         self._service.submit(answer.generations)
         exchange.answer = answer
         await answer.send(exchange.send)

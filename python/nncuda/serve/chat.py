@@ -7,7 +7,7 @@ from typing import Any
 from ..formats import FormatError
 from ..infer import LanguageModel
 from ..infer.language_model import PLAIN_STOPS
-from .answers import Answer, check_bias, check_length, samplings
+from .answers import Answer, check_bias, check_choices, check_length, samplings
 from .api import ApiError
 from .completions import check_model, end_ids, stream_usage
 from .constraints import Grammars
@@ -48,15 +48,16 @@ class ChatForm:
 
 
 class Chat:
-    """Makes answers of bodies, for one model by its name."""
+    """Makes answers of bodies, for one model by its name, of at most `places` texts each."""
 
     path = "/v1/chat/completions"
 
-    def __init__(self, model: LanguageModel, name: str, grammars: Grammars):
+    def __init__(self, model: LanguageModel, name: str, grammars: Grammars, places: int):
         self._model = model
         self._name = name
         self._names = TokenNames(model.tokenizer)
         self._grammars = grammars
+        self._places = places
         self._checker = Checker("chat", self.path)
 
     def prepare(self, body: dict[str, Any]) -> Answer:
@@ -64,6 +65,7 @@ class Chat:
         values = self._checker.check(body)
         check_model(values["model"], self._name)
         usage = stream_usage(values)
+        check_choices(values["n"], self._places)
         ends = end_ids(self._model, values)
         check_bias(values["logit_bias"], self._model.config.vocab_size)
         messages = plain_messages(values["messages"])

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import OutOfRangeError
 from ..infer import LanguageModel
-from .answers import Answer, check_bias, check_length, samplings
+from .answers import Answer, check_bias, check_choices, check_length, samplings
 from .api import ApiError
 from .constraints import Grammars
 from .fields import Checker
@@ -39,15 +39,16 @@ class TextForm:
 
 
 class Completions:
-    """Makes answers of bodies, for one model by its name."""
+    """Makes answers of bodies, for one model by its name, of at most `places` texts each."""
 
     path = "/v1/completions"
 
-    def __init__(self, model: LanguageModel, name: str, grammars: Grammars):
+    def __init__(self, model: LanguageModel, name: str, grammars: Grammars, places: int):
         self._model = model
         self._name = name
         self._names = TokenNames(model.tokenizer)
         self._grammars = grammars
+        self._places = places
         self._checker = Checker("completions", self.path)
 
     def prepare(self, body: dict[str, Any]) -> Answer:
@@ -55,6 +56,7 @@ class Completions:
         values = self._checker.check(body)
         check_model(values["model"], self._name)
         stream_options = stream_usage(values)
+        check_choices(len(values["prompt"]) * values["n"], self._places)
         ends = end_ids(self._model, values)
         check_bias(values["logit_bias"], self._model.config.vocab_size)
         logprobs = values["logprobs"]

@@ -160,14 +160,16 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
-    def submit(self, generations: Sequence[Generation]) -> None:
-        """Takes all of these texts, or raises ApiError when there are not places for all."""
+    def check_places(self, count: int) -> None:
+        """ApiError when so many texts could not be submitted now."""
         if self._closed is not None:
             raise self._closed
-        if len(generations) > self.places:
-            raise ApiError("too_many_choices", choices=len(generations), places=self.places)
-        if len(self._open) + len(generations) > self.places:
+        if len(self._open) + count > self.places:
             raise ApiError("queue_full", places=self.places, seconds=1, headers={"retry-after": "1"})
+
+    def submit(self, generations: Sequence[Generation]) -> None:
+        """Takes all of these texts, or raises ApiError when there are not places for all."""
+        self.check_places(len(generations))
         now = time.monotonic()
         for generation in generations:
             generation.submitted = now
@@ -239,8 +241,10 @@ class Service:
                 generation.request.tokens.clear()
         return True
 
-    def _tell(self, texts: dict[Generation, Continuation], admitted: set[Generation], begun: float = 0.0) -> None:
-        """Tells the event loop what is new; `begun` is when the step began."""
+    def _tell(
+        self, texts: dict[Generation, Continuation], admitted: set[Generation], begun: float | None = None
+    ) -> None:
+        """Tells the event loop what is new; `begun` is when the step began, if one did."""
         news = self._news(texts, admitted)
         if news:
             self._call(self._hand_over, news, begun, time.monotonic())
@@ -251,7 +255,7 @@ class Service:
         for generation, text in list(texts.items()):
             request = generation.request
             events = list(text.events(self.model.scheduler))
-            began = generation not in admitted and (bool(events) or request._row is not None)
+            began = generation not in admitted and (bool(events) or request.admitted)
             failed = request.error is not None
             if not events and not began and not failed:
                 continue
@@ -273,7 +277,7 @@ class Service:
 
     # On the event loop's thread again
 
-    def _hand_over(self, news: list[_News], begun: float, now: float) -> None:
+    def _hand_over(self, news: list[_News], begun: float | None, now: float) -> None:
         for new in news:
             generation = new.generation
             if new.admitted:
