@@ -1,6 +1,7 @@
 package tokenizer_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,6 +70,33 @@ func FuzzText(f *testing.F) {
 			if utf8.ValidString(text) && !strings.Contains(text, "\u2581") && decoded != text {
 				t.Fatalf("%q became %q", text, decoded)
 			}
+		}
+	})
+}
+
+// FuzzNewJSON: whatever a tokenizer.json is, it makes a tokenizer that works, or an error; of a text, ids that it decodes,
+// or an error.
+func FuzzNewJSON(f *testing.F) {
+	for _, one := range readPipelines(f).Cases {
+		f.Add(must.Get(json.Marshal(one.Tokenizer))(f))
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		made, err := tokenizer.NewJSON(content)
+		if err != nil {
+			return
+		}
+		ids, err := made.Encode("The cat \t\n sat\u2581on 12\U0001F600\xff\x00", tokenizer.Encoding{Special: true})
+		if err != nil {
+			return
+		}
+		for _, id := range ids {
+			if id < 0 || int(id) >= made.VocabSize() {
+				t.Fatalf("id %d of %d", id, made.VocabSize())
+			}
+		}
+		text, err := made.Decode(ids)
+		if err == nil && !utf8.ValidString(text) {
+			t.Fatalf("%v is %q", ids, text)
 		}
 	})
 }

@@ -424,13 +424,14 @@ func (p *patternParser) code(kind rune) (rune, error) {
 		width = 2
 	}
 	digits, rest := p.rest[:min(width, len(p.rest))], p.rest[min(width, len(p.rest)):]
-	if kind == 'x' && p.take("{") {
+	braces := kind == 'x' && p.take("{")
+	if braces {
 		digits, rest, _ = strings.Cut(p.rest, "}")
 		width = len(digits)
 	}
 	value, err := strconv.ParseUint(digits, 16, 32)
 	if err != nil || len(digits) != width || value > unicode.MaxRune || !utf8.ValidRune(rune(value)) ||
-		(kind == 'x' && width == 2 && value >= utf8.RuneSelf) { // a byte, not a character
+		(kind == 'x' && !braces && value >= utf8.RuneSelf) { // a byte, not a character
 		return 0, fmt.Errorf(`has \%c%s, which is no character`, kind, digits)
 	}
 	p.rest = rest

@@ -101,7 +101,7 @@ func newRoot(std streams) *cobra.Command {
 	root.SetHelpCommand(&cobra.Command{Hidden: true})
 	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(newElsewhere()...)
-	root.AddCommand(newTrain(std), newPlan(std), newGenerate(std), newInspect(std), newReport(std), newShadow(std),
+	root.AddCommand(newTrain(std), newPlan(std), newGenerate(std), newChat(std), newInspect(std), newReport(std), newShadow(std),
 		newBench(std))
 	return root
 }

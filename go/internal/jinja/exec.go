@@ -34,8 +34,8 @@ func (c *scope) find(name string) (any, bool) {
 }
 
 // mostSteps bounds what a template may do, in parts of expressions and in eighths of bytes that are written or looked
-// through: some seconds.
-const mostSteps = 1 << 26
+// through: about a second.
+const mostSteps = 1 << 24
 
 func (s *state) spend(steps int) {
 	if s.left -= steps; s.left < 0 {

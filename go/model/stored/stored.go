@@ -35,7 +35,8 @@ type Model struct {
 	file   *gguf.File
 	folder *safetensors.Folder
 
-	tokenizer func() (tokenizer.TextTokenizer, error)
+	tokenizer    func() (tokenizer.TextTokenizer, error)
+	chatTemplate func() (*tokenizer.ChatTemplate, error)
 }
 
 var (
@@ -382,6 +383,7 @@ func (m *Model) take(found map[string][]formats.StoredTensor) error {
 	}
 	m.parts = found
 	m.tokenizer = sync.OnceValues(m.readTokenizer)
+	m.chatTemplate = sync.OnceValues(m.readChatTemplate)
 	return nil
 }
 
