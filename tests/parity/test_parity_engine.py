@@ -255,6 +255,10 @@ GENERATED = {
     "beyond the context": ["1", "--ids", "--context", 128, "--max-tokens", 300, "--temperature", 0.5, "--top-k", 7],
     "text": ["line 3 of 7: the quick", "--max-tokens", 24, "--top-p", 0.9, "--seed", -3],
     "as long as it can": ["5", "--ids", "--greedy"],
+}
+
+#: With options that change logits.
+DRAWN = {
     "min_p and biases": [
         "1 2 3",
         "--ids",
@@ -272,6 +276,19 @@ GENERATED = {
         *["--seed", 3],
     ],
 }
+
+
+@pytest.mark.case("generate on the engine: options that change logits")
+@pytest.mark.parametrize("name", languages.DRAWING)
+@pytest.mark.parametrize("case", DRAWN)
+def test_drawn(workshop: Workshop, case: str, name: str) -> None:
+    for arguments in (["engine"], ["generate"]):  # and by the layers that train
+        line = [*arguments, workshop.reference("small"), *DRAWN[case]]
+        wanted = find("python").run(*line, "--threads", 2).stdout
+        assert (
+            wanted != find("python").run(*arguments, workshop.reference("small"), *DRAWN[case][:2], "--seed", 3).stdout
+        )
+        assert find(name).run(*line, "--threads", 1).stdout == wanted
 
 
 @pytest.mark.case("generate on the engine: the same output")
@@ -309,11 +326,23 @@ REFUSED = {
     "cache format of nobody": (2, ["5", "--cache-format", "q4_0"], "q4_0"),
     "place of nobody": (2, ["5", "--weights", "disk"], "disk"),
     "context of zero": (2, ["5", "--context", 0], "context"),
+}
+
+#: Of the options that change logits.
+REFUSED_DRAWINGS = {
     "min_p above 1": (2, ["5", "--min-p", 1.5], "min-p"),
     "bias of nobody": (2, ["5", "--ids", "--logit-bias", "x=1"], "is not ID=BIAS, such as 42=-100"),
     "repetition of 0": (2, ["5", "--ids", "--repetition-penalty", 0], "it must be a finite number above 0"),
     "infinite penalty": (2, ["5", "--ids", "--presence-penalty", "inf"], "presence_penalty is"),
 }
+
+
+@pytest.mark.case("generate on the engine: refusals")
+@pytest.mark.parametrize("name", ["python", *languages.DRAWING])
+@pytest.mark.parametrize("case", REFUSED_DRAWINGS)
+def test_refused_drawings(workshop: Workshop, case: str, name: str) -> None:
+    code, arguments, words = REFUSED_DRAWINGS[case]
+    assert words in find(name).run("engine", workshop.reference("small"), *arguments, code=code).stderr
 
 
 @pytest.mark.case("generate on the engine: refusals")

@@ -30,7 +30,7 @@ use interrupt::Interrupts;
 /// Train and run mixture-of-experts language models on the CPU or a GPU.
 ///
 /// The Python package's command, nncuda, does what this one does not: it makes tokenizers and token shards (`nncuda
-/// tokenizer train`, `nncuda data encode`), and runs GGUF files, Llamas and BitNets (`nncuda generate`, `nncuda chat`).
+/// tokenizer train`, `nncuda data encode`), converts and quantizes models, and holds conversations (`nncuda chat`).
 #[derive(Debug, Parser)]
 // A flag that is given twice has its last value, as in the other languages.
 #[command(name = "nncuda-rs", version, max_term_width = 100, args_override_self = true)]
