@@ -21,7 +21,7 @@ OPTIONS = ("context", "cache_format", "cache_tokens", "max_batch", "piece", "wei
 
 def run(script: dict[str, Any], threads: int) -> dict[str, Any]:
     """What `bench engine` of another language writes for the same script."""
-    with Context("cpu", threads=threads) as ctx:
+    with Context("cpu", threads=threads, isa=script.get("isa")) as ctx:
         options = {name: script[name] for name in OPTIONS if script.get(name)}
         engine = Engine(StoredModel.open(Path(script["model"])), ctx, **options)
         found: dict[str, Any] = {}

@@ -166,6 +166,18 @@ def test_schedules(workshop: Workshop, stored: str, schedule: str, name: str) ->
     assert ran(name, path, fitting(path, schedule), "--threads", 2) == expected(path, schedule)
 
 
+@pytest.mark.case("the engine: on other instruction sets")
+@pytest.mark.parametrize("name", languages.DRAWING)
+@pytest.mark.parametrize("isa", ["baseline", "avx2"])
+@pytest.mark.parametrize("stored", ["tied-q8_0.gguf", "mixtral-q4_0.gguf", "bitnet+i2_s"])
+def test_instruction_sets(workshop: Workshop, stored: str, isa: str, name: str) -> None:
+    """Weights lie in another order where products need it."""
+    path = model(workshop, stored)
+    asked = {**script(path, {}), "isa": isa}
+    told = find(name).run("bench", "engine", "--threads", 1, stdin=json.dumps(asked)).stdout
+    assert json.loads(told) == engine_scripts.run(asked, threads=2)
+
+
 def test_the_models_differ(workshop: Workshop) -> None:
     """Each kind and format has logits of its own, or their equality would say nothing."""
     kinds = ["llama-f32", "llama-f16", "tied-f32", "llama3-f32", "linear-f32", "mixtral-f32", "bitnet-bf16", "silu-f32",
