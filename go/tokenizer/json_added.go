@@ -71,11 +71,14 @@ type mark struct {
 }
 
 // cut finds tokens of an index. `special` says whether the special ones count; one that does not hides what is in it.
-func (a *addedTokens) cut(text string, index *trie, special bool) []mark {
+func (a *addedTokens) cut(text string, index *trie, special bool, left *effort) ([]mark, error) {
 	var marks []mark
 	done := 0
 	for at := 0; at < len(text); {
-		place, length := index.find(text[at:])
+		place, length, looked := index.find(text[at:])
+		if err := left.step(looked); err != nil {
+			return nil, err
+		}
 		if length == 0 {
 			at++
 			continue
@@ -90,10 +93,14 @@ func (a *addedTokens) cut(text string, index *trie, special bool) []mark {
 			continue
 		}
 		if token.LeftStrip {
-			start = max(len(strings.TrimRightFunc(text[:start], unicode.IsSpace)), done)
+			start = min(start, done) + len(strings.TrimRightFunc(text[min(start, done):start], unicode.IsSpace))
+			start = max(start, done)
 		}
 		if token.RightStrip {
 			stop = len(text) - len(strings.TrimLeftFunc(text[stop:], unicode.IsSpace))
+			if err := left.step(stop - at); err != nil {
+				return nil, err
+			}
 		}
 		if done < start {
 			marks = append(marks, mark{text[done:start], done, -1})
@@ -104,7 +111,7 @@ func (a *addedTokens) cut(text string, index *trie, special bool) []mark {
 	if done < len(text) {
 		marks = append(marks, mark{text[done:], done, -1})
 	}
-	return marks
+	return marks, nil
 }
 
 func endsInWord(text string) bool {

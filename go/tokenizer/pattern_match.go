@@ -180,12 +180,20 @@ func (p *pattern) repeat(node *patternNode) {
 type effort struct{ steps, bytes int }
 
 // newEffort is what a text of so many bytes may take: some milliseconds anyway, microseconds for each byte.
-func newEffort(size int) *effort { return &effort{steps: 1<<26 + size<<9, bytes: 1<<22 + size<<6} }
+func newEffort(size int) *effort { return &effort{steps: 1<<24 + size<<8, bytes: 1<<22 + size<<6} }
 
 var (
 	errSteps = errors.New("its rules take too many steps for a text of this length")
 	errBytes = errors.New("its rules make too much of a text")
 )
+
+// step takes off steps that a rule takes.
+func (e *effort) step(steps int) error {
+	if e.steps -= steps; e.steps < 0 {
+		return errSteps
+	}
+	return nil
+}
 
 // write takes off bytes that a rule is about to write.
 func (e *effort) write(bytes int) error {

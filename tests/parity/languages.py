@@ -86,6 +86,9 @@ NAMES: Sequence[str] = tuple(LANGUAGES)
 #: Those that have the inference engine beside Python: stored models, `generate` on it, `bench engine`.
 ENGINES: Sequence[str] = ("go",)
 
+#: Those that have `chat` beside Python.
+CHATTING: Sequence[str] = ("go",)
+
 
 def required() -> bool:
     return os.environ.get(ENVIRONMENT_VARIABLE) == "required"
