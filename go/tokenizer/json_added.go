@@ -89,7 +89,7 @@ func (a *addedTokens) cut(text string, index *trie, special bool, left *effort) 
 		if token.Special && !special {
 			continue
 		}
-		if token.SingleWord && (endsInWord(text[:start]) || beginsWithWord(text[stop:])) {
+		if token.SingleWord && (endsIn(text[:start], isOfWord) || beginsWith(text[stop:], isOfWord)) {
 			continue
 		}
 		if token.LeftStrip {
@@ -114,17 +114,16 @@ func (a *addedTokens) cut(text string, index *trie, special bool, left *effort) 
 	return marks, nil
 }
 
-func endsInWord(text string) bool {
+// isOfWord says whether a character is one of words for added tokens: one that \w matches, or that joins letters.
+// (Unicode Technical Standard 18, annex C, "word")
+func isOfWord(letter rune) bool { return isWord(letter) || unicode.Is(unicode.Join_Control, letter) }
+
+func endsIn(text string, is func(rune) bool) bool {
 	letter, size := utf8.DecodeLastRuneInString(text)
-	return size > 0 && isWord(letter)
+	return size > 0 && is(letter)
 }
 
-func beginsWithWord(text string) bool {
+func beginsWith(text string, is func(rune) bool) bool {
 	letter, size := utf8.DecodeRuneInString(text)
-	return size > 0 && isWord(letter)
-}
-
-// isWord says whether a character is one of words. (Unicode Technical Standard 18, annex C, "word")
-func isWord(letter rune) bool {
-	return unicode.In(letter, kindTables['w']...) || unicode.Is(unicode.Join_Control, letter)
+	return size > 0 && is(letter)
 }
