@@ -195,9 +195,6 @@ type component struct {
 	content    json.RawMessage
 }
 
-// Parts of parts are nested this deep at most.
-const mostNested = 16
-
 // newComponent looks at the type of a part; the kind is empty where there is none.
 func newComponent(role string, content json.RawMessage) (component, error) {
 	if len(content) == 0 || string(content) == "null" {

@@ -89,6 +89,9 @@ ENGINES: Sequence[str] = ("go", "rust")
 #: Those of them whose engine has penalties, biases, masks and log-probabilities.
 DRAWING: Sequence[str] = ("go",)
 
+#: Those that have `chat` beside Python.
+CHATTING: Sequence[str] = ("go",)
+
 
 def required() -> bool:
     return os.environ.get(ENVIRONMENT_VARIABLE) == "required"
