@@ -7,6 +7,8 @@ import itertools
 import json
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +22,7 @@ from runs import VOCABULARY, Workshop
 
 from nncuda import Context
 from nncuda.bench.random_model import Shape, write_folder
+from nncuda.binding import library
 from nncuda.convert.model import FOLDERS, convert_model
 from nncuda.convert.quantize import quantize_model
 from nncuda.models.stored import StoredModel
@@ -176,6 +179,33 @@ def test_instruction_sets(workshop: Workshop, stored: str, isa: str, name: str) 
     asked = {**script(path, {}), "isa": isa}
     told = find(name).run("bench", "engine", "--threads", 1, stdin=json.dumps(asked)).stdout
     assert json.loads(told) == engine_scripts.run(asked, threads=2)
+
+
+EMULATED = languages.ROOT / "build" / "emulated" / "libnncuda_emulated_80.so"
+
+
+@pytest.mark.case("the engine: on an emulated GPU, which runs ahead")
+@pytest.mark.skipif(not EMULATED.exists(), reason="make emulated builds it")
+@pytest.mark.parametrize("name", languages.DRAWING)
+@pytest.mark.parametrize("kind", ["llama", "mixtral"])
+def test_emulated_gpu(kind: str, name: str, tmp_path: Path) -> None:
+    shape = Shape(layers=1, hidden=64, ffn=64, heads=2, kv_heads=1, vocabulary=600, context=512)
+    shape = replace(shape, experts=2, experts_per_token=1) if kind == "mixtral" else shape
+    write_folder(tmp_path / kind, shape, dtype="f32")
+    ids = [7 * at % 90 for at in range(40)]
+    asked = {"model": str(tmp_path / kind), "context": 256, "max_batch": 3, "piece": 64, "requests": [
+        {"prompt": ids[:5], "max_new_tokens": 14}, {"prompt": ids, "max_new_tokens": 9, "temperature": 0.9, "joins": 1},
+        {"prompt": ids[:30], "max_new_tokens": 12, "joins": 3, "cancelled": 9, "presence_penalty": 1.0},
+        {"prompt": ids[:3], "max_new_tokens": 6, "joins": 6, "logprobs": 2},
+    ]}  # fmt: skip
+    env = {**languages.environment(), library.ENVIRONMENT_VARIABLE: str(EMULATED)}
+    own = [sys.executable, Path(engine_scripts.__file__)]
+    told = [
+        subprocess.run([*line, "--device", "cuda"], input=json.dumps(asked), capture_output=True, text=True, env=env)
+        for line in (own, [*find(name).command, "bench", "engine"])
+    ]
+    assert [one.returncode for one in told] == [0, 0], told
+    assert json.loads(told[0].stdout) == json.loads(told[1].stdout)
 
 
 def test_the_models_differ(workshop: Workshop) -> None:
