@@ -78,7 +78,7 @@ def test_templates_that_fail(tmp_path: Path, template: str, code: int, problem: 
 
 @pytest.mark.parametrize("name", languages.CHATTING)
 def test_interrupts_in_a_terminal(tmp_path: Path, name: str) -> None:
-    """Ctrl-C stops the answer and not the program; at the prompt, twice, it leaves. (Python: tests/python/test_chat.py)"""
+    """Ctrl-C stops the answer and not the program; at the prompt, twice, it leaves."""
     write_folder(tmp_path / "model", SHAPE)
     master, slave = pty.openpty()
     process = subprocess.Popen(
