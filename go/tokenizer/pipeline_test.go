@@ -146,7 +146,7 @@ func TestWhatIsNotKnownIsRefusedByName(t *testing.T) {
 		}
 	}
 	for content, sentence := range map[string]string{
-		"\xff": "it is not UTF-8", "[]": "it has a array", "{": "unexpected EOF",
+		"\xff": "it is not UTF-8", "[]": "it has a array", "{": "unexpected EOF", "{}{}": "something follows its end",
 		`{"version":` + strings.Repeat("[", 1<<24): "it has more than 16777216 brackets",
 	} {
 		if _, err := tokenizer.NewJSON([]byte(content)); err == nil || !strings.Contains(err.Error(), sentence) {

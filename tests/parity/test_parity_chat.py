@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import select
 import shutil
+import signal
+import subprocess
+import time
 from pathlib import Path
 
 import languages
@@ -68,3 +74,47 @@ def test_templates_that_fail(tmp_path: Path, template: str, code: int, problem: 
     for one in ("python", name):
         done = find(one).run("chat", path, "--max-tokens", 8, stdin="hello\nagain\n", code=code)
         assert problem in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("name", languages.CHATTING)
+def test_interrupts_in_a_terminal(tmp_path: Path, name: str) -> None:
+    """Ctrl-C stops the answer and not the program; at the prompt, twice, it leaves."""
+    write_folder(tmp_path / "model", SHAPE)
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [*find(name).command, "chat", tmp_path / "model", "--max-tokens", "400"],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        # A shell's background jobs ignore Ctrl-C, and so would what they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        env={**languages.environment(), "TERM": "dumb"},
+    )
+    os.close(slave)
+    seen = ""
+
+    def wait_for(text: str, after: int = 0, more: int = 0) -> int:
+        """Where the text begins, once so many more characters have come after it."""
+        nonlocal seen
+        end = time.monotonic() + 60
+        while (at := seen.find(text, after)) < 0 or len(seen) < at + len(text) + more:
+            assert time.monotonic() < end, seen
+            if select.select([master], [], [], 1)[0]:
+                seen += os.read(master, 4096).decode("utf-8", "replace")
+        return at + len(text)
+
+    try:
+        at = wait_for("> ")
+        os.write(master, b"hello\n")
+        at = wait_for("hello", at, more=20)  # the answer runs
+        os.kill(process.pid, signal.SIGINT)
+        at = wait_for("\n> ", at)
+        os.kill(process.pid, signal.SIGINT)
+        wait_for("to exit", at)
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(20) == 0, seen
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
