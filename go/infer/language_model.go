@@ -11,6 +11,7 @@ import (
 
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/infer/engine"
+	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/model/stored"
 	"github.com/nncuda/nncuda/go/tokenizer"
 )
@@ -140,6 +141,18 @@ func New(model *stored.Model, ctx *cuda.Context, options engine.Options) (*Langu
 		stored: model, tokenizer: tokens, engine: running, scheduler: scheduler, turn: make(chan struct{}, 1),
 		owned: []func() error{running.Close, scheduler.Close},
 	}, nil
+}
+
+// Of makes a LanguageModel of a model that was made or trained in this program, on its context, with a copy of the weights
+// that it has now: to go on with later ones, make another. The tokenizer may be nil. While one generates, nothing else may
+// use the context.
+func Of(m *model.MoETransformer, tokens tokenizer.TextTokenizer, options engine.Options) (*LanguageModel, error) {
+	copied, err := stored.Of(m, tokens)
+	if err != nil {
+		return nil, err
+	}
+	options.Weights = "memory"
+	return New(copied, m.Context(), options)
 }
 
 // Close ends what is being generated, with events whose Finish is engine.Cancelled, and frees the memory. It waits for the

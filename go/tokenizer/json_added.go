@@ -71,11 +71,14 @@ type mark struct {
 }
 
 // cut finds tokens of an index. `special` says whether the special ones count; one that does not hides what is in it.
-func (a *addedTokens) cut(text string, index *trie, special bool) []mark {
+func (a *addedTokens) cut(text string, index *trie, special bool, left *effort) ([]mark, error) {
 	var marks []mark
 	done := 0
 	for at := 0; at < len(text); {
-		place, length := index.find(text[at:])
+		place, length, looked := index.find(text[at:])
+		if err := left.step(looked); err != nil {
+			return nil, err
+		}
 		if length == 0 {
 			at++
 			continue
@@ -86,14 +89,18 @@ func (a *addedTokens) cut(text string, index *trie, special bool) []mark {
 		if token.Special && !special {
 			continue
 		}
-		if token.SingleWord && (endsInWord(text[:start]) || beginsWithWord(text[stop:])) {
+		if token.SingleWord && (endsIn(text[:start], isOfWord) || beginsWith(text[stop:], isOfWord)) {
 			continue
 		}
 		if token.LeftStrip {
-			start = max(len(strings.TrimRightFunc(text[:start], unicode.IsSpace)), done)
+			start = min(start, done) + len(strings.TrimRightFunc(text[min(start, done):start], unicode.IsSpace))
+			start = max(start, done)
 		}
 		if token.RightStrip {
 			stop = len(text) - len(strings.TrimLeftFunc(text[stop:], unicode.IsSpace))
+			if err := left.step(stop - at); err != nil {
+				return nil, err
+			}
 		}
 		if done < start {
 			marks = append(marks, mark{text[done:start], done, -1})
@@ -104,20 +111,19 @@ func (a *addedTokens) cut(text string, index *trie, special bool) []mark {
 	if done < len(text) {
 		marks = append(marks, mark{text[done:], done, -1})
 	}
-	return marks
+	return marks, nil
 }
 
-func endsInWord(text string) bool {
+// isOfWord says whether a character is one of words for added tokens: one that \w matches, or that joins letters.
+// (Unicode Technical Standard 18, annex C, "word")
+func isOfWord(letter rune) bool { return isWord(letter) || unicode.Is(unicode.Join_Control, letter) }
+
+func endsIn(text string, is func(rune) bool) bool {
 	letter, size := utf8.DecodeLastRuneInString(text)
-	return size > 0 && isWord(letter)
+	return size > 0 && is(letter)
 }
 
-func beginsWithWord(text string) bool {
+func beginsWith(text string, is func(rune) bool) bool {
 	letter, size := utf8.DecodeRuneInString(text)
-	return size > 0 && isWord(letter)
-}
-
-// isWord says whether a character is one of words. (Unicode Technical Standard 18, annex C, "word")
-func isWord(letter rune) bool {
-	return unicode.In(letter, kindTables['w']...) || unicode.Is(unicode.Join_Control, letter)
+	return size > 0 && is(letter)
 }

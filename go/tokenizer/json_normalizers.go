@@ -1,9 +1,11 @@
 package tokenizer
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -195,9 +197,6 @@ type component struct {
 	content    json.RawMessage
 }
 
-// Parts of parts are nested this deep at most.
-const mostNested = 16
-
 // newComponent looks at the type of a part; the kind is empty where there is none.
 func newComponent(role string, content json.RawMessage) (component, error) {
 	if len(content) == 0 || string(content) == "null" {
@@ -247,11 +246,14 @@ func (c component) readNothing() error {
 
 // strictJSON takes an object; a name that `into` has not is an error that tells whose it is.
 func strictJSON(content []byte, into any, whose string) error {
-	decoder := json.NewDecoder(strings.NewReader(string(content)))
+	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(into)
 	if err == nil {
-		return nil
+		if _, err = decoder.Token(); errors.Is(err, io.EOF) {
+			return nil
+		}
+		err = errors.New("something follows its end")
 	}
 	var wrong *json.UnmarshalTypeError
 	if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {

@@ -268,8 +268,8 @@ func joinFound(parts []found, together func(before, part found) bool) []found {
 // metaspace puts a symbol in the place of spaces, and perhaps one before a text.
 type metaspace struct {
 	symbol string
-	scheme string // where one is put before: "always", "first" (before the whole text alone), "never"
-	split  bool
+	scheme string   // where one is put before: "always", "first" (before the whole text alone), "never"
+	split  *pattern // where words are cut apart, nil for not at all
 }
 
 func readMetaspace(part component) (metaspace, error) {
@@ -283,7 +283,10 @@ func readMetaspace(part component) (metaspace, error) {
 	if err := part.read(&given, "replacement"); err != nil {
 		return metaspace{}, err
 	}
-	made := metaspace{given.Replacement, given.PrependScheme, given.Split == nil || *given.Split}
+	made := metaspace{symbol: given.Replacement, scheme: given.PrependScheme}
+	if given.Split == nil || *given.Split {
+		made.split = literalPattern(made.symbol)
+	}
 	switch {
 	case utf8.RuneCountInString(made.symbol) != 1:
 		return made, fmt.Errorf("its %s Metaspace has the replacement %q; it must be one character", part.role, made.symbol)
@@ -304,9 +307,9 @@ func (m metaspace) cut(part segment, left *effort) ([]segment, error) {
 	if (m.scheme == "always" || m.scheme == "first" && part.first) && !strings.HasPrefix(part.text, m.symbol) {
 		part.text = m.symbol + part.text
 	}
-	if !m.split {
+	if m.split == nil {
 		return []segment{part}, nil
 	}
-	parts, err := literalPattern(m.symbol).find(part.text, left)
+	parts, err := m.split.find(part.text, left)
 	return cutInto(part, parts, "MergedWithNext"), err
 }

@@ -18,7 +18,7 @@ type JSONTokenizer struct {
 	cut       cutter   // nil for none
 	join      joiner
 	model     interface {
-		encode(ids []int32, word string) ([]int32, error)
+		encode(ids []int32, word string, left *effort) ([]int32, error)
 	}
 	ids      map[string]int32
 	names    map[int32]string
@@ -108,31 +108,45 @@ func (t *JSONTokenizer) Piece(id int32) string { return t.names[id] }
 // Encode gives the ids of a text. It is an error when the rules of the file take too much of a text of its length.
 func (t *JSONTokenizer) Encode(text string, how Encoding) ([]int32, error) {
 	text = validText(text)
-	left := newEffort(len(text))
+	ids, err := t.encodeMarked(text, how.Special, newEffort(len(text)))
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode the text: %w", err)
+	}
+	return t.opened(ids, how), nil
+}
+
+// encodeMarked gives the ids of added tokens and of the text between them.
+func (t *JSONTokenizer) encodeMarked(text string, special bool, left *effort) ([]int32, error) {
 	var ids []int32
-	for _, part := range t.added.cut(text, t.added.raw, how.Special) {
+	parts, err := t.added.cut(text, t.added.raw, special, left)
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range parts {
 		if part.id >= 0 {
 			ids = append(ids, part.id)
 			continue
 		}
 		if t.normalize != nil {
-			var err error
 			if part.text, err = t.normalize(part.text, left); err != nil {
-				return nil, fmt.Errorf("cannot encode the text: %w", err)
+				return nil, err
 			}
 		}
-		for _, inner := range t.added.cut(part.text, t.added.normalized, how.Special) {
-			if inner.id >= 0 {
-				ids = append(ids, inner.id)
+		inner, err := t.added.cut(part.text, t.added.normalized, special, left)
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range inner {
+			if one.id >= 0 {
+				ids = append(ids, one.id)
 				continue
 			}
-			var err error
-			if ids, err = t.encode(ids, segment{inner.text, part.start == 0 && inner.start == 0}, left); err != nil {
-				return nil, fmt.Errorf("cannot encode the text: %w", err)
+			if ids, err = t.encode(ids, segment{one.text, part.start == 0 && one.start == 0}, left); err != nil {
+				return nil, err
 			}
 		}
 	}
-	return t.opened(ids, how), nil
+	return ids, nil
 }
 
 // encode adds the ids of a text without added tokens.
@@ -145,7 +159,7 @@ func (t *JSONTokenizer) encode(ids []int32, text segment, left *effort) ([]int32
 		}
 	}
 	for _, part := range parts {
-		if ids, err = t.model.encode(ids, part.text); err != nil {
+		if ids, err = t.model.encode(ids, part.text, left); err != nil {
 			return nil, err
 		}
 	}

@@ -44,7 +44,7 @@ type listedWay struct {
 }
 
 // encode adds the ids of a text.
-func (u *listedUnigram) encode(ids []int32, text string) ([]int32, error) {
+func (u *listedUnigram) encode(ids []int32, text string, left *effort) ([]int32, error) {
 	best := make([]listedWay, len(text)+1)
 	for at := range best {
 		best[at].start = -1
@@ -59,6 +59,9 @@ func (u *listedUnigram) encode(ids []int32, text string) ([]int32, error) {
 		width := characterWidth(text, start)
 		single := false
 		for node, end := int32(0), start; end < len(text); {
+			if err := left.step(1); err != nil {
+				return nil, err
+			}
 			if node = u.trie.step(node, text[end]); node < 0 {
 				break
 			}

@@ -17,7 +17,6 @@ const library = fixtures + "/library"
 
 // Folders of kinds that Go refuses, with what it says.
 var refusedKinds = map[string]string{
-	"thousands": `has \b, which this program does not know`,
 	"unigram":   `is "Precompiled"`,
 	"wordpiece": `its model is 'WordPiece'`,
 	"words":     `its model is 'WordLevel'`,

@@ -79,7 +79,7 @@ func (m *mergeOffers) Pop() any {
 }
 
 // encode adds the ids of a word.
-func (m *mergeModel) encode(ids []int32, word string) ([]int32, error) {
+func (m *mergeModel) encode(ids []int32, word string, _ *effort) ([]int32, error) {
 	if id, found := m.ids[word]; found && m.wholeWords {
 		return append(ids, id), nil
 	}

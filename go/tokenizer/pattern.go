@@ -26,6 +26,7 @@ const (
 	opJump                 // goes on at `to`
 	opAhead                // what follows up to `to` must match here, or must not where `negated`
 	opAtomic               // what follows up to `to` matches here in its first way only
+	opPlace                // here is a place of this kind
 	opMatch                // the end
 )
 
@@ -36,6 +37,7 @@ type instruction struct {
 	manner      manner
 	to, other   int
 	negated     bool
+	place       byte
 }
 
 // manner is how a repetition takes characters: as many as it can, as few, or as many without giving any back.
@@ -101,6 +103,7 @@ type patternNode struct {
 	ahead       *patternNode // look-ahead
 	negated     bool
 	atomic      *patternNode
+	place       byte // ^, $, b or B: what is before and after, and no character
 }
 
 // mayBeEmpty says whether the part can match no characters.
@@ -110,7 +113,7 @@ func (n *patternNode) mayBeEmpty() bool {
 		return false
 	case n.repeated != nil:
 		return n.least == 0 || n.repeated.mayBeEmpty()
-	case n.ahead != nil:
+	case n.ahead != nil, n.place != 0:
 		return true
 	case n.atomic != nil:
 		return n.atomic.mayBeEmpty()
@@ -194,6 +197,14 @@ func (p *patternParser) part(depth int) (*patternNode, error) {
 	case p.take("["):
 		set, err := p.class(0)
 		return &patternNode{set: set}, err
+	case p.take("^"):
+		return &patternNode{place: '^'}, nil
+	case p.take("$"):
+		return &patternNode{place: '$'}, nil
+	case p.take(`\b`):
+		return &patternNode{place: 'b'}, nil
+	case p.take(`\B`):
+		return &patternNode{place: 'B'}, nil
 	case p.take(`\`):
 		set, _, err := p.escape()
 		if err == nil && p.anyway {
@@ -206,7 +217,7 @@ func (p *patternParser) part(depth int) (*patternNode, error) {
 		return &patternNode{set: set.ready()}, nil
 	}
 	letter := p.next()
-	if strings.ContainsRune("*+?{}^$]", letter) {
+	if strings.ContainsRune("*+?{}]", letter) {
 		return nil, fmt.Errorf("has %c where this program knows no meaning of it", letter)
 	}
 	set := newCharSet(letter, letter)
@@ -272,7 +283,12 @@ func (p *patternParser) repetition(part *patternNode) (*patternNode, error) {
 		return part, nil
 	}
 	switch {
-	case braces: // where Oniguruma's other dialects mean different things
+	case braces && p.take("+"): // which is not possessive, but repeats the repetition
+		node = &patternNode{repeated: node, least: 1, most: math.MaxInt}
+		if node.repeated.mayBeEmpty() {
+			return nil, errors.New("repeats what may be empty")
+		}
+	case braces: // where a ? means other things than elsewhere
 	case p.take("?"):
 		node.manner = lazy
 	case p.take("+"):

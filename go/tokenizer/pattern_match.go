@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -102,6 +103,8 @@ func (p *pattern) compile(node *patternNode) {
 	case node.ahead != nil:
 		at := p.emit(instruction{op: opAhead, negated: node.negated})
 		p.inner(at, node.ahead)
+	case node.place != 0:
+		p.emit(instruction{op: opPlace, place: node.place})
 	case node.atomic != nil:
 		p.inner(p.emit(instruction{op: opAtomic}), node.atomic)
 	case node.choice:
@@ -180,12 +183,20 @@ func (p *pattern) repeat(node *patternNode) {
 type effort struct{ steps, bytes int }
 
 // newEffort is what a text of so many bytes may take: some milliseconds anyway, microseconds for each byte.
-func newEffort(size int) *effort { return &effort{steps: 1<<26 + size<<9, bytes: 1<<22 + size<<6} }
+func newEffort(size int) *effort { return &effort{steps: 1<<24 + size<<8, bytes: 1<<22 + size<<6} }
 
 var (
 	errSteps = errors.New("its rules take too many steps for a text of this length")
 	errBytes = errors.New("its rules make too much of a text")
 )
+
+// step takes off steps that a rule takes.
+func (e *effort) step(steps int) error {
+	if e.steps -= steps; e.steps < 0 {
+		return errSteps
+	}
+	return nil
+}
 
 // write takes off bytes that a rule is about to write.
 func (e *effort) write(bytes int) error {
@@ -228,6 +239,9 @@ func (p *pattern) from(pc int, text string, at int, left *effort) (int, error) {
 				at += size
 				pc++
 			}
+		case opPlace:
+			failed = !isPlace(step.place, text, at)
+			pc++
 		case opLoop:
 			count, end, low := step.run(text, at)
 			left.steps -= count
@@ -266,6 +280,21 @@ func (p *pattern) from(pc int, text string, at int, left *effort) (int, error) {
 		}
 	}
 }
+
+// isPlace says whether a place is the beginning or end of a line, or of a word, or is not, as Ruby's expressions have it.
+func isPlace(kind byte, text string, at int) bool {
+	before, after := text[:at], text[at:]
+	switch kind {
+	case '^':
+		return before == "" || strings.HasSuffix(before, "\n") && after != ""
+	case '$':
+		return strings.HasPrefix(after, "\n") || after == "" && !strings.HasSuffix(before, "\n")
+	}
+	return (endsIn(before, isWord) != beginsWith(after, isWord)) == (kind == 'b')
+}
+
+// isWord says whether \w matches a character.
+func isWord(letter rune) bool { return unicode.In(letter, kindTables['w']...) }
 
 // run takes characters of the set: their number, the end of them, and the end of those that must be there.
 func (i *instruction) run(text string, at int) (count, end, low int) {

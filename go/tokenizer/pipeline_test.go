@@ -91,8 +91,8 @@ func TestWhatIsNotKnownIsRefusedByName(t *testing.T) {
 		{"pre_tokenizer", `{"type": "Metaspace", "replacement": "_", "prepend_scheme": "last"}`, `the prepend_scheme "last"`},
 		{"pre_tokenizer", `{"type": "Metaspace", "replacement": "_", "add_prefix_space": false}`, "adds no prefix space"},
 		{"pre_tokenizer", `{"type": "Punctuation", "behavior": "Odd"}`, `the behavior "Odd"`},
-		{"pre_tokenizer", split(`a\b`), `has \b, which`},
-		{"pre_tokenizer", split(`^a`), `has ^ where`},
+		{"pre_tokenizer", split(`a\G`), `has \G, which`},
+		{"pre_tokenizer", split(`*a`), `has * where`},
 		{"pre_tokenizer", split(`(?<=a)b`), `has a group that begins with "(?<="`},
 		{"pre_tokenizer", split(`(?i)a`), `has a group that begins with "(?i)`},
 		{"pre_tokenizer", split(`(?i:ss)`), "has ss of either case"},
@@ -105,7 +105,9 @@ func TestWhatIsNotKnownIsRefusedByName(t *testing.T) {
 		{"pre_tokenizer", split(`\p{C}`), `has \p{C}`},
 		{"pre_tokenizer", split(`(a*)*`), "repeats what may be empty"},
 		{"pre_tokenizer", split(`a**`), "repeats a repetition"},
-		{"pre_tokenizer", split(`a{2}+`), "repeats a repetition"},
+		{"pre_tokenizer", split(`a{2}?`), "repeats a repetition"},
+		{"pre_tokenizer", split(`a{0,2}+`), "repeats what may be empty"},
+		{"pre_tokenizer", split(`^*`), "repeats what may be empty"},
 		{"pre_tokenizer", split(`a{2`), "which is no {n}"},
 		{"pre_tokenizer", split(`a{5000}`), "which is no {n}"},
 		{"pre_tokenizer", split(`(((a{1000}b){1000}c){1000}d)`), "is too large with its repetitions written out"},
@@ -144,7 +146,7 @@ func TestWhatIsNotKnownIsRefusedByName(t *testing.T) {
 		}
 	}
 	for content, sentence := range map[string]string{
-		"\xff": "it is not UTF-8", "[]": "it has a array", "{": "unexpected EOF",
+		"\xff": "it is not UTF-8", "[]": "it has a array", "{": "unexpected EOF", "{}{}": "something follows its end",
 		`{"version":` + strings.Repeat("[", 1<<24): "it has more than 16777216 brackets",
 	} {
 		if _, err := tokenizer.NewJSON([]byte(content)); err == nil || !strings.Contains(err.Error(), sentence) {

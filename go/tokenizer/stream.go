@@ -25,12 +25,13 @@ func NewStreamDecoder(tokenizer TextTokenizer) (*StreamDecoder, error) {
 // Push gives the text that this token completes. Ids that a model has beyond those of its tokenizer have none; one below
 // zero is an error, and not kept.
 func (d *StreamDecoder) Push(token int32) (string, error) {
+	before := len(d.held)
 	if int(token) < d.tokenizer.VocabSize() {
 		d.held = append(d.held, token)
 	}
 	text, err := d.text()
 	if err != nil {
-		d.held = d.held[:len(d.held)-1]
+		d.held = d.held[:before]
 		return "", err
 	}
 	// What is older than the bytes of the longest character is final.

@@ -194,7 +194,7 @@ func (t *Tokenizer) Encode(text string, how Encoding) ([]int32, error) {
 	var ids []int32
 	start := 0
 	for at := 0; how.Special && at < len(text); {
-		id, length := t.controls.find(text[at:])
+		id, length, _ := t.controls.find(text[at:])
 		if length == 0 {
 			at++
 			continue

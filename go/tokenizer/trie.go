@@ -39,14 +39,16 @@ func (t *trie) step(at int32, label byte) int32 {
 
 // longest is the length of the longest text of the trie that `text` begins with; 0 when there is none.
 func (t *trie) longest(text string) int {
-	_, length := t.find(text)
+	_, length, _ := t.find(text)
 	return length
 }
 
-// find is the longest text of the trie that `text` begins with: its id and length; length 0 when there is none.
-func (t *trie) find(text string) (id int32, length int) {
+// find is the longest text of the trie that `text` begins with: its id and length, 0 when there is none; and how many bytes
+// it looked at.
+func (t *trie) find(text string) (id int32, length, looked int) {
 	at := int32(0)
 	for position := range len(text) {
+		looked++
 		if at = t.step(at, text[position]); at < 0 {
 			break
 		}
@@ -54,5 +56,5 @@ func (t *trie) find(text string) (id int32, length int) {
 			id, length = t.nodes[at].id, position+1
 		}
 	}
-	return id, length
+	return id, length, looked
 }

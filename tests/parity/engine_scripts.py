@@ -1,9 +1,14 @@
-"""Scripts of requests for the inference engine: what `bench engine` of other languages reads, run by Python's own."""
+"""Scripts of requests for the inference engine: what `bench engine` of other languages reads, run by Python's own.
+
+python engine_scripts.py --device cuda < SCRIPT
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +24,9 @@ _SAMPLING = [field.name for field in dataclasses.fields(Sampling) if field.name 
 OPTIONS = ("context", "cache_format", "cache_tokens", "max_batch", "piece", "weights")
 
 
-def run(script: dict[str, Any], threads: int) -> dict[str, Any]:
+def run(script: dict[str, Any], threads: int | None, device: str = "cpu") -> dict[str, Any]:
     """What `bench engine` of another language writes for the same script."""
-    with Context("cpu", threads=threads) as ctx:
+    with Context(device, threads=threads, isa=script.get("isa")) as ctx:
         options = {name: script[name] for name in OPTIONS if script.get(name)}
         engine = Engine(StoredModel.open(Path(script["model"])), ctx, **options)
         found: dict[str, Any] = {}
@@ -99,3 +104,7 @@ def _serve(scripted: list[dict[str, Any]], scheduler: Scheduler) -> list[Request
             scheduler.step()
         step += 1
     return [requests[at] for at in range(len(scripted))]
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(json.load(sys.stdin), None, sys.argv[2])))

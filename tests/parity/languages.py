@@ -88,8 +88,8 @@ ENGINES: Sequence[str] = ("go", "rust")
 
 #: Those of them whose engine has penalties, biases, masks and log-probabilities.
 DRAWING: Sequence[str] = ("go",)
-#: Those with `chat`.
-CHATTING: Sequence[str] = ("rust",)
+#: Those that have `chat` beside Python.
+CHATTING: Sequence[str] = ("go", "rust")
 
 
 def required() -> bool:

@@ -7,6 +7,8 @@ import itertools
 import json
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +22,7 @@ from runs import VOCABULARY, Workshop
 
 from nncuda import Context
 from nncuda.bench.random_model import Shape, write_folder
+from nncuda.binding import library
 from nncuda.convert.model import FOLDERS, convert_model
 from nncuda.convert.quantize import quantize_model
 from nncuda.models.stored import StoredModel
@@ -166,6 +169,45 @@ def test_schedules(workshop: Workshop, stored: str, schedule: str, name: str) ->
     assert ran(name, path, fitting(path, schedule), "--threads", 2) == expected(path, schedule)
 
 
+@pytest.mark.case("the engine: on other instruction sets")
+@pytest.mark.parametrize("name", languages.DRAWING)
+@pytest.mark.parametrize("isa", ["baseline", "avx2"])
+@pytest.mark.parametrize("stored", ["tied-q8_0.gguf", "mixtral-q4_0.gguf", "bitnet+i2_s"])
+def test_instruction_sets(workshop: Workshop, stored: str, isa: str, name: str) -> None:
+    """Weights lie in another order where products need it."""
+    path = model(workshop, stored)
+    asked = {**script(path, {}), "isa": isa}
+    told = find(name).run("bench", "engine", "--threads", 1, stdin=json.dumps(asked)).stdout
+    assert json.loads(told) == engine_scripts.run(asked, threads=2)
+
+
+EMULATED = languages.ROOT / "build" / "emulated" / "libnncuda_emulated_80.so"
+
+
+@pytest.mark.case("the engine: on an emulated GPU, which runs ahead")
+@pytest.mark.skipif(not EMULATED.exists(), reason="make emulated builds it")
+@pytest.mark.parametrize("name", languages.DRAWING)
+@pytest.mark.parametrize("kind", ["llama", "mixtral"])
+def test_emulated_gpu(kind: str, name: str, tmp_path: Path) -> None:
+    shape = Shape(layers=1, hidden=64, ffn=64, heads=2, kv_heads=1, vocabulary=600, context=512)
+    shape = replace(shape, experts=2, experts_per_token=1) if kind == "mixtral" else shape
+    write_folder(tmp_path / kind, shape, dtype="f32")
+    ids = [7 * at % 90 for at in range(40)]
+    asked = {"model": str(tmp_path / kind), "context": 256, "max_batch": 3, "piece": 64, "requests": [
+        {"prompt": ids[:5], "max_new_tokens": 14}, {"prompt": ids, "max_new_tokens": 9, "temperature": 0.9, "joins": 1},
+        {"prompt": ids[:30], "max_new_tokens": 12, "joins": 3, "cancelled": 9, "presence_penalty": 1.0},
+        {"prompt": ids[:3], "max_new_tokens": 6, "joins": 6, "logprobs": 2},
+    ]}  # fmt: skip
+    env = {**languages.environment(), library.ENVIRONMENT_VARIABLE: str(EMULATED)}
+    own = [sys.executable, Path(engine_scripts.__file__)]
+    told = [
+        subprocess.run([*line, "--device", "cuda"], input=json.dumps(asked), capture_output=True, text=True, env=env)
+        for line in (own, [*find(name).command, "bench", "engine"])
+    ]
+    assert [one.returncode for one in told] == [0, 0], told
+    assert json.loads(told[0].stdout) == json.loads(told[1].stdout)
+
+
 def test_the_models_differ(workshop: Workshop) -> None:
     """Each kind and format has logits of its own, or their equality would say nothing."""
     kinds = ["llama-f32", "llama-f16", "tied-f32", "llama3-f32", "linear-f32", "mixtral-f32", "bitnet-bf16", "silu-f32",
@@ -255,6 +297,10 @@ GENERATED = {
     "beyond the context": ["1", "--ids", "--context", 128, "--max-tokens", 300, "--temperature", 0.5, "--top-k", 7],
     "text": ["line 3 of 7: the quick", "--max-tokens", 24, "--top-p", 0.9, "--seed", -3],
     "as long as it can": ["5", "--ids", "--greedy"],
+}
+
+#: With options that change logits.
+DRAWN = {
     "min_p and biases": [
         "1 2 3",
         "--ids",
@@ -272,6 +318,19 @@ GENERATED = {
         *["--seed", 3],
     ],
 }
+
+
+@pytest.mark.case("generate on the engine: options that change logits")
+@pytest.mark.parametrize("name", languages.DRAWING)
+@pytest.mark.parametrize("case", DRAWN)
+def test_drawn(workshop: Workshop, case: str, name: str) -> None:
+    for arguments in (["engine"], ["generate"]):  # and by the layers that train
+        line = [*arguments, workshop.reference("small"), *DRAWN[case]]
+        wanted = find("python").run(*line, "--threads", 2).stdout
+        assert (
+            wanted != find("python").run(*arguments, workshop.reference("small"), *DRAWN[case][:2], "--seed", 3).stdout
+        )
+        assert find(name).run(*line, "--threads", 1).stdout == wanted
 
 
 @pytest.mark.case("generate on the engine: the same output")
@@ -309,11 +368,23 @@ REFUSED = {
     "cache format of nobody": (2, ["5", "--cache-format", "q4_0"], "q4_0"),
     "place of nobody": (2, ["5", "--weights", "disk"], "disk"),
     "context of zero": (2, ["5", "--context", 0], "context"),
+}
+
+#: Of the options that change logits.
+REFUSED_DRAWINGS = {
     "min_p above 1": (2, ["5", "--min-p", 1.5], "min-p"),
     "bias of nobody": (2, ["5", "--ids", "--logit-bias", "x=1"], "is not ID=BIAS, such as 42=-100"),
     "repetition of 0": (2, ["5", "--ids", "--repetition-penalty", 0], "it must be a finite number above 0"),
     "infinite penalty": (2, ["5", "--ids", "--presence-penalty", "inf"], "presence_penalty is"),
 }
+
+
+@pytest.mark.case("generate on the engine: refusals")
+@pytest.mark.parametrize("name", ["python", *languages.DRAWING])
+@pytest.mark.parametrize("case", REFUSED_DRAWINGS)
+def test_refused_drawings(workshop: Workshop, case: str, name: str) -> None:
+    code, arguments, words = REFUSED_DRAWINGS[case]
+    assert words in find(name).run("engine", workshop.reference("small"), *arguments, code=code).stderr
 
 
 @pytest.mark.case("generate on the engine: refusals")

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/infer/engine"
 	"github.com/nncuda/nncuda/go/model/stored"
 	"github.com/spf13/cobra"
@@ -23,6 +24,7 @@ type engineScript struct {
 	MaxBatch    int    `json:"max_batch"`
 	Piece       int
 	Weights     string
+	ISA         string
 	Logits      []int32 // ids whose logits are wanted
 	Requests    []scriptedRequest
 }
@@ -140,6 +142,15 @@ func newBenchEngine(std streams) *cobra.Command {
 				return err
 			}
 			defer func() { err = errors.Join(err, ctx.Close()) }()
+			if script.ISA != "" {
+				isa, err := cuda.ParseISA(script.ISA)
+				if err == nil {
+					err = ctx.SetISA(isa)
+				}
+				if err != nil {
+					return err
+				}
+			}
 			model, err := stored.Open(script.Model)
 			if err != nil {
 				return err

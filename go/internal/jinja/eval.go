@@ -96,6 +96,7 @@ func (s *state) eval(of node) any {
 	case dictOf:
 		made := newDict()
 		for at, key := range of.keys {
+			s.spend(4)
 			made.set(s.eval(key), s.eval(of.values[at]))
 		}
 		return made

@@ -69,6 +69,7 @@ func dictOfNames(s *state, given arguments) any {
 			continue
 		}
 		for _, item := range s.items(value) {
+			s.spend(4)
 			pair := s.items(item)
 			if len(pair) != 2 {
 				fail("ValueError", "dictionary update sequence element has length %d; 2 is required", len(pair))

@@ -398,7 +398,7 @@ func (s *state) items(value any) []any {
 		s.spend(len(value.keys))
 		return value.keys
 	case string:
-		s.spend(len(value))
+		s.spend(4 * len(value))
 		var letters []any
 		for _, letter := range value {
 			letters = append(letters, string(letter))
