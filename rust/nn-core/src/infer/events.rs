@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::thread;
 
 use futures_core::Stream;
 use futures_core::stream::FusedStream;
 
-use super::language_model::LanguageModel;
+use super::language_model::{LanguageModel, ended};
 use crate::error::Result;
 
 /// Why a continuation ended.
@@ -111,7 +112,11 @@ impl Outbox {
 
 impl Drop for Outbox {
     fn drop(&mut self) {
-        self.update(|state| state.ended = true);
+        let panicked = thread::panicking();
+        self.update(|state| {
+            state.events.extend(panicked.then(|| Err(ended())));
+            state.ended = true;
+        });
     }
 }
 

@@ -103,7 +103,9 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // The thread has nothing to do any more, since generations are gone before their handles, and nobody to ask for more.
         drop(self.commands.take());
-        if let Some(thread) = self.thread.take() {
+        // A waker may have dropped the last handle on the thread itself, which ends then without anyone waiting.
+        let own = |thread: &JoinHandle<()>| thread.thread().id() == thread::current().id();
+        if let Some(thread) = self.thread.take().filter(|thread| !own(thread)) {
             // That it panicked was told to whoever asked it for something.
             let _ = thread.join();
         }
@@ -294,6 +296,7 @@ impl LanguageModel {
     }
 }
 
-fn ended() -> Error {
+/// What there is to say to those who wait for a thread that has panicked.
+pub(super) fn ended() -> Error {
     Error::value("the engine's thread has ended, after a fault of this program; load the model again")
 }
