@@ -86,6 +86,9 @@ NAMES: Sequence[str] = tuple(LANGUAGES)
 #: Those that have the inference engine beside Python: stored models, `generate` on it, `bench engine`.
 ENGINES: Sequence[str] = ("go", "rust")
 
+#: Those with `chat`.
+CHATTING: Sequence[str] = ("rust",)
+
 
 def required() -> bool:
     return os.environ.get(ENVIRONMENT_VARIABLE) == "required"

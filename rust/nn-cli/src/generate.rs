@@ -1,7 +1,7 @@
 //! `nncuda-rs generate`: text, or token ids, from a trained model, as they come.
 
 mod contiguous;
-mod output;
+pub(crate) mod output;
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -87,6 +87,34 @@ struct DrawingFlags {
     /// Sample only from the most likely tokens that make up this share of the probability.
     #[arg(long, value_name = "FLOAT", value_parser = share, allow_negative_numbers = true)]
     top_p: Option<f64>,
+    #[command(flatten)]
+    logits: LogitFlags,
+    /// The same seed gives the same text. Of several prompts, prompt i uses seed + i.
+    #[arg(long, value_name = "INTEGER", default_value = "0", allow_negative_numbers = true)]
+    seed: i64,
+}
+
+impl DrawingFlags {
+    /// The options that they make.
+    fn sampling(&self, greedy: bool) -> std::result::Result<Sampling, Failure> {
+        self.logits.sampling(Sampling {
+            temperature: if greedy { 0.0 } else { self.temperature },
+            top_k: self.top_k.map(most_likely),
+            top_p: self.top_p,
+            seed: self.seed,
+            ..Sampling::default()
+        })
+    }
+}
+
+/// A number of tokens as kernels take it, which none is larger than.
+pub(crate) fn most_likely(k: i64) -> i32 {
+    i32::try_from(k).unwrap_or(i32::MAX)
+}
+
+/// What is done to logits before tokens are drawn, and min_p.
+#[derive(Args, Debug)]
+pub(crate) struct LogitFlags {
     /// Sample only from tokens at least this many times as likely as the most likely one.
     #[arg(long, value_name = "FLOAT", value_parser = zero_to_one, allow_negative_numbers = true)]
     min_p: Option<f64>,
@@ -102,31 +130,25 @@ struct DrawingFlags {
     /// Add BIAS to the logit of the token ID; may be repeated.
     #[arg(long, value_name = "ID=BIAS", value_parser = bias)]
     logit_bias: Vec<(i32, f64)>,
-    /// The same seed gives the same text. Of several prompts, prompt i uses seed + i.
-    #[arg(long, value_name = "INTEGER", default_value = "0", allow_negative_numbers = true)]
-    seed: i64,
 }
 
-impl DrawingFlags {
-    /// The options that they make.
-    fn sampling(&self, greedy: bool) -> std::result::Result<Sampling, Failure> {
+impl LogitFlags {
+    /// The options that they add to others, all of which are checked.
+    pub(crate) fn sampling(&self, others: Sampling) -> std::result::Result<Sampling, Failure> {
         let sampling = Sampling {
-            temperature: if greedy { 0.0 } else { self.temperature },
-            top_k: self.top_k.map(|k| i32::try_from(k).unwrap_or(i32::MAX)),
-            top_p: self.top_p,
             min_p: self.min_p,
-            seed: self.seed,
             repetition_penalty: self.repetition_penalty,
             frequency_penalty: self.frequency_penalty,
             presence_penalty: self.presence_penalty,
             logit_bias: self.logit_bias.iter().copied().collect(),
+            ..others
         };
         sampling.check().map_err(|error| Failure::Usage(error.to_string()))?;
         Ok(sampling)
     }
 
-    /// Whether they ask for what the path over a contiguous cache does not have.
-    fn of_engine(&self) -> bool {
+    /// Whether there are any, which the path over a contiguous cache does not have.
+    fn any(&self) -> bool {
         let penalties = (self.presence_penalty, self.frequency_penalty, self.repetition_penalty);
         self.min_p.is_some() || penalties != (0.0, 0.0, 1.0) || !self.logit_bias.is_empty()
     }
@@ -135,21 +157,21 @@ impl DrawingFlags {
 /// How the inference engine runs.
 #[derive(Args, Debug, PartialEq)]
 #[allow(rustdoc::broken_intra_doc_links, reason = "this is the command's help, where brackets are brackets")]
-struct EngineFlags {
+pub(crate) struct EngineFlags {
     /// The context length.  [default: the model's, at most 8192]
     #[arg(long, value_name = "INTEGER", value_parser = clap::value_parser!(u32).range(1..))]
-    context: Option<u32>,
+    pub(crate) context: Option<u32>,
     /// Format of the cached keys and values.
     #[arg(long, value_name = "NAME", default_value = "f16")]
     #[arg(value_parser = PossibleValuesParser::new(CacheFormat::NAMES).try_map(|name| name.parse::<CacheFormat>()))]
-    cache_format: CacheFormat,
+    pub(crate) cache_format: CacheFormat,
     /// On a CPU: copy the weights into memory, which is faster to read, or use the mapped file; auto: copy if memory allows.
     #[arg(long, value_name = "NAME", default_value = "auto")]
     #[arg(value_parser = PossibleValuesParser::new(Place::NAMES).try_map(|name| name.parse::<Place>()))]
-    weights: Place,
+    pub(crate) weights: Place,
     /// Print tokens and bytes per second to standard error at the end.
     #[arg(long)]
-    stats: bool,
+    pub(crate) stats: bool,
 }
 
 impl EngineFlags {
@@ -157,7 +179,7 @@ impl EngineFlags {
     const USUAL: Self = Self { context: None, cache_format: CacheFormat::F16, weights: Place::Auto, stats: false };
 }
 
-fn at_least_zero(text: &str) -> std::result::Result<f64, String> {
+pub(crate) fn at_least_zero(text: &str) -> std::result::Result<f64, String> {
     let wrong = || format!("'{text}' is not a number, at least 0");
     text.parse().ok().filter(|number| *number >= 0.0).ok_or_else(wrong)
 }
@@ -175,7 +197,7 @@ fn bias(text: &str) -> std::result::Result<(i32, f64), String> {
     pair.ok_or_else(|| format!("'{text}' is not ID=BIAS, such as 42=-100"))
 }
 
-fn share(text: &str) -> std::result::Result<f64, String> {
+pub(crate) fn share(text: &str) -> std::result::Result<f64, String> {
     let wrong = || format!("'{text}' is not a number above 0, at most 1");
     text.parse().ok().filter(|number| *number > 0.0 && *number <= 1.0).ok_or_else(wrong)
 }
@@ -188,7 +210,7 @@ pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
     if contiguous && (engine != EngineFlags::USUAL || prompts.len() > 1) {
         return usage("--contiguous takes one prompt, and none of --context, --cache-format, --weights and --stats");
     }
-    if contiguous && arguments.drawing.of_engine() {
+    if contiguous && arguments.drawing.logits.any() {
         return usage(
             "--min-p, --presence-penalty, --frequency-penalty, --repetition-penalty and --logit-bias need the engine",
         );

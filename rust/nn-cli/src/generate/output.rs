@@ -10,7 +10,7 @@ use crate::terminal::bytes_text;
 
 /// Writes what a model wrote, as it comes: to a terminal without escape sequences, which would be orders to it; to a file or
 /// pipe as it is.
-pub(super) fn speak(text: &str) -> io::Result<()> {
+pub(crate) fn speak(text: &str) -> io::Result<()> {
     let mut output = io::stdout();
     if output.is_terminal() {
         for letter in text.chars() {
@@ -58,7 +58,7 @@ pub(super) fn write(events: Generation, prompts: usize, ids: bool) -> Result<Dur
 }
 
 /// What it took, on the standard error.
-pub(super) fn write_statistics(model: &LanguageModel, loaded: Duration, first: Duration) -> Result<(), Failure> {
+pub(crate) fn write_statistics(model: &LanguageModel, loaded: Duration, first: Duration) -> Result<(), Failure> {
     let (done, weights, cache) = model.statistics()?;
     let rate = |amount: f64, time: Duration| {
         if time.is_zero() { "-".to_owned() } else { format!("{:.1}", amount / time.as_secs_f64()) }

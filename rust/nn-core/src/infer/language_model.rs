@@ -1,11 +1,12 @@
 //! `LanguageModel`: a stored model that takes text and gives text, for one prompt or many at once.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 
 use nn_ffi::Context;
+use serde::Serialize;
 
 use super::constraint::Constraint;
 use super::engine::{Engine, EngineOptions, check_ids};
@@ -17,7 +18,10 @@ use super::text::StopStrings;
 use super::worker::{self, Command};
 use crate::error::{Error, Result};
 use crate::model::{LlamaConfig, StoredModel};
-use crate::tokenizer::{Encoding, TextTokenizer};
+use crate::tokenizer::{ChatTemplate, Encoding, Rendering, TextTokenizer};
+
+/// What ends an answer of a model without a template: where it would begin the next turn.
+const PLAIN_STOPS: [&str; 2] = ["\nUser:", "\nAssistant:"];
 
 /// A text, or the ids of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +103,8 @@ struct Handle {
     stored: StoredModel,
     ctx: Context,
     tokenizer: Option<Arc<TextTokenizer>>,
+    /// Read when the first conversation asks for it.
+    template: OnceLock<ChatTemplate>,
     context: usize,
     limits: Limits,
     /// `None` once the last handle is being dropped.
@@ -147,7 +153,8 @@ impl LanguageModel {
             .spawn(move || worker::run(scheduler, own.as_ref(), &given))
             .map_err(|error| Error::OutOfMemory(format!("no thread can be made for the engine: {error}")))?;
         let (ctx, commands, thread) = (ctx.clone(), Some(commands), Some(thread));
-        Ok(Self(Arc::new(Handle { stored, ctx, tokenizer, context, limits, commands, thread })))
+        let template = OnceLock::new();
+        Ok(Self(Arc::new(Handle { stored, ctx, tokenizer, template, context, limits, commands, thread })))
     }
 
     /// The opened file or folder.
@@ -289,6 +296,46 @@ impl LanguageModel {
     pub fn complete(&self, prompt: impl Into<Prompt>, options: &GenerateOptions) -> Result<String> {
         self.text_tokenizer()?;
         self.generate(prompt, options)?.map(|event| event.map(|event| event.text)).collect()
+    }
+
+    /// The chat template of the model, or a plain one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Format`] when the files have one that is none, [`Error::Value`] without a tokenizer.
+    pub fn chat_template(&self) -> Result<&ChatTemplate> {
+        if let Some(template) = self.0.template.get() {
+            return Ok(template);
+        }
+        let read = self.0.stored.chat_template(self.text_tokenizer()?)?;
+        Ok(self.0.template.get_or_init(|| read))
+    }
+
+    /// The ids of a conversation up to where the answer begins.
+    ///
+    /// # Errors
+    ///
+    /// As [`chat_template`](Self::chat_template), and what [`ChatTemplate::ids`] says.
+    pub fn chat_ids<M: Serialize>(&self, messages: &[M]) -> Result<Vec<i32>> {
+        let ids = self.chat_template()?.ids(self.text_tokenizer()?, messages, &Rendering::default())?;
+        check_ids(&ids, self.config().vocab_size, "ids")?;
+        Ok(ids)
+    }
+
+    /// The answer to a conversation, in the form that the model's chat template gives it. Each message has `role` ("system",
+    /// "user", "assistant") and `content`. The part of the conversation that is still in the cache is not computed again.
+    /// A model without a template sees each turn on a line of its own, after its role, and the answer ends where it would
+    /// begin the next, unless there are other stop strings.
+    ///
+    /// # Errors
+    ///
+    /// As [`chat_ids`](Self::chat_ids) and [`generate`](Self::generate).
+    pub fn chat<M: Serialize>(&self, messages: &[M], options: &GenerateOptions) -> Result<Generation> {
+        let mut options = options.clone();
+        if options.stop.is_empty() && self.chat_template()?.is_plain() {
+            options.stop = PLAIN_STOPS.map(str::to_owned).to_vec();
+        }
+        self.generate(self.chat_ids(messages)?, &options)
     }
 
     /// The logits after each token of one text, f32 `[tokens, vocab]`: row t predicts the token after t.

@@ -7,6 +7,7 @@
 
 mod batch;
 mod constraint;
+mod conversation;
 mod drawing;
 mod engine;
 mod events;
@@ -25,6 +26,7 @@ mod weights;
 mod worker;
 
 pub use constraint::Constraint;
+pub use conversation::{Answer, Conversation, Message};
 pub use engine::{Engine, EngineOptions, USUAL_CONTEXT};
 pub use events::{Canceller, Event, EventStream, Finish, Generation};
 pub use language_model::{GenerateOptions, LanguageModel, Prompt};

@@ -6,6 +6,7 @@ use tokenizers::Offsets;
 use tokenizers::pattern::Pattern;
 
 use super::budget;
+use crate::format::value::quoted;
 
 /// Steps back of one match, after which it gives up: Oniguruma's own limit.
 const STEPS_BACK: usize = 10_000_000;
@@ -29,7 +30,7 @@ pub(super) struct Expression(Regex);
 impl Expression {
     pub(super) fn new(expression: &str) -> Result<Self, String> {
         let built = RegexBuilder::new(expression).backtrack_limit(STEPS_BACK).oniguruma_mode(true).build();
-        built.map(Self).map_err(|error| format!("the expression {expression:?} is none: {error}"))
+        built.map(Self).map_err(|error| format!("the expression {} is none: {error}", quoted(expression)))
     }
 
     /// Where `text` has the pattern, in bytes.
