@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import select
+import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -67,15 +72,28 @@ def test_a_long_conversation_drops_its_beginning(folder: Path, language: str) ->
 @pytest.mark.parametrize(
     "use", ["x.a | string | length", "x.a == x.b", "'%s' | format(x.a) | length", "{x.a: 1} | length", "x.a in [x.b]"]
 )
-def test_a_template_is_ended_in_time(tmp_path: Path, language: str, use: str) -> None:
-    write_folder(tmp_path, SHAPE)
-    shared = "{% set x.a = [x.a, x.a] %}{% set x.b = [x.b, x.b] %}"
-    template = "{% set x = namespace(a=['a'], b=['a']) %}{% for i in range(60) %}" + shared + "{% endfor %}{{ " + use
-    (tmp_path / "chat_template.jinja").write_text(template + " }}")
-    start = time.monotonic()
-    said = find(language).run("chat", tmp_path, code=3, stdin="hello\n").stderr
+def test_a_template_of_shared_lists_is_ended_in_time(tmp_path: Path, language: str, use: str) -> None:
+    steps = "{% set x.a = [x.a, x.a] %}{% set x.b = [x.b, x.b] %}"
+    said = refused(tmp_path, language, 60, steps, use)
     assert "the chat template ran for more than 10 s" in said or "perhaps because it ran out of memory" in said
+
+
+@pytest.mark.parametrize("language", languages.CHATTING)
+@pytest.mark.parametrize("use", ["x.a", "x.a == [x.a]", "1"])
+def test_a_template_of_nested_lists_harms_nobody(tmp_path: Path, language: str, use: str) -> None:
+    said = refused(tmp_path, language, 99999, "{% set x.a = [x.a] %}", use + " }}{{ raise_exception('survived')")
+    assert "the chat template ended its process" in said or "survived" in said
+
+
+def refused(folder: Path, language: str, times: int, steps: str, use: str) -> str:
+    """What is said of a template that takes steps so many times and then uses what came of them."""
+    write_folder(folder, SHAPE)
+    begin = "{% set x = namespace(a=['a'], b=['a']) %}{% for i in range(" + str(times) + ") %}"
+    (folder / "chat_template.jinja").write_text(begin + steps + "{% endfor %}{{ " + use + " }}")
+    start = time.monotonic()
+    said = find(language).run("chat", folder, code=3, stdin="hello\n").stderr
     assert time.monotonic() - start < 60
+    return said
 
 
 @pytest.mark.parametrize("language", languages.CHATTING)
@@ -86,3 +104,48 @@ def test_refusals(tmp_path: Path, language: str) -> None:
     assert "name one MODEL" in find(language).run("chat", code=2).stderr
     assert find(language).run("chat", tmp_path, "--model", tmp_path, code=2).stderr
     assert find(language).run("chat", tmp_path, "--max-tokens", 0, code=2).stderr
+
+
+@pytest.mark.parametrize("language", languages.CHATTING)
+def test_interrupts_in_a_terminal(folder: Path, language: str) -> None:
+    """Ctrl-C stops the answer and not the program; at the prompt, twice, it leaves."""
+    command, (master, slave) = find(language).command, pty.openpty()
+    process = subprocess.Popen(
+        [*command, "chat", str(folder), "--max-tokens", "200"],
+        stdin=slave, stdout=slave, stderr=slave, start_new_session=True, env=languages.environment(),
+        # A shell's background jobs ignore Ctrl-C, and so would what they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    os.close(slave)
+    seen = ""
+
+    def wait_for(text: str, after: int = 0) -> int:
+        nonlocal seen
+        end = time.monotonic() + 60
+        while text not in seen[after:] and time.monotonic() < end:
+            if select.select([master], [], [], 1)[0]:
+                seen += os.read(master, 4096).decode("utf-8", "replace")
+        assert text in seen[after:], seen
+        return seen.index(text, after) + len(text)
+
+    try:
+        wait_for("> ")
+        os.write(master, b"hello\n")
+        at = wait_for("hello\r\n")
+        while len(seen) < at + 5:  # the answer runs
+            seen += os.read(master, 4096).decode("utf-8", "replace")
+        os.kill(process.pid, signal.SIGINT)
+        at = wait_for("\n> ", at)
+        if "to exit" not in seen:  # else the answer had ended by then
+            os.kill(process.pid, signal.SIGINT)
+        at = wait_for("> ", wait_for("to exit"))
+        os.write(master, b"/system\n")
+        at = wait_for("\n> ", wait_for("there is none", at))
+        os.kill(process.pid, signal.SIGINT)
+        wait_for("> ", wait_for("to exit", at))
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
