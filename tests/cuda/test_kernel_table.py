@@ -84,6 +84,7 @@ def test_rows_and_page_name_the_same_kernels() -> None:
     ]
     for row in kernel_table.ROWS:
         kernel = re.match(r"\w+", row.kernel)
+        assert kernel is not None
         sources = [path for path in (ROOT / "cuda" / "kernels").glob("*.cu*") if f"{kernel[0]}(" in path.read_text()]
         assert (ROOT / "cuda" / "kernels" / row.source).is_file() and sources, row.kernel
 
