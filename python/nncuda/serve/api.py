@@ -13,6 +13,9 @@ API: dict[str, Any] = json.loads(Path(__file__).with_name("api.json").read_text(
 
 LIMITS: dict[str, int] = API["limits"]
 
+#: What errors say of parts of fields.
+WORDS: dict[str, str] = API["words"]
+
 
 class ApiError(Exception):
     """A request that is refused: one of the errors of api.json, with the words that its sentence leaves open.

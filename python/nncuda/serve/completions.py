@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import OutOfRangeError
 from ..infer import LanguageModel
 from .answers import Answer, check_bias, check_choices, check_length, samplings
-from .api import ApiError
+from .api import WORDS, ApiError
 from .constraints import Grammars
 from .fields import Checker
 from .logprobs import CompletionLogprobs, TokenNames
@@ -147,7 +147,8 @@ def checked_ids(model: LanguageModel, ids: list[int], name: str) -> np.ndarray:
         most = model.config.vocab_size - 1
         at = next(at for at, token in enumerate(ids) if not 0 <= token <= most)
         place = f"{name}[{at}]"
-        raise ApiError("invalid_value", place, name=place, value=ids[at], must=f"a token id from 0 to {most}") from None
+        must = WORDS["token_id"].format(most=most)
+        raise ApiError("invalid_value", place, name=place, value=ids[at], must=must) from None
 
 
 def decode(model: LanguageModel, ids: list[int]) -> str:

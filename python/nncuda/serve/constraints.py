@@ -15,14 +15,13 @@ import numpy as np
 
 from ..infer import LanguageModel
 from ..tokenizer.tokenizer import TextTokenizer
-from .api import ApiError, quoted
+from .api import WORDS, ApiError, quoted
 from .logprobs import TokenNames
 
 #: Between the parts of a JSON text, as a regular expression: without a bound, a model could go on with spaces for ever.
 _SPACES = r"[ \n\r\t]{0,32}"
 
 _FIELD = "response_format"
-_KINDS = '"text", "json_object" or "json_schema"'
 _SCHEMA_KEYS = ("name", "description", "schema", "strict")
 
 
@@ -73,7 +72,7 @@ class Grammars:
             return None
         kind = response_format.get("type")
         if kind not in ("text", "json_object", "json_schema"):
-            raise _wrong(f"{_FIELD}.type", kind, _KINDS)
+            raise _wrong(f"{_FIELD}.type", kind, WORDS["format_type"])
         _check_keys(response_format, _FIELD, ("type", "json_schema") if kind == "json_schema" else ("type",))
         if kind == "text":
             return None
@@ -133,15 +132,15 @@ def _schema(described: Any) -> dict[str, Any]:
     """The schema of a json_schema."""
     name = f"{_FIELD}.json_schema"
     if not isinstance(described, dict):
-        raise _wrong(name, described, "an object with a schema")
+        raise _wrong(name, described, WORDS["json_schema"])
     _check_keys(described, name, _SCHEMA_KEYS)
-    for key, kind, must in (("name", str, "a text"), ("description", str, "a text"), ("strict", bool, "true or false")):
+    for key, kind, words in (("name", str, "text"), ("description", str, "text"), ("strict", bool, "flag")):
         value = described.get(key)
         if value is not None and not isinstance(value, kind):
-            raise _wrong(f"{name}.{key}", value, must)
+            raise _wrong(f"{name}.{key}", value, WORDS[words])
     schema = described.get("schema")
     if not isinstance(schema, dict):
-        raise _wrong(f"{name}.schema", schema, "an object, a JSON Schema")
+        raise _wrong(f"{name}.schema", schema, WORDS["schema"])
     return schema
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from .api import ApiError, Field, fields_of, quoted
+from .api import WORDS, ApiError, Field, fields_of, quoted
 
 
 class Checker:
@@ -131,9 +131,9 @@ def _bias(field: Field, value: object) -> dict[int, float]:
     for key, one in value.items():
         name = f"{field.name}.{key}"[:256]
         if not _ID.fullmatch(key):
-            raise ApiError("unknown_field", name, name=name, route=f"{field.name}, whose keys are token ids")
+            raise ApiError("unknown_field", name, name=name, route=WORDS["bias_keys"])
         if not (_is_integer(one) or isinstance(one, float)) or not _within(field, one):
-            raise ApiError("invalid_value", name, name=name, value=quoted(one), must="a number from -100 to 100")
+            raise ApiError("invalid_value", name, name=name, value=quoted(one), must=WORDS["bias"])
         found[int(key)] = float(one)
     return found
 
@@ -145,11 +145,11 @@ def _stream_options(field: Field, value: object) -> dict[str, bool]:
     for key, one in value.items():
         name = f"{field.name}.{key}"[:256]
         if key == "include_obfuscation":  # which OpenAI's servers do unless told not to
-            _check_unsupported(Field(name, "unsupported", allowed=(False,), why="events are not padded"), one)
+            _check_unsupported(Field(name, "unsupported", allowed=(False,), why=WORDS["not_padded"]), one)
         elif key != "include_usage":
             raise ApiError("unknown_field", name, name=name, route=field.name)
         elif one is not None and not isinstance(one, bool):
-            raise ApiError("invalid_value", name, name=name, value=quoted(one), must="true or false")
+            raise ApiError("invalid_value", name, name=name, value=quoted(one), must=WORDS["flag"])
         else:
             found[key] = bool(one)
     return found
