@@ -84,10 +84,10 @@ LANGUAGES = {
 NAMES: Sequence[str] = tuple(LANGUAGES)
 
 #: Those that have the inference engine beside Python: stored models, `generate` on it, `bench engine`.
-ENGINES: Sequence[str] = ("go",)
+ENGINES: Sequence[str] = ("go", "rust")
 
 #: Those that have `chat` beside Python.
-CHATTING: Sequence[str] = ("go",)
+CHATTING: Sequence[str] = ("go", "rust")
 
 
 def required() -> bool:

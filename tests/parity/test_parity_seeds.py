@@ -54,14 +54,15 @@ ELSEWHERE: dict[tuple[str, str], dict[str, str | None]] = {
     # What normalises text is not read where it is not used: these tokenizers are refused when one asks for it.
     ("tokenizer_model", "piece_not_utf8"): {"go": None},
     ("tokenizer_model", "charsmap_of_long_texts"): {"go": None, "rust": None},
-    ("gguf", "nothing"): {"go": "is not a kind of file"},  # by which `inspect` knows a GGUF file
-    ("gguf", "magic"): {"go": "is not a kind of file"},
+    ("gguf", "nothing"): dict.fromkeys(("go", "rust"), "is not a kind of file"),  # by which `inspect` knows a GGUF file
+    ("gguf", "magic"): dict.fromkeys(("go", "rust"), "is not a kind of file"),
     ("gguf_model", "token_byte_twice"): {"go": "has duplicate tokens (1)"},
-    ("gguf_model", "token_with_a_zero"): {"go": "a zero byte in it"},
-    ("gguf_model", "scores_not_finite"): {"go": "scores has NaN"},
-    ("gguf_model", "flag_of_a_number"): {"go": "add_bos_token is 1; it must be true or false"},
-    ("gguf_model", "template_of_a_number"): {"go": None},  # `generate` needs no template
-    ("config", "other_model"): {"go": "has 4 experts; config.json makes it 0"},  # a Llama, which the engine runs
+    ("gguf_model", "token_with_a_zero"): {"go": "a zero byte in it", "rust": "none of them zero"},
+    ("gguf_model", "scores_not_finite"): dict.fromkeys(("go", "rust"), "scores has NaN"),
+    ("gguf_model", "flag_of_a_number"): dict.fromkeys(("go", "rust"), "add_bos_token is 1; it must be true or false"),
+    ("gguf_model", "template_of_a_number"): dict.fromkeys(("go", "rust")),  # `generate` needs no template
+    ("config", "other_model"): dict.fromkeys(("go", "rust"), "has 4 experts; config.json makes it 0"),  # it runs
+    ("bitnet_folder", "norm_before"): {"rust": "use_rms_norm is true; it may be false"},
 }  # fmt: skip
 #: JSON and TOML that another library does not even parse, such as numbers beyond its types.
 UNREAD = ("is not JSON (", "is not TOML (")

@@ -4,6 +4,7 @@
 //! - the ids 1 to 16 and 4 greedy tokens to warm up, then `--decode` timed ones, each read back;
 //! - 1000 calls of `cuda_add` on one element to warm up, then 10000 timed ones.
 
+mod engine;
 mod inference;
 
 use std::io::{self, Write};
@@ -57,12 +58,16 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand, Debug)]
 enum Other {
+    #[command(hide = true)]
+    Engine(engine::Arguments),
     Inference(inference::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> std::result::Result<(), Failure> {
-    if let Some(Other::Inference(arguments)) = &arguments.other {
-        return inference::run(arguments);
+    match &arguments.other {
+        Some(Other::Engine(arguments)) => return engine::run(arguments),
+        Some(Other::Inference(arguments)) => return inference::run(arguments),
+        None => {}
     }
     // Required where there is no subcommand.
     let [Some(config), Some(data)] = [&arguments.config, &arguments.data] else { return Ok(()) };

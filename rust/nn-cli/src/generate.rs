@@ -1,37 +1,47 @@
 //! `nncuda-rs generate`: text, or token ids, from a trained model, as they come.
 
-use std::io::{self, Read, Write};
-use std::path::PathBuf;
+mod contiguous;
+pub(crate) mod output;
+
+use std::io::{self, Read};
+use std::path::Path;
+use std::time::Instant;
 
 use clap::Args;
-use nn_core::Error;
-use nn_core::generate::{DecodingStrategy, Sampling, generate, room};
-use nn_core::model::Precision;
-use nn_core::text::TextGenerator;
-use nn_core::train::{Checkpoint, resolve_checkpoint};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use nn_core::format::{present, read_json};
+use nn_core::generate::{DecodingStrategy, Sampling};
+use nn_core::infer::{CacheFormat, EngineOptions, GenerateOptions, LanguageModel, Place, Prompt, USUAL_CONTEXT};
+use nn_core::model::{Precision, StoredModel};
+use nn_core::tokenizer::Encoding;
+use nn_core::train::resolve_checkpoint;
+use nn_core::{Error, Result};
 
-use crate::elsewhere::{open_checkpoint, refuse_gguf};
 use crate::failure::Failure;
 use crate::flags::{DeviceFlags, precision};
 use crate::paths;
+pub(crate) use contiguous::checkpoint_ids;
 
+/// Tokens that are written unless more are asked for.
 const USUAL_TOKENS: usize = 128;
 
 /// Continue PROMPT ("-" reads it from standard input) with MODEL, and write the text as it is generated.
 ///
-/// MODEL is a checkpoint, the folder of a run, or a Mixtral folder from elsewhere that has its tokenizer.model.
+/// MODEL is a GGUF file, a Hugging Face folder (Llama, Mixtral, BitNet), a checkpoint, or the folder of a run.
+///
+/// Several prompts run together; their texts are written in order, separated by a line "---".
 ///
 /// With --ids, PROMPT is token ids separated by spaces or commas, which the model reads unchanged, and the output is
 /// the ids that follow, on one line, separated by spaces; no id ends it early.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// The model, unless given with --model, and the prompt, unless given with --prompt.
-    #[arg(value_names = ["MODEL", "PROMPT"], num_args = 0..=2)]
+    /// The model, unless given with --model, and prompts.
+    #[arg(value_names = ["MODEL", "PROMPT"], num_args = 0..)]
     arguments: Vec<String>,
-    /// The model; the argument is then the prompt.
+    /// The model; all arguments are then prompts.
     #[arg(long, value_name = "PATH")]
     model: Option<String>,
-    /// The prompt.
+    /// A prompt; may be repeated, and all run together.
     #[arg(long = "prompt", value_name = "TEXT", allow_hyphen_values = true)]
     prompts: Vec<String>,
     /// Maximum number of tokens to write.  [default: 128, or less if the model's context leaves less]
@@ -51,15 +61,21 @@ pub(crate) struct Arguments {
     /// Sample only from the most likely tokens that make up this share of the probability.
     #[arg(long, value_name = "FLOAT", value_parser = share, allow_negative_numbers = true)]
     top_p: Option<f64>,
-    /// The same seed gives the same text.
+    /// The same seed gives the same text. Of several prompts, prompt i uses seed + i.
     #[arg(long, value_name = "INTEGER", default_value = "0", allow_negative_numbers = true)]
     seed: i64,
     /// PROMPT and output are token ids; no tokenizer is needed.
     #[arg(long)]
     ids: bool,
-    /// The precision to compute in; weights and cache take half the memory in bf16 and f16.
-    #[arg(long, value_name = "NAME", default_value = "f32", value_parser = precision())]
-    precision: Precision,
+    #[command(flatten)]
+    engine: EngineFlags,
+    /// Run a checkpoint by the layers that train, over a contiguous cache.
+    #[arg(long)]
+    contiguous: bool,
+    /// With --contiguous: the precision to compute in; weights and cache take half the memory in bf16 and f16.
+    /// [default: f32]
+    #[arg(long, value_name = "NAME", value_parser = precision())]
+    precision: Option<Precision>,
     /// For a run, use the checkpoint with the lowest held-out loss instead of the last.
     #[arg(long)]
     best: bool,
@@ -67,81 +83,156 @@ pub(crate) struct Arguments {
     device: DeviceFlags,
 }
 
-fn at_least_zero(text: &str) -> Result<f64, String> {
+/// How the inference engine runs.
+#[derive(Args, Debug, PartialEq)]
+#[allow(rustdoc::broken_intra_doc_links, reason = "this is the command's help, where brackets are brackets")]
+pub(crate) struct EngineFlags {
+    /// The context length.  [default: the model's, at most 8192]
+    #[arg(long, value_name = "INTEGER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) context: Option<u32>,
+    /// Format of the cached keys and values.
+    #[arg(long, value_name = "NAME", default_value = "f16")]
+    #[arg(value_parser = PossibleValuesParser::new(CacheFormat::NAMES).try_map(|name| name.parse::<CacheFormat>()))]
+    pub(crate) cache_format: CacheFormat,
+    /// On a CPU: copy the weights into memory, which is faster to read, or use the mapped file; auto: copy if memory allows.
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    #[arg(value_parser = PossibleValuesParser::new(Place::NAMES).try_map(|name| name.parse::<Place>()))]
+    pub(crate) weights: Place,
+    /// Print tokens and bytes per second to standard error at the end.
+    #[arg(long)]
+    pub(crate) stats: bool,
+}
+
+impl EngineFlags {
+    /// Without flags.
+    const USUAL: Self = Self { context: None, cache_format: CacheFormat::F16, weights: Place::Auto, stats: false };
+}
+
+pub(crate) fn at_least_zero(text: &str) -> std::result::Result<f64, String> {
     let wrong = || format!("'{text}' is not a number, at least 0");
     text.parse().ok().filter(|number| *number >= 0.0).ok_or_else(wrong)
 }
 
-fn share(text: &str) -> Result<f64, String> {
+pub(crate) fn share(text: &str) -> std::result::Result<f64, String> {
     let wrong = || format!("'{text}' is not a number above 0, at most 1");
     text.parse().ok().filter(|number| *number > 0.0 && *number <= 1.0).ok_or_else(wrong)
 }
 
-pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
-    let (model, mut prompt) = model_and_prompt(arguments.model, arguments.prompts, arguments.arguments)?;
-    refuse_gguf(&model, "generate")?;
-    let model =
-        paths::folder(&model.to_string_lossy()).map_err(|problem| Failure::Usage(format!("MODEL: {problem}")))?;
-    if prompt == "-" {
-        prompt.clear();
-        io::stdin().read_to_string(&mut prompt)?;
+pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
+    let Arguments { engine, contiguous, ids, .. } = arguments;
+    let (model, prompts) = model_and_prompts(arguments.model, arguments.prompts, arguments.arguments)?;
+    let usage = |problem: &str| Err(Failure::Usage(problem.into()));
+    let path = paths::file_or_folder(&model).map_err(|problem| Failure::Usage(format!("MODEL: {problem}")))?;
+    if contiguous && (engine != EngineFlags::USUAL || prompts.len() > 1) {
+        return usage("--contiguous takes one prompt, and none of --context, --cache-format, --weights and --stats");
+    }
+    if contiguous && !is_trained(&path) {
+        return usage("--contiguous is for checkpoints, folders of runs and Mixtral folders");
+    }
+    if !contiguous && arguments.precision.is_some() {
+        return usage("--precision needs --contiguous; the inference engine computes in f32");
     }
     let temperature = if arguments.greedy { 0.0 } else { arguments.temperature };
     let strategy = DecodingStrategy::new(temperature, arguments.top_k, arguments.top_p)?;
     let sampling = Sampling { strategy, seed: arguments.seed };
-    let checkpoint = open_checkpoint(&resolve_checkpoint(&model, arguments.best)?, "generate")?;
-    let ids = prompt_ids(&checkpoint, &prompt, arguments.ids)?;
-    let ctx = arguments.device.open()?;
-    let model = checkpoint.model(&ctx, false, arguments.precision)?;
-    let most = arguments.max_tokens.unwrap_or_else(|| USUAL_TOKENS.min(room(&model, ids.len())));
-    let mut output = io::stdout();
-    match checkpoint.tokenizer.as_ref().filter(|_| !arguments.ids) {
-        None => {
-            for (number, token) in generate(&model, &ids, most, &sampling, None)?.enumerate() {
-                let space = if number == 0 { "" } else { " " };
-                write!(output, "{space}{}", token?)?;
-                output.flush()?;
-            }
-        }
-        Some(tokenizer) => {
-            let generator = TextGenerator::new(&model, tokenizer)?;
-            for piece in generator.stream(&prompt, most, &sampling)? {
-                output.write_all(piece?.as_bytes())?;
-                output.flush()?;
-            }
-        }
+    let path = if path.is_dir() { resolve_checkpoint(&path, arguments.best)? } else { path };
+    let prompts = prompts.into_iter().map(from_input).collect::<io::Result<Vec<String>>>()?;
+    if let [prompt] = &prompts[..]
+        && contiguous
+    {
+        let precision = arguments.precision.unwrap_or_default();
+        let (most, device) = (arguments.max_tokens, &arguments.device);
+        return contiguous::run(&contiguous::Job { path, prompt, ids, most, sampling, precision, device });
     }
-    writeln!(output)?;
+    let start = Instant::now();
+    let stored = StoredModel::open(&path)?;
+    let (config, tokenizer) = (stored.config().clone(), if ids { None } else { stored.tokenizer()? });
+    let encode = |text: &str| match &tokenizer {
+        Some(tokenizer) => tokenizer.encode(text, Encoding { begin: tokenizer.adds_begin(), special: false }),
+        None => Err(no_tokenizer(&path)),
+    };
+    let given = prompts.iter().map(|prompt| prompt_ids(prompt, ids, config.vocab_size, encode));
+    let given = given.collect::<std::result::Result<Vec<Vec<i32>>, Failure>>()?;
+    let length = given.iter().map(Vec::len).max().unwrap_or(0);
+    let asked = engine.context.map(|context| context as usize);
+    let reach = asked.unwrap_or(config.context.min(USUAL_CONTEXT).max(config.extended_context));
+    let most = arguments.max_tokens.unwrap_or_else(|| USUAL_TOKENS.min((reach + 1).saturating_sub(length)));
+    // As over a contiguous cache: the rotary embedding is stretched where a text needs it.
+    let stretched = config.extended_context > config.context;
+    let needed = config.context.max((length + most).saturating_sub(1)).min(config.extended_context);
+    let options = EngineOptions {
+        context: asked.or_else(|| stretched.then_some(needed)),
+        cache_format: engine.cache_format,
+        max_batch: given.len().min(EngineOptions::default().max_batch),
+        weights: engine.weights,
+        ..EngineOptions::default()
+    };
+    let model = LanguageModel::new(stored, &arguments.device.open()?, &options)?;
+    let loaded = start.elapsed();
+    let options =
+        GenerateOptions { max_new_tokens: Some(most), sampling, stop: Vec::new(), end_ids: ids.then(Vec::new) };
+    let count = given.len();
+    let first = output::write(model.generate_all(given.into_iter().map(Prompt::Ids), &options)?, count, ids)?;
+    if engine.stats {
+        output::write_statistics(&model, loaded, first)?;
+    }
     Ok(())
 }
 
-/// Model and prompt, from flags and arguments.
-fn model_and_prompt(
+/// A prompt, or what the standard input has in its place.
+fn from_input(prompt: String) -> io::Result<String> {
+    if prompt != "-" {
+        return Ok(prompt);
+    }
+    let mut text = String::new();
+    io::stdin().read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Whether a path may be a model that `MoETransformer` is.
+fn is_trained(path: &Path) -> bool {
+    if path.is_file() {
+        return false;
+    }
+    // What is wrong is for the reader to say.
+    let Ok(folder) = resolve_checkpoint(path, false) else { return true };
+    let kind = || read_json(&folder.join("config.json"));
+    present(&folder.join("training.json"))
+        || kind().map_or(true, |config| config.get("model_type").is_some_and(|kind| kind.as_text() == Some("mixtral")))
+}
+
+/// Model and prompts, from flags and arguments.
+fn model_and_prompts(
     model: Option<String>,
     mut prompts: Vec<String>,
     arguments: Vec<String>,
-) -> Result<(PathBuf, String), Failure> {
+) -> std::result::Result<(String, Vec<String>), Failure> {
     let wrong = |problem: &str| Failure::Usage(problem.into());
     let mut arguments = arguments.into_iter();
     let model = model.or_else(|| arguments.next());
     let model = model.ok_or_else(|| wrong("there is no MODEL: name one as the first argument or with --model"))?;
     prompts.extend(arguments);
-    let prompt = prompts.pop().ok_or_else(|| wrong("there is no PROMPT: give one as an argument or with --prompt"))?;
-    if !prompts.is_empty() {
-        let problem = "nncuda-rs takes one prompt; the Python package runs several together: nncuda generate";
-        return Err(wrong(problem));
+    if prompts.is_empty() {
+        return Err(wrong("there is no PROMPT: give one as an argument or with --prompt"));
     }
-    Ok((PathBuf::from(model), prompt))
+    Ok((model, prompts))
+}
+
+/// That a model has nothing to read text with.
+pub(crate) fn no_tokenizer(path: &Path) -> Error {
+    Error::missing(path, "holds no tokenizer, so it cannot read text; --ids takes token ids")
 }
 
 /// The ids of a prompt: those that it names, between spaces or commas, or those of its text.
-pub(crate) fn prompt_ids(checkpoint: &Checkpoint, prompt: &str, named: bool) -> Result<Vec<i32>, Failure> {
+pub(crate) fn prompt_ids(
+    prompt: &str,
+    named: bool,
+    vocab: usize,
+    encode: impl FnOnce(&str) -> Result<Vec<i32>>,
+) -> std::result::Result<Vec<i32>, Failure> {
     if !named {
-        let problem = "holds no tokenizer.model, so it cannot read text; --ids takes token ids";
-        let tokenizer = checkpoint.tokenizer.as_ref().ok_or_else(|| Error::missing(&checkpoint.folder, problem))?;
-        return Ok(tokenizer.encode(prompt, true));
+        return Ok(encode(prompt)?);
     }
-    let vocab = checkpoint.config.vocab_size;
     let words = prompt.split(|character: char| character == ',' || character.is_whitespace());
     let id = |(position, word): (usize, &str)| {
         if !word.bytes().all(|digit| digit.is_ascii_digit()) {

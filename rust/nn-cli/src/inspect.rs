@@ -1,5 +1,7 @@
 //! `nncuda-rs inspect`: what is in a file or folder.
 
+mod stored;
+
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -7,18 +9,18 @@ use clap::Args;
 use nn_core::format::safetensors::Entry;
 use nn_core::format::shards::MAGIC;
 use nn_core::format::{SafetensorsFile, Table, TokenShard, Tokenizer, Value, open_regular};
-use nn_core::train::resolve_checkpoint;
+use nn_core::train::{Checkpoint, resolve_checkpoint};
 use nn_core::{Error, Result};
 
-use crate::elsewhere::{open_checkpoint, refuse_gguf};
 use crate::failure::Failure;
 use crate::paths;
 use crate::terminal::{bytes_text, columns, count_text};
 
 /// Show what is in PATH: config, tensors, shapes, dtypes, sizes.
 ///
-/// PATH is a checkpoint, a run (its last checkpoint), a Mixtral folder from elsewhere, a safetensors file, a token
-/// shard or a tokenizer. Everything shown has been checked, including every id of a shard.
+/// PATH is a checkpoint, a run (its last checkpoint), a Llama, Mixtral or BitNet folder from elsewhere, a GGUF file, a
+/// safetensors file, a token shard or a tokenizer. Everything shown has been checked, including every id of a shard. Long
+/// arrays of a GGUF file's metadata are shortened.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// A file or folder.
@@ -44,6 +46,9 @@ fn describe(path: &Path) -> Result<Table> {
     let (file, _) = open_regular(path)?;
     file.take(MAGIC.len() as u64).read_to_end(&mut head).map_err(|error| Error::io(path, error))?;
     let of_kind = |kind: &str| Table::from([("kind", kind.into()), ("path", path.display().to_string().into())]);
+    if head.starts_with(b"GGUF") {
+        return stored::describe_gguf(path);
+    }
     if head == MAGIC {
         let shard = TokenShard::open(path)?;
         shard.check_ids()?;
@@ -69,15 +74,17 @@ fn describe(path: &Path) -> Result<Table> {
             Ok(content)
         }
         _ => {
-            refuse_gguf(path, "inspect")?;
-            let known = "token shard, tokenizer (.model), .safetensors";
+            let known = "GGUF, token shard, tokenizer (.model), .safetensors";
             Err(Error::format(path, format!("is not a kind of file that nncuda-rs knows: {known}")))
         }
     }
 }
 
 fn describe_folder(folder: &Path) -> Result<Table> {
-    let checkpoint = open_checkpoint(folder, "inspect")?;
+    let checkpoint = match Checkpoint::open(folder) {
+        Ok(checkpoint) => checkpoint,
+        Err(why) => return stored::describe_other(folder, why),
+    };
     let config = &checkpoint.config;
     let (all, active) = (count_text(config.num_parameters()), count_text(config.num_active_parameters()));
     let kind = if checkpoint.training.is_some() { "checkpoint" } else { "model" };
@@ -105,16 +112,21 @@ fn describe_tensors<'a>(content: &mut Table, tensors: impl Iterator<Item = (&'a 
     let rows: Vec<Value> = tensors
         .map(|(name, entry)| {
             total += entry.bytes();
-            Value::Table(Table::from([
-                ("name", name.into()),
-                ("shape", Value::List(entry.shape.iter().map(|size| (*size).into()).collect())),
-                ("dtype", entry.dtype.name.into()),
-                ("bytes", entry.bytes().into()),
-            ]))
+            row(name, &entry.shape, entry.dtype.name, entry.bytes())
         })
         .collect();
     content.set("total", format!("{} tensors, {}", rows.len(), bytes_text(total)));
     content.set("tensors", rows);
+}
+
+/// A tensor in a description.
+fn row(name: &str, shape: &[usize], dtype: &str, bytes: u64) -> Value {
+    Value::Table(Table::from([
+        ("name", name.into()),
+        ("shape", Value::List(shape.iter().map(|size| (*size).into()).collect())),
+        ("dtype", dtype.into()),
+        ("bytes", bytes.into()),
+    ]))
 }
 
 fn for_people(content: &Table) -> String {

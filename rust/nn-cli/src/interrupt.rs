@@ -9,7 +9,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level;
 
-static RUN: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+/// What a signal does, of which it gets the number; by default it ends the command.
+type Action = Box<dyn Fn(i32) + Send + Sync>;
+
+static ACTION: OnceLock<Action> = OnceLock::new();
 
 /// Signals, handled by a thread of their own: a long call of the library does not hold one up.
 pub(crate) struct Interrupts {
@@ -23,9 +26,8 @@ impl Interrupts {
         let handle = signals.handle();
         std::thread::Builder::new().name("signals".into()).spawn(move || {
             for signal in signals.forever() {
-                match RUN.get() {
-                    Some(stop) if !stop.swap(true, Ordering::Relaxed) => {}
-                    Some(_) => low_level::exit(128 + signal),
+                match ACTION.get() {
+                    Some(action) => action(signal),
                     None => {
                         eprintln!("interrupted");
                         low_level::exit(128 + signal);
@@ -38,7 +40,16 @@ impl Interrupts {
 
     /// From here on the first signal, SIGTERM too, sets this flag.
     pub(crate) fn stop(&self, flag: Arc<AtomicBool>) -> io::Result<()> {
-        RUN.get_or_init(|| flag);
+        self.act(move |signal| {
+            if flag.swap(true, Ordering::Relaxed) {
+                low_level::exit(128 + signal);
+            }
+        });
         self.handle.add_signal(SIGTERM)
+    }
+
+    /// From here on this is what SIGINT does, in the thread of the signals.
+    pub(crate) fn act(&self, action: impl Fn(i32) + Send + Sync + 'static) {
+        ACTION.get_or_init(|| Box::new(action));
     }
 }

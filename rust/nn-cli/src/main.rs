@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod chat;
 mod elsewhere;
 mod failure;
 mod flags;
@@ -23,6 +24,7 @@ use std::env;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use nn_core::tokenizer::{answer_template, render_templates_apart};
 
 use failure::Failure;
 use interrupt::Interrupts;
@@ -30,7 +32,7 @@ use interrupt::Interrupts;
 /// Train and run mixture-of-experts language models on the CPU or a GPU.
 ///
 /// The Python package's command, nncuda, does what this one does not: it makes tokenizers and token shards (`nncuda
-/// tokenizer train`, `nncuda data encode`), and runs GGUF files, Llamas and BitNets (`nncuda generate`, `nncuda chat`).
+/// tokenizer train`, `nncuda data encode`), and converts and quantizes models.
 #[derive(Debug, Parser)]
 // A flag that is given twice has its last value, as in the other languages.
 #[command(name = "nncuda-rs", version, max_term_width = 100, args_override_self = true)]
@@ -44,13 +46,23 @@ enum Command {
     Train(Box<train::Arguments>),
     Plan(Box<plan::Arguments>),
     Generate(generate::Arguments),
+    Chat(chat::Arguments),
     Inspect(inspect::Arguments),
     Report(report::Arguments),
     Shadow(Box<shadow::Arguments>),
     Bench(bench::Arguments),
 }
 
+/// The only argument of a process that renders one chat template, for this command itself.
+const RENDER: &str = "render-template";
+
 fn main() -> ExitCode {
+    if env::args_os().skip(1).eq([RENDER]) {
+        return answer_template().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
+    if let Ok(program) = env::current_exe() {
+        render_templates_apart(program, vec![RENDER.into()]);
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -65,6 +77,7 @@ fn main() -> ExitCode {
         Command::Train(arguments) => train::run(*arguments, &interrupts),
         Command::Plan(arguments) => plan::run(*arguments),
         Command::Generate(arguments) => generate::run(arguments),
+        Command::Chat(arguments) => chat::run(arguments, &interrupts),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Shadow(arguments) => shadow::run(*arguments),

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::flags::{ConfigFlags, ConfigSource, DeviceFlags};
-use crate::generate::prompt_ids;
+use crate::generate::checkpoint_ids;
 use crate::paths;
 use crate::terminal::{columns, short_text};
 
@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
     let opened = arguments.model.as_deref().map(|path| Checkpoint::open(&resolve_checkpoint(path, arguments.best)?));
     let checkpoint = opened.transpose()?;
     let prompt = match (&checkpoint, &arguments.prompt) {
-        (Some(checkpoint), Some(prompt)) => Some(prompt_ids(checkpoint, prompt, arguments.ids)?),
+        (Some(checkpoint), Some(prompt)) => Some(checkpoint_ids(checkpoint, prompt, arguments.ids)?),
         _ => None,
     };
     let ctx = arguments.device.open()?;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::format::limits::PROBLEM_CHARACTERS;
 
@@ -33,6 +34,12 @@ pub enum Error {
     /// What was asked for takes more memory than the machine has.
     #[error("{0}")]
     OutOfMemory(String),
+    /// A cache of keys and values has no page left. It stays usable: pages come back when sequences end.
+    #[error("{0}")]
+    CacheFull(String),
+    /// What ended a step of an engine, and with it everything that it was generating.
+    #[error(transparent)]
+    Step(Arc<Error>),
     /// Something that would have been overwritten is there already.
     #[error("{0}")]
     Exists(String),
@@ -99,7 +106,8 @@ impl Error {
             Error::Diverged(_) => 1,
             Error::Format { .. } | Error::Value(_) | Error::TooLarge | Error::Exists(_) | Error::Io { .. } => 3,
             Error::Device(nn_ffi::Error::Value(_)) => 3,
-            Error::OutOfRange(_) | Error::OutOfMemory(_) | Error::Device(_) => 4,
+            Error::Step(error) => error.exit_code(),
+            Error::OutOfRange(_) | Error::OutOfMemory(_) | Error::CacheFull(_) | Error::Device(_) => 4,
         }
     }
 }

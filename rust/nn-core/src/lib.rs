@@ -40,6 +40,7 @@
 pub mod error;
 pub mod format;
 pub mod generate;
+pub mod infer;
 pub mod layer;
 pub mod model;
 pub mod options;

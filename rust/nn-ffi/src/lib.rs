@@ -32,7 +32,8 @@
 //! | [`Tensor`], [`DeviceBuffer`] | memory with a shape and a dtype; memory with a type of Rust |
 //! | [`kernels`] | every kernel, its sizes derived from its tensors |
 //! | [`Graph`] | calls that are recorded once and run again |
-//! | [`Stream`], [`Event`], [`PinnedBuffer`] | copies beside the kernels |
+//! | [`Stream`], [`Event`], [`PinnedBuffer`], [`Relay`] | copies beside the kernels |
+//! | [`HostBytes`] | mapped files, which tensors may look at without a copy |
 //! | [`Comm`] | several ranks on one job: collectives, and how work is shared out |
 //! | [`catalogue`] | the kernels as data, for tests that call them by name |
 //!
@@ -70,12 +71,14 @@ mod fake;
 mod generated;
 mod graph;
 mod handle;
+mod host;
 pub mod kernels;
 mod layout;
 pub mod library;
 mod measuring;
 mod memory;
 mod profile;
+mod relay;
 mod shards;
 mod stream;
 mod sums;
@@ -92,10 +95,12 @@ pub use experts::{ExpertEvent, expert_schedule};
 pub use generated::options::{Activation, Format, RopeLayout, Transport};
 pub use generated::status::Status;
 pub use graph::Graph;
+pub use host::HostBytes;
 pub use layout::{Layout, MAX_RANK};
 pub use measuring::Machine;
 pub use nn_cuda::{LoadError, suggest};
 pub use profile::Profile;
+pub use relay::Relay;
 pub use shards::{Shard, expert_shards, replica_merges, shard};
 pub use stream::{Copies, Event, Stream};
 pub use tensor::Tensor;

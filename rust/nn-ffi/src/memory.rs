@@ -8,9 +8,9 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::Context;
 use crate::context::Released;
 use crate::handle::Handle;
+use crate::{Context, HostBytes};
 
 /// A piece of device memory; `None` when it has no bytes.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(crate) struct Allocation {
     memory: Option<Handle<c_void>>,
     bytes: usize,
     captured: Option<Arc<CapturedMemory>>,
+    /// What lives on the host and is looked at in place, so that there is nothing to give back.
+    host: Option<HostBytes>,
     /// Copies that a stream has been given and may not have done yet.
     copies: AtomicUsize,
 }
@@ -30,7 +32,25 @@ impl Allocation {
         bytes: usize,
         captured: Option<Arc<CapturedMemory>>,
     ) -> Self {
-        Self { context: context.clone(), memory, bytes, captured, copies: AtomicUsize::new(0) }
+        Self { context: context.clone(), memory, bytes, captured, host: None, copies: AtomicUsize::new(0) }
+    }
+
+    /// Bytes of the host, which nobody may write to.
+    pub(crate) fn over(context: &Context, host: &HostBytes) -> Self {
+        let memory = Handle::new(host.as_ptr().cast_mut().cast()).filter(|_| !host.is_empty());
+        Self {
+            context: context.clone(),
+            memory,
+            bytes: host.len(),
+            captured: None,
+            host: Some(host.clone()),
+            copies: AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether its bytes may be read alone.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.host.is_some()
     }
 
     pub(crate) fn memory(&self) -> Option<Handle<c_void>> {
@@ -75,7 +95,7 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        let Some(memory) = self.memory else { return };
+        let Some(memory) = self.memory.filter(|_| self.host.is_none()) else { return };
         let taken = self.captured.as_ref().is_some_and(|capture| capture.put(self.bytes, memory));
         if !taken {
             self.context.release(Released::Memory(memory));

@@ -12,7 +12,7 @@ use nn_cuda::{nncuda_event, nncuda_stream};
 use crate::context::{Released, Turn};
 use crate::handle::Handle;
 use crate::memory::Allocation;
-use crate::{Context, Element, Error, Result, Tensor};
+use crate::{Context, Element, Error, PinnedBuffer, Result, Tensor};
 
 /// Carries copies beside the kernels.
 pub struct Stream {
@@ -105,6 +105,27 @@ impl Stream {
         self.context.order(self.handle.as_ptr(), event)
     }
 
+    /// Copies a dense tensor's values to the host without waiting.
+    ///
+    /// # Safety
+    ///
+    /// Until the stream has been waited for, nothing writes to the tensor, nobody looks at the buffer, and neither is freed.
+    pub(crate) unsafe fn copy_to_pinned<T: Element>(
+        &self,
+        target: &mut PinnedBuffer<T>,
+        source: &Tensor,
+    ) -> Result<()> {
+        source.matches::<T>("copy_to_pinned", target.len())?;
+        let (turn, bytes) = (self.context.turn(), size_of_val(&target[..]) as i64);
+        let (from, to) = (source.pointer(), target.as_mut_ptr().cast());
+        let kind = nn_cuda::NNCUDA_DEVICE_TO_HOST;
+        // SAFETY: context, stream and both sides live and hold as many bytes; the caller sees to the rest.
+        let code = unsafe {
+            (turn.functions().nncuda_memcpy_async)(turn.handle(), self.handle.as_ptr(), to, from, bytes, kind)
+        };
+        turn.check("nncuda_memcpy_async", code)
+    }
+
     /// Runs `work`, which may give the stream copies between tensors and memory of the host; returns when both `work` and
     /// the copies are done. What `work` does in the meantime on the context runs beside the copies.
     ///
@@ -191,6 +212,7 @@ impl<'scope> Copies<'scope, '_> {
     ///
     /// [`Error::Shape`] when dtype or number differ, or the tensor is not dense; [`Error::Call`] while a graph is captured.
     pub fn upload<T: Element>(&'scope self, target: &Tensor, source: &'scope [T]) -> Result<()> {
+        target.writable("upload")?;
         target.matches::<T>("upload", source.len())?;
         let bytes = size_of_val(source);
         let kind = nn_cuda::NNCUDA_HOST_TO_DEVICE;

@@ -13,7 +13,8 @@
 //! What must hold for memory safety is that no call reads or writes outside of its tensors' memory. A tensor's layout
 //! never describes more than the memory that it keeps alive; a kernel's function checks all shapes against each other
 //! before it hands sizes to the library; indices that lie in memory are checked by the library, on every engine. Of a tensor
-//! in parts (`zeros_parts`) the rest keeps its addresses to itself, so that touching it ends the program.
+//! in parts (`zeros_parts`) the rest keeps its addresses to itself, so that touching it ends the program. A tensor over bytes
+//! of the host (`tensor_over`) is of pages that cannot be written, so that a kernel that tries ends the program, too.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use crate::context::Turn;
 use crate::handle::Handle;
 use crate::memory::Allocation;
-use crate::{Context, DType, Element, Error, Layout, Result};
+use crate::{Context, DType, Device, Element, Error, HostBytes, Layout, Result};
 
 /// Memory of a context with a shape and a dtype.
 ///
@@ -90,6 +91,31 @@ impl Context {
         let tensor = self.empty(shape, T::DTYPE)?;
         tensor.copy_from_slice(values)?;
         Ok(tensor)
+    }
+}
+
+impl Context {
+    /// A tensor over bytes of the host, in place: the elements as they lie in the memory of a little-endian machine. It can
+    /// be read alone, and keeps the bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] on a GPU, when there are not as many bytes as the shape takes, or when they do not begin at an
+    /// address that suits the dtype.
+    pub fn tensor_over(&self, bytes: &HostBytes, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        let layout = Layout::dense(shape, dtype)?;
+        let wrong = |message: String| Err(Error::shape("tensor_over", message));
+        if self.device() != Device::Cpu {
+            return wrong(format!("device {} cannot read memory of the host; copy it", self.device()));
+        }
+        if bytes.len() != layout.bytes() {
+            return wrong(format!("{} bytes are not the {} of a tensor of {layout:?}", bytes.len(), layout.bytes()));
+        }
+        if !bytes.as_ptr().addr().is_multiple_of(dtype.size()) {
+            return wrong(format!("the bytes do not begin at a multiple of {}, the size of {dtype}", dtype.size()));
+        }
+        let allocation = Arc::new(Allocation::over(self, bytes));
+        Ok(Tensor { first: allocation.memory(), allocation, layout })
     }
 }
 
@@ -185,7 +211,7 @@ impl Tensor {
 
     /// Sets every value to zero.
     pub fn zero(&self) -> Result<()> {
-        let turn = self.turn("zero")?;
+        let turn = self.writing("zero")?;
         for (offset, bytes) in self.runs() {
             let target = self.pointer().wrapping_byte_add(offset);
             // SAFETY: context and memory live, and the bytes are this tensor's.
@@ -210,7 +236,7 @@ impl Tensor {
             let message = format!("{source:?} cannot be copied into {self:?}: shape and dtype must be the same");
             return Err(Error::shape("copy_from", message));
         }
-        let turn = self.turn("copy_from")?;
+        let turn = self.writing("copy_from")?;
         source.on_ground("copy_from")?;
         let whole = self.layout.is_dense() && source.layout.is_dense();
         let (rows, bytes) = if whole { (1, self.layout.bytes()) } else { (self.shape()[0], self.row_bytes()) };
@@ -299,6 +325,20 @@ impl Tensor {
         Ok(turn)
     }
 
+    /// The same for work that writes to it.
+    fn writing(&self, operation: &'static str) -> Result<Turn<'_>> {
+        self.writable(operation)?;
+        self.turn(operation)
+    }
+
+    /// Requires memory that may be written.
+    pub(crate) fn writable(&self, operation: &'static str) -> Result<()> {
+        if !self.allocation.is_read_only() {
+            return Ok(());
+        }
+        Err(Error::shape(operation, "the tensor looks at bytes of the host, which can be read alone".to_owned()))
+    }
+
     /// Requires that no stream is copying the memory: a copy beside another would find half of it.
     fn on_ground(&self, operation: &'static str) -> Result<()> {
         if !self.allocation.in_flight() {
@@ -348,7 +388,7 @@ impl Tensor {
 
     /// `values` must be readable for as many bytes as the elements have.
     fn upload(&self, operation: &'static str, values: *const c_void) -> Result<()> {
-        let (turn, mut from) = (self.turn(operation)?, values);
+        let (turn, mut from) = (self.writing(operation)?, values);
         for (offset, bytes) in self.runs() {
             let target = self.pointer().wrapping_byte_add(offset);
             copy(&turn, target, from, bytes, nn_cuda::NNCUDA_HOST_TO_DEVICE)?;

@@ -5,7 +5,7 @@ mod device;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use nn_ffi::{DType, Error, Result, Status, kernels};
+use nn_ffi::{Context, DType, Device, Error, HostBytes, Relay, Result, Status, kernels};
 
 #[test]
 fn a_scope_copies_both_ways_and_waits() -> Result<()> {
@@ -165,5 +165,69 @@ fn rows_that_lie_apart_are_copied_row_by_row() -> Result<()> {
     assert!(matches!(rest.copy_from_bytes(&bytes[1..]), Err(Error::Shape { .. })));
     assert!(matches!(rest.item::<i32>(), Err(Error::Shape { .. })));
     assert!(matches!(rest.to_vec::<f32>(), Err(Error::Shape { .. })));
+    Ok(())
+}
+
+#[test]
+fn a_relay_brings_each_state_of_a_tensor() -> Result<()> {
+    let context = device::context();
+    let count = context.zeros(&[2, 3], DType::I32)?;
+    let step = context.capture(|| kernels::increment(&count, 1))?;
+    let mut relay = Relay::<i32>::new(&context, 6, 2)?;
+    assert!(relay.receive().is_err(), "nothing is on its way");
+    step.launch()?;
+    relay.send(&count)?;
+    for round in 1..50 {
+        // The next step runs, and overwrites what was sent, before that is read.
+        step.launch()?;
+        relay.send(&count)?;
+        assert!(relay.send(&count).is_err(), "there is room for two");
+        assert_eq!(relay.receive()?, [round; 6]);
+    }
+    assert!(relay.send(&context.zeros(&[5], DType::I32)?).is_err());
+    assert!(relay.send(&context.zeros(&[6], DType::F32)?).is_err());
+    assert_eq!(relay.receive()?, [50; 6]);
+    relay.send(&count) // and drops it on its way
+}
+
+#[test]
+fn tensors_look_at_bytes_of_the_host_and_cannot_change_them() -> Result<()> {
+    let context = Context::new(Device::Cpu)?;
+    let values: Vec<u8> = (0..6).flat_map(|value| (value as f32).to_le_bytes()).collect();
+    let path = std::env::temp_dir().join(format!("nn-ffi-{}", std::process::id()));
+    std::fs::write(&path, &values).unwrap();
+    let mapped = HostBytes::map(&std::fs::File::open(&path).unwrap()).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let joined = HostBytes::joined([&values[..8], &values[8..]]).unwrap();
+    for bytes in [mapped, joined] {
+        let tensor = context.tensor_over(&bytes, &[2, 3], DType::F32)?;
+        let twice = context.empty(&[2, 3], DType::F32)?;
+        kernels::scale(&tensor, &twice, 2.0)?;
+        assert_eq!(twice.to_vec::<f32>()?, [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+        for refused in [tensor.zero(), tensor.copy_from(&twice), tensor.copy_from_slice(&[0.0_f32; 6])] {
+            assert!(refused.unwrap_err().to_string().contains("can be read alone"));
+        }
+        let scoped =
+            context.stream()?.scope(|copies| copies.upload(&tensor, &[0.0_f32; 6]).map_err(|e| e.to_string()))?;
+        assert!(scoped.unwrap_err().contains("can be read alone"));
+        // Given back or not, they are the same bytes, and parts that follow each other are one.
+        bytes.release();
+        let (first, second) = (bytes.slice(0..12).unwrap(), bytes.slice(12..24).unwrap());
+        assert_eq!(first.followed_by(&second).unwrap()[..], values);
+        assert!(
+            second.followed_by(&first).is_none()
+                && bytes.slice(0..25).is_none()
+                && bytes.slice(std::ops::Range { start: 3, end: 2 }).is_none()
+        );
+        let graph = context.capture(|| kernels::scale(&tensor, &twice, 3.0))?;
+        drop((tensor, bytes, first, second)); // the graph keeps the bytes
+        graph.launch()?;
+        assert_eq!(twice.to_vec::<f32>()?[5], 15.0);
+    }
+    let odd = HostBytes::joined([&[0; 9][..]]).unwrap();
+    let misplaced = context.tensor_over(&odd.slice(1..9).unwrap(), &[2], DType::F32);
+    assert!(misplaced.unwrap_err().to_string().contains("a multiple of 4"));
+    assert!(context.tensor_over(&odd, &[10], DType::U8).is_err());
+    assert_eq!(context.tensor_over(&odd.slice(0..0).unwrap(), &[0], DType::U8)?.len(), 0);
     Ok(())
 }

@@ -32,6 +32,13 @@ pub const JSON_DEPTH: usize = 512;
 
 /// Tensors of a safetensors file.
 pub const FILE_TENSORS: usize = 1 << 17;
+/// Entries of metadata of a GGUF file, and its tensors: each becomes an object here, larger than the least entry of a file.
+pub(super) const GGUF_ENTRIES: u64 = 65536;
+/// Bytes of a key of its metadata.
+pub(super) const GGUF_KEY_BYTES: u64 = 65535;
+/// Bytes of the name of a tensor.
+pub(super) const GGUF_NAME_BYTES: u64 = 64;
+
 /// Tensors of a model.
 pub const MODEL_TENSORS: u128 = 1 << 16;
 /// Parameters of a model.

@@ -1,14 +1,18 @@
-//! Files: safetensors, token shards, tokenizers, JSON, and writing that a kill cannot spoil.
+//! Files: safetensors, GGUF, token shards, tokenizers, JSON, and writing that a kill cannot spoil.
 //!
 //! Nothing in here knows a model. Every reader checks a file in full before it hands anything out, and says in one
 //! sentence what is wrong with it.
 
 pub mod atomic;
+pub mod block_formats;
+pub mod gguf;
 pub mod json;
 pub mod limits;
 pub mod regular;
 pub mod safetensors;
 pub mod shards;
+pub mod ternary;
+pub mod ternary_blocks;
 mod toml_file;
 pub mod value;
 
@@ -16,6 +20,8 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 pub use crate::tokenizer::Tokenizer;
+pub use block_formats::StoredTensor;
+pub use gguf::Gguf;
 pub use json::parse_json;
 pub use regular::{json_lines, open_regular, present, read_regular};
 pub use safetensors::{Dtype, SafetensorsFile, SafetensorsFolder};

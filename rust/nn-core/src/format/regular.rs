@@ -6,6 +6,8 @@ use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use nn_ffi::HostBytes;
+
 use super::limits::LINE_BYTES;
 use super::{Table, Value, parse_json};
 use crate::error::{Error, Result};
@@ -28,6 +30,16 @@ pub fn open_regular(path: &Path) -> Result<(File, u64)> {
         return Err(Error::format(path, "cannot be read: it is not a regular file"));
     }
     Ok((file, data.len()))
+}
+
+/// The whole of a regular file, mapped for reading. `Error::Format` when it cannot be, or has fewer than `least` bytes, the
+/// fewest that a file of this `kind` has.
+pub fn map_file(path: &Path, kind: &str, least: u64) -> Result<HostBytes> {
+    let (file, size) = open_regular(path)?;
+    if size < least {
+        return Err(Error::format(path, format!("has {size} bytes; a {kind} has {least} or more")));
+    }
+    HostBytes::map(&file).map_err(|error| Error::unreadable(path, error))
 }
 
 /// All bytes of a regular file that has at most `most` of them.

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use nn_ffi::{Context, DType, Tensor, kernels};
 
 use crate::error::Result;
+use crate::model::RopeOptions;
 
 /// Cosines and sines `[positions, head_dim/2]` and the position of each token i32 `[tokens]`: how a call rotates.
 #[derive(Clone, Debug)]
@@ -23,8 +24,9 @@ pub struct RopeTables {
     ctx: Context,
     /// Elements a head.
     pub head_dim: usize,
-    base: f64,
-    ntk_alpha: f64,
+    options: RopeOptions,
+    /// What frequencies are divided by, f32 `[head_dim/2]`.
+    divisors: Option<Tensor>,
     tables: Kept<(Tensor, Tensor)>,
     /// `[batch, length]` of the last length, for the largest batch.
     positions: Kept<Tensor>,
@@ -64,7 +66,27 @@ impl<T: Clone> Kept<T> {
 impl RopeTables {
     /// Tables for a base and its NTK-aware factor, 1 for none.
     pub fn new(ctx: &Context, head_dim: usize, base: f64, ntk_alpha: f64) -> Self {
-        Self { ctx: ctx.clone(), head_dim, base, ntk_alpha, tables: Kept::none(), positions: Kept::none() }
+        Self::of(ctx, head_dim, RopeOptions { base, ntk_alpha, scale: 1.0 }, None)
+    }
+
+    /// Tables whose positions or frequencies are scaled: the latter divided by numbers, one for every pair of a head, unless
+    /// there are none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::empty`].
+    pub fn scaled(ctx: &Context, head_dim: usize, options: RopeOptions, divisors: &[f32]) -> Result<Self> {
+        let divisors = (!divisors.is_empty()).then(|| ctx.tensor(divisors, &[divisors.len()])).transpose()?;
+        Ok(Self::of(ctx, head_dim, options, divisors))
+    }
+
+    fn of(ctx: &Context, head_dim: usize, options: RopeOptions, divisors: Option<Tensor>) -> Self {
+        Self { ctx: ctx.clone(), head_dim, options, divisors, tables: Kept::none(), positions: Kept::none() }
+    }
+
+    /// Positions that the tables reach now.
+    pub fn length(&self) -> usize {
+        self.tables.lock().as_ref().map_or(0, |(cosine, _)| cosine.shape()[0])
     }
 
     /// The device.
@@ -78,7 +100,13 @@ impl RopeTables {
         self.tables.get_or_make(long_enough, || {
             let shape = [length, self.head_dim / 2];
             let (cosine, sine) = (self.ctx.empty(&shape, DType::F32)?, self.ctx.empty(&shape, DType::F32)?);
-            kernels::rope_freqs(&cosine, &sine, 0, self.base, self.ntk_alpha)?;
+            let RopeOptions { base, ntk_alpha, scale } = self.options;
+            match &self.divisors {
+                None if scale == 1.0 => kernels::rope_freqs(&cosine, &sine, 0, base, ntk_alpha)?,
+                divisors => {
+                    kernels::rope_freqs_scaled(divisors.as_ref(), &cosine, &sine, 0, base, ntk_alpha, scale)?;
+                }
+            }
             Ok((cosine, sine))
         })
     }

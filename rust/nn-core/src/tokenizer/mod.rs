@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::format::limits::TOKENIZER_MODEL_BYTES;
 use crate::format::read_regular;
 use bpe::Bpe;
-pub use chat_template::{ChatTemplate, Rendering};
+pub use chat_template::{ChatTemplate, Rendering, answer_template, render_templates_apart};
 use model_file::{Kind, ModelFile, ModelType};
 use normalizer::Normalizer;
 pub use stream::{Decode, StreamDecoder};

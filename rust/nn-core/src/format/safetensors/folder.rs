@@ -3,11 +3,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
+use nn_ffi::HostBytes;
+
 use super::{Entry, SafetensorsFile};
 use crate::error::{Error, Result};
 use crate::format::limits::{INDEX_BYTES, NAME_BYTES};
 use crate::format::value::{excerpt, quoted};
-use crate::format::{Value, present, read_long_json};
+use crate::format::{StoredTensor, Value, present, read_long_json};
 
 /// The tensors of several safetensors files together.
 #[derive(Debug)]
@@ -80,6 +82,20 @@ impl SafetensorsFolder {
     /// A tensor by its name.
     pub fn get(&self, name: &str) -> Option<&Entry> {
         self.home(name)?.get(name)
+    }
+
+    /// A tensor of f32, f16 or bf16 over the mapped pages of its file. `Error::Format` when there is no such tensor.
+    pub fn stored(&self, name: &str) -> Result<StoredTensor> {
+        self.home_of(name)?.stored(name)
+    }
+
+    /// The bytes of a tensor of any dtype, over the mapped pages of its file. `Error::Format` when there is no such tensor.
+    pub fn mapped(&self, name: &str) -> Result<HostBytes> {
+        self.home_of(name)?.mapped(name)
+    }
+
+    fn home_of(&self, name: &str) -> Result<&SafetensorsFile> {
+        self.home(name).ok_or_else(|| Error::value(format!("no file has the tensor {}", quoted(name))))
     }
 
     /// The file that holds a tensor.

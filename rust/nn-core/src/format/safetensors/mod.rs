@@ -15,10 +15,13 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
+use nn_ffi::HostBytes;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
+use super::block_formats::{BlockFormat, StoredTensor};
 use super::json::check_marks;
 use super::limits::{FILE_TENSORS, HEADER_BYTES, JSON_MARKS};
 use super::regular::open_regular;
@@ -106,6 +109,8 @@ impl Entry {
 pub struct SafetensorsFile {
     path: PathBuf,
     file: File,
+    size: u64,
+    pages: OnceLock<HostBytes>,
     entries: BTreeMap<String, Entry>,
     metadata: BTreeMap<String, String>,
 }
@@ -166,7 +171,7 @@ impl SafetensorsFile {
         if end.checked_add(8 + length) != Some(size) {
             return Err(wrong(&format!("its tensors take {end} bytes, the file has {}", size - 8 - length)));
         }
-        Ok(Self { path: path.to_owned(), file, entries, metadata })
+        Ok(Self { path: path.to_owned(), file, size, pages: OnceLock::new(), entries, metadata })
     }
 
     /// The file.
@@ -220,6 +225,42 @@ impl SafetensorsFile {
         let begin = entry.offset + elements.start as u64 * size;
         self.file.read_exact_at(&mut bytes, begin).map_err(|error| Error::unreadable(&self.path, error))?;
         Ok(bytes)
+    }
+}
+
+impl SafetensorsFile {
+    /// A tensor of f32, f16 or bf16 over the mapped pages of the file. `Error::Format` when there is no such tensor.
+    pub fn stored(&self, name: &str) -> Result<StoredTensor> {
+        let data = self.mapped(name)?;
+        let Entry { dtype, shape, .. } = &self.entries[name];
+        let Some(format) = [("F32", "f32"), ("F16", "f16"), ("BF16", "bf16")]
+            .into_iter()
+            .find(|(code, _)| dtype.code == *code)
+            .and_then(|(_, format)| BlockFormat::named(format))
+        else {
+            let problem = format!("has dtype {}; weights are f32, f16 or bf16", dtype.name);
+            return Err(Error::format(&self.path, format!("tensor {} {problem}", quoted(name))));
+        };
+        Ok(StoredTensor { name: name.to_owned(), format, shape: shape.clone(), data })
+    }
+
+    /// The bytes of a tensor of any dtype, over the mapped pages of the file. `Error::Format` when there is no such tensor, or
+    /// the file has become shorter.
+    pub fn mapped(&self, name: &str) -> Result<HostBytes> {
+        let missing = || Error::format(&self.path, format!("lacks the tensor {}", quoted(name)));
+        let entry = self.entries.get(name).ok_or_else(missing)?;
+        let pages = match self.pages.get() {
+            Some(pages) => pages,
+            None => {
+                let pages = HostBytes::map(&self.file).map_err(|error| Error::unreadable(&self.path, error))?;
+                self.pages.get_or_init(|| pages)
+            }
+        };
+        if pages.len() as u64 != self.size {
+            return Err(Error::format(&self.path, "has changed since it was opened"));
+        }
+        let (first, bytes) = (entry.offset as usize, entry.bytes() as usize); // inside the file, which is mapped
+        pages.slice(first..first + bytes).ok_or_else(missing)
     }
 }
 

@@ -1,9 +1,12 @@
 //! Chat templates: how the turns of a conversation become the text that a model was trained on.
 //!
-//! A template is a program in Jinja from a file of strangers. It runs in the caller's thread, by `minijinja`, which has no
-//! way out of its values and stops when its fuel is spent: a measure of steps and of the memory that they ask for.
+//! A template is a program in Jinja from a file of strangers. `minijinja` runs it, which has no way out of its values and
+//! stops when its fuel is spent: a measure of steps and of the memory that they ask for. One thing costs no fuel: what is
+//! done with a list that has another twice, and that one another, and so on, which is small and stands for a great deal.
+//! Programs that let strangers choose a model therefore render apart: see [`render_templates_apart`].
 //! (<https://huggingface.co/docs/transformers/chat_templating>)
 
+mod apart;
 mod python;
 
 use std::collections::BTreeMap;
@@ -16,6 +19,8 @@ use minijinja::{AutoEscape, Environment, Value as Held};
 use serde::Serialize;
 
 use super::folder::{optional_json, token_name};
+pub use apart::{answer_template, render_templates_apart};
+
 use super::gguf::{Metadata, MetadataValue};
 use super::{Encoding, TextTokenizer};
 use crate::error::{Error, Result};
@@ -45,6 +50,7 @@ const NAME: &str = "chat template";
 pub struct ChatTemplate {
     source: PathBuf,
     plain: bool,
+    template: String,
     begin: String,
     end: String,
     /// The compiled template, or why there is none: models are used for other texts as well.
@@ -79,7 +85,7 @@ impl ChatTemplate {
             return Err(Error::format(source, format!("the chat template {problem}")));
         }
         let compiled = compile(&template);
-        Ok(Self { source, plain, begin: begin.to_owned(), end: end.to_owned(), compiled })
+        Ok(Self { source, plain, template, begin: begin.to_owned(), end: end.to_owned(), compiled })
     }
 
     /// The template of a folder: chat_template.jinja, or that of tokenizer_config.json (the default of several).
@@ -113,8 +119,8 @@ impl ChatTemplate {
     /// The text of a conversation. Each message has `role` and `content`, and what else the template looks for.
     /// `Error::Format` when the template fails, or takes too many steps, too much memory or text.
     pub fn render<M: Serialize>(&self, messages: &[M], how: &Rendering) -> Result<String> {
-        let failed = |problem: &str| Error::format(&self.source, format!("the chat template {problem}"));
-        let compiled = self.compiled.as_ref().map_err(|problem| failed(problem))?;
+        let failed = |problem: String| Error::format(&self.source, format!("the chat template {problem}"));
+        let compiled = self.compiled.as_ref().map_err(|problem| failed(problem.clone()))?;
         let variables = how.variables.iter().map(|(name, value)| (name.to_owned(), Held::from(Serde(value))));
         let tokens = [("bos_token", &self.begin), ("eos_token", &self.end)];
         let mut values: BTreeMap<String, Held> =
@@ -122,13 +128,9 @@ impl ChatTemplate {
         values.extend(variables);
         values.insert("messages".to_owned(), Held::from(Serde(messages)));
         values.insert("add_generation_prompt".to_owned(), how.add_generation_prompt.into());
-        let mut text = Text { bytes: Vec::new(), left: LONGEST_TEXT };
-        let template = compiled.get_template(NAME).map_err(|error| failed(&python::described(&error)))?;
-        let rendered = template.render_captured_to(Held::from(values), &mut text).map(drop);
-        match rendered {
-            Ok(()) => Ok(String::from_utf8_lossy(&text.bytes).into_owned()),
-            Err(_) if text.left == 0 => Err(failed(&format!("writes more than {LONGEST_TEXT} characters"))),
-            Err(error) => Err(failed(&python::described(&error))),
+        match apart::program() {
+            Some(program) => apart::ask(program, &self.template, &values).map_err(failed),
+            None => rendered(compiled, Held::from(values)).map_err(failed),
         }
     }
 
@@ -151,6 +153,17 @@ fn compile(template: &str) -> std::result::Result<Environment<'static>, String> 
     let added = environment.add_template_owned(NAME, python::without_generation_marks(template));
     added.map_err(|error| python::described(&error))?;
     Ok(environment)
+}
+
+/// The text, or what a sentence about the template says of it.
+fn rendered(compiled: &Environment<'static>, values: Held) -> std::result::Result<String, String> {
+    let template = compiled.get_template(NAME).map_err(|error| python::described(&error))?;
+    let mut text = Text { bytes: Vec::new(), left: LONGEST_TEXT };
+    match template.render_captured_to(values, &mut text).map(drop) {
+        Ok(()) => Ok(String::from_utf8_lossy(&text.bytes).into_owned()),
+        Err(_) if text.left == 0 => Err(format!("writes more than {LONGEST_TEXT} characters")),
+        Err(error) => Err(python::described(&error)),
+    }
 }
 
 fn template_of_folder(folder: &Path, described: &Table) -> Result<Option<String>> {

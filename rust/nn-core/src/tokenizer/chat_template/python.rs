@@ -107,8 +107,52 @@ fn method(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]) 
             let (separator,): (&str,) = from_args(args)?;
             Ok(separated(text.rsplit_once(separator), separator, ["", "", text]))
         }
+        "join" => {
+            let (parts,): (&Value,) = from_args(args)?;
+            join(state, text, parts)
+        }
+        "format" => {
+            pay_for_format(state, text, args)?;
+            pycompat::unknown_method_callback(state, value, name, args)
+        }
         _ => pycompat::unknown_method_callback(state, value, name, args),
     }
+}
+
+/// Charges for so many bytes before they are made: `pycompat` does not for all of them.
+fn pay(state: &State<'_, '_>, bytes: usize) -> Result<(), Error> {
+    state.consume_fuel((bytes / 64) as u64)
+}
+
+/// `str.join`, whose parts must be strings in Python, too.
+fn join(state: &State<'_, '_>, separator: &str, parts: &Value) -> Result<Value, Error> {
+    let mut text = String::new();
+    for (at, part) in parts.try_iter()?.enumerate() {
+        let Some(part) = part.as_str() else {
+            let problem = format!("str.join takes strings; part {at} is of type {}", part.kind());
+            return Err(Error::new(ErrorKind::InvalidOperation, problem));
+        };
+        pay(state, separator.len() + part.len() + 64)?;
+        if at > 0 {
+            text.push_str(separator);
+        }
+        text.push_str(part);
+    }
+    Ok(text.into())
+}
+
+/// Charges for what `str.format` may make: every field may be as wide as any number in the text says, and any argument.
+fn pay_for_format(state: &State<'_, '_>, text: &str, args: &[Value]) -> Result<(), Error> {
+    let numbers = text.split(|letter: char| !letter.is_ascii_digit());
+    let width = numbers.filter(|digits| !digits.is_empty()).map(|digits| digits.parse().unwrap_or(usize::MAX)).max();
+    let longest = args.iter().map(|arg| match arg.kind() {
+        ValueKind::String => Ok(arg.as_str().unwrap_or_default().len()),
+        ValueKind::Number | ValueKind::Bool | ValueKind::None | ValueKind::Undefined => Ok(64),
+        kind => Err(Error::new(ErrorKind::InvalidOperation, format!("str.format is not for a value of type {kind}"))),
+    });
+    let longest = longest.collect::<Result<Vec<usize>, _>>()?.into_iter().max().unwrap_or(0);
+    let fields = text.matches('{').count();
+    pay(state, fields.saturating_mul(width.unwrap_or(0).saturating_add(longest)))
 }
 
 /// `tojson` as transformers has it: `json.dumps(value, ensure_ascii=False)` with `indent`, `separators` and `sort_keys`.
@@ -162,7 +206,8 @@ impl Json<'_, '_, '_> {
         match value.kind() {
             ValueKind::None => self.text.push_str("null"),
             ValueKind::Bool => self.text.push_str(if value.is_true() { "true" } else { "false" }),
-            ValueKind::Number => self.text.push_str(&value.to_string()),
+            ValueKind::Number if value.is_integer() => self.text.push_str(&value.to_string()),
+            ValueKind::Number => self.text.push_str(&float(f64::try_from(value.clone())?)),
             ValueKind::String => self.write_text(value.as_str().unwrap_or_default())?,
             ValueKind::Seq | ValueKind::Iterable => {
                 let values: Vec<Value> = value.try_iter()?.collect();
@@ -243,5 +288,55 @@ impl Json<'_, '_, '_> {
         }
         self.text.push('"');
         Ok(())
+    }
+}
+
+/// A number as Python's json writes it: the exponent with its sign, in two digits or more.
+fn float(number: f64) -> String {
+    if number.is_nan() {
+        return "NaN".to_owned();
+    }
+    if number.is_infinite() {
+        return if number < 0.0 { "-Infinity" } else { "Infinity" }.to_owned();
+    }
+    let text = format!("{number:?}");
+    let Some((digits, exponent)) = text.split_once('e') else { return text };
+    let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
+    format!("{digits}e{sign}{exponent:0>2}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_python_does() {
+        for (number, text) in [
+            (1.0, "1.0"),
+            (-0.0, "-0.0"),
+            (0.1, "0.1"),
+            (0.0001, "0.0001"),
+            (0.00001, "1e-05"),
+            (1.5e-7, "1.5e-07"),
+            (1e15, "1000000000000000.0"),
+            (1e16, "1e+16"),
+            (1.25e300, "1.25e+300"),
+            (f64::NEG_INFINITY, "-Infinity"),
+            (f64::NAN, "NaN"),
+        ] {
+            assert_eq!(float(number), text);
+        }
+    }
+
+    #[test]
+    fn marks_of_what_the_model_wrote_are_blocks() {
+        for (template, made) in [
+            ("{% generation %}a{% endgeneration %}", "{% with %}a{% endwith %}"),
+            ("{%- generation -%} {%+endgeneration%}", "{%- with -%} {%+ endwith %}"),
+            ("{# {% #}{% generation %}{% endgeneration %}", "{# {% #}{% with %}{% endwith %}"),
+            ("{% set generation = 1 %}{{ generation }}{%", "{% set generation = 1 %}{{ generation }}{%"),
+        ] {
+            assert_eq!(without_generation_marks(template), made);
+        }
     }
 }

@@ -1,0 +1,160 @@
+//! `nncuda-rs bench engine`: a script of requests on the inference engine, for the comparison of languages.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use nn_core::generate::{DecodingStrategy, Sampling};
+use nn_core::infer::{Engine, EngineOptions, Progress, Request, RequestId, Scheduler};
+use nn_core::model::StoredModel;
+use nn_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::failure::Failure;
+use crate::flags::DeviceFlags;
+
+/// Run a script of requests on the inference engine, for the comparison of languages.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    device: DeviceFlags,
+}
+
+/// What is read: a model, the options of its engine, and what to run on it.
+#[derive(Debug, Deserialize)]
+struct Script {
+    model: PathBuf,
+    context: Option<usize>,
+    cache_format: Option<String>,
+    cache_tokens: Option<usize>,
+    max_batch: Option<usize>,
+    piece: Option<usize>,
+    weights: Option<String>,
+    ahead: Option<bool>,
+    /// Ids whose logits are wanted.
+    #[serde(default)]
+    logits: Vec<i32>,
+    #[serde(default)]
+    requests: Vec<ScriptedRequest>,
+}
+
+/// A request that joins before a step of the scheduler, and is cancelled before another, 0 for never.
+#[derive(Debug, Deserialize)]
+struct ScriptedRequest {
+    prompt: Vec<i32>,
+    max_new_tokens: usize,
+    #[serde(default)]
+    end_ids: Vec<i32>,
+    #[serde(default)]
+    temperature: f64,
+    top_k: Option<i64>,
+    top_p: Option<f64>,
+    #[serde(default)]
+    seed: i64,
+    #[serde(default)]
+    joins: usize,
+    #[serde(default)]
+    cancelled: usize,
+}
+
+/// What is written.
+#[derive(Debug, Serialize)]
+struct Found {
+    /// SHA-256 of their bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logits: Option<String>,
+    requests: Vec<FoundRequest>,
+    /// What the scheduler counted.
+    tokens: Counted,
+}
+
+#[derive(Debug, Serialize)]
+struct FoundRequest {
+    tokens: Option<Vec<i32>>,
+    finish: Option<&'static str>,
+    shared: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Counted {
+    prompt: usize,
+    shared: usize,
+    prefill: usize,
+    decode: usize,
+    steps: usize,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> std::result::Result<(), Failure> {
+    let script = serde_json::from_reader(io::stdin().lock())
+        .map_err(|error| Error::value(format!("the script is no JSON of one: {error}")))?;
+    let found = run_script(&script, arguments)?;
+    let text = serde_json::to_string(&found).map_err(io::Error::from)?;
+    writeln!(io::stdout(), "{text}")?;
+    Ok(())
+}
+
+fn run_script(script: &Script, arguments: &Arguments) -> Result<Found> {
+    let usual = EngineOptions::default();
+    let options = EngineOptions {
+        context: script.context,
+        cache_format: script.cache_format.as_deref().map_or(Ok(usual.cache_format), str::parse)?,
+        cache_tokens: script.cache_tokens,
+        max_batch: script.max_batch.unwrap_or(usual.max_batch),
+        piece: script.piece.unwrap_or(usual.piece),
+        weights: script.weights.as_deref().map_or(Ok(usual.weights), str::parse)?,
+        ahead: script.ahead,
+    };
+    let engine = Engine::new(&StoredModel::open(&script.model)?, &arguments.device.open()?, &options)?;
+    let mut scheduler = Scheduler::new(engine, options.ahead)?;
+    let logits = if script.logits.is_empty() { None } else { Some(digest(&scheduler.logits(&script.logits)?)) };
+    let requests = serve(&script.requests, &mut scheduler)?.into_iter().map(|progress| FoundRequest {
+        tokens: Some(progress.tokens).filter(|tokens| !tokens.is_empty()),
+        finish: progress.finish.map(nn_core::infer::Finish::name),
+        shared: progress.shared,
+    });
+    let (requests, done) = (requests.collect(), scheduler.statistics());
+    let tokens = Counted {
+        prompt: done.prompt_tokens,
+        shared: done.shared_tokens,
+        prefill: done.prefill_tokens,
+        decode: done.decode_tokens,
+        steps: done.decode_steps,
+    };
+    Ok(Found { logits, requests, tokens })
+}
+
+fn digest(values: &[f32]) -> String {
+    let mut hash = Sha256::new();
+    for value in values {
+        hash.update(value.to_le_bytes());
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Runs the requests, each from its step on.
+fn serve(scripted: &[ScriptedRequest], scheduler: &mut Scheduler) -> Result<Vec<Progress>> {
+    let mut ids: Vec<Option<RequestId>> = vec![None; scripted.len()];
+    let mut step = 0;
+    while ids.iter().any(Option::is_none) || !scheduler.is_idle() {
+        for (one, id) in scripted.iter().zip(&mut ids) {
+            if one.joins == step {
+                let strategy = DecodingStrategy::new(one.temperature, one.top_k, one.top_p)?;
+                *id = Some(scheduler.add(Request {
+                    prompt: one.prompt.clone(),
+                    max_new_tokens: one.max_new_tokens,
+                    sampling: Sampling { strategy, seed: one.seed },
+                    end_ids: one.end_ids.clone(),
+                })?);
+            }
+            if let Some(id) = id.filter(|_| step > 0 && one.cancelled == step) {
+                scheduler.cancel(id);
+            }
+        }
+        if !scheduler.is_idle() {
+            scheduler.step()?;
+        }
+        step += 1;
+    }
+    Ok(ids.into_iter().flatten().map(|id| scheduler.take(id)).collect())
+}

@@ -1,0 +1,214 @@
+//! The formats of stored weights: their names, their codes in the ABI and in GGUF files, and the sizes of their blocks.
+//!
+//! A stored matrix is rows of blocks, the last dimension inside the blocks, bytes as they are in a file
+//! (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>, "ggml_type"; `bindings.h` describes the blocks).
+
+use nn_ffi::{Bf16, DType, F16, Format, HostBytes};
+
+use crate::error::{Error, Result};
+
+/// A format that kernels multiply with.
+#[derive(Debug, PartialEq, Eq)]
+pub struct BlockFormat {
+    /// As files and messages call it: "q4_0".
+    pub name: &'static str,
+    /// Its code in the ABI.
+    pub code: Format,
+    /// Number of the type in a GGUF file.
+    pub gguf_type: u32,
+    /// Elements of a block.
+    pub elements: usize,
+    /// Bytes of a block.
+    pub bytes: usize,
+}
+
+/// A type of GGUF files for matrices of -1, 0 and 1; see [`ternary_blocks`](super::ternary_blocks).
+#[derive(Debug, PartialEq, Eq)]
+pub struct TernaryFormat {
+    /// As files and messages call it: "tq1_0".
+    pub name: &'static str,
+    /// Number of the type in a GGUF file.
+    pub gguf_type: u32,
+    /// Elements of a block.
+    pub elements: usize,
+    /// Bytes of a block.
+    pub bytes: usize,
+    /// Bytes after the last row.
+    pub tail: usize,
+}
+
+const fn block(name: &'static str, code: Format, gguf_type: u32, elements: usize, bytes: usize) -> BlockFormat {
+    BlockFormat { name, code, gguf_type, elements, bytes }
+}
+
+/// All formats that kernels multiply with, those without blocks first.
+pub static FORMATS: [BlockFormat; 11] = [
+    block("f32", Format::F32, 0, 1, 4),
+    block("f16", Format::F16, 1, 1, 2),
+    block("bf16", Format::Bf16, 30, 1, 2),
+    block("q4_0", Format::Q40, 2, 32, 18),
+    block("q4_1", Format::Q41, 3, 32, 20),
+    block("q5_0", Format::Q50, 6, 32, 22),
+    block("q5_1", Format::Q51, 7, 32, 24),
+    block("q8_0", Format::Q80, 8, 32, 34),
+    block("q4_k", Format::Q4K, 12, 256, 144),
+    block("q5_k", Format::Q5K, 13, 256, 176),
+    block("q6_k", Format::Q6K, 14, 256, 210),
+];
+
+/// llama.cpp's two, and the one of bitnet.cpp.
+pub static TERNARY_FORMATS: [TernaryFormat; 3] = [
+    TernaryFormat { name: "tq1_0", gguf_type: 34, elements: 256, bytes: 54, tail: 0 },
+    TernaryFormat { name: "tq2_0", gguf_type: 35, elements: 256, bytes: 66, tail: 0 },
+    TernaryFormat { name: "i2_s", gguf_type: 36, elements: 128, bytes: 32, tail: 32 },
+];
+
+/// Types of GGUF files that this program only names: their numbers, names, and elements and bytes of a block.
+pub(super) const OTHER_GGUF_TYPES: [(u32, &str, usize, usize); 20] = [
+    (9, "q8_1", 32, 40),
+    (10, "q2_k", 256, 84),
+    (11, "q3_k", 256, 110),
+    (15, "q8_k", 256, 292),
+    (16, "iq2_xxs", 256, 66),
+    (17, "iq2_xs", 256, 74),
+    (18, "iq3_xxs", 256, 98),
+    (19, "iq1_s", 256, 50),
+    (20, "iq4_nl", 32, 18),
+    (21, "iq3_s", 256, 110),
+    (22, "iq2_s", 256, 82),
+    (23, "iq4_xs", 256, 136),
+    (24, "i8", 1, 1),
+    (25, "i16", 1, 2),
+    (26, "i32", 1, 4),
+    (27, "i64", 1, 8),
+    (28, "f64", 1, 8),
+    (29, "iq1_m", 256, 56),
+    (39, "mxfp4", 32, 17),
+    (40, "nvfp4", 64, 36),
+];
+
+/// Rows that the form of a format has side by side; see [`BlockFormat::interleaved`].
+pub const INTERLEAVED_ROWS: usize = 16;
+
+impl BlockFormat {
+    /// The format of a name; `None` when there is none.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        FORMATS.iter().find(|format| format.name == name)
+    }
+
+    /// The dtype of a format without blocks, `None` of the others.
+    pub fn dtype(&self) -> Option<DType> {
+        match self.code {
+            Format::F32 => Some(DType::F32),
+            Format::F16 => Some(DType::F16),
+            Format::Bf16 => Some(DType::BF16),
+            _ => None,
+        }
+    }
+
+    /// The form with sixteen rows side by side (`kernels::interleave_rows`), where there is one.
+    pub fn interleaved(&self) -> Option<Format> {
+        match self.code {
+            Format::Q40 => Some(Format::Q40R16),
+            Format::Q80 => Some(Format::Q80R16),
+            Format::Q6K => Some(Format::Q6KR16),
+            _ => None,
+        }
+    }
+
+    /// Bytes of a row; `Error::Value` when it does not end with a whole block.
+    pub fn row_bytes(&self, elements: usize) -> Result<usize> {
+        let (name, block) = (self.name, self.elements);
+        if !elements.is_multiple_of(block) {
+            let problem = format!("a row of {elements} elements is not whole blocks of {name} ({block} each)");
+            return Err(Error::value(problem));
+        }
+        Ok(elements / block * self.bytes)
+    }
+}
+
+impl TernaryFormat {
+    /// The format of a name; `None` when there is none.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        TERNARY_FORMATS.iter().find(|format| format.name == name)
+    }
+}
+
+/// A tensor as a file has it: its bytes over the file's pages, and a shape with the blocks along its last dimension.
+#[derive(Clone, Debug)]
+pub struct StoredTensor {
+    /// In its file.
+    pub name: String,
+    /// Of its bytes.
+    pub format: &'static BlockFormat,
+    /// Sizes, outermost first.
+    pub shape: Vec<usize>,
+    /// Its bytes.
+    pub data: HostBytes,
+}
+
+impl StoredTensor {
+    /// Elements of a row: the last dimension, 1 of a scalar.
+    pub fn columns(&self) -> usize {
+        self.shape.last().copied().unwrap_or(1)
+    }
+
+    /// Rows, all dimensions but the last together.
+    pub fn rows(&self) -> usize {
+        self.shape.iter().rev().skip(1).product()
+    }
+
+    /// Elements.
+    pub fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Bytes of a row.
+    pub fn row_bytes(&self) -> usize {
+        self.columns() / self.format.elements * self.format.bytes
+    }
+
+    /// The elements of a format without blocks as f32: for norms, biases, routers. `Error::Value` for others.
+    pub fn f32(&self) -> Result<Vec<f32>> {
+        let halves = |number: fn(u16) -> f32| {
+            self.data.chunks_exact(2).map(|bytes| number(u16::from_le_bytes([bytes[0], bytes[1]]))).collect()
+        };
+        match self.format.code {
+            Format::F32 => Ok(self.data.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()),
+            Format::F16 => Ok(halves(|bits| F16(bits).into())),
+            Format::Bf16 => Ok(halves(|bits| Bf16(bits).into())),
+            _ => Err(Error::value(format!("tensor {} is in {}, a block format", self.name, self.format.name))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_have_the_sizes_of_the_library() {
+        for format in &FORMATS {
+            for blocks in [0, 1, 3] {
+                let elements = blocks * format.elements;
+                let library = nn_ffi::library::row_bytes(format.code, elements as i64).unwrap();
+                assert_eq!(format.row_bytes(elements).unwrap() as i64, library, "{}", format.name);
+            }
+            assert!(format.elements == 1 || format.row_bytes(format.elements + 1).is_err());
+        }
+    }
+
+    #[test]
+    fn plain_elements_are_numbers() {
+        let tensor = |name: &str, bytes: &[u8]| StoredTensor {
+            name: "x".into(),
+            format: BlockFormat::named(name).unwrap(),
+            shape: vec![1, 2],
+            data: HostBytes::joined([bytes]).unwrap(),
+        };
+        assert_eq!(tensor("f16", &[0, 0x3c, 0, 0xc0]).f32().unwrap(), [1.0, -2.0]);
+        assert_eq!(tensor("bf16", &[0xc0, 0x3f, 0, 0]).f32().unwrap(), [1.5, 0.0]);
+        assert_eq!(tensor("f32", &[0, 0, 0x20, 0x41, 0, 0, 0, 0]).f32().unwrap(), [10.0, 0.0]);
+        assert!(tensor("q8_0", &[]).f32().is_err());
+    }
+}

@@ -1,0 +1,458 @@
+//! The forward pass over a stored model: weights multiplied as their file has them, keys and values in pages.
+//!
+//! Activations are f32. A token's result depends on the tokens before it in its own sequence alone, to the bit: not on who else
+//! is in the call, on the pieces that a prompt is cut into, nor on whether pages were shared, since every kernel that is called
+//! here gives a row the same bits in any company (`bindings.h`, sections quant and attention).
+
+use std::ops::Range;
+
+use nn_ffi::{Context, DType, Tensor, kernels};
+
+use super::paged_cache::{CacheFormat, CacheSizes, CachedSequence, PAGE, PagedCache};
+use super::stored_layers::{StoredLayers, product};
+use super::ternary_layers::TernaryLayers;
+use super::weight_reader::Place;
+use super::weights::{Layers, Weights};
+use crate::error::{Error, Result};
+use crate::layer::RopeTables;
+use crate::model::{LlamaConfig, Scaling, StoredModel};
+
+/// Rows of the rotary embedding's tables at first; they double when a sequence goes beyond, with or without a window.
+const FIRST_POSITIONS: usize = 4096;
+
+/// Tokens of a sequence unless more are asked for: what many models were trained for, and what a cache is cheap for.
+pub const USUAL_CONTEXT: usize = 8192;
+
+/// Sequences of full length that the cache has room for by default; shorter ones may be more.
+const USUAL_SEQUENCES: usize = 4;
+
+/// Rows of logits made at a time when those of all tokens are wanted.
+const LOGITS_ROWS: usize = 64;
+
+/// How a model is run.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Most tokens of a sequence that see one another; by default the model's, at most 8192. A sequence that continues beyond
+    /// it drops its oldest tokens, a page of 128 at a time.
+    pub context: Option<usize>,
+    /// In which keys and values are kept.
+    pub cache_format: CacheFormat,
+    /// Room of the cache for all sequences together; by default four sequences of full length.
+    pub cache_tokens: Option<usize>,
+    /// Most sequences that are decoded together.
+    pub max_batch: usize,
+    /// Most tokens of a prefill call; any number gives the same bits.
+    pub piece: usize,
+    /// Where the weights lie on a CPU; the bits are the same.
+    pub weights: Place,
+    /// Whether decoding may start a step before the host has read the one before; by default on a GPU: on a CPU there is no
+    /// time to win, and steps for nothing cost some. The tokens are the same.
+    pub ahead: Option<bool>,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            context: None,
+            cache_format: CacheFormat::default(),
+            cache_tokens: None,
+            max_batch: 32,
+            piece: 512,
+            weights: Place::default(),
+            ahead: None,
+        }
+    }
+}
+
+/// What a prefill call runs of one sequence: its next ids, and whether the logits after the last are wanted.
+#[derive(Debug)]
+pub(super) struct Part<'s> {
+    pub(super) sequence: &'s mut CachedSequence,
+    pub(super) ids: &'s [i32],
+    pub(super) wanted: bool,
+}
+
+/// A call's tokens on the device: of sequence b those from offsets\[b\] to offsets\[b+1\]-1, the last of its lengths\[b\] rows.
+/// All are i32.
+#[derive(Clone, Debug)]
+pub(super) struct Inputs {
+    /// `[tokens]`.
+    pub(super) ids: Tensor,
+    /// `[tokens]`.
+    pub(super) positions: Tensor,
+    /// `[batch + 1]`.
+    pub(super) offsets: Tensor,
+    /// `[batch]`.
+    pub(super) lengths: Tensor,
+    /// `[batch, max_pages]`.
+    pub(super) table: Tensor,
+}
+
+impl Inputs {
+    /// The same places, of the first tokens and sequences only.
+    pub(super) fn first(&self, tokens: usize, batch: usize) -> Result<Self> {
+        Ok(Self {
+            ids: self.ids.narrow(0, 0, tokens)?,
+            positions: self.positions.narrow(0, 0, tokens)?,
+            offsets: self.offsets.narrow(0, 0, batch + 1)?,
+            lengths: self.lengths.narrow(0, 0, batch)?,
+            table: self.table.narrow(0, 0, batch)?,
+        })
+    }
+}
+
+/// The layers around attention, of either kind of weights.
+#[derive(Debug)]
+enum LayerCalls {
+    Stored(Box<StoredLayers>),
+    Ternary(Box<TernaryLayers>),
+}
+
+/// Runs a stored model on a context.
+#[derive(Debug)]
+pub struct Engine {
+    ctx: Context,
+    config: LlamaConfig,
+    context: usize,
+    max_batch: usize,
+    piece: usize,
+    weights: Weights,
+    rope: RopeTables,
+    pub(super) cache: PagedCache,
+    // Where the steps of a call put their results: made once for the most rows of a call, so that no call allocates.
+    layers: LayerCalls,
+    x: Tensor,
+    heads: Tensor,
+    logits: Tensor,
+    normed: Tensor,
+    last: Tensor,
+    rows: Tensor,
+    inputs: Inputs,
+    row_bytes: usize,
+}
+
+impl Engine {
+    /// A model with its weights on a context.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Value`] for an option that does not fit the model, [`Error::Format`] for ternary weights whose bytes are wrong,
+    /// and as [`Context::empty`].
+    pub fn new(model: &StoredModel, ctx: &Context, options: &EngineOptions) -> Result<Self> {
+        let config = model.config().clone();
+        let EngineOptions { max_batch, piece, .. } = *options;
+        for (name, value) in [("max_batch", max_batch), ("piece", piece)] {
+            if value < 1 {
+                return Err(Error::value(format!("{name} is {value}; it must be at least 1")));
+            }
+        }
+        let context = options.context.unwrap_or_else(|| config.context.min(USUAL_CONTEXT));
+        let most = config.extended_context;
+        if !(1..=most).contains(&context) {
+            return Err(Error::value(format!("context is {context}; this model takes 1 to {most} tokens")));
+        }
+        let usual = max_batch.min(USUAL_SEQUENCES) * context.div_ceil(PAGE) * PAGE;
+        let cache_tokens = options.cache_tokens.unwrap_or(usual);
+        if cache_tokens < 1 {
+            return Err(Error::value(format!("cache_tokens is {cache_tokens}; it must be at least 1")));
+        }
+        let rows = piece.max(max_batch);
+        let weights = Weights::new(ctx, model, options.weights)?;
+        let divisors: &[f32] = match &config.rope.scaling {
+            Scaling::Llama3 { divisors, .. } => divisors,
+            _ => &[],
+        };
+        let rope = RopeTables::scaled(ctx, config.head_dim, config.rope_options(context)?, divisors)?;
+        let sizes = CacheSizes {
+            layers: config.num_layers,
+            kv_heads: config.num_kv_heads,
+            head_dim: config.head_dim,
+            pages: cache_tokens.div_ceil(PAGE),
+            context,
+        };
+        let cache = PagedCache::new(ctx, sizes, options.cache_format)?;
+        let layers = if config.ternary {
+            LayerCalls::Ternary(Box::new(TernaryLayers::new(ctx, &config, rows)?))
+        } else {
+            LayerCalls::Stored(Box::new(StoredLayers::new(ctx, &config, rows)?))
+        };
+        let floats = |shape: &[usize]| ctx.empty(shape, DType::F32);
+        let (hidden, vocab) = (config.hidden_size, config.vocab_size);
+        let engine = Self {
+            layers,
+            x: floats(&[rows, hidden])?,
+            heads: floats(&[rows, config.num_heads, config.head_dim])?,
+            logits: floats(&[max_batch, vocab])?,
+            normed: floats(&[max_batch.max(LOGITS_ROWS), hidden])?,
+            last: floats(&[max_batch, hidden])?,
+            rows: ctx.empty(&[max_batch], DType::I32)?,
+            inputs: inputs(ctx, &cache, piece, max_batch)?,
+            row_bytes: 2 * config.num_layers * cache.page_bytes() / PAGE,
+            ctx: ctx.clone(),
+            config,
+            context,
+            max_batch,
+            piece,
+            weights,
+            rope,
+            cache,
+        };
+        engine.reach(FIRST_POSITIONS - 1)?;
+        Ok(engine)
+    }
+
+    /// The device.
+    pub fn ctx(&self) -> &Context {
+        &self.ctx
+    }
+
+    /// Most tokens of a sequence that see one another.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
+    /// Most sequences that are decoded together.
+    pub fn max_batch(&self) -> usize {
+        self.max_batch
+    }
+
+    /// Most tokens of a prefill call.
+    pub fn piece(&self) -> usize {
+        self.piece
+    }
+
+    /// The weights.
+    pub fn weights(&self) -> &Weights {
+        &self.weights
+    }
+
+    /// Keys and values.
+    pub fn cache(&self) -> &PagedCache {
+        &self.cache
+    }
+
+    /// Positions that the rotary tables reach now.
+    pub(super) fn positions(&self) -> usize {
+        self.rope.length()
+    }
+
+    /// Has rotary tables with a row for this position: those in use, or others twice as long.
+    pub(super) fn reach(&self, position: usize) -> Result<()> {
+        if position >= self.rope.length() {
+            self.rope.tables((position + 1).max(2 * self.rope.length()))?;
+        }
+        Ok(())
+    }
+
+    // Prefill
+
+    /// Runs the next ids of one or several sequences, at most `piece` ids and `max_batch` sequences.
+    ///
+    /// Gives the logits f32 `[wanted parts, vocab]` after the last id of each part that wants them, which the next call
+    /// overwrites; `None` when none does.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CacheFull`] or [`Error::Value`] when a sequence has no room, and [`Error::OutOfRange`] for an id outside the
+    /// vocabulary, all before anything is run.
+    pub(super) fn prefill(&mut self, parts: &mut [Part<'_>]) -> Result<Option<Tensor>> {
+        for part in &*parts {
+            self.check_ids(part.ids)?;
+        }
+        self.forward_parts(parts)?;
+        let (mut end, mut last) = (0, Vec::new());
+        for part in parts {
+            end += part.ids.len();
+            if part.wanted {
+                last.push(end as i32 - 1);
+            }
+        }
+        if last.is_empty() {
+            return Ok(None);
+        }
+        let (rows, of_last) = (self.rows.narrow(0, 0, last.len())?, self.last.narrow(0, 0, last.len())?);
+        rows.copy_from_slice(&last)?;
+        kernels::embedding(&self.x.narrow(0, 0, end)?, &rows, &of_last)?;
+        Ok(Some(self.head(&of_last, &self.logits)?))
+    }
+
+    /// The logits after each of the ids, f32 `[ids, vocab]`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Value`] when there is no id or more than the context has room for, [`Error::OutOfRange`] for one outside the
+    /// vocabulary, [`Error::CacheFull`] while other sequences have the pages.
+    pub fn logits(&mut self, ids: &[i32]) -> Result<Vec<f32>> {
+        self.check_ids(ids)?;
+        if ids.is_empty() {
+            return Err(Error::value("ids is empty; there must be at least one"));
+        }
+        if ids.len() > self.context {
+            let (count, room) = (ids.len(), self.context);
+            return Err(Error::value(format!("there are {count} ids; the context has room for {room}")));
+        }
+        let mut sequence = self.cache.open(&[], ids.len())?;
+        let found = self.logits_of(&mut sequence, ids);
+        self.cache.close(sequence);
+        found
+    }
+
+    fn logits_of(&mut self, sequence: &mut CachedSequence, ids: &[i32]) -> Result<Vec<f32>> {
+        let vocab = self.config.vocab_size;
+        let mut found = vec![0.0; ids.len() * vocab];
+        // Of its own: with a large vocabulary these are tens of megabytes, which drawing tokens has no use for.
+        let block = self.ctx.empty(&[ids.len().min(LOGITS_ROWS), vocab], DType::F32)?;
+        let mut targets = found.chunks_mut(vocab);
+        for piece in ids.chunks(self.piece) {
+            self.forward_parts(&mut [Part { sequence, ids: piece, wanted: false }])?;
+            for first in (0..piece.len()).step_by(block.shape()[0]) {
+                let rows = block.shape()[0].min(piece.len() - first);
+                let logits: Vec<f32> = self.head(&self.x.narrow(0, first, rows)?, &block)?.to_vec()?;
+                for (row, target) in logits.chunks(vocab).zip(&mut targets) {
+                    target.copy_from_slice(row);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Refuses an id outside the vocabulary.
+    pub(super) fn check_ids(&self, ids: &[i32]) -> Result<()> {
+        check_ids(ids, self.config.vocab_size, "ids")
+    }
+
+    fn forward_parts(&mut self, parts: &mut [Part<'_>]) -> Result<()> {
+        let lengths: Vec<usize> = parts.iter().map(|part| part.ids.len()).collect();
+        let tokens = lengths.iter().sum();
+        if tokens > self.piece || parts.len() > self.max_batch || lengths.contains(&0) {
+            return Err(Error::value(format!(
+                "a call of {} parts with {lengths:?} tokens; there may be {} parts of at least one token each and {} tokens \
+                 in all",
+                parts.len(),
+                self.max_batch,
+                self.piece
+            )));
+        }
+        for part in &mut *parts {
+            self.cache.extend(part.sequence, part.ids.len())?;
+        }
+        let spans: Vec<Range<usize>> =
+            parts.iter().map(|part| part.sequence.position()..part.sequence.position() + part.ids.len()).collect();
+        self.reach(spans.iter().map(|span| span.end).max().unwrap_or(1) - 1)?;
+        let inputs = self.inputs.first(tokens, parts.len())?;
+        inputs.ids.copy_from_slice(&parts.iter().flat_map(|part| part.ids).copied().collect::<Vec<i32>>())?;
+        let positions: Vec<i32> = spans.into_iter().flatten().map(|position| position as i32).collect();
+        inputs.positions.copy_from_slice(&positions)?;
+        let mut offsets = vec![0];
+        offsets.extend(lengths.iter().scan(0, |end, length| {
+            *end += *length as i32;
+            Some(*end)
+        }));
+        inputs.offsets.copy_from_slice(&offsets)?;
+        let rows = parts.iter().map(|part| (part.sequence.length() + part.ids.len()) as i32);
+        inputs.lengths.copy_from_slice(&rows.collect::<Vec<i32>>())?;
+        let table = parts.iter().flat_map(|part| self.cache.table_row(part.sequence));
+        inputs.table.copy_from_slice(&table.collect::<Vec<i32>>())?;
+        self.forward(&inputs, false)?;
+        for part in parts {
+            self.cache.advance(part.sequence, part.ids);
+        }
+        Ok(())
+    }
+
+    // Decode
+
+    /// Places on the device for a call's tokens.
+    pub(super) fn inputs(&self, tokens: usize, batch: usize) -> Result<Inputs> {
+        inputs(&self.ctx, &self.cache, tokens, batch)
+    }
+
+    /// Logits f32 `[batch, vocab]` after one new token of each sequence. The calls read nothing on the host, so they can be
+    /// captured; pages and rotary tables must reach as far as the rows and positions do.
+    pub(super) fn decode(&self, inputs: &Inputs) -> Result<Tensor> {
+        self.forward(inputs, true)?;
+        self.head(&self.x.narrow(0, 0, inputs.ids.shape()[0])?, &self.logits)
+    }
+
+    // The model
+
+    /// Runs all layers; the residual stream is in `x` then.
+    fn forward(&self, inputs: &Inputs, decode: bool) -> Result<()> {
+        let x = self.x.narrow(0, 0, inputs.ids.shape()[0])?;
+        let table = &self.weights.embedding;
+        kernels::embedding_quant(&table.data, &inputs.ids, &x, table.format)?;
+        match (&self.layers, &self.weights.layers) {
+            (LayerCalls::Stored(calls), Layers::Stored(layers)) => {
+                for (number, layer) in layers.iter().enumerate() {
+                    let heads = self.attention(number, &calls.qkv(layer, &x)?, inputs, decode)?;
+                    calls.attended(layer, &heads, &x)?;
+                    calls.feed_forward(layer, &x)?;
+                }
+            }
+            (LayerCalls::Ternary(calls), Layers::Ternary(layers)) => {
+                for (number, layer) in layers.iter().enumerate() {
+                    let heads = self.attention(number, &calls.qkv(layer, &x)?, inputs, decode)?;
+                    calls.attended(layer, &heads, &x)?;
+                    calls.feed_forward(layer, &x)?;
+                }
+            }
+            _ => unreachable!("both are of the kind that the configuration says"),
+        }
+        Ok(())
+    }
+
+    /// Puts a layer's keys and values into the cache; what attention gives, f32 `[tokens, heads * head_dim]`.
+    fn attention(&self, number: usize, qkv: &Tensor, inputs: &Inputs, decode: bool) -> Result<Tensor> {
+        let (tokens, dim) = (qkv.shape()[0], self.config.head_dim);
+        let (heads, kv_heads) = (self.config.num_heads, self.config.num_kv_heads);
+        let part = |first: usize, count: usize| qkv.narrow(1, first * dim, count * dim)?.view(&[tokens, count, dim]);
+        let (q, k, v) = (part(0, heads)?, part(heads, kv_heads)?, part(heads + kv_heads, kv_heads)?);
+        let (cosine, sine) = self.rope.tables(1)?;
+        kernels::rope_qk(&q, &k, &cosine, &sine, &inputs.positions, self.config.rope.layout)?;
+        let ((keys, values), format) = (self.cache.layer(number), self.cache.format());
+        let (offsets, lengths, table) = (&inputs.offsets, &inputs.lengths, &inputs.table);
+        kernels::kv_append_paged(&k, &v, offsets, lengths, table, keys, values, format)?;
+        let out = self.heads.narrow(0, 0, tokens)?;
+        let scale = (1.0 / (dim as f64).sqrt()) as f32;
+        if decode {
+            kernels::attention_decode_paged(&q, keys, values, lengths, table, &out, kv_heads, scale, format)?;
+        } else {
+            kernels::flash_attention_paged(&q, keys, values, offsets, lengths, table, &out, kv_heads, scale, format)?;
+        }
+        Ok(out.view(&[tokens, heads * dim])?)
+    }
+
+    /// Logits of rows of the residual stream, in the first rows of `target`.
+    fn head(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
+        let rows = x.shape()[0];
+        let (normed, logits) = (self.normed.narrow(0, 0, rows)?, target.narrow(0, 0, rows)?);
+        kernels::rmsnorm(x, &self.weights.norm, &normed, None, self.config.norm_eps as f32)?;
+        product(&normed, &self.weights.head, None, None, None, &logits)?;
+        Ok(logits)
+    }
+
+    /// Bytes that one decode step must read at least: each weight once, and the rows of each sequence's cache.
+    pub(super) fn bytes_per_step(&self, lengths: &[usize]) -> usize {
+        self.weights.bytes_per_step(lengths.len()) + self.row_bytes * lengths.iter().sum::<usize>()
+    }
+}
+
+fn inputs(ctx: &Context, cache: &PagedCache, tokens: usize, batch: usize) -> Result<Inputs> {
+    let wholes = |shape: &[usize]| ctx.zeros(shape, DType::I32);
+    Ok(Inputs {
+        ids: wholes(&[tokens])?,
+        positions: wholes(&[tokens])?,
+        offsets: wholes(&[batch + 1])?,
+        lengths: wholes(&[batch])?,
+        table: wholes(&[batch, cache.max_pages()])?,
+    })
+}
+
+/// Refuses an id outside the vocabulary; the error calls the ids `name`.
+pub(super) fn check_ids(ids: &[i32], vocab: usize, name: &str) -> Result<()> {
+    let wrong = ids.iter().position(|id| usize::try_from(*id).map_or(true, |id| id >= vocab));
+    match wrong {
+        None => Ok(()),
+        Some(at) => Err(Error::OutOfRange(format!("{name}[{at}] is {}; it must be 0 to {}", ids[at], vocab - 1))),
+    }
+}

@@ -1,0 +1,33 @@
+//! Inference: tokens and text from stored models, for one prompt or many at once.
+//!
+//! [`LanguageModel`] runs GGUF files and Hugging Face folders, checkpoints among them, on the engine: weights as the files have
+//! them, keys and values in pages that prompts with the same beginning share, prompts that come and go while others are
+//! decoded. The tokens are those of Python's engine, to the bit. [`generate`](crate::generate) runs a
+//! [`MoETransformer`](crate::model::MoETransformer) by the layers that train.
+
+mod batch;
+mod conversation;
+mod engine;
+mod events;
+mod language_model;
+mod paged_cache;
+mod sampling;
+mod scheduler;
+mod stored_layers;
+mod ternary_layers;
+mod ternary_weights;
+mod text;
+mod transfers;
+mod weight_reader;
+mod weights;
+mod worker;
+
+pub use conversation::{Answer, Conversation, Message};
+pub use engine::{Engine, EngineOptions, USUAL_CONTEXT};
+pub use events::{Canceller, Event, EventStream, Finish, Generation};
+pub use language_model::{GenerateOptions, LanguageModel, Prompt};
+pub use paged_cache::{CacheFormat, CacheSizes, CachedSequence, PAGE, PagedCache};
+pub use scheduler::{Progress, Request, RequestId, Scheduler, Statistics};
+pub use text::StopStrings;
+pub use weight_reader::{Experts, Place, Weight};
+pub use weights::Weights;

@@ -1,0 +1,362 @@
+//! Requests that come and go while others are decoded.
+//!
+//! A step admits requests that wait, as far as rows and pages allow, runs the next piece of their prompts, and moves every
+//! sequence on by one token. A request is admitted only with a promise of all the pages that it may come to need, so that none
+//! has to be thrown out half-way. (Yu et al. 2022, "Orca", section 3: iteration-level scheduling)
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use super::batch::{DecodeBatch, Row};
+use super::engine::{Engine, Part};
+use super::events::Finish;
+use super::paged_cache::{PAGE, PagedCache};
+use crate::error::{Error, Result};
+use crate::generate::Sampling;
+
+/// Tokens of a prompt that are run between two steps of sequences which wait for their next token. A short piece keeps them
+/// from waiting long; a long one makes better use of the machine, and is taken when no other request waits.
+const PIECE_BESIDE_DECODING: usize = 128;
+
+/// A prompt, and how it is continued.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Its ids.
+    pub prompt: Vec<i32>,
+    /// Most tokens to draw.
+    pub max_new_tokens: usize,
+    /// How they are drawn.
+    pub sampling: Sampling,
+    /// Ids that end it.
+    pub end_ids: Vec<i32>,
+}
+
+impl Request {
+    /// Rows of the cache that it may come to need: the last token drawn is never run.
+    fn rows(&self) -> usize {
+        (self.prompt.len() + self.max_new_tokens).saturating_sub(1)
+    }
+}
+
+/// Which request of a scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestId(u64);
+
+/// What a scheduler has done so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Statistics {
+    /// Tokens of the prompts that were admitted.
+    pub prompt_tokens: usize,
+    /// Those of them that were in the cache already.
+    pub shared_tokens: usize,
+    /// Tokens run in pieces of prompts.
+    pub prefill_tokens: usize,
+    /// What that took.
+    pub prefill_time: Duration,
+    /// Tokens drawn in steps of the batch.
+    pub decode_tokens: usize,
+    /// Steps of the batch.
+    pub decode_steps: usize,
+    /// What they took.
+    pub decode_time: Duration,
+    /// Bytes that they read at least.
+    pub decode_bytes: usize,
+}
+
+/// What has come of a request.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// The tokens that were drawn since it was asked last.
+    pub tokens: Vec<i32>,
+    /// Why it ended, if it has.
+    pub finish: Option<Finish>,
+    /// Tokens of the prompt that were found in the cache when it was admitted.
+    pub shared: usize,
+}
+
+/// A request on its way.
+#[derive(Debug)]
+struct Entry {
+    request: Request,
+    drawn: usize,
+    progress: Progress,
+}
+
+/// How long prompts and continuations may be: the most rows of a sequence, and the pages of the cache.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    context: usize,
+    pages: usize,
+}
+
+impl Limits {
+    pub(super) fn of(cache: &PagedCache) -> Self {
+        Self { context: cache.context(), pages: cache.num_pages() }
+    }
+
+    /// `Error::Value` when a prompt is empty or longer than the context, `Error::CacheFull` when the cache has not as many pages
+    /// as its continuation may come to need.
+    pub(super) fn check(&self, prompt: usize, max_new_tokens: usize) -> Result<()> {
+        let Self { context, pages } = *self;
+        if prompt == 0 {
+            return Err(Error::value("a prompt must have at least one token; the one that begins a text is enough"));
+        }
+        if prompt > context {
+            return Err(Error::value(format!("the prompt has {prompt} tokens; the context has room for {context}")));
+        }
+        let length = prompt.saturating_add(max_new_tokens.max(1) - 1);
+        if length > context && context < PAGE {
+            // There is no whole page to drop.
+            return Err(Error::value(format!(
+                "the prompt has {prompt} tokens, {length} with the new ones; the context has room for {context}"
+            )));
+        }
+        let needed = length.min(context).div_ceil(PAGE);
+        if needed > pages {
+            return Err(Error::CacheFull(format!(
+                "a prompt of {prompt} tokens with {max_new_tokens} new ones needs {needed} pages of {PAGE} tokens; the cache \
+                 has {pages}: write fewer tokens, or make it larger (cache_tokens is {})",
+                pages * PAGE
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Serves requests on an engine, first come, first served. Its statistics count on from its beginning.
+#[derive(Debug)]
+pub struct Scheduler {
+    engine: Engine,
+    batch: DecodeBatch,
+    statistics: Statistics,
+    requests: HashMap<RequestId, Entry>,
+    waiting: VecDeque<RequestId>,
+    /// Of the requests whose prompts are under way.
+    prefilling: VecDeque<Row>,
+    last_id: u64,
+}
+
+impl Scheduler {
+    /// A scheduler without requests; `ahead` is that of the engine's options.
+    ///
+    /// # Errors
+    ///
+    /// As [`nn_ffi::Context::empty`].
+    pub fn new(engine: Engine, ahead: Option<bool>) -> Result<Self> {
+        let batch = DecodeBatch::new(&engine, ahead)?;
+        Ok(Self {
+            engine,
+            batch,
+            statistics: Statistics::default(),
+            requests: HashMap::new(),
+            waiting: VecDeque::new(),
+            prefilling: VecDeque::new(),
+            last_id: 0,
+        })
+    }
+
+    /// The engine. While requests are under way it has their sequences.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The logits after each of the ids; see [`Engine::logits`].
+    ///
+    /// # Errors
+    ///
+    /// As that.
+    pub fn logits(&mut self, ids: &[i32]) -> Result<Vec<f32>> {
+        self.engine.logits(ids)
+    }
+
+    /// What was done so far.
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.prefilling.is_empty() && self.batch.rows.is_empty()
+    }
+
+    /// Puts a request into the queue.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Value`] when the prompt is empty or longer than the context, [`Error::OutOfRange`] for an id outside the
+    /// vocabulary, [`Error::CacheFull`] when the cache has not as many pages as the continuation may come to need.
+    pub fn add(&mut self, request: Request) -> Result<RequestId> {
+        Limits::of(self.engine.cache()).check(request.prompt.len(), request.max_new_tokens)?;
+        self.engine.check_ids(&request.prompt)?;
+        self.last_id += 1;
+        let id = RequestId(self.last_id);
+        let none = request.max_new_tokens == 0;
+        if !none {
+            self.waiting.push_back(id);
+        }
+        let progress = Progress { finish: none.then_some(Finish::Length), ..Progress::default() };
+        self.requests.insert(id, Entry { request, drawn: 0, progress });
+        Ok(id)
+    }
+
+    /// Ends a request now, wherever it is. One that has ended stays as it is.
+    pub fn cancel(&mut self, id: RequestId) {
+        if self.requests.get(&id).is_some_and(|entry| entry.progress.finish.is_none()) {
+            self.end(id, Finish::Cancelled);
+        }
+    }
+
+    /// What has come of a request since this was asked last; one that has ended is forgotten then.
+    pub fn take(&mut self, id: RequestId) -> Progress {
+        let Some(entry) = self.requests.get_mut(&id) else { return Progress::default() };
+        if entry.progress.finish.is_some() {
+            return self.requests.remove(&id).map(|entry| entry.progress).unwrap_or_default();
+        }
+        let tokens = std::mem::take(&mut entry.progress.tokens);
+        Progress { tokens, ..entry.progress.clone() }
+    }
+
+    /// One piece of prompts, if there are any, and one token for every sequence after its prompt.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CacheFull`] when requests wait for pages that none of the others holds; else what the device met. All requests
+    /// that are under way have to be cancelled then.
+    pub fn step(&mut self) -> Result<()> {
+        let pieces = self.next_pieces()?;
+        if !pieces.is_empty() {
+            self.prefill(&pieces)?;
+        }
+        if !self.batch.rows.is_empty() {
+            self.decode()?;
+        }
+        Ok(())
+    }
+
+    /// Cancels everything after a step that failed.
+    pub(super) fn abandon(&mut self) {
+        self.batch.abandon();
+        let open: Vec<RequestId> = self.requests.keys().copied().collect();
+        for id in open {
+            self.cancel(id);
+        }
+    }
+
+    /// The next piece: how many ids of each of the first prompts under way, among them those that can be admitted now.
+    fn next_pieces(&mut self) -> Result<Vec<usize>> {
+        let whole = self.engine.piece();
+        let mut room = if self.batch.rows.is_empty() { whole } else { PIECE_BESIDE_DECODING.min(whole) };
+        let mut pieces = Vec::new();
+        while room > 0 {
+            if pieces.len() == self.prefilling.len() && !self.admit()? {
+                break;
+            }
+            let row = &self.prefilling[pieces.len()];
+            let left = self.requests[&row.owner].request.prompt.len() - row.sequence.length();
+            pieces.push(left.min(room));
+            room -= left.min(room);
+        }
+        Ok(pieces)
+    }
+
+    /// Moves the request that has waited longest to the prompts under way, if there is room for it.
+    fn admit(&mut self) -> Result<bool> {
+        let under_way = self.prefilling.len() + self.batch.rows.len();
+        let Some(id) = self.waiting.front().copied().filter(|_| under_way < self.engine.max_batch()) else {
+            return Ok(false);
+        };
+        let request = &self.requests[&id].request;
+        let sequence = match self.engine.cache.open(&request.prompt, request.rows()) {
+            Ok(sequence) => sequence,
+            // A request that ends makes room.
+            Err(Error::CacheFull(_)) if under_way > 0 => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        self.waiting.pop_front();
+        self.statistics.prompt_tokens += request.prompt.len();
+        self.statistics.shared_tokens += sequence.shared();
+        let (sampling, shared) = (request.sampling, sequence.shared());
+        if let Some(entry) = self.requests.get_mut(&id) {
+            entry.progress.shared = shared;
+        }
+        self.prefilling.push_back(Row { owner: id, sequence, sampling, token: -1, draws: 0 });
+        Ok(true)
+    }
+
+    fn prefill(&mut self, pieces: &[usize]) -> Result<()> {
+        let start = Instant::now();
+        let requests = &self.requests;
+        let mut parts: Vec<Part<'_>> = Vec::new();
+        for (row, count) in self.prefilling.iter_mut().zip(pieces) {
+            let (prompt, first) = (&requests[&row.owner].request.prompt, row.sequence.length());
+            let (ids, wanted) = (&prompt[first..first + count], first + count == prompt.len());
+            parts.push(Part { sequence: &mut row.sequence, ids, wanted });
+        }
+        let logits = self.engine.prefill(&mut parts)?;
+        // Whose prompts are whole now are some of the first, in their order.
+        let wanted: Vec<bool> = parts.iter().map(|part| part.wanted).collect();
+        let (mut done, mut others) = (Vec::new(), VecDeque::new());
+        for (at, row) in std::mem::take(&mut self.prefilling).into_iter().enumerate() {
+            if wanted.get(at) == Some(&true) {
+                done.push(row);
+            } else {
+                others.push_back(row);
+            }
+        }
+        self.prefilling = others;
+        let drawn = logits.map_or(Ok(()), |logits| self.batch.first_tokens(&logits, &mut done));
+        self.statistics.prefill_tokens += pieces.iter().sum::<usize>();
+        self.statistics.prefill_time += start.elapsed();
+        for row in done {
+            let (owner, token) = (row.owner, row.token);
+            self.batch.join(row);
+            if drawn.is_ok() {
+                self.drawn(owner, token);
+            }
+        }
+        drawn
+    }
+
+    fn decode(&mut self) -> Result<()> {
+        let start = Instant::now();
+        let lengths: Vec<usize> = self.batch.rows.iter().map(|row| row.sequence.length() + 1).collect();
+        self.statistics.decode_bytes += self.engine.bytes_per_step(&lengths);
+        // Whether all of them want the token after the next one, too, and keep one another's company until then.
+        let more = |row: &Row| {
+            let entry = &self.requests[&row.owner];
+            entry.drawn + 1 < entry.request.max_new_tokens
+        };
+        let go_on = self.prefilling.is_empty() && self.batch.rows.iter().all(more);
+        let tokens = self.batch.step(&mut self.engine, go_on)?;
+        self.statistics.decode_time += start.elapsed();
+        self.statistics.decode_steps += 1;
+        self.statistics.decode_tokens += tokens.len();
+        for (owner, token) in tokens {
+            self.drawn(owner, token);
+        }
+        Ok(())
+    }
+
+    fn drawn(&mut self, id: RequestId, token: i32) {
+        let Some(entry) = self.requests.get_mut(&id) else { return };
+        entry.progress.tokens.push(token);
+        entry.drawn += 1;
+        if entry.request.end_ids.contains(&token) {
+            self.end(id, Finish::End);
+        } else if entry.drawn == entry.request.max_new_tokens {
+            self.end(id, Finish::Length);
+        }
+    }
+
+    fn end(&mut self, id: RequestId, finish: Finish) {
+        if let Some(entry) = self.requests.get_mut(&id) {
+            entry.progress.finish = Some(finish);
+        }
+        self.waiting.retain(|waiting| *waiting != id);
+        let at = self.prefilling.iter().position(|row| row.owner == id);
+        let row = at.and_then(|at| self.prefilling.remove(at)).or_else(|| self.batch.leave(id));
+        if let Some(row) = row {
+            self.engine.cache.close(row.sequence);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The products of a Llama's layers, dense or with experts: weights multiplied as their file has them.
+
+use nn_ffi::{Activation, Context, DType, Tensor, kernels};
+
+use super::weight_reader::Weight;
+use super::weights::{FeedForward, Gated, Layer, Mixture};
+use crate::error::Result;
+use crate::model::LlamaConfig;
+
+/// Runs what of a layer lies around its attention. Results lie in buffers made for so many tokens, so that no call allocates;
+/// x f32 `[tokens, hidden]` is the residual stream.
+#[derive(Debug)]
+pub(super) struct StoredLayers {
+    norm_eps: f32,
+    normed: Tensor,
+    qkv: Tensor,
+    inner: Tensor,
+    routing: Option<Routing>,
+}
+
+/// What a mixture of experts needs beside that.
+#[derive(Debug)]
+struct Routing {
+    k: usize,
+    norm_topk_prob: bool,
+    router: Tensor,
+    probs: Tensor,
+    weights: Tensor,
+    indices: Tensor,
+    slot_row: Tensor,
+    row_slot: Tensor,
+    counts: Tensor,
+    offsets: Tensor,
+    gathered: Tensor,
+    outputs: Tensor,
+}
+
+impl StoredLayers {
+    pub(super) fn new(ctx: &Context, config: &LlamaConfig, rows: usize) -> Result<Self> {
+        let (experts, k) = (config.num_experts, config.experts_per_token);
+        let slots = if experts > 0 { rows * k } else { rows };
+        let floats = |shape: &[usize]| ctx.empty(shape, DType::F32);
+        let wholes = |shape: &[usize]| ctx.empty(shape, DType::I32);
+        let width = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim;
+        let routing = || {
+            Ok::<_, nn_ffi::Error>(Routing {
+                k,
+                norm_topk_prob: config.norm_topk_prob,
+                router: floats(&[rows, experts])?,
+                probs: floats(&[rows, experts])?,
+                weights: floats(&[rows, k])?,
+                indices: wholes(&[rows, k])?,
+                slot_row: wholes(&[rows, k])?,
+                row_slot: wholes(&[slots])?,
+                counts: wholes(&[experts])?,
+                offsets: wholes(&[experts + 1])?,
+                gathered: floats(&[slots, config.hidden_size])?,
+                outputs: floats(&[slots, config.hidden_size])?,
+            })
+        };
+        Ok(Self {
+            norm_eps: config.norm_eps as f32,
+            normed: floats(&[rows, config.hidden_size])?,
+            qkv: floats(&[rows, width])?,
+            inner: floats(&[slots, config.ffn_size])?,
+            routing: (experts > 0).then(routing).transpose()?,
+        })
+    }
+
+    /// Queries, keys and values of the normed rows, side by side: f32 `[tokens, (heads + 2 kv_heads) * head_dim]`.
+    pub(super) fn qkv(&self, layer: &Layer, x: &Tensor) -> Result<Tensor> {
+        let (normed, qkv) = (self.normed(x)?, self.qkv.narrow(0, 0, x.shape()[0])?);
+        kernels::rmsnorm(x, &layer.input_norm, &normed, None, self.norm_eps)?;
+        let (q, k, v, bias) = (&layer.q, &layer.k, &layer.v, layer.qkv_bias.as_ref());
+        kernels::gemm_quant_qkv(&normed, &q.data, &k.data, &v.data, bias, &qkv, q.format, k.format, v.format)?;
+        Ok(qkv)
+    }
+
+    /// x += the projection of what attention gave, f32 `[tokens, heads * head_dim]`.
+    pub(super) fn attended(&self, layer: &Layer, heads: &Tensor, x: &Tensor) -> Result<()> {
+        add_product(heads, &layer.o, layer.o_bias.as_ref(), x)
+    }
+
+    /// x += the feed-forward network, or the mixture of experts, of the normed rows.
+    pub(super) fn feed_forward(&self, layer: &Layer, x: &Tensor) -> Result<()> {
+        let normed = self.normed(x)?;
+        kernels::rmsnorm(x, &layer.post_norm, &normed, None, self.norm_eps)?;
+        match (&layer.ffn, &self.routing) {
+            (FeedForward::Mixture(ffn), Some(routing)) => self.mixture(ffn, routing, &normed, x),
+            (FeedForward::Gated(ffn), _) => self.gated(ffn, &normed, x),
+            (FeedForward::Mixture(_), None) => unreachable!("a model has experts in all layers or in none"),
+        }
+    }
+
+    fn normed(&self, x: &Tensor) -> Result<Tensor> {
+        Ok(self.normed.narrow(0, 0, x.shape()[0])?)
+    }
+
+    fn gated(&self, ffn: &Gated, normed: &Tensor, x: &Tensor) -> Result<()> {
+        let inner = self.inner.narrow(0, 0, x.shape()[0])?;
+        let (gate, up) = (&ffn.gate, &ffn.up);
+        kernels::gemm_quant_swiglu(normed, &gate.data, &up.data, None, &inner, gate.format, up.format)?;
+        add_product(&inner, &ffn.down, None, x)
+    }
+
+    /// x += sum over each token's experts of weight * W2 (silu(W1 h) * (W3 h)), h the normed rows.
+    fn mixture(&self, ffn: &Mixture, routing: &Routing, normed: &Tensor, x: &Tensor) -> Result<()> {
+        let tokens = x.shape()[0];
+        let first = |buffer: &Tensor| buffer.narrow(0, 0, tokens);
+        let slots = |buffer: &Tensor| buffer.narrow(0, 0, tokens * routing.k);
+        let (router, probs, weights) = (first(&routing.router)?, first(&routing.probs)?, first(&routing.weights)?);
+        let (indices, slot_row) = (first(&routing.indices)?, first(&routing.slot_row)?);
+        let (row_slot, gathered) = (slots(&routing.row_slot)?, slots(&routing.gathered)?);
+        let (inner, outputs) = (slots(&self.inner)?, slots(&routing.outputs)?);
+        product(normed, &ffn.router, None, None, None, &router)?;
+        kernels::softmax_topk(&router, &weights, &indices, &probs, routing.norm_topk_prob)?;
+        kernels::moe_plan(&indices, &routing.counts, &routing.offsets, &slot_row, &row_slot, 0)?;
+        kernels::moe_gather(normed, &row_slot, &gathered)?;
+        let (experts, offsets) = (&ffn.experts, Some(&routing.offsets));
+        let (w1, w3) = (&experts.w1, &experts.w3);
+        kernels::gemm_quant_swiglu(&gathered, &w1.data, &w3.data, offsets, &inner, w1.format, w3.format)?;
+        product(&inner, &experts.w2, offsets, None, None, &outputs)?;
+        Ok(kernels::moe_combine(&outputs, &weights, &slot_row, Some(x), x)?)
+    }
+}
+
+/// y = rows * W^T + bias + residual.
+pub(super) fn product(
+    rows: &Tensor,
+    weight: &Weight,
+    offsets: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    residual: Option<&Tensor>,
+    y: &Tensor,
+) -> Result<()> {
+    Ok(kernels::gemm_quant(rows, &weight.data, offsets, bias, residual, y, Activation::None, weight.format)?)
+}
+
+/// x += rows * W^T + bias.
+fn add_product(rows: &Tensor, weight: &Weight, bias: Option<&Tensor>, x: &Tensor) -> Result<()> {
+    product(rows, weight, None, bias, Some(x), x)
+}

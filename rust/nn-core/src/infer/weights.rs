@@ -1,0 +1,161 @@
+//! The weights of a stored model by the layers that they are of.
+
+use nn_ffi::{Context, Tensor};
+
+use super::ternary_weights::{TernaryLayer, ternary_layers};
+use super::weight_reader::{Experts, Place, Weight, WeightReader};
+use crate::error::Result;
+use crate::model::{LlamaConfig, StoredModel};
+
+/// A feed-forward network: down (silu(gate x) * (up x)).
+#[derive(Debug)]
+pub(super) struct Gated {
+    pub(super) gate: Weight,
+    pub(super) up: Weight,
+    pub(super) down: Weight,
+}
+
+/// A mixture of experts.
+#[derive(Debug)]
+pub(super) struct Mixture {
+    pub(super) router: Weight,
+    pub(super) experts: Experts,
+}
+
+/// What follows attention in a block.
+#[derive(Debug)]
+pub(super) enum FeedForward {
+    Gated(Gated),
+    Mixture(Mixture),
+}
+
+/// A block's weights; the norms and the biases are f32.
+#[derive(Debug)]
+pub(super) struct Layer {
+    pub(super) input_norm: Tensor,
+    pub(super) q: Weight,
+    pub(super) k: Weight,
+    pub(super) v: Weight,
+    pub(super) qkv_bias: Option<Tensor>,
+    pub(super) o: Weight,
+    pub(super) o_bias: Option<Tensor>,
+    pub(super) post_norm: Tensor,
+    pub(super) ffn: FeedForward,
+}
+
+impl Layer {
+    /// Bytes of the matrices that every token meets, and of the experts'.
+    fn bytes(&self) -> (usize, usize) {
+        let (inner, experts) = match &self.ffn {
+            FeedForward::Gated(ffn) => (ffn.gate.bytes() + ffn.up.bytes() + ffn.down.bytes(), 0),
+            FeedForward::Mixture(ffn) => (ffn.router.bytes(), ffn.experts.bytes()),
+        };
+        (inner + [&self.q, &self.k, &self.v, &self.o].into_iter().map(Weight::bytes).sum::<usize>(), experts)
+    }
+}
+
+/// The blocks of a model.
+#[derive(Debug)]
+pub(super) enum Layers {
+    Stored(Vec<Layer>),
+    Ternary(Vec<TernaryLayer>),
+}
+
+/// All weights of a model. Ternary weights are always packed into the context's memory, so of such a model the place is about
+/// the embedding and the head alone.
+#[derive(Debug)]
+pub struct Weights {
+    in_memory: bool,
+    pub(super) embedding: Weight,
+    pub(super) layers: Layers,
+    pub(super) norm: Tensor,
+    pub(super) head: Weight,
+    tied: bool,
+    /// Experts that a token meets, and that there are.
+    experts: (usize, usize),
+    common_bytes: usize,
+    expert_bytes: usize,
+}
+
+impl Weights {
+    /// Those of a model, brought to a context.
+    pub(super) fn new(ctx: &Context, model: &StoredModel, place: Place) -> Result<Self> {
+        let (read, config) = (WeightReader::new(ctx, model, place)?, model.config());
+        let (tied, table) = (config.tie_embeddings, "model.embed_tokens.weight");
+        let embedding = read.table(table, tied)?;
+        let layers = if config.ternary {
+            let layers = Layers::Ternary(ternary_layers(ctx, model)?);
+            ctx.trim()?; // what was needed to pack them
+            layers
+        } else {
+            Layers::Stored((0..config.num_layers).map(|number| layer(&read, config, number)).collect::<Result<_>>()?)
+        };
+        let norm = read.vector(&["model.norm.weight".to_owned()])?;
+        let head = if tied { read.tied_head(table, &embedding)? } else { read.matrix("lm_head.weight")? };
+        let (common, experts) = match &layers {
+            Layers::Stored(layers) => {
+                layers.iter().map(Layer::bytes).fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1))
+            }
+            Layers::Ternary(layers) => (layers.iter().map(TernaryLayer::bytes).sum(), 0),
+        };
+        Ok(Self {
+            in_memory: read.in_memory,
+            tied,
+            experts: (config.experts_per_token, config.num_experts),
+            common_bytes: common + head.bytes(),
+            expert_bytes: experts,
+            embedding,
+            layers,
+            norm,
+            head,
+        })
+    }
+
+    /// Whether they were copied into the context's memory.
+    pub fn in_memory(&self) -> bool {
+        self.in_memory
+    }
+
+    /// Bytes of all matrices, of a tied embedding once.
+    pub fn bytes(&self) -> usize {
+        let embedding = if self.tied { 0 } else { self.embedding.bytes() };
+        self.common_bytes + self.expert_bytes + embedding
+    }
+
+    /// Bytes that so many tokens need at least in one call: a row of the embedding each, and every matrix, of the experts' as
+    /// many as the tokens meet if none meets another's.
+    pub(super) fn bytes_per_step(&self, tokens: usize) -> usize {
+        let (met, all) = self.experts;
+        let experts = match all {
+            0 => 0,
+            all => (self.expert_bytes as u128 * (tokens * met).min(all) as u128 / all as u128) as usize,
+        };
+        self.common_bytes + experts + tokens * self.embedding.data.shape()[1]
+    }
+}
+
+fn layer(read: &WeightReader<'_>, config: &LlamaConfig, number: usize) -> Result<Layer> {
+    let block = format!("model.layers.{number}");
+    let matrix = |name: &str| read.matrix(&format!("{block}.{name}.weight"));
+    let vector = |names: &[&str]| read.vector(&names.iter().map(|name| format!("{block}.{name}")).collect::<Vec<_>>());
+    let bias = |names: &[&str]| config.attention_bias.then(|| vector(names)).transpose();
+    let qkv_bias = bias(&["self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"])?;
+    let o_bias = bias(&["self_attn.o_proj.bias"])?;
+    let ffn = if config.num_experts > 0 {
+        FeedForward::Mixture(Mixture { router: matrix("block_sparse_moe.gate")?, experts: read.experts(number)? })
+    } else {
+        let (gate, up, down) = (matrix("mlp.gate_proj")?, matrix("mlp.up_proj")?, matrix("mlp.down_proj")?);
+        FeedForward::Gated(Gated { gate, up, down })
+    };
+    Ok(Layer {
+        input_norm: vector(&["input_layernorm.weight"])?,
+        q: matrix("self_attn.q_proj")?,
+        k: matrix("self_attn.k_proj")?,
+        v: matrix("self_attn.v_proj")?,
+        qkv_bias,
+        o: matrix("self_attn.o_proj")?,
+        o_bias,
+        post_norm: vector(&["post_attention_layernorm.weight"])?,
+        ffn,
+    })
+}

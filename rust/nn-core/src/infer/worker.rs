@@ -1,0 +1,144 @@
+//! The thread that runs an engine for everybody who has a handle of its model.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+
+use super::events::{Event, Finish, Outbox};
+use super::scheduler::{Progress, Request, RequestId, Scheduler, Statistics};
+use super::text::{StopStrings, Text};
+use crate::error::{Error, Result};
+use crate::tokenizer::TextTokenizer;
+
+/// What a handle asks for.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// Continue prompts, all of which the scheduler takes.
+    Generate(Vec<(Request, StopStrings)>, Outbox),
+    /// The logits after each of the ids.
+    Logits(Vec<i32>, Sender<Result<Vec<f32>>>),
+    /// What was done so far, and bytes of weights and cache.
+    Statistics(Sender<(Statistics, usize, usize)>),
+}
+
+/// A generation under way: its prompts that have not ended.
+struct Open {
+    outbox: Outbox,
+    prompts: Vec<(usize, RequestId, Text)>,
+}
+
+/// Does what comes, as long as there is somebody to ask. Between two steps it looks for new requests and for those that were
+/// cancelled.
+pub(super) fn run(mut scheduler: Scheduler, tokenizer: Option<&Arc<TextTokenizer>>, commands: &Receiver<Command>) {
+    let mut open: Vec<Open> = Vec::new();
+    loop {
+        if open.is_empty() {
+            let Ok(command) = commands.recv() else { return };
+            open.extend(take(&mut scheduler, tokenizer, command));
+        }
+        while let Ok(command) = commands.try_recv() {
+            open.extend(take(&mut scheduler, tokenizer, command));
+        }
+        for generation in open.iter().filter(|generation| generation.outbox.is_cancelled()) {
+            generation.prompts.iter().for_each(|(_, id, _)| scheduler.cancel(*id));
+        }
+        if !scheduler.is_idle()
+            && let Err(error) = scheduler.step()
+        {
+            scheduler.abandon();
+            let error = Arc::new(error);
+            for generation in open.drain(..) {
+                generation.outbox.send(Err(Error::Step(Arc::clone(&error))));
+                generation.prompts.iter().for_each(|(_, id, _)| drop(scheduler.take(*id)));
+            }
+        }
+        open.retain_mut(|generation| {
+            generation.deliver(&mut scheduler);
+            !generation.prompts.is_empty()
+        });
+    }
+}
+
+/// Does what was asked for; a generation goes on for longer.
+fn take(scheduler: &mut Scheduler, tokenizer: Option<&Arc<TextTokenizer>>, command: Command) -> Option<Open> {
+    match command {
+        Command::Generate(requests, outbox) => {
+            let mut generation = Open { outbox, prompts: Vec::new() };
+            for (number, (request, stops)) in requests.into_iter().enumerate() {
+                let begun = Text::new(tokenizer, stops).and_then(|text| Ok((scheduler.add(request)?, text)));
+                match begun {
+                    Ok((id, text)) => generation.prompts.push((number, id, text)),
+                    Err(error) => {
+                        generation.prompts.iter().for_each(|(_, id, _)| scheduler.cancel(*id));
+                        generation.outbox.send(Err(error));
+                        return None;
+                    }
+                }
+            }
+            return Some(generation);
+        }
+        // Who does not wait for an answer any more needs none.
+        Command::Logits(ids, reply) => {
+            let _ = reply.send(scheduler.logits(&ids));
+        }
+        Command::Statistics(reply) => {
+            let (weights, cache) = (scheduler.engine().weights().bytes(), scheduler.engine().cache().bytes());
+            let _ = reply.send((scheduler.statistics(), weights, cache));
+        }
+    }
+    None
+}
+
+impl Open {
+    /// Sends what has come of the prompts since the last time; those that ended are taken out.
+    fn deliver(&mut self, scheduler: &mut Scheduler) {
+        let outbox = &self.outbox;
+        let mut failed = None;
+        self.prompts.retain_mut(|(number, id, text)| match deliver(scheduler, outbox, *number, *id, text) {
+            Ok(ended) => !ended,
+            Err(error) => {
+                failed.get_or_insert(error);
+                true
+            }
+        });
+        if let Some(error) = failed {
+            for (_, id, _) in self.prompts.drain(..) {
+                scheduler.cancel(id);
+                drop(scheduler.take(id));
+            }
+            outbox.send(Err(error));
+        }
+    }
+}
+
+/// Sends what has come of one prompt; whether it has ended.
+fn deliver(scheduler: &mut Scheduler, outbox: &Outbox, prompt: usize, id: RequestId, text: &mut Text) -> Result<bool> {
+    let Progress { tokens, finish, .. } = scheduler.take(id);
+    let count = tokens.len();
+    for (at, token) in tokens.into_iter().enumerate() {
+        let finish = finish.filter(|_| at + 1 == count);
+        let send = |text: String, finish| outbox.send(Ok(Event { prompt, token: Some(token), text, finish }));
+        if finish == Some(Finish::End) {
+            send(text.rest()?, finish);
+            return Ok(true);
+        }
+        let (mut piece, stopped) = text.push(token)?;
+        if stopped {
+            scheduler.cancel(id);
+            drop(scheduler.take(id));
+            send(piece, Some(Finish::Stop));
+            return Ok(true);
+        }
+        if finish.is_some() {
+            piece.push_str(&text.rest()?);
+        }
+        send(piece, finish);
+        if finish.is_some() {
+            return Ok(true);
+        }
+    }
+    if finish.is_some() {
+        // Without a token: it was cancelled, or none was asked for.
+        outbox.send(Ok(Event { prompt, token: None, text: text.rest()?, finish }));
+    }
+    Ok(finish.is_some())
+}
