@@ -72,16 +72,30 @@ def test_a_long_conversation_drops_its_beginning(folder: Path, language: str) ->
 @pytest.mark.parametrize(
     "use", ["x.a | string | length", "x.a == x.b", "'%s' | format(x.a) | length", "{x.a: 1} | length", "x.a in [x.b]"]
 )
-def test_a_template_is_ended_in_time(tmp_path: Path, language: str, use: str) -> None:
-    write_folder(tmp_path, SHAPE)
-    shared = "{% set x.a = [x.a, x.a] %}{% set x.b = [x.b, x.b] %}"
-    template = "{% set x = namespace(a=['a'], b=['a']) %}{% for i in range(60) %}" + shared + "{% endfor %}{{ " + use
-    (tmp_path / "chat_template.jinja").write_text(template + " }}")
-    start = time.monotonic()
-    said = find(language).run("chat", tmp_path, code=3, stdin="hello\n").stderr
+def test_a_template_of_shared_lists_is_ended_in_time(tmp_path: Path, language: str, use: str) -> None:
+    steps = "{% set x.a = [x.a, x.a] %}{% set x.b = [x.b, x.b] %}"
+    said = refused(tmp_path, language, 60, steps, use)
     ends = ("ran for more than 10 s", "perhaps because it ran out of memory", "it takes more than", "unhashable type")
     assert any(words in said for words in ends), said
+
+
+@pytest.mark.parametrize("language", languages.CHATTING)
+@pytest.mark.parametrize("use", ["x.a", "x.a == [x.a]", "1"])
+def test_a_template_of_nested_lists_harms_nobody(tmp_path: Path, language: str, use: str) -> None:
+    said = refused(tmp_path, language, 99999, "{% set x.a = [x.a] %}", use + " }}{{ raise_exception('survived')")
+    ends = ("the chat template ended its process", "nested too deeply", "survived")
+    assert any(words in said for words in ends), said
+
+
+def refused(folder: Path, language: str, times: int, steps: str, use: str) -> str:
+    """What is said of a template that takes steps so many times and then uses what came of them."""
+    write_folder(folder, SHAPE)
+    begin = "{% set x = namespace(a=['a'], b=['a']) %}{% for i in range(" + str(times) + ") %}"
+    (folder / "chat_template.jinja").write_text(begin + steps + "{% endfor %}{{ " + use + " }}")
+    start = time.monotonic()
+    said = find(language).run("chat", folder, code=3, stdin="hello\n").stderr
     assert time.monotonic() - start < 60
+    return said
 
 
 @pytest.mark.parametrize("language", languages.CHATTING)

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use nn_core::generate::{DecodingStrategy, Sampling};
-use nn_core::infer::{Canceller, Conversation, EngineOptions, LanguageModel};
+use nn_core::infer::{Canceller, Conversation, EngineOptions, LanguageModel, Sampling};
 use nn_core::model::StoredModel;
 use nn_core::train::resolve_checkpoint;
 use signal_hook::low_level;
@@ -14,7 +13,7 @@ use signal_hook::low_level;
 use crate::failure::Failure;
 use crate::flags::DeviceFlags;
 use crate::generate::output::{speak, write_statistics};
-use crate::generate::{EngineFlags, at_least_zero, share};
+use crate::generate::{EngineFlags, LogitFlags, at_least_zero, most_likely, share};
 use crate::interrupt::Interrupts;
 use crate::paths;
 
@@ -54,6 +53,8 @@ pub(crate) struct Arguments {
     /// Sample only from the most likely tokens that make up this share of the probability.
     #[arg(long, value_name = "FLOAT", default_value = "0.95", value_parser = share, allow_negative_numbers = true)]
     top_p: f64,
+    #[command(flatten)]
+    logits: LogitFlags,
     /// The same seed gives the same answers.
     #[arg(long, value_name = "INTEGER", default_value = "0", allow_negative_numbers = true)]
     seed: i64,
@@ -69,8 +70,13 @@ pub(crate) fn run(arguments: Arguments, interrupts: &Interrupts) -> Result<(), F
     let model = model.ok_or_else(|| Failure::Usage("name one MODEL, as the argument or with --model".into()))?;
     let path = paths::file_or_folder(&model).map_err(|problem| Failure::Usage(format!("MODEL: {problem}")))?;
     let path = if path.is_dir() { resolve_checkpoint(&path, false)? } else { path };
-    let strategy = DecodingStrategy::new(arguments.temperature, arguments.top_k, Some(arguments.top_p))?;
-    let sampling = Sampling { strategy, seed: arguments.seed };
+    let sampling = arguments.logits.sampling(Sampling {
+        temperature: arguments.temperature,
+        top_k: arguments.top_k.map(most_likely),
+        top_p: Some(arguments.top_p),
+        seed: arguments.seed,
+        ..Sampling::default()
+    })?;
     let start = Instant::now();
     let options = EngineOptions {
         context: engine.context.map(|context| context as usize),

@@ -92,9 +92,6 @@ fn dates_are_formed_as_asked_for() {
 fn what_a_template_may_not_do_is_refused() {
     let doubled = "{% set x = namespace(a='ab') %}{% for i in range(60) %}{% set x.a = x.a + x.a %}{% endfor %}";
     let joined = doubled.replace("x.a + x.a", "x.a ~ x.a");
-    let nested = "{% set x = namespace(a=[]) %}{% for i in range(99999) %}{% set x.a = [x.a] %}{% endfor %}{{ x.a }}";
-    let listed = nested.replace("{{ x.a }}", "{{ x.a | tojson }}");
-    let compared = nested.replace("{{ x.a }}", "{{ x.a == [x.a] }}");
     // One list in itself, twice, again and again: it is small, and all it stands for is not.
     let shared = |end: &str| {
         let begin = "{% set x = namespace(a=['a'], b=['a']) %}{% for i in range(40) %}{% set x.a = [x.a, x.a] %}";
@@ -141,11 +138,12 @@ fn what_a_template_may_not_do_is_refused() {
         ("{{ 'a' | indent(2000000000) }}", ""),
         ("{{ [1] | tojson(indent=2000000000) }}", fuel),
         ("{{ ('a' * 99999) | replace('a', 'b' * 99999) }}", fuel),
+        (
+            "{% set x = namespace(a=[]) %}{% for i in range(999) %}{% set x.a = [x.a] %}{% endfor %}{{ x.a | tojson }}",
+            "the value of tojson is nested too deeply",
+        ),
         (doubled, fuel),
         (&joined, fuel),
-        (nested, ""),
-        (&listed, "the value of tojson is nested too deeply"),
-        (&compared, ""),
         ("{% for i in range(9000) %}{{ 'a' * 9000 }}{% endfor %}", "writes more than 4194304 characters"),
         ("{% for i in range(70000) %}{{ 'ä' * 60 }}{% endfor %}", "writes more than 4194304 characters"),
     ] {

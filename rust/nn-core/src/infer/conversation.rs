@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::events::{Canceller, Generation};
 use super::language_model::{GenerateOptions, LanguageModel};
+use super::sampling::Sampling;
 use crate::error::{Error, Result};
-use crate::generate::Sampling;
 
 /// The part of the context that is kept free for an answer, where the history could fill it all: one in so many.
 const ROOM: usize = 8;

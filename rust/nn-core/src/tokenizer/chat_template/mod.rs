@@ -1,9 +1,10 @@
 //! Chat templates: how the turns of a conversation become the text that a model was trained on.
 //!
 //! A template is a program in Jinja from a file of strangers. `minijinja` runs it, which has no way out of its values and
-//! stops when its fuel is spent: a measure of steps and of the memory that they ask for. One thing costs no fuel: what is
-//! done with a list that has another twice, and that one another, and so on, which is small and stands for a great deal.
-//! Programs that let strangers choose a model therefore render apart: see [`render_templates_apart`].
+//! stops when its fuel is spent: a measure of steps and of the memory that they ask for. Two things cost no fuel: what is
+//! done with a list that has another twice, and that one another, and so on, which is small and stands for a great deal;
+//! and the stack that a list takes which has another, and that one another, thousands of times. Programs that run models of
+//! strangers therefore render apart: see [`render_templates_apart`].
 //! (<https://huggingface.co/docs/transformers/chat_templating>)
 
 mod apart;
