@@ -10,8 +10,10 @@ use std::time::Instant;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use nn_core::format::{present, read_json};
-use nn_core::generate::{DecodingStrategy, Sampling};
-use nn_core::infer::{CacheFormat, EngineOptions, GenerateOptions, LanguageModel, Place, Prompt, USUAL_CONTEXT};
+use nn_core::generate::{DecodingStrategy, Sampling as ContiguousSampling};
+use nn_core::infer::{
+    CacheFormat, EngineOptions, GenerateOptions, LanguageModel, Place, Prompt, Sampling, USUAL_CONTEXT,
+};
 use nn_core::model::{Precision, StoredModel};
 use nn_core::tokenizer::Encoding;
 use nn_core::train::resolve_checkpoint;
@@ -50,20 +52,8 @@ pub(crate) struct Arguments {
     /// Always pick the most likely token.
     #[arg(long)]
     greedy: bool,
-    /// Sampling temperature; 0 is the same as --greedy.
-    #[arg(long, value_name = "FLOAT", default_value = "1.0", value_parser = at_least_zero)]
-    #[arg(allow_negative_numbers = true)]
-    temperature: f64,
-    /// Sample only from the K most likely tokens.
-    #[arg(long, value_name = "INTEGER", value_parser = clap::value_parser!(i64).range(1..))]
-    #[arg(allow_negative_numbers = true)]
-    top_k: Option<i64>,
-    /// Sample only from the most likely tokens that make up this share of the probability.
-    #[arg(long, value_name = "FLOAT", value_parser = share, allow_negative_numbers = true)]
-    top_p: Option<f64>,
-    /// The same seed gives the same text. Of several prompts, prompt i uses seed + i.
-    #[arg(long, value_name = "INTEGER", default_value = "0", allow_negative_numbers = true)]
-    seed: i64,
+    #[command(flatten)]
+    drawing: DrawingFlags,
     /// PROMPT and output are token ids; no tokenizer is needed.
     #[arg(long)]
     ids: bool,
@@ -81,6 +71,65 @@ pub(crate) struct Arguments {
     best: bool,
     #[command(flatten)]
     device: DeviceFlags,
+}
+
+/// How tokens are drawn.
+#[derive(Args, Debug)]
+struct DrawingFlags {
+    /// Sampling temperature; 0 is the same as --greedy.
+    #[arg(long, value_name = "FLOAT", default_value = "1.0", value_parser = at_least_zero)]
+    #[arg(allow_negative_numbers = true)]
+    temperature: f64,
+    /// Sample only from the K most likely tokens.
+    #[arg(long, value_name = "INTEGER", value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(allow_negative_numbers = true)]
+    top_k: Option<i64>,
+    /// Sample only from the most likely tokens that make up this share of the probability.
+    #[arg(long, value_name = "FLOAT", value_parser = share, allow_negative_numbers = true)]
+    top_p: Option<f64>,
+    /// Sample only from tokens at least this many times as likely as the most likely one.
+    #[arg(long, value_name = "FLOAT", value_parser = zero_to_one, allow_negative_numbers = true)]
+    min_p: Option<f64>,
+    /// Subtract X from the logit of a token that was written before.
+    #[arg(long, value_name = "X", default_value = "0.0", allow_negative_numbers = true)]
+    presence_penalty: f64,
+    /// Subtract X from the logit of a token for each time that it was written.
+    #[arg(long, value_name = "X", default_value = "0.0", allow_negative_numbers = true)]
+    frequency_penalty: f64,
+    /// Make tokens of the prompt and of what was written less likely: X above 1, such as 1.1, divides their logits.
+    #[arg(long, value_name = "X", default_value = "1.0", allow_negative_numbers = true)]
+    repetition_penalty: f64,
+    /// Add BIAS to the logit of the token ID; may be repeated.
+    #[arg(long, value_name = "ID=BIAS", value_parser = bias)]
+    logit_bias: Vec<(i32, f64)>,
+    /// The same seed gives the same text. Of several prompts, prompt i uses seed + i.
+    #[arg(long, value_name = "INTEGER", default_value = "0", allow_negative_numbers = true)]
+    seed: i64,
+}
+
+impl DrawingFlags {
+    /// The options that they make.
+    fn sampling(&self, greedy: bool) -> std::result::Result<Sampling, Failure> {
+        let sampling = Sampling {
+            temperature: if greedy { 0.0 } else { self.temperature },
+            top_k: self.top_k.map(|k| i32::try_from(k).unwrap_or(i32::MAX)),
+            top_p: self.top_p,
+            min_p: self.min_p,
+            seed: self.seed,
+            repetition_penalty: self.repetition_penalty,
+            frequency_penalty: self.frequency_penalty,
+            presence_penalty: self.presence_penalty,
+            logit_bias: self.logit_bias.iter().copied().collect(),
+        };
+        sampling.check().map_err(|error| Failure::Usage(error.to_string()))?;
+        Ok(sampling)
+    }
+
+    /// Whether they ask for what the path over a contiguous cache does not have.
+    fn of_engine(&self) -> bool {
+        let penalties = (self.presence_penalty, self.frequency_penalty, self.repetition_penalty);
+        self.min_p.is_some() || penalties != (0.0, 0.0, 1.0) || !self.logit_bias.is_empty()
+    }
 }
 
 /// How the inference engine runs.
@@ -113,6 +162,19 @@ fn at_least_zero(text: &str) -> std::result::Result<f64, String> {
     text.parse().ok().filter(|number| *number >= 0.0).ok_or_else(wrong)
 }
 
+fn zero_to_one(text: &str) -> std::result::Result<f64, String> {
+    let wrong = || format!("'{text}' is not a number from 0 to 1");
+    text.parse().ok().filter(|number| (0.0..=1.0).contains(number)).ok_or_else(wrong)
+}
+
+fn bias(text: &str) -> std::result::Result<(i32, f64), String> {
+    let pair = text.split_once('=').and_then(|(token, bias)| {
+        let digits = token.bytes().all(|digit| digit.is_ascii_digit());
+        Some((token.parse().ok().filter(|_| digits)?, bias.parse().ok()?))
+    });
+    pair.ok_or_else(|| format!("'{text}' is not ID=BIAS, such as 42=-100"))
+}
+
 fn share(text: &str) -> std::result::Result<f64, String> {
     let wrong = || format!("'{text}' is not a number above 0, at most 1");
     text.parse().ok().filter(|number| *number > 0.0 && *number <= 1.0).ok_or_else(wrong)
@@ -126,21 +188,26 @@ pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
     if contiguous && (engine != EngineFlags::USUAL || prompts.len() > 1) {
         return usage("--contiguous takes one prompt, and none of --context, --cache-format, --weights and --stats");
     }
+    if contiguous && arguments.drawing.of_engine() {
+        return usage(
+            "--min-p, --presence-penalty, --frequency-penalty, --repetition-penalty and --logit-bias need the engine",
+        );
+    }
     if contiguous && !is_trained(&path) {
         return usage("--contiguous is for checkpoints, folders of runs and Mixtral folders");
     }
     if !contiguous && arguments.precision.is_some() {
         return usage("--precision needs --contiguous; the inference engine computes in f32");
     }
-    let temperature = if arguments.greedy { 0.0 } else { arguments.temperature };
-    let strategy = DecodingStrategy::new(temperature, arguments.top_k, arguments.top_p)?;
-    let sampling = Sampling { strategy, seed: arguments.seed };
+    let sampling = arguments.drawing.sampling(arguments.greedy)?;
     let path = if path.is_dir() { resolve_checkpoint(&path, arguments.best)? } else { path };
     let prompts = prompts.into_iter().map(from_input).collect::<io::Result<Vec<String>>>()?;
     if let [prompt] = &prompts[..]
         && contiguous
     {
         let precision = arguments.precision.unwrap_or_default();
+        let strategy = DecodingStrategy::new(sampling.temperature, arguments.drawing.top_k, sampling.top_p)?;
+        let sampling = ContiguousSampling { strategy, seed: sampling.seed };
         let (most, device) = (arguments.max_tokens, &arguments.device);
         return contiguous::run(&contiguous::Job { path, prompt, ids, most, sampling, precision, device });
     }
@@ -169,8 +236,12 @@ pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
     };
     let model = LanguageModel::new(stored, &arguments.device.open()?, &options)?;
     let loaded = start.elapsed();
-    let options =
-        GenerateOptions { max_new_tokens: Some(most), sampling, stop: Vec::new(), end_ids: ids.then(Vec::new) };
+    let options = GenerateOptions {
+        max_new_tokens: Some(most),
+        sampling,
+        end_ids: ids.then(Vec::new),
+        ..GenerateOptions::default()
+    };
     let count = given.len();
     let first = output::write(model.generate_all(given.into_iter().map(Prompt::Ids), &options)?, count, ids)?;
     if engine.stats {

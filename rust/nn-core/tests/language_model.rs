@@ -13,10 +13,9 @@ use std::thread::{self, Thread};
 use futures_core::Stream;
 use nn_core::Error;
 use nn_core::format::shards::write_shard;
-use nn_core::generate::{DecodingStrategy, Sampling};
 use nn_core::infer::{
-    CacheFormat, CacheSizes, Engine, EngineOptions, Event, Finish, GenerateOptions, LanguageModel, PAGE, PagedCache,
-    Place, Prompt, Request, Scheduler,
+    CacheFormat, CacheSizes, Constraint, Engine, EngineOptions, Event, Finish, GenerateOptions, LanguageModel, PAGE,
+    PagedCache, Place, Prompt, Request, Sampling, Scheduler,
 };
 use nn_core::model::{MoEConfig, StoredModel};
 use nn_core::train::{TrainConfig, TrainingRun, list_checkpoints};
@@ -72,8 +71,8 @@ fn greedy(tokens: usize) -> GenerateOptions {
 }
 
 fn drawn(tokens: usize, seed: i64) -> GenerateOptions {
-    let strategy = DecodingStrategy::new(0.9, Some(40), Some(0.95)).unwrap();
-    GenerateOptions { sampling: Sampling { strategy, seed }, ..greedy(tokens) }
+    let sampling = Sampling { temperature: 0.9, top_k: Some(40), top_p: Some(0.95), seed, ..Sampling::default() };
+    GenerateOptions { sampling, ..greedy(tokens) }
 }
 
 /// The tokens of each prompt.
@@ -214,7 +213,10 @@ fn text_ends_where_it_should() {
     assert_eq!((ended.len(), ended[at].finish), (at + 1, Some(Finish::End)));
     // After no token at all.
     let none: Vec<Event> = model.generate("the", &greedy(0)).unwrap().map(Result::unwrap).collect();
-    assert_eq!(none, [Event { prompt: 0, token: None, text: String::new(), finish: Some(Finish::Length) }]);
+    assert_eq!(
+        none.iter().map(|event| (event.token, event.finish)).collect::<Vec<_>>(),
+        [(None, Some(Finish::Length))]
+    );
 }
 
 #[test]
@@ -297,6 +299,109 @@ fn a_scheduler_serves_requests_in_order() {
     // Two whole pages, and a copy of the beginning of the third.
     assert_eq!((second.tokens.len(), second.finish, second.shared), (2, Some(Finish::Length), 256));
     assert_eq!(scheduler.engine().cache().used(), 0);
+}
+
+#[test]
+fn logits_are_changed_before_tokens_are_drawn() {
+    let ctx = tiny::context();
+    let model = Folder::new(&ctx).model(&ctx, &EngineOptions::default());
+    let with = |sampling| GenerateOptions { sampling, ..greedy(40) };
+    let bias = Sampling { logit_bias: [(7, 1000.0)].into(), ..Sampling::default() };
+    assert_eq!(alone(&model, &[1, 2], &with(bias)), [7; 40]);
+    let plain = alone(&model, &[1, 2], &greedy(40));
+    let distinct = |tokens: &[i32]| tokens.iter().collect::<std::collections::BTreeSet<_>>().len();
+    assert!(distinct(&plain) < 40, "the model repeats itself, or the next lines say nothing");
+    let penalty = Sampling { presence_penalty: 1e4, ..Sampling::default() };
+    assert_eq!(distinct(&alone(&model, &[1, 2], &with(penalty))), 40);
+    // All tokens but the likeliest are below a min_p of 1.
+    let min_p = Sampling { temperature: 1.5, min_p: Some(1.0), seed: 3, ..Sampling::default() };
+    assert_eq!(alone(&model, &[1, 2], &with(min_p)), plain);
+    for (wrong, words) in [
+        (Sampling { min_p: Some(1.5), ..Sampling::default() }, "min_p is 1.5"),
+        (Sampling { repetition_penalty: 0.0, ..Sampling::default() }, "repetition_penalty is 0.0"),
+        (Sampling { frequency_penalty: f64::NAN, ..Sampling::default() }, "frequency_penalty is NaN"),
+        (Sampling { logit_bias: [(400, 1.0)].into(), ..Sampling::default() }, "logit_bias[0] is 400"),
+        (Sampling { top_k: Some(0), ..Sampling::default() }, "top_k is 0"),
+    ] {
+        let error = model.generate(vec![1], &with(wrong)).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn log_probabilities_are_those_of_the_model() {
+    let ctx = tiny::context();
+    let model = Folder::new(&ctx).model(&ctx, &EngineOptions { piece: 30, ..EngineOptions::default() });
+    let prompt = ids(100, 6);
+    let penalty = Sampling { presence_penalty: 2.0, ..Sampling::default() };
+    let options = GenerateOptions { logprobs: Some(20), prompt_logprobs: Some(2), sampling: penalty, ..greedy(8) };
+    let events: Vec<Event> = model.generate(&prompt[..], &options).unwrap().map(Result::unwrap).collect();
+    let of_prompt = events[0].prompt_logprobs.clone().unwrap();
+    assert_eq!((of_prompt.len(), of_prompt[0].is_none()), (100, true));
+    assert!(events[1..].iter().all(|event| event.prompt_logprobs.is_none()));
+    // The same text, read as a prompt: the same numbers, since penalties come after them.
+    let text: Vec<i32> = prompt.iter().copied().chain(events.iter().filter_map(|event| event.token)).collect();
+    let all = model.logprobs(&text[..], 20).unwrap();
+    for (at, event) in events.iter().enumerate() {
+        assert_eq!(event.logprobs, all[100 + at], "{at}");
+        assert_eq!(event.logprobs.as_ref().unwrap().top.len(), 20);
+    }
+    for (at, one) in of_prompt.iter().enumerate().skip(1) {
+        let (one, other) = (one.as_ref().unwrap(), all[at].as_ref().unwrap());
+        assert_eq!((one.logprob.to_bits(), &one.top[..]), (other.logprob.to_bits(), &other.top[..2]));
+    }
+    let options = GenerateOptions { prompt_logprobs: Some(0), ..greedy(0) };
+    let events: Vec<Event> = model.generate(&prompt[..], &options).unwrap().map(Result::unwrap).collect();
+    assert_eq!((events.len(), events[0].prompt_logprobs.as_ref().map(Vec::len)), (1, Some(100)));
+    let too_many = GenerateOptions { logprobs: Some(21), ..greedy(1) };
+    assert!(model.generate(vec![1], &too_many).unwrap_err().to_string().contains("logprobs is 21"));
+}
+
+/// Allows multiples of five, a few of them, then does as it is told.
+#[derive(Debug)]
+struct Fives {
+    left: usize,
+    fails: bool,
+}
+
+impl Constraint for Fives {
+    fn mask(&mut self) -> nn_core::Result<Vec<u32>> {
+        let word = |first: u32| (0..32).filter(|bit| (first + bit).is_multiple_of(5)).map(|bit| 1 << bit).sum();
+        match (self.left, self.fails) {
+            (0, true) => Err(Error::value("no such word")),
+            (0, false) => Ok(Vec::new()),
+            _ => Ok((0..20).map(|at| word(32 * at)).collect()),
+        }
+    }
+
+    fn accept(&mut self, token: i32) -> nn_core::Result<()> {
+        assert_eq!(token % 5, 0);
+        self.left -= 1;
+        Ok(())
+    }
+}
+
+#[test]
+fn tokens_obey_a_constraint() {
+    let ctx = tiny::context();
+    let model = Folder::new(&ctx).model(&ctx, &EngineOptions { ahead: Some(true), ..EngineOptions::default() });
+    let beside = model.generate(ids(9, 2), &drawn(60, 1)).unwrap();
+    let run = |left, fails| {
+        let events = model.generate_constrained(ids(20, 1), &drawn(30, 2), Box::new(Fives { left, fails })).unwrap();
+        events.collect::<Vec<nn_core::Result<Event>>>()
+    };
+    let all = run(99, false);
+    assert!(all.len() == 30 && all.iter().all(|event| event.as_ref().unwrap().token.unwrap() % 5 == 0));
+    let some = run(4, false);
+    assert_eq!((some.len(), some[3].as_ref().unwrap().finish), (4, Some(Finish::Stop)));
+    let none = run(0, false);
+    let only = none[0].as_ref().unwrap();
+    assert_eq!((none.len(), only.token, only.finish), (1, None, Some(Finish::Stop)));
+    let failed = run(2, true);
+    assert_eq!(failed.len(), 3);
+    assert_eq!(failed[2].as_ref().unwrap_err().to_string(), "no such word");
+    // Who is generated beside it has what it would have alone.
+    assert_eq!(tokens(beside, 1)[0], alone(&model, &ids(9, 2), &drawn(60, 1)));
 }
 
 /// A cache of as many pages, whose rows nobody writes.

@@ -1,11 +1,13 @@
 //! `nncuda-rs bench engine`: a script of requests on the inference engine, for the comparison of languages.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use nn_core::generate::{DecodingStrategy, Sampling};
-use nn_core::infer::{Engine, EngineOptions, Progress, Request, RequestId, Scheduler};
+use nn_core::infer::{
+    Constraint, Engine, EngineOptions, Progress, Request, RequestId, Sampling, Scheduler, TokenLogprobs,
+};
 use nn_core::model::StoredModel;
 use nn_core::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -31,6 +33,7 @@ struct Script {
     max_batch: Option<usize>,
     piece: Option<usize>,
     weights: Option<String>,
+    isa: Option<String>,
     ahead: Option<bool>,
     /// Ids whose logits are wanted.
     #[serde(default)]
@@ -48,14 +51,31 @@ struct ScriptedRequest {
     end_ids: Vec<i32>,
     #[serde(default)]
     temperature: f64,
-    top_k: Option<i64>,
+    top_k: Option<i32>,
     top_p: Option<f64>,
     #[serde(default)]
     seed: i64,
+    min_p: Option<f64>,
+    #[serde(default)]
+    presence_penalty: f64,
+    #[serde(default)]
+    frequency_penalty: f64,
+    #[serde(default = "one")]
+    repetition_penalty: f64,
+    #[serde(default)]
+    logit_bias: BTreeMap<i32, f64>,
+    logprobs: Option<usize>,
+    prompt_logprobs: Option<usize>,
+    /// The ids that may be next, after each token; then none.
+    allowed: Option<Vec<Vec<i32>>>,
     #[serde(default)]
     joins: usize,
     #[serde(default)]
     cancelled: usize,
+}
+
+fn one() -> f64 {
+    1.0
 }
 
 /// What is written.
@@ -74,6 +94,34 @@ struct FoundRequest {
     tokens: Option<Vec<i32>>,
     finish: Option<&'static str>,
     shared: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logprobs: Option<Vec<Option<Pairs>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_logprobs: Option<Vec<Option<Pairs>>>,
+}
+
+/// A token's log-probability, and ids and log-probabilities of the likeliest in its place: all of an f32's digits.
+type Pairs = (f64, Vec<(i32, f64)>);
+
+/// A constraint of lists of ids, one a token.
+#[derive(Debug)]
+struct Allowed {
+    left: std::vec::IntoIter<Vec<i32>>,
+}
+
+impl Constraint for Allowed {
+    fn mask(&mut self) -> Result<Vec<u32>> {
+        let ids = self.left.as_slice().first().map_or(&[][..], |ids| ids);
+        let words = ids.iter().max().map_or(0, |last| *last as usize / 32 + 1);
+        let mut mask = vec![0; words];
+        ids.iter().for_each(|id| mask[*id as usize / 32] |= 1 << (id % 32));
+        Ok(mask)
+    }
+
+    fn accept(&mut self, _token: i32) -> Result<()> {
+        self.left.next();
+        Ok(())
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -105,13 +153,18 @@ fn run_script(script: &Script, arguments: &Arguments) -> Result<Found> {
         weights: script.weights.as_deref().map_or(Ok(usual.weights), str::parse)?,
         ahead: script.ahead,
     };
-    let engine = Engine::new(&StoredModel::open(&script.model)?, &arguments.device.open()?, &options)?;
+    let ctx = arguments.device.open()?;
+    script.isa.as_deref().map_or(Ok(()), |isa| ctx.set_isa(isa.parse()?))?;
+    let engine = Engine::new(&StoredModel::open(&script.model)?, &ctx, &options)?;
     let mut scheduler = Scheduler::new(engine, options.ahead)?;
     let logits = if script.logits.is_empty() { None } else { Some(digest(&scheduler.logits(&script.logits)?)) };
-    let requests = serve(&script.requests, &mut scheduler)?.into_iter().map(|progress| FoundRequest {
+    let served = serve(&script.requests, &mut scheduler)?;
+    let requests = served.into_iter().zip(&script.requests).map(|(progress, one)| FoundRequest {
         tokens: Some(progress.tokens).filter(|tokens| !tokens.is_empty()),
         finish: progress.finish.map(nn_core::infer::Finish::name),
         shared: progress.shared,
+        logprobs: one.logprobs.map(|_| pairs(progress.logprobs)),
+        prompt_logprobs: progress.prompt_logprobs.map(pairs),
     });
     let (requests, done) = (requests.collect(), scheduler.statistics());
     let tokens = Counted {
@@ -132,6 +185,14 @@ fn digest(values: &[f32]) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+fn pairs(logprobs: Vec<Option<TokenLogprobs>>) -> Vec<Option<Pairs>> {
+    let pair = |one: TokenLogprobs| {
+        let top = one.top.into_iter().map(|(id, logprob)| (id, f64::from(logprob))).collect();
+        (f64::from(one.logprob), top)
+    };
+    logprobs.into_iter().map(|one| one.map(pair)).collect()
+}
+
 /// Runs the requests, each from its step on.
 fn serve(scripted: &[ScriptedRequest], scheduler: &mut Scheduler) -> Result<Vec<Progress>> {
     let mut ids: Vec<Option<RequestId>> = vec![None; scripted.len()];
@@ -139,12 +200,24 @@ fn serve(scripted: &[ScriptedRequest], scheduler: &mut Scheduler) -> Result<Vec<
     while ids.iter().any(Option::is_none) || !scheduler.is_idle() {
         for (one, id) in scripted.iter().zip(&mut ids) {
             if one.joins == step {
-                let strategy = DecodingStrategy::new(one.temperature, one.top_k, one.top_p)?;
                 *id = Some(scheduler.add(Request {
                     prompt: one.prompt.clone(),
                     max_new_tokens: one.max_new_tokens,
-                    sampling: Sampling { strategy, seed: one.seed },
+                    sampling: Sampling {
+                        temperature: one.temperature,
+                        top_k: one.top_k,
+                        top_p: one.top_p,
+                        min_p: one.min_p,
+                        seed: one.seed,
+                        repetition_penalty: one.repetition_penalty,
+                        frequency_penalty: one.frequency_penalty,
+                        presence_penalty: one.presence_penalty,
+                        logit_bias: one.logit_bias.clone(),
+                    },
                     end_ids: one.end_ids.clone(),
+                    logprobs: one.logprobs,
+                    prompt_logprobs: one.prompt_logprobs,
+                    constraint: one.allowed.clone().map(|lists| Box::new(Allowed { left: lists.into_iter() }) as _),
                 })?);
             }
             if let Some(id) = id.filter(|_| step > 0 && one.cancelled == step) {

@@ -5,29 +5,53 @@
 //! host what calling costs, once, and a batch padded to some larger size would cost every step the products of rows that nobody
 //! asked for. From step to step only the drawn ids come back; what the host sends is new pages.
 //!
+//! A step that also gives log-probabilities, or changes logits before tokens are drawn, is another graph.
+//!
 //! A batch may run ahead: as the ids that a step reads are on the device already, it can be started before the host has read
-//! them. Then the device never waits for the host, and a row that ends has run one step for nothing.
+//! them. Then the device never waits for the host, and a row that ends has run one step for nothing. While a row has a mask,
+//! which the host makes from the token before, or wants log-probabilities, it does not.
 
 use std::collections::{HashMap, VecDeque};
 
 use nn_ffi::{DType, Device, Graph, Tensor, kernels};
 
+use super::drawing::{Drawing, Kind, RowSampler};
 use super::engine::{Engine, Inputs};
 use super::paged_cache::CachedSequence;
-use super::sampling::RowSampler;
 use super::scheduler::RequestId;
+use super::scores::{Scores, TokenLogprobs};
 use super::transfers::Transfers;
 use crate::error::{Error, Result};
-use crate::generate::Sampling;
 
-/// A sequence, whose it is, how its tokens are drawn, the last one, which has not been run yet, and how many were drawn.
+/// A sequence, whose it is, how its tokens are drawn, and the last one, which has not been run yet.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) owner: RequestId,
     pub(super) sequence: CachedSequence,
-    pub(super) sampling: Sampling,
+    pub(super) drawing: Drawing,
     pub(super) token: i32,
-    pub(super) draws: i32,
+    /// How many of the likeliest tokens come with the log-probability of each that is drawn, if that is wanted.
+    pub(super) alternatives: Option<usize>,
+    /// Of the last token.
+    pub(super) logprobs: Option<TokenLogprobs>,
+}
+
+impl Row {
+    /// A token was drawn.
+    fn take(&mut self, token: i32, logprobs: Option<TokenLogprobs>) {
+        (self.token, self.logprobs) = (token, logprobs);
+        self.drawing.drawn(token);
+    }
+}
+
+/// What a graph does: the number of rows, the calls of its draw, and whether it gives log-probabilities.
+type Step = (usize, Kind, bool);
+
+/// A step whose ids were not read: whose the rows are, with their alternatives, and whether it gives log-probabilities.
+#[derive(Debug)]
+struct UnderWay {
+    rows: Vec<(RequestId, Option<usize>)>,
+    scored: bool,
 }
 
 /// Up to `max_batch` sequences of an engine.
@@ -41,11 +65,15 @@ pub(super) struct DecodeBatch {
     moving: Tensor,
     sampler: RowSampler,
     first_sampler: RowSampler,
+    /// Once a row wants log-probabilities: their place, and the logits that they are of where drawing changes them.
+    scores: Option<(Scores, Tensor)>,
     first_ids: Tensor,
     transfers: Transfers,
-    /// Whose the rows are of steps whose ids were not read, at most two.
-    under_way: VecDeque<Vec<RequestId>>,
-    graphs: HashMap<(usize, bool), Graph>,
+    /// At most two.
+    under_way: VecDeque<UnderWay>,
+    graphs: HashMap<Step, Graph>,
+    /// Of the sampler, that of the graphs.
+    generation: usize,
     /// How far the rotary tables of the graphs reach.
     tables: usize,
     /// Whether the rows on the device are not those of `rows`.
@@ -68,8 +96,10 @@ impl DecodeBatch {
             moving: state.narrow(0, 1, 2)?,
             state,
             inputs,
-            sampler: RowSampler::new(ctx, most)?,
-            first_sampler: RowSampler::new(ctx, most)?,
+            sampler: RowSampler::new(ctx, most, engine.config().vocab_size)?,
+            first_sampler: RowSampler::new(ctx, most, engine.config().vocab_size)?,
+            scores: None,
+            generation: 0,
             first_ids: ctx.zeros(&[most], DType::I32)?,
             transfers,
             under_way: VecDeque::new(),
@@ -80,13 +110,15 @@ impl DecodeBatch {
     }
 
     /// Draws the token after each prompt, from the logits that prefill gave, into the rows.
-    pub(super) fn first_tokens(&mut self, logits: &Tensor, rows: &mut [Row]) -> Result<()> {
-        self.first_sampler.assign(&options(rows))?;
+    pub(super) fn first_tokens(&mut self, engine: &Engine, logits: &Tensor, rows: &mut [Row]) -> Result<()> {
+        self.first_sampler.assign(&drawings(rows))?;
         let ids = self.first_ids.narrow(0, 0, rows.len())?;
-        self.first_sampler.draw(logits, &ids)?;
-        for (row, token) in rows.iter_mut().zip(ids.to_vec::<i32>()?) {
-            row.token = token;
-            row.draws += 1;
+        let scored = self.scored(engine, rows)?;
+        self.draw(&self.first_sampler, logits, &ids, scored)?;
+        let alternatives: Vec<Option<usize>> = rows.iter().map(|row| row.alternatives).collect();
+        let logprobs = self.read_scores(&alternatives, scored)?;
+        for ((row, token), logprobs) in rows.iter_mut().zip(ids.to_vec::<i32>()?).zip(logprobs) {
+            row.take(token, logprobs);
         }
         Ok(())
     }
@@ -102,6 +134,11 @@ impl DecodeBatch {
         let at = self.rows.iter().position(|row| row.owner == owner)?;
         self.changed = true;
         Some(self.rows.swap_remove(at))
+    }
+
+    /// The row of a request, once it decodes.
+    pub(super) fn row_of(&mut self, owner: RequestId) -> Option<&mut Row> {
+        self.rows.iter_mut().find(|row| row.owner == owner)
     }
 
     /// Runs the last token of each row and draws the next one: gives whose each is with it.
@@ -136,10 +173,11 @@ impl DecodeBatch {
         self.changed = true;
     }
 
-    /// Whether the step after that under way needs nothing but pages: the same rows, none at the context's end, and rotary
-    /// tables that reach far enough.
+    /// Whether the step after that under way needs nothing but pages: the same rows, none at the context's end or with a mask
+    /// for its next token, and rotary tables that reach far enough.
     fn can_run_ahead(&self, engine: &Engine) -> bool {
-        if self.changed || self.under_way.len() > 1 {
+        let waits = self.sampler.kind.masked || self.rows.iter().any(|row| row.alternatives.is_some());
+        if self.changed || self.under_way.len() > 1 || waits {
             return false;
         }
         let (context, positions) = (engine.context(), engine.positions());
@@ -162,37 +200,88 @@ impl DecodeBatch {
         }
         if self.changed {
             self.send(engine)?;
+        } else if self.sampler.kind.masked {
+            self.sampler.renew_masks(&drawings(&self.rows))?;
         }
         let last = self.rows.iter().map(|row| row.sequence.position()).max().unwrap_or(0);
         engine.reach(last + before)?;
-        if engine.positions() != self.tables {
-            self.tables = engine.positions();
+        if engine.positions() != self.tables || self.sampler.generation != self.generation {
+            (self.tables, self.generation) = (engine.positions(), self.sampler.generation);
             self.graphs.clear();
         }
-        let key = (self.rows.len(), self.sampler.greedy());
-        if !self.graphs.contains_key(&key) {
-            let graph = self.capture(engine)?;
-            self.graphs.insert(key, graph);
+        let scored = self.rows.iter().any(|row| row.alternatives.is_some());
+        if scored {
+            self.make_scores(engine)?;
         }
-        self.graphs[&key].launch()?;
+        let step = (self.rows.len(), self.sampler.kind, scored);
+        if !self.graphs.contains_key(&step) {
+            let graph = self.capture(engine, scored)?;
+            self.graphs.insert(step, graph);
+        }
+        self.graphs[&step].launch()?;
         self.transfers.end()?;
-        self.under_way.push_back(self.rows.iter().map(|row| row.owner).collect());
+        let rows = self.rows.iter().map(|row| (row.owner, row.alternatives)).collect();
+        self.under_way.push_back(UnderWay { rows, scored });
         Ok(())
     }
 
     /// Reads what the oldest step under way has drawn, for the rows that have not left since.
     fn collect(&mut self, engine: &mut Engine) -> Result<Vec<(RequestId, i32)>> {
-        let owners = self.under_way.pop_front().unwrap_or_default();
+        let Some(UnderWay { rows, scored }) = self.under_way.pop_front() else { return Ok(Vec::new()) };
+        let tokens = self.transfers.ids()?[..rows.len()].to_vec();
+        let alternatives: Vec<Option<usize>> = rows.iter().map(|(_, alternatives)| *alternatives).collect();
+        let logprobs = self.read_scores(&alternatives, scored)?;
         let mut drawn = Vec::new();
-        for (owner, token) in owners.into_iter().zip(self.transfers.ids()?) {
-            if let Some(row) = self.rows.iter_mut().find(|row| row.owner == owner) {
+        for (((owner, _), token), logprobs) in rows.into_iter().zip(tokens).zip(logprobs) {
+            if let Some(row) = self.row_of(owner) {
                 engine.cache.advance(&mut row.sequence, &[row.token]);
-                row.token = *token;
-                row.draws += 1;
-                drawn.push((owner, *token));
+                row.take(token, logprobs);
+                drawn.push((owner, token));
             }
         }
         Ok(drawn)
+    }
+
+    /// What the last step has given of log-probabilities, of the rows that want some.
+    fn read_scores(&self, alternatives: &[Option<usize>], scored: bool) -> Result<Vec<Option<TokenLogprobs>>> {
+        let Some((scores, _)) = self.scores.as_ref().filter(|_| scored) else {
+            return Ok(vec![None; alternatives.len()]);
+        };
+        let counts: Vec<usize> = alternatives.iter().map(|count| count.unwrap_or(0)).collect();
+        let found = scores.read(&counts)?.into_iter().zip(alternatives);
+        Ok(found.map(|(one, wanted)| wanted.is_some().then_some(one)).collect())
+    }
+
+    /// Whether a step of these rows gives log-probabilities; then there is a place for them.
+    fn scored(&mut self, engine: &Engine, rows: &[Row]) -> Result<bool> {
+        let scored = rows.iter().any(|row| row.alternatives.is_some());
+        if scored {
+            self.make_scores(engine)?;
+        }
+        Ok(scored)
+    }
+
+    fn make_scores(&mut self, engine: &Engine) -> Result<()> {
+        if self.scores.is_none() {
+            let (ctx, most) = (engine.ctx(), engine.max_batch());
+            let given = ctx.zeros(&[most, engine.config().vocab_size], DType::F32)?;
+            self.scores = Some((Scores::new(ctx, most)?, given));
+        }
+        Ok(())
+    }
+
+    fn draw(&self, sampler: &RowSampler, logits: &Tensor, ids: &Tensor, scored: bool) -> Result<()> {
+        let Some((scores, given)) = self.scores.as_ref().filter(|_| scored) else {
+            return sampler.draw(logits, ids);
+        };
+        if !sampler.kind.adjusts() {
+            sampler.draw(logits, ids)?;
+            return scores.take(logits, ids);
+        }
+        let given = given.narrow(0, 0, logits.shape()[0])?;
+        given.copy_from(logits)?;
+        sampler.draw(logits, ids)?;
+        scores.take(&given, ids)
     }
 
     fn send(&mut self, engine: &Engine) -> Result<()> {
@@ -206,23 +295,23 @@ impl DecodeBatch {
         self.state.copy_from_slice(&state)?;
         let table: Vec<i32> = rows.iter().flat_map(|row| engine.cache.table_row(&row.sequence)).collect();
         self.inputs.table.narrow(0, 0, rows.len())?.copy_from_slice(&table)?;
-        self.sampler.assign(&options(rows))?;
+        self.sampler.assign(&drawings(rows))?;
         self.changed = false;
         Ok(())
     }
 
-    fn capture(&self, engine: &Engine) -> Result<Graph> {
+    fn capture(&self, engine: &Engine, scored: bool) -> Result<Graph> {
         let rows = self.rows.len();
         let inputs = self.inputs.first(rows, rows)?;
         engine.ctx().capture(|| {
-            self.sampler.draw(&engine.decode(&inputs)?, &inputs.ids)?;
+            self.draw(&self.sampler, &engine.decode(&inputs)?, &inputs.ids, scored)?;
             // All rows, used or not: those of rows that join are set then.
             Ok(kernels::increment(&self.moving, 1)?)
         })
     }
 }
 
-/// How the tokens of rows are drawn, and how many draws each has had.
-fn options(rows: &[Row]) -> Vec<(Sampling, i32)> {
-    rows.iter().map(|row| (row.sampling, row.draws)).collect()
+/// How the tokens of rows are drawn.
+fn drawings(rows: &[Row]) -> Vec<&Drawing> {
+    rows.iter().map(|row| &row.drawing).collect()
 }

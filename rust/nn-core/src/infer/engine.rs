@@ -9,6 +9,7 @@ use std::ops::Range;
 use nn_ffi::{Context, DType, Tensor, kernels};
 
 use super::paged_cache::{CacheFormat, CacheSizes, CachedSequence, PAGE, PagedCache};
+use super::scores::{Scores, TokenLogprobs, check_alternatives};
 use super::stored_layers::{StoredLayers, product};
 use super::ternary_layers::TernaryLayers;
 use super::weight_reader::Place;
@@ -206,6 +207,11 @@ impl Engine {
         &self.ctx
     }
 
+    /// Sizes and options of the model.
+    pub fn config(&self) -> &LlamaConfig {
+        &self.config
+    }
+
     /// Most tokens of a sequence that see one another.
     pub fn context(&self) -> usize {
         self.context
@@ -312,6 +318,60 @@ impl Engine {
                     target.copy_from_slice(row);
                 }
             }
+        }
+        Ok(found)
+    }
+
+    /// The log-probability of each of the ids after those before it, with so many alternatives; none for the first. The bits
+    /// are those that a request has for its prompt.
+    ///
+    /// # Errors
+    ///
+    /// As of [`logits`](Self::logits), but that there may be no id at all.
+    pub fn logprobs(&mut self, ids: &[i32], alternatives: usize) -> Result<Vec<Option<TokenLogprobs>>> {
+        self.check_ids(ids)?;
+        check_alternatives("alternatives", Some(alternatives))?;
+        if ids.len() > self.context {
+            let (count, room) = (ids.len(), self.context);
+            return Err(Error::value(format!("there are {count} ids; the context has room for {room}")));
+        }
+        let mut sequence = self.cache.open(&[], ids.len())?;
+        let found = self.logprobs_of(&mut sequence, ids, alternatives);
+        self.cache.close(sequence);
+        found
+    }
+
+    fn logprobs_of(
+        &mut self,
+        sequence: &mut CachedSequence,
+        ids: &[i32],
+        alternatives: usize,
+    ) -> Result<Vec<Option<TokenLogprobs>>> {
+        let mut found = vec![None; ids.len().min(1)];
+        for (number, piece) in ids.chunks(self.piece).enumerate() {
+            self.forward_parts(&mut [Part { sequence, ids: piece, wanted: false }])?;
+            let next = number * self.piece + 1;
+            let following = &ids[next.min(ids.len())..(next + piece.len()).min(ids.len())];
+            found.extend(self.scores(0, following, alternatives)?.into_iter().map(Some));
+        }
+        Ok(found)
+    }
+
+    /// The log-probabilities of the ids that follow the tokens of the last prefill call from number `first` on.
+    pub(super) fn scores(&self, first: usize, following: &[i32], alternatives: usize) -> Result<Vec<TokenLogprobs>> {
+        let mut found = Vec::new();
+        let rows = following.len().min(LOGITS_ROWS);
+        if rows == 0 {
+            return Ok(found);
+        }
+        let block = self.ctx.empty(&[rows, self.config.vocab_size], DType::F32)?;
+        let (scores, ids) = (Scores::new(&self.ctx, rows)?, self.ctx.empty(&[rows], DType::I32)?);
+        for (number, part) in following.chunks(rows).enumerate() {
+            let logits = self.head(&self.x.narrow(0, first + number * rows, part.len())?, &block)?;
+            let ids = ids.narrow(0, 0, part.len())?;
+            ids.copy_from_slice(part)?;
+            scores.take(&logits, &ids)?;
+            found.extend(scores.read(&vec![alternatives; part.len()])?);
         }
         Ok(found)
     }

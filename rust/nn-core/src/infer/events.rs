@@ -4,11 +4,13 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::thread;
 
 use futures_core::Stream;
 use futures_core::stream::FusedStream;
 
-use super::language_model::LanguageModel;
+use super::language_model::{LanguageModel, ended};
+use super::scores::TokenLogprobs;
 use crate::error::Result;
 
 /// Why a continuation ended.
@@ -16,28 +18,31 @@ use crate::error::Result;
 pub enum Finish {
     /// The model ended the text: the token is not part of it.
     End,
-    /// A stop string came up: the text ends before it.
+    /// A stop string came up, and the text ends before it; or its constraint allows no token more.
     Stop,
     /// As many tokens as were asked for.
     Length,
     /// Somebody cancelled it.
     Cancelled,
+    /// Its constraint failed.
+    Failed,
 }
 
 impl Finish {
-    /// In one word: "end", "stop", "length" or "cancelled".
+    /// In one word: "end", "stop", "length", "cancelled" or "failed".
     pub fn name(self) -> &'static str {
         match self {
             Self::End => "end",
             Self::Stop => "stop",
             Self::Length => "length",
             Self::Cancelled => "cancelled",
+            Self::Failed => "failed",
         }
     }
 }
 
 /// One token of one prompt's continuation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     /// Which prompt it belongs to, from 0.
     pub prompt: usize,
@@ -48,6 +53,10 @@ pub struct Event {
     pub text: String,
     /// Why this is the prompt's last event, if it is.
     pub finish: Option<Finish>,
+    /// The token's log-probability and those of alternatives, where they were asked for.
+    pub logprobs: Option<TokenLogprobs>,
+    /// In the first event of a prompt: those of the prompt's tokens, where they were asked for; none for the first one.
+    pub prompt_logprobs: Option<Vec<Option<TokenLogprobs>>>,
 }
 
 /// What a generation's two sides share.
@@ -111,7 +120,11 @@ impl Outbox {
 
 impl Drop for Outbox {
     fn drop(&mut self) {
-        self.update(|state| state.ended = true);
+        let panicked = thread::panicking();
+        self.update(|state| {
+            state.events.extend(panicked.then(|| Err(ended())));
+            state.ended = true;
+        });
     }
 }
 

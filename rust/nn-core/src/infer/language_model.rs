@@ -7,13 +7,15 @@ use std::thread::{self, JoinHandle};
 
 use nn_ffi::Context;
 
+use super::constraint::Constraint;
 use super::engine::{Engine, EngineOptions, check_ids};
 use super::events::{Generation, Outbox};
+use super::sampling::Sampling;
 use super::scheduler::{Limits, Request, Scheduler, Statistics};
+use super::scores::{TokenLogprobs, check_alternatives};
 use super::text::StopStrings;
 use super::worker::{self, Command};
 use crate::error::{Error, Result};
-use crate::generate::Sampling;
 use crate::model::{LlamaConfig, StoredModel};
 use crate::tokenizer::{Encoding, TextTokenizer};
 
@@ -62,6 +64,11 @@ pub struct GenerateOptions {
     pub stop: Vec<String>,
     /// Ids that end the text; by default those of the tokenizer.
     pub end_ids: Option<Vec<i32>>,
+    /// How many alternatives, 0 to 20, come with the log-probability of each token, as the model gave them, before any option
+    /// of `sampling`; `None`: no log-probabilities.
+    pub logprobs: Option<usize>,
+    /// The same of the prompt's tokens. The prompt is run as a whole then, even for no new token.
+    pub prompt_logprobs: Option<usize>,
 }
 
 /// A model, its tokenizer and a cache on a device.
@@ -103,7 +110,9 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // The thread has nothing to do any more, since generations are gone before their handles, and nobody to ask for more.
         drop(self.commands.take());
-        if let Some(thread) = self.thread.take() {
+        // A waker may have dropped the last handle on the thread itself, which ends then without anyone waiting.
+        let own = |thread: &JoinHandle<()>| thread.thread().id() == thread::current().id();
+        if let Some(thread) = self.thread.take().filter(|thread| !own(thread)) {
             // That it panicked was told to whoever asked it for something.
             let _ = thread.join();
         }
@@ -198,6 +207,22 @@ impl LanguageModel {
         self.generate_each(vec![(prompt.into(), options.clone())])
     }
 
+    /// Continues a prompt with tokens that a constraint allows. What the constraint fails with is the last that comes.
+    ///
+    /// # Errors
+    ///
+    /// As [`generate`](Self::generate).
+    pub fn generate_constrained(
+        &self,
+        prompt: impl Into<Prompt>,
+        options: &GenerateOptions,
+        constraint: Box<dyn Constraint>,
+    ) -> Result<Generation> {
+        let (mut request, stops) = self.request(&prompt.into(), options.clone())?;
+        request.constraint = Some(constraint);
+        self.begin(vec![(request, stops)])
+    }
+
     /// Continues several prompts together; prompt i draws with seed + i. There may be more of them than are decoded together:
     /// the others wait.
     ///
@@ -223,24 +248,34 @@ impl LanguageModel {
     ///
     /// As [`generate`](Self::generate).
     pub fn generate_each(&self, prompts: Vec<(Prompt, GenerateOptions)>) -> Result<Generation> {
-        let mut requests = Vec::new();
-        for (prompt, options) in prompts {
-            let prompt = self.encode(&prompt)?;
-            if !options.stop.is_empty() && self.0.tokenizer.is_none() {
-                return Err(Error::value("stop strings need a tokenizer, which this model lacks"));
-            }
-            let end_ids = match options.end_ids {
-                Some(ids) => {
-                    check_ids(&ids, self.config().vocab_size, "end_ids")?;
-                    ids
-                }
-                None => self.0.tokenizer.iter().flat_map(|tokenizer| tokenizer.end_ids()).copied().collect(),
-            };
-            let max_new_tokens = options.max_new_tokens.unwrap_or_else(|| self.room(prompt.len()));
-            self.0.limits.check(prompt.len(), max_new_tokens)?;
-            let request = Request { prompt, max_new_tokens, sampling: options.sampling, end_ids };
-            requests.push((request, StopStrings::new(options.stop)?));
+        self.begin(prompts.into_iter().map(|(prompt, options)| self.request(&prompt, options)).collect::<Result<_>>()?)
+    }
+
+    fn request(&self, prompt: &Prompt, options: GenerateOptions) -> Result<(Request, StopStrings)> {
+        let (prompt, vocab) = (self.encode(prompt)?, self.config().vocab_size);
+        options.sampling.check()?;
+        options.sampling.check_ids(vocab)?;
+        check_alternatives("logprobs", options.logprobs)?;
+        check_alternatives("prompt_logprobs", options.prompt_logprobs)?;
+        if !options.stop.is_empty() && self.0.tokenizer.is_none() {
+            return Err(Error::value("stop strings need a tokenizer, which this model lacks"));
         }
+        let end_ids = match options.end_ids {
+            Some(ids) => {
+                check_ids(&ids, vocab, "end_ids")?;
+                ids
+            }
+            None => self.0.tokenizer.iter().flat_map(|tokenizer| tokenizer.end_ids()).copied().collect(),
+        };
+        let max_new_tokens = options.max_new_tokens.unwrap_or_else(|| self.room(prompt.len()));
+        self.0.limits.check(prompt.len(), max_new_tokens)?;
+        let GenerateOptions { sampling, logprobs, prompt_logprobs, .. } = options;
+        let constraint = None;
+        let request = Request { prompt, max_new_tokens, sampling, end_ids, logprobs, prompt_logprobs, constraint };
+        Ok((request, StopStrings::new(options.stop)?))
+    }
+
+    fn begin(&self, requests: Vec<(Request, StopStrings)>) -> Result<Generation> {
         let (outbox, generation) = Outbox::pair(self);
         self.ask(Command::Generate(requests, outbox))?;
         Ok(generation)
@@ -264,6 +299,17 @@ impl LanguageModel {
     pub fn logits(&self, prompt: impl Into<Prompt>) -> Result<Vec<f32>> {
         let ids = self.encode(&prompt.into())?;
         self.answer(|reply| Command::Logits(ids, reply))?
+    }
+
+    /// The log-probability of each token of one text after those before it, with so many of the likeliest tokens in its place, at
+    /// most 20; none for the first. The bits are those of `prompt_logprobs`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::logprobs`], and [`Error::Value`] for a text without a tokenizer.
+    pub fn logprobs(&self, prompt: impl Into<Prompt>, alternatives: usize) -> Result<Vec<Option<TokenLogprobs>>> {
+        let ids = self.encode(&prompt.into())?;
+        self.answer(|reply| Command::Logprobs(ids, alternatives, reply))?
     }
 
     /// What was done so far, of all handles together, and bytes of the weights and of the cache.
@@ -294,6 +340,7 @@ impl LanguageModel {
     }
 }
 
-fn ended() -> Error {
+/// What there is to say to those who wait for a thread that has panicked.
+pub(super) fn ended() -> Error {
     Error::value("the engine's thread has ended, after a fault of this program; load the model again")
 }

@@ -6,12 +6,15 @@
 //! [`MoETransformer`](crate::model::MoETransformer) by the layers that train.
 
 mod batch;
+mod constraint;
+mod drawing;
 mod engine;
 mod events;
 mod language_model;
 mod paged_cache;
 mod sampling;
 mod scheduler;
+mod scores;
 mod stored_layers;
 mod ternary_layers;
 mod ternary_weights;
@@ -21,11 +24,14 @@ mod weight_reader;
 mod weights;
 mod worker;
 
+pub use constraint::Constraint;
 pub use engine::{Engine, EngineOptions, USUAL_CONTEXT};
 pub use events::{Canceller, Event, EventStream, Finish, Generation};
 pub use language_model::{GenerateOptions, LanguageModel, Prompt};
 pub use paged_cache::{CacheFormat, CacheSizes, CachedSequence, PAGE, PagedCache};
+pub use sampling::Sampling;
 pub use scheduler::{Progress, Request, RequestId, Scheduler, Statistics};
+pub use scores::{MOST_ALTERNATIVES, TokenLogprobs};
 pub use text::StopStrings;
 pub use weight_reader::{Experts, Place, Weight};
 pub use weights::Weights;

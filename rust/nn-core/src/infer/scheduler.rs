@@ -8,18 +8,21 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::batch::{DecodeBatch, Row};
+use super::constraint::{Constraint, whole_mask};
+use super::drawing::Drawing;
 use super::engine::{Engine, Part};
 use super::events::Finish;
 use super::paged_cache::{PAGE, PagedCache};
+use super::sampling::Sampling;
+use super::scores::{TokenLogprobs, check_alternatives};
 use crate::error::{Error, Result};
-use crate::generate::Sampling;
 
 /// Tokens of a prompt that are run between two steps of sequences which wait for their next token. A short piece keeps them
 /// from waiting long; a long one makes better use of the machine, and is taken when no other request waits.
 const PIECE_BESIDE_DECODING: usize = 128;
 
 /// A prompt, and how it is continued.
-#[derive(Clone, Debug)]
+#[derive(Debug, Default)]
 pub struct Request {
     /// Its ids.
     pub prompt: Vec<i32>,
@@ -29,12 +32,18 @@ pub struct Request {
     pub sampling: Sampling,
     /// Ids that end it.
     pub end_ids: Vec<i32>,
+    /// How many alternatives come with the log-probability of each token, at most 20, if that is wanted.
+    pub logprobs: Option<usize>,
+    /// The same of the tokens of the prompt, which then is run as a whole: none of it is taken from the cache.
+    pub prompt_logprobs: Option<usize>,
+    /// Which tokens may be drawn.
+    pub constraint: Option<Box<dyn Constraint>>,
 }
 
 impl Request {
     /// Rows of the cache that it may come to need: the last token drawn is never run.
     fn rows(&self) -> usize {
-        (self.prompt.len() + self.max_new_tokens).saturating_sub(1)
+        self.prompt.len() + self.max_new_tokens.max(1) - 1
     }
 }
 
@@ -63,13 +72,19 @@ pub struct Statistics {
     pub decode_bytes: usize,
 }
 
-/// What has come of a request.
-#[derive(Clone, Debug, Default)]
+/// What has come of a request since this was asked last.
+#[derive(Debug, Default)]
 pub struct Progress {
-    /// The tokens that were drawn since it was asked last.
+    /// The tokens that were drawn.
     pub tokens: Vec<i32>,
+    /// Of each, where they were asked for.
+    pub logprobs: Vec<Option<TokenLogprobs>>,
+    /// Those of the prompt's tokens, once, where they were asked for and it has been run; none for the first token.
+    pub prompt_logprobs: Option<Vec<Option<TokenLogprobs>>>,
     /// Why it ended, if it has.
     pub finish: Option<Finish>,
+    /// What its constraint failed with, which ended it.
+    pub error: Option<Error>,
     /// Tokens of the prompt that were found in the cache when it was admitted.
     pub shared: usize,
 }
@@ -79,6 +94,10 @@ pub struct Progress {
 struct Entry {
     request: Request,
     drawn: usize,
+    /// While it waits.
+    drawing: Option<Drawing>,
+    /// As far as the prompt has been run, if they are wanted.
+    prompt_scores: Vec<Option<TokenLogprobs>>,
     progress: Progress,
 }
 
@@ -169,6 +188,15 @@ impl Scheduler {
         self.engine.logits(ids)
     }
 
+    /// The log-probability of each of the ids after those before it; see [`Engine::logprobs`].
+    ///
+    /// # Errors
+    ///
+    /// As that.
+    pub fn logprobs(&mut self, ids: &[i32], alternatives: usize) -> Result<Vec<Option<TokenLogprobs>>> {
+        self.engine.logprobs(ids, alternatives)
+    }
+
     /// What was done so far.
     pub fn statistics(&self) -> Statistics {
         self.statistics
@@ -188,14 +216,24 @@ impl Scheduler {
     pub fn add(&mut self, request: Request) -> Result<RequestId> {
         Limits::of(self.engine.cache()).check(request.prompt.len(), request.max_new_tokens)?;
         self.engine.check_ids(&request.prompt)?;
+        request.sampling.check()?;
+        request.sampling.check_ids(self.engine.config().vocab_size)?;
+        check_alternatives("logprobs", request.logprobs)?;
+        check_alternatives("prompt_logprobs", request.prompt_logprobs)?;
         self.last_id += 1;
         let id = RequestId(self.last_id);
-        let none = request.max_new_tokens == 0;
+        let none = request.max_new_tokens == 0 && request.prompt_logprobs.is_none();
+        let constrained = request.constraint.is_some() && !none;
+        let drawing = Drawing::new(request.sampling.clone(), &request.prompt, request.max_new_tokens);
+        let progress = Progress { finish: none.then_some(Finish::Length), ..Progress::default() };
+        let prompt_scores = request.prompt_logprobs.map(|_| None).into_iter().collect();
+        self.requests.insert(id, Entry { request, drawn: 0, drawing: Some(drawing), prompt_scores, progress });
         if !none {
             self.waiting.push_back(id);
         }
-        let progress = Progress { finish: none.then_some(Finish::Length), ..Progress::default() };
-        self.requests.insert(id, Entry { request, drawn: 0, progress });
+        if constrained {
+            self.constrain(id, None);
+        }
         Ok(id)
     }
 
@@ -212,8 +250,8 @@ impl Scheduler {
         if entry.progress.finish.is_some() {
             return self.requests.remove(&id).map(|entry| entry.progress).unwrap_or_default();
         }
-        let tokens = std::mem::take(&mut entry.progress.tokens);
-        Progress { tokens, ..entry.progress.clone() }
+        let shared = entry.progress.shared;
+        Progress { shared, ..std::mem::replace(&mut entry.progress, Progress { shared, ..Progress::default() }) }
     }
 
     /// One piece of prompts, if there are any, and one token for every sequence after its prompt.
@@ -266,7 +304,9 @@ impl Scheduler {
             return Ok(false);
         };
         let request = &self.requests[&id].request;
-        let sequence = match self.engine.cache.open(&request.prompt, request.rows()) {
+        // Pages hold no logits: who wants those of the prompt has it run.
+        let known = if request.prompt_logprobs.is_none() { &request.prompt[..] } else { &[] };
+        let sequence = match self.engine.cache.open(known, request.rows()) {
             Ok(sequence) => sequence,
             // A request that ends makes room.
             Err(Error::CacheFull(_)) if under_way > 0 => return Ok(false),
@@ -275,11 +315,13 @@ impl Scheduler {
         self.waiting.pop_front();
         self.statistics.prompt_tokens += request.prompt.len();
         self.statistics.shared_tokens += sequence.shared();
-        let (sampling, shared) = (request.sampling, sequence.shared());
-        if let Some(entry) = self.requests.get_mut(&id) {
-            entry.progress.shared = shared;
+        if let Some(entry) = self.requests.get_mut(&id)
+            && let Some(drawing) = entry.drawing.take()
+        {
+            entry.progress.shared = sequence.shared();
+            let alternatives = entry.request.logprobs;
+            self.prefilling.push_back(Row { owner: id, sequence, drawing, token: -1, alternatives, logprobs: None });
         }
-        self.prefilling.push_back(Row { owner: id, sequence, sampling, token: -1, draws: 0 });
         Ok(true)
     }
 
@@ -288,13 +330,16 @@ impl Scheduler {
         let requests = &self.requests;
         let mut parts: Vec<Part<'_>> = Vec::new();
         for (row, count) in self.prefilling.iter_mut().zip(pieces) {
-            let (prompt, first) = (&requests[&row.owner].request.prompt, row.sequence.length());
-            let (ids, wanted) = (&prompt[first..first + count], first + count == prompt.len());
-            parts.push(Part { sequence: &mut row.sequence, ids, wanted });
+            let (request, first) = (&requests[&row.owner].request, row.sequence.length());
+            let (prompt, last) = (&request.prompt, first + count);
+            let wanted = last == prompt.len() && request.max_new_tokens > 0;
+            parts.push(Part { sequence: &mut row.sequence, ids: &prompt[first..last], wanted });
         }
         let logits = self.engine.prefill(&mut parts)?;
         // Whose prompts are whole now are some of the first, in their order.
         let wanted: Vec<bool> = parts.iter().map(|part| part.wanted).collect();
+        let run: Vec<(RequestId, usize)> =
+            self.prefilling.iter().zip(pieces).map(|(row, count)| (row.owner, row.sequence.length() - count)).collect();
         let (mut done, mut others) = (Vec::new(), VecDeque::new());
         for (at, row) in std::mem::take(&mut self.prefilling).into_iter().enumerate() {
             if wanted.get(at) == Some(&true) {
@@ -304,7 +349,8 @@ impl Scheduler {
             }
         }
         self.prefilling = others;
-        let drawn = logits.map_or(Ok(()), |logits| self.batch.first_tokens(&logits, &mut done));
+        let drawn = logits.map_or(Ok(()), |logits| self.batch.first_tokens(&self.engine, &logits, &mut done));
+        let drawn = drawn.and_then(|()| self.score_prompts(&run, pieces));
         self.statistics.prefill_tokens += pieces.iter().sum::<usize>();
         self.statistics.prefill_time += start.elapsed();
         for row in done {
@@ -314,7 +360,34 @@ impl Scheduler {
                 self.drawn(owner, token);
             }
         }
+        let scored = |(id, start): &(RequestId, usize), count: usize| {
+            let request = &self.requests.get(id)?.request;
+            (request.max_new_tokens == 0 && start + count == request.prompt.len()).then_some(*id)
+        };
+        let scored: Vec<RequestId> = run.iter().zip(pieces).filter_map(|(one, count)| scored(one, *count)).collect();
+        scored.into_iter().for_each(|id| self.end(id, Finish::Length));
         drawn
+    }
+
+    /// The log-probabilities of the tokens that follow those which were just run, from `run` on in each prompt, of the requests
+    /// that want them.
+    fn score_prompts(&mut self, run: &[(RequestId, usize)], pieces: &[usize]) -> Result<()> {
+        let mut first = 0;
+        for ((id, start), count) in run.iter().zip(pieces) {
+            if let Some(entry) = self.requests.get_mut(id)
+                && let Some(alternatives) = entry.request.prompt_logprobs
+            {
+                let prompt = &entry.request.prompt;
+                let following = &prompt[start + 1..(start + 1 + count).min(prompt.len())];
+                let found = self.engine.scores(first, following, alternatives)?;
+                entry.prompt_scores.extend(found.into_iter().map(Some));
+                if entry.prompt_scores.len() == prompt.len() {
+                    entry.progress.prompt_logprobs = Some(std::mem::take(&mut entry.prompt_scores));
+                }
+            }
+            first += count;
+        }
+        Ok(())
     }
 
     fn decode(&mut self) -> Result<()> {
@@ -340,11 +413,40 @@ impl Scheduler {
     fn drawn(&mut self, id: RequestId, token: i32) {
         let Some(entry) = self.requests.get_mut(&id) else { return };
         entry.progress.tokens.push(token);
+        entry.progress.logprobs.push(self.batch.row_of(id).and_then(|row| row.logprobs.take()));
         entry.drawn += 1;
         if entry.request.end_ids.contains(&token) {
             self.end(id, Finish::End);
         } else if entry.drawn == entry.request.max_new_tokens {
             self.end(id, Finish::Length);
+        } else if entry.request.constraint.is_some() {
+            self.constrain(id, Some(token));
+        }
+    }
+
+    /// Has the constraint of a request say which tokens may be next, after one that was drawn.
+    fn constrain(&mut self, id: RequestId, token: Option<i32>) {
+        let vocab = self.engine.config().vocab_size;
+        let Some(entry) = self.requests.get_mut(&id) else { return };
+        let Some(constraint) = &mut entry.request.constraint else { return };
+        let accepted = token.map_or(Ok(()), |token| constraint.accept(token));
+        match accepted.and_then(|()| constraint.mask()) {
+            Ok(mask) => {
+                let mask = whole_mask(&mask, vocab);
+                let none = mask.iter().all(|word| *word == 0);
+                let row = self.batch.row_of(id).map(|row| &mut row.drawing);
+                if let Some(drawing) = entry.drawing.as_mut().or(row) {
+                    drawing.mask = Some(mask);
+                }
+                if none {
+                    self.end(id, Finish::Stop);
+                }
+            }
+            Err(error) => {
+                // Of this request alone.
+                entry.progress.error = Some(error);
+                self.end(id, Finish::Failed);
+            }
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, Sender};
 
 use super::events::{Event, Finish, Outbox};
 use super::scheduler::{Progress, Request, RequestId, Scheduler, Statistics};
+use super::scores::TokenLogprobs;
 use super::text::{StopStrings, Text};
 use crate::error::{Error, Result};
 use crate::tokenizer::TextTokenizer;
@@ -14,6 +15,8 @@ use crate::tokenizer::TextTokenizer;
 pub(super) enum Command {
     /// Continue prompts, all of which the scheduler takes.
     Generate(Vec<(Request, StopStrings)>, Outbox),
+    /// The log-probability of each of the ids after those before it, with so many alternatives.
+    Logprobs(Vec<i32>, usize, Sender<Result<Vec<Option<TokenLogprobs>>>>),
     /// The logits after each of the ids.
     Logits(Vec<i32>, Sender<Result<Vec<f32>>>),
     /// What was done so far, and bytes of weights and cache.
@@ -77,6 +80,9 @@ fn take(scheduler: &mut Scheduler, tokenizer: Option<&Arc<TextTokenizer>>, comma
             return Some(generation);
         }
         // Who does not wait for an answer any more needs none.
+        Command::Logprobs(ids, alternatives, reply) => {
+            let _ = reply.send(scheduler.logprobs(&ids, alternatives));
+        }
         Command::Logits(ids, reply) => {
             let _ = reply.send(scheduler.logits(&ids));
         }
@@ -112,33 +118,38 @@ impl Open {
 
 /// Sends what has come of one prompt; whether it has ended.
 fn deliver(scheduler: &mut Scheduler, outbox: &Outbox, prompt: usize, id: RequestId, text: &mut Text) -> Result<bool> {
-    let Progress { tokens, finish, .. } = scheduler.take(id);
+    let Progress { tokens, logprobs, mut prompt_logprobs, finish, error, .. } = scheduler.take(id);
     let count = tokens.len();
-    for (at, token) in tokens.into_iter().enumerate() {
-        let finish = finish.filter(|_| at + 1 == count);
-        let send = |text: String, finish| outbox.send(Ok(Event { prompt, token: Some(token), text, finish }));
+    let mut send = |token, text, finish, logprobs| {
+        let prompt_logprobs = prompt_logprobs.take();
+        outbox.send(Ok(Event { prompt, token, text, finish, logprobs, prompt_logprobs }));
+    };
+    for (at, (token, logprobs)) in tokens.into_iter().zip(logprobs).enumerate() {
+        let finish = finish.filter(|_| at + 1 == count && error.is_none());
         if finish == Some(Finish::End) {
-            send(text.rest()?, finish);
+            send(Some(token), text.rest()?, finish, logprobs);
             return Ok(true);
         }
         let (mut piece, stopped) = text.push(token)?;
         if stopped {
             scheduler.cancel(id);
             drop(scheduler.take(id));
-            send(piece, Some(Finish::Stop));
+            send(Some(token), piece, Some(Finish::Stop), logprobs);
             return Ok(true);
         }
         if finish.is_some() {
             piece.push_str(&text.rest()?);
         }
-        send(piece, finish);
+        send(Some(token), piece, finish, logprobs);
         if finish.is_some() {
             return Ok(true);
         }
     }
-    if finish.is_some() {
+    if let Some(error) = error {
+        outbox.send(Err(error)); // what came before is told first
+    } else if finish.is_some() {
         // Without a token: it was cancelled, or none was asked for.
-        outbox.send(Ok(Event { prompt, token: None, text: text.rest()?, finish }));
+        send(None, text.rest()?, finish, None);
     }
     Ok(finish.is_some())
 }
