@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/infer/engine"
 	"github.com/nncuda/nncuda/go/layer"
 	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/tensor"
@@ -95,7 +96,7 @@ type sequences struct {
 	model       *model.MoETransformer
 	cache       *layer.KVCache
 	logits, ids *tensor.Tensor // f32 [rows, vocab], i32 [rows]
-	sampler     *sampler
+	sampler     *engine.RowSampler
 	capture     bool
 	steps       int
 	graph       *cuda.Graph
@@ -113,14 +114,24 @@ func newSequences(m *model.MoETransformer, request Request) (*sequences, error) 
 	if request.MaxNewTokens > m.Config.ExtendedContext {
 		capacity = request.MaxNewTokens // refused below, whatever the prompt; their sum may not fit an int
 	}
-	err := m.Exclusive(func() error {
-		return firstError(
-			func() (err error) { s.cache, err = m.Cache(rows, capacity); return },
-			func() (err error) { s.logits, err = tensor.New(ctx, cuda.F32, rows, m.Config.VocabSize); return },
-			func() (err error) { s.ids, err = tensor.New(ctx, cuda.I32, rows); return },
-			func() (err error) { s.sampler, err = newSampler(ctx, request.Sampling, rows); return },
-		)
-	})
+	drawings := make([]*engine.Drawing, rows)
+	for row, prompt := range request.Prompts {
+		drawings[row] = engine.NewDrawing(request.Sampling.Of(row), prompt, capacity-len(prompt)+1)
+	}
+	err := request.Sampling.CheckIDs(m.Config.VocabSize)
+	if err == nil {
+		err = m.Exclusive(func() (err error) {
+			if s.cache, err = m.Cache(rows, capacity); err != nil {
+				return err
+			}
+			return layer.Run(ctx, func(p *layer.Pass) {
+				s.logits = p.Keep(p.Empty(cuda.F32, rows, m.Config.VocabSize))
+				s.ids = p.Keep(p.Empty(cuda.I32, rows))
+				s.sampler = engine.NewRowSampler(p, rows, m.Config.VocabSize)
+				s.sampler.Assign(p, drawings)
+			})
+		})
+	}
 	if err == nil {
 		err = s.prefill(request.Prompts)
 	}
@@ -141,7 +152,7 @@ func (s *sequences) prefill(prompts [][]int32) error {
 		}
 	}
 	return s.model.Exclusive(func() error {
-		return layer.Run(s.model.Context(), func(p *layer.Pass) { s.sampler.draw(p, s.logits, s.ids) })
+		return layer.Run(s.model.Context(), func(p *layer.Pass) { s.sampler.Draw(p, s.logits, s.ids) })
 	})
 }
 
@@ -150,9 +161,7 @@ func (s *sequences) close() error {
 	if s.graph != nil {
 		err = s.graph.Close()
 	}
-	if s.sampler != nil {
-		err = errors.Join(err, s.sampler.close())
-	}
+	err = errors.Join(err, s.sampler.Close())
 	if s.cache != nil {
 		err = errors.Join(err, s.cache.Close())
 	}
@@ -213,6 +222,6 @@ func (s *sequences) step(last bool) error {
 func (s *sequences) calls() error {
 	return layer.Run(s.model.Context(), func(p *layer.Pass) {
 		s.model.Decode(p, s.ids, s.cache, s.logits)
-		s.sampler.draw(p, s.logits, s.ids)
+		s.sampler.Draw(p, s.logits, s.ids)
 	})
 }

@@ -16,15 +16,19 @@ type underWay struct {
 func (m *LanguageModel) eventsOf(number int, one *underWay) ([]Event, error) {
 	var events []Event
 	request := one.request
-	give := func(token int32, text string, finish engine.Finish) {
-		events = append(events, Event{number, token, text, finish})
+	give := func(token int32, text string, finish engine.Finish, logprobs *engine.TokenLogprobs) {
+		event := Event{Prompt: number, Token: token, Text: text, Finish: finish, Logprobs: logprobs}
+		if request.PromptLogprobs && len(request.PromptScores) == len(request.Prompt) {
+			event.PromptLogprobs, request.PromptScores = request.PromptScores, nil
+		}
+		events = append(events, event)
 		one.over = finish != ""
 	}
 	for len(request.Tokens) > 0 {
-		token := request.Tokens[0]
-		request.Tokens = request.Tokens[1:]
+		token, logprobs := request.Tokens[0], request.Scores[0]
+		request.Tokens, request.Scores = request.Tokens[1:], request.Scores[1:]
 		finish := engine.Finish("")
-		if len(request.Tokens) == 0 {
+		if len(request.Tokens) == 0 && request.Err == nil {
 			finish = request.Finish
 		}
 		piece, stopped := "", false
@@ -34,7 +38,7 @@ func (m *LanguageModel) eventsOf(number int, one *underWay) ([]Event, error) {
 		}
 		if stopped {
 			m.scheduler.Cancel(request)
-			request.Tokens, finish = nil, engine.Stop
+			request.Tokens, request.Scores, finish = nil, nil, engine.Stop
 		} else if finish != "" && err == nil {
 			var rest string
 			rest, err = one.text.rest()
@@ -43,16 +47,16 @@ func (m *LanguageModel) eventsOf(number int, one *underWay) ([]Event, error) {
 		if err != nil {
 			return events, err
 		}
-		if give(token, piece, finish); one.over {
+		if give(token, piece, finish, logprobs); one.over {
 			return events, nil
 		}
 	}
-	if request.Finish != "" { // without a token: cancelled, or none was asked for
+	if request.Finish != "" && request.Err == nil { // without a token: cancelled, or none was asked for
 		rest, err := one.text.rest()
 		if err != nil {
 			return events, err
 		}
-		give(NoToken, rest, request.Finish)
+		give(NoToken, rest, request.Finish, nil)
 	}
 	return events, nil
 }

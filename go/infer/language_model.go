@@ -11,6 +11,7 @@ import (
 
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/infer/engine"
+	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/model/stored"
 	"github.com/nncuda/nncuda/go/tokenizer"
 )
@@ -49,6 +50,17 @@ type Generation struct {
 	Stop []string
 	// EndIDs are the ids that end a text; nil: those of the tokenizer.
 	EndIDs []int32
+	// Logprobs asks for the log-probability of each token, as the model gave it, before any option of Sampling, with those of
+	// TopLogprobs of the likeliest tokens in its place, at most 20.
+	Logprobs    bool
+	TopLogprobs int
+	// PromptLogprobs asks for those of the prompts' tokens, with PromptTopLogprobs alternatives. A prompt is then run as a
+	// whole, even for no new token.
+	PromptLogprobs    bool
+	PromptTopLogprobs int
+	// Constraints, one a prompt, say which tokens may be next; nil, and nil among them: all. An error of one is that of the
+	// generation.
+	Constraints []engine.Constraint
 }
 
 // Event is one token of one prompt's continuation.
@@ -59,9 +71,14 @@ type Event struct {
 	// a stop string, come with a later event.
 	Text string
 	// Finish is "", or why this is the prompt's last event: engine.End (the model ended the text: the token is not part of
-	// it), engine.Stop (a stop string came up: the text ends before it), engine.Length (MaxNewTokens) or engine.Cancelled
-	// (the model was closed).
+	// it), engine.Stop (a stop string came up, and the text ends before it; or its constraint allows no token more),
+	// engine.Length (MaxNewTokens) or engine.Cancelled (the model was closed).
 	Finish engine.Finish
+	// Logprobs are the token's log-probability and those of alternatives, where they were asked for.
+	Logprobs *engine.TokenLogprobs
+	// PromptLogprobs are, in the first event of a prompt, those of the prompt's tokens, where they were asked for; nil for
+	// the first one.
+	PromptLogprobs []*engine.TokenLogprobs
 }
 
 // LanguageModel is a model, its tokenizer and a cache on a device.
@@ -124,6 +141,18 @@ func New(model *stored.Model, ctx *cuda.Context, options engine.Options) (*Langu
 		stored: model, tokenizer: tokens, engine: running, scheduler: scheduler, turn: make(chan struct{}, 1),
 		owned: []func() error{running.Close, scheduler.Close},
 	}, nil
+}
+
+// Of makes a LanguageModel of a model that was made or trained in this program, on its context, with a copy of the weights
+// that it has now: to go on with later ones, make another. The tokenizer may be nil. While one generates, nothing else may
+// use the context.
+func Of(m *model.MoETransformer, tokens tokenizer.TextTokenizer, options engine.Options) (*LanguageModel, error) {
+	copied, err := stored.Of(m, tokens)
+	if err != nil {
+		return nil, err
+	}
+	options.Weights = "memory"
+	return New(copied, m.Context(), options)
 }
 
 // Close ends what is being generated, with events whose Finish is engine.Cancelled, and frees the memory. It waits for the
@@ -235,6 +264,23 @@ func (m *LanguageModel) Logits(ctx context.Context, prompt Prompt) ([]float32, e
 	return m.engine.Logits(ids)
 }
 
+// Logprobs gives the log-probability of each token of one text after those before it, with so many of the likeliest tokens
+// in its place, at most 20; nil for the first. The bits are those of Generation.PromptLogprobs.
+func (m *LanguageModel) Logprobs(ctx context.Context, prompt Prompt, alternatives int) ([]*engine.TokenLogprobs, error) {
+	if err := engine.CheckAlternatives("alternatives", alternatives); err != nil {
+		return nil, err
+	}
+	ids, err := m.Encode(prompt)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer m.release()
+	return m.engine.Logprobs(ids, alternatives)
+}
+
 // ForgetPrefixes forgets the texts in unused pages of the cache, so that later prompts share nothing with earlier ones.
 func (m *LanguageModel) ForgetPrefixes(ctx context.Context) error {
 	if err := m.acquire(ctx); err != nil {
@@ -326,6 +372,14 @@ func (m *LanguageModel) prepare(wanted Generation) ([]*underWay, error) {
 		return nil, &engine.OptionError{Option: "sampling", Problem: fmt.Sprintf("there are %d samplings for %d prompts",
 			len(wanted.Samplings), len(wanted.Prompts))}
 	}
+	if wanted.Constraints != nil && len(wanted.Constraints) != len(wanted.Prompts) {
+		return nil, &engine.OptionError{Option: "constraint", Problem: fmt.Sprintf(
+			"there are %d constraints for %d prompts; each needs its own", len(wanted.Constraints), len(wanted.Prompts))}
+	}
+	if err := cmp.Or(engine.CheckAlternatives("logprobs", wanted.TopLogprobs),
+		engine.CheckAlternatives("prompt_logprobs", wanted.PromptTopLogprobs)); err != nil {
+		return nil, err
+	}
 	if len(wanted.Stop) > 0 && m.tokenizer == nil {
 		return nil, &engine.OptionError{Option: "stop", Problem: "stop strings need a tokenizer, which this model lacks"}
 	}
@@ -346,7 +400,7 @@ func (m *LanguageModel) prepare(wanted Generation) ([]*underWay, error) {
 		if wanted.Samplings != nil {
 			sampling = wanted.Samplings[at]
 		}
-		if err := sampling.Validate(); err != nil {
+		if err := cmp.Or(sampling.Validate(), sampling.CheckIDs(m.Config().VocabSize)); err != nil {
 			return nil, err
 		}
 		length := wanted.MaxNewTokens
@@ -367,7 +421,14 @@ func (m *LanguageModel) prepare(wanted Generation) ([]*underWay, error) {
 		if err != nil {
 			return nil, err
 		}
-		request := &engine.Request{Prompt: ids, MaxNewTokens: length, Sampling: sampling, EndIDs: ends}
+		request := &engine.Request{
+			Prompt: ids, MaxNewTokens: length, Sampling: sampling, EndIDs: ends,
+			Logprobs: wanted.Logprobs, TopLogprobs: wanted.TopLogprobs,
+			PromptLogprobs: wanted.PromptLogprobs, PromptTopLogprobs: wanted.PromptTopLogprobs,
+		}
+		if wanted.Constraints != nil {
+			request.Constraint = wanted.Constraints[at]
+		}
 		under[at] = &underWay{request: request, text: text}
 	}
 	return under, nil
@@ -408,6 +469,13 @@ func (m *LanguageModel) next(ctx context.Context, under []*underWay) ([]Event, e
 		events = append(events, more...)
 		if err != nil {
 			return events, err
+		}
+	}
+	if len(events) == 0 { // what came before a failure is told first
+		for _, one := range under {
+			if err := one.request.Err; err != nil && !one.over {
+				return nil, err
+			}
 		}
 	}
 	return events, nil

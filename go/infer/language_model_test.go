@@ -363,3 +363,63 @@ func TestAModelOnAContext(t *testing.T) {
 		t.Errorf("%d bytes are left behind, %v", used, err)
 	}
 }
+
+// only is a constraint of one id, which fails after some tokens.
+type only struct {
+	id   int32
+	left int
+}
+
+func (o *only) Mask() ([]uint32, error) { return []uint32{1 << o.id}, nil }
+
+func (o *only) Accept(int32) error {
+	if o.left--; o.left == 0 {
+		return errors.New("no more of that")
+	}
+	return nil
+}
+
+func TestLogprobsAndConstraints(t *testing.T) {
+	m := load(t, "llama", infer.LoadOptions{})
+	prompt := storedmodel.IDs(1, 20)
+	wanted := infer.Generation{
+		Prompts: promptsOf(prompt, prompt[:3]), MaxNewTokens: 5, Logprobs: true, TopLogprobs: 2, PromptLogprobs: true,
+		Constraints: []engine.Constraint{nil, &only{id: 5, left: 100}},
+	}
+	first := make([]bool, 2)
+	for event, err := range m.Generate(context.Background(), wanted) {
+		must.Do(t, err)
+		if event.Logprobs == nil || len(event.Logprobs.Top) != 2 || event.Prompt == 1 && event.Token != 5 {
+			t.Errorf("%+v", event)
+		}
+		if has := event.PromptLogprobs != nil; has == first[event.Prompt] {
+			t.Errorf("prompt %d: log-probabilities in another event than the first", event.Prompt)
+		}
+		if first[event.Prompt] = true; event.PromptLogprobs != nil && len(event.PromptLogprobs) != []int{20, 3}[event.Prompt] {
+			t.Errorf("%d", len(event.PromptLogprobs))
+		}
+	}
+	if scores := must.Get(m.Logprobs(context.Background(), infer.Prompt{IDs: prompt}, 1))(t); len(scores) != 20 {
+		t.Errorf("%d", len(scores))
+	}
+	// What comes before a failure is told first; the failure ends the generation.
+	wanted.Constraints = []engine.Constraint{nil, &only{id: 5, left: 2}}
+	count := 0
+	var last error
+	for event, err := range m.Generate(context.Background(), wanted) {
+		if last = err; err == nil && event.Prompt == 1 {
+			count++
+		}
+	}
+	if count != 2 || last == nil || last.Error() != "no more of that" {
+		t.Errorf("%d tokens, %v", count, last)
+	}
+	idle(t, m)
+	wanted.Constraints = wanted.Constraints[:1]
+	if _, _, err := continued(context.Background(), m, wanted); err == nil || !strings.Contains(err.Error(), "there are 1 constraints for 2 prompts") {
+		t.Errorf("%v", err)
+	}
+	if _, err := m.Logprobs(context.Background(), infer.Prompt{IDs: prompt}, 21); err == nil {
+		t.Error("21 alternatives were given")
+	}
+}

@@ -62,8 +62,8 @@ var fields = options.Fields[Config]([]options.Words{
 	{"init_std", "a number, from 0 to 100", "standard deviation of the initial weights"},
 })
 
-// bounds are the least and the largest value of each number; tests/bounds.json has the reasons.
-var bounds = options.Bounds{
+// Bounds are the least and the largest value of each number; tests/bounds.json has the reasons.
+var Bounds = options.Bounds{
 	"rope_base":       {1, 1e12},
 	"ntk_alpha":       {1, 1e6},
 	"norm_eps":        {0, 1},
@@ -138,7 +138,7 @@ func (c Config) Validate() error {
 			return field.Wrong(count)
 		}
 	}
-	if err := bounds.Check(&c, fields); err != nil {
+	if err := Bounds.Check(&c, fields); err != nil {
 		return err
 	}
 	most, group := min(c.NumExperts, 64), fmt.Sprintf("a divisor of num_heads (%d)", c.NumHeads)

@@ -175,7 +175,7 @@ func ropeBase(values *formats.Object) (float64, error) {
 			base = place.Get("rope_theta")
 		}
 	}
-	return bounds.Number("rope_base", "rope_theta", base)
+	return Bounds.Number("rope_base", "rope_theta", base)
 }
 
 func ownOptions(values *formats.Object) (*formats.Object, error) {

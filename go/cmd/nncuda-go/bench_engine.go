@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/infer/engine"
 	"github.com/nncuda/nncuda/go/model/stored"
 	"github.com/spf13/cobra"
@@ -23,6 +24,7 @@ type engineScript struct {
 	MaxBatch    int    `json:"max_batch"`
 	Piece       int
 	Weights     string
+	ISA         string
 	Logits      []int32 // ids whose logits are wanted
 	Requests    []scriptedRequest
 }
@@ -36,8 +38,58 @@ type scriptedRequest struct {
 	TopK         int     `json:"top_k"`
 	TopP         float64 `json:"top_p"`
 	Seed         int64
+	MinP         float64           `json:"min_p"`
+	Presence     float64           `json:"presence_penalty"`
+	Frequency    float64           `json:"frequency_penalty"`
+	Repetition   float64           `json:"repetition_penalty"`
+	LogitBias    map[int32]float64 `json:"logit_bias"`
+	Logprobs     *int              // alternatives
+	PromptScores *int              `json:"prompt_logprobs"`
+	Allowed      [][]int32         // the ids that may be next, after each token; then none
 	Joins        int
 	Cancelled    int
+}
+
+// request is the same for a scheduler.
+func (s *scriptedRequest) request(vocab int) *engine.Request {
+	request := &engine.Request{
+		Prompt: s.Prompt, MaxNewTokens: s.MaxNewTokens, EndIDs: s.EndIDs,
+		Sampling: engine.Sampling{
+			Temperature: s.Temperature, TopK: s.TopK, TopP: s.TopP, Seed: s.Seed, MinP: s.MinP, PresencePenalty: s.Presence,
+			FrequencyPenalty: s.Frequency, RepetitionPenalty: s.Repetition, LogitBias: s.LogitBias,
+		},
+	}
+	if request.Logprobs = s.Logprobs != nil; request.Logprobs {
+		request.TopLogprobs = *s.Logprobs
+	}
+	if request.PromptLogprobs = s.PromptScores != nil; request.PromptLogprobs {
+		request.PromptTopLogprobs = *s.PromptScores
+	}
+	if s.Allowed != nil {
+		request.Constraint = &allowed{s.Allowed, vocab}
+	}
+	return request
+}
+
+// allowed is a constraint of lists of ids, one a token.
+type allowed struct {
+	left  [][]int32
+	vocab int
+}
+
+func (a *allowed) Mask() ([]uint32, error) {
+	mask := make([]uint32, (a.vocab+31)/32)
+	if len(a.left) > 0 {
+		for _, id := range a.left[0] {
+			mask[id/32] |= 1 << (id % 32)
+		}
+	}
+	return mask, nil
+}
+
+func (a *allowed) Accept(int32) error {
+	a.left = a.left[1:]
+	return nil
 }
 
 // engineResult is what `bench engine` writes.
@@ -51,6 +103,26 @@ type requestResult struct {
 	Tokens []int32       `json:"tokens"`
 	Finish engine.Finish `json:"finish"`
 	Shared int           `json:"shared"`
+
+	Logprobs       []any `json:"logprobs,omitempty"` // [logprob, [[id, logprob], ...]] of each token
+	PromptLogprobs []any `json:"prompt_logprobs,omitempty"`
+}
+
+// pairs are log-probabilities as JSON has them, null for none.
+func pairs(scores []*engine.TokenLogprobs) []any {
+	var found []any
+	for _, one := range scores {
+		if one == nil {
+			found = append(found, nil)
+			continue
+		}
+		top := make([]any, len(one.Top))
+		for at, other := range one.Top {
+			top[at] = []any{other.ID, float64(other.Logprob)}
+		}
+		found = append(found, []any{float64(one.Logprob), top})
+	}
+	return found
 }
 
 func newBenchEngine(std streams) *cobra.Command {
@@ -70,6 +142,15 @@ func newBenchEngine(std streams) *cobra.Command {
 				return err
 			}
 			defer func() { err = errors.Join(err, ctx.Close()) }()
+			if script.ISA != "" {
+				isa, err := cuda.ParseISA(script.ISA)
+				if err == nil {
+					err = ctx.SetISA(isa)
+				}
+				if err != nil {
+					return err
+				}
+			}
 			model, err := stored.Open(script.Model)
 			if err != nil {
 				return err
@@ -111,7 +192,7 @@ func (s *engineScript) run(running *engine.Engine) (*engineResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.serve(scheduler, result)
+	err = s.serve(scheduler, running.Config.VocabSize, result)
 	done := scheduler.Statistics
 	result.Tokens = map[string]int{
 		"prompt": done.PromptTokens, "shared": done.SharedTokens, "prefill": done.PrefillTokens, "decode": done.DecodeTokens,
@@ -121,21 +202,18 @@ func (s *engineScript) run(running *engine.Engine) (*engineResult, error) {
 }
 
 // serve runs the requests, each from its step on.
-func (s *engineScript) serve(scheduler *engine.Scheduler, result *engineResult) error {
+func (s *engineScript) serve(scheduler *engine.Scheduler, vocab int, result *engineResult) error {
 	requests := make([]*engine.Request, len(s.Requests))
 	for step, left := 0, len(requests); left > 0 || !scheduler.Idle(); step++ {
 		for at, scripted := range s.Requests {
 			if scripted.Joins == step {
-				sampling := engine.Sampling{
-					Temperature: scripted.Temperature, TopK: scripted.TopK, TopP: scripted.TopP, Seed: scripted.Seed,
-				}
-				if err := errors.Join(sampling.Validate(), scheduler.Check(scripted.Prompt, scripted.MaxNewTokens)); err != nil {
+				request := scripted.request(vocab)
+				err := errors.Join(request.Sampling.Validate(), scheduler.Check(request.Prompt, request.MaxNewTokens))
+				if err != nil {
 					return err
 				}
-				requests[at] = &engine.Request{
-					Prompt: scripted.Prompt, MaxNewTokens: scripted.MaxNewTokens, Sampling: sampling, EndIDs: scripted.EndIDs,
-				}
-				scheduler.Add(requests[at])
+				requests[at] = request
+				scheduler.Add(request)
 				left--
 			}
 			if scripted.Cancelled == step && step > 0 {
@@ -150,7 +228,11 @@ func (s *engineScript) serve(scheduler *engine.Scheduler, result *engineResult) 
 		}
 	}
 	for at, request := range requests {
-		result.Requests[at] = requestResult{request.Tokens, request.Finish, request.Shared}
+		result.Requests[at] = requestResult{Tokens: request.Tokens, Finish: request.Finish, Shared: request.Shared}
+		if request.Logprobs {
+			result.Requests[at].Logprobs = pairs(request.Scores)
+		}
+		result.Requests[at].PromptLogprobs = pairs(request.PromptScores)
 	}
 	return nil
 }

@@ -30,13 +30,11 @@ Ctrl-C stops an answer; pressed twice at the prompt, it exits.`
 
 // chatFlags are the flags of `chat`.
 type chatFlags struct {
-	model, system     string
-	maxTokens         int // 0 where it is not given
-	temperature, topP float64
-	topK              int
-	seed              int64
-	engine            engineFlags
-	device            deviceFlags
+	model, system string
+	maxTokens     int // 0 where it is not given
+	drawing       drawingFlags
+	engine        engineFlags
+	device        deviceFlags
 }
 
 func newChat(std streams) *cobra.Command {
@@ -66,11 +64,7 @@ an answer; at the prompt, Ctrl-D or a second Ctrl-C exits.`,
 	set.StringVar(&flags.system, "system", "", "The system message.")
 	set.IntVar(&flags.maxTokens, "max-tokens", 0,
 		"Maximum number of tokens of an answer.  [default: what the context leaves]")
-	set.Float64Var(&flags.temperature, "temperature", 0.7, "Sampling temperature; 0 always picks the most likely token.")
-	set.IntVar(&flags.topK, "top-k", 0, "Sample only from the K most likely tokens.")
-	set.Float64Var(&flags.topP, "top-p", 0.95, "Sample only from the most likely tokens that make up this share of the "+
-		"probability.")
-	set.Int64Var(&flags.seed, "seed", 0, "The same seed gives the same answers.")
+	flags.drawing.add(set, 0.7, "0 always picks the most likely token", 0.95, "the same answers")
 	flags.engine.add(set)
 	flags.device.add(set)
 	return command
@@ -82,15 +76,8 @@ func (f *chatFlags) check(command *cobra.Command) error {
 		return err
 	}
 	given := command.Flags().Changed
-	switch {
-	case given("max-tokens") && (f.maxTokens < 1 || f.maxTokens > math.MaxInt32):
+	if given("max-tokens") && (f.maxTokens < 1 || f.maxTokens > math.MaxInt32) {
 		return usagef("invalid value for '--max-tokens': %d is not at least 1", f.maxTokens)
-	case !(f.temperature >= 0):
-		return usagef("invalid value for '--temperature': %v is not at least 0", f.temperature)
-	case given("top-k") && f.topK < 1:
-		return usagef("invalid value for '--top-k': %d is not at least 1", f.topK)
-	case !(f.topP > 0 && f.topP <= 1):
-		return usagef("invalid value for '--top-p': %v is not above 0 and at most 1", f.topP)
 	}
 	if err := f.engine.check(given); err != nil {
 		return err
@@ -104,8 +91,8 @@ func (f *chatFlags) run(command *cobra.Command, std streams) (err error) {
 	}
 	stop := interruptible(command.Context(), std)
 	defer stop()
-	sampling := infer.Sampling{Temperature: f.temperature, TopK: f.topK, TopP: f.topP, Seed: f.seed}
-	if err := sampling.Validate(); err != nil {
+	sampling, err := f.drawing.read(command.Flags().Changed, false)
+	if err != nil {
 		return err
 	}
 	start := time.Now()

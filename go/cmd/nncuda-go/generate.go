@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +20,6 @@ import (
 	"github.com/nncuda/nncuda/go/tokenizer"
 	"github.com/nncuda/nncuda/go/train"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 const usualTokens = 128
@@ -32,47 +30,11 @@ type generateFlags struct {
 	prompts           []string
 	maxTokens         int // -1 where it is not given
 	greedy, ids, best bool
-	temperature, topP float64
-	topK              int
-	seed              int64
+	drawing           drawingFlags
 	engine            engineFlags
 	contiguous        bool
 	precision         string // "" where it is not given
 	device            deviceFlags
-}
-
-// engineFlags are those of the inference engine.
-type engineFlags struct {
-	context              int // 0 where it is not given
-	cacheFormat, weights string
-	stats                bool
-}
-
-func (f *engineFlags) add(flags *pflag.FlagSet) {
-	flags.IntVar(&f.context, "context", 0, "The context length.  [default: the model's, at most 8192]")
-	flags.StringVar(&f.cacheFormat, "cache-format", "f16", "Format of the cached keys and values: "+
-		strings.Join(engine.CacheFormats, ", ")+".")
-	flags.StringVar(&f.weights, "weights", "auto", "On a CPU: copy the weights into memory, which is faster to read, or use "+
-		"the mapped file; auto: copy if memory allows ("+strings.Join(engine.Places, ", ")+").")
-	flags.BoolVar(&f.stats, "stats", false, "Print tokens and bytes per second to standard error at the end.")
-}
-
-func (f *engineFlags) check(given func(string) bool) error {
-	switch {
-	case given("context") && f.context < 1:
-		return usagef("invalid value for '--context': %d is not at least 1", f.context)
-	case !slices.Contains(engine.CacheFormats, f.cacheFormat):
-		return usagef("invalid value for '--cache-format': '%s' is not one of %s", f.cacheFormat,
-			strings.Join(engine.CacheFormats, ", "))
-	case !slices.Contains(engine.Places, f.weights):
-		return usagef("invalid value for '--weights': '%s' is not one of %s", f.weights, strings.Join(engine.Places, ", "))
-	}
-	return nil
-}
-
-// usual says whether all of them are as without flags.
-func (f *engineFlags) usual() bool {
-	return *f == engineFlags{cacheFormat: "f16", weights: "auto"}
 }
 
 func newGenerate(std streams) *cobra.Command {
@@ -101,11 +63,7 @@ ids that follow, on one line, separated by spaces; no id ends it early.`,
 		"Maximum number of tokens to write.  [default: 128, or less if the model's context leaves less]")
 	set.Lookup("max-tokens").DefValue = "0" // what the help shows no default for
 	set.BoolVar(&flags.greedy, "greedy", false, "Always pick the most likely token.")
-	set.Float64Var(&flags.temperature, "temperature", 1, "Sampling temperature; 0 is the same as --greedy.")
-	set.IntVar(&flags.topK, "top-k", 0, "Sample only from the K most likely tokens.")
-	set.Float64Var(&flags.topP, "top-p", 0, "Sample only from the most likely tokens that make up this share of the "+
-		"probability.")
-	set.Int64Var(&flags.seed, "seed", 0, "The same seed gives the same text. Of several prompts, prompt i uses seed + i.")
+	flags.drawing.add(set, 1, "0 is the same as --greedy", 0, "the same text. Of several prompts, prompt i uses seed + i")
 	set.BoolVar(&flags.ids, "ids", false, "PROMPT and output are token ids; no tokenizer is needed.")
 	flags.engine.add(set)
 	set.BoolVar(&flags.contiguous, "contiguous", false, "Run a checkpoint by the layers that train, over a contiguous cache.")
@@ -137,15 +95,8 @@ func (f *generateFlags) check(command *cobra.Command, path string) error {
 		return err
 	}
 	given := command.Flags().Changed
-	switch {
-	case given("max-tokens") && (f.maxTokens < 0 || f.maxTokens > math.MaxInt32):
+	if given("max-tokens") && (f.maxTokens < 0 || f.maxTokens > math.MaxInt32) {
 		return usagef("invalid value for '--max-tokens': %d is not at least 0", f.maxTokens)
-	case !(f.temperature >= 0):
-		return usagef("invalid value for '--temperature': %v is not at least 0", f.temperature)
-	case given("top-k") && f.topK < 1:
-		return usagef("invalid value for '--top-k': %d is not at least 1", f.topK)
-	case given("top-p") && !(f.topP > 0 && f.topP <= 1):
-		return usagef("invalid value for '--top-p': %v is not above 0 and at most 1", f.topP)
 	}
 	if err := f.engine.check(given); err != nil {
 		return err
@@ -191,15 +142,11 @@ func (f *generateFlags) run(command *cobra.Command, path string, std streams) er
 	}
 	stop := interruptible(command.Context(), std)
 	defer stop()
-	sampling := infer.Sampling{Temperature: f.temperature, TopK: f.topK, TopP: f.topP, Seed: f.seed}
-	if f.greedy {
-		sampling.Temperature = 0
-	}
-	if err := sampling.Validate(); err != nil {
+	sampling, err := f.drawing.read(command.Flags().Changed, f.greedy)
+	if err != nil {
 		return err
 	}
 	if isFolder(path) {
-		var err error
 		if path, err = train.ResolveCheckpoint(path, f.best); err != nil {
 			return err
 		}

@@ -9,20 +9,27 @@ import (
 	"github.com/nncuda/nncuda/go/tensor"
 )
 
-// Row is a sequence, how its tokens are drawn, the last one, which has not been run yet, how many were drawn, and whose it
-// is.
-type Row struct {
-	Sequence *CachedSequence
-	Sampling Sampling
-	Request  *Request
+// row is a sequence, how its tokens are drawn, the last one, which has not been run yet, and whose it is. With `scored` each
+// token comes with its log-probability and so many alternatives.
+type row struct {
+	sequence     *CachedSequence
+	drawing      *Drawing
+	request      *Request
+	token        int32
+	scored       bool
+	alternatives int
+	logprobs     *TokenLogprobs // of the last token; nil where they are not wanted
+}
 
-	token int32
-	draws int
+// take takes a token that was drawn.
+func (r *row) take(token int32, logprobs *TokenLogprobs) {
+	r.token, r.logprobs = token, logprobs
+	r.drawing.drawn(token)
 }
 
 // drawn is a token that a step has drawn for a row.
 type drawn struct {
-	row   *Row
+	row   *row
 	token int32
 }
 
@@ -32,36 +39,48 @@ type drawn struct {
 // A row of the batch is one sequence. Rows join and leave between steps; the last one moves to where one left. A graph is
 // captured for each number of rows, when there are so many for the first time, and replayed from then on: capturing costs
 // the host what calling costs, once, and a batch padded to some larger size would cost every step the products of rows
-// that nobody asked for. From step to step only the drawn ids come back; what the host sends is new pages.
+// that nobody asked for. From step to step only the drawn ids come back; what the host sends is new pages. A step that also
+// gives log-probabilities, or changes logits before tokens are drawn, is another graph.
 //
 // A batch may run ahead, as it does on a GPU: as the ids that a step reads are on the device already, it can be started
 // before the host has read them. Then the device never waits for the host, and a row that ends has run one step for
-// nothing. On a CPU there is no time to win, and steps for nothing cost some. The tokens are the same.
+// nothing. On a CPU there is no time to win, and steps for nothing cost some. While a row has a mask, which the host makes
+// from the token before, or wants log-probabilities, it does not. The tokens are the same.
 type DecodeBatch struct {
 	engine                *Engine
 	ahead                 bool
-	rows                  []*Row
+	rows                  []*row
 	keep                  store
 	state                 *tensor.Tensor // i32 [3, most]: ids, positions, lengths, so that they travel in one copy
 	moving                *tensor.Tensor // the last two of them, which go up by one a step
 	inputs                inputs
-	sampler, firstSampler *rowSampler
+	sampler, firstSampler *RowSampler
 	firstIDs              *tensor.Tensor
+	scores                *scores        // once a row wants log-probabilities
+	given                 *tensor.Tensor // the logits that they are of, where drawing changes them; f32 [most, vocab]
 	transfers             transfers
-	underWay              [][]*Row // the rows of steps whose ids were not read, at most two
-	graphs                map[graphOf]*cuda.Graph
+	underWay              []underWay // steps whose ids were not read, at most two
+	graphs                map[stepOf]*cuda.Graph
+	generation            int  // of the sampler, that of the graphs
 	tables                int  // how far those of the graphs reach
 	changed               bool // whether the rows on the device are not those of rows
 }
 
-// graphOf finds a captured step.
-type graphOf struct {
+// stepOf is what a captured step does: the number of rows, the calls of its draw, and whether it gives log-probabilities.
+type stepOf struct {
 	rows   int
-	greedy bool
+	kind   kind
+	scored bool
+}
+
+// underWay is a step that was given to the device.
+type underWay struct {
+	rows   []*row
+	scored bool
 }
 
 func newDecodeBatch(e *Engine, ahead bool) (*DecodeBatch, error) {
-	b := &DecodeBatch{engine: e, ahead: ahead, graphs: make(map[graphOf]*cuda.Graph), tables: e.rope.Length()}
+	b := &DecodeBatch{engine: e, ahead: ahead, graphs: make(map[stepOf]*cuda.Graph), tables: e.rope.Length()}
 	most := e.MaxBatch
 	err := layer.Run(e.ctx, func(p *layer.Pass) {
 		b.state = b.keep.zeros(p, cuda.I32, 3, most)
@@ -74,7 +93,8 @@ func newDecodeBatch(e *Engine, ahead bool) (*DecodeBatch, error) {
 			of(0), of(1), from(&b.keep, p, cuda.I32, offsets), of(2), b.keep.zeros(p, cuda.I32, most, e.Cache.MaxPages),
 		}
 		b.moving = p.Narrow(b.state, 0, 1, 2)
-		b.sampler, b.firstSampler = newRowSampler(p, &b.keep, most), newRowSampler(p, &b.keep, most)
+		vocab := e.Config.VocabSize
+		b.sampler, b.firstSampler = NewRowSampler(p, most, vocab), NewRowSampler(p, most, vocab)
 		b.firstIDs = b.keep.zeros(p, cuda.I32, most)
 	})
 	if err == nil && ahead {
@@ -83,40 +103,99 @@ func newDecodeBatch(e *Engine, ahead bool) (*DecodeBatch, error) {
 		b.transfers = newWaiting(b.inputs.ids, b.inputs.table)
 	}
 	if err != nil {
-		return nil, errors.Join(err, b.keep.close())
+		return nil, errors.Join(err, b.sampler.Close(), b.firstSampler.Close(), b.keep.close())
 	}
 	return b, nil
 }
 
 // firstTokens draws the token after each prompt, from the logits that Prefill gave, into the rows and the result.
-func (b *DecodeBatch) firstTokens(logits *tensor.Tensor, rows []*Row) ([]int32, error) {
+func (b *DecodeBatch) firstTokens(logits *tensor.Tensor, rows []*row) ([]int32, error) {
 	tokens := make([]int32, len(rows))
+	var logprobs []*TokenLogprobs
 	err := layer.Run(b.engine.ctx, func(p *layer.Pass) {
-		b.firstSampler.assign(p, rows)
-		ids := p.Narrow(b.firstIDs, 0, 0, len(rows))
-		b.firstSampler.draw(p, logits, ids)
-		if p.Err() == nil {
+		b.firstSampler.Assign(p, drawings(rows))
+		ids, scored := p.Narrow(b.firstIDs, 0, 0, len(rows)), b.scored(p, rows)
+		if b.draw(p, b.firstSampler, logits, ids, scored); p.Err() == nil {
 			p.Check(tensor.ReadInto(ids, tokens))
 		}
+		logprobs = b.readScores(p, rows, scored)
 	})
 	if err != nil {
 		return nil, err
 	}
 	for at, row := range rows {
-		row.token = tokens[at]
-		row.draws++
+		row.take(tokens[at], logprobs[at])
 	}
 	return tokens, nil
 }
 
+// drawings are how the tokens of rows are drawn.
+func drawings(rows []*row) []*Drawing {
+	found := make([]*Drawing, len(rows))
+	for at, row := range rows {
+		found[at] = row.drawing
+	}
+	return found
+}
+
+// scored says whether a step of these rows gives log-probabilities; then there is a place for them.
+func (b *DecodeBatch) scored(p *layer.Pass, rows []*row) bool {
+	if !wantsScores(rows) {
+		return false
+	}
+	if b.scores == nil {
+		most := b.engine.MaxBatch
+		b.scores = newScores(p, most).keptBy(p, &b.keep)
+		b.given = b.keep.empty(p, cuda.F32, most, b.engine.Config.VocabSize)
+	}
+	return true
+}
+
+func wantsScores(rows []*row) bool {
+	return slices.ContainsFunc(rows, func(row *row) bool { return row.scored })
+}
+
+// draw draws tokens, and takes their log-probabilities if they are wanted.
+func (b *DecodeBatch) draw(p *layer.Pass, sampler *RowSampler, logits, ids *tensor.Tensor, scored bool) {
+	if !scored || p.Err() != nil {
+		sampler.Draw(p, logits, ids)
+		return
+	}
+	given := logits
+	if sampler.kind.adjusts() {
+		given = p.Narrow(b.given, 0, 0, logits.Dim(0))
+		p.Check(given.Copy(logits))
+	}
+	sampler.Draw(p, logits, ids)
+	b.scores.take(p, given, ids)
+}
+
+// readScores gives what the last step has given of log-probabilities, nil for a row that wants none.
+func (b *DecodeBatch) readScores(p *layer.Pass, rows []*row, scored bool) []*TokenLogprobs {
+	found := make([]*TokenLogprobs, len(rows))
+	if !scored {
+		return found
+	}
+	alternatives := make([]int, len(rows))
+	for at, row := range rows {
+		alternatives[at] = row.alternatives
+	}
+	for at, one := range b.scores.read(p, alternatives) {
+		if rows[at].scored {
+			found[at] = one
+		}
+	}
+	return found
+}
+
 // join adds a row after the others, of which there are fewer than Engine.MaxBatch.
-func (b *DecodeBatch) join(row *Row) {
+func (b *DecodeBatch) join(row *row) {
 	b.rows = append(b.rows, row)
 	b.changed = true
 }
 
 // leave takes a row out; the last one moves to its place.
-func (b *DecodeBatch) leave(row *Row) {
+func (b *DecodeBatch) leave(row *row) {
 	at, last := slices.Index(b.rows, row), len(b.rows)-1
 	b.rows[at] = b.rows[last]
 	b.rows = b.rows[:last]
@@ -152,7 +231,7 @@ func (b *DecodeBatch) close() error {
 	for len(b.underWay) > 0 && err == nil {
 		_, err = b.collect()
 	}
-	return errors.Join(err, b.dropGraphs(), b.transfers.close(), b.keep.close())
+	return errors.Join(err, b.dropGraphs(), b.transfers.close(), b.sampler.Close(), b.firstSampler.Close(), b.keep.close())
 }
 
 func (b *DecodeBatch) dropGraphs() error {
@@ -165,14 +244,14 @@ func (b *DecodeBatch) dropGraphs() error {
 }
 
 // canRunAhead says whether the step after that under way needs nothing but pages: the same rows, none at the context's
-// end, and rotary tables that reach far enough.
+// end or with a mask for its next token, and rotary tables that reach far enough.
 func (b *DecodeBatch) canRunAhead() bool {
-	if b.changed || len(b.underWay) > 1 {
+	if b.changed || len(b.underWay) > 1 || b.sampler.kind.masked || wantsScores(b.rows) {
 		return false
 	}
 	context, positions := b.engine.Cache.Context, b.engine.rope.Length()
-	return !slices.ContainsFunc(b.rows, func(row *Row) bool {
-		return row.Sequence.Length+2 > context || row.Sequence.Position+1 >= positions
+	return !slices.ContainsFunc(b.rows, func(row *row) bool {
+		return row.sequence.Length+2 > context || row.sequence.Position+1 >= positions
 	})
 }
 
@@ -180,7 +259,7 @@ func (b *DecodeBatch) canRunAhead() bool {
 func (b *DecodeBatch) start() error {
 	e, before, furthest := b.engine, len(b.underWay), 0
 	for at, row := range b.rows {
-		sequence := row.Sequence
+		sequence := row.sequence
 		if before == 0 && e.Cache.MakeRoom(sequence) {
 			b.changed = true
 		}
@@ -195,22 +274,26 @@ func (b *DecodeBatch) start() error {
 		}
 		furthest = max(furthest, sequence.Position)
 	}
+	step := stepOf{rows: len(b.rows)}
 	err := layer.Run(e.ctx, func(p *layer.Pass) {
 		if b.changed {
 			b.send(p)
+		} else if b.sampler.kind.masked {
+			b.sampler.renewMasks(p, drawings(b.rows))
 		}
 		e.reach(p, furthest+before)
+		step.kind, step.scored = b.sampler.kind, b.scored(p, b.rows)
 	})
 	if err != nil {
 		return err
 	}
-	if length := e.rope.Length(); length != b.tables {
-		b.tables = length
+	if length := e.rope.Length(); length != b.tables || b.sampler.generation != b.generation {
+		b.tables, b.generation = length, b.sampler.generation
 		if err := b.dropGraphs(); err != nil {
 			return err
 		}
 	}
-	graph, err := b.graph()
+	graph, err := b.graph(step)
 	if err != nil {
 		return err
 	}
@@ -223,26 +306,30 @@ func (b *DecodeBatch) start() error {
 	if err := b.transfers.end(); err != nil {
 		return err
 	}
-	b.underWay = append(b.underWay, slices.Clone(b.rows))
+	b.underWay = append(b.underWay, underWay{slices.Clone(b.rows), step.scored})
 	return nil
 }
 
 // collect reads what the oldest step under way has drawn, for the rows that have not left since.
 func (b *DecodeBatch) collect() ([]drawn, error) {
-	rows := b.underWay[0]
+	step := b.underWay[0]
 	b.underWay = slices.Delete(b.underWay, 0, 1)
 	tokens, err := b.transfers.ids()
 	if err != nil {
 		return nil, err
 	}
+	var logprobs []*TokenLogprobs
+	err = layer.Run(b.engine.ctx, func(p *layer.Pass) { logprobs = b.readScores(p, step.rows, step.scored) })
+	if err != nil {
+		return nil, err
+	}
 	var found []drawn
-	for at, row := range rows {
+	for at, row := range step.rows {
 		if !slices.Contains(b.rows, row) {
 			continue
 		}
-		b.engine.Cache.Advance(row.Sequence, row.token)
-		row.token = tokens[at]
-		row.draws++
+		b.engine.Cache.Advance(row.sequence, row.token)
+		row.take(tokens[at], logprobs[at])
 		found = append(found, drawn{row, row.token})
 	}
 	return found, nil
@@ -254,31 +341,31 @@ func (b *DecodeBatch) send(p *layer.Pass) {
 	whole := make([]int32, 3*most)
 	var table []int32
 	for at, row := range b.rows {
-		whole[at], whole[most+at], whole[2*most+at] = row.token, int32(row.Sequence.Position), int32(row.Sequence.Length+1)
-		table = append(table, b.engine.Cache.row(row.Sequence)...)
+		whole[at], whole[most+at], whole[2*most+at] = row.token, int32(row.sequence.Position), int32(row.sequence.Length+1)
+		table = append(table, b.engine.Cache.row(row.sequence)...)
 	}
 	p.Check(tensor.Write(b.state, whole))
 	p.Check(tensor.Write(p.Narrow(b.inputs.table, 0, 0, len(b.rows)), table))
-	b.sampler.assign(p, b.rows)
+	b.sampler.Assign(p, drawings(b.rows))
 	b.changed = p.Err() != nil
 }
 
-// graph is the captured step of the rows that there are now.
-func (b *DecodeBatch) graph() (*cuda.Graph, error) {
-	e, key := b.engine, graphOf{len(b.rows), b.sampler.greedy}
-	if graph := b.graphs[key]; graph != nil {
+// graph is the captured step.
+func (b *DecodeBatch) graph(step stepOf) (*cuda.Graph, error) {
+	e := b.engine
+	if graph := b.graphs[step]; graph != nil {
 		return graph, nil
 	}
 	graph, err := e.ctx.Capture(func() error {
 		return layer.Run(e.ctx, func(p *layer.Pass) {
-			in := b.inputs.first(p, key.rows, key.rows)
-			b.sampler.draw(p, e.decode(p, in), in.ids)
+			in := b.inputs.first(p, step.rows, step.rows)
+			b.draw(p, b.sampler, e.decode(p, in), in.ids, step.scored)
 			// All rows, used or not: those of rows that join are set then.
 			p.Check(tensor.Increment(b.moving, 1))
 		})
 	})
 	if err == nil {
-		b.graphs[key] = graph
+		b.graphs[step] = graph
 	}
 	return graph, err
 }

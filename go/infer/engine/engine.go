@@ -261,6 +261,59 @@ func (e *Engine) Logits(ids []int32) ([]float32, error) {
 	return found, nil
 }
 
+// Logprobs gives the log-probability of each of the ids after those before it, with so many alternatives; nil for the
+// first. The bits are those that a request has for its prompt.
+func (e *Engine) Logprobs(ids []int32, alternatives int) ([]*TokenLogprobs, error) {
+	if err := CheckIDs(ids, e.Config.VocabSize, "ids"); err != nil {
+		return nil, err
+	}
+	if len(ids) > e.Context {
+		return nil, wrongOption("ids", "there are %d ids; the context has room for %d", len(ids), e.Context)
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	sequence, err := e.Cache.Open(nil, len(ids))
+	if err != nil {
+		return nil, err
+	}
+	defer e.Cache.Close(sequence)
+	found := []*TokenLogprobs{nil}
+	for start := 0; start < len(ids); start += e.Piece {
+		piece := ids[start:min(start+e.Piece, len(ids))]
+		err := layer.Run(e.ctx, func(p *layer.Pass) { e.forwardParts(p, []Part{{Sequence: sequence, IDs: piece}}) })
+		if err != nil {
+			return nil, err
+		}
+		more, err := e.scores(0, ids[start+1:min(start+1+len(piece), len(ids))], alternatives)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, more...)
+	}
+	return found, nil
+}
+
+// scores gives the log-probabilities of the ids that follow the tokens of the last prefill call from number `first` on.
+func (e *Engine) scores(first int, following []int32, alternatives int) ([]*TokenLogprobs, error) {
+	var found []*TokenLogprobs
+	if len(following) == 0 {
+		return nil, nil
+	}
+	err := layer.Run(e.ctx, func(p *layer.Pass) {
+		rows := min(len(following), logitsRows)
+		block, places, ids := p.Empty(cuda.F32, rows, e.Config.VocabSize), newScores(p, rows), p.Empty(cuda.I32, rows)
+		for part := range slices.Chunk(following, rows) {
+			logits := e.head(p, p.Narrow(e.x, 0, first, len(part)), block)
+			writeFirst(p, ids, part)
+			places.take(p, logits, p.Narrow(ids, 0, 0, len(part)))
+			found = append(found, places.read(p, repeated(alternatives, len(part)))...)
+			first += len(part)
+		}
+	})
+	return found, err
+}
+
 // forwardParts runs the next ids of sequences; the residual stream of all is in e.x then.
 func (e *Engine) forwardParts(p *layer.Pass, parts []Part) {
 	tokens, empty := 0, false

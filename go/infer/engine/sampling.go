@@ -1,11 +1,9 @@
 package engine
 
 import (
+	"maps"
 	"math"
-
-	"github.com/nncuda/nncuda/go/cuda"
-	"github.com/nncuda/nncuda/go/layer"
-	"github.com/nncuda/nncuda/go/tensor"
+	"slices"
 )
 
 // Sampling says how the next token is chosen. The zero value always picks the most likely token.
@@ -15,6 +13,18 @@ type Sampling struct {
 	// TopP samples only from the shortest run of most likely tokens that reaches this probability; 0: no limit.
 	TopP float64
 	Seed int64 // the same seed gives the same tokens; sequence r of a batch uses Seed + r
+	// MinP samples only from tokens at least this many times as likely as the most likely one, of those that TopK and TopP
+	// leave; 0: from all. (Nguyen et al. 2024)
+	MinP float64
+
+	// What follows changes the logits first, in this order, and holds at a temperature of 0, too.
+
+	// RepetitionPenalty divides the logits of tokens in the prompt and the text so far where they are above 0, and
+	// multiplies them elsewhere; 0 and 1: none. (Keskar et al. 2019, as in transformers and vLLM)
+	RepetitionPenalty float64
+	FrequencyPenalty  float64           // is subtracted from a token's logit for each time it was drawn so far (as OpenAI defines it)
+	PresencePenalty   float64           // is subtracted once if it was drawn at all
+	LogitBias         map[int32]float64 // what is added to the logits of some ids
 }
 
 // Validate says which option is outside its range.
@@ -28,8 +38,33 @@ func (s Sampling) Validate() error {
 	if !(s.TopP >= 0 && s.TopP <= 1) {
 		return wrongOption("top_p", "top_p is %v; it must be above 0, at most 1", s.TopP)
 	}
+	if !(s.MinP >= 0 && s.MinP <= 1) {
+		return wrongOption("min_p", "min_p is %v; it must be 0 to 1", s.MinP)
+	}
+	for _, penalty := range []struct {
+		name  string
+		value float64
+	}{{"presence_penalty", s.PresencePenalty}, {"frequency_penalty", s.FrequencyPenalty}} {
+		if !isFinite(penalty.value) {
+			return wrongOption(penalty.name, "%s is %v; it must be a finite number", penalty.name, penalty.value)
+		}
+	}
+	if repetition := s.RepetitionPenalty; repetition != 0 && !(isFinite(repetition) && float32(repetition) > 0) {
+		return wrongOption("repetition_penalty", "repetition_penalty is %v; it must be a finite number above 0", repetition)
+	}
+	for _, id := range s.biased() {
+		if id < 0 {
+			return wrongOption("logit_bias", "logit_bias has the key %d; it must be a token id", id)
+		}
+		if !isFinite(s.LogitBias[id]) {
+			return wrongOption("logit_bias", "logit_bias of token %d is %v; it must be a finite number", id, s.LogitBias[id])
+		}
+	}
 	return nil
 }
+
+// CheckIDs is an *IDError when LogitBias has an id outside the vocabulary.
+func (s Sampling) CheckIDs(vocabSize int) error { return CheckIDs(s.biased(), vocabSize, "logit_bias") }
 
 // Of is the sampling of one sequence of a batch: the seed goes up by its number, modulo 2^64.
 func (s Sampling) Of(number int) Sampling {
@@ -37,62 +72,16 @@ func (s Sampling) Of(number int) Sampling {
 	return s
 }
 
-// rowSampler draws a token a row on the device, each row by its own options.
-//
-// One kernel serves them all: with the largest top_k and a top_p of 1 it draws as those without do, and with a temperature
-// of 0 it takes the most likely token.
-type rowSampler struct {
-	counts, topK      *tensor.Tensor // i32 [rows]: draws so far, most candidates
-	temperature, topP *tensor.Tensor // f32 [rows]
-	seeds             *tensor.Tensor // i64 [rows]
-	greedy            bool           // all rows: then no numbers are drawn at all
+// biased are the ids with a bias, ascending.
+func (s Sampling) biased() []int32 { return slices.Sorted(maps.Keys(s.LogitBias)) }
+
+// repeats says whether tokens of the prompt count.
+func (s Sampling) repeats() bool { return s.RepetitionPenalty != 0 && s.RepetitionPenalty != 1 }
+
+// penalizes says whether tokens are counted.
+func (s Sampling) penalizes() bool {
+	return s.PresencePenalty != 0 || s.FrequencyPenalty != 0 || s.repeats()
 }
 
-func newRowSampler(p *layer.Pass, keep *store, rows int) *rowSampler {
-	return &rowSampler{
-		counts: keep.zeros(p, cuda.I32, rows), topK: keep.zeros(p, cuda.I32, rows),
-		temperature: keep.zeros(p, cuda.F32, rows), topP: keep.zeros(p, cuda.F32, rows),
-		seeds: keep.zeros(p, cuda.I64, rows), greedy: true,
-	}
-}
-
-// assign sets the options of the first rows, and how many draws each has had.
-func (s *rowSampler) assign(p *layer.Pass, rows []*Row) {
-	count := len(rows)
-	counts, topK := make([]int32, count), make([]int32, count)
-	temperature, topP, seeds := make([]float32, count), make([]float32, count), make([]int64, count)
-	s.greedy = true
-	for at, row := range rows {
-		option := row.Sampling
-		counts[at], topK[at], topP[at] = int32(row.draws), math.MaxInt32, 1
-		if option.TopK > 0 {
-			topK[at] = int32(option.TopK)
-		}
-		if option.TopP > 0 {
-			topP[at] = float32(option.TopP)
-		}
-		temperature[at], seeds[at] = float32(option.Temperature), option.Seed
-		s.greedy = s.greedy && option.Temperature == 0
-	}
-	p.Check(tensor.Write(p.Narrow(s.counts, 0, 0, count), counts))
-	p.Check(tensor.Write(p.Narrow(s.topK, 0, 0, count), topK))
-	p.Check(tensor.Write(p.Narrow(s.temperature, 0, 0, count), temperature))
-	p.Check(tensor.Write(p.Narrow(s.topP, 0, 0, count), topP))
-	p.Check(tensor.Write(p.Narrow(s.seeds, 0, 0, count), seeds))
-}
-
-// draw makes the next token of each row of logits [rows, vocab], into ids i32 [rows].
-func (s *rowSampler) draw(p *layer.Pass, logits, ids *tensor.Tensor) {
-	rows := ids.Dim(0)
-	if p.Err() != nil {
-		return
-	}
-	if s.greedy {
-		p.Check(tensor.Argmax(logits, ids))
-		return
-	}
-	first := func(of *tensor.Tensor) *tensor.Tensor { return p.Narrow(of, 0, 0, rows) }
-	counts := first(s.counts)
-	p.Check(tensor.TopPSample(logits, first(s.temperature), first(s.topK), first(s.topP), first(s.seeds), counts, ids))
-	p.Check(tensor.Increment(counts, 1))
-}
+// isFinite says whether a number is finite as f32, which kernels take.
+func isFinite(value float64) bool { return math.Abs(value) <= math.MaxFloat32 }

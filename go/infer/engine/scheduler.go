@@ -19,28 +19,41 @@ type Finish string
 // Why a request ended.
 const (
 	End       Finish = "end"       // with one of its end ids
-	Stop      Finish = "stop"      // with a stop string
+	Stop      Finish = "stop"      // with a stop string, or since its constraint allows no token more
 	Length    Finish = "length"    // with as many tokens as were asked for
 	Cancelled Finish = "cancelled" // before its next token
+	Failed    Finish = "failed"    // by its constraint's error
 )
 
-// Request is a prompt on its way. It must pass Scheduler.Check and its Sampling Validate.
+// Request is a prompt on its way. It must pass Scheduler.Check, and its Sampling Validate and CheckIDs.
 type Request struct {
 	Prompt       []int32
 	MaxNewTokens int
 	Sampling     Sampling
 	EndIDs       []int32
+	Logprobs     bool // whether each token comes with its log-probability, and with
+	TopLogprobs  int  // so many alternatives
+	// PromptLogprobs asks for those of the prompt's tokens, with PromptTopLogprobs alternatives: then none of it is taken
+	// from the cache.
+	PromptLogprobs    bool
+	PromptTopLogprobs int
+	Constraint        Constraint // says which tokens may be drawn; nil for all
 
-	Tokens []int32 // those drawn and not yet taken
-	Shared int     // tokens of the prompt that were found in the cache when it was admitted
-	Finish Finish
+	Tokens []int32          // those drawn and not yet taken
+	Scores []*TokenLogprobs // as many as tokens, nil where they are not wanted
+	// PromptScores are those of the prompt's tokens once it has been run, nil for the first one.
+	PromptScores []*TokenLogprobs
+	Shared       int // tokens of the prompt that were found in the cache when it was admitted
+	Finish       Finish
+	Err          error // of the constraint, of a request that Failed
 
-	drawn int
-	row   *Row // once it is admitted
+	drawn   int
+	drawing *Drawing // once it waits
+	row     *row     // once it is admitted
 }
 
 // rows of the cache that it may come to need: the last token drawn is never run.
-func (r *Request) rows() int { return len(r.Prompt) + r.MaxNewTokens - 1 }
+func (r *Request) rows() int { return len(r.Prompt) + max(r.MaxNewTokens, 1) - 1 }
 
 // Statistics are what a scheduler has done so far.
 type Statistics struct {
@@ -118,11 +131,18 @@ func (s *Scheduler) Check(prompt []int32, maxNewTokens int) error {
 
 // Add puts a request into the queue.
 func (s *Scheduler) Add(request *Request) {
-	if request.MaxNewTokens == 0 {
+	if request.MaxNewTokens == 0 && !request.PromptLogprobs {
 		request.Finish = Length
 		return
 	}
+	if request.PromptLogprobs {
+		request.PromptScores = []*TokenLogprobs{nil}
+	}
+	request.drawing = NewDrawing(request.Sampling, request.Prompt, request.MaxNewTokens)
 	s.waiting = append(s.waiting, request)
+	if request.Constraint != nil {
+		s.constrain(request)
+	}
 }
 
 // Cancel ends a request now, wherever it is. One that has ended stays as it is.
@@ -151,7 +171,7 @@ func (s *Scheduler) Close() error {
 		s.Cancel(request)
 	}
 	for _, row := range slices.Clone(s.batch.rows) {
-		s.Cancel(row.Request)
+		s.Cancel(row.request)
 	}
 	return s.batch.close()
 }
@@ -176,11 +196,12 @@ func (s *Scheduler) nextPieces() ([]piece, error) {
 			}
 		}
 		request := s.prefilling[len(pieces)]
-		sequence := request.row.Sequence
+		sequence := request.row.sequence
 		end := min(sequence.Length+room, len(request.Prompt))
 		ids := request.Prompt[sequence.Length:end]
 		room -= len(ids)
-		pieces = append(pieces, piece{request, Part{sequence, ids, end == len(request.Prompt)}})
+		wanted := end == len(request.Prompt) && request.MaxNewTokens > 0
+		pieces = append(pieces, piece{request, Part{sequence, ids, wanted}})
 	}
 	return pieces, nil
 }
@@ -192,7 +213,11 @@ func (s *Scheduler) admit() (bool, error) {
 		return false, nil
 	}
 	request := s.waiting[0]
-	sequence, err := s.engine.Cache.Open(request.Prompt, request.rows())
+	known := request.Prompt
+	if request.PromptLogprobs { // pages hold no logits: who wants those of the prompt has it run
+		known = nil
+	}
+	sequence, err := s.engine.Cache.Open(known, request.rows())
 	if full := (*CacheFullError)(nil); errors.As(err, &full) && s.Running() > 0 {
 		return false, nil // one of those ends and makes room; where there is none, others that hold pages must
 	}
@@ -203,7 +228,10 @@ func (s *Scheduler) admit() (bool, error) {
 	request.Shared = sequence.Shared
 	s.Statistics.PromptTokens += len(request.Prompt)
 	s.Statistics.SharedTokens += sequence.Shared
-	request.row = &Row{Sequence: sequence, Sampling: request.Sampling, Request: request, token: -1}
+	request.row = &row{
+		sequence: sequence, drawing: request.drawing, request: request, token: -1,
+		scored: request.Logprobs, alternatives: request.TopLogprobs,
+	}
 	s.prefilling = append(s.prefilling, request)
 	return true, nil
 }
@@ -211,7 +239,7 @@ func (s *Scheduler) admit() (bool, error) {
 func (s *Scheduler) prefill(pieces []piece) error {
 	start := time.Now()
 	var parts []Part
-	var done []*Row
+	var done []*row
 	for _, one := range pieces {
 		parts = append(parts, one.part)
 		if one.part.Wanted {
@@ -228,14 +256,41 @@ func (s *Scheduler) prefill(pieces []piece) error {
 			return err
 		}
 	}
+	if err := s.scorePrompts(pieces); err != nil {
+		return err
+	}
 	for _, part := range parts {
 		s.Statistics.PrefillTokens += len(part.IDs)
 	}
 	s.Statistics.PrefillTime += time.Since(start)
 	for at, row := range done {
-		s.prefilling = without(s.prefilling, row.Request)
+		s.prefilling = without(s.prefilling, row.request)
 		s.batch.join(row)
-		s.take(row.Request, tokens[at])
+		s.take(row, tokens[at])
+	}
+	for _, one := range pieces {
+		if one.request.MaxNewTokens == 0 && one.part.Sequence.Length == len(one.request.Prompt) {
+			s.end(one.request, Length)
+		}
+	}
+	return nil
+}
+
+// scorePrompts gives requests that want them the log-probabilities of the tokens that follow those which were just run.
+func (s *Scheduler) scorePrompts(pieces []piece) error {
+	first := 0
+	for _, one := range pieces {
+		request, count := one.request, len(one.part.IDs)
+		if request.PromptLogprobs {
+			start := one.part.Sequence.Length - count
+			following := request.Prompt[start+1 : min(start+1+count, len(request.Prompt))]
+			found, err := s.engine.scores(first, following, request.PromptTopLogprobs)
+			if err != nil {
+				return err
+			}
+			request.PromptScores = append(request.PromptScores, found...)
+		}
+		first += count
 	}
 	return nil
 }
@@ -245,8 +300,8 @@ func (s *Scheduler) decode() error {
 	// Whether all of them want the token after the next one, too, and keep one another's company until then.
 	goOn := len(s.prefilling) == 0
 	for _, row := range s.batch.rows {
-		rows += row.Sequence.Length + 1
-		goOn = goOn && row.Request.drawn+1 < row.Request.MaxNewTokens
+		rows += row.sequence.Length + 1
+		goOn = goOn && row.request.drawn+1 < row.request.MaxNewTokens
 	}
 	s.Statistics.DecodeBytes += s.engine.bytesPerStep(len(s.batch.rows), rows)
 	found, err := s.batch.step(goOn)
@@ -257,20 +312,47 @@ func (s *Scheduler) decode() error {
 	s.Statistics.DecodeSteps++
 	s.Statistics.DecodeTokens += len(found)
 	for _, one := range found {
-		s.take(one.row.Request, one.token)
+		s.take(one.row, one.token)
 	}
 	return nil
 }
 
-// take gives a request its next token.
-func (s *Scheduler) take(request *Request, token int32) {
-	request.Tokens = append(request.Tokens, token)
+// take gives a row's request its next token.
+func (s *Scheduler) take(row *row, token int32) {
+	request := row.request
+	request.Tokens, request.Scores = append(request.Tokens, token), append(request.Scores, row.logprobs)
 	request.drawn++
-	if slices.Contains(request.EndIDs, token) {
+	switch {
+	case slices.Contains(request.EndIDs, token):
 		s.end(request, End)
-	} else if request.drawn == request.MaxNewTokens {
+	case request.drawn == request.MaxNewTokens:
 		s.end(request, Length)
+	case request.Constraint != nil:
+		if err := request.Constraint.Accept(token); err != nil {
+			s.fail(request, err)
+			return
+		}
+		s.constrain(request)
 	}
+}
+
+// constrain has a request's constraint say which tokens may be next.
+func (s *Scheduler) constrain(request *Request) {
+	mask, err := request.Constraint.Mask()
+	if err != nil {
+		s.fail(request, err)
+		return
+	}
+	some := false
+	if request.drawing.mask, some = checkedMask(mask, s.engine.Config.VocabSize); !some {
+		s.end(request, Stop)
+	}
+}
+
+// fail ends a request with the error of its constraint.
+func (s *Scheduler) fail(request *Request, err error) {
+	request.Err = err
+	s.end(request, Failed)
 }
 
 func (s *Scheduler) end(request *Request, finish Finish) {
@@ -284,7 +366,7 @@ func (s *Scheduler) end(request *Request, finish Finish) {
 	if slices.Contains(s.batch.rows, row) {
 		s.batch.leave(row)
 	}
-	s.engine.Cache.Close(row.Sequence)
+	s.engine.Cache.Close(row.sequence)
 }
 
 // without is a queue without a request.

@@ -106,7 +106,7 @@ func (r *weightReader) vector(p *layer.Pass, names ...string) *tensor.Tensor {
 
 // rows are the rows of a matrix, of all experts one below the other: u8 [rows, row bytes].
 func (r *weightReader) rows(p *layer.Pass, name string) *tensor.Tensor {
-	if parts := r.model.Parts(name); !r.inMemory {
+	if parts := r.model.Parts(name); !r.inMemory && parts[0].Pages != nil { // what is in no file is the garbage collector's
 		if whole, follow := inOnePiece(parts); follow {
 			return r.inPlace(p, whole)
 		}

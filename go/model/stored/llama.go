@@ -30,6 +30,7 @@ import (
 
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/internal/options"
+	"github.com/nncuda/nncuda/go/model"
 )
 
 // How elements of a head make pairs, how positions are scaled, and the gate's activation.
@@ -46,14 +47,8 @@ const (
 	ReLU2 = "relu2" // max(x, 0)^2
 )
 
-// bounds are the least and the largest value of each number. What positions, or a frequency, may be divided by is the
-// stretch; tests/bounds.json has the reasons for the others, which are those of model.Config.
-var bounds = options.Bounds{
-	"rope_base": {1, 1e12},
-	"ntk_alpha": {1, 1e6},
-	"norm_eps":  {0, 1},
-	"stretch":   {1e-6, 1e6},
-}
+// stretch is what positions, or a frequency, may be divided by. The bounds of other numbers are those of model.Config.
+var stretch = options.Bounds{"stretch": {1e-6, 1e6}}
 
 // Rope is the rotary embedding.
 type Rope struct {
@@ -68,18 +63,18 @@ type Rope struct {
 }
 
 func (r Rope) validate() error {
-	factor := "stretch"
-	if r.Scaling == ScalingNTK {
-		factor = "ntk_alpha"
-	}
-	if _, err := bounds.Number("rope_base", "rope.base", r.Base); err != nil {
+	if _, err := model.Bounds.Number("rope_base", "rope.base", r.Base); err != nil {
 		return err
 	}
-	if _, err := bounds.Number(factor, "rope.factor", r.Factor); err != nil {
+	of, factor := stretch, "stretch"
+	if r.Scaling == ScalingNTK {
+		of, factor = model.Bounds, "ntk_alpha"
+	}
+	if _, err := of.Number(factor, "rope.factor", r.Factor); err != nil {
 		return err
 	}
 	for _, divisor := range r.Divisors {
-		if _, err := bounds.Number("stretch", "a divisor of rope", float64(divisor)); err != nil {
+		if _, err := stretch.Number("stretch", "a divisor of rope", float64(divisor)); err != nil {
 			return err
 		}
 	}
@@ -129,7 +124,7 @@ func (c LlamaConfig) Validate() error {
 			return wrongCount(count.name, fmt.Sprint(count.value), count.least)
 		}
 	}
-	if _, err := bounds.Number("norm_eps", "norm_eps", c.NormEps); err != nil {
+	if _, err := model.Bounds.Number("norm_eps", "norm_eps", c.NormEps); err != nil {
 		return err
 	}
 	least, most, ntk := min(c.NumExperts, 1), min(c.NumExperts, 64), c.Rope.Scaling == ScalingNTK

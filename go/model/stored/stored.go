@@ -62,10 +62,13 @@ func Open(path string) (*Model, error) {
 
 // Close releases the files. Closing twice is fine.
 func (m *Model) Close() error {
-	if m.file != nil {
+	switch {
+	case m.file != nil:
 		return m.file.Close()
+	case m.folder != nil:
+		return m.folder.Close()
 	}
-	return m.folder.Close()
+	return nil // in memory
 }
 
 // GGUF is the opened GGUF file, nil of a folder.
