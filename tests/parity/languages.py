@@ -86,6 +86,9 @@ NAMES: Sequence[str] = tuple(LANGUAGES)
 #: Those that have the inference engine beside Python: stored models, `generate` on it, `bench engine`.
 ENGINES: Sequence[str] = ("go", "rust")
 
+#: Those of them whose engine has penalties, biases, masks and log-probabilities.
+DRAWING: Sequence[str] = ("go", "rust")
+
 #: Those with `chat`.
 CHATTING: Sequence[str] = ("rust",)
 

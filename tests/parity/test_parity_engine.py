@@ -7,6 +7,8 @@ import itertools
 import json
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +22,7 @@ from runs import VOCABULARY, Workshop
 
 from nncuda import Context
 from nncuda.bench.random_model import Shape, write_folder
+from nncuda.binding import library
 from nncuda.convert.model import FOLDERS, convert_model
 from nncuda.convert.quantize import quantize_model
 from nncuda.models.stored import StoredModel
@@ -166,6 +169,45 @@ def test_schedules(workshop: Workshop, stored: str, schedule: str, name: str) ->
     assert ran(name, path, fitting(path, schedule), "--threads", 2) == expected(path, schedule)
 
 
+@pytest.mark.case("the engine: on other instruction sets")
+@pytest.mark.parametrize("name", languages.DRAWING)
+@pytest.mark.parametrize("isa", ["baseline", "avx2"])
+@pytest.mark.parametrize("stored", ["tied-q8_0.gguf", "mixtral-q4_0.gguf", "bitnet+i2_s"])
+def test_instruction_sets(workshop: Workshop, stored: str, isa: str, name: str) -> None:
+    """Weights lie in another order where products need it."""
+    path = model(workshop, stored)
+    asked = {**script(path, {}), "isa": isa}
+    told = find(name).run("bench", "engine", "--threads", 1, stdin=json.dumps(asked)).stdout
+    assert json.loads(told) == engine_scripts.run(asked, threads=2)
+
+
+EMULATED = languages.ROOT / "build" / "emulated" / "libnncuda_emulated_80.so"
+
+
+@pytest.mark.case("the engine: on an emulated GPU, which runs ahead")
+@pytest.mark.skipif(not EMULATED.exists(), reason="make emulated builds it")
+@pytest.mark.parametrize("name", languages.DRAWING)
+@pytest.mark.parametrize("kind", ["llama", "mixtral"])
+def test_emulated_gpu(kind: str, name: str, tmp_path: Path) -> None:
+    shape = Shape(layers=1, hidden=64, ffn=64, heads=2, kv_heads=1, vocabulary=600, context=512)
+    shape = replace(shape, experts=2, experts_per_token=1) if kind == "mixtral" else shape
+    write_folder(tmp_path / kind, shape, dtype="f32")
+    ids = [7 * at % 90 for at in range(40)]
+    asked = {"model": str(tmp_path / kind), "context": 256, "max_batch": 3, "piece": 64, "requests": [
+        {"prompt": ids[:5], "max_new_tokens": 14}, {"prompt": ids, "max_new_tokens": 9, "temperature": 0.9, "joins": 1},
+        {"prompt": ids[:30], "max_new_tokens": 12, "joins": 3, "cancelled": 9, "presence_penalty": 1.0},
+        {"prompt": ids[:3], "max_new_tokens": 6, "joins": 6, "logprobs": 2},
+    ]}  # fmt: skip
+    env = {**languages.environment(), library.ENVIRONMENT_VARIABLE: str(EMULATED)}
+    own = [sys.executable, Path(engine_scripts.__file__)]
+    told = [
+        subprocess.run([*line, "--device", "cuda"], input=json.dumps(asked), capture_output=True, text=True, env=env)
+        for line in (own, [*find(name).command, "bench", "engine"])
+    ]
+    assert [one.returncode for one in told] == [0, 0], told
+    assert json.loads(told[0].stdout) == json.loads(told[1].stdout)
+
+
 def test_the_models_differ(workshop: Workshop) -> None:
     """Each kind and format has logits of its own, or their equality would say nothing."""
     kinds = ["llama-f32", "llama-f16", "tied-f32", "llama3-f32", "linear-f32", "mixtral-f32", "bitnet-bf16", "silu-f32",
@@ -173,6 +215,52 @@ def test_the_models_differ(workshop: Workshop) -> None:
     found = [expected(model(workshop, name), "usual") for name in kinds]
     assert len({one["logits"] for one in found}) == len(kinds)
     assert {"end", "length", "cancelled"} == {request["finish"] for one in found for request in one["requests"]}
+
+
+#: What changes logits before a token is drawn, and what is told of them.
+DRAWINGS: list[dict[str, Any]] = [
+    {"temperature": 1.0, "min_p": 0.05, "seed": 2},
+    {"presence_penalty": 1.5, "frequency_penalty": 0.5, "logprobs": 3},
+    {"repetition_penalty": 1.3, "temperature": 0.8, "top_k": 30, "seed": 4},
+    {"logit_bias": {"5": 100.0, "17": -3.5, "599": 2.25}, "temperature": 1.5, "seed": 5, "logprobs": 20},
+    {"allowed": [[7, 300], [1, 2, 3], list(range(64, 96)), [599], [0]], "logprobs": 0, "prompt_logprobs": 4},
+    {"prompt_logprobs": 0, "max_new_tokens": 0},
+    {"presence_penalty": -0.5, "repetition_penalty": 0.9, "min_p": 0.3, "top_p": 0.9, "temperature": 1.2, "seed": -7,
+     "logit_bias": {"1": -100.0}, "allowed": [[*range(1, 500, 2)]] * 40, "logprobs": 1},
+    {"temperature": 0.9, "seed": 8},
+]  # fmt: skip
+
+
+def drawing_script(path: Path, together: bool, schedule: dict[str, Any]) -> dict[str, Any]:
+    """Requests with each of `DRAWINGS`, beside one another or one after another."""
+    draw = random.Random(3)
+    shared = [draw.randrange(600) for _ in range(140)]
+    requests = [
+        {"prompt": shared[: 20 + 17 * at], "max_new_tokens": 30, "joins": at if together else 40 * at, **drawing}
+        for at, drawing in enumerate(DRAWINGS)
+    ]
+    return {"model": str(path), "requests": requests, **schedule}
+
+
+@pytest.mark.case("the engine: penalties, biases, masks and log-probabilities")
+@pytest.mark.parametrize("name", languages.DRAWING)
+@pytest.mark.parametrize("schedule", [{}, {"max_batch": 3, "piece": 32}])
+@pytest.mark.parametrize("stored", ["llama-q4_0.gguf", "bitnet-bf16"])
+def test_drawing(workshop: Workshop, stored: str, schedule: dict[str, Any], name: str) -> None:
+    path = model(workshop, stored)
+    found = []
+    for together in (True, False):
+        script = drawing_script(path, together, schedule)
+        wanted = engine_scripts.run(script, threads=2)
+        told = find(name).run("bench", "engine", "--threads", 1, stdin=json.dumps(script)).stdout
+        assert json.loads(told) == wanted
+        found.append(
+            [{key: one.get(key) for key in ("tokens", "logprobs", "prompt_logprobs")} for one in wanted["requests"]]
+        )
+    assert found[0] == found[1]
+    constrained = found[0][4]
+    assert constrained["tokens"][3:] == [599, 0] and len(constrained["prompt_logprobs"]) == 88
+    assert len({str(one["tokens"]) for one in found[0]}) == len(DRAWINGS)
 
 
 @pytest.mark.case("the engine: scalings of Llama 3, of any model")
@@ -211,6 +299,40 @@ GENERATED = {
     "as long as it can": ["5", "--ids", "--greedy"],
 }
 
+#: With options that change logits.
+DRAWN = {
+    "min_p and biases": [
+        "1 2 3",
+        "--ids",
+        "--min-p",
+        0.02,
+        "--logit-bias",
+        "5=3.5",
+        "--logit-bias",
+        "6=-9",
+        "--seed",
+        2,
+    ],
+    "penalties": [
+        *["1 2 3", "--ids", "--presence-penalty", 0.7, "--frequency-penalty", -0.2, "--repetition-penalty", 1.2],
+        *["--seed", 3],
+    ],
+}
+
+
+@pytest.mark.case("generate on the engine: options that change logits")
+@pytest.mark.parametrize("name", languages.DRAWING)
+@pytest.mark.parametrize("case", DRAWN)
+def test_drawn(workshop: Workshop, case: str, name: str) -> None:
+    # And by the layers that train, where they have these options.
+    for arguments in (["engine"], ["generate"]) if name != "rust" else (["engine"],):
+        line = [*arguments, workshop.reference("small"), *DRAWN[case]]
+        wanted = find("python").run(*line, "--threads", 2).stdout
+        assert (
+            wanted != find("python").run(*arguments, workshop.reference("small"), *DRAWN[case][:2], "--seed", 3).stdout
+        )
+        assert find(name).run(*line, "--threads", 1).stdout == wanted
+
 
 @pytest.mark.case("generate on the engine: the same output")
 @pytest.mark.parametrize("name", languages.ENGINES)
@@ -248,6 +370,30 @@ REFUSED = {
     "place of nobody": (2, ["5", "--weights", "disk"], "disk"),
     "context of zero": (2, ["5", "--context", 0], "context"),
 }
+
+
+@pytest.mark.case("generate on the engine: refusals")
+def test_rust_draws_so_on_the_engine_alone(workshop: Workshop) -> None:
+    for case in DRAWN.values():
+        error = find("rust").run("generate", workshop.reference("small"), *case, code=2).stderr
+        assert "--logit-bias need the engine" in error
+
+
+#: Of the options that change logits.
+REFUSED_DRAWINGS = {
+    "min_p above 1": (2, ["5", "--min-p", 1.5], "min-p"),
+    "bias of nobody": (2, ["5", "--ids", "--logit-bias", "x=1"], "is not ID=BIAS, such as 42=-100"),
+    "repetition of 0": (2, ["5", "--ids", "--repetition-penalty", 0], "it must be a finite number above 0"),
+    "infinite penalty": (2, ["5", "--ids", "--presence-penalty", "inf"], "presence_penalty is"),
+}
+
+
+@pytest.mark.case("generate on the engine: refusals")
+@pytest.mark.parametrize("name", ["python", *languages.DRAWING])
+@pytest.mark.parametrize("case", REFUSED_DRAWINGS)
+def test_refused_drawings(workshop: Workshop, case: str, name: str) -> None:
+    code, arguments, words = REFUSED_DRAWINGS[case]
+    assert words in find(name).run("engine", workshop.reference("small"), *arguments, code=code).stderr
 
 
 @pytest.mark.case("generate on the engine: refusals")

@@ -61,7 +61,7 @@ ELSEWHERE: dict[tuple[str, str], dict[str, str | None]] = {
     ("gguf_model", "scores_not_finite"): dict.fromkeys(("go", "rust"), "scores has NaN"),
     ("gguf_model", "flag_of_a_number"): dict.fromkeys(("go", "rust"), "add_bos_token is 1; it must be true or false"),
     ("gguf_model", "template_of_a_number"): dict.fromkeys(("go", "rust")),  # `generate` needs no template
-    ("config", "other_model"): dict.fromkeys(("go", "rust"), "has 4 experts; config.json makes it 0"),  # the engine runs it
+    ("config", "other_model"): dict.fromkeys(("go", "rust"), "has 4 experts; config.json makes it 0"),
     ("bitnet_folder", "norm_before"): {"rust": "use_rms_norm is true; it may be false"},
 }  # fmt: skip
 #: JSON and TOML that another library does not even parse, such as numbers beyond its types.
