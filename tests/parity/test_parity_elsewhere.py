@@ -66,8 +66,7 @@ def test_the_table_of_the_readme() -> None:
     ("name", "command", "flag"),
     [(name, "generate", flag) for name in WITHOUT_ENGINE for flag in OF_ENGINE]
     + [(name, "generate", "--expert-parallel") for name in languages.ENGINES]
-    + [(name, "inspect", "--ternary") for name in BUILT]
-    + [(name, "chat", flag) for name in languages.CHATTING for flag in ("--min-p", "--logit-bias")],
+    + [(name, "inspect", "--ternary") for name in BUILT],
 )
 def test_options(name: str, command: str, flag: str) -> None:
     other = find(name)
