@@ -395,23 +395,6 @@ def test_rust_draws_so_on_the_engine_alone(workshop: Workshop) -> None:
         assert "--logit-bias need the engine" in error
 
 
-#: Of the options that change logits.
-REFUSED_DRAWINGS = {
-    "min_p above 1": (2, ["5", "--min-p", 1.5], "min-p"),
-    "bias of nobody": (2, ["5", "--ids", "--logit-bias", "x=1"], "is not ID=BIAS, such as 42=-100"),
-    "repetition of 0": (2, ["5", "--ids", "--repetition-penalty", 0], "it must be a finite number above 0"),
-    "infinite penalty": (2, ["5", "--ids", "--presence-penalty", "inf"], "presence_penalty is"),
-}
-
-
-@pytest.mark.case("generate on the engine: refusals")
-@pytest.mark.parametrize("name", ["python", *languages.DRAWING])
-@pytest.mark.parametrize("case", REFUSED_DRAWINGS)
-def test_refused_drawings(workshop: Workshop, case: str, name: str) -> None:
-    code, arguments, words = REFUSED_DRAWINGS[case]
-    assert words in find(name).run("engine", workshop.reference("small"), *arguments, code=code).stderr
-
-
 @pytest.mark.case("generate on the engine: refusals")
 @pytest.mark.parametrize("name", ["python", *languages.ENGINES])
 @pytest.mark.parametrize("case", REFUSED)
