@@ -87,7 +87,8 @@ NAMES: Sequence[str] = tuple(LANGUAGES)
 ENGINES: Sequence[str] = ("go", "rust")
 
 #: Those of them whose engine has penalties, biases, masks and log-probabilities.
-DRAWING: Sequence[str] = ("go",)
+DRAWING: Sequence[str] = ("go", "rust")
+
 #: Those that have `chat` beside Python.
 CHATTING: Sequence[str] = ("go", "rust")
 

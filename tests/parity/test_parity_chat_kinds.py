@@ -1,15 +1,9 @@
-"""`chat` writes the same in every language that has it."""
+"""`chat` writes the same with the tokenizers and chat templates of published kinds."""
 
 from __future__ import annotations
 
 import json
-import os
-import pty
-import select
 import shutil
-import signal
-import subprocess
-import time
 from pathlib import Path
 
 import languages
@@ -24,7 +18,7 @@ TOKENIZERS = languages.ROOT / "tests" / "tokenizer"
 SHAPE = Shape(layers=2, hidden=64, ffn=96, heads=4, kv_heads=2, vocabulary=600, context=512)
 LINES = "hello\n\n/system be kind\n/system\n/what\nWhy? <|eot_id|>\n/clear\n  hello ü 日本\n/exit\nnever read\n"
 
-pytestmark = pytest.mark.case("chat writes the same conversation", *languages.CHATTING)
+pytestmark = pytest.mark.case("conversations by tokenizers and templates of published kinds", *languages.CHATTING)
 
 
 def folder(path: Path, kind: str) -> Path:
@@ -62,9 +56,9 @@ def test_without_a_template(workshop: Workshop, stored: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("template", "code", "problem"),
     [
-        ("{{ raise_exception('never') }}", 3, "the chat template fails: TemplateError: never"),
-        ("{% for m in messages %}", 3, "the chat template fails: TemplateSyntaxError"),
-        ("{{ 'x' * 2000000000 }}", 3, "the chat template fails: "),
+        ("{{ raise_exception('never') }}", 3, "never"),
+        ("{% for m in messages %}", 3, "the chat template "),
+        ("{{ 'x' * 2000000000 }}", 3, "the chat template "),
         ("{% if messages | length > 2 %}{{ raise_exception('no turns') }}{% endif %}", 0, "Error: "),
     ],
 )
@@ -74,47 +68,3 @@ def test_templates_that_fail(tmp_path: Path, template: str, code: int, problem: 
     for one in ("python", name):
         done = find(one).run("chat", path, "--max-tokens", 8, stdin="hello\nagain\n", code=code)
         assert problem in done.stderr, done.stderr
-
-
-@pytest.mark.parametrize("name", languages.CHATTING)
-def test_interrupts_in_a_terminal(tmp_path: Path, name: str) -> None:
-    """Ctrl-C stops the answer and not the program; at the prompt, twice, it leaves."""
-    write_folder(tmp_path / "model", SHAPE)
-    master, slave = pty.openpty()
-    process = subprocess.Popen(
-        [*find(name).command, "chat", tmp_path / "model", "--max-tokens", "400"],
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        start_new_session=True,
-        # A shell's background jobs ignore Ctrl-C, and so would what they start.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-        env={**languages.environment(), "TERM": "dumb"},
-    )
-    os.close(slave)
-    seen = ""
-
-    def wait_for(text: str, after: int = 0, more: int = 0) -> int:
-        """Where the text begins, once so many more characters have come after it."""
-        nonlocal seen
-        end = time.monotonic() + 60
-        while (at := seen.find(text, after)) < 0 or len(seen) < at + len(text) + more:
-            assert time.monotonic() < end, seen
-            if select.select([master], [], [], 1)[0]:
-                seen += os.read(master, 4096).decode("utf-8", "replace")
-        return at + len(text)
-
-    try:
-        at = wait_for("> ")
-        os.write(master, b"hello\n")
-        at = wait_for("hello", at, more=20)  # the answer runs
-        os.kill(process.pid, signal.SIGINT)
-        at = wait_for("\n> ", at)
-        os.kill(process.pid, signal.SIGINT)
-        wait_for("to exit", at)
-        os.kill(process.pid, signal.SIGINT)
-        assert process.wait(20) == 0, seen
-    finally:
-        process.kill()
-        process.wait()
-        os.close(master)

@@ -324,7 +324,8 @@ DRAWN = {
 @pytest.mark.parametrize("name", languages.DRAWING)
 @pytest.mark.parametrize("case", DRAWN)
 def test_drawn(workshop: Workshop, case: str, name: str) -> None:
-    for arguments in (["engine"], ["generate"]):  # and by the layers that train
+    # And by the layers that train, where they have these options.
+    for arguments in (["engine"], ["generate"]) if name != "rust" else (["engine"],):
         line = [*arguments, workshop.reference("small"), *DRAWN[case]]
         wanted = find("python").run(*line, "--threads", 2).stdout
         assert (
@@ -385,6 +386,13 @@ REFUSED_DRAWINGS = {
 def test_refused_drawings(workshop: Workshop, case: str, name: str) -> None:
     code, arguments, words = REFUSED_DRAWINGS[case]
     assert words in find(name).run("engine", workshop.reference("small"), *arguments, code=code).stderr
+
+
+@pytest.mark.case("generate on the engine: refusals")
+def test_rust_draws_so_on_the_engine_alone(workshop: Workshop) -> None:
+    for case in DRAWN.values():
+        error = find("rust").run("generate", workshop.reference("small"), *case, code=2).stderr
+        assert "--logit-bias need the engine" in error
 
 
 @pytest.mark.case("generate on the engine: refusals")

@@ -13,6 +13,9 @@ import (
 var (
 	commandsElsewhere = []string{"convert", "data", "demo", "doctor", "dump", "quantize", "serve", "tokenizer", "verify"}
 	optionsElsewhere  = map[string][]string{
+		"chat": {
+			"frequency-penalty", "logit-bias", "min-p", "presence-penalty", "repetition-penalty",
+		},
 		"generate": {"expert-parallel"},
 		"inspect":  {"ternary"},
 	}

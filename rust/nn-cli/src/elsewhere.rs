@@ -3,11 +3,7 @@
 use clap::error::{ContextKind, ErrorKind};
 
 const COMMANDS: [&str; 9] = ["convert", "data", "demo", "doctor", "dump", "quantize", "serve", "tokenizer", "verify"];
-const OPTIONS: [(&str, &[&str]); 3] = [
-    ("generate", &["--expert-parallel"]),
-    ("chat", &["--min-p", "--presence-penalty", "--frequency-penalty", "--repetition-penalty", "--logit-bias"]),
-    ("inspect", &["--ternary"]),
-];
+const OPTIONS: [(&str, &[&str]); 2] = [("generate", &["--expert-parallel"]), ("inspect", &["--ternary"])];
 
 /// What there is to say of arguments that would be right for the Python package's command.
 pub(crate) fn of_arguments(error: &clap::Error, arguments: &[String]) -> Option<String> {
