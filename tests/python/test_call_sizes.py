@@ -108,7 +108,13 @@ def test_folded_rows_have_a_stride_even_if_the_first_dimension_is_one() -> None:
     # The stride of its first dimension, of one entry, says nothing about the rows that are folded into it.
     folded = Layout.of((1, 5, 4), "f32", 99)
     assert folded.dense
-    assert solver.solve({"gate": folded, "up": folded, "y": call_sizes.ALLOCATE}, {}, {}, {})[:3] == (5, 4, 4)
+    assert solver.solve({"gate": folded, "up": folded, "used": None, "y": call_sizes.ALLOCATE}, {}, {}, {})[:3] == (
+        5,
+        4,
+        4,
+    )
     apart = Layout.of((5, 4), "f32", 8)
     with pytest.raises(ValueError, match="both must be the same"):
-        solver.solve({"gate": apart, "up": Layout.of((5, 4), "f32"), "y": call_sizes.ALLOCATE}, {}, {}, {})
+        solver.solve(
+            {"gate": apart, "up": Layout.of((5, 4), "f32"), "used": None, "y": call_sizes.ALLOCATE}, {}, {}, {}
+        )

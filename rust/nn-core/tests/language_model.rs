@@ -283,8 +283,7 @@ fn a_scheduler_serves_requests_in_order() {
     let ctx = tiny::context();
     let engine = Engine::new(&Folder::new(&ctx).stored(), &ctx, &EngineOptions { max_batch: 1, ..Default::default() });
     let mut scheduler = Scheduler::new(engine.unwrap(), None).unwrap();
-    let request =
-        |prompt, max_new_tokens| Request { prompt, max_new_tokens, sampling: Sampling::default(), end_ids: Vec::new() };
+    let request = |prompt, max_new_tokens| Request { prompt, max_new_tokens, ..Request::default() };
     let first = scheduler.add(request(ids(300, 1), 3)).unwrap();
     let second = scheduler.add(request([ids(260, 1), ids(9, 2)].concat(), 2)).unwrap();
     let third = scheduler.add(request(ids(4, 3), 5)).unwrap();
