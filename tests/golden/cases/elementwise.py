@@ -67,7 +67,7 @@ def gates(dtype):
         yield case("swiglu", label, forward, dtype)
         yield case("relu2_gate", label, forward, dtype)
         yield case("swiglu_backward", label, lambda d, f=forward, r=rows, n=dim: {"dy": d.bell(r, n), **f(d)}, dtype)
-    for rows, dim, ld, used in ((5, 16, 35, 3), (4, 17, 17, 0), (3, 33, 66, 3)):
+    for rows, dim, ld, used in ((2, 17, 35, 1), (3, 5, 5, 2), (2, 3, 6, 0)):
         label = f"rows{rows}-dim{dim}-ld{ld}-used{used}"
 
         def some(d, names, rows=rows, dim=dim, ld=ld, used=used):
