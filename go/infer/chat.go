@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/infer/engine"
@@ -12,6 +13,9 @@ import (
 
 // plainStops are where the next turn would begin in a conversation without a chat template.
 var plainStops = []string{"\nUser:", "\nAssistant:"}
+
+// PlainStops are the strings that end an answer of a model without a chat template: where the next turn would begin.
+func PlainStops() []string { return slices.Clone(plainStops) }
 
 // Chat gives the answer to a conversation, piece by piece, in the form that the model's chat template gives it.
 //

@@ -200,6 +200,9 @@ func (m *LanguageModel) Tokenizer() tokenizer.TextTokenizer { return m.tokenizer
 // Context is the context length: how many tokens of a sequence attend to one another.
 func (m *LanguageModel) Context() int { return m.engine.Context }
 
+// MaxBatch is how many texts are written at once.
+func (m *LanguageModel) MaxBatch() int { return m.engine.MaxBatch }
+
 // Room is how many tokens can be written after so many before the beginning of the text drops out of sight.
 func (m *LanguageModel) Room(tokens int) int {
 	return max(0, m.Context()-tokens+1) // the last token drawn is never run

@@ -11,7 +11,7 @@ import (
 
 // What only nncuda has, the command of the Python package: commands, and options of commands that both have.
 var (
-	commandsElsewhere = []string{"convert", "data", "demo", "doctor", "dump", "quantize", "serve", "tokenizer", "verify"}
+	commandsElsewhere = []string{"convert", "data", "demo", "doctor", "dump", "quantize", "tokenizer", "verify"}
 	optionsElsewhere  = map[string][]string{
 		"chat": {
 			"frequency-penalty", "logit-bias", "min-p", "presence-penalty", "repetition-penalty",

@@ -78,12 +78,17 @@ type engineFlags struct {
 }
 
 func (f *engineFlags) add(flags *pflag.FlagSet) {
+	f.addSizes(flags)
+	flags.BoolVar(&f.stats, "stats", false, "Print tokens and bytes per second to standard error at the end.")
+}
+
+// addSizes adds all of them but --stats, which is of commands that come to an end.
+func (f *engineFlags) addSizes(flags *pflag.FlagSet) {
 	flags.IntVar(&f.context, "context", 0, "The context length.  [default: the model's, at most 8192]")
 	flags.StringVar(&f.cacheFormat, "cache-format", "f16", "Format of the cached keys and values: "+
 		strings.Join(engine.CacheFormats, ", ")+".")
 	flags.StringVar(&f.weights, "weights", "auto", "On a CPU: copy the weights into memory, which is faster to read, or use "+
 		"the mapped file; auto: copy if memory allows ("+strings.Join(engine.Places, ", ")+").")
-	flags.BoolVar(&f.stats, "stats", false, "Print tokens and bytes per second to standard error at the end.")
 }
 
 func (f *engineFlags) check(given func(string) bool) error {

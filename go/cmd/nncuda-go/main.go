@@ -3,7 +3,7 @@
 //
 // Exit codes: 0 success; 1 a check failed, or training diverged; 2 wrong use of the command; 3 a file or its content is
 // wrong; 4 the library, the device or its memory fails; 130 interrupted. Training that is interrupted or terminated saves
-// and ends with 0; a second signal ends it at once, with 128 and the signal's number.
+// and ends with 0; a second signal ends it at once, with 128 and the signal's number. A server ends with 0.
 package main
 
 import (
@@ -101,8 +101,8 @@ func newRoot(std streams) *cobra.Command {
 	root.SetHelpCommand(&cobra.Command{Hidden: true})
 	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(newElsewhere()...)
-	root.AddCommand(newTrain(std), newPlan(std), newGenerate(std), newChat(std), newInspect(std), newReport(std), newShadow(std),
-		newBench(std))
+	root.AddCommand(newTrain(std), newPlan(std), newGenerate(std), newChat(std), newServe(std), newInspect(std), newReport(std),
+		newShadow(std), newBench(std))
 	return root
 }
 

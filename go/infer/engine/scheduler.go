@@ -43,7 +43,8 @@ type Request struct {
 	Scores []*TokenLogprobs // as many as tokens, nil where they are not wanted
 	// PromptScores are those of the prompt's tokens once it has been run, nil for the first one.
 	PromptScores []*TokenLogprobs
-	Shared       int // tokens of the prompt that were found in the cache when it was admitted
+	Shared       int       // tokens of the prompt that were found in the cache when it was admitted
+	Admitted     time.Time // when it was; zero before
 	Finish       Finish
 	Err          error // of the constraint, of a request that Failed
 
@@ -225,7 +226,7 @@ func (s *Scheduler) admit() (bool, error) {
 		return false, err
 	}
 	s.waiting = s.waiting[1:]
-	request.Shared = sequence.Shared
+	request.Shared, request.Admitted = sequence.Shared, time.Now()
 	s.Statistics.PromptTokens += len(request.Prompt)
 	s.Statistics.SharedTokens += sequence.Shared
 	request.row = &row{

@@ -1,0 +1,81 @@
+package serve
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nncuda/nncuda/go/formats"
+)
+
+// errGone says that the client closed the connection.
+var errGone = errors.New("the client left")
+
+// readObject reads the JSON object that a request holds.
+func readObject(w http.ResponseWriter, r *http.Request) (*formats.Object, error) {
+	contentType, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	if !strings.EqualFold(strings.TrimSpace(contentType), "application/json") {
+		return nil, refusal("not_a_json_type", "", nil)
+	}
+	body, err := readBody(w, r)
+	if err != nil {
+		return nil, err
+	}
+	value, err := formats.ParseJSON(body)
+	found, ok := value.(*formats.Object)
+	if err != nil || !ok || hasLoneSurrogate(body) {
+		return nil, refusal("not_json", "", nil)
+	}
+	return found, nil
+}
+
+// readBody reads a body, within limits of size and time.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	most, seconds := int64(limit("body_bytes")), limit("body_seconds")
+	if r.ContentLength > most {
+		return nil, refusal("body_too_large", "", named{"most": most})
+	}
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(time.Now().Add(time.Duration(seconds) * time.Second)); err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, refusal("body_too_large", "", named{"most": most})
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, refusal("body_too_slow", "", named{"seconds": seconds}).with("Connection", "close")
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return nil, errGone
+	case err != nil: // chunks that are none
+		return nil, refusal("bad_http", "", nil).with("Connection", "close")
+	}
+	return body, control.SetReadDeadline(time.Time{})
+}
+
+// hasLoneSurrogate says whether a JSON text that was read without an error escapes half of a surrogate pair, which
+// becomes a replacement character otherwise.
+func hasLoneSurrogate(text []byte) bool {
+	high := false // whether the high half of a pair came right before
+	for at := 0; at < len(text); at++ {
+		escaped := rune(0)
+		if text[at] == '\\' {
+			if at++; text[at] == 'u' {
+				value, _ := strconv.ParseUint(string(text[at+1:at+5]), 16, 16)
+				escaped = rune(value)
+				at += 4
+			}
+		}
+		isHigh, isLow := escaped >= 0xD800 && escaped < 0xDC00, escaped >= 0xDC00 && escaped < 0xE000
+		if high != isLow {
+			return true
+		}
+		high = isHigh
+	}
+	return high
+}

@@ -1,0 +1,270 @@
+package serve
+
+import (
+	"fmt"
+
+	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/infer"
+	"github.com/nncuda/nncuda/go/tokenizer"
+)
+
+// textForm has texts as the older of OpenAI's two routes gives them.
+type textForm struct{}
+
+func (textForm) idPrefix() string                    { return "cmpl" }
+func (textForm) wholeObject() string                 { return "text_completion" }
+func (textForm) chunkObject() string                 { return "text_completion" }
+func (textForm) logprobs(names *tokenNames) logprobs { return &completionLogprobs{names: names} }
+func (textForm) begin(int) object                    { return nil }
+
+func (textForm) choice(index int, text, finish string, scores any) object {
+	return textChoice(index, text, finish, scores)
+}
+
+func (textForm) piece(index int, text string, scores any) object {
+	return textChoice(index, text, nil, scores)
+}
+
+func (textForm) end(index int, finish string) object { return textChoice(index, "", finish, nil) }
+
+func textChoice(index int, text string, finish, scores any) object {
+	return object{{"index", index}, {"text", text}, {"logprobs", scores}, {"finish_reason", finish}}
+}
+
+// served is a model by its name, of at most so many texts at once.
+type served struct {
+	model  *infer.LanguageModel
+	name   string
+	names  *tokenNames
+	places int
+}
+
+// completions makes answers of the bodies of /v1/completions.
+type completions struct {
+	*served
+	checker *checker
+}
+
+const completionsPath = "/v1/completions"
+
+func newCompletions(of *served) *completions {
+	return &completions{of, newChecker("completions", completionsPath)}
+}
+
+// prepare gives the texts that a body asks for, not submitted yet.
+func (c *completions) prepare(body *formats.Object) (*answer, error) {
+	v, err := c.checker.check(body)
+	if err != nil {
+		return nil, err
+	}
+	given := v["prompt"].([]any)
+	wanted, usage, err := c.shared(v, len(given))
+	if err != nil {
+		return nil, err
+	}
+	alternatives, scored := v["logprobs"].(int64)
+	echo := v.flag("echo")
+	wanted.Logprobs, wanted.TopLogprobs = scored, int(alternatives)
+	wanted.PromptLogprobs, wanted.PromptTopLogprobs = scored && echo, int(alternatives)
+	if err := checkFormat(v["response_format"]); err != nil {
+		return nil, err
+	}
+	made := &answer{form: textForm{}, model: c.name, stream: v.flag("stream"), usage: usage, user: v.text("user")}
+	if scored {
+		made.names = c.names
+	}
+	prompts := make([][]int32, len(given))
+	for at, prompt := range given {
+		name := "prompt"
+		if len(given) > 1 {
+			name = fmt.Sprintf("prompt[%d]", at)
+		}
+		if prompts[at], err = c.promptIDs(prompt, name); err != nil {
+			return nil, err
+		}
+		made.promptTokens += len(prompts[at])
+	}
+	for at, ids := range prompts {
+		begin := ""
+		if echo {
+			if begin, err = c.echo(given[at], ids); err != nil {
+				return nil, err
+			}
+		}
+		for _, one := range c.texts(wanted, v, ids, v.whole("max_tokens")) {
+			made.generations, made.echoes = append(made.generations, one), append(made.echoes, begin)
+		}
+	}
+	return made, nil
+}
+
+// echo is the text of a prompt.
+func (s *served) echo(given any, ids []int32) (string, error) {
+	if text, ok := given.(string); ok {
+		return text, nil
+	}
+	if s.model.Tokenizer() == nil {
+		return "", noTokenizer("echo")
+	}
+	return s.decode(ids)
+}
+
+func noTokenizer(name string) error { return refusal("no_tokenizer", name, named{"name": name}) }
+
+// checkModel is an error when a request asks for a model that is not there.
+func (s *served) checkModel(asked any) error {
+	if name, ok := asked.(string); ok && name != s.name {
+		return refusal("model_not_found", "model", named{"value": name, "model": s.name})
+	}
+	return nil
+}
+
+// shared checks what both routes have, for so many prompts, and gives how their texts are drawn and end, and whether a
+// stream is to count its tokens.
+func (s *served) shared(v values, prompts int) (wanted infer.Generation, usage bool, err error) {
+	if err := s.checkModel(v["model"]); err != nil {
+		return wanted, false, err
+	}
+	if asked, ok := v["stream_options"].(bool); ok {
+		if usage = asked; !v.flag("stream") {
+			return wanted, false, refusal("needs_field", "stream_options",
+				named{"name": "stream_options", "other": "stream"})
+		}
+	}
+	if count := prompts * int(v.whole("n")); count > s.places {
+		// More texts at once than this server ever takes, before any of them is looked into.
+		return wanted, false, refusal("too_many_choices", "", named{"choices": count, "places": s.places})
+	}
+	wanted.Stop = v.texts("stop")
+	tokens := s.model.Tokenizer()
+	if len(wanted.Stop) > 0 && tokens == nil {
+		return wanted, false, noTokenizer("stop")
+	}
+	wanted.EndIDs = []int32{}
+	if tokens != nil && !v.flag("ignore_eos") {
+		wanted.EndIDs = append(wanted.EndIDs, tokens.EndIDs()...)
+	}
+	wanted.Sampling = infer.Sampling{
+		Temperature: v.number("temperature"), TopK: int(max(v.whole("top_k"), 0)), TopP: v.number("top_p"),
+		Seed: v.whole("seed"), MinP: v.number("min_p"), PresencePenalty: v.number("presence_penalty"),
+		FrequencyPenalty: v.number("frequency_penalty"), RepetitionPenalty: v.number("repetition_penalty"),
+	}
+	biases, _ := v["logit_bias"].([]bias)
+	for _, one := range biases {
+		if most := s.model.Config().VocabSize - 1; one.id > int64(most) {
+			name := fmt.Sprintf("logit_bias.%d", one.id)
+			return wanted, false, refusal("unknown_token", name, named{"name": name, "most": most})
+		}
+		if wanted.Sampling.LogitBias == nil {
+			wanted.Sampling.LogitBias = make(map[int32]float64, len(biases))
+		}
+		wanted.Sampling.LogitBias[int32(one.id)] = one.value
+	}
+	return wanted, usage, nil
+}
+
+// texts are those of a prompt: each with a seed of its own, of at most so many tokens. A full context ends them, too.
+func (s *served) texts(wanted infer.Generation, v values, ids []int32, most int64) []infer.Generation {
+	wanted.MaxNewTokens = int(min(most, int64(s.model.Room(len(ids)))))
+	if wanted.MaxNewTokens == 0 {
+		wanted.MaxNewTokens = infer.NoNewTokens
+	}
+	wanted.Prompts = []infer.Prompt{{IDs: ids}}
+	made := make([]infer.Generation, v.whole("n"))
+	for at := range made {
+		made[at] = wanted
+		made[at].Sampling = wanted.Sampling.Of(at)
+	}
+	return made
+}
+
+// noGrammars is why formats of texts are refused.
+const noGrammars = "this server is without llguidance, which would see to it; that of the Python package has it"
+
+// checkFormat refuses formats that llguidance, which this server has not, would have to see to.
+func checkFormat(value any) error {
+	const name = "response_format"
+	asked, ok := value.(*formats.Object)
+	if !ok {
+		return nil
+	}
+	kind, _ := asked.Get("type").(string)
+	known := []string{"type"}
+	switch kind {
+	case "text", "json_object":
+	case "json_schema":
+		known = append(known, "json_schema")
+	default:
+		return invalid(name+".type", asked.Get("type"), words("format_type"))
+	}
+	for _, key := range asked.Names() {
+		if key != known[0] && key != known[len(known)-1] {
+			return unknown(name+"."+key, name)
+		}
+	}
+	if kind == "text" {
+		return nil
+	}
+	return refusal("unsupported_field", name, named{"name": name, "value": quoted(value), "why": noGrammars})
+}
+
+// promptIDs are the ids of a prompt, a text or ids.
+func (s *served) promptIDs(prompt any, name string) ([]int32, error) {
+	text, ok := prompt.(string)
+	if !ok {
+		ids := prompt.([]any)
+		if err := s.checkLength(len(ids), name); err != nil {
+			return nil, err
+		}
+		return s.checkedIDs(ids, name)
+	}
+	tokens := s.model.Tokenizer()
+	if tokens == nil {
+		return nil, noTokenizer(name)
+	}
+	ids, err := tokens.Encode(text, tokenizer.Encoding{Begin: tokens.AddsBegin()})
+	if err != nil {
+		return nil, err
+	}
+	return ids, s.checkLength(len(ids), name)
+}
+
+// checkLength is an error for a prompt that is empty or longer than the context.
+func (s *served) checkLength(length int, name string) error {
+	if length == 0 {
+		return refusal("empty_prompt", name, named{"name": name})
+	}
+	if context := s.model.Context(); length > context {
+		return refusal("context_length_exceeded", name, named{"tokens": length, "context": context})
+	}
+	return nil
+}
+
+// checkedIDs are whole numbers as ids. An error for one that is outside the vocabulary.
+func (s *served) checkedIDs(given []any, name string) ([]int32, error) {
+	most := s.model.Config().VocabSize - 1
+	ids := make([]int32, len(given))
+	for at, one := range given {
+		id, ok := one.(int64)
+		if !ok || id < 0 || id > int64(most) {
+			place := fmt.Sprintf("%s[%d]", name, at)
+			return nil, refusal("invalid_value", place, named{
+				"name": place, "value": one, "must": filled(words("token_id"), named{"most": most}),
+			})
+		}
+		ids[at] = int32(id)
+	}
+	return ids, nil
+}
+
+// decode is the text of ids; those that the model has beyond its tokenizer have none.
+func (s *served) decode(ids []int32) (string, error) {
+	tokens := s.model.Tokenizer()
+	known := make([]int32, 0, len(ids))
+	for _, id := range ids {
+		if int(id) < tokens.VocabSize() {
+			known = append(known, id)
+		}
+	}
+	return tokens.Decode(known)
+}
