@@ -101,6 +101,9 @@ func (c *connection) Write(what []byte) (int, error) {
 	if bytes.HasPrefix(what, []byte("HTTP/1.1 431 ")) {
 		instead = headersTooLarge()
 	}
+	if err := c.Conn.SetWriteDeadline(time.Now().Add(lastWords)); err != nil {
+		return 0, err
+	}
 	if _, err := c.Conn.Write(bareResponse(instead)); err != nil {
 		return 0, err
 	}

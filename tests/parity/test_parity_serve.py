@@ -119,8 +119,13 @@ def requests() -> list[Asked]:
             asked = {"prompt": prompt, "max_tokens": number and 20 + number, "echo": number % 16 == 0}
             found.append((COMPLETIONS, {**common, **asked}))
     long = {"prompt": [7] * 250, "max_tokens": 1000, "ignore_eos": True}
-    return [*found, (COMPLETIONS, long), ("/tokenize", {"prompt": TEXTS[3], "return_token_strs": True}),
-            ("/tokenize", {"prompt": "", "add_special_tokens": False}), ("/detokenize", {"tokens": [5, 300, 401, 599]})]  # fmt: skip
+    return [
+        *found,
+        (COMPLETIONS, long),
+        ("/tokenize", {"prompt": TEXTS[3], "return_token_strs": True}),
+        ("/tokenize", {"prompt": "", "add_special_tokens": False}),
+        ("/detokenize", {"tokens": [5, 300, 401, 599]}),
+    ]
 
 
 CHATTED = {"messages": [{"role": "user", "content": "x"}]}
@@ -134,11 +139,14 @@ def refused() -> list[Asked]:
         {"top_p": 1.5e300}, {"n": 0}, {"n": 1.0}, {"n": 128}, {"n": 10**25}, {"seed": 2**63}, {"seed": 0.5},
         {"max_tokens": -1}, {"stream": 1}, {"stop": [""]}, {"stop": ["x"] * 17}, {"stop": {"ö\n\x01\x7f/": None}},
         {"stop": "x" * 1025}, {"logit_bias": {"01": 1}}, {"logit_bias": {"3": 101}}, {"logit_bias": {"600": 1}},
-        {"logit_bias": []}, {"logprobs": 21}, {"stream_options": {"include_usage": True}}, {"stream": True, "stream_options": 3},
-        {"stream": True, "stream_options": {"more": 1}}, {"stream": True, "stream_options": {"include_obfuscation": True}},
+        {"logit_bias": []}, {"logprobs": 21}, {"stream_options": {"include_usage": True}},
+        {"stream": True, "stream_options": 3},
+        {"stream": True, "stream_options": {"more": 1}},
+        {"stream": True, "stream_options": {"include_obfuscation": True}},
         {"stream": True, "stream_options": {"include_usage": 1}}, {"model": "other"}, {"model": 3}, {"user": "x" * 257},
         {"best_of": 2}, {"best_of": True}, {"suffix": "x"}, {"unknown": 1}, {"x" * 300: 1}, {"echo": 1.5e-9},
-        {"response_format": {"type": "other"}}, {"response_format": {"type": "text", "more": 1}}, {"response_format": 3},
+        {"response_format": {"type": "other"}}, {"response_format": {"type": "text", "more": 1}},
+        {"response_format": 3},
         {"temperature": [1.0, 123456789012345680.0, 1e22, -0.0, 0.0001, 0.00001, "€" * 80]},
     ]  # fmt: skip
     talk: list[dict[str, Any]] = [
@@ -148,7 +156,8 @@ def refused() -> list[Asked]:
         {"messages": ["x"]}, {"messages": [{"role": "tool", "content": "x"}]}, {"messages": [{"role": "user"}]},
         {"messages": [{"role": "user", "content": []}]}, {"messages": [{"role": "user", "content": "x", "name": "y"}]},
         {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, {"messages": [{"content": "x"}]},
-        {"messages": [{"role": "user", "content": [{"type": "text", "text": 3}]}]}, {"messages": [{"role": ["user"], "content": ""}]},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": 3}]}]},
+        {"messages": [{"role": ["user"], "content": ""}]},
         {"messages": [{"role": "user", "content": [{"type": "text", "text": "", "more": 3}]}]},
         {"messages": [{"role": "assistant", "content": "x", "tool_calls": [1]}]},
         {"messages": [{"role": "user", "content": "word " * 300}]},
@@ -229,7 +238,8 @@ def test_the_same_refusals(folder: Path, language: str) -> None:
             wanted = server.request("POST", COMPLETIONS, body)
             assert wanted[0] == 400 and other.request("POST", COMPLETIONS, body) == wanted, body
         for method, path, headers in (
-            ("GET", "/nowhere", {}), ("GET", COMPLETIONS, {}), ("POST", "/v1/models", {}), ("GET", "/v1/models/other", {}),
+            ("GET", "/nowhere", {}), ("GET", COMPLETIONS, {}), ("POST", "/v1/models", {}),
+            ("GET", "/v1/models/other", {}),
             ("GET", "/health", {"host": "example.org"}), ("GET", "/health", {"host": "[::1]:80"}), ("PUT", "/", {}),
             ("GET", "/health", {f"x-{number}": "y" for number in range(101)}), ("GET", "/health/ready", {}),
             ("GET", "/v1/models", {}), ("GET", "/v1/models/small", {}), ("GET", "/", {}), ("HEAD", "/", {}),
