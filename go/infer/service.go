@@ -303,12 +303,12 @@ func (s *Service) tell(texts *[]*Text) {
 			s.model.scheduler.Cancel(request)
 		}
 		s.count(text, len(events) > 0 || err != nil || !request.Admitted.IsZero())
-		s.handOver(text, events, err, now)
-		if err == nil && !text.under.over {
-			return false
+		ended := err != nil || text.under.over
+		if ended {
+			s.forget(text) // before its caller knows, who may come with the next one
 		}
-		s.forget(text)
-		return true
+		s.handOver(text, events, err, now)
+		return ended
 	})
 }
 

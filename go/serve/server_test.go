@@ -1,0 +1,493 @@
+package serve
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/infer"
+	"github.com/nncuda/nncuda/go/infer/engine"
+	"github.com/nncuda/nncuda/go/internal/must"
+	"github.com/nncuda/nncuda/go/internal/storedmodel"
+	"github.com/nncuda/nncuda/go/tokenizer"
+)
+
+var fixture = filepath.Join("..", "..", "tests", "tokenizer", "own_unigram.model")
+
+const long = `{"prompt": "the sea", "max_tokens": 400, "ignore_eos": true, "stream": true}`
+
+// running is a server of a small model on a port of its own.
+type running struct {
+	t       *testing.T
+	model   *infer.LanguageModel
+	server  *Server
+	address string
+	log     *safeBuffer
+	ended   chan error
+}
+
+type safeBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *safeBuffer) Write(line []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(line)
+}
+
+func (b *safeBuffer) lines() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	lines := strings.Split(b.String(), "\n")
+	return lines[:len(lines)-1]
+}
+
+// start runs a server until the test ends, of two texts at once and one that waits unless `options` say more.
+func start(t *testing.T, options Options) *running {
+	t.Helper()
+	tokens := must.Get(tokenizer.Open(fixture))(t)
+	folder := storedmodel.Folder(t, "llama", func(config *formats.Object) { config.Set("vocab_size", tokens.VocabSize()) })
+	storedmodel.WithTokenizer(t, folder, fixture)
+	r := &running{t: t, log: &safeBuffer{}, ended: make(chan error, 1)}
+	r.model = must.Get(infer.Load(folder, infer.LoadOptions{Options: engine.Options{MaxBatch: 2}}))(t)
+	options.Name, options.Log, options.MaxQueue = "small", r.log, 1
+	if options.Timeout == 0 {
+		options.Timeout = time.Minute
+	}
+	r.server = must.Get(New(r.model, options))(t)
+	on := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	r.address = on.Addr().String()
+	go func() { r.ended <- r.server.Serve(on) }()
+	t.Cleanup(func() {
+		r.server.Stop()
+		r.server.Stop()
+		<-r.ended
+		must.Do(t, r.model.Close())
+	})
+	return r
+}
+
+// ends waits for the server's end, which the test asked for.
+func (r *running) ends() error {
+	err := <-r.ended
+	r.ended <- err // for the clean-up
+	return err
+}
+
+// asked is a request with headers, "name: value" each.
+func (r *running) asked(ctx context.Context, method, path, body string, headers ...string) (*http.Response, error) {
+	request := must.Get(http.NewRequestWithContext(ctx, method, "http://"+r.address+path, strings.NewReader(body)))(r.t)
+	request.Header.Set("Content-Type", "application/json")
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		request.Header.Set(name, value)
+		if name == "Host" {
+			request.Host = value
+		}
+	}
+	return http.DefaultClient.Do(request)
+}
+
+// answer is the status and the body of a request.
+func (r *running) answer(method, path, body string, headers ...string) (int, string) {
+	r.t.Helper()
+	response := must.Get(r.asked(context.Background(), method, path, body, headers...))(r.t)
+	defer response.Body.Close()
+	return response.StatusCode, string(must.Get(io.ReadAll(response.Body))(r.t))
+}
+
+// codeOf is the code of an error's body.
+func codeOf(t *testing.T, body string) string {
+	t.Helper()
+	var found struct {
+		Error struct{ Message, Type, Param, Code string }
+	}
+	if err := json.Unmarshal([]byte(body), &found); err != nil || found.Error.Message == "" || found.Error.Type == "" {
+		t.Errorf("%q is no error: %v", body, err)
+	}
+	return found.Error.Code
+}
+
+// until waits until something is so.
+func (r *running) until(holds func() bool) {
+	r.t.Helper()
+	for range 3000 {
+		if holds() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	r.t.Fatal("it did not come to that")
+}
+
+func (r *running) open() int {
+	running, waiting := r.server.service.Counts()
+	return running + waiting
+}
+
+// gate is a constraint that holds the engine in the middle of a step.
+type gate struct {
+	words         int
+	reached, open chan struct{}
+}
+
+func (g *gate) Mask() ([]uint32, error) {
+	mask := make([]uint32, g.words)
+	for at := range mask {
+		mask[at] = math.MaxUint32
+	}
+	return mask, nil
+}
+
+func (g *gate) Accept(int32) error {
+	g.reached <- struct{}{}
+	<-g.open
+	return nil
+}
+
+// hold keeps the engine in a step until it is let go; the text of that step is not the server's.
+func (r *running) hold() (letGo func()) {
+	hold := &gate{(r.model.Config().VocabSize + 31) / 32, make(chan struct{}), make(chan struct{})}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, err := range r.model.Generate(context.Background(), infer.Generation{
+			Prompts: []infer.Prompt{{IDs: []int32{1, 2, 3}}}, MaxNewTokens: 2, EndIDs: []int32{},
+			Constraints: []engine.Constraint{hold},
+		}) {
+			if err != nil {
+				r.t.Error(err)
+			}
+		}
+	}()
+	<-hold.reached
+	letGo = sync.OnceFunc(func() {
+		close(hold.open)
+		<-done
+	})
+	r.t.Cleanup(letGo) // before the server's end
+	return letGo
+}
+
+var changing = regexp.MustCompile(`"(id|created)":("[a-z]+-[0-9a-f]{32}"|\d+)`)
+
+func TestTheSameBytesAloneAndTogether(t *testing.T) {
+	r := start(t, Options{})
+	bodies := make([]string, 8)
+	ask := func(at int) string {
+		body := fmt.Sprintf(`{"prompt": "the sea %d", "seed": %d, "max_tokens": 30, "stream": %v, "logprobs": 2}`, at, at, at%2 == 0)
+		for {
+			status, found := r.answer(http.MethodPost, completionsPath, body)
+			if status == http.StatusOK {
+				return changing.ReplaceAllString(found, "")
+			}
+			if code := codeOf(t, found); code != "queue_full" {
+				t.Error(found)
+				return ""
+			}
+		}
+	}
+	for at := range bodies {
+		bodies[at] = ask(at)
+	}
+	var group sync.WaitGroup
+	for at := range bodies {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			if found := ask(at); found != bodies[at] {
+				t.Errorf("%s\n%s", found, bodies[at])
+			}
+		}()
+	}
+	group.Wait()
+	r.until(func() bool { return r.open() == 0 })
+}
+
+func TestAClientThatLeaves(t *testing.T) {
+	r := start(t, Options{LogFormat: "json"})
+	letGo := r.hold()
+	for _, body := range []string{long, strings.Replace(long, "true}", "false}", 1)} {
+		ctx, cancel := context.WithCancel(context.Background())
+		left := make(chan error)
+		go func() {
+			_, err := r.asked(ctx, http.MethodPost, completionsPath, body)
+			left <- err
+		}()
+		r.until(func() bool { return r.open() == 1 })
+		before := len(r.log.lines())
+		cancel()
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		r.until(func() bool { return len(r.log.lines()) > before })
+		letGo() // the step that was under way
+		r.until(func() bool { return r.open() == 0 })
+		if state := must.Get(r.model.State(context.Background()))(t); state.Running+state.Waiting+state.UsedPages != 0 {
+			t.Errorf("%+v", state)
+		}
+		letGo = r.hold()
+	}
+	if lines := r.log.lines(); len(lines) != 2 {
+		t.Error(lines)
+	}
+	for _, line := range r.log.lines() {
+		var found map[string]any
+		must.Do(t, json.Unmarshal([]byte(line), &found))
+		if found["gone"] != true || found["tokens"] != 0.0 || found["finish"] != "cancelled" {
+			t.Error(line)
+		}
+	}
+}
+
+func TestAFullQueue(t *testing.T) {
+	r := start(t, Options{})
+	letGo := r.hold()
+	var group sync.WaitGroup
+	for range 3 {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			if status, body := r.answer(http.MethodPost, completionsPath, `{"prompt": "x", "max_tokens": 3}`); status != http.StatusOK {
+				t.Error(body)
+			}
+		}()
+	}
+	r.until(func() bool { return r.open() == 3 })
+	response := must.Get(r.asked(context.Background(), http.MethodPost, completionsPath, long))(t)
+	body := string(must.Get(io.ReadAll(response.Body))(t))
+	must.Do(t, response.Body.Close())
+	if response.StatusCode != 429 || response.Header.Get("Retry-After") != "1" || codeOf(t, body) != "queue_full" {
+		t.Error(body)
+	}
+	letGo()
+	group.Wait()
+	r.until(func() bool { return len(r.log.lines()) == 4 }) // what is counted is before its line
+	status, text := r.answer(http.MethodGet, "/metrics", "")
+	for _, line := range []string{
+		`nncuda_http_requests_total{model_name="small",route="/v1/completions",status="429"} 1`,
+		`nncuda_texts_total{model_name="small",finish="length"} 3`, `vllm:generation_tokens_total{model_name="small"} 9`,
+		`nncuda_time_to_first_token_seconds_count{model_name="small"} 3`, `nncuda_requests_running{model_name="small"} 0`,
+		`nncuda_text_seconds_bucket{model_name="small",le="+Inf"} 3`,
+	} {
+		if status != http.StatusOK || !strings.Contains(text, line+"\n") {
+			t.Errorf("%s is missing", line)
+		}
+	}
+}
+
+func TestARequestThatTakesTooLong(t *testing.T) {
+	r := start(t, Options{Timeout: 50 * time.Millisecond})
+	letGo := r.hold()
+	status, body := r.answer(http.MethodPost, completionsPath, long)
+	if status != http.StatusGatewayTimeout || !strings.Contains(body, "the request took more than 0.05 s") {
+		t.Error(body)
+	}
+	letGo()
+	r.until(func() bool { return r.open() == 0 })
+}
+
+// A server that is told to end lets what runs end, and listens no more.
+func TestDraining(t *testing.T) {
+	r := start(t, Options{Drain: time.Minute})
+	letGo := r.hold()
+	done := make(chan string)
+	go func() {
+		_, body := r.answer(http.MethodPost, completionsPath, long)
+		done <- body
+	}()
+	r.until(func() bool { return r.open() == 1 })
+	r.server.Stop()
+	r.until(func() bool {
+		made, err := net.Dial("tcp", r.address)
+		if err == nil {
+			must.Do(t, made.Close())
+		}
+		return err != nil
+	})
+	letGo()
+	if body := <-done; !strings.HasSuffix(body, `"finish_reason":"length"}]}`+"\n\n"+endOfEvents) {
+		t.Error(body)
+	}
+	must.Do(t, r.ends())
+}
+
+// Who comes in the moment before the connections close is told why.
+func TestRequestsWhileItDrains(t *testing.T) {
+	r := start(t, Options{})
+	r.server.app.draining.Store(true)
+	if status, body := r.answer(http.MethodPost, completionsPath, long); status != 503 || codeOf(t, body) != "draining" {
+		t.Error(body)
+	}
+	if status, body := r.answer(http.MethodGet, "/health/ready", ""); status != 503 || body != `{"live":true,"ready":false}` {
+		t.Error(body)
+	}
+	if status, _ := r.answer(http.MethodGet, "/health/live", ""); status != http.StatusOK {
+		t.Error(status)
+	}
+}
+
+func TestTheSecondStopCuts(t *testing.T) {
+	r := start(t, Options{Drain: time.Minute})
+	response := must.Get(r.asked(context.Background(), http.MethodPost, completionsPath, long))(t)
+	defer response.Body.Close()
+	letGo := r.hold()
+	r.server.Stop()
+	r.until(r.server.app.draining.Load)
+	r.server.Stop()
+	r.until(func() bool { return r.server.service.CheckPlaces(0) != nil })
+	letGo()
+	body := string(must.Get(io.ReadAll(response.Body))(t))
+	parts := strings.Split(strings.TrimSuffix(body, "\n\n"), "\n\n")
+	if last := parts[max(len(parts)-2, 0)]; parts[len(parts)-1] != "data: [DONE]" ||
+		codeOf(t, strings.TrimPrefix(last, "data: ")) != "draining" {
+		t.Error(body)
+	}
+	must.Do(t, r.ends())
+}
+
+func TestADeviceThatFails(t *testing.T) {
+	r := start(t, Options{Drain: time.Minute})
+	letGo := r.hold()
+	done := make(chan string)
+	go func() {
+		_, body := r.answer(http.MethodPost, completionsPath, strings.Replace(long, "true}", "false}", 1))
+		done <- body
+	}()
+	r.until(func() bool { return r.open() == 1 })
+	closed := make(chan error)
+	go func() { closed <- r.model.Close() }()
+	time.Sleep(20 * time.Millisecond) // it waits for the step by now; if not, the text is a little longer
+	letGo()
+	must.Do(t, <-closed)
+	if body := <-done; codeOf(t, body) != "engine_failed" {
+		t.Error(body)
+	}
+	if err := r.ends(); !errors.Is(err, infer.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+func TestWhoMayAsk(t *testing.T) {
+	r := start(t, Options{Keys: []string{"first", "second"}})
+	for authorization, wanted := range map[string]int{
+		"Bearer first": 200, "bearer  second ": 200, "Bearer third": 401, "first": 401, "Basic first": 401, "Bearer firs": 401, "": 401,
+	} {
+		status, body := r.answer(http.MethodGet, "/v1/models", "", "Authorization: "+authorization, "Host: example.org")
+		if status != wanted {
+			t.Errorf("%q: %d %s", authorization, status, body)
+		}
+	}
+	for _, path := range []string{"/", "/health", "/health/live", "/health/ready"} {
+		if status, _ := r.answer(http.MethodGet, path, ""); status != http.StatusOK {
+			t.Errorf("%s: %d", path, status)
+		}
+	}
+	open := start(t, Options{NoPage: true})
+	for host, wanted := range map[string]int{
+		"localhost:80": 200, "a.localhost": 200, "127.0.0.9": 200, "[::1]:9": 200, "example.org": 403, "localhost.example.org:80": 403,
+	} {
+		if status, body := open.answer(http.MethodGet, "/health", "", "Host: "+host); status != wanted {
+			t.Errorf("%s: %d %s", host, status, body)
+		}
+	}
+	if status, _ := open.answer(http.MethodGet, "/", ""); status != http.StatusNotFound {
+		t.Error("the page is there")
+	}
+}
+
+func TestLimits(t *testing.T) {
+	r := start(t, Options{})
+	if status, body := r.answer(http.MethodPost, completionsPath, strings.Repeat(" ", limit("body_bytes")+1)); status != 413 {
+		t.Errorf("%d %s", status, body)
+	}
+	reader, writer := io.Pipe()
+	go func() {
+		_, _ = writer.Write(bytes.Repeat([]byte(" "), limit("body_bytes")+1))
+		_ = writer.Close()
+	}()
+	request := must.Get(http.NewRequest(http.MethodPost, "http://"+r.address+completionsPath, reader))(t)
+	request.Header.Set("Content-Type", "application/json")
+	if response, err := http.DefaultClient.Do(request); err == nil { // which may still have been sending
+		if response.StatusCode != 413 {
+			t.Error(response.Status)
+		}
+		must.Do(t, response.Body.Close())
+	}
+	// What net/http refuses by itself has the form of the other errors.
+	for sent, wanted := range map[string]string{
+		"hello\r\n\r\n": "400 bad_http", "GET / HTTP/1.1\r\n\r\n": "400 bad_http", "GET / HTTP/9.9\r\nHost: localhost\r\n\r\n": "400 bad_http",
+		"GET / HTTP/1.1\r\nHost: localhost\r\nx: " + strings.Repeat("y", limit("header_bytes")):                                         "431 headers_too_large",
+		"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n": "400 bad_http",
+	} {
+		made := must.Get(net.Dial("tcp", r.address))(t)
+		must.Get(io.WriteString(made, sent))(t)
+		response := must.Get(http.ReadResponse(bufio.NewReader(made), nil))(t)
+		body := string(must.Get(io.ReadAll(response.Body))(t))
+		if found := strconv.Itoa(response.StatusCode) + " " + codeOf(t, body); found != wanted {
+			t.Errorf("%.40q: %s, not %s", sent, found, wanted)
+		}
+		must.Do(t, made.Close())
+	}
+	if status, _ := r.answer(http.MethodGet, "/health", ""); status != http.StatusOK {
+		t.Error("it suffered")
+	}
+}
+
+// A head that does not come in time is told so, and a connection that waits for its next request is just closed.
+func TestASlowHead(t *testing.T) {
+	for _, served := range []bool{false, true} {
+		ours, theirs := net.Pipe()
+		made := &connection{Conn: ours, from: &listener{}}
+		made.idle.Store(served)
+		must.Do(t, made.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
+		go func() {
+			_, _ = made.Read(make([]byte, 1))
+			_ = made.Close()
+		}()
+		found := string(must.Get(io.ReadAll(theirs))(t))
+		if served != (found == "") || !served && !strings.HasPrefix(found, "HTTP/1.1 408 ") {
+			t.Errorf("%v: %q", served, found)
+		}
+	}
+}
+
+func TestTooManyConnections(t *testing.T) {
+	on := &listener{Listener: must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)}
+	defer on.Close()
+	on.open.Store(int64(limit("connections")))
+	go func() { _, _ = on.Accept() }()
+	made := must.Get(net.Dial("tcp", on.Addr().String()))(t)
+	defer made.Close()
+	found := string(must.Get(io.ReadAll(made))(t))
+	if !strings.HasPrefix(found, "HTTP/1.1 503 ") || !strings.Contains(found, "too_many_connections") {
+		t.Error(found)
+	}
+}
+
+func TestLinesOfTheLog(t *testing.T) {
+	var out bytes.Buffer
+	log := &accessLog{to: &out}
+	log.record(object{{"path", "/a b=\"\n"}, {"none", nil}, {"empty", ""}, {"count", 3}, {"plain", "/x-y"}, {"seconds", seconds(1500 * time.Microsecond)}})
+	_, found, _ := strings.Cut(out.String(), " ")
+	if wanted := `path="/a b=\"\n" empty="" count=3 plain=/x-y seconds=0.0015` + "\n"; found != wanted {
+		t.Error(found)
+	}
+}
