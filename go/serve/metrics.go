@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -170,9 +169,11 @@ func (m *metric) appendHistogram(text []byte, name, labels string) []byte {
 			bound = number(m.buckets[at])
 		}
 		count += one
-		text = fmt.Appendf(text, "%s_bucket{%s,le=%q} %d\n", name, labels, bound, count)
+		text = fmt.Appendf(text, "%s_bucket{%s,le=%q} %s\n", name, labels, bound, number(float64(count)))
 	}
-	return fmt.Appendf(text, "%s_count{%s} %d\n%s_sum{%s} %s\n", name, labels, count, name, labels, number(m.sum))
+	return fmt.Appendf(text, "%s_count{%s} %s\n%s_sum{%s} %s\n", name, labels, number(float64(count)), name, labels,
+		number(m.sum))
 }
 
-func number(value float64) string { return strconv.FormatFloat(value, 'g', -1, 64) }
+// number is one as Prometheus' Python client writes it, so that the names of buckets are the same.
+func number(value float64) string { return pythonFloat(value) }

@@ -42,7 +42,7 @@ type Server struct {
 	log     *accessLog
 	drain   time.Duration
 
-	stops  chan struct{} // of Stop, two at most
+	stops  chan string // why Stop was called, two at most
 	failed chan error
 }
 
@@ -63,7 +63,7 @@ func New(model *infer.LanguageModel, options Options) (*Server, error) {
 	}
 	s := &Server{
 		log:   &accessLog{json: options.LogFormat == "json", to: cmp.Or(options.Log, io.Discard)},
-		drain: options.Drain, stops: make(chan struct{}, 2), failed: make(chan error, 1),
+		drain: options.Drain, stops: make(chan string, 2), failed: make(chan error, 1),
 	}
 	counted := newMetrics(options.Name)
 	s.service = infer.NewService(model, options.MaxQueue, counted, func(err error) {
@@ -95,9 +95,9 @@ func (s *Server) Serve(on net.Listener) error {
 	select {
 	case failure = <-ended:
 	case failure = <-s.failed:
-	case <-s.stops:
+	case why := <-s.stops:
 		running, waiting := s.service.Counts()
-		s.log.record(object{{"level", "info"}, {"message", "shutting down"}, {"texts", running + waiting}})
+		s.log.record(object{{"level", "info"}, {"message", why + ": shutting down"}, {"texts", running + waiting}})
 	}
 	s.shutDown()
 	s.service.Close()
@@ -142,10 +142,10 @@ func (s *Server) shutDown() {
 }
 
 // Stop ends Serve: no new requests; those that run go on until they end, or are cut after Options.Drain. The second time
-// they are cut at once.
-func (s *Server) Stop() {
+// they are cut at once. The log says why: "SIGTERM".
+func (s *Server) Stop(why string) {
 	select {
-	case s.stops <- struct{}{}:
+	case s.stops <- why:
 	default:
 	}
 }

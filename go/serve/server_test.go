@@ -76,8 +76,8 @@ func start(t *testing.T, options Options) *running {
 	r.address = on.Addr().String()
 	go func() { r.ended <- r.server.Serve(on) }()
 	t.Cleanup(func() {
-		r.server.Stop()
-		r.server.Stop()
+		r.server.Stop("test")
+		r.server.Stop("test")
 		<-r.ended
 		must.Do(t, r.model.Close())
 	})
@@ -282,10 +282,10 @@ func TestAFullQueue(t *testing.T) {
 	r.until(func() bool { return len(r.log.lines()) == 4 }) // what is counted is before its line
 	status, text := r.answer(http.MethodGet, "/metrics", "")
 	for _, line := range []string{
-		`nncuda_http_requests_total{model_name="small",route="/v1/completions",status="429"} 1`,
-		`nncuda_texts_total{model_name="small",finish="length"} 3`, `vllm:generation_tokens_total{model_name="small"} 9`,
-		`nncuda_time_to_first_token_seconds_count{model_name="small"} 3`, `nncuda_requests_running{model_name="small"} 0`,
-		`nncuda_text_seconds_bucket{model_name="small",le="+Inf"} 3`,
+		`nncuda_http_requests_total{model_name="small",route="/v1/completions",status="429"} 1.0`,
+		`nncuda_texts_total{model_name="small",finish="length"} 3.0`, `vllm:generation_tokens_total{model_name="small"} 9.0`,
+		`nncuda_time_to_first_token_seconds_count{model_name="small"} 3.0`, `nncuda_requests_running{model_name="small"} 0.0`,
+		`nncuda_text_seconds_bucket{model_name="small",le="+Inf"} 3.0`,
 	} {
 		if status != http.StatusOK || !strings.Contains(text, line+"\n") {
 			t.Errorf("%s is missing", line)
@@ -314,7 +314,7 @@ func TestDraining(t *testing.T) {
 		done <- body
 	}()
 	r.until(func() bool { return r.open() == 1 })
-	r.server.Stop()
+	r.server.Stop("test")
 	r.until(func() bool {
 		made, err := net.Dial("tcp", r.address)
 		if err == nil {
@@ -349,9 +349,9 @@ func TestTheSecondStopCuts(t *testing.T) {
 	response := must.Get(r.asked(context.Background(), http.MethodPost, completionsPath, long))(t)
 	defer response.Body.Close()
 	letGo := r.hold()
-	r.server.Stop()
+	r.server.Stop("test")
 	r.until(r.server.app.draining.Load)
-	r.server.Stop()
+	r.server.Stop("test")
 	r.until(func() bool { return r.server.service.CheckPlaces(0) != nil })
 	letGo()
 	body := string(must.Get(io.ReadAll(response.Body))(t))

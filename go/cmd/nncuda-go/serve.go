@@ -214,8 +214,12 @@ func (f *serveFlags) run(command *cobra.Command, std streams) (err error) {
 	go func() {
 		for {
 			select {
-			case <-signals:
-				server.Stop()
+			case number := <-signals:
+				why := "SIGTERM"
+				if number == os.Interrupt {
+					why = "SIGINT"
+				}
+				server.Stop(why)
 			case <-over:
 				return
 			}
