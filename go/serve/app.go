@@ -156,7 +156,10 @@ func (a *app) sendError(x *exchange, err *apiError) {
 		for name, value := range err.headers {
 			x.w.Header().Set(name, value)
 		}
-		x.gone = x.respond(err.status, contentJSON, err.body()) != nil
+		after := linger(x.w, x.r)
+		if x.gone = x.respond(err.status, contentJSON, err.body()) != nil; !x.gone {
+			after()
+		}
 	case x.answer != nil && x.answer.stream:
 		last := append(append([]byte("data: "), err.body()...), "\n\n"+endOfEvents...)
 		x.gone = x.event(last) != nil

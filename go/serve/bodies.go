@@ -58,6 +58,25 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, control.SetReadDeadline(time.Time{})
 }
 
+// linger reads on for a while where the answer comes before the end of the request, before the answer and after it: a
+// client that still sends when the connection is closed may lose the answer. `after` does the latter.
+func linger(w http.ResponseWriter, r *http.Request) (after func()) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return func() {}
+	}
+	control := http.NewResponseController(w)
+	deadline := time.Now().Add(time.Duration(limit("linger_seconds")) * time.Second)
+	if err := control.SetReadDeadline(deadline); err != nil {
+		return func() {}
+	}
+	return func() {
+		// Who sends more than any body may have has no further request to lose.
+		if _, err := io.CopyN(io.Discard, r.Body, 2*int64(limit("body_bytes"))); errors.Is(err, io.EOF) {
+			_ = control.SetReadDeadline(time.Time{})
+		}
+	}
+}
+
 // hasLoneSurrogate says whether a JSON text that was read without an error escapes half of a surrogate pair, which
 // becomes a replacement character otherwise.
 func hasLoneSurrogate(text []byte) bool {

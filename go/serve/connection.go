@@ -61,12 +61,22 @@ type connection struct {
 	busy     atomic.Bool // while the handler has a request
 	idle     atomic.Bool // since an answer, while no byte of the next request has come
 	aborting atomic.Bool // net/http ends a read of its own
+	told     atomic.Bool // that its head was too slow: nothing else may be said
 }
 
 // Close gives the place back.
 func (c *connection) Close() error {
 	c.once.Do(func() { c.from.open.Add(-1) })
 	return c.Conn.Close()
+}
+
+// CloseWrite ends what is sent: net/http then waits a while before it closes, since a client that still sends at that
+// moment may lose the answer.
+func (c *connection) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
 }
 
 // SetReadDeadline takes note of how net/http ends its reads: with a time long ago.
@@ -82,6 +92,7 @@ func (c *connection) Read(into []byte) (int, error) {
 		c.idle.Store(false)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) && !c.busy.Load() && !c.idle.Load() && !c.aborting.Load() {
+		c.told.Store(true)
 		slow := refusal("body_too_slow", "", named{"seconds": limit("header_seconds")})
 		_ = c.Conn.SetWriteDeadline(time.Now().Add(lastWords))
 		_, _ = c.Conn.Write(bareResponse(slow))
@@ -94,6 +105,9 @@ var plainError = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnecti
 
 // Write puts errors that net/http has written into the form of the others.
 func (c *connection) Write(what []byte) (int, error) {
+	if c.told.Load() {
+		return 0, net.ErrClosed
+	}
 	if !bytes.HasPrefix(what, []byte("HTTP/1.1 ")) || !bytes.Contains(what, plainError) {
 		return c.Conn.Write(what)
 	}

@@ -451,6 +451,23 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// The answer comes before the end of a body that is not needed, and the client may send all of it.
+func TestAnErrorBeforeTheEndOfTheBody(t *testing.T) {
+	r := start(t, Options{})
+	made := must.Get(net.Dial("tcp", r.address))(t)
+	defer made.Close()
+	const size = 3 << 20
+	must.Get(fmt.Fprintf(made, "POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", size))(t)
+	for range 3 {
+		must.Get(made.Write(make([]byte, size/3)))(t)
+		time.Sleep(10 * time.Millisecond)
+	}
+	response := must.Get(http.ReadResponse(bufio.NewReader(made), nil))(t)
+	if body := string(must.Get(io.ReadAll(response.Body))(t)); codeOf(t, body) != "route_not_found" {
+		t.Error(body)
+	}
+}
+
 // A head that does not come in time is told so, and a connection that waits for its next request is just closed.
 func TestASlowHead(t *testing.T) {
 	for _, served := range []bool{false, true} {
@@ -460,10 +477,13 @@ func TestASlowHead(t *testing.T) {
 		must.Do(t, made.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
 		go func() {
 			_, _ = made.Read(make([]byte, 1))
+			if !served {
+				_, _ = made.Write(append([]byte("HTTP/1.1 400 Bad Request"), plainError...)) // as net/http does
+			}
 			_ = made.Close()
 		}()
 		found := string(must.Get(io.ReadAll(theirs))(t))
-		if served != (found == "") || !served && !strings.HasPrefix(found, "HTTP/1.1 408 ") {
+		if served != (found == "") || !served && (!strings.HasPrefix(found, "HTTP/1.1 408 ") || strings.Contains(found, "400")) {
 			t.Errorf("%v: %q", served, found)
 		}
 	}
