@@ -70,6 +70,10 @@ class Served:
     def post(self, asked: Asked) -> tuple[int, bytes]:
         return self.request("POST", asked[0], json.dumps(asked[1]).encode())
 
+    def wait_for_log(self) -> None:
+        """Of a server that has ended."""
+        self._reader.join(60)
+
     def end(self) -> None:
         """SIGTERM ends it, and well."""
         self.process.send_signal(signal.SIGTERM)
@@ -280,3 +284,57 @@ def test_keys(folder: Path, language: str, tmp_path: Path) -> None:
         assert words in run("serve", folder, *options, code=2).stderr
     too_small = run("serve", folder, "--port", 0, "--cache-tokens", 1, "--max-batch", 1, code=None)
     assert too_small.returncode != 0 and "cache_tokens" in too_small.stderr
+
+
+@pytest.mark.case("a server's log, metrics and end")
+@pytest.mark.parametrize("language", SERVING)
+def test_what_operators_see(folder: Path, language: str) -> None:
+    """The same series of metrics, and records of the log with the same keys in the same order."""
+    seen: list[tuple[set[frozenset[str]], list[Any]]] = []
+    texts = {"prompt": [3, 4, 5], "n": 3, "max_tokens": 2, "ignore_eos": True, "user": "some one"}
+    for name in ("python", language):
+        with served(name, folder, "--log-format", "json", "--max-batch", 1, "--threads", 1) as server:
+            for asked in ((COMPLETIONS, texts), (CHAT, {**CHATTED, "n": 0}), ("/tokenize", {"prompt": "x"})):
+                server.post(asked)
+            server.request("GET", "/nothing")
+            text = server.request("GET", "/metrics")[1].decode()
+        server.wait_for_log()
+        # Labels stand in any order.
+        series = {
+            frozenset(re.split("[{},]", line.rsplit(" ", 1)[0]))
+            for line in text.splitlines()
+            if not line.startswith("#")
+        }
+        records = [json.loads(line) for line in server.log if line.startswith("{")]
+        kept = (
+            "status",
+            "method",
+            "path",
+            "user",
+            "prompt_tokens",
+            "shared_tokens",
+            "tokens",
+            "finish",
+            "error",
+            "message",
+        )
+        seen.append((series, [(list(one), {key: one[key] for key in kept if key in one}) for one in records]))
+    assert seen[0][0] == seen[1][0] and len(seen[0][0]) > 100
+    assert (
+        seen[0][1] == seen[1][1] and len(seen[0][1]) == 6 and seen[0][1][-1][1]["message"] == "SIGTERM: shutting down"
+    )
+
+
+@pytest.mark.case("a server's log, metrics and end")
+@pytest.mark.parametrize("language", languages.SERVING)
+def test_sigterm_while_texts_are_written(folder: Path, language: str) -> None:
+    """They are cut after --drain-seconds, and it still ends well."""
+    with served(language, folder, "--drain-seconds", 0.2, "--max-queue", 4000, "--max-batch", 4) as server:
+        body = json.dumps({"prompt": [[1, 2, 3]] * 30, "n": 128, "max_tokens": 250, "ignore_eos": True})
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        connection.request("POST", COMPLETIONS, body, {"content-type": "application/json"})
+        while b'nncuda_requests_running{model_name="small"} 0.0' in server.request("GET", "/metrics")[1]:
+            pass
+        server.end()
+        response = connection.getresponse()
+        assert (response.status, json.loads(response.read())["error"]["code"]) == (503, "draining")
