@@ -164,6 +164,13 @@ func (g *gate) Accept(int32) error {
 
 // hold keeps the engine in a step until it is let go; the text of that step is not the server's.
 func (r *running) hold() (letGo func()) {
+	reached, letGo := r.holdNext()
+	<-reached
+	return letGo
+}
+
+// holdNext is hold of the first step that the engine takes for the text; `reached` tells when it does.
+func (r *running) holdNext() (reached <-chan struct{}, letGo func()) {
 	hold := &gate{(r.model.Config().VocabSize + 31) / 32, make(chan struct{}), make(chan struct{})}
 	done := make(chan struct{})
 	go func() {
@@ -177,13 +184,12 @@ func (r *running) hold() (letGo func()) {
 			}
 		}
 	}()
-	<-hold.reached
 	letGo = sync.OnceFunc(func() {
 		close(hold.open)
 		<-done
 	})
 	r.t.Cleanup(letGo) // before the server's end
-	return letGo
+	return hold.reached, letGo
 }
 
 var changing = regexp.MustCompile(`"(id|created)":("[a-z]+-[0-9a-f]{32}"|\d+)`)
@@ -346,9 +352,22 @@ func TestRequestsWhileItDrains(t *testing.T) {
 
 func TestTheSecondStopCuts(t *testing.T) {
 	r := start(t, Options{Drain: time.Minute})
-	response := must.Get(r.asked(context.Background(), http.MethodPost, completionsPath, long))(t)
+	before := r.hold()
+	answered := make(chan *http.Response)
+	go func() {
+		response, err := r.asked(context.Background(), http.MethodPost, completionsPath, long)
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- response
+	}()
+	r.until(func() bool { return r.open() == 1 })
+	reached, letGo := r.holdNext()
+	time.Sleep(50 * time.Millisecond) // it waits for the engine by now
+	before()
+	<-reached // some steps later: the stream has begun, and goes on for long
+	response := <-answered
 	defer response.Body.Close()
-	letGo := r.hold()
 	r.server.Stop("test")
 	r.until(r.server.app.draining.Load)
 	r.server.Stop("test")
