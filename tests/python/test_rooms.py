@@ -27,6 +27,7 @@ ROOMS = (
     {"report"},
     {"train"},
     {"doctor"},
+    {"serve"},
     {"cli"},
     {"bench"},
     {"__init__", "__main__"},
