@@ -92,6 +92,9 @@ DRAWING: Sequence[str] = ("go", "rust")
 #: Those that have `chat` beside Python.
 CHATTING: Sequence[str] = ("go", "rust")
 
+#: Those that have `serve`.
+SERVING: Sequence[str] = ("python", "rust")
+
 
 def required() -> bool:
     return os.environ.get(ENVIRONMENT_VARIABLE) == "required"

@@ -41,9 +41,9 @@ def test_commands(other: languages.Language, command: str) -> None:
     if other.run(command, "--help", code=None).returncode != 0:
         assert own in error and error.endswith(instead), error
     shared = ["train", "plan", "generate", "inspect", "report", "shadow", "bench"]
-    assert (command in [*shared, *(["chat"] if other.name in languages.CHATTING else [])]) == (
-        not error.endswith(instead)
-    )
+    shared += ["chat"] if other.name in languages.CHATTING else []
+    shared += ["serve"] if other.name in languages.SERVING else []
+    assert (command in shared) == (not error.endswith(instead))
 
 
 def test_the_table_of_the_readme() -> None:
