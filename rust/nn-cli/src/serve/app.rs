@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::extract::{Extension, Path, Request, State};
-use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST};
+use axum::http::{Method, StatusCode, Uri, Version};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -233,7 +233,13 @@ impl App {
 async fn serve(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<Peer>().cloned().unwrap_or_default();
     let exchange = Arc::new(Exchange::new(Arc::clone(&app), &request, peer, app.options.timeout));
-    let response = match app.guard.check(request.uri().path(), request.headers()) {
+    let nameless = request.version() == Version::HTTP_11 && !request.headers().contains_key(HOST);
+    let allowed = if nameless {
+        Err(ApiError::new("bad_http", &[]))
+    } else {
+        app.guard.check(request.uri().path(), request.headers())
+    };
+    let response = match allowed {
         Err(error) => error.into_response(),
         Ok(()) => {
             exchange.set_route(route_of(request.uri(), app.options.page));

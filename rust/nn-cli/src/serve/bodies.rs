@@ -1,6 +1,7 @@
 //! Reads the body of a request, within limits of size, time and shape.
 
 use std::future::poll_fn;
+use std::ops::Range;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -67,68 +68,81 @@ async fn read(request: Request) -> Result<Vec<u8>, ApiError> {
 }
 
 fn object(body: &[u8]) -> Result<Table, ApiError> {
-    match parse_json(body) {
-        Ok(mut value @ Value::Table(_)) => {
-            if has_odd_numbers(body) {
-                restore(&mut value, &mut numbers(body));
-            }
-            value.as_table().cloned().ok_or_else(|| ApiError::new("not_json", &[]))
+    let numbers = numbers(body);
+    let odd_ones: Vec<&Range<usize>> =
+        numbers.iter().filter(|number| odd(&body[(*number).clone()]).is_some()).collect();
+    let parsed = if odd_ones.is_empty() {
+        parse_json(body)
+    } else {
+        let (mut plain, mut copied) = (Vec::with_capacity(body.len()), 0);
+        for number in odd_ones {
+            plain.extend_from_slice(&body[copied..number.start]);
+            plain.extend_from_slice(b"0.5");
+            copied = number.end;
         }
+        plain.extend_from_slice(&body[copied..]);
+        parse_json(&plain).map(|mut value| {
+            restore(&mut value, &mut numbers.iter().map(|number| &body[number.clone()]));
+            value
+        })
+    };
+    match parsed {
+        Ok(Value::Table(table)) => Ok(table),
         _ => Err(ApiError::new("not_json", &[])),
     }
 }
 
-/// Whether there may be whole numbers that are read as numbers with a fraction, and quoted otherwise: those beyond 64 bits, and -0.
-fn has_odd_numbers(body: &[u8]) -> bool {
-    body.split(|byte| !byte.is_ascii_digit()).any(|digits| digits.len() >= 19)
-        || body.windows(2).any(|pair| pair == b"-0")
-}
-
-/// The numbers of a JSON text, in their order.
-fn numbers(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        while let [first, more @ ..] = rest {
-            match first {
-                b'"' => {
-                    let mut escaped = false;
-                    let end = more.iter().position(|byte| match byte {
-                        _ if escaped => {
-                            escaped = false;
-                            false
-                        }
-                        b'\\' => {
-                            escaped = true;
-                            false
-                        }
-                        byte => *byte == b'"',
-                    });
-                    rest = more.get(end? + 1..)?;
-                }
-                b'-' | b'0'..=b'9' => {
-                    let end =
-                        more.iter().position(|byte| !matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
-                    let (number, after) = rest.split_at(1 + end.unwrap_or(more.len()));
-                    rest = after;
-                    if number != b"-" {
-                        return Some(number); // which "-Infinity" is not, that stands as a text
-                    }
-                }
-                _ => rest = more,
-            }
+/// A number that would be read otherwise than by Python, and therefore be quoted otherwise: a whole one beyond 64 bits, -0, and one
+/// that is not finite.
+fn odd(number: &[u8]) -> Option<Value> {
+    let text = std::str::from_utf8(number).ok()?;
+    if matches!(text, "NaN" | "Infinity" | "-Infinity") {
+        return text.parse().ok().map(Value::Float);
+    }
+    if text != "-0" && text.len() < 19 && !text.contains(['e', 'E']) {
+        return None;
+    }
+    match serde_json::from_str::<f64>(text) {
+        Ok(_) => {
+            let whole: i128 = text.parse().ok()?;
+            (text == "-0" || i64::try_from(whole).is_err()).then_some(Value::Integer(whole))
         }
-        None
-    })
+        Err(error) if error.to_string().starts_with("number out of range") => text.parse().ok().map(Value::Float),
+        Err(_) => None,
+    }
 }
 
-/// Has the numbers of a value that are whole, as far as 128 bits reach, be whole.
+/// Where the numbers of a JSON text stand, in their order, words for those that are not finite among them.
+fn numbers(text: &[u8]) -> Vec<Range<usize>> {
+    let (mut found, mut at) = (Vec::new(), 0);
+    while let Some(first) = text.get(at) {
+        let start = at;
+        at += 1;
+        match first {
+            b'"' => {
+                while text.get(at).is_some_and(|byte| *byte != b'"') {
+                    at += if text[at] == b'\\' { 2 } else { 1 };
+                }
+                at += 1;
+            }
+            b'-' | b'0'..=b'9' | b'I' | b'N' => {
+                while text.get(at).is_some_and(|byte| byte.is_ascii_alphanumeric() || b".+-".contains(byte)) {
+                    at += 1;
+                }
+                found.push(start..at);
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Has the odd numbers of a value be what they are, as far as 128 bits reach.
 fn restore<'t>(value: &mut Value, numbers: &mut impl Iterator<Item = &'t [u8]>) {
     match value {
-        Value::Integer(_) => drop(numbers.next()),
-        Value::Float(_) => {
-            let whole = numbers.next().and_then(|number| std::str::from_utf8(number).ok()?.parse().ok());
-            if let Some(whole) = whole {
-                *value = Value::Integer(whole);
+        Value::Integer(_) | Value::Float(_) => {
+            if let Some(number) = numbers.next().and_then(odd) {
+                *value = number;
             }
         }
         Value::List(list) => list.iter_mut().for_each(|one| restore(one, numbers)),
@@ -153,12 +167,13 @@ mod tests {
 
     #[test]
     fn whole_numbers_stay_whole() {
-        let text =
-            r#"{"a":[1,1.5,"7\\\"8",1e3],"b":{"c":-100000000000000000000000000000,"d":NaN},"e":18446744073709551616}"#;
+        let text = r#"{"a":[1,1.5,"7\\\"8",1e3,-0],"b":{"c":-100000000000000000000000000000,"d":NaN},"e":1e999,"f":18446744073709551616}"#;
         let read = object(text.as_bytes()).unwrap();
-        let expected = r#"{"a":[1,1.5,"7\\\"8",1000.0],"b":{"c":-100000000000000000000000000000,"d":"NaN"},"e":18446744073709551616}"#;
+        let expected = text.replace("1e3", "1000.0").replace("-0]", "0]").replace("1e999", "Infinity");
         assert_eq!(quoted_json(&Value::Table(read)), expected);
-        for wrong in ["", "[]", "3", r#"{"a":1,"a":2}"#, r#"{"a":"\ud800"}"#, r#"{"a":01}"#] {
+        for wrong in
+            ["", "[]", "3", r#"{"a":1,"a":2}"#, r#"{"a":"\ud800"}"#, r#"{"a":01}"#, r#"{"a":01e999}"#, r#"{"a":-NaN}"#]
+        {
             assert_eq!(object(wrong.as_bytes()).unwrap_err().code, "not_json", "{wrong}");
         }
     }

@@ -27,15 +27,12 @@ use super::api::{API, ApiError};
 use super::app::Stage;
 use super::exchange::Peer;
 
-/// Bytes of a head that hyper must be let take, as those of two heads: it counts what it has read of the next one, too.
-const BUFFER: usize = 1 << 16;
-
 /// Serves a connection until its client leaves, or the server drains and it has nothing to do.
 pub(super) async fn serve(stream: TcpStream, router: Router, mut stage: watch::Receiver<Stage>) {
     // Events go out as they come.
     let _ = stream.set_nodelay(true);
     let peer = Peer { address: stream.peer_addr().ok().map(|address| address.ip()), ..Peer::default() };
-    let busy = Arc::clone(&peer.busy);
+    let (busy, refused) = (Arc::clone(&peer.busy), Arc::clone(&peer.refused));
     let routes = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         peer.busy.store(true, Ordering::Relaxed);
@@ -43,7 +40,7 @@ pub(super) async fn serve(stream: TcpStream, router: Router, mut stage: watch::R
         routes.call(request)
     });
     let mut builder = http1::Builder::new();
-    builder.max_buf_size(BUFFER).max_headers(2 * API.limits.headers).header_read_timeout(None);
+    builder.max_buf_size(API.limits.header_bytes).max_headers(2 * API.limits.headers).header_read_timeout(None);
     let mut connection = builder.serve_connection(TokioIo::new(Stream::new(stream, busy)), service);
     let mut draining = false;
     let ended = loop {
@@ -63,7 +60,7 @@ pub(super) async fn serve(stream: TcpStream, router: Router, mut stage: watch::R
     if let Some(error) = stream.problem.take() {
         refuse(&mut stream.inner, &error).await;
     }
-    if ended.is_ok() || stream.refused {
+    if stream.refused || ended.is_ok() && refused.load(Ordering::Relaxed) {
         linger(stream.inner).await;
     }
 }
@@ -199,4 +196,58 @@ impl Stream {
 /// Whether a response has no body: those of this server have one.
 fn is_bare(head: &[u8]) -> bool {
     head.ends_with(b"\r\n\r\n") && !head.windows(13).any(|part| part.eq_ignore_ascii_case(b"content-type:"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::thread;
+
+    use axum::routing::get;
+    use tokio::net::TcpListener;
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    /// What a client gets for bytes that it sends to a server with one route.
+    fn answer(sent: Vec<u8>) -> String {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let client = thread::spawn(move || {
+                let mut stream = std::net::TcpStream::connect(address).unwrap();
+                stream.write_all(&sent).unwrap();
+                let mut answer = String::new();
+                stream.read_to_string(&mut answer).unwrap();
+                answer
+            });
+            let (stream, _) = listener.accept().await.unwrap();
+            let stage = watch::Sender::new(Stage::Serving);
+            let router = Router::new().route("/", get(|| async { "here" }));
+            serve(stream, router, stage.subscribe()).await;
+            client.join().unwrap()
+        })
+    }
+
+    #[test]
+    fn requests_are_answered() {
+        let found = answer(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".to_vec());
+        assert!(found.starts_with("HTTP/1.1 200 OK\r\n") && found.ends_with("\r\n\r\nhere"), "{found}");
+    }
+
+    #[test]
+    fn what_is_no_request_gets_an_error_of_openai() {
+        let long = format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}", "y".repeat(40_000));
+        for (sent, status, code) in [
+            ("hello\r\n\r\n", "400", "bad_http"),
+            ("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: -5\r\n\r\n", "400", "bad_http"),
+            (long.as_str(), "431", "headers_too_large"),
+        ] {
+            let found = answer(sent.as_bytes().to_vec());
+            assert!(found.starts_with(&format!("HTTP/1.1 {status} ")), "{found}");
+            assert!(found.contains("\r\ncontent-type: application/json\r\n"), "{found}");
+            assert!(found.ends_with(&format!("\"param\":null,\"code\":\"{code}\"}}}}")), "{found}");
+        }
+    }
 }

@@ -24,6 +24,8 @@ use super::log;
 pub(super) struct Peer {
     pub(super) address: Option<IpAddr>,
     pub(super) busy: Arc<AtomicBool>,
+    /// Whether its last request was refused, perhaps before all of its body came.
+    pub(super) refused: Arc<AtomicBool>,
 }
 
 /// A request. When the last that has to do with it is gone its line is written.
@@ -93,6 +95,7 @@ impl Exchange {
 
     /// It has a response, the head of which is on its way.
     pub(super) fn answered(&self, response: &Response) {
+        self.peer.refused.store(response.status().as_u16() >= 400, Ordering::Relaxed);
         let mut notes = self.notes();
         notes.status = Some(response.status().as_u16());
         notes.error = response.extensions().get::<ApiError>().map(|error| error.code);

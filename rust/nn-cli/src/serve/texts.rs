@@ -160,7 +160,7 @@ impl Answer {
                 let part = match self.next(index).await {
                     Ok(event) => self.writer.parts(index, event, self.app.names()),
                     Err(error) => {
-                        self.texts.clear(); // at once: a client may take its time to read why
+                        self.give_up(); // at once: a client may take its time to read why
                         if begun {
                             self.exchange.broke(&error);
                             let _ = parts.send(Ok(format!("data: {}\n\n{DONE}", error.body()))).await;
@@ -178,6 +178,14 @@ impl Answer {
             }
         }
         let _ = parts.send(Ok(self.writer.counts() + DONE)).await;
+    }
+
+    /// Ends what is left of the texts.
+    fn give_up(&mut self) {
+        for text in self.texts.iter_mut().filter(|text| text.finish.is_none()) {
+            text.events.canceller().cancel();
+            text.place = None;
+        }
     }
 
     /// The next event of a text.

@@ -116,6 +116,10 @@ fn write_quoted(value: &Value, out: &mut String) {
 
 /// A number as Python's `repr` has it: the fewest digits that give it back, with an exponent below -4 and from 16 on.
 fn python_float(number: f64) -> String {
+    if !number.is_finite() {
+        let word = if number.is_nan() { "NaN" } else { "Infinity" };
+        return format!("{}{word}", if number < 0.0 { "-" } else { "" });
+    }
     let short = format!("{number:e}");
     let (digits, exponent) = short.split_once('e').unwrap_or((&short, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
