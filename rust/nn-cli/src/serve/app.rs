@@ -21,7 +21,7 @@ use tokio::time::timeout_at;
 use super::answers::Asked;
 use super::api::{ApiError, cut};
 use super::bodies::read_json_body;
-use super::exchange::{Exchange, Peer, Tracked};
+use super::exchange::{Exchange, Peer, Tracked, decoded};
 use super::guard::Guard;
 use super::log;
 use super::logprobs::TokenNames;
@@ -277,7 +277,7 @@ fn route_of(uri: &Uri, page: bool) -> &'static str {
 }
 
 async fn nowhere(uri: Uri) -> ApiError {
-    ApiError::new("route_not_found", &[("route", &cut(uri.path()))])
+    ApiError::new("route_not_found", &[("route", &cut(&decoded(uri.path())))])
 }
 
 async fn wrong_method(Extension(exchange): Extension<Arc<Exchange>>, method: Method) -> ApiError {

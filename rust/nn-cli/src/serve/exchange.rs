@@ -64,7 +64,7 @@ pub(super) struct AnswerNotes {
 impl Exchange {
     pub(super) fn new(app: Arc<App>, request: &Request, peer: Peer, timeout: Duration) -> Self {
         let method = request.method().as_str().chars().take(32).collect();
-        let path = cut(request.uri().path());
+        let path = cut(&decoded(request.uri().path()));
         let notes = Mutex::new(Notes { route: "other", ..Notes::default() });
         Self { app, method, path, peer, begun: Instant::now(), timeout, notes }
     }
@@ -138,6 +138,26 @@ impl Drop for Exchange {
     }
 }
 
+/// A path without its percent signs, as messages show it.
+pub(super) fn decoded(path: &str) -> String {
+    let mut parts = path.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let digits = part.get(..2).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                bytes.extend_from_slice(&part.as_bytes()[2..]);
+            }
+            None => {
+                bytes.push(b'%');
+                bytes.extend_from_slice(part.as_bytes());
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 /// In microseconds.
 fn seconds(time: Duration) -> Value {
     (time.as_micros() as f64 / 1e6).into()
@@ -209,7 +229,15 @@ impl Drop for Tracked {
 
 #[cfg(test)]
 mod tests {
-    use super::counted;
+    use super::{counted, decoded};
+
+    #[test]
+    fn paths_are_shown_as_texts() {
+        assert_eq!(
+            (decoded("/%E2%82%ac/%2"), decoded("/%zz%+1"), decoded("/a")),
+            ("/€/%2".into(), "/%zz%+1".into(), "/a".into())
+        );
+    }
 
     #[test]
     fn reasons_are_counted() {
