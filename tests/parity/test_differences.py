@@ -89,7 +89,7 @@ def test_a_run_that_failed_is_told_to_who_asks_later(workshop: Workshop) -> None
         raise AssertionError("the disk is full")
 
     with pytest.raises(AssertionError, match="the disk is full"):
-        workshop._once("fails", fail)
+        workshop.once("fails", fail)
     with pytest.raises(AssertionError, match="fails was tried before, and failed: the disk is full"):
-        workshop._once("fails", fail)
+        workshop.once("fails", fail)
     assert len(tried) == 1

@@ -45,7 +45,10 @@ def check(printed: str, page: str, of_python: tuple[str, list[str]]) -> None:
 @pytest.mark.case("the first program of the language's page", "go")
 def test_first_program_in_go(tmp_path: Path, of_python: tuple[str, list[str]]) -> None:
     find("go")
-    (program,) = blocks("docs/go.md", "go")
+    program, inference = blocks("docs/go.md", "go")
+    example = (ROOT / "go/infer/example_test.go").read_text(encoding="utf-8")
+    for line in filter(str.strip, inference.splitlines()):  # the example says what it does with an error, and ctx
+        assert line.strip().replace("(ctx,", "(context.Background(),") in example or line.strip() == "return err", line
     (tmp_path / "main.go").write_text(program)
     check(run(ROOT / "go", "go", "run", str(tmp_path / "main.go")), "docs/go.md", of_python)
     unformatted = subprocess.run(["gofmt", "-l", str(tmp_path)], capture_output=True, text=True).stdout

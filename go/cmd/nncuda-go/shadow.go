@@ -124,7 +124,7 @@ func (f *shadowFlags) check(command *cobra.Command) error {
 	if given = append(given, f.options.given()...); len(given) > 0 {
 		return usagef("MODEL has its own options; leave out --%s", flagName(given[0]))
 	}
-	return requirePath("MODEL", f.model, folderPath)
+	return requirePath("MODEL", f.model, anyPath)
 }
 
 func (f *shadowFlags) run(command *cobra.Command, out io.Writer) (err error) {

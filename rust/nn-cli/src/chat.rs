@@ -189,8 +189,9 @@ impl Session {
         let start = Instant::now();
         let answer = match self.conversation.answer(text) {
             Ok(answer) => answer,
-            Err(nn_core::Error::Value(problem)) => {
-                eprintln!("Error: {problem}");
+            // Of what was said, or of what the template makes of it: the conversation goes on without.
+            Err(error @ (nn_core::Error::Value(_) | nn_core::Error::Format { .. })) => {
+                eprintln!("Error: {error}");
                 return Ok(());
             }
             Err(error) => return Err(error.into()),
