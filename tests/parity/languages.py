@@ -93,7 +93,7 @@ DRAWING: Sequence[str] = ("go", "rust")
 CHATTING: Sequence[str] = ("go", "rust")
 
 #: Those that have `serve`.
-SERVING: Sequence[str] = ("python", "go")
+SERVING: Sequence[str] = ("python", "go", "rust")
 
 
 def required() -> bool:

@@ -48,6 +48,12 @@ impl Interrupts {
         self.handle.add_signal(SIGTERM)
     }
 
+    /// From here on this is what SIGINT and SIGTERM do, in the thread of the signals.
+    pub(crate) fn end(&self, action: impl Fn(i32) + Send + Sync + 'static) -> io::Result<()> {
+        self.act(action);
+        self.handle.add_signal(SIGTERM)
+    }
+
     /// From here on this is what SIGINT does, in the thread of the signals.
     pub(crate) fn act(&self, action: impl Fn(i32) + Send + Sync + 'static) {
         ACTION.get_or_init(|| Box::new(action));

@@ -16,6 +16,7 @@ mod paths;
 mod plan;
 mod ranks;
 mod report;
+mod serve;
 mod shadow;
 mod terminal;
 mod train;
@@ -49,6 +50,7 @@ enum Command {
     Chat(chat::Arguments),
     Inspect(inspect::Arguments),
     Report(report::Arguments),
+    Serve(Box<serve::Arguments>),
     Shadow(Box<shadow::Arguments>),
     Bench(bench::Arguments),
 }
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         Command::Chat(arguments) => chat::run(arguments, &interrupts),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
+        Command::Serve(arguments) => serve::run(*arguments, &interrupts),
         Command::Shadow(arguments) => shadow::run(*arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     });

@@ -12,7 +12,7 @@ use super::constraint::Constraint;
 use super::engine::{Engine, EngineOptions, check_ids};
 use super::events::{Generation, Outbox};
 use super::sampling::Sampling;
-use super::scheduler::{Limits, Request, Scheduler, Statistics};
+use super::scheduler::{Limits, Occupancy, Request, Scheduler, Statistics};
 use super::scores::{TokenLogprobs, check_alternatives};
 use super::text::StopStrings;
 use super::worker::{self, Command};
@@ -21,7 +21,7 @@ use crate::model::{LlamaConfig, StoredModel};
 use crate::tokenizer::{ChatTemplate, Encoding, Rendering, TextTokenizer};
 
 /// What ends an answer of a model without a template: where it would begin the next turn.
-const PLAIN_STOPS: [&str; 2] = ["\nUser:", "\nAssistant:"];
+pub const PLAIN_STOPS: [&str; 2] = ["\nUser:", "\nAssistant:"];
 
 /// A text, or the ids of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -366,6 +366,15 @@ impl LanguageModel {
     /// [`Error::Value`] when the engine's thread has ended.
     pub fn statistics(&self) -> Result<(Statistics, usize, usize)> {
         self.answer(Command::Statistics)
+    }
+
+    /// What is under way now, of all handles together.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Value`] when the engine's thread has ended.
+    pub fn occupancy(&self) -> Result<Occupancy> {
+        self.answer(Command::Occupancy)
     }
 
     fn text_tokenizer(&self) -> Result<&TextTokenizer> {

@@ -72,6 +72,19 @@ pub struct Statistics {
     pub decode_bytes: usize,
 }
 
+/// What a scheduler is doing now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Occupancy {
+    /// Requests that have a place in the batch.
+    pub running: usize,
+    /// Requests that wait for one.
+    pub waiting: usize,
+    /// Pages of the cache that requests hold.
+    pub used_pages: usize,
+    /// Pages of the cache, each of [`PAGE`] tokens.
+    pub pages: usize,
+}
+
 /// What has come of a request since this was asked last.
 #[derive(Debug, Default)]
 pub struct Progress {
@@ -200,6 +213,13 @@ impl Scheduler {
     /// What was done so far.
     pub fn statistics(&self) -> Statistics {
         self.statistics
+    }
+
+    /// What it is doing now.
+    pub fn occupancy(&self) -> Occupancy {
+        let cache = self.engine.cache();
+        let running = self.prefilling.len() + self.batch.rows.len();
+        Occupancy { running, waiting: self.waiting.len(), used_pages: cache.used(), pages: cache.num_pages() }
     }
 
     /// Whether there is nothing to do.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
 use super::events::{Event, Finish, Outbox};
-use super::scheduler::{Progress, Request, RequestId, Scheduler, Statistics};
+use super::scheduler::{Occupancy, Progress, Request, RequestId, Scheduler, Statistics};
 use super::scores::TokenLogprobs;
 use super::text::{StopStrings, Text};
 use crate::error::{Error, Result};
@@ -21,6 +21,8 @@ pub(super) enum Command {
     Logits(Vec<i32>, Sender<Result<Vec<f32>>>),
     /// What was done so far, and bytes of weights and cache.
     Statistics(Sender<(Statistics, usize, usize)>),
+    /// What is under way now.
+    Occupancy(Sender<Occupancy>),
 }
 
 /// A generation under way: its prompts that have not ended.
@@ -89,6 +91,9 @@ fn take(scheduler: &mut Scheduler, tokenizer: Option<&Arc<TextTokenizer>>, comma
         Command::Statistics(reply) => {
             let (weights, cache) = (scheduler.engine().weights().bytes(), scheduler.engine().cache().bytes());
             let _ = reply.send((scheduler.statistics(), weights, cache));
+        }
+        Command::Occupancy(reply) => {
+            let _ = reply.send(scheduler.occupancy());
         }
     }
     None

@@ -1,0 +1,279 @@
+//! Bodies as what they ask for: texts of /v1/completions and /v1/chat/completions, ids of /tokenize, texts of /detokenize.
+
+use nn_core::Error;
+use nn_core::format::{Table, Value};
+use nn_core::infer::{GenerateOptions, LanguageModel, PLAIN_STOPS};
+use nn_core::tokenizer::{Encoding, Rendering, TextTokenizer};
+
+use super::answers::{Asked, Form, Text, check_bias, check_choices, check_length, samplings};
+use super::api::{API, ApiError};
+use super::fields::{Checker, GivenPrompt, Values, refused};
+use super::messages::plain_messages;
+use super::wire::Json;
+
+/// Checks bodies for one model by its name, of at most `places` texts each.
+#[derive(Debug)]
+pub(super) struct Requests {
+    model: LanguageModel,
+    name: String,
+    places: usize,
+    completions: Checker,
+    chat: Checker,
+    tokenize: Checker,
+    detokenize: Checker,
+}
+
+impl Requests {
+    pub(super) fn new(model: LanguageModel, name: &str, places: usize) -> Self {
+        Self {
+            model,
+            name: name.to_owned(),
+            places,
+            completions: Checker::new("completions", "/v1/completions"),
+            chat: Checker::new("chat", "/v1/chat/completions"),
+            tokenize: Checker::new("tokenize", "/tokenize"),
+            detokenize: Checker::new("detokenize", "/detokenize"),
+        }
+    }
+
+    /// The texts that continue prompts.
+    pub(super) fn completions(&self, body: &Table) -> Result<Asked, ApiError> {
+        let values = self.completions.check(body)?;
+        self.check_model(&values)?;
+        let usage = stream_usage(&values)?;
+        let given = values.prompts("prompt").unwrap_or_default();
+        let samplings = samplings(&values);
+        check_choices(given.len() * samplings.len(), self.places)?;
+        let end_ids = self.end_ids(&values)?;
+        check_bias(&values, self.model.config().vocab_size)?;
+        check_format(&values)?;
+        let logprobs = values.integer("logprobs").map(|count| count as usize);
+        let name = |number: usize| if given.len() == 1 { "prompt".to_owned() } else { format!("prompt[{number}]") };
+        let prompts = given.iter().enumerate().map(|(number, one)| self.prompt_ids(one, &name(number)));
+        let prompts = prompts.collect::<Result<Vec<_>, _>>()?;
+        let most = values.integer("max_tokens").unwrap_or_default() as usize;
+        let (stop, echoed) = (values.texts("stop").unwrap_or_default(), values.flag("echo"));
+        let prompt_tokens = prompts.iter().map(Vec::len).sum();
+        let mut texts = Vec::new();
+        for (given, prompt) in given.iter().zip(prompts) {
+            let echo = if echoed { self.echo(given, &prompt)? } else { String::new() };
+            texts.extend(samplings.iter().map(|sampling| Text {
+                prompt: prompt.clone(),
+                options: GenerateOptions {
+                    max_new_tokens: Some(most.min(self.model.room(prompt.len()))),
+                    sampling: sampling.clone(),
+                    stop: stop.clone(),
+                    end_ids: Some(end_ids.clone()),
+                    logprobs,
+                    prompt_logprobs: logprobs.filter(|_| echoed),
+                },
+                echo: echo.clone(),
+            }));
+        }
+        Ok(asked(Form::Completion, texts, prompt_tokens, usage, &values, logprobs.is_some()))
+    }
+
+    /// The answers to a conversation.
+    pub(super) fn chat(&self, body: &Table) -> Result<Asked, ApiError> {
+        let values = self.chat.check(body)?;
+        self.check_model(&values)?;
+        let usage = stream_usage(&values)?;
+        let samplings = samplings(&values);
+        check_choices(samplings.len(), self.places)?;
+        let end_ids = self.end_ids(&values)?;
+        check_bias(&values, self.model.config().vocab_size)?;
+        let messages = plain_messages(&values.messages("messages").unwrap_or_default())?;
+        let tokenizer = self.tokenizer("messages")?;
+        let rendered = self
+            .model
+            .chat_template()
+            .and_then(|template| Ok((template.ids(tokenizer, &messages, &Rendering::default())?, template.is_plain())));
+        let (prompt, plain) = match rendered {
+            Ok(found) => found,
+            Err(why @ Error::Format { .. }) => {
+                return Err(ApiError::of("template_failed", "messages", &[("why", &why)]));
+            }
+            Err(error) => return Err(failed(&error)),
+        };
+        check_length(prompt.len(), self.model.context(), "messages")?;
+        let room = self.model.room(prompt.len());
+        let length = asked_tokens(&values)?.map_or(room, |most| room.min(most));
+        let mut stop = values.texts("stop").unwrap_or_default();
+        stop.extend(PLAIN_STOPS.map(str::to_owned).into_iter().filter(|_| plain));
+        let logprobs = alternatives(&values)?;
+        check_format(&values)?;
+        let prompt_tokens = prompt.len();
+        let text = |sampling| Text {
+            prompt: prompt.clone(),
+            options: GenerateOptions {
+                max_new_tokens: Some(length),
+                sampling,
+                stop: stop.clone(),
+                end_ids: Some(end_ids.clone()),
+                logprobs,
+                prompt_logprobs: None,
+            },
+            echo: String::new(),
+        };
+        let texts = samplings.into_iter().map(text).collect();
+        Ok(asked(Form::Chat, texts, prompt_tokens, usage, &values, logprobs.is_some()))
+    }
+
+    /// The ids of a text, with the room of the model's context.
+    pub(super) fn tokenize(&self, body: &Table) -> Result<Json, ApiError> {
+        let values = self.tokenize.check(body)?;
+        self.check_model(&values)?;
+        let tokenizer = self.tokenizer("prompt")?;
+        let begin = tokenizer.adds_begin() && values.flag("add_special_tokens");
+        let text = values.text("prompt").unwrap_or_default();
+        let ids = tokenizer.encode(&text, Encoding { begin, special: false }).map_err(|error| failed(&error))?;
+        let list = ids.iter().map(|id| Json::Signed((*id).into())).collect();
+        let mut found = vec![
+            ("count".to_owned(), ids.len().into()),
+            ("max_model_len".to_owned(), self.model.context().into()),
+            ("tokens".to_owned(), Json::List(list)),
+        ];
+        if values.flag("return_token_strs") {
+            let names = ids.iter().map(|id| tokenizer.piece(*id).unwrap_or_default().into()).collect();
+            found.push(("token_strs".to_owned(), Json::List(names)));
+        }
+        Ok(Json::Object(found))
+    }
+
+    /// The text of ids.
+    pub(super) fn detokenize(&self, body: &Table) -> Result<Json, ApiError> {
+        let values = self.detokenize.check(body)?;
+        self.check_model(&values)?;
+        let tokenizer = self.tokenizer("tokens")?;
+        let ids = self.checked_ids(&values.ids("tokens").unwrap_or_default(), "tokens")?;
+        Ok(Json::object([("prompt", Json::Text(decode(tokenizer, &ids)?))]))
+    }
+
+    /// Refuses a request for a model that is not there.
+    fn check_model(&self, values: &Values) -> Result<(), ApiError> {
+        match values.text("model").filter(|asked| *asked != self.name) {
+            None => Ok(()),
+            Some(asked) => Err(no_model(&asked, &self.name)),
+        }
+    }
+
+    fn tokenizer(&self, name: &str) -> Result<&TextTokenizer, ApiError> {
+        self.model.tokenizer().ok_or_else(|| ApiError::named("no_tokenizer", name, &[]))
+    }
+
+    /// The ids that end a text.
+    fn end_ids(&self, values: &Values) -> Result<Vec<i32>, ApiError> {
+        if values.texts("stop").is_some_and(|stop| !stop.is_empty()) {
+            self.tokenizer("stop")?;
+        }
+        let tokenizer = self.model.tokenizer().filter(|_| !values.flag("ignore_eos"));
+        Ok(tokenizer.map(|tokenizer| tokenizer.end_ids().iter().copied().collect()).unwrap_or_default())
+    }
+
+    fn prompt_ids(&self, prompt: &GivenPrompt, name: &str) -> Result<Vec<i32>, ApiError> {
+        let context = self.model.context();
+        match prompt {
+            GivenPrompt::Text(text) => {
+                let tokenizer = self.tokenizer(name)?;
+                let how = Encoding { begin: tokenizer.adds_begin(), special: false };
+                let ids = tokenizer.encode(text, how).map_err(|error| failed(&error))?;
+                check_length(ids.len(), context, name)?;
+                self.checked_ids(&ids.into_iter().map(i128::from).collect::<Vec<_>>(), name)
+            }
+            GivenPrompt::Ids(ids) => {
+                check_length(ids.len(), context, name)?;
+                self.checked_ids(ids, name)
+            }
+        }
+    }
+
+    /// Refuses an id that is outside the vocabulary.
+    fn checked_ids(&self, ids: &[i128], name: &str) -> Result<Vec<i32>, ApiError> {
+        let vocab = self.model.config().vocab_size;
+        let one = |(at, id): (usize, &i128)| {
+            let known = i32::try_from(*id).ok().filter(|id| usize::try_from(*id).is_ok_and(|id| id < vocab));
+            known.ok_or_else(|| {
+                let must = API.word("token_id").replace("{most}", &(vocab - 1).to_string());
+                ApiError::wrong(&format!("{name}[{at}]"), &Value::Integer(*id), &must)
+            })
+        };
+        ids.iter().enumerate().map(one).collect()
+    }
+
+    fn echo(&self, given: &GivenPrompt, prompt: &[i32]) -> Result<String, ApiError> {
+        match given {
+            GivenPrompt::Text(text) => Ok(text.clone()),
+            GivenPrompt::Ids(_) => decode(self.tokenizer("echo")?, prompt),
+        }
+    }
+}
+
+/// That there is no such model.
+pub(super) fn no_model(asked: &str, name: &str) -> ApiError {
+    ApiError::of("model_not_found", "model", &[("value", &asked), ("model", &name)])
+}
+
+fn asked(form: Form, texts: Vec<Text>, prompt_tokens: usize, usage: bool, values: &Values, scored: bool) -> Asked {
+    let (stream, user) = (values.flag("stream"), values.text("user"));
+    Asked { form, texts, prompt_tokens, stream, usage, user, scored }
+}
+
+/// What a request that was not wrong failed with.
+fn failed(error: &Error) -> ApiError {
+    super::log::message("error", &format!("a request failed: {error}"));
+    ApiError::new("internal_error", &[])
+}
+
+/// The text of ids; those that the model has beyond its tokenizer have none.
+fn decode(tokenizer: &TextTokenizer, ids: &[i32]) -> Result<String, ApiError> {
+    let known: Vec<i32> = ids.iter().copied().filter(|id| (*id as usize) < tokenizer.vocab_size()).collect();
+    tokenizer.decode(&known).map_err(|error| failed(&error))
+}
+
+/// Whether a stream is to count its tokens.
+fn stream_usage(values: &Values) -> Result<bool, ApiError> {
+    match values.usage("stream_options") {
+        Some(_) if !values.flag("stream") => {
+            Err(ApiError::named("needs_field", "stream_options", &[("other", &"stream")]))
+        }
+        usage => Ok(usage.unwrap_or(false)),
+    }
+}
+
+/// Refuses a form that this server does not enforce: it writes free texts.
+fn check_format(values: &Values) -> Result<(), ApiError> {
+    let Some(format) = values.object("response_format") else { return Ok(()) };
+    let kind = format.get("type").unwrap_or(&Value::None);
+    match kind.as_text() {
+        Some("text") => match format.names().find(|name| *name != "type") {
+            None => Ok(()),
+            Some(key) => Err(ApiError::unknown(&format!("response_format.{key}"), "response_format")),
+        },
+        Some("json_object" | "json_schema") => {
+            let why = "nncuda-rs constrains no texts; the Python package's server does";
+            Err(refused("response_format", &Value::Table(format.clone()), why))
+        }
+        _ => Err(ApiError::wrong("response_format.type", kind, API.word("format_type"))),
+    }
+}
+
+/// How many likely tokens are to come with each one's log-probability; `None` for no log-probabilities.
+fn alternatives(values: &Values) -> Result<Option<usize>, ApiError> {
+    let top = values.integer("top_logprobs");
+    if values.flag("logprobs") {
+        return Ok(Some(top.unwrap_or(0) as usize));
+    }
+    match top {
+        Some(_) => Err(ApiError::named("needs_field", "top_logprobs", &[("other", &"logprobs")])),
+        None => Ok(None),
+    }
+}
+
+/// The most tokens, by either of the names.
+fn asked_tokens(values: &Values) -> Result<Option<usize>, ApiError> {
+    let [newer, older] = ["max_completion_tokens", "max_tokens"].map(|name| values.integer(name));
+    if newer.is_some() && older.is_some() {
+        return Err(ApiError::named("both_fields", "max_completion_tokens", &[("other", &"max_tokens")]));
+    }
+    Ok(newer.or(older).map(|most| usize::try_from(most).unwrap_or(usize::MAX)))
+}
