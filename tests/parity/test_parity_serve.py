@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -219,12 +220,19 @@ def test_the_same_bytes(folder: Path, expected: list[tuple[int, bytes]], languag
         for _ in range(2):
             together = list(pool.map(lambda asked: neutral(server.post(asked)), requests()))
             assert together == expected
-        running = [
-            line
-            for line in server.request("GET", "/metrics")[1].decode().splitlines()
-            if re.match(r"nncuda_(requests|cache_usage)\w+\{", line)
-        ]
-        assert len(running) == 3 and {float(line.split()[-1]) for line in running} == {0.0}
+        assert idle(server)
+
+
+def idle(server: Served) -> bool:
+    """Whether no request holds a place or pages, a moment after the last one has its answer."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        lines = server.request("GET", "/metrics")[1].decode().splitlines()
+        held = [float(line.split()[-1]) for line in lines if re.match(r"nncuda_(requests|cache_usage)\w+\{", line)]
+        assert len(held) == 3
+        if held == [0.0] * 3:
+            return True
+    return False
 
 
 @pytest.mark.case("what a server refuses")
@@ -286,8 +294,23 @@ def test_keys(folder: Path, language: str, tmp_path: Path) -> None:
     assert too_small.returncode != 0 and "cache_tokens" in too_small.stderr
 
 
+def metrics_of(server: Served, requests: int) -> list[str]:
+    """Its metrics when it has counted so many requests, which it does a moment after each has its answer; without those
+    for metrics themselves."""
+    end = time.monotonic() + 60
+    while True:
+        text = server.request("GET", "/metrics")[1].decode()
+        lines = [line for line in text.splitlines() if not line.startswith("#") and 'route="/metrics"' not in line]
+        counts = [float(line.split()[-1]) for line in lines if line.startswith("nncuda_http_requests_total{")]
+        if sum(counts) >= requests:
+            return lines
+        assert time.monotonic() < end, text
+
+
 @pytest.mark.case("a server's log, metrics and end")
-@pytest.mark.parametrize("language", SERVING)
+@pytest.mark.parametrize(
+    "language", [name for name in SERVING if name != "rust"]
+)  # docs/serving.md says what its log lacks
 def test_what_operators_see(folder: Path, language: str) -> None:
     """The same series of metrics, and records of the log with the same keys in the same order."""
     seen: list[tuple[set[frozenset[str]], list[Any]]] = []
@@ -297,14 +320,10 @@ def test_what_operators_see(folder: Path, language: str) -> None:
             for asked in ((COMPLETIONS, texts), (CHAT, {**CHATTED, "n": 0}), ("/tokenize", {"prompt": "x"})):
                 server.post(asked)
             server.request("GET", "/nothing")
-            text = server.request("GET", "/metrics")[1].decode()
+            lines = metrics_of(server, 4)
         server.wait_for_log()
         # Labels stand in any order.
-        series = {
-            frozenset(re.split("[{},]", line.rsplit(" ", 1)[0]))
-            for line in text.splitlines()
-            if not line.startswith("#")
-        }
+        series = {frozenset(re.split("[{},]", line.rsplit(" ", 1)[0])) for line in lines}
         records = [json.loads(line) for line in server.log if line.startswith("{")]
         kept = (
             "status",
