@@ -13,9 +13,6 @@ import (
 var (
 	commandsElsewhere = []string{"convert", "data", "demo", "doctor", "dump", "quantize", "tokenizer", "verify"}
 	optionsElsewhere  = map[string][]string{
-		"chat": {
-			"frequency-penalty", "logit-bias", "min-p", "presence-penalty", "repetition-penalty",
-		},
 		"generate": {"expert-parallel"},
 		"inspect":  {"ternary"},
 	}
