@@ -7,8 +7,6 @@ import (
 	"math"
 	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/nncuda/nncuda/go/formats"
 )
@@ -125,7 +123,7 @@ func appendRequested(to []byte, value any) []byte {
 	case json.Number:
 		return append(to, value...)
 	case float64:
-		return append(to, pythonFloat(value)...)
+		return append(to, formats.JSONFloat(value)...)
 	case []any:
 		to = append(to, '[')
 		for at, one := range value {
@@ -146,27 +144,6 @@ func appendRequested(to []byte, value any) []byte {
 		return append(to, '}')
 	}
 	return appendJSON(to, value)
-}
-
-// pythonFloat writes an f64 as Python does: the fewest digits that give it back, and an exponent where it is small or
-// large.
-func pythonFloat(value float64) string {
-	switch {
-	case math.IsInf(value, 1):
-		return "Infinity"
-	case math.IsInf(value, -1):
-		return "-Infinity"
-	}
-	text := strconv.FormatFloat(value, 'e', -1, 64)
-	_, exponent, _ := strings.Cut(text, "e")
-	if power, _ := strconv.Atoi(exponent); value != 0 && (power < -4 || power >= 16) {
-		return text
-	}
-	text = strconv.FormatFloat(value, 'f', -1, 64)
-	if !strings.Contains(text, ".") {
-		text += ".0"
-	}
-	return text
 }
 
 // field is a field of a route: an entry of api.json.

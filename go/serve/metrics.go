@@ -176,4 +176,4 @@ func (m *metric) appendHistogram(text []byte, name, labels string) []byte {
 }
 
 // number is one as Prometheus' Python client writes it, so that the names of buckets are the same.
-func number(value float64) string { return pythonFloat(value) }
+func number(value float64) string { return formats.JSONFloat(value) }

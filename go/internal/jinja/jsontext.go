@@ -1,10 +1,11 @@
 package jinja
 
 import (
-	"math"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/nncuda/nncuda/go/formats"
 )
 
 // jsonFilter writes a value as Python's json does, without escapes beyond what JSON needs.
@@ -58,7 +59,7 @@ func (w *jsonWriter) value(value any, depth int) {
 	case int64:
 		w.write(strconv.FormatInt(value, 10))
 	case float64:
-		w.write(jsonFloat(value))
+		w.write(formats.JSONFloat(value))
 	case string:
 		w.write(jsonText(value))
 	case *list:
@@ -89,7 +90,7 @@ func (w *jsonWriter) key(key any) string {
 	case bool:
 		return strconv.FormatBool(key)
 	case float64:
-		return jsonFloat(key)
+		return formats.JSONFloat(key)
 	}
 	return w.s.text(key)
 }
@@ -110,18 +111,6 @@ func (w *jsonWriter) several(begin, end byte, count, depth int, item func(at int
 	}
 	line(depth)
 	w.out.WriteByte(end)
-}
-
-func jsonFloat(value float64) string {
-	switch {
-	case math.IsNaN(value):
-		return "NaN"
-	case math.IsInf(value, 1):
-		return "Infinity"
-	case math.IsInf(value, -1):
-		return "-Infinity"
-	}
-	return floatText(value)
 }
 
 func jsonText(text string) string {

@@ -341,14 +341,7 @@ func floatText(value float64) string {
 	case math.IsInf(value, 0):
 		return strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%+.0f", value), "+"))
 	}
-	if size := math.Abs(value); size != 0 && (size < 1e-4 || size >= 1e16) {
-		return strconv.FormatFloat(value, 'e', -1, 64)
-	}
-	written := strconv.FormatFloat(value, 'f', -1, 64)
-	if !strings.Contains(written, ".") {
-		written += ".0"
-	}
-	return written
+	return formats.JSONFloat(value)
 }
 
 // quoted is repr of a text.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 from .language_model import Flag, LanguageModel
@@ -12,7 +13,7 @@ from .sampling import GREEDY, Sampling
 _ROOM = 1 / 8
 
 
-class Turns:
+class Turns(ABC):
     """The turns of a user and a model, whoever runs the model.
 
     `messages` is the whole history. When it no longer fits into the context, `left_out` counts how many of its
@@ -51,9 +52,9 @@ class Turns:
             else:
                 self.messages.pop()
 
+    @abstractmethod
     def _pieces(self, sampling: Sampling, cancel: Flag | None) -> Iterator[str]:
         """The answer to the messages, the last of which is the user's."""
-        raise NotImplementedError
 
     def _head(self) -> list[dict[str, str]]:
         return [] if self.system is None else [{"role": "system", "content": self.system}]
