@@ -114,8 +114,8 @@ NN_INLINE void page_keys(float *panel, const page_rows *page, int64_t key, int64
 }
 
 /*
- * Of few rows, a page is fetched while the one before it is computed, and that evenly: fetched all at once, or later, it
- * would be waited for, since only so many lines can be under way.
+ * Of few rows, a page is fetched while the one before it is computed, and that evenly: fetched all at once, or later,
+ * it would be waited for, since only so many lines can be under way.
  */
 NN_INLINE void page_fetch(const char *from, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 64) {
@@ -317,9 +317,7 @@ NN_INLINE void page_output_tile(const page_space *w, const page_rows *page, int6
   for (int64_t j = 0; j < keys; j++, from += page->row_bytes, next += share) {
     page_fetch(next, share);
     vf x[4];
-    NN_UNROLL for (int v = 0; v < vectors; v++) {
-      x[v] = page_whole_columns(from, (vector + v) * VF, format);
-    }
+    NN_UNROLL for (int v = 0; v < vectors; v++) { x[v] = page_whole_columns(from, (vector + v) * VF, format); }
     NN_UNROLL for (int i = 0; i < rows; i++) {
       const vf weight = vf_set1(p[i * PAGE_LD + j]);
       NN_UNROLL for (int v = 0; v < vectors; v++) { acc[i][v] = vf_fma(weight, x[v], acc[i][v]); }
