@@ -42,7 +42,7 @@ func (a *MQAttention) ForwardKeeping(p *Pass, x *tensor.Tensor, batch int) (*ten
 	p.Check(tensor.RopeQK(q, k, cosine, sine, a.Rope.Positions(p, batch, length), cuda.RopeHalf))
 	heads := p.Empty(x.DType(), rows, a.Heads, a.Rope.HeadDim)
 	lse := p.Empty(cuda.F32, batch, a.Heads, length)
-	p.Check(tensor.FlashAttention(q, k, v, heads, lse, batch, a.scale(), true))
+	p.Check(tensor.FlashAttention(q, k, v, nil, heads, lse, batch, a.scale(), true))
 	return a.Output.Forward(p, p.View(heads, rows, -1), nil), &MQAttentionKept{qkv, heads, lse}
 }
 
@@ -56,7 +56,7 @@ func (a *MQAttention) Backward(p *Pass, dy, x *tensor.Tensor, kept *MQAttentionK
 	q, k, v := a.split(p, qkv)
 	dq, dk, dv := a.split(p, dqkv)
 	shaped := p.View(dheads, rows, a.Heads, a.Rope.HeadDim)
-	p.Check(tensor.FlashAttentionBackward(shaped, q, k, v, heads, lse, dq, dk, dv, a.scale(), true))
+	p.Check(tensor.FlashAttentionBackward(shaped, q, k, v, heads, lse, nil, dq, dk, dv, a.scale(), true))
 	cosine, sine := a.Rope.Tables(p, length)
 	positions := a.Rope.Positions(p, batch, length)
 	p.Check(tensor.RopeBackward(dq, cosine, sine, positions, dq, cuda.RopeHalf))
@@ -80,7 +80,7 @@ func (a *MQAttention) Prefill(p *Pass, x *tensor.Tensor, cache *KVCache, layer, 
 		v = p.Narrow(p.View(values, cache.capacity, a.KVHeads, a.Rope.HeadDim), 0, 0, before+length)
 	}
 	heads := p.Empty(x.DType(), length, a.Heads, a.Rope.HeadDim)
-	p.Check(tensor.FlashAttention(q, k, v, heads, nil, 1, a.scale(), true))
+	p.Check(tensor.FlashAttention(q, k, v, nil, heads, nil, 1, a.scale(), true))
 	y := a.Output.Forward(p, p.View(heads, length, -1), nil)
 	p.Free(qkv, heads)
 	return y

@@ -54,7 +54,7 @@ impl MQAttention {
         self.rotate(&q, &k, rotation)?;
         let heads = ctx.empty(&[rows, self.heads, self.head_dim], x.dtype())?;
         let lse = ctx.empty(&[batch, self.heads, length], DType::F32)?;
-        kernels::flash_attention(&q, &k, &v, &heads, Some(&lse), batch, self.scale(), true)?;
+        kernels::flash_attention(&q, &k, &v, None, &heads, Some(&lse), batch, self.scale(), true)?;
         let heads = heads.view(&[rows, self.heads * self.head_dim])?;
         let out = self.output.forward(&heads)?;
         Ok((out, MQAttentionKept { qkv, heads, lse }))
@@ -78,7 +78,7 @@ impl MQAttention {
         let [rows, _] = sizes("x", x)?;
         let shape = [rows, self.heads, self.head_dim];
         let (dheads, heads) = (dheads.view(&shape)?, kept.heads.view(&shape)?);
-        kernels::flash_attention_backward(&dheads, &q, &k, &v, &heads, &kept.lse, &dq, &dk, &dv, self.scale(), true)?;
+        kernels::flash_attention_backward(&dheads, &q, &k, &v, &heads, &kept.lse, None, &dq, &dk, &dv, self.scale(), true)?;
         for part in [&dq, &dk] {
             let Rotation { cosine, sine, positions } = rotation;
             kernels::rope_backward(part, cosine, sine, positions, part, RopeLayout::Half)?;
@@ -103,7 +103,7 @@ impl MQAttention {
             (k, v) = (all(&keys)?, all(&values)?);
         }
         let heads = x.context().empty(&[length, self.heads, self.head_dim], x.dtype())?;
-        kernels::flash_attention(&q, &k, &v, &heads, None, 1, self.scale(), true)?;
+        kernels::flash_attention(&q, &k, &v, None, &heads, None, 1, self.scale(), true)?;
         self.output.forward(&heads.view(&[length, self.heads * self.head_dim])?)
     }
 
