@@ -13,7 +13,7 @@ static __attribute__((unused)) int32_t check_starts(nncuda_ctx *ctx, const int32
     const int32_t least = t == 0 ? 0 : starts[i - 1];
     if (starts[i] < least || starts[i] > t) {
       return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE,
-                     "starts[%lld] is %d; it must be %d to %lld: never falling, and at "
+                     "starts[%lld] is %d; it must be %d to %lld, never falling, and at "
                      "most the query's place in its sequence",
                      (long long)i, starts[i], least, (long long)t);
     }
