@@ -12,8 +12,27 @@ static double attention_flops(double products, const nn_attention_shape *s, int3
 
 NN_FLOPS(attention_scores, attention_flops(1, &a->shape, a->causal))
 NN_FLOPS(attention_output, attention_flops(1, &a->shape, 0))
-NN_FLOPS(flash_attention, attention_flops(2, &a->shape, a->causal))
-NN_FLOPS(flash_attention_backward, attention_flops(5, &a->shape, a->causal))
+
+static void check_documents(nn_call *call, const int32_t *starts, const nn_attention_shape *s, int32_t causal) {
+  nn_call_require(call, starts == NULL || causal, NNCUDA_ERROR_INVALID_VALUE,
+                  "causal is 0; it must be 1 where starts are given, or queries would see later documents");
+  nn_call_require(call, starts == NULL || s->q_len == s->kv_len, NNCUDA_ERROR_INVALID_SIZE,
+                  "q_len is %lld and kv_len %lld; they must be equal where starts are given", (long long)s->q_len,
+                  (long long)s->kv_len);
+}
+
+/* Starts are not read here: of all keys that queries could see. */
+NN_CHECK(flash_attention) {
+  check_documents(call, a->starts, &a->shape, a->causal);
+  call->flops = attention_flops(2, &a->shape, a->causal);
+}
+
+NN_CHECK(flash_attention_backward) {
+  check_documents(call, a->starts, &a->shape, a->causal);
+  call->flops = attention_flops(5, &a->shape, a->causal);
+}
+
+NN_FLOPS(document_starts, 0)
 /* Lengths are not read here: of all room there is, and of new tokens alone. */
 NN_FLOPS(attention_decode, 4.0 * a->batch * a->heads * a->head_dim * a->capacity)
 

@@ -20,6 +20,7 @@ NN_PLAIN NN_INLINE int64_t task_panel_rows(const gradients *f) {
 
 /* What a worker needs. */
 typedef struct backward_block {
+  const int32_t *starts;        /* the first key that each of the task's queries sees, or null */
   float *q, *dout, *dq;         /* row panels of the task's queries */
   float *lse, *lse_low, *delta; /* [panel_rows]; lse is kept in two parts: rounding it costs P more than all else */
   float *keys, *values, *key_rows, *dk, *dv; /* of a block of keys: two in key panels, three in row panels */
@@ -60,14 +61,19 @@ NN_INLINE int64_t keys_seen(int64_t r, int64_t keys, int64_t seen, int32_t causa
 }
 
 /* Scores to probabilities and dP to dS, and zeros as far as the tiles that hold the last key seen may read. */
-static void backward_soften(const backward_block *b, int64_t row, int64_t rows, int64_t keys, int64_t seen,
+static void backward_soften(const backward_block *b, int64_t row, int64_t rows, int64_t key, int64_t keys, int64_t seen,
                             int32_t causal) {
   for (int64_t r = 0; r < padded_rows(rows); r++) {
     const int64_t count = r < rows ? keys_seen(r, keys, seen, causal) : 0;
     float *p = b->p + r * ATTN_BLOCK_LD, *ds = b->ds + r * ATTN_BLOCK_LD;
     const vf lse = vf_set1(b->lse[row + r]), lse_low = vf_set1(b->lse_low[row + r]);
     const vf delta = vf_set1(b->delta[row + r]), zero = vf_set1(0.0f);
+    const int64_t before = r < rows && b->starts ? keys_before(b->starts, row + r, key, keys) : 0;
     int64_t j = 0;
+    for (; j + VF <= before; j += VF) {
+      vf_store(p + j, zero);
+      vf_store(ds + j, zero);
+    }
     for (; j + VF <= count; j += VF) {
       const vf x = vf_exp2((vf_load(p + j) - lse) - lse_low);
       vf_store(p + j, x);
@@ -83,12 +89,15 @@ static void backward_soften(const backward_block *b, int64_t row, int64_t rows, 
       vf_store(p + j, zero);
       vf_store(ds + j, zero);
     }
+    for (j = before - before % VF; j < before; j++) {
+      p[j] = ds[j] = 0.0f;
+    }
   }
 }
 
-/* One block of queries (from row `row` of the task's) against one block of keys. */
-static void backward_step(const backward_block *b, int64_t panel_rows, int64_t row, int64_t rows, int64_t keys,
-                          int64_t seen, int32_t causal, int64_t dim) {
+/* One block of queries (from row `row` of the task's) against one block of keys, from `first_key` on. */
+static void backward_step(const backward_block *b, int64_t panel_rows, int64_t row, int64_t rows, int64_t first_key,
+                          int64_t keys, int64_t seen, int32_t causal, int64_t dim) {
   int64_t height;
   for (int32_t side = 0; side < 2; side++) {
     const float *left = side == 0 ? b->q : b->dout, *right = side == 0 ? b->keys : b->values;
@@ -96,7 +105,8 @@ static void backward_step(const backward_block *b, int64_t panel_rows, int64_t r
     for (int64_t key = 0; key < keys; key += ATTN_NR) {
       for (int64_t r = 0; r < rows; r += height) {
         height = tile_rows(rows - r);
-        if (keys_seen(r + height - 1, keys, seen, causal) > key) {
+        if (keys_seen(r + height - 1, keys, seen, causal) > key &&
+            keys_before(b->starts, row + r, first_key + key, ATTN_NR) < ATTN_NR) {
           const tile_args t = {.a = left + (row + r) * ATTN_NR,
                                .b = right + key * dim,
                                .c = to + r * ATTN_BLOCK_LD + key,
@@ -109,7 +119,7 @@ static void backward_step(const backward_block *b, int64_t panel_rows, int64_t r
       }
     }
   }
-  backward_soften(b, row, rows, keys, seen, causal);
+  backward_soften(b, row, rows, first_key, keys, seen, causal);
   for (int64_t panel = 0; panel * ATTN_NR < dim; panel++) {
     const int vectors = panel_vectors(dim, panel);
     for (int32_t side = 0; side < 2; side++) {
@@ -118,22 +128,25 @@ static void backward_step(const backward_block *b, int64_t panel_rows, int64_t r
       for (int64_t key = 0; key < keys; key += height) {
         height = tile_rows(keys - key);
         const int64_t first = causal ? nn_max(0, key + 1 - seen) : 0; /* the first row that sees `key` */
-        if (first < rows) {
+        /* behind the last that sees any of these keys */
+        const int64_t end = b->starts ? rows_before(b->starts + row, rows, first_key + key + height) : rows;
+        if (first < end) {
           const tile_args t = {.a = left + first * ATTN_BLOCK_LD + key,
                                .b = right + (panel * panel_rows + row + first) * ATTN_NR,
                                .c = to + (panel * ATTN_BLOCK_KEYS + key) * ATTN_NR,
-                               .depth = rows - first,
-                               .chunk = rows - first};
+                               .depth = end - first,
+                               .chunk = end - first};
           column_tile(&t, height, vectors);
         }
       }
     }
     for (int64_t r = 0; r < rows; r += height) {
       height = tile_rows(rows - r);
-      const int64_t depth = keys_seen(nn_min(rows, r + height) - 1, keys, seen, causal);
+      const int64_t before = keys_before(b->starts, row + r, first_key, keys);
+      const int64_t depth = keys_seen(nn_min(rows, r + height) - 1, keys, seen, causal) - before;
       if (depth > 0) {
-        const tile_args t = {.a = b->ds + r * ATTN_BLOCK_LD,
-                             .b = b->key_rows + panel * ATTN_BLOCK_KEYS * ATTN_NR,
+        const tile_args t = {.a = b->ds + r * ATTN_BLOCK_LD + before,
+                             .b = b->key_rows + (panel * ATTN_BLOCK_KEYS + before) * ATTN_NR,
                              .c = b->dq + (panel * panel_rows + row + r) * ATTN_NR,
                              .depth = depth,
                              .chunk = depth};
@@ -154,6 +167,7 @@ static void backward_task(void *arg, int64_t i, int32_t worker) {
   const int64_t rows = t.rows, seen = t.seen, out_ld = s->heads * dim;
   backward_block b;
   backward_layout(&b, (float *)(void *)(f->workspace + worker * f->workspace_size), panel_rows, dim);
+  b.starts = t.starts;
 
   const char *dout = (const char *)a->dout + t.out * bytes, *out = (const char *)a->out + t.out * bytes;
   const float *lse = a->lse + t.lse;
@@ -169,9 +183,10 @@ static void backward_task(void *arg, int64_t i, int32_t worker) {
   for (int64_t key = 0; key < s->kv_len; key += ATTN_BLOCK_KEYS) {
     const int64_t keys = nn_min(ATTN_BLOCK_KEYS, s->kv_len - key), at = (t.kv + key * a->ld_kv) * bytes;
     const int64_t first = a->causal ? nn_max(0, key + 1 - seen) : 0; /* the first query that sees the block */
+    const int64_t end = rows_before(t.starts, rows, key + keys);     /* behind the last that does */
     clear(b.dk, row_panels_size(ATTN_BLOCK_KEYS, dim));
     clear(b.dv, row_panels_size(ATTN_BLOCK_KEYS, dim));
-    if (first < rows) {
+    if (first < end) {
       const char *k = (const char *)a->k + at, *v = (const char *)a->v + at;
       NN_SWITCH_DTYPE(a->dtype, {
         pack_keys(b.keys, k, a->ld_kv, 0, keys, dim, DT);
@@ -179,8 +194,9 @@ static void backward_task(void *arg, int64_t i, int32_t worker) {
         pack_rows(b.key_rows, ATTN_BLOCK_KEYS, k, a->ld_kv, 0, keys, keys, dim, one, DT);
       });
     }
-    for (int64_t row = first; row < rows; row += ATTN_BLOCK_ROWS) {
-      backward_step(&b, panel_rows, row, nn_min(ATTN_BLOCK_ROWS, rows - row), keys, seen + row - key, a->causal, dim);
+    for (int64_t row = first; row < end; row += ATTN_BLOCK_ROWS) {
+      backward_step(&b, panel_rows, row, nn_min(ATTN_BLOCK_ROWS, rows - row), key, keys, seen + row - key, a->causal,
+                    dim);
     }
     if (f->partial) {
       float *dk = f->partial + (2 * i * s->kv_len + key) * dim, *dv = dk + s->kv_len * dim;
@@ -209,6 +225,8 @@ NN_PLAIN static gradients lay_out(const nn_flash_attention_backward_args *a, nn_
 NN_WORKSPACE(flash_attention_backward) { lay_out(args, w); }
 
 int32_t NN_KERNEL(flash_attention_backward)(nncuda_ctx *ctx, const void *args) {
-  gradients f = lay_out(args, nn_workspace_of(ctx));
+  const nn_flash_attention_backward_args *a = args;
+  NN_TRY(check_starts(ctx, a->starts, a->shape.batch, a->shape.q_len));
+  gradients f = lay_out(a, nn_workspace_of(ctx));
   return gradients_run(ctx, &f, backward_task);
 }

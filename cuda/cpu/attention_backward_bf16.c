@@ -121,33 +121,41 @@ NN_INLINE void soften_pair(const backward_keys *b, const backward_queries *q, in
   }
 }
 
+/* Zeros for keys j .. end-1 and the queries of lanes r .. r+31. */
+NN_INLINE void clear_pairs(const backward_keys *b, int64_t r, int64_t j, int64_t end) {
+  const vf zero = vf_set1(0.0f);
+  for (; j < end; j += BF16_PAIR) {
+    NN_UNROLL for (int i = 0; i < BF16_PAIR; i++) {
+      const int64_t row = (j + i) * QUERY_UNITS + r / BF16_PAIR, lane = (r + i * VF) * STEP_UNITS + j / BF16_PAIR * VF;
+      store_units(b->p + row, zero);
+      store_units(b->p_low + row, zero);
+      store_units(b->ds + row, zero);
+      store_units(b->ds_low + row, zero);
+      store_units(b->ds_lanes + lane, zero);
+      store_units(b->ds_lanes_low + lane, zero);
+    }
+  }
+}
+
 /* Scores to P and dP to dS, for `keys` keys. */
 static void backward_soften(const backward_keys *b, const backward_queries *q, int64_t keys, const sight *s,
                             float factor) {
-  const vf scale = vf_set1(factor), zero = vf_set1(0.0f);
+  const vf scale = vf_set1(factor);
   for (int64_t r = 0; r < BF16_QUERIES; r += BF16_TILE) {
     const int64_t all = nn_min(keys, seen_by_all(s, r)), any = nn_min(keys, seen_by_any(s, r + VF));
-    int64_t j = 0;
-    for (; j + BF16_PAIR <= all; j += BF16_PAIR) {
-      soften_pair(b, q, r, j, scale, NULL, 0);
-    }
+    const int64_t none = before_all(s, r), some = before_any(s, r, BF16_TILE);
+    clear_pairs(b, r, 0, none);
+    int64_t j = none;
     for (; j < any; j += BF16_PAIR) {
+      if (j >= some && j + BF16_PAIR <= all) {
+        soften_pair(b, q, r, j, scale, NULL, 0);
+        continue;
+      }
       const __mmask16 mask[BF16_PAIR][2] = {{seeing(s, r, j), seeing(s, r + VF, j)},
                                             {seeing(s, r, j + 1), seeing(s, r + VF, j + 1)}};
       soften_pair(b, q, r, j, scale, mask, 1);
     }
-    for (; j < keys; j += BF16_PAIR) {
-      NN_UNROLL for (int i = 0; i < BF16_PAIR; i++) {
-        const int64_t row = (j + i) * QUERY_UNITS + r / BF16_PAIR,
-                      lane = (r + i * VF) * STEP_UNITS + j / BF16_PAIR * VF;
-        store_units(b->p + row, zero);
-        store_units(b->p_low + row, zero);
-        store_units(b->ds + row, zero);
-        store_units(b->ds_low + row, zero);
-        store_units(b->ds_lanes + lane, zero);
-        store_units(b->ds_lanes_low + lane, zero);
-      }
-    }
+    clear_pairs(b, r, j, keys);
   }
 }
 
@@ -240,18 +248,24 @@ static void backward_head(const gradients *f, int64_t i, const gradient_task *t,
     const backward_keys b = keys_at(terms, kept, dim);
     const int64_t keys = nn_min(STEP_KEYS, s->kv_len - key), padded = whole(keys), at = key * a->ld_kv;
     const int64_t first = a->causal ? nn_max(0, key + 1 - t->seen) : 0; /* the first query that sees the block */
+    const int64_t end = rows_before(t->starts, t->rows, key + keys);    /* behind the last that does */
     if (first_head) {
       clear(b.dk, padded * columns);
       clear(b.dv, padded * columns);
-      if (first < t->rows) {
+      if (first < end) {
         copy_rows(b.keys, k + at, a->ld_kv, keys, padded, dim);
         copy_rows(b.values, v + at, a->ld_kv, keys, padded, dim);
         columns_to_rows(b.key_columns, STEP_UNITS, k + at, a->ld_kv, keys, padded, dim);
       }
     }
-    for (int64_t row = first / BF16_QUERIES * BF16_QUERIES; row < t->rows; row += BF16_QUERIES) {
+    for (int64_t row = first / BF16_QUERIES * BF16_QUERIES; row < end; row += BF16_QUERIES) {
       const backward_queries block = queries_at(workspace + row / BF16_QUERIES * each, dim);
-      const sight sees = {.seen = t->seen + row - key, .keys = keys, .causal = a->causal};
+      const sight sees = {.seen = t->seen + row - key,
+                          .keys = keys,
+                          .causal = a->causal,
+                          .starts = t->starts ? t->starts + row : NULL,
+                          .key = key,
+                          .rows = nn_min(BF16_QUERIES, t->rows - row)};
       backward_step(&b, &block, padded, &sees, factor, dim);
     }
     if (last && f->partial) {
@@ -308,6 +322,7 @@ NN_PLAIN static gradients flash_attention_backward_lay_out(const nn_flash_attent
 }
 
 static int32_t flash_attention_backward(nncuda_ctx *ctx, const nn_flash_attention_backward_args *a) {
+  NN_TRY(check_starts(ctx, a->starts, a->shape.batch, a->shape.q_len));
   gradients f = flash_attention_backward_lay_out(a, nn_workspace_of(ctx));
   return gradients_run(ctx, &f, backward_task);
 }

@@ -14,6 +14,7 @@
 
 #include "amx.h"
 #include "attention_pack.h"
+#include "attention_starts.h"
 
 #include <string.h>
 
@@ -185,18 +186,32 @@ NN_INLINE void store_lanes(uint16_t *to, int64_t ld, const float *sums, const vf
   }
 }
 
-/* The keys that query r of a block sees: the first `seen` + r with the causal mask, and in any case `keys`. */
+/*
+ * The keys that query r of a block sees: the first `seen` + r with the causal mask, and in any case `keys`, but none
+ * before its document. Keys are counted from `key` of the sequence on; `starts` are those of `rows` queries, or null.
+ * Lanes from `rows` on are no queries, whatever they see.
+ */
 typedef struct sight {
   int64_t seen, keys;
   int32_t causal;
+  const int32_t *starts;
+  int64_t key, rows;
 } sight;
 
-/* Keys that all the queries of lanes r .. r+15 see, and that any of them does. */
+/* Keys that the causal mask lets all the queries of lanes r .. r+15 see, and any of them. */
 NN_INLINE int64_t seen_by_all(const sight *s, int64_t r) {
   return nn_max(0, s->causal ? nn_min(s->keys, s->seen + r) : s->keys);
 }
 NN_INLINE int64_t seen_by_any(const sight *s, int64_t r) {
   return nn_max(0, s->causal ? nn_min(s->keys, s->seen + r + VF - 1) : s->keys);
+}
+
+/* Keys before the documents of all queries of `lanes` lanes from r on, whole pairs of them; and of any of them. */
+NN_INLINE int64_t before_all(const sight *s, int64_t r) {
+  return s->starts && r < s->rows ? keys_before(s->starts, r, s->key, s->keys) / BF16_PAIR * BF16_PAIR : 0;
+}
+NN_INLINE int64_t before_any(const sight *s, int64_t r, int64_t lanes) {
+  return s->starts && r < s->rows ? keys_before(s->starts, nn_min(r + lanes, s->rows) - 1, s->key, s->keys) : 0;
 }
 
 /* Which of the queries r .. r+15 see key j. */
@@ -205,7 +220,13 @@ NN_INLINE __mmask16 seeing(const sight *s, int64_t r, int64_t j) {
     return 0;
   }
   const int64_t hidden = s->causal ? j - s->seen + 1 - r : 0; /* the first lanes, that do not */
-  return hidden <= 0 ? (__mmask16)0xffff : hidden >= VF ? 0 : (__mmask16)(0xffffu << hidden);
+  __mmask16 sees = hidden <= 0 ? (__mmask16)0xffff : hidden >= VF ? 0 : (__mmask16)(0xffffu << hidden);
+  if (s->starts && r < s->rows) {
+    const __mmask16 queries = s->rows - r < VF ? vf_mask(s->rows - r) : (__mmask16)0xffff;
+    const __m512i starts = _mm512_maskz_loadu_epi32(queries, s->starts + r);
+    sees &= _mm512_cmple_epi32_mask(starts, _mm512_set1_epi32((int32_t)(s->key + j)));
+  }
+  return sees;
 }
 
 #endif

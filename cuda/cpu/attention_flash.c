@@ -4,9 +4,14 @@
  * Keys are packed transposed and values in row panels, once for all query heads and query blocks that read them; a task
  * is one block of queries of one head. Scores are kept in units of ln 2 (the factor is folded into the packed
  * queries), so that a power of two replaces the exponential. Blocks of keys that the causal mask hides are skipped, and
- * on its diagonal a tile of rows stops at the last key that any of them sees.
+ * on its diagonal a tile of rows stops at the last key that any of them sees. Blocks before the documents of all
+ * queries are skipped, too, and a tile of rows begins at the first key that any of them sees. What is left out is what
+ * would add zeros: a row's sums depend on its keys' places in the blocks alone.
  */
 #include "attention_pack.h"
+#include "attention_starts.h"
+
+#include <float.h>
 
 #include "abi/generated/attention.h"
 
@@ -25,6 +30,7 @@ NN_TILE(value_tile, ATTN_BLOCK_LD, 1, ATTN_NR)
 
 /* What a worker needs for a block of queries. */
 typedef struct flash_block {
+  const int32_t *starts;       /* the first key that each sees, or null */
   float *q, *out, *scores;     /* row panels, row panels, [ATTN_BLOCK_ROWS][ATTN_BLOCK_LD] */
   float *peak, *rescale, *sum; /* [ATTN_BLOCK_ROWS], [ATTN_BLOCK_ROWS], [ATTN_BLOCK_ROWS][VF]: lanes are
                                   added up at the end */
@@ -36,6 +42,7 @@ NN_PLAIN NN_INLINE int64_t flash_block_size(int64_t head_dim) {
 
 NN_INLINE flash_block flash_block_at(float *workspace, int64_t head_dim) {
   flash_block b;
+  b.starts = NULL;
   b.q = workspace;
   b.out = b.q + row_panels_size(ATTN_BLOCK_ROWS, head_dim);
   b.scores = b.out + row_panels_size(ATTN_BLOCK_ROWS, head_dim);
@@ -104,6 +111,22 @@ NN_INLINE vf row_powers(float *scores, int64_t count, int64_t end, float peak) {
   return total;
 }
 
+/* Hides the keys of a step that lie before a row's document. */
+static void hide_before(const flash_block *b, int64_t rows, int64_t key, int64_t keys) {
+  const vf lowest = vf_set1(-INFINITY);
+  for (int64_t r = 0; r < rows; r++) {
+    const int64_t before = keys_before(b->starts, r, key, keys);
+    float *scores = b->scores + r * ATTN_BLOCK_LD;
+    int64_t j = 0;
+    for (; j + VF <= before; j += VF) {
+      vf_store(scores + j, lowest);
+    }
+    for (; j < before; j++) {
+      scores[j] = -INFINITY;
+    }
+  }
+}
+
 /*
  * The softmax of the scores of a step against the running maxima, VF rows at a time so that the reductions over lanes
  * and what depends on them are done for all of them at once. Rows without a key get NaN, which flash_task replaces.
@@ -129,14 +152,14 @@ static void flash_soften(const flash_block *b, int64_t rows, int64_t keys, int64
 }
 
 /* Scores, softmax and output of the block's rows against keys first_key .. first_key+keys-1; row r sees `seen` + r of
- * them (at most `keys`), or all of them without the causal mask. */
+ * them (at most `keys`), or all of them without the causal mask, but none before its document. */
 static void flash_step(const flash_block *b, const float *key_panels, const float *values, int64_t kv_len, int64_t rows,
-                       int64_t keys, int64_t seen, int32_t causal, int32_t first, int64_t dim) {
+                       int64_t first_key, int64_t keys, int64_t seen, int32_t causal, int32_t first, int64_t dim) {
   for (int64_t key = 0; key < keys; key += ATTN_NR) {
     int64_t height;
     for (int64_t r = 0; r < rows; r += height) {
       height = tile_rows(rows - r);
-      if (causal && seen + r + height - 1 <= key) {
+      if ((causal && seen + r + height - 1 <= key) || keys_before(b->starts, r, first_key + key, ATTN_NR) == ATTN_NR) {
         continue;
       }
       const tile_args t = {.a = b->q + r * ATTN_NR,
@@ -149,6 +172,9 @@ static void flash_step(const flash_block *b, const float *key_panels, const floa
       score_tile(&t, height, 2);
     }
   }
+  if (b->starts) {
+    hide_before(b, rows, first_key, keys);
+  }
   flash_soften(b, rows, keys, seen, causal);
   for (int64_t panel = 0; panel * ATTN_NR < dim; panel++) {
     int64_t height;
@@ -158,12 +184,14 @@ static void flash_step(const flash_block *b, const float *key_panels, const floa
       if (depth <= 0) {
         continue;
       }
-      const tile_args t = {.a = b->scores + r * ATTN_BLOCK_LD,
-                           .b = values + panel * kv_len * ATTN_NR,
+      /* One is left, so that the tile is written. */
+      const int64_t before = nn_min(keys_before(b->starts, r, first_key, keys), depth - 1);
+      const tile_args t = {.a = b->scores + r * ATTN_BLOCK_LD + before,
+                           .b = values + (panel * kv_len + before) * ATTN_NR,
                            .c = b->out + (panel * ATTN_BLOCK_ROWS + r) * ATTN_NR,
                            .rescale = b->rescale + r,
-                           .depth = depth,
-                           .chunk = depth,
+                           .depth = depth - before,
+                           .chunk = depth - before,
                            .fresh = first};
       value_tile(&t, height, panel_vectors(dim, panel));
     }
@@ -213,7 +241,7 @@ static void flash_task(void *arg, int64_t i, int32_t worker) {
   const int64_t pair = f->first_pair + local, sequence = pair / s->kv_heads;
   const int64_t head = pair % s->kv_heads * group + i / f->query_blocks % group;
   const int64_t row = q_block * ATTN_BLOCK_ROWS, rows = nn_min(ATTN_BLOCK_ROWS, s->q_len - row);
-  const flash_block b = flash_block_at(f->workspace + worker * f->workspace_size, dim);
+  flash_block b = flash_block_at(f->workspace + worker * f->workspace_size, dim);
   const int64_t out_ld = s->heads * dim;
   char *out = (char *)a->out + ((sequence * s->q_len + row) * out_ld + head * dim) * bytes;
 
@@ -223,13 +251,15 @@ static void flash_task(void *arg, int64_t i, int32_t worker) {
   const split_factor factor = split_double((double)a->scale * 1.4426950408889634);
   const char *q = (const char *)a->q + ((sequence * s->q_len + row) * a->ld_q + head * dim) * bytes;
   NN_SWITCH_DTYPE(a->dtype, pack_rows(b.q, ATTN_BLOCK_ROWS, q, a->ld_q, 0, rows, padded_rows(rows), dim, factor, DT));
+  b.starts = a->starts ? a->starts + sequence * s->q_len + row : NULL;
   for (int64_t r = 0; r < ATTN_BLOCK_ROWS; r++) {
-    b.peak[r] = -INFINITY;
+    b.peak[r] = b.starts ? -FLT_MAX : -INFINITY; /* finite where a row may see none of the first keys */
     vf_store(b.sum + r * VF, vf_set1(0.0f));
   }
-  for (int64_t key = 0; key < limit; key += ATTN_BLOCK_KEYS) {
+  const int64_t begin = b.starts ? b.starts[0] / ATTN_BLOCK_KEYS * ATTN_BLOCK_KEYS : 0;
+  for (int64_t key = begin; key < limit; key += ATTN_BLOCK_KEYS) {
     flash_step(&b, f->keys + local * f->keys_size + key * dim, f->values + local * f->values_size + key * ATTN_NR,
-               s->kv_len, rows, nn_min(ATTN_BLOCK_KEYS, limit - key), seen - key, a->causal, key == 0, dim);
+               s->kv_len, rows, key, nn_min(ATTN_BLOCK_KEYS, limit - key), seen - key, a->causal, key == begin, dim);
   }
   const int64_t blind =
       a->causal ? nn_max(0, nn_min(rows, 1 - seen)) : 0; /* the first rows of the block, without keys */
@@ -258,6 +288,7 @@ NN_WORKSPACE(flash_attention) { lay_out(args, w); }
 int32_t NN_KERNEL(flash_attention)(nncuda_ctx *ctx, const void *args) {
   const nn_flash_attention_args *a = args;
   const nn_attention_shape *s = &a->shape;
+  NN_TRY(check_starts(ctx, a->starts, s->batch, s->q_len));
   flash f = lay_out(a, nn_workspace_of(ctx));
   const int64_t pairs = s->batch * s->kv_heads;
   for (f.first_pair = 0; f.first_pair < pairs; f.first_pair += f.pairs) {

@@ -9,6 +9,8 @@
 
 #include "attention_bf16.h"
 
+#include <float.h>
+
 #include "abi/generated/attention.h"
 
 /* Keys of a step, and units of keys and values that are packed at a time: they stay in L2. */
@@ -50,9 +52,14 @@ static void flash_pack_task(void *arg, int64_t i, int32_t worker) {
 NN_INLINE vf flash_soften(flash_block *b, int64_t v, int64_t keys, const sight *s, float factor) {
   const float *scores = b->scores + v * VF;
   const int64_t r = v * VF, all = nn_min(keys, seen_by_all(s, r)), any = nn_min(keys, seen_by_any(s, r));
+  const int64_t none = before_all(s, r), some = before_any(s, r, VF);
   const vf scale = vf_set1(factor);
   vf top[2] = {b->peak[v], b->peak[v]};
-  int64_t j = 0;
+  int64_t j = none;
+  for (; j < nn_min(some, any); j++) {
+    const vf x = vf_load(scores + j * BF16_QUERIES) * scale;
+    top[0] = _mm512_mask_max_ps(top[0], seeing(s, r, j), x, top[0]);
+  }
   for (; j + 2 <= all; j += 2) {
     top[0] = vf_max(vf_load(scores + j * BF16_QUERIES) * scale, top[0]);
     top[1] = vf_max(vf_load(scores + (j + 1) * BF16_QUERIES) * scale, top[1]);
@@ -67,11 +74,14 @@ NN_INLINE vf flash_soften(flash_block *b, int64_t v, int64_t keys, const sight *
   vf sums[2] = {zero, zero};
   unit *p = b->p + v * STEP_UNITS * VF;
   const __m512i half = _mm512_set1_epi32(0x8000), high = _mm512_set1_epi32((int)0xffff0000);
-  for (j = 0; j < any; j += BF16_PAIR) {
+  for (j = 0; j < none; j += BF16_PAIR) {
+    store_units(p + j / BF16_PAIR * VF, zero);
+  }
+  for (; j < any; j += BF16_PAIR) {
     vf x[BF16_PAIR];
     NN_UNROLL for (int i = 0; i < BF16_PAIR; i++) {
       x[i] = vf_exp2(vf_fma(vf_load(scores + (j + i) * BF16_QUERIES), scale, lowered));
-      if (j + BF16_PAIR > all) {
+      if (j + BF16_PAIR > all || j < some) {
         x[i] = _mm512_maskz_mov_ps(seeing(s, r, j + i), x[i]);
       }
       sums[i] = sums[i] + x[i];
@@ -139,7 +149,7 @@ static void flash_task(void *arg, int64_t i, int32_t worker) {
   b.scores = (float *)(void *)(b.p + BF16_QUERIES * STEP_UNITS);
   b.out = b.scores + STEP_KEYS * BF16_QUERIES;
   for (int64_t v = 0; v < BF16_PANELS; v++) {
-    b.peak[v] = vf_set1(-INFINITY);
+    b.peak[v] = vf_set1(a->starts ? -FLT_MAX : -INFINITY); /* finite where a row may see none of the first keys */
     b.sum[v] = vf_set1(0.0f);
   }
   tile_registers_open();
@@ -149,10 +159,13 @@ static void flash_task(void *arg, int64_t i, int32_t worker) {
   const int64_t seen = row + s->kv_len - s->q_len + 1;
   const int64_t limit = a->causal ? nn_min(s->kv_len, seen + rows - 1) : s->kv_len;
   const float factor = (float)((double)a->scale * 1.4426950408889634);
-  for (int64_t key = 0; key < limit; key += STEP_KEYS) {
+  const int32_t *starts = a->starts ? a->starts + sequence * s->q_len + row : NULL;
+  const int64_t begin = starts ? starts[0] / STEP_KEYS * STEP_KEYS : 0;
+  for (int64_t key = begin; key < limit; key += STEP_KEYS) {
     const int64_t keys = nn_min(STEP_KEYS, limit - key), at = local * f->size + key * columns / BF16_PAIR;
-    const sight sees = {.seen = seen - key, .keys = keys, .causal = a->causal};
-    flash_step(&b, f->keys + at, f->values + at, keys, &sees, factor, key == 0, dim);
+    const sight sees = {
+        .seen = seen - key, .keys = keys, .causal = a->causal, .starts = starts, .key = key, .rows = rows};
+    flash_step(&b, f->keys + at, f->values + at, keys, &sees, factor, key == begin, dim);
   }
   tile_registers_close();
   const int64_t blind = a->causal ? nn_max(0, nn_min(rows, 1 - seen)) : 0; /* the first rows, without keys */
@@ -192,6 +205,7 @@ NN_PLAIN static flash flash_attention_lay_out(const nn_flash_attention_args *a, 
 static int32_t flash_attention(nncuda_ctx *ctx, const nn_flash_attention_args *a) {
   const nn_attention_shape *s = &a->shape;
   const int64_t pairs = s->batch * s->kv_heads;
+  NN_TRY(check_starts(ctx, a->starts, s->batch, s->q_len));
   flash f = flash_attention_lay_out(a, nn_workspace_of(ctx));
   for (f.first_pair = 0; f.first_pair < pairs; f.first_pair += f.pairs) {
     f.pairs = nn_min(f.round, pairs - f.first_pair);

@@ -10,6 +10,7 @@
 #define NN_CPU_ATTENTION_GRADIENTS_H
 
 #include "attention_pack.h"
+#include "attention_starts.h"
 
 #include "abi/generated/attention.h"
 
@@ -36,6 +37,7 @@ typedef struct gradients {
 typedef struct gradient_task {
   int64_t heads, rows, seen; /* query r of the task sees r + seen keys */
   int64_t q, kv, out, lse;
+  const int32_t *starts; /* of the queries, or null */
 } gradient_task;
 
 NN_INLINE gradient_task gradient_task_at(const gradients *f, int64_t i) {
@@ -52,7 +54,8 @@ NN_INLINE gradient_task gradient_task_at(const gradients *f, int64_t i) {
                          .q = (sequence * s->q_len + begin) * a->ld_q + head * dim,
                          .kv = sequence * s->kv_len * a->ld_kv + pair % s->kv_heads * dim,
                          .out = ((sequence * s->q_len + begin) * s->heads + head) * dim,
-                         .lse = (sequence * s->heads + head) * s->q_len + begin};
+                         .lse = (sequence * s->heads + head) * s->q_len + begin,
+                         .starts = a->starts ? a->starts + sequence * s->q_len + begin : NULL};
 }
 
 /* rowsum(dout * out) of rows first .. first+VF-1, one a lane; zero from `rows` on. */

@@ -6,19 +6,22 @@
 constexpr int SUM_THREADS = 256, LANES = 8; /* lanes that share a row: 16 bytes each are a row of 64 16-bit elements */
 constexpr int BLOCKS_PER_SM = 8;
 
-template <class T> __global__ void __launch_bounds__(SUM_THREADS) row_sums_kernel(nn_flash_backward a, int64_t total) {
+template <class T, bool FIRST_KEYS>
+__global__ void __launch_bounds__(SUM_THREADS) row_sums_kernel(nn_flash_backward a, int64_t total) {
   constexpr int E = nn_per_16<T>;
   const nn_attention_sizes &s = a.sizes;
   const int64_t row = ((int64_t)blockIdx.x * SUM_THREADS + threadIdx.x) / LANES;
   const int lane = threadIdx.x % LANES;
   float sum = 0.0f;
   int64_t at_lse = 0, seen = 0;
+  int32_t start = 0;
   if (row < total) {
     const int64_t pair = row / s.rows(), sequence = pair / s.kv_heads;
     const nn_query_rows rows(s, sequence, (int32_t)(pair - sequence * s.kv_heads), row - pair * s.rows(), 1);
     const int64_t at = rows.at(0, s.ld_out(), s.dim);
     at_lse = rows.at_head(0, s, sequence);
     seen = nn_keys_seen(s, rows.query);
+    start = nn_first_key(a.starts, rows.sequence_query);
     for (int d = lane * E; d < s.dim; d += LANES * E) {
       float x[E], y[E];
       nn_load_row(x, static_cast<const T *>(a.dout) + at + d, a.wide_out);
@@ -33,7 +36,7 @@ template <class T> __global__ void __launch_bounds__(SUM_THREADS) row_sums_kerne
   if (row < total && lane == 0) {
     const nn_split log2e = {1.44269504088896341f, (float)(1.44269504088896341 - (double)1.44269504088896341f)};
     const float lse = a.lse[at_lse], high = lse * log2e.high;
-    const float low = fmaf(lse, log2e.high, -high) + lse * log2e.low;
+    const float low = FIRST_KEYS ? __int_as_float(start) : fmaf(lse, log2e.high, -high) + lse * log2e.low;
     const float keys = __int_as_float((int)(seen < INT32_MAX ? seen : INT32_MAX));
     a.row_sums[row] =
         lse == nn_lowest() ? make_float4(-nn_lowest(), 0.0f, sum, keys) : make_float4(high, low, sum, keys);
@@ -72,7 +75,8 @@ template <class T, class FORM> static int32_t backward_of(nncuda_ctx *ctx, nn_fl
   const nn_attention_sizes &s = a.sizes;
   const int64_t total = a.pairs * s.rows();
   const int64_t blocks = nn_ceil_div(total * LANES, SUM_THREADS);
-  int32_t status = nn_launch(ctx, row_sums_kernel<T>, dim3((unsigned)blocks), dim3(SUM_THREADS), 0, a, total);
+  int32_t status =
+      nn_launch(ctx, row_sums_kernel<T, FORM::FIRST_KEYS>, dim3((unsigned)blocks), dim3(SUM_THREADS), 0, a, total);
   if (status != NNCUDA_SUCCESS) {
     return status;
   }
@@ -110,6 +114,10 @@ template <> int32_t backward_by_dim<float>(nncuda_ctx *ctx, const nn_flash_backw
 }
 
 NN_KERNEL(flash_attention_backward) {
+  const int32_t status = nn_check_starts(ctx, a->starts, a->shape);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
   const nn_backward_space space = nn_backward_lay_out(a, nn_workspace_of(ctx));
   nn_flash_backward p = {};
   p.row_sums = static_cast<float4 *>(space.row_sums);
@@ -121,6 +129,7 @@ NN_KERNEL(flash_attention_backward) {
   p.v = a->v;
   p.out = a->out;
   p.lse = a->lse;
+  p.starts = a->starts;
   p.dq = a->dq;
   p.dk = a->dk;
   p.dv = a->dv;

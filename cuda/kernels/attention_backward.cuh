@@ -13,15 +13,16 @@
 #ifndef NN_KERNELS_ATTENTION_BACKWARD_CUH
 #define NN_KERNELS_ATTENTION_BACKWARD_CUH
 
-#include "kernels/attention.cuh"
+#include "kernels/attention_starts.cuh"
 
 struct nn_flash_backward {
   const void *dout, *q, *k, *v, *out;
   const float *lse;
+  const int32_t *starts; /* the first key that each query sees, or null */
   void *dq, *dk, *dv;
   /* Of each row, in the order of nn_query_rows, sequence after sequence: lse * log2(e) as two numbers (rounding it
    * would cost P more than all else in f32), delta, and, as bits, how many keys it sees. Rows without keys have +inf,
-   * which makes P zero. */
+   * which makes P zero. The forms of 16 bits, which need no second number, have the row's first key there, as bits. */
   float4 *row_sums;
   float *partial; /* [piece][2][sequence, key head][kv_len][dim]: dK, dV; null when there is one piece */
   nn_attention_sizes sizes;
@@ -31,14 +32,16 @@ struct nn_flash_backward {
   bool wide, wide_out;          /* 16 bytes at a time in q, k, v, dq, dk, dv; in dout and out */
 };
 
-/* The tiles of rows that piece `piece` of a tile of keys takes, of those that see the tile's first key. */
+/* The tiles of rows that piece `piece` of a tile of `keys` keys takes, of those that see any of them. */
 struct nn_backward_span {
   int32_t first, end;
 
-  __device__ __forceinline__ nn_backward_span(const nn_attention_sizes &s, int64_t key, int64_t piece, int64_t pieces,
-                                              int tile) {
-    const int64_t query = key - (s.kv_len - s.q_len); /* the first that sees `key` */
-    const int64_t from = s.causal && query > 0 ? query * s.group / tile : 0, to = nn_ceil_div(s.rows(), tile);
+  __device__ __forceinline__ nn_backward_span(const nn_flash_backward &p, int64_t sequence, int64_t key, int keys,
+                                              int64_t piece, int tile) {
+    const nn_attention_sizes &s = p.sizes;
+    const int64_t pieces = p.pieces, query = key - (s.kv_len - s.q_len); /* the first that sees `key` */
+    const int64_t from = s.causal && query > 0 ? query * s.group / tile : 0;
+    const int64_t to = nn_ceil_div(nn_queries_seeing(p.starts, s, sequence, key + keys) * s.group, tile);
     const int64_t each = to > from ? nn_ceil_div(to - from, pieces) : 0;
     first = (int32_t)(from + piece * each);
     end = (int32_t)(from + (piece + 1) * each < to ? from + (piece + 1) * each : to);

@@ -75,12 +75,13 @@ __device__ __forceinline__ void nn_hide_keys(float (&x)[PARTS][COUNT][4], const 
   for (int n = 0; n < COUNT; n++) {
 #pragma unroll
     for (int e = 0; e < 2; e++) {
-      const int seen = __float_as_int(row_sums[8 * n + 2 * (threadIdx.x % 4) + e].w) - key;
+      const float4 sums = row_sums[8 * n + 2 * (threadIdx.x % 4) + e];
+      const int seen = __float_as_int(sums.w) - key, start = __float_as_int(sums.y) - key;
 #pragma unroll
       for (int part = 0; part < PARTS; part++) {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-          if (16 * part + 8 * half >= seen) {
+          if (16 * part + 8 * half >= seen || 16 * part + 8 * half < start) {
             x[part][n][2 * half + e] = 0.0f;
           }
         }
@@ -115,7 +116,7 @@ __global__ void __launch_bounds__(NN_BACKWARD_THREADS, D == 256 ? 1 : 2)
   const uint32_t k_tile = nn_shared_address(shared), v_tile = k_tile + L::v_at;
   const nn_mma_lane<D> place;
   const int own_key = (int)key + first_row + lane / 4;
-  const nn_backward_span span(s, key, piece, p.pieces, L::M);
+  const nn_backward_span span(p, sequence, key, L::N, piece, L::M);
   const auto token = [&](int r) { return r * s.ld_kv; };
   const auto load_stage = [&](int i) {
     unsigned char *const stage = shared + L::stages_at + (i & 1) * L::stage;
@@ -151,8 +152,10 @@ __global__ void __launch_bounds__(NN_BACKWARD_THREADS, D == 256 ? 1 : 2)
     const unsigned char *const stage = shared + L::stages_at + (i & 1) * L::stage;
     const uint32_t q_tile = nn_shared_address(stage), dout_tile = q_tile + L::dout_at;
     const float4 *const row_sums = reinterpret_cast<const float4 *>(stage + L::sums_at);
-    /* Some row may not see all of these keys: those of the first and last tiles. */
-    const bool partly = (int64_t)(i + 1) * L::M > s.rows() || __float_as_int(row_sums[0].w) < key + L::N;
+    /* Some row may not see all of these keys: those of the first and last tiles, and
+     * those of a tile where a document begins. */
+    const bool partly = (int64_t)(i + 1) * L::M > s.rows() || __float_as_int(row_sums[0].w) < key + L::N ||
+                        __float_as_int(row_sums[L::M - 1].y) > key;
     /* 16 rows at a time, one after another: registers */
 #pragma unroll 1
     for (int m = 0; m < L::M / 16; m++) {
@@ -255,16 +258,18 @@ __global__ void __launch_bounds__(NN_BACKWARD_THREADS, D == 256 ? 1 : 2)
   const nn_mma_lane<D> place;
   const int first_seen = (int)nn_keys_seen(s, rows.query);
   const int limit = (int)nn_keys_seen(s, rows.query + rows.further(rows.count - 1));
+  const int begin = nn_first_tile<L::N>(p.starts, rows); /* the keys before are seen by none */
+  const int last_start = nn_first_key(p.starts, rows.sequence_query + rows.further(rows.count - 1));
   const auto load_stage = [&](int i) {
     unsigned char *const stage = shared + L::stages_at + (i & 1) * L::stage;
-    const int key = i * L::N, count = limit - key < L::N ? limit - key : L::N;
+    const int key = begin + i * L::N, count = limit - key < L::N ? limit - key : L::N;
     nn_mma_load_rows<D, L::N, NN_BACKWARD_THREADS>(stage, static_cast<const T *>(p.k) + at + (int64_t)key * s.ld_kv,
                                                    s.ld_kv, count, s.dim, p.wide);
     nn_mma_load_rows<D, L::N, NN_BACKWARD_THREADS>(
         stage + L::v_at, static_cast<const T *>(p.v) + at + (int64_t)key * s.ld_kv, s.ld_kv, count, s.dim, p.wide);
     nn_copy_async_commit();
   };
-  const int steps = (int)nn_ceil_div(limit, L::N);
+  const int steps = (int)nn_ceil_div(limit - begin, L::N);
   if (steps > 0) {
     nn_mma_load<D, L::M, NN_BACKWARD_THREADS>(shared, static_cast<const T *>(p.q), rows.count, s.dim, p.wide,
                                               [&](int r) { return rows.at(r, s.ld_q, s.dim); });
@@ -293,7 +298,7 @@ __global__ void __launch_bounds__(NN_BACKWARD_THREADS, D == 256 ? 1 : 2)
     }
     __syncthreads();
     const uint32_t k_tile = nn_shared_address(shared + L::stages_at + (i & 1) * L::stage), v_tile = k_tile + L::v_at;
-    const int key = i * L::N;
+    const int key = begin + i * L::N;
     float prob[L::PARTS][L::N / 8][4] = {}, ds[L::PARTS][L::N / 8][4] = {};
     nn_mma_scores<T>(prob, place, q_tile, first_row, k_tile);
     nn_mma_scores<T>(ds, place, dout_tile, first_row, v_tile);
@@ -311,8 +316,8 @@ __global__ void __launch_bounds__(NN_BACKWARD_THREADS, D == 256 ? 1 : 2)
         }
       }
     }
-    if (key + L::N > first_seen) { /* some row does not see all of these keys */
-      nn_hide_from_rows(ds, s, rows, first_row, key, 0.0f);
+    if (key + L::N > first_seen || key < last_start) { /* some row does not see all of these keys */
+      nn_hide_from_rows(ds, s, p.starts, rows, first_row, key, 0.0f);
     }
     nn_mma_onward<T>(dq, ds, place, k_tile, 0);
     __syncthreads(); /* the stage may be overwritten */
@@ -332,6 +337,7 @@ template <class T, int D> struct nn_backward_mma {
   using KEYS = nn_backward_mma_keys_layout<D>;
   using ROWS = nn_backward_mma_rows_layout<D>;
   static constexpr int N = KEYS::N, M = ROWS::M;
+  static constexpr bool FIRST_KEYS = true; /* in row_sums */
   static_assert(N == nn_backward_keys(1, D));
 
   static int32_t keys(nncuda_ctx *ctx, const nn_flash_backward &a) {

@@ -94,7 +94,9 @@ template <int D> struct nn_backward_simt_tiles {
     for (int i = 0; i < L::ROWS; i++) {
       const int r = first + i;
       const float4 sums = row_sums[r];
-      const bool seen = r < rows.count && key + n < nn_keys_seen(s, rows.query + rows.further(r));
+      const int32_t on = rows.further(r);
+      const bool seen = r < rows.count && key + n < nn_keys_seen(s, rows.query + on) &&
+                        key + n >= nn_first_key(a.starts, rows.sequence_query + on);
       const float x = seen ? nn_exp2_approx(nn_times(score[i], a.factor) - sums.x - sums.y) : 0.0f;
       p[r * L::LD_P + n] = x;
       ds[r * L::LD_P + n] = seen ? x * (dp[i] - sums.z) : 0.0f;
@@ -117,7 +119,7 @@ template <class T, int D> __global__ void __launch_bounds__(256, 1) nn_backward_
   constexpr int KEYS = L::N / L::LINES > 0 ? L::N / L::LINES : 1;
   const int line = threadIdx.x / (D / 4), d = threadIdx.x % (D / 4) * 4;
   float dk[KEYS][4] = {}, dv[KEYS][4] = {};
-  const nn_backward_span span(s, key, piece, a.pieces, L::M);
+  const nn_backward_span span(a, sequence, key, L::N, piece, L::M);
   for (int i = span.first; i < span.end; i++) {
     const nn_query_rows rows(s, sequence, kv_head, (int64_t)i * L::M, L::M);
     __syncthreads();
@@ -175,7 +177,7 @@ template <class T, int D> __global__ void __launch_bounds__(256, 1) nn_backward_
   const int line = threadIdx.x / (D / 4), d = threadIdx.x % (D / 4) * 4;
   float dq[ROWS][4] = {};
   const int64_t limit = nn_keys_seen(s, rows.query + rows.further(rows.count - 1));
-  for (int64_t key = 0; key < limit; key += L::N) {
+  for (int64_t key = nn_first_tile<L::N>(a.starts, rows); key < limit; key += L::N) {
     __syncthreads();
     t.template load_keys<T>(a, at + key * s.ld_kv, (int)(limit - key < L::N ? limit - key : L::N));
     __syncthreads();
@@ -211,6 +213,7 @@ template <class T, int D> __global__ void __launch_bounds__(256, 1) nn_backward_
 template <class T, int D> struct nn_backward_simt {
   using L = nn_backward_simt_layout<D>;
   static constexpr int N = L::N, M = L::M;
+  static constexpr bool FIRST_KEYS = false; /* in row_sums */
   static_assert(N == nn_backward_keys(0, D));
 
   static int32_t keys(nncuda_ctx *ctx, const nn_flash_backward &a) {

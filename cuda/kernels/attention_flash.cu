@@ -34,6 +34,7 @@ NN_KERNEL(flash_attention) {
   nn_flash p = {a->q,
                 a->k,
                 a->v,
+                a->starts,
                 a->out,
                 a->lse,
                 nn_attention_sizes_of(a->shape, a->ld_q, a->ld_kv, a->causal),
@@ -41,6 +42,10 @@ NN_KERNEL(flash_attention) {
                 0,
                 nn_aligned_16(a->q, a->k, a->v) && nn_rows_16(a->ld_kv, a->ld_q, a->dtype),
                 nn_aligned_16(a->out)};
+  const int32_t status = nn_check_starts(ctx, a->starts, a->shape);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
   const int64_t pairs = a->shape.batch * a->shape.kv_heads;
   NN_SWITCH_FLOATS(a->dtype, return flash_by_dim<T>(ctx, p, pairs, a->dtype));
 }

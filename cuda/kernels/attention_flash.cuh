@@ -2,10 +2,11 @@
 #ifndef NN_KERNELS_ATTENTION_FLASH_CUH
 #define NN_KERNELS_ATTENTION_FLASH_CUH
 
-#include "kernels/attention.cuh"
+#include "kernels/attention_starts.cuh"
 
 struct nn_flash {
   const void *q, *k, *v;
+  const int32_t *starts; /* the first key that each query sees, or null */
   void *out;
   float *lse;
   nn_attention_sizes sizes;

@@ -58,6 +58,9 @@ __global__ void __launch_bounds__(nn_flash_mma_layout<D>::THREADS, 2) nn_flash_m
   const nn_mma_lane<D> place;
   const int first_seen = (int)nn_keys_seen(s, rows.query);
   const int limit = (int)nn_keys_seen(s, rows.query + rows.further(rows.count - 1));
+  /* The first tile of keys, and the first key that all rows may see. */
+  const int begin = nn_first_tile<L::N>(p.starts, rows);
+  const int last_start = nn_first_key(p.starts, rows.sequence_query + rows.further(rows.count - 1));
   const auto load = [&](int to, const T *from, int key) {
     const int count = limit - key < L::N ? limit - key : L::N;
     nn_mma_load_rows<D, L::N, L::THREADS>(shared + to, from + (int64_t)key * s.ld_kv, s.ld_kv, count, s.dim, p.wide);
@@ -66,7 +69,7 @@ __global__ void __launch_bounds__(nn_flash_mma_layout<D>::THREADS, 2) nn_flash_m
 
   nn_mma_load<D, L::M, L::THREADS>(shared, static_cast<const T *>(p.q), rows.count, s.dim, p.wide,
                                    [&](int r) { return rows.at(r, s.ld_q, s.dim); });
-  load(L::k_at, k, 0);
+  load(L::k_at, k, begin);
   nn_copy_async_wait<0>();
   __syncthreads();
   float factor = p.factor.high;
@@ -82,16 +85,16 @@ __global__ void __launch_bounds__(nn_flash_mma_layout<D>::THREADS, 2) nn_flash_m
   for (int part = 0; part < L::PARTS; part++) {
     peak[part][0] = peak[part][1] = nn_lowest();
   }
-  for (int key = 0; key < limit; key += L::N) {
-    if (key > 0) {
+  for (int key = begin; key < limit; key += L::N) {
+    if (key > begin) {
       nn_copy_async_wait<0>();
       __syncthreads(); /* K is there, and V no longer needed */
     }
     load(L::v_at, v, key);
     float score[L::PARTS][L::N / 8][4] = {};
     nn_mma_scores<T>(score, place, q_tile, first_row, k_tile);
-    if (key + L::N > first_seen) { /* some row of the tile does not see all of these keys */
-      nn_hide_from_rows(score, s, rows, first_row, key, nn_lowest());
+    if (key + L::N > first_seen || key < last_start) { /* some row of the tile does not see all of these keys */
+      nn_hide_from_rows(score, s, p.starts, rows, first_row, key, nn_lowest());
     }
     nn_copy_async_wait<0>();
     __syncthreads(); /* V is there, and K no longer needed */

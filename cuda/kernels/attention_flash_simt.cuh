@@ -53,15 +53,17 @@ template <class T, int D> __global__ void __launch_bounds__(256, 1) nn_flash_sim
                                      [&](int r) { return rows.at(r, s.ld_q, s.dim); });
   float out[L::ROWS][L::PARTS][4] = {}, peak[L::ROWS], sum[L::ROWS];
   int64_t seen[L::ROWS];
+  int32_t start[L::ROWS];
 #pragma unroll
   for (int i = 0; i < L::ROWS; i++) {
     const int r = y * L::ROWS + i;
     peak[i] = nn_lowest();
     sum[i] = 0.0f;
     seen[i] = r < rows.count ? nn_keys_seen(s, rows.query + rows.further(r)) : 0;
+    start[i] = r < rows.count ? nn_first_key(p.starts, rows.sequence_query + rows.further(r)) : 0;
   }
   const int64_t limit = nn_keys_seen(s, rows.query + rows.further(rows.count - 1));
-  for (int64_t key = 0; key < limit; key += L::N) {
+  for (int64_t key = nn_first_tile<L::N>(p.starts, rows); key < limit; key += L::N) {
     const int count = (int)(limit - key < L::N ? limit - key : L::N);
     __syncthreads();
     nn_load_tile<D, L::LD, L::THREADS>(kv, L::N, count, k + key * s.ld_kv, s.dim, p.wide,
@@ -98,7 +100,8 @@ template <class T, int D> __global__ void __launch_bounds__(256, 1) nn_flash_sim
       float top = peak[i];
 #pragma unroll
       for (int j = 0; j < L::KEYS; j++) {
-        score[i][j] = key + x + 16 * j < seen[i] ? nn_times(score[i][j], p.factor) : nn_lowest();
+        const bool sees = key + x + 16 * j < seen[i] && key + x + 16 * j >= start[i];
+        score[i][j] = sees ? nn_times(score[i][j], p.factor) : nn_lowest();
         top = fmaxf(top, score[i][j]);
       }
       top = nn_warp_max<16>(top);

@@ -38,17 +38,16 @@ template <class L> __device__ __forceinline__ uint32_t nn_ring_parity(int step) 
   return (uint32_t)step / L::STAGES & 1;
 }
 
-/* By one thread. */
+/* By one thread: the tile of keys `key` and on, as step `step`. */
 template <class L>
-__device__ __forceinline__ void nn_flash_produce(const nn_flash_ring &ring, const CUtensorMap *map, int step,
+__device__ __forceinline__ void nn_flash_produce(const nn_flash_ring &ring, const CUtensorMap *map, int step, int key,
                                                  uint64_t policy, int kv_head, int sequence) {
   const uint32_t stage = nn_ring_stage<L>(step), full = ring.full + 8 * stage;
   nn_mbarrier_wait(ring.empty + 8 * stage, nn_ring_parity<L>(step) ^ 1);
   nn_mbarrier_arrive_expect(full, L::TILE);
 #pragma unroll
   for (int half = 0; half < L::D / 64; half++) {
-    nn_tensor_load(ring.tiles + stage * L::TILE + half * L::HALF, map, full, policy, 64 * half, kv_head, step * L::N,
-                   sequence);
+    nn_tensor_load(ring.tiles + stage * L::TILE + half * L::HALF, map, full, policy, 64 * half, kv_head, key, sequence);
   }
 }
 
@@ -131,11 +130,11 @@ __device__ __forceinline__ void nn_flash_pack(uint32_t (&prob)[COUNT / 8][4], co
   }
 }
 
-/* A warpgroup's 64 rows of the tile. */
+/* A warpgroup's 64 rows of the tile. Step 0 has the keys from `begin` on. */
 template <class L, class T>
 __device__ __forceinline__ void nn_flash_consume(const nn_flash &p, const nn_query_rows &rows, int64_t sequence,
                                                  unsigned char *shared, const nn_flash_ring &keys,
-                                                 const nn_flash_ring &values, int steps) {
+                                                 const nn_flash_ring &values, int begin, int steps) {
   constexpr int D = L::D, N = L::N;
   const nn_attention_sizes &s = p.sizes;
   const int thread = threadIdx.x % 128, lane = thread % NN_WARP, consumer = threadIdx.x / 128 - 1;
@@ -159,22 +158,26 @@ __device__ __forceinline__ void nn_flash_consume(const nn_flash &p, const nn_que
       q[d][i] ^= flip;
     }
   }
-  /* What the rows of the warpgroup see: all keys below `all`, none from `limit` on. */
+  /* What the rows of the warpgroup see: all keys from `before` on and below `all`, none from `limit` on. */
   const int last = rows.count - 1 < first_row + 63 ? rows.count - 1 : first_row + 63;
   const int all = (int)nn_keys_seen(s, rows.query + rows.further(first_row));
   const int limit = last < first_row ? 0 : (int)nn_keys_seen(s, rows.query + rows.further(last));
-  const int own_steps = (limit + N - 1) / N;
+  const int own_steps = limit > begin ? (limit - begin + N - 1) / N : 0;
+  const int before = last < first_row ? 0 : nn_first_key(p.starts, rows.sequence_query + rows.further(last));
   const auto hide = [&](float(&score)[N / 2], int step) {
-    if ((step + 1) * N > all) {
+    const int key = begin + step * N;
+    if (key + N > all || key < before) {
 #pragma unroll
       for (int half = 0; half < 2; half++) {
         const int r = own_row + 8 * half + lane / 4;
-        const int seen = (int)nn_keys_seen(s, rows.query + rows.further(r)) - step * N - 2 * (lane % 4);
+        const int on = rows.further(r < rows.count ? r : 0), own_key = key + 2 * (lane % 4);
+        const int seen = (int)nn_keys_seen(s, rows.query + rows.further(r)) - own_key;
+        const int start = nn_first_key(p.starts, rows.sequence_query + on) - own_key;
 #pragma unroll
         for (int n = 0; n < N / 8; n++) {
 #pragma unroll
           for (int e = 0; e < 2; e++) {
-            if (8 * n + e >= seen) {
+            if (8 * n + e >= seen || 8 * n + e < start) {
               score[4 * n + 2 * half + e] = nn_lowest();
             }
           }
@@ -273,7 +276,8 @@ __global__ void __launch_bounds__(NN_HAS_WGMMA ? nn_flash_wgmma_layout<D>::THREA
     const int64_t tile = p.tiles - 1 - blockIdx.x % p.tiles, pair = blockIdx.x / p.tiles, sequence = pair / s.kv_heads;
     const int32_t kv_head = (int32_t)(pair - sequence * s.kv_heads);
     const nn_query_rows rows(s, sequence, kv_head, tile * L::M, L::M);
-    const int steps = (int)nn_ceil_div(nn_keys_seen(s, rows.query + rows.further(rows.count - 1)), L::N);
+    const int begin = nn_first_tile<L::N>(p.starts, rows);
+    const int steps = (int)nn_ceil_div(nn_keys_seen(s, rows.query + rows.further(rows.count - 1)) - begin, L::N);
     const uint32_t base = nn_shared_address(shared), barriers = base + L::barriers_at;
     const nn_flash_ring keys = {barriers, barriers + 8 * L::STAGES, base + L::k_at};
     const nn_flash_ring values = {barriers + 16 * L::STAGES, barriers + 24 * L::STAGES, base + L::v_at};
@@ -295,14 +299,15 @@ __global__ void __launch_bounds__(NN_HAS_WGMMA ? nn_flash_wgmma_layout<D>::THREA
         if (nn_elect()) {
           const uint64_t policy = nn_l2_evict_normal();
           for (int step = 0; step < steps; step++) {
-            nn_flash_produce<L>(keys, &k_map, step, policy, kv_head, (int)sequence);
-            nn_flash_produce<L>(values, &v_map, step, policy, kv_head, (int)sequence);
+            const int key = begin + step * L::N;
+            nn_flash_produce<L>(keys, &k_map, step, key, policy, kv_head, (int)sequence);
+            nn_flash_produce<L>(values, &v_map, step, key, policy, kv_head, (int)sequence);
           }
         }
       }
     } else {
       nn_registers_raise<232>();
-      nn_flash_consume<L, T>(p, rows, sequence, shared, keys, values, steps);
+      nn_flash_consume<L, T>(p, rows, sequence, shared, keys, values, begin, steps);
     }
   }
 }

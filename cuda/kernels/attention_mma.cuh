@@ -8,7 +8,7 @@
 #ifndef NN_KERNELS_ATTENTION_MMA_CUH
 #define NN_KERNELS_ATTENTION_MMA_CUH
 
-#include "kernels/attention.cuh"
+#include "kernels/attention_starts.cuh"
 
 /* Whether the kernels by mma.sync can do it: f16 from sm_75, bf16 from sm_80, and keys are counted in 32 bits. */
 template <class T> inline bool nn_mma_serves(nncuda_ctx *ctx, const nn_attention_sizes &s) {
@@ -106,19 +106,22 @@ __device__ __forceinline__ void nn_mma_scores(float (&sums)[PARTS][COUNT][4], co
  * keys from `key` on. */
 template <int PARTS, int COUNT>
 __device__ __forceinline__ void nn_hide_from_rows(float (&x)[PARTS][COUNT][4], const nn_attention_sizes &s,
-                                                  const nn_query_rows &rows, int first_row, int key, float hidden) {
+                                                  const int32_t *starts, const nn_query_rows &rows, int first_row,
+                                                  int key, float hidden) {
   const int lane = threadIdx.x % NN_WARP;
 #pragma unroll
   for (int part = 0; part < PARTS; part++) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       const int r = first_row + 16 * part + 8 * half + lane / 4;
-      const int seen = (int)nn_keys_seen(s, rows.query + rows.further(r)) - key;
+      const int on = rows.further(r < rows.count ? r : 0), own = key + 2 * (lane % 4);
+      const int seen = (int)nn_keys_seen(s, rows.query + rows.further(r)) - own;
+      const int start = nn_first_key(starts, rows.sequence_query + on) - own;
 #pragma unroll
       for (int n = 0; n < COUNT; n++) {
 #pragma unroll
         for (int e = 0; e < 2; e++) {
-          if (8 * n + 2 * (lane % 4) + e >= seen) {
+          if (8 * n + e >= seen || 8 * n + e < start) {
             x[part][n][2 * half + e] = hidden;
           }
         }

@@ -40,6 +40,7 @@
   X(attention_output) \
   X(flash_attention) \
   X(flash_attention_backward) \
+  X(document_starts) \
   X(attention_decode) \
   X(flash_attention_paged) \
   X(attention_decode_paged) \

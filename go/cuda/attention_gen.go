@@ -42,27 +42,28 @@ func (ctx *Context) AttentionOutput(probs, v, out Memory, batch, qLen, kvLen, he
 
 // FlashAttention calls cuda_flash_attention as it is in bindings.h: sizes are not compared with those of the buffers.
 // See tensor.FlashAttention.
-func (ctx *Context) FlashAttention(q, k, v, out, lse Memory, batch, qLen, kvLen, heads, kvHeads, headDim, ldQ,
+func (ctx *Context) FlashAttention(q, k, v, starts, out, lse Memory, batch, qLen, kvLen, heads, kvHeads, headDim, ldQ,
 	ldKV int64, scale float32, causal bool, dtype DType) error {
 	in := ctx.enter()
 	qAt := in.at("q", q)
 	kAt := in.at("k", k)
 	vAt := in.at("v", v)
+	startsAt := in.at("starts", starts)
 	outAt := in.at("out", out)
 	lseAt := in.at("lse", lse)
 	if in.refused() {
 		return in.refuse("cuda_flash_attention")
 	}
-	status := C.call_cuda_flash_attention(in.handle, qAt, kAt, vAt, outAt, lseAt, C.int64_t(batch), C.int64_t(qLen),
-		C.int64_t(kvLen), C.int64_t(heads), C.int64_t(kvHeads), C.int64_t(headDim), C.int64_t(ldQ), C.int64_t(ldKV),
-		C.float(scale), flag(causal), C.int32_t(dtype))
+	status := C.call_cuda_flash_attention(in.handle, qAt, kAt, vAt, startsAt, outAt, lseAt, C.int64_t(batch),
+		C.int64_t(qLen), C.int64_t(kvLen), C.int64_t(heads), C.int64_t(kvHeads), C.int64_t(headDim), C.int64_t(ldQ),
+		C.int64_t(ldKV), C.float(scale), flag(causal), C.int32_t(dtype))
 	return in.leave("cuda_flash_attention", status)
 }
 
 // FlashAttentionBackward calls cuda_flash_attention_backward as it is in bindings.h: sizes are not compared with those
 // of the buffers. See tensor.FlashAttentionBackward.
-func (ctx *Context) FlashAttentionBackward(dout, q, k, v, out, lse, dq, dk, dv Memory, batch, qLen, kvLen, heads,
-	kvHeads, headDim, ldQ, ldKV int64, scale float32, causal bool, dtype DType) error {
+func (ctx *Context) FlashAttentionBackward(dout, q, k, v, out, lse, starts, dq, dk, dv Memory, batch, qLen, kvLen,
+	heads, kvHeads, headDim, ldQ, ldKV int64, scale float32, causal bool, dtype DType) error {
 	in := ctx.enter()
 	doutAt := in.at("dout", dout)
 	qAt := in.at("q", q)
@@ -70,16 +71,32 @@ func (ctx *Context) FlashAttentionBackward(dout, q, k, v, out, lse, dq, dk, dv M
 	vAt := in.at("v", v)
 	outAt := in.at("out", out)
 	lseAt := in.at("lse", lse)
+	startsAt := in.at("starts", starts)
 	dqAt := in.at("dq", dq)
 	dkAt := in.at("dk", dk)
 	dvAt := in.at("dv", dv)
 	if in.refused() {
 		return in.refuse("cuda_flash_attention_backward")
 	}
-	status := C.call_cuda_flash_attention_backward(in.handle, doutAt, qAt, kAt, vAt, outAt, lseAt, dqAt, dkAt, dvAt,
-		C.int64_t(batch), C.int64_t(qLen), C.int64_t(kvLen), C.int64_t(heads), C.int64_t(kvHeads), C.int64_t(headDim),
-		C.int64_t(ldQ), C.int64_t(ldKV), C.float(scale), flag(causal), C.int32_t(dtype))
+	status := C.call_cuda_flash_attention_backward(in.handle, doutAt, qAt, kAt, vAt, outAt, lseAt, startsAt, dqAt, dkAt,
+		dvAt, C.int64_t(batch), C.int64_t(qLen), C.int64_t(kvLen), C.int64_t(heads), C.int64_t(kvHeads),
+		C.int64_t(headDim), C.int64_t(ldQ), C.int64_t(ldKV), C.float(scale), flag(causal), C.int32_t(dtype))
 	return in.leave("cuda_flash_attention_backward", status)
+}
+
+// DocumentStarts calls cuda_document_starts as it is in bindings.h: sizes are not compared with those of the buffers.
+// See tensor.DocumentStarts.
+func (ctx *Context) DocumentStarts(ids, starts, positions Memory, batch, length int64, separator int32) error {
+	in := ctx.enter()
+	idsAt := in.at("ids", ids)
+	startsAt := in.at("starts", starts)
+	positionsAt := in.at("positions", positions)
+	if in.refused() {
+		return in.refuse("cuda_document_starts")
+	}
+	status := C.call_cuda_document_starts(in.handle, idsAt, startsAt, positionsAt, C.int64_t(batch), C.int64_t(length),
+		C.int32_t(separator))
+	return in.leave("cuda_document_starts", status)
 }
 
 // AttentionDecode calls cuda_attention_decode as it is in bindings.h: sizes are not compared with those of the buffers.

@@ -1499,10 +1499,13 @@ NNCUDA_API int32_t cuda_attention_output(nncuda_ctx *ctx, const void *probs, con
 
 /**
  * Attention without storing the scores: out = softmax(scale * q * k^T) * v, and the log-sum-exp of the scaled scores.
+ * With `starts` query t of a sequence sees the keys starts[t] .. t alone, so that documents packed into one sequence do
+ * not see one another; then `causal` must be 1 and q_len = kv_len. Keys that no query of a block sees are not read.
  * (Dao 2023, "FlashAttention-2", algorithm 1)
  * @param q in dtype [batch*q_len:ld_q, heads, head_dim] : queries
  * @param k in dtype [batch*kv_len:ld_kv, kv_heads, head_dim] : keys
  * @param v in dtype [batch*kv_len:ld_kv, kv_heads, head_dim] : values
+ * @param starts in? i32 [batch, q_len] : first key that each query sees, 0 .. t, never falling in a sequence; or null for 0
  * @param out out dtype [batch*q_len, heads, head_dim] : output
  * @param lse out? f32 [batch, heads, q_len] : log-sum-exp (-inf for a query without keys), kept for the backward call, or null
  * @param batch size : sequences
@@ -1517,10 +1520,10 @@ NNCUDA_API int32_t cuda_attention_output(nncuda_ctx *ctx, const void *probs, con
  * @param causal flag : 1 hides the keys after each query
  * @param dtype dtype : f32, f16, bf16
  */
-NNCUDA_API int32_t cuda_flash_attention(nncuda_ctx *ctx, const void *q, const void *k, const void *v, void *out,
-                                        float *lse, int64_t batch, int64_t q_len, int64_t kv_len, int64_t heads,
-                                        int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t ld_kv, float scale,
-                                        int32_t causal, int32_t dtype);
+NNCUDA_API int32_t cuda_flash_attention(nncuda_ctx *ctx, const void *q, const void *k, const void *v,
+                                        const int32_t *starts, void *out, float *lse, int64_t batch, int64_t q_len,
+                                        int64_t kv_len, int64_t heads, int64_t kv_heads, int64_t head_dim,
+                                        int64_t ld_q, int64_t ld_kv, float scale, int32_t causal, int32_t dtype);
 
 /**
  * Gradients of flash_attention; the probabilities are recomputed from lse. (Dao 2023, "FlashAttention-2", algorithm 2)
@@ -1530,6 +1533,7 @@ NNCUDA_API int32_t cuda_flash_attention(nncuda_ctx *ctx, const void *q, const vo
  * @param v in dtype [batch*kv_len:ld_kv, kv_heads, head_dim] : values
  * @param out in dtype [batch*q_len, heads, head_dim] : output of the forward call
  * @param lse in f32 [batch, heads, q_len] : from the forward call
+ * @param starts in? i32 [batch, q_len] : as in the forward call, or null
  * @param dq out dtype [batch*q_len:ld_q, heads, head_dim] : gradient of q
  * @param dk out dtype [batch*kv_len:ld_kv, kv_heads, head_dim] : gradient of k
  * @param dv out dtype [batch*kv_len:ld_kv, kv_heads, head_dim] : gradient of v
@@ -1546,10 +1550,25 @@ NNCUDA_API int32_t cuda_flash_attention(nncuda_ctx *ctx, const void *q, const vo
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_flash_attention_backward(nncuda_ctx *ctx, const void *dout, const void *q, const void *k,
-                                                 const void *v, const void *out, const float *lse, void *dq, void *dk,
-                                                 void *dv, int64_t batch, int64_t q_len, int64_t kv_len,
-                                                 int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q,
-                                                 int64_t ld_kv, float scale, int32_t causal, int32_t dtype);
+                                                 const void *v, const void *out, const float *lse,
+                                                 const int32_t *starts, void *dq, void *dk, void *dv, int64_t batch,
+                                                 int64_t q_len, int64_t kv_len, int64_t heads, int64_t kv_heads,
+                                                 int64_t head_dim, int64_t ld_q, int64_t ld_kv, float scale,
+                                                 int32_t causal, int32_t dtype);
+
+/**
+ * Where the documents of packed sequences begin. Token t of a sequence belongs to the document that begins behind the
+ * last separator before t, or with the sequence: starts[t] is that place, positions[t] = t - starts[t].
+ * A separator is the last token of its document.
+ * @param ids in i32 [batch, length] : tokens of the sequences
+ * @param starts out i32 [batch, length] : first token of each token's document, for flash_attention
+ * @param positions out i32 [batch, length] : place of each token in its document, for rope_qk
+ * @param batch size : sequences
+ * @param length size : tokens a sequence; must be at most 2147483647
+ * @param separator option : id of the token that ends a document
+ */
+NNCUDA_API int32_t cuda_document_starts(nncuda_ctx *ctx, const int32_t *ids, int32_t *starts, int32_t *positions,
+                                        int64_t batch, int64_t length, int32_t separator);
 
 /**
  * Attention of one new query a sequence over its cache, split over the keys. Sequence b sees its first lengths[b] keys.

@@ -341,11 +341,14 @@ static inline int32_t call_cuda_attention_scores(nncuda_ctx *ctx, uintptr_t q, u
 static inline int32_t call_cuda_attention_output(nncuda_ctx *ctx, uintptr_t probs, uintptr_t v, uintptr_t out, int64_t batch, int64_t q_len, int64_t kv_len, int64_t heads, int64_t kv_heads, int64_t head_dim, int32_t dtype) {
   return nn_api.cuda_attention_output(ctx, (const void *)probs, (const void *)v, (void *)out, batch, q_len, kv_len, heads, kv_heads, head_dim, dtype);
 }
-static inline int32_t call_cuda_flash_attention(nncuda_ctx *ctx, uintptr_t q, uintptr_t k, uintptr_t v, uintptr_t out, uintptr_t lse, int64_t batch, int64_t q_len, int64_t kv_len, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t ld_kv, float scale, int32_t causal, int32_t dtype) {
-  return nn_api.cuda_flash_attention(ctx, (const void *)q, (const void *)k, (const void *)v, (void *)out, (float *)lse, batch, q_len, kv_len, heads, kv_heads, head_dim, ld_q, ld_kv, scale, causal, dtype);
+static inline int32_t call_cuda_flash_attention(nncuda_ctx *ctx, uintptr_t q, uintptr_t k, uintptr_t v, uintptr_t starts, uintptr_t out, uintptr_t lse, int64_t batch, int64_t q_len, int64_t kv_len, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t ld_kv, float scale, int32_t causal, int32_t dtype) {
+  return nn_api.cuda_flash_attention(ctx, (const void *)q, (const void *)k, (const void *)v, (const int32_t *)starts, (void *)out, (float *)lse, batch, q_len, kv_len, heads, kv_heads, head_dim, ld_q, ld_kv, scale, causal, dtype);
 }
-static inline int32_t call_cuda_flash_attention_backward(nncuda_ctx *ctx, uintptr_t dout, uintptr_t q, uintptr_t k, uintptr_t v, uintptr_t out, uintptr_t lse, uintptr_t dq, uintptr_t dk, uintptr_t dv, int64_t batch, int64_t q_len, int64_t kv_len, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t ld_kv, float scale, int32_t causal, int32_t dtype) {
-  return nn_api.cuda_flash_attention_backward(ctx, (const void *)dout, (const void *)q, (const void *)k, (const void *)v, (const void *)out, (const float *)lse, (void *)dq, (void *)dk, (void *)dv, batch, q_len, kv_len, heads, kv_heads, head_dim, ld_q, ld_kv, scale, causal, dtype);
+static inline int32_t call_cuda_flash_attention_backward(nncuda_ctx *ctx, uintptr_t dout, uintptr_t q, uintptr_t k, uintptr_t v, uintptr_t out, uintptr_t lse, uintptr_t starts, uintptr_t dq, uintptr_t dk, uintptr_t dv, int64_t batch, int64_t q_len, int64_t kv_len, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t ld_kv, float scale, int32_t causal, int32_t dtype) {
+  return nn_api.cuda_flash_attention_backward(ctx, (const void *)dout, (const void *)q, (const void *)k, (const void *)v, (const void *)out, (const float *)lse, (const int32_t *)starts, (void *)dq, (void *)dk, (void *)dv, batch, q_len, kv_len, heads, kv_heads, head_dim, ld_q, ld_kv, scale, causal, dtype);
+}
+static inline int32_t call_cuda_document_starts(nncuda_ctx *ctx, uintptr_t ids, uintptr_t starts, uintptr_t positions, int64_t batch, int64_t length, int32_t separator) {
+  return nn_api.cuda_document_starts(ctx, (const int32_t *)ids, (int32_t *)starts, (int32_t *)positions, batch, length, separator);
 }
 static inline int32_t call_cuda_attention_decode(nncuda_ctx *ctx, uintptr_t q, uintptr_t k_cache, uintptr_t v_cache, uintptr_t lengths, uintptr_t out, int64_t batch, int64_t capacity, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, float scale, int32_t dtype) {
   return nn_api.cuda_attention_decode(ctx, (const void *)q, (const void *)k_cache, (const void *)v_cache, (const int32_t *)lengths, (void *)out, batch, capacity, heads, kv_heads, head_dim, ld_q, scale, dtype);

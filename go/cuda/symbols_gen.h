@@ -114,6 +114,7 @@
   X(cuda_attention_output) \
   X(cuda_flash_attention) \
   X(cuda_flash_attention_backward) \
+  X(cuda_document_starts) \
   X(cuda_attention_decode) \
   X(cuda_flash_attention_paged) \
   X(cuda_attention_decode_paged) \

@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "fe060c55e9d229c714954eb459836b146d6e4166d1339983c23130362a270a18"
+const HeaderSHA256 = "fb79e507c780496b6f391c5243e22febe50d2c4859c030b5da96262590b92f74"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -426,6 +426,8 @@ var kernels = []Kernel{
 			Shape: "[batch*kv_len:ld_kv, kv_heads, head_dim]", Reads: true, Stride: "ld_kv"},
 		{Name: "v", Kind: PointerParam, C: "const void *", DType: "dtype",
 			Shape: "[batch*kv_len:ld_kv, kv_heads, head_dim]", Reads: true, Stride: "ld_kv"},
+		{Name: "starts", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[batch, q_len]", Reads: true,
+			Nullable: true},
 		{Name: "out", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[batch*q_len, heads, head_dim]",
 			Writes: true},
 		{Name: "lse", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[batch, heads, q_len]", Writes: true,
@@ -455,6 +457,8 @@ var kernels = []Kernel{
 			Reads: true},
 		{Name: "lse", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[batch, heads, q_len]",
 			Reads: true},
+		{Name: "starts", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[batch, q_len]", Reads: true,
+			Nullable: true},
 		{Name: "dq", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[batch*q_len:ld_q, heads, head_dim]",
 			Writes: true, Stride: "ld_q"},
 		{Name: "dk", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[batch*kv_len:ld_kv, kv_heads, head_dim]",
@@ -472,6 +476,14 @@ var kernels = []Kernel{
 		{Name: "scale", Kind: OptionParam, C: "float"},
 		{Name: "causal", Kind: FlagParam, C: "int32_t"},
 		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "document_starts", Function: "DocumentStarts", Family: "attention", Params: []Param{
+		{Name: "ids", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[batch, length]", Reads: true},
+		{Name: "starts", Kind: PointerParam, C: "int32_t *", DType: "i32", Shape: "[batch, length]", Writes: true},
+		{Name: "positions", Kind: PointerParam, C: "int32_t *", DType: "i32", Shape: "[batch, length]", Writes: true},
+		{Name: "batch", Kind: SizeParam, C: "int64_t"},
+		{Name: "length", Kind: SizeParam, C: "int64_t"},
+		{Name: "separator", Kind: OptionParam, C: "int32_t"},
 	}},
 	{Name: "attention_decode", Function: "AttentionDecode", Family: "attention", Params: []Param{
 		{Name: "q", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[batch:ld_q, heads, head_dim]",

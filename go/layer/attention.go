@@ -18,6 +18,27 @@ type MQAttention struct {
 	Heads, KVHeads int
 }
 
+// Documents says where the documents of packed sequences begin, so that none sees another; nil for sequences of one.
+type Documents struct {
+	Starts    *tensor.Tensor // i32 [batch, length]: the first token of each token's document
+	Positions *tensor.Tensor // i32 [batch*length]: how far each token is from there, where its rotation begins
+}
+
+// DocumentsEndedBy finds those of ids i32 [batch*length], each of which ends with the separator.
+func DocumentsEndedBy(p *Pass, separator int32, ids *tensor.Tensor, batch int) *Documents {
+	ids = p.View(ids, batch, -1)
+	starts, positions := p.Like(ids), p.Like(ids)
+	p.Check(tensor.DocumentStarts(ids, starts, positions, separator))
+	return &Documents{starts, p.View(positions, ids.Size())}
+}
+
+// Free gives the memory back; of nil it does nothing.
+func (d *Documents) Free(p *Pass) {
+	if d != nil {
+		p.Free(d.Starts, d.Positions)
+	}
+}
+
 // MQAttentionKept is what the backward of attention needs of its forward.
 type MQAttentionKept struct{ qkv, heads, lse *tensor.Tensor }
 
@@ -26,28 +47,41 @@ func (k *MQAttentionKept) free(p *Pass) { p.Free(k.qkv, k.heads, k.lse) }
 func (a *MQAttention) scale() float32 { return float32(1 / math.Sqrt(float64(a.Rope.HeadDim))) }
 
 // Forward takes x [batch*length, hidden], sequences one after the other, to the same shape.
-func (a *MQAttention) Forward(p *Pass, x *tensor.Tensor, batch int) *tensor.Tensor {
-	y, kept := a.ForwardKeeping(p, x, batch)
+func (a *MQAttention) Forward(p *Pass, x *tensor.Tensor, batch int, documents *Documents) *tensor.Tensor {
+	y, kept := a.ForwardKeeping(p, x, batch, documents)
 	kept.free(p)
 	return y
 }
 
 // ForwardKeeping is Forward with what Backward needs.
-func (a *MQAttention) ForwardKeeping(p *Pass, x *tensor.Tensor, batch int) (*tensor.Tensor, *MQAttentionKept) {
+func (a *MQAttention) ForwardKeeping(
+	p *Pass, x *tensor.Tensor, batch int, documents *Documents,
+) (*tensor.Tensor, *MQAttentionKept) {
 	rows := x.Dim(0)
 	length := rows / batch
 	qkv := a.QKV.Forward(p, x, nil)
 	q, k, v := a.split(p, qkv)
 	cosine, sine := a.Rope.Tables(p, length)
-	p.Check(tensor.RopeQK(q, k, cosine, sine, a.Rope.Positions(p, batch, length), cuda.RopeHalf))
+	starts, positions := a.places(p, batch, length, documents)
+	p.Check(tensor.RopeQK(q, k, cosine, sine, positions, cuda.RopeHalf))
 	heads := p.Empty(x.DType(), rows, a.Heads, a.Rope.HeadDim)
 	lse := p.Empty(cuda.F32, batch, a.Heads, length)
-	p.Check(tensor.FlashAttention(q, k, v, heads, lse, batch, a.scale(), true))
+	p.Check(tensor.FlashAttention(q, k, v, starts, heads, lse, batch, a.scale(), true))
 	return a.Output.Forward(p, p.View(heads, rows, -1), nil), &MQAttentionKept{qkv, heads, lse}
 }
 
-// Backward gives the gradient of x from dy, both [batch*length, hidden].
-func (a *MQAttention) Backward(p *Pass, dy, x *tensor.Tensor, kept *MQAttentionKept, beta float32) *tensor.Tensor {
+// places gives the first key that each token sees, nil for 0, and the position that it is rotated by.
+func (a *MQAttention) places(p *Pass, batch, length int, documents *Documents) (starts, positions *tensor.Tensor) {
+	if documents == nil {
+		return nil, a.Rope.Positions(p, batch, length)
+	}
+	return documents.Starts, documents.Positions
+}
+
+// Backward gives the gradient of x from dy, both [batch*length, hidden]; `documents` as in the forward call.
+func (a *MQAttention) Backward(
+	p *Pass, dy, x *tensor.Tensor, kept *MQAttentionKept, beta float32, documents *Documents,
+) *tensor.Tensor {
 	qkv, heads, lse := kept.qkv, kept.heads, kept.lse
 	rows, batch := x.Dim(0), lse.Dim(0)
 	length := rows / batch
@@ -55,10 +89,10 @@ func (a *MQAttention) Backward(p *Pass, dy, x *tensor.Tensor, kept *MQAttentionK
 	dqkv := p.Like(qkv)
 	q, k, v := a.split(p, qkv)
 	dq, dk, dv := a.split(p, dqkv)
+	starts, positions := a.places(p, batch, length, documents)
 	shaped := p.View(dheads, rows, a.Heads, a.Rope.HeadDim)
-	p.Check(tensor.FlashAttentionBackward(shaped, q, k, v, heads, lse, dq, dk, dv, a.scale(), true))
+	p.Check(tensor.FlashAttentionBackward(shaped, q, k, v, heads, lse, starts, dq, dk, dv, a.scale(), true))
 	cosine, sine := a.Rope.Tables(p, length)
-	positions := a.Rope.Positions(p, batch, length)
 	p.Check(tensor.RopeBackward(dq, cosine, sine, positions, dq, cuda.RopeHalf))
 	p.Check(tensor.RopeBackward(dk, cosine, sine, positions, dk, cuda.RopeHalf))
 	dx := a.QKV.Backward(p, dqkv, x, nil, beta)
@@ -80,7 +114,7 @@ func (a *MQAttention) Prefill(p *Pass, x *tensor.Tensor, cache *KVCache, layer, 
 		v = p.Narrow(p.View(values, cache.capacity, a.KVHeads, a.Rope.HeadDim), 0, 0, before+length)
 	}
 	heads := p.Empty(x.DType(), length, a.Heads, a.Rope.HeadDim)
-	p.Check(tensor.FlashAttention(q, k, v, heads, nil, 1, a.scale(), true))
+	p.Check(tensor.FlashAttention(q, k, v, nil, heads, nil, 1, a.scale(), true))
 	y := a.Output.Forward(p, p.View(heads, length, -1), nil)
 	p.Free(qkv, heads)
 	return y

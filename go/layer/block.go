@@ -31,11 +31,12 @@ const (
 // BlockKept is what the backward of a block needs of its forward: the block's input (which is the output of the block
 // before), and the rest unless that is found again.
 type BlockKept struct {
-	x        *tensor.Tensor
-	batch    int
-	capacity int // slots of an expert
-	attended *attended
-	moe      *MoEKept // nil when this and attended are found again
+	x         *tensor.Tensor
+	batch     int
+	documents *Documents
+	capacity  int // slots of an expert
+	attended  *attended
+	moe       *MoEKept // nil when this and attended are found again
 }
 
 // attended is the stream between the block's halves, the norms' outputs and deviations, and what attention keeps.
@@ -45,19 +46,19 @@ type attended struct {
 }
 
 // Forward takes x [batch*length, hidden], which is freed, to the same shape. No expert drops a token.
-func (b *TransformerBlock) Forward(p *Pass, x *tensor.Tensor, batch int) *tensor.Tensor {
+func (b *TransformerBlock) Forward(p *Pass, x *tensor.Tensor, batch int, documents *Documents) *tensor.Tensor {
 	p.Label(b.Name, attentionLabel)
 	normed := b.InputNorm.Forward(p, x)
-	return b.second(p, x, normed, b.Attention.Forward(p, normed, batch))
+	return b.second(p, x, normed, b.Attention.Forward(p, normed, batch, documents))
 }
 
 // ForwardKeeping is Forward with an expert's capacity (0 for no limit) and what Backward needs, x among it; it adds the
 // balancing loss to `aux`. It also gives how the experts were used, which is the caller's to close after Backward.
 func (b *TransformerBlock) ForwardKeeping(
-	p *Pass, x *tensor.Tensor, batch, capacity int, aux *tensor.Tensor,
+	p *Pass, x *tensor.Tensor, batch int, documents *Documents, capacity int, aux *tensor.Tensor,
 ) (*tensor.Tensor, ExpertUse, *BlockKept) {
-	kept := &BlockKept{x: x, batch: batch, capacity: capacity}
-	first := b.attend(p, x, batch, !b.Recompute)
+	kept := &BlockKept{x: x, batch: batch, documents: documents, capacity: capacity}
+	first := b.attend(p, x, batch, documents, !b.Recompute)
 	keepInside := !b.Recompute && !b.MoE.Recompute
 	out, moe := b.MoE.forward(p, first.postNormed, first.middle, capacity, aux, keepInside)
 	experts := moe.expertUse(p)
@@ -71,19 +72,21 @@ func (b *TransformerBlock) ForwardKeeping(
 }
 
 // attend is the block's first half; unless it is kept, only the stream and its norm stay.
-func (b *TransformerBlock) attend(p *Pass, x *tensor.Tensor, batch int, keep bool) *attended {
+func (b *TransformerBlock) attend(
+	p *Pass, x *tensor.Tensor, batch int, documents *Documents, keep bool,
+) *attended {
 	made := &attended{}
 	p.Label(b.Name, attentionLabel)
 	if !keep {
 		made.normed = b.InputNorm.Forward(p, x)
-		made.middle = b.Attention.Forward(p, made.normed, batch)
+		made.middle = b.Attention.Forward(p, made.normed, batch, documents)
 		p.Label(b.Name, moeLabel)
 		made.postNormed = b.PostNorm.ForwardResidual(p, made.middle, x)
 		p.Free(made.normed)
 		return made
 	}
 	made.normed, made.rstd = b.InputNorm.ForwardKeeping(p, x)
-	made.middle, made.attention = b.Attention.ForwardKeeping(p, made.normed, batch)
+	made.middle, made.attention = b.Attention.ForwardKeeping(p, made.normed, batch, documents)
 	p.Label(b.Name, moeLabel)
 	made.postNormed, made.postRstd = b.PostNorm.ForwardResidualKeeping(p, made.middle, x)
 	return made
@@ -95,7 +98,7 @@ func (b *TransformerBlock) Backward(
 ) *tensor.Tensor {
 	first, moe := kept.attended, kept.moe
 	if moe == nil {
-		first = b.attend(p, kept.x, kept.batch, true)
+		first = b.attend(p, kept.x, kept.batch, kept.documents, true)
 		moe = b.MoE.forwardAgain(p, first.postNormed, kept.capacity)
 	}
 	p.Label(BackwardLabel, b.Name, moeLabel)
@@ -104,7 +107,7 @@ func (b *TransformerBlock) Backward(
 	dmiddle := b.PostNorm.Backward(p, dnormed, first.middle, first.postRstd, dout)
 	p.Free(first.middle, dout)
 	p.Label(BackwardLabel, b.Name, attentionLabel)
-	dnormed = b.Attention.Backward(p, dmiddle, first.normed, first.attention, beta)
+	dnormed = b.Attention.Backward(p, dmiddle, first.normed, first.attention, beta, kept.documents)
 	dx := b.InputNorm.Backward(p, dnormed, kept.x, first.rstd, dmiddle)
 	p.Free(kept.x, first.normed, dmiddle)
 	return dx

@@ -88,7 +88,7 @@ func TestBlockGradients(t *testing.T) {
 			p.Check(aux.Zero())
 			input := p.Like(x)
 			p.Check(input.Copy(x))
-			out, use, _ := made.ForwardKeeping(p, input, batch, 0, aux)
+			out, use, _ := made.ForwardKeeping(p, input, batch, nil, 0, aux)
 			for at, value := range read(t, out) {
 				total += float64(value) * float64(towards[at])
 			}
@@ -105,7 +105,7 @@ func TestBlockGradients(t *testing.T) {
 		input, dout := p.Like(x), p.Like(x)
 		p.Check(input.Copy(x))
 		p.Check(dout.Copy(direction))
-		_, use, kept := made.ForwardKeeping(p, input, batch, 0, aux)
+		_, use, kept := made.ForwardKeeping(p, input, batch, nil, 0, aux)
 		dx = read(t, made.Backward(p, dout, kept, scale, 0))
 		p.Check(use.Close())
 	})
@@ -158,7 +158,7 @@ func TestBlockGivesBackItsMemory(t *testing.T) {
 				p.Check(tensor.Fill(values, 0.5))
 			}
 			inside := used(t, ctx)
-			out, use, kept := made.ForwardKeeping(p, x, batch, 2, aux)
+			out, use, kept := made.ForwardKeeping(p, x, batch, nil, 2, aux)
 			p.Free(out)
 			dx := made.Backward(p, dout, kept, scale, 1)
 			p.Check(use.Close())

@@ -63,6 +63,7 @@ type MoETransformer struct {
 	blocks    []*layer.TransformerBlock
 	norm      *layer.RMSNorm
 	head      *layer.Linear
+	separator *int32      // the token that ends a document, where documents do not see one another; or nil
 	partition bool        // gradients
 	inUse     atomic.Bool // by a goroutine, in Exclusive
 }
@@ -253,11 +254,13 @@ func (m *MoETransformer) logits(p *layer.Pass, x *tensor.Tensor) *tensor.Tensor 
 
 // stream runs ids through embedding, blocks and norm.
 func (m *MoETransformer) stream(p *layer.Pass, ids *tensor.Tensor, batch int) *tensor.Tensor {
+	documents := m.documents(p, ids, batch)
 	p.Label(embeddingLabel)
 	x := m.embedding.Forward(p, ids)
 	for _, block := range m.blocks {
-		x = block.Forward(p, x, batch)
+		x = block.Forward(p, x, batch, documents)
 	}
+	documents.Free(p)
 	p.Label(normLabel)
 	normed := m.norm.Forward(p, x)
 	p.Free(x)
@@ -288,7 +291,8 @@ func (m *MoETransformer) ForwardBackward(
 		beta = 0
 		m.clearGains(p)
 	}
-	x, uses, kept := m.ForwardKeeping(p, ids, batch, aux)
+	documents := m.documents(p, ids, batch)
+	x, uses, kept := m.forwardKeeping(p, ids, batch, documents, aux)
 	p.Label(normLabel)
 	normed, rstd := m.norm.ForwardKeeping(p, x)
 	m.loss(p, normed, targets, factors.Loss, losses, beta)
@@ -308,6 +312,7 @@ func (m *MoETransformer) ForwardBackward(
 	completed()
 	completed() // the gains' are
 	p.Label()
+	documents.Free(p)
 	p.Free(dx)
 	return uses
 }
@@ -317,12 +322,18 @@ func (m *MoETransformer) ForwardBackward(
 func (m *MoETransformer) ForwardKeeping(
 	p *layer.Pass, ids *tensor.Tensor, batch int, aux *tensor.Tensor,
 ) (x *tensor.Tensor, uses []layer.ExpertUse, kept []*layer.BlockKept) {
+	return m.forwardKeeping(p, ids, batch, m.documents(p, ids, batch), aux)
+}
+
+func (m *MoETransformer) forwardKeeping(
+	p *layer.Pass, ids *tensor.Tensor, batch int, documents *layer.Documents, aux *tensor.Tensor,
+) (x *tensor.Tensor, uses []layer.ExpertUse, kept []*layer.BlockKept) {
 	capacity := m.Config.Capacity(ids.Size())
 	p.Label(embeddingLabel)
 	x = m.embedding.Forward(p, ids)
 	uses, kept = make([]layer.ExpertUse, len(m.blocks)), make([]*layer.BlockKept, len(m.blocks))
 	for at, block := range m.blocks {
-		x, uses[at], kept[at] = block.ForwardKeeping(p, x, batch, capacity, aux)
+		x, uses[at], kept[at] = block.ForwardKeeping(p, x, batch, documents, capacity, aux)
 	}
 	return x, uses, kept
 }
@@ -335,6 +346,28 @@ func (m *MoETransformer) Recompute(every int, experts bool) {
 		block.Recompute = every > 0 && (at+1)%every == 0
 		block.MoE.Recompute = experts
 	}
+}
+
+// MaskDocuments makes the documents of a sequence, each of which ends with the token `separator`, not see one another
+// in Forward, Evaluate and ForwardBackward, and each begin at position 0. A negative separator ends that.
+func (m *MoETransformer) MaskDocuments(separator int) error {
+	if separator >= m.Config.VocabSize {
+		return fmt.Errorf("document_mask is %d; this model has a vocabulary of %d", separator, m.Config.VocabSize)
+	}
+	m.separator = nil
+	if separator >= 0 {
+		id := int32(separator)
+		m.separator = &id
+	}
+	return nil
+}
+
+// documents finds those of ids i32 [batch*length]; nil where none are masked.
+func (m *MoETransformer) documents(p *layer.Pass, ids *tensor.Tensor, batch int) *layer.Documents {
+	if m.separator == nil {
+		return nil
+	}
+	return layer.DocumentsEndedBy(p, *m.separator, ids, batch)
 }
 
 // LossPieces is how many partial sums of the loss ForwardBackward gives for so many tokens.

@@ -77,22 +77,27 @@ func AttentionOutput(probs, v, out *Tensor) error {
 // FlashAttention calls cuda_flash_attention.
 //
 // Attention without storing the scores: out = softmax(scale * q * k^T) * v, and the log-sum-exp of the scaled scores.
+// With `starts` query t of a sequence sees the keys starts[t] .. t alone, so that documents packed into one sequence do
+// not see one another; then `causal` must be 1 and q_len = kv_len. Keys that no query of a block sees are not read.
 // (Dao 2023, "FlashAttention-2", algorithm 1)
 //
 //   - q, in dtype [batch*q_len:ld_q, heads, head_dim]: queries
 //   - k, in dtype [batch*kv_len:ld_kv, kv_heads, head_dim]: keys
 //   - v, in dtype [batch*kv_len:ld_kv, kv_heads, head_dim]: values
+//   - starts, in i32 [batch, q_len], may be nil: first key that each query sees, 0 .. t, never falling in a sequence;
+//     or null for 0
 //   - out, out dtype [batch*q_len, heads, head_dim]: output
 //   - lse, out f32 [batch, heads, q_len], may be nil: log-sum-exp (-inf for a query without keys), kept for the
 //     backward call, or null
 //   - batch: sequences
 //   - scale, usually 1/sqrt(head_dim): factor of the products; must be finite
 //   - causal: 1 hides the keys after each query
-func FlashAttention(q, k, v, out, lse *Tensor, batch int, scale float32, causal bool) error {
+func FlashAttention(q, k, v, starts, out, lse *Tensor, batch int, scale float32, causal bool) error {
 	check := begin("flash_attention", "heads and head_dim and q_len from q, kv_heads and kv_len from k")
 	if !check.required("q", q, 3, strided) ||
 		!check.required("k", k, 3, strided) ||
 		!check.required("v", v, 3, strided) ||
+		!check.optional("starts", starts, 2, dense) ||
 		!check.required("out", out, 3, dense) ||
 		!check.optional("lse", lse, 3, dense) {
 		return check.err
@@ -100,6 +105,7 @@ func FlashAttention(q, k, v, out, lse *Tensor, batch int, scale float32, causal 
 	check.size("batch", batch)
 	check.same(named{"q", q}, named{"out", out})
 	check.same(named{"k", k}, named{"v", v})
+	check.folds("batch", ranked{named{"starts", starts}, 2}, ranked{named{"lse", lse}, 3})
 	heads := q.extent(3, 1)
 	headDim := q.extent(3, 2)
 	kvHeads := k.extent(3, 1)
@@ -109,12 +115,14 @@ func FlashAttention(q, k, v, out, lse *Tensor, batch int, scale float32, causal 
 	check.dtype("k", k, dtype)
 	check.dtype("v", v, dtype)
 	check.dtype("out", out, dtype)
+	check.dtype("starts", starts, cuda.I32)
 	check.dtype("lse", lse, cuda.F32)
 	check.shape("q", q, "[batch*q_len:ld_q, heads, head_dim]", batch*qLen, heads, headDim)
 	check.factors("q", q, 3, "[batch*q_len:ld_q, heads, head_dim]", batch, qLen)
 	check.shape("k", k, "[batch*kv_len:ld_kv, kv_heads, head_dim]", batch*kvLen, kvHeads, headDim)
 	check.factors("k", k, 3, "[batch*kv_len:ld_kv, kv_heads, head_dim]", batch, kvLen)
 	check.shape("v", v, "[batch*kv_len:ld_kv, kv_heads, head_dim]", batch*kvLen, kvHeads, headDim)
+	check.shape("starts", starts, "[batch, q_len]", batch, qLen)
 	check.shape("out", out, "[batch*q_len, heads, head_dim]", batch*qLen, heads, headDim)
 	check.shape("lse", lse, "[batch, heads, q_len]", batch, heads, qLen)
 	ldQ := q.stride(3)
@@ -122,9 +130,9 @@ func FlashAttention(q, k, v, out, lse *Tensor, batch int, scale float32, causal 
 	if check.err != nil {
 		return check.err
 	}
-	return check.ctx.FlashAttention(q.memory(), k.memory(), v.memory(), out.memory(), lse.memory(), int64(batch),
-		int64(qLen), int64(kvLen), int64(heads), int64(kvHeads), int64(headDim), int64(ldQ), int64(ldKV), scale, causal,
-		dtype)
+	return check.ctx.FlashAttention(q.memory(), k.memory(), v.memory(), starts.memory(), out.memory(), lse.memory(),
+		int64(batch), int64(qLen), int64(kvLen), int64(heads), int64(kvHeads), int64(headDim), int64(ldQ), int64(ldKV),
+		scale, causal, dtype)
 }
 
 // FlashAttentionBackward calls cuda_flash_attention_backward.
@@ -137,12 +145,13 @@ func FlashAttention(q, k, v, out, lse *Tensor, batch int, scale float32, causal 
 //   - v, in dtype [batch*kv_len:ld_kv, kv_heads, head_dim]: values
 //   - out, in dtype [batch*q_len, heads, head_dim]: output of the forward call
 //   - lse, in f32 [batch, heads, q_len]: from the forward call
+//   - starts, in i32 [batch, q_len], may be nil: as in the forward call, or null
 //   - dq, out dtype [batch*q_len:ld_q, heads, head_dim]: gradient of q
 //   - dk, out dtype [batch*kv_len:ld_kv, kv_heads, head_dim]: gradient of k
 //   - dv, out dtype [batch*kv_len:ld_kv, kv_heads, head_dim]: gradient of v
 //   - scale, usually 1/sqrt(head_dim): as in the forward call; must be finite
 //   - causal: as in the forward call
-func FlashAttentionBackward(dout, q, k, v, out, lse, dq, dk, dv *Tensor, scale float32, causal bool) error {
+func FlashAttentionBackward(dout, q, k, v, out, lse, starts, dq, dk, dv *Tensor, scale float32, causal bool) error {
 	check := begin("flash_attention_backward",
 		"heads and head_dim from dout, kv_heads and kv_len from k, batch and q_len from lse")
 	if !check.required("dout", dout, 3, dense) ||
@@ -151,6 +160,7 @@ func FlashAttentionBackward(dout, q, k, v, out, lse, dq, dk, dv *Tensor, scale f
 		!check.required("v", v, 3, strided) ||
 		!check.required("out", out, 3, dense) ||
 		!check.required("lse", lse, 3, dense) ||
+		!check.optional("starts", starts, 2, dense) ||
 		!check.required("dq", dq, 3, strided) ||
 		!check.required("dk", dk, 3, strided) ||
 		!check.required("dv", dv, 3, strided) {
@@ -158,6 +168,7 @@ func FlashAttentionBackward(dout, q, k, v, out, lse, dq, dk, dv *Tensor, scale f
 	}
 	check.same(named{"dout", dout}, named{"q", q}, named{"out", out}, named{"dq", dq})
 	check.same(named{"k", k}, named{"v", v}, named{"dk", dk}, named{"dv", dv})
+	check.folds("batch", ranked{named{"lse", lse}, 3}, ranked{named{"starts", starts}, 2})
 	heads := dout.extent(3, 1)
 	headDim := dout.extent(3, 2)
 	kvHeads := k.extent(3, 1)
@@ -173,6 +184,7 @@ func FlashAttentionBackward(dout, q, k, v, out, lse, dq, dk, dv *Tensor, scale f
 	check.dtype("dk", dk, dtype)
 	check.dtype("dv", dv, dtype)
 	check.dtype("lse", lse, cuda.F32)
+	check.dtype("starts", starts, cuda.I32)
 	check.shape("dout", dout, "[batch*q_len, heads, head_dim]", batch*qLen, heads, headDim)
 	check.factors("dout", dout, 3, "[batch*q_len, heads, head_dim]", batch, qLen)
 	check.shape("q", q, "[batch*q_len:ld_q, heads, head_dim]", batch*qLen, heads, headDim)
@@ -181,6 +193,7 @@ func FlashAttentionBackward(dout, q, k, v, out, lse, dq, dk, dv *Tensor, scale f
 	check.shape("v", v, "[batch*kv_len:ld_kv, kv_heads, head_dim]", batch*kvLen, kvHeads, headDim)
 	check.shape("out", out, "[batch*q_len, heads, head_dim]", batch*qLen, heads, headDim)
 	check.shape("lse", lse, "[batch, heads, q_len]", batch, heads, qLen)
+	check.shape("starts", starts, "[batch, q_len]", batch, qLen)
 	check.shape("dq", dq, "[batch*q_len:ld_q, heads, head_dim]", batch*qLen, heads, headDim)
 	check.shape("dk", dk, "[batch*kv_len:ld_kv, kv_heads, head_dim]", batch*kvLen, kvHeads, headDim)
 	check.shape("dv", dv, "[batch*kv_len:ld_kv, kv_heads, head_dim]", batch*kvLen, kvHeads, headDim)
@@ -190,8 +203,41 @@ func FlashAttentionBackward(dout, q, k, v, out, lse, dq, dk, dv *Tensor, scale f
 		return check.err
 	}
 	return check.ctx.FlashAttentionBackward(dout.memory(), q.memory(), k.memory(), v.memory(), out.memory(),
-		lse.memory(), dq.memory(), dk.memory(), dv.memory(), int64(batch), int64(qLen), int64(kvLen), int64(heads),
-		int64(kvHeads), int64(headDim), int64(ldQ), int64(ldKV), scale, causal, dtype)
+		lse.memory(), starts.memory(), dq.memory(), dk.memory(), dv.memory(), int64(batch), int64(qLen), int64(kvLen),
+		int64(heads), int64(kvHeads), int64(headDim), int64(ldQ), int64(ldKV), scale, causal, dtype)
+}
+
+// DocumentStarts calls cuda_document_starts.
+//
+// Where the documents of packed sequences begin. Token t of a sequence belongs to the document that begins behind the
+// last separator before t, or with the sequence: starts[t] is that place, positions[t] = t - starts[t]. A separator is
+// the last token of its document.
+//
+//   - ids, in i32 [batch, length]: tokens of the sequences
+//   - starts, out i32 [batch, length]: first token of each token's document, for flash_attention
+//   - positions, out i32 [batch, length]: place of each token in its document, for rope_qk
+//   - separator: id of the token that ends a document
+func DocumentStarts(ids, starts, positions *Tensor, separator int32) error {
+	check := begin("document_starts", "batch and length from ids")
+	if !check.required("ids", ids, 2, dense) ||
+		!check.required("starts", starts, 2, dense) ||
+		!check.required("positions", positions, 2, dense) {
+		return check.err
+	}
+	check.same(named{"ids", ids}, named{"starts", starts}, named{"positions", positions})
+	batch := ids.extent(2, 0)
+	length := ids.extent(2, 1)
+	check.dtype("ids", ids, cuda.I32)
+	check.dtype("starts", starts, cuda.I32)
+	check.dtype("positions", positions, cuda.I32)
+	check.shape("ids", ids, "[batch, length]", batch, length)
+	check.shape("starts", starts, "[batch, length]", batch, length)
+	check.shape("positions", positions, "[batch, length]", batch, length)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.DocumentStarts(ids.memory(), starts.memory(), positions.memory(), int64(batch), int64(length),
+		separator)
 }
 
 // AttentionDecode calls cuda_attention_decode.

@@ -25,6 +25,6 @@ func BenchmarkManyTensors(b *testing.B) {
 	lse := sure(tensor.Zeros(ctx, cuda.F32, 1, 1, 0))
 	b.ReportAllocs()
 	for b.Loop() {
-		must.Do(b, tensor.FlashAttentionBackward(x, x, x, x, x, lse, x, x, x, 1, true))
+		must.Do(b, tensor.FlashAttentionBackward(x, x, x, x, x, lse, nil, x, x, x, 1, true))
 	}
 }

@@ -207,7 +207,7 @@ func TestHowShapesMeetTheHeaders(t *testing.T) {
 	gate, up := sure(halves.Narrow(1, 0, 8)), sure(tensor.New(ctx, cuda.F32, 4, 8))
 	must.Refuse(t, tensor.SwiGLU(gate, up, nil, sure(tensor.New(ctx, cuda.F32, 4, 8))), cuda.ErrInvalidSize,
 		"the rows of up lie 8 elements apart, but those of gate 16; both must be the same (ld)")
-	must.Refuse(t, tensor.FlashAttention(gate, up, up, up, nil, -1, 1, false), cuda.ErrInvalidSize, "")
+	must.Refuse(t, tensor.FlashAttention(gate, up, up, nil, up, nil, -1, 1, false), cuda.ErrInvalidSize, "")
 	other := sure(tensor.New(newContext(t), cuda.F32, 24))
 	must.Refuse(t, tensor.Add(x, other, x), cuda.ErrWrongDevice, "add: b belongs to another context")
 	must.Refuse(t, tensor.ZeroGrad(nil), cuda.ErrNullPointer, "grad is nil")

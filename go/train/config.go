@@ -16,6 +16,9 @@ import (
 // 2000; a single step has none.
 const UsualWarmup = -1
 
+// NoDocumentMask is the DocumentMask of a run whose sequences are one document each.
+const NoDocumentMask = -1
+
 // presets are what the presets of models are trained with, where it is not the default.
 var presets = map[string]func(*Config){
 	"6.9b": func(c *Config) {
@@ -38,7 +41,7 @@ func Preset(name string) (Config, error) {
 
 // Config is everything that decides the bits of a training run, beside the model and the data; and when it reports.
 // What each option is stands in the list below, which files, flags and messages share. Where none is a value, 0 is it,
-// and UsualWarmup of WarmupSteps.
+// UsualWarmup of WarmupSteps and NoDocumentMask of DocumentMask.
 type Config struct {
 	Steps          int `name:"steps"`
 	BatchSize      int `name:"batch_size"`
@@ -48,6 +51,7 @@ type Config struct {
 	ReduceDType model.Precision `name:"reduce_dtype" choices:"f32,bf16,f16"`
 
 	SequenceLength int     `name:"sequence_length"`
+	DocumentMask   int     `name:"document_mask" none:"-1"`
 	LearningRate   float64 `name:"learning_rate"`
 	MinRateShare   float64 `name:"min_rate_share"`
 	WarmupSteps    int     `name:"warmup_steps" none:"-1"`
@@ -88,6 +92,9 @@ var fields = options.Fields[Config]([]options.Words{
 		"what the gradient of each replica, and each sum of them but the whole, is rounded to, so that ranks send fewer " +
 			"bytes: f32, which rounds nothing, bf16, or f16, for precision f16"},
 	{"sequence_length", "a whole number, from 1 to 2147483647", "tokens per sequence"},
+	{"document_mask", "a whole number, from 0 to 2147483647, or none",
+		"id of the token that ends a document: documents in a sequence then do not see one another, and each begins at " +
+			"position 0; None for one that sees all before it"},
 	{"learning_rate", "a number, from 0 to 1e+30", "highest rate, reached after the warm-up"},
 	{"min_rate_share", "a number, from 0 to 1", "the cosine ends at this share of it"},
 	{"warmup_steps", "a whole number, from 0 to 2147483647",
@@ -131,7 +138,7 @@ var fields = options.Fields[Config]([]options.Words{
 var added = map[string]bool{
 	"activation_checkpointing": true, "recompute_experts": true, "precision": true, "loss_scale": true,
 	"loss_scale_growth": true, "loss_scale_backoff": true, "loss_scale_interval": true, "max_loss": true,
-	"moments": true, "replicas": true, "reduce_dtype": true,
+	"moments": true, "replicas": true, "reduce_dtype": true, "document_mask": true,
 }
 
 // Changeable lists the options that a run may go on with other values of. Micro-batches and what is computed twice
@@ -167,7 +174,8 @@ func Options() []options.Field { return fields }
 // DefaultConfig gives the usual options.
 func DefaultConfig() Config {
 	return Config{
-		Steps: 10000, BatchSize: 8, Replicas: 1, ReduceDType: model.F32, SequenceLength: 256, LearningRate: 3e-4, MinRateShare: 0.1, WarmupSteps: UsualWarmup,
+		Steps: 10000, BatchSize: 8, Replicas: 1, ReduceDType: model.F32, SequenceLength: 256, DocumentMask: NoDocumentMask,
+		LearningRate: 3e-4, MinRateShare: 0.1, WarmupSteps: UsualWarmup,
 		Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, ClipNorm: 1.0,
 		Precision: model.F32, Moments: MomentsF32, LossScale: 65536, LossScaleGrowth: 2, LossScaleBackoff: 0.5, LossScaleInterval: 2000,
 		EvalEvery: 100, SaveEvery: 100, KeepCheckpoints: 2, LogEvery: 1,
@@ -219,6 +227,7 @@ func (c Config) Validate() error {
 		"replicas":         count(c.Replicas, 1),
 		"reduce_dtype":     c.ReduceDType.Validate() == nil,
 		"sequence_length":  count(c.SequenceLength, 1),
+		"document_mask":    c.DocumentMask == NoDocumentMask || count(c.DocumentMask, 0),
 		"warmup_steps":     c.WarmupSteps == UsualWarmup || count(c.WarmupSteps, 0),
 
 		"activation_checkpointing": count(c.ActivationCheckpointing, 0),

@@ -132,6 +132,9 @@ func NewTrainer(m *model.MoETransformer, config Config, options ...Option) (*Tra
 	if m.Partitioned != nil && !config.oneMicroBatchEach(m.Comm.Ranks()) {
 		return nil, errors.New("this model's gradients are partitioned: each rank must run one micro-batch of an update")
 	}
+	if err := m.MaskDocuments(config.DocumentMask); err != nil {
+		return nil, err
+	}
 	m.Recompute(config.ActivationCheckpointing, config.RecomputeExperts)
 	t := &Trainer{Model: m, Config: config}
 	if err := t.build(chosen.comm); err != nil {

@@ -138,15 +138,18 @@ def attention_output(probs: Tensor, v: Tensor, *, out: Tensor | None = None) -> 
     """Output: out = probs * v."""
 
 @overload
-def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None, causal: bool = False, batch: int | None = None, q_len: int | None = None, kv_len: int | None = None, out: Tensor | None = None, lse: Literal[False] | None = None) -> Tensor:
+def flash_attention(q: Tensor, k: Tensor, v: Tensor, starts: Tensor | None = None, *, scale: float | None = None, causal: bool = False, batch: int | None = None, q_len: int | None = None, kv_len: int | None = None, out: Tensor | None = None, lse: Literal[False] | None = None) -> Tensor:
     """Attention without storing the scores: out = softmax(scale * q * k^T) * v, and the log-sum-exp of the scaled scores."""
 
 @overload
-def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None, causal: bool = False, batch: int | None = None, q_len: int | None = None, kv_len: int | None = None, out: Tensor | None = None, lse: Tensor | Literal[True]) -> tuple[Tensor, Tensor]:
+def flash_attention(q: Tensor, k: Tensor, v: Tensor, starts: Tensor | None = None, *, scale: float | None = None, causal: bool = False, batch: int | None = None, q_len: int | None = None, kv_len: int | None = None, out: Tensor | None = None, lse: Tensor | Literal[True]) -> tuple[Tensor, Tensor]:
     """Attention without storing the scores: out = softmax(scale * q * k^T) * v, and the log-sum-exp of the scaled scores."""
 
-def flash_attention_backward(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *, scale: float | None = None, causal: bool = False, batch: int | None = None, q_len: int | None = None, kv_len: int | None = None, dq: Tensor | None = None, dk: Tensor | None = None, dv: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+def flash_attention_backward(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, starts: Tensor | None = None, *, scale: float | None = None, causal: bool = False, batch: int | None = None, q_len: int | None = None, kv_len: int | None = None, dq: Tensor | None = None, dk: Tensor | None = None, dv: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of flash_attention; the probabilities are recomputed from lse."""
+
+def document_starts(ids: Tensor, *, separator: int, starts: Tensor | None = None, positions: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Where the documents of packed sequences begin."""
 
 def attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, lengths: Tensor, *, scale: float | None = None, out: Tensor | None = None) -> Tensor:
     """Attention of one new query a sequence over its cache, split over the keys."""

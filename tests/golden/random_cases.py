@@ -55,6 +55,7 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
     "ntk_alpha": (1.0, 8.0),
     "offset": (0, 2**32 - 2, 12345),
     "scale": (0.35,),
+    "separator": (0, 4),
     "seed": (7, -(2**40)),
     "std": (1.0, 0.05),
     "stream": (0, -5),
@@ -123,6 +124,9 @@ def sizes(drawn: Drawn, call: Call) -> None:
         call["blocks"] = -(-call.n // 256)
     if function.kernel in ("rope_freqs", "rope_freqs_scaled"):
         call["head_dim"] = max(4, call.head_dim)
+    if "starts" in call.given and "q_len" in call:  # of documents
+        call["q_len"] = call["kv_len"] = max(2, min(call.q_len, call.kv_len))
+        call["causal"] = 1
     if function.kernel == "kv_append":
         call["capacity"] = max(call.capacity, call.len)
     if "k" in call and function.section in ("softmax", "moe"):
@@ -160,12 +164,12 @@ def random_case(drawn: Drawn, function: header.Function) -> Case:
         call[param.name] = drawn(st.sampled_from(words))
     for param in function.of_kind("flag"):
         call[param.name] = drawn(st.integers(0, 1))
+    call.given = {param.name for param in function.pointers if not param.nullable or drawn(st.booleans())}
     sizes(drawn, call)
     strides(drawn, call)
     if function.section != "optimizer":
         for param in function.of_kind("option"):
             call[param.name] = option(drawn, call, param)
-    call.given = {param.name for param in function.pointers if not param.nullable or drawn(st.booleans())}
     if function.kernel in ROWS:
         call.content = drawn(st.sampled_from(CONTENTS))
     dtypes = {param.name: call[param.name] for param in function.of_kind("dtype")}
@@ -258,8 +262,14 @@ def plan(call: Call) -> tuple[Callable[[Draw], np.ndarray], int, int, int]:
     return (lambda d: moe.choices(d, call.tokens, call.k, experts)), experts, capacity, call.get("dim", 1)
 
 
+def document_starts(d: Draw, call: Call) -> np.ndarray:
+    """Never falling in a sequence, and below the query's place: the gradient of a single key is rounding alone."""
+    places = np.maximum.accumulate(d.integers(call.batch, call.q_len, high=call.q_len), axis=1)
+    return np.minimum(places, np.maximum(np.arange(call.q_len, dtype=np.int32) - 1, 0))
+
+
 def flash(d: Draw, call: Call) -> Arguments:
-    tensors = {}
+    tensors = {"starts": document_starts(d, call)} if "starts" in call.given else {}
     for name in ("q", "k", "v"):
         dims = call.function.by_name[name].dims
         tensors[name] = stored(d.bell(*(dim.value(call) for dim in dims), scale=1.5), call.dtype)
@@ -355,6 +365,7 @@ RECIPES: dict[str, Recipe] = {
     "attention_output": lambda d, c: {
         "probs": d.uniform(c.batch, c.heads, c.q_len, c.kv_len, low=0, high=2 / c.kv_len)
     },
+    "document_starts": lambda d, c: {"ids": d.integers(c.batch, c.length, high=30)},
     "flash_attention": flash,
     "flash_attention_backward": flash_backward,
     "attention_decode": flash_decode,

@@ -22,7 +22,7 @@ def attention(cpu: Engine, q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: 
     """The output and the log-sum-exp."""
     dim = q.shape[1]
     out, lse = engine.empty(q.shape, dtype), engine.empty(len(q), "f32")
-    cpu.flash_attention(q, k, v, out, lse, 1, len(q), len(k), 1, 1, dim, dim, dim, dim**-0.5, causal, dtype)
+    cpu.flash_attention(q, k, v, None, out, lse, 1, len(q), len(k), 1, 1, dim, dim, dim, dim**-0.5, causal, dtype)
     return [out, lse]
 
 

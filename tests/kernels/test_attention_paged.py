@@ -110,7 +110,7 @@ def test_same_as_contiguous(cpu: Engine) -> None:
     pages, q = case.pages(), case.queries(200)
     k, v = (np.ascontiguousarray(pages.rows(x, 0)) for x in (pages.k, pages.v))
     out = engine.empty((200, 8, 64), "f32")
-    cpu.flash_attention(q, k, v, out, None, 1, 200, 200, 8, 2, 64, 512, 128, case.scale, 1, "f32")
+    cpu.flash_attention(q, k, v, None, out, None, 1, 200, 200, 8, 2, 64, 512, 128, case.scale, 1, "f32")
     check(case, out, *wanted(case, q, pages))
     check(case, prefill(cpu, case, pages, q, offsets([200]), pages.lengths), *wanted(case, q, pages))
 

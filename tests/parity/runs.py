@@ -19,6 +19,8 @@ from nncuda.train import list_checkpoints, read_metrics
 
 STEPS = 30
 VOCABULARY = 320
+#: The token of random data that stands for the end of a document: each sixtieth.
+DOCUMENT_END = 7
 
 #: Every checkpoint is kept, so that a difference can be traced to the step where it began.
 _KEPT = f"save_every = 1\nkeep_checkpoints = {STEPS}\n"
@@ -204,6 +206,11 @@ PRECISIONS: dict[str, tuple[str, list[object]]] = {
     "experts again, bf16": ("ragged", ["--precision", "bf16", "--recompute-experts"]),
     "moments in bf16": ("ragged", ["--moments", "bf16"]),
     "moments in 8 bits": ("accumulated", ["--moments", "f8"]),
+    "documents": ("accumulated", ["--document-mask", DOCUMENT_END]),
+    "documents, bf16, every second block again": (
+        "accumulated",
+        ["--document-mask", DOCUMENT_END, "--precision", "bf16", "--activation-checkpointing", 2],
+    ),
     "moments in 8 bits, bf16": ("ragged", ["--moments", "f8", "--precision", "bf16"]),
 }
 

@@ -19,6 +19,8 @@ from nncuda.train import list_checkpoints
 Tensors = dict[str, np.ndarray]
 
 HALF = 10
+#: Options that make another run.
+OTHER_BITS = {"--precision", "--moments", "--document-mask"}
 
 
 def test_what_is_compared(workshop: Workshop) -> None:
@@ -28,7 +30,7 @@ def test_what_is_compared(workshop: Workshop) -> None:
         name: [record["loss"] for record in metrics_of(workshop.reference(name))] for name in ("ragged", "accumulated")
     }
     for case, (options, flags) in PRECISIONS.items():
-        assert (losses[case] == plain[options]) == (not {"--precision", "--moments"} & set(flags)), case
+        assert (losses[case] == plain[options]) == (not OTHER_BITS & set(flags)), case
     assert losses["experts again, bf16"] == losses["bf16"]
     records = metrics_of(workshop.reference("f16, overflowing"))
     skipped = [record for record in records if record["learning_rate"] is None]
@@ -72,6 +74,11 @@ REFUSED = {
         ["--reduce-dtype", "bf16"],
         3,
         ("reduce_dtype is bf16, but replicas is 1; gradients are rounded between replicas",),
+    ),
+    "documents without an end": (
+        ["--document-mask", 320],
+        3,
+        ("document_mask is 320; this model has a vocabulary of 320",),
     ),
     "scale without f16": (["--loss-scale", 2], 3, ("loss_scale is given, but the precision is f32",)),
     "scale too large": (

@@ -163,6 +163,21 @@ def test_flash_attention(rng, causal, q_len, kv_len, heads, kv_heads):
     )
 
 
+@pytest.mark.parametrize("kv_heads", [1, 2])
+def test_flash_attention_of_documents(rng, kv_heads):
+    batch, heads, head_dim, scale = 2, 2, 4, 0.4
+    starts = np.array([[0, 0, 2, 3, 3], [0, 1, 1, 1, 1]], np.int32)
+    q, dout = rng.normal(size=(2, starts.size, heads, head_dim))
+    k, v = rng.normal(size=(2, starts.size, kv_heads, head_dim))
+    out = attention.flash_attention(q, k, v, batch, scale, 1, starts)
+    d = attention.flash_attention_backward(dout, q, k, v, out["out"], out["lse"], batch, scale, 1, starts)
+    check(
+        lambda: np.sum(dout * attention.flash_attention(q, k, v, batch, scale, 1, starts)["out"]),
+        {"q": q, "k": k, "v": v},
+        {"q": d["dq"], "k": d["dk"], "v": d["dv"]},
+    )
+
+
 @pytest.mark.parametrize("capacity", [0, 2])
 def test_moe_gather(rng, capacity):
     tokens, k, experts = 5, 2, 3

@@ -62,9 +62,9 @@ NNCUDA_API int32_t cuda_attention_output(nncuda_ctx *ctx, const void *probs, con
   return nn_call_launch(&call, &args, sizeof args);
 }
 
-NNCUDA_API int32_t cuda_flash_attention(nncuda_ctx *ctx, const void *q, const void *k, const void *v, void *out,
-    float *lse, int64_t batch, int64_t q_len, int64_t kv_len, int64_t heads, int64_t kv_heads, int64_t head_dim,
-    int64_t ld_q, int64_t ld_kv, float scale, int32_t causal, int32_t dtype) {
+NNCUDA_API int32_t cuda_flash_attention(nncuda_ctx *ctx, const void *q, const void *k, const void *v,
+    const int32_t *starts, void *out, float *lse, int64_t batch, int64_t q_len, int64_t kv_len, int64_t heads,
+    int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t ld_kv, float scale, int32_t causal, int32_t dtype) {
   nn_call call;
   nn_call_begin(&call, ctx, NN_OP_flash_attention);
   nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
@@ -86,20 +86,22 @@ NNCUDA_API int32_t cuda_flash_attention(nncuda_ctx *ctx, const void *q, const vo
       nn_mul(batch, kv_len), kv_heads, head_dim));
   nn_call_tensor(&call, NN_ROLE_IN, "v", v, dtype, "ld_kv", ld_kv, NN_SHAPE("[batch*kv_len, kv_heads, head_dim]",
       nn_mul(batch, kv_len), kv_heads, head_dim));
+  nn_call_tensor(&call, NN_ROLE_IN | NN_ROLE_OPTIONAL, "starts", starts, NNCUDA_I32, NULL, 0, NN_SHAPE("[batch, q_len]",
+      batch, q_len));
   nn_call_tensor(&call, NN_ROLE_OUT, "out", out, dtype, NULL, 0, NN_SHAPE("[batch*q_len, heads, head_dim]",
       nn_mul(batch, q_len), heads, head_dim));
   nn_call_tensor(&call, NN_ROLE_OUT | NN_ROLE_OPTIONAL, "lse", lse, NNCUDA_F32, NULL, 0,
       NN_SHAPE("[batch, heads, q_len]", batch, heads, q_len));
-  const nn_flash_attention_args args = {q, k, v, out, lse, {batch, q_len, kv_len, heads, kv_heads, head_dim}, ld_q,
-      ld_kv, scale, causal, dtype};
+  const nn_flash_attention_args args = {q, k, v, starts, out, lse, {batch, q_len, kv_len, heads, kv_heads, head_dim},
+      ld_q, ld_kv, scale, causal, dtype};
   check_flash_attention(&call, &args);
   return nn_call_launch(&call, &args, sizeof args);
 }
 
 NNCUDA_API int32_t cuda_flash_attention_backward(nncuda_ctx *ctx, const void *dout, const void *q, const void *k,
-    const void *v, const void *out, const float *lse, void *dq, void *dk, void *dv, int64_t batch, int64_t q_len,
-    int64_t kv_len, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t ld_kv, float scale,
-    int32_t causal, int32_t dtype) {
+    const void *v, const void *out, const float *lse, const int32_t *starts, void *dq, void *dk, void *dv,
+    int64_t batch, int64_t q_len, int64_t kv_len, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q,
+    int64_t ld_kv, float scale, int32_t causal, int32_t dtype) {
   nn_call call;
   nn_call_begin(&call, ctx, NN_OP_flash_attention_backward);
   nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
@@ -127,15 +129,34 @@ NNCUDA_API int32_t cuda_flash_attention_backward(nncuda_ctx *ctx, const void *do
       q_len), heads, head_dim));
   nn_call_tensor(&call, NN_ROLE_IN, "lse", lse, NNCUDA_F32, NULL, 0, NN_SHAPE("[batch, heads, q_len]", batch, heads,
       q_len));
+  nn_call_tensor(&call, NN_ROLE_IN | NN_ROLE_OPTIONAL, "starts", starts, NNCUDA_I32, NULL, 0, NN_SHAPE("[batch, q_len]",
+      batch, q_len));
   nn_call_tensor(&call, NN_ROLE_OUT, "dq", dq, dtype, "ld_q", ld_q, NN_SHAPE("[batch*q_len, heads, head_dim]",
       nn_mul(batch, q_len), heads, head_dim));
   nn_call_tensor(&call, NN_ROLE_OUT, "dk", dk, dtype, "ld_kv", ld_kv, NN_SHAPE("[batch*kv_len, kv_heads, head_dim]",
       nn_mul(batch, kv_len), kv_heads, head_dim));
   nn_call_tensor(&call, NN_ROLE_OUT, "dv", dv, dtype, "ld_kv", ld_kv, NN_SHAPE("[batch*kv_len, kv_heads, head_dim]",
       nn_mul(batch, kv_len), kv_heads, head_dim));
-  const nn_flash_attention_backward_args args = {dout, q, k, v, out, lse, dq, dk, dv, {batch, q_len, kv_len, heads,
-      kv_heads, head_dim}, ld_q, ld_kv, scale, causal, dtype};
+  const nn_flash_attention_backward_args args = {dout, q, k, v, out, lse, starts, dq, dk, dv, {batch, q_len, kv_len,
+      heads, kv_heads, head_dim}, ld_q, ld_kv, scale, causal, dtype};
   check_flash_attention_backward(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}
+
+NNCUDA_API int32_t cuda_document_starts(nncuda_ctx *ctx, const int32_t *ids, int32_t *starts, int32_t *positions,
+    int64_t batch, int64_t length, int32_t separator) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_document_starts);
+  nn_call_size(&call, "batch", batch);
+  nn_call_size(&call, "length", length);
+  nn_call_require(&call, length <= 2147483647, NNCUDA_ERROR_INVALID_SIZE,
+      "length is %lld; it must be at most 2147483647", (long long)length);
+  nn_call_tensor(&call, NN_ROLE_IN, "ids", ids, NNCUDA_I32, NULL, 0, NN_SHAPE("[batch, length]", batch, length));
+  nn_call_tensor(&call, NN_ROLE_OUT, "starts", starts, NNCUDA_I32, NULL, 0, NN_SHAPE("[batch, length]", batch, length));
+  nn_call_tensor(&call, NN_ROLE_OUT, "positions", positions, NNCUDA_I32, NULL, 0, NN_SHAPE("[batch, length]", batch,
+      length));
+  const nn_document_starts_args args = {ids, starts, positions, batch, length, separator};
+  check_document_starts(&call, &args);
   return nn_call_launch(&call, &args, sizeof args);
 }
 

@@ -36,6 +36,7 @@ typedef struct nn_flash_attention_args {
   const void *q;
   const void *k;
   const void *v;
+  const int32_t *starts;
   void *out;
   float *lse;
   nn_attention_shape shape;
@@ -53,6 +54,7 @@ typedef struct nn_flash_attention_backward_args {
   const void *v;
   const void *out;
   const float *lse;
+  const int32_t *starts;
   void *dq;
   void *dk;
   void *dv;
@@ -63,6 +65,15 @@ typedef struct nn_flash_attention_backward_args {
   int32_t causal;
   int32_t dtype;
 } nn_flash_attention_backward_args;
+
+typedef struct nn_document_starts_args {
+  const int32_t *ids;
+  int32_t *starts;
+  int32_t *positions;
+  int64_t batch;
+  int64_t length;
+  int32_t separator;
+} nn_document_starts_args;
 
 typedef struct nn_attention_decode_args {
   const void *q;

@@ -10,7 +10,7 @@ Activations have the dtype of the weights, f32, bf16 or f16; gradients of weight
 router's logits and probabilities.
 """
 
-from .attention import Attention, KVCache
+from .attention import Attention, Documents, KVCache
 from .block import BlockKept, TransformerBlock
 from .embedding import Embedding
 from .expert_parallel import ExpertParallel, ParallelMoELayer
@@ -22,6 +22,7 @@ from .rope import RopeTables
 __all__ = [
     "Attention",
     "BlockKept",
+    "Documents",
     "Embedding",
     "ExpertParallel",
     "ExpertUse",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -73,6 +74,23 @@ def split_heads(qkv: Tensor, num_heads: int, num_kv_heads: int) -> tuple[Tensor,
     return q, k, v
 
 
+class Documents(NamedTuple):
+    """Where the documents of packed sequences begin, so that none sees another.
+
+    starts     i32 [batch, length]: the first token of each token's document
+    positions  i32 [batch*length]: how far each token is from there, which is where its rotation begins
+    """
+
+    starts: Tensor
+    positions: Tensor
+
+    @classmethod
+    def ended_by(cls, separator: int, ids: Tensor, batch: int) -> Documents:
+        """Those of ids i32 [batch*length], each of which ends with the separator."""
+        starts, positions = kernels.document_starts(ids.view(batch, -1), separator=separator)
+        return cls(starts, positions.view(-1))
+
+
 #: The fused product, what attention gives, and its log-sum-exp.
 AttentionKept = Kept[tuple[Tensor, Tensor, Tensor]]
 
@@ -91,23 +109,36 @@ class Attention:
         self.num_heads = num_heads
         self.num_kv_heads = num_kv_heads
 
-    def forward(self, x: Tensor, batch: int) -> Tensor:
+    def forward(self, x: Tensor, batch: int, documents: Documents | None = None) -> Tensor:
         """x [batch*length, hidden], sequences one after the other, to the same shape."""
-        return self.forward_keeping(x, batch)[0]
+        return self.forward_keeping(x, batch, documents)[0]
 
-    def forward_keeping(self, x: Tensor, batch: int) -> tuple[Tensor, AttentionKept]:
+    def forward_keeping(
+        self, x: Tensor, batch: int, documents: Documents | None = None
+    ) -> tuple[Tensor, AttentionKept]:
         """As `forward`, and what `backward` needs."""
         length = x.shape[0] // batch
         qkv = self.qkv.forward(x)
         q, k, v = self._split(qkv)
         cosine, sine = self.rope.tables(length)
-        kernels.rope_qk(q, k, cosine, sine, self.rope.positions(batch, length))
-        heads, lse = kernels.flash_attention(q, k, v, lse=True, batch=batch, q_len=length, kv_len=length, causal=True)
+        starts, positions = documents or (None, self.rope.positions(batch, length))
+        kernels.rope_qk(q, k, cosine, sine, positions)
+        heads, lse = kernels.flash_attention(
+            q, k, v, starts, lse=True, batch=batch, q_len=length, kv_len=length, causal=True
+        )
         heads = heads.view(x.shape[0], -1)
         return self.output.forward(heads), Kept((qkv, heads, lse))
 
-    def backward(self, dy: Tensor, x: Tensor, kept: AttentionKept, batch: int, beta: float = 1.0) -> Tensor:
-        """Gradient of x from dy, both [batch*length, hidden]."""
+    def backward(
+        self,
+        dy: Tensor,
+        x: Tensor,
+        kept: AttentionKept,
+        batch: int,
+        beta: float = 1.0,
+        documents: Documents | None = None,
+    ) -> Tensor:
+        """Gradient of x from dy, both [batch*length, hidden]; `documents` as in the forward call."""
         qkv, heads, lse = kept.take()
         rows, length = x.shape[0], x.shape[0] // batch
         dheads = self.output.backward(dy, heads, beta=beta)
@@ -115,11 +146,11 @@ class Attention:
         q, k, v = self._split(qkv)
         dq, dk, dv = self._split(dqkv)
         shape = (rows, self.num_heads, self.rope.head_dim)
+        starts, positions = documents or (None, self.rope.positions(batch, length))
         kernels.flash_attention_backward(
-            dheads.view(*shape), q, k, v, heads.view(*shape), lse, dq=dq, dk=dk, dv=dv, causal=True
+            dheads.view(*shape), q, k, v, heads.view(*shape), lse, starts, dq=dq, dk=dk, dv=dv, causal=True
         )
         cosine, sine = self.rope.tables(length)
-        positions = self.rope.positions(batch, length)
         kernels.rope_backward(dq, cosine, sine, positions, dx=dq)
         kernels.rope_backward(dk, cosine, sine, positions, dx=dk)
         return self.qkv.backward(dqkv, x, beta=beta)

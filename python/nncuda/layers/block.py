@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..device import Tensor
-from .attention import Attention, AttentionKept, KVCache
+from .attention import Attention, AttentionKept, Documents, KVCache
 from .expert_parallel import Add, Arrived, ParallelMoELayer, Rounding
 from .kept import Kept
 from .moe import ExpertUse, MoEKept, MoELayer
@@ -48,10 +48,17 @@ class TransformerBlock:
         self.moe = moe
         self.recompute = False
 
-    def forward(self, x: Tensor, batch: int, capacity: int = 0, aux: Tensor | None = None) -> tuple[Tensor, ExpertUse]:
+    def forward(
+        self,
+        x: Tensor,
+        batch: int,
+        capacity: int = 0,
+        aux: Tensor | None = None,
+        documents: Documents | None = None,
+    ) -> tuple[Tensor, ExpertUse]:
         """x [batch*length, hidden] to the same shape, and how the experts were used; see `MoELayer.forward`."""
         x.ctx.label(self._halves[0])
-        attended = self.attention.forward(self.input_norm.forward(x), batch)
+        attended = self.attention.forward(self.input_norm.forward(x), batch, documents)
         return self._mix(attended, x, capacity, aux)
 
     def _mix(
@@ -61,27 +68,37 @@ class TransformerBlock:
         middle, normed = self.post_norm.forward_residual(attended, x)
         return self.moe.forward(normed, middle, capacity, aux)
 
-    def forward_keeping(self, x: Tensor, batch: int, capacity: int, aux: Tensor) -> tuple[Tensor, ExpertUse, BlockKept]:
+    def forward_keeping(
+        self, x: Tensor, batch: int, capacity: int, aux: Tensor, documents: Documents | None = None
+    ) -> tuple[Tensor, ExpertUse, BlockKept]:
         """As `forward`, with what `backward` needs."""
         if self.recompute:
-            return *self.forward(x, batch, capacity, aux), Kept((x, Again(capacity)))
-        attended = self._attend(x, batch)
+            return *self.forward(x, batch, capacity, aux, documents), Kept((x, Again(capacity)))
+        attended = self._attend(x, batch, documents)
         out, use, moe = self.moe.forward_keeping(attended.post_normed, attended.middle, capacity, aux)
         return out, use, Kept((x, (attended, moe)))
 
-    def _attend(self, x: Tensor, batch: int) -> Attended:
+    def _attend(self, x: Tensor, batch: int, documents: Documents | None) -> Attended:
         x.ctx.label(self._halves[0])
         normed, rstd = self.input_norm.forward_keeping(x)
-        attended, attention = self.attention.forward_keeping(normed, batch)
+        attended, attention = self.attention.forward_keeping(normed, batch, documents)
         x.ctx.label(self._halves[1])
         middle, post_normed, post_rstd = self.post_norm.forward_residual_keeping(attended, x)
         return Attended(normed, rstd, attention, middle, post_normed, post_rstd)
 
-    def backward(self, dout: Tensor, kept: BlockKept, batch: int, aux_factor: Tensor, beta: float = 1.0) -> Tensor:
-        """Gradient of the block's input from dout, both [batch*length, hidden]."""
+    def backward(
+        self,
+        dout: Tensor,
+        kept: BlockKept,
+        batch: int,
+        aux_factor: Tensor,
+        beta: float = 1.0,
+        documents: Documents | None = None,
+    ) -> Tensor:
+        """Gradient of the block's input from dout, both [batch*length, hidden]; `documents` as in the forward call."""
         x, rest = kept.take()
         if isinstance(rest, Again):
-            attended = self._attend(x, batch)
+            attended = self._attend(x, batch, documents)
             moe = self.moe.forward_again(attended.post_normed, rest.capacity)
         else:
             attended, moe = rest
@@ -93,7 +110,7 @@ class TransformerBlock:
         dmiddle = self.post_norm.backward(dnormed, middle, post_rstd, dout)
         del middle, post_rstd, dout
         x.ctx.label(f"backward of {self._halves[0]}")
-        dnormed = self.attention.backward(dmiddle, normed, attention, batch, beta)
+        dnormed = self.attention.backward(dmiddle, normed, attention, batch, beta, documents)
         return self.input_norm.backward(dnormed, x, rstd, dmiddle)
 
     # On a rank that computes for others with the experts that it holds, while they run this block.

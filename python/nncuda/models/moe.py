@@ -15,6 +15,7 @@ from ..errors import StateError
 from ..layers import (
     Attention,
     BlockKept,
+    Documents,
     Embedding,
     ExpertParallel,
     ExpertUse,
@@ -89,6 +90,7 @@ class MoETransformer(DeviceBound):
         copied = training and precision != "f32"
         self.ctx = ctx
         self.config = config
+        self._separator: int | None = None
         self.precision = precision
         self.layout = ParameterLayout(config)
         #: Which experts this rank holds; None: all.
@@ -316,7 +318,8 @@ class MoETransformer(DeviceBound):
         beta = 1.0 if accumulate else 0.0
         if not accumulate:
             self._clear_gains()
-        x, kept = self.forward_keeping(ids, batch, aux)
+        documents = self._documents(ids, batch)
+        x, kept = self.forward_keeping(ids, batch, aux, documents)
         self.ctx.label("model.norm")
         normed, rstd = self.norm.forward_keeping(x)
         dnormed = self._loss(normed, targets, loss_factor, losses, beta)
@@ -325,7 +328,7 @@ class MoETransformer(DeviceBound):
         dx = self.norm.backward(dnormed, x, rstd)
         del x, normed, rstd, dnormed
         for block in reversed(self.blocks):
-            dx = block.backward(dx, kept.pop(), batch, aux_factor, beta)
+            dx = block.backward(dx, kept.pop(), batch, aux_factor, beta, documents)
             completed()
         self.ctx.label("backward of model.embed_tokens")
         if not accumulate and self.embedding.grad is not None:
@@ -358,7 +361,9 @@ class MoETransformer(DeviceBound):
         for block in reversed(self.blocks):
             block.add_up(event)
 
-    def forward_keeping(self, ids: Tensor, batch: int, aux: Tensor) -> tuple[Tensor, list[BlockKept]]:
+    def forward_keeping(
+        self, ids: Tensor, batch: int, aux: Tensor, documents: Documents | None = None
+    ) -> tuple[Tensor, list[BlockKept]]:
         """The stream after the last block of `batch` sequences, ids i32 [tokens], and what their backward needs."""
         capacity = self.config.capacity(ids.shape[0])
         x = self._embedded(ids)
@@ -366,7 +371,7 @@ class MoETransformer(DeviceBound):
         kept: list[BlockKept] = []
         uses: list[ExpertUse] = []
         for block in self.blocks:
-            x, use, of_block = block.forward_keeping(x, batch, capacity, aux)
+            x, use, of_block = block.forward_keeping(x, batch, capacity, aux, documents)
             uses.append(use)
             kept.append(of_block)
         self.expert_uses = uses
@@ -381,6 +386,16 @@ class MoETransformer(DeviceBound):
         for number, block in enumerate(self.blocks, start=1):
             block.recompute = every > 0 and number % every == 0
             block.moe.recompute = experts
+
+    def mask_documents(self, separator: int | None) -> None:
+        """From now on the documents of a sequence, each of which ends with the token `separator`, do not see one
+        another in `forward`, `evaluate` and `forward_backward`, and each begins at position 0. None ends that."""
+        if separator is not None and not 0 <= separator < self.config.vocab_size:
+            raise ValueError(f"document_mask is {separator}; this model has a vocabulary of {self.config.vocab_size}")
+        self._separator = separator
+
+    def _documents(self, ids: Tensor, batch: int) -> Documents | None:
+        return None if self._separator is None else Documents.ended_by(self._separator, ids, batch)
 
     def loss_pieces(self, tokens: int) -> int:
         """How many partial sums of the loss `forward_backward` gives for that many tokens."""
@@ -468,10 +483,11 @@ class MoETransformer(DeviceBound):
         return self.head.forward(x, logits, "f32")
 
     def _stream(self, ids: Tensor, batch: int) -> Tensor:
+        documents = self._documents(ids, batch)
         x = self._embedded(ids)
         uses = []
         for block in self.blocks:
-            x, use = block.forward(x, batch)
+            x, use = block.forward(x, batch, documents=documents)
             uses.append(use)
         self.expert_uses = uses
         return x

@@ -1,6 +1,7 @@
 """Scaled dot-product attention with grouped heads. Vaswani et al. 2017; Ainslie et al. 2023 ("GQA") for the groups.
 
 Query head h reads key head h / (heads / kv_heads). With ``causal``, query i of q_len sees keys j <= i + kv_len - q_len.
+With ``starts``, it sees keys j >= starts[i] alone: those of its document.
 """
 
 import numpy as np
@@ -14,6 +15,7 @@ __all__ = [
     "attention_decode_paged",
     "attention_output",
     "attention_scores",
+    "document_starts",
     "flash_attention",
     "flash_attention_backward",
     "flash_attention_paged",
@@ -24,6 +26,7 @@ ROUNDINGS = {
     "attention_output": 2,
     "flash_attention": 8,
     "flash_attention_backward": 14,
+    "document_starts": 0,
     "attention_decode": 8,
     "flash_attention_paged": 8,
     "attention_decode_paged": 8,
@@ -52,6 +55,14 @@ def attention_scores(q: Array, k: Array, scale: float, causal: int) -> Outputs:
     return {"scores": s}
 
 
+def _seen_scores(q: Array, k: Array, batch: int, scale: float, causal: int, starts: Array | None) -> Array:
+    s = attention_scores(_split(q, batch), _split(k, batch), scale, causal)["scores"]
+    if starts is None:
+        return s
+    before = np.arange(s.shape[-1]) < starts[:, None, :, None]
+    return np.where(before, -np.inf, s).astype(q.dtype)
+
+
 def attention_output(probs: Array, v: Array) -> Outputs:
     """out = probs v. Vaswani et al. 2017, eq. 1."""
     out = matmul(probs, _by_head(v, probs.shape[1]))
@@ -62,9 +73,11 @@ def _split(x: Array, batch: int) -> Array:
     return x.reshape(batch, -1, *x.shape[1:])
 
 
-def flash_attention(q: Array, k: Array, v: Array, batch: int, scale: float, causal: int) -> Outputs:
+def flash_attention(
+    q: Array, k: Array, v: Array, batch: int, scale: float, causal: int, starts: Array | None = None
+) -> Outputs:
     """out = softmax(scale q k^T) v, and the log-sum-exp of the scores. Dao 2023, "FlashAttention-2", section 3.1."""
-    s = attention_scores(_split(q, batch), _split(k, batch), scale, causal)["scores"]
+    s = _seen_scores(q, k, batch, scale, causal, starts)
     if s.shape[-1] == 0:
         return {"out": np.zeros_like(q), "lse": np.full(s.shape[:3], -np.inf, q.dtype)}
     out = attention_output(softmax(s)["y"], _split(v, batch))["out"]
@@ -74,14 +87,23 @@ def flash_attention(q: Array, k: Array, v: Array, batch: int, scale: float, caus
 
 
 def flash_attention_backward(
-    dout: Array, q: Array, k: Array, v: Array, out: Array, lse: Array, batch: int, scale: float, causal: int
+    dout: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    out: Array,
+    lse: Array,
+    batch: int,
+    scale: float,
+    causal: int,
+    starts: Array | None = None,
 ) -> Outputs:
     """P = exp(S - lse), dV = P^T dO, dP = dO V^T, dS = P (dP - rowsum(dO O)), dQ = scale dS K, dK = scale dS^T Q.
 
     Dao 2023, "FlashAttention-2", algorithm 2.
     """
     heads, kv_heads = q.shape[1], k.shape[1]
-    s = attention_scores(_split(q, batch), _split(k, batch), scale, causal)["scores"]
+    s = _seen_scores(q, k, batch, scale, causal, starts)
     blind = lse == -np.inf
     p = exp(s - np.where(blind, 0, lse).astype(q.dtype)[..., None])
     do, o = (_split(x, batch).transpose(0, 2, 1, 3) for x in (dout, out))
@@ -96,6 +118,16 @@ def flash_attention_backward(
         "dk": _by_token(dk, kv_heads).reshape(k.shape),
         "dv": _by_token(dv, kv_heads).reshape(v.shape),
     }
+
+
+def document_starts(ids: Array, separator: int) -> Outputs:
+    """The place behind the last separator before each token, or 0, and how far the token is from it."""
+    batch, length = ids.shape
+    places = np.arange(length, dtype=np.int32)
+    behind = np.zeros((batch, length), np.int32)
+    behind[:, 1:] = np.where(ids[:, :-1] == separator, places[1:], 0)
+    starts = np.maximum.accumulate(behind, axis=1)
+    return {"starts": starts, "positions": places - starts}
 
 
 def attention_decode(q: Array, k_cache: Array, v_cache: Array, lengths: Array, scale: float) -> Outputs:

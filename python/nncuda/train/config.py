@@ -49,6 +49,7 @@ _ADDED = (
     "moments",
     "replicas",
     "reduce_dtype",
+    "document_mask",
 )
 
 #: Options that a run may continue with other values of. Micro-batches and what is computed twice change how a step is
@@ -117,6 +118,8 @@ class TrainConfig:
     reduce_dtype        what the gradient of each replica, and each sum of them but the whole, is rounded to, so that
                         ranks send fewer bytes: f32, which rounds nothing, bf16, or f16, for precision f16
     sequence_length     tokens per sequence
+    document_mask       id of the token that ends a document: documents in a sequence then do not see one another, and
+                        each begins at position 0; None for one that sees all before it
     learning_rate       highest rate, reached after the warm-up
     min_rate_share      the cosine ends at this share of it
     warmup_steps        steps of linear warm-up, fewer than there are steps; None is a twentieth of them, from 1 to 2000
@@ -149,6 +152,7 @@ class TrainConfig:
     replicas: int = 1
     reduce_dtype: ReduceDtype = "f32"
     sequence_length: int = 256
+    document_mask: int | None = None
     learning_rate: float = 3e-4
     min_rate_share: float = 0.1
     warmup_steps: int | None = None
@@ -189,8 +193,11 @@ class TrainConfig:
                 f"replicas is {self.replicas}; an update of batch_size {self.batch_size} in micro-batches of {micro} "
                 f"has {self.micro_batches}, so it must be 1 to {self.micro_batches}"
             )
-        for name in ("warmup_steps", "activation_checkpointing", "eval_every", "eval_batches", "save_every"):
-            check_count(name, getattr(self, name), 0)
+        for name in (
+            "warmup_steps", "activation_checkpointing", "eval_every", "eval_batches", "save_every", "document_mask",
+        ):  # fmt: skip
+            if name != "document_mask" or self.document_mask is not None:
+                check_count(name, getattr(self, name), 0)
         if type(self.seed) is not int or not -(2**63) <= self.seed < 2**63:
             raise ValueError(f"seed is {shown(self.seed)}; it must be a whole number of 64 bits")
         for name, bounds in BOUNDS.items():

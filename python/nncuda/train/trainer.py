@@ -118,6 +118,7 @@ class Trainer(DeviceBound):
         if config.precision != model.precision:
             raise ValueError(f"precision is {config.precision}; this model computes in {model.precision}")
         model.recompute(config.activation_checkpointing, config.recompute_experts)
+        model.mask_documents(config.document_mask)
         self.model = model
         self.config = config
         ctx = model.ctx

@@ -138,12 +138,13 @@ fn sizes_are_solved_from_products() -> Result<()> {
     let (k, v) = (numbers(&context, &[10, 2, 8]), numbers(&context, &[10, 2, 8]));
     let out = context.zeros(&[6, 4, 8], DType::F32)?;
     let lse = context.zeros(&[2, 4, 3], DType::F32)?;
-    kernels::flash_attention(&q, &k, &v, &out, Some(&lse), 2, 0.3, true)?;
+    kernels::flash_attention(&q, &k, &v, None, &out, Some(&lse), 2, 0.3, true)?;
     let folded = context.zeros(&[2, 3, 4, 8], DType::F32)?;
     kernels::flash_attention(
         &q.view(&[2, 3, 4, 8])?,
         &k.view(&[2, 5, 2, 8])?,
         &v.view(&[2, 5, 2, 8])?,
+        None,
         &folded,
         None,
         2,
@@ -151,13 +152,13 @@ fn sizes_are_solved_from_products() -> Result<()> {
         true,
     )?;
     assert_eq!(out.to_vec::<f32>()?, folded.to_vec::<f32>()?);
-    let four = sentence(kernels::flash_attention(&q, &k, &v, &out, None, 4, 0.3, true));
+    let four = sentence(kernels::flash_attention(&q, &k, &v, None, &out, None, 4, 0.3, true));
     assert!(four.starts_with("flash_attention: q has shape [6, 4, 8]"), "{four}");
     assert!(four.contains("no q_len gives the 6 entries"), "{four}");
     let uneven = numbers(&context, &[9, 2, 8]);
-    assert!(sentence(kernels::flash_attention(&q, &uneven, &uneven, &out, None, 2, 0.3, true)).contains("no kv_len"));
+    assert!(sentence(kernels::flash_attention(&q, &uneven, &uneven, None, &out, None, 2, 0.3, true)).contains("no kv_len"));
     let tall = context.zeros(&[2, 4, 2], DType::F32)?;
-    assert!(sentence(kernels::flash_attention(&q, &k, &v, &out, Some(&tall), 2, 0.3, true)).contains("lse has shape"));
+    assert!(sentence(kernels::flash_attention(&q, &k, &v, None, &out, Some(&tall), 2, 0.3, true)).contains("lse has shape"));
     Ok(())
 }
 
@@ -168,7 +169,7 @@ fn nothing_is_done_for_sizes_of_zero() -> Result<()> {
     kernels::softmax(&none, &none)?;
     kernels::gemm(&none, &numbers(&context, &[3, 4]), &context.zeros(&[0, 3], DType::F32)?, false, true)?;
     let (q, k) = (context.zeros(&[0, 2, 8], DType::F32)?, context.zeros(&[0, 2, 8], DType::F32)?);
-    kernels::flash_attention(&q, &k, &k, &q.view(&[0, 2, 8])?, None, 0, 1.0, false)?;
+    kernels::flash_attention(&q, &k, &k, None, &q.view(&[0, 2, 8])?, None, 0, 1.0, false)?;
     assert!(none.to_vec::<f32>()?.is_empty());
     Ok(())
 }

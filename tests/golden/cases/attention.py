@@ -24,10 +24,23 @@ SHAPES = (
 )
 
 
+#: Where the documents of each packed sequence begin; heads, kv_heads, head_dim.
+DOCUMENTS = (
+    ([[1], [0]], 2, 2, 1, 8),
+    ([[3, 4, 8], [7]], 9, 4, 2, 16),
+    ([[2, 17, 66]], 70, 1, 1, 8),
+)
+
+
 def cases():
+    for sequences, length in (([[5]], 1), ([[], [0, 3], [6]], 7), ([[40, 41, 99]], 130)):
+        label = f"batch{len(sequences)}-length{length}-ends{sum(map(len, sequences))}"
+        yield case("document_starts", label, separated, "", sequences, length)
     for dtype in FLOATS:
         for shape in SHAPES:
             yield from of_shape(dtype, *shape)
+        for begins, length, heads, kv_heads, head_dim in DOCUMENTS:
+            yield from of_documents(dtype, begins, length, heads, kv_heads, head_dim)
         for heads, kv_heads, head_dim, extra, lengths in (
             (1, 1, 8, 0, [0, 1, 9, 4]),
             (4, 2, 16, 3, [0, 1, 9, 4]),
@@ -109,6 +122,45 @@ def of_shape(dtype, batch, q_len, kv_len, heads, kv_heads, head_dim, causal, sha
             yield case("flash_attention_backward", f"{label}-ld{extra}", backward, dtype)
     if q_len == kv_len == 5:
         yield case("flash_attention", f"{label}-no-lse", lambda d, f=forward: {**f(d), "lse": None}, dtype)
+
+
+def starts_of(begins, length):
+    """`starts` of sequences whose documents begin at 0 and at these places."""
+    starts = np.zeros((len(begins), length), np.int32)
+    for row, places in zip(starts, begins, strict=True):
+        for place in places:
+            row[place:] = place
+    return starts
+
+
+def of_documents(dtype, begins, length, heads, kv_heads, head_dim):
+    batch, scale = len(begins), float(np.float32(head_dim**-0.5))
+    label = f"documents-batch{batch}-length{length}-heads{heads}-{kv_heads}-dim{head_dim}"
+    common = {"batch": batch, "q_len": length, "kv_len": length, "scale": scale, "causal": 1}
+    starts = starts_of(begins, length)
+
+    def forward(d):
+        q, kv = (d.bell(batch * length, heads, head_dim, scale=1.5), d.bell(2, batch * length, kv_heads, head_dim))
+        return {"q": q, "k": kv[0], "v": kv[1], "starts": starts, **common}
+
+    def backward(d):
+        args = forward(d)
+        for name in ("q", "k", "v"):
+            args[name] = stored(args[name], dtype)
+        out = reference.flash_attention(args["q"], args["k"], args["v"], batch, scale, 1, starts)
+        saved = {"out": stored(out["out"], dtype), "lse": stored(out["lse"])}
+        return {"dout": d.bell(batch * length, heads, head_dim), **args, **saved}
+
+    yield case("flash_attention", label, forward, dtype)
+    yield case("flash_attention_backward", label, backward, dtype)
+
+
+def separated(d, sequences, length):
+    """Tokens of which the named ones are separators."""
+    ids = d.integers(len(sequences) * length, high=50).reshape(len(sequences), length)
+    for row, ends in zip(ids, sequences, strict=True):
+        row[[end for end in ends if end < length]] = 50
+    return {"ids": ids, "separator": 50}
 
 
 def decode(d, lengths, capacity, heads, kv_heads, head_dim, extra):

@@ -22,7 +22,7 @@ FLOATS = ("f32", "f16", "bf16")
 TAILS = (1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65)
 #: Kernels without a floating-point argument, and what the names of their cases begin with.
 WHOLE_NUMBERS = {
-    **dict.fromkeys(("moe_plan", "random_bits", "increment", "count_tokens"), "i32"),
+    **dict.fromkeys(("moe_plan", "random_bits", "increment", "count_tokens", "document_starts"), "i32"),
     **dict.fromkeys(("ternary_pack", "ternary_unpack"), "i8"),
     "interleave_rows": "u8",
 }

@@ -54,7 +54,7 @@ impl MQAttention {
         self.rotate(&q, &k, rotation)?;
         let heads = ctx.empty(&[rows, self.heads, self.head_dim], x.dtype())?;
         let lse = ctx.empty(&[batch, self.heads, length], DType::F32)?;
-        kernels::flash_attention(&q, &k, &v, &heads, Some(&lse), batch, self.scale(), true)?;
+        kernels::flash_attention(&q, &k, &v, rotation.starts.as_ref(), &heads, Some(&lse), batch, self.scale(), true)?;
         let heads = heads.view(&[rows, self.heads * self.head_dim])?;
         let out = self.output.forward(&heads)?;
         Ok((out, MQAttentionKept { qkv, heads, lse }))
@@ -78,9 +78,23 @@ impl MQAttention {
         let [rows, _] = sizes("x", x)?;
         let shape = [rows, self.heads, self.head_dim];
         let (dheads, heads) = (dheads.view(&shape)?, kept.heads.view(&shape)?);
-        kernels::flash_attention_backward(&dheads, &q, &k, &v, &heads, &kept.lse, &dq, &dk, &dv, self.scale(), true)?;
+        let Rotation { cosine, sine, positions, starts } = rotation;
+        let (lse, starts) = (&kept.lse, starts.as_ref());
+        kernels::flash_attention_backward(
+            &dheads,
+            &q,
+            &k,
+            &v,
+            &heads,
+            lse,
+            starts,
+            &dq,
+            &dk,
+            &dv,
+            self.scale(),
+            true,
+        )?;
         for part in [&dq, &dk] {
-            let Rotation { cosine, sine, positions } = rotation;
             kernels::rope_backward(part, cosine, sine, positions, part, RopeLayout::Half)?;
         }
         let dx = ctx.empty(x.shape(), x.dtype())?;
@@ -103,7 +117,7 @@ impl MQAttention {
             (k, v) = (all(&keys)?, all(&values)?);
         }
         let heads = x.context().empty(&[length, self.heads, self.head_dim], x.dtype())?;
-        kernels::flash_attention(&q, &k, &v, &heads, None, 1, self.scale(), true)?;
+        kernels::flash_attention(&q, &k, &v, None, &heads, None, 1, self.scale(), true)?;
         self.output.forward(&heads.view(&[length, self.heads * self.head_dim])?)
     }
 
@@ -121,7 +135,7 @@ impl MQAttention {
     }
 
     fn rotate(&self, q: &Tensor, k: &Tensor, rotation: &Rotation) -> Result<()> {
-        let Rotation { cosine, sine, positions } = rotation;
+        let Rotation { cosine, sine, positions, .. } = rotation;
         Ok(kernels::rope_qk(q, k, cosine, sine, positions, RopeLayout::Half)?)
     }
 

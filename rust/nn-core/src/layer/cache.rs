@@ -112,11 +112,12 @@ impl KVCache {
     /// What rotates `length` tokens of a sequence behind its first `before`.
     pub fn prompt_rotation(&self, before: usize, length: usize) -> Result<Rotation> {
         let positions = self.positions.narrow(0, before, length)?;
-        Ok(Rotation { cosine: self.cosine.clone(), sine: self.sine.clone(), positions })
+        Ok(Rotation { cosine: self.cosine.clone(), sine: self.sine.clone(), positions, starts: None })
     }
 
     /// What rotates the next token of each sequence.
     pub fn next_rotation(&self) -> Rotation {
-        Rotation { cosine: self.cosine.clone(), sine: self.sine.clone(), positions: self.starts.clone() }
+        let (cosine, sine) = (self.cosine.clone(), self.sine.clone());
+        Rotation { cosine, sine, positions: self.starts.clone(), starts: None }
     }
 }

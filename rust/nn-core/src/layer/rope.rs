@@ -7,7 +7,8 @@ use nn_ffi::{Context, DType, Tensor, kernels};
 use crate::error::Result;
 use crate::model::RopeOptions;
 
-/// Cosines and sines `[positions, head_dim/2]` and the position of each token i32 `[tokens]`: how a call rotates.
+/// Cosines and sines `[positions, head_dim/2]` and the position of each token i32 `[tokens]`: how a call rotates, and
+/// what its tokens see.
 #[derive(Clone, Debug)]
 pub struct Rotation {
     /// Cosines.
@@ -16,6 +17,9 @@ pub struct Rotation {
     pub sine: Tensor,
     /// Rows of the two.
     pub positions: Tensor,
+    /// The first token that each sees, i32 `[batch, length]`, where the sequences are packed documents that do not see
+    /// one another.
+    pub starts: Option<Tensor>,
 }
 
 /// Cosines and sines of the rotary embedding, made once for as many positions as were ever asked for.
@@ -121,7 +125,18 @@ impl RopeTables {
     /// What rotates `batch` sequences of `length` tokens from their beginnings.
     pub fn rotation(&self, batch: usize, length: usize) -> Result<Rotation> {
         let (cosine, sine) = self.tables(length)?;
-        Ok(Rotation { cosine, sine, positions: self.positions(batch, length)? })
+        Ok(Rotation { cosine, sine, positions: self.positions(batch, length)?, starts: None })
+    }
+
+    /// What rotates the documents of `batch` sequences, ids i32 `[batch*length]`, from the beginning of each, and keeps
+    /// them from seeing one another. Each ends with the token `separator`.
+    pub fn of_documents(&self, ids: &Tensor, batch: usize, separator: i32) -> Result<Rotation> {
+        let length = ids.len() / batch;
+        let (cosine, sine) = self.tables(length)?;
+        let shape = [batch, length];
+        let (starts, positions) = (self.ctx.empty(&shape, DType::I32)?, self.ctx.empty(&shape, DType::I32)?);
+        kernels::document_starts(&ids.view(&shape)?, &starts, &positions, separator)?;
+        Ok(Rotation { cosine, sine, positions: positions.view(&[batch * length])?, starts: Some(starts) })
     }
 }
 

@@ -65,6 +65,8 @@ pub struct MoETransformer {
     /// The ranks of a job that have the rest, where this one holds a part.
     pub(super) job: Option<Comm>,
     rope: RopeTables,
+    /// The token that ends a document, where documents do not see one another.
+    separator: Option<i32>,
     /// For sequences beyond `context`.
     stretched: OnceLock<RopeTables>,
     embedding: Embedding,
@@ -124,6 +126,7 @@ impl MoETransformer {
             experts,
             job,
             rope,
+            separator: None,
             stretched: OnceLock::new(),
             embedding,
             blocks,
@@ -310,13 +313,13 @@ impl MoETransformer {
         call: &Gradients<'_>,
         mut completed: impl FnMut(usize) -> Result<()>,
     ) -> Result<Vec<ExpertUse>> {
-        let (ids, batch, length) = flat(call.ids)?;
+        let (ids, batch, _) = flat(call.ids)?;
         let (targets, _, _) = flat(call.targets)?;
         let beta = if call.accumulate { 1.0 } else { 0.0 };
         if !call.accumulate {
             self.clear_gains()?;
         }
-        let rotation = self.rope.rotation(batch, length)?;
+        let rotation = self.rotation(&ids, batch)?;
         let Kept { x, blocks: kept, uses } = self.forward_keeping(&ids, batch, &rotation, call.aux)?;
         self.label("model.norm")?;
         let (normed, rstd) = self.norm.forward_keeping(&x)?;
@@ -354,8 +357,8 @@ impl MoETransformer {
 
     /// Bytes that a forward pass of ids i32 `[batch, length]` keeps for its backward.
     pub(crate) fn bytes_kept(&self, ids: &Tensor) -> Result<usize> {
-        let (ids, batch, length) = flat(ids)?;
-        let (rotation, aux) = (self.rope.rotation(batch, length)?, self.ctx.zeros(&[1], DType::F32)?);
+        let (ids, batch, _) = flat(ids)?;
+        let (rotation, aux) = (self.rotation(&ids, batch)?, self.ctx.zeros(&[1], DType::F32)?);
         let before = self.ctx.bytes_used()?;
         let _kept = self.forward_keeping(&ids, batch, &rotation, &aux)?;
         Ok(self.ctx.bytes_used()? - before)
@@ -369,6 +372,27 @@ impl MoETransformer {
         for (number, block) in (1..).zip(&mut self.blocks) {
             block.recompute = every > 0 && usize::is_multiple_of(number, every);
             block.moe.recompute = experts;
+        }
+    }
+
+    /// From now on the documents of a sequence, each of which ends with the token `separator`, do not see one another in
+    /// `forward`, `evaluate` and `forward_backward`, and each begins at position 0. None ends that. `Error::Value` for a
+    /// token that is none.
+    pub fn mask_documents(&mut self, separator: Option<usize>) -> Result<()> {
+        let vocab = self.config.vocab_size;
+        if let Some(separator) = separator.filter(|separator| *separator >= vocab) {
+            let problem = format!("document_mask is {separator}; this model has a vocabulary of {vocab}");
+            return Err(Error::value(problem));
+        }
+        self.separator = separator.and_then(|separator| i32::try_from(separator).ok());
+        Ok(())
+    }
+
+    /// How `batch` sequences, ids i32 `[batch*length]`, are rotated, and what their tokens see.
+    fn rotation(&self, ids: &Tensor, batch: usize) -> Result<Rotation> {
+        match self.separator {
+            Some(separator) => self.rope.of_documents(ids, batch, separator),
+            None => self.rope.rotation(batch, ids.len() / batch),
         }
     }
 
@@ -458,7 +482,7 @@ impl MoETransformer {
 
     /// The normed stream after the last block.
     fn stream(&self, ids: &Tensor, batch: usize) -> Result<Tensor> {
-        let rotation = self.rope.rotation(batch, ids.len() / batch)?;
+        let rotation = self.rotation(ids, batch)?;
         let mut x = self.embed(ids)?;
         for block in &self.blocks {
             x = block.forward(&x, batch, &rotation)?;

@@ -15,8 +15,16 @@ pub(super) const LARGEST_LOSS_SCALE: f64 = 16_777_216.0;
 const OF_SCALING: [&str; 4] = ["loss_scale", "loss_scale_growth", "loss_scale_backoff", "loss_scale_interval"];
 /// Other options that checkpoints did not have from the beginning. Files have them, and those above, where they are not
 /// at their defaults, so a run that uses none of them writes the same file as ever, which older programs open too.
-const ADDED: [&str; 7] =
-    ["max_loss", "activation_checkpointing", "recompute_experts", "precision", "moments", "replicas", "reduce_dtype"];
+const ADDED: [&str; 8] = [
+    "max_loss",
+    "activation_checkpointing",
+    "recompute_experts",
+    "precision",
+    "moments",
+    "replicas",
+    "reduce_dtype",
+    "document_mask",
+];
 
 /// What each number must be; tests/bounds.json has the reasons.
 const BOUNDS: [Bounds; 11] = [
@@ -44,7 +52,8 @@ const FROM_ONE: [&str; 8] = [
     "loss_scale_interval",
 ];
 /// Options that count from 0 on.
-const FROM_NONE: [&str; 5] = ["warmup_steps", "activation_checkpointing", "eval_every", "eval_batches", "save_every"];
+const FROM_NONE: [&str; 6] =
+    ["document_mask", "warmup_steps", "activation_checkpointing", "eval_every", "eval_batches", "save_every"];
 
 options! {
     /// Everything that decides the bits of a training run, beside the model and the data; and when it reports.
@@ -60,6 +69,9 @@ options! {
             "what the gradient of each replica, and each sum of them but the whole, is rounded to, so that ranks send \
              fewer bytes: f32, which rounds nothing, bf16, or f16, for precision f16";
         sequence_length: usize = 256, "tokens per sequence";
+        document_mask: Option<usize> = None,
+            "id of the token that ends a document: documents in a sequence then do not see one another, and each begins \
+             at position 0; None for one that sees all before it";
         learning_rate: f64 = 3e-4, "highest rate, reached after the warm-up";
         min_rate_share: f64 = 0.1, "the cosine ends at this share of it";
         warmup_steps: Option<usize> = None,
@@ -102,6 +114,7 @@ impl TrainConfig {
             "precision" | "reduce_dtype" => "one of f32, bf16, f16",
             "moments" => "one of f32, bf16, f8",
             "seed" => "a whole number of 64 bits",
+            "document_mask" => "a whole number, from 0 to 2147483647, or none",
             _ if FROM_NONE.contains(&name) => whole_rule(0),
             _ => rule_of(&BOUNDS, name).unwrap_or(whole_rule(1)),
         }

@@ -137,6 +137,7 @@ impl Trainer {
         if precision != of_model {
             return Err(Error::value(format!("precision is {precision}; this model computes in {of_model}")));
         }
+        model.mask_documents(config.document_mask)?;
         model.recompute(every, config.recompute_experts);
         let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let (warmup, total, max_rate, min_rate) = config.rates();

@@ -1183,12 +1183,13 @@ pub type cuda_attention_output = unsafe extern "C" fn(
 /// Attention without storing the scores: out = softmax(scale \* q \* k^T) \* v, and the log-sum-exp of the scaled
 /// scores.
 ///
-/// C: `int32_t cuda_flash_attention(nncuda_ctx *ctx, const void *q, const void *k, const void *v, void *out, float *lse, int64_t batch, int64_t q_len, int64_t kv_len, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t ld_kv, float scale, int32_t causal, int32_t dtype);`
+/// C: `int32_t cuda_flash_attention(nncuda_ctx *ctx, const void *q, const void *k, const void *v, const int32_t *starts, void *out, float *lse, int64_t batch, int64_t q_len, int64_t kv_len, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t ld_kv, float scale, int32_t causal, int32_t dtype);`
 pub type cuda_flash_attention = unsafe extern "C" fn(
     ctx: *mut nncuda_ctx,
     q: *const c_void,
     k: *const c_void,
     v: *const c_void,
+    starts: *const i32,
     out: *mut c_void,
     lse: *mut f32,
     batch: i64,
@@ -1206,7 +1207,7 @@ pub type cuda_flash_attention = unsafe extern "C" fn(
 
 /// Gradients of flash_attention; the probabilities are recomputed from lse.
 ///
-/// C: `int32_t cuda_flash_attention_backward(nncuda_ctx *ctx, const void *dout, const void *q, const void *k, const void *v, const void *out, const float *lse, void *dq, void *dk, void *dv, int64_t batch, int64_t q_len, int64_t kv_len, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t ld_kv, float scale, int32_t causal, int32_t dtype);`
+/// C: `int32_t cuda_flash_attention_backward(nncuda_ctx *ctx, const void *dout, const void *q, const void *k, const void *v, const void *out, const float *lse, const int32_t *starts, void *dq, void *dk, void *dv, int64_t batch, int64_t q_len, int64_t kv_len, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t ld_kv, float scale, int32_t causal, int32_t dtype);`
 pub type cuda_flash_attention_backward = unsafe extern "C" fn(
     ctx: *mut nncuda_ctx,
     dout: *const c_void,
@@ -1215,6 +1216,7 @@ pub type cuda_flash_attention_backward = unsafe extern "C" fn(
     v: *const c_void,
     out: *const c_void,
     lse: *const f32,
+    starts: *const i32,
     dq: *mut c_void,
     dk: *mut c_void,
     dv: *mut c_void,
@@ -1229,6 +1231,19 @@ pub type cuda_flash_attention_backward = unsafe extern "C" fn(
     scale: f32,
     causal: i32,
     dtype: i32,
+) -> i32;
+
+/// Where the documents of packed sequences begin.
+///
+/// C: `int32_t cuda_document_starts(nncuda_ctx *ctx, const int32_t *ids, int32_t *starts, int32_t *positions, int64_t batch, int64_t length, int32_t separator);`
+pub type cuda_document_starts = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    ids: *const i32,
+    starts: *mut i32,
+    positions: *mut i32,
+    batch: i64,
+    length: i64,
+    separator: i32,
 ) -> i32;
 
 /// Attention of one new query a sequence over its cache, split over the keys.

@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "fe060c55e9d229c714954eb459836b146d6e4166d1339983c23130362a270a18";
+pub const HEADER_SHA256: &str = "fb79e507c780496b6f391c5243e22febe50d2c4859c030b5da96262590b92f74";

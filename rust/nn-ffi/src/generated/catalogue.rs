@@ -6,7 +6,7 @@ use crate::catalogue::{Kernel, Parameter};
 use crate::generated::checked;
 
 /// Every kernel, in the header's order.
-pub static KERNELS: [Kernel; 86] = [
+pub static KERNELS: [Kernel; 87] = [
     Kernel {
         name: "silu",
         parameters: &[
@@ -500,6 +500,7 @@ pub static KERNELS: [Kernel; 86] = [
             Parameter::tensor("q", "dtype", "[batch*q_len:ld_q, heads, head_dim]", "ld_q"),
             Parameter::tensor("k", "dtype", "[batch*kv_len:ld_kv, kv_heads, head_dim]", "ld_kv"),
             Parameter::tensor("v", "dtype", "[batch*kv_len:ld_kv, kv_heads, head_dim]", "ld_kv"),
+            Parameter::tensor("starts", "i32", "[batch, q_len]", ""),
             Parameter::tensor("out", "dtype", "[batch*q_len, heads, head_dim]", ""),
             Parameter::tensor("lse", "f32", "[batch, heads, q_len]", ""),
             Parameter::integer("batch"),
@@ -525,6 +526,7 @@ pub static KERNELS: [Kernel; 86] = [
             Parameter::tensor("v", "dtype", "[batch*kv_len:ld_kv, kv_heads, head_dim]", "ld_kv"),
             Parameter::tensor("out", "dtype", "[batch*q_len, heads, head_dim]", ""),
             Parameter::tensor("lse", "f32", "[batch, heads, q_len]", ""),
+            Parameter::tensor("starts", "i32", "[batch, q_len]", ""),
             Parameter::tensor("dq", "dtype", "[batch*q_len:ld_q, heads, head_dim]", "ld_q"),
             Parameter::tensor("dk", "dtype", "[batch*kv_len:ld_kv, kv_heads, head_dim]", "ld_kv"),
             Parameter::tensor("dv", "dtype", "[batch*kv_len:ld_kv, kv_heads, head_dim]", "ld_kv"),
@@ -541,6 +543,18 @@ pub static KERNELS: [Kernel; 86] = [
             Parameter::dtype("dtype"),
         ],
         call: checked::flash_attention_backward,
+    },
+    Kernel {
+        name: "document_starts",
+        parameters: &[
+            Parameter::tensor("ids", "i32", "[batch, length]", ""),
+            Parameter::tensor("starts", "i32", "[batch, length]", ""),
+            Parameter::tensor("positions", "i32", "[batch, length]", ""),
+            Parameter::integer("batch"),
+            Parameter::integer("length"),
+            Parameter::integer("separator"),
+        ],
+        call: checked::document_starts,
     },
     Kernel {
         name: "attention_decode",

@@ -272,11 +272,12 @@ pub(super) fn flash_attention(arguments: &[Argument<'_>]) -> Result<()> {
         arguments[0].tensor()?,
         arguments[1].tensor()?,
         arguments[2].tensor()?,
-        arguments[3].tensor()?,
-        arguments[4].optional()?,
-        arguments[5].size()?,
-        arguments[13].float()?,
-        arguments[14].flag()?,
+        arguments[3].optional()?,
+        arguments[4].tensor()?,
+        arguments[5].optional()?,
+        arguments[6].size()?,
+        arguments[14].float()?,
+        arguments[15].flag()?,
     )
 }
 
@@ -288,11 +289,21 @@ pub(super) fn flash_attention_backward(arguments: &[Argument<'_>]) -> Result<()>
         arguments[3].tensor()?,
         arguments[4].tensor()?,
         arguments[5].tensor()?,
-        arguments[6].tensor()?,
+        arguments[6].optional()?,
         arguments[7].tensor()?,
         arguments[8].tensor()?,
-        arguments[17].float()?,
-        arguments[18].flag()?,
+        arguments[9].tensor()?,
+        arguments[18].float()?,
+        arguments[19].flag()?,
+    )
+}
+
+pub(super) fn document_starts(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::document_starts(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[5].int32()?,
     )
 }
 

@@ -8,7 +8,7 @@
 
 #![allow(clippy::too_many_arguments, reason = "the arguments are those of the C function")]
 
-use crate::call::{Call, Sizes, plus, pointer, tensor, times};
+use crate::call::{Call, Sizes, named, plus, pointer, tensor, times};
 use crate::{DType, Format, Result, Tensor};
 
 /// Scores: s = scale \* q \* k^T, with -inf where `causal` hides the key.
@@ -138,13 +138,17 @@ pub fn attention_output(probs: &Tensor, v: &Tensor, out: &Tensor) -> Result<()> 
 /// Attention without storing the scores: out = softmax(scale \* q \* k^T) \* v, and the log-sum-exp of the scaled
 /// scores.
 ///
-/// (Dao 2023, "FlashAttention-2", algorithm 1)
+/// With `starts` query t of a sequence sees the keys starts\[t\] .. t alone, so that documents packed into one
+/// sequence do not see one another; then `causal` must be 1 and q_len = kv_len. Keys that no query of a block sees
+/// are not read. (Dao 2023, "FlashAttention-2", algorithm 1)
 ///
 /// # Arguments
 ///
 /// - `q`: of `dtype` `[batch*q_len:ld_q, heads, head_dim]`, queries
 /// - `k`: of `dtype` `[batch*kv_len:ld_kv, kv_heads, head_dim]`, keys
 /// - `v`: of `dtype` `[batch*kv_len:ld_kv, kv_heads, head_dim]`, values
+/// - `starts`: i32 `[batch, q_len]`, first key that each query sees, 0 .. t, never falling in a sequence; or null for
+///   0
 /// - `out`: of `dtype` `[batch*q_len, heads, head_dim]`, output; overwritten
 /// - `lse`: f32 `[batch, heads, q_len]`, log-sum-exp (-inf for a query without keys), kept for the backward call, or
 ///   null; overwritten
@@ -159,6 +163,7 @@ pub fn flash_attention(
     q: &Tensor,
     k: &Tensor,
     v: &Tensor,
+    starts: Option<&Tensor>,
     out: &Tensor,
     lse: Option<&Tensor>,
     batch: usize,
@@ -169,6 +174,10 @@ pub fn flash_attention(
     let q = call.strided::<3>("q", "[batch*q_len:ld_q, heads, head_dim]", q)?;
     let k = call.strided::<3>("k", "[batch*kv_len:ld_kv, kv_heads, head_dim]", k)?;
     let v = call.strided::<3>("v", "[batch*kv_len:ld_kv, kv_heads, head_dim]", v)?;
+    let starts = match starts {
+        Some(starts) => Some(call.dense::<2>("starts", "[batch, q_len]", starts)?.of(DType::I32)?),
+        None => None,
+    };
     let out = call.dense::<3>("out", "[batch*q_len, heads, head_dim]", out)?;
     let lse = match lse {
         Some(lse) => Some(call.dense::<3>("lse", "[batch, heads, q_len]", lse)?.of(DType::F32)?),
@@ -176,6 +185,7 @@ pub fn flash_attention(
     };
     call.same(&[Some(q.named()), Some(out.named())])?;
     call.same(&[Some(k.named()), Some(v.named())])?;
+    call.folds("batch", &[named(&starts), named(&lse)])?;
     let heads = q.dims[1];
     let head_dim = q.dims[2];
     let kv_heads = k.dims[1];
@@ -192,6 +202,9 @@ pub fn flash_attention(
     let sizes = Sizes { names: &SIZES, values: &[heads, head_dim, kv_heads, q_len, kv_len, batch] };
     k.expect([times(&[batch, kv_len]), kv_heads, head_dim], sizes)?;
     v.expect([times(&[batch, kv_len]), kv_heads, head_dim], sizes)?;
+    if let Some(starts) = &starts {
+        starts.expect([batch, q_len], sizes)?;
+    }
     out.expect([times(&[batch, q_len]), heads, head_dim], sizes)?;
     if let Some(lse) = &lse {
         lse.expect([batch, heads, q_len], sizes)?;
@@ -212,6 +225,7 @@ pub fn flash_attention(
             q.pointer(),
             k.pointer(),
             v.pointer(),
+            pointer(&starts).cast(),
             out.pointer(),
             pointer(&lse).cast(),
             batch as i64,
@@ -227,7 +241,7 @@ pub fn flash_attention(
             dtype.code(),
         )
     };
-    let tensors = [Some(q.tensor), Some(k.tensor), Some(v.tensor), Some(out.tensor), tensor(&lse)];
+    let tensors = [Some(q.tensor), Some(k.tensor), Some(v.tensor), tensor(&starts), Some(out.tensor), tensor(&lse)];
     call.finish(status, &tensors)
 }
 
@@ -243,6 +257,7 @@ pub fn flash_attention(
 /// - `v`: of `dtype` `[batch*kv_len:ld_kv, kv_heads, head_dim]`, values
 /// - `out`: of `dtype` `[batch*q_len, heads, head_dim]`, output of the forward call
 /// - `lse`: f32 `[batch, heads, q_len]`, from the forward call
+/// - `starts`: i32 `[batch, q_len]`, as in the forward call, or null
 /// - `dq`: of `dtype` `[batch*q_len:ld_q, heads, head_dim]`, gradient of q; overwritten
 /// - `dk`: of `dtype` `[batch*kv_len:ld_kv, kv_heads, head_dim]`, gradient of k; overwritten
 /// - `dv`: of `dtype` `[batch*kv_len:ld_kv, kv_heads, head_dim]`, gradient of v; overwritten
@@ -259,6 +274,7 @@ pub fn flash_attention_backward(
     v: &Tensor,
     out: &Tensor,
     lse: &Tensor,
+    starts: Option<&Tensor>,
     dq: &Tensor,
     dk: &Tensor,
     dv: &Tensor,
@@ -272,11 +288,16 @@ pub fn flash_attention_backward(
     let v = call.strided::<3>("v", "[batch*kv_len:ld_kv, kv_heads, head_dim]", v)?;
     let out = call.dense::<3>("out", "[batch*q_len, heads, head_dim]", out)?;
     let lse = call.dense::<3>("lse", "[batch, heads, q_len]", lse)?.of(DType::F32)?;
+    let starts = match starts {
+        Some(starts) => Some(call.dense::<2>("starts", "[batch, q_len]", starts)?.of(DType::I32)?),
+        None => None,
+    };
     let dq = call.strided::<3>("dq", "[batch*q_len:ld_q, heads, head_dim]", dq)?;
     let dk = call.strided::<3>("dk", "[batch*kv_len:ld_kv, kv_heads, head_dim]", dk)?;
     let dv = call.strided::<3>("dv", "[batch*kv_len:ld_kv, kv_heads, head_dim]", dv)?;
     call.same(&[Some(dout.named()), Some(q.named()), Some(out.named()), Some(dq.named())])?;
     call.same(&[Some(k.named()), Some(v.named()), Some(dk.named()), Some(dv.named())])?;
+    call.folds("batch", &[Some(lse.named()), named(&starts)])?;
     let heads = dout.dims[1];
     let head_dim = dout.dims[2];
     let kv_heads = k.dims[1];
@@ -298,6 +319,9 @@ pub fn flash_attention_backward(
     v.expect([times(&[batch, kv_len]), kv_heads, head_dim], sizes)?;
     out.expect([times(&[batch, q_len]), heads, head_dim], sizes)?;
     lse.expect([batch, heads, q_len], sizes)?;
+    if let Some(starts) = &starts {
+        starts.expect([batch, q_len], sizes)?;
+    }
     dq.expect([times(&[batch, q_len]), heads, head_dim], sizes)?;
     dk.expect([times(&[batch, kv_len]), kv_heads, head_dim], sizes)?;
     dv.expect([times(&[batch, kv_len]), kv_heads, head_dim], sizes)?;
@@ -324,6 +348,7 @@ pub fn flash_attention_backward(
             v.pointer(),
             out.pointer(),
             lse.pointer().cast(),
+            pointer(&starts).cast(),
             dq.pointer(),
             dk.pointer(),
             dv.pointer(),
@@ -347,10 +372,56 @@ pub fn flash_attention_backward(
         Some(v.tensor),
         Some(out.tensor),
         Some(lse.tensor),
+        tensor(&starts),
         Some(dq.tensor),
         Some(dk.tensor),
         Some(dv.tensor),
     ];
+    call.finish(status, &tensors)
+}
+
+/// Where the documents of packed sequences begin.
+///
+/// Token t of a sequence belongs to the document that begins behind the last separator before t, or with the
+/// sequence: starts\[t\] is that place, positions\[t\] = t - starts\[t\]. A separator is the last token of its
+/// document.
+///
+/// # Arguments
+///
+/// - `ids`: i32 `[batch, length]`, tokens of the sequences
+/// - `starts`: i32 `[batch, length]`, first token of each token's document, for flash_attention; overwritten
+/// - `positions`: i32 `[batch, length]`, place of each token in its document, for rope_qk; overwritten
+/// - `separator`: id of the token that ends a document
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn document_starts(ids: &Tensor, starts: &Tensor, positions: &Tensor, separator: i32) -> Result<()> {
+    let call = Call::new("cuda_document_starts", ids);
+    let ids = call.dense::<2>("ids", "[batch, length]", ids)?.of(DType::I32)?;
+    let starts = call.dense::<2>("starts", "[batch, length]", starts)?.of(DType::I32)?;
+    let positions = call.dense::<2>("positions", "[batch, length]", positions)?.of(DType::I32)?;
+    call.same(&[Some(ids.named()), Some(starts.named()), Some(positions.named())])?;
+    let batch = ids.dims[0];
+    let length = ids.dims[1];
+    const SIZES: [(&str, &str); 2] = [("batch", "from ids"), ("length", "from ids")];
+    let sizes = Sizes { names: &SIZES, values: &[batch, length] };
+    starts.expect([batch, length], sizes)?;
+    positions.expect([batch, length], sizes)?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_document_starts)(
+            call.handle(),
+            ids.pointer().cast(),
+            starts.pointer().cast(),
+            positions.pointer().cast(),
+            batch as i64,
+            length as i64,
+            separator,
+        )
+    };
+    let tensors = [Some(ids.tensor), Some(starts.tensor), Some(positions.tensor)];
     call.finish(status, &tensors)
 }
 
