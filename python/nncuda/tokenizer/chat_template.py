@@ -51,6 +51,7 @@ class ChatTemplate:
         if len(self.template) > LONGEST_TEMPLATE:
             problem = f"has {len(self.template)} characters; it may have at most {LONGEST_TEMPLATE}"
             raise FormatError(source, f"the chat template {problem}")
+        self.end = end
         self._source, self._variables, self._seconds = source, {"bos_token": begin, "eos_token": end}, seconds
         self._sandbox = Sandbox("chat_template_worker.py", _MEMORY)
 
@@ -76,7 +77,8 @@ class ChatTemplate:
         """Ids of the rendered text, its control tokens recognised; the begin id once, where the tokenizer adds it or
         the template wrote it. Options as of `render`."""
         text = self.render(messages, **options)
-        written = bool(self._variables["bos_token"]) and text.startswith(self._variables["bos_token"])
+        begin = "" if self.plain else self._variables["bos_token"]  # a plain one writes none, but strangers may
+        written = bool(begin) and text.startswith(begin)
         return tokenizer.encode(text, begin=tokenizer.adds_begin and not written, special=not self.plain)
 
 

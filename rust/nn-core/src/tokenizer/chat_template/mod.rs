@@ -117,6 +117,16 @@ impl ChatTemplate {
         self.plain
     }
 
+    /// The template's own text.
+    pub fn text(&self) -> &str {
+        &self.template
+    }
+
+    /// The name of the token that it knows as `eos_token`; empty for none.
+    pub fn end(&self) -> &str {
+        &self.end
+    }
+
     /// The text of a conversation. Each message has `role` and `content`, and what else the template looks for.
     /// `Error::Format` when the template fails, or takes too many steps, too much memory or text.
     pub fn render<M: Serialize>(&self, messages: &[M], how: &Rendering) -> Result<String> {
@@ -139,7 +149,8 @@ impl ChatTemplate {
     /// template wrote it. Errors as of `render` and of the tokenizer.
     pub fn ids<M: Serialize>(&self, tokenizer: &TextTokenizer, messages: &[M], how: &Rendering) -> Result<Vec<i32>> {
         let text = self.render(messages, how)?;
-        let written = !self.begin.is_empty() && text.starts_with(&self.begin);
+        // A plain template writes no begin, but strangers may write its name.
+        let written = !self.plain && !self.begin.is_empty() && text.starts_with(&self.begin);
         tokenizer.encode(&text, Encoding { begin: tokenizer.adds_begin() && !written, special: !self.plain })
     }
 }
