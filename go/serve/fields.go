@@ -174,16 +174,6 @@ func (f field) checked(value any) (any, error) {
 		if ids, ok := wholes(value); ok {
 			return ids, nil
 		}
-	case "prompt":
-		return f.prompts(value)
-	case "object":
-		if found, ok := value.(*formats.Object); ok {
-			return found, nil
-		}
-	case "bias":
-		return f.biases(value)
-	case "stream_options":
-		return f.streamOptions(value)
 	case "choices":
 		if texts, ok := f.choices(value); ok {
 			return texts, nil
@@ -195,6 +185,16 @@ func (f field) checked(value any) (any, error) {
 		if items, ok := value.([]any); ok && len(items) > 0 {
 			return items, nil
 		}
+	case "prompt":
+		return f.prompts(value)
+	case "object":
+		if found, ok := value.(*formats.Object); ok {
+			return found, nil
+		}
+	case "bias":
+		return f.biases(value)
+	case "stream_options":
+		return f.streamOptions(value)
 	case "messages":
 		if messages, ok := value.([]any); ok && len(messages) > 0 {
 			return messages, nil

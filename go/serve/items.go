@@ -8,6 +8,9 @@ import (
 	"github.com/nncuda/nncuda/go/tokenizer"
 )
 
+// itemRoles are what a template is told for each role.
+var itemRoles = map[string]string{"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+
 // inputMessages are the messages of an input, a text or items, after the instructions.
 func inputMessages(given any, instructions string) ([]*formats.Object, error) {
 	var messages []*formats.Object
@@ -54,14 +57,14 @@ func messageOfItem(name string, value any) (*formats.Object, error) {
 		}
 	}
 	role, _ := item.Get("role").(string)
-	if roles[role] == "" {
-		return nil, invalid(name+".role", item.Get("role"), words("role"))
+	if itemRoles[role] == "" {
+		return nil, invalid(name+".role", item.Get("role"), words("item_role"))
 	}
 	content, err := textOfItem(name+".content", item.Get("content"))
 	if err != nil {
 		return nil, err
 	}
-	return tokenizer.Message(roles[role], content), nil
+	return tokenizer.Message(itemRoles[role], content), nil
 }
 
 // textOfItem is the text of an item's content.

@@ -30,8 +30,8 @@ const (
 // (https://huggingface.co/docs/transformers/chat_templating)
 type ChatTemplate struct {
 	plain  bool
-	text   string
 	source string // the file, for messages
+	text   string
 	names  SpecialNames
 	parsed func() (*jinja.Template, error)
 }
@@ -47,7 +47,7 @@ func NewChatTemplate(template, source string, names SpecialNames) (*ChatTemplate
 		return nil, &formats.Error{Path: source, Problem: problem}
 	}
 	parsed := sync.OnceValues(func() (*jinja.Template, error) { return jinja.Parse(template) })
-	return &ChatTemplate{text: template, source: source, names: names, parsed: parsed}, nil
+	return &ChatTemplate{source: source, text: template, names: names, parsed: parsed}, nil
 }
 
 // PlainChatTemplate is for models that have no template: the system's text and an empty line, then `User: …` and
@@ -56,13 +56,13 @@ func PlainChatTemplate(source string) *ChatTemplate { return plainChatTemplate(s
 
 func plainChatTemplate(source string, names SpecialNames) *ChatTemplate {
 	parsed := sync.OnceValues(func() (*jinja.Template, error) { return jinja.Parse(plainTemplate) })
-	return &ChatTemplate{plain: true, text: plainTemplate, source: source, names: names, parsed: parsed}
+	return &ChatTemplate{plain: true, source: source, text: plainTemplate, names: names, parsed: parsed}
 }
 
 // Plain says that the model has no template.
 func (c *ChatTemplate) Plain() bool { return c.plain }
 
-// Text is the template's own.
+// Text is the template itself.
 func (c *ChatTemplate) Text() string { return c.text }
 
 // Names are those that the template knows, also a plain one, which has no use for them.

@@ -23,7 +23,7 @@ from .service import Generation
 from .wire import DONE, event, json_text
 
 #: How OpenAI calls the reasons for which a text ends.
-FINISH = {"end": "stop", "stop": "stop", "length": "length"}
+_FINISH = {"end": "stop", "stop": "stop", "length": "length"}
 
 
 class Logprobs(Protocol):
@@ -109,7 +109,7 @@ class Answer:
                 finish = new.finish
                 scored += self._scored(index, new)
             logprobs = self._logprobs_of(index, scored)
-            choices.append(self.form.choice(index, text, FINISH.get(finish, finish), logprobs))
+            choices.append(self.form.choice(index, text, _FINISH.get(finish, finish), logprobs))
         whole = self._head(self.form.whole_object, choices)
         whole["usage"] = self._usage()
         self.started = True
@@ -152,7 +152,7 @@ class Answer:
         if text or scored:
             parts.append(self.form.piece(index, text, self._logprobs_of(index, scored) if scored else None))
         if new.finish is not None:
-            parts.append(self.form.end(index, FINISH.get(new.finish, new.finish)))
+            parts.append(self.form.end(index, _FINISH.get(new.finish, new.finish)))
         return parts
 
     def _scored(self, index: int, new: Event) -> list[Scored]:

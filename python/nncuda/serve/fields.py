@@ -110,6 +110,19 @@ def _ids(field: Field, value: object) -> list[int]:
     return value
 
 
+def _choices(field: Field, value: object) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(one, str) and one in field.allowed for one in value):
+        raise _wrong(field, value)
+    return value
+
+
+def _input(field: Field, value: object) -> str | list[Any]:
+    """A text, or a list that is not empty; `items` looks into each of them."""
+    if isinstance(value, str):
+        return _string(field, value)
+    return _messages(field, value)
+
+
 def _prompt(field: Field, value: object) -> list[str | list[int]]:
     """All prompts, each a text or a list of ids."""
     if isinstance(value, str):
@@ -146,19 +159,6 @@ def _bias(field: Field, value: object) -> dict[int, float]:
     return found
 
 
-def _choices(field: Field, value: object) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(one, str) and one in field.allowed for one in value):
-        raise _wrong(field, value)
-    return value
-
-
-def _input(field: Field, value: object) -> str | list[Any]:
-    """A text, or a list that is not empty; `items` looks into each of them."""
-    if isinstance(value, str):
-        return _string(field, value)
-    return _messages(field, value)
-
-
 def _stream_options(field: Field, value: object) -> dict[str, bool]:
     if not isinstance(value, dict):
         raise _wrong(field, value)
@@ -193,10 +193,10 @@ _CHECKS: dict[str, Callable[[Field, Any], Any]] = {
     "string": _string,
     "strings": _strings,
     "ids": _ids,
-    "bias": _bias,
-    "object": _object,
     "choices": _choices,
     "input": _input,
+    "bias": _bias,
+    "object": _object,
     "prompt": _prompt,
     "stream_options": _stream_options,
     "messages": _messages,

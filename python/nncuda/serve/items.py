@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .api import WORDS, ApiError, quoted
-from .messages import ROLES
+
+#: What a template is told for each role.
+_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 
 #: What answers of this API have for their messages, and clients therefore send back.
 _STATUSES = ("in_progress", "completed", "incomplete")
@@ -37,9 +39,9 @@ def _message(name: str, item: Any) -> dict[str, str]:
         elif key not in ("type", "role", "content"):
             raise ApiError("unknown_field", place, name=place, route=WORDS["a_message"])
     role = item.get("role")
-    if not isinstance(role, str) or role not in ROLES:
-        raise _wrong(f"{name}.role", role, "role")
-    return {"role": ROLES[role], "content": _text(f"{name}.content", item.get("content"))}
+    if not isinstance(role, str) or role not in _ROLES:
+        raise _wrong(f"{name}.role", role, "item_role")
+    return {"role": _ROLES[role], "content": _text(f"{name}.content", item.get("content"))}
 
 
 def _text(name: str, content: Any) -> str:

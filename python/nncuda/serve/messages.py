@@ -7,7 +7,7 @@ from typing import Any
 from .api import WORDS, ApiError, quoted
 
 #: What a template is told for each role. OpenAI calls the system's turn the developer's by now, which templates do not.
-ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 
 #: What answers of this API hold besides, and what clients therefore send back: it must be empty.
 _EMPTY = ("refusal", "tool_calls", "function_call", "audio", "annotations")
@@ -30,9 +30,9 @@ def _plain(name: str, message: Any) -> dict[str, str]:
         elif key not in ("role", "content"):
             raise ApiError("unknown_field", place, name=place, route=WORDS["a_message"])
     role = message.get("role")
-    if not isinstance(role, str) or role not in ROLES:
+    if not isinstance(role, str) or role not in _ROLES:
         raise _wrong(f"{name}.role", role, WORDS["role"])
-    return {"role": ROLES[role], "content": _text(f"{name}.content", message.get("content"))}
+    return {"role": _ROLES[role], "content": _text(f"{name}.content", message.get("content"))}
 
 
 def _text(name: str, content: Any) -> str:

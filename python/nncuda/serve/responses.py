@@ -14,7 +14,7 @@ from typing import Any
 from starlette.types import Send
 
 from ..infer import Event, LanguageModel
-from .answers import FINISH, check_bias, respond, samplings, start
+from .answers import check_bias, respond, samplings, start
 from .api import WORDS, ApiError, quoted
 from .chat import answer_stops, conversation_ids
 from .completions import check_model, end_ids
@@ -178,7 +178,7 @@ class Response:
 
     def _finished(self, finish: str) -> dict[str, Any]:
         """The response with all of its text."""
-        status = "completed" if FINISH.get(finish, finish) == "stop" else "incomplete"
+        status = "incomplete" if finish == "length" else "completed"
         item = self._item(status, [_part(self._text, self._logprobs)])
         return self._resource(status, [item], usage=self._usage())
 

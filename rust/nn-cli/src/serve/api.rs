@@ -56,11 +56,11 @@ pub(super) enum Kind {
     Ids,
     Bias,
     Object,
+    Choices,
+    Input,
     Prompt,
     StreamOptions,
     Messages,
-    Choices,
-    Input,
     Unsupported,
 }
 

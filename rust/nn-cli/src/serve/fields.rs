@@ -34,11 +34,11 @@ enum Given {
     Ids(Vec<i128>),
     Bias(Vec<(i64, f64)>),
     Object(Table),
+    Input(GivenInput),
     Prompts(Vec<GivenPrompt>),
     /// `include_usage` of stream_options.
     Usage(bool),
     Messages(Vec<Value>),
-    Input(GivenInput),
 }
 
 /// The values of all supported fields of a route.
@@ -64,10 +64,10 @@ impl Values {
         ids: Ids => Vec<i128>;
         bias: Bias => Vec<(i64, f64)>;
         object: Object => Table;
+        input: Input => GivenInput;
         prompts: Prompts => Vec<GivenPrompt>;
         usage: Usage => bool;
         messages: Messages => Vec<Value>;
-        input: Input => GivenInput;
     }
 
     /// Whether a flag is set.
@@ -180,18 +180,18 @@ fn checked(field: &Field, value: &Value) -> Checked {
         Kind::Ids => ids(value).map(Given::Ids).ok_or_else(|| wrong(field, value)),
         Kind::Bias => bias(field, value),
         Kind::Object => value.as_table().cloned().map(Given::Object).ok_or_else(|| wrong(field, value)),
-        Kind::Prompt => prompts(field, value),
-        Kind::StreamOptions => stream_options(field, value),
-        Kind::Messages => match value {
-            Value::List(list) if !list.is_empty() => Ok(Given::Messages(list.clone())),
-            _ => Err(wrong(field, value)),
-        },
         Kind::Choices => choices(field, value),
         Kind::Input => match value {
             Value::Text(text) if text.chars().count() <= field.longest => {
                 Ok(Given::Input(GivenInput::Text(text.clone())))
             }
             Value::List(list) if !list.is_empty() => Ok(Given::Input(GivenInput::Items(list.clone()))),
+            _ => Err(wrong(field, value)),
+        },
+        Kind::Prompt => prompts(field, value),
+        Kind::StreamOptions => stream_options(field, value),
+        Kind::Messages => match value {
+            Value::List(list) if !list.is_empty() => Ok(Given::Messages(list.clone())),
             _ => Err(wrong(field, value)),
         },
         Kind::Unsupported => Err(wrong(field, value)),

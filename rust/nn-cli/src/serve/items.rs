@@ -5,7 +5,10 @@ use nn_core::infer::Message;
 
 use super::api::{API, ApiError, cut};
 use super::fields::{GivenInput, refused};
-use super::messages::role_of;
+
+/// What a template is told for each role.
+const ROLES: [(&str, &str); 4] =
+    [("system", "system"), ("developer", "system"), ("user", "user"), ("assistant", "assistant")];
 
 /// The messages of an input, after the instructions.
 pub(super) fn input_messages(given: &GivenInput, instructions: &str) -> Result<Vec<Message>, ApiError> {
@@ -54,7 +57,8 @@ fn message(name: &str, item: &Value) -> Result<Message, ApiError> {
         }
     }
     let given = entry(table, "role");
-    let Some(role) = role_of(given) else { return wrong(&format!("{name}.role"), given, "role") };
+    let role = given.as_text().and_then(|role| ROLES.into_iter().find(|(name, _)| *name == role));
+    let Some((_, role)) = role else { return wrong(&format!("{name}.role"), given, "item_role") };
     let content = text(&format!("{name}.content"), entry(table, "content"))?;
     Ok(Message { role: role.to_owned(), content })
 }

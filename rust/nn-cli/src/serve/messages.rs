@@ -38,15 +38,10 @@ fn plain(name: &str, message: &Value) -> Result<Message, ApiError> {
         }
     }
     let given = table.get("role").unwrap_or(&Value::None);
-    let Some(role) = role_of(given) else { return wrong(&format!("{name}.role"), given, "role") };
+    let role = given.as_text().and_then(|role| ROLES.into_iter().find(|(name, _)| *name == role));
+    let Some((_, role)) = role else { return wrong(&format!("{name}.role"), given, "role") };
     let content = text(&format!("{name}.content"), table.get("content").unwrap_or(&Value::None))?;
     Ok(Message { role: role.to_owned(), content })
-}
-
-/// What a template is told for a role, if there is such a one.
-pub(super) fn role_of(given: &Value) -> Option<&'static str> {
-    let role = given.as_text()?;
-    ROLES.into_iter().find(|(name, _)| *name == role).map(|(_, told)| told)
 }
 
 fn text(name: &str, content: &Value) -> Result<String, ApiError> {

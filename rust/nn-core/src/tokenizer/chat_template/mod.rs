@@ -112,14 +112,14 @@ impl ChatTemplate {
         Self::new(template, source, begin.unwrap_or_default(), end.unwrap_or_default())
     }
 
+    /// The template itself.
+    pub fn text(&self) -> &str {
+        &self.template
+    }
+
     /// Whether the model has no template of its own.
     pub fn is_plain(&self) -> bool {
         self.plain
-    }
-
-    /// The template's own text.
-    pub fn text(&self) -> &str {
-        &self.template
     }
 
     /// The name of the token that it knows as `eos_token`; empty for none.
