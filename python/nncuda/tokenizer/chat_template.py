@@ -46,12 +46,11 @@ class ChatTemplate:
         end: str = "",
         seconds: float = 10.0,
     ):
-        self.plain = template is None
+        self.plain, self.end = template is None, end
         self.template = PLAIN if template is None else template
         if len(self.template) > LONGEST_TEMPLATE:
             problem = f"has {len(self.template)} characters; it may have at most {LONGEST_TEMPLATE}"
             raise FormatError(source, f"the chat template {problem}")
-        self.end = end
         self._source, self._variables, self._seconds = source, {"bos_token": begin, "eos_token": end}, seconds
         self._sandbox = Sandbox("chat_template_worker.py", _MEMORY)
 
