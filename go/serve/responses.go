@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"math"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/nncuda/nncuda/go/formats"
@@ -114,10 +115,10 @@ type openResponse struct {
 
 	id, itemID string
 	created    int64
-	under      *infer.Text // once it is submitted
-	events     int         // that were written
-	written    int         // tokens
-	text       string      // so far
+	under      *infer.Text     // once it is submitted
+	events     int             // that were written
+	written    int             // tokens
+	text       strings.Builder // so far
 	logprobs   list
 }
 
@@ -216,7 +217,8 @@ func (o *openResponse) next(ctx context.Context) (text string, scores list, fini
 			return "", nil, "", err
 		}
 	}
-	o.text, o.logprobs = o.text+event.Text, append(o.logprobs, scores...)
+	o.text.WriteString(event.Text)
+	o.logprobs = append(o.logprobs, scores...)
 	return event.Text, scores, event.Finish, nil
 }
 
@@ -233,8 +235,8 @@ func (o *openResponse) appendBeginning(to []byte) []byte {
 // appendEnd appends the events after the last of the text.
 func (o *openResponse) appendEnd(to []byte, finish engine.Finish) []byte {
 	status := o.status(finish)
-	part := outputPart(o.text, o.logprobs)
-	done := append(o.place(), member{"text", o.text}, member{"logprobs", o.logprobs})
+	part := outputPart(o.text.String(), o.logprobs)
+	done := append(o.place(), member{"text", o.text.String()}, member{"logprobs", o.logprobs})
 	to = o.appendEvent(to, "response.output_text.done", done)
 	to = o.appendEvent(to, "response.content_part.done", append(o.place(), member{"part", part}))
 	item := o.item(status, list{part})
@@ -263,7 +265,7 @@ func (o *openResponse) status(finish engine.Finish) string {
 // finished is the response with all of its text.
 func (o *openResponse) finished(finish engine.Finish) object {
 	status := o.status(finish)
-	item := o.item(status, list{outputPart(o.text, o.logprobs)})
+	item := o.item(status, list{outputPart(o.text.String(), o.logprobs)})
 	return o.resource(status, list{item}, nil, object{
 		{"input_tokens", o.promptTokens},
 		{"input_tokens_details", object{{"cached_tokens", 0}}}, // an answer does not tell what the cache held

@@ -96,7 +96,7 @@ class Response:
         self.user: str | None = self.values["user"]
         self._item_id = f"msg_{hexadecimal}"
         self._place = {"item_id": self._item_id, "output_index": 0, "content_index": 0}
-        self._text, self._logprobs = "", list[Any]()  # so far
+        self._texts, self._logprobs = list[str](), list[Any]()  # so far
         self._scores = None if self.names is None else ChatLogprobs(self.names)
 
     async def send(self, send: Send) -> None:
@@ -143,7 +143,7 @@ class Response:
         added: list[Any] = []
         if self._scores is not None and new.logprobs is not None and new.finish != "end":
             added = self._scores.of([(new.token, new.logprobs)])["content"]
-        self._text += new.text
+        self._texts.append(new.text)
         self._logprobs += added
         return new.text, added
 
@@ -160,11 +160,12 @@ class Response:
 
     def _end(self, finish: str) -> bytes:
         """The events after the last of the text."""
-        part, finished = _part(self._text, self._logprobs), self._finished(finish)
+        finished = self._finished(finish)
         (item,) = finished["output"]
+        (part,) = item["content"]
         return b"".join(
             (
-                self._event("response.output_text.done", **self._place, text=self._text, logprobs=self._logprobs),
+                self._event("response.output_text.done", **self._place, text=part["text"], logprobs=self._logprobs),
                 self._event("response.content_part.done", **self._place, part=part),
                 self._event("response.output_item.done", output_index=0, item=item),
                 self._event(f"response.{finished['status']}", response=finished),
@@ -179,7 +180,7 @@ class Response:
     def _finished(self, finish: str) -> dict[str, Any]:
         """The response with all of its text."""
         status = "incomplete" if finish == "length" else "completed"
-        item = self._item(status, [_part(self._text, self._logprobs)])
+        item = self._item(status, [_part("".join(self._texts), self._logprobs)])
         return self._resource(status, [item], usage=self._usage())
 
     def _item(self, status: str, content: list[Any]) -> dict[str, Any]:
