@@ -24,6 +24,7 @@ OWNED = (PAGE, CHAT)
 _ROUTES = {
     "completions": "`/v1/completions`",
     "chat": "`/v1/chat/completions`",
+    "responses": "`/v1/responses`",
     "tokenize": "`/tokenize`",
     "detokenize": "`/detokenize`",
 }

@@ -41,6 +41,22 @@ type form interface {
 	end(index int, finish string) object
 }
 
+// reply is an answer on its way, in the form of some route.
+type reply interface {
+	// submit hands its texts to the service.
+	submit(*infer.Service) error
+	// submitted are its texts.
+	submitted() []*infer.Text
+	// streams says whether it comes as events.
+	streams() bool
+	// send writes all of it as the engine gives it.
+	send(context.Context, *response) error
+	// sendError ends a stream that has begun with an error.
+	sendError(*response, *apiError) error
+	// logged is what the log says of it.
+	logged() object
+}
+
 // answer is a request for texts on its way: from its fields to the last byte of its answer, whole or as events.
 //
 // What an answer says depends on the request alone. So texts of one answer take turns in its stream: event t of each
@@ -63,7 +79,6 @@ type answer struct {
 	written  int // tokens
 }
 
-// submit hands the texts to the service.
 func (a *answer) submit(service *infer.Service) error {
 	texts, err := service.Submit(a.generations)
 	if err != nil {
@@ -84,7 +99,16 @@ func (a *answer) submit(service *infer.Service) error {
 	return nil
 }
 
-// send writes all of it as the engine gives it.
+func (a *answer) submitted() []*infer.Text { return a.texts }
+
+func (a *answer) streams() bool { return a.stream }
+
+func (a *answer) logged() object { return loggedTexts(a.id, a.user, a.promptTokens, a.texts) }
+
+func (a *answer) sendError(to *response, err *apiError) error {
+	return to.event(append(append([]byte("data: "), err.body()...), "\n\n"+endOfEvents...))
+}
+
 func (a *answer) send(ctx context.Context, to *response) error {
 	if a.stream {
 		return a.sendEvents(ctx, to)

@@ -48,7 +48,7 @@ type exchange struct {
 	r      *http.Request
 	ctx    context.Context
 	begun  time.Time
-	answer *answer
+	answer reply
 	gone   bool
 	failed string // the error's code
 }
@@ -58,7 +58,7 @@ func newApp(of *served, service *infer.Service, counted *metrics, log *accessLog
 		service: service, model: of.model, name: of.name, created: time.Now().Unix(), metrics: counted, log: log,
 		guard: newGuard(options.Keys, options.Anyone), timeout: options.Timeout,
 	}
-	completions, chat, tokens := newCompletions(of), newChat(of), newTokens(of)
+	completions, chat, responses, tokens := newCompletions(of), newChat(of), newResponses(of), newTokens(of)
 	made.routes = []route{
 		{"/health", http.MethodGet, made.health},
 		{"/health/live", http.MethodGet, made.live},
@@ -68,8 +68,10 @@ func newApp(of *served, service *infer.Service, counted *metrics, log *accessLog
 		{modelPath, http.MethodGet, made.oneModel},
 		{completionsPath, http.MethodPost, made.answering(completions.prepare)},
 		{chatPath, http.MethodPost, made.answering(chat.prepare)},
+		{responsesPath, http.MethodPost, made.answering(responses.prepare)},
 		{"/tokenize", http.MethodPost, converting(tokens.tokenize)},
 		{"/detokenize", http.MethodPost, converting(tokens.detokenize)},
+		{"/tokenizer_info", http.MethodGet, telling(tokens.info)},
 	}
 	if !options.NoPage {
 		made.routes = append(made.routes, route{"/", http.MethodGet, sendPage})
@@ -160,16 +162,15 @@ func (a *app) sendError(x *exchange, err *apiError) {
 		if x.gone = x.respond(err.status, contentJSON, err.body()) != nil; !x.gone {
 			after()
 		}
-	case x.answer != nil && x.answer.stream:
-		last := append(append([]byte("data: "), err.body()...), "\n\n"+endOfEvents...)
-		x.gone = x.event(last) != nil
+	case x.answer != nil && x.answer.streams():
+		x.gone = x.answer.sendError(x.response, err) != nil
 	}
 }
 
 // giveUp ends what is left of an answer.
 func (a *app) giveUp(x *exchange) {
 	if x.answer != nil {
-		a.service.Cancel(x.answer.texts)
+		a.service.Cancel(x.answer.submitted())
 	}
 }
 
@@ -206,8 +207,8 @@ func given(text string) any {
 	return text
 }
 
-// logged is what the log says of an answer.
-func (a *answer) logged() object {
+// loggedTexts is what the log says of an answer and its texts.
+func loggedTexts(id, user string, promptTokens int, texts []*infer.Text) object {
 	shared, tokens := 0, 0
 	var queue, first any
 	var reasons []string
@@ -221,7 +222,7 @@ func (a *answer) logged() object {
 		}
 		return spent
 	}
-	for _, text := range a.texts {
+	for _, text := range texts {
 		done := text.Progress()
 		shared, tokens = shared+done.Shared, tokens+done.Tokens
 		queue, first = earliest(queue, done.Submitted, done.Admitted), earliest(first, done.Submitted, done.First)
@@ -232,7 +233,7 @@ func (a *answer) logged() object {
 		reasons = append(reasons, reason)
 	}
 	return object{
-		{"id", a.id}, {"user", given(a.user)}, {"prompt_tokens", a.promptTokens}, {"shared_tokens", shared},
+		{"id", id}, {"user", given(user)}, {"prompt_tokens", promptTokens}, {"shared_tokens", shared},
 		{"tokens", tokens}, {"queue_seconds", queue}, {"first_seconds", first}, {"finish", counted(reasons)},
 	}
 }
@@ -256,7 +257,7 @@ func counted(reasons []string) string {
 }
 
 // answering gives an endpoint that writes texts.
-func (a *app) answering(prepare func(*formats.Object) (*answer, error)) func(*exchange) error {
+func (a *app) answering(prepare func(*formats.Object) (reply, error)) func(*exchange) error {
 	return func(x *exchange) error {
 		if a.draining.Load() {
 			return refusal("draining", "", nil).with("Connection", "close")
@@ -267,7 +268,7 @@ func (a *app) answering(prepare func(*formats.Object) (*answer, error)) func(*ex
 		}
 		// Each has one text at least: what could not be submitted need not be looked into.
 		err = a.service.CheckPlaces(int(a.preparing.Add(1)))
-		var made *answer
+		var made reply
 		if err == nil {
 			made, err = prepare(body)
 		}
@@ -294,6 +295,17 @@ func converting(convert func(*formats.Object) (object, error)) func(*exchange) e
 			return err
 		}
 		found, err := convert(body)
+		if err != nil {
+			return err
+		}
+		return x.respond(http.StatusOK, contentJSON, jsonOf(found))
+	}
+}
+
+// telling gives an endpoint that says what the tokenizer is.
+func telling(told func() (object, error)) func(*exchange) error {
+	return func(x *exchange) error {
+		found, err := told()
 		if err != nil {
 			return err
 		}

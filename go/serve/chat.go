@@ -47,7 +47,7 @@ const chatPath = "/v1/chat/completions"
 func newChat(of *served) *chat { return &chat{of, newChecker("chat", chatPath)} }
 
 // prepare gives the answers that a body asks for, not submitted yet.
-func (c *chat) prepare(body *formats.Object) (*answer, error) {
+func (c *chat) prepare(body *formats.Object) (reply, error) {
 	v, err := c.checker.check(body)
 	if err != nil {
 		return nil, err
@@ -60,30 +60,14 @@ func (c *chat) prepare(body *formats.Object) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	tokens := c.model.Tokenizer()
-	if tokens == nil {
-		return nil, noTokenizer("messages")
-	}
-	template, err := c.model.Stored().ChatTemplate()
+	ids, stops, err := c.conversation(messages, "messages")
 	if err != nil {
 		return nil, err
 	}
-	ids, err := template.IDs(tokens, messages, tokenizer.Rendering{})
-	if failed := (*formats.Error)(nil); errors.As(err, &failed) {
-		return nil, refusal("template_failed", "messages", named{"why": failed})
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := c.checkLength(len(ids), "messages"); err != nil {
-		return nil, err
-	}
+	wanted.Stop = append(append([]string{}, wanted.Stop...), stops...)
 	most, err := mostTokens(v)
 	if err != nil {
 		return nil, err
-	}
-	if template.Plain() {
-		wanted.Stop = append(append([]string{}, wanted.Stop...), infer.PlainStops()...)
 	}
 	if err := askLogprobs(v, &wanted); err != nil {
 		return nil, err
@@ -99,6 +83,30 @@ func (c *chat) prepare(body *formats.Object) (*answer, error) {
 		made.names = c.names
 	}
 	return made, nil
+}
+
+// conversation gives the ids of messages, whose field has that name, and the strings that end an answer: those of the next
+// turn, where the model has no template.
+func (s *served) conversation(messages []*formats.Object, name string) (ids []int32, stops []string, err error) {
+	tokens := s.model.Tokenizer()
+	if tokens == nil {
+		return nil, nil, noTokenizer(name)
+	}
+	template, err := s.model.Stored().ChatTemplate()
+	if err != nil {
+		return nil, nil, err
+	}
+	ids, err = template.IDs(tokens, messages, tokenizer.Rendering{})
+	if failed := (*formats.Error)(nil); errors.As(err, &failed) {
+		return nil, nil, refusal("template_failed", name, named{"why": failed})
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if template.Plain() {
+		stops = infer.PlainStops()
+	}
+	return ids, stops, s.checkLength(len(ids), name)
 }
 
 // askLogprobs asks for log-probabilities where a body does.

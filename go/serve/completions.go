@@ -52,7 +52,7 @@ func newCompletions(of *served) *completions {
 }
 
 // prepare gives the texts that a body asks for, not submitted yet.
-func (c *completions) prepare(body *formats.Object) (*answer, error) {
+func (c *completions) prepare(body *formats.Object) (reply, error) {
 	v, err := c.checker.check(body)
 	if err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func (s *served) shared(v values, prompts int) (wanted infer.Generation, usage b
 				named{"name": "stream_options", "other": "stream"})
 		}
 	}
-	if count := prompts * int(v.whole("n")); count > s.places {
+	if count := prompts * v.choices(); count > s.places {
 		// More texts at once than this server ever takes, before any of them is looked into.
 		return wanted, false, refusal("too_many_choices", "", named{"choices": count, "places": s.places})
 	}
@@ -170,7 +170,7 @@ func (s *served) texts(wanted infer.Generation, v values, ids []int32, most int6
 		wanted.MaxNewTokens = infer.NoNewTokens
 	}
 	wanted.Prompts = []infer.Prompt{{IDs: ids}}
-	made := make([]infer.Generation, v.whole("n"))
+	made := make([]infer.Generation, v.choices())
 	for at := range made {
 		made[at] = wanted
 		made[at].Sampling = wanted.Sampling.Of(at)

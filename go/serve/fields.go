@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -34,6 +35,14 @@ func (v values) flag(name string) bool { return v[name].(bool) }
 func (v values) number(name string) float64 { return v[name].(float64) }
 
 func (v values) whole(name string) int64 { return v[name].(int64) }
+
+// choices is how many texts each prompt has: `n`, one where a route has no such field.
+func (v values) choices() int {
+	if count, ok := v["n"].(int64); ok {
+		return int(count)
+	}
+	return 1
+}
 
 func (v values) text(name string) string {
 	text, _ := v[name].(string)
@@ -165,6 +174,17 @@ func (f field) checked(value any) (any, error) {
 		if ids, ok := wholes(value); ok {
 			return ids, nil
 		}
+	case "choices":
+		if texts, ok := f.choices(value); ok {
+			return texts, nil
+		}
+	case "input":
+		if text, ok := value.(string); ok && utf8.RuneCountInString(text) <= f.longest {
+			return text, nil
+		}
+		if items, ok := value.([]any); ok && len(items) > 0 {
+			return items, nil
+		}
 	case "prompt":
 		return f.prompts(value)
 	case "object":
@@ -200,6 +220,17 @@ func (f field) strings(value any) ([]string, bool) {
 		texts[at] = text
 	}
 	return texts, true
+}
+
+// choices is a list of texts that are all allowed.
+func (f field) choices(value any) ([]string, bool) {
+	found, ok := value.([]any)
+	texts := make([]string, len(found))
+	for at, one := range found {
+		text, isText := one.(string)
+		texts[at], ok = text, ok && isText && slices.Contains(f.allowed, one)
+	}
+	return texts, ok
 }
 
 // wholes is a list of whole numbers, of any size: whether they are ids of the model, who knows it says.

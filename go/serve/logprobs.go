@@ -135,6 +135,12 @@ func (l *completionLogprobs) of(tokens []scored) (object, error) {
 type chatLogprobs struct{ names *tokenNames }
 
 func (l *chatLogprobs) of(tokens []scored) (object, error) {
+	content, err := l.entries(tokens)
+	return object{{"content", content}, {"refusal", nil}}, err
+}
+
+// entries are those of the next tokens, one for each.
+func (l *chatLogprobs) entries(tokens []scored) (list, error) {
 	content := list{}
 	for _, one := range tokens {
 		top := list{}
@@ -151,7 +157,7 @@ func (l *chatLogprobs) of(tokens []scored) (object, error) {
 		}
 		content = append(content, append(entry, member{"top_logprobs", top}))
 	}
-	return object{{"content", content}, {"refusal", nil}}, nil
+	return content, nil
 }
 
 func (l *chatLogprobs) entry(token int32, logprob float32) (object, error) {

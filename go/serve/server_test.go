@@ -351,11 +351,20 @@ func TestRequestsWhileItDrains(t *testing.T) {
 }
 
 func TestTheSecondStopCuts(t *testing.T) {
+	t.Run("completions", func(t *testing.T) { secondStop(t, completionsPath, long, 0) })
+	t.Run("responses", func(t *testing.T) {
+		asked := `{"input": "the sea", "max_output_tokens": 400, "ignore_eos": true, "stream": true}`
+		secondStop(t, responsesPath, asked, 1) // that it failed comes after the error
+	})
+}
+
+// secondStop stops a server twice while a stream comes. Its error must stand so many events before the last.
+func secondStop(t *testing.T, path, asked string, before int) {
 	r := start(t, Options{Drain: time.Minute})
-	before := r.hold()
+	goOn := r.hold()
 	answered := make(chan *http.Response)
 	go func() {
-		response, err := r.asked(context.Background(), http.MethodPost, completionsPath, long)
+		response, err := r.asked(context.Background(), http.MethodPost, path, asked)
 		if err != nil {
 			t.Error(err)
 		}
@@ -364,7 +373,7 @@ func TestTheSecondStopCuts(t *testing.T) {
 	r.until(func() bool { return r.open() == 1 })
 	reached, letGo := r.holdNext()
 	time.Sleep(50 * time.Millisecond) // it waits for the engine by now
-	before()
+	goOn()
 	<-reached // some steps later: the stream has begun, and goes on for long
 	response := <-answered
 	defer response.Body.Close()
@@ -375,8 +384,9 @@ func TestTheSecondStopCuts(t *testing.T) {
 	letGo()
 	body := string(must.Get(io.ReadAll(response.Body))(t))
 	parts := strings.Split(strings.TrimSuffix(body, "\n\n"), "\n\n")
-	if last := parts[max(len(parts)-2, 0)]; parts[len(parts)-1] != "data: [DONE]" ||
-		codeOf(t, strings.TrimPrefix(last, "data: ")) != "draining" {
+	last := parts[max(len(parts)-2-before, 0)]
+	if parts[len(parts)-1] != "data: [DONE]" || codeOf(t, last[strings.Index(last, "{"):]) != "draining" ||
+		before == 1 && !strings.HasPrefix(parts[len(parts)-2], "event: response.failed\n") {
 		t.Error(body)
 	}
 	must.Do(t, r.ends())

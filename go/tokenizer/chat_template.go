@@ -31,6 +31,7 @@ const (
 type ChatTemplate struct {
 	plain  bool
 	source string // the file, for messages
+	text   string
 	names  SpecialNames
 	parsed func() (*jinja.Template, error)
 }
@@ -46,18 +47,26 @@ func NewChatTemplate(template, source string, names SpecialNames) (*ChatTemplate
 		return nil, &formats.Error{Path: source, Problem: problem}
 	}
 	parsed := sync.OnceValues(func() (*jinja.Template, error) { return jinja.Parse(template) })
-	return &ChatTemplate{source: source, names: names, parsed: parsed}, nil
+	return &ChatTemplate{source: source, text: template, names: names, parsed: parsed}, nil
 }
 
 // PlainChatTemplate is for models that have no template: the system's text and an empty line, then `User: …` and
 // `Assistant: …`, a turn a line.
-func PlainChatTemplate(source string) *ChatTemplate {
+func PlainChatTemplate(source string) *ChatTemplate { return plainChatTemplate(source, SpecialNames{}) }
+
+func plainChatTemplate(source string, names SpecialNames) *ChatTemplate {
 	parsed := sync.OnceValues(func() (*jinja.Template, error) { return jinja.Parse(plainTemplate) })
-	return &ChatTemplate{plain: true, source: source, parsed: parsed}
+	return &ChatTemplate{plain: true, source: source, text: plainTemplate, names: names, parsed: parsed}
 }
 
 // Plain says that the model has no template.
 func (c *ChatTemplate) Plain() bool { return c.plain }
+
+// Text is the template itself.
+func (c *ChatTemplate) Text() string { return c.text }
+
+// Names are those that the template knows, also a plain one, which has no use for them.
+func (c *ChatTemplate) Names() SpecialNames { return c.names }
 
 // Message is a message of a conversation, as templates get it. Others may have more in them, such as tool_calls.
 func Message(role, content string) *formats.Object {
@@ -105,7 +114,8 @@ func (c *ChatTemplate) IDs(tokens TextTokenizer, messages []*formats.Object, how
 	if err != nil {
 		return nil, err
 	}
-	written := c.names.Begin != "" && strings.HasPrefix(text, c.names.Begin)
+	// A plain template writes no begin, but strangers may write its name.
+	written := !c.plain && c.names.Begin != "" && strings.HasPrefix(text, c.names.Begin)
 	return tokens.Encode(text, Encoding{Begin: tokens.AddsBegin() && !written, Special: !c.plain})
 }
 
@@ -113,7 +123,7 @@ func (c *ChatTemplate) IDs(tokens TextTokenizer, messages []*formats.Object, how
 // a *formats.Error.
 func ChatTemplateFromGGUF(metadata Metadata, path string, names SpecialNames) (*ChatTemplate, error) {
 	if !metadata.Has("tokenizer.chat_template") {
-		return PlainChatTemplate(path), nil
+		return plainChatTemplate(path, names), nil
 	}
 	template, ok := metadata.Text("tokenizer.chat_template")
 	if !ok {
@@ -150,7 +160,7 @@ func ChatTemplateFromFolder(folder string) (*ChatTemplate, error) {
 	}
 	switch template := template.(type) {
 	case nil:
-		return PlainChatTemplate(folder), nil
+		return plainChatTemplate(folder, names), nil
 	case string:
 		return NewChatTemplate(template, folder, names)
 	}

@@ -135,6 +135,16 @@ func TestIDsBeginOnce(t *testing.T) {
 	}
 }
 
+func TestWhatStrangersWriteIsNoBegin(t *testing.T) {
+	made := must.Get(tokenizer.Open(filepath.Join(fixtures, "llama_bpe.model")))(t)
+	plain := must.Get(tokenizer.ChatTemplateFromGGUF(metadata{formats.NewObject()}, "m.gguf", names))(t)
+	messages := []*formats.Object{tokenizer.Message("system", names.Begin)}
+	ids := must.Get(plain.IDs(made, messages, tokenizer.Rendering{}))(t)
+	if ids[0] != made.BeginID() || ids[1] == made.BeginID() || plain.Names() != names {
+		t.Errorf("%v", ids)
+	}
+}
+
 func TestTheTemplateOfMetadata(t *testing.T) {
 	made := must.Get(tokenizer.ChatTemplateFromGGUF(
 		metadata{formats.NewObject("tokenizer.chat_template", "x{{ eos_token }}")}, "m.gguf", names))(t)

@@ -28,7 +28,7 @@ TEMPLATE = (
     "{% if messages[0].content == 'fail' %}{{ raise_exception('no such thing') }}{% endif %}[ASSISTANT]"
 )
 TEXTS = ["the sea", "a small ship sails the wide sea, " * 3, "waves", 'die größte Welle: \U0001f30a \\ "quoted"\n\t']
-COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
+COMPLETIONS, CHAT, RESPONSES = "/v1/completions", "/v1/chat/completions", "/v1/responses"
 SERVING = [name for name in languages.SERVING if name != "python"]
 
 Asked = tuple[str, dict[str, Any]]
@@ -123,6 +123,18 @@ def requests() -> list[Asked]:
             prompt = text if number % 8 else [text, [3, 4, 5]]
             asked = {"prompt": prompt, "max_tokens": number and 20 + number, "echo": number % 16 == 0}
             found.append((COMPLETIONS, {**common, **asked}))
+    for number in range(10):
+        how: dict[str, Any] = {
+            "seed": number, "stream": number % 2 == 0, "ignore_eos": number < 5, "max_output_tokens": 10 + 3 * number,
+            "temperature": (1, 0.7, 1e-9, 0.123456789, 0)[number % 5], "top_p": 1 - number / 77,
+        }  # fmt: skip
+        if number % 3 == 1:
+            how |= {"include": ["message.output_text.logprobs"], "top_logprobs": number % 4}
+        if number % 4 == 1:
+            how |= {"stop": ["e", "wa"], "presence_penalty": -0.0, "frequency_penalty": 1.1, "user": "ö", "text": {}}
+        if number % 5 == 4:
+            how |= {"text": {"format": {"type": "text"}}, "max_output_tokens": None, "instructions": TEXTS[3]}
+        found.append((RESPONSES, {**how, "input": ITEMS if number % 2 else TEXTS[number % 4]}))
     long = {"prompt": [7] * 250, "max_tokens": 1000, "ignore_eos": True}
     return [
         *found,
@@ -133,6 +145,16 @@ def requests() -> list[Asked]:
     ]
 
 
+#: An input of messages, of which one was an answer.
+ITEMS: list[dict[str, Any]] = [
+    {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "sail"}]},
+    {"role": "user", "content": "waves"},
+    {"id": "msg_1", "type": "message", "status": "completed", "role": "assistant", "content": [
+        {"type": "output_text", "text": "the ", "annotations": [], "logprobs": [{"token": "the"}]},
+        {"type": "output_text", "text": "sea"},
+    ]},
+    {"role": "user", "content": TEXTS[3]},
+]  # fmt: skip
 CHATTED = {"messages": [{"role": "user", "content": "x"}]}
 
 
@@ -167,7 +189,36 @@ def refused() -> list[Asked]:
         {"messages": [{"role": "assistant", "content": "x", "tool_calls": [1]}]},
         {"messages": [{"role": "user", "content": "word " * 300}]},
     ]  # fmt: skip
+    part = {"type": "output_text", "text": "x"}
+    items: list[Any] = [
+        None, [], {}, 3, True, "word " * 300, ["x"], [{"type": "item_reference", "id": "msg_1"}], [{"type": 3}],
+        [{"role": "user", "content": "x"}, {"type": "function_call_output", "output": 1.5}], [{"content": "x"}],
+        [{"role": "tool", "content": "x"}], [{"role": "user"}], [{"role": "user", "content": []}],
+        [{"role": "user", "content": "x", "name": "y"}], [{"role": "user", "content": "x", "id": 3}],
+        [{"role": "user", "content": "x", "status": "done"}], [{"role": "user", "content": "x", "status": ["done"]}],
+        *(
+            [{"role": "user", "content": content}]
+            for content in (
+                ["x"], [{}], [{"type": "input_image"}], [{**part, "text": 3}], [{**part, "x" * 300: 3}],
+                [part, {**part, "annotations": [1]}], [{**part, "annotations": {}}], [{**part, "logprobs": "x"}],
+            )
+        ),
+    ]  # fmt: skip
+    answered: list[dict[str, Any]] = [
+        {"instructions": ["x"]}, {"max_output_tokens": 0}, {"max_output_tokens": 2**31}, {"model": "other"}, {"n": 1},
+        {"include": ["reasoning.encrypted_content"]}, {"include": "message.output_text.logprobs"}, {"include": [3]},
+        {"top_logprobs": 2}, {"top_logprobs": 21, "include": ["message.output_text.logprobs"]}, {"store": True},
+        {"stream_options": {"include_obfuscation": True}}, {"stream_options": {"include_obfuscation": 0}},
+        {"stream_options": {"include_obfuscation": False, "more": 1}}, {"previous_response_id": "resp_1"},
+        {"background": True}, {"tools": [{}]}, {"parallel_tool_calls": False}, {"reasoning": {"effort": "low"}},
+        {"truncation": "auto"}, {"conversation": "x"}, {"prompt": {"id": "x"}}, {"messages": []}, {"text": "x"},
+        {"text": {"format": "text"}}, {"text": {"verbosity": "low"}}, {"text": {"x" * 300: 1}},
+        {"text": {"format": {"type": "grammar"}}}, {"text": {"format": {}}}, {"logit_bias": {"600": 1}},
+        {"text": {"format": {"type": "text", "schema": {}}}}, {"temperature": 3}, {"stop": [""]}, {"user": "x" * 257},
+    ]  # fmt: skip
     return [
+        *((RESPONSES, {"input": item}) for item in items),
+        *((RESPONSES, {"input": "x", **one}) for one in answered),
         *((COMPLETIONS, {"prompt": prompt}) for prompt in prompts),
         *((COMPLETIONS, {"prompt": "x", **one}) for one in wrong),
         *((CHAT, {**CHATTED, **one}) for one in talk),
@@ -188,8 +239,8 @@ BODIES = [
 def neutral(found: tuple[int, bytes]) -> tuple[int, bytes]:
     """Without ids and times."""
     status, body = found
-    body = re.sub(rb'"id":"(cmpl|chatcmpl)-[0-9a-f]{32}"', b'"id":"ID"', body)
-    return status, re.sub(rb'"created":\d{10}', b'"created":0', body)
+    body = re.sub(rb'"(cmpl-|chatcmpl-|resp_|msg_)[0-9a-f]{32}"', rb'"\1ID"', body)
+    return status, re.sub(rb'"(created|created_at|completed_at)":\d{10}', rb'"\1":0', body)
 
 
 @pytest.fixture(scope="module", params=["plain", "template"])
@@ -254,7 +305,8 @@ def test_the_same_refusals(folder: Path, language: str) -> None:
             ("GET", "/v1/models/other", {}),
             ("GET", "/health", {"host": "example.org"}), ("GET", "/health", {"host": "[::1]:80"}), ("PUT", "/", {}),
             ("GET", "/health", {f"x-{number}": "y" for number in range(101)}), ("GET", "/health/ready", {}),
-            ("GET", "/v1/models", {}), ("GET", "/v1/models/small", {}), ("GET", "/", {}), ("HEAD", "/", {}),
+            ("GET", "/v1/models", {}), ("GET", "/v1/models/small", {}), ("GET", "/tokenizer_info", {}),
+            ("GET", RESPONSES, {}), ("POST", "/tokenizer_info", {}), ("GET", "/", {}), ("HEAD", "/", {}),
             ("GET", "/%E2%82%AC", {}),
             ("POST", COMPLETIONS, {"content-length": "5000000", "content-type": "application/json"}),
             ("POST", COMPLETIONS, {"content-length": "0", "content-type": "text/plain"}),
@@ -264,12 +316,16 @@ def test_the_same_refusals(folder: Path, language: str) -> None:
         # Python's counts a head that comes in several parts only.
         status, body = other.request("GET", "/health", headers={"x": "y" * 17000})
         assert (status, json.loads(body)["error"]["code"]) == (431, "headers_too_large")
-        wanted, found = (neutral(one.post(failing)) for one in (server, other))
-        assert found[0] == wanted[0] and found[0] == (400 if (folder / "chat_template.jinja").exists() else 200)
+        for asked in (failing, (RESPONSES, {"input": "fail"})):
+            wanted, found = (neutral(one.post(asked)) for one in (server, other))
+            assert found[0] == wanted[0] and found[0] == (400 if (folder / "chat_template.jinja").exists() else 200)
         for format in ({"type": "json_object"}, {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}):
             status, body = other.post((CHAT, {**CHATTED, "response_format": format}))
             error = json.loads(body)["error"]
             assert (status, error["param"], error["code"]) == (400, "response_format", "unsupported_field")
+            status, body = other.post((RESPONSES, {"input": "x", "text": {"format": format}}))
+            error = json.loads(body)["error"]
+            assert (status, error["param"], error["code"]) == (400, "text.format", "unsupported_field")
 
 
 @pytest.mark.case("who may ask a server")

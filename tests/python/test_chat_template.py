@@ -98,4 +98,7 @@ def test_ids_begin_once() -> None:
     for template in ("{{ bos_token }}a{{ eos_token }}", "a{{ eos_token }}"):
         ids = ChatTemplate(template, "model", begin="<s>", end="</s>").ids(tokenizer, TALK)
         assert ids[0] == 1 and ids[-1] == 2 and 1 not in ids[1:]
-    assert 2 not in ChatTemplate(None, "model").ids(tokenizer, [{"role": "user", "content": "a</s>"}])
+    plain = ChatTemplate(None, "model", begin="<s>", end="</s>")
+    assert 2 not in plain.ids(tokenizer, [{"role": "user", "content": "a</s>"}])
+    ids = plain.ids(tokenizer, [{"role": "system", "content": "<s>"}])  # what strangers write is no begin id
+    assert ids[0] == 1 and 1 not in ids[1:]

@@ -48,15 +48,28 @@ def requests() -> list[tuple[str, dict[str, Any]]]:
             prompt = text if number % 8 else [text, [3, 4, 5]]
             asked = {"prompt": prompt, "max_tokens": 20 + number, "echo": number % 16 == 0}
             found.append(("/v1/completions", {**common, **asked}))
+    for number in range(6):
+        how = {
+            "seed": number,
+            "stream": number % 2 == 0,
+            "max_output_tokens": 20 + number,
+            "instructions": "sail " * 40,
+        }
+        if number % 3 == 1:
+            how |= {"include": ["message.output_text.logprobs"], "top_logprobs": number % 4}
+        if number == 5:
+            how["text"] = {"format": {"type": "json_object"}}
+        found.append(("/v1/responses", {"input": TEXTS[number % 4], "ignore_eos": number < 3, **how}))
     return found
 
 
 def neutral(body: bytes) -> bytes:
     """A body without its id and time, each of which must be there."""
-    body, ids = re.subn(rb'"id":"(cmpl|chatcmpl)-[0-9a-f]{32}"', b'"id":"ID"', body)
-    body, times = re.subn(rb'"created":\d{10}', b'"created":0', body)
+    body, ids = re.subn(rb'"id":"(cmpl-|chatcmpl-|resp_)[0-9a-f]{32}"', b'"id":"ID"', body)
+    body, times = re.subn(rb'"created(_at)?":\d{10}', b'"created":0', body)
     assert ids == times > 0
-    return body
+    body = re.sub(rb'"completed_at":\d{10}', b'"completed_at":0', body)
+    return re.sub(rb'"msg_[0-9a-f]{32}"', b'"MSG"', body)
 
 
 def answer(running: Running, asked: tuple[str, dict[str, Any]]) -> bytes:
@@ -93,7 +106,7 @@ def test_how_answers_are_written(alone: list[bytes]) -> None:
     for body, (_, asked) in zip(alone, requests(), strict=True):
         parts = [body]
         if asked["stream"]:
-            parts = [part.removeprefix(b"data: ") for part in body.split(b"\n\n")[:-2]]
+            parts = [part.split(b"data: ", 1)[1] for part in body.split(b"\n\n")[:-2]]
         for part in parts:
             # Numbers with a fraction as texts, behind a mark: `json` would write them otherwise.
             plain = json.loads(part, parse_float=lambda number: "\0" + number)

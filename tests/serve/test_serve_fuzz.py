@@ -17,6 +17,7 @@ from nncuda.serve.bodies import json_object
 from nncuda.serve.chat import Chat
 from nncuda.serve.completions import Completions
 from nncuda.serve.constraints import Grammars
+from nncuda.serve.responses import Responses
 from nncuda.serve.tokens import Tokens
 
 NAMES = sorted({entry["name"] for entry in API["fields"]})
@@ -24,18 +25,21 @@ NUMBERS = st.one_of(
     st.integers(-3, 300), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.just(10**400)
 )
 TEXTS = st.one_of(st.sampled_from(["small", "user", "text", "the sea", "", "0", "12"]), st.text(max_size=20))
+KEYS = ["role", "content", "type", "text", "include_usage", "id", "status", "annotations", "logprobs", "format"]
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), NUMBERS, TEXTS),
     lambda inner: st.one_of(
         st.lists(inner, max_size=4),
-        st.dictionaries(st.one_of(TEXTS, st.sampled_from(["role", "content", "type", "text", "include_usage"])), inner),
+        st.dictionaries(st.one_of(TEXTS, st.sampled_from(KEYS)), inner),
         st.fixed_dictionaries({"role": TEXTS, "content": inner}),
+        st.fixed_dictionaries({"type": st.sampled_from(["message", "input_text", "output_text"]), "text": inner}),
     ),
     max_leaves=8,
 )
 GOOD: dict[str, dict[str, Any]] = {
     "completions": {"prompt": "the sea"},
     "chat": {"messages": [{"role": "user", "content": "the sea"}]},
+    "responses": {"input": "the sea"},
     "tokenize": {"prompt": "the sea"},
     "detokenize": {"tokens": [1, 2]},
 }
@@ -50,6 +54,7 @@ def test_fields(running: Running, route: str, changes: dict[str, Any]) -> None:
     prepare: Any = {
         "completions": Completions(model, "small", Grammars(model), 50).prepare,
         "chat": Chat(model, "small", Grammars(model), 50).prepare,
+        "responses": Responses(model, "small", Grammars(model)).prepare,
         "tokenize": tokens.tokenize,
         "detokenize": tokens.detokenize,
     }[route]
@@ -105,15 +110,21 @@ def test_bytes_that_come(running: Running, parts: list[bytes]) -> None:
 
 
 @settings(few, max_examples=40)
-@given(changes=st.dictionaries(st.sampled_from(NAMES), JSON, max_size=2), stream=st.booleans())
-def test_requests(running: Running, changes: dict[str, Any], stream: bool) -> None:
+@given(
+    route=st.sampled_from(
+        [("/v1/completions", "completions"), ("/v1/chat/completions", "chat"), ("/v1/responses", "responses")]
+    ),
+    changes=st.dictionaries(st.sampled_from(NAMES), JSON, max_size=2),
+    stream=st.booleans(),
+)
+def test_requests(running: Running, route: tuple[str, str], changes: dict[str, Any], stream: bool) -> None:
     """What passes the checks is served: none of it fails in the engine."""
-    good = {"max_tokens": 3, "stream": stream, "n": 1}
-    path, of_route = [("/v1/completions", "completions"), ("/v1/chat/completions", "chat")][len(changes) % 2]
-    body = {**GOOD[of_route], **good, **changes}
+    path, of_route = route
+    good = {"max_output_tokens": 3} if of_route == "responses" else {"max_tokens": 3, "n": 1}
+    body = {**GOOD[of_route], "stream": stream, **good, **changes}
     if isinstance(body.get("max_completion_tokens"), int):
         del body["max_tokens"]
     status, _, found = running.request("POST", path, body)
     assert status in (200, 400, 404), found
     if status == 200:
-        assert b'"error"' not in found.split(b"\n\n")[-2] if body["stream"] else True
+        assert not body["stream"] or b'"error":{' not in found.split(b"\n\n")[-2]

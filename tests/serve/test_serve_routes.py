@@ -137,6 +137,24 @@ def test_tokens(running: Running) -> None:
         "from 0 to 279"  # fmt: skip
 
 
+def test_what_the_tokenizer_is(running: Running) -> None:
+    status, found = running.get("/tokenizer_info")
+    assert status == 200 and found == {
+        "tokenizer_class": "LlamaTokenizer", "vocab_size": 280, "model_max_length": CONTEXT, "add_bos_token": True,
+        "add_eos_token": False, "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "bos_token_id": 2,
+        "eos_token_id": 3, "pad_token_id": 0, "chat_template": None,
+    }  # fmt: skip
+
+
+def test_what_a_template_is(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nncuda.tokenizer.chat_template import ChatTemplate
+
+    template = ChatTemplate("{{ eos_token }}", "x", begin="<s>", end="<|end|>")
+    monkeypatch.setitem(running.model.stored.__dict__, "chat_template", template)
+    _, found = running.get("/tokenizer_info")
+    assert (found["eos_token"], found["chat_template"]) == ("<|end|>", "{{ eos_token }}")
+
+
 def test_models_and_health(running: Running) -> None:
     _, listed = running.get("/v1/models")
     (model,) = listed["data"]
@@ -201,11 +219,14 @@ def test_a_model_without_a_tokenizer() -> None:
             ("/v1/completions", {"prompt": [1], "stop": "x"}, "stop"),
             ("/v1/completions", {"prompt": [1], "echo": True}, "echo"),
             ("/v1/chat/completions", {"messages": MESSAGES}, "messages"),
+            ("/v1/responses", {"input": "x"}, "input"),
             ("/tokenize", {"prompt": "x"}, "prompt"),
             ("/detokenize", {"tokens": [1]}, "tokens"),
         ):
             error = running.error(path, body)
             assert (error["status"], error["code"], error["param"]) == (400, "no_tokenizer", param)
+        status, found = running.get("/tokenizer_info")
+        assert (status, found["error"]["code"]) == (400, "no_tokenizer")
 
 
 def test_a_cache_that_one_text_may_fill(tokenizer: Tokenizer) -> None:

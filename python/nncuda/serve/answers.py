@@ -203,7 +203,7 @@ async def respond(
 
 
 def samplings(values: dict[str, Any]) -> list[Sampling]:
-    """How each of the `n` texts of a prompt is drawn."""
+    """How each of the `n` texts of a prompt is drawn; of routes without an `n`, the one."""
     first = Sampling(
         temperature=values["temperature"],
         top_k=values["top_k"] if values["top_k"] > 0 else None,
@@ -215,7 +215,7 @@ def samplings(values: dict[str, Any]) -> list[Sampling]:
         repetition_penalty=values["repetition_penalty"],
         logit_bias=values["logit_bias"] or {},
     )
-    return [dataclasses.replace(first, seed=first.seed + number) for number in range(values["n"])]
+    return [dataclasses.replace(first, seed=first.seed + number) for number in range(values.get("n", 1))]
 
 
 def check_choices(count: int, places: int) -> None:

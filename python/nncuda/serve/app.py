@@ -24,6 +24,7 @@ from .completions import Completions
 from .constraints import Grammars
 from .guard import Guard
 from .metrics import CONTENT_TYPE, Metrics
+from .responses import Response, Responses
 from .service import Service
 from .tokens import Tokens
 from .wire import json_text
@@ -44,7 +45,7 @@ class _Exchange:
     begun: float = field(default_factory=time.monotonic)
     status: int = 0
     complete: bool = False  # whether all of the response was sent
-    answer: Answer | None = None
+    answer: Answer | Response | None = None
     gone: bool = False
     error: str | None = None
 
@@ -88,7 +89,7 @@ class App:
         self._preparing = 0  # requests that wait for it, or that it works on
         grammars, places = Grammars(self._model), service.places
         completions, chat = (kind(self._model, name, grammars, places) for kind in (Completions, Chat))
-        tokens = Tokens(self._model, name)
+        responses, tokens = Responses(self._model, name, grammars), Tokens(self._model, name)
         self._routes = [
             _route(path, method, endpoint)
             for path, method, endpoint in (
@@ -100,8 +101,10 @@ class App:
                 ("/v1/models/{id:path}", "GET", self._one_model),
                 (completions.path, "POST", self._answering(completions.prepare)),
                 (chat.path, "POST", self._answering(chat.prepare)),
+                (responses.path, "POST", self._answering(responses.prepare)),
                 ("/tokenize", "POST", self._converting(tokens.tokenize)),
                 ("/detokenize", "POST", self._converting(tokens.detokenize)),
+                ("/tokenizer_info", "GET", self._telling(tokens.info)),
                 *([("/", "GET", self._send_page)] if page is not None else []),
             )
         ]
@@ -207,7 +210,7 @@ class App:
 
     # Texts
 
-    def _answering(self, prepare: Callable[[dict[str, Any]], Answer]) -> Endpoint:
+    def _answering(self, prepare: Callable[[dict[str, Any]], Answer | Response]) -> Endpoint:
         """An endpoint that writes texts."""
 
         async def answering(exchange: _Exchange) -> None:
@@ -219,7 +222,7 @@ class App:
         return answering
 
     async def _answer(
-        self, exchange: _Exchange, prepare: Callable[[dict[str, Any]], Answer], body: dict[str, Any]
+        self, exchange: _Exchange, prepare: Callable[[dict[str, Any]], Answer | Response], body: dict[str, Any]
     ) -> None:
         # Each has one text at least: what could not be submitted need not be looked into.
         self._service.check_places(self._preparing + 1)
@@ -241,6 +244,14 @@ class App:
             await _send_json(exchange, found)
 
         return converting
+
+    def _telling(self, told: Callable[[], dict[str, Any]]) -> Endpoint:
+        """An endpoint that says what the tokenizer is."""
+
+        async def telling(exchange: _Exchange) -> None:
+            await _send_json(exchange, await asyncio.get_running_loop().run_in_executor(self._texts, told))
+
+        return telling
 
     # What the server is
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..formats import FormatError
 from ..infer import LanguageModel
 from ..infer.language_model import PLAIN_STOPS
@@ -68,21 +70,12 @@ class Chat:
         check_choices(values["n"], self._places)
         ends = end_ids(self._model, values)
         check_bias(values["logit_bias"], self._model.config.vocab_size)
-        messages = plain_messages(values["messages"])
-        if self._model.tokenizer is None:
-            raise ApiError("no_tokenizer", "messages", name="messages")
-        template = self._model.stored.chat_template
-        try:
-            ids = template.ids(self._model.tokenizer, messages)
-        except FormatError as error:
-            raise ApiError("template_failed", "messages", why=error) from None
-        check_length(len(ids), self._model.context, "messages")
-        prompt = self._model.engine.check_ids(ids)
+        prompt = conversation_ids(self._model, plain_messages(values["messages"]), "messages")
         length = self._model.room(prompt)
         asked = self._asked(values)
         if asked is not None:
             length = min(length, asked)
-        stop = [*(values["stop"] or ()), *(PLAIN_STOPS if template.plain else ())]
+        stop = answer_stops(self._model, values)
         alternatives = self._alternatives(values)
         grammar = self._grammars.of(values["response_format"])
         generations = [
@@ -125,3 +118,20 @@ class Chat:
         if len(given) == 2:
             raise ApiError("both_fields", given[0], name=given[0], other=given[1])
         return values[given[0]] if given else None
+
+
+def conversation_ids(model: LanguageModel, messages: list[dict[str, str]], name: str) -> np.ndarray:
+    """The ids of a conversation whose field has that name. ApiError for one that the model cannot read."""
+    if model.tokenizer is None:
+        raise ApiError("no_tokenizer", name, name=name)
+    try:
+        ids = model.stored.chat_template.ids(model.tokenizer, messages)
+    except FormatError as error:
+        raise ApiError("template_failed", name, why=error) from None
+    check_length(len(ids), model.context, name)
+    return model.engine.check_ids(ids)
+
+
+def answer_stops(model: LanguageModel, values: dict[str, Any]) -> list[str]:
+    """The strings that end an answer: those of the request, and the next turn's where the model has no template."""
+    return [*(values["stop"] or ()), *(PLAIN_STOPS if model.stored.chat_template.plain else ())]

@@ -21,8 +21,9 @@ from .logprobs import TokenNames
 #: Between the parts of a JSON text, as a regular expression: without a bound, a model could go on with spaces for ever.
 _SPACES = r"[ \n\r\t]{0,32}"
 
-_FIELD = "response_format"
+_FIELD, _TEXT = "response_format", "text.format"
 _SCHEMA_KEYS = ("name", "description", "schema", "strict")
+_JSON = {"type": "object"}
 
 
 class Grammar:
@@ -70,19 +71,31 @@ class Grammars:
         cannot be enforced."""
         if response_format is None:
             return None
-        kind = response_format.get("type")
-        if kind not in ("text", "json_object", "json_schema"):
-            raise _wrong(f"{_FIELD}.type", kind, WORDS["format_type"])
+        kind = _kind(response_format, _FIELD)
         _check_keys(response_format, _FIELD, ("type", "json_schema") if kind == "json_schema" else ("type",))
         if kind == "text":
             return None
-        schema = {"type": "object"} if kind == "json_object" else _schema(response_format.get("json_schema"))
-        return self._built(schema)
+        name = f"{_FIELD}.json_schema"
+        described = response_format.get("json_schema")
+        if kind == "json_schema" and not isinstance(described, dict):
+            raise _wrong(name, described, WORDS["json_schema"])
+        return self._built(_JSON if described is None else _schema(described, name, _SCHEMA_KEYS), _FIELD, name)
 
-    def _built(self, schema: dict[str, Any]) -> Grammar:
+    def of_text(self, described: dict[str, Any] | None) -> Grammar | None:
+        """That of a `text.format`, whose schema stands beside its type."""
+        if described is None:
+            return None
+        kind = _kind(described, _TEXT)
+        if kind == "json_schema":
+            return self._built(_schema(described, _TEXT, ("type", *_SCHEMA_KEYS)), _TEXT, _TEXT)
+        _check_keys(described, _TEXT, ("type",))
+        return None if kind == "text" else self._built(_JSON, _TEXT, _TEXT)
+
+    def _built(self, schema: dict[str, Any], field: str, place: str) -> Grammar:
+        """The grammar of the schema that stands at a place within a field."""
         if self._model.tokenizer is None:
-            raise ApiError("no_tokenizer", _FIELD, name=_FIELD)
-        name = f"{_FIELD}.json_schema.schema"
+            raise ApiError("no_tokenizer", field, name=field)
+        name = f"{place}.schema"
         try:
             text = llguidance.LLMatcher.grammar_from_json_schema(
                 json.dumps(schema), overrides={"whitespace_pattern": _SPACES}
@@ -128,12 +141,18 @@ class _Vocabulary:
         return self._tokenizer.encode(text)
 
 
-def _schema(described: Any) -> dict[str, Any]:
-    """The schema of a json_schema."""
-    name = f"{_FIELD}.json_schema"
-    if not isinstance(described, dict):
-        raise _wrong(name, described, WORDS["json_schema"])
-    _check_keys(described, name, _SCHEMA_KEYS)
+def _kind(described: dict[str, Any], name: str) -> str:
+    """The type of a format."""
+    kind = described.get("type")
+    if kind not in ("text", "json_object", "json_schema"):
+        raise _wrong(f"{name}.type", kind, WORDS["format_type"])
+    found: str = kind
+    return found
+
+
+def _schema(described: dict[str, Any], name: str, known: tuple[str, ...]) -> dict[str, Any]:
+    """The schema that an object of these keys describes."""
+    _check_keys(described, name, known)
     for key, kind, words in (("name", str, "text"), ("description", str, "text"), ("strict", bool, "flag")):
         value = described.get(key)
         if value is not None and not isinstance(value, kind):

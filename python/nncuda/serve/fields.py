@@ -41,10 +41,18 @@ def _wrong(field: Field, value: object, name: str | None = None) -> ApiError:
 
 
 def _check_unsupported(field: Field, value: object) -> None:
-    """Only what asks for nothing may stand there. 1 is not true, nor is 0 false."""
-    if value is not None and not any(value == one and isinstance(value, bool) == isinstance(one, bool)
-                                     for one in field.allowed):  # fmt: skip
+    """Only what asks for nothing may stand there."""
+    if value is not None and not any(_same(value, one) for one in field.allowed):
         raise ApiError("unsupported_field", field.name, name=field.name, value=quoted(value), why=field.why)
+
+
+def _same(value: object, other: object) -> bool:
+    """Whether two values of JSON are equal. 1 is 1.0, but not true, nor is 0 false."""
+    if isinstance(value, dict) and isinstance(other, dict):
+        return value.keys() == other.keys() and all(_same(one, other[key]) for key, one in value.items())
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(map(_same, value, other))
+    return value == other and isinstance(value, bool) == isinstance(other, bool)
 
 
 def _is_integer(value: object) -> bool:
@@ -100,6 +108,19 @@ def _ids(field: Field, value: object) -> list[int]:
     if not isinstance(value, list) or not all(_is_integer(token) for token in value):
         raise _wrong(field, value)
     return value
+
+
+def _choices(field: Field, value: object) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(one, str) and one in field.allowed for one in value):
+        raise _wrong(field, value)
+    return value
+
+
+def _input(field: Field, value: object) -> str | list[Any]:
+    """A text, or a list that is not empty; `items` looks into each of them."""
+    if isinstance(value, str):
+        return _string(field, value)
+    return _messages(field, value)
 
 
 def _prompt(field: Field, value: object) -> list[str | list[int]]:
@@ -172,6 +193,8 @@ _CHECKS: dict[str, Callable[[Field, Any], Any]] = {
     "string": _string,
     "strings": _strings,
     "ids": _ids,
+    "choices": _choices,
+    "input": _input,
     "bias": _bias,
     "object": _object,
     "prompt": _prompt,

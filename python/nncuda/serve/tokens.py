@@ -1,10 +1,11 @@
-"""/tokenize and /detokenize: the ids of a text, and back."""
+"""/tokenize, /detokenize and /tokenizer_info: the ids of a text, and back, and what a client needs to do it itself."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ..infer import LanguageModel
+from ..tokenizer.to_folder import special_ids, transformers_class
 from .api import ApiError
 from .completions import check_model, checked_ids, decode
 from .fields import Checker
@@ -37,6 +38,29 @@ class Tokens:
         self._tokenizer("tokens")
         checked_ids(self._model, values["tokens"], "tokens")
         return {"prompt": decode(self._model, values["tokens"])}
+
+    def info(self) -> dict[str, Any]:
+        """What the tokenizer_config.json of a folder says: names and ids of special tokens, the chat template (None for
+        a model without), the class of transformers that such a tokenizer has. `eos_token` is the end that the template
+        knows, else the first of the ids that end a text."""
+        tokenizer, template = self._tokenizer("/tokenizer_info"), self._model.stored.chat_template
+        ids = special_ids(tokenizer)
+
+        def name(token: int | None) -> str | None:
+            return None if token is None else tokenizer.piece(token)
+
+        return {
+            "tokenizer_class": transformers_class(tokenizer),
+            "vocab_size": tokenizer.vocab_size,
+            "model_max_length": self._model.context,
+            "add_bos_token": tokenizer.adds_begin and tokenizer.begin_id >= 0,
+            "add_eos_token": False,
+            "bos_token": name(ids["bos_token_id"]),
+            "eos_token": template.end or name(min(tokenizer.end_ids, default=None)),
+            "pad_token": name(ids["pad_token_id"]),
+            **ids,
+            "chat_template": None if template.plain else template.template,
+        }
 
     def _tokenizer(self, name: str) -> Any:
         if self._model.tokenizer is None:

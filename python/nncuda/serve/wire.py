@@ -33,5 +33,10 @@ def event(value: Any) -> bytes:
     return b"data: " + json_text(value).encode() + b"\n\n"
 
 
+def named_event(value: dict[str, Any]) -> bytes:
+    """A server-sent event that is called by the type of its value."""
+    return f"event: {value['type']}\n".encode() + event(value)
+
+
 #: The event after the last one.
 DONE = b"data: [DONE]\n\n"

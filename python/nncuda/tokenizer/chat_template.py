@@ -46,7 +46,7 @@ class ChatTemplate:
         end: str = "",
         seconds: float = 10.0,
     ):
-        self.plain = template is None
+        self.plain, self.end = template is None, end
         self.template = PLAIN if template is None else template
         if len(self.template) > LONGEST_TEMPLATE:
             problem = f"has {len(self.template)} characters; it may have at most {LONGEST_TEMPLATE}"
@@ -76,7 +76,8 @@ class ChatTemplate:
         """Ids of the rendered text, its control tokens recognised; the begin id once, where the tokenizer adds it or
         the template wrote it. Options as of `render`."""
         text = self.render(messages, **options)
-        written = bool(self._variables["bos_token"]) and text.startswith(self._variables["bos_token"])
+        begin = "" if self.plain else self._variables["bos_token"]  # a plain one writes none, but strangers may
+        written = bool(begin) and text.startswith(begin)
         return tokenizer.encode(text, begin=tokenizer.adds_begin and not written, special=not self.plain)
 
 

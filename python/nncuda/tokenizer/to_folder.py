@@ -28,6 +28,11 @@ def special_ids(tokenizer: TextTokenizer) -> dict[str, Any]:
     }
 
 
+def transformers_class(tokenizer: TextTokenizer) -> str:
+    """The class of transformers that reads the files of a tokenizer."""
+    return "LlamaTokenizer" if isinstance(tokenizer, Tokenizer) else "PreTrainedTokenizerFast"
+
+
 def write_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
     """Writes into `folder` tokenizer.model, tokenizer_config.json and generation_config.json."""
     _write(folder, tokenizer, tokenizer.end_id, None)
@@ -54,10 +59,10 @@ def _write(folder: Path, tokenizer: TextTokenizer, end: int, template: str | Non
         # transformers 4 puts a space before every text unless told otherwise, whatever the model's file says; "legacy"
         # has it begin again after a control token, as SentencePiece does.
         described["add_prefix_space"] = PieceModel.from_bytes(tokenizer.model).add_dummy_prefix
-        described |= {"legacy": True, "clean_up_tokenization_spaces": False, "tokenizer_class": "LlamaTokenizer"}
+        described |= {"legacy": True, "clean_up_tokenization_spaces": False}
     else:
         (folder / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")  # type: ignore[attr-defined]
-        described["tokenizer_class"] = "PreTrainedTokenizerFast"
+    described["tokenizer_class"] = transformers_class(tokenizer)
     if template is not None:
         described["chat_template"] = template
     _write_json(folder / "tokenizer_config.json", described)

@@ -187,7 +187,10 @@ fn ids_begin_once() {
         let ids = template(text).ids(&tokenizer, &messages, &Rendering::default()).unwrap();
         assert!(ids[0] == 1 && ids.ends_with(&[2]) && !ids[1..].contains(&1), "{ids:?}");
     }
-    let plain = ChatTemplate::new(None, "model", "", "").unwrap();
+    let plain = ChatTemplate::new(None, "model", "<s>", "</s>").unwrap();
+    let strangers = [json!({"role": "system", "content": "<s>"})];
+    let ids = plain.ids(&tokenizer, &strangers, &Rendering::default()).unwrap();
+    assert!(ids[0] == 1 && !ids[1..].contains(&1), "{ids:?}");
     assert!(!plain.ids(&tokenizer, &messages, &Rendering::default()).unwrap().contains(&2));
     assert_eq!(tokenizer.encode("</s>", Encoding { begin: true, special: true }).unwrap(), [1, 2]);
 }

@@ -11,7 +11,8 @@ use nn_core::infer::{Event, Finish, GenerateOptions, Sampling};
 use super::api::ApiError;
 use super::fields::Values;
 use super::logprobs::{Scored, TokenNames, of_chat, of_completion};
-use super::wire::Json;
+use super::responses::Repeated;
+use super::wire::{DONE, Json};
 
 /// A route by what its answers look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +43,29 @@ pub(super) struct Asked {
     pub(super) user: Option<String>,
     /// Whether log-probabilities were asked for.
     pub(super) scored: bool,
+    /// What a response repeats, where the answer is to be one.
+    pub(super) response: Option<Repeated>,
 }
 
-/// Writes the answer to a request.
+/// Writes an answer in the form of some route.
+pub(super) trait Writing: std::fmt::Debug + Send {
+    fn id(&self) -> &str;
+    /// Tokens that were written so far.
+    fn tokens(&self) -> usize;
+    /// What an event of a text adds to the stream.
+    fn parts(&mut self, index: usize, event: Event, names: &TokenNames) -> String;
+    /// The last of the stream before its end, where it counts tokens.
+    fn counts(&self) -> String;
+    /// A whole answer, of all events of each text.
+    fn whole(&mut self, texts: Vec<Vec<Event>>, names: &TokenNames) -> String;
+    /// The end of a stream that failed.
+    fn failure(&mut self, error: &ApiError) -> String;
+}
+
+/// Writes the answer to a request for completions.
 #[derive(Debug)]
 pub(super) struct Writer {
-    pub(super) id: String,
+    id: String,
     form: Form,
     created: u64,
     model: String,
@@ -86,11 +104,6 @@ impl Writer {
         }
     }
 
-    /// Tokens that were written so far.
-    pub(super) fn tokens(&self) -> usize {
-        self.texts.iter().map(|text| text.tokens).sum()
-    }
-
     /// Counts the token of an event.
     fn count(&mut self, index: usize, event: &Event) {
         self.texts[index].tokens += usize::from(event.token.is_some());
@@ -119,30 +132,6 @@ impl Writer {
         }
     }
 
-    /// What an event adds to the stream.
-    pub(super) fn parts(&mut self, index: usize, mut event: Event, names: &TokenNames) -> String {
-        self.count(index, &event);
-        let mut parts = Vec::new();
-        let mut text = std::mem::take(&mut event.text);
-        if !std::mem::replace(&mut self.texts[index].begun, true) {
-            if self.form == Form::Chat {
-                let delta = Json::object([("role", "assistant".into()), ("content", "".into())]);
-                parts.push(self.piece(index, delta, Json::Null, None));
-            }
-            text.insert_str(0, &std::mem::take(&mut self.texts[index].echo));
-        }
-        let scored = self.scored(index, &mut event);
-        if !text.is_empty() || !scored.is_empty() {
-            let logprobs = if scored.is_empty() { Json::Null } else { self.logprobs(index, names, &scored) };
-            parts.push(self.piece(index, self.added(Json::Text(text)), logprobs, None));
-        }
-        if let Some(finish) = event.finish {
-            let nothing = if self.form == Form::Chat { Json::object([]) } else { "".into() };
-            parts.push(self.piece(index, nothing, Json::Null, Some(finish)));
-        }
-        parts.into_iter().map(|part| self.chunk(vec![part]).event()).collect()
-    }
-
     /// A piece of text as the form has it.
     fn added(&self, text: Json) -> Json {
         if self.form == Form::Chat { Json::object([("content", text)]) } else { text }
@@ -156,43 +145,6 @@ impl Writer {
     fn chunk(&self, choices: Vec<Json>) -> Json {
         let kind = if self.form == Form::Chat { "chat.completion.chunk" } else { "text_completion" };
         self.head(kind, choices, self.usage.then_some(Json::Null))
-    }
-
-    /// The last chunk, which counts tokens, where that was asked for.
-    pub(super) fn counts(&self) -> String {
-        if !self.usage {
-            return String::new();
-        }
-        let Json::Object(mut chunk) = self.chunk(Vec::new()) else { return String::new() };
-        if let Some((_, usage)) = chunk.last_mut() {
-            *usage = self.used();
-        }
-        Json::Object(chunk).event()
-    }
-
-    /// A whole answer, of all events of each text.
-    pub(super) fn whole(&mut self, texts: Vec<Vec<Event>>, names: &TokenNames) -> String {
-        let mut choices = Vec::new();
-        for (index, events) in texts.into_iter().enumerate() {
-            let mut text = std::mem::take(&mut self.texts[index].echo);
-            let (mut scored, mut finish) = (Vec::new(), None);
-            for mut event in events {
-                self.count(index, &event);
-                text += &event.text;
-                finish = event.finish;
-                scored.extend(self.scored(index, &mut event));
-            }
-            let logprobs = self.logprobs(index, names, &scored);
-            let (name, added) = if self.form == Form::Chat {
-                let role = ("role", "assistant".into());
-                ("message", Json::object([role, ("content", Json::Text(text)), ("refusal", Json::Null)]))
-            } else {
-                ("text", Json::Text(text))
-            };
-            choices.push(choice(index, name, added, logprobs, finish));
-        }
-        let kind = if self.form == Form::Chat { "chat.completion" } else { "text_completion" };
-        self.head(kind, choices, Some(self.used())).text()
     }
 
     fn head(&self, kind: &str, choices: Vec<Json>, usage: Option<Json>) -> Json {
@@ -217,6 +169,78 @@ impl Writer {
             ("completion_tokens", written.into()),
             ("total_tokens", (self.prompt_tokens + written).into()),
         ])
+    }
+}
+
+impl Writing for Writer {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn tokens(&self) -> usize {
+        self.texts.iter().map(|text| text.tokens).sum()
+    }
+
+    fn parts(&mut self, index: usize, mut event: Event, names: &TokenNames) -> String {
+        self.count(index, &event);
+        let mut parts = Vec::new();
+        let mut text = std::mem::take(&mut event.text);
+        if !std::mem::replace(&mut self.texts[index].begun, true) {
+            if self.form == Form::Chat {
+                let delta = Json::object([("role", "assistant".into()), ("content", "".into())]);
+                parts.push(self.piece(index, delta, Json::Null, None));
+            }
+            text.insert_str(0, &std::mem::take(&mut self.texts[index].echo));
+        }
+        let scored = self.scored(index, &mut event);
+        if !text.is_empty() || !scored.is_empty() {
+            let logprobs = if scored.is_empty() { Json::Null } else { self.logprobs(index, names, &scored) };
+            parts.push(self.piece(index, self.added(Json::Text(text)), logprobs, None));
+        }
+        if let Some(finish) = event.finish {
+            let nothing = if self.form == Form::Chat { Json::object([]) } else { "".into() };
+            parts.push(self.piece(index, nothing, Json::Null, Some(finish)));
+        }
+        parts.into_iter().map(|part| self.chunk(vec![part]).event()).collect()
+    }
+
+    fn counts(&self) -> String {
+        if !self.usage {
+            return String::new();
+        }
+        let Json::Object(mut chunk) = self.chunk(Vec::new()) else { return String::new() };
+        if let Some((_, usage)) = chunk.last_mut() {
+            *usage = self.used();
+        }
+        Json::Object(chunk).event()
+    }
+
+    fn whole(&mut self, texts: Vec<Vec<Event>>, names: &TokenNames) -> String {
+        let mut choices = Vec::new();
+        for (index, events) in texts.into_iter().enumerate() {
+            let mut text = std::mem::take(&mut self.texts[index].echo);
+            let (mut scored, mut finish) = (Vec::new(), None);
+            for mut event in events {
+                self.count(index, &event);
+                text += &event.text;
+                finish = event.finish;
+                scored.extend(self.scored(index, &mut event));
+            }
+            let logprobs = self.logprobs(index, names, &scored);
+            let (name, added) = if self.form == Form::Chat {
+                let role = ("role", "assistant".into());
+                ("message", Json::object([role, ("content", Json::Text(text)), ("refusal", Json::Null)]))
+            } else {
+                ("text", Json::Text(text))
+            };
+            choices.push(choice(index, name, added, logprobs, finish));
+        }
+        let kind = if self.form == Form::Chat { "chat.completion" } else { "text_completion" };
+        self.head(kind, choices, Some(self.used())).text()
+    }
+
+    fn failure(&mut self, error: &ApiError) -> String {
+        format!("data: {}\n\n{DONE}", error.body())
     }
 }
 

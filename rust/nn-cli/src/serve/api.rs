@@ -56,6 +56,8 @@ pub(super) enum Kind {
     Ids,
     Bias,
     Object,
+    Choices,
+    Input,
     Prompt,
     StreamOptions,
     Messages,
@@ -102,10 +104,10 @@ pub(super) struct Metric {
 pub(super) struct ApiError {
     pub(super) code: &'static str,
     pub(super) status: u16,
-    kind: &'static str,
+    pub(super) kind: &'static str,
     pub(super) sentence: String,
     /// The field that was wrong, if there is one.
-    param: Option<String>,
+    pub(super) param: Option<String>,
     /// What goes with the response.
     pub(super) headers: Vec<(&'static str, String)>,
 }

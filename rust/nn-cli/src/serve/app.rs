@@ -115,8 +115,10 @@ impl App {
             .route("/v1/models/{*id}", get(one_model))
             .route("/v1/completions", post(completions))
             .route("/v1/chat/completions", post(chat))
+            .route("/v1/responses", post(responses))
             .route("/tokenize", post(tokenize))
-            .route("/detokenize", post(detokenize));
+            .route("/detokenize", post(detokenize))
+            .route("/tokenizer_info", get(tokenizer_info));
         if self.options.page {
             router = router.route("/", get(page));
         }
@@ -265,8 +267,10 @@ fn route_of(uri: &Uri, page: bool) -> &'static str {
         "/v1/models",
         "/v1/completions",
         "/v1/chat/completions",
+        "/v1/responses",
         "/tokenize",
         "/detokenize",
+        "/tokenizer_info",
     ];
     match routes.into_iter().find(|route| *route == path) {
         Some(route) => route,
@@ -282,7 +286,8 @@ async fn nowhere(uri: Uri) -> ApiError {
 
 async fn wrong_method(Extension(exchange): Extension<Arc<Exchange>>, method: Method) -> ApiError {
     let route = exchange.route();
-    let posts = ["/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"].contains(&route);
+    let posts =
+        ["/v1/completions", "/v1/chat/completions", "/v1/responses", "/tokenize", "/detokenize"].contains(&route);
     let shown: String = method.as_str().chars().take(32).collect();
     exchange.set_route("other");
     ApiError::new("method_not_allowed", &[("route", &route), ("method", &shown)])
@@ -372,6 +377,14 @@ async fn completions(State(app): State<Arc<App>>, Extension(exchange): Seen, req
 
 async fn chat(State(app): State<Arc<App>>, Extension(exchange): Seen, request: Request) -> Answered {
     answer(app, exchange, request, Requests::chat).await
+}
+
+async fn responses(State(app): State<Arc<App>>, Extension(exchange): Seen, request: Request) -> Answered {
+    answer(app, exchange, request, Requests::responses).await
+}
+
+async fn tokenizer_info(State(app): State<Arc<App>>) -> Answered {
+    Ok(json_response(200, app.beside(Table::new(), |requests, _| requests.tokenizer_info()).await?.text()))
 }
 
 async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Answered {

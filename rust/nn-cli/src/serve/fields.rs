@@ -15,6 +15,13 @@ pub(super) enum GivenPrompt {
     Ids(Vec<i128>),
 }
 
+/// What a response is to answer, as a request has it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum GivenInput {
+    Text(String),
+    Items(Vec<Value>),
+}
+
 /// The value of a field.
 #[derive(Clone, Debug, PartialEq)]
 enum Given {
@@ -27,6 +34,7 @@ enum Given {
     Ids(Vec<i128>),
     Bias(Vec<(i64, f64)>),
     Object(Table),
+    Input(GivenInput),
     Prompts(Vec<GivenPrompt>),
     /// `include_usage` of stream_options.
     Usage(bool),
@@ -56,6 +64,7 @@ impl Values {
         ids: Ids => Vec<i128>;
         bias: Bias => Vec<(i64, f64)>;
         object: Object => Table;
+        input: Input => GivenInput;
         prompts: Prompts => Vec<GivenPrompt>;
         usage: Usage => bool;
         messages: Messages => Vec<Value>;
@@ -143,7 +152,10 @@ fn same(value: &Value, other: &serde_json::Value) -> bool {
         (Value::List(one), Other::Array(two)) => {
             one.len() == two.len() && one.iter().zip(two).all(|(one, two)| same(one, two))
         }
-        (Value::Table(one), Other::Object(two)) => one.is_empty() && two.is_empty(),
+        (Value::Table(one), Other::Object(two)) => {
+            one.names().count() == two.len()
+                && one.iter().all(|(name, value)| two.get(name).is_some_and(|other| same(value, other)))
+        }
         _ => false,
     }
 }
@@ -168,6 +180,14 @@ fn checked(field: &Field, value: &Value) -> Checked {
         Kind::Ids => ids(value).map(Given::Ids).ok_or_else(|| wrong(field, value)),
         Kind::Bias => bias(field, value),
         Kind::Object => value.as_table().cloned().map(Given::Object).ok_or_else(|| wrong(field, value)),
+        Kind::Choices => choices(field, value),
+        Kind::Input => match value {
+            Value::Text(text) if text.chars().count() <= field.longest => {
+                Ok(Given::Input(GivenInput::Text(text.clone())))
+            }
+            Value::List(list) if !list.is_empty() => Ok(Given::Input(GivenInput::Items(list.clone()))),
+            _ => Err(wrong(field, value)),
+        },
         Kind::Prompt => prompts(field, value),
         Kind::StreamOptions => stream_options(field, value),
         Kind::Messages => match value {
@@ -205,6 +225,16 @@ fn strings(field: &Field, value: &Value) -> Checked {
     };
     let texts: Option<Vec<String>> = list.iter().map(text).collect();
     texts.filter(|texts| texts.len() as u64 <= most).map(Given::Texts).ok_or_else(|| wrong(field, value))
+}
+
+/// A list of texts that are all in the table.
+fn choices(field: &Field, value: &Value) -> Checked {
+    let Value::List(list) = value else { return Err(wrong(field, value)) };
+    let one = |one: &Value| {
+        let known = field.allowed.iter().any(|allowed| same(one, allowed));
+        one.as_text().filter(|_| known).map(str::to_owned)
+    };
+    list.iter().map(one).collect::<Option<_>>().map(Given::Texts).ok_or_else(|| wrong(field, value))
 }
 
 /// Whole numbers. Whether they are ids of the model, who knows it says.

@@ -117,6 +117,11 @@ pub(super) fn of_completion(names: &TokenNames, tokens: &[Scored], offset: &mut 
 
 /// Those of the next tokens of an answer of /v1/chat/completions.
 pub(super) fn of_chat(names: &TokenNames, tokens: &[Scored]) -> Json {
+    Json::object([("content", Json::List(entries_of(names, tokens))), ("refusal", Json::Null)])
+}
+
+/// Those of the next tokens of an answer, one for each.
+pub(super) fn entries_of(names: &TokenNames, tokens: &[Scored]) -> Vec<Json> {
     let entry = |token: i32, logprob: f32| {
         let known = names.get(token);
         let bytes = known.bytes.into_iter().map(|byte| usize::from(byte).into()).collect();
@@ -128,13 +133,13 @@ pub(super) fn of_chat(names: &TokenNames, tokens: &[Scored]) -> Json {
     };
     // An answer has no prompt, so each token has one.
     let scored = tokens.iter().filter_map(|(token, scores)| Some((*token, scores.as_ref()?)));
-    let content = scored.map(|(token, scores)| {
+    let whole = |(token, scores): (i32, &TokenLogprobs)| {
         let top = scores.top.iter().map(|(one, logprob)| Json::Object(entry(*one, *logprob))).collect();
         let mut whole = entry(token, scores.logprob);
         whole.push(("top_logprobs".to_owned(), Json::List(top)));
         Json::Object(whole)
-    });
-    Json::object([("content", Json::List(content.collect())), ("refusal", Json::Null)])
+    };
+    scored.map(whole).collect()
 }
 
 #[cfg(test)]

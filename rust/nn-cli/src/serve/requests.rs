@@ -1,14 +1,16 @@
-//! Bodies as what they ask for: texts of /v1/completions and /v1/chat/completions, ids of /tokenize, texts of /detokenize.
+//! Bodies as what they ask for: texts of /v1/completions, /v1/chat/completions and /v1/responses, ids of /tokenize, texts of /detokenize.
 
 use nn_core::Error;
 use nn_core::format::{Table, Value};
-use nn_core::infer::{GenerateOptions, LanguageModel, PLAIN_STOPS};
+use nn_core::infer::{GenerateOptions, LanguageModel, Message, PLAIN_STOPS};
 use nn_core::tokenizer::{Encoding, Rendering, TextTokenizer};
 
 use super::answers::{Asked, Form, Text, check_bias, check_choices, check_length, samplings};
-use super::api::{API, ApiError};
-use super::fields::{Checker, GivenPrompt, Values, refused};
+use super::api::{API, ApiError, cut};
+use super::fields::{Checker, GivenInput, GivenPrompt, Values, refused};
+use super::items::input_messages;
 use super::messages::plain_messages;
+use super::responses::Repeated;
 use super::wire::Json;
 
 /// Checks bodies for one model by its name, of at most `places` texts each.
@@ -19,6 +21,7 @@ pub(super) struct Requests {
     places: usize,
     completions: Checker,
     chat: Checker,
+    responses: Checker,
     tokenize: Checker,
     detokenize: Checker,
 }
@@ -31,6 +34,7 @@ impl Requests {
             places,
             completions: Checker::new("completions", "/v1/completions"),
             chat: Checker::new("chat", "/v1/chat/completions"),
+            responses: Checker::new("responses", "/v1/responses"),
             tokenize: Checker::new("tokenize", "/tokenize"),
             detokenize: Checker::new("detokenize", "/detokenize"),
         }
@@ -83,23 +87,9 @@ impl Requests {
         let end_ids = self.end_ids(&values)?;
         check_bias(&values, self.model.config().vocab_size)?;
         let messages = plain_messages(&values.messages("messages").unwrap_or_default())?;
-        let tokenizer = self.tokenizer("messages")?;
-        let rendered = self
-            .model
-            .chat_template()
-            .and_then(|template| Ok((template.ids(tokenizer, &messages, &Rendering::default())?, template.is_plain())));
-        let (prompt, plain) = match rendered {
-            Ok(found) => found,
-            Err(why @ Error::Format { .. }) => {
-                return Err(ApiError::of("template_failed", "messages", &[("why", &why)]));
-            }
-            Err(error) => return Err(failed(&error)),
-        };
-        check_length(prompt.len(), self.model.context(), "messages")?;
+        let (prompt, stop) = self.conversation(&messages, &values, "messages")?;
         let room = self.model.room(prompt.len());
         let length = asked_tokens(&values)?.map_or(room, |most| room.min(most));
-        let mut stop = values.texts("stop").unwrap_or_default();
-        stop.extend(PLAIN_STOPS.map(str::to_owned).into_iter().filter(|_| plain));
         let logprobs = alternatives(&values)?;
         check_format(&values)?;
         let prompt_tokens = prompt.len();
@@ -117,6 +107,98 @@ impl Requests {
         };
         let texts = samplings.into_iter().map(text).collect();
         Ok(asked(Form::Chat, texts, prompt_tokens, usage, &values, logprobs.is_some()))
+    }
+
+    /// The response to a conversation.
+    pub(super) fn responses(&self, body: &Table) -> Result<Asked, ApiError> {
+        let values = self.responses.check(body)?;
+        self.check_model(&values)?;
+        let end_ids = self.end_ids(&values)?;
+        check_bias(&values, self.model.config().vocab_size)?;
+        let input = values.input("input").unwrap_or(GivenInput::Items(Vec::new()));
+        let messages = input_messages(&input, &values.text("instructions").unwrap_or_default())?;
+        let (prompt, stop) = self.conversation(&messages, &values, "input")?;
+        let room = self.model.room(prompt.len());
+        let most = values.integer("max_output_tokens").and_then(|most| usize::try_from(most).ok());
+        let top = values.integer("top_logprobs");
+        let scored = values.texts("include").is_some_and(|include| !include.is_empty());
+        if top.is_some() && !scored {
+            return Err(ApiError::named("needs_field", "top_logprobs", &[("other", &"include")]));
+        }
+        let logprobs = scored.then(|| top.unwrap_or(0) as usize);
+        check_text(&values)?;
+        let prompt_tokens = prompt.len();
+        let text = |sampling| Text {
+            prompt: prompt.clone(),
+            options: GenerateOptions {
+                max_new_tokens: Some(most.map_or(room, |most| room.min(most))),
+                sampling,
+                stop: stop.clone(),
+                end_ids: Some(end_ids.clone()),
+                logprobs,
+                prompt_logprobs: None,
+            },
+            echo: String::new(),
+        };
+        let texts = samplings(&values).into_iter().map(text).collect();
+        let response = Some(Repeated::new(&values, scored));
+        Ok(Asked { response, ..asked(Form::Chat, texts, prompt_tokens, false, &values, scored) })
+    }
+
+    /// The ids of messages, whose field has that name, and what ends an answer: the request's strings, and the next turn
+    /// where the model has no template.
+    fn conversation(
+        &self,
+        messages: &[Message],
+        values: &Values,
+        name: &str,
+    ) -> Result<(Vec<i32>, Vec<String>), ApiError> {
+        let tokenizer = self.tokenizer(name)?;
+        let rendered = self
+            .model
+            .chat_template()
+            .and_then(|template| Ok((template.ids(tokenizer, messages, &Rendering::default())?, template.is_plain())));
+        let (prompt, plain) = match rendered {
+            Ok(found) => found,
+            Err(why @ Error::Format { .. }) => return Err(ApiError::of("template_failed", name, &[("why", &why)])),
+            Err(error) => return Err(failed(&error)),
+        };
+        check_length(prompt.len(), self.model.context(), name)?;
+        let mut stop = values.texts("stop").unwrap_or_default();
+        stop.extend(PLAIN_STOPS.map(str::to_owned).into_iter().filter(|_| plain));
+        Ok((prompt, stop))
+    }
+
+    /// What the tokenizer_config.json of a folder says: names and ids of special tokens, the chat template (null for a
+    /// model without), the class of transformers that such a tokenizer has. `eos_token` is the end that the template
+    /// knows, else the first of the ids that end a text.
+    pub(super) fn tokenizer_info(&self) -> Result<Json, ApiError> {
+        let tokenizer = self.tokenizer("/tokenizer_info")?;
+        let template = self.model.chat_template().map_err(|error| failed(&error))?;
+        let id = |id: i32| Json::Signed(id.into());
+        let name = |id: Option<i32>| Json::from(id.map(|id| tokenizer.piece(id).unwrap_or_default()));
+        let ends: Vec<i32> = tokenizer.end_ids().iter().copied().collect();
+        let end_ids = match ends[..] {
+            [] => Json::Null,
+            [one] => id(one),
+            _ => Json::List(ends.iter().copied().map(id).collect()),
+        };
+        let end = if template.end().is_empty() { name(ends.first().copied()) } else { template.end().into() };
+        let (begin, pad) = (tokenizer.begin_id(), tokenizer.pad_id());
+        Ok(Json::object([
+            ("tokenizer_class", tokenizer.transformers_class().into()),
+            ("vocab_size", tokenizer.vocab_size().into()),
+            ("model_max_length", self.model.context().into()),
+            ("add_bos_token", Json::Bool(tokenizer.adds_begin() && begin.is_some())),
+            ("add_eos_token", Json::Bool(false)),
+            ("bos_token", name(begin)),
+            ("eos_token", end),
+            ("pad_token", name(pad)),
+            ("bos_token_id", begin.map_or(Json::Null, id)),
+            ("eos_token_id", end_ids),
+            ("pad_token_id", pad.map_or(Json::Null, id)),
+            ("chat_template", (!template.is_plain()).then(|| template.text()).into()),
+        ]))
     }
 
     /// The ids of a text, with the room of the model's context.
@@ -215,7 +297,7 @@ pub(super) fn no_model(asked: &str, name: &str) -> ApiError {
 
 fn asked(form: Form, texts: Vec<Text>, prompt_tokens: usize, usage: bool, values: &Values, scored: bool) -> Asked {
     let (stream, user) = (values.flag("stream"), values.text("user"));
-    Asked { form, texts, prompt_tokens, stream, usage, user, scored }
+    Asked { form, texts, prompt_tokens, stream, usage, user, scored, response: None }
 }
 
 /// What a request that was not wrong failed with.
@@ -242,18 +324,36 @@ fn stream_usage(values: &Values) -> Result<bool, ApiError> {
 
 /// Refuses a form that this server does not enforce: it writes free texts.
 fn check_format(values: &Values) -> Result<(), ApiError> {
-    let Some(format) = values.object("response_format") else { return Ok(()) };
+    values.object("response_format").map_or(Ok(()), |format| check_free(&format, "response_format"))
+}
+
+/// The same of the `format` of a `text`.
+fn check_text(values: &Values) -> Result<(), ApiError> {
+    let Some(text) = values.object("text") else { return Ok(()) };
+    for (key, value) in text.iter() {
+        let name = cut(&format!("text.{key}"));
+        match (key, value) {
+            ("format" | "verbosity", Value::None) | ("format", Value::Table(_)) => {}
+            ("format", _) => return Err(ApiError::wrong(&name, value, API.word("format"))),
+            ("verbosity", _) => return Err(refused(&name, value, API.word("short"))),
+            _ => return Err(ApiError::unknown(&name, "text")),
+        }
+    }
+    text.get("format").and_then(Value::as_table).map_or(Ok(()), |format| check_free(format, "text.format"))
+}
+
+fn check_free(format: &Table, name: &str) -> Result<(), ApiError> {
     let kind = format.get("type").unwrap_or(&Value::None);
     match kind.as_text() {
-        Some("text") => match format.names().find(|name| *name != "type") {
+        Some("text") => match format.names().find(|key| *key != "type") {
             None => Ok(()),
-            Some(key) => Err(ApiError::unknown(&format!("response_format.{key}"), "response_format")),
+            Some(key) => Err(ApiError::unknown(&format!("{name}.{key}"), name)),
         },
         Some("json_object" | "json_schema") => {
             let why = "nncuda-rs constrains no texts; the Python package's server does";
-            Err(refused("response_format", &Value::Table(format.clone()), why))
+            Err(refused(name, &Value::Table(format.clone()), why))
         }
-        _ => Err(ApiError::wrong("response_format.type", kind, API.word("format_type"))),
+        _ => Err(ApiError::wrong(&format!("{name}.type"), kind, API.word("format_type"))),
     }
 }
 

@@ -16,11 +16,12 @@ use nn_core::infer::{Event, EventStream, Finish, Prompt};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep_until;
 
-use super::answers::{Asked, Writer};
+use super::answers::{Asked, Writer, Writing};
 use super::api::ApiError;
 use super::app::{App, Stage};
 use super::exchange::{AnswerNotes, Exchange};
 use super::log;
+use super::responses::ResponseWriter;
 use super::wire::DONE;
 
 /// Parts of an answer that may wait for its client.
@@ -79,7 +80,7 @@ impl Live {
 pub(super) struct Answer {
     app: Arc<App>,
     exchange: Arc<Exchange>,
-    writer: Writer,
+    writer: Box<dyn Writing>,
     texts: Vec<Live>,
     stream: bool,
     user: Option<String>,
@@ -96,7 +97,10 @@ impl Answer {
         exchange: Arc<Exchange>,
         id: u128,
     ) -> Result<Self, ApiError> {
-        let writer = Writer::new(&asked, app.name(), id);
+        let writer: Box<dyn Writing> = match &asked.response {
+            Some(repeated) => Box::new(ResponseWriter::new(repeated.clone(), app.name(), asked.prompt_tokens, id)),
+            None => Box::new(Writer::new(&asked, app.name(), id)),
+        };
         let Asked { stream, user, prompt_tokens, .. } = asked;
         let (app, stage) = (Arc::clone(app), app.stage());
         let mut answer = Self { app, exchange, writer, texts: Vec::new(), stream, user, prompt_tokens, stage };
@@ -163,7 +167,7 @@ impl Answer {
                         self.give_up(); // at once: a client may take its time to read why
                         if begun {
                             self.exchange.broke(&error);
-                            let _ = parts.send(Ok(format!("data: {}\n\n{DONE}", error.body()))).await;
+                            let _ = parts.send(Ok(self.writer.failure(&error))).await;
                         } else {
                             let _ = parts.send(Err(error)).await;
                         }
@@ -216,7 +220,7 @@ impl Drop for Answer {
         }
         let first: Option<Duration> = self.texts.iter().filter_map(|text| Some(text.first? - text.submitted)).min();
         self.exchange.set_answer(AnswerNotes {
-            id: self.writer.id.clone(),
+            id: self.writer.id().to_owned(),
             user: self.user.take(),
             prompt_tokens: self.prompt_tokens,
             tokens: self.writer.tokens(),

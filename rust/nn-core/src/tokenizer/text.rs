@@ -52,6 +52,22 @@ impl TextTokenizer {
         self.begin
     }
 
+    /// The id that fills up a batch, if the tokenizer says so.
+    pub fn pad_id(&self) -> Option<i32> {
+        match &self.kind {
+            Kind::SentencePiece(model) => model.pad_id(),
+            Kind::Json(_) => None,
+        }
+    }
+
+    /// The class of transformers that reads the files of such a tokenizer.
+    pub fn transformers_class(&self) -> &'static str {
+        match &self.kind {
+            Kind::SentencePiece(_) => "LlamaTokenizer",
+            Kind::Json(_) => "PreTrainedTokenizerFast",
+        }
+    }
+
     /// The ids that end an answer, ascending: the end of the text, of a turn, of a message.
     pub fn end_ids(&self) -> &BTreeSet<i32> {
         &self.ends

@@ -112,9 +112,19 @@ impl ChatTemplate {
         Self::new(template, source, begin.unwrap_or_default(), end.unwrap_or_default())
     }
 
+    /// The template itself.
+    pub fn text(&self) -> &str {
+        &self.template
+    }
+
     /// Whether the model has no template of its own.
     pub fn is_plain(&self) -> bool {
         self.plain
+    }
+
+    /// The name of the token that it knows as `eos_token`; empty for none.
+    pub fn end(&self) -> &str {
+        &self.end
     }
 
     /// The text of a conversation. Each message has `role` and `content`, and what else the template looks for.
@@ -139,7 +149,8 @@ impl ChatTemplate {
     /// template wrote it. Errors as of `render` and of the tokenizer.
     pub fn ids<M: Serialize>(&self, tokenizer: &TextTokenizer, messages: &[M], how: &Rendering) -> Result<Vec<i32>> {
         let text = self.render(messages, how)?;
-        let written = !self.begin.is_empty() && text.starts_with(&self.begin);
+        // A plain template writes no begin, but strangers may write its name.
+        let written = !self.plain && !self.begin.is_empty() && text.starts_with(&self.begin);
         tokenizer.encode(&text, Encoding { begin: tokenizer.adds_begin() && !written, special: !self.plain })
     }
 }
