@@ -1505,7 +1505,7 @@ NNCUDA_API int32_t cuda_attention_output(nncuda_ctx *ctx, const void *probs, con
  * @param q in dtype [batch*q_len:ld_q, heads, head_dim] : queries
  * @param k in dtype [batch*kv_len:ld_kv, kv_heads, head_dim] : keys
  * @param v in dtype [batch*kv_len:ld_kv, kv_heads, head_dim] : values
- * @param starts in? i32 [batch, q_len] : first key that each query sees, 0 .. t, never falling in a sequence; or null for 0
+ * @param starts in? i32 [batch, q_len] : first key that each query sees, never falling in a sequence and never behind its own; or null for 0
  * @param out out dtype [batch*q_len, heads, head_dim] : output
  * @param lse out? f32 [batch, heads, q_len] : log-sum-exp (-inf for a query without keys), kept for the backward call, or null
  * @param batch size : sequences

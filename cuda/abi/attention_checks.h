@@ -16,7 +16,8 @@ NN_FLOPS(attention_output, attention_flops(1, &a->shape, 0))
 static void check_documents(nn_call *call, const int32_t *starts, const nn_attention_shape *s, int32_t causal) {
   nn_call_require(call, starts == NULL || causal, NNCUDA_ERROR_INVALID_VALUE,
                   "causal is 0; it must be 1 where starts are given, or queries would see later documents");
-  nn_call_require(call, starts == NULL || s->q_len == s->kv_len, NNCUDA_ERROR_INVALID_SIZE,
+  const int32_t none = s->q_len == 0 || s->kv_len == 0; /* then nothing is computed */
+  nn_call_require(call, starts == NULL || none || s->q_len == s->kv_len, NNCUDA_ERROR_INVALID_SIZE,
                   "q_len is %lld and kv_len %lld; they must be equal where starts are given", (long long)s->q_len,
                   (long long)s->kv_len);
 }

@@ -100,6 +100,8 @@ template <int D> struct nn_backward_mma_keys_layout {
   static constexpr size_t bytes = stages_at + 2 * stage;
 };
 
+// spills: nn_backward_mma_keys_kernel on sm_75: where copies pass through registers, none are left for the rows' first
+// keys; 24 bytes a thread at head_dim 64
 template <class T, int D>
 __global__ void __launch_bounds__(NN_BACKWARD_THREADS, D == 256 ? 1 : 2)
     nn_backward_mma_keys_kernel(nn_flash_backward p) {

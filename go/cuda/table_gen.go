@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "fb79e507c780496b6f391c5243e22febe50d2c4859c030b5da96262590b92f74"
+const HeaderSHA256 = "5770aa716f6753cde1f8cef6b67e5dde1516016c2c6afbcbd39298fef588ab06"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

@@ -84,8 +84,8 @@ func AttentionOutput(probs, v, out *Tensor) error {
 //   - q, in dtype [batch*q_len:ld_q, heads, head_dim]: queries
 //   - k, in dtype [batch*kv_len:ld_kv, kv_heads, head_dim]: keys
 //   - v, in dtype [batch*kv_len:ld_kv, kv_heads, head_dim]: values
-//   - starts, in i32 [batch, q_len], may be nil: first key that each query sees, 0 .. t, never falling in a sequence;
-//     or null for 0
+//   - starts, in i32 [batch, q_len], may be nil: first key that each query sees, never falling in a sequence and never
+//     behind its own; or null for 0
 //   - out, out dtype [batch*q_len, heads, head_dim]: output
 //   - lse, out f32 [batch, heads, q_len], may be nil: log-sum-exp (-inf for a query without keys), kept for the
 //     backward call, or null

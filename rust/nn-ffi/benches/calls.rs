@@ -45,7 +45,9 @@ fn flash_attention_backward_of_nothing_by_pointer(bencher: Bencher<'_, '_>) {
     let call = library.cuda_flash_attention_backward;
     bencher.bench_local(|| {
         // SAFETY: the context lives; sizes of zero need no memory.
-        unsafe { call(handle, x, x, x, x, x, lse, std::ptr::null(), x, x, x, 0, 8, 1, 4, 4, 64, 256, 256, 0.125, 1, f32) }
+        unsafe {
+            call(handle, x, x, x, x, x, lse, std::ptr::null(), x, x, x, 0, 8, 1, 4, 4, 64, 256, 256, 0.125, 1, f32)
+        }
     });
     // SAFETY: nobody uses it any more.
     unsafe { (library.nncuda_ctx_destroy)(handle) };

@@ -156,9 +156,13 @@ fn sizes_are_solved_from_products() -> Result<()> {
     assert!(four.starts_with("flash_attention: q has shape [6, 4, 8]"), "{four}");
     assert!(four.contains("no q_len gives the 6 entries"), "{four}");
     let uneven = numbers(&context, &[9, 2, 8]);
-    assert!(sentence(kernels::flash_attention(&q, &uneven, &uneven, None, &out, None, 2, 0.3, true)).contains("no kv_len"));
+    assert!(
+        sentence(kernels::flash_attention(&q, &uneven, &uneven, None, &out, None, 2, 0.3, true)).contains("no kv_len")
+    );
     let tall = context.zeros(&[2, 4, 2], DType::F32)?;
-    assert!(sentence(kernels::flash_attention(&q, &k, &v, None, &out, Some(&tall), 2, 0.3, true)).contains("lse has shape"));
+    assert!(
+        sentence(kernels::flash_attention(&q, &k, &v, None, &out, Some(&tall), 2, 0.3, true)).contains("lse has shape")
+    );
     Ok(())
 }
 

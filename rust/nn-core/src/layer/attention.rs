@@ -80,20 +80,7 @@ impl MQAttention {
         let (dheads, heads) = (dheads.view(&shape)?, kept.heads.view(&shape)?);
         let Rotation { cosine, sine, positions, starts } = rotation;
         let (lse, starts) = (&kept.lse, starts.as_ref());
-        kernels::flash_attention_backward(
-            &dheads,
-            &q,
-            &k,
-            &v,
-            &heads,
-            lse,
-            starts,
-            &dq,
-            &dk,
-            &dv,
-            self.scale(),
-            true,
-        )?;
+        kernels::flash_attention_backward(&dheads, &q, &k, &v, &heads, lse, starts, &dq, &dk, &dv, self.scale(), true)?;
         for part in [&dq, &dk] {
             kernels::rope_backward(part, cosine, sine, positions, part, RopeLayout::Half)?;
         }

@@ -147,8 +147,8 @@ pub fn attention_output(probs: &Tensor, v: &Tensor, out: &Tensor) -> Result<()> 
 /// - `q`: of `dtype` `[batch*q_len:ld_q, heads, head_dim]`, queries
 /// - `k`: of `dtype` `[batch*kv_len:ld_kv, kv_heads, head_dim]`, keys
 /// - `v`: of `dtype` `[batch*kv_len:ld_kv, kv_heads, head_dim]`, values
-/// - `starts`: i32 `[batch, q_len]`, first key that each query sees, 0 .. t, never falling in a sequence; or null for
-///   0
+/// - `starts`: i32 `[batch, q_len]`, first key that each query sees, never falling in a sequence and never behind its
+///   own; or null for 0
 /// - `out`: of `dtype` `[batch*q_len, heads, head_dim]`, output; overwritten
 /// - `lse`: f32 `[batch, heads, q_len]`, log-sum-exp (-inf for a query without keys), kept for the backward call, or
 ///   null; overwritten
