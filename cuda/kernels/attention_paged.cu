@@ -114,11 +114,40 @@ template <class F, int D, int ROWS> __global__ void __launch_bounds__(THREADS, 1
   }
 }
 
+/* A run of half `half` is whole, the first one or a later: it joins the runs before. */
+template <class L>
+__device__ __forceinline__ void fold_run(const paged_attention &p, const paged_pages<L> &pages, int half, bool first,
+                                         float &peak, float &sum, float (&run)[L::SUMS][4]) {
+  float2 &before = pages.before(half);
+  if (first) {
+    before = make_float2(LEAST, 0.0f);
+  }
+  const float2 by = nn_merge(before.x, before.y, peak, sum);
+  float *const to = p.before + pages.out_at(half);
+  const int column_0 = pages.column();
+#pragma unroll
+  for (int n = 0; n < L::SUMS; n++) {
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+      const int column = pages.column(column_0, n) + e;
+      if (column < p.dim) {
+        to[column] = nn_merged(first ? 0.0f : to[column], run[n][2 * half + e], by);
+      }
+      run[n][2 * half + e] = 0.0f;
+    }
+  }
+  peak = LEAST;
+  sum = 0.0f;
+}
+
+// sass: prompt_mma_kernel on sm_90a: at least 200 HMMA in loops, no CALL in loops
 /*
  * The same on tensor cores. While a row has no more pages than runs, each page is a run, and its merge into the runs
  * before is the merge into nothing and then that one: there is one sum. Of a longer row the runs before are one sum,
  * too, which waits in memory for the end of each run.
  */
+// spills: prompt_mma_kernel: pages in bf16 at 128 columns: the powers of a page, in three parts, leave too few
+// registers while they are computed; 11 of them wait in memory, once a page
 template <class L> __global__ void __launch_bounds__(L::THREADS, 2) prompt_mma_kernel(paged_attention p) {
   NN_SHARED_BYTES(shared);
   p.sequences.check();
@@ -127,68 +156,48 @@ template <class L> __global__ void __launch_bounds__(L::THREADS, 2) prompt_mma_k
   if (!rows_of_block(p, L::ROWS, rows, kv_head)) {
     return;
   }
-  split_queries<L>(p, rows, shared);
-  const int64_t limit = rows.sees(rows.count - 1);
-  paged_loader<L> loader(p, shared, rows.sequence.index, kv_head, 0, nn_ceil_div(limit, NN_PAGE_TOKENS), limit);
-  paged_pages<L> pages(p, rows, shared, loader);
-  float run[L::SUMS][4] = {}, run_peak[2], run_sum[2], peak[2], sum[2];
-  int32_t length[2]; /* pages of a run */
-#pragma unroll
-  for (int half = 0; half < 2; half++) {
-    run_peak[half] = peak[half] = LEAST;
-    run_sum[half] = sum[half] = 0.0f;
-    length[half] = (int32_t)nn_run_length(nn_ceil_div(rows.sees(pages.row(half)), NN_PAGE_TOKENS));
+  begin_block<L>(p, rows, kv_head, shared);
+  const int end = (int)nn_ceil_div(rows.sees(rows.count - 1), NN_PAGE_TOKENS);
+  if (bad_pages<L>(p, shared, 0, end)) {
+    return;
   }
-  for (int64_t i = 0; i < loader.begun; i++) {
+  paged_loader<L> loader(p, shared, 0, end);
+  paged_pages<L> pages(p, shared, loader);
+  float run[L::SUMS][4] = {}, peak[2] = {LEAST, LEAST}, sum[2] = {};
+  for (int i = 0; i < end; i++) {
     pages.begin(i);
-    float2 factor[2];
+    float2 factor[2] = {};
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       if (pages.seen[half] > 0) {
-        if (length[half] > 1 && i > 0 && (int32_t)i % length[half] == 0) {
-          const float2 by = nn_merge(peak[half], sum[half], run_peak[half], run_sum[half]);
-          const int64_t at = rows.at(pages.row(half), (int64_t)p.heads * p.dim, p.dim);
-#pragma unroll
-          for (int n = 0; n < L::SUMS; n++) {
-#pragma unroll
-            for (int e = 0; e < 2; e++) {
-              const int column = pages.column(n) + pages.pair + e;
-              if (column < p.dim) {
-                float *const to = p.before + at + column;
-                *to = nn_merged(i == length[half] ? 0.0f : *to, run[n][2 * half + e], by);
-              }
-              run[n][2 * half + e] = 0.0f;
-            }
-          }
-          run_peak[half] = LEAST;
-          run_sum[half] = 0.0f;
+        const int length = pages.run_length(half);
+        if (length > 1 && i >= length && i % length == 0) {
+          fold_run<L>(p, pages, half, i == length, peak[half], sum[half], run);
         }
-        factor[half] = nn_merge(run_peak[half], run_sum[half], pages.peak[half], pages.sum[half]);
+        factor[half] = nn_merge(peak[half], sum[half], pages.peak[half], pages.sum[half]);
       }
     }
     pages.finish(i, factor, run);
   }
   nn_copy_async_wait<0>();
-  if (loader.numbers.bad) {
-    return;
-  }
 #pragma unroll
   for (int half = 0; half < 2; half++) {
-    if (pages.row(half) >= rows.count) {
-      continue;
-    }
-    const int64_t at = rows.at(pages.row(half), (int64_t)p.heads * p.dim, p.dim);
-    const bool longer = length[half] > 1;
-    const float2 by = nn_merge(peak[half], sum[half], run_peak[half], run_sum[half]);
-    const float total = longer ? sum[half] : run_sum[half];
+    if (pages.sees[half] > 0) {
+      const int64_t at = pages.out_at(half);
+      const bool longer = pages.run_length(half) > 1;
+      float2 &before = pages.before(half);
+      const float2 by = longer ? nn_merge(before.x, before.y, peak[half], sum[half]) : make_float2(0.0f, 0.0f);
+      const int column_0 = pages.column();
+      const float total = longer ? before.y : sum[half];
 #pragma unroll
-    for (int n = 0; n < L::SUMS; n++) {
+      for (int n = 0; n < L::SUMS; n++) {
 #pragma unroll
-      for (int e = 0; e < 2; e++) {
-        const int column = pages.column(n) + pages.pair + e;
-        if (column < p.dim) {
-          const float x = run[n][2 * half + e];
-          nn_put_element(p.out, at + column, (longer ? nn_merged(p.before[at + column], x, by) : x) / total, p.dtype);
+        for (int e = 0; e < 2; e++) {
+          const int column = pages.column(column_0, n) + e;
+          if (column < p.dim) {
+            const float x = run[n][2 * half + e];
+            nn_put_element(p.out, at + column, (longer ? nn_merged(p.before[at + column], x, by) : x) / total, p.dtype);
+          }
         }
       }
     }
@@ -204,9 +213,9 @@ template <int ROWS> static dim3 prompt_grid(paged_attention &p) {
 }
 
 template <class F, int D> static int32_t prompt(nncuda_ctx *ctx, paged_attention &p) {
-  if constexpr (paged_operand<F>::PARTS > 0) {
-    if (nn_paged_uses_mma(nn_gpu_arch(ctx), p.format)) {
-      using L = paged_mma_layout<F, D, paged_prompt_tile<D>>;
+  if constexpr (paged_operand<F>::PARTS > 0 && D <= NN_PAGED_MMA_DIM) {
+    if (nn_paged_uses_mma(nn_gpu_arch(ctx), p.format, p.dim)) {
+      using L = paged_mma_layout<F, D, paged_prompt_tile<paged_operand<F>::PARTS>>;
       const dim3 grid = prompt_grid<L::ROWS>(p);
       return nn_launch(ctx, prompt_mma_kernel<L>, grid, dim3(L::THREADS), L::bytes, p);
     }

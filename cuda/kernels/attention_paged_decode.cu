@@ -98,6 +98,7 @@ template <class F, int D, int ROWS> __global__ void __launch_bounds__(THREADS, 1
 }
 
 /* The same on tensor cores. */
+// sass: run_mma_kernel on sm_90a: at least 64 HMMA in loops, no LDL, no CALL in loops
 template <class L> __global__ void __launch_bounds__(L::THREADS, 2) run_mma_kernel(paged_attention p) {
   NN_SHARED_BYTES(shared);
   p.sequences.check();
@@ -106,17 +107,23 @@ template <class L> __global__ void __launch_bounds__(L::THREADS, 2) run_mma_kern
   if (!heads_of_block(p, L::ROWS, rows, kv_head)) {
     return;
   }
-  const nn_paged_sequence &s = rows.sequence;
-  const paged_runs runs(s);
-  split_queries<L>(p, rows, shared);
+  const paged_runs runs(rows.sequence);
+  begin_block<L>(p, rows, kv_head, shared);
   for (int64_t n = blockIdx.z; n < runs.count; n += gridDim.z) {
-    const int64_t first = n * runs.length, end = first + runs.length;
-    paged_loader<L> loader(p, shared, s.index, kv_head, first, end < runs.pages ? end : runs.pages, s.length);
-    paged_pages<L> pages(p, rows, shared, loader);
+    const int first = (int)(n * runs.length), pages_left = (int)(runs.pages - first);
+    const int end = first + (pages_left < runs.length ? pages_left : (int)runs.length);
+    if (bad_pages<L>(p, shared, first, end)) {
+      for (int r = threadIdx.x; r < rows.count; r += L::THREADS) {
+        partial_of(p, rows, r, n)[p.dim + 1] = BAD_RUN;
+      }
+      continue;
+    }
+    paged_loader<L> loader(p, shared, first, end);
+    paged_pages<L> pages(p, shared, loader);
     float run[L::SUMS][4] = {}, peak[2] = {LEAST, LEAST}, sum[2] = {};
-    for (int64_t i = first; i < loader.begun; i++) {
+    for (int i = first; i < end; i++) {
       pages.begin(i);
-      float2 factor[2];
+      float2 factor[2] = {};
 #pragma unroll
       for (int half = 0; half < 2; half++) {
         if (pages.seen[half] > 0) {
@@ -127,13 +134,14 @@ template <class L> __global__ void __launch_bounds__(L::THREADS, 2) run_mma_kern
     }
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      if (pages.row(half) < rows.count) {
-        float *const to = partial_of(p, rows, pages.row(half), n);
+      if (pages.sees[half] > 0) {
+        float *const to = partial_of(p, pages.block.rows, pages.row(half), n);
+        const int column_0 = pages.column();
 #pragma unroll
         for (int eight = 0; eight < L::SUMS; eight++) {
 #pragma unroll
           for (int e = 0; e < 2; e++) {
-            const int column = pages.column(eight) + pages.pair + e;
+            const int column = pages.column(column_0, eight) + e;
             if (column < p.dim) {
               to[column] = run[eight][2 * half + e];
             }
@@ -141,7 +149,7 @@ template <class L> __global__ void __launch_bounds__(L::THREADS, 2) run_mma_kern
         }
         if (pages.across == 0 && pages.pair == 0) {
           to[p.dim] = peak[half];
-          to[p.dim + 1] = loader.numbers.bad ? BAD_RUN : sum[half];
+          to[p.dim + 1] = sum[half];
         }
       }
     }
@@ -229,9 +237,9 @@ template <int ROWS> static dim3 decode_grid(nncuda_ctx *ctx, const paged_attenti
 }
 
 template <class F, int D> static int32_t decode(nncuda_ctx *ctx, paged_attention &p) {
-  if constexpr (paged_operand<F>::PARTS > 0) {
-    if (nn_paged_uses_mma(nn_gpu_arch(ctx), p.format)) {
-      using L = paged_mma_layout<F, D, paged_decode_tile<D>>;
+  if constexpr (paged_operand<F>::PARTS > 0 && D <= NN_PAGED_MMA_DIM) {
+    if (nn_paged_uses_mma(nn_gpu_arch(ctx), p.format, p.dim)) {
+      using L = paged_mma_layout<F, D, paged_decode_tile>;
       return nn_launch(ctx, run_mma_kernel<L>, decode_grid<L::ROWS>(ctx, p), dim3(L::THREADS), L::bytes, p);
     }
   }

@@ -45,56 +45,75 @@ template <class L> struct paged_pages {
   using T = typename L::T;
   static constexpr bool IS_F16 = nn_mma_type<T>::is_f16;
   static constexpr float UP = IS_F16 ? 32768.0f : 1.0f;
-  static constexpr int GROUP = L::MY_KEYS < 32 ? L::MY_KEYS / 8 : 4; /* eights of keys whose parts are in registers */
+  static constexpr int GROUP =
+      L::MY_KEYS < 32 || L::PARTS > 2 ? 2 : 4; /* eights of keys whose parts are in registers */
 
   const paged_attention &p;
-  const paged_rows &rows;
   unsigned char *const shared;
+  const paged_block &block;
   paged_loader<L> &loader;
   const uint32_t address;
-  const nn_mma_lane<L::D> place;
-  const nn_mma_lane<VALUE_COLUMNS> value_place;
   const int lane, pair, across, first_row;
-  const bool busy; /* has rows */
-  int stage = 0;
   float score[NN_PAGE_TOKENS / 8][4];
-  int seen[2]; /* of the page */
+  int sees[2], seen[2]; /* keys of all, and of the page; none where there is no row */
   float peak[2], sum[2];
 
-  __device__ __forceinline__ paged_pages(const paged_attention &of, const paged_rows &some, unsigned char *space,
-                                         paged_loader<L> &from)
-      : p(of), rows(some), shared(space), loader(from), address(nn_shared_address(space)), lane(threadIdx.x % NN_WARP),
-        pair(2 * (lane % 4)), across(threadIdx.x / NN_WARP % L::ACROSS),
-        first_row(threadIdx.x / NN_WARP / L::ACROSS * 16), busy(first_row < some.count) {}
+  __device__ __forceinline__ paged_pages(const paged_attention &of, unsigned char *space, paged_loader<L> &from)
+      : p(of), shared(space), block(from.block), loader(from), address(nn_shared_address(space)),
+        lane(threadIdx.x % NN_WARP), pair(2 * (lane % 4)), across(threadIdx.x / NN_WARP % L::ACROSS),
+        first_row(threadIdx.x / NN_WARP / L::ACROSS * 16) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      sees[half] = row(half) < block.rows.count ? (int)block.rows.sees(row(half)) : 0;
+    }
+  }
 
+  /* Whether the warp has rows. */
+  __device__ __forceinline__ bool busy() const { return first_row < block.rows.count; }
   __device__ __forceinline__ int row(int half) const { return first_row + lane / 4 + 8 * half; }
-  /* The first of the warp's columns 8n .. 8n + 7. */
-  __device__ __forceinline__ int column(int n) const {
+  /* The lane's first column among the warp's, and the first of two among the warp's 8n .. 8n + 7. */
+  __device__ __forceinline__ int column() const { return (int)nn_anew(across * L::COLUMNS + pair); }
+  static __device__ __forceinline__ int column(int first, int n) {
     constexpr int EACH = L::COLUMNS / 8;
-    return n / EACH * VALUE_COLUMNS + across * L::COLUMNS + n % EACH * 8;
+    return n / EACH * VALUE_COLUMNS + n % EACH * 8 + first;
+  }
+  /* Where a row is in `out`. */
+  __device__ __forceinline__ int64_t out_at(int half) const {
+    return block.rows.at(row(half), (int64_t)p.heads * p.dim, p.dim);
+  }
+  /* Pages of a row's runs. */
+  __device__ __forceinline__ int run_length(int half) const {
+    return (int)nn_run_length(nn_ceil_div(sees[half], NN_PAGE_TOKENS));
+  }
+  /* Maximum and sum of a row's runs before. Each lane keeps them by itself: lanes of other rows may be elsewhere. */
+  __device__ __forceinline__ float2 &before(int half) const {
+    return reinterpret_cast<float2 *>(shared + L::sums)[half * L::THREADS + threadIdx.x];
   }
 
   /* Page i, which begins `before` keys on: its scores, maximum and sum. */
-  __device__ __forceinline__ void begin(int64_t i) {
-    const int64_t before = i * NN_PAGE_TOKENS;
-    const int count = loader.count(i);
+  __device__ __forceinline__ void begin(int i) {
+    const int count = block.count(i);
 #pragma unroll
     for (int c = 0; c < L::CHUNKS; c++) {
       if (c * L::KEYS < count) {
         const uint32_t keys = next<L::D, L::KEYS, L::KEY_WORDS>(count - c * L::KEYS, p.dim);
-        if (busy) {
+        if (busy()) {
           multiply_keys(c, keys);
+        } else {
+          no_scores(c);
         }
+      } else {
+        no_scores(c);
       }
     }
-    const int64_t most = NN_PAGE_TOKENS;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      const int64_t left = row(half) < rows.count ? rows.sees(row(half)) - before : 0;
-      seen[half] = (int)(left < 0 ? 0 : left < most ? left : most);
+      const int left = sees[half] - i * (int)NN_PAGE_TOKENS;
+      seen[half] = left < 0 ? 0 : left < NN_PAGE_TOKENS ? left : (int)NN_PAGE_TOKENS;
     }
-    first = next<VALUE_COLUMNS, NN_PAGE_TOKENS, L::VALUE_WORDS>(count, p.dim);
-    if (!busy) {
+    first_values = next<VALUE_COLUMNS, NN_PAGE_TOKENS, L::VALUE_WORDS>(count, p.dim);
+    peak[0] = peak[1] = sum[0] = sum[1] = 0.0f;
+    if (!busy()) {
       return;
     }
     if constexpr (L::ACROSS > 1) {
@@ -113,10 +132,10 @@ template <class L> struct paged_pages {
   }
 
   /* The page's output, which is merged into `run` of the rows that see some of the page. */
-  __device__ __forceinline__ void finish(int64_t i, const float2 (&factor)[2], float (&run)[L::SUMS][4]) {
-    const int count = loader.count(i);
+  __device__ __forceinline__ void finish(int i, const float2 (&factor)[2], float (&run)[L::SUMS][4]) {
+    const int count = block.count(i);
     uint32_t power[L::IN_BLOCKS ? 1 : NN_PAGE_TOKENS / 16][L::PARTS][4];
-    if (!L::IN_BLOCKS && busy) {
+    if constexpr (!L::IN_BLOCKS) {
 #pragma unroll
       for (int n = 0; n < NN_PAGE_TOKENS / 16; n++) {
         split_powers(power[n], n, nullptr, 0);
@@ -128,18 +147,18 @@ template <class L> struct paged_pages {
       if (width <= 0) {
         break;
       }
-      const uint32_t values = c == 0 ? first : next<VALUE_COLUMNS, NN_PAGE_TOKENS, L::VALUE_WORDS>(count, width);
-      int64_t token = infinite_values(i, count, values) ? rows.further(rows.count - 1) : -1;
+      const uint32_t values = c == 0 ? first_values : next<VALUE_COLUMNS, NN_PAGE_TOKENS, L::VALUE_WORDS>(count, width);
+      int token = infinite_values(i, count, values) ? block.rows.further(block.rows.count - 1) : -1;
       do {
         if (token >= 0) {
-          hide_value(rows.seen + token - i * NN_PAGE_TOKENS, values);
+          hide_value((int)block.rows.seen + token - i * (int)NN_PAGE_TOKENS, values);
         }
         bool joins[2];
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-          joins[half] = seen[half] > 0 && (token < 0 || rows.further(row(half)) == token);
+          joins[half] = seen[half] > 0 && (token < 0 || (int)block.rows.seen + token == sees[half]);
         }
-        if (!busy) {
+        if (!busy()) {
           /* but it comes to the barriers */
         } else if constexpr (L::IN_BLOCKS) {
           multiply_blocks(c, values, factor, joins, run);
@@ -152,15 +171,27 @@ template <class L> struct paged_pages {
   }
 
 private:
-  uint32_t first; /* columns of the page's values */
+  uint32_t first_values; /* columns of the page's values */
+
+  /* Where there are no scores. They must not seem to come from the page before: they would keep their registers. */
+  __device__ __forceinline__ void no_scores(int c) {
+    if constexpr (L::ACROSS == 1) {
+#pragma unroll
+      for (int n = 0; n < L::KEYS / 8; n++) {
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+          score[c * L::KEYS / 8 + n][e] = 0.0f;
+        }
+      }
+    }
+  }
 
   /* Waits for the next stage and starts to load one more; the address of its tile. */
   template <int WIDTH, int ROWS, int WORDS> __device__ __forceinline__ uint32_t next(int count, int width) {
     nn_copy_async_wait<L::STAGES - 2>();
     __syncthreads(); /* the stage is there, and the one before no longer needed */
     loader.next();
-    const int here = stage;
-    stage = stage + 1 == L::STAGES ? 0 : stage + 1;
+    const int here = loader.stage; /* where the load after the last that is under way will go */
     if constexpr (L::IN_BLOCKS) {
       widen_blocks<L, WIDTH, ROWS, WORDS>(p, shared, here, count, width);
       __syncthreads();
@@ -171,6 +202,7 @@ private:
 
   /* Scores of the warp's keys of chunk c: to registers, or where the warps of a row exchange them. */
   __device__ __forceinline__ void multiply_keys(int c, uint32_t keys) {
+    const nn_mma_lane<L::D> place(nn_anew(threadIdx.x));
     const float2 *const factors = reinterpret_cast<const float2 *>(shared + L::factors);
     const float2 factor[2] = {factors[row(0)], factors[row(1)]};
 #pragma unroll
@@ -298,13 +330,14 @@ private:
                                                   const uint32_t (&power)[NN_PAGE_TOKENS / 16][L::PARTS][4],
                                                   const float2 (&factor)[2], const bool (&joins)[2],
                                                   float (&run)[L::SUMS][4]) const {
+    const nn_mma_lane<VALUE_COLUMNS> place(nn_anew(threadIdx.x));
 #pragma unroll
     for (int two = 0; two < L::COLUMNS / 16; two++) {
       float part[L::PARTS][2][4] = {};
 #pragma unroll
       for (int n = 0; n < NN_PAGE_TOKENS / 16; n++) {
         uint32_t b[4];
-        load_values(b, values, n, two);
+        load_values(b, place, values, n, two);
 #pragma unroll
         for (int i = 0; i < L::PARTS; i++) {
           nn_mma_m16n8k16<T>(part[i][0], power[n][i], b[0], b[1]);
@@ -320,6 +353,7 @@ private:
 
   __device__ __forceinline__ void multiply_blocks(int c, uint32_t values, const float2 (&factor)[2],
                                                   const bool (&joins)[2], float (&run)[L::SUMS][4]) {
+    const nn_mma_lane<VALUE_COLUMNS> place(nn_anew(threadIdx.x));
     constexpr int WIDE = L::COLUMNS < 32 ? 1 : 2; /* a block's sixteens of columns that the warp has */
     const float *const scales = reinterpret_cast<const float *>(shared + L::scales);
 #pragma unroll
@@ -333,7 +367,7 @@ private:
 #pragma unroll
         for (int two = 0; two < WIDE; two++) {
           uint32_t b[4];
-          load_values(b, values, n, some * WIDE + two);
+          load_values(b, place, values, n, some * WIDE + two);
 #pragma unroll
           for (int i = 0; i < L::PARTS; i++) {
             nn_mma_m16n8k16<T>(part[i][2 * two], a[i], b[0], b[1]);
@@ -349,19 +383,20 @@ private:
   }
 
   /* Values of keys 16n to 16n + 15 and the warp's columns 16 * two to 16 * two + 15 of the stage. */
-  __device__ __forceinline__ void load_values(uint32_t (&b)[4], uint32_t values, int n, int two) const {
+  __device__ __forceinline__ void load_values(uint32_t (&b)[4], const nn_mma_lane<VALUE_COLUMNS> &place,
+                                              uint32_t values, int n, int two) const {
     if constexpr (L::ACROSS == 1) {
-      value_place.load_b_rows(b, values, 16 * n, two);
+      place.load_b_rows(b, values, 16 * n, two);
     } else { /* where a warp's columns begin is not known when this is compiled */
       const int sixteen = across * (L::COLUMNS / 16) + two;
-      nn_ldmatrix_x4_transposed(b, values + 16 * n * nn_mma_tile<VALUE_COLUMNS>::ROW + value_place.row_a +
-                                       (value_place.unit_a ^ (uint32_t)sixteen << 5));
+      nn_ldmatrix_x4_transposed(b, values + 16 * n * nn_mma_tile<VALUE_COLUMNS>::ROW + place.row_a +
+                                       (place.unit_a ^ (uint32_t)sixteen << 5));
     }
   }
 
   /* Whether, of values that some rows of the block see and some do not, one is infinite or NaN. */
-  __device__ __forceinline__ bool infinite_values(int64_t i, int count, uint32_t values) const {
-    const int64_t least = rows.seen - i * NN_PAGE_TOKENS;
+  __device__ __forceinline__ bool infinite_values(int i, int count, uint32_t values) const {
+    const int least = (int)block.rows.seen - i * (int)NN_PAGE_TOKENS;
     if (L::IN_BLOCKS || least >= count) {
       return false;
     }
@@ -373,7 +408,7 @@ private:
     constexpr int WORDS = nn_mma_tile<VALUE_COLUMNS>::ROW / 4;
     constexpr uint32_t LOW = IS_F16 ? 0x7c00u : 0x7f80u, HIGH = LOW << 16;
     const uint32_t *const words = reinterpret_cast<const uint32_t *>(shared + (values - address));
-    for (int w = (least < 0 ? 0 : (int)least) * WORDS + threadIdx.x; w < count * WORDS; w += L::THREADS) {
+    for (int w = (least < 0 ? 0 : least) * WORDS + threadIdx.x; w < count * WORDS; w += L::THREADS) {
       if ((words[w] & LOW) == LOW || (words[w] & HIGH) == HIGH) {
         *found = true;
       }
@@ -383,7 +418,7 @@ private:
   }
 
   /* The values of key `key` become 0 when all warps have used them. */
-  __device__ __forceinline__ void hide_value(int64_t key, uint32_t values) const {
+  __device__ __forceinline__ void hide_value(int key, uint32_t values) const {
     __syncthreads();
     constexpr int WORDS = nn_mma_tile<VALUE_COLUMNS>::ROW / 4;
     if (key >= 0 && key < NN_PAGE_TOKENS) {

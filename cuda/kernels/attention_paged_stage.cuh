@@ -7,6 +7,7 @@
 
 #include "kernels/attention_mma.cuh"
 #include "kernels/attention_paged.cuh"
+#include "kernels/instructions_registers.cuh"
 
 /* What is multiplied for a page's elements of type F: pairs of T, f32 numbers as PARTS of them. */
 template <class F> struct paged_operand {
@@ -34,18 +35,18 @@ template <class T, int PARTS> __device__ __forceinline__ void split_pair(uint32_
 
 /*
  * K and V pass through a ring of stages of 16 KiB: 8192 / D keys, or 64 columns of a page's values. A block has
- * ROW_WARPS times 16 rows, and of each ACROSS warps, which share the keys of a stage and the columns. A prompt has 64
- * rows, and a warp all of a row, whose scores then stay in registers; three stages let two blocks fit a multiprocessor
- * of sm_90. Decoding has a group's heads, 16 rows; four stages a block and two blocks have 128 KiB of K and V under
- * way, more than latency times bandwidth asks for. With 256 columns a row's sums need two warps, and the parts of more
- * than 16 rows of queries do not fit the 99 KiB of sm_86. By count.
+ * ROW_WARPS times 16 rows, and of each ACROSS warps, which share the keys of a stage and the columns. Prompts have as
+ * many rows as registers hold: a lane's sums, D / 2 / ACROSS, and its powers, 64 and with three parts 96. With one warp
+ * a row's scores stay in registers, and three stages let two blocks fit a multiprocessor of sm_90. Decoding has a
+ * group's heads, 16 rows; four stages a block and two blocks have 128 KiB of K and V under way, more than latency times
+ * bandwidth asks for. By count.
  */
 constexpr int STAGE_ELEMENTS = 8192, VALUE_COLUMNS = STAGE_ELEMENTS / NN_PAGE_TOKENS;
-template <int D> struct paged_prompt_tile {
-  static constexpr int ROW_WARPS = D <= 128 ? 4 : 1, ACROSS = D <= 128 ? 1 : 2, STAGES = D <= 128 ? 3 : 4;
+template <int PARTS> struct paged_prompt_tile {
+  static constexpr int ACROSS = PARTS == 2 ? 1 : 2, ROW_WARPS = 4 / ACROSS, STAGES = 3;
 };
-template <int D> struct paged_decode_tile {
-  static constexpr int ROW_WARPS = 1, ACROSS = D <= 128 ? 4 : 2, STAGES = 4;
+struct paged_decode_tile {
+  static constexpr int ROW_WARPS = 1, ACROSS = 4, STAGES = 4;
 };
 
 template <class FORMAT, int DIM, class TILE> struct paged_mma_layout {
@@ -69,94 +70,134 @@ template <class FORMAT, int DIM, class TILE> struct paged_mma_layout {
   static constexpr int q_part = nn_mma_tile<D>::bytes(ROWS), ring = PARTS * q_part, tile = ring + STAGES * STAGE,
                        scales = tile + (IN_BLOCKS ? TILE_BYTES : 0),
                        scores = scales + (IN_BLOCKS ? 4 * STAGE_ELEMENTS / 32 : 0),
-                       factors = scores + (ACROSS > 1 ? 4 * ROWS * SCORE_LD : 0), flags = factors + 8 * ROWS;
-  static constexpr size_t bytes = flags + 4 * (STAGES + 1);
+                       factors = scores + (ACROSS > 1 ? 4 * ROWS * SCORE_LD : 0), sums = factors + 8 * ROWS,
+                       flags = sums + 16 * THREADS, block = (flags + 4 * (STAGES + 1) + 15) / 16 * 16;
+  static constexpr size_t bytes = block + 96;
 };
 
-/* Brings the stages of a sequence's pages into the ring, in the order in which they are needed. */
+/* What a block works on, in shared memory: registers are full of sums. Positions of keys are below 2^31. */
+struct paged_block {
+  paged_rows rows;
+  int64_t head_at;        /* of its key head in a page */
+  const int32_t *numbers; /* of its sequence's pages */
+  int32_t limit;          /* keys that any row sees */
+
+  __device__ __forceinline__ paged_block(const paged_attention &p, const paged_rows &of, int32_t kv_head)
+      : rows(of), head_at(kv_head * NN_PAGE_TOKENS * p.row_bytes),
+        numbers(p.sequences.page_table + of.sequence.index * p.sequences.max_pages),
+        limit((int32_t)of.sees(of.count - 1)) {}
+
+  /* Keys of page i that any row sees. */
+  __device__ __forceinline__ int count(int i) const {
+    const int left = limit - i * (int)NN_PAGE_TOKENS;
+    return left < NN_PAGE_TOKENS ? left : (int)NN_PAGE_TOKENS;
+  }
+};
+
+/* Whether one of the pages first .. end - 1 is out of range: all of them are looked at once, before the first is read.
+ * By all threads of a block. */
+template <class L>
+__device__ __forceinline__ bool bad_pages(const paged_attention &p, unsigned char *shared, int first, int end) {
+  int *const bad = reinterpret_cast<int *>(shared + L::flags) + L::STAGES;
+  if (threadIdx.x == 0) {
+    *bad = 0;
+  }
+  __syncthreads();
+  const int64_t before = reinterpret_cast<const paged_block *>(shared + L::block)->numbers - p.sequences.page_table;
+  for (int i = first + threadIdx.x; i < end; i += L::THREADS) {
+    if (!p.sequences.page.holds(before + i, p.sequences.page_table[before + i])) {
+      *bad = 1;
+    }
+  }
+  __syncthreads();
+  const bool found = *bad != 0;
+  __syncthreads();
+  return found;
+}
+
+/* Brings the stages of pages into the ring, in the order in which they are needed. */
 template <class L> struct paged_loader {
   const paged_attention &p;
   unsigned char *const shared;
-  nn_page_numbers numbers;
-  int64_t head_at, limit; /* of a head in a page; keys that any row sees */
-  int64_t begun;          /* pages, counted from the sequence's first */
-  int64_t at = 0;
-  int step = 0, steps = 0, stage = 0;
-  bool ended = false;
+  const paged_block &block;
+  int stage = 0;  /* the next one's place */
+  int begun, end; /* pages that have been begun, counted from the sequence's first; where they end */
 
-  __device__ __forceinline__ paged_loader(const paged_attention &of, unsigned char *space, int64_t sequence,
-                                          int32_t kv_head, int64_t first, int64_t end, int64_t most)
-      : p(of), shared(space), numbers(of.sequences, sequence, first, end),
-        head_at(kv_head * NN_PAGE_TOKENS * of.row_bytes), limit(most), begun(first) {
+  __device__ __forceinline__ paged_loader(const paged_attention &of, unsigned char *space, int first, int after)
+      : p(of), shared(space), block(*reinterpret_cast<const paged_block *>(space + L::block)), begun(first),
+        end(after) {
+    look_ahead();
     for (int i = 0; i < L::STAGES - 1; i++) {
       next();
     }
   }
 
-  /* Keys of page i that any row sees, and stages that have some of them. */
-  __device__ __forceinline__ int count(int64_t i) const {
-    const int64_t left = limit - i * NN_PAGE_TOKENS;
-    return left < NN_PAGE_TOKENS ? (int)left : (int)NN_PAGE_TOKENS;
-  }
-  static __device__ __forceinline__ int key_stages(int count) { return (count + L::KEYS - 1) / L::KEYS; }
-
   /* Starts to load the next stage, if there is one, and closes its group. */
   __device__ __forceinline__ void next() {
-    if (step == steps && !ended) {
-      int64_t page;
-      ended = !numbers.next(page);
-      if (!ended) {
-        at = page * p.page_bytes + head_at;
-        steps = key_stages(count(begun)) + (p.dim + VALUE_COLUMNS - 1) / VALUE_COLUMNS;
-        step = 0;
-        begun++;
-      }
+    if (left == 0 && begun < end) {
+      at = number * p.page_bytes + block.head_at;
+      left = (block.count(begun) + L::KEYS - 1) / L::KEYS + value_stages();
+      begun++;
+      look_ahead();
     }
-    if (!ended) {
-      const int some = count(begun - 1), before = key_stages(some);
-      if (step < before) {
-        const int first = step * L::KEYS;
-        load<L::D, L::KEYS, L::KEY_WORDS>(p.k + at + first * p.row_bytes, some - first, p.dim);
+    if (left > 0) {
+      const int count = block.count(begun - 1), values = value_stages();
+      if (left > values) {
+        const int first = (count + L::KEYS - 1) / L::KEYS * L::KEYS - (left - values) * L::KEYS;
+        load<L::D, L::KEYS, L::KEY_WORDS>(p.k + at + first * p.row_bytes, count - first, p.dim);
       } else {
-        const int column = (step - before) * VALUE_COLUMNS;
-        const int64_t skip = L::IN_BLOCKS ? column / 32 * 34 : column * (int)sizeof(typename L::T);
-        load<VALUE_COLUMNS, NN_PAGE_TOKENS, L::VALUE_WORDS>(p.v + at + skip, some, p.dim - column);
+        const int column = (values - left) * VALUE_COLUMNS;
+        const int skip = L::IN_BLOCKS ? column / 32 * 34 : column * (int)sizeof(typename L::T);
+        load<VALUE_COLUMNS, NN_PAGE_TOKENS, L::VALUE_WORDS>(p.v + at + skip, count, p.dim - column);
       }
-      step++;
+      left--;
     }
     stage = stage + 1 == L::STAGES ? 0 : stage + 1;
     nn_copy_async_commit();
   }
 
 private:
+  int64_t at = 0;     /* of the page and head */
+  int left = 0;       /* stages of the page */
+  int32_t number = 0; /* of the page that comes next: the load is under way while others are used */
+
+  __device__ __forceinline__ void look_ahead() { number = begun < end ? block.numbers[begun] : 0; }
+  __device__ __forceinline__ int value_stages() const { return (p.dim + VALUE_COLUMNS - 1) / VALUE_COLUMNS; }
+
   /* Rows of at most WIDTH elements of which there are `width`; zeros beyond, and from row `count` on. */
   template <int WIDTH, int ROWS, int WORDS>
   __device__ __forceinline__ void load(const uint8_t *from, int count, int width) const {
-    using T = typename L::T;
     unsigned char *const to = shared + L::ring + stage * L::STAGE;
+    const int thread = (int)nn_anew(threadIdx.x), row_bytes = (int)p.row_bytes;
     if constexpr (L::IN_BLOCKS) {
       const int bytes = (width < WIDTH ? width : WIDTH) / 32 * 34;
-#pragma unroll 4
-      for (int i = threadIdx.x; i < ROWS * WORDS; i += L::THREADS) {
+#pragma unroll 1
+      for (int i = thread; i < ROWS * WORDS; i += L::THREADS) {
         const int r = i / WORDS, word = i % WORDS;
-        const uint8_t *const row = from + r * p.row_bytes;
+        const uint8_t *const row = from + r * row_bytes;
         const int before = (int)(reinterpret_cast<uintptr_t>(row) & 3);
         if (r < count && 4 * word < before + bytes) {
           nn_copy_async<4>(nn_shared_address(to + 4 * i), row - before + 4 * word);
         }
       }
-      if (threadIdx.x == 0) { /* where in its first word the first row begins */
+      if (thread == 0) { /* where in its first word the first row begins */
         reinterpret_cast<int *>(shared + L::flags)[stage] = (int)(reinterpret_cast<uintptr_t>(from) & 3);
       }
     } else if (p.wide) {
-      nn_mma_load_rows<WIDTH, ROWS, L::THREADS>(to, reinterpret_cast<const T *>(from), p.row_bytes / (int64_t)sizeof(T),
-                                                count, width, true);
+      constexpr int ACROSS = WIDTH / 8;
+      const int unit = thread % ACROSS;
+#pragma unroll 2
+      for (int r = thread / ACROSS; r < ROWS; r += L::THREADS / ACROSS) {
+        nn_copy_async<16>(nn_shared_address(to + nn_mma_tile<WIDTH>::at(r, unit)), from + r * row_bytes + 16 * unit,
+                          r < count && unit * 8 < width ? 16 : 0);
+      }
     } else {
-      for (int i = threadIdx.x; i < ROWS * WIDTH / 8; i += L::THREADS) {
+#pragma unroll 1
+      for (int i = thread; i < ROWS * WIDTH / 8; i += L::THREADS) {
         const int r = i / (WIDTH / 8), unit = i % (WIDTH / 8);
         uint32_t x[4] = {};
         if (r < count && unit * 8 < width) {
-          nn_bytes_at<16>(x, from + r * p.row_bytes + 16 * unit);
+          nn_bytes_at<16>(x, from + r * row_bytes + 16 * unit);
         }
         *reinterpret_cast<uint4 *>(to + nn_mma_tile<WIDTH>::at(r, unit)) = make_uint4(x[0], x[1], x[2], x[3]);
       }
@@ -175,7 +216,7 @@ __device__ __forceinline__ void widen_blocks(const paged_attention &p, unsigned 
   float *const scales = reinterpret_cast<float *>(shared + L::scales);
   constexpr int ACROSS = WIDTH / 8;
 #pragma unroll 2
-  for (int i = threadIdx.x; i < ROWS * ACROSS; i += L::THREADS) {
+  for (int i = (int)nn_anew(threadIdx.x); i < ROWS * ACROSS; i += L::THREADS) {
     const int r = i / ACROSS, unit = i % ACROSS;
     uint32_t x[4] = {};
     float scale = 0.0f;
@@ -241,6 +282,18 @@ __device__ __forceinline__ void split_queries(const paged_attention &p, const pa
       factors[r] = make_float2(p.factor.high * down, p.factor.low * down);
     }
   }
+}
+
+/* What a block begins with; its queries are there when it returns. */
+template <class L>
+__device__ __forceinline__ void begin_block(const paged_attention &p, const paged_rows &rows, int32_t kv_head,
+                                            unsigned char *shared) {
+  static_assert(L::block + sizeof(paged_block) <= L::bytes, "it has its place");
+  split_queries<L>(p, rows, shared);
+  if (threadIdx.x == 0) {
+    *reinterpret_cast<paged_block *>(shared + L::block) = paged_block(p, rows, kv_head);
+  }
+  __syncthreads();
 }
 
 #endif
