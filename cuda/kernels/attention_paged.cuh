@@ -10,7 +10,8 @@
  * and keys that it does not see take no part, not even times zero: so a token has the same bits in any company.
  *
  * A block has the rows of one key head, as in attention.cuh, and 128 threads: one a key for the scores; for the output
- * each has 8 columns of some of the rows. Arithmetic is in f32. A page of q8_0 is widened as it is read.
+ * each has 8 columns of some of the rows. Arithmetic is in f32. A page of q8_0 is widened as it is read. What
+ * tensor cores can multiply goes another way: attention_paged_mma.cuh.
  */
 #ifndef NN_KERNELS_ATTENTION_PAGED_CUH
 #define NN_KERNELS_ATTENTION_PAGED_CUH
