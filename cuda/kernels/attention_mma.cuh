@@ -27,8 +27,8 @@ template <int D> struct nn_mma_tile {
 template <int D> struct nn_mma_lane {
   uint32_t row_a, row_b, unit_a, unit_b;
 
-  __device__ __forceinline__ nn_mma_lane() {
-    const uint32_t lane = threadIdx.x % NN_WARP;
+  __device__ __forceinline__ explicit nn_mma_lane(uint32_t thread = threadIdx.x) {
+    const uint32_t lane = thread % NN_WARP;
     row_a = lane % 16 * nn_mma_tile<D>::ROW;
     unit_a = (lane / 16 ^ lane % 8) << 4;
     row_b = (lane % 8 + lane / 16 * 8) * nn_mma_tile<D>::ROW;

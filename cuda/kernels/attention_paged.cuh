@@ -10,7 +10,8 @@
  * and keys that it does not see take no part, not even times zero: so a token has the same bits in any company.
  *
  * A block has the rows of one key head, as in attention.cuh, and 128 threads: one a key for the scores; for the output
- * each has 8 columns of some of the rows. Arithmetic is in f32. A page of q8_0 is widened as it is read.
+ * each has 8 columns of some of the rows. Arithmetic is in f32. A page of q8_0 is widened as it is read. What
+ * tensor cores can multiply goes another way: attention_paged_mma.cuh.
  */
 #ifndef NN_KERNELS_ATTENTION_PAGED_CUH
 #define NN_KERNELS_ATTENTION_PAGED_CUH
@@ -46,9 +47,10 @@ struct paged_attention {
   void *out;
   float *partial; /* decoding: [batch][heads][most_runs][dim + 2], output, maximum and sum of a run */
   int64_t most_runs;
+  float *before; /* prompts of more pages than runs, on tensor cores: as `out`, the sums of the runs before */
   int64_t ld_q, page_bytes, row_bytes;
   int32_t heads, kv_heads, group, dim, each; /* tokens of a block */
-  int32_t dtype;                             /* of q and out */
+  int32_t dtype, format;                     /* of q and out; of pages */
   nn_split factor;                           /* scale * log2(e) */
   bool wide;                                 /* rows of pages are runs of 16 bytes */
 };
@@ -299,6 +301,7 @@ inline paged_attention paged_attention_of(nncuda_ctx *ctx, const nn_flash_attent
           a->out,
           nullptr,
           0,
+          nullptr,
           a->ld_q,
           a->page_bytes,
           row_bytes,
@@ -308,6 +311,7 @@ inline paged_attention paged_attention_of(nncuda_ctx *ctx, const nn_flash_attent
           (int32_t)a->head_dim,
           1,
           a->dtype,
+          a->format,
           nn_split_of((double)a->scale * NN_LOG2E),
           nn_aligned_16(a->k_pages, a->v_pages) && row_bytes % 16 == 0};
 }

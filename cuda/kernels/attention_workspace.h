@@ -55,6 +55,25 @@ static inline float *nn_decode_paged_lay_out(const nn_attention_decode_paged_arg
                                             (size_t)(a->head_dim + 2));
 }
 
+/* ---- flash_attention_paged ---- */
+
+/* Tensor cores multiply pages of 16-bit numbers and of blocks, as far as a row's sums and powers fit in registers.
+ * Prompts and decoding choose alike: a row's bits hang on it. */
+enum { NN_PAGED_MMA_DIM = 128 };
+NN_SIZE_FUNCTION int32_t nn_paged_uses_mma(int32_t arch, int32_t format, int64_t head_dim) {
+  return arch >= 80 && format != NNCUDA_FORMAT_F32 && head_dim <= NN_PAGED_MMA_DIM;
+}
+
+/* The sums of all runs before a row's last, where a row may have runs of several pages: as `out`, which serves itself
+ * where it is f32; else null. */
+static inline float *nn_flash_paged_lay_out(const nn_flash_attention_paged_args *a, nn_workspace *w) {
+  if (!nn_paged_uses_mma(w->machine->isa, a->format, a->head_dim) || a->dtype == NNCUDA_F32 ||
+      a->max_pages <= NN_DECODE_RUNS) {
+    return NULL;
+  }
+  return (float *)nn_workspace_piece(w, sizeof(float) * (size_t)(a->tokens * a->heads * a->head_dim));
+}
+
 /* ---- flash_attention_backward ---- */
 
 /*

@@ -66,6 +66,47 @@ def test_a_token_has_the_same_bits_in_any_company(
             begin = [end for _, end in cuts]
 
 
+@pytest.mark.parametrize(("form", "dtype", "dim"), [("f16", "f32", 8), ("bf16", "f16", 16), ("q8_0", "bf16", 32)])
+def test_rows_of_more_pages_than_runs_have_the_same_bits(
+    gpu: nncuda.Context, cpu: nncuda.Context, form: str, dtype: str, dim: int
+) -> None:
+    """The last tokens see 64, 65 and 129 pages: runs of one, two and three, side by side in one block."""
+    lengths = [64 * 128 + 3, 128 * 128 + 2]
+    some = Sequences(lengths, 2, 1, dim, form, dtype)
+    caches, theirs = some.caches(gpu), some.caches(cpu)
+    for ctx, cache in ((gpu, caches), (cpu, theirs)):
+        some.append(ctx, cache, [(0, n) for n in lengths])
+    cuts = [(n - 6, n) for n in lengths]
+    whole = some.prefill(gpu, caches, cuts)
+    for ours, other in zip(whole, some.prefill(cpu, theirs, cuts), strict=True):
+        np.testing.assert_allclose(ours.astype(np.float32), other.astype(np.float32), rtol=2**-7, atol=2e-5)
+    for back in range(6):
+        got = some.decode(gpu, caches, [n - back for n in lengths])
+        for b, expected in enumerate(whole):
+            np.testing.assert_array_equal(got[b], expected[5 - back])
+
+
+@pytest.mark.parametrize("form", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("heads", [1, 3])
+def test_infinite_values_of_later_tokens_do_not_show(gpu: nncuda.Context, form: str, heads: int) -> None:
+    some = Sequences([150], heads, 1, 80, form, "f32")
+    expected = some.caches(gpu)
+    some.append(gpu, expected, [(0, 150)])
+    finite = some.prefill(gpu, expected, [(0, 150)])[0]
+    for at, value in ((7, np.inf), (11, -np.inf), (140, np.nan)):
+        some.v[0][at, 0, at % 64] = value
+    caches = some.caches(gpu)
+    some.append(gpu, caches, [(0, 150)])
+    got = some.prefill(gpu, caches, [(0, 150)])[0]
+    np.testing.assert_array_equal(got[:7], finite[:7])
+    for column, first in ((7, 7), (11, 11), (12, 140)):
+        assert not np.isfinite(got[first:, :, column]).any()
+    others = np.delete(np.arange(80), [7, 11, 12])
+    np.testing.assert_array_equal(got[..., others], finite[..., others])
+    for n in (7, 8, 12, 141, 150):
+        np.testing.assert_array_equal(some.decode(gpu, caches, [n])[0], got[n - 1])
+
+
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 def test_other_types_round_the_result_once(gpu: nncuda.Context, dtype: str) -> None:
     some = Sequences([140, 3], 8, 2, 64, dtype, dtype)
