@@ -21,7 +21,7 @@ _FORMAT_SIZES = {"row_bytes": {"groups": 1, "k": 64, "dim": 64, "n": 5},
                  "page_bytes": {"tokens": 5, "batch": 2, "max_pages": 1, "pages": 3}}  # fmt: skip
 #: And those of single functions.
 _KERNEL_SIZES = {"interleave_rows": {"rows": 32}, "bias_logits": {"rows": 3, "biases": 3},
-                 **dict.fromkeys(("flash_attention", "flash_attention_backward"), {"q_len": 7})}  # fmt: skip
+                 "flash_attention": {"q_len": 7}, "flash_attention_backward": {"q_len": 7}}  # fmt: skip
 #: Rows and columns of packed ternary weights that lie together, and the bytes of the columns.
 _TERNARY, _TERNARY_BYTES = 16, 4
 #: Options without a default in the header.
