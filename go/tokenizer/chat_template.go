@@ -31,6 +31,7 @@ const (
 type ChatTemplate struct {
 	plain  bool
 	source string // the file, for messages
+	text   string
 	names  SpecialNames
 	parsed func() (*jinja.Template, error)
 }
@@ -46,18 +47,21 @@ func NewChatTemplate(template, source string, names SpecialNames) (*ChatTemplate
 		return nil, &formats.Error{Path: source, Problem: problem}
 	}
 	parsed := sync.OnceValues(func() (*jinja.Template, error) { return jinja.Parse(template) })
-	return &ChatTemplate{source: source, names: names, parsed: parsed}, nil
+	return &ChatTemplate{source: source, text: template, names: names, parsed: parsed}, nil
 }
 
 // PlainChatTemplate is for models that have no template: the system's text and an empty line, then `User: …` and
 // `Assistant: …`, a turn a line.
 func PlainChatTemplate(source string) *ChatTemplate {
 	parsed := sync.OnceValues(func() (*jinja.Template, error) { return jinja.Parse(plainTemplate) })
-	return &ChatTemplate{plain: true, source: source, parsed: parsed}
+	return &ChatTemplate{plain: true, source: source, text: plainTemplate, parsed: parsed}
 }
 
 // Plain says that the model has no template.
 func (c *ChatTemplate) Plain() bool { return c.plain }
+
+// Text is the template itself.
+func (c *ChatTemplate) Text() string { return c.text }
 
 // Message is a message of a conversation, as templates get it. Others may have more in them, such as tool_calls.
 func Message(role, content string) *formats.Object {
@@ -76,7 +80,8 @@ type Rendering struct {
 // Render gives the text of a conversation. The error is a *formats.Error when the template is wrong, fails, or takes too
 // many steps or too much text.
 func (c *ChatTemplate) Render(messages []*formats.Object, how Rendering) (string, error) {
-	values := formats.NewObject("bos_token", c.names.Begin, "eos_token", c.names.End)
+	// Templates are written for transformers, which gives them all of these.
+	values := formats.NewObject("bos_token", c.names.Begin, "eos_token", c.names.End, "tools", nil, "documents", nil)
 	if how.Variables != nil {
 		values.Update(how.Variables)
 	}

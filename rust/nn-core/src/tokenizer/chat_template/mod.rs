@@ -112,6 +112,11 @@ impl ChatTemplate {
         Self::new(template, source, begin.unwrap_or_default(), end.unwrap_or_default())
     }
 
+    /// The template itself.
+    pub fn text(&self) -> &str {
+        &self.template
+    }
+
     /// Whether the model has no template of its own.
     pub fn is_plain(&self) -> bool {
         self.plain
@@ -126,6 +131,8 @@ impl ChatTemplate {
         let tokens = [("bos_token", &self.begin), ("eos_token", &self.end)];
         let mut values: BTreeMap<String, Held> =
             tokens.into_iter().map(|(name, token)| (name.to_owned(), Held::from(token.as_str()))).collect();
+        // Templates are written for transformers, which gives them all of these.
+        values.extend(["tools", "documents"].map(|name| (name.to_owned(), Held::from(()))));
         values.extend(variables);
         values.insert("messages".to_owned(), Held::from(Serde(messages)));
         values.insert("add_generation_prompt".to_owned(), how.add_generation_prompt.into());
