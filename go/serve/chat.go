@@ -15,10 +15,15 @@ type chatForm struct{}
 func (chatForm) idPrefix() string                    { return "chatcmpl" }
 func (chatForm) wholeObject() string                 { return "chat.completion" }
 func (chatForm) chunkObject() string                 { return "chat.completion.chunk" }
+func (chatForm) begins(string)                       {}
+func (chatForm) mark(int32) string                   { return "" }
 func (chatForm) logprobs(names *tokenNames) logprobs { return &chatLogprobs{names} }
 
 func (chatForm) choice(index int, text, finish string, scores any) object {
-	message := object{{"role", "assistant"}, {"content", text}, {"refusal", nil}}
+	return messageChoice(index, object{{"role", "assistant"}, {"content", text}, {"refusal", nil}}, finish, scores)
+}
+
+func messageChoice(index int, message object, finish string, scores any) object {
 	return object{{"index", index}, {"message", message}, {"logprobs", scores}, {"finish_reason", finish}}
 }
 
@@ -26,11 +31,13 @@ func (chatForm) begin(index int) object {
 	return delta(index, object{{"role", "assistant"}, {"content", ""}}, nil, nil)
 }
 
-func (chatForm) piece(index int, text string, scores any) object {
-	return delta(index, object{{"content", text}}, nil, scores)
+func (chatForm) pieces(index int, text string, scores any) []object {
+	return []object{delta(index, object{{"content", text}}, nil, scores)}
 }
 
-func (chatForm) end(index int, finish string) object { return delta(index, object{}, finish, nil) }
+func (chatForm) end(index int, finish string) []object {
+	return []object{delta(index, object{}, finish, nil)}
+}
 
 func delta(index int, change object, finish, scores any) object {
 	return object{{"index", index}, {"delta", change}, {"logprobs", scores}, {"finish_reason", finish}}
@@ -56,6 +63,10 @@ func (c *chat) prepare(body *formats.Object) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	wantedTools, err := requestedTools(v)
+	if err != nil {
+		return nil, err
+	}
 	messages, err := plainMessages(v["messages"].([]any))
 	if err != nil {
 		return nil, err
@@ -68,7 +79,15 @@ func (c *chat) prepare(body *formats.Object) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids, err := template.IDs(tokens, messages, tokenizer.Rendering{})
+	calls, place := callFormOf(template.Text()), placeOfTools(messages)
+	rendering := tokenizer.Rendering{}
+	if wantedTools != nil {
+		rendering.Variables, place = formats.NewObject("tools", wantedTools.shown()), "tools"
+	}
+	if calls == nil && place != "" {
+		return nil, refusal("no_tools", place, named{"name": place})
+	}
+	ids, err := template.IDs(tokens, messages, rendering)
 	if failed := (*formats.Error)(nil); errors.As(err, &failed) {
 		return nil, refusal("template_failed", "messages", named{"why": failed})
 	}
@@ -91,8 +110,19 @@ func (c *chat) prepare(body *formats.Object) (*answer, error) {
 	if err := checkFormat(v["response_format"]); err != nil {
 		return nil, err
 	}
+	var written form = chatForm{}
+	if wantedTools != nil {
+		if err := checkEnforced(wantedTools, v); err != nil {
+			return nil, err
+		}
+		marks, err := calls.controlTokens(tokens, c.names)
+		if err != nil {
+			return nil, err
+		}
+		written = newCallingForm(wantedTools, calls, marks)
+	}
 	made := &answer{
-		form: chatForm{}, model: c.name, generations: c.texts(wanted, v, ids, most), promptTokens: len(ids),
+		form: written, model: c.name, generations: c.texts(wanted, v, ids, most), promptTokens: len(ids),
 		stream: v.flag("stream"), usage: usage, user: v.text("user"),
 	}
 	if wanted.Logprobs {

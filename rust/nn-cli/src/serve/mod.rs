@@ -7,10 +7,14 @@ mod answers;
 mod api;
 mod app;
 mod bodies;
+#[cfg(test)] // until this server has llguidance
+mod call_grammars;
+mod calling;
 mod connection;
 mod exchange;
 mod fields;
 mod guard;
+mod json_follower;
 mod log;
 mod logprobs;
 mod messages;
@@ -18,6 +22,8 @@ mod metrics;
 mod requests;
 mod server;
 mod texts;
+mod tool_calls;
+mod tools;
 mod wire;
 
 use std::fs::File;

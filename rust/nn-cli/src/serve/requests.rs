@@ -7,8 +7,11 @@ use nn_core::tokenizer::{Encoding, Rendering, TextTokenizer};
 
 use super::answers::{Asked, Form, Text, check_bias, check_choices, check_length, samplings};
 use super::api::{API, ApiError};
+use super::calling::Calling;
 use super::fields::{Checker, GivenPrompt, Values, refused};
-use super::messages::plain_messages;
+use super::messages::{place_of_tools, plain_messages};
+use super::tool_calls::call_form;
+use super::tools::Tools;
 use super::wire::Json;
 
 /// Checks bodies for one model by its name, of at most `places` texts each.
@@ -82,19 +85,20 @@ impl Requests {
         check_choices(samplings.len(), self.places)?;
         let end_ids = self.end_ids(&values)?;
         check_bias(&values, self.model.config().vocab_size)?;
+        let tools = Tools::requested(&values)?;
         let messages = plain_messages(&values.messages("messages").unwrap_or_default())?;
         let tokenizer = self.tokenizer("messages")?;
-        let rendered = self
-            .model
-            .chat_template()
-            .and_then(|template| Ok((template.ids(tokenizer, &messages, &Rendering::default())?, template.is_plain())));
-        let (prompt, plain) = match rendered {
-            Ok(found) => found,
-            Err(why @ Error::Format { .. }) => {
-                return Err(ApiError::of("template_failed", "messages", &[("why", &why)]));
-            }
-            Err(error) => return Err(failed(&error)),
-        };
+        let template = self.model.chat_template().map_err(|error| template_failed(&error))?;
+        let (calls, plain) = (call_form(template.text()), template.is_plain());
+        let place = if tools.is_some() { Some("tools".to_owned()) } else { place_of_tools(&messages) };
+        if let Some(place) = place.filter(|_| calls.is_none()) {
+            return Err(ApiError::named("no_tools", &place, &[]));
+        }
+        let mut how = Rendering::default();
+        if let Some(tools) = &tools {
+            how.variables.set("tools", tools.shown());
+        }
+        let prompt = template.ids(tokenizer, &messages, &how).map_err(|error| template_failed(&error))?;
         check_length(prompt.len(), self.model.context(), "messages")?;
         let room = self.model.room(prompt.len());
         let length = asked_tokens(&values)?.map_or(room, |most| room.min(most));
@@ -102,6 +106,13 @@ impl Requests {
         stop.extend(PLAIN_STOPS.map(str::to_owned).into_iter().filter(|_| plain));
         let logprobs = alternatives(&values)?;
         check_format(&values)?;
+        let calling = match (tools, calls) {
+            (Some(tools), Some(form)) => {
+                tools.check_enforced(&values)?;
+                Some(Calling::new(&tools, form, tokenizer).map_err(|error| failed(&error))?)
+            }
+            _ => None,
+        };
         let prompt_tokens = prompt.len();
         let text = |sampling| Text {
             prompt: prompt.clone(),
@@ -116,7 +127,7 @@ impl Requests {
             echo: String::new(),
         };
         let texts = samplings.into_iter().map(text).collect();
-        Ok(asked(Form::Chat, texts, prompt_tokens, usage, &values, logprobs.is_some()))
+        Ok(Asked { calling, ..asked(Form::Chat, texts, prompt_tokens, usage, &values, logprobs.is_some()) })
     }
 
     /// The ids of a text, with the room of the model's context.
@@ -215,13 +226,21 @@ pub(super) fn no_model(asked: &str, name: &str) -> ApiError {
 
 fn asked(form: Form, texts: Vec<Text>, prompt_tokens: usize, usage: bool, values: &Values, scored: bool) -> Asked {
     let (stream, user) = (values.flag("stream"), values.text("user"));
-    Asked { form, texts, prompt_tokens, stream, usage, user, scored }
+    Asked { form, texts, prompt_tokens, stream, usage, user, scored, calling: None }
 }
 
 /// What a request that was not wrong failed with.
 fn failed(error: &Error) -> ApiError {
     super::log::message("error", &format!("a request failed: {error}"));
     ApiError::new("internal_error", &[])
+}
+
+/// That the chat template failed, or the server.
+fn template_failed(error: &Error) -> ApiError {
+    match error {
+        Error::Format { .. } => ApiError::of("template_failed", "messages", &[("why", error)]),
+        _ => failed(error),
+    }
 }
 
 /// The text of ids; those that the model has beyond its tokenizer have none.
