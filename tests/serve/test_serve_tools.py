@@ -237,6 +237,21 @@ def test_what_must_be_called(random: Running, choice: Any) -> None:
     assert ended > 2
 
 
+def test_what_must_be_called_where_control_tokens_begin_calls(scripted: Running) -> None:
+    """Whatever the model would rather write; the text before a strict call is free."""
+    tools = [{"type": "function", "function": {"name": "stop"}}]
+    for script in ("<none>", "<two>"):
+        choice = scripted.post(CHAT, asked(script, tools=tools, tool_choice="required", max_tokens=200))[1]["choices"][
+            0
+        ]
+        (call, *_) = choice["message"]["tool_calls"]
+        assert choice["message"]["content"] is None and call["function"]["name"] == "stop"
+        assert call["function"]["arguments"].startswith("{")
+    strict = [{"type": "function", "function": {"name": "stop", "strict": True}}]
+    free = scripted.post(CHAT, asked("<none>", tools=strict))[1]["choices"][0]["message"]
+    assert "tool_calls" not in free or free["tool_calls"][0]["function"]["name"] == "stop"
+
+
 def test_strict_functions_that_may_be_called(form: str, random: Running) -> None:
     """The text is free up to where a call begins; then the call is one of a tool, its arguments of its schema."""
     body = {"messages": [{"role": "user", "content": "the sea"}], "tools": STRICT, "max_tokens": 40}
