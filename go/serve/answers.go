@@ -27,6 +27,10 @@ func finishOf(reason engine.Finish) string {
 // logprobs gives, nil where they were not asked for.
 type form interface {
 	idPrefix() string
+	// begins is told the answer's id before anything else.
+	begins(id string)
+	// mark is what a token adds to the text that the route reads, beside what it adds to any text.
+	mark(token int32) string
 	wholeObject() string
 	chunkObject() string
 	// logprobs are those of one text.
@@ -35,10 +39,10 @@ type form interface {
 	choice(index int, text, finish string, scores any) object
 	// begin is what the stream of a text begins with, if anything.
 	begin(index int) object
-	// piece is what comes of a text.
-	piece(index int, text string, scores any) object
+	// pieces are what comes of a text, which is empty where log-probabilities come alone.
+	pieces(index int, text string, scores any) []object
 	// end is the last of a text.
-	end(index int, finish string) object
+	end(index int, finish string) []object
 }
 
 // reply is an answer on its way, in the form of some route.
@@ -88,6 +92,7 @@ func (a *answer) submit(service *infer.Service) error {
 	var random [16]byte
 	rand.Read(random[:]) // never fails
 	a.id, a.created = a.form.idPrefix()+"-"+hex.EncodeToString(random[:]), time.Now().Unix()
+	a.form.begins(a.id)
 	if a.echoes == nil {
 		a.echoes = make([]string, len(texts))
 	}
@@ -128,6 +133,7 @@ func (a *answer) sendWhole(ctx context.Context, to *response) error {
 				return err
 			}
 			text.WriteString(event.Text)
+			text.WriteString(a.form.mark(event.Token))
 			scores = append(scores, a.scored(index, event)...)
 			finish = event.Finish
 			if finish != "" {
@@ -193,7 +199,7 @@ func (a *answer) next(ctx context.Context, text *infer.Text) (infer.Event, error
 // parts are what an event adds to the stream.
 func (a *answer) parts(index int, event infer.Event, first bool) ([]object, error) {
 	var parts []object
-	text := event.Text
+	text := event.Text + a.form.mark(event.Token)
 	if first {
 		if begin := a.form.begin(index); begin != nil {
 			parts = append(parts, begin)
@@ -208,10 +214,10 @@ func (a *answer) parts(index int, event infer.Event, first bool) ([]object, erro
 				return nil, err
 			}
 		}
-		parts = append(parts, a.form.piece(index, text, found))
+		parts = append(parts, a.form.pieces(index, text, found)...)
 	}
 	if event.Finish != "" {
-		parts = append(parts, a.form.end(index, finishOf(event.Finish)))
+		parts = append(parts, a.form.end(index, finishOf(event.Finish))...)
 	}
 	return parts, nil
 }

@@ -25,9 +25,14 @@ func readObject(w http.ResponseWriter, r *http.Request) (*formats.Object, error)
 	if err != nil {
 		return nil, err
 	}
-	value, err := formats.ParseJSON(body)
+	return objectOf(body)
+}
+
+// objectOf is the object that a JSON text is.
+func objectOf(text []byte) (*formats.Object, error) {
+	value, err := formats.ParseJSON(text)
 	found, ok := value.(*formats.Object)
-	if err != nil || !ok || hasLoneSurrogate(body) {
+	if err != nil || !ok || hasLoneSurrogate(text) {
 		return nil, refusal("not_json", "", nil)
 	}
 	return found, nil

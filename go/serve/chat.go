@@ -15,10 +15,15 @@ type chatForm struct{}
 func (chatForm) idPrefix() string                    { return "chatcmpl" }
 func (chatForm) wholeObject() string                 { return "chat.completion" }
 func (chatForm) chunkObject() string                 { return "chat.completion.chunk" }
+func (chatForm) begins(string)                       {}
+func (chatForm) mark(int32) string                   { return "" }
 func (chatForm) logprobs(names *tokenNames) logprobs { return &chatLogprobs{names} }
 
 func (chatForm) choice(index int, text, finish string, scores any) object {
-	message := object{{"role", "assistant"}, {"content", text}, {"refusal", nil}}
+	return messageChoice(index, object{{"role", "assistant"}, {"content", text}, {"refusal", nil}}, finish, scores)
+}
+
+func messageChoice(index int, message object, finish string, scores any) object {
 	return object{{"index", index}, {"message", message}, {"logprobs", scores}, {"finish_reason", finish}}
 }
 
@@ -26,11 +31,13 @@ func (chatForm) begin(index int) object {
 	return delta(index, object{{"role", "assistant"}, {"content", ""}}, nil, nil)
 }
 
-func (chatForm) piece(index int, text string, scores any) object {
-	return delta(index, object{{"content", text}}, nil, scores)
+func (chatForm) pieces(index int, text string, scores any) []object {
+	return []object{delta(index, object{{"content", text}}, nil, scores)}
 }
 
-func (chatForm) end(index int, finish string) object { return delta(index, object{}, finish, nil) }
+func (chatForm) end(index int, finish string) []object {
+	return []object{delta(index, object{}, finish, nil)}
+}
 
 func delta(index int, change object, finish, scores any) object {
 	return object{{"index", index}, {"delta", change}, {"logprobs", scores}, {"finish_reason", finish}}
@@ -56,11 +63,31 @@ func (c *chat) prepare(body *formats.Object) (reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	wantedTools, err := requestedTools(v)
+	if err != nil {
+		return nil, err
+	}
 	messages, err := plainMessages(v["messages"].([]any))
 	if err != nil {
 		return nil, err
 	}
-	ids, stops, err := c.conversation(messages, "messages")
+	tokens := c.model.Tokenizer()
+	if tokens == nil {
+		return nil, noTokenizer("messages")
+	}
+	template, err := c.model.Stored().ChatTemplate()
+	if err != nil {
+		return nil, err
+	}
+	calls, place := callFormOf(template.Text()), placeOfTools(messages)
+	rendering := tokenizer.Rendering{}
+	if wantedTools != nil {
+		rendering.Variables, place = formats.NewObject("tools", wantedTools.shown()), "tools"
+	}
+	if calls == nil && place != "" {
+		return nil, refusal("no_tools", place, named{"name": place})
+	}
+	ids, stops, err := c.conversation(messages, "messages", rendering)
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +102,19 @@ func (c *chat) prepare(body *formats.Object) (reply, error) {
 	if err := checkFormat(v["response_format"]); err != nil {
 		return nil, err
 	}
+	var written form = chatForm{}
+	if wantedTools != nil {
+		if err := checkEnforced(wantedTools, v); err != nil {
+			return nil, err
+		}
+		marks, err := calls.controlTokens(tokens, c.names)
+		if err != nil {
+			return nil, err
+		}
+		written = newCallingForm(wantedTools, calls, marks)
+	}
 	made := &answer{
-		form: chatForm{}, model: c.name, generations: c.texts(wanted, v, ids, most), promptTokens: len(ids),
+		form: written, model: c.name, generations: c.texts(wanted, v, ids, most), promptTokens: len(ids),
 		stream: v.flag("stream"), usage: usage, user: v.text("user"),
 	}
 	if wanted.Logprobs {
@@ -87,7 +125,9 @@ func (c *chat) prepare(body *formats.Object) (reply, error) {
 
 // conversation gives the ids of messages, whose field has that name, and the strings that end an answer: those of the next
 // turn, where the model has no template.
-func (s *served) conversation(messages []*formats.Object, name string) (ids []int32, stops []string, err error) {
+func (s *served) conversation(
+	messages []*formats.Object, name string, how tokenizer.Rendering,
+) (ids []int32, stops []string, err error) {
 	tokens := s.model.Tokenizer()
 	if tokens == nil {
 		return nil, nil, noTokenizer(name)
@@ -96,7 +136,7 @@ func (s *served) conversation(messages []*formats.Object, name string) (ids []in
 	if err != nil {
 		return nil, nil, err
 	}
-	ids, err = template.IDs(tokens, messages, tokenizer.Rendering{})
+	ids, err = template.IDs(tokens, messages, how)
 	if failed := (*formats.Error)(nil); errors.As(err, &failed) {
 		return nil, nil, refusal("template_failed", name, named{"why": failed})
 	}

@@ -15,17 +15,21 @@ func (textForm) idPrefix() string                    { return "cmpl" }
 func (textForm) wholeObject() string                 { return "text_completion" }
 func (textForm) chunkObject() string                 { return "text_completion" }
 func (textForm) logprobs(names *tokenNames) logprobs { return &completionLogprobs{names: names} }
+func (textForm) begins(string)                       {}
+func (textForm) mark(int32) string                   { return "" }
 func (textForm) begin(int) object                    { return nil }
 
 func (textForm) choice(index int, text, finish string, scores any) object {
 	return textChoice(index, text, finish, scores)
 }
 
-func (textForm) piece(index int, text string, scores any) object {
-	return textChoice(index, text, nil, scores)
+func (textForm) pieces(index int, text string, scores any) []object {
+	return []object{textChoice(index, text, nil, scores)}
 }
 
-func (textForm) end(index int, finish string) object { return textChoice(index, "", finish, nil) }
+func (textForm) end(index int, finish string) []object {
+	return []object{textChoice(index, "", finish, nil)}
+}
 
 func textChoice(index int, text string, finish, scores any) object {
 	return object{{"index", index}, {"text", text}, {"logprobs", scores}, {"finish_reason", finish}}

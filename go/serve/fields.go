@@ -195,6 +195,15 @@ func (f field) checked(value any) (any, error) {
 		return f.biases(value)
 	case "stream_options":
 		return f.streamOptions(value)
+	case "tools":
+		if found, ok := value.([]any); ok && float64(len(found)) <= f.most {
+			return found, nil
+		}
+	case "tool_choice":
+		switch value.(type) {
+		case string, *formats.Object:
+			return value, nil
+		}
 	case "messages":
 		if messages, ok := value.([]any); ok && len(messages) > 0 {
 			return messages, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/infer"
 	"github.com/nncuda/nncuda/go/infer/engine"
+	"github.com/nncuda/nncuda/go/tokenizer"
 )
 
 // responses makes responses of the bodies of /v1/responses, the newer of OpenAI's forms, of which this server keeps
@@ -41,7 +42,7 @@ func (r *responses) prepare(body *formats.Object) (reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids, stops, err := r.conversation(messages, "input")
+	ids, stops, err := r.conversation(messages, "input", tokenizer.Rendering{})
 	if err != nil {
 		return nil, err
 	}

@@ -85,7 +85,8 @@ type Rendering struct {
 // Render gives the text of a conversation. The error is a *formats.Error when the template is wrong, fails, or takes too
 // many steps or too much text.
 func (c *ChatTemplate) Render(messages []*formats.Object, how Rendering) (string, error) {
-	values := formats.NewObject("bos_token", c.names.Begin, "eos_token", c.names.End)
+	// Templates are written for transformers, which gives them all of these.
+	values := formats.NewObject("bos_token", c.names.Begin, "eos_token", c.names.End, "tools", nil, "documents", nil)
 	if how.Variables != nil {
 		values.Update(how.Variables)
 	}

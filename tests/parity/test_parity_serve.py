@@ -178,7 +178,9 @@ def refused() -> list[Asked]:
     ]  # fmt: skip
     talk: list[dict[str, Any]] = [
         {"tools": [{}]}, {"tool_choice": {"a": [1, 2.5]}}, {"modalities": ["audio"]}, {"store": True}, {"store": 0},
-        {"metadata": {"a": "b"}}, {"parallel_tool_calls": False}, {"top_logprobs": 2}, {"logprobs": 2},
+        {"tools": [{"type": "function", "function": {"name": "f"}}]}, {"functions": [{}]},
+        {"messages": [{"role": "tool", "content": "x", "tool_call_id": "x"}]}, {"metadata": {"a": "b"}},
+        {"top_logprobs": 2}, {"logprobs": 2},
         {"max_tokens": 3, "max_completion_tokens": 3}, {"max_tokens": 0}, {"messages": []}, {"messages": "x"},
         {"messages": ["x"]}, {"messages": [{"role": "tool", "content": "x"}]}, {"messages": [{"role": "user"}]},
         {"messages": [{"role": "user", "content": []}]}, {"messages": [{"role": "user", "content": "x", "name": "y"}]},

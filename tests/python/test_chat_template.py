@@ -52,7 +52,8 @@ def test_templates_get_what_transformers_gives_them() -> None:
     assert render("{{ {'ü': [1, none]} | tojson }}{{ [1] | tojson(indent=1) }}") == '{"ü": [1, null]}[\n 1\n]'
     assert re.fullmatch(r"20\d\d", render("{{ strftime_now('%Y') }}"))
     assert render("{% generation %}{{ x }}{% endgeneration %}", variables={"x": "made"}) == "made"
-    assert render("{% if tools is defined %}no{% else %}yes{% endif %}") == "yes"
+    assert render("{% if tools is none and documents is none %}yes{% endif %}") == "yes"
+    assert render("{% if tools is defined %}{{ tools | tojson }}{% endif %}", variables={"tools": [{}]}) == "[{}]"
     with pytest.raises(FormatError, match="model: the chat template fails: TemplateError: roles must alternate"):
         render("{{ raise_exception('roles must alternate') }}")
 

@@ -8,14 +8,17 @@ import http.client
 import json
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from small_models import llama_config, stored_model
 
 import nncuda
 from nncuda import LanguageModel
+from nncuda.models.stored import StoredModel
 from nncuda.serve.server import ServeOptions, Server, bound
 from nncuda.tokenizer import Tokenizer
+from nncuda.tokenizer.chat_template import ChatTemplate
 
 CONTEXT = 512
 
@@ -112,12 +115,20 @@ def serving(
     context: int = CONTEXT,
     cache_tokens: int | None = None,
     threads: int = 2,
+    template: str | None = None,
+    folder: Path | None = None,
     **options: Any,
 ) -> Iterator[tuple[Running, Steps]]:
-    """A server that runs until the block ends; `options` are those of `ServeOptions`. With `hold` its steps wait."""
+    """A server that runs until the block ends; `options` are those of `ServeOptions`. With `hold` its steps wait.
+    `template` is its model's, `folder` that of another model."""
     with nncuda.Context(threads=threads) as ctx, contextlib.ExitStack() as stack:
-        stored = stored_model(ctx, llama_config(vocab_size=280), "q8_0")
-        stored.__dict__["tokenizer"] = tokenizer
+        if folder is None:
+            stored = stored_model(ctx, llama_config(vocab_size=280), "q8_0")
+            stored.__dict__["tokenizer"] = tokenizer
+            if template is not None:
+                stored.__dict__["chat_template"] = ChatTemplate(template, "small")
+        else:
+            stored = StoredModel.open(folder)
         with LanguageModel(stored, ctx, context=context, max_batch=max_batch, cache_tokens=cache_tokens) as model:
             steps = Steps(model)
             if hold:

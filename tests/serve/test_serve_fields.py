@@ -10,7 +10,8 @@ import pytest
 from nncuda.serve.api import API, ApiError, fields_of
 from nncuda.serve.bodies import json_object
 from nncuda.serve.fields import Checker
-from nncuda.serve.messages import plain_messages
+from nncuda.serve.messages import place_of_tools, plain_messages
+from nncuda.serve.tools import Tools, requested_tools
 
 COMPLETIONS, CHAT = Checker("completions", "/v1/completions"), Checker("chat", "/v1/chat/completions")
 MESSAGES = [{"role": "user", "content": "hello"}]
@@ -132,11 +133,11 @@ def test_prompts() -> None:
 
 def test_what_asks_for_nothing_is_taken() -> None:
     body = {
-        "messages": MESSAGES, "tools": [], "tool_choice": "none", "response_format": {"type": "text"}, "store": False,
-        "metadata": None, "service_tier": "auto", "reasoning_effort": None, "modalities": ["text"],
+        "messages": MESSAGES, "functions": [], "function_call": "none", "response_format": {"type": "text"},
+        "store": False, "metadata": None, "service_tier": "auto", "reasoning_effort": None, "modalities": ["text"],
     }  # fmt: skip
     CHAT.check(body)
-    for name, value in (("store", 0), ("store", True), ("response_format", "json"), ("tools", [{}])):
+    for name, value in (("store", 0), ("store", True), ("response_format", "json"), ("functions", [{}])):
         assert refused(CHAT.check, {**body, name: value}).param == name
 
 
@@ -155,18 +156,150 @@ def test_messages() -> None:
     ]
 
 
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"b": [1.5, "ö"], "a": {}}'}}
+
+
+def test_messages_of_tools() -> None:
+    """Arguments are objects to templates, and an answer without a text has an empty one."""
+    empty = {**CALL, "function": {"name": "f", "arguments": ""}}
+    found = plain_messages(
+        [
+            {"role": "assistant", "content": None, "tool_calls": [CALL, empty]},
+            {"role": "tool", "content": [{"type": "text", "text": "x"}], "tool_call_id": "1"},
+            {"role": "tool", "content": "", "tool_call_id": "1", "name": "f"},
+            {"role": "assistant", "content": "x", "tool_calls": None},
+        ]
+    )
+    calls = [{**CALL, "function": {"name": "f", "arguments": one}} for one in ({"b": [1.5, "ö"], "a": {}}, {})]
+    assert found == [
+        {"role": "assistant", "content": "", "tool_calls": calls},
+        {"role": "tool", "content": "x", "tool_call_id": "1"},
+        {"role": "tool", "content": "", "tool_call_id": "1", "name": "f"},
+        {"role": "assistant", "content": "x"},
+    ]
+    assert list(found[0]["tool_calls"][0]["function"]["arguments"]) == ["b", "a"]
+    assert place_of_tools(found) == "messages[0].tool_calls" and place_of_tools(found[1:]) == "messages[0].role"
+    assert place_of_tools(found[3:]) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "problem"),
+    [
+        ({"id": ""}, "id", 'is ""; it must be a text of 1 to 256 characters'),
+        ({"id": "x" * 257}, "id", 'is "xxx'),
+        ({"type": None}, "type", 'is null; it must be "function"'),
+        ({"index": 0}, "index", "is not a field of a call of a tool"),
+        ({"function": []}, "function", "is []; it must be an object with name and arguments"),
+        ({"function": {"name": "f", "arguments": "{}", "more": 1}}, "function.more", "is not a field of a call of"),
+        ({"function": {"name": "a.b", "arguments": "{}"}}, "function.name", 'is "a.b"; it must be a name of 1 to 64'),
+        ({"function": {"name": "f"}}, "function.arguments", "is null; it must be a text, the JSON of an object of at"),
+        ({"function": {"name": "f", "arguments": {}}}, "function.arguments", "is {}; it must be a text"),
+        ({"function": {"name": "f", "arguments": "[]"}}, "function.arguments", 'is "[]"; it must be a text'),
+        ({"function": {"name": "f", "arguments": '{"a": 1'}}, "function.arguments", 'is "{\\"a\\": 1"; it must'),
+        ({"function": {"name": "f", "arguments": '{"a":1,"a":2}'}}, "function.arguments", 'is "{'),
+        ({"function": {"name": "f", "arguments": '{"a":9223372036854775808}'}}, "function.arguments", 'is "{'),
+        ({"function": {"name": "f", "arguments": '{"a":' + "[" * 64 + "]" * 64 + "}"}}, "function.arguments", 'is "{'),
+    ],
+)
+def test_calls_that_are_refused(change: dict[str, Any], place: str, problem: str) -> None:
+    error = refused(plain_messages, [{"role": "assistant", "tool_calls": [CALL, {**CALL, **change}]}])
+    name = f"messages[0].tool_calls[1].{place}"
+    assert error.param == name and error.sentence.startswith(f"{name} {problem}")
+
+
+def tools_of(body: dict[str, Any]) -> Tools | None:
+    return requested_tools(CHAT.check({"messages": MESSAGES, **body}))
+
+
+def function(**more: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": "f", **more}}
+
+
+def test_tools() -> None:
+    schema = {"type": "object", "properties": {"b": {}, "a": {}}}
+    offered = [
+        function(strict=True, parameters=schema, description=None),
+        {"function": {"name": "g"}, "type": "function"},
+    ]
+    tools = tools_of({"tools": offered})
+    assert tools is not None and (tools.choice, tools.parallel, tools.enforced) == ("auto", True, True)
+    # In the client's order, and without what models were not trained with.
+    assert json.dumps(tools.shown) == json.dumps([function(parameters=schema), offered[1]])
+    named = tools_of({"tools": offered, "tool_choice": {"type": "function", "function": {"name": "g"}},
+                      "parallel_tool_calls": False})  # fmt: skip
+    assert named is not None and not named.parallel and [tool.name for tool in named.callable] == ["g"]
+    for body in (
+        {}, {"tools": []}, {"tools": None, "tool_choice": "auto", "parallel_tool_calls": False},
+        {"tools": offered, "tool_choice": "none", "response_format": {"type": "json_object"}},
+    ):  # fmt: skip
+        assert tools_of(body) is None
+    free = tools_of({"tools": offered[1:], "tool_choice": "auto"})
+    assert free is not None and not free.enforced
+    most = tools_of({"tools": [function(name=f"f{number}") for number in range(128)]})
+    assert most is not None and len(most.offered) == 128
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "problem"),
+    [
+        ({"tools": {}}, "tools", "is {}; it must be a list of at most 128 tools"),
+        ({"tools": [function(name=f"f{number}") for number in range(129)]}, "tools", "is [{"),
+        ({"tools": [3]}, "tools[0]", "is 3; it must be an object with type and function"),
+        ({"tools": [{"type": "custom"}]}, "tools[0].type", 'is "custom"; it must be "function"'),
+        ({"tools": [{"type": "function", "x": 1}]}, "tools[0].x", "is not a field of a tool"),
+        ({"tools": [{"type": "function"}]}, "tools[0].function", "is null; it must be an object with a name"),
+        ({"tools": [function(x=1)]}, "tools[0].function.x", "is not a field of a function"),
+        ({"tools": [function(name="")]}, "tools[0].function.name", 'is ""; it must be a name of 1 to 64 letters'),
+        ({"tools": [function(name="ö")]}, "tools[0].function.name", 'is "ö"; it must'),
+        ({"tools": [function(name="x" * 65)]}, "tools[0].function.name", 'is "xxx'),
+        ({"tools": [function(), function()]}, "tools[1].function.name", 'is "f"; it must be a name of 1 to 64 letters'),
+        ({"tools": [function(description=1)]}, "tools[0].function.description", "is 1; it must be a text"),
+        ({"tools": [function(parameters=[])]}, "tools[0].function.parameters", "is []; it must be an object, a JSON"),
+        ({"tools": [function(parameters={"a": 2**63})]}, "tools[0].function.parameters", "is {"),
+        (
+            {"tools": [function(parameters={"type": "string"})]},
+            "tools[0].function.parameters.type",
+            'is "string"; it m',
+        ),
+        ({"tools": [function(parameters={"type": None})]}, "tools[0].function.parameters.type", "is null; it must be"),
+        ({"tools": [function(strict=1)]}, "tools[0].function.strict", "is 1; it must be true or false"),
+        ({"tool_choice": 1}, "tool_choice", 'is 1; it must be "none", "auto", "required" or an object'),
+        ({"tool_choice": ""}, "tool_choice", 'is ""; it must be "none", "auto", "required" or an object'),
+        ({"tool_choice": "required"}, "tool_choice", "is given without tools, which it needs"),
+        ({"tool_choice": {}}, "tool_choice.type", 'is null; it must be "function"'),
+        ({"tool_choice": {"type": "function", "x": 1}}, "tool_choice.x", "is not a field of a choice of a function"),
+        ({"tool_choice": {"type": "function"}}, "tool_choice.function", "is null; it must be an object with a name"),
+        ({"tools": [function()], "tool_choice": function(x=1)}, "tool_choice.function.x", "is not a field of a choice"),
+        ({"tools": [function()], "tool_choice": function(name="g")}, "tool_choice.function.name", 'is "g"; it must be'),
+        ({"tool_choice": function()}, "tool_choice.function.name", 'is "f"; it must be the name of one of the tools'),
+        ({"tools": [function()], "response_format": {"type": "json_object"}}, "response_format", "and tools are both"),
+        ({"parallel_tool_calls": 0}, "parallel_tool_calls", "is 0; it must be true or false"),
+    ],
+)
+def test_tools_that_are_refused(body: dict[str, Any], param: str, problem: str) -> None:
+    error = refused(tools_of, body)
+    assert error.param == param and error.sentence.startswith(f"{param} {problem}")
+
+
 @pytest.mark.parametrize(
     ("message", "param", "problem"),
     [
         ("hello", "messages[1]", 'is "hello"; it must be an object with role and content'),
         ({"content": "x"}, "messages[1].role", "is null; it must be"),
-        ({"role": "tool", "content": "x"}, "messages[1].role", 'is "tool"; it must be'),
+        ({"role": "tools", "content": "x"}, "messages[1].role", 'is "tools"; it must be'),
+        ({"role": "tool", "content": "x"}, "messages[1].tool_call_id", "is null; it must be a text of 1 to 256 charac"),
+        ({"role": "tool", "content": None, "tool_call_id": "x"}, "messages[1].content", "is null; it must be a text"),
+        ({"role": "tool", "content": "x", "tool_call_id": "x", "name": "a b"}, "messages[1].name", 'is "a b"; it must'),
+        ({"role": "user", "content": "x", "tool_call_id": "x"}, "messages[1].tool_call_id", "is not a field of a mess"),
+        ({"role": "user", "content": "x", "tool_calls": [1]}, "messages[1].tool_calls", "is [1], which is not support"),
         ({"role": ["user"], "content": "x"}, "messages[1].role", 'is ["user"]; it must be'),
         ({"role": "user"}, "messages[1].content", "is null; it must be a text, or a list of parts of type text"),
         ({"role": "user", "content": [{"type": "image_url"}]}, "messages[1].content[0].type", 'is "image_url"; it mus'),
         ({"role": "user", "content": [{"type": "text"}]}, "messages[1].content[0].text", "is null; it must be a text"),
         ({"role": "user", "content": "x", "name": "Ann"}, "messages[1].name", "is not a field of a message"),
-        ({"role": "assistant", "content": "x", "tool_calls": [1]}, "messages[1].tool_calls", "is [1], which is not"),
+        ({"role": "assistant", "content": "x", "tool_calls": {}}, "messages[1].tool_calls", "is {}; it must be a list"),
+        ({"role": "assistant", "content": "x", "tool_calls": [1]}, "messages[1].tool_calls[0]", "is 1; it must be an"),
+        ({"role": "assistant", "tool_calls": []}, "messages[1].content", "is null; it must be a text, or a list"),
     ],
 )
 def test_messages_that_are_refused(message: object, param: str, problem: str) -> None:

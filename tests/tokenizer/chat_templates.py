@@ -328,7 +328,7 @@ MACROS = """\
         {{- "Any" }}
     {%- endif %}
 {%- endmacro %}
-{%- for tool in tools | default([]) %}
+{%- for tool in tools | default([], true) %}
     {%- set f = tool.function %}
     {{- "def " + f.name + "(" }}
     {%- for name, spec in f.parameters.properties | items %}

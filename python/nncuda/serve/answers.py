@@ -46,6 +46,10 @@ class Form(Protocol):
         """Of one text."""
         ...
 
+    def mark(self, token: int) -> str:
+        """What a token adds to the text that the route reads, beside what it adds to any text."""
+        ...
+
     def choice(self, index: int, text: str, finish: str, logprobs: dict[str, Any] | None) -> dict[str, Any]:
         """A whole text."""
         ...
@@ -54,11 +58,11 @@ class Form(Protocol):
         """What the stream of a text begins with, if anything."""
         ...
 
-    def piece(self, index: int, text: str, logprobs: dict[str, Any] | None) -> dict[str, Any]:
-        """What comes of a text."""
+    def pieces(self, index: int, text: str, logprobs: dict[str, Any] | None) -> list[dict[str, Any]]:
+        """What comes of a text, which is empty where log-probabilities come alone."""
         ...
 
-    def end(self, index: int, finish: str) -> dict[str, Any]:
+    def end(self, index: int, finish: str) -> list[dict[str, Any]]:
         """The last of a text."""
         ...
 
@@ -85,7 +89,7 @@ class Answer:
     started: bool = field(default=False, init=False)  # whether a part of the response was sent
 
     def __post_init__(self) -> None:
-        self.id = self.id or f"{self.form.id_prefix}-{uuid.uuid4().hex}"
+        self.id = self.id or new_id(self.form.id_prefix)
         self.created = self.created or int(time.time())
         self.echoes = self.echoes or [""] * len(self.generations)
         names, count = self.names, len(self.generations)
@@ -105,7 +109,7 @@ class Answer:
             text, finish, scored = self.echoes[index], None, []
             while finish is None:
                 new = await generation.next()
-                text += new.text
+                text += new.text + self.form.mark(new.token)
                 finish = new.finish
                 scored += self._scored(index, new)
             logprobs = self._logprobs_of(index, scored)
@@ -147,12 +151,12 @@ class Answer:
             begin = self.form.begin(index)
             if begin is not None:
                 parts.append(begin)
-        text = self.echoes[index] + new.text if first else new.text
+        text = (self.echoes[index] if first else "") + new.text + self.form.mark(new.token)
         scored = self._scored(index, new)
         if text or scored:
-            parts.append(self.form.piece(index, text, self._logprobs_of(index, scored) if scored else None))
+            parts += self.form.pieces(index, text, self._logprobs_of(index, scored) if scored else None)
         if new.finish is not None:
-            parts.append(self.form.end(index, _FINISH.get(new.finish, new.finish)))
+            parts += self.form.end(index, _FINISH.get(new.finish, new.finish))
         return parts
 
     def _scored(self, index: int, new: Event) -> list[Scored]:
@@ -185,6 +189,11 @@ class Answer:
             "completion_tokens": written,
             "total_tokens": self.prompt_tokens + written,
         }
+
+
+def new_id(prefix: str) -> str:
+    """An id that no other answer has."""
+    return f"{prefix}-{uuid.uuid4().hex}"
 
 
 async def start(send: Send, status: int, content_type: str, headers: dict[str, str] | None = None) -> None:

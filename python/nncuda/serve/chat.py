@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,14 +11,16 @@ import numpy as np
 from ..formats import FormatError
 from ..infer import LanguageModel
 from ..infer.language_model import PLAIN_STOPS
-from .answers import Answer, check_bias, check_choices, check_length, samplings
+from .answers import Answer, check_bias, check_choices, check_length, new_id, samplings
 from .api import ApiError
 from .completions import check_model, end_ids, stream_usage
 from .constraints import Grammars
 from .fields import Checker
 from .logprobs import ChatLogprobs, TokenNames
-from .messages import plain_messages
+from .messages import place_of_tools, plain_messages
 from .service import Generation
+from .tool_calls import Arguments, Call, CallForm, Piece, ToolCallReader, Words, call_form, control_tokens
+from .tools import Tools, requested_tools
 
 
 class ChatForm:
@@ -33,20 +37,98 @@ class ChatForm:
         message = {"role": "assistant", "content": text, "refusal": None}
         return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": finish}
 
+    def mark(self, token: int) -> str:
+        return ""
+
     def begin(self, index: int) -> dict[str, Any]:
-        return self._delta(index, {"role": "assistant", "content": ""}, None, None)
+        return _changed(index, {"role": "assistant", "content": ""})
 
-    def piece(self, index: int, text: str, logprobs: dict[str, Any] | None) -> dict[str, Any]:
-        return self._delta(index, {"content": text}, None, logprobs)
+    def pieces(self, index: int, text: str, logprobs: dict[str, Any] | None) -> list[dict[str, Any]]:
+        return [_changed(index, {"content": text}, logprobs)]
 
-    def end(self, index: int, finish: str) -> dict[str, Any]:
-        return self._delta(index, {}, finish, None)
+    def end(self, index: int, finish: str) -> list[dict[str, Any]]:
+        return [_changed(index, {}, finish=finish)]
 
-    @staticmethod
-    def _delta(
-        index: int, delta: dict[str, Any], finish: str | None, logprobs: dict[str, Any] | None
-    ) -> dict[str, Any]:
-        return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
+
+class CallingForm(ChatForm):
+    """Texts that may call tools, as messages of an assistant. `id` is that of the answer, which ids of calls are made
+    of; `marks` are those texts of the form that are control tokens."""
+
+    def __init__(self, id: str, tools: Tools, form: CallForm, marks: Mapping[str, int]):
+        self._first = int(id[-32:][:_ID_DIGITS], 16)
+        self._marks = {token: text for text, token in marks.items()}
+        self._tools, self._form = tools, form
+        self._readers: defaultdict[int, ToolCallReader] = defaultdict(self._reader)
+
+    def _reader(self) -> ToolCallReader:
+        return ToolCallReader(self._form, self._tools.names, self._tools.parallel)
+
+    def mark(self, token: int) -> str:
+        return self._marks.get(token, "")
+
+    def choice(self, index: int, text: str, finish: str, logprobs: dict[str, Any] | None) -> dict[str, Any]:
+        reader = self._reader()
+        content, calls = "", []
+        for piece in reader.push(text) + reader.end():
+            match piece:
+                case Words():
+                    content += piece.text
+                case Call():
+                    calls.append(self._begun(index, piece))
+                case Arguments():
+                    calls[piece.index]["function"]["arguments"] += piece.text
+        found = super().choice(index, content, _finish(reader, finish), logprobs)
+        if calls:
+            found["message"] |= {"content": content or None, "tool_calls": calls}
+        return found
+
+    def begin(self, index: int) -> dict[str, Any]:
+        return _changed(index, {"role": "assistant", "content": None})
+
+    def pieces(self, index: int, text: str, logprobs: dict[str, Any] | None) -> list[dict[str, Any]]:
+        deltas = [self._delta(index, piece) for piece in self._readers[index].push(text)]
+        if not deltas and logprobs is not None:
+            deltas.append({"content": ""})
+        return [_changed(index, delta, None if number else logprobs) for number, delta in enumerate(deltas)]
+
+    def end(self, index: int, finish: str) -> list[dict[str, Any]]:
+        reader = self._readers[index]
+        rest = [_changed(index, self._delta(index, piece)) for piece in reader.end()]
+        return rest + super().end(index, _finish(reader, finish))
+
+    def _delta(self, index: int, piece: Piece) -> dict[str, Any]:
+        match piece:
+            case Words():
+                return {"content": piece.text}
+            case Call():
+                return {"tool_calls": [{"index": piece.index, **self._begun(index, piece)}]}
+            case Arguments():
+                return {"tool_calls": [{"index": piece.index, "function": {"arguments": piece.text}}]}
+
+    def _begun(self, index: int, call: Call) -> dict[str, Any]:
+        """A call without its arguments. Its id is of letters and digits alone, nine of them: some templates insist."""
+        number = (self._first + index * _CALLS + call.index) % 16**_ID_DIGITS
+        return {
+            "id": f"{number:0{_ID_DIGITS}x}",
+            "type": "function",
+            "function": {"name": call.name, "arguments": ""},
+        }
+
+
+_ID_DIGITS = 9
+
+#: Ids that each text of an answer has for its calls.
+_CALLS = 1 << 16
+
+
+def _finish(reader: ToolCallReader, finish: str) -> str:
+    return "tool_calls" if reader.count and finish == "stop" else finish
+
+
+def _changed(
+    index: int, delta: dict[str, Any], logprobs: dict[str, Any] | None = None, finish: str | None = None
+) -> dict[str, Any]:
+    return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
 
 
 class Chat:
@@ -70,7 +152,17 @@ class Chat:
         check_choices(values["n"], self._places)
         ends = end_ids(self._model, values)
         check_bias(values["logit_bias"], self._model.config.vocab_size)
-        prompt = conversation_ids(self._model, plain_messages(values["messages"]), "messages")
+        tools = requested_tools(values)
+        messages = plain_messages(values["messages"])
+        if self._model.tokenizer is None:
+            raise ApiError("no_tokenizer", "messages", name="messages")
+        template = self._model.stored.chat_template
+        calls = call_form(template.template)
+        about_tools = place_of_tools(messages) if tools is None else "tools"
+        if calls is None and about_tools is not None:
+            raise ApiError("no_tools", about_tools, name=about_tools)
+        variables = {} if tools is None else {"tools": tools.shown}
+        prompt = conversation_ids(self._model, messages, "messages", variables)
         length = self._model.room(prompt)
         asked = self._asked(values)
         if asked is not None:
@@ -78,6 +170,12 @@ class Chat:
         stop = answer_stops(self._model, values)
         alternatives = self._alternatives(values)
         grammar = self._grammars.of(values["response_format"])
+        form, identity = ChatForm(), new_id(ChatForm.id_prefix)
+        if tools is not None:
+            assert calls is not None
+            marks = control_tokens(calls, self._model.tokenizer, self._names)
+            grammar = self._grammars.of_calls(tools, calls, marks)
+            form = CallingForm(identity, tools, calls, marks)
         generations = [
             Generation(
                 prompt,
@@ -91,7 +189,7 @@ class Chat:
             for how in samplings(values)
         ]
         return Answer(
-            ChatForm(),
+            form,
             self._name,
             generations,
             len(prompt),
@@ -99,6 +197,7 @@ class Chat:
             usage,
             values["user"],
             names=None if alternatives is None else self._names,
+            id=identity,
         )
 
     @staticmethod
@@ -120,12 +219,15 @@ class Chat:
         return values[given[0]] if given else None
 
 
-def conversation_ids(model: LanguageModel, messages: list[dict[str, str]], name: str) -> np.ndarray:
-    """The ids of a conversation whose field has that name. ApiError for one that the model cannot read."""
+def conversation_ids(
+    model: LanguageModel, messages: list[dict[str, Any]], name: str, variables: Mapping[str, Any] | None = None
+) -> np.ndarray:
+    """The ids of a conversation whose field has that name, with what else the template is told. ApiError for one that
+    the model cannot read."""
     if model.tokenizer is None:
         raise ApiError("no_tokenizer", name, name=name)
     try:
-        ids = model.stored.chat_template.ids(model.tokenizer, messages)
+        ids = model.stored.chat_template.ids(model.tokenizer, messages, variables=variables)
     except FormatError as error:
         raise ApiError("template_failed", name, why=error) from None
     check_length(len(ids), model.context, name)

@@ -28,14 +28,17 @@ class TextForm:
     def choice(self, index: int, text: str, finish: str | None, logprobs: dict[str, Any] | None) -> dict[str, Any]:
         return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish}
 
+    def mark(self, token: int) -> str:
+        return ""
+
     def begin(self, index: int) -> None:
         return None
 
-    def piece(self, index: int, text: str, logprobs: dict[str, Any] | None) -> dict[str, Any]:
-        return self.choice(index, text, None, logprobs)
+    def pieces(self, index: int, text: str, logprobs: dict[str, Any] | None) -> list[dict[str, Any]]:
+        return [self.choice(index, text, None, logprobs)]
 
-    def end(self, index: int, finish: str) -> dict[str, Any]:
-        return self.choice(index, "", finish, None)
+    def end(self, index: int, finish: str) -> list[dict[str, Any]]:
+        return [self.choice(index, "", finish, None)]
 
 
 class Completions:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import llguidance
@@ -16,10 +17,10 @@ import numpy as np
 from ..infer import LanguageModel
 from ..tokenizer.tokenizer import TextTokenizer
 from .api import WORDS, ApiError, quoted
+from .call_grammars import SPACES_PATTERN, arguments_schema, call_grammar, schema_grammar
 from .logprobs import TokenNames
-
-#: Between the parts of a JSON text, as a regular expression: without a bound, a model could go on with spaces for ever.
-_SPACES = r"[ \n\r\t]{0,32}"
+from .tool_calls import CallForm
+from .tools import Tools
 
 _FIELD, _TEXT = "response_format", "text.format"
 _SCHEMA_KEYS = ("name", "description", "schema", "strict")
@@ -91,6 +92,17 @@ class Grammars:
         _check_keys(described, _TEXT, ("type",))
         return None if kind == "text" else self._built(_JSON, _TEXT, _TEXT)
 
+    def of_calls(self, tools: Tools, form: CallForm, marks: Mapping[str, int]) -> Grammar | None:
+        """The grammar of texts that call tools; None where texts are free. `marks` are those texts of the form that are
+        control tokens. ApiError where parameters cannot be enforced."""
+        if not tools.enforced:
+            return None
+        for number, tool in enumerate(tools.offered):
+            if tool in tools.callable and tools.enforces(tool):
+                name = f"tools[{number}].function.parameters"
+                self._check(schema_grammar([{"json_schema": arguments_schema(tool, True)}]), name)
+        return self._made(call_grammar(tools, form, marks), "tools")
+
     def _built(self, schema: dict[str, Any], field: str, place: str) -> Grammar:
         """The grammar of the schema that stands at a place within a field."""
         if self._model.tokenizer is None:
@@ -98,13 +110,20 @@ class Grammars:
         name = f"{place}.schema"
         try:
             text = llguidance.LLMatcher.grammar_from_json_schema(
-                json.dumps(schema), overrides={"whitespace_pattern": _SPACES}
+                json.dumps(schema), overrides={"whitespace_pattern": SPACES_PATTERN}
             )
         except ValueError as error:
             raise ApiError("bad_schema", name, name=name, why=error) from None
+        return self._made(text, name)
+
+    def _check(self, text: str, name: str) -> None:
+        """ApiError for a grammar that cannot be enforced; `name` is what it was made of."""
         problem = llguidance.LLMatcher.validate_grammar(text, self._vocabulary)
         if problem:  # also a warning: a keyword that would not be enforced
             raise ApiError("bad_schema", name, name=name, why=" ".join(problem.split())[:300])
+
+    def _made(self, text: str, name: str) -> Grammar:
+        self._check(text, name)
         matcher = llguidance.LLMatcher(self._vocabulary, text, log_level=0)
         if matcher.is_error():
             raise ApiError("bad_schema", name, name=name, why=" ".join(matcher.get_error().split())[:300])

@@ -159,6 +159,20 @@ def _bias(field: Field, value: object) -> dict[int, float]:
     return found
 
 
+def _tools(field: Field, value: object) -> list[Any]:
+    """A list; `tools` looks into each of them."""
+    if not isinstance(value, list) or (field.most is not None and len(value) > field.most):
+        raise _wrong(field, value)
+    return value
+
+
+def _tool_choice(field: Field, value: object) -> str | dict[str, Any]:
+    """A word or an object, which `tools` looks into."""
+    if not isinstance(value, (str, dict)):
+        raise _wrong(field, value)
+    return value
+
+
 def _stream_options(field: Field, value: object) -> dict[str, bool]:
     if not isinstance(value, dict):
         raise _wrong(field, value)
@@ -200,4 +214,6 @@ _CHECKS: dict[str, Callable[[Field, Any], Any]] = {
     "prompt": _prompt,
     "stream_options": _stream_options,
     "messages": _messages,
+    "tools": _tools,
+    "tool_choice": _tool_choice,
 }

@@ -51,7 +51,9 @@ class ChatTemplate:
         if len(self.template) > LONGEST_TEMPLATE:
             problem = f"has {len(self.template)} characters; it may have at most {LONGEST_TEMPLATE}"
             raise FormatError(source, f"the chat template {problem}")
-        self._source, self._variables, self._seconds = source, {"bos_token": begin, "eos_token": end}, seconds
+        self._source, self._seconds = source, seconds
+        # Templates are written for transformers, which gives them all of these.
+        self._variables = {"bos_token": begin, "eos_token": end, "tools": None, "documents": None}
         self._sandbox = Sandbox("chat_template_worker.py", _MEMORY)
 
     def render(

@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nn_core::infer::{Event, Finish, GenerateOptions, Sampling};
 
 use super::api::ApiError;
+use super::calling::{Calling, Calls};
 use super::fields::Values;
 use super::logprobs::{Scored, TokenNames, of_chat, of_completion};
 use super::responses::Repeated;
@@ -45,6 +46,8 @@ pub(super) struct Asked {
     pub(super) scored: bool,
     /// What a response repeats, where the answer is to be one.
     pub(super) response: Option<Repeated>,
+    /// Where tools may be called.
+    pub(super) calling: Option<Calling>,
 }
 
 /// Writes an answer in the form of some route.
@@ -72,6 +75,7 @@ pub(super) struct Writer {
     prompt_tokens: usize,
     usage: bool,
     scored: bool,
+    calling: Option<Calling>,
     texts: Vec<Written>,
 }
 
@@ -84,14 +88,19 @@ struct Written {
     tokens: usize,
     /// Where the next token's text begins, in characters.
     offset: usize,
+    calls: Option<Calls>,
 }
 
 impl Writer {
     pub(super) fn new(asked: &Asked, model: &str, id: u128) -> Self {
         let prefix = if asked.form == Form::Chat { "chatcmpl" } else { "cmpl" };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let written =
-            |text: &Text| Written { prompt: text.prompt.clone(), echo: text.echo.clone(), ..Written::default() };
+        let written = |(index, text): (usize, &Text)| Written {
+            prompt: text.prompt.clone(),
+            echo: text.echo.clone(),
+            calls: asked.calling.as_ref().map(|calling| calling.reader(id, index)),
+            ..Written::default()
+        };
         Self {
             id: format!("{prefix}-{id:032x}"),
             form: asked.form,
@@ -100,7 +109,8 @@ impl Writer {
             prompt_tokens: asked.prompt_tokens,
             usage: asked.usage,
             scored: asked.scored,
-            texts: asked.texts.iter().map(written).collect(),
+            calling: asked.calling.clone(),
+            texts: asked.texts.iter().enumerate().map(written).collect(),
         }
     }
 
@@ -137,7 +147,21 @@ impl Writer {
         if self.form == Form::Chat { Json::object([("content", text)]) } else { text }
     }
 
-    fn piece(&self, index: usize, added: Json, logprobs: Json, finish: Option<Finish>) -> Json {
+    /// What a token adds to the text that is read for calls.
+    fn mark(&self, event: &Event) -> &'static str {
+        self.calling.as_ref().map(|calling| calling.mark(event.token)).unwrap_or_default()
+    }
+
+    /// The reason of a text's end, in OpenAI's words.
+    fn reason(&self, index: usize, finish: Finish) -> &'static str {
+        match finish {
+            Finish::End | Finish::Stop if self.texts[index].calls.as_ref().is_some_and(Calls::any) => "tool_calls",
+            Finish::End => Finish::Stop.name(),
+            other => other.name(),
+        }
+    }
+
+    fn piece(&self, index: usize, added: Json, logprobs: Json, finish: Option<&str>) -> Json {
         let name = if self.form == Form::Chat { "delta" } else { "text" };
         choice(index, name, added, logprobs, finish)
     }
@@ -184,22 +208,36 @@ impl Writing for Writer {
     fn parts(&mut self, index: usize, mut event: Event, names: &TokenNames) -> String {
         self.count(index, &event);
         let mut parts = Vec::new();
-        let mut text = std::mem::take(&mut event.text);
+        let mut text = std::mem::take(&mut event.text) + self.mark(&event);
         if !std::mem::replace(&mut self.texts[index].begun, true) {
             if self.form == Form::Chat {
-                let delta = Json::object([("role", "assistant".into()), ("content", "".into())]);
+                let content = if self.calling.is_some() { Json::Null } else { "".into() };
+                let delta = Json::object([("role", "assistant".into()), ("content", content)]);
                 parts.push(self.piece(index, delta, Json::Null, None));
             }
             text.insert_str(0, &std::mem::take(&mut self.texts[index].echo));
         }
         let scored = self.scored(index, &mut event);
         if !text.is_empty() || !scored.is_empty() {
-            let logprobs = if scored.is_empty() { Json::Null } else { self.logprobs(index, names, &scored) };
-            parts.push(self.piece(index, self.added(Json::Text(text)), logprobs, None));
+            let mut logprobs = if scored.is_empty() { Json::Null } else { self.logprobs(index, names, &scored) };
+            let mut all = match &mut self.texts[index].calls {
+                Some(calls) => calls.deltas(&text),
+                None => vec![self.added(Json::Text(text))],
+            };
+            if all.is_empty() && !scored.is_empty() {
+                all.push(self.added("".into()));
+            }
+            // They come with the first.
+            parts.extend(all.into_iter().map(|added| {
+                let logprobs = std::mem::replace(&mut logprobs, Json::Null);
+                self.piece(index, added, logprobs, None)
+            }));
         }
         if let Some(finish) = event.finish {
+            let rest = self.texts[index].calls.as_mut().map(Calls::last_deltas).unwrap_or_default();
+            parts.extend(rest.into_iter().map(|added| self.piece(index, added, Json::Null, None)));
             let nothing = if self.form == Form::Chat { Json::object([]) } else { "".into() };
-            parts.push(self.piece(index, nothing, Json::Null, Some(finish)));
+            parts.push(self.piece(index, nothing, Json::Null, Some(self.reason(index, finish))));
         }
         parts.into_iter().map(|part| self.chunk(vec![part]).event()).collect()
     }
@@ -223,16 +261,20 @@ impl Writing for Writer {
             for mut event in events {
                 self.count(index, &event);
                 text += &event.text;
+                text += self.mark(&event);
                 finish = event.finish;
                 scored.extend(self.scored(index, &mut event));
             }
             let logprobs = self.logprobs(index, names, &scored);
-            let (name, added) = if self.form == Form::Chat {
+            let (name, added) = if let Some(calls) = &mut self.texts[index].calls {
+                ("message", calls.message(&text))
+            } else if self.form == Form::Chat {
                 let role = ("role", "assistant".into());
                 ("message", Json::object([role, ("content", Json::Text(text)), ("refusal", Json::Null)]))
             } else {
                 ("text", Json::Text(text))
             };
+            let finish = finish.map(|finish| self.reason(index, finish));
             choices.push(choice(index, name, added, logprobs, finish));
         }
         let kind = if self.form == Form::Chat { "chat.completion" } else { "text_completion" };
@@ -244,9 +286,8 @@ impl Writing for Writer {
     }
 }
 
-/// A choice, whose text or message or delta is called `name`. The reason of its end is in OpenAI's words.
-fn choice(index: usize, name: &str, added: Json, logprobs: Json, finish: Option<Finish>) -> Json {
-    let finish = finish.map(|finish| if finish == Finish::End { Finish::Stop.name() } else { finish.name() });
+/// A choice, whose text or message or delta is called `name`.
+fn choice(index: usize, name: &str, added: Json, logprobs: Json, finish: Option<&str>) -> Json {
     Json::object([("index", index.into()), (name, added), ("logprobs", logprobs), ("finish_reason", finish.into())])
 }
 

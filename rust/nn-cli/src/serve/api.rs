@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use nn_core::format::Value;
 use serde::Deserialize;
 
+use super::tool_calls::CallForm;
 use super::wire::{Json, quoted_json};
 
 /// The table of the servers.
@@ -19,6 +20,7 @@ pub(super) struct Api {
     pub(super) limits: Limits,
     errors: HashMap<String, (u16, String, String)>,
     words: HashMap<String, String>,
+    pub(super) call_forms: Vec<CallForm>,
     pub(super) fields: Vec<Field>,
     pub(super) metrics: Vec<Metric>,
 }
@@ -61,6 +63,8 @@ pub(super) enum Kind {
     Prompt,
     StreamOptions,
     Messages,
+    Tools,
+    ToolChoice,
     Unsupported,
 }
 

@@ -67,7 +67,8 @@ async fn read(request: Request) -> Result<Vec<u8>, ApiError> {
     Ok(bytes)
 }
 
-fn object(body: &[u8]) -> Result<Table, ApiError> {
+/// The object that a JSON text is.
+pub(super) fn object(body: &[u8]) -> Result<Table, ApiError> {
     let numbers = numbers(body);
     let odd_ones: Vec<&Range<usize>> =
         numbers.iter().filter(|number| odd(&body[(*number).clone()]).is_some()).collect();

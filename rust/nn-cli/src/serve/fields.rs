@@ -39,6 +39,8 @@ enum Given {
     /// `include_usage` of stream_options.
     Usage(bool),
     Messages(Vec<Value>),
+    Tools(Vec<Value>),
+    Choice(Value),
 }
 
 /// The values of all supported fields of a route.
@@ -68,6 +70,8 @@ impl Values {
         prompts: Prompts => Vec<GivenPrompt>;
         usage: Usage => bool;
         messages: Messages => Vec<Value>;
+        tools: Tools => Vec<Value>;
+        choice: Choice => Value;
     }
 
     /// Whether a flag is set.
@@ -192,6 +196,17 @@ fn checked(field: &Field, value: &Value) -> Checked {
         Kind::StreamOptions => stream_options(field, value),
         Kind::Messages => match value {
             Value::List(list) if !list.is_empty() => Ok(Given::Messages(list.clone())),
+            _ => Err(wrong(field, value)),
+        },
+        Kind::Tools => {
+            let most = field.most.as_ref().and_then(serde_json::Number::as_u64).unwrap_or(0);
+            match value {
+                Value::List(list) if list.len() as u64 <= most => Ok(Given::Tools(list.clone())),
+                _ => Err(wrong(field, value)),
+            }
+        }
+        Kind::ToolChoice => match value {
+            Value::Text(_) | Value::Table(_) => Ok(Given::Choice(value.clone())),
             _ => Err(wrong(field, value)),
         },
         Kind::Unsupported => Err(wrong(field, value)),
@@ -364,7 +379,9 @@ mod tests {
         ] {
             assert_eq!(check("completions", body).unwrap_err(), sentence);
         }
-        let refused = check("chat", r#"{"messages": [1], "tools": [{}]}"#).unwrap_err();
-        assert_eq!(refused, "tools is [{}], which is not supported: this version calls no tools");
+        let refused = check("chat", r#"{"messages": [1], "functions": [{}]}"#).unwrap_err();
+        assert_eq!(refused, "functions is [{}], which is not supported: send `tools`");
+        let refused = check("chat", r#"{"messages": [1], "tools": {}}"#).unwrap_err();
+        assert_eq!(refused, "tools is {}; it must be a list of at most 128 tools");
     }
 }

@@ -7,11 +7,15 @@ mod answers;
 mod api;
 mod app;
 mod bodies;
+#[cfg(test)] // until this server has llguidance
+mod call_grammars;
+mod calling;
 mod connection;
 mod exchange;
 mod fields;
 mod guard;
 mod items;
+mod json_follower;
 mod log;
 mod logprobs;
 mod messages;
@@ -20,6 +24,8 @@ mod requests;
 mod responses;
 mod server;
 mod texts;
+mod tool_calls;
+mod tools;
 mod wire;
 
 use std::fs::File;

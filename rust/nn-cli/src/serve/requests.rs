@@ -1,16 +1,21 @@
-//! Bodies as what they ask for: texts of /v1/completions, /v1/chat/completions and /v1/responses, ids of /tokenize, texts of /detokenize.
+//! Bodies as what they ask for: texts of /v1/completions, /v1/chat/completions and /v1/responses, ids of /tokenize, texts of
+//! /detokenize.
 
 use nn_core::Error;
 use nn_core::format::{Table, Value};
-use nn_core::infer::{GenerateOptions, LanguageModel, Message, PLAIN_STOPS};
+use nn_core::infer::{GenerateOptions, LanguageModel, PLAIN_STOPS};
 use nn_core::tokenizer::{Encoding, Rendering, TextTokenizer};
+use serde::Serialize;
 
 use super::answers::{Asked, Form, Text, check_bias, check_choices, check_length, samplings};
 use super::api::{API, ApiError, cut};
+use super::calling::Calling;
 use super::fields::{Checker, GivenInput, GivenPrompt, Values, refused};
 use super::items::input_messages;
-use super::messages::plain_messages;
+use super::messages::{place_of_tools, plain_messages};
 use super::responses::Repeated;
+use super::tool_calls::call_form;
+use super::tools::Tools;
 use super::wire::Json;
 
 /// Checks bodies for one model by its name, of at most `places` texts each.
@@ -86,12 +91,31 @@ impl Requests {
         check_choices(samplings.len(), self.places)?;
         let end_ids = self.end_ids(&values)?;
         check_bias(&values, self.model.config().vocab_size)?;
+        let tools = Tools::requested(&values)?;
         let messages = plain_messages(&values.messages("messages").unwrap_or_default())?;
-        let (prompt, stop) = self.conversation(&messages, &values, "messages")?;
+        let tokenizer = self.tokenizer("messages")?;
+        let template = self.model.chat_template().map_err(|error| template_failed(&error, "messages"))?;
+        let calls = call_form(template.text());
+        let place = if tools.is_some() { Some("tools".to_owned()) } else { place_of_tools(&messages) };
+        if let Some(place) = place.filter(|_| calls.is_none()) {
+            return Err(ApiError::named("no_tools", &place, &[]));
+        }
+        let mut how = Rendering::default();
+        if let Some(tools) = &tools {
+            how.variables.set("tools", tools.shown());
+        }
+        let (prompt, stop) = self.conversation(&messages, &values, "messages", &how)?;
         let room = self.model.room(prompt.len());
         let length = asked_tokens(&values)?.map_or(room, |most| room.min(most));
         let logprobs = alternatives(&values)?;
         check_format(&values)?;
+        let calling = match (tools, calls) {
+            (Some(tools), Some(form)) => {
+                tools.check_enforced(&values)?;
+                Some(Calling::new(&tools, form, tokenizer).map_err(|error| failed(&error))?)
+            }
+            _ => None,
+        };
         let prompt_tokens = prompt.len();
         let text = |sampling| Text {
             prompt: prompt.clone(),
@@ -106,7 +130,7 @@ impl Requests {
             echo: String::new(),
         };
         let texts = samplings.into_iter().map(text).collect();
-        Ok(asked(Form::Chat, texts, prompt_tokens, usage, &values, logprobs.is_some()))
+        Ok(Asked { calling, ..asked(Form::Chat, texts, prompt_tokens, usage, &values, logprobs.is_some()) })
     }
 
     /// The response to a conversation.
@@ -117,7 +141,7 @@ impl Requests {
         check_bias(&values, self.model.config().vocab_size)?;
         let input = values.input("input").unwrap_or(GivenInput::Items(Vec::new()));
         let messages = input_messages(&input, &values.text("instructions").unwrap_or_default())?;
-        let (prompt, stop) = self.conversation(&messages, &values, "input")?;
+        let (prompt, stop) = self.conversation(&messages, &values, "input", &Rendering::default())?;
         let room = self.model.room(prompt.len());
         let most = values.integer("max_output_tokens").and_then(|most| usize::try_from(most).ok());
         let top = values.integer("top_logprobs");
@@ -147,25 +171,19 @@ impl Requests {
 
     /// The ids of messages, whose field has that name, and what ends an answer: the request's strings, and the next turn
     /// where the model has no template.
-    fn conversation(
+    fn conversation<M: Serialize>(
         &self,
-        messages: &[Message],
+        messages: &[M],
         values: &Values,
         name: &str,
+        how: &Rendering,
     ) -> Result<(Vec<i32>, Vec<String>), ApiError> {
         let tokenizer = self.tokenizer(name)?;
-        let rendered = self
-            .model
-            .chat_template()
-            .and_then(|template| Ok((template.ids(tokenizer, messages, &Rendering::default())?, template.is_plain())));
-        let (prompt, plain) = match rendered {
-            Ok(found) => found,
-            Err(why @ Error::Format { .. }) => return Err(ApiError::of("template_failed", name, &[("why", &why)])),
-            Err(error) => return Err(failed(&error)),
-        };
+        let template = self.model.chat_template().map_err(|error| template_failed(&error, name))?;
+        let prompt = template.ids(tokenizer, messages, how).map_err(|error| template_failed(&error, name))?;
         check_length(prompt.len(), self.model.context(), name)?;
         let mut stop = values.texts("stop").unwrap_or_default();
-        stop.extend(PLAIN_STOPS.map(str::to_owned).into_iter().filter(|_| plain));
+        stop.extend(PLAIN_STOPS.map(str::to_owned).into_iter().filter(|_| template.is_plain()));
         Ok((prompt, stop))
     }
 
@@ -297,13 +315,21 @@ pub(super) fn no_model(asked: &str, name: &str) -> ApiError {
 
 fn asked(form: Form, texts: Vec<Text>, prompt_tokens: usize, usage: bool, values: &Values, scored: bool) -> Asked {
     let (stream, user) = (values.flag("stream"), values.text("user"));
-    Asked { form, texts, prompt_tokens, stream, usage, user, scored, response: None }
+    Asked { form, texts, prompt_tokens, stream, usage, user, scored, calling: None, response: None }
 }
 
 /// What a request that was not wrong failed with.
 fn failed(error: &Error) -> ApiError {
     super::log::message("error", &format!("a request failed: {error}"));
     ApiError::new("internal_error", &[])
+}
+
+/// That the chat template failed, or the server.
+fn template_failed(error: &Error, name: &str) -> ApiError {
+    match error {
+        Error::Format { .. } => ApiError::of("template_failed", name, &[("why", error)]),
+        _ => failed(error),
+    }
 }
 
 /// The text of ids; those that the model has beyond its tokenizer have none.

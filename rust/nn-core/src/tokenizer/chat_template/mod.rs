@@ -136,6 +136,8 @@ impl ChatTemplate {
         let tokens = [("bos_token", &self.begin), ("eos_token", &self.end)];
         let mut values: BTreeMap<String, Held> =
             tokens.into_iter().map(|(name, token)| (name.to_owned(), Held::from(token.as_str()))).collect();
+        // Templates are written for transformers, which gives them all of these.
+        values.extend(["tools", "documents"].map(|name| (name.to_owned(), Held::from(()))));
         values.extend(variables);
         values.insert("messages".to_owned(), Held::from(Serde(messages)));
         values.insert("add_generation_prompt".to_owned(), how.add_generation_prompt.into());

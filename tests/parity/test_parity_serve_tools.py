@@ -1,0 +1,144 @@
+"""Tools on the chat route of servers of other languages: the same bytes as Python's, for models that write calls."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_model import write_scripted
+from test_parity_serve import CHAT, SERVING, Asked, Served, neutral, served
+from tool_scripts import CONTROLS, SCRIPTS, TEMPLATES, TOOLS
+
+CALL = {
+    "id": "x",
+    "type": "function",
+    "function": {"name": "sail", "arguments": '{"to": "a", "n": [1, 2.5, -0.0, 1e30]}'},
+}
+
+
+@pytest.fixture(scope="module", params=sorted(TEMPLATES))
+def form(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(form: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("scripted") / form
+    write_scripted(path, SCRIPTS[form], TEMPLATES[form], CONTROLS[form])
+    return path
+
+
+def requests(form: str) -> list[Asked]:
+    """Answers with calls, whole and as events, in conversations that have had some."""
+    talk = [
+        {"role": "assistant", "content": None, "tool_calls": [CALL, {**CALL, "id": "y"}]},
+        {"role": "tool", "tool_call_id": "x", "content": [{"type": "text", "text": "done"}]},
+        {"role": "tool", "tool_call_id": "y", "name": "sail", "content": "ö"},
+    ]
+    changes: list[dict[str, Any]] = [
+        {}, {"n": 3}, {"parallel_tool_calls": False}, {"tool_choice": "none"}, {"logprobs": True, "top_logprobs": 2},
+        {"max_tokens": 3}, {"stop": [" sea", "}"]}, {"ignore_eos": True, "max_tokens": 30, "temperature": 1},
+    ]  # fmt: skip
+    found: list[Asked] = []
+    for script in SCRIPTS[form]:
+        for number, change in enumerate(changes):
+            messages = [*(talk if number % 2 else []), {"role": "user", "content": script}]
+            body = {"messages": messages, "tools": TOOLS, "temperature": 0, **change}
+            found.append((CHAT, body))
+            found.append((CHAT, {**body, "stream": True, "stream_options": {"include_usage": number % 3 == 0}}))
+    return found
+
+
+def without_ids(answer: tuple[int, bytes]) -> tuple[int, bytes]:
+    """Without the id of an answer, and with those of its calls as how far they are from it."""
+    status, body = answer
+    found = re.search(rb'"id":"chatcmpl-([0-9a-f]{9})', body)
+    if found is not None:
+        first = int(found[1], 16)
+
+        def distance(call: re.Match[bytes]) -> bytes:
+            return b'"id":"%d","type":"function"' % ((int(call[1], 16) - first) % 16**9)
+
+        body = re.sub(rb'"id":"([0-9a-f]{9})","type":"function"', distance, body)
+    return neutral((status, body))
+
+
+def ask(server: Served, form: str) -> list[tuple[int, bytes]]:
+    return [without_ids(server.post(asked)) for asked in requests(form)]
+
+
+def refused() -> list[dict[str, Any]]:
+    """What is wrong with tools and their messages, each in another way."""
+    deep: Any = {}
+    for _ in range(64):
+        deep = {"a": deep}
+    tool = TOOLS[1]
+
+    def function(**more: Any) -> dict[str, Any]:
+        return {"tools": [{"type": "function", "function": {"name": "f", **more}}]}
+
+    def called(**more: Any) -> dict[str, Any]:
+        return {"messages": [{"role": "assistant", "tool_calls": [{**CALL, **more}]}]}
+
+    def argued(arguments: Any) -> dict[str, Any]:
+        return called(function={"name": "f", "arguments": arguments})
+
+    def told(**more: Any) -> dict[str, Any]:
+        return {"messages": [{"role": "tool", "content": "x", "tool_call_id": "x", **more}]}
+
+    return [
+        {"tools": {}}, {"tools": [tool] * 2}, {"tools": [3]}, {"tools": [{"type": "custom"}]},
+        {"tools": [{**tool, "more": 1}]}, {"tools": [{"type": "function"}]}, function(name=""), function(name="ä"),
+        function(name="x" * 65), function(more=1), function(description=[]), function(parameters=[]),
+        function(parameters=deep), function(parameters={"a": 2**63}), function(parameters={"a": [-(2**63) - 1]}),
+        function(parameters={"type": "array"}), function(parameters={"type": None}), function(strict="x"),
+        {"tools": [{"type": "function", "function": {"name": f"f{at}"}} for at in range(129)]},
+        {"tool_choice": 1}, {"tool_choice": ""}, {"tool_choice": "required"}, {"tool_choice": {}},
+        {"tool_choice": {"type": "function", "more": 1}}, {"tool_choice": {"type": "function", "function": "f"}},
+        {"tool_choice": {"type": "function", "function": {"name": "f"}}},
+        {"tools": [tool], "tool_choice": {"type": "function", "function": {"name": "f"}}},
+        {"tools": [tool], "tool_choice": {"type": "function", "function": {"name": "stop", "more": 1}}},
+        {"tools": [tool], "response_format": {"type": "json_object"}}, {"parallel_tool_calls": 1},
+        {"messages": [{"role": "assistant"}]}, {"messages": [{"role": "assistant", "tool_calls": []}]},
+        {"messages": [{"role": "assistant", "tool_calls": {}}]},
+        {"messages": [{"role": "assistant", "tool_calls": [3]}]},
+        {"messages": [{"role": "assistant", "tool_calls": [CALL] * 129}]},
+        {"messages": [{"role": "user", "content": "x", "tool_calls": [CALL]}]},
+        called(id=""), called(id="ä" * 257), called(type="x"), called(more=1), called(function=None),
+        called(function={"name": "a b", "arguments": ""}), called(function={"name": "f", "arguments": "", "more": 1}),
+        argued(None), argued({}), argued("x"), argued("[]"), argued('{"a": 1, "a": 2}'), argued('{"a": 01}'),
+        argued('{"a": 9223372036854775808}'), argued('{"a": 1e999}'), argued('{"a": NaN}'), argued('{"a": "\\ud800"}'),
+        argued('{"a": ' + "[" * 64 + "]" * 64 + "}"), argued('{"a": 1} '  + "x"), argued(" "),
+        told(content=None), told(tool_call_id=None), told(tool_call_id=3), told(name=""), told(name="x y"),
+        told(more=1), {"messages": [{"role": "user", "content": "x", "tool_call_id": "x"}]},
+    ]  # fmt: skip
+
+
+@pytest.mark.case("calls of tools in a server's answers")
+@pytest.mark.parametrize("language", SERVING)
+def test_the_same_calls(form: str, folder: Path, language: str) -> None:
+    """One at a time, and eight at once."""
+    with served("python", folder, "--max-batch", 1, "--threads", 1) as server:
+        expected = ask(server, form)
+        errors = [server.post((CHAT, {"messages": [{"role": "user", "content": "x"}], **one})) for one in refused()]
+    assert {status for status, _ in expected} == {200} and {status for status, _ in errors} == {400}
+    assert b'"finish_reason":"tool_calls"' in b"".join(body for _, body in expected)
+    with served(language, folder, "--max-batch", 5, "--threads", 2) as server:
+        assert ask(server, form) == expected
+        with ThreadPoolExecutor(8) as pool:
+            together = list(pool.map(lambda asked: without_ids(server.post(asked)), requests(form)))
+        assert together == expected
+        found = [server.post((CHAT, {"messages": [{"role": "user", "content": "x"}], **one})) for one in refused()]
+        assert found == errors
+        for change in (
+            {"tool_choice": "required"},
+            {"tools": [{"type": "function", "function": {"name": "f", "strict": True}}]},
+        ):
+            status, body = server.post(
+                (CHAT, {"messages": [{"role": "user", "content": "x"}], "tools": TOOLS, **change})
+            )
+            assert status == 400 and b'"code":"unsupported_field"' in body, body
