@@ -261,7 +261,7 @@ func (a *app) answering(prepare func(*formats.Object) (*answer, error)) func(*ex
 		if a.draining.Load() {
 			return refusal("draining", "", nil).with("Connection", "close")
 		}
-		body, err := readObject(x.w, x.r)
+		body, err := readObject(x.ctx, x.w, x.r)
 		if err != nil {
 			return err
 		}
@@ -289,7 +289,7 @@ func (a *app) answering(prepare func(*formats.Object) (*answer, error)) func(*ex
 // converting gives an endpoint that needs the tokenizer alone.
 func converting(convert func(*formats.Object) (object, error)) func(*exchange) error {
 	return func(x *exchange) error {
-		body, err := readObject(x.w, x.r)
+		body, err := readObject(x.ctx, x.w, x.r)
 		if err != nil {
 			return err
 		}

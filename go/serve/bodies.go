@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -16,12 +17,12 @@ import (
 var errGone = errors.New("the client left")
 
 // readObject reads the JSON object that a request holds.
-func readObject(w http.ResponseWriter, r *http.Request) (*formats.Object, error) {
+func readObject(ctx context.Context, w http.ResponseWriter, r *http.Request) (*formats.Object, error) {
 	contentType, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	if !strings.EqualFold(strings.TrimSpace(contentType), "application/json") {
 		return nil, refusal("not_a_json_type", "", nil)
 	}
-	body, err := readBody(w, r)
+	body, err := readBody(ctx, w, r)
 	if err != nil {
 		return nil, err
 	}
@@ -33,14 +34,20 @@ func readObject(w http.ResponseWriter, r *http.Request) (*formats.Object, error)
 	return found, nil
 }
 
-// readBody reads a body, within limits of size and time.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// readBody reads a body, within limits of size and time, and within those of ctx.
+func readBody(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	most, seconds := int64(limit("body_bytes")), limit("body_seconds")
 	if r.ContentLength > most {
 		return nil, refusal("body_too_large", "", named{"most": most})
 	}
 	control := http.NewResponseController(w)
-	if err := control.SetReadDeadline(time.Now().Add(time.Duration(seconds) * time.Second)); err != nil {
+	deadline := time.Now().Add(time.Duration(seconds) * time.Second)
+	whole, bounded := ctx.Deadline()
+	bounded = bounded && whole.Before(deadline)
+	if bounded {
+		deadline = whole
+	}
+	if err := control.SetReadDeadline(deadline); err != nil {
 		return nil, err
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
@@ -48,6 +55,9 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	switch {
 	case errors.As(err, &large):
 		return nil, refusal("body_too_large", "", named{"most": most})
+	case errors.Is(err, os.ErrDeadlineExceeded) && bounded:
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, refusal("body_too_slow", "", named{"seconds": seconds}).with("Connection", "close")
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
