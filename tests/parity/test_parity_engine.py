@@ -169,6 +169,24 @@ def test_schedules(workshop: Workshop, stored: str, schedule: str, name: str) ->
     assert ran(name, path, fitting(path, schedule), "--threads", 2) == expected(path, schedule)
 
 
+@pytest.mark.case("the engine: texts of one prompt, which is run once")
+@pytest.mark.parametrize("name", languages.ENGINES)
+@pytest.mark.parametrize("schedule", [{}, {"max_batch": 3, "piece": 64}])
+def test_one_prompt(workshop: Workshop, schedule: dict[str, Any], name: str) -> None:
+    """At once, and others that begin alike, one of which is cancelled while the rest waits for it."""
+    path = model(workshop, "llama-q4_0.gguf")
+    ids = [7 * at % 90 for at in range(300)]
+    requests = [
+        {"prompt": ids[: 210 if at < 6 else 20 * at], "max_new_tokens": 9 + at, "temperature": 1.0, "seed": at}
+        for at in range(11)
+    ]
+    asked = {"model": str(path), "requests": [{**requests[0], "cancelled": 2}, *requests[1:]], **schedule}
+    wanted = engine_scripts.run(asked, threads=2)
+    told = find(name).run("bench", "engine", "--threads", 1, stdin=json.dumps(asked)).stdout
+    assert json.loads(told) == wanted
+    assert wanted["tokens"]["prefill"] < 2 * 230 + 5 * 21
+
+
 @pytest.mark.case("the engine: on other instruction sets")
 @pytest.mark.parametrize("name", languages.DRAWING)
 @pytest.mark.parametrize("isa", ["baseline", "avx2"])
