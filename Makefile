@@ -72,7 +72,7 @@ go: go-toolchain $(VENV)/.test ## the Go module, and build/bin/nncuda-go
 go-test: go
 	cd go && go vet ./...
 	cd go && $(WITH_LIBRARY) go test -race -count=1 ./...
-	cd examples/serve-go && go vet ./... && go test -race -count=1 ./...
+	for example in serve-go embed-go; do (cd examples/$$example && go vet ./... && go test -race -count=1 ./...) || exit 1; done
 
 rust: rust-toolchain $(VENV)/.test ## the Rust workspace, and build/bin/nncuda-rs
 	cd rust && $(WITH_LIBRARY) $(CARGO) build --workspace --exclude nn-py
@@ -104,7 +104,7 @@ packages: go rust ## the Go module and the crates, as far as it takes no build o
 	$(WITH_LIBRARY) NNCUDA_PACKAGES=required $(BIN)/python -m pytest tests/packages
 
 crates: rust ## dist/*.crate, each built from what it holds, the library among it
-	cd rust && $(WITH_LIBRARY) $(CARGO) package --workspace --exclude train-rust --allow-dirty --quiet
+	cd rust && $(WITH_LIBRARY) $(CARGO) package --workspace --exclude train-rust --exclude embed-rust --allow-dirty --quiet
 	NNCUDA_CRATES=$(CARGO_TARGET_DIR)/package $(BIN)/python -m pytest tests/packages/test_crates_elsewhere.py
 	mkdir -p dist && cp $(CARGO_TARGET_DIR)/package/*.crate dist/
 
@@ -222,7 +222,7 @@ lint: $(VENV)/.test go-toolchain rust-toolchain ## check formatting and style, c
 	$(BIN)/mypy
 	@unformatted=$$(gofmt -l go examples); [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted" >&2; exit 1; }
 	cd go && go vet ./... && go run $(STATICCHECK) ./...
-	cd examples/serve-go && go vet ./... && go run $(STATICCHECK) ./...
+	for example in serve-go embed-go; do (cd examples/$$example && go vet ./... && go run $(STATICCHECK) ./...) || exit 1; done
 	cd rust && cargo fmt --all --check
 	cd rust && $(WITH_LIBRARY) $(CARGO) clippy --workspace --all-targets -- -D warnings
 

@@ -342,8 +342,8 @@ DRAWN = {
 @pytest.mark.parametrize("name", languages.DRAWING)
 @pytest.mark.parametrize("case", DRAWN)
 def test_drawn(workshop: Workshop, case: str, name: str) -> None:
-    # And by the layers that train, where they have these options.
-    for arguments in (["engine"], ["generate"]) if name != "rust" else (["engine"],):
+    # And by the layers that train.
+    for arguments in (["engine"], ["generate"]):
         line = [*arguments, workshop.reference("small"), *DRAWN[case]]
         wanted = find("python").run(*line, "--threads", 2).stdout
         assert (
@@ -393,6 +393,11 @@ REFUSED = {
 REFUSED_DRAWINGS = {
     "min_p above 1": (2, ["5", "--min-p", 1.5], "min-p"),
     "bias of nobody": (2, ["5", "--ids", "--logit-bias", "x=1"], "is not ID=BIAS, such as 42=-100"),
+    "bias beyond the vocabulary": (
+        3,
+        ["5", "--ids", "--logit-bias", "320=1"],
+        "logit_bias[0] is 320; it must be 0 to 319",
+    ),
     "repetition of 0": (2, ["5", "--ids", "--repetition-penalty", 0], "it must be a finite number above 0"),
     "infinite penalty": (2, ["5", "--ids", "--presence-penalty", "inf"], "presence_penalty is"),
 }
@@ -404,13 +409,6 @@ REFUSED_DRAWINGS = {
 def test_refused_drawings(workshop: Workshop, case: str, name: str) -> None:
     code, arguments, words = REFUSED_DRAWINGS[case]
     assert words in find(name).run("engine", workshop.reference("small"), *arguments, code=code).stderr
-
-
-@pytest.mark.case("generate on the engine: refusals")
-def test_rust_draws_so_on_the_engine_alone(workshop: Workshop) -> None:
-    for case in DRAWN.values():
-        error = find("rust").run("generate", workshop.reference("small"), *case, code=2).stderr
-        assert "--logit-bias need the engine" in error
 
 
 @pytest.mark.case("generate on the engine: refusals")

@@ -11,7 +11,7 @@ use super::batch::{DecodeBatch, Row};
 use super::constraint::{Constraint, whole_mask};
 use super::drawing::Drawing;
 use super::engine::{Engine, Part};
-use super::events::Finish;
+use super::events::{Admission, Finish};
 use super::paged_cache::{LEAST_COPIED, PAGE, PagedCache, common_prefix};
 use super::sampling::Sampling;
 use super::scores::{TokenLogprobs, check_alternatives};
@@ -98,8 +98,8 @@ pub struct Progress {
     pub finish: Option<Finish>,
     /// What its constraint failed with, which ended it.
     pub error: Option<Error>,
-    /// Tokens of the prompt that were found in the cache when it was admitted.
-    pub shared: usize,
+    /// When it was admitted, and what of its prompt was found in the cache then; told every time.
+    pub admission: Option<Admission>,
 }
 
 /// A request on its way.
@@ -270,8 +270,8 @@ impl Scheduler {
         if entry.progress.finish.is_some() {
             return self.requests.remove(&id).map(|entry| entry.progress).unwrap_or_default();
         }
-        let shared = entry.progress.shared;
-        Progress { shared, ..std::mem::replace(&mut entry.progress, Progress { shared, ..Progress::default() }) }
+        let admission = entry.progress.admission;
+        std::mem::replace(&mut entry.progress, Progress { admission, ..Progress::default() })
     }
 
     /// One piece of prompts, if there are any, and one token for every sequence after its prompt.
@@ -342,7 +342,7 @@ impl Scheduler {
         if let Some(entry) = self.requests.get_mut(&id)
             && let Some(drawing) = entry.drawing.take()
         {
-            entry.progress.shared = sequence.shared();
+            entry.progress.admission = Some(Admission { at: Instant::now(), shared: sequence.shared() });
             let alternatives = entry.request.logprobs;
             self.prefilling.push_back(Row { owner: id, sequence, drawing, token: -1, alternatives, logprobs: None });
         }
