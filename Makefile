@@ -72,7 +72,7 @@ go: go-toolchain $(VENV)/.test ## the Go module, and build/bin/nncuda-go
 go-test: go
 	cd go && go vet ./...
 	cd go && $(WITH_LIBRARY) go test -race -count=1 ./...
-	cd examples/serve-go && go vet ./... && go test -race -count=1 ./...
+	for example in serve-go embed-go; do (cd examples/$$example && go vet ./... && go test -race -count=1 ./...) || exit 1; done
 
 rust: rust-toolchain $(VENV)/.test ## the Rust workspace, and build/bin/nncuda-rs
 	cd rust && $(WITH_LIBRARY) $(CARGO) build --workspace --exclude nn-py
@@ -104,7 +104,7 @@ packages: go rust ## the Go module and the crates, as far as it takes no build o
 	$(WITH_LIBRARY) NNCUDA_PACKAGES=required $(BIN)/python -m pytest tests/packages
 
 crates: rust ## dist/*.crate, each built from what it holds, the library among it
-	cd rust && $(WITH_LIBRARY) $(CARGO) package --workspace --exclude train-rust --allow-dirty --quiet
+	cd rust && $(WITH_LIBRARY) $(CARGO) package --workspace --exclude train-rust --exclude embed-rust --allow-dirty --quiet
 	NNCUDA_CRATES=$(CARGO_TARGET_DIR)/package $(BIN)/python -m pytest tests/packages/test_crates_elsewhere.py
 	mkdir -p dist && cp $(CARGO_TARGET_DIR)/package/*.crate dist/
 
@@ -170,9 +170,10 @@ bench-languages: go rust ## the same training step, decoding and call from Pytho
 bench-ranks: $(VENV)/.test ## what several ranks on this machine cost beside one: a step, sums of gradients, bytes, a checkpoint (RANKS=2)
 	$(BIN)/mpiexec -n $(RANKS) $(BIN)/nncuda bench ranks
 
-interop: .venv-interop/.interop rust-toolchain ## the tests against torch, transformers, llama.cpp and candle, which it installs; writes what `make test` checks
+interop: .venv-interop/.interop go rust ## the tests against torch, transformers, llama.cpp, candle and OpenAI's clients (needs npm), which it installs; writes what `make test` checks
 	cd tests/interop/candle && $(CARGO) build --release
 	NNCUDA_INTEROP=live NNCUDA_CANDLE=$(CARGO_TARGET_DIR)/release/candle-logits .venv-interop/bin/python -m pytest tests/interop
+	$(WITH_LIBRARY) NNCUDA_INTEROP=live NNCUDA_PARITY=required $(BIN)/python -m pytest tests/parity/test_parity_clients.py
 
 interop-large: .venv-interop/.interop ## models of the shapes of TinyLlama and of BitNet 2B-4T against transformers in f32 (9 GB of memory, 10 GB of disk)
 	.venv-interop/bin/python -m nncuda.bench.random_model build/tinyllama --shape tinyllama --dtype f32
@@ -190,10 +191,10 @@ docs: .venv-docs/.packages-docs go-toolchain rust-toolchain ## the site in build
 asan: $(VENV)/.test ## the tests of the ABI under AddressSanitizer and UndefinedBehaviorSanitizer
 	PYTHON=$(CURDIR)/$(BIN)/python tests/abi/sanitize.sh address
 
-faults: go rust ## what may go wrong in a run, at every point: each allocation of a step fails, 200 kills, and 200 of a rank (`make test` tries a few)
+faults: go rust ## what may go wrong in a run, at every point: each allocation of a step fails, 200 kills, 200 of a rank, 10,000 bad clients of each server (`make test` tries a few)
 	$(WITH_LIBRARY) NNCUDA_FAULTS=all NNCUDA_PARITY=required $(BIN)/python -m pytest -s tests/faults \
-	  tests/parity/test_parity_faults.py tests/python/test_run.py::test_killed_at_random_moments_it_always_continues \
-	  tests/comm/test_mpi_runs.py
+	  tests/parity/test_parity_faults.py tests/parity/test_parity_endurance.py tests/comm/test_mpi_runs.py \
+	  tests/python/test_run.py::test_killed_at_random_moments_it_always_continues
 
 fuzz: .venv-fuzz/.packages-fuzz ## every reader of outside files, on files that are meant to mislead it (FUZZ_SECONDS=60 each, FUZZ_TARGETS="gguf config")
 	PYTHONPATH=python .venv-fuzz/bin/python tests/fuzz/fuzz_run.py --seconds $(FUZZ_SECONDS) --jobs $(JOBS) $(FUZZ_TARGETS)
@@ -222,7 +223,7 @@ lint: $(VENV)/.test go-toolchain rust-toolchain ## check formatting and style, c
 	$(BIN)/mypy
 	@unformatted=$$(gofmt -l go examples); [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted" >&2; exit 1; }
 	cd go && go vet ./... && go run $(STATICCHECK) ./...
-	cd examples/serve-go && go vet ./... && go run $(STATICCHECK) ./...
+	for example in serve-go embed-go; do (cd examples/$$example && go vet ./... && go run $(STATICCHECK) ./...) || exit 1; done
 	cd rust && cargo fmt --all --check
 	cd rust && $(WITH_LIBRARY) $(CARGO) clippy --workspace --all-targets -- -D warnings
 

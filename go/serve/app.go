@@ -47,6 +47,7 @@ type exchange struct {
 	*response
 	r      *http.Request
 	ctx    context.Context
+	late   *apiError // what it gets when its time is over
 	begun  time.Time
 	answer reply
 	gone   bool
@@ -99,7 +100,7 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			late := refusal("timeout", "", named{"seconds": strconv.FormatFloat(a.timeout.Seconds(), 'g', 6, 64)})
 			ctx, cancel := context.WithTimeoutCause(r.Context(), a.timeout, late)
 			defer cancel()
-			x.ctx = ctx
+			x.ctx, x.late = ctx, late
 			err = found.answer(x)
 		}
 	}
@@ -262,7 +263,7 @@ func (a *app) answering(prepare func(*formats.Object) (reply, error)) func(*exch
 		if a.draining.Load() {
 			return refusal("draining", "", nil).with("Connection", "close")
 		}
-		body, err := readObject(x.w, x.r)
+		body, err := readObject(x)
 		if err != nil {
 			return err
 		}
@@ -290,7 +291,7 @@ func (a *app) answering(prepare func(*formats.Object) (reply, error)) func(*exch
 // converting gives an endpoint that needs the tokenizer alone.
 func converting(convert func(*formats.Object) (object, error)) func(*exchange) error {
 	return func(x *exchange) error {
-		body, err := readObject(x.w, x.r)
+		body, err := readObject(x)
 		if err != nil {
 			return err
 		}

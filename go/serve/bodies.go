@@ -16,12 +16,12 @@ import (
 var errGone = errors.New("the client left")
 
 // readObject reads the JSON object that a request holds.
-func readObject(w http.ResponseWriter, r *http.Request) (*formats.Object, error) {
-	contentType, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+func readObject(x *exchange) (*formats.Object, error) {
+	contentType, _, _ := strings.Cut(x.r.Header.Get("Content-Type"), ";")
 	if !strings.EqualFold(strings.TrimSpace(contentType), "application/json") {
 		return nil, refusal("not_a_json_type", "", nil)
 	}
-	body, err := readBody(w, r)
+	body, err := readBody(x)
 	if err != nil {
 		return nil, err
 	}
@@ -38,21 +38,29 @@ func objectOf(text []byte) (*formats.Object, error) {
 	return found, nil
 }
 
-// readBody reads a body, within limits of size and time.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// readBody reads a body, within limits of size and time, and within the time of the request as a whole.
+func readBody(x *exchange) ([]byte, error) {
 	most, seconds := int64(limit("body_bytes")), limit("body_seconds")
-	if r.ContentLength > most {
+	if x.r.ContentLength > most {
 		return nil, refusal("body_too_large", "", named{"most": most})
 	}
-	control := http.NewResponseController(w)
-	if err := control.SetReadDeadline(time.Now().Add(time.Duration(seconds) * time.Second)); err != nil {
+	control := x.control
+	deadline := time.Now().Add(time.Duration(seconds) * time.Second)
+	whole, bounded := x.ctx.Deadline()
+	bounded = bounded && whole.Before(deadline)
+	if bounded {
+		deadline = whole
+	}
+	if err := control.SetReadDeadline(deadline); err != nil {
 		return nil, err
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	body, err := io.ReadAll(http.MaxBytesReader(x.w, x.r.Body, most))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
 		return nil, refusal("body_too_large", "", named{"most": most})
+	case errors.Is(err, os.ErrDeadlineExceeded) && bounded:
+		return nil, x.late // not the cause of x.ctx: a read that fails may have cancelled that before
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, refusal("body_too_slow", "", named{"seconds": seconds}).with("Connection", "close")
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):

@@ -169,6 +169,24 @@ def test_schedules(workshop: Workshop, stored: str, schedule: str, name: str) ->
     assert ran(name, path, fitting(path, schedule), "--threads", 2) == expected(path, schedule)
 
 
+@pytest.mark.case("the engine: texts of one prompt, which is run once")
+@pytest.mark.parametrize("name", languages.ENGINES)
+@pytest.mark.parametrize("schedule", [{}, {"max_batch": 3, "piece": 64}])
+def test_one_prompt(workshop: Workshop, schedule: dict[str, Any], name: str) -> None:
+    """At once, and others that begin alike, one of which is cancelled while the rest waits for it."""
+    path = model(workshop, "llama-q4_0.gguf")
+    ids = [7 * at % 90 for at in range(300)]
+    requests = [
+        {"prompt": ids[: 210 if at < 6 else 20 * at], "max_new_tokens": 9 + at, "temperature": 1.0, "seed": at}
+        for at in range(11)
+    ]
+    asked = {"model": str(path), "requests": [{**requests[0], "cancelled": 2}, *requests[1:]], **schedule}
+    wanted = engine_scripts.run(asked, threads=2)
+    told = find(name).run("bench", "engine", "--threads", 1, stdin=json.dumps(asked)).stdout
+    assert json.loads(told) == wanted
+    assert wanted["tokens"]["prefill"] < 2 * 230 + 5 * 21
+
+
 @pytest.mark.case("the engine: on other instruction sets")
 @pytest.mark.parametrize("name", languages.DRAWING)
 @pytest.mark.parametrize("isa", ["baseline", "avx2"])
@@ -324,8 +342,8 @@ DRAWN = {
 @pytest.mark.parametrize("name", languages.DRAWING)
 @pytest.mark.parametrize("case", DRAWN)
 def test_drawn(workshop: Workshop, case: str, name: str) -> None:
-    # And by the layers that train, where they have these options.
-    for arguments in (["engine"], ["generate"]) if name != "rust" else (["engine"],):
+    # And by the layers that train.
+    for arguments in (["engine"], ["generate"]):
         line = [*arguments, workshop.reference("small"), *DRAWN[case]]
         wanted = find("python").run(*line, "--threads", 2).stdout
         assert (
@@ -375,6 +393,11 @@ REFUSED = {
 REFUSED_DRAWINGS = {
     "min_p above 1": (2, ["5", "--min-p", 1.5], "min-p"),
     "bias of nobody": (2, ["5", "--ids", "--logit-bias", "x=1"], "is not ID=BIAS, such as 42=-100"),
+    "bias beyond the vocabulary": (
+        3,
+        ["5", "--ids", "--logit-bias", "320=1"],
+        "logit_bias[0] is 320; it must be 0 to 319",
+    ),
     "repetition of 0": (2, ["5", "--ids", "--repetition-penalty", 0], "it must be a finite number above 0"),
     "infinite penalty": (2, ["5", "--ids", "--presence-penalty", "inf"], "presence_penalty is"),
 }
@@ -386,13 +409,6 @@ REFUSED_DRAWINGS = {
 def test_refused_drawings(workshop: Workshop, case: str, name: str) -> None:
     code, arguments, words = REFUSED_DRAWINGS[case]
     assert words in find(name).run("engine", workshop.reference("small"), *arguments, code=code).stderr
-
-
-@pytest.mark.case("generate on the engine: refusals")
-def test_rust_draws_so_on_the_engine_alone(workshop: Workshop) -> None:
-    for case in DRAWN.values():
-        error = find("rust").run("generate", workshop.reference("small"), *case, code=2).stderr
-        assert "--logit-bias need the engine" in error
 
 
 @pytest.mark.case("generate on the engine: refusals")

@@ -15,6 +15,9 @@ import languages
 import pytest
 from conftest import find
 from runs import Workshop
+from servers import SHAPE
+
+from nncuda.bench.random_model import write_folder
 
 EXAMPLES = languages.ROOT / "examples"
 PROMPT = "line 3 of 7: the quick"
@@ -106,3 +109,59 @@ def test_serve_go_survives_clients_that_leave(server: str) -> None:
         connection.request("POST", "/generate", json.dumps({"ids": [1], "seed": 1}))
         connection.close()
     assert ask(server, ids=[1], max_tokens=2, temperature=0)[0] == 200
+
+
+def embedded(language: str, folder: Path, model: Path) -> list[object]:
+    """The command of an example that embeds the engine, with a model."""
+    find(language)
+    if language == "go":
+        subprocess.run(["go", "build", "-o", folder / "embed", "."], cwd=EXAMPLES / "embed-go", check=True)
+        return [folder / "embed", "-model", model]
+    build = ["cargo", "build", "--quiet", "--locked", "--message-format", "json"]
+    made = subprocess.run(
+        build, cwd=EXAMPLES / "embed-rust", env=languages.environment(), capture_output=True, text=True
+    )
+    assert made.returncode == 0, made.stderr
+    (binary,) = (found for line in made.stdout.splitlines() if (found := json.loads(line).get("executable")))
+    return [binary, model]
+
+
+@pytest.mark.case("the engine in a program without HTTP")
+@pytest.mark.parametrize("language", languages.ENGINES)
+def test_embedded(tmp_path: Path, language: str) -> None:
+    """Texts of many requests at once are those of `nncuda generate`; one is cancelled, others are refused."""
+    model = tmp_path / "model"
+    write_folder(model, SHAPE)
+    wanted = {}
+    lines: list[str | dict[str, object]] = []
+    for number in range(6):
+        prompt = PROMPT[: 8 + 2 * number]
+        options = {"max_tokens": 12 + number, "temperature": 0.5 * number, "top_p": 0.9, "seed": number}
+        flags = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+        wanted[f"{number}"] = find("python").run("engine", model, prompt, *flags).stdout.removesuffix("\n")
+        lines.append({"id": f"{number}", "prompt": prompt, **options})
+    lines += [
+        {"id": "long", "prompt": "the", "max_tokens": 10**6},
+        {"id": "long", "prompt": "the"},
+        {"id": "long", "cancel": True},
+        {"id": "hot", "prompt": "the", "temperature": -1},
+        {"id": "odd", "prompt": "the", "volume": 3},
+        "no JSON",
+    ]
+    asked = "".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines)
+    done = subprocess.run(
+        embedded(language, tmp_path, model), input=asked, capture_output=True, text=True, env=languages.environment()
+    )
+    assert done.returncode == 0, done.stderr
+    texts: dict[str, str] = {}
+    ends: list[tuple[str, str]] = []
+    for answer in map(json.loads, done.stdout.splitlines()):
+        texts[answer["id"]] = texts.get(answer["id"], "") + answer["text"]
+        if "finish" in answer or "error" in answer:
+            ends.append((answer["id"], answer.get("finish") or answer["error"]))
+    assert {name: texts[name] for name in wanted} == wanted
+    said = dict(ends)
+    assert {said[name] for name in wanted} <= {"end", "length"}
+    assert ("long", "cancelled") in ends and ("long", "another request of this id is under way") in ends
+    assert said["hot"].startswith("temperature is -1") and said[""].startswith("the line is no request: ")
+    assert len(ends) == len(wanted) + 5

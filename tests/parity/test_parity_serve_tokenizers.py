@@ -8,9 +8,9 @@ from pathlib import Path
 import languages
 import pytest
 from runs import Workshop
+from servers import RESPONSES, neutral, served
 from test_parity_chat_kinds import folder
 from test_parity_engine import model
-from test_parity_serve import RESPONSES, neutral, served
 
 #: Of a conversation with names of control tokens in it.
 INPUT = [

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from scripted_model import write_scripted
-from test_parity_serve import CHAT, SERVING, Asked, Served, neutral, served
+from servers import CHAT, Asked, Served, neutral, served
+from test_parity_serve import SERVING
 from tool_scripts import CONTROLS, SCRIPTS, TEMPLATES, TOOLS
 
 CALL = {

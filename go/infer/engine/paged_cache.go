@@ -144,12 +144,12 @@ func (c *PagedCache) Available() int { return len(c.free) + c.idle.Len() - c.res
 func (c *PagedCache) Used() int { return c.NumPages - len(c.free) - c.idle.Len() }
 
 // Open gives a new sequence that will run `ids`, with the pages that hold their beginning already, and with a promise of
-// pages for `rows` rows in all.
+// pages for `rows` rows in all. Of the open sequences `beside`, the pages that are not full yet count as well.
 //
 // Its Length is how many ids are there; the last one is never, since somebody wants what follows from it. One of more
 // than Context rows will drop its oldest pages, for which it gets new ones only if they are not shared: it neither looks
 // for pages nor lets others find its own. A *CacheFullError, with nothing changed, when so many pages are not available.
-func (c *PagedCache) Open(ids []int32, rows int) (*CachedSequence, error) {
+func (c *PagedCache) Open(ids []int32, rows int, beside ...*CachedSequence) (*CachedSequence, error) {
 	sequence := &CachedSequence{parent: noParent}
 	if rows <= c.Context {
 		c.find(sequence, ids)
@@ -164,7 +164,7 @@ func (c *PagedCache) Open(ids []int32, rows int) (*CachedSequence, error) {
 	sequence.reserved = needed
 	c.reserved += needed
 	if sequence.parent != noParent && (needed > 0 || c.Available() > 0) {
-		if err := c.copyPart(sequence, ids[sequence.Length:c.most(ids)]); err != nil {
+		if err := c.copyPart(sequence, ids[sequence.Length:c.most(ids)], beside); err != nil {
 			c.Close(sequence)
 			return nil, err
 		}
@@ -302,6 +302,15 @@ func (c *PagedCache) release(page int32, known *text) bool {
 // most is how many of its ids a new sequence may find: not the last.
 func (c *PagedCache) most(ids []int32) int { return max(0, min(len(ids)-1, c.Context)) }
 
+// commonPrefix is how many ids two texts begin with alike.
+func commonPrefix(ids, others []int32) int {
+	common := 0
+	for common < min(len(ids), len(others)) && ids[common] == others[common] {
+		common++
+	}
+	return common
+}
+
 // find gives a new sequence the full pages that hold the beginning of its ids.
 func (c *PagedCache) find(sequence *CachedSequence, ids []int32) {
 	parent := 0
@@ -324,28 +333,31 @@ func (c *PagedCache) find(sequence *CachedSequence, ids []int32) {
 }
 
 // copyPart gives a sequence, behind its full pages, a copy of the page that has most of the rest's beginning.
-func (c *PagedCache) copyPart(sequence *CachedSequence, rest []int32) error {
-	var best *text
-	most := leastCopied - 1
-	for _, known := range c.behind[sequence.parent] {
-		common := 0
-		for common < min(len(known.ids), len(rest)) && known.ids[common] == rest[common] {
-			common++
-		}
-		if common > most {
-			best, most = known, common
+func (c *PagedCache) copyPart(sequence *CachedSequence, rest []int32, beside []*CachedSequence) error {
+	best, most := int32(-1), leastCopied-1
+	look := func(ids []int32, page int32) {
+		if common := commonPrefix(ids, rest); common > most {
+			best, most = page, common
 		}
 	}
-	if best == nil {
+	for _, known := range c.behind[sequence.parent] {
+		look(known.ids, known.page)
+	}
+	for _, other := range beside {
+		if other.parent == sequence.parent && len(other.pending) > 0 {
+			look(other.pending, other.Pages[other.Length/Page])
+		}
+	}
+	if best < 0 {
 		return nil
 	}
 	if _, err := c.Extend(sequence, most); err != nil {
 		return err
 	}
 	page := sequence.Pages[len(sequence.Pages)-1]
-	if page != best.page { // it is, when no other was left than that which waited longest
+	if page != best { // it is, when no other was left than that which waited longest
 		for _, pool := range slices.Concat(c.keys, c.values) {
-			if err := copyPage(pool, page, best.page); err != nil {
+			if err := copyPage(pool, page, best); err != nil {
 				return err
 			}
 		}

@@ -218,7 +218,10 @@ func (s *Scheduler) admit() (bool, error) {
 	if request.PromptLogprobs { // pages hold no logits: who wants those of the prompt has it run
 		known = nil
 	}
-	sequence, err := s.engine.Cache.Open(known, request.rows())
+	if s.comes(known) {
+		return false, nil
+	}
+	sequence, err := s.engine.Cache.Open(known, request.rows(), s.sequences()...)
 	if full := (*CacheFullError)(nil); errors.As(err, &full) && s.Running() > 0 {
 		return false, nil // one of those ends and makes room; where there is none, others that hold pages must
 	}
@@ -235,6 +238,35 @@ func (s *Scheduler) admit() (bool, error) {
 	}
 	s.prefilling = append(s.prefilling, request)
 	return true, nil
+}
+
+// sequences are those that are open.
+func (s *Scheduler) sequences() []*CachedSequence {
+	var open []*CachedSequence
+	for _, row := range s.batch.rows {
+		open = append(open, row.sequence)
+	}
+	for _, request := range s.prefilling {
+		open = append(open, request.row.sequence)
+	}
+	return open
+}
+
+// comes says whether a prompt under way has yet to run what `known` begins with, too, so that it is better to wait for it:
+// texts of one prompt run it once.
+func (s *Scheduler) comes(known []int32) bool {
+	if len(known) == 0 {
+		return false
+	}
+	for _, request := range s.prefilling {
+		if request.rows() > s.engine.Cache.Context { // those keep their pages to themselves
+			continue
+		}
+		if commonPrefix(request.Prompt, known[:len(known)-1])-request.row.sequence.Length >= leastCopied {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *Scheduler) prefill(pieces []piece) error {

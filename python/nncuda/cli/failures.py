@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ..errors import Error
+from ..errors import Error, OutOfRangeError
 
 WRONG_FILE = 3
 NO_DEVICE = 4
@@ -37,7 +37,9 @@ class FailureGroup(click.Group):
         except (click.ClickException, click.exceptions.Exit):
             raise
         except (Error, MemoryError) as error:
-            _fail(error, NO_DEVICE)
+            # An id that was refused before any call is a wrong value, and has no name of a status.
+            refused = isinstance(error, OutOfRangeError) and not error.name
+            _fail(error, WRONG_FILE if refused else NO_DEVICE)
         except ValueError as error:  # before OSError: a FormatError may be both, and says more
             _fail(error, WRONG_FILE)
         except OSError as error:

@@ -10,6 +10,7 @@ wanted and then differs, or ends, a sequence takes a copy of its own.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from collections.abc import Sequence as Ids
 
 import numpy as np
@@ -21,7 +22,7 @@ from ..formats.block_formats import FORMATS
 PAGE = 128
 
 #: Tokens from which on a page is copied rather than run: copying one costs about as much as a token or two.
-_LEAST_COPIED = 16
+LEAST_COPIED = 16
 
 #: Formats of keys and values.
 CACHE_FORMATS = ("f16", "f32", "bf16", "q8_0")
@@ -29,6 +30,13 @@ CACHE_FORMATS = ("f16", "f32", "bf16", "q8_0")
 
 class CacheFullError(MemoryError):
     """The cache has no page left. It stays usable: pages come back when sequences are closed."""
+
+
+def common_prefix(ids: np.ndarray, others: np.ndarray) -> int:
+    """How many ids two texts begin with alike."""
+    shorter = min(len(ids), len(others))
+    differ = np.flatnonzero(ids[:shorter] != others[:shorter])
+    return int(differ[0]) if len(differ) else shorter
 
 
 class _Text:
@@ -131,9 +139,11 @@ class PagedCache:
         """Pages of open sequences."""
         return self.num_pages - len(self._free) - len(self._idle)
 
-    def open(self, ids: Ids[int] | np.ndarray = (), rows: int = 0) -> CachedSequence:
+    def open(
+        self, ids: Ids[int] | np.ndarray = (), rows: int = 0, beside: Iterable[CachedSequence] = ()
+    ) -> CachedSequence:
         """A new sequence that will run `ids`, with the pages that hold their beginning already, and with a promise of
-        pages for `rows` rows in all.
+        pages for `rows` rows in all. Of the open sequences `beside`, the pages that are not full yet count as well.
 
         Its `length` is how many ids are there; the last one is never, since somebody wants what follows from it. One of
         more than `context` rows will drop its oldest pages, for which it gets new ones only if they are not shared: it
@@ -158,7 +168,7 @@ class PagedCache:
         sequence._reserved = needed
         self._reserved += needed
         if sequence._parent is not None and (needed or self.available):
-            self._copy_part(sequence, sequence._parent, array[sequence.length : self._most(array)])
+            self._copy_part(sequence, sequence._parent, array[sequence.length : self._most(array)], beside)
         sequence.position = sequence.shared = sequence.length
         return sequence
 
@@ -286,23 +296,26 @@ class PagedCache:
             parent = text.number
         sequence._parent = parent
 
-    def _copy_part(self, sequence: CachedSequence, parent: int, rest: np.ndarray) -> None:
+    def _copy_part(
+        self, sequence: CachedSequence, parent: int, rest: np.ndarray, beside: Iterable[CachedSequence]
+    ) -> None:
         """Behind its full pages, gives a sequence a copy of the page that has most of the rest's beginning."""
-        best, most = None, _LEAST_COPIED - 1
-        for text in self._behind.get(parent, ()):
-            held = np.frombuffer(text.ids, np.int32)
-            together = min(len(held), len(rest))
-            differ = np.flatnonzero(held[:together] != rest[:together])
-            common = int(differ[0]) if len(differ) else together
+        held = [(np.frombuffer(text.ids, np.int32), text.page) for text in self._behind.get(parent, ())]
+        for other in beside:
+            if other._parent == parent and other._pending:
+                held.append((np.array(other._pending, np.int32), other.pages[other.length // PAGE]))
+        best, most = None, LEAST_COPIED - 1
+        for ids, page in held:
+            common = common_prefix(ids, rest)
             if common > most:
-                best, most = text, common
+                best, most = page, common
         if best is None:
             return
         self.extend(sequence, most)
         page = sequence.pages[-1]
-        if page != best.page:  # it is, when no other was left than that which waited longest
+        if page != best:  # it is, when no other was left than that which waited longest
             for pool in (*self.keys, *self.values):
-                pool.narrow(0, page, 1).copy_(pool.narrow(0, best.page, 1))
+                pool.narrow(0, page, 1).copy_(pool.narrow(0, best, 1))
         sequence._pending = rest[:most].tolist()
         sequence.length += most
 

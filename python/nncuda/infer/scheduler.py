@@ -18,7 +18,7 @@ from .batch import DecodeBatch, Row
 from .constraint import Constraint, checked_mask
 from .drawing import Drawing
 from .engine import Engine, Part
-from .paged_cache import PAGE, CacheFullError
+from .paged_cache import LEAST_COPIED, PAGE, CachedSequence, CacheFullError, common_prefix
 from .sampling import GREEDY, Sampling
 from .scores import TokenLogprobs
 
@@ -197,10 +197,12 @@ class Scheduler:
         if not self._waiting or len(self._prefilling) + len(self.batch.rows) == self.engine.max_batch:
             return False
         request = self._waiting[0]
+        # Pages hold no logits: who wants those of the prompt has it run.
+        known = request.prompt if request.prompt_logprobs is None else request.prompt[:0]
+        if self._comes(known):
+            return False
         try:
-            # Pages hold no logits: who wants those of the prompt has it run.
-            known = request.prompt if request.prompt_logprobs is None else ()
-            sequence = self.engine.cache.open(known, request.rows)
+            sequence = self.engine.cache.open(known, request.rows, self._sequences())
         except CacheFullError:
             if not self._prefilling and not self.batch.rows:
                 raise  # no request ends and makes room: others that hold pages must
@@ -213,6 +215,22 @@ class Scheduler:
         request._row = Row(sequence, request._drawing, owner=request, alternatives=request.logprobs)
         self._prefilling.append(request)
         return True
+
+    def _sequences(self) -> list[CachedSequence]:
+        """Those that are open."""
+        under_way = (request._row for request in self._prefilling)
+        return [row.sequence for row in (*self.batch.rows, *under_way) if row is not None]
+
+    def _comes(self, known: np.ndarray) -> bool:
+        """Whether a prompt under way has yet to run what `known` begins with, too, so that it is better to wait for it:
+        texts of one prompt run it once."""
+        for request in self._prefilling:
+            assert request._row is not None
+            if request.rows <= self.engine.cache.context:  # others keep their pages to themselves
+                together = common_prefix(request.prompt, known[:-1])
+                if together - request._row.sequence.length >= LEAST_COPIED:
+                    return True
+        return False
 
     def _prefill(self, parts: list[tuple[Request, Part]]) -> None:
         start = time.perf_counter()

@@ -10,7 +10,6 @@ use std::time::Instant;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use nn_core::format::{present, read_json};
-use nn_core::generate::{DecodingStrategy, Sampling as ContiguousSampling};
 use nn_core::infer::{
     CacheFormat, EngineOptions, GenerateOptions, LanguageModel, Place, Prompt, Sampling, USUAL_CONTEXT,
 };
@@ -146,12 +145,6 @@ impl LogitFlags {
         sampling.check().map_err(|error| Failure::Usage(error.to_string()))?;
         Ok(sampling)
     }
-
-    /// Whether there are any, which the path over a contiguous cache does not have.
-    fn any(&self) -> bool {
-        let penalties = (self.presence_penalty, self.frequency_penalty, self.repetition_penalty);
-        self.min_p.is_some() || penalties != (0.0, 0.0, 1.0) || !self.logit_bias.is_empty()
-    }
 }
 
 /// How the inference engine runs.
@@ -210,11 +203,6 @@ pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
     if contiguous && (engine != EngineFlags::USUAL || prompts.len() > 1) {
         return usage("--contiguous takes one prompt, and none of --context, --cache-format, --weights and --stats");
     }
-    if contiguous && arguments.drawing.logits.any() {
-        return usage(
-            "--min-p, --presence-penalty, --frequency-penalty, --repetition-penalty and --logit-bias need the engine",
-        );
-    }
     if contiguous && !is_trained(&path) {
         return usage("--contiguous is for checkpoints, folders of runs and Mixtral folders");
     }
@@ -228,8 +216,6 @@ pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
         && contiguous
     {
         let precision = arguments.precision.unwrap_or_default();
-        let strategy = DecodingStrategy::new(sampling.temperature, arguments.drawing.top_k, sampling.top_p)?;
-        let sampling = ContiguousSampling { strategy, seed: sampling.seed };
         let (most, device) = (arguments.max_tokens, &arguments.device);
         return contiguous::run(&contiguous::Job { path, prompt, ids, most, sampling, precision, device });
     }

@@ -104,10 +104,11 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Diverged(_) => 1,
-            Error::Format { .. } | Error::Value(_) | Error::TooLarge | Error::Exists(_) | Error::Io { .. } => 3,
+            Error::Format { .. } | Error::Value(_) | Error::OutOfRange(_) => 3,
+            Error::TooLarge | Error::Exists(_) | Error::Io { .. } => 3,
             Error::Device(nn_ffi::Error::Value(_)) => 3,
             Error::Step(error) => error.exit_code(),
-            Error::OutOfRange(_) | Error::OutOfMemory(_) | Error::CacheFull(_) | Error::Device(_) => 4,
+            Error::OutOfMemory(_) | Error::CacheFull(_) | Error::Device(_) => 4,
         }
     }
 }

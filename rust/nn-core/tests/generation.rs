@@ -3,7 +3,7 @@
 mod tiny;
 
 use nn_core::Error;
-use nn_core::generate::{DecodingStrategy, Sampling, generate, generate_batch, room};
+use nn_core::generate::{Sampling, generate, generate_batch, room};
 use nn_core::model::MoETransformer;
 use nn_ffi::{Context, Status};
 
@@ -11,15 +11,17 @@ fn model(ctx: &Context) -> MoETransformer {
     MoETransformer::random(ctx, tiny::model(), 3).unwrap()
 }
 
-fn strategies() -> [Sampling; 4] {
-    let strategy = |temperature, top_k, top_p| DecodingStrategy::new(temperature, top_k, top_p).unwrap();
+fn samplings() -> [Sampling; 7] {
+    let usual = |temperature| Sampling { temperature, seed: -5, ..Sampling::default() };
     [
-        strategy(0.0, None, None),
-        strategy(0.9, None, None),
-        strategy(1.0, Some(5), None),
-        strategy(1.2, Some(30), Some(0.8)),
+        usual(0.0),
+        usual(0.9),
+        Sampling { top_k: Some(5), ..usual(1.0) },
+        Sampling { top_k: Some(30), top_p: Some(0.8), ..usual(1.2) },
+        Sampling { min_p: Some(0.2), ..usual(1.4) },
+        Sampling { presence_penalty: 0.5, frequency_penalty: 0.25, repetition_penalty: 1.3, ..usual(0.0) },
+        Sampling { logit_bias: [(7, 1.5), (9, -100.0)].into(), ..usual(0.8) },
     ]
-    .map(|strategy| Sampling { strategy, seed: -5 })
 }
 
 #[test]
@@ -28,7 +30,7 @@ fn a_captured_token_is_the_token() {
     let model = model(&ctx);
     let prompts = [vec![1, 2, 3], vec![4], vec![5, 6, 7, 8, 9]];
     let mut seen = Vec::new();
-    for sampling in strategies() {
+    for sampling in samplings() {
         let tokens = |capture| -> Vec<Vec<Option<i32>>> {
             let steps = generate_batch(&model, &prompts, 20, &sampling, None, capture).unwrap();
             steps.collect::<Result<_, _>>().unwrap()
@@ -36,7 +38,7 @@ fn a_captured_token_is_the_token() {
         let captured = tokens(true);
         assert_eq!(captured, tokens(false));
         assert_eq!((captured.len(), captured[0].len()), (20, 3));
-        assert!(!seen.contains(&captured), "two strategies give the same tokens");
+        assert!(!seen.contains(&captured), "two samplings give the same tokens");
         seen.push(captured);
     }
 }
@@ -73,7 +75,30 @@ fn what_cannot_be_continued_is_refused() {
     assert_eq!([room(&model, 1), room(&model, 64), room(&model, 90)], [64, 1, 0]);
     let tokens = generate(&model, &[1], room(&model, 1), &Sampling::default(), None).unwrap();
     assert_eq!(tokens.collect::<Result<Vec<_>, _>>().unwrap().len(), 64);
-    assert!(DecodingStrategy::new(-1.0, None, None).is_err());
+    let wrong = |sampling: Sampling| generate(&model, &[1], 4, &sampling, None).err().unwrap().to_string();
+    assert_eq!(
+        wrong(Sampling { temperature: -1.0, ..Sampling::default() }),
+        "temperature is -1.0; it must be a finite number, at least 0"
+    );
+    let bias = Sampling { logit_bias: [(48, 1.0)].into(), ..Sampling::default() };
+    assert_eq!(wrong(bias), "logit_bias[0] is 48; it must be 0 to 47");
+}
+
+#[test]
+fn each_draw_is_another_and_row_r_draws_with_seed_plus_r() {
+    let ctx = tiny::context();
+    let model = model(&ctx);
+    for seed in [0, 41, i64::MAX, -1] {
+        let sampling = |seed| Sampling { temperature: 3.0, seed, ..Sampling::default() };
+        let prompts = vec![vec![4, 5]; 3];
+        let together =
+            generate_batch(&model, &prompts, 1, &sampling(seed), None, true).unwrap().next().unwrap().unwrap();
+        for (row, token) in together.into_iter().enumerate() {
+            let alone = sampling(seed.wrapping_add(row as i64));
+            let alone = generate(&model, &prompts[row], 1, &alone, None).unwrap().next().unwrap().unwrap();
+            assert_eq!(Some(alone), token, "seed {seed}, row {row}");
+        }
+    }
 }
 
 #[test]

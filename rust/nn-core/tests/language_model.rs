@@ -294,9 +294,9 @@ fn a_scheduler_serves_requests_in_order() {
         scheduler.step().unwrap();
     }
     let [first, second] = [first, second].map(|id| scheduler.take(id));
-    assert_eq!((first.tokens.len(), first.finish, first.shared), (3, Some(Finish::Length), 0));
+    assert_eq!((first.tokens.len(), first.finish, first.admission.unwrap().shared), (3, Some(Finish::Length), 0));
     // Two whole pages, and a copy of the beginning of the third.
-    assert_eq!((second.tokens.len(), second.finish, second.shared), (2, Some(Finish::Length), 256));
+    assert_eq!((second.tokens.len(), second.finish, second.admission.unwrap().shared), (2, Some(Finish::Length), 256));
     assert_eq!(scheduler.engine().cache().used(), 0);
 }
 

@@ -5,7 +5,7 @@ mod tiny;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use nn_core::generate::{DecodingStrategy, Sampler, Sampling, generate};
+use nn_core::generate::{Sampling, generate};
 use nn_core::model::MoETransformer;
 use nn_core::replay::Replay;
 use nn_core::train::{Checkpoint, Moments, Optimizer, Trainer, TrainingRun};
@@ -19,7 +19,7 @@ const _: () = {
     shared::<Optimizer>();
     shared::<Moments>();
     shared::<Replay>();
-    shared::<Sampler>();
+    shared::<Sampling>();
     shared::<TrainingRun>();
     shared::<Checkpoint>();
     shared::<nn_core::tokenizer::Tokenizer>();
@@ -27,10 +27,10 @@ const _: () = {
 };
 
 fn tokens(model: &MoETransformer, seed: i64) -> Vec<i32> {
-    let strategy = DecodingStrategy::new(0.9, None, None).unwrap();
+    let sampling = Sampling { temperature: 0.9, seed, ..Sampling::default() };
     // Prompts of several lengths, one of them beyond the context, which makes tables of its own.
     let prompt: Vec<i32> = tiny::ids(1 + 9 * seed as usize, 1).into_iter().map(|id| id as i32).collect();
-    generate(model, &prompt, 20, &Sampling { strategy, seed }, None).unwrap().collect::<Result<_, _>>().unwrap()
+    generate(model, &prompt, 20, &sampling, None).unwrap().collect::<Result<_, _>>().unwrap()
 }
 
 #[test]

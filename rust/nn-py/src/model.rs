@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 
-use nn_core::generate::{DecodingStrategy, Sampling, generate};
+use nn_core::generate::{Sampling, generate};
 use nn_core::model::{MoEConfig, MoETransformer, Precision};
 use nn_core::train::{Checkpoint, resolve_checkpoint};
 use numpy::PyArrayDyn;
@@ -154,10 +154,10 @@ impl Model {
         seed: i128,
         end_id: Option<i32>,
     ) -> PyResult<Generation> {
-        let strategy = DecodingStrategy::new(temperature, top_k, top_p);
-        let strategy = strategy.map_err(|error| exception(py, &error))?;
-        // Seeds count modulo 2^64.
-        let sampling = Sampling { strategy, seed: seed as i64 };
+        // Seeds count modulo 2^64. The largest top_k is more than any vocabulary has.
+        let top_k = top_k.map(|k| k.clamp(0, i32::MAX.into()) as i32);
+        let sampling = Sampling { temperature, top_k, top_p, seed: seed as i64, ..Sampling::default() };
+        sampling.check().map_err(|error| exception(py, &error))?;
         let tokens = self.shared.stream(py, move |holding, tokens| {
             write(holding.model(), &prompt, max_new_tokens, &sampling, end_id, tokens);
         })?;

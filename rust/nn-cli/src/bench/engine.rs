@@ -162,7 +162,7 @@ fn run_script(script: &Script, arguments: &Arguments) -> Result<Found> {
     let requests = served.into_iter().zip(&script.requests).map(|(progress, one)| FoundRequest {
         tokens: Some(progress.tokens).filter(|tokens| !tokens.is_empty()),
         finish: progress.finish.map(nn_core::infer::Finish::name),
-        shared: progress.shared,
+        shared: progress.admission.map_or(0, |admission| admission.shared),
         logprobs: one.logprobs.map(|_| pairs(progress.logprobs)),
         prompt_logprobs: progress.prompt_logprobs.map(pairs),
     });

@@ -32,7 +32,8 @@ pub(super) async fn serve(stream: TcpStream, router: Router, mut stage: watch::R
     // Events go out as they come.
     let _ = stream.set_nodelay(true);
     let peer = Peer { address: stream.peer_addr().ok().map(|address| address.ip()), ..Peer::default() };
-    let (busy, refused) = (Arc::clone(&peer.busy), Arc::clone(&peer.refused));
+    let (busy, answered) = (Arc::clone(&peer.busy), Arc::clone(&peer.ended));
+    let refused = Arc::clone(&peer.refused);
     let routes = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         peer.busy.store(true, Ordering::Relaxed);
@@ -49,7 +50,15 @@ pub(super) async fn serve(stream: TcpStream, router: Router, mut stage: watch::R
             let _ = stage.wait_for(|stage| *stage >= Stage::Draining).await;
         };
         tokio::select! {
-            ended = poll_fn(|context| connection.poll_without_shutdown(context)) => break ended,
+            ended = poll_fn(|context| {
+                let ended = connection.poll_without_shutdown(context);
+                if answered.swap(false, Ordering::Relaxed) {
+                    // hyper waits for bytes that it asked for during the answer: it must ask again, which begins the time in
+                    // which a further head has to come.
+                    context.waker().wake_by_ref();
+                }
+                ended
+            }) => break ended,
             () = drained, if !draining => {
                 draining = true;
                 Pin::new(&mut connection).graceful_shutdown();

@@ -24,6 +24,8 @@ use super::log;
 pub(super) struct Peer {
     pub(super) address: Option<IpAddr>,
     pub(super) busy: Arc<AtomicBool>,
+    /// Whether an answer has come to its end, until somebody takes note.
+    pub(super) ended: Arc<AtomicBool>,
     /// Whether its last request was refused, perhaps before all of its body came.
     pub(super) refused: Arc<AtomicBool>,
 }
@@ -56,7 +58,9 @@ pub(super) struct AnswerNotes {
     pub(super) id: String,
     pub(super) user: Option<String>,
     pub(super) prompt_tokens: usize,
+    pub(super) shared_tokens: usize,
     pub(super) tokens: usize,
+    pub(super) queue: Option<Duration>,
     pub(super) first: Option<Duration>,
     pub(super) finishes: Vec<&'static str>,
 }
@@ -129,7 +133,9 @@ impl Drop for Exchange {
                 ("id", answer.id.into()),
                 ("user", answer.user.into()),
                 ("prompt_tokens", answer.prompt_tokens.into()),
+                ("shared_tokens", answer.shared_tokens.into()),
                 ("tokens", answer.tokens.into()),
+                ("queue_seconds", answer.queue.map_or(Value::Null, seconds)),
                 ("first_seconds", answer.first.map_or(Value::Null, seconds)),
                 ("finish", counted(&answer.finishes).into()),
             ]);
@@ -224,6 +230,7 @@ impl HttpBody for Tracked {
 impl Drop for Tracked {
     fn drop(&mut self) {
         self.exchange.peer.busy.store(false, Ordering::Relaxed);
+        self.exchange.peer.ended.store(true, Ordering::Relaxed);
     }
 }
 

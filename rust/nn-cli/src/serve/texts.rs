@@ -218,12 +218,15 @@ impl Drop for Answer {
         for text in self.texts.iter().filter(|text| text.finish.is_none()) {
             self.app.metrics().ended(Finish::Cancelled.name(), text.submitted.elapsed());
         }
+        let admitted = || self.texts.iter().filter_map(|text| Some((text, text.events.admission(0)?)));
         let first: Option<Duration> = self.texts.iter().filter_map(|text| Some(text.first? - text.submitted)).min();
         self.exchange.set_answer(AnswerNotes {
             id: self.writer.id().to_owned(),
             user: self.user.take(),
             prompt_tokens: self.prompt_tokens,
+            shared_tokens: admitted().map(|(_, admission)| admission.shared).sum(),
             tokens: self.writer.tokens(),
+            queue: admitted().map(|(text, admission)| admission.at - text.submitted).min(),
             first,
             finishes: self.texts.iter().map(|text| text.finish.unwrap_or(Finish::Cancelled).name()).collect(),
         });

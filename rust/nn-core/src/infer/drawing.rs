@@ -14,7 +14,7 @@ const DRAWN_AHEAD: usize = 2;
 
 /// How tokens of a sequence are drawn, and what was drawn so far.
 #[derive(Debug)]
-pub(super) struct Drawing {
+pub(crate) struct Drawing {
     pub(super) sampling: Sampling,
     /// How many were drawn.
     pub(super) draws: i32,
@@ -28,7 +28,7 @@ pub(super) struct Drawing {
 
 impl Drawing {
     /// For at most `most` tokens after a prompt.
-    pub(super) fn new(sampling: Sampling, prompt: &[i32], most: usize) -> Self {
+    pub(crate) fn new(sampling: Sampling, prompt: &[i32], most: usize) -> Self {
         let seen = sampling.penalizes().then(|| match sampling.repetition_penalty {
             1.0 => BTreeMap::new(),
             _ => prompt.iter().map(|token| (*token, 0)).collect(),
@@ -69,7 +69,7 @@ impl Kind {
 /// One kernel serves them all, or another where one has a min_p: with the largest top_k, a top_p of 1 and a min_p of 0 it
 /// draws as those without do, and with a temperature of 0 it takes the most likely token.
 #[derive(Debug)]
-pub(super) struct RowSampler {
+pub(crate) struct RowSampler {
     ctx: Context,
     rows: usize,
     vocab: usize,
@@ -89,7 +89,7 @@ pub(super) struct RowSampler {
 }
 
 impl RowSampler {
-    pub(super) fn new(ctx: &Context, rows: usize, vocab: usize) -> Result<Self> {
+    pub(crate) fn new(ctx: &Context, rows: usize, vocab: usize) -> Result<Self> {
         let zeros = |dtype| ctx.zeros(&[rows], dtype);
         Ok(Self {
             ctx: ctx.clone(),
@@ -110,7 +110,7 @@ impl RowSampler {
     }
 
     /// Sets the first rows.
-    pub(super) fn assign(&mut self, rows: &[&Drawing]) -> Result<()> {
+    pub(crate) fn assign(&mut self, rows: &[&Drawing]) -> Result<()> {
         let options = || rows.iter().map(|row| &row.sampling);
         let floats = |target: &Tensor, of: &dyn Fn(&Sampling) -> f64| {
             set(target, &options().map(|row| of(row) as f32).collect::<Vec<_>>())
@@ -164,7 +164,7 @@ impl RowSampler {
     }
 
     /// The next token of each row of logits `[rows, vocab]`, which it may change, into ids i32 `[rows]`.
-    pub(super) fn draw(&self, logits: &Tensor, ids: &Tensor) -> Result<()> {
+    pub(crate) fn draw(&self, logits: &Tensor, ids: &Tensor) -> Result<()> {
         let (rows, kind) = (logits.shape()[0], self.kind);
         let penalties = self.penalties.as_ref().filter(|_| kind.penalized);
         if let Some(penalties) = penalties {

@@ -1,10 +1,11 @@
 //! What comes of prompts: events, one after the other, for whoever waits by blocking or asynchronously.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread;
+use std::time::Instant;
 
 use futures_core::Stream;
 use futures_core::stream::FusedStream;
@@ -59,6 +60,15 @@ pub struct Event {
     pub prompt_logprobs: Option<Vec<Option<TokenLogprobs>>>,
 }
 
+/// When a prompt left the queue, and how many of its tokens the cache had then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// When it got a place in the batch.
+    pub at: Instant,
+    /// Tokens of the prompt that were in the cache.
+    pub shared: usize,
+}
+
 /// What a generation's two sides share.
 #[derive(Debug, Default)]
 struct Shared {
@@ -69,6 +79,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     events: VecDeque<Result<Event>>,
+    /// Of each prompt that has left the queue.
+    admissions: BTreeMap<usize, Admission>,
     /// Whether no more events come.
     ended: bool,
     /// Whether all prompts are to end before their next tokens.
@@ -100,6 +112,11 @@ impl Outbox {
 
     pub(super) fn send(&self, event: Result<Event>) {
         self.update(|state| state.events.push_back(event));
+    }
+
+    /// Tells that a prompt has left the queue; once is enough.
+    pub(super) fn admit(&self, prompt: usize, admission: Admission) {
+        self.0.lock().admissions.insert(prompt, admission);
     }
 
     pub(super) fn is_cancelled(&self) -> bool {
@@ -147,6 +164,11 @@ impl Generation {
     /// The same for somebody else, such as a signal handler's thread.
     pub fn canceller(&self) -> Canceller {
         Canceller(Arc::clone(&self.shared))
+    }
+
+    /// When a prompt left the queue, if it has; which one as in [`Event::prompt`].
+    pub fn admission(&self, prompt: usize) -> Option<Admission> {
+        self.shared.lock().admissions.get(&prompt).copied()
     }
 
     /// The events as a stream, for asynchronous programs. It needs no runtime of its own.
@@ -200,6 +222,11 @@ impl EventStream {
     /// As [`Generation::canceller`].
     pub fn canceller(&self) -> Canceller {
         self.0.canceller()
+    }
+
+    /// As [`Generation::admission`].
+    pub fn admission(&self, prompt: usize) -> Option<Admission> {
+        self.0.admission(prompt)
     }
 }
 

@@ -27,8 +27,9 @@ mod worker;
 
 pub use constraint::Constraint;
 pub use conversation::{Answer, Conversation, Message};
+pub(crate) use drawing::{Drawing, RowSampler};
 pub use engine::{Engine, EngineOptions, USUAL_CONTEXT};
-pub use events::{Canceller, Event, EventStream, Finish, Generation};
+pub use events::{Admission, Canceller, Event, EventStream, Finish, Generation};
 pub use language_model::{GenerateOptions, LanguageModel, PLAIN_STOPS, Prompt};
 pub use paged_cache::{CacheFormat, CacheSizes, CachedSequence, PAGE, PagedCache};
 pub use sampling::Sampling;

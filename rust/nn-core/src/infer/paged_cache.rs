@@ -19,7 +19,12 @@ use crate::format::block_formats::BlockFormat;
 pub const PAGE: usize = 128;
 
 /// Tokens from which on a page is copied rather than run: copying one costs about as much as a token or two.
-const LEAST_COPIED: usize = 16;
+pub(super) const LEAST_COPIED: usize = 16;
+
+/// How many ids two texts begin with alike.
+pub(super) fn common_prefix(ids: &[i32], others: &[i32]) -> usize {
+    ids.iter().zip(others).take_while(|(one, other)| one == other).count()
+}
 
 /// How keys and values are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -248,6 +253,16 @@ impl PagedCache {
     ///
     /// [`Error::CacheFull`], with nothing changed, when so many pages are not available.
     pub fn open(&mut self, ids: &[i32], rows: usize) -> Result<CachedSequence> {
+        self.open_beside(ids, rows, &[])
+    }
+
+    /// The same where the pages that are not full yet of these open sequences count as well.
+    pub(super) fn open_beside(
+        &mut self,
+        ids: &[i32],
+        rows: usize,
+        beside: &[&CachedSequence],
+    ) -> Result<CachedSequence> {
         let mut sequence = CachedSequence {
             length: 0,
             position: 0,
@@ -280,7 +295,7 @@ impl PagedCache {
         self.reserved += needed;
         if let Some(parent) = sequence.parent.filter(|_| needed > 0 || self.available() > 0) {
             let rest = &ids[sequence.length..self.most(ids).max(sequence.length)];
-            if let Err(error) = self.copy_part(&mut sequence, parent, rest) {
+            if let Err(error) = self.copy_part(&mut sequence, parent, rest, beside) {
                 self.close(sequence);
                 return Err(error);
             }
@@ -443,12 +458,23 @@ impl PagedCache {
     }
 
     /// Behind its full pages, gives a sequence a copy of the page that has most of the rest's beginning.
-    fn copy_part(&mut self, sequence: &mut CachedSequence, parent: Number, rest: &[i32]) -> Result<()> {
+    fn copy_part(
+        &mut self,
+        sequence: &mut CachedSequence,
+        parent: Number,
+        rest: &[i32],
+        beside: &[&CachedSequence],
+    ) -> Result<()> {
+        let known = self.behind.get(&parent).into_iter().flatten().filter_map(|number| self.texts.get(number));
+        let open = beside.iter().filter(|other| other.parent == Some(parent) && !other.pending.is_empty());
+        let held = known
+            .map(|text| (&text.ids[..], text.page))
+            .chain(open.map(|other| (&other.pending[..], other.pages[other.length / PAGE])));
         let (mut best, mut most) = (None, LEAST_COPIED - 1);
-        for text in self.behind.get(&parent).into_iter().flatten().filter_map(|number| self.texts.get(number)) {
-            let common = text.ids.iter().zip(rest).take_while(|(held, wanted)| held == wanted).count();
+        for (ids, page) in held {
+            let common = common_prefix(ids, rest);
             if common > most {
-                (best, most) = (Some(text.page), common);
+                (best, most) = (Some(page), common);
             }
         }
         let Some(source) = best else { return Ok(()) };

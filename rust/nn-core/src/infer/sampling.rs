@@ -90,7 +90,7 @@ impl Sampling {
     }
 
     /// Refuses a `logit_bias` of an id outside the vocabulary: `Error::OutOfRange`.
-    pub(super) fn check_ids(&self, vocab: usize) -> Result<()> {
+    pub(crate) fn check_ids(&self, vocab: usize) -> Result<()> {
         check_ids(&self.logit_bias.keys().copied().collect::<Vec<_>>(), vocab, "logit_bias")
     }
 

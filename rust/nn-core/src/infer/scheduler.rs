@@ -11,8 +11,8 @@ use super::batch::{DecodeBatch, Row};
 use super::constraint::{Constraint, whole_mask};
 use super::drawing::Drawing;
 use super::engine::{Engine, Part};
-use super::events::Finish;
-use super::paged_cache::{PAGE, PagedCache};
+use super::events::{Admission, Finish};
+use super::paged_cache::{LEAST_COPIED, PAGE, PagedCache, common_prefix};
 use super::sampling::Sampling;
 use super::scores::{TokenLogprobs, check_alternatives};
 use crate::error::{Error, Result};
@@ -98,8 +98,8 @@ pub struct Progress {
     pub finish: Option<Finish>,
     /// What its constraint failed with, which ended it.
     pub error: Option<Error>,
-    /// Tokens of the prompt that were found in the cache when it was admitted.
-    pub shared: usize,
+    /// When it was admitted, and what of its prompt was found in the cache then; told every time.
+    pub admission: Option<Admission>,
 }
 
 /// A request on its way.
@@ -270,8 +270,8 @@ impl Scheduler {
         if entry.progress.finish.is_some() {
             return self.requests.remove(&id).map(|entry| entry.progress).unwrap_or_default();
         }
-        let shared = entry.progress.shared;
-        Progress { shared, ..std::mem::replace(&mut entry.progress, Progress { shared, ..Progress::default() }) }
+        let admission = entry.progress.admission;
+        std::mem::replace(&mut entry.progress, Progress { admission, ..Progress::default() })
     }
 
     /// One piece of prompts, if there are any, and one token for every sequence after its prompt.
@@ -326,7 +326,11 @@ impl Scheduler {
         let request = &self.requests[&id].request;
         // Pages hold no logits: who wants those of the prompt has it run.
         let known = if request.prompt_logprobs.is_none() { &request.prompt[..] } else { &[] };
-        let sequence = match self.engine.cache.open(known, request.rows()) {
+        if self.comes(known) {
+            return Ok(false);
+        }
+        let open: Vec<_> = self.batch.rows.iter().chain(&self.prefilling).map(|row| &row.sequence).collect();
+        let sequence = match self.engine.cache.open_beside(known, request.rows(), &open) {
             Ok(sequence) => sequence,
             // A request that ends makes room.
             Err(Error::CacheFull(_)) if under_way > 0 => return Ok(false),
@@ -338,11 +342,23 @@ impl Scheduler {
         if let Some(entry) = self.requests.get_mut(&id)
             && let Some(drawing) = entry.drawing.take()
         {
-            entry.progress.shared = sequence.shared();
+            entry.progress.admission = Some(Admission { at: Instant::now(), shared: sequence.shared() });
             let alternatives = entry.request.logprobs;
             self.prefilling.push_back(Row { owner: id, sequence, drawing, token: -1, alternatives, logprobs: None });
         }
         Ok(true)
+    }
+
+    /// Whether a prompt under way has yet to run what `known` begins with, too, so that it is better to wait for it: texts of
+    /// one prompt run it once.
+    fn comes(&self, known: &[i32]) -> bool {
+        let Some((_, known)) = known.split_last() else { return false };
+        self.prefilling.iter().any(|row| {
+            let request = &self.requests[&row.owner].request;
+            // Those of more rows keep their pages to themselves.
+            request.rows() <= self.engine.cache.context()
+                && common_prefix(&request.prompt, known) >= row.sequence.length() + LEAST_COPIED
+        })
     }
 
     fn prefill(&mut self, pieces: &[usize]) -> Result<()> {

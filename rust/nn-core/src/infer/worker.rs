@@ -123,7 +123,10 @@ impl Open {
 
 /// Sends what has come of one prompt; whether it has ended.
 fn deliver(scheduler: &mut Scheduler, outbox: &Outbox, prompt: usize, id: RequestId, text: &mut Text) -> Result<bool> {
-    let Progress { tokens, logprobs, mut prompt_logprobs, finish, error, .. } = scheduler.take(id);
+    let Progress { tokens, logprobs, mut prompt_logprobs, finish, error, admission } = scheduler.take(id);
+    if let Some(admission) = admission {
+        outbox.admit(prompt, admission);
+    }
     let count = tokens.len();
     let mut send = |token, text, finish, logprobs| {
         let prompt_logprobs = prompt_logprobs.take();

@@ -15,7 +15,7 @@ use std::time::Duration;
 use nn_ffi::{Comm, Context, DType, Machine, Status, Transport};
 
 use crate::error::{Error, Result};
-use crate::generate::{DecodingStrategy, Sampler};
+use crate::infer::RowSampler;
 use crate::model::{MoEConfig, MoETransformer, Precision};
 use crate::replay::Replay;
 use crate::train::{Batch, Rank, TrainConfig, Trainer};
@@ -166,7 +166,7 @@ pub fn plan_inference(
         let elements = 2 * config.num_layers * batch * capacity * config.num_kv_heads * config.head_dim;
         let (mut cache, ids) = (model.cache(batch, capacity)?, ctx.empty(&[batch], DType::I32)?);
         let logits = ctx.empty(&[batch, config.vocab_size], DType::F32)?;
-        let sampler = Sampler::new(&ctx, DecodingStrategy::Greedy, 0, batch)?;
+        let sampler = RowSampler::new(&ctx, batch, config.vocab_size)?;
         // A prompt, a token call by call and one captured, so far as there is room for them. Prompts come one after the
         // other: one of them is as long as it may be.
         let prompt = prompt.min(capacity.saturating_sub(2)).max(1);

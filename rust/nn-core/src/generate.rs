@@ -1,24 +1,14 @@
 //! Generation of tokens: prefill of each prompt, then decode of all sequences together over a cache.
 
-mod sampling;
-
 use nn_ffi::{DType, Tensor};
 
 use crate::error::{Error, Result};
+use crate::infer::{Drawing, RowSampler};
 use crate::layer::KVCache;
 use crate::model::MoETransformer;
 use crate::replay::{Replay, Run};
 
-pub use sampling::{DecodingStrategy, Sampler};
-
-/// How the next token is chosen, and from which numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Sampling {
-    /// The rule; by default the most likely token.
-    pub strategy: DecodingStrategy,
-    /// The same seed gives the same tokens; sequence r of a batch uses seed + r, modulo 2^64.
-    pub seed: i64,
-}
+pub use crate::infer::Sampling;
 
 /// A batch of sequences on the device: their cache, the logits of their last tokens, the ids drawn from them.
 ///
@@ -29,7 +19,7 @@ struct Sequences<'m> {
     cache: KVCache,
     logits: Tensor,
     ids: Tensor,
-    sampler: Sampler,
+    sampler: RowSampler,
     replay: Replay,
 }
 
@@ -41,15 +31,21 @@ impl<'m> Sequences<'m> {
         sampling: &Sampling,
         capture: bool,
     ) -> Result<Self> {
-        let (ctx, rows) = (model.context(), prompts.len());
+        let (ctx, rows, vocab) = (model.context(), prompts.len(), model.config().vocab_size);
+        let drawing = |(row, prompt): (usize, &Vec<i32>)| {
+            let sampling = Sampling { seed: sampling.seed.wrapping_add(row as i64), ..sampling.clone() };
+            Drawing::new(sampling, prompt, (capacity + 1).saturating_sub(prompt.len()))
+        };
+        let drawings: Vec<Drawing> = prompts.iter().enumerate().map(drawing).collect();
         let mut sequences = Self {
             model,
             cache: model.cache(rows, capacity)?,
-            logits: ctx.empty(&[rows, model.config().vocab_size], DType::F32)?,
+            logits: ctx.empty(&[rows, vocab], DType::F32)?,
             ids: ctx.empty(&[rows], DType::I32)?,
-            sampler: Sampler::new(ctx, sampling.strategy, sampling.seed, rows)?,
+            sampler: RowSampler::new(ctx, rows, vocab)?,
             replay: Replay::new(ctx, capture),
         };
+        sequences.sampler.assign(&drawings.iter().collect::<Vec<_>>())?;
         for (row, prompt) in prompts.iter().enumerate() {
             model.prefill(prompt, &mut sequences.cache, row, &sequences.logits.narrow(0, row, 1)?)?;
         }
@@ -125,8 +121,9 @@ pub fn room(model: &MoETransformer, prompt: usize) -> usize {
 ///
 /// The calls of a token are captured as a graph once and replayed, unless `capture` is off: the tokens are the same.
 /// Ends when all sequences have ended, or after `max_new_tokens`. `Error::Value` when a prompt is empty or the model
-/// does not reach that far, and a device error of status out-of-range when it holds an id outside the vocabulary. A
-/// sequence's tokens do not depend on the others of the batch, except through the last bits of products over other
+/// does not reach that far, or an option of `sampling` is out of its range, `Error::OutOfRange` when it biases an id outside
+/// the vocabulary, and a device error of status out-of-range when a prompt holds one. Sequence r draws with seed + r, modulo
+/// 2^64. A sequence's tokens do not depend on the others of the batch, except through the last bits of products over other
 /// numbers of rows.
 pub fn generate_batch<'m>(
     model: &'m MoETransformer,
@@ -140,6 +137,8 @@ pub fn generate_batch<'m>(
     if prompts.is_empty() || prompts.iter().any(Vec::is_empty) {
         return Err(Error::value("a prompt must have at least one token; the one that begins a text is enough"));
     }
+    sampling.check()?;
+    sampling.check_ids(model.config().vocab_size)?;
     let sequences = if max_new_tokens == 0 {
         None
     } else {

@@ -1,0 +1,60 @@
+// What OpenAI's client for Node finds at an address: `node client.mjs http://127.0.0.1:8000/v1`, as one line of JSON.
+import OpenAI from "openai";
+
+const client = new OpenAI({ baseURL: process.argv[2], apiKey: "none", maxRetries: 0 });
+const completion = { model: "small", prompt: "the sea", max_tokens: 12, temperature: 0.8, seed: 3 };
+const chat = {
+  model: "small",
+  messages: [
+    { role: "system", content: "sail" },
+    { role: "user", content: "the wide sea" },
+  ],
+  max_completion_tokens: 10,
+  temperature: 0.9,
+  seed: 5,
+};
+
+async function refusal(promise) {
+  try {
+    await promise;
+  } catch (error) {
+    if (error instanceof OpenAI.APIError) return [error.status, error.param ?? null, error.code ?? null];
+    throw error;
+  }
+  return null;
+}
+
+const found = {};
+found.models = (await client.models.list()).data.map((model) => model.id);
+found.model = (await client.models.retrieve("small")).owned_by;
+
+const whole = await client.completions.create({ ...completion, n: 2, logprobs: 1 });
+found.completion = whole.choices.map((choice) => [choice.text, choice.finish_reason]);
+found.logprobs = whole.choices[0].logprobs.token_logprobs;
+found.usage = [whole.usage.prompt_tokens, whole.usage.completion_tokens];
+
+let text = "";
+for await (const part of await client.completions.create({ ...completion, stream: true })) {
+  text += part.choices[0]?.text ?? "";
+}
+found.completion_stream = text;
+
+const answer = await client.chat.completions.create({ ...chat, logprobs: true, top_logprobs: 2 });
+found.chat = [answer.choices[0].message.content, answer.choices[0].finish_reason];
+found.top = answer.choices[0].logprobs.content[0].top_logprobs.map((one) => one.logprob);
+
+const stream = await client.chat.completions.create({ ...chat, stream: true, stream_options: { include_usage: true } });
+let [content, finish, total] = ["", null, 0];
+for await (const part of stream) {
+  content += part.choices[0]?.delta?.content ?? "";
+  finish = part.choices[0]?.finish_reason ?? finish;
+  total = part.usage?.total_tokens ?? total;
+}
+found.chat_stream = [content, finish, total];
+
+found.refused = [
+  await refusal(client.completions.create({ ...completion, temperature: 5 })),
+  await refusal(client.chat.completions.create({ ...chat, messages: [] })),
+  await refusal(client.chat.completions.create({ ...chat, model: "other" })),
+];
+console.log(JSON.stringify(found));
