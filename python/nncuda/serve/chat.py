@@ -10,7 +10,7 @@ from ..infer.language_model import PLAIN_STOPS
 from .answers import Answer, check_bias, check_choices, check_length, samplings
 from .api import ApiError
 from .completions import check_model, end_ids, stream_usage
-from .constraints import Grammars
+from .constraints import Formats
 from .fields import Checker
 from .logprobs import ChatLogprobs, TokenNames
 from .messages import plain_messages
@@ -52,11 +52,11 @@ class Chat:
 
     path = "/v1/chat/completions"
 
-    def __init__(self, model: LanguageModel, name: str, grammars: Grammars, places: int):
+    def __init__(self, model: LanguageModel, name: str, formats: Formats, places: int):
         self._model = model
         self._name = name
         self._names = TokenNames(model.tokenizer)
-        self._grammars = grammars
+        self._formats = formats
         self._places = places
         self._checker = Checker("chat", self.path)
 
@@ -84,7 +84,7 @@ class Chat:
             length = min(length, asked)
         stop = [*(values["stop"] or ()), *(PLAIN_STOPS if template.plain else ())]
         alternatives = self._alternatives(values)
-        grammar = self._grammars.of(values["response_format"])
+        grammar = self._formats.of(values["response_format"])
         generations = [
             Generation(
                 prompt,
