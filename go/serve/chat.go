@@ -88,11 +88,12 @@ func (c *chat) prepare(body *formats.Object) (*answer, error) {
 	if err := askLogprobs(v, &wanted); err != nil {
 		return nil, err
 	}
-	if err := checkFormat(v["response_format"]); err != nil {
+	rules, err := c.formats.grammar(v[formatField])
+	if err != nil {
 		return nil, err
 	}
 	made := &answer{
-		form: chatForm{}, model: c.name, generations: c.texts(wanted, v, ids, most), promptTokens: len(ids),
+		form: chatForm{}, model: c.name, generations: c.texts(wanted, v, ids, most, rules), promptTokens: len(ids),
 		stream: v.flag("stream"), usage: usage, user: v.text("user"),
 	}
 	if wanted.Logprobs {

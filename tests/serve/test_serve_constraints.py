@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,22 @@ def test_what_is_refused(running: Running, given: dict[str, Any], param: str, pr
     error = running.error("/v1/chat/completions", {"messages": MESSAGES, "response_format": given})
     assert (error["status"], error["param"]) == (400, "response_format" + param)
     assert error["message"].startswith(f"response_format{param} {problem}")
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        ({"enum": list(range(5000))}, "it has more than 4096 brackets, commas and colons"),
+        ({"$ref": "#"}, "NoExtensionBias"),
+        ({"allOf": [{"anyOf": [{"properties": {f"{a}{b}": {}}} for a in range(4)]} for b in range(12)]}, "schema too"),
+    ],
+)  # fmt: skip
+def test_what_costs_too_much(running: Running, schema: dict[str, Any], problem: str) -> None:
+    """What llguidance could not bear is refused at once, and so is what no text obeys."""
+    begun = time.monotonic()
+    error = running.error("/v1/completions", {"prompt": "x", "response_format": of_schema(schema)})
+    assert error["message"].startswith(f"response_format.json_schema.schema cannot be enforced: {problem}")
+    assert time.monotonic() - begun < 30
 
 
 def test_a_constraint_that_fails_ends_its_own_text_alone(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:

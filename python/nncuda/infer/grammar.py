@@ -11,6 +11,7 @@ from typing import Any
 import llguidance
 import numpy as np
 
+from ..formats.json_values import check_marks
 from ..tokenizer.token_bytes import AddedText
 from ..tokenizer.tokenizer import TextTokenizer
 
@@ -23,6 +24,9 @@ NO_FORCING = '%llguidance {"no_forcing": true}\n'
 
 #: What a schema says to llguidance alone: no part of JSON Schema, and a way around what it cannot enforce.
 _OPTIONS = "x-guidance"
+
+#: Brackets, commas and colons of schemas: llguidance needs time and stack for each.
+MOST_MARKS = 4096
 
 _PROBLEM_CHARACTERS = 300
 
@@ -62,6 +66,11 @@ class Grammars:
     def llguidance(self, text: str) -> Grammar:
         """A grammar in llguidance's own words: its variant of Lark, or a JSON list of such grammars and JSON schemas.
         It begins with `NO_FORCING`, or the first one of the list does. GrammarError says what cannot be enforced."""
+        if text.startswith("{"):
+            try:
+                check_marks(text.encode(), MOST_MARKS)
+            except ValueError as error:
+                raise GrammarError(str(error)) from None
         return Grammar(self._tokenizer, text)
 
 
@@ -86,6 +95,8 @@ class Grammar:
             if type(error).__name__ != "PanicException":
                 raise
             raise GrammarError(_sentence(f"panic: {error}")) from None
+        if not matcher.is_stopped():
+            matcher.compute_bitmask()  # which fails when no text obeys
         if matcher.is_error():
             raise GrammarError(_sentence(matcher.get_error()))
         return GrammarConstraint(matcher)

@@ -8,6 +8,7 @@ mod api;
 mod app;
 mod bodies;
 mod connection;
+mod constraints;
 mod exchange;
 mod fields;
 mod guard;

@@ -2,12 +2,13 @@
 
 use nn_core::Error;
 use nn_core::format::{Table, Value};
-use nn_core::infer::{GenerateOptions, LanguageModel, PLAIN_STOPS};
+use nn_core::infer::{GenerateOptions, Grammar, LanguageModel, PLAIN_STOPS};
 use nn_core::tokenizer::{Encoding, Rendering, TextTokenizer};
 
 use super::answers::{Asked, Form, Text, check_bias, check_choices, check_length, samplings};
 use super::api::{API, ApiError};
-use super::fields::{Checker, GivenPrompt, Values, refused};
+use super::constraints::Formats;
+use super::fields::{Checker, GivenPrompt, Values};
 use super::messages::plain_messages;
 use super::wire::Json;
 
@@ -17,6 +18,7 @@ pub(super) struct Requests {
     model: LanguageModel,
     name: String,
     places: usize,
+    formats: Formats,
     completions: Checker,
     chat: Checker,
     tokenize: Checker,
@@ -26,6 +28,7 @@ pub(super) struct Requests {
 impl Requests {
     pub(super) fn new(model: LanguageModel, name: &str, places: usize) -> Self {
         Self {
+            formats: Formats::new(model.clone()),
             model,
             name: name.to_owned(),
             places,
@@ -46,7 +49,7 @@ impl Requests {
         check_choices(given.len() * samplings.len(), self.places)?;
         let end_ids = self.end_ids(&values)?;
         check_bias(&values, self.model.config().vocab_size)?;
-        check_format(&values)?;
+        let grammar = self.formats.grammar(&values)?;
         let logprobs = values.integer("logprobs").map(|count| count as usize);
         let name = |number: usize| if given.len() == 1 { "prompt".to_owned() } else { format!("prompt[{number}]") };
         let prompts = given.iter().enumerate().map(|(number, one)| self.prompt_ids(one, &name(number)));
@@ -68,6 +71,7 @@ impl Requests {
                     prompt_logprobs: logprobs.filter(|_| echoed),
                 },
                 echo: echo.clone(),
+                constraint: grammar.as_ref().map(Grammar::constraint),
             }));
         }
         Ok(asked(Form::Completion, texts, prompt_tokens, usage, &values, logprobs.is_some()))
@@ -101,7 +105,7 @@ impl Requests {
         let mut stop = values.texts("stop").unwrap_or_default();
         stop.extend(PLAIN_STOPS.map(str::to_owned).into_iter().filter(|_| plain));
         let logprobs = alternatives(&values)?;
-        check_format(&values)?;
+        let grammar = self.formats.grammar(&values)?;
         let prompt_tokens = prompt.len();
         let text = |sampling| Text {
             prompt: prompt.clone(),
@@ -114,6 +118,7 @@ impl Requests {
                 prompt_logprobs: None,
             },
             echo: String::new(),
+            constraint: grammar.as_ref().map(Grammar::constraint),
         };
         let texts = samplings.into_iter().map(text).collect();
         Ok(asked(Form::Chat, texts, prompt_tokens, usage, &values, logprobs.is_some()))
@@ -219,7 +224,7 @@ fn asked(form: Form, texts: Vec<Text>, prompt_tokens: usize, usage: bool, values
 }
 
 /// What a request that was not wrong failed with.
-fn failed(error: &Error) -> ApiError {
+pub(super) fn failed(error: &Error) -> ApiError {
     super::log::message("error", &format!("a request failed: {error}"));
     ApiError::new("internal_error", &[])
 }
@@ -237,23 +242,6 @@ fn stream_usage(values: &Values) -> Result<bool, ApiError> {
             Err(ApiError::named("needs_field", "stream_options", &[("other", &"stream")]))
         }
         usage => Ok(usage.unwrap_or(false)),
-    }
-}
-
-/// Refuses a form that this server does not enforce: it writes free texts.
-fn check_format(values: &Values) -> Result<(), ApiError> {
-    let Some(format) = values.object("response_format") else { return Ok(()) };
-    let kind = format.get("type").unwrap_or(&Value::None);
-    match kind.as_text() {
-        Some("text") => match format.names().find(|name| *name != "type") {
-            None => Ok(()),
-            Some(key) => Err(ApiError::unknown(&format!("response_format.{key}"), "response_format")),
-        },
-        Some("json_object" | "json_schema") => {
-            let why = "nncuda-rs constrains no texts; the Python package's server does";
-            Err(refused("response_format", &Value::Table(format.clone()), why))
-        }
-        _ => Err(ApiError::wrong("response_format.type", kind, API.word("format_type"))),
     }
 }
 
