@@ -38,8 +38,10 @@ typedef struct page_space {
 
 /* A page of one key head. */
 typedef struct page_rows {
-  const char *k, *v, *next; /* the rows of the first token, and those that are needed after this page, or null */
+  const char *k, *v;           /* the rows of the first token */
+  const char *next_k, *next_v; /* those of the page that is needed after this one, or null */
   int64_t row_bytes, dim;
+  int32_t fetched; /* 1: this page is the next one of the page before */
 } page_rows;
 
 NN_PLAIN NN_INLINE int64_t page_height(int64_t rows) { return rows + ATTN_TILE_ROWS_LOW; }
@@ -111,6 +113,10 @@ NN_INLINE void page_keys(float *panel, const page_rows *page, int64_t key, int64
   }
 }
 
+/*
+ * Of few rows, a page is fetched while the one before it is computed, and that evenly: fetched all at once, or later,
+ * it would be waited for, since only so many lines can be under way.
+ */
 NN_INLINE void page_fetch(const char *from, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 64) {
     __builtin_prefetch(from + i, 0, 2);
@@ -163,16 +169,20 @@ NN_INLINE void page_score_block(const page_space *w, const page_rows *page, int6
   for (int64_t d = 0; d < page->dim; d += VF) {
     vf x[VF];
     if (key + VF <= keys) {
-      NN_UNROLL for (int i = 0; i < VF; i++) { x[i] = page_columns(from + i * page->row_bytes, d, INT32_MAX, format); }
+      NN_UNROLL for (int i = 0; i < VF; i++) { x[i] = page_whole_columns(from + i * page->row_bytes, d, format); }
     } else {
       NN_UNROLL for (int i = 0; i < VF; i++) {
         x[i] = vf_set1(0.0f);
         if (key + i < keys) {
-          x[i] = page_columns(from + i * page->row_bytes, d, INT32_MAX, format);
+          x[i] = page_whole_columns(from + i * page->row_bytes, d, format);
         }
       }
     }
     transpose(x);
+    if (page->next_k) {
+      page_fetch(page->next_k + (key * page->dim + d * VF) * page->row_bytes / page->dim,
+                 VF * VF * page->row_bytes / page->dim);
+    }
     const float *q = w->q + d / ATTN_NR * w->height * ATTN_NR + d % ATTN_NR;
     NN_UNROLL for (int i = 0; i < VF; i++) {
       NN_UNROLL for (int r = 0; r < rows; r++) { acc[r] = vf_fma(vf_set1(q[r * ATTN_NR + i]), x[i], acc[r]); }
@@ -184,7 +194,9 @@ NN_INLINE void page_score_block(const page_space *w, const page_rows *page, int6
 /* Of at most ATTN_TILE_ROWS_MID rows that see all of `keys`: transposed keys are not worth storing for them. */
 NN_INLINE void page_scores_straight(const page_space *w, const page_rows *page, int64_t keys, int32_t format) {
   for (int64_t key = 0; key < keys; key += VF) {
-    page_fetch(page->v + key * page->row_bytes, nn_min(VF, keys - key) * page->row_bytes);
+    if (!page->fetched) {
+      page_fetch(page->v + key * page->row_bytes, nn_min(VF, keys - key) * page->row_bytes);
+    }
     if (w->rows > ATTN_TILE_ROWS_LOW) {
       page_score_block(w, page, key, keys, ATTN_TILE_ROWS_MID, format);
     } else if (w->rows > 1) {
@@ -300,11 +312,12 @@ NN_INLINE void page_output_tile(const page_space *w, const page_rows *page, int6
   }
   const float *p = w->scores + r * PAGE_LD;
   const char *from = page->v;
-  for (int64_t j = 0; j < keys; j++, from += page->row_bytes) {
+  const int64_t share = r == 0 && page->next_v ? vectors * VF * page->row_bytes / page->dim : 0;
+  const char *next = page->next_v + vector * VF * NN_PAGE_TOKENS * page->row_bytes / page->dim;
+  for (int64_t j = 0; j < keys; j++, from += page->row_bytes, next += share) {
+    page_fetch(next, share);
     vf x[4];
-    NN_UNROLL for (int v = 0; v < vectors; v++) {
-      x[v] = page_columns(from, (vector + v) * VF, INT32_MAX, format); /* whole vectors */
-    }
+    NN_UNROLL for (int v = 0; v < vectors; v++) { x[v] = page_whole_columns(from, (vector + v) * VF, format); }
     NN_UNROLL for (int i = 0; i < rows; i++) {
       const vf weight = vf_set1(p[i * PAGE_LD + j]);
       NN_UNROLL for (int v = 0; v < vectors; v++) { acc[i][v] = vf_fma(weight, x[v], acc[i][v]); }
@@ -355,12 +368,12 @@ NN_INLINE void page_part_of(const page_space *w, const page_rows *page, page_sig
     page_scores(w, page, sight, first, format);
   }
   page_soften(w, sight, first);
-  if (page->next) {
-    page_fetch(page->next, ATTN_NR * page->row_bytes);
-  }
   if (straight) {
     page_output_straight(w, page, keys, format);
   } else {
+    if (page->next_k) {
+      page_fetch(page->next_k, ATTN_NR * page->row_bytes);
+    }
     page_output_packed(w, page, sight, first, format);
   }
 }

@@ -4,7 +4,7 @@
  *
  * The rows of a task are (token, query head) pairs of one sequence that share a key head, so that a page is read, and
  * converted, once for all of them. A task computes all pages of its rows and merges them as it goes; where that would
- * leave workers idle, tasks compute a page each, and others merge them afterwards. The bits are the same.
+ * leave workers idle, tasks compute a few pages each, and others merge them afterwards. The bits are the same.
  */
 #include "attention_page.h"
 
@@ -19,7 +19,8 @@ enum {
 /* Rows `first` .. first+rows-1 of the (token, head) pairs of a sequence, for each key head. */
 typedef struct paged_block {
   int64_t sequence, first, rows, pages;
-  int64_t tasks; /* pages of all blocks before this one */
+  int64_t before; /* pages of all blocks before this one */
+  int64_t tasks;  /* and tasks, where they are cut */
 } paged_block;
 
 typedef struct paged {
@@ -27,6 +28,7 @@ typedef struct paged {
   paged_sequences sequences;
   paged_block *blocks;
   int64_t count, group, pages; /* blocks; query heads a key head; pages of all blocks */
+  int64_t run, runs;           /* pages of a task; tasks of all blocks for each key head */
   float *workspace, *parts;    /* of each worker; [pages][kv_heads] */
   int64_t workspace_size, part_size;
 } paged;
@@ -44,16 +46,20 @@ static page_sight sight_of(const paged *f, const paged_block *b, int64_t page) {
                       .group = f->group};
 }
 
-static page_rows rows_at(const paged *f, const paged_block *b, int64_t kv_head, int64_t page, int64_t end) {
+static page_rows rows_at(const paged *f, const paged_block *b, int64_t kv_head, int64_t page, int64_t begin,
+                         int64_t end) {
   const nn_attention_decode_paged_args *a = f->a;
   const int32_t *table = a->page_table + b->sequence * a->max_pages;
   const int64_t head_bytes = a->page_bytes / a->kv_heads, at = table[page] * a->page_bytes + kv_head * head_bytes;
   page_rows rows = {.k = (const char *)a->k_pages + at,
                     .v = (const char *)a->v_pages + at,
                     .row_bytes = head_bytes / NN_PAGE_TOKENS,
-                    .dim = a->head_dim};
+                    .dim = a->head_dim,
+                    .fetched = page > begin};
   if (page + 1 < end) {
-    rows.next = (const char *)a->k_pages + table[page + 1] * a->page_bytes + kv_head * head_bytes;
+    const int64_t next = table[page + 1] * a->page_bytes + kv_head * head_bytes;
+    rows.next_k = (const char *)a->k_pages + next;
+    rows.next_v = (const char *)a->v_pages + next;
   }
   return rows;
 }
@@ -102,32 +108,36 @@ static void block_task(void *arg, int64_t i, int32_t worker) {
   page_nothing(&w, a->head_dim);
   for (int64_t page = 0; page < b->pages; page++) {
     const page_sight sight = sight_of(f, b, page);
-    const page_rows rows = rows_at(f, b, kv_head, page, b->pages);
+    const page_rows rows = rows_at(f, b, kv_head, page, 0, b->pages);
     page_part(&w, &rows, sight, a->format);
     page_merge(&w, page_first_row(sight), a->head_dim);
   }
   NN_SWITCH_DTYPE(a->dtype, store_output(f, b, kv_head, &w, DT));
 }
 
+static int64_t runs_of(const paged *f, const paged_block *b) { return nn_ceil_div(b->pages, f->run); }
+
 static float *part_of(const paged *f, const paged_block *b, int64_t page, int64_t kv_head) {
-  return f->parts + ((b->tasks + page) * f->a->kv_heads + kv_head) * f->part_size;
+  return f->parts + ((b->before + page) * f->a->kv_heads + kv_head) * f->part_size;
 }
 
-/* One page of a block and key head. */
-static void page_task(void *arg, int64_t i, int32_t worker) {
+/* A run of pages of a block and key head. */
+static void run_task(void *arg, int64_t i, int32_t worker) {
   const paged *f = arg;
   const nn_attention_decode_paged_args *a = f->a;
-  const int64_t kv_head = i % a->kv_heads;
+  const int64_t kv_head = i / f->runs, task = i % f->runs;
   const paged_block *b = f->blocks;
-  while (b->tasks + b->pages <= i / a->kv_heads) {
+  while (b->tasks + runs_of(f, b) <= task) {
     b++;
   }
-  const int64_t page = i / a->kv_heads - b->tasks;
+  const int64_t begin = (task - b->tasks) * f->run, end = nn_min(begin + f->run, b->pages);
   page_space w = page_space_at(f->workspace + worker * f->workspace_size, b->rows, a->head_dim);
-  page_part_at(&w, part_of(f, b, page, kv_head), a->head_dim);
   NN_SWITCH_DTYPE(a->dtype, load_queries(f, b, kv_head, &w, DT));
-  const page_rows rows = rows_at(f, b, kv_head, page, 0);
-  page_part(&w, &rows, sight_of(f, b, page), a->format);
+  for (int64_t page = begin; page < end; page++) {
+    page_part_at(&w, part_of(f, b, page, kv_head), a->head_dim);
+    const page_rows rows = rows_at(f, b, kv_head, page, begin, end);
+    page_part(&w, &rows, sight_of(f, b, page), a->format);
+  }
 }
 
 static void merge_task(void *arg, int64_t i, int32_t worker) {
@@ -159,7 +169,7 @@ static int64_t cut(paged *f) {
     for (int64_t first = (rows - 1) / TASK_ROWS * TASK_ROWS; rows > 0 && first >= 0; first -= TASK_ROWS) {
       paged_block *b = &f->blocks[f->count++];
       *b = (paged_block){
-          .sequence = sequence, .first = first, .rows = nn_min(TASK_ROWS, rows - first), .tasks = f->pages};
+          .sequence = sequence, .first = first, .rows = nn_min(TASK_ROWS, rows - first), .before = f->pages};
       b->pages = nn_ceil_div(keys_of_row(f, b, b->rows - 1), NN_PAGE_TOKENS);
       f->pages += b->pages;
       largest = nn_max(largest, b->rows);
@@ -168,11 +178,21 @@ static int64_t cut(paged *f) {
   return largest;
 }
 
-/* Whether tasks should compute a page each, and whether there is room for what they leave. */
-static int32_t by_pages(const paged *f, int64_t threads) {
+/* Cuts the pages of blocks into runs, several for each worker, if whole blocks would leave workers idle and if there is
+ * room for what they leave. */
+static int32_t by_pages(paged *f, int64_t threads) {
   const int64_t parts = f->pages * f->a->kv_heads;
-  return threads > 1 && f->count * f->a->kv_heads < TASKS_A_WORKER * threads && f->pages > f->count &&
-         parts <= PARTS_FLOATS / f->part_size;
+  if (threads == 1 || f->count * f->a->kv_heads >= TASKS_A_WORKER * threads || f->pages == f->count ||
+      parts > PARTS_FLOATS / f->part_size) {
+    return 0;
+  }
+  f->run = nn_max(1, parts / (TASKS_A_WORKER * threads));
+  f->runs = 0;
+  for (int64_t i = 0; i < f->count; i++) {
+    f->blocks[i].tasks = f->runs;
+    f->runs += runs_of(f, &f->blocks[i]);
+  }
+  return 1;
 }
 
 /* The sequences decide how many blocks there are, of how many rows and pages: for the most of each. */
@@ -204,7 +224,7 @@ static int32_t paged_attention(nncuda_ctx *ctx, const nn_attention_decode_paged_
   f.workspace_size = nn_round_up(page_space_size(largest, a->head_dim), 16);
   f.part_size = nn_round_up(page_part_size(largest, a->head_dim), 16);
   if (by_pages(&f, nn_workspace_of(ctx)->machine->threads)) {
-    nn_parallel(ctx, f.pages * a->kv_heads, page_task, &f);
+    nn_parallel(ctx, f.runs * a->kv_heads, run_task, &f);
     nn_parallel(ctx, f.count * a->kv_heads, merge_task, &f);
   } else {
     nn_parallel(ctx, f.count * a->kv_heads, block_task, &f);

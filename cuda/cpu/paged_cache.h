@@ -93,15 +93,21 @@ NN_INLINE vf vf_from_i8(const int8_t *p) {
 #endif
 }
 
-/* Elements d .. d+VF-1 of a row of `dim`, which begins at `row`; zeros beyond it. The product with the scale of a block
- * is exact. */
-NN_INLINE vf page_columns(const char *row, int64_t d, int64_t dim, int32_t format) {
+/* Elements d .. d+VF-1 of a row that begins at `row`. The product with the scale of a block is exact. */
+NN_INLINE vf page_whole_columns(const char *row, int64_t d, int32_t format) {
   if (format == NNCUDA_FORMAT_Q8_0) {
     const nn_block_q8_0 *block = (const nn_block_q8_0 *)row + d / NN_QK;
     return vf_from_i8(block->q + d % NN_QK) * vf_set1(nn_q_get_f16(block->d));
   }
-  const char *from = row + d * nn_dtype_bytes(format);
-  return d + VF <= dim ? page_load(from, format) : page_load_part(from, dim - d, format);
+  return page_load(row + d * nn_dtype_bytes(format), format);
+}
+
+/* The same of a row of `dim`; zeros beyond it. */
+NN_INLINE vf page_columns(const char *row, int64_t d, int64_t dim, int32_t format) {
+  if (format == NNCUDA_FORMAT_Q8_0 || d + VF <= dim) { /* blocks end with a vector */
+    return page_whole_columns(row, d, format);
+  }
+  return page_load_part(row + d * nn_dtype_bytes(format), dim - d, format);
 }
 
 #endif
