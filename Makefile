@@ -32,6 +32,7 @@ BINARIES := $(CURDIR)/build/bin
 # The library is built once, when pip installs the Python package; all languages load that file.
 LIBRARY = $(shell echo $(CURDIR)/$(VENV)/lib/python3.*/site-packages/nncuda/libnncuda.so)
 WITH_LIBRARY = NNCUDA_LIBRARY=$(LIBRARY)
+LLGUIDANCE := $(CURDIR)/build/lib/libllguidance.so
 
 SOURCES := $(shell find cuda cmake python bindings.h CMakeLists.txt pyproject.toml -type f -not -name '*.pyc' 2>/dev/null)
 C_FILES := $(shell find cuda tests python -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
@@ -45,7 +46,7 @@ RANKS ?= 2
 PARTS := python-test go-test rust-test parity packages
 SLOW ?= lint docs emulated-75 asan tsan ranks faults fuzz interop cuda newcomer crates wheel rust-wheel-release mutants
 
-.PHONY: help run test test-all python-test go go-test rust rust-test rust-wheel rust-wheel-release parity ranks packages crates lib install emulated emulated-75 cuda \
+.PHONY: help run test test-all python-test go llguidance go-test rust rust-test rust-wheel rust-wheel-release parity ranks packages crates lib install emulated emulated-75 cuda \
   cuda-toolchain gpu-verify gpu-sanitize gpu-bundle wheel bench bench-languages bench-ranks interop interop-large docs asan tsan faults fuzz mutants newcomer \
   fmt generate abi lint lock clean go-toolchain rust-toolchain
 
@@ -69,9 +70,13 @@ go: go-toolchain $(VENV)/.test ## the Go module, and build/bin/nncuda-go
 	cd go && go build ./...
 	cd go && go build -o $(BINARIES)/nncuda-go ./cmd/nncuda-go
 
-go-test: go
+llguidance: rust-toolchain ## the library that constrains texts in Go: build/lib/libllguidance.so
+	cd rust && $(CARGO) build --release --package llguidance
+	mkdir -p $(dir $(LLGUIDANCE)) && cp $(CARGO_TARGET_DIR)/release/libllguidance.so $(LLGUIDANCE)
+
+go-test: go llguidance
 	cd go && go vet ./...
-	cd go && $(WITH_LIBRARY) go test -race -count=1 ./...
+	cd go && $(WITH_LIBRARY) NNCUDA_LLGUIDANCE=$(LLGUIDANCE) go test -race -count=1 ./...
 	for example in serve-go embed-go; do (cd examples/$$example && go vet ./... && go test -race -count=1 ./...) || exit 1; done
 
 rust: rust-toolchain $(VENV)/.test ## the Rust workspace, and build/bin/nncuda-rs
@@ -94,7 +99,7 @@ rust-wheel-release: rust ## dist/nncuda_rs-*.whl: that module for every machine 
 	$(WITH_LIBRARY) NNCUDA_RUST_WHEEL=$(WHEEL)/rust $(BIN)/python -m pytest tests/packages/test_rust_wheel.py
 	mkdir -p dist && cp $(WHEEL)/rust/*.whl dist/
 
-parity: go rust rust-wheel ## the same bits from Python, Go and Rust: the table is in build/parity/report.txt
+parity: go llguidance rust rust-wheel ## the same bits from Python, Go and Rust: the table is in build/parity/report.txt
 	$(WITH_LIBRARY) NNCUDA_PARITY=required $(BIN)/python -m pytest $(PARALLEL) tests/parity
 
 ranks: go rust ## one job on 1 to 8 ranks under MPI, in one language and in three: the bits of one rank (`make parity` tries a few)

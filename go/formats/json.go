@@ -70,7 +70,7 @@ func ParseJSON(data []byte) (any, error) {
 	return nil, fmt.Errorf("%w, at byte %d", err, reader.decoder.InputOffset())
 }
 
-// JSONMarksOf counts the brackets, braces, commas and colons of a JSON text outside its strings.
+// JSONMarksOf counts the opening brackets and braces, commas and colons of a JSON text outside its strings.
 func JSONMarksOf(data []byte) int {
 	marks, inside := 0, false
 	for at := 0; at < len(data); at++ {
@@ -79,7 +79,7 @@ func JSONMarksOf(data []byte) int {
 			inside = !inside
 		case '\\':
 			at++ // outside strings there is none
-		case '[', ']', '{', '}', ',', ':':
+		case '[', '{', ',', ':':
 			if !inside {
 				marks++
 			}

@@ -109,41 +109,11 @@ func cut(text string, most int) string {
 // quoted is a value of a request as errors quote it: its JSON, cut off where it is long.
 func quoted(value any) string {
 	most := limit("shown_characters")
-	text := string(appendRequested(nil, value))
+	text := string(formats.AppendJSON(nil, value))
 	if short := cut(text, most); short != text {
 		return short + "…"
 	}
 	return text
-}
-
-// appendRequested appends the JSON of a value of a request, whose numbers with a fraction are f64 and written as Python
-// does.
-func appendRequested(to []byte, value any) []byte {
-	switch value := value.(type) {
-	case json.Number:
-		return append(to, value...)
-	case float64:
-		return append(to, formats.JSONFloat(value)...)
-	case []any:
-		to = append(to, '[')
-		for at, one := range value {
-			if at > 0 {
-				to = append(to, ',')
-			}
-			to = appendRequested(to, one)
-		}
-		return append(to, ']')
-	case *formats.Object:
-		to = append(to, '{')
-		for at, name := range value.Names() {
-			if at > 0 {
-				to = append(to, ',')
-			}
-			to = appendRequested(append(appendString(to, name), ':'), value.Get(name))
-		}
-		return append(to, '}')
-	}
-	return appendJSON(to, value)
 }
 
 // field is a field of a route: an entry of api.json.

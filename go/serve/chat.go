@@ -99,7 +99,8 @@ func (c *chat) prepare(body *formats.Object) (reply, error) {
 	if err := askLogprobs(v, &wanted); err != nil {
 		return nil, err
 	}
-	if err := checkFormat(v["response_format"]); err != nil {
+	rules, err := c.formats.grammar(v[formatField])
+	if err != nil {
 		return nil, err
 	}
 	var written form = chatForm{}
@@ -114,7 +115,7 @@ func (c *chat) prepare(body *formats.Object) (reply, error) {
 		written = newCallingForm(wantedTools, calls, marks)
 	}
 	made := &answer{
-		form: written, model: c.name, generations: c.texts(wanted, v, ids, most), promptTokens: len(ids),
+		form: written, model: c.name, generations: c.texts(wanted, v, ids, most, rules), promptTokens: len(ids),
 		stream: v.flag("stream"), usage: usage, user: v.text("user"),
 	}
 	if wanted.Logprobs {

@@ -5,6 +5,8 @@ import (
 
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/infer"
+	"github.com/nncuda/nncuda/go/infer/engine"
+	"github.com/nncuda/nncuda/go/infer/grammar"
 	"github.com/nncuda/nncuda/go/tokenizer"
 )
 
@@ -37,10 +39,11 @@ func textChoice(index int, text string, finish, scores any) object {
 
 // served is a model by its name, of at most so many texts at once.
 type served struct {
-	model  *infer.LanguageModel
-	name   string
-	names  *tokenNames
-	places int
+	model   *infer.LanguageModel
+	name    string
+	names   *tokenNames
+	formats *textFormats
+	places  int
 }
 
 // completions makes answers of the bodies of /v1/completions.
@@ -70,7 +73,8 @@ func (c *completions) prepare(body *formats.Object) (reply, error) {
 	echo := v.flag("echo")
 	wanted.Logprobs, wanted.TopLogprobs = scored, int(alternatives)
 	wanted.PromptLogprobs, wanted.PromptTopLogprobs = scored && echo, int(alternatives)
-	if err := checkFormat(v["response_format"]); err != nil {
+	rules, err := c.formats.grammar(v[formatField])
+	if err != nil {
 		return nil, err
 	}
 	made := &answer{form: textForm{}, model: c.name, stream: v.flag("stream"), usage: usage, user: v.text("user")}
@@ -95,7 +99,7 @@ func (c *completions) prepare(body *formats.Object) (reply, error) {
 				return nil, err
 			}
 		}
-		for _, one := range c.texts(wanted, v, ids, v.whole("max_tokens")) {
+		for _, one := range c.texts(wanted, v, ids, v.whole("max_tokens"), rules) {
 			made.generations, made.echoes = append(made.generations, one), append(made.echoes, begin)
 		}
 	}
@@ -167,8 +171,9 @@ func (s *served) shared(v values, prompts int) (wanted infer.Generation, usage b
 	return wanted, usage, nil
 }
 
-// texts are those of a prompt: each with a seed of its own, of at most so many tokens. A full context ends them, too.
-func (s *served) texts(wanted infer.Generation, v values, ids []int32, most int64) []infer.Generation {
+// texts are those of a prompt: each with a seed of its own, of at most so many tokens, and obeying rules where they are not
+// nil. A full context ends them, too.
+func (s *served) texts(wanted infer.Generation, v values, ids []int32, most int64, rules *grammar.Grammar) []infer.Generation {
 	wanted.MaxNewTokens = int(min(most, int64(s.model.Room(len(ids)))))
 	if wanted.MaxNewTokens == 0 {
 		wanted.MaxNewTokens = infer.NoNewTokens
@@ -178,38 +183,11 @@ func (s *served) texts(wanted infer.Generation, v values, ids []int32, most int6
 	for at := range made {
 		made[at] = wanted
 		made[at].Sampling = wanted.Sampling.Of(at)
-	}
-	return made
-}
-
-// noGrammars is why formats of texts are refused.
-const noGrammars = "this server is without llguidance, which would see to it; that of the Python package has it"
-
-// checkFormat refuses formats that llguidance, which this server has not, would have to see to.
-func checkFormat(value any) error {
-	const name = "response_format"
-	asked, ok := value.(*formats.Object)
-	if !ok {
-		return nil
-	}
-	kind, _ := asked.Get("type").(string)
-	known := []string{"type"}
-	switch kind {
-	case "text", "json_object":
-	case "json_schema":
-		known = append(known, "json_schema")
-	default:
-		return invalid(name+".type", asked.Get("type"), words("format_type"))
-	}
-	for _, key := range asked.Names() {
-		if key != known[0] && key != known[len(known)-1] {
-			return unknown(name+"."+key, name)
+		if rules != nil {
+			made[at].Constraints = []engine.Constraint{rules.Constraint()}
 		}
 	}
-	if kind == "text" {
-		return nil
-	}
-	return refusal("unsupported_field", name, named{"name": name, "value": quoted(value), "why": noGrammars})
+	return made
 }
 
 // promptIDs are the ids of a prompt, a text or ids.

@@ -29,23 +29,13 @@ type tokenName struct {
 // `bytes:\xe2`, where it is a part of a character; and as the vocabulary calls it where it adds no text.
 type tokenNames struct {
 	tokenizer tokenizer.TextTokenizer
-	anchor    int32
-	start     int // bytes of the anchor's text
 
 	mu    sync.Mutex
 	known map[int32]tokenName
 }
 
-func newTokenNames(tokens tokenizer.TextTokenizer) (*tokenNames, error) {
-	made := &tokenNames{tokenizer: tokens, known: make(map[int32]tokenName)}
-	if tokens == nil {
-		return made, nil
-	}
-	// Some models drop the space at the start of a text, so a token is decoded after another one.
-	made.anchor = tokens.OrdinaryID()
-	text, err := tokens.Decode([]int32{made.anchor})
-	made.start = len(text)
-	return made, err
+func newTokenNames(tokens tokenizer.TextTokenizer) *tokenNames {
+	return &tokenNames{tokenizer: tokens, known: make(map[int32]tokenName)}
 }
 
 func (n *tokenNames) of(token int32) (tokenName, error) {
@@ -66,12 +56,10 @@ func (n *tokenNames) lookUp(token int32) (tokenName, error) {
 	if n.tokenizer == nil || int(token) >= n.tokenizer.VocabSize() {
 		return tokenName{name: fmt.Sprintf("token_id:%d", token)}, nil
 	}
-	text, err := n.tokenizer.Decode([]int32{n.anchor, token})
+	text, found, err := tokenizer.Added(n.tokenizer, token)
 	if err != nil {
 		return tokenName{}, err
 	}
-	text = text[min(n.start, len(text)):]
-	found := tokenizer.TokenBytes(n.tokenizer, token, text)
 	switch {
 	case string(found) != text:
 		var name strings.Builder

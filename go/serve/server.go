@@ -57,10 +57,6 @@ func New(model *infer.LanguageModel, options Options) (*Server, error) {
 		return nil, &engine.OptionError{Option: "cache_tokens", Problem: fmt.Sprintf("cache_tokens is %d, less than the context "+
 			"of %d tokens; make it larger, or the context smaller", room, model.Context())}
 	}
-	names, err := newTokenNames(model.Tokenizer())
-	if err != nil {
-		return nil, err
-	}
 	s := &Server{
 		log:   &accessLog{json: options.LogFormat == "json", to: cmp.Or(options.Log, io.Discard)},
 		drain: options.Drain, stops: make(chan string, 2), failed: make(chan error, 1),
@@ -70,7 +66,10 @@ func New(model *infer.LanguageModel, options Options) (*Server, error) {
 		s.app.failed.Store(true)
 		s.failed <- err
 	})
-	of := &served{model: model, name: options.Name, names: names, places: s.service.Places()}
+	of := &served{
+		model: model, name: options.Name, names: newTokenNames(model.Tokenizer()), formats: newTextFormats(model),
+		places: s.service.Places(),
+	}
 	s.app = newApp(of, s.service, counted, s.log, options)
 	s.http = &http.Server{
 		Handler: s.app,

@@ -3,6 +3,8 @@ package serve
 import (
 	"fmt"
 	"strconv"
+
+	"github.com/nncuda/nncuda/go/formats"
 )
 
 // How answers are written, to the byte, so that all servers write the same: compact JSON in UTF-8, keys in their order,
@@ -28,7 +30,7 @@ func appendJSON(to []byte, value any) []byte {
 	case bool:
 		return strconv.AppendBool(to, value)
 	case string:
-		return appendString(to, value)
+		return formats.AppendJSONString(to, value)
 	case int:
 		return strconv.AppendInt(to, int64(value), 10)
 	case int32:
@@ -43,7 +45,7 @@ func appendJSON(to []byte, value any) []byte {
 			if at > 0 {
 				to = append(to, ',')
 			}
-			to = appendJSON(append(appendString(to, one.key), ':'), one.value)
+			to = appendJSON(append(formats.AppendJSONString(to, one.key), ':'), one.value)
 		}
 		return append(to, '}')
 	case list:
@@ -57,37 +59,6 @@ func appendJSON(to []byte, value any) []byte {
 		return append(to, ']')
 	}
 	panic(fmt.Sprintf("a %T is nothing that answers hold", value))
-}
-
-const hexDigits = "0123456789abcdef"
-
-// appendString escapes quotes, backslashes and control characters only. Bytes that are no UTF-8 become replacement
-// characters.
-func appendString(to []byte, text string) []byte {
-	to = append(to, '"')
-	for _, sign := range text {
-		switch sign {
-		case '"', '\\':
-			to = append(to, '\\', byte(sign))
-		case '\b':
-			to = append(to, '\\', 'b')
-		case '\f':
-			to = append(to, '\\', 'f')
-		case '\n':
-			to = append(to, '\\', 'n')
-		case '\r':
-			to = append(to, '\\', 'r')
-		case '\t':
-			to = append(to, '\\', 't')
-		default:
-			if sign < 0x20 {
-				to = append(to, '\\', 'u', '0', '0', hexDigits[sign>>4], hexDigits[sign&15])
-			} else {
-				to = append(to, string(sign)...)
-			}
-		}
-	}
-	return append(to, '"')
 }
 
 func jsonOf(value any) []byte { return appendJSON(nil, value) }

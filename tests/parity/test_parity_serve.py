@@ -25,6 +25,22 @@ TEXTS = ["the sea", "a small ship sails the wide sea, " * 3, "waves", 'die grö�
 SERVING = [name for name in languages.SERVING if name != "python"]
 
 
+def of_schema(schema: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, **more}}
+
+
+FORMATS = [
+    {"type": "json_object"},
+    of_schema({"type": "object", "properties": {"größe": {"enum": ["Welle 🌊", 1.5, None]}, "waves": {"type": "array",
+               "items": {"type": "integer", "minimum": -3, "maximum": 99}, "maxItems": 2}}, "required": ["größe"],
+               "additionalProperties": False}),
+    of_schema({"$ref": "#/$defs/list", "$defs": {"list": {"type": "array", "items": {"$ref": "#/$defs/list"}}}},
+              strict=True),
+    of_schema({"type": "string", "pattern": "^[a-c]{2,9}x?$", "description": 'with a "quote"'}, description="letters"),
+    of_schema({"anyOf": [{"type": "number", "exclusiveMinimum": 0.125, "maximum": 1e6}, {"const": {"a": [True]}}]}),
+]  # fmt: skip
+
+
 def requests() -> list[Asked]:
     """Requests of all kinds."""
     found: list[Asked] = []
@@ -47,6 +63,8 @@ def requests() -> list[Asked]:
             common |= {"logprobs": True, "top_logprobs": number % 4} if number % 2 else {"logprobs": number % 4}
         if common["stream"] and number % 2:
             common["stream_options"] = {"include_usage": True}
+        if number % 3 == 0 and number % 16:
+            common["response_format"] = FORMATS[number // 3 % len(FORMATS)]
         text = TEXTS[number % len(TEXTS) if number % 16 else 3]
         if number % 2:
             messages = [{"role": "developer", "content": "sail"}, {"role": "user", "content": text}]
@@ -87,6 +105,24 @@ ITEMS: list[dict[str, Any]] = [
     ]},
     {"role": "user", "content": TEXTS[3]},
 ]  # fmt: skip
+
+
+def unenforceable() -> list[Any]:
+    """Schemas that llguidance does not take."""
+    deep: dict[str, Any] = {}
+    for _ in range(130):
+        deep = {"items": deep}
+    return [
+        deep, {"not": {}}, {"type": "wrong"}, {"type": 3}, {"format": "x", "type": "string"},
+        {"$ref": "https://example.org/x"}, {"$ref": "#/$defs/none"}, {"type": "string", "pattern": "(?=a)"},
+        {"type": "string", "pattern": "("}, {"oneOf": [{"type": "integer"}, {"type": "number"}]},
+        {"minimum": 3, "maximum": 2, "type": "integer"}, {"enum": []}, {"type": "array", "uniqueItems": True},
+        {"minimum": 1e400}, {"minimum": 10**30, "maximum": -(10**30), "type": "number"}, {"properties": []},
+        {"not": {}, "x-guidance": {"lenient": True}}, {"$ref": "#"}, {"enum": list(range(5000))},
+        {"enum": [[{"a": number}] for number in range(1000)], "const": 3},
+    ]  # fmt: skip
+
+
 CHATTED = {"messages": [{"role": "user", "content": "x"}]}
 
 
@@ -106,6 +142,12 @@ def refused() -> list[Asked]:
         {"best_of": 2}, {"best_of": True}, {"suffix": "x"}, {"unknown": 1}, {"x" * 300: 1}, {"echo": 1.5e-9},
         {"response_format": {"type": "other"}}, {"response_format": {"type": "text", "more": 1}},
         {"response_format": 3},
+        *({"response_format": of_schema(schema)} for schema in unenforceable()),
+        *({"response_format": {"type": "json_schema", **one}} for one in (
+            {}, {"json_schema": 3}, {"json_schema": {}}, {"json_schema": {"schema": []}}, {"more": 1},
+            {"json_schema": {"schema": {}, "strict": 1}}, {"json_schema": {"schema": {}, "name": 2.5}},
+            {"json_schema": {"schema": {}, "description": {}}}, {"json_schema": {"schema": {}, "x" * 300: 1}},
+        )),
         {"temperature": [1.0, 123456789012345680.0, 1e22, -0.0, 0.0001, 0.00001, "€" * 80]},
     ]  # fmt: skip
     talk: list[dict[str, Any]] = [
@@ -234,13 +276,20 @@ def test_the_same_refusals(folder: Path, language: str) -> None:
         for asked in (failing, (RESPONSES, {"input": "fail"})):
             wanted, found = (neutral(one.post(asked)) for one in (server, other))
             assert found[0] == wanted[0] and found[0] == (400 if (folder / "chat_template.jinja").exists() else 200)
-        for format in ({"type": "json_object"}, {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}):
-            status, body = other.post((CHAT, {**CHATTED, "response_format": format}))
+
+
+@pytest.mark.case("what a server refuses")
+def test_go_without_llguidance(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it would have to see to is refused by name; all else is served."""
+    monkeypatch.setenv("NNCUDA_LLGUIDANCE", "/nowhere/libllguidance.so")
+    with served("go", folder) as server:
+        for format in FORMATS:
+            status, body = server.post((CHAT, {**CHATTED, "response_format": format}))
             error = json.loads(body)["error"]
             assert (status, error["param"], error["code"]) == (400, "response_format", "unsupported_field")
-            status, body = other.post((RESPONSES, {"input": "x", "text": {"format": format}}))
-            error = json.loads(body)["error"]
-            assert (status, error["param"], error["code"]) == (400, "text.format", "unsupported_field")
+            assert "found no libllguidance.so" in error["message"]
+        asked = {**CHATTED, "response_format": {"type": "text"}, "max_tokens": 3}
+        assert server.post((CHAT, asked))[0] == 200
 
 
 @pytest.mark.case("who may ask a server")

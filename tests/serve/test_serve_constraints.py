@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import numpy as np
 import pytest
 from small_server import Running, serving
 
-from nncuda.serve.constraints import GrammarConstraint, Grammars
+from nncuda.infer.grammar import NO_FORCING, GrammarConstraint, GrammarError, Grammars
 from nncuda.tokenizer import Tokenizer
 
 MESSAGES = [{"role": "user", "content": "the sea"}]
@@ -93,6 +94,7 @@ def test_without_an_end_id(tokenizer: Tokenizer, running: Running) -> None:
         (of_schema({}, more=1), ".json_schema.more", "is not a field of response_format.json_schema"),
         (of_schema({}, strict=1), ".json_schema.strict", "is 1; it must be true or false"),
         (of_schema({"not": {}}), ".json_schema.schema", "cannot be enforced: Unimplemented keys"),
+        (of_schema({"not": {}, "x-guidance": {"lenient": True}}), ".json_schema.schema", "cannot be enforced: Unimpl"),
         (of_schema({"type": "wrong"}), ".json_schema.schema", "cannot be enforced: Invalid type: wrong"),
         (of_schema({"format": "x", "type": "string"}), ".json_schema.schema", "cannot be enforced: Unknown format: x"),
         (of_schema({"$ref": "https://example.org/x"}), ".json_schema.schema", "cannot be enforced"),
@@ -103,6 +105,22 @@ def test_what_is_refused(running: Running, given: dict[str, Any], param: str, pr
     error = running.error("/v1/chat/completions", {"messages": MESSAGES, "response_format": given})
     assert (error["status"], error["param"]) == (400, "response_format" + param)
     assert error["message"].startswith(f"response_format{param} {problem}")
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        ({"enum": list(range(5000))}, "it has more than 4096 brackets, commas and colons"),
+        ({"$ref": "#"}, "NoExtensionBias"),
+        ({"allOf": [{"anyOf": [{"properties": {f"{a}{b}": {}}} for a in range(4)]} for b in range(12)]}, "schema too"),
+    ],
+)  # fmt: skip
+def test_what_costs_too_much(running: Running, schema: dict[str, Any], problem: str) -> None:
+    """What llguidance could not bear is refused at once, and so is what no text obeys."""
+    begun = time.monotonic()
+    error = running.error("/v1/completions", {"prompt": "x", "response_format": of_schema(schema)})
+    assert error["message"].startswith(f"response_format.json_schema.schema cannot be enforced: {problem}")
+    assert time.monotonic() - begun < 30
 
 
 def test_a_constraint_that_fails_ends_its_own_text_alone(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,14 +135,63 @@ def test_a_constraint_that_fails_ends_its_own_text_alone(running: Running, monke
     assert running.at_rest
 
 
+def allowed(constraint: GrammarConstraint) -> set[int]:
+    """The tokens that a constraint allows next."""
+    return set(np.flatnonzero(np.unpackbits(constraint.mask().view(np.uint8), bitorder="little")).tolist())
+
+
 def test_masks(running: Running) -> None:
     """Bit by bit: at the beginning of an object a brace or a space may come, and no token that is no text."""
-    grammar = Grammars(running.model).of({"type": "json_object"})
-    assert grammar is not None
-    one, other = grammar.constraint(), grammar.constraint()
     tokenizer = running.model.tokenizer
+    grammar = Grammars(tokenizer, running.model.config.vocab_size).json_schema({"type": "object"})
+    one, other = grammar.constraint(), grammar.constraint()
     (brace,) = [token for token in range(tokenizer.vocab_size) if tokenizer.piece(token) == "<0x7B>"]
-    bits = np.unpackbits(one.mask().view(np.uint8), bitorder="little")
-    assert bits[brace] and not bits[tokenizer.begin_id] and not bits[tokenizer.end_id]
+    may = allowed(one)
+    assert brace in may and tokenizer.begin_id not in may and tokenizer.end_id not in may
     one.accept(brace)
-    assert not np.array_equal(one.mask(), other.mask())  # each has a state of its own
+    assert allowed(one) != allowed(other)  # each has a state of its own
+
+
+class Spaced:
+    """A tokenizer of a few words, which puts a space before every text, as those of Llama do."""
+
+    words = ("</s>", "a", " ", "{", "}", '"', ":", '{"', ' {"', '"}', "kind", '":', '":"', ' "', "sea", "1")
+    vocab_size, ordinary_id, end_ids = len(words), 1, frozenset({0})
+
+    def decode(self, ids: list[int]) -> str:
+        return "".join(self.words[token] for token in ids if token)
+
+    def piece(self, token: int) -> str:
+        return self.words[token]
+
+    def encode(self, text: str) -> list[int]:
+        raise AssertionError("no text of a grammar is cut")
+
+
+def test_the_model_cuts_texts_into_tokens() -> None:
+    """Where a grammar leaves one text, every way to cut it is allowed, and none with a space that the text lacks."""
+    schema = {"type": "object", "properties": {"kind": {"enum": ["sea"]}}, "required": ["kind"]}
+    grammar = Grammars(Spaced(), 17).json_schema({**schema, "additionalProperties": False})  # type: ignore[arg-type]
+    constraint, steps = grammar.constraint(), []
+    for word in ('{"', "kind", '":"', "sea", '"}'):
+        steps.append({Spaced.words[token] for token in allowed(constraint)})
+        constraint.accept(Spaced.words.index(word))
+    assert steps == [{"{", '{"'}, {"kind"}, {'"', '":', '":"'}, {"sea"}, {'"', '"}'}]
+    assert not constraint.mask().any()
+
+
+def test_a_grammar_in_lark() -> None:
+    """Texts around JSON; what is wrong is said in one line."""
+    grammars = Grammars(Spaced(), 16)  # type: ignore[arg-type]
+    constraint = grammars.llguidance(f'{NO_FORCING}start: "a" ("1" | %json {{"enum": ["sea"]}}) "a"').constraint()
+    constraint.accept(1)
+    assert {Spaced.words[token] for token in allowed(constraint)} == {"1", '"'}
+    constraint.accept(Spaced.words.index("1"))
+    constraint.accept(1)
+    assert not constraint.mask().any()
+    with pytest.raises(RuntimeError, match="the grammar failed: "):
+        constraint.accept(2)
+    for wrong in ("start: @nothing", "start: (", ""):
+        with pytest.raises(GrammarError) as failed:
+            grammars.llguidance(NO_FORCING + wrong)
+        assert "\n" not in str(failed.value) and len(str(failed.value)) <= 300

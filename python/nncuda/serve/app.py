@@ -21,7 +21,7 @@ from .api import ApiError
 from .bodies import ClientGone, read_json_body
 from .chat import Chat
 from .completions import Completions
-from .constraints import Grammars
+from .constraints import Formats
 from .guard import Guard
 from .metrics import CONTENT_TYPE, Metrics
 from .responses import Response, Responses
@@ -87,9 +87,9 @@ class App:
         # Tokenizers are not made for several threads, and long texts take them long: one thread makes ids of all texts.
         self._texts = ThreadPoolExecutor(1, "nncuda-texts")
         self._preparing = 0  # requests that wait for it, or that it works on
-        grammars, places = Grammars(self._model), service.places
-        completions, chat = (kind(self._model, name, grammars, places) for kind in (Completions, Chat))
-        responses, tokens = Responses(self._model, name, grammars), Tokens(self._model, name)
+        formats, places = Formats(self._model), service.places
+        completions, chat = (kind(self._model, name, formats, places) for kind in (Completions, Chat))
+        responses, tokens = Responses(self._model, name, formats), Tokens(self._model, name)
         self._routes = [
             _route(path, method, endpoint)
             for path, method, endpoint in (

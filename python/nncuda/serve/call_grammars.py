@@ -11,14 +11,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ..infer.grammar import NO_FORCING, SPACES
 from .tool_calls import CallForm
 from .tools import Tool, Tools
-
-#: Between the parts of a JSON text, as a regular expression: without a bound, a model could go on with spaces for ever.
-SPACES_PATTERN = r"[ \n\r\t]{0,32}"
-
-#: The model cuts a text into tokens, also where the grammar leaves it no choice of characters.
-_NO_FORCING = '%llguidance {"no_forcing": true}\n'
 
 
 def call_grammar(tools: Tools, form: CallForm, marks: Mapping[str, int]) -> str:
@@ -32,7 +27,7 @@ def call_grammar(tools: Tools, form: CallForm, marks: Mapping[str, int]) -> str:
     for number, tool in enumerate(functions):
         head = f'{{"name": "{tool.name}", "{form.arguments}": '
         rules.append(f'item{number}: {_text(head)} @arguments{number} "}}"')
-    grammars: list[dict[str, Any]] = [{"name": "calls", "lark_grammar": _NO_FORCING + "\n".join(rules) + "\n"}]
+    grammars: list[dict[str, Any]] = [{"name": "calls", "lark_grammar": NO_FORCING + "\n".join(rules) + "\n"}]
     for number, tool in enumerate(functions):
         grammars.append({"name": f"arguments{number}", "json_schema": arguments_schema(tool, tools.enforces(tool))})
     return schema_grammar(grammars)
@@ -50,7 +45,7 @@ def arguments_schema(tool: Tool, enforced: bool) -> dict[str, Any]:
         schema |= {"properties": {}, "additionalProperties": False}
     elif enforced and tool.parameters is not None:
         schema |= tool.parameters
-    return {**schema, "x-guidance": {"whitespace_pattern": SPACES_PATTERN}}
+    return {**schema, "x-guidance": {"whitespace_pattern": SPACES}}
 
 
 def _start(tools: Tools, form: CallForm, marks: Mapping[str, int]) -> str:

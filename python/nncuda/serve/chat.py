@@ -14,7 +14,7 @@ from ..infer.language_model import PLAIN_STOPS
 from .answers import Answer, check_bias, check_choices, check_length, new_id, samplings
 from .api import ApiError
 from .completions import check_model, end_ids, stream_usage
-from .constraints import Grammars
+from .constraints import Formats
 from .fields import Checker
 from .logprobs import ChatLogprobs, TokenNames
 from .messages import place_of_tools, plain_messages
@@ -136,11 +136,11 @@ class Chat:
 
     path = "/v1/chat/completions"
 
-    def __init__(self, model: LanguageModel, name: str, grammars: Grammars, places: int):
+    def __init__(self, model: LanguageModel, name: str, formats: Formats, places: int):
         self._model = model
         self._name = name
         self._names = TokenNames(model.tokenizer)
-        self._grammars = grammars
+        self._formats = formats
         self._places = places
         self._checker = Checker("chat", self.path)
 
@@ -169,12 +169,12 @@ class Chat:
             length = min(length, asked)
         stop = answer_stops(self._model, values)
         alternatives = self._alternatives(values)
-        grammar = self._grammars.of(values["response_format"])
+        grammar = self._formats.of(values["response_format"])
         form, identity = ChatForm(), new_id(ChatForm.id_prefix)
         if tools is not None:
             assert calls is not None
             marks = control_tokens(calls, self._model.tokenizer, self._names)
-            grammar = self._grammars.of_calls(tools, calls, marks)
+            grammar = self._formats.of_calls(tools, calls, marks)
             form = CallingForm(identity, tools, calls, marks)
         generations = [
             Generation(

@@ -10,7 +10,7 @@ from ..errors import OutOfRangeError
 from ..infer import LanguageModel
 from .answers import Answer, check_bias, check_choices, check_length, samplings
 from .api import WORDS, ApiError
-from .constraints import Grammars
+from .constraints import Formats
 from .fields import Checker
 from .logprobs import CompletionLogprobs, TokenNames
 from .service import Generation
@@ -46,11 +46,11 @@ class Completions:
 
     path = "/v1/completions"
 
-    def __init__(self, model: LanguageModel, name: str, grammars: Grammars, places: int):
+    def __init__(self, model: LanguageModel, name: str, formats: Formats, places: int):
         self._model = model
         self._name = name
         self._names = TokenNames(model.tokenizer)
-        self._grammars = grammars
+        self._formats = formats
         self._places = places
         self._checker = Checker("completions", self.path)
 
@@ -63,7 +63,7 @@ class Completions:
         ends = end_ids(self._model, values)
         check_bias(values["logit_bias"], self._model.config.vocab_size)
         logprobs = values["logprobs"]
-        grammar = self._grammars.of(values["response_format"])
+        grammar = self._formats.of(values["response_format"])
         prompts = [
             prompt_ids(self._model, prompt, "prompt" if len(values["prompt"]) == 1 else f"prompt[{number}]")
             for number, prompt in enumerate(values["prompt"])

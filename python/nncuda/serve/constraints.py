@@ -1,24 +1,18 @@
-"""Constrained output: JSON, or JSON of a schema, by llguidance, which says after each token which may be next.
+"""Constrained output: JSON, or JSON of a schema.
 
 Building a grammar takes up to a second, and the vocabulary is handed over once, with the first grammar.
-(https://github.com/guidance-ai/llguidance)
 """
 
 from __future__ import annotations
 
 import functools
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import llguidance
-import numpy as np
-
 from ..infer import LanguageModel
-from ..tokenizer.tokenizer import TextTokenizer
+from ..infer.grammar import Grammar, GrammarError, Grammars
 from .api import WORDS, ApiError, quoted
-from .call_grammars import SPACES_PATTERN, arguments_schema, call_grammar, schema_grammar
-from .logprobs import TokenNames
+from .call_grammars import arguments_schema, call_grammar
 from .tool_calls import CallForm
 from .tools import Tools
 
@@ -27,42 +21,8 @@ _SCHEMA_KEYS = ("name", "description", "schema", "strict")
 _JSON = {"type": "object"}
 
 
-class Grammar:
-    """What texts of a request must obey. Each text takes a constraint of its own."""
-
-    def __init__(self, matcher: llguidance.LLMatcher):
-        self._matcher = matcher
-
-    def constraint(self) -> GrammarConstraint:
-        return GrammarConstraint(self._matcher.deep_copy())
-
-
-class GrammarConstraint:
-    """A `Constraint` by a grammar."""
-
-    def __init__(self, matcher: llguidance.LLMatcher):
-        self._matcher = matcher
-
-    def mask(self) -> np.ndarray:
-        """The tokens that are allowed next; none when the grammar allows no more text."""
-        self._check()
-        if self._matcher.is_stopped():
-            return np.zeros(1, np.int32)
-        mask = np.frombuffer(self._matcher.compute_bitmask(), np.int32)
-        self._check()  # a limit of what a step may take
-        return mask
-
-    def accept(self, token: int) -> None:
-        self._matcher.consume_token(token)
-        self._check()
-
-    def _check(self) -> None:
-        if self._matcher.is_error():
-            raise RuntimeError(f"the grammar failed: {self._matcher.get_error()}")
-
-
-class Grammars:
-    """Makes grammars for texts of one model. For one thread at a time."""
+class Formats:
+    """Makes grammars of what requests ask for, for texts of one model. For one thread at a time."""
 
     def __init__(self, model: LanguageModel):
         self._model = model
@@ -100,64 +60,26 @@ class Grammars:
         for number, tool in enumerate(tools.offered):
             if tool in tools.callable and tools.enforces(tool):
                 name = f"tools[{number}].function.parameters"
-                self._check(schema_grammar([{"json_schema": arguments_schema(tool, True)}]), name)
-        return self._made(call_grammar(tools, form, marks), "tools")
+                self._made(lambda tool=tool: self._grammars.json_schema(arguments_schema(tool, True)), name)
+        return self._made(lambda: self._grammars.llguidance(call_grammar(tools, form, marks)), "tools")
 
     def _built(self, schema: dict[str, Any], field: str, place: str) -> Grammar:
         """The grammar of the schema that stands at a place within a field."""
         if self._model.tokenizer is None:
             raise ApiError("no_tokenizer", field, name=field)
-        name = f"{place}.schema"
+        return self._made(lambda: self._grammars.json_schema(schema), f"{place}.schema")
+
+    def _made(self, make: Callable[[], Grammar], name: str) -> Grammar:
+        """ApiError for a grammar that cannot be enforced; `name` is what it is made of."""
         try:
-            text = llguidance.LLMatcher.grammar_from_json_schema(
-                json.dumps(schema), overrides={"whitespace_pattern": SPACES_PATTERN}
-            )
-        except ValueError as error:
+            return make()
+        except GrammarError as error:
             raise ApiError("bad_schema", name, name=name, why=error) from None
-        return self._made(text, name)
-
-    def _check(self, text: str, name: str) -> None:
-        """ApiError for a grammar that cannot be enforced; `name` is what it was made of."""
-        problem = llguidance.LLMatcher.validate_grammar(text, self._vocabulary)
-        if problem:  # also a warning: a keyword that would not be enforced
-            raise ApiError("bad_schema", name, name=name, why=" ".join(problem.split())[:300])
-
-    def _made(self, text: str, name: str) -> Grammar:
-        self._check(text, name)
-        matcher = llguidance.LLMatcher(self._vocabulary, text, log_level=0)
-        if matcher.is_error():
-            raise ApiError("bad_schema", name, name=name, why=" ".join(matcher.get_error().split())[:300])
-        return Grammar(matcher)
 
     @functools.cached_property
-    def _vocabulary(self) -> llguidance.LLTokenizer:
+    def _grammars(self) -> Grammars:
         assert self._model.tokenizer is not None
-        vocabulary = _Vocabulary(self._model.tokenizer, self._model.config.vocab_size)
-        return llguidance.LLTokenizer(
-            llguidance.TokenizerWrapper(vocabulary), n_vocab=len(vocabulary.tokens), eos_token=vocabulary.ends
-        )
-
-
-class _Vocabulary:
-    """A tokenizer as llguidance takes it. Tokens that add no text are special to it: no text may have them. Where none
-    ends a text, one beyond the vocabulary does, which is never drawn: then a text ends when no token is left."""
-
-    def __init__(self, tokenizer: TextTokenizer, size: int):
-        self._tokenizer = tokenizer
-        names = TokenNames(tokenizer)
-        found = [names[token] for token in range(size)]
-        # To llguidance a token of a byte FF, which no text has, is a special one.
-        self.tokens = [one.bytes or b"\xff" + one.name.encode() for one in found]
-        self.special_token_ids = [token for token, one in enumerate(found) if not one.bytes]
-        self.ends = sorted(tokenizer.end_ids) or [size]
-        if self.ends == [size]:
-            self.tokens.append(b"\xff</s>")
-            self.special_token_ids.append(size)
-        self.eos_token_id = self.ends[0]
-        self.bos_token_id = None
-
-    def __call__(self, text: str) -> list[int]:
-        return self._tokenizer.encode(text)
+        return Grammars(self._model.tokenizer, self._model.config.vocab_size)
 
 
 def _kind(described: dict[str, Any], name: str) -> str:

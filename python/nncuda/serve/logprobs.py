@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..infer import TokenLogprobs
-from ..tokenizer.token_bytes import token_bytes
+from ..tokenizer.token_bytes import AddedText
 from ..tokenizer.tokenizer import TextTokenizer
 
 #: What stands for a log-probability that is less, or that is none, as JSON has no infinity.
@@ -33,10 +33,7 @@ class TokenNames:
     def __init__(self, tokenizer: TextTokenizer | None):
         self._tokenizer = tokenizer
         self._known: dict[int, Token] = {}
-        if tokenizer is not None:
-            # Some models drop the space at the start of a text, so a token is decoded after another one.
-            self._anchor = tokenizer.ordinary_id
-            self._start = len(tokenizer.decode([self._anchor]))
+        self._added = None if tokenizer is None else AddedText(tokenizer)
 
     def __getitem__(self, token: int) -> Token:
         found = self._known.get(token)
@@ -45,10 +42,9 @@ class TokenNames:
         return found
 
     def _look_up(self, token: int) -> Token:
-        if self._tokenizer is None or token >= self._tokenizer.vocab_size:
+        if self._tokenizer is None or self._added is None or token >= self._tokenizer.vocab_size:
             return Token(f"token_id:{token}", "", b"")
-        text = self._tokenizer.decode([self._anchor, token])[self._start :]
-        found = token_bytes(self._tokenizer, token, text)
+        text, found = self._added.of(token)
         if found != text.encode():
             return Token("bytes:" + "".join(f"\\x{byte:02x}" for byte in found), text, found)
         return Token(text or self._tokenizer.piece(token), text, found)

@@ -18,7 +18,7 @@ from .answers import check_bias, respond, samplings, start
 from .api import WORDS, ApiError, quoted
 from .chat import answer_stops, conversation_ids
 from .completions import check_model, end_ids
-from .constraints import Grammars
+from .constraints import Formats
 from .fields import Checker
 from .items import input_messages
 from .logprobs import ChatLogprobs, TokenNames
@@ -31,11 +31,11 @@ class Responses:
 
     path = "/v1/responses"
 
-    def __init__(self, model: LanguageModel, name: str, grammars: Grammars):
+    def __init__(self, model: LanguageModel, name: str, formats: Formats):
         self._model = model
         self._name = name
         self._names = TokenNames(model.tokenizer)
-        self._grammars = grammars
+        self._formats = formats
         self._checker = Checker("responses", self.path)
 
     def prepare(self, body: dict[str, Any]) -> Response:
@@ -51,7 +51,7 @@ class Responses:
             length = min(length, values["max_output_tokens"])
         alternatives = _alternatives(values)
         described = _format(values["text"])
-        grammar = self._grammars.of_text(described)
+        grammar = self._formats.of_text(described)
         (sampling,) = samplings(values)
         generation = Generation(
             prompt,

@@ -1,4 +1,4 @@
-"""The bytes that a token stands for, by its name in the vocabulary."""
+"""What single tokens add to a text: its characters, and its bytes where it may be a part of a character only."""
 
 from __future__ import annotations
 
@@ -19,6 +19,22 @@ def _alphabet() -> dict[str, int]:
 
 
 _BYTES = _alphabet()
+
+
+class AddedText:
+    """What tokens of a tokenizer add to a text that others have begun."""
+
+    def __init__(self, tokenizer: TextTokenizer):
+        self._tokenizer = tokenizer
+        # Some models drop the space at the start of a text, so a token is decoded after another one.
+        self._anchor = tokenizer.ordinary_id
+        self._start = len(tokenizer.decode([self._anchor]))
+
+    def of(self, token: int) -> tuple[str, bytes]:
+        """The text of a token and its bytes, both empty for tokens that add no text. They differ where it is a part of
+        a character, whose text is U+FFFD. ValueError for an id outside the vocabulary."""
+        text = self._tokenizer.decode([self._anchor, token])[self._start :]
+        return text, token_bytes(self._tokenizer, token, text)
 
 
 def token_bytes(tokenizer: TextTokenizer, token: int, text: str) -> bytes:

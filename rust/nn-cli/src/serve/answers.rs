@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use nn_core::infer::{Event, Finish, GenerateOptions, Sampling};
+use nn_core::infer::{Event, Finish, GenerateOptions, GrammarConstraint, Sampling};
 
 use super::api::ApiError;
 use super::calling::{Calling, Calls};
@@ -29,6 +29,7 @@ pub(super) struct Text {
     pub(super) options: GenerateOptions,
     /// What it begins with.
     pub(super) echo: String,
+    pub(super) constraint: Option<GrammarConstraint>,
 }
 
 /// The texts of a request, not submitted yet.

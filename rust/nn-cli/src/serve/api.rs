@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use nn_core::format::Value;
+use nn_core::format::{Value, write_json};
 use serde::Deserialize;
 
 use super::tool_calls::CallForm;
-use super::wire::{Json, quoted_json};
+use super::wire::Json;
 
 /// The table of the servers.
 pub(super) static API: LazyLock<Api> = LazyLock::new(|| {
@@ -186,7 +186,7 @@ pub(super) fn cut(name: &str) -> String {
 
 /// A value of a request as errors quote it: its JSON, cut off where it is long.
 pub(super) fn quoted(value: &Value) -> String {
-    let (mut text, most) = (quoted_json(value), API.limits.shown_characters);
+    let (mut text, most) = (write_json(value), API.limits.shown_characters);
     if let Some((end, _)) = text.char_indices().nth(most) {
         text.truncate(end);
         text.push('…');

@@ -163,15 +163,16 @@ fn restore<'t>(value: &mut Value, numbers: &mut impl Iterator<Item = &'t [u8]>) 
 
 #[cfg(test)]
 mod tests {
+    use nn_core::format::write_json;
+
     use super::*;
-    use crate::serve::wire::quoted_json;
 
     #[test]
     fn whole_numbers_stay_whole() {
         let text = r#"{"a":[1,1.5,"7\\\"8",1e3,-0],"b":{"c":-100000000000000000000000000000,"d":NaN},"e":1e999,"f":18446744073709551616}"#;
         let read = object(text.as_bytes()).unwrap();
         let expected = text.replace("1e3", "1000.0").replace("-0]", "0]").replace("1e999", "Infinity");
-        assert_eq!(quoted_json(&Value::Table(read)), expected);
+        assert_eq!(write_json(&Value::Table(read)), expected);
         for wrong in
             ["", "[]", "3", r#"{"a":1,"a":2}"#, r#"{"a":"\ud800"}"#, r#"{"a":01}"#, r#"{"a":01e999}"#, r#"{"a":-NaN}"#]
         {

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use nn_core::infer::{LanguageModel, TokenLogprobs};
-use nn_core::tokenizer::TextTokenizer;
 
 use super::wire::Json;
 
@@ -44,12 +43,7 @@ impl TokenNames {
         let tokenizer = self.model.tokenizer().filter(|tokenizer| (token as usize) < tokenizer.vocab_size());
         let unnamed = || Token { name: format!("token_id:{token}"), characters: 0, bytes: Vec::new() };
         let Some(tokenizer) = tokenizer else { return unnamed() };
-        // Some models drop the space at the start of a text, so a token is decoded after another one.
-        let anchor = tokenizer.ordinary_id();
-        let texts = tokenizer.decode(&[anchor]).and_then(|start| Ok((start, tokenizer.decode(&[anchor, token])?)));
-        let Ok((start, both)) = texts else { return unnamed() };
-        let text: String = both.chars().skip(start.chars().count()).collect();
-        let bytes = token_bytes(tokenizer, token, &text);
+        let (text, bytes) = tokenizer.added(token);
         let name = if bytes != text.as_bytes() {
             bytes.iter().fold("bytes:".to_owned(), |name, byte| name + &format!("\\x{byte:02x}"))
         } else if text.is_empty() {
@@ -58,27 +52,6 @@ impl TokenNames {
             text.clone()
         };
         Token { name, characters: text.chars().count(), bytes }
-    }
-}
-
-/// The bytes of a token that decodes to `text`, where that may be a part of a character only.
-fn token_bytes(tokenizer: &TextTokenizer, token: i32, text: &str) -> Vec<u8> {
-    let whole = || text.as_bytes().to_vec();
-    let Some(name) = tokenizer.piece(token).filter(|_| text.contains('\u{fffd}')) else { return whole() };
-    let byte = name.strip_prefix("<0x").and_then(|name| name.strip_suffix('>')).filter(|digits| digits.len() == 2);
-    if let Some(byte) = byte.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-        return vec![byte];
-    }
-    name.chars().map(byte_of).collect::<Option<_>>().unwrap_or_else(whole)
-}
-
-/// Byte-level tokenizers write each byte as a character: printable ones as themselves, the others from U+0100 on.
-/// (Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.2)
-fn byte_of(sign: char) -> Option<u8> {
-    let printable = |byte: &u8| matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
-    match u32::from(sign) {
-        code @ 0..=0xff => u8::try_from(code).ok().filter(printable),
-        code => (0..=u8::MAX).filter(|byte| !printable(byte)).nth((code - 0x100) as usize),
     }
 }
 
@@ -140,15 +113,4 @@ pub(super) fn entries_of(names: &TokenNames, tokens: &[Scored]) -> Vec<Json> {
         Json::Object(whole)
     };
     scored.map(whole).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn characters_of_byte_level_tokenizers_are_bytes() {
-        let found: Vec<Option<u8>> = "!ĀġĢŃÿ\u{144}".chars().map(byte_of).collect();
-        assert_eq!(found, [Some(0x21), Some(0), Some(0x7f), Some(0x80), Some(0xad), Some(0xff), None]);
-    }
 }

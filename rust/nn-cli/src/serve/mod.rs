@@ -11,6 +11,7 @@ mod bodies;
 mod call_grammars;
 mod calling;
 mod connection;
+mod constraints;
 mod exchange;
 mod fields;
 mod guard;

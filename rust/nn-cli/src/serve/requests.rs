@@ -3,13 +3,15 @@
 
 use nn_core::Error;
 use nn_core::format::{Table, Value};
-use nn_core::infer::{GenerateOptions, LanguageModel, PLAIN_STOPS};
+use nn_core::infer::{GenerateOptions, Grammar, LanguageModel, PLAIN_STOPS};
 use nn_core::tokenizer::{Encoding, Rendering, TextTokenizer};
 use serde::Serialize;
 
 use super::answers::{Asked, Form, Text, check_bias, check_choices, check_length, samplings};
+use super::answers::{Asked, Form, Text, check_bias, check_choices, check_length, samplings};
 use super::api::{API, ApiError, cut};
 use super::calling::Calling;
+use super::constraints::Formats;
 use super::fields::{Checker, GivenInput, GivenPrompt, Values, refused};
 use super::items::input_messages;
 use super::messages::{place_of_tools, plain_messages};
@@ -24,6 +26,7 @@ pub(super) struct Requests {
     model: LanguageModel,
     name: String,
     places: usize,
+    formats: Formats,
     completions: Checker,
     chat: Checker,
     responses: Checker,
@@ -34,6 +37,7 @@ pub(super) struct Requests {
 impl Requests {
     pub(super) fn new(model: LanguageModel, name: &str, places: usize) -> Self {
         Self {
+            formats: Formats::new(model.clone()),
             model,
             name: name.to_owned(),
             places,
@@ -55,7 +59,7 @@ impl Requests {
         check_choices(given.len() * samplings.len(), self.places)?;
         let end_ids = self.end_ids(&values)?;
         check_bias(&values, self.model.config().vocab_size)?;
-        check_format(&values)?;
+        let grammar = self.formats.grammar(&values)?;
         let logprobs = values.integer("logprobs").map(|count| count as usize);
         let name = |number: usize| if given.len() == 1 { "prompt".to_owned() } else { format!("prompt[{number}]") };
         let prompts = given.iter().enumerate().map(|(number, one)| self.prompt_ids(one, &name(number)));
@@ -77,6 +81,7 @@ impl Requests {
                     prompt_logprobs: logprobs.filter(|_| echoed),
                 },
                 echo: echo.clone(),
+                constraint: grammar.as_ref().map(Grammar::constraint),
             }));
         }
         Ok(asked(Form::Completion, texts, prompt_tokens, usage, &values, logprobs.is_some()))
@@ -108,7 +113,7 @@ impl Requests {
         let room = self.model.room(prompt.len());
         let length = asked_tokens(&values)?.map_or(room, |most| room.min(most));
         let logprobs = alternatives(&values)?;
-        check_format(&values)?;
+        let grammar = self.formats.grammar(&values)?;
         let calling = match (tools, calls) {
             (Some(tools), Some(form)) => {
                 tools.check_enforced(&values)?;
@@ -128,6 +133,7 @@ impl Requests {
                 prompt_logprobs: None,
             },
             echo: String::new(),
+            constraint: grammar.as_ref().map(Grammar::constraint),
         };
         let texts = samplings.into_iter().map(text).collect();
         Ok(Asked { calling, ..asked(Form::Chat, texts, prompt_tokens, usage, &values, logprobs.is_some()) })
@@ -319,7 +325,7 @@ fn asked(form: Form, texts: Vec<Text>, prompt_tokens: usize, usage: bool, values
 }
 
 /// What a request that was not wrong failed with.
-fn failed(error: &Error) -> ApiError {
+pub(super) fn failed(error: &Error) -> ApiError {
     super::log::message("error", &format!("a request failed: {error}"));
     ApiError::new("internal_error", &[])
 }
@@ -348,12 +354,7 @@ fn stream_usage(values: &Values) -> Result<bool, ApiError> {
     }
 }
 
-/// Refuses a form that this server does not enforce: it writes free texts.
-fn check_format(values: &Values) -> Result<(), ApiError> {
-    values.object("response_format").map_or(Ok(()), |format| check_free(&format, "response_format"))
-}
-
-/// The same of the `format` of a `text`.
+/// Refuses a `text` whose `format` this server does not enforce: it writes free texts.
 fn check_text(values: &Values) -> Result<(), ApiError> {
     let Some(text) = values.object("text") else { return Ok(()) };
     for (key, value) in text.iter() {

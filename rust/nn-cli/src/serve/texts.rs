@@ -68,10 +68,14 @@ impl Live {
             }
         }
         if let Some(finish) = event.finish {
-            self.finish = Some(finish);
-            self.place = None;
-            app.metrics().ended(finish.name(), now - self.submitted);
+            self.end(app, finish);
         }
+    }
+
+    fn end(&mut self, app: &App, finish: Finish) {
+        self.finish = Some(finish);
+        self.place = None;
+        app.metrics().ended(finish.name(), self.submitted.elapsed());
     }
 }
 
@@ -106,7 +110,11 @@ impl Answer {
         let mut answer = Self { app, exchange, writer, texts: Vec::new(), stream, user, prompt_tokens, stage };
         for (text, place) in asked.texts.into_iter().zip(places) {
             let submitted = Instant::now();
-            let begun = answer.app.model().generate(Prompt::Ids(text.prompt), &text.options);
+            let (model, prompt) = (answer.app.model(), Prompt::Ids(text.prompt));
+            let begun = match text.constraint {
+                None => model.generate(prompt, &text.options),
+                Some(constraint) => model.generate_constrained(prompt, &text.options, Box::new(constraint)),
+            };
             let events = begun.map_err(|error| unexpected(&error))?.into_stream();
             let (place, first, last, finish) = (Some(place), None, None, None);
             answer.texts.push(Live { events, place, submitted, first, last, finish });
@@ -207,7 +215,10 @@ impl Answer {
                 Ok(event)
             }
             Some(Err(error @ Error::Step(_))) => Err(self.app.fail(error)),
-            Some(Err(error)) => Err(unexpected(&error)),
+            Some(Err(error)) => {
+                text.end(&self.app, Finish::Failed); // by its constraint
+                Err(unexpected(&error))
+            }
             None => Err(self.app.fail(Error::value("the engine's thread has ended"))),
         }
     }

@@ -1,7 +1,5 @@
 //! How answers are written, to the byte, so that all servers write the same; see "Bytes" in docs/serving.md.
 
-use nn_core::format::Value;
-
 /// A value of an answer. Objects keep their order.
 #[derive(Clone, Debug)]
 pub(super) enum Json {
@@ -88,52 +86,8 @@ fn string(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default() // a text is always JSON
 }
 
-/// The JSON of a request's value as errors quote it: numbers with a fraction are f64, written as Python does.
-pub(super) fn quoted_json(value: &Value) -> String {
-    let mut out = String::new();
-    write_quoted(value, &mut out);
-    out
-}
-
-fn write_quoted(value: &Value, out: &mut String) {
-    match value {
-        Value::None => out.push_str("null"),
-        Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-        Value::Integer(number) => out.push_str(&number.to_string()),
-        Value::Float(number) => out.push_str(&python_float(*number)),
-        Value::Text(text) => out.push_str(&string(text)),
-        Value::List(list) => write_between(out, ['[', ']'], list, write_quoted),
-        Value::Table(table) => {
-            let entries: Vec<_> = table.iter().collect();
-            write_between(out, ['{', '}'], &entries, |(name, one), out| {
-                out.push_str(&string(name));
-                out.push(':');
-                write_quoted(one, out);
-            });
-        }
-    }
-}
-
-/// A number as Python's `repr` has it: the fewest digits that give it back, with an exponent below -4 and from 16 on.
-fn python_float(number: f64) -> String {
-    if !number.is_finite() {
-        let word = if number.is_nan() { "NaN" } else { "Infinity" };
-        return format!("{}{word}", if number < 0.0 { "-" } else { "" });
-    }
-    let short = format!("{number:e}");
-    let (digits, exponent) = short.split_once('e').unwrap_or((&short, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-4..16).contains(&exponent) {
-        return format!("{number:?}");
-    }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{digits}e{sign}{:02}", exponent.abs())
-}
-
 #[cfg(test)]
 mod tests {
-    use nn_core::format::parse_json;
-
     use super::*;
 
     #[test]
@@ -144,12 +98,5 @@ mod tests {
         );
         let list = Json::List(vec![Json::Float(-0.1), Json::Float(-9999.0), Json::Float(1e-10), 7.into(), Json::Null]);
         assert_eq!(Json::object([("a", list)]).event(), "data: {\"a\":[-0.1,-9999,0.0000000001,7,null]}\n\n");
-    }
-
-    #[test]
-    fn errors_quote_numbers_as_python_does() {
-        let text = r#"[1.5,1e16,1e-5,0.0001,123456789012345.0,1e22,-2.5e-7,5,null,true,{"a":"é"}]"#;
-        let expected = r#"[1.5,1e+16,1e-05,0.0001,123456789012345.0,1e+22,-2.5e-07,5,null,true,{"a":"é"}]"#;
-        assert_eq!(quoted_json(&parse_json(text.as_bytes()).unwrap()), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! Reading JSON: RFC 8259, within bounds that keep the time and memory of a text in proportion to its size.
+//! JSON, RFC 8259: reading within bounds that keep the time and memory of a text in proportion to its size, and writing.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -129,9 +129,72 @@ impl<'de> Visitor<'de> for Level {
     }
 }
 
+/// A value as JSON without spaces, with the escapes that JSON needs and no others. A number with a fraction is written as
+/// Python's `repr` has it.
+pub fn write_json(value: &Value) -> String {
+    let mut out = String::new();
+    write_value(value, &mut out);
+    out
+}
+
+fn write_value(value: &Value, out: &mut String) {
+    match value {
+        Value::None => out.push_str("null"),
+        Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+        Value::Integer(number) => out.push_str(&number.to_string()),
+        Value::Float(number) => out.push_str(&python_float(*number)),
+        Value::Text(text) => write_text(text, out),
+        Value::List(list) => {
+            out.push('[');
+            for (at, one) in list.iter().enumerate() {
+                out.push_str(if at > 0 { "," } else { "" });
+                write_value(one, out);
+            }
+            out.push(']');
+        }
+        Value::Table(table) => {
+            out.push('{');
+            for (at, (name, one)) in table.iter().enumerate() {
+                out.push_str(if at > 0 { "," } else { "" });
+                write_text(name, out);
+                out.push(':');
+                write_value(one, out);
+            }
+            out.push('}');
+        }
+    }
+}
+
+fn write_text(text: &str, out: &mut String) {
+    out.push_str(&serde_json::to_string(text).unwrap_or_default()); // a text is always JSON
+}
+
+/// The fewest digits that give the number back, with an exponent below -4 and from 16 on.
+fn python_float(number: f64) -> String {
+    if !number.is_finite() {
+        let word = if number.is_nan() { "NaN" } else { "Infinity" };
+        return format!("{}{word}", if number < 0.0 { "-" } else { "" });
+    }
+    let short = format!("{number:e}");
+    let (digits, exponent) = short.split_once('e').unwrap_or((&short, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..16).contains(&exponent) {
+        return format!("{number:?}");
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", exponent.abs())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_written_as_python_does() {
+        let text = r#"[1.5,1e16,1e-5,0.0001,123456789012345.0,1e22,-2.5e-7,5,null,true,{"a":"é"}]"#;
+        let expected = r#"[1.5,1e+16,1e-05,0.0001,123456789012345.0,1e+22,-2.5e-07,5,null,true,{"a":"é"}]"#;
+        assert_eq!(write_json(&parse_json(text.as_bytes()).unwrap()), expected);
+    }
 
     #[test]
     fn what_is_json_is_read() {

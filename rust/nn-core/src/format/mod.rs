@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 pub use crate::tokenizer::Tokenizer;
 pub use block_formats::StoredTensor;
 pub use gguf::Gguf;
-pub use json::parse_json;
+pub use json::{parse_json, write_json};
 pub use regular::{json_lines, open_regular, present, read_regular};
 pub use safetensors::{Dtype, SafetensorsFile, SafetensorsFolder};
 pub use shards::TokenShard;

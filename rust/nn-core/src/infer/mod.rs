@@ -11,6 +11,8 @@ mod conversation;
 mod drawing;
 mod engine;
 mod events;
+#[cfg(feature = "grammar")]
+mod grammar;
 mod language_model;
 mod paged_cache;
 mod sampling;
@@ -30,6 +32,8 @@ pub use conversation::{Answer, Conversation, Message};
 pub(crate) use drawing::{Drawing, RowSampler};
 pub use engine::{Engine, EngineOptions, USUAL_CONTEXT};
 pub use events::{Admission, Canceller, Event, EventStream, Finish, Generation};
+#[cfg(feature = "grammar")]
+pub use grammar::{Grammar, GrammarConstraint, Grammars, NO_FORCING};
 pub use language_model::{GenerateOptions, LanguageModel, PLAIN_STOPS, Prompt};
 pub use paged_cache::{CacheFormat, CacheSizes, CachedSequence, PAGE, PagedCache};
 pub use sampling::Sampling;

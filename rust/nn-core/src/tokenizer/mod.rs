@@ -17,6 +17,7 @@ mod model_file;
 mod normalizer;
 mod stream;
 mod text;
+mod token_bytes;
 mod trie;
 mod unigram;
 
