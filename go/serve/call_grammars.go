@@ -5,19 +5,13 @@ import (
 	"strings"
 
 	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/infer/grammar"
 )
 
 // What the text of a model must be where calls of tools are enforced, as a grammar of llguidance. Calls are written as
 // chat templates write those of earlier turns, to the space. The arguments of each function are a grammar of their own, so
 // that references in a schema lead where they led.
 // (https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md)
-
-// spacesPattern is what may stand between the parts of a JSON text, as a regular expression: without a bound, a model
-// could go on with spaces for ever.
-const spacesPattern = `[ \n\r\t]{0,32}`
-
-// noForcing lets the model cut a text into tokens, also where the grammar leaves it no choice of characters.
-const noForcing = `%llguidance {"no_forcing": true}` + "\n"
 
 // callGrammar is the grammar of texts with calls. `marks` are those texts of the form that are control tokens. Where a
 // call is required, the text is nothing else. Where the choice is the model's, the text is free up to what begins a call.
@@ -33,14 +27,15 @@ func callGrammar(wanted *tools, form *callForm, marks map[string]int32) string {
 		schema := argumentsSchema(one, wanted.enforces(one))
 		grammars = append(grammars, formats.NewObject("name", fmt.Sprintf("arguments%d", at), "json_schema", schema))
 	}
-	lark := noForcing + startOf(wanted, form, marks) + "\nitem: " + strings.Join(items, " | ") + "\n" + strings.Join(rules, "")
+	lark := grammar.NoForcing + startOf(wanted, form, marks) + "\nitem: " + strings.Join(items, " | ") + "\n" +
+		strings.Join(rules, "")
 	grammars[0] = formats.NewObject("name", "calls", "lark_grammar", lark)
 	return schemaGrammar(grammars)
 }
 
 // schemaGrammar are grammars as llguidance takes them; the first one is that of the text.
 func schemaGrammar(grammars []any) string {
-	return string(appendRequested(nil, formats.NewObject("grammars", grammars)))
+	return string(formats.AppendJSON(nil, formats.NewObject("grammars", grammars)))
 }
 
 // argumentsSchema is the schema of a function's arguments: its own where that is enforced, otherwise that of any object.
@@ -53,7 +48,7 @@ func argumentsSchema(one tool, enforced bool) *formats.Object {
 	case enforced:
 		schema.Update(one.parameters)
 	}
-	schema.Set("x-guidance", formats.NewObject("whitespace_pattern", spacesPattern))
+	schema.Set("x-guidance", formats.NewObject("whitespace_pattern", grammar.Spaces))
 	return schema
 }
 

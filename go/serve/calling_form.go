@@ -139,18 +139,3 @@ func finishOfCalls(reader *toolCallReader, finish string) string {
 	}
 	return finish
 }
-
-// checkEnforced refuses what llguidance, which this server has not, would have to see to.
-func checkEnforced(wanted *tools, v values) error {
-	if wanted.choice != "auto" {
-		return refusal("unsupported_field", "tool_choice",
-			named{"name": "tool_choice", "value": quoted(v["tool_choice"]), "why": noGrammars})
-	}
-	for at, one := range wanted.offered {
-		if one.strict {
-			name := fmt.Sprintf("tools[%d].function.strict", at)
-			return refusal("unsupported_field", name, named{"name": name, "value": "true", "why": noGrammars})
-		}
-	}
-	return nil
-}

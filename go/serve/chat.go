@@ -99,17 +99,17 @@ func (c *chat) prepare(body *formats.Object) (reply, error) {
 	if err := askLogprobs(v, &wanted); err != nil {
 		return nil, err
 	}
-	rules, err := c.formats.grammar(v[formatField])
+	rules, err := c.formats.of(v[formatField])
 	if err != nil {
 		return nil, err
 	}
 	var written form = chatForm{}
 	if wantedTools != nil {
-		if err := checkEnforced(wantedTools, v); err != nil {
-			return nil, err
-		}
 		marks, err := calls.controlTokens(tokens, c.names)
 		if err != nil {
+			return nil, err
+		}
+		if rules, err = c.formats.ofCalls(wantedTools, v["tool_choice"], calls, marks); err != nil {
 			return nil, err
 		}
 		written = newCallingForm(wantedTools, calls, marks)

@@ -73,7 +73,7 @@ func (c *completions) prepare(body *formats.Object) (reply, error) {
 	echo := v.flag("echo")
 	wanted.Logprobs, wanted.TopLogprobs = scored, int(alternatives)
 	wanted.PromptLogprobs, wanted.PromptTopLogprobs = scored && echo, int(alternatives)
-	rules, err := c.formats.grammar(v[formatField])
+	rules, err := c.formats.of(v[formatField])
 	if err != nil {
 		return nil, err
 	}

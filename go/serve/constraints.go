@@ -2,7 +2,7 @@ package serve
 
 import (
 	"errors"
-	"slices"
+	"fmt"
 	"sync"
 
 	"github.com/nncuda/nncuda/go/formats"
@@ -11,11 +11,14 @@ import (
 )
 
 const (
-	formatField = "response_format"
-	schemaField = formatField + ".json_schema"
+	formatField     = "response_format"
+	textFormatField = "text.format"
 )
 
-// noGrammars is why formats of texts are refused where there is no llguidance.
+// schemaKeys are those of an object with a schema.
+var schemaKeys = []string{"name", "description", "schema", "strict"}
+
+// noGrammars is why texts are not constrained where there is no llguidance.
 const noGrammars = "this server found no libllguidance.so, which would see to it; docs/serving.md says where it looks"
 
 // textFormats makes grammars of what requests ask for, for texts of one model.
@@ -30,78 +33,142 @@ func newTextFormats(model *infer.LanguageModel) *textFormats {
 	})}
 }
 
-// grammar is that of a request's response_format; nil where that leaves texts free.
-func (f *textFormats) grammar(value any) (*grammar.Grammar, error) {
-	asked, ok := value.(*formats.Object)
+// of is the grammar of a request's response_format; nil where that leaves texts free.
+func (f *textFormats) of(value any) (*grammar.Grammar, error) {
+	described, ok := value.(*formats.Object)
 	if !ok {
 		return nil, nil
 	}
-	known, schema := []string{"type"}, formats.NewObject("type", "object")
-	kind, _ := asked.Get("type").(string)
-	switch kind {
-	case "text", "json_object":
-	case "json_schema":
-		known = append(known, "json_schema")
-	default:
-		return nil, invalid(formatField+".type", asked.Get("type"), words("format_type"))
-	}
-	if err := checkKeys(asked, formatField, known); err != nil || kind == "text" {
-		return nil, err
-	}
-	if kind == "json_schema" {
-		var err error
-		if schema, err = schemaOf(asked.Get("json_schema")); err != nil {
-			return nil, err
-		}
-	}
-	if f.model.Tokenizer() == nil {
-		return nil, noTokenizer(formatField)
-	}
-	grammars, err := f.grammars()
-	if grammar.IsMissing(err) {
-		return nil, refusal("unsupported_field", formatField,
-			named{"name": formatField, "value": quoted(value), "why": noGrammars})
-	}
+	kind, err := kindOf(described, formatField)
 	if err != nil {
 		return nil, err
 	}
-	made, err := grammars.JSONSchema(schema)
-	if failed := (*grammar.Error)(nil); errors.As(err, &failed) {
-		name := schemaField + ".schema"
-		return nil, refusal("bad_schema", name, named{"name": name, "why": failed})
+	known, schema, place := []string{"type"}, formats.NewObject("type", "object"), formatField+".json_schema"
+	if kind == "json_schema" {
+		known = append(known, kind)
 	}
-	return made, err
+	if err := checkKeys(described, formatField, formatField, known...); err != nil || kind == "text" {
+		return nil, err
+	}
+	if kind == "json_schema" {
+		inner, ok := described.Get(kind).(*formats.Object)
+		if !ok {
+			return nil, invalid(place, described.Get(kind), words("json_schema"))
+		}
+		if schema, err = schemaOf(inner, place, schemaKeys...); err != nil {
+			return nil, err
+		}
+	}
+	return f.built(schema, formatField, described, place)
 }
 
-// schemaOf is the schema of a json_schema.
-func schemaOf(value any) (*formats.Object, error) {
-	described, ok := value.(*formats.Object)
-	if !ok {
-		return nil, invalid(schemaField, value, words("json_schema"))
+// ofText is that of a `text.format`, whose schema stands beside its type; nil for none, or one that leaves texts free.
+func (f *textFormats) ofText(described *formats.Object) (*grammar.Grammar, error) {
+	if described == nil {
+		return nil, nil
 	}
-	if err := checkKeys(described, schemaField, []string{"name", "description", "schema", "strict"}); err != nil {
+	kind, err := kindOf(described, textFormatField)
+	if err != nil {
+		return nil, err
+	}
+	schema := formats.NewObject("type", "object")
+	if kind == "json_schema" {
+		schema, err = schemaOf(described, textFormatField, append([]string{"type"}, schemaKeys...)...)
+	} else {
+		err = checkKeys(described, textFormatField, textFormatField, "type")
+	}
+	if err != nil || kind == "text" {
+		return nil, err
+	}
+	return f.built(schema, textFormatField, described, textFormatField)
+}
+
+// ofCalls is the grammar of texts that call tools; nil where texts are free. `choice` is the request's, and `marks` are
+// those texts of the form that are control tokens.
+func (f *textFormats) ofCalls(
+	wanted *tools, choice any, form *callForm, marks map[string]int32,
+) (*grammar.Grammar, error) {
+	if !wanted.enforced() {
+		return nil, nil
+	}
+	for at := range wanted.offered {
+		one := wanted.offered[at]
+		if wanted.named != nil && wanted.named != &wanted.offered[at] || !wanted.enforces(one) {
+			continue
+		}
+		function := fmt.Sprintf("tools[%d].function", at)
+		field, value := function+".strict", any(true)
+		if wanted.choice != "auto" {
+			field, value = "tool_choice", choice
+		}
+		_, err := f.made(field, value, function+".parameters", func(from *grammar.Grammars) (*grammar.Grammar, error) {
+			return from.JSONSchema(argumentsSchema(one, true))
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return f.made("tools", nil, "tools", func(from *grammar.Grammars) (*grammar.Grammar, error) {
+		return from.LLGuidance(callGrammar(wanted, form, marks))
+	})
+}
+
+// built is the grammar of the schema that stands at a place within a field of that value.
+func (f *textFormats) built(schema *formats.Object, field string, value any, place string) (*grammar.Grammar, error) {
+	if f.model.Tokenizer() == nil {
+		return nil, noTokenizer(field)
+	}
+	return f.made(field, value, place+".schema", func(from *grammar.Grammars) (*grammar.Grammar, error) {
+		return from.JSONSchema(schema)
+	})
+}
+
+// made is a grammar of what has that name. An error says that it cannot be enforced; or, without llguidance, that the
+// field that asked for it cannot have that value.
+func (f *textFormats) made(
+	field string, value any, name string, build func(*grammar.Grammars) (*grammar.Grammar, error),
+) (*grammar.Grammar, error) {
+	from, err := f.grammars()
+	if grammar.IsMissing(err) {
+		return nil, refusal("unsupported_field", field,
+			named{"name": field, "value": quoted(value), "why": noGrammars})
+	}
+	var found *grammar.Grammar
+	if err == nil {
+		found, err = build(from)
+	}
+	if failed := (*grammar.Error)(nil); errors.As(err, &failed) {
+		return nil, refusal("bad_schema", name, named{"name": name, "why": failed})
+	}
+	return found, err
+}
+
+// kindOf is the type of a format.
+func kindOf(described *formats.Object, name string) (string, error) {
+	kind, _ := described.Get("type").(string)
+	switch kind {
+	case "text", "json_object", "json_schema":
+		return kind, nil
+	}
+	return "", invalid(name+".type", described.Get("type"), words("format_type"))
+}
+
+// schemaOf is the schema that an object of these keys describes.
+func schemaOf(described *formats.Object, name string, known ...string) (*formats.Object, error) {
+	if err := checkKeys(described, name, name, known...); err != nil {
 		return nil, err
 	}
 	for _, key := range []string{"name", "description"} {
 		if _, ok := described.Get(key).(string); !ok && described.Get(key) != nil {
-			return nil, invalid(schemaField+"."+key, described.Get(key), words("text"))
+			return nil, invalid(name+"."+key, described.Get(key), words("text"))
 		}
 	}
 	if _, ok := described.Get("strict").(bool); !ok && described.Get("strict") != nil {
-		return nil, invalid(schemaField+".strict", described.Get("strict"), words("flag"))
+		return nil, invalid(name+".strict", described.Get("strict"), words("flag"))
 	}
 	schema, ok := described.Get("schema").(*formats.Object)
 	if !ok {
-		return nil, invalid(schemaField+".schema", described.Get("schema"), words("schema"))
+		return nil, invalid(name+".schema", described.Get("schema"), words("schema"))
 	}
 	return schema, nil
-}
-
-func checkKeys(found *formats.Object, name string, known []string) error {
-	for _, key := range found.Names() {
-		if !slices.Contains(known, key) {
-			return unknown(name+"."+key, name)
-		}
-	}
-	return nil
 }

@@ -139,7 +139,7 @@ func plainCall(name string, value any) (*formats.Object, error) {
 	if !ok {
 		return nil, invalid(name, value, words("call"))
 	}
-	if err := checkKeys(call, name, "a_call", "id", "type", "function"); err != nil {
+	if err := checkKeys(call, name, words("a_call"), "id", "type", "function"); err != nil {
 		return nil, err
 	}
 	id, err := callID(name+".id", call.Get("id"))
@@ -154,7 +154,7 @@ func plainCall(name string, value any) (*formats.Object, error) {
 	if !ok {
 		return nil, invalid(name, call.Get("function"), words("called"))
 	}
-	if err := checkKeys(function, name, "a_call", "name", "arguments"); err != nil {
+	if err := checkKeys(function, name, words("a_call"), "name", "arguments"); err != nil {
 		return nil, err
 	}
 	if !isFunctionName(function.Get("name")) {

@@ -56,11 +56,17 @@ func (r *responses) prepare(body *formats.Object) (reply, error) {
 	if given && !wanted.Logprobs {
 		return nil, refusal("needs_field", "top_logprobs", named{"name": "top_logprobs", "other": "include"})
 	}
-	if err := checkText(v["text"]); err != nil {
+	described, err := formatOfText(v["text"])
+	if err != nil {
+		return nil, err
+	}
+	rules, err := r.formats.ofText(described)
+	if err != nil {
 		return nil, err
 	}
 	made := &openResponse{
-		model: r.name, asked: v, generation: r.texts(wanted, v, ids, most)[0], promptTokens: len(ids), logprobs: list{},
+		model: r.name, asked: v, format: shownFormat(described), generation: r.texts(wanted, v, ids, most, rules)[0],
+		promptTokens: len(ids), logprobs: list{},
 	}
 	if wanted.Logprobs {
 		made.scores = &chatLogprobs{r.names}
@@ -68,41 +74,42 @@ func (r *responses) prepare(body *formats.Object) (reply, error) {
 	return made, nil
 }
 
-// checkText looks into a `text`, whose format must be free text: llguidance would have to see to others.
-func checkText(value any) error {
+// formatOfText is the `format` of a `text`, nil where there is none; who makes its grammar looks into it.
+func formatOfText(value any) (*formats.Object, error) {
 	text, ok := value.(*formats.Object)
 	if !ok {
-		return nil
+		return nil, nil
 	}
 	for _, key := range text.Names() {
 		name, one := cut("text."+key, 256), text.Get(key)
 		switch _, isObject := one.(*formats.Object); {
 		case key != "format" && key != "verbosity":
-			return unknown(name, "text")
+			return nil, unknown(name, "text")
 		case one != nil && key == "verbosity":
-			return refusal("unsupported_field", name, named{"name": name, "value": quoted(one), "why": words("short")})
+			return nil, refusal("unsupported_field", name,
+				named{"name": name, "value": quoted(one), "why": words("short")})
 		case one != nil && !isObject:
-			return invalid(name, one, words("format"))
+			return nil, invalid(name, one, words("format"))
 		}
 	}
-	const name = "text.format"
-	described, ok := text.Get("format").(*formats.Object)
-	if !ok {
-		return nil
+	described, _ := text.Get("format").(*formats.Object)
+	return described, nil
+}
+
+// shownFormat is a format as responses have it: without its schema, as Open Responses wants.
+func shownFormat(described *formats.Object) object {
+	if described == nil {
+		return object{{"type", "text"}}
 	}
-	switch described.Get("type") {
-	case "text":
-	case "json_object", "json_schema":
-		return refusal("unsupported_field", name, named{"name": name, "value": quoted(described), "why": noGrammars})
-	default:
-		return invalid(name+".type", described.Get("type"), words("format_type"))
+	kind := described.Get("type")
+	if kind != "json_schema" {
+		return object{{"type", kind}}
 	}
-	for _, key := range described.Names() {
-		if key != "type" {
-			return unknown(name+"."+key, name)
-		}
+	name, _ := described.Get("name").(string)
+	strict, _ := described.Get("strict").(bool)
+	return object{
+		{"type", kind}, {"name", name}, {"description", described.Get("description")}, {"schema", nil}, {"strict", strict},
 	}
-	return nil
 }
 
 // openResponse is a response: what was asked for, and the text that is written. Its bytes depend on the request alone,
@@ -110,6 +117,7 @@ func checkText(value any) error {
 type openResponse struct {
 	model        string
 	asked        values
+	format       object // of the text, as responses have it
 	generation   infer.Generation
 	promptTokens int
 	scores       *chatLogprobs // where log-probabilities were asked for
@@ -311,7 +319,7 @@ func (o *openResponse) resource(status string, output list, failure, usage any) 
 		{"output", output},
 		{"previous_response_id", nil},
 		{"reasoning", nil},
-		{"text", object{{"format", object{{"type", "text"}}}}},
+		{"text", object{{"format", o.format}}},
 		{"tools", list{}},
 		{"tool_choice", "none"},
 		{"parallel_tool_calls", true},

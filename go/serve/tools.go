@@ -59,6 +59,9 @@ func (t *tools) callable() []tool {
 // enforces says whether the arguments of a function must obey its parameters.
 func (t *tools) enforces(one tool) bool { return t.choice != "auto" || one.strict }
 
+// enforced says whether texts are to be constrained.
+func (t *tools) enforced() bool { return slices.ContainsFunc(t.callable(), t.enforces) }
+
 // requestedTools are the tools of a request's fields; nil where the model is not to call any.
 func requestedTools(v values) (*tools, error) {
 	given, _ := v["tools"].([]any)
@@ -101,7 +104,7 @@ func toolOf(place string, value any, taken map[string]bool) (tool, error) {
 	if !ok {
 		return none, invalid(place, value, words("tool"))
 	}
-	if err := checkKeys(given, place, "a_tool", "type", "function"); err != nil {
+	if err := checkKeys(given, place, words("a_tool"), "type", "function"); err != nil {
 		return none, err
 	}
 	if given.Get("type") != "function" {
@@ -112,7 +115,7 @@ func toolOf(place string, value any, taken map[string]bool) (tool, error) {
 	if !ok {
 		return none, invalid(place, given.Get("function"), words("function"))
 	}
-	if err := checkKeys(function, place, "a_function", "name", "description", "parameters", "strict"); err != nil {
+	if err := checkKeys(function, place, words("a_function"), "name", "description", "parameters", "strict"); err != nil {
 		return none, err
 	}
 	name, _ := function.Get("name").(string)
@@ -150,7 +153,7 @@ func toolOf(place string, value any, taken map[string]bool) (tool, error) {
 
 // chosen is the function that a choice names.
 func (t *tools) chosen(choice *formats.Object) (*tool, error) {
-	if err := checkKeys(choice, "tool_choice", "a_choice", "type", "function"); err != nil {
+	if err := checkKeys(choice, "tool_choice", words("a_choice"), "type", "function"); err != nil {
 		return nil, err
 	}
 	if choice.Get("type") != "function" {
@@ -160,7 +163,7 @@ func (t *tools) chosen(choice *formats.Object) (*tool, error) {
 	if !ok {
 		return nil, invalid("tool_choice.function", choice.Get("function"), words("chosen"))
 	}
-	if err := checkKeys(function, "tool_choice.function", "a_choice", "name"); err != nil {
+	if err := checkKeys(function, "tool_choice.function", words("a_choice"), "name"); err != nil {
 		return nil, err
 	}
 	for at, one := range t.offered {
@@ -201,11 +204,11 @@ func isPlain(value any, levels int) bool {
 	return levels > 0
 }
 
-// checkKeys is an error for a key that is not known; `route` is the word for what has these keys.
+// checkKeys is an error for a key that is not known; `route` is how errors call what has these keys.
 func checkKeys(found *formats.Object, place, route string, known ...string) error {
 	for _, key := range found.Names() {
 		if !slices.Contains(known, key) {
-			return unknown(place+"."+key, words(route))
+			return unknown(place+"."+key, route)
 		}
 	}
 	return nil

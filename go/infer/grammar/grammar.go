@@ -24,10 +24,11 @@ import (
 // asked.
 const NoForcing = "%llguidance {\"no_forcing\": true}\n"
 
+// Spaces may stand between the parts of a JSON text, as a regular expression: without a bound, a model could go on with
+// spaces for ever.
+const Spaces = `[ \n\r\t]{0,32}`
+
 const (
-	// spaces may stand between the parts of a JSON text, as a regular expression: without a bound, a model could go on with
-	// spaces for ever.
-	spaces = `[ \n\r\t]{0,32}`
 	// options is what a schema says to llguidance alone: no part of JSON Schema, and a way around what it cannot enforce.
 	options = "x-guidance"
 
@@ -109,7 +110,7 @@ func bytesOf(tokens tokenizer.TextTokenizer, id int32) ([]byte, error) {
 func (g *Grammars) JSONSchema(schema *formats.Object) (*Grammar, error) {
 	whole := formats.NewObject()
 	whole.Update(schema)
-	whole.Set(options, formats.NewObject("whitespace_pattern", spaces))
+	whole.Set(options, formats.NewObject("whitespace_pattern", Spaces))
 	return g.LLGuidance(string(formats.AppendJSON(nil, formats.NewObject("grammars", []any{
 		formats.NewObject("lark_grammar", NoForcing+"start: @schema"),
 		formats.NewObject("name", "schema", "json_schema", whole),
