@@ -62,9 +62,21 @@ func (b *safeBuffer) lines() []string {
 // start runs a server until the test ends, of two texts at once and one that waits unless `options` say more.
 func start(t *testing.T, options Options) *running {
 	t.Helper()
+	return startModel(t, smallModel(t), options)
+}
+
+// smallModel is the folder of a small model with a tokenizer.
+func smallModel(t *testing.T) string {
+	t.Helper()
 	tokens := must.Get(tokenizer.Open(fixture))(t)
 	folder := storedmodel.Folder(t, "llama", func(config *formats.Object) { config.Set("vocab_size", tokens.VocabSize()) })
 	storedmodel.WithTokenizer(t, folder, fixture)
+	return folder
+}
+
+// startModel is [start] for the model of a folder.
+func startModel(t *testing.T, folder string, options Options) *running {
+	t.Helper()
 	r := &running{t: t, log: &safeBuffer{}, ended: make(chan error, 1)}
 	r.model = must.Get(infer.Load(folder, infer.LoadOptions{Options: engine.Options{MaxBatch: 2}}))(t)
 	options.Name, options.Log, options.MaxQueue = "small", r.log, 1
