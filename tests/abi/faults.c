@@ -66,8 +66,9 @@ static void search_side_by_side(nncuda_ctx *ctx) {
   }
   TRY(nncuda_trace_begin_nonfinite(ctx));
   for (int attempt = 0; attempt < 2; attempt++) {
-    const int32_t status = cuda_flash_attention_backward(ctx, x, x, x + DIM, x + 2 * DIM, x, x, NULL, z, z + DIM,
-                                                         z + 2 * DIM, 1, T, T, 1, 1, DIM, LD, LD, 0.125f, 1, NNCUDA_F32);
+    const int32_t status =
+        cuda_flash_attention_backward(ctx, x, x, x + DIM, x + 2 * DIM, x, x, NULL, z, z + DIM, z + 2 * DIM, 1, T, T, 1,
+                                      1, DIM, LD, LD, 0.125f, 1, NNCUDA_F32);
     if (status == NNCUDA_SUCCESS) {
       break;
     }

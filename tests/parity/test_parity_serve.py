@@ -288,6 +288,8 @@ def test_go_without_llguidance(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
             error = json.loads(body)["error"]
             assert (status, error["param"], error["code"]) == (400, "response_format", "unsupported_field")
             assert "found no libllguidance.so" in error["message"]
+        status, body = server.post((RESPONSES, {"input": "x", "text": {"format": {"type": "json_object"}}}))
+        assert (status, json.loads(body)["error"]["param"]) == (400, "text.format")
         asked = {**CHATTED, "response_format": {"type": "text"}, "max_tokens": 3}
         assert server.post((CHAT, asked))[0] == 200
 

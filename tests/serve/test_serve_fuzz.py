@@ -16,7 +16,7 @@ from nncuda.serve.api import API, ApiError
 from nncuda.serve.bodies import json_object
 from nncuda.serve.chat import Chat
 from nncuda.serve.completions import Completions
-from nncuda.serve.constraints import Grammars
+from nncuda.serve.constraints import Formats
 from nncuda.serve.responses import Responses
 from nncuda.serve.tokens import Tokens
 
@@ -52,9 +52,9 @@ few = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped
 def test_fields(running: Running, route: str, changes: dict[str, Any]) -> None:
     model, tokens = running.model, Tokens(running.model, "small")
     prepare: Any = {
-        "completions": Completions(model, "small", Grammars(model), 50).prepare,
-        "chat": Chat(model, "small", Grammars(model), 50).prepare,
-        "responses": Responses(model, "small", Grammars(model)).prepare,
+        "completions": Completions(model, "small", Formats(model), 50).prepare,
+        "chat": Chat(model, "small", Formats(model), 50).prepare,
+        "responses": Responses(model, "small", Formats(model)).prepare,
         "tokenize": tokens.tokenize,
         "detokenize": tokens.detokenize,
     }[route]

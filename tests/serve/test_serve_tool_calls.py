@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tool_fixtures import FOLDER, NAMES, described, form_of, joined, tool_calls
 
-from nncuda.serve.constraints import _Vocabulary
+from nncuda.infer.grammar import _Vocabulary
 from nncuda.serve.json_follower import JsonFollower, Part
 from nncuda.serve.tool_calls import Piece, ToolCallReader, call_form
 from nncuda.tokenizer import Tokenizer

@@ -60,7 +60,8 @@ class Formats:
         for number, tool in enumerate(tools.offered):
             if tool in tools.callable and tools.enforces(tool):
                 name = f"tools[{number}].function.parameters"
-                self._made(lambda tool=tool: self._grammars.json_schema(arguments_schema(tool, True)), name)
+                schema = arguments_schema(tool, True)
+                self._made(functools.partial(self._grammars.json_schema, schema), name)
         return self._made(lambda: self._grammars.llguidance(call_grammar(tools, form, marks)), "tools")
 
     def _built(self, schema: dict[str, Any], field: str, place: str) -> Grammar:
