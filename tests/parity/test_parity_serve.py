@@ -41,6 +41,11 @@ FORMATS = [
 ]  # fmt: skip
 
 
+def of_text(format: dict[str, Any]) -> dict[str, Any]:
+    """The `text` of a response that has a response_format of the chat."""
+    return {"format": {"type": format["type"], **format.get("json_schema", {})}}
+
+
 def requests() -> list[Asked]:
     """Requests of all kinds."""
     found: list[Asked] = []
@@ -85,6 +90,9 @@ def requests() -> list[Asked]:
         if number % 5 == 4:
             how |= {"text": {"format": {"type": "text"}}, "max_output_tokens": None, "instructions": TEXTS[3]}
         found.append((RESPONSES, {**how, "input": ITEMS if number % 2 else TEXTS[number % 4]}))
+    for number, format in enumerate(FORMATS * 2):
+        how = {"seed": number, "stream": number % 2 == 0, "max_output_tokens": 20 + 10 * number}
+        found.append((RESPONSES, {**how, "input": TEXTS[number % len(TEXTS)], "text": of_text(format)}))
     long = {"prompt": [7] * 250, "max_tokens": 1000, "ignore_eos": True}
     return [
         *found,
@@ -191,6 +199,12 @@ def refused() -> list[Asked]:
         {"text": {"format": "text"}}, {"text": {"verbosity": "low"}}, {"text": {"x" * 300: 1}},
         {"text": {"format": {"type": "grammar"}}}, {"text": {"format": {}}}, {"logit_bias": {"600": 1}},
         {"text": {"format": {"type": "text", "schema": {}}}}, {"temperature": 3}, {"stop": [""]}, {"user": "x" * 257},
+        *({"text": of_text(of_schema(schema))} for schema in unenforceable()),
+        *({"text": {"format": {"type": "json_schema", **one}}} for one in (
+            {}, {"schema": 3}, {"schema": []}, {"schema": {}, "strict": 1}, {"schema": {}, "name": 2.5},
+            {"schema": {}, "description": {}}, {"schema": {}, "x" * 300: 1}, {"json_schema": {"schema": {}}},
+        )),
+        {"text": {"format": {"type": "json_object", "schema": {}}}},
     ]  # fmt: skip
     return [
         *((RESPONSES, {"input": item}) for item in items),
