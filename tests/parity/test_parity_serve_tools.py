@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -146,6 +147,8 @@ def test_the_same_calls(form: str, folder: Path, language: str) -> None:
         constrained = [without_ids(server.post(asked)) for asked in enforced()]
         errors = [server.post((CHAT, {"messages": [{"role": "user", "content": "x"}], **one})) for one in refused()]
     assert {status for status, _ in expected} == {200} and {status for status, _ in errors} == {400}
+    assert [status for status, _ in constrained] == [200] * 15 + [400] * 6
+    assert all(b'"code":"bad_schema"' in body for status, body in constrained if status == 400)
     assert b'"finish_reason":"tool_calls"' in b"".join(body for _, body in expected)
     with served(language, folder, "--max-batch", 5, "--threads", 2) as server:
         assert ask(server, form) == expected
@@ -155,3 +158,26 @@ def test_the_same_calls(form: str, folder: Path, language: str) -> None:
         found = [server.post((CHAT, {"messages": [{"role": "user", "content": "x"}], **one})) for one in refused()]
         assert found == errors
         assert [without_ids(server.post(asked)) for asked in enforced()] == constrained
+
+
+@pytest.mark.case("what a server refuses")
+def test_go_without_llguidance(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls that it would have to see to are refused by the field that asks for them; others are answered."""
+    monkeypatch.setenv("NNCUDA_LLGUIDANCE", "/nowhere/libllguidance.so")
+    strict = [TOOLS[1], {"type": "function", "function": {"name": "f", "strict": True}}]
+    chosen = {"type": "function", "function": {"name": TOOLS[1]["function"]["name"]}}
+    refusals: list[tuple[dict[str, Any], str, str]] = [
+        ({"tool_choice": "required"}, "tool_choice", '"required"'),
+        ({"tool_choice": chosen}, "tool_choice", json.dumps(chosen, separators=(",", ":"))),
+        ({"tools": strict}, "tools[1].function.strict", "true"),
+    ]
+    free: list[dict[str, Any]] = [{}, {"tools": strict, "tool_choice": "none"}]
+    body: dict[str, Any] = {"messages": [{"role": "user", "content": "x"}], "tools": TOOLS, "max_tokens": 3}
+    with served("go", folder) as server:
+        for change, param, value in refusals:
+            status, found = server.post((CHAT, {**body, **change}))
+            error = json.loads(found)["error"]
+            assert (status, error["param"], error["code"]) == (400, param, "unsupported_field")
+            assert error["message"].startswith(f"{param} is {value}, which is not supported: this server found no lib")
+        for change in free:
+            assert server.post((CHAT, {**body, **change}))[0] == 200
