@@ -6,34 +6,25 @@
 
 use std::collections::HashMap;
 
-use nn_core::format::{Table, Value};
+use nn_core::format::{Table, Value, write_json};
+use nn_core::infer::{NO_FORCING, SPACES};
 
 use super::tool_calls::CallForm;
 use super::tools::{Choice, Tool, Tools};
-use super::wire::quoted_json;
-
-/// Between the parts of a JSON text, as a regular expression: without a bound, a model could go on with spaces for ever.
-const SPACES_PATTERN: &str = r"[ \n\r\t]{0,32}";
-
-/// The model cuts a text into tokens, also where the grammar leaves it no choice of characters.
-const NO_FORCING: &str = "%llguidance {\"no_forcing\": true}\n";
 
 /// The grammar of texts with calls. `marks` are those texts of the form that are control tokens.
 ///
 /// Where a call is required, the text is nothing else. Where the choice is the model's, the text is free up to what begins a
 /// call.
-pub(super) fn call_grammar(tools: &Tools, form: &CallForm, marks: &HashMap<String, i32>) -> String {
-    let functions = match tools.choice {
-        Choice::Named(number) => &tools.offered[number..=number],
-        Choice::Auto | Choice::Required => &tools.offered,
-    };
+pub(super) fn call_grammar(tools: &Tools, form: &CallForm, marks: &HashMap<&str, i32>) -> String {
+    let functions = tools.callable();
     let items: Vec<String> = (0..functions.len()).map(|number| format!("item{number}")).collect();
     let mut lark = format!("{NO_FORCING}{}\nitem: {}\n", start(tools, form, marks), items.join(" | "));
     let mut grammars = Vec::new();
     for (number, tool) in functions.iter().enumerate() {
         let head = text(&format!(r#"{{"name": "{}", "{}": "#, tool.name, form.arguments));
         lark += &format!("item{number}: {head} @arguments{number} \"}}\"\n");
-        let schema = arguments_schema(tool, tools.choice != Choice::Auto || tool.strict);
+        let schema = arguments_schema(tool, tools.enforces(tool));
         let name = format!("arguments{number}");
         grammars.push(Table::from([("name", name.into()), ("json_schema", schema.into())]).into());
     }
@@ -42,8 +33,8 @@ pub(super) fn call_grammar(tools: &Tools, form: &CallForm, marks: &HashMap<Strin
 }
 
 /// Grammars as llguidance takes them; the first one is that of the text.
-pub(super) fn schema_grammar(grammars: Vec<Value>) -> String {
-    quoted_json(&Table::from([("grammars", grammars.into())]).into())
+fn schema_grammar(grammars: Vec<Value>) -> String {
+    write_json(&Table::from([("grammars", grammars.into())]).into())
 }
 
 /// The schema of a function's arguments: its own where that is enforced, otherwise that of any object.
@@ -60,12 +51,12 @@ pub(super) fn arguments_schema(tool: &Tool, enforced: bool) -> Table {
             schema = all.map(|(name, value)| (name.to_owned(), value.clone())).collect();
         }
     }
-    schema.set("x-guidance", Table::from([("whitespace_pattern", SPACES_PATTERN.into())]));
+    schema.set("x-guidance", Table::from([("whitespace_pattern", SPACES.into())]));
     schema
 }
 
 /// The first rules: where calls stand in the text.
-fn start(tools: &Tools, form: &CallForm, marks: &HashMap<String, i32>) -> String {
+fn start(tools: &Tools, form: &CallForm, marks: &HashMap<&str, i32>) -> String {
     let mark = |name: &str| marks.get(name).map_or_else(|| text(name), |token| format!("<[{token}]>"));
     let between = if form.listed { ", " } else { "; " };
     let items = if tools.parallel { format!("item ({} item)*", text(between)) } else { "item".to_owned() };
@@ -88,7 +79,7 @@ fn start(tools: &Tools, form: &CallForm, marks: &HashMap<String, i32>) -> String
         (false, false) => ("begun? WORDS", r"/(.|\n)*/"),
     };
     let begin = mark(&form.begin);
-    let begun = if marks.contains_key(&form.begin) {
+    let begun = if marks.contains_key(form.begin.as_str()) {
         format!("begun: WORDS {begin} block")
     } else {
         format!("begun: begin block\nbegin[lazy]: WORDS {begin}") // the first place where it stands begins a call
@@ -98,7 +89,7 @@ fn start(tools: &Tools, form: &CallForm, marks: &HashMap<String, i32>) -> String
 
 /// A text as the grammar has it.
 fn text(text: &str) -> String {
-    quoted_json(&text.into())
+    write_json(&text.into())
 }
 
 #[cfg(test)]
@@ -125,7 +116,7 @@ mod tests {
             let tools = Tools::requested(&values).unwrap().unwrap();
             let form = API.call_forms.iter().find(|form| case.get("form").and_then(Value::as_text) == Some(&form.name));
             let marks = case.get("marks").and_then(Value::as_table).unwrap();
-            let marks = marks.iter().map(|(name, token)| (name.to_owned(), token.as_integer().unwrap())).collect();
+            let marks = marks.iter().map(|(name, token)| (name, token.as_integer().unwrap())).collect();
             let grammar = call_grammar(&tools, form.unwrap(), &marks);
             assert_eq!(Some(grammar.as_str()), case.get("grammar").and_then(Value::as_text));
         }

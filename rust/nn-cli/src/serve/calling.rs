@@ -25,19 +25,10 @@ pub(super) struct Calling {
 }
 
 impl Calling {
-    /// Errors as of the tokenizer.
-    pub(super) fn new(tools: &Tools, form: &'static CallForm, tokenizer: &TextTokenizer) -> nn_core::Result<Self> {
-        let mut marks = HashMap::new();
-        // Some models drop the space at the start of a text, so a token is decoded after another one.
-        let anchor = tokenizer.ordinary_id();
-        for text in [&form.begin, &form.end].into_iter().filter(|text| !text.is_empty()) {
-            if let [token] = tokenizer.encode(text, Encoding { begin: false, special: true })?[..]
-                && tokenizer.decode(&[anchor, token])? == tokenizer.decode(&[anchor])?
-            {
-                marks.insert(token, text.as_str());
-            }
-        }
-        Ok(Self { form, names: Arc::new(tools.names()), parallel: tools.parallel, marks })
+    /// `marks` are the form's [`control_tokens`].
+    pub(super) fn new(tools: &Tools, form: &'static CallForm, marks: &HashMap<&'static str, i32>) -> Self {
+        let marks = marks.iter().map(|(text, token)| (*token, *text)).collect();
+        Self { form, names: Arc::new(tools.names()), parallel: tools.parallel, marks }
     }
 
     /// What a token adds to the text that is read, beside what it adds to any text.
@@ -50,6 +41,25 @@ impl Calling {
         let first = (id >> (128 - 4 * ID_DIGITS)) + index as u128 * IDS;
         Calls { reader: ToolCallReader::new(self.form, &self.names, self.parallel), first }
     }
+}
+
+/// The ids of those texts of a form that are control tokens, which add nothing to what a model writes. Errors as of the
+/// tokenizer.
+pub(super) fn control_tokens(
+    form: &'static CallForm,
+    tokenizer: &TextTokenizer,
+) -> nn_core::Result<HashMap<&'static str, i32>> {
+    let mut marks = HashMap::new();
+    // Some models drop the space at the start of a text, so a token is decoded after another one.
+    let anchor = tokenizer.ordinary_id();
+    for text in [&form.begin, &form.end].into_iter().filter(|text| !text.is_empty()) {
+        if let [token] = tokenizer.encode(text, Encoding { begin: false, special: true })?[..]
+            && tokenizer.decode(&[anchor, token])? == tokenizer.decode(&[anchor])?
+        {
+            marks.insert(text.as_str(), token);
+        }
+    }
+    Ok(marks)
 }
 
 /// The calls of one text.

@@ -1,5 +1,6 @@
-//! Constrained output: JSON, or JSON of a schema.
+//! Constrained output: JSON, JSON of a schema, or calls of tools.
 
+use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use nn_core::Error;
@@ -7,9 +8,13 @@ use nn_core::format::{Table, Value};
 use nn_core::infer::{Grammar, Grammars, LanguageModel};
 
 use super::api::{API, ApiError};
-use super::fields::Values;
+use super::call_grammars::{arguments_schema, call_grammar};
+use super::fields::check_keys;
+use super::tool_calls::CallForm;
+use super::tools::{Tools, wrong};
 
 const FIELD: &str = "response_format";
+const TEXT: &str = "text.format";
 
 /// Makes grammars of what requests ask for, for texts of one model.
 #[derive(Debug)]
@@ -25,56 +30,113 @@ impl Formats {
     }
 
     /// The grammar of a request's response_format; `None` where that leaves texts free.
-    pub(super) fn grammar(&self, values: &Values) -> Result<Option<Grammar>, ApiError> {
-        let Some(format) = values.object(FIELD) else { return Ok(None) };
-        let kind = format.get("type").unwrap_or(&Value::None);
-        match kind.as_text() {
-            Some("text") => check_keys(&format, FIELD, &["type"]).map(|()| None),
-            Some("json_object") => {
-                check_keys(&format, FIELD, &["type"])?;
-                self.built(&Table::from([("type", "object".into())])).map(Some)
+    pub(super) fn of(&self, response_format: Option<&Table>) -> Result<Option<Grammar>, ApiError> {
+        let Some(format) = response_format else { return Ok(None) };
+        let place = format!("{FIELD}.json_schema");
+        match Kind::of(format, FIELD)? {
+            Kind::Schema => {
+                check_keys(format, FIELD, &["type", "json_schema"], FIELD)?;
+                let given = format.get("json_schema");
+                let described = given.and_then(Value::as_table).ok_or_else(|| wrong(&place, given, "json_schema"))?;
+                self.built(schema(described, &place, &SCHEMA_KEYS[1..])?, FIELD, &place).map(Some)
             }
-            Some("json_schema") => {
-                check_keys(&format, FIELD, &["type", "json_schema"])?;
-                self.built(schema(format.get("json_schema").unwrap_or(&Value::None))?).map(Some)
+            kind => {
+                check_keys(format, FIELD, &["type"], FIELD)?;
+                self.any_object(kind, FIELD, &place)
             }
-            _ => Err(ApiError::wrong(&format!("{FIELD}.type"), kind, API.word("format_type"))),
         }
     }
 
-    fn built(&self, schema: &Table) -> Result<Grammar, ApiError> {
-        let tokenizer = self.model.tokenizer().ok_or_else(|| ApiError::named("no_tokenizer", FIELD, &[]))?;
+    /// That of a `text.format`, whose schema stands beside its type.
+    pub(super) fn of_text(&self, format: Option<&Table>) -> Result<Option<Grammar>, ApiError> {
+        let Some(format) = format else { return Ok(None) };
+        match Kind::of(format, TEXT)? {
+            Kind::Schema => self.built(schema(format, TEXT, &SCHEMA_KEYS)?, TEXT, TEXT).map(Some),
+            kind => {
+                check_keys(format, TEXT, &["type"], TEXT)?;
+                self.any_object(kind, TEXT, TEXT)
+            }
+        }
+    }
+
+    /// The grammar of texts that call tools; `None` where texts are free. `marks` are those texts of the form that are control
+    /// tokens.
+    pub(super) fn of_calls(
+        &self,
+        tools: &Tools,
+        form: &CallForm,
+        marks: &HashMap<&'static str, i32>,
+    ) -> Result<Option<Grammar>, ApiError> {
+        if tools.enforced().next().is_none() {
+            return Ok(None);
+        }
+        for (number, tool) in tools.enforced() {
+            let name = format!("tools[{number}].function.parameters");
+            self.made("tools", &name, |grammars| grammars.json_schema(&arguments_schema(tool, true)))?;
+        }
+        self.made("tools", "tools", |grammars| grammars.llguidance(&call_grammar(tools, form, marks))).map(Some)
+    }
+
+    /// The grammar of a format without a schema.
+    fn any_object(&self, kind: Kind, field: &str, place: &str) -> Result<Option<Grammar>, ApiError> {
+        if kind == Kind::Text {
+            return Ok(None);
+        }
+        self.built(&Table::from([("type", "object".into())]), field, place).map(Some)
+    }
+
+    /// The grammar of the schema that stands at a place within a field.
+    fn built(&self, schema: &Table, field: &str, place: &str) -> Result<Grammar, ApiError> {
+        self.made(field, &format!("{place}.schema"), |grammars| grammars.json_schema(schema))
+    }
+
+    /// A grammar for a field; `name` is what it is made of.
+    fn made(
+        &self,
+        field: &str,
+        name: &str,
+        make: impl FnOnce(&Grammars) -> nn_core::Result<Grammar>,
+    ) -> Result<Grammar, ApiError> {
+        let tokenizer = self.model.tokenizer().ok_or_else(|| ApiError::named("no_tokenizer", field, &[]))?;
         let vocab = self.model.config().vocab_size;
         let grammars = self.grammars.get_or_init(|| Grammars::new(tokenizer, vocab)).as_ref();
-        grammars
-            .map_err(super::requests::failed)?
-            .json_schema(schema)
-            .map_err(|why| ApiError::named("bad_schema", &format!("{FIELD}.json_schema.schema"), &[("why", &why)]))
+        make(grammars.map_err(super::requests::failed)?)
+            .map_err(|why| ApiError::named("bad_schema", name, &[("why", &why)]))
     }
 }
 
-/// The schema of a json_schema.
-fn schema(described: &Value) -> Result<&Table, ApiError> {
-    let name = format!("{FIELD}.json_schema");
-    let Value::Table(described) = described else {
-        return Err(ApiError::wrong(&name, described, API.word("json_schema")));
-    };
-    check_keys(described, &name, &["name", "description", "schema", "strict"])?;
+/// The type of a format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Object,
+    Schema,
+}
+
+impl Kind {
+    fn of(format: &Table, name: &str) -> Result<Self, ApiError> {
+        let kind = format.get("type");
+        match kind.and_then(Value::as_text) {
+            Some("text") => Ok(Self::Text),
+            Some("json_object") => Ok(Self::Object),
+            Some("json_schema") => Ok(Self::Schema),
+            _ => Err(wrong(&format!("{name}.type"), kind, "format_type")),
+        }
+    }
+}
+
+/// What stands beside a schema: the type of a `text.format`, and what describes any schema.
+const SCHEMA_KEYS: [&str; 5] = ["type", "name", "description", "schema", "strict"];
+
+/// The schema that an object of these keys describes.
+fn schema<'t>(described: &'t Table, name: &str, known: &[&str]) -> Result<&'t Table, ApiError> {
+    check_keys(described, name, known, name)?;
     for (key, words) in [("name", "text"), ("description", "text"), ("strict", "flag")] {
         match (described.get(key), words) {
             (None | Some(Value::None), _) | (Some(Value::Text(_)), "text") | (Some(Value::Bool(_)), "flag") => {}
             (Some(value), _) => return Err(ApiError::wrong(&format!("{name}.{key}"), value, API.word(words))),
         }
     }
-    match described.get("schema") {
-        Some(Value::Table(schema)) => Ok(schema),
-        other => Err(ApiError::wrong(&format!("{name}.schema"), other.unwrap_or(&Value::None), API.word("schema"))),
-    }
-}
-
-fn check_keys(found: &Table, name: &str, known: &[&str]) -> Result<(), ApiError> {
-    match found.names().find(|key| !known.contains(key)) {
-        None => Ok(()),
-        Some(key) => Err(ApiError::unknown(&format!("{name}.{key}"), name)),
-    }
+    let given = described.get("schema");
+    given.and_then(Value::as_table).ok_or_else(|| wrong(&format!("{name}.schema"), given, "schema"))
 }

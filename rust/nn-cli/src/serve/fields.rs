@@ -146,6 +146,14 @@ pub(super) fn refused(name: &str, value: &Value, why: &str) -> ApiError {
     ApiError::named("unsupported_field", name, &[("value", &quoted(value)), ("why", &why)])
 }
 
+/// Refuses a key that is not known to what has these keys, whose words are `owner`.
+pub(super) fn check_keys(found: &Table, place: &str, known: &[&str], owner: &str) -> Result<(), ApiError> {
+    match found.names().find(|key| !known.contains(key)) {
+        None => Ok(()),
+        Some(key) => Err(ApiError::unknown(&format!("{place}.{key}"), owner)),
+    }
+}
+
 /// Whether a value is one of the table's. 1 is not true, nor is 0 false.
 fn same(value: &Value, other: &serde_json::Value) -> bool {
     use serde_json::Value as Other;

@@ -7,8 +7,8 @@ use nn_core::format::{Table, Value};
 
 use super::api::{API, ApiError, cut};
 use super::bodies::object;
-use super::fields::refused;
-use super::tools::{LEVELS, check_keys, check_type, is_name, is_plain, wrong};
+use super::fields::{check_keys, refused};
+use super::tools::{LEVELS, check_type, is_name, is_plain, wrong};
 
 /// What a template is told for each role. OpenAI calls the system's turn the developer's by now, which templates do not.
 const ROLES: [(&str, &str); 5] =
@@ -103,12 +103,12 @@ fn calls(name: &str, given: &Value) -> Result<Vec<Value>, ApiError> {
 
 fn call(name: &str, given: &Value) -> Result<Value, ApiError> {
     let Some(table) = given.as_table() else { return Err(wrong(name, Some(given), "call")) };
-    check_keys(table, name, &["id", "type", "function"], "a_call")?;
+    check_keys(table, name, &["id", "type", "function"], API.word("a_call"))?;
     let id = call_id(&format!("{name}.id"), table.get("id"))?;
     check_type(table, name)?;
     let (name, given) = (&format!("{name}.function"), table.get("function"));
     let Some(function) = given.and_then(Value::as_table) else { return Err(wrong(name, given, "called")) };
-    check_keys(function, name, &["name", "arguments"], "a_call")?;
+    check_keys(function, name, &["name", "arguments"], API.word("a_call"))?;
     let called = function_name(name, function.get("name"))?;
     let given = function.get("arguments");
     let arguments = given.and_then(Value::as_text).and_then(arguments);
@@ -149,7 +149,7 @@ fn part(name: &str, part: &Value) -> Result<String, ApiError> {
     if kind.and_then(Value::as_text) != Some("text") {
         return Err(wrong(&format!("{name}.type"), kind, "part_type"));
     }
-    check_keys(table, name, &["type", "text"], "a_part")?;
+    check_keys(table, name, &["type", "text"], API.word("a_part"))?;
     let text = table.get("text");
     let found = text.and_then(Value::as_text).map(str::to_owned);
     found.ok_or_else(|| wrong(&format!("{name}.text"), text, "text"))

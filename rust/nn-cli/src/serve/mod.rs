@@ -7,7 +7,6 @@ mod answers;
 mod api;
 mod app;
 mod bodies;
-#[cfg(test)] // until this server has llguidance
 mod call_grammars;
 mod calling;
 mod connection;

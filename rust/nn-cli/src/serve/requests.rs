@@ -8,9 +8,8 @@ use nn_core::tokenizer::{Encoding, Rendering, TextTokenizer};
 use serde::Serialize;
 
 use super::answers::{Asked, Form, Text, check_bias, check_choices, check_length, samplings};
-use super::answers::{Asked, Form, Text, check_bias, check_choices, check_length, samplings};
 use super::api::{API, ApiError, cut};
-use super::calling::Calling;
+use super::calling::{Calling, control_tokens};
 use super::constraints::Formats;
 use super::fields::{Checker, GivenInput, GivenPrompt, Values, refused};
 use super::items::input_messages;
@@ -59,7 +58,7 @@ impl Requests {
         check_choices(given.len() * samplings.len(), self.places)?;
         let end_ids = self.end_ids(&values)?;
         check_bias(&values, self.model.config().vocab_size)?;
-        let grammar = self.formats.grammar(&values)?;
+        let grammar = self.formats.of(values.object("response_format").as_ref())?;
         let logprobs = values.integer("logprobs").map(|count| count as usize);
         let name = |number: usize| if given.len() == 1 { "prompt".to_owned() } else { format!("prompt[{number}]") };
         let prompts = given.iter().enumerate().map(|(number, one)| self.prompt_ids(one, &name(number)));
@@ -113,14 +112,13 @@ impl Requests {
         let room = self.model.room(prompt.len());
         let length = asked_tokens(&values)?.map_or(room, |most| room.min(most));
         let logprobs = alternatives(&values)?;
-        let grammar = self.formats.grammar(&values)?;
-        let calling = match (tools, calls) {
-            (Some(tools), Some(form)) => {
-                tools.check_enforced(&values)?;
-                Some(Calling::new(&tools, form, tokenizer).map_err(|error| failed(&error))?)
-            }
-            _ => None,
-        };
+        let mut grammar = self.formats.of(values.object("response_format").as_ref())?;
+        let mut calling = None;
+        if let (Some(tools), Some(form)) = (tools, calls) {
+            let marks = control_tokens(form, tokenizer).map_err(|error| failed(&error))?;
+            grammar = self.formats.of_calls(&tools, form, &marks)?;
+            calling = Some(Calling::new(&tools, form, &marks));
+        }
         let prompt_tokens = prompt.len();
         let text = |sampling| Text {
             prompt: prompt.clone(),
@@ -156,7 +154,8 @@ impl Requests {
             return Err(ApiError::named("needs_field", "top_logprobs", &[("other", &"include")]));
         }
         let logprobs = scored.then(|| top.unwrap_or(0) as usize);
-        check_text(&values)?;
+        let format = text_format(&values)?;
+        let grammar = self.formats.of_text(format.as_ref())?;
         let prompt_tokens = prompt.len();
         let text = |sampling| Text {
             prompt: prompt.clone(),
@@ -169,9 +168,10 @@ impl Requests {
                 prompt_logprobs: None,
             },
             echo: String::new(),
+            constraint: grammar.as_ref().map(Grammar::constraint),
         };
         let texts = samplings(&values).into_iter().map(text).collect();
-        let response = Some(Repeated::new(&values, scored));
+        let response = Some(Repeated::new(&values, format.as_ref(), scored));
         Ok(Asked { response, ..asked(Form::Chat, texts, prompt_tokens, false, &values, scored) })
     }
 
@@ -354,9 +354,9 @@ fn stream_usage(values: &Values) -> Result<bool, ApiError> {
     }
 }
 
-/// Refuses a `text` whose `format` this server does not enforce: it writes free texts.
-fn check_text(values: &Values) -> Result<(), ApiError> {
-    let Some(text) = values.object("text") else { return Ok(()) };
+/// The `format` of a `text`, if there is one; whoever builds the grammar looks into it.
+fn text_format(values: &Values) -> Result<Option<Table>, ApiError> {
+    let Some(text) = values.object("text") else { return Ok(None) };
     for (key, value) in text.iter() {
         let name = cut(&format!("text.{key}"));
         match (key, value) {
@@ -366,22 +366,7 @@ fn check_text(values: &Values) -> Result<(), ApiError> {
             _ => return Err(ApiError::unknown(&name, "text")),
         }
     }
-    text.get("format").and_then(Value::as_table).map_or(Ok(()), |format| check_free(format, "text.format"))
-}
-
-fn check_free(format: &Table, name: &str) -> Result<(), ApiError> {
-    let kind = format.get("type").unwrap_or(&Value::None);
-    match kind.as_text() {
-        Some("text") => match format.names().find(|key| *key != "type") {
-            None => Ok(()),
-            Some(key) => Err(ApiError::unknown(&format!("{name}.{key}"), name)),
-        },
-        Some("json_object" | "json_schema") => {
-            let why = "nncuda-rs constrains no texts; the Python package's server does";
-            Err(refused(name, &Value::Table(format.clone()), why))
-        }
-        _ => Err(ApiError::wrong(&format!("{name}.type"), kind, API.word("format_type"))),
-    }
+    Ok(text.get("format").and_then(Value::as_table).cloned())
 }
 
 /// How many likely tokens are to come with each one's log-probability; `None` for no log-probabilities.

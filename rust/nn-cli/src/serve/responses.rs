@@ -3,6 +3,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use nn_core::format::{Table, Value};
 use nn_core::infer::{Event, Finish};
 
 use super::answers::Writing;
@@ -36,11 +37,13 @@ pub(super) struct Repeated {
     user: Option<String>,
     top_logprobs: i64,
     numbers: [(&'static str, f32); 4],
+    format: Json,
     scored: bool,
 }
 
 impl Repeated {
-    pub(super) fn new(values: &Values, scored: bool) -> Self {
+    /// `format` is that of the request's `text`.
+    pub(super) fn new(values: &Values, format: Option<&Table>, scored: bool) -> Self {
         let numbers = ["temperature", "top_p", "presence_penalty", "frequency_penalty"];
         Self {
             instructions: values.text("instructions"),
@@ -48,6 +51,7 @@ impl Repeated {
             user: values.text("user"),
             top_logprobs: values.integer("top_logprobs").unwrap_or_default(),
             numbers: numbers.map(|name| (name, values.number(name).unwrap_or_default() as f32)),
+            format: shown(format),
             scored,
         }
     }
@@ -158,7 +162,6 @@ impl ResponseWriter {
             _ => Json::Null,
         };
         let repeated = &self.repeated;
-        let format = Json::object([("type", "text".into())]);
         let [temperature, top_p, presence_penalty, frequency_penalty] =
             repeated.numbers.map(|(name, number)| (name, Json::Float(number)));
         Json::object([
@@ -175,7 +178,7 @@ impl ResponseWriter {
             ("output", Json::List(output)),
             ("previous_response_id", Json::Null),
             ("reasoning", Json::Null),
-            ("text", Json::object([("format", format)])),
+            ("text", Json::object([("format", repeated.format.clone())])),
             ("tools", Json::List(Vec::new())),
             ("tool_choice", "none".into()),
             ("parallel_tool_calls", Json::Bool(true)),
@@ -260,6 +263,23 @@ fn output_part(text: &str, logprobs: Vec<Json>) -> Json {
     ])
 }
 
+/// A format as responses have it: without its schema, as Open Responses wants.
+fn shown(format: Option<&Table>) -> Json {
+    let entry = |name| format.and_then(|format| format.get(name));
+    let text = |name| entry(name).and_then(Value::as_text);
+    let kind = text("type").unwrap_or("text");
+    if kind != "json_schema" {
+        return Json::object([("type", kind.into())]);
+    }
+    Json::object([
+        ("type", kind.into()),
+        ("name", text("name").unwrap_or_default().into()),
+        ("description", text("description").into()),
+        ("schema", Json::Null),
+        ("strict", Json::Bool(entry("strict") == Some(&Value::Bool(true)))),
+    ])
+}
+
 /// Seconds since 1970.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
@@ -276,7 +296,7 @@ mod tests {
     fn a_stream_that_fails_says_so() {
         let Ok(Value::Table(body)) = parse_json(br#"{"input": "x", "temperature": 0.7}"#) else { panic!("no table") };
         let values = Checker::new("responses", "/v1/responses").check(&body).unwrap();
-        let mut writer = ResponseWriter::new(Repeated::new(&values, false), "small", 3, 5);
+        let mut writer = ResponseWriter::new(Repeated::new(&values, None, false), "small", 3, 5);
         writer.beginning();
         let found = writer.failure(&ApiError::new("timeout", &[("seconds", &3)]));
         let parts: Vec<&str> = found.split("\n\n").collect();

@@ -5,20 +5,16 @@ use std::collections::HashSet;
 use nn_core::format::{Table, Value};
 
 use super::api::{API, ApiError};
-use super::fields::{Values, refused};
+use super::fields::{Values, check_keys};
 
 /// Levels of parameters and arguments, which templates write out.
 pub(super) const LEVELS: usize = 64;
-
-/// Why calls are not enforced.
-const NOT_ENFORCED: &str = "nncuda-rs constrains no texts; the Python package's server does";
 
 /// A function.
 #[derive(Debug)]
 pub(super) struct Tool {
     pub(super) name: String,
     /// None of them are those of a function that takes none.
-    #[cfg_attr(not(test), allow(dead_code, reason = "for the grammars of calls"))]
     pub(super) parameters: Option<Table>,
     pub(super) strict: bool,
     /// What the template sees of it.
@@ -91,30 +87,35 @@ impl Tools {
         Value::List(self.offered.iter().map(|tool| tool.shown.clone()).collect())
     }
 
-    /// Refuses what this server does not enforce.
-    pub(super) fn check_enforced(&self, values: &Values) -> Result<(), ApiError> {
-        if self.choice != Choice::Auto {
-            let choice = values.choice("tool_choice").unwrap_or(Value::None);
-            return Err(refused("tool_choice", &choice, NOT_ENFORCED));
+    /// Those that may be called.
+    pub(super) fn callable(&self) -> &[Tool] {
+        match self.choice {
+            Choice::Named(number) => &self.offered[number..=number],
+            Choice::Auto | Choice::Required => &self.offered,
         }
-        match self.offered.iter().position(|tool| tool.strict) {
-            None => Ok(()),
-            Some(number) => {
-                let name = format!("tools[{number}].function.strict");
-                Err(refused(&name, &Value::Bool(true), NOT_ENFORCED))
-            }
-        }
+    }
+
+    /// Whether the arguments of a function must obey its parameters.
+    pub(super) fn enforces(&self, tool: &Tool) -> bool {
+        self.choice != Choice::Auto || tool.strict
+    }
+
+    /// Those that may be called and whose arguments must obey, with their numbers among those offered. Where there are some,
+    /// texts are to be constrained.
+    pub(super) fn enforced(&self) -> impl Iterator<Item = (usize, &Tool)> {
+        let first = if let Choice::Named(number) = self.choice { number } else { 0 };
+        (first..).zip(self.callable()).filter(|(_, tool)| self.enforces(tool))
     }
 }
 
 fn tool(mut place: String, given: &Value, taken: &HashSet<String>) -> Result<Tool, ApiError> {
     let Some(table) = given.as_table() else { return Err(wrong(&place, Some(given), "tool")) };
-    check_keys(table, &place, &["type", "function"], "a_tool")?;
+    check_keys(table, &place, &["type", "function"], API.word("a_tool"))?;
     check_type(table, &place)?;
     place += ".function";
     let given = table.get("function");
     let Some(function) = given.and_then(Value::as_table) else { return Err(wrong(&place, given, "function")) };
-    check_keys(function, &place, &["name", "description", "parameters", "strict"], "a_function")?;
+    check_keys(function, &place, &["name", "description", "parameters", "strict"], API.word("a_function"))?;
     let given = function.get("name");
     let name = given.and_then(Value::as_text).filter(|name| is_name(name) && !taken.contains(*name));
     let name = name.ok_or_else(|| wrong(&format!("{place}.name"), given, "function_name"))?;
@@ -146,11 +147,11 @@ fn tool(mut place: String, given: &Value, taken: &HashSet<String>) -> Result<Too
 
 /// The function that a choice names.
 fn chosen(choice: &Table, offered: &[Tool]) -> Result<Choice, ApiError> {
-    check_keys(choice, "tool_choice", &["type", "function"], "a_choice")?;
+    check_keys(choice, "tool_choice", &["type", "function"], API.word("a_choice"))?;
     check_type(choice, "tool_choice")?;
     let (place, given) = ("tool_choice.function", choice.get("function"));
     let Some(function) = given.and_then(Value::as_table) else { return Err(wrong(place, given, "chosen")) };
-    check_keys(function, place, &["name"], "a_choice")?;
+    check_keys(function, place, &["name"], API.word("a_choice"))?;
     let given = function.get("name");
     let number = offered.iter().position(|tool| given.and_then(Value::as_text) == Some(&tool.name));
     number.map(Choice::Named).ok_or_else(|| wrong("tool_choice.function.name", given, "chosen_name"))
@@ -179,14 +180,6 @@ pub(super) fn is_plain(value: &Value, levels: usize) -> bool {
         Value::List(list) => levels > 0 && list.iter().all(inside),
         Value::Table(table) => levels > 0 && table.iter().all(|(_, one)| inside(one)),
         _ => true,
-    }
-}
-
-/// Refuses a key that is not known; `route` is the word for what has these keys.
-pub(super) fn check_keys(found: &Table, place: &str, known: &[&str], route: &str) -> Result<(), ApiError> {
-    match found.names().find(|key| !known.contains(key)) {
-        None => Ok(()),
-        Some(key) => Err(ApiError::unknown(&format!("{place}.{key}"), API.word(route))),
     }
 }
 

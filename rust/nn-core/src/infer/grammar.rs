@@ -15,7 +15,7 @@ use crate::format::{Table, Value, write_json};
 use crate::tokenizer::TextTokenizer;
 
 /// Between the parts of a JSON text, as a regular expression: without a bound, a model could go on with spaces for ever.
-const SPACES: &str = r"[ \n\r\t]{0,32}";
+pub const SPACES: &str = r"[ \n\r\t]{0,32}";
 
 /// What a schema says to llguidance alone: no part of JSON Schema, and a way around what it cannot enforce.
 const OPTIONS: &str = "x-guidance";

@@ -33,7 +33,7 @@ pub(crate) use drawing::{Drawing, RowSampler};
 pub use engine::{Engine, EngineOptions, USUAL_CONTEXT};
 pub use events::{Admission, Canceller, Event, EventStream, Finish, Generation};
 #[cfg(feature = "grammar")]
-pub use grammar::{Grammar, GrammarConstraint, Grammars, NO_FORCING};
+pub use grammar::{Grammar, GrammarConstraint, Grammars, NO_FORCING, SPACES};
 pub use language_model::{GenerateOptions, LanguageModel, PLAIN_STOPS, Prompt};
 pub use paged_cache::{CacheFormat, CacheSizes, CachedSequence, PAGE, PagedCache};
 pub use sampling::Sampling;
