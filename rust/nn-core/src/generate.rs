@@ -34,7 +34,7 @@ impl<'m> Sequences<'m> {
         let (ctx, rows, vocab) = (model.context(), prompts.len(), model.config().vocab_size);
         let drawing = |(row, prompt): (usize, &Vec<i32>)| {
             let sampling = Sampling { seed: sampling.seed.wrapping_add(row as i64), ..sampling.clone() };
-            Drawing::new(sampling, prompt, (capacity + 1).saturating_sub(prompt.len()))
+            Drawing::new(sampling, prompt, capacity.saturating_add(1).saturating_sub(prompt.len()))
         };
         let drawings: Vec<Drawing> = prompts.iter().enumerate().map(drawing).collect();
         let mut sequences = Self {
