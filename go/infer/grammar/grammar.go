@@ -1,5 +1,3 @@
-// Package grammar has texts obey a JSON schema or a grammar, by llguidance (https://github.com/guidance-ai/llguidance),
-// which says after each token which may be next. Its library is opened when the program runs; see [Load].
 package grammar
 
 /*
