@@ -61,7 +61,7 @@ fn wrong_batches_are_refused_and_change_nothing() {
         trainer.train_step(&batch).expect_err("the batch is wrong")
     };
     let error = wrong(&|batch| batch.inputs[16] = 48);
-    assert!(matches!(error, Error::OutOfRange(_)) && error.exit_code() == 4);
+    assert!(matches!(error, Error::OutOfRange(_)) && error.exit_code() == 3);
     assert_eq!(error.to_string(), "input_ids[1, 3] is 48; it must be 0 to 47");
     let error = wrong(&|batch| batch.targets[0] = -1);
     assert_eq!(error.to_string(), "targets[0, 0] is -1; it must be 0 to 47, or -100");
