@@ -104,7 +104,7 @@ def test_no_thread_keeps_the_others_waiting(language_model: LanguageModel) -> No
 
     in_threads(long, short)
     assert order.count("long") == 400 and order.count("short") == 20
-    assert order[-20:] == ["long"] * 20  # the short ones were done long before
+    assert order.index("short") < 300  # and not after the long one, however busy the machine is
 
 
 def test_an_iterator_that_is_left_while_another_thread_works(language_model: LanguageModel) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -115,13 +116,25 @@ def stranger(*answers: bytes) -> Iterator[str]:
             for answer in answers:
                 connection, _ = listener.accept()
                 with connection:
-                    connection.recv(65536)
+                    read_request(connection)  # closed with bytes unread, the connection would be reset
                     connection.sendall(answer)
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         thread.join(10)
+
+
+def read_request(connection: socket.socket) -> None:
+    """All of it: its head, which may come in parts, and the body of the length that the head says."""
+    found = b""
+    while b"\r\n\r\n" not in found:
+        found += connection.recv(65536)
+    head, _, body = found.partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
+    left = int(length[1]) - len(body) if length else 0
+    while left > 0:
+        left -= len(connection.recv(65536))
 
 
 def ok(body: object) -> bytes:
