@@ -312,8 +312,12 @@ NN_INLINE void page_output_tile(const page_space *w, const page_rows *page, int6
   }
   const float *p = w->scores + r * PAGE_LD;
   const char *from = page->v;
-  const int64_t share = r == 0 && page->next_v ? vectors * VF * page->row_bytes / page->dim : 0;
-  const char *next = page->next_v + vector * VF * NN_PAGE_TOKENS * page->row_bytes / page->dim;
+  int64_t share = 0; /* of the next page's values, beside each key; where there is none, nothing of these */
+  const char *next = page->v;
+  if (r == 0 && page->next_v) {
+    share = vectors * VF * page->row_bytes / page->dim;
+    next = page->next_v + vector * VF * NN_PAGE_TOKENS * page->row_bytes / page->dim;
+  }
   for (int64_t j = 0; j < keys; j++, from += page->row_bytes, next += share) {
     page_fetch(next, share);
     vf x[4];
