@@ -2,7 +2,6 @@ package serve
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/tokenizer"
@@ -60,31 +59,11 @@ func messageOfItem(name string, value any) (*formats.Object, error) {
 	if itemRoles[role] == "" {
 		return nil, invalid(name+".role", item.Get("role"), words("item_role"))
 	}
-	content, err := textOfItem(name+".content", item.Get("content"))
+	content, err := textOf(name+".content", item.Get("content"), words("item_content"), textOfItemPart)
 	if err != nil {
 		return nil, err
 	}
 	return tokenizer.Message(itemRoles[role], content), nil
-}
-
-// textOfItem is the text of an item's content.
-func textOfItem(name string, content any) (string, error) {
-	if text, ok := content.(string); ok {
-		return text, nil
-	}
-	parts, ok := content.([]any)
-	if !ok || len(parts) == 0 {
-		return "", invalid(name, content, words("item_content"))
-	}
-	var text strings.Builder
-	for at, part := range parts {
-		found, err := textOfItemPart(fmt.Sprintf("%s[%d]", name, at), part)
-		if err != nil {
-			return "", err
-		}
-		text.WriteString(found)
-	}
-	return text.String(), nil
 }
 
 func textOfItemPart(name string, value any) (string, error) {

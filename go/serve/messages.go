@@ -86,7 +86,7 @@ func plainMessage(name string, value any) (*formats.Object, error) {
 	text := ""
 	if content := message.Get("content"); content != nil || len(calls) == 0 {
 		var err error
-		if text, err = textOf(name+".content", content); err != nil {
+		if text, err = textOf(name+".content", content, words("content"), textOfPart); err != nil {
 			return nil, err
 		}
 	}
@@ -186,14 +186,14 @@ func callID(name string, value any) (string, error) {
 	return id, nil
 }
 
-// textOf is the text of a message's content.
-func textOf(name string, content any) (string, error) {
+// textOf is the text of a content: a text, or a list of parts whose texts follow one another. must says what it has to be.
+func textOf(name string, content any, must string, textOfPart func(name string, part any) (string, error)) (string, error) {
 	if text, ok := content.(string); ok {
 		return text, nil
 	}
 	parts, ok := content.([]any)
 	if !ok || len(parts) == 0 {
-		return "", invalid(name, content, words("content"))
+		return "", invalid(name, content, must)
 	}
 	var text strings.Builder
 	for at, part := range parts {

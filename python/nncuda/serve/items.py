@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .api import WORDS, ApiError, quoted
+from .messages import content_text
 
 #: What a template is told for each role.
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
@@ -41,15 +42,8 @@ def _message(name: str, item: Any) -> dict[str, str]:
     role = item.get("role")
     if not isinstance(role, str) or role not in _ROLES:
         raise _wrong(f"{name}.role", role, "item_role")
-    return {"role": _ROLES[role], "content": _text(f"{name}.content", item.get("content"))}
-
-
-def _text(name: str, content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list) or not content:
-        raise _wrong(name, content, "item_content")
-    return "".join(_part(f"{name}[{number}]", part) for number, part in enumerate(content))
+    content = content_text(f"{name}.content", item.get("content"), WORDS["item_content"], _part)
+    return {"role": _ROLES[role], "content": content}
 
 
 def _part(name: str, part: Any) -> str:

@@ -6,6 +6,7 @@ answer names the call that it is for.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .api import WORDS, ApiError, quoted
@@ -59,7 +60,7 @@ def _message(name: str, message: Any) -> dict[str, Any]:
     calls = _calls(f"{name}.tool_calls", message.get("tool_calls")) if role == "assistant" else []
     # Templates put a text together with others, which null is not.
     content = message.get("content")
-    text = "" if content is None and calls else _text(f"{name}.content", content)
+    text = "" if content is None and calls else content_text(f"{name}.content", content, WORDS["content"], _part)
     made: dict[str, Any] = {"role": _ROLES[role], "content": text}
     if calls:
         made["tool_calls"] = calls
@@ -118,12 +119,13 @@ def _id(name: str, value: Any) -> str:
     return value
 
 
-def _text(name: str, content: Any) -> str:
+def content_text(name: str, content: Any, words: str, part_text: Callable[[str, Any], str]) -> str:
+    """The text of a content: a text, or a list of parts whose texts follow one another. `words` say what it must be."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list) or not content:
-        raise _wrong(name, content, WORDS["content"])
-    return "".join(_part(f"{name}[{number}]", part) for number, part in enumerate(content))
+        raise _wrong(name, content, words)
+    return "".join(part_text(f"{name}[{number}]", part) for number, part in enumerate(content))
 
 
 def _part(name: str, part: Any) -> str:

@@ -5,6 +5,7 @@ use nn_core::infer::Message;
 
 use super::api::{API, ApiError, cut};
 use super::fields::{GivenInput, refused};
+use super::messages::content_text;
 
 /// What a template is told for each role.
 const ROLES: [(&str, &str); 4] =
@@ -59,18 +60,8 @@ fn message(name: &str, item: &Value) -> Result<Message, ApiError> {
     let given = entry(table, "role");
     let role = given.as_text().and_then(|role| ROLES.into_iter().find(|(name, _)| *name == role));
     let Some((_, role)) = role else { return wrong(&format!("{name}.role"), given, "item_role") };
-    let content = text(&format!("{name}.content"), entry(table, "content"))?;
+    let content = content_text(&format!("{name}.content"), entry(table, "content"), "item_content", part)?;
     Ok(Message { role: role.to_owned(), content })
-}
-
-fn text(name: &str, content: &Value) -> Result<String, ApiError> {
-    match content {
-        Value::Text(text) => Ok(text.clone()),
-        Value::List(parts) if !parts.is_empty() => {
-            parts.iter().enumerate().map(|(number, one)| part(&format!("{name}[{number}]"), one)).collect()
-        }
-        _ => wrong(name, content, "item_content"),
-    }
 }
 
 fn part(name: &str, part: &Value) -> Result<String, ApiError> {

@@ -76,7 +76,7 @@ fn plain(name: &str, message: &Value) -> Result<Table, ApiError> {
     let content = table.get("content").unwrap_or(&Value::None);
     let content = match content {
         Value::None if !calls.is_empty() => String::new(),
-        content => text(&format!("{name}.content"), content)?,
+        content => content_text(&format!("{name}.content"), content, "content", part)?,
     };
     let mut made = Table::from([("role", shown.into()), ("content", content.into())]);
     if !calls.is_empty() {
@@ -133,13 +133,19 @@ fn call_id<'t>(name: &str, given: Option<&'t Value>) -> Result<&'t str, ApiError
     id.ok_or_else(|| wrong(name, given, "call_id"))
 }
 
-fn text(name: &str, content: &Value) -> Result<String, ApiError> {
+/// The text of a content: a text, or a list of parts whose texts follow one another. `word` says what it must be.
+pub(super) fn content_text(
+    name: &str,
+    content: &Value,
+    word: &str,
+    part: fn(&str, &Value) -> Result<String, ApiError>,
+) -> Result<String, ApiError> {
     match content {
         Value::Text(text) => Ok(text.clone()),
         Value::List(parts) if !parts.is_empty() => {
             parts.iter().enumerate().map(|(number, one)| part(&format!("{name}[{number}]"), one)).collect()
         }
-        _ => Err(wrong(name, Some(content), "content")),
+        _ => Err(wrong(name, Some(content), word)),
     }
 }
 
