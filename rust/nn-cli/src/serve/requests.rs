@@ -3,7 +3,7 @@
 
 use nn_core::Error;
 use nn_core::format::{Table, Value};
-use nn_core::infer::{GenerateOptions, Grammar, LanguageModel, PLAIN_STOPS};
+use nn_core::infer::{GenerateOptions, Grammar, LanguageModel, PLAIN_STOPS, Sampling};
 use nn_core::tokenizer::{Encoding, Rendering, TextTokenizer};
 use serde::Serialize;
 
@@ -69,19 +69,15 @@ impl Requests {
         let mut texts = Vec::new();
         for (given, prompt) in given.iter().zip(prompts) {
             let echo = if echoed { self.echo(given, &prompt)? } else { String::new() };
-            texts.extend(samplings.iter().map(|sampling| Text {
-                prompt: prompt.clone(),
-                options: GenerateOptions {
-                    max_new_tokens: Some(most.min(self.model.room(prompt.len()))),
-                    sampling: sampling.clone(),
-                    stop: stop.clone(),
-                    end_ids: Some(end_ids.clone()),
-                    logprobs,
-                    prompt_logprobs: logprobs.filter(|_| echoed),
-                },
-                echo: echo.clone(),
-                constraint: grammar.as_ref().map(Grammar::constraint),
-            }));
+            let options = GenerateOptions {
+                max_new_tokens: Some(most.min(self.model.room(prompt.len()))),
+                stop: stop.clone(),
+                end_ids: Some(end_ids.clone()),
+                logprobs,
+                prompt_logprobs: logprobs.filter(|_| echoed),
+                ..GenerateOptions::default()
+            };
+            texts.extend(drawn(&samplings, &prompt, &options, &echo, grammar.as_ref()));
         }
         Ok(asked(Form::Completion, texts, prompt_tokens, usage, &values, logprobs.is_some()))
     }
@@ -120,20 +116,14 @@ impl Requests {
             calling = Some(Calling::new(&tools, form, &marks));
         }
         let prompt_tokens = prompt.len();
-        let text = |sampling| Text {
-            prompt: prompt.clone(),
-            options: GenerateOptions {
-                max_new_tokens: Some(length),
-                sampling,
-                stop: stop.clone(),
-                end_ids: Some(end_ids.clone()),
-                logprobs,
-                prompt_logprobs: None,
-            },
-            echo: String::new(),
-            constraint: grammar.as_ref().map(Grammar::constraint),
+        let options = GenerateOptions {
+            max_new_tokens: Some(length),
+            stop,
+            end_ids: Some(end_ids),
+            logprobs,
+            ..GenerateOptions::default()
         };
-        let texts = samplings.into_iter().map(text).collect();
+        let texts = drawn(&samplings, &prompt, &options, "", grammar.as_ref()).collect();
         Ok(Asked { calling, ..asked(Form::Chat, texts, prompt_tokens, usage, &values, logprobs.is_some()) })
     }
 
@@ -157,20 +147,14 @@ impl Requests {
         let format = text_format(&values)?;
         let grammar = self.formats.of_text(format.as_ref())?;
         let prompt_tokens = prompt.len();
-        let text = |sampling| Text {
-            prompt: prompt.clone(),
-            options: GenerateOptions {
-                max_new_tokens: Some(most.map_or(room, |most| room.min(most))),
-                sampling,
-                stop: stop.clone(),
-                end_ids: Some(end_ids.clone()),
-                logprobs,
-                prompt_logprobs: None,
-            },
-            echo: String::new(),
-            constraint: grammar.as_ref().map(Grammar::constraint),
+        let options = GenerateOptions {
+            max_new_tokens: Some(most.map_or(room, |most| room.min(most))),
+            stop,
+            end_ids: Some(end_ids),
+            logprobs,
+            ..GenerateOptions::default()
         };
-        let texts = samplings(&values).into_iter().map(text).collect();
+        let texts = drawn(&samplings(&values), &prompt, &options, "", grammar.as_ref()).collect();
         let response = Some(Repeated::new(&values, format.as_ref(), scored));
         Ok(Asked { response, ..asked(Form::Chat, texts, prompt_tokens, false, &values, scored) })
     }
@@ -342,6 +326,22 @@ fn template_failed(error: &Error, name: &str) -> ApiError {
 fn decode(tokenizer: &TextTokenizer, ids: &[i32]) -> Result<String, ApiError> {
     let known: Vec<i32> = ids.iter().copied().filter(|id| (*id as usize) < tokenizer.vocab_size()).collect();
     tokenizer.decode(&known).map_err(|error| failed(&error))
+}
+
+/// The texts that continue a prompt, one drawn by each sampling.
+fn drawn<'a>(
+    samplings: &'a [Sampling],
+    prompt: &'a [i32],
+    options: &'a GenerateOptions,
+    echo: &'a str,
+    grammar: Option<&'a Grammar>,
+) -> impl Iterator<Item = Text> + 'a {
+    samplings.iter().map(move |sampling| Text {
+        prompt: prompt.to_vec(),
+        options: GenerateOptions { sampling: sampling.clone(), ..options.clone() },
+        echo: echo.to_owned(),
+        constraint: grammar.map(Grammar::constraint),
+    })
 }
 
 /// Whether a stream is to count its tokens.
