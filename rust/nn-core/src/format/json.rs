@@ -165,24 +165,24 @@ fn write_value(value: &Value, out: &mut String) {
     }
 }
 
-fn write_text(text: &str, out: &mut String) {
+/// A text in quotes. Quotes, backslashes and control characters are escaped, all else stands as it is.
+pub(crate) fn write_text(text: &str, out: &mut String) {
     out.push_str(&serde_json::to_string(text).unwrap_or_default()); // a text is always JSON
 }
 
-/// The fewest digits that give the number back, with an exponent below -4 and from 16 on.
-fn python_float(number: f64) -> String {
-    if !number.is_finite() {
-        let word = if number.is_nan() { "NaN" } else { "Infinity" };
-        return format!("{}{word}", if number < 0.0 { "-" } else { "" });
+/// A number as Python's json writes it: the fewest digits that give it back, and in an exponent a sign and two digits or
+/// more.
+pub(crate) fn python_float(number: f64) -> String {
+    if number.is_nan() {
+        return "NaN".to_owned();
     }
-    let short = format!("{number:e}");
-    let (digits, exponent) = short.split_once('e').unwrap_or((&short, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-4..16).contains(&exponent) {
-        return format!("{number:?}");
+    if number.is_infinite() {
+        return if number < 0.0 { "-Infinity" } else { "Infinity" }.to_owned();
     }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{digits}e{sign}{:02}", exponent.abs())
+    let text = format!("{number:?}");
+    let Some((digits, exponent)) = text.split_once('e') else { return text };
+    let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
+    format!("{digits}e{sign}{exponent:0>2}")
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use minijinja::value::{Kwargs, ValueKind, from_args};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat;
 
+use crate::format::json::{python_float, write_text};
+
 /// Levels of lists and objects that `tojson` goes down.
 const DEEPEST: usize = 128;
 
@@ -207,7 +209,7 @@ impl Json<'_, '_, '_> {
             ValueKind::None => self.text.push_str("null"),
             ValueKind::Bool => self.text.push_str(if value.is_true() { "true" } else { "false" }),
             ValueKind::Number if value.is_integer() => self.text.push_str(&value.to_string()),
-            ValueKind::Number => self.text.push_str(&float(f64::try_from(value.clone())?)),
+            ValueKind::Number => self.text.push_str(&python_float(f64::try_from(value.clone())?)),
             ValueKind::String => self.write_text(value.as_str().unwrap_or_default())?,
             ValueKind::Seq | ValueKind::Iterable => {
                 let values: Vec<Value> = value.try_iter()?.collect();
@@ -272,37 +274,9 @@ impl Json<'_, '_, '_> {
 
     fn write_text(&mut self, text: &str) -> Result<(), Error> {
         self.state.consume_fuel((text.len() / 64) as u64)?;
-        self.text.push('"');
-        for letter in text.chars() {
-            match letter {
-                '"' => self.text.push_str("\\\""),
-                '\\' => self.text.push_str("\\\\"),
-                '\n' => self.text.push_str("\\n"),
-                '\r' => self.text.push_str("\\r"),
-                '\t' => self.text.push_str("\\t"),
-                '\u{8}' => self.text.push_str("\\b"),
-                '\u{c}' => self.text.push_str("\\f"),
-                '\0'..='\u{1f}' => self.text.push_str(&format!("\\u{:04x}", u32::from(letter))),
-                _ => self.text.push(letter),
-            }
-        }
-        self.text.push('"');
+        write_text(text, &mut self.text);
         Ok(())
     }
-}
-
-/// A number as Python's json writes it: the exponent with its sign, in two digits or more.
-fn float(number: f64) -> String {
-    if number.is_nan() {
-        return "NaN".to_owned();
-    }
-    if number.is_infinite() {
-        return if number < 0.0 { "-Infinity" } else { "Infinity" }.to_owned();
-    }
-    let text = format!("{number:?}");
-    let Some((digits, exponent)) = text.split_once('e') else { return text };
-    let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
-    format!("{digits}e{sign}{exponent:0>2}")
 }
 
 #[cfg(test)]
@@ -324,7 +298,7 @@ mod tests {
             (f64::NEG_INFINITY, "-Infinity"),
             (f64::NAN, "NaN"),
         ] {
-            assert_eq!(float(number), text);
+            assert_eq!(python_float(number), text);
         }
     }
 
