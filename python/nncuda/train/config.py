@@ -193,11 +193,10 @@ class TrainConfig:
                 f"replicas is {self.replicas}; an update of batch_size {self.batch_size} in micro-batches of {micro} "
                 f"has {self.micro_batches}, so it must be 1 to {self.micro_batches}"
             )
-        for name in (
-            "warmup_steps", "activation_checkpointing", "eval_every", "eval_batches", "save_every", "document_mask",
-        ):  # fmt: skip
-            if name != "document_mask" or self.document_mask is not None:
-                check_count(name, getattr(self, name), 0)
+        for name in ("warmup_steps", "activation_checkpointing", "eval_every", "eval_batches", "save_every"):
+            check_count(name, getattr(self, name), 0)
+        if self.document_mask is not None:
+            check_count("document_mask", self.document_mask, 0)
         if type(self.seed) is not int or not -(2**63) <= self.seed < 2**63:
             raise ValueError(f"seed is {shown(self.seed)}; it must be a whole number of 64 bits")
         for name, bounds in BOUNDS.items():
