@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"unsafe"
+
+	"github.com/nncuda/nncuda/go/internal/beside"
 )
 
 // The version of the contract that this package was made for.
@@ -39,7 +41,7 @@ var loaded struct {
 //
 // The error, a [*LibraryError], names the places that were tried and what to do.
 func Load() error {
-	loaded.once.Do(func() { loaded.path, loaded.err = load(candidates(os.Getenv, program())) })
+	loaded.once.Do(func() { loaded.path, loaded.err = load(candidates(os.Getenv, beside.Program())) })
 	return loaded.err
 }
 

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/nncuda/nncuda/go/internal/beside"
 )
 
 // LibraryVariable names the environment variable with the path of the library. When it is set nothing else is tried.
@@ -32,11 +34,8 @@ func candidates(variable func(string) string, program string) []place {
 		return []place{{name: LibraryVariable, path: path}}
 	}
 	places := []place{{name: LibraryVariable, err: errors.New("is not set")}}
-	if program != "" {
-		folder := filepath.Dir(program)
-		for _, beside := range []string{folder, filepath.Join(filepath.Dir(folder), "lib")} {
-			places = append(places, place{name: "beside the program", path: filepath.Join(beside, libraryFile)})
-		}
+	for _, path := range beside.Places(program, libraryFile) {
+		places = append(places, place{name: "beside the program", path: path})
 	}
 	const python = "the Python environment in use"
 	files, err := inPython(variable)
@@ -50,18 +49,6 @@ func candidates(variable func(string) string, program string) []place {
 		places = append(places, place{name: "the source tree", path: filepath.Join(tree, "build", "lib", libraryFile)})
 	}
 	return append(places, place{name: "the system", path: libraryFile}, place{name: "the system", path: fmt.Sprintf("%s.%d", libraryFile, abiMajor)})
-}
-
-// program is the file that runs; "" when the system does not tell.
-func program() string {
-	path, err := os.Executable()
-	if err != nil {
-		return ""
-	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	return path
 }
 
 // sourceTree is the root of the source tree that this package was compiled from; "" when it is not there, as in the

@@ -3,7 +3,6 @@ package infer_test
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -38,34 +37,15 @@ func endOf(ctx context.Context, text *infer.Text) (tokens []int32, finish engine
 	return tokens, finish, nil
 }
 
-// gate is a constraint that holds the engine in the middle of a step.
-type gate struct{ reached, open chan struct{} }
-
-func newGate() *gate { return &gate{make(chan struct{}), make(chan struct{})} }
-
-func (g *gate) Mask() ([]uint32, error) {
-	mask := make([]uint32, (storedmodel.Vocab+31)/32)
-	for at := range mask {
-		mask[at] = math.MaxUint32
-	}
-	return mask, nil
-}
-
-func (g *gate) Accept(int32) error {
-	g.reached <- struct{}{}
-	<-g.open
-	return nil
-}
-
 // held keeps a service's engine in a step until it is let go.
 func held(t *testing.T, service *infer.Service) (text *infer.Text, letGo func()) {
 	t.Helper()
-	hold := newGate()
+	hold := storedmodel.NewGate(storedmodel.Vocab)
 	wanted := textOf(0, 2)
 	wanted.EndIDs, wanted.Constraints = []int32{}, []engine.Constraint{hold}
 	texts := must.Get(service.Submit([]infer.Generation{wanted}))(t)
-	<-hold.reached
-	return texts[0], sync.OnceFunc(func() { close(hold.open) })
+	<-hold.Reached
+	return texts[0], sync.OnceFunc(func() { close(hold.Open) })
 }
 
 func TestTextsOfAServiceAreThoseOfGenerate(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -154,26 +153,6 @@ func (r *running) open() int {
 	return running + waiting
 }
 
-// gate is a constraint that holds the engine in the middle of a step.
-type gate struct {
-	words         int
-	reached, open chan struct{}
-}
-
-func (g *gate) Mask() ([]uint32, error) {
-	mask := make([]uint32, g.words)
-	for at := range mask {
-		mask[at] = math.MaxUint32
-	}
-	return mask, nil
-}
-
-func (g *gate) Accept(int32) error {
-	g.reached <- struct{}{}
-	<-g.open
-	return nil
-}
-
 // hold keeps the engine in a step until it is let go; the text of that step is not the server's.
 func (r *running) hold() (letGo func()) {
 	reached, letGo := r.holdNext()
@@ -183,7 +162,7 @@ func (r *running) hold() (letGo func()) {
 
 // holdNext is hold of the first step that the engine takes for the text; `reached` tells when it does.
 func (r *running) holdNext() (reached <-chan struct{}, letGo func()) {
-	hold := &gate{(r.model.Config().VocabSize + 31) / 32, make(chan struct{}), make(chan struct{})}
+	hold := storedmodel.NewGate(r.model.Config().VocabSize)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -197,11 +176,11 @@ func (r *running) holdNext() (reached <-chan struct{}, letGo func()) {
 		}
 	}()
 	letGo = sync.OnceFunc(func() {
-		close(hold.open)
+		close(hold.Open)
 		<-done
 	})
 	r.t.Cleanup(letGo) // before the server's end
-	return hold.reached, letGo
+	return hold.Reached, letGo
 }
 
 var changing = regexp.MustCompile(`"(id|created)":("[a-z]+-[0-9a-f]{32}"|\d+)`)

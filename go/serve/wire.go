@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"fmt"
 	"strconv"
 
 	"github.com/nncuda/nncuda/go/formats"
@@ -22,21 +21,13 @@ type object []member
 // list is a JSON array.
 type list []any
 
-// appendJSON appends the JSON of a value: nil, bool, string, whole numbers, float32, object, list.
+// appendJSON appends the JSON of a value: object, list, whole numbers, float32, and what [formats.AppendJSON] takes.
 func appendJSON(to []byte, value any) []byte {
 	switch value := value.(type) {
-	case nil:
-		return append(to, "null"...)
-	case bool:
-		return strconv.AppendBool(to, value)
-	case string:
-		return formats.AppendJSONString(to, value)
 	case int:
 		return strconv.AppendInt(to, int64(value), 10)
 	case int32:
 		return strconv.AppendInt(to, int64(value), 10)
-	case int64:
-		return strconv.AppendInt(to, value, 10)
 	case float32:
 		return strconv.AppendFloat(to, float64(value), 'f', -1, 32)
 	case object:
@@ -58,7 +49,7 @@ func appendJSON(to []byte, value any) []byte {
 		}
 		return append(to, ']')
 	}
-	panic(fmt.Sprintf("a %T is nothing that answers hold", value))
+	return formats.AppendJSON(to, value)
 }
 
 func jsonOf(value any) []byte { return appendJSON(nil, value) }

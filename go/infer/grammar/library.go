@@ -17,6 +17,7 @@ import (
 	"unsafe"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/beside"
 )
 
 // LibraryVariable names the environment variable with the path of libllguidance. When it is set nothing else is tried.
@@ -64,14 +65,7 @@ func candidates() []string {
 	if path := os.Getenv(LibraryVariable); path != "" {
 		return []string{path}
 	}
-	var places []string
-	if program, err := os.Executable(); err == nil {
-		if real, err := filepath.EvalSymlinks(program); err == nil {
-			program = real
-		}
-		folder := filepath.Dir(program)
-		places = append(places, filepath.Join(folder, libraryFile), filepath.Join(filepath.Dir(folder), "lib", libraryFile))
-	}
+	places := beside.Places(beside.Program(), libraryFile)
 	if path, err := cuda.LibraryPath(); err == nil && filepath.Base(path) != path {
 		places = append(places, filepath.Join(filepath.Dir(path), libraryFile))
 	}
