@@ -47,7 +47,7 @@ PARTS := python-test go-test rust-test parity packages
 SLOW ?= lint docs emulated-75 asan tsan ranks faults fuzz interop cuda newcomer crates wheel rust-wheel-release mutants
 
 .PHONY: help run test test-all python-test go llguidance go-test rust rust-test rust-wheel rust-wheel-release parity ranks packages crates lib install emulated emulated-75 cuda \
-  cuda-toolchain gpu-verify gpu-sanitize gpu-bundle wheel bench bench-languages bench-ranks interop interop-large docs asan tsan faults fuzz mutants newcomer \
+  cuda-toolchain gpu-verify gpu-sanitize gpu-bundle wheel bench bench-languages bench-ranks bench-serving interop interop-large docs asan tsan faults fuzz mutants newcomer \
   fmt generate abi lint lock clean go-toolchain rust-toolchain
 
 help: ## this list
@@ -172,6 +172,14 @@ bench-languages: go rust ## the same training step, decoding and call from Pytho
 	cp $(CARGO_TARGET_DIR)/release/nncuda-rs $(BINARIES)/nncuda-rs
 	$(WITH_LIBRARY) $(BIN)/python -m tools.language_bench $(BINARIES)/nncuda-go $(BINARIES)/nncuda-rs
 
+bench-serving: .venv-load/.packages-load go rust ## one model served by Python, Go and Rust, and by llama.cpp (LLAMA_SERVER=path), to 1 to 64 clients of guidellm
+	cd rust && $(WITH_LIBRARY) $(CARGO) build --release --package nn-cli
+	cp $(CARGO_TARGET_DIR)/release/nncuda-rs $(BINARIES)/nncuda-rs
+	[ -d build/tinyllama ] || $(BIN)/python -m nncuda.bench.random_model build/tinyllama --shape tinyllama
+	[ -f build/tinyllama-q4_0.gguf ] || $(BIN)/nncuda quantize build/tinyllama build/tinyllama-q4_0.gguf --format q4_0
+	$(WITH_LIBRARY) $(BIN)/python -m tools.serving_bench build/tinyllama-q4_0.gguf build/tinyllama \
+	  $(BINARIES)/nncuda-go $(BINARIES)/nncuda-rs $(if $(LLAMA_SERVER),--llama-server $(LLAMA_SERVER))
+
 bench-ranks: $(VENV)/.test ## what several ranks on this machine cost beside one: a step, sums of gradients, bytes, a checkpoint (RANKS=2)
 	$(BIN)/mpiexec -n $(RANKS) $(BIN)/nncuda bench ranks
 
@@ -239,13 +247,13 @@ abi: $(VENV)/.packages-test ## write the list of the ABI's symbols (tests/abi/sy
 	PYTHONPATH=python $(BIN)/python -m tools.symbols
 
 lock: ## make requirements/*.txt anew (needs uv)
-	for file in run:3.10 test:3.10 interop:3.11 fuzz:3.10 cuda:3.10 cuda12:3.10 sanitizer:3.10 wheel:3.10 go:3.10 docs:3.10; do \
+	for file in run:3.10 test:3.10 interop:3.11 fuzz:3.10 cuda:3.10 cuda12:3.10 sanitizer:3.10 wheel:3.10 go:3.10 docs:3.10 load:3.11; do \
 	  (cd requirements && uv pip compile --universal --python-version $${file#*:} --generate-hashes --upgrade \
 	    --custom-compile-command "make lock" -q $${file%:*}.in -o $${file%:*}.txt) || exit 1; \
 	done
 
 clean: ## remove what was built and installed here; runs/ stays
-	rm -rf build dist $(VENV) .venv-interop .venv-wheel .venv-fuzz .venv-docs .pytest_cache .ruff_cache .mypy_cache
+	rm -rf build dist $(VENV) .venv-interop .venv-wheel .venv-fuzz .venv-docs .venv-load .pytest_cache .ruff_cache .mypy_cache
 
 # The virtual environment: locked packages, then this one, built from the sources as they are. What the tests need
 # contains what a run needs, so either serves `make run`.
@@ -269,6 +277,9 @@ endef
 	$(packages)
 
 %/.packages-fuzz: requirements/fuzz.txt
+	$(packages)
+
+%/.packages-load: requirements/load.txt
 	$(packages)
 
 # llama.cpp is built from source here, as it is meant to be for the machine that it runs on.
@@ -325,4 +336,4 @@ rust-toolchain:
 	@{ $(have_rust) && cargo --version >/dev/null; } || \
 	  { echo "Rust $(RUST_NEEDED) or newer is needed: https://rustup.rs installs it" >&2; exit 1; }
 
-.PRECIOUS: %/.packages-run %/.packages-wheel %/.packages-test %/.packages-interop %/.packages-fuzz %/.packages-docs
+.PRECIOUS: %/.packages-load %/.packages-run %/.packages-wheel %/.packages-test %/.packages-interop %/.packages-fuzz %/.packages-docs

@@ -71,7 +71,7 @@ type answer struct {
 	generations  []infer.Generation
 	promptTokens int // of all prompts, each once, however many texts continue it
 	stream       bool
-	usage        bool // asks a stream for its count of tokens
+	usage        usage
 	user         string
 	echoes       []string    // what each text begins with; nil for nothing
 	names        *tokenNames // where log-probabilities were asked for
@@ -182,7 +182,7 @@ func (a *answer) sendEvents(ctx context.Context, to *response) error {
 		}
 	}
 	var last []byte
-	if a.usage {
+	if a.usage != usageNowhere {
 		last = appendEvent(nil, append(a.head(a.form.chunkObject(), list{}), member{"usage", a.counts()}))
 	}
 	return to.event(append(last, endOfEvents...))
@@ -250,8 +250,11 @@ func (a *answer) head(kind string, choices list) object {
 
 func (a *answer) chunk(choice object) object {
 	chunk := a.head(a.form.chunkObject(), list{choice})
-	if a.usage {
+	switch a.usage {
+	case usageAtTheEnd:
 		chunk = append(chunk, member{"usage", nil})
+	case usageEverywhere:
+		chunk = append(chunk, member{"usage", a.counts()})
 	}
 	return chunk
 }

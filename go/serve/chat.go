@@ -59,7 +59,7 @@ func (c *chat) prepare(body *formats.Object) (reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	wanted, usage, err := c.shared(v, 1)
+	wanted, counted, err := c.shared(v, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (c *chat) prepare(body *formats.Object) (reply, error) {
 	}
 	made := &answer{
 		form: written, model: c.name, generations: c.texts(wanted, v, ids, most, rules), promptTokens: len(ids),
-		stream: v.flag("stream"), usage: usage, user: v.text("user"),
+		stream: v.flag("stream"), usage: counted, user: v.text("user"),
 	}
 	if wanted.Logprobs {
 		made.names = c.names

@@ -65,7 +65,7 @@ func (c *completions) prepare(body *formats.Object) (reply, error) {
 		return nil, err
 	}
 	given := v["prompt"].([]any)
-	wanted, usage, err := c.shared(v, len(given))
+	wanted, counted, err := c.shared(v, len(given))
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (c *completions) prepare(body *formats.Object) (reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := &answer{form: textForm{}, model: c.name, stream: v.flag("stream"), usage: usage, user: v.text("user")}
+	made := &answer{form: textForm{}, model: c.name, stream: v.flag("stream"), usage: counted, user: v.text("user")}
 	if scored {
 		made.names = c.names
 	}
@@ -127,26 +127,26 @@ func (s *served) checkModel(asked any) error {
 	return nil
 }
 
-// shared checks what both routes have, for so many prompts, and gives how their texts are drawn and end, and whether a
+// shared checks what both routes have, for so many prompts, and gives how their texts are drawn and end, and where a
 // stream is to count its tokens.
-func (s *served) shared(v values, prompts int) (wanted infer.Generation, usage bool, err error) {
+func (s *served) shared(v values, prompts int) (wanted infer.Generation, counted usage, err error) {
 	if err := s.checkModel(v["model"]); err != nil {
-		return wanted, false, err
+		return wanted, usageNowhere, err
 	}
-	if asked, ok := v["stream_options"].(bool); ok {
-		if usage = asked; !v.flag("stream") {
-			return wanted, false, refusal("needs_field", "stream_options",
+	if asked, ok := v["stream_options"].(usage); ok {
+		if counted = asked; !v.flag("stream") {
+			return wanted, usageNowhere, refusal("needs_field", "stream_options",
 				named{"name": "stream_options", "other": "stream"})
 		}
 	}
 	if count := prompts * v.choices(); count > s.places {
 		// More texts at once than this server ever takes, before any of them is looked into.
-		return wanted, false, refusal("too_many_choices", "", named{"choices": count, "places": s.places})
+		return wanted, usageNowhere, refusal("too_many_choices", "", named{"choices": count, "places": s.places})
 	}
 	wanted.Stop = v.texts("stop")
 	tokens := s.model.Tokenizer()
 	if len(wanted.Stop) > 0 && tokens == nil {
-		return wanted, false, noTokenizer("stop")
+		return wanted, usageNowhere, noTokenizer("stop")
 	}
 	wanted.EndIDs = []int32{}
 	if tokens != nil && !v.flag("ignore_eos") {
@@ -161,14 +161,14 @@ func (s *served) shared(v values, prompts int) (wanted infer.Generation, usage b
 	for _, one := range biases {
 		if most := s.model.Config().VocabSize - 1; one.id > int64(most) {
 			name := fmt.Sprintf("logit_bias.%d", one.id)
-			return wanted, false, refusal("unknown_token", name, named{"name": name, "most": most})
+			return wanted, usageNowhere, refusal("unknown_token", name, named{"name": name, "most": most})
 		}
 		if wanted.Sampling.LogitBias == nil {
 			wanted.Sampling.LogitBias = make(map[int32]float64, len(biases))
 		}
 		wanted.Sampling.LogitBias[int32(one.id)] = one.value
 	}
-	return wanted, usage, nil
+	return wanted, counted, nil
 }
 
 // texts are those of a prompt: each with a seed of its own, of at most so many tokens, and obeying rules where they are not

@@ -301,28 +301,44 @@ func (f field) biases(value any) ([]bias, error) {
 	return found, nil
 }
 
-// streamOptions gives whether a stream is to count its tokens.
+// usage is where a stream counts its tokens: a last event has the count, and each one before that so far or null.
+type usage int
+
+const (
+	usageNowhere usage = iota
+	usageAtTheEnd
+	usageEverywhere
+)
+
+// streamOptions gives the usage.
 func (f field) streamOptions(value any) (any, error) {
 	options, ok := value.(*formats.Object)
 	if !ok {
 		return nil, f.wrong(value)
 	}
-	usage := false
+	asked := map[string]bool{"include_usage": false, "continuous_usage_stats": false}
 	for _, key := range options.Names() {
 		name, one := cut(f.name+"."+key, 256), options.Get(key)
+		_, known := asked[key]
 		switch flag, isFlag := one.(bool); {
 		case key == "include_obfuscation": // which OpenAI's servers do unless told not to
 			padding := field{name: name, allowed: []any{false}, why: words("not_padded")}
 			if err := checkUnsupported(padding, one); err != nil {
 				return nil, err
 			}
-		case key != "include_usage":
+		case !known:
 			return nil, unknown(name, f.name)
 		case one != nil && !isFlag:
 			return nil, invalid(name, one, words("flag"))
 		default:
-			usage = flag
+			asked[key] = flag
 		}
 	}
-	return usage, nil
+	switch {
+	case !asked["include_usage"]:
+		return usageNowhere, nil
+	case !asked["continuous_usage_stats"]:
+		return usageAtTheEnd, nil
+	}
+	return usageEverywhere, nil
 }

@@ -67,7 +67,7 @@ def requests() -> list[Asked]:
         if number % 3 == 1:
             common |= {"logprobs": True, "top_logprobs": number % 4} if number % 2 else {"logprobs": number % 4}
         if common["stream"] and number % 2:
-            common["stream_options"] = {"include_usage": True}
+            common["stream_options"] = {"include_usage": True, "continuous_usage_stats": number % 3 == 0}
         if number % 3 == 0 and number % 16:
             common["response_format"] = FORMATS[number // 3 % len(FORMATS)]
         text = TEXTS[number % len(TEXTS) if number % 16 else 3]

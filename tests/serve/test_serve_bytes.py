@@ -39,7 +39,7 @@ def requests() -> list[tuple[str, dict[str, Any]]]:
         if number % 3 == 1:
             common |= {"logprobs": True, "top_logprobs": number % 4} if number % 2 else {"logprobs": number % 4}
         if common["stream"] and number % 2:
-            common["stream_options"] = {"include_usage": True}
+            common["stream_options"] = {"include_usage": True, "continuous_usage_stats": number % 3 == 0}
         text = TEXTS[number % len(TEXTS) if number % 16 else 3]
         if number % 2:
             messages = [{"role": "system", "content": "sail " * 40}, {"role": "user", "content": text}]

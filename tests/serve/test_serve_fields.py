@@ -97,6 +97,7 @@ def test_what_is_refused(field: str, value: object, sentence: str) -> None:
     ("options", "param", "problem"),
     [
         ({"include_usage": "yes"}, "stream_options.include_usage", 'is "yes"; it must be true or false'),
+        ({"continuous_usage_stats": 1}, "stream_options.continuous_usage_stats", "is 1; it must be true or false"),
         ({"include_obfuscation": True}, "stream_options.include_obfuscation", "is true, which is not supported"),
         ({"include_obfuscation": 0}, "stream_options.include_obfuscation", "is 0, which is not supported"),
         ({"more": 1}, "stream_options.more", "is not a field of stream_options"),

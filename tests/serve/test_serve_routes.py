@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -113,6 +114,19 @@ def test_chat_stream(running: Running) -> None:
         assert text == "".join(running.model.chat(MESSAGES, 9, end_ids=()))
     without = events(running.request("POST", "/v1/chat/completions", asked)[2])
     assert len(without) == len(chunks) and not any("usage" in chunk for chunk in without)
+
+
+def test_a_stream_that_counts_as_it_goes(running: Running) -> None:
+    """Log-probabilities give each token an event: it counts up to that, whatever the engine has drawn meanwhile."""
+    asked = {"prompt": [3, 4, 5], "max_tokens": 12, "ignore_eos": True, "stream": True, "logprobs": 0}
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    found = events(running.request("POST", "/v1/completions", {**asked, "stream_options": options})[2])
+    counts = [chunk["usage"]["completion_tokens"] for chunk in found]
+    assert counts == [*range(1, 13), 12, 12]  # the last piece has the reason of the end, the last event no choices
+    assert all(chunk["usage"]["total_tokens"] == 3 + count for chunk, count in zip(found, counts, strict=True))
+    alone = {"continuous_usage_stats": True}
+    found = events(running.request("POST", "/v1/completions", {**asked, "stream_options": alone})[2])
+    assert not any("usage" in chunk for chunk in found)
 
 
 def test_a_chat_without_a_number_fills_the_context(running: Running) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import enum
 import time
 import uuid
 from collections.abc import Sequence
@@ -67,9 +68,17 @@ class Form(Protocol):
         ...
 
 
+class Usage(enum.Enum):
+    """Where a stream counts its tokens: a last event with the count, and each one before with that so far or null."""
+
+    NOWHERE = enum.auto()
+    AT_THE_END = enum.auto()
+    EVERYWHERE = enum.auto()
+
+
 @dataclass
 class Answer:
-    """The texts of a request. `usage` asks a stream for its count of tokens.
+    """The texts of a request.
 
     prompt_tokens are those of all prompts, each once, however many texts continue it. `echoes` has what each text
     begins with. `names` are there when log-probabilities were asked for.
@@ -80,7 +89,7 @@ class Answer:
     generations: Sequence[Generation]
     prompt_tokens: int
     stream: bool
-    usage: bool
+    usage: Usage
     user: str | None = None
     echoes: Sequence[str] = ()
     names: TokenNames | None = None
@@ -92,6 +101,7 @@ class Answer:
         self.id = self.id or new_id(self.form.id_prefix)
         self.created = self.created or int(time.time())
         self.echoes = self.echoes or [""] * len(self.generations)
+        self._written = 0
         names, count = self.names, len(self.generations)
         self._logprobs = [None] * count if names is None else [self.form.logprobs(names) for _ in range(count)]
 
@@ -103,12 +113,17 @@ class Answer:
         """Ends a stream that has begun with an error."""
         await send({"type": "http.response.body", "body": b"data: " + error.body() + b"\n\n" + DONE})
 
+    async def _next(self, generation: Generation) -> Event:
+        new = await generation.next()
+        self._written += new.token >= 0  # not what the engine has drawn meanwhile
+        return new
+
     async def _send_whole(self, send: Send) -> None:
         choices = []
         for index, generation in enumerate(self.generations):
             text, finish, scored = self.echoes[index], None, []
             while finish is None:
-                new = await generation.next()
+                new = await self._next(generation)
                 text += new.text + self.form.mark(new.token)
                 finish = new.finish
                 scored += self._scored(index, new)
@@ -124,7 +139,7 @@ class Answer:
         begun: set[int] = set()
         while unfinished:
             for index, generation in list(unfinished.items()):
-                new = await generation.next()
+                new = await self._next(generation)
                 parts = list(self._parts(index, new, index not in begun))
                 begun.add(index)
                 if new.finish is not None:
@@ -138,7 +153,7 @@ class Answer:
                 await send({"type": "http.response.body", "body": body, "more_body": True})
                 await asyncio.sleep(0)  # others have their turn, and a connection that was lost can say so
         last = DONE
-        if self.usage:
+        if self.usage is not Usage.NOWHERE:
             chunk = self._head(self.form.chunk_object, [])
             chunk["usage"] = self._usage()
             last = event(chunk) + DONE
@@ -178,16 +193,15 @@ class Answer:
 
     def _chunk(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
         chunk = self._head(self.form.chunk_object, choices)
-        if self.usage:
-            chunk["usage"] = None
+        if self.usage is not Usage.NOWHERE:
+            chunk["usage"] = self._usage() if self.usage is Usage.EVERYWHERE else None
         return chunk
 
     def _usage(self) -> dict[str, int]:
-        written = sum(generation.tokens for generation in self.generations)
         return {
             "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": written,
-            "total_tokens": self.prompt_tokens + written,
+            "completion_tokens": self._written,
+            "total_tokens": self.prompt_tokens + self._written,
         }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import OutOfRangeError
 from ..infer import LanguageModel
-from .answers import Answer, check_bias, check_choices, check_length, samplings
+from .answers import Answer, Usage, check_bias, check_choices, check_length, samplings
 from .api import WORDS, ApiError
 from .constraints import Formats
 from .fields import Checker
@@ -58,7 +58,7 @@ class Completions:
         """The texts that a body asks for, not submitted yet. ApiError for one that is wrong."""
         values = self._checker.check(body)
         check_model(values["model"], self._name)
-        stream_options = stream_usage(values)
+        usage = stream_usage(values)
         check_choices(len(values["prompt"]) * values["n"], self._places)
         ends = end_ids(self._model, values)
         check_bias(values["logit_bias"], self._model.config.vocab_size)
@@ -93,7 +93,7 @@ class Completions:
             generations,
             sum(map(len, prompts)),
             values["stream"],
-            stream_options,
+            usage,
             values["user"],
             echoes,
             None if logprobs is None else self._names,
@@ -113,14 +113,16 @@ def check_model(asked: str | None, name: str) -> None:
         raise ApiError("model_not_found", "model", value=asked, model=name)
 
 
-def stream_usage(values: dict[str, Any]) -> bool:
-    """Whether a stream is to count its tokens."""
+def stream_usage(values: dict[str, Any]) -> Usage:
+    """Where a stream is to count its tokens."""
     options = values["stream_options"]
     if options is None:
-        return False
+        return Usage.NOWHERE
     if not values["stream"]:
         raise ApiError("needs_field", "stream_options", name="stream_options", other="stream")
-    return bool(options["include_usage"])
+    if not options["include_usage"]:
+        return Usage.NOWHERE
+    return Usage.EVERYWHERE if options["continuous_usage_stats"] else Usage.AT_THE_END
 
 
 def end_ids(model: LanguageModel, values: dict[str, Any]) -> list[int]:

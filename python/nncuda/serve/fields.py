@@ -176,12 +176,12 @@ def _tool_choice(field: Field, value: object) -> str | dict[str, Any]:
 def _stream_options(field: Field, value: object) -> dict[str, bool]:
     if not isinstance(value, dict):
         raise _wrong(field, value)
-    found = {"include_usage": False}
+    found = {"include_usage": False, "continuous_usage_stats": False}
     for key, one in value.items():
         name = f"{field.name}.{key}"[:256]
         if key == "include_obfuscation":  # which OpenAI's servers do unless told not to
             _check_unsupported(Field(name, "unsupported", allowed=(False,), why=WORDS["not_padded"]), one)
-        elif key != "include_usage":
+        elif key not in found:
             raise ApiError("unknown_field", name, name=name, route=field.name)
         elif one is not None and not isinstance(one, bool):
             raise ApiError("invalid_value", name, name=name, value=quoted(one), must=WORDS["flag"])

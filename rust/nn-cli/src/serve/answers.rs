@@ -10,7 +10,7 @@ use nn_core::infer::{Event, Finish, GenerateOptions, GrammarConstraint, Sampling
 
 use super::api::ApiError;
 use super::calling::{Calling, Calls};
-use super::fields::Values;
+use super::fields::{Usage, Values};
 use super::logprobs::{Scored, TokenNames, of_chat, of_completion};
 use super::responses::Repeated;
 use super::wire::{DONE, Json};
@@ -40,8 +40,7 @@ pub(super) struct Asked {
     /// Of all prompts, each once, however many texts continue it.
     pub(super) prompt_tokens: usize,
     pub(super) stream: bool,
-    /// Whether a stream is to count its tokens.
-    pub(super) usage: bool,
+    pub(super) usage: Usage,
     pub(super) user: Option<String>,
     /// Whether log-probabilities were asked for.
     pub(super) scored: bool,
@@ -74,7 +73,7 @@ pub(super) struct Writer {
     created: u64,
     model: String,
     prompt_tokens: usize,
-    usage: bool,
+    usage: Usage,
     scored: bool,
     calling: Option<Calling>,
     texts: Vec<Written>,
@@ -169,7 +168,12 @@ impl Writer {
 
     fn chunk(&self, choices: Vec<Json>) -> Json {
         let kind = if self.form == Form::Chat { "chat.completion.chunk" } else { "text_completion" };
-        self.head(kind, choices, self.usage.then_some(Json::Null))
+        let usage = match self.usage {
+            Usage::Nowhere => None,
+            Usage::AtTheEnd => Some(Json::Null),
+            Usage::Everywhere => Some(self.used()),
+        };
+        self.head(kind, choices, usage)
     }
 
     fn head(&self, kind: &str, choices: Vec<Json>, usage: Option<Json>) -> Json {
@@ -244,7 +248,7 @@ impl Writing for Writer {
     }
 
     fn counts(&self) -> String {
-        if !self.usage {
+        if self.usage == Usage::Nowhere {
             return String::new();
         }
         let Json::Object(mut chunk) = self.chunk(Vec::new()) else { return String::new() };

@@ -36,11 +36,18 @@ enum Given {
     Object(Table),
     Input(GivenInput),
     Prompts(Vec<GivenPrompt>),
-    /// `include_usage` of stream_options.
-    Usage(bool),
+    Usage(Usage),
     Messages(Vec<Value>),
     Tools(Vec<Value>),
     Choice(Value),
+}
+
+/// Where a stream counts its tokens: a last event has the count, and each one before that so far or null.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Usage {
+    Nowhere,
+    AtTheEnd,
+    Everywhere,
 }
 
 /// The values of all supported fields of a route.
@@ -68,7 +75,7 @@ impl Values {
         object: Object => Table;
         input: Input => GivenInput;
         prompts: Prompts => Vec<GivenPrompt>;
-        usage: Usage => bool;
+        usage: Usage => Usage;
         messages: Messages => Vec<Value>;
         tools: Tools => Vec<Value>;
         choice: Choice => Value;
@@ -302,20 +309,32 @@ fn bias(field: &Field, value: &Value) -> Checked {
 
 fn stream_options(field: &Field, value: &Value) -> Checked {
     let table = value.as_table().ok_or_else(|| wrong(field, value))?;
-    let mut usage = false;
+    let (mut include, mut continuous) = (false, false);
     for (key, one) in table.iter() {
         let name = cut(&format!("{}.{key}", field.name));
         match (key, one) {
             // Which OpenAI's servers do unless told not to.
             ("include_obfuscation", Value::None | Value::Bool(false)) => {}
             ("include_obfuscation", one) => return Err(refused(&name, one, API.word("not_padded"))),
-            ("include_usage", Value::Bool(value)) => usage = *value,
-            ("include_usage", Value::None) => usage = false,
-            ("include_usage", one) => return Err(ApiError::wrong(&name, one, API.word("flag"))),
+            ("include_usage", one) => include = flag(&name, one)?,
+            ("continuous_usage_stats", one) => continuous = flag(&name, one)?,
             _ => return Err(ApiError::unknown(&name, &field.name)),
         }
     }
-    Ok(Given::Usage(usage))
+    Ok(Given::Usage(match (include, continuous) {
+        (false, _) => Usage::Nowhere,
+        (true, false) => Usage::AtTheEnd,
+        (true, true) => Usage::Everywhere,
+    }))
+}
+
+/// True or false; null is false.
+fn flag(name: &str, value: &Value) -> Result<bool, ApiError> {
+    match value {
+        Value::Bool(value) => Ok(*value),
+        Value::None => Ok(false),
+        other => Err(ApiError::wrong(name, other, API.word("flag"))),
+    }
 }
 
 #[cfg(test)]

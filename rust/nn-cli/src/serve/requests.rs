@@ -11,7 +11,7 @@ use super::answers::{Asked, Form, Text, check_bias, check_choices, check_length,
 use super::api::{API, ApiError, cut};
 use super::calling::{Calling, control_tokens};
 use super::constraints::Formats;
-use super::fields::{Checker, GivenInput, GivenPrompt, Values, refused};
+use super::fields::{Checker, GivenInput, GivenPrompt, Usage, Values, refused};
 use super::items::input_messages;
 use super::messages::{place_of_tools, plain_messages};
 use super::responses::Repeated;
@@ -156,7 +156,7 @@ impl Requests {
         };
         let texts = drawn(&samplings(&values), &prompt, &options, "", grammar.as_ref()).collect();
         let response = Some(Repeated::new(&values, format.as_ref(), scored));
-        Ok(Asked { response, ..asked(Form::Chat, texts, prompt_tokens, false, &values, scored) })
+        Ok(Asked { response, ..asked(Form::Chat, texts, prompt_tokens, Usage::Nowhere, &values, scored) })
     }
 
     /// The ids of messages, whose field has that name, and what ends an answer: the request's strings, and the next turn
@@ -303,7 +303,7 @@ pub(super) fn no_model(asked: &str, name: &str) -> ApiError {
     ApiError::of("model_not_found", "model", &[("value", &asked), ("model", &name)])
 }
 
-fn asked(form: Form, texts: Vec<Text>, prompt_tokens: usize, usage: bool, values: &Values, scored: bool) -> Asked {
+fn asked(form: Form, texts: Vec<Text>, prompt_tokens: usize, usage: Usage, values: &Values, scored: bool) -> Asked {
     let (stream, user) = (values.flag("stream"), values.text("user"));
     Asked { form, texts, prompt_tokens, stream, usage, user, scored, calling: None, response: None }
 }
@@ -344,13 +344,13 @@ fn drawn<'a>(
     })
 }
 
-/// Whether a stream is to count its tokens.
-fn stream_usage(values: &Values) -> Result<bool, ApiError> {
+/// Where a stream is to count its tokens.
+fn stream_usage(values: &Values) -> Result<Usage, ApiError> {
     match values.usage("stream_options") {
         Some(_) if !values.flag("stream") => {
             Err(ApiError::named("needs_field", "stream_options", &[("other", &"stream")]))
         }
-        usage => Ok(usage.unwrap_or(false)),
+        usage => Ok(usage.unwrap_or(Usage::Nowhere)),
     }
 }
 
