@@ -1,4 +1,4 @@
-"""OpenAI's own clients for Node and Go, on the servers of three languages: what each finds is what the bodies say.
+"""OpenAI's own clients for Node and Go, and async-openai of Rust, on the servers of three languages: what each finds is what the bodies say.
 
 `make interop` installs the clients, at the versions of their lock files, and runs this with NNCUDA_INTEROP=live.
 """
@@ -32,20 +32,24 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield found
 
 
-@pytest.fixture(scope="module", params=["openai-node", "openai-go"])
+@pytest.fixture(scope="module", params=["openai-node", "openai-go", "async-openai"])
 def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[str | Path]:
     """The command of a client, installed from its lock file."""
     folder = tmp_path_factory.mktemp(request.param)
     if request.param == "openai-go":
         subprocess.run(["go", "build", "-o", folder / "client", "."], cwd=CLIENTS / "go", check=True)
         return [folder / "client"]
+    if request.param == "async-openai":
+        build = ["cargo", "build", "--locked", "--quiet", "--target-dir", folder]
+        subprocess.run(build, cwd=CLIENTS / "rust", check=True)
+        return [folder / "debug" / "client"]
     shutil.copytree(CLIENTS / "node", folder, dirs_exist_ok=True)
     install = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
     subprocess.run(install, cwd=folder, check=True)
     return ["node", folder / "client.mjs"]
 
 
-@pytest.mark.case("OpenAI's clients for Node and Go (make interop)")
+@pytest.mark.case("clients of OpenAI's API for Node, Go and Rust (make interop)")
 def test_what_a_client_finds(server: Served, client: list[str | Path]) -> None:
     line = [*client, f"http://127.0.0.1:{server.port}/v1"]
     done = subprocess.run(line, capture_output=True, text=True, timeout=120)
