@@ -1,4 +1,4 @@
-"""OpenAI's own clients for Node and Go, and async-openai of Rust, on the servers of three languages: what each finds is what the bodies say.
+"""Clients that others wrote, for Node, Go and Rust, on the servers of three languages: each finds what the bodies say.
 
 `make interop` installs the clients, at the versions of their lock files, and runs this with NNCUDA_INTEROP=live.
 """
