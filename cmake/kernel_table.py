@@ -259,14 +259,24 @@ ROWS = (
         "Liger",
     ),
     Row(
+        "decode_parts.cu",
+        "choose_kernel<nn_bf16, 8>",
+        "top-k and top-p, up to 132 rows",
+        "three launches, at most 64 blocks a row; tokens by bucket, then those of the border's bucket sorted",
+        ("LDG.128", 16),
+        "6 bytes a logit / 4.8 TB/s, and three launches",
+        "FlashInfer's sampling",
+        "bound by latency: of 128256 logits a block has 4032; 24 KiB of sums a row and block",
+    ),
+    Row(
         "decode.cu",
         "sample_kernel<nn_bf16, 8>",
-        "top-k and top-p",
+        "the same, more rows or few logits",
         "radix search, an SM a row, six passes",
         ("LDG.128", 16),
         "2 bytes a logit and pass / 64 bytes a clock",
         "FlashInfer's sampling",
-        "a row has one of 132 SMs: 14 us of 128256 logits",
+        "14 us for each row of 128256 logits that an SM has",
     ),
 )
 

@@ -5,6 +5,7 @@
  */
 #include "comm/collective.h"
 #include "kernels/attention_workspace.h"
+#include "kernels/decode_workspace.h"
 #include "kernels/embedding_workspace.h"
 #include "kernels/gemm_workspace.h"
 #include "kernels/loss_workspace.h"
@@ -37,6 +38,7 @@ LAYOUT(rmsnorm_backward, nn_norm_lay_out(a, w))
 LAYOUT(rope_freqs, nn_rope_lay_out(a->head_dim, w))
 LAYOUT(rope_freqs_scaled, nn_rope_lay_out(a->head_dim, w))
 LAYOUT(ternary_quantize, nn_ternary_lay_out(a, w))
+LAYOUT(sample, nn_sample_lay_out(a, w))
 
 const nn_layout nn_gpu_workspaces[NN_OP_ALL] = {
     [NN_OP_comm_all_reduce] = nn_comm_all_reduce_workspace,
@@ -67,4 +69,8 @@ const nn_layout nn_gpu_workspaces[NN_OP_ALL] = {
     [NN_OP_rope_freqs] = rope_freqs_layout,
     [NN_OP_rope_freqs_scaled] = rope_freqs_scaled_layout,
     [NN_OP_ternary_quantize] = ternary_quantize_layout,
+    [NN_OP_sample] = sample_layout,
+    [NN_OP_topk_sample] = sample_layout,
+    [NN_OP_topp_sample] = sample_layout,
+    [NN_OP_minp_sample] = sample_layout,
 };

@@ -89,6 +89,10 @@ void nn_shared_begin(const nn_launch_record &launch) {
     end = (unsigned char *)p + GUARD + CAPACITY;
   }
   current = &usages[launch.kernel];
+  /* What a kernel before this one left, whose first blocks had returned too early to show it. */
+  for (size_t i = 0; current->looks < BLOCKS_LOOKED_AT && i < variables.size(); i++) {
+    memset(variables[i].address, 0xff, variables[i].bytes);
+  }
   dynamic_bytes = launch.shared;
   slack = (1024 - dynamic_bytes % 1024) % 1024;
   dynamic = end - dynamic_bytes - slack;

@@ -82,6 +82,13 @@ inline size_t __cvta_generic_to_global(const void *p) { return (size_t)p; }
 NN_ATOMIC_ADD(int)
 NN_ATOMIC_ADD(unsigned)
 #undef NN_ATOMIC_ADD
+inline unsigned long long atomicAdd(unsigned long long *p, unsigned long long value) {
+  const unsigned long long old = *p;
+  *p = old + value;
+  return old;
+}
+/* One thread runs at a time, and every other one sees what it wrote. */
+inline void __threadfence() {}
 inline int atomicCAS(int *p, int expected, int value) {
   const int old = *p;
   *p = old == expected ? value : old;
