@@ -29,7 +29,12 @@ struct nn_flash_backward {
   nn_split factor; /* scale * log2(e) */
   float scale;
   int64_t tiles, pieces, pairs; /* of keys or rows, in each (sequence, key head); of rows; (sequence, key head)s */
-  bool wide, wide_out;          /* 16 bytes at a time in q, k, v, dq, dk, dv; in dout and out */
+  /* Where row_sums has places for rows: of each (sequence, key head) so many tiles, so many rows or queries each, with
+   * room for more. */
+  int64_t row_tiles, tile_rows, tile_queries, tile_room;
+  float *dq_sums;      /* by wgmma: sums of dQ and */
+  uint32_t *turns;     /* a number for all blocks, and one for each tile of rows; else null */
+  bool wide, wide_out; /* 16 bytes at a time in q, k, v, dq, dk, dv; in dout and out */
 };
 
 /* The tiles of rows that piece `piece` of a tile of `keys` keys takes, of those that see any of them. */
@@ -47,6 +52,8 @@ struct nn_backward_span {
     end = (int32_t)(from + (piece + 1) * each < to ? from + (piece + 1) * each : to);
   }
 };
+
+constexpr int NN_BACKWARD_BLOCKS_PER_SM = 8; /* of the kernels before and after the products */
 
 /* Where a tile of keys leaves dK and dV: in the outputs, or as f32 in `partial`. */
 __device__ __forceinline__ int64_t nn_partial_at(const nn_flash_backward &p, int64_t piece, int side, int64_t pair,
