@@ -108,17 +108,17 @@ template <class T, class FORM> static int32_t backward_of(nncuda_ctx *ctx, nn_fl
   return backward_by<T>(ctx, a, FORM{});
 }
 
-template <class T, int D>
+template <class T, int D, int PARTS>
 static int32_t backward_wgmma(nncuda_ctx *ctx, nn_flash_backward a, const nn_backward_space &space, int32_t dtype,
                               bool *done) {
-  nn_backward_wgmma<T, D, 2> form;
+  nn_backward_wgmma<T, D, PARTS> form;
   a.pieces = space.wgmma_pieces;
   a.partial = a.pieces > 1 ? space.partial : nullptr;
   a.dq_sums = space.dq_sums;
   a.turns = space.turns;
   a.tile_queries = nn_backward_wgmma_queries(D, a.sizes.group);
   a.tile_rows = a.tile_queries * a.sizes.group;
-  a.tile_room = nn_backward_wgmma<T, D, 2>::L::M;
+  a.tile_room = nn_backward_wgmma_rows(D);
   a.row_tiles = nn_ceil_div(a.sizes.q_len, a.tile_queries);
   *done = form.ready(a, dtype);
   return *done ? backward_by<T>(ctx, a, form) : NNCUDA_SUCCESS;
@@ -139,8 +139,11 @@ static int32_t backward_by_dim(nncuda_ctx *ctx, const nn_flash_backward &a, cons
   }
   if (space.wgmma) {
     bool done = false;
-    const int32_t status = dim <= 64 ? backward_wgmma<T, 64>(ctx, a, space, dtype, &done)
-                                     : backward_wgmma<T, 128>(ctx, a, space, dtype, &done);
+    const bool both = a.sizes.kv_len < NN_BACKWARD_ONE_PART_KEYS;
+    const int32_t status = dim <= 64 ? both ? backward_wgmma<T, 64, 2>(ctx, a, space, dtype, &done)
+                                            : backward_wgmma<T, 64, 1>(ctx, a, space, dtype, &done)
+                           : both ? backward_wgmma<T, 128, 2>(ctx, a, space, dtype, &done)
+                                     : backward_wgmma<T, 128, 1>(ctx, a, space, dtype, &done);
     if (done) {
       return status;
     }

@@ -10,15 +10,20 @@
  * its keys a tile or more after the block before it was there: nobody waits. The order decides the bits, and it is the
  * sizes' alone.
  *
- * By count. With S and dP computed twice, as by mma, there are 7 products; here 5, and to dQ's sums go 8 M D bytes
- * through L2 for 10 M N D operations: 160 operations a byte at N = 128, where L2 brings 5 TB/s and the tensor cores
- * 0.99 PFLOP/s, so that L2 is at most a third of the way to its limit. Sums of each tile of keys apart, added at the
- * end, would take as many bytes, but of HBM, and room for kv_len / 128 times dQ.
+ * By count. With S and dP computed twice, as by mma, there are 7 products; here 5, for which 4 M D bytes go to L2,
+ * which adds them: 320 operations a byte at N = 128, or 3 TB/s if the tensor cores never waited. dQ of each tile of
+ * keys written apart and added at the end would take 8 M D bytes of HBM, 160 operations a byte, which alone allows no
+ * more than 770 of 989 TFLOP/s, and room for kv_len / 128 times dQ. A block for each key head, which would need
+ * neither, fills no GPU.
  *
  * Of the first warpgroup one warp has the copy engine bring K and V, then Q, dO and the rows' sums into rings in shared
  * memory; another has it add what the other warpgroups leave of dQ. Those have 64 keys each and compute the transposes
  * of S and dP, so that P and dS go from registers to dV and dK. For dQ both need all of dS: it passes through shared
- * memory, and its product runs beside the next S and dP, under their softmax.
+ * memory. P is computed from S while dP is multiplied, and dQ leaves while the next S is. More would be under way with
+ * more registers: dQ, S and dP at once take all of them.
+ *
+ * P and dS are multiplied as PARTS 16-bit numbers: 2 of them as in attention_backward_mma.cuh, 1 as the forward pass
+ * does, by the number of keys.
  */
 #ifndef NN_KERNELS_ATTENTION_BACKWARD_WGMMA_CUH
 #define NN_KERNELS_ATTENTION_BACKWARD_WGMMA_CUH
@@ -458,6 +463,7 @@ __device__ __forceinline__ void nn_backward_consume(const nn_flash_backward &p, 
   nn_tile_to_rows<D, 16, D>(static_cast<T *>(p.dv) + at, memory + L::v_at, own, 0, count, s.dim, true, token);
 }
 
+// sass: nn_backward_wgmma_kernel on sm_90a: at least 32 MUFU.EX2 between waits
 // setmaxnreg moves registers among exactly these: with fewer, the consumers would wait for ever.
 // sass: nn_backward_wgmma_kernel on sm_90a: at least 168 registers, at most 168 registers
 template <class T, int D, int PARTS>
