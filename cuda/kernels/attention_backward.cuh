@@ -3,9 +3,10 @@
  * delta = rowsum(dO * O):
  *   dV = P^T dO,  dS = P * (dP - delta),  dQ = scale * dS K,  dK = scale * dS^T Q.
  *
- * Three kernels, and no sums between blocks: one fills `row_sums`, one has a block for each tile of keys, which walks
- * over the rows that see them (those of all heads of the group) and so sums dK and dV in one fixed order, and one has a
- * block for each tile of rows, which walks over the keys. S and dP are computed in both.
+ * Three kernels: one fills `row_sums`, one has a block for each tile of keys, which walks over the rows that see them
+ * (those of all heads of the group) and so sums dK and dV in one fixed order, and one gives dQ. By mma and in f32
+ * arithmetic the last has a block for each tile of rows, which walks over the keys; S and dP are computed in both, and
+ * blocks add nothing together. By wgmma the second adds up dQ, too (attention_backward_wgmma.cuh).
  *
  * When there are few tiles of keys, the rows are cut into pieces by the sizes alone, dK and dV of each piece go to
  * `partial`, and a fourth kernel adds them in order.
@@ -29,8 +30,9 @@ struct nn_flash_backward {
   nn_split factor; /* scale * log2(e) */
   float scale;
   int64_t tiles, pieces, pairs; /* of keys or rows, in each (sequence, key head); of rows; (sequence, key head)s */
-  /* Where row_sums has places for rows: of each (sequence, key head) so many tiles, so many rows or queries each, with
-   * room for more. */
+  /* Where row_sums has places for rows: each (sequence, key head) has so many tiles, of so many rows or queries, with
+   * room for more; of a tile, the first numbers of all rows stand together, then the second ones. By wgmma they are
+   * tiles; else each row is one, and its numbers a float4. */
   int64_t row_tiles, tile_rows, tile_queries, tile_room;
   float *dq_sums;      /* by wgmma: sums of dQ and */
   uint32_t *turns;     /* a number for all blocks, and one for each tile of rows; else null */

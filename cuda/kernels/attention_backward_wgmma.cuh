@@ -34,26 +34,6 @@
 #include "kernels/tensormap.cuh"
 #include "kernels/wgmma_kernel.cuh"
 
-/*
- * Registers of a consumer: D of dK and dV, M / 2 each of S and dP, 32 of dQ: 224 of the 240 that setmaxnreg leaves
- * (128 * 24 + 256 * 240 = 64512 in all). P and dS take the places of S and dP, in PARTS 16-bit parts. By count.
- */
-template <int D_, int PARTS_> struct nn_backward_wgmma_layout {
-  static constexpr int D = D_, PARTS = PARTS_, CONSUMERS = 2, STAGES = 2, THREADS = 128 * (1 + CONSUMERS);
-  static constexpr int N = 64 * CONSUMERS, M = nn_backward_wgmma_rows(D);
-  static constexpr int KEY_BOX = N * 128, KEY_TILE = D / 64 * KEY_BOX; /* bytes; of 64 columns */
-  static constexpr int ROW_BOX = M * 128, ROW_TILE = D / 64 * ROW_BOX;
-  static constexpr int DS_BOX = N * 128, DS_TILE = M / 64 * DS_BOX; /* [64 rows][key][row] */
-  static constexpr int DQ_PART = 64 * 64 * 4;                       /* of a consumer */
-  static constexpr bool SHARED_DS = D == 64 && PARTS == 2;          /* dK takes dS from there, too: registers */
-  static constexpr int v_at = KEY_TILE, q_at = v_at + KEY_TILE, dout_at = q_at + STAGES * ROW_TILE;
-  static constexpr int ds_at = dout_at + STAGES * ROW_TILE, dq_at = ds_at + PARTS * DS_TILE;
-  static constexpr int SUMS = 16 * M, sums_at = dq_at + CONSUMERS * DQ_PART, barriers_at = sums_at + STAGES * SUMS;
-  static constexpr int work_at = barriers_at + 8 * (4 + 3 * STAGES);
-  static constexpr size_t bytes = work_at + 64;
-  static_assert(N == NN_BACKWARD_WGMMA_KEYS && CONSUMERS * DQ_PART == 4 * M * D, "");
-};
-
 /* Where an element of dQ lies among the sums of its tile: that of a consumer after another's, rows of 64 columns, whose
  * units of 8 are moved so that the lanes of a warp meet all banks. */
 template <int D> __device__ __forceinline__ int nn_backward_dq_at(int row, int unit) {
@@ -97,6 +77,27 @@ struct nn_backward_wgmma_work {
     first = (int32_t)(rows.first + piece * each);
     end = (int32_t)(first + each < rows.end ? first + each : rows.end);
   }
+};
+
+/*
+ * Registers of a consumer: D of dK and dV and M / 2 each of S and dP, 192 of the 240 that setmaxnreg leaves (128 * 24 +
+ * 256 * 240 = 64512 in all); P and dS take the places of S and dP, in PARTS 16-bit parts, and dQ that of P. With two
+ * parts of 128 rows there would be too few: dK then takes dS from shared memory. By count.
+ */
+template <int D_, int PARTS_> struct nn_backward_wgmma_layout {
+  static constexpr int D = D_, PARTS = PARTS_, CONSUMERS = 2, STAGES = 2, THREADS = 128 * (1 + CONSUMERS);
+  static constexpr int N = 64 * CONSUMERS, M = nn_backward_wgmma_rows(D);
+  static constexpr int KEY_BOX = N * 128, KEY_TILE = D / 64 * KEY_BOX; /* bytes; of 64 columns */
+  static constexpr int ROW_BOX = M * 128, ROW_TILE = D / 64 * ROW_BOX;
+  static constexpr int DS_BOX = N * 128, DS_TILE = M / 64 * DS_BOX; /* [64 rows][key][row] */
+  static constexpr int DQ_PART = 64 * 64 * 4;                       /* of a consumer */
+  static constexpr bool SHARED_DS = D == 64 && PARTS == 2; /* where dK takes dS from */
+  static constexpr int v_at = KEY_TILE, q_at = v_at + KEY_TILE, dout_at = q_at + STAGES * ROW_TILE;
+  static constexpr int ds_at = dout_at + STAGES * ROW_TILE, dq_at = ds_at + PARTS * DS_TILE;
+  static constexpr int SUMS = 16 * M, sums_at = dq_at + CONSUMERS * DQ_PART, barriers_at = sums_at + STAGES * SUMS;
+  static constexpr int work_at = barriers_at + 8 * (4 + 3 * STAGES);
+  static constexpr size_t bytes = work_at + sizeof(nn_backward_wgmma_work);
+  static_assert(N == NN_BACKWARD_WGMMA_KEYS && CONSUMERS * DQ_PART == 4 * M * D, "");
 };
 
 /* Addresses of barriers. `full` ones count the bytes of a stage, `empty` the warpgroups that have read it; the dQ of a

@@ -97,14 +97,18 @@ static inline int32_t nn_backward_uses_mma(const nn_flash_attention_backward_arg
 /* The form by wgmma, which is for sm_90a: keys of a tile, and rows, by the padded head_dim. A tile of rows has all
  * heads of a group for so many queries; further rows are empty. */
 enum { NN_BACKWARD_WGMMA_KEYS = 128 };
+
+/* Its blocks have a multiprocessor each, and are wanted twice over. The partial dK and dV of one with 128 columns, 131
+ * KB, take 4 us to write and 4 to read, as long as 4 tiles of 64 rows: a piece has at least 32. By count. */
+enum { NN_BACKWARD_WGMMA_BLOCKS = 256, NN_BACKWARD_WGMMA_PIECE_ROWS = 2048 };
 NN_SIZE_FUNCTION int32_t nn_backward_wgmma_rows(int64_t dim) { return dim <= 64 ? 128 : 64; }
 NN_SIZE_FUNCTION int64_t nn_backward_wgmma_queries(int64_t dim, int64_t group) {
   return nn_backward_wgmma_rows(dim) / group;
 }
 
-/* From so many keys on P and dS are multiplied as one 16-bit number each, in 5 products and not 8. Where few terms make a
- * sum the rounding that this adds is as large as that of the gradients, and with 2 to 4 keys it took up to 1.5 times what
- * the golden fixtures allow; with 80 it kept below. */
+/* From so many keys on P and dS are multiplied as one 16-bit number each, in 5 products and not 8. Where few terms make
+ * a sum the rounding that this adds is as large as that of the gradients, and with 2 to 4 keys it took up to 1.5 times
+ * what the golden fixtures allow; with 80 it kept below. */
 enum { NN_BACKWARD_ONE_PART_KEYS = 512 };
 
 /* Whether it can take these sizes. It still needs rows of whole 16 bytes, and a driver that knows tensor maps. */
@@ -120,10 +124,11 @@ typedef struct nn_backward_pieces {
   size_t bytes; /* of [pieces][2][pairs][kv_len][head_dim] in f32; 0 with one piece */
 } nn_backward_pieces;
 
-static inline nn_backward_pieces nn_backward_cut(const nn_attention_shape *s, int64_t keys) {
+static inline nn_backward_pieces nn_backward_cut(const nn_attention_shape *s, int64_t keys, int64_t blocks,
+                                                 int64_t piece_rows) {
   const int64_t pairs = s->batch * s->kv_heads, rows = s->q_len * (s->heads / s->kv_heads);
-  const int64_t wanted = NN_BACKWARD_BLOCKS / (nn_ceil_div(s->kv_len, keys) * pairs);
-  const int64_t most = rows / NN_BACKWARD_PIECE_ROWS, pieces = wanted < most ? wanted : most;
+  const int64_t wanted = blocks / (nn_ceil_div(s->kv_len, keys) * pairs);
+  const int64_t most = rows / piece_rows, pieces = wanted < most ? wanted : most;
   nn_backward_pieces p = {1, 0};
   if (pieces > 1) {
     p.pieces = pieces;
@@ -149,12 +154,14 @@ static inline nn_backward_space nn_backward_lay_out(const nn_flash_attention_bac
   const int64_t pairs = s->batch * s->kv_heads, rows = s->q_len * (s->heads / s->kv_heads);
   nn_backward_space p = {
       nn_backward_uses_mma(a, arch), nn_backward_may_use_wgmma(a, arch), 1, 1, NULL, NULL, NULL, NULL};
-  const nn_backward_pieces cut = nn_backward_cut(s, nn_backward_keys(p.mma, s->head_dim));
+  const nn_backward_pieces cut =
+      nn_backward_cut(s, nn_backward_keys(p.mma, s->head_dim), NN_BACKWARD_BLOCKS, NN_BACKWARD_PIECE_ROWS);
   int64_t sums = pairs * rows;
   size_t partial = cut.bytes;
   p.pieces = cut.pieces;
   if (p.wgmma) {
-    const nn_backward_pieces other = nn_backward_cut(s, NN_BACKWARD_WGMMA_KEYS);
+    const nn_backward_pieces other =
+        nn_backward_cut(s, NN_BACKWARD_WGMMA_KEYS, NN_BACKWARD_WGMMA_BLOCKS, NN_BACKWARD_WGMMA_PIECE_ROWS);
     const int64_t dim = s->head_dim <= 64 ? 64 : 128, queries = nn_backward_wgmma_queries(dim, s->heads / s->kv_heads);
     const int64_t tiles = pairs * nn_ceil_div(s->q_len, queries), padded = tiles * nn_backward_wgmma_rows(dim);
     sums = padded > sums ? padded : sums;
