@@ -6,15 +6,15 @@
  * first to last. What it finds of dQ is added to f32 sums in global memory, one block after another: for a tile of
  * rows, first comes the last tile of keys that it sees, then the one before, and so on. Turns go by a number for each
  * tile of rows. Blocks take their tiles by tickets, last tile of keys first, so each waits only for blocks that have
- * begun: there is no deadlock, however many run at once. Under a causal mask a block reaches the first rows that see
- * its keys a tile or more after the block before it was there: nobody waits. The order decides the bits, and it is the
- * sizes' alone.
+ * begun: there is no deadlock, however many run at once. Under a causal mask a block
+ * comes to the rows of the block before it a tile of keys later than that one did, and nobody waits; without one all
+ * begin with the same rows and queue up once. The order decides the bits, and follows from the sizes alone.
  *
- * By count. With S and dP computed twice, as by mma, there are 7 products; here 5, for which 4 M D bytes go to L2,
- * which adds them: 320 operations a byte at N = 128, or 3 TB/s if the tensor cores never waited. dQ of each tile of
- * keys written apart and added at the end would take 8 M D bytes of HBM, 160 operations a byte, which alone allows no
- * more than 770 of 989 TFLOP/s, and room for kv_len / 128 times dQ. A block for each key head, which would need
- * neither, fills no GPU.
+ * In bytes and operations: with S and dP computed twice, as by mma, there are 7 products; here there are 5, for which 4
+ * M D bytes go to L2, which adds them: 320 operations a byte at N = 128, or 3 TB/s if the tensor cores never waited. dQ
+ * of each tile of keys written apart and added at the end would take 8 M D bytes of HBM, 160 operations a byte, which
+ * alone allows no more than 770 of 989 TFLOP/s, and room for kv_len / 128 times dQ. A block for each key head, which
+ * would need neither, fills no GPU.
  *
  * Of the first warpgroup one warp has the copy engine bring K and V, then Q, dO and the rows' sums into rings in shared
  * memory; another has it add what the other warpgroups leave of dQ. Those have 64 keys each and compute the transposes
@@ -91,7 +91,7 @@ template <int D_, int PARTS_> struct nn_backward_wgmma_layout {
   static constexpr int ROW_BOX = M * 128, ROW_TILE = D / 64 * ROW_BOX;
   static constexpr int DS_BOX = N * 128, DS_TILE = M / 64 * DS_BOX; /* [64 rows][key][row] */
   static constexpr int DQ_PART = 64 * 64 * 4;                       /* of a consumer */
-  static constexpr bool SHARED_DS = D == 64 && PARTS == 2; /* where dK takes dS from */
+  static constexpr bool SHARED_DS = D == 64 && PARTS == 2;          /* where dK takes dS from */
   static constexpr int v_at = KEY_TILE, q_at = v_at + KEY_TILE, dout_at = q_at + STAGES * ROW_TILE;
   static constexpr int ds_at = dout_at + STAGES * ROW_TILE, dq_at = ds_at + PARTS * DS_TILE;
   static constexpr int SUMS = 16 * M, sums_at = dq_at + CONSUMERS * DQ_PART, barriers_at = sums_at + STAGES * SUMS;

@@ -61,8 +61,8 @@ def run_file(arch: str, file: Path) -> None:
 
 
 def compare_orders(arch: str, folder: Path) -> None:
-    """The first run writes a digest of every output of every fixture, and of gradients of attention whose sums pass from
-    block to block; the others compare."""
+    """The first run writes a digest of every output of every fixture, and of gradients of attention that blocks add up
+    in turns; the others compare."""
     runs = [{"order": order} for order in ("forward", *ORDERS)] + [{"sms": sms} for sms in SMS]
     for settings in runs:
         run(arch, GOLDEN, BACKWARD, "-k", "digests", f"--digests={folder / f'digests-{arch}.json'}", **settings)

@@ -19,7 +19,8 @@ from nncuda import kernels
 from nncuda.golden import Runner
 
 #: batch, q_len, kv_len, heads, kv_heads, head_dim, causal. Tiles have 128 or 64 keys, and 64 to 128 rows: those of all
-#: heads of a group. From 4096 rows on they are cut into pieces (by mma from 1024), and from 512 keys P and dS have one part.
+#: heads of a group. From 4096 rows on they are cut into pieces (by mma from 1024), and from 512 keys on P and dS have
+#: one part.
 SHAPES = (
     (2, 150, 150, 2, 1, 64, 1),
     (1, 70, 290, 3, 1, 128, 1),
@@ -42,8 +43,9 @@ def test_backward_over_tiles(runner: Runner, shape: tuple[int, ...], dtype: str)
         assert not problems, "\n".join(problems)
 
 
+Call = tuple[int, int, int, int, int, int, int, tuple[int, ...] | None]
 #: The same, with documents; with heads that are more than a tile's rows; with rows that see nothing.
-CALLS = (
+CALLS: tuple[Call, ...] = (
     (2, 300, 300, 2, 1, 64, 1, (70, 71, 256)),
     (1, 290, 290, 3, 3, 128, 1, (128, 200)),
     (1, 66, 140, 64, 1, 64, 0, None),
@@ -53,7 +55,7 @@ CALLS = (
 )
 
 
-def gradients(gpu: nncuda.Context, dtype: str, call: tuple) -> dict[str, np.ndarray]:
+def gradients(gpu: nncuda.Context, dtype: str, call: Call) -> dict[str, np.ndarray]:
     batch, q_len, kv_len, heads, kv_heads, dim, causal, begins = call
     draw = np.random.default_rng(1).standard_normal
     sizes = ((q_len, heads), (kv_len, kv_heads), (kv_len, kv_heads), (q_len, heads))
@@ -68,7 +70,7 @@ def gradients(gpu: nncuda.Context, dtype: str, call: tuple) -> dict[str, np.ndar
 
 
 def test_digests_of_backward(gpu: nncuda.Context, request: pytest.FixtureRequest) -> None:
-    """The bits that another run, with --digests and the same file, had: in another order, on a smaller or larger GPU."""
+    """The bits that another run, with --digests and the same file, had, in any order, on a GPU of any size."""
     option = request.config.getoption("--digests")
     if option is None:
         pytest.skip("compares two runs: pass --digests=FILE to both")
@@ -85,7 +87,7 @@ def test_digests_of_backward(gpu: nncuda.Context, request: pytest.FixtureRequest
 
 
 @pytest.mark.parametrize("call", CALLS, ids=str)
-def test_same_gradients_again(gpu: nncuda.Context, call: tuple) -> None:
+def test_same_gradients_again(gpu: nncuda.Context, call: Call) -> None:
     first, second = gradients(gpu, "bf16", call), gradients(gpu, "bf16", call)
     for name, values in first.items():
         assert np.isfinite(values.astype(np.float32)).all(), name
