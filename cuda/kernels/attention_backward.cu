@@ -1,23 +1,27 @@
 #include "kernels/attention_backward_mma.cuh"
 #include "kernels/attention_backward_simt.cuh"
+#include "kernels/attention_backward_wgmma.cuh"
 
 /* ---- before and after the products ---- */
 
 constexpr int SUM_THREADS = 256, LANES = 8; /* lanes that share a row: 16 bytes each are a row of 64 16-bit elements */
-constexpr int BLOCKS_PER_SM = 8;
 
+/* A place of row_sums for each group of lanes. Those that no row has get what makes P zero. */
 template <class T, bool FIRST_KEYS>
-__global__ void __launch_bounds__(SUM_THREADS) row_sums_kernel(nn_flash_backward a, int64_t total) {
+__global__ void __launch_bounds__(SUM_THREADS) row_sums_kernel(nn_flash_backward a, int64_t places) {
   constexpr int E = nn_per_16<T>;
   const nn_attention_sizes &s = a.sizes;
-  const int64_t row = ((int64_t)blockIdx.x * SUM_THREADS + threadIdx.x) / LANES;
+  const int64_t thread = (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x, place = thread / LANES;
+  const int64_t tile = place / a.tile_room, in_tile = place - tile * a.tile_room, pair = tile / a.row_tiles;
+  const int64_t row = (tile - pair * a.row_tiles) * a.tile_rows + in_tile;
+  const bool inside = place < places && in_tile < a.tile_rows && row < s.rows();
   const int lane = threadIdx.x % LANES;
   float sum = 0.0f;
   int64_t at_lse = 0, seen = 0;
   int32_t start = 0;
-  if (row < total) {
-    const int64_t pair = row / s.rows(), sequence = pair / s.kv_heads;
-    const nn_query_rows rows(s, sequence, (int32_t)(pair - sequence * s.kv_heads), row - pair * s.rows(), 1);
+  if (inside) {
+    const int64_t sequence = pair / s.kv_heads;
+    const nn_query_rows rows(s, sequence, (int32_t)(pair - sequence * s.kv_heads), row, 1);
     const int64_t at = rows.at(0, s.ld_out(), s.dim);
     at_lse = rows.at_head(0, s, sequence);
     seen = nn_keys_seen(s, rows.query);
@@ -33,13 +37,19 @@ __global__ void __launch_bounds__(SUM_THREADS) row_sums_kernel(nn_flash_backward
     }
   }
   sum = nn_warp_sum<LANES>(sum);
-  if (row < total && lane == 0) {
+  if (place < places && lane == 0) {
     const nn_split log2e = {1.44269504088896341f, (float)(1.44269504088896341 - (double)1.44269504088896341f)};
-    const float lse = a.lse[at_lse], high = lse * log2e.high;
+    const float lse = inside ? a.lse[at_lse] : nn_lowest(), high = lse * log2e.high;
     const float low = FIRST_KEYS ? __int_as_float(start) : fmaf(lse, log2e.high, -high) + lse * log2e.low;
     const float keys = __int_as_float((int)(seen < INT32_MAX ? seen : INT32_MAX));
-    a.row_sums[row] =
-        lse == nn_lowest() ? make_float4(-nn_lowest(), 0.0f, sum, keys) : make_float4(high, low, sum, keys);
+    float *const to = reinterpret_cast<float *>(a.row_sums) + 4 * tile * a.tile_room + in_tile;
+    to[0] = lse == nn_lowest() ? -nn_lowest() : high;
+    to[a.tile_room] = lse == nn_lowest() ? 0.0f : low;
+    to[2 * a.tile_room] = sum;
+    to[3 * a.tile_room] = keys;
+  }
+  if (a.turns != nullptr && thread <= a.pairs * a.row_tiles) {
+    a.turns[thread] = 0;
   }
 }
 
@@ -71,26 +81,47 @@ template <class T> __global__ void __launch_bounds__(SUM_THREADS) add_partials_k
   }
 }
 
-template <class T, class FORM> static int32_t backward_of(nncuda_ctx *ctx, nn_flash_backward a) {
+/* The products that a form computes, between what comes before and after. */
+template <class T, class FORM> static int32_t backward_by(nncuda_ctx *ctx, nn_flash_backward a, const FORM &form) {
   const nn_attention_sizes &s = a.sizes;
-  const int64_t total = a.pairs * s.rows();
-  const int64_t blocks = nn_ceil_div(total * LANES, SUM_THREADS);
+  const int64_t places = a.pairs * a.row_tiles * a.tile_room;
+  const int64_t blocks = nn_ceil_div(places * LANES, SUM_THREADS);
   int32_t status =
-      nn_launch(ctx, row_sums_kernel<T, FORM::FIRST_KEYS>, dim3((unsigned)blocks), dim3(SUM_THREADS), 0, a, total);
+      nn_launch(ctx, row_sums_kernel<T, FORM::FIRST_KEYS>, dim3((unsigned)blocks), dim3(SUM_THREADS), 0, a, places);
   if (status != NNCUDA_SUCCESS) {
     return status;
   }
   a.tiles = nn_ceil_div(s.kv_len, FORM::N);
-  status = FORM::keys(ctx, a);
+  status = form.keys(ctx, a);
   if (status == NNCUDA_SUCCESS && a.partial != nullptr) {
-    const unsigned adders = nn_blocks(ctx, 2 * a.pairs * s.kv_len * s.dim / 4, SUM_THREADS, BLOCKS_PER_SM);
+    const unsigned adders = nn_blocks(ctx, 2 * a.pairs * s.kv_len * s.dim / 4, SUM_THREADS, NN_BACKWARD_BLOCKS_PER_SM);
     status = nn_launch(ctx, add_partials_kernel<T>, dim3(adders), dim3(SUM_THREADS), 0, a);
   }
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
-  a.tiles = nn_ceil_div(s.rows(), FORM::M);
-  return FORM::rows(ctx, a);
+  return status == NNCUDA_SUCCESS ? form.rows(ctx, a) : status;
+}
+
+/* Forms whose rows take their places in row_sums one after another. */
+template <class T, class FORM> static int32_t backward_of(nncuda_ctx *ctx, nn_flash_backward a) {
+  a.row_tiles = a.sizes.rows();
+  a.tile_rows = 1;
+  a.tile_room = 1;
+  return backward_by<T>(ctx, a, FORM{});
+}
+
+template <class T, int D, int PARTS>
+static int32_t backward_wgmma(nncuda_ctx *ctx, nn_flash_backward a, const nn_backward_space &space, int32_t dtype,
+                              bool *done) {
+  nn_backward_wgmma<T, D, PARTS> form;
+  a.pieces = space.wgmma_pieces;
+  a.partial = a.pieces > 1 ? space.partial : nullptr;
+  a.dq_sums = space.dq_sums;
+  a.turns = space.turns;
+  a.tile_queries = nn_backward_wgmma_queries(D, a.sizes.group);
+  a.tile_rows = a.tile_queries * a.sizes.group;
+  a.tile_room = nn_backward_wgmma_rows(D);
+  a.row_tiles = nn_ceil_div(a.sizes.q_len, a.tile_queries);
+  *done = form.ready(a, dtype);
+  return *done ? backward_by<T>(ctx, a, form) : NNCUDA_SUCCESS;
 }
 
 template <class T> static int32_t backward_simt_by_dim(nncuda_ctx *ctx, const nn_flash_backward &a) {
@@ -99,17 +130,31 @@ template <class T> static int32_t backward_simt_by_dim(nncuda_ctx *ctx, const nn
                               : backward_of<T, nn_backward_simt<T, 256>>(ctx, a);
 }
 
-template <class T> static int32_t backward_by_dim(nncuda_ctx *ctx, const nn_flash_backward &a, bool mma) {
+template <class T>
+static int32_t backward_by_dim(nncuda_ctx *ctx, const nn_flash_backward &a, const nn_backward_space &space,
+                               int32_t dtype) {
   const int32_t dim = a.sizes.dim;
-  if (!mma) {
+  if (!space.mma) {
     return backward_simt_by_dim<T>(ctx, a);
+  }
+  if (space.wgmma) {
+    bool done = false;
+    const bool both = a.sizes.kv_len < NN_BACKWARD_ONE_PART_KEYS;
+    const int32_t status = dim <= 64 ? both ? backward_wgmma<T, 64, 2>(ctx, a, space, dtype, &done)
+                                            : backward_wgmma<T, 64, 1>(ctx, a, space, dtype, &done)
+                           : both ? backward_wgmma<T, 128, 2>(ctx, a, space, dtype, &done)
+                                     : backward_wgmma<T, 128, 1>(ctx, a, space, dtype, &done);
+    if (done) {
+      return status;
+    }
   }
   return dim <= 64    ? backward_of<T, nn_backward_mma<T, 64>>(ctx, a)
          : dim <= 128 ? backward_of<T, nn_backward_mma<T, 128>>(ctx, a)
                       : backward_of<T, nn_backward_mma<T, 256>>(ctx, a);
 }
 
-template <> int32_t backward_by_dim<float>(nncuda_ctx *ctx, const nn_flash_backward &a, bool) {
+template <>
+int32_t backward_by_dim<float>(nncuda_ctx *ctx, const nn_flash_backward &a, const nn_backward_space &, int32_t) {
   return backward_simt_by_dim<float>(ctx, a);
 }
 
@@ -121,8 +166,8 @@ NN_KERNEL(flash_attention_backward) {
   const nn_backward_space space = nn_backward_lay_out(a, nn_workspace_of(ctx));
   nn_flash_backward p = {};
   p.row_sums = static_cast<float4 *>(space.row_sums);
-  p.partial = space.partial;
   p.pieces = space.pieces;
+  p.partial = space.pieces > 1 ? space.partial : nullptr;
   p.dout = a->dout;
   p.q = a->q;
   p.k = a->k;
@@ -139,5 +184,5 @@ NN_KERNEL(flash_attention_backward) {
   p.pairs = a->shape.batch * a->shape.kv_heads;
   p.wide = nn_aligned_16(a->q, a->k, a->v, a->dq, a->dk, a->dv) && nn_rows_16(a->ld_kv, a->ld_q, a->dtype);
   p.wide_out = nn_aligned_16(a->dout, a->out);
-  NN_SWITCH_FLOATS(a->dtype, return backward_by_dim<T>(ctx, p, space.mma));
+  NN_SWITCH_FLOATS(a->dtype, return backward_by_dim<T>(ctx, p, space, a->dtype));
 }

@@ -3,9 +3,10 @@
  * delta = rowsum(dO * O):
  *   dV = P^T dO,  dS = P * (dP - delta),  dQ = scale * dS K,  dK = scale * dS^T Q.
  *
- * Three kernels, and no sums between blocks: one fills `row_sums`, one has a block for each tile of keys, which walks
- * over the rows that see them (those of all heads of the group) and so sums dK and dV in one fixed order, and one has a
- * block for each tile of rows, which walks over the keys. S and dP are computed in both.
+ * Three kernels: one fills `row_sums`, one has a block for each tile of keys, which walks over the rows that see them
+ * (those of all heads of the group) and so sums dK and dV in one fixed order, and one gives dQ. By mma and in f32
+ * arithmetic the last has a block for each tile of rows, which walks over the keys; S and dP are computed in both, and
+ * blocks add nothing together. By wgmma the second adds up dQ, too (attention_backward_wgmma.cuh).
  *
  * When there are few tiles of keys, the rows are cut into pieces by the sizes alone, dK and dV of each piece go to
  * `partial`, and a fourth kernel adds them in order.
@@ -29,7 +30,13 @@ struct nn_flash_backward {
   nn_split factor; /* scale * log2(e) */
   float scale;
   int64_t tiles, pieces, pairs; /* of keys or rows, in each (sequence, key head); of rows; (sequence, key head)s */
-  bool wide, wide_out;          /* 16 bytes at a time in q, k, v, dq, dk, dv; in dout and out */
+  /* Where row_sums has places for rows: each (sequence, key head) has so many tiles, of so many rows or queries, with
+   * room for more; of a tile, the first numbers of all rows stand together, then the second ones. By wgmma they are
+   * tiles; else each row is one, and its numbers a float4. */
+  int64_t row_tiles, tile_rows, tile_queries, tile_room;
+  float *dq_sums;      /* by wgmma: sums of dQ and */
+  uint32_t *turns;     /* a number for all blocks, and one for each tile of rows; else null */
+  bool wide, wide_out; /* 16 bytes at a time in q, k, v, dq, dk, dv; in dout and out */
 };
 
 /* The tiles of rows that piece `piece` of a tile of `keys` keys takes, of those that see any of them. */
@@ -47,6 +54,8 @@ struct nn_backward_span {
     end = (int32_t)(from + (piece + 1) * each < to ? from + (piece + 1) * each : to);
   }
 };
+
+constexpr int NN_BACKWARD_BLOCKS_PER_SM = 8; /* of the kernels before and after the products */
 
 /* Where a tile of keys leaves dK and dV: in the outputs, or as f32 in `partial`. */
 __device__ __forceinline__ int64_t nn_partial_at(const nn_flash_backward &p, int64_t piece, int side, int64_t pair,

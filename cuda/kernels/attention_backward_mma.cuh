@@ -347,7 +347,8 @@ template <class T, int D> struct nn_backward_mma {
                      dim3((unsigned)(a.pieces * a.tiles * a.pairs * KEYS::SHARES)), dim3(NN_BACKWARD_THREADS),
                      KEYS::bytes, a);
   }
-  static int32_t rows(nncuda_ctx *ctx, const nn_flash_backward &a) {
+  static int32_t rows(nncuda_ctx *ctx, nn_flash_backward a) {
+    a.tiles = nn_ceil_div(a.sizes.rows(), M);
     return nn_launch(ctx, nn_backward_mma_rows_kernel<T, D>, dim3((unsigned)(a.tiles * a.pairs)),
                      dim3(NN_BACKWARD_THREADS), ROWS::bytes, a);
   }

@@ -220,7 +220,8 @@ template <class T, int D> struct nn_backward_simt {
     return nn_launch(ctx, nn_backward_simt_keys_kernel<T, D>, dim3((unsigned)(a.pieces * a.tiles * a.pairs)),
                      dim3(L::THREADS), L::bytes, a);
   }
-  static int32_t rows(nncuda_ctx *ctx, const nn_flash_backward &a) {
+  static int32_t rows(nncuda_ctx *ctx, nn_flash_backward a) {
+    a.tiles = nn_ceil_div(a.sizes.rows(), M);
     return nn_launch(ctx, nn_backward_simt_rows_kernel<T, D>, dim3((unsigned)(a.tiles * a.pairs)), dim3(L::THREADS),
                      L::bytes, a);
   }

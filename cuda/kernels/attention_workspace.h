@@ -83,13 +83,6 @@ static inline float *nn_flash_paged_lay_out(const nn_flash_attention_paged_args 
  */
 enum { NN_BACKWARD_BLOCKS = 512, NN_BACKWARD_PIECE_ROWS = 512 };
 
-typedef struct nn_backward_space {
-  int32_t mma; /* on tensor cores */
-  int64_t pieces;
-  void *row_sums; /* [pairs][rows] of 16 bytes */
-  float *partial; /* [pieces][2][pairs][kv_len][head_dim], or null */
-} nn_backward_space;
-
 /* Keys of a tile, by the padded head_dim. The forms are made for them: see nn_backward_mma_tile. */
 NN_SIZE_FUNCTION int32_t nn_backward_keys(int32_t mma, int64_t dim) {
   return mma ? (dim <= 64 ? 128 : 64) : dim <= 128 ? 32 : 16;
@@ -101,19 +94,85 @@ static inline int32_t nn_backward_uses_mma(const nn_flash_attention_backward_arg
          (a->shape.head_dim <= 128 || arch >= 80);
 }
 
+/* The form by wgmma, which is for sm_90a: keys of a tile, and rows, by the padded head_dim. A tile of rows has all
+ * heads of a group for so many queries; further rows are empty. */
+enum { NN_BACKWARD_WGMMA_KEYS = 128 };
+
+/* Its blocks have a multiprocessor each, and are wanted twice over. The partial dK and dV of one with 128 columns, 131
+ * KB, take 4 us to write and 4 to read, as long as 4 tiles of 64 rows: a piece has at least 32. By count. */
+enum { NN_BACKWARD_WGMMA_BLOCKS = 256, NN_BACKWARD_WGMMA_PIECE_ROWS = 2048 };
+NN_SIZE_FUNCTION int32_t nn_backward_wgmma_rows(int64_t dim) { return dim <= 64 ? 128 : 64; }
+NN_SIZE_FUNCTION int64_t nn_backward_wgmma_queries(int64_t dim, int64_t group) {
+  return nn_backward_wgmma_rows(dim) / group;
+}
+
+/* From so many keys on P and dS are multiplied as one 16-bit number each, in 5 products and not 8. Where few terms make
+ * a sum the rounding that this adds is as large as that of the gradients, and with 2 to 4 keys it took up to 1.5 times
+ * what the golden fixtures allow; with 80 it kept below. */
+enum { NN_BACKWARD_ONE_PART_KEYS = 512 };
+
+/* Whether it can take these sizes. It still needs rows of whole 16 bytes, and a driver that knows tensor maps. */
+static inline int32_t nn_backward_may_use_wgmma(const nn_flash_attention_backward_args *a, int32_t arch) {
+  const nn_attention_shape *s = &a->shape;
+  return arch == 90 && nn_backward_uses_mma(a, arch) && s->head_dim <= 128 &&
+         s->heads / s->kv_heads <= nn_backward_wgmma_rows(s->head_dim) && s->q_len <= 1 << 30;
+}
+
+/* Pieces that each tile's rows are cut into, and their partial dK and dV. */
+typedef struct nn_backward_pieces {
+  int64_t pieces;
+  size_t bytes; /* of [pieces][2][pairs][kv_len][head_dim] in f32; 0 with one piece */
+} nn_backward_pieces;
+
+static inline nn_backward_pieces nn_backward_cut(const nn_attention_shape *s, int64_t keys, int64_t blocks,
+                                                 int64_t piece_rows) {
+  const int64_t pairs = s->batch * s->kv_heads, rows = s->q_len * (s->heads / s->kv_heads);
+  const int64_t wanted = blocks / (nn_ceil_div(s->kv_len, keys) * pairs);
+  const int64_t most = rows / piece_rows, pieces = wanted < most ? wanted : most;
+  nn_backward_pieces p = {1, 0};
+  if (pieces > 1) {
+    p.pieces = pieces;
+    p.bytes = sizeof(float) * (size_t)(pieces * 2 * pairs * s->kv_len * s->head_dim);
+  }
+  return p;
+}
+
+typedef struct nn_backward_space {
+  int32_t mma, wgmma;           /* on tensor cores; by wgmma, if operands and driver allow it */
+  int64_t pieces, wgmma_pieces; /* of the form by wgmma, and of the others */
+  void *row_sums;               /* 16 bytes a row: [pairs][rows], by wgmma [pairs][tiles][rows of a tile] */
+  float *partial;               /* of either; or null */
+  /* By wgmma alone. Sums of dQ, tile by tile; how many tiles of keys they have of each tile, and before these the
+   * number of blocks that have begun. */
+  float *dq_sums;
+  uint32_t *turns;
+} nn_backward_space;
+
 static inline nn_backward_space nn_backward_lay_out(const nn_flash_attention_backward_args *a, nn_workspace *w) {
   const nn_attention_shape *s = &a->shape;
+  const int32_t arch = w->machine->isa;
   const int64_t pairs = s->batch * s->kv_heads, rows = s->q_len * (s->heads / s->kv_heads);
-  nn_backward_space p = {nn_backward_uses_mma(a, w->machine->isa), 1, NULL, NULL};
-  const int64_t tiles = nn_ceil_div(s->kv_len, nn_backward_keys(p.mma, s->head_dim));
-  const int64_t wanted = NN_BACKWARD_BLOCKS / (tiles * pairs), most = rows / NN_BACKWARD_PIECE_ROWS;
-  p.row_sums = nn_workspace_piece(w, (size_t)(pairs * rows) * 16);
-  p.pieces = wanted < most ? wanted : most;
-  if (p.pieces <= 1) {
-    p.pieces = 1;
-  } else {
-    p.partial =
-        (float *)nn_workspace_piece(w, sizeof(float) * (size_t)(p.pieces * 2 * pairs * s->kv_len * s->head_dim));
+  nn_backward_space p = {
+      nn_backward_uses_mma(a, arch), nn_backward_may_use_wgmma(a, arch), 1, 1, NULL, NULL, NULL, NULL};
+  const nn_backward_pieces cut =
+      nn_backward_cut(s, nn_backward_keys(p.mma, s->head_dim), NN_BACKWARD_BLOCKS, NN_BACKWARD_PIECE_ROWS);
+  int64_t sums = pairs * rows;
+  size_t partial = cut.bytes;
+  p.pieces = cut.pieces;
+  if (p.wgmma) {
+    const nn_backward_pieces other =
+        nn_backward_cut(s, NN_BACKWARD_WGMMA_KEYS, NN_BACKWARD_WGMMA_BLOCKS, NN_BACKWARD_WGMMA_PIECE_ROWS);
+    const int64_t dim = s->head_dim <= 64 ? 64 : 128, queries = nn_backward_wgmma_queries(dim, s->heads / s->kv_heads);
+    const int64_t tiles = pairs * nn_ceil_div(s->q_len, queries), padded = tiles * nn_backward_wgmma_rows(dim);
+    sums = padded > sums ? padded : sums;
+    partial = other.bytes > partial ? other.bytes : partial;
+    p.wgmma_pieces = other.pieces;
+    p.dq_sums = (float *)nn_workspace_piece(w, sizeof(float) * (size_t)(padded * dim));
+    p.turns = (uint32_t *)nn_workspace_piece(w, sizeof(uint32_t) * (size_t)(tiles + 1));
+  }
+  p.row_sums = nn_workspace_piece(w, (size_t)sums * 16);
+  if (partial > 0) {
+    p.partial = (float *)nn_workspace_piece(w, partial);
   }
   return p;
 }

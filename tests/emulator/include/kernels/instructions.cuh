@@ -11,6 +11,7 @@
 #include "kernels/instructions_copy.cuh"
 #include "kernels/instructions_mma.cuh"
 #include "kernels/instructions_tensor.cuh"
+#include "kernels/instructions_turns.cuh"
 #include "kernels/instructions_wgmma.cuh"
 
 #endif

@@ -116,11 +116,20 @@ inline void nn_tensor_load(uint32_t shared, const CUtensorMap *map, uint32_t bar
   nn_emulated_tensor_load(nn_emulated_box(map, shared, {c0, c1, c2, c3}, "cp.async.bulk.tensor.4d"), barrier);
 }
 
-/* Boxes on their way to global memory, by thread. Each is read from shared memory only when its thread waits for that:
- * a place that is written again too early shows in the results, and so does a box that nobody waits for. */
+/* Copies on their way to global memory, by thread. Each is read from shared memory only when its thread waits for that:
+ * a place that is written again too early shows in the results, and so does a copy that nobody waits for. */
 struct nn_emulated_stores {
-  std::vector<std::vector<nn_emulated_box>> groups;
-  std::vector<nn_emulated_box> open;
+  std::vector<std::vector<std::function<void()>>> groups;
+  std::vector<std::function<void()>> open;
+
+  void finish(size_t pending) {
+    while (groups.size() > pending) {
+      for (const std::function<void()> &copy : groups.front()) {
+        copy();
+      }
+      groups.erase(groups.begin());
+    }
+  }
 };
 
 inline nn_emulated_stores &nn_emulated_stores_of_thread() {
@@ -129,7 +138,7 @@ inline nn_emulated_stores &nn_emulated_stores_of_thread() {
   if (block != nn_emulated_block_serial()) {
     for (nn_emulated_stores &stores : threads) {
       if (!stores.groups.empty() || !stores.open.empty()) {
-        nn_emulated_fail("a block before this one ended without waiting for boxes that it stores");
+        nn_emulated_fail("a block before this one ended without waiting for what it stores");
       }
     }
     block = nn_emulated_block_serial();
@@ -138,8 +147,14 @@ inline nn_emulated_stores &nn_emulated_stores_of_thread() {
 }
 
 inline void nn_tensor_store(const CUtensorMap *map, uint32_t shared, int32_t c0, int32_t c1, int32_t c2) {
-  nn_emulated_stores_of_thread().open.emplace_back(map, shared, std::initializer_list<int32_t>{c0, c1, c2},
-                                                   "cp.async.bulk.tensor.3d");
+  const nn_emulated_box box(map, shared, {c0, c1, c2}, "cp.async.bulk.tensor.3d");
+  nn_emulated_stores_of_thread().open.emplace_back([box] {
+    box.each([&box](const unsigned char *from, unsigned char *to) {
+      if (to) {
+        memcpy(to, from, box.map.element_bytes);
+      }
+    });
+  });
 }
 
 inline void nn_tensor_store_commit() {
@@ -151,17 +166,7 @@ inline void nn_tensor_store_commit() {
 
 template <int PENDING> inline void nn_tensor_store_wait() {
   nn_emulated_requires(900, "cp.async.bulk.wait_group");
-  nn_emulated_stores &stores = nn_emulated_stores_of_thread();
-  while (stores.groups.size() > (size_t)PENDING) {
-    for (const nn_emulated_box &box : stores.groups.front()) {
-      box.each([&box](const unsigned char *from, unsigned char *to) {
-        if (to) {
-          memcpy(to, from, box.map.element_bytes);
-        }
-      });
-    }
-    stores.groups.erase(stores.groups.begin());
-  }
+  nn_emulated_stores_of_thread().finish(PENDING);
 }
 
 #endif
