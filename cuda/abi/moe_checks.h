@@ -13,3 +13,5 @@ NN_CHECK(moe_gather) { check_slots(call, a->tokens, a->k, 0); }
 NN_CHECK(moe_gather_backward) { check_slots(call, a->tokens, a->k, 1.0 * a->tokens * a->k * a->dim); }
 NN_CHECK(moe_combine) { check_slots(call, a->tokens, a->k, 2.0 * a->tokens * a->k * a->dim); }
 NN_CHECK(moe_combine_backward) { check_slots(call, a->tokens, a->k, 3.0 * a->tokens * a->k * a->dim); }
+NN_CHECK(moe_route) { check_slots(call, a->tokens, a->k, (a->loss == NULL ? 6.0 : 7.0) * a->tokens * a->experts); }
+NN_CHECK(moe_route_backward) { check_slots(call, a->tokens, a->k, 4.0 * a->tokens * ((double)a->experts + a->k)); }

@@ -160,17 +160,35 @@ static int32_t run_memcpy(nncuda_ctx *ctx, const void *args) {
   return NNCUDA_SUCCESS;
 }
 
+/* The widest form of a kernel at or below `isa`. */
+static form form_of(int32_t isa, nn_op op) {
+  form widest = {NULL, NULL};
+  for (int32_t i = isa; i >= 0 && widest.kernel == NULL; i--) {
+    widest = forms[i][op];
+  }
+  return widest;
+}
+
 static void fill(int32_t isa, nn_kernel *kernel, nn_layout *layout) {
   kernel[NN_OP_memset] = run_memset;
   kernel[NN_OP_memcpy] = run_memcpy;
   layout[NN_OP_memset] = layout[NN_OP_memcpy] = NULL;
   nn_comm_fill(kernel, layout);
   for (int32_t op = 0; op < NN_OP_COUNT; op++) {
-    kernel[op] = NULL;
-    for (int32_t i = isa; i >= 0 && kernel[op] == NULL; i--) {
-      kernel[op] = forms[i][op].kernel;
-      layout[op] = forms[i][op].workspace;
-    }
+    const form widest = form_of(isa, (nn_op)op);
+    kernel[op] = widest.kernel;
+    layout[op] = widest.workspace;
+  }
+}
+
+int32_t nn_part_run(nncuda_ctx *ctx, nn_op op, const void *args) {
+  return form_of(ctx->machine.isa, op).kernel(ctx, args);
+}
+
+void nn_part_lay_out(nn_op op, const void *args, nn_workspace *workspace) {
+  const form widest = form_of(workspace->machine->isa, op);
+  if (widest.workspace != NULL) {
+    widest.workspace(args, workspace);
   }
 }
 

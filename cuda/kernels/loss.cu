@@ -1,6 +1,4 @@
-#include "kernels/row_threads.cuh"
-
-#include "kernels/loss_workspace.h"
+#include "kernels/loss_aux.cuh"
 
 /*
  * Rows of logits are long and read from memory once: a thread keeps the largest element and the sum of exponentials
@@ -191,57 +189,39 @@ NN_KERNEL(cross_entropy_backward) {
 
 /* ---- aux_loss ---- */
 
-/* Probabilities a block adds up, weighted by their experts' counts, in f64. */
-constexpr int64_t AUX_CHUNK = NN_AUX_CHUNK;
-static_assert(AUX_CHUNK % (THREADS * 4) == 0);
-
 template <bool WIDE>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(AUX_THREADS)
     aux_loss_kernel(const float *probs, const int32_t *counts, double *partial, int64_t n, int64_t experts) {
   __shared__ double shared[NN_WARP];
-  double sum = 0.0;
-  const int64_t begin = blockIdx.x * AUX_CHUNK;
-  for (int64_t i = begin + threadIdx.x * 4; i < begin + AUX_CHUNK; i += THREADS * 4) {
-    float p[4];
-    nn_load_at<WIDE>(p, probs, i, n);
-    int64_t expert = i % experts;
-#pragma unroll
-    for (int e = 0; e < 4; e++) {
-      if (i + e < n) {
-        sum = fma((double)counts[expert], (double)p[e], sum);
-      }
-      expert = expert + 1 == experts ? 0 : expert + 1;
-    }
-  }
-  sum = nn_block_sum<THREADS>(sum, shared);
+  const double sum = aux_loss_chunk<WIDE>(probs, counts, n, experts, blockIdx.x, shared);
   if (threadIdx.x == 0) {
     partial[blockIdx.x] = sum;
   }
 }
 
-__global__ void __launch_bounds__(SUM_THREADS)
+__global__ void __launch_bounds__(AUX_SUM_THREADS)
     aux_loss_sum_kernel(const double *partial, float *loss, int64_t chunks, double tokens, double alpha) {
   __shared__ double shared[NN_WARP];
   double sum = 0.0;
-  for (int64_t i = threadIdx.x; i < chunks; i += SUM_THREADS) {
+  for (int64_t i = threadIdx.x; i < chunks; i += AUX_SUM_THREADS) {
     sum += partial[i];
   }
-  sum = nn_block_sum<SUM_THREADS>(sum, shared);
+  sum = nn_block_sum<AUX_SUM_THREADS>(sum, shared);
   if (threadIdx.x == 0) {
-    loss[0] = (float)((double)loss[0] + alpha * sum / (tokens * tokens));
+    aux_loss_add(loss, sum, tokens, alpha);
   }
 }
 
 NN_KERNEL(aux_loss_forward) {
-  const int64_t n = a->tokens * a->experts, chunks = nn_aux_chunks(a);
-  double *partial = nn_aux_lay_out(a, nn_workspace_of(ctx));
+  const int64_t n = a->tokens * a->experts, chunks = nn_aux_chunks(n);
+  double *partial = nn_aux_lay_out(n, nn_workspace_of(ctx));
   const int32_t status =
       nn_launch(ctx, nn_aligned_16(a->probs) ? aux_loss_kernel<true> : aux_loss_kernel<false>, dim3((unsigned)chunks),
-                dim3(THREADS), 0, a->probs, a->counts, partial, n, a->experts);
+                dim3(AUX_THREADS), 0, a->probs, a->counts, partial, n, a->experts);
   if (status != NNCUDA_SUCCESS) {
     return status;
   }
-  return nn_launch(ctx, aux_loss_sum_kernel, dim3(1), dim3(SUM_THREADS), 0, static_cast<const double *>(partial),
+  return nn_launch(ctx, aux_loss_sum_kernel, dim3(1), dim3(AUX_SUM_THREADS), 0, static_cast<const double *>(partial),
                    a->loss, chunks, (double)a->tokens, (double)a->alpha);
 }
 

@@ -12,13 +12,12 @@ static inline double *nn_entropy_lay_out(const nn_cross_entropy_forward_args *a,
   return (double *)nn_workspace_piece(w, (size_t)a->rows * sizeof(double));
 }
 
-static inline int64_t nn_aux_chunks(const nn_aux_loss_forward_args *a) {
-  return nn_ceil_div(a->tokens * a->experts, NN_AUX_CHUNK);
-}
+/* Of n probabilities. */
+static inline int64_t nn_aux_chunks(int64_t n) { return nn_ceil_div(n, NN_AUX_CHUNK); }
 
 /* The sum of each chunk. */
-static inline double *nn_aux_lay_out(const nn_aux_loss_forward_args *a, nn_workspace *w) {
-  return (double *)nn_workspace_piece(w, (size_t)nn_aux_chunks(a) * sizeof(double));
+static inline double *nn_aux_lay_out(int64_t n, nn_workspace *w) {
+  return (double *)nn_workspace_piece(w, (size_t)nn_aux_chunks(n) * sizeof(double));
 }
 
 #endif

@@ -2,10 +2,8 @@
  * Mixture of experts: a stable counting sort of the slots by expert, and the moves between token order and row order.
  * Nothing of it is read by the host: the products that follow take their groups from offsets on the device.
  */
+#include "kernels/moe.cuh"
 #include "kernels/moe_workspace.h"
-
-#include "kernels/number.cuh"
-#include "kernels/reduce.cuh"
 
 /* ---- moe_plan: count a piece of the slots a warp, scan the counts, place a piece a warp ---- */
 
@@ -54,13 +52,6 @@ static __global__ void __launch_bounds__(PLAN_WARPS *NN_WARP) count_kernel(plan 
   }
 }
 
-/* Sum of the lanes before this one; `total` is that of all. */
-static __device__ __forceinline__ int32_t scan_warp(int32_t x, int32_t *total) {
-  const int32_t sum = nn_warp_scan(x);
-  *total = __shfl_sync(NN_ALL_LANES, sum, NN_WARP - 1);
-  return sum - x;
-}
-
 /* One block: over the pieces of each expert, then over the experts. */
 static __global__ void __launch_bounds__(SCAN_THREADS) scan_kernel(plan p) {
   const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP;
@@ -81,20 +72,7 @@ static __global__ void __launch_bounds__(SCAN_THREADS) scan_kernel(plan p) {
   }
   __syncthreads();
   if (warp == 0) {
-    int32_t before = 0;
-    for (int64_t first = 0; first < p.a.experts; first += NN_WARP) {
-      const int64_t e = first + lane;
-      const int32_t count = e < p.a.experts ? p.a.counts[e] : 0;
-      int32_t total;
-      const int32_t offset = scan_warp(count < p.limit ? count : (int32_t)p.limit, &total);
-      if (e < p.a.experts) {
-        p.a.offsets[e] = before + offset;
-      }
-      before += total;
-    }
-    if (lane == 0) {
-      p.a.offsets[p.a.experts] = before;
-    }
+    moe_offsets(p.a.counts, p.a.experts, p.limit, p.a.offsets);
   }
 }
 
@@ -111,31 +89,7 @@ static __global__ void __launch_bounds__(PLAN_WARPS *NN_WARP) place_kernel(plan 
   }
   __syncwarp();
   const int64_t begin = piece * p.piece, end = begin + p.piece < p.slots ? begin + p.piece : p.slots;
-  const int32_t rows = p.a.offsets[p.a.experts];
-  for (int64_t first = begin; first < end; first += NN_WARP) {
-    const int64_t slot = first + lane;
-    const int32_t expert = slot < end ? p.a.indices[slot] : -1;
-    const bool counted = expert >= 0 && expert < p.a.experts;
-    /* Slots of one expert keep their order: those of lower lanes come first. */
-    const unsigned same = __match_any_sync(NN_ALL_LANES, expert);
-    const int32_t rank = counted ? ranks[expert] + __popc(same & ((1u << lane) - 1)) : 0;
-    __syncwarp();
-    if (counted && (same >> lane) == 1) { /* the last of them */
-      ranks[expert] = rank + 1;
-    }
-    __syncwarp();
-    if (slot < end) {
-      const bool kept = counted && rank < p.limit;
-      const int32_t row = kept ? p.a.offsets[expert] + rank : -1;
-      p.a.slot_row[slot] = row;
-      if (kept) {
-        p.a.row_slot[row] = (int32_t)slot;
-      }
-      if (slot >= rows) { /* as many rows as slots: this one stays empty */
-        p.a.row_slot[slot] = -1;
-      }
-    }
-  }
+  moe_place(p.a, begin, end, p.limit, p.a.offsets, ranks);
 }
 
 NN_KERNEL(moe_plan) {
@@ -158,9 +112,7 @@ NN_KERNEL(moe_plan) {
   return status != NNCUDA_SUCCESS ? status : nn_launch(ctx, place_kernel, grid, block, shared, p);
 }
 
-/* ---- the moves: a warp a row or token, 16 bytes a lane at a time, of which MOVE_UNROLL are under way ---- */
-
-constexpr int MOVE_WARPS = 8, MOVE_BLOCKS_PER_SM = 8, MOVE_UNROLL = 4;
+/* ---- the moves ---- */
 
 static unsigned move_blocks(nncuda_ctx *ctx, int64_t rows) {
   return nn_blocks(ctx, rows, MOVE_WARPS, MOVE_BLOCKS_PER_SM);

@@ -29,8 +29,9 @@ LAYOUT(flash_attention_backward, nn_backward_lay_out(a, w))
 LAYOUT(scatter_add, nn_scatter_lay_out(a, w))
 LAYOUT(gemm, nn_gemm_lay_out(a, w))
 LAYOUT(cross_entropy_forward, nn_entropy_lay_out(a, w))
-LAYOUT(aux_loss_forward, nn_aux_lay_out(a, w))
+LAYOUT(aux_loss_forward, nn_aux_lay_out(a->tokens * a->experts, w))
 LAYOUT(moe_plan, nn_moe_plan_lay_out(a, w))
+LAYOUT(moe_route, nn_moe_route_lay_out(a, w))
 LAYOUT(adamw_step, ((void)a, nn_adamw_lay_out(w)))
 LAYOUT(grad_norm, nn_grad_norm_lay_out(a, w))
 LAYOUT(gemm_quant, nn_quant_lay_out(a, w))
@@ -58,6 +59,7 @@ const nn_layout nn_gpu_workspaces[NN_OP_ALL] = {
     [NN_OP_cross_entropy_forward] = cross_entropy_forward_layout,
     [NN_OP_aux_loss_forward] = aux_loss_forward_layout,
     [NN_OP_moe_plan] = moe_plan_layout,
+    [NN_OP_moe_route] = moe_route_layout,
     [NN_OP_adamw_step] = adamw_step_layout,
     [NN_OP_adamw_step_bf16] = adamw_step_layout,
     [NN_OP_adamw_step_f8] = adamw_step_layout,

@@ -88,6 +88,11 @@ NN_PLAIN static inline void *nn_workspace_piece(nn_workspace *workspace, size_t 
 /* The workspace of the running call. */
 nn_workspace *nn_workspace_of(nncuda_ctx *ctx);
 
+/* Another kernel of the CPU engine as a part of the one that runs: what it would do by itself. Its pieces of the
+ * workspace follow those that were taken, so the kernel's own layout lays the parts out in the same order. */
+int32_t nn_part_run(nncuda_ctx *ctx, nn_op op, const void *args);
+void nn_part_lay_out(nn_op op, const void *args, nn_workspace *workspace);
+
 /* Sets the context's last error and returns `status`, so that a kernel can `return nn_fail(...)`. */
 int32_t nn_fail(nncuda_ctx *ctx, int32_t status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

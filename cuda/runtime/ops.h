@@ -49,6 +49,8 @@
   X(kv_append_paged) \
   X(moe_plan) \
   X(moe_gather) \
+  X(moe_route) \
+  X(moe_route_backward) \
   X(moe_gather_backward) \
   X(moe_combine) \
   X(moe_combine_backward) \

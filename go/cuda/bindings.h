@@ -1756,6 +1756,59 @@ NNCUDA_API int32_t cuda_moe_gather(nncuda_ctx *ctx, const void *x, const int32_t
                                    int64_t k, int64_t dim, int32_t dtype);
 
 /**
+ * Routes tokens to their experts and brings them there: softmax_topk of the logits, moe_plan, moe_gather and, with `loss`,
+ * aux_loss_forward, with the bits that these give one after the other. On a GPU it is two launches. (Fedus, Zoph, Shazeer 2021;
+ * Gale et al. 2022, "MegaBlocks")
+ * @param logits in dtype_logits [tokens, experts] : as x of softmax_topk
+ * @param x in dtype [tokens, dim] : tokens
+ * @param weights out f32 [tokens, k] : the k probabilities of each token, renormalised if asked
+ * @param indices out i32 [tokens, k] : its experts
+ * @param probs out f32 [tokens, experts] : all probabilities
+ * @param counts out i32 [experts] : slots routed to each expert, dropped ones included
+ * @param offsets out i32 [experts+1] : first row of each expert; the last is the number of rows kept
+ * @param slot_row out i32 [tokens, k] : row of each slot, -1 if dropped
+ * @param row_slot out i32 [tokens*k] : slot of each row; -1 from offsets[experts] on
+ * @param y out dtype [tokens*k, dim] : the tokens in row order; zero in rows without a slot
+ * @param loss inout? f32 [1] : the load-balancing loss is added to it; null for none
+ * @param tokens size : tokens
+ * @param experts size : experts; must be at most 2147483647
+ * @param k size : experts per token; must be at most 64 and at most experts
+ * @param dim size : elements per token
+ * @param norm flag : 1 divides the k weights by their sum
+ * @param capacity option default 0 : most rows an expert may take; must be at least 1, or 0 for no limit
+ * @param alpha option default 0 : weight of the load-balancing loss; must be finite
+ * @param dtype dtype : f32, f16, bf16
+ * @param dtype_logits dtype : dtype or f32
+ */
+NNCUDA_API int32_t cuda_moe_route(nncuda_ctx *ctx, const void *logits, const void *x, float *weights, int32_t *indices,
+                                  float *probs, int32_t *counts, int32_t *offsets, int32_t *slot_row,
+                                  int32_t *row_slot, void *y, float *loss, int64_t tokens, int64_t experts, int64_t k,
+                                  int64_t dim, int32_t norm, int64_t capacity, float alpha, int32_t dtype,
+                                  int32_t dtype_logits);
+
+/**
+ * Gradient of moe_route with respect to the logits: softmax_topk_backward, whose dprobs is what aux_loss_backward gives, with
+ * the bits of these two calls. No gradient passes through the choice of experts, or through their counts.
+ * @param dweights in f32 [tokens, k] : gradient of weights
+ * @param weights in f32 [tokens, k] : from the forward call
+ * @param indices in i32 [tokens, k] : from the forward call
+ * @param probs in f32 [tokens, experts] : from the forward call
+ * @param counts in i32 [experts] : from the forward call
+ * @param grad_scale in f32 [1] : gradient of the load-balancing loss
+ * @param dlogits out dtype [tokens, experts] : gradient of the logits
+ * @param tokens size : tokens
+ * @param experts size : experts
+ * @param k size : experts per token; must be at most 64 and at most experts
+ * @param norm flag : as in the forward call
+ * @param alpha option : as in the forward call; must be finite
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_moe_route_backward(nncuda_ctx *ctx, const float *dweights, const float *weights,
+                                           const int32_t *indices, const float *probs, const int32_t *counts,
+                                           const float *grad_scale, void *dlogits, int64_t tokens, int64_t experts,
+                                           int64_t k, int32_t norm, float alpha, int32_t dtype);
+
+/**
  * Gradient of moe_gather: dx[t] = sum over j of dy[slot_row[t, j]], dropped slots left out.
  * @param dy in dtype [tokens*k, dim] : gradient of y
  * @param slot_row in i32 [tokens, k] : from moe_plan

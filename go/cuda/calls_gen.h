@@ -374,6 +374,12 @@ static inline int32_t call_cuda_moe_plan(nncuda_ctx *ctx, uintptr_t indices, uin
 static inline int32_t call_cuda_moe_gather(nncuda_ctx *ctx, uintptr_t x, uintptr_t row_slot, uintptr_t y, int64_t tokens, int64_t k, int64_t dim, int32_t dtype) {
   return nn_api.cuda_moe_gather(ctx, (const void *)x, (const int32_t *)row_slot, (void *)y, tokens, k, dim, dtype);
 }
+static inline int32_t call_cuda_moe_route(nncuda_ctx *ctx, uintptr_t logits, uintptr_t x, uintptr_t weights, uintptr_t indices, uintptr_t probs, uintptr_t counts, uintptr_t offsets, uintptr_t slot_row, uintptr_t row_slot, uintptr_t y, uintptr_t loss, int64_t tokens, int64_t experts, int64_t k, int64_t dim, int32_t norm, int64_t capacity, float alpha, int32_t dtype, int32_t dtype_logits) {
+  return nn_api.cuda_moe_route(ctx, (const void *)logits, (const void *)x, (float *)weights, (int32_t *)indices, (float *)probs, (int32_t *)counts, (int32_t *)offsets, (int32_t *)slot_row, (int32_t *)row_slot, (void *)y, (float *)loss, tokens, experts, k, dim, norm, capacity, alpha, dtype, dtype_logits);
+}
+static inline int32_t call_cuda_moe_route_backward(nncuda_ctx *ctx, uintptr_t dweights, uintptr_t weights, uintptr_t indices, uintptr_t probs, uintptr_t counts, uintptr_t grad_scale, uintptr_t dlogits, int64_t tokens, int64_t experts, int64_t k, int32_t norm, float alpha, int32_t dtype) {
+  return nn_api.cuda_moe_route_backward(ctx, (const float *)dweights, (const float *)weights, (const int32_t *)indices, (const float *)probs, (const int32_t *)counts, (const float *)grad_scale, (void *)dlogits, tokens, experts, k, norm, alpha, dtype);
+}
 static inline int32_t call_cuda_moe_gather_backward(nncuda_ctx *ctx, uintptr_t dy, uintptr_t slot_row, uintptr_t dx, int64_t tokens, int64_t k, int64_t dim, int32_t dtype) {
   return nn_api.cuda_moe_gather_backward(ctx, (const void *)dy, (const int32_t *)slot_row, (void *)dx, tokens, k, dim, dtype);
 }

@@ -40,6 +40,52 @@ func (ctx *Context) MoEGather(x, rowSlot, y Memory, tokens, k, dim int64, dtype 
 	return in.leave("cuda_moe_gather", status)
 }
 
+// MoERoute calls cuda_moe_route as it is in bindings.h: sizes are not compared with those of the buffers. See
+// tensor.MoERoute.
+func (ctx *Context) MoERoute(logits, x, weights, indices, probs, counts, offsets, slotRow, rowSlot, y, loss Memory,
+	tokens, experts, k, dim int64, norm bool, capacity int64, alpha float32, dtype, dtypeLogits DType) error {
+	in := ctx.enter()
+	logitsAt := in.at("logits", logits)
+	xAt := in.at("x", x)
+	weightsAt := in.at("weights", weights)
+	indicesAt := in.at("indices", indices)
+	probsAt := in.at("probs", probs)
+	countsAt := in.at("counts", counts)
+	offsetsAt := in.at("offsets", offsets)
+	slotRowAt := in.at("slot_row", slotRow)
+	rowSlotAt := in.at("row_slot", rowSlot)
+	yAt := in.at("y", y)
+	lossAt := in.at("loss", loss)
+	if in.refused() {
+		return in.refuse("cuda_moe_route")
+	}
+	status := C.call_cuda_moe_route(in.handle, logitsAt, xAt, weightsAt, indicesAt, probsAt, countsAt, offsetsAt,
+		slotRowAt, rowSlotAt, yAt, lossAt, C.int64_t(tokens), C.int64_t(experts), C.int64_t(k), C.int64_t(dim),
+		flag(norm), C.int64_t(capacity), C.float(alpha), C.int32_t(dtype), C.int32_t(dtypeLogits))
+	return in.leave("cuda_moe_route", status)
+}
+
+// MoERouteBackward calls cuda_moe_route_backward as it is in bindings.h: sizes are not compared with those of the
+// buffers. See tensor.MoERouteBackward.
+func (ctx *Context) MoERouteBackward(dweights, weights, indices, probs, counts, gradScale, dlogits Memory, tokens,
+	experts, k int64, norm bool, alpha float32, dtype DType) error {
+	in := ctx.enter()
+	dweightsAt := in.at("dweights", dweights)
+	weightsAt := in.at("weights", weights)
+	indicesAt := in.at("indices", indices)
+	probsAt := in.at("probs", probs)
+	countsAt := in.at("counts", counts)
+	gradScaleAt := in.at("grad_scale", gradScale)
+	dlogitsAt := in.at("dlogits", dlogits)
+	if in.refused() {
+		return in.refuse("cuda_moe_route_backward")
+	}
+	status := C.call_cuda_moe_route_backward(in.handle, dweightsAt, weightsAt, indicesAt, probsAt, countsAt,
+		gradScaleAt, dlogitsAt, C.int64_t(tokens), C.int64_t(experts), C.int64_t(k), flag(norm), C.float(alpha),
+		C.int32_t(dtype))
+	return in.leave("cuda_moe_route_backward", status)
+}
+
 // MoEGatherBackward calls cuda_moe_gather_backward as it is in bindings.h: sizes are not compared with those of the
 // buffers. See tensor.MoEGatherBackward.
 func (ctx *Context) MoEGatherBackward(dy, slotRow, dx Memory, tokens, k, dim int64, dtype DType) error {

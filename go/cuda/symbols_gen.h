@@ -123,6 +123,8 @@
   X(cuda_kv_append_paged) \
   X(cuda_moe_plan) \
   X(cuda_moe_gather) \
+  X(cuda_moe_route) \
+  X(cuda_moe_route_backward) \
   X(cuda_moe_gather_backward) \
   X(cuda_moe_combine) \
   X(cuda_moe_combine_backward) \

@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "5770aa716f6753cde1f8cef6b67e5dde1516016c2c6afbcbd39298fef588ab06"
+const HeaderSHA256 = "26b64ba032c65ccb1ea6ce653dfe45fe30b3ef87e159c7b09ecddc508c895f6c"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -626,6 +626,45 @@ var kernels = []Kernel{
 		{Name: "tokens", Kind: SizeParam, C: "int64_t"},
 		{Name: "k", Kind: SizeParam, C: "int64_t"},
 		{Name: "dim", Kind: SizeParam, C: "int64_t"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "moe_route", Function: "MoERoute", Family: "moe", Params: []Param{
+		{Name: "logits", Kind: PointerParam, C: "const void *", DType: "dtype_logits", Shape: "[tokens, experts]",
+			Reads: true},
+		{Name: "x", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[tokens, dim]", Reads: true},
+		{Name: "weights", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[tokens, k]", Writes: true},
+		{Name: "indices", Kind: PointerParam, C: "int32_t *", DType: "i32", Shape: "[tokens, k]", Writes: true},
+		{Name: "probs", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[tokens, experts]", Writes: true},
+		{Name: "counts", Kind: PointerParam, C: "int32_t *", DType: "i32", Shape: "[experts]", Writes: true},
+		{Name: "offsets", Kind: PointerParam, C: "int32_t *", DType: "i32", Shape: "[experts+1]", Writes: true},
+		{Name: "slot_row", Kind: PointerParam, C: "int32_t *", DType: "i32", Shape: "[tokens, k]", Writes: true},
+		{Name: "row_slot", Kind: PointerParam, C: "int32_t *", DType: "i32", Shape: "[tokens*k]", Writes: true},
+		{Name: "y", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[tokens*k, dim]", Writes: true},
+		{Name: "loss", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[1]", Reads: true, Writes: true,
+			Nullable: true},
+		{Name: "tokens", Kind: SizeParam, C: "int64_t"},
+		{Name: "experts", Kind: SizeParam, C: "int64_t"},
+		{Name: "k", Kind: SizeParam, C: "int64_t"},
+		{Name: "dim", Kind: SizeParam, C: "int64_t"},
+		{Name: "norm", Kind: FlagParam, C: "int32_t"},
+		{Name: "capacity", Kind: OptionParam, C: "int64_t"},
+		{Name: "alpha", Kind: OptionParam, C: "float"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+		{Name: "dtype_logits", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "moe_route_backward", Function: "MoERouteBackward", Family: "moe", Params: []Param{
+		{Name: "dweights", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[tokens, k]", Reads: true},
+		{Name: "weights", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[tokens, k]", Reads: true},
+		{Name: "indices", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[tokens, k]", Reads: true},
+		{Name: "probs", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[tokens, experts]", Reads: true},
+		{Name: "counts", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[experts]", Reads: true},
+		{Name: "grad_scale", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[1]", Reads: true},
+		{Name: "dlogits", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[tokens, experts]", Writes: true},
+		{Name: "tokens", Kind: SizeParam, C: "int64_t"},
+		{Name: "experts", Kind: SizeParam, C: "int64_t"},
+		{Name: "k", Kind: SizeParam, C: "int64_t"},
+		{Name: "norm", Kind: FlagParam, C: "int32_t"},
+		{Name: "alpha", Kind: OptionParam, C: "float"},
 		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
 	}},
 	{Name: "moe_gather_backward", Function: "MoEGatherBackward", Family: "moe", Params: []Param{

@@ -30,38 +30,38 @@ type Router struct {
 	Alpha float64
 }
 
-// forward routes x [tokens, hidden]; it adds the load-balancing loss to `aux` f32 [1] where given.
+// forward routes x [tokens, hidden], and gives x in the order of rows, too; it adds the load-balancing loss to `aux`
+// f32 [1] where given.
 //
 // The logits are f32 in every precision: rounded to 16 bits, experts would tie that are not alike.
-func (r *Router) forward(p *Pass, x *tensor.Tensor, capacity int, aux *tensor.Tensor) *routing {
+func (r *Router) forward(
+	p *Pass, x *tensor.Tensor, capacity int, aux *tensor.Tensor,
+) (made *routing, rows *tensor.Tensor) {
 	tokens, experts := x.Dim(0), r.Gate.Weight.Dim(0)
 	logits := r.Gate.Forward(p, x, p.Empty(cuda.F32, tokens, experts))
-	made := &routing{
+	made = &routing{
 		weights: p.Empty(cuda.F32, tokens, r.K),
 		indices: p.Empty(cuda.I32, tokens, r.K),
 		probs:   p.Empty(cuda.F32, tokens, experts),
+		counts:  p.Empty(cuda.I32, experts),
+		offsets: p.Empty(cuda.I32, experts+1),
+		slotRow: p.Empty(cuda.I32, tokens, r.K),
+		rowSlot: p.Empty(cuda.I32, tokens*r.K),
 	}
-	p.Check(tensor.SoftmaxTopK(logits, made.weights, made.indices, made.probs, r.Norm))
+	rows = p.Empty(x.DType(), tokens*r.K, x.Dim(1))
+	p.Check(tensor.MoERoute(logits, x, made.weights, made.indices, made.probs, made.counts, made.offsets, made.slotRow,
+		made.rowSlot, rows, aux, r.Norm, int64(capacity), float32(r.Alpha)))
 	p.Free(logits)
-	made.counts = p.Empty(cuda.I32, experts)
-	made.offsets = p.Empty(cuda.I32, experts+1)
-	made.slotRow = p.Empty(cuda.I32, tokens, r.K)
-	made.rowSlot = p.Empty(cuda.I32, tokens*r.K)
-	p.Check(tensor.MoEPlan(made.indices, made.counts, made.offsets, made.slotRow, made.rowSlot, int64(capacity)))
-	if aux != nil {
-		p.Check(tensor.AuxLossForward(made.probs, made.counts, aux, float32(r.Alpha)))
-	}
-	return made
+	return made, rows
 }
 
 // backward adds to dx what reaches x through the weights and, times auxFactor f32 [1], through the balancing loss.
 func (r *Router) backward(p *Pass, taken *routing, dweights, x, dx, auxFactor *tensor.Tensor, beta float32) {
-	dprobs := p.Like(taken.probs)
-	p.Check(tensor.AuxLossBackward(taken.counts, auxFactor, dprobs, float32(r.Alpha)))
 	dlogits := p.Empty(x.DType(), taken.probs.Shape()...)
-	p.Check(tensor.SoftmaxTopKBackward(dweights, taken.weights, taken.indices, taken.probs, dprobs, dlogits, r.Norm))
+	p.Check(tensor.MoERouteBackward(dweights, taken.weights, taken.indices, taken.probs, taken.counts, auxFactor, dlogits,
+		r.Norm, float32(r.Alpha)))
 	r.Gate.BackwardInto(p, dlogits, x, dx, beta)
-	p.Free(dprobs, dlogits)
+	p.Free(dlogits)
 }
 
 // MoELayer is out = residual + sum over a token's experts of weight * W2 (silu(W1 x) * (W3 x)).
@@ -135,7 +135,8 @@ func (m *MoELayer) Forward(p *Pass, x, residual *tensor.Tensor) *tensor.Tensor {
 func (m *MoELayer) forward(
 	p *Pass, x, residual *tensor.Tensor, capacity int, aux *tensor.Tensor, keepInside bool,
 ) (*tensor.Tensor, *MoEKept) {
-	kept := m.experts(p, x, m.Router.forward(p, x, capacity, aux), keepInside)
+	routing, rows := m.Router.forward(p, x, capacity, aux)
+	kept := m.experts(p, rows, routing, keepInside)
 	out := p.Like(x)
 	p.Check(tensor.MoECombine(kept.y, kept.routing.weights, kept.routing.slotRow, residual, out))
 	return out, kept
@@ -143,13 +144,13 @@ func (m *MoELayer) forward(
 
 // forwardAgain finds what the forward of x did not keep. The balancing loss has been counted already.
 func (m *MoELayer) forwardAgain(p *Pass, x *tensor.Tensor, capacity int) *MoEKept {
-	return m.experts(p, x, m.Router.forward(p, x, capacity, nil), true)
+	routing, rows := m.Router.forward(p, x, capacity, nil)
+	return m.experts(p, rows, routing, true)
 }
 
-// experts gives their outputs in row order, and what is inside if it is to be kept.
-func (m *MoELayer) experts(p *Pass, x *tensor.Tensor, routing *routing, keepInside bool) *MoEKept {
+// experts gives their outputs of rows in their order, and what is inside if it is to be kept.
+func (m *MoELayer) experts(p *Pass, rows *tensor.Tensor, routing *routing, keepInside bool) *MoEKept {
 	kept := &MoEKept{routing: routing}
-	rows := gather(p, x, routing)
 	if m.Parallel != nil {
 		kept.y = rows
 		kept.served = m.runAll(p, rows, routing.offsets, keepInside)

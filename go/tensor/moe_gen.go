@@ -78,6 +78,139 @@ func MoEGather(x, rowSlot, y *Tensor) error {
 	return check.ctx.MoEGather(x.memory(), rowSlot.memory(), y.memory(), int64(tokens), int64(k), int64(dim), dtype)
 }
 
+// MoERoute calls cuda_moe_route.
+//
+// Routes tokens to their experts and brings them there: softmax_topk of the logits, moe_plan, moe_gather and, with
+// `loss`, aux_loss_forward, with the bits that these give one after the other. On a GPU it is two launches. (Fedus,
+// Zoph, Shazeer 2021; Gale et al. 2022, "MegaBlocks")
+//
+//   - logits, in dtype_logits [tokens, experts]: as x of softmax_topk
+//   - x, in dtype [tokens, dim]: tokens
+//   - weights, out f32 [tokens, k]: the k probabilities of each token, renormalised if asked
+//   - indices, out i32 [tokens, k]: its experts
+//   - probs, out f32 [tokens, experts]: all probabilities
+//   - counts, out i32 [experts]: slots routed to each expert, dropped ones included
+//   - offsets, out i32 [experts+1]: first row of each expert; the last is the number of rows kept
+//   - slotRow, out i32 [tokens, k]: row of each slot, -1 if dropped
+//   - rowSlot, out i32 [tokens*k]: slot of each row; -1 from offsets[experts] on
+//   - y, out dtype [tokens*k, dim]: the tokens in row order; zero in rows without a slot
+//   - loss, inout f32 [1], may be nil: the load-balancing loss is added to it; null for none
+//   - norm: 1 divides the k weights by their sum
+//   - capacity, usually 0: most rows an expert may take; must be at least 1, or 0 for no limit
+//   - alpha, usually 0: weight of the load-balancing loss; must be finite
+func MoERoute(logits, x, weights, indices, probs, counts, offsets, slotRow, rowSlot, y, loss *Tensor, norm bool,
+	capacity int64, alpha float32) error {
+	check := begin("moe_route", "tokens and experts from logits, dim from x, k from weights")
+	if !check.required("logits", logits, 2, dense) ||
+		!check.required("x", x, 2, dense) ||
+		!check.required("weights", weights, 2, dense) ||
+		!check.required("indices", indices, 2, dense) ||
+		!check.required("probs", probs, 2, dense) ||
+		!check.required("counts", counts, 1, dense) ||
+		!check.required("offsets", offsets, 1, dense) ||
+		!check.required("slot_row", slotRow, 2, dense) ||
+		!check.required("row_slot", rowSlot, 1, dense) ||
+		!check.required("y", y, 2, dense) ||
+		!check.optional("loss", loss, 1, dense) {
+		return check.err
+	}
+	check.same(named{"logits", logits}, named{"probs", probs})
+	check.same(named{"weights", weights}, named{"indices", indices}, named{"slot_row", slotRow})
+	check.folds("tokens", ranked{named{"logits", logits}, 2}, ranked{named{"x", x}, 2},
+		ranked{named{"weights", weights}, 2})
+	check.unfolded("counts", counts, 1, "[experts]", "experts", "logits")
+	check.folds("tokens*k", ranked{named{"row_slot", rowSlot}, 1}, ranked{named{"y", y}, 2})
+	tokens := logits.extent(2, 0)
+	experts := logits.extent(2, 1)
+	dim := x.extent(2, 1)
+	k := weights.extent(2, 1)
+	dtype := x.dtype
+	check.dtype("y", y, dtype)
+	dtypeLogits := logits.dtype
+	check.dtype("weights", weights, cuda.F32)
+	check.dtype("indices", indices, cuda.I32)
+	check.dtype("probs", probs, cuda.F32)
+	check.dtype("counts", counts, cuda.I32)
+	check.dtype("offsets", offsets, cuda.I32)
+	check.dtype("slot_row", slotRow, cuda.I32)
+	check.dtype("row_slot", rowSlot, cuda.I32)
+	check.dtype("loss", loss, cuda.F32)
+	check.shape("logits", logits, "[tokens, experts]", tokens, experts)
+	check.shape("x", x, "[tokens, dim]", tokens, dim)
+	check.shape("weights", weights, "[tokens, k]", tokens, k)
+	check.shape("indices", indices, "[tokens, k]", tokens, k)
+	check.shape("probs", probs, "[tokens, experts]", tokens, experts)
+	check.shape("counts", counts, "[experts]", experts)
+	check.shape("offsets", offsets, "[experts+1]", experts+1)
+	check.shape("slot_row", slotRow, "[tokens, k]", tokens, k)
+	check.shape("row_slot", rowSlot, "[tokens*k]", tokens*k)
+	check.factors("row_slot", rowSlot, 1, "[tokens*k]", tokens, k)
+	check.shape("y", y, "[tokens*k, dim]", tokens*k, dim)
+	check.factors("y", y, 2, "[tokens*k, dim]", tokens, k)
+	check.shape("loss", loss, "[1]", 1)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.MoERoute(logits.memory(), x.memory(), weights.memory(), indices.memory(), probs.memory(),
+		counts.memory(), offsets.memory(), slotRow.memory(), rowSlot.memory(), y.memory(), loss.memory(), int64(tokens),
+		int64(experts), int64(k), int64(dim), norm, capacity, alpha, dtype, dtypeLogits)
+}
+
+// MoERouteBackward calls cuda_moe_route_backward.
+//
+// Gradient of moe_route with respect to the logits: softmax_topk_backward, whose dprobs is what aux_loss_backward
+// gives, with the bits of these two calls. No gradient passes through the choice of experts, or through their counts.
+//
+//   - dweights, in f32 [tokens, k]: gradient of weights
+//   - weights, in f32 [tokens, k]: from the forward call
+//   - indices, in i32 [tokens, k]: from the forward call
+//   - probs, in f32 [tokens, experts]: from the forward call
+//   - counts, in i32 [experts]: from the forward call
+//   - gradScale, in f32 [1]: gradient of the load-balancing loss
+//   - dlogits, out dtype [tokens, experts]: gradient of the logits
+//   - norm: as in the forward call
+//   - alpha: as in the forward call; must be finite
+func MoERouteBackward(dweights, weights, indices, probs, counts, gradScale, dlogits *Tensor, norm bool,
+	alpha float32) error {
+	check := begin("moe_route_backward", "tokens and k from dweights, experts from probs")
+	if !check.required("dweights", dweights, 2, dense) ||
+		!check.required("weights", weights, 2, dense) ||
+		!check.required("indices", indices, 2, dense) ||
+		!check.required("probs", probs, 2, dense) ||
+		!check.required("counts", counts, 1, dense) ||
+		!check.required("grad_scale", gradScale, 1, dense) ||
+		!check.required("dlogits", dlogits, 2, dense) {
+		return check.err
+	}
+	check.same(named{"dweights", dweights}, named{"weights", weights}, named{"indices", indices})
+	check.same(named{"probs", probs}, named{"dlogits", dlogits})
+	check.folds("tokens", ranked{named{"dweights", dweights}, 2}, ranked{named{"probs", probs}, 2})
+	check.unfolded("counts", counts, 1, "[experts]", "experts", "probs")
+	tokens := dweights.extent(2, 0)
+	k := dweights.extent(2, 1)
+	experts := probs.extent(2, 1)
+	dtype := dlogits.dtype
+	check.dtype("dweights", dweights, cuda.F32)
+	check.dtype("weights", weights, cuda.F32)
+	check.dtype("indices", indices, cuda.I32)
+	check.dtype("probs", probs, cuda.F32)
+	check.dtype("counts", counts, cuda.I32)
+	check.dtype("grad_scale", gradScale, cuda.F32)
+	check.shape("dweights", dweights, "[tokens, k]", tokens, k)
+	check.shape("weights", weights, "[tokens, k]", tokens, k)
+	check.shape("indices", indices, "[tokens, k]", tokens, k)
+	check.shape("probs", probs, "[tokens, experts]", tokens, experts)
+	check.shape("counts", counts, "[experts]", experts)
+	check.shape("grad_scale", gradScale, "[1]", 1)
+	check.shape("dlogits", dlogits, "[tokens, experts]", tokens, experts)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.MoERouteBackward(dweights.memory(), weights.memory(), indices.memory(), probs.memory(),
+		counts.memory(), gradScale.memory(), dlogits.memory(), int64(tokens), int64(experts), int64(k), norm, alpha,
+		dtype)
+}
+
 // MoEGatherBackward calls cuda_moe_gather_backward.
 //
 // Gradient of moe_gather: dx[t] = sum over j of dy[slot_row[t, j]], dropped slots left out.

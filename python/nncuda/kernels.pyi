@@ -175,6 +175,12 @@ def moe_plan(indices: Tensor, *, capacity: int = 0, tokens: int | None = None, k
 def moe_gather(x: Tensor, row_slot: Tensor, *, tokens: int | None = None, k: int | None = None, y: Tensor | None = None) -> Tensor:
     """Brings tokens into row order: y[r] = x[row_slot[r] / k]."""
 
+def moe_route(logits: Tensor, x: Tensor, loss: Tensor | None = None, *, norm: bool = False, capacity: int = 0, alpha: float = 0.0, tokens: int | None = None, k: int | None = None, weights: Tensor | None = None, indices: Tensor | None = None, probs: Tensor | None = None, counts: Tensor | None = None, offsets: Tensor | None = None, slot_row: Tensor | None = None, row_slot: Tensor | None = None, y: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Routes tokens to their experts and brings them there: softmax_topk of the logits, moe_plan, moe_gather and, with `loss`, aux_loss_forward, with the bits that these give one after the other."""
+
+def moe_route_backward(dweights: Tensor, weights: Tensor, indices: Tensor, probs: Tensor, counts: Tensor, grad_scale: Tensor, *, alpha: float, norm: bool = False, dtype: FloatLike | None = None, dlogits: Tensor | None = None) -> Tensor:
+    """Gradient of moe_route with respect to the logits: softmax_topk_backward, whose dprobs is what aux_loss_backward gives, with the bits of these two calls."""
+
 def moe_gather_backward(dy: Tensor, slot_row: Tensor, *, tokens: int | None = None, k: int | None = None, dx: Tensor | None = None) -> Tensor:
     """Gradient of moe_gather: dx[t] = sum over j of dy[slot_row[t, j]], dropped slots left out."""
 

@@ -1,6 +1,7 @@
 /* Launches: the checks that driver and GPU make. */
 #include "machine.h"
 
+#include <atomic>
 #include <map>
 #include <memory>
 
@@ -33,7 +34,12 @@ cudaError_t check(const cudaLaunchConfig_t &config, const void *kernel, size_t b
   return nn_stream_device(config.stream) == nn_current_device() ? cudaSuccess : cudaErrorInvalidResourceHandle;
 }
 
+std::atomic<int64_t> launches;
+
 } // namespace
+
+/* Kernels that were launched, or noted for a graph, since the process began: for tests that count them. */
+extern "C" __attribute__((visibility("default"))) int64_t nn_emulated_launches() { return launches; }
 
 cudaError_t nn_emulated_launch(const cudaLaunchConfig_t *config, const void *kernel, size_t bytes,
                                std::function<void()> body) {
@@ -49,6 +55,7 @@ cudaError_t nn_emulated_launch(const cudaLaunchConfig_t *config, const void *ker
   if (error != cudaSuccess) {
     return nn_error(error);
   }
+  launches++;
   nn_watch_faults();
   const int device = nn_current_device();
   const nn_launch_record record{kernel, config->gridDim, config->blockDim, config->dynamicSmemBytes, std::move(body)};

@@ -36,7 +36,8 @@ LARGEST = {"experts": 300, "max_position": 40, "head_dim": 256, "heads": 12, "ba
 LARGEST_OF_ATTENTION = {**LARGEST, "batch": 4}
 #: Where the gradient of a single choice is zero, and nothing but rounding would be compared.
 SMALLEST = {"flash_attention_backward": ("kv_len", 2), "cross_entropy_backward": ("vocab", 2),
-            "softmax_topk_backward": ("cols", 2), "softmax_backward": ("cols", 2)}  # fmt: skip
+            "softmax_topk_backward": ("cols", 2), "softmax_backward": ("cols", 2),
+            "moe_route_backward": ("experts", 2)}  # fmt: skip
 #: Options without an enum; those of other names are 1. Values of the optimiser's own stand in tests/golden/cases.
 OPTIONS: dict[str, tuple[Any, ...]] = {
     "divisor": (1, 3, 1000),
@@ -131,7 +132,7 @@ def sizes(drawn: Drawn, call: Call) -> None:
         call["capacity"] = max(call.capacity, call.len)
     if "k" in call and function.section in ("softmax", "moe"):
         call["k"] = min(call.k, 64, call.get("cols", call.get("experts", 8)))
-    if function.kernel == "softmax_topk_backward" and call.norm and call.k == 1:
+    if function.kernel in ("softmax_topk_backward", "moe_route_backward") and call.norm and call.k == 1:
         call["k"] = 2
 
 
@@ -315,6 +316,16 @@ def balance(d: Draw, call: Call) -> Arguments:
     return {name: made[name] for name in ("probs", "counts", "loss") if name in call.function.by_name}
 
 
+def routed(d: Draw, call: Call) -> Arguments:
+    made = moe.route(d, call.tokens, call.k, call.experts, call.capacity, call.dim, call.norm, "loss" in call.given)
+    return {name: made[name] for name in ("logits", "x", "loss")}
+
+
+def routed_backward(d: Draw, call: Call) -> Arguments:
+    made = moe.route_backward(d, call.tokens, call.k, call.experts, call.norm)
+    return {param.name: made[param.name] for param in call.function.pointers if param.reads}
+
+
 def sampled(d: Draw, call: Call) -> Arguments:
     logits = with_content(d, call, d.bell(call.rows, call.vocab, scale=2))
     limit: dict[str, Any] = {"top_k": None} if "top_k" not in call.given else {}
@@ -376,6 +387,8 @@ RECIPES: dict[str, Recipe] = {
     "moe_gather_backward": lambda d, c: moe.gather_backward(d, *plan(c)),
     "moe_combine": lambda d, c: moe.combine(d, *plan(c), with_residual="residual" in c.given),
     "moe_combine_backward": lambda d, c: moe.combine_backward(d, *plan(c)),
+    "moe_route": routed,
+    "moe_route_backward": routed_backward,
     "cross_entropy_forward": losses,
     "cross_entropy_backward": lambda d, c: loss.backward(losses(d, c), c.dtype),
     "aux_loss_forward": balance,

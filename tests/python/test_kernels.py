@@ -312,7 +312,10 @@ def pairs_of_one_shape() -> Iterator[tuple[str, header.Param, header.Param]]:
 def test_every_kernel_compares_shapes(name: str, one: header.Param, other: header.Param, ctx: nncuda.Context) -> None:
     """Two tensors that the header gives one shape: (2, 3, ...) and (3, 2, ...) are refused."""
     kernel = CONTRACT.kernels[name]
-    dtypes = {param.name: param.dtypes[0] for param in kernel.of_kind("dtype")}
+    dtypes = {
+        param.name: next(dtype for dtype in param.dtypes if dtype in header.VALUE_DTYPES)
+        for param in kernel.of_kind("dtype")
+    }
     arguments: dict[str, object] = {}
     for param in kernel.params:
         if param in (one, other) or (param.kind == "pointer" and param.reads and not param.nullable):

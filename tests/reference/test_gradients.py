@@ -187,6 +187,22 @@ def test_moe_gather(rng, capacity):
     check(lambda: np.sum(dy * moe.moe_gather(x, plan["row_slot"], k)["y"]), {"x": x}, {"x": dx})
 
 
+@pytest.mark.parametrize("norm", [0, 1])
+def test_moe_route(rng, norm):
+    """Through the weights and, for counts that are held fixed, through the loss."""
+    logits, dweights, x = rng.normal(size=(6, 4)), rng.normal(size=(6, 2)), rng.normal(size=(6, 1))
+    scale, alpha = np.array([0.7]), 0.3
+    out = moe.moe_route(logits, x, 2, norm, 0, alpha, np.array([0.0]))
+    kept = [out[name] for name in ("weights", "indices", "probs", "counts")]
+
+    def value():
+        again = moe.moe_route(logits, x, 2, norm, 0, alpha, np.array([0.0]))
+        return np.sum(dweights * again["weights"]) + scale[0] * again["loss"][0]
+
+    d = moe.moe_route_backward(dweights, *kept, scale, norm, alpha)
+    check(value, {"logits": logits}, {"logits": d["dlogits"]})
+
+
 @pytest.mark.parametrize("capacity", [0, 2])
 def test_moe_combine(rng, capacity):
     tokens, k, experts = 5, 2, 3

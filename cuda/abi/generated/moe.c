@@ -4,6 +4,8 @@
 
 #include "runtime/call.h"
 
+#include <math.h>
+
 NNCUDA_API int32_t cuda_moe_plan(nncuda_ctx *ctx, const int32_t *indices, int32_t *counts, int32_t *offsets,
     int32_t *slot_row, int32_t *row_slot, int64_t tokens, int64_t k, int64_t experts, int64_t capacity) {
   nn_call call;
@@ -41,6 +43,75 @@ NNCUDA_API int32_t cuda_moe_gather(nncuda_ctx *ctx, const void *x, const int32_t
   nn_call_tensor(&call, NN_ROLE_OUT, "y", y, dtype, NULL, 0, NN_SHAPE("[tokens*k, dim]", nn_mul(tokens, k), dim));
   const nn_moe_gather_args args = {x, row_slot, y, tokens, k, dim, dtype};
   check_moe_gather(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}
+
+NNCUDA_API int32_t cuda_moe_route(nncuda_ctx *ctx, const void *logits, const void *x, float *weights, int32_t *indices,
+    float *probs, int32_t *counts, int32_t *offsets, int32_t *slot_row, int32_t *row_slot, void *y, float *loss,
+    int64_t tokens, int64_t experts, int64_t k, int64_t dim, int32_t norm, int64_t capacity, float alpha, int32_t dtype,
+    int32_t dtype_logits) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_moe_route);
+  nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
+  nn_call_dtype(&call, "dtype_logits", dtype_logits, nn_dtype_bit(dtype) | 1u << NNCUDA_F32);
+  nn_call_flag(&call, "norm", norm);
+  nn_call_size(&call, "tokens", tokens);
+  nn_call_size(&call, "experts", experts);
+  nn_call_size(&call, "k", k);
+  nn_call_size(&call, "dim", dim);
+  nn_call_require(&call, experts <= 2147483647, NNCUDA_ERROR_INVALID_SIZE,
+      "experts is %lld; it must be at most 2147483647", (long long)experts);
+  nn_call_require(&call, k <= 64 && k <= experts, NNCUDA_ERROR_INVALID_SIZE,
+      "k is %lld; it must be at most 64 and at most experts, which is %lld", (long long)k, (long long)experts);
+  nn_call_require(&call, capacity == 0 || (capacity >= 1), NNCUDA_ERROR_INVALID_VALUE,
+      "capacity is %lld; it must be at least 1, or 0 for no limit", (long long)capacity);
+  nn_call_require(&call, isfinite(alpha), NNCUDA_ERROR_INVALID_VALUE, "alpha is %g; it must be finite", (double)alpha);
+  nn_call_tensor(&call, NN_ROLE_IN, "logits", logits, dtype_logits, NULL, 0, NN_SHAPE("[tokens, experts]", tokens,
+      experts));
+  nn_call_tensor(&call, NN_ROLE_IN, "x", x, dtype, NULL, 0, NN_SHAPE("[tokens, dim]", tokens, dim));
+  nn_call_tensor(&call, NN_ROLE_OUT, "weights", weights, NNCUDA_F32, NULL, 0, NN_SHAPE("[tokens, k]", tokens, k));
+  nn_call_tensor(&call, NN_ROLE_OUT, "indices", indices, NNCUDA_I32, NULL, 0, NN_SHAPE("[tokens, k]", tokens, k));
+  nn_call_tensor(&call, NN_ROLE_OUT, "probs", probs, NNCUDA_F32, NULL, 0, NN_SHAPE("[tokens, experts]", tokens,
+      experts));
+  nn_call_tensor(&call, NN_ROLE_OUT, "counts", counts, NNCUDA_I32, NULL, 0, NN_SHAPE("[experts]", experts));
+  nn_call_tensor(&call, NN_ROLE_OUT, "offsets", offsets, NNCUDA_I32, NULL, 0, NN_SHAPE("[experts+1]", nn_add(experts,
+      1)));
+  nn_call_tensor(&call, NN_ROLE_OUT, "slot_row", slot_row, NNCUDA_I32, NULL, 0, NN_SHAPE("[tokens, k]", tokens, k));
+  nn_call_tensor(&call, NN_ROLE_OUT, "row_slot", row_slot, NNCUDA_I32, NULL, 0, NN_SHAPE("[tokens*k]", nn_mul(tokens,
+      k)));
+  nn_call_tensor(&call, NN_ROLE_OUT, "y", y, dtype, NULL, 0, NN_SHAPE("[tokens*k, dim]", nn_mul(tokens, k), dim));
+  nn_call_tensor(&call, NN_ROLE_INOUT | NN_ROLE_OPTIONAL, "loss", loss, NNCUDA_F32, NULL, 0, NN_SHAPE("[1]", 1));
+  const nn_moe_route_args args = {logits, x, weights, indices, probs, counts, offsets, slot_row, row_slot, y, loss,
+      tokens, experts, k, dim, norm, capacity, alpha, dtype, dtype_logits};
+  check_moe_route(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}
+
+NNCUDA_API int32_t cuda_moe_route_backward(nncuda_ctx *ctx, const float *dweights, const float *weights,
+    const int32_t *indices, const float *probs, const int32_t *counts, const float *grad_scale, void *dlogits,
+    int64_t tokens, int64_t experts, int64_t k, int32_t norm, float alpha, int32_t dtype) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_moe_route_backward);
+  nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
+  nn_call_flag(&call, "norm", norm);
+  nn_call_size(&call, "tokens", tokens);
+  nn_call_size(&call, "experts", experts);
+  nn_call_size(&call, "k", k);
+  nn_call_require(&call, k <= 64 && k <= experts, NNCUDA_ERROR_INVALID_SIZE,
+      "k is %lld; it must be at most 64 and at most experts, which is %lld", (long long)k, (long long)experts);
+  nn_call_require(&call, isfinite(alpha), NNCUDA_ERROR_INVALID_VALUE, "alpha is %g; it must be finite", (double)alpha);
+  nn_call_tensor(&call, NN_ROLE_IN, "dweights", dweights, NNCUDA_F32, NULL, 0, NN_SHAPE("[tokens, k]", tokens, k));
+  nn_call_tensor(&call, NN_ROLE_IN, "weights", weights, NNCUDA_F32, NULL, 0, NN_SHAPE("[tokens, k]", tokens, k));
+  nn_call_tensor(&call, NN_ROLE_IN, "indices", indices, NNCUDA_I32, NULL, 0, NN_SHAPE("[tokens, k]", tokens, k));
+  nn_call_tensor(&call, NN_ROLE_IN, "probs", probs, NNCUDA_F32, NULL, 0, NN_SHAPE("[tokens, experts]", tokens,
+      experts));
+  nn_call_tensor(&call, NN_ROLE_IN, "counts", counts, NNCUDA_I32, NULL, 0, NN_SHAPE("[experts]", experts));
+  nn_call_tensor(&call, NN_ROLE_IN, "grad_scale", grad_scale, NNCUDA_F32, NULL, 0, NN_SHAPE("[1]", 1));
+  nn_call_tensor(&call, NN_ROLE_OUT, "dlogits", dlogits, dtype, NULL, 0, NN_SHAPE("[tokens, experts]", tokens,
+      experts));
+  const nn_moe_route_backward_args args = {dweights, weights, indices, probs, counts, grad_scale, dlogits, tokens,
+      experts, k, norm, alpha, dtype};
+  check_moe_route_backward(&call, &args);
   return nn_call_launch(&call, &args, sizeof args);
 }
 

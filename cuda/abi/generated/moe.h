@@ -27,6 +27,45 @@ typedef struct nn_moe_gather_args {
   int32_t dtype;
 } nn_moe_gather_args;
 
+typedef struct nn_moe_route_args {
+  const void *logits;
+  const void *x;
+  float *weights;
+  int32_t *indices;
+  float *probs;
+  int32_t *counts;
+  int32_t *offsets;
+  int32_t *slot_row;
+  int32_t *row_slot;
+  void *y;
+  float *loss;
+  int64_t tokens;
+  int64_t experts;
+  int64_t k;
+  int64_t dim;
+  int32_t norm;
+  int64_t capacity;
+  float alpha;
+  int32_t dtype;
+  int32_t dtype_logits;
+} nn_moe_route_args;
+
+typedef struct nn_moe_route_backward_args {
+  const float *dweights;
+  const float *weights;
+  const int32_t *indices;
+  const float *probs;
+  const int32_t *counts;
+  const float *grad_scale;
+  void *dlogits;
+  int64_t tokens;
+  int64_t experts;
+  int64_t k;
+  int32_t norm;
+  float alpha;
+  int32_t dtype;
+} nn_moe_route_backward_args;
+
 typedef struct nn_moe_gather_backward_args {
   const void *dy;
   const int32_t *slot_row;

@@ -167,8 +167,7 @@ class ParallelMoELayer(MoELayer):
     def _run(
         self, x: Tensor, capacity: int, aux: Tensor | None, keep_inside: bool
     ) -> tuple[Routing, Tensor, Arrived | None]:
-        routing = self.router.forward(x, capacity, aux)
-        rows = kernels.moe_gather(x, routing.row_slot)
+        routing, rows = self.router.forward(x, capacity, aux)
         arrived = self._outputs(rows, routing, keep_inside)
         return routing, rows, arrived
 

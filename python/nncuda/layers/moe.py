@@ -34,28 +34,25 @@ class Router:
         self.norm = norm
         self.alpha = alpha
 
-    def forward(self, x: Tensor, capacity: int = 0, aux: Tensor | None = None) -> Routing:
-        """Routes x [tokens, hidden]; adds the load-balancing loss to `aux` f32 [1] where given. An expert takes at most
-        `capacity` slots; 0 for no limit.
+    def forward(self, x: Tensor, capacity: int = 0, aux: Tensor | None = None) -> tuple[Routing, Tensor]:
+        """Routes x [tokens, hidden], and gives x in the order of rows, too; adds the load-balancing loss to `aux` f32
+        [1] where given. An expert takes at most `capacity` slots; 0 for no limit.
 
         The logits are f32 in every precision: rounded to 16 bits, experts would tie that are not alike.
         """
         logits = self.gate.forward(x, dtype="f32")
-        weights, indices, probs = kernels.softmax_topk(logits, k=self.k, norm=self.norm)
-        plan = kernels.moe_plan(indices, experts=self.gate.weight.shape[0], capacity=capacity)
-        routing = Routing(weights, indices, probs, *plan)
-        if aux is not None:
-            kernels.aux_loss_forward(probs, routing.counts, aux, alpha=self.alpha)
-        return routing
+        *routing, rows = kernels.moe_route(
+            logits, x, aux, k=self.k, norm=self.norm, capacity=capacity, alpha=self.alpha
+        )
+        return Routing(*routing), rows
 
     def backward(
         self, dweights: Tensor, x: Tensor, routing: Routing, dx: Tensor, aux_factor: Tensor, beta: float = 1.0
     ) -> None:
         """Adds to dx what reaches x through the weights and, times aux_factor f32 [1], through the balancing loss."""
-        tokens = routing.probs.shape[0]
-        dprobs = kernels.aux_loss_backward(routing.counts, aux_factor, tokens=tokens, alpha=self.alpha)
-        dlogits = kernels.softmax_topk_backward(
-            dweights, routing.weights, routing.indices, routing.probs, dprobs, norm=self.norm, dtype=x.dtype
+        weights, indices, probs, counts = routing[:4]
+        dlogits = kernels.moe_route_backward(
+            dweights, weights, indices, probs, counts, aux_factor, norm=self.norm, alpha=self.alpha, dtype=x.dtype
         )
         self.gate.backward(dlogits, x, dx, accumulate=True, beta=beta)
 
@@ -126,20 +123,19 @@ class MoELayer:
         return Kept(self._run(x, capacity, None, True))
 
     def _run(self, x: Tensor, capacity: int, aux: Tensor | None, keep_inside: bool) -> tuple[Routing, Tensor, Any]:
-        routing = self.router.forward(x, capacity, aux)
-        inside = self._inside(x, routing)
+        routing, rows = self.router.forward(x, capacity, aux)
+        inside = self._inside(rows, routing)
         y = kernels.grouped_gemm(inside.active, self.w2, routing.offsets, trans_b=True)
         return routing, y, inside if keep_inside else None
 
-    def _inside(self, x: Tensor, routing: Routing) -> Inside:
-        rows = kernels.moe_gather(x, routing.row_slot)
+    def _inside(self, rows: Tensor, routing: Routing) -> Inside:
         gate_up = kernels.grouped_gemm(rows, self.w13, routing.offsets, trans_b=True)
         return Inside(rows, gate_up, kernels.swiglu(*halves(gate_up), used(routing.offsets)))
 
     def backward(self, dout: Tensor, x: Tensor, kept: MoEKept, aux_factor: Tensor, beta: float = 1.0) -> Tensor:
         """Gradient of x from dout, both [tokens, hidden]; the residual's gradient is dout itself."""
         routing, y, inside = kept.take()
-        rows, gate_up, active = inside or self._inside(x, routing)
+        rows, gate_up, active = inside or self._inside(kernels.moe_gather(x, routing.row_slot), routing)
         del inside
         dy, dweights = kernels.moe_combine_backward(dout, y, routing.weights, routing.slot_row, routing.row_slot, dy=y)
         gate, up = halves(gate_up)

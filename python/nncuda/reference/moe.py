@@ -6,8 +6,18 @@ A slot is one choice of one token, slot = token k + j; a row is its place in the
 import numpy as np
 
 from nncuda.reference.arithmetic import Array, Outputs, total
+from nncuda.reference.loss import aux_loss_backward, aux_loss_forward
+from nncuda.reference.softmax import softmax_topk, softmax_topk_backward
 
-__all__ = ["moe_combine", "moe_combine_backward", "moe_gather", "moe_gather_backward", "moe_plan"]
+__all__ = [
+    "moe_combine",
+    "moe_combine_backward",
+    "moe_gather",
+    "moe_gather_backward",
+    "moe_plan",
+    "moe_route",
+    "moe_route_backward",
+]
 
 ROUNDINGS = {
     "moe_plan": 0,
@@ -15,6 +25,8 @@ ROUNDINGS = {
     "moe_gather_backward": 1,
     "moe_combine": 2,
     "moe_combine_backward": 2,
+    "moe_route": 10,  # those of softmax_topk, then of the loss
+    "moe_route_backward": 10,  # those of the loss, then of softmax_topk
 }
 
 
@@ -65,3 +77,31 @@ def moe_combine_backward(dout: Array, y: Array, weights: Array, slot_row: Array,
     dy = np.where(row_slot[:, None] >= 0, weights.ravel()[row_slot][:, None] * dout[row_slot // k], 0)
     dweights = total(dout[:, None] * _slot_rows(y, slot_row))[..., 0]
     return {"dy": dy.astype(y.dtype), "dweights": dweights}
+
+
+def moe_route(
+    logits: Array, x: Array, k: int, norm: int, capacity: int, alpha: float, loss: Array | None = None
+) -> Outputs:
+    """Softmax and the k largest, the plan of rows, the tokens in these, and the balancing loss.
+
+    Fedus, Zoph, Shazeer 2021, "Switch transformers", section 2; Gale et al. 2022, section 4.
+    """
+    routed = softmax_topk(logits, k, norm)
+    routed |= moe_plan(routed["indices"], logits.shape[1], capacity)
+    routed |= moe_gather(x, routed["row_slot"], k)
+    return routed if loss is None else routed | aux_loss_forward(routed["probs"], routed["counts"], loss, alpha)
+
+
+def moe_route_backward(
+    dweights: Array,
+    weights: Array,
+    indices: Array,
+    probs: Array,
+    counts: Array,
+    grad_scale: Array,
+    norm: int,
+    alpha: float,
+) -> Outputs:
+    """Gradient of the logits through the weights and through the balancing loss, by the sum rule."""
+    dprobs = aux_loss_backward(counts, grad_scale, len(probs), alpha)["dprobs"]
+    return {"dlogits": softmax_topk_backward(dweights, weights, indices, probs, norm, dprobs)["dx"]}

@@ -130,6 +130,10 @@ def plan(d, dtype, tokens, k, experts, capacity):
     return {"indices": moe.choices(d, tokens, k, experts), "experts": experts, "capacity": capacity}
 
 
+def routed(d, dtype, *sizes):
+    return moe.route(d, *sizes, norm=1, loss=1)
+
+
 def one_expert(d, dtype, tokens, capacity):
     return {"indices": np.full((tokens, 1), 3, np.int32), "experts": 5, "capacity": capacity}
 
@@ -209,6 +213,10 @@ TABLE = {
     "moe_gather_backward": (routing(moe.gather_backward), MOVES),
     "moe_combine": (routing(moe.combine, with_residual=1), MOVES),
     "moe_combine_backward": (routing(moe.combine_backward), MOVES),
+    "moe_route_backward": (
+        lambda d, dtype, *sizes: moe.route_backward(d, *sizes, norm=1),
+        ((300, 2, 24), (40, 4, 300), (6, 3, 1500)),
+    ),
     "attention_decode": (decoded, DECODING),
     "flash_attention_paged": (prefilled, PREFILLING),
     "attention_decode_paged": (prefilled, PAGED),
@@ -269,6 +277,8 @@ def cases():
             for sizes in table:
                 yield named(kernel, recipe, sizes, dtype)
         yield named("moe_gather", anywhere, (10, 2, 20, 21), dtype)
+        for sizes in ((300, 2, 5, 0, 130), (2100, 2, 24, 60, 9), (40, 4, 300, 0, 65), (6, 3, 1500, 2, 17)):
+            yield named("moe_route", routed, sizes, dtype, dtype_logits="f32")
         yield from products(dtype, dtype)
         for shape in ATTENTION:
             yield from attention.of_shape(dtype, *shape, extras=(shape[3] % 2 * 5,))

@@ -3,8 +3,10 @@
 import numpy as np
 
 from nncuda.reference import moe as reference
+from nncuda.reference import softmax as router
 
-from .case import FLOATS, case
+from . import softmax
+from .case import FLOATS, case, stored
 
 #: tokens, k, experts, capacity
 SHAPES = {
@@ -43,6 +45,16 @@ def cases():
                 for residual in (0, 1):
                     yield case("moe_combine", f"{name}-residual{residual}", combine, dtype, *args, residual)
                 yield case("moe_combine_backward", name, combine_backward, dtype, *args)
+        for label, sizes in SHAPES.items():
+            if dtype != "f32" and label not in ("odd", "capacity"):
+                continue
+            for norm, loss in ((0, 1), (1, 0)) if label == "odd" else ((1, 1),):
+                for dtype_logits in {dtype: 0, "f32": 0} if label == "odd" else ("f32",):
+                    yield case("moe_route", f"{label}-norm{norm}-loss{loss}", route, dtype, *sizes, 9, norm, loss,
+                               dtype_logits=dtype_logits)  # fmt: skip
+        for tokens, k, experts, norm in ((5, 2, 8, 0), (7, 3, 17, 1), (4, 4, 16, 1), (2, 8, 65, 0)):
+            name = f"tokens{tokens}-k{k}-experts{experts}-norm{norm}"
+            yield case("moe_route_backward", name, route_backward, dtype, tokens, k, experts, norm)
 
 
 def plan(d, indices, experts, capacity):
@@ -89,4 +101,30 @@ def combine_backward(d, indices, experts, capacity, dim):
         "weights": d.uniform(tokens, k, low=0, high=1),
         "slot_row": plan["slot_row"],
         "row_slot": plan["row_slot"],
+    }
+
+
+def route(d, tokens, k, experts, capacity, dim, norm, loss):
+    return {
+        "logits": softmax.distinct(d, tokens, experts),
+        "x": d.bell(tokens, dim),
+        "k": k,
+        "norm": norm,
+        "capacity": capacity,
+        "alpha": 0.01,
+        "loss": np.array([2.5]) if loss else None,
+    }
+
+
+def route_backward(d, tokens, k, experts, norm):
+    out = router.softmax_topk(d.bell(tokens, experts), k, norm)
+    return {
+        "dweights": d.bell(tokens, k),
+        "weights": stored(out["weights"]),
+        "indices": out["indices"],
+        "probs": stored(out["probs"]),
+        "counts": np.bincount(out["indices"].ravel(), minlength=experts).astype(np.int32),
+        "grad_scale": np.array([0.37]),
+        "norm": norm,
+        "alpha": 1.5,
     }

@@ -42,12 +42,12 @@ pub struct Router {
 }
 
 impl Router {
-    /// Routes x `[tokens, hidden]`; adds the load-balancing loss to `aux` f32 `[1]` where given. An expert takes at
-    /// most `capacity` slots; 0 for no limit.
+    /// Routes x `[tokens, hidden]`, and gives x in the order of rows, too; adds the load-balancing loss to `aux` f32
+    /// `[1]` where given. An expert takes at most `capacity` slots; 0 for no limit.
     ///
     /// The logits are f32 in every precision: rounded to 16 bits, experts would tie that are not alike.
-    pub fn forward(&self, x: &Tensor, capacity: i64, aux: Option<&Tensor>) -> Result<Routing> {
-        let (ctx, [tokens, _], experts) = (x.context(), sizes("x", x)?, self.gate.outputs()?);
+    pub fn forward(&self, x: &Tensor, capacity: i64, aux: Option<&Tensor>) -> Result<(Routing, Tensor)> {
+        let (ctx, [tokens, hidden], experts) = (x.context(), sizes("x", x)?, self.gate.outputs()?);
         let logits = self.gate.forward_f32(x)?;
         let routing = Routing {
             weights: ctx.empty(&[tokens, self.k], DType::F32)?,
@@ -59,12 +59,24 @@ impl Router {
             row_slot: ctx.empty(&[tokens * self.k], DType::I32)?,
         };
         let Routing { weights, indices, probs, counts, offsets, slot_row, row_slot } = &routing;
-        kernels::softmax_topk(&logits, weights, indices, probs, self.norm)?;
-        kernels::moe_plan(indices, counts, offsets, slot_row, row_slot, capacity)?;
-        if let Some(aux) = aux {
-            kernels::aux_loss_forward(probs, counts, aux, self.alpha as f32)?;
-        }
-        Ok(routing)
+        let rows = ctx.empty(&[tokens * self.k, hidden], x.dtype())?;
+        kernels::moe_route(
+            &logits,
+            x,
+            weights,
+            indices,
+            probs,
+            counts,
+            offsets,
+            slot_row,
+            row_slot,
+            &rows,
+            aux,
+            self.norm,
+            capacity,
+            self.alpha as f32,
+        )?;
+        Ok((routing, rows))
     }
 
     /// Adds to dx what reaches x through the weights and, times `aux_factor` f32 `[1]`, through the balancing loss.
@@ -78,10 +90,8 @@ impl Router {
         beta: f32,
     ) -> Result<()> {
         let Routing { weights, indices, probs, counts, .. } = routing;
-        let dprobs = x.context().empty(probs.shape(), DType::F32)?;
-        kernels::aux_loss_backward(counts, aux_factor, &dprobs, self.alpha as f32)?;
-        let dlogits = x.context().empty(probs.shape(), x.dtype())?;
-        kernels::softmax_topk_backward(dweights, weights, indices, probs, Some(&dprobs), &dlogits, self.norm)?;
+        let (dlogits, alpha) = (x.context().empty(probs.shape(), x.dtype())?, self.alpha as f32);
+        kernels::moe_route_backward(dweights, weights, indices, probs, counts, aux_factor, &dlogits, self.norm, alpha)?;
         self.gate.backward_adding(&dlogits, x, dx, beta)
     }
 }
@@ -240,8 +250,8 @@ impl MoELayer {
     }
 
     fn run(&self, x: &Tensor, capacity: i64, aux: Option<&Tensor>, keep_inside: bool) -> Result<MoEKept> {
-        let routing = self.router.forward(x, capacity, aux)?;
-        let (rows, offsets) = (gather(x, &routing)?, &routing.offsets);
+        let (routing, rows) = self.router.forward(x, capacity, aux)?;
+        let offsets = &routing.offsets;
         let (y, inside) = match &self.exchange {
             None => {
                 let y = x.context().empty(rows.shape(), x.dtype())?;

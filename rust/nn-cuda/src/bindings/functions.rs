@@ -1405,6 +1405,55 @@ pub type cuda_moe_gather = unsafe extern "C" fn(
     dtype: i32,
 ) -> i32;
 
+/// Routes tokens to their experts and brings them there: softmax_topk of the logits, moe_plan, moe_gather and, with
+/// `loss`, aux_loss_forward, with the bits that these give one after the other.
+///
+/// C: `int32_t cuda_moe_route(nncuda_ctx *ctx, const void *logits, const void *x, float *weights, int32_t *indices, float *probs, int32_t *counts, int32_t *offsets, int32_t *slot_row, int32_t *row_slot, void *y, float *loss, int64_t tokens, int64_t experts, int64_t k, int64_t dim, int32_t norm, int64_t capacity, float alpha, int32_t dtype, int32_t dtype_logits);`
+pub type cuda_moe_route = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    logits: *const c_void,
+    x: *const c_void,
+    weights: *mut f32,
+    indices: *mut i32,
+    probs: *mut f32,
+    counts: *mut i32,
+    offsets: *mut i32,
+    slot_row: *mut i32,
+    row_slot: *mut i32,
+    y: *mut c_void,
+    loss: *mut f32,
+    tokens: i64,
+    experts: i64,
+    k: i64,
+    dim: i64,
+    norm: i32,
+    capacity: i64,
+    alpha: f32,
+    dtype: i32,
+    dtype_logits: i32,
+) -> i32;
+
+/// Gradient of moe_route with respect to the logits: softmax_topk_backward, whose dprobs is what aux_loss_backward
+/// gives, with the bits of these two calls.
+///
+/// C: `int32_t cuda_moe_route_backward(nncuda_ctx *ctx, const float *dweights, const float *weights, const int32_t *indices, const float *probs, const int32_t *counts, const float *grad_scale, void *dlogits, int64_t tokens, int64_t experts, int64_t k, int32_t norm, float alpha, int32_t dtype);`
+pub type cuda_moe_route_backward = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    dweights: *const f32,
+    weights: *const f32,
+    indices: *const i32,
+    probs: *const f32,
+    counts: *const i32,
+    grad_scale: *const f32,
+    dlogits: *mut c_void,
+    tokens: i64,
+    experts: i64,
+    k: i64,
+    norm: i32,
+    alpha: f32,
+    dtype: i32,
+) -> i32;
+
 /// Gradient of moe_gather: dx\[t\] = sum over j of dy\[slot_row\[t, j\]\], dropped slots left out.
 ///
 /// C: `int32_t cuda_moe_gather_backward(nncuda_ctx *ctx, const void *dy, const int32_t *slot_row, void *dx, int64_t tokens, int64_t k, int64_t dim, int32_t dtype);`

@@ -6,7 +6,7 @@ use crate::catalogue::{Kernel, Parameter};
 use crate::generated::checked;
 
 /// Every kernel, in the header's order.
-pub static KERNELS: [Kernel; 87] = [
+pub static KERNELS: [Kernel; 89] = [
     Kernel {
         name: "silu",
         parameters: &[
@@ -706,6 +706,51 @@ pub static KERNELS: [Kernel; 87] = [
             Parameter::dtype("dtype"),
         ],
         call: checked::moe_gather,
+    },
+    Kernel {
+        name: "moe_route",
+        parameters: &[
+            Parameter::tensor("logits", "dtype_logits", "[tokens, experts]", ""),
+            Parameter::tensor("x", "dtype", "[tokens, dim]", ""),
+            Parameter::tensor("weights", "f32", "[tokens, k]", ""),
+            Parameter::tensor("indices", "i32", "[tokens, k]", ""),
+            Parameter::tensor("probs", "f32", "[tokens, experts]", ""),
+            Parameter::tensor("counts", "i32", "[experts]", ""),
+            Parameter::tensor("offsets", "i32", "[experts+1]", ""),
+            Parameter::tensor("slot_row", "i32", "[tokens, k]", ""),
+            Parameter::tensor("row_slot", "i32", "[tokens*k]", ""),
+            Parameter::tensor("y", "dtype", "[tokens*k, dim]", ""),
+            Parameter::tensor("loss", "f32", "[1]", ""),
+            Parameter::integer("tokens"),
+            Parameter::integer("experts"),
+            Parameter::integer("k"),
+            Parameter::integer("dim"),
+            Parameter::integer("norm"),
+            Parameter::integer("capacity"),
+            Parameter::float("alpha"),
+            Parameter::dtype("dtype"),
+            Parameter::dtype("dtype_logits"),
+        ],
+        call: checked::moe_route,
+    },
+    Kernel {
+        name: "moe_route_backward",
+        parameters: &[
+            Parameter::tensor("dweights", "f32", "[tokens, k]", ""),
+            Parameter::tensor("weights", "f32", "[tokens, k]", ""),
+            Parameter::tensor("indices", "i32", "[tokens, k]", ""),
+            Parameter::tensor("probs", "f32", "[tokens, experts]", ""),
+            Parameter::tensor("counts", "i32", "[experts]", ""),
+            Parameter::tensor("grad_scale", "f32", "[1]", ""),
+            Parameter::tensor("dlogits", "dtype", "[tokens, experts]", ""),
+            Parameter::integer("tokens"),
+            Parameter::integer("experts"),
+            Parameter::integer("k"),
+            Parameter::integer("norm"),
+            Parameter::float("alpha"),
+            Parameter::dtype("dtype"),
+        ],
+        call: checked::moe_route_backward,
     },
     Kernel {
         name: "moe_gather_backward",

@@ -389,6 +389,39 @@ pub(super) fn moe_gather(arguments: &[Argument<'_>]) -> Result<()> {
     kernels::moe_gather(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?)
 }
 
+pub(super) fn moe_route(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::moe_route(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+        arguments[5].tensor()?,
+        arguments[6].tensor()?,
+        arguments[7].tensor()?,
+        arguments[8].tensor()?,
+        arguments[9].tensor()?,
+        arguments[10].optional()?,
+        arguments[15].flag()?,
+        arguments[16].int64()?,
+        arguments[17].float()?,
+    )
+}
+
+pub(super) fn moe_route_backward(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::moe_route_backward(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+        arguments[5].tensor()?,
+        arguments[6].tensor()?,
+        arguments[10].flag()?,
+        arguments[11].float()?,
+    )
+}
+
 pub(super) fn moe_gather_backward(arguments: &[Argument<'_>]) -> Result<()> {
     kernels::moe_gather_backward(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?)
 }

@@ -5,6 +5,8 @@
 //! A slot is one choice of one token: slot = token\*k + j. A row is its place in the order sorted by expert, in
 //! which the rows of expert e are offsets\[e\] .. offsets\[e+1\]-1, in token order.
 
+#![allow(clippy::too_many_arguments, reason = "the arguments are those of the C function")]
+
 use crate::call::{Call, Sizes, named, plus, pointer, tensor, times};
 use crate::{DType, Result, Tensor};
 
@@ -114,6 +116,221 @@ pub fn moe_gather(x: &Tensor, row_slot: &Tensor, y: &Tensor) -> Result<()> {
         )
     };
     let tensors = [Some(x.tensor), Some(row_slot.tensor), Some(y.tensor)];
+    call.finish(status, &tensors)
+}
+
+/// Routes tokens to their experts and brings them there: softmax_topk of the logits, moe_plan, moe_gather and, with
+/// `loss`, aux_loss_forward, with the bits that these give one after the other.
+///
+/// On a GPU it is two launches. (Fedus, Zoph, Shazeer 2021; Gale et al. 2022, "MegaBlocks")
+///
+/// # Arguments
+///
+/// - `logits`: of `dtype_logits` `[tokens, experts]`, as x of softmax_topk
+/// - `x`: of `dtype` `[tokens, dim]`, tokens
+/// - `weights`: f32 `[tokens, k]`, the k probabilities of each token, renormalised if asked; overwritten
+/// - `indices`: i32 `[tokens, k]`, its experts; overwritten
+/// - `probs`: f32 `[tokens, experts]`, all probabilities; overwritten
+/// - `counts`: i32 `[experts]`, slots routed to each expert, dropped ones included; overwritten
+/// - `offsets`: i32 `[experts+1]`, first row of each expert; the last is the number of rows kept; overwritten
+/// - `slot_row`: i32 `[tokens, k]`, row of each slot, -1 if dropped; overwritten
+/// - `row_slot`: i32 `[tokens*k]`, slot of each row; -1 from offsets\[experts\] on; overwritten
+/// - `y`: of `dtype` `[tokens*k, dim]`, the tokens in row order; zero in rows without a slot; overwritten
+/// - `loss`: f32 `[1]`, the load-balancing loss is added to it; null for none; read and overwritten
+/// - `norm`: 1 divides the k weights by their sum
+/// - `capacity`: most rows an expert may take; must be at least 1, or 0 for no limit
+/// - `alpha`: weight of the load-balancing loss; must be finite
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn moe_route(
+    logits: &Tensor,
+    x: &Tensor,
+    weights: &Tensor,
+    indices: &Tensor,
+    probs: &Tensor,
+    counts: &Tensor,
+    offsets: &Tensor,
+    slot_row: &Tensor,
+    row_slot: &Tensor,
+    y: &Tensor,
+    loss: Option<&Tensor>,
+    norm: bool,
+    capacity: i64,
+    alpha: f32,
+) -> Result<()> {
+    let call = Call::new("cuda_moe_route", logits);
+    let logits = call.dense::<2>("logits", "[tokens, experts]", logits)?;
+    let x = call.dense::<2>("x", "[tokens, dim]", x)?;
+    let weights = call.dense::<2>("weights", "[tokens, k]", weights)?.of(DType::F32)?;
+    let indices = call.dense::<2>("indices", "[tokens, k]", indices)?.of(DType::I32)?;
+    let probs = call.dense::<2>("probs", "[tokens, experts]", probs)?.of(DType::F32)?;
+    let counts = call.dense::<1>("counts", "[experts]", counts)?.of(DType::I32)?;
+    let offsets = call.dense::<1>("offsets", "[experts+1]", offsets)?.of(DType::I32)?;
+    let slot_row = call.dense::<2>("slot_row", "[tokens, k]", slot_row)?.of(DType::I32)?;
+    let row_slot = call.dense::<1>("row_slot", "[tokens*k]", row_slot)?.of(DType::I32)?;
+    let y = call.dense::<2>("y", "[tokens*k, dim]", y)?;
+    let loss = match loss {
+        Some(loss) => Some(call.dense::<1>("loss", "[1]", loss)?.of(DType::F32)?),
+        None => None,
+    };
+    call.same(&[Some(logits.named()), Some(probs.named())])?;
+    call.same(&[Some(weights.named()), Some(indices.named()), Some(slot_row.named())])?;
+    call.folds("tokens", &[Some(logits.named()), Some(x.named()), Some(weights.named())])?;
+    counts.unfolded("experts", "logits")?;
+    call.folds("tokens*k", &[Some(row_slot.named()), Some(y.named())])?;
+    let tokens = logits.dims[0];
+    let experts = logits.dims[1];
+    let dim = x.dims[1];
+    let k = weights.dims[1];
+    const SIZES: [(&str, &str); 4] =
+        [("tokens", "from logits"), ("experts", "from logits"), ("dim", "from x"), ("k", "from weights")];
+    let sizes = Sizes { names: &SIZES, values: &[tokens, experts, dim, k] };
+    x.expect([tokens, dim], sizes)?;
+    weights.expect([tokens, k], sizes)?;
+    indices.expect([tokens, k], sizes)?;
+    probs.expect([tokens, experts], sizes)?;
+    counts.expect([experts], sizes)?;
+    offsets.expect([plus(experts, 1)], sizes)?;
+    slot_row.expect([tokens, k], sizes)?;
+    row_slot.expect([times(&[tokens, k])], sizes)?;
+    y.expect([times(&[tokens, k]), dim], sizes)?;
+    if let Some(loss) = &loss {
+        loss.expect([1], sizes)?;
+    }
+    row_slot.expect_factors(&[tokens, k], sizes)?;
+    y.expect_factors(&[tokens, k], sizes)?;
+    let dtype_logits = logits.dtype();
+    let dtype = x.dtype();
+    y.same(dtype, "x")?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_moe_route)(
+            call.handle(),
+            logits.pointer(),
+            x.pointer(),
+            weights.pointer().cast(),
+            indices.pointer().cast(),
+            probs.pointer().cast(),
+            counts.pointer().cast(),
+            offsets.pointer().cast(),
+            slot_row.pointer().cast(),
+            row_slot.pointer().cast(),
+            y.pointer(),
+            pointer(&loss).cast(),
+            tokens as i64,
+            experts as i64,
+            k as i64,
+            dim as i64,
+            i32::from(norm),
+            capacity,
+            alpha,
+            dtype.code(),
+            dtype_logits.code(),
+        )
+    };
+    let tensors = [
+        Some(logits.tensor),
+        Some(x.tensor),
+        Some(weights.tensor),
+        Some(indices.tensor),
+        Some(probs.tensor),
+        Some(counts.tensor),
+        Some(offsets.tensor),
+        Some(slot_row.tensor),
+        Some(row_slot.tensor),
+        Some(y.tensor),
+        tensor(&loss),
+    ];
+    call.finish(status, &tensors)
+}
+
+/// Gradient of moe_route with respect to the logits: softmax_topk_backward, whose dprobs is what aux_loss_backward
+/// gives, with the bits of these two calls.
+///
+/// No gradient passes through the choice of experts, or through their counts.
+///
+/// # Arguments
+///
+/// - `dweights`: f32 `[tokens, k]`, gradient of weights
+/// - `weights`: f32 `[tokens, k]`, from the forward call
+/// - `indices`: i32 `[tokens, k]`, from the forward call
+/// - `probs`: f32 `[tokens, experts]`, from the forward call
+/// - `counts`: i32 `[experts]`, from the forward call
+/// - `grad_scale`: f32 `[1]`, gradient of the load-balancing loss
+/// - `dlogits`: of `dtype` `[tokens, experts]`, gradient of the logits; overwritten
+/// - `norm`: as in the forward call
+/// - `alpha`: as in the forward call; must be finite
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn moe_route_backward(
+    dweights: &Tensor,
+    weights: &Tensor,
+    indices: &Tensor,
+    probs: &Tensor,
+    counts: &Tensor,
+    grad_scale: &Tensor,
+    dlogits: &Tensor,
+    norm: bool,
+    alpha: f32,
+) -> Result<()> {
+    let call = Call::new("cuda_moe_route_backward", dweights);
+    let dweights = call.dense::<2>("dweights", "[tokens, k]", dweights)?.of(DType::F32)?;
+    let weights = call.dense::<2>("weights", "[tokens, k]", weights)?.of(DType::F32)?;
+    let indices = call.dense::<2>("indices", "[tokens, k]", indices)?.of(DType::I32)?;
+    let probs = call.dense::<2>("probs", "[tokens, experts]", probs)?.of(DType::F32)?;
+    let counts = call.dense::<1>("counts", "[experts]", counts)?.of(DType::I32)?;
+    let grad_scale = call.dense::<1>("grad_scale", "[1]", grad_scale)?.of(DType::F32)?;
+    let dlogits = call.dense::<2>("dlogits", "[tokens, experts]", dlogits)?;
+    call.same(&[Some(dweights.named()), Some(weights.named()), Some(indices.named())])?;
+    call.same(&[Some(probs.named()), Some(dlogits.named())])?;
+    call.folds("tokens", &[Some(dweights.named()), Some(probs.named())])?;
+    counts.unfolded("experts", "probs")?;
+    let tokens = dweights.dims[0];
+    let k = dweights.dims[1];
+    let experts = probs.dims[1];
+    const SIZES: [(&str, &str); 3] = [("tokens", "from dweights"), ("k", "from dweights"), ("experts", "from probs")];
+    let sizes = Sizes { names: &SIZES, values: &[tokens, k, experts] };
+    weights.expect([tokens, k], sizes)?;
+    indices.expect([tokens, k], sizes)?;
+    probs.expect([tokens, experts], sizes)?;
+    counts.expect([experts], sizes)?;
+    grad_scale.expect([1], sizes)?;
+    dlogits.expect([tokens, experts], sizes)?;
+    let dtype = dlogits.dtype();
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_moe_route_backward)(
+            call.handle(),
+            dweights.pointer().cast(),
+            weights.pointer().cast(),
+            indices.pointer().cast(),
+            probs.pointer().cast(),
+            counts.pointer().cast(),
+            grad_scale.pointer().cast(),
+            dlogits.pointer(),
+            tokens as i64,
+            experts as i64,
+            k as i64,
+            i32::from(norm),
+            alpha,
+            dtype.code(),
+        )
+    };
+    let tensors = [
+        Some(dweights.tensor),
+        Some(weights.tensor),
+        Some(indices.tensor),
+        Some(probs.tensor),
+        Some(counts.tensor),
+        Some(grad_scale.tensor),
+        Some(dlogits.tensor),
+    ];
     call.finish(status, &tensors)
 }
 

@@ -1,0 +1,118 @@
+/*
+ * Kernels that are sequences of others. A GPU gains from one launch in place of several; here they are these others,
+ * one after the other, each in the form of the context's instruction set.
+ */
+#include "abi/generated/loss.h"
+#include "abi/generated/moe.h"
+#include "abi/generated/softmax.h"
+
+#include "kernel.h"
+
+/* ---- moe_route ---- */
+
+typedef struct route_parts {
+  nn_softmax_topk_args choice;
+  nn_moe_plan_args plan;
+  nn_aux_loss_forward_args loss;
+  nn_moe_gather_args gather;
+} route_parts;
+
+static route_parts route_parts_of(const nn_moe_route_args *a) {
+  return (route_parts){
+      .choice = {.x = a->logits,
+                 .weights = a->weights,
+                 .indices = a->indices,
+                 .probs = a->probs,
+                 .rows = a->tokens,
+                 .cols = a->experts,
+                 .k = a->k,
+                 .norm = a->norm,
+                 .dtype = a->dtype_logits},
+      .plan = {.indices = a->indices,
+               .counts = a->counts,
+               .offsets = a->offsets,
+               .slot_row = a->slot_row,
+               .row_slot = a->row_slot,
+               .tokens = a->tokens,
+               .k = a->k,
+               .experts = a->experts,
+               .capacity = a->capacity},
+      .loss = {.probs = a->probs,
+               .counts = a->counts,
+               .loss = a->loss,
+               .tokens = a->tokens,
+               .experts = a->experts,
+               .alpha = a->alpha},
+      .gather = {.x = a->x,
+                 .row_slot = a->row_slot,
+                 .y = a->y,
+                 .tokens = a->tokens,
+                 .k = a->k,
+                 .dim = a->dim,
+                 .dtype = a->dtype},
+  };
+}
+
+NN_WORKSPACE(moe_route) {
+  const nn_moe_route_args *a = args;
+  const route_parts parts = route_parts_of(a);
+  nn_part_lay_out(NN_OP_softmax_topk, &parts.choice, w);
+  nn_part_lay_out(NN_OP_moe_plan, &parts.plan, w);
+  if (a->loss != NULL) {
+    nn_part_lay_out(NN_OP_aux_loss_forward, &parts.loss, w);
+  }
+  nn_part_lay_out(NN_OP_moe_gather, &parts.gather, w);
+}
+
+int32_t NN_KERNEL(moe_route)(nncuda_ctx *ctx, const void *args) {
+  const nn_moe_route_args *a = args;
+  const route_parts parts = route_parts_of(a);
+  NN_TRY(nn_part_run(ctx, NN_OP_softmax_topk, &parts.choice));
+  NN_TRY(nn_part_run(ctx, NN_OP_moe_plan, &parts.plan));
+  if (a->loss != NULL) {
+    NN_TRY(nn_part_run(ctx, NN_OP_aux_loss_forward, &parts.loss));
+  }
+  return nn_part_run(ctx, NN_OP_moe_gather, &parts.gather);
+}
+
+/* ---- moe_route_backward ---- */
+
+typedef struct route_backward_parts {
+  nn_aux_loss_backward_args loss;
+  nn_softmax_topk_backward_args choice;
+} route_backward_parts;
+
+static route_backward_parts route_backward_parts_of(const nn_moe_route_backward_args *a, nn_workspace *w) {
+  float *dprobs = nn_workspace_piece(w, (size_t)(a->tokens * a->experts) * sizeof(float));
+  return (route_backward_parts){
+      .loss = {.counts = a->counts,
+               .grad_scale = a->grad_scale,
+               .dprobs = dprobs,
+               .tokens = a->tokens,
+               .experts = a->experts,
+               .alpha = a->alpha},
+      .choice = {.dweights = a->dweights,
+                 .weights = a->weights,
+                 .indices = a->indices,
+                 .probs = a->probs,
+                 .dprobs = dprobs,
+                 .dx = a->dlogits,
+                 .rows = a->tokens,
+                 .cols = a->experts,
+                 .k = a->k,
+                 .norm = a->norm,
+                 .dtype = a->dtype},
+  };
+}
+
+NN_WORKSPACE(moe_route_backward) {
+  const route_backward_parts parts = route_backward_parts_of(args, w);
+  nn_part_lay_out(NN_OP_aux_loss_backward, &parts.loss, w);
+  nn_part_lay_out(NN_OP_softmax_topk_backward, &parts.choice, w);
+}
+
+int32_t NN_KERNEL(moe_route_backward)(nncuda_ctx *ctx, const void *args) {
+  const route_backward_parts parts = route_backward_parts_of(args, nn_workspace_of(ctx));
+  NN_TRY(nn_part_run(ctx, NN_OP_aux_loss_backward, &parts.loss));
+  return nn_part_run(ctx, NN_OP_softmax_topk_backward, &parts.choice);
+}

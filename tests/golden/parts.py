@@ -1,0 +1,55 @@
+"""Kernels that stand for several calls, beside these calls: the same bits. For tests/kernels and tests/gpu."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import ml_dtypes
+import numpy as np
+
+import nncuda
+from nncuda import kernels
+
+DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
+
+#: tokens, experts, k, capacity, dim: one piece of tokens and many, experts a few lanes and more than a block keeps
+#: counts of, rows of whole vectors and others, experts without a token and experts that drop some.
+ROUTES = (
+    (1, 1, 1, 0, 8),
+    (7, 5, 2, 0, 5),
+    (65, 16, 4, 0, 264),
+    (300, 64, 6, 0, 16),
+    (2500, 24, 2, 150, 9),
+    (1100, 300, 8, 2, 8),
+    (40, 1100, 3, 1, 24),
+)
+
+
+def bits(tensors: Iterator[nncuda.Tensor] | tuple[nncuda.Tensor, ...]) -> list[bytes]:
+    return [tensor.numpy().tobytes() for tensor in tensors]
+
+
+def check_route(ctx: nncuda.Context, dtype: str, tokens: int, experts: int, k: int, capacity: int, dim: int) -> None:
+    """moe_route and its gradient beside the calls that they stand for, with the loss and without."""
+    draw = np.random.default_rng(tokens)
+    logits = ctx.tensor(draw.standard_normal((tokens, experts), np.float32))
+    x = ctx.tensor(draw.standard_normal((tokens, dim), np.float32).astype(DTYPES[dtype]))
+    loss, sum_of_parts = (ctx.tensor(np.array([2.5], np.float32)) for _ in range(2))
+    for norm in (False, True):
+        routed = kernels.moe_route(logits, x, loss if norm else None, k=k, norm=norm, capacity=capacity, alpha=0.3)
+        weights, indices, probs = kernels.softmax_topk(logits, k=k, norm=norm)
+        plan = kernels.moe_plan(indices, experts=experts, capacity=capacity)
+        rows = kernels.moe_gather(x, plan[-1])
+        if norm:
+            kernels.aux_loss_forward(probs, plan[0], sum_of_parts, alpha=0.3)
+        assert bits(routed) == bits((weights, indices, probs, *plan, rows)), (tokens, experts, norm)
+        assert bits((loss,)) == bits((sum_of_parts,)), (tokens, experts, norm)
+
+        dweights = ctx.tensor(draw.standard_normal((tokens, k), np.float32))
+        factor = ctx.tensor(np.array([0.37], np.float32))
+        dprobs = kernels.aux_loss_backward(plan[0], factor, tokens=tokens, alpha=0.3)
+        whole = kernels.moe_route_backward(
+            dweights, weights, indices, probs, plan[0], factor, norm=norm, alpha=0.3, dtype=dtype
+        )
+        parts = kernels.softmax_topk_backward(dweights, weights, indices, probs, dprobs, norm=norm, dtype=dtype)
+        assert bits((whole,)) == bits((parts,)), (tokens, experts, norm)

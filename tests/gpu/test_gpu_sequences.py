@@ -1,0 +1,51 @@
+"""Kernels that are a launch or two in place of several calls: the bits of these calls, and how many launches they are."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from parts import ROUTES, check_route
+
+import nncuda
+from nncuda.layers.linear import Linear
+from nncuda.layers.moe import MoELayer, Router
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("sizes", ROUTES, ids=str)
+def test_the_router_has_the_bits_of_its_parts(gpu: nncuda.Context, sizes: tuple[int, ...], dtype: str) -> None:
+    check_route(gpu, dtype, *sizes)
+
+
+@pytest.fixture
+def launches() -> Callable[[], int]:
+    """How many kernels have been launched, which only an emulated GPU counts."""
+    path = os.environ.get("NNCUDA_LIBRARY", "")
+    if "emulated" not in path:
+        pytest.skip("only the emulator counts launches")
+    count = ctypes.CDLL(path).nn_emulated_launches
+    count.restype = ctypes.c_int64
+    return count
+
+
+def test_launches_of_a_layer_of_experts(gpu: nncuda.Context, launches: Callable[[], int]) -> None:
+    """As docs/gpu.md has them, where no product is cut into pieces of k."""
+    tokens, hidden, ffn, experts = 256, 128, 64, 8
+    draw = np.random.default_rng(0)
+
+    def tensor(*shape: int) -> nncuda.Tensor:
+        return gpu.tensor(draw.standard_normal(shape, np.float32))
+
+    gate = Linear(tensor(experts, hidden), gpu.zeros((experts, hidden)))
+    w13, w2 = (experts, 2 * ffn, hidden), (experts, hidden, ffn)
+    layer = MoELayer(Router(gate, 2, True, 0.01), tensor(*w13), tensor(*w2), gpu.zeros(w13), gpu.zeros(w2))
+    x, dout, aux, factor = tensor(tokens, hidden), tensor(tokens, hidden), gpu.zeros(1), tensor(1)
+    begin = launches()
+    _, _, kept = layer.forward_keeping(x, x, 0, aux)
+    forward = launches()
+    layer.backward(dout, x, kept, factor)
+    assert (forward - begin, launches() - forward) == (7, 10)

@@ -1,0 +1,16 @@
+"""Kernels that stand for several calls, on every instruction set: the bits of these calls."""
+
+from __future__ import annotations
+
+import pytest
+from parts import ROUTES, check_route
+
+import nncuda
+from nncuda.golden.runner import available_isas
+
+
+@pytest.mark.parametrize("isa", available_isas())
+@pytest.mark.parametrize("sizes", ROUTES, ids=str)
+def test_the_router_has_the_bits_of_its_parts(isa: str, sizes: tuple[int, ...]) -> None:
+    with nncuda.Context("cpu", isa=isa) as ctx:
+        check_route(ctx, "bf16", *sizes)
