@@ -1652,6 +1652,46 @@ NNCUDA_API int32_t cuda_attention_decode_paged(nncuda_ctx *ctx, const void *q, c
                                                int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q,
                                                int64_t page_bytes, float scale, int32_t format, int32_t dtype);
 
+/**
+ * A layer's attention in a decoding step, in one call: rope_qk of one new query and key a sequence, kv_append_paged of the key
+ * and its value, then attention_decode_paged over the lengths[b] rows that sequence b has with them; the same bits as those
+ * three. q and k stay as they are. Two sequences must not write to the same row, nor one see a row that another writes: that
+ * is the caller's duty, and what they give otherwise is open. (Su et al. 2021, "RoFormer"; Kwon et al. 2023, "PagedAttention";
+ * Dao et al. 2023, "Flash-Decoding")
+ * @param q in dtype [batch:ld_q, heads, head_dim] : queries, not yet rotated
+ * @param k in dtype [batch:ld_kv, kv_heads, head_dim] : new keys, not yet rotated
+ * @param v in dtype [batch:ld_kv, kv_heads, head_dim] : new values
+ * @param cosine in f32 [max_position, head_dim/2] : from rope_freqs
+ * @param sine in f32 [max_position, head_dim/2] : from rope_freqs
+ * @param positions in i32 [batch] : rows of the tables, 0 .. max_position-1
+ * @param lengths in i32 [batch] : rows of each sequence's cache, the new one included, 1 .. 128 * max_pages
+ * @param page_table in i32 [batch, max_pages] : pages of each sequence, 0 .. pages-1 as far as its rows reach; others are not read
+ * @param k_pages inout u8 [pages, page_bytes] : keys; a page is [kv_heads, 128, head_dim], each row of head_dim in `format`
+ * @param v_pages inout u8 [pages, page_bytes] : values, laid out as the keys
+ * @param out out dtype [batch, heads, head_dim] : output
+ * @param batch size : sequences
+ * @param max_pages size : columns of the page table
+ * @param pages size : pages of the caches
+ * @param heads size : query heads; must be a multiple of kv_heads
+ * @param kv_heads size : key and value heads
+ * @param head_dim size : elements per head; must be a multiple of 8, at most 256
+ * @param max_position size : rows of the tables
+ * @param ld_q size : elements between queries
+ * @param ld_kv size : elements between new keys, and new values
+ * @param page_bytes size : bytes of a page: kv_heads * 128 rows of head_dim in `format`
+ * @param scale option default 1/sqrt(head_dim) : factor of the products; must be finite
+ * @param layout option default NNCUDA_ROPE_HALF : NNCUDA_ROPE_*
+ * @param format option default NNCUDA_FORMAT_F16 : NNCUDA_FORMAT_*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_attention_step_paged(nncuda_ctx *ctx, const void *q, const void *k, const void *v,
+                                             const float *cosine, const float *sine, const int32_t *positions,
+                                             const int32_t *lengths, const int32_t *page_table, void *k_pages,
+                                             void *v_pages, void *out, int64_t batch, int64_t max_pages, int64_t pages,
+                                             int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t max_position,
+                                             int64_t ld_q, int64_t ld_kv, int64_t page_bytes, float scale,
+                                             int32_t layout, int32_t format, int32_t dtype);
+
 /* ================================================================================================================
  * section: kvcache
  * ============================================================================================================= */

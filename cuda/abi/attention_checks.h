@@ -52,3 +52,9 @@ NN_LOWER(attention_decode_paged, nn_flash_attention_paged_args, 17) {
                                          a->pages,      a->heads,   a->kv_heads, a->head_dim, a->ld_q,
                                          a->page_bytes, a->scale,   a->format,   a->dtype};
 }
+
+NN_CHECK(attention_step_paged) {
+  nn_check_page(call, a->format, a->kv_heads, a->head_dim, a->page_bytes);
+  call->flops = 4.0 * a->batch * a->heads * a->head_dim * a->max_pages * NN_PAGE_TOKENS +
+                3.0 * a->batch * ((double)a->heads + a->kv_heads) * a->head_dim;
+}

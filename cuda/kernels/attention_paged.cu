@@ -54,7 +54,7 @@ template <class F, int D, int ROWS> __global__ void __launch_bounds__(THREADS, 1
   if (!rows_of_block(p, ROWS, rows, kv_head)) {
     return;
   }
-  load_queries(p, rows, space);
+  load_queries(p, rows, plain_query{p}, space);
   for (int r = threadIdx.x; r < ROWS; r += THREADS) {
     space.peak[r] = space.run_peak[r] = LEAST;
     space.sum[r] = space.run_sum[r] = 0.0f;
@@ -156,7 +156,7 @@ template <class L> __global__ void __launch_bounds__(L::THREADS, 2) prompt_mma_k
   if (!rows_of_block(p, L::ROWS, rows, kv_head)) {
     return;
   }
-  begin_block<L>(p, rows, kv_head, shared);
+  begin_block<L>(p, rows, kv_head, plain_query{p}, shared);
   const int end = (int)nn_ceil_div(rows.sees(rows.count - 1), NN_PAGE_TOKENS);
   if (bad_pages<L>(p, shared, 0, end)) {
     return;

@@ -6,8 +6,9 @@
  * then the runs; a row has at most 64, of a length that follows from the keys that it sees (nn_run_length).
  *
  * For prompts a block goes through the pages of its rows and merges both as it goes. In decoding a block has a run, and
- * a second kernel merges the runs. What a row sums, and in which order, does not depend on the other rows of its block,
- * and keys that it does not see take no part, not even times zero: so a token has the same bits in any company.
+ * the last block of a row merges the runs. What a row sums, and in which order, does not depend on the other rows of
+ * its block, and keys that it does not see take no part, not even times zero: so a token has the same bits in any
+ * company.
  *
  * A block has the rows of one key head, as in attention.cuh, and 128 threads: one a key for the scores; for the output
  * each has 8 columns of some of the rows. Arithmetic is in f32. A page of q8_0 is widened as it is read. What
@@ -55,6 +56,9 @@ struct paged_attention {
   bool wide;                                 /* rows of pages are runs of 16 bytes */
 };
 
+/* A decoding step appends to its pages and reads them in one kernel, so no load may take them for constant. */
+constexpr bool PAGES_STAY = false;
+
 /* Elements d .. d+7 of a row of a page, in two steps so that many loads are under way before the first is waited for:
  * `load` leaves the words as they come, `get` makes numbers of them; zeros past the row's end. */
 template <class F> struct page_8 {
@@ -87,7 +91,7 @@ template <class F> struct page_8 {
     }
 #pragma unroll
     for (int e = 0; e < 8; e++) {
-      to[e] = d + e < p.dim ? nn_number_at<F>(row + (d + e) * (int)sizeof(F)) : 0.0f;
+      to[e] = d + e < p.dim ? nn_number_at<F, PAGES_STAY>(row + (d + e) * (int)sizeof(F)) : 0.0f;
     }
   }
 };
@@ -101,8 +105,8 @@ template <> struct page_8<nn_q8_0> {
   }
 
   __device__ __forceinline__ void load(const uint8_t *row, int d, const paged_attention &) {
-    nn_load_touched<2>(scale, block(row, d));
-    nn_load_touched<8>(quants, block(row, d) + 2 + d % S::BLOCK);
+    nn_load_touched<2, PAGES_STAY>(scale, block(row, d));
+    nn_load_touched<8, PAGES_STAY>(quants, block(row, d) + 2 + d % S::BLOCK);
   }
 
   __device__ __forceinline__ void get(float (&to)[8], const uint8_t *row, int d, const paged_attention &) const {
@@ -277,15 +281,19 @@ __device__ __forceinline__ void page_part(const paged_attention &p, const paged_
   }
 }
 
+/* Element d of the query that begins at element `at` of q. */
+struct plain_query {
+  const paged_attention &p;
+  __device__ __forceinline__ float operator()(int64_t at, int d) const { return nn_element_of(p.q, at + d, p.dtype); }
+};
+
 /* A block's queries, multiplied by the factor of their scores; zeros beyond rows and columns. */
-template <int D, int ROWS>
-__device__ __forceinline__ void load_queries(const paged_attention &p, const paged_rows &rows,
+template <int D, int ROWS, class QUERY>
+__device__ __forceinline__ void load_queries(const paged_attention &p, const paged_rows &rows, const QUERY &query,
                                              const paged_space<D, ROWS> &space) {
   for (int i = threadIdx.x; i < ROWS * D; i += THREADS) {
     const int r = i / D, d = i % D;
-    space.q[i] = r < rows.count && d < p.dim
-                     ? nn_times(nn_element_of(p.q, rows.at(r, p.ld_q, p.dim) + d, p.dtype), p.factor)
-                     : 0.0f;
+    space.q[i] = r < rows.count && d < p.dim ? nn_times(query(rows.at(r, p.ld_q, p.dim), d), p.factor) : 0.0f;
   }
 }
 

@@ -1,5 +1,12 @@
-/* Decoding over paged caches: a block has a run of a sequence's pages, and a second kernel merges the runs of a row. */
+/*
+ * Decoding over paged caches, in one launch: a block has a run of a sequence's pages, and the block of a row that ends
+ * last merges its runs. In attention_step_paged blocks rotate their queries as they load them, and the block that
+ * has the last page of a sequence first writes the new key and value there. Blocks that share a key head all write
+ * them, the same bytes, since none waits for another.
+ */
 #include "kernels/attention_paged_mma.cuh"
+#include "kernels/paged_append.cuh"
+#include "kernels/rope_element.cuh"
 
 /* The runs of a sequence's pages. */
 struct paged_runs {
@@ -12,20 +19,77 @@ struct paged_runs {
 /* A sum that no run has: one of its page numbers is out of range. */
 constexpr float BAD_RUN = -1.0f;
 
+/* What goes before attention in a decoding step. */
+struct decode_step {
+  const void *k, *v; /* null: keys and values are in their pages, and queries are rotated */
+  uint8_t *k_pages, *v_pages;
+  const float *cosine, *sine;
+  const int32_t *positions;
+  int64_t ld_kv;
+  nn_range position;
+  bool halves;
+  unsigned *arrivals; /* of the blocks of each row */
+
+  __device__ __forceinline__ nn_turn turn(const paged_attention &p, int64_t sequence) const {
+    const int64_t from = (int64_t)positions[sequence] * (p.dim / 2);
+    return {cosine + from, sine + from, p.dim, halves};
+  }
+};
+
+__device__ __forceinline__ float rounded_to(float x, int32_t dtype) {
+  return dtype == NNCUDA_F32 ? x : dtype == NNCUDA_F16 ? nn_rounded<nn_f16>(x) : nn_rounded<nn_bf16>(x);
+}
+
+/* Element d of the query that begins at element `at` of q, rotated if it is not yet. */
+struct step_query {
+  const paged_attention &p;
+  const decode_step &step;
+  int64_t sequence;
+
+  __device__ __forceinline__ float operator()(int64_t at, int d) const {
+    const auto get = [&](int i) { return nn_element_of(p.q, at + i, p.dtype); };
+    return step.k == nullptr ? get(d) : rounded_to(step.turn(p, sequence)(d, get), p.dtype);
+  }
+};
+
 /* The rows of a block: at most `most` heads of a group, at the end of their sequence; false where there are none, or no
- * run for the block. */
-__device__ __forceinline__ bool heads_of_block(const paged_attention &p, int32_t most, paged_rows &rows,
-                                               int32_t &kv_head) {
+ * run for the block. One block has a sequence without pages. */
+__device__ __forceinline__ bool heads_of_block(const paged_attention &p, const decode_step &step, int32_t most,
+                                               paged_rows &rows, int32_t &kv_head) {
   kv_head = (int32_t)blockIdx.y % p.kv_heads;
   const int32_t member = (int32_t)blockIdx.y / p.kv_heads * most;
-  if (!p.sequences.at(blockIdx.x, rows.sequence)) {
+  if (!p.sequences.at(blockIdx.x, rows.sequence) ||
+      (step.k != nullptr && !step.position.holds(blockIdx.x, step.positions[blockIdx.x]))) {
     return false;
   }
   rows.token = rows.sequence.first;
   rows.head = kv_head * p.group + member;
   rows.group = rows.count = p.group - member < most ? p.group - member : most;
   rows.seen = rows.sequence.length;
-  return blockIdx.z < paged_runs(rows.sequence).count;
+  return blockIdx.z == 0 || blockIdx.z < paged_runs(rows.sequence).count;
+}
+
+/* The new key and value of the block's key head into their page, if the block reads it; a warp takes each. */
+template <class F>
+__device__ __forceinline__ void append(const paged_attention &p, const decode_step &step, const paged_rows &rows,
+                                       int32_t kv_head) {
+  const nn_paged_sequence &s = rows.sequence;
+  const int warp = threadIdx.x / NN_WARP;
+  if (step.k == nullptr || warp >= 2 || (paged_runs(s).count - 1) % gridDim.z != blockIdx.z) {
+    return;
+  }
+  const int64_t row = s.length - 1;
+  int64_t page;
+  if (!p.sequences.page_at(s.index, row / NN_PAGE_TOKENS, page)) {
+    return;
+  }
+  const int64_t from = s.index * step.ld_kv + (int64_t)kv_head * p.dim;
+  const auto key = [&](int d) { return nn_element_of(step.k, from + d, p.dtype); };
+  const auto value = [&](int d) { return nn_element_of(step.v, from + d, p.dtype); };
+  uint8_t *const to = (warp == 0 ? step.k_pages : step.v_pages) + page * p.page_bytes +
+                      ((int64_t)kv_head * NN_PAGE_TOKENS + row % NN_PAGE_TOKENS) * p.row_bytes;
+  const nn_turn turn = step.turn(p, s.index);
+  nn_append_row<F>(to, p.dim, [&](int d) { return warp == 0 ? rounded_to(turn(d, key), p.dtype) : value(d); });
 }
 
 /* Where run n of row r is left: its output, maximum and sum. */
@@ -33,23 +97,131 @@ __device__ __forceinline__ float *partial_of(const paged_attention &p, const pag
   return p.partial + ((rows.sequence.index * p.heads + rows.head + r) * p.most_runs + n) * (p.dim + 2);
 }
 
+/* ---- the merge of the runs ---- */
+
+static_assert(NN_DECODE_RUNS == 2 * NN_WARP, "two runs a lane");
+
+/* What merges multiply by, in shared memory: of each row, and of each run. */
+struct merge_space {
+  float before[NN_DECODE_RUNS], own[NN_DECODE_RUNS], sums[NN_DECODE_RUNS];
+  int bad; /* a run has no result */
+};
+
+/* Whether the block is the last one of its rows to come here. Then it sees what the others have left. */
+__device__ __forceinline__ bool is_last(const decode_step &step, int64_t blocks, int *shared) {
+  if (blocks <= 1) {
+    __syncthreads();
+    return true;
+  }
+  unsigned *const arrivals = step.arrivals + (blockIdx.x * gridDim.y + blockIdx.y);
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    const bool last = atomicAdd(arrivals, 1u) == blocks - 1;
+    if (last) {
+      *arrivals = 0; /* for the next launch */
+    }
+    *shared = last;
+  }
+  __syncthreads();
+  const bool last = *shared != 0;
+  __threadfence();
+  __syncthreads();
+  return last;
+}
+
+/*
+ * The last block of some rows merges their runs; `shared` is free, with room for a merge_space a row. The maximum after
+ * each run is a running maximum, exact in whatever order it is taken, so what each merge multiplies by is computed for
+ * all runs at once, by a warp a row. What remains in their order is two multiplications and an addition a run, of which
+ * a thread does those of a column. Other blocks' results do not come from the first cache, which may be older.
+ */
+__device__ __forceinline__ void merge(const paged_attention &p, const decode_step &step, const paged_rows &rows,
+                                      int threads, unsigned char *shared) {
+  const int runs = (int)paged_runs(rows.sequence).count;
+  if (!is_last(step, runs < (int)gridDim.z ? runs : (int)gridDim.z, reinterpret_cast<int *>(shared))) {
+    return;
+  }
+  merge_space *const spaces = reinterpret_cast<merge_space *>(shared);
+  const int lane = threadIdx.x % NN_WARP;
+  for (int r = threadIdx.x / NN_WARP; r < rows.count; r += threads / NN_WARP) {
+    merge_space &space = spaces[r];
+    float carried = LEAST;
+    bool bad = false;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      const int i = lane + half * NN_WARP;
+      const float *const part = partial_of(p, rows, r, i) + p.dim;
+      const float peak = i < runs ? __ldcg(part) : LEAST, sum = i < runs ? __ldcg(part + 1) : 0.0f;
+      float top = nn_larger::of(peak, carried);
+#pragma unroll
+      for (int step_of = 1; step_of < NN_WARP; step_of *= 2) {
+        const float other = __shfl_up_sync(NN_ALL_LANES, top, step_of);
+        top = lane >= step_of ? nn_larger::of(top, other) : top;
+      }
+      const float left = __shfl_up_sync(NN_ALL_LANES, top, 1), old = lane == 0 ? carried : left;
+      carried = __shfl_sync(NN_ALL_LANES, top, NN_WARP - 1);
+      space.before[i] = nn_exp2_approx(old - top);
+      space.own[i] = nn_exp2_approx(peak - top);
+      space.sums[i] = __fmul_rn(sum, space.own[i]);
+      bad |= __ballot_sync(NN_ALL_LANES, sum < 0.0f) != 0;
+    }
+    if (lane == 0) {
+      space.bad = bad;
+    }
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < rows.count * p.dim; i += threads) {
+    const int r = i / p.dim, d = i % p.dim;
+    const merge_space &space = spaces[r];
+    if (space.bad != 0) {
+      continue;
+    }
+    const float *const from = partial_of(p, rows, r, 0) + d;
+    float sum = 0.0f, out = 0.0f;
+    constexpr int AHEAD = 16;
+    for (int first = 0; first < runs; first += AHEAD) {
+      float part[AHEAD];
+#pragma unroll
+      for (int j = 0; j < AHEAD; j++) {
+        const int n = first + j < runs ? first + j : runs - 1; /* so that no load waits for a condition */
+        part[j] = __ldcg(from + n * (p.dim + 2));
+      }
+#pragma unroll
+      for (int j = 0; j < AHEAD; j++) {
+        if (first + j < runs) {
+          sum = fmaf(sum, space.before[first + j], space.sums[first + j]);
+          out = nn_merged(out, part[j], make_float2(space.before[first + j], space.own[first + j]));
+        }
+      }
+    }
+    nn_put_element(p.out, (rows.sequence.index * p.heads + rows.head + r) * (int64_t)p.dim + d,
+                   out / (runs == 0 ? 1.0f : sum), p.dtype);
+  }
+}
+
+/* ---- the runs ---- */
+
 /* A block has some heads of a group, and every gridDim.z-th run of their sequence. */
 // sass: run_kernel<nn_bf16, 64> on sm_90a: at least 4 LDG.128 under way, at most 200 registers
 // sass: run_kernel<nn_bf16, 128> on sm_90a: at least 4 LDG.128 under way, at most 208 registers
 // sass: run_kernel<nn_q8_0, 128> on sm_90a: at least 16 LDG under way, at most 200 registers
-template <class F, int D, int ROWS> __global__ void __launch_bounds__(THREADS, 1) run_kernel(paged_attention p) {
+template <class F, int D, int ROWS>
+__global__ void __launch_bounds__(THREADS, 1) run_kernel(paged_attention p, decode_step step) {
+  static_assert(ROWS * sizeof(merge_space) <= paged_layout<D, ROWS>::bytes, "what merges is there as well");
   using L = paged_layout<D, ROWS>;
   NN_SHARED_BYTES(shared);
   const paged_space<D, ROWS> space(shared);
   p.sequences.check();
   paged_rows rows;
   int32_t kv_head;
-  if (!heads_of_block(p, ROWS, rows, kv_head)) {
+  if (!heads_of_block(p, step, ROWS, rows, kv_head)) {
     return;
   }
   const nn_paged_sequence &s = rows.sequence;
   const paged_runs runs(s);
-  load_queries(p, rows, space);
+  append<F>(p, step, rows, kv_head);
+  load_queries(p, rows, step_query{p, step, s.index}, space);
   const int column = threadIdx.x % L::ACROSS * 8, line = threadIdx.x / L::ACROSS;
   for (int64_t n = blockIdx.z; n < runs.count; n += gridDim.z) {
     const int64_t first = n * runs.length, end = first + runs.length;
@@ -95,20 +267,24 @@ template <class F, int D, int ROWS> __global__ void __launch_bounds__(THREADS, 1
       }
     }
   }
+  merge(p, step, rows, THREADS, shared);
 }
 
-/* The same on tensor cores. */
-// sass: run_mma_kernel on sm_90a: at least 64 HMMA in loops, no LDL, no CALL in loops
-template <class L> __global__ void __launch_bounds__(L::THREADS, 2) run_mma_kernel(paged_attention p) {
+/* The same on tensor cores. Calls are divisions: one where runs are merged, two where blocks are appended. */
+// sass: run_mma_kernel on sm_90a: at least 64 HMMA in loops, no LDL, at most 3 CALL in loops
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, 2) run_mma_kernel(paged_attention p, decode_step step) {
+  static_assert(L::ROWS * sizeof(merge_space) <= L::bytes, "what merges is there as well");
   NN_SHARED_BYTES(shared);
   p.sequences.check();
   paged_rows rows;
   int32_t kv_head;
-  if (!heads_of_block(p, L::ROWS, rows, kv_head)) {
+  if (!heads_of_block(p, step, L::ROWS, rows, kv_head)) {
     return;
   }
   const paged_runs runs(rows.sequence);
-  begin_block<L>(p, rows, kv_head, shared);
+  append<typename L::F>(p, step, rows, kv_head);
+  begin_block<L>(p, rows, kv_head, step_query{p, step, rows.sequence.index}, shared);
   for (int64_t n = blockIdx.z; n < runs.count; n += gridDim.z) {
     const int first = (int)(n * runs.length), pages_left = (int)(runs.pages - first);
     const int end = first + (pages_left < runs.length ? pages_left : (int)runs.length);
@@ -156,104 +332,61 @@ template <class L> __global__ void __launch_bounds__(L::THREADS, 2) run_mma_kern
     nn_copy_async_wait<0>();
     __syncthreads(); /* the ring is free */
   }
+  merge(p, step, rows, L::THREADS, shared);
 }
 
-/* The merge of a row's runs. */
-constexpr int MERGE_THREADS = 128;
-static_assert(NN_DECODE_RUNS == 2 * NN_WARP, "two runs a lane");
+/* ---- the launch ---- */
 
-/*
- * A block has one row, a thread the same columns of each run. The maximum after each run is a running maximum, exact in
- * whatever order it is taken, so what each merge multiplies by is computed for all runs at once; what remains in their
- * order is two multiplications and an addition a run.
- */
-// sass: merge_kernel on sm_90a: at least 8 LDG under way
-__global__ void __launch_bounds__(MERGE_THREADS) merge_kernel(paged_attention p) {
-  nn_paged_sequence s;
-  const int64_t row = blockIdx.x;
-  if (!p.sequences.at(row / p.heads, s)) {
-    return;
-  }
-  const int runs = (int)paged_runs(s).count;
-  __shared__ float before[NN_DECODE_RUNS], own[NN_DECODE_RUNS], sums[NN_DECODE_RUNS];
-  __shared__ bool bad;
-  const float *const partial = p.partial + row * p.most_runs * (p.dim + 2);
-  if (threadIdx.x < NN_WARP) {
-    const int lane = threadIdx.x;
-    float carried = LEAST;
-    bool some = false;
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-      const int i = lane + half * NN_WARP;
-      const float *const part = partial + i * (p.dim + 2) + p.dim;
-      const float peak = i < runs ? part[0] : LEAST, sum = i < runs ? part[1] : 0.0f;
-      float top = nn_larger::of(peak, carried);
-#pragma unroll
-      for (int step = 1; step < NN_WARP; step *= 2) {
-        const float other = __shfl_up_sync(NN_ALL_LANES, top, step);
-        top = lane >= step ? nn_larger::of(top, other) : top;
-      }
-      const float left = __shfl_up_sync(NN_ALL_LANES, top, 1), old = lane == 0 ? carried : left;
-      carried = __shfl_sync(NN_ALL_LANES, top, NN_WARP - 1);
-      before[i] = nn_exp2_approx(old - top);
-      own[i] = nn_exp2_approx(peak - top);
-      sums[i] = __fmul_rn(sum, own[i]);
-      some |= __ballot_sync(NN_ALL_LANES, sum < 0.0f) != 0;
-    }
-    if (lane == 0) {
-      bad = some;
-    }
-  }
-  __syncthreads();
-  if (bad) {
-    return;
-  }
-  for (int d = threadIdx.x; d < p.dim; d += MERGE_THREADS) {
-    float sum = 0.0f, out = 0.0f;
-    constexpr int AHEAD = 16;
-    for (int first = 0; first < runs; first += AHEAD) {
-      float part[AHEAD];
-#pragma unroll
-      for (int i = 0; i < AHEAD; i++) {
-        const int n = first + i < runs ? first + i : runs - 1; /* so that no load waits for a condition */
-        part[i] = partial[n * (p.dim + 2) + d];
-      }
-#pragma unroll
-      for (int i = 0; i < AHEAD; i++) {
-        if (first + i < runs) {
-          sum = fmaf(sum, before[first + i], sums[first + i]);
-          out = nn_merged(out, part[i], make_float2(before[first + i], own[first + i]));
-        }
-      }
-    }
-    nn_put_element(p.out, row * p.dim + d, out / (runs == 0 ? 1.0f : sum), p.dtype);
-  }
-}
-
-/* Blocks of ROWS heads of a key head, and of runs. */
+/* Blocks of ROWS heads of a key head, and of runs. Where there are more rows than places to count at, a block has all
+ * runs of its rows. */
 template <int ROWS> static dim3 decode_grid(nncuda_ctx *ctx, const paged_attention &p) {
   const int64_t across = p.kv_heads * nn_ceil_div(p.group, ROWS), batch = p.sequences.batch;
-  return dim3((unsigned)batch, (unsigned)across, nn_run_blocks(ctx, p.most_runs, batch * across));
+  const unsigned runs = batch * across > NN_ARRIVALS ? 1 : nn_run_blocks(ctx, p.most_runs, batch * across);
+  return dim3((unsigned)batch, (unsigned)across, runs);
 }
 
-template <class F, int D> static int32_t decode(nncuda_ctx *ctx, paged_attention &p) {
+template <class F, int D> static int32_t decode(nncuda_ctx *ctx, paged_attention &p, const decode_step &step) {
   if constexpr (paged_operand<F>::PARTS > 0 && D <= NN_PAGED_MMA_DIM) {
     if (nn_paged_uses_mma(nn_gpu_arch(ctx), p.format, p.dim)) {
       using L = paged_mma_layout<F, D, paged_decode_tile>;
-      return nn_launch(ctx, run_mma_kernel<L>, decode_grid<L::ROWS>(ctx, p), dim3(L::THREADS), L::bytes, p);
+      return nn_launch(ctx, run_mma_kernel<L>, decode_grid<L::ROWS>(ctx, p), dim3(L::THREADS), L::bytes, p, step);
     }
   }
   return nn_launch(ctx, run_kernel<F, D, DECODE_ROWS>, decode_grid<DECODE_ROWS>(ctx, p), dim3(THREADS),
-                   paged_layout<D, DECODE_ROWS>::bytes, p);
+                   paged_layout<D, DECODE_ROWS>::bytes, p, step);
+}
+
+static int32_t launch(nncuda_ctx *ctx, const nn_flash_attention_paged_args *a, decode_step &step) {
+  paged_attention p = paged_attention_of(ctx, a, nullptr);
+  p.partial = nn_decode_paged_lay_out(a->batch, a->heads, a->max_pages, a->head_dim, nn_workspace_of(ctx));
+  p.most_runs = nn_most_runs(a->max_pages);
+  p.sequences.least_length = step.k == nullptr ? 0 : 1;
+  step.arrivals = nn_gpu_arrivals(ctx);
+  int32_t status = NNCUDA_ERROR_INTERNAL; /* the entry knows no other format */
+  PAGED_SWITCH(p, a->format, status = (decode<F, D>(ctx, p, step)));
+  return status;
 }
 
 NN_KERNEL_OF(attention_decode_paged, nn_flash_attention_paged_args) {
-  paged_attention p = paged_attention_of(ctx, a, nullptr);
-  p.partial = nn_decode_paged_lay_out(a, nn_workspace_of(ctx));
-  p.most_runs = nn_most_runs(a->max_pages);
-  int32_t status = NNCUDA_ERROR_INTERNAL;
-  PAGED_SWITCH(p, a->format, status = (decode<F, D>(ctx, p)));
-  return status != NNCUDA_SUCCESS
-             ? status
-             : nn_launch(ctx, merge_kernel, dim3((unsigned)(a->batch * a->heads)), dim3(MERGE_THREADS), 0, p);
+  decode_step step = {};
+  return launch(ctx, a, step);
+}
+
+NN_KERNEL(attention_step_paged) {
+  decode_step step = {a->k,
+                      a->v,
+                      static_cast<uint8_t *>(a->k_pages),
+                      static_cast<uint8_t *>(a->v_pages),
+                      a->cosine,
+                      a->sine,
+                      a->positions,
+                      a->ld_kv,
+                      nn_range_of(ctx, "positions", 0, a->max_position - 1),
+                      a->layout == NNCUDA_ROPE_HALF,
+                      nullptr};
+  const nn_flash_attention_paged_args attention = {a->q,          a->k_pages, a->v_pages,  nullptr,     a->lengths,
+                                                   a->page_table, a->out,     a->batch,    a->batch,    a->max_pages,
+                                                   a->pages,      a->heads,   a->kv_heads, a->head_dim, a->ld_q,
+                                                   a->page_bytes, a->scale,   a->format,   a->dtype};
+  return launch(ctx, &attention, step);
 }

@@ -197,7 +197,7 @@ private:
         const int r = i / (WIDTH / 8), unit = i % (WIDTH / 8);
         uint32_t x[4] = {};
         if (r < count && unit * 8 < width) {
-          nn_bytes_at<16>(x, from + r * row_bytes + 16 * unit);
+          nn_bytes_at<16, PAGES_STAY>(x, from + r * row_bytes + 16 * unit);
         }
         *reinterpret_cast<uint4 *>(to + nn_mma_tile<WIDTH>::at(r, unit)) = make_uint4(x[0], x[1], x[2], x[3]);
       }
@@ -243,8 +243,9 @@ __device__ __forceinline__ void widen_blocks(const paged_attention &p, unsigned 
 }
 
 /* A block's queries as parts, and what their products are multiplied by; zeros beyond rows and columns. */
-template <class L>
-__device__ __forceinline__ void split_queries(const paged_attention &p, const paged_rows &rows, unsigned char *shared) {
+template <class L, class QUERY>
+__device__ __forceinline__ void split_queries(const paged_attention &p, const paged_rows &rows, const QUERY &query,
+                                              unsigned char *shared) {
   const int lane = threadIdx.x % NN_WARP;
   float2 *const factors = reinterpret_cast<float2 *>(shared + L::factors);
 #pragma unroll 1
@@ -255,7 +256,7 @@ __device__ __forceinline__ void split_queries(const paged_attention &p, const pa
 #pragma unroll
       for (int e = 0; e < 2; e++) {
         const int d = 64 * i + 2 * lane + e;
-        x[i][e] = r < rows.count && d < p.dim ? nn_element_of(p.q, rows.at(r, p.ld_q, p.dim) + d, p.dtype) : 0.0f;
+        x[i][e] = r < rows.count && d < p.dim ? query(rows.at(r, p.ld_q, p.dim), d) : 0.0f;
         most = fmaxf(most, fabsf(x[i][e]));
       }
     }
@@ -285,11 +286,11 @@ __device__ __forceinline__ void split_queries(const paged_attention &p, const pa
 }
 
 /* What a block begins with; its queries are there when it returns. */
-template <class L>
+template <class L, class QUERY>
 __device__ __forceinline__ void begin_block(const paged_attention &p, const paged_rows &rows, int32_t kv_head,
-                                            unsigned char *shared) {
+                                            const QUERY &query, unsigned char *shared) {
   static_assert(L::block + sizeof(paged_block) <= L::bytes, "it has its place");
-  split_queries<L>(p, rows, shared);
+  split_queries<L>(p, rows, query, shared);
   if (threadIdx.x == 0) {
     *reinterpret_cast<paged_block *>(shared + L::block) = paged_block(p, rows, kv_head);
   }

@@ -47,12 +47,13 @@ static inline nn_decode_pieces nn_decode_lay_out(const nn_attention_decode_args 
   return p;
 }
 
-/* ---- attention_decode_paged ---- */
+/* ---- attention_decode_paged, attention_step_paged ---- */
 
 /* What each run of pages gives each head of a sequence. */
-static inline float *nn_decode_paged_lay_out(const nn_attention_decode_paged_args *a, nn_workspace *w) {
-  return (float *)nn_workspace_piece(w, sizeof(float) * (size_t)(a->batch * a->heads * nn_most_runs(a->max_pages)) *
-                                            (size_t)(a->head_dim + 2));
+static inline float *nn_decode_paged_lay_out(int64_t batch, int64_t heads, int64_t max_pages, int64_t head_dim,
+                                             nn_workspace *w) {
+  return (float *)nn_workspace_piece(w, sizeof(float) * (size_t)(batch * heads * nn_most_runs(max_pages)) *
+                                            (size_t)(head_dim + 2));
 }
 
 /* ---- flash_attention_paged ---- */

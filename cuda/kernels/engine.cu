@@ -24,6 +24,7 @@ int32_t nn_gpu_arch(nncuda_ctx *ctx) { return ctx->machine.isa; }
 int32_t nn_gpu_sms(nncuda_ctx *ctx) { return ctx->machine.sms; }
 int32_t nn_gpu_tf32(nncuda_ctx *ctx) { return ctx->machine.tf32; }
 nn_fault *nn_gpu_fault(nncuda_ctx *ctx) { return nn_gpu_of(ctx)->fault; }
+unsigned *nn_gpu_arrivals(nncuda_ctx *ctx) { return nn_gpu_of(ctx)->arrivals; }
 const char *nn_gpu_function(nncuda_ctx *ctx) { return ctx->function; }
 
 int32_t nn_gpu_fail(nncuda_ctx *ctx, cudaError_t error) {
@@ -133,6 +134,7 @@ static void close(nncuda_ctx *ctx) {
     cudaStreamDestroy(gpu->stream);
   }
   cudaFree(gpu->fault);
+  cudaFree(gpu->arrivals);
   cudaFreeHost(gpu->fault_seen);
   cudaGetLastError();
   leave(ctx);
@@ -161,7 +163,13 @@ static int32_t open(nncuda_ctx *ctx) {
     error = cudaMallocHost((void **)&gpu->fault_seen, sizeof *gpu->fault_seen);
   }
   if (error == cudaSuccess) {
+    error = cudaMalloc((void **)&gpu->arrivals, NN_ARRIVALS * sizeof *gpu->arrivals);
+  }
+  if (error == cudaSuccess) {
     error = cudaMemsetAsync(gpu->fault, 0, sizeof *gpu->fault, gpu->stream);
+  }
+  if (error == cudaSuccess) {
+    error = cudaMemsetAsync(gpu->arrivals, 0, NN_ARRIVALS * sizeof *gpu->arrivals, gpu->stream);
   }
   if (error == cudaSuccess) {
     error = cudaStreamSynchronize(gpu->stream);

@@ -18,6 +18,7 @@ struct nn_gpu {
   CUcontext primary;    /* what the driver has of the device, for the whole process */
   CUcontext before;     /* what the thread that is inside had current, or null */
   nn_fault *fault;      /* on the device */
+  unsigned *arrivals;   /* likewise */
   nn_fault *fault_seen; /* page-locked: where it is read to */
 };
 

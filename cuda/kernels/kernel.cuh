@@ -41,6 +41,8 @@ struct nn_fault {
   double number;
 };
 
+constexpr int64_t NN_ARRIVALS = 4096;
+
 extern "C" {
 cudaStream_t nn_gpu_stream(nncuda_ctx *ctx);
 /* Compute capability, 90 for 9.0. */
@@ -50,6 +52,8 @@ int32_t nn_gpu_sms(nncuda_ctx *ctx);
 /* Whether f32 products may round their factors to tf32. */
 int32_t nn_gpu_tf32(nncuda_ctx *ctx);
 nn_fault *nn_gpu_fault(nncuda_ctx *ctx);
+/* NN_ARRIVALS counters, for blocks that share a result: they are 0 when a kernel begins, and when it ends. */
+unsigned *nn_gpu_arrivals(nncuda_ctx *ctx);
 /* The exported name of the function that is running. */
 const char *nn_gpu_function(nncuda_ctx *ctx);
 /* The status for an error of the CUDA runtime, its sentence set. */

@@ -1,8 +1,7 @@
 /* Appending to paged caches: a warp takes one head's row of a new token, its key or its value. */
 #include "abi/generated/kvcache.h"
 
-#include "kernels/paged.cuh"
-#include "kernels/quant_encode.cuh"
+#include "kernels/paged_append.cuh"
 
 /* By count: the rows of a decoding step are few, those of a prompt are read once. */
 constexpr int THREADS = 256, WARPS = THREADS / NN_WARP, BLOCKS_PER_SM = 8;
@@ -14,31 +13,6 @@ struct appended {
   int64_t ld, page_bytes, row_bytes, work; /* work: rows to write, keys and values */
   int32_t kv_heads, dim;
 };
-
-/* A row, on the lanes of a warp. */
-template <class F, class T> __device__ __forceinline__ void append_row(uint8_t *to, const T *from, int dim) {
-  const int lane = threadIdx.x % NN_WARP;
-  for (int d = lane; d < dim; d += NN_WARP) {
-    nn_put_number<F>(to + d * (int)sizeof(F), nn_to_float(from[d]));
-  }
-}
-
-/* Blocks as nn_encode_q8_0 makes them, NaN where a number of theirs is not finite. */
-template <class T> __device__ __forceinline__ void append_blocks(uint8_t *to, const T *from, int dim) {
-  constexpr int BYTES = nn_stored<NNCUDA_FORMAT_Q8_0>::BYTES;
-  const int lane = threadIdx.x % NN_WARP;
-  for (int d = lane; d < dim; d += NN_WARP, to += BYTES) {
-    const float x = nn_to_float(from[d]);
-    const bool strange = !(fabsf(x) <= 3.402823466e38f);
-    const float most = nn_warp_max(strange ? __int_as_float(0x7f800000) : fabsf(x));
-    const bool finite = most <= 3.402823466e38f;
-    const nn_step step = nn_q8_0_step(finite ? most : 0.0f);
-    to[2 + lane] = finite ? (uint8_t)nn_q8_0_quant(x, step) : 0;
-    if (lane == 0) {
-      nn_put_f16(to, finite ? step.scale : __int_as_float(0x7fffffff));
-    }
-  }
-}
 
 template <class F, class T> __global__ void __launch_bounds__(THREADS) append_kernel(appended p) {
   p.sequences.check();
@@ -58,11 +32,7 @@ template <class F, class T> __global__ void __launch_bounds__(THREADS) append_ke
     const T *const from = static_cast<const T *>(is_value ? p.v : p.k) + token * p.ld + (int64_t)head * p.dim;
     uint8_t *const to = (is_value ? p.v_pages : p.k_pages) + page * p.page_bytes +
                         ((int64_t)head * NN_PAGE_TOKENS + row % NN_PAGE_TOKENS) * p.row_bytes;
-    if constexpr (nn_in_blocks<F>) {
-      append_blocks(to, from, p.dim);
-    } else {
-      append_row<F>(to, from, p.dim);
-    }
+    nn_append_row<F>(to, p.dim, [&](int d) { return nn_to_float(from[d]); });
   }
 }
 

@@ -20,12 +20,13 @@ struct nn_paged {
   int64_t tokens, batch, max_pages;
   nn_rule first_offset;
   nn_range other_offsets, length, page;
+  int64_t least_length = 0; /* of a sequence, where offsets are null */
 
   /* Sequence i; false when it has no new tokens, or when its offsets or length are invalid. */
   __device__ __forceinline__ bool at(int64_t i, nn_paged_sequence &to) const {
     const int64_t from = offsets == nullptr ? i : offsets[i], end = offsets == nullptr ? i + 1 : offsets[i + 1];
     to = {i, from, end - from, lengths[i]};
-    return from >= 0 && to.fresh > 0 && end <= tokens && to.length >= (offsets == nullptr ? 0 : to.fresh) &&
+    return from >= 0 && to.fresh > 0 && end <= tokens && to.length >= (offsets == nullptr ? least_length : to.fresh) &&
            to.length <= length.high;
   }
 
@@ -88,7 +89,7 @@ struct nn_paged {
       }
       if (offsets == nullptr || range.holds(i + 1, end)) {
         range = length;
-        range.low = end - from;
+        range.low = offsets == nullptr ? least_length : end - from;
         range.holds(i, lengths[i]);
       }
     }

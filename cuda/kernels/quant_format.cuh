@@ -21,13 +21,16 @@ constexpr int NN_PART = 32, NN_PART_WORDS = NN_PART / 4;
 /* The words of memory that BYTES bytes from any address touch: at most one more than they fill. */
 template <int BYTES> constexpr int nn_words_touched = (BYTES + 3) / 4 + (BYTES > 1);
 
-template <int BYTES> __device__ __forceinline__ void nn_load_touched(uint32_t *all, const uint8_t *from) {
+/* CONSTANT: nothing writes there while the kernel runs. */
+template <int BYTES, bool CONSTANT = true>
+__device__ __forceinline__ void nn_load_touched(uint32_t *all, const uint8_t *from) {
   constexpr int WORDS = nn_words_touched<BYTES>;
   const unsigned before = (unsigned)reinterpret_cast<uintptr_t>(from) & 3u;
   const uint32_t *words = reinterpret_cast<const uint32_t *>(from - before);
 #pragma unroll
   for (int i = 0; i < WORDS; i++) {
-    all[i] = i < WORDS - 1 || BYTES == 1 || before + BYTES > 4 * (WORDS - 1) ? __ldg(words + i) : 0u;
+    const bool touched = i < WORDS - 1 || BYTES == 1 || before + BYTES > 4 * (WORDS - 1);
+    all[i] = !touched ? 0u : CONSTANT ? __ldg(words + i) : words[i];
   }
 }
 
@@ -42,9 +45,10 @@ __device__ __forceinline__ void nn_shift_touched(uint32_t (&to)[(BYTES + 3) / 4]
   }
 }
 
-template <int BYTES> __device__ __forceinline__ void nn_bytes_at(uint32_t (&to)[(BYTES + 3) / 4], const uint8_t *from) {
+template <int BYTES, bool CONSTANT = true>
+__device__ __forceinline__ void nn_bytes_at(uint32_t (&to)[(BYTES + 3) / 4], const uint8_t *from) {
   uint32_t all[nn_words_touched<BYTES>];
-  nn_load_touched<BYTES>(all, from);
+  nn_load_touched<BYTES, CONSTANT>(all, from);
   nn_shift_touched<BYTES>(to, all, from);
 }
 
@@ -88,9 +92,9 @@ __device__ __forceinline__ void nn_read(uint32_t (&to)[(BYTES + 3) / 4], const u
 }
 
 /* Elements of a format that is a dtype, and other numbers of 16 bits, at any address. */
-template <class F> __device__ __forceinline__ float nn_number_at(const uint8_t *from) {
+template <class F, bool CONSTANT = true> __device__ __forceinline__ float nn_number_at(const uint8_t *from) {
   uint32_t bits[1];
-  nn_bytes_at<(int)sizeof(F)>(bits, from);
+  nn_bytes_at<(int)sizeof(F), CONSTANT>(bits, from);
   if constexpr (sizeof(F) == 4) {
     return __uint_as_float(bits[0]);
   } else {

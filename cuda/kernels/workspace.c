@@ -23,7 +23,8 @@
     statement;                                                                                                         \
   }
 LAYOUT(attention_decode, nn_decode_lay_out(a, w))
-LAYOUT(attention_decode_paged, nn_decode_paged_lay_out(a, w))
+LAYOUT(attention_decode_paged, nn_decode_paged_lay_out(a->batch, a->heads, a->max_pages, a->head_dim, w))
+LAYOUT(attention_step_paged, nn_decode_paged_lay_out(a->batch, a->heads, a->max_pages, a->head_dim, w))
 LAYOUT(flash_attention_paged, nn_flash_paged_lay_out(a, w))
 LAYOUT(flash_attention_backward, nn_backward_lay_out(a, w))
 LAYOUT(scatter_add, nn_scatter_lay_out(a, w))
@@ -47,6 +48,7 @@ const nn_layout nn_gpu_workspaces[NN_OP_ALL] = {
     [NN_OP_comm_grad_norm] = nn_comm_grad_norm_workspace,
     [NN_OP_attention_decode] = attention_decode_layout,
     [NN_OP_attention_decode_paged] = attention_decode_paged_layout,
+    [NN_OP_attention_step_paged] = attention_step_paged_layout,
     [NN_OP_flash_attention_paged] = flash_attention_paged_layout,
     [NN_OP_flash_attention_backward] = flash_attention_backward_layout,
     [NN_OP_scatter_add] = scatter_add_layout,

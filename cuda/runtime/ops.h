@@ -44,6 +44,7 @@
   X(attention_decode) \
   X(flash_attention_paged) \
   X(attention_decode_paged) \
+  X(attention_step_paged) \
   X(kv_append) \
   X(kv_trim) \
   X(kv_append_paged) \

@@ -212,6 +212,7 @@ static double shared_sum(const nn_record *record) {
   case NN_OP_attention_decode:
   case NN_OP_flash_attention_paged:
   case NN_OP_attention_decode_paged:
+  case NN_OP_attention_step_paged:
   case NN_OP_cross_entropy_forward:
   case NN_OP_cross_entropy_backward:
     break;

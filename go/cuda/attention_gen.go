@@ -159,3 +159,30 @@ func (ctx *Context) AttentionDecodePaged(q, kPages, vPages, lengths, pageTable, 
 		C.int64_t(headDim), C.int64_t(ldQ), C.int64_t(pageBytes), C.float(scale), C.int32_t(format), C.int32_t(dtype))
 	return in.leave("cuda_attention_decode_paged", status)
 }
+
+// AttentionStepPaged calls cuda_attention_step_paged as it is in bindings.h: sizes are not compared with those of the
+// buffers. See tensor.AttentionStepPaged.
+func (ctx *Context) AttentionStepPaged(q, k, v, cosine, sine, positions, lengths, pageTable, kPages, vPages, out Memory,
+	batch, maxPages, pages, heads, kvHeads, headDim, maxPosition, ldQ, ldKV, pageBytes int64, scale float32,
+	layout RopeLayout, format Format, dtype DType) error {
+	in := ctx.enter()
+	qAt := in.at("q", q)
+	kAt := in.at("k", k)
+	vAt := in.at("v", v)
+	cosineAt := in.at("cosine", cosine)
+	sineAt := in.at("sine", sine)
+	positionsAt := in.at("positions", positions)
+	lengthsAt := in.at("lengths", lengths)
+	pageTableAt := in.at("page_table", pageTable)
+	kPagesAt := in.at("k_pages", kPages)
+	vPagesAt := in.at("v_pages", vPages)
+	outAt := in.at("out", out)
+	if in.refused() {
+		return in.refuse("cuda_attention_step_paged")
+	}
+	status := C.call_cuda_attention_step_paged(in.handle, qAt, kAt, vAt, cosineAt, sineAt, positionsAt, lengthsAt,
+		pageTableAt, kPagesAt, vPagesAt, outAt, C.int64_t(batch), C.int64_t(maxPages), C.int64_t(pages),
+		C.int64_t(heads), C.int64_t(kvHeads), C.int64_t(headDim), C.int64_t(maxPosition), C.int64_t(ldQ),
+		C.int64_t(ldKV), C.int64_t(pageBytes), C.float(scale), C.int32_t(layout), C.int32_t(format), C.int32_t(dtype))
+	return in.leave("cuda_attention_step_paged", status)
+}

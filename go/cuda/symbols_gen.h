@@ -118,6 +118,7 @@
   X(cuda_attention_decode) \
   X(cuda_flash_attention_paged) \
   X(cuda_attention_decode_paged) \
+  X(cuda_attention_step_paged) \
   X(cuda_kv_append) \
   X(cuda_kv_trim) \
   X(cuda_kv_append_paged) \

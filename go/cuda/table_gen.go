@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "26b64ba032c65ccb1ea6ce653dfe45fe30b3ef87e159c7b09ecddc508c895f6c"
+const HeaderSHA256 = "2a32de6c5d45d3aac11b2bab9cd95999702166846cefb103541e3bf18446954b"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -549,6 +549,41 @@ var kernels = []Kernel{
 		{Name: "ld_q", Kind: SizeParam, C: "int64_t"},
 		{Name: "page_bytes", Kind: SizeParam, C: "int64_t"},
 		{Name: "scale", Kind: OptionParam, C: "float"},
+		{Name: "format", Kind: OptionParam, C: "int32_t"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "attention_step_paged", Function: "AttentionStepPaged", Family: "attention", Params: []Param{
+		{Name: "q", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[batch:ld_q, heads, head_dim]",
+			Reads: true, Stride: "ld_q"},
+		{Name: "k", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[batch:ld_kv, kv_heads, head_dim]",
+			Reads: true, Stride: "ld_kv"},
+		{Name: "v", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[batch:ld_kv, kv_heads, head_dim]",
+			Reads: true, Stride: "ld_kv"},
+		{Name: "cosine", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[max_position, head_dim/2]",
+			Reads: true},
+		{Name: "sine", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[max_position, head_dim/2]",
+			Reads: true},
+		{Name: "positions", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[batch]", Reads: true},
+		{Name: "lengths", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[batch]", Reads: true},
+		{Name: "page_table", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[batch, max_pages]",
+			Reads: true},
+		{Name: "k_pages", Kind: PointerParam, C: "void *", DType: "u8", Shape: "[pages, page_bytes]", Reads: true,
+			Writes: true},
+		{Name: "v_pages", Kind: PointerParam, C: "void *", DType: "u8", Shape: "[pages, page_bytes]", Reads: true,
+			Writes: true},
+		{Name: "out", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[batch, heads, head_dim]", Writes: true},
+		{Name: "batch", Kind: SizeParam, C: "int64_t"},
+		{Name: "max_pages", Kind: SizeParam, C: "int64_t"},
+		{Name: "pages", Kind: SizeParam, C: "int64_t"},
+		{Name: "heads", Kind: SizeParam, C: "int64_t"},
+		{Name: "kv_heads", Kind: SizeParam, C: "int64_t"},
+		{Name: "head_dim", Kind: SizeParam, C: "int64_t"},
+		{Name: "max_position", Kind: SizeParam, C: "int64_t"},
+		{Name: "ld_q", Kind: SizeParam, C: "int64_t"},
+		{Name: "ld_kv", Kind: SizeParam, C: "int64_t"},
+		{Name: "page_bytes", Kind: SizeParam, C: "int64_t"},
+		{Name: "scale", Kind: OptionParam, C: "float"},
+		{Name: "layout", Kind: OptionParam, C: "int32_t"},
 		{Name: "format", Kind: OptionParam, C: "int32_t"},
 		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
 	}},

@@ -411,3 +411,91 @@ func AttentionDecodePaged(q, kPages, vPages, lengths, pageTable, out *Tensor, kv
 		pageTable.memory(), out.memory(), int64(batch), int64(maxPages), int64(pages), int64(heads), int64(kvHeads),
 		int64(headDim), int64(ldQ), int64(pageBytes), scale, format, dtype)
 }
+
+// AttentionStepPaged calls cuda_attention_step_paged.
+//
+// A layer's attention in a decoding step, in one call: rope_qk of one new query and key a sequence, kv_append_paged of
+// the key and its value, then attention_decode_paged over the lengths[b] rows that sequence b has with them; the same
+// bits as those three. q and k stay as they are. Two sequences must not write to the same row, nor one see a row that
+// another writes: that is the caller's duty, and what they give otherwise is open. (Su et al. 2021, "RoFormer"; Kwon et
+// al. 2023, "PagedAttention"; Dao et al. 2023, "Flash-Decoding")
+//
+//   - q, in dtype [batch:ld_q, heads, head_dim]: queries, not yet rotated
+//   - k, in dtype [batch:ld_kv, kv_heads, head_dim]: new keys, not yet rotated
+//   - v, in dtype [batch:ld_kv, kv_heads, head_dim]: new values
+//   - cosine, in f32 [max_position, head_dim/2]: from rope_freqs
+//   - sine, in f32 [max_position, head_dim/2]: from rope_freqs
+//   - positions, in i32 [batch]: rows of the tables, 0 .. max_position-1
+//   - lengths, in i32 [batch]: rows of each sequence's cache, the new one included, 1 .. 128 * max_pages
+//   - pageTable, in i32 [batch, max_pages]: pages of each sequence, 0 .. pages-1 as far as its rows reach; others are
+//     not read
+//   - kPages, inout u8 [pages, page_bytes]: keys; a page is [kv_heads, 128, head_dim], each row of head_dim in `format`
+//   - vPages, inout u8 [pages, page_bytes]: values, laid out as the keys
+//   - out, out dtype [batch, heads, head_dim]: output
+//   - scale, usually 1/sqrt(head_dim): factor of the products; must be finite
+//   - layout, usually NNCUDA_ROPE_HALF: NNCUDA_ROPE_*
+//   - format, usually NNCUDA_FORMAT_F16: NNCUDA_FORMAT_*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
+func AttentionStepPaged(q, k, v, cosine, sine, positions, lengths, pageTable, kPages, vPages, out *Tensor,
+	scale float32, layout cuda.RopeLayout, format cuda.Format) error {
+	check := begin("attention_step_paged",
+		"batch and heads and head_dim from q, kv_heads from k, max_position from cosine, max_pages from page_table, pages and page_bytes from k_pages")
+	if !check.required("q", q, 3, strided) ||
+		!check.required("k", k, 3, strided) ||
+		!check.required("v", v, 3, strided) ||
+		!check.required("cosine", cosine, 2, dense) ||
+		!check.required("sine", sine, 2, dense) ||
+		!check.required("positions", positions, 1, dense) ||
+		!check.required("lengths", lengths, 1, dense) ||
+		!check.required("page_table", pageTable, 2, dense) ||
+		!check.required("k_pages", kPages, 2, dense) ||
+		!check.required("v_pages", vPages, 2, dense) ||
+		!check.required("out", out, 3, dense) {
+		return check.err
+	}
+	check.same(named{"q", q}, named{"out", out})
+	check.same(named{"k", k}, named{"v", v})
+	check.same(named{"cosine", cosine}, named{"sine", sine})
+	check.same(named{"positions", positions}, named{"lengths", lengths})
+	check.same(named{"k_pages", kPages}, named{"v_pages", vPages})
+	check.folds("batch", ranked{named{"q", q}, 3}, ranked{named{"k", k}, 3}, ranked{named{"positions", positions}, 1},
+		ranked{named{"page_table", pageTable}, 2})
+	batch := q.extent(3, 0)
+	heads := q.extent(3, 1)
+	headDim := q.extent(3, 2)
+	kvHeads := k.extent(3, 1)
+	maxPosition := cosine.extent(2, 0)
+	maxPages := pageTable.extent(2, 1)
+	pages := kPages.extent(2, 0)
+	pageBytes := kPages.extent(2, 1)
+	dtype := q.dtype
+	check.dtype("k", k, dtype)
+	check.dtype("v", v, dtype)
+	check.dtype("out", out, dtype)
+	check.dtype("cosine", cosine, cuda.F32)
+	check.dtype("sine", sine, cuda.F32)
+	check.dtype("positions", positions, cuda.I32)
+	check.dtype("lengths", lengths, cuda.I32)
+	check.dtype("page_table", pageTable, cuda.I32)
+	check.dtype("k_pages", kPages, cuda.U8)
+	check.dtype("v_pages", vPages, cuda.U8)
+	check.shape("q", q, "[batch:ld_q, heads, head_dim]", batch, heads, headDim)
+	check.shape("k", k, "[batch:ld_kv, kv_heads, head_dim]", batch, kvHeads, headDim)
+	check.shape("v", v, "[batch:ld_kv, kv_heads, head_dim]", batch, kvHeads, headDim)
+	check.shape("cosine", cosine, "[max_position, head_dim/2]", maxPosition, headDim/2)
+	check.shape("sine", sine, "[max_position, head_dim/2]", maxPosition, headDim/2)
+	check.shape("positions", positions, "[batch]", batch)
+	check.shape("lengths", lengths, "[batch]", batch)
+	check.shape("page_table", pageTable, "[batch, max_pages]", batch, maxPages)
+	check.shape("k_pages", kPages, "[pages, page_bytes]", pages, pageBytes)
+	check.shape("v_pages", vPages, "[pages, page_bytes]", pages, pageBytes)
+	check.shape("out", out, "[batch, heads, head_dim]", batch, heads, headDim)
+	ldQ := q.stride(3)
+	ldKV := check.strides("ld_kv", 3, named{"k", k}, named{"v", v})
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.AttentionStepPaged(q.memory(), k.memory(), v.memory(), cosine.memory(), sine.memory(),
+		positions.memory(), lengths.memory(), pageTable.memory(), kPages.memory(), vPages.memory(), out.memory(),
+		int64(batch), int64(maxPages), int64(pages), int64(heads), int64(kvHeads), int64(headDim), int64(maxPosition),
+		int64(ldQ), int64(ldKV), int64(pageBytes), scale, layout, format, dtype)
+}

@@ -51,6 +51,8 @@ var typed = []typedKernel{
 		"page_table", "out", "kv_heads", "scale", "format"}},
 	{"attention_decode_paged", tensor.AttentionDecodePaged, []string{"q", "k_pages", "v_pages", "lengths", "page_table",
 		"out", "kv_heads", "scale", "format"}},
+	{"attention_step_paged", tensor.AttentionStepPaged, []string{"q", "k", "v", "cosine", "sine", "positions",
+		"lengths", "page_table", "k_pages", "v_pages", "out", "scale", "layout", "format"}},
 	{"kv_append", tensor.KVAppend, []string{"k", "v", "starts", "k_cache", "v_cache"}},
 	{"kv_trim", tensor.KVTrim, []string{"k_cache", "v_cache", "lengths", "keep"}},
 	{"kv_append_paged", tensor.KVAppendPaged, []string{"k", "v", "offsets", "lengths", "page_table", "k_pages",

@@ -160,6 +160,9 @@ def flash_attention_paged(q: Tensor, k_pages: Tensor, v_pages: Tensor, offsets: 
 def attention_decode_paged(q: Tensor, k_pages: Tensor, v_pages: Tensor, lengths: Tensor, page_table: Tensor, *, scale: float | None = None, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int = 'f16', kv_heads: int | None = None, out: Tensor | None = None) -> Tensor:
     """Attention of one new query a sequence over its pages, split over the keys."""
 
+def attention_step_paged(q: Tensor, k: Tensor, v: Tensor, cosine: Tensor, sine: Tensor, positions: Tensor, lengths: Tensor, page_table: Tensor, k_pages: Tensor, v_pages: Tensor, *, scale: float | None = None, layout: Literal['half', 'interleaved'] | int = 'half', format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int = 'f16', out: Tensor | None = None) -> Tensor:
+    """A layer's attention in a decoding step, in one call: rope_qk of one new query and key a sequence, kv_append_paged of the key and its value, then attention_decode_paged over the lengths[b] rows that sequence b has with them; the same bits as those three."""
+
 def kv_append(k: Tensor, v: Tensor, starts: Tensor, k_cache: Tensor, v_cache: Tensor, *, batch: int | None = None, len: int | None = None) -> None:
     """Appends the keys and values of new tokens to each sequence's cache, at rows starts[b] .. starts[b]+len-1."""
 

@@ -14,7 +14,7 @@ FORMATS = {name.removeprefix("NNCUDA_FORMAT_"): value for name, value in HEADER.
 SIDE_BY_SIDE = {FORMATS[name]: FORMATS[name.removesuffix("_R16")] for name in FORMATS if name.endswith("_R16")}
 #: Where rows are taken one by one: kernels, and the option that says the format.
 ONE_BY_ONE = ("quantize", "dequantize", "embedding_quant")
-PAGED = ("kv_append_paged", "flash_attention_paged", "attention_decode_paged")
+PAGED = ("kv_append_paged", "flash_attention_paged", "attention_decode_paged", "attention_step_paged")
 #: Products, their options of a format, and the size that says the rows of that matrix.
 PRODUCTS = {
     "gemm_quant": {"format": "n"},

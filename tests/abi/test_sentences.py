@@ -45,7 +45,8 @@ BIASED = {"offsets[3]": 4, "offsets[4]": 5}
 PAGES = {"tokens": 5, "batch": 2, "max_pages": 3, "pages": 5, "kv_heads": 1, "head_dim": 16, "format": 1}
 LENGTHS = {"lengths[0]": 200, "lengths[1]": 2}
 RAGGED = {"offsets[1]": 3, "offsets[2]": 5, **LENGTHS}
-PAGED, DECODE = "kv_append_paged flash_attention_paged", "attention_decode_paged"
+PAGED, DECODE, STEP = "kv_append_paged flash_attention_paged", "attention_decode_paged", "attention_step_paged"
+BOTH = f"{DECODE} {STEP}"
 ROOM = ", the new tokens to 128 * max_pages"
 
 REFUSED = [
@@ -133,11 +134,14 @@ REFUSED = [
     Refused("flash_attention_paged", "page_table[0, 0]", (-1,), "; it must be 0 to 4", call=PAGES, also=RAGGED),
     Refused(DECODE, "lengths[1]", (-1,), f"; it must be 0 to 384{ROOM}", call=PAGES, also=LENGTHS),
     Refused(DECODE, "lengths[0]", (385,), f"; it must be 0 to 384{ROOM}", call=PAGES, also=LENGTHS),
-    Refused(DECODE, "page_table[0, 1]", (-7,), "; it must be 0 to 4", call=PAGES, also=LENGTHS),
-    Refused(DECODE, "page_table[1, 1]", (-1,), "; it must be 0 to 4", call=PAGES, also={**LENGTHS, "lengths[1]": 129}),
-    Refused(DECODE, "format", (10,), "; it must be NNCUDA_FORMAT_F32 (0)", call=PAGES),
-    Refused(DECODE, "page_bytes", (4095,), "; it must be 4096, the bytes of a page in this format", call=PAGES),
-    Refused(DECODE, "head_dim", (16,), "; in this format it must be a multiple of 32", call=PAGES, also={"format": 14}),
+    Refused(BOTH, "page_table[0, 1]", (-7,), "; it must be 0 to 4", call=PAGES, also=LENGTHS),
+    Refused(BOTH, "page_table[1, 1]", (-1,), "; it must be 0 to 4", call=PAGES, also={**LENGTHS, "lengths[1]": 129}),
+    Refused(BOTH, "format", (10,), "; it must be NNCUDA_FORMAT_F32 (0)", call=PAGES),
+    Refused(BOTH, "page_bytes", (4095,), "; it must be 4096, the bytes of a page in this format", call=PAGES),
+    Refused(BOTH, "head_dim", (16,), "; in this format it must be a multiple of 32", call=PAGES, also={"format": 14}),
+    Refused(STEP, "lengths[1]", (-1, 0, 385), f"; it must be 1 to 384{ROOM}", call=PAGES, also=LENGTHS),
+    Refused(STEP, "positions[1]", (-1, 9), "; it must be 0 to 8", call=PAGES, also=LENGTHS),
+    Refused(STEP, "layout", (2,)),
     Refused(SAMPLERS, "temperature[4]", (-1e-30, NAN, INF, -INF), call=SAMPLED),
     Refused(SAMPLERS, "steps[4]", (-1, LEAST), call=SAMPLED),
     Refused("topk_sample topp_sample minp_sample", "top_k[4]", (0, -1, LEAST), call=SAMPLED),

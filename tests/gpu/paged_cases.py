@@ -72,3 +72,40 @@ class Sequences:
             ctx.tensor(q), *caches, *(ctx.tensor(x) for x in (np.array(lengths, np.int32), self.table)),
             format=STORAGE[self.form], kv_heads=self.kv_heads)  # fmt: skip
         return out.numpy()
+
+    def step(
+        self,
+        ctx: nncuda.Context,
+        caches: tuple[nncuda.Tensor, nncuda.Tensor],
+        lengths: list[int],
+        layout: str,
+        whole: bool,
+    ) -> np.ndarray:
+        """Rotates and appends row lengths[b] - 1 of each sequence and attends to the rows up to it, by one call or by
+        the three that it stands for. Query, key and value of a sequence lie side by side."""
+        batch = len(lengths)
+        rows = [np.stack([part[n - 1] for part, n in zip(parts, lengths, strict=True)])
+                for parts in (self.q, self.k, self.v)]  # fmt: skip
+        fused = ctx.tensor(np.concatenate([x.reshape(batch, -1) for x in rows], axis=1))
+        q, k, v = (
+            fused.narrow(1, first * self.dim, heads * self.dim).view(batch, heads, self.dim)
+            for first, heads in (
+                (0, self.heads),
+                (self.heads, self.kv_heads),
+                (self.heads + self.kv_heads, self.kv_heads),
+            )
+        )
+        angles = np.random.default_rng(1).uniform(0, 6, (max(lengths), self.dim // 2))
+        tables = [ctx.tensor(f(angles).astype(np.float32)) for f in (np.cos, np.sin)]
+        positions, ends, table = (ctx.tensor(x) for x in (np.array(lengths, np.int32) - 1,
+                                                          np.array(lengths, np.int32), self.table))  # fmt: skip
+        form = STORAGE[self.form]
+        if whole:
+            out = kernels.attention_step_paged(q, k, v, *tables, positions, ends, table, *caches, layout=layout,
+                                               format=form)  # fmt: skip
+        else:
+            kernels.rope_qk(q, k, *tables, positions, layout=layout)
+            each = ctx.tensor(np.arange(batch + 1, dtype=np.int32))
+            kernels.kv_append_paged(k, v, each, ends, table, *caches, format=form)
+            out = kernels.attention_decode_paged(q, *caches, ends, table, format=form, kv_heads=self.kv_heads)
+        return out.numpy()

@@ -120,6 +120,32 @@ def test_other_types_round_the_result_once(gpu: nncuda.Context, dtype: str) -> N
     np.testing.assert_array_equal(some.decode(gpu, caches, [140, 2]), np.stack([got[0][139], got[1][1]]))
 
 
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+@pytest.mark.parametrize(
+    ("form", "dtype", "heads", "kv_heads", "dim"),
+    [
+        *((form, "f32", heads, kv_heads, dim) for form, heads, kv_heads, dim in SHAPES),
+        *(("f16", "bf16", 20, 1, 64), ("bf16", "f16", 4, 2, 128), ("q8_0", "f16", 2, 2, 32), ("f16", "f32", 2, 1, 8)),
+    ],
+)
+def test_a_step_is_its_three_calls(
+    gpu: nncuda.Context, form: str, dtype: str, heads: int, kv_heads: int, dim: int, layout: str
+) -> None:
+    """Rows of one page and of many, that begin a page and that end one; twice, since counters must be as they were."""
+    lengths = [1, 128, 129, 700]
+    some = Sequences(lengths, heads, kv_heads, dim, form, dtype)
+    for shift in (0, 1):
+        mine, theirs = some.caches(gpu, shift), some.caches(gpu)
+        for caches in (mine, theirs):
+            some.append(gpu, caches, [(0, n) for n in lengths])
+        for ends in (lengths, [1, 64, 100, 650], lengths):
+            whole, parts = (some.step(gpu, caches, ends, layout, caches is mine) for caches in (mine, theirs))
+            assert np.isfinite(whole.astype(np.float32)).all()
+            np.testing.assert_array_equal(whole, parts)
+            for ours, others in zip(mine, theirs, strict=True):
+                np.testing.assert_array_equal(ours.numpy(), others.numpy())
+
+
 def test_a_sequence_without_rows_gives_zeros(gpu: nncuda.Context) -> None:
     some = Sequences([4, 1], 4, 2, 64, "f16", "f32")
     caches = some.caches(gpu)

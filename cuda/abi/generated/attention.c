@@ -272,3 +272,57 @@ NNCUDA_API int32_t cuda_attention_decode_paged(nncuda_ctx *ctx, const void *q, c
   const nn_flash_attention_paged_args args = lower_attention_decode_paged(&call, &given);
   return nn_call_launch(&call, &args, sizeof args);
 }
+
+NNCUDA_API int32_t cuda_attention_step_paged(nncuda_ctx *ctx, const void *q, const void *k, const void *v,
+    const float *cosine, const float *sine, const int32_t *positions, const int32_t *lengths, const int32_t *page_table,
+    void *k_pages, void *v_pages, void *out, int64_t batch, int64_t max_pages, int64_t pages, int64_t heads,
+    int64_t kv_heads, int64_t head_dim, int64_t max_position, int64_t ld_q, int64_t ld_kv, int64_t page_bytes,
+    float scale, int32_t layout, int32_t format, int32_t dtype) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_attention_step_paged);
+  nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
+  nn_call_size(&call, "batch", batch);
+  nn_call_size(&call, "max_pages", max_pages);
+  nn_call_size(&call, "pages", pages);
+  nn_call_size(&call, "heads", heads);
+  nn_call_size(&call, "kv_heads", kv_heads);
+  nn_call_size(&call, "head_dim", head_dim);
+  nn_call_size(&call, "max_position", max_position);
+  nn_call_size(&call, "page_bytes", page_bytes);
+  nn_call_require(&call, (kv_heads <= 0 || heads % kv_heads == 0), NNCUDA_ERROR_INVALID_SIZE,
+      "heads is %lld; it must be a multiple of kv_heads, which is %lld", (long long)heads, (long long)kv_heads);
+  nn_call_require(&call, head_dim % 8 == 0 && head_dim <= 256, NNCUDA_ERROR_INVALID_SIZE,
+      "head_dim is %lld; it must be a multiple of 8, at most 256", (long long)head_dim);
+  nn_call_require(&call, isfinite(scale), NNCUDA_ERROR_INVALID_VALUE, "scale is %g; it must be finite", (double)scale);
+  nn_call_require(&call, layout == NNCUDA_ROPE_HALF || layout == NNCUDA_ROPE_INTERLEAVED, NNCUDA_ERROR_INVALID_VALUE,
+      "layout is %d; it must be NNCUDA_ROPE_HALF (0) or NNCUDA_ROPE_INTERLEAVED (1)", layout);
+  nn_call_require(&call, format == NNCUDA_FORMAT_F32 || format == NNCUDA_FORMAT_F16 || format == NNCUDA_FORMAT_BF16 ||
+      format == NNCUDA_FORMAT_Q8_0, NNCUDA_ERROR_INVALID_VALUE,
+      "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2) or NNCUDA_FORMAT_Q8_0 (14)",
+      format);
+  nn_call_tensor(&call, NN_ROLE_IN, "q", q, dtype, "ld_q", ld_q, NN_SHAPE("[batch, heads, head_dim]", batch, heads,
+      head_dim));
+  nn_call_tensor(&call, NN_ROLE_IN, "k", k, dtype, "ld_kv", ld_kv, NN_SHAPE("[batch, kv_heads, head_dim]", batch,
+      kv_heads, head_dim));
+  nn_call_tensor(&call, NN_ROLE_IN, "v", v, dtype, "ld_kv", ld_kv, NN_SHAPE("[batch, kv_heads, head_dim]", batch,
+      kv_heads, head_dim));
+  nn_call_tensor(&call, NN_ROLE_IN, "cosine", cosine, NNCUDA_F32, NULL, 0, NN_SHAPE("[max_position, head_dim/2]",
+      max_position, head_dim / 2));
+  nn_call_tensor(&call, NN_ROLE_IN, "sine", sine, NNCUDA_F32, NULL, 0, NN_SHAPE("[max_position, head_dim/2]",
+      max_position, head_dim / 2));
+  nn_call_tensor(&call, NN_ROLE_IN, "positions", positions, NNCUDA_I32, NULL, 0, NN_SHAPE("[batch]", batch));
+  nn_call_tensor(&call, NN_ROLE_IN, "lengths", lengths, NNCUDA_I32, NULL, 0, NN_SHAPE("[batch]", batch));
+  nn_call_tensor(&call, NN_ROLE_IN, "page_table", page_table, NNCUDA_I32, NULL, 0, NN_SHAPE("[batch, max_pages]", batch,
+      max_pages));
+  nn_call_tensor(&call, NN_ROLE_INOUT, "k_pages", k_pages, NN_U8, NULL, 0, NN_SHAPE("[pages, page_bytes]", pages,
+      page_bytes));
+  nn_call_tensor(&call, NN_ROLE_INOUT, "v_pages", v_pages, NN_U8, NULL, 0, NN_SHAPE("[pages, page_bytes]", pages,
+      page_bytes));
+  nn_call_tensor(&call, NN_ROLE_OUT, "out", out, dtype, NULL, 0, NN_SHAPE("[batch, heads, head_dim]", batch, heads,
+      head_dim));
+  const nn_attention_step_paged_args args = {q, k, v, cosine, sine, positions, lengths, page_table, k_pages, v_pages,
+      out, batch, max_pages, pages, heads, kv_heads, head_dim, max_position, ld_q, ld_kv, page_bytes, scale, layout,
+      format, dtype};
+  check_attention_step_paged(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}

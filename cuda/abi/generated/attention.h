@@ -136,4 +136,32 @@ enum { nn_attention_decode_paged_parameters_count = 17 };
 
 typedef nn_flash_attention_paged_args nn_attention_decode_paged_args;
 
+typedef struct nn_attention_step_paged_args {
+  const void *q;
+  const void *k;
+  const void *v;
+  const float *cosine;
+  const float *sine;
+  const int32_t *positions;
+  const int32_t *lengths;
+  const int32_t *page_table;
+  void *k_pages;
+  void *v_pages;
+  void *out;
+  int64_t batch;
+  int64_t max_pages;
+  int64_t pages;
+  int64_t heads;
+  int64_t kv_heads;
+  int64_t head_dim;
+  int64_t max_position;
+  int64_t ld_q;
+  int64_t ld_kv;
+  int64_t page_bytes;
+  float scale;
+  int32_t layout;
+  int32_t format;
+  int32_t dtype;
+} nn_attention_step_paged_args;
+
 #endif

@@ -411,13 +411,14 @@ func (e *Engine) attention(p *layer.Pass, number int, qkv *tensor.Tensor, in inp
 	if config.Rope.Layout == stored.RopeInterleaved {
 		layout = cuda.RopeInterleaved
 	}
-	p.Check(tensor.RopeQK(q, k, cosine, sine, in.positions, layout))
 	keys, values, format := e.Cache.keys[number], e.Cache.values[number], cuda.Format(e.Cache.Format.Code)
-	p.Check(tensor.KVAppendPaged(k, v, in.offsets, in.lengths, in.table, keys, values, format))
 	scale := float32(1 / math.Sqrt(float64(config.HeadDim)))
 	if decode {
-		p.Check(tensor.AttentionDecodePaged(q, keys, values, in.lengths, in.table, heads, config.NumKVHeads, scale, format))
+		p.Check(tensor.AttentionStepPaged(q, k, v, cosine, sine, in.positions, in.lengths, in.table, keys, values, heads,
+			scale, layout, format))
 	} else {
+		p.Check(tensor.RopeQK(q, k, cosine, sine, in.positions, layout))
+		p.Check(tensor.KVAppendPaged(k, v, in.offsets, in.lengths, in.table, keys, values, format))
 		p.Check(tensor.FlashAttentionPaged(q, keys, values, in.offsets, in.lengths, in.table, heads, config.NumKVHeads, scale,
 			format))
 	}

@@ -303,21 +303,24 @@ class Engine:
         config, tokens = self.config, qkv.shape[0]
         heads = self._heads.narrow(0, 0, tokens)
         q, k, v = split_heads(qkv, config.num_heads, config.num_kv_heads)
+        cosine, sine = self.rope.tables(1)
+        keys, values, code = self.cache.keys[number], self.cache.values[number], self.cache.format.code
+        if decode:
+            kernels.attention_step_paged(
+                q, k, v, cosine, sine, inputs.positions, inputs.lengths, inputs.table, keys, values,
+                layout=config.rope.layout, format=code, out=heads,
+            )  # fmt: skip
+            return heads.view(tokens, -1)
         if watch is not None:
             for name, tensor in (("q", q), ("k", k), ("v", v)):
                 watch(name, tensor)
-        cosine, sine = self.rope.tables(1)
         kernels.rope_qk(q, k, cosine, sine, inputs.positions, layout=config.rope.layout)
         if watch is not None:
             watch("q_rope", q)
             watch("k_rope", k)
-        keys, values, code = self.cache.keys[number], self.cache.values[number], self.cache.format.code
-        kernels.kv_append_paged(k, v, inputs.offsets, inputs.lengths, inputs.table, keys, values, format=code)
-        common = {"format": code, "kv_heads": config.num_kv_heads, "out": heads}
-        if decode:
-            kernels.attention_decode_paged(q, keys, values, inputs.lengths, inputs.table, **common)
-        else:
-            kernels.flash_attention_paged(q, keys, values, inputs.offsets, inputs.lengths, inputs.table, **common)
+        seen = inputs.offsets, inputs.lengths, inputs.table
+        kernels.kv_append_paged(k, v, *seen, keys, values, format=code)
+        kernels.flash_attention_paged(q, keys, values, *seen, format=code, kv_heads=config.num_kv_heads, out=heads)
         if watch is not None:
             watch("attention", heads)
         return heads.view(tokens, -1)

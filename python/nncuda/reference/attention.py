@@ -7,7 +7,8 @@ With ``starts``, it sees keys j >= starts[i] alone: those of its document.
 import numpy as np
 
 from nncuda.reference.arithmetic import Array, Outputs, exp, log, matmul, total, transposed
-from nncuda.reference.kvcache import rows_of_pages
+from nncuda.reference.kvcache import kv_append_paged, rows_of_pages
+from nncuda.reference.rope import rope_qk
 from nncuda.reference.softmax import softmax
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "attention_decode_paged",
     "attention_output",
     "attention_scores",
+    "attention_step_paged",
     "document_starts",
     "flash_attention",
     "flash_attention_backward",
@@ -30,6 +32,7 @@ ROUNDINGS = {
     "attention_decode": 8,
     "flash_attention_paged": 8,
     "attention_decode_paged": 8,
+    "attention_step_paged": 11,
 }
 
 
@@ -183,3 +186,26 @@ def attention_decode_paged(
             k, v = (rows.astype(q.dtype) for rows in pages)
             out[b] = flash_attention(q[b : b + 1], k, v, batch=1, scale=scale, causal=0)["out"][0]
     return {"out": out}
+
+
+def attention_step_paged(
+    q: Array,
+    k: Array,
+    v: Array,
+    cosine: Array,
+    sine: Array,
+    positions: Array,
+    lengths: Array,
+    page_table: Array,
+    k_pages: Array,
+    v_pages: Array,
+    scale: float,
+    layout: int,
+    format: int,
+) -> Outputs:
+    """A decoding step: rope_qk, kv_append_paged of one token a sequence, then attention_decode_paged."""
+    turned = rope_qk(q, k, cosine, sine, positions, layout)
+    each = np.arange(len(q) + 1)
+    pages = kv_append_paged(turned["k"], v, each, lengths, page_table, k_pages, v_pages, format)
+    seen = pages["k_pages"], pages["v_pages"], lengths, page_table
+    return {**pages, **attention_decode_paged(turned["q"], *seen, k.shape[1], scale, format)}

@@ -74,6 +74,14 @@ def cases():
             label += f"-length{max(lengths)}"
             sizes = storage, lengths, None, heads, kv_heads, head_dim, extra, 0
             yield case("attention_decode_paged", label, paged, dtype, *sizes)
+        for storage, heads, kv_heads, head_dim, extra, layout, lengths in (
+            ("bf16", 2, 1, 8, 3, 1, [3]),
+            ("f16", 1, 1, 8, 0, 0, [129]),
+            ("q8_0", 2, 1, 32, 0, 0, [9]),
+        )[: 3 if dtype == "f32" else 1]:  # pages are large
+            label = f"{storage}-heads{heads}-{kv_heads}-dim{head_dim}-ld{extra}-layout{layout}-length{lengths[0]}"
+            sizes = storage, lengths, heads, kv_heads, head_dim, extra, layout
+            yield case("attention_step_paged", label, step_paged, dtype, *sizes)
 
 
 def of_shape(dtype, batch, q_len, kv_len, heads, kv_heads, head_dim, causal, sharp=1, extras=None):
@@ -198,4 +206,23 @@ def paged(d, storage, lengths, fresh, heads, kv_heads, head_dim, extra, spare):
         "ld_q": heads * head_dim + extra,
         "scale": float(np.float32(head_dim**-0.5)),
         "format": STORAGE[storage],
+    }
+
+
+def step_paged(d, storage, lengths, heads, kv_heads, head_dim, extra, layout):
+    """As ``paged``, with the last row of each sequence still to come. Quarters of a turn make no rounding: what is
+    stored, whole numbers in blocks, can be told to the bit."""
+    batch = len(lengths)
+    args = paged(d, storage, lengths, None, heads, kv_heads, head_dim, extra, 0)
+    turn = d.integers(batch + 2, head_dim // 2, high=4)
+    k, v = (d.bell(batch, kv_heads, head_dim) for _ in "kv")
+    return {
+        **args,
+        "k": k,
+        "v": v,
+        "cosine": np.array([1, 0, -1, 0])[turn],
+        "sine": np.array([0, 1, 0, -1])[turn],
+        "positions": d.integers(batch, high=batch + 2),
+        "ld_kv": kv_heads * head_dim + 2 * extra,
+        "layout": layout,
     }

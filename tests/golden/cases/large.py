@@ -162,6 +162,11 @@ def prefilled(d, dtype, storage, heads, kv_heads, head_dim, extra, lengths, fres
     return attention.paged(d, storage, lengths, fresh, heads, kv_heads, head_dim, extra, 0)
 
 
+def stepped(d, dtype, storage, heads, kv_heads, head_dim, extra, lengths):
+    lengths = [max(length, 1) for length in lengths]
+    return attention.step_paged(d, storage, lengths, heads, kv_heads, head_dim, extra, len(lengths) % 2)
+
+
 def decoded(d, dtype, heads, kv_heads, head_dim, lengths):
     return attention.decode(d, lengths, max(lengths), heads, kv_heads, head_dim, 8)
 
@@ -220,6 +225,7 @@ TABLE = {
     "attention_decode": (decoded, DECODING),
     "flash_attention_paged": (prefilled, PREFILLING),
     "attention_decode_paged": (prefilled, PAGED),
+    "attention_step_paged": (stepped, PAGED),
     "kv_append": (cached, STORED),
     "kv_trim": (trimmed, ((0,), (1,), (7,), (12,), (20,))),
     "kv_append_paged": (appended, tuple((*sizes, storage) for sizes in APPENDED for storage in kvcache.STORAGE)),

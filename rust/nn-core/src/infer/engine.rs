@@ -468,15 +468,18 @@ impl Engine {
         let part = |first: usize, count: usize| qkv.narrow(1, first * dim, count * dim)?.view(&[tokens, count, dim]);
         let (q, k, v) = (part(0, heads)?, part(heads, kv_heads)?, part(heads + kv_heads, kv_heads)?);
         let (cosine, sine) = self.rope.tables(1)?;
-        kernels::rope_qk(&q, &k, &cosine, &sine, &inputs.positions, self.config.rope.layout)?;
+        let (positions, layout) = (&inputs.positions, self.config.rope.layout);
         let ((keys, values), format) = (self.cache.layer(number), self.cache.format());
         let (offsets, lengths, table) = (&inputs.offsets, &inputs.lengths, &inputs.table);
-        kernels::kv_append_paged(&k, &v, offsets, lengths, table, keys, values, format)?;
         let out = self.heads.narrow(0, 0, tokens)?;
         let scale = (1.0 / (dim as f64).sqrt()) as f32;
         if decode {
-            kernels::attention_decode_paged(&q, keys, values, lengths, table, &out, kv_heads, scale, format)?;
+            kernels::attention_step_paged(
+                &q, &k, &v, &cosine, &sine, positions, lengths, table, keys, values, &out, scale, layout, format,
+            )?;
         } else {
+            kernels::rope_qk(&q, &k, &cosine, &sine, positions, layout)?;
+            kernels::kv_append_paged(&k, &v, offsets, lengths, table, keys, values, format)?;
             kernels::flash_attention_paged(&q, keys, values, offsets, lengths, table, &out, kv_heads, scale, format)?;
         }
         Ok(out.view(&[tokens, heads * dim])?)

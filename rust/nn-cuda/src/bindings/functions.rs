@@ -1316,6 +1316,40 @@ pub type cuda_attention_decode_paged = unsafe extern "C" fn(
     dtype: i32,
 ) -> i32;
 
+/// A layer's attention in a decoding step, in one call: rope_qk of one new query and key a sequence,
+/// kv_append_paged of the key and its value, then attention_decode_paged over the lengths\[b\] rows that sequence b
+/// has with them; the same bits as those three.
+///
+/// C: `int32_t cuda_attention_step_paged(nncuda_ctx *ctx, const void *q, const void *k, const void *v, const float *cosine, const float *sine, const int32_t *positions, const int32_t *lengths, const int32_t *page_table, void *k_pages, void *v_pages, void *out, int64_t batch, int64_t max_pages, int64_t pages, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t max_position, int64_t ld_q, int64_t ld_kv, int64_t page_bytes, float scale, int32_t layout, int32_t format, int32_t dtype);`
+pub type cuda_attention_step_paged = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    q: *const c_void,
+    k: *const c_void,
+    v: *const c_void,
+    cosine: *const f32,
+    sine: *const f32,
+    positions: *const i32,
+    lengths: *const i32,
+    page_table: *const i32,
+    k_pages: *mut c_void,
+    v_pages: *mut c_void,
+    out: *mut c_void,
+    batch: i64,
+    max_pages: i64,
+    pages: i64,
+    heads: i64,
+    kv_heads: i64,
+    head_dim: i64,
+    max_position: i64,
+    ld_q: i64,
+    ld_kv: i64,
+    page_bytes: i64,
+    scale: f32,
+    layout: i32,
+    format: i32,
+    dtype: i32,
+) -> i32;
+
 /// Appends the keys and values of new tokens to each sequence's cache, at rows starts\[b\] .. starts\[b\]+len-1.
 ///
 /// C: `int32_t cuda_kv_append(nncuda_ctx *ctx, const void *k, const void *v, const int32_t *starts, void *k_cache, void *v_cache, int64_t batch, int64_t len, int64_t capacity, int64_t kv_heads, int64_t head_dim, int64_t ld_kv, int32_t dtype);`

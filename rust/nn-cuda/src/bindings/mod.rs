@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "26b64ba032c65ccb1ea6ce653dfe45fe30b3ef87e159c7b09ecddc508c895f6c";
+pub const HEADER_SHA256: &str = "2a32de6c5d45d3aac11b2bab9cd95999702166846cefb103541e3bf18446954b";

@@ -6,7 +6,7 @@ use crate::catalogue::{Kernel, Parameter};
 use crate::generated::checked;
 
 /// Every kernel, in the header's order.
-pub static KERNELS: [Kernel; 89] = [
+pub static KERNELS: [Kernel; 90] = [
     Kernel {
         name: "silu",
         parameters: &[
@@ -622,6 +622,37 @@ pub static KERNELS: [Kernel; 89] = [
             Parameter::dtype("dtype"),
         ],
         call: checked::attention_decode_paged,
+    },
+    Kernel {
+        name: "attention_step_paged",
+        parameters: &[
+            Parameter::tensor("q", "dtype", "[batch:ld_q, heads, head_dim]", "ld_q"),
+            Parameter::tensor("k", "dtype", "[batch:ld_kv, kv_heads, head_dim]", "ld_kv"),
+            Parameter::tensor("v", "dtype", "[batch:ld_kv, kv_heads, head_dim]", "ld_kv"),
+            Parameter::tensor("cosine", "f32", "[max_position, head_dim/2]", ""),
+            Parameter::tensor("sine", "f32", "[max_position, head_dim/2]", ""),
+            Parameter::tensor("positions", "i32", "[batch]", ""),
+            Parameter::tensor("lengths", "i32", "[batch]", ""),
+            Parameter::tensor("page_table", "i32", "[batch, max_pages]", ""),
+            Parameter::tensor("k_pages", "u8", "[pages, page_bytes]", ""),
+            Parameter::tensor("v_pages", "u8", "[pages, page_bytes]", ""),
+            Parameter::tensor("out", "dtype", "[batch, heads, head_dim]", ""),
+            Parameter::integer("batch"),
+            Parameter::integer("max_pages"),
+            Parameter::integer("pages"),
+            Parameter::integer("heads"),
+            Parameter::integer("kv_heads"),
+            Parameter::integer("head_dim"),
+            Parameter::integer("max_position"),
+            Parameter::integer("ld_q"),
+            Parameter::integer("ld_kv"),
+            Parameter::integer("page_bytes"),
+            Parameter::float("scale"),
+            Parameter::integer("layout"),
+            Parameter::integer("format"),
+            Parameter::dtype("dtype"),
+        ],
+        call: checked::attention_step_paged,
     },
     Kernel {
         name: "kv_append",

@@ -347,6 +347,25 @@ pub(super) fn attention_decode_paged(arguments: &[Argument<'_>]) -> Result<()> {
     )
 }
 
+pub(super) fn attention_step_paged(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::attention_step_paged(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+        arguments[5].tensor()?,
+        arguments[6].tensor()?,
+        arguments[7].tensor()?,
+        arguments[8].tensor()?,
+        arguments[9].tensor()?,
+        arguments[10].tensor()?,
+        arguments[21].float()?,
+        arguments[22].choice(RopeLayout::from_code)?,
+        arguments[23].choice(Format::from_code)?,
+    )
+}
+
 pub(super) fn kv_append(arguments: &[Argument<'_>]) -> Result<()> {
     kernels::kv_append(
         arguments[0].tensor()?,

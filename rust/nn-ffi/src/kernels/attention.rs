@@ -9,7 +9,7 @@
 #![allow(clippy::too_many_arguments, reason = "the arguments are those of the C function")]
 
 use crate::call::{Call, Sizes, named, plus, pointer, tensor, times};
-use crate::{DType, Format, Result, Tensor};
+use crate::{DType, Format, Result, RopeLayout, Tensor};
 
 /// Scores: s = scale \* q \* k^T, with -inf where `causal` hides the key.
 ///
@@ -715,6 +715,161 @@ pub fn attention_decode_paged(
         Some(v_pages.tensor),
         Some(lengths.tensor),
         Some(page_table.tensor),
+        Some(out.tensor),
+    ];
+    call.finish(status, &tensors)
+}
+
+/// A layer's attention in a decoding step, in one call: rope_qk of one new query and key a sequence,
+/// kv_append_paged of the key and its value, then attention_decode_paged over the lengths\[b\] rows that sequence b
+/// has with them; the same bits as those three.
+///
+/// q and k stay as they are. Two sequences must not write to the same row, nor one see a row that another writes:
+/// that is the caller's duty, and what they give otherwise is open. (Su et al. 2021, "RoFormer"; Kwon et al. 2023,
+/// "PagedAttention"; Dao et al. 2023, "Flash-Decoding")
+///
+/// # Arguments
+///
+/// - `q`: of `dtype` `[batch:ld_q, heads, head_dim]`, queries, not yet rotated
+/// - `k`: of `dtype` `[batch:ld_kv, kv_heads, head_dim]`, new keys, not yet rotated
+/// - `v`: of `dtype` `[batch:ld_kv, kv_heads, head_dim]`, new values
+/// - `cosine`: f32 `[max_position, head_dim/2]`, from rope_freqs
+/// - `sine`: f32 `[max_position, head_dim/2]`, from rope_freqs
+/// - `positions`: i32 `[batch]`, rows of the tables, 0 .. max_position-1
+/// - `lengths`: i32 `[batch]`, rows of each sequence's cache, the new one included, 1 .. 128 \* max_pages
+/// - `page_table`: i32 `[batch, max_pages]`, pages of each sequence, 0 .. pages-1 as far as its rows reach; others
+///   are not read
+/// - `k_pages`: u8 `[pages, page_bytes]`, keys; a page is \[kv_heads, 128, head_dim\], each row of head_dim in
+///   `format`; read and overwritten
+/// - `v_pages`: u8 `[pages, page_bytes]`, values, laid out as the keys; read and overwritten
+/// - `out`: of `dtype` `[batch, heads, head_dim]`, output; overwritten
+/// - `scale`: factor of the products; must be finite
+/// - `layout`: NNCUDA_ROPE_\*
+/// - `format`: NNCUDA_FORMAT_\*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn attention_step_paged(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    cosine: &Tensor,
+    sine: &Tensor,
+    positions: &Tensor,
+    lengths: &Tensor,
+    page_table: &Tensor,
+    k_pages: &Tensor,
+    v_pages: &Tensor,
+    out: &Tensor,
+    scale: f32,
+    layout: RopeLayout,
+    format: Format,
+) -> Result<()> {
+    let call = Call::new("cuda_attention_step_paged", q);
+    let q = call.strided::<3>("q", "[batch:ld_q, heads, head_dim]", q)?;
+    let k = call.strided::<3>("k", "[batch:ld_kv, kv_heads, head_dim]", k)?;
+    let v = call.strided::<3>("v", "[batch:ld_kv, kv_heads, head_dim]", v)?;
+    let cosine = call.dense::<2>("cosine", "[max_position, head_dim/2]", cosine)?.of(DType::F32)?;
+    let sine = call.dense::<2>("sine", "[max_position, head_dim/2]", sine)?.of(DType::F32)?;
+    let positions = call.dense::<1>("positions", "[batch]", positions)?.of(DType::I32)?;
+    let lengths = call.dense::<1>("lengths", "[batch]", lengths)?.of(DType::I32)?;
+    let page_table = call.dense::<2>("page_table", "[batch, max_pages]", page_table)?.of(DType::I32)?;
+    let k_pages = call.dense::<2>("k_pages", "[pages, page_bytes]", k_pages)?.of(DType::U8)?;
+    let v_pages = call.dense::<2>("v_pages", "[pages, page_bytes]", v_pages)?.of(DType::U8)?;
+    let out = call.dense::<3>("out", "[batch, heads, head_dim]", out)?;
+    call.same(&[Some(q.named()), Some(out.named())])?;
+    call.same(&[Some(k.named()), Some(v.named())])?;
+    call.same(&[Some(cosine.named()), Some(sine.named())])?;
+    call.same(&[Some(positions.named()), Some(lengths.named())])?;
+    call.same(&[Some(k_pages.named()), Some(v_pages.named())])?;
+    call.folds("batch", &[Some(q.named()), Some(k.named()), Some(positions.named()), Some(page_table.named())])?;
+    let batch = q.dims[0];
+    let heads = q.dims[1];
+    let head_dim = q.dims[2];
+    let kv_heads = k.dims[1];
+    let max_position = cosine.dims[0];
+    let max_pages = page_table.dims[1];
+    let pages = k_pages.dims[0];
+    let page_bytes = k_pages.dims[1];
+    const SIZES: [(&str, &str); 8] = [
+        ("batch", "from q"),
+        ("heads", "from q"),
+        ("head_dim", "from q"),
+        ("kv_heads", "from k"),
+        ("max_position", "from cosine"),
+        ("max_pages", "from page_table"),
+        ("pages", "from k_pages"),
+        ("page_bytes", "from k_pages"),
+    ];
+    let sizes = Sizes { names: &SIZES, values: &[
+        batch,
+        heads,
+        head_dim,
+        kv_heads,
+        max_position,
+        max_pages,
+        pages,
+        page_bytes,
+    ] };
+    k.expect([batch, kv_heads, head_dim], sizes)?;
+    v.expect([batch, kv_heads, head_dim], sizes)?;
+    cosine.expect([max_position, head_dim / 2], sizes)?;
+    sine.expect([max_position, head_dim / 2], sizes)?;
+    positions.expect([batch], sizes)?;
+    lengths.expect([batch], sizes)?;
+    page_table.expect([batch, max_pages], sizes)?;
+    v_pages.expect([pages, page_bytes], sizes)?;
+    out.expect([batch, heads, head_dim], sizes)?;
+    let dtype = q.dtype();
+    k.same(dtype, "q")?;
+    v.same(dtype, "q")?;
+    out.same(dtype, "q")?;
+    let ld_q = call.stride(&[q.rows()])?;
+    let ld_kv = call.stride(&[k.rows(), v.rows()])?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_attention_step_paged)(
+            call.handle(),
+            q.pointer(),
+            k.pointer(),
+            v.pointer(),
+            cosine.pointer().cast(),
+            sine.pointer().cast(),
+            positions.pointer().cast(),
+            lengths.pointer().cast(),
+            page_table.pointer().cast(),
+            k_pages.pointer(),
+            v_pages.pointer(),
+            out.pointer(),
+            batch as i64,
+            max_pages as i64,
+            pages as i64,
+            heads as i64,
+            kv_heads as i64,
+            head_dim as i64,
+            max_position as i64,
+            ld_q as i64,
+            ld_kv as i64,
+            page_bytes as i64,
+            scale,
+            layout as i32,
+            format as i32,
+            dtype.code(),
+        )
+    };
+    let tensors = [
+        Some(q.tensor),
+        Some(k.tensor),
+        Some(v.tensor),
+        Some(cosine.tensor),
+        Some(sine.tensor),
+        Some(positions.tensor),
+        Some(lengths.tensor),
+        Some(page_table.tensor),
+        Some(k_pages.tensor),
+        Some(v_pages.tensor),
         Some(out.tensor),
     ];
     call.finish(status, &tensors)

@@ -69,6 +69,8 @@ template <class T> unsigned __match_any_sync(unsigned mask, T value, nn_site sit
 
 /* ---- memory. Templates, so that the compiler's check of alignment sees the type. */
 template <class T> inline T __ldg(const T *p) { return *p; }
+template <class T> inline T __ldcg(const T *p) { return *p; }
+inline void __threadfence() {} /* one thread runs at a time */
 inline size_t __cvta_generic_to_shared(const void *p) { return (size_t)p; }
 inline size_t __cvta_generic_to_global(const void *p) { return (size_t)p; }
 
