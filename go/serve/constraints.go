@@ -91,26 +91,45 @@ func (f *textFormats) ofCalls(
 	if !wanted.enforced() {
 		return nil, nil
 	}
+	// All that can be refused at once is, before anything takes time; the schemas by their names.
+	type part struct {
+		field      string
+		value      any
+		name, text string
+	}
+	var parts []part
 	for at := range wanted.offered {
 		one := wanted.offered[at]
 		if wanted.named != nil && wanted.named != &wanted.offered[at] || !wanted.enforces(one) {
 			continue
 		}
 		function := fmt.Sprintf("tools[%d].function", at)
-		field, value := function+".strict", any(true)
+		found := part{function + ".strict", true, function + ".parameters", grammar.SchemaText(argumentsSchema(one, true))}
 		if wanted.choice != "auto" {
-			field, value = "tool_choice", choice
+			found.field, found.value = "tool_choice", choice
 		}
-		_, err := f.made(field, value, function+".parameters", func(from *grammar.Grammars) (*grammar.Grammar, error) {
-			return from.JSONSchema(argumentsSchema(one, true))
+		parts = append(parts, found)
+	}
+	parts = append(parts, part{"tools", nil, "tools", callGrammar(wanted, form, marks)})
+	for _, one := range parts {
+		_, err := f.made(one.field, one.value, one.name, func(*grammar.Grammars) (*grammar.Grammar, error) {
+			return nil, grammar.Check(one.text)
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	return f.made("tools", nil, "tools", func(from *grammar.Grammars) (*grammar.Grammar, error) {
-		return from.LLGuidance(callGrammar(wanted, form, marks))
-	})
+	var last *grammar.Grammar
+	for _, one := range parts {
+		var err error
+		last, err = f.made(one.field, one.value, one.name, func(from *grammar.Grammars) (*grammar.Grammar, error) {
+			return from.LLGuidance(one.text)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return last, nil
 }
 
 // built is the grammar of the schema that stands at a place within a field of that value.

@@ -127,7 +127,9 @@ def unenforceable() -> list[Any]:
         {"minimum": 3, "maximum": 2, "type": "integer"}, {"enum": []}, {"type": "array", "uniqueItems": True},
         {"minimum": 1e400}, {"minimum": 10**30, "maximum": -(10**30), "type": "number"}, {"properties": []},
         {"not": {}, "x-guidance": {"lenient": True}}, {"$ref": "#"}, {"enum": list(range(5000))},
-        {"enum": [[{"a": number}] for number in range(1000)], "const": 3},
+        {"enum": [[{"a": number}] for number in range(1000)], "const": 3}, {"multipleOf": 9999991},
+        {"allOf": [{"multipleOf": 997}, {"multipleOf": 991}]}, {"pattern": "x", "enum": ["a"] * 2001},
+        {"patternProperties": {f"^{number:040}": {} for number in range(250)}},
     ]  # fmt: skip
 
 

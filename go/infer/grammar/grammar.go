@@ -106,13 +106,18 @@ func bytesOf(tokens tokenizer.TextTokenizer, id int32) ([]byte, error) {
 // JSONSchema is JSON of a schema, with at most 32 spaces and line ends between its parts. It takes up to a second, usually
 // milliseconds. An [*Error] says which part of the schema cannot be enforced.
 func (g *Grammars) JSONSchema(schema *formats.Object) (*Grammar, error) {
+	return g.LLGuidance(SchemaText(schema))
+}
+
+// SchemaText is a schema as [Grammars.LLGuidance] takes it.
+func SchemaText(schema *formats.Object) string {
 	whole := formats.NewObject()
 	whole.Update(schema)
 	whole.Set(options, formats.NewObject("whitespace_pattern", Spaces))
-	return g.LLGuidance(string(formats.AppendJSON(nil, formats.NewObject("grammars", []any{
+	return string(formats.AppendJSON(nil, formats.NewObject("grammars", []any{
 		formats.NewObject("lark_grammar", NoForcing+"start: @schema"),
 		formats.NewObject("name", "schema", "json_schema", whole),
-	}))))
+	})))
 }
 
 // LLGuidance is a grammar in llguidance's own words: its variant of Lark, or a JSON list of such grammars and JSON schemas.
@@ -122,8 +127,8 @@ func (g *Grammars) LLGuidance(text string) (*Grammar, error) {
 	if strings.ContainsRune(text, 0) {
 		return nil, &Error{"the grammar has a character U+0000"}
 	}
-	if strings.HasPrefix(text, "{") && formats.JSONMarksOf([]byte(text)) > mostMarks {
-		return nil, &Error{fmt.Sprintf("it has more than %d brackets, commas and colons", mostMarks)}
+	if err := Check(text); err != nil {
+		return nil, err
 	}
 	given := C.CString(text)
 	defer C.free(unsafe.Pointer(given))
@@ -141,6 +146,32 @@ func (g *Grammars) LLGuidance(text string) (*Grammar, error) {
 	made := &Grammar{matcher}
 	runtime.AddCleanup(made, freeMatcher, matcher)
 	return made, nil
+}
+
+// Check is an [*Error] when a list of grammars has schemas that together could keep llguidance busy.
+func Check(text string) error {
+	if !strings.HasPrefix(text, "{") {
+		return nil
+	}
+	if formats.JSONMarksOf([]byte(text)) > mostMarks {
+		return &Error{fmt.Sprintf("it has more than %d brackets, commas and colons", mostMarks)}
+	}
+	value, err := formats.ParseJSON([]byte(text))
+	if err != nil {
+		return &Error{sentence(err.Error())}
+	}
+	whole, _ := value.(*formats.Object)
+	if whole == nil {
+		return nil
+	}
+	grammars, _ := whole.Get("grammars").([]any)
+	var schemas []any
+	for _, one := range grammars {
+		if one, ok := one.(*formats.Object); ok && one.Has("json_schema") {
+			schemas = append(schemas, one.Get("json_schema"))
+		}
+	}
+	return checkCost(schemas)
 }
 
 func freeMatcher(matcher unsafe.Pointer) { C.nn_llg_free_matcher(matcher) }

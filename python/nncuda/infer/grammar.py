@@ -14,6 +14,7 @@ import numpy as np
 from ..formats.json_values import check_marks
 from ..tokenizer.token_bytes import AddedText
 from ..tokenizer.tokenizer import TextTokenizer
+from .schema_cost import check_cost
 
 #: Between the parts of a JSON text, as a regular expression: without a bound, a model could go on with spaces for ever.
 SPACES = r"[ \n\r\t]{0,32}"
@@ -52,26 +53,38 @@ class Grammars:
     def json_schema(self, schema: Mapping[str, Any]) -> Grammar:
         """JSON of a schema, with at most 32 spaces and line ends between its parts. It takes up to a second, usually
         milliseconds. GrammarError says which part of the schema cannot be enforced."""
-        return self.llguidance(
-            compact(
-                {
-                    "grammars": [
-                        {"lark_grammar": f"{NO_FORCING}start: @schema"},
-                        {"name": "schema", "json_schema": {**schema, _OPTIONS: {"whitespace_pattern": SPACES}}},
-                    ]
-                }
-            )
-        )
+        return self.llguidance(schema_text(schema))
 
     def llguidance(self, text: str) -> Grammar:
         """A grammar in llguidance's own words: its variant of Lark, or a JSON list of such grammars and JSON schemas.
         It begins with `NO_FORCING`, or the first one of the list does. GrammarError says what cannot be enforced."""
-        if text.startswith("{"):
-            try:
-                check_marks(text.encode(), MOST_MARKS)
-            except ValueError as error:
-                raise GrammarError(str(error)) from None
+        check_grammar(text)
         return Grammar(self._tokenizer, text)
+
+
+def schema_text(schema: Mapping[str, Any]) -> str:
+    """A schema as `Grammars.llguidance` takes it."""
+    return compact(
+        {
+            "grammars": [
+                {"lark_grammar": f"{NO_FORCING}start: @schema"},
+                {"name": "schema", "json_schema": {**schema, _OPTIONS: {"whitespace_pattern": SPACES}}},
+            ]
+        }
+    )
+
+
+def check_grammar(text: str) -> None:
+    """GrammarError when a list of grammars has schemas that together could keep llguidance busy. Without one, it is the
+    size of the text that bounds the time."""
+    if not text.startswith("{"):
+        return
+    try:
+        check_marks(text.encode(), MOST_MARKS)
+        grammars = json.loads(text)["grammars"]
+        check_cost([grammar["json_schema"] for grammar in grammars if "json_schema" in grammar])
+    except ValueError as error:
+        raise GrammarError(str(error)) from None
 
 
 class Grammar:

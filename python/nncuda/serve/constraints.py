@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from ..infer import LanguageModel
-from ..infer.grammar import Grammar, GrammarError, Grammars
+from ..infer.grammar import Grammar, GrammarError, Grammars, check_grammar, schema_text
 from .api import WORDS, ApiError, quoted
 from .call_grammars import arguments_schema, call_grammar
 from .tool_calls import CallForm
@@ -19,6 +19,7 @@ from .tools import Tools
 _FIELD, _TEXT = "response_format", "text.format"
 _SCHEMA_KEYS = ("name", "description", "schema", "strict")
 _JSON = {"type": "object"}
+_Made = TypeVar("_Made")
 
 
 class Formats:
@@ -57,12 +58,18 @@ class Formats:
         control tokens. ApiError where parameters cannot be enforced."""
         if not tools.enforced:
             return None
-        for number, tool in enumerate(tools.offered):
-            if tool in tools.callable and tools.enforces(tool):
-                name = f"tools[{number}].function.parameters"
-                schema = arguments_schema(tool, True)
-                self._made(functools.partial(self._grammars.json_schema, schema), name)
-        return self._made(lambda: self._grammars.llguidance(call_grammar(tools, form, marks)), "tools")
+        schemas = {
+            f"tools[{number}].function.parameters": schema_text(arguments_schema(tool, True))
+            for number, tool in enumerate(tools.offered)
+            if tool in tools.callable and tools.enforces(tool)
+        }
+        whole = call_grammar(tools, form, marks)
+        # All that can be refused at once is, before anything takes time; the schemas by their names.
+        for name, text in {**schemas, "tools": whole}.items():
+            self._made(functools.partial(check_grammar, text), name)
+        for name, text in schemas.items():
+            self._made(functools.partial(self._grammars.llguidance, text), name)
+        return self._made(lambda: self._grammars.llguidance(whole), "tools")
 
     def _built(self, schema: dict[str, Any], field: str, place: str) -> Grammar:
         """The grammar of the schema that stands at a place within a field."""
@@ -70,7 +77,7 @@ class Formats:
             raise ApiError("no_tokenizer", field, name=field)
         return self._made(lambda: self._grammars.json_schema(schema), f"{place}.schema")
 
-    def _made(self, make: Callable[[], Grammar], name: str) -> Grammar:
+    def _made(self, make: Callable[[], _Made], name: str) -> _Made:
         """ApiError for a grammar that cannot be enforced; `name` is what it is made of."""
         try:
             return make()

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use nn_core::Error;
 use nn_core::format::{Table, Value};
-use nn_core::infer::{Grammar, Grammars, LanguageModel};
+use nn_core::infer::{Grammar, Grammars, LanguageModel, check_grammar, schema_text};
 
 use super::api::{API, ApiError};
 use super::call_grammars::{arguments_schema, call_grammar};
@@ -70,11 +70,20 @@ impl Formats {
         if tools.enforced().next().is_none() {
             return Ok(None);
         }
-        for (number, tool) in tools.enforced() {
-            let name = format!("tools[{number}].function.parameters");
-            self.made("tools", &name, |grammars| grammars.json_schema(&arguments_schema(tool, true)))?;
+        let schemas = tools.enforced().map(|(number, tool)| {
+            (format!("tools[{number}].function.parameters"), schema_text(&arguments_schema(tool, true)))
+        });
+        let parts: Vec<(String, String)> =
+            schemas.chain([("tools".to_owned(), call_grammar(tools, form, marks))]).collect();
+        // All that can be refused at once is, before anything takes time; the schemas by their names.
+        for (name, text) in &parts {
+            check_grammar(text).map_err(|why| ApiError::named("bad_schema", name, &[("why", &why)]))?;
         }
-        self.made("tools", "tools", |grammars| grammars.llguidance(&call_grammar(tools, form, marks))).map(Some)
+        let mut last = None;
+        for (name, text) in &parts {
+            last = Some(self.made("tools", name, |grammars| grammars.llguidance(text))?);
+        }
+        Ok(last)
     }
 
     /// The grammar of a format without a schema.

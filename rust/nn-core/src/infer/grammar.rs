@@ -9,8 +9,9 @@ use llguidance::toktrie::{ApproximateTokEnv, TokEnv, TokRxInfo, TokTrie};
 use llguidance::{Matcher, ParserFactory, panic_utils};
 
 use super::constraint::Constraint;
+use super::schema_cost::check_cost;
 use crate::error::{Error, Result};
-use crate::format::json::check_marks;
+use crate::format::json::{check_marks, parse_json};
 use crate::format::{Table, Value, write_json};
 use crate::tokenizer::TextTokenizer;
 
@@ -81,12 +82,7 @@ impl Grammars {
     ///
     /// [`Error::Value`] that says which part of the schema cannot be enforced.
     pub fn json_schema(&self, schema: &Table) -> Result<Grammar> {
-        let mut schema = schema.clone();
-        schema.set(OPTIONS, Table::from([("whitespace_pattern", SPACES.into())]));
-        let start = Table::from([("lark_grammar", format!("{NO_FORCING}start: @schema").into())]);
-        let schema = Table::from([("name", "schema".into()), ("json_schema", schema.into())]);
-        let both = Table::from([("grammars", Value::List(vec![start.into(), schema.into()]))]);
-        self.llguidance(&write_json(&both.into()))
+        self.llguidance(&schema_text(schema))
     }
 
     /// A grammar in llguidance's own words: its variant of Lark, or a JSON list of such grammars and JSON schemas. It should
@@ -96,9 +92,7 @@ impl Grammars {
     ///
     /// [`Error::Value`] that says what cannot be enforced.
     pub fn llguidance(&self, text: &str) -> Result<Grammar> {
-        if text.starts_with('{') {
-            check_marks(text.as_bytes(), MOST_MARKS).map_err(Error::Value)?;
-        }
+        check_grammar(text)?;
         let made = panic_utils::catch_unwind(std::panic::AssertUnwindSafe(|| {
             self.factory.create_parser(TopLevelGrammar::from_lark_or_grammar_list(text)?)
         }));
@@ -111,6 +105,34 @@ impl Grammars {
             Some(problem) => Err(failed(&problem)),
         }
     }
+}
+
+/// A schema as [`Grammars::llguidance`] takes it.
+pub fn schema_text(schema: &Table) -> String {
+    let mut schema = schema.clone();
+    schema.set(OPTIONS, Table::from([("whitespace_pattern", SPACES.into())]));
+    let start = Table::from([("lark_grammar", format!("{NO_FORCING}start: @schema").into())]);
+    let schema = Table::from([("name", "schema".into()), ("json_schema", schema.into())]);
+    write_json(&Table::from([("grammars", Value::List(vec![start.into(), schema.into()]))]).into())
+}
+
+/// That a list of grammars has no schemas that together could keep llguidance busy.
+///
+/// # Errors
+///
+/// [`Error::Value`] that says which limit they are beyond.
+pub fn check_grammar(text: &str) -> Result<()> {
+    if !text.starts_with('{') {
+        return Ok(());
+    }
+    check_marks(text.as_bytes(), MOST_MARKS).map_err(Error::Value)?;
+    let whole = parse_json(text.as_bytes()).map_err(|problem| failed(&problem))?;
+    let Some(Value::List(grammars)) = whole.as_table().and_then(|whole| whole.get("grammars")) else {
+        return Ok(());
+    };
+    let schemas: Vec<&Value> =
+        grammars.iter().filter_map(|one| one.as_table().and_then(|one| one.get("json_schema"))).collect();
+    check_cost(&schemas).map_err(Error::Value)
 }
 
 impl Grammar {

@@ -17,6 +17,8 @@ mod language_model;
 mod paged_cache;
 mod sampling;
 mod scheduler;
+#[cfg(feature = "grammar")]
+mod schema_cost;
 mod scores;
 mod stored_layers;
 mod ternary_layers;
@@ -33,7 +35,7 @@ pub(crate) use drawing::{Drawing, RowSampler};
 pub use engine::{Engine, EngineOptions, USUAL_CONTEXT};
 pub use events::{Admission, Canceller, Event, EventStream, Finish, Generation};
 #[cfg(feature = "grammar")]
-pub use grammar::{Grammar, GrammarConstraint, Grammars, NO_FORCING, SPACES};
+pub use grammar::{Grammar, GrammarConstraint, Grammars, NO_FORCING, SPACES, check_grammar, schema_text};
 pub use language_model::{GenerateOptions, LanguageModel, PLAIN_STOPS, Prompt};
 pub use paged_cache::{CacheFormat, CacheSizes, CachedSequence, PAGE, PagedCache};
 pub use sampling::Sampling;
