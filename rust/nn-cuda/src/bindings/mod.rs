@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "5770aa716f6753cde1f8cef6b67e5dde1516016c2c6afbcbd39298fef588ab06";
+pub const HEADER_SHA256: &str = "c25f2dd057c8aade07d7b8eb8c9f156a317317a979a510ea5c7ae70bd3365226";
