@@ -32,7 +32,7 @@ __device__ __forceinline__ void nn_turn_wait(const uint32_t *number, uint32_t tu
 }
 
 /* Raises the number to `turn`, unless it is larger, after what this thread did and waited for. red.release,
- * PTX 9.7.13.7. sm_90+. */
+ * PTX 9.7.13.6. sm_90+. */
 __device__ __forceinline__ void nn_turn_raise(uint32_t *number, uint32_t turn) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("fence.proxy.async;\n"
