@@ -138,7 +138,10 @@ enum {
   NNCUDA_CTX_TF32 = 8,         /* 1 allows f32 products on a GPU to round their factors to tf32, 10 bits; default 0 */
   NNCUDA_CTX_MEASURING = 9,    /* 1 when the context runs nothing (nncuda_ctx_create_measuring): its memory cannot be read */
   NNCUDA_CTX_MULTIPROCESSORS = 10, /* of the GPU; 0 on the CPU engine */
-  NNCUDA_CTX_BYTES_HELD = 11   /* BYTES_PEAK in the pages that the device gives at once; on the CPU engine BYTES_PEAK */
+  NNCUDA_CTX_BYTES_HELD = 11,  /* BYTES_PEAK in the pages that the device gives at once; on the CPU engine BYTES_PEAK */
+  NNCUDA_CTX_TWO_PARTS = 12    /* 1 has flash_attention_backward in 16 bits multiply probabilities and their gradients as
+                                  two 16-bit numbers each on every GPU, where it else does so on Hopper only below 512
+                                  keys; default 0 */
 };
 
 /* What nncuda_memcpy moves. On the CPU engine all three are a copy. */

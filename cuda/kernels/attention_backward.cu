@@ -139,7 +139,7 @@ static int32_t backward_by_dim(nncuda_ctx *ctx, const nn_flash_backward &a, cons
   }
   if (space.wgmma) {
     bool done = false;
-    const bool both = a.sizes.kv_len < NN_BACKWARD_ONE_PART_KEYS;
+    const bool both = a.sizes.kv_len < NN_BACKWARD_ONE_PART_KEYS || nn_gpu_two_parts(ctx);
     const int32_t status = dim <= 64 ? both ? backward_wgmma<T, 64, 2>(ctx, a, space, dtype, &done)
                                             : backward_wgmma<T, 64, 1>(ctx, a, space, dtype, &done)
                            : both ? backward_wgmma<T, 128, 2>(ctx, a, space, dtype, &done)

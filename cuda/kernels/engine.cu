@@ -23,6 +23,7 @@ cudaStream_t nn_gpu_stream(nncuda_ctx *ctx) { return nn_gpu_of(ctx)->stream; }
 int32_t nn_gpu_arch(nncuda_ctx *ctx) { return ctx->machine.isa; }
 int32_t nn_gpu_sms(nncuda_ctx *ctx) { return ctx->machine.sms; }
 int32_t nn_gpu_tf32(nncuda_ctx *ctx) { return ctx->machine.tf32; }
+int32_t nn_gpu_two_parts(nncuda_ctx *ctx) { return ctx->machine.two_parts; }
 nn_fault *nn_gpu_fault(nncuda_ctx *ctx) { return nn_gpu_of(ctx)->fault; }
 unsigned *nn_gpu_arrivals(nncuda_ctx *ctx) { return nn_gpu_of(ctx)->arrivals; }
 const char *nn_gpu_function(nncuda_ctx *ctx) { return ctx->function; }

@@ -32,7 +32,7 @@ __device__ __forceinline__ void nn_turn_wait(const uint32_t *number, uint32_t tu
 }
 
 /* Raises the number to `turn`, unless it is larger, after what this thread did and waited for. red.release,
- * PTX 9.7.13.7. sm_90+. */
+ * PTX 9.7.13.6. sm_90+. */
 __device__ __forceinline__ void nn_turn_raise(uint32_t *number, uint32_t turn) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("fence.proxy.async;\n"
@@ -58,7 +58,8 @@ __device__ __forceinline__ void nn_bulk_store(void *global, uint32_t shared, uin
 #endif
 }
 
-/* The same, adding f32 to f32, rounded to the nearest; subnormal numbers may count as zero. cp.reduce.async.bulk, PTX 9.7.9.25.4.2. sm_90+. */
+/* The same, adding f32 to f32, rounded to the nearest; subnormal numbers may count as zero. cp.reduce.async.bulk,
+ * PTX 9.7.9.25.4.2. sm_90+. */
 __device__ __forceinline__ void nn_bulk_add(float *global, uint32_t shared, uint32_t bytes) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(

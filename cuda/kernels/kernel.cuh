@@ -51,6 +51,8 @@ int32_t nn_gpu_arch(nncuda_ctx *ctx);
 int32_t nn_gpu_sms(nncuda_ctx *ctx);
 /* Whether f32 products may round their factors to tf32. */
 int32_t nn_gpu_tf32(nncuda_ctx *ctx);
+/* Whether attention's backward pass multiplies P and dS in two parts, however long a sequence is. */
+int32_t nn_gpu_two_parts(nncuda_ctx *ctx);
 nn_fault *nn_gpu_fault(nncuda_ctx *ctx);
 /* NN_ARRIVALS counters, for blocks that share a result: they are 0 when a kernel begins, and when it ends. */
 unsigned *nn_gpu_arrivals(nncuda_ctx *ctx);

@@ -9,11 +9,11 @@ static int32_t synchronize(nncuda_ctx *ctx) {
 
 int32_t nncuda_ctx_synchronize(nncuda_ctx *ctx) { NN_INSIDE(ctx, synchronize(ctx)); }
 
-static int32_t known(int32_t attribute) { return attribute >= 0 && attribute <= NNCUDA_CTX_BYTES_HELD; }
+static int32_t known(int32_t attribute) { return attribute >= 0 && attribute <= NNCUDA_CTX_TWO_PARTS; }
 
 static int32_t fail_attribute(nncuda_ctx *ctx, int32_t attribute) {
   return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is %d; it must be one of NNCUDA_CTX_*, 0 to %d", attribute,
-                 NNCUDA_CTX_BYTES_HELD);
+                 NNCUDA_CTX_TWO_PARTS);
 }
 
 static int32_t get_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t *value) {
@@ -36,6 +36,7 @@ static int32_t get_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t *value)
       [NNCUDA_CTX_TF32] = ctx->machine.tf32,
       [NNCUDA_CTX_MEASURING] = ctx->engine->measures,
       [NNCUDA_CTX_MULTIPROCESSORS] = ctx->machine.sms,
+      [NNCUDA_CTX_TWO_PARTS] = ctx->machine.two_parts,
   };
   *value = values[attribute];
   return NNCUDA_SUCCESS;
@@ -43,6 +44,14 @@ static int32_t get_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t *value)
 
 int32_t nncuda_ctx_get(nncuda_ctx *ctx, int32_t attribute, int64_t *value) {
   NN_INSIDE(ctx, get_attribute(ctx, attribute, value));
+}
+
+static int32_t set_flag(nncuda_ctx *ctx, const char *name, int32_t *flag, int64_t value) {
+  if (value != 0 && value != 1) {
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "value is %lld; %s must be 0 or 1", (long long)value, name);
+  }
+  *flag = (int32_t)value;
+  return NNCUDA_SUCCESS;
 }
 
 static int32_t set_threads(nncuda_ctx *ctx, int64_t value) {
@@ -96,12 +105,9 @@ static int32_t set_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t value) 
     }
     return NNCUDA_SUCCESS;
   case NNCUDA_CTX_TF32:
-    if (value != 0 && value != 1) {
-      return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "value is %lld; NNCUDA_CTX_TF32 must be 0 or 1",
-                     (long long)value);
-    }
-    ctx->machine.tf32 = (int32_t)value;
-    return NNCUDA_SUCCESS;
+    return set_flag(ctx, "NNCUDA_CTX_TF32", &ctx->machine.tf32, value);
+  case NNCUDA_CTX_TWO_PARTS:
+    return set_flag(ctx, "NNCUDA_CTX_TWO_PARTS", &ctx->machine.two_parts, value);
   default:
     return known(attribute) ? nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is %d, which is read-only", attribute)
                             : fail_attribute(ctx, attribute);

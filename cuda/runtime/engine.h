@@ -47,10 +47,11 @@ typedef int32_t (*nn_kernel)(nncuda_ctx *ctx, const void *args);
 
 /* What a workspace may depend on besides the arguments. */
 typedef struct nn_machine {
-  int32_t isa;     /* NNCUDA_ISA_*; of a GPU its compute capability, 90 for 9.0 */
-  int32_t threads; /* of the CPU engine; 0 on a GPU */
-  int32_t sms;     /* multiprocessors of the GPU; 0 on the CPU */
-  int32_t tf32;    /* f32 products may round their factors to tf32 */
+  int32_t isa;       /* NNCUDA_ISA_*; of a GPU its compute capability, 90 for 9.0 */
+  int32_t threads;   /* of the CPU engine; 0 on a GPU */
+  int32_t sms;       /* multiprocessors of the GPU; 0 on the CPU */
+  int32_t tf32;      /* f32 products may round their factors to tf32 */
+  int32_t two_parts; /* attention's backward pass multiplies in two parts, however long a sequence is */
 } nn_machine;
 
 /*

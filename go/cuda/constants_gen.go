@@ -217,6 +217,11 @@ const (
 	// ctxBytesHeld is NNCUDA_CTX_BYTES_HELD: BYTES_PEAK in the pages that the device gives at once; on the CPU
 	// engine BYTES_PEAK.
 	ctxBytesHeld attribute = 11
+
+	// ctxTwoParts is NNCUDA_CTX_TWO_PARTS: 1 has flash_attention_backward in 16 bits multiply probabilities and
+	// their gradients as two 16-bit numbers each on every GPU, where it else does so on Hopper only below 512 keys;
+	// default 0.
+	ctxTwoParts attribute = 12
 )
 
 // copyKind is an enum of bindings.h. What nncuda_memcpy moves. On the CPU engine all three are a copy.

@@ -274,6 +274,17 @@ func (ctx *Context) TF32() (bool, error) {
 // SetTF32 allows or forbids tf32; see [Context.TF32].
 func (ctx *Context) SetTF32(allowed bool) error { return ctx.set(ctxTF32, int64(flag(allowed))) }
 
+// TwoParts says whether the backward pass of attention in 16 bits multiplies probabilities and their gradients as two
+// 16-bit numbers each on every GPU, however long a sequence is: on Hopper slower, and closer where few keys count; false
+// unless set.
+func (ctx *Context) TwoParts() (bool, error) {
+	value, err := ctx.get(ctxTwoParts)
+	return value != 0, err
+}
+
+// SetTwoParts asks for two parts or not; see [Context.TwoParts].
+func (ctx *Context) SetTwoParts(wanted bool) error { return ctx.set(ctxTwoParts, int64(flag(wanted))) }
+
 // BytesUsed is the bytes of buffers now.
 func (ctx *Context) BytesUsed() (int64, error) { return ctx.get(ctxBytesUsed) }
 

@@ -35,6 +35,15 @@ func TestContextAttributes(t *testing.T) {
 	if allowed, err := ctx.TF32(); err != nil || !allowed {
 		t.Errorf("tf32 %v (%v)", allowed, err)
 	}
+	if wanted, err := ctx.TwoParts(); err != nil || wanted {
+		t.Errorf("two parts %v (%v) unless set", wanted, err)
+	}
+	if err := ctx.SetTwoParts(true); err != nil {
+		t.Error(err)
+	}
+	if wanted, err := ctx.TwoParts(); err != nil || !wanted {
+		t.Errorf("two parts %v (%v)", wanted, err)
+	}
 	if free, total, err := ctx.MemoryInfo(); err != nil || free <= 0 || total < free {
 		t.Errorf("%d bytes free of %d (%v)", free, total, err)
 	}

@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "2a32de6c5d45d3aac11b2bab9cd95999702166846cefb103541e3bf18446954b"
+const HeaderSHA256 = "ec27dc9790e06aed35a2a729381c01b8aa68d726aa9a0d1493013a5a4cad0e19"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

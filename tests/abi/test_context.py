@@ -80,14 +80,16 @@ def test_attributes(context):
         context.fails(C.ERROR_INVALID_VALUE, "read-only", "nncuda_ctx_set", attribute, 1)
     for attribute in (C.CTX_BYTES_PEAK, C.CTX_BYTES_POOLED):
         context.fails(C.ERROR_INVALID_VALUE, "0", "nncuda_ctx_set", attribute, 1)
-    assert context.get(C.CTX_TF32) == 0
-    for allowed in (1, 0):
-        context.set(C.CTX_TF32, allowed)
-        assert context.get(C.CTX_TF32) == allowed
-    for allowed in (-1, 2):
-        context.fails(C.ERROR_INVALID_VALUE, "CTX_TF32", "nncuda_ctx_set", C.CTX_TF32, allowed)
+    for name in ("CTX_TF32", "CTX_TWO_PARTS"):
+        flag = getattr(C, name)
+        assert context.get(flag) == 0
+        for allowed in (1, 0):
+            context.set(flag, allowed)
+            assert context.get(flag) == allowed
+        for allowed in (-1, 2):
+            context.fails(C.ERROR_INVALID_VALUE, name, "nncuda_ctx_set", flag, allowed)
     value = ctypes.c_int64()
-    for attribute in (-1, 12, 1000):
+    for attribute in (-1, 13, 1000):
         context.fails(C.ERROR_INVALID_VALUE, "attribute", "nncuda_ctx_get", attribute, ctypes.byref(value))
         context.fails(C.ERROR_INVALID_VALUE, "attribute", "nncuda_ctx_set", attribute, 0)
     context.fails(C.ERROR_NULL_POINTER, "value", "nncuda_ctx_get", C.CTX_ISA, None)

@@ -232,6 +232,17 @@ class Context(DeviceBound):
         self._set("NNCUDA_CTX_TF32", int(allowed))
 
     @property
+    def two_parts(self) -> bool:
+        """Whether the backward pass of attention in 16 bits multiplies probabilities and their gradients as two 16-bit
+        numbers each on every GPU, however long a sequence is: on Hopper slower, and closer where few keys count; False
+        unless set."""
+        return bool(self._get("NNCUDA_CTX_TWO_PARTS"))
+
+    @two_parts.setter
+    def two_parts(self, wanted: bool) -> None:
+        self._set("NNCUDA_CTX_TWO_PARTS", int(wanted))
+
+    @property
     def multiprocessors(self) -> int:
         """Multiprocessors of the GPU; 0 on the CPU engine."""
         return self._get("NNCUDA_CTX_MULTIPROCESSORS")

@@ -299,6 +299,18 @@ impl Context {
         self.set(nn_cuda::NNCUDA_CTX_TF32, i64::from(allowed))
     }
 
+    /// Whether the backward pass of attention in 16 bits multiplies probabilities and their gradients as two 16-bit
+    /// numbers each on every GPU, however long a sequence is: on Hopper slower, and closer where few keys count. It does
+    /// not unless set.
+    pub fn two_parts(&self) -> Result<bool> {
+        Ok(self.get(nn_cuda::NNCUDA_CTX_TWO_PARTS)? != 0)
+    }
+
+    /// Asks for two parts or not.
+    pub fn set_two_parts(&self, wanted: bool) -> Result<()> {
+        self.set(nn_cuda::NNCUDA_CTX_TWO_PARTS, i64::from(wanted))
+    }
+
     /// Bytes of tensors now.
     pub fn bytes_used(&self) -> Result<usize> {
         self.count(nn_cuda::NNCUDA_CTX_BYTES_USED)

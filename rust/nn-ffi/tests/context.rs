@@ -36,6 +36,9 @@ fn attributes_are_read_and_set() -> Result<()> {
     assert_eq!((context.threads()?, context.isa()?), (3, Some(InstructionSet::Baseline)));
     assert_eq!(context.compute_capability()?, None);
     assert!(!context.tf32()?);
+    assert!(!context.two_parts()?);
+    context.set_two_parts(true)?;
+    assert!(context.two_parts()? && !context.tf32()?);
     let error = context.set_threads(100_000).expect_err("there are at most 256");
     assert_eq!(error.status(), Some(Status::InvalidValue));
     assert!(!context.device_text().is_empty());

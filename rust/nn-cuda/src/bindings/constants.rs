@@ -136,6 +136,9 @@ pub const NNCUDA_CTX_MEASURING: i32 = 9;
 pub const NNCUDA_CTX_MULTIPROCESSORS: i32 = 10;
 /// BYTES_PEAK in the pages that the device gives at once; on the CPU engine BYTES_PEAK
 pub const NNCUDA_CTX_BYTES_HELD: i32 = 11;
+/// 1 has flash_attention_backward in 16 bits multiply probabilities and their gradients as two 16-bit numbers each
+/// on every GPU, where it else does so on Hopper only below 512 keys; default 0
+pub const NNCUDA_CTX_TWO_PARTS: i32 = 12;
 
 // What nncuda_memcpy moves. On the CPU engine all three are a copy.
 /// 1.
