@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "5770aa716f6753cde1f8cef6b67e5dde1516016c2c6afbcbd39298fef588ab06"
+const HeaderSHA256 = "00268fbaa1c99ef355b4a3410e92367ff3b019737a134d88325c82e4d8c50ccb"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
