@@ -17,6 +17,8 @@ static inline void nn_check_row_bytes(nn_call *checked, const char *format_name,
       "NNCUDA_FORMAT_Q4_0 (10) to NNCUDA_FORMAT_Q6_K (17), or in a product NNCUDA_FORMAT_Q4_0_R16 (30), "
       "NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
       format_name, format);
+  nn_call_require(checked, format != NNCUDA_FORMAT_E4M3, NNCUDA_ERROR_INVALID_VALUE,
+                  "%s is NNCUDA_FORMAT_E4M3 (%d), in which caches are stored, not weights", format_name, format);
   if (block.elements == 0) {
     return;
   }
@@ -49,10 +51,10 @@ static inline void nn_check_page(nn_call *checked, int32_t format, int64_t kv_he
                                  int64_t page_bytes) {
   nn_call_require(checked,
                   format == NNCUDA_FORMAT_F32 || format == NNCUDA_FORMAT_F16 || format == NNCUDA_FORMAT_BF16 ||
-                      format == NNCUDA_FORMAT_Q8_0,
+                      format == NNCUDA_FORMAT_Q8_0 || format == NNCUDA_FORMAT_E4M3,
                   NNCUDA_ERROR_INVALID_VALUE,
-                  "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2) or "
-                  "NNCUDA_FORMAT_Q8_0 (14)",
+                  "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), "
+                  "NNCUDA_FORMAT_Q8_0 (14) or NNCUDA_FORMAT_E4M3 (20)",
                   format);
   const nn_format_block block = nn_format_block_of(format);
   if (block.elements == 0) {

@@ -391,6 +391,7 @@ NN_INLINE void page_part_of(const page_space *w, const page_rows *page, page_sig
 PAGE_PART(F32)
 PAGE_PART(F16)
 PAGE_PART(BF16)
+PAGE_PART(E4M3)
 PAGE_PART(Q8_0)
 #undef PAGE_PART
 
@@ -404,6 +405,7 @@ static void page_part(const page_space *w, const page_rows *page, page_sight sig
     CASE(F32)
     CASE(F16)
     CASE(BF16)
+    CASE(E4M3)
 #undef CASE
   default:
     page_part_Q8_0(w, page, sight);

@@ -42,6 +42,11 @@ NN_INLINE void append_row(char *to, const void *from, int64_t at, int64_t dim, i
       }
       append_block((nn_block_q8_0 *)to + d / NN_QK, block);
     }
+  } else if (format == NNCUDA_FORMAT_E4M3) {
+    for (int64_t d = 0; d < dim; d += VF) {
+      const int64_t n = nn_min(VF, dim - d);
+      e4m3_store(to + d, vf_load_upto_as(from, at + d, n, dtype), n);
+    }
   } else {
     for (int64_t d = 0; d < dim; d += VF) {
       const int64_t n = nn_min(VF, dim - d);

@@ -7,6 +7,7 @@
 #define NN_CPU_PAGED_CACHE_H
 
 #include "checks.h"
+#include "e4m3.h"
 #include "quant_blocks.h"
 
 /* The sequences of a call. */
@@ -62,12 +63,19 @@ static int32_t check_sequences(nncuda_ctx *ctx, const paged_sequences *s, int32_
     NN_CASE_OF(case NNCUDA_FORMAT_F32, FORMAT, NNCUDA_FORMAT_F32, statement)                                           \
     NN_CASE_OF(case NNCUDA_FORMAT_F16, FORMAT, NNCUDA_FORMAT_F16, statement)                                           \
     NN_CASE_OF(case NNCUDA_FORMAT_BF16, FORMAT, NNCUDA_FORMAT_BF16, statement)                                         \
+    NN_CASE_OF(case NNCUDA_FORMAT_E4M3, FORMAT, NNCUDA_FORMAT_E4M3, statement)                                         \
     NN_CASE_OF(default, FORMAT, NNCUDA_FORMAT_Q8_0, statement)                                                         \
   }
+
+/* Bytes of an element in a format without blocks. */
+NN_INLINE int64_t page_element_bytes(int32_t format) { return nn_format_block_of(format).bytes; }
 
 /* VF elements at any address; `n` < VF of them, then zeros, in the part form. A format that is a dtype has its number.
  */
 NN_INLINE vf page_load(const char *from, int32_t dtype) {
+  if (dtype == NNCUDA_FORMAT_E4M3) {
+    return e4m3_load(from, VF);
+  }
 #if NN_SIMD_AVX512 || NN_SIMD_AVX2
   return vf_load_as(from, 0, dtype);
 #else
@@ -78,6 +86,9 @@ NN_INLINE vf page_load(const char *from, int32_t dtype) {
 }
 
 NN_INLINE vf page_load_part(const char *from, int64_t n, int32_t dtype) {
+  if (dtype == NNCUDA_FORMAT_E4M3) {
+    return e4m3_load(from, n);
+  }
   uint32_t aligned[VF] = {0};
   memcpy(aligned, from, (size_t)(n * nn_dtype_bytes(dtype)));
   return vf_load_as(aligned, 0, dtype);
@@ -99,7 +110,7 @@ NN_INLINE vf page_whole_columns(const char *row, int64_t d, int32_t format) {
     const nn_block_q8_0 *block = (const nn_block_q8_0 *)row + d / NN_QK;
     return vf_from_i8(block->q + d % NN_QK) * vf_set1(nn_q_get_f16(block->d));
   }
-  return page_load(row + d * nn_dtype_bytes(format), format);
+  return page_load(row + d * page_element_bytes(format), format);
 }
 
 /* The same of a row of `dim`; zeros beyond it. */
@@ -107,7 +118,7 @@ NN_INLINE vf page_columns(const char *row, int64_t d, int64_t dim, int32_t forma
   if (format == NNCUDA_FORMAT_Q8_0 || d + VF <= dim) { /* blocks end with a vector */
     return page_whole_columns(row, d, format);
   }
-  return page_load_part(row + d * nn_dtype_bytes(format), dim - d, format);
+  return page_load_part(row + d * page_element_bytes(format), dim - d, format);
 }
 
 #endif

@@ -147,7 +147,7 @@ __device__ __forceinline__ void fold_run(const paged_attention &p, const paged_p
  * too, which waits in memory for the end of each run.
  */
 // spills: prompt_mma_kernel: heads of 128 elements take nearly all registers: with bf16, 11 to 15 numbers wait in
-// memory once a page while its powers are split in three, with f16 one; the code for sm_75 runs nowhere
+// memory once a page while its powers are split in three, with f16 and e4m3 one; the code for sm_75 runs nowhere
 template <class L> __global__ void __launch_bounds__(L::THREADS, 2) prompt_mma_kernel(paged_attention p) {
   NN_SHARED_BYTES(shared);
   p.sequences.check();

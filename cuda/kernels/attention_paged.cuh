@@ -62,7 +62,7 @@ constexpr bool PAGES_STAY = false;
 /* Elements d .. d+7 of a row of a page, in two steps so that many loads are under way before the first is waited for:
  * `load` leaves the words as they come, `get` makes numbers of them; zeros past the row's end. */
 template <class F> struct page_8 {
-  static constexpr int EACH = nn_per_16<F>, RUNS = 8 / EACH; /* of 16 bytes */
+  static constexpr int EACH = nn_per_16<F> < 8 ? nn_per_16<F> : 8, RUNS = 8 / EACH; /* of at most 16 bytes */
   nn_vector<F, EACH> words[RUNS];
 
   static __device__ __forceinline__ bool whole(int d, const paged_attention &p) { return p.wide && d + 8 <= p.dim; }

@@ -1,7 +1,7 @@
 /*
- * A page of keys on the tensor cores (mma.sync, sm_80+), for caches in f16, bf16 and q8_0: what attention_paged.cuh
- * says of a page, with another order of its sums. Prompts and decoding share it, so that a token has the same bits in
- * both.
+ * A page of keys on the tensor cores (mma.sync, sm_80+), for caches in f16, bf16, q8_0 and e4m3: what
+ * attention_paged.cuh says of a page, with another order of its sums. Prompts and decoding share it, so that a token
+ * has the same bits in both.
  *
  * mma multiplies 16-bit numbers exactly and adds in f32. A query is f32, and so are the powers of two of a page: each
  * is written as a sum of 16-bit parts, two of f16 (22 bits and a sign) or three of bf16 (24 bits), and so nothing is
@@ -15,8 +15,9 @@
  * f16 has few exponents. A row of queries is multiplied by a power of two that puts its largest element between 2^14
  * and 2^15, and a power by 2^15: what the low part then drops is below 2^-40 of the largest.
  *
- * Blocks of q8_0 have whole numbers, exact in bf16, and a scale. A score is the sum over its blocks, one fma each, of
- * scale times the block's product; a power is multiplied by a value's scale before it is split.
+ * Numbers of e4m3 are multiplied as the same ones of f16. Blocks of q8_0 have whole numbers, exact in bf16, and a
+ * scale. A score is the sum over its blocks, one fma each, of scale times the block's product; a power is multiplied by
+ * a value's scale before it is split.
  *
  * Keys that a row does not see are powers of 0, and values that no row of the block sees are 0, too. Values that some
  * rows see and some do not are multiplied by 0 there, which gives NaN if they are infinite: then the tokens of the
@@ -192,8 +193,8 @@ private:
     __syncthreads(); /* the stage is there, and the one before no longer needed */
     loader.next();
     const int here = loader.stage; /* where the load after the last that is under way will go */
-    if constexpr (L::IN_BLOCKS) {
-      widen_blocks<L, WIDTH, ROWS, WORDS>(p, shared, here, count, width);
+    if constexpr (L::WIDENED) {
+      widen_numbers<L, WIDTH, ROWS, WORDS>(p, shared, here, count, width);
       __syncthreads();
       return address + L::tile;
     }

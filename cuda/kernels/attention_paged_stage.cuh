@@ -1,6 +1,7 @@
 /*
  * How pages and queries come to the tensor cores (attention_paged_mma.cuh): the numbers that are multiplied, the ring
- * of stages that K and V pass through, and blocks of q8_0 on their way from a stage to a tile.
+ * of stages that K and V pass through, and numbers of 8 bits, blocks of q8_0 or e4m3, on their way from a stage to a
+ * tile of 16 bits.
  */
 #ifndef NN_KERNELS_ATTENTION_PAGED_STAGE_CUH
 #define NN_KERNELS_ATTENTION_PAGED_STAGE_CUH
@@ -21,6 +22,7 @@ template <> struct paged_operand<nn_f16> {
   using T = nn_f16;
   static constexpr int PARTS = 2;
 };
+template <> struct paged_operand<nn_e4m3> : paged_operand<nn_f16> {}; /* f16 has all its numbers */
 
 /* Two numbers as sums of parts, the largest first. */
 template <class T, int PARTS> __device__ __forceinline__ void split_pair(uint32_t (&parts)[PARTS], float a, float b) {
@@ -52,7 +54,7 @@ struct paged_decode_tile {
 template <class FORMAT, int DIM, class TILE> struct paged_mma_layout {
   using F = FORMAT;
   using T = typename paged_operand<F>::T;
-  static constexpr bool IN_BLOCKS = nn_in_blocks<F>;
+  static constexpr bool IN_BLOCKS = nn_in_blocks<F>, WIDENED = IN_BLOCKS || sizeof(F) == 1;
   static constexpr int D = DIM, PARTS = paged_operand<F>::PARTS;
   static constexpr int ACROSS = TILE::ACROSS, WARPS = TILE::ROW_WARPS * ACROSS, THREADS = NN_WARP * WARPS;
   static constexpr int ROWS = 16 * TILE::ROW_WARPS, STAGES = TILE::STAGES;
@@ -60,15 +62,16 @@ template <class FORMAT, int DIM, class TILE> struct paged_mma_layout {
   static constexpr int MY_KEYS = KEYS / ACROSS, COLUMNS = VALUE_COLUMNS / ACROSS; /* a warp's of a stage */
   static constexpr int SUMS = CHUNKS * COLUMNS / 8;                               /* columns of a warp, in eights */
   static constexpr int SCORE_LD = NN_PAGE_TOKENS + 8;
-  /* q8_0: bytes of a row of a stage as words of memory, at most; and blocks of 32 */
-  static constexpr int KEY_BLOCKS = D / 32, VALUE_BLOCKS = VALUE_COLUMNS / 32;
-  static constexpr int KEY_WORDS = nn_words_touched<34 * KEY_BLOCKS>, VALUE_WORDS = nn_words_touched<34 * VALUE_BLOCKS>;
+  /* Numbers of 8 bits: blocks of 32, if any; bytes of a row of a stage as words of memory, at most. */
+  static constexpr int KEY_BLOCKS = D / 32, VALUE_BLOCKS = VALUE_COLUMNS / 32, BLOCK_BYTES = IN_BLOCKS ? 34 : 32;
+  static constexpr int KEY_WORDS = nn_words_touched<BLOCK_BYTES * KEY_BLOCKS>,
+                       VALUE_WORDS = nn_words_touched<BLOCK_BYTES * VALUE_BLOCKS>;
   static constexpr int RAW = 4 * NN_PAGE_TOKENS * VALUE_WORDS;
-  static_assert(!IN_BLOCKS || 4 * KEYS * KEY_WORDS <= RAW, "both fit a stage");
-  static constexpr int TILE_BYTES = 2 * STAGE_ELEMENTS, STAGE = IN_BLOCKS ? RAW : TILE_BYTES;
+  static_assert(!WIDENED || 4 * KEYS * KEY_WORDS <= RAW, "both fit a stage");
+  static constexpr int TILE_BYTES = 2 * STAGE_ELEMENTS, STAGE = WIDENED ? RAW : TILE_BYTES;
 
   static constexpr int q_part = nn_mma_tile<D>::bytes(ROWS), ring = PARTS * q_part, tile = ring + STAGES * STAGE,
-                       scales = tile + (IN_BLOCKS ? TILE_BYTES : 0),
+                       scales = tile + (WIDENED ? TILE_BYTES : 0),
                        scores = scales + (IN_BLOCKS ? 4 * STAGE_ELEMENTS / 32 : 0),
                        factors = scores + (ACROSS > 1 ? 4 * ROWS * SCORE_LD : 0), sums = factors + 8 * ROWS,
                        flags = sums + 16 * THREADS, block = (flags + 4 * (STAGES + 1) + 15) / 16 * 16;
@@ -147,7 +150,7 @@ template <class L> struct paged_loader {
         load<L::D, L::KEYS, L::KEY_WORDS>(p.k + at + first * p.row_bytes, count - first, p.dim);
       } else {
         const int column = (values - left) * VALUE_COLUMNS;
-        const int skip = L::IN_BLOCKS ? column / 32 * 34 : column * (int)sizeof(typename L::T);
+        const int skip = L::IN_BLOCKS ? column / 32 * 34 : column * (int)sizeof(typename L::F);
         load<VALUE_COLUMNS, NN_PAGE_TOKENS, L::VALUE_WORDS>(p.v + at + skip, count, p.dim - column);
       }
       left--;
@@ -169,8 +172,17 @@ private:
   __device__ __forceinline__ void load(const uint8_t *from, int count, int width) const {
     unsigned char *const to = shared + L::ring + stage * L::STAGE;
     const int thread = (int)nn_anew(threadIdx.x), row_bytes = (int)p.row_bytes;
-    if constexpr (L::IN_BLOCKS) {
-      const int bytes = (width < WIDTH ? width : WIDTH) / 32 * 34;
+    if (L::WIDENED && !L::IN_BLOCKS && p.wide) { /* rows of a stage lie close */
+      constexpr int ACROSS = WIDTH / 16;
+      const int unit = thread % ACROSS;
+#pragma unroll 2
+      for (int r = thread / ACROSS; r < ROWS && r < count; r += L::THREADS / ACROSS) {
+        if (unit * 16 < width) {
+          nn_copy_async<16>(nn_shared_address(to + r * WIDTH + 16 * unit), from + r * row_bytes + 16 * unit);
+        }
+      }
+    } else if constexpr (L::WIDENED) {
+      const int elements = width < WIDTH ? width : WIDTH, bytes = L::IN_BLOCKS ? elements / 32 * 34 : elements;
 #pragma unroll 1
       for (int i = thread; i < ROWS * WORDS; i += L::THREADS) {
         const int r = i / WORDS, word = i % WORDS;
@@ -205,12 +217,11 @@ private:
   }
 };
 
-/* The blocks of a stage as whole numbers in a tile of WIDTH columns, and their scales [row][WIDTH / 32]; zeros as
- * above.
- */
+/* The numbers of a stage, of blocks the whole ones, in a tile of WIDTH columns, and the scales of blocks
+ * [row][WIDTH / 32]; zeros as above. */
 template <class L, int WIDTH, int ROWS, int WORDS>
-__device__ __forceinline__ void widen_blocks(const paged_attention &p, unsigned char *shared, int stage, int count,
-                                             int width) {
+__device__ __forceinline__ void widen_numbers(const paged_attention &p, unsigned char *shared, int stage, int count,
+                                              int width) {
   const uint32_t *const raw = reinterpret_cast<const uint32_t *>(shared + L::ring + stage * L::STAGE);
   const int begins = reinterpret_cast<const int *>(shared + L::flags)[stage];
   float *const scales = reinterpret_cast<float *>(shared + L::scales);
@@ -221,22 +232,27 @@ __device__ __forceinline__ void widen_blocks(const paged_attention &p, unsigned 
     uint32_t x[4] = {};
     float scale = 0.0f;
     if (r < count && unit * 8 < width) {
-      const int row_at = (begins + r * (int)(p.row_bytes & 3)) & 3, block = row_at + unit / 4 * 34;
-      const uint32_t *const row = raw + r * WORDS;
-      const int at = block + 2 + unit % 4 * 8, by = 8 * (at % 4);
+      const bool close = !L::IN_BLOCKS && p.wide;
+      const int row_at = close ? 0 : (begins + r * (int)(p.row_bytes & 3)) & 3;
+      const int block = row_at + unit / 4 * L::BLOCK_BYTES;
+      const uint32_t *const row = raw + r * (close ? WIDTH / 4 : WORDS);
+      const int at = block + (L::IN_BLOCKS ? 2 : 0) + unit % 4 * 8, by = 8 * (at % 4);
       const uint32_t last = at % 4 != 0 ? row[at / 4 + 2] : 0u;
       const uint32_t bytes[2] = {__funnelshift_r(row[at / 4], row[at / 4 + 1], by),
                                  __funnelshift_r(row[at / 4 + 1], last, by)};
 #pragma unroll
       for (int e = 0; e < 4; e++) {
         const uint32_t two = bytes[e / 2] >> (16 * (e % 2));
-        x[e] = nn_pair<typename L::T>((float)(int8_t)two, (float)(int8_t)(two >> 8));
+        x[e] = L::IN_BLOCKS ? nn_pair<typename L::T>((float)(int8_t)two, (float)(int8_t)(two >> 8))
+                            : nn_e4m3x2_to_f16x2((uint16_t)two);
       }
-      const uint32_t head = row[block / 4], tail = block % 4 == 3 ? row[block / 4 + 1] : 0u;
-      scale = nn_low_f16(__funnelshift_r(head, tail, 8 * (block % 4)));
+      if constexpr (L::IN_BLOCKS) {
+        const uint32_t head = row[block / 4], tail = block % 4 == 3 ? row[block / 4 + 1] : 0u;
+        scale = nn_low_f16(__funnelshift_r(head, tail, 8 * (block % 4)));
+      }
     }
     *reinterpret_cast<uint4 *>(shared + L::tile + nn_mma_tile<WIDTH>::at(r, unit)) = make_uint4(x[0], x[1], x[2], x[3]);
-    if (unit % 4 == 0) {
+    if (L::IN_BLOCKS && unit % 4 == 0) {
       scales[r * (WIDTH / 32) + unit / 4] = scale;
     }
   }

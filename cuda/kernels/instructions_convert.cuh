@@ -3,6 +3,7 @@
 #define NN_INSTRUCTIONS_CONVERT_CUH
 
 #include "kernels/instructions_absent.cuh"
+#include "numbers/e4m3.h"
 #include <cuda_runtime.h>
 #include <stdint.h>
 
@@ -12,6 +13,10 @@ struct nn_f16 {
 };
 struct nn_bf16 {
   uint16_t bits;
+};
+/* OCP E4M3. */
+struct nn_e4m3 {
+  uint8_t bits;
 };
 
 /* Round to nearest even; NaN becomes 0x7fff. cvt.rn.f16.f32, PTX 9.7.9.21. */
@@ -72,6 +77,37 @@ __device__ __forceinline__ float2 nn_f16x2_to_f32x2(uint32_t x) {
 
 __device__ __forceinline__ float2 nn_bf16x2_to_f32x2(uint32_t x) {
   return make_float2(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u));
+}
+
+/* Rounds to nearest even and saturates at 448; NaN becomes 0x7f. cvt.rn.satfinite.e4m3x2.f32 from sm_89, whose first
+ * source is the upper half (PTX 9.7.9.21), integer arithmetic below. */
+__device__ __forceinline__ uint8_t nn_f32_to_e4m3(float x) {
+#if __CUDA_ARCH__ >= 890
+  uint16_t y;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(y) : "f"(0.0f), "f"(x));
+  return (uint8_t)y;
+#else
+  return nn_e4m3_encoded(x);
+#endif
+}
+
+/* Two neighbours, exact. cvt.rn.f16x2.e4m3x2 from sm_89 (PTX 9.7.9.21), integer arithmetic below. */
+__device__ __forceinline__ uint32_t nn_e4m3x2_to_f16x2(uint16_t x) {
+#if __CUDA_ARCH__ >= 890
+  uint32_t y;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(y) : "h"(x));
+  return y;
+#else
+  return nn_f32x2_to_f16x2(nn_e4m3_decoded((uint8_t)x), nn_e4m3_decoded((uint8_t)(x >> 8)));
+#endif
+}
+
+__device__ __forceinline__ float nn_e4m3_to_f32(uint8_t x) {
+#if __CUDA_ARCH__ >= 890
+  return nn_f16_to_f32((uint16_t)nn_e4m3x2_to_f16x2(x));
+#else
+  return nn_e4m3_decoded(x);
+#endif
 }
 
 /* f32 to tf32 (8 bits of exponent, 10 of mantissa, in the place of an f32's), ties away from zero: the only rounding

@@ -1,4 +1,5 @@
-/* Numbers of the three floating-point dtypes, one by one and as vectors of up to 16 bytes. Arithmetic is in f32. */
+/* Numbers of the three floating-point dtypes, and of caches in 8 bits, one by one and as vectors of up to 16 bytes.
+ * Arithmetic is in f32. */
 #ifndef NN_KERNELS_NUMBER_CUH
 #define NN_KERNELS_NUMBER_CUH
 
@@ -9,12 +10,14 @@
 __device__ __forceinline__ float nn_to_float(float x) { return x; }
 __device__ __forceinline__ float nn_to_float(nn_f16 x) { return nn_f16_to_f32(x.bits); }
 __device__ __forceinline__ float nn_to_float(nn_bf16 x) { return nn_bf16_to_f32(x.bits); }
+__device__ __forceinline__ float nn_to_float(nn_e4m3 x) { return nn_e4m3_to_f32(x.bits); }
 
 /* Rounds to nearest even. */
 template <class T> __device__ __forceinline__ T nn_from_float(float x);
 template <> __device__ __forceinline__ float nn_from_float<float>(float x) { return x; }
 template <> __device__ __forceinline__ nn_f16 nn_from_float<nn_f16>(float x) { return nn_f16{nn_f32_to_f16(x)}; }
 template <> __device__ __forceinline__ nn_bf16 nn_from_float<nn_bf16>(float x) { return nn_bf16{nn_f32_to_bf16(x)}; }
+template <> __device__ __forceinline__ nn_e4m3 nn_from_float<nn_e4m3>(float x) { return nn_e4m3{nn_f32_to_e4m3(x)}; }
 
 /* What is stored and read again rounds as it is stored. */
 template <class T> __device__ __forceinline__ float nn_rounded(float x) { return nn_to_float(nn_from_float<T>(x)); }

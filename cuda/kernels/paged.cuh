@@ -153,6 +153,7 @@ template <> constexpr bool nn_in_blocks<nn_q8_0> = true;
     NN_CASE(case NNCUDA_FORMAT_F32, using F = float, __VA_ARGS__)                                                      \
     NN_CASE(case NNCUDA_FORMAT_F16, using F = nn_f16, __VA_ARGS__)                                                     \
     NN_CASE(case NNCUDA_FORMAT_BF16, using F = nn_bf16, __VA_ARGS__)                                                   \
+    NN_CASE(case NNCUDA_FORMAT_E4M3, using F = nn_e4m3, __VA_ARGS__)                                                   \
     NN_CASE(default, using F = nn_q8_0, __VA_ARGS__)                                                                   \
   }
 

@@ -91,14 +91,14 @@ __device__ __forceinline__ void nn_read(uint32_t (&to)[(BYTES + 3) / 4], const u
   read.template bytes<BYTES>(to, from);
 }
 
-/* Elements of a format that is a dtype, and other numbers of 16 bits, at any address. */
+/* Elements of a format without blocks, and other numbers of 16 bits, at any address. */
 template <class F, bool CONSTANT = true> __device__ __forceinline__ float nn_number_at(const uint8_t *from) {
   uint32_t bits[1];
   nn_bytes_at<(int)sizeof(F), CONSTANT>(bits, from);
   if constexpr (sizeof(F) == 4) {
     return __uint_as_float(bits[0]);
   } else {
-    return nn_to_float(F{(uint16_t)bits[0]});
+    return nn_to_float(F{(decltype(F::bits))bits[0]});
   }
 }
 
@@ -114,7 +114,9 @@ __device__ __forceinline__ void nn_put_u16(uint8_t *to, uint16_t x) {
 __device__ __forceinline__ void nn_put_f16(uint8_t *to, float x) { nn_put_u16(to, nn_f32_to_f16(x)); }
 
 template <class F> __device__ __forceinline__ void nn_put_number(uint8_t *to, float x) {
-  if constexpr (sizeof(F) == 2) {
+  if constexpr (sizeof(F) == 1) {
+    *to = nn_from_float<F>(x).bits;
+  } else if constexpr (sizeof(F) == 2) {
     nn_put_u16(to, nn_from_float<F>(x).bits);
   } else if ((reinterpret_cast<uintptr_t>(to) & 3) == 0) {
     *reinterpret_cast<float *>(to) = x;

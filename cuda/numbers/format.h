@@ -21,6 +21,8 @@ static inline nn_format_block nn_format_block_of(int32_t format) {
   case NNCUDA_FORMAT_F16:
   case NNCUDA_FORMAT_BF16:
     return (nn_format_block){1, 2};
+  case NNCUDA_FORMAT_E4M3:
+    return (nn_format_block){1, 1};
   case NNCUDA_FORMAT_Q4_0:
   case NNCUDA_FORMAT_Q4_0_R16:
     return (nn_format_block){32, 18};

@@ -107,6 +107,7 @@ enum {
   NNCUDA_FORMAT_Q4_K = 15, /* 144 bytes for 256: eight parts with 6-bit scales and minima, 4 bits each */
   NNCUDA_FORMAT_Q5_K = 16, /* 176 bytes for 256: eight parts with 6-bit scales and minima, 5 bits each */
   NNCUDA_FORMAT_Q6_K = 17, /* 210 bytes for 256: sixteen parts with 8-bit scales, 6 bits each */
+  NNCUDA_FORMAT_E4M3 = 20, /* OCP 8-bit floating point, 1 byte each, without a scale: caches alone */
   NNCUDA_FORMAT_Q4_0_R16 = 30, /* q4_0, sixteen rows side by side: cuda_interleave_rows */
   NNCUDA_FORMAT_Q8_0_R16 = 34, /* q8_0, likewise */
   NNCUDA_FORMAT_Q6_K_R16 = 37  /* q6_k, likewise */
@@ -1618,7 +1619,7 @@ NNCUDA_API int32_t cuda_attention_decode(nncuda_ctx *ctx, const void *q, const v
  * @param ld_q size : elements between tokens of q
  * @param page_bytes size : bytes of a page: kv_heads * 128 rows of head_dim in `format`
  * @param scale option default 1/sqrt(head_dim) : factor of the products; must be finite
- * @param format option default NNCUDA_FORMAT_F16 : NNCUDA_FORMAT_*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
+ * @param format option default NNCUDA_FORMAT_F16 : NNCUDA_FORMAT_*: F32, F16, BF16, E4M3 or Q8_0 (head_dim a multiple of 32)
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_flash_attention_paged(nncuda_ctx *ctx, const void *q, const void *k_pages, const void *v_pages,
@@ -1646,7 +1647,7 @@ NNCUDA_API int32_t cuda_flash_attention_paged(nncuda_ctx *ctx, const void *q, co
  * @param ld_q size : elements between queries
  * @param page_bytes size : bytes of a page: kv_heads * 128 rows of head_dim in `format`
  * @param scale option default 1/sqrt(head_dim) : factor of the products; must be finite
- * @param format option default NNCUDA_FORMAT_F16 : NNCUDA_FORMAT_*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
+ * @param format option default NNCUDA_FORMAT_F16 : NNCUDA_FORMAT_*: F32, F16, BF16, E4M3 or Q8_0 (head_dim a multiple of 32)
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_attention_decode_paged(nncuda_ctx *ctx, const void *q, const void *k_pages,
@@ -1737,7 +1738,9 @@ NNCUDA_API int32_t cuda_kv_trim(nncuda_ctx *ctx, void *k_cache, void *v_cache, i
  * Writes the keys and values of new tokens into their sequences' pages. Tokens offsets[b] .. offsets[b+1]-1 become the last
  * rows of the lengths[b] that sequence b then has; row j lies in row j mod 128 of page page_table[b][j / 128]. Two sequences
  * must not write to the same row: that is the caller's duty, and what is left there otherwise is open. Numbers are rounded as
- * by cast and quantize; in q8_0 a block with one that is not finite becomes NaN. (Kwon et al. 2023, "PagedAttention")
+ * by cast and quantize; in q8_0 a block with one that is not finite becomes NaN. In e4m3 they are rounded to the nearest, ties
+ * to even, and to 448 or -448 where they are beyond (infinities, too); NaN is 0x7f. (Kwon et al. 2023, "PagedAttention";
+ * Micikevicius et al. 2022, "FP8 formats for deep learning")
  * @param k in dtype [tokens:ld_kv, kv_heads, head_dim] : new keys
  * @param v in dtype [tokens:ld_kv, kv_heads, head_dim] : new values
  * @param offsets in i32 [batch+1] : first token of each sequence; offsets[0] = 0, never falling, the last at most `tokens`
@@ -1753,7 +1756,7 @@ NNCUDA_API int32_t cuda_kv_trim(nncuda_ctx *ctx, void *k_cache, void *v_cache, i
  * @param head_dim size : elements per head
  * @param ld_kv size : elements between tokens of k, and of v
  * @param page_bytes size : bytes of a page: kv_heads * 128 rows of head_dim in `format`
- * @param format option default NNCUDA_FORMAT_F16 : NNCUDA_FORMAT_*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
+ * @param format option default NNCUDA_FORMAT_F16 : NNCUDA_FORMAT_*: F32, F16, BF16, E4M3 or Q8_0 (head_dim a multiple of 32)
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_kv_append_paged(nncuda_ctx *ctx, const void *k, const void *v, const int32_t *offsets,

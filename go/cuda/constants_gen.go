@@ -129,6 +129,9 @@ const (
 	// FormatQ6K is NNCUDA_FORMAT_Q6_K: 210 bytes for 256: sixteen parts with 8-bit scales, 6 bits each.
 	FormatQ6K Format = 17
 
+	// FormatE4m3 is NNCUDA_FORMAT_E4M3: OCP 8-bit floating point, 1 byte each, without a scale: caches alone.
+	FormatE4m3 Format = 20
+
 	// FormatQ40R16 is NNCUDA_FORMAT_Q4_0_R16: q4_0, sixteen rows side by side: cuda_interleave_rows.
 	FormatQ40R16 Format = 30
 

@@ -1,6 +1,9 @@
 package formats
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // BlockFormat is a format of stored weights: a stored matrix is rows of blocks, the last dimension inside the blocks,
 // bytes as they are in a file. (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, "ggml_type"; bindings.h
@@ -46,6 +49,9 @@ var BlockFormats = []BlockFormat{
 	{"q5_k", 16, 13, 256, 176},
 	{"q6_k", 17, 14, 256, 210},
 }
+
+// E4M3 is OCP 8-bit floating point, in which caches may be kept; no file has tensors of it.
+var E4M3 = BlockFormat{"e4m3", 20, math.MaxUint32, 1, 1}
 
 // TernaryFormats are llama.cpp's two, and the one of bitnet.cpp.
 var TernaryFormats = []TernaryFormat{

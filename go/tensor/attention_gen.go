@@ -305,7 +305,7 @@ func AttentionDecode(q, kCache, vCache, lengths, out *Tensor, scale float32) err
 //   - out, out dtype [tokens, heads, head_dim]: output; rows from offsets[batch] on are not written
 //   - kvHeads: key and value heads
 //   - scale, usually 1/sqrt(head_dim): factor of the products; must be finite
-//   - format, usually NNCUDA_FORMAT_F16: NNCUDA_FORMAT_*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
+//   - format, usually NNCUDA_FORMAT_F16: NNCUDA_FORMAT_*: F32, F16, BF16, E4M3 or Q8_0 (head_dim a multiple of 32)
 func FlashAttentionPaged(q, kPages, vPages, offsets, lengths, pageTable, out *Tensor, kvHeads int, scale float32,
 	format cuda.Format) error {
 	check := begin("flash_attention_paged",
@@ -367,7 +367,7 @@ func FlashAttentionPaged(q, kPages, vPages, offsets, lengths, pageTable, out *Te
 //   - out, out dtype [batch, heads, head_dim]: output
 //   - kvHeads: key and value heads
 //   - scale, usually 1/sqrt(head_dim): factor of the products; must be finite
-//   - format, usually NNCUDA_FORMAT_F16: NNCUDA_FORMAT_*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
+//   - format, usually NNCUDA_FORMAT_F16: NNCUDA_FORMAT_*: F32, F16, BF16, E4M3 or Q8_0 (head_dim a multiple of 32)
 func AttentionDecodePaged(q, kPages, vPages, lengths, pageTable, out *Tensor, kvHeads int, scale float32,
 	format cuda.Format) error {
 	check := begin("attention_decode_paged",

@@ -88,8 +88,9 @@ func KVTrim(kCache, vCache, lengths *Tensor, keep int64) error {
 // Writes the keys and values of new tokens into their sequences' pages. Tokens offsets[b] .. offsets[b+1]-1 become the
 // last rows of the lengths[b] that sequence b then has; row j lies in row j mod 128 of page page_table[b][j / 128]. Two
 // sequences must not write to the same row: that is the caller's duty, and what is left there otherwise is open.
-// Numbers are rounded as by cast and quantize; in q8_0 a block with one that is not finite becomes NaN. (Kwon et al.
-// 2023, "PagedAttention")
+// Numbers are rounded as by cast and quantize; in q8_0 a block with one that is not finite becomes NaN. In e4m3 they
+// are rounded to the nearest, ties to even, and to 448 or -448 where they are beyond (infinities, too); NaN is 0x7f.
+// (Kwon et al. 2023, "PagedAttention"; Micikevicius et al. 2022, "FP8 formats for deep learning")
 //
 //   - k, in dtype [tokens:ld_kv, kv_heads, head_dim]: new keys
 //   - v, in dtype [tokens:ld_kv, kv_heads, head_dim]: new values
@@ -99,7 +100,7 @@ func KVTrim(kCache, vCache, lengths *Tensor, keep int64) error {
 //     read
 //   - kPages, inout u8 [pages, page_bytes]: keys; a page is [kv_heads, 128, head_dim], each row of head_dim in `format`
 //   - vPages, inout u8 [pages, page_bytes]: values, laid out as the keys
-//   - format, usually NNCUDA_FORMAT_F16: NNCUDA_FORMAT_*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
+//   - format, usually NNCUDA_FORMAT_F16: NNCUDA_FORMAT_*: F32, F16, BF16, E4M3 or Q8_0 (head_dim a multiple of 32)
 func KVAppendPaged(k, v, offsets, lengths, pageTable, kPages, vPages *Tensor, format cuda.Format) error {
 	check := begin("kv_append_paged",
 		"tokens and kv_heads and head_dim from k, batch from lengths, max_pages from page_table, pages and page_bytes from k_pages")

@@ -21,6 +21,7 @@ FORMAT_Q8_0: int
 FORMAT_Q4_K: int
 FORMAT_Q5_K: int
 FORMAT_Q6_K: int
+FORMAT_E4M3: int
 FORMAT_Q4_0_R16: int
 FORMAT_Q8_0_R16: int
 FORMAT_Q6_K_R16: int
@@ -154,13 +155,13 @@ def document_starts(ids: Tensor, *, separator: int, starts: Tensor | None = None
 def attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, lengths: Tensor, *, scale: float | None = None, out: Tensor | None = None) -> Tensor:
     """Attention of one new query a sequence over its cache, split over the keys."""
 
-def flash_attention_paged(q: Tensor, k_pages: Tensor, v_pages: Tensor, offsets: Tensor, lengths: Tensor, page_table: Tensor, *, scale: float | None = None, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int = 'f16', kv_heads: int | None = None, out: Tensor | None = None) -> Tensor:
+def flash_attention_paged(q: Tensor, k_pages: Tensor, v_pages: Tensor, offsets: Tensor, lengths: Tensor, page_table: Tensor, *, scale: float | None = None, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int = 'f16', kv_heads: int | None = None, out: Tensor | None = None) -> Tensor:
     """Causal attention of new tokens over paged caches."""
 
-def attention_decode_paged(q: Tensor, k_pages: Tensor, v_pages: Tensor, lengths: Tensor, page_table: Tensor, *, scale: float | None = None, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int = 'f16', kv_heads: int | None = None, out: Tensor | None = None) -> Tensor:
+def attention_decode_paged(q: Tensor, k_pages: Tensor, v_pages: Tensor, lengths: Tensor, page_table: Tensor, *, scale: float | None = None, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int = 'f16', kv_heads: int | None = None, out: Tensor | None = None) -> Tensor:
     """Attention of one new query a sequence over its pages, split over the keys."""
 
-def attention_step_paged(q: Tensor, k: Tensor, v: Tensor, cosine: Tensor, sine: Tensor, positions: Tensor, lengths: Tensor, page_table: Tensor, k_pages: Tensor, v_pages: Tensor, *, scale: float | None = None, layout: Literal['half', 'interleaved'] | int = 'half', format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int = 'f16', out: Tensor | None = None) -> Tensor:
+def attention_step_paged(q: Tensor, k: Tensor, v: Tensor, cosine: Tensor, sine: Tensor, positions: Tensor, lengths: Tensor, page_table: Tensor, k_pages: Tensor, v_pages: Tensor, *, scale: float | None = None, layout: Literal['half', 'interleaved'] | int = 'half', format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int = 'f16', out: Tensor | None = None) -> Tensor:
     """A layer's attention in a decoding step, in one call: rope_qk of one new query and key a sequence, kv_append_paged of the key and its value, then attention_decode_paged over the lengths[b] rows that sequence b has with them; the same bits as those three."""
 
 def kv_append(k: Tensor, v: Tensor, starts: Tensor, k_cache: Tensor, v_cache: Tensor, *, batch: int | None = None, len: int | None = None) -> None:
@@ -169,7 +170,7 @@ def kv_append(k: Tensor, v: Tensor, starts: Tensor, k_cache: Tensor, v_cache: Te
 def kv_trim(k_cache: Tensor, v_cache: Tensor, lengths: Tensor, *, keep: int) -> None:
     """Drops the oldest rows of each cache so that at most `keep` remain: the newest move to the front, lengths follow."""
 
-def kv_append_paged(k: Tensor, v: Tensor, offsets: Tensor, lengths: Tensor, page_table: Tensor, k_pages: Tensor, v_pages: Tensor, *, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int = 'f16') -> None:
+def kv_append_paged(k: Tensor, v: Tensor, offsets: Tensor, lengths: Tensor, page_table: Tensor, k_pages: Tensor, v_pages: Tensor, *, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int = 'f16') -> None:
     """Writes the keys and values of new tokens into their sequences' pages."""
 
 def moe_plan(indices: Tensor, *, capacity: int = 0, tokens: int | None = None, k: int | None = None, experts: int | None = None, counts: Tensor | None = None, offsets: Tensor | None = None, slot_row: Tensor | None = None, row_slot: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -295,25 +296,25 @@ def logprobs(logits: Tensor, ids: Tensor, *, n: int | None = None, logprobs: Ten
 def logprobs(logits: Tensor, ids: Tensor, *, n: int | None = None, logprobs: Tensor | None = None, top_ids: Tensor | Literal[True], top_logprobs: Tensor | Literal[True]) -> tuple[Tensor, Tensor, Tensor]:
     """Log-probabilities, log softmax(logits), of one token of each row, and of the first n in the order above if they are asked for."""
 
-def quantize(x: Tensor, *, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, row_bytes: int | None = None, y: Tensor | None = None) -> Tensor:
+def quantize(x: Tensor, *, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, row_bytes: int | None = None, y: Tensor | None = None) -> Tensor:
     """Stores rows in a format."""
 
-def dequantize(x: Tensor, *, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, k: int | None = None, dtype: FloatLike | None = None, y: Tensor | None = None) -> Tensor:
+def dequantize(x: Tensor, *, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, k: int | None = None, dtype: FloatLike | None = None, y: Tensor | None = None) -> Tensor:
     """The numbers that stored rows stand for: in f32 as the `gguf` package computes them, to the bit, then rounded to `dtype`."""
 
-def embedding_quant(table: Tensor, ids: Tensor, *, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, dim: int | None = None, dtype: FloatLike | None = None, y: Tensor | None = None) -> Tensor:
+def embedding_quant(table: Tensor, ids: Tensor, *, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, dim: int | None = None, dtype: FloatLike | None = None, y: Tensor | None = None) -> Tensor:
     """Gathers and dequantizes rows of a stored table: y[t] = table[ids[t]]."""
 
-def gemm_quant(x: Tensor, w: Tensor, offsets: Tensor | None = None, bias: Tensor | None = None, residual: Tensor | None = None, *, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, activation: Literal['none', 'silu'] | int = 'none', groups: int | None = None, n: int | None = None, y: Tensor | None = None) -> Tensor:
+def gemm_quant(x: Tensor, w: Tensor, offsets: Tensor | None = None, bias: Tensor | None = None, residual: Tensor | None = None, *, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, activation: Literal['none', 'silu'] | int = 'none', groups: int | None = None, n: int | None = None, y: Tensor | None = None) -> Tensor:
     """A linear layer with stored weights: y = activation(x * W^T + bias) + residual."""
 
-def gemm_quant_qkv(x: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, bias: Tensor | None = None, *, format_q: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, format_k: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, format_v: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, n: int | None = None, y: Tensor | None = None) -> Tensor:
+def gemm_quant_qkv(x: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, bias: Tensor | None = None, *, format_q: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, format_k: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, format_v: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, n: int | None = None, y: Tensor | None = None) -> Tensor:
     """Queries, keys and values in one call, as they come from three gemm_quant: y = [x * Wq^T, x * Wk^T, x * Wv^T] + bias."""
 
-def gemm_quant_swiglu(x: Tensor, w_gate: Tensor, w_up: Tensor, offsets: Tensor | None = None, *, format_gate: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, format_up: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, groups: int | None = None, n: int | None = None, y: Tensor | None = None) -> Tensor:
+def gemm_quant_swiglu(x: Tensor, w_gate: Tensor, w_up: Tensor, offsets: Tensor | None = None, *, format_gate: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, format_up: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, groups: int | None = None, n: int | None = None, y: Tensor | None = None) -> Tensor:
     """The gated unit in one call: y = silu(x * Wg^T) * (x * Wu^T), each product and the silu in f32."""
 
-def interleave_rows(x: Tensor, *, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, k: int | None = None, y: Tensor | None = None) -> Tensor:
+def interleave_rows(x: Tensor, *, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, k: int | None = None, y: Tensor | None = None) -> Tensor:
     """Puts the stored rows of a matrix into the order that products on a CPU read fastest: sixteen of them side by side, so that one word of each fills a vector."""
 
 def act_quant_i8(x: Tensor, *, codes: Tensor | None = None, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:

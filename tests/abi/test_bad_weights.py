@@ -10,6 +10,8 @@ from samples import Sample, refuse
 FLOATS = ("f32", "f16", "bf16")
 FORMATS = {name.removeprefix("NNCUDA_FORMAT_"): value for name, value in HEADER.constants.items()
            if name.startswith("NNCUDA_FORMAT_")}  # fmt: skip
+#: The one of caches alone.
+E4M3 = FORMATS.pop("E4M3")
 #: Formats whose rows lie side by side, and what they are otherwise.
 SIDE_BY_SIDE = {FORMATS[name]: FORMATS[name.removesuffix("_R16")] for name in FORMATS if name.endswith("_R16")}
 #: Where rows are taken one by one: kernels, and the option that says the format.
@@ -55,6 +57,14 @@ def test_rows_side_by_side_are_for_products(engine, cpu, kernel, format_):
     sample = Sample(HEADER.kernels[kernel], sizes, context=engine, options={"format": format_})
     sentence = f"format is {format_}, sixteen rows side by side, which only products take; here it must be {plain}"
     refuse(engine, cpu, sample, (C.ERROR_INVALID_VALUE,), sentence)
+
+
+@pytest.mark.parametrize("kernel", [*ONE_BY_ONE, *PRODUCTS])
+def test_no_weights_are_in_the_format_of_caches(engine, cpu, kernel):
+    for option in PRODUCTS.get(kernel, ("format",)):
+        sample = Sample(HEADER.kernels[kernel], {"k": 256, "dim": 256}, context=engine)
+        sentence = f"{option} is NNCUDA_FORMAT_E4M3 ({E4M3}), in which caches are stored, not weights"
+        refuse(engine, cpu, sample, (C.ERROR_INVALID_VALUE,), sentence, **{option: E4M3})
 
 
 @pytest.mark.parametrize("format_", SIDE_BY_SIDE)

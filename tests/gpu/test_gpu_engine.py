@@ -28,8 +28,8 @@ def run(engine: Engine, requests: list[Request]) -> list[list[int]]:
 
 @pytest.mark.parametrize(
     ("weights", "cache", "changes"),
-    [("q4_0", "f16", {}), ("f32", "f32", {}), ("q8_0", "q8_0", EXPERTS), ("f16", "f16", BITNET)],
-    ids=["q4_0", "f32", "experts", "bitnet"],
+    [("q4_0", "f16", {}), ("f32", "f32", {}), ("q8_0", "q8_0", EXPERTS), ("f16", "f16", BITNET), ("q4_0", "e4m3", {})],
+    ids=["q4_0", "f32", "experts", "bitnet", "e4m3"],
 )
 def test_engine(gpu: nncuda.Context, weights: str, cache: str, changes: dict[str, object]) -> None:
     config = llama_config(vocab_size=64, context=256, num_layers=1, **changes)

@@ -217,7 +217,7 @@ def test_infinite_scores_have_no_weight(cpu: Engine) -> None:
     assert np.allclose(got[0, 0], p / p.sum() @ v[:, 0].astype(np.float64), rtol=0, atol=167 * 2.0**-24 * abs(v).max())
 
 
-@pytest.mark.parametrize("storage", ["f32", "f16", "q8_0"])
+@pytest.mark.parametrize("storage", ["f32", "f16", "q8_0", "e4m3"])
 def test_pages_at_any_address(cpu: Engine, storage: str) -> None:
     case = Case(4, 2, 32, (140,), (20,), storage)
     pages, q = case.pages(), case.queries(20)
@@ -239,3 +239,27 @@ def test_rows_of_nobody_stay(cpu: Engine) -> None:
 
 
 # ---- what is refused ----
+
+
+def test_e4m3_keeps_the_bound_of_its_rounding(cpu: Engine) -> None:
+    """A number of e4m3 is off by at most 2^-4 of it, and by 2^-10 below 2^-6. So a score s is off by at most
+    d = scale * sum |q| |dk|; the weights of a row together by e^(2d) - 1; and an output by that times the largest
+    value, and by a value's own error."""
+    case = Case(6, 2, 64, (300,), (40,), storage="e4m3")
+    exact, q = filled("f32", 2, 64, (300,)), case.queries(40)
+    pages = case.pages()
+    q64 = q.reshape(40, 6, 64).astype(np.float64)
+    k, v = (np.repeat(exact.rows(x, 0), 3, axis=1).astype(np.float64) for x in (exact.k, exact.v))
+    got = prefill(cpu, case, pages, q, offsets([40]), pages.lengths)
+    half = np.maximum(2.0**-4 * np.abs(k), 2.0**-10)
+    used = 0.0
+    for t in range(40):
+        seen = 300 - 40 + t + 1
+        scores = np.einsum("hd,jhd->hj", q64[t], k[:seen]) * case.scale
+        weights = np.exp(scores - scores.max(1, keepdims=True))
+        weights /= weights.sum(1, keepdims=True)
+        off = (np.einsum("hd,jhd->hj", np.abs(q64[t]), half[:seen]) * case.scale).max(1, keepdims=True)
+        most = np.abs(v[:seen]).max(0)
+        bound = (np.exp(2 * off) - 1) * most + np.maximum(2.0**-4 * most, 2.0**-10)
+        used = max(used, (np.abs(got[t] - np.einsum("hj,jhd->hd", weights, v[:seen])) / bound).max())
+    assert 1e-3 < used <= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from engine import DTYPES, Engine
@@ -56,6 +57,41 @@ def test_what_is_not_finite_is_not_hidden(cpu: Engine, value: float) -> None:
     append(cpu, pages, k, k, offsets([2]), 64, "f32")
     rows = pages.rows(pages.k, 0)[:, 0]
     assert np.isnan(rows[1, 32:]).all() and np.isfinite(rows[0]).all() and np.isfinite(rows[1, :32]).all()
+
+
+def hard_numbers(dtype: str) -> np.ndarray:
+    """Every number of 16 bits; in f32 those and their neighbours: what e4m3 has lies between them, and half-way."""
+    if dtype != "f32":
+        return np.arange(2**16, dtype=np.uint16).view(DTYPES[dtype])
+    patterns = np.concatenate(
+        [np.arange(2**16, dtype=np.uint32) << 16, hard_numbers("f16").astype(np.float32).view("u4")]
+    )
+    return np.concatenate([patterns - 1, patterns, patterns + 1]).view(np.float32)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+def test_e4m3_rounds_every_number_to_the_nearest(cpu: Engine, dtype: str) -> None:
+    """And to 448 what is beyond, infinities too; NaN stays NaN. Compared with ml_dtypes, which makes NaN of what is
+    beyond; 13 elements a row are no whole vectors."""
+    k = hard_numbers(dtype)
+    k = np.resize(k, (-(-k.size // 13), 13))
+    pages = blank("e4m3", 1, 13, [len(k)])
+    append(cpu, pages, k, k, offsets([len(k)]), 13, dtype)
+    x = k.astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        codes = np.clip(x, -448, 448).astype(ml_dtypes.float8_e4m3fn).view(np.uint8)
+    stored = pages.k.reshape(-1, 128, 13)[pages.table[0]].reshape(-1, 13)[: len(k)]
+    np.testing.assert_array_equal(stored, np.where(np.isnan(x), 0x7F, codes))
+
+
+def test_a_token_alone_decides_its_bytes_in_e4m3(cpu: Engine) -> None:
+    """No scale is shared: neighbours, heads and batch change nothing."""
+    pages, k = blank("e4m3", 2, 24, [9]), numbers(9, 48, "f32")
+    append(cpu, pages, k, k, offsets([9]), 48, "f32")
+    rows = pages.rows(pages.k, 0)
+    other = blank("e4m3", 1, 24, [1])
+    append(cpu, other, k[4:5, 24:] * 1, k[4:5, 24:] * 1, offsets([1]), 24, "f32")
+    np.testing.assert_array_equal(other.rows(other.k, 0)[0, 0], rows[4, 1])
 
 
 def test_pages_that_no_row_goes_to_are_not_looked_at(cpu: Engine) -> None:

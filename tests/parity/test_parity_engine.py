@@ -53,6 +53,7 @@ MODELS = [*FOLDERS_OF_MODELS, *FILES, *TERNARY_MODELS, "checkpoint"]
 SCHEDULES: dict[str, dict[str, Any]] = {
     "usual": {},
     "two at a time, in the file, in q8_0": {"max_batch": 2, "weights": "file", "cache_format": "q8_0", "piece": 48},
+    "two at a time, in e4m3": {"max_batch": 2, "cache_format": "e4m3", "piece": 100},
     "a window, in f32": {"context": 256, "cache_tokens": 1024, "cache_format": "f32", "max_batch": 3},
     "a small cache, in bf16": {"cache_tokens": 640, "cache_format": "bf16", "piece": 200},
 }

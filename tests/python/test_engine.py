@@ -228,7 +228,16 @@ def test_watching_changes_no_bit(ctx: nncuda.Context) -> None:
 
 
 @pytest.fixture(
-    params=["q4_0, f16", "q8_0, q8_0", "f16, f16", "f32, f32", "experts, f16", "ternary, f16", "ternary, q8_0"]
+    params=[
+        "q4_0, f16",
+        "q8_0, q8_0",
+        "f16, f16",
+        "f32, f32",
+        "experts, f16",
+        "ternary, f16",
+        "ternary, q8_0",
+        "q4_0, e4m3",
+    ]
 )
 def engine(ctx: nncuda.Context, request: pytest.FixtureRequest) -> Engine:
     weights, cache = request.param.split(", ")

@@ -28,7 +28,7 @@ def text(length: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 1000, length, dtype=np.int32)
 
 
-@pytest.mark.parametrize(("format", "row"), [("f16", 64), ("f32", 128), ("bf16", 64), ("q8_0", 34)])
+@pytest.mark.parametrize(("format", "row"), [("f16", 64), ("f32", 128), ("bf16", 64), ("q8_0", 34), ("e4m3", 32)])
 def test_pages_of_all_layers_are_one_allocation(ctx: nncuda.Context, format: str, row: int) -> None:
     before = ctx.bytes_used
     cache = make(ctx, format=format)
@@ -299,7 +299,7 @@ def test_random_comings_and_goings_lose_no_page(ctx: nncuda.Context) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"format": "q4_0"}, "cache_format is 'q4_0'; it must be one of f16, f32, bf16, q8_0"),
+        ({"format": "q4_0"}, "cache_format is 'q4_0'; it must be one of f16, f32, bf16, q8_0, e4m3"),
         ({"format": "q8_0", "head_dim": 24}, "blocks of 32 do not divide heads of 24"),
         ({"pages": 0}, "0 pages"),
         ({"context": 0}, "sequences of 0 tokens"),

@@ -212,8 +212,8 @@ NNCUDA_API int32_t cuda_flash_attention_paged(nncuda_ctx *ctx, const void *q, co
       "head_dim is %lld; it must be a multiple of 8, at most 256", (long long)head_dim);
   nn_call_require(&call, isfinite(scale), NNCUDA_ERROR_INVALID_VALUE, "scale is %g; it must be finite", (double)scale);
   nn_call_require(&call, format == NNCUDA_FORMAT_F32 || format == NNCUDA_FORMAT_F16 || format == NNCUDA_FORMAT_BF16 ||
-      format == NNCUDA_FORMAT_Q8_0, NNCUDA_ERROR_INVALID_VALUE,
-      "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2) or NNCUDA_FORMAT_Q8_0 (14)",
+      format == NNCUDA_FORMAT_E4M3 || format == NNCUDA_FORMAT_Q8_0, NNCUDA_ERROR_INVALID_VALUE,
+      "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_E4M3 (20) or NNCUDA_FORMAT_Q8_0 (14)",
       format);
   nn_call_tensor(&call, NN_ROLE_IN, "q", q, dtype, "ld_q", ld_q, NN_SHAPE("[tokens, heads, head_dim]", tokens, heads,
       head_dim));
@@ -253,8 +253,8 @@ NNCUDA_API int32_t cuda_attention_decode_paged(nncuda_ctx *ctx, const void *q, c
       "head_dim is %lld; it must be a multiple of 8, at most 256", (long long)head_dim);
   nn_call_require(&call, isfinite(scale), NNCUDA_ERROR_INVALID_VALUE, "scale is %g; it must be finite", (double)scale);
   nn_call_require(&call, format == NNCUDA_FORMAT_F32 || format == NNCUDA_FORMAT_F16 || format == NNCUDA_FORMAT_BF16 ||
-      format == NNCUDA_FORMAT_Q8_0, NNCUDA_ERROR_INVALID_VALUE,
-      "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2) or NNCUDA_FORMAT_Q8_0 (14)",
+      format == NNCUDA_FORMAT_E4M3 || format == NNCUDA_FORMAT_Q8_0, NNCUDA_ERROR_INVALID_VALUE,
+      "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_E4M3 (20) or NNCUDA_FORMAT_Q8_0 (14)",
       format);
   nn_call_tensor(&call, NN_ROLE_IN, "q", q, dtype, "ld_q", ld_q, NN_SHAPE("[batch, heads, head_dim]", batch, heads,
       head_dim));

@@ -68,8 +68,8 @@ NNCUDA_API int32_t cuda_kv_append_paged(nncuda_ctx *ctx, const void *k, const vo
   nn_call_size(&call, "head_dim", head_dim);
   nn_call_size(&call, "page_bytes", page_bytes);
   nn_call_require(&call, format == NNCUDA_FORMAT_F32 || format == NNCUDA_FORMAT_F16 || format == NNCUDA_FORMAT_BF16 ||
-      format == NNCUDA_FORMAT_Q8_0, NNCUDA_ERROR_INVALID_VALUE,
-      "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2) or NNCUDA_FORMAT_Q8_0 (14)",
+      format == NNCUDA_FORMAT_E4M3 || format == NNCUDA_FORMAT_Q8_0, NNCUDA_ERROR_INVALID_VALUE,
+      "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_E4M3 (20) or NNCUDA_FORMAT_Q8_0 (14)",
       format);
   nn_call_tensor(&call, NN_ROLE_IN, "k", k, dtype, "ld_kv", ld_kv, NN_SHAPE("[tokens, kv_heads, head_dim]", tokens,
       kv_heads, head_dim));

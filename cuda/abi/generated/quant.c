@@ -15,9 +15,10 @@ NNCUDA_API int32_t cuda_quantize(nncuda_ctx *ctx, const void *x, void *y, int64_
   nn_call_require(&call, format == NNCUDA_FORMAT_F32 || format == NNCUDA_FORMAT_F16 || format == NNCUDA_FORMAT_BF16 ||
       format == NNCUDA_FORMAT_Q4_0 || format == NNCUDA_FORMAT_Q4_1 || format == NNCUDA_FORMAT_Q5_0 ||
       format == NNCUDA_FORMAT_Q5_1 || format == NNCUDA_FORMAT_Q8_0 || format == NNCUDA_FORMAT_Q4_K ||
-      format == NNCUDA_FORMAT_Q5_K || format == NNCUDA_FORMAT_Q6_K || format == NNCUDA_FORMAT_Q4_0_R16 ||
-      format == NNCUDA_FORMAT_Q8_0_R16 || format == NNCUDA_FORMAT_Q6_K_R16, NNCUDA_ERROR_INVALID_VALUE,
-      "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
+      format == NNCUDA_FORMAT_Q5_K || format == NNCUDA_FORMAT_Q6_K || format == NNCUDA_FORMAT_E4M3 ||
+      format == NNCUDA_FORMAT_Q4_0_R16 || format == NNCUDA_FORMAT_Q8_0_R16 || format == NNCUDA_FORMAT_Q6_K_R16,
+      NNCUDA_ERROR_INVALID_VALUE,
+      "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_E4M3 (20), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
       format);
   nn_call_tensor(&call, NN_ROLE_IN, "x", x, dtype, NULL, 0, NN_SHAPE("[rows, k]", rows, k));
   nn_call_tensor(&call, NN_ROLE_OUT, "y", y, NN_U8, NULL, 0, NN_SHAPE("[rows, row_bytes]", rows, row_bytes));
@@ -37,9 +38,10 @@ NNCUDA_API int32_t cuda_dequantize(nncuda_ctx *ctx, const void *x, void *y, int6
   nn_call_require(&call, format == NNCUDA_FORMAT_F32 || format == NNCUDA_FORMAT_F16 || format == NNCUDA_FORMAT_BF16 ||
       format == NNCUDA_FORMAT_Q4_0 || format == NNCUDA_FORMAT_Q4_1 || format == NNCUDA_FORMAT_Q5_0 ||
       format == NNCUDA_FORMAT_Q5_1 || format == NNCUDA_FORMAT_Q8_0 || format == NNCUDA_FORMAT_Q4_K ||
-      format == NNCUDA_FORMAT_Q5_K || format == NNCUDA_FORMAT_Q6_K || format == NNCUDA_FORMAT_Q4_0_R16 ||
-      format == NNCUDA_FORMAT_Q8_0_R16 || format == NNCUDA_FORMAT_Q6_K_R16, NNCUDA_ERROR_INVALID_VALUE,
-      "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
+      format == NNCUDA_FORMAT_Q5_K || format == NNCUDA_FORMAT_Q6_K || format == NNCUDA_FORMAT_E4M3 ||
+      format == NNCUDA_FORMAT_Q4_0_R16 || format == NNCUDA_FORMAT_Q8_0_R16 || format == NNCUDA_FORMAT_Q6_K_R16,
+      NNCUDA_ERROR_INVALID_VALUE,
+      "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_E4M3 (20), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
       format);
   nn_call_tensor(&call, NN_ROLE_IN, "x", x, NN_U8, NULL, 0, NN_SHAPE("[rows, row_bytes]", rows, row_bytes));
   nn_call_tensor(&call, NN_ROLE_OUT, "y", y, dtype, NULL, 0, NN_SHAPE("[rows, k]", rows, k));
@@ -60,9 +62,10 @@ NNCUDA_API int32_t cuda_embedding_quant(nncuda_ctx *ctx, const void *table, cons
   nn_call_require(&call, format == NNCUDA_FORMAT_F32 || format == NNCUDA_FORMAT_F16 || format == NNCUDA_FORMAT_BF16 ||
       format == NNCUDA_FORMAT_Q4_0 || format == NNCUDA_FORMAT_Q4_1 || format == NNCUDA_FORMAT_Q5_0 ||
       format == NNCUDA_FORMAT_Q5_1 || format == NNCUDA_FORMAT_Q8_0 || format == NNCUDA_FORMAT_Q4_K ||
-      format == NNCUDA_FORMAT_Q5_K || format == NNCUDA_FORMAT_Q6_K || format == NNCUDA_FORMAT_Q4_0_R16 ||
-      format == NNCUDA_FORMAT_Q8_0_R16 || format == NNCUDA_FORMAT_Q6_K_R16, NNCUDA_ERROR_INVALID_VALUE,
-      "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
+      format == NNCUDA_FORMAT_Q5_K || format == NNCUDA_FORMAT_Q6_K || format == NNCUDA_FORMAT_E4M3 ||
+      format == NNCUDA_FORMAT_Q4_0_R16 || format == NNCUDA_FORMAT_Q8_0_R16 || format == NNCUDA_FORMAT_Q6_K_R16,
+      NNCUDA_ERROR_INVALID_VALUE,
+      "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_E4M3 (20), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
       format);
   nn_call_tensor(&call, NN_ROLE_IN, "table", table, NN_U8, NULL, 0, NN_SHAPE("[vocab, row_bytes]", vocab, row_bytes));
   nn_call_tensor(&call, NN_ROLE_IN, "ids", ids, NNCUDA_I32, NULL, 0, NN_SHAPE("[tokens]", tokens));
@@ -89,9 +92,10 @@ NNCUDA_API int32_t cuda_gemm_quant(nncuda_ctx *ctx, const void *x, const void *w
   nn_call_require(&call, format == NNCUDA_FORMAT_F32 || format == NNCUDA_FORMAT_F16 || format == NNCUDA_FORMAT_BF16 ||
       format == NNCUDA_FORMAT_Q4_0 || format == NNCUDA_FORMAT_Q4_1 || format == NNCUDA_FORMAT_Q5_0 ||
       format == NNCUDA_FORMAT_Q5_1 || format == NNCUDA_FORMAT_Q8_0 || format == NNCUDA_FORMAT_Q4_K ||
-      format == NNCUDA_FORMAT_Q5_K || format == NNCUDA_FORMAT_Q6_K || format == NNCUDA_FORMAT_Q4_0_R16 ||
-      format == NNCUDA_FORMAT_Q8_0_R16 || format == NNCUDA_FORMAT_Q6_K_R16, NNCUDA_ERROR_INVALID_VALUE,
-      "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
+      format == NNCUDA_FORMAT_Q5_K || format == NNCUDA_FORMAT_Q6_K || format == NNCUDA_FORMAT_E4M3 ||
+      format == NNCUDA_FORMAT_Q4_0_R16 || format == NNCUDA_FORMAT_Q8_0_R16 || format == NNCUDA_FORMAT_Q6_K_R16,
+      NNCUDA_ERROR_INVALID_VALUE,
+      "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_E4M3 (20), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
       format);
   nn_call_tensor(&call, NN_ROLE_IN, "x", x, dtype, NULL, 0, NN_SHAPE("[m, k]", m, k));
   nn_call_tensor(&call, NN_ROLE_IN, "w", w, NN_U8, NULL, 0, NN_SHAPE("[groups*n, row_bytes]", nn_mul(groups, n),
@@ -126,25 +130,25 @@ NNCUDA_API int32_t cuda_gemm_quant_qkv(nncuda_ctx *ctx, const void *x, const voi
       format_q == NNCUDA_FORMAT_BF16 || format_q == NNCUDA_FORMAT_Q4_0 || format_q == NNCUDA_FORMAT_Q4_1 ||
       format_q == NNCUDA_FORMAT_Q5_0 || format_q == NNCUDA_FORMAT_Q5_1 || format_q == NNCUDA_FORMAT_Q8_0 ||
       format_q == NNCUDA_FORMAT_Q4_K || format_q == NNCUDA_FORMAT_Q5_K || format_q == NNCUDA_FORMAT_Q6_K ||
-      format_q == NNCUDA_FORMAT_Q4_0_R16 || format_q == NNCUDA_FORMAT_Q8_0_R16 || format_q == NNCUDA_FORMAT_Q6_K_R16,
-      NNCUDA_ERROR_INVALID_VALUE,
-      "format_q is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
+      format_q == NNCUDA_FORMAT_E4M3 || format_q == NNCUDA_FORMAT_Q4_0_R16 || format_q == NNCUDA_FORMAT_Q8_0_R16 ||
+      format_q == NNCUDA_FORMAT_Q6_K_R16, NNCUDA_ERROR_INVALID_VALUE,
+      "format_q is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_E4M3 (20), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
       format_q);
   nn_call_require(&call, format_k == NNCUDA_FORMAT_F32 || format_k == NNCUDA_FORMAT_F16 ||
       format_k == NNCUDA_FORMAT_BF16 || format_k == NNCUDA_FORMAT_Q4_0 || format_k == NNCUDA_FORMAT_Q4_1 ||
       format_k == NNCUDA_FORMAT_Q5_0 || format_k == NNCUDA_FORMAT_Q5_1 || format_k == NNCUDA_FORMAT_Q8_0 ||
       format_k == NNCUDA_FORMAT_Q4_K || format_k == NNCUDA_FORMAT_Q5_K || format_k == NNCUDA_FORMAT_Q6_K ||
-      format_k == NNCUDA_FORMAT_Q4_0_R16 || format_k == NNCUDA_FORMAT_Q8_0_R16 || format_k == NNCUDA_FORMAT_Q6_K_R16,
-      NNCUDA_ERROR_INVALID_VALUE,
-      "format_k is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
+      format_k == NNCUDA_FORMAT_E4M3 || format_k == NNCUDA_FORMAT_Q4_0_R16 || format_k == NNCUDA_FORMAT_Q8_0_R16 ||
+      format_k == NNCUDA_FORMAT_Q6_K_R16, NNCUDA_ERROR_INVALID_VALUE,
+      "format_k is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_E4M3 (20), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
       format_k);
   nn_call_require(&call, format_v == NNCUDA_FORMAT_F32 || format_v == NNCUDA_FORMAT_F16 ||
       format_v == NNCUDA_FORMAT_BF16 || format_v == NNCUDA_FORMAT_Q4_0 || format_v == NNCUDA_FORMAT_Q4_1 ||
       format_v == NNCUDA_FORMAT_Q5_0 || format_v == NNCUDA_FORMAT_Q5_1 || format_v == NNCUDA_FORMAT_Q8_0 ||
       format_v == NNCUDA_FORMAT_Q4_K || format_v == NNCUDA_FORMAT_Q5_K || format_v == NNCUDA_FORMAT_Q6_K ||
-      format_v == NNCUDA_FORMAT_Q4_0_R16 || format_v == NNCUDA_FORMAT_Q8_0_R16 || format_v == NNCUDA_FORMAT_Q6_K_R16,
-      NNCUDA_ERROR_INVALID_VALUE,
-      "format_v is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
+      format_v == NNCUDA_FORMAT_E4M3 || format_v == NNCUDA_FORMAT_Q4_0_R16 || format_v == NNCUDA_FORMAT_Q8_0_R16 ||
+      format_v == NNCUDA_FORMAT_Q6_K_R16, NNCUDA_ERROR_INVALID_VALUE,
+      "format_v is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_E4M3 (20), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
       format_v);
   nn_call_tensor(&call, NN_ROLE_IN, "x", x, dtype, NULL, 0, NN_SHAPE("[m, k]", m, k));
   nn_call_tensor(&call, NN_ROLE_IN, "wq", wq, NN_U8, NULL, 0, NN_SHAPE("[n_q, row_bytes_q]", n_q, row_bytes_q));
@@ -174,17 +178,17 @@ NNCUDA_API int32_t cuda_gemm_quant_swiglu(nncuda_ctx *ctx, const void *x, const 
       format_gate == NNCUDA_FORMAT_BF16 || format_gate == NNCUDA_FORMAT_Q4_0 || format_gate == NNCUDA_FORMAT_Q4_1 ||
       format_gate == NNCUDA_FORMAT_Q5_0 || format_gate == NNCUDA_FORMAT_Q5_1 || format_gate == NNCUDA_FORMAT_Q8_0 ||
       format_gate == NNCUDA_FORMAT_Q4_K || format_gate == NNCUDA_FORMAT_Q5_K || format_gate == NNCUDA_FORMAT_Q6_K ||
-      format_gate == NNCUDA_FORMAT_Q4_0_R16 || format_gate == NNCUDA_FORMAT_Q8_0_R16 ||
-      format_gate == NNCUDA_FORMAT_Q6_K_R16, NNCUDA_ERROR_INVALID_VALUE,
-      "format_gate is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
+      format_gate == NNCUDA_FORMAT_E4M3 || format_gate == NNCUDA_FORMAT_Q4_0_R16 ||
+      format_gate == NNCUDA_FORMAT_Q8_0_R16 || format_gate == NNCUDA_FORMAT_Q6_K_R16, NNCUDA_ERROR_INVALID_VALUE,
+      "format_gate is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_E4M3 (20), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
       format_gate);
   nn_call_require(&call, format_up == NNCUDA_FORMAT_F32 || format_up == NNCUDA_FORMAT_F16 ||
       format_up == NNCUDA_FORMAT_BF16 || format_up == NNCUDA_FORMAT_Q4_0 || format_up == NNCUDA_FORMAT_Q4_1 ||
       format_up == NNCUDA_FORMAT_Q5_0 || format_up == NNCUDA_FORMAT_Q5_1 || format_up == NNCUDA_FORMAT_Q8_0 ||
       format_up == NNCUDA_FORMAT_Q4_K || format_up == NNCUDA_FORMAT_Q5_K || format_up == NNCUDA_FORMAT_Q6_K ||
-      format_up == NNCUDA_FORMAT_Q4_0_R16 || format_up == NNCUDA_FORMAT_Q8_0_R16 || format_up == NNCUDA_FORMAT_Q6_K_R16,
-      NNCUDA_ERROR_INVALID_VALUE,
-      "format_up is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
+      format_up == NNCUDA_FORMAT_E4M3 || format_up == NNCUDA_FORMAT_Q4_0_R16 || format_up == NNCUDA_FORMAT_Q8_0_R16 ||
+      format_up == NNCUDA_FORMAT_Q6_K_R16, NNCUDA_ERROR_INVALID_VALUE,
+      "format_up is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_E4M3 (20), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
       format_up);
   nn_call_tensor(&call, NN_ROLE_IN, "x", x, dtype, NULL, 0, NN_SHAPE("[m, k]", m, k));
   nn_call_tensor(&call, NN_ROLE_IN, "w_gate", w_gate, NN_U8, NULL, 0, NN_SHAPE("[groups*n, row_bytes_gate]",

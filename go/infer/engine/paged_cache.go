@@ -19,7 +19,16 @@ const Page = 128
 const leastCopied = 16
 
 // CacheFormats are the formats of keys and values.
-var CacheFormats = []string{"f16", "f32", "bf16", "q8_0"}
+var CacheFormats = []string{"f16", "f32", "bf16", "q8_0", formats.E4M3.Name}
+
+// cacheFormat is one of CacheFormats.
+func cacheFormat(name string) formats.BlockFormat {
+	if name == formats.E4M3.Name {
+		return formats.E4M3
+	}
+	format, _ := formats.FormatNamed(name)
+	return format
+}
 
 // noParent is the forerunner of a page whose text is not its own, so that no other sequence may share it.
 const noParent = -1
@@ -90,11 +99,11 @@ type PagedCache struct {
 func newPagedCache(
 	ctx *cuda.Context, layers, kvHeads, headDim, pages, context int, formatName string,
 ) (*PagedCache, error) {
-	format, _ := formats.FormatNamed(formatName)
 	if !slices.Contains(CacheFormats, formatName) {
 		return nil, wrongOption("cache_format", "cache_format is '%s'; it must be one of %s", formatName,
 			strings.Join(CacheFormats, ", "))
 	}
+	format := cacheFormat(formatName)
 	rowBytes, err := format.RowBytes(headDim)
 	if err != nil {
 		return nil, wrongOption("cache_format", "cache_format is %s, whose blocks of %d do not divide heads of %d elements; "+

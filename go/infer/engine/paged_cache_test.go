@@ -200,11 +200,23 @@ func TestPagesAreNeverLost(t *testing.T) {
 	}
 }
 
+func TestEveryFormatOfCachesHasRowsOfItsSize(t *testing.T) {
+	ctx := must.Get(cuda.New("cpu", cuda.WithThreads(1)))(t)
+	defer ctx.Close()
+	rows := []int{64, 128, 64, 34, 32}
+	for i, name := range CacheFormats {
+		c := must.Get(newPagedCache(ctx, 2, 2, 32, 3, Page, name))(t)
+		if c.PageBytes != 2*Page*rows[i] || c.Bytes() != int64(2*2*3*c.PageBytes) {
+			t.Errorf("%s: %d bytes a page, %d in all", name, c.PageBytes, c.Bytes())
+		}
+	}
+}
+
 func TestCachesThatCannotBe(t *testing.T) {
 	ctx := must.Get(cuda.New("cpu", cuda.WithThreads(1)))(t)
 	defer ctx.Close()
 	for words, make := range map[string]func() (*PagedCache, error){
-		"cache_format is 'q4_0'; it must be one of f16, f32, bf16, q8_0": func() (*PagedCache, error) {
+		"cache_format is 'q4_0'; it must be one of f16, f32, bf16, q8_0, e4m3": func() (*PagedCache, error) {
 			return newPagedCache(ctx, 1, 1, 8, 1, 1, "q4_0")
 		},
 		"cache_format is q8_0, whose blocks of 32 do not divide heads of 8 elements": func() (*PagedCache, error) {

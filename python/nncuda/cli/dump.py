@@ -42,7 +42,7 @@ _DIFFERENT = 1
               help="A dump written by --save, or a Hugging Face folder, which transformers runs in f32.")  # fmt: skip
 @click.option("--tolerance", type=click.FloatRange(min=0), default=1e-3, show_default=True,
               help="A value differs if it is off by more than this share of its step's largest value.")  # fmt: skip
-@click.option("--cache-format", type=click.Choice(CACHE_FORMATS), default="f32",
+@click.option("--cache-format", type=click.Choice(list(CACHE_FORMATS)), default="f32",
               show_default=True, help="Format of the cached keys and values.")  # fmt: skip
 @device_options
 def dump(

@@ -89,7 +89,7 @@ engine_options = together(
         "--context", type=click.IntRange(min=1), help="The context length.  [default: the model's, at most 8192]"
     ),
     click.option(
-        "--cache-format", type=click.Choice(CACHE_FORMATS), default="f16", show_default=True,
+        "--cache-format", type=click.Choice(list(CACHE_FORMATS)), default="f16", show_default=True,
         help="Format of the cached keys and values.",
     ),
     click.option(

@@ -16,7 +16,7 @@ import numpy as np
 @dataclass(frozen=True)
 class BlockFormat:
     """`code` is NNCUDA_FORMAT_*, `gguf_type` the number of the type in a GGUF file, `file_type` the number by which
-    general.file_type names a model of this format."""
+    general.file_type names a model of this format; -1 of a format that is in no file."""
 
     name: str
     code: int
@@ -92,6 +92,8 @@ FORMATS: dict[str, BlockFormat] = {
         BlockFormat("q6_k", 17, 14, 18, 256, 210),
     )
 }
+#: OCP 8-bit floating point, in which caches may be kept; no file has tensors of it.
+E4M3 = BlockFormat("e4m3", 20, -1, -1, 1, 1)
 _NUMPY = {"f32": np.dtype("<f4"), "f16": np.dtype("<f2"), "bf16": np.dtype(ml_dtypes.bfloat16)}
 
 #: The codes of formats that have a form with sixteen rows side by side (`kernels.interleave_rows`), and of that form.

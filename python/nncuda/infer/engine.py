@@ -66,7 +66,7 @@ class Engine:
 
     context         most tokens of a sequence that see one another; by default the model's, at most 8192. A sequence
                     that continues beyond it drops its oldest tokens, a page of 128 at a time
-    cache_format    f16, f32, bf16 or q8_0, in which keys and values are kept
+    cache_format    f16, f32, bf16, q8_0 or e4m3, in which keys and values are kept
     cache_tokens    room of the cache for all sequences together; by default four sequences of full length
     max_batch       most sequences that are decoded together
     piece           most tokens of a prefill call; any number gives the same bits

@@ -16,7 +16,7 @@ from collections.abc import Sequence as Ids
 import numpy as np
 
 from ..device import Context
-from ..formats.block_formats import FORMATS
+from ..formats.block_formats import E4M3, FORMATS
 
 #: Tokens of a page, as `kv_append_paged` has it.
 PAGE = 128
@@ -24,8 +24,8 @@ PAGE = 128
 #: Tokens from which on a page is copied rather than run: copying one costs about as much as a token or two.
 LEAST_COPIED = 16
 
-#: Formats of keys and values.
-CACHE_FORMATS = ("f16", "f32", "bf16", "q8_0")
+#: Formats of keys and values, by name.
+CACHE_FORMATS = {name: FORMATS[name] for name in ("f16", "f32", "bf16", "q8_0")} | {E4M3.name: E4M3}
 
 
 class CacheFullError(MemoryError):
@@ -102,14 +102,14 @@ class PagedCache:
     ):
         if format not in CACHE_FORMATS:
             raise ValueError(f"cache_format is {format!r}; it must be one of {', '.join(CACHE_FORMATS)}")
-        if head_dim % FORMATS[format].elements:
+        self.format = CACHE_FORMATS[format]
+        if head_dim % self.format.elements:
             raise ValueError(
-                f"cache_format is {format}, whose blocks of {FORMATS[format].elements} do not divide heads of "
+                f"cache_format is {format}, whose blocks of {self.format.elements} do not divide heads of "
                 f"{head_dim} elements; choose f16"
             )
         if pages < 1 or context < 1:
             raise ValueError(f"the cache would have {pages} pages for sequences of {context} tokens; at least 1 each")
-        self.format = FORMATS[format]
         self.context = context
         self.num_pages = pages
         self.max_pages = -(-context // PAGE)

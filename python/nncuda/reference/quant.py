@@ -9,6 +9,7 @@ too, as the header says, and are then computed in the precision of the left fact
 
 from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
 
 from nncuda.reference.arithmetic import Array, Outputs, matmul, transposed
@@ -35,6 +36,7 @@ ROUNDINGS = {
 
 F32, F16, BF16 = 0, 1, 2
 Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K = range(10, 18)
+E4M3 = 20  # of caches alone
 Q4_0_R16, Q8_0_R16, Q6_K_R16 = 30, 34, 37
 DTYPES = {F32: "f32", F16: "f16", BF16: "bf16"}
 BLOCK = 32
@@ -137,6 +139,8 @@ def decoded(stored: Array, format: int) -> Array:
         return stored.view(np.float32)
     if format in DTYPES:
         return from_bits(stored.view(np.uint16), DTYPES[format])
+    if format == E4M3:
+        return stored.view(ml_dtypes.float8_e4m3fn).astype(np.float32)
     rows = stored.reshape(-1, stored.shape[-1])
     if format == Q6_K:
         codes, parts, unit = _sixteen_parts(rows)
@@ -230,6 +234,10 @@ def encoded(x: Array, format: int) -> Array:
         return x.view(np.uint8)
     if format in DTYPES:
         return np.ascontiguousarray(to_bits(x, DTYPES[format])).view(np.uint8)
+    if format == E4M3:
+        with np.errstate(invalid="ignore"):
+            codes = np.clip(x, -448, 448).astype(ml_dtypes.float8_e4m3fn).view(np.uint8)
+        return np.where(np.isnan(x), np.uint8(0x7F), codes)
     stored = _STORING[format](x.reshape(*x.shape[:-1], -1, BLOCK))
     return stored.reshape(*x.shape[:-1], -1)
 

@@ -410,6 +410,16 @@ fn cache(ctx: &Context, pages: usize, context: usize) -> PagedCache {
 }
 
 #[test]
+fn every_format_of_caches_has_rows_of_its_size() {
+    let ctx = tiny::context();
+    let sizes = CacheSizes { layers: 2, kv_heads: 2, head_dim: 32, pages: 3, context: PAGE };
+    for (name, row) in CacheFormat::NAMES.into_iter().zip([64, 128, 64, 34, 32]) {
+        let cache = PagedCache::new(&ctx, sizes, name.parse().unwrap()).unwrap();
+        assert_eq!((cache.page_bytes(), cache.bytes()), (2 * PAGE * row, 2 * 2 * 3 * 2 * PAGE * row), "{name}");
+    }
+}
+
+#[test]
 fn pages_are_shared_copied_and_given_back() {
     let ctx = tiny::context();
     let mut cache = cache(&ctx, 6, 4 * PAGE);

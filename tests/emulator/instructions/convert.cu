@@ -21,6 +21,19 @@ __global__ void widen(float *f16, float *bf16, float2 *f16x2, float2 *bf16x2) {
   bf16x2[i] = nn_bf16x2_to_f32x2(i | (i ^ 0x5a5au) << 16);
 }
 
+__global__ void to_e4m3(const float *x, uint8_t *y, int n) {
+  const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < n) {
+    y[i] = nn_f32_to_e4m3(x[i]);
+  }
+}
+
+__global__ void of_e4m3(float *y, float2 *two) {
+  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  y[i] = nn_e4m3_to_f32((uint8_t)i);
+  two[i] = nn_f16x2_to_f32x2(nn_e4m3x2_to_f16x2((uint16_t)(i | (i ^ 0x5au) << 8)));
+}
+
 __global__ void approximate(const float *x, float *exp2, int n) {
   const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
   if (i < n) {
@@ -176,8 +189,52 @@ static void test_tf32() {
   }
 }
 
+static double e4m3_value(uint8_t size) {
+  const int e = size >> 3, m = size & 7;
+  return e ? ldexp((double)(m + 8), e - 10) : ldexp((double)m, -9);
+}
+
+/* Each number that e4m3 has, what lies half-way to the next one, their neighbours, and what is far away. */
+static void test_e4m3() {
+  std::vector<float> values = {INFINITY, NAN, 0x1p-149f, 449.0f, 0x1p127f};
+  for (uint32_t size = 0; size < 0x7f; size++) {
+    const float x = (float)e4m3_value((uint8_t)size), middle = (float)((x + e4m3_value((uint8_t)(size + 1))) / 2);
+    for (float y : {x, middle}) {
+      values.insert(values.end(), {y, nextafterf(y, 0.0f), nextafterf(y, 1e9f)});
+    }
+  }
+  const int half = (int)values.size(), n = 2 * half;
+  array<float> x(n), widened(256);
+  array<uint8_t> code(n);
+  array<float2> two(256);
+  for (int i = 0; i < half; i++) {
+    x[i] = values[(size_t)i];
+    x[half + i] = -x[i];
+  }
+  launch(to_e4m3, (unsigned)(n + 255) / 256, 256, 0, x.to_device(), code.device, n);
+  launch(of_e4m3, 1, 256, 0, widened.device, two.device);
+  code.from_device(), widened.from_device(), two.from_device();
+  for (int i = 0; i < n; i++) {
+    uint8_t nearest = 0;
+    for (uint8_t size = 1; size < 0x7f; size++) {
+      const double here = fabs(e4m3_value(size) - fabs((double)x[i])),
+                   best = fabs(e4m3_value(nearest) - fabs((double)x[i]));
+      nearest = here < best || (here == best && size % 2 == 0) ? size : nearest;
+    }
+    nearest = isinf(x[i]) ? 0x7e : nearest;
+    const uint8_t expected = isnan(x[i]) ? 0x7f : (uint8_t)(nearest | (signbit(x[i]) ? 0x80 : 0));
+    CHECK(code[i] == expected, "e4m3 of %a is %02x, not %02x", x[i], expected, code[i]);
+  }
+  for (uint32_t i = 0; i < 256; i++) {
+    const float y = (i & 0x7f) == 0x7f ? NAN : (float)((i & 0x80 ? -1 : 1) * e4m3_value((uint8_t)(i & 0x7f)));
+    CHECK(same(widened[i], y), "e4m3 %02x is %a, not %a", i, y, widened[i]);
+    CHECK(same(two[i].x, widened[i]) && same(two[i].y, widened[i ^ 0x5a]), "pair of e4m3 %02x", i);
+  }
+}
+
 int main() {
   test_narrow();
+  test_e4m3();
   test_widen();
   test_approximations();
   if (device_arch() >= 80) {

@@ -58,6 +58,7 @@ def cases():
             ("f16", 4, 2, 16, 3, [4, 7, 0, 129], [2, 0, 0, 2], 2),
             ("bf16", 3, 1, 24, 0, [17], [17], 0),
             ("q8_0", 2, 1, 32, 8, [40], [9], 1),
+            ("e4m3", 2, 1, 24, 1, [5, 19], [2, 4], 1),
         ):
             label = f"{storage}-heads{heads}-{kv_heads}-dim{head_dim}-ld{extra}-batch{len(lengths)}-spare{spare}"
             label += f"-length{max(lengths)}"
@@ -68,6 +69,7 @@ def cases():
             ("f16", 4, 2, 16, 3, [128, 3]),
             ("bf16", 6, 1, 24, 0, [7]),
             ("q8_0", 12, 1, 32, 0, [21]),
+            ("e4m3", 3, 1, 24, 2, [18]),
             ("f16", 2, 1, 8, 0, [129, 0, 517]),
         ):
             label = f"{storage}-heads{heads}-{kv_heads}-dim{head_dim}-ld{extra}-batch{len(lengths)}"

@@ -8,8 +8,8 @@ from .case import FLOATS, case
 
 PAGE_TOKENS = 128
 #: Formats of pages; bytes and elements of their blocks.
-STORAGE = {"f32": 0, "f16": 1, "bf16": 2, "q8_0": 14}
-BLOCKS = {"f32": (4, 1), "f16": (2, 1), "bf16": (2, 1), "q8_0": (34, 32)}
+STORAGE = {"f32": 0, "f16": 1, "bf16": 2, "q8_0": 14, "e4m3": 20}
+BLOCKS = {"f32": (4, 1), "f16": (2, 1), "bf16": (2, 1), "q8_0": (34, 32), "e4m3": (1, 1)}
 
 
 def cases():
@@ -35,6 +35,7 @@ def cases():
             ("f16", [131, 0, 9, 128], [5, 0, 9, 1], 2, 6, 3, 2),
             ("bf16", [3, 20], [2, 0], 1, 9, 0, 0),
             ("q8_0", [130], [3], 1, 32, 5, 1),
+            ("e4m3", [131], [3], 1, 11, 1, 1),
         ):
             yield case(
                 "kv_append_paged",
@@ -86,6 +87,8 @@ def append_paged(d, storage, lengths, fresh, kv_heads, head_dim, extra, spare):
     blank = np.full((pages, page_bytes(storage, kv_heads, head_dim)), 0xA5, np.uint8)
     k, v = (d.bell(sum(fresh) + spare, kv_heads, head_dim) for _ in "kv")
     k[0, 0] = 0  # a block of zeros has no scale
+    if storage == "e4m3":  # from what becomes 0 to what is beyond the largest
+        k[1:] *= 2.0 ** d.integers(*k[1:].shape, low=-12, high=10)
     return {
         "k": k,
         "v": v,

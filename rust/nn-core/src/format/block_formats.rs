@@ -56,6 +56,9 @@ pub static FORMATS: [BlockFormat; 11] = [
     block("q6_k", Format::Q6K, 14, 256, 210),
 ];
 
+/// OCP 8-bit floating point, in which caches may be kept; no file has tensors of it.
+pub static E4M3: BlockFormat = block("e4m3", Format::E4m3, u32::MAX, 1, 1);
+
 /// llama.cpp's two, and the one of bitnet.cpp.
 pub static TERNARY_FORMATS: [TernaryFormat; 3] = [
     TernaryFormat { name: "tq1_0", gguf_type: 34, elements: 256, bytes: 54, tail: 0 },

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use nn_ffi::{Context, DType, Format, Tensor};
 
 use crate::error::{Error, Result};
-use crate::format::block_formats::BlockFormat;
+use crate::format::block_formats::{BlockFormat, E4M3};
 
 /// Tokens of a page, as `kernels::kv_append_paged` has it.
 pub const PAGE: usize = 128;
@@ -38,14 +38,20 @@ pub enum CacheFormat {
     Bf16,
     /// Blocks of 32 numbers of 8 bits.
     Q80,
+    /// OCP 8-bit floating point.
+    E4m3,
 }
 
 impl CacheFormat {
     /// Their names, in the order of the values.
-    pub const NAMES: [&'static str; 4] = ["f16", "f32", "bf16", "q8_0"];
+    pub const NAMES: [&'static str; 5] = ["f16", "f32", "bf16", "q8_0", "e4m3"];
 
     fn name(self) -> &'static str {
         Self::NAMES[self as usize]
+    }
+
+    fn blocks(self) -> Option<&'static BlockFormat> {
+        if self == Self::E4m3 { Some(&E4M3) } else { BlockFormat::named(self.name()) }
     }
 }
 
@@ -53,9 +59,12 @@ impl FromStr for CacheFormat {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        [Self::F16, Self::F32, Self::Bf16, Self::Q80].into_iter().find(|format| format.name() == name).ok_or_else(
-            || Error::value(format!("cache_format is '{name}'; it must be one of {}", Self::NAMES.join(", "))),
-        )
+        [Self::F16, Self::F32, Self::Bf16, Self::Q80, Self::E4m3]
+            .into_iter()
+            .find(|format| format.name() == name)
+            .ok_or_else(|| {
+                Error::value(format!("cache_format is '{name}'; it must be one of {}", Self::NAMES.join(", ")))
+            })
     }
 }
 
@@ -164,7 +173,7 @@ impl PagedCache {
     pub fn new(ctx: &Context, sizes: CacheSizes, format: CacheFormat) -> Result<Self> {
         let CacheSizes { layers, kv_heads, head_dim, pages, context } = sizes;
         let name = format.name();
-        let format = BlockFormat::named(name).ok_or_else(|| Error::value(format!("there is no format {name}")))?;
+        let format = format.blocks().ok_or_else(|| Error::value(format!("there is no format {name}")))?;
         let row_bytes = format.row_bytes(head_dim).map_err(|_| {
             let blocks = format.elements;
             let why = format!("whose blocks of {blocks} do not divide heads of {head_dim} elements");

@@ -85,6 +85,8 @@ pub const NNCUDA_FORMAT_Q4_K: i32 = 15;
 pub const NNCUDA_FORMAT_Q5_K: i32 = 16;
 /// 210 bytes for 256: sixteen parts with 8-bit scales, 6 bits each
 pub const NNCUDA_FORMAT_Q6_K: i32 = 17;
+/// OCP 8-bit floating point, 1 byte each, without a scale: caches alone
+pub const NNCUDA_FORMAT_E4M3: i32 = 20;
 /// q4_0, sixteen rows side by side: cuda_interleave_rows
 pub const NNCUDA_FORMAT_Q4_0_R16: i32 = 30;
 /// q8_0, likewise

@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "ec27dc9790e06aed35a2a729381c01b8aa68d726aa9a0d1493013a5a4cad0e19";
+pub const HEADER_SHA256: &str = "ed6e44c0ebefad3c8d4ebd3e7546e4d62d5218babb3a5ba32cd6ef49e8e2b40e";

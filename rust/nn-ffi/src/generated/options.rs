@@ -77,6 +77,8 @@ pub enum Format {
     Q5K = nn_cuda::NNCUDA_FORMAT_Q5_K,
     /// 210 bytes for 256: sixteen parts with 8-bit scales, 6 bits each
     Q6K = nn_cuda::NNCUDA_FORMAT_Q6_K,
+    /// OCP 8-bit floating point, 1 byte each, without a scale: caches alone
+    E4m3 = nn_cuda::NNCUDA_FORMAT_E4M3,
     /// q4_0, sixteen rows side by side: cuda_interleave_rows
     Q40R16 = nn_cuda::NNCUDA_FORMAT_Q4_0_R16,
     /// q8_0, likewise
@@ -101,6 +103,7 @@ impl Format {
             nn_cuda::NNCUDA_FORMAT_Q4_K => Some(Self::Q4K),
             nn_cuda::NNCUDA_FORMAT_Q5_K => Some(Self::Q5K),
             nn_cuda::NNCUDA_FORMAT_Q6_K => Some(Self::Q6K),
+            nn_cuda::NNCUDA_FORMAT_E4M3 => Some(Self::E4m3),
             nn_cuda::NNCUDA_FORMAT_Q4_0_R16 => Some(Self::Q40R16),
             nn_cuda::NNCUDA_FORMAT_Q8_0_R16 => Some(Self::Q80R16),
             nn_cuda::NNCUDA_FORMAT_Q6_K_R16 => Some(Self::Q6KR16),

@@ -527,7 +527,7 @@ pub fn attention_decode(
 ///   overwritten
 /// - `kv_heads`: key and value heads
 /// - `scale`: factor of the products; must be finite
-/// - `format`: NNCUDA_FORMAT_\*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
+/// - `format`: NNCUDA_FORMAT_\*: F32, F16, BF16, E4M3 or Q8_0 (head_dim a multiple of 32)
 ///
 /// # Errors
 ///
@@ -636,7 +636,7 @@ pub fn flash_attention_paged(
 /// - `out`: of `dtype` `[batch, heads, head_dim]`, output; overwritten
 /// - `kv_heads`: key and value heads
 /// - `scale`: factor of the products; must be finite
-/// - `format`: NNCUDA_FORMAT_\*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
+/// - `format`: NNCUDA_FORMAT_\*: F32, F16, BF16, E4M3 or Q8_0 (head_dim a multiple of 32)
 ///
 /// # Errors
 ///

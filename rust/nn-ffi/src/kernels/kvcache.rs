@@ -134,7 +134,9 @@ pub fn kv_trim(k_cache: &Tensor, v_cache: &Tensor, lengths: &Tensor, keep: i64) 
 /// Tokens offsets\[b\] .. offsets\[b+1\]-1 become the last rows of the lengths\[b\] that sequence b then has; row j
 /// lies in row j mod 128 of page page_table\[b\]\[j / 128\]. Two sequences must not write to the same row: that is
 /// the caller's duty, and what is left there otherwise is open. Numbers are rounded as by cast and quantize; in
-/// q8_0 a block with one that is not finite becomes NaN. (Kwon et al. 2023, "PagedAttention")
+/// q8_0 a block with one that is not finite becomes NaN. In e4m3 they are rounded to the nearest, ties to even, and
+/// to 448 or -448 where they are beyond (infinities, too); NaN is 0x7f. (Kwon et al. 2023, "PagedAttention";
+/// Micikevicius et al. 2022, "FP8 formats for deep learning")
 ///
 /// # Arguments
 ///
@@ -148,7 +150,7 @@ pub fn kv_trim(k_cache: &Tensor, v_cache: &Tensor, lengths: &Tensor, keep: i64) 
 /// - `k_pages`: u8 `[pages, page_bytes]`, keys; a page is \[kv_heads, 128, head_dim\], each row of head_dim in
 ///   `format`; read and overwritten
 /// - `v_pages`: u8 `[pages, page_bytes]`, values, laid out as the keys; read and overwritten
-/// - `format`: NNCUDA_FORMAT_\*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
+/// - `format`: NNCUDA_FORMAT_\*: F32, F16, BF16, E4M3 or Q8_0 (head_dim a multiple of 32)
 ///
 /// # Errors
 ///

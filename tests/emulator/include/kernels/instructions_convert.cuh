@@ -3,6 +3,7 @@
 #define NN_INSTRUCTIONS_CONVERT_CUH
 
 #include "emulator/warp.h"
+#include "numbers/e4m3.h"
 #include <cmath>
 #include <cuda_runtime.h>
 #include <stdint.h>
@@ -19,6 +20,9 @@ struct nn_f16 {
 };
 struct nn_bf16 {
   uint16_t bits;
+};
+struct nn_e4m3 {
+  uint8_t bits;
 };
 
 /* Rounds a finite |x| to a multiple of 2^exponent, ties to even. Exact in double for every f32 and every exponent here.
@@ -97,6 +101,45 @@ inline float2 nn_f16x2_to_f32x2(uint32_t x) {
 
 inline float2 nn_bf16x2_to_f32x2(uint32_t x) {
   return make_float2(nn_bf16_to_f32((uint16_t)x), nn_bf16_to_f32((uint16_t)(x >> 16)));
+}
+
+/* The instructions of sm_89; below, what the kernels do there. */
+inline uint8_t nn_f32_to_e4m3(float x) {
+  if (__CUDA_ARCH__ < 890) {
+    return nn_e4m3_encoded(x);
+  }
+  if (std::isnan(x)) {
+    return 0x7f;
+  }
+  const uint8_t sign = std::signbit(x) ? 0x80 : 0;
+  const double a = std::fmin(std::fabs((double)x), 448.0);
+  if (a == 0) {
+    return sign;
+  }
+  int e = std::ilogb(a);
+  e = e < -6 ? -6 : e; /* below 2^-6 the spacing is 2^-9 */
+  const double r = nn_emulated_round(a, e - 3);
+  if (r < 0x1p-6) {
+    return (uint8_t)(sign | (uint8_t)std::ldexp(r, 9));
+  }
+  e = std::ilogb(r);
+  return (uint8_t)(sign | ((e + 7) << 3) | (uint8_t)(std::ldexp(r, 3 - e) - 8));
+}
+
+inline float nn_e4m3_to_f32(uint8_t x) {
+  if (__CUDA_ARCH__ < 890) {
+    return nn_e4m3_decoded(x);
+  }
+  const int e = x >> 3 & 15, m = x & 7;
+  if (e == 15 && m == 7) {
+    return __uint_as_float(0x7fffffffu);
+  }
+  const float a = e == 0 ? std::ldexp((float)m, -9) : std::ldexp((float)(m + 8), e - 10);
+  return x & 0x80 ? -a : a;
+}
+
+inline uint32_t nn_e4m3x2_to_f16x2(uint16_t x) {
+  return nn_f32x2_to_f16x2(nn_e4m3_to_f32((uint8_t)x), nn_e4m3_to_f32((uint8_t)(x >> 8)));
 }
 
 inline uint32_t nn_f32_to_tf32(float x) {
