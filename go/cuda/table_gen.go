@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "26b64ba032c65ccb1ea6ce653dfe45fe30b3ef87e159c7b09ecddc508c895f6c"
+const HeaderSHA256 = "395420490adb1a71bd21a52f3f887fc9fe4c2898e3b5bf7ce15eb92b0ce251db"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -286,6 +286,30 @@ var kernels = []Kernel{
 		{Name: "beta", Kind: OptionParam, C: "float"},
 		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
 		{Name: "dtype_c", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "grouped_gemm_swiglu", Function: "GroupedGemmSwiGLU", Family: "gemm", Params: []Param{
+		{Name: "a", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[rows, k]", Reads: true},
+		{Name: "b", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[groups, 2*n, k]", Reads: true},
+		{Name: "offsets", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[groups+1]", Reads: true},
+		{Name: "gate_up", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[rows, 2*n]", Writes: true},
+		{Name: "y", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[rows, n]", Writes: true},
+		{Name: "groups", Kind: SizeParam, C: "int64_t"},
+		{Name: "rows", Kind: SizeParam, C: "int64_t"},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "k", Kind: SizeParam, C: "int64_t"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "grouped_gemm_swiglu_backward", Function: "GroupedGemmSwiGLUBackward", Family: "gemm", Params: []Param{
+		{Name: "a", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[rows, k]", Reads: true},
+		{Name: "b", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[groups, k, n]", Reads: true},
+		{Name: "offsets", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[groups+1]", Reads: true},
+		{Name: "gate_up", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[rows, 2*n]", Reads: true,
+			Writes: true},
+		{Name: "groups", Kind: SizeParam, C: "int64_t"},
+		{Name: "rows", Kind: SizeParam, C: "int64_t"},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "k", Kind: SizeParam, C: "int64_t"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
 	}},
 	{Name: "embedding", Function: "Embedding", Family: "embedding", Params: []Param{
 		{Name: "table", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[vocab, dim]", Reads: true},

@@ -13,7 +13,7 @@ from nncuda.golden import FixtureError, Runner, find_folder, read_folder
 from nncuda.golden.fixtures import read_file
 
 HERE = Path(__file__).resolve().parent
-LARGEST_FOLDER = 9_900_000
+LARGEST_FOLDER = 10_000_000
 
 
 def test_generated_to_the_byte(capsys):

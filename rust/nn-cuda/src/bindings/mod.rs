@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "26b64ba032c65ccb1ea6ce653dfe45fe30b3ef87e159c7b09ecddc508c895f6c";
+pub const HEADER_SHA256: &str = "395420490adb1a71bd21a52f3f887fc9fe4c2898e3b5bf7ce15eb92b0ce251db";
