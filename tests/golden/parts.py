@@ -68,7 +68,7 @@ GATES = (
 
 
 def check_gate(ctx: nncuda.Context, dtype: str, counts: tuple[int, ...], rows: int, n: int, k: int) -> None:
-    """grouped_gemm_swiglu and its gradient beside the calls that they stand for; rows behind the last are left alone."""
+    """grouped_gemm_swiglu and its gradient beside the calls that they stand for; rows behind the last stay."""
     draw = np.random.default_rng(rows + n)
 
     def tensor(*shape: int) -> nncuda.Tensor:
