@@ -1326,6 +1326,43 @@ NNCUDA_API int32_t cuda_grouped_gemm_wgrad(nncuda_ctx *ctx, const void *a, const
                                            void *c, int64_t groups, int64_t rows, int64_t m, int64_t n, float beta,
                                            int32_t dtype, int32_t dtype_c);
 
+/**
+ * The experts' first products and their gate: grouped_gemm by B^T, whose columns are gates and, behind them, ups, then swiglu
+ * of the two halves of its rows, with the bits of these two calls. On a GPU it is one launch. (Shazeer 2020, "GLU Variants",
+ * eq. 6; Gale et al. 2022, "MegaBlocks")
+ * @param a in dtype [rows, k] : rows, sorted by group
+ * @param b in dtype [groups, 2*n, k] : a matrix a group, the rows of gates before those of ups
+ * @param offsets in i32 [groups+1] : as in grouped_gemm
+ * @param gate_up out dtype [rows, 2*n] : the products, as the gradient needs them; rows from offsets[groups] on are left alone
+ * @param y out dtype [rows, n] : silu(gate) * up, likewise
+ * @param groups size : groups
+ * @param rows size : room for rows
+ * @param n size : columns of y
+ * @param k size : length of the sums
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_grouped_gemm_swiglu(nncuda_ctx *ctx, const void *a, const void *b, const int32_t *offsets,
+                                            void *gate_up, void *y, int64_t groups, int64_t rows, int64_t n, int64_t k,
+                                            int32_t dtype);
+
+/**
+ * Gradient of the experts' gate from that of what they give: dy = A * B of each group, as grouped_gemm has it, is the gradient of
+ * y in grouped_gemm_swiglu, from which swiglu_backward gives those of gate and up, in their place; with the bits of these two
+ * calls. On a GPU it is one launch, and dy is never in memory.
+ * @param a in dtype [rows, k] : gradient of the experts' outputs
+ * @param b in dtype [groups, k, n] : the matrices that y was multiplied by, [out, in]
+ * @param offsets in i32 [groups+1] : as in grouped_gemm
+ * @param gate_up inout dtype [rows, 2*n] : from the forward call; becomes its gradient; rows from offsets[groups] on are left alone
+ * @param groups size : groups
+ * @param rows size : room for rows
+ * @param n size : columns of y
+ * @param k size : length of the sums
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_grouped_gemm_swiglu_backward(nncuda_ctx *ctx, const void *a, const void *b,
+                                                     const int32_t *offsets, void *gate_up, int64_t groups,
+                                                     int64_t rows, int64_t n, int64_t k, int32_t dtype);
+
 /* ================================================================================================================
  * section: embedding
  * ============================================================================================================= */

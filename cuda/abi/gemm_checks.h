@@ -1,6 +1,6 @@
 #include "abi/checks.h"
 #include "abi/gemm.h"
-#include "abi/generated/gemm.h"
+#include "abi/gemm_swiglu.h"
 
 /* Fills in the leading dimensions of dense matrices, and the operations of the call, and whether C is read. */
 static nn_gemm_args product(nn_call *call, nn_gemm_args p) {
@@ -47,3 +47,7 @@ NN_LOWER(grouped_gemm_wgrad, nn_gemm_args, 11) {
   return PRODUCT(.offsets = a->offsets, .count = a->groups, .m = a->m, .k = a->rows, .alpha = 1.0f, .beta = a->beta,
                  .trans_a = 1, .dtype_c = a->dtype_c, .ragged = NN_GEMM_RAGGED_K);
 }
+
+/* A gate's operations are few beside those of the products. */
+NN_FLOPS(grouped_gemm_swiglu, 2.0 * a->rows * 2.0 * a->n * a->k)
+NN_FLOPS(grouped_gemm_swiglu_backward, 2.0 * a->rows * a->n * a->k)

@@ -2,6 +2,8 @@
  * Kernels that are sequences of others. A GPU gains from one launch in place of several; here they are these others,
  * one after the other, each in the form of the context's instruction set.
  */
+#include "abi/gemm_swiglu.h"
+#include "abi/generated/elementwise.h"
 #include "abi/generated/loss.h"
 #include "abi/generated/moe.h"
 #include "abi/generated/softmax.h"
@@ -115,4 +117,57 @@ int32_t NN_KERNEL(moe_route_backward)(nncuda_ctx *ctx, const void *args) {
   const route_backward_parts parts = route_backward_parts_of(args, nn_workspace_of(ctx));
   NN_TRY(nn_part_run(ctx, NN_OP_aux_loss_backward, &parts.loss));
   return nn_part_run(ctx, NN_OP_softmax_topk_backward, &parts.choice);
+}
+
+/* ---- grouped_gemm_swiglu ---- */
+
+NN_WORKSPACE(grouped_gemm_swiglu) {
+  const nn_gemm_args products = nn_swiglu_products(args);
+  nn_part_lay_out(NN_OP_grouped_gemm, &products, w);
+}
+
+int32_t NN_KERNEL(grouped_gemm_swiglu)(nncuda_ctx *ctx, const void *args) {
+  const nn_grouped_gemm_swiglu_args *a = args;
+  const nn_gemm_args products = nn_swiglu_products(a);
+  const char *gate = a->gate_up;
+  const nn_swiglu_args swiglu = {.gate = gate,
+                                 .up = gate + a->n * nn_dtype_bytes(a->dtype),
+                                 .used = a->offsets + a->groups,
+                                 .y = a->y,
+                                 .rows = a->rows,
+                                 .dim = a->n,
+                                 .ld = 2 * a->n,
+                                 .dtype = a->dtype};
+  NN_TRY(nn_part_run(ctx, NN_OP_grouped_gemm, &products));
+  return nn_part_run(ctx, NN_OP_swiglu, &swiglu);
+}
+
+/* ---- grouped_gemm_swiglu_backward ---- */
+
+static void *dy_lay_out(const nn_grouped_gemm_swiglu_backward_args *a, nn_workspace *w) {
+  return nn_workspace_piece(w, (size_t)(a->rows * a->n * nn_dtype_bytes(a->dtype)));
+}
+
+NN_WORKSPACE(grouped_gemm_swiglu_backward) {
+  const nn_gemm_args slopes = nn_swiglu_slopes(args, dy_lay_out(args, w));
+  nn_part_lay_out(NN_OP_grouped_gemm, &slopes, w);
+}
+
+int32_t NN_KERNEL(grouped_gemm_swiglu_backward)(nncuda_ctx *ctx, const void *args) {
+  const nn_grouped_gemm_swiglu_backward_args *a = args;
+  void *const dy = dy_lay_out(a, nn_workspace_of(ctx));
+  const nn_gemm_args slopes = nn_swiglu_slopes(a, dy);
+  char *const gate = a->gate_up, *const up = gate + a->n * nn_dtype_bytes(a->dtype);
+  const nn_swiglu_backward_args swiglu = {.dy = dy,
+                                          .gate = gate,
+                                          .up = up,
+                                          .used = a->offsets + a->groups,
+                                          .dgate = gate,
+                                          .dup = up,
+                                          .rows = a->rows,
+                                          .dim = a->n,
+                                          .ld = 2 * a->n,
+                                          .dtype = a->dtype};
+  NN_TRY(nn_part_run(ctx, NN_OP_grouped_gemm, &slopes));
+  return nn_part_run(ctx, NN_OP_swiglu_backward, &swiglu);
 }

@@ -1,6 +1,6 @@
 #include "abi/elementwise.h"
 
-#include "kernels/number.cuh"
+#include "kernels/silu.cuh"
 
 /*
  * Bound by memory: each thread moves 16 bytes at a time and has several loads under way before it computes. What is not
@@ -12,11 +12,6 @@
 constexpr int THREADS = 256, UNROLL = 4, BLOCKS_PER_SM = 8;
 
 /* ---- formulas ---- */
-
-__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
-__device__ __forceinline__ float silu_of(float x) { return x / (1.0f + expf(-x)); }
-/* The derivative of x * s is s + x * s * (1 - s). */
-__device__ __forceinline__ float silu_slope(float x, float s) { return s * fmaf(x, 1.0f - s, 1.0f); }
 
 struct silu {
   static constexpr int inputs = 1;
@@ -173,9 +168,8 @@ template <class FORM, class T, int N> __global__ void __launch_bounds__(THREADS)
       nn_load(dy, static_cast<const T *>(p.dy) + row * p.dim + column);
 #pragma unroll
       for (int e = 0; e < N; e++) {
-        const float s = sigmoid(g[e]);
-        y[e] = dy[e] * u[e] * silu_slope(g[e], s);
-        dup[e] = dy[e] * (g[e] * s);
+        y[e] = dy[e];
+        swiglu_slopes(y[e], dup[e], g[e], u[e]);
       }
       nn_store(static_cast<T *>(p.dup) + at, dup);
     } else {

@@ -1,4 +1,5 @@
 /* Plans the matrix products: which kernel, which tile, and where k is cut. */
+#include "abi/gemm_swiglu.h"
 #include "kernels/gemm.cuh"
 #include "kernels/gemm_workspace.h"
 
@@ -112,6 +113,34 @@ static int32_t launch(nncuda_ctx *ctx, const nn_gemm_args *x) {
 
 #define GEMM_KERNEL(op)                                                                                                \
   NN_KERNEL_OF(op, nn_gemm_args) { return launch(ctx, a); }
+
+/* Products of groups of rows, which are never cut into pieces of k. `n` is the number of gates. */
+static int32_t launch_gated(nncuda_ctx *ctx, const nn_gemm_args *x, int32_t gate, int64_t n, void *gate_up,
+                            void *gated) {
+  gemm_problem p = problem_of(ctx, x);
+  gemm_choice choice = {};
+  choice.trans_b = x->trans_b;
+  const nn_gemm_cut cut = nn_gemm_lay_out(x, nn_workspace_of(ctx));
+  choice.wide = cut.wide;
+  choice.large = cut.large;
+  p.gate = gate;
+  p.c = gate_up;
+  p.n = p.up = n;
+  p.ldc = 2 * n;
+  p.gated = gated;
+  p.c_wide = nn_aligned_16(p.c, gated) && n % (x->dtype == NNCUDA_F32 ? 4 : 8) == 0;
+  return multiply(ctx, p, choice, x->dtype);
+}
+
+NN_KERNEL(grouped_gemm_swiglu) {
+  const nn_gemm_args products = nn_swiglu_products(a);
+  return launch_gated(ctx, &products, GEMM_SWIGLU, a->n, a->gate_up, a->y);
+}
+
+NN_KERNEL(grouped_gemm_swiglu_backward) {
+  const nn_gemm_args slopes = nn_swiglu_slopes(a, a->gate_up);
+  return launch_gated(ctx, &slopes, GEMM_SWIGLU_BACKWARD, a->n, a->gate_up, nullptr);
+}
 
 GEMM_KERNEL(gemm)
 GEMM_KERNEL(gemm_beta)

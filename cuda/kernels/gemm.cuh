@@ -43,7 +43,13 @@ struct gemm_problem {
   int32_t activation, ragged;
   int32_t c_f32, c_wide; /* C is f32 whatever the factors; C, bias and residual allow 16 bytes at once */
   float alpha, beta;
+  /* Products that end with a gate (gemm_gate.cuh): C is gates and, `up` columns behind them, ups. */
+  int32_t gate;
+  int64_t up;
+  void *gated; /* y [m, n] of GEMM_SWIGLU */
 };
+
+enum { GEMM_PLAIN, GEMM_SWIGLU, GEMM_SWIGLU_BACKWARD };
 
 /* A tile of C and the part of k that it sums. */
 struct gemm_place {

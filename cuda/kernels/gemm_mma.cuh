@@ -10,7 +10,7 @@
 #ifndef NN_KERNELS_GEMM_MMA_CUH
 #define NN_KERNELS_GEMM_MMA_CUH
 
-#include "kernels/gemm.cuh"
+#include "kernels/gemm_gate.cuh"
 
 /*
  * Warps of 32 threads each sum WM x WN of a tile. ASYNC: global memory is copied to shared memory behind the products'
@@ -57,17 +57,30 @@ template <class T, bool ACROSS_MN, int R> struct gemm_mma_layout {
   static __device__ __forceinline__ int at(int row, int unit) { return row * ROW_BYTES + (unit ^ swizzle(row)) * 16; }
 };
 
-/* Moves one factor's part of a tile to shared memory, BK of k at a time. */
-template <class T, bool ACROSS_MN, class LAYOUT, int THREADS, bool ASYNC, bool WIDE> class gemm_mma_factor {
+/* Moves one factor's part of a tile to shared memory, BK of k at a time. RUN: of rows that are gates in turn with ups,
+ * or 0. */
+template <class T, bool ACROSS_MN, class LAYOUT, int THREADS, bool ASYNC, bool WIDE, int RUN = 0>
+class gemm_mma_factor {
   using layout = LAYOUT;
   static constexpr int EACH = layout::EACH, BK = layout::BK;
   static constexpr int STEP = THREADS / layout::UNITS, COUNT = layout::ROWS / STEP;
   static_assert(THREADS % layout::UNITS == 0 && COUNT * STEP == layout::ROWS, "whole rows a pass");
   static_assert(STEP % (ACROSS_MN && sizeof(T) == 4 ? 4 : 8) == 0, "every pass has the same swizzle");
+  /* Passes are whole pairs of runs, or runs in turn. */
+  static constexpr bool IN_TURN = RUN != 0 && STEP == RUN;
+  static_assert(RUN == 0 || (!ACROSS_MN && (IN_TURN || STEP % (2 * RUN) == 0)), "gates and ups are rows of B");
 
   const T *from; /* this thread's first unit of the next BK */
   int32_t mn;    /* rows or columns of C that are left, from this thread's first */
+  int64_t up;    /* from a gate to its up, where runs are in turn */
 
+  /* Which row pass i has, from this thread's first one on, of those that C has, and where it lies. */
+  static __device__ __forceinline__ constexpr int32_t passed(int i) {
+    return RUN == 0 ? i * STEP : IN_TURN ? i / 2 * RUN : i * (STEP / 2);
+  }
+  __device__ __forceinline__ int64_t at_pass(int i, int64_t ld) const {
+    return IN_TURN && i % 2 == 1 ? passed(i) * ld + up : passed(i) * ld;
+  }
   static __device__ __forceinline__ int32_t unit() { return threadIdx.x % layout::UNITS; }
   static __device__ __forceinline__ int32_t first_row() { return threadIdx.x / layout::UNITS; }
   /* How many elements of k are left for this thread's unit, and which rows are there. */
@@ -78,9 +91,14 @@ public:
   uint4 held[ASYNC ? 1 : COUNT];
 
   __device__ __forceinline__ void begin(const void *factor, int64_t at, int64_t ld, int64_t first_mn, int32_t valid_mn,
-                                        int64_t k) {
+                                        int64_t k, int64_t to_up = 0) {
     const T *base = static_cast<const T *>(factor) + at;
-    if (ACROSS_MN) {
+    if constexpr (RUN != 0) {
+      const gemm_paired_row<RUN> pair(first_row());
+      from = base + (first_mn + pair.row) * ld + (pair.is_up ? to_up : 0) + k + unit() * EACH;
+      mn = valid_mn - pair.row + first_row();
+      up = to_up;
+    } else if (ACROSS_MN) {
       from = base + (k + first_row()) * ld + first_mn + unit() * EACH;
       mn = valid_mn - unit() * EACH;
     } else {
@@ -96,7 +114,7 @@ public:
     const uint32_t to = stage + layout::at(first_row(), unit());
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
-      nn_copy_async<16>(to + i * STEP * layout::ROW_BYTES, from + i * STEP * ld, i * STEP < above ? bytes : 0);
+      nn_copy_async<16>(to + i * STEP * layout::ROW_BYTES, from + at_pass(i, ld), passed(i) < above ? bytes : 0);
     }
     from += ACROSS_MN ? BK * ld : BK;
   }
@@ -106,8 +124,8 @@ public:
     const int32_t left = along(k), above = rows(k);
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
-      const T *at = from + i * STEP * ld;
-      const bool there = i * STEP < above;
+      const T *at = from + at_pass(i, ld);
+      const bool there = passed(i) < above;
       if (WIDE && there && left >= EACH) {
         held[i] = *reinterpret_cast<const uint4 *>(at);
       } else {
@@ -316,10 +334,10 @@ template <class T, bool TRANS_A, bool TRANS_B, class TILE> struct gemm_mma_fragm
 };
 
 /* Sums of one warp to C, 16 rows at a time through its own part of shared memory, so that rows are written whole. */
-template <class T, class TILE, class FRAGMENTS>
+template <class T, class TILE, class FRAGMENTS, int GATE>
 __device__ __forceinline__ void gemm_mma_store(const gemm_problem &p, const gemm_place &place, unsigned char *memory,
                                                int32_t row, int32_t column, typename FRAGMENTS::sums &sum) {
-  constexpr int LD = TILE::SUMS_LD, LANES = TILE::WN / 8, ROWS = NN_WARP / LANES;
+  constexpr int LD = TILE::SUMS_LD, LANES = gemm_columns<GATE, TILE::WN> / 8, ROWS = NN_WARP / LANES;
   const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP;
   float *const sums = reinterpret_cast<float *>(memory) + warp * 16 * LD;
   /* Always the first rows of the sums: a quarter of the code. */
@@ -332,7 +350,14 @@ __device__ __forceinline__ void gemm_mma_store(const gemm_problem &p, const gemm
       const float *from = sums + r * LD + lane % LANES * 8;
       const float4 u = *reinterpret_cast<const float4 *>(from), v = *reinterpret_cast<const float4 *>(from + 4);
       const float x[8] = {u.x, u.y, u.z, u.w, v.x, v.y, v.z, v.w};
-      gemm_put<T>(p, place, row + 16 * i + r, column + lane % LANES * 8, x);
+      const int32_t at = row + 16 * i + r, to = lane % LANES * 8;
+      if constexpr (GATE == GEMM_SWIGLU) {
+        gemm_put_swiglu_any<T, 8>(p, place, at, column / 2 + to, x, from + TILE::WN / 2);
+      } else if constexpr (GATE == GEMM_SWIGLU_BACKWARD) {
+        gemm_put_slopes_any<T>(p, place, at, column + to, x);
+      } else {
+        gemm_put<T>(p, place, at, column + to, x);
+      }
     }
     __syncwarp();
   }
@@ -340,7 +365,7 @@ __device__ __forceinline__ void gemm_mma_store(const gemm_problem &p, const gemm
 
 /* FRAGMENTS: what a warp holds of the factors in registers, how both lie in shared memory, and the products. */
 template <class T, bool TRANS_A, bool TRANS_B, class TILE,
-          class FRAGMENTS = gemm_mma_fragments<T, TRANS_A, TRANS_B, TILE>>
+          class FRAGMENTS = gemm_mma_fragments<T, TRANS_A, TRANS_B, TILE>, int GATE = GEMM_PLAIN>
 __global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS) gemm_mma_kernel(gemm_problem p) {
   if constexpr (FRAGMENTS::used) {
     constexpr int BM = TILE::BM, BN = TILE::BN, BK = TILE::K_BYTES / (int)sizeof(T);
@@ -351,11 +376,13 @@ __global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS) gemm_mma_kernel(g
     fragments.place(row, column);
     gemm_turn &turn = *reinterpret_cast<gemm_turn *>(memory + TILE::TURN_AT);
     const gemm_place &place = turn.place;
-    for (bool first = true; gemm_next<BM, BN>(p, turn, first); first = false) {
+    for (bool first = true; gemm_next<BM, gemm_columns<GATE, BN>>(p, turn, first); first = false) {
       gemm_mma_factor<T, TRANS_A, typename FRAGMENTS::layout_a, TILE::THREADS, TILE::ASYNC, TILE::WIDE> a;
-      gemm_mma_factor<T, !TRANS_B, typename FRAGMENTS::layout_b, TILE::THREADS, TILE::ASYNC, TILE::WIDE> b;
+      gemm_mma_factor<T, !TRANS_B, typename FRAGMENTS::layout_b, TILE::THREADS, TILE::ASYNC, TILE::WIDE,
+                      GATE == GEMM_SWIGLU ? TILE::WN / 2 : 0>
+          b;
       a.begin(p.a, place.a, p.lda, place.row, place.rows, place.k_begin);
-      b.begin(p.b, place.b, p.ldb, place.column, place.columns, place.k_begin);
+      b.begin(p.b, place.b, p.ldb, place.column, place.columns, place.k_begin, p.up * p.ldb);
       const int64_t depth = place.k_end - place.k_begin;
       const int32_t stages = (int32_t)nn_ceil_div(depth, BK), last = (int32_t)(depth - (int64_t)(stages - 1) * BK);
       const auto left = [&](int32_t stage) { return stage < stages - 1 ? BK : stage == stages - 1 ? last : 0; };
@@ -412,7 +439,7 @@ __global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS) gemm_mma_kernel(g
         }
       }
       __syncthreads(); /* the sums pass through the stages' memory */
-      gemm_mma_store<T, TILE, FRAGMENTS>(p, place, memory, row, column, sum);
+      gemm_mma_store<T, TILE, FRAGMENTS, GATE>(p, place, memory, row, column, sum);
       __syncthreads();
     }
   }
@@ -420,6 +447,15 @@ __global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS) gemm_mma_kernel(g
 
 template <class T, class TILE, template <class, bool, bool, class> class FRAGMENTS = gemm_mma_fragments>
 inline int32_t gemm_mma_run_tile(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice) {
+  if (p.gate == GEMM_SWIGLU) {
+    return gemm_start<TILE::BM, TILE::BN / 2, TILE::THREADS>(
+        ctx, gemm_mma_kernel<T, false, true, TILE, FRAGMENTS<T, false, true, TILE>, GEMM_SWIGLU>, p, TILE::SHARED);
+  }
+  if (p.gate == GEMM_SWIGLU_BACKWARD) {
+    return gemm_start<TILE::BM, TILE::BN, TILE::THREADS>(
+        ctx, gemm_mma_kernel<T, false, false, TILE, FRAGMENTS<T, false, false, TILE>, GEMM_SWIGLU_BACKWARD>, p,
+        TILE::SHARED);
+  }
   const auto kernel = choice.trans_a   ? choice.trans_b
                                              ? gemm_mma_kernel<T, true, true, TILE, FRAGMENTS<T, true, true, TILE>>
                                              : gemm_mma_kernel<T, true, false, TILE, FRAGMENTS<T, true, false, TILE>>

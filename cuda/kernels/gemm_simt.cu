@@ -1,6 +1,14 @@
 #include "kernels/gemm_simt.cuh"
 
 template <class T, class TILE> static int32_t run_tile(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice) {
+  if (p.gate == GEMM_SWIGLU) {
+    return gemm_start<TILE::BM, TILE::BN / 2, TILE::THREADS>(ctx, gemm_simt_kernel<T, false, true, TILE, GEMM_SWIGLU>,
+                                                             p, 0, choice.wide != 0);
+  }
+  if (p.gate == GEMM_SWIGLU_BACKWARD) {
+    return gemm_start<TILE::BM, TILE::BN, TILE::THREADS>(
+        ctx, gemm_simt_kernel<T, false, false, TILE, GEMM_SWIGLU_BACKWARD>, p, 0, choice.wide != 0);
+  }
   const auto kernel =
       choice.trans_a   ? choice.trans_b ? gemm_simt_kernel<T, true, true, TILE> : gemm_simt_kernel<T, true, false, TILE>
         : choice.trans_b ? gemm_simt_kernel<T, false, true, TILE>

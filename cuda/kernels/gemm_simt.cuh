@@ -5,7 +5,7 @@
 #ifndef NN_KERNELS_GEMM_SIMT_CUH
 #define NN_KERNELS_GEMM_SIMT_CUH
 
-#include "kernels/gemm.cuh"
+#include "kernels/gemm_gate.cuh"
 
 /*
  * A warp's 32 threads lie 4 by 8 on its tile of C, each with MB x 2 blocks of 4 x 4, so that a warp reads 64 contiguous
@@ -21,21 +21,29 @@ using gemm_simt_large = gemm_simt_tile<4, 2, 2, 8>;  /* 128 x 128, 256 threads *
 using gemm_simt_small = gemm_simt_tile<4, 1, 1, 16>; /* 64 x 64, 128 threads */
 
 /* Moves R x BK of a factor from global to shared memory [BK][R + 4]. ACROSS_MN: the rows or columns of C are the
- * contiguous direction of the factor in memory, else k. */
-template <class T, bool ACROSS_MN, int R, int BK, int THREADS> struct gemm_simt_factor {
+ * contiguous direction of the factor in memory, else k. RUN: of rows that are gates in turn with ups, or 0. */
+template <class T, bool ACROSS_MN, int R, int BK, int THREADS, int RUN = 0> struct gemm_simt_factor {
   static constexpr int ACROSS = (ACROSS_MN ? R : BK) / 4, STEP = THREADS / ACROSS;
   static constexpr int COUNT = (ACROSS_MN ? BK : R) / STEP, LD = R + 4;
   static_assert(THREADS % ACROSS == 0 && COUNT * STEP == (ACROSS_MN ? BK : R), "whole rows a pass");
+  static_assert(RUN == 0 || !ACROSS_MN, "gates and ups are rows of B");
   float x[COUNT][4];
 
-  /* `from` is the factor's first element of the tile; `mn` and `k` are what is left of it. */
-  __device__ __forceinline__ void fetch(const T *from, int64_t ld, int32_t mn, int32_t k, bool wide) {
+  /* `from` is the factor's first element of the tile; `mn` and `k` are what is left of it; a gate's up is `up` behind
+   * it. */
+  __device__ __forceinline__ void fetch(const T *from, int64_t ld, int32_t mn, int32_t k, bool wide, int64_t up = 0) {
     const int32_t row = threadIdx.x / ACROSS, column = threadIdx.x % ACROSS * 4;
     const int32_t rows = ACROSS_MN ? k : mn, valid = (ACROSS_MN ? mn : k) - column;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
-      const int32_t r = row + i * STEP;
-      const T *at = from + r * ld + column;
+      int32_t r = row + i * STEP;
+      int64_t behind = 0;
+      if constexpr (RUN != 0) {
+        const gemm_paired_row<RUN> pair(r);
+        r = pair.row;
+        behind = pair.is_up ? up : 0;
+      }
+      const T *at = from + r * ld + column + behind;
       if (wide && r < rows && valid >= 4) {
         nn_load(x[i], at);
       } else {
@@ -68,12 +76,13 @@ template <class T, bool ACROSS_MN, int R, int BK, int THREADS> struct gemm_simt_
 template <class T> constexpr bool gemm_simt_used = true;
 template <> constexpr bool gemm_simt_used<nn_bf16> = GEMM_ARCH < 80;
 
-template <class T, bool TRANS_A, bool TRANS_B, class TILE>
+template <class T, bool TRANS_A, bool TRANS_B, class TILE, int GATE = GEMM_PLAIN>
 __global__ void __launch_bounds__(TILE::THREADS, 512 / TILE::THREADS) gemm_simt_kernel(gemm_problem p, bool wide) {
   if constexpr (gemm_simt_used<T>) {
     constexpr int BM = TILE::BM, BN = TILE::BN, BK = TILE::BK, MB = TILE::MB, NB = TILE::NB;
     using factor_a = gemm_simt_factor<T, TRANS_A, BM, BK, TILE::THREADS>;
-    using factor_b = gemm_simt_factor<T, !TRANS_B, BN, BK, TILE::THREADS>;
+    /* A warp's two blocks of 32 columns: gates and their ups. */
+    using factor_b = gemm_simt_factor<T, !TRANS_B, BN, BK, TILE::THREADS, GATE == GEMM_SWIGLU ? 32 : 0>;
     __shared__ __align__(16) float shared_a[2][BK * factor_a::LD];
     __shared__ __align__(16) float shared_b[2][BK * factor_b::LD];
     const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP;
@@ -81,7 +90,8 @@ __global__ void __launch_bounds__(TILE::THREADS, 512 / TILE::THREADS) gemm_simt_
               column = warp % TILE::WARPS_N * 32 * NB + lane % 8 * 4;
     __shared__ gemm_turn turn;
     const gemm_place &place = turn.place;
-    for (bool first = true; gemm_next<BM, BN>(p, turn, first); first = false) {
+    const int64_t up = GATE == GEMM_SWIGLU ? p.up * p.ldb : 0;
+    for (bool first = true; gemm_next<BM, gemm_columns<GATE, BN>>(p, turn, first); first = false) {
       const int64_t a_row = TRANS_A ? 1 : p.lda, a_k = TRANS_A ? p.lda : 1;
       const int64_t b_column = TRANS_B ? p.ldb : 1, b_k = TRANS_B ? 1 : p.ldb;
       const T *a = static_cast<const T *>(p.a) + place.a + place.row * a_row + place.k_begin * a_k;
@@ -100,7 +110,7 @@ __global__ void __launch_bounds__(TILE::THREADS, 512 / TILE::THREADS) gemm_simt_
         }
       }
       fa.fetch(a, p.lda, place.rows, left(0), wide);
-      fb.fetch(b, p.ldb, place.columns, left(0), wide);
+      fb.fetch(b, p.ldb, place.columns, left(0), wide, up);
       for (int32_t step = 0; step < steps; step++) {
         float *const here_a = shared_a[step % 2], *const here_b = shared_b[step % 2];
         fa.put(here_a);
@@ -110,7 +120,7 @@ __global__ void __launch_bounds__(TILE::THREADS, 512 / TILE::THREADS) gemm_simt_
           a += BK * a_k;
           b += BK * b_k;
           fa.fetch(a, p.lda, place.rows, left(step + 1), wide);
-          fb.fetch(b, p.ldb, place.columns, left(step + 1), wide);
+          fb.fetch(b, p.ldb, place.columns, left(step + 1), wide, up);
         }
 #pragma unroll 1 /* all at once would hold more of the factors than there are registers */
         for (int k = 0; k < BK; k++) {
@@ -138,10 +148,19 @@ __global__ void __launch_bounds__(TILE::THREADS, 512 / TILE::THREADS) gemm_simt_
        * that sums need. */
 #pragma unroll 1
       for (int i = 0; i < 4 * MB; i++) {
+        const int32_t at = row + i / 4 * 16 + i % 4;
+        if constexpr (GATE == GEMM_SWIGLU) {
+          gemm_put_swiglu_any<T, 4>(p, place, at, column / 64 * 32 + column % 32, sum[0], sum[0] + 4);
+        } else {
 #pragma unroll
-        for (int j = 0; j < NB; j++) {
-          const float x[4] = {sum[0][4 * j], sum[0][4 * j + 1], sum[0][4 * j + 2], sum[0][4 * j + 3]};
-          gemm_put<T>(p, place, row + i / 4 * 16 + i % 4, column + 32 * j, x);
+          for (int j = 0; j < NB; j++) {
+            const float x[4] = {sum[0][4 * j], sum[0][4 * j + 1], sum[0][4 * j + 2], sum[0][4 * j + 3]};
+            if constexpr (GATE == GEMM_SWIGLU_BACKWARD) {
+              gemm_put_slopes<T>(p, place, at, column + 32 * j, x);
+            } else {
+              gemm_put<T>(p, place, at, column + 32 * j, x);
+            }
+          }
         }
 #pragma unroll
         for (int r = 0; r + 1 < 4 * MB; r++) {

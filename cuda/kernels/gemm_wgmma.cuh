@@ -10,10 +10,10 @@
 #ifndef NN_KERNELS_GEMM_WGMMA_CUH
 #define NN_KERNELS_GEMM_WGMMA_CUH
 
-#include "kernels/gemm_wgmma_finish.cuh"
+#include "kernels/gemm_wgmma_gate.cuh"
 
 /* What finds the tiles and copies the boxes: one warp, of which one lane gives the orders. */
-template <bool TRANS_A, bool TRANS_B, class TILE>
+template <bool TRANS_A, bool TRANS_B, class TILE, int GATE>
 __device__ __forceinline__ void gemm_wgmma_produce(const gemm_problem &p, const gemm_wgmma_way &way,
                                                    const gemm_wgmma_maps &maps, unsigned char *memory,
                                                    const gemm_wgmma_barriers<TILE> &barriers) {
@@ -28,7 +28,7 @@ __device__ __forceinline__ void gemm_wgmma_produce(const gemm_problem &p, const 
   int64_t group = 0, before = 0;
   bool more = true;
   for (int64_t tile = blockIdx.x; more; tile += gridDim.x) {
-    more = gemm_find<TILE::BM, TILE::BN, uint32_t>(p, tile, group, before, place);
+    more = gemm_find<TILE::BM, gemm_columns<GATE, TILE::BN>, uint32_t>(p, tile, group, before, place);
     if (elected) {
       nn_mbarrier_wait(barriers.turn_empty + 8 * turns.stage, turns.parity ^ 1);
       gemm_wgmma_turn &turn = reinterpret_cast<gemm_wgmma_turn *>(memory + TILE::TURNS_AT)[turns.stage];
@@ -62,7 +62,10 @@ __device__ __forceinline__ void gemm_wgmma_produce(const gemm_problem &p, const 
         } else {
           nn_tensor_load(a, map_a, barrier, policy, k, row, product_a);
         }
-        if (TRANS_B) {
+        if (GATE == GEMM_SWIGLU) {
+          nn_tensor_load(b, map_b, barrier, policy, k, column, product_b);
+          nn_tensor_load(b + TILE::BN / 2 * 128, map_b, barrier, policy, k, column + (int32_t)p.up, product_b);
+        } else if (TRANS_B) {
           nn_tensor_load(b, map_b, barrier, policy, k, column, product_b);
         } else {
 #pragma unroll
@@ -109,9 +112,9 @@ template <class TILE> __device__ __forceinline__ void gemm_wgmma_clear(unsigned 
 }
 
 /* A warpgroup's 64 rows of each tile. */
-template <class T, bool TRANS_A, bool TRANS_B, class TILE>
+template <class T, bool TRANS_A, bool TRANS_B, class TILE, int GATE>
 __device__ __forceinline__ void gemm_wgmma_consume(const gemm_problem &p, const gemm_wgmma_way &way,
-                                                   const CUtensorMap *map_c, unsigned char *memory,
+                                                   const gemm_wgmma_maps &maps, unsigned char *memory,
                                                    const gemm_wgmma_barriers<TILE> &barriers) {
   constexpr int BN = TILE::BN, BK = TILE::BK;
   const int consumer = threadIdx.x / 128 - 1, lane = threadIdx.x % NN_WARP;
@@ -183,11 +186,19 @@ __device__ __forceinline__ void gemm_wgmma_consume(const gemm_problem &p, const 
     const int32_t rows = place.rows - row;
     /* The rows after those of a group are another's. */
     const bool by_boxes = way.boxes && (p.ragged != NN_GEMM_RAGGED_M || rows >= 16);
-    if (way.boxes && p.c_f32) {
-      gemm_wgmma_store<float, TILE>(p, place, way, map_c, row, sum, bias, by_boxes && rows > 0, memory, barriers, ring,
-                                    place_of_box);
+    if constexpr (GATE == GEMM_SWIGLU) {
+      if (by_boxes && rows > 0) {
+        gemm_wgmma_swiglu<T, TILE>(p, place, way, maps, row, sum, own);
+      }
+    } else if constexpr (GATE == GEMM_SWIGLU_BACKWARD) {
+      if (way.boxes) {
+        gemm_wgmma_slopes<T, TILE>(p, place, way, maps, row, sum, by_boxes && rows > 0, memory, barriers, ring);
+      }
+    } else if (way.boxes && p.c_f32) {
+      gemm_wgmma_store<float, TILE>(p, place, way, &maps.c, row, sum, bias, by_boxes && rows > 0, memory, barriers,
+                                    ring, place_of_box);
     } else if (way.boxes) {
-      gemm_wgmma_store<T, TILE>(p, place, way, map_c, row, sum, bias, by_boxes && rows > 0, memory, barriers, ring,
+      gemm_wgmma_store<T, TILE>(p, place, way, &maps.c, row, sum, bias, by_boxes && rows > 0, memory, barriers, ring,
                                 place_of_box);
     }
     if (!by_boxes) {
@@ -195,7 +206,7 @@ __device__ __forceinline__ void gemm_wgmma_consume(const gemm_problem &p, const 
         nn_tensor_store_wait<0>();
       }
       __syncwarp();
-      gemm_wgmma_put<T, TILE>(p, place, row, sum, reinterpret_cast<float *>(own));
+      gemm_wgmma_put<T, TILE, GATE>(p, place, row, sum, reinterpret_cast<float *>(own));
       nn_fence_async_shared(); /* boxes may come to this place */
     }
   }
@@ -204,12 +215,9 @@ __device__ __forceinline__ void gemm_wgmma_consume(const gemm_problem &p, const 
   }
 }
 
-// sass: gemm_wgmma_kernel on sm_90a: at least 8 STSM, at least 2 UTMASTG, at least 16 LDSM, no I2F.U64
-// setmaxnreg moves registers among exactly these: with fewer, the consumers would wait for ever.
-// sass: gemm_wgmma_kernel on sm_90a: at least 168 registers, at most 168 registers
-template <class T, bool TRANS_A, bool TRANS_B, class TILE>
-__global__ void __launch_bounds__(NN_HAS_WGMMA ? TILE::THREADS : NN_WARP, 1)
-    gemm_wgmma_kernel(gemm_problem p, gemm_wgmma_way way, const __grid_constant__ gemm_wgmma_maps maps) {
+template <class T, bool TRANS_A, bool TRANS_B, class TILE, int GATE>
+__device__ __forceinline__ void gemm_wgmma_block(const gemm_problem &p, const gemm_wgmma_way &way,
+                                                 const gemm_wgmma_maps &maps) {
   if constexpr (NN_HAS_WGMMA) {
     NN_SHARED_BYTES(memory);
     const gemm_wgmma_barriers<TILE> barriers(nn_shared_address(memory));
@@ -224,6 +232,9 @@ __global__ void __launch_bounds__(NN_HAS_WGMMA ? TILE::THREADS : NN_WARP, 1)
       }
       if (way.residual) {
         nn_tensor_prefetch(&maps.residual);
+      }
+      if (GATE != GEMM_PLAIN && way.boxes) {
+        nn_tensor_prefetch(&maps.up);
       }
       for (int i = 0; i < TILE::STAGES; i++) {
         nn_mbarrier_init(barriers.full + 8 * i, 1);
@@ -240,15 +251,32 @@ __global__ void __launch_bounds__(NN_HAS_WGMMA ? TILE::THREADS : NN_WARP, 1)
     if (threadIdx.x < 128) {
       nn_registers_lower<56>();
       if (holds && threadIdx.x < NN_WARP) {
-        gemm_wgmma_produce<TRANS_A, TRANS_B, TILE>(p, way, maps, memory, barriers);
+        gemm_wgmma_produce<TRANS_A, TRANS_B, TILE, GATE>(p, way, maps, memory, barriers);
       }
     } else {
       nn_registers_raise<224>();
       if (holds) {
-        gemm_wgmma_consume<T, TRANS_A, TRANS_B, TILE>(p, way, &maps.c, memory, barriers);
+        gemm_wgmma_consume<T, TRANS_A, TRANS_B, TILE, GATE>(p, way, maps, memory, barriers);
       }
     }
   }
+}
+
+// sass: gemm_wgmma_kernel on sm_90a: at least 8 STSM, at least 2 UTMASTG, at least 16 LDSM, no I2F.U64
+// setmaxnreg moves registers among exactly these: with fewer, the consumers would wait for ever.
+// sass: gemm_wgmma_kernel on sm_90a: at least 168 registers, at most 168 registers
+template <class T, bool TRANS_A, bool TRANS_B, class TILE>
+__global__ void __launch_bounds__(NN_HAS_WGMMA ? TILE::THREADS : NN_WARP, 1)
+    gemm_wgmma_kernel(gemm_problem p, gemm_wgmma_way way, const __grid_constant__ gemm_wgmma_maps maps) {
+  gemm_wgmma_block<T, TRANS_A, TRANS_B, TILE, GEMM_PLAIN>(p, way, maps);
+}
+
+// sass: gemm_wgmma_gate_kernel on sm_90a: at least 4 STSM, at least 2 UTMASTG, no I2F.U64
+// sass: gemm_wgmma_gate_kernel on sm_90a: at least 168 registers, at most 168 registers
+template <class T, class TILE, int GATE>
+__global__ void __launch_bounds__(NN_HAS_WGMMA ? TILE::THREADS : NN_WARP, 1)
+    gemm_wgmma_gate_kernel(gemm_problem p, gemm_wgmma_way way, const __grid_constant__ gemm_wgmma_maps maps) {
+  gemm_wgmma_block<T, false, GATE == GEMM_SWIGLU, TILE, GATE>(p, way, maps);
 }
 
 /* A map of a matrix: `contiguous` by `rows` elements, `count` of them. Boxes are 128 bytes of the contiguous side by
@@ -303,6 +331,35 @@ inline int32_t gemm_wgmma_run_tile(nncuda_ctx *ctx, gemm_problem &p, const gemm_
                         : gemm_wgmma_start<T, false, false, TILE>(ctx, p, dtype, done);
 }
 
+/* Products that end with a gate. */
+template <class T, class TILE, int GATE>
+inline int32_t gemm_wgmma_start_gate(nncuda_ctx *ctx, gemm_problem &p, int32_t dtype, bool *done) {
+  const auto kernel = gemm_wgmma_gate_kernel<T, TILE, GATE>;
+  constexpr bool FORWARD = GATE == GEMM_SWIGLU;
+  static int known;
+  gemm_wgmma_maps maps = {};
+  *done = nn_wgmma_loaded(reinterpret_cast<const void *>(kernel), TILE::THREADS, &known) &&
+          gemm_wgmma_map(maps.a, dtype, p.a, p.k, p.m, p.lda, 1, p.a_step, TILE::BM) &&
+          gemm_wgmma_map(maps.b, dtype, p.b, FORWARD ? p.k : p.n, FORWARD ? 2 * p.n : p.k, p.ldb, p.count, p.b_step,
+                         FORWARD ? TILE::BN / 2 : 64);
+  if (!*done) {
+    return NNCUDA_SUCCESS;
+  }
+  T *const gates = static_cast<T *>(p.c), *const ups = gates + p.up;
+  const auto half_of_c = [&](CUtensorMap &map, const T *base, int32_t rows) {
+    return gemm_wgmma_map(map, dtype, base, p.n, p.m, p.ldc, 1, 0, rows);
+  };
+  gemm_wgmma_way way = {};
+  way.plain = 1;
+  way.boxes = p.c_wide && half_of_c(maps.c, gates, 16) && half_of_c(maps.up, ups, 16) &&
+              (FORWARD || (half_of_c(maps.old_c, gates, TILE::BM) && half_of_c(maps.residual, ups, TILE::BM)));
+  way.old_c = way.residual = !FORWARD && way.boxes;
+  gemm_count_tiles<TILE::BM, gemm_columns<GATE, TILE::BN>>(p);
+  const int64_t sms = nn_gpu_sms(ctx);
+  return nn_launch(ctx, kernel, dim3((unsigned)(p.tiles < sms ? p.tiles : sms)), dim3(TILE::THREADS), TILE::SHARED, p,
+                   way, maps);
+}
+
 /* Rounds of tiles over the multiprocessors decide; a narrow tile takes somewhat more than half of a wide one's time (by
  * count of bytes read from shared memory). The sums are the same with both. */
 template <class T>
@@ -310,14 +367,23 @@ inline int32_t gemm_wgmma_launch(nncuda_ctx *ctx, gemm_problem &p, const gemm_ch
                                  bool *done) {
   constexpr int64_t WIDE_COST = 16, NARROW_COST = 9;
   const int64_t sms = nn_gpu_sms(ctx);
-  gemm_count_tiles<128, 256>(p);
+  const bool half = p.gate == GEMM_SWIGLU; /* of a tile are ups */
+  half ? gemm_count_tiles<128, 128>(p) : gemm_count_tiles<128, 256>(p);
   const int64_t wide = nn_ceil_div(p.tiles, sms) * WIDE_COST;
-  gemm_count_tiles<128, 128>(p);
+  half ? gemm_count_tiles<128, 64>(p) : gemm_count_tiles<128, 128>(p);
   if (p.tiles > INT32_MAX) { /* they are counted in 32 bits */
     *done = false;
     return NNCUDA_SUCCESS;
   }
   const int64_t narrow = nn_ceil_div(p.tiles, sms) * NARROW_COST;
+  if (p.gate == GEMM_SWIGLU) {
+    return wide <= narrow ? gemm_wgmma_start_gate<T, gemm_wgmma_tile<256>, GEMM_SWIGLU>(ctx, p, dtype, done)
+                          : gemm_wgmma_start_gate<T, gemm_wgmma_tile<128>, GEMM_SWIGLU>(ctx, p, dtype, done);
+  }
+  if (p.gate == GEMM_SWIGLU_BACKWARD) {
+    return wide <= narrow ? gemm_wgmma_start_gate<T, gemm_wgmma_tile<256>, GEMM_SWIGLU_BACKWARD>(ctx, p, dtype, done)
+                          : gemm_wgmma_start_gate<T, gemm_wgmma_tile<128>, GEMM_SWIGLU_BACKWARD>(ctx, p, dtype, done);
+  }
   return wide <= narrow ? gemm_wgmma_run_tile<T, gemm_wgmma_tile<256>>(ctx, p, choice, dtype, done)
                         : gemm_wgmma_run_tile<T, gemm_wgmma_tile<128>>(ctx, p, choice, dtype, done);
 }

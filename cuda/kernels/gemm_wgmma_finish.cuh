@@ -229,16 +229,18 @@ gemm_wgmma_store(const gemm_problem &p, const gemm_place &place, const gemm_wgmm
 }
 
 /* The sums of a warp to C or to `partial`, with all that a product may do to them, by way of shared memory. */
-template <class T, class TILE>
+template <class T, class TILE, int GATE>
 __device__ __forceinline__ void gemm_wgmma_put(const gemm_problem &p, const gemm_place &place, int32_t row,
                                                const float (&sum)[TILE::BN / 2], float *sums) {
-  constexpr int LANES = TILE::CHUNK / 8, ROWS = NN_WARP / LANES;
+  constexpr int COLUMNS = gemm_columns<GATE, TILE::CHUNK>; /* of a chunk; where it is less, ups follow as many gates */
+  constexpr int LANES = COLUMNS / 8, ROWS = NN_WARP / LANES;
   const int lane = threadIdx.x % NN_WARP, g = lane / 4, t = lane % 4;
 #pragma unroll
   for (int j = 0; j < TILE::BN / TILE::CHUNK; j++) {
 #pragma unroll
     for (int i = 0; i < TILE::CHUNK / 8; i++) {
-      const float *from = sum + (j * (TILE::CHUNK / 8) + i) * 4;
+      const int group = i < LANES ? j * LANES + i : TILE::BN / 16 + j * LANES + i - LANES;
+      const float *from = sum + group * 4;
       *reinterpret_cast<float2 *>(sums + g * TILE::SUMS_LD + 8 * i + 2 * t) = make_float2(from[0], from[1]);
       *reinterpret_cast<float2 *>(sums + (g + 8) * TILE::SUMS_LD + 8 * i + 2 * t) = make_float2(from[2], from[3]);
     }
@@ -248,7 +250,14 @@ __device__ __forceinline__ void gemm_wgmma_put(const gemm_problem &p, const gemm
       const float *from = sums + r * TILE::SUMS_LD + lane % LANES * 8;
       const float4 u = *reinterpret_cast<const float4 *>(from), v = *reinterpret_cast<const float4 *>(from + 4);
       const float x[8] = {u.x, u.y, u.z, u.w, v.x, v.y, v.z, v.w};
-      gemm_put<T>(p, place, row + r, j * TILE::CHUNK + lane % LANES * 8, x);
+      const int32_t column = j * COLUMNS + lane % LANES * 8;
+      if constexpr (GATE == GEMM_SWIGLU) {
+        gemm_put_swiglu_any<T, 8>(p, place, row + r, column, x, from + COLUMNS);
+      } else if constexpr (GATE == GEMM_SWIGLU_BACKWARD) {
+        gemm_put_slopes_any<T>(p, place, row + r, column, x);
+      } else {
+        gemm_put<T>(p, place, row + r, column, x);
+      }
     }
     __syncwarp();
   }

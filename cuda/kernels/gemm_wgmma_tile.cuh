@@ -2,7 +2,7 @@
 #ifndef NN_KERNELS_GEMM_WGMMA_TILE_CUH
 #define NN_KERNELS_GEMM_WGMMA_TILE_CUH
 
-#include "kernels/gemm.cuh"
+#include "kernels/gemm_gate.cuh"
 #include "kernels/tensormap.cuh"
 #include "kernels/wgmma_kernel.cuh"
 
@@ -62,9 +62,10 @@ struct gemm_wgmma_way {
   __host__ __device__ __forceinline__ int32_t reads() const { return old_c + residual; }
 };
 
-/* Maps of what boxes are loaded and stored: C by 16 rows; C as it was and the residual by the rows of a tile. */
+/* Maps of what boxes are loaded and stored: C by 16 rows; C as it was and the residual by the rows of a tile. Where C
+ * is gates and ups, c has the gates and `up` the ups; for their gradients, old_c and residual are both as they were. */
 struct gemm_wgmma_maps {
-  CUtensorMap a, b, c, old_c, residual;
+  CUtensorMap a, b, c, old_c, residual, up;
 };
 
 #endif

@@ -29,6 +29,8 @@
   X(batched_gemm) \
   X(grouped_gemm) \
   X(grouped_gemm_wgrad) \
+  X(grouped_gemm_swiglu) \
+  X(grouped_gemm_swiglu_backward) \
   X(embedding) \
   X(scatter_add) \
   X(rope_freqs) \

@@ -105,3 +105,37 @@ func (ctx *Context) GroupedGemmWGrad(a, b, offsets, c Memory, groups, rows, m, n
 		C.int64_t(m), C.int64_t(n), C.float(beta), C.int32_t(dtype), C.int32_t(dtypeC))
 	return in.leave("cuda_grouped_gemm_wgrad", status)
 }
+
+// GroupedGemmSwiGLU calls cuda_grouped_gemm_swiglu as it is in bindings.h: sizes are not compared with those of the
+// buffers. See tensor.GroupedGemmSwiGLU.
+func (ctx *Context) GroupedGemmSwiGLU(a, b, offsets, gateUp, y Memory, groups, rows, n, k int64, dtype DType) error {
+	in := ctx.enter()
+	aAt := in.at("a", a)
+	bAt := in.at("b", b)
+	offsetsAt := in.at("offsets", offsets)
+	gateUpAt := in.at("gate_up", gateUp)
+	yAt := in.at("y", y)
+	if in.refused() {
+		return in.refuse("cuda_grouped_gemm_swiglu")
+	}
+	status := C.call_cuda_grouped_gemm_swiglu(in.handle, aAt, bAt, offsetsAt, gateUpAt, yAt, C.int64_t(groups),
+		C.int64_t(rows), C.int64_t(n), C.int64_t(k), C.int32_t(dtype))
+	return in.leave("cuda_grouped_gemm_swiglu", status)
+}
+
+// GroupedGemmSwiGLUBackward calls cuda_grouped_gemm_swiglu_backward as it is in bindings.h: sizes are not compared with
+// those of the buffers. See tensor.GroupedGemmSwiGLUBackward.
+func (ctx *Context) GroupedGemmSwiGLUBackward(a, b, offsets, gateUp Memory, groups, rows, n, k int64,
+	dtype DType) error {
+	in := ctx.enter()
+	aAt := in.at("a", a)
+	bAt := in.at("b", b)
+	offsetsAt := in.at("offsets", offsets)
+	gateUpAt := in.at("gate_up", gateUp)
+	if in.refused() {
+		return in.refuse("cuda_grouped_gemm_swiglu_backward")
+	}
+	status := C.call_cuda_grouped_gemm_swiglu_backward(in.handle, aAt, bAt, offsetsAt, gateUpAt, C.int64_t(groups),
+		C.int64_t(rows), C.int64_t(n), C.int64_t(k), C.int32_t(dtype))
+	return in.leave("cuda_grouped_gemm_swiglu_backward", status)
+}

@@ -103,6 +103,8 @@
   X(cuda_batched_gemm) \
   X(cuda_grouped_gemm) \
   X(cuda_grouped_gemm_wgrad) \
+  X(cuda_grouped_gemm_swiglu) \
+  X(cuda_grouped_gemm_swiglu_backward) \
   X(cuda_embedding) \
   X(cuda_scatter_add) \
   X(cuda_rope_freqs) \

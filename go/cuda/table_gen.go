@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "ed6e44c0ebefad3c8d4ebd3e7546e4d62d5218babb3a5ba32cd6ef49e8e2b40e"
+const HeaderSHA256 = "db74a4a5c8cf015c20742c3fe2f7d5c4d788c75661d0427fbc50e7632e96a771"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -286,6 +286,30 @@ var kernels = []Kernel{
 		{Name: "beta", Kind: OptionParam, C: "float"},
 		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
 		{Name: "dtype_c", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "grouped_gemm_swiglu", Function: "GroupedGemmSwiGLU", Family: "gemm", Params: []Param{
+		{Name: "a", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[rows, k]", Reads: true},
+		{Name: "b", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[groups, 2*n, k]", Reads: true},
+		{Name: "offsets", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[groups+1]", Reads: true},
+		{Name: "gate_up", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[rows, 2*n]", Writes: true},
+		{Name: "y", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[rows, n]", Writes: true},
+		{Name: "groups", Kind: SizeParam, C: "int64_t"},
+		{Name: "rows", Kind: SizeParam, C: "int64_t"},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "k", Kind: SizeParam, C: "int64_t"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "grouped_gemm_swiglu_backward", Function: "GroupedGemmSwiGLUBackward", Family: "gemm", Params: []Param{
+		{Name: "a", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[rows, k]", Reads: true},
+		{Name: "b", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[groups, k, n]", Reads: true},
+		{Name: "offsets", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[groups+1]", Reads: true},
+		{Name: "gate_up", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[rows, 2*n]", Reads: true,
+			Writes: true},
+		{Name: "groups", Kind: SizeParam, C: "int64_t"},
+		{Name: "rows", Kind: SizeParam, C: "int64_t"},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "k", Kind: SizeParam, C: "int64_t"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
 	}},
 	{Name: "embedding", Function: "Embedding", Family: "embedding", Params: []Param{
 		{Name: "table", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[vocab, dim]", Reads: true},

@@ -176,8 +176,9 @@ func gather(p *Pass, x *tensor.Tensor, routing *routing) *tensor.Tensor {
 // beforeW2 runs rows in the order of experts through what these do before W2.
 func (m *MoELayer) beforeW2(p *Pass, rows, offsets *tensor.Tensor) *inside {
 	gateUp := p.Empty(rows.DType(), rows.Dim(0), m.W13.Dim(1))
-	p.Check(tensor.GroupedGemm(rows, m.W13, offsets, gateUp, 0, true))
-	return &inside{rows, gateUp, SwiGLU(p, gateUp, offsets)}
+	active := p.Empty(rows.DType(), rows.Dim(0), m.W13.Dim(1)/2)
+	p.Check(tensor.GroupedGemmSwiGLU(rows, m.W13, offsets, gateUp, active))
+	return &inside{rows, gateUp, active}
 }
 
 // Backward gives the gradient of x from dout, both [tokens, hidden]; the residual's gradient is dout itself.
@@ -221,11 +222,8 @@ func (m *MoELayer) productsBackward(
 ) {
 	p.Check(tensor.GroupedGemmWGrad(dy, inside.active, offsets, w2Grad, beta))
 	p.Free(inside.active)
-	dactive := p.Empty(dy.DType(), dy.Dim(0), m.W2.Dim(2))
-	p.Check(tensor.GroupedGemm(dy, m.W2, offsets, dactive, 0, false))
+	p.Check(tensor.GroupedGemmSwiGLUBackward(dy, m.W2, offsets, inside.gateUp))
 	p.Free(dy)
-	SwiGLUBackward(p, dactive, inside.gateUp, offsets)
-	p.Free(dactive)
 	p.Check(tensor.GroupedGemmWGrad(inside.gateUp, inside.rows, offsets, w13Grad, beta))
 	p.Check(tensor.GroupedGemm(inside.gateUp, m.W13, offsets, inside.rows, 0, false))
 }

@@ -140,10 +140,7 @@ func (m *MoELayer) innerBackward(p *Pass, served *Served, dy *tensor.Tensor, ran
 		inside = m.enter(p, served, rank)
 	}
 	from, offsets := served.of(p, dy, rank)
-	dactive := p.Like(inside.active)
-	p.Check(tensor.GroupedGemm(from, m.W2, offsets, dactive, 0, false))
-	SwiGLUBackward(p, dactive, inside.gateUp, offsets)
-	p.Free(dactive)
+	p.Check(tensor.GroupedGemmSwiGLUBackward(from, m.W2, offsets, inside.gateUp))
 }
 
 // outerBackward gives the gradients of the own experts' matrices and, in their place, that of the rows of a rank, behind

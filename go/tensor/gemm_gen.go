@@ -243,3 +243,85 @@ func GroupedGemmWGrad(a, b, offsets, c *Tensor, beta float32) error {
 	return check.ctx.GroupedGemmWGrad(a.memory(), b.memory(), offsets.memory(), c.memory(), int64(groups), int64(rows),
 		int64(m), int64(n), beta, dtype, dtypeC)
 }
+
+// GroupedGemmSwiGLU calls cuda_grouped_gemm_swiglu.
+//
+// The experts' first products and their gate: grouped_gemm by B^T, whose columns are gates and, behind them, ups, then
+// swiglu of the two halves of its rows, with the bits of these two calls. On a GPU it is one launch. (Shazeer 2020,
+// "GLU Variants", eq. 6; Gale et al. 2022, "MegaBlocks")
+//
+//   - a, in dtype [rows, k]: rows, sorted by group
+//   - b, in dtype [groups, 2*n, k]: a matrix a group, the rows of gates before those of ups
+//   - offsets, in i32 [groups+1]: as in grouped_gemm
+//   - gateUp, out dtype [rows, 2*n]: the products, as the gradient needs them; rows from offsets[groups] on are left
+//     alone
+//   - y, out dtype [rows, n]: silu(gate) * up, likewise
+func GroupedGemmSwiGLU(a, b, offsets, gateUp, y *Tensor) error {
+	check := begin("grouped_gemm_swiglu", "rows and k from a, groups and n from b")
+	if !check.required("a", a, 2, dense) ||
+		!check.required("b", b, 3, dense) ||
+		!check.required("offsets", offsets, 1, dense) ||
+		!check.required("gate_up", gateUp, 2, dense) ||
+		!check.required("y", y, 2, dense) {
+		return check.err
+	}
+	check.folds("rows", ranked{named{"a", a}, 2}, ranked{named{"gate_up", gateUp}, 2}, ranked{named{"y", y}, 2})
+	rows := a.extent(2, 0)
+	k := a.extent(2, 1)
+	groups := b.extent(3, 0)
+	n := check.solve("b", "2*n", "n", b.extent(3, 1), 0, 1, 2)
+	dtype := a.dtype
+	check.dtype("b", b, dtype)
+	check.dtype("gate_up", gateUp, dtype)
+	check.dtype("y", y, dtype)
+	check.dtype("offsets", offsets, cuda.I32)
+	check.shape("a", a, "[rows, k]", rows, k)
+	check.shape("b", b, "[groups, 2*n, k]", groups, 2*n, k)
+	check.shape("offsets", offsets, "[groups+1]", groups+1)
+	check.shape("gate_up", gateUp, "[rows, 2*n]", rows, 2*n)
+	check.shape("y", y, "[rows, n]", rows, n)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.GroupedGemmSwiGLU(a.memory(), b.memory(), offsets.memory(), gateUp.memory(), y.memory(),
+		int64(groups), int64(rows), int64(n), int64(k), dtype)
+}
+
+// GroupedGemmSwiGLUBackward calls cuda_grouped_gemm_swiglu_backward.
+//
+// Gradient of the experts' gate from that of what they give: dy = A * B of each group, as grouped_gemm has it, is the
+// gradient of y in grouped_gemm_swiglu, from which swiglu_backward gives those of gate and up, in their place; with the
+// bits of these two calls. On a GPU it is one launch, and dy is never in memory.
+//
+//   - a, in dtype [rows, k]: gradient of the experts' outputs
+//   - b, in dtype [groups, k, n]: the matrices that y was multiplied by, [out, in]
+//   - offsets, in i32 [groups+1]: as in grouped_gemm
+//   - gateUp, inout dtype [rows, 2*n]: from the forward call; becomes its gradient; rows from offsets[groups] on are
+//     left alone
+func GroupedGemmSwiGLUBackward(a, b, offsets, gateUp *Tensor) error {
+	check := begin("grouped_gemm_swiglu_backward", "rows and k from a, groups and n from b")
+	if !check.required("a", a, 2, dense) ||
+		!check.required("b", b, 3, dense) ||
+		!check.required("offsets", offsets, 1, dense) ||
+		!check.required("gate_up", gateUp, 2, dense) {
+		return check.err
+	}
+	check.folds("rows", ranked{named{"a", a}, 2}, ranked{named{"gate_up", gateUp}, 2})
+	rows := a.extent(2, 0)
+	k := a.extent(2, 1)
+	groups := b.extent(3, 0)
+	n := b.extent(3, 2)
+	dtype := a.dtype
+	check.dtype("b", b, dtype)
+	check.dtype("gate_up", gateUp, dtype)
+	check.dtype("offsets", offsets, cuda.I32)
+	check.shape("a", a, "[rows, k]", rows, k)
+	check.shape("b", b, "[groups, k, n]", groups, k, n)
+	check.shape("offsets", offsets, "[groups+1]", groups+1)
+	check.shape("gate_up", gateUp, "[rows, 2*n]", rows, 2*n)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.GroupedGemmSwiGLUBackward(a.memory(), b.memory(), offsets.memory(), gateUp.memory(), int64(groups),
+		int64(rows), int64(n), int64(k), dtype)
+}

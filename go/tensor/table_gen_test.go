@@ -31,6 +31,8 @@ var typed = []typedKernel{
 	{"batched_gemm", tensor.BatchedGemm, []string{"a", "b", "c", "alpha", "beta", "trans_a", "trans_b"}},
 	{"grouped_gemm", tensor.GroupedGemm, []string{"a", "b", "offsets", "c", "beta", "trans_b"}},
 	{"grouped_gemm_wgrad", tensor.GroupedGemmWGrad, []string{"a", "b", "offsets", "c", "beta"}},
+	{"grouped_gemm_swiglu", tensor.GroupedGemmSwiGLU, []string{"a", "b", "offsets", "gate_up", "y"}},
+	{"grouped_gemm_swiglu_backward", tensor.GroupedGemmSwiGLUBackward, []string{"a", "b", "offsets", "gate_up"}},
 	{"embedding", tensor.Embedding, []string{"table", "ids", "y"}},
 	{"scatter_add", tensor.ScatterAdd, []string{"x", "ids", "table"}},
 	{"rope_freqs", tensor.RopeFreqs, []string{"cosine", "sine", "first", "base", "ntk_alpha"}},

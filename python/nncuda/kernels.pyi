@@ -111,6 +111,12 @@ def grouped_gemm(a: Tensor, b: Tensor, offsets: Tensor, c: Tensor | None = None,
 def grouped_gemm_wgrad(a: Tensor, b: Tensor, offsets: Tensor, c: Tensor | None = None, *, beta: float = 0.0, groups: int | None = None, dtype_c: FloatLike | None = None) -> Tensor:
     """The weights' gradients of grouped_gemm: C[g] = A_g^T * B_g + beta * C[g], summed over the rows of group g."""
 
+def grouped_gemm_swiglu(a: Tensor, b: Tensor, offsets: Tensor, *, n: int | None = None, gate_up: Tensor | None = None, y: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The experts' first products and their gate: grouped_gemm by B^T, whose columns are gates and, behind them, ups, then swiglu of the two halves of its rows, with the bits of these two calls."""
+
+def grouped_gemm_swiglu_backward(a: Tensor, b: Tensor, offsets: Tensor, gate_up: Tensor) -> None:
+    """Gradient of the experts' gate from that of what they give: dy = A * B of each group, as grouped_gemm has it, is the gradient of y in grouped_gemm_swiglu, from which swiglu_backward gives those of gate and up, in their place; with the bits of these two calls."""
+
 def embedding(table: Tensor, ids: Tensor, *, y: Tensor | None = None) -> Tensor:
     """Gathers rows of a table: y[t] = table[ids[t]]."""
 

@@ -53,3 +53,39 @@ def check_route(ctx: nncuda.Context, dtype: str, tokens: int, experts: int, k: i
         )
         parts = kernels.softmax_topk_backward(dweights, weights, indices, probs, dprobs, norm=norm, dtype=dtype)
         assert bits((whole,)) == bits((parts,)), (tokens, experts, norm)
+
+
+#: Rows of each group, room for rows, n, k: groups without rows, with one, with what a tile has and more; whole vectors
+#: and others; a tile of gates and more.
+GATES = (
+    ((3, 0, 1), 5, 8, 8),
+    ((17, 0, 40, 130), 190, 24, 64),
+    ((5, 300, 0, 16), 330, 72, 72),
+    ((70, 129), 200, 33, 40),
+    ((128, 1), 129, 130, 136),
+    ((9, 31), 40, 7, 5),
+)
+
+
+def check_gate(ctx: nncuda.Context, dtype: str, counts: tuple[int, ...], rows: int, n: int, k: int) -> None:
+    """grouped_gemm_swiglu and its gradient beside the calls that they stand for; rows behind the last stay."""
+    draw = np.random.default_rng(rows + n)
+
+    def tensor(*shape: int) -> nncuda.Tensor:
+        return ctx.tensor(draw.standard_normal(shape, np.float32).astype(DTYPES[dtype]))
+
+    groups, used = len(counts), ctx.tensor(np.array([sum(counts)], np.int32))
+    offsets = ctx.tensor(np.cumsum([0, *counts]).astype(np.int32))
+    a, b, dout, w2 = tensor(rows, k), tensor(groups, 2 * n, k), tensor(rows, k), tensor(groups, k, n)
+    old = [tensor(rows, 2 * n), tensor(rows, n)]
+    gate_up, y, gate_up_of_parts, y_of_parts = (ctx.tensor(tensor.numpy()) for tensor in (*old, *old))
+    kernels.grouped_gemm_swiglu(a, b, offsets, gate_up=gate_up, y=y)
+    kernels.grouped_gemm(a, b, offsets, trans_b=True, c=gate_up_of_parts)
+    gate, up = (gate_up_of_parts.narrow(1, first, n) for first in (0, n))
+    kernels.swiglu(gate, up, used, y=y_of_parts)
+    assert bits((gate_up, y)) == bits((gate_up_of_parts, y_of_parts)), (counts, n, k)
+
+    kernels.grouped_gemm_swiglu_backward(dout, w2, offsets, gate_up)
+    dy = kernels.grouped_gemm(dout, w2, offsets)
+    kernels.swiglu_backward(dy, gate, up, used, dgate=gate, dup=up)
+    assert bits((gate_up,)) == bits((gate_up_of_parts,)), (counts, n, k)

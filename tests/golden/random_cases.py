@@ -247,6 +247,15 @@ def grouped(d: Draw, call: Call) -> Arguments:
     return made
 
 
+def gated_groups(d: Draw, call: Call) -> Arguments:
+    starts = group_offsets(d, call)
+    made = {"offsets": starts}
+    for name in (param.name for param in call.function.pointers if param.reads and param.name not in ("b", "offsets")):
+        dims = call.function.by_name[name].dims
+        made[name] = products.unread(d.bell(*(dim.value(call) for dim in dims)), int(starts[-1]))
+    return made
+
+
 def gated(d: Draw, call: Call) -> Arguments:
     """Rows that are not used hold what must not be read."""
     if "used" not in call.given:
@@ -366,6 +375,7 @@ RECIPES: dict[str, Recipe] = {
     "batched_gemm": with_old,
     "grouped_gemm": grouped,
     "grouped_gemm_wgrad": grouped,
+    **dict.fromkeys(("grouped_gemm_swiglu", "grouped_gemm_swiglu_backward"), gated_groups),
     **dict.fromkeys(("swiglu", "swiglu_backward"), gated),
     "embedding": lambda d, c: {"ids": d.integers(c.tokens, high=c.vocab)},
     "scatter_add": lambda d, c: {"ids": d.integers(c.tokens, high=c.vocab)},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from parts import ROUTES, check_route
+from parts import GATES, ROUTES, check_gate, check_route
 
 import nncuda
 from nncuda.golden.runner import available_isas
@@ -14,3 +14,11 @@ from nncuda.golden.runner import available_isas
 def test_the_router_has_the_bits_of_its_parts(isa: str, sizes: tuple[int, ...]) -> None:
     with nncuda.Context("cpu", isa=isa) as ctx:
         check_route(ctx, "bf16", *sizes)
+
+
+@pytest.mark.parametrize("isa", available_isas())
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("sizes", GATES, ids=str)
+def test_gated_products_have_the_bits_of_their_parts(isa: str, dtype: str, sizes: tuple) -> None:
+    with nncuda.Context("cpu", isa=isa) as ctx:
+        check_gate(ctx, dtype, *sizes)

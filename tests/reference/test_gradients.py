@@ -216,6 +216,21 @@ def test_moe_combine(rng, capacity):
     )
 
 
+def test_grouped_gemm_swiglu(rng):
+    """Of what leads to y, and through the matrix that y is multiplied by: their gradients stand for gate and up."""
+    offsets = np.array([0, 2, 2, 5])
+    a, b, w2 = rng.normal(size=(5, 4)), rng.normal(size=(3, 6, 4)), rng.normal(size=(3, 2, 3))
+    dout = rng.normal(size=(5, 2))
+    gate_up = gemm.grouped_gemm_swiglu(a, b, offsets)["gate_up"]
+
+    def value():
+        y = elementwise.swiglu(*np.split(gate_up, 2, axis=1))["y"]
+        return np.sum(dout * gemm.grouped_gemm(y, w2, offsets, np.zeros((5, 2)), 0.0, 1)["c"])
+
+    d = gemm.grouped_gemm_swiglu_backward(dout, w2, offsets, gate_up)["gate_up"]
+    check(value, {"gate_up": gate_up}, {"gate_up": d})
+
+
 def test_cross_entropy(rng):
     logits, targets, scale = rng.normal(size=(5, 7)), np.array([3, -100, 0, 6, 3]), np.array([0.7])
     lse = loss.cross_entropy_forward(logits, targets, -100)["lse"]

@@ -131,3 +131,40 @@ NNCUDA_API int32_t cuda_grouped_gemm_wgrad(nncuda_ctx *ctx, const void *a, const
   const nn_gemm_args args = lower_grouped_gemm_wgrad(&call, &given);
   return nn_call_launch(&call, &args, sizeof args);
 }
+
+NNCUDA_API int32_t cuda_grouped_gemm_swiglu(nncuda_ctx *ctx, const void *a, const void *b, const int32_t *offsets,
+    void *gate_up, void *y, int64_t groups, int64_t rows, int64_t n, int64_t k, int32_t dtype) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_grouped_gemm_swiglu);
+  nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
+  nn_call_size(&call, "groups", groups);
+  nn_call_size(&call, "rows", rows);
+  nn_call_size(&call, "n", n);
+  nn_call_size(&call, "k", k);
+  nn_call_tensor(&call, NN_ROLE_IN, "a", a, dtype, NULL, 0, NN_SHAPE("[rows, k]", rows, k));
+  nn_call_tensor(&call, NN_ROLE_IN, "b", b, dtype, NULL, 0, NN_SHAPE("[groups, 2*n, k]", groups, nn_mul(2, n), k));
+  nn_call_tensor(&call, NN_ROLE_IN, "offsets", offsets, NNCUDA_I32, NULL, 0, NN_SHAPE("[groups+1]", nn_add(groups, 1)));
+  nn_call_tensor(&call, NN_ROLE_OUT, "gate_up", gate_up, dtype, NULL, 0, NN_SHAPE("[rows, 2*n]", rows, nn_mul(2, n)));
+  nn_call_tensor(&call, NN_ROLE_OUT, "y", y, dtype, NULL, 0, NN_SHAPE("[rows, n]", rows, n));
+  const nn_grouped_gemm_swiglu_args args = {a, b, offsets, gate_up, y, groups, rows, n, k, dtype};
+  check_grouped_gemm_swiglu(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}
+
+NNCUDA_API int32_t cuda_grouped_gemm_swiglu_backward(nncuda_ctx *ctx, const void *a, const void *b,
+    const int32_t *offsets, void *gate_up, int64_t groups, int64_t rows, int64_t n, int64_t k, int32_t dtype) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_grouped_gemm_swiglu_backward);
+  nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
+  nn_call_size(&call, "groups", groups);
+  nn_call_size(&call, "rows", rows);
+  nn_call_size(&call, "n", n);
+  nn_call_size(&call, "k", k);
+  nn_call_tensor(&call, NN_ROLE_IN, "a", a, dtype, NULL, 0, NN_SHAPE("[rows, k]", rows, k));
+  nn_call_tensor(&call, NN_ROLE_IN, "b", b, dtype, NULL, 0, NN_SHAPE("[groups, k, n]", groups, k, n));
+  nn_call_tensor(&call, NN_ROLE_IN, "offsets", offsets, NNCUDA_I32, NULL, 0, NN_SHAPE("[groups+1]", nn_add(groups, 1)));
+  nn_call_tensor(&call, NN_ROLE_INOUT, "gate_up", gate_up, dtype, NULL, 0, NN_SHAPE("[rows, 2*n]", rows, nn_mul(2, n)));
+  const nn_grouped_gemm_swiglu_backward_args args = {a, b, offsets, gate_up, groups, rows, n, k, dtype};
+  check_grouped_gemm_swiglu_backward(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}

@@ -100,4 +100,29 @@ typedef struct nn_grouped_gemm_wgrad_parameters {
 } nn_grouped_gemm_wgrad_parameters;
 enum { nn_grouped_gemm_wgrad_parameters_count = 11 };
 
+typedef struct nn_grouped_gemm_swiglu_args {
+  const void *a;
+  const void *b;
+  const int32_t *offsets;
+  void *gate_up;
+  void *y;
+  int64_t groups;
+  int64_t rows;
+  int64_t n;
+  int64_t k;
+  int32_t dtype;
+} nn_grouped_gemm_swiglu_args;
+
+typedef struct nn_grouped_gemm_swiglu_backward_args {
+  const void *a;
+  const void *b;
+  const int32_t *offsets;
+  void *gate_up;
+  int64_t groups;
+  int64_t rows;
+  int64_t n;
+  int64_t k;
+  int32_t dtype;
+} nn_grouped_gemm_swiglu_backward_args;
+
 #endif

@@ -15,7 +15,7 @@ from .. import kernels
 from ..device import Comm, Tensor
 from ..dtypes import FloatLike
 from ..errors import StateError
-from .moe import MoEKept, MoELayer, Router, Routing, halves, used
+from .moe import MoEKept, MoELayer, Router, Routing
 
 
 class Run(NamedTuple):
@@ -232,9 +232,7 @@ class ParallelMoELayer(MoELayer):
 
     def _products(self, arrived: Arrived, source: int) -> tuple[Tensor, Tensor]:
         """What the experts' products give between for the rows of one rank."""
-        offsets = arrived.offsets[source]
-        gate_up = kernels.grouped_gemm(arrived.rows[source], self.w13, offsets, trans_b=True)
-        return gate_up, kernels.swiglu(*halves(gate_up), used(offsets))
+        return kernels.grouped_gemm_swiglu(arrived.rows[source], self.w13, arrived.offsets[source])
 
     def _gradients(self, arrived: Arrived, dy: Tensor | None, routing: Routing | None) -> None:
         """Gradients of the experts' weights into the round's slots, and those of the rows from dy into its place."""
@@ -270,9 +268,7 @@ class ParallelMoELayer(MoELayer):
     def _inner_gradients(self, arrived: Arrived, dys: Tensor, source: int) -> tuple[Tensor, Tensor]:
         """Of one rank's rows the gradients of what gate and up give, in their place, and what W2 took in."""
         gate_up, active = arrived.inside.pop(source, None) or self._products(arrived, source)
-        dactive = kernels.grouped_gemm(dys[source], self.w2, arrived.offsets[source])
-        gate, up = halves(gate_up)
-        kernels.swiglu_backward(dactive, gate, up, used(arrived.offsets[source]), dgate=gate, dup=up)
+        kernels.grouped_gemm_swiglu_backward(dys[source], self.w2, arrived.offsets[source], gate_up)
         return gate_up, active
 
     def add_up(self, event: Add | Rounding) -> None:

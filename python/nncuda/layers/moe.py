@@ -129,8 +129,7 @@ class MoELayer:
         return routing, y, inside if keep_inside else None
 
     def _inside(self, rows: Tensor, routing: Routing) -> Inside:
-        gate_up = kernels.grouped_gemm(rows, self.w13, routing.offsets, trans_b=True)
-        return Inside(rows, gate_up, kernels.swiglu(*halves(gate_up), used(routing.offsets)))
+        return Inside(rows, *kernels.grouped_gemm_swiglu(rows, self.w13, routing.offsets))
 
     def backward(self, dout: Tensor, x: Tensor, kept: MoEKept, aux_factor: Tensor, beta: float = 1.0) -> Tensor:
         """Gradient of x from dout, both [tokens, hidden]; the residual's gradient is dout itself."""
@@ -138,13 +137,10 @@ class MoELayer:
         rows, gate_up, active = inside or self._inside(kernels.moe_gather(x, routing.row_slot), routing)
         del inside
         dy, dweights = kernels.moe_combine_backward(dout, y, routing.weights, routing.slot_row, routing.row_slot, dy=y)
-        gate, up = halves(gate_up)
         kernels.grouped_gemm_wgrad(dy, active, routing.offsets, self.w2_grad, beta=beta)
         del active, y
-        dactive = kernels.grouped_gemm(dy, self.w2, routing.offsets)
+        kernels.grouped_gemm_swiglu_backward(dy, self.w2, routing.offsets, gate_up)
         del dy
-        kernels.swiglu_backward(dactive, gate, up, used(routing.offsets), dgate=gate, dup=up)
-        del dactive
         kernels.grouped_gemm_wgrad(gate_up, rows, routing.offsets, self.w13_grad, beta=beta)
         drows = kernels.grouped_gemm(gate_up, self.w13, routing.offsets, c=rows)
         dx = kernels.moe_gather_backward(drows, routing.slot_row)
@@ -155,14 +151,3 @@ class MoELayer:
 def _combine(routing: Routing, y: Tensor, residual: Tensor) -> tuple[Tensor, ExpertUse]:
     out = kernels.moe_combine(y, routing.weights, routing.slot_row, residual)
     return out, ExpertUse(routing.counts, routing.indices)
-
-
-def used(offsets: Tensor) -> Tensor:
-    """How many rows the experts have, where `offsets` say where each one's begin: the rest is only room."""
-    return offsets.narrow(0, offsets.shape[0] - 1, 1)
-
-
-def halves(gate_up: Tensor) -> tuple[Tensor, Tensor]:
-    """The gate and up halves of a fused product, as views."""
-    ffn = gate_up.shape[1] // 2
-    return gate_up.narrow(1, 0, ffn), gate_up.narrow(1, ffn, ffn)

@@ -1,11 +1,22 @@
 """Matrix products: plain, batched, and grouped by expert."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from nncuda.reference.arithmetic import Array, Outputs, matmul, transposed
-from nncuda.reference.elementwise import silu
+from nncuda.reference.elementwise import silu, swiglu, swiglu_backward
 
-__all__ = ["batched_gemm", "gemm", "gemm_beta", "gemm_epilogue", "grouped_gemm", "grouped_gemm_wgrad"]
+__all__ = [
+    "batched_gemm",
+    "gemm",
+    "gemm_beta",
+    "gemm_epilogue",
+    "grouped_gemm",
+    "grouped_gemm_swiglu",
+    "grouped_gemm_swiglu_backward",
+    "grouped_gemm_wgrad",
+]
 
 ROUNDINGS = {
     "gemm": 2,  # *, +
@@ -14,6 +25,8 @@ ROUNDINGS = {
     "batched_gemm": 5,
     "grouped_gemm": 4,
     "grouped_gemm_wgrad": 4,
+    "grouped_gemm_swiglu": 10,  # two products, then those of swiglu
+    "grouped_gemm_swiglu_backward": 14,  # a product, then those of swiglu_backward
 }
 
 ACTIVATION_SILU = 1
@@ -67,3 +80,30 @@ def grouped_gemm_wgrad(a: Array, b: Array, offsets: Array, c: Array, beta: float
         rows = slice(offsets[g], offsets[g + 1])
         out[g] = _plus_beta_c(matmul(transposed(a[rows]), b[rows]), c[g], beta)
     return {"c": out}
+
+
+def grouped_gemm_swiglu(a: Array, b: Array, offsets: Array, storage: Callable[[Array], Array] | None = None) -> Outputs:
+    """Gates and ups of the rows of group g by B[g]^T, and silu(gate) up; NaN, for what is not written, in other rows.
+
+    ``storage`` rounds them to the dtype they are kept in. Shazeer 2020, "GLU variants improve transformer", eq. 6;
+    Gale et al. 2022, "MegaBlocks".
+    """
+    free = np.full((len(a), b.shape[1]), np.nan, a.dtype)
+    gate_up = grouped_gemm(a, b, offsets, free, 0.0, 1)["c"]
+    gate_up = gate_up if storage is None else storage(gate_up)
+    gate, up = np.split(gate_up, 2, axis=1)
+    return {"gate_up": gate_up, "y": swiglu(gate, up)["y"]}
+
+
+def grouped_gemm_swiglu_backward(
+    a: Array, b: Array, offsets: Array, gate_up: Array, storage: Callable[[Array], Array] | None = None
+) -> Outputs:
+    """The chain rule: the gradient of y is A[r] B[g], of gate and up swiglu_backward's; other rows stay.
+
+    ``storage`` rounds the gradient of y to the dtype it is kept in.
+    """
+    gate, up = np.split(gate_up, 2, axis=1)
+    dy = grouped_gemm(a, b, offsets, np.zeros_like(gate), 0.0, 0)["c"]
+    d = swiglu_backward(dy if storage is None else storage(dy), gate, up)
+    rows = np.arange(len(a))[:, None] < offsets[-1]
+    return {"gate_up": np.where(rows, np.concatenate([d["dgate"], d["dup"]], axis=1), gate_up)}

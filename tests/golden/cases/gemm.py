@@ -22,6 +22,10 @@ def cases():
         yield from grouped(dtype, dtype_c)
     for dtype in FLOATS:
         yield from epilogues(dtype)
+        for label, (counts, rows) in GROUPS.items():
+            for n, k in ((7, 9), (24, 16)) if label == "ragged" else ((5, 8),):
+                for kernel, recipe in (("grouped_gemm_swiglu", gated), ("grouped_gemm_swiglu_backward", slopes)):
+                    yield case(kernel, f"{label}-n{n}-k{k}", recipe, dtype, counts, rows, n, k)
 
 
 def product(d, m, n, k, ta, tb, *batch):
@@ -117,6 +121,16 @@ def grouped(dtype, dtype_c):
         for sizes in ((5, 9, 0.0), (9, 17, 1.0)):
             full = f"{label}-" + "m{}-n{}-beta{}".format(*sizes)
             yield case("grouped_gemm_wgrad", full, of_terms, dtype, counts, rows, *sizes, dtype_c=dtype_c)
+
+
+def gated(d, counts, rows, n, k):
+    a = unread(d.bell(rows, k), sum(counts))
+    return {"a": a, "b": d.bell(len(counts), 2 * n, k, scale=0.5), "offsets": offsets(counts)}
+
+
+def slopes(d, counts, rows, n, k):
+    a, gate_up = (unread(d.bell(rows, size), sum(counts)) for size in (k, 2 * n))
+    return {"a": a, "b": d.bell(len(counts), k, n, scale=0.5), "offsets": offsets(counts), "gate_up": gate_up}
 
 
 def followed(d, m, n, k, bias, residual, activation, scale=1.0):

@@ -306,6 +306,14 @@ def cases():
             yield named(kernel, lambda d, dtype, *sizes, of=recipe: {**of(d, *sizes), "first": 0}, sizes, "bf16")
 
 
+def gated(d, dtype, *sizes):
+    return gemm.gated(d, *sizes)
+
+
+def sloped(d, dtype, *sizes):
+    return gemm.slopes(d, *sizes)
+
+
 def products(dtype, dtype_c):
     """Every shape both ways of each factor, one of its dtypes or another."""
 
@@ -326,6 +334,9 @@ def products(dtype, dtype_c):
     for i, (counts, spare, n, k) in enumerate(GROUPS):
         sizes, beta = (counts, sum(counts) + spare), (0.0, 1.0, -0.5)[i % 3]
         yield one("grouped_gemm", gemm.of_rows, (*sizes, n, k, beta, (i + 1) % 2))
+        if dtype == dtype_c:
+            yield named("grouped_gemm_swiglu", gated, (*sizes, n, k), dtype)
+            yield named("grouped_gemm_swiglu_backward", sloped, (*sizes, n, k), dtype)
         yield one("grouped_gemm_wgrad", gemm.of_terms, (*sizes, k, n, beta))
     if dtype == "bf16":
         for m, n, k, lda in PACKED:

@@ -119,10 +119,8 @@ impl SwiGLU {
     pub(super) fn inside(&self, rows: Tensor, offsets: &Tensor) -> Result<Inside> {
         let (ctx, [count, _], [_, width, _]) = (rows.context(), sizes("rows", &rows)?, sizes("w13", &self.w13.value)?);
         let gate_up = ctx.empty(&[count, width], rows.dtype())?;
-        kernels::grouped_gemm(&rows, &self.w13.value, offsets, &gate_up, 0.0, true)?;
-        let [gate, up] = halves(&gate_up)?;
-        let active = ctx.empty(gate.shape(), rows.dtype())?;
-        kernels::swiglu(&gate, &up, Some(&used(offsets)?), &active)?;
+        let active = ctx.empty(&[count, width / 2], rows.dtype())?;
+        kernels::grouped_gemm_swiglu(&rows, &self.w13.value, offsets, &gate_up, &active)?;
         Ok(Inside { rows, gate_up, active })
     }
 
@@ -133,11 +131,7 @@ impl SwiGLU {
 
     /// In place of gate and up, their gradients, from that of the outputs: the part of `backward` that no sum waits for.
     pub(super) fn inner_backward(&self, dy: &Tensor, inside: &Inside, offsets: &Tensor) -> Result<()> {
-        let Inside { gate_up, active, .. } = inside;
-        let [gate, up] = halves(gate_up)?;
-        let dactive = dy.context().empty(active.shape(), active.dtype())?;
-        kernels::grouped_gemm(dy, &self.w2.value, offsets, &dactive, 0.0, false)?;
-        Ok(kernels::swiglu_backward(&dactive, &gate, &up, Some(&used(offsets)?), &gate, &up)?)
+        Ok(kernels::grouped_gemm_swiglu_backward(dy, &self.w2.value, offsets, &inside.gate_up)?)
     }
 
     /// The rest of `backward`, behind `inner_backward`.
@@ -166,14 +160,10 @@ impl SwiGLU {
         beta: f32,
     ) -> Result<Tensor> {
         let Inside { rows, gate_up, active } = inside;
-        let [gate, up] = halves(&gate_up)?;
         kernels::grouped_gemm_wgrad(&dy, &active, offsets, dw2, beta)?;
-        let dactive = dy.context().empty(active.shape(), active.dtype())?;
         drop(active);
-        kernels::grouped_gemm(&dy, &self.w2.value, offsets, &dactive, 0.0, false)?;
+        kernels::grouped_gemm_swiglu_backward(&dy, &self.w2.value, offsets, &gate_up)?;
         drop(dy);
-        kernels::swiglu_backward(&dactive, &gate, &up, Some(&used(offsets)?), &gate, &up)?;
-        drop(dactive);
         kernels::grouped_gemm_wgrad(&gate_up, &rows, offsets, dw13, beta)?;
         kernels::grouped_gemm(&gate_up, &self.w13.value, offsets, &rows, 0.0, false)?;
         Ok(rows)
@@ -331,16 +321,4 @@ fn combine(kept: &MoEKept, x: &Tensor, residual: &Tensor) -> Result<Tensor> {
     let Routing { weights, slot_row, .. } = &kept.routing;
     kernels::moe_combine(&kept.y, weights, slot_row, Some(residual), &out)?;
     Ok(out)
-}
-
-/// How many rows experts have, where `offsets` say where each one's begin: the rest is only room.
-fn used(offsets: &Tensor) -> Result<Tensor> {
-    Ok(offsets.narrow(0, offsets.len() - 1, 1)?)
-}
-
-/// The gate and up halves of a fused product, as views.
-fn halves(gate_up: &Tensor) -> Result<[Tensor; 2]> {
-    let [_, width] = sizes("the fused product", gate_up)?;
-    let ffn = width / 2;
-    Ok([gate_up.narrow(1, 0, ffn)?, gate_up.narrow(1, ffn, ffn)?])
 }

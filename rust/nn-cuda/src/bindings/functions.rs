@@ -1023,6 +1023,42 @@ pub type cuda_grouped_gemm_wgrad = unsafe extern "C" fn(
     dtype_c: i32,
 ) -> i32;
 
+/// The experts' first products and their gate: grouped_gemm by B^T, whose columns are gates and, behind them, ups,
+/// then swiglu of the two halves of its rows, with the bits of these two calls.
+///
+/// C: `int32_t cuda_grouped_gemm_swiglu(nncuda_ctx *ctx, const void *a, const void *b, const int32_t *offsets, void *gate_up, void *y, int64_t groups, int64_t rows, int64_t n, int64_t k, int32_t dtype);`
+pub type cuda_grouped_gemm_swiglu = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    a: *const c_void,
+    b: *const c_void,
+    offsets: *const i32,
+    gate_up: *mut c_void,
+    y: *mut c_void,
+    groups: i64,
+    rows: i64,
+    n: i64,
+    k: i64,
+    dtype: i32,
+) -> i32;
+
+/// Gradient of the experts' gate from that of what they give: dy = A \* B of each group, as grouped_gemm has it, is
+/// the gradient of y in grouped_gemm_swiglu, from which swiglu_backward gives those of gate and up, in their place;
+/// with the bits of these two calls.
+///
+/// C: `int32_t cuda_grouped_gemm_swiglu_backward(nncuda_ctx *ctx, const void *a, const void *b, const int32_t *offsets, void *gate_up, int64_t groups, int64_t rows, int64_t n, int64_t k, int32_t dtype);`
+pub type cuda_grouped_gemm_swiglu_backward = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    a: *const c_void,
+    b: *const c_void,
+    offsets: *const i32,
+    gate_up: *mut c_void,
+    groups: i64,
+    rows: i64,
+    n: i64,
+    k: i64,
+    dtype: i32,
+) -> i32;
+
 /// Gathers rows of a table: y\[t\] = table\[ids\[t\]\].
 ///
 /// C: `int32_t cuda_embedding(nncuda_ctx *ctx, const void *table, const int32_t *ids, void *y, int64_t tokens, int64_t vocab, int64_t dim, int32_t dtype);`

@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "ed6e44c0ebefad3c8d4ebd3e7546e4d62d5218babb3a5ba32cd6ef49e8e2b40e";
+pub const HEADER_SHA256: &str = "db74a4a5c8cf015c20742c3fe2f7d5c4d788c75661d0427fbc50e7632e96a771";

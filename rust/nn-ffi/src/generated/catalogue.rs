@@ -6,7 +6,7 @@ use crate::catalogue::{Kernel, Parameter};
 use crate::generated::checked;
 
 /// Every kernel, in the header's order.
-pub static KERNELS: [Kernel; 90] = [
+pub static KERNELS: [Kernel; 92] = [
     Kernel {
         name: "silu",
         parameters: &[
@@ -347,6 +347,37 @@ pub static KERNELS: [Kernel; 90] = [
             Parameter::dtype("dtype_c"),
         ],
         call: checked::grouped_gemm_wgrad,
+    },
+    Kernel {
+        name: "grouped_gemm_swiglu",
+        parameters: &[
+            Parameter::tensor("a", "dtype", "[rows, k]", ""),
+            Parameter::tensor("b", "dtype", "[groups, 2*n, k]", ""),
+            Parameter::tensor("offsets", "i32", "[groups+1]", ""),
+            Parameter::tensor("gate_up", "dtype", "[rows, 2*n]", ""),
+            Parameter::tensor("y", "dtype", "[rows, n]", ""),
+            Parameter::integer("groups"),
+            Parameter::integer("rows"),
+            Parameter::integer("n"),
+            Parameter::integer("k"),
+            Parameter::dtype("dtype"),
+        ],
+        call: checked::grouped_gemm_swiglu,
+    },
+    Kernel {
+        name: "grouped_gemm_swiglu_backward",
+        parameters: &[
+            Parameter::tensor("a", "dtype", "[rows, k]", ""),
+            Parameter::tensor("b", "dtype", "[groups, k, n]", ""),
+            Parameter::tensor("offsets", "i32", "[groups+1]", ""),
+            Parameter::tensor("gate_up", "dtype", "[rows, 2*n]", ""),
+            Parameter::integer("groups"),
+            Parameter::integer("rows"),
+            Parameter::integer("n"),
+            Parameter::integer("k"),
+            Parameter::dtype("dtype"),
+        ],
+        call: checked::grouped_gemm_swiglu_backward,
     },
     Kernel {
         name: "embedding",

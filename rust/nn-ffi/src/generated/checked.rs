@@ -190,6 +190,25 @@ pub(super) fn grouped_gemm_wgrad(arguments: &[Argument<'_>]) -> Result<()> {
     )
 }
 
+pub(super) fn grouped_gemm_swiglu(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::grouped_gemm_swiglu(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+    )
+}
+
+pub(super) fn grouped_gemm_swiglu_backward(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::grouped_gemm_swiglu_backward(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+    )
+}
+
 pub(super) fn embedding(arguments: &[Argument<'_>]) -> Result<()> {
     kernels::embedding(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?)
 }

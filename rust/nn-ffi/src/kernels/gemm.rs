@@ -5,7 +5,7 @@
 //! Products accumulate in f32. `dtype` is that of the factors, `dtype_c` that of the result: the same, or f32.
 //! Processors that multiply bf16 themselves (AVX512_BF16, AMX) take its subnormals, below 2^-126, as zero.
 
-use crate::call::{Call, Sizes, named, plus, pointer, tensor};
+use crate::call::{Call, Sizes, named, plus, pointer, tensor, times};
 use crate::{Activation, DType, Result, Tensor};
 
 /// Matrix product: C = op(A) \* op(B).
@@ -399,5 +399,121 @@ pub fn grouped_gemm_wgrad(a: &Tensor, b: &Tensor, offsets: &Tensor, c: &Tensor, 
         )
     };
     let tensors = [Some(a.tensor), Some(b.tensor), Some(offsets.tensor), Some(c.tensor)];
+    call.finish(status, &tensors)
+}
+
+/// The experts' first products and their gate: grouped_gemm by B^T, whose columns are gates and, behind them, ups,
+/// then swiglu of the two halves of its rows, with the bits of these two calls.
+///
+/// On a GPU it is one launch. (Shazeer 2020, "GLU Variants", eq. 6; Gale et al. 2022, "MegaBlocks")
+///
+/// # Arguments
+///
+/// - `a`: of `dtype` `[rows, k]`, rows, sorted by group
+/// - `b`: of `dtype` `[groups, 2*n, k]`, a matrix a group, the rows of gates before those of ups
+/// - `offsets`: i32 `[groups+1]`, as in grouped_gemm
+/// - `gate_up`: of `dtype` `[rows, 2*n]`, the products, as the gradient needs them; rows from offsets\[groups\] on
+///   are left alone; overwritten
+/// - `y`: of `dtype` `[rows, n]`, silu(gate) \* up, likewise; overwritten
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn grouped_gemm_swiglu(a: &Tensor, b: &Tensor, offsets: &Tensor, gate_up: &Tensor, y: &Tensor) -> Result<()> {
+    let call = Call::new("cuda_grouped_gemm_swiglu", a);
+    let a = call.dense::<2>("a", "[rows, k]", a)?;
+    let b = call.dense::<3>("b", "[groups, 2*n, k]", b)?;
+    let offsets = call.dense::<1>("offsets", "[groups+1]", offsets)?.of(DType::I32)?;
+    let gate_up = call.dense::<2>("gate_up", "[rows, 2*n]", gate_up)?;
+    let y = call.dense::<2>("y", "[rows, n]", y)?;
+    call.folds("rows", &[Some(a.named()), Some(gate_up.named()), Some(y.named())])?;
+    let rows = a.dims[0];
+    let k = a.dims[1];
+    let groups = b.dims[0];
+    let n = b.solve(1, "n", 2, 1, 0)?;
+    const SIZES: [(&str, &str); 4] = [("rows", "from a"), ("k", "from a"), ("groups", "from b"), ("n", "from b")];
+    let sizes = Sizes { names: &SIZES, values: &[rows, k, groups, n] };
+    b.expect([groups, times(&[n, 2]), k], sizes)?;
+    offsets.expect([plus(groups, 1)], sizes)?;
+    gate_up.expect([rows, times(&[n, 2])], sizes)?;
+    y.expect([rows, n], sizes)?;
+    let dtype = a.dtype();
+    b.same(dtype, "a")?;
+    gate_up.same(dtype, "a")?;
+    y.same(dtype, "a")?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_grouped_gemm_swiglu)(
+            call.handle(),
+            a.pointer(),
+            b.pointer(),
+            offsets.pointer().cast(),
+            gate_up.pointer(),
+            y.pointer(),
+            groups as i64,
+            rows as i64,
+            n as i64,
+            k as i64,
+            dtype.code(),
+        )
+    };
+    let tensors = [Some(a.tensor), Some(b.tensor), Some(offsets.tensor), Some(gate_up.tensor), Some(y.tensor)];
+    call.finish(status, &tensors)
+}
+
+/// Gradient of the experts' gate from that of what they give: dy = A \* B of each group, as grouped_gemm has it, is
+/// the gradient of y in grouped_gemm_swiglu, from which swiglu_backward gives those of gate and up, in their place;
+/// with the bits of these two calls.
+///
+/// On a GPU it is one launch, and dy is never in memory.
+///
+/// # Arguments
+///
+/// - `a`: of `dtype` `[rows, k]`, gradient of the experts' outputs
+/// - `b`: of `dtype` `[groups, k, n]`, the matrices that y was multiplied by, \[out, in\]
+/// - `offsets`: i32 `[groups+1]`, as in grouped_gemm
+/// - `gate_up`: of `dtype` `[rows, 2*n]`, from the forward call; becomes its gradient; rows from offsets\[groups\] on
+///   are left alone; read and overwritten
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn grouped_gemm_swiglu_backward(a: &Tensor, b: &Tensor, offsets: &Tensor, gate_up: &Tensor) -> Result<()> {
+    let call = Call::new("cuda_grouped_gemm_swiglu_backward", a);
+    let a = call.dense::<2>("a", "[rows, k]", a)?;
+    let b = call.dense::<3>("b", "[groups, k, n]", b)?;
+    let offsets = call.dense::<1>("offsets", "[groups+1]", offsets)?.of(DType::I32)?;
+    let gate_up = call.dense::<2>("gate_up", "[rows, 2*n]", gate_up)?;
+    call.folds("rows", &[Some(a.named()), Some(gate_up.named())])?;
+    let rows = a.dims[0];
+    let k = a.dims[1];
+    let groups = b.dims[0];
+    let n = b.dims[2];
+    const SIZES: [(&str, &str); 4] = [("rows", "from a"), ("k", "from a"), ("groups", "from b"), ("n", "from b")];
+    let sizes = Sizes { names: &SIZES, values: &[rows, k, groups, n] };
+    b.expect([groups, k, n], sizes)?;
+    offsets.expect([plus(groups, 1)], sizes)?;
+    gate_up.expect([rows, times(&[n, 2])], sizes)?;
+    let dtype = a.dtype();
+    b.same(dtype, "a")?;
+    gate_up.same(dtype, "a")?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_grouped_gemm_swiglu_backward)(
+            call.handle(),
+            a.pointer(),
+            b.pointer(),
+            offsets.pointer().cast(),
+            gate_up.pointer(),
+            groups as i64,
+            rows as i64,
+            n as i64,
+            k as i64,
+            dtype.code(),
+        )
+    };
+    let tensors = [Some(a.tensor), Some(b.tensor), Some(offsets.tensor), Some(gate_up.tensor)];
     call.finish(status, &tensors)
 }
