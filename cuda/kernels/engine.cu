@@ -24,6 +24,7 @@ int32_t nn_gpu_arch(nncuda_ctx *ctx) { return ctx->machine.isa; }
 int32_t nn_gpu_sms(nncuda_ctx *ctx) { return ctx->machine.sms; }
 int32_t nn_gpu_tf32(nncuda_ctx *ctx) { return ctx->machine.tf32; }
 nn_fault *nn_gpu_fault(nncuda_ctx *ctx) { return nn_gpu_of(ctx)->fault; }
+int32_t nn_gpu_launches_ahead(nncuda_ctx *ctx) { return nn_gpu_of(ctx)->launches_ahead; }
 unsigned *nn_gpu_arrivals(nncuda_ctx *ctx) { return nn_gpu_of(ctx)->arrivals; }
 const char *nn_gpu_function(nncuda_ctx *ctx) { return ctx->function; }
 
@@ -153,6 +154,8 @@ static int32_t open(nncuda_ctx *ctx) {
     return status;
   }
   ctx->device = gpu;
+  int driver = 0;
+  gpu->launches_ahead = ctx->machine.isa >= 90 && cudaDriverGetVersion(&driver) == cudaSuccess && driver >= 12030;
   ctx->machine.sms = attribute(ctx->index, cudaDevAttrMultiProcessorCount);
   enter(ctx);
   cudaError_t error = cudaStreamCreateWithFlags(&gpu->stream, cudaStreamNonBlocking);

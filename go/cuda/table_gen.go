@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "f3327ac0591021811adb00d9c1b670de6eb393341a76b7ced23945b24d399e65"
+const HeaderSHA256 = "d3c84343097b300b9e90b6ac49e5ffef9551a5c94a57c52561a418df3a683a52"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -1032,6 +1032,8 @@ var kernels = []Kernel{
 		{Name: "wv", Kind: PointerParam, C: "const void *", DType: "u8", Shape: "[n_kv, row_bytes_v]", Reads: true},
 		{Name: "bias", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[n]", Reads: true,
 			Nullable: true},
+		{Name: "norm", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[k]", Reads: true,
+			Nullable: true},
 		{Name: "y", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[m, n]", Writes: true},
 		{Name: "m", Kind: SizeParam, C: "int64_t"},
 		{Name: "n_q", Kind: SizeParam, C: "int64_t"},
@@ -1041,6 +1043,7 @@ var kernels = []Kernel{
 		{Name: "row_bytes_q", Kind: SizeParam, C: "int64_t"},
 		{Name: "row_bytes_k", Kind: SizeParam, C: "int64_t"},
 		{Name: "row_bytes_v", Kind: SizeParam, C: "int64_t"},
+		{Name: "eps", Kind: OptionParam, C: "float"},
 		{Name: "format_q", Kind: OptionParam, C: "int32_t"},
 		{Name: "format_k", Kind: OptionParam, C: "int32_t"},
 		{Name: "format_v", Kind: OptionParam, C: "int32_t"},
@@ -1054,6 +1057,8 @@ var kernels = []Kernel{
 			Reads: true},
 		{Name: "offsets", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[groups+1]", Reads: true,
 			Nullable: true},
+		{Name: "norm", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[k]", Reads: true,
+			Nullable: true},
 		{Name: "y", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[m, n]", Writes: true},
 		{Name: "groups", Kind: SizeParam, C: "int64_t"},
 		{Name: "m", Kind: SizeParam, C: "int64_t"},
@@ -1061,6 +1066,7 @@ var kernels = []Kernel{
 		{Name: "k", Kind: SizeParam, C: "int64_t"},
 		{Name: "row_bytes_gate", Kind: SizeParam, C: "int64_t"},
 		{Name: "row_bytes_up", Kind: SizeParam, C: "int64_t"},
+		{Name: "eps", Kind: OptionParam, C: "float"},
 		{Name: "format_gate", Kind: OptionParam, C: "int32_t"},
 		{Name: "format_up", Kind: OptionParam, C: "int32_t"},
 		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},

@@ -35,6 +35,10 @@ cudaError_t check(const cudaLaunchConfig_t &config, const void *kernel, size_t b
 
 } // namespace
 
+/* For tests that count launches (tests/gpu/test_gpu_launches.py): those of the process until now, recorded ones too. */
+static uint64_t launches;
+extern "C" __attribute__((visibility("default"))) uint64_t nn_emulated_launches(void) { return launches; }
+
 cudaError_t nn_emulated_launch(const cudaLaunchConfig_t *config, const void *kernel, size_t bytes,
                                std::function<void()> body) {
   NN_LOCKED;
@@ -49,9 +53,18 @@ cudaError_t nn_emulated_launch(const cudaLaunchConfig_t *config, const void *ker
   if (error != cudaSuccess) {
     return nn_error(error);
   }
+  launches++;
   nn_watch_faults();
   const int device = nn_current_device();
-  const nn_launch_record record{kernel, config->gridDim, config->blockDim, config->dynamicSmemBytes, std::move(body)};
+  bool ahead = false;
+  for (unsigned i = 0; i < config->numAttrs; i++) {
+    ahead = ahead || config->attrs[i].val.programmaticStreamSerializationAllowed != 0;
+  }
+  if (ahead && nn_device().capability < 90) {
+    nn_die("kernel " + nn_symbol(kernel) + " is started ahead on an architecture that cannot");
+  }
+  const nn_launch_record record{kernel, config->gridDim, config->blockDim, config->dynamicSmemBytes, std::move(body),
+                                ahead};
   return nn_submit(config->stream, [record, device] {
     const nn_memory_open opened(device);
     nn_run_grid(record);
