@@ -7,8 +7,8 @@
 
 enum { NN_UNIT_BYTES = 8 }; /* of a quant_unit (quant_gemm.cuh) */
 
-/* The activations in the forms that the matrices need: rounded for blocks, cast for dtypes; for their own dtype they are
- * used as they are, or normed. */
+/* The activations in the forms that the matrices need: rounded for blocks, cast for dtypes; for their own dtype they
+ * are used as they are, or normed. */
 typedef struct nn_quant_activations {
   uint32_t *codes; /* with `units`, or null */
   void *units;

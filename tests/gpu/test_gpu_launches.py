@@ -1,5 +1,5 @@
-"""How many kernels a layer takes in a decoding step: the numbers of docs/gpu.md. A launch costs time that no kernel makes
-up for, so one more must be meant. Only the emulator counts them."""
+"""How many kernels a layer takes in a decoding step: the numbers of docs/gpu.md. A launch costs time that no kernel
+makes up for, so one more must be meant. Only the emulator counts them."""
 
 from __future__ import annotations
 
