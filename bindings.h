@@ -2443,12 +2443,14 @@ NNCUDA_API int32_t cuda_gemm_quant(nncuda_ctx *ctx, const void *x, const void *w
                                    int32_t dtype);
 
 /**
- * Queries, keys and values in one call, as they come from three gemm_quant: y = [x * Wq^T, x * Wk^T, x * Wv^T] + bias.
+ * Queries, keys and values in one call, as they come from three gemm_quant: y = [x * Wq^T, x * Wk^T, x * Wv^T] + bias. With
+ * `norm`, of the rows that rmsnorm gives, with its bits.
  * @param x in dtype [m, k] : input
  * @param wq in u8 [n_q, row_bytes_q] : weights of the queries
  * @param wk in u8 [n_kv, row_bytes_k] : weights of the keys
  * @param wv in u8 [n_kv, row_bytes_v] : weights of the values
  * @param bias in? dtype [n] : added to each row, or null
+ * @param norm in? dtype [k] : gains of the norm of x, or null for x as it is
  * @param y out dtype [m, n] : result
  * @param m size : rows
  * @param n_q size : columns of the queries
@@ -2458,23 +2460,27 @@ NNCUDA_API int32_t cuda_gemm_quant(nncuda_ctx *ctx, const void *x, const void *w
  * @param row_bytes_q size : bytes per row of wq
  * @param row_bytes_k size : bytes per row of wk
  * @param row_bytes_v size : bytes per row of wv
+ * @param eps option default 0 : of the norm: added to the mean square; must be finite and at least 0
  * @param format_q option : NNCUDA_FORMAT_* of wq
  * @param format_k option : NNCUDA_FORMAT_* of wk
  * @param format_v option : NNCUDA_FORMAT_* of wv
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_gemm_quant_qkv(nncuda_ctx *ctx, const void *x, const void *wq, const void *wk, const void *wv,
-                                       const void *bias, void *y, int64_t m, int64_t n_q, int64_t n_kv, int64_t n,
-                                       int64_t k, int64_t row_bytes_q, int64_t row_bytes_k, int64_t row_bytes_v,
-                                       int32_t format_q, int32_t format_k, int32_t format_v, int32_t dtype);
+                                       const void *bias, const void *norm, void *y, int64_t m, int64_t n_q,
+                                       int64_t n_kv, int64_t n, int64_t k, int64_t row_bytes_q, int64_t row_bytes_k,
+                                       int64_t row_bytes_v, float eps, int32_t format_q, int32_t format_k,
+                                       int32_t format_v, int32_t dtype);
 
 /**
  * The gated unit in one call: y = silu(x * Wg^T) * (x * Wu^T), each product and the silu in f32. Groups as in gemm_quant.
+ * With `norm`, of the rows that rmsnorm gives, with its bits.
  * (Shazeer 2020, "GLU Variants", eq. 6)
  * @param x in dtype [m, k] : input
  * @param w_gate in u8 [groups*n, row_bytes_gate] : weights of the gate
  * @param w_up in u8 [groups*n, row_bytes_up] : weights of the other factor
  * @param offsets in? i32 [groups+1] : first row of each group; offsets[0] = 0, never falling, at most m; null for all rows and one group
+ * @param norm in? dtype [k] : gains of the norm of x, or null for x as it is
  * @param y out dtype [m, n] : result
  * @param groups size : matrices; 1 without offsets
  * @param m size : rows, or room for them
@@ -2482,13 +2488,14 @@ NNCUDA_API int32_t cuda_gemm_quant_qkv(nncuda_ctx *ctx, const void *x, const voi
  * @param k size : inputs, whole blocks
  * @param row_bytes_gate size : bytes per row of w_gate
  * @param row_bytes_up size : bytes per row of w_up
+ * @param eps option default 0 : of the norm: added to the mean square; must be finite and at least 0
  * @param format_gate option : NNCUDA_FORMAT_* of w_gate
  * @param format_up option : NNCUDA_FORMAT_* of w_up
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_gemm_quant_swiglu(nncuda_ctx *ctx, const void *x, const void *w_gate, const void *w_up,
-                                          const int32_t *offsets, void *y, int64_t groups, int64_t m, int64_t n,
-                                          int64_t k, int64_t row_bytes_gate, int64_t row_bytes_up,
+                                          const int32_t *offsets, const void *norm, void *y, int64_t groups, int64_t m,
+                                          int64_t n, int64_t k, int64_t row_bytes_gate, int64_t row_bytes_up, float eps,
                                           int32_t format_gate, int32_t format_up, int32_t dtype);
 
 /**

@@ -233,7 +233,10 @@ def _checks(made: Signature) -> list[str]:
     origin |= {param.name: "given" for param in made.arguments if param.kind == "size"}
     told = [f'("{name}", "{where}")' for name, where in origin.items()]
     lines = binding(f"const SIZES: [(&str, &str); {len(told)}]", "[", told, "];", 4)
-    lines += binding("let sizes", "Sizes { names: &SIZES, values: &[", origin, "] };", 4)
+    sizes = binding("let sizes", "Sizes { names: &SIZES, values: &[", origin, "] };", 4)
+    if len(sizes) > 2:  # rustfmt gives each field a line of its own
+        sizes = ["let sizes = Sizes {", "    names: &SIZES,", f"    values: &[{', '.join(origin)}],", "};"]
+    lines += sizes
     for param in checked:
         wanted = f"[{', '.join(map(_value, param.dims))}]"
         expect = call(f"{param.name}.expect", [wanted, "sizes"], "?;", 4)

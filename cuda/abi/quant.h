@@ -19,6 +19,7 @@ enum { NN_QUANT_COLUMNS = 0, NN_QUANT_SWIGLU = 1 };
 /* All products with stored weights take the same struct. */
 typedef struct nn_gemm_quant_args {
   const void *x;
+  const void *norm; /* [k], the gains of a norm of x that comes first, or null */
   nn_quant_matrix matrix[NN_QUANT_MATRICES];
   const int32_t *offsets; /* [groups + 1], or null for one group of all rows */
   const void *bias;       /* [n], or null */
@@ -28,6 +29,7 @@ typedef struct nn_gemm_quant_args {
   int32_t matrices; /* of `matrix`, in use */
   int32_t combine;  /* NN_QUANT_* */
   int32_t activation, dtype;
+  float eps; /* of the norm */
 } nn_gemm_quant_args;
 
 #endif

@@ -23,6 +23,8 @@ static void check_groups(nn_call *call, const int32_t *offsets, int64_t groups) 
                   "groups is %lld; it must be 1 when offsets is null", (long long)groups);
 }
 
+static double norm_flops(const void *norm, int64_t m, int64_t k) { return norm == NULL ? 0.0 : 4.0 * m * k; }
+
 #define PRODUCT(...)                                                                                                   \
   ((nn_gemm_quant_args){.x = a->x, .y = a->y, .m = a->m, .n = a->n, .k = a->k, .dtype = a->dtype, __VA_ARGS__})
 
@@ -36,7 +38,7 @@ NN_LOWER(gemm_quant, nn_gemm_quant_args, 14) {
                  .activation = a->activation);
 }
 
-NN_LOWER(gemm_quant_qkv, nn_gemm_quant_args, 18) {
+NN_LOWER(gemm_quant_qkv, nn_gemm_quant_args, 20) {
   nn_call_require(call, a->n == nn_add(a->n_q, nn_mul(2, a->n_kv)), NNCUDA_ERROR_INVALID_SIZE,
                   "n is %lld; it must be n_q + 2 * n_kv, with n_q %lld and n_kv %lld", (long long)a->n,
                   (long long)a->n_q, (long long)a->n_kv);
@@ -46,21 +48,23 @@ NN_LOWER(gemm_quant_qkv, nn_gemm_quant_args, 18) {
   CHECK_SIXTEENS(format_q, n_q);
   CHECK_SIXTEENS(format_k, n_kv);
   CHECK_SIXTEENS(format_v, n_kv);
-  call->flops = 2.0 * a->m * a->n * a->k;
+  call->flops = 2.0 * a->m * a->n * a->k + norm_flops(a->norm, a->m, a->k);
   return PRODUCT(.matrix = {{a->wq, a->n_q, a->row_bytes_q, a->format_q},
                             {a->wk, a->n_kv, a->row_bytes_k, a->format_k},
                             {a->wv, a->n_kv, a->row_bytes_v, a->format_v}},
-                 .matrices = 3, .combine = NN_QUANT_COLUMNS, .groups = 1, .bias = a->bias);
+                 .matrices = 3, .combine = NN_QUANT_COLUMNS, .groups = 1, .bias = a->bias, .norm = a->norm,
+                 .eps = a->eps);
 }
 
-NN_LOWER(gemm_quant_swiglu, nn_gemm_quant_args, 14) {
+NN_LOWER(gemm_quant_swiglu, nn_gemm_quant_args, 16) {
   check_groups(call, a->offsets, a->groups);
   CHECK_ROW(format_gate, k, row_bytes_gate);
   CHECK_ROW(format_up, k, row_bytes_up);
   CHECK_SIXTEENS(format_gate, n);
   CHECK_SIXTEENS(format_up, n);
-  call->flops = 4.0 * a->m * a->n * a->k;
+  call->flops = 4.0 * a->m * a->n * a->k + norm_flops(a->norm, a->m, a->k);
   return PRODUCT(.matrix = {{a->w_gate, a->n, a->row_bytes_gate, a->format_gate},
                             {a->w_up, a->n, a->row_bytes_up, a->format_up}},
-                 .matrices = 2, .combine = NN_QUANT_SWIGLU, .offsets = a->offsets, .groups = a->groups);
+                 .matrices = 2, .combine = NN_QUANT_SWIGLU, .offsets = a->offsets, .groups = a->groups, .norm = a->norm,
+                 .eps = a->eps);
 }

@@ -3,6 +3,7 @@
 #include "checks.h"
 #include "quant_gemm_backend.h"
 #include "quant_gemm_round.h"
+#include "rmsnorm_row.h"
 
 /* ---- sums ---- */
 
@@ -130,18 +131,39 @@ static void product_task(void *arg, int64_t i, int32_t worker) {
   }
 }
 
+/* Row r of a panel in each form that is asked for; the norm of one is in `space` on the way. */
+NN_INLINE void round_row(const quant_job *job, const quant_panel *panel, int64_t r, char *space, int32_t dtype) {
+  const nn_gemm_quant_args *x = job->args;
+  const void *from = x->x;
+  int64_t row = panel->row + r;
+  if (x->norm != NULL) {
+    const int64_t at = row * x->k;
+    const vf rstd = vf_set1(nn_rstd(x->x, at, x->k, x->eps, dtype));
+    NN_EACH_VECTOR(
+        0, x->k, 0, 0,
+        nn_put(space, i, lanes, nn_norm_vector(x->x, x->norm, rstd, at, i, lanes, dtype, MODE), dtype, MODE));
+    from = space;
+    row = 0;
+  }
+  for (int32_t form = 0; form < QUANT_FORMS; form++) {
+    const quant_activations *acts = &job->activations[form];
+    if (acts->codes != NULL || acts->values != NULL) {
+      quant_round_row(acts, form, panel, r, from, row, x->k, dtype);
+    }
+  }
+}
+
+NN_PER_DTYPE(round_row_of, (const quant_job *job, const quant_panel *panel, int64_t r, char *space),
+             round_row(job, panel, r, space, DT))
+
 /* Rounds QUANT_ROWS rows of a panel. */
 static void round_task(void *arg, int64_t i, int32_t worker) {
-  (void)worker;
   const quant_job *job = arg;
   const nn_gemm_quant_args *x = job->args;
   const quant_panel *panel = &job->panel[i / job->parts];
   const int64_t first = i % job->parts * QUANT_ROWS, end = nn_min(first + QUANT_ROWS, panel->rows);
-  for (int32_t form = 0; form < QUANT_FORMS; form++) {
-    const quant_activations *acts = &job->activations[form];
-    for (int64_t r = first; r < end && (acts->codes != NULL || acts->values != NULL); r++) {
-      NN_SWITCH_DTYPE(x->dtype, quant_round_row(acts, form, panel, r, x->x, x->k, DT));
-    }
+  for (int64_t r = first; r < end; r++) {
+    NN_CALL_PER_DTYPE(x->dtype, round_row_of, (job, panel, r, job->scratch + worker * job->scratch_step));
   }
   if (first < end && end - first < QUANT_ROWS && quant_tiled(panel->rows)) {
     /* Rows that are not there have sums, too; subnormal scales among them would cost time. */
@@ -228,7 +250,8 @@ NN_PLAIN static quant_job lay_out(const nn_gemm_quant_args *x, nn_workspace *w) 
   }
   job.panel = nn_workspace_piece(w, (size_t)(x->m / QUANT_PANEL + x->groups) * sizeof *job.panel);
   lay_out_activations(&job, (x->m - groups) / QUANT_ROWS + groups, w);
-  job.scratch_step = nn_round_up(sums + quant_work_bytes(x->k), 4096) + 128;
+  const int64_t norm = x->norm == NULL ? 0 : x->k * nn_dtype_bytes(x->dtype); /* a row of it, before there are sums */
+  job.scratch_step = nn_round_up(nn_max(norm, sums + quant_work_bytes(x->k)), 4096) + 128;
   job.scratch = nn_workspace_piece(w, (size_t)(job.threads * job.scratch_step));
   return job;
 }

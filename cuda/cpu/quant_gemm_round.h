@@ -21,10 +21,10 @@ NN_INLINE void quant_put_codes(const quant_activations *acts, int32_t form, int3
   }
 }
 
-/* Row r of a panel into the rounded factor. */
+/* Row r of a panel, which is row `row` of x, into the rounded factor. */
 NN_INLINE void quant_round_row(const quant_activations *acts, int32_t form, const quant_panel *panel, int64_t r,
-                               const void *x, int64_t k, int32_t dtype) {
-  const int64_t row = panel->row + r, to = panel->tile * QUANT_ROWS + r;
+                               const void *x, int64_t row, int64_t k, int32_t dtype) {
+  const int64_t to = panel->tile * QUANT_ROWS + r;
   if (form == QUANT_FORM_BLOCKS || form == QUANT_FORM_INTERLEAVED) {
     const int64_t blocks = k / QUANT_BLOCK, tile = to / QUANT_ROWS, lane = to % QUANT_ROWS;
     const int32_t tiled = quant_tiled(panel->rows);

@@ -212,6 +212,8 @@ __global__ void __launch_bounds__(THREADS, 1) run_kernel(paged_attention p, deco
   using L = paged_layout<D, ROWS>;
   NN_SHARED_BYTES(shared);
   const paged_space<D, ROWS> space(shared);
+  nn_let_next_start();
+  nn_wait_for_kernels();
   p.sequences.check();
   paged_rows rows;
   int32_t kv_head;
@@ -276,6 +278,8 @@ template <class L>
 __global__ void __launch_bounds__(L::THREADS, 2) run_mma_kernel(paged_attention p, decode_step step) {
   static_assert(L::ROWS * sizeof(merge_space) <= L::bytes, "what merges is there as well");
   NN_SHARED_BYTES(shared);
+  nn_let_next_start();
+  nn_wait_for_kernels();
   p.sequences.check();
   paged_rows rows;
   int32_t kv_head;
@@ -349,11 +353,11 @@ template <class F, int D> static int32_t decode(nncuda_ctx *ctx, paged_attention
   if constexpr (paged_operand<F>::PARTS > 0 && D <= NN_PAGED_MMA_DIM) {
     if (nn_paged_uses_mma(nn_gpu_arch(ctx), p.format, p.dim)) {
       using L = paged_mma_layout<F, D, paged_decode_tile>;
-      return nn_launch(ctx, run_mma_kernel<L>, decode_grid<L::ROWS>(ctx, p), dim3(L::THREADS), L::bytes, p, step);
+      return nn_launch_ahead(ctx, run_mma_kernel<L>, decode_grid<L::ROWS>(ctx, p), dim3(L::THREADS), L::bytes, p, step);
     }
   }
-  return nn_launch(ctx, run_kernel<F, D, DECODE_ROWS>, decode_grid<DECODE_ROWS>(ctx, p), dim3(THREADS),
-                   paged_layout<D, DECODE_ROWS>::bytes, p, step);
+  return nn_launch_ahead(ctx, run_kernel<F, D, DECODE_ROWS>, decode_grid<DECODE_ROWS>(ctx, p), dim3(THREADS),
+                         paged_layout<D, DECODE_ROWS>::bytes, p, step);
 }
 
 static int32_t launch(nncuda_ctx *ctx, const nn_flash_attention_paged_args *a, decode_step &step) {

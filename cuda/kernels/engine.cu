@@ -25,6 +25,7 @@ int32_t nn_gpu_sms(nncuda_ctx *ctx) { return ctx->machine.sms; }
 int32_t nn_gpu_tf32(nncuda_ctx *ctx) { return ctx->machine.tf32; }
 int32_t nn_gpu_two_parts(nncuda_ctx *ctx) { return ctx->machine.two_parts; }
 nn_fault *nn_gpu_fault(nncuda_ctx *ctx) { return nn_gpu_of(ctx)->fault; }
+int32_t nn_gpu_launches_ahead(nncuda_ctx *ctx) { return nn_gpu_of(ctx)->launches_ahead; }
 unsigned *nn_gpu_arrivals(nncuda_ctx *ctx) { return nn_gpu_of(ctx)->arrivals; }
 const char *nn_gpu_function(nncuda_ctx *ctx) { return ctx->function; }
 
@@ -154,6 +155,8 @@ static int32_t open(nncuda_ctx *ctx) {
     return status;
   }
   ctx->device = gpu;
+  int driver = 0;
+  gpu->launches_ahead = ctx->machine.isa >= 90 && cudaDriverGetVersion(&driver) == cudaSuccess && driver >= 12030;
   ctx->machine.sms = attribute(ctx->index, cudaDevAttrMultiProcessorCount);
   enter(ctx);
   cudaError_t error = cudaStreamCreateWithFlags(&gpu->stream, cudaStreamNonBlocking);

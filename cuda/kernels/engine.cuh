@@ -19,6 +19,7 @@ struct nn_gpu {
   CUcontext before;     /* what the thread that is inside had current, or null */
   nn_fault *fault;      /* on the device */
   unsigned *arrivals;   /* likewise */
+  bool launches_ahead;  /* GPU and driver let kernels start before the ones before them have ended, in graphs, too */
   nn_fault *fault_seen; /* page-locked: where it is read to */
 };
 

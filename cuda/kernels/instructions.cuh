@@ -14,6 +14,7 @@
 #include "kernels/instructions_barrier.cuh"
 #include "kernels/instructions_convert.cuh"
 #include "kernels/instructions_copy.cuh"
+#include "kernels/instructions_grid.cuh"
 #include "kernels/instructions_mma.cuh"
 #include "kernels/instructions_tensor.cuh"
 #include "kernels/instructions_turns.cuh"

@@ -14,6 +14,8 @@
 
 #include "runtime/engine.h"
 
+#include "kernels/instructions_grid.cuh"
+
 #include <cuda_runtime.h>
 #include <stdint.h>
 
@@ -54,6 +56,8 @@ int32_t nn_gpu_tf32(nncuda_ctx *ctx);
 /* Whether attention's backward pass multiplies P and dS in two parts, however long a sequence is. */
 int32_t nn_gpu_two_parts(nncuda_ctx *ctx);
 nn_fault *nn_gpu_fault(nncuda_ctx *ctx);
+/* Whether kernels may start before the ones before them have ended. */
+int32_t nn_gpu_launches_ahead(nncuda_ctx *ctx);
 /* NN_ARRIVALS counters, for blocks that share a result: they are 0 when a kernel begins, and when it ends. */
 unsigned *nn_gpu_arrivals(nncuda_ctx *ctx);
 /* The exported name of the function that is running. */
@@ -167,11 +171,10 @@ template <class T> struct nn_exactly {
   using type = T;
 };
 
-/* Starts a kernel on the context's stream; a status. More than 48 KiB of dynamic shared memory is asked for by itself.
- */
+/* A launch, `ahead` or not, as those below say. */
 template <class... P>
-inline int32_t nn_launch(nncuda_ctx *ctx, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                         typename nn_exactly<P>::type... args) {
+inline int32_t nn_launch_as(nncuda_ctx *ctx, bool ahead, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                            typename nn_exactly<P>::type... args) {
   const size_t default_shared = 48 * 1024;
   if (shared > default_shared) {
     const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
@@ -185,8 +188,33 @@ inline int32_t nn_launch(nncuda_ctx *ctx, void (*kernel)(P...), dim3 grid, dim3 
   config.blockDim = block;
   config.dynamicSmemBytes = shared;
   config.stream = nn_gpu_stream(ctx);
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &attribute;
+  config.numAttrs = ahead ? 1 : 0;
   const cudaError_t error = cudaLaunchKernelEx(&config, kernel, args...);
   return error == cudaSuccess ? NNCUDA_SUCCESS : nn_gpu_fail(ctx, error);
+}
+
+/* Starts a kernel on the context's stream; a status. More than 48 KiB of dynamic shared memory is asked for by itself.
+ */
+template <class... P>
+inline int32_t nn_launch(nncuda_ctx *ctx, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                         typename nn_exactly<P>::type... args) {
+  return nn_launch_as(ctx, false, kernel, grid, block, shared, args...);
+}
+
+/*
+ * The same for the kernels of a decoding step, which are short: where the GPU can, the kernel starts while the one
+ * before it ends, as soon as that one lets it (nn_let_next_start), and finds its blocks on the device already. Each of
+ * its threads calls nn_wait_for_kernels before it touches what any kernel writes, and before it returns: so the end of
+ * a kernel is that of all before it. In graphs it holds as well.
+ */
+template <class... P>
+inline int32_t nn_launch_ahead(nncuda_ctx *ctx, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                               typename nn_exactly<P>::type... args) {
+  return nn_launch_as(ctx, nn_gpu_launches_ahead(ctx) != 0, kernel, grid, block, shared, args...);
 }
 
 /* Blocks for `work` pieces that a block takes `each` of: no more than keep the device full, since each continues to the

@@ -16,10 +16,15 @@ __device__ __forceinline__ void nn_rms_square(float &squares, const float (&valu
   }
 }
 
-/* 1 / sqrt(mean square + eps), from the squares of the LANES threads of a row. `shared` as nn_row_sum has it. */
+/* 1 / sqrt(mean square + eps) of the sum of a row's squares. */
+__device__ __forceinline__ float nn_rms_of(float sum, int64_t cols, float eps) {
+  return 1.0f / sqrtf(sum / (float)cols + eps);
+}
+
+/* The same from the squares of the LANES threads of a row. `shared` as nn_row_sum has it. */
 template <int LANES>
 __device__ __forceinline__ float nn_rms_rstd(float squares, int64_t cols, float eps, float *shared) {
-  return 1.0f / sqrtf(nn_row_sum<LANES>(squares, shared) / (float)cols + eps);
+  return nn_rms_of(nn_row_sum<LANES>(squares, shared), cols, eps);
 }
 
 template <int N> __device__ __forceinline__ void nn_rms_apply(float (&values)[N], float rstd, const float (&gain)[N]) {

@@ -1,4 +1,5 @@
-/* Rounds the activations of products with stored weights, and plans them. */
+/* Rounds the activations of products with stored weights, normed or as they are, and plans them. */
+#include "kernels/norm_row.cuh"
 #include "kernels/quant_gemm.cuh"
 #include "kernels/quant_workspace.h"
 
@@ -18,44 +19,24 @@ __device__ __forceinline__ int64_t rows_used(const int32_t *offsets, int64_t gro
   return end < 0 ? 0 : end < m ? end : m;
 }
 
-/*
- * Blocks of 32 to codes: 8 lanes have 4 elements each. A unit of x that is below 2^-100 counts as 0, which keeps its
- * reciprocal finite; one that is not finite makes the unit NaN, and with it every sum that it goes into.
- */
+/* Blocks of 32 to codes: 8 lanes have 4 elements each. */
 template <class T, bool WIDE>
 __global__ void __launch_bounds__(THREADS) round_kernel(const T *x, uint32_t *codes, quant_unit *units, int64_t m,
                                                         int64_t k, const int32_t *offsets, int64_t groups) {
   constexpr int EACH = 4, LANES = NN_PART / EACH;
+  nn_let_next_start();
+  nn_wait_for_kernels();
   const int64_t quads = rows_used(offsets, groups, m) * (k / EACH), step = (int64_t)gridDim.x * THREADS;
-  /* Whole warps continue together, since their lanes meet. */
   for (int64_t first = (int64_t)blockIdx.x * THREADS + threadIdx.x / NN_WARP * NN_WARP; first < quads; first += step) {
     const int64_t i = first + threadIdx.x % NN_WARP;
     float some[EACH];
     nn_load_at<WIDE, EACH>(some, x, i * EACH, quads * EACH);
-    float most = 0.0f;
-#pragma unroll
-    for (int e = 0; e < EACH; e++) {
-      most = nn_larger::of(fabsf(some[e]), most); /* NaN stays */
-    }
-    most = nn_warp_max<LANES>(most);
-    const bool finite = most <= 3.402823466e38f;
-    const bool zero = !finite || most < 0x1p-100f;
-    const float inverse = zero ? 0.0f : __fdiv_rn(127.0f, most);
-    uint32_t word = 0;
-    int sum = 0;
-#pragma unroll
-    for (int e = 0; e < EACH; e++) {
-      const int code = zero ? 0 : (int)rintf(__fmul_rn(some[e], inverse));
-      word |= ((uint32_t)code & 255u) << (8 * e);
-      sum += code;
-    }
-    const int half = nn_warp_sum<LANES / 2>(sum), other = __shfl_xor_sync(NN_ALL_LANES, half, LANES / 2);
+    uint32_t word[1];
+    const quant_unit unit = quant_round_part<EACH>(word, some);
     if (i < quads) {
-      codes[i] = word;
+      codes[i] = word[0];
       if (i % LANES == 0) {
-        const float d = zero ? 0.0f : __fdiv_rn(most, 127.0f);
-        units[i / LANES] = {finite ? d : __int_as_float(0x7fffffff),
-                            ((uint32_t)half & 0xffffu) | (uint32_t)other << 16};
+        units[i / LANES] = unit;
       }
     }
   }
@@ -65,13 +46,138 @@ __global__ void __launch_bounds__(THREADS) round_kernel(const T *x, uint32_t *co
 template <class F, class T>
 __global__ void __launch_bounds__(THREADS)
     cast_kernel(const T *x, F *y, int64_t m, int64_t k, const int32_t *offsets, int64_t groups) {
+  nn_let_next_start();
+  nn_wait_for_kernels();
   const int64_t elements = rows_used(offsets, groups, m) * k, step = (int64_t)gridDim.x * THREADS;
   for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < elements; i += step) {
     y[i] = nn_from_float<F>(nn_to_float(x[i]));
   }
 }
 
+/* ---- with a norm before it ---- */
+
+struct quant_norm {
+  const void *x, *weight;
+  const int32_t *offsets;
+  int64_t groups, m, k;
+  float eps;
+  /* What is made of the norm, each of it or null: codes with units, and numbers of each type. */
+  uint32_t *codes;
+  quant_unit *units;
+  float *f32;
+  nn_f16 *f16;
+  nn_bf16 *bf16;
+};
+
+template <class F, int N>
+__device__ __forceinline__ void put_norm(F *y, int64_t row_at, int64_t column, int64_t end, const float (&from)[N]) {
+  if (y != nullptr) {
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+      if (column + e < end) {
+        y[row_at + column + e] = nn_from_float<F>(from[e]);
+      }
+    }
+  }
+}
+
+/* The bits of rmsnorm, rounded to T, and what the products need of them. */
+template <class T, class SHAPE, bool WIDE> __global__ void __launch_bounds__(SHAPE::THREADS) norm_kernel(quant_norm a) {
+  constexpr int N = SHAPE::N, LANES = SHAPE::LANES, VECTORS = SHAPE::VECTORS;
+  __shared__ float shared[2][NN_WARP]; /* in turn, so that one row need not wait for the one before */
+  const int lane = threadIdx.x % LANES;
+  nn_let_next_start();
+  nn_wait_for_kernels();
+  const int64_t rows = rows_used(a.offsets, a.groups, a.m);
+  int turn = 0;
+  for (int64_t first = (int64_t)blockIdx.x * SHAPE::ROWS; first < rows; first += (int64_t)gridDim.x * SHAPE::ROWS) {
+    const int64_t row = first + threadIdx.x / LANES, row_at = row * a.k, end = row < rows ? a.k : 0;
+    const T *x = static_cast<const T *>(a.x) + row_at;
+    float values[VECTORS][N], squares = 0.0f;
+    const auto load = [&](int64_t at) {
+#pragma unroll
+      for (int v = 0; v < VECTORS; v++) {
+        nn_row_load<WIDE>(values[v], x, at + (v * LANES + lane) * N, end, 0.0f);
+      }
+    };
+    const auto finish = [&](float(&some)[N], int64_t column, float rstd) {
+      float gain[N];
+      nn_row_load<WIDE>(gain, static_cast<const T *>(a.weight), column, end, 0.0f);
+      nn_rms_apply(some, rstd, gain);
+#pragma unroll
+      for (int e = 0; e < N; e++) {
+        some[e] = nn_rounded<T>(some[e]);
+      }
+      put_norm(a.f32, row_at, column, end, some);
+      put_norm(a.f16, row_at, column, end, some);
+      put_norm(a.bf16, row_at, column, end, some);
+      if (a.codes != nullptr) {
+        uint32_t words[N / 4];
+        const quant_unit unit = quant_round_part<N>(words, some);
+        if (column < end) {
+#pragma unroll
+          for (int i = 0; i < N / 4; i++) {
+            a.codes[(row_at + column) / 4 + i] = words[i];
+          }
+          if (column % NN_PART == 0) {
+            a.units[(row_at + column) / NN_PART] = unit;
+          }
+        }
+      }
+    };
+    if constexpr (SHAPE::form != NN_ROW_LONG) {
+      load(0);
+      nn_rms_square(squares, values);
+      const float rstd = nn_rms_rstd<LANES>(squares, a.k, a.eps, shared[turn]);
+#pragma unroll
+      for (int v = 0; v < VECTORS; v++) {
+        finish(values[v], (v * LANES + lane) * N, rstd);
+      }
+    } else {
+      for (int64_t at = 0; at < end; at += LANES * VECTORS * N) {
+        load(at);
+        nn_rms_square(squares, values);
+      }
+      const float rstd = nn_rms_rstd<LANES>(squares, a.k, a.eps, shared[turn]);
+#pragma unroll 1
+      for (int64_t at = 0; at < end; at += LANES * N) { /* more at once would not fit registers */
+        nn_row_load<WIDE>(values[0], x, at + lane * N, end, 0.0f);
+        finish(values[0], at + lane * N, rstd);
+      }
+    }
+    turn ^= 1;
+  }
+}
+
 /* ---- the launch ---- */
+
+template <class T>
+static int32_t norm_activations(nncuda_ctx *ctx, quant_product &p, const nn_gemm_quant_args *a,
+                                const nn_quant_activations &forms) {
+  const quant_norm n = {a->x,
+                        a->norm,
+                        a->offsets,
+                        a->groups,
+                        a->m,
+                        a->k,
+                        a->eps,
+                        forms.codes,
+                        static_cast<quant_unit *>(forms.units),
+                        static_cast<float *>(forms.cast[NNCUDA_F32]),
+                        static_cast<nn_f16 *>(forms.cast[NNCUDA_F16]),
+                        static_cast<nn_bf16 *>(forms.cast[NNCUDA_BF16])};
+  p.codes = reinterpret_cast<const int8_t *>(n.codes);
+  p.units = n.units;
+  for (int32_t i = 0; i < 3; i++) {
+    p.x[i] = forms.cast[i];
+    p.x_wide[i] = nn_aligned_16(forms.cast[i]) && nn_rows_16(a->k, a->k, i);
+  }
+  const bool wide = nn_aligned_16(a->x, a->norm) && nn_rows_16(a->k, a->k, a->dtype);
+  NN_SWITCH_ROWS(a->k, a->dtype, wide,
+                 return nn_launch_ahead(ctx, norm_kernel<T, SHAPE, WIDE>, dim3(nn_row_blocks(a->m, SHAPE::ROWS)),
+                                        dim3(SHAPE::THREADS), 0, n));
+  return NNCUDA_ERROR_INTERNAL;
+}
 
 template <class T>
 static int32_t round_activations(nncuda_ctx *ctx, quant_product &p, const T *x, const nn_quant_activations &forms) {
@@ -81,20 +187,23 @@ static int32_t round_activations(nncuda_ctx *ctx, quant_product &p, const T *x, 
   p.codes = reinterpret_cast<const int8_t *>(codes);
   p.units = units;
   const auto kernel = nn_aligned_16(x) ? round_kernel<T, true> : round_kernel<T, false>;
-  return nn_launch(ctx, kernel, dim3(nn_blocks(ctx, p.m * p.k / 4, THREADS, BLOCKS_PER_SM)), dim3(THREADS), 0, x, codes,
-                   units, p.m, p.k, p.offsets, p.groups);
+  return nn_launch_ahead(ctx, kernel, dim3(nn_blocks(ctx, p.m * p.k / 4, THREADS, BLOCKS_PER_SM)), dim3(THREADS), 0, x,
+                         codes, units, p.m, p.k, p.offsets, p.groups);
 }
 
 template <class F, class T> static int32_t cast_activations(nncuda_ctx *ctx, quant_product &p, const T *x, void *to) {
   F *const y = static_cast<F *>(to);
-  return nn_launch(ctx, cast_kernel<F, T>, dim3(nn_blocks(ctx, p.m * p.k, THREADS, BLOCKS_PER_SM)), dim3(THREADS), 0, x,
-                   y, p.m, p.k, p.offsets, p.groups);
+  return nn_launch_ahead(ctx, cast_kernel<F, T>, dim3(nn_blocks(ctx, p.m * p.k, THREADS, BLOCKS_PER_SM)), dim3(THREADS),
+                         0, x, y, p.m, p.k, p.offsets, p.groups);
 }
 
 /* Makes what a matrix of the format needs of the activations, unless it is there. */
 template <class T>
 static int32_t prepare_activations(nncuda_ctx *ctx, quant_product &p, const T *x, int32_t format,
                                    const nn_quant_activations &forms) {
+  if (p.raw != nullptr && format != p.dtype) {
+    return NNCUDA_SUCCESS;
+  }
   if (!nn_is_dtype(format)) {
     return p.codes == nullptr ? round_activations(ctx, p, x, forms) : NNCUDA_SUCCESS;
   }
@@ -117,10 +226,34 @@ static int32_t prepare_activations(nncuda_ctx *ctx, quant_product &p, const T *x
   return status;
 }
 
+/* Rows of x that meet a matrix, about. */
+static int64_t rows_of(const quant_product &p) { return p.offsets == nullptr ? p.m : nn_ceil_div(p.m, p.groups); }
+
+static bool one_form(const quant_product &p) {
+  return p.combine != NN_QUANT_SWIGLU || quant_same_form(p.matrix[0], p.matrix[1]);
+}
+
+/* A product of one row, or of one row a group, rounds the row as it loads it: no launch goes before. Likewise it norms
+ * rows of the lengths that most models have. */
+static void leave_to_the_load(const nn_gemm_quant_args *a, quant_product &p) {
+  if (rows_of(p) > 1 || !one_form(p) || p.dtype != NNCUDA_F32 || !nn_aligned_16(a->x, a->norm) || p.k % 4 != 0 ||
+      p.k > QUANT_ONE_ROW_MOST) {
+    return;
+  }
+  bool in_blocks = true;
+  for (int32_t i = 0; i < p.matrices; i++) {
+    in_blocks = in_blocks && !nn_is_dtype(p.matrix[i].format);
+  }
+  if (a->norm == nullptr || (in_blocks && nn_row_form_of(p.k, p.dtype) == NN_ROW_BLOCK)) {
+    p.raw = static_cast<const float *>(a->x);
+    p.norm = static_cast<const float *>(a->norm);
+    p.eps = a->eps;
+  }
+}
+
 static int32_t run(nncuda_ctx *ctx, quant_product &p) {
-  const int64_t rows = p.offsets == nullptr ? p.m : nn_ceil_div(p.m, p.groups);
-  const bool one_form = p.combine != NN_QUANT_SWIGLU || quant_same_form(p.matrix[0], p.matrix[1]);
-  return one_form && !nn_is_dtype(p.matrix[0].format) && rows >= ROWS_FOR_MMA && nn_gpu_arch(ctx) >= 80
+  const int64_t rows = rows_of(p);
+  return one_form(p) && !nn_is_dtype(p.matrix[0].format) && rows >= ROWS_FOR_MMA && nn_gpu_arch(ctx) >= 80
              ? quant_run_mma(ctx, p, rows)
              : quant_run_rows(ctx, p, rows);
 }
@@ -172,11 +305,18 @@ static int32_t launch(nncuda_ctx *ctx, const nn_gemm_quant_args *a) {
     const int32_t plain = nn_format_of_interleaved(from.format), format = plain < 0 ? from.format : plain;
     p.matrix[i] = {static_cast<const uint8_t *>(from.w), from.n, from.row_bytes, column, 0, format, wide, plain >= 0};
     column += a->combine == NN_QUANT_COLUMNS ? from.n : 0;
-    int32_t status = NNCUDA_SUCCESS;
-    NN_SWITCH_FLOATS(a->dtype, status = prepare_activations(ctx, p, static_cast<const T *>(a->x), format, forms));
-    if (status != NNCUDA_SUCCESS) {
-      return status;
-    }
+  }
+  leave_to_the_load(a, p);
+  int32_t status = NNCUDA_SUCCESS;
+  if (a->norm != nullptr && p.norm == nullptr) {
+    NN_SWITCH_FLOATS(a->dtype, status = norm_activations<T>(ctx, p, a, forms));
+  }
+  for (int32_t i = 0; i < a->matrices && status == NNCUDA_SUCCESS; i++) {
+    NN_SWITCH_FLOATS(a->dtype,
+                     status = prepare_activations(ctx, p, static_cast<const T *>(a->x), p.matrix[i].format, forms));
+  }
+  if (status != NNCUDA_SUCCESS) {
+    return status;
   }
   return run_forms(ctx, p);
 }

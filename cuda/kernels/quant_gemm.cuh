@@ -28,6 +28,39 @@ struct quant_unit {
   __device__ __forceinline__ float total() const { return __fmul_rn(d, (float)(low() + high())); }
 };
 
+/*
+ * N elements of a part, of which the neighbouring lanes have the others, as codes; the part's unit is in the first of
+ * its lanes. A unit of x that is below 2^-100 counts as 0, which keeps its reciprocal finite; one that is not finite
+ * makes the unit NaN, and with it every sum that it goes into. Whole warps come here, since their lanes meet.
+ */
+template <int N>
+__device__ __forceinline__ quant_unit quant_round_part(uint32_t (&words)[N / 4], const float (&some)[N]) {
+  constexpr int LANES = NN_PART / N;
+  float most = 0.0f;
+#pragma unroll
+  for (int e = 0; e < N; e++) {
+    most = nn_larger::of(fabsf(some[e]), most); /* NaN stays */
+  }
+  most = nn_warp_max<LANES>(most);
+  const bool finite = most <= 3.402823466e38f;
+  const bool zero = !finite || most < 0x1p-100f;
+  const float inverse = zero ? 0.0f : __fdiv_rn(127.0f, most);
+  int sum = 0;
+#pragma unroll
+  for (int i = 0; i < N / 4; i++) {
+    words[i] = 0;
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+      const int code = zero ? 0 : (int)rintf(__fmul_rn(some[4 * i + e], inverse));
+      words[i] |= ((uint32_t)code & 255u) << (8 * e);
+      sum += code;
+    }
+  }
+  const int half = nn_warp_sum<LANES / 2>(sum), other = __shfl_xor_sync(NN_ALL_LANES, half, LANES / 2);
+  const float d = zero ? 0.0f : __fdiv_rn(most, 127.0f);
+  return {finite ? d : __int_as_float(0x7fffffff), ((uint32_t)half & 0xffffu) | (uint32_t)other << 16};
+}
+
 struct quant_weights {
   const uint8_t *w;
   int64_t n, row_bytes;
@@ -48,6 +81,9 @@ struct quant_product {
   int64_t groups, m, n, k;
   int32_t matrices, combine, activation, dtype;
   bool x_wide[3];
+  /* One row of x at a time, in f32: the kernel itself rounds it, and before norms it where there are gains. */
+  const float *raw, *norm;
+  float eps;
   nn_rule first_offset; /* with their words, since the host follows those */
   nn_range other_offsets;
 
@@ -168,6 +204,9 @@ __device__ __forceinline__ void quant_finish(const quant_product &p, int64_t row
 inline bool quant_same_form(const quant_weights &a, const quant_weights &b) {
   return a.format == b.format && a.interleaved == b.interleaved;
 }
+
+/* Columns up to which a block of one row of x has room for its codes, beside 16 KiB: 40 KiB. */
+constexpr int64_t QUANT_ONE_ROW_MOST = 32768;
 
 /* Start the product; every matrix has what it needs of the activations. All have one form, but that rows take a gate
  * and an up of two; mma takes blocks, from sm_80 on. `rows`: of x that meet a matrix, about. */

@@ -4,6 +4,7 @@
  * takes every 32nd part, whose whole products it leaves, with their units, in shared memory; then each sum goes through
  * the parts in order on a lane of its own.
  */
+#include "kernels/norm_row.cuh"
 #include "kernels/quant_gemm.cuh"
 #include "kernels/quant_interleaved.cuh"
 
@@ -51,6 +52,102 @@ __device__ __forceinline__ int dot_of(const uint32_t *a, const uint32_t *b, int 
   return sum;
 }
 
+/* ---- one row of x ---- */
+
+/* The codes of a row in shared memory: elements 0 .. 15 and 16 .. 31 of each part, so that lanes side by side meet no
+ * bank twice. */
+struct row_codes {
+  uint4 *low, *high;
+  quant_unit *units;
+
+  __device__ __forceinline__ row_codes(unsigned char *shared, int64_t parts)
+      : low(reinterpret_cast<uint4 *>(shared)), high(low + parts), units(reinterpret_cast<quant_unit *>(high + parts)) {
+  }
+  static size_t bytes(int64_t k) { return (size_t)(k / NN_PART) * (2 * sizeof(uint4) + sizeof(quant_unit)); }
+
+  /* Four elements, number `quad` of all. Whole warps come here. */
+  __device__ __forceinline__ void round(int64_t quad, int64_t quads, const float (&some)[4]) const {
+    constexpr int LANES = NN_PART / 4;
+    uint32_t word[1];
+    const quant_unit unit = quant_round_part<4>(word, some);
+    if (quad < quads) {
+      uint4 *const half = quad % LANES < LANES / 2 ? low : high;
+      reinterpret_cast<uint32_t *>(half + quad / LANES)[quad % (LANES / 2)] = word[0];
+      if (quad % LANES == 0) {
+        units[quad / LANES] = unit;
+      }
+    }
+  }
+};
+
+/* By a whole block: made of the row, or copied. */
+__device__ __forceinline__ void fetch_row(const quant_product &p, int64_t row, const row_codes &to) {
+  const int64_t parts = p.k / NN_PART, quads = p.k / 4;
+  if (p.raw == nullptr) {
+    const uint4 *const codes = reinterpret_cast<const uint4 *>(p.codes + row * p.k);
+    for (int64_t i = threadIdx.x; i < parts; i += THREADS) {
+      to.low[i] = codes[2 * i];
+      to.high[i] = codes[2 * i + 1];
+      to.units[i] = p.units[row * parts + i];
+    }
+    return;
+  }
+  const float *const x = p.raw + row * p.k;
+  if (p.norm == nullptr) {
+    constexpr int AHEAD = 8;
+    for (int64_t first = threadIdx.x; first - threadIdx.x < quads; first += AHEAD * THREADS) {
+      float some[AHEAD][4];
+#pragma unroll
+      for (int i = 0; i < AHEAD; i++) {
+        nn_row_load<true>(some[i], x, (first + i * THREADS) * 4, p.k, 0.0f);
+      }
+#pragma unroll
+      for (int i = 0; i < AHEAD; i++) {
+        to.round(first + i * THREADS, quads, some[i]);
+      }
+    }
+    return;
+  }
+  /* The norm as a block of 256 threads makes it, of which each thread here is two: the same sums in the same order. */
+  using SHAPE = nn_row_shape<NN_ROW_BLOCK, float>;
+  constexpr int TIMES = SHAPE::LANES / THREADS;
+  __shared__ float sums[NN_WARP];
+  const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP;
+  float values[SHAPE::VECTORS][SHAPE::N];
+  const auto load = [&](int t) {
+#pragma unroll
+    for (int v = 0; v < SHAPE::VECTORS; v++) {
+      nn_row_load<true>(values[v], x, (v * SHAPE::LANES + t * THREADS + threadIdx.x) * SHAPE::N, p.k, 0.0f);
+    }
+  };
+#pragma unroll 1
+  for (int t = 0; t < TIMES; t++) {
+    load(t);
+    float squares = 0.0f;
+    nn_rms_square(squares, values);
+    squares = nn_warp_sum(squares);
+    if (lane == 0) {
+      sums[t * WARPS + warp] = squares;
+    }
+  }
+  __syncthreads();
+  const float rstd = nn_rms_of(nn_warp_sum(lane < TIMES * WARPS ? sums[lane] : 0.0f), p.k, p.eps);
+#pragma unroll 1
+  for (int t = 0; t < TIMES; t++) { /* from the first cache: kept, they would take the registers of products */
+    load(t);
+#pragma unroll
+    for (int v = 0; v < SHAPE::VECTORS; v++) {
+      const int64_t quad = v * SHAPE::LANES + t * THREADS + threadIdx.x;
+      float gain[SHAPE::N];
+      nn_row_load<true>(gain, p.norm, quad * SHAPE::N, p.k, 0.0f);
+      nn_rms_apply(values[v], rstd, gain);
+      to.round(quad, quads, values[v]);
+    }
+  }
+}
+
+/* ---- sums ---- */
+
 /* The whole product of 32 weights and codes. */
 template <int FORMAT>
 __device__ __forceinline__ int part_product(const nn_part &part, const uint32_t (&codes)[NN_PART_WORDS],
@@ -68,7 +165,7 @@ __device__ __forceinline__ int part_product(const nn_part &part, const uint32_t 
 /* Sum number `lane` of R x M (weight row lane / M, row lane % M of x), where there is one. */
 template <int FORMAT, bool INTERLEAVED, int M>
 __device__ __forceinline__ float block_sums(const quant_product &p, const weight_rows &weights, const quant_rows &rows,
-                                            quant_terms<M> &terms) {
+                                            const row_codes &row_of_x, quant_terms<M> &terms) {
   using S = rows_shape<M>;
   constexpr int RUNS = INTERLEAVED ? 1 : S::RUNS; /* words that lie apart take an address each */
   const int lane = threadIdx.x % NN_WARP;
@@ -90,11 +187,11 @@ __device__ __forceinline__ float block_sums(const quant_product &p, const weight
 #pragma unroll
       for (int u = 0; u < RUNS; u++) {
         const int32_t mine = first + u * NN_WARP + lane;
-        const int64_t at = row * parts + (mine < parts ? mine : 0);
+        const int64_t at = (M == 1 ? 0 : row * parts) + (mine < parts ? mine : 0);
         const uint4 *const from = reinterpret_cast<const uint4 *>(p.codes + at * NN_PART);
-        const uint4 a = from[0], b = from[1];
+        const uint4 a = M == 1 ? row_of_x.low[at] : from[0], b = M == 1 ? row_of_x.high[at] : from[1];
         const uint32_t codes[NN_PART_WORDS] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
-        const quant_unit unit = p.units[at];
+        const quant_unit unit = M == 1 ? row_of_x.units[at] : p.units[at];
 #pragma unroll
         for (int r = 0; r < S::R; r++) {
           const float product = (float)part_product<FORMAT>(part[u][r], codes, unit);
@@ -137,27 +234,29 @@ template <class F> struct eight {
   __device__ __forceinline__ float operator[](int e) const { return nn_to_float(run[e / EACH].x[e % EACH]); }
 };
 
-/* The same of weights that are of a dtype. */
-template <class F, int M>
+/* The same of weights that are of a dtype. X is the type of x, each number of which is rounded to F: f32 where it comes
+ * as it is. */
+template <class F, class X, int M>
 __device__ __forceinline__ float dtype_sums(const quant_product &p, const weight_rows &weights, const quant_rows &rows,
-                                            int32_t format) {
+                                            const void *of, bool x_wide) {
   using S = rows_shape<M>;
-  constexpr int64_t SIZE = sizeof(F);
+  constexpr int64_t SIZE = sizeof(F), X_SIZE = sizeof(X);
   const int lane = threadIdx.x % NN_WARP;
-  const uint8_t *const x_rows = static_cast<const uint8_t *>(p.x[format]) + rows.first * p.k * SIZE;
-  const auto x_at = [&](int m) { return x_rows + (m < rows.count ? m : rows.count - 1) * p.k * SIZE; };
-  const bool wide = weights.wide && p.x_wide[format];
+  const uint8_t *const x_rows = static_cast<const uint8_t *>(of) + rows.first * p.k * X_SIZE;
+  const auto x_at = [&](int m) { return x_rows + (m < rows.count ? m : rows.count - 1) * p.k * X_SIZE; };
+  const bool wide = weights.wide && x_wide;
   float sums[S::R][M] = {};
   for (int64_t i = lane * 8; i < p.k; i += NN_WARP * 8) {
     if (wide && i + 8 <= p.k) { /* all loads, then all conversions */
-      eight<F> w[S::R], x[M];
+      eight<F> w[S::R];
+      eight<X> x[M];
 #pragma unroll
       for (int r = 0; r < S::R; r++) {
         w[r].load(weights.at(r) + i * SIZE);
       }
 #pragma unroll
       for (int m = 0; m < M; m++) {
-        x[m].load(x_at(m) + i * SIZE);
+        x[m].load(x_at(m) + i * X_SIZE);
       }
 #pragma unroll
       for (int r = 0; r < S::R; r++) {
@@ -165,7 +264,7 @@ __device__ __forceinline__ float dtype_sums(const quant_product &p, const weight
         for (int m = 0; m < M; m++) {
 #pragma unroll
           for (int e = 0; e < 8; e++) {
-            sums[r][m] = fmaf(x[m][e], w[r][e], sums[r][m]);
+            sums[r][m] = fmaf(nn_rounded<F>(x[m][e]), w[r][e], sums[r][m]);
           }
         }
       }
@@ -180,7 +279,7 @@ __device__ __forceinline__ float dtype_sums(const quant_product &p, const weight
       }
 #pragma unroll
       for (int m = 0; m < M; m++) {
-        const float x = e < p.k ? nn_number_at<F>(x_at(m) + e * SIZE) : 0.0f;
+        const float x = e < p.k ? nn_rounded<F>(nn_number_at<X>(x_at(m) + e * X_SIZE)) : 0.0f;
 #pragma unroll
         for (int r = 0; r < S::R; r++) {
           sums[r][m] = fmaf(x, w[r], sums[r][m]);
@@ -203,17 +302,28 @@ __device__ __forceinline__ float dtype_sums(const quant_product &p, const weight
 /* Stands for whatever format a matrix has: for a gate and an up that have not the same. */
 constexpr int ANY_FORMAT = -1;
 
+template <class F, int M>
+__device__ __forceinline__ float dtype_sums_of(const quant_product &p, const weight_rows &weights,
+                                               const quant_rows &rows, int32_t format) {
+  if constexpr (M == 1 && sizeof(F) < sizeof(float)) {
+    if (p.raw != nullptr) {
+      return dtype_sums<F, float, M>(p, weights, rows, p.raw, true);
+    }
+  }
+  return dtype_sums<F, F, M>(p, weights, rows, p.x[format], p.x_wide[format]);
+}
+
 template <int FORMAT, bool INTERLEAVED, int M>
 __device__ __forceinline__ float sums_in(const quant_product &p, const weight_rows &weights, const quant_rows &rows,
-                                         quant_terms<M> &terms) {
+                                         const row_codes &codes, quant_terms<M> &terms) {
   if constexpr (FORMAT == NNCUDA_FORMAT_F32) {
-    return dtype_sums<float, M>(p, weights, rows, FORMAT);
+    return dtype_sums_of<float, M>(p, weights, rows, FORMAT);
   } else if constexpr (FORMAT == NNCUDA_FORMAT_F16) {
-    return dtype_sums<nn_f16, M>(p, weights, rows, FORMAT);
+    return dtype_sums_of<nn_f16, M>(p, weights, rows, FORMAT);
   } else if constexpr (FORMAT == NNCUDA_FORMAT_BF16) {
-    return dtype_sums<nn_bf16, M>(p, weights, rows, FORMAT);
+    return dtype_sums_of<nn_bf16, M>(p, weights, rows, FORMAT);
   } else {
-    return block_sums<FORMAT, INTERLEAVED, M>(p, weights, rows, terms);
+    return block_sums<FORMAT, INTERLEAVED, M>(p, weights, rows, codes, terms);
   }
 }
 
@@ -236,7 +346,7 @@ __device__ __forceinline__ float sums_in(const quant_product &p, const weight_ro
 
 template <int FORM, bool SIDE_BY_SIDE, int M>
 __device__ __forceinline__ float sums_of(const quant_product &p, int which, int64_t column, const quant_rows &rows,
-                                         quant_terms<M> &terms) {
+                                         const row_codes &codes, quant_terms<M> &terms) {
   const quant_weights &matrix = p.matrix[which];
   const int64_t remaining = matrix.n - column, first = rows.group * matrix.n + column;
   const int32_t row_of_sixteen = matrix.interleaved ? (int32_t)(first % NN_INTERLEAVED_ROWS) : 0;
@@ -244,10 +354,27 @@ __device__ __forceinline__ float sums_of(const quant_product &p, int which, int6
                                (int32_t)(remaining < rows_shape<M>::R ? remaining : rows_shape<M>::R), row_of_sixteen,
                                matrix.wide};
   if constexpr (FORM == ANY_FORMAT) {
-    SWITCH_FORMS(matrix, return (sums_in<FORMAT, INTERLEAVED, M>(p, weights, rows, terms)));
+    SWITCH_FORMS(matrix, return (sums_in<FORMAT, INTERLEAVED, M>(p, weights, rows, codes, terms)));
     return 0.0f; /* there is no other format */
   } else {
-    return sums_in<FORM, SIDE_BY_SIDE, M>(p, weights, rows, terms);
+    return sums_in<FORM, SIDE_BY_SIDE, M>(p, weights, rows, codes, terms);
+  }
+}
+
+/* Brings the first lines of a warp's rows of the weights to the second cache: no kernel writes them, and so it is done
+ * while the kernels before still run. 4 KiB a row are all of it for most models. By count. */
+template <int R> __device__ __forceinline__ void prefetch_weights(const quant_product &p, int which, int64_t columns) {
+  constexpr int64_t LINE = 128, MOST = 4096;
+  const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP;
+  for (int i = 0; i <= p.combine; i++) {
+    const quant_weights &matrix = p.matrix[which + i];
+    const int64_t first = ((int64_t)blockIdx.x - matrix.first_tile) * columns + warp * R;
+    const int64_t bytes = matrix.row_bytes < MOST ? matrix.row_bytes : MOST;
+    for (int r = 0; r < R && first + r < matrix.n; r++) {
+      for (int64_t at = lane * LINE; at < bytes; at += NN_WARP * LINE) {
+        nn_prefetch(matrix.w + (first + r) * matrix.row_bytes + at);
+      }
+    }
   }
 }
 
@@ -255,7 +382,7 @@ __device__ __forceinline__ float sums_of(const quant_product &p, int which, int6
  * block a multiprocessor is not asked for: ptxas would make room for it by loading a few words at a time. */
 // Weights in f16 (NNCUDA_FORMAT_F16, 1), q4_0 (10) and q8_0 (14), with one row of x:
 // sass: rows_kernel<1, false, 1> on sm_90: at least 4 LDG.128 under way, at most 112 registers
-// sass: rows_kernel<10, false, 1> on sm_90: at least 52 LDG under way, at most 128 registers
+// sass: rows_kernel<10, false, 1> on sm_90: at least 44 LDG under way, at most 128 registers
 // sass: rows_kernel<14, false, 1> on sm_90: at least 80 LDG under way, at most 168 registers
 template <int FORM, bool SIDE_BY_SIDE, int M>
 __global__ void __launch_bounds__(THREADS, 1) rows_kernel(quant_product p, int64_t row_tiles) {
@@ -263,11 +390,18 @@ __global__ void __launch_bounds__(THREADS, 1) rows_kernel(quant_product p, int64
   NN_SHARED_BYTES(shared); /* where a matrix is in blocks */
   quant_terms<M> *const terms = reinterpret_cast<quant_terms<M> *>(shared);
   const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP;
+  nn_let_next_start();
+  if (p.offsets == nullptr) {
+    prefetch_weights<S::R>(p, quant_matrix_of(p, blockIdx.x), WARPS * S::R);
+  }
+  nn_wait_for_kernels();
   p.check_offsets();
   const int which = quant_matrix_of(p, blockIdx.x);
   const quant_weights &matrix = p.matrix[which];
   const int64_t column = ((int64_t)blockIdx.x - matrix.first_tile) * (WARPS * S::R) + warp * S::R;
-  if (column >= matrix.n) {
+  constexpr bool FETCHES = M == 1 && FORM >= NNCUDA_FORMAT_Q4_0; /* then its warps meet at barriers */
+  const row_codes codes(shared + WARPS * sizeof *terms, p.k / NN_PART);
+  if (!FETCHES && column >= matrix.n) {
     return;
   }
   for (int64_t tile = blockIdx.y; tile < row_tiles; tile += gridDim.y) {
@@ -275,11 +409,15 @@ __global__ void __launch_bounds__(THREADS, 1) rows_kernel(quant_product p, int64
     if (!quant_find<M>(p, tile, rows)) {
       return;
     }
+    if constexpr (FETCHES) {
+      fetch_row(p, rows.first, codes);
+      __syncthreads();
+    }
     float sum = 0.0f, gate = 0.0f;
 #pragma unroll 1
-    for (int i = 0; i <= p.combine; i++) { /* the gate, then the other factor */
+    for (int i = 0; i <= p.combine && column < matrix.n; i++) { /* the gate, then the other factor */
       gate = sum;
-      sum = sums_of<FORM, SIDE_BY_SIDE, M>(p, which + i, column, rows, terms[warp]);
+      sum = sums_of<FORM, SIDE_BY_SIDE, M>(p, which + i, column, rows, codes, terms[warp]);
     }
     if (p.combine == NN_QUANT_SWIGLU) {
       sum *= quant_silu(gate);
@@ -288,14 +426,20 @@ __global__ void __launch_bounds__(THREADS, 1) rows_kernel(quant_product p, int64
     if (lane < S::SUMS && column + r < matrix.n && m < rows.count) {
       quant_finish(p, rows.first + m, matrix.column + column + r, sum);
     }
+    if constexpr (FETCHES) {
+      __syncthreads(); /* the codes have been used */
+    }
   }
 }
 
 template <int FORM, bool SIDE_BY_SIDE, int M> static int32_t start(nncuda_ctx *ctx, quant_product &p) {
   const int64_t across = quant_column_tiles(p, WARPS * rows_shape<M>::R), down = quant_row_tiles<M>(p), most = 65535;
-  return nn_launch(ctx, rows_kernel<FORM, SIDE_BY_SIDE, M>,
-                   dim3((unsigned)across, (unsigned)(down < most ? down : most)), dim3(THREADS),
-                   p.codes == nullptr ? 0 : WARPS * sizeof(quant_terms<M>), p, down);
+  const size_t terms = FORM == ANY_FORMAT           ? (p.codes == nullptr ? 0 : WARPS * sizeof(quant_terms<M>))
+                       : FORM >= NNCUDA_FORMAT_Q4_0 ? WARPS * sizeof(quant_terms<M>)
+                                                    : 0;
+  return nn_launch_ahead(ctx, rows_kernel<FORM, SIDE_BY_SIDE, M>,
+                         dim3((unsigned)across, (unsigned)(down < most ? down : most)), dim3(THREADS),
+                         terms + (M == 1 && terms > 0 ? row_codes::bytes(p.k) : 0), p, down);
 }
 
 /* All matrices have one form. */
@@ -308,8 +452,8 @@ int32_t quant_run_rows(nncuda_ctx *ctx, quant_product &p, int64_t rows) {
   if (p.combine == NN_QUANT_SWIGLU && !quant_same_form(p.matrix[0], p.matrix[1])) {
     return start<ANY_FORMAT, false, 4>(ctx, p); /* how many rows share a read decides no bits */
   }
-  return rows <= 1   ? run_form<1>(ctx, p)
-         : rows <= 2 ? run_form<2>(ctx, p)
-         : rows <= 4 ? run_form<4>(ctx, p)
-                     : run_form<8>(ctx, p);
+  return rows <= 1 && p.k <= QUANT_ONE_ROW_MOST ? run_form<1>(ctx, p)
+         : rows <= 2                            ? run_form<2>(ctx, p)
+         : rows <= 4                            ? run_form<4>(ctx, p)
+                                                : run_form<8>(ctx, p);
 }

@@ -7,9 +7,8 @@
 
 enum { NN_UNIT_BYTES = 8 }; /* of a quant_unit (quant_gemm.cuh) */
 
-/* The activations in the forms that the matrices need: rounded for blocks, as they are for their own dtype, cast for
- * others.
- */
+/* The activations in the forms that the matrices need: rounded for blocks, cast for dtypes; for their own dtype they
+ * are used as they are, or normed. */
 typedef struct nn_quant_activations {
   uint32_t *codes; /* with `units`, or null */
   void *units;
@@ -21,7 +20,7 @@ static inline nn_quant_activations nn_quant_lay_out(const nn_gemm_quant_args *a,
   uint32_t made = 0; /* forms: a dtype, or 3 for blocks */
   for (int32_t i = 0; i < a->matrices; i++) {
     const int32_t format = a->matrix[i].format, form = format <= NNCUDA_FORMAT_BF16 ? format : 3;
-    if (form == a->dtype || (made >> form & 1u) != 0) {
+    if ((form == a->dtype && a->norm == NULL) || (made >> form & 1u) != 0) {
       continue;
     }
     made |= 1u << form;

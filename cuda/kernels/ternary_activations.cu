@@ -47,6 +47,8 @@ __global__ void __launch_bounds__(SHAPE::THREADS) codes_kernel(activations a) {
   constexpr bool LONG = SHAPE::form == NN_ROW_LONG;
   __shared__ float shared[2][NN_WARP]; /* in turn, so that one reduction need not wait for the one before */
   const int lane = threadIdx.x % LANES;
+  nn_let_next_start();
+  nn_wait_for_kernels();
   int turn = 0;
   for (int64_t first = (int64_t)blockIdx.x * SHAPE::ROWS; first < a.rows; first += (int64_t)gridDim.x * SHAPE::ROWS) {
     const int64_t row = first + threadIdx.x / LANES, end = row < a.rows ? a.cols : 0;
@@ -134,8 +136,8 @@ __global__ void __launch_bounds__(SHAPE::THREADS) codes_kernel(activations a) {
 template <bool NORM, class T> static int32_t launch(nncuda_ctx *ctx, const activations &a, int32_t dtype) {
   const bool wide = nn_aligned_16(a.x, a.weight, a.codes) && nn_rows_16(a.cols, a.cols, dtype);
   NN_SWITCH_ROWS(a.cols, dtype, wide,
-                 return nn_launch(ctx, codes_kernel<T, SHAPE, WIDE, NORM>, dim3(nn_row_blocks(a.rows, SHAPE::ROWS)),
-                                  dim3(SHAPE::THREADS), 0, a));
+                 return nn_launch_ahead(ctx, codes_kernel<T, SHAPE, WIDE, NORM>,
+                                        dim3(nn_row_blocks(a.rows, SHAPE::ROWS)), dim3(SHAPE::THREADS), 0, a));
 }
 
 NN_KERNEL(act_quant_i8) {

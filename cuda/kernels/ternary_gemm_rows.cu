@@ -50,6 +50,16 @@ __device__ __forceinline__ uint4 load_weights(const ternary_product &p, int64_t 
   return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
+/* Brings a block's panels to the second cache: no kernel writes them, and so it is done while the kernels before still
+ * run. */
+__device__ __forceinline__ void prefetch_panels(const ternary_product &p, int64_t panel, int panels) {
+  constexpr int64_t LINE = 128;
+  const int64_t end = panel + panels < p.panels ? panel + panels : p.panels, bytes = p.units * (int64_t)TERNARY_UNIT;
+  for (int64_t at = panel * bytes + threadIdx.x * LINE; at < end * bytes; at += THREADS * LINE) {
+    nn_prefetch(p.w + at);
+  }
+}
+
 /* One block a multiprocessor is promised, no more: left to itself, ptxas spills a few registers to fit another. */
 template <int M, int PANELS, bool WIDE>
 __global__ void __launch_bounds__(THREADS, 1) rows_kernel(ternary_product p, int64_t row_tiles) {
@@ -58,6 +68,9 @@ __global__ void __launch_bounds__(THREADS, 1) rows_kernel(ternary_product p, int
   __shared__ int32_t shared[WARPS][SUMS];
   const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP, quad = threadIdx.x % QUADS;
   const int64_t panel = (int64_t)blockIdx.x * PANELS;
+  nn_let_next_start();
+  prefetch_panels(p, panel, PANELS);
+  nn_wait_for_kernels();
   for (int64_t tile = blockIdx.y; tile < row_tiles; tile += gridDim.y) {
     int32_t sums[PANELS][QUAD_ROWS][M] = {}, all[M] = {};
     for (int32_t first = threadIdx.x / QUADS; first < p.units; first += LOADS * UNITS) {
@@ -140,7 +153,7 @@ template <int M, int PANELS> static int32_t launch(nncuda_ctx *ctx, const ternar
   const int64_t tiles = nn_ceil_div(p.m, M), most = 65535;
   const auto kernel = p.wide ? rows_kernel<M, PANELS, true> : rows_kernel<M, PANELS, false>;
   const dim3 grid((unsigned)nn_ceil_div(p.panels, PANELS), (unsigned)(tiles < most ? tiles : most));
-  return nn_launch(ctx, kernel, grid, dim3(THREADS), 0, p, tiles);
+  return nn_launch_ahead(ctx, kernel, grid, dim3(THREADS), 0, p, tiles);
 }
 
 int32_t ternary_run_rows(nncuda_ctx *ctx, const ternary_product &p) {

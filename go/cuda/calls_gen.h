@@ -479,11 +479,11 @@ static inline int32_t call_cuda_embedding_quant(nncuda_ctx *ctx, uintptr_t table
 static inline int32_t call_cuda_gemm_quant(nncuda_ctx *ctx, uintptr_t x, uintptr_t w, uintptr_t offsets, uintptr_t bias, uintptr_t residual, uintptr_t y, int64_t groups, int64_t m, int64_t n, int64_t k, int64_t row_bytes, int32_t activation, int32_t format, int32_t dtype) {
   return nn_api.cuda_gemm_quant(ctx, (const void *)x, (const void *)w, (const int32_t *)offsets, (const void *)bias, (const void *)residual, (void *)y, groups, m, n, k, row_bytes, activation, format, dtype);
 }
-static inline int32_t call_cuda_gemm_quant_qkv(nncuda_ctx *ctx, uintptr_t x, uintptr_t wq, uintptr_t wk, uintptr_t wv, uintptr_t bias, uintptr_t y, int64_t m, int64_t n_q, int64_t n_kv, int64_t n, int64_t k, int64_t row_bytes_q, int64_t row_bytes_k, int64_t row_bytes_v, int32_t format_q, int32_t format_k, int32_t format_v, int32_t dtype) {
-  return nn_api.cuda_gemm_quant_qkv(ctx, (const void *)x, (const void *)wq, (const void *)wk, (const void *)wv, (const void *)bias, (void *)y, m, n_q, n_kv, n, k, row_bytes_q, row_bytes_k, row_bytes_v, format_q, format_k, format_v, dtype);
+static inline int32_t call_cuda_gemm_quant_qkv(nncuda_ctx *ctx, uintptr_t x, uintptr_t wq, uintptr_t wk, uintptr_t wv, uintptr_t bias, uintptr_t norm, uintptr_t y, int64_t m, int64_t n_q, int64_t n_kv, int64_t n, int64_t k, int64_t row_bytes_q, int64_t row_bytes_k, int64_t row_bytes_v, float eps, int32_t format_q, int32_t format_k, int32_t format_v, int32_t dtype) {
+  return nn_api.cuda_gemm_quant_qkv(ctx, (const void *)x, (const void *)wq, (const void *)wk, (const void *)wv, (const void *)bias, (const void *)norm, (void *)y, m, n_q, n_kv, n, k, row_bytes_q, row_bytes_k, row_bytes_v, eps, format_q, format_k, format_v, dtype);
 }
-static inline int32_t call_cuda_gemm_quant_swiglu(nncuda_ctx *ctx, uintptr_t x, uintptr_t w_gate, uintptr_t w_up, uintptr_t offsets, uintptr_t y, int64_t groups, int64_t m, int64_t n, int64_t k, int64_t row_bytes_gate, int64_t row_bytes_up, int32_t format_gate, int32_t format_up, int32_t dtype) {
-  return nn_api.cuda_gemm_quant_swiglu(ctx, (const void *)x, (const void *)w_gate, (const void *)w_up, (const int32_t *)offsets, (void *)y, groups, m, n, k, row_bytes_gate, row_bytes_up, format_gate, format_up, dtype);
+static inline int32_t call_cuda_gemm_quant_swiglu(nncuda_ctx *ctx, uintptr_t x, uintptr_t w_gate, uintptr_t w_up, uintptr_t offsets, uintptr_t norm, uintptr_t y, int64_t groups, int64_t m, int64_t n, int64_t k, int64_t row_bytes_gate, int64_t row_bytes_up, float eps, int32_t format_gate, int32_t format_up, int32_t dtype) {
+  return nn_api.cuda_gemm_quant_swiglu(ctx, (const void *)x, (const void *)w_gate, (const void *)w_up, (const int32_t *)offsets, (const void *)norm, (void *)y, groups, m, n, k, row_bytes_gate, row_bytes_up, eps, format_gate, format_up, dtype);
 }
 static inline int32_t call_cuda_interleave_rows(nncuda_ctx *ctx, uintptr_t x, uintptr_t y, int64_t rows, int64_t k, int64_t row_bytes, int32_t format) {
   return nn_api.cuda_interleave_rows(ctx, (const void *)x, (void *)y, rows, k, row_bytes, format);

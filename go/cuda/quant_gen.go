@@ -73,40 +73,43 @@ func (ctx *Context) GemmQuant(x, w, offsets, bias, residual, y Memory, groups, m
 
 // GemmQuantQKV calls cuda_gemm_quant_qkv as it is in bindings.h: sizes are not compared with those of the buffers. See
 // tensor.GemmQuantQKV.
-func (ctx *Context) GemmQuantQKV(x, wq, wk, wv, bias, y Memory, m, nQ, nKV, n, k, rowBytesQ, rowBytesK, rowBytesV int64,
-	formatQ, formatK, formatV Format, dtype DType) error {
+func (ctx *Context) GemmQuantQKV(x, wq, wk, wv, bias, norm, y Memory, m, nQ, nKV, n, k, rowBytesQ, rowBytesK,
+	rowBytesV int64, eps float32, formatQ, formatK, formatV Format, dtype DType) error {
 	in := ctx.enter()
 	xAt := in.at("x", x)
 	wqAt := in.at("wq", wq)
 	wkAt := in.at("wk", wk)
 	wvAt := in.at("wv", wv)
 	biasAt := in.at("bias", bias)
+	normAt := in.at("norm", norm)
 	yAt := in.at("y", y)
 	if in.refused() {
 		return in.refuse("cuda_gemm_quant_qkv")
 	}
-	status := C.call_cuda_gemm_quant_qkv(in.handle, xAt, wqAt, wkAt, wvAt, biasAt, yAt, C.int64_t(m), C.int64_t(nQ),
-		C.int64_t(nKV), C.int64_t(n), C.int64_t(k), C.int64_t(rowBytesQ), C.int64_t(rowBytesK), C.int64_t(rowBytesV),
-		C.int32_t(formatQ), C.int32_t(formatK), C.int32_t(formatV), C.int32_t(dtype))
+	status := C.call_cuda_gemm_quant_qkv(in.handle, xAt, wqAt, wkAt, wvAt, biasAt, normAt, yAt, C.int64_t(m),
+		C.int64_t(nQ), C.int64_t(nKV), C.int64_t(n), C.int64_t(k), C.int64_t(rowBytesQ), C.int64_t(rowBytesK),
+		C.int64_t(rowBytesV), C.float(eps), C.int32_t(formatQ), C.int32_t(formatK), C.int32_t(formatV),
+		C.int32_t(dtype))
 	return in.leave("cuda_gemm_quant_qkv", status)
 }
 
 // GemmQuantSwiGLU calls cuda_gemm_quant_swiglu as it is in bindings.h: sizes are not compared with those of the
 // buffers. See tensor.GemmQuantSwiGLU.
-func (ctx *Context) GemmQuantSwiGLU(x, wGate, wUp, offsets, y Memory, groups, m, n, k, rowBytesGate, rowBytesUp int64,
-	formatGate, formatUp Format, dtype DType) error {
+func (ctx *Context) GemmQuantSwiGLU(x, wGate, wUp, offsets, norm, y Memory, groups, m, n, k, rowBytesGate,
+	rowBytesUp int64, eps float32, formatGate, formatUp Format, dtype DType) error {
 	in := ctx.enter()
 	xAt := in.at("x", x)
 	wGateAt := in.at("w_gate", wGate)
 	wUpAt := in.at("w_up", wUp)
 	offsetsAt := in.at("offsets", offsets)
+	normAt := in.at("norm", norm)
 	yAt := in.at("y", y)
 	if in.refused() {
 		return in.refuse("cuda_gemm_quant_swiglu")
 	}
-	status := C.call_cuda_gemm_quant_swiglu(in.handle, xAt, wGateAt, wUpAt, offsetsAt, yAt, C.int64_t(groups),
-		C.int64_t(m), C.int64_t(n), C.int64_t(k), C.int64_t(rowBytesGate), C.int64_t(rowBytesUp), C.int32_t(formatGate),
-		C.int32_t(formatUp), C.int32_t(dtype))
+	status := C.call_cuda_gemm_quant_swiglu(in.handle, xAt, wGateAt, wUpAt, offsetsAt, normAt, yAt, C.int64_t(groups),
+		C.int64_t(m), C.int64_t(n), C.int64_t(k), C.int64_t(rowBytesGate), C.int64_t(rowBytesUp), C.float(eps),
+		C.int32_t(formatGate), C.int32_t(formatUp), C.int32_t(dtype))
 	return in.leave("cuda_gemm_quant_swiglu", status)
 }
 

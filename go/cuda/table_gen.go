@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "db74a4a5c8cf015c20742c3fe2f7d5c4d788c75661d0427fbc50e7632e96a771"
+const HeaderSHA256 = "5520466c369e295aa31a51819033b9a4dc13b658e9eea1d8e652e923148a63f2"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -1095,6 +1095,8 @@ var kernels = []Kernel{
 		{Name: "wv", Kind: PointerParam, C: "const void *", DType: "u8", Shape: "[n_kv, row_bytes_v]", Reads: true},
 		{Name: "bias", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[n]", Reads: true,
 			Nullable: true},
+		{Name: "norm", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[k]", Reads: true,
+			Nullable: true},
 		{Name: "y", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[m, n]", Writes: true},
 		{Name: "m", Kind: SizeParam, C: "int64_t"},
 		{Name: "n_q", Kind: SizeParam, C: "int64_t"},
@@ -1104,6 +1106,7 @@ var kernels = []Kernel{
 		{Name: "row_bytes_q", Kind: SizeParam, C: "int64_t"},
 		{Name: "row_bytes_k", Kind: SizeParam, C: "int64_t"},
 		{Name: "row_bytes_v", Kind: SizeParam, C: "int64_t"},
+		{Name: "eps", Kind: OptionParam, C: "float"},
 		{Name: "format_q", Kind: OptionParam, C: "int32_t"},
 		{Name: "format_k", Kind: OptionParam, C: "int32_t"},
 		{Name: "format_v", Kind: OptionParam, C: "int32_t"},
@@ -1117,6 +1120,8 @@ var kernels = []Kernel{
 			Reads: true},
 		{Name: "offsets", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[groups+1]", Reads: true,
 			Nullable: true},
+		{Name: "norm", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[k]", Reads: true,
+			Nullable: true},
 		{Name: "y", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[m, n]", Writes: true},
 		{Name: "groups", Kind: SizeParam, C: "int64_t"},
 		{Name: "m", Kind: SizeParam, C: "int64_t"},
@@ -1124,6 +1129,7 @@ var kernels = []Kernel{
 		{Name: "k", Kind: SizeParam, C: "int64_t"},
 		{Name: "row_bytes_gate", Kind: SizeParam, C: "int64_t"},
 		{Name: "row_bytes_up", Kind: SizeParam, C: "int64_t"},
+		{Name: "eps", Kind: OptionParam, C: "float"},
 		{Name: "format_gate", Kind: OptionParam, C: "int32_t"},
 		{Name: "format_up", Kind: OptionParam, C: "int32_t"},
 		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},

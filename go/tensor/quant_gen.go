@@ -149,17 +149,20 @@ func GemmQuant(x, w, offsets, bias, residual, y *Tensor, activation cuda.Activat
 // GemmQuantQKV calls cuda_gemm_quant_qkv.
 //
 // Queries, keys and values in one call, as they come from three gemm_quant: y = [x * Wq^T, x * Wk^T, x * Wv^T] + bias.
+// With `norm`, of the rows that rmsnorm gives, with its bits.
 //
 //   - x, in dtype [m, k]: input
 //   - wq, in u8 [n_q, row_bytes_q]: weights of the queries
 //   - wk, in u8 [n_kv, row_bytes_k]: weights of the keys
 //   - wv, in u8 [n_kv, row_bytes_v]: weights of the values
 //   - bias, in dtype [n], may be nil: added to each row, or null
+//   - norm, in dtype [k], may be nil: gains of the norm of x, or null for x as it is
 //   - y, out dtype [m, n]: result
+//   - eps, usually 0: of the norm: added to the mean square; must be finite and at least 0
 //   - formatQ: NNCUDA_FORMAT_* of wq
 //   - formatK: NNCUDA_FORMAT_* of wk
 //   - formatV: NNCUDA_FORMAT_* of wv
-func GemmQuantQKV(x, wq, wk, wv, bias, y *Tensor, formatQ, formatK, formatV cuda.Format) error {
+func GemmQuantQKV(x, wq, wk, wv, bias, norm, y *Tensor, eps float32, formatQ, formatK, formatV cuda.Format) error {
 	check := begin("gemm_quant_qkv",
 		"m and k from x, n_q and row_bytes_q from wq, n_kv and row_bytes_k from wk, row_bytes_v from wv, n from y")
 	if !check.required("x", x, 2, dense) ||
@@ -167,12 +170,14 @@ func GemmQuantQKV(x, wq, wk, wv, bias, y *Tensor, formatQ, formatK, formatV cuda
 		!check.required("wk", wk, 2, dense) ||
 		!check.required("wv", wv, 2, dense) ||
 		!check.optional("bias", bias, 1, dense) ||
+		!check.optional("norm", norm, 1, dense) ||
 		!check.required("y", y, 2, dense) {
 		return check.err
 	}
 	check.folds("m", ranked{named{"x", x}, 2}, ranked{named{"y", y}, 2})
 	check.folds("n_kv", ranked{named{"wk", wk}, 2}, ranked{named{"wv", wv}, 2})
 	check.unfolded("bias", bias, 1, "[n]", "n", "y")
+	check.unfolded("norm", norm, 1, "[k]", "k", "x")
 	m := x.extent(2, 0)
 	k := x.extent(2, 1)
 	nQ := wq.extent(2, 0)
@@ -184,6 +189,7 @@ func GemmQuantQKV(x, wq, wk, wv, bias, y *Tensor, formatQ, formatK, formatV cuda
 	dtype := x.dtype
 	check.dtype("y", y, dtype)
 	check.dtype("bias", bias, dtype)
+	check.dtype("norm", norm, dtype)
 	check.dtype("wq", wq, cuda.U8)
 	check.dtype("wk", wk, cuda.U8)
 	check.dtype("wv", wv, cuda.U8)
@@ -192,40 +198,45 @@ func GemmQuantQKV(x, wq, wk, wv, bias, y *Tensor, formatQ, formatK, formatV cuda
 	check.shape("wk", wk, "[n_kv, row_bytes_k]", nKV, rowBytesK)
 	check.shape("wv", wv, "[n_kv, row_bytes_v]", nKV, rowBytesV)
 	check.shape("bias", bias, "[n]", n)
+	check.shape("norm", norm, "[k]", k)
 	check.shape("y", y, "[m, n]", m, n)
 	if check.err != nil {
 		return check.err
 	}
-	return check.ctx.GemmQuantQKV(x.memory(), wq.memory(), wk.memory(), wv.memory(), bias.memory(), y.memory(),
-		int64(m), int64(nQ), int64(nKV), int64(n), int64(k), int64(rowBytesQ), int64(rowBytesK), int64(rowBytesV),
-		formatQ, formatK, formatV, dtype)
+	return check.ctx.GemmQuantQKV(x.memory(), wq.memory(), wk.memory(), wv.memory(), bias.memory(), norm.memory(),
+		y.memory(), int64(m), int64(nQ), int64(nKV), int64(n), int64(k), int64(rowBytesQ), int64(rowBytesK),
+		int64(rowBytesV), eps, formatQ, formatK, formatV, dtype)
 }
 
 // GemmQuantSwiGLU calls cuda_gemm_quant_swiglu.
 //
 // The gated unit in one call: y = silu(x * Wg^T) * (x * Wu^T), each product and the silu in f32. Groups as in
-// gemm_quant. (Shazeer 2020, "GLU Variants", eq. 6)
+// gemm_quant. With `norm`, of the rows that rmsnorm gives, with its bits. (Shazeer 2020, "GLU Variants", eq. 6)
 //
 //   - x, in dtype [m, k]: input
 //   - wGate, in u8 [groups*n, row_bytes_gate]: weights of the gate
 //   - wUp, in u8 [groups*n, row_bytes_up]: weights of the other factor
 //   - offsets, in i32 [groups+1], may be nil: first row of each group; offsets[0] = 0, never falling, at most m; null
 //     for all rows and one group
+//   - norm, in dtype [k], may be nil: gains of the norm of x, or null for x as it is
 //   - y, out dtype [m, n]: result
+//   - eps, usually 0: of the norm: added to the mean square; must be finite and at least 0
 //   - formatGate: NNCUDA_FORMAT_* of w_gate
 //   - formatUp: NNCUDA_FORMAT_* of w_up
-func GemmQuantSwiGLU(x, wGate, wUp, offsets, y *Tensor, formatGate, formatUp cuda.Format) error {
+func GemmQuantSwiGLU(x, wGate, wUp, offsets, norm, y *Tensor, eps float32, formatGate, formatUp cuda.Format) error {
 	check := begin("gemm_quant_swiglu",
 		"m and k from x, row_bytes_gate and groups from w_gate, row_bytes_up from w_up, n from y")
 	if !check.required("x", x, 2, dense) ||
 		!check.required("w_gate", wGate, 2, dense) ||
 		!check.required("w_up", wUp, 2, dense) ||
 		!check.optional("offsets", offsets, 1, dense) ||
+		!check.optional("norm", norm, 1, dense) ||
 		!check.required("y", y, 2, dense) {
 		return check.err
 	}
 	check.folds("m", ranked{named{"x", x}, 2}, ranked{named{"y", y}, 2})
 	check.folds("groups*n", ranked{named{"w_gate", wGate}, 2}, ranked{named{"w_up", wUp}, 2})
+	check.unfolded("norm", norm, 1, "[k]", "k", "x")
 	m := x.extent(2, 0)
 	k := x.extent(2, 1)
 	rowBytesGate := wGate.extent(2, 1)
@@ -234,6 +245,7 @@ func GemmQuantSwiGLU(x, wGate, wUp, offsets, y *Tensor, formatGate, formatUp cud
 	groups := check.solve("w_gate", "groups*n", "groups", wGate.extent(2, 0), 0, 1, n)
 	dtype := x.dtype
 	check.dtype("y", y, dtype)
+	check.dtype("norm", norm, dtype)
 	check.dtype("w_gate", wGate, cuda.U8)
 	check.dtype("w_up", wUp, cuda.U8)
 	check.dtype("offsets", offsets, cuda.I32)
@@ -243,13 +255,14 @@ func GemmQuantSwiGLU(x, wGate, wUp, offsets, y *Tensor, formatGate, formatUp cud
 	check.shape("w_up", wUp, "[groups*n, row_bytes_up]", groups*n, rowBytesUp)
 	check.factors("w_up", wUp, 2, "[groups*n, row_bytes_up]", groups, n)
 	check.shape("offsets", offsets, "[groups+1]", groups+1)
+	check.shape("norm", norm, "[k]", k)
 	check.shape("y", y, "[m, n]", m, n)
 	if check.err != nil {
 		return check.err
 	}
-	return check.ctx.GemmQuantSwiGLU(x.memory(), wGate.memory(), wUp.memory(), offsets.memory(), y.memory(),
-		int64(groups), int64(m), int64(n), int64(k), int64(rowBytesGate), int64(rowBytesUp), formatGate, formatUp,
-		dtype)
+	return check.ctx.GemmQuantSwiGLU(x.memory(), wGate.memory(), wUp.memory(), offsets.memory(), norm.memory(),
+		y.memory(), int64(groups), int64(m), int64(n), int64(k), int64(rowBytesGate), int64(rowBytesUp), eps,
+		formatGate, formatUp, dtype)
 }
 
 // InterleaveRows calls cuda_interleave_rows.

@@ -69,6 +69,7 @@ const nn_launch_record *launch;
 unsigned block_threads, block_warps, live_threads, ready_warps, begun_barriers;
 uint64_t block_serial, idle_rounds, random_state;
 uint64_t blocks, block_number, block_step, block_offset;
+uint64_t waits_for_kernels; /* calls of it in a grid */
 
 int order;
 
@@ -424,6 +425,8 @@ void nn_emulated_yield(const nn_site &site) {
 
 const nn_launch_record *nn_running() { return launch; }
 
+void nn_emulated_waits_for_kernels() { waits_for_kernels++; }
+
 std::string nn_running_where() {
   if (!launch) {
     return "";
@@ -459,6 +462,7 @@ void nn_run_grid(const nn_launch_record &record) {
   blockDim = b;
   blocks = (uint64_t)record.grid.x * record.grid.y * record.grid.z;
   block_number = 0;
+  waits_for_kernels = 0;
   order = nn_setting().order;
   if (order == nn_settings::SHUFFLE) {
     if (!random_state) {
@@ -482,4 +486,9 @@ void nn_run_grid(const nn_launch_record &record) {
   nn_context_switch(&host_context, begun(first));
   fesetenv(&modes);
   launch = nullptr;
+  if (record.ahead && waits_for_kernels < blocks * block_threads) {
+    nn_die("kernel " + nn_symbol(record.kernel) + " was started ahead, and " +
+           std::to_string(blocks * block_threads - waits_for_kernels) +
+           " of its threads end without waiting for the kernels before it");
+  }
 }

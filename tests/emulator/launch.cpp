@@ -58,7 +58,15 @@ cudaError_t nn_emulated_launch(const cudaLaunchConfig_t *config, const void *ker
   launches++;
   nn_watch_faults();
   const int device = nn_current_device();
-  const nn_launch_record record{kernel, config->gridDim, config->blockDim, config->dynamicSmemBytes, std::move(body)};
+  bool ahead = false;
+  for (unsigned i = 0; i < config->numAttrs; i++) {
+    ahead = ahead || config->attrs[i].val.programmaticStreamSerializationAllowed != 0;
+  }
+  if (ahead && nn_device().capability < 90) {
+    nn_die("kernel " + nn_symbol(kernel) + " is started ahead on an architecture that cannot");
+  }
+  const nn_launch_record record{kernel, config->gridDim, config->blockDim, config->dynamicSmemBytes, std::move(body),
+                                ahead};
   return nn_submit(config->stream, [record, device] {
     const nn_memory_open opened(device);
     nn_run_grid(record);

@@ -59,6 +59,7 @@ struct nn_launch_record {
   dim3 grid, block;
   size_t shared;
   std::function<void()> body;
+  bool ahead = false; /* started before the kernels in front of it have ended: each thread has to wait for them */
 };
 /* Runs all blocks. The caller has checked the sizes and holds the lock. */
 void nn_run_grid(const nn_launch_record &launch);

@@ -20,6 +20,7 @@ REPORTED = {
     "array": ["kernel overflows_array", "index out of bounds"],
     "static shared": ["kernel three_times_24k", "static shared memory, more than 49152"],
     "stack": ["kernel fills_stack", "a thread's stack is full"],
+    "ahead": ["kernel writes(int*, long) was started ahead", "1 of its threads end without waiting"],
     "nested launch": ["a kernel launches a kernel"],
     "host reads": ["host code touches device memory in main: byte 0 of an allocation of 4000 bytes"],
     "host pointer": ["kernel writes(int*, long)", "touches address 0x40"],

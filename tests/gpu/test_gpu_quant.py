@@ -186,6 +186,33 @@ def test_fused_products_are_their_parts(gpu: nncuda.Context, forms: tuple[str, s
     np.testing.assert_allclose(got, gate * v, rtol=2.0**-23)  # the product rounds once more or less
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("forms", [("q4_0", "q4_0", "q4_0"), ("q4_k", "q4_k", "q6_k"), ("f16", "q8_0", "bf16")])
+@pytest.mark.parametrize("k", [256, 1280, 4096, 8192, 8448])
+def test_a_norm_in_the_product_is_rmsnorm_before_it(
+    gpu: nncuda.Context, k: int, forms: tuple[str, str, str], dtype: str
+) -> None:
+    """Rows of each form of a norm, alone and in company, from aligned and from other addresses."""
+    rng = np.random.default_rng(k)
+    gain, sizes, eps = placed(gpu, random(rng, k, dtype=dtype)), (23, 9, 9), 1e-5
+    weights = [gpu.tensor(stored(rng, form, n, k)) for form, n in zip(forms, sizes, strict=True)]
+    q, key, v = (CODES[form] for form in forms)
+    rows = random(rng, 41, k, dtype=dtype)
+    for m, shift in ((1, 0), (1, 1), (2, 0), (7, 1), (41, 0)):
+        x = placed(gpu, rows[:m], shift)
+        normed = kernels.rmsnorm(x, gain, eps=eps)
+        three = {"format_q": q, "format_k": key, "format_v": v, "n": sum(sizes)}
+        plain = kernels.gemm_quant_qkv(normed, *weights, **three).numpy()
+        assert np.isfinite(plain.astype(np.float32)).all()
+        np.testing.assert_array_equal(kernels.gemm_quant_qkv(x, *weights, None, gain, eps=eps, **three).numpy(), plain)
+        gated = {"format_gate": key, "format_up": v, "n": sizes[1]}
+        plain = kernels.gemm_quant_swiglu(normed, *weights[1:], **gated).numpy()
+        fused = kernels.gemm_quant_swiglu(x, *weights[1:], None, gain, eps=eps, **gated)
+        np.testing.assert_array_equal(fused.numpy(), plain)
+    np.testing.assert_array_equal(plain[:1], kernels.gemm_quant_swiglu(
+        gpu.tensor(rows[:1]), *weights[1:], None, gain, eps=eps, **gated).numpy())  # fmt: skip
+
+
 @pytest.mark.parametrize("form", ["q4_0", "q5_k", "f16"])
 def test_each_row_meets_its_experts_matrix(gpu: nncuda.Context, form: str) -> None:
     rng = np.random.default_rng(5)

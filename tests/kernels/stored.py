@@ -48,21 +48,33 @@ def gemm(cpu: Engine, x: np.ndarray, w: np.ndarray, name: str, n: int, **options
     return y
 
 
-def swiglu(cpu: Engine, x: np.ndarray, gate: np.ndarray, up: np.ndarray, names: tuple[str, str], n: int,
-           offsets: np.ndarray | None = None) -> np.ndarray:  # fmt: skip
+def swiglu(
+    cpu: Engine,
+    x: np.ndarray,
+    gate: np.ndarray,
+    up: np.ndarray,
+    names: tuple[str, str],
+    n: int,
+    offsets: np.ndarray | None = None,
+    norm: np.ndarray | None = None,
+    eps: float = 0.0,
+) -> np.ndarray:
     m, k = x.shape
-    y = engine.empty((m, n), "f32")
+    dtype = name_of(x.dtype)
+    y = engine.empty((m, n), dtype)
     groups = 1 if offsets is None else len(offsets) - 1
     codes = (CODES[name] for name in names)
-    cpu.gemm_quant_swiglu(x, gate, up, offsets, y, groups, m, n, k, gate.shape[1], up.shape[1], *codes, "f32")
+    cpu.gemm_quant_swiglu(x, gate, up, offsets, norm, y, groups, m, n, k, gate.shape[1], up.shape[1], eps, *codes,
+                          dtype)  # fmt: skip
     return y
 
 
-def qkv(cpu: Engine, x: np.ndarray, matrices: list[np.ndarray], names: list[str], bias: np.ndarray) -> np.ndarray:
+def qkv(cpu: Engine, x: np.ndarray, matrices: list[np.ndarray], names: list[str], bias: np.ndarray | None,
+        norm: np.ndarray | None = None, eps: float = 0.0) -> np.ndarray:  # fmt: skip
     (m, k), rows, dtype = x.shape, [len(w) for w in matrices], name_of(x.dtype)
     y = engine.empty((m, sum(rows)), dtype)
     bytes_, codes = (w.shape[1] for w in matrices), (CODES[name] for name in names)
-    cpu.gemm_quant_qkv(x, *matrices, bias, y, m, *rows[:2], sum(rows), k, *bytes_, *codes, dtype)
+    cpu.gemm_quant_qkv(x, *matrices, bias, norm, y, m, *rows[:2], sum(rows), k, *bytes_, eps, *codes, dtype)
     return y
 
 

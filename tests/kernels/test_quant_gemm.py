@@ -146,6 +146,30 @@ def test_queries_keys_and_values_side_by_side(m: int) -> None:
         assert len(found) == 1
 
 
+@pytest.mark.parametrize("dtype", engine.FLOATS)
+@pytest.mark.parametrize("names", [("q4_0", "q4_0", "q6_k"), ("q4_0_r16", "q8_0_r16", "f16"), ("bf16", "f32", "q5_1")])
+def test_a_norm_in_the_product_is_rmsnorm_before_it(names: tuple[str, str, str], dtype: str) -> None:
+    k, eps, sizes = 768, 1e-5, (32, 16, 16)
+    matrices = [weights(n, k, name) for n, name in zip(sizes, names, strict=True)]
+    gain = numbers(1, k, dtype=dtype).reshape(k)
+    for cpu in engines():
+        for m in (1, 3, 17, 40):
+            x = numbers(m, k, dtype=dtype)
+            normed = np.empty_like(x)
+            cpu.rmsnorm(x, gain, normed, None, m, k, eps, dtype)
+            plain, fused = qkv(cpu, normed, matrices, names, None), qkv(cpu, x, matrices, names, None, gain, eps)
+            assert np.isfinite(plain.astype(np.float32)).all()
+            assert fused.tobytes() == plain.tobytes()
+            gated = matrices[1], matrices[2], names[1:], 16
+            assert swiglu(cpu, x, *gated, None, gain, eps).tobytes() == swiglu(cpu, normed, *gated).tobytes()
+    groups = [weights(96, k, name) for name in names[1:]]
+    x = numbers(40, k, dtype=dtype)
+    normed = np.empty_like(x)
+    cpu.rmsnorm(x, gain, normed, None, 40, k, eps, dtype)
+    fused = swiglu(cpu, x, *groups, names[1:], 16, OFFSETS, gain, eps)
+    assert fused.tobytes() == swiglu(cpu, normed, *groups, names[1:], 16, OFFSETS).tobytes()
+
+
 def test_epilogue() -> None:
     m, n, k = 18, 37, 256
     x, w, bias, residual = numbers(m, k), weights(n, k, "q5_1"), numbers(n), numbers(m, n)

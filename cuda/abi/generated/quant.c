@@ -4,6 +4,8 @@
 
 #include "runtime/call.h"
 
+#include <math.h>
+
 NNCUDA_API int32_t cuda_quantize(nncuda_ctx *ctx, const void *x, void *y, int64_t rows, int64_t k, int64_t row_bytes,
     int32_t format, int32_t dtype) {
   nn_call call;
@@ -113,8 +115,9 @@ NNCUDA_API int32_t cuda_gemm_quant(nncuda_ctx *ctx, const void *x, const void *w
 }
 
 NNCUDA_API int32_t cuda_gemm_quant_qkv(nncuda_ctx *ctx, const void *x, const void *wq, const void *wk, const void *wv,
-    const void *bias, void *y, int64_t m, int64_t n_q, int64_t n_kv, int64_t n, int64_t k, int64_t row_bytes_q,
-    int64_t row_bytes_k, int64_t row_bytes_v, int32_t format_q, int32_t format_k, int32_t format_v, int32_t dtype) {
+    const void *bias, const void *norm, void *y, int64_t m, int64_t n_q, int64_t n_kv, int64_t n, int64_t k,
+    int64_t row_bytes_q, int64_t row_bytes_k, int64_t row_bytes_v, float eps, int32_t format_q, int32_t format_k,
+    int32_t format_v, int32_t dtype) {
   nn_call call;
   nn_call_begin(&call, ctx, NN_OP_gemm_quant_qkv);
   nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
@@ -126,6 +129,8 @@ NNCUDA_API int32_t cuda_gemm_quant_qkv(nncuda_ctx *ctx, const void *x, const voi
   nn_call_size(&call, "row_bytes_q", row_bytes_q);
   nn_call_size(&call, "row_bytes_k", row_bytes_k);
   nn_call_size(&call, "row_bytes_v", row_bytes_v);
+  nn_call_require(&call, isfinite(eps) && eps >= 0, NNCUDA_ERROR_INVALID_VALUE,
+      "eps is %g; it must be finite and at least 0", (double)eps);
   nn_call_require(&call, format_q == NNCUDA_FORMAT_F32 || format_q == NNCUDA_FORMAT_F16 ||
       format_q == NNCUDA_FORMAT_BF16 || format_q == NNCUDA_FORMAT_Q4_0 || format_q == NNCUDA_FORMAT_Q4_1 ||
       format_q == NNCUDA_FORMAT_Q5_0 || format_q == NNCUDA_FORMAT_Q5_1 || format_q == NNCUDA_FORMAT_Q8_0 ||
@@ -155,16 +160,17 @@ NNCUDA_API int32_t cuda_gemm_quant_qkv(nncuda_ctx *ctx, const void *x, const voi
   nn_call_tensor(&call, NN_ROLE_IN, "wk", wk, NN_U8, NULL, 0, NN_SHAPE("[n_kv, row_bytes_k]", n_kv, row_bytes_k));
   nn_call_tensor(&call, NN_ROLE_IN, "wv", wv, NN_U8, NULL, 0, NN_SHAPE("[n_kv, row_bytes_v]", n_kv, row_bytes_v));
   nn_call_tensor(&call, NN_ROLE_IN | NN_ROLE_OPTIONAL, "bias", bias, dtype, NULL, 0, NN_SHAPE("[n]", n));
+  nn_call_tensor(&call, NN_ROLE_IN | NN_ROLE_OPTIONAL, "norm", norm, dtype, NULL, 0, NN_SHAPE("[k]", k));
   nn_call_tensor(&call, NN_ROLE_OUT, "y", y, dtype, NULL, 0, NN_SHAPE("[m, n]", m, n));
-  const nn_gemm_quant_qkv_parameters given = {x, wq, wk, wv, bias, y, m, n_q, n_kv, n, k, row_bytes_q, row_bytes_k,
-      row_bytes_v, format_q, format_k, format_v, dtype};
+  const nn_gemm_quant_qkv_parameters given = {x, wq, wk, wv, bias, norm, y, m, n_q, n_kv, n, k, row_bytes_q,
+      row_bytes_k, row_bytes_v, eps, format_q, format_k, format_v, dtype};
   const nn_gemm_quant_args args = lower_gemm_quant_qkv(&call, &given);
   return nn_call_launch(&call, &args, sizeof args);
 }
 
 NNCUDA_API int32_t cuda_gemm_quant_swiglu(nncuda_ctx *ctx, const void *x, const void *w_gate, const void *w_up,
-    const int32_t *offsets, void *y, int64_t groups, int64_t m, int64_t n, int64_t k, int64_t row_bytes_gate,
-    int64_t row_bytes_up, int32_t format_gate, int32_t format_up, int32_t dtype) {
+    const int32_t *offsets, const void *norm, void *y, int64_t groups, int64_t m, int64_t n, int64_t k,
+    int64_t row_bytes_gate, int64_t row_bytes_up, float eps, int32_t format_gate, int32_t format_up, int32_t dtype) {
   nn_call call;
   nn_call_begin(&call, ctx, NN_OP_gemm_quant_swiglu);
   nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
@@ -174,6 +180,8 @@ NNCUDA_API int32_t cuda_gemm_quant_swiglu(nncuda_ctx *ctx, const void *x, const 
   nn_call_size(&call, "k", k);
   nn_call_size(&call, "row_bytes_gate", row_bytes_gate);
   nn_call_size(&call, "row_bytes_up", row_bytes_up);
+  nn_call_require(&call, isfinite(eps) && eps >= 0, NNCUDA_ERROR_INVALID_VALUE,
+      "eps is %g; it must be finite and at least 0", (double)eps);
   nn_call_require(&call, format_gate == NNCUDA_FORMAT_F32 || format_gate == NNCUDA_FORMAT_F16 ||
       format_gate == NNCUDA_FORMAT_BF16 || format_gate == NNCUDA_FORMAT_Q4_0 || format_gate == NNCUDA_FORMAT_Q4_1 ||
       format_gate == NNCUDA_FORMAT_Q5_0 || format_gate == NNCUDA_FORMAT_Q5_1 || format_gate == NNCUDA_FORMAT_Q8_0 ||
@@ -197,9 +205,10 @@ NNCUDA_API int32_t cuda_gemm_quant_swiglu(nncuda_ctx *ctx, const void *x, const 
       n), row_bytes_up));
   nn_call_tensor(&call, NN_ROLE_IN | NN_ROLE_OPTIONAL, "offsets", offsets, NNCUDA_I32, NULL, 0, NN_SHAPE("[groups+1]",
       nn_add(groups, 1)));
+  nn_call_tensor(&call, NN_ROLE_IN | NN_ROLE_OPTIONAL, "norm", norm, dtype, NULL, 0, NN_SHAPE("[k]", k));
   nn_call_tensor(&call, NN_ROLE_OUT, "y", y, dtype, NULL, 0, NN_SHAPE("[m, n]", m, n));
-  const nn_gemm_quant_swiglu_parameters given = {x, w_gate, w_up, offsets, y, groups, m, n, k, row_bytes_gate,
-      row_bytes_up, format_gate, format_up, dtype};
+  const nn_gemm_quant_swiglu_parameters given = {x, w_gate, w_up, offsets, norm, y, groups, m, n, k, row_bytes_gate,
+      row_bytes_up, eps, format_gate, format_up, dtype};
   const nn_gemm_quant_args args = lower_gemm_quant_swiglu(&call, &given);
   return nn_call_launch(&call, &args, sizeof args);
 }

@@ -61,6 +61,7 @@ typedef struct nn_gemm_quant_qkv_parameters {
   const void *wk;
   const void *wv;
   const void *bias;
+  const void *norm;
   void *y;
   int64_t m;
   int64_t n_q;
@@ -70,18 +71,20 @@ typedef struct nn_gemm_quant_qkv_parameters {
   int64_t row_bytes_q;
   int64_t row_bytes_k;
   int64_t row_bytes_v;
+  float eps;
   int32_t format_q;
   int32_t format_k;
   int32_t format_v;
   int32_t dtype;
 } nn_gemm_quant_qkv_parameters;
-enum { nn_gemm_quant_qkv_parameters_count = 18 };
+enum { nn_gemm_quant_qkv_parameters_count = 20 };
 
 typedef struct nn_gemm_quant_swiglu_parameters {
   const void *x;
   const void *w_gate;
   const void *w_up;
   const int32_t *offsets;
+  const void *norm;
   void *y;
   int64_t groups;
   int64_t m;
@@ -89,11 +92,12 @@ typedef struct nn_gemm_quant_swiglu_parameters {
   int64_t k;
   int64_t row_bytes_gate;
   int64_t row_bytes_up;
+  float eps;
   int32_t format_gate;
   int32_t format_up;
   int32_t dtype;
 } nn_gemm_quant_swiglu_parameters;
-enum { nn_gemm_quant_swiglu_parameters_count = 14 };
+enum { nn_gemm_quant_swiglu_parameters_count = 16 };
 
 typedef struct nn_interleave_rows_args {
   const void *x;

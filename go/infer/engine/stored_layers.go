@@ -54,9 +54,9 @@ func (s *storedLayers) normed(p *layer.Pass, x, gain *tensor.Tensor) *tensor.Ten
 
 func (s *storedLayers) qkv(p *layer.Pass, number int, x *tensor.Tensor) *tensor.Tensor {
 	of := &s.layers[number]
-	normed, qkv := s.normed(p, x, of.inputNorm), p.Narrow(s.qkvRows, 0, 0, x.Dim(0))
-	p.Check(tensor.GemmQuantQKV(normed, of.q.data, of.k.data, of.v.data, of.qkvBias, qkv, of.q.format, of.k.format,
-		of.v.format))
+	qkv := p.Narrow(s.qkvRows, 0, 0, x.Dim(0))
+	p.Check(tensor.GemmQuantQKV(x, of.q.data, of.k.data, of.v.data, of.qkvBias, of.inputNorm, qkv, float32(s.config.NormEps),
+		of.q.format, of.k.format, of.v.format))
 	return qkv
 }
 
@@ -67,13 +67,13 @@ func (s *storedLayers) attended(p *layer.Pass, number int, heads, x *tensor.Tens
 
 func (s *storedLayers) feedForward(p *layer.Pass, number int, x *tensor.Tensor) {
 	of := &s.layers[number]
-	normed := s.normed(p, x, of.postNorm)
 	if of.mixture != nil {
-		s.mix(p, of.mixture, normed, x)
+		s.mix(p, of.mixture, s.normed(p, x, of.postNorm), x)
 		return
 	}
 	gate, up, inner := of.gated.gate, of.gated.up, p.Narrow(s.inner, 0, 0, x.Dim(0))
-	p.Check(tensor.GemmQuantSwiGLU(normed, gate.data, up.data, nil, inner, gate.format, up.format))
+	p.Check(tensor.GemmQuantSwiGLU(x, gate.data, up.data, nil, of.postNorm, inner, float32(s.config.NormEps), gate.format,
+		up.format))
 	addProduct(p, inner, of.gated.down, nil, x)
 }
 
@@ -87,7 +87,7 @@ func (s *storedLayers) mix(p *layer.Pass, of *mixture, normed, x *tensor.Tensor)
 	p.Check(tensor.SoftmaxTopK(router, weights, indices, probs, s.config.NormTopKProb))
 	p.Check(tensor.MoEPlan(indices, s.counts, s.offsets, slotRow, rowSlot, 0))
 	p.Check(tensor.MoEGather(normed, rowSlot, gathered))
-	p.Check(tensor.GemmQuantSwiGLU(gathered, of.w1.data, of.w3.data, s.offsets, inner, of.w1.format, of.w3.format))
+	p.Check(tensor.GemmQuantSwiGLU(gathered, of.w1.data, of.w3.data, s.offsets, nil, inner, 0, of.w1.format, of.w3.format))
 	p.Check(tensor.GemmQuant(inner, of.w2.data, s.offsets, nil, nil, outputs, cuda.ActivationNone, of.w2.format))
 	p.Check(tensor.MoECombine(outputs, weights, slotRow, x, x))
 }

@@ -36,16 +36,17 @@ class StoredLayers:
 
     def qkv(self, layer: Layer, x: Tensor, watch: Watch | None) -> Tensor:
         """Queries, keys and values of the normed rows, side by side: f32 [tokens, (heads + 2 kv_heads) * head_dim]."""
-        normed, qkv = (buffer.narrow(0, 0, x.shape[0]) for buffer in (self._normed, self._qkv))
-        kernels.rmsnorm(x, layer.input_norm, eps=self._config.norm_eps, y=normed)
+        qkv = self._qkv.narrow(0, 0, x.shape[0])
         if watch is not None:
-            watch("attn_norm", normed)
+            watch("attn_norm", self._norm(x, layer.input_norm))  # the fused product keeps no norm, and has these bits
         kernels.gemm_quant_qkv(
-            normed,
+            x,
             layer.q.data,
             layer.k.data,
             layer.v.data,
             layer.qkv_bias,
+            layer.input_norm,
+            eps=self._config.norm_eps,
             format_q=layer.q.format,
             format_k=layer.k.format,
             format_v=layer.v.format,
@@ -59,36 +60,41 @@ class StoredLayers:
 
     def feed_forward(self, layer: Layer, x: Tensor, watch: Watch | None) -> None:
         """x += the feed-forward network, or the mixture of experts, of the normed rows."""
-        tokens = x.shape[0]
-        normed = self._normed.narrow(0, 0, tokens)
-        kernels.rmsnorm(x, layer.post_norm, eps=self._config.norm_eps, y=normed)
-        if watch is not None:
-            watch("ffn_norm", normed)
         if isinstance(layer.ffn, Mixture):
-            self._mixture(layer.ffn, x, watch)
+            normed = self._norm(x, layer.post_norm)
+            if watch is not None:
+                watch("ffn_norm", normed)
+            self._mixture(layer.ffn, normed, x, watch)
         else:
-            self._gated(layer.ffn, x, watch)
+            self._gated(layer.ffn, layer.post_norm, x, watch)
 
-    def _gated(self, ffn: Gated, x: Tensor, watch: Watch | None) -> None:
-        tokens = x.shape[0]
-        normed, inner = (buffer.narrow(0, 0, tokens) for buffer in (self._normed, self._inner))
+    def _norm(self, x: Tensor, gain: Tensor) -> Tensor:
+        return kernels.rmsnorm(x, gain, eps=self._config.norm_eps, y=self._normed.narrow(0, 0, x.shape[0]))
+
+    def _gated(self, ffn: Gated, gain: Tensor, x: Tensor, watch: Watch | None) -> None:
+        inner = self._inner.narrow(0, 0, x.shape[0])
         gate, up = ffn.gate, ffn.up
-        kernels.gemm_quant_swiglu(normed, gate.data, up.data, format_gate=gate.format, format_up=up.format, y=inner)
+        kernels.gemm_quant_swiglu(
+            x, gate.data, up.data, None, gain, eps=self._config.norm_eps, format_gate=gate.format, format_up=up.format,
+            y=inner,
+        )  # fmt: skip
         if watch is not None:
-            # The fused product keeps neither of its factors; each row of these has the bits that it used.
+            # The fused product keeps neither the norm nor its factors; each row of these has the bits that it used.
+            normed = self._norm(x, gain)
+            watch("ffn_norm", normed)
             for name, weight in (("gate", gate), ("up", up)):
                 y = self._ctx.empty(inner.shape)
                 watch(name, kernels.gemm_quant(normed, weight.data, format=weight.format, y=y))
             watch("ffn_inner", inner)
         self._add_product(inner, ffn.down, None, x, "ffn", watch)
 
-    def _mixture(self, ffn: Mixture, x: Tensor, watch: Watch | None) -> None:
+    def _mixture(self, ffn: Mixture, normed: Tensor, x: Tensor, watch: Watch | None) -> None:
         """x += sum over each token's experts of weight * W2 (silu(W1 h) * (W3 h)), h the normed rows."""
         config, tokens = self._config, x.shape[0]
         k, experts = config.experts_per_token, config.num_experts
-        normed, router, probs, weights, indices, slot_row = (
+        router, probs, weights, indices, slot_row = (
             buffer.narrow(0, 0, tokens)
-            for buffer in (self._normed, self._router, self._probs, self._weights, self._indices, self._slot_row)
+            for buffer in (self._router, self._probs, self._weights, self._indices, self._slot_row)
         )
         row_slot, gathered, inner, outputs = (
             buffer.narrow(0, 0, tokens * k) for buffer in (self._row_slot, self._gathered, self._inner, self._outputs)

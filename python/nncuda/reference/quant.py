@@ -15,6 +15,7 @@ import numpy as np
 from nncuda.reference.arithmetic import Array, Outputs, matmul, transposed
 from nncuda.reference.elementwise import silu
 from nncuda.reference.gemm import ACTIVATION_SILU
+from nncuda.reference.rmsnorm import rmsnorm
 from nncuda.reference.rounding import from_bits, rounded, to_bits
 
 __all__ = [
@@ -364,10 +365,25 @@ def gemm_quant(
     return {"y": y if residual is None else y + residual}
 
 
+def _normed(x: Array, norm: Array | None, eps: float) -> Array:
+    """x, or its norm where there are gains."""
+    return x if norm is None else rmsnorm(x, norm, eps)["y"]
+
+
 def gemm_quant_qkv(
-    x: Array, wq: Array, wk: Array, wv: Array, format_q: int, format_k: int, format_v: int, bias: Array | None = None
+    x: Array,
+    wq: Array,
+    wk: Array,
+    wv: Array,
+    eps: float,
+    format_q: int,
+    format_k: int,
+    format_v: int,
+    bias: Array | None = None,
+    norm: Array | None = None,
 ) -> Outputs:
-    """y = [x Wq^T, x Wk^T, x Wv^T] + bias."""
+    """y = [x Wq^T, x Wk^T, x Wv^T] + bias, of the norm of x where there is one."""
+    x = _normed(x, norm, eps)
     y = np.concatenate([_product(x, wq, format_q), _product(x, wk, format_k), _product(x, wv, format_v)], axis=1)
     return {"y": y if bias is None else y + bias}
 
@@ -377,10 +393,13 @@ def gemm_quant_swiglu(
     w_gate: Array,
     w_up: Array,
     groups: int,
+    eps: float,
     format_gate: int,
     format_up: int,
     offsets: Array | None = None,
+    norm: Array | None = None,
 ) -> Outputs:
-    """y = silu(x Wg^T) * (x Wu^T). Shazeer 2020, "GLU Variants", eq. 6."""
+    """y = silu(x Wg^T) * (x Wu^T), of the norm of x where there is one. Shazeer 2020, "GLU Variants", eq. 6."""
+    x = _normed(x, norm, eps)
     rows = _groups(x, offsets, groups)
     return {"y": silu(_grouped(x, w_gate, format_gate, rows))["y"] * _grouped(x, w_up, format_up, rows)}

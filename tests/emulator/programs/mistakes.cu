@@ -129,6 +129,15 @@ int main(int, char **arguments) {
     launch(kinds_differ, 1, 32, 0, nullptr, p);
   } else if (is("polls")) {
     launch(polls_for_ever, 1, 32, 0, nullptr, (volatile int *)(p + 1));
+  } else if (is("ahead")) {
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = config.blockDim = dim3(1);
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    cudaLaunchKernelEx(&config, writes, p, 0L);
   } else if (is("behind the end")) {
     launch(writes, 1, 1, 0, nullptr, p, 1024L);
   } else if (is("just behind the end")) {

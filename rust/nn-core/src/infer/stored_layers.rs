@@ -69,10 +69,10 @@ impl StoredLayers {
 
     /// Queries, keys and values of the normed rows, side by side: f32 `[tokens, (heads + 2 kv_heads) * head_dim]`.
     pub(super) fn qkv(&self, layer: &Layer, x: &Tensor) -> Result<Tensor> {
-        let (normed, qkv) = (self.normed(x)?, self.qkv.narrow(0, 0, x.shape()[0])?);
-        kernels::rmsnorm(x, &layer.input_norm, &normed, None, self.norm_eps)?;
+        let qkv = self.qkv.narrow(0, 0, x.shape()[0])?;
         let (q, k, v, bias) = (&layer.q, &layer.k, &layer.v, layer.qkv_bias.as_ref());
-        kernels::gemm_quant_qkv(&normed, &q.data, &k.data, &v.data, bias, &qkv, q.format, k.format, v.format)?;
+        let (norm, eps) = (Some(&layer.input_norm), self.norm_eps);
+        kernels::gemm_quant_qkv(x, &q.data, &k.data, &v.data, bias, norm, &qkv, eps, q.format, k.format, v.format)?;
         Ok(qkv)
     }
 
@@ -83,23 +83,22 @@ impl StoredLayers {
 
     /// x += the feed-forward network, or the mixture of experts, of the normed rows.
     pub(super) fn feed_forward(&self, layer: &Layer, x: &Tensor) -> Result<()> {
-        let normed = self.normed(x)?;
-        kernels::rmsnorm(x, &layer.post_norm, &normed, None, self.norm_eps)?;
         match (&layer.ffn, &self.routing) {
-            (FeedForward::Mixture(ffn), Some(routing)) => self.mixture(ffn, routing, &normed, x),
-            (FeedForward::Gated(ffn), _) => self.gated(ffn, &normed, x),
+            (FeedForward::Mixture(ffn), Some(routing)) => {
+                let normed = self.normed.narrow(0, 0, x.shape()[0])?;
+                kernels::rmsnorm(x, &layer.post_norm, &normed, None, self.norm_eps)?;
+                self.mixture(ffn, routing, &normed, x)
+            }
+            (FeedForward::Gated(ffn), _) => self.gated(ffn, &layer.post_norm, x),
             (FeedForward::Mixture(_), None) => unreachable!("a model has experts in all layers or in none"),
         }
     }
 
-    fn normed(&self, x: &Tensor) -> Result<Tensor> {
-        Ok(self.normed.narrow(0, 0, x.shape()[0])?)
-    }
-
-    fn gated(&self, ffn: &Gated, normed: &Tensor, x: &Tensor) -> Result<()> {
+    fn gated(&self, ffn: &Gated, gain: &Tensor, x: &Tensor) -> Result<()> {
         let inner = self.inner.narrow(0, 0, x.shape()[0])?;
         let (gate, up) = (&ffn.gate, &ffn.up);
-        kernels::gemm_quant_swiglu(normed, &gate.data, &up.data, None, &inner, gate.format, up.format)?;
+        let (norm, eps) = (Some(gain), self.norm_eps);
+        kernels::gemm_quant_swiglu(x, &gate.data, &up.data, None, norm, &inner, eps, gate.format, up.format)?;
         add_product(&inner, &ffn.down, None, x)
     }
 
@@ -118,7 +117,7 @@ impl StoredLayers {
         kernels::moe_gather(normed, &row_slot, &gathered)?;
         let (experts, offsets) = (&ffn.experts, Some(&routing.offsets));
         let (w1, w3) = (&experts.w1, &experts.w3);
-        kernels::gemm_quant_swiglu(&gathered, &w1.data, &w3.data, offsets, &inner, w1.format, w3.format)?;
+        kernels::gemm_quant_swiglu(&gathered, &w1.data, &w3.data, offsets, None, &inner, 0.0, w1.format, w3.format)?;
         product(&inner, &experts.w2, offsets, None, None, &outputs)?;
         Ok(kernels::moe_combine(&outputs, &weights, &slot_row, Some(x), x)?)
     }

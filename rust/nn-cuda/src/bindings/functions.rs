@@ -2014,7 +2014,7 @@ pub type cuda_gemm_quant = unsafe extern "C" fn(
 /// Queries, keys and values in one call, as they come from three gemm_quant: y = \[x \* Wq^T, x \* Wk^T, x \*
 /// Wv^T\] + bias.
 ///
-/// C: `int32_t cuda_gemm_quant_qkv(nncuda_ctx *ctx, const void *x, const void *wq, const void *wk, const void *wv, const void *bias, void *y, int64_t m, int64_t n_q, int64_t n_kv, int64_t n, int64_t k, int64_t row_bytes_q, int64_t row_bytes_k, int64_t row_bytes_v, int32_t format_q, int32_t format_k, int32_t format_v, int32_t dtype);`
+/// C: `int32_t cuda_gemm_quant_qkv(nncuda_ctx *ctx, const void *x, const void *wq, const void *wk, const void *wv, const void *bias, const void *norm, void *y, int64_t m, int64_t n_q, int64_t n_kv, int64_t n, int64_t k, int64_t row_bytes_q, int64_t row_bytes_k, int64_t row_bytes_v, float eps, int32_t format_q, int32_t format_k, int32_t format_v, int32_t dtype);`
 pub type cuda_gemm_quant_qkv = unsafe extern "C" fn(
     ctx: *mut nncuda_ctx,
     x: *const c_void,
@@ -2022,6 +2022,7 @@ pub type cuda_gemm_quant_qkv = unsafe extern "C" fn(
     wk: *const c_void,
     wv: *const c_void,
     bias: *const c_void,
+    norm: *const c_void,
     y: *mut c_void,
     m: i64,
     n_q: i64,
@@ -2031,6 +2032,7 @@ pub type cuda_gemm_quant_qkv = unsafe extern "C" fn(
     row_bytes_q: i64,
     row_bytes_k: i64,
     row_bytes_v: i64,
+    eps: f32,
     format_q: i32,
     format_k: i32,
     format_v: i32,
@@ -2039,13 +2041,14 @@ pub type cuda_gemm_quant_qkv = unsafe extern "C" fn(
 
 /// The gated unit in one call: y = silu(x \* Wg^T) \* (x \* Wu^T), each product and the silu in f32.
 ///
-/// C: `int32_t cuda_gemm_quant_swiglu(nncuda_ctx *ctx, const void *x, const void *w_gate, const void *w_up, const int32_t *offsets, void *y, int64_t groups, int64_t m, int64_t n, int64_t k, int64_t row_bytes_gate, int64_t row_bytes_up, int32_t format_gate, int32_t format_up, int32_t dtype);`
+/// C: `int32_t cuda_gemm_quant_swiglu(nncuda_ctx *ctx, const void *x, const void *w_gate, const void *w_up, const int32_t *offsets, const void *norm, void *y, int64_t groups, int64_t m, int64_t n, int64_t k, int64_t row_bytes_gate, int64_t row_bytes_up, float eps, int32_t format_gate, int32_t format_up, int32_t dtype);`
 pub type cuda_gemm_quant_swiglu = unsafe extern "C" fn(
     ctx: *mut nncuda_ctx,
     x: *const c_void,
     w_gate: *const c_void,
     w_up: *const c_void,
     offsets: *const i32,
+    norm: *const c_void,
     y: *mut c_void,
     groups: i64,
     m: i64,
@@ -2053,6 +2056,7 @@ pub type cuda_gemm_quant_swiglu = unsafe extern "C" fn(
     k: i64,
     row_bytes_gate: i64,
     row_bytes_up: i64,
+    eps: f32,
     format_gate: i32,
     format_up: i32,
     dtype: i32,

@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "db74a4a5c8cf015c20742c3fe2f7d5c4d788c75661d0427fbc50e7632e96a771";
+pub const HEADER_SHA256: &str = "5520466c369e295aa31a51819033b9a4dc13b658e9eea1d8e652e923148a63f2";

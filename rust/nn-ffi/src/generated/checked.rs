@@ -767,10 +767,12 @@ pub(super) fn gemm_quant_qkv(arguments: &[Argument<'_>]) -> Result<()> {
         arguments[2].tensor()?,
         arguments[3].tensor()?,
         arguments[4].optional()?,
-        arguments[5].tensor()?,
-        arguments[14].choice(Format::from_code)?,
-        arguments[15].choice(Format::from_code)?,
+        arguments[5].optional()?,
+        arguments[6].tensor()?,
+        arguments[15].float()?,
         arguments[16].choice(Format::from_code)?,
+        arguments[17].choice(Format::from_code)?,
+        arguments[18].choice(Format::from_code)?,
     )
 }
 
@@ -780,9 +782,11 @@ pub(super) fn gemm_quant_swiglu(arguments: &[Argument<'_>]) -> Result<()> {
         arguments[1].tensor()?,
         arguments[2].tensor()?,
         arguments[3].optional()?,
-        arguments[4].tensor()?,
-        arguments[11].choice(Format::from_code)?,
-        arguments[12].choice(Format::from_code)?,
+        arguments[4].optional()?,
+        arguments[5].tensor()?,
+        arguments[12].float()?,
+        arguments[13].choice(Format::from_code)?,
+        arguments[14].choice(Format::from_code)?,
     )
 }
 

@@ -802,16 +802,10 @@ pub fn attention_step_paged(
         ("pages", "from k_pages"),
         ("page_bytes", "from k_pages"),
     ];
-    let sizes = Sizes { names: &SIZES, values: &[
-        batch,
-        heads,
-        head_dim,
-        kv_heads,
-        max_position,
-        max_pages,
-        pages,
-        page_bytes,
-    ] };
+    let sizes = Sizes {
+        names: &SIZES,
+        values: &[batch, heads, head_dim, kv_heads, max_position, max_pages, pages, page_bytes],
+    };
     k.expect([batch, kv_heads, head_dim], sizes)?;
     v.expect([batch, kv_heads, head_dim], sizes)?;
     cosine.expect([max_position, head_dim / 2], sizes)?;

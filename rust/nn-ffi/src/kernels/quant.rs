@@ -257,6 +257,8 @@ pub fn gemm_quant(
 /// Queries, keys and values in one call, as they come from three gemm_quant: y = \[x \* Wq^T, x \* Wk^T, x \*
 /// Wv^T\] + bias.
 ///
+/// With `norm`, of the rows that rmsnorm gives, with its bits.
+///
 /// # Arguments
 ///
 /// - `x`: of `dtype` `[m, k]`, input
@@ -264,7 +266,9 @@ pub fn gemm_quant(
 /// - `wk`: u8 `[n_kv, row_bytes_k]`, weights of the keys
 /// - `wv`: u8 `[n_kv, row_bytes_v]`, weights of the values
 /// - `bias`: of `dtype` `[n]`, added to each row, or null
+/// - `norm`: of `dtype` `[k]`, gains of the norm of x, or null for x as it is
 /// - `y`: of `dtype` `[m, n]`, result; overwritten
+/// - `eps`: of the norm: added to the mean square; must be finite and at least 0
 /// - `format_q`: NNCUDA_FORMAT_\* of wq
 /// - `format_k`: NNCUDA_FORMAT_\* of wk
 /// - `format_v`: NNCUDA_FORMAT_\* of wv
@@ -278,7 +282,9 @@ pub fn gemm_quant_qkv(
     wk: &Tensor,
     wv: &Tensor,
     bias: Option<&Tensor>,
+    norm: Option<&Tensor>,
     y: &Tensor,
+    eps: f32,
     format_q: Format,
     format_k: Format,
     format_v: Format,
@@ -292,11 +298,18 @@ pub fn gemm_quant_qkv(
         Some(bias) => Some(call.dense::<1>("bias", "[n]", bias)?),
         None => None,
     };
+    let norm = match norm {
+        Some(norm) => Some(call.dense::<1>("norm", "[k]", norm)?),
+        None => None,
+    };
     let y = call.dense::<2>("y", "[m, n]", y)?;
     call.folds("m", &[Some(x.named()), Some(y.named())])?;
     call.folds("n_kv", &[Some(wk.named()), Some(wv.named())])?;
     if let Some(bias) = &bias {
         bias.unfolded("n", "y")?;
+    }
+    if let Some(norm) = &norm {
+        norm.unfolded("k", "x")?;
     }
     let m = x.dims[0];
     let k = x.dims[1];
@@ -321,11 +334,17 @@ pub fn gemm_quant_qkv(
     if let Some(bias) = &bias {
         bias.expect([n], sizes)?;
     }
+    if let Some(norm) = &norm {
+        norm.expect([k], sizes)?;
+    }
     y.expect([m, n], sizes)?;
     let dtype = x.dtype();
     y.same(dtype, "x")?;
     if let Some(bias) = &bias {
         bias.same(dtype, "x")?;
+    }
+    if let Some(norm) = &norm {
+        norm.same(dtype, "x")?;
     }
     // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
     // the sizes and strides describe, as was checked above; everything else the library checks itself.
@@ -337,6 +356,7 @@ pub fn gemm_quant_qkv(
             wk.pointer(),
             wv.pointer(),
             pointer(&bias),
+            pointer(&norm),
             y.pointer(),
             m as i64,
             n_q as i64,
@@ -346,19 +366,29 @@ pub fn gemm_quant_qkv(
             row_bytes_q as i64,
             row_bytes_k as i64,
             row_bytes_v as i64,
+            eps,
             format_q as i32,
             format_k as i32,
             format_v as i32,
             dtype.code(),
         )
     };
-    let tensors = [Some(x.tensor), Some(wq.tensor), Some(wk.tensor), Some(wv.tensor), tensor(&bias), Some(y.tensor)];
+    let tensors = [
+        Some(x.tensor),
+        Some(wq.tensor),
+        Some(wk.tensor),
+        Some(wv.tensor),
+        tensor(&bias),
+        tensor(&norm),
+        Some(y.tensor),
+    ];
     call.finish(status, &tensors)
 }
 
 /// The gated unit in one call: y = silu(x \* Wg^T) \* (x \* Wu^T), each product and the silu in f32.
 ///
-/// Groups as in gemm_quant. (Shazeer 2020, "GLU Variants", eq. 6)
+/// Groups as in gemm_quant. With `norm`, of the rows that rmsnorm gives, with its bits. (Shazeer 2020, "GLU
+/// Variants", eq. 6)
 ///
 /// # Arguments
 ///
@@ -367,7 +397,9 @@ pub fn gemm_quant_qkv(
 /// - `w_up`: u8 `[groups*n, row_bytes_up]`, weights of the other factor
 /// - `offsets`: i32 `[groups+1]`, first row of each group; offsets\[0\] = 0, never falling, at most m; null for all
 ///   rows and one group
+/// - `norm`: of `dtype` `[k]`, gains of the norm of x, or null for x as it is
 /// - `y`: of `dtype` `[m, n]`, result; overwritten
+/// - `eps`: of the norm: added to the mean square; must be finite and at least 0
 /// - `format_gate`: NNCUDA_FORMAT_\* of w_gate
 /// - `format_up`: NNCUDA_FORMAT_\* of w_up
 ///
@@ -379,7 +411,9 @@ pub fn gemm_quant_swiglu(
     w_gate: &Tensor,
     w_up: &Tensor,
     offsets: Option<&Tensor>,
+    norm: Option<&Tensor>,
     y: &Tensor,
+    eps: f32,
     format_gate: Format,
     format_up: Format,
 ) -> Result<()> {
@@ -391,9 +425,16 @@ pub fn gemm_quant_swiglu(
         Some(offsets) => Some(call.dense::<1>("offsets", "[groups+1]", offsets)?.of(DType::I32)?),
         None => None,
     };
+    let norm = match norm {
+        Some(norm) => Some(call.dense::<1>("norm", "[k]", norm)?),
+        None => None,
+    };
     let y = call.dense::<2>("y", "[m, n]", y)?;
     call.folds("m", &[Some(x.named()), Some(y.named())])?;
     call.folds("groups*n", &[Some(w_gate.named()), Some(w_up.named())])?;
+    if let Some(norm) = &norm {
+        norm.unfolded("k", "x")?;
+    }
     let m = x.dims[0];
     let k = x.dims[1];
     let row_bytes_gate = w_gate.dims[1];
@@ -413,11 +454,17 @@ pub fn gemm_quant_swiglu(
     if let Some(offsets) = &offsets {
         offsets.expect([plus(groups, 1)], sizes)?;
     }
+    if let Some(norm) = &norm {
+        norm.expect([k], sizes)?;
+    }
     y.expect([m, n], sizes)?;
     w_gate.expect_factors(&[groups, n], sizes)?;
     w_up.expect_factors(&[groups, n], sizes)?;
     let dtype = x.dtype();
     y.same(dtype, "x")?;
+    if let Some(norm) = &norm {
+        norm.same(dtype, "x")?;
+    }
     // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
     // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
@@ -427,6 +474,7 @@ pub fn gemm_quant_swiglu(
             w_gate.pointer(),
             w_up.pointer(),
             pointer(&offsets).cast(),
+            pointer(&norm),
             y.pointer(),
             groups as i64,
             m as i64,
@@ -434,12 +482,14 @@ pub fn gemm_quant_swiglu(
             k as i64,
             row_bytes_gate as i64,
             row_bytes_up as i64,
+            eps,
             format_gate as i32,
             format_up as i32,
             dtype.code(),
         )
     };
-    let tensors = [Some(x.tensor), Some(w_gate.tensor), Some(w_up.tensor), tensor(&offsets), Some(y.tensor)];
+    let tensors =
+        [Some(x.tensor), Some(w_gate.tensor), Some(w_up.tensor), tensor(&offsets), tensor(&norm), Some(y.tensor)];
     call.finish(status, &tensors)
 }
 

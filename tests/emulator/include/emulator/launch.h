@@ -7,15 +7,28 @@
 #include <functional>
 #include <tuple>
 
+enum cudaLaunchAttributeID { cudaLaunchAttributeProgrammaticStreamSerialization = 6 };
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  struct {
+    int programmaticStreamSerializationAllowed;
+  } val;
+};
+
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
   size_t dynamicSmemBytes = 0;
   cudaStream_t stream = nullptr;
+  cudaLaunchAttribute *attrs = nullptr;
+  unsigned numAttrs = 0;
 };
 
 /* `body` is one thread of the kernel; it holds copies of the arguments, `bytes` in all. */
 cudaError_t nn_emulated_launch(const cudaLaunchConfig_t *config, const void *kernel, size_t bytes,
                                std::function<void()> body);
+
+/* By each thread of a kernel that was started ahead of the end of those before. */
+void nn_emulated_waits_for_kernels();
 
 /* How the driver packs arguments: each at its own alignment. */
 template <class... P> constexpr size_t nn_argument_bytes() {

@@ -1,0 +1,55 @@
+"""How many kernels a layer takes in a decoding step: the numbers of docs/gpu.md. A launch costs time that no kernel
+makes up for, so one more must be meant. Only the emulator counts them."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+from devices import driver
+from small_models import BITNET, llama_config, stored_model
+
+import nncuda
+from nncuda.infer.engine import Engine
+
+EXPERTS = {"num_experts": 4, "experts_per_token": 2}
+#: Rows of a norm that a product takes in, and of one that it leaves to a kernel of its own.
+USUAL, SHORT = 1056, 64
+
+
+def launches(ctx: nncuda.Context, weights: str, batch: int, **changes: object) -> int:
+    """Of a decoding step of `batch` sequences."""
+    with nncuda.Context(threads=2) as cpu:
+        stored = stored_model(cpu, llama_config(vocab_size=64, context=256, **changes), weights)
+    engine = Engine(stored, ctx, cache_tokens=batch * 128, max_batch=batch)
+    inputs = engine.inputs(batch, batch)
+    inputs.lengths.copy_(np.ones(batch, np.int32))
+    inputs.table.copy_(np.arange(batch, dtype=np.int32)[:, None].repeat(inputs.table.shape[1], 1))
+    count = driver().nn_emulated_launches
+    count.restype = ctypes.c_uint64
+    before = count()
+    engine.decode(inputs)
+    made = count() - before
+    ctx.synchronize()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("weights", "hidden", "changes", "one", "several"),
+    [
+        ("q4_0", USUAL, {}, 5, 9),
+        ("q4_0", SHORT, {}, 7, 9),
+        ("f16", USUAL, {}, 7, 9),
+        ("f32", USUAL, {}, 7, 7),
+        ("f32", USUAL, BITNET, 10, 10),
+    ],
+)
+def test_launches_a_layer(
+    gpu: nncuda.Context, weights: str, hidden: int, changes: dict[str, object], one: int, several: int
+) -> None:
+    if not hasattr(driver(), "nn_emulated_launches"):
+        pytest.skip("a GPU does not count launches")
+    for batch, expected in ((1, one), (3, several)):
+        first, both = (launches(gpu, weights, batch, hidden_size=hidden, num_layers=n, **changes) for n in (1, 2))
+        assert both - first == expected, f"{batch} sequences"
