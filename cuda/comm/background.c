@@ -112,14 +112,6 @@ static int32_t background_of(nncuda_ctx *ctx, nncuda_comm *comm, nn_background *
   return NNCUDA_SUCCESS;
 }
 
-/* What an exchange that cannot be had says, or success. */
-static int32_t check(nncuda_ctx *ctx, nncuda_comm *comm) {
-  if (comm->transport == NULL) { /* destroyed: a graph may outlive it */
-    return nn_comm_check(ctx, comm);
-  }
-  return comm->failed ? nn_comm_fail(ctx, comm, "%s", comm->reason) : NNCUDA_SUCCESS;
-}
-
 static int64_t sent_bytes(const nn_message *messages, int64_t count) {
   int64_t bytes = 0;
   for (int64_t i = 0; i < count; i++) {
@@ -151,7 +143,7 @@ static int32_t queue(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *messa
 }
 
 int32_t nn_comm_exchange_begin(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *messages, int64_t count) {
-  int32_t status = check(ctx, comm);
+  int32_t status = nn_comm_usable(ctx, comm);
   if (status != NNCUDA_SUCCESS) {
     return status;
   }

@@ -96,20 +96,29 @@ void nn_comm_lose_family(nncuda_comm *comm) {
   tell_family(comm, reason);
 }
 
-static int32_t exchange(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *messages, int64_t count, int32_t host) {
+int32_t nn_comm_usable(nncuda_ctx *ctx, nncuda_comm *comm) {
   if (comm->transport == NULL) { /* destroyed: a graph may outlive it */
     return nn_comm_check(ctx, comm);
   }
-  if (comm->failed) {
-    return nn_comm_fail(ctx, comm, "%s", comm->reason);
+  if (!comm->failed) {
+    return NNCUDA_SUCCESS;
+  }
+  nn_comm_lose_family(comm); /* the background may have found it out, which leaves telling to us */
+  return nn_comm_fail(ctx, comm, "%s", comm->reason);
+}
+
+static int32_t exchange(nncuda_ctx *ctx, nncuda_comm *comm, const nn_message *messages, int64_t count, int32_t host) {
+  int32_t status = nn_comm_usable(ctx, comm);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
   }
   if (comm->under_way > 0) { /* messages between two ranks have one order */
     return nn_fail(ctx, NNCUDA_ERROR_STATE, "an exchange of this communicator is under way; end it first");
   }
   const nn_transport *t = comm->transport;
-  const int32_t status = count == 0 || ctx->engine->measures ? NNCUDA_SUCCESS
-                         : host && t->exchange_host != NULL  ? t->exchange_host(ctx, comm, messages, count)
-                                                             : t->exchange(ctx, comm, messages, count);
+  status = count == 0 || ctx->engine->measures ? NNCUDA_SUCCESS
+           : host && t->exchange_host != NULL  ? t->exchange_host(ctx, comm, messages, count)
+                                               : t->exchange(ctx, comm, messages, count);
   for (int64_t i = 0; status == NNCUDA_SUCCESS && i < count; i++) {
     comm->sent += messages[i].send ? (int64_t)messages[i].bytes : 0;
   }
@@ -154,24 +163,51 @@ int32_t nn_comm_check(nncuda_ctx *ctx, const nncuda_comm *comm) {
   return nn_handle_check(ctx, comm, NN_HANDLE_COMM, "comm");
 }
 
-static void release(nncuda_ctx *ctx, nncuda_comm *comm) {
-  (void)ctx;
+/* Its parts stay: their ranks learn why it is lost, if it is, and not that this one has left. */
+static void leave(nncuda_comm *comm) {
   if (comm->transport != NULL) {
     nn_background_close(comm);
+    if (comm->failed) {
+      nn_comm_lose_family(comm);
+    }
     comm->transport->close(comm);
+    comm->transport = NULL;
   }
+}
+
+static void release(nncuda_comm *comm) {
+  leave(comm);
   nn_travel_close(comm);
   free(comm->names);
   free(comm);
 }
 
+static nncuda_comm *comm_of(const nncuda_ctx *ctx, size_t entry) {
+  const intptr_t kind = (intptr_t)ctx->handles.entries[entry].value;
+  return kind == NN_HANDLE_COMM || kind == NN_HANDLE_COMM_DESTROYED
+             ? (nncuda_comm *)(uintptr_t)ctx->handles.entries[entry].key
+             : NULL;
+}
+
+/* All leave before the first is freed: who leaves may have something to tell its family. */
+static void release_all(nncuda_ctx *ctx) {
+  for (int32_t pass = 0; pass < 2; pass++) {
+    for (size_t i = 0; i < ctx->handles.capacity; i++) {
+      nncuda_comm *const comm = comm_of(ctx, i);
+      if (comm != NULL) {
+        (pass == 0 ? leave : release)(comm);
+      }
+    }
+  }
+}
+
 int32_t nn_comm_keep(nncuda_ctx *ctx, nncuda_comm *comm, nncuda_comm **kept) {
   const int32_t status = nn_handle_add(ctx, comm, NN_HANDLE_COMM);
   if (status != NNCUDA_SUCCESS) {
-    release(ctx, comm);
+    release(comm);
     return status;
   }
-  ctx->comm_release = release;
+  ctx->release_comms = release_all;
   *kept = comm;
   return NNCUDA_SUCCESS;
 }
@@ -375,7 +411,7 @@ static int32_t create(nncuda_ctx *ctx, int32_t transport, const char *address, i
   }
   status = agree_on_library(ctx, made);
   if (status != NNCUDA_SUCCESS) {
-    release(ctx, made);
+    release(made);
     return status;
   }
   return nn_comm_keep(ctx, made, comm);
@@ -389,9 +425,7 @@ static int32_t destroy(nncuda_ctx *ctx, nncuda_comm *comm) {
   if (status == NNCUDA_SUCCESS) {
     nn_table_remove(&ctx->handles, comm);
     nn_table_put(&ctx->handles, comm, (void *)(intptr_t)NN_HANDLE_COMM_DESTROYED);
-    nn_background_close(comm);
-    comm->transport->close(comm);
-    comm->transport = NULL;
+    leave(comm);
   }
   return status;
 }
@@ -415,8 +449,8 @@ void nn_comm_abort(nncuda_comm *comm, const char *reason, int64_t length) {
   snprintf(said, sizeof said, "rank %lld: %.*s", nn_comm_name(comm, comm->rank), (int)length, reason);
   if (lose(comm, said)) { /* else who told us knows */
     comm->transport->abort(comm);
-    nn_comm_lose_family(comm);
   }
+  nn_comm_lose_family(comm);
 }
 
 static int32_t abort_for(nncuda_ctx *ctx, nncuda_comm *comm, const char *reason, int64_t length) {

@@ -73,6 +73,9 @@ int32_t nn_comm_exchange_host(nncuda_ctx *ctx, nncuda_comm *comm, const nn_messa
 /* Of one that has failed: its parts, and what it is a part of, are lost as well, and their ranks told. */
 void nn_comm_lose_family(nncuda_comm *comm);
 
+/* What an exchange that cannot be had says, or success. Tells the family of one that is lost. */
+int32_t nn_comm_usable(nncuda_ctx *ctx, nncuda_comm *comm);
+
 /* nncuda_comm_abort, of a text. The whole and its parts are lost together. */
 void nn_comm_abort(nncuda_comm *comm, const char *reason, int64_t length);
 

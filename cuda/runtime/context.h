@@ -57,16 +57,16 @@ struct nncuda_ctx {
   char error[NN_ERROR_CAPACITY];
   struct nn_workers *workers; /* of the CPU engine; null until a call has work for them */
   nn_arena arena;
-  nn_workspace workspace;  /* of the running call */
-  nn_pool pool, host_pool; /* of nncuda_malloc and nncuda_malloc_host */
-  void *device;            /* what the engine keeps for this context, or null */
-  size_t graph_bytes;      /* scratch memory of the graphs */
-  int64_t peak;            /* the most that buffers and scratch together ever were, in bytes */
-  int64_t held;            /* the same in pages of the device */
-  nn_table handles;        /* streams, events, graphs and communicators -> their NN_HANDLE_* */
-  void (*comm_release)(nncuda_ctx *ctx, nncuda_comm *comm); /* set by the first communicator */
-  int32_t (*comm_wait)(nncuda_ctx *ctx); /* null, or waits for the own stream as long as the peers answer */
-  nncuda_graph *capture;                 /* what is being captured, or null */
+  nn_workspace workspace;                 /* of the running call */
+  nn_pool pool, host_pool;                /* of nncuda_malloc and nncuda_malloc_host */
+  void *device;                           /* what the engine keeps for this context, or null */
+  size_t graph_bytes;                     /* scratch memory of the graphs */
+  int64_t peak;                           /* the most that buffers and scratch together ever were, in bytes */
+  int64_t held;                           /* the same in pages of the device */
+  nn_table handles;                       /* streams, events, graphs and communicators -> their NN_HANDLE_* */
+  void (*release_comms)(nncuda_ctx *ctx); /* set by the first communicator */
+  int32_t (*comm_wait)(nncuda_ctx *ctx);  /* null, or waits for the own stream as long as the peers answer */
+  nncuda_graph *capture;                  /* what is being captured, or null */
   nn_profile profile;
   nn_trace trace;
   int32_t shadowed; /* shadow runs that have this context as their reference; atomic */

@@ -110,11 +110,8 @@ int32_t nncuda_ctx_destroy(nncuda_ctx *ctx) {
       nn_graph_free(ctx, (nncuda_graph *)(uintptr_t)ctx->handles.entries[i].key);
     }
   }
-  for (size_t i = 0; i < ctx->handles.capacity; i++) { /* which a graph may use */
-    const intptr_t kind = (intptr_t)ctx->handles.entries[i].value;
-    if (kind == NN_HANDLE_COMM || kind == NN_HANDLE_COMM_DESTROYED) {
-      ctx->comm_release(ctx, (nncuda_comm *)(uintptr_t)ctx->handles.entries[i].key);
-    }
+  if (ctx->release_comms != NULL) { /* which a graph may use */
+    ctx->release_comms(ctx);
   }
   nn_profile_release(&ctx->profile);
   nn_trace_release(ctx);

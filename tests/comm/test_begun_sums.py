@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import numpy as np
@@ -178,6 +179,33 @@ def test_a_rank_gives_up_while_sums_are_under_way():
         part.reduce_scatter_end(None, x, buckets(3)[0], room=room)
 
     assert failures(3, work, timeout=600) == ["rank 2: the disk is full"] * 3
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_what_the_background_hears_is_told_in_the_parts(asks: bool) -> None:
+    """Rank 1 waits in a part for rank 0, whose background alone hears why the whole is lost; then rank 0 leaves."""
+    begun, lost = threading.Event(), threading.Event()
+
+    def work(comm: nncuda.Comm) -> None:
+        x = comm.ctx.zeros(N)
+        part = comm.part(0, 1, 2) if comm.rank < 2 else None
+        if comm.rank == 2:
+            begun.wait(60)
+            comm.abort("the disk is full")
+            lost.set()
+            comm.barrier()
+        if comm.rank == 1:
+            part.barrier()
+        room = room_for(comm, None, x, buckets(3)[0])
+        comm.reduce_scatter_begin(None, x, buckets(3)[0], room=room)
+        begun.set()
+        lost.wait(60)
+        time.sleep(0.2)
+        if asks:
+            comm.reduce_scatter_begin(None, x, buckets(3)[0], room=room)
+
+    told = failures(3, work, timeout=600)
+    assert told[1:] == ["rank 2: the disk is full"] * 2 and told[0] == (told[1] if asks else "")
 
 
 def test_a_rank_that_never_begins():
