@@ -47,7 +47,7 @@ PARTS := python-test go-test rust-test parity packages
 SLOW ?= lint docs emulated-75 asan tsan ranks faults fuzz interop cuda newcomer crates wheel rust-wheel-release mutants
 
 .PHONY: help run test test-all python-test go llguidance go-test rust rust-test rust-wheel rust-wheel-release parity ranks packages crates lib install emulated emulated-75 cuda \
-  cuda-toolchain gpu-verify gpu-sanitize gpu-bundle wheel bench bench-languages bench-ranks bench-serving interop interop-large docs asan tsan faults fuzz mutants newcomer \
+  cuda-toolchain gpu-verify gpu-sanitize gpu-bundle wheel bench bench-languages bench-ranks bench-serving interop interop-large schema-suite docs asan tsan faults fuzz mutants newcomer \
   fmt generate abi lint lock clean go-toolchain rust-toolchain
 
 help: ## this list
@@ -187,6 +187,13 @@ interop: .venv-interop/.interop go rust ## the tests against torch, transformers
 	cd tests/interop/candle && $(CARGO) build --release
 	NNCUDA_INTEROP=live NNCUDA_CANDLE=$(CARGO_TARGET_DIR)/release/candle-logits .venv-interop/bin/python -m pytest tests/interop
 	$(WITH_LIBRARY) NNCUDA_INTEROP=live NNCUDA_PARITY=required $(BIN)/python -m pytest tests/parity/test_parity_clients.py tests/parity/test_parity_lm_eval.py
+	$(MAKE) schema-suite
+
+schema-suite: $(VENV)/.test ## JSON Schema's own tests against constrained output
+	rm -rf build/schemas && mkdir -p build/schemas
+	$(BIN)/python -m pip download --quiet --no-deps --no-binary jsonschema --require-hashes -r requirements/schemas.txt -d build/schemas
+	tar -xzf build/schemas/jsonschema-*.tar.gz -C build/schemas
+	NNCUDA_SCHEMA_SUITE=$$(echo $(CURDIR)/build/schemas/jsonschema-*/json/tests) $(BIN)/python -m pytest tests/serve/test_serve_schema_suite.py
 
 interop-large: .venv-interop/.interop ## models of the shapes of TinyLlama and of BitNet 2B-4T against transformers in f32 (9 GB of memory, 10 GB of disk)
 	.venv-interop/bin/python -m nncuda.bench.random_model build/tinyllama --shape tinyllama --dtype f32
@@ -247,7 +254,7 @@ abi: $(VENV)/.packages-test ## write the list of the ABI's symbols (tests/abi/sy
 	PYTHONPATH=python $(BIN)/python -m tools.symbols
 
 lock: ## make requirements/*.txt anew (needs uv)
-	for file in run:3.10 test:3.10 interop:3.11 fuzz:3.10 cuda:3.10 cuda12:3.10 sanitizer:3.10 wheel:3.10 go:3.10 docs:3.10 load:3.11; do \
+	for file in run:3.10 test:3.10 interop:3.11 fuzz:3.10 cuda:3.10 cuda12:3.10 sanitizer:3.10 wheel:3.10 go:3.10 docs:3.10 load:3.11 schemas:3.10; do \
 	  (cd requirements && uv pip compile --universal --python-version $${file#*:} --generate-hashes --upgrade \
 	    --custom-compile-command "make lock" -q $${file%:*}.in -o $${file%:*}.txt) || exit 1; \
 	done

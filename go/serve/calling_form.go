@@ -18,7 +18,7 @@ type callingForm struct {
 	names   map[string]bool
 	calls   *callForm
 	marks   map[int32]string // texts of the form that are control tokens
-	first   int64            // what ids of calls are made of, from that of the answer
+	digits  string           // of the answer's id, which those of calls are made of
 	readers map[int]*toolCallReader
 }
 
@@ -32,8 +32,7 @@ func newCallingForm(wanted *tools, calls *callForm, marks map[string]int32) *cal
 }
 
 func (f *callingForm) begins(id string) {
-	digits := id[len(id)-32:][:callIDDigits]
-	f.first, _ = strconv.ParseInt(digits, 16, 64) // they are hexadecimal
+	f.digits = id[len(id)-32:]
 }
 
 func (f *callingForm) mark(token int32) string { return f.marks[token] }
@@ -123,14 +122,21 @@ func (f *callingForm) deltas(index int, pieces []textPiece) []object {
 	return found
 }
 
-// call is one of an answer. Its id is of letters and digits alone, nine of them: some templates insist.
+// call is one of an answer.
 func (f *callingForm) call(index, number int, name, arguments string) object {
-	id := (f.first + int64(index)*idsOfText + int64(number)) % (1 << (4 * callIDDigits))
 	return object{
-		{"id", fmt.Sprintf("%0*x", callIDDigits, id)},
+		{"id", idOfCall(f.digits, index, number)},
 		{"type", "function"},
 		{"function", object{{"name", name}, {"arguments", arguments}}},
 	}
+}
+
+// idOfCall is the id of a call of the so many-th text, of an answer whose id has these hexadecimal digits. It is of letters
+// and digits alone, nine of them: some templates insist.
+func idOfCall(digits string, index, number int) string {
+	first, _ := strconv.ParseInt(digits[:callIDDigits], 16, 64)
+	id := (first + int64(index)*idsOfText + int64(number)) % (1 << (4 * callIDDigits))
+	return fmt.Sprintf("%0*x", callIDDigits, id)
 }
 
 func finishOfCalls(reader *toolCallReader, finish string) string {

@@ -63,7 +63,8 @@ func (c *chat) prepare(body *formats.Object) (reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	wantedTools, err := requestedTools(v)
+	format, _ := v[formatField].(*formats.Object)
+	wantedTools, err := requestedTools(v, formatField, format, false)
 	if err != nil {
 		return nil, err
 	}
@@ -71,27 +72,12 @@ func (c *chat) prepare(body *formats.Object) (reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	tokens := c.model.Tokenizer()
-	if tokens == nil {
-		return nil, noTokenizer("messages")
-	}
-	template, err := c.model.Stored().ChatTemplate()
+	read, err := c.conversation(messages, "messages", wantedTools, placeOfTools(messages))
 	if err != nil {
 		return nil, err
 	}
-	calls, place := callFormOf(template.Text()), placeOfTools(messages)
-	rendering := tokenizer.Rendering{}
-	if wantedTools != nil {
-		rendering.Variables, place = formats.NewObject("tools", wantedTools.shown()), "tools"
-	}
-	if calls == nil && place != "" {
-		return nil, refusal("no_tools", place, named{"name": place})
-	}
-	ids, stops, err := c.conversation(messages, "messages", rendering)
-	if err != nil {
-		return nil, err
-	}
-	wanted.Stop = append(append([]string{}, wanted.Stop...), stops...)
+	ids := read.ids
+	wanted.Stop = append(append([]string{}, wanted.Stop...), read.stops...)
 	most, err := mostTokens(v)
 	if err != nil {
 		return nil, err
@@ -105,14 +91,14 @@ func (c *chat) prepare(body *formats.Object) (reply, error) {
 	}
 	var written form = chatForm{}
 	if wantedTools != nil {
-		marks, err := calls.controlTokens(tokens, c.names)
+		marks, err := read.calls.controlTokens(c.model.Tokenizer(), c.names)
 		if err != nil {
 			return nil, err
 		}
-		if rules, err = c.formats.ofCalls(wantedTools, v["tool_choice"], calls, marks); err != nil {
+		if rules, err = c.formats.ofCalls(wantedTools, v["tool_choice"], read.calls, marks); err != nil {
 			return nil, err
 		}
-		written = newCallingForm(wantedTools, calls, marks)
+		written = newCallingForm(wantedTools, read.calls, marks)
 	}
 	made := &answer{
 		form: written, model: c.name, generations: c.texts(wanted, v, ids, most, rules), promptTokens: len(ids),
@@ -124,30 +110,44 @@ func (c *chat) prepare(body *formats.Object) (reply, error) {
 	return made, nil
 }
 
-// conversation gives the ids of messages, whose field has that name, and the strings that end an answer: those of the next
-// turn, where the model has no template.
+// conversation is one as the model reads it.
+type conversation struct {
+	ids   []int32
+	stops []string  // end an answer: those of the next turn, where the model has no template
+	calls *callForm // in which the model calls tools; nil for none
+}
+
+// conversation reads messages, whose field has that name; `place` is where they first have something of tools, "" for
+// nowhere.
 func (s *served) conversation(
-	messages []*formats.Object, name string, how tokenizer.Rendering,
-) (ids []int32, stops []string, err error) {
+	messages []*formats.Object, name string, wanted *tools, place string,
+) (*conversation, error) {
 	tokens := s.model.Tokenizer()
 	if tokens == nil {
-		return nil, nil, noTokenizer(name)
+		return nil, noTokenizer(name)
 	}
 	template, err := s.model.Stored().ChatTemplate()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	ids, err = template.IDs(tokens, messages, how)
+	read, rendering := &conversation{calls: callFormOf(template.Text())}, tokenizer.Rendering{}
+	if wanted != nil {
+		rendering.Variables, place = formats.NewObject("tools", wanted.shown()), "tools"
+	}
+	if read.calls == nil && place != "" {
+		return nil, refusal("no_tools", place, named{"name": place})
+	}
+	read.ids, err = template.IDs(tokens, messages, rendering)
 	if failed := (*formats.Error)(nil); errors.As(err, &failed) {
-		return nil, nil, refusal("template_failed", name, named{"why": failed})
+		return nil, refusal("template_failed", name, named{"why": failed})
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if template.Plain() {
-		stops = infer.PlainStops()
+		read.stops = infer.PlainStops()
 	}
-	return ids, stops, s.checkLength(len(ids), name)
+	return read, s.checkLength(len(read.ids), name)
 }
 
 // askLogprobs asks for log-probabilities where a body does.

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/nncuda/nncuda/go/formats"
@@ -103,8 +102,7 @@ func (f *textFormats) ofCalls(
 		if wanted.named != nil && wanted.named != &wanted.offered[at] || !wanted.enforces(one) {
 			continue
 		}
-		function := fmt.Sprintf("tools[%d].function", at)
-		found := part{function + ".strict", true, function + ".parameters", grammar.SchemaText(argumentsSchema(one, true))}
+		found := part{one.place + ".strict", true, one.place + ".parameters", grammar.SchemaText(argumentsSchema(one, true))}
 		if wanted.choice != "auto" {
 			found.field, found.value = "tool_choice", choice
 		}

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/tokenizer"
@@ -10,50 +11,95 @@ import (
 // itemRoles are what a template is told for each role.
 var itemRoles = map[string]string{"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 
-// inputMessages are the messages of an input, a text or items, after the instructions.
-func inputMessages(given any, instructions string) ([]*formats.Object, error) {
-	var messages []*formats.Object
+// inputMessages are the messages of an input, a text or items, after the instructions, and the place of the first item that
+// has to do with tools, "" for none.
+func inputMessages(given any, instructions string) (messages []*formats.Object, aboutTools string, err error) {
 	if instructions != "" {
 		messages = append(messages, tokenizer.Message("system", instructions))
 	}
 	if text, ok := given.(string); ok {
-		return append(messages, tokenizer.Message("user", text)), nil
+		return append(messages, tokenizer.Message("user", text)), "", nil
 	}
-	for at, item := range given.([]any) {
-		message, err := messageOfItem(fmt.Sprintf("input[%d]", at), item)
-		if err != nil {
-			return nil, err
+	var turn *formats.Object // of an assistant, which calls that follow it belong to
+	for at, value := range given.([]any) {
+		name := fmt.Sprintf("input[%d]", at)
+		item, ok := value.(*formats.Object)
+		if !ok {
+			return nil, "", invalid(name, value, words("item"))
 		}
-		messages = append(messages, message)
+		kind := item.Get("type")
+		if kind == "function_call" {
+			call, err := callOfItem(name, item)
+			if err != nil {
+				return nil, "", err
+			}
+			if turn == nil {
+				turn = tokenizer.Message("assistant", "")
+				messages = append(messages, turn)
+			}
+			calls, _ := turn.Get("tool_calls").([]any)
+			turn.Set("tool_calls", append(calls, call))
+		} else {
+			read := messageOfItem
+			if kind == "function_call_output" {
+				read = outputOfItem
+			}
+			message, err := read(name, item)
+			if err != nil {
+				return nil, "", err
+			}
+			messages, turn = append(messages, message), nil
+			if message.Get("role") == "assistant" {
+				turn = message
+			}
+		}
+		if aboutTools == "" && kind != nil && kind != "message" {
+			aboutTools = name + ".type"
+		}
 	}
-	return messages, nil
+	return messages, aboutTools, nil
 }
 
-func messageOfItem(name string, value any) (*formats.Object, error) {
-	item, ok := value.(*formats.Object)
-	if !ok {
-		return nil, invalid(name, value, words("item"))
+// callOfItem is a call that an answer had.
+func callOfItem(name string, item *formats.Object) (*formats.Object, error) {
+	if err := checkItem(name, item, "a_call", "type", "call_id", "name", "arguments"); err != nil {
+		return nil, err
 	}
+	id, err := callID(name+".call_id", item.Get("call_id"))
+	if err != nil {
+		return nil, err
+	}
+	called, err := calledFunction(name, item)
+	if err != nil {
+		return nil, err
+	}
+	return formats.NewObject("id", id, "type", "function", "function", called), nil
+}
+
+// outputOfItem is what a call gave.
+func outputOfItem(name string, item *formats.Object) (*formats.Object, error) {
+	if err := checkItem(name, item, "an_output", "type", "call_id", "output"); err != nil {
+		return nil, err
+	}
+	id, err := callID(name+".call_id", item.Get("call_id"))
+	if err != nil {
+		return nil, err
+	}
+	content, err := textOf(name+".output", item.Get("output"), words("item_content"), textOfItemPart)
+	if err != nil {
+		return nil, err
+	}
+	made := tokenizer.Message("tool", content)
+	made.Set("tool_call_id", id)
+	return made, nil
+}
+
+func messageOfItem(name string, item *formats.Object) (*formats.Object, error) {
 	if kind := item.Get("type"); kind != nil && kind != "message" {
 		return nil, invalid(name+".type", kind, words("item_type"))
 	}
-	for _, key := range item.Names() {
-		place, one := cut(name+"."+key, 256), item.Get(key)
-		text, isText := one.(string)
-		switch key {
-		case "type", "role", "content":
-		case "id":
-			if one != nil && !isText {
-				return nil, invalid(place, one, words("text"))
-			}
-		case "status": // of a message that answers of this API have, and clients therefore send back
-			known := text == "in_progress" || text == "completed" || text == "incomplete"
-			if one != nil && !(isText && known) {
-				return nil, invalid(place, one, words("item_status"))
-			}
-		default:
-			return nil, unknown(place, words("a_message"))
-		}
+	if err := checkItem(name, item, "a_message", "type", "role", "content"); err != nil {
+		return nil, err
 	}
 	role, _ := item.Get("role").(string)
 	if itemRoles[role] == "" {
@@ -64,6 +110,29 @@ func messageOfItem(name string, value any) (*formats.Object, error) {
 		return nil, err
 	}
 	return tokenizer.Message(itemRoles[role], content), nil
+}
+
+// checkItem is an error for a key that an item of its type does not have. What answers give their items besides says
+// nothing.
+func checkItem(name string, item *formats.Object, route string, keys ...string) error {
+	for _, key := range item.Names() {
+		place, one := cut(name+"."+key, 256), item.Get(key)
+		text, isText := one.(string)
+		switch {
+		case key == "id":
+			if one != nil && !isText {
+				return invalid(place, one, words("text"))
+			}
+		case key == "status":
+			known := text == "in_progress" || text == "completed" || text == "incomplete"
+			if one != nil && !(isText && known) {
+				return invalid(place, one, words("item_status"))
+			}
+		case !slices.Contains(keys, key):
+			return unknown(place, words(route))
+		}
+	}
+	return nil
 }
 
 func textOfItemPart(name string, value any) (string, error) {

@@ -157,15 +157,23 @@ func plainCall(name string, value any) (*formats.Object, error) {
 	if err := checkKeys(function, name, words("a_call"), "name", "arguments"); err != nil {
 		return nil, err
 	}
-	if !isFunctionName(function.Get("name")) {
-		return nil, invalid(name+".name", function.Get("name"), words("called_name"))
+	called, err := calledFunction(name, function)
+	if err != nil {
+		return nil, err
 	}
-	arguments, ok := argumentsOf(function.Get("arguments"))
-	if !ok {
-		return nil, invalid(name+".arguments", function.Get("arguments"), words("arguments"))
-	}
-	called := formats.NewObject("name", function.Get("name"), "arguments", arguments)
 	return formats.NewObject("id", id, "type", "function", "function", called), nil
+}
+
+// calledFunction has the name and the arguments, as an object, of a call.
+func calledFunction(place string, given *formats.Object) (*formats.Object, error) {
+	if !isFunctionName(given.Get("name")) {
+		return nil, invalid(place+".name", given.Get("name"), words("called_name"))
+	}
+	arguments, ok := argumentsOf(given.Get("arguments"))
+	if !ok {
+		return nil, invalid(place+".arguments", given.Get("arguments"), words("arguments"))
+	}
+	return formats.NewObject("name", given.Get("name"), "arguments", arguments), nil
 }
 
 // argumentsOf are those that a text is the JSON of; an empty one is that of none.

@@ -6,13 +6,11 @@ import (
 	"encoding/hex"
 	"math"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/infer"
 	"github.com/nncuda/nncuda/go/infer/engine"
-	"github.com/nncuda/nncuda/go/tokenizer"
 )
 
 // responses makes responses of the bodies of /v1/responses, the newer of OpenAI's forms, of which this server keeps
@@ -38,15 +36,23 @@ func (r *responses) prepare(body *formats.Object) (reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	messages, err := inputMessages(v["input"], v.text("instructions"))
+	described, err := formatOfText(v["text"])
 	if err != nil {
 		return nil, err
 	}
-	ids, stops, err := r.conversation(messages, "input", tokenizer.Rendering{})
+	wantedTools, err := requestedTools(v, textFormatField, described, true)
 	if err != nil {
 		return nil, err
 	}
-	wanted.Stop = append(append([]string{}, wanted.Stop...), stops...)
+	messages, aboutTools, err := inputMessages(v["input"], v.text("instructions"))
+	if err != nil {
+		return nil, err
+	}
+	read, err := r.conversation(messages, "input", wantedTools, aboutTools)
+	if err != nil {
+		return nil, err
+	}
+	wanted.Stop = append(append([]string{}, wanted.Stop...), read.stops...)
 	most := int64(math.MaxInt64)
 	if given, ok := v["max_output_tokens"].(int64); ok {
 		most = given
@@ -56,18 +62,31 @@ func (r *responses) prepare(body *formats.Object) (reply, error) {
 	if given && !wanted.Logprobs {
 		return nil, refusal("needs_field", "top_logprobs", named{"name": "top_logprobs", "other": "include"})
 	}
-	described, err := formatOfText(v["text"])
-	if err != nil {
-		return nil, err
-	}
 	rules, err := r.formats.ofText(described)
 	if err != nil {
 		return nil, err
 	}
 	made := &openResponse{
-		model: r.name, asked: v, format: shownFormat(described), generation: r.texts(wanted, v, ids, most, rules)[0],
-		promptTokens: len(ids), logprobs: list{},
+		model: r.name, asked: v, format: shownFormat(described), promptTokens: len(read.ids), tools: list{},
+		marks: map[int32]string{},
 	}
+	if wantedTools != nil {
+		marks, err := read.calls.controlTokens(r.model.Tokenizer(), r.names)
+		if err != nil {
+			return nil, err
+		}
+		if rules, err = r.formats.ofCalls(wantedTools, v["tool_choice"], read.calls, marks); err != nil {
+			return nil, err
+		}
+		for text, token := range marks {
+			made.marks[token] = text
+		}
+		made.output.reader = newToolCallReader(read.calls, wantedTools.names(), wantedTools.parallel)
+		for _, one := range wantedTools.offered {
+			made.tools = append(made.tools, shownTool(one))
+		}
+	}
+	made.generation = r.texts(wanted, v, read.ids, most, rules)[0]
 	if wanted.Logprobs {
 		made.scores = &chatLogprobs{r.names}
 	}
@@ -112,6 +131,18 @@ func shownFormat(described *formats.Object) object {
 	}
 }
 
+// shownTool is a function as responses have it.
+func shownTool(one tool) object {
+	var parameters any
+	if one.parameters != nil {
+		parameters = one.parameters
+	}
+	return object{
+		{"type", "function"}, {"name", one.name}, {"description", one.describes}, {"parameters", parameters},
+		{"strict", one.strict},
+	}
+}
+
 // openResponse is a response: what was asked for, and the text that is written. Its bytes depend on the request alone,
 // but for ids and times.
 type openResponse struct {
@@ -120,15 +151,16 @@ type openResponse struct {
 	format       object // of the text, as responses have it
 	generation   infer.Generation
 	promptTokens int
-	scores       *chatLogprobs // where log-probabilities were asked for
+	tools        list             // that the model may call
+	marks        map[int32]string // texts of the form of calls that are control tokens
+	scores       *chatLogprobs    // where log-probabilities were asked for
 
-	id, itemID string
-	created    int64
-	under      *infer.Text     // once it is submitted
-	events     int             // that were written
-	written    int             // tokens
-	text       strings.Builder // so far
-	logprobs   list
+	id      string
+	created int64
+	under   *infer.Text // once it is submitted
+	events  int         // that were written
+	written int         // tokens
+	output  outputItems
 }
 
 func (o *openResponse) submit(service *infer.Service) error {
@@ -136,10 +168,8 @@ func (o *openResponse) submit(service *infer.Service) error {
 	if err != nil {
 		return err
 	}
-	var random [16]byte
-	rand.Read(random[:]) // never fails
-	o.under, o.created = texts[0], time.Now().Unix()
-	o.id, o.itemID = "resp_"+hex.EncodeToString(random[:]), "msg_"+hex.EncodeToString(random[:])
+	rand.Read(o.output.number[:]) // never fails
+	o.under, o.created, o.id = texts[0], time.Now().Unix(), "resp_"+hex.EncodeToString(o.output.number[:])
 	return nil
 }
 
@@ -160,33 +190,34 @@ func (o *openResponse) send(ctx context.Context, to *response) error {
 	if o.streams() {
 		return o.sendEvents(ctx, to)
 	}
+	o.output.begin()
 	for {
-		_, _, finish, err := o.next(ctx)
+		_, finish, err := o.next(ctx)
 		if err != nil {
 			return err
 		}
 		if finish != "" {
+			o.output.end(o.status(finish))
 			return to.respond(http.StatusOK, contentJSON, jsonOf(o.finished(finish)))
 		}
 	}
 }
 
 func (o *openResponse) sendEvents(ctx context.Context, to *response) error {
+	first := o.output.begin() // which goes out with the first token
 	for finish := engine.Finish(""); finish == ""; {
-		text, scores, reason, err := o.next(ctx)
+		changes, reason, err := o.next(ctx)
 		if err != nil {
 			return err
 		}
 		var body []byte
 		if o.events == 0 {
-			body = o.appendBeginning(body)
+			body = o.appendBeginning(body, first)
 		}
-		if text != "" || len(scores) > 0 {
-			delta := append(o.place(), member{"delta", text}, member{"logprobs", scores})
-			body = o.appendEvent(body, "response.output_text.delta", delta)
-		}
+		body = o.appendChanges(body, changes)
 		if finish = reason; finish != "" {
-			body = o.appendEnd(body, finish)
+			body = o.appendChanges(body, o.output.end(o.status(finish)))
+			body = o.appendEvent(body, "response."+o.status(finish), object{{"response", o.finished(finish)}})
 		}
 		if len(body) == 0 {
 			continue
@@ -211,57 +242,43 @@ func (o *openResponse) sendError(to *response, err *apiError) error {
 	return to.event(append(body, endOfEvents...))
 }
 
-// next takes an event: its text, and the log-probabilities of a token that belongs to it.
-func (o *openResponse) next(ctx context.Context) (text string, scores list, finish engine.Finish, err error) {
+// next takes an event: what it changes by its text, and the log-probabilities of a token that belongs to it.
+func (o *openResponse) next(ctx context.Context) ([]change, engine.Finish, error) {
 	event, err := o.under.Next(ctx)
 	if err != nil {
-		return "", nil, "", err
+		return nil, "", err
 	}
 	if event.Token != infer.NoToken {
 		o.written++
 	}
-	scores = list{}
+	var scores list
 	if o.scores != nil && event.Logprobs != nil && event.Finish != engine.End {
 		if scores, err = o.scores.entries([]scored{{event.Token, event.Logprobs}}); err != nil {
-			return "", nil, "", err
+			return nil, "", err
 		}
 	}
-	o.text.WriteString(event.Text)
-	o.logprobs = append(o.logprobs, scores...)
-	return event.Text, scores, event.Finish, nil
+	return o.output.push(event.Text+o.marks[event.Token], scores), event.Finish, nil
 }
 
 // appendBeginning appends the events before the first of the text.
-func (o *openResponse) appendBeginning(to []byte) []byte {
+func (o *openResponse) appendBeginning(to []byte, first []change) []byte {
 	for _, kind := range []string{"response.created", "response.in_progress"} {
 		to = o.appendEvent(to, kind, object{{"response", o.resource("in_progress", list{}, nil, nil)}})
 	}
-	item := o.item("in_progress", list{})
-	to = o.appendEvent(to, "response.output_item.added", object{{"output_index", 0}, {"item", item}})
-	return o.appendEvent(to, "response.content_part.added", append(o.place(), member{"part", outputPart("", list{})}))
+	return o.appendChanges(to, first)
 }
 
-// appendEnd appends the events after the last of the text.
-func (o *openResponse) appendEnd(to []byte, finish engine.Finish) []byte {
-	status := o.status(finish)
-	part := outputPart(o.text.String(), o.logprobs)
-	done := append(o.place(), member{"text", o.text.String()}, member{"logprobs", o.logprobs})
-	to = o.appendEvent(to, "response.output_text.done", done)
-	to = o.appendEvent(to, "response.content_part.done", append(o.place(), member{"part", part}))
-	item := o.item(status, list{part})
-	to = o.appendEvent(to, "response.output_item.done", object{{"output_index", 0}, {"item", item}})
-	return o.appendEvent(to, "response."+status, object{{"response", o.finished(finish)}})
+func (o *openResponse) appendChanges(to []byte, changes []change) []byte {
+	for _, one := range changes {
+		to = o.appendEvent(to, one.kind, one.more)
+	}
+	return to
 }
 
 func (o *openResponse) appendEvent(to []byte, kind string, more object) []byte {
 	value := append(object{{"type", kind}, {"sequence_number", o.events}}, more...)
 	o.events++
 	return appendEvent(append(to, "event: "+kind+"\n"...), value)
-}
-
-// place says what an event is of.
-func (o *openResponse) place() object {
-	return object{{"item_id", o.itemID}, {"output_index", 0}, {"content_index", 0}}
 }
 
 func (o *openResponse) status(finish engine.Finish) string {
@@ -271,27 +288,16 @@ func (o *openResponse) status(finish engine.Finish) string {
 	return "incomplete"
 }
 
-// finished is the response with all of its text.
+// finished is the response with all of its items.
 func (o *openResponse) finished(finish engine.Finish) object {
 	status := o.status(finish)
-	item := o.item(status, list{outputPart(o.text.String(), o.logprobs)})
-	return o.resource(status, list{item}, nil, object{
+	return o.resource(status, o.output.done, nil, object{
 		{"input_tokens", o.promptTokens},
 		{"input_tokens_details", object{{"cached_tokens", 0}}}, // an answer does not tell what the cache held
 		{"output_tokens", o.written},
 		{"output_tokens_details", object{{"reasoning_tokens", 0}}},
 		{"total_tokens", o.promptTokens + o.written},
 	})
-}
-
-func (o *openResponse) item(status string, content list) object {
-	return object{
-		{"type", "message"}, {"id", o.itemID}, {"status", status}, {"role", "assistant"}, {"content", content},
-	}
-}
-
-func outputPart(text string, logprobs list) object {
-	return object{{"type", "output_text"}, {"text", text}, {"annotations", list{}}, {"logprobs", logprobs}}
 }
 
 // resource is the response as it is now, with what it was asked for; `failure` and `usage` are nil for none.
@@ -302,6 +308,12 @@ func (o *openResponse) resource(status string, output list, failure, usage any) 
 		completed = time.Now().Unix()
 	case "incomplete":
 		details = object{{"reason", "max_output_tokens"}}
+	}
+	choice := any("none")
+	if len(o.tools) > 0 {
+		if choice = o.asked["tool_choice"]; choice == nil {
+			choice = "auto"
+		}
 	}
 	top, _ := o.asked["top_logprobs"].(int64)
 	number := func(name string) float32 { return float32(o.asked.number(name)) }
@@ -320,9 +332,9 @@ func (o *openResponse) resource(status string, output list, failure, usage any) 
 		{"previous_response_id", nil},
 		{"reasoning", nil},
 		{"text", object{{"format", o.format}}},
-		{"tools", list{}},
-		{"tool_choice", "none"},
-		{"parallel_tool_calls", true},
+		{"tools", o.tools},
+		{"tool_choice", choice},
+		{"parallel_tool_calls", o.asked.flag("parallel_tool_calls")},
 		{"max_tool_calls", nil},
 		{"temperature", number("temperature")},
 		{"top_p", number("top_p")},

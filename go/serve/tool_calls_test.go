@@ -103,7 +103,7 @@ func TestCallGrammars(t *testing.T) {
 		wanted := must.Get(requestedTools(values{
 			"tools": cases[0].(*formats.Object).Get("tools"), "tool_choice": given.Get("tool_choice"),
 			"parallel_tool_calls": given.Get("parallel_tool_calls"),
-		}))(t)
+		}, "response_format", nil, false))(t)
 		marks := make(map[string]int32)
 		for _, text := range given.Get("marks").(*formats.Object).Names() {
 			marks[text] = int32(given.Get("marks").(*formats.Object).Get(text).(int64))

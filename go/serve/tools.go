@@ -17,7 +17,9 @@ var functionName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // tool is a function.
 type tool struct {
+	place      string // where a request has it
 	name       string
+	describes  any             // a text or nil
 	parameters *formats.Object // nil for those of a function that takes none
 	strict     bool
 	shown      *formats.Object // what the template sees of it
@@ -62,12 +64,14 @@ func (t *tools) enforces(one tool) bool { return t.choice != "auto" || one.stric
 // enforced says whether texts are to be constrained.
 func (t *tools) enforced() bool { return slices.ContainsFunc(t.callable(), t.enforces) }
 
-// requestedTools are the tools of a request's fields; nil where the model is not to call any.
-func requestedTools(v values) (*tools, error) {
+// requestedTools are the tools of a request's fields; nil where the model is not to call any. `format`, which stands in the
+// field of that name, must not be another than that of calls. `flat`: what a tool or a choice says of its function stands
+// beside its type, and not in an object of its own.
+func requestedTools(v values, formatField string, format *formats.Object, flat bool) (*tools, error) {
 	given, _ := v["tools"].([]any)
 	made := &tools{choice: "auto", parallel: v.flag("parallel_tool_calls")}
 	for at, one := range given {
-		found, err := toolOf(fmt.Sprintf("tools[%d]", at), one, made.names())
+		found, err := toolOf(fmt.Sprintf("tools[%d]", at), one, made.names(), flat)
 		if err != nil {
 			return nil, err
 		}
@@ -75,14 +79,14 @@ func requestedTools(v values) (*tools, error) {
 	}
 	switch choice := v["tool_choice"].(type) {
 	case *formats.Object:
-		one, err := made.chosen(choice)
+		one, err := made.chosen(choice, flat)
 		if err != nil {
 			return nil, err
 		}
 		made.choice, made.named = "", one
 	case string:
 		if choice != "none" && choice != "auto" && choice != "required" {
-			return nil, invalid("tool_choice", choice, words("choice"))
+			return nil, invalid("tool_choice", choice, words(flatly(flat, "flat_choice", "choice")))
 		}
 		made.choice = choice
 	}
@@ -92,31 +96,48 @@ func requestedTools(v values) (*tools, error) {
 	if len(given) == 0 || made.choice == "none" {
 		return nil, nil
 	}
-	if format, ok := v["response_format"].(*formats.Object); ok && format.Get("type") != "text" {
-		return nil, refusal("both_fields", "response_format", named{"name": "response_format", "other": "tools"})
+	if format != nil && format.Get("type") != "text" {
+		return nil, refusal("both_fields", formatField, named{"name": formatField, "other": "tools"})
 	}
 	return made, nil
 }
 
-func toolOf(place string, value any, taken map[string]bool) (tool, error) {
+// flatly is a word for what is flat, or for what is not.
+func flatly(flat bool, yes, no string) string {
+	if flat {
+		return yes
+	}
+	return no
+}
+
+// ofFunction are the keys that say something of a function.
+var ofFunction = []string{"name", "description", "parameters", "strict"}
+
+func toolOf(place string, value any, taken map[string]bool, flat bool) (tool, error) {
 	var none tool
 	given, ok := value.(*formats.Object)
 	if !ok {
-		return none, invalid(place, value, words("tool"))
+		return none, invalid(place, value, words(flatly(flat, "flat_tool", "tool")))
 	}
-	if err := checkKeys(given, place, words("a_tool"), "type", "function"); err != nil {
+	keys := []string{"type", "function"}
+	if flat {
+		keys = append([]string{"type"}, ofFunction...)
+	}
+	if err := checkKeys(given, place, words("a_tool"), keys...); err != nil {
 		return none, err
 	}
 	if given.Get("type") != "function" {
 		return none, invalid(place+".type", given.Get("type"), words("function_type"))
 	}
-	function, ok := given.Get("function").(*formats.Object)
-	place += ".function"
-	if !ok {
-		return none, invalid(place, given.Get("function"), words("function"))
-	}
-	if err := checkKeys(function, place, words("a_function"), "name", "description", "parameters", "strict"); err != nil {
-		return none, err
+	function := given
+	if !flat {
+		place += ".function"
+		if function, ok = given.Get("function").(*formats.Object); !ok {
+			return none, invalid(place, given.Get("function"), words("function"))
+		}
+		if err := checkKeys(function, place, words("a_function"), ofFunction...); err != nil {
+			return none, err
+		}
 	}
 	name, _ := function.Get("name").(string)
 	if !isFunctionName(name) || taken[name] {
@@ -140,38 +161,44 @@ func toolOf(place string, value any, taken map[string]bool) (tool, error) {
 	// Templates get what models were trained with, in the client's order.
 	shown, whole := formats.NewObject(), formats.NewObject()
 	for _, key := range function.Names() {
-		if one := function.Get(key); key != "strict" && one != nil {
+		if one := function.Get(key); key != "type" && key != "strict" && one != nil {
 			shown.Set(key, one)
 		}
 	}
-	for _, key := range given.Names() {
-		whole.Set(key, given.Get(key))
+	if flat {
+		whole.Set("type", "function")
+	} else {
+		whole.Update(given)
 	}
 	whole.Set("function", shown)
-	return tool{name, schema, isStrict, whole}, nil
+	return tool{place, name, description, schema, isStrict, whole}, nil
 }
 
 // chosen is the function that a choice names.
-func (t *tools) chosen(choice *formats.Object) (*tool, error) {
-	if err := checkKeys(choice, "tool_choice", words("a_choice"), "type", "function"); err != nil {
+func (t *tools) chosen(choice *formats.Object, flat bool) (*tool, error) {
+	place, function := "tool_choice", choice
+	if err := checkKeys(choice, place, words("a_choice"), "type", flatly(flat, "name", "function")); err != nil {
 		return nil, err
 	}
 	if choice.Get("type") != "function" {
-		return nil, invalid("tool_choice.type", choice.Get("type"), words("function_type"))
+		return nil, invalid(place+".type", choice.Get("type"), words("function_type"))
 	}
-	function, ok := choice.Get("function").(*formats.Object)
-	if !ok {
-		return nil, invalid("tool_choice.function", choice.Get("function"), words("chosen"))
-	}
-	if err := checkKeys(function, "tool_choice.function", words("a_choice"), "name"); err != nil {
-		return nil, err
+	if !flat {
+		var ok bool
+		place += ".function"
+		if function, ok = choice.Get("function").(*formats.Object); !ok {
+			return nil, invalid(place, choice.Get("function"), words("chosen"))
+		}
+		if err := checkKeys(function, place, words("a_choice"), "name"); err != nil {
+			return nil, err
+		}
 	}
 	for at, one := range t.offered {
 		if function.Get("name") == one.name {
 			return &t.offered[at], nil
 		}
 	}
-	return nil, invalid("tool_choice.function.name", function.Get("name"), words("chosen_name"))
+	return nil, invalid(place+".name", function.Get("name"), words("chosen_name"))
 }
 
 func isFunctionName(value any) bool {

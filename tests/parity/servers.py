@@ -88,7 +88,7 @@ def served(language: str, folder: Path, *options: object) -> Iterator[Served]:
 def neutral(found: tuple[int, bytes]) -> tuple[int, bytes]:
     """Without ids and times."""
     status, body = found
-    body = re.sub(rb'"(cmpl-|chatcmpl-|resp_|msg_)[0-9a-f]{32}"', rb'"\1ID"', body)
+    body = re.sub(rb'"(cmpl-|chatcmpl-|resp_|msg_|fc_)[0-9a-f]{32}"', rb'"\1ID"', body)
     return status, re.sub(rb'"(created|created_at|completed_at)":\d{10}', rb'"\1":0', body)
 
 

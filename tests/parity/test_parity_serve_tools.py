@@ -1,4 +1,4 @@
-"""Tools on the chat route of servers of other languages: the same bytes as Python's, for models that write calls."""
+"""Tools of servers of other languages: the same bytes as Python's, for models that write calls."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from scripted_model import write_scripted
-from servers import CHAT, Asked, Served, neutral, served
+from servers import CHAT, RESPONSES, Asked, Served, neutral, served
 from test_parity_serve import SERVING
 from tool_scripts import CONTROLS, SCRIPTS, TEMPLATES, TOOLS
 
-CALL = {
+CALL: dict[str, Any] = {
     "id": "x",
     "type": "function",
     "function": {"name": "sail", "arguments": '{"to": "a", "n": [1, 2.5, -0.0, 1e30]}'},
@@ -52,13 +52,41 @@ def requests(form: str) -> list[Asked]:
             body = {"messages": messages, "tools": TOOLS, "temperature": 0, **change}
             found.append((CHAT, body))
             found.append((CHAT, {**body, "stream": True, "stream_options": {"include_usage": number % 3 == 0}}))
+            items = [*(ITEMS if number % 2 else []), {"role": "user", "content": script}]
+            response = {"input": items, "tools": FLAT, "temperature": 0, **(of_response(change) or {})}
+            found += [(RESPONSES, response), (RESPONSES, {**response, "stream": True})]
     return found
+
+
+#: The same tools, and the same conversation, as /v1/responses takes them.
+FLAT: list[dict[str, Any]] = [
+    {"type": "function", "strict": None, **TOOLS[0]["function"]},
+    *({"type": "function", **tool["function"]} for tool in TOOLS[1:]),
+]
+ITEMS: list[dict[str, Any]] = [
+    {"role": "assistant", "content": [{"type": "output_text", "text": "So."}]},
+    *(
+        {"type": "function_call", "id": None, "call_id": identity, **CALL["function"], "status": "completed"}
+        for identity in "xy"
+    ),
+    {"type": "function_call_output", "call_id": "x", "output": [{"type": "input_text", "text": "done"}]},
+    {"type": "function_call_output", "call_id": "y", "output": "ö"},
+]
+
+
+def of_response(change: dict[str, Any]) -> dict[str, Any] | None:
+    """What /v1/responses calls the fields of a chat; None for what it lacks."""
+    if "logprobs" in change:
+        return {"include": ["message.output_text.logprobs"], "top_logprobs": change["top_logprobs"]}
+    if "n" in change:
+        return None
+    return {"max_output_tokens" if key == "max_tokens" else key: value for key, value in change.items()}
 
 
 def without_ids(answer: tuple[int, bytes]) -> tuple[int, bytes]:
     """Without the id of an answer, and with those of its calls as how far they are from it."""
     status, body = answer
-    found = re.search(rb'"id":"chatcmpl-([0-9a-f]{9})', body)
+    found = re.search(rb'"id":"(?:chatcmpl-|resp_)([0-9a-f]{9})', body)
     if found is not None:
         first = int(found[1], 16)
 
@@ -66,6 +94,7 @@ def without_ids(answer: tuple[int, bytes]) -> tuple[int, bytes]:
             return b'"id":"%d","type":"function"' % ((int(call[1], 16) - first) % 16**9)
 
         body = re.sub(rb'"id":"([0-9a-f]{9})","type":"function"', distance, body)
+        body = re.sub(rb'"call_id":"([0-9a-f]{9})"', distance, body)
     return neutral((status, body))
 
 
@@ -120,6 +149,33 @@ def refused() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def refused_responses() -> list[dict[str, Any]]:
+    """The same for /v1/responses, where it differs."""
+    tool = FLAT[1]
+    call, told = ITEMS[1], ITEMS[3]
+    return [
+        {"tools": [3]}, {"tools": TOOLS}, {"tools": [{"type": "web_search"}]}, {"tools": [{"type": "function"}]},
+        {"tools": [tool] * 2}, {"tools": [{**tool, "name": "a b"}]}, {"tools": [{**tool, "more": 1}]},
+        {"tools": [{**tool, "description": 1}]}, {"tools": [{**tool, "parameters": []}]},
+        {"tools": [{**tool, "parameters": {"type": 3}}]}, {"tools": [{**tool, "strict": "x"}]},
+        {"tool_choice": "any"}, {"tool_choice": "required"}, {"tool_choice": {}}, {"tool_choice": 3},
+        {"tools": [tool], "tool_choice": {"type": "function", "name": "x"}},
+        {"tools": [tool], "tool_choice": {"type": "function", "name": None}},
+        {"tools": [tool], "tool_choice": {"type": "function", "function": {"name": "stop"}}},
+        {"tools": [tool], "tool_choice": {"type": "allowed_tools", "name": "stop"}},
+        {"tools": [tool], "text": {"format": {"type": "json_object"}}}, {"parallel_tool_calls": 1},
+        {"tools": [{**tool, "strict": True, "parameters": {"multipleOf": 9999991}}]}, {"max_tool_calls": 1},
+        {"tools": [{**tool, "name": f"f{at}", "strict": True, "parameters": {"multipleOf": at}} for at in (997, 998)]},
+        *({"input": [item]} for item in (
+            {**call, "call_id": None}, {**call, "call_id": ""}, {**call, "name": "a b"}, {**call, "arguments": "["},
+            {**call, "arguments": None}, {**call, "role": "user"}, {**call, "id": 3}, {**call, "status": "x"},
+            {**told, "call_id": 3}, {**told, "output": None}, {**told, "output": []}, {**told, "output": [3]},
+            {**told, "output": [{"type": "input_image"}]}, {**told, "name": "f"}, {**told, "id": 3},
+            {"type": "reasoning"}, {"type": 3}, 3,
+        )),
+    ]  # fmt: skip
+
+
 def enforced() -> list[Asked]:
     """Requests whose calls a grammar sees to, and those whose parameters no grammar can."""
     strict = [{"type": "function", "function": {**TOOLS[0]["function"], "strict": True}}, *TOOLS[1:]]
@@ -135,19 +191,28 @@ def enforced() -> list[Asked]:
         {"tools": refused, "tool_choice": "required"},
     ]
     body = {"messages": [{"role": "user", "content": "x"}], "tools": TOOLS, "max_tokens": 60, "temperature": 1.5}
-    return [(CHAT, {**body, **change, "seed": seed, "stream": seed == 1}) for change in changes for seed in (0, 1, 2)]
+    chats = [(CHAT, {**body, **change, "seed": seed, "stream": seed == 1}) for change in changes for seed in (0, 1, 2)]
+    body = {"input": "x", "tools": FLAT, "max_output_tokens": 60, "temperature": 1.5}
+    choices: list[Any] = ["required", {"type": "function", "name": FLAT[0]["name"]}]
+    return chats + [
+        (RESPONSES, {**body, "tool_choice": choice, "seed": seed, "stream": seed == 1})
+        for choice in choices
+        for seed in (0, 1)
+    ]
 
 
 @pytest.mark.case("calls of tools in a server's answers")
 @pytest.mark.parametrize("language", SERVING)
 def test_the_same_calls(form: str, folder: Path, language: str) -> None:
     """One at a time, and eight at once."""
+    wrong = [(CHAT, {"messages": [{"role": "user", "content": "x"}], **one}) for one in refused()]
+    wrong += [(RESPONSES, {"input": "x", **one}) for one in refused_responses()]
     with served("python", folder, "--max-batch", 1, "--threads", 1) as server:
         expected = ask(server, form)
         constrained = [without_ids(server.post(asked)) for asked in enforced()]
-        errors = [server.post((CHAT, {"messages": [{"role": "user", "content": "x"}], **one})) for one in refused()]
+        errors = [server.post(one) for one in wrong]
     assert {status for status, _ in expected} == {200} and {status for status, _ in errors} == {400}
-    assert [status for status, _ in constrained] == [200] * 15 + [400] * 6
+    assert [status for status, _ in constrained] == [200] * 15 + [400] * 6 + [200] * 4
     assert all(b'"code":"bad_schema"' in body for status, body in constrained if status == 400)
     assert b'"finish_reason":"tool_calls"' in b"".join(body for _, body in expected)
     with served(language, folder, "--max-batch", 5, "--threads", 2) as server:
@@ -155,8 +220,7 @@ def test_the_same_calls(form: str, folder: Path, language: str) -> None:
         with ThreadPoolExecutor(8) as pool:
             together = list(pool.map(lambda asked: without_ids(server.post(asked)), requests(form)))
         assert together == expected
-        found = [server.post((CHAT, {"messages": [{"role": "user", "content": "x"}], **one})) for one in refused()]
-        assert found == errors
+        assert [server.post(one) for one in wrong] == errors
         assert [without_ids(server.post(asked)) for asked in enforced()] == constrained
 
 

@@ -209,7 +209,8 @@ def test_calls_that_are_refused(change: dict[str, Any], place: str, problem: str
 
 
 def tools_of(body: dict[str, Any]) -> Tools | None:
-    return requested_tools(CHAT.check({"messages": MESSAGES, **body}))
+    values = CHAT.check({"messages": MESSAGES, **body})
+    return requested_tools(values, "response_format", values["response_format"])
 
 
 def function(**more: Any) -> dict[str, Any]:

@@ -236,7 +236,10 @@ def test_what_is_refused(running: Running) -> None:
         ({"store": True}, "store", "unsupported_field"),
         ({"previous_response_id": "resp_1"}, "previous_response_id", "unsupported_field"),
         ({"background": True}, "background", "unsupported_field"),
-        ({"tools": [{}]}, "tools", "unsupported_field"),
+        ({"tools": [{}]}, "tools[0].type", "invalid_value"),
+        ({"tools": [{"type": "function", "name": "f"}]}, "tools", "no_tools"),
+        ({"tool_choice": "required"}, "tool_choice", "needs_field"),
+        ({"max_tool_calls": 1}, "max_tool_calls", "unsupported_field"),
         ({"reasoning": {"effort": "low"}}, "reasoning", "unsupported_field"),
         ({"truncation": "auto"}, "truncation", "unsupported_field"),
     ):  # fmt: skip
@@ -256,11 +259,35 @@ def test_what_is_refused(running: Running) -> None:
 
 
 def test_inputs() -> None:
-    assert input_messages("x", None) == [{"role": "user", "content": "x"}]
-    assert input_messages("x", "y")[0] == {"role": "system", "content": "y"}
+    assert input_messages("x", None) == ([{"role": "user", "content": "x"}], None)
+    assert input_messages("x", "y")[0][0] == {"role": "system", "content": "y"}
     with pytest.raises(ApiError) as refused:
         input_messages([{"type": "reasoning", "summary": []}], None)
-    assert refused.value.sentence == 'input[0].type is "reasoning"; it must be "message"'
+    must = '"message", "function_call" or "function_call_output"'
+    assert refused.value.sentence == f'input[0].type is "reasoning"; it must be {must}'
+
+
+def test_calls_belong_to_the_turn_before_them() -> None:
+    def call(number: int) -> dict[str, Any]:
+        return {"type": "function_call", "call_id": f"c{number}", "name": "f", "arguments": f'{{"a": {number}}}'}
+
+    def plain(number: int) -> dict[str, Any]:
+        return {"id": f"c{number}", "type": "function", "function": {"name": "f", "arguments": {"a": number}}}
+
+    told = {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "done"}]}
+    said = {"role": "assistant", "content": "So."}
+    asked = {"role": "user", "content": "x"}
+    assert input_messages([asked, said, call(1), call(2), told, call(3), asked, call(4)], None) == (
+        [
+            asked,
+            {**said, "tool_calls": [plain(1), plain(2)]},
+            {"role": "tool", "content": "done", "tool_call_id": "c1"},
+            {"role": "assistant", "content": "", "tool_calls": [plain(3)]},
+            asked,
+            {"role": "assistant", "content": "", "tool_calls": [plain(4)]},
+        ],
+        "input[2].type",
+    )
 
 
 def test_a_stream_that_fails(tokenizer: Tokenizer) -> None:

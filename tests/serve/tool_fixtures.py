@@ -169,7 +169,7 @@ def call_grammars() -> list[dict[str, Any]]:
             for parallel in (True, False):
                 for marks in ({}, {form.begin: 7}, {form.begin: 7, form.end: 8} if form.end else {}):
                     request = {"tool_choice": choice, "parallel_tool_calls": parallel}
-                    tools = requested_tools({"tools": TOOLS, "response_format": None, **request})
+                    tools = requested_tools({"tools": TOOLS, **request}, "response_format", None)
                     assert tools is not None
                     case = {"form": form.name, **request, "marks": marks, "grammar": call_grammar(tools, form, marks)}
                     if case not in cases:

@@ -1,7 +1,7 @@
 """What JSON schemas may ask of llguidance.
 
-It has limits of its own, but not for everything: how long it takes to find the remainders of `multipleOf`, and how often
-it asks whether expressions can hold at once, can be counted in the schema only. The three languages count alike.
+It has limits of its own, but not for everything: how long it takes to find the remainders of `multipleOf`, and how
+often it asks whether expressions can hold at once, can be counted in the schema only. The three languages count alike.
 """
 
 from __future__ import annotations

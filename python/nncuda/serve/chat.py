@@ -13,6 +13,7 @@ from ..infer import LanguageModel
 from ..infer.language_model import PLAIN_STOPS
 from .answers import Answer, check_bias, check_choices, check_length, new_id, samplings
 from .api import ApiError
+from .calling_ids import call_id
 from .completions import check_model, end_ids, stream_usage
 from .constraints import Formats
 from .fields import Checker
@@ -55,7 +56,7 @@ class CallingForm(ChatForm):
     of; `marks` are those texts of the form that are control tokens."""
 
     def __init__(self, id: str, tools: Tools, form: CallForm, marks: Mapping[str, int]):
-        self._first = int(id[-32:][:_ID_DIGITS], 16)
+        self._digits = id[-32:]
         self._marks = {token: text for text, token in marks.items()}
         self._tools, self._form = tools, form
         self._readers: defaultdict[int, ToolCallReader] = defaultdict(self._reader)
@@ -106,19 +107,12 @@ class CallingForm(ChatForm):
                 return {"tool_calls": [{"index": piece.index, "function": {"arguments": piece.text}}]}
 
     def _begun(self, index: int, call: Call) -> dict[str, Any]:
-        """A call without its arguments. Its id is of letters and digits alone, nine of them: some templates insist."""
-        number = (self._first + index * _CALLS + call.index) % 16**_ID_DIGITS
+        """A call without its arguments."""
         return {
-            "id": f"{number:0{_ID_DIGITS}x}",
+            "id": call_id(self._digits, index, call.index),
             "type": "function",
             "function": {"name": call.name, "arguments": ""},
         }
-
-
-_ID_DIGITS = 9
-
-#: Ids that each text of an answer has for its calls.
-_CALLS = 1 << 16
 
 
 def _finish(reader: ToolCallReader, finish: str) -> str:
@@ -152,17 +146,9 @@ class Chat:
         check_choices(values["n"], self._places)
         ends = end_ids(self._model, values)
         check_bias(values["logit_bias"], self._model.config.vocab_size)
-        tools = requested_tools(values)
+        tools = requested_tools(values, "response_format", values["response_format"])
         messages = plain_messages(values["messages"])
-        if self._model.tokenizer is None:
-            raise ApiError("no_tokenizer", "messages", name="messages")
-        template = self._model.stored.chat_template
-        calls = call_form(template.template)
-        about_tools = place_of_tools(messages) if tools is None else "tools"
-        if calls is None and about_tools is not None:
-            raise ApiError("no_tools", about_tools, name=about_tools)
-        variables = {} if tools is None else {"tools": tools.shown}
-        prompt = conversation_ids(self._model, messages, "messages", variables)
+        prompt, calls = conversation(self._model, messages, "messages", tools, place_of_tools(messages))
         length = self._model.room(prompt)
         asked = self._asked(values)
         if asked is not None:
@@ -172,7 +158,7 @@ class Chat:
         grammar = self._formats.of(values["response_format"])
         form, identity = ChatForm(), new_id(ChatForm.id_prefix)
         if tools is not None:
-            assert calls is not None
+            assert calls is not None and self._model.tokenizer is not None
             marks = control_tokens(calls, self._model.tokenizer, self._names)
             grammar = self._formats.of_calls(tools, calls, marks)
             form = CallingForm(identity, tools, calls, marks)
@@ -219,19 +205,24 @@ class Chat:
         return values[given[0]] if given else None
 
 
-def conversation_ids(
-    model: LanguageModel, messages: list[dict[str, Any]], name: str, variables: Mapping[str, Any] | None = None
-) -> np.ndarray:
-    """The ids of a conversation whose field has that name, with what else the template is told. ApiError for one that
-    the model cannot read."""
+def conversation(
+    model: LanguageModel, messages: list[dict[str, Any]], name: str, tools: Tools | None, place: str | None
+) -> tuple[np.ndarray, CallForm | None]:
+    """The ids of a conversation whose field has that name, and the form in which the model calls tools. `place` is
+    where the messages first have something of tools. ApiError for a conversation that the model cannot read."""
     if model.tokenizer is None:
         raise ApiError("no_tokenizer", name, name=name)
+    template = model.stored.chat_template
+    calls = call_form(template.template)
+    place = place if tools is None else "tools"
+    if calls is None and place is not None:
+        raise ApiError("no_tools", place, name=place)
     try:
-        ids = model.stored.chat_template.ids(model.tokenizer, messages, variables=variables)
+        ids = template.ids(model.tokenizer, messages, variables={} if tools is None else {"tools": tools.shown})
     except FormatError as error:
         raise ApiError("template_failed", name, why=error) from None
     check_length(len(ids), model.context, name)
-    return model.engine.check_ids(ids)
+    return model.engine.check_ids(ids), calls
 
 
 def answer_stops(model: LanguageModel, values: dict[str, Any]) -> list[str]:

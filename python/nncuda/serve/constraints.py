@@ -59,9 +59,9 @@ class Formats:
         if not tools.enforced:
             return None
         schemas = {
-            f"tools[{number}].function.parameters": schema_text(arguments_schema(tool, True))
-            for number, tool in enumerate(tools.offered)
-            if tool in tools.callable and tools.enforces(tool)
+            f"{tool.place}.parameters": schema_text(arguments_schema(tool, True))
+            for tool in tools.callable
+            if tools.enforces(tool)
         }
         whole = call_grammar(tools, form, marks)
         # All that can be refused at once is, before anything takes time; the schemas by their names.

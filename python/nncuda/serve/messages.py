@@ -65,7 +65,7 @@ def _message(name: str, message: Any) -> dict[str, Any]:
     if calls:
         made["tool_calls"] = calls
     if role == "tool":
-        made["tool_call_id"] = _id(f"{name}.tool_call_id", message.get("tool_call_id"))
+        made["tool_call_id"] = call_id(f"{name}.tool_call_id", message.get("tool_call_id"))
         called = message.get("name")
         if called is not None:
             if not is_name(called):
@@ -86,20 +86,25 @@ def _call(name: str, call: Any) -> dict[str, Any]:
     if not isinstance(call, dict):
         raise _wrong(name, call, WORDS["call"])
     check_keys(call, name, ("id", "type", "function"), "a_call")
-    identity = _id(f"{name}.id", call.get("id"))
+    identity = call_id(f"{name}.id", call.get("id"))
     if call.get("type") != "function":
         raise _wrong(f"{name}.type", call.get("type"), WORDS["function_type"])
     function, name = call.get("function"), f"{name}.function"
     if not isinstance(function, dict):
         raise _wrong(name, function, WORDS["called"])
     check_keys(function, name, ("name", "arguments"), "a_call")
-    if not is_name(function.get("name")):
-        raise _wrong(f"{name}.name", function.get("name"), WORDS["called_name"])
-    given = function.get("arguments")
-    arguments = _arguments(given)
+    return {"id": identity, "type": "function", "function": called_function(name, function)}
+
+
+def called_function(place: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The name and the arguments, as an object, of a call."""
+    name, text = given.get("name"), given.get("arguments")
+    if not is_name(name):
+        raise _wrong(f"{place}.name", name, WORDS["called_name"])
+    arguments = _arguments(text)
     if arguments is None:
-        raise _wrong(f"{name}.arguments", given, WORDS["arguments"])
-    return {"id": identity, "type": "function", "function": {"name": function["name"], "arguments": arguments}}
+        raise _wrong(f"{place}.arguments", text, WORDS["arguments"])
+    return {"name": name, "arguments": arguments}
 
 
 def _arguments(given: Any) -> dict[str, Any] | None:
@@ -113,7 +118,8 @@ def _arguments(given: Any) -> dict[str, Any] | None:
     return found if is_plain(found) else None
 
 
-def _id(name: str, value: Any) -> str:
+def call_id(name: str, value: Any) -> str:
+    """The id of a call."""
     if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST_ID:
         raise _wrong(name, value, WORDS["call_id"])
     return value

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,14 +17,17 @@ from starlette.types import Send
 from ..infer import Event, LanguageModel
 from .answers import check_bias, respond, samplings, start
 from .api import WORDS, ApiError, quoted
-from .chat import answer_stops, conversation_ids
+from .chat import answer_stops, conversation
 from .completions import check_model, end_ids
 from .constraints import Formats
 from .fields import Checker
 from .items import input_messages
 from .logprobs import ChatLogprobs, TokenNames
+from .output_items import Change, OutputItems
 from .service import Generation
-from .wire import DONE, json_text, named_event
+from .tool_calls import ToolCallReader, control_tokens
+from .tools import Tool, requested_tools
+from .wire import DONE, Given, json_text, named_event
 
 
 class Responses:
@@ -44,14 +48,20 @@ class Responses:
         check_model(values["model"], self._name)
         ends = end_ids(self._model, values)
         check_bias(values["logit_bias"], self._model.config.vocab_size)
-        messages = input_messages(values["input"], values["instructions"])
-        prompt = conversation_ids(self._model, messages, "input")
+        described = _format(values["text"])
+        tools = requested_tools(values, "text.format", described, flat=True)
+        messages, about_tools = input_messages(values["input"], values["instructions"])
+        prompt, calls = conversation(self._model, messages, "input", tools, about_tools)
         length = self._model.room(prompt)
         if values["max_output_tokens"] is not None:
             length = min(length, values["max_output_tokens"])
         alternatives = _alternatives(values)
-        described = _format(values["text"])
         grammar = self._formats.of_text(described)
+        marks: dict[str, int] = {}
+        if tools is not None:
+            assert calls is not None and self._model.tokenizer is not None
+            marks = control_tokens(calls, self._model.tokenizer, self._names)
+            grammar = self._formats.of_calls(tools, calls, marks)
         (sampling,) = samplings(values)
         generation = Generation(
             prompt,
@@ -69,14 +79,18 @@ class Responses:
             values["stream"],
             values,
             _shown(described),
+            [] if tools is None else list(map(_shown_tool, tools.offered)),
+            None if tools is None or calls is None else ToolCallReader(calls, tools.names, tools.parallel),
+            {token: text for text, token in marks.items()},
             names=None if alternatives is None else self._names,
         )
 
 
 @dataclass
 class Response:
-    """A response: what was asked for, and the text that is written. `names` are there when log-probabilities were asked
-    for. Its bytes depend on the request alone, but for ids and times."""
+    """A response: what was asked for, and the text that is written. `reader` is there where tools may be called, and
+    `marks` are the texts of its form that are control tokens; `names` are there when log-probabilities were asked for.
+    Its bytes depend on the request alone, but for ids and times."""
 
     model: str
     generations: list[Generation]
@@ -84,6 +98,9 @@ class Response:
     stream: bool
     values: dict[str, Any]
     format: dict[str, Any]
+    tools: list[Any]
+    reader: ToolCallReader | None
+    marks: Mapping[int, str]
     names: TokenNames | None = None
     id: str = ""
     created: int = 0
@@ -94,9 +111,7 @@ class Response:
         self.id = self.id or f"resp_{hexadecimal}"
         self.created = self.created or int(time.time())
         self.user: str | None = self.values["user"]
-        self._item_id = f"msg_{hexadecimal}"
-        self._place = {"item_id": self._item_id, "output_index": 0, "content_index": 0}
-        self._texts, self._logprobs = list[str](), list[Any]()  # so far
+        self._output = OutputItems(self.id.removeprefix("resp_"), self.reader)
         self._scores = None if self.names is None else ChatLogprobs(self.names)
 
     async def send(self, send: Send) -> None:
@@ -111,11 +126,13 @@ class Response:
         await send({"type": "http.response.body", "body": body})
 
     async def _send_whole(self, send: Send) -> None:
+        self._output.begin()
         finish = None
         while finish is None:
             new = await self.generations[0].next()
             self._take(new)
             finish = new.finish
+        self._output.end(_status(finish))
         whole = json_text(self._finished(finish))
         await respond(send, 200, "application/json", whole.encode())
 
@@ -124,12 +141,12 @@ class Response:
         while finish is None:
             new = await self.generations[0].next()
             body = b"" if begun else self._beginning()
-            delta, logprobs = self._take(new)
-            if delta or logprobs:
-                body += self._event("response.output_text.delta", **self._place, delta=delta, logprobs=logprobs)
+            body += self._events(self._take(new))
             finish = new.finish
             if finish is not None:
-                body += self._end(finish)
+                body += self._events(self._output.end(_status(finish)))
+                finished = self._finished(finish)
+                body += self._event(f"response.{finished['status']}", response=finished)
             if not begun:
                 await start(send, 200, "text/event-stream; charset=utf-8", {"cache-control": "no-cache"})
                 begun = True
@@ -138,14 +155,12 @@ class Response:
                 await asyncio.sleep(0)  # others have their turn, and a connection that was lost can say so
         await send({"type": "http.response.body", "body": DONE})
 
-    def _take(self, new: Event) -> tuple[str, list[Any]]:
-        """What an event adds: its text, and the log-probabilities of a token that belongs to it."""
+    def _take(self, new: Event) -> list[Change]:
+        """What an event changes by its text, and the log-probabilities of a token that belongs to it."""
         added: list[Any] = []
         if self._scores is not None and new.logprobs is not None and new.finish != "end":
             added = self._scores.of([(new.token, new.logprobs)])["content"]
-        self._texts.append(new.text)
-        self._logprobs += added
-        return new.text, added
+        return self._output.push(new.text + self.marks.get(new.token, ""), added)
 
     def _beginning(self) -> bytes:
         """The events before the first of the text."""
@@ -153,24 +168,10 @@ class Response:
             self._event(f"response.{kind}", response=self._resource("in_progress", []))
             for kind in ("created", "in_progress")
         ]
-        item = self._item("in_progress", [])
-        events.append(self._event("response.output_item.added", output_index=0, item=item))
-        events.append(self._event("response.content_part.added", **self._place, part=_part("", [])))
-        return b"".join(events)
+        return b"".join(events) + self._events(self._output.begin())
 
-    def _end(self, finish: str) -> bytes:
-        """The events after the last of the text."""
-        finished = self._finished(finish)
-        (item,) = finished["output"]
-        (part,) = item["content"]
-        return b"".join(
-            (
-                self._event("response.output_text.done", **self._place, text=part["text"], logprobs=self._logprobs),
-                self._event("response.content_part.done", **self._place, part=part),
-                self._event("response.output_item.done", output_index=0, item=item),
-                self._event(f"response.{finished['status']}", response=finished),
-            )
-        )
+    def _events(self, changes: list[Change]) -> bytes:
+        return b"".join(self._event(kind, **values) for kind, values in changes)
 
     def _event(self, kind: str, **values: Any) -> bytes:
         number = self._number
@@ -178,13 +179,8 @@ class Response:
         return named_event({"type": kind, "sequence_number": number, **values})
 
     def _finished(self, finish: str) -> dict[str, Any]:
-        """The response with all of its text."""
-        status = "incomplete" if finish == "length" else "completed"
-        item = self._item(status, [_part("".join(self._texts), self._logprobs)])
-        return self._resource(status, [item], usage=self._usage())
-
-    def _item(self, status: str, content: list[Any]) -> dict[str, Any]:
-        return {"type": "message", "id": self._item_id, "status": status, "role": "assistant", "content": content}
+        """The response with all of its items."""
+        return self._resource(_status(finish), self._output.done, usage=self._usage())
 
     def _resource(
         self,
@@ -211,9 +207,9 @@ class Response:
             "previous_response_id": None,
             "reasoning": None,
             "text": {"format": self.format},
-            "tools": [],
-            "tool_choice": "none",
-            "parallel_tool_calls": True,
+            "tools": self.tools,
+            "tool_choice": Given(values["tool_choice"] or "auto") if self.tools else "none",
+            "parallel_tool_calls": values["parallel_tool_calls"],
             "max_tool_calls": None,
             "temperature": values["temperature"],
             "top_p": values["top_p"],
@@ -242,8 +238,19 @@ class Response:
         }
 
 
-def _part(text: str, logprobs: list[Any]) -> dict[str, Any]:
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
+def _status(finish: str) -> str:
+    return "incomplete" if finish == "length" else "completed"
+
+
+def _shown_tool(tool: Tool) -> dict[str, Any]:
+    """A function as responses have it."""
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": Given(tool.parameters),
+        "strict": tool.strict,
+    }
 
 
 def _alternatives(values: dict[str, Any]) -> int | None:

@@ -17,9 +17,12 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 @dataclass(frozen=True)
 class Tool:
-    """A function. `shown` is what the template sees of it. No parameters are those of a function that takes none."""
+    """A function. `place` is where a request has it; `shown` is what the template sees of it. No parameters are those
+    of a function that takes none."""
 
+    place: str
     name: str
+    description: str | None
     parameters: dict[str, Any] | None
     strict: bool
     shown: dict[str, Any]
@@ -58,43 +61,51 @@ class Tools:
         return any(map(self.enforces, self.callable))
 
 
-def requested_tools(values: dict[str, Any]) -> Tools | None:
-    """The tools of a request's fields; None where the model is not to call any. ApiError where they are wrong."""
-    offered = _tools(values["tools"] or [])
+def requested_tools(
+    values: dict[str, Any], format_field: str, format: dict[str, Any] | None, flat: bool = False
+) -> Tools | None:
+    """The tools of a request's fields; None where the model is not to call any. ApiError where they are wrong, or where
+    `format_field` asks for another format than that of calls. `flat`: what a tool or a choice says of its function
+    stands beside its type, and not in an object of its own."""
+    offered = _tools(values["tools"] or [], flat)
     choice = "auto" if values["tool_choice"] is None else values["tool_choice"]
     if isinstance(choice, dict):
-        choice = _chosen(choice, offered)
+        choice = _chosen(choice, offered, flat)
     elif choice not in ("none", "auto", "required"):
-        raise _wrong("tool_choice", choice, "choice")
+        raise _wrong("tool_choice", choice, "flat_choice" if flat else "choice")
     if not offered and choice == "required":
         raise ApiError("needs_field", "tool_choice", name="tool_choice", other="tools")
     if not offered or choice == "none":
         return None
-    form = values["response_format"]
-    if form is not None and form.get("type") != "text":
-        raise ApiError("both_fields", "response_format", name="response_format", other="tools")
+    if format is not None and format.get("type") != "text":
+        raise ApiError("both_fields", format_field, name=format_field, other="tools")
     return Tools(tuple(offered), choice, values["parallel_tool_calls"])
 
 
-def _tools(given: list[Any]) -> list[Tool]:
+def _tools(given: list[Any], flat: bool) -> list[Tool]:
     tools: list[Tool] = []
     taken: set[str] = set()
     for number, one in enumerate(given):
-        tools.append(_tool(f"tools[{number}]", one, taken))
+        tools.append(_tool(f"tools[{number}]", one, taken, flat))
         taken.add(tools[-1].name)
     return tools
 
 
-def _tool(place: str, given: Any, taken: set[str]) -> Tool:
+_OF_FUNCTION = ("name", "description", "parameters", "strict")
+
+
+def _tool(place: str, given: Any, taken: set[str], flat: bool) -> Tool:
     if not isinstance(given, dict):
-        raise _wrong(place, given, "tool")
-    check_keys(given, place, ("type", "function"), "a_tool")
+        raise _wrong(place, given, "flat_tool" if flat else "tool")
+    check_keys(given, place, ("type", *_OF_FUNCTION) if flat else ("type", "function"), "a_tool")
     if given.get("type") != "function":
         raise _wrong(f"{place}.type", given.get("type"), "function_type")
-    function, place = given.get("function"), f"{place}.function"
-    if not isinstance(function, dict):
-        raise _wrong(place, function, "function")
-    check_keys(function, place, ("name", "description", "parameters", "strict"), "a_function")
+    function: Any = given
+    if not flat:
+        function, place = given.get("function"), f"{place}.function"
+        if not isinstance(function, dict):
+            raise _wrong(place, function, "function")
+        check_keys(function, place, _OF_FUNCTION, "a_function")
     name = function.get("name")
     if not is_name(name) or name in taken:
         raise _wrong(f"{place}.name", name, "function_name")
@@ -111,23 +122,26 @@ def _tool(place: str, given: Any, taken: set[str]) -> Tool:
     if strict is not None and not isinstance(strict, bool):
         raise _wrong(f"{place}.strict", strict, "flag")
     # Templates get what models were trained with, in the client's order.
-    shown = {key: value for key, value in function.items() if key != "strict" and value is not None}
-    whole = {key: shown if key == "function" else value for key, value in given.items()}
-    return Tool(name, parameters, strict is True, whole)
+    shown = {key: value for key, value in function.items() if key not in ("type", "strict") and value is not None}
+    whole = {"type": "function"} if flat else given
+    return Tool(place, name, description, parameters, strict is True, {**whole, "function": shown})
 
 
-def _chosen(choice: dict[str, Any], offered: list[Tool]) -> Tool:
-    check_keys(choice, "tool_choice", ("type", "function"), "a_choice")
+def _chosen(choice: dict[str, Any], offered: list[Tool], flat: bool) -> Tool:
+    place = "tool_choice"
+    check_keys(choice, place, ("type", "name" if flat else "function"), "a_choice")
     if choice.get("type") != "function":
         raise _wrong("tool_choice.type", choice.get("type"), "function_type")
-    function = choice.get("function")
-    if not isinstance(function, dict):
-        raise _wrong("tool_choice.function", function, "chosen")
-    check_keys(function, "tool_choice.function", ("name",), "a_choice")
+    function: Any = choice
+    if not flat:
+        function, place = choice.get("function"), "tool_choice.function"
+        if not isinstance(function, dict):
+            raise _wrong(place, function, "chosen")
+        check_keys(function, place, ("name",), "a_choice")
     for tool in offered:
         if tool.name == function.get("name"):
             return tool
-    raise _wrong("tool_choice.function.name", function.get("name"), "chosen_name")
+    raise _wrong(f"{place}.name", function.get("name"), "chosen_name")
 
 
 def is_name(value: object) -> bool:

@@ -8,13 +8,23 @@ is an f32, in the fewest decimal digits that give it back, never with an exponen
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 
+@dataclass(frozen=True)
+class Given:
+    """A value of JSON that a request had: its numbers are f64, written as Python does."""
+
+    value: Any
+
+
 def json_text(value: Any) -> str:
     """The JSON of a value, without spaces."""
+    if isinstance(value, Given):
+        return json.dumps(value.value, ensure_ascii=False, separators=(",", ":"))
     # Strings are written by the standard library, whose escapes are these.
     if isinstance(value, dict):
         return "{" + ",".join(f"{_string(key)}:{json_text(one)}" for key, one in value.items()) + "}"

@@ -113,7 +113,7 @@ mod tests {
                 body.set(name, case.get(name).cloned());
             }
             let values = Checker::new("chat", "/x").check(&body).unwrap();
-            let tools = Tools::requested(&values).unwrap().unwrap();
+            let tools = Tools::requested(&values, "response_format", None, false).unwrap().unwrap();
             let form = API.call_forms.iter().find(|form| case.get("form").and_then(Value::as_text) == Some(&form.name));
             let marks = case.get("marks").and_then(Value::as_table).unwrap();
             let marks = marks.iter().map(|(name, token)| (name, token.as_integer().unwrap())).collect();

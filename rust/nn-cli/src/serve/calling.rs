@@ -98,6 +98,16 @@ impl Calls {
         Json::Object(message)
     }
 
+    /// What the next piece of the text makes certain.
+    pub(super) fn pieces(&mut self, text: &str) -> Vec<Piece> {
+        self.reader.push(text)
+    }
+
+    /// What was held back, when no more text comes.
+    pub(super) fn last_pieces(&mut self) -> Vec<Piece> {
+        self.reader.end()
+    }
+
     /// The deltas of a piece of text.
     pub(super) fn deltas(&mut self, text: &str) -> Vec<Json> {
         let pieces = self.reader.push(text);
@@ -126,15 +136,14 @@ impl Calls {
         Json::object([("tool_calls", Json::List(vec![call]))])
     }
 
-    /// A call. Its id is of letters and digits alone, nine of them: some templates insist.
+    /// The id of a call. It is of letters and digits alone, nine of them: some templates insist.
+    pub(super) fn id(&self, number: usize) -> String {
+        format!("{:0width$x}", (self.first + number as u128) % (1 << (4 * ID_DIGITS)), width = ID_DIGITS)
+    }
+
     fn call(&self, number: usize, name: String, arguments: String) -> Vec<(String, Json)> {
-        let id = (self.first + number as u128) % (1 << (4 * ID_DIGITS));
         let function = Json::object([("name", Json::Text(name)), ("arguments", Json::Text(arguments))]);
-        let entries = [
-            ("id", Json::Text(format!("{id:0width$x}", width = ID_DIGITS))),
-            ("type", "function".into()),
-            ("function", function),
-        ];
+        let entries = [("id", Json::Text(self.id(number))), ("type", "function".into()), ("function", function)];
         entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 }

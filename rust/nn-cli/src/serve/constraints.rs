@@ -70,9 +70,9 @@ impl Formats {
         if tools.enforced().next().is_none() {
             return Ok(None);
         }
-        let schemas = tools.enforced().map(|(number, tool)| {
-            (format!("tools[{number}].function.parameters"), schema_text(&arguments_schema(tool, true)))
-        });
+        let schemas = tools
+            .enforced()
+            .map(|tool| (format!("{}.parameters", tool.place), schema_text(&arguments_schema(tool, true))));
         let parts: Vec<(String, String)> =
             schemas.chain([("tools".to_owned(), call_grammar(tools, form, marks))]).collect();
         // All that can be refused at once is, before anything takes time; the schemas by their names.

@@ -109,10 +109,15 @@ fn call(name: &str, given: &Value) -> Result<Value, ApiError> {
     let (name, given) = (&format!("{name}.function"), table.get("function"));
     let Some(function) = given.and_then(Value::as_table) else { return Err(wrong(name, given, "called")) };
     check_keys(function, name, &["name", "arguments"], API.word("a_call"))?;
-    let called = function_name(name, function.get("name"))?;
-    let given = function.get("arguments");
-    let arguments = given.and_then(Value::as_text).and_then(arguments);
-    let arguments = arguments.ok_or_else(|| wrong(&format!("{name}.arguments"), given, "arguments"))?;
+    plain_call(name, id, function)
+}
+
+/// A call of that id, whose name and arguments stand in a table.
+pub(super) fn plain_call(place: &str, id: &str, given: &Table) -> Result<Value, ApiError> {
+    let called = function_name(place, given.get("name"))?;
+    let text = given.get("arguments");
+    let arguments = text.and_then(Value::as_text).and_then(arguments);
+    let arguments = arguments.ok_or_else(|| wrong(&format!("{place}.arguments"), text, "arguments"))?;
     let function = Table::from([("name", called.into()), ("arguments", arguments)]);
     Ok(Table::from([("id", id.into()), ("type", "function".into()), ("function", function.into())]).into())
 }
@@ -128,7 +133,8 @@ fn function_name<'t>(place: &str, given: Option<&'t Value>) -> Result<&'t str, A
     name.ok_or_else(|| wrong(&format!("{place}.name"), given, "called_name"))
 }
 
-fn call_id<'t>(name: &str, given: Option<&'t Value>) -> Result<&'t str, ApiError> {
+/// The id of a call.
+pub(super) fn call_id<'t>(name: &str, given: Option<&'t Value>) -> Result<&'t str, ApiError> {
     let id = given.and_then(Value::as_text).filter(|id| (1..=LONGEST_ID).contains(&id.chars().count()));
     id.ok_or_else(|| wrong(name, given, "call_id"))
 }

@@ -20,6 +20,7 @@ mod log;
 mod logprobs;
 mod messages;
 mod metrics;
+mod output_items;
 mod requests;
 mod responses;
 mod server;

@@ -5,7 +5,6 @@ use nn_core::Error;
 use nn_core::format::{Table, Value};
 use nn_core::infer::{GenerateOptions, Grammar, LanguageModel, PLAIN_STOPS, Sampling};
 use nn_core::tokenizer::{Encoding, Rendering, TextTokenizer};
-use serde::Serialize;
 
 use super::answers::{Asked, Form, Text, check_bias, check_choices, check_length, samplings};
 use super::api::{API, ApiError, cut};
@@ -15,7 +14,7 @@ use super::fields::{Checker, GivenInput, GivenPrompt, Usage, Values, refused};
 use super::items::input_messages;
 use super::messages::{place_of_tools, plain_messages};
 use super::responses::Repeated;
-use super::tool_calls::call_form;
+use super::tool_calls::{CallForm, call_form};
 use super::tools::Tools;
 use super::wire::Json;
 
@@ -31,6 +30,15 @@ pub(super) struct Requests {
     responses: Checker,
     tokenize: Checker,
     detokenize: Checker,
+}
+
+/// A conversation as the model reads it.
+struct Conversation {
+    prompt: Vec<i32>,
+    /// What ends an answer: the request's strings, and the next turn where the model has no template.
+    stop: Vec<String>,
+    /// How the model calls tools.
+    calls: Option<&'static CallForm>,
 }
 
 impl Requests {
@@ -91,29 +99,19 @@ impl Requests {
         check_choices(samplings.len(), self.places)?;
         let end_ids = self.end_ids(&values)?;
         check_bias(&values, self.model.config().vocab_size)?;
-        let tools = Tools::requested(&values)?;
+        let format = values.object("response_format");
+        let tools = Tools::requested(&values, "response_format", format.as_ref(), false)?;
         let messages = plain_messages(&values.messages("messages").unwrap_or_default())?;
-        let tokenizer = self.tokenizer("messages")?;
-        let template = self.model.chat_template().map_err(|error| template_failed(&error, "messages"))?;
-        let calls = call_form(template.text());
-        let place = if tools.is_some() { Some("tools".to_owned()) } else { place_of_tools(&messages) };
-        if let Some(place) = place.filter(|_| calls.is_none()) {
-            return Err(ApiError::named("no_tools", &place, &[]));
-        }
-        let mut how = Rendering::default();
-        if let Some(tools) = &tools {
-            how.variables.set("tools", tools.shown());
-        }
-        let (prompt, stop) = self.conversation(&messages, &values, "messages", &how)?;
+        let place = place_of_tools(&messages);
+        let Conversation { prompt, stop, calls } =
+            self.conversation(&messages, &values, "messages", tools.as_ref(), place)?;
         let room = self.model.room(prompt.len());
         let length = asked_tokens(&values)?.map_or(room, |most| room.min(most));
         let logprobs = alternatives(&values)?;
-        let mut grammar = self.formats.of(values.object("response_format").as_ref())?;
+        let mut grammar = self.formats.of(format.as_ref())?;
         let mut calling = None;
-        if let (Some(tools), Some(form)) = (tools, calls) {
-            let marks = control_tokens(form, tokenizer).map_err(|error| failed(&error))?;
-            grammar = self.formats.of_calls(&tools, form, &marks)?;
-            calling = Some(Calling::new(&tools, form, &marks));
+        if let (Some(tools), Some(form)) = (&tools, calls) {
+            (grammar, calling) = self.calling(tools, form, "messages")?;
         }
         let prompt_tokens = prompt.len();
         let options = GenerateOptions {
@@ -134,8 +132,11 @@ impl Requests {
         let end_ids = self.end_ids(&values)?;
         check_bias(&values, self.model.config().vocab_size)?;
         let input = values.input("input").unwrap_or(GivenInput::Items(Vec::new()));
-        let messages = input_messages(&input, &values.text("instructions").unwrap_or_default())?;
-        let (prompt, stop) = self.conversation(&messages, &values, "input", &Rendering::default())?;
+        let format = text_format(&values)?;
+        let tools = Tools::requested(&values, "text.format", format.as_ref(), true)?;
+        let (messages, about_tools) = input_messages(&input, &values.text("instructions").unwrap_or_default())?;
+        let Conversation { prompt, stop, calls } =
+            self.conversation(&messages, &values, "input", tools.as_ref(), about_tools)?;
         let room = self.model.room(prompt.len());
         let most = values.integer("max_output_tokens").and_then(|most| usize::try_from(most).ok());
         let top = values.integer("top_logprobs");
@@ -144,8 +145,11 @@ impl Requests {
             return Err(ApiError::named("needs_field", "top_logprobs", &[("other", &"include")]));
         }
         let logprobs = scored.then(|| top.unwrap_or(0) as usize);
-        let format = text_format(&values)?;
-        let grammar = self.formats.of_text(format.as_ref())?;
+        let mut grammar = self.formats.of_text(format.as_ref())?;
+        let mut calling = None;
+        if let (Some(tools), Some(form)) = (&tools, calls) {
+            (grammar, calling) = self.calling(tools, form, "input")?;
+        }
         let prompt_tokens = prompt.len();
         let options = GenerateOptions {
             max_new_tokens: Some(most.map_or(room, |most| room.min(most))),
@@ -155,26 +159,47 @@ impl Requests {
             ..GenerateOptions::default()
         };
         let texts = drawn(&samplings(&values), &prompt, &options, "", grammar.as_ref()).collect();
-        let response = Some(Repeated::new(&values, format.as_ref(), scored));
-        Ok(Asked { response, ..asked(Form::Chat, texts, prompt_tokens, Usage::Nowhere, &values, scored) })
+        let response = Some(Repeated::new(&values, format.as_ref(), tools.as_ref(), scored));
+        Ok(Asked { response, calling, ..asked(Form::Chat, texts, prompt_tokens, Usage::Nowhere, &values, scored) })
     }
 
-    /// The ids of messages, whose field has that name, and what ends an answer: the request's strings, and the next turn
-    /// where the model has no template.
-    fn conversation<M: Serialize>(
+    /// Messages as the model reads them, whose field has that name. `place` is where they first have something of tools.
+    fn conversation(
         &self,
-        messages: &[M],
+        messages: &[Table],
         values: &Values,
         name: &str,
-        how: &Rendering,
-    ) -> Result<(Vec<i32>, Vec<String>), ApiError> {
+        tools: Option<&Tools>,
+        place: Option<String>,
+    ) -> Result<Conversation, ApiError> {
         let tokenizer = self.tokenizer(name)?;
         let template = self.model.chat_template().map_err(|error| template_failed(&error, name))?;
-        let prompt = template.ids(tokenizer, messages, how).map_err(|error| template_failed(&error, name))?;
+        let calls = call_form(template.text());
+        let place = if tools.is_some() { Some("tools".to_owned()) } else { place };
+        if let Some(place) = place.filter(|_| calls.is_none()) {
+            return Err(ApiError::named("no_tools", &place, &[]));
+        }
+        let mut how = Rendering::default();
+        if let Some(tools) = tools {
+            how.variables.set("tools", tools.shown());
+        }
+        let prompt = template.ids(tokenizer, messages, &how).map_err(|error| template_failed(&error, name))?;
         check_length(prompt.len(), self.model.context(), name)?;
         let mut stop = values.texts("stop").unwrap_or_default();
         stop.extend(PLAIN_STOPS.map(str::to_owned).into_iter().filter(|_| template.is_plain()));
-        Ok((prompt, stop))
+        Ok(Conversation { prompt, stop, calls })
+    }
+
+    /// The grammar of texts with calls, and how they are read; `name` is the field of the conversation.
+    fn calling(
+        &self,
+        tools: &Tools,
+        form: &'static CallForm,
+        name: &str,
+    ) -> Result<(Option<Grammar>, Option<Calling>), ApiError> {
+        let marks = control_tokens(form, self.tokenizer(name)?).map_err(|error| failed(&error))?;
+        let grammar = self.formats.of_calls(tools, form, &marks)?;
+        Ok((grammar, Some(Calling::new(tools, form, &marks))))
     }
 
     /// What the tokenizer_config.json of a folder says: names and ids of special tokens, the chat template (null for a

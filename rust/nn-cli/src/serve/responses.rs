@@ -8,15 +8,17 @@ use nn_core::infer::{Event, Finish};
 
 use super::answers::Writing;
 use super::api::ApiError;
+use super::calling::Calling;
 use super::fields::Values;
 use super::logprobs::{TokenNames, entries_of};
+use super::output_items::{Change, OutputItems};
+use super::tools::{Tool, Tools};
 use super::wire::{DONE, Json};
 
 /// Writes a response: its bytes depend on the request alone, but for ids and times.
 #[derive(Debug)]
 pub(super) struct ResponseWriter {
     id: String,
-    item_id: String,
     created: u64,
     model: String,
     prompt_tokens: usize,
@@ -24,9 +26,8 @@ pub(super) struct ResponseWriter {
     /// Events that were written.
     events: usize,
     tokens: usize,
-    /// So far.
-    text: String,
-    logprobs: Vec<Json>,
+    calling: Option<Calling>,
+    output: OutputItems,
 }
 
 /// What a response repeats of its request.
@@ -38,12 +39,15 @@ pub(super) struct Repeated {
     top_logprobs: i64,
     numbers: [(&'static str, f32); 4],
     format: Json,
+    tools: Vec<Json>,
+    tool_choice: Value,
+    parallel: bool,
     scored: bool,
 }
 
 impl Repeated {
-    /// `format` is that of the request's `text`.
-    pub(super) fn new(values: &Values, format: Option<&Table>, scored: bool) -> Self {
+    /// `format` is that of the request's `text`; `tools` are those that the model may call.
+    pub(super) fn new(values: &Values, format: Option<&Table>, tools: Option<&Tools>, scored: bool) -> Self {
         let numbers = ["temperature", "top_p", "presence_penalty", "frequency_penalty"];
         Self {
             instructions: values.text("instructions"),
@@ -52,29 +56,39 @@ impl Repeated {
             top_logprobs: values.integer("top_logprobs").unwrap_or_default(),
             numbers: numbers.map(|name| (name, values.number(name).unwrap_or_default() as f32)),
             format: shown(format),
+            tools: tools.map(|tools| tools.offered.iter().map(shown_tool).collect()).unwrap_or_default(),
+            tool_choice: tools
+                .map_or_else(|| "none".into(), |_| values.choice("tool_choice").unwrap_or_else(|| "auto".into())),
+            parallel: values.flag("parallel_tool_calls"),
             scored,
         }
     }
 }
 
 impl ResponseWriter {
-    pub(super) fn new(repeated: Repeated, model: &str, prompt_tokens: usize, id: u128) -> Self {
+    pub(super) fn new(
+        repeated: Repeated,
+        calling: Option<Calling>,
+        model: &str,
+        prompt_tokens: usize,
+        id: u128,
+    ) -> Self {
+        let calls = calling.as_ref().map(|calling| calling.reader(id, 0));
         Self {
             id: format!("resp_{id:032x}"),
-            item_id: format!("msg_{id:032x}"),
+            output: OutputItems::new(id, calls),
+            calling,
             created: now(),
             model: model.to_owned(),
             prompt_tokens,
             repeated,
             events: 0,
             tokens: 0,
-            text: String::new(),
-            logprobs: Vec::new(),
         }
     }
 
-    /// Takes an event: its text, and the log-probabilities of a token that belongs to it.
-    fn take(&mut self, mut event: Event, names: &TokenNames) -> (String, Vec<Json>) {
+    /// Takes an event: what it changes by its text, and the log-probabilities of a token that belongs to it.
+    fn take(&mut self, mut event: Event, names: &TokenNames) -> Vec<Change> {
         self.tokens += usize::from(event.token.is_some());
         let mut added = Vec::new();
         if let (Some(token), Some(logprobs)) = (event.token, event.logprobs.take())
@@ -83,35 +97,23 @@ impl ResponseWriter {
         {
             added = entries_of(names, &[(token, Some(logprobs))]);
         }
-        self.text += &event.text;
-        self.logprobs.extend_from_slice(&added);
-        (event.text, added)
+        let mark = self.calling.as_ref().map(|calling| calling.mark(event.token)).unwrap_or_default();
+        self.output.push(&(event.text + mark), added)
     }
 
     /// The events before the first of the text.
     fn beginning(&mut self) -> String {
         let mut out = String::new();
         for kind in ["response.created", "response.in_progress"] {
-            let response = self.resource("in_progress", Vec::new(), Json::Null, Json::Null);
+            let response = self.resource("in_progress", &[], Json::Null, Json::Null);
             out += &self.event(kind, vec![("response", response)]);
         }
-        let item = self.item("in_progress", Vec::new());
-        out += &self.event("response.output_item.added", vec![("output_index", 0.into()), ("item", item)]);
-        let part = output_part("", Vec::new());
-        out + &self.event_of_text("response.content_part.added", [("part", part)])
+        let changes = self.output.begin();
+        out + &self.events(changes)
     }
 
-    /// The events after the last of the text.
-    fn end(&mut self, finish: Finish) -> String {
-        let status = status(finish);
-        let (text, logprobs) = (Json::from(self.text.as_str()), Json::List(self.logprobs.clone()));
-        let mut out = self.event_of_text("response.output_text.done", [("text", text), ("logprobs", logprobs)]);
-        let part = output_part(&self.text, self.logprobs.clone());
-        out += &self.event_of_text("response.content_part.done", [("part", part.clone())]);
-        let item = self.item(status, vec![part]);
-        out += &self.event("response.output_item.done", vec![("output_index", 0.into()), ("item", item)]);
-        let response = self.finished(finish);
-        out + &self.event(&format!("response.{status}"), vec![("response", response)])
+    fn events(&mut self, changes: Vec<Change>) -> String {
+        changes.into_iter().map(|(kind, more)| self.event(kind, more)).collect()
     }
 
     fn event(&mut self, kind: &str, more: Vec<(&str, Json)>) -> String {
@@ -121,17 +123,8 @@ impl ResponseWriter {
         format!("event: {kind}\n{}", Json::Object(value).event())
     }
 
-    /// An event of the text, which says where it belongs.
-    fn event_of_text<const N: usize>(&mut self, kind: &str, more: [(&str, Json); N]) -> String {
-        let mut value =
-            vec![("item_id", self.item_id.as_str().into()), ("output_index", 0.into()), ("content_index", 0.into())];
-        value.extend(more);
-        self.event(kind, value)
-    }
-
-    /// The response with all of its text.
+    /// The response with all of its items.
     fn finished(&self, finish: Finish) -> Json {
-        let item = self.item(status(finish), vec![output_part(&self.text, self.logprobs.clone())]);
         // An answer does not tell what the cache held.
         let [of_input, of_output] = ["cached_tokens", "reasoning_tokens"].map(|name| Json::object([(name, 0.into())]));
         let usage = Json::object([
@@ -141,21 +134,11 @@ impl ResponseWriter {
             ("output_tokens_details", of_output),
             ("total_tokens", (self.prompt_tokens + self.tokens).into()),
         ]);
-        self.resource(status(finish), vec![item], Json::Null, usage)
-    }
-
-    fn item(&self, status: &str, content: Vec<Json>) -> Json {
-        Json::object([
-            ("type", "message".into()),
-            ("id", self.item_id.as_str().into()),
-            ("status", status.into()),
-            ("role", "assistant".into()),
-            ("content", Json::List(content)),
-        ])
+        self.resource(status(finish), self.output.done(), Json::Null, usage)
     }
 
     /// The response as it is now, with what it was asked for.
-    fn resource(&self, status: &str, output: Vec<Json>, error: Json, usage: Json) -> Json {
+    fn resource(&self, status: &str, output: &[Json], error: Json, usage: Json) -> Json {
         let completed = if status == "completed" { Json::Integer(now()) } else { Json::Null };
         let details = match status {
             "incomplete" => Json::object([("reason", "max_output_tokens".into())]),
@@ -175,13 +158,13 @@ impl ResponseWriter {
             ("instructions", repeated.instructions.as_deref().into()),
             ("max_output_tokens", repeated.max_output_tokens.map_or(Json::Null, Json::Signed)),
             ("model", self.model.as_str().into()),
-            ("output", Json::List(output)),
+            ("output", Json::List(output.to_vec())),
             ("previous_response_id", Json::Null),
             ("reasoning", Json::Null),
             ("text", Json::object([("format", repeated.format.clone())])),
-            ("tools", Json::List(Vec::new())),
-            ("tool_choice", "none".into()),
-            ("parallel_tool_calls", Json::Bool(true)),
+            ("tools", Json::List(repeated.tools.clone())),
+            ("tool_choice", Json::Given(repeated.tool_choice.clone())),
+            ("parallel_tool_calls", Json::Bool(repeated.parallel)),
             ("max_tool_calls", Json::Null),
             temperature,
             top_p,
@@ -213,13 +196,13 @@ impl Writing for ResponseWriter {
     fn parts(&mut self, _: usize, event: Event, names: &TokenNames) -> String {
         let mut out = if self.events == 0 { self.beginning() } else { String::new() };
         let finish = event.finish;
-        let (text, logprobs) = self.take(event, names);
-        if !text.is_empty() || !logprobs.is_empty() {
-            let added = [("delta", Json::Text(text)), ("logprobs", Json::List(logprobs))];
-            out += &self.event_of_text("response.output_text.delta", added);
-        }
+        let changes = self.take(event, names);
+        out += &self.events(changes);
         if let Some(finish) = finish {
-            out += &self.end(finish);
+            let changes = self.output.end(status(finish));
+            out += &self.events(changes);
+            let response = self.finished(finish);
+            out += &self.event(&format!("response.{}", status(finish)), vec![("response", response)]);
         }
         out
     }
@@ -229,12 +212,15 @@ impl Writing for ResponseWriter {
     }
 
     fn whole(&mut self, texts: Vec<Vec<Event>>, names: &TokenNames) -> String {
+        self.output.begin();
         let mut finish = None;
         for event in texts.into_iter().flatten() {
             finish = event.finish;
             self.take(event, names);
         }
-        self.finished(finish.unwrap_or(Finish::Cancelled)).text()
+        let finish = finish.unwrap_or(Finish::Cancelled);
+        self.output.end(status(finish));
+        self.finished(finish).text()
     }
 
     fn failure(&mut self, error: &ApiError) -> String {
@@ -245,7 +231,7 @@ impl Writing for ResponseWriter {
             message.clone(),
             ("param", error.param.as_deref().into()),
         ]);
-        let failed = self.resource("failed", Vec::new(), Json::object([code, message]), Json::Null);
+        let failed = self.resource("failed", &[], Json::object([code, message]), Json::Null);
         self.event("error", vec![("error", whole)]) + &self.event("response.failed", vec![("response", failed)]) + DONE
     }
 }
@@ -254,12 +240,14 @@ fn status(finish: Finish) -> &'static str {
     if matches!(finish, Finish::End | Finish::Stop) { "completed" } else { "incomplete" }
 }
 
-fn output_part(text: &str, logprobs: Vec<Json>) -> Json {
+/// A function as responses have it.
+fn shown_tool(tool: &Tool) -> Json {
     Json::object([
-        ("type", "output_text".into()),
-        ("text", text.into()),
-        ("annotations", Json::List(Vec::new())),
-        ("logprobs", Json::List(logprobs)),
+        ("type", "function".into()),
+        ("name", tool.name.as_str().into()),
+        ("description", tool.description.as_deref().into()),
+        ("parameters", tool.parameters.clone().map_or(Json::Null, |parameters| Json::Given(parameters.into()))),
+        ("strict", Json::Bool(tool.strict)),
     ])
 }
 
@@ -296,7 +284,7 @@ mod tests {
     fn a_stream_that_fails_says_so() {
         let Ok(Value::Table(body)) = parse_json(br#"{"input": "x", "temperature": 0.7}"#) else { panic!("no table") };
         let values = Checker::new("responses", "/v1/responses").check(&body).unwrap();
-        let mut writer = ResponseWriter::new(Repeated::new(&values, None, false), "small", 3, 5);
+        let mut writer = ResponseWriter::new(Repeated::new(&values, None, None, false), None, "small", 3, 5);
         writer.beginning();
         let found = writer.failure(&ApiError::new("timeout", &[("seconds", &3)]));
         let parts: Vec<&str> = found.split("\n\n").collect();

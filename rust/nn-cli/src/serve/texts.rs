@@ -102,7 +102,10 @@ impl Answer {
         id: u128,
     ) -> Result<Self, ApiError> {
         let writer: Box<dyn Writing> = match &asked.response {
-            Some(repeated) => Box::new(ResponseWriter::new(repeated.clone(), app.name(), asked.prompt_tokens, id)),
+            Some(repeated) => {
+                let calling = asked.calling.clone();
+                Box::new(ResponseWriter::new(repeated.clone(), calling, app.name(), asked.prompt_tokens, id))
+            }
             None => Box::new(Writer::new(&asked, app.name(), id)),
         };
         let Asked { stream, user, prompt_tokens, .. } = asked;

@@ -13,7 +13,10 @@ pub(super) const LEVELS: usize = 64;
 /// A function.
 #[derive(Debug)]
 pub(super) struct Tool {
+    /// Where a request has it.
+    pub(super) place: String,
     pub(super) name: String,
+    pub(super) description: Option<String>,
     /// None of them are those of a function that takes none.
     pub(super) parameters: Option<Table>,
     pub(super) strict: bool,
@@ -42,19 +45,26 @@ pub(super) struct Tools {
 }
 
 impl Tools {
-    /// The tools of a request's fields; `None` where the model is not to call any.
-    pub(super) fn requested(values: &Values) -> Result<Option<Self>, ApiError> {
+    /// The tools of a request's fields; `None` where the model is not to call any. `format`, which stands in the field of
+    /// that name, must not be another than that of calls. `flat`: what a tool or a choice says of its function stands beside
+    /// its type, and not in an object of its own.
+    pub(super) fn requested(
+        values: &Values,
+        format_field: &str,
+        format: Option<&Table>,
+        flat: bool,
+    ) -> Result<Option<Self>, ApiError> {
         let mut offered = Vec::new();
         let mut taken = HashSet::new();
         for (number, given) in values.tools("tools").unwrap_or_default().iter().enumerate() {
-            let one = tool(format!("tools[{number}]"), given, &taken)?;
+            let one = tool(format!("tools[{number}]"), given, &taken, flat)?;
             taken.insert(one.name.clone());
             offered.push(one);
         }
         let mut none = false;
         let choice = match values.choice("tool_choice") {
             None => Choice::Auto,
-            Some(Value::Table(choice)) => chosen(&choice, &offered)?,
+            Some(Value::Table(choice)) => chosen(&choice, &offered, flat)?,
             Some(word) => match word.as_text() {
                 Some("auto") => Choice::Auto,
                 Some("required") => Choice::Required,
@@ -62,7 +72,7 @@ impl Tools {
                     none = true;
                     Choice::Auto
                 }
-                _ => return Err(wrong("tool_choice", Some(&word), "choice")),
+                _ => return Err(wrong("tool_choice", Some(&word), if flat { "flat_choice" } else { "choice" })),
             },
         };
         if offered.is_empty() && choice == Choice::Required {
@@ -71,9 +81,8 @@ impl Tools {
         if offered.is_empty() || none {
             return Ok(None);
         }
-        let format = values.object("response_format");
         if format.is_some_and(|format| format.get("type").and_then(Value::as_text) != Some("text")) {
-            return Err(ApiError::named("both_fields", "response_format", &[("other", &"tools")]));
+            return Err(ApiError::named("both_fields", format_field, &[("other", &"tools")]));
         }
         Ok(Some(Self { offered, choice, parallel: values.flag("parallel_tool_calls") }))
     }
@@ -100,22 +109,32 @@ impl Tools {
         self.choice != Choice::Auto || tool.strict
     }
 
-    /// Those that may be called and whose arguments must obey, with their numbers among those offered. Where there are some,
-    /// texts are to be constrained.
-    pub(super) fn enforced(&self) -> impl Iterator<Item = (usize, &Tool)> {
-        let first = if let Choice::Named(number) = self.choice { number } else { 0 };
-        (first..).zip(self.callable()).filter(|(_, tool)| self.enforces(tool))
+    /// Those that may be called and whose arguments must obey. Where there are some, texts are to be constrained.
+    pub(super) fn enforced(&self) -> impl Iterator<Item = &Tool> {
+        self.callable().iter().filter(|tool| self.enforces(tool))
     }
 }
 
-fn tool(mut place: String, given: &Value, taken: &HashSet<String>) -> Result<Tool, ApiError> {
-    let Some(table) = given.as_table() else { return Err(wrong(&place, Some(given), "tool")) };
-    check_keys(table, &place, &["type", "function"], API.word("a_tool"))?;
+/// The keys that say something of a function.
+const OF_FUNCTION: [&str; 4] = ["name", "description", "parameters", "strict"];
+
+fn tool(mut place: String, given: &Value, taken: &HashSet<String>, flat: bool) -> Result<Tool, ApiError> {
+    let Some(table) = given.as_table() else {
+        return Err(wrong(&place, Some(given), if flat { "flat_tool" } else { "tool" }));
+    };
+    let keys: &[&str] =
+        if flat { &["type", "name", "description", "parameters", "strict"] } else { &["type", "function"] };
+    check_keys(table, &place, keys, API.word("a_tool"))?;
     check_type(table, &place)?;
-    place += ".function";
-    let given = table.get("function");
-    let Some(function) = given.and_then(Value::as_table) else { return Err(wrong(&place, given, "function")) };
-    check_keys(function, &place, &["name", "description", "parameters", "strict"], API.word("a_function"))?;
+    let function = if flat {
+        table
+    } else {
+        place += ".function";
+        let given = table.get("function");
+        let Some(function) = given.and_then(Value::as_table) else { return Err(wrong(&place, given, "function")) };
+        check_keys(function, &place, &OF_FUNCTION, API.word("a_function"))?;
+        function
+    };
     let given = function.get("name");
     let name = given.and_then(Value::as_text).filter(|name| is_name(name) && !taken.contains(*name));
     let name = name.ok_or_else(|| wrong(&format!("{place}.name"), given, "function_name"))?;
@@ -138,23 +157,28 @@ fn tool(mut place: String, given: &Value, taken: &HashSet<String>) -> Result<Too
         other => return Err(wrong(&format!("{place}.strict"), other, "flag")),
     };
     // Templates get what models were trained with, in the client's order.
-    let shown = function.iter().filter(|(key, value)| *key != "strict" && **value != Value::None);
+    let shown = function.iter().filter(|(key, value)| !["type", "strict"].contains(key) && **value != Value::None);
     let shown = Value::Table(shown.map(|(key, value)| (key.to_owned(), value.clone())).collect());
-    let mut whole = table.clone();
+    let mut whole = if flat { Table::from([("type", "function".into())]) } else { table.clone() };
     whole.set("function", shown);
-    Ok(Tool { name: name.to_owned(), parameters, strict, shown: Value::Table(whole) })
+    let description = description.and_then(Value::as_text).map(str::to_owned);
+    Ok(Tool { place, name: name.to_owned(), description, parameters, strict, shown: Value::Table(whole) })
 }
 
 /// The function that a choice names.
-fn chosen(choice: &Table, offered: &[Tool]) -> Result<Choice, ApiError> {
-    check_keys(choice, "tool_choice", &["type", "function"], API.word("a_choice"))?;
+fn chosen(choice: &Table, offered: &[Tool], flat: bool) -> Result<Choice, ApiError> {
+    check_keys(choice, "tool_choice", &["type", if flat { "name" } else { "function" }], API.word("a_choice"))?;
     check_type(choice, "tool_choice")?;
-    let (place, given) = ("tool_choice.function", choice.get("function"));
-    let Some(function) = given.and_then(Value::as_table) else { return Err(wrong(place, given, "chosen")) };
-    check_keys(function, place, &["name"], API.word("a_choice"))?;
+    let (mut place, mut function) = ("tool_choice", choice);
+    if !flat {
+        place = "tool_choice.function";
+        let given = choice.get("function");
+        function = given.and_then(Value::as_table).ok_or_else(|| wrong(place, given, "chosen"))?;
+        check_keys(function, place, &["name"], API.word("a_choice"))?;
+    }
     let given = function.get("name");
     let number = offered.iter().position(|tool| given.and_then(Value::as_text) == Some(&tool.name));
-    number.map(Choice::Named).ok_or_else(|| wrong("tool_choice.function.name", given, "chosen_name"))
+    number.map(Choice::Named).ok_or_else(|| wrong(&format!("{place}.name"), given, "chosen_name"))
 }
 
 /// Refuses all but `"type": "function"`.

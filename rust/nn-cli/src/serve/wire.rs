@@ -1,5 +1,7 @@
 //! How answers are written, to the byte, so that all servers write the same; see "Bytes" in docs/serving.md.
 
+use nn_core::format::{Value, write_json};
+
 /// A value of an answer. Objects keep their order.
 #[derive(Clone, Debug)]
 pub(super) enum Json {
@@ -12,6 +14,8 @@ pub(super) enum Json {
     Text(String),
     List(Vec<Json>),
     Object(Vec<(String, Json)>),
+    /// A value that a request had: its numbers are f64, written as Python does.
+    Given(Value),
 }
 
 impl From<&str> for Json {
@@ -52,6 +56,7 @@ impl Json {
             Self::Signed(number) => out.push_str(&number.to_string()),
             Self::Float(number) => out.push_str(&number.to_string()),
             Self::Text(text) => out.push_str(&string(text)),
+            Self::Given(value) => out.push_str(&write_json(value)),
             Self::List(list) => write_between(out, ['[', ']'], list, |one, out| one.write(out)),
             Self::Object(entries) => write_between(out, ['{', '}'], entries, |(name, one), out| {
                 out.push_str(&string(name));

@@ -397,7 +397,12 @@ mod tests {
         for case in &cases {
             let case = case.as_table().unwrap();
             let found = check_cost(&[case.get("schema").unwrap()]).err();
-            assert_eq!(found.as_deref(), case.get("problem").and_then(Value::as_text), "{}", case.get("schema").unwrap().shown());
+            assert_eq!(
+                found.as_deref(),
+                case.get("problem").and_then(Value::as_text),
+                "{}",
+                case.get("schema").unwrap().shown()
+            );
         }
     }
 }
