@@ -62,8 +62,8 @@ def run_file(arch: str, file: Path) -> None:
 
 
 def compare_orders(arch: str, folder: Path) -> None:
-    """The first run writes a digest of every output of every fixture, of long rows' draws, and of gradients of attention
-    that blocks add up in turns; the others compare."""
+    """The first run writes a digest of every output of every fixture, of long rows' draws, and of gradients of
+    attention that blocks add up in turns; the others compare."""
     runs = [{"order": order} for order in ("forward", *ORDERS)] + [{"sms": sms} for sms in SMS]
     for settings in runs:
         run(arch, GOLDEN, SAMPLE, BACKWARD, "-k", "digests", f"--digests={folder / f'digests-{arch}.json'}", **settings)
