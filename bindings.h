@@ -1722,7 +1722,7 @@ NNCUDA_API int32_t cuda_attention_decode_paged(nncuda_ctx *ctx, const void *q, c
  * @param page_bytes size : bytes of a page: kv_heads * 128 rows of head_dim in `format`
  * @param scale option default 1/sqrt(head_dim) : factor of the products; must be finite
  * @param layout option default NNCUDA_ROPE_HALF : NNCUDA_ROPE_*
- * @param format option default NNCUDA_FORMAT_F16 : NNCUDA_FORMAT_*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
+ * @param format option default NNCUDA_FORMAT_F16 : NNCUDA_FORMAT_*: F32, F16, BF16, E4M3 or Q8_0 (head_dim a multiple of 32)
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_attention_step_paged(nncuda_ctx *ctx, const void *q, const void *k, const void *v,

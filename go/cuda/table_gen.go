@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "5520466c369e295aa31a51819033b9a4dc13b658e9eea1d8e652e923148a63f2"
+const HeaderSHA256 = "810338957a631cea83f55cc3c13357a7f65a899b1a7573af53c8ed64a055a402"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

@@ -434,7 +434,7 @@ func AttentionDecodePaged(q, kPages, vPages, lengths, pageTable, out *Tensor, kv
 //   - out, out dtype [batch, heads, head_dim]: output
 //   - scale, usually 1/sqrt(head_dim): factor of the products; must be finite
 //   - layout, usually NNCUDA_ROPE_HALF: NNCUDA_ROPE_*
-//   - format, usually NNCUDA_FORMAT_F16: NNCUDA_FORMAT_*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
+//   - format, usually NNCUDA_FORMAT_F16: NNCUDA_FORMAT_*: F32, F16, BF16, E4M3 or Q8_0 (head_dim a multiple of 32)
 func AttentionStepPaged(q, k, v, cosine, sine, positions, lengths, pageTable, kPages, vPages, out *Tensor,
 	scale float32, layout cuda.RopeLayout, format cuda.Format) error {
 	check := begin("attention_step_paged",

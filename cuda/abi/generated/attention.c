@@ -297,8 +297,8 @@ NNCUDA_API int32_t cuda_attention_step_paged(nncuda_ctx *ctx, const void *q, con
   nn_call_require(&call, layout == NNCUDA_ROPE_HALF || layout == NNCUDA_ROPE_INTERLEAVED, NNCUDA_ERROR_INVALID_VALUE,
       "layout is %d; it must be NNCUDA_ROPE_HALF (0) or NNCUDA_ROPE_INTERLEAVED (1)", layout);
   nn_call_require(&call, format == NNCUDA_FORMAT_F32 || format == NNCUDA_FORMAT_F16 || format == NNCUDA_FORMAT_BF16 ||
-      format == NNCUDA_FORMAT_Q8_0, NNCUDA_ERROR_INVALID_VALUE,
-      "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2) or NNCUDA_FORMAT_Q8_0 (14)",
+      format == NNCUDA_FORMAT_E4M3 || format == NNCUDA_FORMAT_Q8_0, NNCUDA_ERROR_INVALID_VALUE,
+      "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_E4M3 (20) or NNCUDA_FORMAT_Q8_0 (14)",
       format);
   nn_call_tensor(&call, NN_ROLE_IN, "q", q, dtype, "ld_q", ld_q, NN_SHAPE("[batch, heads, head_dim]", batch, heads,
       head_dim));

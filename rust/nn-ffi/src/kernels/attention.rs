@@ -745,7 +745,7 @@ pub fn attention_decode_paged(
 /// - `out`: of `dtype` `[batch, heads, head_dim]`, output; overwritten
 /// - `scale`: factor of the products; must be finite
 /// - `layout`: NNCUDA_ROPE_\*
-/// - `format`: NNCUDA_FORMAT_\*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
+/// - `format`: NNCUDA_FORMAT_\*: F32, F16, BF16, E4M3 or Q8_0 (head_dim a multiple of 32)
 ///
 /// # Errors
 ///
