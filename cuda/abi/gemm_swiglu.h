@@ -5,9 +5,12 @@
 #include "abi/gemm.h"
 #include "abi/generated/gemm.h"
 
+#include <string.h>
+
 /* Gates and ups, side by side. */
 static inline nn_gemm_args nn_swiglu_products(const nn_grouped_gemm_swiglu_args *a) {
-  nn_gemm_args x = {0};
+  nn_gemm_args x;
+  memset(&x, 0, sizeof x); /* which C and C++ both read without a warning */
   x.a = a->a;
   x.b = a->b;
   x.c = a->gate_up;
@@ -26,7 +29,8 @@ static inline nn_gemm_args nn_swiglu_products(const nn_grouped_gemm_swiglu_args 
 
 /* The gradients of y, in memory at dy. */
 static inline nn_gemm_args nn_swiglu_slopes(const nn_grouped_gemm_swiglu_backward_args *a, void *dy) {
-  nn_gemm_args x = {0};
+  nn_gemm_args x;
+  memset(&x, 0, sizeof x); /* which C and C++ both read without a warning */
   x.a = a->a;
   x.b = a->b;
   x.c = dy;

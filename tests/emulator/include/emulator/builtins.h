@@ -96,7 +96,6 @@ inline int atomicCAS(int *p, int expected, int value) {
   *p = old == expected ? value : old;
   return old;
 }
-inline void __threadfence() {} /* one thread runs at a time and sees everything written before it */
 
 /* ---- bits */
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
