@@ -70,7 +70,7 @@ template <class T> unsigned __match_any_sync(unsigned mask, T value, nn_site sit
 /* ---- memory. Templates, so that the compiler's check of alignment sees the type. */
 template <class T> inline T __ldg(const T *p) { return *p; }
 template <class T> inline T __ldcg(const T *p) { return *p; }
-inline void __threadfence() {} /* one thread runs at a time */
+inline void __threadfence() {} /* one thread runs at a time and sees everything written before it */
 inline size_t __cvta_generic_to_shared(const void *p) { return (size_t)p; }
 inline size_t __cvta_generic_to_global(const void *p) { return (size_t)p; }
 
@@ -89,8 +89,6 @@ inline unsigned long long atomicAdd(unsigned long long *p, unsigned long long va
   *p = old + value;
   return old;
 }
-/* One thread runs at a time, and every other one sees what it wrote. */
-inline void __threadfence() {}
 inline int atomicCAS(int *p, int expected, int value) {
   const int old = *p;
   *p = old == expected ? value : old;
