@@ -130,6 +130,16 @@ __device__ __forceinline__ bool is_last(const decode_step &step, int64_t blocks,
   return last;
 }
 
+/* What other blocks wrote, past this multiprocessor's own cache. clang 19, which checks the code for sm_70, has no
+ * __ldcg. */
+static __device__ __forceinline__ float from_others(const float *p) {
+#ifdef __clang__
+  return *(const volatile float *)p;
+#else
+  return __ldcg(p);
+#endif
+}
+
 /*
  * The last block of some rows merges their runs; `shared` is free, with room for a merge_space a row. The maximum after
  * each run is a running maximum, exact in whatever order it is taken, so what each merge multiplies by is computed for
@@ -152,7 +162,7 @@ __device__ __forceinline__ void merge(const paged_attention &p, const decode_ste
     for (int half = 0; half < 2; half++) {
       const int i = lane + half * NN_WARP;
       const float *const part = partial_of(p, rows, r, i) + p.dim;
-      const float peak = i < runs ? __ldcg(part) : LEAST, sum = i < runs ? __ldcg(part + 1) : 0.0f;
+      const float peak = i < runs ? from_others(part) : LEAST, sum = i < runs ? from_others(part + 1) : 0.0f;
       float top = nn_larger::of(peak, carried);
 #pragma unroll
       for (int step_of = 1; step_of < NN_WARP; step_of *= 2) {
@@ -185,7 +195,7 @@ __device__ __forceinline__ void merge(const paged_attention &p, const decode_ste
 #pragma unroll
       for (int j = 0; j < AHEAD; j++) {
         const int n = first + j < runs ? first + j : runs - 1; /* so that no load waits for a condition */
-        part[j] = __ldcg(from + n * (p.dim + 2));
+        part[j] = from_others(from + n * (p.dim + 2));
       }
 #pragma unroll
       for (int j = 0; j < AHEAD; j++) {
