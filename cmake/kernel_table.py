@@ -72,7 +72,8 @@ ROWS = (
     ),
     Row(
         "gemm_mma_bf16.cu",
-        "gemm_mma_kernel<nn_bf16, false, true, gemm_mma_tile<2, 2, 64, 64",
+        "gemm_mma_kernel<nn_bf16, false, true, gemm_mma_tile<2, 2, 64, 64, 3, true, true, 2, 0>, "
+        "gemm_mma_fragments<nn_bf16, false, true, gemm_mma_tile<2, 2, 64, 64, 3, true, true, 2, 0> >, 0>",
         "products that wgmma leaves out; all on sm_80",
         "mma 128 x 128, 3 stages by cp.async",
         ("3 stages of 16 KiB", 49152),
@@ -101,7 +102,7 @@ ROWS = (
     ),
     Row(
         "gemm_simt.cu",
-        "gemm_simt_kernel<float, false, true, gemm_simt_tile<4, 2, 2, 8>",
+        "gemm_simt_kernel<float, false, true, gemm_simt_tile<4, 2, 2, 8>, 0>",
         "products in f32",
         "64 sums a thread, f32 arithmetic",
         ("LDG.128", 16),

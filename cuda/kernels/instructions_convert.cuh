@@ -79,10 +79,10 @@ __device__ __forceinline__ float2 nn_bf16x2_to_f32x2(uint32_t x) {
   return make_float2(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u));
 }
 
-/* Rounds to nearest even and saturates at 448; NaN becomes 0x7f. cvt.rn.satfinite.e4m3x2.f32 from sm_89, whose first
+/* Rounds to nearest even and saturates at 448; NaN becomes 0x7f. cvt.rn.satfinite.e4m3x2.f32 from sm_90, whose first
  * source is the upper half (PTX 9.7.9.21), integer arithmetic below. */
 __device__ __forceinline__ uint8_t nn_f32_to_e4m3(float x) {
-#if __CUDA_ARCH__ >= 890
+#if __CUDA_ARCH__ >= 900
   uint16_t y;
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(y) : "f"(0.0f), "f"(x));
   return (uint8_t)y;
@@ -91,9 +91,9 @@ __device__ __forceinline__ uint8_t nn_f32_to_e4m3(float x) {
 #endif
 }
 
-/* Two neighbours, exact. cvt.rn.f16x2.e4m3x2 from sm_89 (PTX 9.7.9.21), integer arithmetic below. */
+/* Two neighbours, exact. cvt.rn.f16x2.e4m3x2 from sm_90 (PTX 9.7.9.21), integer arithmetic below. */
 __device__ __forceinline__ uint32_t nn_e4m3x2_to_f16x2(uint16_t x) {
-#if __CUDA_ARCH__ >= 890
+#if __CUDA_ARCH__ >= 900
   uint32_t y;
   asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(y) : "h"(x));
   return y;
@@ -103,7 +103,7 @@ __device__ __forceinline__ uint32_t nn_e4m3x2_to_f16x2(uint16_t x) {
 }
 
 __device__ __forceinline__ float nn_e4m3_to_f32(uint8_t x) {
-#if __CUDA_ARCH__ >= 890
+#if __CUDA_ARCH__ >= 900
   return nn_f16_to_f32((uint16_t)nn_e4m3x2_to_f16x2(x));
 #else
   return nn_e4m3_decoded(x);

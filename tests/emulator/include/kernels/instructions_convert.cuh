@@ -103,9 +103,9 @@ inline float2 nn_bf16x2_to_f32x2(uint32_t x) {
   return make_float2(nn_bf16_to_f32((uint16_t)x), nn_bf16_to_f32((uint16_t)(x >> 16)));
 }
 
-/* The instructions of sm_89; below, what the kernels do there. */
+/* Instructions that sm_89 has, too, but one arithmetic serves all that sm_80 does; below, what the kernels do there. */
 inline uint8_t nn_f32_to_e4m3(float x) {
-  if (__CUDA_ARCH__ < 890) {
+  if (__CUDA_ARCH__ < 900) {
     return nn_e4m3_encoded(x);
   }
   if (std::isnan(x)) {
@@ -127,7 +127,7 @@ inline uint8_t nn_f32_to_e4m3(float x) {
 }
 
 inline float nn_e4m3_to_f32(uint8_t x) {
-  if (__CUDA_ARCH__ < 890) {
+  if (__CUDA_ARCH__ < 900) {
     return nn_e4m3_decoded(x);
   }
   const int e = x >> 3 & 15, m = x & 7;
