@@ -82,7 +82,7 @@ func TestFaultsAreNamed(t *testing.T) {
 			experts(t, m, 1, "w1", times(1e6))
 			experts(t, m, 1, "w2", times(1e38))
 			experts(t, m, 1, "w3", times(0))
-		}, `the loss is [0-9.]+ at step 3: dup of cuda_swiglu_backward in backward of ` +
+		}, `the loss is [0-9.]+ at step 3: gate_up of cuda_grouped_gemm_swiglu_backward in backward of ` +
 			`model\.layers\.1\.block_sparse_moe is not finite, first at \[\d+, \d+\] ` + value},
 	} {
 		t.Run(name, func(t *testing.T) {

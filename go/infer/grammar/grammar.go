@@ -36,11 +36,6 @@ const (
 	problemCharacters = 300
 )
 
-// Error is a grammar, or a part of a schema, that cannot be enforced, or that a text cannot go on.
-type Error struct{ Problem string }
-
-func (e *Error) Error() string { return e.Problem }
-
 // Grammars makes grammars for texts of one vocabulary, which is handed over once. Goroutines may share it.
 type Grammars struct{ handle unsafe.Pointer }
 
