@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 import nncuda
 from nncuda.binding import library
@@ -26,6 +28,15 @@ def driver() -> ctypes.CDLL:
     """The functions of the driver; an emulated library is its own."""
     own = os.environ.get("NNCUDA_LIBRARY", "")
     return ctypes.CDLL(own if "emulated" in own else "libcuda.so.1")
+
+
+def launch_counter() -> Callable[[], int]:
+    """How many kernels this process has launched. Only an emulated GPU counts them: elsewhere the test is skipped."""
+    if not hasattr(driver(), "nn_emulated_launches"):
+        pytest.skip("a GPU does not count launches")
+    count = driver().nn_emulated_launches
+    count.restype = ctypes.c_int64
+    return count
 
 
 def placed(ctx: nncuda.Context, array: np.ndarray, shift: int = 0) -> nncuda.Tensor:

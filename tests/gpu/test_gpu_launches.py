@@ -3,11 +3,11 @@ makes up for, so one more must be meant. Only the emulator counts them."""
 
 from __future__ import annotations
 
-import ctypes
+from collections.abc import Callable
 
 import numpy as np
 import pytest
-from devices import driver
+from devices import launch_counter
 from small_models import BITNET, llama_config, stored_model
 
 import nncuda
@@ -18,7 +18,7 @@ EXPERTS = {"num_experts": 4, "experts_per_token": 2}
 USUAL, SHORT = 1056, 64
 
 
-def launches(ctx: nncuda.Context, weights: str, batch: int, **changes: object) -> int:
+def launches(count: Callable[[], int], ctx: nncuda.Context, weights: str, batch: int, **changes: object) -> int:
     """Of a decoding step of `batch` sequences."""
     with nncuda.Context(threads=2) as cpu:
         stored = stored_model(cpu, llama_config(vocab_size=64, context=256, **changes), weights)
@@ -26,8 +26,6 @@ def launches(ctx: nncuda.Context, weights: str, batch: int, **changes: object) -
     inputs = engine.inputs(batch, batch)
     inputs.lengths.copy_(np.ones(batch, np.int32))
     inputs.table.copy_(np.arange(batch, dtype=np.int32)[:, None].repeat(inputs.table.shape[1], 1))
-    count = driver().nn_emulated_launches
-    count.restype = ctypes.c_uint64
     before = count()
     engine.decode(inputs)
     made = count() - before
@@ -48,8 +46,9 @@ def launches(ctx: nncuda.Context, weights: str, batch: int, **changes: object) -
 def test_launches_a_layer(
     gpu: nncuda.Context, weights: str, hidden: int, changes: dict[str, object], one: int, several: int
 ) -> None:
-    if not hasattr(driver(), "nn_emulated_launches"):
-        pytest.skip("a GPU does not count launches")
+    count = launch_counter()
     for batch, expected in ((1, one), (3, several)):
-        first, both = (launches(gpu, weights, batch, hidden_size=hidden, num_layers=n, **changes) for n in (1, 2))
+        first, both = (
+            launches(count, gpu, weights, batch, hidden_size=hidden, num_layers=n, **changes) for n in (1, 2)
+        )
         assert both - first == expected, f"{batch} sequences"

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
-from collections.abc import Callable
-
 import numpy as np
 import pytest
+from devices import launch_counter
 from parts import GATES, ROUTES, check_gate, check_route
 
 import nncuda
@@ -31,19 +28,9 @@ def test_gated_products_have_the_bits_of_their_parts(gpu: nncuda.Context, sizes:
     check_gate(gpu, dtype, *sizes)
 
 
-@pytest.fixture
-def launches() -> Callable[[], int]:
-    """How many kernels have been launched, which only an emulated GPU counts."""
-    path = os.environ.get("NNCUDA_LIBRARY", "")
-    if "emulated" not in path:
-        pytest.skip("only the emulator counts launches")
-    count = ctypes.CDLL(path).nn_emulated_launches
-    count.restype = ctypes.c_int64
-    return count
-
-
-def test_launches_of_a_layer_of_experts(gpu: nncuda.Context, launches: Callable[[], int]) -> None:
+def test_launches_of_a_layer_of_experts(gpu: nncuda.Context) -> None:
     """As docs/gpu.md has them, where no product is cut into pieces of k."""
+    launches = launch_counter()
     tokens, hidden, ffn, experts = 256, 128, 64, 8
     draw = np.random.default_rng(0)
 
