@@ -1,21 +1,17 @@
 /*
  * Numbers of caches in 8 bits: OCP E4M3, with 4 bits of exponent and 3 of mantissa (Micikevicius et al. 2022, "FP8
  * formats for deep learning"). Below 2^-6 they are evenly spaced, 2^-9 apart, the largest is 448, and 0x7f and 0xff are
- * NaN; there are no infinities. All is integer arithmetic on the patterns of f32, the same on every instruction set.
+ * NaN; there are no infinities. All is arithmetic on f32 and its patterns that every instruction set does alike.
  */
 #ifndef NN_CPU_E4M3_H
 #define NN_CPU_E4M3_H
 
+#include "numbers/e4m3.h"
 #include "simd.h"
 
 /* VF lanes of u32, and of bytes. */
 typedef uint32_t e4m3_words __attribute__((vector_size(sizeof(vf))));
 typedef uint8_t e4m3_bytes __attribute__((vector_size(sizeof(vf) / 4)));
-
-/* The pattern of 2^-6, the least number with an exponent of its own, and one step of the exponent. */
-#define E4M3_EVEN 0x3c800000u
-#define E4M3_BINADE 0x800000u
-#define E4M3_NAN 0x7fu
 
 NN_INLINE e4m3_words e4m3_all(uint32_t x) { return (e4m3_words){0} + x; }
 NN_INLINE e4m3_words e4m3_select(e4m3_words mask, e4m3_words x, e4m3_words y) { return (x & mask) | (y & ~mask); }
@@ -23,9 +19,10 @@ NN_INLINE e4m3_words e4m3_select(e4m3_words mask, e4m3_words x, e4m3_words y) { 
 /* Exact. Evenly spaced numbers are read as those of the binade of 2^-6, which is then taken off. */
 NN_INLINE vf e4m3_decoded(e4m3_words code) {
   const e4m3_words size = code & 0x7fu, even = (e4m3_words)(size < e4m3_all(8));
-  const e4m3_words lifted = (size << 20) + e4m3_all(E4M3_EVEN) - (e4m3_all(E4M3_BINADE) & ~even);
-  const vf x = (vf)lifted - (vf)(e4m3_all(E4M3_EVEN) & even);
-  const e4m3_words bits = e4m3_select((e4m3_words)(size == e4m3_all(E4M3_NAN)), e4m3_all(0x7fc00000u), (e4m3_words)x);
+  const e4m3_words lifted = (size << 20) + e4m3_all(NN_E4M3_EVEN) - (e4m3_all(NN_E4M3_BINADE) & ~even);
+  const vf x = (vf)lifted - (vf)(e4m3_all(NN_E4M3_EVEN) & even);
+  const e4m3_words bits =
+      e4m3_select((e4m3_words)(size == e4m3_all(NN_E4M3_NAN)), e4m3_all(0x7fc00000u), (e4m3_words)x);
   return (vf)(bits | (code & 0x80u) << 24);
 }
 
@@ -34,11 +31,11 @@ NN_INLINE vf e4m3_decoded(e4m3_words code) {
 NN_INLINE e4m3_words e4m3_encoded(vf x) {
   const e4m3_words bits = (e4m3_words)x, size = bits & 0x7fffffffu;
   const e4m3_words lifted = (e4m3_words)((vf)size + vf_set1(0x1p14f)) - e4m3_all(0x46800000u);
-  const e4m3_words rounded = (size + 0x7ffffu + (size >> 20 & 1u) - (E4M3_EVEN - E4M3_BINADE)) >> 20;
-  const e4m3_words most = e4m3_all(E4M3_NAN - 1);
-  const e4m3_words code = e4m3_select((e4m3_words)(size < e4m3_all(E4M3_EVEN)), lifted,
+  const e4m3_words rounded = (size + 0x7ffffu + (size >> 20 & 1u) - (NN_E4M3_EVEN - NN_E4M3_BINADE)) >> 20;
+  const e4m3_words most = e4m3_all(NN_E4M3_NAN - 1);
+  const e4m3_words code = e4m3_select((e4m3_words)(size < e4m3_all(NN_E4M3_EVEN)), lifted,
                                       e4m3_select((e4m3_words)(rounded > most), most, rounded));
-  return e4m3_select((e4m3_words)(size > e4m3_all(0x7f800000u)), e4m3_all(E4M3_NAN), code | (bits >> 24 & 0x80u));
+  return e4m3_select((e4m3_words)(size > e4m3_all(0x7f800000u)), e4m3_all(NN_E4M3_NAN), code | (bits >> 24 & 0x80u));
 }
 
 /* The first n of VF numbers at `from`, then zeros; and into memory. */
