@@ -167,14 +167,17 @@ bench: $(VENV)/.test ## time every kernel and the training step against this mac
 	$(BIN)/nncuda bench
 	$(MAKE) bench-languages
 
+define rust_release
+cd rust && $(WITH_LIBRARY) $(CARGO) build --release --package nn-cli
+cp $(CARGO_TARGET_DIR)/release/nncuda-rs $(BINARIES)/nncuda-rs
+endef
+
 bench-languages: go rust ## the same training step, decoding and call from Python, Go and Rust
-	cd rust && $(WITH_LIBRARY) $(CARGO) build --release --package nn-cli
-	cp $(CARGO_TARGET_DIR)/release/nncuda-rs $(BINARIES)/nncuda-rs
+	$(rust_release)
 	$(WITH_LIBRARY) $(BIN)/python -m tools.language_bench $(BINARIES)/nncuda-go $(BINARIES)/nncuda-rs
 
 bench-serving: .venv-load/.packages-load go rust ## one model served by Python, Go and Rust, and by llama.cpp (LLAMA_SERVER=path), to 1 to 64 clients of guidellm
-	cd rust && $(WITH_LIBRARY) $(CARGO) build --release --package nn-cli
-	cp $(CARGO_TARGET_DIR)/release/nncuda-rs $(BINARIES)/nncuda-rs
+	$(rust_release)
 	[ -d build/tinyllama ] || $(BIN)/python -m nncuda.bench.random_model build/tinyllama --shape tinyllama
 	[ -f build/tinyllama-q4_0.gguf ] || $(BIN)/nncuda quantize build/tinyllama build/tinyllama-q4_0.gguf --format q4_0
 	$(WITH_LIBRARY) $(BIN)/python -m tools.serving_bench build/tinyllama-q4_0.gguf build/tinyllama \

@@ -32,8 +32,9 @@ from rich.table import Table
 from nncuda.binding import library
 from nncuda.cli.terminal import console
 
-#: Go and Rust may differ by 3 % in tokens a second, Python from the better of them by 10 %; llama.cpp is the peer.
-BETWEEN_COMPILED, PYTHON_BEHIND, PEER = 0.03, 0.10, "llama.cpp"
+from .language_bench import BETWEEN_COMPILED, PYTHON_BEHIND
+
+PEER = "llama.cpp"
 #: Asked of us beside llama.cpp at these numbers of clients: 1.3 times its tokens a second, and no later first token.
 TIMES_PEER, BUSY = 1.3, (16, 32)
 
@@ -109,10 +110,13 @@ def commands(
     """By name, how each server is started, and its port: as many places, threads and tokens of context for each."""
     length = -(-(work.prompt + work.output + 64) // 128) * 128
     found = {}
-    for name, program in {"Python": f"{sys.executable} -m nncuda", **{_name(one): one for one in programs}}.items():
+    for name, program in {
+        "Python": [sys.executable, "-m", "nncuda"],
+        **{_name(one): [one] for one in programs},
+    }.items():
         port = _free_port()
         cache = ["--context", str(length), "--cache-tokens", str(places * length), "--max-batch", str(places)]
-        started = [*program.split(), "serve", str(model), "--port", str(port), "--threads", str(threads), *cache]
+        started = [*program, "serve", str(model), "--port", str(port), "--threads", str(threads), *cache]
         found[name] = started, port
     if llama_server is not None:
         port = _free_port()
