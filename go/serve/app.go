@@ -70,6 +70,7 @@ func newApp(of *served, service *infer.Service, counted *metrics, log *accessLog
 		{completionsPath, http.MethodPost, made.answering(completions.prepare)},
 		{chatPath, http.MethodPost, made.answering(chat.prepare)},
 		{responsesPath, http.MethodPost, made.answering(responses.prepare)},
+		{embeddingsPath, http.MethodPost, made.answering(newEmbeddings(of).prepare)},
 		{"/tokenize", http.MethodPost, converting(tokens.tokenize)},
 		{"/detokenize", http.MethodPost, converting(tokens.detokenize)},
 		{"/tokenizer_info", http.MethodGet, telling(tokens.info)},
@@ -234,7 +235,7 @@ func loggedTexts(id, user string, promptTokens int, texts []*infer.Text) object 
 		reasons = append(reasons, reason)
 	}
 	return object{
-		{"id", id}, {"user", given(user)}, {"prompt_tokens", promptTokens}, {"shared_tokens", shared},
+		{"id", given(id)}, {"user", given(user)}, {"prompt_tokens", promptTokens}, {"shared_tokens", shared},
 		{"tokens", tokens}, {"queue_seconds", queue}, {"first_seconds", first}, {"finish", counted(reasons)},
 	}
 }

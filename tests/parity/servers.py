@@ -21,6 +21,7 @@ from nncuda.bench.random_model import Shape
 
 SHAPE = Shape(layers=2, hidden=64, ffn=96, heads=4, kv_heads=2, vocabulary=600, context=256)
 COMPLETIONS, CHAT, RESPONSES = "/v1/completions", "/v1/chat/completions", "/v1/responses"
+EMBEDDINGS = "/v1/embeddings"
 
 #: A route and the body of a request.
 Asked = tuple[str, dict[str, Any]]

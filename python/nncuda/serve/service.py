@@ -18,6 +18,7 @@ import numpy as np
 
 from ..infer import Constraint, Event, LanguageModel, Sampling
 from ..infer.continuation import Continuation
+from ..infer.sampling import GREEDY
 from ..infer.scheduler import CANCELLED, FAILED, Request
 from .api import ApiError
 
@@ -36,12 +37,13 @@ class Generation:
         self,
         prompt: np.ndarray,
         max_new_tokens: int,
-        sampling: Sampling,
+        sampling: Sampling = GREEDY,
         *,
         end_ids: Sequence[int] = (),
         stop: Sequence[str] = (),
         logprobs: int | None = None,
         prompt_logprobs: int | None = None,
+        embed: bool = False,
         constraint: Constraint | None = None,
     ):
         self.request = Request(
@@ -51,6 +53,7 @@ class Generation:
             end_ids,
             logprobs=logprobs,
             prompt_logprobs=prompt_logprobs,
+            embed=embed,
             constraint=constraint,
         )
         self.stop = list(stop)

@@ -16,9 +16,10 @@ use nn_core::infer::{Event, EventStream, Finish, Prompt};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep_until;
 
-use super::answers::{Asked, Writer, Writing};
+use super::answers::{Asked, Reply, Writer, Writing};
 use super::api::ApiError;
 use super::app::{App, Stage};
+use super::embeddings::VectorWriter;
 use super::exchange::{AnswerNotes, Exchange};
 use super::log;
 use super::responses::ResponseWriter;
@@ -101,12 +102,13 @@ impl Answer {
         exchange: Arc<Exchange>,
         id: u128,
     ) -> Result<Self, ApiError> {
-        let writer: Box<dyn Writing> = match &asked.response {
-            Some(repeated) => {
+        let writer: Box<dyn Writing> = match &asked.reply {
+            Reply::Response(repeated) => {
                 let calling = asked.calling.clone();
                 Box::new(ResponseWriter::new(repeated.clone(), calling, app.name(), asked.prompt_tokens, id))
             }
-            None => Box::new(Writer::new(&asked, app.name(), id)),
+            Reply::Completions => Box::new(Writer::new(&asked, app.name(), id)),
+            Reply::Vectors(encoding) => Box::new(VectorWriter::new(*encoding, app.name(), asked.prompt_tokens)),
         };
         let Asked { stream, user, prompt_tokens, .. } = asked;
         let (app, stage) = (Arc::clone(app), app.stage());
@@ -152,7 +154,7 @@ impl Answer {
             }
             texts.push(events);
         }
-        Ok(self.writer.whole(texts, self.app.names()))
+        self.writer.whole(texts, self.app.names())
     }
 
     /// Writes events until all texts have ended or the client leaves.
