@@ -1,4 +1,6 @@
 /* One vector for the rows of a text: their sum, in the order of the rows, brought to length 1. */
+#include "abi/generated/embedding.h"
+
 #include "kernels/reduce.cuh"
 
 /* A column a thread, which has so many rows under way at once: by count, for rows of some thousand columns. */
@@ -59,6 +61,4 @@ __global__ void __launch_bounds__(UNIT_THREADS) pool_unit_kernel(const float *su
   }
 }
 
-NN_KERNEL(pool_unit) {
-  return nn_launch(ctx, pool_unit_kernel, dim3(1), dim3(UNIT_THREADS), 0, a->sum, a->y, a->dim);
-}
+NN_KERNEL(pool_unit) { return nn_launch(ctx, pool_unit_kernel, dim3(1), dim3(UNIT_THREADS), 0, a->sum, a->y, a->dim); }
