@@ -30,8 +30,9 @@ Asked = tuple[str, dict[str, Any]]
 class Served:
     """A server by its port, with what it has written to its log."""
 
-    def __init__(self, process: subprocess.Popen[str]):
+    def __init__(self, process: subprocess.Popen[str], language: str):
         self.process = process
+        self.language = language
         self.log: deque[str] = deque(maxlen=400)
         self._ready = threading.Event()
         self.port = 0
@@ -75,10 +76,10 @@ class Served:
 
 
 @contextlib.contextmanager
-def served(language: str, folder: Path, *options: object) -> Iterator[Served]:
-    process = find(language).start("serve", folder, "--port", 0, "--model-name", "small", *options)
+def served(language: str, folder: Path, *options: object, name: str = "small") -> Iterator[Served]:
+    process = find(language).start("serve", folder, "--port", 0, "--model-name", name, *options)
     try:
-        found = Served(process)
+        found = Served(process, language)
         yield found
         found.end()
     finally:
