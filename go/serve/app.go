@@ -15,6 +15,7 @@ import (
 
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/infer"
+	"github.com/nncuda/nncuda/go/infer/grammar"
 )
 
 // app answers requests for one model.
@@ -111,10 +112,14 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // end tells the client of an error, if there is one and it is still there.
 func (a *app) end(x *exchange, err error) {
 	var refused *apiError
+	var broken *grammar.Error
 	switch {
 	case err == nil:
 	case errors.As(err, &refused):
 		a.sendError(x, refused)
+	case errors.As(err, &broken): // which ended a text, since a limit of llguidance for one step was reached
+		a.log.message("warning", fmt.Sprintf("a text ended: %v", broken))
+		a.sendError(x, refusal("schema_too_costly", "", nil))
 	case errors.Is(err, errGone), x.r.Context().Err() != nil:
 		x.gone = true
 		a.giveUp(x)

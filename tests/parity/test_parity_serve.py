@@ -304,6 +304,36 @@ def test_the_same_refusals(folder: Path, language: str) -> None:
             assert found[0] == wanted[0] and found[0] == (400 if (folder / "chat_template.jinja").exists() else 200)
 
 
+def costly() -> dict[str, Any]:
+    """Arrays in arrays of twenty kinds: after two brackets llguidance would follow too many at once."""
+    kinds = [str(one) for one in range(20)]
+    inner: dict[str, Any] = {"$ref": "#/$defs/0"}
+    for _ in range(2):
+        inner = {"type": "array", "minItems": 1, "items": inner}
+    any_kind = {"anyOf": [{"type": "array", "items": {"$ref": f"#/$defs/{one}"}} for one in kinds]}
+    return {**inner, "$defs": dict.fromkeys(kinds, any_kind)}
+
+
+@pytest.mark.case("what a server refuses")
+@pytest.mark.parametrize("language", SERVING)
+def test_a_limit_that_is_reached_while_a_text_is_written(folder: Path, language: str) -> None:
+    """A refusal, or the error that ends a stream; and the server goes on."""
+    format = of_schema(costly())
+    asked = [
+        *((COMPLETIONS, {"prompt": "x", "response_format": format, "max_tokens": 200, "stream": stream})
+          for stream in (False, True)),
+        *((RESPONSES, {"input": "x", "text": of_text(format), "max_output_tokens": 200, "stream": stream})
+          for stream in (False, True)),
+    ]  # fmt: skip
+    with served("python", folder) as server, served(language, folder) as other:
+        for one in asked:
+            wanted, found = (neutral(each.post(one)) for each in (server, other))
+            assert found == wanted and b'"schema_too_costly"' in found[1], found
+            assert found[0] == (200 if one[1]["stream"] else 400)
+        assert idle(other)
+        assert other.post((COMPLETIONS, {"prompt": "x", "max_tokens": 3}))[0] == 200
+
+
 @pytest.mark.case("what a server refuses")
 def test_go_without_llguidance(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it would have to see to is refused by name; all else is served."""

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..infer import Constraint, Event, LanguageModel, Sampling
 from ..infer.continuation import Continuation
+from ..infer.grammar import GrammarFailed
 from ..infer.sampling import GREEDY
 from ..infer.scheduler import CANCELLED, FAILED, Request
 from .api import ApiError
@@ -304,8 +305,7 @@ class Service:
                 self._observer.ended(generation)
             generation.push(new.events)
             if new.finish == FAILED:
-                _log.error("a constraint failed", exc_info=generation.request.error)
-                generation.fail(ApiError("internal_error"))
+                generation.fail(_failure(generation.request.error))
 
     def _fail(self, error: BaseException) -> None:
         self._closed = ApiError("engine_failed")
@@ -314,3 +314,12 @@ class Service:
             generation.fail(self._closed)
         if self._on_failure is not None:
             self._on_failure(error)
+
+
+def _failure(error: Exception | None) -> ApiError:
+    """What a client is told of a text whose constraint failed."""
+    if isinstance(error, GrammarFailed):
+        _log.warning("a text ended: %s", error)
+        return ApiError("schema_too_costly")
+    _log.error("a constraint failed", exc_info=error)
+    return ApiError("internal_error")

@@ -53,6 +53,8 @@ struct Live {
     first: Option<Instant>,
     last: Option<Instant>,
     finish: Option<Finish>,
+    /// Whether it must obey something, which may fail.
+    constrained: bool,
 }
 
 impl Live {
@@ -116,13 +118,14 @@ impl Answer {
         for (text, place) in asked.texts.into_iter().zip(places) {
             let submitted = Instant::now();
             let (model, prompt) = (answer.app.model(), Prompt::Ids(text.prompt));
+            let constrained = text.constraint.is_some();
             let begun = match text.constraint {
                 None => model.generate(prompt, &text.options),
                 Some(constraint) => model.generate_constrained(prompt, &text.options, Box::new(constraint)),
             };
             let events = begun.map_err(|error| unexpected(&error))?.into_stream();
             let (place, first, last, finish) = (Some(place), None, None, None);
-            answer.texts.push(Live { events, place, submitted, first, last, finish });
+            answer.texts.push(Live { events, place, submitted, first, last, finish, constrained });
         }
         Ok(answer)
     }
@@ -221,8 +224,8 @@ impl Answer {
             }
             Some(Err(error @ Error::Step(_))) => Err(self.app.fail(error)),
             Some(Err(error)) => {
-                text.end(&self.app, Finish::Failed); // by its constraint
-                Err(unexpected(&error))
+                text.end(&self.app, Finish::Failed);
+                Err(if text.constrained { too_costly(&error) } else { unexpected(&error) })
             }
             None => Err(self.app.fail(Error::value("the engine's thread has ended"))),
         }
@@ -253,6 +256,12 @@ impl Drop for Answer {
 async fn cut(stage: &mut watch::Receiver<Stage>) {
     // The sender lives as long as the server.
     let _ = stage.wait_for(|stage| *stage == Stage::Cut).await;
+}
+
+/// That a text cannot go on, since a limit of llguidance for one step is reached.
+fn too_costly(error: &Error) -> ApiError {
+    log::message("warning", &format!("a text ended: {error}"));
+    ApiError::new("schema_too_costly", &[])
 }
 
 /// What the engine refuses though it was checked.
