@@ -189,7 +189,8 @@ bench-ranks: $(VENV)/.test ## what several ranks on this machine cost beside one
 interop: .venv-interop/.interop go rust ## the tests against torch, transformers, llama.cpp, candle, lm-evaluation-harness and clients of OpenAI's API (needs npm), which it installs; writes what `make test` checks
 	cd tests/interop/candle && $(CARGO) build --release
 	NNCUDA_INTEROP=live NNCUDA_CANDLE=$(CARGO_TARGET_DIR)/release/candle-logits .venv-interop/bin/python -m pytest tests/interop
-	$(WITH_LIBRARY) NNCUDA_INTEROP=live NNCUDA_PARITY=required $(BIN)/python -m pytest tests/parity/test_parity_clients.py tests/parity/test_parity_lm_eval.py
+	$(WITH_LIBRARY) NNCUDA_INTEROP=live NNCUDA_PARITY=required $(BIN)/python -m pytest tests/parity/test_parity_clients.py tests/parity/test_parity_lm_eval.py \
+	  $(if $(LLAMA_TESTS),tests/parity/test_parity_llama_tests.py)
 	$(MAKE) schema-suite
 
 schema-suite: $(VENV)/.test ## JSON Schema's own tests against constrained output

@@ -1393,6 +1393,27 @@ NNCUDA_API int32_t cuda_embedding(nncuda_ctx *ctx, const void *table, const int3
 NNCUDA_API int32_t cuda_scatter_add(nncuda_ctx *ctx, const void *x, const int32_t *ids, float *table, int64_t tokens,
                                     int64_t vocab, int64_t dim, int32_t dtype);
 
+/**
+ * Adds rows to a sum of two f32, the nearest and what is left of it: sum[0] + sum[1] += x[0] + x[1] + .... Each row is
+ * added without error to sum[0], the error to sum[1], and of both the nearest f32 is taken again. So a long text loses
+ * no more than a short one, and the bits do not depend on the calls that rows are cut into. A column is NaN from where
+ * its sum is not finite. The first call begins with zeros. (Dekker 1971; Knuth, volume 2, 4.2.2, theorems B and C)
+ * @param x in f32 [rows, dim] : rows to add, in their order
+ * @param sum inout f32 [2, dim] : the sum so far, its nearest f32 and the rest
+ * @param rows size : rows
+ * @param dim size : columns
+ */
+NNCUDA_API int32_t cuda_pool_rows(nncuda_ctx *ctx, const float *x, float *sum, int64_t rows, int64_t dim);
+
+/**
+ * The vector of length 1 in the direction of a sum, which is that of the mean: y = s / |s|, s = sum[0] + sum[1]; zeros
+ * where s is zero. Computed in f64, rounded once.
+ * @param sum in f32 [2, dim] : from pool_rows
+ * @param y out f32 [dim] : the vector
+ * @param dim size : columns
+ */
+NNCUDA_API int32_t cuda_pool_unit(nncuda_ctx *ctx, const float *sum, float *y, int64_t dim);
+
 /* ================================================================================================================
  * section: rope
  * ============================================================================================================= */

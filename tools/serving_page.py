@@ -25,6 +25,7 @@ _ROUTES = {
     "completions": "`/v1/completions`",
     "chat": "`/v1/chat/completions`",
     "responses": "`/v1/responses`",
+    "embeddings": "`/v1/embeddings`",
     "tokenize": "`/tokenize`",
     "detokenize": "`/detokenize`",
 }

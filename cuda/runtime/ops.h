@@ -33,6 +33,8 @@
   X(grouped_gemm_swiglu_backward) \
   X(embedding) \
   X(scatter_add) \
+  X(pool_rows) \
+  X(pool_unit) \
   X(rope_freqs) \
   X(rope_freqs_scaled) \
   X(rope_forward) \

@@ -326,6 +326,12 @@ static inline int32_t call_cuda_embedding(nncuda_ctx *ctx, uintptr_t table, uint
 static inline int32_t call_cuda_scatter_add(nncuda_ctx *ctx, uintptr_t x, uintptr_t ids, uintptr_t table, int64_t tokens, int64_t vocab, int64_t dim, int32_t dtype) {
   return nn_api.cuda_scatter_add(ctx, (const void *)x, (const int32_t *)ids, (float *)table, tokens, vocab, dim, dtype);
 }
+static inline int32_t call_cuda_pool_rows(nncuda_ctx *ctx, uintptr_t x, uintptr_t sum, int64_t rows, int64_t dim) {
+  return nn_api.cuda_pool_rows(ctx, (const float *)x, (float *)sum, rows, dim);
+}
+static inline int32_t call_cuda_pool_unit(nncuda_ctx *ctx, uintptr_t sum, uintptr_t y, int64_t dim) {
+  return nn_api.cuda_pool_unit(ctx, (const float *)sum, (float *)y, dim);
+}
 static inline int32_t call_cuda_rope_freqs(nncuda_ctx *ctx, uintptr_t cosine, uintptr_t sine, int64_t first, int64_t positions, int64_t head_dim, double base, double ntk_alpha) {
   return nn_api.cuda_rope_freqs(ctx, (float *)cosine, (float *)sine, first, positions, head_dim, base, ntk_alpha);
 }

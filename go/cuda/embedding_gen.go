@@ -36,3 +36,29 @@ func (ctx *Context) ScatterAdd(x, ids, table Memory, tokens, vocab, dim int64, d
 		C.int64_t(dim), C.int32_t(dtype))
 	return in.leave("cuda_scatter_add", status)
 }
+
+// PoolRows calls cuda_pool_rows as it is in bindings.h: sizes are not compared with those of the buffers. See
+// tensor.PoolRows.
+func (ctx *Context) PoolRows(x, sum Memory, rows, dim int64) error {
+	in := ctx.enter()
+	xAt := in.at("x", x)
+	sumAt := in.at("sum", sum)
+	if in.refused() {
+		return in.refuse("cuda_pool_rows")
+	}
+	status := C.call_cuda_pool_rows(in.handle, xAt, sumAt, C.int64_t(rows), C.int64_t(dim))
+	return in.leave("cuda_pool_rows", status)
+}
+
+// PoolUnit calls cuda_pool_unit as it is in bindings.h: sizes are not compared with those of the buffers. See
+// tensor.PoolUnit.
+func (ctx *Context) PoolUnit(sum, y Memory, dim int64) error {
+	in := ctx.enter()
+	sumAt := in.at("sum", sum)
+	yAt := in.at("y", y)
+	if in.refused() {
+		return in.refuse("cuda_pool_unit")
+	}
+	status := C.call_cuda_pool_unit(in.handle, sumAt, yAt, C.int64_t(dim))
+	return in.leave("cuda_pool_unit", status)
+}

@@ -107,6 +107,8 @@
   X(cuda_grouped_gemm_swiglu_backward) \
   X(cuda_embedding) \
   X(cuda_scatter_add) \
+  X(cuda_pool_rows) \
+  X(cuda_pool_unit) \
   X(cuda_rope_freqs) \
   X(cuda_rope_freqs_scaled) \
   X(cuda_rope_forward) \

@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "810338957a631cea83f55cc3c13357a7f65a899b1a7573af53c8ed64a055a402"
+const HeaderSHA256 = "5f3c2a1d11ad3acd57f91eec4a0928407fcc2fe747c79775b4ca4594921071f5"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -329,6 +329,17 @@ var kernels = []Kernel{
 		{Name: "vocab", Kind: SizeParam, C: "int64_t"},
 		{Name: "dim", Kind: SizeParam, C: "int64_t"},
 		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "pool_rows", Function: "PoolRows", Family: "embedding", Params: []Param{
+		{Name: "x", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[rows, dim]", Reads: true},
+		{Name: "sum", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[2, dim]", Reads: true, Writes: true},
+		{Name: "rows", Kind: SizeParam, C: "int64_t"},
+		{Name: "dim", Kind: SizeParam, C: "int64_t"},
+	}},
+	{Name: "pool_unit", Function: "PoolUnit", Family: "embedding", Params: []Param{
+		{Name: "sum", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[2, dim]", Reads: true},
+		{Name: "y", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[dim]", Writes: true},
+		{Name: "dim", Kind: SizeParam, C: "int64_t"},
 	}},
 	{Name: "rope_freqs", Function: "RopeFreqs", Family: "rope", Params: []Param{
 		{Name: "cosine", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[positions, head_dim/2]",

@@ -57,6 +57,7 @@ func (m *LanguageModel) eventsOf(number int, one *underWay) ([]Event, error) {
 			return events, err
 		}
 		give(NoToken, rest, request.Finish, nil)
+		events[len(events)-1].Embedding = request.Embedding
 	}
 	return events, nil
 }

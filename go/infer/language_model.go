@@ -58,6 +58,8 @@ type Generation struct {
 	// whole, even for no new token.
 	PromptLogprobs    bool
 	PromptTopLogprobs int
+	// Embed asks for the vector of each prompt (LanguageModel.Embed) in place of tokens, of which there must be none.
+	Embed bool
 	// Constraints, one a prompt, say which tokens may be next; nil, and nil among them: all. An error of one is that of the
 	// generation.
 	Constraints []engine.Constraint
@@ -79,6 +81,8 @@ type Event struct {
 	// PromptLogprobs are, in the first event of a prompt, those of the prompt's tokens, where they were asked for; nil for
 	// the first one.
 	PromptLogprobs []*engine.TokenLogprobs
+	// Embedding is, in the one event of a prompt that is embedded, its vector; nil where it was cancelled.
+	Embedding []float32
 }
 
 // LanguageModel is a model, its tokenizer and a cache on a device.
@@ -284,6 +288,25 @@ func (m *LanguageModel) Logprobs(ctx context.Context, prompt Prompt, alternative
 	return m.engine.Logprobs(ids, alternatives)
 }
 
+// Embed gives the vector of each prompt, f32 [hidden size]: the mean of the hidden states after the final norm, of all of
+// its tokens, brought to length 1. So the cosine of two prompts is the dot product of their vectors.
+//
+// The prompts run together, beside what else is generated; none of them is taken from the cache. A vector's bits depend on
+// its prompt alone. Errors are those of Generate, and ErrClosed when the model is closed before they have run.
+func (m *LanguageModel) Embed(ctx context.Context, prompts ...Prompt) ([][]float32, error) {
+	vectors := make([][]float32, len(prompts))
+	for event, err := range m.Generate(ctx, Generation{Prompts: prompts, Embed: true}) {
+		if err != nil {
+			return nil, err
+		}
+		if event.Embedding == nil {
+			return nil, ErrClosed
+		}
+		vectors[event.Prompt] = event.Embedding
+	}
+	return vectors, nil
+}
+
 // ForgetPrefixes forgets the texts in unused pages of the cache, so that later prompts share nothing with earlier ones.
 func (m *LanguageModel) ForgetPrefixes(ctx context.Context) error {
 	if err := m.acquire(ctx); err != nil {
@@ -407,11 +430,14 @@ func (m *LanguageModel) prepare(wanted Generation) ([]*underWay, error) {
 			return nil, err
 		}
 		length := wanted.MaxNewTokens
-		switch length {
-		case 0:
-			length = m.Room(len(ids))
-		case NoNewTokens:
+		switch {
+		case wanted.Embed && length > 0:
+			return nil, &engine.OptionError{Option: "max_new_tokens", Problem: fmt.Sprintf(
+				"max_new_tokens is %d; where a prompt is embedded there are no new ones", length)}
+		case wanted.Embed, length == NoNewTokens:
 			length = 0
+		case length == 0:
+			length = m.Room(len(ids))
 		}
 		if length > math.MaxInt32 {
 			return nil, &engine.OptionError{Option: "max_new_tokens", Problem: fmt.Sprintf(
@@ -427,7 +453,7 @@ func (m *LanguageModel) prepare(wanted Generation) ([]*underWay, error) {
 		request := &engine.Request{
 			Prompt: ids, MaxNewTokens: length, Sampling: sampling, EndIDs: ends,
 			Logprobs: wanted.Logprobs, TopLogprobs: wanted.TopLogprobs,
-			PromptLogprobs: wanted.PromptLogprobs, PromptTopLogprobs: wanted.PromptTopLogprobs,
+			PromptLogprobs: wanted.PromptLogprobs, PromptTopLogprobs: wanted.PromptTopLogprobs, Embed: wanted.Embed,
 		}
 		if wanted.Constraints != nil {
 			request.Constraint = wanted.Constraints[at]

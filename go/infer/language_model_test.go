@@ -253,6 +253,7 @@ func TestWrongGenerations(t *testing.T) {
 		"has no tokenizer, so it accepts and returns ids only":      {Prompts: []infer.Prompt{{Text: "x"}}},
 		"max_new_tokens is 2147483648; it must be at most 21474836": {Prompts: good, MaxNewTokens: 1 << 31},
 		"max_new_tokens is -2; it must be at least 0":               {Prompts: good, MaxNewTokens: -2},
+		"max_new_tokens is 3; where a prompt is embedded":           {Prompts: good, MaxNewTokens: 3, Embed: true},
 	} {
 		var wrong *engine.OptionError
 		if _, _, err := continued(context.Background(), m, wanted); !errors.As(err, &wrong) || !strings.Contains(err.Error(), words) {
@@ -421,5 +422,30 @@ func TestLogprobsAndConstraints(t *testing.T) {
 	}
 	if _, err := m.Logprobs(context.Background(), infer.Prompt{IDs: prompt}, 21); err == nil {
 		t.Error("21 alternatives were given")
+	}
+}
+
+func TestEmbed(t *testing.T) {
+	m := load(t, "llama", infer.LoadOptions{Options: engine.Options{MaxBatch: 2}})
+	prompts := promptsOf(storedmodel.IDs(1, 3), storedmodel.IDs(2, 200), storedmodel.IDs(3, 50))
+	together := must.Get(m.Embed(context.Background(), prompts...))(t)
+	for at, prompt := range prompts {
+		alone := must.Get(m.Embed(context.Background(), prompt))(t)
+		if len(alone) != 1 || !slices.Equal(alone[0], together[at]) || len(alone[0]) != m.Config().HiddenSize {
+			t.Errorf("prompt %d has another vector alone", at)
+		}
+	}
+	if _, err := m.Embed(context.Background(), infer.Prompt{IDs: []int32{}}); err == nil {
+		t.Error("a prompt without tokens has a vector")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := m.Embed(ctx, prompts...); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	idle(t, m)
+	must.Do(t, m.Close())
+	if _, err := m.Embed(context.Background(), prompts...); !errors.Is(err, infer.ErrClosed) {
+		t.Errorf("%v", err)
 	}
 }

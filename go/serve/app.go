@@ -15,6 +15,7 @@ import (
 
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/infer"
+	"github.com/nncuda/nncuda/go/infer/grammar"
 )
 
 // app answers requests for one model.
@@ -70,6 +71,7 @@ func newApp(of *served, service *infer.Service, counted *metrics, log *accessLog
 		{completionsPath, http.MethodPost, made.answering(completions.prepare)},
 		{chatPath, http.MethodPost, made.answering(chat.prepare)},
 		{responsesPath, http.MethodPost, made.answering(responses.prepare)},
+		{embeddingsPath, http.MethodPost, made.answering(newEmbeddings(of).prepare)},
 		{"/tokenize", http.MethodPost, converting(tokens.tokenize)},
 		{"/detokenize", http.MethodPost, converting(tokens.detokenize)},
 		{"/tokenizer_info", http.MethodGet, telling(tokens.info)},
@@ -110,10 +112,14 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // end tells the client of an error, if there is one and it is still there.
 func (a *app) end(x *exchange, err error) {
 	var refused *apiError
+	var broken *grammar.Error
 	switch {
 	case err == nil:
 	case errors.As(err, &refused):
 		a.sendError(x, refused)
+	case errors.As(err, &broken): // which ended a text, since a limit of llguidance for one step was reached
+		a.log.message("warning", fmt.Sprintf("a text ended: %v", broken))
+		a.sendError(x, refusal("schema_too_costly", "", nil))
 	case errors.Is(err, errGone), x.r.Context().Err() != nil:
 		x.gone = true
 		a.giveUp(x)
@@ -234,7 +240,7 @@ func loggedTexts(id, user string, promptTokens int, texts []*infer.Text) object 
 		reasons = append(reasons, reason)
 	}
 	return object{
-		{"id", id}, {"user", given(user)}, {"prompt_tokens", promptTokens}, {"shared_tokens", shared},
+		{"id", given(id)}, {"user", given(user)}, {"prompt_tokens", promptTokens}, {"shared_tokens", shared},
 		{"tokens", tokens}, {"queue_seconds", queue}, {"first_seconds", first}, {"finish", counted(reasons)},
 	}
 }

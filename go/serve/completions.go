@@ -127,6 +127,14 @@ func (s *served) checkModel(asked any) error {
 	return nil
 }
 
+// checkChoices is an error for more texts at once than this server ever takes, before any of them is looked into.
+func (s *served) checkChoices(count int) error {
+	if count > s.places {
+		return refusal("too_many_choices", "", named{"choices": count, "places": s.places})
+	}
+	return nil
+}
+
 // shared checks what both routes have, for so many prompts, and gives how their texts are drawn and end, and where a
 // stream is to count its tokens.
 func (s *served) shared(v values, prompts int) (wanted infer.Generation, counted usage, err error) {
@@ -139,9 +147,8 @@ func (s *served) shared(v values, prompts int) (wanted infer.Generation, counted
 				named{"name": "stream_options", "other": "stream"})
 		}
 	}
-	if count := prompts * v.choices(); count > s.places {
-		// More texts at once than this server ever takes, before any of them is looked into.
-		return wanted, usageNowhere, refusal("too_many_choices", "", named{"choices": count, "places": s.places})
+	if err := s.checkChoices(prompts * v.choices()); err != nil {
+		return wanted, usageNowhere, err
 	}
 	wanted.Stop = v.texts("stop")
 	tokens := s.model.Tokenizer()

@@ -121,7 +121,7 @@ func (f *textFormats) ofCalls(
 	for _, one := range parts {
 		var err error
 		last, err = f.made(one.field, one.value, one.name, func(from *grammar.Grammars) (*grammar.Grammar, error) {
-			return from.LLGuidance(one.text)
+			return from.Checked(one.text)
 		})
 		if err != nil {
 			return nil, err

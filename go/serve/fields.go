@@ -174,6 +174,10 @@ func (f field) checked(value any) (any, error) {
 		if ids, ok := wholes(value); ok {
 			return ids, nil
 		}
+	case "choice":
+		if text, ok := value.(string); ok && slices.Contains(f.allowed, value) {
+			return text, nil
+		}
 	case "choices":
 		if texts, ok := f.choices(value); ok {
 			return texts, nil

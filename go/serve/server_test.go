@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -215,6 +217,48 @@ func TestTheSameBytesAloneAndTogether(t *testing.T) {
 		}()
 	}
 	group.Wait()
+	r.until(func() bool { return r.open() == 0 })
+}
+
+func TestEmbeddings(t *testing.T) {
+	r := start(t, Options{LogFormat: "json"})
+	wanted := must.Get(r.model.Embed(context.Background(), infer.Prompt{Text: "the sea"}, infer.Prompt{IDs: []int32{5, 6}}))(t)
+	var found struct {
+		Data []struct{ Embedding []float32 }
+	}
+	status, body := r.answer(http.MethodPost, embeddingsPath, `{"input": ["the sea", [5, 6]]}`)
+	must.Do(t, json.Unmarshal([]byte(body), &found))
+	if status != http.StatusOK || len(found.Data) != 2 {
+		t.Fatal(body)
+	}
+	for at, one := range found.Data {
+		if !slices.Equal(one.Embedding, wanted[at]) {
+			t.Errorf("input %d has another vector than the model gives", at)
+		}
+	}
+	for body, code := range map[string]string{
+		`{"input": "x", "dimensions": 3}`: "unsupported_field", `{"input": []}`: "invalid_value",
+		`{"input": "x", "encoding_format": "hex"}`: "invalid_value", `{"input": ["", "", "", ""]}`: "too_many_choices",
+	} {
+		if status, found := r.answer(http.MethodPost, embeddingsPath, body); status != 400 || codeOf(t, found) != code {
+			t.Errorf("%s: %d %s", body, status, found)
+		}
+	}
+	if _, err := (&vectors{}).written([]float32{1, float32(math.Inf(1))}); err == nil {
+		t.Error("an infinite number is written")
+	}
+	// A client that leaves has its places back.
+	letGo := r.hold()
+	ctx, cancel := context.WithCancel(context.Background())
+	left := make(chan error)
+	go func() {
+		_, err := r.asked(ctx, http.MethodPost, embeddingsPath, `{"input": [[1, 2], [3]]}`)
+		left <- err
+	}()
+	r.until(func() bool { return r.open() == 2 })
+	cancel()
+	<-left
+	letGo()
 	r.until(func() bool { return r.open() == 0 })
 }
 

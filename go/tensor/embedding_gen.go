@@ -64,3 +64,55 @@ func ScatterAdd(x, ids, table *Tensor) error {
 	return check.ctx.ScatterAdd(x.memory(), ids.memory(), table.memory(), int64(tokens), int64(vocab), int64(dim),
 		dtype)
 }
+
+// PoolRows calls cuda_pool_rows.
+//
+// Adds rows to a sum of two f32, the nearest and what is left of it: sum[0] + sum[1] += x[0] + x[1] + .... Each row is
+// added without error to sum[0], the error to sum[1], and of both the nearest f32 is taken again. So a long text loses
+// no more than a short one, and the bits do not depend on the calls that rows are cut into. A column is NaN from where
+// its sum is not finite. The first call begins with zeros. (Dekker 1971; Knuth, volume 2, 4.2.2, theorems B and C)
+//
+//   - x, in f32 [rows, dim]: rows to add, in their order
+//   - sum, inout f32 [2, dim]: the sum so far, its nearest f32 and the rest
+func PoolRows(x, sum *Tensor) error {
+	check := begin("pool_rows", "rows and dim from x")
+	if !check.required("x", x, 2, dense) ||
+		!check.required("sum", sum, 2, dense) {
+		return check.err
+	}
+	rows := x.extent(2, 0)
+	dim := x.extent(2, 1)
+	check.dtype("x", x, cuda.F32)
+	check.dtype("sum", sum, cuda.F32)
+	check.shape("x", x, "[rows, dim]", rows, dim)
+	check.shape("sum", sum, "[2, dim]", 2, dim)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.PoolRows(x.memory(), sum.memory(), int64(rows), int64(dim))
+}
+
+// PoolUnit calls cuda_pool_unit.
+//
+// The vector of length 1 in the direction of a sum, which is that of the mean: y = s / |s|, s = sum[0] + sum[1]; zeros
+// where s is zero. Computed in f64, rounded once.
+//
+//   - sum, in f32 [2, dim]: from pool_rows
+//   - y, out f32 [dim]: the vector
+func PoolUnit(sum, y *Tensor) error {
+	check := begin("pool_unit", "dim from sum")
+	if !check.required("sum", sum, 2, dense) ||
+		!check.required("y", y, 1, dense) {
+		return check.err
+	}
+	check.unfolded("y", y, 1, "[dim]", "dim", "sum")
+	dim := sum.extent(2, 1)
+	check.dtype("sum", sum, cuda.F32)
+	check.dtype("y", y, cuda.F32)
+	check.shape("sum", sum, "[2, dim]", 2, dim)
+	check.shape("y", y, "[dim]", dim)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.PoolUnit(sum.memory(), y.memory(), int64(dim))
+}

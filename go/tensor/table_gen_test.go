@@ -35,6 +35,8 @@ var typed = []typedKernel{
 	{"grouped_gemm_swiglu_backward", tensor.GroupedGemmSwiGLUBackward, []string{"a", "b", "offsets", "gate_up"}},
 	{"embedding", tensor.Embedding, []string{"table", "ids", "y"}},
 	{"scatter_add", tensor.ScatterAdd, []string{"x", "ids", "table"}},
+	{"pool_rows", tensor.PoolRows, []string{"x", "sum"}},
+	{"pool_unit", tensor.PoolUnit, []string{"sum", "y"}},
 	{"rope_freqs", tensor.RopeFreqs, []string{"cosine", "sine", "first", "base", "ntk_alpha"}},
 	{"rope_freqs_scaled", tensor.RopeFreqsScaled, []string{"factors", "cosine", "sine", "first", "base", "ntk_alpha",
 		"scale"}},

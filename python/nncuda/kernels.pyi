@@ -123,6 +123,12 @@ def embedding(table: Tensor, ids: Tensor, *, y: Tensor | None = None) -> Tensor:
 def scatter_add(x: Tensor, ids: Tensor, table: Tensor) -> None:
     """Adds rows into a table, in the order of the tokens: table[ids[t]] += x[t]."""
 
+def pool_rows(x: Tensor, sum: Tensor) -> None:
+    """Adds rows to a sum of two f32, the nearest and what is left of it: sum[0] + sum[1] += x[0] + x[1] + .... Each row is added without error to sum[0], the error to sum[1], and of both the nearest f32 is taken again."""
+
+def pool_unit(sum: Tensor, *, y: Tensor | None = None) -> Tensor:
+    """The vector of length 1 in the direction of a sum, which is that of the mean: y = s / |s|, s = sum[0] + sum[1]; zeros where s is zero."""
+
 def rope_freqs(cosine: Tensor | None = None, sine: Tensor | None = None, *, first: int = 0, base: float = 10000.0, ntk_alpha: float = 1.0, positions: int | None = None, head_dim: int | None = None, ctx: Context | None = None) -> tuple[Tensor, Tensor]:
     """Tables of rotary embedding: for position p and pair i, the angle p * b^(-2i/head_dim), computed in f64; its cosine and sine, rounded to f32."""
 

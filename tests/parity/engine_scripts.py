@@ -31,7 +31,7 @@ def run(script: dict[str, Any], threads: int | None, device: str = "cpu") -> dic
         engine = Engine(StoredModel.open(Path(script["model"])), ctx, **options)
         found: dict[str, Any] = {}
         if script.get("logits"):
-            found["logits"] = hashlib.sha256(engine.logits(script["logits"]).tobytes()).hexdigest()
+            found["logits"] = _digest(engine.logits(script["logits"]))
         scheduler = Scheduler(engine)
         requests = _serve(script.get("requests", []), scheduler)
         found["requests"] = [_told(one) for one in requests]
@@ -69,7 +69,13 @@ def _told(request: Request) -> dict[str, Any]:
         told["logprobs"] = [_pairs(one) for one in request.scores]
     if request.prompt_logprobs is not None:
         told["prompt_logprobs"] = [_pairs(one) for one in request.prompt_scores]
+    if request.embedding is not None:
+        told["embedding"] = _digest(request.embedding)
     return told
+
+
+def _digest(values: np.ndarray) -> str:
+    return hashlib.sha256(values.tobytes()).hexdigest()
 
 
 def _pairs(scores: TokenLogprobs | None) -> list[Any] | None:
@@ -95,6 +101,7 @@ def _serve(scripted: list[dict[str, Any]], scheduler: Scheduler) -> list[Request
                     one.get("end_ids", ()),
                     logprobs=one.get("logprobs"),
                     prompt_logprobs=one.get("prompt_logprobs"),
+                    embed=one.get("embed", False),
                     constraint=None if lists is None else Allowed(lists, vocab),
                 )
                 scheduler.add(requests[at])

@@ -21,6 +21,7 @@ from nncuda.bench.random_model import Shape
 
 SHAPE = Shape(layers=2, hidden=64, ffn=96, heads=4, kv_heads=2, vocabulary=600, context=256)
 COMPLETIONS, CHAT, RESPONSES = "/v1/completions", "/v1/chat/completions", "/v1/responses"
+EMBEDDINGS = "/v1/embeddings"
 
 #: A route and the body of a request.
 Asked = tuple[str, dict[str, Any]]
@@ -29,8 +30,9 @@ Asked = tuple[str, dict[str, Any]]
 class Served:
     """A server by its port, with what it has written to its log."""
 
-    def __init__(self, process: subprocess.Popen[str]):
+    def __init__(self, process: subprocess.Popen[str], language: str):
         self.process = process
+        self.language = language
         self.log: deque[str] = deque(maxlen=400)
         self._ready = threading.Event()
         self.port = 0
@@ -74,10 +76,10 @@ class Served:
 
 
 @contextlib.contextmanager
-def served(language: str, folder: Path, *options: object) -> Iterator[Served]:
-    process = find(language).start("serve", folder, "--port", 0, "--model-name", "small", *options)
+def served(language: str, folder: Path, *options: object, name: str = "small") -> Iterator[Served]:
+    process = find(language).start("serve", folder, "--port", 0, "--model-name", name, *options)
     try:
-        found = Served(process)
+        found = Served(process, language)
         yield found
         found.end()
     finally:

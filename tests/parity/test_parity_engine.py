@@ -216,6 +216,7 @@ def test_emulated_gpu(kind: str, name: str, tmp_path: Path) -> None:
         {"prompt": ids[:5], "max_new_tokens": 14}, {"prompt": ids, "max_new_tokens": 9, "temperature": 0.9, "joins": 1},
         {"prompt": ids[:30], "max_new_tokens": 12, "joins": 3, "cancelled": 9, "presence_penalty": 1.0},
         {"prompt": ids[:3], "max_new_tokens": 6, "joins": 6, "logprobs": 2},
+        {"prompt": ids * 2, "max_new_tokens": 0, "joins": 2, "embed": True},
     ]}  # fmt: skip
     env = {**languages.environment(), library.ENVIRONMENT_VARIABLE: str(EMULATED)}
     own = [sys.executable, Path(engine_scripts.__file__)]
@@ -247,6 +248,7 @@ DRAWINGS: list[dict[str, Any]] = [
     {"presence_penalty": -0.5, "repetition_penalty": 0.9, "min_p": 0.3, "top_p": 0.9, "temperature": 1.2, "seed": -7,
      "logit_bias": {"1": -100.0}, "allowed": [[*range(1, 500, 2)]] * 40, "logprobs": 1},
     {"temperature": 0.9, "seed": 8},
+    {"embed": True, "max_new_tokens": 0},
 ]  # fmt: skip
 
 
@@ -274,12 +276,15 @@ def test_drawing(workshop: Workshop, stored: str, schedule: dict[str, Any], name
         told = find(name).run("bench", "engine", "--threads", 1, stdin=json.dumps(script)).stdout
         assert json.loads(told) == wanted
         found.append(
-            [{key: one.get(key) for key in ("tokens", "logprobs", "prompt_logprobs")} for one in wanted["requests"]]
+            [
+                {key: one.get(key) for key in ("tokens", "logprobs", "prompt_logprobs", "embedding")}
+                for one in wanted["requests"]
+            ]
         )
     assert found[0] == found[1]
     constrained = found[0][4]
     assert constrained["tokens"][3:] == [599, 0] and len(constrained["prompt_logprobs"]) == 88
-    assert len({str(one["tokens"]) for one in found[0]}) == len(DRAWINGS)
+    assert len({str(one["tokens"]) for one in found[0]}) == len(DRAWINGS) - 1 and found[0][-1]["embedding"]
 
 
 @pytest.mark.case("the engine: scalings of Llama 3, of any model")

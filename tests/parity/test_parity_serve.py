@@ -13,7 +13,7 @@ from typing import Any
 import languages
 import pytest
 from conftest import find
-from servers import CHAT, COMPLETIONS, RESPONSES, SHAPE, Asked, Served, idle, neutral, served
+from servers import CHAT, COMPLETIONS, EMBEDDINGS, RESPONSES, SHAPE, Asked, Served, idle, neutral, served
 
 from nncuda.bench.random_model import write_folder
 
@@ -93,6 +93,9 @@ def requests() -> list[Asked]:
     for number, format in enumerate(FORMATS * 2):
         how = {"seed": number, "stream": number % 2 == 0, "max_output_tokens": 20 + 10 * number}
         found.append((RESPONSES, {**how, "input": TEXTS[number % len(TEXTS)], "text": of_text(format)}))
+    for encoding in ({}, {"encoding_format": "float", "user": "ö"}, {"encoding_format": "base64"}):
+        inputs: list[Any] = [TEXTS, TEXTS[3], [7] * 250, [[3, 4, 5], "waves", [599]]]
+        found += [(EMBEDDINGS, {"input": one, **encoding}) for one in inputs]
     long = {"prompt": [7] * 250, "max_tokens": 1000, "ignore_eos": True}
     return [
         *found,
@@ -213,6 +216,11 @@ def refused() -> list[Asked]:
         *((RESPONSES, {"input": item}) for item in items),
         *((RESPONSES, {"input": "x", **one}) for one in answered),
         *((COMPLETIONS, {"prompt": prompt}) for prompt in prompts),
+        *((EMBEDDINGS, {"input": prompt}) for prompt in [*prompts, ["x"] * 53, ["x", []], ["x", "word " * 300]]),
+        *((EMBEDDINGS, {"input": "x", **one}) for one in (
+            {"dimensions": 8}, {"encoding_format": "hex"}, {"encoding_format": ["float"]}, {"encoding_format": 1},
+            {"user": 3}, {"model": "other"}, {"stream": True}, {"prompt": "x"},
+        )), (EMBEDDINGS, {}),
         *((COMPLETIONS, {"prompt": "x", **one}) for one in wrong),
         *((CHAT, {**CHATTED, **one}) for one in talk),
         (COMPLETIONS, {}), (CHAT, {"messages": None}), ("/tokenize", {"prompt": ["x"]}), ("/tokenize", {"tokens": []}),
@@ -280,7 +288,8 @@ def test_the_same_refusals(folder: Path, language: str) -> None:
             ("GET", "/health", {"host": "example.org"}), ("GET", "/health", {"host": "[::1]:80"}), ("PUT", "/", {}),
             ("GET", "/health", {f"x-{number}": "y" for number in range(101)}), ("GET", "/health/ready", {}),
             ("GET", "/v1/models", {}), ("GET", "/v1/models/small", {}), ("GET", "/tokenizer_info", {}),
-            ("GET", RESPONSES, {}), ("POST", "/tokenizer_info", {}), ("GET", "/", {}), ("HEAD", "/", {}),
+            ("GET", RESPONSES, {}), ("GET", EMBEDDINGS, {}), ("POST", "/tokenizer_info", {}), ("GET", "/", {}),
+            ("HEAD", "/", {}),
             ("GET", "/%E2%82%AC", {}),
             ("POST", COMPLETIONS, {"content-length": "5000000", "content-type": "application/json"}),
             ("POST", COMPLETIONS, {"content-length": "0", "content-type": "text/plain"}),
@@ -293,6 +302,36 @@ def test_the_same_refusals(folder: Path, language: str) -> None:
         for asked in (failing, (RESPONSES, {"input": "fail"})):
             wanted, found = (neutral(one.post(asked)) for one in (server, other))
             assert found[0] == wanted[0] and found[0] == (400 if (folder / "chat_template.jinja").exists() else 200)
+
+
+def costly() -> dict[str, Any]:
+    """Arrays in arrays of twenty kinds: after two brackets llguidance would follow too many at once."""
+    kinds = [str(one) for one in range(20)]
+    inner: dict[str, Any] = {"$ref": "#/$defs/0"}
+    for _ in range(2):
+        inner = {"type": "array", "minItems": 1, "items": inner}
+    any_kind = {"anyOf": [{"type": "array", "items": {"$ref": f"#/$defs/{one}"}} for one in kinds]}
+    return {**inner, "$defs": dict.fromkeys(kinds, any_kind)}
+
+
+@pytest.mark.case("what a server refuses")
+@pytest.mark.parametrize("language", SERVING)
+def test_a_limit_that_is_reached_while_a_text_is_written(folder: Path, language: str) -> None:
+    """A refusal, or the error that ends a stream; and the server goes on."""
+    format = of_schema(costly())
+    asked = [
+        *((COMPLETIONS, {"prompt": "x", "response_format": format, "max_tokens": 200, "stream": stream})
+          for stream in (False, True)),
+        *((RESPONSES, {"input": "x", "text": of_text(format), "max_output_tokens": 200, "stream": stream})
+          for stream in (False, True)),
+    ]  # fmt: skip
+    with served("python", folder) as server, served(language, folder) as other:
+        for one in asked:
+            wanted, found = (neutral(each.post(one)) for each in (server, other))
+            assert found == wanted and b'"schema_too_costly"' in found[1], found
+            assert found[0] == (200 if one[1]["stream"] else 400)
+        assert idle(other)
+        assert other.post((COMPLETIONS, {"prompt": "x", "max_tokens": 3}))[0] == 200
 
 
 @pytest.mark.case("what a server refuses")
@@ -354,10 +393,16 @@ def test_what_operators_see(folder: Path, language: str) -> None:
     texts = {"prompt": [3, 4, 5], "n": 3, "max_tokens": 2, "ignore_eos": True, "user": "some one"}
     for name in ("python", language):
         with served(name, folder, "--log-format", "json", "--max-batch", 1, "--threads", 1) as server:
-            for asked in ((COMPLETIONS, texts), (CHAT, {**CHATTED, "n": 0}), ("/tokenize", {"prompt": "x"})):
+            embedded = {"input": [[3, 4, 5], [6, 7]], "user": "some one"}
+            for asked in (
+                (COMPLETIONS, texts),
+                (CHAT, {**CHATTED, "n": 0}),
+                ("/tokenize", {"prompt": "x"}),
+                (EMBEDDINGS, embedded),
+            ):
                 server.post(asked)
             server.request("GET", "/nothing")
-            lines = metrics_of(server, 4)
+            lines = metrics_of(server, 5)
         server.wait_for_log()
         # Labels stand in any order.
         series = {frozenset(re.split("[{},]", line.rsplit(" ", 1)[0])) for line in lines}
@@ -382,7 +427,7 @@ def test_what_operators_see(folder: Path, language: str) -> None:
         found = [(list(one), {key: one[key] for key in kept if key in one}) for one in records]
         seen.append((series, sorted(found, key=str)))
     assert seen[0][0] == seen[1][0] and len(seen[0][0]) > 100
-    assert seen[0][1] == seen[1][1] and len(seen[0][1]) == (4 if language == "rust" else 5)
+    assert seen[0][1] == seen[1][1] and len(seen[0][1]) == (5 if language == "rust" else 6)
 
 
 @pytest.mark.case("a server's log, metrics and end")

@@ -11,6 +11,10 @@ import pytest
 from small_server import Running, serving
 
 from nncuda.infer.grammar import NO_FORCING, GrammarConstraint, GrammarError, Grammars
+from nncuda.serve.constraints import Formats
+from nncuda.serve.fields import Checker
+from nncuda.serve.tool_calls import FORMS
+from nncuda.serve.tools import requested_tools
 from nncuda.tokenizer import Tokenizer
 
 MESSAGES = [{"role": "user", "content": "the sea"}]
@@ -133,6 +137,45 @@ def test_a_constraint_that_fails_ends_its_own_text_alone(running: Running, monke
     assert (error["status"], error["code"]) == (500, "internal_error")
     assert running.post("/v1/completions", {"prompt": "the sea", "max_tokens": 3})[0] == 200
     assert running.at_rest
+
+
+def costly() -> dict[str, Any]:
+    """Arrays in arrays, of which each may be one of twenty kinds: after two brackets llguidance would follow too many
+    at once. It says so while the text is written."""
+    kinds = range(20)
+    lists = [{"anyOf": [{"type": "array", "items": {"$ref": f"#/$defs/{one}"}} for one in kinds]} for _ in kinds]
+    inner: dict[str, Any] = {"$ref": "#/$defs/0"}
+    for _ in range(2):
+        inner = {"type": "array", "minItems": 1, "items": inner}
+    return {**inner, "$defs": {str(one): kind for one, kind in zip(kinds, lists, strict=True)}}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_limit_that_is_reached_while_a_text_is_written(
+    running: Running, log: list[dict[str, Any]], stream: bool
+) -> None:
+    asked = {"prompt": "the sea", "max_tokens": 400, "stream": stream, "response_format": of_schema(costly())}
+    status, _, body = running.request("POST", "/v1/completions", asked)
+    *_, error = [body] if not stream else body.removesuffix(b"data: [DONE]\n\n").strip().split(b"\n\n")
+    found = json.loads(error.removeprefix(b"data: "))["error"]
+    assert status == (200 if stream else 400)
+    assert (found["code"], found["type"], found["param"]) == ("schema_too_costly", "invalid_request_error", None)
+    assert found["message"].startswith("the text cannot go on: what it must obey is too costly to enforce from here on")
+    line = next(record for record in reversed(log) if record.get("path") == "/v1/completions")
+    assert (line["error"], line["finish"]) == ("schema_too_costly", "failed")
+    assert running.post("/v1/completions", {"prompt": "the sea", "max_tokens": 3})[0] == 200
+    assert running.at_rest
+
+
+def test_each_schema_is_counted_once(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of tools: by itself, so that its name is told, and with all others."""
+    counted: list[int] = []
+    monkeypatch.setattr("nncuda.infer.grammar.check_cost", lambda schemas: counted.append(len(schemas)))
+    offered = [{"type": "function", "function": {"name": name, "strict": True}} for name in "fg"]
+    values = Checker("chat", "/x").check({"messages": MESSAGES, "tools": offered})
+    tools = requested_tools(values, "response_format", None)
+    assert tools is not None and Formats(running.model).of_calls(tools, FORMS[0], {}) is not None
+    assert counted == [1, 1, 2]
 
 
 def allowed(constraint: GrammarConstraint) -> set[int]:

@@ -41,7 +41,7 @@ def test_the_table_is_whole() -> None:
                       if field.required}  # fmt: skip
             values = Checker(route, route).check({**others, entry["name"]: entry["default"]})
             assert values[entry["name"]] == entry["default"]
-    for route in ("completions", "chat", "tokenize", "detokenize"):
+    for route in ("completions", "chat", "responses", "embeddings", "tokenize", "detokenize"):
         names = [entry["name"] for entry in API["fields"] if route in entry["routes"]]
         assert len(names) == len(set(names)) > 0
 

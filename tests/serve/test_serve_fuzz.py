@@ -17,6 +17,7 @@ from nncuda.serve.bodies import json_object
 from nncuda.serve.chat import Chat
 from nncuda.serve.completions import Completions
 from nncuda.serve.constraints import Formats
+from nncuda.serve.embeddings import Embeddings
 from nncuda.serve.responses import Responses
 from nncuda.serve.tokens import Tokens
 
@@ -40,6 +41,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "completions": {"prompt": "the sea"},
     "chat": {"messages": [{"role": "user", "content": "the sea"}]},
     "responses": {"input": "the sea"},
+    "embeddings": {"input": "the sea"},
     "tokenize": {"prompt": "the sea"},
     "detokenize": {"tokens": [1, 2]},
 }
@@ -55,6 +57,7 @@ def test_fields(running: Running, route: str, changes: dict[str, Any]) -> None:
         "completions": Completions(model, "small", Formats(model), 50).prepare,
         "chat": Chat(model, "small", Formats(model), 50).prepare,
         "responses": Responses(model, "small", Formats(model)).prepare,
+        "embeddings": Embeddings(model, "small", 50).prepare,
         "tokenize": tokens.tokenize,
         "detokenize": tokens.detokenize,
     }[route]

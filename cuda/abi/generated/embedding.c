@@ -35,3 +35,26 @@ NNCUDA_API int32_t cuda_scatter_add(nncuda_ctx *ctx, const void *x, const int32_
   check_scatter_add(&call, &args);
   return nn_call_launch(&call, &args, sizeof args);
 }
+
+NNCUDA_API int32_t cuda_pool_rows(nncuda_ctx *ctx, const float *x, float *sum, int64_t rows, int64_t dim) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_pool_rows);
+  nn_call_size(&call, "rows", rows);
+  nn_call_size(&call, "dim", dim);
+  nn_call_tensor(&call, NN_ROLE_IN, "x", x, NNCUDA_F32, NULL, 0, NN_SHAPE("[rows, dim]", rows, dim));
+  nn_call_tensor(&call, NN_ROLE_INOUT, "sum", sum, NNCUDA_F32, NULL, 0, NN_SHAPE("[2, dim]", 2, dim));
+  const nn_pool_rows_args args = {x, sum, rows, dim};
+  check_pool_rows(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}
+
+NNCUDA_API int32_t cuda_pool_unit(nncuda_ctx *ctx, const float *sum, float *y, int64_t dim) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_pool_unit);
+  nn_call_size(&call, "dim", dim);
+  nn_call_tensor(&call, NN_ROLE_IN, "sum", sum, NNCUDA_F32, NULL, 0, NN_SHAPE("[2, dim]", 2, dim));
+  nn_call_tensor(&call, NN_ROLE_OUT, "y", y, NNCUDA_F32, NULL, 0, NN_SHAPE("[dim]", dim));
+  const nn_pool_unit_args args = {sum, y, dim};
+  check_pool_unit(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}

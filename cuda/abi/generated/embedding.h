@@ -25,4 +25,17 @@ typedef struct nn_scatter_add_args {
   int32_t dtype;
 } nn_scatter_add_args;
 
+typedef struct nn_pool_rows_args {
+  const float *x;
+  float *sum;
+  int64_t rows;
+  int64_t dim;
+} nn_pool_rows_args;
+
+typedef struct nn_pool_unit_args {
+  const float *sum;
+  float *y;
+  int64_t dim;
+} nn_pool_unit_args;
+
 #endif

@@ -45,7 +45,8 @@ type scriptedRequest struct {
 	LogitBias    map[int32]float64 `json:"logit_bias"`
 	Logprobs     *int              // alternatives
 	PromptScores *int              `json:"prompt_logprobs"`
-	Allowed      [][]int32         // the ids that may be next, after each token; then none
+	Embed        bool
+	Allowed      [][]int32 // the ids that may be next, after each token; then none
 	Joins        int
 	Cancelled    int
 }
@@ -53,7 +54,7 @@ type scriptedRequest struct {
 // request is the same for a scheduler.
 func (s *scriptedRequest) request(vocab int) *engine.Request {
 	request := &engine.Request{
-		Prompt: s.Prompt, MaxNewTokens: s.MaxNewTokens, EndIDs: s.EndIDs,
+		Prompt: s.Prompt, MaxNewTokens: s.MaxNewTokens, EndIDs: s.EndIDs, Embed: s.Embed,
 		Sampling: engine.Sampling{
 			Temperature: s.Temperature, TopK: s.TopK, TopP: s.TopP, Seed: s.Seed, MinP: s.MinP, PresencePenalty: s.Presence,
 			FrequencyPenalty: s.Frequency, RepetitionPenalty: s.Repetition, LogitBias: s.LogitBias,
@@ -106,6 +107,8 @@ type requestResult struct {
 
 	Logprobs       []any `json:"logprobs,omitempty"` // [logprob, [[id, logprob], ...]] of each token
 	PromptLogprobs []any `json:"prompt_logprobs,omitempty"`
+
+	Embedding string `json:"embedding,omitempty"` // SHA-256 of its bytes
 }
 
 // pairs are log-probabilities as JSON has them, null for none.
@@ -182,11 +185,7 @@ func (s *engineScript) run(running *engine.Engine) (*engineResult, error) {
 		if err != nil {
 			return nil, err
 		}
-		hash := sha256.New()
-		for _, value := range logits {
-			_ = binary.Write(hash, binary.LittleEndian, math.Float32bits(value)) // a hash takes all
-		}
-		result.Logits = hex.EncodeToString(hash.Sum(nil))
+		result.Logits = digest(logits)
 	}
 	scheduler, err := engine.NewScheduler(running)
 	if err != nil {
@@ -199,6 +198,15 @@ func (s *engineScript) run(running *engine.Engine) (*engineResult, error) {
 		"steps": done.DecodeSteps,
 	}
 	return result, errors.Join(err, scheduler.Close())
+}
+
+// digest is the SHA-256 of numbers.
+func digest(values []float32) string {
+	hash := sha256.New()
+	for _, value := range values {
+		_ = binary.Write(hash, binary.LittleEndian, math.Float32bits(value)) // a hash takes all
+	}
+	return hex.EncodeToString(hash.Sum(nil))
 }
 
 // serve runs the requests, each from its step on.
@@ -233,6 +241,9 @@ func (s *engineScript) serve(scheduler *engine.Scheduler, vocab int, result *eng
 			result.Requests[at].Logprobs = pairs(request.Scores)
 		}
 		result.Requests[at].PromptLogprobs = pairs(request.PromptScores)
+		if request.Embedding != nil {
+			result.Requests[at].Embedding = digest(request.Embedding)
+		}
 	}
 	return nil
 }

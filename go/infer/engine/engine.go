@@ -37,7 +37,7 @@ const (
 	// usualSequences of full length is what the cache has room for by default; shorter ones may be more.
 	usualSequences = 4
 
-	// logitsRows are made at a time when the logits of all tokens are wanted.
+	// logitsRows are normed at a time, and have their logits made, when those of all tokens are wanted.
 	logitsRows = 64
 )
 
@@ -427,11 +427,16 @@ func (e *Engine) attention(p *layer.Pass, number int, qkv *tensor.Tensor, in inp
 
 // head gives the logits of rows of the residual stream, in the first rows of `target`.
 func (e *Engine) head(p *layer.Pass, x, target *tensor.Tensor) *tensor.Tensor {
-	rows := x.Dim(0)
-	normed, logits, head := p.Narrow(e.normed, 0, 0, rows), p.Narrow(target, 0, 0, rows), e.Weights.head
-	p.Check(tensor.RMSNorm(x, e.Weights.norm, normed, nil, float32(e.Config.NormEps)))
+	normed, logits, head := e.finalNorm(p, x), p.Narrow(target, 0, 0, x.Dim(0)), e.Weights.head
 	p.Check(tensor.GemmQuant(normed, head.data, nil, nil, nil, logits, cuda.ActivationNone, head.format))
 	return logits
+}
+
+// finalNorm gives normed rows of the residual stream, which the next call overwrites.
+func (e *Engine) finalNorm(p *layer.Pass, x *tensor.Tensor) *tensor.Tensor {
+	normed := p.Narrow(e.normed, 0, 0, x.Dim(0))
+	p.Check(tensor.RMSNorm(x, e.Weights.norm, normed, nil, float32(e.Config.NormEps)))
+	return normed
 }
 
 // bytesPerStep are the bytes that one decode step must read at least: each weight once, and the rows of each sequence's

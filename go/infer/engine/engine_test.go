@@ -47,6 +47,48 @@ func TestLogitsOfPieces(t *testing.T) {
 	}
 }
 
+// The bits of a text's vector depend neither on the pieces that it is cut into, nor on threads, nor on who else is served or
+// on what the cache has; and its length is 1.
+func TestEmbeddings(t *testing.T) {
+	for _, kind := range storedmodel.Kinds() {
+		folder, ids := storedmodel.Folder(t, kind, nil), storedmodel.IDs(1, 200)
+		expected := must.Get(newEngine(t, folder, Options{}).Embed(ids))(t)
+		square := 0.0
+		for _, number := range expected {
+			square += float64(number) * float64(number)
+		}
+		if math.Abs(square-1) > 1e-6 {
+			t.Fatalf("%s: the length is the root of %v", kind, square)
+		}
+		for name, options := range map[string]Options{"pieces of 7": {Piece: 7}, "a batch of 2": {MaxBatch: 2}} {
+			e := newEngine(t, folder, options, cuda.WithThreads(1))
+			if got := must.Get(e.Embed(ids))(t); !sameBits(got, expected) {
+				t.Errorf("%s: another vector with %s", kind, name)
+			}
+			s := must.Get(NewScheduler(e))(t)
+			finish := Cancelled
+			if options.Piece == 0 { // it is whole after a step
+				finish = Length
+			}
+			for range 2 {
+				embedded := &Request{Prompt: ids, Embed: true}
+				left := &Request{Prompt: ids, Embed: true}
+				s.Add(left)
+				must.Do(t, s.Step())
+				s.Cancel(left)
+				generated(t, s, &Request{Prompt: ids, MaxNewTokens: 30}, embedded)
+				if !sameBits(embedded.Embedding, expected) || embedded.Shared != 0 || embedded.Finish != Length {
+					t.Errorf("%s: another vector beside others, with %s", kind, name)
+				}
+				if e.Cache.Used() != 0 || left.pool != nil || left.Finish != finish {
+					t.Errorf("%s: %d pages are used, %v", kind, e.Cache.Used(), left.Finish)
+				}
+			}
+			must.Do(t, s.Close())
+		}
+	}
+}
+
 // generated runs requests, some of them later than others, and gives their tokens.
 func generated(t *testing.T, s *Scheduler, requests ...*Request) [][]int32 {
 	t.Helper()

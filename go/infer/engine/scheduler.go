@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/layer"
 )
 
 // pieceBesideDecoding is the tokens of a prompt that are run between two steps of sequences which wait for their next
@@ -33,16 +35,18 @@ type Request struct {
 	EndIDs       []int32
 	Logprobs     bool // whether each token comes with its log-probability, and with
 	TopLogprobs  int  // so many alternatives
-	// PromptLogprobs asks for those of the prompt's tokens, with PromptTopLogprobs alternatives: then none of it is taken
-	// from the cache.
+	// PromptLogprobs asks for those of the prompt's tokens, with PromptTopLogprobs alternatives, and Embed for the prompt's
+	// vector (Engine.Embed), with no new token: then none of it is taken from the cache.
 	PromptLogprobs    bool
 	PromptTopLogprobs int
+	Embed             bool
 	Constraint        Constraint // says which tokens may be drawn; nil for all
 
 	Tokens []int32          // those drawn and not yet taken
 	Scores []*TokenLogprobs // as many as tokens, nil where they are not wanted
 	// PromptScores are those of the prompt's tokens once it has been run, nil for the first one.
 	PromptScores []*TokenLogprobs
+	Embedding    []float32 // the prompt's vector, once it has been run
 	Shared       int       // tokens of the prompt that were found in the cache when it was admitted
 	Admitted     time.Time // when it was; zero before
 	Finish       Finish
@@ -51,7 +55,11 @@ type Request struct {
 	drawn   int
 	drawing *Drawing // once it waits
 	row     *row     // once it is admitted
+	pool    *pool    // once some of it has been run, of a request that is embedded
 }
+
+// whole says whether all of the prompt is run, whatever the cache has: pages hold neither logits nor hidden states.
+func (r *Request) whole() bool { return r.Embed || r.PromptLogprobs }
 
 // rows of the cache that it may come to need: the last token drawn is never run.
 func (r *Request) rows() int { return len(r.Prompt) + max(r.MaxNewTokens, 1) - 1 }
@@ -132,7 +140,7 @@ func (s *Scheduler) Check(prompt []int32, maxNewTokens int) error {
 
 // Add puts a request into the queue.
 func (s *Scheduler) Add(request *Request) {
-	if request.MaxNewTokens == 0 && !request.PromptLogprobs {
+	if request.MaxNewTokens == 0 && !request.whole() {
 		request.Finish = Length
 		return
 	}
@@ -215,7 +223,7 @@ func (s *Scheduler) admit() (bool, error) {
 	}
 	request := s.waiting[0]
 	known := request.Prompt
-	if request.PromptLogprobs { // pages hold no logits: who wants those of the prompt has it run
+	if request.whole() {
 		known = nil
 	}
 	if s.comes(known) {
@@ -289,7 +297,7 @@ func (s *Scheduler) prefill(pieces []piece) error {
 			return err
 		}
 	}
-	if err := s.scorePrompts(pieces); err != nil {
+	if err := cmp.Or(s.scorePrompts(pieces), s.embedPrompts(pieces)); err != nil {
 		return err
 	}
 	for _, part := range parts {
@@ -322,6 +330,34 @@ func (s *Scheduler) scorePrompts(pieces []piece) error {
 				return err
 			}
 			request.PromptScores = append(request.PromptScores, found...)
+		}
+		first += count
+	}
+	return nil
+}
+
+// embedPrompts adds what was just run to the vectors of the requests that want one.
+func (s *Scheduler) embedPrompts(pieces []piece) error {
+	first := 0
+	for _, one := range pieces {
+		request, count := one.request, len(one.part.IDs)
+		if request.Embed {
+			if request.pool == nil {
+				made, err := s.engine.newPool()
+				if err != nil {
+					return err
+				}
+				request.pool = made
+			}
+			err := layer.Run(s.engine.ctx, func(p *layer.Pass) {
+				request.pool.add(p, s.engine, first, count)
+				if one.part.Sequence.Length == len(request.Prompt) {
+					request.Embedding = request.pool.read(p)
+				}
+			})
+			if err != nil {
+				return err
+			}
 		}
 		first += count
 	}
@@ -391,6 +427,10 @@ func (s *Scheduler) fail(request *Request, err error) {
 func (s *Scheduler) end(request *Request, finish Finish) {
 	request.Finish = finish
 	s.waiting, s.prefilling = without(s.waiting, request), without(s.prefilling, request)
+	if request.pool != nil {
+		_ = request.pool.close() // the device fails with the next step, if it did
+		request.pool = nil
+	}
 	row := request.row
 	request.row = nil
 	if row == nil {

@@ -119,11 +119,16 @@ func SchemaText(schema *formats.Object) string {
 // It should begin with [NoForcing], or the first one of the list should: Python needs it. An [*Error] says what cannot be
 // enforced.
 func (g *Grammars) LLGuidance(text string) (*Grammar, error) {
-	if strings.ContainsRune(text, 0) {
-		return nil, &Error{"the grammar has a character U+0000"}
-	}
 	if err := Check(text); err != nil {
 		return nil, err
+	}
+	return g.Checked(text)
+}
+
+// Checked is the same of a text that [Check] has let through.
+func (g *Grammars) Checked(text string) (*Grammar, error) {
+	if strings.ContainsRune(text, 0) {
+		return nil, &Error{"the grammar has a character U+0000"}
 	}
 	given := C.CString(text)
 	defer C.free(unsafe.Pointer(given))

@@ -20,6 +20,7 @@ from ..layers.attention import split_heads
 from ..token_ids import Ids, sequence_ids
 from .divided_experts import DividedExperts
 from .paged_cache import PAGE, CachedSequence, PagedCache
+from .pooling import Pool
 from .scores import Scores, TokenLogprobs
 from .stored_layers import StoredLayers
 from .ternary_layers import TernaryLayers
@@ -38,7 +39,7 @@ USUAL_CONTEXT = 8192
 #: Sequences of full length that the cache has room for by default; shorter ones may be more.
 _USUAL_SEQUENCES = 4
 
-#: Rows of logits made at a time when those of all tokens are wanted.
+#: Rows normed at a time, and rows of logits made, when those of all tokens are wanted.
 _LOGITS_ROWS = 64
 
 
@@ -220,6 +221,39 @@ class Engine:
             found += scores.read([alternatives] * len(part))
         return found
 
+    def embed(self, ids: Sequence[int] | np.ndarray) -> np.ndarray:
+        """The vector of a text, f32 [hidden_size]: the mean of the hidden states after the final norm, of all of its
+        tokens, brought to length 1. The bits are those that a request has for its prompt.
+
+        ValueError when there is no id or more than the context has room for, IndexError for one outside the vocabulary,
+        CacheFullError while other sequences have the pages.
+        """
+        array = self.check_ids(ids)
+        if len(array) == 0:
+            raise ValueError("ids is empty; there must be at least one")
+        if len(array) > self.context:
+            raise ValueError(f"there are {len(array)} ids; the context has room for {self.context}")
+        pool = self.pool()
+        sequence = self.cache.open(rows=len(array))
+        try:
+            for start in range(0, len(array), self.piece):
+                piece = array[start : start + self.piece]
+                self._forward_parts([sequence], [piece])
+                self.add_to(pool, 0, len(piece))
+        finally:
+            self.cache.close(sequence)
+        return pool.vector()
+
+    def pool(self) -> Pool:
+        """Where the hidden states of a text are gathered."""
+        return Pool(self.ctx, self.config.hidden_size)
+
+    def add_to(self, pool: Pool, first: int, tokens: int) -> None:
+        """Adds the hidden states of so many tokens of the last prefill call, from number `first` on."""
+        for start in range(first, first + tokens, _LOGITS_ROWS):
+            rows = min(_LOGITS_ROWS, first + tokens - start)
+            pool.add(self._final_norm(self._x.narrow(0, start, rows)))
+
     def check_ids(self, ids: Ids) -> np.ndarray:
         """The ids of one sequence as an array i32: see `sequence_ids`."""
         return sequence_ids(ids, self.config.vocab_size)
@@ -327,15 +361,19 @@ class Engine:
 
     def _head(self, x: Tensor, target: Tensor, watch: Watch | None = None) -> Tensor:
         """Logits of rows of the residual stream, in the first rows of `target`."""
-        rows = x.shape[0]
-        normed = self._normed.narrow(0, 0, rows)
-        kernels.rmsnorm(x, self.weights.norm, eps=self.config.norm_eps, y=normed)
-        head, logits = self.weights.head, target.narrow(0, 0, rows)
+        normed = self._final_norm(x)
+        head, logits = self.weights.head, target.narrow(0, 0, x.shape[0])
         kernels.gemm_quant(normed, head.data, format=head.format, y=logits)
         if watch is not None:
             watch("norm", normed)
             watch("logits", logits)
         return logits
+
+    def _final_norm(self, x: Tensor) -> Tensor:
+        """Normed rows of the residual stream, which the next call overwrites."""
+        normed = self._normed.narrow(0, 0, x.shape[0])
+        kernels.rmsnorm(x, self.weights.norm, eps=self.config.norm_eps, y=normed)
+        return normed
 
     def bytes_per_step(self, lengths: Iterable[int]) -> int:
         """Bytes that one decode step must read at least: each weight once, and the rows of each sequence's cache."""

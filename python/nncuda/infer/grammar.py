@@ -36,6 +36,10 @@ class GrammarError(ValueError):
     """A grammar, or a part of a schema, that cannot be enforced."""
 
 
+class GrammarFailed(RuntimeError):
+    """A text that its grammar cannot go on with, since a limit of llguidance for one step is reached."""
+
+
 class Grammars:
     """Makes grammars for texts of one vocabulary, which is handed over once. For one thread at a time.
 
@@ -59,6 +63,10 @@ class Grammars:
         """A grammar in llguidance's own words: its variant of Lark, or a JSON list of such grammars and JSON schemas.
         It begins with `NO_FORCING`, or the first one of the list does. GrammarError says what cannot be enforced."""
         check_grammar(text)
+        return self.checked(text)
+
+    def checked(self, text: str) -> Grammar:
+        """The same of a text that `check_grammar` has let through."""
         return Grammar(self._tokenizer, text)
 
 
@@ -136,7 +144,7 @@ class GrammarConstraint:
 
     def _check(self) -> None:
         if self._matcher.is_error():
-            raise RuntimeError(f"the grammar failed: {_sentence(self._matcher.get_error())}")
+            raise GrammarFailed(f"the grammar failed: {_sentence(self._matcher.get_error())}")
 
 
 class _Vocabulary:

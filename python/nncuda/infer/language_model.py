@@ -327,6 +327,26 @@ class LanguageModel(DeviceBound):
         with self.ctx._turns:
             return self.engine.logprobs(checked, alternatives)
 
+    def embed(self, prompts: Prompt | Sequence[Prompt]) -> np.ndarray:
+        """The vector of one prompt, f32 [hidden_size], or of each of several, f32 [prompts, hidden_size]: the mean of
+        the hidden states after the final norm, of all of its tokens, brought to length 1. So the cosine of two prompts
+        is the dot product of their vectors.
+
+        The prompts run together, beside what else is generated; none of them is taken from the cache. A vector's bits
+        depend on its prompt alone. Raises as `generate`.
+        """
+        several = _several(prompts)
+        ids = [self.encode(prompt) for prompt in (prompts if several else [prompts])]  # type: ignore
+        for one in ids:
+            self.scheduler.check(one, 0)
+        requests = [Request(one, 0, embed=True) for one in ids]
+        for _ in self._events([Continuation(request, None, (), at) for at, request in enumerate(requests)], None):
+            pass
+        vectors = [request.embedding for request in requests if request.embedding is not None]
+        if len(vectors) != len(requests):
+            raise RuntimeError("the model was closed before the prompts had run")
+        return np.stack(vectors) if several else vectors[0]
+
     def room(self, ids: Sequence[int] | np.ndarray) -> int:
         """How many tokens can be written after a prompt before its beginning drops out of sight."""
         # The last token drawn is never run.

@@ -19,6 +19,7 @@ from .constraint import Constraint, checked_mask
 from .drawing import Drawing
 from .engine import Engine, Part
 from .paged_cache import LEAST_COPIED, PAGE, CachedSequence, CacheFullError, common_prefix
+from .pooling import Pool
 from .sampling import GREEDY, Sampling
 from .scores import TokenLogprobs
 
@@ -34,7 +35,8 @@ class Request:
 
     `shared` is how many tokens of the prompt were found in the cache when it was admitted. With `logprobs`, a number of
     alternatives, each token comes with its log-probability, in `scores`; with `prompt_logprobs` those of the prompt's
-    tokens are in `prompt_scores` once it has been run, None for the first one: then none of it is taken from the cache.
+    tokens are in `prompt_scores` once it has been run, None for the first one. With `embed`, and no new token, the
+    prompt's vector is in `embedding` then (`Engine.embed`). For either, none of the prompt is taken from the cache.
     `constraint` says which tokens may be drawn; what it raises ends the request, and is its `error`.
     """
 
@@ -47,24 +49,30 @@ class Request:
         *,
         logprobs: int | None = None,
         prompt_logprobs: int | None = None,
+        embed: bool = False,
         constraint: Constraint | None = None,
     ):
+        if embed and max_new_tokens:
+            raise ValueError(f"max_new_tokens is {max_new_tokens}; where a prompt is embedded it must be 0")
         self.prompt = prompt
         self.max_new_tokens = max_new_tokens
         self.sampling = sampling
         self.end_ids = frozenset(end_ids)
         self.logprobs = logprobs
         self.prompt_logprobs = prompt_logprobs
+        self.embed = embed
         self.constraint = constraint
         self.tokens: deque[int] = deque()
         self.scores: deque[TokenLogprobs | None] = deque()  # as many as tokens
         self.prompt_scores: list[TokenLogprobs | None] = [None]
+        self.embedding: np.ndarray | None = None
         self.error: Exception | None = None
         self.drawn = 0
         self.shared = 0
         self.finish: str | None = None
         self._drawing: Drawing | None = None  # once it waits
         self._row: Row | None = None  # once it is admitted
+        self._pool: Pool | None = None  # once some of it has been run
 
     def take_prompt_scores(self) -> tuple[TokenLogprobs | None, ...] | None:
         """Those of the prompt, if they were wanted and are there; the first time only."""
@@ -72,6 +80,11 @@ class Request:
             return None
         scores, self.prompt_scores = tuple(self.prompt_scores), []
         return scores
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of the prompt is run, whatever the cache has: pages hold neither logits nor hidden states."""
+        return self.embed or self.prompt_logprobs is not None
 
     @property
     def admitted(self) -> bool:
@@ -145,7 +158,7 @@ class Scheduler:
 
     def add(self, request: Request) -> None:
         """Puts a request into the queue; it must pass `check`."""
-        if request.max_new_tokens == 0 and request.prompt_logprobs is None:
+        if request.max_new_tokens == 0 and not request.whole:
             request.finish = LENGTH
             return
         request._drawing = Drawing.of(request.sampling, request.prompt, request.max_new_tokens)
@@ -197,8 +210,7 @@ class Scheduler:
         if not self._waiting or len(self._prefilling) + len(self.batch.rows) == self.engine.max_batch:
             return False
         request = self._waiting[0]
-        # Pages hold no logits: who wants those of the prompt has it run.
-        known = request.prompt if request.prompt_logprobs is None else request.prompt[:0]
+        known = request.prompt[:0] if request.whole else request.prompt
         if self._comes(known):
             return False
         try:
@@ -239,6 +251,7 @@ class Scheduler:
         rows = [request._row for request in done if request._row is not None]
         tokens = [] if logits is None else self.batch.first_tokens(logits, rows)
         self._score_prompts(parts)
+        self._embed_prompts(parts)
         self.statistics.prefill_tokens += sum(len(part.ids) for _, part in parts)
         self.statistics.prefill_seconds += time.perf_counter() - start
         for request, row, token in zip(done, rows, tokens, strict=True):
@@ -257,6 +270,17 @@ class Scheduler:
                 start = part.sequence.length - len(part.ids)
                 following = request.prompt[start + 1 : start + 1 + len(part.ids)]
                 request.prompt_scores += self.engine.scores(first, following, request.prompt_logprobs)
+            first += len(part.ids)
+
+    def _embed_prompts(self, parts: list[tuple[Request, Part]]) -> None:
+        """Adds what was just run to the vectors of the requests that want one."""
+        first = 0
+        for request, part in parts:
+            if request.embed:
+                request._pool = request._pool or self.engine.pool()
+                self.engine.add_to(request._pool, first, len(part.ids))
+                if part.sequence.length == len(request.prompt):
+                    request.embedding, request._pool = request._pool.vector(), None
             first += len(part.ids)
 
     def _decode(self) -> None:

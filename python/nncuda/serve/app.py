@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias, Union
 
 from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
@@ -22,6 +22,7 @@ from .bodies import ClientGone, read_json_body
 from .chat import Chat
 from .completions import Completions
 from .constraints import Formats
+from .embeddings import Embeddings, Vectors
 from .guard import Guard
 from .metrics import CONTENT_TYPE, Metrics
 from .responses import Response, Responses
@@ -30,6 +31,8 @@ from .tokens import Tokens
 from .wire import json_text
 
 _log = logging.getLogger("nncuda.serve")
+
+_Reply: TypeAlias = Union[Answer, Response, Vectors]  # noqa: UP007
 
 #: Seconds for a client to take the error that ends its stream.
 _LAST_WORDS = 1.0
@@ -45,7 +48,7 @@ class _Exchange:
     begun: float = field(default_factory=time.monotonic)
     status: int = 0
     complete: bool = False  # whether all of the response was sent
-    answer: Answer | Response | None = None
+    answer: _Reply | None = None
     gone: bool = False
     error: str | None = None
 
@@ -90,6 +93,7 @@ class App:
         formats, places = Formats(self._model), service.places
         completions, chat = (kind(self._model, name, formats, places) for kind in (Completions, Chat))
         responses, tokens = Responses(self._model, name, formats), Tokens(self._model, name)
+        embeddings = Embeddings(self._model, name, places)
         self._routes = [
             _route(path, method, endpoint)
             for path, method, endpoint in (
@@ -102,6 +106,7 @@ class App:
                 (completions.path, "POST", self._answering(completions.prepare)),
                 (chat.path, "POST", self._answering(chat.prepare)),
                 (responses.path, "POST", self._answering(responses.prepare)),
+                (embeddings.path, "POST", self._answering(embeddings.prepare)),
                 ("/tokenize", "POST", self._converting(tokens.tokenize)),
                 ("/detokenize", "POST", self._converting(tokens.detokenize)),
                 ("/tokenizer_info", "GET", self._telling(tokens.info)),
@@ -169,7 +174,7 @@ class App:
         exchange.error = error.code
         if exchange.status == 0:
             await respond(exchange.send, error.status, "application/json", error.body(), error.headers)
-        elif exchange.answer is not None and exchange.answer.stream:
+        elif isinstance(exchange.answer, Answer | Response) and exchange.answer.stream:
             # A client that does not read must not keep the server: what is left unsent closes the connection.
             await asyncio.wait({asyncio.ensure_future(exchange.answer.send_error(exchange.send, error))},
                                timeout=_LAST_WORDS)  # fmt: skip
@@ -210,7 +215,7 @@ class App:
 
     # Texts
 
-    def _answering(self, prepare: Callable[[dict[str, Any]], Answer | Response]) -> Endpoint:
+    def _answering(self, prepare: Callable[[dict[str, Any]], _Reply]) -> Endpoint:
         """An endpoint that writes texts."""
 
         async def answering(exchange: _Exchange) -> None:
@@ -222,7 +227,7 @@ class App:
         return answering
 
     async def _answer(
-        self, exchange: _Exchange, prepare: Callable[[dict[str, Any]], Answer | Response], body: dict[str, Any]
+        self, exchange: _Exchange, prepare: Callable[[dict[str, Any]], _Reply], body: dict[str, Any]
     ) -> None:
         # Each has one text at least: what could not be submitted need not be looked into.
         self._service.check_places(self._preparing + 1)

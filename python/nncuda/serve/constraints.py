@@ -68,8 +68,8 @@ class Formats:
         for name, text in {**schemas, "tools": whole}.items():
             self._made(functools.partial(check_grammar, text), name)
         for name, text in schemas.items():
-            self._made(functools.partial(self._grammars.llguidance, text), name)
-        return self._made(lambda: self._grammars.llguidance(whole), "tools")
+            self._made(functools.partial(self._grammars.checked, text), name)
+        return self._made(lambda: self._grammars.checked(whole), "tools")
 
     def _built(self, schema: dict[str, Any], field: str, place: str) -> Grammar:
         """The grammar of the schema that stands at a place within a field."""

@@ -116,6 +116,12 @@ def _choices(field: Field, value: object) -> list[str]:
     return value
 
 
+def _choice(field: Field, value: object) -> str:
+    if not isinstance(value, str) or value not in field.allowed:
+        raise _wrong(field, value)
+    return value
+
+
 def _input(field: Field, value: object) -> str | list[Any]:
     """A text, or a list that is not empty; `items` looks into each of them."""
     if isinstance(value, str):
@@ -207,6 +213,7 @@ _CHECKS: dict[str, Callable[[Field, Any], Any]] = {
     "string": _string,
     "strings": _strings,
     "ids": _ids,
+    "choice": _choice,
     "choices": _choices,
     "input": _input,
     "bias": _bias,

@@ -18,6 +18,8 @@ import numpy as np
 
 from ..infer import Constraint, Event, LanguageModel, Sampling
 from ..infer.continuation import Continuation
+from ..infer.grammar import GrammarFailed
+from ..infer.sampling import GREEDY
 from ..infer.scheduler import CANCELLED, FAILED, Request
 from .api import ApiError
 
@@ -36,12 +38,13 @@ class Generation:
         self,
         prompt: np.ndarray,
         max_new_tokens: int,
-        sampling: Sampling,
+        sampling: Sampling = GREEDY,
         *,
         end_ids: Sequence[int] = (),
         stop: Sequence[str] = (),
         logprobs: int | None = None,
         prompt_logprobs: int | None = None,
+        embed: bool = False,
         constraint: Constraint | None = None,
     ):
         self.request = Request(
@@ -51,6 +54,7 @@ class Generation:
             end_ids,
             logprobs=logprobs,
             prompt_logprobs=prompt_logprobs,
+            embed=embed,
             constraint=constraint,
         )
         self.stop = list(stop)
@@ -301,8 +305,7 @@ class Service:
                 self._observer.ended(generation)
             generation.push(new.events)
             if new.finish == FAILED:
-                _log.error("a constraint failed", exc_info=generation.request.error)
-                generation.fail(ApiError("internal_error"))
+                generation.fail(_failure(generation.request.error))
 
     def _fail(self, error: BaseException) -> None:
         self._closed = ApiError("engine_failed")
@@ -311,3 +314,12 @@ class Service:
             generation.fail(self._closed)
         if self._on_failure is not None:
             self._on_failure(error)
+
+
+def _failure(error: Exception | None) -> ApiError:
+    """What a client is told of a text whose constraint failed."""
+    if isinstance(error, GrammarFailed):
+        _log.warning("a text ended: %s", error)
+        return ApiError("schema_too_costly")
+    _log.error("a constraint failed", exc_info=error)
+    return ApiError("internal_error")

@@ -279,6 +279,52 @@ fn logits_have_the_same_bits_in_any_pieces() {
 }
 
 #[test]
+fn vectors_have_the_same_bits_however_a_text_comes() {
+    let ctx = tiny::context();
+    let folder = Folder::new(&ctx);
+    let prompts = [ids(3, 1), ids(300, 2), ids(150, 3)];
+    let bits = |vector: &[f32]| vector.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
+    let engine = Engine::new(&folder.stored(), &ctx, &EngineOptions::default());
+    let mut engine = engine.unwrap();
+    let wanted: Vec<_> = prompts.iter().map(|prompt| bits(&engine.embed(prompt).unwrap())).collect();
+    let length: f64 = engine.embed(&prompts[1]).unwrap().iter().map(|number| f64::from(*number).powi(2)).sum();
+    assert!((length - 1.0).abs() < 1e-6 && wanted[1] != wanted[2]);
+    for options in [
+        EngineOptions { piece: 37, max_batch: 2, ..EngineOptions::default() },
+        EngineOptions { ahead: Some(true), ..EngineOptions::default() },
+    ] {
+        let model = folder.model(&ctx, &options);
+        // Beside a text that is written, and again with a warm cache, from which nothing is taken.
+        for _ in 0..2 {
+            let beside = model.generate(&prompts[1][..], &drawn(40, 1)).unwrap();
+            let found = model.embed_all(prompts.iter().map(|prompt| &prompt[..])).unwrap();
+            assert_eq!(found.iter().map(|vector| bits(vector)).collect::<Vec<_>>(), wanted);
+            assert_eq!(bits(&model.embed(&prompts[2][..]).unwrap()), wanted[2]);
+            drop(beside);
+        }
+        let embed = GenerateOptions { embed: true, max_new_tokens: Some(1), ..GenerateOptions::default() };
+        let refused = model.generate(ids(3, 1), &embed).unwrap_err().to_string();
+        assert!(refused.contains("max_new_tokens is 1; where a prompt is embedded it must be 0"), "{refused}");
+    }
+    assert!(engine.embed(&[]).unwrap_err().to_string().contains("ids is empty"));
+    assert!(engine.embed(&ids(601, 1)).unwrap_err().to_string().contains("the context has room for 600"));
+}
+
+#[test]
+fn an_embedded_prompt_that_is_cancelled_leaves_nothing() {
+    let ctx = tiny::context();
+    let engine = Engine::new(&Folder::new(&ctx).stored(), &ctx, &EngineOptions { piece: 64, ..Default::default() });
+    let mut scheduler = Scheduler::new(engine.unwrap(), None).unwrap();
+    let id = scheduler.add(Request { prompt: ids(300, 1), embed: true, ..Request::default() }).unwrap();
+    scheduler.step().unwrap();
+    assert!(scheduler.engine().cache().used() > 0);
+    scheduler.cancel(id);
+    let progress = scheduler.take(id);
+    assert!(progress.finish == Some(Finish::Cancelled) && progress.embedding.is_none());
+    assert!(scheduler.is_idle() && scheduler.engine().cache().used() == 0);
+}
+
+#[test]
 fn a_scheduler_serves_requests_in_order() {
     let ctx = tiny::context();
     let engine = Engine::new(&Folder::new(&ctx).stored(), &ctx, &EngineOptions { max_batch: 1, ..Default::default() });

@@ -263,6 +263,11 @@ TABLE_OF_F32 = {
         lambda d, dtype, *sizes: decode.counted(d, *sizes),
         ((9, 5000, 900), (2, 50001, 8193), (3, 300, 300)),
     ),
+    "pool_rows": (
+        lambda d, dtype, *sizes: embedding.pooled(d, *sizes, more=True),
+        ((300, 257), (5, 4099), (1025, 64), (40, 1000)),
+    ),
+    "pool_unit": (lambda d, dtype, dim: embedding.unit(d, dim, 1.0), ((511,), (4096,), (50001,))),
     "increment": (lambda d, dtype, n: {"x": d.integers(n, high=1 << 20), "by": 3}, FLAT),
     "random_bits": (of_n(seed=7, stream=1, offset=2**32 - 3), ((100001,),)),
     "rope_freqs": (

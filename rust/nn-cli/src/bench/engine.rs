@@ -66,6 +66,8 @@ struct ScriptedRequest {
     logit_bias: BTreeMap<i32, f64>,
     logprobs: Option<usize>,
     prompt_logprobs: Option<usize>,
+    #[serde(default)]
+    embed: bool,
     /// The ids that may be next, after each token; then none.
     allowed: Option<Vec<Vec<i32>>>,
     #[serde(default)]
@@ -98,6 +100,9 @@ struct FoundRequest {
     logprobs: Option<Vec<Option<Pairs>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt_logprobs: Option<Vec<Option<Pairs>>>,
+    /// SHA-256 of its bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    embedding: Option<String>,
 }
 
 /// A token's log-probability, and ids and log-probabilities of the likeliest in its place: all of an f32's digits.
@@ -165,6 +170,7 @@ fn run_script(script: &Script, arguments: &Arguments) -> Result<Found> {
         shared: progress.admission.map_or(0, |admission| admission.shared),
         logprobs: one.logprobs.map(|_| pairs(progress.logprobs)),
         prompt_logprobs: progress.prompt_logprobs.map(pairs),
+        embedding: progress.embedding.as_deref().map(digest),
     });
     let (requests, done) = (requests.collect(), scheduler.statistics());
     let tokens = Counted {
@@ -217,6 +223,7 @@ fn serve(scripted: &[ScriptedRequest], scheduler: &mut Scheduler) -> Result<Vec<
                     end_ids: one.end_ids.clone(),
                     logprobs: one.logprobs,
                     prompt_logprobs: one.prompt_logprobs,
+                    embed: one.embed,
                     constraint: one.allowed.clone().map(|lists| Box::new(Allowed { left: lists.into_iter() }) as _),
                 })?);
             }

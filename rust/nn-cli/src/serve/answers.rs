@@ -10,6 +10,7 @@ use nn_core::infer::{Event, Finish, GenerateOptions, GrammarConstraint, Sampling
 
 use super::api::ApiError;
 use super::calling::{Calling, Calls};
+use super::embeddings::Encoding;
 use super::fields::{Usage, Values};
 use super::logprobs::{Scored, TokenNames, of_chat, of_completion};
 use super::responses::Repeated;
@@ -32,6 +33,17 @@ pub(super) struct Text {
     pub(super) constraint: Option<GrammarConstraint>,
 }
 
+/// What is written of texts.
+#[derive(Clone, Debug)]
+pub(super) enum Reply {
+    /// Completions, of texts or of a conversation.
+    Completions,
+    /// A response, which repeats what it was asked for.
+    Response(Repeated),
+    /// Their vectors.
+    Vectors(Encoding),
+}
+
 /// The texts of a request, not submitted yet.
 #[derive(Debug)]
 pub(super) struct Asked {
@@ -44,14 +56,15 @@ pub(super) struct Asked {
     pub(super) user: Option<String>,
     /// Whether log-probabilities were asked for.
     pub(super) scored: bool,
-    /// What a response repeats, where the answer is to be one.
-    pub(super) response: Option<Repeated>,
+    /// What is written of them.
+    pub(super) reply: Reply,
     /// Where tools may be called.
     pub(super) calling: Option<Calling>,
 }
 
 /// Writes an answer in the form of some route.
 pub(super) trait Writing: std::fmt::Debug + Send {
+    /// Empty where answers have none.
     fn id(&self) -> &str;
     /// Tokens that were written so far.
     fn tokens(&self) -> usize;
@@ -60,7 +73,7 @@ pub(super) trait Writing: std::fmt::Debug + Send {
     /// The last of the stream before its end, where it counts tokens.
     fn counts(&self) -> String;
     /// A whole answer, of all events of each text.
-    fn whole(&mut self, texts: Vec<Vec<Event>>, names: &TokenNames) -> String;
+    fn whole(&mut self, texts: Vec<Vec<Event>>, names: &TokenNames) -> Result<String, ApiError>;
     /// The end of a stream that failed.
     fn failure(&mut self, error: &ApiError) -> String;
 }
@@ -258,7 +271,7 @@ impl Writing for Writer {
         Json::Object(chunk).event()
     }
 
-    fn whole(&mut self, texts: Vec<Vec<Event>>, names: &TokenNames) -> String {
+    fn whole(&mut self, texts: Vec<Vec<Event>>, names: &TokenNames) -> Result<String, ApiError> {
         let mut choices = Vec::new();
         for (index, events) in texts.into_iter().enumerate() {
             let mut text = std::mem::take(&mut self.texts[index].echo);
@@ -283,7 +296,7 @@ impl Writing for Writer {
             choices.push(choice(index, name, added, logprobs, finish));
         }
         let kind = if self.form == Form::Chat { "chat.completion" } else { "text_completion" };
-        self.head(kind, choices, Some(self.used())).text()
+        Ok(self.head(kind, choices, Some(self.used())).text())
     }
 
     fn failure(&mut self, error: &ApiError) -> String {

@@ -58,6 +58,7 @@ pub(super) enum Kind {
     Ids,
     Bias,
     Object,
+    Choice,
     Choices,
     Input,
     Prompt,

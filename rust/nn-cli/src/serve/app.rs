@@ -116,6 +116,7 @@ impl App {
             .route("/v1/completions", post(completions))
             .route("/v1/chat/completions", post(chat))
             .route("/v1/responses", post(responses))
+            .route("/v1/embeddings", post(embeddings))
             .route("/tokenize", post(tokenize))
             .route("/detokenize", post(detokenize))
             .route("/tokenizer_info", get(tokenizer_info));
@@ -268,6 +269,7 @@ fn route_of(uri: &Uri, page: bool) -> &'static str {
         "/v1/completions",
         "/v1/chat/completions",
         "/v1/responses",
+        "/v1/embeddings",
         "/tokenize",
         "/detokenize",
         "/tokenizer_info",
@@ -286,8 +288,7 @@ async fn nowhere(uri: Uri) -> ApiError {
 
 async fn wrong_method(Extension(exchange): Extension<Arc<Exchange>>, method: Method) -> ApiError {
     let route = exchange.route();
-    let posts =
-        ["/v1/completions", "/v1/chat/completions", "/v1/responses", "/tokenize", "/detokenize"].contains(&route);
+    let posts = route.ends_with("tokenize") || route.starts_with("/v1/") && !route.starts_with("/v1/models");
     let shown: String = method.as_str().chars().take(32).collect();
     exchange.set_route("other");
     ApiError::new("method_not_allowed", &[("route", &route), ("method", &shown)])
@@ -381,6 +382,10 @@ async fn chat(State(app): State<Arc<App>>, Extension(exchange): Seen, request: R
 
 async fn responses(State(app): State<Arc<App>>, Extension(exchange): Seen, request: Request) -> Answered {
     answer(app, exchange, request, Requests::responses).await
+}
+
+async fn embeddings(State(app): State<Arc<App>>, Extension(exchange): Seen, request: Request) -> Answered {
+    answer(app, exchange, request, Requests::embeddings).await
 }
 
 async fn tokenizer_info(State(app): State<Arc<App>>) -> Answered {

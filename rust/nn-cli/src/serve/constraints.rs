@@ -81,7 +81,7 @@ impl Formats {
         }
         let mut last = None;
         for (name, text) in &parts {
-            last = Some(self.made("tools", name, |grammars| grammars.llguidance(text))?);
+            last = Some(self.made("tools", name, |grammars| grammars.checked(text))?);
         }
         Ok(last)
     }

@@ -130,7 +130,7 @@ impl Drop for Exchange {
         ];
         if let Some(answer) = notes.answer {
             values.extend([
-                ("id", answer.id.into()),
+                ("id", Some(answer.id).filter(|id| !id.is_empty()).into()),
                 ("user", answer.user.into()),
                 ("prompt_tokens", answer.prompt_tokens.into()),
                 ("shared_tokens", answer.shared_tokens.into()),

@@ -131,6 +131,7 @@ fn usual(field: &Field) -> Given {
     match (field.kind, &field.default) {
         (Kind::Boolean, serde_json::Value::Bool(value)) => Given::Bool(*value),
         (Kind::Number, serde_json::Value::Number(number)) => Given::Number(number.as_f64().unwrap_or_default()),
+        (Kind::Choice, serde_json::Value::String(text)) => Given::Text(text.clone()),
         (Kind::Integer, serde_json::Value::Number(number)) => Given::Integer(number.as_i64().unwrap_or_default()),
         _ => Given::Nothing,
     }
@@ -199,6 +200,10 @@ fn checked(field: &Field, value: &Value) -> Checked {
         Kind::Ids => ids(value).map(Given::Ids).ok_or_else(|| wrong(field, value)),
         Kind::Bias => bias(field, value),
         Kind::Object => value.as_table().cloned().map(Given::Object).ok_or_else(|| wrong(field, value)),
+        Kind::Choice => match value.as_text().filter(|_| field.allowed.iter().any(|allowed| same(value, allowed))) {
+            Some(text) => Ok(Given::Text(text.to_owned())),
+            None => Err(wrong(field, value)),
+        },
         Kind::Choices => choices(field, value),
         Kind::Input => match value {
             Value::Text(text) if text.chars().count() <= field.longest => {

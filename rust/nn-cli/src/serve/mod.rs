@@ -11,6 +11,7 @@ mod call_grammars;
 mod calling;
 mod connection;
 mod constraints;
+mod embeddings;
 mod exchange;
 mod fields;
 mod guard;

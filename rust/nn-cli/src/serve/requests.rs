@@ -1,15 +1,16 @@
-//! Bodies as what they ask for: texts of /v1/completions, /v1/chat/completions and /v1/responses, ids of /tokenize, texts of
-//! /detokenize.
+//! Bodies as what they ask for: texts of /v1/completions, /v1/chat/completions and /v1/responses, vectors of /v1/embeddings, ids
+//! of /tokenize, texts of /detokenize.
 
 use nn_core::Error;
 use nn_core::format::{Table, Value};
 use nn_core::infer::{GenerateOptions, Grammar, LanguageModel, PLAIN_STOPS, Sampling};
 use nn_core::tokenizer::{Encoding, Rendering, TextTokenizer};
 
-use super::answers::{Asked, Form, Text, check_bias, check_choices, check_length, samplings};
+use super::answers::{Asked, Form, Reply, Text, check_bias, check_choices, check_length, samplings};
 use super::api::{API, ApiError, cut};
 use super::calling::{Calling, control_tokens};
 use super::constraints::Formats;
+use super::embeddings::Encoding as VectorEncoding;
 use super::fields::{Checker, GivenInput, GivenPrompt, Usage, Values, refused};
 use super::items::input_messages;
 use super::messages::{place_of_tools, plain_messages};
@@ -28,6 +29,7 @@ pub(super) struct Requests {
     completions: Checker,
     chat: Checker,
     responses: Checker,
+    embeddings: Checker,
     tokenize: Checker,
     detokenize: Checker,
 }
@@ -51,6 +53,7 @@ impl Requests {
             completions: Checker::new("completions", "/v1/completions"),
             chat: Checker::new("chat", "/v1/chat/completions"),
             responses: Checker::new("responses", "/v1/responses"),
+            embeddings: Checker::new("embeddings", "/v1/embeddings"),
             tokenize: Checker::new("tokenize", "/tokenize"),
             detokenize: Checker::new("detokenize", "/detokenize"),
         }
@@ -159,8 +162,38 @@ impl Requests {
             ..GenerateOptions::default()
         };
         let texts = drawn(&samplings(&values), &prompt, &options, "", grammar.as_ref()).collect();
-        let response = Some(Repeated::new(&values, format.as_ref(), tools.as_ref(), scored));
-        Ok(Asked { response, calling, ..asked(Form::Chat, texts, prompt_tokens, Usage::Nowhere, &values, scored) })
+        let reply = Reply::Response(Repeated::new(&values, format.as_ref(), tools.as_ref(), scored));
+        Ok(Asked { reply, calling, ..asked(Form::Chat, texts, prompt_tokens, Usage::Nowhere, &values, scored) })
+    }
+
+    /// The vectors of texts.
+    pub(super) fn embeddings(&self, body: &Table) -> Result<Asked, ApiError> {
+        let values = self.embeddings.check(body)?;
+        self.check_model(&values)?;
+        let given = values.prompts("input").unwrap_or_default();
+        check_choices(given.len(), self.places)?;
+        let name = |number: usize| if given.len() == 1 { "input".to_owned() } else { format!("input[{number}]") };
+        let ids = given.iter().enumerate().map(|(number, one)| self.prompt_ids(one, &name(number)));
+        let ids = ids.collect::<Result<Vec<_>, _>>()?;
+        let (prompt_tokens, user) = (ids.iter().map(Vec::len).sum(), values.text("user"));
+        let text = |prompt| Text {
+            prompt,
+            options: GenerateOptions { embed: true, ..GenerateOptions::default() },
+            echo: String::new(),
+            constraint: None,
+        };
+        let encoding = values.text("encoding_format").filter(|format| format == "base64");
+        Ok(Asked {
+            form: Form::Completion,
+            texts: ids.into_iter().map(text).collect(),
+            prompt_tokens,
+            stream: false,
+            usage: Usage::Nowhere,
+            user,
+            scored: false,
+            reply: Reply::Vectors(encoding.map_or(VectorEncoding::Numbers, |_| VectorEncoding::Base64)),
+            calling: None,
+        })
     }
 
     /// Messages as the model reads them, whose field has that name. `place` is where they first have something of tools.
@@ -330,7 +363,7 @@ pub(super) fn no_model(asked: &str, name: &str) -> ApiError {
 
 fn asked(form: Form, texts: Vec<Text>, prompt_tokens: usize, usage: Usage, values: &Values, scored: bool) -> Asked {
     let (stream, user) = (values.flag("stream"), values.text("user"));
-    Asked { form, texts, prompt_tokens, stream, usage, user, scored, calling: None, response: None }
+    Asked { form, texts, prompt_tokens, stream, usage, user, scored, calling: None, reply: Reply::Completions }
 }
 
 /// What a request that was not wrong failed with.

@@ -211,7 +211,7 @@ impl Writing for ResponseWriter {
         String::new()
     }
 
-    fn whole(&mut self, texts: Vec<Vec<Event>>, names: &TokenNames) -> String {
+    fn whole(&mut self, texts: Vec<Vec<Event>>, names: &TokenNames) -> Result<String, ApiError> {
         self.output.begin();
         let mut finish = None;
         for event in texts.into_iter().flatten() {
@@ -220,7 +220,7 @@ impl Writing for ResponseWriter {
         }
         let finish = finish.unwrap_or(Finish::Cancelled);
         self.output.end(status(finish));
-        self.finished(finish).text()
+        Ok(self.finished(finish).text())
     }
 
     fn failure(&mut self, error: &ApiError) -> String {

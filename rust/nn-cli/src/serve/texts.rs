@@ -16,9 +16,10 @@ use nn_core::infer::{Event, EventStream, Finish, Prompt};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep_until;
 
-use super::answers::{Asked, Writer, Writing};
+use super::answers::{Asked, Reply, Writer, Writing};
 use super::api::ApiError;
 use super::app::{App, Stage};
+use super::embeddings::VectorWriter;
 use super::exchange::{AnswerNotes, Exchange};
 use super::log;
 use super::responses::ResponseWriter;
@@ -52,6 +53,8 @@ struct Live {
     first: Option<Instant>,
     last: Option<Instant>,
     finish: Option<Finish>,
+    /// Whether it must obey something, which may fail.
+    constrained: bool,
 }
 
 impl Live {
@@ -101,12 +104,13 @@ impl Answer {
         exchange: Arc<Exchange>,
         id: u128,
     ) -> Result<Self, ApiError> {
-        let writer: Box<dyn Writing> = match &asked.response {
-            Some(repeated) => {
+        let writer: Box<dyn Writing> = match &asked.reply {
+            Reply::Response(repeated) => {
                 let calling = asked.calling.clone();
                 Box::new(ResponseWriter::new(repeated.clone(), calling, app.name(), asked.prompt_tokens, id))
             }
-            None => Box::new(Writer::new(&asked, app.name(), id)),
+            Reply::Completions => Box::new(Writer::new(&asked, app.name(), id)),
+            Reply::Vectors(encoding) => Box::new(VectorWriter::new(*encoding, app.name(), asked.prompt_tokens)),
         };
         let Asked { stream, user, prompt_tokens, .. } = asked;
         let (app, stage) = (Arc::clone(app), app.stage());
@@ -114,13 +118,14 @@ impl Answer {
         for (text, place) in asked.texts.into_iter().zip(places) {
             let submitted = Instant::now();
             let (model, prompt) = (answer.app.model(), Prompt::Ids(text.prompt));
+            let constrained = text.constraint.is_some();
             let begun = match text.constraint {
                 None => model.generate(prompt, &text.options),
                 Some(constraint) => model.generate_constrained(prompt, &text.options, Box::new(constraint)),
             };
             let events = begun.map_err(|error| unexpected(&error))?.into_stream();
             let (place, first, last, finish) = (Some(place), None, None, None);
-            answer.texts.push(Live { events, place, submitted, first, last, finish });
+            answer.texts.push(Live { events, place, submitted, first, last, finish, constrained });
         }
         Ok(answer)
     }
@@ -152,7 +157,7 @@ impl Answer {
             }
             texts.push(events);
         }
-        Ok(self.writer.whole(texts, self.app.names()))
+        self.writer.whole(texts, self.app.names())
     }
 
     /// Writes events until all texts have ended or the client leaves.
@@ -219,8 +224,8 @@ impl Answer {
             }
             Some(Err(error @ Error::Step(_))) => Err(self.app.fail(error)),
             Some(Err(error)) => {
-                text.end(&self.app, Finish::Failed); // by its constraint
-                Err(unexpected(&error))
+                text.end(&self.app, Finish::Failed);
+                Err(if text.constrained { too_costly(&error) } else { unexpected(&error) })
             }
             None => Err(self.app.fail(Error::value("the engine's thread has ended"))),
         }
@@ -251,6 +256,12 @@ impl Drop for Answer {
 async fn cut(stage: &mut watch::Receiver<Stage>) {
     // The sender lives as long as the server.
     let _ = stage.wait_for(|stage| *stage == Stage::Cut).await;
+}
+
+/// That a text cannot go on, since a limit of llguidance for one step is reached.
+fn too_costly(error: &Error) -> ApiError {
+    log::message("warning", &format!("a text ended: {error}"));
+    ApiError::new("schema_too_costly", &[])
 }
 
 /// What the engine refuses though it was checked.

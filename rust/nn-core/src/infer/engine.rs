@@ -9,6 +9,7 @@ use std::ops::Range;
 use nn_ffi::{Context, DType, Tensor, kernels};
 
 use super::paged_cache::{CacheFormat, CacheSizes, CachedSequence, PAGE, PagedCache};
+use super::pooling::Pool;
 use super::scores::{Scores, TokenLogprobs, check_alternatives};
 use super::stored_layers::{StoredLayers, product};
 use super::ternary_layers::TernaryLayers;
@@ -27,7 +28,7 @@ pub const USUAL_CONTEXT: usize = 8192;
 /// Sequences of full length that the cache has room for by default; shorter ones may be more.
 const USUAL_SEQUENCES: usize = 4;
 
-/// Rows of logits made at a time when those of all tokens are wanted.
+/// Rows normed at a time, and rows of logits made, when those of all tokens are wanted.
 const LOGITS_ROWS: usize = 64;
 
 /// How a model is run.
@@ -289,14 +290,7 @@ impl Engine {
     /// [`Error::Value`] when there is no id or more than the context has room for, [`Error::OutOfRange`] for one outside the
     /// vocabulary, [`Error::CacheFull`] while other sequences have the pages.
     pub fn logits(&mut self, ids: &[i32]) -> Result<Vec<f32>> {
-        self.check_ids(ids)?;
-        if ids.is_empty() {
-            return Err(Error::value("ids is empty; there must be at least one"));
-        }
-        if ids.len() > self.context {
-            let (count, room) = (ids.len(), self.context);
-            return Err(Error::value(format!("there are {count} ids; the context has room for {room}")));
-        }
+        self.check_whole(ids)?;
         let mut sequence = self.cache.open(&[], ids.len())?;
         let found = self.logits_of(&mut sequence, ids);
         self.cache.close(sequence);
@@ -374,6 +368,50 @@ impl Engine {
             found.extend(scores.read(&vec![alternatives; part.len()])?);
         }
         Ok(found)
+    }
+
+    /// The vector of a text, f32 `[hidden_size]`: the mean of the hidden states after the final norm, of all of its tokens,
+    /// brought to length 1. The bits are those that a request has for its prompt.
+    ///
+    /// # Errors
+    ///
+    /// As of [`logits`](Self::logits).
+    pub fn embed(&mut self, ids: &[i32]) -> Result<Vec<f32>> {
+        self.check_whole(ids)?;
+        let pool = self.pool()?;
+        let mut sequence = self.cache.open(&[], ids.len())?;
+        let run = ids.chunks(self.piece).try_for_each(|piece| {
+            self.forward_parts(&mut [Part { sequence: &mut sequence, ids: piece, wanted: false }])?;
+            self.add_to(&pool, 0, piece.len())
+        });
+        self.cache.close(sequence);
+        run.and_then(|()| pool.vector())
+    }
+
+    /// Where the hidden states of a text are gathered.
+    pub(super) fn pool(&self) -> Result<Pool> {
+        Pool::new(&self.ctx, self.config.hidden_size)
+    }
+
+    /// Adds the hidden states of so many tokens of the last prefill call, from number `first` on.
+    pub(super) fn add_to(&self, pool: &Pool, first: usize, tokens: usize) -> Result<()> {
+        (0..tokens).step_by(LOGITS_ROWS).try_for_each(|start| {
+            let rows = LOGITS_ROWS.min(tokens - start);
+            pool.add(&self.final_norm(&self.x.narrow(0, first + start, rows)?)?)
+        })
+    }
+
+    /// Refuses ids that cannot be run as a whole.
+    fn check_whole(&self, ids: &[i32]) -> Result<()> {
+        self.check_ids(ids)?;
+        if ids.is_empty() {
+            return Err(Error::value("ids is empty; there must be at least one"));
+        }
+        if ids.len() > self.context {
+            let (count, room) = (ids.len(), self.context);
+            return Err(Error::value(format!("there are {count} ids; the context has room for {room}")));
+        }
+        Ok(())
     }
 
     /// Refuses an id outside the vocabulary.
@@ -487,11 +525,16 @@ impl Engine {
 
     /// Logits of rows of the residual stream, in the first rows of `target`.
     fn head(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
-        let rows = x.shape()[0];
-        let (normed, logits) = (self.normed.narrow(0, 0, rows)?, target.narrow(0, 0, rows)?);
-        kernels::rmsnorm(x, &self.weights.norm, &normed, None, self.config.norm_eps as f32)?;
-        product(&normed, &self.weights.head, None, None, None, &logits)?;
+        let logits = target.narrow(0, 0, x.shape()[0])?;
+        product(&self.final_norm(x)?, &self.weights.head, None, None, None, &logits)?;
         Ok(logits)
+    }
+
+    /// Normed rows of the residual stream, which the next call overwrites.
+    fn final_norm(&self, x: &Tensor) -> Result<Tensor> {
+        let normed = self.normed.narrow(0, 0, x.shape()[0])?;
+        kernels::rmsnorm(x, &self.weights.norm, &normed, None, self.config.norm_eps as f32)?;
+        Ok(normed)
     }
 
     /// Bytes that one decode step must read at least: each weight once, and the rows of each sequence's cache.

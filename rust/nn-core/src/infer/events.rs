@@ -58,6 +58,8 @@ pub struct Event {
     pub logprobs: Option<TokenLogprobs>,
     /// In the first event of a prompt: those of the prompt's tokens, where they were asked for; none for the first one.
     pub prompt_logprobs: Option<Vec<Option<TokenLogprobs>>>,
+    /// In the one event of a prompt that is embedded: its vector, unless it was cancelled.
+    pub embedding: Option<Vec<f32>>,
 }
 
 /// When a prompt left the queue, and how many of its tokens the cache had then.

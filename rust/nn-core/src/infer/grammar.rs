@@ -93,6 +93,15 @@ impl Grammars {
     /// [`Error::Value`] that says what cannot be enforced.
     pub fn llguidance(&self, text: &str) -> Result<Grammar> {
         check_grammar(text)?;
+        self.checked(text)
+    }
+
+    /// The same of a text that [`check_grammar`] has let through.
+    ///
+    /// # Errors
+    ///
+    /// As [`llguidance`](Self::llguidance).
+    pub fn checked(&self, text: &str) -> Result<Grammar> {
         let made = panic_utils::catch_unwind(std::panic::AssertUnwindSafe(|| {
             self.factory.create_parser(TopLevelGrammar::from_lark_or_grammar_list(text)?)
         }));

@@ -12,7 +12,7 @@ use super::constraint::Constraint;
 use super::engine::{Engine, EngineOptions, check_ids};
 use super::events::{Generation, Outbox};
 use super::sampling::Sampling;
-use super::scheduler::{Limits, Occupancy, Request, Scheduler, Statistics};
+use super::scheduler::{Limits, Occupancy, Request, Scheduler, Statistics, check_embedded};
 use super::scores::{TokenLogprobs, check_alternatives};
 use super::text::StopStrings;
 use super::worker::{self, Command};
@@ -73,6 +73,8 @@ pub struct GenerateOptions {
     pub logprobs: Option<usize>,
     /// The same of the prompt's tokens. The prompt is run as a whole then, even for no new token.
     pub prompt_logprobs: Option<usize>,
+    /// Whether the prompt's vector is wanted ([`LanguageModel::embed`]) in place of tokens, of which there must be none.
+    pub embed: bool,
 }
 
 /// A model, its tokenizer and a cache on a device.
@@ -274,11 +276,15 @@ impl LanguageModel {
             }
             None => self.0.tokenizer.iter().flat_map(|tokenizer| tokenizer.end_ids()).copied().collect(),
         };
-        let max_new_tokens = options.max_new_tokens.unwrap_or_else(|| self.room(prompt.len()));
+        let embed = options.embed;
+        let room = || if embed { 0 } else { self.room(prompt.len()) };
+        let max_new_tokens = options.max_new_tokens.unwrap_or_else(room);
         self.0.limits.check(prompt.len(), max_new_tokens)?;
         let GenerateOptions { sampling, logprobs, prompt_logprobs, .. } = options;
         let constraint = None;
-        let request = Request { prompt, max_new_tokens, sampling, end_ids, logprobs, prompt_logprobs, constraint };
+        let request =
+            Request { prompt, max_new_tokens, sampling, end_ids, logprobs, prompt_logprobs, embed, constraint };
+        check_embedded(&request)?;
         Ok((request, StopStrings::new(options.stop)?))
     }
 
@@ -357,6 +363,36 @@ impl LanguageModel {
     pub fn logprobs(&self, prompt: impl Into<Prompt>, alternatives: usize) -> Result<Vec<Option<TokenLogprobs>>> {
         let ids = self.encode(&prompt.into())?;
         self.answer(|reply| Command::Logprobs(ids, alternatives, reply))?
+    }
+
+    /// The vector of one prompt, f32 `[hidden_size]`; see [`embed_all`](Self::embed_all).
+    ///
+    /// # Errors
+    ///
+    /// As that.
+    pub fn embed(&self, prompt: impl Into<Prompt>) -> Result<Vec<f32>> {
+        self.embed_all([prompt])?.pop().ok_or_else(ended)
+    }
+
+    /// The vector of each prompt, f32 `[hidden_size]`: the mean of the hidden states after the final norm, of all of its tokens,
+    /// brought to length 1. So the cosine of two prompts is the dot product of their vectors.
+    ///
+    /// The prompts run together, beside what else is generated; none of them is taken from the cache. A vector's bits depend on
+    /// its prompt alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`generate`](Self::generate), and [`Error::Step`] when the device fails.
+    pub fn embed_all(&self, prompts: impl IntoIterator<Item = impl Into<Prompt>>) -> Result<Vec<Vec<f32>>> {
+        let options = GenerateOptions { embed: true, ..GenerateOptions::default() };
+        let mut vectors = Vec::new();
+        for event in self.generate_all(prompts, &options)? {
+            let event = event?;
+            vectors.resize(vectors.len().max(event.prompt + 1), Vec::new());
+            // Nobody else has the generation, who could cancel it.
+            vectors[event.prompt] = event.embedding.unwrap_or_default();
+        }
+        Ok(vectors)
     }
 
     /// What was done so far, of all handles together, and bytes of the weights and of the cache.

@@ -15,6 +15,7 @@ mod events;
 mod grammar;
 mod language_model;
 mod paged_cache;
+mod pooling;
 mod sampling;
 mod scheduler;
 #[cfg(feature = "grammar")]

@@ -13,6 +13,7 @@ use super::drawing::Drawing;
 use super::engine::{Engine, Part};
 use super::events::{Admission, Finish};
 use super::paged_cache::{LEAST_COPIED, PAGE, PagedCache, common_prefix};
+use super::pooling::Pool;
 use super::sampling::Sampling;
 use super::scores::{TokenLogprobs, check_alternatives};
 use crate::error::{Error, Result};
@@ -36,6 +37,8 @@ pub struct Request {
     pub logprobs: Option<usize>,
     /// The same of the tokens of the prompt, which then is run as a whole: none of it is taken from the cache.
     pub prompt_logprobs: Option<usize>,
+    /// Whether the prompt's vector is wanted ([`Engine::embed`]), and no new token: then, too, it is run as a whole.
+    pub embed: bool,
     /// Which tokens may be drawn.
     pub constraint: Option<Box<dyn Constraint>>,
 }
@@ -44,6 +47,11 @@ impl Request {
     /// Rows of the cache that it may come to need: the last token drawn is never run.
     fn rows(&self) -> usize {
         self.prompt.len() + self.max_new_tokens.max(1) - 1
+    }
+
+    /// Whether all of the prompt is run, whatever the cache has: pages hold neither logits nor hidden states.
+    fn whole(&self) -> bool {
+        self.embed || self.prompt_logprobs.is_some()
     }
 }
 
@@ -94,6 +102,8 @@ pub struct Progress {
     pub logprobs: Vec<Option<TokenLogprobs>>,
     /// Those of the prompt's tokens, once, where they were asked for and it has been run; none for the first token.
     pub prompt_logprobs: Option<Vec<Option<TokenLogprobs>>>,
+    /// The prompt's vector, where it was asked for and the prompt has been run.
+    pub embedding: Option<Vec<f32>>,
     /// Why it ended, if it has.
     pub finish: Option<Finish>,
     /// What its constraint failed with, which ended it.
@@ -111,6 +121,8 @@ struct Entry {
     drawing: Option<Drawing>,
     /// As far as the prompt has been run, if they are wanted.
     prompt_scores: Vec<Option<TokenLogprobs>>,
+    /// Once some of a prompt has been run that is embedded.
+    pool: Option<Pool>,
     progress: Progress,
 }
 
@@ -231,7 +243,7 @@ impl Scheduler {
     ///
     /// # Errors
     ///
-    /// [`Error::Value`] when the prompt is empty or longer than the context, [`Error::OutOfRange`] for an id outside the
+    /// [`Error::Value`] when the prompt is empty or longer than the context, or is embedded and has new tokens, [`Error::OutOfRange`] for an id outside the
     /// vocabulary, [`Error::CacheFull`] when the cache has not as many pages as the continuation may come to need.
     pub fn add(&mut self, request: Request) -> Result<RequestId> {
         Limits::of(self.engine.cache()).check(request.prompt.len(), request.max_new_tokens)?;
@@ -240,14 +252,16 @@ impl Scheduler {
         request.sampling.check_ids(self.engine.config().vocab_size)?;
         check_alternatives("logprobs", request.logprobs)?;
         check_alternatives("prompt_logprobs", request.prompt_logprobs)?;
+        check_embedded(&request)?;
         self.last_id += 1;
         let id = RequestId(self.last_id);
-        let none = request.max_new_tokens == 0 && request.prompt_logprobs.is_none();
+        let none = request.max_new_tokens == 0 && !request.whole();
         let constrained = request.constraint.is_some() && !none;
         let drawing = Drawing::new(request.sampling.clone(), &request.prompt, request.max_new_tokens);
         let progress = Progress { finish: none.then_some(Finish::Length), ..Progress::default() };
         let prompt_scores = request.prompt_logprobs.map(|_| None).into_iter().collect();
-        self.requests.insert(id, Entry { request, drawn: 0, drawing: Some(drawing), prompt_scores, progress });
+        let (drawing, pool) = (Some(drawing), None);
+        self.requests.insert(id, Entry { request, drawn: 0, drawing, prompt_scores, pool, progress });
         if !none {
             self.waiting.push_back(id);
         }
@@ -324,8 +338,7 @@ impl Scheduler {
             return Ok(false);
         };
         let request = &self.requests[&id].request;
-        // Pages hold no logits: who wants those of the prompt has it run.
-        let known = if request.prompt_logprobs.is_none() { &request.prompt[..] } else { &[] };
+        let known = if request.whole() { &[] } else { &request.prompt[..] };
         if self.comes(known) {
             return Ok(false);
         }
@@ -387,6 +400,7 @@ impl Scheduler {
         self.prefilling = others;
         let drawn = logits.map_or(Ok(()), |logits| self.batch.first_tokens(&self.engine, &logits, &mut done));
         let drawn = drawn.and_then(|()| self.score_prompts(&run, pieces));
+        let drawn = drawn.and_then(|()| self.embed_prompts(&run, pieces));
         self.statistics.prefill_tokens += pieces.iter().sum::<usize>();
         self.statistics.prefill_time += start.elapsed();
         for row in done {
@@ -419,6 +433,26 @@ impl Scheduler {
                 entry.prompt_scores.extend(found.into_iter().map(Some));
                 if entry.prompt_scores.len() == prompt.len() {
                     entry.progress.prompt_logprobs = Some(std::mem::take(&mut entry.prompt_scores));
+                }
+            }
+            first += count;
+        }
+        Ok(())
+    }
+
+    /// Adds what was just run, from `run` on in each prompt, to the vectors of the requests that want one.
+    fn embed_prompts(&mut self, run: &[(RequestId, usize)], pieces: &[usize]) -> Result<()> {
+        let mut first = 0;
+        for ((id, start), count) in run.iter().zip(pieces) {
+            if let Some(entry) = self.requests.get_mut(id)
+                && entry.request.embed
+            {
+                let pool = entry.pool.take().map_or_else(|| self.engine.pool(), Ok)?;
+                self.engine.add_to(&pool, first, *count)?;
+                if start + count == entry.request.prompt.len() {
+                    entry.progress.embedding = Some(pool.vector()?);
+                } else {
+                    entry.pool = Some(pool);
                 }
             }
             first += count;
@@ -497,4 +531,13 @@ impl Scheduler {
             self.engine.cache.close(row.sequence);
         }
     }
+}
+
+/// Refuses new tokens of a prompt that is embedded.
+pub(super) fn check_embedded(request: &Request) -> Result<()> {
+    let count = request.max_new_tokens;
+    if request.embed && count > 0 {
+        return Err(Error::value(format!("max_new_tokens is {count}; where a prompt is embedded it must be 0")));
+    }
+    Ok(())
 }

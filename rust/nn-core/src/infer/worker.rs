@@ -123,14 +123,15 @@ impl Open {
 
 /// Sends what has come of one prompt; whether it has ended.
 fn deliver(scheduler: &mut Scheduler, outbox: &Outbox, prompt: usize, id: RequestId, text: &mut Text) -> Result<bool> {
-    let Progress { tokens, logprobs, mut prompt_logprobs, finish, error, admission } = scheduler.take(id);
+    let Progress { tokens, logprobs, mut prompt_logprobs, mut embedding, finish, error, admission } =
+        scheduler.take(id);
     if let Some(admission) = admission {
         outbox.admit(prompt, admission);
     }
     let count = tokens.len();
     let mut send = |token, text, finish, logprobs| {
-        let prompt_logprobs = prompt_logprobs.take();
-        outbox.send(Ok(Event { prompt, token, text, finish, logprobs, prompt_logprobs }));
+        let (prompt_logprobs, embedding) = (prompt_logprobs.take(), embedding.take());
+        outbox.send(Ok(Event { prompt, token, text, finish, logprobs, prompt_logprobs, embedding }));
     };
     for (at, (token, logprobs)) in tokens.into_iter().zip(logprobs).enumerate() {
         let finish = finish.filter(|_| at + 1 == count && error.is_none());

@@ -1087,6 +1087,19 @@ pub type cuda_scatter_add = unsafe extern "C" fn(
     dtype: i32,
 ) -> i32;
 
+/// Adds rows to a sum of two f32, the nearest and what is left of it: sum\[0\] + sum\[1\] += x\[0\] + x\[1\] + ....
+/// Each row is added without error to sum\[0\], the error to sum\[1\], and of both the nearest f32 is taken again.
+///
+/// C: `int32_t cuda_pool_rows(nncuda_ctx *ctx, const float *x, float *sum, int64_t rows, int64_t dim);`
+pub type cuda_pool_rows =
+    unsafe extern "C" fn(ctx: *mut nncuda_ctx, x: *const f32, sum: *mut f32, rows: i64, dim: i64) -> i32;
+
+/// The vector of length 1 in the direction of a sum, which is that of the mean: y = s / |s|, s = sum\[0\] +
+/// sum\[1\]; zeros where s is zero.
+///
+/// C: `int32_t cuda_pool_unit(nncuda_ctx *ctx, const float *sum, float *y, int64_t dim);`
+pub type cuda_pool_unit = unsafe extern "C" fn(ctx: *mut nncuda_ctx, sum: *const f32, y: *mut f32, dim: i64) -> i32;
+
 /// Tables of rotary embedding: for position p and pair i, the angle p \* b^(-2i/head_dim), computed in f64; its
 /// cosine and sine, rounded to f32.
 ///

@@ -6,7 +6,7 @@ use crate::catalogue::{Kernel, Parameter};
 use crate::generated::checked;
 
 /// Every kernel, in the header's order.
-pub static KERNELS: [Kernel; 92] = [
+pub static KERNELS: [Kernel; 94] = [
     Kernel {
         name: "silu",
         parameters: &[
@@ -404,6 +404,25 @@ pub static KERNELS: [Kernel; 92] = [
             Parameter::dtype("dtype"),
         ],
         call: checked::scatter_add,
+    },
+    Kernel {
+        name: "pool_rows",
+        parameters: &[
+            Parameter::tensor("x", "f32", "[rows, dim]", ""),
+            Parameter::tensor("sum", "f32", "[2, dim]", ""),
+            Parameter::integer("rows"),
+            Parameter::integer("dim"),
+        ],
+        call: checked::pool_rows,
+    },
+    Kernel {
+        name: "pool_unit",
+        parameters: &[
+            Parameter::tensor("sum", "f32", "[2, dim]", ""),
+            Parameter::tensor("y", "f32", "[dim]", ""),
+            Parameter::integer("dim"),
+        ],
+        call: checked::pool_unit,
     },
     Kernel {
         name: "rope_freqs",

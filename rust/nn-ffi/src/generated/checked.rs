@@ -217,6 +217,14 @@ pub(super) fn scatter_add(arguments: &[Argument<'_>]) -> Result<()> {
     kernels::scatter_add(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?)
 }
 
+pub(super) fn pool_rows(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::pool_rows(arguments[0].tensor()?, arguments[1].tensor()?)
+}
+
+pub(super) fn pool_unit(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::pool_unit(arguments[0].tensor()?, arguments[1].tensor()?)
+}
+
 pub(super) fn rope_freqs(arguments: &[Argument<'_>]) -> Result<()> {
     kernels::rope_freqs(
         arguments[0].tensor()?,

@@ -92,3 +92,74 @@ pub fn scatter_add(x: &Tensor, ids: &Tensor, table: &Tensor) -> Result<()> {
     let tensors = [Some(x.tensor), Some(ids.tensor), Some(table.tensor)];
     call.finish(status, &tensors)
 }
+
+/// Adds rows to a sum of two f32, the nearest and what is left of it: sum\[0\] + sum\[1\] += x\[0\] + x\[1\] + ....
+/// Each row is added without error to sum\[0\], the error to sum\[1\], and of both the nearest f32 is taken again.
+///
+/// So a long text loses no more than a short one, and the bits do not depend on the calls that rows are cut into. A
+/// column is NaN from where its sum is not finite. The first call begins with zeros. (Dekker 1971; Knuth, volume 2,
+/// 4.2.2, theorems B and C)
+///
+/// # Arguments
+///
+/// - `x`: f32 `[rows, dim]`, rows to add, in their order
+/// - `sum`: f32 `[2, dim]`, the sum so far, its nearest f32 and the rest; read and overwritten
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn pool_rows(x: &Tensor, sum: &Tensor) -> Result<()> {
+    let call = Call::new("cuda_pool_rows", x);
+    let x = call.dense::<2>("x", "[rows, dim]", x)?.of(DType::F32)?;
+    let sum = call.dense::<2>("sum", "[2, dim]", sum)?.of(DType::F32)?;
+    let rows = x.dims[0];
+    let dim = x.dims[1];
+    const SIZES: [(&str, &str); 2] = [("rows", "from x"), ("dim", "from x")];
+    let sizes = Sizes { names: &SIZES, values: &[rows, dim] };
+    sum.expect([2, dim], sizes)?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_pool_rows)(
+            call.handle(),
+            x.pointer().cast(),
+            sum.pointer().cast(),
+            rows as i64,
+            dim as i64,
+        )
+    };
+    let tensors = [Some(x.tensor), Some(sum.tensor)];
+    call.finish(status, &tensors)
+}
+
+/// The vector of length 1 in the direction of a sum, which is that of the mean: y = s / |s|, s = sum\[0\] +
+/// sum\[1\]; zeros where s is zero.
+///
+/// Computed in f64, rounded once.
+///
+/// # Arguments
+///
+/// - `sum`: f32 `[2, dim]`, from pool_rows
+/// - `y`: f32 `[dim]`, the vector; overwritten
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn pool_unit(sum: &Tensor, y: &Tensor) -> Result<()> {
+    let call = Call::new("cuda_pool_unit", sum);
+    let sum = call.dense::<2>("sum", "[2, dim]", sum)?.of(DType::F32)?;
+    let y = call.dense::<1>("y", "[dim]", y)?.of(DType::F32)?;
+    y.unfolded("dim", "sum")?;
+    let dim = sum.dims[1];
+    const SIZES: [(&str, &str); 1] = [("dim", "from sum")];
+    let sizes = Sizes { names: &SIZES, values: &[dim] };
+    sum.expect([2, dim], sizes)?;
+    y.expect([dim], sizes)?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_pool_unit)(call.handle(), sum.pointer().cast(), y.pointer().cast(), dim as i64)
+    };
+    let tensors = [Some(sum.tensor), Some(y.tensor)];
+    call.finish(status, &tensors)
+}

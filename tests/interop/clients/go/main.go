@@ -1,4 +1,5 @@
-// Command client says what OpenAI's client for Go finds at an address, as one line of JSON.
+// Command client says what OpenAI's client for Go finds at an address, and at that of a model that calls tools, as one line of
+// JSON.
 package main
 
 import (
@@ -13,8 +14,15 @@ import (
 )
 
 func main() {
-	client := openai.NewClient(option.WithBaseURL(os.Args[1]), option.WithAPIKey("none"), option.WithMaxRetries(0))
-	found, err := look(context.Background(), client)
+	at := func(address string) openai.Client {
+		return openai.NewClient(option.WithBaseURL(address), option.WithAPIKey("none"), option.WithMaxRetries(0))
+	}
+	ctx, client, caller := context.Background(), at(os.Args[1]), at(os.Args[2])
+	found, err := look(ctx, client)
+	if err == nil {
+		err = errors.Join(embed(ctx, client, found), call(ctx, caller, found))
+		found["refused_further"] = refusedFurther(ctx, client, caller)
+	}
 	if err != nil {
 		log.Fatal(err)
 	}

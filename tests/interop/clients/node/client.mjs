@@ -1,4 +1,5 @@
-// What OpenAI's client for Node finds at an address: `node client.mjs http://127.0.0.1:8000/v1`, as one line of JSON.
+// What OpenAI's client for Node finds at an address, and at that of a model that calls tools, as one line of JSON:
+// `node client.mjs http://127.0.0.1:8000/v1 http://127.0.0.1:8001/v1`
 import OpenAI from "openai";
 
 const client = new OpenAI({ baseURL: process.argv[2], apiKey: "none", maxRetries: 0 });
@@ -52,6 +53,48 @@ for await (const part of stream) {
 }
 found.chat_stream = [content, finish, total];
 
+// It asks for base64 unless told otherwise.
+const inputs = { model: "small", input: ["the sea", "a ship sails the wide sea"] };
+const vectors = await client.embeddings.create(inputs);
+const numbers = await client.embeddings.create({ ...inputs, encoding_format: "float" });
+found.embeddings = [vectors, numbers].map((one) => one.data.map((each) => each.embedding));
+found.embedded = [vectors.usage.prompt_tokens, numbers.usage.total_tokens];
+
+const caller = new OpenAI({ baseURL: process.argv[3], apiKey: "none", maxRetries: 0 });
+const sail = { type: "object", properties: { to: { type: "string" } }, required: ["to"] };
+const called = {
+  model: "small",
+  input: [{ role: "user", content: "<two>" }],
+  tools: [
+    { type: "function", name: "sail", parameters: sail, strict: false },
+    { type: "function", name: "stop", parameters: { type: "object" }, strict: false },
+  ],
+  temperature: 0,
+};
+const response = await caller.responses.create(called);
+const isCall = (item) => item.type === "function_call";
+found.called = response.output.map((item) => (isCall(item) ? [item.name, item.arguments] : item.content[0].text));
+
+const written = [];
+let last = null;
+for await (const event of await caller.responses.create({ ...called, stream: true })) {
+  if (event.type === "response.output_item.added" && isCall(event.item)) written.push("");
+  if (event.type === "response.function_call_arguments.delta") written[written.length - 1] += event.delta;
+  if (event.type === "response.completed") last = event.response;
+}
+found.called_stream = [written, last.output.length, last.usage.total_tokens];
+
+const results = response.output.filter(isCall).map((item) => {
+  return { type: "function_call_output", call_id: item.call_id, output: "done" };
+});
+const talk = [...called.input, ...response.output, ...results, { role: "user", content: "<none>" }];
+const after = await caller.responses.create({ ...called, input: talk });
+found.after_calls = [after.output_text, after.usage.input_tokens];
+
+found.refused_further = [
+  await refusal(client.embeddings.create({ ...inputs, dimensions: 3 })),
+  await refusal(caller.responses.create({ ...called, tools: [{ type: "web_search" }] })),
+];
 found.refused = [
   await refusal(client.completions.create({ ...completion, temperature: 5 })),
   await refusal(client.chat.completions.create({ ...chat, messages: [] })),
