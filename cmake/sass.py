@@ -19,8 +19,8 @@ OPCODE is the start of one, further parts of it in any order: LDG.128 is also LD
     in loops         those that the flow of control may come to again
     between waits    those after a wait for all but the last group of wgmma products, up to the next wait: what runs
                      while that group does. Where there are several such places, the most
-    out of turn      those that do not lie after a BAR.SYNC and before the next BAR.ARV: who takes turns waits at a barrier
-                     for its own, and passes it on by arriving at the next one's
+    out of turn      those that do not lie after a BAR.SYNC and before the next BAR.ARV: who takes turns waits at a
+                     barrier for its own, and passes it on by arriving at the next one's
     under way        the most that have been issued and not waited for, by the scoreboards in the instructions' control
                      bits; in loops, where there are some there. A loop counts what it started itself
 """

@@ -41,7 +41,7 @@ def test_forward_over_tiles(runner: Runner, shape: tuple[int, ...], dtype: str) 
 
 Call = tuple[int, int, int, int, int, int, int, tuple[int, ...] | None, float]
 #: The same with a scale, and where documents begin. On one multiprocessor a block walks over all tiles of 192 rows,
-#: or of 128 where those leave less of the last one empty; some of its warpgroups have no rows, or see none of a tile's keys.
+#: or of 128 where those leave less of the last one empty; some warpgroups have no rows, or see none of a tile's keys.
 CALLS: tuple[Call, ...] = (
     (3, 192, 192, 1, 1, 64, 1, None, 0.1),
     (1, 570, 570, 1, 1, 64, 1, None, 0.1),
