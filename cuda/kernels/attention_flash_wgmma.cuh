@@ -232,15 +232,16 @@ __device__ __forceinline__ void nn_flash_consume(const nn_flash &p, const nn_fla
     }
   };
   load_q(0);
-  const auto skip = [&](uint32_t from, uint32_t to) { /* what only other warpgroups need */
-                                                      for (uint32_t step = from; step < to; step++) {
-                                                        nn_flash_await<L>(keys, step);
-                                                        nn_flash_release<L>(keys, step);
-                                                        nn_flash_await<L>(values, step);
-                                                        nn_flash_release<L>(values, step);
-                                                        turns.take();
-                                                        turns.pass();
-                                                      }
+  /* What only other warpgroups need. */
+  const auto skip = [&](uint32_t from, uint32_t to) {
+    for (uint32_t step = from; step < to; step++) {
+      nn_flash_await<L>(keys, step);
+      nn_flash_release<L>(keys, step);
+      nn_flash_await<L>(values, step);
+      nn_flash_release<L>(values, step);
+      turns.take();
+      turns.pass();
+    }
   };
   nn_flash_place place;
   for (uint32_t round = 0; walk.find<M>(place, round, p.sizes.kv_heads); round++) {
