@@ -10,7 +10,7 @@ for all files (cmake/ptxas_report.py). A wish stands beside the kernel, in a com
 The name may go on with the first template arguments. Without `on`, the wish holds for every architecture. It is a list
 of
 
-    at least N, at most N, or no    OPCODE    nothing more, `in loops`, `between waits` or `under way`
+    at least N, at most N, or no    OPCODE    nothing more, `in loops`, `between waits`, `out of turn` or `under way`
     at least N, at most N           registers
 
 OPCODE is the start of one, further parts of it in any order: LDG.128 is also LDG.E.128.CONSTANT. What is counted:
@@ -19,6 +19,8 @@ OPCODE is the start of one, further parts of it in any order: LDG.128 is also LD
     in loops         those that the flow of control may come to again
     between waits    those after a wait for all but the last group of wgmma products, up to the next wait: what runs
                      while that group does. Where there are several such places, the most
+    out of turn      those that do not lie after a BAR.SYNC and before the next BAR.ARV: who takes turns waits at a
+                     barrier for its own, and passes it on by arriving at the next one's
     under way        the most that have been issued and not waited for, by the scoreboards in the instructions' control
                      bits; in loops, where there are some there. A loop counts what it started itself
 """
@@ -50,7 +52,7 @@ WISHES = re.compile(
 )
 WISH = re.compile(
     r"(?:(at least|at most) (\d+)|no) "
-    r"(?:(registers)|([A-Z][A-Z0-9]+(?:\.\w+)*)(?: (in loops|between waits|under way))?)"
+    r"(?:(registers)|([A-Z][A-Z0-9]+(?:\.\w+)*)(?: (in loops|between waits|out of turn|under way))?)"
 )
 
 
@@ -243,6 +245,16 @@ def between_waits(kernel: Kernel, what: str) -> int:
     return most
 
 
+def out_of_turn(kernel: Kernel, what: str) -> int:
+    """Instructions of a kind that do not lie after a BAR.SYNC and before the next BAR.ARV."""
+    count, turn = 0, False
+    for i in kernel.code:
+        if i.is_a("BAR.SYNC") or i.is_a("BAR.ARV"):
+            turn = i.is_a("BAR.SYNC")
+        count += i.is_a(what) and not turn
+    return count
+
+
 def measure(kernel: Kernel, wish: Wish) -> int:
     """What a wish counts."""
     assert wish.what is not None
@@ -250,6 +262,8 @@ def measure(kernel: Kernel, wish: Wish) -> int:
         return under_way(kernel, wish.what)
     if wish.where == "between waits":
         return between_waits(kernel, wish.what)
+    if wish.where == "out of turn":
+        return out_of_turn(kernel, wish.what)
     code = kernel.code
     if wish.where == "in loops":
         inside, _ = kernel.loops()

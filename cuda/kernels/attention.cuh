@@ -51,15 +51,18 @@ inline nn_attention_sizes nn_attention_sizes_of(const nn_attention_shape &s, int
           causal};
 }
 
-/* The rows of a (sequence, key head) from `first` on, numbered from 0: their queries and heads. */
+/* The rows of a (sequence, key head) from `first` on, numbered from 0: their queries and heads. Where rows are known to
+ * be few enough, a 32-bit `first` saves a long division. */
 struct nn_query_rows {
   int64_t query, sequence_query;      /* of row 0, within its sequence and among all */
   int32_t member, group, head, count; /* row 0's place in its group; the group's first head; rows there are */
 
-  __device__ __forceinline__ nn_query_rows(const nn_attention_sizes &s, int64_t sequence, int32_t kv_head,
-                                           int64_t first, int32_t most) {
-    query = first / s.group;
-    member = (int32_t)(first - query * s.group);
+  template <class I>
+  __device__ __forceinline__ nn_query_rows(const nn_attention_sizes &s, int64_t sequence, int32_t kv_head, I first,
+                                           int32_t most) {
+    const I of_query = first / (I)s.group;
+    query = of_query;
+    member = (int32_t)(first - of_query * (I)s.group);
     group = s.group;
     head = kv_head * s.group;
     sequence_query = sequence * s.q_len + query;

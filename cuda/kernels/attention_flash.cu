@@ -15,8 +15,8 @@ template <class T> static int32_t flash_by_dim(nncuda_ctx *ctx, const nn_flash &
   if (nn_gpu_arch(ctx) == 90 && p.sizes.dim <= 128) {
     bool done = false;
     const int64_t batch = pairs / p.sizes.kv_heads;
-    const int32_t status = p.sizes.dim <= 64 ? nn_flash_wgmma<T, 64>(ctx, p, batch, dtype, &done)
-                                             : nn_flash_wgmma<T, 128>(ctx, p, batch, dtype, &done);
+    const int32_t status = p.sizes.dim <= 64 ? nn_flash_wgmma_64<T>(ctx, p, batch, dtype, &done)
+                                             : nn_flash_wgmma_start<T, 128, 2>(ctx, p, batch, dtype, &done);
     if (done) {
       return status;
     }

@@ -14,11 +14,12 @@ __device__ __forceinline__ int32_t nn_first_key(const int32_t *starts, int64_t q
   return starts == nullptr ? 0 : starts[query];
 }
 
-/* The first key of the tile of N keys where row 0 of a tile of rows begins to see: the other rows begin there or later.
- */
-template <int N> __device__ __forceinline__ int32_t nn_first_tile(const int32_t *starts, const nn_query_rows &rows) {
-  const int32_t first = nn_first_key(starts, rows.sequence_query);
-  return first < 0 || first > rows.query ? 0 : first / N * N;
+/* The first key of the tile of N keys where row `row` of a tile of rows begins to see: those after it begin there or
+ * later. */
+template <int N>
+__device__ __forceinline__ int32_t nn_first_tile(const int32_t *starts, const nn_query_rows &rows, int32_t row = 0) {
+  const int32_t on = row == 0 ? 0 : rows.further(row), first = nn_first_key(starts, rows.sequence_query + on);
+  return first < 0 || first > rows.query + on ? 0 : first / N * N;
 }
 
 /* Queries of a sequence before the first that sees none of the keys below `end`; all if there are no starts. */

@@ -182,6 +182,20 @@ def test_what_runs_between_two_waits() -> None:
     assert count(softmax("wait"), "MUFU.EX2 between waits") == 0
 
 
+@pytest.mark.parametrize(("at", "out"), [(0, 1), (1, 1), (2, 0), (3, 0), (4, 1)])
+def test_products_out_of_turn(at: int, out: int) -> None:
+    """Where ptxas may move the first of two products to: before the turn, and behind it."""
+    rows = [
+        "UMOV UR4, 0x1",
+        "BAR.SYNC.DEFER_BLOCKING R22, 0x100",
+        "HGMMA.64x64x16.F32 R8, gdesc[UR8], R8",
+        "BAR.ARV R9, 0x100",
+    ]
+    rows.insert(at, "HGMMA.64x128x16.F32 R24, gdesc[UR4], RZ, !UPT")
+    text = code(*((0x10 * i, row, None, set()) for i, row in enumerate(rows)))
+    assert count(text, "HGMMA out of turn") == out
+
+
 def test_the_comment() -> None:
     text = (
         "/* sass: turn<nn_bf16, 64> on sm_80, sm_90a: at least 2 LDG.128 under way, no CALL in loops */\n"

@@ -39,7 +39,7 @@ struct exchange {
 struct barrier {
   unsigned arrived, threads;
   nn_site site;
-  unsigned waiting[MAX_WARPS];
+  unsigned waiting[MAX_WARPS], came[MAX_WARPS]; /* lanes; who came by bar.arrive does not wait */
 };
 
 struct warp {
@@ -267,6 +267,7 @@ void finish_barrier(barrier &b) {
       make_ready(w, b.waiting[w]);
       b.waiting[w] = 0;
     }
+    b.came[w] = 0;
   }
   b.arrived = 0;
   begun_barriers--;
@@ -306,6 +307,16 @@ void end_thread(fiber *self) {
   }
 }
 
+/* All threads have ended: a barrier that some came to without waiting was to have been waited for. */
+void end_barriers() {
+  for (unsigned i = 0; begun_barriers && i < MAX_BARRIERS; i++) {
+    if (barriers[i].arrived) {
+      nn_emulated_fail("the block ends with barrier %u incomplete: %u of %u threads came, %s:%d", i,
+                       barriers[i].arrived, barriers[i].threads, barriers[i].site.file, barriers[i].site.line);
+    }
+  }
+}
+
 /* Runs on a stack of its own: one thread after the other, block after block. */
 void fiber_main() {
   void *nowhere;
@@ -320,6 +331,7 @@ void fiber_main() {
       report_stuck("is stuck: every thread waits");
     }
     if (!next) {
+      end_barriers();
       nn_shared_end_block();
       if (++block_number == blocks) {
         nn_stack_give(stack);
@@ -385,7 +397,8 @@ const void *nn_emulated_exchange(unsigned mask, const void *value, size_t bytes,
   return self->held ? self->held->data : nullptr;
 }
 
-void nn_emulated_barrier(unsigned number, unsigned threads, const nn_site &site) {
+/* Counts the running thread at a barrier; whether it was the last one. */
+static bool arrive(unsigned number, unsigned threads, const nn_site &site) {
   if (number >= MAX_BARRIERS || threads % 32) {
     nn_emulated_fail("%s: barrier %u of %u threads; there are barriers 0 to 15, of whole warps", site.what, number,
                      threads);
@@ -402,16 +415,33 @@ void nn_emulated_barrier(unsigned number, unsigned threads, const nn_site &site)
     nn_emulated_fail("threads of one block wait at different barriers: %s at %s:%d and %s at %s:%d", b.site.what,
                      b.site.file, b.site.line, site.what, site.file, site.line);
   }
-  if (++b.arrived == (threads ? threads : live_threads)) {
-    finish_barrier(b);
+  const unsigned w = current->thread / 32, bit = 1u << current->thread % 32;
+  if (b.came[w] & bit) {
+    nn_emulated_fail("a thread comes to barrier %u a second time before it is complete: %u of %u threads came, %s:%d",
+                     number, b.arrived, threads, site.file, site.line);
+  }
+  b.came[w] |= bit;
+  if (++b.arrived < (threads ? threads : live_threads)) {
+    return false;
+  }
+  finish_barrier(b);
+  return true;
+}
+
+void nn_emulated_barrier(unsigned number, unsigned threads, const nn_site &site) {
+  if (arrive(number, threads, site)) {
     return;
   }
   fiber *self = current;
-  b.waiting[self->thread / 32] |= 1u << self->thread % 32;
+  barriers[number].waiting[self->thread / 32] |= 1u << self->thread % 32;
   self->state = fiber::WAITS;
   self->mask_or_barrier = number;
   self->site = &site;
   wait(self);
+}
+
+void nn_emulated_barrier_arrive(unsigned number, unsigned threads, const nn_site &site) {
+  arrive(number, threads, site);
 }
 
 void nn_emulated_yield(const nn_site &site) {

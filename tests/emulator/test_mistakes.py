@@ -8,6 +8,10 @@ PROGRAM = "programs/mistakes.cu"
 REPORTED = {
     "half at barrier": ["kernel half_at_barrier()", "threads 0 to 39: __syncthreads", "threads 40 to 63: __syncwarp"],
     "two barriers": ["kernel two_barriers()", "wait at different barriers: __syncthreads at "],
+    "turn too many": ["kernel take_turns(int)", "comes to barrier 2 a second time before it is complete: "],
+    "turn not taken": ["kernel take_turns(int)", "the block ends with barrier 1 incomplete: 32 of 64 threads came"],
+    "turn not passed": ["every thread waits", "threads 0 to 31: bar.sync at barrier 1", "ended: 0 of 64"],
+    "fence missing": ["kernel stores_copied", "which thread 0 wrote by cp.async without fence.proxy.async after it"],
     "masks differ": ["every thread waits", "0 to 15: __shfl_sync with mask 0xffffffff", "with mask 0xffff0001"],
     "kinds differ": ["kernel kinds_differ(int*)", "__shfl_sync", "__ballot_sync"],
     "polls": ["kernel polls_for_ever", "poll for what never comes", "threads 0 to 31: __nanosleep"],
@@ -50,6 +54,14 @@ def test_orders_agree_without_a_race(emulator):
     for order in ("forward", "backward", "shuffle:1", "shuffle:2"):
         done = emulator.run(PROGRAM, "no race", order=order)
         assert done.stdout.split() == [*expected, "went", "on"]
+
+
+@pytest.mark.parametrize("right", ["turns", "fenced"])
+def test_right(emulator, right):
+    """What some of the mistakes are made of, without them."""
+    for order in ("forward", "backward", "shuffle:1"):
+        done = emulator.run(PROGRAM, right, order=order)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "went on\n", "")
 
 
 def test_uninitialised_shared_memory(emulator):

@@ -66,6 +66,49 @@ static void test_hand_over() {
   }
 }
 
+/* `groups` groups of two warps take turns in a circle, one after another, as often as `turns` says: each adds its mark
+ * to a number that all share, in its turn only. The last one gives the first its first turn, and the first takes the
+ * last one's back. */
+__global__ void take_turns(uint32_t *out, uint32_t groups, int turns) {
+  __shared__ volatile uint32_t shared[2];
+  const uint32_t group = threadIdx.x / 64, next = group + 1 < groups ? group + 1 : 0;
+  if (threadIdx.x < 2) {
+    shared[threadIdx.x] = 0;
+  }
+  __syncthreads();
+  if (next == 0) {
+    nn_barrier_arrive(1, 128);
+  }
+  for (int i = 0; i < turns; i++) {
+    nn_barrier_sync(1 + group, 128);
+    if (threadIdx.x % 64 < 2) {
+      shared[threadIdx.x % 64] = shared[threadIdx.x % 64] * 5 + group + 1;
+    }
+    nn_barrier_arrive(1 + next, 128);
+  }
+  if (group == 0) {
+    nn_barrier_sync(1, 128);
+    if (threadIdx.x < 2) {
+      out[threadIdx.x] = shared[threadIdx.x];
+    }
+  }
+}
+
+static void test_take_turns() {
+  for (uint32_t groups = 2; groups <= 4; groups++) {
+    for (int turns : {0, 1, 2, 7}) {
+      array<uint32_t> out(2);
+      launch(take_turns, 1, 64 * (int)groups, 0, out.device, groups, turns);
+      out.from_device();
+      uint32_t wanted = 0;
+      for (uint32_t i = 0; i < groups * (uint32_t)turns; i++) {
+        wanted = wanted * 5 + i % groups + 1;
+      }
+      CHECK(out[0] == wanted && out[1] == wanted, "%u groups, %d turns: %u, %u", groups, turns, out[0], out[1]);
+    }
+  }
+}
+
 __global__ void elect(uint32_t *elected) {
   if (nn_elect()) {
     elected[threadIdx.x / 32] += 1;
@@ -87,6 +130,7 @@ static void test_elect() {
 int main() {
   if (device_arch() >= 90) {
     test_hand_over();
+    test_take_turns();
     test_elect();
   }
   puts("barrier: passed");

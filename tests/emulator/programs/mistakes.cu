@@ -1,4 +1,5 @@
 /* Programs with mistakes, chosen by name; the emulator shall tell each. */
+#include "kernels/instructions.cuh"
 #include "program.cuh"
 
 /* Reverses 256 numbers through shared memory; without the barrier it reads what others have not written yet. */
@@ -29,6 +30,41 @@ __global__ void two_barriers() {
   } else {
     __syncthreads();
   }
+}
+
+/* Two warps take turns: `mistake` 1 passes a turn that is none of its own, 2 forgets to take the last one back, 3 to
+ * pass one on. */
+__global__ void take_turns(int mistake) {
+  const unsigned own = 1 + threadIdx.x / 32, other = 3 - own;
+  if (own == 2) {
+    nn_barrier_arrive(other, 64);
+  }
+  for (int i = 0; i < 3; i++) {
+    nn_barrier_sync(own, 64);
+    if (mistake != 3 || own != 2 || i != 1) {
+      nn_barrier_arrive(other, 64);
+    }
+    if (mistake == 1 && own == 1 && i == 1) {
+      nn_barrier_arrive(other, 64);
+    }
+  }
+  if (own == 1 && mistake != 2) {
+    nn_barrier_sync(own, 64);
+  }
+}
+
+/* Copies 16 bytes, by cp.async, and has the copy engine store them; `fence` as it should. */
+__global__ void stores_copied(const int *in, int *out, bool fence) {
+  NN_SHARED_BYTES(shared);
+  nn_copy_async<16>(nn_shared_address(shared), in);
+  nn_copy_async_commit();
+  nn_copy_async_wait<0>();
+  if (fence) {
+    nn_fence_async_shared();
+  }
+  nn_bulk_store(out, nn_shared_address(shared), 16);
+  nn_tensor_store_commit();
+  nn_bulk_wait<0>();
 }
 
 __global__ void masks_differ(int *out) {
@@ -123,6 +159,14 @@ int main(int, char **arguments) {
     launch(half_at_barrier, 1, 64, 0, nullptr);
   } else if (is("two barriers")) {
     launch(two_barriers, 1, 64, 0, nullptr);
+  } else if (is("turn too many") || is("turn not taken") || is("turn not passed")) {
+    launch(take_turns, 1, 64, 0, nullptr, is("turn too many") ? 1 : is("turn not taken") ? 2 : 3);
+  } else if (is("turns")) {
+    OK(launch(take_turns, 1, 64, 0, nullptr, 0));
+  } else if (is("fence missing") || is("fenced")) {
+    OK(launch(stores_copied, 1, 1, 16, nullptr, (const int *)p, q, is("fenced")));
+    OK(cudaMemcpy(host, q, 16, cudaMemcpyDeviceToHost));
+    CHECK(host[3] == 9);
   } else if (is("masks differ")) {
     launch(masks_differ, 1, 32, 0, nullptr, p);
   } else if (is("kinds differ")) {

@@ -54,6 +54,8 @@ template <class T> const T *nn_emulated_gather(unsigned mask, const T &value, nn
 /* A barrier of the block (0 to 15): waits until `threads` threads (0: all that have not ended) have come to it.
  * __syncthreads is barrier 0. */
 void nn_emulated_barrier(unsigned barrier, unsigned threads, const nn_site &site = nn_site::here());
+/* The same without waiting. */
+void nn_emulated_barrier_arrive(unsigned barrier, unsigned threads, const nn_site &site = nn_site::here());
 
 /* Lets the other threads of the block run before this one continues; for instructions that poll (mbarrier.try_wait).
  * When nothing but such polling has happened for long, the block is reported as stuck. */

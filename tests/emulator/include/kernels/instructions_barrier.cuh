@@ -122,13 +122,25 @@ inline void nn_mbarrier_wait(uint32_t barrier, uint32_t parity, nn_site site = n
   }
 }
 
-inline void nn_fence_async_shared() { nn_emulated_requires(900, "fence.proxy.async"); }
+inline void nn_fence_async_shared() {
+  nn_emulated_requires(900, "fence.proxy.async");
+  nn_emulated_writes_of_block().fences[nn_emulated_thread()]++;
+}
+
+inline void nn_emulated_check_barrier(uint32_t barrier, uint32_t threads, const char *instruction) {
+  if (barrier < 1 || barrier > 15 || threads < 32 || threads % 32 != 0) {
+    nn_emulated_fail("%s %u, %u: barriers 1 to 15, of whole warps", instruction, barrier, threads);
+  }
+}
 
 inline void nn_barrier_sync(uint32_t barrier, uint32_t threads, nn_site site = nn_site::here()) {
-  if (barrier < 1 || barrier > 15 || threads < 32 || threads % 32 != 0) {
-    nn_emulated_fail("bar.sync %u, %u: barriers 1 to 15, of whole warps", barrier, threads);
-  }
+  nn_emulated_check_barrier(barrier, threads, "bar.sync");
   nn_emulated_barrier(barrier, threads, site.in("bar.sync"));
+}
+
+inline void nn_barrier_arrive(uint32_t barrier, uint32_t threads, nn_site site = nn_site::here()) {
+  nn_emulated_check_barrier(barrier, threads, "bar.arrive");
+  nn_emulated_barrier_arrive(barrier, threads, site.in("bar.arrive"));
 }
 
 /* Not lane 0, so that no code relies on that. */

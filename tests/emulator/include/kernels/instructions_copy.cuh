@@ -8,6 +8,7 @@
 #ifndef NN_INSTRUCTIONS_COPY_CUH
 #define NN_INSTRUCTIONS_COPY_CUH
 
+#include "emulator/proxy.h"
 #include "emulator/warp.h"
 #include "kernels/instructions_convert.cuh"
 #include <cuda_runtime.h>
@@ -113,6 +114,7 @@ template <int PENDING> inline void nn_copy_async_wait() {
     for (const nn_emulated_copy &copy : groups[done]) {
       memset(copy.to, 0, (size_t)copy.bytes);
       memcpy(copy.to, copy.from, (size_t)copy.source_bytes);
+      nn_emulated_writes_of_block().note(nn_shared_address(copy.to), (uint32_t)copy.bytes, "cp.async");
     }
   }
   groups.erase(groups.begin(), groups.begin() + (ptrdiff_t)done);

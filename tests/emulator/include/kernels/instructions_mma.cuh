@@ -57,6 +57,7 @@ inline void nn_stmatrix_x4(uint32_t address, const uint32_t (&r)[4], nn_site sit
     pairs[t] = lanes[4 * row + t].r[matrix];
   }
   memcpy(nn_emulated_shared_bytes(address, 16, 16, "stmatrix"), pairs, 16);
+  nn_emulated_writes_of_block().note(address, 16, "stmatrix");
 }
 
 template <class T> struct nn_mma_type;

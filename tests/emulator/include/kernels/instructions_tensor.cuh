@@ -79,6 +79,7 @@ struct nn_emulated_box {
 inline void nn_emulated_tensor_load(const nn_emulated_box &box, uint32_t barrier) {
   nn_emulated_mbarrier &b = nn_emulated_mbarrier_at(barrier, "cp.async.bulk.tensor");
   memset(box.memory, 0xff, box.bytes());
+  nn_emulated_writes_of_block().note(box.shared, box.bytes(), nullptr);
   b.copies.emplace_back(box.bytes(), [box] {
     const size_t bytes = box.map.element_bytes;
     box.each([bytes](unsigned char *to, const unsigned char *from) {
@@ -148,6 +149,7 @@ inline nn_emulated_stores &nn_emulated_stores_of_thread() {
 
 inline void nn_tensor_store(const CUtensorMap *map, uint32_t shared, int32_t c0, int32_t c1, int32_t c2) {
   const nn_emulated_box box(map, shared, {c0, c1, c2}, "cp.async.bulk.tensor.3d");
+  nn_emulated_writes_of_block().read(shared, box.bytes(), "cp.async.bulk.tensor.3d");
   nn_emulated_stores_of_thread().open.emplace_back([box] {
     box.each([&box](const unsigned char *from, unsigned char *to) {
       if (to) {

@@ -35,6 +35,7 @@ inline const unsigned char *nn_emulated_bulk(const void *global, uint32_t shared
   if ((uintptr_t)global % 16 != 0 || bytes % 16 != 0 || bytes == 0) {
     nn_emulated_fail("%s: %u bytes to %p: both must be multiples of 16", instruction, bytes, global);
   }
+  nn_emulated_writes_of_block().read(shared, bytes, instruction);
   return nn_emulated_shared_bytes(shared, bytes, 16, instruction);
 }
 

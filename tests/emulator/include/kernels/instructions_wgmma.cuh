@@ -43,9 +43,9 @@ struct nn_emulated_operand_matrix {
     }
   }
 
-  /* The bits of element (mn, k). The canonical layouts of PTX 9.7.15.5.1.2.1.3, "((T, ...", with T = 8 elements: read
+  /* Where element (mn, k) lies. The canonical layouts of PTX 9.7.15.5.1.2.1.3, "((T, ...", with T = 8 elements: read
    * from left to right, the indices that the shape splits mn and k into, times the strides. */
-  uint16_t element(uint32_t mn, uint32_t k) const {
+  uint32_t address(uint32_t mn, uint32_t k) const {
     const uint32_t T = 8, W = width / 16; /* elements in 16 bytes; 16-byte units in a row */
     uint32_t bytes;
     if (mn_major && W > 1) { /* ((T,W,m),(8,k)):((1,T,LBO),(W T,SBO)) */
@@ -58,11 +58,23 @@ struct nn_emulated_operand_matrix {
       bytes = 2 * (mn % 8 * T + k % T) + mn / 8 * stride + k / T * leading;
     }
     /* Swizzle<B,4,3>: of the address, the B bits from bit 7 up are XORed into those from bit 4 up; 2^B = W. */
-    uint32_t address = (start + bytes) & 0x3ffff;
-    address ^= (address >> 7 & (W - 1)) << 4;
+    const uint32_t plain = (start + bytes) & 0x3ffff;
+    return plain ^ (plain >> 7 & (W - 1)) << 4;
+  }
+  /* Its bits. */
+  uint16_t element(uint32_t mn, uint32_t k) const {
     uint16_t bits;
-    memcpy(&bits, nn_emulated_shared_bytes(address, 2, 2, "wgmma"), 2);
+    memcpy(&bits, nn_emulated_shared_bytes(address(mn, k), 2, 2, "wgmma"), 2);
     return bits;
+  }
+  /* All of `count` by 16 elements must have been made known to wgmma. */
+  void check_known(uint32_t count) const {
+    const nn_emulated_writes &writes = nn_emulated_writes_of_block();
+    for (uint32_t mn = 0; mn < count && !writes.writes.empty(); mn += mn_major ? 8 : 1) {
+      for (uint32_t k = 0; k < 16; k += mn_major ? 1 : 8) {
+        writes.read(address(mn, k), 16, "wgmma");
+      }
+    }
   }
 };
 
@@ -202,6 +214,12 @@ inline void nn_wgmma_wait_after(float a, float b) {
 
 inline void nn_emulated_start_product(const nn_emulated_product &product, int count) {
   nn_emulated_products &products = nn_emulated_products_of_thread();
+  if (nn_emulated_lane() == 0) {
+    if (!product.a_in_registers) {
+      product.a_matrix.check_known(64);
+    }
+    product.b_matrix.check_known(2 * (uint32_t)count);
+  }
   products.groups.back().push_back(product);
   for (nn_emulated_accumulator &accumulator : products.accumulators) {
     if (accumulator.d == product.d) {
