@@ -96,6 +96,12 @@ __device__ __forceinline__ void nn_barrier_sync(uint32_t barrier, uint32_t threa
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
+/* The same without waiting for the others: those that call nn_barrier_sync wait for these threads, too. bar.arrive,
+ * PTX 9.7.13.1. */
+__device__ __forceinline__ void nn_barrier_arrive(uint32_t barrier, uint32_t threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
 /* True in one lane of the warp, always the same one, but not said which. All 32 lanes must call. sm_90+. elect.sync,
  * PTX 9.7.13.14. */
 __device__ __forceinline__ bool nn_elect() {

@@ -52,10 +52,11 @@ __device__ __forceinline__ uint32_t nn_cluster_address(uint32_t shared, uint32_t
 }
 
 /* nn_mbarrier_arrive on a barrier of any block of the cluster: an address in the cluster, or one of the block's own
- * shared memory. mbarrier.arrive, PTX 9.7.13.15.13. */
+ * shared memory. It says that what this thread read may be overwritten; what it wrote is seen in its own block alone,
+ * since the order of the whole cluster costs a fence of the whole GPU. mbarrier.arrive, PTX 9.7.13.15.13. */
 __device__ __forceinline__ void nn_mbarrier_arrive_in_cluster(uint32_t barrier) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 #else
   nn_absent(barrier);
 #endif

@@ -421,7 +421,7 @@ const void *nn_emulated_exchange(unsigned mask, const void *value, size_t bytes,
   return self->held ? self->held->data : nullptr;
 }
 
-void nn_emulated_barrier(unsigned number, unsigned threads, const nn_site &site) {
+void nn_emulated_barrier(unsigned number, unsigned threads, const nn_site &site, bool waits) {
   if (number >= MAX_BARRIERS || threads % 32) {
     nn_emulated_fail("%s: barrier %u of %u threads; there are barriers 0 to 15, of whole warps", site.what, number,
                      threads);
@@ -443,9 +443,9 @@ void nn_emulated_barrier(unsigned number, unsigned threads, const nn_site &site)
   if (++b.arrived == (threads ? threads : m.live_threads)) {
     finish_barrier(b);
     m.begun_barriers--;
-    return;
+  } else if (waits) {
+    wait_at(b, self, number, site);
   }
-  wait_at(b, self, number, site);
 }
 
 void nn_emulated_cluster_barrier(const nn_site &site) {

@@ -23,6 +23,7 @@ LIBRARIES = {path.stem.rpartition("_")[2]: path for path in sorted((ROOT / "buil
 GOLDEN = ROOT / "tests/gpu/test_gpu_golden.py"
 SAMPLE = ROOT / "tests/gpu/test_gpu_sample.py"
 BACKWARD = ROOT / "tests/gpu/test_gpu_backward.py"
+PAIRS = ROOT / "tests/gpu/test_gpu_gemm_pairs.py"
 OWN = [GOLDEN, BACKWARD, *(ROOT / f"tests/gpu/test_gpu_{name}.py" for name in ("gemm", "attention", "ternary"))]
 WHOLE = ("80", "90")
 RANDOM = ROOT / "tests/golden/test_random_calls.py"
@@ -62,11 +63,21 @@ def run_file(arch: str, file: Path) -> None:
 
 
 def compare_orders(arch: str, folder: Path) -> None:
-    """The first run writes a digest of every output of every fixture, of long rows' draws, and of gradients of
-    attention that blocks add up in turns; the others compare."""
+    """The first run writes a digest of every output of every fixture, of long rows' draws, of gradients of attention
+    that blocks add up in turns, and of products whose blocks work in pairs; the others compare."""
     runs = [{"order": order} for order in ("forward", *ORDERS)] + [{"sms": sms} for sms in SMS]
     for settings in runs:
-        run(arch, GOLDEN, SAMPLE, BACKWARD, "-k", "digests", f"--digests={folder / f'digests-{arch}.json'}", **settings)
+        run(
+            arch,
+            GOLDEN,
+            SAMPLE,
+            BACKWARD,
+            PAIRS,
+            "-k",
+            "digests",
+            f"--digests={folder / f'digests-{arch}.json'}",
+            **settings,
+        )
 
 
 def random_backward(arch: str) -> None:

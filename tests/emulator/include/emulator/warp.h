@@ -59,9 +59,9 @@ template <class T> const T *nn_emulated_gather(unsigned mask, const T &value, nn
   return static_cast<const T *>(nn_emulated_exchange(mask, &value, sizeof(T), site));
 }
 
-/* A barrier of the block (0 to 15): waits until `threads` threads (0: all that have not ended) have come to it.
- * __syncthreads is barrier 0. */
-void nn_emulated_barrier(unsigned barrier, unsigned threads, const nn_site &site = nn_site::here());
+/* A barrier of the block (0 to 15): waits until `threads` threads (0: all that have not ended) have come to it, or, not
+ * `waits`, only comes. __syncthreads is barrier 0. */
+void nn_emulated_barrier(unsigned barrier, unsigned threads, const nn_site &site = nn_site::here(), bool waits = true);
 /* Waits until all threads of the cluster that have not ended have come to it. */
 void nn_emulated_cluster_barrier(const nn_site &site = nn_site::here());
 

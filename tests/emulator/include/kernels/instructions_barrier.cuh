@@ -135,11 +135,17 @@ inline void nn_mbarrier_wait(uint32_t barrier, uint32_t parity, nn_site site = n
 
 inline void nn_fence_async_shared() { nn_emulated_requires(900, "fence.proxy.async"); }
 
-inline void nn_barrier_sync(uint32_t barrier, uint32_t threads, nn_site site = nn_site::here()) {
+inline void nn_emulated_named_barrier(uint32_t barrier, uint32_t threads, bool waits, const nn_site &site) {
   if (barrier < 1 || barrier > 15 || threads < 32 || threads % 32 != 0) {
-    nn_emulated_fail("bar.sync %u, %u: barriers 1 to 15, of whole warps", barrier, threads);
+    nn_emulated_fail("%s %u, %u: barriers 1 to 15, of whole warps", site.what, barrier, threads);
   }
-  nn_emulated_barrier(barrier, threads, site.in("bar.sync"));
+  nn_emulated_barrier(barrier, threads, site, waits);
+}
+inline void nn_barrier_sync(uint32_t barrier, uint32_t threads, nn_site site = nn_site::here()) {
+  nn_emulated_named_barrier(barrier, threads, true, site.in("bar.sync"));
+}
+inline void nn_barrier_arrive(uint32_t barrier, uint32_t threads, nn_site site = nn_site::here()) {
+  nn_emulated_named_barrier(barrier, threads, false, site.in("bar.arrive"));
 }
 
 /* Not lane 0, so that no code relies on that. */
