@@ -67,8 +67,8 @@ ROWS = (
         ("4 stages of 48 KiB by the copy engine", 196608),
         f"2 m n k {TENSOR}",
         "cuBLAS (asked: 0.95 of it); groups: 437 TFLOP/s",
-        "98 % at k = 768, 99 % at 4096: a third of a tile's way to shared memory is not overlapped; without pairs 81 %, "
-        "by L2",
+        "98 % at k = 768, 99 % at 4096: a third of a tile's way to shared memory is not overlapped; without pairs "
+        "81 %, by L2",
         229888,
     ),
     Row(

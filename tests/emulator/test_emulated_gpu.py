@@ -85,6 +85,11 @@ def random_backward(arch: str) -> None:
     run(arch, RANDOM, order="backward", sms="2")
 
 
+def pairs_on_few(arch: str) -> None:
+    """Blocks that multiply in pairs take many tiles, and one of the two is ahead of the other."""
+    run(arch, PAIRS, order="backward", sms="4")
+
+
 JOBS: dict[str, tuple[Callable[..., None], tuple[object, ...]]] = {}
 for _arch in LIBRARIES:
     for _file in FILES if _arch in WHOLE else OWN:
@@ -92,6 +97,8 @@ for _arch in LIBRARIES:
     JOBS[f"{_arch}-orders"] = compare_orders, (_arch,)
     if _arch in WHOLE:
         JOBS[f"{_arch}-random-backward"] = random_backward, (_arch,)
+    if _arch == "90":
+        JOBS[f"{_arch}-pairs-on-few"] = pairs_on_few, (_arch,)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,8 @@
 """Products with so many rows that, on sm_90a, blocks multiply in pairs (cuda/kernels/gemm_wgmma.cuh): against float64,
 the bits of the same product without pairs, and of calls that do together what one does.
 
-Sizes are the least that take that way with the number of multiprocessors of an H100; elsewhere the tests hold as well.
+Sizes are about the least that take that way; elsewhere the tests hold as well. On an emulated GPU they also run with
+four multiprocessors, so that a block has several tiles (tests/emulator/test_emulated_gpu.py).
 """
 
 from __future__ import annotations
@@ -19,8 +20,12 @@ import nncuda
 from nncuda import kernels
 
 HALVES = ["f16", "bf16"]
-#: Rows of groups that are long enough on average: one ends with the first block of a pair, one has a single row.
-LENGTHS = (4099, 1, 17, 4200)
+#: Rows of groups that are long enough on average: the last pair of one has rows in its first block alone, one group has
+#: a single row.
+LENGTHS = (4300, 1, 17, 4200)
+#: One product with an even number of tiles of 128 rows, and one whose last pair has a block without rows; k is so long
+#: that the warpgroups of a block begin tiles one after the other. The third is in pieces of k.
+SIZES = [(256, 264, 520), (128 * 16 + 8, 72, 520), (256, 1152, 2048)]
 
 
 def offsets_of(*lengths: int) -> np.ndarray:
@@ -38,11 +43,16 @@ def dense(
 
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize(("trans_a", "trans_b"), TRANSPOSES)
-@pytest.mark.parametrize(("m", "n"), [(128 * 12, 128 * 12 + 72), (128 * 16 + 8, 128 * 9 + 8)])
-def test_a_product(gpu: nncuda.Context, m: int, n: int, trans_a: int, trans_b: int, dtype: str) -> None:
-    """Each pair with both of its tiles, and a last one whose second has no rows."""
-    a, b, got = dense(gpu, dtype, m, n, 328, trans_a, trans_b)
+@pytest.mark.parametrize(("m", "n", "k"), SIZES[:2])
+def test_a_product(gpu: nncuda.Context, m: int, n: int, k: int, trans_a: int, trans_b: int, dtype: str) -> None:
+    a, b, got = dense(gpu, dtype, m, n, k, trans_a, trans_b)
     check(got, turned(a, trans_a), turned(b, trans_b), 0.0, dtype)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_a_product_in_pieces(gpu: nncuda.Context, dtype: str) -> None:
+    a, b, got = dense(gpu, dtype, *SIZES[2], 0, 1)
+    check(got, wide(a), wide(b).T, 0.0, dtype)
 
 
 @pytest.mark.parametrize("dtype", HALVES)
@@ -50,7 +60,7 @@ def test_a_product(gpu: nncuda.Context, m: int, n: int, trans_a: int, trans_b: i
 def test_what_is_added_by_both_blocks(gpu: nncuda.Context, shift: int, dtype: str) -> None:
     """A bias and a residual, by boxes and, where C begins between two runs of 16 bytes, without."""
     rng = np.random.default_rng(3)
-    m, n, k = 128 * 16 + 8, 128 * 9 + 8, 104
+    m, n, k = SIZES[0]
     a, b = random(rng, m, k, dtype=dtype), random(rng, n, k, dtype=dtype)
     bias, residual = random(rng, n, dtype=dtype), random(rng, m, n, dtype=dtype)
     c = placed(gpu, np.zeros((m, n), residual.dtype), shift)
@@ -63,7 +73,7 @@ def test_what_is_added_by_both_blocks(gpu: nncuda.Context, shift: int, dtype: st
 def test_batches(gpu: nncuda.Context, beta: float, dtype: str) -> None:
     """The rows behind a product's last, which are those of the second block, are the next product's."""
     rng = np.random.default_rng(8)
-    m, n, k = 136, 136, 200
+    m, n, k = 136, 72, 72
     a, b = random(rng, MANY, m, k, dtype=dtype), random(rng, MANY, k, n, dtype=dtype)
     c = random(rng, MANY, m, n, dtype=dtype)
     out = placed(gpu, c)
@@ -75,7 +85,7 @@ def test_batches(gpu: nncuda.Context, beta: float, dtype: str) -> None:
 @pytest.mark.parametrize(("trans_b", "beta"), [(0, 0.75), (1, 0.0)])
 def test_long_groups_of_rows(gpu: nncuda.Context, trans_b: int, beta: float, dtype: str) -> None:
     rng = np.random.default_rng(9)
-    n, k, offsets = 264, 136, offsets_of(*LENGTHS)
+    n, k, offsets = 136, 72, offsets_of(*LENGTHS)
     rows = int(offsets[-1]) + 3
     a, c = random(rng, rows, k, dtype=dtype), random(rng, rows, n, dtype=dtype)
     b = random(rng, len(LENGTHS), *((n, k) if trans_b else (k, n)), dtype=dtype)
@@ -93,7 +103,7 @@ def test_long_groups_with_a_gate(gpu: nncuda.Context, dtype: str) -> None:
     """The bits of the calls that it stands for, forward and backward: gates come from one block of a pair, ups from the
     other."""
     rng = np.random.default_rng(11)
-    n, k, offsets = 136, 72, offsets_of(*LENGTHS)
+    n, k, offsets = 72, 72, offsets_of(*LENGTHS)
     rows, groups, starts = int(offsets[-1]), len(LENGTHS), gpu.tensor(offsets)
     x, w = placed(gpu, random(rng, rows, k, dtype=dtype)), placed(gpu, random(rng, groups, 2 * n, k, dtype=dtype))
     gate_up, y = kernels.grouped_gemm_swiglu(x, w, starts)
@@ -134,10 +144,8 @@ def test_digests_of_pairs(gpu: nncuda.Context, request: pytest.FixtureRequest) -
     option = request.config.getoption("--digests")
     if option is None:
         pytest.skip("compares two runs: pass --digests=FILE to both")
-    found = {}
-    for trans_a, trans_b in TRANSPOSES:
-        *_, got = dense(gpu, "bf16", 128 * 16 + 8, 128 * 9 + 8, 328, trans_a, trans_b)
-        found[f"{trans_a} {trans_b}"] = hashlib.sha256(got.tobytes()).hexdigest()
+    products = {str(size): dense(gpu, "bf16", *size, 0, 1)[2] for size in SIZES}
+    found = {size: hashlib.sha256(product.tobytes()).hexdigest() for size, product in products.items()}
     file = Path(f"{option}-pairs")
     if not file.exists():
         file.write_text(json.dumps(found))
