@@ -21,6 +21,8 @@ namespace {
 enum : unsigned { MAX_THREADS = 1024, MAX_WARPS = 32, MAX_BARRIERS = 16 };
 /* Rounds in which threads only polled, after which they are reported as waiting forever. */
 enum : uint64_t { MAX_IDLE_ROUNDS = 200000 };
+/* Rounds for which a block of a cluster may be favoured. */
+enum : unsigned { MOST_FAVOURED = 64 };
 
 /* Values that lanes gave, kept until all that may read them have continued. */
 struct buffer {
@@ -78,6 +80,7 @@ void *host_context;
 const nn_launch_record *launch;
 unsigned cluster_blocks, cluster_threads, cluster_warps, block_threads; /* of a cluster, of a block */
 unsigned live_threads, ready_warps;                                     /* in the cluster */
+unsigned favoured, rounds_left; /* the block that is ahead of the cluster's others, and for how long */
 uint64_t cluster_serial, idle_rounds, random_state;
 uint64_t clusters, cluster_number, cluster_step, cluster_offset;
 uint64_t waits_for_kernels; /* calls of it in a grid */
@@ -175,6 +178,36 @@ void set_cluster(uint64_t number) {
   nn_shared_begin_blocks();
 }
 
+/* Makes the threads that poll ready, of the warps first .. end - 1; whether there are any. */
+bool wake_pollers(unsigned first, unsigned end) {
+  bool polled = false;
+  for (unsigned w = first; w < end; w++) {
+    if (warps[w].polling) {
+      make_ready(w, warps[w].polling);
+      warps[w].polling = 0;
+      polled = true;
+    }
+  }
+  return polled;
+}
+
+/* The same for a round in which nothing else was ready. Of a cluster, but in the order FORWARD, one block after the
+ * other is favoured for some rounds, and gets as far ahead as barriers let it. */
+bool next_round() {
+  if (cluster_blocks > 1 && order != nn_settings::FORWARD) {
+    if (rounds_left == 0) {
+      favoured = (favoured + 1) % cluster_blocks;
+      rounds_left = order == nn_settings::SHUFFLE ? 1 + random_bits() % MOST_FAVOURED : MOST_FAVOURED;
+    }
+    rounds_left--;
+    const unsigned each = cluster_warps / cluster_blocks;
+    if (wake_pollers(favoured * each, (favoured + 1) * each)) {
+      return true;
+    }
+  }
+  return wake_pollers(0, cluster_warps);
+}
+
 /* The thread to continue with; null when all have ended. */
 inline fiber *next_fiber() {
   for (;;) {
@@ -186,15 +219,7 @@ inline fiber *next_fiber() {
       }
       return &fibers[32 * w + lane];
     }
-    bool polled = false;
-    for (unsigned w = 0; w < cluster_warps; w++) {
-      if (warps[w].polling) {
-        make_ready(w, warps[w].polling);
-        warps[w].polling = 0;
-        polled = true;
-      }
-    }
-    if (!polled) {
+    if (!next_round()) {
       return nullptr;
     }
     if (++idle_rounds > MAX_IDLE_ROUNDS) {
