@@ -102,11 +102,15 @@ __device__ __forceinline__ bool gemm_offsets_hold(const gemm_problem &p) {
   return true;
 }
 
-/* The group of rows that holds the tile, with its rows from .. to - 1; the tile's number in it becomes `at`. -1 after
- * the last. */
-template <int BM>
-__device__ __forceinline__ int64_t gemm_group_of(const gemm_problem &p, int64_t &group, int64_t &before, int64_t &at,
-                                                 int64_t &from, int64_t &to) {
+/* How many tiles of 2^log_rows rows cover m of them. */
+__device__ __forceinline__ int64_t gemm_rows_of_tiles(int64_t m, int log_rows) {
+  return (m + (1 << log_rows) - 1) >> log_rows;
+}
+
+/* The group of rows that holds the tile, of 2^log_rows rows, with its rows from .. to - 1; the tile's number in it
+ * becomes `at`. -1 after the last. */
+__device__ __forceinline__ int64_t gemm_group_of(const gemm_problem &p, int log_rows, int64_t &group, int64_t &before,
+                                                 int64_t &at, int64_t &from, int64_t &to) {
   const int lane = threadIdx.x % NN_WARP;
   for (; group < p.count; group += NN_WARP) {
     const int64_t g = group + lane;
@@ -115,7 +119,7 @@ __device__ __forceinline__ int64_t gemm_group_of(const gemm_problem &p, int64_t 
       begin = p.offsets[g];
       end = p.offsets[g + 1];
     }
-    const int64_t through = nn_warp_scan(nn_ceil_div(end - begin, BM) * p.tiles_n);
+    const int64_t through = nn_warp_scan(gemm_rows_of_tiles(end - begin, log_rows) * p.tiles_n);
     const unsigned later = __ballot_sync(NN_ALL_LANES, at < before + through);
     if (later != 0) {
       const int found = __ffs((int)later) - 1;
@@ -130,11 +134,11 @@ __device__ __forceinline__ int64_t gemm_group_of(const gemm_problem &p, int64_t 
   return -1;
 }
 
-/* A whole warp finds the block's next tile of BM x BN; all lanes get the answer. INDEX: what there are fewer tiles
- * than, and divisions are done in. */
-template <int BM, int BN, class INDEX = int64_t>
-__device__ __forceinline__ bool gemm_find(const gemm_problem &p, int64_t tile, int64_t &group, int64_t &before,
-                                          gemm_place &to) {
+/* A whole warp finds the block's next tile of 2^log_rows x BN; all lanes get the answer. INDEX: what there are fewer
+ * tiles than, and divisions are done in. */
+template <int BN, class INDEX = int64_t>
+__device__ __forceinline__ bool gemm_find(const gemm_problem &p, int log_rows, int64_t tile, int64_t &group,
+                                          int64_t &before, gemm_place &to) {
   if (tile >= p.tiles) {
     return false;
   }
@@ -144,12 +148,12 @@ __device__ __forceinline__ bool gemm_find(const gemm_problem &p, int64_t tile, i
   to.sums = 0;
   if (p.ragged == NN_GEMM_RAGGED_M) {
     int64_t first = 0, end = 0;
-    const int64_t found = gemm_group_of<BM>(p, group, before, at, first, end);
+    const int64_t found = gemm_group_of(p, log_rows, group, before, at, first, end);
     if (found < 0) {
       return false;
     }
     m = end - first;
-    tiles_m = nn_ceil_div(m, BM);
+    tiles_m = gemm_rows_of_tiles(m, log_rows);
     to.a = first * p.lda;
     to.b = found * p.b_step;
     to.c = first * p.ldc;
@@ -180,12 +184,16 @@ __device__ __forceinline__ bool gemm_find(const gemm_problem &p, int64_t tile, i
   const int64_t band = (INDEX)at / (INDEX)(GEMM_BAND * p.tiles_n) * GEMM_BAND, in_band = at - band * p.tiles_n;
   const int64_t high = tiles_m - band < GEMM_BAND ? tiles_m - band : GEMM_BAND;
   const int64_t across = (INDEX)in_band / (INDEX)high;
-  to.row = (band + in_band - across * high) * BM;
+  const int64_t rows = 1 << log_rows;
+  to.row = (band + in_band - across * high) << log_rows;
   to.column = across * BN;
-  to.rows = (int32_t)(m - to.row < BM ? m - to.row : BM);
+  to.rows = (int32_t)(m - to.row < rows ? m - to.row : rows);
   to.columns = (int32_t)(p.n - to.column < BN ? p.n - to.column : BN);
   return true;
 }
+
+template <int POWER> constexpr int gemm_log2 = 1 + gemm_log2<POWER / 2>;
+template <> constexpr int gemm_log2<1> = 0;
 
 /* Moves to the block's next tile, `turn.place`; false after the last. All threads of the block call it, when none
  * needs the tile before any more. */
@@ -201,7 +209,7 @@ __device__ __forceinline__ bool gemm_next(const gemm_problem &p, gemm_turn &turn
     __syncwarp();
     gemm_place place;
     const bool holds = !first || p.ragged == NN_GEMM_EVEN || gemm_offsets_hold(p);
-    const bool more = holds && gemm_find<BM, BN>(p, tile, group, before, place);
+    const bool more = holds && gemm_find<BN>(p, gemm_log2<BM>, tile, group, before, place);
     if (threadIdx.x == 0) {
       turn.place = place;
       turn.tile = tile;

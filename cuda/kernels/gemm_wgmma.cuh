@@ -6,6 +6,16 @@
  * multiply, 64 rows each, straight from there, whichever way the factors lie. While they finish a tile, the ring fills
  * with the next one, and with what the products are added to. The copy engine also takes most tiles to C: the consumers
  * only put them into shared memory, and they leave while the next tile is multiplied (gemm_wgmma_finish.cuh).
+ *
+ * The second warpgroup of the two begins a tile when the first has multiplied a stage of it, and so ends it later:
+ * while one takes its sums to shared memory, the tensor cores are the other's. (Each with a tile of its own, in turns,
+ * would overlap all of that; but two sets of sums leave room for 128 x 128 only, for which L2 would have to bring 48 or
+ * 64 bytes a clock, and there are 39.)
+ *
+ * Where there are enough rows, blocks work in pairs (clusters of two): on tiles one below the other, which have their
+ * part of B in common. Each block loads half of it, to both, and so reads 32 KiB a stage from L2 where it read 48. The
+ * rings of the two go in step: a stage is loaded again when the consumers of both have read it. The second of the last
+ * tiles of a product, or of a group of rows, may have no rows; it is multiplied all the same, and not stored.
  */
 #ifndef NN_KERNELS_GEMM_WGMMA_CUH
 #define NN_KERNELS_GEMM_WGMMA_CUH
@@ -27,8 +37,21 @@ __device__ __forceinline__ void gemm_wgmma_produce(const gemm_problem &p, const 
   gemm_place place;
   int64_t group = 0, before = 0;
   bool more = true;
-  for (int64_t tile = blockIdx.x; more; tile += gridDim.x) {
-    more = gemm_find<TILE::BM, gemm_columns<GATE, TILE::BN>, uint32_t>(p, tile, group, before, place);
+  const int32_t paired = way.paired, rank = paired ? (int32_t)nn_cluster_rank() : 0;
+  const auto load = [&](uint32_t to, const CUtensorMap *map, uint32_t barrier, int32_t c0, int32_t c1, int32_t c2) {
+    if (paired) {
+      nn_tensor_load_all(to, map, barrier, 3, policy, c0, c1, c2);
+    } else {
+      nn_tensor_load(to, map, barrier, policy, c0, c1, c2);
+    }
+  };
+  for (int64_t tile = blockIdx.x >> paired; more; tile += gridDim.x >> paired) {
+    more =
+        gemm_find<gemm_columns<GATE, TILE::BN>, uint32_t>(p, gemm_log2<TILE::BM> + paired, tile, group, before, place);
+    if (more) {
+      place.row += rank * TILE::BM;
+      place.rows = place.rows - rank * TILE::BM < TILE::BM ? place.rows - rank * TILE::BM : TILE::BM;
+    }
     if (elected) {
       nn_mbarrier_wait(barriers.turn_empty + 8 * turns.stage, turns.parity ^ 1);
       gemm_wgmma_turn &turn = reinterpret_cast<gemm_wgmma_turn *>(memory + TILE::TURNS_AT)[turns.stage];
@@ -62,15 +85,19 @@ __device__ __forceinline__ void gemm_wgmma_produce(const gemm_problem &p, const 
         } else {
           nn_tensor_load(a, map_a, barrier, policy, k, row, product_a);
         }
-        if (GATE == GEMM_SWIGLU) {
-          nn_tensor_load(b, map_b, barrier, policy, k, column, product_b);
-          nn_tensor_load(b + TILE::BN / 2 * 128, map_b, barrier, policy, k, column + (int32_t)p.up, product_b);
-        } else if (TRANS_B) {
-          nn_tensor_load(b, map_b, barrier, policy, k, column, product_b);
-        } else {
 #pragma unroll
-          for (int i = 0; i < TILE::BN / 64; i++) {
-            nn_tensor_load(b + i * TILE::BOX, map_b, barrier, policy, column + 64 * i, k, product_b);
+        for (int half = 0; half < 2; half++) {
+          if (!paired || half == rank) {
+            const uint32_t to = b + half * TILE::HALF_B_BYTES;
+            const int32_t from = column + half * (GATE == GEMM_SWIGLU ? (int32_t)p.up : TILE::HALF_B);
+            if (TRANS_B) {
+              load(to, map_b, barrier, k, from, product_b);
+            } else {
+#pragma unroll
+              for (int i = 0; i < TILE::HALF_B / 64; i++) {
+                load(to + i * TILE::BOX, map_b, barrier, from + 64 * i, k, product_b);
+              }
+            }
           }
         }
       }
@@ -144,6 +171,10 @@ __device__ __forceinline__ void gemm_wgmma_consume(const gemm_problem &p, const 
       sum[i] = 0.0f;
     }
     const int32_t depth = (int32_t)(turn.place.k_end - turn.place.k_begin);
+    const bool apart = depth >= TILE::APART * BK;
+    if (apart && consumer == 1) {
+      nn_barrier_sync(2, 128 * TILE::CONSUMERS);
+    }
     int32_t previous = -1; /* the stage whose products may still run */
     for (int32_t at = 0; at < depth; at += BK) {
       nn_mbarrier_wait(barriers.full + 8 * ring.stage, ring.parity);
@@ -166,16 +197,19 @@ __device__ __forceinline__ void gemm_wgmma_consume(const gemm_problem &p, const 
       nn_wgmma_commit();
       nn_wgmma_wait<1>();
       nn_wgmma_hold(sum);
-      if (previous >= 0 && lane == 0) {
-        nn_mbarrier_arrive(barriers.empty + 8 * previous);
+      if (apart && consumer == 0 && at == BK) {
+        nn_barrier_arrive(2, 128 * TILE::CONSUMERS);
+      }
+      if (previous >= 0) {
+        barriers.give_back(previous);
       }
       previous = ring.stage;
       ring.advance();
     }
     nn_wgmma_wait<0>();
     nn_wgmma_hold(sum);
-    if (previous >= 0 && lane == 0) {
-      nn_mbarrier_arrive(barriers.empty + 8 * previous);
+    if (previous >= 0) {
+      barriers.give_back(previous);
     }
     const gemm_place place = turn.place;
     __syncwarp();
@@ -220,7 +254,7 @@ __device__ __forceinline__ void gemm_wgmma_block(const gemm_problem &p, const ge
                                                  const gemm_wgmma_maps &maps) {
   if constexpr (NN_HAS_WGMMA) {
     NN_SHARED_BYTES(memory);
-    const gemm_wgmma_barriers<TILE> barriers(nn_shared_address(memory));
+    const gemm_wgmma_barriers<TILE> barriers(nn_shared_address(memory), way.paired);
     if (threadIdx.x == 0) {
       nn_tensor_prefetch(&maps.a);
       nn_tensor_prefetch(&maps.b);
@@ -238,7 +272,7 @@ __device__ __forceinline__ void gemm_wgmma_block(const gemm_problem &p, const ge
       }
       for (int i = 0; i < TILE::STAGES; i++) {
         nn_mbarrier_init(barriers.full + 8 * i, 1);
-        nn_mbarrier_init(barriers.empty + 8 * i, TILE::WARPS);
+        nn_mbarrier_init(barriers.empty + 8 * i, TILE::WARPS << way.paired);
       }
       for (int i = 0; i < TILE::TURNS; i++) {
         nn_mbarrier_init(barriers.turn_full + 8 * i, 1);
@@ -247,6 +281,9 @@ __device__ __forceinline__ void gemm_wgmma_block(const gemm_problem &p, const ge
       nn_fence_mbarrier_init();
     }
     const bool holds = p.ragged == NN_GEMM_EVEN || gemm_offsets_hold(p);
+    if (way.paired) {
+      nn_cluster_sync();
+    }
     __syncthreads();
     if (threadIdx.x < 128) {
       nn_registers_lower<56>();
@@ -259,10 +296,15 @@ __device__ __forceinline__ void gemm_wgmma_block(const gemm_problem &p, const ge
         gemm_wgmma_consume<T, TRANS_A, TRANS_B, TILE, GATE>(p, way, maps, memory, barriers);
       }
     }
+    if (way.paired) {
+      nn_cluster_sync(); /* the other block may still tell this one's barriers */
+    }
   }
 }
 
 // sass: gemm_wgmma_kernel on sm_90a: at least 8 STSM, at least 2 UTMASTG, at least 16 LDSM, no I2F.U64
+// A pair's loads, what keeps its warpgroups apart, and no fence of the whole GPU but at its begin and end.
+// sass: gemm_wgmma_kernel on sm_90a: at least 2 UTMALDG.MULTICAST, at least 1 BAR.ARV, no MEMBAR.GPU in loops
 // setmaxnreg moves registers among exactly these: with fewer, the consumers would wait for ever.
 // sass: gemm_wgmma_kernel on sm_90a: at least 168 registers, at most 168 registers
 template <class T, bool TRANS_A, bool TRANS_B, class TILE>
@@ -272,6 +314,7 @@ __global__ void __launch_bounds__(NN_HAS_WGMMA ? TILE::THREADS : NN_WARP, 1)
 }
 
 // sass: gemm_wgmma_gate_kernel on sm_90a: at least 4 STSM, at least 2 UTMASTG, no I2F.U64
+// sass: gemm_wgmma_gate_kernel on sm_90a: at least 2 UTMALDG.MULTICAST, at least 1 BAR.ARV, no MEMBAR.GPU in loops
 // sass: gemm_wgmma_gate_kernel on sm_90a: at least 168 registers, at most 168 registers
 template <class T, class TILE, int GATE>
 __global__ void __launch_bounds__(NN_HAS_WGMMA ? TILE::THREADS : NN_WARP, 1)
@@ -288,6 +331,41 @@ inline bool gemm_wgmma_map(CUtensorMap &map, int32_t dtype, const void *base, in
   return nn_tensor_map(&map, dtype, 3, base, dims, strides, boxes, NN_SWIZZLE_128);
 }
 
+/*
+ * Whether blocks work in pairs: where that takes no more rounds of tiles over the multiprocessors, and few blocks have
+ * no rows to multiply, which is so with an even number of tiles one below the other, or at least PAIR_TILES; in groups,
+ * whose lengths only the device knows, with that many tiles a group on average. A stage takes the tensor cores 1024
+ * clocks, in which L2 has 38 KiB for each multiprocessor (5120 bytes a clock): alone a block reads 48, in a pair 32. Of
+ * narrow tiles it is 32 and 24 in 512 clocks. No sum hangs on it. By count.
+ */
+constexpr int64_t GEMM_PAIR_TILES = 16;
+
+template <class TILE, int COLUMNS> inline bool gemm_wgmma_pairs(nncuda_ctx *ctx, gemm_problem &p) {
+  const int64_t sms = nn_gpu_sms(ctx);
+  if (sms < 2) {
+    return false;
+  }
+  if (p.ragged == NN_GEMM_RAGGED_M) {
+    return p.m >= p.count * GEMM_PAIR_TILES * TILE::BM;
+  }
+  gemm_count_tiles<TILE::BM, COLUMNS>(p);
+  const int64_t rounds = nn_ceil_div(p.tiles, sms);
+  const bool few_lost = p.tiles_m % 2 == 0 || p.tiles_m >= GEMM_PAIR_TILES;
+  gemm_count_tiles<2 * TILE::BM, COLUMNS>(p);
+  return few_lost && nn_ceil_div(p.tiles, sms / 2) <= rounds;
+}
+
+template <class TILE, int COLUMNS>
+inline int32_t gemm_wgmma_launch_tiles(nncuda_ctx *ctx, void (*kernel)(gemm_problem, gemm_wgmma_way, gemm_wgmma_maps),
+                                       gemm_problem &p, gemm_wgmma_way way, const gemm_wgmma_maps &maps) {
+  way.paired = gemm_wgmma_pairs<TILE, COLUMNS>(ctx, p);
+  way.paired ? gemm_count_tiles<2 * TILE::BM, COLUMNS>(p) : gemm_count_tiles<TILE::BM, COLUMNS>(p);
+  const int64_t most = nn_gpu_sms(ctx) >> way.paired;
+  const auto blocks = (unsigned)(p.tiles < most ? p.tiles : most) << way.paired;
+  return nn_launch_clusters(ctx, 1u << way.paired, kernel, dim3(blocks), dim3(TILE::THREADS), TILE::SHARED, p, way,
+                            maps);
+}
+
 template <class T, bool TRANS_A, bool TRANS_B, class TILE>
 inline int32_t gemm_wgmma_start(nncuda_ctx *ctx, gemm_problem &p, int32_t dtype, bool *done) {
   const auto kernel = gemm_wgmma_kernel<T, TRANS_A, TRANS_B, TILE>;
@@ -298,7 +376,7 @@ inline int32_t gemm_wgmma_start(nncuda_ctx *ctx, gemm_problem &p, int32_t dtype,
           gemm_wgmma_map(maps.a, dtype, p.a, TRANS_A ? p.m : p.k, TRANS_A ? p.k : p.m, p.lda, even ? p.count : 1,
                          p.a_step, TRANS_A ? 64 : TILE::BM) &&
           gemm_wgmma_map(maps.b, dtype, p.b, TRANS_B ? p.k : p.n, TRANS_B ? p.n : p.k, p.ldb, ragged_k ? 1 : p.count,
-                         p.b_step, TRANS_B ? TILE::BN : 64);
+                         p.b_step, TRANS_B ? TILE::HALF_B : 64);
   if (!*done) {
     return NNCUDA_SUCCESS;
   }
@@ -314,10 +392,7 @@ inline int32_t gemm_wgmma_start(nncuda_ctx *ctx, gemm_problem &p, int32_t dtype,
   way.old_c = way.boxes && p.beta != 0.0f;
   way.residual = way.boxes && p.residual != nullptr;
   way.plain = way.reads() == 0 && p.bias == nullptr;
-  gemm_count_tiles<TILE::BM, TILE::BN>(p);
-  const int64_t sms = nn_gpu_sms(ctx);
-  return nn_launch(ctx, kernel, dim3((unsigned)(p.tiles < sms ? p.tiles : sms)), dim3(TILE::THREADS), TILE::SHARED, p,
-                   way, maps);
+  return gemm_wgmma_launch_tiles<TILE, TILE::BN>(ctx, kernel, p, way, maps);
 }
 
 template <class T, class TILE>
@@ -341,7 +416,7 @@ inline int32_t gemm_wgmma_start_gate(nncuda_ctx *ctx, gemm_problem &p, int32_t d
   *done = nn_wgmma_loaded(reinterpret_cast<const void *>(kernel), TILE::THREADS, &known) &&
           gemm_wgmma_map(maps.a, dtype, p.a, p.k, p.m, p.lda, 1, p.a_step, TILE::BM) &&
           gemm_wgmma_map(maps.b, dtype, p.b, FORWARD ? p.k : p.n, FORWARD ? 2 * p.n : p.k, p.ldb, p.count, p.b_step,
-                         FORWARD ? TILE::BN / 2 : 64);
+                         FORWARD ? TILE::HALF_B : 64);
   if (!*done) {
     return NNCUDA_SUCCESS;
   }
@@ -354,10 +429,7 @@ inline int32_t gemm_wgmma_start_gate(nncuda_ctx *ctx, gemm_problem &p, int32_t d
   way.boxes = p.c_wide && half_of_c(maps.c, gates, 16) && half_of_c(maps.up, ups, 16) &&
               (FORWARD || (half_of_c(maps.old_c, gates, TILE::BM) && half_of_c(maps.residual, ups, TILE::BM)));
   way.old_c = way.residual = !FORWARD && way.boxes;
-  gemm_count_tiles<TILE::BM, gemm_columns<GATE, TILE::BN>>(p);
-  const int64_t sms = nn_gpu_sms(ctx);
-  return nn_launch(ctx, kernel, dim3((unsigned)(p.tiles < sms ? p.tiles : sms)), dim3(TILE::THREADS), TILE::SHARED, p,
-                   way, maps);
+  return gemm_wgmma_launch_tiles<TILE, gemm_columns<GATE, TILE::BN>>(ctx, kernel, p, way, maps);
 }
 
 /* Rounds of tiles over the multiprocessors decide; a narrow tile takes somewhat more than half of a wide one's time (by

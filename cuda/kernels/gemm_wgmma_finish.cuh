@@ -215,13 +215,11 @@ gemm_wgmma_store(const gemm_problem &p, const gemm_place &place, const gemm_wgmm
       }
       if (way.reads() != 0 && (j % PER_STAGE == PER_STAGE - 1 || WIDTH * (j + 1) >= place.columns)) {
         __syncwarp();
-        if (lane == 0) {
-          if (way.old_c) {
-            nn_mbarrier_arrive(barriers.empty + 8 * stages[0]);
-          }
-          if (way.residual) {
-            nn_mbarrier_arrive(barriers.empty + 8 * stages[1]);
-          }
+        if (way.old_c) {
+          barriers.give_back(stages[0]);
+        }
+        if (way.residual) {
+          barriers.give_back(stages[1]);
         }
       }
     }

@@ -121,10 +121,8 @@ gemm_wgmma_slopes(const gemm_problem &p, const gemm_place &place, const gemm_wgm
       }
       if (j % PER_STAGE == PER_STAGE - 1 || 64 * (j + 1) >= place.columns) {
         __syncwarp();
-        if (lane == 0) {
-          nn_mbarrier_arrive(barriers.empty + 8 * stages[0]);
-          nn_mbarrier_arrive(barriers.empty + 8 * stages[1]);
-        }
+        barriers.give_back(stages[0]);
+        barriers.give_back(stages[1]);
       }
     }
   }

@@ -59,6 +59,55 @@ static inline int32_t nn_gemm_wide(const nn_gemm_args *x) {
          b_steps;
 }
 
+/*
+ * What a product takes on sm_90, in clocks of a multiprocessor, where it has fewer tiles of 128 x 128 than there are
+ * multiprocessors: such tiles on wgmma, or more, smaller ones on mma. A stage of 64 of k, of all blocks that run at
+ * once, takes what the tensor cores need for it (512 for 128 x 128; 206 for 64 x 64, since mma reaches 62 % of their
+ * speed), or L2 (5120 bytes a clock for all), or a multiprocessor's way to it (64 bytes a clock). START: the first
+ * loads and the last tile's way to C. Pieces are written and read in f32 besides, and added by a second kernel, ADD.
+ * Tiles of 64 x 128 on wgmma would take 24 KiB a stage in 256 clocks, more than the 64 bytes a clock there are: at most
+ * a third faster than tiles twice as large on half as many multiprocessors, and slower from 54 of those on. By count.
+ */
+enum {
+  NN_GEMM_WGMMA_CLOCKS = 512,
+  NN_GEMM_MMA_CLOCKS = 206,
+  NN_GEMM_L2_BYTES = 5120,
+  NN_GEMM_SM_BYTES = 64,
+  NN_GEMM_START = 2000,
+  NN_GEMM_ADD = 3500,
+  NN_GEMM_MMA_BLOCKS = 4, /* small tiles that a multiprocessor has at once */
+  NN_GEMM_WGMMA_PIECE = 512
+};
+
+static inline int64_t nn_gemm_clocks(const nn_gemm_args *x, int64_t sms, int32_t large, int64_t pieces) {
+  const int64_t side = large ? NN_GEMM_LARGE : NN_GEMM_SMALL, each = large ? 1 : NN_GEMM_MMA_BLOCKS;
+  const int64_t bytes = 2 * side * NN_GEMM_STAGE * 2, blocks = nn_gemm_tiles(x, side) * pieces;
+  const int64_t at_once = nn_min(blocks, each * sms), on_one = nn_ceil_div(at_once, sms);
+  const int64_t tensor = on_one * (large ? NN_GEMM_WGMMA_CLOCKS : NN_GEMM_MMA_CLOCKS);
+  const int64_t l2 = at_once * bytes / NN_GEMM_L2_BYTES, way = on_one * bytes / NN_GEMM_SM_BYTES;
+  const int64_t stage = nn_max(tensor, nn_max(l2, way)), stages = nn_ceil_div(nn_ceil_div(x->k, pieces), NN_GEMM_STAGE);
+  const int64_t added = pieces == 1 ? 0 : NN_GEMM_ADD + 2 * 4 * pieces * x->count * x->m * x->n / NN_GEMM_L2_BYTES;
+  return nn_ceil_div(blocks, each * sms) * (stages * stage + NN_GEMM_START) + added;
+}
+
+/* The pieces of large tiles that take fewer clocks than small ones in `small` pieces; 0 where none do. Groups of rows
+ * are left to small tiles: how many tiles they have, only the device knows. */
+static inline int64_t nn_gemm_wgmma_pieces(const nn_gemm_args *x, int64_t sms, int64_t small) {
+  if (x->ragged == NN_GEMM_RAGGED_M || x->m <= NN_GEMM_SMALL || x->n <= NN_GEMM_SMALL) {
+    return 0;
+  }
+  const int64_t most = nn_gemm_pieces(x, 1, NN_GEMM_PIECES, NN_GEMM_WGMMA_PIECE);
+  int64_t least = nn_gemm_clocks(x, sms, 0, small), found = 0;
+  for (int64_t pieces = 1; pieces <= most; pieces++) {
+    const int64_t clocks = nn_gemm_clocks(x, sms, 1, pieces);
+    if (clocks < least) {
+      least = clocks;
+      found = pieces;
+    }
+  }
+  return found;
+}
+
 static inline nn_gemm_cut nn_gemm_lay_out(const nn_gemm_args *x, nn_workspace *w) {
   nn_gemm_cut cut = {nn_gemm_wide(x), 0, 0, 1, x->k, NULL};
   cut.few = x->m <= NN_GEMM_FEW_ROWS && x->ragged == NN_GEMM_EVEN && x->trans_b && !x->trans_a && cut.wide;
@@ -66,15 +115,19 @@ static inline nn_gemm_cut nn_gemm_lay_out(const nn_gemm_args *x, nn_workspace *w
     return cut;
   }
   const int64_t sms = nn_gemm_usual_sms(w->machine->isa), large = nn_gemm_tiles(x, NN_GEMM_LARGE);
+  const int32_t wgmma = w->machine->isa == 90 && x->dtype != NNCUDA_F32 && cut.wide;
   int64_t pieces = 1;
   cut.large = large >= sms;
-  if (!cut.large && x->m > NN_GEMM_SMALL && x->n > NN_GEMM_SMALL) {
+  if (!cut.large && !wgmma && x->m > NN_GEMM_SMALL && x->n > NN_GEMM_SMALL) {
     pieces = nn_gemm_pieces(x, large, 2 * sms, NN_GEMM_LARGE_PIECE);
     cut.large = large * pieces >= 2 * sms;
   }
   if (!cut.large) {
     const int64_t small = nn_gemm_tiles(x, NN_GEMM_SMALL);
     pieces = small >= sms ? 1 : nn_gemm_pieces(x, small, 3 * sms, NN_GEMM_SMALL_PIECE);
+    const int64_t on_wgmma = wgmma ? nn_gemm_wgmma_pieces(x, sms, pieces) : 0;
+    cut.large = on_wgmma > 0;
+    pieces = cut.large ? on_wgmma : pieces;
   }
   cut.piece = nn_round_up(nn_ceil_div(x->k, pieces), NN_GEMM_STAGE);
   cut.pieces = (int32_t)nn_ceil_div(x->k, cut.piece);

@@ -171,10 +171,10 @@ template <class T> struct nn_exactly {
   using type = T;
 };
 
-/* A launch, `ahead` or not, as those below say. */
+/* A launch, `ahead` or not and in clusters of so many blocks, as those below say. */
 template <class... P>
-inline int32_t nn_launch_as(nncuda_ctx *ctx, bool ahead, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                            typename nn_exactly<P>::type... args) {
+inline int32_t nn_launch_as(nncuda_ctx *ctx, bool ahead, unsigned cluster, void (*kernel)(P...), dim3 grid, dim3 block,
+                            size_t shared, typename nn_exactly<P>::type... args) {
   const size_t default_shared = 48 * 1024;
   if (shared > default_shared) {
     const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
@@ -188,11 +188,18 @@ inline int32_t nn_launch_as(nncuda_ctx *ctx, bool ahead, void (*kernel)(P...), d
   config.blockDim = block;
   config.dynamicSmemBytes = shared;
   config.stream = nn_gpu_stream(ctx);
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &attribute;
-  config.numAttrs = ahead ? 1 : 0;
+  cudaLaunchAttribute attributes[2] = {};
+  if (ahead) {
+    cudaLaunchAttribute &attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (cluster > 1) {
+    cudaLaunchAttribute &attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {cluster, 1, 1};
+  }
+  config.attrs = attributes;
   const cudaError_t error = cudaLaunchKernelEx(&config, kernel, args...);
   return error == cudaSuccess ? NNCUDA_SUCCESS : nn_gpu_fail(ctx, error);
 }
@@ -202,7 +209,15 @@ inline int32_t nn_launch_as(nncuda_ctx *ctx, bool ahead, void (*kernel)(P...), d
 template <class... P>
 inline int32_t nn_launch(nncuda_ctx *ctx, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
                          typename nn_exactly<P>::type... args) {
-  return nn_launch_as(ctx, false, kernel, grid, block, shared, args...);
+  return nn_launch_as(ctx, false, 1, kernel, grid, block, shared, args...);
+}
+
+/* The same in clusters of so many neighbouring blocks along x (kernels/instructions_cluster.cuh); grid.x is a multiple
+ * of that. */
+template <class... P>
+inline int32_t nn_launch_clusters(nncuda_ctx *ctx, unsigned cluster, void (*kernel)(P...), dim3 grid, dim3 block,
+                                  size_t shared, typename nn_exactly<P>::type... args) {
+  return nn_launch_as(ctx, false, cluster, kernel, grid, block, shared, args...);
 }
 
 /*
@@ -214,7 +229,7 @@ inline int32_t nn_launch(nncuda_ctx *ctx, void (*kernel)(P...), dim3 grid, dim3 
 template <class... P>
 inline int32_t nn_launch_ahead(nncuda_ctx *ctx, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
                                typename nn_exactly<P>::type... args) {
-  return nn_launch_as(ctx, nn_gpu_launches_ahead(ctx) != 0, kernel, grid, block, shared, args...);
+  return nn_launch_as(ctx, nn_gpu_launches_ahead(ctx) != 0, 1, kernel, grid, block, shared, args...);
 }
 
 /* Blocks for `work` pieces that a block takes `each` of: no more than keep the device full, since each continues to the

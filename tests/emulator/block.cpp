@@ -1,5 +1,6 @@
 /*
- * Runs a grid: its blocks one after another, the threads of a block as fibers that run until they wait for others.
+ * Runs a grid: its blocks one after another, the threads of a block as fibers that run until they wait for others. The
+ * blocks of a cluster run together: their threads are numbered on from block to block, and take turns as those of one.
  *
  * A thread that never waits needs no stack of its own: a stack runs one thread after the other, and only when one waits
  * are the threads that have not begun run on another stack.
@@ -20,6 +21,8 @@ namespace {
 enum : unsigned { MAX_THREADS = 1024, MAX_WARPS = 32, MAX_BARRIERS = 16 };
 /* Rounds in which threads only polled, after which they are reported as waiting forever. */
 enum : uint64_t { MAX_IDLE_ROUNDS = 200000 };
+/* Rounds for which a block of a cluster may be favoured. */
+enum : unsigned { MOST_FAVOURED = 64 };
 
 /* Values that lanes gave, kept until all that may read them have continued. */
 struct buffer {
@@ -53,22 +56,33 @@ struct fiber {
   nn_stack *stack;
   buffer *held; /* values of the last exchange */
   uint3 index;
-  unsigned thread;
+  unsigned thread; /* in the cluster */
+  unsigned block;  /* in the cluster */
   enum { EXCHANGES, WAITS, POLLS } state;
   unsigned mask_or_barrier;
   const nn_site *site; /* lies in the frame of the function that waits */
 };
 
+/* A block of the cluster that runs. */
+struct member {
+  uint3 index;
+  unsigned live_threads, begun_barriers;
+  barrier barriers[MAX_BARRIERS];
+};
+
 fiber fibers[MAX_THREADS];
 warp warps[MAX_WARPS];
-barrier barriers[MAX_BARRIERS];
+member members[NN_CLUSTER_MOST];
+barrier cluster_barrier;
 buffer *unused_buffers[16];
 fiber *current;
 void *host_context;
 const nn_launch_record *launch;
-unsigned block_threads, block_warps, live_threads, ready_warps, begun_barriers;
-uint64_t block_serial, idle_rounds, random_state;
-uint64_t blocks, block_number, block_step, block_offset;
+unsigned cluster_blocks, cluster_threads, cluster_warps, block_threads; /* of a cluster, of a block */
+unsigned live_threads, ready_warps;                                     /* in the cluster */
+unsigned favoured, rounds_left; /* the block that is ahead of the cluster's others, and for how long */
+uint64_t cluster_serial, idle_rounds, random_state;
+uint64_t clusters, cluster_number, cluster_step, cluster_offset;
 uint64_t waits_for_kernels; /* calls of it in a grid */
 
 int order;
@@ -109,23 +123,25 @@ bool wait_alike(const fiber &f, const fiber &g) {
 /* Threads that wait in the same place are named together, as ranges. */
 [[noreturn]] void report_stuck(const char *why) {
   std::string text = why;
-  std::vector<bool> named(block_threads);
+  std::vector<bool> named(cluster_threads);
   unsigned ended = 0;
-  for (unsigned i = 0; i < block_threads; i++) {
+  for (unsigned i = 0; i < cluster_threads; i++) {
     ended += !lives(i);
     if (!lives(i) || named[i]) {
       continue;
     }
     const fiber &f = fibers[i];
+    const unsigned first = f.block * block_threads, end = first + block_threads;
     text += "\n  ";
-    for (unsigned j = i, ranges = 0; j < block_threads; j++) {
+    text += cluster_blocks > 1 ? "block " + std::to_string(f.block) + " of the cluster, " : "";
+    for (unsigned j = i, ranges = 0; j < end; j++) {
       const unsigned from = j;
-      while (j < block_threads && lives(j) && wait_alike(f, fibers[j])) {
+      while (j < end && lives(j) && wait_alike(f, fibers[j])) {
         named[j++] = true;
       }
       if (j > from && ranges++ < 8) {
-        text += (ranges == 1 ? "threads " : ", ") + std::to_string(from);
-        text += j - from > 1 ? " to " + std::to_string(j - 1) : "";
+        text += (ranges == 1 ? "threads " : ", ") + std::to_string(from - first);
+        text += j - from > 1 ? " to " + std::to_string(j - 1 - first) : "";
       }
     }
     char what[32] = "";
@@ -136,25 +152,60 @@ bool wait_alike(const fiber &f, const fiber &g) {
     }
     text += std::string(": ") + name_of(*f.site) + what + ", " + f.site->file + ":" + std::to_string(f.site->line);
   }
-  nn_die(text + "\n  ended: " + std::to_string(ended) + " of " + std::to_string(block_threads));
+  nn_die(text + "\n  ended: " + std::to_string(ended) + " of " + std::to_string(cluster_threads));
 }
 
-void set_block(uint64_t number) {
+/* Clusters are rows of blocks along x, and grid.x a multiple of their size. */
+void set_cluster(uint64_t number) {
   const uint64_t place = order == nn_settings::FORWARD ? number
                          : order == nn_settings::BACKWARD
-                             ? blocks - 1 - number
-                             : (uint64_t)(((unsigned __int128)number * block_step + block_offset) % blocks);
-  blockIdx = {(unsigned)(place % gridDim.x), (unsigned)(place / gridDim.x % gridDim.y),
-              (unsigned)(place / gridDim.x / gridDim.y)};
-  block_serial++;
-  live_threads = block_threads;
-  ready_warps = block_warps == 32 ? ~0u : (1u << block_warps) - 1;
-  for (unsigned w = 0; w < block_warps; w++) {
-    const unsigned lanes = block_threads - 32 * w;
+                             ? clusters - 1 - number
+                             : (uint64_t)(((unsigned __int128)number * cluster_step + cluster_offset) % clusters);
+  for (unsigned i = 0; i < cluster_blocks; i++) {
+    const uint64_t block = place * cluster_blocks + i;
+    members[i].index = {(unsigned)(block % gridDim.x), (unsigned)(block / gridDim.x % gridDim.y),
+                        (unsigned)(block / gridDim.x / gridDim.y)};
+    members[i].live_threads = block_threads;
+  }
+  cluster_serial++;
+  live_threads = cluster_threads;
+  ready_warps = cluster_warps == 32 ? ~0u : (1u << cluster_warps) - 1;
+  for (unsigned w = 0; w < cluster_warps; w++) {
+    const unsigned lanes = cluster_threads - 32 * w;
     warps[w].live = warps[w].ready = lanes >= 32 ? ~0u : (1u << lanes) - 1;
     warps[w].polling = warps[w].open = 0;
   }
-  nn_shared_begin_block();
+  nn_shared_begin_blocks();
+}
+
+/* Makes the threads that poll ready, of the warps first .. end - 1; whether there are any. */
+bool wake_pollers(unsigned first, unsigned end) {
+  bool polled = false;
+  for (unsigned w = first; w < end; w++) {
+    if (warps[w].polling) {
+      make_ready(w, warps[w].polling);
+      warps[w].polling = 0;
+      polled = true;
+    }
+  }
+  return polled;
+}
+
+/* The same for a round in which nothing else was ready. Of a cluster, but in the order FORWARD, one block after the
+ * other is favoured for some rounds, and gets as far ahead as barriers let it. */
+bool next_round() {
+  if (cluster_blocks > 1 && order != nn_settings::FORWARD) {
+    if (rounds_left == 0) {
+      favoured = (favoured + 1) % cluster_blocks;
+      rounds_left = order == nn_settings::SHUFFLE ? 1 + random_bits() % MOST_FAVOURED : MOST_FAVOURED;
+    }
+    rounds_left--;
+    const unsigned each = cluster_warps / cluster_blocks;
+    if (wake_pollers(favoured * each, (favoured + 1) * each)) {
+      return true;
+    }
+  }
+  return wake_pollers(0, cluster_warps);
 }
 
 /* The thread to continue with; null when all have ended. */
@@ -168,15 +219,7 @@ inline fiber *next_fiber() {
       }
       return &fibers[32 * w + lane];
     }
-    bool polled = false;
-    for (unsigned w = 0; w < block_warps; w++) {
-      if (warps[w].polling) {
-        make_ready(w, warps[w].polling);
-        warps[w].polling = 0;
-        polled = true;
-      }
-    }
-    if (!polled) {
+    if (!next_round()) {
       return nullptr;
     }
     if (++idle_rounds > MAX_IDLE_ROUNDS) {
@@ -190,7 +233,9 @@ void fiber_main();
 void go_on_as(fiber *f) {
   current = f;
   threadIdx = f->index;
+  blockIdx = members[f->block].index;
   nn_emulated_thread_number = f->thread;
+  nn_shared_select(f->block);
 }
 
 void *begun(fiber *f) {
@@ -211,6 +256,14 @@ __attribute__((always_inline)) inline void wait(fiber *self) {
     go_on_as(next);
     nn_context_switch(&self->context, begun(next));
   }
+}
+
+void wait_at(barrier &b, fiber *self, unsigned number, const nn_site &site) {
+  b.waiting[self->thread / 32] |= 1u << self->thread % 32;
+  self->state = fiber::WAITS;
+  self->mask_or_barrier = number;
+  self->site = &site;
+  wait(self);
 }
 
 buffer *take_buffer(size_t bytes, unsigned users) {
@@ -262,7 +315,7 @@ void finish_exchange(unsigned warp_number, unsigned slot, unsigned but_lane) {
 }
 
 void finish_barrier(barrier &b) {
-  for (unsigned w = 0; w < block_warps; w++) {
+  for (unsigned w = 0; w < cluster_warps; w++) {
     if (b.waiting[w]) {
       make_ready(w, b.waiting[w]);
       b.waiting[w] = 0;
@@ -270,7 +323,6 @@ void finish_barrier(barrier &b) {
     b.came[w] = 0;
   }
   b.arrived = 0;
-  begun_barriers--;
   idle_rounds = 0;
 }
 
@@ -281,6 +333,8 @@ void end_thread(fiber *self) {
   self->held = nullptr;
   self->context = nullptr;
   warps[w].live &= ~bit;
+  member &m = members[self->block];
+  m.live_threads--;
   live_threads--;
   idle_rounds = 0;
   for (unsigned rest = warps[w].open; rest; rest &= rest - 1) {
@@ -297,22 +351,30 @@ void end_thread(fiber *self) {
       }
     }
   }
-  for (barrier &b : barriers) {
-    if (!begun_barriers) {
+  for (barrier &b : m.barriers) {
+    if (!m.begun_barriers) {
       break;
     }
-    if (b.arrived && b.threads == 0 && b.arrived == live_threads) {
+    if (b.arrived && b.threads == 0 && b.arrived == m.live_threads) {
       finish_barrier(b);
+      m.begun_barriers--;
     }
+  }
+  if (cluster_barrier.arrived && cluster_barrier.arrived == live_threads) {
+    finish_barrier(cluster_barrier);
   }
 }
 
 /* All threads have ended: a barrier that some came to without waiting was to have been waited for. */
 void end_barriers() {
-  for (unsigned i = 0; begun_barriers && i < MAX_BARRIERS; i++) {
-    if (barriers[i].arrived) {
-      nn_emulated_fail("the block ends with barrier %u incomplete: %u of %u threads came, %s:%d", i,
-                       barriers[i].arrived, barriers[i].threads, barriers[i].site.file, barriers[i].site.line);
+  for (unsigned block = 0; block < cluster_blocks; block++) {
+    const member &m = members[block];
+    for (unsigned i = 0; m.begun_barriers && i < MAX_BARRIERS; i++) {
+      const barrier &b = m.barriers[i];
+      if (b.arrived) {
+        nn_emulated_fail("the block ends with barrier %u incomplete: %u of %u threads came, %s:%d", i, b.arrived,
+                         b.threads, b.site.file, b.site.line);
+      }
     }
   }
 }
@@ -332,12 +394,12 @@ void fiber_main() {
     }
     if (!next) {
       end_barriers();
-      nn_shared_end_block();
-      if (++block_number == blocks) {
+      nn_shared_end_blocks();
+      if (++cluster_number == clusters) {
         nn_stack_give(stack);
         nn_context_switch(&nowhere, host_context);
       }
-      set_block(block_number);
+      set_cluster(cluster_number);
       next = next_fiber();
     }
     go_on_as(next);
@@ -352,7 +414,10 @@ void fiber_main() {
 } // namespace
 
 unsigned nn_emulated_thread_number;
-uint64_t nn_emulated_block_serial() { return block_serial; }
+uint64_t nn_emulated_cluster_serial() { return cluster_serial; }
+unsigned nn_emulated_cluster_rank() { return current->block; }
+unsigned nn_emulated_cluster_size() { return cluster_blocks; }
+bool nn_emulated_block_lives(unsigned rank) { return members[rank].live_threads != 0; }
 
 const void *nn_emulated_exchange(unsigned mask, const void *value, size_t bytes, const nn_site &site) {
   fiber *self = current;
@@ -397,17 +462,18 @@ const void *nn_emulated_exchange(unsigned mask, const void *value, size_t bytes,
   return self->held ? self->held->data : nullptr;
 }
 
-/* Counts the running thread at a barrier; whether it was the last one. */
-static bool arrive(unsigned number, unsigned threads, const nn_site &site) {
+void nn_emulated_barrier(unsigned number, unsigned threads, const nn_site &site, bool waits) {
   if (number >= MAX_BARRIERS || threads % 32) {
     nn_emulated_fail("%s: barrier %u of %u threads; there are barriers 0 to 15, of whole warps", site.what, number,
                      threads);
   }
-  barrier &b = barriers[number];
+  fiber *self = current;
+  member &m = members[self->block];
+  barrier &b = m.barriers[number];
   if (!b.arrived) {
     b.threads = threads;
     b.site = site;
-    begun_barriers++;
+    m.begun_barriers++;
   } else if (b.threads != threads) {
     nn_emulated_fail("barrier %u is of %u threads at %s:%d and of %u at %s:%d", number, b.threads, b.site.file,
                      b.site.line, threads, site.file, site.line);
@@ -415,33 +481,26 @@ static bool arrive(unsigned number, unsigned threads, const nn_site &site) {
     nn_emulated_fail("threads of one block wait at different barriers: %s at %s:%d and %s at %s:%d", b.site.what,
                      b.site.file, b.site.line, site.what, site.file, site.line);
   }
-  const unsigned w = current->thread / 32, bit = 1u << current->thread % 32;
+  const unsigned w = self->thread / 32, bit = 1u << self->thread % 32;
   if (b.came[w] & bit) {
     nn_emulated_fail("a thread comes to barrier %u a second time before it is complete: %u of %u threads came, %s:%d",
                      number, b.arrived, threads, site.file, site.line);
   }
   b.came[w] |= bit;
-  if (++b.arrived < (threads ? threads : live_threads)) {
-    return false;
+  if (++b.arrived == (threads ? threads : m.live_threads)) {
+    finish_barrier(b);
+    m.begun_barriers--;
+  } else if (waits) {
+    wait_at(b, self, number, site);
   }
-  finish_barrier(b);
-  return true;
 }
 
-void nn_emulated_barrier(unsigned number, unsigned threads, const nn_site &site) {
-  if (arrive(number, threads, site)) {
+void nn_emulated_cluster_barrier(const nn_site &site) {
+  if (++cluster_barrier.arrived == live_threads) {
+    finish_barrier(cluster_barrier);
     return;
   }
-  fiber *self = current;
-  barriers[number].waiting[self->thread / 32] |= 1u << self->thread % 32;
-  self->state = fiber::WAITS;
-  self->mask_or_barrier = number;
-  self->site = &site;
-  wait(self);
-}
-
-void nn_emulated_barrier_arrive(unsigned number, unsigned threads, const nn_site &site) {
-  arrive(number, threads, site);
+  wait_at(cluster_barrier, current, 0, site);
 }
 
 void nn_emulated_yield(const nn_site &site) {
@@ -481,28 +540,33 @@ void nn_run_grid(const nn_launch_record &record) {
   launch = &record;
   gridDim = record.grid;
   const dim3 b = record.block;
-  if (block_threads != b.x * b.y * b.z || blockDim.x != b.x || blockDim.y != b.y) {
+  if (block_threads != b.x * b.y * b.z || blockDim.x != b.x || blockDim.y != b.y || cluster_blocks != record.cluster) {
     block_threads = b.x * b.y * b.z;
-    block_warps = (block_threads + 31) / 32;
-    for (unsigned i = 0; i < block_threads; i++) {
+    cluster_blocks = record.cluster;
+    cluster_threads = cluster_blocks * block_threads;
+    cluster_warps = (cluster_threads + 31) / 32;
+    for (unsigned i = 0; i < cluster_threads; i++) {
+      const unsigned thread = i % block_threads;
       fibers[i].thread = i;
-      fibers[i].index = {i % b.x, i / b.x % b.y, i / b.x / b.y};
+      fibers[i].block = i / block_threads;
+      fibers[i].index = {thread % b.x, thread / b.x % b.y, thread / b.x / b.y};
     }
   }
   blockDim = b;
-  blocks = (uint64_t)record.grid.x * record.grid.y * record.grid.z;
-  block_number = 0;
+  const uint64_t blocks = (uint64_t)record.grid.x * record.grid.y * record.grid.z;
+  clusters = blocks / cluster_blocks;
+  cluster_number = 0;
   waits_for_kernels = 0;
   order = nn_setting().order;
   if (order == nn_settings::SHUFFLE) {
     if (!random_state) {
       random_state = nn_setting().seed * 0x9e3779b97f4a7c15ull | 1;
     }
-    /* i -> step * i + offset is a permutation when step and the number of blocks have no common factor. */
+    /* i -> step * i + offset is a permutation when step and the number of clusters have no common factor. */
     do {
-      block_step = ((uint64_t)random_bits() << 32 | random_bits()) % blocks;
-    } while (std::gcd(block_step, blocks) != 1);
-    block_offset = random_bits() % blocks;
+      cluster_step = ((uint64_t)random_bits() << 32 | random_bits()) % clusters;
+    } while (std::gcd(cluster_step, clusters) != 1);
+    cluster_offset = random_bits() % clusters;
   }
   nn_shared_begin(record);
   idle_rounds = 0;
@@ -510,7 +574,7 @@ void nn_run_grid(const nn_launch_record &record) {
   fenv_t modes;
   fegetenv(&modes);
   fesetenv(FE_DFL_ENV);
-  set_block(0);
+  set_cluster(0);
   fiber *first = next_fiber();
   go_on_as(first);
   nn_context_switch(&host_context, begun(first));

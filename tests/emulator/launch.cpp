@@ -34,6 +34,24 @@ cudaError_t check(const cudaLaunchConfig_t &config, const void *kernel, size_t b
   return nn_stream_device(config.stream) == nn_current_device() ? cudaSuccess : cudaErrorInvalidResourceHandle;
 }
 
+/* Blocks of a cluster, along x. What a GPU allows and the emulator has not ends the process. */
+cudaError_t check_cluster(const cudaLaunchConfig_t &config, const void *kernel, dim3 cluster) {
+  const uint64_t blocks = (uint64_t)cluster.x * cluster.y * cluster.z,
+                 threads = config.blockDim.x * config.blockDim.y * config.blockDim.z;
+  if (nn_device().capability < 90) {
+    nn_die("kernel " + nn_symbol(kernel) + " is started in clusters on an architecture that has none");
+  }
+  if (blocks < 1 || blocks > NN_CLUSTER_MOST || config.gridDim.x % cluster.x || config.gridDim.y % cluster.y ||
+      config.gridDim.z % cluster.z) {
+    return cudaErrorInvalidClusterSize;
+  }
+  if (cluster.x != blocks || threads % 32 || blocks * threads > 1024) {
+    nn_die("kernel " + nn_symbol(kernel) + ": the emulator has clusters along x, of whole warps and at most 1024 " +
+           "threads; this one has " + std::to_string(blocks) + " blocks of " + std::to_string(threads) + " threads");
+  }
+  return cudaSuccess;
+}
+
 std::atomic<int64_t> launches;
 
 } // namespace
@@ -52,21 +70,28 @@ cudaError_t nn_emulated_launch(const cudaLaunchConfig_t *config, const void *ker
   if (error == cudaSuccess) {
     error = check(*config, kernel, bytes);
   }
+  bool ahead = false;
+  unsigned cluster = 1;
+  for (unsigned i = 0; error == cudaSuccess && i < config->numAttrs; i++) {
+    const cudaLaunchAttribute &attribute = config->attrs[i];
+    if (attribute.id == cudaLaunchAttributeProgrammaticStreamSerialization) {
+      ahead = attribute.val.programmaticStreamSerializationAllowed != 0;
+    } else {
+      cluster = attribute.val.clusterDim.x;
+      error = check_cluster(*config, kernel, dim3(cluster, attribute.val.clusterDim.y, attribute.val.clusterDim.z));
+    }
+  }
   if (error != cudaSuccess) {
     return nn_error(error);
   }
   launches++;
   nn_watch_faults();
   const int device = nn_current_device();
-  bool ahead = false;
-  for (unsigned i = 0; i < config->numAttrs; i++) {
-    ahead = ahead || config->attrs[i].val.programmaticStreamSerializationAllowed != 0;
-  }
   if (ahead && nn_device().capability < 90) {
     nn_die("kernel " + nn_symbol(kernel) + " is started ahead on an architecture that cannot");
   }
-  const nn_launch_record record{kernel, config->gridDim, config->blockDim, config->dynamicSmemBytes, std::move(body),
-                                ahead};
+  const nn_launch_record record{kernel,          config->gridDim, config->blockDim, config->dynamicSmemBytes,
+                                std::move(body), ahead,           cluster};
   return nn_submit(config->stream, [record, device] {
     const nn_memory_open opened(device);
     nn_run_grid(record);

@@ -54,12 +54,15 @@ void nn_context_switch(void **from, void *to);
 void *nn_context_new(nn_stack *stack, void (*entry)());
 
 /* ---- a running kernel (block.cpp) */
+/* Blocks of a cluster that every GPU with clusters has. */
+constexpr unsigned NN_CLUSTER_MOST = 8;
 struct nn_launch_record {
   const void *kernel;
   dim3 grid, block;
   size_t shared;
   std::function<void()> body;
   bool ahead = false; /* started before the kernels in front of it have ended: each thread has to wait for them */
+  unsigned cluster = 1; /* blocks along x that run together; of whole warps, if several */
 };
 /* Runs all blocks. The caller has checked the sizes and holds the lock. */
 void nn_run_grid(const nn_launch_record &launch);
@@ -112,8 +115,11 @@ int nn_stream_device(cudaStream_t stream);
 
 /* ---- shared memory (shared.cpp) */
 void nn_shared_begin(const nn_launch_record &launch);
-void nn_shared_begin_block();
-void nn_shared_end_block();
+/* Of all blocks of a cluster. */
+void nn_shared_begin_blocks();
+void nn_shared_end_blocks();
+/* The block of the cluster whose memory nn_emulated_shared is. */
+void nn_shared_select(unsigned block);
 /* Bytes of static shared memory that the kernel's blocks were seen to use. */
 size_t nn_shared_static(const void *kernel);
 

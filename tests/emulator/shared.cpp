@@ -29,7 +29,8 @@ struct usage {
 std::vector<variable> variables; /* of all kernels */
 std::map<const void *, usage> usages;
 usage *current;
-unsigned char *end, *dynamic;
+unsigned char *ends[NN_CLUSTER_MOST], *blocks[NN_CLUSTER_MOST], *dynamic; /* by block of the cluster; that of one */
+unsigned cluster;
 size_t dynamic_bytes, slack;
 
 /* The part of a local variable's name that names its function. */
@@ -82,11 +83,13 @@ void nn_shared_begin(const nn_launch_record &launch) {
   if (!found) {
     found = true;
     find_variables(launch.kernel);
-    void *p = mmap(nullptr, CAPACITY + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED || mprotect((unsigned char *)p + GUARD, CAPACITY, PROT_READ | PROT_WRITE)) {
-      nn_die("no memory for a block's shared memory");
+    for (unsigned char *&end : ends) {
+      void *p = mmap(nullptr, CAPACITY + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (p == MAP_FAILED || mprotect((unsigned char *)p + GUARD, CAPACITY, PROT_READ | PROT_WRITE)) {
+        nn_die("no memory for a block's shared memory");
+      }
+      end = (unsigned char *)p + GUARD + CAPACITY;
     }
-    end = (unsigned char *)p + GUARD + CAPACITY;
   }
   current = &usages[launch.kernel];
   /* What a kernel before this one left, whose first blocks had returned too early to show it. */
@@ -95,20 +98,28 @@ void nn_shared_begin(const nn_launch_record &launch) {
   }
   dynamic_bytes = launch.shared;
   slack = (1024 - dynamic_bytes % 1024) % 1024;
-  dynamic = end - dynamic_bytes - slack;
+  cluster = launch.cluster;
+  for (unsigned block = 0; block < cluster; block++) {
+    blocks[block] = ends[block] - dynamic_bytes - slack;
+  }
+  dynamic = blocks[0];
 }
 
-void nn_shared_begin_block() {
-  if (dynamic_bytes) {
-    memset(dynamic, 0xff, dynamic_bytes);
-    memset(dynamic + dynamic_bytes, 0xa5, slack);
+void nn_shared_select(unsigned block) { dynamic = blocks[block]; }
+
+void nn_shared_begin_blocks() {
+  for (unsigned block = 0; dynamic_bytes && block < cluster; block++) {
+    memset(blocks[block], 0xff, dynamic_bytes);
+    memset(blocks[block] + dynamic_bytes, 0xa5, slack);
   }
 }
 
-void nn_shared_end_block() {
-  for (size_t i = 0; dynamic_bytes && i < slack; i++) {
-    if (dynamic[dynamic_bytes + i] != 0xa5) {
-      nn_emulated_fail("wrote %zu bytes behind its %zu bytes of dynamic shared memory", i + 1, dynamic_bytes);
+void nn_shared_end_blocks() {
+  for (unsigned block = 0; dynamic_bytes && block < cluster; block++) {
+    for (size_t i = 0; i < slack; i++) {
+      if (blocks[block][dynamic_bytes + i] != 0xa5) {
+        nn_emulated_fail("wrote %zu bytes behind its %zu bytes of dynamic shared memory", i + 1, dynamic_bytes);
+      }
     }
   }
   for (const variable &v : current->variables) {
@@ -120,6 +131,9 @@ void nn_shared_end_block() {
   current->looks++;
   for (const variable &v : variables) {
     if (!is_filled(v)) {
+      if (cluster > 1) { /* the blocks would share them */
+        nn_emulated_fail("uses static shared memory, of which the emulator has none for the blocks of a cluster");
+      }
       current->variables.push_back(v);
       current->bytes += v.bytes;
       memset(v.address, 0xff, v.bytes);
@@ -133,4 +147,5 @@ void nn_shared_end_block() {
 size_t nn_shared_static(const void *kernel) { return usages[kernel].bytes; }
 
 unsigned char *nn_emulated_shared() { return dynamic; }
+unsigned char *nn_emulated_shared_of(unsigned rank) { return blocks[rank]; }
 size_t nn_emulated_shared_size() { return dynamic_bytes; }

@@ -24,6 +24,7 @@ GOLDEN = ROOT / "tests/gpu/test_gpu_golden.py"
 SAMPLE = ROOT / "tests/gpu/test_gpu_sample.py"
 BACKWARD = ROOT / "tests/gpu/test_gpu_backward.py"
 FLASH = ROOT / "tests/gpu/test_gpu_flash.py"
+PAIRS = ROOT / "tests/gpu/test_gpu_gemm_pairs.py"
 OWN = [GOLDEN, BACKWARD, FLASH, *(ROOT / f"tests/gpu/test_gpu_{name}.py" for name in ("gemm", "attention", "ternary"))]
 WHOLE = ("80", "90")
 RANDOM = ROOT / "tests/golden/test_random_calls.py"
@@ -64,7 +65,8 @@ def run_file(arch: str, file: Path) -> None:
 
 def compare_orders(arch: str, folder: Path) -> None:
     """The first run writes a digest of every output of every fixture, of long rows' draws, of attention whose blocks
-    walk over tiles, and of its gradients, which blocks add up in turns; the others compare."""
+    walk over tiles, of its gradients, which blocks add up in turns, and of products whose blocks work in pairs; the
+    others compare."""
     runs = [{"order": order} for order in ("forward", *ORDERS)] + [{"sms": sms} for sms in SMS]
     for settings in runs:
         run(
@@ -73,6 +75,7 @@ def compare_orders(arch: str, folder: Path) -> None:
             SAMPLE,
             BACKWARD,
             FLASH,
+            PAIRS,
             "-k",
             "digests",
             f"--digests={folder / f'digests-{arch}.json'}",
@@ -85,6 +88,11 @@ def random_backward(arch: str) -> None:
     run(arch, RANDOM, order="backward", sms="2")
 
 
+def pairs_on_few(arch: str) -> None:
+    """Blocks that multiply in pairs take many tiles, and one of the two is ahead of the other."""
+    run(arch, PAIRS, order="backward", sms="4")
+
+
 JOBS: dict[str, tuple[Callable[..., None], tuple[object, ...]]] = {}
 for _arch in LIBRARIES:
     for _file in FILES if _arch in WHOLE else OWN:
@@ -92,6 +100,8 @@ for _arch in LIBRARIES:
     JOBS[f"{_arch}-orders"] = compare_orders, (_arch,)
     if _arch in WHOLE:
         JOBS[f"{_arch}-random-backward"] = random_backward, (_arch,)
+    if _arch == "90":
+        JOBS[f"{_arch}-pairs-on-few"] = pairs_on_few, (_arch,)
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,8 @@ REPORTED = {
     "static shared": ["kernel three_times_24k", "static shared memory, more than 49152"],
     "stack": ["kernel fills_stack", "a thread's stack is full"],
     "ahead": ["kernel writes(int*, long) was started ahead", "1 of its threads end without waiting"],
+    "cluster with static shared": ["kernel reverse_within", "has none for the blocks of a cluster"],
+    "large cluster": ["kernel writes(int*, long)", "at most 1024 threads; this one has 4 blocks of 512 threads"],
     "nested launch": ["a kernel launches a kernel"],
     "host reads": ["host code touches device memory in main: byte 0 of an allocation of 4000 bytes"],
     "host pointer": ["kernel writes(int*, long)", "touches address 0x40"],
@@ -38,6 +40,33 @@ def test_reported(emulator, mistake):
     assert "went on" not in done.stdout
     for part in REPORTED[mistake]:
         assert part in done.stderr
+
+
+#: The same for blocks of a cluster, whatever the order.
+OF_CLUSTERS = {
+    "no first sync": ["kernel share_parts", "cp.async.bulk.tensor: no mbarrier at", "of another block of the cluster"],
+    "no last sync": ["mbarrier.arrive.shared::cluster: block", "of the cluster has ended"],
+    "copies to itself alone": ["poll for what never comes", "block 0 of the cluster, threads 32 to 63: mbarrier.try_w"],
+    "no such block": ["mapa: address", "of block 2 in a cluster of 2"],
+    "not its own": ["mbarrier.arrive: bytes 0x", "of a block with"],
+}
+
+
+@pytest.mark.parametrize("order", ["forward", "backward", "shuffle:1"])
+@pytest.mark.parametrize("mistake", OF_CLUSTERS)
+def test_clusters(emulator, mistake, order):
+    done = emulator.run("instructions/cluster.cu", mistake, order=order)
+    assert done.returncode < 0, "it must end by a signal"
+    assert "went on" not in done.stdout
+    for part in OF_CLUSTERS[mistake]:
+        assert part in done.stderr
+
+
+def test_orders_show_a_block_that_is_not_told(emulator):
+    """A stage of another block that is filled again before that block has read it."""
+    orders = ["forward", "backward", "shuffle:1", "shuffle:2"]
+    results = [emulator.run("instructions/cluster.cu", "tells itself alone", order=order) for order in orders]
+    assert any(done.returncode == 1 and ", not " in done.stderr for done in results)
 
 
 @pytest.mark.parametrize("mistake", ["race", "chain"])

@@ -48,6 +48,10 @@ VARIANTS = {
         "gemm.cuh", "GEMM_BAND = 8;", "GEMM_BAND = 16;", ("gemm_wgmma_bf16.cu",), "gemm",
         ("products bf16", "grouped_gemm"),
     ),
+    # No pairs of blocks: what loading B once for two gains, and what waiting for each other costs.
+    "alone": Variant(
+        "gemm_wgmma.cuh", "sms < 2", "sms > 0", ("gemm_wgmma_bf16.cu",), "gemm", ("products bf16", "grouped_gemm"),
+    ),
     # Warpgroups start their products whenever they can, and not in turn.
     "unordered": Variant(
         "attention_flash_wgmma_tile.cuh", "IN_TURN = true;", "IN_TURN = false;", ("attention_flash.cu",), "attention",

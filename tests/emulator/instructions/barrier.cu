@@ -109,6 +109,51 @@ static void test_take_turns() {
   }
 }
 
+/* Warp 1 begins each round when warp 0 has written its number, and warp 0 does not wait for it: it is up to three
+ * rounds ahead. */
+__global__ void go_ahead(uint32_t *out, int rounds) {
+  __shared__ uint32_t numbers[4][32];
+  __shared__ uint64_t read[4];
+  const int lane = (int)threadIdx.x % 32;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < 4; i++) {
+      nn_mbarrier_init(nn_shared_address(&read[i]), 32);
+    }
+    nn_fence_mbarrier_init();
+  }
+  __syncthreads();
+  uint32_t sum = 0;
+  for (int r = 0; r < rounds; r++) {
+    const uint32_t barrier = 1 + (uint32_t)r % 4;
+    if (threadIdx.x < 32) {
+      nn_mbarrier_wait(nn_shared_address(&read[r % 4]), (uint32_t)(r / 4 + 1) & 1);
+      numbers[r % 4][lane] = (uint32_t)(r * r + lane);
+      nn_barrier_arrive(barrier, 64);
+    } else {
+      nn_barrier_sync(barrier, 64);
+      sum += numbers[r % 4][31 - lane] * (uint32_t)(r + 1);
+      nn_mbarrier_arrive(nn_shared_address(&read[r % 4]));
+    }
+  }
+  out[threadIdx.x] = sum;
+}
+
+static void test_go_ahead() {
+  for (int rounds : {0, 1, 5, 30}) {
+    array<uint32_t> out(64);
+    launch(go_ahead, 1, 64, 0, out.device, rounds);
+    out.from_device();
+    for (int lane = 0; lane < 32; lane++) {
+      uint32_t sum = 0;
+      for (int r = 0; r < rounds; r++) {
+        sum += (uint32_t)(r * r + 31 - lane) * (uint32_t)(r + 1);
+      }
+      CHECK(out[lane] == 0 && out[32 + lane] == sum, "%d rounds, lane %d: %u, not %u", rounds, lane, out[32 + lane],
+            sum);
+    }
+  }
+}
+
 __global__ void elect(uint32_t *elected) {
   if (nn_elect()) {
     elected[threadIdx.x / 32] += 1;
@@ -131,6 +176,7 @@ int main() {
   if (device_arch() >= 90) {
     test_hand_over();
     test_take_turns();
+    test_go_ahead();
     test_elect();
   }
   puts("barrier: passed");

@@ -60,8 +60,10 @@ template <class T> struct array {
   void from_device() { CUDA(cudaMemcpy(host, device, (size_t)count * sizeof(T), cudaMemcpyDeviceToHost)); }
 };
 
+/* `cluster`: blocks of one. */
 template <class... P, class... A>
-void launch(void (*kernel)(P...), unsigned blocks, unsigned threads, size_t shared, A... arguments) {
+void launch_clusters(void (*kernel)(P...), unsigned cluster, unsigned blocks, unsigned threads, size_t shared,
+                     A... arguments) {
   if (shared > 48 << 10) {
     CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
   }
@@ -69,8 +71,18 @@ void launch(void (*kernel)(P...), unsigned blocks, unsigned threads, size_t shar
   config.gridDim = dim3(blocks);
   config.blockDim = dim3(threads);
   config.dynamicSmemBytes = shared;
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {cluster, 1, 1};
+  config.attrs = &attribute;
+  config.numAttrs = cluster > 1 ? 1 : 0;
   CUDA(cudaLaunchKernelEx(&config, kernel, static_cast<P>(arguments)...));
   CUDA(cudaDeviceSynchronize());
+}
+
+template <class... P, class... A>
+void launch(void (*kernel)(P...), unsigned blocks, unsigned threads, size_t shared, A... arguments) {
+  launch_clusters(kernel, 1, blocks, threads, shared, arguments...);
 }
 
 inline int device_arch() {

@@ -118,6 +118,12 @@ __global__ void three_times_24k(char *out) {
   __syncthreads();
   out[1] = one.bytes[1] + two.bytes[2] + three.bytes[0];
 }
+__global__ void reverse_within(int *out) {
+  __shared__ int numbers[32];
+  numbers[threadIdx.x] = (int)threadIdx.x;
+  __syncthreads();
+  out[threadIdx.x] = numbers[31 - threadIdx.x];
+}
 __global__ void recurses(int *out, int depth) {
   int big[256];
   for (int i = 0; i < 256; i++) {
@@ -182,6 +188,10 @@ int main(int, char **arguments) {
     config.attrs = &attribute;
     config.numAttrs = 1;
     cudaLaunchKernelEx(&config, writes, p, 0L);
+  } else if (is("cluster with static shared")) {
+    launch_clusters(reverse_within, 2, 4, 32, p);
+  } else if (is("large cluster")) {
+    launch_clusters(writes, 4, 4, 512, p, 0L);
   } else if (is("behind the end")) {
     launch(writes, 1, 1, 0, nullptr, p, 1024L);
   } else if (is("just behind the end")) {

@@ -29,6 +29,20 @@ cudaError_t launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared, c
   return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
+/* Blocks of a cluster, along x. */
+template <class... P, class... A>
+cudaError_t launch_clusters(void (*kernel)(P...), unsigned cluster, dim3 grid, dim3 block, A... arguments) {
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {cluster, 1, 1};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
 template <class T> T *device_array(size_t count) {
   T *p = nullptr;
   OK(cudaMalloc(&p, count * sizeof(T)));

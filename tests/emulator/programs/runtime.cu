@@ -41,6 +41,11 @@ void check_launches() {
   FAILS(launch(add, 1, dim3(1, 1, 65), 0, nullptr, p, 1), cudaErrorInvalidConfiguration);
   FAILS(launch(add, dim3(1, 65536), 1, 0, nullptr, p, 1), cudaErrorInvalidConfiguration);
   FAILS(launch(add, 0x80000000u, 1, 0, nullptr, p, 1), cudaErrorInvalidConfiguration);
+  if (__CUDA_ARCH__ >= 900) {
+    FAILS(launch_clusters(add, 2, 3, 32, p, 0), cudaErrorInvalidClusterSize);
+    FAILS(launch_clusters(add, 16, 16, 32, p, 0), cudaErrorInvalidClusterSize);
+    OK(launch_clusters(add, 2, 4, 32, p, 0));
+  }
   OK(launch(with_large, 1, 1, 0, nullptr, large()));
   FAILS(launch(add, 1, 1, 0, (cudaStream_t)&p, p, 1), cudaErrorInvalidResourceHandle);
 

@@ -7,6 +7,7 @@
 #define NN_EMULATOR_PROXY_H
 
 #include "emulator/warp.h"
+#include <map>
 #include <stdint.h>
 #include <vector>
 
@@ -17,9 +18,8 @@ struct nn_emulated_writes {
     unsigned thread;
     uint32_t fences;
   };
-  uint64_t block = ~(uint64_t)0;
-  std::vector<write> writes; /* empty: none in this block */
-  uint32_t fences[1024] = {};
+  std::vector<write> writes;  /* empty: none in this block */
+  uint32_t fences[1024] = {}; /* of the cluster's threads */
 
   void note(uint32_t address, uint32_t bytes, const char *by) {
     if (writes.empty() && by) {
@@ -40,14 +40,17 @@ struct nn_emulated_writes {
   }
 };
 
-/* Of the running block. */
-inline nn_emulated_writes &nn_emulated_writes_of_block() {
-  static nn_emulated_writes writes;
-  if (writes.block != nn_emulated_block_serial()) {
-    writes.writes.clear();
-    writes.block = nn_emulated_block_serial();
+/* To the shared memory of the running block, or of another one of its cluster. */
+inline nn_emulated_writes &nn_emulated_writes_of_block(unsigned rank = nn_emulated_cluster_rank()) {
+  static uint64_t cluster = ~(uint64_t)0;
+  static std::map<unsigned, nn_emulated_writes> blocks;
+  if (cluster != nn_emulated_cluster_serial()) {
+    for (auto &block : blocks) {
+      block.second.writes.clear();
+    }
+    cluster = nn_emulated_cluster_serial();
   }
-  return writes;
+  return blocks[rank];
 }
 
 #endif

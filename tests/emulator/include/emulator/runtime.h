@@ -29,7 +29,9 @@
   X(cudaErrorStreamCaptureImplicit, 906,                                                                               \
     "operation would make the legacy stream depend on a capturing blocking stream")                                    \
   X(cudaErrorCapturedEvent, 907, "operation not permitted on an event last recorded in a capturing stream")            \
-  X(cudaErrorStreamCaptureWrongThread, 908, "attempt to terminate a thread-local capture sequence from another thread")
+  X(cudaErrorStreamCaptureWrongThread, 908,                                                                            \
+    "attempt to terminate a thread-local capture sequence from another thread")                                        \
+  X(cudaErrorInvalidClusterSize, 912, "cluster misconfiguration")
 #define NN_ERROR_ENUM(name, value, text) name = value,
 typedef enum cudaError { NN_ERRORS(NN_ERROR_ENUM) } cudaError_t;
 #undef NN_ERROR_ENUM

@@ -23,20 +23,28 @@ struct nn_site {
   constexpr nn_site in(const char *instruction) const { return {file, line, what ? what : instruction}; }
 };
 
-/* Of the calling thread: its place in the block (x fastest), in its warp, and its warp in the block. */
+/* Of the calling thread: its place in the block (x fastest; in a cluster the threads of the blocks before it count),
+ * in its warp, and its warp in the block. */
 extern unsigned nn_emulated_thread_number;
 inline unsigned nn_emulated_thread() { return nn_emulated_thread_number; }
 inline unsigned nn_emulated_lane() { return nn_emulated_thread() % 32; }
 inline unsigned nn_emulated_warp() { return nn_emulated_thread() / 32; }
 
-/* Differs from block to block and from launch to launch, so that the state of one block is distinguished from
- * another's. */
-uint64_t nn_emulated_block_serial();
+/* Differs from cluster to cluster (of one block, where a kernel has none) and from launch to launch, so that the state
+ * of one is distinguished from another's. */
+uint64_t nn_emulated_cluster_serial();
+/* The calling thread's block in its cluster, and how many there are. */
+unsigned nn_emulated_cluster_rank();
+unsigned nn_emulated_cluster_size();
+/* Whether a thread of that block has not ended. */
+bool nn_emulated_block_lives(unsigned rank);
 
 /* The dynamic shared memory of the block, 1024-byte aligned, and its size. Static __shared__ variables lie elsewhere.
  */
 unsigned char *nn_emulated_shared();
 size_t nn_emulated_shared_size();
+/* That of another block of the cluster. */
+unsigned char *nn_emulated_shared_of(unsigned rank);
 
 /* The untyped gather; `bytes` may be 0 (then it is __syncwarp).  The array has `bytes` bytes a lane. */
 const void *nn_emulated_exchange(unsigned mask, const void *value, size_t bytes, const nn_site &site);
@@ -51,11 +59,11 @@ template <class T> const T *nn_emulated_gather(unsigned mask, const T &value, nn
   return static_cast<const T *>(nn_emulated_exchange(mask, &value, sizeof(T), site));
 }
 
-/* A barrier of the block (0 to 15): waits until `threads` threads (0: all that have not ended) have come to it.
- * __syncthreads is barrier 0. */
-void nn_emulated_barrier(unsigned barrier, unsigned threads, const nn_site &site = nn_site::here());
-/* The same without waiting. */
-void nn_emulated_barrier_arrive(unsigned barrier, unsigned threads, const nn_site &site = nn_site::here());
+/* A barrier of the block (0 to 15): waits until `threads` threads (0: all that have not ended) have come to it, or, not
+ * `waits`, only comes. __syncthreads is barrier 0. */
+void nn_emulated_barrier(unsigned barrier, unsigned threads, const nn_site &site = nn_site::here(), bool waits = true);
+/* Waits until all threads of the cluster that have not ended have come to it. */
+void nn_emulated_cluster_barrier(const nn_site &site = nn_site::here());
 
 /* Lets the other threads of the block run before this one continues; for instructions that poll (mbarrier.try_wait).
  * When nothing but such polling has happened for long, the block is reported as stuck. */

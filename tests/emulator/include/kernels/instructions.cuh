@@ -7,6 +7,7 @@
 #define NN_INSTRUCTIONS_CUH
 
 #include "kernels/instructions_barrier.cuh"
+#include "kernels/instructions_cluster.cuh"
 #include "kernels/instructions_convert.cuh"
 #include "kernels/instructions_copy.cuh"
 #include "kernels/instructions_grid.cuh"

@@ -30,33 +30,41 @@ struct nn_emulated_mbarrier {
   }
 };
 
-inline std::map<uint32_t, nn_emulated_mbarrier> &nn_emulated_mbarriers() {
-  static uint64_t block = ~(uint64_t)0;
-  static std::map<uint32_t, nn_emulated_mbarrier> barriers;
-  if (block != nn_emulated_block_serial()) {
-    for (const auto &barrier : barriers) {
-      if (!barrier.second.copies.empty()) {
-        nn_emulated_fail("a block before this one ended without waiting for the copies on mbarrier %#x", barrier.first);
+/* Of a block of the cluster. */
+inline std::map<uint32_t, nn_emulated_mbarrier> &nn_emulated_mbarriers(unsigned rank) {
+  static uint64_t cluster = ~(uint64_t)0;
+  static std::map<unsigned, std::map<uint32_t, nn_emulated_mbarrier>> blocks;
+  if (cluster != nn_emulated_cluster_serial()) {
+    for (const auto &block : blocks) {
+      for (const auto &barrier : block.second) {
+        if (!barrier.second.copies.empty()) {
+          nn_emulated_fail("a block before this one ended without waiting for the copies on mbarrier %#x",
+                           barrier.first);
+        }
       }
     }
-    barriers.clear();
-    block = nn_emulated_block_serial();
+    blocks.clear();
+    cluster = nn_emulated_cluster_serial();
   }
-  return barriers;
+  return blocks[rank];
 }
 
 static constexpr uint64_t nn_emulated_mbarrier_mark = 0x6d62617272696572;
 
-inline nn_emulated_mbarrier &nn_emulated_mbarrier_at(uint32_t address, const char *instruction) {
+inline nn_emulated_mbarrier &nn_emulated_mbarrier_of(unsigned rank, uint32_t address, const char *instruction) {
   uint64_t mark;
-  memcpy(&mark, nn_emulated_shared_bytes(address, 8, 8, instruction), 8);
-  auto &barriers = nn_emulated_mbarriers();
+  memcpy(&mark, nn_emulated_shared_bytes(address, 8, 8, instruction, rank), 8);
+  auto &barriers = nn_emulated_mbarriers(rank);
   const auto barrier = barriers.find(address);
   if (barrier == barriers.end() || mark != nn_emulated_mbarrier_mark) {
-    nn_emulated_fail("%s: %s mbarrier at %#x", instruction,
-                     barrier == barriers.end() ? "no" : "something was written over the", address);
+    nn_emulated_fail("%s: %s mbarrier at %#x%s", instruction,
+                     barrier == barriers.end() ? "no" : "something was written over the", address,
+                     rank == nn_emulated_cluster_rank() ? "" : " of another block of the cluster");
   }
   return barrier->second;
+}
+inline nn_emulated_mbarrier &nn_emulated_mbarrier_at(uint32_t address, const char *instruction) {
+  return nn_emulated_mbarrier_of(nn_emulated_cluster_rank(), address, instruction);
 }
 
 inline void nn_mbarrier_init(uint32_t barrier, uint32_t count) {
@@ -65,7 +73,7 @@ inline void nn_mbarrier_init(uint32_t barrier, uint32_t count) {
     nn_emulated_fail("mbarrier.init: a count of %u", count);
   }
   unsigned char *memory = nn_emulated_shared_bytes(barrier, 8, 8, "mbarrier.init");
-  auto &barriers = nn_emulated_mbarriers();
+  auto &barriers = nn_emulated_mbarriers(nn_emulated_cluster_rank());
   if (barriers.count(barrier)) {
     nn_emulated_fail("mbarrier.init: there is an mbarrier at %#x already", barrier);
   }
@@ -75,13 +83,16 @@ inline void nn_mbarrier_init(uint32_t barrier, uint32_t count) {
 
 inline void nn_fence_mbarrier_init() { nn_emulated_requires(900, "fence.mbarrier_init"); }
 
-inline void nn_mbarrier_arrive(uint32_t barrier) {
-  nn_emulated_mbarrier &b = nn_emulated_mbarrier_at(barrier, "mbarrier.arrive");
+inline void nn_emulated_mbarrier_arrive(nn_emulated_mbarrier &b, uint32_t barrier) {
   if (b.pending == 0) {
     nn_emulated_fail("mbarrier.arrive: more than %u arrivals in a phase of %#x", b.count, barrier);
   }
   b.pending--;
   b.finish_phase();
+}
+
+inline void nn_mbarrier_arrive(uint32_t barrier) {
+  nn_emulated_mbarrier_arrive(nn_emulated_mbarrier_at(barrier, "mbarrier.arrive"), barrier);
 }
 
 inline void nn_mbarrier_arrive_expect(uint32_t barrier, uint32_t bytes) {
@@ -127,20 +138,17 @@ inline void nn_fence_async_shared() {
   nn_emulated_writes_of_block().fences[nn_emulated_thread()]++;
 }
 
-inline void nn_emulated_check_barrier(uint32_t barrier, uint32_t threads, const char *instruction) {
+inline void nn_emulated_named_barrier(uint32_t barrier, uint32_t threads, bool waits, const nn_site &site) {
   if (barrier < 1 || barrier > 15 || threads < 32 || threads % 32 != 0) {
-    nn_emulated_fail("%s %u, %u: barriers 1 to 15, of whole warps", instruction, barrier, threads);
+    nn_emulated_fail("%s %u, %u: barriers 1 to 15, of whole warps", site.what, barrier, threads);
   }
+  nn_emulated_barrier(barrier, threads, site, waits);
 }
-
 inline void nn_barrier_sync(uint32_t barrier, uint32_t threads, nn_site site = nn_site::here()) {
-  nn_emulated_check_barrier(barrier, threads, "bar.sync");
-  nn_emulated_barrier(barrier, threads, site.in("bar.sync"));
+  nn_emulated_named_barrier(barrier, threads, true, site.in("bar.sync"));
 }
-
 inline void nn_barrier_arrive(uint32_t barrier, uint32_t threads, nn_site site = nn_site::here()) {
-  nn_emulated_check_barrier(barrier, threads, "bar.arrive");
-  nn_emulated_barrier_arrive(barrier, threads, site.in("bar.arrive"));
+  nn_emulated_named_barrier(barrier, threads, false, site.in("bar.arrive"));
 }
 
 /* Not lane 0, so that no code relies on that. */

@@ -39,9 +39,9 @@ inline uint32_t nn_shared_address(const void *pointer) {
   return (uint32_t)(from_anchor + nn_emulated_static_shared);
 }
 
-/* The memory behind a shared address of an instruction that touches `bytes` bytes there. */
+/* The memory behind a shared address of an instruction that touches `bytes` bytes there, of a block of the cluster. */
 inline unsigned char *nn_emulated_shared_bytes(uint32_t address, uint32_t bytes, uint32_t alignment,
-                                               const char *instruction) {
+                                               const char *instruction, unsigned rank) {
   if (address % alignment != 0) {
     nn_emulated_fail("%s: shared address %#x is not a multiple of %u", instruction, address, alignment);
   }
@@ -52,7 +52,11 @@ inline unsigned char *nn_emulated_shared_bytes(uint32_t address, uint32_t bytes,
     nn_emulated_fail("%s: bytes %#x to %#x of a block with %#zx bytes of dynamic shared memory", instruction, address,
                      address + bytes, nn_emulated_shared_size());
   }
-  return nn_emulated_shared() + address;
+  return nn_emulated_shared_of(rank) + address;
+}
+inline unsigned char *nn_emulated_shared_bytes(uint32_t address, uint32_t bytes, uint32_t alignment,
+                                               const char *instruction) {
+  return nn_emulated_shared_bytes(address, bytes, alignment, instruction, nn_emulated_cluster_rank());
 }
 
 /* What one thread started to copy, in groups; the last one is still open. */
@@ -68,8 +72,8 @@ struct nn_emulated_copies {
 
 inline std::vector<std::vector<nn_emulated_copy>> &nn_emulated_copy_groups() {
   static nn_emulated_copies copies;
-  if (copies.block != nn_emulated_block_serial()) {
-    copies.block = nn_emulated_block_serial();
+  if (copies.block != nn_emulated_cluster_serial()) {
+    copies.block = nn_emulated_cluster_serial();
     for (auto &groups : copies.groups) {
       groups.clear();
     }

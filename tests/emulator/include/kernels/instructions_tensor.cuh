@@ -29,8 +29,9 @@ struct nn_emulated_box {
   unsigned char *memory; /* at `shared` */
   int64_t start[5];
 
+  /* `rank`: whose shared memory it is. */
   nn_emulated_box(const CUtensorMap *from, uint32_t address, std::initializer_list<int32_t> coordinates,
-                  const char *instruction)
+                  const char *instruction, unsigned rank = nn_emulated_cluster_rank())
       : shared(address), start() {
     nn_emulated_requires(900, instruction);
     memcpy(&map, from, sizeof map);
@@ -41,7 +42,8 @@ struct nn_emulated_box {
     for (const int32_t c : coordinates) {
       start[i++] = c;
     }
-    memory = nn_emulated_shared_bytes(shared, bytes(), map.swizzle_bytes ? 8 * map.swizzle_bytes : 128, instruction);
+    memory =
+        nn_emulated_shared_bytes(shared, bytes(), map.swizzle_bytes ? 8 * map.swizzle_bytes : 128, instruction, rank);
   }
 
   uint32_t size(int i) const { return map.box_less_one[i] + 1u; }
@@ -76,10 +78,11 @@ struct nn_emulated_box {
   }
 };
 
-inline void nn_emulated_tensor_load(const nn_emulated_box &box, uint32_t barrier) {
-  nn_emulated_mbarrier &b = nn_emulated_mbarrier_at(barrier, "cp.async.bulk.tensor");
+inline void nn_emulated_tensor_load(const nn_emulated_box &box, uint32_t barrier,
+                                    unsigned rank = nn_emulated_cluster_rank()) {
+  nn_emulated_mbarrier &b = nn_emulated_mbarrier_of(rank, barrier, "cp.async.bulk.tensor");
   memset(box.memory, 0xff, box.bytes());
-  nn_emulated_writes_of_block().note(box.shared, box.bytes(), nullptr);
+  nn_emulated_writes_of_block(rank).note(box.shared, box.bytes(), nullptr);
   b.copies.emplace_back(box.bytes(), [box] {
     const size_t bytes = box.map.element_bytes;
     box.each([bytes](unsigned char *to, const unsigned char *from) {
@@ -136,13 +139,13 @@ struct nn_emulated_stores {
 inline nn_emulated_stores &nn_emulated_stores_of_thread() {
   static uint64_t block = ~(uint64_t)0;
   static nn_emulated_stores threads[1024];
-  if (block != nn_emulated_block_serial()) {
+  if (block != nn_emulated_cluster_serial()) {
     for (nn_emulated_stores &stores : threads) {
       if (!stores.groups.empty() || !stores.open.empty()) {
         nn_emulated_fail("a block before this one ended without waiting for what it stores");
       }
     }
-    block = nn_emulated_block_serial();
+    block = nn_emulated_cluster_serial();
   }
   return threads[nn_emulated_thread()];
 }

@@ -102,11 +102,11 @@ struct nn_emulated_products {
 inline nn_emulated_products &nn_emulated_products_of_thread() {
   static uint64_t block = ~(uint64_t)0;
   static nn_emulated_products threads[1024];
-  if (block != nn_emulated_block_serial()) {
+  if (block != nn_emulated_cluster_serial()) {
     for (auto &products : threads) {
       products = {};
     }
-    block = nn_emulated_block_serial();
+    block = nn_emulated_cluster_serial();
   }
   nn_emulated_products &products = threads[nn_emulated_thread()];
   if (products.groups.empty()) {
@@ -162,9 +162,9 @@ inline void nn_emulated_warpgroup_sync(nn_site site) {
   static struct {
     uint32_t came, round;
   } groups[8];
-  if (block != nn_emulated_block_serial()) {
+  if (block != nn_emulated_cluster_serial()) {
     memset(groups, 0, sizeof groups);
-    block = nn_emulated_block_serial();
+    block = nn_emulated_cluster_serial();
   }
   auto &group = groups[nn_emulated_thread() / 128];
   const uint32_t round = group.round;
