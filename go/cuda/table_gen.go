@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "810338957a631cea83f55cc3c13357a7f65a899b1a7573af53c8ed64a055a402"
+const HeaderSHA256 = "2e40593e72fe90696d237fd905be47e1e36f2539bd6ae5c15dd1b47c7e6a1507"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -1200,6 +1200,24 @@ var kernels = []Kernel{
 		{Name: "k", Kind: SizeParam, C: "int64_t"},
 		{Name: "stored", Kind: SizeParam, C: "int64_t"},
 		{Name: "row_bytes", Kind: SizeParam, C: "int64_t"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "bitlinear_norm", Function: "BitLinearNorm", Family: "ternary", Params: []Param{
+		{Name: "x", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[m, k]", Reads: true},
+		{Name: "norm", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[k]", Reads: true,
+			Nullable: true},
+		{Name: "w", Kind: PointerParam, C: "const void *", DType: "u8", Shape: "[stored, row_bytes]", Reads: true},
+		{Name: "w_scale", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[n]", Reads: true},
+		{Name: "residual", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[m, n]", Reads: true,
+			Nullable: true},
+		{Name: "y", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[m, n]", Writes: true,
+			Alias: []string{"residual"}},
+		{Name: "m", Kind: SizeParam, C: "int64_t"},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "k", Kind: SizeParam, C: "int64_t"},
+		{Name: "stored", Kind: SizeParam, C: "int64_t"},
+		{Name: "row_bytes", Kind: SizeParam, C: "int64_t"},
+		{Name: "eps", Kind: OptionParam, C: "float"},
 		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
 	}},
 	{Name: "random_bits", Function: "RandomBits", Family: "random", Params: []Param{

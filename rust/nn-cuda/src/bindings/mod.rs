@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "810338957a631cea83f55cc3c13357a7f65a899b1a7573af53c8ed64a055a402";
+pub const HEADER_SHA256: &str = "2e40593e72fe90696d237fd905be47e1e36f2539bd6ae5c15dd1b47c7e6a1507";
