@@ -12,9 +12,11 @@ struct ternary_unit {
   float held, inverse;
   bool finite;
 
-  __device__ __forceinline__ explicit ternary_unit(float most)
-      : held(most < TERNARY_LEAST ? TERNARY_LEAST : most), inverse(__fdiv_rn(127.0f, held)),
-        finite(most <= 3.402823466e38f) {}
+  __device__ __forceinline__ explicit ternary_unit(float most) {
+    held = most < TERNARY_LEAST ? TERNARY_LEAST : most;
+    inverse = __fdiv_rn(127.0f, held);
+    finite = most <= 3.402823466e38f;
+  }
   __device__ __forceinline__ uint32_t code(float x) const {
     return finite ? (uint32_t)(int)rintf(__fmul_rn(x, inverse)) & 255u : 0u;
   }
