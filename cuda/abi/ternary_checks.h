@@ -32,3 +32,8 @@ NN_CHECK(bitlinear) {
   }
   call->flops = 2.0 * a->m * a->n * a->k;
 }
+
+NN_CHECK(bitlinear_norm) {
+  check_packed(call, a->n, a->k, a->stored, a->row_bytes);
+  call->flops = 2.0 * a->m * a->n * a->k + (a->norm == NULL ? 3.0 : 7.0) * a->m * a->k;
+}

@@ -83,8 +83,8 @@ NN_PLAIN static step_parts lay_out(const nn_attention_step_paged_args *a, nn_wor
 /* The parts take their own pieces behind these, in this order. */
 NN_WORKSPACE(attention_step_paged) {
   const step_parts p = lay_out(args, w);
-  NN_WORKSPACE_OF(NN_ISA, kv_append_paged)(&p.append, w);
-  NN_WORKSPACE_OF(NN_ISA, attention_decode_paged)(&p.attention, w);
+  nn_part_lay_out(NN_OP_kv_append_paged, &p.append, w);
+  nn_part_lay_out(NN_OP_attention_decode_paged, &p.attention, w);
 }
 
 int32_t NN_KERNEL(attention_step_paged)(nncuda_ctx *ctx, const void *args) {
@@ -95,8 +95,8 @@ int32_t NN_KERNEL(attention_step_paged)(nncuda_ctx *ctx, const void *args) {
   }
   const paged_sequences sequences = PAGED_SEQUENCES(&p.append);
   NN_TRY(check_sequences(ctx, &sequences, 1));
-  NN_TRY(NN_KERNEL(rope_forward)(ctx, &p.q));
-  NN_TRY(NN_KERNEL(rope_forward)(ctx, &p.k));
-  NN_TRY(NN_KERNEL(kv_append_paged)(ctx, &p.append));
-  return NN_KERNEL(attention_decode_paged)(ctx, &p.attention);
+  NN_TRY(nn_part_run(ctx, NN_OP_rope_forward, &p.q));
+  NN_TRY(nn_part_run(ctx, NN_OP_rope_forward, &p.k));
+  NN_TRY(nn_part_run(ctx, NN_OP_kv_append_paged, &p.append));
+  return nn_part_run(ctx, NN_OP_attention_decode_paged, &p.attention);
 }

@@ -7,6 +7,7 @@
 #include "abi/generated/loss.h"
 #include "abi/generated/moe.h"
 #include "abi/generated/softmax.h"
+#include "abi/generated/ternary.h"
 
 #include "kernel.h"
 
@@ -170,4 +171,59 @@ int32_t NN_KERNEL(grouped_gemm_swiglu_backward)(nncuda_ctx *ctx, const void *arg
                                           .dtype = a->dtype};
   NN_TRY(nn_part_run(ctx, NN_OP_grouped_gemm, &slopes));
   return nn_part_run(ctx, NN_OP_swiglu_backward, &swiglu);
+}
+
+/* ---- bitlinear_norm ---- */
+
+typedef struct norm_parts {
+  nn_act_quant_i8_args rounded; /* without gains */
+  nn_rmsnorm_quant_i8_args normed;
+  nn_bitlinear_args product;
+} norm_parts;
+
+NN_PLAIN static norm_parts norm_parts_of(const nn_bitlinear_norm_args *a, nn_workspace *w) {
+  int8_t *const codes = nn_workspace_piece(w, (size_t)(a->m * a->k));
+  float *const scale = nn_workspace_piece(w, (size_t)a->m * sizeof(float));
+  return (norm_parts){
+      .rounded = {.x = a->x, .codes = codes, .scale = scale, .rows = a->m, .cols = a->k, .dtype = a->dtype},
+      .normed = {.x = a->x,
+                 .weight = a->norm,
+                 .codes = codes,
+                 .scale = scale,
+                 .rows = a->m,
+                 .cols = a->k,
+                 .eps = a->eps,
+                 .dtype = a->dtype},
+      .product = {.codes = codes,
+                  .scale = scale,
+                  .w = a->w,
+                  .w_scale = a->w_scale,
+                  .residual = a->residual,
+                  .y = a->y,
+                  .m = a->m,
+                  .n = a->n,
+                  .k = a->k,
+                  .stored = a->stored,
+                  .row_bytes = a->row_bytes,
+                  .dtype = a->dtype},
+  };
+}
+
+NN_WORKSPACE(bitlinear_norm) {
+  const nn_bitlinear_norm_args *a = args;
+  const norm_parts parts = norm_parts_of(a, w);
+  if (a->norm == NULL) {
+    nn_part_lay_out(NN_OP_act_quant_i8, &parts.rounded, w);
+  } else {
+    nn_part_lay_out(NN_OP_rmsnorm_quant_i8, &parts.normed, w);
+  }
+  nn_part_lay_out(NN_OP_bitlinear, &parts.product, w);
+}
+
+int32_t NN_KERNEL(bitlinear_norm)(nncuda_ctx *ctx, const void *args) {
+  const nn_bitlinear_norm_args *a = args;
+  const norm_parts parts = norm_parts_of(a, nn_workspace_of(ctx));
+  NN_TRY(a->norm == NULL ? nn_part_run(ctx, NN_OP_act_quant_i8, &parts.rounded)
+                         : nn_part_run(ctx, NN_OP_rmsnorm_quant_i8, &parts.normed));
+  return nn_part_run(ctx, NN_OP_bitlinear, &parts.product);
 }

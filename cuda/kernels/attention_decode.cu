@@ -1,55 +1,12 @@
 /*
  * Attention of one query a sequence over its cache (Dao et al. 2023, "Flash-Decoding"): the keys are cut into pieces by
  * the sizes alone, and the pieces into at most 64 runs by the number of keys (attention_workspace.h). Each run leaves
- * its maximum, sum and output in scratch, merged piece by piece as in attention_paged.cu, and a second kernel combines
- * the runs in order. What limits it is reading the cache, which happens once for all the heads of a group (of up to
- * 16).
+ * its maximum, sum and output in scratch, merged piece by piece as in attention_paged.cu, and the block that ends last
+ * combines the runs in order. What limits it is reading the cache, which happens once for all the heads of a group (of
+ * up to 16).
  */
 #include "kernels/attention_decode.cuh"
-
-/* ---- the second kernel ---- */
-
-constexpr int COMBINE_THREADS = 128;
-
-// sass: combine_kernel<nn_bf16> on sm_90a: at least 12 LDG under way
-/* A block has one row: a query head of a sequence. */
-template <class T> __global__ void __launch_bounds__(COMBINE_THREADS) combine_kernel(nn_decode p) {
-  static_assert(NN_DECODE_RUNS <= COMBINE_THREADS);
-  __shared__ float shares[NN_DECODE_RUNS], found[COMBINE_THREADS / NN_WARP];
-  const int64_t row = blockIdx.x, sequence = row / p.heads, length = p.lengths[sequence];
-  if (!p.range.holds(sequence, length)) {
-    return;
-  }
-  const int runs = (int)nn_decode_runs(p, length).count, ld = p.dim + 2;
-  const float *const partial = p.partial + row * p.most_runs * ld;
-  const float own = (int)threadIdx.x < runs ? partial[threadIdx.x * ld + p.dim] : nn_lowest();
-  const float peak = nn_block_max<COMBINE_THREADS>(own, found);
-  if ((int)threadIdx.x < runs) {
-    shares[threadIdx.x] = nn_exp2_approx(own - peak);
-  }
-  __syncthreads();
-  constexpr int PARTS = 256 / COMBINE_THREADS;
-  float sum = 0.0f, out[PARTS] = {};
-#pragma unroll 8
-  for (int i = 0; i < runs; i++) {
-    const float *const x = partial + i * ld;
-    sum = fmaf(x[p.dim + 1], shares[i], sum);
-#pragma unroll
-    for (int part = 0; part < PARTS; part++) {
-      const int d = threadIdx.x + part * COMBINE_THREADS;
-      if (d < p.dim) {
-        out[part] = fmaf(x[d], shares[i], out[part]);
-      }
-    }
-  }
-#pragma unroll
-  for (int part = 0; part < PARTS; part++) {
-    const int d = threadIdx.x + part * COMBINE_THREADS;
-    if (d < p.dim) {
-      static_cast<T *>(p.out)[row * p.dim + d] = nn_from_float<T>(runs > 0 ? out[part] / sum : 0.0f);
-    }
-  }
-}
+#include "kernels/shared_work.cuh"
 
 /* ---- a piece, on the ordinary cores ---- */
 
@@ -101,12 +58,65 @@ struct run_state {
   float2 by[MOST_HEADS];
 };
 
+/* What combines runs, in shared memory: the share of each run of each head. */
+using run_shares = float[MOST_HEADS][NN_DECODE_RUNS];
+
+static_assert(NN_DECODE_RUNS == 2 * NN_WARP, "two runs a lane");
+
+/* The last block of some heads, whose runs begin at `partial`, puts them together in order: to `out`, the output of the
+ * first of them. */
+template <class T>
+__device__ __forceinline__ void combine(const nn_decode &p, const float *partial, int runs, int group, T *out,
+                                        run_shares &shares) {
+  const int lane = threadIdx.x % NN_WARP, ld = p.dim + 2;
+  for (int h = threadIdx.x / NN_WARP; h < group; h += THREADS / NN_WARP) {
+    float peaks[2];
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      const int run = lane + half * NN_WARP;
+      peaks[half] = run < runs ? nn_from_others(partial + (h * p.most_runs + run) * ld + p.dim) : nn_lowest();
+    }
+    const float peak = nn_warp_max(nn_larger::of(peaks[0], peaks[1]));
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      shares[h][lane + half * NN_WARP] = nn_exp2_approx(peaks[half] - peak);
+    }
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < group * p.dim; i += THREADS) {
+    const int h = i / p.dim, d = i % p.dim;
+    const float *const x = partial + h * p.most_runs * ld;
+    float sum = 0.0f, total = 0.0f;
+    constexpr int AHEAD = 8;
+    for (int first = 0; first < runs; first += AHEAD) {
+      float sums[AHEAD], outs[AHEAD];
+#pragma unroll
+      for (int j = 0; j < AHEAD; j++) {
+        const int run = first + j < runs ? first + j : runs - 1; /* so that no load waits for a condition */
+        sums[j] = nn_from_others(x + run * ld + p.dim + 1);
+        outs[j] = nn_from_others(x + run * ld + d);
+      }
+#pragma unroll
+      for (int j = 0; j < AHEAD; j++) {
+        if (first + j < runs) {
+          sum = fmaf(sums[j], shares[h][first + j], sum);
+          total = fmaf(outs[j], shares[h][first + j], total);
+        }
+      }
+    }
+    out[i] = nn_from_float<T>(runs > 0 ? total / sum : 0.0f);
+  }
+}
+
+// sass: run_kernel<nn_bf16> on sm_90a: at least 12 LDG under way
 /* A block has up to MOST_HEADS heads of a group, and every gridDim.y-th run of their sequence. */
 template <class T>
 __global__ void __launch_bounds__(THREADS, 4) run_kernel(nn_decode p, int v_at, int q_at, int probs_at) {
   constexpr int E = nn_per_16<T>;
   NN_SHARED_BYTES(shared);
   __shared__ run_state state;
+  nn_let_next_start();
+  nn_wait_for_kernels();
   const int64_t part = blockIdx.x, pair = part / p.parts, sequence = pair / p.kv_heads;
   const int kv_head = (int)(pair - sequence * p.kv_heads), first_member = (int)(part - pair * p.parts) * MOST_HEADS;
   const int group = p.group - first_member < MOST_HEADS ? p.group - first_member : MOST_HEADS;
@@ -117,7 +127,7 @@ __global__ void __launch_bounds__(THREADS, 4) run_kernel(nn_decode p, int v_at, 
     return;
   }
   const nn_decode_runs runs(p, length);
-  if (blockIdx.y >= runs.count) {
+  if (blockIdx.y > 0 && blockIdx.y >= runs.count) {
     return;
   }
   const int keys = (int)p.piece_keys, lane = threadIdx.x % NN_WARP, partial_ld = p.dim + 2;
@@ -239,21 +249,21 @@ __global__ void __launch_bounds__(THREADS, 4) run_kernel(nn_decode p, int v_at, 
       }
     }
   }
+  const int64_t blocks = runs.count < gridDim.y ? runs.count : gridDim.y;
+  if (nn_is_last_block(p.arrivals + blockIdx.x, (unsigned)blocks, reinterpret_cast<int *>(shared))) {
+    combine(p, p.partial + first_head * p.most_runs * partial_ld, (int)runs.count, group,
+            static_cast<T *>(p.out) + first_head * p.dim, *reinterpret_cast<run_shares *>(shared));
+  }
 }
 
-template <class T> static int32_t decode_simt(nncuda_ctx *ctx, nn_decode p) {
+/* Where there are more heads than places to count at, a block has all runs of its heads. */
+template <class T> static int32_t decode(nncuda_ctx *ctx, nn_decode p) {
   const piece_layout<T> l(p);
   p.parts = (int32_t)nn_ceil_div(p.group, MOST_HEADS);
   const int64_t others = p.parts * p.batch * p.kv_heads;
-  return nn_launch(ctx, run_kernel<T>, dim3((unsigned)others, nn_run_blocks(ctx, p.most_runs, others)), dim3(THREADS),
-                   l.bytes, p, (int)l.v, (int)l.q, (int)l.probs);
-}
-
-template <class T> static int32_t decode(nncuda_ctx *ctx, const nn_decode &p) {
-  const int32_t status = decode_simt<T>(ctx, p);
-  return status != NNCUDA_SUCCESS
-             ? status
-             : nn_launch(ctx, combine_kernel<T>, dim3((unsigned)(p.batch * p.heads)), dim3(COMBINE_THREADS), 0, p);
+  const unsigned runs = others > NN_ARRIVALS ? 1 : nn_run_blocks(ctx, p.most_runs, others);
+  return nn_launch_ahead(ctx, run_kernel<T>, dim3((unsigned)others, runs), dim3(THREADS), l.bytes, p, (int)l.v,
+                         (int)l.q, (int)l.probs);
 }
 
 NN_KERNEL(attention_decode) {
@@ -264,6 +274,7 @@ NN_KERNEL(attention_decode) {
                        a->lengths,
                        a->out,
                        pieces.partial,
+                       nn_gpu_arrivals(ctx),
                        a->batch,
                        a->capacity,
                        a->ld_q,

@@ -10,6 +10,7 @@ struct nn_decode {
   void *out;
   float
       *partial; /* [batch][heads][most_runs][dim + 2]: output, maximum (in units of ln 2), sum of the powers below it */
+  unsigned *arrivals; /* of the blocks that share heads */
   int64_t batch, capacity, ld_q, piece_keys, most_runs;
   int32_t heads, kv_heads, group, parts, dim; /* parts: blocks that share the heads of a group */
   nn_split factor;                            /* scale * log2(e) */

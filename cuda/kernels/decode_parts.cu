@@ -28,17 +28,6 @@ struct smaller_number {
   template <class T> static __device__ __forceinline__ T of(T a, T b) { return a < b ? a : b; }
 };
 
-/* What other blocks of this launch wrote, past the first cache. */
-template <class T> static __device__ __forceinline__ T fresh(const T *p) { return *const_cast<const volatile T *>(p); }
-
-template <class T, int N>
-static __device__ __forceinline__ row<T, N, THREADS> part_of(const nn_sample_args &a, const nn_sample_space &s,
-                                                             int64_t number, int64_t part) {
-  const int64_t first = part * s.length, end = first + s.length;
-  return {static_cast<const T *>(a.logits) + number * a.vocab, (int32_t)first,
-          (int32_t)(end < a.vocab ? end : a.vocab)};
-}
-
 /* ---- 1. the first tokens ---- */
 
 template <class T, int N>
@@ -47,17 +36,17 @@ static __global__ void __launch_bounds__(THREADS) first_kernel(nn_sample_args a,
   const int64_t part = blockIdx.x, number = blockIdx.y;
   uint64_t first = 0;
   uint32_t low = 0xffffffffu;
-  part_of<T, N>(a, s, number, part).each([&](uint32_t key, int32_t index) {
+  row_part<T, N, THREADS>(a.logits, a.vocab, s.cut, number, part).each([&](uint32_t key, int32_t index) {
     first = larger_number::of(first, token_of(key, index));
     low = smaller_number::of(low, key - 1u); /* 0, never drawn, is the highest */
   });
   first = nn_block_reduce<larger_number, THREADS>(first, shared, (uint64_t)0);
   low = (uint32_t)nn_block_reduce<smaller_number, THREADS>((uint64_t)low, lowest, (uint64_t)0xffffffffu);
   if (threadIdx.x == 0) {
-    s.first[number * s.parts + part] = first;
-    s.lowest[number * s.parts + part] = low;
+    s.first[number * s.cut.parts + part] = first;
+    s.lowest[number * s.cut.parts + part] = low;
   }
-  for (int64_t i = part * THREADS + threadIdx.x; i < STEPS; i += s.parts * THREADS) {
+  for (int64_t i = part * THREADS + threadIdx.x; i < STEPS; i += s.cut.parts * THREADS) {
     s.weights[number * STEPS + i] = 0;
     s.counts[number * STEPS + i] = 0;
   }
@@ -80,9 +69,9 @@ struct row_choice {
     const int lane = threadIdx.x % NN_WARP;
     uint64_t first = 0;
     uint32_t low = 0xffffffffu;
-    for (int64_t part = lane; part < s.parts; part += NN_WARP) {
-      first = larger_number::of(first, s.first[number * s.parts + part]);
-      low = smaller_number::of(low, s.lowest[number * s.parts + part]);
+    for (int64_t part = lane; part < s.cut.parts; part += NN_WARP) {
+      first = larger_number::of(first, s.first[number * s.cut.parts + part]);
+      low = smaller_number::of(low, s.lowest[number * s.cut.parts + part]);
     }
     first = nn_warp_reduce<larger_number>(first);
     low = nn_warp_reduce<smaller_number>(low);
@@ -132,10 +121,11 @@ static __global__ void __launch_bounds__(THREADS)
     low[i] = high[i] = counts[i] = 0;
   }
   __syncthreads();
-  x.each(part_of<T, N>(a, s, number, blockIdx.x), [&](int bucket, float power, uint32_t, int32_t) {
-    add_to_halves(&low[bucket], &high[bucket], x.c.weight.of_power(power));
-    atomicAdd(&counts[bucket], 1u);
-  });
+  x.each(row_part<T, N, THREADS>(a.logits, a.vocab, s.cut, number, blockIdx.x),
+         [&](int bucket, float power, uint32_t, int32_t) {
+           add_to_halves(&low[bucket], &high[bucket], x.c.weight.of_power(power));
+           atomicAdd(&counts[bucket], 1u);
+         });
   __syncthreads();
   for (int i = threadIdx.x; i < STEPS; i += THREADS) {
     if (counts[i] != 0) {
@@ -319,7 +309,7 @@ static __device__ int find_in_list(const row_choice &x, int n, shared_choice *s)
 template <class T, int N>
 static __device__ int32_t finish_row(const nn_sample_args &a, const nn_sample_space &space, int64_t number,
                                      row_choice x, shared_choice *s) {
-  const uint32_t found = fresh(&space.found[number * 2]);
+  const uint32_t found = nn_from_others(&space.found[number * 2]);
   if (found > MOST) {
     const row<T, N, THREADS> whole = {static_cast<const T *>(a.logits) + number * a.vocab, 0, (int32_t)a.vocab};
     const uint64_t there = x.c.top_k == 0 ? 0 : sum_of(whole, one_each{x.c.weight.last}, s->warps);
@@ -332,12 +322,12 @@ static __device__ int32_t finish_row(const nn_sample_args &a, const nn_sample_sp
       size *= 2;
     }
     for (int i = threadIdx.x; i < size; i += THREADS) {
-      s->list[i] = i < n ? fresh(&space.near[number * MOST + i]) : 0;
+      s->list[i] = i < n ? nn_from_others(&space.near[number * MOST + i]) : 0;
     }
     sort_list(s->list, size);
   }
   for (int i = threadIdx.x; i < NN_SAMPLE_PARTS; i += THREADS) {
-    const uint64_t sum = i < space.parts ? fresh(&space.sums[number * space.parts + i]) : 0;
+    const uint64_t sum = i < space.cut.parts ? nn_from_others(&space.sums[number * space.cut.parts + i]) : 0;
     s->low[i] = (uint32_t)sum;
     s->high[i] = (uint32_t)(sum >> 32);
   }
@@ -349,7 +339,7 @@ static __device__ int32_t finish_row(const nn_sample_args &a, const nn_sample_sp
   }
   __syncthreads();
   for (int i = threadIdx.x; i < allowed; i += THREADS) {
-    const int64_t part = index_of_token(s->list[i]) / space.length;
+    const int64_t part = index_of_token(s->list[i]) / space.cut.length;
     add_to_halves(&s->low[part], &s->high[part], x.c.weight.of_key(key_of_token(s->list[i])));
   }
   __syncthreads();
@@ -365,7 +355,7 @@ static __device__ int32_t finish_row(const nn_sample_args &a, const nn_sample_sp
     }
   }
   __syncthreads();
-  return draw(part_of<T, N>(a, space, number, s->part), x.c.weight, s->into, &s->row);
+  return draw(row_part<T, N, THREADS>(a.logits, a.vocab, space.cut, number, s->part), x.c.weight, s->into, &s->row);
 }
 
 // sass: choose_kernel<nn_bf16, 8> on sm_90: at least 2 LDG.128 under way, at most 80 registers
@@ -391,19 +381,20 @@ static __global__ void __launch_bounds__(THREADS, 1)
   weigher weight = x.c.weight;
   weight.least = x.c.min_p;
   uint64_t sum = 0, total;
-  x.each(part_of<T, N>(a, space, number, part), [&](int bucket, float power, uint32_t key, int32_t index) {
-    if (bucket < at.first) {
-      sum += weight.of_power(power);
-    } else if (bucket <= at.last || bucket == at.of_k) {
-      const uint32_t to = atomicAdd(&s.count, 1u);
-      if (to < MOST) {
-        s.list[to] = token_of(key, index);
-      }
-    }
-  });
+  x.each(row_part<T, N, THREADS>(a.logits, a.vocab, space.cut, number, part),
+         [&](int bucket, float power, uint32_t key, int32_t index) {
+           if (bucket < at.first) {
+             sum += weight.of_power(power);
+           } else if (bucket <= at.last || bucket == at.of_k) {
+             const uint32_t to = atomicAdd(&s.count, 1u);
+             if (to < MOST) {
+               s.list[to] = token_of(key, index);
+             }
+           }
+         });
   scan_block<THREADS>(sum, s.warps, &total);
   if (threadIdx.x == 0) {
-    space.sums[number * space.parts + part] = total;
+    space.sums[number * space.cut.parts + part] = total;
     s.crossing = s.count == 0 ? 0 : (int32_t)atomicAdd(&space.found[number * 2], s.count);
   }
   __syncthreads();
@@ -414,7 +405,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
   __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
-    s.is_last = atomicAdd(&space.found[number * 2 + 1], 1u) == space.parts - 1;
+    s.is_last = atomicAdd(&space.found[number * 2 + 1], 1u) == space.cut.parts - 1;
   }
   __syncthreads();
   if (!s.is_last) {
@@ -430,7 +421,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 template <class T, int N>
 static int32_t launch_parts(nncuda_ctx *ctx, const nn_sample_args *a, const option_rules &rules,
                             const nn_sample_space &s) {
-  const dim3 grid((unsigned)s.parts, (unsigned)a->rows), block(THREADS);
+  const dim3 grid((unsigned)s.cut.parts, (unsigned)a->rows), block(THREADS);
   int32_t status = nn_launch(ctx, first_kernel<T, N>, grid, block, 0, *a, s);
   if (status == NNCUDA_SUCCESS && (a->top_k != nullptr || a->top_p != nullptr)) {
     status = nn_launch(ctx, bucket_kernel<T, N>, grid, block, 0, *a, rules, s);

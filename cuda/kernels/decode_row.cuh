@@ -9,8 +9,11 @@
 #ifndef NN_KERNELS_DECODE_ROW_CUH
 #define NN_KERNELS_DECODE_ROW_CUH
 
+#include "kernels/decode_workspace.h"
+
 #include "kernels/number.cuh"
 #include "kernels/reduce.cuh"
+#include "kernels/shared_work.cuh"
 
 constexpr uint32_t KEY_OF_INFINITY = 0xff800000u;
 
@@ -105,6 +108,23 @@ template <class T, int N, int THREADS_> struct row {
   }
 };
 
+/* Part `part` of row `number`, where rows are cut. */
+template <class T, int N, int THREADS>
+static __device__ __forceinline__ row<T, N, THREADS> row_part(const void *logits, int64_t vocab,
+                                                              const nn_row_parts &cut, int64_t number, int64_t part) {
+  const int64_t first = part * cut.length, end = first + cut.length;
+  return {static_cast<const T *>(logits) + number * vocab, (int32_t)first, (int32_t)(end < vocab ? end : vocab)};
+}
+
+/* The first token of a row, in every lane, from those of its parts; whole warps come here. */
+static __device__ __forceinline__ uint64_t first_of_parts(const uint64_t *first, int64_t parts) {
+  uint64_t best = 0;
+  for (int64_t part = threadIdx.x % NN_WARP; part < parts; part += NN_WARP) {
+    best = larger_number::of(best, nn_from_others(first + part));
+  }
+  return nn_warp_reduce<larger_number>(best);
+}
+
 /* What a token weighs: nothing after the border, below the row of +inf, or where that is less than `least`. */
 struct weigher {
   border last;
@@ -163,10 +183,10 @@ static inline bool wide_rows(const void *logits, int64_t vocab, int32_t dtype) {
   return nn_aligned_16(logits) && nn_rows_16(vocab, vocab, dtype);
 }
 
-/* A block a row. */
-static inline dim3 row_blocks(int64_t rows) {
-  const int64_t most = 1 << 16;
-  return dim3((unsigned)(rows < most ? rows : most));
+/* Blocks for rows, one a row; many of them take several in turn. */
+static inline unsigned row_blocks(int64_t rows) {
+  const int64_t most = 65535; /* also across y */
+  return (unsigned)(rows < most ? rows : most);
 }
 
 #endif

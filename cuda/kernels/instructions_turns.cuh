@@ -1,6 +1,7 @@
 /*
- * How blocks of one kernel take turns at a piece of global memory: numbers in global memory that only grow, and bulk
- * copies that store and add what a block has in shared memory.
+ * How blocks of one kernel wait for one another, by numbers in global memory that only grow while it runs. Blocks that
+ * share work count what is made (nn_count_raise) and wait for all of it (nn_count_wait): shared_work.cuh. Blocks that
+ * take turns at a piece of global memory also have bulk copies, which store and add what a block has in shared memory:
  *
  *   wait for the number (nn_turn_wait); nn_bulk_add; nn_tensor_store_commit; nn_bulk_wait; raise it (nn_turn_raise)
  *
@@ -15,6 +16,23 @@
 
 /* How many blocks took a ticket before. */
 __device__ __forceinline__ uint32_t nn_turn_ticket(uint32_t *tickets) { return atomicAdd(tickets, 1u); }
+
+/* Adds 1 to the number, after what this thread did, and what threads did that it met at a barrier since. red.release,
+ * PTX 9.7.13.6. */
+__device__ __forceinline__ void nn_count_raise(uint32_t *number) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(__cvta_generic_to_global(number)) : "memory");
+}
+
+/* Waits until the number is at least `count`. What came before those additions comes before what this thread does next,
+ * and what threads do that it meets at a barrier; but not before loads as of constants (__ldg). ld.acquire,
+ * PTX 9.7.9.8.
+ */
+__device__ __forceinline__ void nn_count_wait(const uint32_t *number, uint32_t count) {
+  uint32_t now;
+  do {
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(__cvta_generic_to_global(number)) : "memory");
+  } while (now < count);
+}
 
 /* Waits until the number is at least `turn`. What the thread that raised it so far did before, bulk copies that it
  * waited for among it, comes before what this thread does next, bulk copies among it. ld.acquire, PTX 9.7.9.8;

@@ -1,4 +1,5 @@
-/* Rounds the activations of products with stored weights, normed or as they are, and plans them. */
+/* Rounds the activations of products with stored weights, normed or as they are, where their own kernels do not
+ * (quant_prepare.cuh), and plans them. */
 #include "kernels/norm_row.cuh"
 #include "kernels/quant_gemm.cuh"
 #include "kernels/quant_workspace.h"
@@ -151,6 +152,15 @@ template <class T, class SHAPE, bool WIDE> __global__ void __launch_bounds__(SHA
 
 /* ---- the launch ---- */
 
+static void use_forms(quant_product &p, const nn_gemm_quant_args *a, const nn_quant_activations &forms) {
+  p.codes = reinterpret_cast<const int8_t *>(forms.codes);
+  p.units = static_cast<const quant_unit *>(forms.units);
+  for (int32_t i = 0; i < 3; i++) {
+    p.x[i] = forms.cast[i];
+    p.x_wide[i] = nn_aligned_16(forms.cast[i]) && nn_rows_16(a->k, a->k, i);
+  }
+}
+
 template <class T>
 static int32_t norm_activations(nncuda_ctx *ctx, quant_product &p, const nn_gemm_quant_args *a,
                                 const nn_quant_activations &forms) {
@@ -166,12 +176,7 @@ static int32_t norm_activations(nncuda_ctx *ctx, quant_product &p, const nn_gemm
                         static_cast<float *>(forms.cast[NNCUDA_F32]),
                         static_cast<nn_f16 *>(forms.cast[NNCUDA_F16]),
                         static_cast<nn_bf16 *>(forms.cast[NNCUDA_BF16])};
-  p.codes = reinterpret_cast<const int8_t *>(n.codes);
-  p.units = n.units;
-  for (int32_t i = 0; i < 3; i++) {
-    p.x[i] = forms.cast[i];
-    p.x_wide[i] = nn_aligned_16(forms.cast[i]) && nn_rows_16(a->k, a->k, i);
-  }
+  use_forms(p, a, forms);
   const bool wide = nn_aligned_16(a->x, a->norm) && nn_rows_16(a->k, a->k, a->dtype);
   NN_SWITCH_ROWS(a->k, a->dtype, wide,
                  return nn_launch_ahead(ctx, norm_kernel<T, SHAPE, WIDE>, dim3(nn_row_blocks(a->m, SHAPE::ROWS)),
@@ -233,22 +238,44 @@ static bool one_form(const quant_product &p) {
   return p.combine != NN_QUANT_SWIGLU || quant_same_form(p.matrix[0], p.matrix[1]);
 }
 
-/* A product of one row, or of one row a group, rounds the row as it loads it: no launch goes before. Likewise it norms
- * rows of the lengths that most models have. */
-static void leave_to_the_load(const nn_gemm_quant_args *a, quant_product &p) {
-  if (rows_of(p) > 1 || !one_form(p) || p.dtype != NNCUDA_F32 || !nn_aligned_16(a->x, a->norm) || p.k % 4 != 0 ||
-      p.k > QUANT_ONE_ROW_MOST) {
-    return;
-  }
+/* Whether the product's kernel can itself make what it needs of x. */
+static bool takes_raw(const nn_gemm_quant_args *a) {
+  return a->dtype == NNCUDA_F32 && a->k % 4 == 0 &&
+         (a->norm == nullptr ? nn_aligned_16(a->x) : nn_aligned_16(a->norm) && nn_rms_takes(a->x, a->k));
+}
+
+/* A product of one row, or of one row a group, rounds the row as it loads it, and before norms it for weights in
+ * blocks: no launch goes before. */
+static bool leave_to_the_load(const nn_gemm_quant_args *a, quant_product &p) {
   bool in_blocks = true;
   for (int32_t i = 0; i < p.matrices; i++) {
     in_blocks = in_blocks && !nn_is_dtype(p.matrix[i].format);
   }
-  if (a->norm == nullptr || (in_blocks && nn_row_form_of(p.k, p.dtype) == NN_ROW_BLOCK)) {
-    p.raw = static_cast<const float *>(a->x);
-    p.norm = static_cast<const float *>(a->norm);
-    p.eps = a->eps;
+  if (rows_of(p) > 1 || !one_form(p) || p.k > QUANT_ONE_ROW_MOST || (a->norm != nullptr && !in_blocks)) {
+    return false;
   }
+  p.raw = static_cast<const float *>(a->x);
+  p.norm = static_cast<const float *>(a->norm);
+  p.eps = a->eps;
+  return true;
+}
+
+/* The blocks of a product of a few rows make the forms together. */
+static void leave_to_the_blocks(nncuda_ctx *ctx, const nn_gemm_quant_args *a, quant_product &p,
+                                const nn_quant_activations &forms) {
+  if (forms.codes == nullptr && forms.cast[0] == nullptr && forms.cast[1] == nullptr && forms.cast[2] == nullptr) {
+    return;
+  }
+  use_forms(p, a, forms);
+  p.made = {static_cast<const float *>(a->x),
+            static_cast<const float *>(a->norm),
+            a->eps,
+            forms.codes,
+            static_cast<quant_unit *>(forms.units),
+            static_cast<float *>(forms.cast[NNCUDA_F32]),
+            static_cast<nn_f16 *>(forms.cast[NNCUDA_F16]),
+            static_cast<nn_bf16 *>(forms.cast[NNCUDA_BF16])};
+  p.shared = nn_shared_work_of(ctx, a->norm != nullptr ? a->m : nn_ceil_div(a->m * (a->k / 4), QUANT_PIECE_QUADS));
 }
 
 static int32_t run(nncuda_ctx *ctx, quant_product &p) {
@@ -273,9 +300,12 @@ static int32_t run_forms(nncuda_ctx *ctx, quant_product &p) {
         done[j] = true;
       }
     }
-    const int32_t status = one.matrices == 0 ? NNCUDA_SUCCESS : run(ctx, one);
-    if (status != NNCUDA_SUCCESS) {
-      return status;
+    if (one.matrices > 0) {
+      const int32_t status = run(ctx, one);
+      if (status != NNCUDA_SUCCESS) {
+        return status;
+      }
+      p.shared = {}; /* is made */
     }
   }
   return NNCUDA_SUCCESS;
@@ -306,9 +336,10 @@ static int32_t launch(nncuda_ctx *ctx, const nn_gemm_quant_args *a) {
     p.matrix[i] = {static_cast<const uint8_t *>(from.w), from.n, from.row_bytes, column, 0, format, wide, plain >= 0};
     column += a->combine == NN_QUANT_COLUMNS ? from.n : 0;
   }
-  leave_to_the_load(a, p);
   int32_t status = NNCUDA_SUCCESS;
-  if (a->norm != nullptr && p.norm == nullptr) {
+  if (takes_raw(a) && !leave_to_the_load(a, p) && p.offsets == nullptr && p.m <= NN_SHARED_WORK_ROWS) {
+    leave_to_the_blocks(ctx, a, p, forms);
+  } else if (a->norm != nullptr && p.norm == nullptr) {
     NN_SWITCH_FLOATS(a->dtype, status = norm_activations<T>(ctx, p, a, forms));
   }
   for (int32_t i = 0; i < a->matrices && status == NNCUDA_SUCCESS; i++) {

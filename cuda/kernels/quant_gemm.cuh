@@ -2,8 +2,8 @@
  * Products with stored weights (bindings.h, section quant): the problem as its kernels see it, which rows of x meet
  * which matrix, and the way from finished sums to y.
  *
- * Files: quant_gemm.cu rounds the activations, plans and chooses, quant_gemm_rows.cu multiplies for few rows of x,
- * quant_gemm_mma.cu for many on the tensor cores.
+ * Files: quant_gemm.cu rounds the activations of many rows, plans and chooses; quant_prepare.cuh rounds those of a few;
+ * quant_gemm_rows.cu multiplies for few rows of x, quant_gemm_mma.cu for many on the tensor cores.
  *
  * What decides bits is the same in all of them. With a block format the products of 32 weights are whole numbers, exact
  * whatever instruction makes them, and the blocks of a row are added in order: sum = fma(d * scale, products, sum),
@@ -16,6 +16,7 @@
 #include "abi/quant.h"
 
 #include "kernels/quant_format.cuh"
+#include "kernels/shared_work.cuh"
 
 /* What goes with 32 codes of the activations: their unit, and their sums by halves, 16 bits each. */
 struct quant_unit {
@@ -70,6 +71,20 @@ struct quant_weights {
   bool interleaved; /* they lie sixteen side by side: the _R16 form of `format` */
 };
 
+/* What a product's blocks make of x, f32, before they multiply: each of it or null. With gains, of its norm. */
+struct quant_forms {
+  const float *x, *norm;
+  float eps;
+  uint32_t *codes;
+  quant_unit *units;
+  float *f32;
+  nn_f16 *f16;
+  nn_bf16 *bf16;
+};
+
+/* Runs of four elements of x that a block takes at a time where they are not normed. By count. */
+constexpr int64_t QUANT_PIECE_QUADS = 1024;
+
 struct quant_product {
   quant_weights matrix[NN_QUANT_MATRICES];
   const int8_t *codes;     /* [m, k], or null when no matrix is in blocks */
@@ -81,9 +96,12 @@ struct quant_product {
   int64_t groups, m, n, k;
   int32_t matrices, combine, activation, dtype;
   bool x_wide[3];
-  /* One row of x at a time, in f32: the kernel itself rounds it, and before norms it where there are gains. */
+  /* One row of x at a time, in f32: each block rounds it, and before norms it where there are gains. */
   const float *raw, *norm;
   float eps;
+  /* Several: the blocks share it. */
+  nn_shared_work shared;
+  quant_forms made;
   nn_rule first_offset; /* with their words, since the host follows those */
   nn_range other_offsets;
 

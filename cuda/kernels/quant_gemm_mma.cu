@@ -17,8 +17,8 @@
  * would take 1024. A large tile reads 4 KiB of codes, 1 KiB of their units and, in q4_0, 2.25 KiB of weights for half a
  * million products.
  */
-#include "kernels/quant_gemm.cuh"
 #include "kernels/quant_interleaved.cuh"
+#include "kernels/quant_prepare.cuh"
 
 #include "kernels/instructions.cuh"
 
@@ -358,6 +358,9 @@ template <int FORMAT, bool INTERLEAVED, class TILE>
 __global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS) mma_kernel(quant_product p, int64_t row_tiles) {
   if constexpr (USED) {
     NN_SHARED_BYTES(shared);
+    nn_let_next_start();
+    nn_wait_for_kernels();
+    quant_prepare_rows<TILE::THREADS>(p);
     multiply_tiles<FORMAT, INTERLEAVED, TILE>(p, row_tiles, shared);
   }
 }
@@ -371,9 +374,9 @@ template <class TILE> static int64_t columns_of(const quant_product &p) {
 template <class TILE, int FORMAT, bool INTERLEAVED> static int32_t start(nncuda_ctx *ctx, quant_product &p) {
   const int64_t across = quant_column_tiles(p, columns_of<TILE>(p)), down = quant_row_tiles<TILE::TOKENS>(p);
   const int64_t most = 65535;
-  return nn_launch(ctx, mma_kernel<FORMAT, INTERLEAVED, TILE>,
-                   dim3((unsigned)across, (unsigned)(down < most ? down : most)), dim3(TILE::THREADS),
-                   quant_stage<TILE, FORMAT>::SHARED, p, down);
+  return nn_launch_ahead(ctx, mma_kernel<FORMAT, INTERLEAVED, TILE>,
+                         dim3((unsigned)across, (unsigned)(down < most ? down : most)), dim3(TILE::THREADS),
+                         quant_stage<TILE, FORMAT>::SHARED, p, down);
 }
 
 template <int FORMAT, bool INTERLEAVED> static int32_t run(nncuda_ctx *ctx, quant_product &p, int64_t rows) {

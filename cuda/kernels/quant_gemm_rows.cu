@@ -4,9 +4,8 @@
  * takes every 32nd part, whose whole products it leaves, with their units, in shared memory; then each sum goes through
  * the parts in order on a lane of its own.
  */
-#include "kernels/norm_row.cuh"
-#include "kernels/quant_gemm.cuh"
 #include "kernels/quant_interleaved.cuh"
+#include "kernels/quant_prepare.cuh"
 
 constexpr int THREADS = 128, WARPS = THREADS / NN_WARP;
 
@@ -92,58 +91,11 @@ __device__ __forceinline__ void fetch_row(const quant_product &p, int64_t row, c
     }
     return;
   }
-  const float *const x = p.raw + row * p.k;
-  if (p.norm == nullptr) {
-    constexpr int AHEAD = 8;
-    for (int64_t first = threadIdx.x; first - threadIdx.x < quads; first += AHEAD * THREADS) {
-      float some[AHEAD][4];
-#pragma unroll
-      for (int i = 0; i < AHEAD; i++) {
-        nn_row_load<true>(some[i], x, (first + i * THREADS) * 4, p.k, 0.0f);
-      }
-#pragma unroll
-      for (int i = 0; i < AHEAD; i++) {
-        to.round(first + i * THREADS, quads, some[i]);
-      }
-    }
-    return;
-  }
-  /* The norm as a block of 256 threads makes it, of which each thread here is two: the same sums in the same order. */
-  using SHAPE = nn_row_shape<NN_ROW_BLOCK, float>;
-  constexpr int TIMES = SHAPE::LANES / THREADS;
   __shared__ float sums[NN_WARP];
-  const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP;
-  float values[SHAPE::VECTORS][SHAPE::N];
-  const auto load = [&](int t) {
-#pragma unroll
-    for (int v = 0; v < SHAPE::VECTORS; v++) {
-      nn_row_load<true>(values[v], x, (v * SHAPE::LANES + t * THREADS + threadIdx.x) * SHAPE::N, p.k, 0.0f);
-    }
-  };
-#pragma unroll 1
-  for (int t = 0; t < TIMES; t++) {
-    load(t);
-    float squares = 0.0f;
-    nn_rms_square(squares, values);
-    squares = nn_warp_sum(squares);
-    if (lane == 0) {
-      sums[t * WARPS + warp] = squares;
-    }
-  }
-  __syncthreads();
-  const float rstd = nn_rms_of(nn_warp_sum(lane < TIMES * WARPS ? sums[lane] : 0.0f), p.k, p.eps);
-#pragma unroll 1
-  for (int t = 0; t < TIMES; t++) { /* from the first cache: kept, they would take the registers of products */
-    load(t);
-#pragma unroll
-    for (int v = 0; v < SHAPE::VECTORS; v++) {
-      const int64_t quad = v * SHAPE::LANES + t * THREADS + threadIdx.x;
-      float gain[SHAPE::N];
-      nn_row_load<true>(gain, p.norm, quad * SHAPE::N, p.k, 0.0f);
-      nn_rms_apply(values[v], rstd, gain);
-      to.round(quad, quads, values[v]);
-    }
-  }
+  const float *const x = p.raw + row * p.k;
+  const float rstd = p.norm == nullptr ? 0.0f : nn_rms_of_row<THREADS>(x, p.k, p.eps, sums);
+  nn_each_quad<THREADS>(x, p.norm, rstd, quads,
+                        [&](int64_t quad, const float(&some)[4]) { to.round(quad, quads, some); });
 }
 
 /* ---- sums ---- */
@@ -398,6 +350,7 @@ __global__ void __launch_bounds__(THREADS, 1) rows_kernel(quant_product p, int64
   }
   nn_wait_for_kernels();
   p.check_offsets();
+  quant_prepare_rows<THREADS>(p);
   const int which = quant_matrix_of(p, blockIdx.x);
   const quant_weights &matrix = p.matrix[which];
   const int64_t column = ((int64_t)blockIdx.x - matrix.first_tile) * (WARPS * S::R) + warp * S::R;

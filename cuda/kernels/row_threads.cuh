@@ -38,7 +38,7 @@ template <nn_row_form FORM, class T> struct nn_row_shape {
 };
 
 /* The form for rows of `cols` elements of the type of `dtype`. */
-inline nn_row_form nn_row_form_of(int64_t cols, int32_t dtype) {
+__host__ __device__ inline nn_row_form nn_row_form_of(int64_t cols, int32_t dtype) {
   const int64_t n = dtype == NNCUDA_F32 ? 4 : 8;
   return cols <= 8 * n                   ? NN_ROW_SHORT
          : cols <= 32 * NN_ROW_ELEMENTS  ? NN_ROW_WARP

@@ -4,9 +4,7 @@
 
 /* after the ABI's */
 #include "kernels/norm_row.cuh"
-
-/* Magnitudes of a row below this count as this: 127 / a stays finite. */
-constexpr float LEAST = 1e-5f, LARGEST = 3.402823466e38f;
+#include "kernels/ternary_unit.cuh"
 
 struct activations {
   const void *x, *weight; /* no weight: no norm */
@@ -16,15 +14,14 @@ struct activations {
   float eps;
 };
 
-/* Elements at .. at+N-1 of a row as codes; zeros of a row that is not finite. */
+/* Elements at .. at+N-1 of a row as codes. */
 template <bool WIDE, int N>
-__device__ __forceinline__ void put_codes(int8_t *row, int64_t at, int64_t end, const float (&x)[N], float inverse,
-                                          bool finite) {
+__device__ __forceinline__ void put_codes(int8_t *row, int64_t at, int64_t end, const float (&x)[N],
+                                          const ternary_unit &unit) {
   nn_vector<uint32_t, N / 4> words = {};
 #pragma unroll
   for (int e = 0; e < N; e++) {
-    const int code = finite ? (int)rintf(__fmul_rn(x[e], inverse)) : 0;
-    words.x[e / 4] |= ((uint32_t)code & 255u) << (8 * (e % 4));
+    words.x[e / 4] |= unit.code(x[e]) << (8 * (e % 4));
   }
   if constexpr (WIDE) {
     if (at < end) {
@@ -83,10 +80,10 @@ __global__ void __launch_bounds__(SHAPE::THREADS) codes_kernel(activations a) {
         }
       }
     };
-    const auto put = [&](int64_t at, float inverse, bool finite) {
+    const auto put = [&](int64_t at, const ternary_unit &unit) {
 #pragma unroll
       for (int v = 0; v < VECTORS; v++) {
-        put_codes<WIDE>(a.codes + row * a.cols, at + (v * LANES + lane) * N, end, values[v], inverse, finite);
+        put_codes<WIDE>(a.codes + row * a.cols, at + (v * LANES + lane) * N, end, values[v], unit);
       }
     };
     if constexpr (!LONG) {
@@ -116,19 +113,18 @@ __global__ void __launch_bounds__(SHAPE::THREADS) codes_kernel(activations a) {
     }
     most = nn_row_max<LANES>(most, shared[turn]);
     turn ^= 1;
-    const bool finite = most <= LARGEST;
-    const float held = most < LEAST ? LEAST : most, inverse = __fdiv_rn(127.0f, held);
+    const ternary_unit unit(most);
     if constexpr (LONG) {
       for (int64_t at = 0; at < end; at += LANES * VECTORS * N) {
         load(at);
         norm(at);
-        put(at, inverse, finite);
+        put(at, unit);
       }
     } else {
-      put(0, inverse, finite);
+      put(0, unit);
     }
     if (lane == 0 && end > 0) {
-      a.scale[row] = finite ? __fdiv_rn(held, 127.0f) : __int_as_float(0x7fc00000);
+      a.scale[row] = unit.scale();
     }
   }
 }

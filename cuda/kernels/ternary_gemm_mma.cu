@@ -9,7 +9,7 @@
  * Codes and weights lie in shared memory as in global memory, units of 16 bytes swizzled so that no two lanes of a
  * quarter of a warp meet in a bank. A ring of stages is filled by asynchronous copies.
  */
-#include "kernels/ternary_gemm.cuh"
+#include "kernels/ternary_prepare.cuh"
 
 /*
  * Warps side by side along the rows of the weights, along the tokens, and along k, whose sums are added at the end. A
@@ -80,6 +80,12 @@ template <class TILE> __global__ void __launch_bounds__(TILE::THREADS, TILE::BLO
   const int64_t token_tiles = nn_ceil_div(p.m, TILE::TOKENS);
   const int64_t panel = blockIdx.x / token_tiles * TILE::ALL_PANELS, token = blockIdx.x % token_tiles * TILE::TOKENS;
   const int32_t stages = (int32_t)nn_ceil_div(p.units, TILE::UNITS);
+  nn_let_next_start();
+  if (token == 0) {
+    ternary_prefetch<TILE::THREADS>(p, panel, TILE::ALL_PANELS);
+  }
+  nn_wait_for_kernels();
+  ternary_prepare_rows<TILE::THREADS>(p);
   int32_t sums[PANELS][OCTETS][4] = {}, all[OCTETS] = {};
 #pragma unroll
   for (int s = 0; s < STAGES - 1; s++) {
@@ -190,7 +196,8 @@ template <class TILE> static int64_t tiles_of(const ternary_product &p) {
 }
 
 template <class TILE> static int32_t launch(nncuda_ctx *ctx, const ternary_product &p) {
-  return nn_launch(ctx, mma_kernel<TILE>, dim3((unsigned)tiles_of<TILE>(p)), dim3(TILE::THREADS), TILE::SHARED, p);
+  return nn_launch_ahead(ctx, mma_kernel<TILE>, dim3((unsigned)tiles_of<TILE>(p)), dim3(TILE::THREADS), TILE::SHARED,
+                         p);
 }
 
 int32_t ternary_run_mma(nncuda_ctx *ctx, const ternary_product &p) {

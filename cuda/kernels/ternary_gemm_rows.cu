@@ -4,7 +4,7 @@
  * sixteen columns, four rows each, and the 16 codes that go with them, which no other thread of the block needs. What
  * the threads have is added in shared memory at the end.
  */
-#include "kernels/ternary_gemm.cuh"
+#include "kernels/ternary_prepare.cuh"
 
 constexpr int THREADS = 256, WARPS = THREADS / NN_WARP, QUADS = 4, QUAD_ROWS = TERNARY_PANEL / QUADS;
 
@@ -15,16 +15,17 @@ constexpr int THREADS = 256, WARPS = THREADS / NN_WARP, QUADS = 4, QUAD_ROWS = T
  */
 template <int M, int PANELS> constexpr int UNDER_WAY = (M <= 2 ? 4 : 2) / PANELS;
 
-/* Sixteen codes from column 16 * unit on; zeros past the end. */
+/* Sixteen codes of a row from column 16 * unit on; zeros past the end. Not loaded as constants: blocks of this kernel
+ * may have made them. */
 template <bool WIDE>
-__device__ __forceinline__ uint4 load_codes(const ternary_product &p, int64_t row, int32_t unit, bool there) {
+__device__ __forceinline__ uint4 load_codes(const int8_t *row, int64_t k, int32_t unit, bool there) {
   uint32_t words[4] = {};
   if (there) {
-    const int8_t *const from = p.codes + row * p.k + (int64_t)unit * NN_TERNARY_COLUMNS;
+    const int8_t *const from = row + (int64_t)unit * NN_TERNARY_COLUMNS;
     if constexpr (WIDE) {
-      return __ldg(reinterpret_cast<const uint4 *>(from));
+      return *reinterpret_cast<const uint4 *>(from);
     } else {
-      const int64_t left = p.k - (int64_t)unit * NN_TERNARY_COLUMNS;
+      const int64_t left = k - (int64_t)unit * NN_TERNARY_COLUMNS;
 #pragma unroll
       for (int i = 0; i < NN_TERNARY_COLUMNS; i++) {
         words[i / 4] |= (i < left ? (uint32_t)(uint8_t)from[i] : 0u) << (8 * (i % 4));
@@ -50,27 +51,27 @@ __device__ __forceinline__ uint4 load_weights(const ternary_product &p, int64_t 
   return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-/* Brings a block's panels to the second cache: no kernel writes them, and so it is done while the kernels before still
- * run. */
-__device__ __forceinline__ void prefetch_panels(const ternary_product &p, int64_t panel, int panels) {
-  constexpr int64_t LINE = 128;
-  const int64_t end = panel + panels < p.panels ? panel + panels : p.panels, bytes = p.units * (int64_t)TERNARY_UNIT;
-  for (int64_t at = panel * bytes + threadIdx.x * LINE; at < end * bytes; at += THREADS * LINE) {
-    nn_prefetch(p.w + at);
-  }
-}
-
 /* One block a multiprocessor is promised, no more: left to itself, ptxas spills a few registers to fit another. */
 template <int M, int PANELS, bool WIDE>
 __global__ void __launch_bounds__(THREADS, 1) rows_kernel(ternary_product p, int64_t row_tiles) {
   constexpr int UNITS = THREADS / QUADS, LOADS = UNDER_WAY<M, PANELS>, SUMS = PANELS * TERNARY_PANEL * M;
   static_assert(SUMS <= THREADS, "a thread each adds and finishes the block's sums");
   __shared__ int32_t shared[WARPS][SUMS];
+  NN_SHARED_BYTES(own); /* the codes of one row, where each block rounds it */
   const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP, quad = threadIdx.x % QUADS;
   const int64_t panel = (int64_t)blockIdx.x * PANELS;
   nn_let_next_start();
-  prefetch_panels(p, panel, PANELS);
+  ternary_prefetch<THREADS>(p, panel, PANELS);
   nn_wait_for_kernels();
+  const int8_t *codes = p.codes;
+  float own_scale = 0.0f;
+  if (M == 1 && WIDE && codes == nullptr) {
+    codes = reinterpret_cast<const int8_t *>(own);
+    own_scale = ternary_round_row<THREADS>(
+        p.raw, 0, p.k, [&](int64_t quad, uint32_t word) { reinterpret_cast<uint32_t *>(own)[quad] = word; });
+  } else if (WIDE) {
+    ternary_prepare_rows<THREADS>(p);
+  }
   for (int64_t tile = blockIdx.y; tile < row_tiles; tile += gridDim.y) {
     int32_t sums[PANELS][QUAD_ROWS][M] = {}, all[M] = {};
     for (int32_t first = threadIdx.x / QUADS; first < p.units; first += LOADS * UNITS) {
@@ -90,7 +91,7 @@ __global__ void __launch_bounds__(THREADS, 1) rows_kernel(ternary_product p, int
 #pragma unroll
         for (int m = 0; m < M; m++) {
           const int64_t row = tile * M + m;
-          x[m] = load_codes<WIDE>(p, row, unit, unit < p.units && row < p.m);
+          x[m] = load_codes<WIDE>(codes + row * p.k, p.k, unit, unit < p.units && row < p.m);
           all[m] = ternary_sum(x[m], all[m]);
         }
 #pragma unroll
@@ -142,7 +143,7 @@ __global__ void __launch_bounds__(THREADS, 1) rows_kernel(ternary_product p, int
       const int64_t row = tile * M + threadIdx.x / (PANELS * TERNARY_PANEL);
       const int64_t column = panel * TERNARY_PANEL + threadIdx.x % (PANELS * TERNARY_PANEL);
       if (row < p.m && column < p.n) {
-        ternary_finish(p, row, column, sum);
+        ternary_finish(p, row, p.codes == nullptr ? own_scale : p.scale_of(row), column, sum);
       }
     }
     __syncthreads();
@@ -153,7 +154,7 @@ template <int M, int PANELS> static int32_t launch(nncuda_ctx *ctx, const ternar
   const int64_t tiles = nn_ceil_div(p.m, M), most = 65535;
   const auto kernel = p.wide ? rows_kernel<M, PANELS, true> : rows_kernel<M, PANELS, false>;
   const dim3 grid((unsigned)nn_ceil_div(p.panels, PANELS), (unsigned)(tiles < most ? tiles : most));
-  return nn_launch_ahead(ctx, kernel, grid, dim3(THREADS), 0, p, tiles);
+  return nn_launch_ahead(ctx, kernel, grid, dim3(THREADS), p.codes == nullptr ? (size_t)p.k : 0, p, tiles);
 }
 
 int32_t ternary_run_rows(nncuda_ctx *ctx, const ternary_product &p) {

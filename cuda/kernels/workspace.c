@@ -40,6 +40,9 @@ LAYOUT(rmsnorm_backward, nn_norm_lay_out(a, w))
 LAYOUT(rope_freqs, nn_rope_lay_out(a->head_dim, w))
 LAYOUT(rope_freqs_scaled, nn_rope_lay_out(a->head_dim, w))
 LAYOUT(ternary_quantize, nn_ternary_lay_out(a, w))
+LAYOUT(bitlinear_norm, nn_ternary_rows_lay_out(a, w))
+LAYOUT(argmax, nn_argmax_lay_out(a, w))
+LAYOUT(logprobs, nn_logprobs_lay_out(a, w))
 LAYOUT(sample, nn_sample_lay_out(a, w))
 
 const nn_layout nn_gpu_workspaces[NN_OP_ALL] = {
@@ -73,6 +76,9 @@ const nn_layout nn_gpu_workspaces[NN_OP_ALL] = {
     [NN_OP_rope_freqs] = rope_freqs_layout,
     [NN_OP_rope_freqs_scaled] = rope_freqs_scaled_layout,
     [NN_OP_ternary_quantize] = ternary_quantize_layout,
+    [NN_OP_bitlinear_norm] = bitlinear_norm_layout,
+    [NN_OP_argmax] = argmax_layout,
+    [NN_OP_logprobs] = logprobs_layout,
     [NN_OP_sample] = sample_layout,
     [NN_OP_topk_sample] = sample_layout,
     [NN_OP_topp_sample] = sample_layout,

@@ -95,6 +95,7 @@
   X(ternary_pack) \
   X(ternary_unpack) \
   X(bitlinear) \
+  X(bitlinear_norm) \
   X(random_bits) \
   X(uniform) \
   X(normal)

@@ -2633,6 +2633,27 @@ NNCUDA_API int32_t cuda_bitlinear(nncuda_ctx *ctx, const void *codes, const floa
                                   const float *w_scale, const void *residual, void *y, int64_t m, int64_t n, int64_t k,
                                   int64_t stored, int64_t row_bytes, int32_t dtype);
 
+/**
+ * A linear layer with ternary weights and the norm before it: bitlinear of what rmsnorm_quant_i8 makes of x, or act_quant_i8
+ * where there are no gains, with the bits of these two calls.
+ * @param x in dtype [m, k] : input
+ * @param norm in? dtype [k] : gains of the norm of x, or null for x as it is
+ * @param w in u8 [stored, row_bytes] : weights from ternary_pack
+ * @param w_scale in f32 [n] : of each output, so that matrices with scales of their own can be one
+ * @param residual in? dtype [m, n] : added at the end, or null
+ * @param y out dtype [m, n] alias residual : result
+ * @param m size : rows
+ * @param n size : outputs
+ * @param k size : inputs; must be at most 262144
+ * @param stored size : n rounded up to a multiple of 16
+ * @param row_bytes size : k/16 rounded up, times 4
+ * @param eps option default 0 : of the norm: added to the mean square; must be finite and at least 0
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_bitlinear_norm(nncuda_ctx *ctx, const void *x, const void *norm, const void *w,
+                                       const float *w_scale, const void *residual, void *y, int64_t m, int64_t n,
+                                       int64_t k, int64_t stored, int64_t row_bytes, float eps, int32_t dtype);
+
 /* ================================================================================================================
  * section: random
  * Philox4x32-10 (Salmon et al. 2011): key = seed (low word first), counter = (block low, block high, stream low, stream

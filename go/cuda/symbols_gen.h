@@ -169,6 +169,7 @@
   X(cuda_ternary_pack) \
   X(cuda_ternary_unpack) \
   X(cuda_bitlinear) \
+  X(cuda_bitlinear_norm) \
   X(cuda_random_bits) \
   X(cuda_uniform) \
   X(cuda_normal)

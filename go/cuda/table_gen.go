@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "5f3c2a1d11ad3acd57f91eec4a0928407fcc2fe747c79775b4ca4594921071f5"
+const HeaderSHA256 = "25f912741eefd59ee09a366bf23b4c07c3014d4c0c19141e7ed61b9c47b8e614"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -1211,6 +1211,24 @@ var kernels = []Kernel{
 		{Name: "k", Kind: SizeParam, C: "int64_t"},
 		{Name: "stored", Kind: SizeParam, C: "int64_t"},
 		{Name: "row_bytes", Kind: SizeParam, C: "int64_t"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "bitlinear_norm", Function: "BitLinearNorm", Family: "ternary", Params: []Param{
+		{Name: "x", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[m, k]", Reads: true},
+		{Name: "norm", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[k]", Reads: true,
+			Nullable: true},
+		{Name: "w", Kind: PointerParam, C: "const void *", DType: "u8", Shape: "[stored, row_bytes]", Reads: true},
+		{Name: "w_scale", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[n]", Reads: true},
+		{Name: "residual", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[m, n]", Reads: true,
+			Nullable: true},
+		{Name: "y", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[m, n]", Writes: true,
+			Alias: []string{"residual"}},
+		{Name: "m", Kind: SizeParam, C: "int64_t"},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "k", Kind: SizeParam, C: "int64_t"},
+		{Name: "stored", Kind: SizeParam, C: "int64_t"},
+		{Name: "row_bytes", Kind: SizeParam, C: "int64_t"},
+		{Name: "eps", Kind: OptionParam, C: "float"},
 		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
 	}},
 	{Name: "random_bits", Function: "RandomBits", Family: "random", Params: []Param{

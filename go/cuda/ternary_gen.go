@@ -99,3 +99,22 @@ func (ctx *Context) BitLinear(codes, scale, w, wScale, residual, y Memory, m, n,
 		C.int64_t(n), C.int64_t(k), C.int64_t(stored), C.int64_t(rowBytes), C.int32_t(dtype))
 	return in.leave("cuda_bitlinear", status)
 }
+
+// BitLinearNorm calls cuda_bitlinear_norm as it is in bindings.h: sizes are not compared with those of the buffers. See
+// tensor.BitLinearNorm.
+func (ctx *Context) BitLinearNorm(x, norm, w, wScale, residual, y Memory, m, n, k, stored, rowBytes int64, eps float32,
+	dtype DType) error {
+	in := ctx.enter()
+	xAt := in.at("x", x)
+	normAt := in.at("norm", norm)
+	wAt := in.at("w", w)
+	wScaleAt := in.at("w_scale", wScale)
+	residualAt := in.at("residual", residual)
+	yAt := in.at("y", y)
+	if in.refused() {
+		return in.refuse("cuda_bitlinear_norm")
+	}
+	status := C.call_cuda_bitlinear_norm(in.handle, xAt, normAt, wAt, wScaleAt, residualAt, yAt, C.int64_t(m),
+		C.int64_t(n), C.int64_t(k), C.int64_t(stored), C.int64_t(rowBytes), C.float(eps), C.int32_t(dtype))
+	return in.leave("cuda_bitlinear_norm", status)
+}

@@ -117,6 +117,7 @@ var typed = []typedKernel{
 	{"ternary_pack", tensor.TernaryPack, []string{"codes", "w"}},
 	{"ternary_unpack", tensor.TernaryUnpack, []string{"w", "codes"}},
 	{"bitlinear", tensor.BitLinear, []string{"codes", "scale", "w", "w_scale", "residual", "y"}},
+	{"bitlinear_norm", tensor.BitLinearNorm, []string{"x", "norm", "w", "w_scale", "residual", "y", "eps"}},
 	{"random_bits", tensor.RandomBits, []string{"y", "seed", "stream", "offset"}},
 	{"uniform", tensor.Uniform, []string{"y", "low", "high", "seed", "stream", "offset"}},
 	{"normal", tensor.Normal, []string{"y", "mean", "std", "seed", "stream", "offset"}},

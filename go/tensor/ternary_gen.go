@@ -209,3 +209,53 @@ func BitLinear(codes, scale, w, wScale, residual, y *Tensor) error {
 	return check.ctx.BitLinear(codes.memory(), scale.memory(), w.memory(), wScale.memory(), residual.memory(),
 		y.memory(), int64(m), int64(n), int64(k), int64(stored), int64(rowBytes), dtype)
 }
+
+// BitLinearNorm calls cuda_bitlinear_norm.
+//
+// A linear layer with ternary weights and the norm before it: bitlinear of what rmsnorm_quant_i8 makes of x, or
+// act_quant_i8 where there are no gains, with the bits of these two calls.
+//
+//   - x, in dtype [m, k]: input
+//   - norm, in dtype [k], may be nil: gains of the norm of x, or null for x as it is
+//   - w, in u8 [stored, row_bytes]: weights from ternary_pack
+//   - wScale, in f32 [n]: of each output, so that matrices with scales of their own can be one
+//   - residual, in dtype [m, n], may be nil: added at the end, or null
+//   - y, out dtype [m, n], may be residual itself: result
+//   - eps, usually 0: of the norm: added to the mean square; must be finite and at least 0
+func BitLinearNorm(x, norm, w, wScale, residual, y *Tensor, eps float32) error {
+	check := begin("bitlinear_norm", "m and k from x, stored and row_bytes from w, n from w_scale")
+	if !check.required("x", x, 2, dense) ||
+		!check.optional("norm", norm, 1, dense) ||
+		!check.required("w", w, 2, dense) ||
+		!check.required("w_scale", wScale, 1, dense) ||
+		!check.optional("residual", residual, 2, dense) ||
+		!check.required("y", y, 2, dense) {
+		return check.err
+	}
+	check.same(named{"residual", residual}, named{"y", y})
+	check.folds("m", ranked{named{"x", x}, 2}, ranked{named{"residual", residual}, 2}, ranked{named{"y", y}, 2})
+	check.unfolded("norm", norm, 1, "[k]", "k", "x")
+	check.unfolded("w_scale", wScale, 1, "[n]", "n", "y")
+	m := x.extent(2, 0)
+	k := x.extent(2, 1)
+	stored := w.extent(2, 0)
+	rowBytes := w.extent(2, 1)
+	n := wScale.extent(1, 0)
+	dtype := x.dtype
+	check.dtype("y", y, dtype)
+	check.dtype("norm", norm, dtype)
+	check.dtype("residual", residual, dtype)
+	check.dtype("w", w, cuda.U8)
+	check.dtype("w_scale", wScale, cuda.F32)
+	check.shape("x", x, "[m, k]", m, k)
+	check.shape("norm", norm, "[k]", k)
+	check.shape("w", w, "[stored, row_bytes]", stored, rowBytes)
+	check.shape("w_scale", wScale, "[n]", n)
+	check.shape("residual", residual, "[m, n]", m, n)
+	check.shape("y", y, "[m, n]", m, n)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.BitLinearNorm(x.memory(), norm.memory(), w.memory(), wScale.memory(), residual.memory(),
+		y.memory(), int64(m), int64(n), int64(k), int64(stored), int64(rowBytes), eps, dtype)
+}

@@ -347,6 +347,9 @@ def ternary_unpack(w: Tensor, *, n: int | None = None, k: int | None = None, cod
 def bitlinear(codes: Tensor, scale: Tensor | None, w: Tensor, w_scale: Tensor | None = None, residual: Tensor | None = None, *, n: int | None = None, dtype: DTypeLike | None = None, y: Tensor | None = None) -> Tensor:
     """A linear layer with ternary weights: y = float(codes * W^T) * (scale * w_scale) + residual, the product of integers exact, its conversion to f32, the product of the scales, the product of the two and the sum each rounded once to f32."""
 
+def bitlinear_norm(x: Tensor, norm: Tensor | None, w: Tensor, w_scale: Tensor, residual: Tensor | None = None, *, eps: float = 0.0, y: Tensor | None = None) -> Tensor:
+    """A linear layer with ternary weights and the norm before it: bitlinear of what rmsnorm_quant_i8 makes of x, or act_quant_i8 where there are no gains, with the bits of these two calls."""
+
 def random_bits(y: Tensor | None = None, *, seed: int, stream: int = 0, offset: int = 0, n: int | tuple[int, ...] | None = None, ctx: Context | None = None) -> Tensor:
     """The generator's own 32-bit words."""
 

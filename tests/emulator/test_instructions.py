@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import pytest
 
-PROGRAMS = {70: ["convert", "copy"], 75: ["convert", "copy", "mma"], 80: ["convert", "copy", "mma"]}
-PROGRAMS[90] = ["barrier", "cluster", "convert", "copy", "grid", "mma", "tensor", "turns", "wgmma"]
+PROGRAMS = {70: ["convert", "copy", "counts"], 75: ["convert", "copy", "mma"], 80: ["convert", "copy", "mma"]}
+PROGRAMS[90] = ["barrier", "cluster", "convert", "copy", "counts", "grid", "mma", "tensor", "turns", "wgmma"]
 
 
 @pytest.mark.parametrize("order", ["forward", "backward", "shuffle:3"])

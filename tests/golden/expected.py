@@ -25,8 +25,15 @@ GRID_BITS = 26
 LARGEST = {"f32": 3.4028234663852886e38, "f16": 65504.0, "bf16": 3.3895313892515355e38}
 
 #: Outputs that are rounded to few bits by chance: what a fixture expects of them is exact, since no
-#: input lies where rounding in float32 on the way decides (see settled).
-BY_CHANCE = {"adamw_step_bf16": ("m", "v"), "adamw_step_f8": ("m", "r"), "rmsnorm_quant_i8": ("codes",)}
+#: input lies where rounding in float32 on the way decides (see settled). With none, such numbers are made on the way.
+BY_CHANCE: dict[str, tuple[str, ...]] = {
+    "adamw_step_bf16": ("m", "v"),
+    "adamw_step_f8": ("m", "r"),
+    "rmsnorm_quant_i8": ("codes",),
+    "bitlinear_norm": (),
+}
+#: The gains of kernels that round a norm to codes.
+GAINS = {"rmsnorm_quant_i8": "weight", "bitlinear_norm": "norm"}
 #: What settled moves the inputs of a step by, as a share of each: twice what eight roundings of float32 come to, and no
 #: kernel makes more between an input and what is rounded by chance.
 SHAKE = 2.0**-20
@@ -102,11 +109,11 @@ def expected_and_errors(
     return expected, errors
 
 
-def undecided_codes(given: Arguments) -> Array:
+def undecided_codes(given: Arguments, gains: Array) -> Array:
     """Where the codes of a norm are others when it moves a SHAKE_NORM, against the largest of its row and with it; and
     where the largest of a row is itself rounded to another number of 16 bits, since that moves all codes of the row."""
     with np.errstate(invalid="ignore"):
-        norm, dtype = reference.rmsnorm.rmsnorm(given["x"], given["weight"], given["eps"])["y"], given["dtype"]
+        norm, dtype = reference.rmsnorm.rmsnorm(given["x"], gains, given["eps"])["y"], given["dtype"]
     largest = np.abs(norm) == np.max(np.abs(norm), axis=1, keepdims=True)
     moved = {}
     for others in (-SHAKE_NORM, SHAKE_NORM):
@@ -126,8 +133,9 @@ def undecided(function: header.Function, given: Arguments) -> Array:
     """The elements of outputs that are rounded by chance which lie so near to where they are rounded otherwise that
     float32 may get there: those that are others with the gradients and the moments a SHAKE larger or smaller. All four
     ways, since the new moments are sums of those two and move most when both parts do so one way."""
-    if function.kernel == "rmsnorm_quant_i8":
-        return undecided_codes(given)
+    if function.kernel in GAINS:
+        gains = given.get(GAINS[function.kernel])
+        return np.array([], np.int64) if gains is None else undecided_codes(given, gains)
     wanted = call(function, given, np.float64)
     found: set[int] = set()
     for gradients in (-SHAKE, SHAKE):

@@ -89,3 +89,50 @@ def check_gate(ctx: nncuda.Context, dtype: str, counts: tuple[int, ...], rows: i
     dy = kernels.grouped_gemm(dout, w2, offsets)
     kernels.swiglu_backward(dy, gate, up, used, dgate=gate, dup=up)
     assert bits((gate_up,)) == bits((gate_up_of_parts,)), (counts, n, k)
+
+
+#: Rows, outputs, inputs of a ternary product with the norm before it: one row and several, on ordinary and on tensor
+#: cores, more than blocks share; rows of each form of a norm, of whole runs of 16 bytes and others.
+NORMED = (
+    (1, 40, 48),
+    (1, 33, 1040),
+    (1, 20, 33),
+    (1, 16, 8208),
+    (2, 48, 2560),
+    (4, 17, 80),
+    (5, 130, 1024),
+    (7, 70, 50),
+    (9, 16, 8448),
+    (33, 200, 64),
+    (64, 48, 1056),
+    (65, 48, 64),
+)
+
+
+def check_norm_product(ctx: nncuda.Context, dtype: str, m: int, n: int, k: int) -> None:
+    """bitlinear_norm beside the calls that it stands for, with gains and without, with a residual and without, of rows
+    that are aligned and of others; one of the rows is not finite where there are many."""
+    draw = np.random.default_rng(m + k)
+
+    def tensor(*shape: int) -> nncuda.Tensor:
+        return ctx.tensor(draw.standard_normal(shape, np.float32).astype(DTYPES[dtype]))
+
+    weights = ctx.tensor(draw.integers(-1, 2, (n, k)).astype(np.int8))
+    w = kernels.ternary_pack(weights, stored=-(-n // 16) * 16, row_bytes=-(-k // 16) * 4)
+    w_scale, gains = ctx.tensor(draw.uniform(0.5, 1.5, n).astype(np.float32)), tensor(k)
+    numbers = draw.standard_normal((m, k), np.float32)
+    if m > 4:
+        numbers[3, k // 2] = np.nan
+    shifted = ctx.tensor(np.concatenate([[0], numbers.reshape(-1)]).astype(DTYPES[dtype])).narrow(0, 1, m * k)
+    for x in (ctx.tensor(numbers.astype(DTYPES[dtype])), shifted.view(m, k)):
+        for gain, residual in ((gains, None), (gains, tensor(m, n)), (None, tensor(m, n))):
+            whole = kernels.bitlinear_norm(x, gain, w, w_scale, residual, eps=1e-5)
+            if gain is None:
+                rows = kernels.act_quant_i8(x)
+            else:
+                rows = kernels.rmsnorm_quant_i8(x, gain, eps=1e-5)
+            parts = kernels.bitlinear(*rows, w, w_scale, residual, dtype=dtype)
+            assert bits((whole,)) == bits((parts,)), (m, n, k, gain is None, residual is None)
+            if residual is not None:
+                kernels.bitlinear_norm(x, gain, w, w_scale, residual, eps=1e-5, y=residual)
+                assert bits((residual,)) == bits((parts,)), (m, n, k)

@@ -1,4 +1,5 @@
-"""Draws from rows that are cut into parts, a block each: the tokens that a block alone finds, whatever the row."""
+"""Rows that are cut into parts, a block each: draws, first tokens and log-probabilities are those that a block finds
+alone, whatever the row."""
 
 from __future__ import annotations
 
@@ -168,3 +169,49 @@ def test_digests(gpu: nncuda.Context, request: pytest.FixtureRequest) -> None:
     if not file.exists():
         file.write_text(json.dumps(found))
     assert found == json.loads(file.read_text())
+
+
+def logprobs(ctx: nncuda.Context, x: np.ndarray, n: int, shift: int = 0) -> list[np.ndarray]:
+    """Of a token of each row, and the first n of each."""
+    ids = np.arange(len(x), dtype=np.int32) * 37 % x.shape[1]
+    given = placed(ctx, x, shift).view(*x.shape), ctx.tensor(ids)
+    if n == 0:
+        return [kernels.logprobs(*given).numpy()]
+    return [made.numpy() for made in kernels.logprobs(*given, n=n, top_ids=True, top_logprobs=True)]
+
+
+def spread_evenly(vocab: int, parts: int, n: int) -> np.ndarray:
+    """A row of whose n first tokens each part has all but one: more are left than a block sorts out."""
+    length = vocab // parts
+    row = np.full((parts, length), -2.0)
+    row[:, : (n - 1) * 32 : 32] = 1.0 + np.arange(parts)[:, None] / 32
+    return row.reshape(-1)
+
+
+@pytest.mark.parametrize(("dtype", "vocab", "shift"), [("bf16", 4104, 0), ("f32", 4103, 0), ("f16", 4104, 1)])
+def test_parts_of_a_row_list_the_tokens_of_a_block_alone(
+    gpu: nncuda.Context, dtype: str, vocab: int, shift: int
+) -> None:
+    x = hard_rows(np.random.default_rng(vocab), vocab, dtype)
+    alone = np.resize(np.arange(len(x)), MANY)
+    ids = kernels.argmax(gpu.tensor(x[alone])).numpy()[: len(x)]
+    np.testing.assert_array_equal(kernels.argmax(placed(gpu, x, shift).view(*x.shape)).numpy(), ids)
+    np.testing.assert_array_equal(kernels.argmax(gpu.tensor(x[3:4])).numpy(), ids[3:4])
+    for n in (0, 5, 128):
+        expected = [made[: len(x)] for made in logprobs(gpu, x[alone], n)]
+        for one, other in zip(expected, logprobs(gpu, x, n, shift), strict=True):
+            assert one.tobytes() == other.tobytes(), n
+        for one, other in zip(logprobs(gpu, x[:1], n), expected, strict=True):
+            assert one.tobytes() == other[:1].tobytes(), n
+
+
+@pytest.mark.parametrize("n", [1, 128])
+def test_first_tokens_of_many_parts(gpu: nncuda.Context, cpu: nncuda.Context, n: int) -> None:
+    parts, vocab = 17, 17 * 4128
+    x = np.zeros((4, vocab), np.float32)
+    x[0] = spread_evenly(vocab, parts, n)
+    x[1] = np.sort(np.random.default_rng(1).standard_normal(vocab))  # all in the last part
+    x[2] = np.random.default_rng(2).standard_normal(vocab)  # and x[3], all alike, in the first
+    for got, expected in zip(logprobs(gpu, x, n), logprobs(cpu, x, n), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=2.0**-22)
+    np.testing.assert_array_equal(kernels.argmax(gpu.tensor(x)).numpy(), kernels.argmax(cpu.tensor(x)).numpy())

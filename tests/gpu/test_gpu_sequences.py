@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from devices import launch_counter
-from parts import GATES, ROUTES, check_gate, check_route
+from parts import GATES, NORMED, ROUTES, check_gate, check_norm_product, check_route
 
 import nncuda
 from nncuda.layers.linear import Linear
@@ -26,6 +26,14 @@ LARGE_GATES = (((300, 1, 17, 0, 530, 15), 900, 520, 64), ((1100, 900), 2000, 108
 @pytest.mark.parametrize("sizes", (*GATES, *LARGE_GATES), ids=str)
 def test_gated_products_have_the_bits_of_their_parts(gpu: nncuda.Context, sizes: tuple, dtype: str) -> None:
     check_gate(gpu, dtype, *sizes)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("sizes", NORMED, ids=str)
+def test_ternary_products_with_a_norm_have_the_bits_of_their_parts(
+    gpu: nncuda.Context, sizes: tuple, dtype: str
+) -> None:
+    check_norm_product(gpu, dtype, *sizes)
 
 
 def test_launches_of_a_layer_of_experts(gpu: nncuda.Context) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from parts import GATES, ROUTES, check_gate, check_route
+from parts import GATES, NORMED, ROUTES, check_gate, check_norm_product, check_route
 
 import nncuda
 from nncuda.golden.runner import available_isas
@@ -22,3 +22,11 @@ def test_the_router_has_the_bits_of_its_parts(isa: str, sizes: tuple[int, ...]) 
 def test_gated_products_have_the_bits_of_their_parts(isa: str, dtype: str, sizes: tuple) -> None:
     with nncuda.Context("cpu", isa=isa) as ctx:
         check_gate(ctx, dtype, *sizes)
+
+
+@pytest.mark.parametrize("isa", available_isas())
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("sizes", NORMED, ids=str)
+def test_ternary_products_with_a_norm_have_the_bits_of_their_parts(isa: str, dtype: str, sizes: tuple) -> None:
+    with nncuda.Context("cpu", isa=isa) as ctx:
+        check_norm_product(ctx, dtype, *sizes)

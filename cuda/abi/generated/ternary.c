@@ -107,3 +107,29 @@ NNCUDA_API int32_t cuda_bitlinear(nncuda_ctx *ctx, const void *codes, const floa
   check_bitlinear(&call, &args);
   return nn_call_launch(&call, &args, sizeof args);
 }
+
+NNCUDA_API int32_t cuda_bitlinear_norm(nncuda_ctx *ctx, const void *x, const void *norm, const void *w,
+    const float *w_scale, const void *residual, void *y, int64_t m, int64_t n, int64_t k, int64_t stored,
+    int64_t row_bytes, float eps, int32_t dtype) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_bitlinear_norm);
+  nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
+  nn_call_size(&call, "m", m);
+  nn_call_size(&call, "n", n);
+  nn_call_size(&call, "k", k);
+  nn_call_size(&call, "stored", stored);
+  nn_call_size(&call, "row_bytes", row_bytes);
+  nn_call_require(&call, k <= 262144, NNCUDA_ERROR_INVALID_SIZE, "k is %lld; it must be at most 262144", (long long)k);
+  nn_call_require(&call, isfinite(eps) && eps >= 0, NNCUDA_ERROR_INVALID_VALUE,
+      "eps is %g; it must be finite and at least 0", (double)eps);
+  nn_call_tensor(&call, NN_ROLE_IN, "x", x, dtype, NULL, 0, NN_SHAPE("[m, k]", m, k));
+  nn_call_tensor(&call, NN_ROLE_IN | NN_ROLE_OPTIONAL, "norm", norm, dtype, NULL, 0, NN_SHAPE("[k]", k));
+  nn_call_tensor(&call, NN_ROLE_IN, "w", w, NN_U8, NULL, 0, NN_SHAPE("[stored, row_bytes]", stored, row_bytes));
+  nn_call_tensor(&call, NN_ROLE_IN, "w_scale", w_scale, NNCUDA_F32, NULL, 0, NN_SHAPE("[n]", n));
+  nn_call_tensor(&call, NN_ROLE_IN | NN_ROLE_OPTIONAL, "residual", residual, dtype, NULL, 0, NN_SHAPE("[m, n]", m, n));
+  nn_call_tensor(&call, NN_ROLE_OUT, "y", y, dtype, NULL, 0, NN_SHAPE("[m, n]", m, n));
+  nn_call_alias(&call, "y", "residual");
+  const nn_bitlinear_norm_args args = {x, norm, w, w_scale, residual, y, m, n, k, stored, row_bytes, eps, dtype};
+  check_bitlinear_norm(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}

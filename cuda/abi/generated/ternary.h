@@ -67,4 +67,20 @@ typedef struct nn_bitlinear_args {
   int32_t dtype;
 } nn_bitlinear_args;
 
+typedef struct nn_bitlinear_norm_args {
+  const void *x;
+  const void *norm;
+  const void *w;
+  const float *w_scale;
+  const void *residual;
+  void *y;
+  int64_t m;
+  int64_t n;
+  int64_t k;
+  int64_t stored;
+  int64_t row_bytes;
+  float eps;
+  int32_t dtype;
+} nn_bitlinear_norm_args;
+
 #endif

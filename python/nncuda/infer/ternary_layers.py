@@ -23,9 +23,6 @@ class TernaryLayers:
     def __init__(self, ctx: Context, config: LlamaConfig, rows: int):
         self._ctx, self._config = ctx, config
         queries = config.num_heads * config.head_dim
-        widths = rows * max(config.hidden_size, queries), min(rows, _FFN_ROWS) * config.ffn_size
-        self._codes = ctx.empty((max(widths),), "i8")
-        self._scale = ctx.empty((rows,))
         self._qkv = ctx.empty((rows, queries + 2 * config.num_kv_heads * config.head_dim))
         self._gate_up = ctx.empty((min(rows, _FFN_ROWS), 2 * config.ffn_size))
         self._inner = ctx.empty((min(rows, _FFN_ROWS), config.ffn_size))
@@ -33,14 +30,14 @@ class TernaryLayers:
 
     def qkv(self, layer: TernaryLayer, x: Tensor, watch: Watch | None) -> Tensor:
         """Queries, keys and values of the normed rows, side by side: f32 [tokens, (heads + 2 kv_heads) * head_dim]."""
-        codes, scale = self._rounded(x, layer.input_norm, "attn_norm", watch)
         qkv = self._qkv.narrow(0, 0, x.shape[0])
-        return kernels.bitlinear(codes, scale, layer.qkv.data, layer.qkv.scale, y=qkv)
+        self._show_rounded(x, layer.input_norm, "attn_norm", watch)
+        return self._product(x, layer.input_norm, layer.qkv, qkv)
 
     def attended(self, layer: TernaryLayer, heads: Tensor, x: Tensor, watch: Watch | None) -> None:
         """x += the projection of what attention gave, f32 [tokens, heads * head_dim], normed and rounded."""
-        codes, scale = self._rounded(heads, layer.attention_norm, "attn_sub_norm", watch)
-        self._add_product(codes, scale, layer.o, x, "attn_output", watch)
+        self._show_rounded(heads, layer.attention_norm, "attn_sub_norm", watch)
+        self._add_product(heads, layer.attention_norm, layer.o, x, "attn_output", watch)
 
     def feed_forward(self, layer: TernaryLayer, x: Tensor, watch: Watch | None) -> None:
         """x += the feed-forward network of the normed rows."""
@@ -49,37 +46,42 @@ class TernaryLayers:
 
     def _feed_forward(self, layer: TernaryLayer, x: Tensor, watch: Watch | None) -> None:
         tokens, width = x.shape[0], self._config.ffn_size
-        codes, scale = self._rounded(x, layer.post_norm, "ffn_norm", watch)
+        self._show_rounded(x, layer.post_norm, "ffn_norm", watch)
         both, inner = self._gate_up.narrow(0, 0, tokens), self._inner.narrow(0, 0, tokens)
-        kernels.bitlinear(codes, scale, layer.gate_up.data, layer.gate_up.scale, y=both)
+        self._product(x, layer.post_norm, layer.gate_up, both)
         gate, up = both.narrow(1, 0, width), both.narrow(1, width, width)
         self._gate(gate, up, y=inner)
         if watch is not None:
             for name, tensor in (("gate", gate), ("up", up), ("ffn_inner", inner)):
                 watch(name, tensor)
-        codes, scale = self._rounded(inner, layer.ffn_norm, "ffn_sub_norm", watch)
-        self._add_product(codes, scale, layer.down, x, "ffn", watch)
+        self._show_rounded(inner, layer.ffn_norm, "ffn_sub_norm", watch)
+        self._add_product(inner, layer.ffn_norm, layer.down, x, "ffn", watch)
 
-    def _rounded(self, x: Tensor, gain: Tensor | None, name: str, watch: Watch | None) -> tuple[Tensor, Tensor]:
-        """Codes i8 [tokens, width] and scales f32 [tokens] of the rows, normed where there is a gain."""
-        tokens, eps = x.shape[0], self._config.norm_eps
-        codes, scale = self._codes.narrow(0, 0, x.size).view(x.shape), self._scale.narrow(0, 0, tokens)
+    def _product(
+        self, x: Tensor, gain: Tensor | None, weight: TernaryWeight, y: Tensor, residual: Tensor | None = None
+    ) -> Tensor:
+        """y = the product of the rows, normed where there is a gain and rounded, + residual."""
+        eps = self._config.norm_eps
+        return kernels.bitlinear_norm(x, gain, weight.data, weight.scale, residual, eps=eps, y=y)
+
+    def _show_rounded(self, x: Tensor, gain: Tensor | None, name: str, watch: Watch | None) -> None:
+        """Shows whoever watches what a product makes of its rows and keeps to itself, with the bits that it uses: the
+        norm, codes i8 [tokens, width] and scales f32 [tokens]."""
+        if watch is None:
+            return
         if gain is None:
-            kernels.act_quant_i8(x, codes=codes, scale=scale)
+            codes, scale = kernels.act_quant_i8(x)
         else:
-            kernels.rmsnorm_quant_i8(x, gain, eps=eps, codes=codes, scale=scale)
-        if watch is not None:
-            if gain is not None:  # the fused kernel keeps no norm, and rounds these bits
-                watch(name, kernels.rmsnorm(x, gain, eps=eps))
-            watch(f"{name}_codes", codes)
-            watch(f"{name}_scale", scale)
-        return codes, scale
+            eps = self._config.norm_eps
+            watch(name, kernels.rmsnorm(x, gain, eps=eps))
+            codes, scale = kernels.rmsnorm_quant_i8(x, gain, eps=eps)
+        watch(f"{name}_codes", codes)
+        watch(f"{name}_scale", scale)
 
     def _add_product(
-        self, codes: Tensor, scale: Tensor, weight: TernaryWeight, x: Tensor, name: str, watch: Watch | None
+        self, rows: Tensor, gain: Tensor | None, weight: TernaryWeight, x: Tensor, name: str, watch: Watch | None
     ) -> None:
         """x += the product. Whoever watches is shown one of their own: no other call changes."""
         if watch is not None:
-            product = self._ctx.empty(x.shape)
-            watch(name, kernels.bitlinear(codes, scale, weight.data, weight.scale, y=product))
-        kernels.bitlinear(codes, scale, weight.data, weight.scale, x, y=x)
+            watch(name, self._product(rows, gain, weight, self._ctx.empty(x.shape)))
+        self._product(rows, gain, weight, x, x)

@@ -1,7 +1,7 @@
 """Linear layers with weights -1, 0 and 1 and activations of 8 bits.
 
 Rounding to whole numbers is defined in float32, step by step, and their products are exact, so these functions give
-the same bits in any precision; only the norm of ``rmsnorm_quant_i8`` is computed in the precision of its arguments.
+the same bits in any precision; only a norm before them is computed in the precision of its arguments.
 Sources: Ma et al. 2024, "The Era of 1-bit LLMs"; Ma et al. 2025, "BitNet b1.58 2B4T Technical Report".
 """
 
@@ -14,6 +14,7 @@ from nncuda.reference.rounding import rounded
 __all__ = [
     "act_quant_i8",
     "bitlinear",
+    "bitlinear_norm",
     "rmsnorm_quant_i8",
     "ternary_pack",
     "ternary_quantize",
@@ -23,6 +24,7 @@ __all__ = [
 ROUNDINGS = {
     **dict.fromkeys(["act_quant_i8", "ternary_quantize", "ternary_pack", "ternary_unpack", "bitlinear"], 0),
     "rmsnorm_quant_i8": 7,  # of its scale: the norm, / 127
+    "bitlinear_norm": 11,  # those of the scale, then the integers, the scales, the product and the sum
 }
 
 #: Scales are not below, so that a row or a matrix of zeros has one.
@@ -112,3 +114,18 @@ def bitlinear(
         if residual is not None:
             y = y + residual.astype(np.float32)
     return {"y": rounded(y, dtype)}
+
+
+def bitlinear_norm(
+    x: Array,
+    w: Array,
+    w_scale: Array,
+    n: int,
+    dtype: str,
+    norm: Array | None = None,
+    eps: float = 0.0,
+    residual: Array | None = None,
+) -> Outputs:
+    """bitlinear of x in 8 bits, or of its norm where there are gains. Ma et al. 2025, section 2."""
+    rows = act_quant_i8(x) if norm is None else rmsnorm_quant_i8(x, norm, eps, dtype)
+    return bitlinear(rows["codes"], w, n, dtype, rows["scale"], w_scale, residual)

@@ -24,6 +24,7 @@ def cases():
         yield from weights(dtype)
     yield from packing()
     yield from products()
+    yield from products_with_norm()
 
 
 def hard_rows(d, dtype):
@@ -193,3 +194,33 @@ def any_bits(d):
         "w": d.integers(16, 12, high=256).astype(np.uint8),
         "n": 16,
     }
+
+
+#: Rows, outputs, inputs, whether a residual is added.
+NORMED = ((1, 17, 64, True), (1, 5, 33, False), (3, 16, 48, False), (6, 20, 40, True))
+
+
+def products_with_norm():
+    for dtype in FLOATS:
+        for m, n, k, residual in NORMED:
+            yield case("bitlinear_norm", f"m{m}-n{n}-k{k}", normed, dtype, m, n, k, residual)
+        yield case("bitlinear_norm", "no-norm", rounded_rows, dtype)
+
+
+def normed(d, m, n, k, residual):
+    return {
+        "x": d.bell(m, k),
+        "norm": d.uniform(k, low=0.5, high=1.5),
+        "w": ternary_pack(codes(d, n, k))["w"],
+        "w_scale": d.uniform(n, low=0.5, high=1.5),
+        "residual": d.bell(m, n) if residual else None,
+        "n": n,
+        "eps": 1e-5,
+    }
+
+
+def rounded_rows(d):
+    """Without gains; a row of zeros and one that is not finite between others."""
+    given = {**normed(d, 4, 18, 36, True), "norm": None, "eps": 0.0}
+    given["x"][1], given["x"][2, 35] = 0.0, np.inf
+    return given

@@ -19,8 +19,6 @@ pub(super) struct TernaryLayers {
     norm_eps: f32,
     ffn_size: usize,
     activation: GateActivation,
-    codes: Tensor,
-    scale: Tensor,
     qkv: Tensor,
     gate_up: Tensor,
     inner: Tensor,
@@ -30,14 +28,11 @@ impl TernaryLayers {
     pub(super) fn new(ctx: &Context, config: &LlamaConfig, rows: usize) -> Result<Self> {
         let queries = config.num_heads * config.head_dim;
         let (ffn, ffn_rows) = (config.ffn_size, rows.min(FFN_ROWS));
-        let codes = (rows * config.hidden_size.max(queries)).max(ffn_rows * ffn);
         let floats = |shape: &[usize]| ctx.empty(shape, DType::F32);
         Ok(Self {
             norm_eps: config.norm_eps as f32,
             ffn_size: ffn,
             activation: config.activation,
-            codes: ctx.empty(&[codes], DType::I8)?,
-            scale: floats(&[rows])?,
             qkv: floats(&[rows, queries + 2 * config.num_kv_heads * config.head_dim])?,
             gate_up: floats(&[ffn_rows, 2 * ffn])?,
             inner: floats(&[ffn_rows, ffn])?,
@@ -46,16 +41,14 @@ impl TernaryLayers {
 
     /// Queries, keys and values of the normed rows, side by side: f32 `[tokens, (heads + 2 kv_heads) * head_dim]`.
     pub(super) fn qkv(&self, layer: &TernaryLayer, x: &Tensor) -> Result<Tensor> {
-        let rounded = self.rounded(x, Some(&layer.input_norm))?;
         let qkv = self.qkv.narrow(0, 0, x.shape()[0])?;
-        product(&rounded, &layer.qkv, None, &qkv)?;
+        self.product(x, Some(&layer.input_norm), &layer.qkv, None, &qkv)?;
         Ok(qkv)
     }
 
     /// x += the projection of what attention gave, f32 `[tokens, heads * head_dim]`, normed and rounded.
     pub(super) fn attended(&self, layer: &TernaryLayer, heads: &Tensor, x: &Tensor) -> Result<()> {
-        let rounded = self.rounded(heads, layer.attention_norm.as_ref())?;
-        product(&rounded, &layer.o, Some(x), x)
+        self.product(heads, layer.attention_norm.as_ref(), &layer.o, Some(x), x)
     }
 
     /// x += the feed-forward network of the normed rows.
@@ -69,36 +62,25 @@ impl TernaryLayers {
 
     fn feed_forward_of(&self, layer: &TernaryLayer, x: &Tensor) -> Result<()> {
         let (tokens, width) = (x.shape()[0], self.ffn_size);
-        let rounded = self.rounded(x, Some(&layer.post_norm))?;
         let (both, inner) = (self.gate_up.narrow(0, 0, tokens)?, self.inner.narrow(0, 0, tokens)?);
-        product(&rounded, &layer.gate_up, None, &both)?;
+        self.product(x, Some(&layer.post_norm), &layer.gate_up, None, &both)?;
         let (gate, up) = (both.narrow(1, 0, width)?, both.narrow(1, width, width)?);
         match self.activation {
             GateActivation::Silu => kernels::swiglu(&gate, &up, None, &inner)?,
             GateActivation::Relu2 => kernels::relu2_gate(&gate, &up, &inner)?,
         }
-        let rounded = self.rounded(&inner, layer.ffn_norm.as_ref())?;
-        product(&rounded, &layer.down, Some(x), x)
+        self.product(&inner, layer.ffn_norm.as_ref(), &layer.down, Some(x), x)
     }
 
-    /// Codes i8 `[tokens, width]` and scales f32 `[tokens]` of the rows, normed where there is a gain.
-    fn rounded(&self, x: &Tensor, gain: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
-        let codes = self.codes.narrow(0, 0, x.len())?.view(x.shape())?;
-        let scale = self.scale.narrow(0, 0, x.shape()[0])?;
-        match gain {
-            Some(gain) => kernels::rmsnorm_quant_i8(x, gain, &codes, &scale, self.norm_eps)?,
-            None => kernels::act_quant_i8(x, &codes, &scale)?,
-        }
-        Ok((codes, scale))
+    /// y = the product of the rows, normed where there is a gain and rounded, + residual.
+    fn product(
+        &self,
+        x: &Tensor,
+        gain: Option<&Tensor>,
+        weight: &TernaryWeight,
+        residual: Option<&Tensor>,
+        y: &Tensor,
+    ) -> Result<()> {
+        Ok(kernels::bitlinear_norm(x, gain, &weight.data, &weight.scale, residual, y, self.norm_eps)?)
     }
-}
-
-/// y = the product of rounded rows + residual.
-fn product(
-    (codes, scale): &(Tensor, Tensor),
-    weight: &TernaryWeight,
-    residual: Option<&Tensor>,
-    y: &Tensor,
-) -> Result<()> {
-    Ok(kernels::bitlinear(codes, Some(scale), &weight.data, Some(&weight.scale), residual, y)?)
 }

@@ -2180,6 +2180,27 @@ pub type cuda_bitlinear = unsafe extern "C" fn(
     dtype: i32,
 ) -> i32;
 
+/// A linear layer with ternary weights and the norm before it: bitlinear of what rmsnorm_quant_i8 makes of x, or
+/// act_quant_i8 where there are no gains, with the bits of these two calls.
+///
+/// C: `int32_t cuda_bitlinear_norm(nncuda_ctx *ctx, const void *x, const void *norm, const void *w, const float *w_scale, const void *residual, void *y, int64_t m, int64_t n, int64_t k, int64_t stored, int64_t row_bytes, float eps, int32_t dtype);`
+pub type cuda_bitlinear_norm = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    x: *const c_void,
+    norm: *const c_void,
+    w: *const c_void,
+    w_scale: *const f32,
+    residual: *const c_void,
+    y: *mut c_void,
+    m: i64,
+    n: i64,
+    k: i64,
+    stored: i64,
+    row_bytes: i64,
+    eps: f32,
+    dtype: i32,
+) -> i32;
+
 /// The generator's own 32-bit words.
 ///
 /// C: `int32_t cuda_random_bits(nncuda_ctx *ctx, int32_t *y, int64_t n, int64_t seed, int64_t stream, int64_t offset);`

@@ -351,6 +351,8 @@ pub struct Functions {
     pub cuda_ternary_unpack: functions::cuda_ternary_unpack,
     /// See [`functions::cuda_bitlinear`].
     pub cuda_bitlinear: functions::cuda_bitlinear,
+    /// See [`functions::cuda_bitlinear_norm`].
+    pub cuda_bitlinear_norm: functions::cuda_bitlinear_norm,
     /// See [`functions::cuda_random_bits`].
     pub cuda_random_bits: functions::cuda_random_bits,
     /// See [`functions::cuda_uniform`].
@@ -361,7 +363,7 @@ pub struct Functions {
 
 impl Functions {
     /// The names of all functions, in the header's order.
-    pub const NAMES: [&'static CStr; 172] = [
+    pub const NAMES: [&'static CStr; 173] = [
         c"nncuda_abi_version",
         c"nncuda_build_info",
         c"nncuda_status_name",
@@ -531,6 +533,7 @@ impl Functions {
         c"cuda_ternary_pack",
         c"cuda_ternary_unpack",
         c"cuda_bitlinear",
+        c"cuda_bitlinear_norm",
         c"cuda_random_bits",
         c"cuda_uniform",
         c"cuda_normal",
@@ -718,9 +721,10 @@ impl Functions {
                 cuda_ternary_pack: transmute::<Address, cuda_ternary_pack>(at(166)?),
                 cuda_ternary_unpack: transmute::<Address, cuda_ternary_unpack>(at(167)?),
                 cuda_bitlinear: transmute::<Address, cuda_bitlinear>(at(168)?),
-                cuda_random_bits: transmute::<Address, cuda_random_bits>(at(169)?),
-                cuda_uniform: transmute::<Address, cuda_uniform>(at(170)?),
-                cuda_normal: transmute::<Address, cuda_normal>(at(171)?),
+                cuda_bitlinear_norm: transmute::<Address, cuda_bitlinear_norm>(at(169)?),
+                cuda_random_bits: transmute::<Address, cuda_random_bits>(at(170)?),
+                cuda_uniform: transmute::<Address, cuda_uniform>(at(171)?),
+                cuda_normal: transmute::<Address, cuda_normal>(at(172)?),
             })
         }
     }

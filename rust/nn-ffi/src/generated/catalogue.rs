@@ -6,7 +6,7 @@ use crate::catalogue::{Kernel, Parameter};
 use crate::generated::checked;
 
 /// Every kernel, in the header's order.
-pub static KERNELS: [Kernel; 94] = [
+pub static KERNELS: [Kernel; 95] = [
     Kernel {
         name: "silu",
         parameters: &[
@@ -1420,6 +1420,25 @@ pub static KERNELS: [Kernel; 94] = [
             Parameter::dtype("dtype"),
         ],
         call: checked::bitlinear,
+    },
+    Kernel {
+        name: "bitlinear_norm",
+        parameters: &[
+            Parameter::tensor("x", "dtype", "[m, k]", ""),
+            Parameter::tensor("norm", "dtype", "[k]", ""),
+            Parameter::tensor("w", "u8", "[stored, row_bytes]", ""),
+            Parameter::tensor("w_scale", "f32", "[n]", ""),
+            Parameter::tensor("residual", "dtype", "[m, n]", ""),
+            Parameter::tensor("y", "dtype", "[m, n]", ""),
+            Parameter::integer("m"),
+            Parameter::integer("n"),
+            Parameter::integer("k"),
+            Parameter::integer("stored"),
+            Parameter::integer("row_bytes"),
+            Parameter::float("eps"),
+            Parameter::dtype("dtype"),
+        ],
+        call: checked::bitlinear_norm,
     },
     Kernel {
         name: "random_bits",

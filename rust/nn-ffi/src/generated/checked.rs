@@ -844,6 +844,18 @@ pub(super) fn bitlinear(arguments: &[Argument<'_>]) -> Result<()> {
     )
 }
 
+pub(super) fn bitlinear_norm(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::bitlinear_norm(
+        arguments[0].tensor()?,
+        arguments[1].optional()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].optional()?,
+        arguments[5].tensor()?,
+        arguments[11].float()?,
+    )
+}
+
 pub(super) fn random_bits(arguments: &[Argument<'_>]) -> Result<()> {
     kernels::random_bits(arguments[0].tensor()?, arguments[2].int64()?, arguments[3].int64()?, arguments[4].int64()?)
 }

@@ -322,3 +322,95 @@ pub fn bitlinear(
         [Some(codes.tensor), tensor(&scale), Some(w.tensor), tensor(&w_scale), tensor(&residual), Some(y.tensor)];
     call.finish(status, &tensors)
 }
+
+/// A linear layer with ternary weights and the norm before it: bitlinear of what rmsnorm_quant_i8 makes of x, or
+/// act_quant_i8 where there are no gains, with the bits of these two calls.
+///
+/// # Arguments
+///
+/// - `x`: of `dtype` `[m, k]`, input
+/// - `norm`: of `dtype` `[k]`, gains of the norm of x, or null for x as it is
+/// - `w`: u8 `[stored, row_bytes]`, weights from ternary_pack
+/// - `w_scale`: f32 `[n]`, of each output, so that matrices with scales of their own can be one
+/// - `residual`: of `dtype` `[m, n]`, added at the end, or null
+/// - `y`: of `dtype` `[m, n]`, result; overwritten, may be `residual`
+/// - `eps`: of the norm: added to the mean square; must be finite and at least 0
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn bitlinear_norm(
+    x: &Tensor,
+    norm: Option<&Tensor>,
+    w: &Tensor,
+    w_scale: &Tensor,
+    residual: Option<&Tensor>,
+    y: &Tensor,
+    eps: f32,
+) -> Result<()> {
+    let call = Call::new("cuda_bitlinear_norm", x);
+    let x = call.dense::<2>("x", "[m, k]", x)?;
+    let norm = match norm {
+        Some(norm) => Some(call.dense::<1>("norm", "[k]", norm)?),
+        None => None,
+    };
+    let w = call.dense::<2>("w", "[stored, row_bytes]", w)?.of(DType::U8)?;
+    let w_scale = call.dense::<1>("w_scale", "[n]", w_scale)?.of(DType::F32)?;
+    let residual = match residual {
+        Some(residual) => Some(call.dense::<2>("residual", "[m, n]", residual)?),
+        None => None,
+    };
+    let y = call.dense::<2>("y", "[m, n]", y)?;
+    call.same(&[named(&residual), Some(y.named())])?;
+    call.folds("m", &[Some(x.named()), named(&residual), Some(y.named())])?;
+    if let Some(norm) = &norm {
+        norm.unfolded("k", "x")?;
+    }
+    w_scale.unfolded("n", "y")?;
+    let m = x.dims[0];
+    let k = x.dims[1];
+    let stored = w.dims[0];
+    let row_bytes = w.dims[1];
+    let n = w_scale.dims[0];
+    const SIZES: [(&str, &str); 5] =
+        [("m", "from x"), ("k", "from x"), ("stored", "from w"), ("row_bytes", "from w"), ("n", "from w_scale")];
+    let sizes = Sizes { names: &SIZES, values: &[m, k, stored, row_bytes, n] };
+    if let Some(norm) = &norm {
+        norm.expect([k], sizes)?;
+    }
+    if let Some(residual) = &residual {
+        residual.expect([m, n], sizes)?;
+    }
+    y.expect([m, n], sizes)?;
+    let dtype = x.dtype();
+    y.same(dtype, "x")?;
+    if let Some(norm) = &norm {
+        norm.same(dtype, "x")?;
+    }
+    if let Some(residual) = &residual {
+        residual.same(dtype, "x")?;
+    }
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_bitlinear_norm)(
+            call.handle(),
+            x.pointer(),
+            pointer(&norm),
+            w.pointer(),
+            w_scale.pointer().cast(),
+            pointer(&residual),
+            y.pointer(),
+            m as i64,
+            n as i64,
+            k as i64,
+            stored as i64,
+            row_bytes as i64,
+            eps,
+            dtype.code(),
+        )
+    };
+    let tensors =
+        [Some(x.tensor), tensor(&norm), Some(w.tensor), Some(w_scale.tensor), tensor(&residual), Some(y.tensor)];
+    call.finish(status, &tensors)
+}

@@ -11,6 +11,14 @@
 
 inline uint32_t nn_turn_ticket(uint32_t *tickets) { return (*tickets)++; }
 
+inline void nn_count_raise(uint32_t *number) { ++*number; }
+
+inline void nn_count_wait(const uint32_t *number, uint32_t count) {
+  if (*number < count) {
+    nn_emulated_fail("nn_count_wait: the number is %u, and no block before this one made it %u", *number, count);
+  }
+}
+
 inline void nn_turn_wait(const uint32_t *number, uint32_t turn) {
   nn_emulated_requires(900, "fence.proxy.async");
   if (*number < turn) {
