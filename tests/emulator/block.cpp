@@ -5,12 +5,11 @@
  * A thread that never waits needs no stack of its own: a stack runs one thread after the other, and only when one waits
  * are the threads that have not begun run on another stack.
  */
-#include "machine.h"
+#include "block.h"
 
 #include <cfenv>
 #include <cstdarg>
 #include <cstdio>
-#include <numeric>
 #include <vector>
 
 uint3 threadIdx, blockIdx;
@@ -24,19 +23,12 @@ enum : uint64_t { MAX_IDLE_ROUNDS = 200000 };
 /* Rounds for which a block of a cluster may be favoured. */
 enum : unsigned { MOST_FAVOURED = 64 };
 
-/* Values that lanes gave, kept until all that may read them have continued. */
-struct buffer {
-  buffer *next;
-  unsigned size_class, users;
-  alignas(64) unsigned char data[64];
-};
-
 /* A *_sync instruction that some lanes have come to. */
 struct exchange {
   unsigned mask, missing;
   size_t bytes;
   const char *what;
-  buffer *values;
+  nn_buffer *values;
 };
 
 struct barrier {
@@ -54,7 +46,7 @@ struct warp {
 struct fiber {
   void *context; /* null: not begun */
   nn_stack *stack;
-  buffer *held; /* values of the last exchange */
+  nn_buffer *held; /* values of the last exchange */
   uint3 index;
   unsigned thread; /* in the cluster */
   unsigned block;  /* in the cluster */
@@ -74,37 +66,16 @@ fiber fibers[MAX_THREADS];
 warp warps[MAX_WARPS];
 member members[NN_CLUSTER_MOST];
 barrier cluster_barrier;
-buffer *unused_buffers[16];
 fiber *current;
 void *host_context;
 const nn_launch_record *launch;
 unsigned cluster_blocks, cluster_threads, cluster_warps, block_threads; /* of a cluster, of a block */
 unsigned live_threads, ready_warps;                                     /* in the cluster */
 unsigned favoured, rounds_left; /* the block that is ahead of the cluster's others, and for how long */
-uint64_t cluster_serial, idle_rounds, random_state;
-uint64_t clusters, cluster_number, cluster_step, cluster_offset;
+uint64_t cluster_serial, idle_rounds;
+uint64_t clusters, cluster_number;
+nn_order order;
 uint64_t waits_for_kernels; /* calls of it in a grid */
-
-int order;
-
-unsigned random_bits() { /* xorshift64* */
-  random_state ^= random_state >> 12, random_state ^= random_state << 25, random_state ^= random_state >> 27;
-  return (unsigned)(random_state * 0x2545f4914f6cdd1dull >> 32);
-}
-
-/* One of the set bits, by the order that was asked for. */
-inline unsigned pick(unsigned bits) {
-  switch (order) {
-  case nn_settings::FORWARD:
-    return (unsigned)__builtin_ctz(bits);
-  case nn_settings::BACKWARD:
-    return 31 - (unsigned)__builtin_clz(bits);
-  default: {
-    const unsigned turn = random_bits() & 31, turned = bits >> turn | bits << ((32 - turn) & 31);
-    return ((unsigned)__builtin_ctz(turned) + turn) & 31;
-  }
-  }
-}
 
 const char *name_of(const nn_site &site) { return site.what ? site.what : "an exchange"; }
 
@@ -157,10 +128,7 @@ bool wait_alike(const fiber &f, const fiber &g) {
 
 /* Clusters are rows of blocks along x, and grid.x a multiple of their size. */
 void set_cluster(uint64_t number) {
-  const uint64_t place = order == nn_settings::FORWARD ? number
-                         : order == nn_settings::BACKWARD
-                             ? clusters - 1 - number
-                             : (uint64_t)(((unsigned __int128)number * cluster_step + cluster_offset) % clusters);
+  const uint64_t place = order.place(number);
   for (unsigned i = 0; i < cluster_blocks; i++) {
     const uint64_t block = place * cluster_blocks + i;
     members[i].index = {(unsigned)(block % gridDim.x), (unsigned)(block / gridDim.x % gridDim.y),
@@ -194,10 +162,10 @@ bool wake_pollers(unsigned first, unsigned end) {
 /* The same for a round in which nothing else was ready. Of a cluster, but in the order FORWARD, one block after the
  * other is favoured for some rounds, and gets as far ahead as barriers let it. */
 bool next_round() {
-  if (cluster_blocks > 1 && order != nn_settings::FORWARD) {
+  if (cluster_blocks > 1 && order.kind != nn_settings::FORWARD) {
     if (rounds_left == 0) {
       favoured = (favoured + 1) % cluster_blocks;
-      rounds_left = order == nn_settings::SHUFFLE ? 1 + random_bits() % MOST_FAVOURED : MOST_FAVOURED;
+      rounds_left = order.kind == nn_settings::SHUFFLE ? 1 + order.random_bits() % MOST_FAVOURED : MOST_FAVOURED;
     }
     rounds_left--;
     const unsigned each = cluster_warps / cluster_blocks;
@@ -212,7 +180,7 @@ bool next_round() {
 inline fiber *next_fiber() {
   for (;;) {
     if (__builtin_expect(ready_warps != 0, 1)) {
-      const unsigned w = pick(ready_warps), lane = pick(warps[w].ready);
+      const unsigned w = order.pick(ready_warps), lane = order.pick(warps[w].ready);
       warps[w].ready &= ~(1u << lane);
       if (!warps[w].ready) {
         ready_warps &= ~(1u << w);
@@ -266,29 +234,6 @@ void wait_at(barrier &b, fiber *self, unsigned number, const nn_site &site) {
   wait(self);
 }
 
-buffer *take_buffer(size_t bytes, unsigned users) {
-  unsigned size_class = 0;
-  while ((size_t)512 << size_class < bytes) {
-    size_class++;
-  }
-  buffer *b = unused_buffers[size_class];
-  if (b) {
-    unused_buffers[size_class] = b->next;
-  } else {
-    b = (buffer *)aligned_alloc(64, offsetof(buffer, data) + ((size_t)512 << size_class));
-    b->size_class = size_class;
-  }
-  b->users = users;
-  return b;
-}
-
-void release_buffer(buffer *b) {
-  if (b && --b->users == 0) {
-    b->next = unused_buffers[b->size_class];
-    unused_buffers[b->size_class] = b;
-  }
-}
-
 /* Where lanes of this mask meet: usually at the number of its lowest lane, but lanes that wait with another mask may
  * have that place. Every open exchange has a lane that waits, so the calling one always finds a place. */
 unsigned slot_of(const warp &w, unsigned mask) {
@@ -329,7 +274,7 @@ void finish_barrier(barrier &b) {
 /* A thread has ended: no thread waits for it any more. */
 void end_thread(fiber *self) {
   const unsigned w = self->thread / 32, bit = 1u << self->thread % 32;
-  release_buffer(self->held);
+  nn_release_buffer(self->held);
   self->held = nullptr;
   self->context = nullptr;
   warps[w].live &= ~bit;
@@ -344,7 +289,7 @@ void end_thread(fiber *self) {
       x.missing &= ~bit;
       if (x.values) {
         memset(x.values->data + self->thread % 32 * x.bytes, 0xff, x.bytes);
-        release_buffer(x.values);
+        nn_release_buffer(x.values);
       }
       if (!x.missing) {
         finish_exchange(w, slot, 0);
@@ -427,7 +372,7 @@ const void *nn_emulated_exchange(unsigned mask, const void *value, size_t bytes,
     nn_emulated_fail("%s with mask 0x%08x, which leaves out the calling lane %u, %s:%d", name_of(site), mask, lane,
                      site.file, site.line);
   }
-  release_buffer(self->held);
+  nn_release_buffer(self->held);
   const unsigned slot = slot_of(w, mask);
   exchange &x = w.exchanges[slot];
   if (!(w.open >> slot & 1)) {
@@ -436,7 +381,7 @@ const void *nn_emulated_exchange(unsigned mask, const void *value, size_t bytes,
     x.missing = mask & w.live;
     x.bytes = bytes;
     x.what = site.what;
-    x.values = bytes ? take_buffer(32 * bytes, (unsigned)__builtin_popcount(x.missing)) : nullptr;
+    x.values = bytes ? nn_take_buffer(32 * bytes, (unsigned)__builtin_popcount(x.missing)) : nullptr;
     for (unsigned ended = bytes ? mask & ~w.live : 0; ended; ended &= ended - 1) {
       memset(x.values->data + (unsigned)__builtin_ctz(ended) * bytes, 0xff, bytes);
     }
@@ -557,17 +502,7 @@ void nn_run_grid(const nn_launch_record &record) {
   clusters = blocks / cluster_blocks;
   cluster_number = 0;
   waits_for_kernels = 0;
-  order = nn_setting().order;
-  if (order == nn_settings::SHUFFLE) {
-    if (!random_state) {
-      random_state = nn_setting().seed * 0x9e3779b97f4a7c15ull | 1;
-    }
-    /* i -> step * i + offset is a permutation when step and the number of clusters have no common factor. */
-    do {
-      cluster_step = ((uint64_t)random_bits() << 32 | random_bits()) % clusters;
-    } while (std::gcd(cluster_step, clusters) != 1);
-    cluster_offset = random_bits() % clusters;
-  }
+  order.begin(clusters);
   nn_shared_begin(record);
   idle_rounds = 0;
   /* A kernel computes in the default modes, whatever its caller has set. */
