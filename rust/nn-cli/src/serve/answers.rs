@@ -39,7 +39,7 @@ pub(super) enum Reply {
     /// Completions, of texts or of a conversation.
     Completions,
     /// A response, which repeats what it was asked for.
-    Response(Repeated),
+    Response(Box<Repeated>),
     /// Their vectors.
     Vectors(Encoding),
 }

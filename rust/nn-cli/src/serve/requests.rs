@@ -162,7 +162,7 @@ impl Requests {
             ..GenerateOptions::default()
         };
         let texts = drawn(&samplings(&values), &prompt, &options, "", grammar.as_ref()).collect();
-        let reply = Reply::Response(Repeated::new(&values, format.as_ref(), tools.as_ref(), scored));
+        let reply = Reply::Response(Box::new(Repeated::new(&values, format.as_ref(), tools.as_ref(), scored)));
         Ok(Asked { reply, calling, ..asked(Form::Chat, texts, prompt_tokens, Usage::Nowhere, &values, scored) })
     }
 

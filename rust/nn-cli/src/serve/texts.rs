@@ -107,7 +107,7 @@ impl Answer {
         let writer: Box<dyn Writing> = match &asked.reply {
             Reply::Response(repeated) => {
                 let calling = asked.calling.clone();
-                Box::new(ResponseWriter::new(repeated.clone(), calling, app.name(), asked.prompt_tokens, id))
+                Box::new(ResponseWriter::new(repeated.as_ref().clone(), calling, app.name(), asked.prompt_tokens, id))
             }
             Reply::Completions => Box::new(Writer::new(&asked, app.name(), id)),
             Reply::Vectors(encoding) => Box::new(VectorWriter::new(*encoding, app.name(), asked.prompt_tokens)),
