@@ -2,12 +2,14 @@
  * Kernels that are sequences of others. A GPU gains from one launch in place of several; here they are these others,
  * one after the other, each in the form of the context's instruction set.
  */
+#include "abi/gemm_gate.h"
 #include "abi/gemm_swiglu.h"
 #include "abi/generated/elementwise.h"
 #include "abi/generated/loss.h"
 #include "abi/generated/moe.h"
 #include "abi/generated/softmax.h"
 
+#include "checks.h"
 #include "kernel.h"
 
 /* ---- moe_route ---- */
@@ -117,6 +119,93 @@ int32_t NN_KERNEL(moe_route_backward)(nncuda_ctx *ctx, const void *args) {
   const route_backward_parts parts = route_backward_parts_of(args, nn_workspace_of(ctx));
   NN_TRY(nn_part_run(ctx, NN_OP_aux_loss_backward, &parts.loss));
   return nn_part_run(ctx, NN_OP_softmax_topk_backward, &parts.choice);
+}
+
+/* ---- moe_output_backward ---- */
+
+typedef struct output_backward_parts {
+  nn_moe_combine_backward_args combine;
+  nn_moe_route_backward_args route;
+} output_backward_parts;
+
+static output_backward_parts output_backward_parts_of(const nn_moe_output_backward_args *a) {
+  return (output_backward_parts){
+      .combine = {.dout = a->dout,
+                  .y = a->y,
+                  .weights = a->weights,
+                  .slot_row = a->slot_row,
+                  .row_slot = a->row_slot,
+                  .dy = a->dy,
+                  .dweights = a->dweights,
+                  .tokens = a->tokens,
+                  .k = a->k,
+                  .dim = a->dim,
+                  .dtype = a->dtype},
+      .route = {.dweights = a->dweights,
+                .weights = a->weights,
+                .indices = a->indices,
+                .probs = a->probs,
+                .counts = a->counts,
+                .grad_scale = a->grad_scale,
+                .dlogits = a->dlogits,
+                .tokens = a->tokens,
+                .experts = a->experts,
+                .k = a->k,
+                .norm = a->norm,
+                .alpha = a->alpha,
+                .dtype = a->dtype},
+  };
+}
+
+NN_WORKSPACE(moe_output_backward) {
+  const output_backward_parts parts = output_backward_parts_of(args);
+  nn_part_lay_out(NN_OP_moe_route_backward, &parts.route, w);
+}
+
+int32_t NN_KERNEL(moe_output_backward)(nncuda_ctx *ctx, const void *args) {
+  const nn_moe_output_backward_args *a = args;
+  const output_backward_parts parts = output_backward_parts_of(a);
+  for (int64_t i = 0; i < a->tokens * a->k; i++) { /* before anything is written */
+    if (a->indices[i] < 0 || a->indices[i] >= a->experts) {
+      return nn_refuse_index(ctx, a->indices, i, a->k, a->experts);
+    }
+  }
+  NN_TRY(nn_part_run(ctx, NN_OP_moe_combine_backward, &parts.combine));
+  return nn_part_run(ctx, NN_OP_moe_route_backward, &parts.route);
+}
+
+/* ---- moe_input_backward ---- */
+
+typedef struct input_backward_parts {
+  nn_moe_gather_backward_args gather;
+  nn_gemm_args of_gate, of_tokens;
+} input_backward_parts;
+
+static input_backward_parts input_backward_parts_of(const nn_moe_input_backward_args *a) {
+  return (input_backward_parts){
+      .gather = {.dy = a->drows,
+                 .slot_row = a->slot_row,
+                 .dx = a->dx,
+                 .tokens = a->tokens,
+                 .k = a->k,
+                 .dim = a->dim,
+                 .dtype = a->dtype},
+      .of_gate = nn_gate_gradient(a),
+      .of_tokens = nn_gate_input_gradient(a),
+  };
+}
+
+NN_WORKSPACE(moe_input_backward) {
+  const input_backward_parts parts = input_backward_parts_of(args);
+  nn_part_lay_out(NN_OP_gemm_beta, &parts.of_gate, w);
+  nn_part_lay_out(NN_OP_gemm_beta, &parts.of_tokens, w);
+}
+
+int32_t NN_KERNEL(moe_input_backward)(nncuda_ctx *ctx, const void *args) {
+  const input_backward_parts parts = input_backward_parts_of(args);
+  NN_TRY(nn_part_run(ctx, NN_OP_moe_gather_backward, &parts.gather));
+  NN_TRY(nn_part_run(ctx, NN_OP_gemm_beta, &parts.of_gate));
+  return nn_part_run(ctx, NN_OP_gemm_beta, &parts.of_tokens);
 }
 
 /* ---- grouped_gemm_swiglu ---- */

@@ -31,6 +31,7 @@ LAYOUT(scatter_add, nn_scatter_lay_out(a, w))
 LAYOUT(gemm, nn_gemm_lay_out(a, w))
 LAYOUT(cross_entropy_forward, nn_entropy_lay_out(a, w))
 LAYOUT(aux_loss_forward, nn_aux_lay_out(a->tokens * a->experts, w))
+LAYOUT(moe_input_backward, nn_router_lay_out(a, w))
 LAYOUT(moe_plan, nn_moe_plan_lay_out(a, w))
 LAYOUT(moe_route, nn_moe_route_lay_out(a, w))
 LAYOUT(adamw_step, ((void)a, nn_adamw_lay_out(w)))
@@ -60,6 +61,7 @@ const nn_layout nn_gpu_workspaces[NN_OP_ALL] = {
     [NN_OP_grouped_gemm_wgrad] = gemm_layout,
     [NN_OP_cross_entropy_forward] = cross_entropy_forward_layout,
     [NN_OP_aux_loss_forward] = aux_loss_forward_layout,
+    [NN_OP_moe_input_backward] = moe_input_backward_layout,
     [NN_OP_moe_plan] = moe_plan_layout,
     [NN_OP_moe_route] = moe_route_layout,
     [NN_OP_adamw_step] = adamw_step_layout,

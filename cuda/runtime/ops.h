@@ -57,6 +57,8 @@
   X(moe_gather_backward) \
   X(moe_combine) \
   X(moe_combine_backward) \
+  X(moe_output_backward) \
+  X(moe_input_backward) \
   X(cross_entropy_forward) \
   X(cross_entropy_backward) \
   X(aux_loss_forward) \

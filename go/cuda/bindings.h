@@ -1940,6 +1940,59 @@ NNCUDA_API int32_t cuda_moe_combine_backward(nncuda_ctx *ctx, const void *dout, 
                                              const int32_t *slot_row, const int32_t *row_slot, void *dy,
                                              float *dweights, int64_t tokens, int64_t k, int64_t dim, int32_t dtype);
 
+/**
+ * What the gradient of a layer of experts begins with: moe_combine_backward, and moe_route_backward of the gradient of the
+ * weights that it gives, with the bits of these two calls. On a GPU it is one launch.
+ * @param dout in dtype [tokens, dim] : gradient of the layer's output
+ * @param y in dtype [tokens*k, dim] : the experts' outputs, as in the forward call
+ * @param weights in f32 [tokens, k] : from moe_route
+ * @param indices in i32 [tokens, k] : from moe_route
+ * @param probs in f32 [tokens, experts] : from moe_route
+ * @param counts in i32 [experts] : from moe_route
+ * @param slot_row in i32 [tokens, k] : from moe_route
+ * @param row_slot in i32 [tokens*k] : from moe_route
+ * @param grad_scale in f32 [1] : gradient of the load-balancing loss
+ * @param dy out dtype [tokens*k, dim] alias y : gradient of y
+ * @param dweights out f32 [tokens, k] : gradient of weights
+ * @param dlogits out dtype [tokens, experts] : gradient of the router's logits
+ * @param tokens size : tokens
+ * @param experts size : experts
+ * @param k size : experts per token; must be at most 64 and at most experts
+ * @param dim size : elements per token
+ * @param norm flag : as in moe_route
+ * @param alpha option : as in moe_route; must be finite
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_moe_output_backward(nncuda_ctx *ctx, const void *dout, const void *y, const float *weights,
+                                            const int32_t *indices, const float *probs, const int32_t *counts,
+                                            const int32_t *slot_row, const int32_t *row_slot, const float *grad_scale,
+                                            void *dy, float *dweights, void *dlogits, int64_t tokens, int64_t experts,
+                                            int64_t k, int64_t dim, int32_t norm, float alpha, int32_t dtype);
+
+/**
+ * What the gradient of a layer of experts ends with, those of the router's gate and of the tokens: dgate = dlogits^T * x +
+ * beta * dgate, and dx[t] = sum over j of drows[slot_row[t, j]] + dlogits[t] * gate, as gemm_beta has the one,
+ * moe_gather_backward and gemm_beta the other. On a GPU it is one launch, or two where dgate is summed in pieces.
+ * @param dlogits in dtype [tokens, experts] : gradient of the router's logits
+ * @param x in dtype [tokens, dim] : tokens, as in the forward call
+ * @param gate in dtype [experts, dim] : weights of the gate, x * gate^T being the logits
+ * @param drows in dtype [tokens*k, dim] : gradient of the tokens in row order
+ * @param slot_row in i32 [tokens, k] : from moe_route
+ * @param dx out dtype [tokens, dim] : gradient of x
+ * @param dgate inout dtype_c [experts, dim] : gradient of the gate; not read with beta = 0
+ * @param tokens size : tokens
+ * @param experts size : experts
+ * @param k size : experts per token
+ * @param dim size : elements per token
+ * @param beta option default 0 : factor of the old dgate
+ * @param dtype dtype : f32, f16, bf16
+ * @param dtype_c dtype : dtype or f32
+ */
+NNCUDA_API int32_t cuda_moe_input_backward(nncuda_ctx *ctx, const void *dlogits, const void *x, const void *gate,
+                                           const void *drows, const int32_t *slot_row, void *dx, void *dgate,
+                                           int64_t tokens, int64_t experts, int64_t k, int64_t dim, float beta,
+                                           int32_t dtype, int32_t dtype_c);
+
 /* ================================================================================================================
  * section: loss
  * ============================================================================================================= */

@@ -398,6 +398,12 @@ static inline int32_t call_cuda_moe_combine(nncuda_ctx *ctx, uintptr_t y, uintpt
 static inline int32_t call_cuda_moe_combine_backward(nncuda_ctx *ctx, uintptr_t dout, uintptr_t y, uintptr_t weights, uintptr_t slot_row, uintptr_t row_slot, uintptr_t dy, uintptr_t dweights, int64_t tokens, int64_t k, int64_t dim, int32_t dtype) {
   return nn_api.cuda_moe_combine_backward(ctx, (const void *)dout, (const void *)y, (const float *)weights, (const int32_t *)slot_row, (const int32_t *)row_slot, (void *)dy, (float *)dweights, tokens, k, dim, dtype);
 }
+static inline int32_t call_cuda_moe_output_backward(nncuda_ctx *ctx, uintptr_t dout, uintptr_t y, uintptr_t weights, uintptr_t indices, uintptr_t probs, uintptr_t counts, uintptr_t slot_row, uintptr_t row_slot, uintptr_t grad_scale, uintptr_t dy, uintptr_t dweights, uintptr_t dlogits, int64_t tokens, int64_t experts, int64_t k, int64_t dim, int32_t norm, float alpha, int32_t dtype) {
+  return nn_api.cuda_moe_output_backward(ctx, (const void *)dout, (const void *)y, (const float *)weights, (const int32_t *)indices, (const float *)probs, (const int32_t *)counts, (const int32_t *)slot_row, (const int32_t *)row_slot, (const float *)grad_scale, (void *)dy, (float *)dweights, (void *)dlogits, tokens, experts, k, dim, norm, alpha, dtype);
+}
+static inline int32_t call_cuda_moe_input_backward(nncuda_ctx *ctx, uintptr_t dlogits, uintptr_t x, uintptr_t gate, uintptr_t drows, uintptr_t slot_row, uintptr_t dx, uintptr_t dgate, int64_t tokens, int64_t experts, int64_t k, int64_t dim, float beta, int32_t dtype, int32_t dtype_c) {
+  return nn_api.cuda_moe_input_backward(ctx, (const void *)dlogits, (const void *)x, (const void *)gate, (const void *)drows, (const int32_t *)slot_row, (void *)dx, (void *)dgate, tokens, experts, k, dim, beta, dtype, dtype_c);
+}
 static inline int32_t call_cuda_cross_entropy_forward(nncuda_ctx *ctx, uintptr_t logits, uintptr_t targets, uintptr_t losses, uintptr_t lse, uintptr_t loss_sum, uintptr_t count, int64_t rows, int64_t vocab, int32_t ignore_index, int32_t dtype) {
   return nn_api.cuda_cross_entropy_forward(ctx, (const void *)logits, (const int32_t *)targets, (float *)losses, (float *)lse, (float *)loss_sum, (int32_t *)count, rows, vocab, ignore_index, dtype);
 }

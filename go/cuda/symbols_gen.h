@@ -131,6 +131,8 @@
   X(cuda_moe_gather_backward) \
   X(cuda_moe_combine) \
   X(cuda_moe_combine_backward) \
+  X(cuda_moe_output_backward) \
+  X(cuda_moe_input_backward) \
   X(cuda_cross_entropy_forward) \
   X(cuda_cross_entropy_backward) \
   X(cuda_aux_loss_forward) \

@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "810338957a631cea83f55cc3c13357a7f65a899b1a7573af53c8ed64a055a402"
+const HeaderSHA256 = "e12f1f416040974cbc473439d6f51b7bcd561a4ff1301d547677bba42af74ed0"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -761,6 +761,46 @@ var kernels = []Kernel{
 		{Name: "k", Kind: SizeParam, C: "int64_t"},
 		{Name: "dim", Kind: SizeParam, C: "int64_t"},
 		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "moe_output_backward", Function: "MoEOutputBackward", Family: "moe", Params: []Param{
+		{Name: "dout", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[tokens, dim]", Reads: true},
+		{Name: "y", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[tokens*k, dim]", Reads: true},
+		{Name: "weights", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[tokens, k]", Reads: true},
+		{Name: "indices", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[tokens, k]", Reads: true},
+		{Name: "probs", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[tokens, experts]", Reads: true},
+		{Name: "counts", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[experts]", Reads: true},
+		{Name: "slot_row", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[tokens, k]", Reads: true},
+		{Name: "row_slot", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[tokens*k]", Reads: true},
+		{Name: "grad_scale", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[1]", Reads: true},
+		{Name: "dy", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[tokens*k, dim]", Writes: true,
+			Alias: []string{"y"}},
+		{Name: "dweights", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[tokens, k]", Writes: true},
+		{Name: "dlogits", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[tokens, experts]", Writes: true},
+		{Name: "tokens", Kind: SizeParam, C: "int64_t"},
+		{Name: "experts", Kind: SizeParam, C: "int64_t"},
+		{Name: "k", Kind: SizeParam, C: "int64_t"},
+		{Name: "dim", Kind: SizeParam, C: "int64_t"},
+		{Name: "norm", Kind: FlagParam, C: "int32_t"},
+		{Name: "alpha", Kind: OptionParam, C: "float"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "moe_input_backward", Function: "MoEInputBackward", Family: "moe", Params: []Param{
+		{Name: "dlogits", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[tokens, experts]",
+			Reads: true},
+		{Name: "x", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[tokens, dim]", Reads: true},
+		{Name: "gate", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[experts, dim]", Reads: true},
+		{Name: "drows", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[tokens*k, dim]", Reads: true},
+		{Name: "slot_row", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[tokens, k]", Reads: true},
+		{Name: "dx", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[tokens, dim]", Writes: true},
+		{Name: "dgate", Kind: PointerParam, C: "void *", DType: "dtype_c", Shape: "[experts, dim]", Reads: true,
+			Writes: true},
+		{Name: "tokens", Kind: SizeParam, C: "int64_t"},
+		{Name: "experts", Kind: SizeParam, C: "int64_t"},
+		{Name: "k", Kind: SizeParam, C: "int64_t"},
+		{Name: "dim", Kind: SizeParam, C: "int64_t"},
+		{Name: "beta", Kind: OptionParam, C: "float"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+		{Name: "dtype_c", Kind: DTypeParam, C: "int32_t"},
 	}},
 	{Name: "cross_entropy_forward", Function: "CrossEntropyForward", Family: "loss", Params: []Param{
 		{Name: "logits", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[rows, vocab]", Reads: true},

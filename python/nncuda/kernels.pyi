@@ -200,6 +200,12 @@ def moe_combine(y: Tensor, weights: Tensor, slot_row: Tensor, residual: Tensor |
 def moe_combine_backward(dout: Tensor, y: Tensor, weights: Tensor, slot_row: Tensor, row_slot: Tensor, *, tokens: int | None = None, k: int | None = None, dy: Tensor | None = None, dweights: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Gradients of moe_combine: dy[r] = weights[t, j] * dout[t] for the slot (t, j) of row r, zero for rows without a slot; dweights[t, j] = dout[t] . y[slot_row[t, j]], zero for dropped slots."""
 
+def moe_output_backward(dout: Tensor, y: Tensor, weights: Tensor, indices: Tensor, probs: Tensor, counts: Tensor, slot_row: Tensor, row_slot: Tensor, grad_scale: Tensor, *, alpha: float, norm: bool = False, tokens: int | None = None, k: int | None = None, dy: Tensor | None = None, dweights: Tensor | None = None, dlogits: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """What the gradient of a layer of experts begins with: moe_combine_backward, and moe_route_backward of the gradient of the weights that it gives, with the bits of these two calls."""
+
+def moe_input_backward(dlogits: Tensor, x: Tensor, gate: Tensor, drows: Tensor, slot_row: Tensor, dgate: Tensor | None = None, *, beta: float = 0.0, tokens: int | None = None, k: int | None = None, dtype_c: FloatLike | None = None, dx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """What the gradient of a layer of experts ends with, those of the router's gate and of the tokens: dgate = dlogits^T * x + beta * dgate, and dx[t] = sum over j of drows[slot_row[t, j]] + dlogits[t] * gate, as gemm_beta has the one, moe_gather_backward and gemm_beta the other."""
+
 @overload
 def cross_entropy_forward(logits: Tensor, targets: Tensor, *, ignore_index: int = -100, losses: Literal[False] | None = None, lse: Tensor | None = None, loss_sum: Tensor | None = None, count: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """Cross-entropy of each row: losses = lse - logits[target], lse = log(sum(exp(logits))); zero where the target is ignore_index."""

@@ -28,6 +28,10 @@ ENORMOUS = (2**63 - 1, 2**62, 2**61 + 1)
 INDEX_RANGES = {
     ("cuda_softmax_topk_backward", "indices"): "0 .. cols-1",
     ("cuda_moe_route_backward", "indices"): "0 .. experts-1",
+    ("cuda_moe_output_backward", "indices"): "0 .. experts-1",
+    ("cuda_moe_output_backward", "slot_row"): "-1 .. tokens*k-1",
+    ("cuda_moe_output_backward", "row_slot"): "-1 .. tokens*k-1",
+    ("cuda_moe_input_backward", "slot_row"): "-1 .. tokens*k-1",
     ("cuda_moe_gather", "row_slot"): "-1 .. tokens*k-1",
     ("cuda_moe_gather_backward", "slot_row"): "-1 .. tokens*k-1",
     ("cuda_moe_combine", "slot_row"): "-1 .. tokens*k-1",

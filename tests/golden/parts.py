@@ -55,6 +55,52 @@ def check_route(ctx: nncuda.Context, dtype: str, tokens: int, experts: int, k: i
         assert bits((whole,)) == bits((parts,)), (tokens, experts, norm)
 
 
+#: tokens, experts, k, capacity, dim: as ROUTES, with products of whole vectors and others, and too many experts for one
+#: launch.
+GRADIENTS = (
+    (1, 2, 1, 0, 8),
+    (7, 5, 2, 0, 5),
+    (65, 16, 4, 0, 264),
+    (300, 64, 6, 0, 24),
+    (1300, 24, 2, 150, 16),
+    (150, 300, 8, 2, 8),
+    (40, 1100, 3, 1, 24),
+)
+
+
+def check_gradients(
+    ctx: nncuda.Context, dtype: str, tokens: int, experts: int, k: int, capacity: int, dim: int
+) -> None:
+    """moe_output_backward and moe_input_backward beside the calls that they stand for."""
+    draw = np.random.default_rng(tokens)
+
+    def tensor(*shape: int, dtype: str = dtype) -> nncuda.Tensor:
+        return ctx.tensor(draw.standard_normal(shape, np.float32).astype(DTYPES[dtype]))
+
+    logits, x, gate = tensor(tokens, experts, dtype="f32"), tensor(tokens, dim), tensor(experts, dim)
+    norm = k > 1
+    routed = kernels.moe_route(logits, x, None, k=k, norm=norm, capacity=capacity)
+    weights, indices, probs, counts, _, slot_row, row_slot, y = routed
+    dout, factor = tensor(tokens, dim), ctx.tensor(np.array([0.37], np.float32))
+    dy, dweights, dlogits = kernels.moe_output_backward(
+        dout, y, weights, indices, probs, counts, slot_row, row_slot, factor, norm=norm, alpha=0.3
+    )
+    parts = kernels.moe_combine_backward(dout, y, weights, slot_row, row_slot)
+    of_router = kernels.moe_route_backward(
+        parts[1], weights, indices, probs, counts, factor, norm=norm, alpha=0.3, dtype=dtype
+    )
+    assert bits((dy, dweights, dlogits)) == bits((*parts, of_router)), (tokens, experts)
+
+    for dtype_c in {dtype: 0, "f32": 0}:
+        dgate = tensor(experts, dim, dtype=dtype_c)
+        dgate_of_parts = ctx.tensor(dgate.numpy())
+        dx = kernels.moe_input_backward(dlogits, x, gate, dy, slot_row, dgate=dgate, beta=1.0)
+        dx_of_parts = kernels.moe_gather_backward(dy, slot_row)
+        kernels.gemm_beta(dlogits, x, dgate_of_parts, trans_a=True, beta=1.0)
+        kernels.gemm_beta(dlogits, gate, dx_of_parts, beta=1.0)
+        assert bits((dx, dgate)) == bits((dx_of_parts, dgate_of_parts)), (tokens, experts, dtype_c)
+
+
 #: Rows of each group, room for rows, n, k: groups without rows, with one, with what a tile has and more; whole vectors
 #: and others; a tile of gates and more.
 GATES = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from parts import GATES, ROUTES, check_gate, check_route
+from parts import GATES, GRADIENTS, ROUTES, check_gate, check_gradients, check_route
 
 import nncuda
 from nncuda.golden.runner import available_isas
@@ -14,6 +14,13 @@ from nncuda.golden.runner import available_isas
 def test_the_router_has_the_bits_of_its_parts(isa: str, sizes: tuple[int, ...]) -> None:
     with nncuda.Context("cpu", isa=isa) as ctx:
         check_route(ctx, "bf16", *sizes)
+
+
+@pytest.mark.parametrize("isa", available_isas())
+@pytest.mark.parametrize("sizes", GRADIENTS, ids=str)
+def test_gradients_of_a_layer_of_experts_have_the_bits_of_their_parts(isa: str, sizes: tuple[int, ...]) -> None:
+    with nncuda.Context("cpu", isa=isa) as ctx:
+        check_gradients(ctx, "bf16", *sizes)
 
 
 @pytest.mark.parametrize("isa", available_isas())

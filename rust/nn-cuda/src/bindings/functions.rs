@@ -1574,6 +1574,56 @@ pub type cuda_moe_combine_backward = unsafe extern "C" fn(
     dtype: i32,
 ) -> i32;
 
+/// What the gradient of a layer of experts begins with: moe_combine_backward, and moe_route_backward of the
+/// gradient of the weights that it gives, with the bits of these two calls.
+///
+/// C: `int32_t cuda_moe_output_backward(nncuda_ctx *ctx, const void *dout, const void *y, const float *weights, const int32_t *indices, const float *probs, const int32_t *counts, const int32_t *slot_row, const int32_t *row_slot, const float *grad_scale, void *dy, float *dweights, void *dlogits, int64_t tokens, int64_t experts, int64_t k, int64_t dim, int32_t norm, float alpha, int32_t dtype);`
+pub type cuda_moe_output_backward = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    dout: *const c_void,
+    y: *const c_void,
+    weights: *const f32,
+    indices: *const i32,
+    probs: *const f32,
+    counts: *const i32,
+    slot_row: *const i32,
+    row_slot: *const i32,
+    grad_scale: *const f32,
+    dy: *mut c_void,
+    dweights: *mut f32,
+    dlogits: *mut c_void,
+    tokens: i64,
+    experts: i64,
+    k: i64,
+    dim: i64,
+    norm: i32,
+    alpha: f32,
+    dtype: i32,
+) -> i32;
+
+/// What the gradient of a layer of experts ends with, those of the router's gate and of the tokens: dgate =
+/// dlogits^T \* x + beta \* dgate, and dx\[t\] = sum over j of drows\[slot_row\[t, j\]\] + dlogits\[t\] \* gate, as
+/// gemm_beta has the one, moe_gather_backward and gemm_beta the other.
+///
+/// C: `int32_t cuda_moe_input_backward(nncuda_ctx *ctx, const void *dlogits, const void *x, const void *gate, const void *drows, const int32_t *slot_row, void *dx, void *dgate, int64_t tokens, int64_t experts, int64_t k, int64_t dim, float beta, int32_t dtype, int32_t dtype_c);`
+pub type cuda_moe_input_backward = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    dlogits: *const c_void,
+    x: *const c_void,
+    gate: *const c_void,
+    drows: *const c_void,
+    slot_row: *const i32,
+    dx: *mut c_void,
+    dgate: *mut c_void,
+    tokens: i64,
+    experts: i64,
+    k: i64,
+    dim: i64,
+    beta: f32,
+    dtype: i32,
+    dtype_c: i32,
+) -> i32;
+
 /// Cross-entropy of each row: losses = lse - logits\[target\], lse = log(sum(exp(logits))); zero where the target
 /// is ignore_index.
 ///

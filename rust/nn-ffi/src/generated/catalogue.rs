@@ -6,7 +6,7 @@ use crate::catalogue::{Kernel, Parameter};
 use crate::generated::checked;
 
 /// Every kernel, in the header's order.
-pub static KERNELS: [Kernel; 92] = [
+pub static KERNELS: [Kernel; 94] = [
     Kernel {
         name: "silu",
         parameters: &[
@@ -858,6 +858,51 @@ pub static KERNELS: [Kernel; 92] = [
             Parameter::dtype("dtype"),
         ],
         call: checked::moe_combine_backward,
+    },
+    Kernel {
+        name: "moe_output_backward",
+        parameters: &[
+            Parameter::tensor("dout", "dtype", "[tokens, dim]", ""),
+            Parameter::tensor("y", "dtype", "[tokens*k, dim]", ""),
+            Parameter::tensor("weights", "f32", "[tokens, k]", ""),
+            Parameter::tensor("indices", "i32", "[tokens, k]", ""),
+            Parameter::tensor("probs", "f32", "[tokens, experts]", ""),
+            Parameter::tensor("counts", "i32", "[experts]", ""),
+            Parameter::tensor("slot_row", "i32", "[tokens, k]", ""),
+            Parameter::tensor("row_slot", "i32", "[tokens*k]", ""),
+            Parameter::tensor("grad_scale", "f32", "[1]", ""),
+            Parameter::tensor("dy", "dtype", "[tokens*k, dim]", ""),
+            Parameter::tensor("dweights", "f32", "[tokens, k]", ""),
+            Parameter::tensor("dlogits", "dtype", "[tokens, experts]", ""),
+            Parameter::integer("tokens"),
+            Parameter::integer("experts"),
+            Parameter::integer("k"),
+            Parameter::integer("dim"),
+            Parameter::integer("norm"),
+            Parameter::float("alpha"),
+            Parameter::dtype("dtype"),
+        ],
+        call: checked::moe_output_backward,
+    },
+    Kernel {
+        name: "moe_input_backward",
+        parameters: &[
+            Parameter::tensor("dlogits", "dtype", "[tokens, experts]", ""),
+            Parameter::tensor("x", "dtype", "[tokens, dim]", ""),
+            Parameter::tensor("gate", "dtype", "[experts, dim]", ""),
+            Parameter::tensor("drows", "dtype", "[tokens*k, dim]", ""),
+            Parameter::tensor("slot_row", "i32", "[tokens, k]", ""),
+            Parameter::tensor("dx", "dtype", "[tokens, dim]", ""),
+            Parameter::tensor("dgate", "dtype_c", "[experts, dim]", ""),
+            Parameter::integer("tokens"),
+            Parameter::integer("experts"),
+            Parameter::integer("k"),
+            Parameter::integer("dim"),
+            Parameter::float("beta"),
+            Parameter::dtype("dtype"),
+            Parameter::dtype("dtype_c"),
+        ],
+        call: checked::moe_input_backward,
     },
     Kernel {
         name: "cross_entropy_forward",
