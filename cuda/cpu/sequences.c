@@ -7,7 +7,9 @@
 #include "abi/generated/elementwise.h"
 #include "abi/generated/loss.h"
 #include "abi/generated/moe.h"
+#include "abi/generated/rmsnorm.h"
 #include "abi/generated/softmax.h"
+#include "abi/quant_experts.h"
 
 #include "checks.h"
 #include "kernel.h"
@@ -259,4 +261,95 @@ int32_t NN_KERNEL(grouped_gemm_swiglu_backward)(nncuda_ctx *ctx, const void *arg
                                           .dtype = a->dtype};
   NN_TRY(nn_part_run(ctx, NN_OP_grouped_gemm, &slopes));
   return nn_part_run(ctx, NN_OP_swiglu_backward, &swiglu);
+}
+
+/* ---- gemm_quant_route ---- */
+
+typedef struct quant_route_parts {
+  nn_rmsnorm_args norm;
+  nn_gemm_quant_args product;
+  nn_softmax_topk_args choice;
+  nn_moe_plan_args plan;
+} quant_route_parts;
+
+static quant_route_parts quant_route_parts_of(const nn_gemm_quant_route_args *a) {
+  return (quant_route_parts){
+      .norm = {.x = a->x, .weight = a->gains, .y = a->y, .rows = a->tokens, .cols = a->dim, .eps = a->eps},
+      .product = nn_route_product(a),
+      .choice = {.x = a->logits,
+                 .weights = a->weights,
+                 .indices = a->indices,
+                 .probs = a->probs,
+                 .rows = a->tokens,
+                 .cols = a->experts,
+                 .k = a->k,
+                 .norm = a->norm},
+      .plan = {.indices = a->indices,
+               .counts = a->counts,
+               .offsets = a->offsets,
+               .slot_row = a->slot_row,
+               .row_slot = a->row_slot,
+               .tokens = a->tokens,
+               .k = a->k,
+               .experts = a->experts},
+  };
+}
+
+NN_WORKSPACE(gemm_quant_route) {
+  const quant_route_parts parts = quant_route_parts_of(args);
+  nn_part_lay_out(NN_OP_rmsnorm, &parts.norm, w);
+  nn_part_lay_out(NN_OP_gemm_quant, &parts.product, w);
+  nn_part_lay_out(NN_OP_softmax_topk, &parts.choice, w);
+  nn_part_lay_out(NN_OP_moe_plan, &parts.plan, w);
+}
+
+int32_t NN_KERNEL(gemm_quant_route)(nncuda_ctx *ctx, const void *args) {
+  const quant_route_parts parts = quant_route_parts_of(args);
+  NN_TRY(nn_part_run(ctx, NN_OP_rmsnorm, &parts.norm));
+  NN_TRY(nn_part_run(ctx, NN_OP_gemm_quant, &parts.product));
+  NN_TRY(nn_part_run(ctx, NN_OP_softmax_topk, &parts.choice));
+  return nn_part_run(ctx, NN_OP_moe_plan, &parts.plan);
+}
+
+/* ---- gemm_quant_experts ---- */
+
+typedef struct quant_experts_parts {
+  nn_moe_gather_args gather;
+  nn_gemm_quant_args inner, outer;
+  nn_moe_combine_args combine;
+} quant_experts_parts;
+
+static quant_experts_parts quant_experts_parts_of(const nn_gemm_quant_experts_args *a, nn_workspace *w) {
+  const size_t slots = (size_t)(a->tokens * a->k);
+  float *const rows = nn_workspace_piece(w, slots * (size_t)a->dim * sizeof(float));
+  float *const inner = nn_workspace_piece(w, slots * (size_t)a->n * sizeof(float));
+  return (quant_experts_parts){
+      .gather = {.x = a->x, .row_slot = a->row_slot, .y = rows, .tokens = a->tokens, .k = a->k, .dim = a->dim},
+      .inner = nn_experts_inner(a, rows, inner),
+      .outer = nn_experts_outer(a, inner, rows), /* in place of the rows, which are spent */
+      .combine = {.y = rows,
+                  .weights = a->weights,
+                  .slot_row = a->slot_row,
+                  .residual = a->residual,
+                  .out = a->y,
+                  .tokens = a->tokens,
+                  .k = a->k,
+                  .dim = a->dim},
+  };
+}
+
+NN_WORKSPACE(gemm_quant_experts) {
+  const quant_experts_parts parts = quant_experts_parts_of(args, w);
+  nn_part_lay_out(NN_OP_moe_gather, &parts.gather, w);
+  nn_part_lay_out(NN_OP_gemm_quant_swiglu, &parts.inner, w);
+  nn_part_lay_out(NN_OP_gemm_quant, &parts.outer, w);
+  nn_part_lay_out(NN_OP_moe_combine, &parts.combine, w);
+}
+
+int32_t NN_KERNEL(gemm_quant_experts)(nncuda_ctx *ctx, const void *args) {
+  const quant_experts_parts parts = quant_experts_parts_of(args, nn_workspace_of(ctx));
+  NN_TRY(nn_part_run(ctx, NN_OP_moe_gather, &parts.gather));
+  NN_TRY(nn_part_run(ctx, NN_OP_gemm_quant_swiglu, &parts.inner));
+  NN_TRY(nn_part_run(ctx, NN_OP_gemm_quant, &parts.outer));
+  return nn_part_run(ctx, NN_OP_moe_combine, &parts.combine);
 }

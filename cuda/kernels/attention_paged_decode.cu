@@ -5,6 +5,7 @@
  * them, the same bytes, since none waits for another.
  */
 #include "kernels/attention_paged_mma.cuh"
+#include "kernels/last_block.cuh"
 #include "kernels/paged_append.cuh"
 #include "kernels/rope_element.cuh"
 
@@ -107,39 +108,6 @@ struct merge_space {
   int bad; /* a run has no result */
 };
 
-/* Whether the block is the last one of its rows to come here. Then it sees what the others have left. */
-__device__ __forceinline__ bool is_last(const decode_step &step, int64_t blocks, int *shared) {
-  if (blocks <= 1) {
-    __syncthreads();
-    return true;
-  }
-  unsigned *const arrivals = step.arrivals + (blockIdx.x * gridDim.y + blockIdx.y);
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    const bool last = atomicAdd(arrivals, 1u) == blocks - 1;
-    if (last) {
-      *arrivals = 0; /* for the next launch */
-    }
-    *shared = last;
-  }
-  __syncthreads();
-  const bool last = *shared != 0;
-  __threadfence();
-  __syncthreads();
-  return last;
-}
-
-/* What other blocks wrote, past this multiprocessor's own cache. clang 19, which checks the code for sm_70, has no
- * __ldcg. */
-static __device__ __forceinline__ float from_others(const float *p) {
-#ifdef __clang__
-  return *(const volatile float *)p;
-#else
-  return __ldcg(p);
-#endif
-}
-
 /*
  * The last block of some rows merges their runs; `shared` is free, with room for a merge_space a row. The maximum after
  * each run is a running maximum, exact in whatever order it is taken, so what each merge multiplies by is computed for
@@ -149,7 +117,8 @@ static __device__ __forceinline__ float from_others(const float *p) {
 __device__ __forceinline__ void merge(const paged_attention &p, const decode_step &step, const paged_rows &rows,
                                       int threads, unsigned char *shared) {
   const int runs = (int)paged_runs(rows.sequence).count;
-  if (!is_last(step, runs < (int)gridDim.z ? runs : (int)gridDim.z, reinterpret_cast<int *>(shared))) {
+  unsigned *const arrivals = step.arrivals + (blockIdx.x * gridDim.y + blockIdx.y);
+  if (!nn_is_last_block(arrivals, runs < (int)gridDim.z ? runs : (int)gridDim.z, reinterpret_cast<int *>(shared))) {
     return;
   }
   merge_space *const spaces = reinterpret_cast<merge_space *>(shared);
@@ -162,7 +131,7 @@ __device__ __forceinline__ void merge(const paged_attention &p, const decode_ste
     for (int half = 0; half < 2; half++) {
       const int i = lane + half * NN_WARP;
       const float *const part = partial_of(p, rows, r, i) + p.dim;
-      const float peak = i < runs ? from_others(part) : LEAST, sum = i < runs ? from_others(part + 1) : 0.0f;
+      const float peak = i < runs ? nn_from_others(part) : LEAST, sum = i < runs ? nn_from_others(part + 1) : 0.0f;
       float top = nn_larger::of(peak, carried);
 #pragma unroll
       for (int step_of = 1; step_of < NN_WARP; step_of *= 2) {
@@ -195,7 +164,7 @@ __device__ __forceinline__ void merge(const paged_attention &p, const decode_ste
 #pragma unroll
       for (int j = 0; j < AHEAD; j++) {
         const int n = first + j < runs ? first + j : runs - 1; /* so that no load waits for a condition */
-        part[j] = from_others(from + n * (p.dim + 2));
+        part[j] = nn_from_others(from + n * (p.dim + 2));
       }
 #pragma unroll
       for (int j = 0; j < AHEAD; j++) {

@@ -88,6 +88,8 @@
   X(gemm_quant) \
   X(gemm_quant_qkv) \
   X(gemm_quant_swiglu) \
+  X(gemm_quant_route) \
+  X(gemm_quant_experts) \
   X(interleave_rows) \
   X(act_quant_i8) \
   X(rmsnorm_quant_i8) \

@@ -2552,6 +2552,72 @@ NNCUDA_API int32_t cuda_gemm_quant_swiglu(nncuda_ctx *ctx, const void *x, const 
                                           int32_t format_gate, int32_t format_up, int32_t dtype);
 
 /**
+ * The router of a stored mixture of experts: rmsnorm of the residual stream, gemm_quant of what that gives, softmax_topk and
+ * moe_plan, with the bits of these calls. On a GPU it is one launch for up to 32 tokens. (Fedus, Zoph, Shazeer 2021, "Switch
+ * Transformers"; Gale et al. 2022, "MegaBlocks")
+ * @param x in f32 [tokens, dim] : the residual stream
+ * @param gains in f32 [dim] : gains of the norm of x
+ * @param w in u8 [experts, row_bytes] : weights of the router in `format`
+ * @param y out f32 [tokens, dim] : the normed rows, for the experts
+ * @param logits out f32 [tokens, experts] : y * W^T
+ * @param weights out f32 [tokens, k] : the k probabilities of each token, renormalised if asked
+ * @param indices out i32 [tokens, k] : its experts
+ * @param probs out f32 [tokens, experts] : all probabilities
+ * @param counts out i32 [experts] : slots routed to each expert
+ * @param offsets out i32 [experts+1] : first row of each expert
+ * @param slot_row out i32 [tokens, k] : row of each slot
+ * @param row_slot out i32 [tokens*k] : slot of each row
+ * @param tokens size : tokens
+ * @param experts size : experts; must be at most 2147483647
+ * @param k size : experts per token; must be at most 64 and at most experts
+ * @param dim size : elements per token, whole blocks
+ * @param row_bytes size : bytes per row of w
+ * @param eps option : of the norm: added to the mean square; must be finite and at least 0
+ * @param norm flag : 1 divides the k weights by their sum
+ * @param format option : NNCUDA_FORMAT_* of w
+ */
+NNCUDA_API int32_t cuda_gemm_quant_route(nncuda_ctx *ctx, const float *x, const float *gains, const void *w, float *y,
+                                         float *logits, float *weights, int32_t *indices, float *probs,
+                                         int32_t *counts, int32_t *offsets, int32_t *slot_row, int32_t *row_slot,
+                                         int64_t tokens, int64_t experts, int64_t k, int64_t dim, int64_t row_bytes,
+                                         float eps, int32_t norm, int32_t format);
+
+/**
+ * The experts of a stored mixture: y[t] = residual[t] + sum over a token's experts of weight * ((silu(x[t] * Wg^T) *
+ * (x[t] * Wu^T)) * Wd^T), as moe_gather, gemm_quant_swiglu, gemm_quant and moe_combine give it, with the bits of these calls.
+ * On a GPU it is two launches where there is about a row an expert: tokens are gathered where they are loaded, and a token's
+ * rows added up by the blocks that end last. (Shazeer 2020, "GLU Variants", eq. 6; Gale et al. 2022, "MegaBlocks")
+ * @param x in f32 [tokens, dim] : the normed rows
+ * @param w_gate in u8 [experts*n, row_bytes_gate] : weights of the gate, a matrix [n, dim] an expert
+ * @param w_up in u8 [experts*n, row_bytes_up] : weights of the other factor
+ * @param w_down in u8 [experts*dim, row_bytes_down] : weights of the last product, a matrix [dim, n] an expert
+ * @param weights in f32 [tokens, k] : from gemm_quant_route
+ * @param offsets in i32 [experts+1] : from gemm_quant_route; offsets[0] = 0, never falling, at most tokens*k
+ * @param slot_row in i32 [tokens, k] : from gemm_quant_route
+ * @param row_slot in i32 [tokens*k] : from gemm_quant_route
+ * @param residual in? f32 [tokens, dim] : added, or null
+ * @param y out f32 [tokens, dim] alias residual : output
+ * @param tokens size : tokens
+ * @param experts size : experts
+ * @param k size : experts per token
+ * @param dim size : elements per token, whole blocks
+ * @param n size : outputs of gate and up, whole blocks
+ * @param row_bytes_gate size : bytes per row of w_gate
+ * @param row_bytes_up size : bytes per row of w_up
+ * @param row_bytes_down size : bytes per row of w_down
+ * @param format_gate option : NNCUDA_FORMAT_* of w_gate
+ * @param format_up option : NNCUDA_FORMAT_* of w_up
+ * @param format_down option : NNCUDA_FORMAT_* of w_down
+ */
+NNCUDA_API int32_t cuda_gemm_quant_experts(nncuda_ctx *ctx, const float *x, const void *w_gate, const void *w_up,
+                                           const void *w_down, const float *weights, const int32_t *offsets,
+                                           const int32_t *slot_row, const int32_t *row_slot, const float *residual,
+                                           float *y, int64_t tokens, int64_t experts, int64_t k, int64_t dim,
+                                           int64_t n, int64_t row_bytes_gate, int64_t row_bytes_up,
+                                           int64_t row_bytes_down, int32_t format_gate, int32_t format_up,
+                                           int32_t format_down);
+
+/**
  * Puts the stored rows of a matrix into the order that products on a CPU read fastest: sixteen of them side by side, so that
  * one word of each fills a vector. Products with the result have the same bits. Of each sixteen rows, block after block of
  * `format`; of a block its fields, cut into words of four bytes; of each field or word those of the sixteen rows. q4_0: the

@@ -491,6 +491,12 @@ static inline int32_t call_cuda_gemm_quant_qkv(nncuda_ctx *ctx, uintptr_t x, uin
 static inline int32_t call_cuda_gemm_quant_swiglu(nncuda_ctx *ctx, uintptr_t x, uintptr_t w_gate, uintptr_t w_up, uintptr_t offsets, uintptr_t norm, uintptr_t y, int64_t groups, int64_t m, int64_t n, int64_t k, int64_t row_bytes_gate, int64_t row_bytes_up, float eps, int32_t format_gate, int32_t format_up, int32_t dtype) {
   return nn_api.cuda_gemm_quant_swiglu(ctx, (const void *)x, (const void *)w_gate, (const void *)w_up, (const int32_t *)offsets, (const void *)norm, (void *)y, groups, m, n, k, row_bytes_gate, row_bytes_up, eps, format_gate, format_up, dtype);
 }
+static inline int32_t call_cuda_gemm_quant_route(nncuda_ctx *ctx, uintptr_t x, uintptr_t gains, uintptr_t w, uintptr_t y, uintptr_t logits, uintptr_t weights, uintptr_t indices, uintptr_t probs, uintptr_t counts, uintptr_t offsets, uintptr_t slot_row, uintptr_t row_slot, int64_t tokens, int64_t experts, int64_t k, int64_t dim, int64_t row_bytes, float eps, int32_t norm, int32_t format) {
+  return nn_api.cuda_gemm_quant_route(ctx, (const float *)x, (const float *)gains, (const void *)w, (float *)y, (float *)logits, (float *)weights, (int32_t *)indices, (float *)probs, (int32_t *)counts, (int32_t *)offsets, (int32_t *)slot_row, (int32_t *)row_slot, tokens, experts, k, dim, row_bytes, eps, norm, format);
+}
+static inline int32_t call_cuda_gemm_quant_experts(nncuda_ctx *ctx, uintptr_t x, uintptr_t w_gate, uintptr_t w_up, uintptr_t w_down, uintptr_t weights, uintptr_t offsets, uintptr_t slot_row, uintptr_t row_slot, uintptr_t residual, uintptr_t y, int64_t tokens, int64_t experts, int64_t k, int64_t dim, int64_t n, int64_t row_bytes_gate, int64_t row_bytes_up, int64_t row_bytes_down, int32_t format_gate, int32_t format_up, int32_t format_down) {
+  return nn_api.cuda_gemm_quant_experts(ctx, (const float *)x, (const void *)w_gate, (const void *)w_up, (const void *)w_down, (const float *)weights, (const int32_t *)offsets, (const int32_t *)slot_row, (const int32_t *)row_slot, (const float *)residual, (float *)y, tokens, experts, k, dim, n, row_bytes_gate, row_bytes_up, row_bytes_down, format_gate, format_up, format_down);
+}
 static inline int32_t call_cuda_interleave_rows(nncuda_ctx *ctx, uintptr_t x, uintptr_t y, int64_t rows, int64_t k, int64_t row_bytes, int32_t format) {
   return nn_api.cuda_interleave_rows(ctx, (const void *)x, (void *)y, rows, k, row_bytes, format);
 }

@@ -172,24 +172,28 @@ int32_t nn_call_kernel(int32_t kernel, nncuda_ctx *ctx, const nn_slot *slots) {
   case 83:
     return nn_api.cuda_gemm_quant_swiglu(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const void *)(uintptr_t)slots[2].bits, (const int32_t *)(uintptr_t)slots[3].bits, (const void *)(uintptr_t)slots[4].bits, (void *)(uintptr_t)slots[5].bits, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int64_t)slots[9].integer, (int64_t)slots[10].integer, (int64_t)slots[11].integer, (float)slots[12].real, (int32_t)slots[13].integer, (int32_t)slots[14].integer, (int32_t)slots[15].integer);
   case 84:
-    return nn_api.cuda_interleave_rows(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int32_t)slots[5].integer);
+    return nn_api.cuda_gemm_quant_route(ctx, (const float *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const void *)(uintptr_t)slots[2].bits, (float *)(uintptr_t)slots[3].bits, (float *)(uintptr_t)slots[4].bits, (float *)(uintptr_t)slots[5].bits, (int32_t *)(uintptr_t)slots[6].bits, (float *)(uintptr_t)slots[7].bits, (int32_t *)(uintptr_t)slots[8].bits, (int32_t *)(uintptr_t)slots[9].bits, (int32_t *)(uintptr_t)slots[10].bits, (int32_t *)(uintptr_t)slots[11].bits, (int64_t)slots[12].integer, (int64_t)slots[13].integer, (int64_t)slots[14].integer, (int64_t)slots[15].integer, (int64_t)slots[16].integer, (float)slots[17].real, (int32_t)slots[18].integer, (int32_t)slots[19].integer);
   case 85:
-    return nn_api.cuda_act_quant_i8(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (float *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int32_t)slots[5].integer);
+    return nn_api.cuda_gemm_quant_experts(ctx, (const float *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const void *)(uintptr_t)slots[2].bits, (const void *)(uintptr_t)slots[3].bits, (const float *)(uintptr_t)slots[4].bits, (const int32_t *)(uintptr_t)slots[5].bits, (const int32_t *)(uintptr_t)slots[6].bits, (const int32_t *)(uintptr_t)slots[7].bits, (const float *)(uintptr_t)slots[8].bits, (float *)(uintptr_t)slots[9].bits, (int64_t)slots[10].integer, (int64_t)slots[11].integer, (int64_t)slots[12].integer, (int64_t)slots[13].integer, (int64_t)slots[14].integer, (int64_t)slots[15].integer, (int64_t)slots[16].integer, (int64_t)slots[17].integer, (int32_t)slots[18].integer, (int32_t)slots[19].integer, (int32_t)slots[20].integer);
   case 86:
-    return nn_api.cuda_rmsnorm_quant_i8(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (void *)(uintptr_t)slots[2].bits, (float *)(uintptr_t)slots[3].bits, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (float)slots[6].real, (int32_t)slots[7].integer);
+    return nn_api.cuda_interleave_rows(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int32_t)slots[5].integer);
   case 87:
-    return nn_api.cuda_ternary_quantize(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (float *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int32_t)slots[5].integer);
+    return nn_api.cuda_act_quant_i8(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (float *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int32_t)slots[5].integer);
   case 88:
-    return nn_api.cuda_ternary_pack(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer);
+    return nn_api.cuda_rmsnorm_quant_i8(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (void *)(uintptr_t)slots[2].bits, (float *)(uintptr_t)slots[3].bits, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (float)slots[6].real, (int32_t)slots[7].integer);
   case 89:
-    return nn_api.cuda_ternary_unpack(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer);
+    return nn_api.cuda_ternary_quantize(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (float *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int32_t)slots[5].integer);
   case 90:
-    return nn_api.cuda_bitlinear(ctx, (const void *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const void *)(uintptr_t)slots[2].bits, (const float *)(uintptr_t)slots[3].bits, (const void *)(uintptr_t)slots[4].bits, (void *)(uintptr_t)slots[5].bits, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int64_t)slots[9].integer, (int64_t)slots[10].integer, (int32_t)slots[11].integer);
+    return nn_api.cuda_ternary_pack(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer);
   case 91:
-    return nn_api.cuda_random_bits(ctx, (int32_t *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer);
+    return nn_api.cuda_ternary_unpack(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer);
   case 92:
-    return nn_api.cuda_uniform(ctx, (void *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (float)slots[2].real, (float)slots[3].real, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int32_t)slots[7].integer);
+    return nn_api.cuda_bitlinear(ctx, (const void *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const void *)(uintptr_t)slots[2].bits, (const float *)(uintptr_t)slots[3].bits, (const void *)(uintptr_t)slots[4].bits, (void *)(uintptr_t)slots[5].bits, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int64_t)slots[9].integer, (int64_t)slots[10].integer, (int32_t)slots[11].integer);
   case 93:
+    return nn_api.cuda_random_bits(ctx, (int32_t *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer);
+  case 94:
+    return nn_api.cuda_uniform(ctx, (void *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (float)slots[2].real, (float)slots[3].real, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int32_t)slots[7].integer);
+  case 95:
     return nn_api.cuda_normal(ctx, (void *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (float)slots[2].real, (float)slots[3].real, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int32_t)slots[7].integer);
   default:
     return NNCUDA_ERROR_INTERNAL;

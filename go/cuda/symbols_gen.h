@@ -162,6 +162,8 @@
   X(cuda_gemm_quant) \
   X(cuda_gemm_quant_qkv) \
   X(cuda_gemm_quant_swiglu) \
+  X(cuda_gemm_quant_route) \
+  X(cuda_gemm_quant_experts) \
   X(cuda_interleave_rows) \
   X(cuda_act_quant_i8) \
   X(cuda_rmsnorm_quant_i8) \

@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "e12f1f416040974cbc473439d6f51b7bcd561a4ff1301d547677bba42af74ed0"
+const HeaderSHA256 = "7a6885682411baba8be69795088a2debaab7761070f2c697fbaaa1927550fed6"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -1173,6 +1173,56 @@ var kernels = []Kernel{
 		{Name: "format_gate", Kind: OptionParam, C: "int32_t"},
 		{Name: "format_up", Kind: OptionParam, C: "int32_t"},
 		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "gemm_quant_route", Function: "GemmQuantRoute", Family: "quant", Params: []Param{
+		{Name: "x", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[tokens, dim]", Reads: true},
+		{Name: "gains", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[dim]", Reads: true},
+		{Name: "w", Kind: PointerParam, C: "const void *", DType: "u8", Shape: "[experts, row_bytes]", Reads: true},
+		{Name: "y", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[tokens, dim]", Writes: true},
+		{Name: "logits", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[tokens, experts]", Writes: true},
+		{Name: "weights", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[tokens, k]", Writes: true},
+		{Name: "indices", Kind: PointerParam, C: "int32_t *", DType: "i32", Shape: "[tokens, k]", Writes: true},
+		{Name: "probs", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[tokens, experts]", Writes: true},
+		{Name: "counts", Kind: PointerParam, C: "int32_t *", DType: "i32", Shape: "[experts]", Writes: true},
+		{Name: "offsets", Kind: PointerParam, C: "int32_t *", DType: "i32", Shape: "[experts+1]", Writes: true},
+		{Name: "slot_row", Kind: PointerParam, C: "int32_t *", DType: "i32", Shape: "[tokens, k]", Writes: true},
+		{Name: "row_slot", Kind: PointerParam, C: "int32_t *", DType: "i32", Shape: "[tokens*k]", Writes: true},
+		{Name: "tokens", Kind: SizeParam, C: "int64_t"},
+		{Name: "experts", Kind: SizeParam, C: "int64_t"},
+		{Name: "k", Kind: SizeParam, C: "int64_t"},
+		{Name: "dim", Kind: SizeParam, C: "int64_t"},
+		{Name: "row_bytes", Kind: SizeParam, C: "int64_t"},
+		{Name: "eps", Kind: OptionParam, C: "float"},
+		{Name: "norm", Kind: FlagParam, C: "int32_t"},
+		{Name: "format", Kind: OptionParam, C: "int32_t"},
+	}},
+	{Name: "gemm_quant_experts", Function: "GemmQuantExperts", Family: "quant", Params: []Param{
+		{Name: "x", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[tokens, dim]", Reads: true},
+		{Name: "w_gate", Kind: PointerParam, C: "const void *", DType: "u8", Shape: "[experts*n, row_bytes_gate]",
+			Reads: true},
+		{Name: "w_up", Kind: PointerParam, C: "const void *", DType: "u8", Shape: "[experts*n, row_bytes_up]",
+			Reads: true},
+		{Name: "w_down", Kind: PointerParam, C: "const void *", DType: "u8", Shape: "[experts*dim, row_bytes_down]",
+			Reads: true},
+		{Name: "weights", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[tokens, k]", Reads: true},
+		{Name: "offsets", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[experts+1]", Reads: true},
+		{Name: "slot_row", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[tokens, k]", Reads: true},
+		{Name: "row_slot", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[tokens*k]", Reads: true},
+		{Name: "residual", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[tokens, dim]", Reads: true,
+			Nullable: true},
+		{Name: "y", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[tokens, dim]", Writes: true,
+			Alias: []string{"residual"}},
+		{Name: "tokens", Kind: SizeParam, C: "int64_t"},
+		{Name: "experts", Kind: SizeParam, C: "int64_t"},
+		{Name: "k", Kind: SizeParam, C: "int64_t"},
+		{Name: "dim", Kind: SizeParam, C: "int64_t"},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "row_bytes_gate", Kind: SizeParam, C: "int64_t"},
+		{Name: "row_bytes_up", Kind: SizeParam, C: "int64_t"},
+		{Name: "row_bytes_down", Kind: SizeParam, C: "int64_t"},
+		{Name: "format_gate", Kind: OptionParam, C: "int32_t"},
+		{Name: "format_up", Kind: OptionParam, C: "int32_t"},
+		{Name: "format_down", Kind: OptionParam, C: "int32_t"},
 	}},
 	{Name: "interleave_rows", Function: "InterleaveRows", Family: "quant", Params: []Param{
 		{Name: "x", Kind: PointerParam, C: "const void *", DType: "u8", Shape: "[rows, row_bytes]", Reads: true},

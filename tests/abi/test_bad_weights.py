@@ -22,6 +22,8 @@ PRODUCTS = {
     "gemm_quant": {"format": "n"},
     "gemm_quant_qkv": {"format_q": "n_q", "format_k": "n_kv", "format_v": "n_kv"},
     "gemm_quant_swiglu": {"format_gate": "n", "format_up": "n"},
+    "gemm_quant_route": {"format": "experts"},
+    "gemm_quant_experts": {"format_gate": "n", "format_up": "n", "format_down": "dim"},
 }
 NOT_FINITE = pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from devices import launch_counter
-from parts import GATES, GRADIENTS, ROUTES, check_gate, check_gradients, check_route
+from parts import GATES, GRADIENTS, ROUTES, STORED, check_gate, check_gradients, check_route, check_stored
 
 import nncuda
 from nncuda.layers.linear import Linear
@@ -24,6 +24,11 @@ def test_gradients_of_a_layer_of_experts_have_the_bits_of_their_parts(
     gpu: nncuda.Context, sizes: tuple[int, ...], dtype: str
 ) -> None:
     check_gradients(gpu, dtype, *sizes)
+
+
+@pytest.mark.parametrize("sizes", STORED, ids=str)
+def test_stored_experts_have_the_bits_of_their_parts(gpu: nncuda.Context, sizes: tuple) -> None:
+    check_stored(gpu, *sizes)
 
 
 #: Enough tiles for large ones, and for those of wgmma: the last rows of groups, which go another way, one by one.

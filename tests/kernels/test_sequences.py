@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from parts import GATES, GRADIENTS, ROUTES, check_gate, check_gradients, check_route
+from parts import GATES, GRADIENTS, ROUTES, STORED, check_gate, check_gradients, check_route, check_stored
 
 import nncuda
 from nncuda.golden.runner import available_isas
@@ -29,3 +29,10 @@ def test_gradients_of_a_layer_of_experts_have_the_bits_of_their_parts(isa: str, 
 def test_gated_products_have_the_bits_of_their_parts(isa: str, dtype: str, sizes: tuple) -> None:
     with nncuda.Context("cpu", isa=isa) as ctx:
         check_gate(ctx, dtype, *sizes)
+
+
+@pytest.mark.parametrize("isa", available_isas())
+@pytest.mark.parametrize("sizes", STORED, ids=str)
+def test_stored_experts_have_the_bits_of_their_parts(isa: str, sizes: tuple) -> None:
+    with nncuda.Context("cpu", isa=isa) as ctx:
+        check_stored(ctx, *sizes)

@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "e12f1f416040974cbc473439d6f51b7bcd561a4ff1301d547677bba42af74ed0";
+pub const HEADER_SHA256: &str = "7a6885682411baba8be69795088a2debaab7761070f2c697fbaaa1927550fed6";

@@ -337,6 +337,10 @@ pub struct Functions {
     pub cuda_gemm_quant_qkv: functions::cuda_gemm_quant_qkv,
     /// See [`functions::cuda_gemm_quant_swiglu`].
     pub cuda_gemm_quant_swiglu: functions::cuda_gemm_quant_swiglu,
+    /// See [`functions::cuda_gemm_quant_route`].
+    pub cuda_gemm_quant_route: functions::cuda_gemm_quant_route,
+    /// See [`functions::cuda_gemm_quant_experts`].
+    pub cuda_gemm_quant_experts: functions::cuda_gemm_quant_experts,
     /// See [`functions::cuda_interleave_rows`].
     pub cuda_interleave_rows: functions::cuda_interleave_rows,
     /// See [`functions::cuda_act_quant_i8`].
@@ -361,7 +365,7 @@ pub struct Functions {
 
 impl Functions {
     /// The names of all functions, in the header's order.
-    pub const NAMES: [&'static CStr; 172] = [
+    pub const NAMES: [&'static CStr; 174] = [
         c"nncuda_abi_version",
         c"nncuda_build_info",
         c"nncuda_status_name",
@@ -524,6 +528,8 @@ impl Functions {
         c"cuda_gemm_quant",
         c"cuda_gemm_quant_qkv",
         c"cuda_gemm_quant_swiglu",
+        c"cuda_gemm_quant_route",
+        c"cuda_gemm_quant_experts",
         c"cuda_interleave_rows",
         c"cuda_act_quant_i8",
         c"cuda_rmsnorm_quant_i8",
@@ -711,16 +717,18 @@ impl Functions {
                 cuda_gemm_quant: transmute::<Address, cuda_gemm_quant>(at(159)?),
                 cuda_gemm_quant_qkv: transmute::<Address, cuda_gemm_quant_qkv>(at(160)?),
                 cuda_gemm_quant_swiglu: transmute::<Address, cuda_gemm_quant_swiglu>(at(161)?),
-                cuda_interleave_rows: transmute::<Address, cuda_interleave_rows>(at(162)?),
-                cuda_act_quant_i8: transmute::<Address, cuda_act_quant_i8>(at(163)?),
-                cuda_rmsnorm_quant_i8: transmute::<Address, cuda_rmsnorm_quant_i8>(at(164)?),
-                cuda_ternary_quantize: transmute::<Address, cuda_ternary_quantize>(at(165)?),
-                cuda_ternary_pack: transmute::<Address, cuda_ternary_pack>(at(166)?),
-                cuda_ternary_unpack: transmute::<Address, cuda_ternary_unpack>(at(167)?),
-                cuda_bitlinear: transmute::<Address, cuda_bitlinear>(at(168)?),
-                cuda_random_bits: transmute::<Address, cuda_random_bits>(at(169)?),
-                cuda_uniform: transmute::<Address, cuda_uniform>(at(170)?),
-                cuda_normal: transmute::<Address, cuda_normal>(at(171)?),
+                cuda_gemm_quant_route: transmute::<Address, cuda_gemm_quant_route>(at(162)?),
+                cuda_gemm_quant_experts: transmute::<Address, cuda_gemm_quant_experts>(at(163)?),
+                cuda_interleave_rows: transmute::<Address, cuda_interleave_rows>(at(164)?),
+                cuda_act_quant_i8: transmute::<Address, cuda_act_quant_i8>(at(165)?),
+                cuda_rmsnorm_quant_i8: transmute::<Address, cuda_rmsnorm_quant_i8>(at(166)?),
+                cuda_ternary_quantize: transmute::<Address, cuda_ternary_quantize>(at(167)?),
+                cuda_ternary_pack: transmute::<Address, cuda_ternary_pack>(at(168)?),
+                cuda_ternary_unpack: transmute::<Address, cuda_ternary_unpack>(at(169)?),
+                cuda_bitlinear: transmute::<Address, cuda_bitlinear>(at(170)?),
+                cuda_random_bits: transmute::<Address, cuda_random_bits>(at(171)?),
+                cuda_uniform: transmute::<Address, cuda_uniform>(at(172)?),
+                cuda_normal: transmute::<Address, cuda_normal>(at(173)?),
             })
         }
     }

@@ -6,7 +6,7 @@ use crate::catalogue::{Kernel, Parameter};
 use crate::generated::checked;
 
 /// Every kernel, in the header's order.
-pub static KERNELS: [Kernel; 94] = [
+pub static KERNELS: [Kernel; 96] = [
     Kernel {
         name: "silu",
         parameters: &[
@@ -1354,6 +1354,59 @@ pub static KERNELS: [Kernel; 94] = [
             Parameter::dtype("dtype"),
         ],
         call: checked::gemm_quant_swiglu,
+    },
+    Kernel {
+        name: "gemm_quant_route",
+        parameters: &[
+            Parameter::tensor("x", "f32", "[tokens, dim]", ""),
+            Parameter::tensor("gains", "f32", "[dim]", ""),
+            Parameter::tensor("w", "u8", "[experts, row_bytes]", ""),
+            Parameter::tensor("y", "f32", "[tokens, dim]", ""),
+            Parameter::tensor("logits", "f32", "[tokens, experts]", ""),
+            Parameter::tensor("weights", "f32", "[tokens, k]", ""),
+            Parameter::tensor("indices", "i32", "[tokens, k]", ""),
+            Parameter::tensor("probs", "f32", "[tokens, experts]", ""),
+            Parameter::tensor("counts", "i32", "[experts]", ""),
+            Parameter::tensor("offsets", "i32", "[experts+1]", ""),
+            Parameter::tensor("slot_row", "i32", "[tokens, k]", ""),
+            Parameter::tensor("row_slot", "i32", "[tokens*k]", ""),
+            Parameter::integer("tokens"),
+            Parameter::integer("experts"),
+            Parameter::integer("k"),
+            Parameter::integer("dim"),
+            Parameter::integer("row_bytes"),
+            Parameter::float("eps"),
+            Parameter::integer("norm"),
+            Parameter::integer("format"),
+        ],
+        call: checked::gemm_quant_route,
+    },
+    Kernel {
+        name: "gemm_quant_experts",
+        parameters: &[
+            Parameter::tensor("x", "f32", "[tokens, dim]", ""),
+            Parameter::tensor("w_gate", "u8", "[experts*n, row_bytes_gate]", ""),
+            Parameter::tensor("w_up", "u8", "[experts*n, row_bytes_up]", ""),
+            Parameter::tensor("w_down", "u8", "[experts*dim, row_bytes_down]", ""),
+            Parameter::tensor("weights", "f32", "[tokens, k]", ""),
+            Parameter::tensor("offsets", "i32", "[experts+1]", ""),
+            Parameter::tensor("slot_row", "i32", "[tokens, k]", ""),
+            Parameter::tensor("row_slot", "i32", "[tokens*k]", ""),
+            Parameter::tensor("residual", "f32", "[tokens, dim]", ""),
+            Parameter::tensor("y", "f32", "[tokens, dim]", ""),
+            Parameter::integer("tokens"),
+            Parameter::integer("experts"),
+            Parameter::integer("k"),
+            Parameter::integer("dim"),
+            Parameter::integer("n"),
+            Parameter::integer("row_bytes_gate"),
+            Parameter::integer("row_bytes_up"),
+            Parameter::integer("row_bytes_down"),
+            Parameter::integer("format_gate"),
+            Parameter::integer("format_up"),
+            Parameter::integer("format_down"),
+        ],
+        call: checked::gemm_quant_experts,
     },
     Kernel {
         name: "interleave_rows",
