@@ -37,6 +37,7 @@ INDEX_RANGES = {
     ("cuda_moe_combine", "slot_row"): "-1 .. tokens*k-1",
     ("cuda_moe_combine_backward", "slot_row"): "-1 .. tokens*k-1",
     ("cuda_moe_combine_backward", "row_slot"): "-1 .. tokens*k-1",
+    ("cuda_gemm_quant_experts", "offsets"): "0 .. tokens*k",
     ("cuda_gemm_quant_experts", "slot_row"): "-1 .. tokens*k-1",
     ("cuda_gemm_quant_experts", "row_slot"): "-1 .. tokens*k-1",
     ("cuda_grouped_gemm", "offsets"): "0 .. rows",

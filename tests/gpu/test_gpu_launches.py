@@ -42,7 +42,7 @@ def launches(count: Callable[[], int], ctx: nncuda.Context, weights: str, batch:
         ("f32", USUAL, {}, 7, 7),
         ("f32", USUAL, BITNET, 10, 10),
         ("q4_0", USUAL, EXPERTS, 6, 10),
-        ("q4_0", SHORT, EXPERTS, 10, 12),
+        ("q4_0", SHORT, EXPERTS, 10, 13),
         ("f16", USUAL, EXPERTS, 7, 10),
         ("f32", USUAL, EXPERTS, 7, 8),
     ],
