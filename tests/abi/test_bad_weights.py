@@ -27,7 +27,7 @@ PRODUCTS = {
 }
 #: Sizes of a call whose rows are whole blocks of every format.
 WIDE = {"k": 256, "dim": 256}
-EXPERTS = dict.fromkeys(("gemm_quant_route", "gemm_quant_experts"), {"dim": 256, "n": 256})
+EXPERTS = {name: {"dim": 256, "n": 256} for name in ("gemm_quant_route", "gemm_quant_experts")}
 NOT_FINITE = pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 
 

@@ -102,8 +102,8 @@ def check_gradients(
         assert bits((dx, dgate)) == bits((dx_of_parts, dgate_of_parts)), (tokens, experts, dtype_c)
 
 
-#: tokens, experts, k, dim, n; formats of the router, gate, up, and of the last product: one token, and more than one block
-#: plans; rows that a block norms, and others; about a row an expert, several, and enough for the tensor cores.
+#: tokens, experts, k, dim, n; formats of the router, gate, up, and of the last product: one token, and more than one
+#: block plans; rows that a block norms, and others; about a row an expert, several, and enough for the tensor cores.
 STORED = (
     (1, 8, 2, 1056, 64, "f32", "q4_0", "q4_0", "q8_0"),
     (1, 4, 2, 64, 32, "f32", "q4_0", "q4_0", "q4_0"),

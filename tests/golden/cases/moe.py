@@ -140,7 +140,7 @@ def route_backward(d, tokens, k, experts, norm):
 
 
 def output_backward(d, tokens, k, experts, capacity, dim, norm):
-    """Of a router whose choices are those of its probabilities, and outputs such as the weights' gradients are of size 1."""
+    """Of a router whose choices are those of its probabilities."""
     out = router.softmax_topk(d.bell(tokens, experts), k, norm)
     plan = reference.moe_plan(out["indices"], experts, capacity)
     return {
