@@ -8,7 +8,7 @@
 
 #include "kernels/gemm_gate.cuh"
 
-/* Rows whose loads are under way together. By count: four blocks of 128 threads a multiprocessor, 32 KiB. */
+/* Rows whose loads are under way together. By count: three blocks of 128 threads a multiprocessor, 24 KiB. */
 constexpr int GEMM_GATHER_AHEAD = 4;
 
 /* Row r, columns c to c + N - 1 of a tile, a multiple of N. */

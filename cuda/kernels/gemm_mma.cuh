@@ -455,7 +455,7 @@ __global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS) gemm_mma_kernel(g
 
 /* Both products of moe_input_backward: the first blocks take the gate's gradient, the others the tokens'. */
 template <class T, class TILE, template <class, bool, bool, class> class FRAGMENTS = gemm_mma_fragments>
-__global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS)
+__global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS - 1)
     gemm_mma_router_kernel(gemm_problem of_gate, gemm_problem of_tokens) {
   const int64_t block = blockIdx.x, first = of_gate.tiles;
   if (block < first) {

@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(TILE::THREADS, 512 / TILE::THREADS) gemm_simt_
 
 /* Both products of moe_input_backward: the first blocks take the gate's gradient, the others the tokens'. */
 template <class T, class TILE>
-__global__ void __launch_bounds__(TILE::THREADS, 512 / TILE::THREADS)
+__global__ void __launch_bounds__(TILE::THREADS, 512 / TILE::THREADS - 1)
     gemm_simt_router_kernel(gemm_problem of_gate, gemm_problem of_tokens, bool wide) {
   __shared__ gemm_simt_memory<TILE> memory;
   const int64_t block = blockIdx.x, first = of_gate.tiles;

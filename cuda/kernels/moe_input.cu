@@ -2,7 +2,7 @@
  * What the gradient of a layer of experts ends with, in one launch: the products of the router's gate, of which that of
  * the tokens is added to what comes back from their rows (gemm_gather.cuh).
  *
- * Both are bound by memory, up to EXPERTS of them, so their tiles are small, whatever the sizes: four blocks a
+ * Both are bound by memory, up to EXPERTS of them, so their tiles are small, whatever the sizes: three blocks a
  * multiprocessor keep more loads under way than the large tiles of sm_90. What the calls one after the other would move
  * besides is the gradient of the tokens, written and read once more: 2 T h b bytes, 67 MB of 200 at T = 8192, h = 2048
  * and k = 4 in 16 bits. By count.

@@ -16,7 +16,7 @@ template <class SHAPE>
 constexpr int OUTPUT_TOKENS = OUTPUT_THREADS / SHAPE::LANES < 16 ? OUTPUT_THREADS / SHAPE::LANES : 16;
 
 template <class T, class SHAPE, bool WIDE>
-static __global__ void __launch_bounds__(OUTPUT_THREADS, 4)
+static __global__ void __launch_bounds__(OUTPUT_THREADS, SHAPE::VECTORS > 2 ? 1 : 4)
     output_backward_kernel(nn_moe_combine_backward_args a, inverse_maps maps, router_backward r, nn_range columns) {
   static_assert(!SHAPE::is_long, "a row is a warp's, or less");
   constexpr int TOKENS = OUTPUT_TOKENS<SHAPE>;
