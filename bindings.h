@@ -1961,6 +1961,59 @@ NNCUDA_API int32_t cuda_moe_combine_backward(nncuda_ctx *ctx, const void *dout, 
                                              const int32_t *slot_row, const int32_t *row_slot, void *dy,
                                              float *dweights, int64_t tokens, int64_t k, int64_t dim, int32_t dtype);
 
+/**
+ * What the gradient of a layer of experts begins with: moe_combine_backward, and moe_route_backward of the gradient of the
+ * weights that it gives, with the bits of these two calls. On a GPU it is one launch.
+ * @param dout in dtype [tokens, dim] : gradient of the layer's output
+ * @param y in dtype [tokens*k, dim] : the experts' outputs, as in the forward call
+ * @param weights in f32 [tokens, k] : from moe_route
+ * @param indices in i32 [tokens, k] : from moe_route
+ * @param probs in f32 [tokens, experts] : from moe_route
+ * @param counts in i32 [experts] : from moe_route
+ * @param slot_row in i32 [tokens, k] : from moe_route
+ * @param row_slot in i32 [tokens*k] : from moe_route
+ * @param grad_scale in f32 [1] : gradient of the load-balancing loss
+ * @param dy out dtype [tokens*k, dim] alias y : gradient of y
+ * @param dweights out f32 [tokens, k] : gradient of weights
+ * @param dlogits out dtype [tokens, experts] : gradient of the router's logits
+ * @param tokens size : tokens
+ * @param experts size : experts
+ * @param k size : experts per token; must be at most 64 and at most experts
+ * @param dim size : elements per token
+ * @param norm flag : as in moe_route
+ * @param alpha option : as in moe_route; must be finite
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_moe_output_backward(nncuda_ctx *ctx, const void *dout, const void *y, const float *weights,
+                                            const int32_t *indices, const float *probs, const int32_t *counts,
+                                            const int32_t *slot_row, const int32_t *row_slot, const float *grad_scale,
+                                            void *dy, float *dweights, void *dlogits, int64_t tokens, int64_t experts,
+                                            int64_t k, int64_t dim, int32_t norm, float alpha, int32_t dtype);
+
+/**
+ * What the gradient of a layer of experts ends with, those of the router's gate and of the tokens: dgate = dlogits^T * x +
+ * beta * dgate, and dx[t] = sum over j of drows[slot_row[t, j]] + dlogits[t] * gate, as gemm_beta has the one,
+ * moe_gather_backward and gemm_beta the other. On a GPU it is one launch, or two where dgate is summed in pieces.
+ * @param dlogits in dtype [tokens, experts] : gradient of the router's logits
+ * @param x in dtype [tokens, dim] : tokens, as in the forward call
+ * @param gate in dtype [experts, dim] : weights of the gate, x * gate^T being the logits
+ * @param drows in dtype [tokens*k, dim] : gradient of the tokens in row order
+ * @param slot_row in i32 [tokens, k] : from moe_route
+ * @param dx out dtype [tokens, dim] : gradient of x
+ * @param dgate inout dtype_c [experts, dim] : gradient of the gate; not read with beta = 0
+ * @param tokens size : tokens
+ * @param experts size : experts
+ * @param k size : experts per token
+ * @param dim size : elements per token
+ * @param beta option default 0 : factor of the old dgate
+ * @param dtype dtype : f32, f16, bf16
+ * @param dtype_c dtype : dtype or f32
+ */
+NNCUDA_API int32_t cuda_moe_input_backward(nncuda_ctx *ctx, const void *dlogits, const void *x, const void *gate,
+                                           const void *drows, const int32_t *slot_row, void *dx, void *dgate,
+                                           int64_t tokens, int64_t experts, int64_t k, int64_t dim, float beta,
+                                           int32_t dtype, int32_t dtype_c);
+
 /* ================================================================================================================
  * section: loss
  * ============================================================================================================= */
@@ -2518,6 +2571,72 @@ NNCUDA_API int32_t cuda_gemm_quant_swiglu(nncuda_ctx *ctx, const void *x, const 
                                           const int32_t *offsets, const void *norm, void *y, int64_t groups, int64_t m,
                                           int64_t n, int64_t k, int64_t row_bytes_gate, int64_t row_bytes_up, float eps,
                                           int32_t format_gate, int32_t format_up, int32_t dtype);
+
+/**
+ * The router of a stored mixture of experts: rmsnorm of the residual stream, gemm_quant of what that gives, softmax_topk and
+ * moe_plan, with the bits of these calls. On a GPU it is one launch for up to 32 tokens. (Fedus, Zoph, Shazeer 2021, "Switch
+ * Transformers"; Gale et al. 2022, "MegaBlocks")
+ * @param x in f32 [tokens, dim] : the residual stream
+ * @param gains in f32 [dim] : gains of the norm of x
+ * @param w in u8 [experts, row_bytes] : weights of the router in `format`
+ * @param y out f32 [tokens, dim] : the normed rows, for the experts
+ * @param logits out f32 [tokens, experts] : y * W^T
+ * @param weights out f32 [tokens, k] : the k probabilities of each token, renormalised if asked
+ * @param indices out i32 [tokens, k] : its experts
+ * @param probs out f32 [tokens, experts] : all probabilities
+ * @param counts out i32 [experts] : slots routed to each expert
+ * @param offsets out i32 [experts+1] : first row of each expert
+ * @param slot_row out i32 [tokens, k] : row of each slot
+ * @param row_slot out i32 [tokens*k] : slot of each row
+ * @param tokens size : tokens
+ * @param experts size : experts; must be at most 2147483647
+ * @param k size : experts per token; must be at most 64 and at most experts
+ * @param dim size : elements per token, whole blocks
+ * @param row_bytes size : bytes per row of w
+ * @param eps option : of the norm: added to the mean square; must be finite and at least 0
+ * @param norm flag : 1 divides the k weights by their sum
+ * @param format option : NNCUDA_FORMAT_* of w
+ */
+NNCUDA_API int32_t cuda_gemm_quant_route(nncuda_ctx *ctx, const float *x, const float *gains, const void *w, float *y,
+                                         float *logits, float *weights, int32_t *indices, float *probs,
+                                         int32_t *counts, int32_t *offsets, int32_t *slot_row, int32_t *row_slot,
+                                         int64_t tokens, int64_t experts, int64_t k, int64_t dim, int64_t row_bytes,
+                                         float eps, int32_t norm, int32_t format);
+
+/**
+ * The experts of a stored mixture: y[t] = residual[t] + sum over a token's experts of weight * ((silu(x[t] * Wg^T) *
+ * (x[t] * Wu^T)) * Wd^T), as moe_gather, gemm_quant_swiglu, gemm_quant and moe_combine give it, with the bits of these calls.
+ * On a GPU it is two launches where there is about a row an expert: tokens are gathered where they are loaded, and a token's
+ * rows added up by the blocks that end last. (Shazeer 2020, "GLU Variants", eq. 6; Gale et al. 2022, "MegaBlocks")
+ * @param x in f32 [tokens, dim] : the normed rows
+ * @param w_gate in u8 [experts*n, row_bytes_gate] : weights of the gate, a matrix [n, dim] an expert
+ * @param w_up in u8 [experts*n, row_bytes_up] : weights of the other factor
+ * @param w_down in u8 [experts*dim, row_bytes_down] : weights of the last product, a matrix [dim, n] an expert
+ * @param weights in f32 [tokens, k] : from gemm_quant_route
+ * @param offsets in i32 [experts+1] : from gemm_quant_route; offsets[0] = 0, never falling, at most tokens*k
+ * @param slot_row in i32 [tokens, k] : from gemm_quant_route
+ * @param row_slot in i32 [tokens*k] : from gemm_quant_route
+ * @param residual in? f32 [tokens, dim] : added, or null
+ * @param y out f32 [tokens, dim] alias residual : output
+ * @param tokens size : tokens
+ * @param experts size : experts
+ * @param k size : experts per token
+ * @param dim size : elements per token, whole blocks
+ * @param n size : outputs of gate and up, whole blocks
+ * @param row_bytes_gate size : bytes per row of w_gate
+ * @param row_bytes_up size : bytes per row of w_up
+ * @param row_bytes_down size : bytes per row of w_down
+ * @param format_gate option : NNCUDA_FORMAT_* of w_gate
+ * @param format_up option : NNCUDA_FORMAT_* of w_up
+ * @param format_down option : NNCUDA_FORMAT_* of w_down
+ */
+NNCUDA_API int32_t cuda_gemm_quant_experts(nncuda_ctx *ctx, const float *x, const void *w_gate, const void *w_up,
+                                           const void *w_down, const float *weights, const int32_t *offsets,
+                                           const int32_t *slot_row, const int32_t *row_slot, const float *residual,
+                                           float *y, int64_t tokens, int64_t experts, int64_t k, int64_t dim,
+                                           int64_t n, int64_t row_bytes_gate, int64_t row_bytes_up,
+                                           int64_t row_bytes_down, int32_t format_gate, int32_t format_up,
+                                           int32_t format_down);
 
 /**
  * Puts the stored rows of a matrix into the order that products on a CPU read fastest: sixteen of them side by side, so that

@@ -2,13 +2,17 @@
  * Kernels that are sequences of others. A GPU gains from one launch in place of several; here they are these others,
  * one after the other, each in the form of the context's instruction set.
  */
+#include "abi/gemm_gate.h"
 #include "abi/gemm_swiglu.h"
 #include "abi/generated/elementwise.h"
 #include "abi/generated/loss.h"
 #include "abi/generated/moe.h"
+#include "abi/generated/rmsnorm.h"
 #include "abi/generated/softmax.h"
 #include "abi/generated/ternary.h"
+#include "abi/quant_experts.h"
 
+#include "checks.h"
 #include "kernel.h"
 
 /* ---- moe_route ---- */
@@ -120,6 +124,93 @@ int32_t NN_KERNEL(moe_route_backward)(nncuda_ctx *ctx, const void *args) {
   return nn_part_run(ctx, NN_OP_softmax_topk_backward, &parts.choice);
 }
 
+/* ---- moe_output_backward ---- */
+
+typedef struct output_backward_parts {
+  nn_moe_combine_backward_args combine;
+  nn_moe_route_backward_args route;
+} output_backward_parts;
+
+static output_backward_parts output_backward_parts_of(const nn_moe_output_backward_args *a) {
+  return (output_backward_parts){
+      .combine = {.dout = a->dout,
+                  .y = a->y,
+                  .weights = a->weights,
+                  .slot_row = a->slot_row,
+                  .row_slot = a->row_slot,
+                  .dy = a->dy,
+                  .dweights = a->dweights,
+                  .tokens = a->tokens,
+                  .k = a->k,
+                  .dim = a->dim,
+                  .dtype = a->dtype},
+      .route = {.dweights = a->dweights,
+                .weights = a->weights,
+                .indices = a->indices,
+                .probs = a->probs,
+                .counts = a->counts,
+                .grad_scale = a->grad_scale,
+                .dlogits = a->dlogits,
+                .tokens = a->tokens,
+                .experts = a->experts,
+                .k = a->k,
+                .norm = a->norm,
+                .alpha = a->alpha,
+                .dtype = a->dtype},
+  };
+}
+
+NN_WORKSPACE(moe_output_backward) {
+  const output_backward_parts parts = output_backward_parts_of(args);
+  nn_part_lay_out(NN_OP_moe_route_backward, &parts.route, w);
+}
+
+int32_t NN_KERNEL(moe_output_backward)(nncuda_ctx *ctx, const void *args) {
+  const nn_moe_output_backward_args *a = args;
+  const output_backward_parts parts = output_backward_parts_of(a);
+  for (int64_t i = 0; i < a->tokens * a->k; i++) { /* before anything is written */
+    if (a->indices[i] < 0 || a->indices[i] >= a->experts) {
+      return nn_refuse_index(ctx, a->indices, i, a->k, a->experts);
+    }
+  }
+  NN_TRY(nn_part_run(ctx, NN_OP_moe_combine_backward, &parts.combine));
+  return nn_part_run(ctx, NN_OP_moe_route_backward, &parts.route);
+}
+
+/* ---- moe_input_backward ---- */
+
+typedef struct input_backward_parts {
+  nn_moe_gather_backward_args gather;
+  nn_gemm_args of_gate, of_tokens;
+} input_backward_parts;
+
+static input_backward_parts input_backward_parts_of(const nn_moe_input_backward_args *a) {
+  return (input_backward_parts){
+      .gather = {.dy = a->drows,
+                 .slot_row = a->slot_row,
+                 .dx = a->dx,
+                 .tokens = a->tokens,
+                 .k = a->k,
+                 .dim = a->dim,
+                 .dtype = a->dtype},
+      .of_gate = nn_gate_gradient(a),
+      .of_tokens = nn_gate_input_gradient(a),
+  };
+}
+
+NN_WORKSPACE(moe_input_backward) {
+  const input_backward_parts parts = input_backward_parts_of(args);
+  nn_part_lay_out(NN_OP_gemm_beta, &parts.of_gate, w);
+  nn_part_lay_out(NN_OP_gemm_beta, &parts.of_tokens, w);
+}
+
+int32_t NN_KERNEL(moe_input_backward)(nncuda_ctx *ctx, const void *args) {
+  const input_backward_parts parts = input_backward_parts_of(args);
+  NN_TRY(nn_part_run(ctx, NN_OP_moe_gather_backward, &parts.gather));
+  NN_TRY(nn_part_run(ctx, NN_OP_gemm_beta, &parts.of_gate));
+  return nn_part_run(ctx, NN_OP_gemm_beta, &parts.of_tokens);
+}
+
 /* ---- grouped_gemm_swiglu ---- */
 
 NN_WORKSPACE(grouped_gemm_swiglu) {
@@ -226,4 +317,95 @@ int32_t NN_KERNEL(bitlinear_norm)(nncuda_ctx *ctx, const void *args) {
   NN_TRY(a->norm == NULL ? nn_part_run(ctx, NN_OP_act_quant_i8, &parts.rounded)
                          : nn_part_run(ctx, NN_OP_rmsnorm_quant_i8, &parts.normed));
   return nn_part_run(ctx, NN_OP_bitlinear, &parts.product);
+}
+
+/* ---- gemm_quant_route ---- */
+
+typedef struct quant_route_parts {
+  nn_rmsnorm_args norm;
+  nn_gemm_quant_args product;
+  nn_softmax_topk_args choice;
+  nn_moe_plan_args plan;
+} quant_route_parts;
+
+static quant_route_parts quant_route_parts_of(const nn_gemm_quant_route_args *a) {
+  return (quant_route_parts){
+      .norm = {.x = a->x, .weight = a->gains, .y = a->y, .rows = a->tokens, .cols = a->dim, .eps = a->eps},
+      .product = nn_route_product(a),
+      .choice = {.x = a->logits,
+                 .weights = a->weights,
+                 .indices = a->indices,
+                 .probs = a->probs,
+                 .rows = a->tokens,
+                 .cols = a->experts,
+                 .k = a->k,
+                 .norm = a->norm},
+      .plan = {.indices = a->indices,
+               .counts = a->counts,
+               .offsets = a->offsets,
+               .slot_row = a->slot_row,
+               .row_slot = a->row_slot,
+               .tokens = a->tokens,
+               .k = a->k,
+               .experts = a->experts},
+  };
+}
+
+NN_WORKSPACE(gemm_quant_route) {
+  const quant_route_parts parts = quant_route_parts_of(args);
+  nn_part_lay_out(NN_OP_rmsnorm, &parts.norm, w);
+  nn_part_lay_out(NN_OP_gemm_quant, &parts.product, w);
+  nn_part_lay_out(NN_OP_softmax_topk, &parts.choice, w);
+  nn_part_lay_out(NN_OP_moe_plan, &parts.plan, w);
+}
+
+int32_t NN_KERNEL(gemm_quant_route)(nncuda_ctx *ctx, const void *args) {
+  const quant_route_parts parts = quant_route_parts_of(args);
+  NN_TRY(nn_part_run(ctx, NN_OP_rmsnorm, &parts.norm));
+  NN_TRY(nn_part_run(ctx, NN_OP_gemm_quant, &parts.product));
+  NN_TRY(nn_part_run(ctx, NN_OP_softmax_topk, &parts.choice));
+  return nn_part_run(ctx, NN_OP_moe_plan, &parts.plan);
+}
+
+/* ---- gemm_quant_experts ---- */
+
+typedef struct quant_experts_parts {
+  nn_moe_gather_args gather;
+  nn_gemm_quant_args inner, outer;
+  nn_moe_combine_args combine;
+} quant_experts_parts;
+
+static quant_experts_parts quant_experts_parts_of(const nn_gemm_quant_experts_args *a, nn_workspace *w) {
+  const size_t slots = (size_t)(a->tokens * a->k);
+  float *const rows = nn_workspace_piece(w, slots * (size_t)a->dim * sizeof(float));
+  float *const inner = nn_workspace_piece(w, slots * (size_t)a->n * sizeof(float));
+  return (quant_experts_parts){
+      .gather = {.x = a->x, .row_slot = a->row_slot, .y = rows, .tokens = a->tokens, .k = a->k, .dim = a->dim},
+      .inner = nn_experts_inner(a, rows, inner),
+      .outer = nn_experts_outer(a, inner, rows), /* in place of the rows, which are spent */
+      .combine = {.y = rows,
+                  .weights = a->weights,
+                  .slot_row = a->slot_row,
+                  .residual = a->residual,
+                  .out = a->y,
+                  .tokens = a->tokens,
+                  .k = a->k,
+                  .dim = a->dim},
+  };
+}
+
+NN_WORKSPACE(gemm_quant_experts) {
+  const quant_experts_parts parts = quant_experts_parts_of(args, w);
+  nn_part_lay_out(NN_OP_moe_gather, &parts.gather, w);
+  nn_part_lay_out(NN_OP_gemm_quant_swiglu, &parts.inner, w);
+  nn_part_lay_out(NN_OP_gemm_quant, &parts.outer, w);
+  nn_part_lay_out(NN_OP_moe_combine, &parts.combine, w);
+}
+
+int32_t NN_KERNEL(gemm_quant_experts)(nncuda_ctx *ctx, const void *args) {
+  const quant_experts_parts parts = quant_experts_parts_of(args, nn_workspace_of(ctx));
+  NN_TRY(nn_part_run(ctx, NN_OP_moe_gather, &parts.gather));
+  NN_TRY(nn_part_run(ctx, NN_OP_gemm_quant_swiglu, &parts.inner));
+  NN_TRY(nn_part_run(ctx, NN_OP_gemm_quant, &parts.outer));
+  return nn_part_run(ctx, NN_OP_moe_combine, &parts.combine);
 }

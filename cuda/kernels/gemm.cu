@@ -30,9 +30,14 @@ template <class T> __global__ void __launch_bounds__(ADD_THREADS) gemm_add_piece
   }
 }
 
+int32_t gemm_add_pieces(nncuda_ctx *ctx, const gemm_problem &p, int32_t dtype) {
+  const unsigned blocks = nn_blocks(ctx, p.count * p.m * nn_ceil_div(p.n, 4), ADD_THREADS, 8);
+  NN_SWITCH_FLOATS(dtype, return nn_launch(ctx, gemm_add_pieces_kernel<T>, dim3(blocks), dim3(ADD_THREADS), 0, p));
+}
+
 /* ---- the launch ---- */
 
-static gemm_problem problem_of(nncuda_ctx *ctx, const nn_gemm_args *x) {
+gemm_problem gemm_problem_of(nncuda_ctx *ctx, const nn_gemm_args *x) {
   gemm_problem p = {};
   p.a = x->a;
   p.b = x->b;
@@ -90,7 +95,7 @@ static int32_t multiply(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &cho
 }
 
 static int32_t launch(nncuda_ctx *ctx, const nn_gemm_args *x) {
-  gemm_problem p = problem_of(ctx, x);
+  gemm_problem p = gemm_problem_of(ctx, x);
   gemm_choice choice = {};
   choice.trans_a = x->trans_a;
   choice.trans_b = x->trans_b;
@@ -104,11 +109,7 @@ static int32_t launch(nncuda_ctx *ctx, const nn_gemm_args *x) {
   p.pieces = cut.pieces;
   p.partial = cut.partial;
   const int32_t status = multiply(ctx, p, choice, x->dtype);
-  if (status != NNCUDA_SUCCESS || p.pieces == 1) {
-    return status;
-  }
-  const unsigned blocks = nn_blocks(ctx, p.count * p.m * nn_ceil_div(p.n, 4), ADD_THREADS, 8);
-  NN_SWITCH_FLOATS(x->dtype, return nn_launch(ctx, gemm_add_pieces_kernel<T>, dim3(blocks), dim3(ADD_THREADS), 0, p));
+  return status != NNCUDA_SUCCESS || p.pieces == 1 ? status : gemm_add_pieces(ctx, p, x->dtype);
 }
 
 #define GEMM_KERNEL(op)                                                                                                \
@@ -117,7 +118,7 @@ static int32_t launch(nncuda_ctx *ctx, const nn_gemm_args *x) {
 /* Products of groups of rows, which are never cut into pieces of k. `n` is the number of gates. */
 static int32_t launch_gated(nncuda_ctx *ctx, const nn_gemm_args *x, int32_t gate, int64_t n, void *gate_up,
                             void *gated) {
-  gemm_problem p = problem_of(ctx, x);
+  gemm_problem p = gemm_problem_of(ctx, x);
   gemm_choice choice = {};
   choice.trans_b = x->trans_b;
   const nn_gemm_cut cut = nn_gemm_lay_out(x, nn_workspace_of(ctx));

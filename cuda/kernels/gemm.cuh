@@ -47,9 +47,21 @@ struct gemm_problem {
   int32_t gate;
   int64_t up;
   void *gated; /* y [m, n] of GEMM_SWIGLU */
+  /* Of GEMM_GATHERED: row i of C as it was is the sum of the rows slot_row[i, 0 .. slots - 1] here (gemm_gather.cuh).
+   */
+  const void *rows;
+  const int32_t *slot_row;
+  int64_t slots;
+  nn_range row_range;
 };
 
-enum { GEMM_PLAIN, GEMM_SWIGLU, GEMM_SWIGLU_BACKWARD };
+enum { GEMM_PLAIN, GEMM_SWIGLU, GEMM_SWIGLU_BACKWARD, GEMM_GATHERED };
+
+/* The blocks that share the tiles of a problem, and which of them this one is: all of a grid, or some. */
+struct gemm_blocks {
+  int64_t own, all;
+};
+__device__ __forceinline__ gemm_blocks gemm_whole_grid() { return {blockIdx.x, gridDim.x}; }
 
 /* A tile of C and the part of k that it sums. */
 struct gemm_place {
@@ -198,11 +210,11 @@ template <> constexpr int gemm_log2<1> = 0;
 /* Moves to the block's next tile, `turn.place`; false after the last. All threads of the block call it, when none
  * needs the tile before any more. */
 template <int BM, int BN>
-__device__ __forceinline__ bool gemm_next(const gemm_problem &p, gemm_turn &turn, bool first) {
+__device__ __forceinline__ bool gemm_next(const gemm_problem &p, gemm_turn &turn, bool first, gemm_blocks blocks) {
   if (threadIdx.x < NN_WARP) {
-    int64_t tile = blockIdx.x, group = 0, before = 0;
+    int64_t tile = blocks.own, group = 0, before = 0;
     if (!first) {
-      tile = turn.tile + gridDim.x;
+      tile = turn.tile + blocks.all;
       group = turn.group;
       before = turn.before;
     }
@@ -336,6 +348,10 @@ __device__ __forceinline__ void gemm_put(const gemm_problem &p, const gemm_place
     }
   }
 }
+
+/* In gemm.cu: a product as kernels see it, without its cut; and what adds up its pieces, where it has some. */
+gemm_problem gemm_problem_of(nncuda_ctx *ctx, const nn_gemm_args *x);
+int32_t gemm_add_pieces(nncuda_ctx *ctx, const gemm_problem &p, int32_t dtype);
 
 /* What a file of kernels offers the plan: starts the products of `p` with tiles of a size it has. */
 struct gemm_choice {

@@ -10,7 +10,7 @@
 #ifndef NN_KERNELS_GEMM_MMA_CUH
 #define NN_KERNELS_GEMM_MMA_CUH
 
-#include "kernels/gemm_gate.cuh"
+#include "kernels/gemm_gather.cuh"
 
 /*
  * Warps of 32 threads each sum WM x WN of a tile. ASYNC: global memory is copied to shared memory behind the products'
@@ -355,6 +355,8 @@ __device__ __forceinline__ void gemm_mma_store(const gemm_problem &p, const gemm
         gemm_put_swiglu_any<T, 8>(p, place, at, column / 2 + to, x, from + TILE::WN / 2);
       } else if constexpr (GATE == GEMM_SWIGLU_BACKWARD) {
         gemm_put_slopes_any<T>(p, place, at, column + to, x);
+      } else if constexpr (GATE == GEMM_GATHERED) {
+        gemm_put_gathered_any<T>(p, place, at, column + to, x);
       } else {
         gemm_put<T>(p, place, at, column + to, x);
       }
@@ -363,10 +365,10 @@ __device__ __forceinline__ void gemm_mma_store(const gemm_problem &p, const gemm
   }
 }
 
-/* FRAGMENTS: what a warp holds of the factors in registers, how both lie in shared memory, and the products. */
-template <class T, bool TRANS_A, bool TRANS_B, class TILE,
-          class FRAGMENTS = gemm_mma_fragments<T, TRANS_A, TRANS_B, TILE>, int GATE = GEMM_PLAIN>
-__global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS) gemm_mma_kernel(gemm_problem p) {
+/* The tiles of a block. FRAGMENTS: what a warp holds of the factors in registers, how both lie in shared memory, and
+ * the products. */
+template <class T, bool TRANS_A, bool TRANS_B, class TILE, class FRAGMENTS, int GATE>
+__device__ __forceinline__ void gemm_mma_block(const gemm_problem &p, gemm_blocks blocks) {
   if constexpr (FRAGMENTS::used) {
     constexpr int BM = TILE::BM, BN = TILE::BN, BK = TILE::K_BYTES / (int)sizeof(T);
     NN_SHARED_BYTES(memory);
@@ -376,7 +378,7 @@ __global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS) gemm_mma_kernel(g
     fragments.place(row, column);
     gemm_turn &turn = *reinterpret_cast<gemm_turn *>(memory + TILE::TURN_AT);
     const gemm_place &place = turn.place;
-    for (bool first = true; gemm_next<BM, gemm_columns<GATE, BN>>(p, turn, first); first = false) {
+    for (bool first = true; gemm_next<BM, gemm_columns<GATE, BN>>(p, turn, first, blocks); first = false) {
       gemm_mma_factor<T, TRANS_A, typename FRAGMENTS::layout_a, TILE::THREADS, TILE::ASYNC, TILE::WIDE> a;
       gemm_mma_factor<T, !TRANS_B, typename FRAGMENTS::layout_b, TILE::THREADS, TILE::ASYNC, TILE::WIDE,
                       GATE == GEMM_SWIGLU ? TILE::WN / 2 : 0>
@@ -442,6 +444,25 @@ __global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS) gemm_mma_kernel(g
       gemm_mma_store<T, TILE, FRAGMENTS, GATE>(p, place, memory, row, column, sum);
       __syncthreads();
     }
+  }
+}
+
+template <class T, bool TRANS_A, bool TRANS_B, class TILE,
+          class FRAGMENTS = gemm_mma_fragments<T, TRANS_A, TRANS_B, TILE>, int GATE = GEMM_PLAIN>
+__global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS) gemm_mma_kernel(gemm_problem p) {
+  gemm_mma_block<T, TRANS_A, TRANS_B, TILE, FRAGMENTS, GATE>(p, gemm_whole_grid());
+}
+
+/* Both products of moe_input_backward: the first blocks take the gate's gradient, the others the tokens'. */
+template <class T, class TILE, template <class, bool, bool, class> class FRAGMENTS = gemm_mma_fragments>
+__global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS - 1)
+    gemm_mma_router_kernel(gemm_problem of_gate, gemm_problem of_tokens) {
+  const int64_t block = blockIdx.x, first = of_gate.tiles;
+  if (block < first) {
+    gemm_mma_block<T, true, false, TILE, FRAGMENTS<T, true, false, TILE>, GEMM_PLAIN>(of_gate, {block, first});
+  } else {
+    gemm_mma_block<T, false, false, TILE, FRAGMENTS<T, false, false, TILE>, GEMM_GATHERED>(
+        of_tokens, {block - first, (int64_t)gridDim.x - first});
   }
 }
 

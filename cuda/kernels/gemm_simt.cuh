@@ -5,7 +5,7 @@
 #ifndef NN_KERNELS_GEMM_SIMT_CUH
 #define NN_KERNELS_GEMM_SIMT_CUH
 
-#include "kernels/gemm_gate.cuh"
+#include "kernels/gemm_gather.cuh"
 
 /*
  * A warp's 32 threads lie 4 by 8 on its tile of C, each with MB x 2 blocks of 4 x 4, so that a warp reads 64 contiguous
@@ -76,22 +76,30 @@ template <class T, bool ACROSS_MN, int R, int BK, int THREADS, int RUN = 0> stru
 template <class T> constexpr bool gemm_simt_used = true;
 template <> constexpr bool gemm_simt_used<nn_bf16> = GEMM_ARCH < 80;
 
-template <class T, bool TRANS_A, bool TRANS_B, class TILE, int GATE = GEMM_PLAIN>
-__global__ void __launch_bounds__(TILE::THREADS, 512 / TILE::THREADS) gemm_simt_kernel(gemm_problem p, bool wide) {
+/* A block's shared memory: two stages of each factor, and where it is. */
+template <class TILE> struct gemm_simt_memory {
+  alignas(16) float a[2][TILE::BK * (TILE::BM + 4)];
+  alignas(16) float b[2][TILE::BK * (TILE::BN + 4)];
+  gemm_turn turn;
+};
+
+/* The tiles of a block. */
+template <class T, bool TRANS_A, bool TRANS_B, class TILE, int GATE>
+__device__ __forceinline__ void gemm_simt_block(const gemm_problem &p, bool wide, gemm_simt_memory<TILE> &memory,
+                                                gemm_blocks blocks) {
   if constexpr (gemm_simt_used<T>) {
     constexpr int BM = TILE::BM, BN = TILE::BN, BK = TILE::BK, MB = TILE::MB, NB = TILE::NB;
     using factor_a = gemm_simt_factor<T, TRANS_A, BM, BK, TILE::THREADS>;
     /* A warp's two blocks of 32 columns: gates and their ups. */
     using factor_b = gemm_simt_factor<T, !TRANS_B, BN, BK, TILE::THREADS, GATE == GEMM_SWIGLU ? 32 : 0>;
-    __shared__ __align__(16) float shared_a[2][BK * factor_a::LD];
-    __shared__ __align__(16) float shared_b[2][BK * factor_b::LD];
+    static_assert(factor_a::LD == BM + 4 && factor_b::LD == BN + 4, "as gemm_simt_memory has them");
     const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP;
     const int row = warp / TILE::WARPS_N * 16 * MB + lane / 8 * 4,
               column = warp % TILE::WARPS_N * 32 * NB + lane % 8 * 4;
-    __shared__ gemm_turn turn;
+    gemm_turn &turn = memory.turn;
     const gemm_place &place = turn.place;
     const int64_t up = GATE == GEMM_SWIGLU ? p.up * p.ldb : 0;
-    for (bool first = true; gemm_next<BM, gemm_columns<GATE, BN>>(p, turn, first); first = false) {
+    for (bool first = true; gemm_next<BM, gemm_columns<GATE, BN>>(p, turn, first, blocks); first = false) {
       const int64_t a_row = TRANS_A ? 1 : p.lda, a_k = TRANS_A ? p.lda : 1;
       const int64_t b_column = TRANS_B ? p.ldb : 1, b_k = TRANS_B ? 1 : p.ldb;
       const T *a = static_cast<const T *>(p.a) + place.a + place.row * a_row + place.k_begin * a_k;
@@ -112,7 +120,7 @@ __global__ void __launch_bounds__(TILE::THREADS, 512 / TILE::THREADS) gemm_simt_
       fa.fetch(a, p.lda, place.rows, left(0), wide);
       fb.fetch(b, p.ldb, place.columns, left(0), wide, up);
       for (int32_t step = 0; step < steps; step++) {
-        float *const here_a = shared_a[step % 2], *const here_b = shared_b[step % 2];
+        float *const here_a = memory.a[step % 2], *const here_b = memory.b[step % 2];
         fa.put(here_a);
         fb.put(here_b);
         __syncthreads(); /* the other half is written only after the next of these */
@@ -157,6 +165,8 @@ __global__ void __launch_bounds__(TILE::THREADS, 512 / TILE::THREADS) gemm_simt_
             const float x[4] = {sum[0][4 * j], sum[0][4 * j + 1], sum[0][4 * j + 2], sum[0][4 * j + 3]};
             if constexpr (GATE == GEMM_SWIGLU_BACKWARD) {
               gemm_put_slopes<T>(p, place, at, column + 32 * j, x);
+            } else if constexpr (GATE == GEMM_GATHERED) {
+              gemm_put_gathered<T>(p, place, at, column + 32 * j, x);
             } else {
               gemm_put<T>(p, place, at, column + 32 * j, x);
             }
@@ -172,6 +182,26 @@ __global__ void __launch_bounds__(TILE::THREADS, 512 / TILE::THREADS) gemm_simt_
       }
       __syncthreads(); /* before shared memory serves the next tile */
     }
+  }
+}
+
+template <class T, bool TRANS_A, bool TRANS_B, class TILE, int GATE = GEMM_PLAIN>
+__global__ void __launch_bounds__(TILE::THREADS, 512 / TILE::THREADS) gemm_simt_kernel(gemm_problem p, bool wide) {
+  __shared__ gemm_simt_memory<TILE> memory;
+  gemm_simt_block<T, TRANS_A, TRANS_B, TILE, GATE>(p, wide, memory, gemm_whole_grid());
+}
+
+/* Both products of moe_input_backward: the first blocks take the gate's gradient, the others the tokens'. */
+template <class T, class TILE>
+__global__ void __launch_bounds__(TILE::THREADS, 512 / TILE::THREADS - 1)
+    gemm_simt_router_kernel(gemm_problem of_gate, gemm_problem of_tokens, bool wide) {
+  __shared__ gemm_simt_memory<TILE> memory;
+  const int64_t block = blockIdx.x, first = of_gate.tiles;
+  if (block < first) {
+    gemm_simt_block<T, true, false, TILE, GEMM_PLAIN>(of_gate, wide, memory, {block, first});
+  } else {
+    gemm_simt_block<T, false, false, TILE, GEMM_GATHERED>(of_tokens, wide, memory,
+                                                          {block - first, (int64_t)gridDim.x - first});
   }
 }
 

@@ -3,6 +3,7 @@
 #define NN_KERNELS_GEMM_WORKSPACE_H
 
 #include "abi/gemm.h"
+#include "abi/gemm_gate.h"
 #include "runtime/engine.h"
 
 enum { NN_GEMM_FEW_ROWS = 8 };
@@ -135,6 +136,13 @@ static inline nn_gemm_cut nn_gemm_lay_out(const nn_gemm_args *x, nn_workspace *w
     cut.partial = (float *)nn_workspace_piece(w, (size_t)(cut.pieces * x->count * x->m * x->n) * sizeof(float));
   }
   return cut;
+}
+
+/* moe_input_backward: of its products, one after the other. */
+static inline void nn_router_lay_out(const nn_moe_input_backward_args *a, nn_workspace *w) {
+  const nn_gemm_args of_gate = nn_gate_gradient(a), of_tokens = nn_gate_input_gradient(a);
+  nn_gemm_lay_out(&of_gate, w);
+  nn_gemm_lay_out(&of_tokens, w);
 }
 
 #endif

@@ -252,87 +252,19 @@ NN_KERNEL(moe_combine) {
   NN_SWITCH_FLOATS(a->dtype, return sum_launch<T>(ctx, p, a->dtype));
 }
 
-/* What the maps of moe_combine_backward must be: ranges, and each other's inverse, so that a row has one slot alone. */
-struct inverse_maps {
-  nn_range slot_row, row_slot;
-  nn_rule inverse;
-
-  /* Else its own slot or row reports the entry, by its range. */
-  __device__ bool within(int32_t entry) const { return entry >= slot_row.low && entry <= slot_row.high; }
-};
-
-/* A warp a slot; and, since there are as many rows as slots, the row of the same number where that is empty. dy may be
- * y: each lane reads what it overwrites before it does. */
 template <class T, int N>
 static __global__ void __launch_bounds__(MOVE_WARPS *NN_WARP, 4)
     combine_backward_kernel(nn_moe_combine_backward_args a, inverse_maps maps) {
-  const int lane = threadIdx.x % NN_WARP;
-  const int64_t slots = a.tokens * a.k;
-  T *dy = static_cast<T *>(a.dy);
-  for (int64_t slot = first_row(); slot < slots; slot += row_step()) {
-    const int32_t back = a.row_slot[slot];
-    if (back == -1) {
-      for (int64_t i = lane * N; i < a.dim; i += NN_WARP * N) {
-        *reinterpret_cast<nn_vector<T, N> *>(dy + slot * a.dim + i) = nn_vector<T, N>{};
-      }
-    } else if (maps.row_slot.holds(slot, back) && a.slot_row[back] != slot && maps.within(a.slot_row[back])) {
-      maps.inverse.broken_by(slot, back);
-    }
-    const int32_t row = a.slot_row[slot];
-    float dot = 0.0f;
-    if (row != -1 && maps.slot_row.holds(slot, row)) {
-      if (a.row_slot[row] != slot) {
-        if (maps.within(a.row_slot[row])) {
-          maps.inverse.broken_by(row, a.row_slot[row]);
-        }
-        continue; /* the whole warp */
-      }
-      const T *dout = static_cast<const T *>(a.dout) + slot / a.k * a.dim,
-              *y = static_cast<const T *>(a.y) + row * a.dim;
-      const float weight = a.weights[slot];
-      constexpr int PAIRS = MOVE_UNROLL / 2;
-      for (int64_t first = lane * N; first < a.dim; first += PAIRS * NN_WARP * N) {
-        nn_vector<T, N> p[PAIRS], q[PAIRS];
-#pragma unroll
-        for (int j = 0; j < PAIRS; j++) {
-          const int64_t i = first + j * NN_WARP * N;
-          if (i < a.dim) {
-            p[j] = nn_load_raw<N>(dout + i);
-            q[j] = nn_load_raw<N>(y + i);
-          }
-        }
-#pragma unroll
-        for (int j = 0; j < PAIRS; j++) {
-          const int64_t i = first + j * NN_WARP * N;
-          if (i < a.dim) {
-            float u[N], v[N];
-            nn_widen(u, p[j]);
-            nn_widen(v, q[j]);
-#pragma unroll
-            for (int e = 0; e < N; e++) {
-              dot = fmaf(u[e], v[e], dot);
-              u[e] *= weight;
-            }
-            nn_store(dy + row * a.dim + i, u);
-          }
-        }
-      }
-    }
-    dot = nn_warp_sum(dot);
-    if (lane == 0) {
-      a.dweights[slot] = dot;
-    }
+  for (int64_t slot = first_row(); slot < a.tokens * a.k; slot += row_step()) {
+    combine_backward_slot<T, N>(a, maps, slot);
   }
 }
 
 template <class T> static int32_t combine_backward_launch(nncuda_ctx *ctx, const nn_moe_combine_backward_args *a) {
   const int64_t slots = a->tokens * a->k;
   const bool wide = nn_aligned_16(a->dout, a->y, a->dy) && nn_rows_16(a->dim, a->dim, a->dtype);
-  const inverse_maps maps = {
-      nn_range_of(ctx, "slot_row", -1, slots - 1), nn_range_of(ctx, "row_slot", -1, slots - 1),
-      nn_rule_of(ctx, "row_slot", "the slot whose row this is: slot_row and row_slot are inverse")};
   return nn_launch(ctx, wide ? combine_backward_kernel<T, nn_per_16<T>> : combine_backward_kernel<T, 1>,
-                   dim3(move_blocks(ctx, slots)), dim3(MOVE_WARPS * NN_WARP), 0, *a, maps);
+                   dim3(move_blocks(ctx, slots)), dim3(MOVE_WARPS * NN_WARP), 0, *a, inverse_maps_of(ctx, slots));
 }
 
 NN_KERNEL(moe_combine_backward) { NN_SWITCH_FLOATS(a->dtype, return combine_backward_launch<T>(ctx, a)); }

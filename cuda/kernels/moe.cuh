@@ -1,4 +1,5 @@
-/* What moe.cu and moe_route.cu share: where rows begin, which row a slot takes, and how rows are moved. */
+/* What moe.cu, moe_route.cu and moe_output.cu share: where rows begin, which row a slot takes, how rows are moved, and
+ * the gradient of a slot's output. */
 #ifndef NN_KERNELS_MOE_CUH
 #define NN_KERNELS_MOE_CUH
 
@@ -67,5 +68,81 @@ __device__ __forceinline__ void moe_place(const nn_moe_plan_args &a, int64_t beg
 /* ---- moves: a warp a row or token, 16 bytes a lane at a time, of which MOVE_UNROLL are under way ---- */
 
 constexpr int MOVE_WARPS = 8, MOVE_BLOCKS_PER_SM = 8, MOVE_UNROLL = 4;
+
+/* ---- moe_combine_backward ---- */
+
+/* What the maps of moe_combine_backward must be: ranges, and each other's inverse, so that a row has one slot alone. */
+struct inverse_maps {
+  nn_range slot_row, row_slot;
+  nn_rule inverse;
+
+  /* Else its own slot or row reports the entry, by its range. */
+  __device__ bool within(int32_t entry) const { return entry >= slot_row.low && entry <= slot_row.high; }
+};
+
+/* Slot `slot` by a warp; and, since there are as many rows as slots, the row of the same number where that is empty. dy
+ * may be y: each lane reads what it overwrites before it does. */
+template <class T, int N>
+__device__ __forceinline__ void combine_backward_slot(const nn_moe_combine_backward_args &a, const inverse_maps &maps,
+                                                      int64_t slot) {
+  const int lane = threadIdx.x % NN_WARP;
+  T *dy = static_cast<T *>(a.dy);
+  const int32_t back = a.row_slot[slot];
+  if (back == -1) {
+    for (int64_t i = lane * N; i < a.dim; i += NN_WARP * N) {
+      *reinterpret_cast<nn_vector<T, N> *>(dy + slot * a.dim + i) = nn_vector<T, N>{};
+    }
+  } else if (maps.row_slot.holds(slot, back) && a.slot_row[back] != slot && maps.within(a.slot_row[back])) {
+    maps.inverse.broken_by(slot, back);
+  }
+  const int32_t row = a.slot_row[slot];
+  float dot = 0.0f;
+  if (row != -1 && maps.slot_row.holds(slot, row)) {
+    if (a.row_slot[row] != slot) {
+      if (maps.within(a.row_slot[row])) {
+        maps.inverse.broken_by(row, a.row_slot[row]);
+      }
+      return; /* the whole warp */
+    }
+    const T *dout = static_cast<const T *>(a.dout) + slot / a.k * a.dim, *y = static_cast<const T *>(a.y) + row * a.dim;
+    const float weight = a.weights[slot];
+    constexpr int PAIRS = MOVE_UNROLL / 2;
+    for (int64_t first = lane * N; first < a.dim; first += PAIRS * NN_WARP * N) {
+      nn_vector<T, N> p[PAIRS], q[PAIRS];
+#pragma unroll
+      for (int j = 0; j < PAIRS; j++) {
+        const int64_t i = first + j * NN_WARP * N;
+        if (i < a.dim) {
+          p[j] = nn_load_raw<N>(dout + i);
+          q[j] = nn_load_raw<N>(y + i);
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < PAIRS; j++) {
+        const int64_t i = first + j * NN_WARP * N;
+        if (i < a.dim) {
+          float u[N], v[N];
+          nn_widen(u, p[j]);
+          nn_widen(v, q[j]);
+#pragma unroll
+          for (int e = 0; e < N; e++) {
+            dot = fmaf(u[e], v[e], dot);
+            u[e] *= weight;
+          }
+          nn_store(dy + row * a.dim + i, u);
+        }
+      }
+    }
+  }
+  dot = nn_warp_sum(dot);
+  if (lane == 0) {
+    a.dweights[slot] = dot;
+  }
+}
+
+inline inverse_maps inverse_maps_of(nncuda_ctx *ctx, int64_t slots) {
+  return {nn_range_of(ctx, "slot_row", -1, slots - 1), nn_range_of(ctx, "row_slot", -1, slots - 1),
+          nn_rule_of(ctx, "row_slot", "the slot whose row this is: slot_row and row_slot are inverse")};
+}
 
 #endif

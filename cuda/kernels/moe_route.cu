@@ -46,7 +46,7 @@ struct route {
   nn_moe_plan_args plan;
   nn_moe_route_pieces pieces;
   const void *x;
-  void *y;
+  void *y; /* null: no rows are wanted */
   int64_t dim, limit;
   const float *probs;
   float *loss; /* null for none */
@@ -164,7 +164,7 @@ static __global__ void __launch_bounds__(BRING_THREADS, 4) bring_kernel(route r,
     }
   }
   const int32_t rows = offsets[experts];
-  for (int64_t t = token + warp; t < end; t += MOVE_WARPS) {
+  for (int64_t t = token + warp; r.y != nullptr && t < end; t += MOVE_WARPS) {
     bring<T, N>(r, t, rows);
   }
   if (r.loss == nullptr) {
@@ -225,7 +225,7 @@ static int32_t route_by_parts(nncuda_ctx *ctx, const nn_moe_route_args *a) {
   const nn_aux_loss_forward_args loss = {a->probs, a->counts, a->loss, a->tokens, a->experts, a->alpha};
   int32_t status = nn_cuda_softmax_topk(ctx, &choice);
   status = status != NNCUDA_SUCCESS ? status : nn_cuda_moe_plan(ctx, &plan);
-  status = status != NNCUDA_SUCCESS ? status : nn_cuda_moe_gather(ctx, &gather);
+  status = status != NNCUDA_SUCCESS || a->y == nullptr ? status : nn_cuda_moe_gather(ctx, &gather);
   return status != NNCUDA_SUCCESS || a->loss == nullptr ? status : nn_cuda_aux_loss_forward(ctx, &loss);
 }
 

@@ -1,5 +1,8 @@
 /* Rounds the activations of products with stored weights, normed or as they are, where their own kernels do not
  * (quant_prepare.cuh), and plans them. */
+#include "abi/generated/moe.h"
+#include "abi/quant_experts.h"
+
 #include "kernels/norm_row.cuh"
 #include "kernels/quant_gemm.cuh"
 #include "kernels/quant_workspace.h"
@@ -22,8 +25,9 @@ __device__ __forceinline__ int64_t rows_used(const int32_t *offsets, int64_t gro
 
 /* Blocks of 32 to codes: 8 lanes have 4 elements each. */
 template <class T, bool WIDE>
-__global__ void __launch_bounds__(THREADS) round_kernel(const T *x, uint32_t *codes, quant_unit *units, int64_t m,
-                                                        int64_t k, const int32_t *offsets, int64_t groups) {
+__global__ void __launch_bounds__(THREADS)
+    round_kernel(const T *x, uint32_t *codes, quant_unit *units, int64_t m, int64_t k, const int32_t *offsets,
+                 int64_t groups, quant_tokens tokens) {
   constexpr int EACH = 4, LANES = NN_PART / EACH;
   nn_let_next_start();
   nn_wait_for_kernels();
@@ -31,7 +35,12 @@ __global__ void __launch_bounds__(THREADS) round_kernel(const T *x, uint32_t *co
   for (int64_t first = (int64_t)blockIdx.x * THREADS + threadIdx.x / NN_WARP * NN_WARP; first < quads; first += step) {
     const int64_t i = first + threadIdx.x % NN_WARP;
     float some[EACH];
-    nn_load_at<WIDE, EACH>(some, x, i * EACH, quads * EACH);
+    if (tokens.row_slot == nullptr) {
+      nn_load_at<WIDE, EACH>(some, x, i * EACH, quads * EACH);
+    } else {
+      const int64_t row = i * EACH / k, token = i < quads ? tokens.of(row) : -1;
+      nn_load_at<WIDE, EACH>(some, x, token < 0 ? 0 : token * k + i * EACH - row * k, token < 0 ? 0 : (token + 1) * k);
+    }
     uint32_t word[1];
     const quant_unit unit = quant_round_part<EACH>(word, some);
     if (i < quads) {
@@ -46,12 +55,17 @@ __global__ void __launch_bounds__(THREADS) round_kernel(const T *x, uint32_t *co
 /* To the type of the weights. */
 template <class F, class T>
 __global__ void __launch_bounds__(THREADS)
-    cast_kernel(const T *x, F *y, int64_t m, int64_t k, const int32_t *offsets, int64_t groups) {
+    cast_kernel(const T *x, F *y, int64_t m, int64_t k, const int32_t *offsets, int64_t groups, quant_tokens tokens) {
   nn_let_next_start();
   nn_wait_for_kernels();
   const int64_t elements = rows_used(offsets, groups, m) * k, step = (int64_t)gridDim.x * THREADS;
   for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < elements; i += step) {
-    y[i] = nn_from_float<F>(nn_to_float(x[i]));
+    int64_t from = i;
+    if (tokens.row_slot != nullptr) {
+      const int64_t row = i / k, token = tokens.of(row);
+      from = token < 0 ? -1 : token * k + i - row * k;
+    }
+    y[i] = nn_from_float<F>(from < 0 ? 0.0f : nn_to_float(x[from]));
   }
 }
 
@@ -193,20 +207,20 @@ static int32_t round_activations(nncuda_ctx *ctx, quant_product &p, const T *x, 
   p.units = units;
   const auto kernel = nn_aligned_16(x) ? round_kernel<T, true> : round_kernel<T, false>;
   return nn_launch_ahead(ctx, kernel, dim3(nn_blocks(ctx, p.m * p.k / 4, THREADS, BLOCKS_PER_SM)), dim3(THREADS), 0, x,
-                         codes, units, p.m, p.k, p.offsets, p.groups);
+                         codes, units, p.m, p.k, p.offsets, p.groups, p.tokens);
 }
 
 template <class F, class T> static int32_t cast_activations(nncuda_ctx *ctx, quant_product &p, const T *x, void *to) {
   F *const y = static_cast<F *>(to);
   return nn_launch_ahead(ctx, cast_kernel<F, T>, dim3(nn_blocks(ctx, p.m * p.k, THREADS, BLOCKS_PER_SM)), dim3(THREADS),
-                         0, x, y, p.m, p.k, p.offsets, p.groups);
+                         0, x, y, p.m, p.k, p.offsets, p.groups, p.tokens);
 }
 
 /* Makes what a matrix of the format needs of the activations, unless it is there. */
 template <class T>
 static int32_t prepare_activations(nncuda_ctx *ctx, quant_product &p, const T *x, int32_t format,
                                    const nn_quant_activations &forms) {
-  if (p.raw != nullptr && format != p.dtype) {
+  if (p.raw != nullptr && (format != p.dtype || p.tokens.row_slot != nullptr)) {
     return NNCUDA_SUCCESS;
   }
   if (!nn_is_dtype(format)) {
@@ -217,9 +231,10 @@ static int32_t prepare_activations(nncuda_ctx *ctx, quant_product &p, const T *x
   }
   int32_t status = NNCUDA_SUCCESS;
   void *const cast = forms.cast[format];
-  p.x[format] = format == p.dtype ? static_cast<const void *>(x) : cast;
-  if (format == p.dtype) {
-    /* as it is */
+  const bool as_it_is = format == p.dtype && p.tokens.row_slot == nullptr;
+  p.x[format] = as_it_is ? static_cast<const void *>(x) : cast;
+  if (as_it_is) {
+    /* nothing to be made */
   } else if (format == NNCUDA_FORMAT_F32) {
     status = cast_activations<float>(ctx, p, x, cast);
   } else if (format == NNCUDA_FORMAT_F16) {
@@ -278,11 +293,12 @@ static void leave_to_the_blocks(nncuda_ctx *ctx, const nn_gemm_quant_args *a, qu
   p.shared = nn_shared_work_of(ctx, a->norm != nullptr ? a->m : nn_ceil_div(a->m * (a->k / 4), QUANT_PIECE_QUADS));
 }
 
+static bool uses_mma(nncuda_ctx *ctx, const quant_product &p) {
+  return one_form(p) && !nn_is_dtype(p.matrix[0].format) && rows_of(p) >= ROWS_FOR_MMA && nn_gpu_arch(ctx) >= 80;
+}
+
 static int32_t run(nncuda_ctx *ctx, quant_product &p) {
-  const int64_t rows = rows_of(p);
-  return one_form(p) && !nn_is_dtype(p.matrix[0].format) && rows >= ROWS_FOR_MMA && nn_gpu_arch(ctx) >= 80
-             ? quant_run_mma(ctx, p, rows)
-             : quant_run_rows(ctx, p, rows);
+  return uses_mma(ctx, p) ? quant_run_mma(ctx, p, rows_of(p)) : quant_run_rows(ctx, p, rows_of(p));
 }
 
 /* A launch for each form of weights. */
@@ -311,8 +327,11 @@ static int32_t run_forms(nncuda_ctx *ctx, quant_product &p) {
   return NNCUDA_SUCCESS;
 }
 
-static int32_t launch(nncuda_ctx *ctx, const nn_gemm_quant_args *a) {
+static int32_t launch(nncuda_ctx *ctx, const nn_gemm_quant_args *a, const quant_tokens &tokens = {},
+                      const quant_combine &combined = {}) {
   quant_product p = {};
+  p.tokens = tokens;
+  p.combined = combined;
   p.offsets = a->offsets;
   p.bias = a->bias;
   p.residual = a->residual;
@@ -327,7 +346,7 @@ static int32_t launch(nncuda_ctx *ctx, const nn_gemm_quant_args *a) {
   p.dtype = a->dtype;
   p.first_offset = nn_rule_of(ctx, "offsets", "0");
   p.other_offsets = nn_range_of(ctx, "offsets", 0, a->m).noted("the number of rows");
-  const nn_quant_activations forms = nn_quant_lay_out(a, nn_workspace_of(ctx));
+  const nn_quant_activations forms = nn_quant_lay_out(a, tokens.row_slot != nullptr, nn_workspace_of(ctx));
   int64_t column = 0;
   for (int32_t i = 0; i < a->matrices; i++) {
     const nn_quant_matrix &from = a->matrix[i];
@@ -358,3 +377,36 @@ static int32_t launch(nncuda_ctx *ctx, const nn_gemm_quant_args *a) {
 QUANT_GEMM(gemm_quant)
 QUANT_GEMM(gemm_quant_qkv)
 QUANT_GEMM(gemm_quant_swiglu)
+
+/* ---- experts ---- */
+
+extern "C" int32_t nn_cuda_moe_combine(nncuda_ctx *ctx, const void *args);
+
+/* Tokens up to which blocks of the last product add up the rows of a token: a block has 16 or 8 columns of all of them,
+ * which it reads in runs of 64 or 32 bytes. More are left to moe_combine. By count. */
+constexpr int64_t MOST_TOKENS_COMBINED = 32;
+
+NN_KERNEL(gemm_quant_experts) {
+  const nn_quant_experts_space space = nn_quant_experts_lay_out(a, nn_workspace_of(ctx));
+  const int64_t slots = a->tokens * a->k;
+  const nn_gemm_quant_args inner = nn_experts_inner(a, a->x, space.inner),
+                           outer = nn_experts_outer(a, space.inner, space.rows);
+  const quant_tokens tokens = {a->row_slot, slots, a->k, nn_range_of(ctx, "row_slot", -1, slots - 1)};
+  int32_t status = launch(ctx, &inner, tokens);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
+  quant_combine combined = {};
+  static_assert(MOST_TOKENS_COMBINED < ROWS_FOR_MMA, "rows alone combine");
+  if (a->tokens <= MOST_TOKENS_COMBINED && nn_ceil_div(a->dim, QUANT_LEAST_COLUMNS) <= NN_ARRIVALS) {
+    combined = {a->weights,           a->residual, a->slot_row, a->y,
+                nn_gpu_arrivals(ctx), a->tokens,   a->k,        nn_range_of(ctx, "slot_row", -1, slots - 1)};
+  }
+  status = launch(ctx, &outer, {}, combined);
+  if (status != NNCUDA_SUCCESS || combined.slot_row != nullptr) {
+    return status;
+  }
+  const nn_moe_combine_args combine = {space.rows, a->weights, a->slot_row, a->residual, a->y,
+                                       a->tokens,  a->k,       a->dim,      NNCUDA_F32};
+  return nn_cuda_moe_combine(ctx, &combine);
+}

@@ -84,6 +84,35 @@ struct quant_forms {
 
 /* Runs of four elements of x that a block takes at a time where they are not normed. By count. */
 constexpr int64_t QUANT_PIECE_QUADS = 1024;
+/* Rows that are tokens in the order of their experts: row r is token row_slot[r] / each, or zero where that is -1. */
+struct quant_tokens {
+  const int32_t *row_slot; /* null: rows lie as they are multiplied */
+  int64_t rows, each;
+  nn_range slots;
+
+  /* -1 for a row of zeros. */
+  __device__ __forceinline__ int64_t of(int64_t row) const {
+    const int32_t slot = row_slot == nullptr ? (int32_t)row : row_slot[row];
+    return row_slot == nullptr ? row : slot >= 0 && slot <= slots.high ? slot / each : -1;
+  }
+  /* By one block of a call. */
+  __device__ __forceinline__ void check() const {
+    for (int64_t r = threadIdx.x; row_slot != nullptr && r < rows; r += blockDim.x) {
+      slots.holds(r, row_slot[r]);
+    }
+  }
+};
+
+/* What becomes of rows that are a token's: out = residual + sum over its rows of weight * row, as moe_combine has it.
+ * Blocks count at `arrivals`, those of some columns at one place, and the last one adds up. */
+struct quant_combine {
+  const float *weights, *residual;
+  const int32_t *slot_row; /* null: nothing becomes of them */
+  float *out;
+  unsigned *arrivals;
+  int64_t tokens, each;
+  nn_range rows;
+};
 
 struct quant_product {
   quant_weights matrix[NN_QUANT_MATRICES];
@@ -102,6 +131,8 @@ struct quant_product {
   /* Several: the blocks share it. */
   nn_shared_work shared;
   quant_forms made;
+  quant_tokens tokens;
+  quant_combine combined;
   nn_rule first_offset; /* with their words, since the host follows those */
   nn_range other_offsets;
 
@@ -111,6 +142,7 @@ struct quant_product {
     if (offsets == nullptr || blockIdx.x != 0 || blockIdx.y != 0) {
       return;
     }
+    tokens.check();
     for (int64_t g = threadIdx.x; g < groups; g += blockDim.x) {
       if (g == 0 && offsets[0] != 0) {
         first_offset.broken_by(0, offsets[0]);
@@ -225,6 +257,9 @@ inline bool quant_same_form(const quant_weights &a, const quant_weights &b) {
 
 /* Columns up to which a block of one row of x has room for its codes, beside 16 KiB: 40 KiB. */
 constexpr int64_t QUANT_ONE_ROW_MOST = 32768;
+
+/* Fewest columns of a block of quant_run_rows. */
+constexpr int64_t QUANT_LEAST_COLUMNS = 8;
 
 /* Start the product; every matrix has what it needs of the activations. All have one form, but that rows take a gate
  * and an up of two; mma takes blocks, from sm_80 on. `rows`: of x that meet a matrix, about. */

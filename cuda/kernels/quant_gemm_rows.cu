@@ -15,7 +15,9 @@ constexpr int THREADS = 128, WARPS = THREADS / NN_WARP;
  * leave too few warps for the small matrices of a model. By count.
  */
 template <int M> struct rows_shape {
-  static constexpr int R = M <= 4 ? 4 : 2, RUNS = M == 1 ? 2 : 1, SUMS = R * M;
+  static constexpr int R = M <= 4 ? 4 : 2;
+  static_assert(R * WARPS >= QUANT_LEAST_COLUMNS);
+  static constexpr int RUNS = M == 1 ? 2 : 1, SUMS = R * M;
 };
 
 /* The whole product and the unit of a part, and the same of its minimum. Rows of 33 (65), so that sums meet no bank
@@ -91,11 +93,13 @@ __device__ __forceinline__ void fetch_row(const quant_product &p, int64_t row, c
     }
     return;
   }
+  const int64_t token = p.tokens.of(row);
+  const float zeros[4] = {};
   __shared__ float sums[NN_WARP];
-  const float *const x = p.raw + row * p.k;
+  const float *const x = p.raw + (token < 0 ? 0 : token) * p.k;
   const float rstd = p.norm == nullptr ? 0.0f : nn_rms_of_row<THREADS>(x, p.k, p.eps, sums);
   nn_each_quad<THREADS>(x, p.norm, rstd, quads,
-                        [&](int64_t quad, const float(&some)[4]) { to.round(quad, quads, some); });
+                        [&](int64_t quad, const float(&some)[4]) { to.round(quad, quads, token < 0 ? zeros : some); });
 }
 
 /* ---- sums ---- */
@@ -190,11 +194,11 @@ template <class F> struct eight {
  * as it is. */
 template <class F, class X, int M>
 __device__ __forceinline__ float dtype_sums(const quant_product &p, const weight_rows &weights, const quant_rows &rows,
-                                            const void *of, bool x_wide) {
+                                            const void *of, int64_t first, bool x_wide) {
   using S = rows_shape<M>;
   constexpr int64_t SIZE = sizeof(F), X_SIZE = sizeof(X);
   const int lane = threadIdx.x % NN_WARP;
-  const uint8_t *const x_rows = static_cast<const uint8_t *>(of) + rows.first * p.k * X_SIZE;
+  const uint8_t *const x_rows = static_cast<const uint8_t *>(of) + first * p.k * X_SIZE;
   const auto x_at = [&](int m) { return x_rows + (m < rows.count ? m : rows.count - 1) * p.k * X_SIZE; };
   const bool wide = weights.wide && x_wide;
   float sums[S::R][M] = {};
@@ -257,12 +261,13 @@ constexpr int ANY_FORMAT = -1;
 template <class F, int M>
 __device__ __forceinline__ float dtype_sums_of(const quant_product &p, const weight_rows &weights,
                                                const quant_rows &rows, int32_t format) {
-  if constexpr (M == 1 && sizeof(F) < sizeof(float)) {
+  if constexpr (M == 1) {
     if (p.raw != nullptr) {
-      return dtype_sums<F, float, M>(p, weights, rows, p.raw, true);
+      const int64_t token = p.tokens.of(rows.first);
+      return token < 0 ? 0.0f : dtype_sums<F, float, M>(p, weights, rows, p.raw, token, true);
     }
   }
-  return dtype_sums<F, F, M>(p, weights, rows, p.x[format], p.x_wide[format]);
+  return dtype_sums<F, F, M>(p, weights, rows, p.x[format], rows.first, p.x_wide[format]);
 }
 
 template <int FORMAT, bool INTERLEAVED, int M>
@@ -330,6 +335,36 @@ template <int R> __device__ __forceinline__ void prefetch_weights(const quant_pr
   }
 }
 
+/* Columns of all tokens, by the block that is the last one to have made some of them. */
+__device__ __forceinline__ void combine_columns(const quant_product &p, int64_t first, int64_t columns) {
+  const quant_combine &to = p.combined;
+  const float *const rows = static_cast<const float *>(p.y);
+  constexpr int AHEAD = 4;
+  for (int64_t i = threadIdx.x; i < to.tokens * columns; i += THREADS) {
+    const int64_t token = i / columns, column = first + i % columns, slots = token * to.each;
+    float sum = 0.0f;
+    for (int64_t j = 0; j < to.each; j += AHEAD) {
+      int32_t row[AHEAD];
+      float value[AHEAD], weight[AHEAD];
+#pragma unroll
+      for (int n = 0; n < AHEAD; n++) {
+        row[n] = j + n < to.each ? to.slot_row[slots + j + n] : -1;
+        const bool there = row[n] >= 0 && row[n] <= to.rows.high;
+        value[n] = there ? nn_from_others(rows + row[n] * p.n + column) : 0.0f;
+        weight[n] = there ? to.weights[slots + j + n] : 0.0f;
+      }
+#pragma unroll
+      for (int n = 0; n < AHEAD; n++) {
+        if (row[n] != -1 && to.rows.holds(slots + j + n, row[n])) {
+          sum = fmaf(weight[n], value[n], sum);
+        }
+      }
+    }
+    const int64_t at = token * p.n + column;
+    to.out[at] = to.residual == nullptr ? sum : to.residual[at] + sum;
+  }
+}
+
 /* A kernel has one form of weights, and the registers that it takes: not those of the widest of all. More than one
  * block a multiprocessor is not asked for: ptxas would make room for it by loading a few words at a time. */
 // spills: rows_kernel on sm_86, sm_89: matrices in unlike formats share a kernel, which has the registers of the widest
@@ -356,13 +391,15 @@ __global__ void __launch_bounds__(THREADS, 1) rows_kernel(quant_product p, int64
   const int64_t column = ((int64_t)blockIdx.x - matrix.first_tile) * (WARPS * S::R) + warp * S::R;
   constexpr bool FETCHES = M == 1 && FORM >= NNCUDA_FORMAT_Q4_0; /* then its warps meet at barriers */
   const row_codes codes(shared + WARPS * sizeof *terms, p.k / NN_PART);
-  if (!FETCHES && column >= matrix.n) {
+  const bool combines = p.combined.slot_row != nullptr;
+  __shared__ int last;
+  if (!FETCHES && !combines && column >= matrix.n) {
     return;
   }
   for (int64_t tile = blockIdx.y; tile < row_tiles; tile += gridDim.y) {
     quant_rows rows;
     if (!quant_find<M>(p, tile, rows)) {
-      return;
+      break;
     }
     if constexpr (FETCHES) {
       fetch_row(p, rows.first, codes);
@@ -383,6 +420,12 @@ __global__ void __launch_bounds__(THREADS, 1) rows_kernel(quant_product p, int64
     }
     if constexpr (FETCHES) {
       __syncthreads(); /* the codes have been used */
+    }
+  }
+  if (combines) {
+    if (nn_is_last_block(p.combined.arrivals + blockIdx.x, gridDim.y, &last)) {
+      const int64_t first = (int64_t)blockIdx.x * (WARPS * S::R), left = matrix.n - first;
+      combine_columns(p, first, left < WARPS * S::R ? left : WARPS * S::R);
     }
   }
 }

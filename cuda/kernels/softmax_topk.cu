@@ -27,64 +27,12 @@ NN_KERNEL(softmax_topk) { NN_SWITCH_FLOATS(a->dtype, return topk_launch<T>(ctx, 
 
 template <class T, class SHAPE, bool WIDE>
 __global__ void __launch_bounds__(SHAPE::THREADS) softmax_topk_backward_kernel(router_backward a, nn_range columns) {
-  constexpr int N = SHAPE::N, LANES = SHAPE::LANES, VECTORS = SHAPE::VECTORS;
   __shared__ float shared[2][NN_WARP];
-  const int lane = threadIdx.x % LANES;
-  const double factor =
-      a.counts == nullptr ? 0.0 : (double)a.grad_scale[0] * a.alpha / ((double)a.rows * (double)a.rows);
+  const double factor = router_loss_factor(a);
   int turn = 0;
   for (int64_t first = (int64_t)blockIdx.x * SHAPE::ROWS; first < a.rows; first += (int64_t)gridDim.x * SHAPE::ROWS) {
-    const int64_t row = first + threadIdx.x / LANES;
-    const float *probs = a.probs + row * a.cols, *dprobs = a.dprobs == nullptr ? nullptr : a.dprobs + row * a.cols;
-    const float *dweights = a.dweights + row * a.k, *weights = a.weights + row * a.k;
-    const int32_t *indices = a.indices + row * a.k;
-    T *dx = static_cast<T *>(a.dx) + row * a.cols;
-    int64_t end = row < a.rows ? a.cols : 0;
-    for (int j = 0; j < a.k && end > 0; j++) {
-      end = columns.holds(row * a.k + j, indices[j]) ? end : 0; /* a row with a bad index is left out */
-    }
-    /* weights = p / total: its gradient loses what would scale all of them alike. */
-    float total = 1.0f, along = 0.0f;
-    if (a.norm && end > 0) {
-      total = 0.0f;
-      for (int j = 0; j < a.k; j++) {
-        total += probs[indices[j]];
-        along = fmaf(dweights[j], weights[j], along);
-      }
-    }
-    float g[VECTORS][N], p[VECTORS][N];
-    const auto load = [&](int64_t at) {
-#pragma unroll
-      for (int v = 0; v < VECTORS; v++) {
-        const int64_t column = at + (v * LANES + lane) * N;
-        nn_row_load<WIDE>(p[v], probs, column, end, 0.0f);
-        if (dprobs != nullptr) {
-          nn_row_load<WIDE>(g[v], dprobs, column, end, 0.0f);
-        } else if (a.counts != nullptr) {
-#pragma unroll
-          for (int e = 0; e < N; e++) {
-            g[v][e] = column + e < end ? (float)(factor * (double)a.counts[column + e]) : 0.0f;
-          }
-        } else {
-#pragma unroll
-          for (int e = 0; e < N; e++) {
-            g[v][e] = 0.0f;
-          }
-        }
-      }
-      for (int j = 0; j < a.k && end > 0; j++) {
-        const int64_t chosen = indices[j];
-        const float more = (dweights[j] - along) / total;
-#pragma unroll
-        for (int v = 0; v < VECTORS; v++) {
-#pragma unroll
-          for (int e = 0; e < N; e++) {
-            g[v][e] += chosen == at + (v * LANES + lane) * N + e ? more : 0.0f;
-          }
-        }
-      }
-    };
-    nn_softmax_gradient<LANES, SHAPE::is_long, WIDE>(g, p, load, dx, end, shared[turn]);
+    const int64_t row = first + threadIdx.x / SHAPE::LANES;
+    router_row_backward<T, SHAPE, WIDE>(a, columns, factor, row, row < a.rows ? a.cols : 0, shared[turn]);
     turn ^= 1;
   }
 }

@@ -1,5 +1,6 @@
 /*
- * The router's rows: which threads take one, its softmax and its k largest, for softmax_topk.cu and moe_route.cu.
+ * The router's rows: which threads take one, its softmax and its k largest, and the gradient, for softmax_topk.cu and
+ * moe_*.cu.
  */
 #ifndef NN_KERNELS_SOFTMAX_TOPK_CUH
 #define NN_KERNELS_SOFTMAX_TOPK_CUH
@@ -184,6 +185,69 @@ struct router_backward {
   const float *grad_scale;
   double alpha;
 };
+
+/* What the balancing loss gives the probability of an expert, over its count. */
+__device__ __forceinline__ double router_loss_factor(const router_backward &a) {
+  return a.counts == nullptr ? 0.0 : (double)a.grad_scale[0] * a.alpha / ((double)a.rows * (double)a.rows);
+}
+
+/* Row `row` of the gradient, of which `end` columns are there: all, or none where there is no such row. `shared`: of a
+ * row that a block takes; all its threads call this. */
+template <class T, class SHAPE, bool WIDE>
+__device__ __forceinline__ void router_row_backward(const router_backward &a, const nn_range &columns, double factor,
+                                                    int64_t row, int64_t end, float *shared) {
+  constexpr int N = SHAPE::N, LANES = SHAPE::LANES, VECTORS = SHAPE::VECTORS;
+  const int lane = threadIdx.x % LANES;
+  const float *probs = a.probs + row * a.cols, *dprobs = a.dprobs == nullptr ? nullptr : a.dprobs + row * a.cols;
+  const float *dweights = a.dweights + row * a.k, *weights = a.weights + row * a.k;
+  const int32_t *indices = a.indices + row * a.k;
+  T *dx = static_cast<T *>(a.dx) + row * a.cols;
+  for (int j = 0; j < a.k && end > 0; j++) {
+    end = columns.holds(row * a.k + j, indices[j]) ? end : 0; /* a row with a bad index is left out */
+  }
+  /* weights = p / total: its gradient loses what would scale all of them alike. */
+  float total = 1.0f, along = 0.0f;
+  if (a.norm && end > 0) {
+    total = 0.0f;
+    for (int j = 0; j < a.k; j++) {
+      total += probs[indices[j]];
+      along = fmaf(dweights[j], weights[j], along);
+    }
+  }
+  float g[VECTORS][N], p[VECTORS][N];
+  const auto load = [&](int64_t at) {
+#pragma unroll
+    for (int v = 0; v < VECTORS; v++) {
+      const int64_t column = at + (v * LANES + lane) * N;
+      nn_row_load<WIDE>(p[v], probs, column, end, 0.0f);
+      if (dprobs != nullptr) {
+        nn_row_load<WIDE>(g[v], dprobs, column, end, 0.0f);
+      } else if (a.counts != nullptr) {
+#pragma unroll
+        for (int e = 0; e < N; e++) {
+          g[v][e] = column + e < end ? (float)(factor * (double)a.counts[column + e]) : 0.0f;
+        }
+      } else {
+#pragma unroll
+        for (int e = 0; e < N; e++) {
+          g[v][e] = 0.0f;
+        }
+      }
+    }
+    for (int j = 0; j < a.k && end > 0; j++) {
+      const int64_t chosen = indices[j];
+      const float more = (dweights[j] - along) / total;
+#pragma unroll
+      for (int v = 0; v < VECTORS; v++) {
+#pragma unroll
+        for (int e = 0; e < N; e++) {
+          g[v][e] += chosen == at + (v * LANES + lane) * N + e ? more : 0.0f;
+        }
+      }
+    }
+  };
+  nn_softmax_gradient<LANES, SHAPE::is_long, WIDE>(g, p, load, dx, end, shared);
+}
 
 int32_t nn_router_backward(nncuda_ctx *ctx, const router_backward &r, int32_t dtype); /* of dx */
 

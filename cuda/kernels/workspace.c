@@ -31,11 +31,14 @@ LAYOUT(scatter_add, nn_scatter_lay_out(a, w))
 LAYOUT(gemm, nn_gemm_lay_out(a, w))
 LAYOUT(cross_entropy_forward, nn_entropy_lay_out(a, w))
 LAYOUT(aux_loss_forward, nn_aux_lay_out(a->tokens * a->experts, w))
+LAYOUT(moe_input_backward, nn_router_lay_out(a, w))
 LAYOUT(moe_plan, nn_moe_plan_lay_out(a, w))
 LAYOUT(moe_route, nn_moe_route_lay_out(a, w))
 LAYOUT(adamw_step, ((void)a, nn_adamw_lay_out(w)))
 LAYOUT(grad_norm, nn_grad_norm_lay_out(a, w))
-LAYOUT(gemm_quant, nn_quant_lay_out(a, w))
+LAYOUT(gemm_quant, nn_quant_lay_out(a, 0, w))
+LAYOUT(gemm_quant_experts, nn_quant_experts_workspace(a, w))
+LAYOUT(gemm_quant_route, nn_quant_route_lay_out(a, w))
 LAYOUT(rmsnorm_backward, nn_norm_lay_out(a, w))
 LAYOUT(rope_freqs, nn_rope_lay_out(a->head_dim, w))
 LAYOUT(rope_freqs_scaled, nn_rope_lay_out(a->head_dim, w))
@@ -63,6 +66,7 @@ const nn_layout nn_gpu_workspaces[NN_OP_ALL] = {
     [NN_OP_grouped_gemm_wgrad] = gemm_layout,
     [NN_OP_cross_entropy_forward] = cross_entropy_forward_layout,
     [NN_OP_aux_loss_forward] = aux_loss_forward_layout,
+    [NN_OP_moe_input_backward] = moe_input_backward_layout,
     [NN_OP_moe_plan] = moe_plan_layout,
     [NN_OP_moe_route] = moe_route_layout,
     [NN_OP_adamw_step] = adamw_step_layout,
@@ -72,6 +76,8 @@ const nn_layout nn_gpu_workspaces[NN_OP_ALL] = {
     [NN_OP_gemm_quant] = gemm_quant_layout,
     [NN_OP_gemm_quant_qkv] = gemm_quant_layout,
     [NN_OP_gemm_quant_swiglu] = gemm_quant_layout,
+    [NN_OP_gemm_quant_experts] = gemm_quant_experts_layout,
+    [NN_OP_gemm_quant_route] = gemm_quant_route_layout,
     [NN_OP_rmsnorm_backward] = rmsnorm_backward_layout,
     [NN_OP_rope_freqs] = rope_freqs_layout,
     [NN_OP_rope_freqs_scaled] = rope_freqs_scaled_layout,

@@ -59,6 +59,8 @@
   X(moe_gather_backward) \
   X(moe_combine) \
   X(moe_combine_backward) \
+  X(moe_output_backward) \
+  X(moe_input_backward) \
   X(cross_entropy_forward) \
   X(cross_entropy_backward) \
   X(aux_loss_forward) \
@@ -88,6 +90,8 @@
   X(gemm_quant) \
   X(gemm_quant_qkv) \
   X(gemm_quant_swiglu) \
+  X(gemm_quant_route) \
+  X(gemm_quant_experts) \
   X(interleave_rows) \
   X(act_quant_i8) \
   X(rmsnorm_quant_i8) \

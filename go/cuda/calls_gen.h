@@ -404,6 +404,12 @@ static inline int32_t call_cuda_moe_combine(nncuda_ctx *ctx, uintptr_t y, uintpt
 static inline int32_t call_cuda_moe_combine_backward(nncuda_ctx *ctx, uintptr_t dout, uintptr_t y, uintptr_t weights, uintptr_t slot_row, uintptr_t row_slot, uintptr_t dy, uintptr_t dweights, int64_t tokens, int64_t k, int64_t dim, int32_t dtype) {
   return nn_api.cuda_moe_combine_backward(ctx, (const void *)dout, (const void *)y, (const float *)weights, (const int32_t *)slot_row, (const int32_t *)row_slot, (void *)dy, (float *)dweights, tokens, k, dim, dtype);
 }
+static inline int32_t call_cuda_moe_output_backward(nncuda_ctx *ctx, uintptr_t dout, uintptr_t y, uintptr_t weights, uintptr_t indices, uintptr_t probs, uintptr_t counts, uintptr_t slot_row, uintptr_t row_slot, uintptr_t grad_scale, uintptr_t dy, uintptr_t dweights, uintptr_t dlogits, int64_t tokens, int64_t experts, int64_t k, int64_t dim, int32_t norm, float alpha, int32_t dtype) {
+  return nn_api.cuda_moe_output_backward(ctx, (const void *)dout, (const void *)y, (const float *)weights, (const int32_t *)indices, (const float *)probs, (const int32_t *)counts, (const int32_t *)slot_row, (const int32_t *)row_slot, (const float *)grad_scale, (void *)dy, (float *)dweights, (void *)dlogits, tokens, experts, k, dim, norm, alpha, dtype);
+}
+static inline int32_t call_cuda_moe_input_backward(nncuda_ctx *ctx, uintptr_t dlogits, uintptr_t x, uintptr_t gate, uintptr_t drows, uintptr_t slot_row, uintptr_t dx, uintptr_t dgate, int64_t tokens, int64_t experts, int64_t k, int64_t dim, float beta, int32_t dtype, int32_t dtype_c) {
+  return nn_api.cuda_moe_input_backward(ctx, (const void *)dlogits, (const void *)x, (const void *)gate, (const void *)drows, (const int32_t *)slot_row, (void *)dx, (void *)dgate, tokens, experts, k, dim, beta, dtype, dtype_c);
+}
 static inline int32_t call_cuda_cross_entropy_forward(nncuda_ctx *ctx, uintptr_t logits, uintptr_t targets, uintptr_t losses, uintptr_t lse, uintptr_t loss_sum, uintptr_t count, int64_t rows, int64_t vocab, int32_t ignore_index, int32_t dtype) {
   return nn_api.cuda_cross_entropy_forward(ctx, (const void *)logits, (const int32_t *)targets, (float *)losses, (float *)lse, (float *)loss_sum, (int32_t *)count, rows, vocab, ignore_index, dtype);
 }
@@ -490,6 +496,12 @@ static inline int32_t call_cuda_gemm_quant_qkv(nncuda_ctx *ctx, uintptr_t x, uin
 }
 static inline int32_t call_cuda_gemm_quant_swiglu(nncuda_ctx *ctx, uintptr_t x, uintptr_t w_gate, uintptr_t w_up, uintptr_t offsets, uintptr_t norm, uintptr_t y, int64_t groups, int64_t m, int64_t n, int64_t k, int64_t row_bytes_gate, int64_t row_bytes_up, float eps, int32_t format_gate, int32_t format_up, int32_t dtype) {
   return nn_api.cuda_gemm_quant_swiglu(ctx, (const void *)x, (const void *)w_gate, (const void *)w_up, (const int32_t *)offsets, (const void *)norm, (void *)y, groups, m, n, k, row_bytes_gate, row_bytes_up, eps, format_gate, format_up, dtype);
+}
+static inline int32_t call_cuda_gemm_quant_route(nncuda_ctx *ctx, uintptr_t x, uintptr_t gains, uintptr_t w, uintptr_t y, uintptr_t logits, uintptr_t weights, uintptr_t indices, uintptr_t probs, uintptr_t counts, uintptr_t offsets, uintptr_t slot_row, uintptr_t row_slot, int64_t tokens, int64_t experts, int64_t k, int64_t dim, int64_t row_bytes, float eps, int32_t norm, int32_t format) {
+  return nn_api.cuda_gemm_quant_route(ctx, (const float *)x, (const float *)gains, (const void *)w, (float *)y, (float *)logits, (float *)weights, (int32_t *)indices, (float *)probs, (int32_t *)counts, (int32_t *)offsets, (int32_t *)slot_row, (int32_t *)row_slot, tokens, experts, k, dim, row_bytes, eps, norm, format);
+}
+static inline int32_t call_cuda_gemm_quant_experts(nncuda_ctx *ctx, uintptr_t x, uintptr_t w_gate, uintptr_t w_up, uintptr_t w_down, uintptr_t weights, uintptr_t offsets, uintptr_t slot_row, uintptr_t row_slot, uintptr_t residual, uintptr_t y, int64_t tokens, int64_t experts, int64_t k, int64_t dim, int64_t n, int64_t row_bytes_gate, int64_t row_bytes_up, int64_t row_bytes_down, int32_t format_gate, int32_t format_up, int32_t format_down) {
+  return nn_api.cuda_gemm_quant_experts(ctx, (const float *)x, (const void *)w_gate, (const void *)w_up, (const void *)w_down, (const float *)weights, (const int32_t *)offsets, (const int32_t *)slot_row, (const int32_t *)row_slot, (const float *)residual, (float *)y, tokens, experts, k, dim, n, row_bytes_gate, row_bytes_up, row_bytes_down, format_gate, format_up, format_down);
 }
 static inline int32_t call_cuda_interleave_rows(nncuda_ctx *ctx, uintptr_t x, uintptr_t y, int64_t rows, int64_t k, int64_t row_bytes, int32_t format) {
   return nn_api.cuda_interleave_rows(ctx, (const void *)x, (void *)y, rows, k, row_bytes, format);

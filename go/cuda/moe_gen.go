@@ -137,3 +137,50 @@ func (ctx *Context) MoECombineBackward(dout, y, weights, slotRow, rowSlot, dy, d
 		dweightsAt, C.int64_t(tokens), C.int64_t(k), C.int64_t(dim), C.int32_t(dtype))
 	return in.leave("cuda_moe_combine_backward", status)
 }
+
+// MoEOutputBackward calls cuda_moe_output_backward as it is in bindings.h: sizes are not compared with those of the
+// buffers. See tensor.MoEOutputBackward.
+func (ctx *Context) MoEOutputBackward(dout, y, weights, indices, probs, counts, slotRow, rowSlot, gradScale, dy,
+	dweights, dlogits Memory, tokens, experts, k, dim int64, norm bool, alpha float32, dtype DType) error {
+	in := ctx.enter()
+	doutAt := in.at("dout", dout)
+	yAt := in.at("y", y)
+	weightsAt := in.at("weights", weights)
+	indicesAt := in.at("indices", indices)
+	probsAt := in.at("probs", probs)
+	countsAt := in.at("counts", counts)
+	slotRowAt := in.at("slot_row", slotRow)
+	rowSlotAt := in.at("row_slot", rowSlot)
+	gradScaleAt := in.at("grad_scale", gradScale)
+	dyAt := in.at("dy", dy)
+	dweightsAt := in.at("dweights", dweights)
+	dlogitsAt := in.at("dlogits", dlogits)
+	if in.refused() {
+		return in.refuse("cuda_moe_output_backward")
+	}
+	status := C.call_cuda_moe_output_backward(in.handle, doutAt, yAt, weightsAt, indicesAt, probsAt, countsAt,
+		slotRowAt, rowSlotAt, gradScaleAt, dyAt, dweightsAt, dlogitsAt, C.int64_t(tokens), C.int64_t(experts),
+		C.int64_t(k), C.int64_t(dim), flag(norm), C.float(alpha), C.int32_t(dtype))
+	return in.leave("cuda_moe_output_backward", status)
+}
+
+// MoEInputBackward calls cuda_moe_input_backward as it is in bindings.h: sizes are not compared with those of the
+// buffers. See tensor.MoEInputBackward.
+func (ctx *Context) MoEInputBackward(dlogits, x, gate, drows, slotRow, dx, dgate Memory, tokens, experts, k, dim int64,
+	beta float32, dtype, dtypeC DType) error {
+	in := ctx.enter()
+	dlogitsAt := in.at("dlogits", dlogits)
+	xAt := in.at("x", x)
+	gateAt := in.at("gate", gate)
+	drowsAt := in.at("drows", drows)
+	slotRowAt := in.at("slot_row", slotRow)
+	dxAt := in.at("dx", dx)
+	dgateAt := in.at("dgate", dgate)
+	if in.refused() {
+		return in.refuse("cuda_moe_input_backward")
+	}
+	status := C.call_cuda_moe_input_backward(in.handle, dlogitsAt, xAt, gateAt, drowsAt, slotRowAt, dxAt, dgateAt,
+		C.int64_t(tokens), C.int64_t(experts), C.int64_t(k), C.int64_t(dim), C.float(beta), C.int32_t(dtype),
+		C.int32_t(dtypeC))
+	return in.leave("cuda_moe_input_backward", status)
+}

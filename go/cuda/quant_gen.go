@@ -113,6 +113,58 @@ func (ctx *Context) GemmQuantSwiGLU(x, wGate, wUp, offsets, norm, y Memory, grou
 	return in.leave("cuda_gemm_quant_swiglu", status)
 }
 
+// GemmQuantRoute calls cuda_gemm_quant_route as it is in bindings.h: sizes are not compared with those of the buffers.
+// See tensor.GemmQuantRoute.
+func (ctx *Context) GemmQuantRoute(x, gains, w, y, logits, weights, indices, probs, counts, offsets, slotRow,
+	rowSlot Memory, tokens, experts, k, dim, rowBytes int64, eps float32, norm bool, format Format) error {
+	in := ctx.enter()
+	xAt := in.at("x", x)
+	gainsAt := in.at("gains", gains)
+	wAt := in.at("w", w)
+	yAt := in.at("y", y)
+	logitsAt := in.at("logits", logits)
+	weightsAt := in.at("weights", weights)
+	indicesAt := in.at("indices", indices)
+	probsAt := in.at("probs", probs)
+	countsAt := in.at("counts", counts)
+	offsetsAt := in.at("offsets", offsets)
+	slotRowAt := in.at("slot_row", slotRow)
+	rowSlotAt := in.at("row_slot", rowSlot)
+	if in.refused() {
+		return in.refuse("cuda_gemm_quant_route")
+	}
+	status := C.call_cuda_gemm_quant_route(in.handle, xAt, gainsAt, wAt, yAt, logitsAt, weightsAt, indicesAt, probsAt,
+		countsAt, offsetsAt, slotRowAt, rowSlotAt, C.int64_t(tokens), C.int64_t(experts), C.int64_t(k), C.int64_t(dim),
+		C.int64_t(rowBytes), C.float(eps), flag(norm), C.int32_t(format))
+	return in.leave("cuda_gemm_quant_route", status)
+}
+
+// GemmQuantExperts calls cuda_gemm_quant_experts as it is in bindings.h: sizes are not compared with those of the
+// buffers. See tensor.GemmQuantExperts.
+func (ctx *Context) GemmQuantExperts(x, wGate, wUp, wDown, weights, offsets, slotRow, rowSlot, residual, y Memory,
+	tokens, experts, k, dim, n, rowBytesGate, rowBytesUp, rowBytesDown int64, formatGate, formatUp,
+	formatDown Format) error {
+	in := ctx.enter()
+	xAt := in.at("x", x)
+	wGateAt := in.at("w_gate", wGate)
+	wUpAt := in.at("w_up", wUp)
+	wDownAt := in.at("w_down", wDown)
+	weightsAt := in.at("weights", weights)
+	offsetsAt := in.at("offsets", offsets)
+	slotRowAt := in.at("slot_row", slotRow)
+	rowSlotAt := in.at("row_slot", rowSlot)
+	residualAt := in.at("residual", residual)
+	yAt := in.at("y", y)
+	if in.refused() {
+		return in.refuse("cuda_gemm_quant_experts")
+	}
+	status := C.call_cuda_gemm_quant_experts(in.handle, xAt, wGateAt, wUpAt, wDownAt, weightsAt, offsetsAt, slotRowAt,
+		rowSlotAt, residualAt, yAt, C.int64_t(tokens), C.int64_t(experts), C.int64_t(k), C.int64_t(dim), C.int64_t(n),
+		C.int64_t(rowBytesGate), C.int64_t(rowBytesUp), C.int64_t(rowBytesDown), C.int32_t(formatGate),
+		C.int32_t(formatUp), C.int32_t(formatDown))
+	return in.leave("cuda_gemm_quant_experts", status)
+}
+
 // InterleaveRows calls cuda_interleave_rows as it is in bindings.h: sizes are not compared with those of the buffers.
 // See tensor.InterleaveRows.
 func (ctx *Context) InterleaveRows(x, y Memory, rows, k, rowBytes int64, format Format) error {

@@ -133,6 +133,8 @@
   X(cuda_moe_gather_backward) \
   X(cuda_moe_combine) \
   X(cuda_moe_combine_backward) \
+  X(cuda_moe_output_backward) \
+  X(cuda_moe_input_backward) \
   X(cuda_cross_entropy_forward) \
   X(cuda_cross_entropy_backward) \
   X(cuda_aux_loss_forward) \
@@ -162,6 +164,8 @@
   X(cuda_gemm_quant) \
   X(cuda_gemm_quant_qkv) \
   X(cuda_gemm_quant_swiglu) \
+  X(cuda_gemm_quant_route) \
+  X(cuda_gemm_quant_experts) \
   X(cuda_interleave_rows) \
   X(cuda_act_quant_i8) \
   X(cuda_rmsnorm_quant_i8) \

@@ -19,20 +19,10 @@ func (l *Linear) Forward(p *Pass, x, y *tensor.Tensor) *tensor.Tensor {
 // Backward gives the gradient of x [rows, in] from dy [rows, out]. A dx may be given; it may be x itself, whose values
 // are then spent.
 func (l *Linear) Backward(p *Pass, dy, x, dx *tensor.Tensor, beta float32) *tensor.Tensor {
-	l.weightGradient(p, dy, x, beta)
+	p.Check(tensor.GemmBeta(dy, x, l.Grad, 1, beta, true, false))
 	if dx == nil {
 		dx = p.Empty(dy.DType(), dy.Dim(0), l.Weight.Dim(1))
 	}
 	p.Check(tensor.Gemm(dy, l.Weight, dx, false, false))
 	return dx
-}
-
-// BackwardInto adds the gradient of x to dx, both [rows, in].
-func (l *Linear) BackwardInto(p *Pass, dy, x, dx *tensor.Tensor, beta float32) {
-	l.weightGradient(p, dy, x, beta)
-	p.Check(tensor.GemmBeta(dy, l.Weight, dx, 1, 1, false, false))
-}
-
-func (l *Linear) weightGradient(p *Pass, dy, x *tensor.Tensor, beta float32) {
-	p.Check(tensor.GemmBeta(dy, x, l.Grad, 1, beta, true, false))
 }

@@ -55,13 +55,23 @@ func (r *Router) forward(
 	return made, rows
 }
 
-// backward adds to dx what reaches x through the weights and, times auxFactor f32 [1], through the balancing loss.
-func (r *Router) backward(p *Pass, taken *routing, dweights, x, dx, auxFactor *tensor.Tensor, beta float32) {
-	dlogits := p.Empty(x.DType(), taken.probs.Shape()...)
-	p.Check(tensor.MoERouteBackward(dweights, taken.weights, taken.indices, taken.probs, taken.counts, auxFactor, dlogits,
-		r.Norm, float32(r.Alpha)))
-	r.Gate.BackwardInto(p, dlogits, x, dx, beta)
+// backward puts the gradient of the experts' outputs y into their place, from that of the layer's output, and gives that of
+// the logits: through the weights and, times auxFactor f32 [1], through the balancing loss.
+func (r *Router) backward(p *Pass, taken *routing, dout, y, auxFactor *tensor.Tensor) (dlogits *tensor.Tensor) {
+	dweights := p.Like(taken.weights)
+	dlogits = p.Empty(y.DType(), taken.probs.Shape()...)
+	p.Check(tensor.MoEOutputBackward(dout, y, taken.weights, taken.indices, taken.probs, taken.counts, taken.slotRow,
+		taken.rowSlot, auxFactor, y, dweights, dlogits, r.Norm, float32(r.Alpha)))
+	p.Free(dweights)
+	return dlogits
+}
+
+// backwardInput gives the gradient of x from those of the logits, which is freed, and of the rows that x was brought to.
+func (r *Router) backwardInput(p *Pass, taken *routing, dlogits, x, drows *tensor.Tensor, beta float32) *tensor.Tensor {
+	dx := p.Like(x)
+	p.Check(tensor.MoEInputBackward(dlogits, x, r.Gate.Weight, drows, taken.slotRow, dx, r.Gate.Grad, beta))
 	p.Free(dlogits)
+	return dx
 }
 
 // MoELayer is out = residual + sum over a token's experts of weight * W2 (silu(W1 x) * (W3 x)).
@@ -194,9 +204,7 @@ func (m *MoELayer) Backward(
 			inside = m.beforeW2(p, rows, routing.offsets)
 		}
 	}
-	dweights := p.Like(routing.weights)
-	dy := y
-	p.Check(tensor.MoECombineBackward(dout, y, routing.weights, routing.slotRow, routing.rowSlot, dy, dweights))
+	dlogits, dy := m.Router.backward(p, routing, dout, y, auxFactor), y
 	var drows *tensor.Tensor
 	if served != nil {
 		m.backwardAll(p, served, dy, routing.offsets)
@@ -205,11 +213,8 @@ func (m *MoELayer) Backward(
 		m.productsBackward(p, dy, inside, routing.offsets, m.W13Grad, m.W2Grad, beta)
 		drows = inside.rows
 	}
-	dx := p.Like(x)
-	p.Check(tensor.MoEGatherBackward(drows, routing.slotRow, dx))
-	m.Router.backward(p, routing, dweights, x, dx, auxFactor, beta)
+	dx := m.Router.backwardInput(p, routing, dlogits, x, drows, beta)
 	routing.free(p)
-	p.Free(dweights)
 	inside.free(p)
 	p.Free(drows)
 	return dx

@@ -339,3 +339,141 @@ func MoECombineBackward(dout, y, weights, slotRow, rowSlot, dy, dweights *Tensor
 	return check.ctx.MoECombineBackward(dout.memory(), y.memory(), weights.memory(), slotRow.memory(), rowSlot.memory(),
 		dy.memory(), dweights.memory(), int64(tokens), int64(k), int64(dim), dtype)
 }
+
+// MoEOutputBackward calls cuda_moe_output_backward.
+//
+// What the gradient of a layer of experts begins with: moe_combine_backward, and moe_route_backward of the gradient of
+// the weights that it gives, with the bits of these two calls. On a GPU it is one launch.
+//
+//   - dout, in dtype [tokens, dim]: gradient of the layer's output
+//   - y, in dtype [tokens*k, dim]: the experts' outputs, as in the forward call
+//   - weights, in f32 [tokens, k]: from moe_route
+//   - indices, in i32 [tokens, k]: from moe_route
+//   - probs, in f32 [tokens, experts]: from moe_route
+//   - counts, in i32 [experts]: from moe_route
+//   - slotRow, in i32 [tokens, k]: from moe_route
+//   - rowSlot, in i32 [tokens*k]: from moe_route
+//   - gradScale, in f32 [1]: gradient of the load-balancing loss
+//   - dy, out dtype [tokens*k, dim], may be y itself: gradient of y
+//   - dweights, out f32 [tokens, k]: gradient of weights
+//   - dlogits, out dtype [tokens, experts]: gradient of the router's logits
+//   - norm: as in moe_route
+//   - alpha: as in moe_route; must be finite
+func MoEOutputBackward(dout, y, weights, indices, probs, counts, slotRow, rowSlot, gradScale, dy, dweights,
+	dlogits *Tensor, norm bool, alpha float32) error {
+	check := begin("moe_output_backward", "tokens and dim from dout, k from weights, experts from probs")
+	if !check.required("dout", dout, 2, dense) ||
+		!check.required("y", y, 2, dense) ||
+		!check.required("weights", weights, 2, dense) ||
+		!check.required("indices", indices, 2, dense) ||
+		!check.required("probs", probs, 2, dense) ||
+		!check.required("counts", counts, 1, dense) ||
+		!check.required("slot_row", slotRow, 2, dense) ||
+		!check.required("row_slot", rowSlot, 1, dense) ||
+		!check.required("grad_scale", gradScale, 1, dense) ||
+		!check.required("dy", dy, 2, dense) ||
+		!check.required("dweights", dweights, 2, dense) ||
+		!check.required("dlogits", dlogits, 2, dense) {
+		return check.err
+	}
+	check.same(named{"y", y}, named{"dy", dy})
+	check.same(named{"weights", weights}, named{"indices", indices}, named{"slot_row", slotRow},
+		named{"dweights", dweights})
+	check.same(named{"probs", probs}, named{"dlogits", dlogits})
+	check.folds("tokens", ranked{named{"dout", dout}, 2}, ranked{named{"weights", weights}, 2},
+		ranked{named{"probs", probs}, 2})
+	check.folds("tokens*k", ranked{named{"y", y}, 2}, ranked{named{"row_slot", rowSlot}, 1})
+	check.unfolded("counts", counts, 1, "[experts]", "experts", "probs")
+	tokens := dout.extent(2, 0)
+	dim := dout.extent(2, 1)
+	k := weights.extent(2, 1)
+	experts := probs.extent(2, 1)
+	dtype := dout.dtype
+	check.dtype("y", y, dtype)
+	check.dtype("dy", dy, dtype)
+	check.dtype("dlogits", dlogits, dtype)
+	check.dtype("weights", weights, cuda.F32)
+	check.dtype("indices", indices, cuda.I32)
+	check.dtype("probs", probs, cuda.F32)
+	check.dtype("counts", counts, cuda.I32)
+	check.dtype("slot_row", slotRow, cuda.I32)
+	check.dtype("row_slot", rowSlot, cuda.I32)
+	check.dtype("grad_scale", gradScale, cuda.F32)
+	check.dtype("dweights", dweights, cuda.F32)
+	check.shape("dout", dout, "[tokens, dim]", tokens, dim)
+	check.shape("y", y, "[tokens*k, dim]", tokens*k, dim)
+	check.factors("y", y, 2, "[tokens*k, dim]", tokens, k)
+	check.shape("weights", weights, "[tokens, k]", tokens, k)
+	check.shape("indices", indices, "[tokens, k]", tokens, k)
+	check.shape("probs", probs, "[tokens, experts]", tokens, experts)
+	check.shape("counts", counts, "[experts]", experts)
+	check.shape("slot_row", slotRow, "[tokens, k]", tokens, k)
+	check.shape("row_slot", rowSlot, "[tokens*k]", tokens*k)
+	check.factors("row_slot", rowSlot, 1, "[tokens*k]", tokens, k)
+	check.shape("grad_scale", gradScale, "[1]", 1)
+	check.shape("dy", dy, "[tokens*k, dim]", tokens*k, dim)
+	check.shape("dweights", dweights, "[tokens, k]", tokens, k)
+	check.shape("dlogits", dlogits, "[tokens, experts]", tokens, experts)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.MoEOutputBackward(dout.memory(), y.memory(), weights.memory(), indices.memory(), probs.memory(),
+		counts.memory(), slotRow.memory(), rowSlot.memory(), gradScale.memory(), dy.memory(), dweights.memory(),
+		dlogits.memory(), int64(tokens), int64(experts), int64(k), int64(dim), norm, alpha, dtype)
+}
+
+// MoEInputBackward calls cuda_moe_input_backward.
+//
+// What the gradient of a layer of experts ends with, those of the router's gate and of the tokens: dgate = dlogits^T *
+// x + beta * dgate, and dx[t] = sum over j of drows[slot_row[t, j]] + dlogits[t] * gate, as gemm_beta has the one,
+// moe_gather_backward and gemm_beta the other. On a GPU it is one launch, or two where dgate is summed in pieces.
+//
+//   - dlogits, in dtype [tokens, experts]: gradient of the router's logits
+//   - x, in dtype [tokens, dim]: tokens, as in the forward call
+//   - gate, in dtype [experts, dim]: weights of the gate, x * gate^T being the logits
+//   - drows, in dtype [tokens*k, dim]: gradient of the tokens in row order
+//   - slotRow, in i32 [tokens, k]: from moe_route
+//   - dx, out dtype [tokens, dim]: gradient of x
+//   - dgate, inout dtype_c [experts, dim]: gradient of the gate; not read with beta = 0
+//   - beta, usually 0: factor of the old dgate
+func MoEInputBackward(dlogits, x, gate, drows, slotRow, dx, dgate *Tensor, beta float32) error {
+	check := begin("moe_input_backward", "tokens and experts from dlogits, dim from x, k from slot_row")
+	if !check.required("dlogits", dlogits, 2, dense) ||
+		!check.required("x", x, 2, dense) ||
+		!check.required("gate", gate, 2, dense) ||
+		!check.required("drows", drows, 2, dense) ||
+		!check.required("slot_row", slotRow, 2, dense) ||
+		!check.required("dx", dx, 2, dense) ||
+		!check.required("dgate", dgate, 2, dense) {
+		return check.err
+	}
+	check.same(named{"x", x}, named{"dx", dx})
+	check.same(named{"gate", gate}, named{"dgate", dgate})
+	check.folds("tokens", ranked{named{"dlogits", dlogits}, 2}, ranked{named{"x", x}, 2},
+		ranked{named{"slot_row", slotRow}, 2})
+	check.unfolded("gate", gate, 2, "[experts, dim]", "experts", "dlogits")
+	tokens := dlogits.extent(2, 0)
+	experts := dlogits.extent(2, 1)
+	dim := x.extent(2, 1)
+	k := slotRow.extent(2, 1)
+	dtype := dlogits.dtype
+	check.dtype("x", x, dtype)
+	check.dtype("gate", gate, dtype)
+	check.dtype("drows", drows, dtype)
+	check.dtype("dx", dx, dtype)
+	dtypeC := dgate.dtype
+	check.dtype("slot_row", slotRow, cuda.I32)
+	check.shape("dlogits", dlogits, "[tokens, experts]", tokens, experts)
+	check.shape("x", x, "[tokens, dim]", tokens, dim)
+	check.shape("gate", gate, "[experts, dim]", experts, dim)
+	check.shape("drows", drows, "[tokens*k, dim]", tokens*k, dim)
+	check.factors("drows", drows, 2, "[tokens*k, dim]", tokens, k)
+	check.shape("slot_row", slotRow, "[tokens, k]", tokens, k)
+	check.shape("dx", dx, "[tokens, dim]", tokens, dim)
+	check.shape("dgate", dgate, "[experts, dim]", experts, dim)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.MoEInputBackward(dlogits.memory(), x.memory(), gate.memory(), drows.memory(), slotRow.memory(),
+		dx.memory(), dgate.memory(), int64(tokens), int64(experts), int64(k), int64(dim), beta, dtype, dtypeC)
+}

@@ -265,6 +265,172 @@ func GemmQuantSwiGLU(x, wGate, wUp, offsets, norm, y *Tensor, eps float32, forma
 		formatGate, formatUp, dtype)
 }
 
+// GemmQuantRoute calls cuda_gemm_quant_route.
+//
+// The router of a stored mixture of experts: rmsnorm of the residual stream, gemm_quant of what that gives,
+// softmax_topk and moe_plan, with the bits of these calls. On a GPU it is one launch for up to 32 tokens. (Fedus, Zoph,
+// Shazeer 2021, "Switch Transformers"; Gale et al. 2022, "MegaBlocks")
+//
+//   - x, in f32 [tokens, dim]: the residual stream
+//   - gains, in f32 [dim]: gains of the norm of x
+//   - w, in u8 [experts, row_bytes]: weights of the router in `format`
+//   - y, out f32 [tokens, dim]: the normed rows, for the experts
+//   - logits, out f32 [tokens, experts]: y * W^T
+//   - weights, out f32 [tokens, k]: the k probabilities of each token, renormalised if asked
+//   - indices, out i32 [tokens, k]: its experts
+//   - probs, out f32 [tokens, experts]: all probabilities
+//   - counts, out i32 [experts]: slots routed to each expert
+//   - offsets, out i32 [experts+1]: first row of each expert
+//   - slotRow, out i32 [tokens, k]: row of each slot
+//   - rowSlot, out i32 [tokens*k]: slot of each row
+//   - eps: of the norm: added to the mean square; must be finite and at least 0
+//   - norm: 1 divides the k weights by their sum
+//   - format: NNCUDA_FORMAT_* of w
+func GemmQuantRoute(x, gains, w, y, logits, weights, indices, probs, counts, offsets, slotRow, rowSlot *Tensor,
+	eps float32, norm bool, format cuda.Format) error {
+	check := begin("gemm_quant_route", "tokens and dim from x, experts and row_bytes from w, k from weights")
+	if !check.required("x", x, 2, dense) ||
+		!check.required("gains", gains, 1, dense) ||
+		!check.required("w", w, 2, dense) ||
+		!check.required("y", y, 2, dense) ||
+		!check.required("logits", logits, 2, dense) ||
+		!check.required("weights", weights, 2, dense) ||
+		!check.required("indices", indices, 2, dense) ||
+		!check.required("probs", probs, 2, dense) ||
+		!check.required("counts", counts, 1, dense) ||
+		!check.required("offsets", offsets, 1, dense) ||
+		!check.required("slot_row", slotRow, 2, dense) ||
+		!check.required("row_slot", rowSlot, 1, dense) {
+		return check.err
+	}
+	check.same(named{"x", x}, named{"y", y})
+	check.same(named{"logits", logits}, named{"probs", probs})
+	check.same(named{"weights", weights}, named{"indices", indices}, named{"slot_row", slotRow})
+	check.folds("tokens", ranked{named{"x", x}, 2}, ranked{named{"logits", logits}, 2},
+		ranked{named{"weights", weights}, 2})
+	check.unfolded("gains", gains, 1, "[dim]", "dim", "x")
+	check.unfolded("w", w, 2, "[experts, row_bytes]", "experts", "logits")
+	check.unfolded("counts", counts, 1, "[experts]", "experts", "logits")
+	tokens := x.extent(2, 0)
+	dim := x.extent(2, 1)
+	experts := w.extent(2, 0)
+	rowBytes := w.extent(2, 1)
+	k := weights.extent(2, 1)
+	check.dtype("x", x, cuda.F32)
+	check.dtype("gains", gains, cuda.F32)
+	check.dtype("w", w, cuda.U8)
+	check.dtype("y", y, cuda.F32)
+	check.dtype("logits", logits, cuda.F32)
+	check.dtype("weights", weights, cuda.F32)
+	check.dtype("indices", indices, cuda.I32)
+	check.dtype("probs", probs, cuda.F32)
+	check.dtype("counts", counts, cuda.I32)
+	check.dtype("offsets", offsets, cuda.I32)
+	check.dtype("slot_row", slotRow, cuda.I32)
+	check.dtype("row_slot", rowSlot, cuda.I32)
+	check.shape("x", x, "[tokens, dim]", tokens, dim)
+	check.shape("gains", gains, "[dim]", dim)
+	check.shape("w", w, "[experts, row_bytes]", experts, rowBytes)
+	check.shape("y", y, "[tokens, dim]", tokens, dim)
+	check.shape("logits", logits, "[tokens, experts]", tokens, experts)
+	check.shape("weights", weights, "[tokens, k]", tokens, k)
+	check.shape("indices", indices, "[tokens, k]", tokens, k)
+	check.shape("probs", probs, "[tokens, experts]", tokens, experts)
+	check.shape("counts", counts, "[experts]", experts)
+	check.shape("offsets", offsets, "[experts+1]", experts+1)
+	check.shape("slot_row", slotRow, "[tokens, k]", tokens, k)
+	check.shape("row_slot", rowSlot, "[tokens*k]", tokens*k)
+	check.factors("row_slot", rowSlot, 1, "[tokens*k]", tokens, k)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.GemmQuantRoute(x.memory(), gains.memory(), w.memory(), y.memory(), logits.memory(),
+		weights.memory(), indices.memory(), probs.memory(), counts.memory(), offsets.memory(), slotRow.memory(),
+		rowSlot.memory(), int64(tokens), int64(experts), int64(k), int64(dim), int64(rowBytes), eps, norm, format)
+}
+
+// GemmQuantExperts calls cuda_gemm_quant_experts.
+//
+// The experts of a stored mixture: y[t] = residual[t] + sum over a token's experts of weight * ((silu(x[t] * Wg^T) *
+// (x[t] * Wu^T)) * Wd^T), as moe_gather, gemm_quant_swiglu, gemm_quant and moe_combine give it, with the bits of these
+// calls. On a GPU it is two launches where there is about a row an expert: tokens are gathered where they are loaded,
+// and a token's rows added up by the blocks that end last. (Shazeer 2020, "GLU Variants", eq. 6; Gale et al. 2022,
+// "MegaBlocks")
+//
+//   - x, in f32 [tokens, dim]: the normed rows
+//   - wGate, in u8 [experts*n, row_bytes_gate]: weights of the gate, a matrix [n, dim] an expert
+//   - wUp, in u8 [experts*n, row_bytes_up]: weights of the other factor
+//   - wDown, in u8 [experts*dim, row_bytes_down]: weights of the last product, a matrix [dim, n] an expert
+//   - weights, in f32 [tokens, k]: from gemm_quant_route
+//   - offsets, in i32 [experts+1]: from gemm_quant_route; offsets[0] = 0, never falling, at most tokens*k
+//   - slotRow, in i32 [tokens, k]: from gemm_quant_route
+//   - rowSlot, in i32 [tokens*k]: from gemm_quant_route
+//   - residual, in f32 [tokens, dim], may be nil: added, or null
+//   - y, out f32 [tokens, dim], may be residual itself: output
+//   - formatGate: NNCUDA_FORMAT_* of w_gate
+//   - formatUp: NNCUDA_FORMAT_* of w_up
+//   - formatDown: NNCUDA_FORMAT_* of w_down
+func GemmQuantExperts(x, wGate, wUp, wDown, weights, offsets, slotRow, rowSlot, residual, y *Tensor, formatGate,
+	formatUp, formatDown cuda.Format) error {
+	check := begin("gemm_quant_experts",
+		"tokens and dim from x, row_bytes_gate and n from w_gate, row_bytes_up from w_up, row_bytes_down and experts from w_down, k from weights")
+	if !check.required("x", x, 2, dense) ||
+		!check.required("w_gate", wGate, 2, dense) ||
+		!check.required("w_up", wUp, 2, dense) ||
+		!check.required("w_down", wDown, 2, dense) ||
+		!check.required("weights", weights, 2, dense) ||
+		!check.required("offsets", offsets, 1, dense) ||
+		!check.required("slot_row", slotRow, 2, dense) ||
+		!check.required("row_slot", rowSlot, 1, dense) ||
+		!check.optional("residual", residual, 2, dense) ||
+		!check.required("y", y, 2, dense) {
+		return check.err
+	}
+	check.same(named{"x", x}, named{"residual", residual}, named{"y", y})
+	check.same(named{"weights", weights}, named{"slot_row", slotRow})
+	check.folds("tokens", ranked{named{"x", x}, 2}, ranked{named{"weights", weights}, 2})
+	check.folds("experts*n", ranked{named{"w_gate", wGate}, 2}, ranked{named{"w_up", wUp}, 2})
+	tokens := x.extent(2, 0)
+	dim := x.extent(2, 1)
+	rowBytesGate := wGate.extent(2, 1)
+	rowBytesUp := wUp.extent(2, 1)
+	rowBytesDown := wDown.extent(2, 1)
+	k := weights.extent(2, 1)
+	experts := check.solve("w_down", "experts*dim", "experts", wDown.extent(2, 0), 0, 1, dim)
+	n := check.solve("w_gate", "experts*n", "n", wGate.extent(2, 0), 0, 1, experts)
+	check.dtype("x", x, cuda.F32)
+	check.dtype("w_gate", wGate, cuda.U8)
+	check.dtype("w_up", wUp, cuda.U8)
+	check.dtype("w_down", wDown, cuda.U8)
+	check.dtype("weights", weights, cuda.F32)
+	check.dtype("offsets", offsets, cuda.I32)
+	check.dtype("slot_row", slotRow, cuda.I32)
+	check.dtype("row_slot", rowSlot, cuda.I32)
+	check.dtype("residual", residual, cuda.F32)
+	check.dtype("y", y, cuda.F32)
+	check.shape("x", x, "[tokens, dim]", tokens, dim)
+	check.shape("w_gate", wGate, "[experts*n, row_bytes_gate]", experts*n, rowBytesGate)
+	check.factors("w_gate", wGate, 2, "[experts*n, row_bytes_gate]", experts, n)
+	check.shape("w_up", wUp, "[experts*n, row_bytes_up]", experts*n, rowBytesUp)
+	check.factors("w_up", wUp, 2, "[experts*n, row_bytes_up]", experts, n)
+	check.shape("w_down", wDown, "[experts*dim, row_bytes_down]", experts*dim, rowBytesDown)
+	check.factors("w_down", wDown, 2, "[experts*dim, row_bytes_down]", experts, dim)
+	check.shape("weights", weights, "[tokens, k]", tokens, k)
+	check.shape("offsets", offsets, "[experts+1]", experts+1)
+	check.shape("slot_row", slotRow, "[tokens, k]", tokens, k)
+	check.shape("row_slot", rowSlot, "[tokens*k]", tokens*k)
+	check.factors("row_slot", rowSlot, 1, "[tokens*k]", tokens, k)
+	check.shape("residual", residual, "[tokens, dim]", tokens, dim)
+	check.shape("y", y, "[tokens, dim]", tokens, dim)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.GemmQuantExperts(x.memory(), wGate.memory(), wUp.memory(), wDown.memory(), weights.memory(),
+		offsets.memory(), slotRow.memory(), rowSlot.memory(), residual.memory(), y.memory(), int64(tokens),
+		int64(experts), int64(k), int64(dim), int64(n), int64(rowBytesGate), int64(rowBytesUp), int64(rowBytesDown),
+		formatGate, formatUp, formatDown)
+}
+
 // InterleaveRows calls cuda_interleave_rows.
 //
 // Puts the stored rows of a matrix into the order that products on a CPU read fastest: sixteen of them side by side, so

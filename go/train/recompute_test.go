@@ -87,11 +87,12 @@ func heldIn(width int) held {
 		logits += width * wideTokens * config.VocabSize // rounded, beside those in f32
 	}
 	return held{
-		block:    attention + norms + routing + inside + width*slots*config.HiddenSize,
-		inside:   inside,
-		watched:  4 * (config.NumExperts + slots),              // counts and choices, which stay after a block
-		loss:     2*stream + logits + 2*4*wideTokens,           // the last stream, its norm, logits, rstd, lse
-		backward: stream + 4*wideTokens*config.ExpertsPerToken, // of a block's output, and of its experts' weights
+		block:   attention + norms + routing + inside + width*slots*config.HiddenSize,
+		inside:  inside,
+		watched: 4 * (config.NumExperts + slots),    // counts and choices, which stay after a block
+		loss:    2*stream + logits + 2*4*wideTokens, // the last stream, its norm, logits, rstd, lse
+		// Of a block's output, of its experts' weights, and of the router's logits.
+		backward: stream + 4*wideTokens*config.ExpertsPerToken + width*wideTokens*config.NumExperts,
 	}
 }
 

@@ -206,6 +206,12 @@ def moe_combine(y: Tensor, weights: Tensor, slot_row: Tensor, residual: Tensor |
 def moe_combine_backward(dout: Tensor, y: Tensor, weights: Tensor, slot_row: Tensor, row_slot: Tensor, *, tokens: int | None = None, k: int | None = None, dy: Tensor | None = None, dweights: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Gradients of moe_combine: dy[r] = weights[t, j] * dout[t] for the slot (t, j) of row r, zero for rows without a slot; dweights[t, j] = dout[t] . y[slot_row[t, j]], zero for dropped slots."""
 
+def moe_output_backward(dout: Tensor, y: Tensor, weights: Tensor, indices: Tensor, probs: Tensor, counts: Tensor, slot_row: Tensor, row_slot: Tensor, grad_scale: Tensor, *, alpha: float, norm: bool = False, tokens: int | None = None, k: int | None = None, dy: Tensor | None = None, dweights: Tensor | None = None, dlogits: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """What the gradient of a layer of experts begins with: moe_combine_backward, and moe_route_backward of the gradient of the weights that it gives, with the bits of these two calls."""
+
+def moe_input_backward(dlogits: Tensor, x: Tensor, gate: Tensor, drows: Tensor, slot_row: Tensor, dgate: Tensor | None = None, *, beta: float = 0.0, tokens: int | None = None, k: int | None = None, dtype_c: FloatLike | None = None, dx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """What the gradient of a layer of experts ends with, those of the router's gate and of the tokens: dgate = dlogits^T * x + beta * dgate, and dx[t] = sum over j of drows[slot_row[t, j]] + dlogits[t] * gate, as gemm_beta has the one, moe_gather_backward and gemm_beta the other."""
+
 @overload
 def cross_entropy_forward(logits: Tensor, targets: Tensor, *, ignore_index: int = -100, losses: Literal[False] | None = None, lse: Tensor | None = None, loss_sum: Tensor | None = None, count: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """Cross-entropy of each row: losses = lse - logits[target], lse = log(sum(exp(logits))); zero where the target is ignore_index."""
@@ -325,6 +331,12 @@ def gemm_quant_qkv(x: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, bias: Tensor |
 
 def gemm_quant_swiglu(x: Tensor, w_gate: Tensor, w_up: Tensor, offsets: Tensor | None = None, norm: Tensor | None = None, *, format_gate: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, format_up: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, eps: float = 0.0, groups: int | None = None, n: int | None = None, y: Tensor | None = None) -> Tensor:
     """The gated unit in one call: y = silu(x * Wg^T) * (x * Wu^T), each product and the silu in f32."""
+
+def gemm_quant_route(x: Tensor, gains: Tensor, w: Tensor, *, eps: float, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, norm: bool = False, tokens: int | None = None, k: int | None = None, y: Tensor | None = None, logits: Tensor | None = None, weights: Tensor | None = None, indices: Tensor | None = None, probs: Tensor | None = None, counts: Tensor | None = None, offsets: Tensor | None = None, slot_row: Tensor | None = None, row_slot: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The router of a stored mixture of experts: rmsnorm of the residual stream, gemm_quant of what that gives, softmax_topk and moe_plan, with the bits of these calls."""
+
+def gemm_quant_experts(x: Tensor, w_gate: Tensor, w_up: Tensor, w_down: Tensor, weights: Tensor, offsets: Tensor, slot_row: Tensor, row_slot: Tensor, residual: Tensor | None = None, *, format_gate: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, format_up: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, format_down: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, tokens: int | None = None, experts: int | None = None, k: int | None = None, dim: int | None = None, n: int | None = None, y: Tensor | None = None) -> Tensor:
+    """The experts of a stored mixture: y[t] = residual[t] + sum over a token's experts of weight * ((silu(x[t] * Wg^T) * (x[t] * Wu^T)) * Wd^T), as moe_gather, gemm_quant_swiglu, gemm_quant and moe_combine give it, with the bits of these calls."""
 
 def interleave_rows(x: Tensor, *, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, k: int | None = None, y: Tensor | None = None) -> Tensor:
     """Puts the stored rows of a matrix into the order that products on a CPU read fastest: sixteen of them side by side, so that one word of each fills a vector."""

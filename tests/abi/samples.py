@@ -20,7 +20,8 @@ _SIZES = {"heads": 4, "kv_heads": 2, "head_dim": 16, "capacity": 6, "len": 2, "k
 _FORMAT_SIZES = {"row_bytes": {"groups": 1, "k": 64, "dim": 64, "n": 5},
                  "page_bytes": {"tokens": 5, "batch": 2, "max_pages": 1, "pages": 3}}  # fmt: skip
 #: And those of single functions.
-_KERNEL_SIZES = {"interleave_rows": {"rows": 32}, "bias_logits": {"rows": 3, "biases": 3},
+_KERNEL_SIZES = {"interleave_rows": {"rows": 32}, "gemm_quant_route": {"k": 2},
+                 "gemm_quant_experts": {"k": 2, "n": 64}, "bias_logits": {"rows": 3, "biases": 3},
                  "flash_attention": {"q_len": 7}, "flash_attention_backward": {"q_len": 7}}  # fmt: skip
 #: Rows and columns of packed ternary weights that lie together, and the bytes of the columns.
 _TERNARY, _TERNARY_BYTES = 16, 4
@@ -28,7 +29,7 @@ _TERNARY, _TERNARY_BYTES = 16, 4
 _OPTIONS = {"eps": 1e-5, "max_norm": 1.0, "beta1": 0.9, "beta2": 0.95, "weight_decay": 0.1, "growth": 2.0,
             "backoff": 0.5, "interval": 4, "warmup": 2, "total": 10, "max_lr": 1e-3, "min_lr": 1e-4, "n_decay": 0,
             "keep": 0, "alpha": 0.5, "value": 2.0, "seed": 7, "scale": 0.25, "separator": 1,
-            **dict.fromkeys(("format", "format_q", "format_k", "format_v", "format_gate", "format_up"),
+            **dict.fromkeys(("format", "format_q", "format_k", "format_v", "format_gate", "format_up", "format_down"),
                             HEADER.constants["NNCUDA_FORMAT_Q8_0"])}  # fmt: skip
 #: Rows of a cache's page.
 _PAGE_ROWS = 128
@@ -226,7 +227,7 @@ def _derived(
         elif kind == "row" and "stored" in sizes:
             said[name] = -(-sizes["k"] // _TERNARY) * _TERNARY_BYTES
         elif kind == "row":
-            elements = sizes["dim"] if "dim" in sizes else sizes["k"]
+            elements = sizes["n" if which == "_down" else "dim" if "dim" in sizes else "k"]
             said[name] = _format_bytes(arguments["format" + which], elements)
         elif name == "page_bytes":
             said[name] = _PAGE_ROWS * sizes["kv_heads"] * _format_bytes(arguments["format"], sizes["head_dim"])

@@ -22,7 +22,12 @@ PRODUCTS = {
     "gemm_quant": {"format": "n"},
     "gemm_quant_qkv": {"format_q": "n_q", "format_k": "n_kv", "format_v": "n_kv"},
     "gemm_quant_swiglu": {"format_gate": "n", "format_up": "n"},
+    "gemm_quant_route": {"format": "experts"},
+    "gemm_quant_experts": {"format_gate": "n", "format_up": "n", "format_down": "dim"},
 }
+#: Sizes of a call whose rows are whole blocks of every format.
+WIDE = {"k": 256, "dim": 256}
+EXPERTS = {name: {"dim": 256, "n": 256} for name in ("gemm_quant_route", "gemm_quant_experts")}
 NOT_FINITE = pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 
 
@@ -62,7 +67,7 @@ def test_rows_side_by_side_are_for_products(engine, cpu, kernel, format_):
 @pytest.mark.parametrize("kernel", [*ONE_BY_ONE, *PRODUCTS])
 def test_no_weights_are_in_the_format_of_caches(engine, cpu, kernel):
     for option in PRODUCTS.get(kernel, ("format",)):
-        sample = Sample(HEADER.kernels[kernel], {"k": 256, "dim": 256}, context=engine)
+        sample = Sample(HEADER.kernels[kernel], EXPERTS.get(kernel, WIDE), context=engine)
         sentence = f"{option} is NNCUDA_FORMAT_E4M3 ({E4M3}), in which caches are stored, not weights"
         refuse(engine, cpu, sample, (C.ERROR_INVALID_VALUE,), sentence, **{option: E4M3})
 
@@ -79,8 +84,9 @@ def test_rows_side_by_side_are_no_cache(engine, cpu, kernel, format_):
 def test_rows_side_by_side_come_in_sixteens(engine, cpu, kernel, format_):
     for option, rows in PRODUCTS[kernel].items():
         for n in (8, 17):
-            sizes = {"k": 256, "n_q": 16, "n_kv": 16, rows: n}
-            sample = Sample(HEADER.kernels[kernel], sizes, context=engine, options={option: format_})
+            sizes = {**EXPERTS.get(kernel, WIDE), "n_q": 16, "n_kv": 16, rows: n}
+            options = {**dict.fromkeys(PRODUCTS[kernel], FORMATS["F32"]), option: format_}  # which take any rows
+            sample = Sample(HEADER.kernels[kernel], sizes, context=engine, options=options)
             sentence = f"{rows} is {n}; with {option} {format_} it must be a multiple of 16"
             refuse(engine, cpu, sample, (C.ERROR_INVALID_SIZE,), sentence)
 

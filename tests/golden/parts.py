@@ -9,6 +9,7 @@ import numpy as np
 
 import nncuda
 from nncuda import kernels
+from nncuda.formats.block_formats import FORMATS
 
 DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 
@@ -53,6 +54,107 @@ def check_route(ctx: nncuda.Context, dtype: str, tokens: int, experts: int, k: i
         )
         parts = kernels.softmax_topk_backward(dweights, weights, indices, probs, dprobs, norm=norm, dtype=dtype)
         assert bits((whole,)) == bits((parts,)), (tokens, experts, norm)
+
+
+#: tokens, experts, k, capacity, dim: as ROUTES, with products of whole vectors and others, and too many experts for one
+#: launch.
+GRADIENTS = (
+    (1, 2, 1, 0, 8),
+    (7, 5, 2, 0, 5),
+    (65, 16, 4, 0, 264),
+    (300, 64, 6, 0, 24),
+    (1300, 24, 2, 150, 16),
+    (150, 300, 8, 2, 8),
+    (40, 1100, 3, 1, 24),
+)
+
+
+def check_gradients(
+    ctx: nncuda.Context, dtype: str, tokens: int, experts: int, k: int, capacity: int, dim: int
+) -> None:
+    """moe_output_backward and moe_input_backward beside the calls that they stand for."""
+    draw = np.random.default_rng(tokens)
+
+    def tensor(*shape: int, dtype: str = dtype) -> nncuda.Tensor:
+        return ctx.tensor(draw.standard_normal(shape, np.float32).astype(DTYPES[dtype]))
+
+    logits, x, gate = tensor(tokens, experts, dtype="f32"), tensor(tokens, dim), tensor(experts, dim)
+    norm = k > 1
+    routed = kernels.moe_route(logits, x, None, k=k, norm=norm, capacity=capacity)
+    weights, indices, probs, counts, _, slot_row, row_slot, y = routed
+    dout, factor = tensor(tokens, dim), ctx.tensor(np.array([0.37], np.float32))
+    dy, dweights, dlogits = kernels.moe_output_backward(
+        dout, y, weights, indices, probs, counts, slot_row, row_slot, factor, norm=norm, alpha=0.3
+    )
+    parts = kernels.moe_combine_backward(dout, y, weights, slot_row, row_slot)
+    of_router = kernels.moe_route_backward(
+        parts[1], weights, indices, probs, counts, factor, norm=norm, alpha=0.3, dtype=dtype
+    )
+    assert bits((dy, dweights, dlogits)) == bits((*parts, of_router)), (tokens, experts)
+
+    for dtype_c in {dtype: 0, "f32": 0}:
+        dgate = tensor(experts, dim, dtype=dtype_c)
+        dgate_of_parts = ctx.tensor(dgate.numpy())
+        dx, _ = kernels.moe_input_backward(dlogits, x, gate, dy, slot_row, dgate=dgate, beta=1.0)
+        dx_of_parts = kernels.moe_gather_backward(dy, slot_row)
+        kernels.gemm_beta(dlogits, x, dgate_of_parts, trans_a=True, beta=1.0)
+        kernels.gemm_beta(dlogits, gate, dx_of_parts, beta=1.0)
+        assert bits((dx, dgate)) == bits((dx_of_parts, dgate_of_parts)), (tokens, experts, dtype_c)
+
+
+#: tokens, experts, k, dim, n; formats of the router, gate, up, and of the last product: one token, and more than one
+#: block plans; rows that a block norms, and others; about a row an expert, several, and enough for the tensor cores.
+STORED = (
+    (1, 8, 2, 1056, 64, "f32", "q4_0", "q4_0", "q8_0"),
+    (1, 4, 2, 64, 32, "f32", "q4_0", "q4_0", "q4_0"),
+    (3, 4, 2, 1088, 96, "f16", "q4_0", "q8_0", "q4_1"),
+    (2, 40, 8, 1032, 40, "bf16", "f16", "f16", "bf16"),
+    (1, 70, 6, 1028, 36, "f32", "f32", "f32", "f32"),
+    (20, 5, 3, 1056, 32, "f32", "bf16", "bf16", "f32"),
+    (33, 6, 2, 256, 256, "q8_0", "q4_k", "q4_k", "q6_k"),
+    (150, 4, 2, 96, 160, "f32", "q5_1", "q5_1", "q4_0"),
+    (9, 300, 3, 1056, 32, "f16", "q8_0", "q8_0", "q8_0"),
+)
+
+
+def check_stored(
+    ctx: nncuda.Context, tokens: int, experts: int, k: int, dim: int, n: int, router: str, gate: str, up: str, down: str
+) -> None:
+    """gemm_quant_route and gemm_quant_experts beside the calls that they stand for."""
+    draw = np.random.default_rng(tokens + experts)
+
+    def tensor(*shape: int) -> nncuda.Tensor:
+        return ctx.tensor(draw.standard_normal(shape, np.float32))
+
+    def stored(rows: int, columns: int, name: str) -> nncuda.Tensor:
+        block = FORMATS[name]
+        return kernels.quantize(tensor(rows, columns), format=block.code, row_bytes=block.row_bytes(columns))
+
+    codes = {name: FORMATS[name].code for name in (router, gate, up, down)}
+    x, gains, w = tensor(tokens, dim), tensor(dim), stored(experts, dim, router)
+    routed = kernels.gemm_quant_route(x, gains, w, k=k, eps=1e-5, norm=True, format=codes[router])
+    y = kernels.rmsnorm(x, gains, eps=1e-5)
+    logits = kernels.gemm_quant(y, w, format=codes[router], n=experts)
+    weights, indices, probs = kernels.softmax_topk(logits, k=k, norm=True)
+    plan = kernels.moe_plan(indices, experts=experts)
+    assert bits(routed) == bits((y, logits, weights, indices, probs, *plan)), (tokens, experts, dim, router)
+
+    _, offsets, slot_row, row_slot = plan
+    w_gate, w_up, w_down = (
+        stored(experts * rows, columns, name) for rows, columns, name in ((n, dim, gate), (n, dim, up), (dim, n, down))
+    )
+    rows = kernels.moe_gather(y, row_slot)
+    inner = kernels.gemm_quant_swiglu(
+        rows, w_gate, w_up, offsets, format_gate=codes[gate], format_up=codes[up], groups=experts
+    )
+    outputs = kernels.gemm_quant(inner, w_down, offsets, format=codes[down], groups=experts)
+    for residual in (x, None):
+        out = kernels.gemm_quant_experts(
+            y, w_gate, w_up, w_down, weights, offsets, slot_row, row_slot, residual,
+            format_gate=codes[gate], format_up=codes[up], format_down=codes[down],
+        )  # fmt: skip
+        parts = kernels.moe_combine(outputs, weights, slot_row, residual)
+        assert bits((out,)) == bits((parts,)), (tokens, experts, gate, down)
 
 
 #: Rows of each group, room for rows, n, k: groups without rows, with one, with what a tile has and more; whole vectors

@@ -37,7 +37,7 @@ LARGEST_OF_ATTENTION = {**LARGEST, "batch": 4}
 #: Where the gradient of a single choice is zero, and nothing but rounding would be compared.
 SMALLEST = {"flash_attention_backward": ("kv_len", 2), "cross_entropy_backward": ("vocab", 2),
             "softmax_topk_backward": ("cols", 2), "softmax_backward": ("cols", 2),
-            "moe_route_backward": ("experts", 2)}  # fmt: skip
+            **dict.fromkeys(("moe_route_backward", "moe_output_backward"), ("experts", 2))}  # fmt: skip
 #: Options without an enum; those of other names are 1. Values of the optimiser's own stand in tests/golden/cases.
 OPTIONS: dict[str, tuple[Any, ...]] = {
     "divisor": (1, 3, 1000),
@@ -132,7 +132,8 @@ def sizes(drawn: Drawn, call: Call) -> None:
         call["capacity"] = max(call.capacity, call.len)
     if "k" in call and function.section in ("softmax", "moe"):
         call["k"] = min(call.k, 64, call.get("cols", call.get("experts", 8)))
-    if function.kernel in ("softmax_topk_backward", "moe_route_backward") and call.norm and call.k == 1:
+    normed = ("softmax_topk_backward", "moe_route_backward", "moe_output_backward")
+    if function.kernel in normed and call.norm and call.k == 1:
         call["k"] = 2
 
 
@@ -335,6 +336,15 @@ def routed_backward(d: Draw, call: Call) -> Arguments:
     return {param.name: made[param.name] for param in call.function.pointers if param.reads}
 
 
+def output_backward(d: Draw, call: Call) -> Arguments:
+    made = moe.output_backward(d, call.tokens, call.k, call.experts, 2, call.dim, call.norm)
+    return {param.name: made[param.name] for param in call.function.pointers if param.reads}
+
+
+def input_backward(d: Draw, call: Call) -> Arguments:
+    return moe.input_backward(d, call.tokens, min(call.k, call.experts), call.experts, 2, call.dim, call.beta)
+
+
 def sampled(d: Draw, call: Call) -> Arguments:
     logits = with_content(d, call, d.bell(call.rows, call.vocab, scale=2))
     limit: dict[str, Any] = {"top_k": None} if "top_k" not in call.given else {}
@@ -399,6 +409,8 @@ RECIPES: dict[str, Recipe] = {
     "moe_combine_backward": lambda d, c: moe.combine_backward(d, *plan(c)),
     "moe_route": routed,
     "moe_route_backward": routed_backward,
+    "moe_output_backward": output_backward,
+    "moe_input_backward": input_backward,
     "cross_entropy_forward": losses,
     "cross_entropy_backward": lambda d, c: loss.backward(losses(d, c), c.dtype),
     "aux_loss_forward": balance,

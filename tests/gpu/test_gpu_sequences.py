@@ -5,7 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from devices import launch_counter
-from parts import GATES, NORMED, ROUTES, check_gate, check_norm_product, check_route
+from parts import (
+    GATES,
+    GRADIENTS,
+    NORMED,
+    ROUTES,
+    STORED,
+    check_gate,
+    check_gradients,
+    check_norm_product,
+    check_route,
+    check_stored,
+)
 
 import nncuda
 from nncuda.layers.linear import Linear
@@ -16,6 +27,19 @@ from nncuda.layers.moe import MoELayer, Router
 @pytest.mark.parametrize("sizes", ROUTES, ids=str)
 def test_the_router_has_the_bits_of_its_parts(gpu: nncuda.Context, sizes: tuple[int, ...], dtype: str) -> None:
     check_route(gpu, dtype, *sizes)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("sizes", GRADIENTS, ids=str)
+def test_gradients_of_a_layer_of_experts_have_the_bits_of_their_parts(
+    gpu: nncuda.Context, sizes: tuple[int, ...], dtype: str
+) -> None:
+    check_gradients(gpu, dtype, *sizes)
+
+
+@pytest.mark.parametrize("sizes", STORED, ids=str)
+def test_stored_experts_have_the_bits_of_their_parts(gpu: nncuda.Context, sizes: tuple) -> None:
+    check_stored(gpu, *sizes)
 
 
 #: Enough tiles for large ones, and for those of wgmma: the last rows of groups, which go another way, one by one.
@@ -53,4 +77,4 @@ def test_launches_of_a_layer_of_experts(gpu: nncuda.Context) -> None:
     _, _, kept = layer.forward_keeping(x, x, 0, aux)
     forward = launches()
     layer.backward(dout, x, kept, factor)
-    assert (forward - begin, launches() - forward) == (6, 9)
+    assert (forward - begin, launches() - forward) == (6, 6)

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from parts import GATES, NORMED, ROUTES, check_gate, check_norm_product, check_route
+from parts import (
+    GATES,
+    GRADIENTS,
+    NORMED,
+    ROUTES,
+    STORED,
+    check_gate,
+    check_gradients,
+    check_norm_product,
+    check_route,
+    check_stored,
+)
 
 import nncuda
 from nncuda.golden.runner import available_isas
@@ -14,6 +25,13 @@ from nncuda.golden.runner import available_isas
 def test_the_router_has_the_bits_of_its_parts(isa: str, sizes: tuple[int, ...]) -> None:
     with nncuda.Context("cpu", isa=isa) as ctx:
         check_route(ctx, "bf16", *sizes)
+
+
+@pytest.mark.parametrize("isa", available_isas())
+@pytest.mark.parametrize("sizes", GRADIENTS, ids=str)
+def test_gradients_of_a_layer_of_experts_have_the_bits_of_their_parts(isa: str, sizes: tuple[int, ...]) -> None:
+    with nncuda.Context("cpu", isa=isa) as ctx:
+        check_gradients(ctx, "bf16", *sizes)
 
 
 @pytest.mark.parametrize("isa", available_isas())
@@ -30,3 +48,10 @@ def test_gated_products_have_the_bits_of_their_parts(isa: str, dtype: str, sizes
 def test_ternary_products_with_a_norm_have_the_bits_of_their_parts(isa: str, dtype: str, sizes: tuple) -> None:
     with nncuda.Context("cpu", isa=isa) as ctx:
         check_norm_product(ctx, dtype, *sizes)
+
+
+@pytest.mark.parametrize("isa", available_isas())
+@pytest.mark.parametrize("sizes", STORED, ids=str)
+def test_stored_experts_have_the_bits_of_their_parts(isa: str, sizes: tuple) -> None:
+    with nncuda.Context("cpu", isa=isa) as ctx:
+        check_stored(ctx, *sizes)

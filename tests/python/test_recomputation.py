@@ -107,7 +107,8 @@ class Expected:
     @property
     def backward(self) -> int:
         """What is there in the backward call of the last block's experts beside all that blocks keep."""
-        return self.stream + 4 * self.slots  # the gradients of the block's output, and of the weights of the experts
+        # The gradients of the block's output, of the weights of the experts, and of the router's logits.
+        return self.stream + 4 * self.slots + self.width * self.tokens * WIDE.num_experts
 
     def fallen(self, *, blocks: int, experts: int) -> int:
         """By how much the peak falls with so many blocks recomputed, the last one too, and the experts of so many.

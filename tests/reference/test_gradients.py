@@ -216,6 +216,40 @@ def test_moe_combine(rng, capacity):
     )
 
 
+@pytest.mark.parametrize("norm", [0, 1])
+def test_moe_output(rng, norm):
+    """Through the experts' outputs, the weights and, for counts that are held fixed, the loss."""
+    logits, y, dout = rng.normal(size=(5, 4)), rng.normal(size=(10, 3)), rng.normal(size=(5, 3))
+    scale, alpha = np.array([0.7]), 0.3
+
+    def routed():
+        return moe.moe_route(logits, np.zeros((5, 1)), 2, norm, 0, alpha, np.array([0.0]))
+
+    def value():
+        out = routed()
+        combined = moe.moe_combine(y, out["weights"], out["slot_row"])["out"]
+        return np.sum(dout * combined) + scale[0] * out["loss"][0]
+
+    names = ("weights", "indices", "probs", "counts", "slot_row", "row_slot")
+    d = moe.moe_output_backward(dout, y, *(routed()[name] for name in names), scale, norm, alpha)
+    check(value, {"y": y, "logits": logits}, {"y": d["dy"], "logits": d["dlogits"]})
+
+
+@pytest.mark.parametrize("capacity", [0, 2])
+def test_moe_input(rng, capacity):
+    tokens, k, experts = 5, 2, 3
+    plan = moe.moe_plan(rng.integers(0, experts, (tokens, k)), experts, capacity)
+    x, gate = rng.normal(size=(tokens, 4)), rng.normal(size=(experts, 4))
+    dlogits, drows = rng.normal(size=(tokens, experts)), rng.normal(size=(tokens * k, 4))
+    old = rng.normal(size=gate.shape)
+    d = moe.moe_input_backward(dlogits, x, gate, drows, plan["slot_row"], old, 0.5)
+
+    def value():
+        return np.sum(drows * moe.moe_gather(x, plan["row_slot"], k)["y"]) + np.sum(dlogits * (x @ gate.T))
+
+    check(value, {"x": x, "gate": gate}, {"x": d["dx"], "gate": d["dgate"] - 0.5 * old})
+
+
 def test_grouped_gemm_swiglu(rng):
     """Of what leads to y, and through the matrix that y is multiplied by: their gradients stand for gate and up."""
     offsets = np.array([0, 2, 2, 5])

@@ -102,4 +102,43 @@ typedef struct nn_moe_combine_backward_args {
   int32_t dtype;
 } nn_moe_combine_backward_args;
 
+typedef struct nn_moe_output_backward_args {
+  const void *dout;
+  const void *y;
+  const float *weights;
+  const int32_t *indices;
+  const float *probs;
+  const int32_t *counts;
+  const int32_t *slot_row;
+  const int32_t *row_slot;
+  const float *grad_scale;
+  void *dy;
+  float *dweights;
+  void *dlogits;
+  int64_t tokens;
+  int64_t experts;
+  int64_t k;
+  int64_t dim;
+  int32_t norm;
+  float alpha;
+  int32_t dtype;
+} nn_moe_output_backward_args;
+
+typedef struct nn_moe_input_backward_args {
+  const void *dlogits;
+  const void *x;
+  const void *gate;
+  const void *drows;
+  const int32_t *slot_row;
+  void *dx;
+  void *dgate;
+  int64_t tokens;
+  int64_t experts;
+  int64_t k;
+  int64_t dim;
+  float beta;
+  int32_t dtype;
+  int32_t dtype_c;
+} nn_moe_input_backward_args;
+
 #endif

@@ -213,6 +213,116 @@ NNCUDA_API int32_t cuda_gemm_quant_swiglu(nncuda_ctx *ctx, const void *x, const 
   return nn_call_launch(&call, &args, sizeof args);
 }
 
+NNCUDA_API int32_t cuda_gemm_quant_route(nncuda_ctx *ctx, const float *x, const float *gains, const void *w, float *y,
+    float *logits, float *weights, int32_t *indices, float *probs, int32_t *counts, int32_t *offsets, int32_t *slot_row,
+    int32_t *row_slot, int64_t tokens, int64_t experts, int64_t k, int64_t dim, int64_t row_bytes, float eps,
+    int32_t norm, int32_t format) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_gemm_quant_route);
+  nn_call_flag(&call, "norm", norm);
+  nn_call_size(&call, "tokens", tokens);
+  nn_call_size(&call, "experts", experts);
+  nn_call_size(&call, "k", k);
+  nn_call_size(&call, "dim", dim);
+  nn_call_size(&call, "row_bytes", row_bytes);
+  nn_call_require(&call, experts <= 2147483647, NNCUDA_ERROR_INVALID_SIZE,
+      "experts is %lld; it must be at most 2147483647", (long long)experts);
+  nn_call_require(&call, k <= 64 && k <= experts, NNCUDA_ERROR_INVALID_SIZE,
+      "k is %lld; it must be at most 64 and at most experts, which is %lld", (long long)k, (long long)experts);
+  nn_call_require(&call, isfinite(eps) && eps >= 0, NNCUDA_ERROR_INVALID_VALUE,
+      "eps is %g; it must be finite and at least 0", (double)eps);
+  nn_call_require(&call, format == NNCUDA_FORMAT_F32 || format == NNCUDA_FORMAT_F16 || format == NNCUDA_FORMAT_BF16 ||
+      format == NNCUDA_FORMAT_Q4_0 || format == NNCUDA_FORMAT_Q4_1 || format == NNCUDA_FORMAT_Q5_0 ||
+      format == NNCUDA_FORMAT_Q5_1 || format == NNCUDA_FORMAT_Q8_0 || format == NNCUDA_FORMAT_Q4_K ||
+      format == NNCUDA_FORMAT_Q5_K || format == NNCUDA_FORMAT_Q6_K || format == NNCUDA_FORMAT_E4M3 ||
+      format == NNCUDA_FORMAT_Q4_0_R16 || format == NNCUDA_FORMAT_Q8_0_R16 || format == NNCUDA_FORMAT_Q6_K_R16,
+      NNCUDA_ERROR_INVALID_VALUE,
+      "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_E4M3 (20), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
+      format);
+  nn_call_tensor(&call, NN_ROLE_IN, "x", x, NNCUDA_F32, NULL, 0, NN_SHAPE("[tokens, dim]", tokens, dim));
+  nn_call_tensor(&call, NN_ROLE_IN, "gains", gains, NNCUDA_F32, NULL, 0, NN_SHAPE("[dim]", dim));
+  nn_call_tensor(&call, NN_ROLE_IN, "w", w, NN_U8, NULL, 0, NN_SHAPE("[experts, row_bytes]", experts, row_bytes));
+  nn_call_tensor(&call, NN_ROLE_OUT, "y", y, NNCUDA_F32, NULL, 0, NN_SHAPE("[tokens, dim]", tokens, dim));
+  nn_call_tensor(&call, NN_ROLE_OUT, "logits", logits, NNCUDA_F32, NULL, 0, NN_SHAPE("[tokens, experts]", tokens,
+      experts));
+  nn_call_tensor(&call, NN_ROLE_OUT, "weights", weights, NNCUDA_F32, NULL, 0, NN_SHAPE("[tokens, k]", tokens, k));
+  nn_call_tensor(&call, NN_ROLE_OUT, "indices", indices, NNCUDA_I32, NULL, 0, NN_SHAPE("[tokens, k]", tokens, k));
+  nn_call_tensor(&call, NN_ROLE_OUT, "probs", probs, NNCUDA_F32, NULL, 0, NN_SHAPE("[tokens, experts]", tokens,
+      experts));
+  nn_call_tensor(&call, NN_ROLE_OUT, "counts", counts, NNCUDA_I32, NULL, 0, NN_SHAPE("[experts]", experts));
+  nn_call_tensor(&call, NN_ROLE_OUT, "offsets", offsets, NNCUDA_I32, NULL, 0, NN_SHAPE("[experts+1]", nn_add(experts,
+      1)));
+  nn_call_tensor(&call, NN_ROLE_OUT, "slot_row", slot_row, NNCUDA_I32, NULL, 0, NN_SHAPE("[tokens, k]", tokens, k));
+  nn_call_tensor(&call, NN_ROLE_OUT, "row_slot", row_slot, NNCUDA_I32, NULL, 0, NN_SHAPE("[tokens*k]", nn_mul(tokens,
+      k)));
+  const nn_gemm_quant_route_args args = {x, gains, w, y, logits, weights, indices, probs, counts, offsets, slot_row,
+      row_slot, tokens, experts, k, dim, row_bytes, eps, norm, format};
+  check_gemm_quant_route(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}
+
+NNCUDA_API int32_t cuda_gemm_quant_experts(nncuda_ctx *ctx, const float *x, const void *w_gate, const void *w_up,
+    const void *w_down, const float *weights, const int32_t *offsets, const int32_t *slot_row, const int32_t *row_slot,
+    const float *residual, float *y, int64_t tokens, int64_t experts, int64_t k, int64_t dim, int64_t n,
+    int64_t row_bytes_gate, int64_t row_bytes_up, int64_t row_bytes_down, int32_t format_gate, int32_t format_up,
+    int32_t format_down) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_gemm_quant_experts);
+  nn_call_size(&call, "tokens", tokens);
+  nn_call_size(&call, "experts", experts);
+  nn_call_size(&call, "k", k);
+  nn_call_size(&call, "dim", dim);
+  nn_call_size(&call, "n", n);
+  nn_call_size(&call, "row_bytes_gate", row_bytes_gate);
+  nn_call_size(&call, "row_bytes_up", row_bytes_up);
+  nn_call_size(&call, "row_bytes_down", row_bytes_down);
+  nn_call_require(&call, format_gate == NNCUDA_FORMAT_F32 || format_gate == NNCUDA_FORMAT_F16 ||
+      format_gate == NNCUDA_FORMAT_BF16 || format_gate == NNCUDA_FORMAT_Q4_0 || format_gate == NNCUDA_FORMAT_Q4_1 ||
+      format_gate == NNCUDA_FORMAT_Q5_0 || format_gate == NNCUDA_FORMAT_Q5_1 || format_gate == NNCUDA_FORMAT_Q8_0 ||
+      format_gate == NNCUDA_FORMAT_Q4_K || format_gate == NNCUDA_FORMAT_Q5_K || format_gate == NNCUDA_FORMAT_Q6_K ||
+      format_gate == NNCUDA_FORMAT_E4M3 || format_gate == NNCUDA_FORMAT_Q4_0_R16 ||
+      format_gate == NNCUDA_FORMAT_Q8_0_R16 || format_gate == NNCUDA_FORMAT_Q6_K_R16, NNCUDA_ERROR_INVALID_VALUE,
+      "format_gate is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_E4M3 (20), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
+      format_gate);
+  nn_call_require(&call, format_up == NNCUDA_FORMAT_F32 || format_up == NNCUDA_FORMAT_F16 ||
+      format_up == NNCUDA_FORMAT_BF16 || format_up == NNCUDA_FORMAT_Q4_0 || format_up == NNCUDA_FORMAT_Q4_1 ||
+      format_up == NNCUDA_FORMAT_Q5_0 || format_up == NNCUDA_FORMAT_Q5_1 || format_up == NNCUDA_FORMAT_Q8_0 ||
+      format_up == NNCUDA_FORMAT_Q4_K || format_up == NNCUDA_FORMAT_Q5_K || format_up == NNCUDA_FORMAT_Q6_K ||
+      format_up == NNCUDA_FORMAT_E4M3 || format_up == NNCUDA_FORMAT_Q4_0_R16 || format_up == NNCUDA_FORMAT_Q8_0_R16 ||
+      format_up == NNCUDA_FORMAT_Q6_K_R16, NNCUDA_ERROR_INVALID_VALUE,
+      "format_up is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_E4M3 (20), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
+      format_up);
+  nn_call_require(&call, format_down == NNCUDA_FORMAT_F32 || format_down == NNCUDA_FORMAT_F16 ||
+      format_down == NNCUDA_FORMAT_BF16 || format_down == NNCUDA_FORMAT_Q4_0 || format_down == NNCUDA_FORMAT_Q4_1 ||
+      format_down == NNCUDA_FORMAT_Q5_0 || format_down == NNCUDA_FORMAT_Q5_1 || format_down == NNCUDA_FORMAT_Q8_0 ||
+      format_down == NNCUDA_FORMAT_Q4_K || format_down == NNCUDA_FORMAT_Q5_K || format_down == NNCUDA_FORMAT_Q6_K ||
+      format_down == NNCUDA_FORMAT_E4M3 || format_down == NNCUDA_FORMAT_Q4_0_R16 ||
+      format_down == NNCUDA_FORMAT_Q8_0_R16 || format_down == NNCUDA_FORMAT_Q6_K_R16, NNCUDA_ERROR_INVALID_VALUE,
+      "format_down is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_E4M3 (20), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
+      format_down);
+  nn_call_tensor(&call, NN_ROLE_IN, "x", x, NNCUDA_F32, NULL, 0, NN_SHAPE("[tokens, dim]", tokens, dim));
+  nn_call_tensor(&call, NN_ROLE_IN, "w_gate", w_gate, NN_U8, NULL, 0, NN_SHAPE("[experts*n, row_bytes_gate]",
+      nn_mul(experts, n), row_bytes_gate));
+  nn_call_tensor(&call, NN_ROLE_IN, "w_up", w_up, NN_U8, NULL, 0, NN_SHAPE("[experts*n, row_bytes_up]", nn_mul(experts,
+      n), row_bytes_up));
+  nn_call_tensor(&call, NN_ROLE_IN, "w_down", w_down, NN_U8, NULL, 0, NN_SHAPE("[experts*dim, row_bytes_down]",
+      nn_mul(experts, dim), row_bytes_down));
+  nn_call_tensor(&call, NN_ROLE_IN, "weights", weights, NNCUDA_F32, NULL, 0, NN_SHAPE("[tokens, k]", tokens, k));
+  nn_call_tensor(&call, NN_ROLE_IN, "offsets", offsets, NNCUDA_I32, NULL, 0, NN_SHAPE("[experts+1]", nn_add(experts,
+      1)));
+  nn_call_tensor(&call, NN_ROLE_IN, "slot_row", slot_row, NNCUDA_I32, NULL, 0, NN_SHAPE("[tokens, k]", tokens, k));
+  nn_call_tensor(&call, NN_ROLE_IN, "row_slot", row_slot, NNCUDA_I32, NULL, 0, NN_SHAPE("[tokens*k]", nn_mul(tokens,
+      k)));
+  nn_call_tensor(&call, NN_ROLE_IN | NN_ROLE_OPTIONAL, "residual", residual, NNCUDA_F32, NULL, 0,
+      NN_SHAPE("[tokens, dim]", tokens, dim));
+  nn_call_tensor(&call, NN_ROLE_OUT, "y", y, NNCUDA_F32, NULL, 0, NN_SHAPE("[tokens, dim]", tokens, dim));
+  nn_call_alias(&call, "y", "residual");
+  const nn_gemm_quant_experts_args args = {x, w_gate, w_up, w_down, weights, offsets, slot_row, row_slot, residual, y,
+      tokens, experts, k, dim, n, row_bytes_gate, row_bytes_up, row_bytes_down, format_gate, format_up, format_down};
+  check_gemm_quant_experts(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}
+
 NNCUDA_API int32_t cuda_interleave_rows(nncuda_ctx *ctx, const void *x, void *y, int64_t rows, int64_t k,
     int64_t row_bytes, int32_t format) {
   nn_call call;

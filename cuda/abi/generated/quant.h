@@ -99,6 +99,53 @@ typedef struct nn_gemm_quant_swiglu_parameters {
 } nn_gemm_quant_swiglu_parameters;
 enum { nn_gemm_quant_swiglu_parameters_count = 16 };
 
+typedef struct nn_gemm_quant_route_args {
+  const float *x;
+  const float *gains;
+  const void *w;
+  float *y;
+  float *logits;
+  float *weights;
+  int32_t *indices;
+  float *probs;
+  int32_t *counts;
+  int32_t *offsets;
+  int32_t *slot_row;
+  int32_t *row_slot;
+  int64_t tokens;
+  int64_t experts;
+  int64_t k;
+  int64_t dim;
+  int64_t row_bytes;
+  float eps;
+  int32_t norm;
+  int32_t format;
+} nn_gemm_quant_route_args;
+
+typedef struct nn_gemm_quant_experts_args {
+  const float *x;
+  const void *w_gate;
+  const void *w_up;
+  const void *w_down;
+  const float *weights;
+  const int32_t *offsets;
+  const int32_t *slot_row;
+  const int32_t *row_slot;
+  const float *residual;
+  float *y;
+  int64_t tokens;
+  int64_t experts;
+  int64_t k;
+  int64_t dim;
+  int64_t n;
+  int64_t row_bytes_gate;
+  int64_t row_bytes_up;
+  int64_t row_bytes_down;
+  int32_t format_gate;
+  int32_t format_up;
+  int32_t format_down;
+} nn_gemm_quant_experts_args;
+
 typedef struct nn_interleave_rows_args {
   const void *x;
   void *y;

@@ -18,30 +18,27 @@ type storedLayers struct {
 	router, probs, weights    *tensor.Tensor // f32 [rows, experts], [rows, experts], [rows, k]
 	indices, slotRow, rowSlot *tensor.Tensor // i32 [rows, k], [rows, k], [slots]
 	counts, offsets           *tensor.Tensor // i32 [experts], [experts + 1]
-	gathered, outputs         *tensor.Tensor // f32 [slots, hidden]
 }
 
 func newStoredLayers(p *layer.Pass, keep *store, config stored.LlamaConfig, layers []storedLayer, rows int) *storedLayers {
 	width := (config.NumHeads + 2*config.NumKVHeads) * config.HeadDim
-	experts, k, slots := config.NumExperts, config.ExpertsPerToken, rows
+	experts, k := config.NumExperts, config.ExpertsPerToken
 	s := &storedLayers{
 		config: config, layers: layers,
 		normedRows: keep.empty(p, cuda.F32, rows, config.HiddenSize), qkvRows: keep.empty(p, cuda.F32, rows, width),
 	}
 	if experts > 0 {
-		slots = rows * k
 		s.router = keep.empty(p, cuda.F32, rows, experts)
 		s.probs = keep.empty(p, cuda.F32, rows, experts)
 		s.weights = keep.empty(p, cuda.F32, rows, k)
 		s.indices = keep.empty(p, cuda.I32, rows, k)
 		s.slotRow = keep.empty(p, cuda.I32, rows, k)
-		s.rowSlot = keep.empty(p, cuda.I32, slots)
+		s.rowSlot = keep.empty(p, cuda.I32, rows*k)
 		s.counts = keep.empty(p, cuda.I32, experts)
 		s.offsets = keep.empty(p, cuda.I32, experts+1)
-		s.gathered = keep.empty(p, cuda.F32, slots, config.HiddenSize)
-		s.outputs = keep.empty(p, cuda.F32, slots, config.HiddenSize)
+	} else {
+		s.inner = keep.empty(p, cuda.F32, rows, config.FFNSize)
 	}
-	s.inner = keep.empty(p, cuda.F32, slots, config.FFNSize)
 	return s
 }
 
@@ -68,7 +65,7 @@ func (s *storedLayers) attended(p *layer.Pass, number int, heads, x *tensor.Tens
 func (s *storedLayers) feedForward(p *layer.Pass, number int, x *tensor.Tensor) {
 	of := &s.layers[number]
 	if of.mixture != nil {
-		s.mix(p, of.mixture, s.normed(p, x, of.postNorm), x)
+		s.mix(p, of.mixture, of.postNorm, x)
 		return
 	}
 	gate, up, inner := of.gated.gate, of.gated.up, p.Narrow(s.inner, 0, 0, x.Dim(0))
@@ -78,18 +75,15 @@ func (s *storedLayers) feedForward(p *layer.Pass, number int, x *tensor.Tensor) 
 }
 
 // mix adds the sum over each token's experts of weight * W2 (silu(W1 h) * (W3 h)), h the normed rows.
-func (s *storedLayers) mix(p *layer.Pass, of *mixture, normed, x *tensor.Tensor) {
+func (s *storedLayers) mix(p *layer.Pass, of *mixture, gain, x *tensor.Tensor) {
 	tokens, slots := x.Dim(0), x.Dim(0)*s.config.ExpertsPerToken
-	router, probs, weights := p.Narrow(s.router, 0, 0, tokens), p.Narrow(s.probs, 0, 0, tokens), p.Narrow(s.weights, 0, 0, tokens)
+	normed, router := p.Narrow(s.normedRows, 0, 0, tokens), p.Narrow(s.router, 0, 0, tokens)
+	probs, weights := p.Narrow(s.probs, 0, 0, tokens), p.Narrow(s.weights, 0, 0, tokens)
 	indices, slotRow, rowSlot := p.Narrow(s.indices, 0, 0, tokens), p.Narrow(s.slotRow, 0, 0, tokens), p.Narrow(s.rowSlot, 0, 0, slots)
-	gathered, inner, outputs := p.Narrow(s.gathered, 0, 0, slots), p.Narrow(s.inner, 0, 0, slots), p.Narrow(s.outputs, 0, 0, slots)
-	p.Check(tensor.GemmQuant(normed, of.router.data, nil, nil, nil, router, cuda.ActivationNone, of.router.format))
-	p.Check(tensor.SoftmaxTopK(router, weights, indices, probs, s.config.NormTopKProb))
-	p.Check(tensor.MoEPlan(indices, s.counts, s.offsets, slotRow, rowSlot, 0))
-	p.Check(tensor.MoEGather(normed, rowSlot, gathered))
-	p.Check(tensor.GemmQuantSwiGLU(gathered, of.w1.data, of.w3.data, s.offsets, nil, inner, 0, of.w1.format, of.w3.format))
-	p.Check(tensor.GemmQuant(inner, of.w2.data, s.offsets, nil, nil, outputs, cuda.ActivationNone, of.w2.format))
-	p.Check(tensor.MoECombine(outputs, weights, slotRow, x, x))
+	p.Check(tensor.GemmQuantRoute(x, gain, of.router.data, normed, router, weights, indices, probs, s.counts, s.offsets, slotRow,
+		rowSlot, float32(s.config.NormEps), s.config.NormTopKProb, of.router.format))
+	p.Check(tensor.GemmQuantExperts(normed, of.w1.data, of.w3.data, of.w2.data, weights, s.offsets, slotRow, rowSlot, x, x,
+		of.w1.format, of.w3.format, of.w2.format))
 }
 
 // addProduct is x += rows * W^T + bias.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import kernels
 from ..device import Context, Tensor
 from ..models.llama import LlamaConfig
-from .divided_experts import DividedExperts, expert_products
+from .divided_experts import DividedExperts
 from .watch import Watch
 from .weight_reader import Weight
 from .weights import Gated, Layer, Mixture
@@ -21,7 +21,8 @@ class StoredLayers:
         self._qkv = ctx.empty((rows, (config.num_heads + 2 * config.num_kv_heads) * config.head_dim))
         experts, k = config.num_experts, config.experts_per_token
         slots = rows * k if experts else rows
-        self._inner = ctx.empty((slots, config.ffn_size))
+        if not experts or divided is not None:
+            self._inner = ctx.empty((slots, config.ffn_size))
         if experts:
             self._router = ctx.empty((rows, experts))
             self._probs = ctx.empty((rows, experts))
@@ -31,8 +32,8 @@ class StoredLayers:
             self._row_slot = ctx.empty((slots,), "i32")
             self._counts = ctx.empty((experts,), "i32")
             self._offsets = ctx.empty((experts + 1,), "i32")
+        if divided is not None:
             self._gathered = ctx.empty((slots, config.hidden_size))
-            self._outputs = ctx.empty((slots, config.hidden_size))
 
     def qkv(self, layer: Layer, x: Tensor, watch: Watch | None) -> Tensor:
         """Queries, keys and values of the normed rows, side by side: f32 [tokens, (heads + 2 kv_heads) * head_dim]."""
@@ -61,10 +62,7 @@ class StoredLayers:
     def feed_forward(self, layer: Layer, x: Tensor, watch: Watch | None) -> None:
         """x += the feed-forward network, or the mixture of experts, of the normed rows."""
         if isinstance(layer.ffn, Mixture):
-            normed = self._norm(x, layer.post_norm)
-            if watch is not None:
-                watch("ffn_norm", normed)
-            self._mixture(layer.ffn, normed, x, watch)
+            self._mixture(layer.ffn, layer.post_norm, x, watch)
         else:
             self._gated(layer.ffn, layer.post_norm, x, watch)
 
@@ -88,31 +86,42 @@ class StoredLayers:
             watch("ffn_inner", inner)
         self._add_product(inner, ffn.down, None, x, "ffn", watch)
 
-    def _mixture(self, ffn: Mixture, normed: Tensor, x: Tensor, watch: Watch | None) -> None:
+    def _mixture(self, ffn: Mixture, gain: Tensor, x: Tensor, watch: Watch | None) -> None:
         """x += sum over each token's experts of weight * W2 (silu(W1 h) * (W3 h)), h the normed rows."""
         config, tokens = self._config, x.shape[0]
-        k, experts = config.experts_per_token, config.num_experts
-        router, probs, weights, indices, slot_row = (
+        k = config.experts_per_token
+        normed, router, probs, weights, indices, slot_row = (
             buffer.narrow(0, 0, tokens)
-            for buffer in (self._router, self._probs, self._weights, self._indices, self._slot_row)
+            for buffer in (self._normed, self._router, self._probs, self._weights, self._indices, self._slot_row)
         )
-        row_slot, gathered, inner, outputs = (
-            buffer.narrow(0, 0, tokens * k) for buffer in (self._row_slot, self._gathered, self._inner, self._outputs)
-        )
-        kernels.gemm_quant(normed, ffn.router.data, format=ffn.router.format, y=router)
-        kernels.softmax_topk(router, k=k, norm=config.norm_topk_prob, weights=weights, indices=indices, probs=probs)
-        kernels.moe_plan(
-            indices, experts=experts, counts=self._counts, offsets=self._offsets, slot_row=slot_row, row_slot=row_slot
-        )
-        kernels.moe_gather(normed, row_slot, y=gathered)
-        products = expert_products if self._divided is None else self._divided.products
-        products(ffn.experts, gathered, self._offsets, inner, outputs)
+        row_slot = self._row_slot.narrow(0, 0, tokens * k)
+        kernels.gemm_quant_route(
+            x, gain, ffn.router.data, k=k, eps=config.norm_eps, norm=config.norm_topk_prob, format=ffn.router.format,
+            y=normed, logits=router, weights=weights, indices=indices, probs=probs, counts=self._counts,
+            offsets=self._offsets, slot_row=slot_row, row_slot=row_slot,
+        )  # fmt: skip
+
+        w1, w3, w2 = ffn.experts
+        rows = None
+        if self._divided is not None:
+            rows, inner = (buffer.narrow(0, 0, tokens * k) for buffer in (self._gathered, self._inner))
+            kernels.moe_gather(normed, row_slot, y=rows)
+            self._divided.products(ffn.experts, rows, self._offsets, inner, rows)
+
+        def add_experts(residual: Tensor | None, out: Tensor) -> Tensor:
+            if rows is not None:
+                return kernels.moe_combine(rows, weights, slot_row, residual, out=out)
+            return kernels.gemm_quant_experts(
+                normed, w1.data, w3.data, w2.data, weights, self._offsets, slot_row, row_slot, residual,
+                format_gate=w1.format, format_up=w3.format, format_down=w2.format, y=out,
+            )  # fmt: skip
+
         if watch is not None:
-            for name, tensor in (("router", router), ("experts", indices), ("expert_weights", weights)):
+            shown = {"ffn_norm": normed, "router": router, "experts": indices, "expert_weights": weights}
+            for name, tensor in shown.items():
                 watch(name, tensor)
-            zero = self._ctx.zeros(x.shape)
-            watch("ffn", kernels.moe_combine(outputs, weights, slot_row, zero))
-        kernels.moe_combine(outputs, weights, slot_row, x, out=x)
+            watch("ffn", add_experts(None, self._ctx.empty(x.shape)))
+        add_experts(x, x)
 
     def _add_product(
         self, rows: Tensor, weight: Weight, bias: Tensor | None, x: Tensor, name: str, watch: Watch | None

@@ -180,12 +180,10 @@ class ParallelMoELayer(MoELayer):
         routing, y, arrived = kept.take()
         if arrived is None:
             arrived = self._arrive(kernels.moe_gather(x, routing.row_slot), routing)
-        dy, dweights = kernels.moe_combine_backward(dout, y, routing.weights, routing.slot_row, routing.row_slot, dy=y)
+        dy, dlogits = self.router.backward(dout, y, routing, aux_factor)
         self._gradients(arrived, dy, routing)
         del arrived
-        dx = kernels.moe_gather_backward(dy, routing.slot_row)
-        self.router.backward(dweights, x, routing, dx, aux_factor, beta)
-        return dx
+        return self.router.backward_input(dlogits, x, dy, routing, beta)
 
     def serve_backward(self, arrived: Arrived | None) -> None:
         """What a guest does while others run `backward`, with what `serve_forward` gave."""

@@ -17,15 +17,7 @@ class Linear:
         """x [rows, in] to y [rows, out], which may be given; of x's dtype, or f32 when `dtype` says so."""
         return kernels.gemm(x, self.weight, trans_b=True, dtype_c=dtype, c=y)
 
-    def backward(
-        self, dy: Tensor, x: Tensor, dx: Tensor | None = None, accumulate: bool = False, beta: float = 1.0
-    ) -> Tensor:
-        """Gradient of x [rows, in] from dy [rows, out]; with `accumulate` it is added to the dx given.
-
-        dx may be x itself, whose values are then spent.
-        """
+    def backward(self, dy: Tensor, x: Tensor, dx: Tensor | None = None, beta: float = 1.0) -> Tensor:
+        """Gradient of x [rows, in] from dy [rows, out]. dx may be x itself, whose values are then spent."""
         kernels.gemm_beta(dy, x, self.grad, trans_a=True, beta=beta)
-        if accumulate:
-            kernels.gemm_beta(dy, self.weight, dx, beta=1.0)
-            return dx
         return kernels.gemm(dy, self.weight, c=dx)

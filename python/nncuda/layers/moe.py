@@ -46,15 +46,21 @@ class Router:
         )
         return Routing(*routing), rows
 
-    def backward(
-        self, dweights: Tensor, x: Tensor, routing: Routing, dx: Tensor, aux_factor: Tensor, beta: float = 1.0
-    ) -> None:
-        """Adds to dx what reaches x through the weights and, times aux_factor f32 [1], through the balancing loss."""
-        weights, indices, probs, counts = routing[:4]
-        dlogits = kernels.moe_route_backward(
-            dweights, weights, indices, probs, counts, aux_factor, norm=self.norm, alpha=self.alpha, dtype=x.dtype
-        )
-        self.gate.backward(dlogits, x, dx, accumulate=True, beta=beta)
+    def backward(self, dout: Tensor, y: Tensor, routing: Routing, aux_factor: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradients of the experts' outputs y, in their place, and of the logits, from that of the layer's output. The
+        latter is through the weights and, times aux_factor f32 [1], through the balancing loss.
+        """
+        weights, indices, probs, counts, _, slot_row, row_slot = routing
+        dy, _, dlogits = kernels.moe_output_backward(
+            dout, y, weights, indices, probs, counts, slot_row, row_slot, aux_factor, norm=self.norm, alpha=self.alpha,
+            dy=y,
+        )  # fmt: skip
+        return dy, dlogits
+
+    def backward_input(self, dlogits: Tensor, x: Tensor, drows: Tensor, routing: Routing, beta: float) -> Tensor:
+        """Gradient of x from those of the logits and of the rows that x was brought to."""
+        gate, grad = self.gate.weight, self.gate.grad
+        return kernels.moe_input_backward(dlogits, x, gate, drows, routing.slot_row, grad, beta=beta)[0]
 
 
 class ExpertUse(NamedTuple):
@@ -136,16 +142,14 @@ class MoELayer:
         routing, y, inside = kept.take()
         rows, gate_up, active = inside or self._inside(kernels.moe_gather(x, routing.row_slot), routing)
         del inside
-        dy, dweights = kernels.moe_combine_backward(dout, y, routing.weights, routing.slot_row, routing.row_slot, dy=y)
+        dy, dlogits = self.router.backward(dout, y, routing, aux_factor)
         kernels.grouped_gemm_wgrad(dy, active, routing.offsets, self.w2_grad, beta=beta)
         del active, y
         kernels.grouped_gemm_swiglu_backward(dy, self.w2, routing.offsets, gate_up)
         del dy
         kernels.grouped_gemm_wgrad(gate_up, rows, routing.offsets, self.w13_grad, beta=beta)
         drows = kernels.grouped_gemm(gate_up, self.w13, routing.offsets, c=rows)
-        dx = kernels.moe_gather_backward(drows, routing.slot_row)
-        self.router.backward(dweights, x, routing, dx, aux_factor, beta)
-        return dx
+        return self.router.backward_input(dlogits, x, drows, routing, beta)
 
 
 def _combine(routing: Routing, y: Tensor, residual: Tensor) -> tuple[Tensor, ExpertUse]:

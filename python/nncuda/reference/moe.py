@@ -3,9 +3,12 @@
 A slot is one choice of one token, slot = token k + j; a row is its place in the order sorted by expert.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from nncuda.reference.arithmetic import Array, Outputs, total
+from nncuda.reference.gemm import gemm_beta
 from nncuda.reference.loss import aux_loss_backward, aux_loss_forward
 from nncuda.reference.softmax import softmax_topk, softmax_topk_backward
 
@@ -14,6 +17,8 @@ __all__ = [
     "moe_combine_backward",
     "moe_gather",
     "moe_gather_backward",
+    "moe_input_backward",
+    "moe_output_backward",
     "moe_plan",
     "moe_route",
     "moe_route_backward",
@@ -27,6 +32,8 @@ ROUNDINGS = {
     "moe_combine_backward": 2,
     "moe_route": 10,  # those of softmax_topk, then of the loss
     "moe_route_backward": 10,  # those of the loss, then of softmax_topk
+    "moe_output_backward": 12,  # those of moe_combine_backward, then of moe_route_backward
+    "moe_input_backward": 6,  # those of moe_gather_backward, then of gemm_beta
 }
 
 
@@ -105,3 +112,43 @@ def moe_route_backward(
     """Gradient of the logits through the weights and through the balancing loss, by the sum rule."""
     dprobs = aux_loss_backward(counts, grad_scale, len(probs), alpha)["dprobs"]
     return {"dlogits": softmax_topk_backward(dweights, weights, indices, probs, norm, dprobs)["dx"]}
+
+
+def moe_output_backward(
+    dout: Array,
+    y: Array,
+    weights: Array,
+    indices: Array,
+    probs: Array,
+    counts: Array,
+    slot_row: Array,
+    row_slot: Array,
+    grad_scale: Array,
+    norm: int,
+    alpha: float,
+) -> Outputs:
+    """The chain rule from the layer's output to those of its experts and to the router's logits."""
+    back = moe_combine_backward(dout, y, weights, slot_row, row_slot)
+    return back | moe_route_backward(back["dweights"], weights, indices, probs, counts, grad_scale, norm, alpha)
+
+
+def moe_input_backward(
+    dlogits: Array,
+    x: Array,
+    gate: Array,
+    drows: Array,
+    slot_row: Array,
+    dgate: Array,
+    beta: float,
+    storage: Callable[[Array], Array] | None = None,
+) -> Outputs:
+    """The chain rule for logits = x gate^T, whose x the experts' rows were taken from, too: both gradients of x add up.
+
+    ``storage`` rounds what comes back from the rows to the dtype it is kept in.
+    """
+    dx = moe_gather_backward(drows, slot_row)["dx"]
+    dx = dx if storage is None else storage(dx)
+    return {
+        "dx": gemm_beta(dlogits, gate, dx, 1.0, 1.0, 0, 0)["c"],
+        "dgate": gemm_beta(dlogits, x, dgate, 1.0, beta, 1, 0)["c"],
+    }

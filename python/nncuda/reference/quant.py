@@ -15,14 +15,18 @@ import numpy as np
 from nncuda.reference.arithmetic import Array, Outputs, matmul, transposed
 from nncuda.reference.elementwise import silu
 from nncuda.reference.gemm import ACTIVATION_SILU
+from nncuda.reference.moe import moe_combine, moe_gather, moe_plan
 from nncuda.reference.rmsnorm import rmsnorm
 from nncuda.reference.rounding import from_bits, rounded, to_bits
+from nncuda.reference.softmax import softmax_topk
 
 __all__ = [
     "dequantize",
     "embedding_quant",
     "gemm_quant",
+    "gemm_quant_experts",
     "gemm_quant_qkv",
+    "gemm_quant_route",
     "gemm_quant_swiglu",
     "interleave_rows",
     "quantize",
@@ -33,6 +37,8 @@ ROUNDINGS = {
     "gemm_quant": 10,  # a block's two factors, its sum, the same for its minimum; + bias, silu (4), + residual
     "gemm_quant_qkv": 5,
     "gemm_quant_swiglu": 13,  # two products, silu, *
+    "gemm_quant_route": 18,  # those of rmsnorm, of a product, and of softmax_topk
+    "gemm_quant_experts": 20,  # those of gemm_quant_swiglu, of a product, and of moe_combine
 }
 
 F32, F16, BF16 = 0, 1, 2
@@ -403,3 +409,35 @@ def gemm_quant_swiglu(
     x = _normed(x, norm, eps)
     rows = _groups(x, offsets, groups)
     return {"y": silu(_grouped(x, w_gate, format_gate, rows))["y"] * _grouped(x, w_up, format_up, rows)}
+
+
+def gemm_quant_route(x: Array, gains: Array, w: Array, k: int, eps: float, norm: int, format: int) -> Outputs:
+    """The norm of x, the logits of its product, the k most likely experts, and the plan of rows.
+
+    Fedus, Zoph, Shazeer 2021, "Switch transformers", section 2; Gale et al. 2022, section 4.
+    """
+    y = rmsnorm(x, gains, eps)["y"]
+    logits = _product(y, w, format)
+    routed = softmax_topk(logits, k, norm)
+    return {"y": y, "logits": logits, **routed, **moe_plan(routed["indices"], logits.shape[1], 0)}
+
+
+def gemm_quant_experts(
+    x: Array,
+    w_gate: Array,
+    w_up: Array,
+    w_down: Array,
+    weights: Array,
+    offsets: Array,
+    slot_row: Array,
+    row_slot: Array,
+    format_gate: int,
+    format_up: int,
+    format_down: int,
+    residual: Array | None = None,
+) -> Outputs:
+    """residual + sum over a token's experts of weight * W2 (silu(W1 x) * (W3 x)). Shazeer et al. 2017, eq. 1."""
+    rows = moe_gather(x, row_slot, weights.shape[1])["y"]
+    groups = _groups(rows, offsets, len(offsets) - 1)
+    inner = silu(_grouped(rows, w_gate, format_gate, groups))["y"] * _grouped(rows, w_up, format_up, groups)
+    return {"y": moe_combine(_grouped(inner, w_down, format_down, groups), weights, slot_row, residual)["out"]}

@@ -218,6 +218,14 @@ TABLE = {
     "moe_gather_backward": (routing(moe.gather_backward), MOVES),
     "moe_combine": (routing(moe.combine, with_residual=1), MOVES),
     "moe_combine_backward": (routing(moe.combine_backward), MOVES),
+    "moe_output_backward": (
+        lambda d, dtype, *sizes: moe.output_backward(d, *sizes, norm=1),
+        ((1, 4, 5, 0, 64), (33, 4, 8, 10, 31), (50, 2, 65, 15, 768), (600, 4, 24, 140, 130), (6, 3, 1500, 0, 17)),
+    ),
+    "moe_input_backward": (
+        lambda d, dtype, *sizes: moe.input_backward(d, *sizes, beta=1.0),
+        ((1, 4, 5, 0, 64), (33, 4, 8, 10, 31), (50, 2, 64, 15, 768), (600, 6, 24, 140, 136), (300, 3, 300, 0, 72)),
+    ),
     "moe_route_backward": (
         lambda d, dtype, *sizes: moe.route_backward(d, *sizes, norm=1),
         ((300, 2, 24), (40, 4, 300), (6, 3, 1500)),

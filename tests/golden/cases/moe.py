@@ -55,6 +55,15 @@ def cases():
         for tokens, k, experts, norm in ((5, 2, 8, 0), (7, 3, 17, 1), (4, 4, 16, 1), (2, 8, 65, 0)):
             name = f"tokens{tokens}-k{k}-experts{experts}-norm{norm}"
             yield case("moe_route_backward", name, route_backward, dtype, tokens, k, experts, norm)
+        for label, (tokens, k, experts, capacity) in SHAPES.items():
+            if label not in ("odd", "capacity") or (dtype != "f32" and label != "odd"):
+                continue
+            norm = int(label != "capacity")
+            yield case("moe_output_backward", label, output_backward, dtype, tokens, k, experts, capacity, 9, norm)
+            for beta in (0.0, 1.0) if label == "odd" else (-0.5,):
+                for dtype_c in {dtype: 0, "f32": 0}:
+                    yield case("moe_input_backward", f"{label}-beta{beta:g}", input_backward, dtype, tokens, k, experts,
+                               capacity, 9, beta, dtype_c=dtype_c)  # fmt: skip
 
 
 def plan(d, indices, experts, capacity):
@@ -127,4 +136,36 @@ def route_backward(d, tokens, k, experts, norm):
         "grad_scale": np.array([0.37]),
         "norm": norm,
         "alpha": 1.5,
+    }
+
+
+def output_backward(d, tokens, k, experts, capacity, dim, norm):
+    """Of a router whose choices are those of its probabilities."""
+    out = router.softmax_topk(d.bell(tokens, experts), k, norm)
+    plan = reference.moe_plan(out["indices"], experts, capacity)
+    return {
+        "dout": d.bell(tokens, dim),
+        "y": rows_in_use(d, plan, dim),
+        "weights": stored(out["weights"]),
+        "indices": out["indices"],
+        "probs": stored(out["probs"]),
+        "counts": plan["counts"],
+        "slot_row": plan["slot_row"],
+        "row_slot": plan["row_slot"],
+        "grad_scale": np.array([0.37]),
+        "norm": norm,
+        "alpha": 1.5,
+    }
+
+
+def input_backward(d, tokens, k, experts, capacity, dim, beta):
+    plan = reference.moe_plan(choices(d, tokens, k, experts), experts, capacity)
+    return {
+        "dlogits": d.bell(tokens, experts),
+        "x": d.bell(tokens, dim),
+        "gate": d.bell(experts, dim),
+        "drows": rows_in_use(d, plan, dim),
+        "slot_row": plan["slot_row"],
+        "dgate": d.bell(experts, dim) if beta else np.full((experts, dim), np.nan),
+        "beta": beta,
     }

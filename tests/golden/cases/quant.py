@@ -3,9 +3,10 @@
 import numpy as np
 
 from nncuda.formats.block_formats import FORMATS
+from nncuda.reference import moe, softmax
 from nncuda.reference.quant import encoded, interleave_rows
 
-from .case import FLOATS, case
+from .case import FLOATS, case, stored
 from .gemm import GROUPS, offsets, unread
 
 #: Formats whose rows lie side by side, and what they are otherwise.
@@ -45,6 +46,7 @@ def cases():
     yield from hard_numbers()
     yield from many_formats()
     yield from side_by_side()
+    yield from experts()
 
 
 def storing(dtype):
@@ -314,3 +316,39 @@ def side_by_side():
             (3, 256, ("q4_0_r16", "q8_0_r16", "q6_k_r16")),
         ):
             yield case("gemm_quant_qkv", f"side-by-side-m{m}-q32-kv16-k{k}", qkv, dtype, m, 32, 16, k, names, m == 2)
+
+
+def experts():
+    """With weights in f32: what is rounded to fewer bits within these calls would hang on the last bit of a norm or a
+    product. Of other formats the calls are compared with those that they stand for (tests/kernels, tests/gpu)."""
+    for label, tokens, count, k, dim, norm in (("one", 1, 4, 2, 24, 1), ("odd", 7, 5, 3, 19, 0)):
+        yield case("gemm_quant_route", label, route, "", tokens, count, k, dim, norm)
+        for residual in (0, 1):
+            full = f"{label}-residual{residual}"
+            yield case("gemm_quant_experts", full, of_experts, "", tokens, count, k, dim, 5, residual)
+
+
+def route(d, tokens, experts, k, dim, norm):
+    return {
+        "x": d.bell(tokens, dim),
+        "gains": d.uniform(dim, low=0.5, high=1.5),
+        "w": weights(d, experts, dim, "f32"),
+        "k": k,
+        "eps": 1e-5,
+        "norm": norm,
+        "format": CODES["f32"],
+    }
+
+
+def of_experts(d, tokens, experts, k, dim, n, residual):
+    routed = softmax.softmax_topk(d.bell(tokens, experts), k, 1)
+    plan = moe.moe_plan(routed["indices"], experts, 0)
+    return {
+        "x": d.bell(tokens, dim),
+        **{f"w_{name}": weights(d, experts * n, dim, "f32") for name in ("gate", "up")},
+        "w_down": weights(d, experts * dim, n, "f32"),
+        "weights": stored(routed["weights"]),
+        **{name: plan[name] for name in ("offsets", "slot_row", "row_slot")},
+        "residual": d.bell(tokens, dim) if residual else None,
+        **{f"format_{name}": CODES["f32"] for name in ("gate", "up", "down")},
+    }

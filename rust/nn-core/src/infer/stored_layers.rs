@@ -14,11 +14,11 @@ pub(super) struct StoredLayers {
     norm_eps: f32,
     normed: Tensor,
     qkv: Tensor,
-    inner: Tensor,
+    inner: Option<Tensor>,
     routing: Option<Routing>,
 }
 
-/// What a mixture of experts needs beside that.
+/// What a mixture of experts needs in place of `inner`.
 #[derive(Debug)]
 struct Routing {
     k: usize,
@@ -31,14 +31,11 @@ struct Routing {
     row_slot: Tensor,
     counts: Tensor,
     offsets: Tensor,
-    gathered: Tensor,
-    outputs: Tensor,
 }
 
 impl StoredLayers {
     pub(super) fn new(ctx: &Context, config: &LlamaConfig, rows: usize) -> Result<Self> {
         let (experts, k) = (config.num_experts, config.experts_per_token);
-        let slots = if experts > 0 { rows * k } else { rows };
         let floats = |shape: &[usize]| ctx.empty(shape, DType::F32);
         let wholes = |shape: &[usize]| ctx.empty(shape, DType::I32);
         let width = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim;
@@ -51,18 +48,16 @@ impl StoredLayers {
                 weights: floats(&[rows, k])?,
                 indices: wholes(&[rows, k])?,
                 slot_row: wholes(&[rows, k])?,
-                row_slot: wholes(&[slots])?,
+                row_slot: wholes(&[rows * k])?,
                 counts: wholes(&[experts])?,
                 offsets: wholes(&[experts + 1])?,
-                gathered: floats(&[slots, config.hidden_size])?,
-                outputs: floats(&[slots, config.hidden_size])?,
             })
         };
         Ok(Self {
             norm_eps: config.norm_eps as f32,
             normed: floats(&[rows, config.hidden_size])?,
             qkv: floats(&[rows, width])?,
-            inner: floats(&[slots, config.ffn_size])?,
+            inner: (experts == 0).then(|| floats(&[rows, config.ffn_size])).transpose()?,
             routing: (experts > 0).then(routing).transpose()?,
         })
     }
@@ -83,19 +78,15 @@ impl StoredLayers {
 
     /// x += the feed-forward network, or the mixture of experts, of the normed rows.
     pub(super) fn feed_forward(&self, layer: &Layer, x: &Tensor) -> Result<()> {
-        match (&layer.ffn, &self.routing) {
-            (FeedForward::Mixture(ffn), Some(routing)) => {
-                let normed = self.normed.narrow(0, 0, x.shape()[0])?;
-                kernels::rmsnorm(x, &layer.post_norm, &normed, None, self.norm_eps)?;
-                self.mixture(ffn, routing, &normed, x)
-            }
-            (FeedForward::Gated(ffn), _) => self.gated(ffn, &layer.post_norm, x),
-            (FeedForward::Mixture(_), None) => unreachable!("a model has experts in all layers or in none"),
+        match (&layer.ffn, &self.routing, &self.inner) {
+            (FeedForward::Mixture(ffn), Some(routing), _) => self.mixture(ffn, routing, &layer.post_norm, x),
+            (FeedForward::Gated(ffn), _, Some(inner)) => self.gated(ffn, inner, &layer.post_norm, x),
+            _ => unreachable!("a model has experts in all layers or in none"),
         }
     }
 
-    fn gated(&self, ffn: &Gated, gain: &Tensor, x: &Tensor) -> Result<()> {
-        let inner = self.inner.narrow(0, 0, x.shape()[0])?;
+    fn gated(&self, ffn: &Gated, inner: &Tensor, gain: &Tensor, x: &Tensor) -> Result<()> {
+        let inner = inner.narrow(0, 0, x.shape()[0])?;
         let (gate, up) = (&ffn.gate, &ffn.up);
         let (norm, eps) = (Some(gain), self.norm_eps);
         kernels::gemm_quant_swiglu(x, &gate.data, &up.data, None, norm, &inner, eps, gate.format, up.format)?;
@@ -103,23 +94,46 @@ impl StoredLayers {
     }
 
     /// x += sum over each token's experts of weight * W2 (silu(W1 h) * (W3 h)), h the normed rows.
-    fn mixture(&self, ffn: &Mixture, routing: &Routing, normed: &Tensor, x: &Tensor) -> Result<()> {
+    fn mixture(&self, ffn: &Mixture, routing: &Routing, gain: &Tensor, x: &Tensor) -> Result<()> {
         let tokens = x.shape()[0];
         let first = |buffer: &Tensor| buffer.narrow(0, 0, tokens);
-        let slots = |buffer: &Tensor| buffer.narrow(0, 0, tokens * routing.k);
-        let (router, probs, weights) = (first(&routing.router)?, first(&routing.probs)?, first(&routing.weights)?);
+        let (normed, router) = (first(&self.normed)?, first(&routing.router)?);
+        let (probs, weights) = (first(&routing.probs)?, first(&routing.weights)?);
         let (indices, slot_row) = (first(&routing.indices)?, first(&routing.slot_row)?);
-        let (row_slot, gathered) = (slots(&routing.row_slot)?, slots(&routing.gathered)?);
-        let (inner, outputs) = (slots(&self.inner)?, slots(&routing.outputs)?);
-        product(normed, &ffn.router, None, None, None, &router)?;
-        kernels::softmax_topk(&router, &weights, &indices, &probs, routing.norm_topk_prob)?;
-        kernels::moe_plan(&indices, &routing.counts, &routing.offsets, &slot_row, &row_slot, 0)?;
-        kernels::moe_gather(normed, &row_slot, &gathered)?;
-        let (experts, offsets) = (&ffn.experts, Some(&routing.offsets));
-        let (w1, w3) = (&experts.w1, &experts.w3);
-        kernels::gemm_quant_swiglu(&gathered, &w1.data, &w3.data, offsets, None, &inner, 0.0, w1.format, w3.format)?;
-        product(&inner, &experts.w2, offsets, None, None, &outputs)?;
-        Ok(kernels::moe_combine(&outputs, &weights, &slot_row, Some(x), x)?)
+        let (row_slot, offsets) = (routing.row_slot.narrow(0, 0, tokens * routing.k)?, &routing.offsets);
+        kernels::gemm_quant_route(
+            x,
+            gain,
+            &ffn.router.data,
+            &normed,
+            &router,
+            &weights,
+            &indices,
+            &probs,
+            &routing.counts,
+            offsets,
+            &slot_row,
+            &row_slot,
+            self.norm_eps,
+            routing.norm_topk_prob,
+            ffn.router.format,
+        )?;
+        let (w1, w3, w2) = (&ffn.experts.w1, &ffn.experts.w3, &ffn.experts.w2);
+        Ok(kernels::gemm_quant_experts(
+            &normed,
+            &w1.data,
+            &w3.data,
+            &w2.data,
+            &weights,
+            offsets,
+            &slot_row,
+            &row_slot,
+            Some(x),
+            x,
+            w1.format,
+            w3.format,
+            w2.format,
+        )?)
     }
 }
 

@@ -42,18 +42,13 @@ impl Linear {
     /// Overwrites dx `[rows, in]` by the gradient of x from dy `[rows, out]`. dx may be x itself, whose values are then
     /// spent.
     pub fn backward(&self, dy: &Tensor, x: &Tensor, dx: &Tensor, beta: f32) -> Result<()> {
-        self.backward_weight(dy, x, beta)?;
+        kernels::gemm_beta(dy, x, self.weight.grad()?, 1.0, beta, true, false)?;
         Ok(kernels::gemm(dy, &self.weight.value, dx, false, false)?)
     }
 
-    /// As `backward`, but adds to what dx is.
-    pub fn backward_adding(&self, dy: &Tensor, x: &Tensor, dx: &Tensor, beta: f32) -> Result<()> {
-        self.backward_weight(dy, x, beta)?;
-        Ok(kernels::gemm_beta(dy, &self.weight.value, dx, 1.0, 1.0, false, false)?)
-    }
-
-    fn backward_weight(&self, dy: &Tensor, x: &Tensor, beta: f32) -> Result<()> {
-        Ok(kernels::gemm_beta(dy, x, self.weight.grad()?, 1.0, beta, true, false)?)
+    /// The weight, for who multiplies by it in a call of their own.
+    pub(super) fn weight(&self) -> &Weight {
+        &self.weight
     }
 
     /// Outputs.

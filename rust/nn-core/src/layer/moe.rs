@@ -79,20 +79,32 @@ impl Router {
         Ok((routing, rows))
     }
 
-    /// Adds to dx what reaches x through the weights and, times `aux_factor` f32 `[1]`, through the balancing loss.
-    pub fn backward(
+    /// Puts the gradient of the experts' outputs y into their place, from that of the layer's output, and gives that of the
+    /// logits: through the weights and, times `aux_factor` f32 `[1]`, through the balancing loss.
+    pub fn backward(&self, dout: &Tensor, y: &Tensor, routing: &Routing, aux_factor: &Tensor) -> Result<Tensor> {
+        let Routing { weights, indices, probs, counts, slot_row, row_slot, .. } = routing;
+        let (ctx, alpha) = (y.context(), self.alpha as f32);
+        let dweights = ctx.empty(weights.shape(), DType::F32)?;
+        let dlogits = ctx.empty(probs.shape(), y.dtype())?;
+        kernels::moe_output_backward(
+            dout, y, weights, indices, probs, counts, slot_row, row_slot, aux_factor, y, &dweights, &dlogits,
+            self.norm, alpha,
+        )?;
+        Ok(dlogits)
+    }
+
+    /// Gradient of x from those of the logits and of the rows that x was brought to.
+    pub fn backward_input(
         &self,
-        dweights: &Tensor,
+        dlogits: &Tensor,
         x: &Tensor,
+        drows: &Tensor,
         routing: &Routing,
-        dx: &Tensor,
-        aux_factor: &Tensor,
         beta: f32,
-    ) -> Result<()> {
-        let Routing { weights, indices, probs, counts, .. } = routing;
-        let (dlogits, alpha) = (x.context().empty(probs.shape(), x.dtype())?, self.alpha as f32);
-        kernels::moe_route_backward(dweights, weights, indices, probs, counts, aux_factor, &dlogits, self.norm, alpha)?;
-        self.gate.backward_adding(&dlogits, x, dx, beta)
+    ) -> Result<Tensor> {
+        let (dx, gate) = (x.context().empty(x.shape(), x.dtype())?, self.gate.weight());
+        kernels::moe_input_backward(dlogits, x, &gate.value, drows, &routing.slot_row, &dx, gate.grad()?, beta)?;
+        Ok(dx)
     }
 }
 
@@ -270,9 +282,7 @@ impl MoELayer {
     pub fn backward(&self, dout: &Tensor, x: &Tensor, kept: MoEKept, aux_factor: &Tensor, beta: f32) -> Result<Tensor> {
         let MoEKept { routing, y, inside } = kept;
         let inside = inside.map_or_else(|| self.inside(x, &routing), Ok)?;
-        let Routing { weights, offsets, slot_row, row_slot, .. } = &routing;
-        let dweights = x.context().empty(weights.shape(), DType::F32)?;
-        kernels::moe_combine_backward(dout, &y, weights, slot_row, row_slot, &y, &dweights)?;
+        let (offsets, dlogits) = (&routing.offsets, self.router.backward(dout, &y, &routing, aux_factor)?);
         let drows = match inside {
             Between::Here(inside) => {
                 let grads = [self.experts.w13.grad()?, self.experts.w2.grad()?];
@@ -283,11 +293,7 @@ impl MoELayer {
                 y
             }
         };
-        let dx = x.context().empty(x.shape(), x.dtype())?;
-        kernels::moe_gather_backward(&drows, slot_row, &dx)?;
-        drop(drows);
-        self.router.backward(&dweights, x, &routing, &dx, aux_factor, beta)?;
-        Ok(dx)
+        self.router.backward_input(&dlogits, x, &drows, &routing, beta)
     }
 
     /// The part of a guest in the other ranks' forward; with `keep` what `serve_backward` needs, unless that is found again.

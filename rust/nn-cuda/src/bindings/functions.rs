@@ -1587,6 +1587,56 @@ pub type cuda_moe_combine_backward = unsafe extern "C" fn(
     dtype: i32,
 ) -> i32;
 
+/// What the gradient of a layer of experts begins with: moe_combine_backward, and moe_route_backward of the
+/// gradient of the weights that it gives, with the bits of these two calls.
+///
+/// C: `int32_t cuda_moe_output_backward(nncuda_ctx *ctx, const void *dout, const void *y, const float *weights, const int32_t *indices, const float *probs, const int32_t *counts, const int32_t *slot_row, const int32_t *row_slot, const float *grad_scale, void *dy, float *dweights, void *dlogits, int64_t tokens, int64_t experts, int64_t k, int64_t dim, int32_t norm, float alpha, int32_t dtype);`
+pub type cuda_moe_output_backward = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    dout: *const c_void,
+    y: *const c_void,
+    weights: *const f32,
+    indices: *const i32,
+    probs: *const f32,
+    counts: *const i32,
+    slot_row: *const i32,
+    row_slot: *const i32,
+    grad_scale: *const f32,
+    dy: *mut c_void,
+    dweights: *mut f32,
+    dlogits: *mut c_void,
+    tokens: i64,
+    experts: i64,
+    k: i64,
+    dim: i64,
+    norm: i32,
+    alpha: f32,
+    dtype: i32,
+) -> i32;
+
+/// What the gradient of a layer of experts ends with, those of the router's gate and of the tokens: dgate =
+/// dlogits^T \* x + beta \* dgate, and dx\[t\] = sum over j of drows\[slot_row\[t, j\]\] + dlogits\[t\] \* gate, as
+/// gemm_beta has the one, moe_gather_backward and gemm_beta the other.
+///
+/// C: `int32_t cuda_moe_input_backward(nncuda_ctx *ctx, const void *dlogits, const void *x, const void *gate, const void *drows, const int32_t *slot_row, void *dx, void *dgate, int64_t tokens, int64_t experts, int64_t k, int64_t dim, float beta, int32_t dtype, int32_t dtype_c);`
+pub type cuda_moe_input_backward = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    dlogits: *const c_void,
+    x: *const c_void,
+    gate: *const c_void,
+    drows: *const c_void,
+    slot_row: *const i32,
+    dx: *mut c_void,
+    dgate: *mut c_void,
+    tokens: i64,
+    experts: i64,
+    k: i64,
+    dim: i64,
+    beta: f32,
+    dtype: i32,
+    dtype_c: i32,
+) -> i32;
+
 /// Cross-entropy of each row: losses = lse - logits\[target\], lse = log(sum(exp(logits))); zero where the target
 /// is ignore_index.
 ///
@@ -2073,6 +2123,64 @@ pub type cuda_gemm_quant_swiglu = unsafe extern "C" fn(
     format_gate: i32,
     format_up: i32,
     dtype: i32,
+) -> i32;
+
+/// The router of a stored mixture of experts: rmsnorm of the residual stream, gemm_quant of what that gives,
+/// softmax_topk and moe_plan, with the bits of these calls.
+///
+/// C: `int32_t cuda_gemm_quant_route(nncuda_ctx *ctx, const float *x, const float *gains, const void *w, float *y, float *logits, float *weights, int32_t *indices, float *probs, int32_t *counts, int32_t *offsets, int32_t *slot_row, int32_t *row_slot, int64_t tokens, int64_t experts, int64_t k, int64_t dim, int64_t row_bytes, float eps, int32_t norm, int32_t format);`
+pub type cuda_gemm_quant_route = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    x: *const f32,
+    gains: *const f32,
+    w: *const c_void,
+    y: *mut f32,
+    logits: *mut f32,
+    weights: *mut f32,
+    indices: *mut i32,
+    probs: *mut f32,
+    counts: *mut i32,
+    offsets: *mut i32,
+    slot_row: *mut i32,
+    row_slot: *mut i32,
+    tokens: i64,
+    experts: i64,
+    k: i64,
+    dim: i64,
+    row_bytes: i64,
+    eps: f32,
+    norm: i32,
+    format: i32,
+) -> i32;
+
+/// The experts of a stored mixture: y\[t\] = residual\[t\] + sum over a token's experts of weight \* ((silu(x\[t\]
+/// \* Wg^T) \* (x\[t\] \* Wu^T)) \* Wd^T), as moe_gather, gemm_quant_swiglu, gemm_quant and moe_combine give it,
+/// with the bits of these calls.
+///
+/// C: `int32_t cuda_gemm_quant_experts(nncuda_ctx *ctx, const float *x, const void *w_gate, const void *w_up, const void *w_down, const float *weights, const int32_t *offsets, const int32_t *slot_row, const int32_t *row_slot, const float *residual, float *y, int64_t tokens, int64_t experts, int64_t k, int64_t dim, int64_t n, int64_t row_bytes_gate, int64_t row_bytes_up, int64_t row_bytes_down, int32_t format_gate, int32_t format_up, int32_t format_down);`
+pub type cuda_gemm_quant_experts = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    x: *const f32,
+    w_gate: *const c_void,
+    w_up: *const c_void,
+    w_down: *const c_void,
+    weights: *const f32,
+    offsets: *const i32,
+    slot_row: *const i32,
+    row_slot: *const i32,
+    residual: *const f32,
+    y: *mut f32,
+    tokens: i64,
+    experts: i64,
+    k: i64,
+    dim: i64,
+    n: i64,
+    row_bytes_gate: i64,
+    row_bytes_up: i64,
+    row_bytes_down: i64,
+    format_gate: i32,
+    format_up: i32,
+    format_down: i32,
 ) -> i32;
 
 /// Puts the stored rows of a matrix into the order that products on a CPU read fastest: sixteen of them side by

@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "25f912741eefd59ee09a366bf23b4c07c3014d4c0c19141e7ed61b9c47b8e614";
+pub const HEADER_SHA256: &str = "06e608456afb0720ec01565bde8013f3270bfb0f90a07778ce35f69a822f632a";

@@ -494,6 +494,38 @@ pub(super) fn moe_combine_backward(arguments: &[Argument<'_>]) -> Result<()> {
     )
 }
 
+pub(super) fn moe_output_backward(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::moe_output_backward(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+        arguments[5].tensor()?,
+        arguments[6].tensor()?,
+        arguments[7].tensor()?,
+        arguments[8].tensor()?,
+        arguments[9].tensor()?,
+        arguments[10].tensor()?,
+        arguments[11].tensor()?,
+        arguments[16].flag()?,
+        arguments[17].float()?,
+    )
+}
+
+pub(super) fn moe_input_backward(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::moe_input_backward(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+        arguments[5].tensor()?,
+        arguments[6].tensor()?,
+        arguments[11].float()?,
+    )
+}
+
 pub(super) fn cross_entropy_forward(arguments: &[Argument<'_>]) -> Result<()> {
     kernels::cross_entropy_forward(
         arguments[0].tensor()?,
@@ -795,6 +827,44 @@ pub(super) fn gemm_quant_swiglu(arguments: &[Argument<'_>]) -> Result<()> {
         arguments[12].float()?,
         arguments[13].choice(Format::from_code)?,
         arguments[14].choice(Format::from_code)?,
+    )
+}
+
+pub(super) fn gemm_quant_route(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::gemm_quant_route(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+        arguments[5].tensor()?,
+        arguments[6].tensor()?,
+        arguments[7].tensor()?,
+        arguments[8].tensor()?,
+        arguments[9].tensor()?,
+        arguments[10].tensor()?,
+        arguments[11].tensor()?,
+        arguments[17].float()?,
+        arguments[18].flag()?,
+        arguments[19].choice(Format::from_code)?,
+    )
+}
+
+pub(super) fn gemm_quant_experts(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::gemm_quant_experts(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+        arguments[5].tensor()?,
+        arguments[6].tensor()?,
+        arguments[7].tensor()?,
+        arguments[8].optional()?,
+        arguments[9].tensor()?,
+        arguments[18].choice(Format::from_code)?,
+        arguments[19].choice(Format::from_code)?,
+        arguments[20].choice(Format::from_code)?,
     )
 }
 

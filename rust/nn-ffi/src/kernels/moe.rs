@@ -533,3 +533,225 @@ pub fn moe_combine_backward(
     ];
     call.finish(status, &tensors)
 }
+
+/// What the gradient of a layer of experts begins with: moe_combine_backward, and moe_route_backward of the
+/// gradient of the weights that it gives, with the bits of these two calls.
+///
+/// On a GPU it is one launch.
+///
+/// # Arguments
+///
+/// - `dout`: of `dtype` `[tokens, dim]`, gradient of the layer's output
+/// - `y`: of `dtype` `[tokens*k, dim]`, the experts' outputs, as in the forward call
+/// - `weights`: f32 `[tokens, k]`, from moe_route
+/// - `indices`: i32 `[tokens, k]`, from moe_route
+/// - `probs`: f32 `[tokens, experts]`, from moe_route
+/// - `counts`: i32 `[experts]`, from moe_route
+/// - `slot_row`: i32 `[tokens, k]`, from moe_route
+/// - `row_slot`: i32 `[tokens*k]`, from moe_route
+/// - `grad_scale`: f32 `[1]`, gradient of the load-balancing loss
+/// - `dy`: of `dtype` `[tokens*k, dim]`, gradient of y; overwritten, may be `y`
+/// - `dweights`: f32 `[tokens, k]`, gradient of weights; overwritten
+/// - `dlogits`: of `dtype` `[tokens, experts]`, gradient of the router's logits; overwritten
+/// - `norm`: as in moe_route
+/// - `alpha`: as in moe_route; must be finite
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn moe_output_backward(
+    dout: &Tensor,
+    y: &Tensor,
+    weights: &Tensor,
+    indices: &Tensor,
+    probs: &Tensor,
+    counts: &Tensor,
+    slot_row: &Tensor,
+    row_slot: &Tensor,
+    grad_scale: &Tensor,
+    dy: &Tensor,
+    dweights: &Tensor,
+    dlogits: &Tensor,
+    norm: bool,
+    alpha: f32,
+) -> Result<()> {
+    let call = Call::new("cuda_moe_output_backward", dout);
+    let dout = call.dense::<2>("dout", "[tokens, dim]", dout)?;
+    let y = call.dense::<2>("y", "[tokens*k, dim]", y)?;
+    let weights = call.dense::<2>("weights", "[tokens, k]", weights)?.of(DType::F32)?;
+    let indices = call.dense::<2>("indices", "[tokens, k]", indices)?.of(DType::I32)?;
+    let probs = call.dense::<2>("probs", "[tokens, experts]", probs)?.of(DType::F32)?;
+    let counts = call.dense::<1>("counts", "[experts]", counts)?.of(DType::I32)?;
+    let slot_row = call.dense::<2>("slot_row", "[tokens, k]", slot_row)?.of(DType::I32)?;
+    let row_slot = call.dense::<1>("row_slot", "[tokens*k]", row_slot)?.of(DType::I32)?;
+    let grad_scale = call.dense::<1>("grad_scale", "[1]", grad_scale)?.of(DType::F32)?;
+    let dy = call.dense::<2>("dy", "[tokens*k, dim]", dy)?;
+    let dweights = call.dense::<2>("dweights", "[tokens, k]", dweights)?.of(DType::F32)?;
+    let dlogits = call.dense::<2>("dlogits", "[tokens, experts]", dlogits)?;
+    call.same(&[Some(y.named()), Some(dy.named())])?;
+    call.same(&[Some(weights.named()), Some(indices.named()), Some(slot_row.named()), Some(dweights.named())])?;
+    call.same(&[Some(probs.named()), Some(dlogits.named())])?;
+    call.folds("tokens", &[Some(dout.named()), Some(weights.named()), Some(probs.named())])?;
+    call.folds("tokens*k", &[Some(y.named()), Some(row_slot.named())])?;
+    counts.unfolded("experts", "probs")?;
+    let tokens = dout.dims[0];
+    let dim = dout.dims[1];
+    let k = weights.dims[1];
+    let experts = probs.dims[1];
+    const SIZES: [(&str, &str); 4] =
+        [("tokens", "from dout"), ("dim", "from dout"), ("k", "from weights"), ("experts", "from probs")];
+    let sizes = Sizes { names: &SIZES, values: &[tokens, dim, k, experts] };
+    y.expect([times(&[tokens, k]), dim], sizes)?;
+    weights.expect([tokens, k], sizes)?;
+    indices.expect([tokens, k], sizes)?;
+    probs.expect([tokens, experts], sizes)?;
+    counts.expect([experts], sizes)?;
+    slot_row.expect([tokens, k], sizes)?;
+    row_slot.expect([times(&[tokens, k])], sizes)?;
+    grad_scale.expect([1], sizes)?;
+    dy.expect([times(&[tokens, k]), dim], sizes)?;
+    dweights.expect([tokens, k], sizes)?;
+    dlogits.expect([tokens, experts], sizes)?;
+    y.expect_factors(&[tokens, k], sizes)?;
+    row_slot.expect_factors(&[tokens, k], sizes)?;
+    let dtype = dout.dtype();
+    y.same(dtype, "dout")?;
+    dy.same(dtype, "dout")?;
+    dlogits.same(dtype, "dout")?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_moe_output_backward)(
+            call.handle(),
+            dout.pointer(),
+            y.pointer(),
+            weights.pointer().cast(),
+            indices.pointer().cast(),
+            probs.pointer().cast(),
+            counts.pointer().cast(),
+            slot_row.pointer().cast(),
+            row_slot.pointer().cast(),
+            grad_scale.pointer().cast(),
+            dy.pointer(),
+            dweights.pointer().cast(),
+            dlogits.pointer(),
+            tokens as i64,
+            experts as i64,
+            k as i64,
+            dim as i64,
+            i32::from(norm),
+            alpha,
+            dtype.code(),
+        )
+    };
+    let tensors = [
+        Some(dout.tensor),
+        Some(y.tensor),
+        Some(weights.tensor),
+        Some(indices.tensor),
+        Some(probs.tensor),
+        Some(counts.tensor),
+        Some(slot_row.tensor),
+        Some(row_slot.tensor),
+        Some(grad_scale.tensor),
+        Some(dy.tensor),
+        Some(dweights.tensor),
+        Some(dlogits.tensor),
+    ];
+    call.finish(status, &tensors)
+}
+
+/// What the gradient of a layer of experts ends with, those of the router's gate and of the tokens: dgate =
+/// dlogits^T \* x + beta \* dgate, and dx\[t\] = sum over j of drows\[slot_row\[t, j\]\] + dlogits\[t\] \* gate, as
+/// gemm_beta has the one, moe_gather_backward and gemm_beta the other.
+///
+/// On a GPU it is one launch, or two where dgate is summed in pieces.
+///
+/// # Arguments
+///
+/// - `dlogits`: of `dtype` `[tokens, experts]`, gradient of the router's logits
+/// - `x`: of `dtype` `[tokens, dim]`, tokens, as in the forward call
+/// - `gate`: of `dtype` `[experts, dim]`, weights of the gate, x \* gate^T being the logits
+/// - `drows`: of `dtype` `[tokens*k, dim]`, gradient of the tokens in row order
+/// - `slot_row`: i32 `[tokens, k]`, from moe_route
+/// - `dx`: of `dtype` `[tokens, dim]`, gradient of x; overwritten
+/// - `dgate`: of `dtype_c` `[experts, dim]`, gradient of the gate; not read with beta = 0; read and overwritten
+/// - `beta`: factor of the old dgate
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn moe_input_backward(
+    dlogits: &Tensor,
+    x: &Tensor,
+    gate: &Tensor,
+    drows: &Tensor,
+    slot_row: &Tensor,
+    dx: &Tensor,
+    dgate: &Tensor,
+    beta: f32,
+) -> Result<()> {
+    let call = Call::new("cuda_moe_input_backward", dlogits);
+    let dlogits = call.dense::<2>("dlogits", "[tokens, experts]", dlogits)?;
+    let x = call.dense::<2>("x", "[tokens, dim]", x)?;
+    let gate = call.dense::<2>("gate", "[experts, dim]", gate)?;
+    let drows = call.dense::<2>("drows", "[tokens*k, dim]", drows)?;
+    let slot_row = call.dense::<2>("slot_row", "[tokens, k]", slot_row)?.of(DType::I32)?;
+    let dx = call.dense::<2>("dx", "[tokens, dim]", dx)?;
+    let dgate = call.dense::<2>("dgate", "[experts, dim]", dgate)?;
+    call.same(&[Some(x.named()), Some(dx.named())])?;
+    call.same(&[Some(gate.named()), Some(dgate.named())])?;
+    call.folds("tokens", &[Some(dlogits.named()), Some(x.named()), Some(slot_row.named())])?;
+    gate.unfolded("experts", "dlogits")?;
+    let tokens = dlogits.dims[0];
+    let experts = dlogits.dims[1];
+    let dim = x.dims[1];
+    let k = slot_row.dims[1];
+    const SIZES: [(&str, &str); 4] =
+        [("tokens", "from dlogits"), ("experts", "from dlogits"), ("dim", "from x"), ("k", "from slot_row")];
+    let sizes = Sizes { names: &SIZES, values: &[tokens, experts, dim, k] };
+    x.expect([tokens, dim], sizes)?;
+    gate.expect([experts, dim], sizes)?;
+    drows.expect([times(&[tokens, k]), dim], sizes)?;
+    slot_row.expect([tokens, k], sizes)?;
+    dx.expect([tokens, dim], sizes)?;
+    dgate.expect([experts, dim], sizes)?;
+    drows.expect_factors(&[tokens, k], sizes)?;
+    let dtype = dlogits.dtype();
+    x.same(dtype, "dlogits")?;
+    gate.same(dtype, "dlogits")?;
+    drows.same(dtype, "dlogits")?;
+    dx.same(dtype, "dlogits")?;
+    let dtype_c = dgate.dtype();
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_moe_input_backward)(
+            call.handle(),
+            dlogits.pointer(),
+            x.pointer(),
+            gate.pointer(),
+            drows.pointer(),
+            slot_row.pointer().cast(),
+            dx.pointer(),
+            dgate.pointer(),
+            tokens as i64,
+            experts as i64,
+            k as i64,
+            dim as i64,
+            beta,
+            dtype.code(),
+            dtype_c.code(),
+        )
+    };
+    let tensors = [
+        Some(dlogits.tensor),
+        Some(x.tensor),
+        Some(gate.tensor),
+        Some(drows.tensor),
+        Some(slot_row.tensor),
+        Some(dx.tensor),
+        Some(dgate.tensor),
+    ];
+    call.finish(status, &tensors)
+}

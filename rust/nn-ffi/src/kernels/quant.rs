@@ -493,6 +493,274 @@ pub fn gemm_quant_swiglu(
     call.finish(status, &tensors)
 }
 
+/// The router of a stored mixture of experts: rmsnorm of the residual stream, gemm_quant of what that gives,
+/// softmax_topk and moe_plan, with the bits of these calls.
+///
+/// On a GPU it is one launch for up to 32 tokens. (Fedus, Zoph, Shazeer 2021, "Switch Transformers"; Gale et al.
+/// 2022, "MegaBlocks")
+///
+/// # Arguments
+///
+/// - `x`: f32 `[tokens, dim]`, the residual stream
+/// - `gains`: f32 `[dim]`, gains of the norm of x
+/// - `w`: u8 `[experts, row_bytes]`, weights of the router in `format`
+/// - `y`: f32 `[tokens, dim]`, the normed rows, for the experts; overwritten
+/// - `logits`: f32 `[tokens, experts]`, y \* W^T; overwritten
+/// - `weights`: f32 `[tokens, k]`, the k probabilities of each token, renormalised if asked; overwritten
+/// - `indices`: i32 `[tokens, k]`, its experts; overwritten
+/// - `probs`: f32 `[tokens, experts]`, all probabilities; overwritten
+/// - `counts`: i32 `[experts]`, slots routed to each expert; overwritten
+/// - `offsets`: i32 `[experts+1]`, first row of each expert; overwritten
+/// - `slot_row`: i32 `[tokens, k]`, row of each slot; overwritten
+/// - `row_slot`: i32 `[tokens*k]`, slot of each row; overwritten
+/// - `eps`: of the norm: added to the mean square; must be finite and at least 0
+/// - `norm`: 1 divides the k weights by their sum
+/// - `format`: NNCUDA_FORMAT_\* of w
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn gemm_quant_route(
+    x: &Tensor,
+    gains: &Tensor,
+    w: &Tensor,
+    y: &Tensor,
+    logits: &Tensor,
+    weights: &Tensor,
+    indices: &Tensor,
+    probs: &Tensor,
+    counts: &Tensor,
+    offsets: &Tensor,
+    slot_row: &Tensor,
+    row_slot: &Tensor,
+    eps: f32,
+    norm: bool,
+    format: Format,
+) -> Result<()> {
+    let call = Call::new("cuda_gemm_quant_route", x);
+    let x = call.dense::<2>("x", "[tokens, dim]", x)?.of(DType::F32)?;
+    let gains = call.dense::<1>("gains", "[dim]", gains)?.of(DType::F32)?;
+    let w = call.dense::<2>("w", "[experts, row_bytes]", w)?.of(DType::U8)?;
+    let y = call.dense::<2>("y", "[tokens, dim]", y)?.of(DType::F32)?;
+    let logits = call.dense::<2>("logits", "[tokens, experts]", logits)?.of(DType::F32)?;
+    let weights = call.dense::<2>("weights", "[tokens, k]", weights)?.of(DType::F32)?;
+    let indices = call.dense::<2>("indices", "[tokens, k]", indices)?.of(DType::I32)?;
+    let probs = call.dense::<2>("probs", "[tokens, experts]", probs)?.of(DType::F32)?;
+    let counts = call.dense::<1>("counts", "[experts]", counts)?.of(DType::I32)?;
+    let offsets = call.dense::<1>("offsets", "[experts+1]", offsets)?.of(DType::I32)?;
+    let slot_row = call.dense::<2>("slot_row", "[tokens, k]", slot_row)?.of(DType::I32)?;
+    let row_slot = call.dense::<1>("row_slot", "[tokens*k]", row_slot)?.of(DType::I32)?;
+    call.same(&[Some(x.named()), Some(y.named())])?;
+    call.same(&[Some(logits.named()), Some(probs.named())])?;
+    call.same(&[Some(weights.named()), Some(indices.named()), Some(slot_row.named())])?;
+    call.folds("tokens", &[Some(x.named()), Some(logits.named()), Some(weights.named())])?;
+    gains.unfolded("dim", "x")?;
+    w.unfolded("experts", "logits")?;
+    counts.unfolded("experts", "logits")?;
+    let tokens = x.dims[0];
+    let dim = x.dims[1];
+    let experts = w.dims[0];
+    let row_bytes = w.dims[1];
+    let k = weights.dims[1];
+    const SIZES: [(&str, &str); 5] = [
+        ("tokens", "from x"),
+        ("dim", "from x"),
+        ("experts", "from w"),
+        ("row_bytes", "from w"),
+        ("k", "from weights"),
+    ];
+    let sizes = Sizes { names: &SIZES, values: &[tokens, dim, experts, row_bytes, k] };
+    gains.expect([dim], sizes)?;
+    y.expect([tokens, dim], sizes)?;
+    logits.expect([tokens, experts], sizes)?;
+    weights.expect([tokens, k], sizes)?;
+    indices.expect([tokens, k], sizes)?;
+    probs.expect([tokens, experts], sizes)?;
+    counts.expect([experts], sizes)?;
+    offsets.expect([plus(experts, 1)], sizes)?;
+    slot_row.expect([tokens, k], sizes)?;
+    row_slot.expect([times(&[tokens, k])], sizes)?;
+    row_slot.expect_factors(&[tokens, k], sizes)?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_gemm_quant_route)(
+            call.handle(),
+            x.pointer().cast(),
+            gains.pointer().cast(),
+            w.pointer(),
+            y.pointer().cast(),
+            logits.pointer().cast(),
+            weights.pointer().cast(),
+            indices.pointer().cast(),
+            probs.pointer().cast(),
+            counts.pointer().cast(),
+            offsets.pointer().cast(),
+            slot_row.pointer().cast(),
+            row_slot.pointer().cast(),
+            tokens as i64,
+            experts as i64,
+            k as i64,
+            dim as i64,
+            row_bytes as i64,
+            eps,
+            i32::from(norm),
+            format as i32,
+        )
+    };
+    let tensors = [
+        Some(x.tensor),
+        Some(gains.tensor),
+        Some(w.tensor),
+        Some(y.tensor),
+        Some(logits.tensor),
+        Some(weights.tensor),
+        Some(indices.tensor),
+        Some(probs.tensor),
+        Some(counts.tensor),
+        Some(offsets.tensor),
+        Some(slot_row.tensor),
+        Some(row_slot.tensor),
+    ];
+    call.finish(status, &tensors)
+}
+
+/// The experts of a stored mixture: y\[t\] = residual\[t\] + sum over a token's experts of weight \* ((silu(x\[t\]
+/// \* Wg^T) \* (x\[t\] \* Wu^T)) \* Wd^T), as moe_gather, gemm_quant_swiglu, gemm_quant and moe_combine give it,
+/// with the bits of these calls.
+///
+/// On a GPU it is two launches where there is about a row an expert: tokens are gathered where they are loaded, and
+/// a token's rows added up by the blocks that end last. (Shazeer 2020, "GLU Variants", eq. 6; Gale et al. 2022,
+/// "MegaBlocks")
+///
+/// # Arguments
+///
+/// - `x`: f32 `[tokens, dim]`, the normed rows
+/// - `w_gate`: u8 `[experts*n, row_bytes_gate]`, weights of the gate, a matrix \[n, dim\] an expert
+/// - `w_up`: u8 `[experts*n, row_bytes_up]`, weights of the other factor
+/// - `w_down`: u8 `[experts*dim, row_bytes_down]`, weights of the last product, a matrix \[dim, n\] an expert
+/// - `weights`: f32 `[tokens, k]`, from gemm_quant_route
+/// - `offsets`: i32 `[experts+1]`, from gemm_quant_route; offsets\[0\] = 0, never falling, at most tokens\*k
+/// - `slot_row`: i32 `[tokens, k]`, from gemm_quant_route
+/// - `row_slot`: i32 `[tokens*k]`, from gemm_quant_route
+/// - `residual`: f32 `[tokens, dim]`, added, or null
+/// - `y`: f32 `[tokens, dim]`, output; overwritten, may be `residual`
+/// - `format_gate`: NNCUDA_FORMAT_\* of w_gate
+/// - `format_up`: NNCUDA_FORMAT_\* of w_up
+/// - `format_down`: NNCUDA_FORMAT_\* of w_down
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn gemm_quant_experts(
+    x: &Tensor,
+    w_gate: &Tensor,
+    w_up: &Tensor,
+    w_down: &Tensor,
+    weights: &Tensor,
+    offsets: &Tensor,
+    slot_row: &Tensor,
+    row_slot: &Tensor,
+    residual: Option<&Tensor>,
+    y: &Tensor,
+    format_gate: Format,
+    format_up: Format,
+    format_down: Format,
+) -> Result<()> {
+    let call = Call::new("cuda_gemm_quant_experts", x);
+    let x = call.dense::<2>("x", "[tokens, dim]", x)?.of(DType::F32)?;
+    let w_gate = call.dense::<2>("w_gate", "[experts*n, row_bytes_gate]", w_gate)?.of(DType::U8)?;
+    let w_up = call.dense::<2>("w_up", "[experts*n, row_bytes_up]", w_up)?.of(DType::U8)?;
+    let w_down = call.dense::<2>("w_down", "[experts*dim, row_bytes_down]", w_down)?.of(DType::U8)?;
+    let weights = call.dense::<2>("weights", "[tokens, k]", weights)?.of(DType::F32)?;
+    let offsets = call.dense::<1>("offsets", "[experts+1]", offsets)?.of(DType::I32)?;
+    let slot_row = call.dense::<2>("slot_row", "[tokens, k]", slot_row)?.of(DType::I32)?;
+    let row_slot = call.dense::<1>("row_slot", "[tokens*k]", row_slot)?.of(DType::I32)?;
+    let residual = match residual {
+        Some(residual) => Some(call.dense::<2>("residual", "[tokens, dim]", residual)?.of(DType::F32)?),
+        None => None,
+    };
+    let y = call.dense::<2>("y", "[tokens, dim]", y)?.of(DType::F32)?;
+    call.same(&[Some(x.named()), named(&residual), Some(y.named())])?;
+    call.same(&[Some(weights.named()), Some(slot_row.named())])?;
+    call.folds("tokens", &[Some(x.named()), Some(weights.named())])?;
+    call.folds("experts*n", &[Some(w_gate.named()), Some(w_up.named())])?;
+    let tokens = x.dims[0];
+    let dim = x.dims[1];
+    let row_bytes_gate = w_gate.dims[1];
+    let row_bytes_up = w_up.dims[1];
+    let row_bytes_down = w_down.dims[1];
+    let k = weights.dims[1];
+    let experts = w_down.solve(0, "experts", dim, 1, 0)?;
+    let n = w_gate.solve(0, "n", experts, 1, 0)?;
+    const SIZES: [(&str, &str); 8] = [
+        ("tokens", "from x"),
+        ("dim", "from x"),
+        ("row_bytes_gate", "from w_gate"),
+        ("row_bytes_up", "from w_up"),
+        ("row_bytes_down", "from w_down"),
+        ("k", "from weights"),
+        ("experts", "from w_down"),
+        ("n", "from w_gate"),
+    ];
+    let sizes =
+        Sizes { names: &SIZES, values: &[tokens, dim, row_bytes_gate, row_bytes_up, row_bytes_down, k, experts, n] };
+    w_up.expect([times(&[experts, n]), row_bytes_up], sizes)?;
+    weights.expect([tokens, k], sizes)?;
+    offsets.expect([plus(experts, 1)], sizes)?;
+    slot_row.expect([tokens, k], sizes)?;
+    row_slot.expect([times(&[tokens, k])], sizes)?;
+    if let Some(residual) = &residual {
+        residual.expect([tokens, dim], sizes)?;
+    }
+    y.expect([tokens, dim], sizes)?;
+    w_gate.expect_factors(&[experts, n], sizes)?;
+    w_up.expect_factors(&[experts, n], sizes)?;
+    w_down.expect_factors(&[experts, dim], sizes)?;
+    row_slot.expect_factors(&[tokens, k], sizes)?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_gemm_quant_experts)(
+            call.handle(),
+            x.pointer().cast(),
+            w_gate.pointer(),
+            w_up.pointer(),
+            w_down.pointer(),
+            weights.pointer().cast(),
+            offsets.pointer().cast(),
+            slot_row.pointer().cast(),
+            row_slot.pointer().cast(),
+            pointer(&residual).cast(),
+            y.pointer().cast(),
+            tokens as i64,
+            experts as i64,
+            k as i64,
+            dim as i64,
+            n as i64,
+            row_bytes_gate as i64,
+            row_bytes_up as i64,
+            row_bytes_down as i64,
+            format_gate as i32,
+            format_up as i32,
+            format_down as i32,
+        )
+    };
+    let tensors = [
+        Some(x.tensor),
+        Some(w_gate.tensor),
+        Some(w_up.tensor),
+        Some(w_down.tensor),
+        Some(weights.tensor),
+        Some(offsets.tensor),
+        Some(slot_row.tensor),
+        Some(row_slot.tensor),
+        tensor(&residual),
+        Some(y.tensor),
+    ];
+    call.finish(status, &tensors)
+}
+
 /// Puts the stored rows of a matrix into the order that products on a CPU read fastest: sixteen of them side by
 /// side, so that one word of each fills a vector.
 ///
