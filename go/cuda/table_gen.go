@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "810338957a631cea83f55cc3c13357a7f65a899b1a7573af53c8ed64a055a402"
+const HeaderSHA256 = "b539c83442336d4e67f225ce32d3edd654259c61849f9d31bcc0d903892dcf01"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -310,6 +310,34 @@ var kernels = []Kernel{
 		{Name: "n", Kind: SizeParam, C: "int64_t"},
 		{Name: "k", Kind: SizeParam, C: "int64_t"},
 		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "grouped_gemm_fp8", Function: "GroupedGemmFP8", Family: "gemm", Params: []Param{
+		{Name: "a", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[rows, k]", Reads: true},
+		{Name: "b", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[groups, k, n]", Reads: true,
+			Swap: "trans_b"},
+		{Name: "offsets", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[groups+1]", Reads: true},
+		{Name: "c", Kind: PointerParam, C: "void *", DType: "dtype_c", Shape: "[rows, n]", Writes: true},
+		{Name: "groups", Kind: SizeParam, C: "int64_t"},
+		{Name: "rows", Kind: SizeParam, C: "int64_t"},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "k", Kind: SizeParam, C: "int64_t"},
+		{Name: "trans_b", Kind: FlagParam, C: "int32_t"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+		{Name: "dtype_c", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "grouped_gemm_wgrad_fp8", Function: "GroupedGemmWGradFP8", Family: "gemm", Params: []Param{
+		{Name: "a", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[rows, m]", Reads: true},
+		{Name: "b", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[rows, n]", Reads: true},
+		{Name: "offsets", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[groups+1]", Reads: true},
+		{Name: "c", Kind: PointerParam, C: "void *", DType: "dtype_c", Shape: "[groups, m, n]", Reads: true,
+			Writes: true},
+		{Name: "groups", Kind: SizeParam, C: "int64_t"},
+		{Name: "rows", Kind: SizeParam, C: "int64_t"},
+		{Name: "m", Kind: SizeParam, C: "int64_t"},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "beta", Kind: OptionParam, C: "float"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+		{Name: "dtype_c", Kind: DTypeParam, C: "int32_t"},
 	}},
 	{Name: "embedding", Function: "Embedding", Family: "embedding", Params: []Param{
 		{Name: "table", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[vocab, dim]", Reads: true},
