@@ -1,7 +1,7 @@
 /*
- * Grouped products with factors in 8 bits. Both factors are rounded, block by block, and then multiplied by grouped_gemm
- * in bf16, which holds the rounded numbers exactly: so here the results are those of grouped_gemm for them, to the bit,
- * with the tiles and instructions that the context has for bf16.
+ * Grouped products with factors in 8 bits. Both factors are rounded, block by block, and then multiplied by
+ * grouped_gemm in bf16, which holds the rounded numbers exactly: so here the results are those of grouped_gemm for
+ * them, to the bit, with the tiles and instructions that the context has for bf16.
  */
 #include "abi/gemm_fp8.h"
 
@@ -161,11 +161,10 @@ int32_t NN_KERNEL(grouped_gemm_fp8)(nncuda_ctx *ctx, const void *args) {
   const nn_grouped_gemm_fp8_args *a = args;
   const nn_gemm_args x = products_lay_out(a, nn_workspace_of(ctx));
   NN_TRY(nn_check_offsets(ctx, a->offsets, a->groups, a->rows, "rows"));
-  round_rows(ctx, (factor){.from = a->a,
-                           .to = (void *)(uintptr_t)x.a,
-                           .rows = a->offsets[a->groups],
-                           .cols = a->k,
-                           .dtype = a->dtype});
+  round_rows(
+      ctx,
+      (factor){
+          .from = a->a, .to = (void *)(uintptr_t)x.a, .rows = a->offsets[a->groups], .cols = a->k, .dtype = a->dtype});
   round_matrices(ctx, (factor){.from = a->b,
                                .to = (void *)(uintptr_t)x.b,
                                .groups = a->groups,

@@ -32,7 +32,7 @@ template <class T> __global__ void __launch_bounds__(ADD_THREADS) gemm_add_piece
 
 /* ---- the launch ---- */
 
-static gemm_problem problem_of(nncuda_ctx *ctx, const nn_gemm_args *x) {
+gemm_problem gemm_problem_of(nncuda_ctx *ctx, const nn_gemm_args *x) {
   gemm_problem p = {};
   p.a = x->a;
   p.b = x->b;
@@ -90,7 +90,7 @@ static int32_t multiply(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &cho
 }
 
 static int32_t launch(nncuda_ctx *ctx, const nn_gemm_args *x) {
-  gemm_problem p = problem_of(ctx, x);
+  gemm_problem p = gemm_problem_of(ctx, x);
   gemm_choice choice = {};
   choice.trans_a = x->trans_a;
   choice.trans_b = x->trans_b;
@@ -117,7 +117,7 @@ static int32_t launch(nncuda_ctx *ctx, const nn_gemm_args *x) {
 /* Products of groups of rows, which are never cut into pieces of k. `n` is the number of gates. */
 static int32_t launch_gated(nncuda_ctx *ctx, const nn_gemm_args *x, int32_t gate, int64_t n, void *gate_up,
                             void *gated) {
-  gemm_problem p = problem_of(ctx, x);
+  gemm_problem p = gemm_problem_of(ctx, x);
   gemm_choice choice = {};
   choice.trans_b = x->trans_b;
   const nn_gemm_cut cut = nn_gemm_lay_out(x, nn_workspace_of(ctx));

@@ -329,6 +329,9 @@ __device__ __forceinline__ void gemm_put(const gemm_problem &p, const gemm_place
   }
 }
 
+/* What the host makes of the arguments; nothing is cut into pieces yet. */
+gemm_problem gemm_problem_of(nncuda_ctx *ctx, const nn_gemm_args *x);
+
 /* What a file of kernels offers the plan: starts the products of `p` with tiles of a size it has. */
 struct gemm_choice {
   int32_t trans_a, trans_b;
