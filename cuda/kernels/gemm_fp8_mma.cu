@@ -1,5 +1,5 @@
 /*
- * Products of codes of 8 bits on the tensor cores by warps (mma.sync, from sm_89), with a scale for 128 of k.
+ * Products of codes of 8 bits on the tensor cores by warps (mma.sync, on sm_89), with a scale for 128 of k.
  *
  * A pair of codes moves as a 16-bit element does, both factors with k contiguous: copies to shared memory, ldmatrix and
  * the store of sums are those of gemm_mma.cuh. Tensor cores keep fewer bits of a sum than f32 has (about 14 on Hopper:
@@ -20,8 +20,8 @@ __device__ __forceinline__ void gemm_mma_step<gemm_fp8_pair>(float (&d)[4], cons
   nn_mma_m16n8k32_e4m3(d, a, b0, b1);
 }
 
-/* A warp has sums of a block beside those of all blocks so far, so it sums 64 x 32 at most. By count. */
-using gemm_fp8_large = gemm_mma_tile<2, 4, 64, 32, 3, true, true, 1>;
+/* A warp has sums of a block beside those of all blocks so far, so it sums 32 x 64 at most. By count. */
+using gemm_fp8_large = gemm_mma_tile<4, 2, 32, 64, 3, true, true, 1>;
 using gemm_fp8_small = gemm_mma_tile<2, 2, 32, 32, 4, true, true, 2>;
 
 /* Stages of 64 codes in a block, and pairs. */
@@ -29,7 +29,7 @@ constexpr int FP8_BLOCK_PAIRS = NN_FP8_BLOCK / 2, FP8_BLOCK_STAGES = 2;
 
 template <class TILE>
 __global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS) gemm_fp8_kernel(gemm_fp8_problem all) {
-  if constexpr (GEMM_ARCH >= 89) {
+  if constexpr (GEMM_ARCH == 89) {
     using pair = gemm_fp8_pair;
     using fragments_of = gemm_mma_fragments<pair, false, true, TILE>;
     constexpr int BM = TILE::BM, BN = TILE::BN, BK = TILE::K_BYTES / (int)sizeof(pair);
@@ -96,31 +96,21 @@ __global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS) gemm_fp8_kernel(g
         const float *const a_scales = all.a_scales + at * all.a_lines + a_line + place.row;
         const float *const b_scales = all.b_scales + at * all.b_lines + b_line + place.column;
         const int32_t last_row = place.rows - 1, last_column = place.columns - 1;
-        float across[2 * NI][2];
+        float down[MI][2];
 #pragma unroll
-        for (int q = 0; q < 2 * NI; q++) {
-#pragma unroll
-          for (int e = 0; e < 2; e++) {
-            const int32_t c = column + 8 * q + 2 * (lane % 4) + e;
-            across[q][e] = b_scales[c < last_column ? c : last_column];
-          }
+        for (int i = 0; i < 2 * MI; i++) {
+          const int32_t r = row + 8 * i + lane / 4;
+          down[i / 2][i % 2] = a_scales[r < last_row ? r : last_row];
         }
 #pragma unroll
-        for (int i = 0; i < MI; i++) {
+        for (int q = 0; q < 4 * NI; q++) {
+          const int32_t c = column + 8 * (q / 2) + 2 * (lane % 4) + q % 2;
+          const float across = b_scales[c < last_column ? c : last_column];
 #pragma unroll
-          for (int half = 0; half < 2; half++) {
-            const int32_t r = row + 16 * i + 8 * half + lane / 4;
-            const float down = a_scales[r < last_row ? r : last_row];
-#pragma unroll
-            for (int q = 0; q < 2 * NI; q++) {
-#pragma unroll
-              for (int e = 0; e < 2; e++) {
-                float &of_block = part[i][q][2 * half + e];
-                float &so_far = sum[i][q][2 * half + e];
-                so_far = fmaf(of_block * down, across[q][e], so_far);
-                of_block = 0.0f;
-              }
-            }
+          for (int i = 0; i < 2 * MI; i++) {
+            float &of_block = part[i / 2][q / 2][2 * (i % 2) + q % 2], &so_far = sum[i / 2][q / 2][2 * (i % 2) + q % 2];
+            so_far = fmaf(of_block * down[i / 2][i % 2], across, so_far);
+            of_block = 0.0f;
           }
         }
       }

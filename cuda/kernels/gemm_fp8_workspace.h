@@ -22,8 +22,9 @@ typedef struct nn_fp8_factors {
   nn_fp8_factor a, b;
 } nn_fp8_factors;
 
-/* From sm_89 on mma takes E4M3. */
-static inline int32_t nn_fp8_in_codes(int32_t arch) { return arch >= 89; }
+/* Where mma of E4M3 is an instruction: on sm_89. For sm_90 the compiler makes f16 of the codes and multiplies that
+ * (nvcc 13.0.88: F2FP.F16.E4M3.UNPACK_B and HMMA), which wgmma in bf16 outruns; only wgmma has E4M3 there. */
+static inline int32_t nn_fp8_in_codes(int32_t arch) { return arch == 89; }
 
 /* `lines` rows of sums of `blocks` blocks. */
 static inline nn_fp8_factor nn_fp8_lay_out_codes(int64_t lines, int64_t blocks, nn_workspace *w) {

@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "b539c83442336d4e67f225ce32d3edd654259c61849f9d31bcc0d903892dcf01"
+const HeaderSHA256 = "4700ba0e3edea1f1fc69b4ceaf227bad60f9a27b3fa72cea91e2c9b34b5eceb1"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

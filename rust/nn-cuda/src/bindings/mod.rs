@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "b539c83442336d4e67f225ce32d3edd654259c61849f9d31bcc0d903892dcf01";
+pub const HEADER_SHA256: &str = "4700ba0e3edea1f1fc69b4ceaf227bad60f9a27b3fa72cea91e2c9b34b5eceb1";
