@@ -120,7 +120,8 @@ def test_gradients_in_8_bits(ctx: nncuda.Context, name: str) -> None:
 
 @pytest.mark.parametrize("precision", NARROW)
 def test_losses_follow_those_of_f32(ctx: nncuda.Context, precision: str) -> None:
-    """Within 2 % at the end of 120 steps, on the mean of 20, and the same whether the steps are captured."""
+    """Within 2 % at the end of 120 steps, 5 % with factors of 4 bits, on the mean of 20, and the same whether the steps
+    are captured."""
     curves = {}
     for kind in ("f32", precision, f"{precision}, captured"):
         trainer = make(ctx, kind.split(",")[0], capture="captured" in kind)
@@ -130,7 +131,7 @@ def test_losses_follow_those_of_f32(ctx: nncuda.Context, precision: str) -> None
     assert curves[precision] == curves[f"{precision}, captured"]
     exact, found = (np.mean([loss for loss, _, _ in curves[kind][-20:]]) for kind in ("f32", precision))
     assert exact < 0.5 * curves["f32"][0][0]
-    assert found == pytest.approx(exact, rel=0.02)
+    assert found == pytest.approx(exact, rel=0.05 if precision == "fp8" else 0.02)
     assert curves[precision] != curves["f32"]
 
 
