@@ -9,7 +9,8 @@ import (
 	"github.com/nncuda/nncuda/go/formats"
 )
 
-// Precision is what a model computes in: all in one dtype, or, with FP8, experts' products in 8 bits and the rest in BF16.
+// Precision is what a model computes in: all in one dtype, or, with FP8, the experts' products in 8 bits and the rest in
+// BF16.
 type Precision string
 
 // The precisions there are.
