@@ -19,7 +19,7 @@
 #define NN_CPU_ATTENTION_PAGE_H
 
 #include "attention_pack.h"
-#include "paged_cache.h"
+#include "attention_page_keys.h"
 
 #include <float.h>
 
@@ -160,49 +160,48 @@ NN_INLINE void page_scores(const page_space *w, const page_rows *page, page_sigh
   }
 }
 
-/* Keys key .. key+VF-1 of a page, transposed in registers and used up there. */
-NN_INLINE void page_score_block(const page_space *w, const page_rows *page, int64_t key, int64_t keys, int rows,
-                                int32_t format) {
-  vf acc[ATTN_TILE_ROWS_MID];
-  NN_UNROLL for (int r = 0; r < rows; r++) { acc[r] = vf_set1(0.0f); }
-  const char *from = page->k + key * page->row_bytes;
-  for (int64_t d = 0; d < page->dim; d += VF) {
-    vf x[VF];
-    if (key + VF <= keys) {
-      NN_UNROLL for (int i = 0; i < VF; i++) { x[i] = page_whole_columns(from + i * page->row_bytes, d, format); }
-    } else {
-      NN_UNROLL for (int i = 0; i < VF; i++) {
-        x[i] = vf_set1(0.0f);
-        if (key + i < keys) {
-          x[i] = page_whole_columns(from + i * page->row_bytes, d, format);
-        }
+/* Of the keys from `key` on, a panel of them; those beyond the page's last one get scores that nobody reads. */
+NN_INLINE void page_score_panel(const page_space *w, const page_rows *page, int64_t key, int rows, int32_t format) {
+  const int32_t stored = page_panel_format(format);
+  const int columns = page_panel_columns(format);
+  const int64_t share = PAGE_PANEL_KEYS * page->row_bytes / page->dim; /* of the next page, beside each column */
+  const char *next = page->next_k ? page->next_k + key * page->row_bytes : page->k;
+  const int64_t fetched = page->next_k ? share : 0;
+  page_panel panel;
+  vf acc[ATTN_TILE_ROWS_MID][2];
+  NN_UNROLL for (int r = 0; r < rows; r++) { acc[r][0] = acc[r][1] = vf_set1(0.0f); }
+  for (int64_t d = 0; d < page->dim; d += columns) {
+    page_fill_panel(&panel, page->k + key * page->row_bytes, page->row_bytes, d, format);
+    __asm__("" : "+m"(panel)); /* the panel is memory: kept in registers, it would push the sums out of them */
+    const float *q = w->q + d / ATTN_NR * w->height * ATTN_NR + d % ATTN_NR;
+    NN_UNROLL for (int c = 0; c < columns; c++, next += fetched) {
+      page_fetch(next, fetched);
+      const vf low = page_panel_load(&panel, c, 0, stored), high = page_panel_load(&panel, c, 1, stored);
+      NN_UNROLL for (int r = 0; r < rows; r++) {
+        const vf one = vf_set1(q[r * ATTN_NR + c]);
+        acc[r][0] = vf_fma(one, low, acc[r][0]);
+        acc[r][1] = vf_fma(one, high, acc[r][1]);
       }
     }
-    transpose(x);
-    if (page->next_k) {
-      page_fetch(page->next_k + (key * page->dim + d * VF) * page->row_bytes / page->dim,
-                 VF * VF * page->row_bytes / page->dim);
-    }
-    const float *q = w->q + d / ATTN_NR * w->height * ATTN_NR + d % ATTN_NR;
-    NN_UNROLL for (int i = 0; i < VF; i++) {
-      NN_UNROLL for (int r = 0; r < rows; r++) { acc[r] = vf_fma(vf_set1(q[r * ATTN_NR + i]), x[i], acc[r]); }
-    }
   }
-  NN_UNROLL for (int r = 0; r < rows; r++) { vf_store(w->scores + r * PAGE_LD + key, acc[r]); }
+  NN_UNROLL for (int r = 0; r < rows; r++) {
+    vf_store(w->scores + r * PAGE_LD + key, acc[r][0]);
+    vf_store(w->scores + r * PAGE_LD + key + VF, acc[r][1]);
+  }
 }
 
-/* Of at most ATTN_TILE_ROWS_MID rows that see all of `keys`: transposed keys are not worth storing for them. */
+/* Of at most ATTN_TILE_ROWS_MID rows that see all of `keys`. */
 NN_INLINE void page_scores_straight(const page_space *w, const page_rows *page, int64_t keys, int32_t format) {
-  for (int64_t key = 0; key < keys; key += VF) {
+  for (int64_t key = 0; key < keys; key += PAGE_PANEL_KEYS) {
     if (!page->fetched) {
-      page_fetch(page->v + key * page->row_bytes, nn_min(VF, keys - key) * page->row_bytes);
+      page_fetch(page->v + key * page->row_bytes, PAGE_PANEL_KEYS * page->row_bytes);
     }
     if (w->rows > ATTN_TILE_ROWS_LOW) {
-      page_score_block(w, page, key, keys, ATTN_TILE_ROWS_MID, format);
+      page_score_panel(w, page, key, ATTN_TILE_ROWS_MID, format);
     } else if (w->rows > 1) {
-      page_score_block(w, page, key, keys, ATTN_TILE_ROWS_LOW, format);
+      page_score_panel(w, page, key, ATTN_TILE_ROWS_LOW, format);
     } else {
-      page_score_block(w, page, key, keys, 1, format);
+      page_score_panel(w, page, key, 1, format);
     }
   }
 }
@@ -366,7 +365,7 @@ NN_INLINE void page_output_straight(const page_space *w, const page_rows *page, 
 NN_INLINE void page_part_of(const page_space *w, const page_rows *page, page_sight sight, const int32_t format) {
   const int64_t first = page_first_row(sight), keys = page_keys_of(sight, w->rows - 1);
   const int32_t straight = w->rows <= ATTN_TILE_ROWS && page->dim % VF == 0 && page_keys_of(sight, 0) == keys;
-  if (straight && w->rows <= ATTN_TILE_ROWS_MID) {
+  if (straight && w->rows <= ATTN_TILE_ROWS_MID && page->dim % PAGE_PANEL_COLUMNS == 0) {
     page_scores_straight(w, page, keys, format);
   } else {
     page_scores(w, page, sight, first, format);

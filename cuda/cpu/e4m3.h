@@ -38,11 +38,36 @@ NN_INLINE e4m3_words e4m3_encoded(vf x) {
   return e4m3_select((e4m3_words)(size > e4m3_all(0x7f800000u)), e4m3_all(NN_E4M3_NAN), code | (bits >> 24 & 0x80u));
 }
 
+#if NN_SIMD_AVX512 || NN_SIMD_AVX2
+/* The same of the first VF of 16 codes: a code is the f16 that has its fields, times 2^8, since exponents of f16 count
+ * from -15 and not from -7. Only NaN is another. */
+NN_INLINE vf e4m3_widened(__m128i codes) {
+  const uint32_t sign = 0x80000000u, nan = 0x7fc00000u;
+#if NN_SIMD_AVX512
+  const __m256i half = _mm256_and_si256(_mm256_slli_epi16(_mm256_cvtepi8_epi16(codes), 7), _mm256_set1_epi16(~0x4000));
+  const __m512 x = _mm512_cvtph_ps(half) * vf_set1(0x1p8f);
+  const __m128i last = _mm_set1_epi8(NN_E4M3_NAN);
+  const __m512i nans = (__m512i)(((e4m3_words)x & sign) | nan);
+  return (vf)_mm512_mask_mov_epi32((__m512i)x, _mm_cmpeq_epi8_mask(_mm_and_si128(codes, last), last), nans);
+#else
+  const __m128i half = _mm_and_si128(_mm_slli_epi16(_mm_cvtepi8_epi16(codes), 7), _mm_set1_epi16(~0x4000));
+  const e4m3_words x = (e4m3_words)(_mm256_cvtph_ps(half) * vf_set1(0x1p8f)); /* NaN became 480 */
+  return (vf)e4m3_select((e4m3_words)((x & ~sign) == e4m3_all(0x43f00000u)), (x & sign) | nan, x);
+#endif
+}
+#endif
+
 /* The first n of VF numbers at `from`, then zeros; and into memory. */
 NN_INLINE vf e4m3_load(const void *from, int64_t n) {
+#if NN_SIMD_AVX512 || NN_SIMD_AVX2
+  __m128i codes = _mm_setzero_si128();
+  memcpy(&codes, from, (size_t)n);
+  return e4m3_widened(codes);
+#else
   e4m3_bytes x = {0};
   memcpy(&x, from, (size_t)n);
   return e4m3_decoded(__builtin_convertvector(x, e4m3_words));
+#endif
 }
 
 NN_INLINE void e4m3_store(void *to, vf x, int64_t n) {
