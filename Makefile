@@ -44,9 +44,9 @@ COUNT ?= 12
 RANKS ?= 2
 # What `make test` is made of; .ci/run times each.
 PARTS := python-test go-test rust-test parity packages
-SLOW ?= lint docs emulated-75 asan tsan ranks faults fuzz interop cuda newcomer crates wheel rust-wheel-release mutants
+SLOW ?= lint docs emulated-75 emulated-89 asan tsan ranks faults fuzz interop cuda newcomer crates wheel rust-wheel-release mutants
 
-.PHONY: help run test test-all python-test go llguidance go-test rust rust-test rust-wheel rust-wheel-release parity ranks packages crates lib install emulated emulated-75 cuda \
+.PHONY: help run test test-all python-test go llguidance go-test rust rust-test rust-wheel rust-wheel-release parity ranks packages crates lib install emulated emulated-75 emulated-89 cuda \
   cuda-toolchain gpu-verify gpu-sanitize gpu-bundle wheel bench bench-languages bench-ranks bench-serving interop interop-large schema-suite docs asan tsan faults fuzz mutants newcomer \
   fmt generate abi lint lock clean go-toolchain rust-toolchain
 
@@ -122,6 +122,10 @@ emulated: ## the GPU engine with the CPU in place of a GPU, for tests: build/emu
 emulated-75: $(VENV)/.test ## the GPU engine's tests on an emulated sm_75, which `make test` leaves out
 	$(MAKE) emulated EMULATE=75
 	$(BIN)/python -m pytest tests/emulator/test_emulated_gpu.py
+
+emulated-89: $(VENV)/.test ## products in 8 bits on an emulated sm_89, which alone has instructions for them
+	$(MAKE) emulated EMULATE=89
+	NNCUDA_LIBRARY=$(EMULATED)89.so $(BIN)/python -m pytest tests/gpu/test_gpu_large.py tests/gpu/test_gpu_golden.py -k fp8
 
 lib: ## the library alone: build/lib/libnncuda.so
 	cmake -S . -B $(BUILD)

@@ -1363,6 +1363,48 @@ NNCUDA_API int32_t cuda_grouped_gemm_swiglu_backward(nncuda_ctx *ctx, const void
                                                      const int32_t *offsets, void *gate_up, int64_t groups,
                                                      int64_t rows, int64_t n, int64_t k, int32_t dtype);
 
+/**
+ * grouped_gemm with factors in 8 bits: C[r] = fp8(A)[r] * op(fp8(B)[g]). fp8 rounds each number of a block to the nearest
+ * e * 2^x, ties to even, where e is an OCP E4M3 and x, of the block, the least from -100 to 100 with which none of its finite
+ * numbers is beyond 448 * 2^x; those beyond it even then, and those that are not finite, become NaN. A block is 128 neighbouring
+ * elements of a row of A, and 128 x 128 of a matrix B, both counted from the first; the last may be smaller. A product
+ * of two such numbers is exact. On sm_89 tensor cores sum 128 of them in their own precision; those sums are
+ * added up in f32. (DeepSeek-AI 2024, "DeepSeek-V3", 3.3; Micikevicius et al. 2022, "FP8 formats for deep learning")
+ * @param a in dtype [rows, k] : rows, sorted by group
+ * @param b in dtype [groups, k, n]^trans_b : a matrix a group
+ * @param offsets in i32 [groups+1] : as in grouped_gemm
+ * @param c out dtype_c [rows, n] : results; rows from offsets[groups] on are left alone
+ * @param groups size : groups
+ * @param rows size : room for rows
+ * @param n size : columns of C
+ * @param k size : length of the sums
+ * @param trans_b flag : 1 when each B is stored as [n, k]
+ * @param dtype dtype : f32, bf16
+ * @param dtype_c dtype : dtype or f32
+ */
+NNCUDA_API int32_t cuda_grouped_gemm_fp8(nncuda_ctx *ctx, const void *a, const void *b, const int32_t *offsets, void *c,
+                                         int64_t groups, int64_t rows, int64_t n, int64_t k, int32_t trans_b,
+                                         int32_t dtype, int32_t dtype_c);
+
+/**
+ * grouped_gemm_wgrad with factors in 8 bits: C[g] = fp8(A)_g^T * fp8(B)_g + beta * C[g]. fp8 and the sums are those of
+ * grouped_gemm_fp8, but for a block: 128 elements of a column of A or B in neighbouring rows of a group, counted from its first.
+ * @param a in dtype [rows, m] : rows, sorted by group (the gradient of the outputs, for a weight [out, in])
+ * @param b in dtype [rows, n] : rows, sorted by group (the inputs)
+ * @param offsets in i32 [groups+1] : as in grouped_gemm
+ * @param c inout dtype_c [groups, m, n] : results; not read with beta = 0
+ * @param groups size : groups
+ * @param rows size : room for rows
+ * @param m size : rows of each C
+ * @param n size : columns of each C
+ * @param beta option default 0 : factor of the old C
+ * @param dtype dtype : f32, bf16
+ * @param dtype_c dtype : dtype or f32
+ */
+NNCUDA_API int32_t cuda_grouped_gemm_wgrad_fp8(nncuda_ctx *ctx, const void *a, const void *b, const int32_t *offsets,
+                                               void *c, int64_t groups, int64_t rows, int64_t m, int64_t n, float beta,
+                                               int32_t dtype, int32_t dtype_c);
+
 /* ================================================================================================================
  * section: embedding
  * ============================================================================================================= */

@@ -12,8 +12,8 @@ MARK = "// Code generated from bindings.h by `make generate`. DO NOT EDIT."
 
 #: How words of the header's names are written in Go where it is not with a capital alone.
 _WORDS = {
-    "abi": "ABI", "adamw": "AdamW", "bf16": "BF16", "bitlinear": "BitLinear", "kv": "KV", "lr": "LR", "moe": "MoE",
-    "ntk": "NTK", "qk": "QK", "qkv": "QKV", "relu2": "ReLU2", "rmsnorm": "RMSNorm", "silu": "SiLU",
+    "abi": "ABI", "adamw": "AdamW", "bf16": "BF16", "bitlinear": "BitLinear", "fp8": "FP8", "kv": "KV", "lr": "LR",
+    "moe": "MoE", "ntk": "NTK", "qk": "QK", "qkv": "QKV", "relu2": "ReLU2", "rmsnorm": "RMSNorm", "silu": "SiLU",
     "swiglu": "SwiGLU", "topk": "TopK", "topp": "TopP", "minp": "MinP", "wgrad": "WGrad",
 }  # fmt: skip
 #: Parameters whose name means something else in Go.

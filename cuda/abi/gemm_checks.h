@@ -51,3 +51,12 @@ NN_LOWER(grouped_gemm_wgrad, nn_gemm_args, 11) {
 /* A gate's operations are few beside those of the products. */
 NN_FLOPS(grouped_gemm_swiglu, 2.0 * a->rows * 2.0 * a->n * a->k)
 NN_FLOPS(grouped_gemm_swiglu_backward, 2.0 * a->rows * a->n * a->k)
+
+NN_FLOPS(grouped_gemm_fp8, 2.0 * a->rows * a->n * a->k)
+
+NN_CHECK(grouped_gemm_wgrad_fp8) {
+  call->flops = 2.0 * (double)a->rows * (double)a->m * (double)a->n;
+  if (a->beta == 0) {
+    nn_call_unread(call, "c");
+  }
+}

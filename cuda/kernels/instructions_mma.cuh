@@ -151,7 +151,22 @@ __device__ __forceinline__ void nn_mma_m16n8k32_s8(int32_t (&d)[4], const uint32
 }
 
 /*
- * The half of it, k = 16, from sm_80 on: a 16 x 16 and b 16 x 8. PTX 9.7.14.5.9:
+ * d += a * b, f32 sums of products of E4M3: a 16 x 32, b 32 x 8, d 16 x 8, laid out as those of signed bytes above. The
+ * products are exact; how many bits of the sum are kept is not documented. sm_89+. PTX 9.7.14.5.10.
+ */
+__device__ __forceinline__ void nn_mma_m16n8k32_e4m3(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+#if __CUDA_ARCH__ >= 890
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+               "{%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+  nn_absent(d, a, b0, b1);
+#endif
+}
+
+/*
+ * The half of that of signed bytes, k = 16, from sm_80 on: a 16 x 16 and b 16 x 8. PTX 9.7.14.5.9:
  *   a[0]: row g, k = 4t .. 4t + 3     a[1]: row g + 8, the same k     b: k = 4t .. 4t + 3, column g     d as above
  */
 __device__ __forceinline__ void nn_mma_m16n8k16_s8(int32_t (&d)[4], uint32_t a0, uint32_t a1, uint32_t b) {

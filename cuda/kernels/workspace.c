@@ -7,6 +7,7 @@
 #include "kernels/attention_workspace.h"
 #include "kernels/decode_workspace.h"
 #include "kernels/embedding_workspace.h"
+#include "kernels/gemm_fp8_workspace.h"
 #include "kernels/gemm_workspace.h"
 #include "kernels/loss_workspace.h"
 #include "kernels/moe_workspace.h"
@@ -29,6 +30,8 @@ LAYOUT(flash_attention_paged, nn_flash_paged_lay_out(a, w))
 LAYOUT(flash_attention_backward, nn_backward_lay_out(a, w))
 LAYOUT(scatter_add, nn_scatter_lay_out(a, w))
 LAYOUT(gemm, nn_gemm_lay_out(a, w))
+LAYOUT(grouped_gemm_fp8, nn_fp8_lay_out(a, w))
+LAYOUT(grouped_gemm_wgrad_fp8, nn_fp8_weights_lay_out(a, w))
 LAYOUT(cross_entropy_forward, nn_entropy_lay_out(a, w))
 LAYOUT(aux_loss_forward, nn_aux_lay_out(a->tokens * a->experts, w))
 LAYOUT(moe_input_backward, nn_router_lay_out(a, w))
@@ -64,6 +67,8 @@ const nn_layout nn_gpu_workspaces[NN_OP_ALL] = {
     [NN_OP_batched_gemm] = gemm_layout,
     [NN_OP_grouped_gemm] = gemm_layout,
     [NN_OP_grouped_gemm_wgrad] = gemm_layout,
+    [NN_OP_grouped_gemm_fp8] = grouped_gemm_fp8_layout,
+    [NN_OP_grouped_gemm_wgrad_fp8] = grouped_gemm_wgrad_fp8_layout,
     [NN_OP_cross_entropy_forward] = cross_entropy_forward_layout,
     [NN_OP_aux_loss_forward] = aux_loss_forward_layout,
     [NN_OP_moe_input_backward] = moe_input_backward_layout,

@@ -31,6 +31,8 @@
   X(grouped_gemm_wgrad) \
   X(grouped_gemm_swiglu) \
   X(grouped_gemm_swiglu_backward) \
+  X(grouped_gemm_fp8) \
+  X(grouped_gemm_wgrad_fp8) \
   X(embedding) \
   X(scatter_add) \
   X(pool_rows) \

@@ -320,6 +320,12 @@ static inline int32_t call_cuda_grouped_gemm_swiglu(nncuda_ctx *ctx, uintptr_t a
 static inline int32_t call_cuda_grouped_gemm_swiglu_backward(nncuda_ctx *ctx, uintptr_t a, uintptr_t b, uintptr_t offsets, uintptr_t gate_up, int64_t groups, int64_t rows, int64_t n, int64_t k, int32_t dtype) {
   return nn_api.cuda_grouped_gemm_swiglu_backward(ctx, (const void *)a, (const void *)b, (const int32_t *)offsets, (void *)gate_up, groups, rows, n, k, dtype);
 }
+static inline int32_t call_cuda_grouped_gemm_fp8(nncuda_ctx *ctx, uintptr_t a, uintptr_t b, uintptr_t offsets, uintptr_t c, int64_t groups, int64_t rows, int64_t n, int64_t k, int32_t trans_b, int32_t dtype, int32_t dtype_c) {
+  return nn_api.cuda_grouped_gemm_fp8(ctx, (const void *)a, (const void *)b, (const int32_t *)offsets, (void *)c, groups, rows, n, k, trans_b, dtype, dtype_c);
+}
+static inline int32_t call_cuda_grouped_gemm_wgrad_fp8(nncuda_ctx *ctx, uintptr_t a, uintptr_t b, uintptr_t offsets, uintptr_t c, int64_t groups, int64_t rows, int64_t m, int64_t n, float beta, int32_t dtype, int32_t dtype_c) {
+  return nn_api.cuda_grouped_gemm_wgrad_fp8(ctx, (const void *)a, (const void *)b, (const int32_t *)offsets, (void *)c, groups, rows, m, n, beta, dtype, dtype_c);
+}
 static inline int32_t call_cuda_embedding(nncuda_ctx *ctx, uintptr_t table, uintptr_t ids, uintptr_t y, int64_t tokens, int64_t vocab, int64_t dim, int32_t dtype) {
   return nn_api.cuda_embedding(ctx, (const void *)table, (const int32_t *)ids, (void *)y, tokens, vocab, dim, dtype);
 }

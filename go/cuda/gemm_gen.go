@@ -139,3 +139,37 @@ func (ctx *Context) GroupedGemmSwiGLUBackward(a, b, offsets, gateUp Memory, grou
 		C.int64_t(rows), C.int64_t(n), C.int64_t(k), C.int32_t(dtype))
 	return in.leave("cuda_grouped_gemm_swiglu_backward", status)
 }
+
+// GroupedGemmFP8 calls cuda_grouped_gemm_fp8 as it is in bindings.h: sizes are not compared with those of the buffers.
+// See tensor.GroupedGemmFP8.
+func (ctx *Context) GroupedGemmFP8(a, b, offsets, c Memory, groups, rows, n, k int64, transB bool, dtype,
+	dtypeC DType) error {
+	in := ctx.enter()
+	aAt := in.at("a", a)
+	bAt := in.at("b", b)
+	offsetsAt := in.at("offsets", offsets)
+	cAt := in.at("c", c)
+	if in.refused() {
+		return in.refuse("cuda_grouped_gemm_fp8")
+	}
+	status := C.call_cuda_grouped_gemm_fp8(in.handle, aAt, bAt, offsetsAt, cAt, C.int64_t(groups), C.int64_t(rows),
+		C.int64_t(n), C.int64_t(k), flag(transB), C.int32_t(dtype), C.int32_t(dtypeC))
+	return in.leave("cuda_grouped_gemm_fp8", status)
+}
+
+// GroupedGemmWGradFP8 calls cuda_grouped_gemm_wgrad_fp8 as it is in bindings.h: sizes are not compared with those of
+// the buffers. See tensor.GroupedGemmWGradFP8.
+func (ctx *Context) GroupedGemmWGradFP8(a, b, offsets, c Memory, groups, rows, m, n int64, beta float32, dtype,
+	dtypeC DType) error {
+	in := ctx.enter()
+	aAt := in.at("a", a)
+	bAt := in.at("b", b)
+	offsetsAt := in.at("offsets", offsets)
+	cAt := in.at("c", c)
+	if in.refused() {
+		return in.refuse("cuda_grouped_gemm_wgrad_fp8")
+	}
+	status := C.call_cuda_grouped_gemm_wgrad_fp8(in.handle, aAt, bAt, offsetsAt, cAt, C.int64_t(groups),
+		C.int64_t(rows), C.int64_t(m), C.int64_t(n), C.float(beta), C.int32_t(dtype), C.int32_t(dtypeC))
+	return in.leave("cuda_grouped_gemm_wgrad_fp8", status)
+}

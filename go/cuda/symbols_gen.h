@@ -105,6 +105,8 @@
   X(cuda_grouped_gemm_wgrad) \
   X(cuda_grouped_gemm_swiglu) \
   X(cuda_grouped_gemm_swiglu_backward) \
+  X(cuda_grouped_gemm_fp8) \
+  X(cuda_grouped_gemm_wgrad_fp8) \
   X(cuda_embedding) \
   X(cuda_scatter_add) \
   X(cuda_pool_rows) \

@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "06e608456afb0720ec01565bde8013f3270bfb0f90a07778ce35f69a822f632a"
+const HeaderSHA256 = "bbf21c64d3944063eff6c7b352328a594b310defa5831b1496a496023574cf03"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -310,6 +310,34 @@ var kernels = []Kernel{
 		{Name: "n", Kind: SizeParam, C: "int64_t"},
 		{Name: "k", Kind: SizeParam, C: "int64_t"},
 		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "grouped_gemm_fp8", Function: "GroupedGemmFP8", Family: "gemm", Params: []Param{
+		{Name: "a", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[rows, k]", Reads: true},
+		{Name: "b", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[groups, k, n]", Reads: true,
+			Swap: "trans_b"},
+		{Name: "offsets", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[groups+1]", Reads: true},
+		{Name: "c", Kind: PointerParam, C: "void *", DType: "dtype_c", Shape: "[rows, n]", Writes: true},
+		{Name: "groups", Kind: SizeParam, C: "int64_t"},
+		{Name: "rows", Kind: SizeParam, C: "int64_t"},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "k", Kind: SizeParam, C: "int64_t"},
+		{Name: "trans_b", Kind: FlagParam, C: "int32_t"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+		{Name: "dtype_c", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "grouped_gemm_wgrad_fp8", Function: "GroupedGemmWGradFP8", Family: "gemm", Params: []Param{
+		{Name: "a", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[rows, m]", Reads: true},
+		{Name: "b", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[rows, n]", Reads: true},
+		{Name: "offsets", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[groups+1]", Reads: true},
+		{Name: "c", Kind: PointerParam, C: "void *", DType: "dtype_c", Shape: "[groups, m, n]", Reads: true,
+			Writes: true},
+		{Name: "groups", Kind: SizeParam, C: "int64_t"},
+		{Name: "rows", Kind: SizeParam, C: "int64_t"},
+		{Name: "m", Kind: SizeParam, C: "int64_t"},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "beta", Kind: OptionParam, C: "float"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+		{Name: "dtype_c", Kind: DTypeParam, C: "int32_t"},
 	}},
 	{Name: "embedding", Function: "Embedding", Family: "embedding", Params: []Param{
 		{Name: "table", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[vocab, dim]", Reads: true},

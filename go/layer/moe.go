@@ -87,6 +87,7 @@ type MoELayer struct {
 	W13, W2         *tensor.Tensor
 	W13Grad, W2Grad *tensor.Tensor
 	Recompute       bool
+	FP8             bool // whether the experts' products round their factors to 8 bits
 
 	Parallel *ExpertParallel // nil where all experts are here
 	Index    int             // of the layer in the sums of Parallel
@@ -167,7 +168,7 @@ func (m *MoELayer) experts(p *Pass, rows *tensor.Tensor, routing *routing, keepI
 	} else {
 		kept.inside = m.beforeW2(p, rows, routing.offsets)
 		kept.y = p.Like(rows)
-		p.Check(tensor.GroupedGemm(kept.inside.active, m.W2, routing.offsets, kept.y, 0, true))
+		m.outputs(p, kept.inside.active, routing.offsets, kept.y)
 	}
 	if !keepInside {
 		kept.inside.free(p)
@@ -187,7 +188,7 @@ func gather(p *Pass, x *tensor.Tensor, routing *routing) *tensor.Tensor {
 func (m *MoELayer) beforeW2(p *Pass, rows, offsets *tensor.Tensor) *inside {
 	gateUp := p.Empty(rows.DType(), rows.Dim(0), m.W13.Dim(1))
 	active := p.Empty(rows.DType(), rows.Dim(0), m.W13.Dim(1)/2)
-	p.Check(tensor.GroupedGemmSwiGLU(rows, m.W13, offsets, gateUp, active))
+	m.gated(p, rows, offsets, gateUp, active)
 	return &inside{rows, gateUp, active}
 }
 
@@ -225,10 +226,10 @@ func (m *MoELayer) Backward(
 func (m *MoELayer) productsBackward(
 	p *Pass, dy *tensor.Tensor, inside *inside, offsets, w13Grad, w2Grad *tensor.Tensor, beta float32,
 ) {
-	p.Check(tensor.GroupedGemmWGrad(dy, inside.active, offsets, w2Grad, beta))
+	m.weightGradient(p, dy, inside.active, offsets, w2Grad, beta)
 	p.Free(inside.active)
-	p.Check(tensor.GroupedGemmSwiGLUBackward(dy, m.W2, offsets, inside.gateUp))
+	m.innerGradient(p, dy, offsets, inside.gateUp)
 	p.Free(dy)
-	p.Check(tensor.GroupedGemmWGrad(inside.gateUp, inside.rows, offsets, w13Grad, beta))
-	p.Check(tensor.GroupedGemm(inside.gateUp, m.W13, offsets, inside.rows, 0, false))
+	m.weightGradient(p, inside.gateUp, inside.rows, offsets, w13Grad, beta)
+	m.rowsGradient(p, inside.gateUp, offsets, inside.rows)
 }

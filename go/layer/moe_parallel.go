@@ -58,7 +58,7 @@ func (m *MoELayer) enter(p *Pass, served *Served, rank int) *inside {
 // leave puts the outputs for the rows of a rank into its slot of out.
 func (m *MoELayer) leave(p *Pass, served *Served, rank int, out *tensor.Tensor) {
 	rows, offsets := served.of(p, out, rank)
-	p.Check(tensor.GroupedGemm(served.inside[rank].active, m.W2, offsets, rows, 0, true))
+	m.outputs(p, served.inside[rank].active, offsets, rows)
 }
 
 // runAll sends `home`, rows in the order of experts, nil of a guest, to the ranks that have these; their outputs take the
@@ -140,7 +140,7 @@ func (m *MoELayer) innerBackward(p *Pass, served *Served, dy *tensor.Tensor, ran
 		inside = m.enter(p, served, rank)
 	}
 	from, offsets := served.of(p, dy, rank)
-	p.Check(tensor.GroupedGemmSwiGLUBackward(from, m.W2, offsets, inside.gateUp))
+	m.innerGradient(p, from, offsets, inside.gateUp)
 }
 
 // outerBackward gives the gradients of the own experts' matrices and, in their place, that of the rows of a rank, behind
@@ -149,10 +149,10 @@ func (m *MoELayer) outerBackward(p *Pass, served *Served, dy *tensor.Tensor, eve
 	w13, w2 := m.sums(p, event.C)
 	from, offsets := served.of(p, dy, event.A)
 	inside, beta := served.inside[event.A], float32(event.Accumulate)
-	p.Check(tensor.GroupedGemmWGrad(from, inside.active, offsets, w2, beta))
+	m.weightGradient(p, from, inside.active, offsets, w2, beta)
 	p.Free(inside.active)
-	p.Check(tensor.GroupedGemmWGrad(inside.gateUp, inside.rows, offsets, w13, beta))
-	p.Check(tensor.GroupedGemm(inside.gateUp, m.W13, offsets, inside.rows, 0, false))
+	m.weightGradient(p, inside.gateUp, inside.rows, offsets, w13, beta)
+	m.rowsGradient(p, inside.gateUp, offsets, inside.rows)
 	p.Free(inside.gateUp)
 }
 

@@ -177,6 +177,7 @@ func (v *viewer) block(at int) *layer.TransformerBlock {
 			},
 			W13: w13, W2: w2, W13Grad: w13Grad, W2Grad: w2Grad,
 			Parallel: parallel, Index: at,
+			FP8: v.model.Precision == FP8,
 		},
 	}
 }

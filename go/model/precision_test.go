@@ -148,7 +148,7 @@ func requireNear(t testing.TB, what string, found, wanted []float32, bound float
 func TestPrecisionsThatAreNone(t *testing.T) {
 	for _, wrong := range []model.Precision{"", "f8", "F16"} {
 		_, err := model.New(newContext(t), tiny(), wrong, 0)
-		if err == nil || !strings.Contains(err.Error(), "'; it must be one of f32, bf16, f16") {
+		if err == nil || !strings.Contains(err.Error(), "'; it must be one of f32, bf16, f16, fp8") {
 			t.Errorf("%q: %v", wrong, err)
 		}
 	}

@@ -325,3 +325,85 @@ func GroupedGemmSwiGLUBackward(a, b, offsets, gateUp *Tensor) error {
 	return check.ctx.GroupedGemmSwiGLUBackward(a.memory(), b.memory(), offsets.memory(), gateUp.memory(), int64(groups),
 		int64(rows), int64(n), int64(k), dtype)
 }
+
+// GroupedGemmFP8 calls cuda_grouped_gemm_fp8.
+//
+// grouped_gemm with factors in 8 bits: C[r] = fp8(A)[r] * op(fp8(B)[g]). fp8 rounds each number of a block to the
+// nearest e * 2^x, ties to even, where e is an OCP E4M3 and x, of the block, the least from -100 to 100 with which none
+// of its finite numbers is beyond 448 * 2^x; those beyond it even then, and those that are not finite, become NaN. A
+// block is 128 neighbouring elements of a row of A, and 128 x 128 of a matrix B, both counted from the first; the last
+// may be smaller. A product of two such numbers is exact. On sm_89 tensor cores sum 128 of them in their own precision;
+// those sums are added up in f32. (DeepSeek-AI 2024, "DeepSeek-V3", 3.3; Micikevicius et al. 2022, "FP8 formats for
+// deep learning")
+//
+//   - a, in dtype [rows, k]: rows, sorted by group
+//   - b, in dtype [groups, k, n]^trans_b: a matrix a group
+//   - offsets, in i32 [groups+1]: as in grouped_gemm
+//   - c, out dtype_c [rows, n]: results; rows from offsets[groups] on are left alone
+//   - transB: 1 when each B is stored as [n, k]
+func GroupedGemmFP8(a, b, offsets, c *Tensor, transB bool) error {
+	check := begin("grouped_gemm_fp8", "rows and k from a, groups and n from b")
+	if !check.required("a", a, 2, dense) ||
+		!check.required("b", b, 3, dense) ||
+		!check.required("offsets", offsets, 1, dense) ||
+		!check.required("c", c, 2, dense) {
+		return check.err
+	}
+	check.folds("rows", ranked{named{"a", a}, 2}, ranked{named{"c", c}, 2})
+	rows := a.extent(2, 0)
+	k := a.extent(2, 1)
+	groups := b.extent(3, 0)
+	n := b.extentIf(transB, 3, 1, 2)
+	dtype := a.dtype
+	check.dtype("b", b, dtype)
+	dtypeC := c.dtype
+	check.dtype("offsets", offsets, cuda.I32)
+	check.shape("a", a, "[rows, k]", rows, k)
+	check.shapeIf(transB, "b", b, "[groups, k, n]", "[groups, n, k]", groups, k, n)
+	check.shape("offsets", offsets, "[groups+1]", groups+1)
+	check.shape("c", c, "[rows, n]", rows, n)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.GroupedGemmFP8(a.memory(), b.memory(), offsets.memory(), c.memory(), int64(groups), int64(rows),
+		int64(n), int64(k), transB, dtype, dtypeC)
+}
+
+// GroupedGemmWGradFP8 calls cuda_grouped_gemm_wgrad_fp8.
+//
+// grouped_gemm_wgrad with factors in 8 bits: C[g] = fp8(A)_g^T * fp8(B)_g + beta * C[g]. fp8 and the sums are those of
+// grouped_gemm_fp8, but for a block: 128 elements of a column of A or B in neighbouring rows of a group, counted from
+// its first.
+//
+//   - a, in dtype [rows, m]: rows, sorted by group (the gradient of the outputs, for a weight [out, in])
+//   - b, in dtype [rows, n]: rows, sorted by group (the inputs)
+//   - offsets, in i32 [groups+1]: as in grouped_gemm
+//   - c, inout dtype_c [groups, m, n]: results; not read with beta = 0
+//   - beta, usually 0: factor of the old C
+func GroupedGemmWGradFP8(a, b, offsets, c *Tensor, beta float32) error {
+	check := begin("grouped_gemm_wgrad_fp8", "rows and m from a, n from b, groups from c")
+	if !check.required("a", a, 2, dense) ||
+		!check.required("b", b, 2, dense) ||
+		!check.required("offsets", offsets, 1, dense) ||
+		!check.required("c", c, 3, dense) {
+		return check.err
+	}
+	check.folds("rows", ranked{named{"a", a}, 2}, ranked{named{"b", b}, 2})
+	rows := a.extent(2, 0)
+	m := a.extent(2, 1)
+	n := b.extent(2, 1)
+	groups := c.extent(3, 0)
+	dtype := a.dtype
+	check.dtype("b", b, dtype)
+	dtypeC := c.dtype
+	check.dtype("offsets", offsets, cuda.I32)
+	check.shape("a", a, "[rows, m]", rows, m)
+	check.shape("b", b, "[rows, n]", rows, n)
+	check.shape("offsets", offsets, "[groups+1]", groups+1)
+	check.shape("c", c, "[groups, m, n]", groups, m, n)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.GroupedGemmWGradFP8(a.memory(), b.memory(), offsets.memory(), c.memory(), int64(groups),
+		int64(rows), int64(m), int64(n), beta, dtype, dtypeC)
+}

@@ -33,6 +33,8 @@ var typed = []typedKernel{
 	{"grouped_gemm_wgrad", tensor.GroupedGemmWGrad, []string{"a", "b", "offsets", "c", "beta"}},
 	{"grouped_gemm_swiglu", tensor.GroupedGemmSwiGLU, []string{"a", "b", "offsets", "gate_up", "y"}},
 	{"grouped_gemm_swiglu_backward", tensor.GroupedGemmSwiGLUBackward, []string{"a", "b", "offsets", "gate_up"}},
+	{"grouped_gemm_fp8", tensor.GroupedGemmFP8, []string{"a", "b", "offsets", "c", "trans_b"}},
+	{"grouped_gemm_wgrad_fp8", tensor.GroupedGemmWGradFP8, []string{"a", "b", "offsets", "c", "beta"}},
 	{"embedding", tensor.Embedding, []string{"table", "ids", "y"}},
 	{"scatter_add", tensor.ScatterAdd, []string{"x", "ids", "table"}},
 	{"pool_rows", tensor.PoolRows, []string{"x", "sum"}},

@@ -64,7 +64,7 @@ type Config struct {
 
 	ActivationCheckpointing int             `name:"activation_checkpointing"`
 	RecomputeExperts        bool            `name:"recompute_experts"`
-	Precision               model.Precision `name:"precision" choices:"f32,bf16,f16"`
+	Precision               model.Precision `name:"precision" choices:"f32,bf16,f16,fp8"`
 	Moments                 MomentsKind     `name:"moments" choices:"f32,bf16,f8"`
 	LossScale               float64         `name:"loss_scale"`
 	LossScaleGrowth         float64         `name:"loss_scale_growth"`
@@ -112,8 +112,9 @@ var fields = options.Fields[Config]([]options.Words{
 			"bits: 1 is every block, 0 none"},
 	{"recompute_experts", "true or false",
 		"the same, in the other blocks, for the inside of their experts"},
-	{"precision", "one of f32, bf16, f16",
-		"what the model computes in: f32, bf16, or f16, whose losses are scaled; weights and gradients are kept in f32"},
+	{"precision", "one of f32, bf16, f16, fp8",
+		"what the model computes in: f32, bf16, f16, whose losses are scaled, or fp8, which is bf16 with the experts' " +
+			"products in 8 bits; weights and gradients are kept in f32"},
 	{"moments", "one of f32, bf16, f8",
 		"format of both AdamW moments, to save memory: f32, bf16, or f8, which is 8-bit codes with a scale " +
 			"for every 256 parameters"},
@@ -225,7 +226,7 @@ func (c Config) Validate() error {
 		"batch_size":       count(c.BatchSize, 1),
 		"micro_batch_size": count(c.MicroBatchSize, 0),
 		"replicas":         count(c.Replicas, 1),
-		"reduce_dtype":     c.ReduceDType.Validate() == nil,
+		"reduce_dtype":     c.ReduceDType.Validate() == nil && c.ReduceDType != model.FP8,
 		"sequence_length":  count(c.SequenceLength, 1),
 		"document_mask":    c.DocumentMask == NoDocumentMask || count(c.DocumentMask, 0),
 		"warmup_steps":     c.WarmupSteps == UsualWarmup || count(c.WarmupSteps, 0),

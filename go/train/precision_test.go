@@ -17,7 +17,7 @@ import (
 	"github.com/nncuda/nncuda/go/train"
 )
 
-var sixteenBits = []model.Precision{model.BF16, model.F16}
+var sixteenBits = []model.Precision{model.BF16, model.F16, model.FP8}
 
 // inPrecision are options of a trainer on micro-batches of different sizes.
 func inPrecision(precision model.Precision) train.Config {

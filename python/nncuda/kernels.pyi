@@ -117,6 +117,12 @@ def grouped_gemm_swiglu(a: Tensor, b: Tensor, offsets: Tensor, *, n: int | None 
 def grouped_gemm_swiglu_backward(a: Tensor, b: Tensor, offsets: Tensor, gate_up: Tensor) -> None:
     """Gradient of the experts' gate from that of what they give: dy = A * B of each group, as grouped_gemm has it, is the gradient of y in grouped_gemm_swiglu, from which swiglu_backward gives those of gate and up, in their place; with the bits of these two calls."""
 
+def grouped_gemm_fp8(a: Tensor, b: Tensor, offsets: Tensor, *, trans_b: bool = False, dtype_c: FloatLike | None = None, c: Tensor | None = None) -> Tensor:
+    """grouped_gemm with factors in 8 bits: C[r] = fp8(A)[r] * op(fp8(B)[g])."""
+
+def grouped_gemm_wgrad_fp8(a: Tensor, b: Tensor, offsets: Tensor, c: Tensor | None = None, *, beta: float = 0.0, groups: int | None = None, dtype_c: FloatLike | None = None) -> Tensor:
+    """grouped_gemm_wgrad with factors in 8 bits: C[g] = fp8(A)_g^T * fp8(B)_g + beta * C[g]."""
+
 def embedding(table: Tensor, ids: Tensor, *, y: Tensor | None = None) -> Tensor:
     """Gathers rows of a table: y[t] = table[ids[t]]."""
 

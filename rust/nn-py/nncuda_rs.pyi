@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 _Path: TypeAlias = str | os.PathLike[str]
 _Option: TypeAlias = int | float | bool | str | None
-_Precision: TypeAlias = Literal["f32", "bf16", "f16"]
+_Precision: TypeAlias = Literal["f32", "bf16", "f16", "fp8"]
 _Floats: TypeAlias = NDArray[np.float32]
 _Ids: TypeAlias = NDArray[np.int32]
 

@@ -122,7 +122,9 @@ class Sample:
         options = {param.name: _option(param) for param in function.of_kind("option")} | dict(options or {})
         self.sizes = _sizes(function, sizes or {}, options)
         self.arguments: dict[str, int | float | None] = dict(self.sizes)
-        self.dtypes = {param.name: _dtype(param, dtype) for param in function.of_kind("dtype")}
+        self.dtypes: dict[str, str] = {}
+        for param in function.of_kind("dtype"):
+            self.dtypes[param.name] = _dtype(param, dtype, self.dtypes)
         self.arguments |= {name: HEADER.constants[f"NNCUDA_{word.upper()}"] for name, word in self.dtypes.items()}
         self.arguments |= {param.name: int(param.name == "causal") for param in function.of_kind("flag")}
         self.arguments |= options
@@ -242,8 +244,10 @@ def _format_bytes(format_: int | float | None, elements: int) -> int:
     return bytes_.value
 
 
-def _dtype(param: Param, wanted: str) -> str:
-    return wanted if wanted in param.dtypes or not set(param.dtypes) <= set(_ELEMENT_BYTES) else param.dtypes[0]
+def _dtype(param: Param, wanted: str, chosen: dict[str, str]) -> str:
+    """The one wanted, if it may be; `chosen` are those of parameters before this one, which it may have to be like."""
+    allowed = [chosen.get(word, word) for word in param.dtypes]
+    return wanted if wanted in allowed or not set(allowed) <= set(_ELEMENT_BYTES) else allowed[0]
 
 
 def _option(param: Param) -> int | float:

@@ -42,6 +42,8 @@ INDEX_RANGES = {
     ("cuda_gemm_quant_experts", "row_slot"): "-1 .. tokens*k-1",
     ("cuda_grouped_gemm", "offsets"): "0 .. rows",
     ("cuda_grouped_gemm_wgrad", "offsets"): "0 .. rows",
+    ("cuda_grouped_gemm_fp8", "offsets"): "0 .. rows",
+    ("cuda_grouped_gemm_wgrad_fp8", "offsets"): "0 .. rows",
     ("cuda_grouped_gemm_swiglu", "offsets"): "0 .. rows",
     ("cuda_grouped_gemm_swiglu_backward", "offsets"): "0 .. rows",
     ("cuda_cross_entropy_backward", "targets"): "0 .. vocab-1",

@@ -47,6 +47,7 @@ CASES: dict[str, tuple[MoEConfig, dict[str, Any]]] = {
     "sums in bf16": (WIDE, {"batch_size": 9, "replicas": 7, "reduce_dtype": "bf16", "precision": "bf16"}),
     "sums in f16": (MODEL, {"precision": "f16", "reduce_dtype": "f16"}),
     "one piece": (dataclasses.replace(TINY, num_experts=12, ffn_size=4), {"precision": "bf16", "clip_norm": None}),
+    "products in 8 bits": (MODEL, {"precision": "fp8", "batch_size": 9, "replicas": 5}),
 }
 
 

@@ -240,7 +240,7 @@ def grouped(d: Draw, call: Call) -> Arguments:
     starts = group_offsets(d, call)
     made = {**with_old(d, call), "offsets": starts}
     made.pop("alpha")
-    for name in ("a", "b") if call.function.kernel == "grouped_gemm_wgrad" else ("a",):
+    for name in ("a", "b") if call.function.kernel.startswith("grouped_gemm_wgrad") else ("a",):
         dims = call.function.by_name[name].dims
         made[name] = products.unread(d.bell(*(dim.value(call) for dim in dims)), int(starts[-1]))
     if call.function.kernel == "grouped_gemm":
@@ -385,7 +385,8 @@ RECIPES: dict[str, Recipe] = {
     "batched_gemm": with_old,
     "grouped_gemm": grouped,
     "grouped_gemm_wgrad": grouped,
-    **dict.fromkeys(("grouped_gemm_swiglu", "grouped_gemm_swiglu_backward"), gated_groups),
+    "grouped_gemm_wgrad_fp8": grouped,
+    **dict.fromkeys(("grouped_gemm_fp8", "grouped_gemm_swiglu", "grouped_gemm_swiglu_backward"), gated_groups),
     **dict.fromkeys(("swiglu", "swiglu_backward"), gated),
     "embedding": lambda d, c: {"ids": d.integers(c.tokens, high=c.vocab)},
     "scatter_add": lambda d, c: {"ids": d.integers(c.tokens, high=c.vocab)},

@@ -193,6 +193,8 @@ eval_batches = 3
 PRECISIONS: dict[str, tuple[str, list[object]]] = {
     "bf16": ("ragged", ["--precision", "bf16"]),
     "bf16, accumulated": ("accumulated", ["--precision", "bf16"]),
+    "fp8": ("ragged", ["--precision", "fp8"]),
+    "fp8, accumulated, experts again": ("accumulated", ["--precision", "fp8", "--recompute-experts"]),
     "f16, overflowing": (
         "accumulated",
         ["--precision", "f16", "--loss-scale", 2**24, "--loss-scale-interval", 6, "--loss-scale-growth", 4],

@@ -62,7 +62,7 @@ def test_inspect(workshop: Workshop, language: str) -> None:
 
 
 REFUSED = {
-    "precision of nobody": (["--precision", "f8"], 2, ("--precision", "f8", "f32", "bf16", "f16")),
+    "precision of nobody": (["--precision", "f8"], 2, ("--precision", "f8", "f32", "bf16", "f16", "fp8")),
     "moments of nobody": (["--moments", "f16"], 2, ("--moments", "f16", "f32", "bf16", "f8")),
     "sums of nobody": (["--reduce-dtype", "f8"], 2, ("--reduce-dtype", "f8", "f32", "bf16", "f16")),
     "sums in f16 without f16": (

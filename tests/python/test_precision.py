@@ -1,4 +1,4 @@
-"""Training and inference in bf16 and f16: gradients, losses, loss scaling, resuming, capturing.
+"""Training and inference in bf16, f16 and fp8: gradients, losses, loss scaling, resuming, capturing.
 
 Tolerance of gradients: the relative error of each tensor may be twice the largest that the reference's formulas have
 when every result that the library stores in 16 bits is rounded to them (`rounded_reference`). That is the rule for f32
@@ -30,6 +30,8 @@ from nncuda.train.divergence import DivergedError
 from nncuda.train.scaling import LossScalingState
 
 SIXTEEN = ("bf16", "f16")
+#: With products of experts in 8 bits, which have a tolerance of their own.
+NARROW = (*SIXTEEN, "fp8")
 
 CASES = {
     "plain": TINY,
@@ -99,9 +101,27 @@ def test_gradients(ctx: nncuda.Context, name: str, micro: int, precision: str) -
     assert result.grad_norm == pytest.approx(norm, rel=error)
 
 
-@pytest.mark.parametrize("precision", SIXTEEN)
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_in_8_bits(ctx: nncuda.Context, name: str) -> None:
+    """Those of bf16 up to the noise of E4M3: each factor is wrong by 2^-4 of itself at most, 2^-5.5 in the mean square,
+    and a gradient has met five of a layer's products with two each, a sixth in all. A factor that is turned the wrong
+    way, or has another's scale, makes an error of about 1. One layer, so that both have the same experts."""
+    config, gradients = dataclasses.replace(CASES[name], num_layers=1), {}
+    for precision in ("bf16", "fp8"):
+        trainer = make(ctx, precision, model=config)
+        trainer.train_step(*random_batch(config, 4, 12))
+        arrays = trainer.model.gradients.arrays()
+        gradients[precision] = {name: array.astype(np.float64) for name, array in arrays.items()}
+    for tensor, exact in gradients["bf16"].items():
+        error = np.linalg.norm(gradients["fp8"][tensor] - exact) / np.linalg.norm(exact)
+        assert error < 0.25, tensor
+        assert error > 2.0**-8 or "experts" not in tensor, tensor
+
+
+@pytest.mark.parametrize("precision", NARROW)
 def test_losses_follow_those_of_f32(ctx: nncuda.Context, precision: str) -> None:
-    """Within 2 % at the end of 120 steps, on the mean of 20, and the same whether the steps are captured."""
+    """Within 2 % at the end of 120 steps, 5 % with factors of 4 bits, on the mean of 20, and the same whether the steps
+    are captured."""
     curves = {}
     for kind in ("f32", precision, f"{precision}, captured"):
         trainer = make(ctx, kind.split(",")[0], capture="captured" in kind)
@@ -111,11 +131,11 @@ def test_losses_follow_those_of_f32(ctx: nncuda.Context, precision: str) -> None
     assert curves[precision] == curves[f"{precision}, captured"]
     exact, found = (np.mean([loss for loss, _, _ in curves[kind][-20:]]) for kind in ("f32", precision))
     assert exact < 0.5 * curves["f32"][0][0]
-    assert found == pytest.approx(exact, rel=0.02)
+    assert found == pytest.approx(exact, rel=0.05 if precision == "fp8" else 0.02)
     assert curves[precision] != curves["f32"]
 
 
-@pytest.mark.parametrize("precision", SIXTEEN)
+@pytest.mark.parametrize("precision", NARROW)
 def test_a_captured_step_has_the_bits_of_its_calls(ctx: nncuda.Context, precision: str) -> None:
     """Also when shapes change, another one runs in between, and steps are skipped."""
     model = dataclasses.replace(TINY, capacity_factor=1.2)
@@ -132,7 +152,7 @@ def test_a_captured_step_has_the_bits_of_its_calls(ctx: nncuda.Context, precisio
             trainer.model.evaluate(*random_batch(model, 1, 5, seed))
         runs.append((results, state_of(trainer)))
     assert runs[0] == runs[1]
-    assert precision == "bf16" or 0 < runs[0][0][-1][4] < len(shapes)
+    assert precision != "f16" or 0 < runs[0][0][-1][4] < len(shapes)
 
 
 def test_weights_are_the_rounded_parameters(ctx: nncuda.Context) -> None:
@@ -223,7 +243,7 @@ def test_a_step_reads_nothing_back(ctx: nncuda.Context, monkeypatch: pytest.Monk
     assert "device_to_host" not in copies
 
 
-@pytest.mark.parametrize("precision", SIXTEEN)
+@pytest.mark.parametrize("precision", NARROW)
 def test_resumed_run_equals_an_unbroken_one(tmp_path: Path, ctx: nncuda.Context, precision: str) -> None:
     data = write_data(tmp_path)
     scaling = {"loss_scale": 2.0**24, "loss_scale_interval": 3} if precision == "f16" else {}
@@ -251,7 +271,7 @@ def test_resumed_run_equals_an_unbroken_one(tmp_path: Path, ctx: nncuda.Context,
             record.pop(name, None)
     assert lines[0] == lines[1]
     steps = [record for record in lines[0] if "loss" in record]
-    if precision == "bf16":
+    if precision != "f16":
         assert not any("loss_scale" in record for record in steps)
         return
     skipped = [record for record in steps if record["grad_norm"] is None]

@@ -168,3 +168,43 @@ NNCUDA_API int32_t cuda_grouped_gemm_swiglu_backward(nncuda_ctx *ctx, const void
   check_grouped_gemm_swiglu_backward(&call, &args);
   return nn_call_launch(&call, &args, sizeof args);
 }
+
+NNCUDA_API int32_t cuda_grouped_gemm_fp8(nncuda_ctx *ctx, const void *a, const void *b, const int32_t *offsets, void *c,
+    int64_t groups, int64_t rows, int64_t n, int64_t k, int32_t trans_b, int32_t dtype, int32_t dtype_c) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_grouped_gemm_fp8);
+  nn_call_dtype(&call, "dtype", dtype, 1u << NNCUDA_F32 | 1u << NNCUDA_BF16);
+  nn_call_dtype(&call, "dtype_c", dtype_c, nn_dtype_bit(dtype) | 1u << NNCUDA_F32);
+  nn_call_flag(&call, "trans_b", trans_b);
+  nn_call_size(&call, "groups", groups);
+  nn_call_size(&call, "rows", rows);
+  nn_call_size(&call, "n", n);
+  nn_call_size(&call, "k", k);
+  nn_call_tensor(&call, NN_ROLE_IN, "a", a, dtype, NULL, 0, NN_SHAPE("[rows, k]", rows, k));
+  nn_call_tensor(&call, NN_ROLE_IN, "b", b, dtype, NULL, 0, NN_SHAPE(trans_b ? "[groups, n, k]" : "[groups, k, n]",
+      groups, trans_b ? n : k, trans_b ? k : n));
+  nn_call_tensor(&call, NN_ROLE_IN, "offsets", offsets, NNCUDA_I32, NULL, 0, NN_SHAPE("[groups+1]", nn_add(groups, 1)));
+  nn_call_tensor(&call, NN_ROLE_OUT, "c", c, dtype_c, NULL, 0, NN_SHAPE("[rows, n]", rows, n));
+  const nn_grouped_gemm_fp8_args args = {a, b, offsets, c, groups, rows, n, k, trans_b, dtype, dtype_c};
+  check_grouped_gemm_fp8(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}
+
+NNCUDA_API int32_t cuda_grouped_gemm_wgrad_fp8(nncuda_ctx *ctx, const void *a, const void *b, const int32_t *offsets,
+    void *c, int64_t groups, int64_t rows, int64_t m, int64_t n, float beta, int32_t dtype, int32_t dtype_c) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_grouped_gemm_wgrad_fp8);
+  nn_call_dtype(&call, "dtype", dtype, 1u << NNCUDA_F32 | 1u << NNCUDA_BF16);
+  nn_call_dtype(&call, "dtype_c", dtype_c, nn_dtype_bit(dtype) | 1u << NNCUDA_F32);
+  nn_call_size(&call, "groups", groups);
+  nn_call_size(&call, "rows", rows);
+  nn_call_size(&call, "m", m);
+  nn_call_size(&call, "n", n);
+  nn_call_tensor(&call, NN_ROLE_IN, "a", a, dtype, NULL, 0, NN_SHAPE("[rows, m]", rows, m));
+  nn_call_tensor(&call, NN_ROLE_IN, "b", b, dtype, NULL, 0, NN_SHAPE("[rows, n]", rows, n));
+  nn_call_tensor(&call, NN_ROLE_IN, "offsets", offsets, NNCUDA_I32, NULL, 0, NN_SHAPE("[groups+1]", nn_add(groups, 1)));
+  nn_call_tensor(&call, NN_ROLE_INOUT, "c", c, dtype_c, NULL, 0, NN_SHAPE("[groups, m, n]", groups, m, n));
+  const nn_grouped_gemm_wgrad_fp8_args args = {a, b, offsets, c, groups, rows, m, n, beta, dtype, dtype_c};
+  check_grouped_gemm_wgrad_fp8(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}

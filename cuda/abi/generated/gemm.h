@@ -125,4 +125,32 @@ typedef struct nn_grouped_gemm_swiglu_backward_args {
   int32_t dtype;
 } nn_grouped_gemm_swiglu_backward_args;
 
+typedef struct nn_grouped_gemm_fp8_args {
+  const void *a;
+  const void *b;
+  const int32_t *offsets;
+  void *c;
+  int64_t groups;
+  int64_t rows;
+  int64_t n;
+  int64_t k;
+  int32_t trans_b;
+  int32_t dtype;
+  int32_t dtype_c;
+} nn_grouped_gemm_fp8_args;
+
+typedef struct nn_grouped_gemm_wgrad_fp8_args {
+  const void *a;
+  const void *b;
+  const int32_t *offsets;
+  void *c;
+  int64_t groups;
+  int64_t rows;
+  int64_t m;
+  int64_t n;
+  float beta;
+  int32_t dtype;
+  int32_t dtype_c;
+} nn_grouped_gemm_wgrad_fp8_args;
+
 #endif

@@ -14,6 +14,7 @@ from .attention import Attention, Documents, KVCache
 from .block import BlockKept, TransformerBlock
 from .embedding import Embedding
 from .expert_parallel import ExpertParallel, ParallelMoELayer
+from .expert_products import ExpertProducts, Fp8Products
 from .linear import Linear
 from .moe import ExpertUse, MoELayer, Router
 from .norm import RMSNorm
@@ -25,7 +26,9 @@ __all__ = [
     "Documents",
     "Embedding",
     "ExpertParallel",
+    "ExpertProducts",
     "ExpertUse",
+    "Fp8Products",
     "KVCache",
     "Linear",
     "MoELayer",

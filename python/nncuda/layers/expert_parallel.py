@@ -15,6 +15,7 @@ from .. import kernels
 from ..device import Comm, Tensor
 from ..dtypes import FloatLike
 from ..errors import StateError
+from .expert_products import ExpertProducts
 from .moe import MoEKept, MoELayer, Router, Routing
 
 
@@ -159,8 +160,16 @@ class ParallelMoELayer(MoELayer):
     layer with this number.
     """
 
-    def __init__(self, router: Router, w13: Tensor, w2: Tensor, experts: ExpertParallel, number: int):
-        super().__init__(router, w13, w2)
+    def __init__(
+        self,
+        router: Router,
+        w13: Tensor,
+        w2: Tensor,
+        experts: ExpertParallel,
+        number: int,
+        products: ExpertProducts | None = None,
+    ):
+        super().__init__(router, w13, w2, products=products)
         self._experts = experts
         self._number = number
 
@@ -219,18 +228,18 @@ class ParallelMoELayer(MoELayer):
             if source == own:
                 own_active = active
             else:
-                kernels.grouped_gemm(active, self.w2, offsets[source], out[source], trans_b=True)
+                self.products.outputs(active, self.w2, offsets[source], out[source])
                 group.collect_begin(out, home, source)
             del active
         if own_active is not None:
-            kernels.grouped_gemm(own_active, self.w2, offsets[own], out[own], trans_b=True)
+            self.products.outputs(own_active, self.w2, offsets[own], out[own])
         group.collect_end(out, home)
         arrived.sent.clear()
         return arrived if keep_inside else None
 
     def _products(self, arrived: Arrived, source: int) -> tuple[Tensor, Tensor]:
         """What the experts' products give between for the rows of one rank."""
-        return kernels.grouped_gemm_swiglu(arrived.rows[source], self.w13, arrived.offsets[source])
+        return self.products.gated(arrived.rows[source], self.w13, arrived.offsets[source])
 
     def _gradients(self, arrived: Arrived, dy: Tensor | None, routing: Routing | None) -> None:
         """Gradients of the experts' weights into the round's slots, and those of the rows from dy into its place."""
@@ -253,10 +262,10 @@ class ParallelMoELayer(MoELayer):
                 inside[source] = self._inner_gradients(arrived, dys, source)
             dgate_up, active = inside.pop(source)
             w13_grad, w2_grad = self._weight_gradients(event.slot)
-            kernels.grouped_gemm_wgrad(dys[source], active, offsets[source], w2_grad, beta=beta)
+            self.products.weight_gradient(dys[source], active, offsets[source], w2_grad, beta)
             del active
-            kernels.grouped_gemm_wgrad(dgate_up, rows[source], offsets[source], w13_grad, beta=beta)
-            kernels.grouped_gemm(dgate_up, self.w13, offsets[source], c=rows[source])
+            self.products.weight_gradient(dgate_up, rows[source], offsets[source], w13_grad, beta)
+            self.products.rows_gradient(dgate_up, self.w13, offsets[source], rows[source])
             del dgate_up
             if source != own:
                 group.collect_begin(rows, dy, source)
@@ -266,7 +275,7 @@ class ParallelMoELayer(MoELayer):
     def _inner_gradients(self, arrived: Arrived, dys: Tensor, source: int) -> tuple[Tensor, Tensor]:
         """Of one rank's rows the gradients of what gate and up give, in their place, and what W2 took in."""
         gate_up, active = arrived.inside.pop(source, None) or self._products(arrived, source)
-        kernels.grouped_gemm_swiglu_backward(dys[source], self.w2, arrived.offsets[source], gate_up)
+        self.products.inner_gradient(dys[source], self.w2, arrived.offsets[source], gate_up)
         return gate_up, active
 
     def add_up(self, event: Add | Rounding) -> None:

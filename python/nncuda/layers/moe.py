@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from .. import kernels
 from ..device import Tensor
+from .expert_products import ExpertProducts
 from .kept import Kept
 from .linear import Linear
 
@@ -99,12 +100,14 @@ class MoELayer:
         w2: Tensor,
         w13_grad: Tensor | None = None,
         w2_grad: Tensor | None = None,
+        products: ExpertProducts | None = None,
     ):
         self.router = router
         self.w13 = w13
         self.w2 = w2
         self.w13_grad = w13_grad
         self.w2_grad = w2_grad
+        self.products = ExpertProducts() if products is None else products
         self.recompute = False
 
     def forward(
@@ -131,11 +134,11 @@ class MoELayer:
     def _run(self, x: Tensor, capacity: int, aux: Tensor | None, keep_inside: bool) -> tuple[Routing, Tensor, Any]:
         routing, rows = self.router.forward(x, capacity, aux)
         inside = self._inside(rows, routing)
-        y = kernels.grouped_gemm(inside.active, self.w2, routing.offsets, trans_b=True)
+        y = self.products.outputs(inside.active, self.w2, routing.offsets)
         return routing, y, inside if keep_inside else None
 
     def _inside(self, rows: Tensor, routing: Routing) -> Inside:
-        return Inside(rows, *kernels.grouped_gemm_swiglu(rows, self.w13, routing.offsets))
+        return Inside(rows, *self.products.gated(rows, self.w13, routing.offsets))
 
     def backward(self, dout: Tensor, x: Tensor, kept: MoEKept, aux_factor: Tensor, beta: float = 1.0) -> Tensor:
         """Gradient of x from dout, both [tokens, hidden]; the residual's gradient is dout itself."""
@@ -143,12 +146,12 @@ class MoELayer:
         rows, gate_up, active = inside or self._inside(kernels.moe_gather(x, routing.row_slot), routing)
         del inside
         dy, dlogits = self.router.backward(dout, y, routing, aux_factor)
-        kernels.grouped_gemm_wgrad(dy, active, routing.offsets, self.w2_grad, beta=beta)
+        self.products.weight_gradient(dy, active, routing.offsets, self.w2_grad, beta)
         del active, y
-        kernels.grouped_gemm_swiglu_backward(dy, self.w2, routing.offsets, gate_up)
+        self.products.inner_gradient(dy, self.w2, routing.offsets, gate_up)
         del dy
-        kernels.grouped_gemm_wgrad(gate_up, rows, routing.offsets, self.w13_grad, beta=beta)
-        drows = kernels.grouped_gemm(gate_up, self.w13, routing.offsets, c=rows)
+        self.products.weight_gradient(gate_up, rows, routing.offsets, self.w13_grad, beta)
+        drows = self.products.rows_gradient(gate_up, self.w13, routing.offsets, rows)
         return self.router.backward_input(dlogits, x, drows, routing, beta)
 
 

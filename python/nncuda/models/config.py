@@ -11,8 +11,8 @@ from ..formats.errors import shown
 from ..formats.limits import COUNT, MODEL_PARAMETERS, MODEL_TENSORS
 from ..nearest import unknown_option
 
-#: What a model computes in.
-Precision = Literal["f32", "bf16", "f16"]
+#: What a model computes in: all in one dtype, or, with fp8, experts' products in 8 bits and the rest in bf16.
+Precision = Literal["f32", "bf16", "f16", "fp8"]
 
 #: The least and the largest value of each number; tests/bounds.json has the reasons.
 BOUNDS: dict[str, tuple[float, float]] = {
@@ -29,6 +29,11 @@ def check_precision(value: object) -> None:
     """Raises ValueError for anything but one of `Precision`."""
     if value not in get_args(Precision):
         raise ValueError(f"precision is {shown(value)}; it must be one of {', '.join(get_args(Precision))}")
+
+
+def dtype_of(precision: Precision) -> Literal["f32", "bf16", "f16"]:
+    """The dtype of weights and activations in a precision: fp8 rounds them for its products alone."""
+    return "bf16" if precision == "fp8" else precision
 
 
 @dataclass(frozen=True)

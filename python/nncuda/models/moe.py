@@ -18,7 +18,9 @@ from ..layers import (
     Documents,
     Embedding,
     ExpertParallel,
+    ExpertProducts,
     ExpertUse,
+    Fp8Products,
     KVCache,
     Linear,
     MoELayer,
@@ -30,7 +32,7 @@ from ..layers import (
 )
 from ..layers.expert_parallel import Add, Rounding
 from ..token_ids import IdRows, Ids, prompt_ids, token_ids
-from .config import MoEConfig, Precision, check_precision
+from .config import MoEConfig, Precision, check_precision, dtype_of
 from .held import HeldElements
 from .parameters import ParameterArena, ParameterLayout, initialize, initialize_held, take
 from .partitioned import PartitionedGradients
@@ -54,9 +56,9 @@ PREFILL_PART = 6144
 class MoETransformer(DeviceBound):
     """A decoder-only transformer whose feed-forward networks are mixtures of experts.
 
-    `weights` is the arena that it computes with (see `ParameterArena`), and its activations have the same dtype, the
-    `precision`. `parameters` is what is trained and saved: the same arena, or, when a model trains in 16 bits, f32
-    values that `weights` is a rounded copy of. `gradients` is f32 of the same layout, or None for a model that only
+    `weights` is the arena that it computes with (see `ParameterArena`), and its activations have the same dtype, that
+    of the `precision`. `parameters` is what is trained and saved: the same arena, or, when a model trains in 16 bits,
+    f32 values that `weights` is a rounded copy of. `gradients` is f32 of the same layout, or None for a model that only
     infers. Token ids are int32 arrays or tensors [batch, length]. (Micikevicius et al. 2018, section 3)
 
     One thread at a time may use it, and what else is on its context: a second one gets StateError.
@@ -92,6 +94,7 @@ class MoETransformer(DeviceBound):
         self.config = config
         self._separator: int | None = None
         self.precision = precision
+        self.dtype = dtype_of(precision)
         self.layout = ParameterLayout(config)
         #: Which experts this rank holds; None: all.
         self.experts = experts
@@ -105,7 +108,7 @@ class MoETransformer(DeviceBound):
             self.held_with, self.held = comm, HeldElements(self.layout, comm.ranks, comm.rank)
         computes = None if self.held is None or experts is None else self.held.computes
         updated = self.held.updated if self.held is not None and copied else computes
-        self._parameters = ParameterArena(ctx, self.layout, "f32" if training else precision, updated)
+        self._parameters = ParameterArena(ctx, self.layout, "f32" if training else self.dtype, updated)
         #: Whether all of `parameters` is up to date: ranks that train in 16 bits update each its own alone.
         self.whole = self._parameters.complete
         self.gradients: ParameterArena | None = None
@@ -114,7 +117,7 @@ class MoETransformer(DeviceBound):
             self.held_with, self.gradients = comm, PartitionedGradients(ctx, self.layout, held)
         elif training:
             self.gradients = ParameterArena(ctx, self.layout, held=computes)
-        self.weights = ParameterArena(ctx, self.layout, precision, computes) if copied else self._parameters
+        self.weights = ParameterArena(ctx, self.layout, self.dtype, computes) if copied else self._parameters
         if seed is not None:
             self._initialize(seed)
         self.rope = RopeTables(ctx, config.head_dim, config.rope_base)
@@ -429,7 +432,7 @@ class MoETransformer(DeviceBound):
             if self._stretched is None:
                 self._stretched = RopeTables(self.ctx, config.head_dim, config.rope_base, config.ntk_alpha)
             rope = self._stretched
-        return KVCache(rope, config.num_layers, batch, capacity, config.num_kv_heads, self.precision)
+        return KVCache(rope, config.num_layers, batch, capacity, config.num_kv_heads, self.dtype)
 
     @one_thread
     def prefill(self, prompt: Ids, cache: KVCache, row: int, logits: Tensor | None = None) -> Tensor:
@@ -506,7 +509,7 @@ class MoETransformer(DeviceBound):
             )
             self.ctx.label("backward of lm_head")
             kernels.cross_entropy_backward(logits, wanted, lse, loss_factor, ignore_index=IGNORE_INDEX, dlogits=logits)
-            dlogits = logits if self.precision == "f32" else kernels.cast(logits, dtype_y=self.precision)
+            dlogits = logits if self.precision == "f32" else kernels.cast(logits, dtype_y=self.dtype)
             del logits
             self.head.backward(dlogits, x, dx=x, beta=beta if piece == 0 else 1.0)
             del dlogits  # before the next are made
@@ -553,15 +556,16 @@ class MoETransformer(DeviceBound):
         router = Router(
             Linear(*self._pair(f"{moe}.gate.weight")), config.experts_per_token, config.norm_topk_prob, config.aux_alpha
         )
+        products = Fp8Products() if self.precision == "fp8" else ExpertProducts()
         if self.experts is None:
             w13, w13_grad = self._fused_pair(f"{moe}.experts.0.w1.weight", experts, 2 * ffn, hidden)
             w2, w2_grad = self._fused_pair(f"{moe}.experts.0.w2.weight", experts, hidden, ffn)
-            mixture = MoELayer(router, w13, w2, w13_grad, w2_grad)
+            mixture = MoELayer(router, w13, w2, w13_grad, w2_grad, products)
         else:
             first, count = f"{moe}.experts.{self.experts.own[0]}", len(self.experts.own)
             w13 = self.weights.fused(f"{first}.w1.weight", count, 2 * ffn, hidden)
             w2 = self.weights.fused(f"{first}.w2.weight", count, hidden, ffn)
-            mixture = ParallelMoELayer(router, w13, w2, self.experts, layer)
+            mixture = ParallelMoELayer(router, w13, w2, self.experts, layer, products)
         return TransformerBlock(
             prefix,
             RMSNorm(*self._pair(f"{prefix}.input_layernorm.weight"), eps=config.norm_eps),

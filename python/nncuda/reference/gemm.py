@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from nncuda.reference import fp8
 from nncuda.reference.arithmetic import Array, Outputs, matmul, transposed
 from nncuda.reference.elementwise import silu, swiglu, swiglu_backward
 
@@ -13,9 +14,11 @@ __all__ = [
     "gemm_beta",
     "gemm_epilogue",
     "grouped_gemm",
+    "grouped_gemm_fp8",
     "grouped_gemm_swiglu",
     "grouped_gemm_swiglu_backward",
     "grouped_gemm_wgrad",
+    "grouped_gemm_wgrad_fp8",
 ]
 
 ROUNDINGS = {
@@ -25,6 +28,8 @@ ROUNDINGS = {
     "batched_gemm": 5,
     "grouped_gemm": 4,
     "grouped_gemm_wgrad": 4,
+    "grouped_gemm_fp8": 2,
+    "grouped_gemm_wgrad_fp8": 4,
     "grouped_gemm_swiglu": 10,  # two products, then those of swiglu
     "grouped_gemm_swiglu_backward": 14,  # a product, then those of swiglu_backward
 }
@@ -107,3 +112,16 @@ def grouped_gemm_swiglu_backward(
     d = swiglu_backward(dy if storage is None else storage(dy), gate, up)
     rows = np.arange(len(a))[:, None] < offsets[-1]
     return {"gate_up": np.where(rows, np.concatenate([d["dgate"], d["dup"]], axis=1), gate_up)}
+
+
+def grouped_gemm_fp8(a: Array, b: Array, offsets: Array, trans_b: int, tensor_cores: bool = False) -> Outputs:
+    """grouped_gemm with both factors in 8 bits. DeepSeek-AI 2024, "DeepSeek-V3", 3.3."""
+    return {"c": fp8.grouped(a, b, offsets, trans_b, tensor_cores)}
+
+
+def grouped_gemm_wgrad_fp8(
+    a: Array, b: Array, offsets: Array, c: Array, beta: float, tensor_cores: bool = False
+) -> Outputs:
+    """grouped_gemm_wgrad with both factors in 8 bits."""
+    made = fp8.of_weights(a, b, offsets, tensor_cores)
+    return {"c": np.stack([_plus_beta_c(one, old, beta) for one, old in zip(made, c, strict=True)])}

@@ -130,8 +130,8 @@ class TrainConfig:
     activation_checkpointing  to save memory, every n-th block keeps only its input and recomputes the rest in
                         backward, with the same bits: 1 is every block, 0 none
     recompute_experts   the same, in the other blocks, for the inside of their experts
-    precision           what the model computes in: f32, bf16, or f16, whose losses are scaled; weights and gradients
-                        are kept in f32
+    precision           what the model computes in: f32, bf16, f16, whose losses are scaled, or fp8, which is bf16 with
+                        the experts' products in 8 bits; weights and gradients are kept in f32
     moments             format of both AdamW moments, to save memory: f32, bf16, or f8, which is 8-bit codes
                         with a scale for every 256 parameters
     loss_scale          initial loss scale, with f16

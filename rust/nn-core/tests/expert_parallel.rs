@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use nn_core::format::Table;
 use nn_core::model::{MoEConfig, MoETransformer, Precision};
 use nn_core::train::{
-    Checkpoint, Event, MomentsKind, Rank, Sources, TrainConfig, Trainer, TrainingRun, TrainingState, save_checkpoint,
+    Checkpoint, Event, MomentsKind, Rank, ReduceDtype, Sources, TrainConfig, Trainer, TrainingRun, TrainingState,
+    save_checkpoint,
 };
 use nn_core::{Error, Result};
 use tiny::{Files, Workshop, job, left, number_of, peer_text};
@@ -69,7 +70,7 @@ fn cases() -> [(MoEConfig, TrainConfig, Jobs); 4] {
         ),
         (
             MoEConfig { capacity_factor: None, ..model() },
-            TrainConfig { replicas: 6, precision: Precision::BF16, reduce_dtype: Precision::BF16, ..options() },
+            TrainConfig { replicas: 6, precision: Precision::BF16, reduce_dtype: ReduceDtype::BF16, ..options() },
             &[(3, 1), (4, 4), (6, 2)],
         ),
     ]

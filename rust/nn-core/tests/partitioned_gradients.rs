@@ -3,7 +3,7 @@
 mod tiny;
 
 use nn_core::model::{MoEConfig, MoETransformer, ParameterLayout, Precision};
-use nn_core::train::{Batch, Event, MomentsKind, Rank, Sources, TrainConfig, Trainer, TrainingRun};
+use nn_core::train::{Batch, Event, MomentsKind, Rank, ReduceDtype, Sources, TrainConfig, Trainer, TrainingRun};
 use nn_core::{Error, Result, format::Table};
 use tiny::{Workshop, job, left, number_of};
 
@@ -42,10 +42,10 @@ fn step_of(trainer: &mut Trainer, seed: u64) -> [u64; 2] {
 #[test]
 fn steps_have_the_bits_of_one_rank() {
     for (precision, moments, reduce_dtype) in [
-        (Precision::F32, MomentsKind::F32, Precision::F32),
-        (Precision::BF16, MomentsKind::BF16, Precision::F32),
-        (Precision::BF16, MomentsKind::F32, Precision::BF16),
-        (Precision::F16, MomentsKind::F8, Precision::F16),
+        (Precision::F32, MomentsKind::F32, ReduceDtype::F32),
+        (Precision::BF16, MomentsKind::BF16, ReduceDtype::F32),
+        (Precision::BF16, MomentsKind::F32, ReduceDtype::BF16),
+        (Precision::F16, MomentsKind::F8, ReduceDtype::F16),
     ] {
         for replicas in [2, 3, 5, 8] {
             let options = TrainConfig { precision, moments, reduce_dtype, ..options(replicas) };
@@ -150,7 +150,7 @@ fn a_run_partitions_by_itself() {
     let start = |rank: Rank<'_>, name: &str, config, options| workshop.begin(rank, name, config, options).unwrap();
     let partitions = |run: &TrainingRun| run.trainer().model().gradients().unwrap().to_vec().is_err();
     let sources = Sources::new(workshop.path("data.tokens"), Some(workshop.path("held-out.tokens")));
-    let options = TrainConfig { precision: Precision::BF16, reduce_dtype: Precision::BF16, ..options(3) };
+    let options = TrainConfig { precision: Precision::BF16, reduce_dtype: ReduceDtype::BF16, ..options(3) };
     job(1, |rank| start(rank, "alone", deep(), options.clone()).run(|_| Ok(())).unwrap());
     job(3, |rank| {
         let mut run = start(rank, "run", deep(), options.clone());

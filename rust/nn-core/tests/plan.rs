@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nn_core::model::MoETransformer;
 use nn_core::model::{MoEConfig, Precision};
 use nn_core::plan::{Seat, plan_growth, plan_ranks, plan_steps, plan_training, training_work, work_of_rank};
-use nn_core::train::{Batch, Rank, TrainConfig, Trainer};
+use nn_core::train::{Batch, Rank, ReduceDtype, TrainConfig, Trainer};
 use nn_ffi::{Comm, Context, Device, Machine, Transport};
 
 /// Of what is measured.
@@ -92,11 +92,11 @@ fn the_plan_is_what_is_measured() {
 #[test]
 fn micro_batches_that_are_not_run_count() {
     for (replicas, rows, micro, reduce_dtype) in [
-        (1, 7, 1, Precision::F32),
-        (2, 7, 1, Precision::F16),
-        (3, 13, 2, Precision::BF16),
-        (5, 7, 1, Precision::F32),
-        (6, 13, 2, Precision::F16),
+        (1, 7, 1, ReduceDtype::F32),
+        (2, 7, 1, ReduceDtype::F16),
+        (3, 13, 2, ReduceDtype::BF16),
+        (5, 7, 1, ReduceDtype::F32),
+        (6, 13, 2, ReduceDtype::F16),
     ] {
         let train = TrainConfig {
             batch_size: rows,
@@ -152,7 +152,7 @@ fn ranks_need_and_send_what_is_planned() {
         micro_batch_size: Some(2),
         replicas,
         precision,
-        reduce_dtype: Precision::BF16,
+        reduce_dtype: ReduceDtype::BF16,
         sequence_length: 16,
         ..options()
     };
@@ -283,7 +283,7 @@ fn many_replicas_are_planned_at_once() {
         batch_size: 4000,
         micro_batch_size: Some(1),
         replicas: 2000,
-        reduce_dtype: Precision::BF16,
+        reduce_dtype: ReduceDtype::BF16,
         sequence_length: 16,
         ..options()
     };

@@ -7,7 +7,9 @@ use std::sync::atomic::Ordering;
 
 use nn_core::format::Table;
 use nn_core::model::{MoEConfig, MoETransformer, Precision};
-use nn_core::train::{Batch, Event, MomentsKind, Rank, Sources, TrainConfig, Trainer, TrainingRun, list_checkpoints};
+use nn_core::train::{
+    Batch, Event, MomentsKind, Rank, ReduceDtype, Sources, TrainConfig, Trainer, TrainingRun, list_checkpoints,
+};
 use nn_core::{Error, Result};
 use tiny::{Files, Workshop, job, left, number_of, peer_text};
 
@@ -39,10 +41,10 @@ fn has_no_leftovers(workshop: &Workshop, name: &str) -> bool {
 #[test]
 fn any_number_of_ranks_leaves_what_one_leaves() {
     for (precision, moments, reduce_dtype) in [
-        (Precision::F32, MomentsKind::F32, Precision::F32),
-        (Precision::BF16, MomentsKind::BF16, Precision::F32),
-        (Precision::F32, MomentsKind::F32, Precision::BF16),
-        (Precision::F16, MomentsKind::F8, Precision::F16),
+        (Precision::F32, MomentsKind::F32, ReduceDtype::F32),
+        (Precision::BF16, MomentsKind::BF16, ReduceDtype::F32),
+        (Precision::F32, MomentsKind::F32, ReduceDtype::BF16),
+        (Precision::F16, MomentsKind::F8, ReduceDtype::F16),
     ] {
         let (workshop, options) = (Workshop::new(true), TrainConfig { precision, moments, reduce_dtype, ..options() });
         for ranks in [1, 2, 3, 5] {
@@ -288,7 +290,7 @@ fn sums_in_16_bits_are_half_the_bytes() {
         });
         (found.iter().map(|rank| rank.0).sum::<u64>(), found[0].1.clone())
     };
-    let ((exact, wanted), (rounded, other)) = (run(Precision::F32), run(Precision::BF16));
+    let ((exact, wanted), (rounded, other)) = (run(ReduceDtype::F32), run(ReduceDtype::BF16));
     assert!(wanted != other);
     // Of five replicas on four ranks one sum more waits for its neighbour, on the rank with two.
     assert!(exact - rounded >= 3 * 2 * wanted.len() as u64, "{exact} and {rounded} bytes");

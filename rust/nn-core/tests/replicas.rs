@@ -4,7 +4,7 @@ mod tiny;
 
 use nn_core::format::Table;
 use nn_core::model::{Gradients, MoETransformer, Precision};
-use nn_core::train::{Batch, TrainConfig};
+use nn_core::train::{Batch, ReduceDtype, TrainConfig};
 use nn_ffi::{DType, kernels};
 
 /// Adds vectors in the tree over replicas of bindings.h, section comm; `round` is applied to each node below its root.
@@ -83,10 +83,10 @@ fn gradients_of_replicas_are_added_in_the_tree() {
 fn sums_below_the_whole_are_rounded() {
     let (ctx, batch) = (tiny::context(), tiny::batch(13, 9, 1));
     for (replicas, precision, reduce_dtype) in [
-        (2, Precision::F32, Precision::BF16),
-        (5, Precision::F32, Precision::BF16),
-        (4, Precision::BF16, Precision::BF16),
-        (3, Precision::F16, Precision::F16),
+        (2, Precision::F32, ReduceDtype::BF16),
+        (5, Precision::F32, ReduceDtype::BF16),
+        (4, Precision::BF16, ReduceDtype::BF16),
+        (3, Precision::F16, ReduceDtype::F16),
     ] {
         let mut options = TrainConfig {
             replicas,
@@ -150,7 +150,7 @@ fn what_sums_are_rounded_to_is_checked() {
     let with = |reduce_dtype, precision, replicas| TrainConfig { reduce_dtype, precision, replicas, ..tiny::options() };
     for (precision, name) in [(Precision::F32, "f32"), (Precision::BF16, "bf16")] {
         for replicas in [1, 2] {
-            let error = with(Precision::F16, precision, replicas).validate().unwrap_err();
+            let error = with(ReduceDtype::F16, precision, replicas).validate().unwrap_err();
             let wanted = format!(
                 "reduce_dtype is f16, but the precision is {name}; gradients fit into f16 only with the loss scale of \
                  precision f16"
@@ -158,11 +158,11 @@ fn what_sums_are_rounded_to_is_checked() {
             assert_eq!(error.to_string(), wanted);
         }
     }
-    let error = with(Precision::BF16, Precision::F16, 1).validate().unwrap_err();
+    let error = with(ReduceDtype::BF16, Precision::F16, 1).validate().unwrap_err();
     assert_eq!(error.to_string(), "reduce_dtype is bf16, but replicas is 1; gradients are rounded between replicas");
     let given = Table::from([("replicas", 2i32.into()), ("reduce_dtype", "f64".into()), ("batch_size", 2i32.into())]);
     let error = TrainConfig::from_table(&given).unwrap_err();
     assert_eq!(error.to_string(), "reduce_dtype is 'f64'; it must be one of f32, bf16, f16");
-    with(Precision::F16, Precision::F16, 2).validate().unwrap();
-    with(Precision::BF16, Precision::F32, 2).validate().unwrap();
+    with(ReduceDtype::F16, Precision::F16, 2).validate().unwrap();
+    with(ReduceDtype::BF16, Precision::F32, 2).validate().unwrap();
 }

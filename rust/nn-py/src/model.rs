@@ -40,8 +40,8 @@ fn precision(py: Python<'_>, name: &str) -> PyResult<Precision> {
 #[pymethods]
 impl Model {
     /// A model with random weights from `seed`. `config` holds options of `nncuda.MoEConfig`, the others have their
-    /// defaults; with `training` it has gradients. `precision` is what it computes in: "f32", "bf16" or "f16". Raises
-    /// ValueError for an option that there is not.
+    /// defaults; with `training` it has gradients. `precision` is what it computes in: "f32", "bf16", "f16" or "fp8".
+    /// Raises ValueError for an option that there is not.
     #[new]
     #[pyo3(signature = (
         config=None, *, seed=0, training=true, precision="f32", device="cpu", threads=None, isa=None

@@ -213,6 +213,40 @@ template <int K> static void test_multiply_s8() {
   }
 }
 
+/* Where s8 has its elements, from the formulas of PTX 9.7.14.5.10; all products of small numbers and sums are exact. */
+__global__ void multiply_e4m3(const uint8_t *a, const uint8_t *b, float *d) {
+  const int group = (int)threadIdx.x >> 2, in_group = (int)threadIdx.x % 4;
+  uint32_t ra[4] = {}, rb[2] = {};
+  for (int i = 0; i < 16; i++) {
+    const int row = i < 4 || (i >= 8 && i < 12) ? group : group + 8;
+    const int column = in_group * 4 + (i & 3) + (i < 8 ? 0 : 16);
+    ra[i / 4] |= (uint32_t)a[32 * row + column] << 8 * (i & 3);
+  }
+  for (int i = 0; i < 8; i++) {
+    const int row = in_group * 4 + (i & 3) + (i < 4 ? 0 : 16);
+    rb[i / 4] |= (uint32_t)b[8 * row + group] << 8 * (i & 3);
+  }
+  add_product(d, [&](float(&rd)[4]) { nn_mma_m16n8k32_e4m3(rd, ra, rb[0], rb[1]); });
+}
+
+static void test_multiply_e4m3() {
+  array<uint8_t> a(16 * 32), b(32 * 8);
+  array<float> d(16 * 8);
+  int a_values[16 * 32], b_values[32 * 8];
+  uint64_t state = 15;
+  for (int i = 0; i < 16 * 32; i++) {
+    a[i] = nn_e4m3_encoded((float)(a_values[i] = (int)(random_bits(&state) % 31) - 15));
+  }
+  for (int i = 0; i < 32 * 8; i++) {
+    b[i] = nn_e4m3_encoded((float)(b_values[i] = (int)(random_bits(&state) % 31) - 15));
+  }
+  for (int i = 0; i < 16 * 8; i++) {
+    d[i] = (float)i;
+  }
+  launch(multiply_e4m3, 1, 32, 0, a.to_device(), b.to_device(), d.to_device());
+  check_product("m16n8k32 of e4m3", a_values, b_values, d, 16, 8, 32, true, 1);
+}
+
 /* ---- as kernels do it: 2 warps, each 16 rows of a 32 x 16 product over k = 32. B comes as [n][k] or as [k][n]. */
 template <class T, bool B_BY_ROWS_OF_K> __global__ void multiply_tiles(const uint16_t *a, const uint16_t *b, float *d) {
   static constexpr int M = 32, N = 16, K = 32, LD_A = K + 8, LD_B = B_BY_ROWS_OF_K ? N + 8 : K + 8;
@@ -271,6 +305,9 @@ int main() {
     test_multiply_tf32();
     test_multiply_tiles<nn_bf16, false>("tiles of bf16, B as [n][k]");
     test_multiply_tiles<nn_bf16, true>("tiles of bf16, B as [k][n]");
+  }
+  if (arch >= 89) {
+    test_multiply_e4m3();
   }
   if (arch >= 90) {
     test_store_matrices();

@@ -20,6 +20,8 @@ def cases():
         yield from scaled(dtype, dtype_c)
         yield from batched(dtype, dtype_c)
         yield from grouped(dtype, dtype_c)
+        if dtype != "f16":
+            yield from in_8_bits(dtype, dtype_c)
     for dtype in FLOATS:
         yield from epilogues(dtype)
         for label, (counts, rows) in GROUPS.items():
@@ -121,6 +123,40 @@ def grouped(dtype, dtype_c):
         for sizes in ((5, 9, 0.0), (9, 17, 1.0)):
             full = f"{label}-" + "m{}-n{}-beta{}".format(*sizes)
             yield case("grouped_gemm_wgrad", full, of_terms, dtype, counts, rows, *sizes, dtype_c=dtype_c)
+
+
+def uneven(x, d):
+    """Numbers whose blocks have scales far apart, and some with numbers that 8 bits lose beside the largest."""
+    return x * 2.0 ** d.integers(*x.shape[:-1], 1, low=-12, high=12) * 2.0 ** d.integers(1, x.shape[-1], low=-5, high=6)
+
+
+def rows_in_8_bits(d, counts, rows, n, k, tb):
+    made = of_rows(d, counts, rows, n, k, 0.0, tb)
+    return {
+        name: uneven(made[name], d) if name in ("a", "b") else made[name] for name in ("a", "b", "offsets", "trans_b")
+    }
+
+
+def terms_in_8_bits(d, counts, rows, m, n, beta):
+    made = of_terms(d, counts, rows, m, n, beta)
+    return {**made, "a": uneven(made["a"], d), "b": uneven(made["b"], d)}
+
+
+def in_8_bits(dtype, dtype_c):
+    """Groups as above, then factors of more than a block: its last row, column or term alone in one."""
+    for label, (counts, rows) in GROUPS.items():
+        if label in ("one", "all-to-one") or (dtype != dtype_c and label != "ragged"):
+            continue
+        for sizes in ((7, 9, 1), (17, 5, 0)):
+            full = f"{label}-" + "n{}-k{}-tb{}".format(*sizes)
+            yield case("grouped_gemm_fp8", full, rows_in_8_bits, dtype, counts, rows, *sizes, dtype_c=dtype_c)
+        full = f"{label}-m5-n9-beta0.5"
+        yield case("grouped_gemm_wgrad_fp8", full, terms_in_8_bits, dtype, counts, rows, 5, 9, 0.5, dtype_c=dtype_c)
+    for sizes in ((3, 129, 1), (3, 129, 0), (129, 3, 1)):
+        full = "blocks-n{}-k{}-tb{}".format(*sizes)
+        yield case("grouped_gemm_fp8", full, rows_in_8_bits, dtype, [2, 1], 3, *sizes, dtype_c=dtype_c)
+    yield case("grouped_gemm_wgrad_fp8", "blocks-m3-n2-beta0.0", terms_in_8_bits, dtype, [3, 129], 132, 3, 2, 0.0,
+               dtype_c=dtype_c)  # fmt: skip
 
 
 def gated(d, counts, rows, n, k):

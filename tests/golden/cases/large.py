@@ -351,6 +351,12 @@ def products(dtype, dtype_c):
             yield named("grouped_gemm_swiglu", gated, (*sizes, n, k), dtype)
             yield named("grouped_gemm_swiglu_backward", sloped, (*sizes, n, k), dtype)
         yield one("grouped_gemm_wgrad", gemm.of_terms, (*sizes, k, n, beta))
+        if dtype != "f16":
+            yield one("grouped_gemm_fp8", gemm.rows_in_8_bits, (*sizes, n, k, i % 2))
+            yield one("grouped_gemm_wgrad_fp8", gemm.terms_in_8_bits, (*sizes, k, n, beta))
+    if dtype == "bf16":  # as many tiles as a GPU has multiprocessors, so that it takes large ones
+        yield one("grouped_gemm_fp8", gemm.rows_in_8_bits, ([3, 2], 6, 17000, 130, 1))
+        yield one("grouped_gemm_wgrad_fp8", gemm.terms_in_8_bits, ([4, 0, 1, 140] * 3, 435, 390, 390, 1.0))
     if dtype == "bf16":
         for m, n, k, lda in PACKED:
             yield one("gemm_beta", gemm.apart, (m, n, k, 0, 1, lda - k, 0, 5, 1.0, 0.0))

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use nn_ffi::{Comm, DType, ExpertEvent, Tensor, kernels};
 
-use super::moe::{Inside, SwiGLU};
+use super::expert_products::{Inside, SwiGLU};
 use super::sizes;
 use crate::error::{Error, Result};
 

@@ -16,6 +16,7 @@ mod block;
 mod cache;
 mod embedding;
 mod expert_parallel;
+mod expert_products;
 mod linear;
 mod moe;
 mod norm;
@@ -27,8 +28,9 @@ pub use cache::KVCache;
 pub use embedding::Embedding;
 pub use expert_parallel::{ExpertExchange, ExpertParallel, Served};
 pub(crate) use expert_parallel::{Round, check_expert_parallel};
+pub use expert_products::SwiGLU;
 pub use linear::Linear;
-pub use moe::{ExpertUse, MoEKept, MoELayer, Router, Routing, SwiGLU};
+pub use moe::{ExpertUse, MoEKept, MoELayer, Router, Routing};
 pub use norm::RMSNorm;
 pub use rope::{RopeTables, Rotation};
 

@@ -3,8 +3,9 @@
 use nn_ffi::{DType, ExpertEvent, Tensor, kernels};
 
 use super::expert_parallel::{ExpertExchange, Round, Served};
+use super::expert_products::{Inside, SwiGLU};
 use super::linear::Linear;
-use super::{Weight, sizes};
+use super::sizes;
 use crate::error::Result;
 
 /// Where each token goes: what router and experts hand to one another.
@@ -105,80 +106,6 @@ impl Router {
         let (dx, gate) = (x.context().empty(x.shape(), x.dtype())?, self.gate.weight());
         kernels::moe_input_backward(dlogits, x, &gate.value, drows, &routing.slot_row, &dx, gate.grad()?, beta)?;
         Ok(dx)
-    }
-}
-
-/// The experts' feed-forward networks: y = W2 (silu(W1 x) * (W3 x)), rows sorted by expert, so that each product runs
-/// over all experts at once. (Shazeer 2020, "GLU Variants", eq. 6; Gale et al. 2022, "MegaBlocks")
-#[derive(Debug)]
-pub struct SwiGLU {
-    /// `[experts, 2*ffn, hidden]`, the rows of W1 before those of W3.
-    pub w13: Weight,
-    /// `[experts, hidden, ffn]`.
-    pub w2: Weight,
-}
-
-/// What the experts' products take in and give between: rows sorted by expert, gate and up, and what W2 takes in.
-#[derive(Debug)]
-pub(super) struct Inside {
-    rows: Tensor,
-    gate_up: Tensor,
-    active: Tensor,
-}
-
-impl SwiGLU {
-    /// What experts make of rows `[count, hidden]` before W2.
-    pub(super) fn inside(&self, rows: Tensor, offsets: &Tensor) -> Result<Inside> {
-        let (ctx, [count, _], [_, width, _]) = (rows.context(), sizes("rows", &rows)?, sizes("w13", &self.w13.value)?);
-        let gate_up = ctx.empty(&[count, width], rows.dtype())?;
-        let active = ctx.empty(&[count, width / 2], rows.dtype())?;
-        kernels::grouped_gemm_swiglu(&rows, &self.w13.value, offsets, &gate_up, &active)?;
-        Ok(Inside { rows, gate_up, active })
-    }
-
-    /// The experts' outputs in row order, `[count, hidden]`.
-    pub(super) fn outputs(&self, inside: &Inside, offsets: &Tensor, y: &Tensor) -> Result<()> {
-        Ok(kernels::grouped_gemm(&inside.active, &self.w2.value, offsets, y, 0.0, true)?)
-    }
-
-    /// In place of gate and up, their gradients, from that of the outputs: the part of `backward` that no sum waits for.
-    pub(super) fn inner_backward(&self, dy: &Tensor, inside: &Inside, offsets: &Tensor) -> Result<()> {
-        Ok(kernels::grouped_gemm_swiglu_backward(dy, &self.w2.value, offsets, &inside.gate_up)?)
-    }
-
-    /// The rest of `backward`, behind `inner_backward`.
-    pub(super) fn outer_backward(
-        &self,
-        dy: &Tensor,
-        inside: Inside,
-        offsets: &Tensor,
-        [dw13, dw2]: [&Tensor; 2],
-        beta: f32,
-    ) -> Result<()> {
-        let Inside { rows, gate_up, active } = inside;
-        kernels::grouped_gemm_wgrad(dy, &active, offsets, dw2, beta)?;
-        drop(active);
-        kernels::grouped_gemm_wgrad(&gate_up, &rows, offsets, dw13, beta)?;
-        Ok(kernels::grouped_gemm(&gate_up, &self.w13.value, offsets, &rows, 0.0, false)?)
-    }
-
-    /// The gradient of the rows, `[count, hidden]`, in their memory; those of w13 and w2 go to the tensors given.
-    pub(super) fn backward(
-        &self,
-        dy: Tensor,
-        inside: Inside,
-        offsets: &Tensor,
-        [dw13, dw2]: [&Tensor; 2],
-        beta: f32,
-    ) -> Result<Tensor> {
-        let Inside { rows, gate_up, active } = inside;
-        kernels::grouped_gemm_wgrad(&dy, &active, offsets, dw2, beta)?;
-        drop(active);
-        kernels::grouped_gemm_swiglu_backward(&dy, &self.w2.value, offsets, &gate_up)?;
-        drop(dy);
-        kernels::grouped_gemm_wgrad(&gate_up, &rows, offsets, dw13, beta)?;
-        kernels::grouped_gemm(&gate_up, &self.w13.value, offsets, &rows, 0.0, false)?;
-        Ok(rows)
     }
 }
 

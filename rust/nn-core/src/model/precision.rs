@@ -10,7 +10,8 @@ use crate::format::Value;
 use crate::format::value::quoted;
 use crate::options::{Kind, OptionType};
 
-/// What a model computes in: the dtype of its weights and activations. What is trained and saved is f32 in all three.
+/// What a model computes in: the dtype of its weights and activations, and what its experts multiply. What is trained and
+/// saved is f32 in all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
     /// IEEE binary32.
@@ -20,11 +21,13 @@ pub enum Precision {
     BF16,
     /// IEEE binary16; in training its losses are scaled.
     F16,
+    /// bfloat16, but the factors of experts' products are rounded to 8 bits.
+    FP8,
 }
 
 impl Precision {
     /// The names of all.
-    pub const NAMES: [&str; 3] = ["f32", "bf16", "f16"];
+    pub const NAMES: [&str; 4] = ["f32", "bf16", "f16", "fp8"];
 
     /// Its name in options.
     pub fn name(self) -> &'static str {
@@ -35,7 +38,7 @@ impl Precision {
     pub fn dtype(self) -> DType {
         match self {
             Self::F32 => DType::F32,
-            Self::BF16 => DType::BF16,
+            Self::BF16 | Self::FP8 => DType::BF16,
             Self::F16 => DType::F16,
         }
     }
@@ -51,7 +54,8 @@ impl FromStr for Precision {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        let found = [Self::F32, Self::BF16, Self::F16].into_iter().find(|precision| precision.name() == name);
+        let found =
+            [Self::F32, Self::BF16, Self::F16, Self::FP8].into_iter().find(|precision| precision.name() == name);
         let wrong =
             || Error::value(format!("precision is {}; it must be one of {}", quoted(name), Self::NAMES.join(", ")));
         found.ok_or_else(wrong)

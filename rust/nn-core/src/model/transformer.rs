@@ -106,7 +106,7 @@ impl MoETransformer {
         let (ctx, experts) = (rank.context(), rank.experts(config.num_experts)?);
         let layout = Arc::new(ParameterLayout::new(&config)?);
         let arenas = Arenas::zeros(rank, &layout, training, precision, experts.as_ref())?;
-        let views = Views { arenas: &arenas, experts: experts.as_ref() };
+        let views = Views { arenas: &arenas, precision, experts: experts.as_ref() };
         let rope = RopeTables::new(ctx, config.head_dim, config.rope_base, 1.0);
         let embedding = Embedding::new(views.weight("model.embed_tokens.weight")?);
         let blocks = (0..config.num_layers).map(|layer| views.block(&config, layer)).collect::<Result<_>>()?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::arenas::Arenas;
 use super::config::MoEConfig;
+use super::precision::Precision;
 use crate::error::Result;
 use crate::layer::{
     ExpertExchange, ExpertParallel, Linear, MQAttention, MoELayer, RMSNorm, Router, SwiGLU, TransformerBlock, Weight,
@@ -12,6 +13,7 @@ use crate::layer::{
 /// The arenas that layers take their views from.
 pub(super) struct Views<'a> {
     pub(super) arenas: &'a Arenas,
+    pub(super) precision: Precision,
     pub(super) experts: Option<&'a Arc<ExpertParallel>>,
 }
 
@@ -58,6 +60,7 @@ impl Views<'_> {
         let experts = SwiGLU {
             w13: of_experts("w1", &[own.len(), 2 * ffn, hidden])?,
             w2: of_experts("w2", &[own.len(), hidden, ffn])?,
+            fp8: self.precision == Precision::FP8,
         };
         let norm = |name: &str| -> Result<_> {
             Ok(RMSNorm::new(self.weight(&format!("{prefix}.{name}.weight"))?, config.norm_eps))

@@ -1,6 +1,7 @@
 //! Options of training.
 
 use super::moments::MomentsKind;
+use super::reduce_dtype::ReduceDtype;
 use crate::error::{Error, Result};
 use crate::format::{Table, Value};
 use crate::model::{self, Precision};
@@ -65,7 +66,7 @@ options! {
         replicas: usize = 1,
             "parts of an update that ranks share out; their gradients are added in a tree that the number of ranks does \
              not change: at most as many as there are micro-batches";
-        reduce_dtype: Precision = Precision::F32,
+        reduce_dtype: ReduceDtype = ReduceDtype::F32,
             "what the gradient of each replica, and each sum of them but the whole, is rounded to, so that ranks send \
              fewer bytes: f32, which rounds nothing, bf16, or f16, for precision f16";
         sequence_length: usize = 256, "tokens per sequence";
@@ -88,8 +89,8 @@ options! {
             bits: 1 is every block, 0 none";
         recompute_experts: bool = false, "the same, in the other blocks, for the inside of their experts";
         precision: Precision = Precision::F32,
-            "what the model computes in: f32, bf16, or f16, whose losses are scaled; weights and gradients are kept in \
-             f32";
+            "what the model computes in: f32, bf16, f16, whose losses are scaled, or fp8, which is bf16 with the experts' \
+             products in 8 bits; weights and gradients are kept in f32";
         moments: MomentsKind = MomentsKind::F32,
             "format of both AdamW moments, to save memory: f32, bf16, or f8, which is 8-bit codes with a scale \
              for every 256 parameters";
@@ -111,7 +112,8 @@ impl TrainConfig {
     fn allowed(name: &str) -> &'static str {
         match name {
             "recompute_experts" => "true or false",
-            "precision" | "reduce_dtype" => "one of f32, bf16, f16",
+            "precision" => "one of f32, bf16, f16, fp8",
+            "reduce_dtype" => "one of f32, bf16, f16",
             "moments" => "one of f32, bf16, f8",
             "seed" => "a whole number of 64 bits",
             "document_mask" => "a whole number, from 0 to 2147483647, or none",
@@ -132,13 +134,13 @@ impl TrainConfig {
             return Err(Error::value(problem));
         }
         let (reduced, precision) = (self.reduce_dtype, self.precision);
-        if reduced == Precision::F16 && precision != Precision::F16 {
+        if reduced == ReduceDtype::F16 && precision != Precision::F16 {
             return Err(Error::value(format!(
                 "reduce_dtype is f16, but the precision is {precision}; gradients fit into f16 only with the loss scale \
                  of precision f16"
             )));
         }
-        if reduced != Precision::F32 && self.replicas == 1 {
+        if reduced != ReduceDtype::F32 && self.replicas == 1 {
             let problem = "gradients are rounded between replicas";
             return Err(Error::value(format!("reduce_dtype is {reduced}, but replicas is 1; {problem}")));
         }

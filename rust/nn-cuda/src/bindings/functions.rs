@@ -1059,6 +1059,42 @@ pub type cuda_grouped_gemm_swiglu_backward = unsafe extern "C" fn(
     dtype: i32,
 ) -> i32;
 
+/// grouped_gemm with factors in 8 bits: C\[r\] = fp8(A)\[r\] \* op(fp8(B)\[g\]).
+///
+/// C: `int32_t cuda_grouped_gemm_fp8(nncuda_ctx *ctx, const void *a, const void *b, const int32_t *offsets, void *c, int64_t groups, int64_t rows, int64_t n, int64_t k, int32_t trans_b, int32_t dtype, int32_t dtype_c);`
+pub type cuda_grouped_gemm_fp8 = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    a: *const c_void,
+    b: *const c_void,
+    offsets: *const i32,
+    c: *mut c_void,
+    groups: i64,
+    rows: i64,
+    n: i64,
+    k: i64,
+    trans_b: i32,
+    dtype: i32,
+    dtype_c: i32,
+) -> i32;
+
+/// grouped_gemm_wgrad with factors in 8 bits: C\[g\] = fp8(A)_g^T \* fp8(B)_g + beta \* C\[g\].
+///
+/// C: `int32_t cuda_grouped_gemm_wgrad_fp8(nncuda_ctx *ctx, const void *a, const void *b, const int32_t *offsets, void *c, int64_t groups, int64_t rows, int64_t m, int64_t n, float beta, int32_t dtype, int32_t dtype_c);`
+pub type cuda_grouped_gemm_wgrad_fp8 = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    a: *const c_void,
+    b: *const c_void,
+    offsets: *const i32,
+    c: *mut c_void,
+    groups: i64,
+    rows: i64,
+    m: i64,
+    n: i64,
+    beta: f32,
+    dtype: i32,
+    dtype_c: i32,
+) -> i32;
+
 /// Gathers rows of a table: y\[t\] = table\[ids\[t\]\].
 ///
 /// C: `int32_t cuda_embedding(nncuda_ctx *ctx, const void *table, const int32_t *ids, void *y, int64_t tokens, int64_t vocab, int64_t dim, int32_t dtype);`

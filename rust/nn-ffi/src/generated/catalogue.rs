@@ -6,7 +6,7 @@ use crate::catalogue::{Kernel, Parameter};
 use crate::generated::checked;
 
 /// Every kernel, in the header's order.
-pub static KERNELS: [Kernel; 99] = [
+pub static KERNELS: [Kernel; 101] = [
     Kernel {
         name: "silu",
         parameters: &[
@@ -378,6 +378,40 @@ pub static KERNELS: [Kernel; 99] = [
             Parameter::dtype("dtype"),
         ],
         call: checked::grouped_gemm_swiglu_backward,
+    },
+    Kernel {
+        name: "grouped_gemm_fp8",
+        parameters: &[
+            Parameter::tensor("a", "dtype", "[rows, k]", ""),
+            Parameter::tensor("b", "dtype", "[groups, k, n]^trans_b", ""),
+            Parameter::tensor("offsets", "i32", "[groups+1]", ""),
+            Parameter::tensor("c", "dtype_c", "[rows, n]", ""),
+            Parameter::integer("groups"),
+            Parameter::integer("rows"),
+            Parameter::integer("n"),
+            Parameter::integer("k"),
+            Parameter::integer("trans_b"),
+            Parameter::dtype("dtype"),
+            Parameter::dtype("dtype_c"),
+        ],
+        call: checked::grouped_gemm_fp8,
+    },
+    Kernel {
+        name: "grouped_gemm_wgrad_fp8",
+        parameters: &[
+            Parameter::tensor("a", "dtype", "[rows, m]", ""),
+            Parameter::tensor("b", "dtype", "[rows, n]", ""),
+            Parameter::tensor("offsets", "i32", "[groups+1]", ""),
+            Parameter::tensor("c", "dtype_c", "[groups, m, n]", ""),
+            Parameter::integer("groups"),
+            Parameter::integer("rows"),
+            Parameter::integer("m"),
+            Parameter::integer("n"),
+            Parameter::float("beta"),
+            Parameter::dtype("dtype"),
+            Parameter::dtype("dtype_c"),
+        ],
+        call: checked::grouped_gemm_wgrad_fp8,
     },
     Kernel {
         name: "embedding",

@@ -209,6 +209,26 @@ pub(super) fn grouped_gemm_swiglu_backward(arguments: &[Argument<'_>]) -> Result
     )
 }
 
+pub(super) fn grouped_gemm_fp8(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::grouped_gemm_fp8(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[8].flag()?,
+    )
+}
+
+pub(super) fn grouped_gemm_wgrad_fp8(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::grouped_gemm_wgrad_fp8(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[8].float()?,
+    )
+}
+
 pub(super) fn embedding(arguments: &[Argument<'_>]) -> Result<()> {
     kernels::embedding(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?)
 }

@@ -517,3 +517,121 @@ pub fn grouped_gemm_swiglu_backward(a: &Tensor, b: &Tensor, offsets: &Tensor, ga
     let tensors = [Some(a.tensor), Some(b.tensor), Some(offsets.tensor), Some(gate_up.tensor)];
     call.finish(status, &tensors)
 }
+
+/// grouped_gemm with factors in 8 bits: C\[r\] = fp8(A)\[r\] \* op(fp8(B)\[g\]).
+///
+/// fp8 rounds each number of a block to the nearest e \* 2^x, ties to even, where e is an OCP E4M3 and x, of the
+/// block, the least from -100 to 100 with which none of its finite numbers is beyond 448 \* 2^x; those beyond it
+/// even then, and those that are not finite, become NaN. A block is 128 neighbouring elements of a row of A, and
+/// 128 x 128 of a matrix B, both counted from the first; the last may be smaller. A product of two such numbers is
+/// exact. On sm_89 tensor cores sum 128 of them in their own precision; those sums are added up in f32.
+/// (DeepSeek-AI 2024, "DeepSeek-V3", 3.3; Micikevicius et al. 2022, "FP8 formats for deep learning")
+///
+/// # Arguments
+///
+/// - `a`: of `dtype` `[rows, k]`, rows, sorted by group
+/// - `b`: of `dtype` `[groups, k, n]^trans_b`, a matrix a group
+/// - `offsets`: i32 `[groups+1]`, as in grouped_gemm
+/// - `c`: of `dtype_c` `[rows, n]`, results; rows from offsets\[groups\] on are left alone; overwritten
+/// - `trans_b`: 1 when each B is stored as \[n, k\]
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn grouped_gemm_fp8(a: &Tensor, b: &Tensor, offsets: &Tensor, c: &Tensor, trans_b: bool) -> Result<()> {
+    let call = Call::new("cuda_grouped_gemm_fp8", a);
+    let a = call.dense::<2>("a", "[rows, k]", a)?;
+    let b = call.dense::<3>("b", "[groups, k, n]^trans_b", b)?.swapped(trans_b)?;
+    let offsets = call.dense::<1>("offsets", "[groups+1]", offsets)?.of(DType::I32)?;
+    let c = call.dense::<2>("c", "[rows, n]", c)?;
+    call.folds("rows", &[Some(a.named()), Some(c.named())])?;
+    let rows = a.dims[0];
+    let k = a.dims[1];
+    let groups = b.dims[0];
+    let n = b.dims[2];
+    const SIZES: [(&str, &str); 4] = [("rows", "from a"), ("k", "from a"), ("groups", "from b"), ("n", "from b")];
+    let sizes = Sizes { names: &SIZES, values: &[rows, k, groups, n] };
+    b.expect([groups, k, n], sizes)?;
+    offsets.expect([plus(groups, 1)], sizes)?;
+    c.expect([rows, n], sizes)?;
+    let dtype = a.dtype();
+    b.same(dtype, "a")?;
+    let dtype_c = c.dtype();
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_grouped_gemm_fp8)(
+            call.handle(),
+            a.pointer(),
+            b.pointer(),
+            offsets.pointer().cast(),
+            c.pointer(),
+            groups as i64,
+            rows as i64,
+            n as i64,
+            k as i64,
+            i32::from(trans_b),
+            dtype.code(),
+            dtype_c.code(),
+        )
+    };
+    let tensors = [Some(a.tensor), Some(b.tensor), Some(offsets.tensor), Some(c.tensor)];
+    call.finish(status, &tensors)
+}
+
+/// grouped_gemm_wgrad with factors in 8 bits: C\[g\] = fp8(A)_g^T \* fp8(B)_g + beta \* C\[g\].
+///
+/// fp8 and the sums are those of grouped_gemm_fp8, but for a block: 128 elements of a column of A or B in
+/// neighbouring rows of a group, counted from its first.
+///
+/// # Arguments
+///
+/// - `a`: of `dtype` `[rows, m]`, rows, sorted by group (the gradient of the outputs, for a weight \[out, in\])
+/// - `b`: of `dtype` `[rows, n]`, rows, sorted by group (the inputs)
+/// - `offsets`: i32 `[groups+1]`, as in grouped_gemm
+/// - `c`: of `dtype_c` `[groups, m, n]`, results; not read with beta = 0; read and overwritten
+/// - `beta`: factor of the old C
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn grouped_gemm_wgrad_fp8(a: &Tensor, b: &Tensor, offsets: &Tensor, c: &Tensor, beta: f32) -> Result<()> {
+    let call = Call::new("cuda_grouped_gemm_wgrad_fp8", a);
+    let a = call.dense::<2>("a", "[rows, m]", a)?;
+    let b = call.dense::<2>("b", "[rows, n]", b)?;
+    let offsets = call.dense::<1>("offsets", "[groups+1]", offsets)?.of(DType::I32)?;
+    let c = call.dense::<3>("c", "[groups, m, n]", c)?;
+    call.folds("rows", &[Some(a.named()), Some(b.named())])?;
+    let rows = a.dims[0];
+    let m = a.dims[1];
+    let n = b.dims[1];
+    let groups = c.dims[0];
+    const SIZES: [(&str, &str); 4] = [("rows", "from a"), ("m", "from a"), ("n", "from b"), ("groups", "from c")];
+    let sizes = Sizes { names: &SIZES, values: &[rows, m, n, groups] };
+    b.expect([rows, n], sizes)?;
+    offsets.expect([plus(groups, 1)], sizes)?;
+    c.expect([groups, m, n], sizes)?;
+    let dtype = a.dtype();
+    b.same(dtype, "a")?;
+    let dtype_c = c.dtype();
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_grouped_gemm_wgrad_fp8)(
+            call.handle(),
+            a.pointer(),
+            b.pointer(),
+            offsets.pointer().cast(),
+            c.pointer(),
+            groups as i64,
+            rows as i64,
+            m as i64,
+            n as i64,
+            beta,
+            dtype.code(),
+            dtype_c.code(),
+        )
+    };
+    let tensors = [Some(a.tensor), Some(b.tensor), Some(offsets.tensor), Some(c.tensor)];
+    call.finish(status, &tensors)
+}

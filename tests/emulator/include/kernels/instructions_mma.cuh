@@ -173,6 +173,26 @@ inline void nn_mma_m16n8k32_s8(int32_t (&d)[4], const uint32_t (&a)[4], uint32_t
   nn_emulated_mma_s8<32>(d, a, {b0, b1}, site.in("mma.m16n8k32 of s8"));
 }
 
+/* PTX 9.7.14.5.10 for .e4m3, turned round: where s8 has its elements. */
+inline void nn_mma_m16n8k32_e4m3(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
+                                 nn_site site = nn_site::here()) {
+  nn_emulated_requires(890, "mma.m16n8k32 of e4m3");
+  struct fragments {
+    uint32_t a[4], b[2];
+  };
+  const fragments mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
+  const fragments *lanes = nn_emulated_gather(0xffffffffu, mine, site.in("mma.m16n8k32 of e4m3"));
+  const int g = (int)nn_emulated_lane() / 4, t = (int)nn_emulated_lane() % 4;
+  for (int i = 0; i < 4; i++) {
+    const int row = g + 8 * (i / 2), column = 2 * t + i % 2;
+    for (int k = 0; k < 32; k++) {
+      const uint32_t left = lanes[4 * (row % 8) + k % 16 / 4].a[row / 8 + 2 * (k / 16)];
+      const uint32_t right = lanes[4 * column + k % 16 / 4].b[k / 16];
+      d[i] += nn_e4m3_decoded((uint8_t)(left >> 8 * (k % 4))) * nn_e4m3_decoded((uint8_t)(right >> 8 * (k % 4)));
+    }
+  }
+}
+
 /* PTX 9.7.14.5.9 for .s8, turned round. */
 inline void nn_mma_m16n8k16_s8(int32_t (&d)[4], uint32_t a0, uint32_t a1, uint32_t b, nn_site site = nn_site::here()) {
   nn_emulated_requires(800, "mma.m16n8k16 of s8");
