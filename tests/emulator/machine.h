@@ -61,7 +61,7 @@ struct nn_launch_record {
   dim3 grid, block;
   size_t shared;
   std::function<void()> body;
-  bool ahead = false; /* started before the kernels in front of it have ended: each thread has to wait for them */
+  bool ahead = false;   /* started before the kernels in front of it have ended: each thread has to wait for them */
   unsigned cluster = 1; /* blocks along x that run together; of whole warps, if several */
 };
 /* Runs all blocks. The caller has checked the sizes and holds the lock. */

@@ -25,9 +25,10 @@ func newStoredLayers(p *layer.Pass, keep *store, config stored.LlamaConfig, laye
 	experts, k := config.NumExperts, config.ExpertsPerToken
 	s := &storedLayers{
 		config: config, layers: layers,
-		normedRows: keep.empty(p, cuda.F32, rows, config.HiddenSize), qkvRows: keep.empty(p, cuda.F32, rows, width),
+		qkvRows: keep.empty(p, cuda.F32, rows, width),
 	}
 	if experts > 0 {
+		s.normedRows = keep.empty(p, cuda.F32, rows, config.HiddenSize)
 		s.router = keep.empty(p, cuda.F32, rows, experts)
 		s.probs = keep.empty(p, cuda.F32, rows, experts)
 		s.weights = keep.empty(p, cuda.F32, rows, k)
@@ -40,13 +41,6 @@ func newStoredLayers(p *layer.Pass, keep *store, config stored.LlamaConfig, laye
 		s.inner = keep.empty(p, cuda.F32, rows, config.FFNSize)
 	}
 	return s
-}
-
-// normed gives the normed rows of the residual stream.
-func (s *storedLayers) normed(p *layer.Pass, x, gain *tensor.Tensor) *tensor.Tensor {
-	normed := p.Narrow(s.normedRows, 0, 0, x.Dim(0))
-	p.Check(tensor.RMSNorm(x, gain, normed, nil, float32(s.config.NormEps)))
-	return normed
 }
 
 func (s *storedLayers) qkv(p *layer.Pass, number int, x *tensor.Tensor) *tensor.Tensor {
