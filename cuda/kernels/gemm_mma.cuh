@@ -68,7 +68,8 @@ class gemm_mma_factor {
   static_assert(STEP % (ACROSS_MN && sizeof(T) == 4 ? 4 : 8) == 0, "every pass has the same swizzle");
   /* Passes are whole pairs of runs, or runs in turn. */
   static constexpr bool IN_TURN = RUN != 0 && STEP == RUN;
-  static_assert(RUN == 0 || (!ACROSS_MN && (IN_TURN || STEP % (2 * RUN) == 0)), "gates and ups are rows of B");
+  static_assert(RUN == 0 || (!ACROSS_MN && (IN_TURN || STEP % (RUN == 0 ? 1 : 2 * RUN) == 0)),
+                "gates and ups are rows of B");
 
   const T *from; /* this thread's first unit of the next BK */
   int32_t mn;    /* rows or columns of C that are left, from this thread's first */
