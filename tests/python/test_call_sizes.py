@@ -14,13 +14,22 @@ from nncuda.device import Layout
 CONTRACT = header.parse()
 
 
-def layout_of(param: Param, sizes: dict[str, int], swapped: bool, strided: bool) -> Layout:
+def half_of(function: Function) -> str:
+    """f16, or bf16 where the function does not take that."""
+    return (
+        "f16"
+        if all("bf16" not in param.dtypes or "f16" in param.dtypes for param in function.of_kind("dtype"))
+        else "bf16"
+    )
+
+
+def layout_of(param: Param, sizes: dict[str, int], swapped: bool, strided: bool, half: str) -> Layout:
     """The layout that a parameter has by the header's line."""
     dims = list(param.dims)
     if swapped and param.swap_flag:
         dims[-2:] = [dims[-1], dims[-2]]
     shape = tuple(dim.value(sizes) for dim in dims)
-    dtype = param.dtype if param.dtype in header.FIXED_DTYPES else "f16"
+    dtype = param.dtype if param.dtype in header.FIXED_DTYPES else half
     return Layout.of(shape, dtype, sizes[param.ld] if param.ld and strided else None)
 
 
@@ -39,6 +48,7 @@ def test_every_kernel(name: str, strided: bool) -> None:
     function = CONTRACT.kernels[name]
     signature = generate.Signature(function, CONTRACT)
     solver = call_sizes.CallSizes(function, signature.results)
+    half = half_of(function)
     rng = random.Random(name)
     for trial in range(20):
         sizes = random_sizes(function, rng)
@@ -48,9 +58,9 @@ def test_every_kernel(name: str, strided: bool) -> None:
             if param in signature.results or (param.nullable and trial % 2):
                 layouts[param.name] = call_sizes.ALLOCATE if param in signature.results else None
             else:
-                layouts[param.name] = layout_of(param, sizes, bool(flags.get(param.swap_flag)), strided)
+                layouts[param.name] = layout_of(param, sizes, bool(flags.get(param.swap_flag)), strided, half)
         given = {param.name: sizes[param.name] for param in signature.sizes}
-        chosen = {param.name: "f16" for param in signature.dtypes}
+        chosen = {param.name: half for param in signature.dtypes}
         made = solver.solve(layouts, given, chosen, flags)
         names = [param.name for param in function.of_kind("size")]
         solved = dict(zip(names, made, strict=False))
@@ -66,7 +76,7 @@ def test_every_kernel(name: str, strided: bool) -> None:
             assert layout.ld == (solved[param.ld] if param.ld else layout.inner)
             assert not layout.readonly
         codes = made[len(names) : len(names) + len(solver.dtypes)]
-        assert set(codes) <= {1}, "every dtype is f16"
+        assert set(codes) <= {CONTRACT.constants[f"NNCUDA_{half.upper()}"]}, "every dtype is the same"
 
 
 @pytest.mark.parametrize("name", CONTRACT.kernels)
@@ -75,12 +85,13 @@ def test_one_dimension_too_long_is_refused(name: str) -> None:
     function = CONTRACT.kernels[name]
     signature = generate.Signature(function, CONTRACT)
     solver = call_sizes.CallSizes(function, signature.results)
+    half = half_of(function)
     sizes = random_sizes(function, random.Random(name))
     flags = dict.fromkeys(signature.flags, False)
     given = {param.name: sizes[param.name] for param in signature.sizes}
-    chosen = {param.name: "f16" for param in signature.dtypes}
+    chosen = {param.name: half for param in signature.dtypes}
     inputs = [param for param in function.pointers if param not in signature.results]
-    right = {param.name: layout_of(param, sizes, False, False) for param in inputs}
+    right = {param.name: layout_of(param, sizes, False, False, half) for param in inputs}
     right |= dict.fromkeys((param.name for param in signature.results), call_sizes.ALLOCATE)
     solver.solve(right, given, chosen, flags)
     for param in inputs:
