@@ -84,16 +84,18 @@ __device__ __forceinline__ float nn_rms_of_row(const float *x, int64_t cols, flo
 
 /*
  * put(i, x) for each run i of four elements of a row, or of several that are not normed, which is normed where there
- * are gains; by a block of THREADS threads. Whole warps come to `put`, some lanes of them with runs past the end.
+ * are gains, and has zeros from element `end` on; by a block of THREADS threads. Whole warps come to `put`, some lanes
+ * of them with runs past the end.
  */
 template <int THREADS, class PUT>
-__device__ __forceinline__ void nn_each_quad(const float *x, const float *gains, float rstd, int64_t quads, PUT put) {
+__device__ __forceinline__ void nn_each_quad(const float *x, const float *gains, float rstd, int64_t quads, int64_t end,
+                                             PUT put) {
   constexpr int AHEAD = 8;
   for (int64_t first = threadIdx.x; first - threadIdx.x < quads; first += AHEAD * THREADS) {
     float some[AHEAD][4];
 #pragma unroll
     for (int i = 0; i < AHEAD; i++) {
-      nn_row_load<true>(some[i], x, (first + i * THREADS) * 4, quads * 4, 0.0f);
+      nn_row_load<true>(some[i], x, (first + i * THREADS) * 4, end, 0.0f);
     }
 #pragma unroll
     for (int i = 0; i < AHEAD; i++) {

@@ -94,12 +94,11 @@ __device__ __forceinline__ void fetch_row(const quant_product &p, int64_t row, c
     return;
   }
   const int64_t token = p.tokens.of(row);
-  const float zeros[4] = {};
   __shared__ float sums[NN_WARP];
-  const float *const x = p.raw + (token < 0 ? 0 : token) * p.k;
+  const float *const x = p.raw + token * p.k; /* of a row of zeros nothing is read */
   const float rstd = p.norm == nullptr ? 0.0f : nn_rms_of_row<THREADS>(x, p.k, p.eps, sums);
-  nn_each_quad<THREADS>(x, p.norm, rstd, quads,
-                        [&](int64_t quad, const float(&some)[4]) { to.round(quad, quads, token < 0 ? zeros : some); });
+  nn_each_quad<THREADS>(x, p.norm, rstd, quads, token < 0 ? 0 : p.k,
+                        [&](int64_t quad, const float(&some)[4]) { to.round(quad, quads, some); });
 }
 
 /* ---- sums ---- */

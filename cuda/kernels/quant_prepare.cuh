@@ -24,7 +24,7 @@ template <int THREADS> __device__ __forceinline__ void quant_prepare_rows(const 
     const int64_t left = p.m * (p.k / 4) - begin, quads = left < length ? left : length;
     const float *const x = to.x + begin * 4;
     const float rstd = to.norm != nullptr ? nn_rms_of_row<THREADS>(x, p.k, to.eps, sums) : 0.0f;
-    nn_each_quad<THREADS>(x, to.norm, rstd, quads, [&](int64_t at, const float(&some)[4]) {
+    nn_each_quad<THREADS>(x, to.norm, rstd, quads, quads * 4, [&](int64_t at, const float(&some)[4]) {
       const int64_t quad = begin + at;
       if (at < quads) {
         quant_put_quad(to.f32, quad, some);

@@ -88,7 +88,7 @@ template <class F> __device__ __forceinline__ float logit_of(const F *w, const f
   return nn_warp_sum(sum);
 }
 
-template <class F, class SHAPE> static __global__ void __launch_bounds__(THREADS) route_kernel(quant_route a) {
+template <class F, class SHAPE> static __global__ void __launch_bounds__(THREADS, 1) route_kernel(quant_route a) {
   static_assert(!SHAPE::is_long, "a row is a warp's, or less");
   NN_SHARED_BYTES(memory);
   float *const normed = reinterpret_cast<float *>(memory);

@@ -15,7 +15,7 @@ __device__ __forceinline__ float ternary_round_row(const ternary_raw &raw, int64
   const float *const x = raw.x + row * k;
   const float rstd = raw.norm == nullptr ? 0.0f : nn_rms_of_row<THREADS>(x, k, raw.eps, sums);
   float most = 0.0f;
-  nn_each_quad<THREADS>(x, raw.norm, rstd, k / 4, [&](int64_t, const float(&some)[4]) {
+  nn_each_quad<THREADS>(x, raw.norm, rstd, k / 4, k, [&](int64_t, const float(&some)[4]) {
 #pragma unroll
     for (int e = 0; e < 4; e++) { /* zeros past the end */
       most = nn_larger::of(fabsf(some[e]), most);
@@ -23,7 +23,7 @@ __device__ __forceinline__ float ternary_round_row(const ternary_raw &raw, int64
   });
   most = nn_block_max<THREADS>(most, sums);
   const ternary_unit unit(most);
-  nn_each_quad<THREADS>(x, raw.norm, rstd, k / 4, [&](int64_t quad, const float(&some)[4]) {
+  nn_each_quad<THREADS>(x, raw.norm, rstd, k / 4, k, [&](int64_t quad, const float(&some)[4]) {
     if (quad < k / 4) {
       uint32_t word = 0;
 #pragma unroll
