@@ -67,7 +67,11 @@ nn_cuda_codes(nn_cuda_flags_products nn_cuda_names_products ${nn_cuda_archs_prod
 nn_cuda_codes(nn_cuda_flags_others nn_cuda_names ${nn_cuda_archs_others})
 foreach(source IN LISTS nn_cuda_sources)
   if(source MATCHES "/(gemm|grouped_gemm|attention)[a-z0-9_]*\\.cu$")
-    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${nn_cuda_flags_products}")
+    set(nn_cuda_flags "${nn_cuda_flags_products}")
+    if(source MATCHES "gemm_fp8_mma") # which alone tells 89 from 80
+      string(REPLACE "arch=compute_80,code=[sm_89]" "arch=compute_89,code=[sm_89]" nn_cuda_flags "${nn_cuda_flags}")
+    endif()
+    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${nn_cuda_flags}")
     list(APPEND nn_cuda_names ${nn_cuda_names_products})
   else()
     set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${nn_cuda_flags_others}")

@@ -72,7 +72,8 @@ function(nn_cuda_split products others)
 endfunction()
 
 # nvcc's flags for a list, and the names of its codes: sm_80 and compute_80. Machine code of 86 and 89 beside that of 80 is
-# made of the PTX of 80: no source tells them apart, and the way to PTX is more than half of the time.
+# made of the PTX of 80: no source tells them apart but gemm_fp8_mma.cu, and the way to PTX is more than half of the
+# time.
 function(nn_cuda_codes flags names)
   set(list "")
   set(codes "")

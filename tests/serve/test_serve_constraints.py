@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -152,7 +153,7 @@ def costly() -> dict[str, Any]:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_limit_that_is_reached_while_a_text_is_written(
-    running: Running, log: list[dict[str, Any]], stream: bool
+    running: Running, log: list[dict[str, Any]], wait: Callable[[Callable[[], bool]], None], stream: bool
 ) -> None:
     asked = {"prompt": "the sea", "max_tokens": 400, "stream": stream, "response_format": of_schema(costly())}
     status, _, body = running.request("POST", "/v1/completions", asked)
@@ -161,6 +162,7 @@ def test_a_limit_that_is_reached_while_a_text_is_written(
     assert status == (200 if stream else 400)
     assert (found["code"], found["type"], found["param"]) == ("schema_too_costly", "invalid_request_error", None)
     assert found["message"].startswith("the text cannot go on: what it must obey is too costly to enforce from here on")
+    wait(lambda: any(record.get("path") == "/v1/completions" for record in log))  # which comes after the last byte
     line = next(record for record in reversed(log) if record.get("path") == "/v1/completions")
     assert (line["error"], line["finish"]) == ("schema_too_costly", "failed")
     assert running.post("/v1/completions", {"prompt": "the sea", "max_tokens": 3})[0] == 200

@@ -222,10 +222,6 @@ TABLE = {
         lambda d, dtype, *sizes: moe.output_backward(d, *sizes, norm=1),
         ((1, 4, 5, 0, 64), (33, 4, 8, 10, 31), (50, 2, 65, 15, 768), (600, 4, 24, 140, 130), (6, 3, 1500, 0, 17)),
     ),
-    "moe_input_backward": (
-        lambda d, dtype, *sizes: moe.input_backward(d, *sizes, beta=1.0),
-        ((1, 4, 5, 0, 64), (33, 4, 8, 10, 31), (50, 2, 64, 15, 768), (600, 6, 24, 140, 136), (300, 3, 300, 0, 72)),
-    ),
     "moe_route_backward": (
         lambda d, dtype, *sizes: moe.route_backward(d, *sizes, norm=1),
         ((300, 2, 24), (40, 4, 300), (6, 3, 1500)),
@@ -296,6 +292,15 @@ def cases():
             for sizes in table:
                 yield named(kernel, recipe, sizes, dtype)
         yield named("moe_gather", anywhere, (10, 2, 20, 21), dtype)
+        for sizes in (
+            (1, 4, 5, 0, 64),
+            (33, 4, 8, 10, 31),
+            (50, 2, 64, 15, 768),
+            (600, 6, 24, 140, 136),
+            (300, 3, 300, 0, 72),
+        ):
+            for dtype_c in {dtype: 0, "f32": 0}:
+                yield named("moe_input_backward", moe_input, sizes, dtype, dtype_c=dtype_c)
         for sizes in ((300, 2, 5, 0, 130), (2100, 2, 24, 60, 9), (40, 4, 300, 0, 65), (6, 3, 1500, 2, 17)):
             yield named("moe_route", routed, sizes, dtype, dtype_logits="f32")
         yield from products(dtype, dtype)
@@ -317,6 +322,10 @@ def cases():
     for sizes in ((16641, 5547, 9), (40001, 30003, 5)):
         for kernel, recipe in (("adamw_step_bf16", optimizer.adamw), ("adamw_step_f8", optimizer.adamw_f8)):
             yield named(kernel, lambda d, dtype, *sizes, of=recipe: {**of(d, *sizes), "first": 0}, sizes, "bf16")
+
+
+def moe_input(d, dtype, *sizes):
+    return moe.input_backward(d, *sizes, beta=1.0)
 
 
 def gated(d, dtype, *sizes):
