@@ -281,6 +281,10 @@ TABLE_OF_F32 = {
 }
 
 
+#: Of moe_input_backward: tokens, k, experts, capacity, dim.
+INPUTS = (1, 4, 5, 0, 64), (33, 4, 8, 10, 31), (50, 2, 64, 15, 768), (600, 6, 24, 140, 136), (300, 3, 300, 0, 72)
+
+
 def named(kernel, recipe, sizes, dtype="", **dtypes) -> Case:
     label = "-".join(str(size).replace(" ", "") for size in sizes)
     return case(kernel, label, lambda d: recipe(d, dtype, *sizes), dtype, **dtypes)
