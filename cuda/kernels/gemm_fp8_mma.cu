@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS) gemm_fp8_kernel(g
     fragments.place(row, column);
     gemm_turn &turn = *reinterpret_cast<gemm_turn *>(memory + TILE::TURN_AT);
     const gemm_place &place = turn.place;
-    for (bool first = true; gemm_next<BM, BN>(p, turn, first); first = false) {
+    for (bool first = true; gemm_next<BM, BN>(p, turn, first, gemm_whole_grid()); first = false) {
       /* Of gradients of weights the codes of a group are blocks of each line, of others whole lines. */
       const bool of_weights = p.ragged == NN_GEMM_RAGGED_K;
       const int64_t block = of_weights ? nn_fp8_first_block(place.first, place.product) : 0;
