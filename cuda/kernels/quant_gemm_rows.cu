@@ -366,8 +366,6 @@ __device__ __forceinline__ void combine_columns(const quant_product &p, int64_t 
 
 /* A kernel has one form of weights, and the registers that it takes: not those of the widest of all. More than one
  * block a multiprocessor is not asked for: ptxas would make room for it by loading a few words at a time. */
-// spills: rows_kernel on sm_86, sm_89: matrices in unlike formats share a kernel, which has the registers of the widest
-// of them; with four rows two of its numbers wait in memory.
 // Weights in f16 (NNCUDA_FORMAT_F16, 1), q4_0 (10) and q8_0 (14), with one row of x:
 // sass: rows_kernel<1, false, 1> on sm_90: at least 4 LDG.128 under way, at most 112 registers
 // sass: rows_kernel<10, false, 1> on sm_90: at least 44 LDG under way, at most 128 registers
