@@ -23,4 +23,10 @@
   _Static_assert(nn_##kernel##_parameters_count == (known), "lower_" #kernel " does not know all parameters");         \
   static type lower_##kernel(nn_call *call, const nn_##kernel##_parameters *a)
 
+/* Slots of tokens, and rows of experts, are counted in i32. */
+static inline void nn_check_slots(nn_call *call, int64_t tokens, int64_t k) {
+  nn_call_require(call, nn_mul(tokens, k) <= INT32_MAX, NNCUDA_ERROR_INVALID_SIZE,
+                  "tokens * k is %lld * %lld; an i32 must hold the product", (long long)tokens, (long long)k);
+}
+
 #endif

@@ -11,29 +11,18 @@
 
 static inline nn_gemm_args nn_fp8_products(const nn_grouped_gemm_fp8_args *a, const void *rounded_a,
                                            const void *rounded_b) {
-  nn_gemm_args x;
-  memset(&x, 0, sizeof x); /* which C and C++ both read without a warning */
+  nn_gemm_args x = nn_grouped_rows(a->offsets, a->groups, a->rows, a->n, a->k, a->trans_b, NNCUDA_BF16);
   x.a = rounded_a;
   x.b = rounded_b;
   x.c = a->c;
-  x.offsets = a->offsets;
-  x.count = a->groups;
-  x.m = a->rows;
-  x.n = x.ldc = a->n;
-  x.k = x.lda = a->k;
-  x.ldb = a->trans_b ? a->k : a->n;
-  x.alpha = 1.0f;
-  x.trans_b = a->trans_b;
-  x.dtype = NNCUDA_BF16;
   x.dtype_c = a->dtype_c;
-  x.ragged = NN_GEMM_RAGGED_M;
   return x;
 }
 
 static inline nn_gemm_args nn_fp8_weight_products(const nn_grouped_gemm_wgrad_fp8_args *a, const void *rounded_a,
                                                   const void *rounded_b) {
   nn_gemm_args x;
-  memset(&x, 0, sizeof x);
+  memset(&x, 0, sizeof x); /* which C and C++ both read without a warning */
   x.a = rounded_a;
   x.b = rounded_b;
   x.c = a->c;

@@ -1,10 +1,8 @@
 #include "abi/checks.h"
 #include "abi/generated/moe.h"
 
-/* Slots and rows are counted in i32. */
 static void check_slots(nn_call *call, int64_t tokens, int64_t k, double flops) {
-  nn_call_require(call, nn_mul(tokens, k) <= INT32_MAX, NNCUDA_ERROR_INVALID_SIZE,
-                  "tokens * k is %lld * %lld; an i32 must hold the product", (long long)tokens, (long long)k);
+  nn_check_slots(call, tokens, k);
   call->flops = flops;
 }
 

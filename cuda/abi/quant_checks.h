@@ -69,20 +69,15 @@ NN_LOWER(gemm_quant_swiglu, nn_gemm_quant_args, 16) {
                  .eps = a->eps);
 }
 
-static void check_rows(nn_call *call, int64_t tokens, int64_t k) {
-  nn_call_require(call, nn_mul(tokens, k) <= INT32_MAX, NNCUDA_ERROR_INVALID_SIZE,
-                  "tokens * k is %lld * %lld; an i32 must hold the product", (long long)tokens, (long long)k);
-}
-
 NN_CHECK(gemm_quant_route) {
-  check_rows(call, a->tokens, a->k);
+  nn_check_slots(call, a->tokens, a->k);
   CHECK_ROW(format, dim, row_bytes);
   CHECK_SIXTEENS(format, experts);
   call->flops = a->tokens * (4.0 * a->dim + 2.0 * a->dim * a->experts + 6.0 * a->experts);
 }
 
 NN_CHECK(gemm_quant_experts) {
-  check_rows(call, a->tokens, a->k);
+  nn_check_slots(call, a->tokens, a->k);
   CHECK_ROW(format_gate, dim, row_bytes_gate);
   CHECK_ROW(format_up, dim, row_bytes_up);
   CHECK_ROW(format_down, n, row_bytes_down);

@@ -2,6 +2,7 @@
 #ifndef NN_ABI_QUANT_EXPERTS_H
 #define NN_ABI_QUANT_EXPERTS_H
 
+#include "abi/generated/moe.h"
 #include "abi/quant.h"
 
 #include <string.h>
@@ -28,6 +29,26 @@ static inline nn_gemm_quant_args nn_route_product(const nn_gemm_quant_route_args
   p.n = a->experts;
   p.k = a->dim;
   return p;
+}
+
+/* What gemm_quant_route leaves to moe_route: no rows are wanted, and no loss. */
+static inline nn_moe_route_args nn_quant_route_rest(const nn_gemm_quant_route_args *a) {
+  nn_moe_route_args r;
+  memset(&r, 0, sizeof r); /* which C and C++ both read without a warning */
+  r.logits = a->logits;
+  r.weights = a->weights;
+  r.indices = a->indices;
+  r.probs = a->probs;
+  r.counts = a->counts;
+  r.offsets = a->offsets;
+  r.slot_row = a->slot_row;
+  r.row_slot = a->row_slot;
+  r.tokens = a->tokens;
+  r.experts = a->experts;
+  r.k = a->k;
+  r.dim = a->dim;
+  r.norm = a->norm;
+  return r;
 }
 
 /* inner = silu(x * Wg^T) * (x * Wu^T) of the rows x. */

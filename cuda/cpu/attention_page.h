@@ -87,19 +87,17 @@ NN_TILE(page_score_tile, ATTN_NR, 1, PAGE_LD)
 /* Keys key .. key+ATTN_NR-1 of a page, transposed; zeros from `keys` on. */
 NN_INLINE void page_keys(float *panel, const page_rows *page, int64_t key, int64_t keys, int32_t format) {
   for (int64_t first = key; first < key + ATTN_NR; first += VF, panel += VF) {
+    const char *from = page->k + first * page->row_bytes;
     for (int64_t d = 0; d < page->dim; d += VF) {
+      if (first + VF <= keys && d + VF <= page->dim) {
+        page_turn_floats(panel + d * ATTN_NR, from, page->row_bytes, d, format);
+        continue;
+      }
       vf x[VF];
-      const char *from = page->k + first * page->row_bytes;
-      if (first + VF <= keys) {
-        NN_UNROLL for (int i = 0; i < VF; i++) {
+      for (int i = 0; i < VF; i++) {
+        x[i] = vf_set1(0.0f);
+        if (first + i < keys) {
           x[i] = page_columns(from + i * page->row_bytes, d, page->dim, format);
-        }
-      } else {
-        for (int i = 0; i < VF; i++) {
-          x[i] = vf_set1(0.0f);
-          if (first + i < keys) {
-            x[i] = page_columns(from + i * page->row_bytes, d, page->dim, format);
-          }
         }
       }
       transpose(x);
@@ -164,9 +162,12 @@ NN_INLINE void page_scores(const page_space *w, const page_rows *page, page_sigh
 NN_INLINE void page_score_panel(const page_space *w, const page_rows *page, int64_t key, int rows, int32_t format) {
   const int32_t stored = page_panel_format(format);
   const int columns = page_panel_columns(format);
-  const int64_t share = PAGE_PANEL_KEYS * page->row_bytes / page->dim; /* of the next page, beside each column */
-  const char *next = page->next_k ? page->next_k + key * page->row_bytes : page->k;
-  const int64_t fetched = page->next_k ? share : 0;
+  int64_t share = 0; /* of the next page's keys, beside each column; where there is none, nothing of these */
+  const char *next = page->k;
+  if (page->next_k) {
+    share = PAGE_PANEL_KEYS * page->row_bytes / page->dim;
+    next = page->next_k + key * page->row_bytes;
+  }
   page_panel panel;
   vf acc[ATTN_TILE_ROWS_MID][2];
   NN_UNROLL for (int r = 0; r < rows; r++) { acc[r][0] = acc[r][1] = vf_set1(0.0f); }
@@ -174,8 +175,8 @@ NN_INLINE void page_score_panel(const page_space *w, const page_rows *page, int6
     page_fill_panel(&panel, page->k + key * page->row_bytes, page->row_bytes, d, format);
     __asm__("" : "+m"(panel)); /* the panel is memory: kept in registers, it would push the sums out of them */
     const float *q = w->q + d / ATTN_NR * w->height * ATTN_NR + d % ATTN_NR;
-    NN_UNROLL for (int c = 0; c < columns; c++, next += fetched) {
-      page_fetch(next, fetched);
+    NN_UNROLL for (int c = 0; c < columns; c++, next += share) {
+      page_fetch(next, share);
       const vf low = page_panel_load(&panel, c, 0, stored), high = page_panel_load(&panel, c, 1, stored);
       NN_UNROLL for (int r = 0; r < rows; r++) {
         const vf one = vf_set1(q[r * ATTN_NR + c]);

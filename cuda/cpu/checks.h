@@ -31,6 +31,17 @@ NN_CHECK_FUNCTION int32_t nn_refuse_index(nncuda_ctx *ctx, const int32_t *indice
                  (long long)(at % k), indices[at], (long long)n - 1);
 }
 
+/* All of indices [rows, k] must be 0 .. n-1. */
+NN_CHECK_FUNCTION int32_t nn_check_indices(nncuda_ctx *ctx, const int32_t *indices, int64_t rows, int64_t k,
+                                           int64_t n) {
+  for (int64_t i = 0; i < rows * k; i++) {
+    if (indices[i] < 0 || indices[i] >= n) {
+      return nn_refuse_index(ctx, indices, i, k, n);
+    }
+  }
+  return NNCUDA_SUCCESS;
+}
+
 /* offsets[0] = 0, never falling, the last of `count` + 1 at most `most`, the number of `what`. */
 NN_CHECK_FUNCTION int32_t nn_check_offsets(nncuda_ctx *ctx, const int32_t *offsets, int64_t count, int64_t most,
                                            const char *what) {

@@ -68,7 +68,9 @@ NN_WORKSPACE(moe_route) {
   if (a->loss != NULL) {
     nn_part_lay_out(NN_OP_aux_loss_forward, &parts.loss, w);
   }
-  nn_part_lay_out(NN_OP_moe_gather, &parts.gather, w);
+  if (a->y != NULL) {
+    nn_part_lay_out(NN_OP_moe_gather, &parts.gather, w);
+  }
 }
 
 int32_t NN_KERNEL(moe_route)(nncuda_ctx *ctx, const void *args) {
@@ -79,7 +81,7 @@ int32_t NN_KERNEL(moe_route)(nncuda_ctx *ctx, const void *args) {
   if (a->loss != NULL) {
     NN_TRY(nn_part_run(ctx, NN_OP_aux_loss_forward, &parts.loss));
   }
-  return nn_part_run(ctx, NN_OP_moe_gather, &parts.gather);
+  return a->y == NULL ? NNCUDA_SUCCESS : nn_part_run(ctx, NN_OP_moe_gather, &parts.gather);
 }
 
 /* ---- moe_route_backward ---- */
@@ -168,11 +170,7 @@ NN_WORKSPACE(moe_output_backward) {
 int32_t NN_KERNEL(moe_output_backward)(nncuda_ctx *ctx, const void *args) {
   const nn_moe_output_backward_args *a = args;
   const output_backward_parts parts = output_backward_parts_of(a);
-  for (int64_t i = 0; i < a->tokens * a->k; i++) { /* before anything is written */
-    if (a->indices[i] < 0 || a->indices[i] >= a->experts) {
-      return nn_refuse_index(ctx, a->indices, i, a->k, a->experts);
-    }
-  }
+  NN_TRY(nn_check_indices(ctx, a->indices, a->tokens, a->k, a->experts)); /* before anything is written */
   NN_TRY(nn_part_run(ctx, NN_OP_moe_combine_backward, &parts.combine));
   return nn_part_run(ctx, NN_OP_moe_route_backward, &parts.route);
 }
@@ -324,30 +322,14 @@ int32_t NN_KERNEL(bitlinear_norm)(nncuda_ctx *ctx, const void *args) {
 typedef struct quant_route_parts {
   nn_rmsnorm_args norm;
   nn_gemm_quant_args product;
-  nn_softmax_topk_args choice;
-  nn_moe_plan_args plan;
+  nn_moe_route_args route; /* without rows, which gemm_quant_experts gathers */
 } quant_route_parts;
 
 static quant_route_parts quant_route_parts_of(const nn_gemm_quant_route_args *a) {
   return (quant_route_parts){
       .norm = {.x = a->x, .weight = a->gains, .y = a->y, .rows = a->tokens, .cols = a->dim, .eps = a->eps},
       .product = nn_route_product(a),
-      .choice = {.x = a->logits,
-                 .weights = a->weights,
-                 .indices = a->indices,
-                 .probs = a->probs,
-                 .rows = a->tokens,
-                 .cols = a->experts,
-                 .k = a->k,
-                 .norm = a->norm},
-      .plan = {.indices = a->indices,
-               .counts = a->counts,
-               .offsets = a->offsets,
-               .slot_row = a->slot_row,
-               .row_slot = a->row_slot,
-               .tokens = a->tokens,
-               .k = a->k,
-               .experts = a->experts},
+      .route = nn_quant_route_rest(a),
   };
 }
 
@@ -355,16 +337,14 @@ NN_WORKSPACE(gemm_quant_route) {
   const quant_route_parts parts = quant_route_parts_of(args);
   nn_part_lay_out(NN_OP_rmsnorm, &parts.norm, w);
   nn_part_lay_out(NN_OP_gemm_quant, &parts.product, w);
-  nn_part_lay_out(NN_OP_softmax_topk, &parts.choice, w);
-  nn_part_lay_out(NN_OP_moe_plan, &parts.plan, w);
+  nn_part_lay_out(NN_OP_moe_route, &parts.route, w);
 }
 
 int32_t NN_KERNEL(gemm_quant_route)(nncuda_ctx *ctx, const void *args) {
   const quant_route_parts parts = quant_route_parts_of(args);
   NN_TRY(nn_part_run(ctx, NN_OP_rmsnorm, &parts.norm));
   NN_TRY(nn_part_run(ctx, NN_OP_gemm_quant, &parts.product));
-  NN_TRY(nn_part_run(ctx, NN_OP_softmax_topk, &parts.choice));
-  return nn_part_run(ctx, NN_OP_moe_plan, &parts.plan);
+  return nn_part_run(ctx, NN_OP_moe_route, &parts.route);
 }
 
 /* ---- gemm_quant_experts ---- */

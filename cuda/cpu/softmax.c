@@ -294,11 +294,7 @@ NN_WORKSPACE(softmax_topk_backward) { topk_backward_lay_out(args, w); }
 
 int32_t NN_KERNEL(softmax_topk_backward)(nncuda_ctx *ctx, const void *args) {
   topk_backward_job job = topk_backward_lay_out(args, nn_workspace_of(ctx));
-  for (int64_t i = 0; i < job.a.rows * job.a.k; i++) {
-    if (job.a.indices[i] < 0 || job.a.indices[i] >= job.a.cols) {
-      return nn_refuse_index(ctx, job.a.indices, i, job.a.k, job.a.cols);
-    }
-  }
+  NN_TRY(nn_check_indices(ctx, job.a.indices, job.a.rows, job.a.k, job.a.cols));
   job.block = rows_per_topk_task(job.a.cols);
   nn_parallel(ctx, nn_ceil_div(job.a.rows, job.block), topk_backward_task, &job);
   return NNCUDA_SUCCESS;

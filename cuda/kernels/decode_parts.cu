@@ -402,16 +402,9 @@ static __global__ void __launch_bounds__(THREADS, 1)
   for (int64_t i = threadIdx.x; i < s.count && to + i < MOST; i += THREADS) {
     space.near[number * MOST + to + i] = s.list[i];
   }
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    s.is_last = atomicAdd(&space.found[number * 2 + 1], 1u) == space.cut.parts - 1;
-  }
-  __syncthreads();
-  if (!s.is_last) {
+  if (!nn_is_last_block(&space.found[number * 2 + 1], (unsigned)space.cut.parts, &s.is_last)) {
     return;
   }
-  __threadfence();
   const int32_t id = finish_row<T, N>(a, space, number, x, &s);
   if (threadIdx.x == 0) {
     a.ids[number] = id;

@@ -48,26 +48,6 @@ static inline nn_quant_experts_space nn_quant_experts_lay_out(const nn_gemm_quan
   return space;
 }
 
-/* What gemm_quant_route leaves to moe_route: no rows are wanted, and no loss. */
-static inline nn_moe_route_args nn_quant_route_rest(const nn_gemm_quant_route_args *a) {
-  nn_moe_route_args r;
-  memset(&r, 0, sizeof r); /* which C and C++ both read without a warning */
-  r.logits = a->logits;
-  r.weights = a->weights;
-  r.indices = a->indices;
-  r.probs = a->probs;
-  r.counts = a->counts;
-  r.offsets = a->offsets;
-  r.slot_row = a->slot_row;
-  r.row_slot = a->row_slot;
-  r.tokens = a->tokens;
-  r.experts = a->experts;
-  r.k = a->k;
-  r.dim = a->dim;
-  r.norm = a->norm;
-  return r;
-}
-
 /* gemm_quant_route, one call after the other. */
 static inline void nn_quant_route_lay_out(const nn_gemm_quant_route_args *a, nn_workspace *w) {
   const nn_gemm_quant_args product = nn_route_product(a);

@@ -81,18 +81,12 @@ func (c *completions) prepare(body *formats.Object) (reply, error) {
 	if scored {
 		made.names = c.names
 	}
-	prompts := make([][]int32, len(given))
-	for at, prompt := range given {
-		name := "prompt"
-		if len(given) > 1 {
-			name = fmt.Sprintf("prompt[%d]", at)
-		}
-		if prompts[at], err = c.promptIDs(prompt, name); err != nil {
-			return nil, err
-		}
-		made.promptTokens += len(prompts[at])
+	prompts, err := c.allPromptIDs(given, "prompt")
+	if err != nil {
+		return nil, err
 	}
 	for at, ids := range prompts {
+		made.promptTokens += len(ids)
 		begin := ""
 		if echo {
 			if begin, err = c.echo(given[at], ids); err != nil {
@@ -195,6 +189,23 @@ func (s *served) texts(wanted infer.Generation, v values, ids []int32, most int6
 		}
 	}
 	return made
+}
+
+// allPromptIDs gives the ids of prompts in a field of this name; an error has their number where there are several.
+func (s *served) allPromptIDs(prompts []any, name string) ([][]int32, error) {
+	found := make([][]int32, len(prompts))
+	for at, prompt := range prompts {
+		of := name
+		if len(prompts) > 1 {
+			of = fmt.Sprintf("%s[%d]", name, at)
+		}
+		ids, err := s.promptIDs(prompt, of)
+		if err != nil {
+			return nil, err
+		}
+		found[at] = ids
+	}
+	return found, nil
 }
 
 // promptIDs are the ids of a prompt, a text or ids.

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 	"net/http"
 
@@ -39,15 +38,11 @@ func (e *embeddings) prepare(body *formats.Object) (reply, error) {
 		return nil, err
 	}
 	made := &vectors{model: e.name, user: v.text("user"), encoded: v.text("encoding_format") == "base64"}
-	for at, one := range given {
-		name := "input"
-		if len(given) > 1 {
-			name = fmt.Sprintf("input[%d]", at)
-		}
-		ids, err := e.promptIDs(one, name)
-		if err != nil {
-			return nil, err
-		}
+	prompts, err := e.allPromptIDs(given, "input")
+	if err != nil {
+		return nil, err
+	}
+	for _, ids := range prompts {
 		made.promptTokens += len(ids)
 		made.inputs = append(made.inputs, infer.Generation{Prompts: []infer.Prompt{{IDs: ids}}, Embed: true})
 	}

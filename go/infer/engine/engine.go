@@ -224,16 +224,24 @@ func (e *Engine) Prefill(parts []Part) (logits *tensor.Tensor, err error) {
 	return logits, nil
 }
 
-// Logits gives the logits after each of the ids, f32 [ids, vocab], row by row.
-func (e *Engine) Logits(ids []int32) ([]float32, error) {
+// checkWhole refuses ids that cannot be run as a whole, and fewer than `least`, which is 0 or 1.
+func (e *Engine) checkWhole(ids []int32, least int) error {
 	if err := CheckIDs(ids, e.Config.VocabSize, "ids"); err != nil {
-		return nil, err
+		return err
 	}
-	if len(ids) == 0 {
-		return nil, wrongOption("ids", "ids is empty; there must be at least one")
+	if len(ids) < least {
+		return wrongOption("ids", "ids is empty; there must be at least one")
 	}
 	if len(ids) > e.Context {
-		return nil, wrongOption("ids", "there are %d ids; the context has room for %d", len(ids), e.Context)
+		return wrongOption("ids", "there are %d ids; the context has room for %d", len(ids), e.Context)
+	}
+	return nil
+}
+
+// Logits gives the logits after each of the ids, f32 [ids, vocab], row by row.
+func (e *Engine) Logits(ids []int32) ([]float32, error) {
+	if err := e.checkWhole(ids, 1); err != nil {
+		return nil, err
 	}
 	sequence, err := e.Cache.Open(nil, len(ids))
 	if err != nil {
@@ -264,11 +272,8 @@ func (e *Engine) Logits(ids []int32) ([]float32, error) {
 // Logprobs gives the log-probability of each of the ids after those before it, with so many alternatives; nil for the
 // first. The bits are those that a request has for its prompt.
 func (e *Engine) Logprobs(ids []int32, alternatives int) ([]*TokenLogprobs, error) {
-	if err := CheckIDs(ids, e.Config.VocabSize, "ids"); err != nil {
+	if err := e.checkWhole(ids, 0); err != nil {
 		return nil, err
-	}
-	if len(ids) > e.Context {
-		return nil, wrongOption("ids", "there are %d ids; the context has room for %d", len(ids), e.Context)
 	}
 	if len(ids) == 0 {
 		return nil, nil

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/layer"
@@ -45,14 +46,8 @@ func (q *pool) close() error { return q.sum.Close() }
 // Embed gives the vector of a text, f32 [hidden size]: the mean of the hidden states after the final norm, of all of its
 // tokens, brought to length 1. The bits are those that a request has for its prompt.
 func (e *Engine) Embed(ids []int32) (vector []float32, err error) {
-	if err := CheckIDs(ids, e.Config.VocabSize, "ids"); err != nil {
+	if err := e.checkWhole(ids, 1); err != nil {
 		return nil, err
-	}
-	if len(ids) == 0 {
-		return nil, wrongOption("ids", "ids is empty; there must be at least one")
-	}
-	if len(ids) > e.Context {
-		return nil, wrongOption("ids", "there are %d ids; the context has room for %d", len(ids), e.Context)
 	}
 	made, err := e.newPool()
 	if err != nil {
@@ -65,8 +60,7 @@ func (e *Engine) Embed(ids []int32) (vector []float32, err error) {
 	}
 	defer e.Cache.Close(sequence)
 	err = layer.Run(e.ctx, func(p *layer.Pass) {
-		for start := 0; start < len(ids) && p.Err() == nil; start += e.Piece {
-			piece := ids[start:min(start+e.Piece, len(ids))]
+		for piece := range slices.Chunk(ids, e.Piece) {
 			e.forwardParts(p, []Part{{Sequence: sequence, IDs: piece}})
 			made.add(p, e, 0, len(piece))
 		}

@@ -166,11 +166,7 @@ class Engine:
 
     def logits(self, ids: Sequence[int] | np.ndarray, watch: Watch | None = None) -> np.ndarray:
         """The logits after each of the ids, f32 [ids, vocab]. `watch` is shown what every step of the way makes."""
-        array = self.check_ids(ids)
-        if len(array) == 0:
-            raise ValueError("ids is empty; there must be at least one")
-        if len(array) > self.context:
-            raise ValueError(f"there are {len(array)} ids; the context has room for {self.context}")
+        array = self._whole(ids, least=1)
         found = np.empty((len(array), self.config.vocab_size), np.float32)
         # Of its own: with a large vocabulary these are tens of megabytes, which drawing tokens has no use for.
         block = self.ctx.empty((min(len(array), _LOGITS_ROWS), self.config.vocab_size))
@@ -192,9 +188,7 @@ class Engine:
 
         The bits are those that a request has for its prompt.
         """
-        array = self.check_ids(ids)
-        if len(array) > self.context:
-            raise ValueError(f"there are {len(array)} ids; the context has room for {self.context}")
+        array = self._whole(ids, least=0)
         found: list[TokenLogprobs | None] = [None] * min(len(array), 1)
         sequence = self.cache.open(rows=len(array))
         try:
@@ -228,11 +222,7 @@ class Engine:
         ValueError when there is no id or more than the context has room for, IndexError for one outside the vocabulary,
         CacheFullError while other sequences have the pages.
         """
-        array = self.check_ids(ids)
-        if len(array) == 0:
-            raise ValueError("ids is empty; there must be at least one")
-        if len(array) > self.context:
-            raise ValueError(f"there are {len(array)} ids; the context has room for {self.context}")
+        array = self._whole(ids, least=1)
         pool = self.pool()
         sequence = self.cache.open(rows=len(array))
         try:
@@ -257,6 +247,15 @@ class Engine:
     def check_ids(self, ids: Ids) -> np.ndarray:
         """The ids of one sequence as an array i32: see `sequence_ids`."""
         return sequence_ids(ids, self.config.vocab_size)
+
+    def _whole(self, ids: Ids, least: int) -> np.ndarray:
+        """The same of ids that are run as a whole, of which there must be none or one at least."""
+        array = self.check_ids(ids)
+        if len(array) < least:
+            raise ValueError("ids is empty; there must be at least one")
+        if len(array) > self.context:
+            raise ValueError(f"there are {len(array)} ids; the context has room for {self.context}")
+        return array
 
     def _forward_parts(
         self, sequences: Sequence[CachedSequence], ids: Sequence[np.ndarray], watch: Watch | None = None

@@ -64,10 +64,7 @@ class Completions:
         check_bias(values["logit_bias"], self._model.config.vocab_size)
         logprobs = values["logprobs"]
         grammar = self._formats.of(values["response_format"])
-        prompts = [
-            prompt_ids(self._model, prompt, "prompt" if len(values["prompt"]) == 1 else f"prompt[{number}]")
-            for number, prompt in enumerate(values["prompt"])
-        ]
+        prompts = all_prompt_ids(self._model, values["prompt"], "prompt")
         generations, echoes = [], []
         for given, prompt in zip(values["prompt"], prompts, strict=True):
             echo = self._echo(given, prompt) if values["echo"] else ""
@@ -130,6 +127,14 @@ def end_ids(model: LanguageModel, values: dict[str, Any]) -> list[int]:
     if values["stop"] and model.tokenizer is None:
         raise ApiError("no_tokenizer", "stop", name="stop")
     return [] if values["ignore_eos"] or model.tokenizer is None else sorted(model.tokenizer.end_ids)
+
+
+def all_prompt_ids(model: LanguageModel, prompts: list[str | list[int]], name: str) -> list[np.ndarray]:
+    """The ids of prompts in a field of this name. ApiError as `prompt_ids`, by number where there are several."""
+    return [
+        prompt_ids(model, prompt, name if len(prompts) == 1 else f"{name}[{number}]")
+        for number, prompt in enumerate(prompts)
+    ]
 
 
 def prompt_ids(model: LanguageModel, prompt: str | list[int], name: str) -> np.ndarray:

@@ -13,7 +13,7 @@ from starlette.types import Send
 
 from ..infer import LanguageModel
 from .answers import check_choices, respond
-from .completions import check_model, prompt_ids
+from .completions import all_prompt_ids, check_model
 from .fields import Checker
 from .service import Generation
 from .wire import json_text
@@ -74,10 +74,7 @@ class Embeddings:
         check_model(values["model"], self._name)
         given = values["input"]
         check_choices(len(given), self._places)
-        ids = [
-            prompt_ids(self._model, one, "input" if len(given) == 1 else f"input[{number}]")
-            for number, one in enumerate(given)
-        ]
+        ids = all_prompt_ids(self._model, given, "input")
         generations = [Generation(one, 0, embed=True) for one in ids]
         encoded = values["encoding_format"] == "base64"
         return Vectors(self._name, generations, sum(map(len, ids)), values["user"], encoded)

@@ -71,9 +71,7 @@ impl Requests {
         check_bias(&values, self.model.config().vocab_size)?;
         let grammar = self.formats.of(values.object("response_format").as_ref())?;
         let logprobs = values.integer("logprobs").map(|count| count as usize);
-        let name = |number: usize| if given.len() == 1 { "prompt".to_owned() } else { format!("prompt[{number}]") };
-        let prompts = given.iter().enumerate().map(|(number, one)| self.prompt_ids(one, &name(number)));
-        let prompts = prompts.collect::<Result<Vec<_>, _>>()?;
+        let prompts = self.all_prompt_ids(&given, "prompt")?;
         let most = values.integer("max_tokens").unwrap_or_default() as usize;
         let (stop, echoed) = (values.texts("stop").unwrap_or_default(), values.flag("echo"));
         let prompt_tokens = prompts.iter().map(Vec::len).sum();
@@ -172,9 +170,7 @@ impl Requests {
         self.check_model(&values)?;
         let given = values.prompts("input").unwrap_or_default();
         check_choices(given.len(), self.places)?;
-        let name = |number: usize| if given.len() == 1 { "input".to_owned() } else { format!("input[{number}]") };
-        let ids = given.iter().enumerate().map(|(number, one)| self.prompt_ids(one, &name(number)));
-        let ids = ids.collect::<Result<Vec<_>, _>>()?;
+        let ids = self.all_prompt_ids(&given, "input")?;
         let (prompt_tokens, user) = (ids.iter().map(Vec::len).sum(), values.text("user"));
         let text = |prompt| Text {
             prompt,
@@ -316,6 +312,12 @@ impl Requests {
         }
         let tokenizer = self.model.tokenizer().filter(|_| !values.flag("ignore_eos"));
         Ok(tokenizer.map(|tokenizer| tokenizer.end_ids().iter().copied().collect()).unwrap_or_default())
+    }
+
+    /// The ids of prompts in a field of this name; an error has their number where there are several.
+    fn all_prompt_ids(&self, prompts: &[GivenPrompt], name: &str) -> Result<Vec<Vec<i32>>, ApiError> {
+        let of = |number: usize| if prompts.len() == 1 { name.to_owned() } else { format!("{name}[{number}]") };
+        prompts.iter().enumerate().map(|(number, prompt)| self.prompt_ids(prompt, &of(number))).collect()
     }
 
     fn prompt_ids(&self, prompt: &GivenPrompt, name: &str) -> Result<Vec<i32>, ApiError> {
