@@ -6,6 +6,7 @@
  */
 #include "kernels/gemm_fp8.cuh"
 #include "kernels/gemm_workspace.h"
+#include "kernels/parts.cuh"
 
 /* What shares a scale: 128 elements of a row, 128 of a column, or both. */
 enum fp8_share { FP8_ROW, FP8_COLUMN, FP8_TILE };
@@ -222,10 +223,6 @@ template <int SHARE, int CODES> static int32_t round_factor(nncuda_ctx *ctx, con
 }
 
 /* ---- products ---- */
-
-/* In bf16. */
-extern "C" int32_t nn_cuda_grouped_gemm(nncuda_ctx *ctx, const void *args);
-extern "C" int32_t nn_cuda_grouped_gemm_wgrad(nncuda_ctx *ctx, const void *args);
 
 static int32_t multiply_codes(nncuda_ctx *ctx, const nn_gemm_args &x, const nn_fp8_factors &of) {
   gemm_fp8_problem p = {};

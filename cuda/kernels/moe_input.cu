@@ -11,14 +11,10 @@
 #include "kernels/gemm_simt.cuh"
 #include "kernels/gemm_wmma.cuh"
 #include "kernels/gemm_workspace.h"
+#include "kernels/parts.cuh"
 
 /* More would make the products, and not memory, the limit. By count. */
 constexpr int64_t ROUTER_EXPERTS = 256;
-
-extern "C" {
-int32_t nn_cuda_moe_gather_backward(nncuda_ctx *ctx, const void *args);
-int32_t nn_cuda_gemm_beta(nncuda_ctx *ctx, const void *args);
-}
 
 template <class TILE, class... P>
 static int32_t start(nncuda_ctx *ctx, void (*kernel)(gemm_problem, gemm_problem, P...), gemm_problem &of_gate,

@@ -6,6 +6,7 @@
 #include "abi/softmax.h"
 
 #include "kernels/moe.cuh"
+#include "kernels/parts.cuh"
 #include "kernels/softmax_topk.cuh"
 
 constexpr int OUTPUT_THREADS = MOVE_WARPS * NN_WARP;
@@ -28,8 +29,6 @@ static __global__ void __launch_bounds__(OUTPUT_THREADS, SHAPE::VECTORS > 2 ? 1 
   const int64_t row = token + threadIdx.x / SHAPE::LANES;
   router_row_backward<T, SHAPE, WIDE>(r, columns, router_loss_factor(r), row, row < end ? r.cols : 0, nullptr);
 }
-
-extern "C" int32_t nn_cuda_moe_combine_backward(nncuda_ctx *ctx, const void *args);
 
 template <class T>
 static int32_t output_launch(nncuda_ctx *ctx, const nn_moe_combine_backward_args &a, const router_backward &r) {

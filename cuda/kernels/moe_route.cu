@@ -12,6 +12,7 @@
 #include "kernels/loss_aux.cuh"
 #include "kernels/moe.cuh"
 #include "kernels/moe_workspace.h"
+#include "kernels/parts.cuh"
 #include "kernels/softmax_topk.cuh"
 
 /* Threads of a block that chooses, at most: a piece of 32 tokens at once, with up to 64 experts. By count. */
@@ -207,13 +208,6 @@ template <class T> static int32_t bring_launch(nncuda_ctx *ctx, const route &r, 
   const bool wide = nn_aligned_16(r.x, r.y) && nn_rows_16(r.dim, r.dim, dtype);
   return nn_launch(ctx, wide ? bring_kernel<T, nn_per_16<T>> : bring_kernel<T, 1>, dim3((unsigned)r.pieces.count),
                    dim3(BRING_THREADS), 0, r, nn_aligned_16(r.probs));
-}
-
-extern "C" {
-int32_t nn_cuda_softmax_topk(nncuda_ctx *ctx, const void *args);
-int32_t nn_cuda_moe_plan(nncuda_ctx *ctx, const void *args);
-int32_t nn_cuda_moe_gather(nncuda_ctx *ctx, const void *args);
-int32_t nn_cuda_aux_loss_forward(nncuda_ctx *ctx, const void *args);
 }
 
 /* The calls that it stands for, one after the other. */

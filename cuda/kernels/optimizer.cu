@@ -1,5 +1,6 @@
 #include "abi/elementwise.h"
 #include "kernels/optimizer_adamw.cuh"
+#include "kernels/parts.cuh"
 #include "kernels/reduce.cuh"
 
 /* ---- adamw_step ---- */
@@ -7,8 +8,6 @@
 NN_KERNEL(adamw_step) { return adamw<float>(ctx, a); }
 
 /* ---- gradients ---- */
-
-extern "C" int32_t nn_cuda_fill(nncuda_ctx *ctx, const void *args);
 
 NN_KERNEL(zero_grad) {
   const nn_fill_args fill = {a->grad, a->n, 0.0f, a->dtype};

@@ -4,6 +4,7 @@
 #include "abi/quant_experts.h"
 
 #include "kernels/norm_row.cuh"
+#include "kernels/parts.cuh"
 #include "kernels/quant_gemm.cuh"
 #include "kernels/quant_workspace.h"
 
@@ -379,8 +380,6 @@ QUANT_GEMM(gemm_quant_qkv)
 QUANT_GEMM(gemm_quant_swiglu)
 
 /* ---- experts ---- */
-
-extern "C" int32_t nn_cuda_moe_combine(nncuda_ctx *ctx, const void *args);
 
 /* Tokens up to which blocks of the last product add up the rows of a token: a block has 16 or 8 columns of all of them,
  * which it reads in runs of 64 or 32 bytes. More are left to moe_combine. By count. */

@@ -10,6 +10,7 @@
 #include "kernels/moe.cuh"
 #include "kernels/moe_workspace.h"
 #include "kernels/norm_row.cuh"
+#include "kernels/parts.cuh"
 #include "kernels/quant_format.cuh"
 #include "kernels/quant_workspace.h"
 #include "kernels/shared_work.cuh"
@@ -136,12 +137,6 @@ template <class F, class SHAPE> static __global__ void __launch_bounds__(THREADS
       a.plan.counts[e] = counts[e];
     }
   }
-}
-
-extern "C" {
-int32_t nn_cuda_rmsnorm(nncuda_ctx *ctx, const void *args);
-int32_t nn_cuda_gemm_quant(nncuda_ctx *ctx, const void *args);
-int32_t nn_cuda_moe_route(nncuda_ctx *ctx, const void *args);
 }
 
 static int32_t route_by_parts(nncuda_ctx *ctx, const nn_gemm_quant_route_args *a) {

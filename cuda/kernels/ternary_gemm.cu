@@ -1,12 +1,8 @@
 /* Chooses how codes and ternary weights are multiplied, and who rounds x to codes. */
 #include "kernels/norm_row.cuh"
+#include "kernels/parts.cuh"
 #include "kernels/ternary_gemm.cuh"
 #include "kernels/ternary_workspace.h"
-
-extern "C" {
-int32_t nn_cuda_act_quant_i8(nncuda_ctx *ctx, const void *args);
-int32_t nn_cuda_rmsnorm_quant_i8(nncuda_ctx *ctx, const void *args);
-}
 
 /* Rows from which the tensor cores multiply: with more, dp4a would take longer than reading the weights does. By count
  * (n * k * rows / 4 dp4a, 64 a clock and multiprocessor). */

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from devices import CUDA, gpus
+from devices import CUDA, SameDigests, gpus
 
 import nncuda
 from nncuda.binding import library
@@ -47,5 +49,24 @@ def one_gpu(found: None) -> Iterator[nncuda.Context]:
         yield ctx
 
 
+@pytest.fixture
+def same_digests(request: pytest.FixtureRequest) -> SameDigests:
+    """The digests are those that another run, with --digests and the same file, had: the first run writes them. Each
+    part has a file of its own, whose name ends with it."""
+    option = request.config.getoption("--digests")
+    if option is None:
+        pytest.skip("compares two runs: pass --digests=FILE to both")
+
+    def compare(part: str, found: dict[str, str]) -> None:
+        file = Path(f"{option}{part}")
+        if not file.exists():
+            file.write_text(json.dumps(found))
+        expected = json.loads(file.read_text())
+        assert found.keys() == expected.keys()
+        assert not [name for name, digest in found.items() if expected[name] != digest]
+
+    return compare
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--digests", help="a file that test_digests of the fixtures' outputs writes, or compares with")
+    parser.addoption("--digests", help="files that tests of digests write, or compare with, begin with this name")

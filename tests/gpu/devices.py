@@ -19,6 +19,9 @@ DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 #: Half a unit in the last place of 1.0: the relative error of rounding to each dtype.
 ROUNDING = {"f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
 
+#: The fixture `same_digests`: compares the digests of a part of the tests, by name, with those of another run.
+SameDigests = Callable[[str, dict[str, str]], None]
+
 
 def gpus() -> int:
     return library.load().device_count(CUDA)

@@ -6,12 +6,11 @@ On sm_90a blocks add to the same sums of dQ one after another: which begin when 
 from __future__ import annotations
 
 import hashlib
-import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 from cases import attention
+from devices import SameDigests
 from expected import fixture
 
 import nncuda
@@ -73,11 +72,8 @@ def gradients(gpu: nncuda.Context, dtype: str, call: Call) -> dict[str, np.ndarr
     return {name: tensor.numpy() for name, tensor in tensors.items()}
 
 
-def test_digests_of_backward(gpu: nncuda.Context, request: pytest.FixtureRequest) -> None:
+def test_digests_of_backward(gpu: nncuda.Context, same_digests: SameDigests) -> None:
     """The bits that another run, with --digests and the same file, had, in any order, on a GPU of any size."""
-    option = request.config.getoption("--digests")
-    if option is None:
-        pytest.skip("compares two runs: pass --digests=FILE to both")
     found = {
         f"{dtype} {call}: {name}": hashlib.sha256(array.tobytes()).hexdigest()
         for dtype in ("f16", "bf16")
@@ -85,10 +81,7 @@ def test_digests_of_backward(gpu: nncuda.Context, request: pytest.FixtureRequest
         for name, array in gradients(gpu, dtype, call).items()
         if name in RESULTS
     }
-    file = Path(f"{option}-backward")
-    if not file.exists():
-        file.write_text(json.dumps(found))
-    assert found == json.loads(file.read_text())
+    same_digests("-backward", found)
 
 
 @pytest.mark.parametrize("call", CALLS, ids=str)

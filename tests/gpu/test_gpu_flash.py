@@ -6,12 +6,11 @@ On sm_90a a block walks over tiles, of 192 or of 128 rows: how many multiprocess
 from __future__ import annotations
 
 import hashlib
-import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 from cases import attention
+from devices import SameDigests
 from expected import fixture
 
 import nncuda
@@ -56,11 +55,8 @@ CALLS: tuple[Call, ...] = (
 )
 
 
-def test_digests_of_forward(gpu: nncuda.Context, request: pytest.FixtureRequest) -> None:
+def test_digests_of_forward(gpu: nncuda.Context, same_digests: SameDigests) -> None:
     """The bits that another run, with --digests and the same file, had, in any order, on a GPU of any size."""
-    option = request.config.getoption("--digests")
-    if option is None:
-        pytest.skip("compares two runs: pass --digests=FILE to both")
     found = {}
     for dtype in ("f16", "bf16"):
         for call in CALLS:
@@ -76,7 +72,4 @@ def test_digests_of_forward(gpu: nncuda.Context, request: pytest.FixtureRequest)
             )
             assert np.isfinite(out.numpy().astype(np.float32)).all()
             found[f"{dtype} {call}"] = hashlib.sha256(out.numpy().tobytes() + lse.numpy().tobytes()).hexdigest()
-    file = Path(f"{option}-flash")
-    if not file.exists():
-        file.write_text(json.dumps(found))
-    assert found == json.loads(file.read_text())
+    same_digests("-flash", found)

@@ -8,12 +8,10 @@ four multiprocessors, so that a block has several tiles (tests/emulator/test_emu
 from __future__ import annotations
 
 import hashlib
-import json
-from pathlib import Path
 
 import numpy as np
 import pytest
-from devices import placed, random, wide
+from devices import SameDigests, placed, random, wide
 from test_gpu_gemm import MANY, TRANSPOSES, check, turned
 
 import nncuda
@@ -138,17 +136,11 @@ def test_groups_of_terms(gpu: nncuda.Context, dtype: str) -> None:
         check(got[g], wide(a[part]).T, wide(b[part]), wide(c[g]), dtype)
 
 
-def test_digests_of_pairs(gpu: nncuda.Context, request: pytest.FixtureRequest) -> None:
+def test_digests_of_pairs(gpu: nncuda.Context, same_digests: SameDigests) -> None:
     """The bits that another run, with --digests and the same file, had: in any order of the blocks, and with a single
     multiprocessor, which has no pairs."""
-    option = request.config.getoption("--digests")
-    if option is None:
-        pytest.skip("compares two runs: pass --digests=FILE to both")
     if gpu.isa != "sm_90":
         pytest.skip("there are no pairs")
     products = {str(size): dense(gpu, "bf16", *size, 0, 1)[2] for size in SIZES}
     found = {size: hashlib.sha256(product.tobytes()).hexdigest() for size, product in products.items()}
-    file = Path(f"{option}-pairs")
-    if not file.exists():
-        file.write_text(json.dumps(found))
-    assert found == json.loads(file.read_text())
+    same_digests("-pairs", found)

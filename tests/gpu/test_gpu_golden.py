@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 from beside import BY_KERNEL
+from devices import SameDigests
 
 from nncuda.binding import library
 from nncuda.golden import Runner
@@ -39,19 +38,11 @@ def test_same_bits_again(runner: Runner, kernel: tuple[str, str]) -> None:
                 assert np.array_equal(array.view(np.uint8), second[name].view(np.uint8)), f"{fixture.id}: {name}"
 
 
-def test_digests(runner: Runner, request: pytest.FixtureRequest) -> None:
+def test_digests(runner: Runner, same_digests: SameDigests) -> None:
     """The outputs have the bits that another run, with --digests and the same file, had."""
-    option = request.config.getoption("--digests")
-    if option is None:
-        pytest.skip("compares two runs: pass --digests=FILE to both")
     found = {
         fixture.id: hashlib.sha256(b"".join(array.tobytes() for array in runner.outputs(fixture).values())).hexdigest()
         for fixtures in BY_KERNEL.values()
         for fixture in fixtures
     }
-    file = Path(option)
-    if not file.exists():
-        file.write_text(json.dumps(found))
-    expected = json.loads(file.read_text())
-    assert found.keys() == expected.keys()
-    assert not [name for name, digest in found.items() if expected[name] != digest]
+    same_digests("", found)

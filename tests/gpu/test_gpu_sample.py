@@ -4,12 +4,10 @@ alone, whatever the row."""
 from __future__ import annotations
 
 import hashlib
-import json
-from pathlib import Path
 
 import numpy as np
 import pytest
-from devices import DTYPES, placed
+from devices import DTYPES, SameDigests, placed
 
 import nncuda
 from nncuda import kernels
@@ -154,21 +152,15 @@ def test_bad_options_are_reported_once_and_give_token_0(gpu: nncuda.Context) -> 
         assert ids.numpy()[1] == 0
 
 
-def test_digests(gpu: nncuda.Context, request: pytest.FixtureRequest) -> None:
+def test_digests(gpu: nncuda.Context, same_digests: SameDigests) -> None:
     """The tokens that another run, with --digests and the same file, drew."""
-    option = request.config.getoption("--digests")
-    if option is None:
-        pytest.skip("compares two runs: pass --digests=FILE to both")
     found = {}
     for dtype, vocab in (("bf16", 24000), ("f32", 20001)):
         x = hard_rows(np.random.default_rng(vocab), vocab, dtype)
         for turn in range(3):
             chosen = [OPTIONS[(i + 6 * turn) % len(OPTIONS)] for i in range(len(x))]
             found[f"{dtype} {turn}"] = hashlib.sha256(draw(gpu, x, chosen).tobytes()).hexdigest()
-    file = Path(f"{option}.sample")
-    if not file.exists():
-        file.write_text(json.dumps(found))
-    assert found == json.loads(file.read_text())
+    same_digests("-sample", found)
 
 
 def logprobs(ctx: nncuda.Context, x: np.ndarray, n: int, shift: int = 0) -> list[np.ndarray]:
