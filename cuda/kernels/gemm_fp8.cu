@@ -1,8 +1,8 @@
 /*
  * Grouped products with factors in 8 bits. One kernel rounds a factor, 128 x 128 of it a block, then a product: of
- * codes where there are instructions for them, which want both factors with the direction of the sums contiguous, so
- * that a factor that lies the other way is turned as it is rounded; else grouped_gemm's in bf16, which holds the same
- * numbers.
+ * codes where there are instructions for them (gemm_fp8_mma.cu, gemm_wgmma_fp8.cu), which want both factors with the
+ * direction of the sums contiguous, so that a factor that lies the other way is turned as it is rounded; else
+ * grouped_gemm's in bf16, which holds the same numbers.
  */
 #include "kernels/gemm_fp8.cuh"
 #include "kernels/gemm_workspace.h"
@@ -78,6 +78,8 @@ __device__ __forceinline__ float fp8_size(float x) {
 
 __device__ __forceinline__ int32_t fp8_exponent_of(float largest) { return nn_fp8_exponent(__float_as_uint(largest)); }
 
+__device__ __forceinline__ uint8_t fp8_biased(int32_t x) { return (uint8_t)(NN_FP8_BIAS + x); }
+
 __device__ __forceinline__ uint8_t fp8_code(float x, float down) {
   const float scaled = x * down;
   return fabsf(scaled) <= NN_FP8_LARGEST ? nn_f32_to_e4m3(scaled) : (uint8_t)NN_E4M3_NAN;
@@ -143,12 +145,12 @@ __global__ void __launch_bounds__(ROUND_THREADS) fp8_round_kernel(fp8_rounding f
       for (int c = 0; c < 4; c++) {
         if (4 * lane + c < tile.columns) {
           f.to.scales[tile.block * f.to.lines + tile.matrix * f.cols + tile.column + 4 * lane + c] =
-              nn_fp8_power(exponent[c]);
+              fp8_biased(exponent[c]);
         }
       }
     }
     if (TARGET == FP8_STRAIGHT && SHARE == FP8_TILE && (int)threadIdx.x < tile.rows) {
-      f.to.scales[block_across * f.to.lines + first_row + threadIdx.x] = nn_fp8_power(exponent[0]);
+      f.to.scales[block_across * f.to.lines + first_row + threadIdx.x] = fp8_biased(exponent[0]);
     }
 #pragma unroll
     for (int time = 0; time < ROUND_TIMES; time++) {
@@ -164,7 +166,7 @@ __global__ void __launch_bounds__(ROUND_THREADS) fp8_round_kernel(fp8_rounding f
           }
           exponent[0] = exponent[1] = exponent[2] = exponent[3] = fp8_exponent_of(nn_warp_max(size));
           if (TARGET == FP8_STRAIGHT && lane == 0 && rows + r < tile.rows) {
-            f.to.scales[block_across * f.to.lines + first_row + rows + r] = nn_fp8_power(exponent[0]);
+            f.to.scales[block_across * f.to.lines + first_row + rows + r] = fp8_biased(exponent[0]);
           }
         }
 #pragma unroll
@@ -224,7 +226,7 @@ template <int SHARE, int CODES> static int32_t round_factor(nncuda_ctx *ctx, con
 
 /* ---- products ---- */
 
-static int32_t multiply_codes(nncuda_ctx *ctx, const nn_gemm_args &x, const nn_fp8_factors &of) {
+static gemm_fp8_problem problem_of(nncuda_ctx *ctx, const nn_gemm_args &x, const nn_fp8_factors &of) {
   gemm_fp8_problem p = {};
   p.problem = gemm_problem_of(ctx, &x);
   p.problem.lda = of.a.padded / 2;
@@ -237,37 +239,58 @@ static int32_t multiply_codes(nncuda_ctx *ctx, const nn_gemm_args &x, const nn_f
   p.b_scales = of.b.scales;
   p.a_lines = of.a.lines;
   p.b_lines = of.b.lines;
-  const bool large = nn_gemm_tiles(&x, NN_GEMM_LARGE) >= nn_gemm_usual_sms(nn_gpu_arch(ctx));
-  return gemm_fp8_run_mma(ctx, p, large);
+  return p;
+}
+
+/* Rounds both factors, then multiplies them: `round` does so for where they go, and `in_bf16` multiplies what is no
+ * codes. */
+template <class ROUND>
+static int32_t round_and_multiply(nncuda_ctx *ctx, const nn_gemm_args &x, nn_fp8_factors &made, const ROUND &round,
+                                  int32_t (*in_bf16)(nncuda_ctx *, const void *)) {
+  const int32_t arch = nn_gpu_arch(ctx);
+  gemm_fp8_problem p = {};
+  gemm_fp8_wgmma way;
+  if (nn_fp8_has_codes(arch)) {
+    p = problem_of(ctx, x, made);
+    if (arch == 90 && !gemm_fp8_plan_wgmma(ctx, p, way)) {
+      made.a.scales = made.b.scales = nullptr;
+    }
+  }
+  const int32_t status = round(made);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
+  if (made.a.scales == nullptr) {
+    return in_bf16(ctx, &x);
+  }
+  const bool large = nn_gemm_tiles(&x, NN_GEMM_LARGE) >= nn_gemm_usual_sms(arch);
+  return arch == 90 ? gemm_fp8_run_wgmma(ctx, p, way) : gemm_fp8_run_mma(ctx, p, large);
 }
 
 NN_KERNEL(grouped_gemm_fp8) {
-  const nn_fp8_factors made = nn_fp8_lay_out(a, nn_workspace_of(ctx));
+  nn_fp8_factors made = nn_fp8_lay_out(a, nn_workspace_of(ctx));
   const nn_gemm_args x = nn_fp8_products(a, made.a.numbers, made.b.numbers);
-  fp8_rounding rows = {a->a, a->offsets, made.a, a->groups, 1, a->rows, a->k};
-  fp8_rounding matrices = {a->b, nullptr, made.b, 0, a->groups, a->trans_b ? a->n : a->k, x.ldb};
-  int32_t status = round_factor<FP8_ROW, FP8_STRAIGHT>(ctx, rows, a->dtype);
-  if (status == NNCUDA_SUCCESS) {
-    status = a->trans_b ? round_factor<FP8_TILE, FP8_STRAIGHT>(ctx, matrices, a->dtype)
-                        : round_factor<FP8_TILE, FP8_TURNED>(ctx, matrices, a->dtype);
-  }
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
-  return made.codes ? multiply_codes(ctx, x, made) : nn_cuda_grouped_gemm(ctx, &x);
+  const auto round = [&](const nn_fp8_factors &to) {
+    const fp8_rounding rows = {a->a, a->offsets, to.a, a->groups, 1, a->rows, a->k};
+    const fp8_rounding matrices = {a->b, nullptr, to.b, 0, a->groups, a->trans_b ? a->n : a->k, x.ldb};
+    const int32_t status = round_factor<FP8_ROW, FP8_STRAIGHT>(ctx, rows, a->dtype);
+    if (status != NNCUDA_SUCCESS) {
+      return status;
+    }
+    return a->trans_b ? round_factor<FP8_TILE, FP8_STRAIGHT>(ctx, matrices, a->dtype)
+                      : round_factor<FP8_TILE, FP8_TURNED>(ctx, matrices, a->dtype);
+  };
+  return round_and_multiply(ctx, x, made, round, nn_cuda_grouped_gemm);
 }
 
 NN_KERNEL(grouped_gemm_wgrad_fp8) {
-  const nn_fp8_factors made = nn_fp8_weights_lay_out(a, nn_workspace_of(ctx));
+  nn_fp8_factors made = nn_fp8_weights_lay_out(a, nn_workspace_of(ctx));
   const nn_gemm_args x = nn_fp8_weight_products(a, made.a.numbers, made.b.numbers);
-  fp8_rounding left = {a->a, a->offsets, made.a, a->groups, 1, a->rows, a->m};
-  fp8_rounding right = {a->b, a->offsets, made.b, a->groups, 1, a->rows, a->n};
-  int32_t status = round_factor<FP8_COLUMN, FP8_TURNED>(ctx, left, a->dtype);
-  if (status == NNCUDA_SUCCESS) {
-    status = round_factor<FP8_COLUMN, FP8_TURNED>(ctx, right, a->dtype);
-  }
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
-  return made.codes ? multiply_codes(ctx, x, made) : nn_cuda_grouped_gemm_wgrad(ctx, &x);
+  const auto round = [&](const nn_fp8_factors &to) {
+    const fp8_rounding left = {a->a, a->offsets, to.a, a->groups, 1, a->rows, a->m};
+    const fp8_rounding right = {a->b, a->offsets, to.b, a->groups, 1, a->rows, a->n};
+    const int32_t status = round_factor<FP8_COLUMN, FP8_TURNED>(ctx, left, a->dtype);
+    return status != NNCUDA_SUCCESS ? status : round_factor<FP8_COLUMN, FP8_TURNED>(ctx, right, a->dtype);
+  };
+  return round_and_multiply(ctx, x, made, round, nn_cuda_grouped_gemm_wgrad);
 }

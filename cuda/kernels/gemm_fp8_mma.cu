@@ -93,19 +93,19 @@ __global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS) gemm_fp8_kernel(g
         }
         /* The block is complete. Lines that C does not have take the scale of the last that it has. */
         const int64_t at = block + stage / FP8_BLOCK_STAGES;
-        const float *const a_scales = all.a_scales + at * all.a_lines + a_line + place.row;
-        const float *const b_scales = all.b_scales + at * all.b_lines + b_line + place.column;
+        const uint8_t *const a_scales = all.a_scales + at * all.a_lines + a_line + place.row;
+        const uint8_t *const b_scales = all.b_scales + at * all.b_lines + b_line + place.column;
         const int32_t last_row = place.rows - 1, last_column = place.columns - 1;
         float down[MI][2];
 #pragma unroll
         for (int i = 0; i < 2 * MI; i++) {
           const int32_t r = row + 8 * i + lane / 4;
-          down[i / 2][i % 2] = a_scales[r < last_row ? r : last_row];
+          down[i / 2][i % 2] = gemm_fp8_scale(a_scales[r < last_row ? r : last_row]);
         }
 #pragma unroll
         for (int q = 0; q < 4 * NI; q++) {
           const int32_t c = column + 8 * (q / 2) + 2 * (lane % 4) + q % 2;
-          const float across = b_scales[c < last_column ? c : last_column];
+          const float across = gemm_fp8_scale(b_scales[c < last_column ? c : last_column]);
 #pragma unroll
           for (int i = 0; i < 2 * MI; i++) {
             float &of_block = part[i / 2][q / 2][2 * (i % 2) + q % 2], &so_far = sum[i / 2][q / 2][2 * (i % 2) + q % 2];

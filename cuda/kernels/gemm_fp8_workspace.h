@@ -8,54 +8,49 @@
 
 /*
  * A factor as it is multiplied: where there are instructions for 8 bits, codes in rows of `padded` bytes along the
- * sums, whole blocks of which zeros fill up, and the scale of each block of each row, [blocks, lines]; else bf16, laid
- * out as the factor itself, without scales.
+ * sums, whole blocks of which zeros fill up, and the scale of each block of each row, [blocks, lines], as the exponent
+ * of its power of two plus NN_FP8_BIAS; else bf16, laid out as the factor itself, without scales.
  */
 typedef struct nn_fp8_factor {
   void *numbers;
-  float *scales;
-  int64_t padded, lines;
+  uint8_t *scales;
+  int64_t padded, lines; /* lines of scales: as many as of codes, and some, since the copy engine wants runs of 16 */
 } nn_fp8_factor;
 
 typedef struct nn_fp8_factors {
-  int32_t codes; /* rather than bf16 */
   nn_fp8_factor a, b;
 } nn_fp8_factors;
 
-/* Where mma of E4M3 is an instruction: on sm_89. For sm_90 the compiler makes f16 of the codes and multiplies that
- * (nvcc 13.0.88: F2FP.F16.E4M3.UNPACK_B and HMMA), which wgmma in bf16 outruns; only wgmma has E4M3 there. */
-static inline int32_t nn_fp8_in_codes(int32_t arch) { return arch == 89; }
+/* Where E4M3 has products of its own: mma on sm_89, wgmma on sm_90a. For sm_90 the compiler makes f16 of mma's codes
+ * and multiplies that (nvcc 13.0.88: F2FP.F16.E4M3.UNPACK_B and HMMA), which wgmma in bf16 outruns. */
+static inline int32_t nn_fp8_has_codes(int32_t arch) { return arch == 89 || arch == 90; }
 
-/* `lines` rows of sums of `blocks` blocks. */
-static inline nn_fp8_factor nn_fp8_lay_out_codes(int64_t lines, int64_t blocks, nn_workspace *w) {
-  nn_fp8_factor f = {NULL, NULL, blocks * NN_FP8_BLOCK, lines};
-  f.numbers = nn_workspace_piece(w, (size_t)(lines * f.padded));
-  f.scales = (float *)nn_workspace_piece(w, (size_t)(lines * blocks) * sizeof(float));
-  return f;
-}
-
-static inline nn_fp8_factor nn_fp8_lay_out_bf16(int64_t elements, nn_workspace *w) {
-  nn_fp8_factor f = {NULL, NULL, 0, 0};
-  f.numbers = nn_workspace_piece(w, (size_t)elements * sizeof(uint16_t));
+/* `lines` rows of sums of `blocks` blocks, or `elements` in bf16: room for either on sm_90, whose code may lack wgmma.
+ */
+static inline nn_fp8_factor nn_fp8_lay_out_factor(int64_t lines, int64_t blocks, int64_t elements, nn_workspace *w) {
+  const int32_t arch = w->machine->isa, codes = nn_fp8_has_codes(arch);
+  nn_fp8_factor f = {NULL, NULL, blocks * NN_FP8_BLOCK, nn_round_up(lines, 16)};
+  const int64_t in_codes = codes ? lines * f.padded : 0, in_bf16 = arch == 89 ? 0 : 2 * elements;
+  f.numbers = nn_workspace_piece(w, (size_t)nn_max(in_codes, in_bf16));
+  if (codes) {
+    f.scales = (uint8_t *)nn_workspace_piece(w, (size_t)(f.lines * blocks));
+  }
   return f;
 }
 
 static inline nn_fp8_factors nn_fp8_lay_out(const nn_grouped_gemm_fp8_args *a, nn_workspace *w) {
-  const int64_t blocks = nn_ceil_div(a->k, NN_FP8_BLOCK);
+  const int64_t blocks = nn_ceil_div(a->k, NN_FP8_BLOCK), lines = a->groups * a->n;
   nn_fp8_factors made;
-  made.codes = nn_fp8_in_codes(w->machine->isa);
-  made.a = made.codes ? nn_fp8_lay_out_codes(a->rows, blocks, w) : nn_fp8_lay_out_bf16(a->rows * a->k, w);
-  made.b =
-      made.codes ? nn_fp8_lay_out_codes(a->groups * a->n, blocks, w) : nn_fp8_lay_out_bf16(a->groups * a->n * a->k, w);
+  made.a = nn_fp8_lay_out_factor(a->rows, blocks, a->rows * a->k, w);
+  made.b = nn_fp8_lay_out_factor(lines, blocks, lines * a->k, w);
   return made;
 }
 
 static inline nn_fp8_factors nn_fp8_weights_lay_out(const nn_grouped_gemm_wgrad_fp8_args *a, nn_workspace *w) {
   const int64_t blocks = nn_fp8_first_block(a->rows, a->groups);
   nn_fp8_factors made;
-  made.codes = nn_fp8_in_codes(w->machine->isa);
-  made.a = made.codes ? nn_fp8_lay_out_codes(a->m, blocks, w) : nn_fp8_lay_out_bf16(a->rows * a->m, w);
-  made.b = made.codes ? nn_fp8_lay_out_codes(a->n, blocks, w) : nn_fp8_lay_out_bf16(a->rows * a->n, w);
+  made.a = nn_fp8_lay_out_factor(a->m, blocks, a->rows * a->m, w);
+  made.b = nn_fp8_lay_out_factor(a->n, blocks, a->rows * a->n, w);
   return made;
 }
 

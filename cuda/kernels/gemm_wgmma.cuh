@@ -1,5 +1,6 @@
 /*
- * Products on Hopper's tensor cores (wgmma, sm_90a): f16 and bf16 whose rows are runs of 16 bytes.
+ * Products on Hopper's tensor cores (wgmma, sm_90a): f16 and bf16 whose rows are runs of 16 bytes, and codes of 8 bits,
+ * a pair of which moves as one 16-bit element does (gemm_wgmma_codes.cuh).
  *
  * One block a multiprocessor walks the tiles of 128 x BN. A warp of its first warpgroup finds the tiles, ahead of their
  * turn, and has the copy engine bring boxes of A and B into a ring of stages in shared memory; the two other warpgroups
@@ -20,12 +21,13 @@
 #ifndef NN_KERNELS_GEMM_WGMMA_CUH
 #define NN_KERNELS_GEMM_WGMMA_CUH
 
+#include "kernels/gemm_wgmma_codes.cuh"
 #include "kernels/gemm_wgmma_gate.cuh"
 
 /* What finds the tiles and copies the boxes: one warp, of which one lane gives the orders. */
 template <bool TRANS_A, bool TRANS_B, class TILE, int GATE>
 __device__ __forceinline__ void gemm_wgmma_produce(const gemm_problem &p, const gemm_wgmma_way &way,
-                                                   const gemm_wgmma_maps &maps, unsigned char *memory,
+                                                   const typename TILE::maps &maps, unsigned char *memory,
                                                    const gemm_wgmma_barriers<TILE> &barriers) {
   const CUtensorMap *const map_a = &maps.a, *const map_b = &maps.b;
   const int32_t shift = p.c_f32 ? 5 : 6, width = 1 << shift; /* columns of a box of C */
@@ -51,6 +53,9 @@ __device__ __forceinline__ void gemm_wgmma_produce(const gemm_problem &p, const 
     if (more) {
       place.row += rank * TILE::BM;
       place.rows = place.rows - rank * TILE::BM < TILE::BM ? place.rows - rank * TILE::BM : TILE::BM;
+      if (TILE::FACTORS == GEMM_CODES_BY_COLUMN) {
+        gemm_wgmma_to_blocks(place);
+      }
     }
     if (elected) {
       nn_mbarrier_wait(barriers.turn_empty + 8 * turns.stage, turns.parity ^ 1);
@@ -76,7 +81,15 @@ __device__ __forceinline__ void gemm_wgmma_produce(const gemm_problem &p, const 
         const uint32_t a = shared + ring.stage * TILE::STAGE_BYTES, b = a + TILE::A_BYTES,
                        barrier = barriers.full + 8 * ring.stage;
         nn_mbarrier_wait(barriers.empty + 8 * ring.stage, ring.parity ^ 1);
-        nn_mbarrier_arrive_expect(barrier, TILE::STAGE_BYTES);
+        if constexpr (TILE::FACTORS == GEMM_NUMBERS) {
+          nn_mbarrier_arrive_expect(barrier, TILE::STAGE_BYTES);
+        } else {
+          const uint32_t scales = shared + TILE::SCALES_AT + ring.stage * TILE::SCALE_BYTES;
+          nn_mbarrier_arrive_expect(barrier, TILE::STAGE_BYTES + TILE::SCALE_BYTES);
+          nn_tensor_load(scales, &maps.a_scales, barrier, policy, row, k / TILE::BK);
+          nn_tensor_load(scales + TILE::BM, &maps.b_scales, barrier, policy, product_b * (int32_t)p.n + column,
+                         k / TILE::BK);
+        }
         if (TRANS_A) {
 #pragma unroll
           for (int i = 0; i < TILE::BM / 64; i++) {
@@ -141,7 +154,7 @@ template <class TILE> __device__ __forceinline__ void gemm_wgmma_clear(unsigned 
 /* A warpgroup's 64 rows of each tile. */
 template <class T, bool TRANS_A, bool TRANS_B, class TILE, int GATE>
 __device__ __forceinline__ void gemm_wgmma_consume(const gemm_problem &p, const gemm_wgmma_way &way,
-                                                   const gemm_wgmma_maps &maps, unsigned char *memory,
+                                                   const typename TILE::maps &maps, unsigned char *memory,
                                                    const gemm_wgmma_barriers<TILE> &barriers) {
   constexpr int BN = TILE::BN, BK = TILE::BK;
   const int consumer = threadIdx.x / 128 - 1, lane = threadIdx.x % NN_WARP;
@@ -158,7 +171,7 @@ __device__ __forceinline__ void gemm_wgmma_consume(const gemm_problem &p, const 
       break;
     }
     gemm_wgmma_bias<BN> bias = {};
-    if (way.boxes && p.bias != nullptr) {
+    if (TILE::FACTORS == GEMM_NUMBERS && way.boxes && p.bias != nullptr) {
       if (p.c_f32) {
         bias.template load<float>(p, turn.place);
       } else {
@@ -175,41 +188,54 @@ __device__ __forceinline__ void gemm_wgmma_consume(const gemm_problem &p, const 
     if (apart && consumer == 1) {
       nn_barrier_sync(2, 128 * TILE::CONSUMERS);
     }
-    int32_t previous = -1; /* the stage whose products may still run */
-    for (int32_t at = 0; at < depth; at += BK) {
-      nn_mbarrier_wait(barriers.full + 8 * ring.stage, ring.parity);
-      if (TRANS_A && !TRANS_B && p.ragged == NN_GEMM_RAGGED_K && depth - at < BK) {
-        gemm_wgmma_clear<TILE>(memory + ring.stage * TILE::STAGE_BYTES, depth - at);
+    if constexpr (TILE::FACTORS != GEMM_NUMBERS) {
+      float part[TILE::PART / 2] = {};
+      for (int32_t at = 0; at < depth; at += BK) {
+        nn_mbarrier_wait(barriers.full + 8 * ring.stage, ring.parity);
+        gemm_wgmma_add_block(sum, part, memory, ring.stage, consumer, row + lane / 4, barriers, [&] {
+          if (apart && consumer == 0 && at == 0) {
+            nn_barrier_arrive(2, 128 * TILE::CONSUMERS);
+          }
+        });
+        ring.advance();
       }
-      const uint32_t a = shared + ring.stage * TILE::STAGE_BYTES + consumer * TILE::BOX;
-      const uint32_t b = shared + ring.stage * TILE::STAGE_BYTES + TILE::A_BYTES;
-      const uint64_t of_a = TRANS_A ? nn_wgmma_descriptor_mn_major<NN_SWIZZLE_128>(a, TILE::BOX)
-                                    : nn_wgmma_descriptor_k_major<NN_SWIZZLE_128>(a);
-      const uint64_t of_b = TRANS_B ? nn_wgmma_descriptor_k_major<NN_SWIZZLE_128>(b)
-                                    : nn_wgmma_descriptor_mn_major<NN_SWIZZLE_128>(b, TILE::BOX);
-      nn_wgmma_hold(sum);
-      nn_wgmma_fence();
+    } else {
+      int32_t previous = -1; /* the stage whose products may still run */
+      for (int32_t at = 0; at < depth; at += BK) {
+        nn_mbarrier_wait(barriers.full + 8 * ring.stage, ring.parity);
+        if (TRANS_A && !TRANS_B && p.ragged == NN_GEMM_RAGGED_K && depth - at < BK) {
+          gemm_wgmma_clear<TILE>(memory + ring.stage * TILE::STAGE_BYTES, depth - at);
+        }
+        const uint32_t a = shared + ring.stage * TILE::STAGE_BYTES + consumer * TILE::BOX;
+        const uint32_t b = shared + ring.stage * TILE::STAGE_BYTES + TILE::A_BYTES;
+        const uint64_t of_a = TRANS_A ? nn_wgmma_descriptor_mn_major<NN_SWIZZLE_128>(a, TILE::BOX)
+                                      : nn_wgmma_descriptor_k_major<NN_SWIZZLE_128>(a);
+        const uint64_t of_b = TRANS_B ? nn_wgmma_descriptor_k_major<NN_SWIZZLE_128>(b)
+                                      : nn_wgmma_descriptor_mn_major<NN_SWIZZLE_128>(b, TILE::BOX);
+        nn_wgmma_hold(sum);
+        nn_wgmma_fence();
 #pragma unroll
-      for (int j = 0; j < BK / 16; j++) {
-        nn_wgmma<T, TRANS_A, !TRANS_B>(sum, nn_wgmma_step(of_a, j * (TRANS_A ? 16 * 128 : 32)),
-                                       nn_wgmma_step(of_b, j * (TRANS_B ? 32 : 16 * 128)), true);
+        for (int j = 0; j < BK / 16; j++) {
+          nn_wgmma<T, TRANS_A, !TRANS_B>(sum, nn_wgmma_step(of_a, j * (TRANS_A ? 16 * 128 : 32)),
+                                         nn_wgmma_step(of_b, j * (TRANS_B ? 32 : 16 * 128)), true);
+        }
+        nn_wgmma_commit();
+        nn_wgmma_wait<1>();
+        nn_wgmma_hold(sum);
+        if (apart && consumer == 0 && at == BK) {
+          nn_barrier_arrive(2, 128 * TILE::CONSUMERS);
+        }
+        if (previous >= 0) {
+          barriers.give_back(previous);
+        }
+        previous = ring.stage;
+        ring.advance();
       }
-      nn_wgmma_commit();
-      nn_wgmma_wait<1>();
+      nn_wgmma_wait<0>();
       nn_wgmma_hold(sum);
-      if (apart && consumer == 0 && at == BK) {
-        nn_barrier_arrive(2, 128 * TILE::CONSUMERS);
-      }
       if (previous >= 0) {
         barriers.give_back(previous);
       }
-      previous = ring.stage;
-      ring.advance();
-    }
-    nn_wgmma_wait<0>();
-    nn_wgmma_hold(sum);
-    if (previous >= 0) {
-      barriers.give_back(previous);
     }
     const gemm_place place = turn.place;
     __syncwarp();
@@ -251,7 +277,7 @@ __device__ __forceinline__ void gemm_wgmma_consume(const gemm_problem &p, const 
 
 template <class T, bool TRANS_A, bool TRANS_B, class TILE, int GATE>
 __device__ __forceinline__ void gemm_wgmma_block(const gemm_problem &p, const gemm_wgmma_way &way,
-                                                 const gemm_wgmma_maps &maps) {
+                                                 const typename TILE::maps &maps) {
   if constexpr (NN_HAS_WGMMA) {
     NN_SHARED_BYTES(memory);
     const gemm_wgmma_barriers<TILE> barriers(nn_shared_address(memory), way.paired);
@@ -356,14 +382,33 @@ template <class TILE, int COLUMNS> inline bool gemm_wgmma_pairs(nncuda_ctx *ctx,
 }
 
 template <class TILE, int COLUMNS>
-inline int32_t gemm_wgmma_launch_tiles(nncuda_ctx *ctx, void (*kernel)(gemm_problem, gemm_wgmma_way, gemm_wgmma_maps),
-                                       gemm_problem &p, gemm_wgmma_way way, const gemm_wgmma_maps &maps) {
+inline int32_t gemm_wgmma_launch_tiles(nncuda_ctx *ctx,
+                                       void (*kernel)(gemm_problem, gemm_wgmma_way, typename TILE::maps),
+                                       gemm_problem &p, gemm_wgmma_way way, const typename TILE::maps &maps) {
   way.paired = gemm_wgmma_pairs<TILE, COLUMNS>(ctx, p);
   way.paired ? gemm_count_tiles<2 * TILE::BM, COLUMNS>(p) : gemm_count_tiles<TILE::BM, COLUMNS>(p);
   const int64_t most = nn_gpu_sms(ctx) >> way.paired;
   const auto blocks = (unsigned)(p.tiles < most ? p.tiles : most) << way.paired;
   return nn_launch_clusters(ctx, 1u << way.paired, kernel, dim3(blocks), dim3(TILE::THREADS), TILE::SHARED, p, way,
                             maps);
+}
+
+/* How the sums of plain products go to C, and the maps for it. */
+template <class TILE>
+inline gemm_wgmma_way gemm_wgmma_way_of(const gemm_problem &p, int32_t dtype, gemm_wgmma_maps &maps) {
+  const auto map_of_c = [&](CUtensorMap &map, const void *base, int32_t rows) {
+    return gemm_wgmma_map(map, p.c_f32 ? NNCUDA_F32 : dtype, base, p.n, p.m, p.ldc,
+                          p.ragged == NN_GEMM_RAGGED_M ? 1 : p.count, p.c_step, rows);
+  };
+  gemm_wgmma_way way = {};
+  way.boxes = p.partial == nullptr && p.activation == NNCUDA_ACTIVATION_NONE &&
+              (p.bias == nullptr || (p.c_wide && p.n % 8 == 0)) && map_of_c(maps.c, p.c, 16) &&
+              (p.beta == 0.0f || map_of_c(maps.old_c, p.c, TILE::BM)) &&
+              (p.residual == nullptr || map_of_c(maps.residual, p.residual, TILE::BM));
+  way.old_c = way.boxes && p.beta != 0.0f;
+  way.residual = way.boxes && p.residual != nullptr;
+  way.plain = way.reads() == 0 && p.bias == nullptr;
+  return way;
 }
 
 template <class T, bool TRANS_A, bool TRANS_B, class TILE>
@@ -380,18 +425,7 @@ inline int32_t gemm_wgmma_start(nncuda_ctx *ctx, gemm_problem &p, int32_t dtype,
   if (!*done) {
     return NNCUDA_SUCCESS;
   }
-  const auto map_of_c = [&](CUtensorMap &map, const void *base, int32_t rows) {
-    return gemm_wgmma_map(map, p.c_f32 ? NNCUDA_F32 : dtype, base, p.n, p.m, p.ldc,
-                          p.ragged == NN_GEMM_RAGGED_M ? 1 : p.count, p.c_step, rows);
-  };
-  gemm_wgmma_way way = {};
-  way.boxes = p.partial == nullptr && p.activation == NNCUDA_ACTIVATION_NONE &&
-              (p.bias == nullptr || (p.c_wide && p.n % 8 == 0)) && map_of_c(maps.c, p.c, 16) &&
-              (p.beta == 0.0f || map_of_c(maps.old_c, p.c, TILE::BM)) &&
-              (p.residual == nullptr || map_of_c(maps.residual, p.residual, TILE::BM));
-  way.old_c = way.boxes && p.beta != 0.0f;
-  way.residual = way.boxes && p.residual != nullptr;
-  way.plain = way.reads() == 0 && p.bias == nullptr;
+  const gemm_wgmma_way way = gemm_wgmma_way_of<TILE>(p, dtype, maps);
   return gemm_wgmma_launch_tiles<TILE, TILE::BN>(ctx, kernel, p, way, maps);
 }
 
@@ -432,32 +466,43 @@ inline int32_t gemm_wgmma_start_gate(nncuda_ctx *ctx, gemm_problem &p, int32_t d
   return gemm_wgmma_launch_tiles<TILE, gemm_columns<GATE, TILE::BN>>(ctx, kernel, p, way, maps);
 }
 
-/* Rounds of tiles over the multiprocessors decide; a narrow tile takes somewhat more than half of a wide one's time (by
- * count of bytes read from shared memory). The sums are the same with both. */
+/* Rounds of tiles over the multiprocessors decide between tiles of 256 and 128 columns of B, of which COLUMNS a 128 are
+ * of C: a wide one takes 16 where a narrow one takes `narrow_cost`. `tiles`: of the narrow ones. The sums are the same
+ * with both. */
+template <int COLUMNS>
+inline bool gemm_wgmma_wants_wide(nncuda_ctx *ctx, gemm_problem &p, int64_t narrow_cost, int64_t &tiles) {
+  constexpr int64_t WIDE_COST = 16;
+  const int64_t sms = nn_gpu_sms(ctx);
+  gemm_count_tiles<128, 2 * COLUMNS>(p);
+  const int64_t wide = nn_ceil_div(p.tiles, sms) * WIDE_COST;
+  gemm_count_tiles<128, COLUMNS>(p);
+  tiles = p.tiles;
+  return wide <= nn_ceil_div(tiles, sms) * narrow_cost;
+}
+
+/* A narrow tile takes somewhat more than half of a wide one's time (by count of bytes read from shared memory). */
 template <class T>
 inline int32_t gemm_wgmma_launch(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice, int32_t dtype,
                                  bool *done) {
-  constexpr int64_t WIDE_COST = 16, NARROW_COST = 9;
-  const int64_t sms = nn_gpu_sms(ctx);
+  constexpr int64_t NARROW_COST = 9;
   const bool half = p.gate == GEMM_SWIGLU; /* of a tile are ups */
-  half ? gemm_count_tiles<128, 128>(p) : gemm_count_tiles<128, 256>(p);
-  const int64_t wide = nn_ceil_div(p.tiles, sms) * WIDE_COST;
-  half ? gemm_count_tiles<128, 64>(p) : gemm_count_tiles<128, 128>(p);
-  if (p.tiles > INT32_MAX) { /* they are counted in 32 bits */
+  int64_t tiles = 0;
+  const bool wide = half ? gemm_wgmma_wants_wide<64>(ctx, p, NARROW_COST, tiles)
+                         : gemm_wgmma_wants_wide<128>(ctx, p, NARROW_COST, tiles);
+  if (tiles > INT32_MAX) { /* they are counted in 32 bits */
     *done = false;
     return NNCUDA_SUCCESS;
   }
-  const int64_t narrow = nn_ceil_div(p.tiles, sms) * NARROW_COST;
   if (p.gate == GEMM_SWIGLU) {
-    return wide <= narrow ? gemm_wgmma_start_gate<T, gemm_wgmma_tile<256>, GEMM_SWIGLU>(ctx, p, dtype, done)
-                          : gemm_wgmma_start_gate<T, gemm_wgmma_tile<128>, GEMM_SWIGLU>(ctx, p, dtype, done);
+    return wide ? gemm_wgmma_start_gate<T, gemm_wgmma_tile<256>, GEMM_SWIGLU>(ctx, p, dtype, done)
+                : gemm_wgmma_start_gate<T, gemm_wgmma_tile<128>, GEMM_SWIGLU>(ctx, p, dtype, done);
   }
   if (p.gate == GEMM_SWIGLU_BACKWARD) {
-    return wide <= narrow ? gemm_wgmma_start_gate<T, gemm_wgmma_tile<256>, GEMM_SWIGLU_BACKWARD>(ctx, p, dtype, done)
-                          : gemm_wgmma_start_gate<T, gemm_wgmma_tile<128>, GEMM_SWIGLU_BACKWARD>(ctx, p, dtype, done);
+    return wide ? gemm_wgmma_start_gate<T, gemm_wgmma_tile<256>, GEMM_SWIGLU_BACKWARD>(ctx, p, dtype, done)
+                : gemm_wgmma_start_gate<T, gemm_wgmma_tile<128>, GEMM_SWIGLU_BACKWARD>(ctx, p, dtype, done);
   }
-  return wide <= narrow ? gemm_wgmma_run_tile<T, gemm_wgmma_tile<256>>(ctx, p, choice, dtype, done)
-                        : gemm_wgmma_run_tile<T, gemm_wgmma_tile<128>>(ctx, p, choice, dtype, done);
+  return wide ? gemm_wgmma_run_tile<T, gemm_wgmma_tile<256>>(ctx, p, choice, dtype, done)
+              : gemm_wgmma_run_tile<T, gemm_wgmma_tile<128>>(ctx, p, choice, dtype, done);
 }
 
 #endif

@@ -12,6 +12,21 @@ struct alignas(8) gemm_wgmma_turn {
   int32_t more;
 };
 
+/* Maps of what boxes are loaded and stored: C by 16 rows; C as it was and the residual by the rows of a tile. Where C
+ * is gates and ups, c has the gates and `up` the ups; for their gradients, old_c and residual are both as they were. */
+struct gemm_wgmma_maps {
+  CUtensorMap a, b, c, old_c, residual, up;
+};
+
+/* Of factors in codes of 8 bits, whose `a` and `b` are of pairs: also their scales, [blocks, lines] of bytes. */
+struct gemm_wgmma_code_maps : gemm_wgmma_maps {
+  CUtensorMap a_scales, b_scales;
+};
+
+/* Factors are 16-bit numbers; or pairs of codes with a scale a row of A and a scale for 128 rows of B, or for each row
+ * of B (gemm_wgmma_codes.cuh). */
+enum gemm_wgmma_factors { GEMM_NUMBERS, GEMM_CODES, GEMM_CODES_BY_COLUMN };
+
 /*
  * 128 x 256 is the largest tile whose sums fit the registers: it reads 1.5 bytes of shared memory for 128 products,
  * which leaves the tensor cores the limit. 128 x 128 serves products with few tiles. The ring takes 192 KiB, and 4 KiB
@@ -20,6 +35,8 @@ struct alignas(8) gemm_wgmma_turn {
  * first cannot be a tile ahead. By count.
  */
 template <int BN_> struct gemm_wgmma_tile {
+  using maps = gemm_wgmma_maps;
+  static constexpr int FACTORS = GEMM_NUMBERS;
   static constexpr int BM = 128, BN = BN_, BK = 64, CONSUMERS = 2, WARPS = 4 * CONSUMERS;
   static constexpr int BOX = 64 * 128; /* 64 rows of 128 bytes: what repeats along the side that is not k */
   static constexpr int A_BYTES = BM / 64 * BOX, STAGE_BYTES = A_BYTES + BN / 64 * BOX, STAGES = 196608 / STAGE_BYTES;
@@ -33,6 +50,20 @@ template <int BN_> struct gemm_wgmma_tile {
   static constexpr int SHARED = BARRIERS_AT + 2 * (STAGES + TURNS) * 8;
   static constexpr int THREADS = 128 + 128 * CONSUMERS;
   static_assert(APART >= STAGES, "the first warpgroup must not be a tile ahead");
+};
+
+/*
+ * The same bytes of codes: a stage is a block of 128, with a scale of a byte for each row of A and of B. The sums of a
+ * block are 64 x 128 a warpgroup, beside those of all blocks so far.
+ */
+template <int BN_, int FACTORS_> struct gemm_wgmma_code_tile : gemm_wgmma_tile<BN_> {
+  using base = gemm_wgmma_tile<BN_>;
+  using maps = gemm_wgmma_code_maps;
+  static constexpr int FACTORS = FACTORS_, PART = 128;
+  static constexpr int APART = base::STAGES;
+  static constexpr int SCALE_BYTES = base::BM + BN_; /* of a stage: A's, then B's */
+  static constexpr int SCALES_AT = (base::SHARED + 127) / 128 * 128;
+  static constexpr int SHARED = SCALES_AT + base::STAGES * SCALE_BYTES;
 };
 
 /* The stage of a ring that comes next, and the parity of its turn. */
@@ -52,21 +83,27 @@ template <int STAGES> struct gemm_ring {
 /* Addresses of barriers: `full` and `empty` of each stage, then those of each turn. In a pair of blocks (see
  * gemm_wgmma.cuh) lanes 0 and 1 of a warp tell both that a stage is empty. */
 template <class TILE> struct gemm_wgmma_barriers {
+  static constexpr bool KEPT = TILE::FACTORS == GEMM_NUMBERS; /* `told`, which takes a register */
   uint32_t full, empty, turn_full, turn_empty;
   uint32_t told; /* `empty` of the block that this lane tells */
+  int32_t paired;
   bool tells;
 
   __device__ __forceinline__ gemm_wgmma_barriers(uint32_t shared, int32_t paired)
       : full(shared + TILE::BARRIERS_AT), empty(full + 8 * TILE::STAGES), turn_full(empty + 8 * TILE::STAGES),
-        turn_empty(turn_full + 8 * TILE::TURNS), told(empty), tells((int)threadIdx.x % NN_WARP <= paired) {
-    if (paired) {
-      told = nn_cluster_address(empty, threadIdx.x % 2);
+        turn_empty(turn_full + 8 * TILE::TURNS), told(empty), paired(paired),
+        tells((int)threadIdx.x % NN_WARP <= paired) {
+    if (KEPT) {
+      told = of_told();
     }
+  }
+  __device__ __forceinline__ uint32_t of_told() const {
+    return paired ? nn_cluster_address(empty, threadIdx.x % 2) : empty;
   }
   /* By a warp of the consumers that has read the stage. */
   __device__ __forceinline__ void give_back(int32_t stage) const {
     if (tells) {
-      nn_mbarrier_arrive_in_cluster(told + 8 * stage);
+      nn_mbarrier_arrive_in_cluster((KEPT ? told : of_told()) + 8 * stage);
     }
   }
 };
@@ -78,12 +115,6 @@ struct gemm_wgmma_way {
   int32_t paired;          /* 1: blocks are in pairs, 0: they are not */
 
   __host__ __device__ __forceinline__ int32_t reads() const { return old_c + residual; }
-};
-
-/* Maps of what boxes are loaded and stored: C by 16 rows; C as it was and the residual by the rows of a tile. Where C
- * is gates and ups, c has the gates and `up` the ups; for their gradients, old_c and residual are both as they were. */
-struct gemm_wgmma_maps {
-  CUtensorMap a, b, c, old_c, residual, up;
 };
 
 #endif

@@ -7,6 +7,8 @@
  *   nn_wgmma_commit();
  *   nn_wgmma_wait<0>(); nn_wgmma_hold(d);      before d is read, or the operands' memory is written
  *
+ * With nn_wgmma_e4m3 a product is 32 of k, which are as many bytes.
+ *
  * Everything here but the descriptors (kernels/wgmma_descriptor.cuh) traps where there is no wgmma.
  */
 #ifndef NN_INSTRUCTIONS_WGMMA_CUH
@@ -173,6 +175,38 @@ __device__ __forceinline__ void nn_wgmma(float (&d)[COUNT], const uint32_t (&a)[
   }
 #else
   nn_absent(d, a, b_descriptor, accumulate);
+#endif
+}
+
+#define NN_WGMMA_E4M3(N, PLACE_A, PLACE_B, PLACE_SCALE)                                                                \
+  asm volatile("{\n.reg .pred scale;\nsetp.ne.b32 scale, " PLACE_SCALE ", 0;\n"                                        \
+               "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3.e4m3 {" NN_WGMMA_PLACES_N##N                       \
+               "}, " PLACE_A ", " PLACE_B ", scale, 1, 1;\n}"                                                          \
+               : NN_WGMMA_D_N##N                                                                                       \
+               : "l"(a_descriptor), "l"(b_descriptor), "r"((int)accumulate))
+
+/*
+ * The same with E4M3: a 64 x 32, b 32 x N, a byte an element, both with k contiguous. Their descriptors are those of
+ * 16-bit elements that lie in the same bytes. Products are exact. Their sum is not: the 32 of them and d are cut to
+ * multiples of 2^-13 of the largest one's power of two, and what they come to is cut to 13 bits behind the first, which
+ * the manual does not say (DeepSeek-AI 2024, "DeepSeek-V3", 3.5.2; Xie et al. 2025, "MMA-Sim"). wgmma.mma_async,
+ * PTX 9.7.15.5.2.
+ */
+template <int COUNT>
+__device__ __forceinline__ void nn_wgmma_e4m3(float (&d)[COUNT], uint64_t a_descriptor, uint64_t b_descriptor,
+                                              bool accumulate) {
+  constexpr int N = 2 * COUNT;
+  static_assert(N == 64 || N == 128 || N == 256, "no such N here");
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  if constexpr (N == 64) {
+    NN_WGMMA_E4M3(64, "%32", "%33", "%34");
+  } else if constexpr (N == 128) {
+    NN_WGMMA_E4M3(128, "%64", "%65", "%66");
+  } else {
+    NN_WGMMA_E4M3(256, "%128", "%129", "%130");
+  }
+#else
+  nn_absent(d, a_descriptor, b_descriptor, accumulate);
 #endif
 }
 

@@ -15,6 +15,9 @@
  * overflow nor leave the normal numbers. */
 enum { NN_FP8_BLOCK = 128, NN_FP8_LEAST = -100, NN_FP8_MOST = 100 };
 
+/* What x has added in f32's exponent, and where a byte holds it. */
+enum { NN_FP8_BIAS = 127 };
+
 /* The largest E4M3, and the pattern from which a size is not finite. */
 #define NN_FP8_LARGEST 448.0f
 #define NN_FP8_INFINITE 0x7f800000u
@@ -22,13 +25,13 @@ enum { NN_FP8_BLOCK = 128, NN_FP8_LEAST = -100, NN_FP8_MOST = 100 };
 /* x of a block whose largest finite number has this pattern, without its sign: 448 is 1.75 * 2^8, so a significand
  * above 1.75 takes one more. */
 NN_NUMBER_FUNCTION int32_t nn_fp8_exponent(uint32_t largest) {
-  const int32_t x = (int32_t)((largest + 0x1fffffu) >> 23) - 127 - 8;
+  const int32_t x = (int32_t)((largest + 0x1fffffu) >> 23) - NN_FP8_BIAS - 8;
   return x < NN_FP8_LEAST ? NN_FP8_LEAST : x > NN_FP8_MOST ? NN_FP8_MOST : x;
 }
 
 /* 2^x, of a normal number. */
 NN_NUMBER_FUNCTION float nn_fp8_power(int32_t x) {
-  const uint32_t bits = (uint32_t)(127 + x) << 23;
+  const uint32_t bits = (uint32_t)(NN_FP8_BIAS + x) << 23;
   float power;
   memcpy(&power, &bits, sizeof power);
   return power;

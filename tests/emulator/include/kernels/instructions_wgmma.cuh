@@ -3,8 +3,9 @@
  * until the wait that covers it, its d is filled with NaN, and its operands are read from shared memory only at that
  * wait: d used too early, or operands overwritten too early, show in the results.
  *
- * Sums are in f32 in the order of k, as in instructions_mma.cuh. kernels/wgmma_descriptor.cuh is not used here:
- * descriptors are read bit by bit as PTX 9.7.15.5.1.2.2 says.
+ * Sums of 16-bit products are in f32 in the order of k, as in instructions_mma.cuh; those of E4M3 keep as many bits as
+ * Hopper does. kernels/wgmma_descriptor.cuh is not used here: descriptors are read bit by bit as PTX 9.7.15.5.1.2.2
+ * says.
  */
 #ifndef NN_INSTRUCTIONS_WGMMA_CUH
 #define NN_INSTRUCTIONS_WGMMA_CUH
@@ -15,7 +16,9 @@
 #include "kernels/wgmma_descriptor.cuh"
 #include <cuda_runtime.h>
 #include <limits>
+#include <math.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <vector>
 
@@ -78,11 +81,64 @@ struct nn_emulated_operand_matrix {
   }
 };
 
+/* 16 times 16 bits of a row of A or a column of B as they are multiplied: as 16 numbers, or as 32 codes. */
+template <class T> struct nn_emulated_halves {
+  float x[16];
+
+  void set(uint32_t k, uint16_t bits) { x[k] = nn_emulated_operand<T>::value(bits); }
+  float dot(float sum, const nn_emulated_halves &b) const {
+    for (uint32_t k = 0; k < 16; k++) {
+      sum += x[k] * b.x[k];
+    }
+    return sum;
+  }
+};
+
+struct nn_emulated_codes {
+  float x[32];
+  int power[32]; /* of two, of each significand: for the evenly spaced numbers that of the least of the others */
+
+  void set(uint32_t k, uint16_t bits) {
+    for (uint32_t i = 0; i < 2; i++) {
+      const uint8_t code = (uint8_t)(bits >> 8 * i);
+      x[2 * k + i] = nn_e4m3_decoded(code);
+      power[2 * k + i] = (code & 0x78) == 0 ? -6 : (code >> 3 & 15) - 7;
+    }
+  }
+  /* Hopper's sum of 32 products and the sum before: all are cut, towards zero, to multiples of 2^-13 of the largest
+   * one's power of two, added up, and what they come to is cut to 13 bits behind the first (DeepSeek-AI 2024,
+   * "DeepSeek-V3", 3.5.2; Xie et al. 2025, "MMA-Sim"). */
+  float dot(float sum, const nn_emulated_codes &b) const {
+    constexpr int KEPT = 13;
+    float products[32], all = sum;
+    int largest = sum == 0.0f ? -126 : ilogbf(sum);
+    for (uint32_t k = 0; k < 32; k++) {
+      products[k] = x[k] * b.x[k];
+      all += products[k];
+      const int of_product = products[k] == 0.0f ? -126 : power[k] + b.power[k];
+      largest = of_product > largest ? of_product : largest;
+    }
+    if (!isfinite(all)) { /* a NaN: numbers do not come near f32's end */
+      return std::numeric_limits<float>::quiet_NaN();
+    }
+    const float units = ldexpf(1.0f, KEPT - largest), unit = ldexpf(1.0f, largest - KEPT);
+    int32_t total = (int32_t)(sum * units), last = 1; /* 33 of less than 2^15; the place that is kept */
+    for (const float product : products) {
+      total += (int32_t)(product * units);
+    }
+    while (abs(total) >= last << (KEPT + 1)) {
+      last *= 2;
+    }
+    return (float)(total / last * last) * unit;
+  }
+};
+
+struct nn_emulated_accumulator;
 struct nn_emulated_product {
   float *d;
-  float (*value)(uint16_t);
+  void (*multiply)(const nn_emulated_product &, nn_emulated_accumulator &);
   bool accumulate, a_in_registers;
-  float a[2][16]; /* from registers: this thread's two rows */
+  uint16_t a[2][16]; /* from registers: this thread's two rows */
   nn_emulated_operand_matrix a_matrix, b_matrix;
 };
 
@@ -129,27 +185,24 @@ inline void nn_wgmma_commit(nn_site site = nn_site::here()) {
 
 /* D's layout, PTX 9.7.15.5.1.1.1, figure 149: element i of thread (warp w of 4, lane 4g + t) is in row
  * 16w + g + 8 * (i / 2 % 2), column 8 * (i / 4) + 2t + i % 2. */
+template <class ELEMENTS>
 inline void nn_emulated_multiply(const nn_emulated_product &p, nn_emulated_accumulator &accumulator) {
   const uint32_t w = nn_emulated_warp() % 4, g = nn_emulated_lane() / 4, t = nn_emulated_lane() % 4;
-  float a[2][16];
+  ELEMENTS a[2], b;
   for (uint32_t r = 0; r < 2; r++) {
     for (uint32_t k = 0; k < 16; k++) {
-      a[r][k] = p.a_in_registers ? p.a[r][k] : p.value(p.a_matrix.element(16 * w + g + 8 * r, k));
+      a[r].set(k, p.a_in_registers ? p.a[r][k] : p.a_matrix.element(16 * w + g + 8 * r, k));
     }
   }
   float *values = accumulator.values.data();
   for (uint32_t i = 0; i < accumulator.values.size(); i += 4) {
     for (uint32_t j = 0; j < 2; j++) {
-      float b[16];
       for (uint32_t k = 0; k < 16; k++) {
-        b[k] = p.value(p.b_matrix.element(2 * i + 2 * t + j, k));
+        b.set(k, p.b_matrix.element(2 * i + 2 * t + j, k));
       }
       for (uint32_t r = 0; r < 2; r++) {
-        float sum = p.accumulate ? values[i + 2 * r + j] : 0.0f;
-        for (uint32_t k = 0; k < 16; k++) {
-          sum += a[r][k] * b[k];
-        }
-        values[i + 2 * r + j] = sum;
+        float &value = values[i + 2 * r + j];
+        value = a[r].dot(p.accumulate ? value : 0.0f, b);
       }
     }
   }
@@ -188,7 +241,7 @@ template <int PENDING> inline void nn_wgmma_wait(nn_site site = nn_site::here())
         i++;
       }
       nn_emulated_accumulator &accumulator = products.accumulators[i];
-      nn_emulated_multiply(product, accumulator);
+      product.multiply(product, accumulator);
       if (--accumulator.products == 0) {
         memcpy(accumulator.d, accumulator.values.data(), 4 * accumulator.values.size());
         products.accumulators.erase(products.accumulators.begin() + (ptrdiff_t)i);
@@ -262,7 +315,7 @@ inline void nn_wgmma(float (&d)[COUNT], uint64_t a_descriptor, uint64_t b_descri
   nn_emulated_check_group(a_descriptor, b_descriptor, 2 * COUNT, site);
   nn_emulated_product product = {};
   product.d = d;
-  product.value = nn_emulated_operand<T>::value;
+  product.multiply = nn_emulated_multiply<nn_emulated_halves<T>>;
   product.accumulate = accumulate;
   product.a_matrix = nn_emulated_operand_matrix(a_descriptor, A_MN_MAJOR);
   product.b_matrix = nn_emulated_operand_matrix(b_descriptor, B_MN_MAJOR);
@@ -281,17 +334,31 @@ inline void nn_wgmma(float (&d)[COUNT], const uint32_t (&a)[4], uint64_t b_descr
       nn_emulated_gather(0xffffffffu, registers{{a[0], a[1], a[2], a[3]}}, site.in("wgmma.mma_async"));
   nn_emulated_product product = {};
   product.d = d;
-  product.value = nn_emulated_operand<T>::value;
+  product.multiply = nn_emulated_multiply<nn_emulated_halves<T>>;
   product.accumulate = accumulate;
   product.a_in_registers = true;
   for (unsigned r = 0; r < 2; r++) {
     for (unsigned k = 0; k < 16; k++) {
       const unsigned element = k % 2 + 2 * r + 4 * (k / 8); /* of the lane with k % 8 / 2 in its group of 4 */
       const uint32_t pair = lanes[nn_emulated_lane() / 4 * 4 + k % 8 / 2].a[element / 2];
-      product.a[r][k] = product.value((uint16_t)(pair >> 16 * (element % 2)));
+      product.a[r][k] = (uint16_t)(pair >> 16 * (element % 2));
     }
   }
   product.b_matrix = nn_emulated_operand_matrix(b_descriptor, B_MN_MAJOR);
+  nn_emulated_start_product(product, COUNT);
+}
+
+/* Two codes where the others have a 16-bit element. */
+template <int COUNT>
+inline void nn_wgmma_e4m3(float (&d)[COUNT], uint64_t a_descriptor, uint64_t b_descriptor, bool accumulate,
+                          nn_site site = nn_site::here()) {
+  nn_emulated_check_group(a_descriptor, b_descriptor, 2 * COUNT, site);
+  nn_emulated_product product = {};
+  product.d = d;
+  product.multiply = nn_emulated_multiply<nn_emulated_codes>;
+  product.accumulate = accumulate;
+  product.a_matrix = nn_emulated_operand_matrix(a_descriptor, false);
+  product.b_matrix = nn_emulated_operand_matrix(b_descriptor, false);
   nn_emulated_start_product(product, COUNT);
 }
 
