@@ -121,6 +121,9 @@ struct nn_emulated_codes {
     if (!isfinite(all)) { /* a NaN: numbers do not come near f32's end */
       return std::numeric_limits<float>::quiet_NaN();
     }
+    if (largest == -126) { /* nothing but zeros */
+      return 0.0f;
+    }
     const float units = ldexpf(1.0f, KEPT - largest), unit = ldexpf(1.0f, largest - KEPT);
     int32_t total = (int32_t)(sum * units), last = 1; /* 33 of less than 2^15; the place that is kept */
     for (const float product : products) {
