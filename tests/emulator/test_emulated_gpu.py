@@ -24,7 +24,7 @@ GOLDEN = ROOT / "tests/gpu/test_gpu_golden.py"
 SAMPLE = ROOT / "tests/gpu/test_gpu_sample.py"
 BACKWARD = ROOT / "tests/gpu/test_gpu_backward.py"
 FLASH = ROOT / "tests/gpu/test_gpu_flash.py"
-PAIRS = ROOT / "tests/gpu/test_gpu_gemm_pairs.py"
+PAIRS = [ROOT / f"tests/gpu/test_gpu_{name}.py" for name in ("gemm_pairs", "fp8")]
 OWN = [GOLDEN, BACKWARD, FLASH, *(ROOT / f"tests/gpu/test_gpu_{name}.py" for name in ("gemm", "attention", "ternary"))]
 WHOLE = ("80", "90")
 RANDOM = ROOT / "tests/golden/test_random_calls.py"
@@ -75,7 +75,7 @@ def compare_orders(arch: str, folder: Path) -> None:
             SAMPLE,
             BACKWARD,
             FLASH,
-            PAIRS,
+            PAIRS[0],
             "-k",
             "digests",
             f"--digests={folder / f'digests-{arch}.json'}",
@@ -90,7 +90,7 @@ def random_backward(arch: str) -> None:
 
 def pairs_on_few(arch: str) -> None:
     """Blocks that multiply in pairs take many tiles, and one of the two is ahead of the other."""
-    run(arch, PAIRS, order="backward", sms="4")
+    run(arch, *PAIRS, order="backward", sms="4")
 
 
 JOBS: dict[str, tuple[Callable[..., None], tuple[object, ...]]] = {}
