@@ -2,8 +2,8 @@
 block, so that each scale has an effect and none a rounding. The result must be the very number, whatever a tensor core
 keeps of a sum (tests/golden/cases has the other kind).
 
-Sizes are about the least that on sm_90a take both tiles, blocks in pairs, and warpgroups that begin a tile one after the
-other (cuda/kernels/gemm_wgmma.cuh); elsewhere the tests hold as well. On an emulated GPU they also run with four
+Sizes are about the least that on sm_90a take both tiles, blocks in pairs, and warpgroups that begin a tile one after
+the other (cuda/kernels/gemm_wgmma.cuh); elsewhere the tests hold as well. On an emulated GPU they also run with four
 multiprocessors, so that a block has several tiles (tests/emulator/test_emulated_gpu.py).
 """
 

@@ -106,6 +106,11 @@ def gpu(quick: bool = False) -> list[Work]:
             for shape in ((hidden, ffn), (ffn, hidden))
             for kind in ("forward", "inputs", "weights")
         ),
+        *(
+            products.grouped(kind, tokens, k, experts, *shape, Bar(times_peer=1.0), "fp8")
+            for shape in ((hidden, ffn), (ffn, hidden))
+            for kind in ("forward", "inputs", "weights")
+        ),
         *attending(of(32, 2), of(32, 2), dim, 473e12, 284e12),
         *attending(of(16, 2), of(16, 2), 2 * dim, 650e12, 284e12),
         *attending(heads, 1, dim, None, None),

@@ -68,12 +68,20 @@ def routed(tokens: int, top_k: int, experts: int, seed: int) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
 
 
-def grouped(kind: str, tokens: int, top_k: int, experts: int, k: int, n: int, bar: Bar) -> Work:
-    """The products of the experts' layer k -> n in bf16: "forward", or the gradients of its "inputs" or "weights"."""
+def grouped(
+    kind: str, tokens: int, top_k: int, experts: int, k: int, n: int, bar: Bar, precision: str = "bf16"
+) -> Work:
+    """The products of the experts' layer k -> n of bf16: "forward", or the gradients of its "inputs" or "weights".
+
+    In ``precision`` "fp8" factors are rounded to 8 bits first, which is timed with the products.
+    """
     rows = tokens * top_k
     x, dy, w = (rows, k), (rows, n), (experts, n, k)
     factors = {"forward": (x, w), "inputs": (dy, w), "weights": (dy, x)}[kind]
     out = {"forward": dy, "inputs": x, "weights": w}[kind]
+    product, gradient = kernels.grouped_gemm, kernels.grouped_gemm_wgrad
+    if precision == "fp8":
+        product, gradient = kernels.grouped_gemm_fp8, kernels.grouped_gemm_wgrad_fp8
 
     def inputs(ctx: Context, seed: int) -> Tensors:
         a, b = (normal(ctx, seed, "bf16", *shape, stream=i) for i, shape in enumerate(factors))
@@ -82,12 +90,12 @@ def grouped(kind: str, tokens: int, top_k: int, experts: int, k: int, n: int, ba
     def ours(ctx: Context, t: Tensors) -> Side:
         y = ctx.empty(out, "bf16")
         if kind == "weights":
-            return side(lambda: kernels.grouped_gemm_wgrad(t["a"], t["b"], t["offsets"], c=y), y)
-        return side(lambda: kernels.grouped_gemm(t["a"], t["b"], t["offsets"], c=y, trans_b=kind == "forward"), y)
+            return side(lambda: gradient(t["a"], t["b"], t["offsets"], c=y), y)
+        return side(lambda: product(t["a"], t["b"], t["offsets"], c=y, trans_b=kind == "forward"), y)
 
     label = "forward" if kind == "forward" else f"gradient of {kind}"
     return Work(
-        group=f"grouped_gemm bf16, {tokens} tokens, {experts} experts, top-{top_k}",
+        group=f"grouped_gemm {precision}, {tokens} tokens, {experts} experts, top-{top_k}",
         name=f"{k} -> {n}, {label}",
         inputs=inputs,
         ours=ours,
@@ -96,5 +104,5 @@ def grouped(kind: str, tokens: int, top_k: int, experts: int, k: int, n: int, ba
         bar=bar,
         peer="grouped",
         peer_options={"kind": kind},
-        tolerance=TOLERANCES["bf16"],
+        tolerance=TOLERANCES[precision],
     )
