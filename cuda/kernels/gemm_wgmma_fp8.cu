@@ -43,16 +43,18 @@ template <class TILE> static bool plan(gemm_fp8_problem &all, gemm_fp8_wgmma &to
   return true;
 }
 
-/* A narrow tile takes half of a wide one's time where the tensor cores limit it, and three quarters where L2 does. */
+/* Rounds of tiles over the multiprocessors decide. A narrow tile takes half of a wide one's time where the tensor cores
+ * limit it, and three quarters where L2 does. The sums are the same with both. */
 bool gemm_fp8_plan_wgmma(nncuda_ctx *ctx, gemm_fp8_problem &p, gemm_fp8_wgmma &to) {
-  constexpr int64_t MOST = 0x7fffffff, NARROW_COST = 11; /* the copy engine's coordinates */
-  const gemm_problem &x = p.problem;
-  if (x.m > MOST || x.lda > MOST || p.a_lines > MOST || p.b_lines > MOST) {
-    return false;
-  }
-  int64_t tiles = 0;
-  to.wide = gemm_wgmma_wants_wide<128>(ctx, p.problem, NARROW_COST, tiles);
-  if (tiles > MOST) {
+  constexpr int64_t MOST = 0x7fffffff; /* the copy engine's coordinates */
+  constexpr int64_t WIDE_COST = 16, NARROW_COST = 11;
+  const int64_t sms = nn_gpu_sms(ctx);
+  gemm_problem &x = p.problem;
+  gemm_count_tiles<128, 256>(x);
+  const int64_t wide = nn_ceil_div(x.tiles, sms) * WIDE_COST;
+  gemm_count_tiles<128, 128>(x);
+  to.wide = wide <= nn_ceil_div(x.tiles, sms) * NARROW_COST;
+  if (x.tiles > MOST || x.m > MOST || x.lda > MOST || p.a_lines > MOST || p.b_lines > MOST) {
     return false;
   }
   const bool of_weights = x.ragged == NN_GEMM_RAGGED_K;
