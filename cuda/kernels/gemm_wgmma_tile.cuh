@@ -96,17 +96,14 @@ template <class TILE> struct gemm_wgmma_barriers {
       : full(shared + TILE::BARRIERS_AT), empty(full + 8 * TILE::STAGES), turn_full(empty + 8 * TILE::STAGES),
         turn_empty(turn_full + 8 * TILE::TURNS), told(empty), paired(paired),
         tells((int)threadIdx.x % NN_WARP <= paired) {
-    if (KEPT) {
-      told = of_told();
+    if (KEPT && paired) {
+      told = nn_cluster_address(empty, threadIdx.x % 2);
     }
-  }
-  __device__ __forceinline__ uint32_t of_told() const {
-    return paired ? nn_cluster_address(empty, threadIdx.x % 2) : empty;
   }
   /* By a warp of the consumers that has read the stage. */
   __device__ __forceinline__ void give_back(int32_t stage) const {
     if (tells) {
-      nn_mbarrier_arrive_in_cluster((KEPT ? told : of_told()) + 8 * stage);
+      nn_mbarrier_arrive_in_cluster((KEPT || !paired ? told : nn_cluster_address(empty, threadIdx.x % 2)) + 8 * stage);
     }
   }
 };
