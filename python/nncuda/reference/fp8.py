@@ -12,8 +12,8 @@ BLOCK = 128
 #: The largest E4M3, the bounds of a block's exponent, and where numbers begin to be evenly spaced.
 LARGEST, LEAST, MOST, EVEN = 448.0, -100, 100, -6
 #: A tensor core adds 32 products to a sum at once, aligned to the largest of them, of which it keeps so many bits
-#: behind the first: DeepSeek-V3, 3.5.2, counts 14 in all on Hopper. Fasi et al. 2021, "Numerical behavior of NVIDIA
-#: tensor cores", for how they are aligned and cut.
+#: behind the first, and as many of what they come to: DeepSeek-V3, 3.5.2, counts 14 in all on Hopper. Fasi et al. 2021,
+#: "Numerical behavior of NVIDIA tensor cores", and Xie et al. 2025, "MMA-Sim", for how they are aligned and cut.
 TERMS, KEPT = 32, 13
 
 
@@ -45,6 +45,13 @@ def rounded(x: Array, rows: int, cols: int) -> Array:
     return out
 
 
+def cut(x: Array, largest: Array) -> Array:
+    """Towards zero, to as many bits behind the first of ``largest`` as tensor cores keep."""
+    _, above = np.frexp(np.abs(largest))
+    unit = np.exp2(above - 1.0 - KEPT)
+    return np.trunc(x / unit) * unit
+
+
 def product(a: Array, b: Array, tensor_cores: bool) -> Array:
     """A B of rounded factors; as sums of tensor cores where asked for, each of 128 terms added to the others in f32."""
     if not tensor_cores:
@@ -57,9 +64,8 @@ def product(a: Array, b: Array, tensor_cores: bool) -> Array:
             terms = a[:, k:end, None].astype(np.float64) * b[None, k:end].astype(np.float64)
             terms = np.concatenate([terms, part[:, None]], axis=1)
             with np.errstate(all="ignore"):
-                _, above = np.frexp(np.max(np.abs(terms), axis=1, keepdims=True))
-                unit = np.exp2(above - 1.0 - KEPT)
-                part = np.sum(np.trunc(terms / unit) * unit, axis=1)
+                part = np.sum(cut(terms, np.max(np.abs(terms), axis=1, keepdims=True)), axis=1)
+                part = cut(part, part)
         total = total + part.astype(a.dtype)
     return total
 

@@ -247,6 +247,116 @@ template <class T, int N> static void test_majors(nn_swizzle a, nn_swizzle b) {
   test_boxes<T, N, false, true, true>(NN_SWIZZLE_128, b);
 }
 
+/* ---- codes of 8 bits, two where the others have an element of 16 */
+template <int N>
+__global__ void multiply_codes(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+                               nn_swizzle swizzle_a, nn_swizzle swizzle_b, float *out) {
+  SHARED_BYTES(memory);
+  __shared__ uint64_t full;
+  const uint32_t shared = nn_shared_address(memory), barrier = nn_shared_address(&full);
+  if (threadIdx.x == 0) {
+    nn_mbarrier_init(barrier, 2);
+    nn_fence_mbarrier_init();
+  }
+  __syncthreads();
+  const operand a = load_operand(&map_a, shared, 0, barrier, false, swizzle_a, 64);
+  const operand b = load_operand(&map_b, shared, 16384, barrier, false, swizzle_b, N);
+  nn_mbarrier_wait(barrier, 0);
+  float d[N / 2];
+  for (int i = 0; i < N / 2; i++) {
+    d[i] = 1e30f;
+  }
+  nn_wgmma_hold(d);
+  nn_wgmma_fence();
+  for (int p = 0; p < K / 16; p++) {
+    nn_wgmma_e4m3(d, descriptor_at(a, shared, p), descriptor_at(b, shared, p), p > 0);
+  }
+  nn_wgmma_commit();
+  nn_wgmma_wait<0>();
+  nn_wgmma_hold(d);
+  for (int i = 0; i < N / 2; i++) {
+    out[d_place(N, i)] = d[i];
+  }
+}
+
+/* The product of 64 and of N rows of 2 K numbers that E4M3 has, row by row. */
+template <int N>
+static void run_codes(array<float> &out, const std::vector<float> &x, const std::vector<float> &y, nn_swizzle swizzle_a,
+                      nn_swizzle swizzle_b) {
+  const auto pairs = [](const std::vector<float> &from) {
+    std::vector<uint16_t> made(from.size() / 2);
+    for (size_t i = 0; i < from.size(); i++) {
+      made[i / 2] |= (uint16_t)(nn_e4m3_encoded(from[i]) << 8 * (i % 2));
+    }
+    return made;
+  };
+  array<uint16_t> a(64 * K), b(N * K);
+  CUtensorMap map_a, map_b;
+  CHECK(map_operand(&map_a, a, pairs(x), false, swizzle_a, NNCUDA_BF16), "map of A");
+  CHECK(map_operand(&map_b, b, pairs(y), false, swizzle_b, NNCUDA_BF16), "map of B");
+  launch(multiply_codes<N>, 1, 128, 16384 + 256 * 128, map_a, map_b, swizzle_a, swizzle_b, out.device);
+  out.from_device();
+}
+
+template <int N> static void test_codes(nn_swizzle swizzle_a, nn_swizzle swizzle_b) {
+  std::vector<float> x(64 * 2 * K), y(N * 2 * K);
+  uint32_t state = 7;
+  for (std::vector<float> *factor : {&x, &y}) {
+    for (float &value : *factor) {
+      state = state * 1664525 + 1013904223;
+      value = (float)((int)(state >> 24) % 7 - 3);
+    }
+  }
+  array<float> out(64 * N);
+  run_codes<N>(out, x, y, swizzle_a, swizzle_b);
+  for (int i = 0; i < 64; i++) {
+    for (int j = 0; j < N; j++) {
+      float sum = 0;
+      for (int k = 0; k < 2 * K; k++) {
+        sum += x[(size_t)(2 * K * i + k)] * y[(size_t)(2 * K * j + k)];
+      }
+      CHECK(out[N * i + j] == sum, "codes, N %d, A %d, B %d: (%d, %d) is %g, not %g", N, swizzle_a, swizzle_b, i, j,
+            (double)sum, (double)out[N * i + j]);
+    }
+  }
+}
+
+/* What is kept of a sum: row i of A times ones and powers of two. */
+static void test_bits_of_codes() {
+  struct sum {
+    int ones, after; /* products of 1; among the 32 after them, or with them */
+    float small, expected;
+  };
+  const float least = 0x1p-7f;
+  const sum sums[8] = {
+      {1, 0, 0x1p-6f, 1 + 0x1p-13f}, /* the last place beside a product of 1 */
+      {1, 0, least, 1},              /* half of it */
+      {2, 0, 0x1p-6f, 2},            /* there, but not behind the first of 2 */
+      {2, 0, 0x1p-5f, 2 + 0x1p-12f}, /* 13 behind it */
+      {16, 0, 0x1p-3f, 16},          /* 2^-10, and 16 keeps 2^-9 */
+      {16, 0, 0x1p-2f, 16 + 0x1p-9f},
+      {16, 1, 0x1p-3f, 16},          /* beside a sum of 16 */
+      {1, 1, 0x1p-6f, 1 + 0x1p-13f}, /* beside a sum of 1 */
+  };
+  std::vector<float> x(64 * 2 * K), y(64 * 2 * K);
+  for (int i = 0; i < 8; i++) {
+    for (int k = 0; k < sums[i].ones; k++) {
+      x[(size_t)(2 * K * i + k)] = 1;
+    }
+    x[(size_t)(2 * K * i + 31 + 32 * sums[i].after)] = sums[i].small;
+  }
+  for (int j = 0; j < 64; j++) {
+    for (int k = 0; k < 2 * K; k++) {
+      y[(size_t)(2 * K * j + k)] = k % 32 == 31 ? least : 1;
+    }
+  }
+  array<float> out(64 * 64);
+  run_codes<64>(out, x, y, NN_SWIZZLE_128, NN_SWIZZLE_128);
+  for (int i = 0; i < 8; i++) {
+    CHECK(out[64 * i] == sums[i].expected, "sum %d is %a, not %a", i, (double)out[64 * i], (double)sums[i].expected);
+  }
+}
+
 #ifdef NN_EMULATED
 /* The emulator must not hide results that are used too early, or operands that are overwritten too early. */
 __global__ void without_wait(float *out) {
@@ -300,6 +410,12 @@ int main() {
     test_majors<nn_f16, 64>(NN_SWIZZLE_128, NN_SWIZZLE_128);
     test_majors<nn_f16, 128>(NN_SWIZZLE_128, NN_SWIZZLE_128);
     test_majors<nn_f16, 256>(NN_SWIZZLE_128, NN_SWIZZLE_128);
+    for (const nn_swizzle swizzle : swizzles) {
+      test_codes<64>(swizzle, NN_SWIZZLE_128);
+    }
+    test_codes<128>(NN_SWIZZLE_128, NN_SWIZZLE_64);
+    test_codes<256>(NN_SWIZZLE_128, NN_SWIZZLE_128);
+    test_bits_of_codes();
 #ifdef NN_EMULATED
     test_without_wait();
 #endif
