@@ -1368,8 +1368,8 @@ NNCUDA_API int32_t cuda_grouped_gemm_swiglu_backward(nncuda_ctx *ctx, const void
  * e * 2^x, ties to even, where e is an OCP E4M3 and x, of the block, the least from -100 to 100 with which none of its finite
  * numbers is beyond 448 * 2^x; those beyond it even then, and those that are not finite, become NaN. A block is 128 neighbouring
  * elements of a row of A, and 128 x 128 of a matrix B, both counted from the first; the last may be smaller. A product
- * of two such numbers is exact. On sm_89 tensor cores sum 128 of them in their own precision; those sums are
- * added up in f32. (DeepSeek-AI 2024, "DeepSeek-V3", 3.3; Micikevicius et al. 2022, "FP8 formats for deep learning")
+ * of two such numbers is exact. On sm_89 and sm_90a tensor cores sum 128 of them in their own precision, of 14 bits; those
+ * sums are added up in f32. (DeepSeek-AI 2024, "DeepSeek-V3", 3.3; Micikevicius et al. 2022, "FP8 formats for deep learning")
  * @param a in dtype [rows, k] : rows, sorted by group
  * @param b in dtype [groups, k, n]^trans_b : a matrix a group
  * @param offsets in i32 [groups+1] : as in grouped_gemm

@@ -53,6 +53,7 @@ struct gemm_problem {
   const int32_t *slot_row;
   int64_t slots;
   nn_range row_range;
+  int64_t b_scale_step; /* of codes (gemm_fp8.cuh): lines of B's scales from one product to the next */
 };
 
 enum { GEMM_PLAIN, GEMM_SWIGLU, GEMM_SWIGLU_BACKWARD, GEMM_GATHERED };

@@ -144,13 +144,14 @@ __global__ void __launch_bounds__(ROUND_THREADS) fp8_round_kernel(fp8_rounding f
 #pragma unroll
       for (int c = 0; c < 4; c++) {
         if (4 * lane + c < tile.columns) {
-          f.to.scales[tile.block * f.to.lines + tile.matrix * f.cols + tile.column + 4 * lane + c] =
+          f.to.scales[tile.block * f.to.lines + tile.matrix * f.to.step + tile.column + 4 * lane + c] =
               fp8_biased(exponent[c]);
         }
       }
     }
     if (TARGET == FP8_STRAIGHT && SHARE == FP8_TILE && (int)threadIdx.x < tile.rows) {
-      f.to.scales[block_across * f.to.lines + first_row + threadIdx.x] = fp8_biased(exponent[0]);
+      f.to.scales[block_across * f.to.lines + tile.matrix * f.to.step + tile.row + threadIdx.x] =
+          fp8_biased(exponent[0]);
     }
 #pragma unroll
     for (int time = 0; time < ROUND_TIMES; time++) {
@@ -239,6 +240,7 @@ static gemm_fp8_problem problem_of(nncuda_ctx *ctx, const nn_gemm_args &x, const
   p.b_scales = of.b.scales;
   p.a_lines = of.a.lines;
   p.b_lines = of.b.lines;
+  p.problem.b_scale_step = of.b.step;
   return p;
 }
 

@@ -94,7 +94,8 @@ __global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS) gemm_fp8_kernel(g
         /* The block is complete. Lines that C does not have take the scale of the last that it has. */
         const int64_t at = block + stage / FP8_BLOCK_STAGES;
         const uint8_t *const a_scales = all.a_scales + at * all.a_lines + a_line + place.row;
-        const uint8_t *const b_scales = all.b_scales + at * all.b_lines + b_line + place.column;
+        const uint8_t *const b_scales =
+            all.b_scales + at * all.b_lines + (of_weights ? 0 : place.product * p.b_scale_step) + place.column;
         const int32_t last_row = place.rows - 1, last_column = place.columns - 1;
         float down[MI][2];
 #pragma unroll

@@ -85,10 +85,10 @@ __device__ __forceinline__ void gemm_wgmma_produce(const gemm_problem &p, const 
           nn_mbarrier_arrive_expect(barrier, TILE::STAGE_BYTES);
         } else {
           const uint32_t scales = shared + TILE::SCALES_AT + ring.stage * TILE::SCALE_BYTES;
-          nn_mbarrier_arrive_expect(barrier, TILE::STAGE_BYTES + TILE::SCALE_BYTES);
-          nn_tensor_load(scales, &maps.a_scales, barrier, policy, row, k / TILE::BK);
-          nn_tensor_load(scales + TILE::BM, &maps.b_scales, barrier, policy, product_b * (int32_t)p.n + column,
-                         k / TILE::BK);
+          nn_mbarrier_arrive_expect(barrier, TILE::STAGE_BYTES + TILE::A_SCALES + TILE::BN);
+          nn_tensor_load(scales, &maps.a_scales, barrier, policy, row - row % 16, k / TILE::BK);
+          nn_tensor_load(scales + TILE::B_SCALES_AT, &maps.b_scales, barrier, policy,
+                         product_b * (int32_t)p.b_scale_step + column, k / TILE::BK);
         }
         if (TRANS_A) {
 #pragma unroll
@@ -195,10 +195,11 @@ __device__ __forceinline__ void gemm_wgmma_consume(const gemm_problem &p, const 
       nn_barrier_sync(2, 128 * TILE::CONSUMERS);
     }
     if constexpr (TILE::FACTORS != GEMM_NUMBERS) {
+      const int in_scales = row + lane / 4 + gemm_wgmma_scales_before(p, turn.place);
       float part[TILE::PART / 2] = {};
       for (int32_t at = 0; at < depth; at += BK) {
         nn_mbarrier_wait(barriers.full + 8 * ring.stage, ring.parity);
-        gemm_wgmma_add_block(sum, part, memory, ring.stage, consumer, row + lane / 4, barriers, [&] {
+        gemm_wgmma_add_block(sum, part, memory, ring.stage, consumer, in_scales, barriers, [&] {
           if (apart && consumer == 0 && at == 0) {
             nn_barrier_arrive(2, 128 * TILE::CONSUMERS);
           }

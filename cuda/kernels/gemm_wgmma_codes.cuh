@@ -18,8 +18,8 @@
 
 /*
  * Adds the products of a stage, one block of k, to the 64 rows of sums of a warpgroup. `part` is room for a part's;
- * `row` the first row of this lane's pair in the tile. `between` is called when the first part is multiplied. The stage
- * is given back.
+ * `row` where the scale of the first row of this lane's pair lies among those of A. `between` is called when the first
+ * part is multiplied. The stage is given back.
  */
 template <class TILE, class BETWEEN>
 __device__ __forceinline__ void gemm_wgmma_add_block(float (&sum)[TILE::BN / 2], float (&part)[TILE::PART / 2],
@@ -35,7 +35,7 @@ __device__ __forceinline__ void gemm_wgmma_add_block(float (&sum)[TILE::BN / 2],
   float down[2];
 #pragma unroll
   for (int q = 0; q < PARTS; q++) {
-    const unsigned char *const columns = scales + TILE::BM + q * TILE::PART;
+    const unsigned char *const columns = scales + TILE::B_SCALES_AT + q * TILE::PART;
     const uint32_t of_all = BY_COLUMN ? 0 : *columns;
     nn_wgmma_hold(part);
     nn_wgmma_fence();
@@ -75,6 +75,12 @@ __device__ __forceinline__ void gemm_wgmma_add_block(float (&sum)[TILE::BN / 2],
       give_back();
     }
   }
+}
+
+/* The copy engine takes boxes from whole runs of 16 bytes on alone: the scales of a tile's rows follow so many others.
+ */
+__device__ __forceinline__ int32_t gemm_wgmma_scales_before(const gemm_problem &p, const gemm_place &place) {
+  return p.ragged == NN_GEMM_RAGGED_M ? (int32_t)(place.first + place.row) % 16 : 0;
 }
 
 /* Of groups of k, the blocks of each begin with the group: where its first pair lies, and how many it has. */

@@ -35,7 +35,7 @@ template <class TILE> static bool plan(gemm_fp8_problem &all, gemm_fp8_wgmma &to
   if (!nn_wgmma_loaded(reinterpret_cast<const void *>(gemm_wgmma_codes_kernel<TILE>), TILE::THREADS, &known) ||
       !gemm_wgmma_map(maps.a, NNCUDA_BF16, p.a, pairs, p.m, p.lda, 1, 0, TILE::BM) ||
       !gemm_wgmma_map(maps.b, NNCUDA_BF16, p.b, pairs, p.n, p.ldb, of_weights ? 1 : p.count, p.b_step, TILE::HALF_B) ||
-      !map_of_scales(maps.a_scales, all.a_scales, blocks, all.a_lines, TILE::BM) ||
+      !map_of_scales(maps.a_scales, all.a_scales, blocks, all.a_lines, TILE::A_SCALES) ||
       !map_of_scales(maps.b_scales, all.b_scales, blocks, all.b_lines, TILE::BN)) {
     return false;
   }
@@ -44,7 +44,7 @@ template <class TILE> static bool plan(gemm_fp8_problem &all, gemm_fp8_wgmma &to
 }
 
 /* Rounds of tiles over the multiprocessors decide. A narrow tile takes half of a wide one's time where the tensor cores
- * limit it, and three quarters where L2 does. The sums are the same with both. */
+ * limit it, and three quarters where L2 does. The sums are the same with both. By count. */
 bool gemm_fp8_plan_wgmma(nncuda_ctx *ctx, gemm_fp8_problem &p, gemm_fp8_wgmma &to) {
   constexpr int64_t MOST = 0x7fffffff; /* the copy engine's coordinates */
   constexpr int64_t WIDE_COST = 16, NARROW_COST = 11;

@@ -57,16 +57,18 @@ template <int BN_> struct gemm_wgmma_tile {
 
 /*
  * The same bytes of codes: a stage is a block of 128, with a scale of a byte for each row of A and of B. The sums of a
- * block are 64 x 128 a warpgroup, beside those of all blocks so far.
+ * part, 64 x PART of a block, are registers of a warpgroup beside those of all blocks so far, 192 in all. By count.
  */
 template <int BN_, int FACTORS_> struct gemm_wgmma_code_tile : gemm_wgmma_tile<BN_> {
   using base = gemm_wgmma_tile<BN_>;
   using maps = gemm_wgmma_code_maps;
   static constexpr int FACTORS = FACTORS_, PART = 128;
   static constexpr int APART = base::STAGES;
-  static constexpr int SCALE_BYTES = base::BM + BN_; /* of a stage: A's, then B's */
+  static constexpr int A_SCALES = base::BM + 16, B_SCALES_AT = 256; /* with those before the tile's, up to 15 */
+  static constexpr int SCALE_BYTES = B_SCALES_AT + BN_;             /* of a stage */
   static constexpr int SCALES_AT = (base::SHARED + 127) / 128 * 128;
   static constexpr int SHARED = SCALES_AT + base::STAGES * SCALE_BYTES;
+  static_assert(SHARED <= 227 << 10, "what a block may have");
 };
 
 /* The stage of a ring that comes next, and the parity of its turn. */

@@ -4,9 +4,10 @@
  * takes it as a `const __grid_constant__ CUtensorMap` parameter and passes its address.
  *
  * Coordinates count elements, the contiguous dimension first, and may lie outside: what a box has outside of its tensor
- * is loaded as zeros, and not stored. The shared address of a box is aligned to 128 bytes; with a swizzle, here, to the
- * pattern's size (1024 bytes for 128-byte rows, 512 for 64, 256 for 32: PTX 5.5.7), so that the pattern depends on the
- * address bits alone: bits 4-6 are XORed with bits 7-9 (two bits and one for the narrower ones).
+ * is loaded as zeros, and not stored. The first coordinate comes to a multiple of 16 bytes, or the instruction is an
+ * illegal one (so an H200; the manual does not say it). The shared address of a box is aligned to 128 bytes; with a
+ * swizzle, here, to the pattern's size (1024 bytes for 128-byte rows, 512 for 64, 256 for 32: PTX 5.5.7), so that the
+ * pattern depends on the address bits alone: bits 4-6 are XORed with bits 7-9 (two bits and one for the narrower ones).
  */
 #ifndef NN_INSTRUCTIONS_TENSOR_CUH
 #define NN_INSTRUCTIONS_TENSOR_CUH

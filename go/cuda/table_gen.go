@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "bbf21c64d3944063eff6c7b352328a594b310defa5831b1496a496023574cf03"
+const HeaderSHA256 = "0e739079cda54608572845c74dcda9568c39e96a2cf1963bb376caf851a03d6e"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

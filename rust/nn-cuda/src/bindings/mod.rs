@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "bbf21c64d3944063eff6c7b352328a594b310defa5831b1496a496023574cf03";
+pub const HEADER_SHA256: &str = "0e739079cda54608572845c74dcda9568c39e96a2cf1963bb376caf851a03d6e";

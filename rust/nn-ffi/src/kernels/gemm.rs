@@ -524,8 +524,8 @@ pub fn grouped_gemm_swiglu_backward(a: &Tensor, b: &Tensor, offsets: &Tensor, ga
 /// block, the least from -100 to 100 with which none of its finite numbers is beyond 448 \* 2^x; those beyond it
 /// even then, and those that are not finite, become NaN. A block is 128 neighbouring elements of a row of A, and
 /// 128 x 128 of a matrix B, both counted from the first; the last may be smaller. A product of two such numbers is
-/// exact. On sm_89 tensor cores sum 128 of them in their own precision; those sums are added up in f32.
-/// (DeepSeek-AI 2024, "DeepSeek-V3", 3.3; Micikevicius et al. 2022, "FP8 formats for deep learning")
+/// exact. On sm_89 and sm_90a tensor cores sum 128 of them in their own precision, of 14 bits; those sums are added
+/// up in f32. (DeepSeek-AI 2024, "DeepSeek-V3", 3.3; Micikevicius et al. 2022, "FP8 formats for deep learning")
 ///
 /// # Arguments
 ///

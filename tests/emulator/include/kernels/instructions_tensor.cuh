@@ -42,6 +42,10 @@ struct nn_emulated_box {
     for (const int32_t c : coordinates) {
       start[i++] = c;
     }
+    if (start[0] * map.element_bytes % 16 != 0) { /* an illegal instruction to an H200, though PTX does not say so */
+      nn_emulated_fail("%s: the first coordinate, %lld, is not at a multiple of 16 bytes", instruction,
+                       (long long)start[0]);
+    }
     memory =
         nn_emulated_shared_bytes(shared, bytes(), map.swizzle_bytes ? 8 * map.swizzle_bytes : 128, instruction, rank);
   }
