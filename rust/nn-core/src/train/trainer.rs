@@ -134,7 +134,10 @@ impl Trainer {
             return Err(Error::value(format!("activation_checkpointing is {every}; this model has {blocks} blocks")));
         }
         if config.keep_experts > blocks {
-            return Err(Error::value(format!("keep_experts is {}; this model has {blocks} blocks", config.keep_experts)));
+            return Err(Error::value(format!(
+                "keep_experts is {}; this model has {blocks} blocks",
+                config.keep_experts
+            )));
         }
         let (precision, of_model) = (config.precision, model.precision());
         if precision != of_model {
