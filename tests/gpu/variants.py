@@ -57,9 +57,29 @@ VARIANTS = {
         "attention_flash_wgmma_tile.cuh", "IN_TURN = true;", "IN_TURN = false;", ("attention_flash.cu",), "attention",
         ("flash_attention causal bf16",),
     ),
+    # A block for each tile of rows: what walking over tiles gains, and what its order loses.
+    "dealt": Variant(
+        "attention_flash_wgmma.cuh", "one_by_one = p.starts != nullptr ||", "one_by_one = true ||",
+        ("attention_flash.cu",), "attention", ("flash_attention causal bf16",),
+    ),
+    # A quarter of the powers by sums and products: whether the unit that finds the others holds all back.
+    "powers": Variant(
+        "attention_flash_wgmma_tile.cuh", "BY_SUMS = 0;", "BY_SUMS = 1;", ("attention_flash.cu",), "attention",
+        ("flash_attention causal bf16",),
+    ),
+    # All powers before the product with V is waited for.
+    "early": Variant(
+        "attention_flash_wgmma_tile.cuh", "LATE = 4;", "LATE = 0;", ("attention_flash.cu",), "attention",
+        ("flash_attention causal bf16",),
+    ),
+    # Tiles of 128 rows for head_dim 64, too.
+    "low": Variant(
+        "attention_flash_wgmma.cuh", "WIDE_COST = 10,", "WIDE_COST = 1000,", ("attention_flash.cu",), "attention",
+        ("flash_attention causal bf16",),
+    ),
 }  # fmt: skip
 #: Those that a bundle has; the others are made where a GPU is (the fourth call).
-BUNDLED = ("narrow", "unordered")
+BUNDLED = ("narrow", "unordered", "dealt", "powers", "early", "low")
 
 
 def changed(variant: Variant, root: Path, target: Path) -> None:
