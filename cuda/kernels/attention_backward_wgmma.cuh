@@ -45,8 +45,8 @@ __device__ __forceinline__ void nn_backward_produce(const nn_flash_backward &p, 
 #pragma unroll
   for (int d = 0; d < L::D / 64; d++) {
     nn_tensor_load(shared + d * L::KEY_BOX, &maps.k, barriers.keys_full, policy, 64 * d, kv_head, work.key, sequence);
-    nn_tensor_load(shared + L::v_at + d * L::KEY_BOX, &maps.v, barriers.keys_full, policy, 64 * d, work.kv_head,
-                   work.key, sequence);
+    nn_tensor_load(shared + L::v_at + d * L::KEY_BOX, &maps.v, barriers.keys_full, policy, 64 * d, kv_head, work.key,
+                   sequence);
   }
   for (int i = work.first; i < work.end; i++) {
     const uint32_t step = (uint32_t)(i - work.first), stage = step % L::STAGES;
