@@ -52,38 +52,19 @@ struct nn_flash_rows {
   }
 };
 
-/* 2^x, for x up to 1, within 3 units in the last place, by sums and products in place of the unit that has a sixteenth
- * of their rate. Results up to 2^-126 may be any from 0 to there, those up to 2^-127 are 0, and 2^NaN is large or NaN.
- * 2^(x - n) for the whole number n next to x is 1 at n, and elsewhere its polynomial errs by 9.2e-8 of it at most. */
-__device__ __forceinline__ float nn_exp2_by_sums(float x) {
-  const float round = 12582912.0f; /* 1.5 * 2^23: a sum with it has n in its lowest bits */
-  x = x < -127.0f ? -127.0f : x;
-  const float of_n = x + round, r = x - (of_n - round);
-  float y = 0.001326472731307149f;
-  y = fmaf(y, r, 0.009671512991189957f);
-  y = fmaf(y, r, 0.05550733581185341f);
-  y = fmaf(y, r, 0.24022242426872253f);
-  y = fmaf(y, r, 0.6931470036506653f);
-  y = fmaf(y, r, 1.0f);
-  return __uint_as_float(__float_as_uint(y) + (__float_as_uint(of_n) << 23));
-}
-
 /* A row's products to powers of two below its maximum: of its groups of 8 keys those from FROM on, before TO. */
-template <class L, int FROM, int TO, int COUNT>
+template <int FROM, int TO, int COUNT>
 __device__ __forceinline__ void nn_flash_powers(float (&score)[COUNT], nn_flash_rows &rows, int half, float factor) {
 #pragma unroll
   for (int n = 4 * FROM + 2 * half; n < 4 * TO; n += 4) {
-#pragma unroll
-    for (int e = n; e < n + 2; e++) {
-      const float x = fmaf(score[e], factor, -rows.base[half]);
-      score[e] = n / 4 % 4 < L::BY_SUMS ? nn_exp2_by_sums(x) : nn_exp2_approx(x);
-    }
+    score[n] = nn_exp2_approx(fmaf(score[n], factor, -rows.base[half]));
+    score[n + 1] = nn_exp2_approx(fmaf(score[n + 1], factor, -rows.base[half]));
     rows.total[half] += score[n] + score[n + 1];
   }
 }
 
 /* Finds the rows' maxima, and the first GROUPS groups' powers. */
-template <class L, int GROUPS, int COUNT>
+template <int GROUPS, int COUNT>
 __device__ __forceinline__ void nn_flash_soften(float (&score)[COUNT], nn_flash_rows &rows, float factor) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
@@ -99,16 +80,16 @@ __device__ __forceinline__ void nn_flash_soften(float (&score)[COUNT], nn_flash_
     rows.peak[half] = top;
     rows.base[half] = base;
     rows.total[half] = 0.0f;
-    nn_flash_powers<L, 0, GROUPS>(score, rows, half, factor);
+    nn_flash_powers<0, GROUPS>(score, rows, half, factor);
   }
 }
 
 /* The other powers, and the sums. */
-template <class L, int GROUPS, int COUNT>
+template <int GROUPS, int COUNT>
 __device__ __forceinline__ void nn_flash_soften_late(float (&score)[COUNT], nn_flash_rows &rows, float factor) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
-    nn_flash_powers<L, GROUPS, COUNT / 4>(score, rows, half, factor);
+    nn_flash_powers<GROUPS, COUNT / 4>(score, rows, half, factor);
     rows.sum[half] = fmaf(rows.sum[half], rows.rescale[half], rows.total[half]);
   }
 }
@@ -318,9 +299,9 @@ __device__ __forceinline__ void nn_flash_consume(const nn_flash &p, const nn_fla
       if (partly) {
         see.hide(score, shared, see.first);
       }
-      nn_flash_soften<L, EARLY>(score, own, factor);
+      nn_flash_soften<EARLY>(score, own, factor);
       await_next(see.first);
-      nn_flash_soften_late<L, EARLY>(score, own, factor);
+      nn_flash_soften_late<EARLY>(score, own, factor);
       nn_flash_pack<T>(prob, score);
       for (uint32_t step = see.first + 1; step < see.end; step++) {
         turns.take();
@@ -337,7 +318,7 @@ __device__ __forceinline__ void nn_flash_consume(const nn_flash &p, const nn_fla
         if (partly) {
           see.hide(score, shared, step);
         }
-        nn_flash_soften<L, EARLY>(score, own, factor);
+        nn_flash_soften<EARLY>(score, own, factor);
         nn_wgmma_wait_after(own.total[0], own.total[1]);
         nn_wgmma_wait<0>();
         nn_wgmma_hold(out);
@@ -349,7 +330,7 @@ __device__ __forceinline__ void nn_flash_consume(const nn_flash &p, const nn_fla
           }
         }
         await_next(step);
-        nn_flash_soften_late<L, EARLY>(score, own, factor);
+        nn_flash_soften_late<EARLY>(score, own, factor);
         nn_flash_pack<T>(prob, score);
       }
       nn_barrier_sync(OWN + nn_anew(consumer), 128); /* no warp multiplies Q any more */

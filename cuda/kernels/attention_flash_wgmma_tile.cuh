@@ -20,7 +20,6 @@ template <int D_, int CONSUMERS_> struct nn_flash_wgmma_layout {
   static constexpr int THREADS = 128 * (1 + CONSUMERS);
   static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 40, REGISTERS = CONSUMERS == 3 ? 160 : 232;
   static constexpr bool IN_TURN = true; /* whether one consumer's products go before those of the next */
-  static constexpr int BY_SUMS = 0;     /* of 4 groups of powers, those found by sums and products */
   static constexpr int LATE = 4;        /* of a step's N / 8 groups of powers, those found after the product with V */
   static constexpr int Q_BOX = M * 128, HALF = N * 128; /* bytes of 64 columns of a tile of Q, and of K or V: a box */
   static constexpr int TILE = D / 64 * HALF;

@@ -37,6 +37,17 @@ class Variant:
     lines: tuple[str, ...]
 
 
+#: 2^x of every fourth x: n is the whole number next to x, and 2^(x - n) a polynomial.
+POWERS = """const float x = fmaxf(fmaf(score[n + 1], factor, -rows.base[half]), -127.0f);
+    if (n / 4 % 2 == 0) {
+      const float of_n = x + 12582912.0f, r = x - (of_n - 12582912.0f);
+      float y = fmaf(0.001326472731307149f, r, 0.009671512991189957f);
+      y = fmaf(fmaf(fmaf(fmaf(y, r, 0.05550733581185341f), r, 0.24022242426872253f), r, 0.6931470036506653f), r, 1.0f);
+      score[n + 1] = __uint_as_float(__float_as_uint(y) + (__float_as_uint(of_n) << 23));
+    } else {
+      score[n + 1] = nn_exp2_approx(x);
+    }"""
+
 VARIANTS = {
     # All products in tiles of 128 x 128, so that what a wide tile gains is seen at each size.
     "narrow": Variant(
@@ -64,7 +75,8 @@ VARIANTS = {
     ),
     # A quarter of the powers by sums and products: whether the unit that finds the others holds all back.
     "powers": Variant(
-        "attention_flash_wgmma_tile.cuh", "BY_SUMS = 0;", "BY_SUMS = 1;", ("attention_flash.cu",), "attention",
+        "attention_flash_wgmma.cuh", "score[n + 1] = nn_exp2_approx(fmaf(score[n + 1], factor, -rows.base[half]));",
+        POWERS, ("attention_flash.cu",), "attention",
         ("flash_attention causal bf16",),
     ),
     # All powers before the product with V is waited for.
@@ -79,7 +91,7 @@ VARIANTS = {
     ),
 }  # fmt: skip
 #: Those that a bundle has; the others are made where a GPU is (the fourth call).
-BUNDLED = ("narrow", "unordered", "dealt", "powers", "early", "low")
+BUNDLED = ("alone", "unordered")
 
 
 def changed(variant: Variant, root: Path, target: Path) -> None:
