@@ -53,15 +53,16 @@ __global__ void __launch_bounds__(SUM_THREADS) row_sums_kernel(nn_flash_backward
   }
 }
 
-/* Pieces, in order. Two sides: dK and dV. */
+/* Pieces and shares, in order. Two sides: dK and dV. */
 template <class T> __global__ void __launch_bounds__(SUM_THREADS) add_partials_kernel(nn_flash_backward a) {
   const nn_attention_sizes &s = a.sizes;
-  const int64_t rows = a.pairs * s.kv_len, side_size = rows * s.dim, units = 2 * side_size / 4;
+  const int64_t kv_heads = s.kv_heads / a.shares, pieces = a.pieces * a.shares;
+  const int64_t rows = a.key_pairs * s.kv_len, side_size = rows * s.dim, units = 2 * side_size / 4;
   for (int64_t i = (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x; i < units; i += (int64_t)gridDim.x * SUM_THREADS) {
     const int side = 4 * i >= side_size;
-    const int64_t at = 4 * i - side * side_size, row = at / s.dim, pair = row / s.kv_len, sequence = pair / s.kv_heads;
+    const int64_t at = 4 * i - side * side_size, row = at / s.dim, pair = row / s.kv_len, sequence = pair / kv_heads;
     float sum[4] = {};
-    for (int64_t piece = 0; piece < a.pieces; piece++) {
+    for (int64_t piece = 0; piece < pieces; piece++) {
       float x[4];
       nn_load_4(x, a.partial + (2 * piece + side) * side_size + at);
 #pragma unroll
@@ -77,7 +78,7 @@ template <class T> __global__ void __launch_bounds__(SUM_THREADS) add_partials_k
     }
     T *const to = static_cast<T *>(side == 0 ? a.dk : a.dv);
     const int64_t token = sequence * s.kv_len + row - pair * s.kv_len;
-    nn_store_row(to + token * s.ld_kv + (pair - sequence * s.kv_heads) * s.dim + at - row * s.dim, sum, a.wide);
+    nn_store_row(to + token * s.ld_kv + (pair - sequence * kv_heads) * s.dim + at - row * s.dim, sum, a.wide);
   }
 }
 
@@ -94,7 +95,8 @@ template <class T, class FORM> static int32_t backward_by(nncuda_ctx *ctx, nn_fl
   a.tiles = nn_ceil_div(s.kv_len, FORM::N);
   status = form.keys(ctx, a);
   if (status == NNCUDA_SUCCESS && a.partial != nullptr) {
-    const unsigned adders = nn_blocks(ctx, 2 * a.pairs * s.kv_len * s.dim / 4, SUM_THREADS, NN_BACKWARD_BLOCKS_PER_SM);
+    const unsigned adders =
+        nn_blocks(ctx, 2 * a.key_pairs * s.kv_len * s.dim / 4, SUM_THREADS, NN_BACKWARD_BLOCKS_PER_SM);
     status = nn_launch(ctx, add_partials_kernel<T>, dim3(adders), dim3(SUM_THREADS), 0, a);
   }
   return status == NNCUDA_SUCCESS ? form.rows(ctx, a) : status;
@@ -113,7 +115,11 @@ static int32_t backward_wgmma(nncuda_ctx *ctx, nn_flash_backward a, const nn_bac
                               bool *done) {
   nn_backward_wgmma<T, D, PARTS> form;
   a.pieces = space.wgmma_pieces;
-  a.partial = a.pieces > 1 ? space.partial : nullptr;
+  a.shares = (int32_t)space.wgmma_shares;
+  a.partial = a.pieces * a.shares > 1 ? space.partial : nullptr;
+  a.pairs *= a.shares;
+  a.sizes.kv_heads *= a.shares;
+  a.sizes.group /= a.shares;
   a.dq_sums = space.dq_sums;
   a.turns = space.turns;
   a.tile_queries = nn_backward_wgmma_queries(D, a.sizes.group);
@@ -167,6 +173,7 @@ NN_KERNEL(flash_attention_backward) {
   nn_flash_backward p = {};
   p.row_sums = static_cast<float4 *>(space.row_sums);
   p.pieces = space.pieces;
+  p.shares = 1;
   p.partial = space.pieces > 1 ? space.partial : nullptr;
   p.dout = a->dout;
   p.q = a->q;
@@ -182,6 +189,7 @@ NN_KERNEL(flash_attention_backward) {
   p.factor = nn_split_of((double)a->scale * NN_LOG2E);
   p.scale = a->scale;
   p.pairs = a->shape.batch * a->shape.kv_heads;
+  p.key_pairs = p.pairs;
   p.wide = nn_aligned_16(a->q, a->k, a->v, a->dq, a->dk, a->dv) && nn_rows_16(a->ld_kv, a->ld_q, a->dtype);
   p.wide_out = nn_aligned_16(a->dout, a->out);
   NN_SWITCH_FLOATS(a->dtype, return backward_by_dim<T>(ctx, p, space, a->dtype));

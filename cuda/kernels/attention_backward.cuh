@@ -25,11 +25,15 @@ struct nn_flash_backward {
    * would cost P more than all else in f32), delta, and, as bits, how many keys it sees. Rows without keys have +inf,
    * which makes P zero. The forms of 16 bits, which need no second number, have the row's first key there, as bits. */
   float4 *row_sums;
-  float *partial; /* [piece][2][sequence, key head][kv_len][dim]: dK, dV; null when there is one piece */
+  float *partial; /* [piece, share][2][sequence, key head][kv_len][dim]: dK, dV; null when there is one */
   nn_attention_sizes sizes;
   nn_split factor; /* scale * log2(e) */
   float scale;
   int64_t tiles, pieces, pairs; /* of keys or rows, in each (sequence, key head); of rows; (sequence, key head)s */
+  /* By wgmma each key head counts as so many, each with a share of its query heads, in `sizes` and `pairs`;
+   * (sequence, key head)s of `partial`, where it counts as one. */
+  int32_t shares;
+  int64_t key_pairs;
   /* Where row_sums has places for rows: each (sequence, key head) has so many tiles, of so many rows or queries, with
    * room for more; of a tile, the first numbers of all rows stand together, then the second ones. By wgmma they are
    * tiles; else each row is one, and its numbers a float4. */
@@ -57,10 +61,10 @@ struct nn_backward_span {
 
 constexpr int NN_BACKWARD_BLOCKS_PER_SM = 8; /* of the kernels before and after the products */
 
-/* Where a tile of keys leaves dK and dV: in the outputs, or as f32 in `partial`. */
+/* Where a tile of keys leaves dK and dV when there are several pieces or shares: of `pair`, without shares. */
 __device__ __forceinline__ int64_t nn_partial_at(const nn_flash_backward &p, int64_t piece, int side, int64_t pair,
                                                  int64_t key) {
-  return (((piece * 2 + side) * p.pairs + pair) * p.sizes.kv_len + key) * p.sizes.dim;
+  return (((piece * 2 + side) * p.key_pairs + pair) * p.sizes.kv_len + key) * p.sizes.dim;
 }
 
 #endif

@@ -39,15 +39,14 @@ __device__ __forceinline__ void nn_backward_produce(const nn_flash_backward &p, 
                                                     const nn_backward_wgmma_barriers<L> &barriers) {
   const nn_attention_sizes &s = p.sizes;
   const uint64_t policy = nn_l2_evict_normal();
-  const int head = work.kv_head * s.group, sequence = work.sequence;
+  const int head = work.kv_head * s.group, kv_head = work.kv_head / p.shares, sequence = work.sequence;
   const uint32_t rows = (uint32_t)(L::D / 64 * p.tile_queries * s.group * 128);
   nn_mbarrier_arrive_expect(barriers.keys_full, 2 * L::KEY_TILE);
 #pragma unroll
   for (int d = 0; d < L::D / 64; d++) {
-    nn_tensor_load(shared + d * L::KEY_BOX, &maps.k, barriers.keys_full, policy, 64 * d, work.kv_head, work.key,
+    nn_tensor_load(shared + d * L::KEY_BOX, &maps.k, barriers.keys_full, policy, 64 * d, kv_head, work.key, sequence);
+    nn_tensor_load(shared + L::v_at + d * L::KEY_BOX, &maps.v, barriers.keys_full, policy, 64 * d, kv_head, work.key,
                    sequence);
-    nn_tensor_load(shared + L::v_at + d * L::KEY_BOX, &maps.v, barriers.keys_full, policy, 64 * d, work.kv_head,
-                   work.key, sequence);
   }
   for (int i = work.first; i < work.end; i++) {
     const uint32_t step = (uint32_t)(i - work.first), stage = step % L::STAGES;
@@ -346,9 +345,9 @@ __device__ __forceinline__ void nn_backward_consume(const nn_flash_backward &p, 
       for (int n = 0; n < D / 8; n++) {
         const int d = 8 * n + 2 * (lane % 4);
         if (r < count && d < s.dim) {
-          *reinterpret_cast<float2 *>(p.partial + nn_partial_at(p, work.piece, 0, work.pair, work.key + r) + d) =
+          *reinterpret_cast<float2 *>(p.partial + nn_partial_at(p, work.place, 0, work.key_pair, work.key + r) + d) =
               make_float2(dk[4 * n + 2 * half], dk[4 * n + 2 * half + 1]);
-          *reinterpret_cast<float2 *>(p.partial + nn_partial_at(p, work.piece, 1, work.pair, work.key + r) + d) =
+          *reinterpret_cast<float2 *>(p.partial + nn_partial_at(p, work.place, 1, work.key_pair, work.key + r) + d) =
               make_float2(dv[4 * n + 2 * half], dv[4 * n + 2 * half + 1]);
         }
       }
@@ -472,7 +471,8 @@ template <class T, int D, int PARTS> struct nn_backward_wgmma {
       return nn_tensor_map(&map, dtype, 4, base, dims, strides, box, NN_SWIZZLE_128);
     };
     const auto keys = [&](CUtensorMap &map, const void *base) {
-      const int64_t dims[4] = {s.dim, s.kv_heads, s.kv_len, batch}, strides[3] = {s.dim, s.ld_kv, s.kv_len * s.ld_kv};
+      const int64_t dims[4] = {s.dim, s.kv_heads / a.shares, s.kv_len, batch};
+      const int64_t strides[3] = {s.dim, s.ld_kv, s.kv_len * s.ld_kv};
       const int32_t box[4] = {64, 1, L::N, 1};
       return nn_tensor_map(&map, dtype, 4, base, dims, strides, box, NN_SWIZZLE_128);
     };

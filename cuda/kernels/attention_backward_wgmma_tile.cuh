@@ -34,7 +34,7 @@ struct nn_backward_row_tiles {
 
 /* What a block does: a piece of the rows that see a tile of keys. It lies in shared memory, not in registers. */
 struct nn_backward_wgmma_work {
-  int64_t pair, piece, tile;
+  int64_t pair, tile, key_pair, place;        /* of `partial`: (sequence, key head) and piece, share */
   int32_t sequence, kv_head, key, first, end; /* the tile's first key; tiles of rows */
 
   __device__ __forceinline__ void find(const nn_flash_backward &p, uint32_t ticket) {
@@ -43,7 +43,9 @@ struct nn_backward_wgmma_work {
     sequence = (int32_t)(pair / p.sizes.kv_heads);
     kv_head = (int32_t)(pair - sequence * p.sizes.kv_heads);
     tile = p.tiles - 1 - left / p.pieces;
-    piece = left % p.pieces;
+    key_pair = pair / p.shares;
+    const int64_t piece = left % p.pieces;
+    place = piece * p.shares + pair % p.shares;
     key = (int32_t)(tile * NN_BACKWARD_WGMMA_KEYS);
     const nn_backward_row_tiles rows(p, sequence, tile);
     const int64_t each = rows.end > rows.first ? nn_ceil_div((int64_t)rows.end - rows.first, p.pieces) : 0;

@@ -40,14 +40,31 @@ __device__ __forceinline__ void nn_flash_start_output(float (&out)[L::D / 2], co
   nn_wgmma_commit();
 }
 
-/* The two rows of a lane: running maxima of the products and sums of the powers of this lane's keys. */
+/* The two rows of a lane: running maxima of the products and sums of the powers of this lane's keys; of a step's
+ * products, what is taken from their powers' exponents, the sum of those found so far, and what older sums and outputs
+ * are to be multiplied by. */
 struct nn_flash_rows {
-  float peak[2], sum[2], rescale[2];
+  float peak[2], sum[2], base[2], total[2], rescale[2];
+
+  /* Whether a lane of the warp has older outputs to multiply: by 1 it would change nothing. */
+  __device__ __forceinline__ bool rescales() const {
+    return __ballot_sync(NN_ALL_LANES, rescale[0] != 1.0f || rescale[1] != 1.0f) != 0;
+  }
 };
 
-/* Products to powers of two below the rows' maxima; `rescale` is what older sums and outputs are to be multiplied by.
- */
-template <int COUNT>
+/* A row's products to powers of two below its maximum: of its groups of 8 keys those from FROM on, before TO. */
+template <int FROM, int TO, int COUNT>
+__device__ __forceinline__ void nn_flash_powers(float (&score)[COUNT], nn_flash_rows &rows, int half, float factor) {
+#pragma unroll
+  for (int n = 4 * FROM + 2 * half; n < 4 * TO; n += 4) {
+    score[n] = nn_exp2_approx(fmaf(score[n], factor, -rows.base[half]));
+    score[n + 1] = nn_exp2_approx(fmaf(score[n + 1], factor, -rows.base[half]));
+    rows.total[half] += score[n] + score[n + 1];
+  }
+}
+
+/* Finds the rows' maxima, and the first GROUPS groups' powers. */
+template <int GROUPS, int COUNT>
 __device__ __forceinline__ void nn_flash_soften(float (&score)[COUNT], nn_flash_rows &rows, float factor) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
@@ -61,14 +78,19 @@ __device__ __forceinline__ void nn_flash_soften(float (&score)[COUNT], nn_flash_
     const float base = top == nn_lowest() ? 0.0f : top * factor; /* no key seen yet: all powers are 0 */
     rows.rescale[half] = nn_exp2_approx(fmaf(rows.peak[half], factor, -base));
     rows.peak[half] = top;
-    float total = 0.0f;
+    rows.base[half] = base;
+    rows.total[half] = 0.0f;
+    nn_flash_powers<0, GROUPS>(score, rows, half, factor);
+  }
+}
+
+/* The other powers, and the sums. */
+template <int GROUPS, int COUNT>
+__device__ __forceinline__ void nn_flash_soften_late(float (&score)[COUNT], nn_flash_rows &rows, float factor) {
 #pragma unroll
-    for (int n = 2 * half; n < COUNT; n += 4) {
-      score[n] = nn_exp2_approx(fmaf(score[n], factor, -base));
-      score[n + 1] = nn_exp2_approx(fmaf(score[n + 1], factor, -base));
-      total += score[n] + score[n + 1];
-    }
-    rows.sum[half] = fmaf(rows.sum[half], rows.rescale[half], total);
+  for (int half = 0; half < 2; half++) {
+    nn_flash_powers<GROUPS, COUNT / 4>(score, rows, half, factor);
+    rows.sum[half] = fmaf(rows.sum[half], rows.rescale[half], rows.total[half]);
   }
 }
 
@@ -144,9 +166,9 @@ template <class L> struct nn_flash_seen {
       from = (nn_first_tile<N>(p.starts, rows, first_row) - keys.begin) / N;
       from = from < 0 ? 0 : from < to ? from : to;
     }
-    first = done + from;
-    end = done + to;
-    after = done + keys.steps;
+    first = nn_uniform(done + from);
+    end = nn_uniform(done + to);
+    after = nn_uniform(done + keys.steps);
     origin = keys.begin - done * N;
     /* A warp's rows are its own. */
     const int thread = (int)nn_anew(threadIdx.x) - 128, row = thread / NN_WARP * 16 + thread % 16;
@@ -218,9 +240,9 @@ __device__ __forceinline__ void nn_flash_store(const nn_flash &p, const nn_flash
 template <class L, class T>
 __device__ __forceinline__ void nn_flash_consume(const nn_flash &p, const nn_flash_walk &walk, unsigned char *shared,
                                                  const nn_flash_ring &keys, const nn_flash_ring &values) {
-  constexpr int D = L::D, N = L::N, M = L::M;
+  constexpr int D = L::D, N = L::N, M = L::M, EARLY = N / 8 - L::LATE;
   constexpr uint32_t OWN = nn_flash_barriers<L>::OWN;
-  const uint32_t consumer = threadIdx.x / 128 - 1, q = nn_shared_address(shared) + consumer * 64 * 128;
+  const uint32_t consumer = nn_uniform(threadIdx.x / 128 - 1), q = nn_shared_address(shared) + consumer * 64 * 128;
   const float factor = fabsf(p.factor.high);
   const nn_flash_turns<L> turns(consumer);
   uint32_t done = 0; /* steps of the tiles before */
@@ -248,34 +270,40 @@ __device__ __forceinline__ void nn_flash_consume(const nn_flash &p, const nn_fla
     const nn_flash_seen<L> see(p, place, shared, first_row(), done);
     float out[D / 2], score[N / 2];
     uint32_t prob[N / 16][4];
-    nn_flash_rows own = {{nn_lowest(), nn_lowest()}, {0.0f, 0.0f}, {0.0f, 0.0f}};
+    nn_flash_rows own = {{nn_lowest(), nn_lowest()}, {}, {}, {}, {}};
 #pragma unroll
     for (int i = 0; i < D / 2; i++) {
       out[i] = 0.0f;
     }
+    /* What is multiplied after a step's powers, before they are done: it has come long since, and asking takes time. */
+    const auto await_next = [&](uint32_t step) {
+      nn_flash_await<L>(values, step);
+      if (step + 1 < see.end) {
+        nn_flash_await<L>(keys, step + 1);
+      }
+    };
     nn_flash_await_q<L>(shared, consumer, p.factor.high < 0.0f);
     skip(done, see.first);
     done = see.after;
     if (see.first < see.end) {
       nn_flash_await<L>(keys, see.first);
-      bool partly = see.partly(shared, first_row(), see.first);
       turns.take();
       nn_wgmma_hold(score);
       nn_wgmma_fence();
       nn_flash_start_scores<L, T>(score, q, keys, see.first);
       turns.pass();
+      bool partly = see.partly(shared, first_row(), see.first);
       nn_wgmma_wait<0>();
       nn_wgmma_hold(score);
       nn_flash_release<L>(keys, see.first);
       if (partly) {
         see.hide(score, shared, see.first);
       }
-      nn_flash_soften(score, own, factor);
+      nn_flash_soften<EARLY>(score, own, factor);
+      await_next(see.first);
+      nn_flash_soften_late<EARLY>(score, own, factor);
       nn_flash_pack<T>(prob, score);
       for (uint32_t step = see.first + 1; step < see.end; step++) {
-        nn_flash_await<L>(values, step - 1);
-        nn_flash_await<L>(keys, step);
-        partly = see.partly(shared, first_row(), step);
         turns.take();
         nn_wgmma_hold(score);
         nn_wgmma_hold(out);
@@ -283,24 +311,28 @@ __device__ __forceinline__ void nn_flash_consume(const nn_flash &p, const nn_fla
         nn_flash_start_scores<L, T>(score, q, keys, step);
         nn_flash_start_output<L, T>(out, prob, values, step - 1);
         turns.pass();
+        partly = see.partly(shared, first_row(), step);
         nn_wgmma_wait<1>();
         nn_wgmma_hold(score);
         nn_flash_release<L>(keys, step);
         if (partly) {
           see.hide(score, shared, step);
         }
-        nn_flash_soften(score, own, factor);
-        nn_wgmma_wait_after(own.sum[0], own.sum[1]);
+        nn_flash_soften<EARLY>(score, own, factor);
+        nn_wgmma_wait_after(own.total[0], own.total[1]);
         nn_wgmma_wait<0>();
         nn_wgmma_hold(out);
         nn_flash_release<L>(values, step - 1);
+        if (own.rescales()) {
 #pragma unroll
-        for (int i = 0; i < D / 2; i++) {
-          out[i] *= own.rescale[i / 2 % 2];
+          for (int i = 0; i < D / 2; i++) {
+            out[i] *= own.rescale[i / 2 % 2];
+          }
         }
+        await_next(step);
+        nn_flash_soften_late<EARLY>(score, own, factor);
         nn_flash_pack<T>(prob, score);
       }
-      nn_flash_await<L>(values, see.end - 1);
       nn_barrier_sync(OWN + nn_anew(consumer), 128); /* no warp multiplies Q any more */
       turns.take();
       nn_wgmma_hold(out);
@@ -317,17 +349,18 @@ __device__ __forceinline__ void nn_flash_consume(const nn_flash &p, const nn_fla
       load_q(nn_anew(round) + 1);
     }
     skip(see.end, see.after);
-    walk.find<M>(place, nn_anew(round), p.sizes.kv_heads);
+    uint32_t again = nn_anew(round);
+    walk.find<M>(place, again, p.sizes.kv_heads);
     nn_flash_store<L, T>(p, place, shared, out, own);
   }
   turns.end();
 }
 
-/* By one thread: has the copy engine bring the keys and values of each of the block's tiles. */
+/* By one thread: has the copy engine bring the keys, or the values, of each of the block's tiles. Each have a thread of
+ * their own: a stage of keys is free half a step before that of the values. */
 template <class L>
-__device__ __forceinline__ void nn_flash_produce(const nn_flash &p, const nn_flash_walk &walk, const CUtensorMap *k_map,
-                                                 const CUtensorMap *v_map, const nn_flash_ring &keys,
-                                                 const nn_flash_ring &values) {
+__device__ __forceinline__ void nn_flash_produce(const nn_flash &p, const nn_flash_walk &walk, const CUtensorMap *map,
+                                                 const nn_flash_ring &ring) {
   const uint64_t policy = nn_l2_evict_normal();
   uint32_t done = 0;
   nn_flash_place place;
@@ -335,15 +368,13 @@ __device__ __forceinline__ void nn_flash_produce(const nn_flash &p, const nn_fla
     const nn_query_rows rows(p.sizes, place.sequence, place.kv_head, place.first, L::M);
     const nn_flash_keys<L::N> seen(p, rows);
     for (int step = 0; step < seen.steps; step++) {
-      const int key = seen.begin + step * L::N;
-      nn_flash_load<L>(keys, k_map, done + step, key, policy, place.kv_head, place.sequence);
-      nn_flash_load<L>(values, v_map, done + step, key, policy, place.kv_head, place.sequence);
+      nn_flash_load<L>(ring, map, done + step, seen.begin + step * L::N, policy, place.kv_head, place.sequence);
     }
     done += seen.steps;
   }
 }
 
-// sass: nn_flash_wgmma_kernel on sm_90a: at least 66 MUFU.EX2 between waits, at least 64 FADD between waits
+// sass: nn_flash_wgmma_kernel on sm_90a: at least 50 MUFU.EX2 between waits, at least 48 FADD between waits
 // sass: nn_flash_wgmma_kernel on sm_90a: at least 24 HGMMA, no HGMMA out of turn
 // setmaxnreg moves registers among exactly these: with fewer, the consumers would wait for ever.
 // sass: nn_flash_wgmma_kernel<nn_bf16, 64, 3> on sm_90a: at least 128 registers, at most 128 registers
@@ -378,7 +409,11 @@ __global__ void __launch_bounds__(NN_HAS_WGMMA ? nn_flash_wgmma_layout<D, CONSUM
       nn_registers_lower<L::PRODUCER_REGISTERS>();
       if (threadIdx.x < NN_WARP) {
         if (nn_elect()) {
-          nn_flash_produce<L>(p, walk, &k_map, &v_map, keys, values);
+          nn_flash_produce<L>(p, walk, &k_map, keys);
+        }
+      } else if (threadIdx.x < 2 * NN_WARP) {
+        if (nn_elect()) {
+          nn_flash_produce<L>(p, walk, &v_map, values);
         }
       }
     } else {
@@ -409,8 +444,9 @@ inline int32_t nn_flash_wgmma_start(nncuda_ctx *ctx, const nn_flash &p, int64_t 
   }
   const int64_t cached = NN_FLASH_CACHED_BYTES / (2 * s.kv_len * s.dim * (int64_t)sizeof(T));
   const int64_t together = !s.causal || cached < 1 ? 1 : cached < pairs ? cached : pairs;
-  const nn_flash_walk walk = {(uint32_t)tiles, (uint32_t)pairs, (uint32_t)together};
-  const int64_t blocks = p.starts != nullptr || tiles * pairs < sms ? tiles * pairs : sms;
+  const bool one_by_one = p.starts != nullptr || tiles * pairs < sms;
+  const int64_t blocks = one_by_one ? tiles * pairs : sms;
+  const nn_flash_walk walk(tiles, pairs, together, blocks, s.causal && tiles * together >= 2 * blocks);
   return nn_launch(ctx, kernel, dim3((unsigned)blocks), dim3(L::THREADS), L::bytes, p, walk, k_map, v_map);
 }
 

@@ -20,6 +20,7 @@ template <int D_, int CONSUMERS_> struct nn_flash_wgmma_layout {
   static constexpr int THREADS = 128 * (1 + CONSUMERS);
   static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 40, REGISTERS = CONSUMERS == 3 ? 160 : 232;
   static constexpr bool IN_TURN = true; /* whether one consumer's products go before those of the next */
+  static constexpr int LATE = 4;        /* of a step's N / 8 groups of powers, those found after the product with V */
   static constexpr int Q_BOX = M * 128, HALF = N * 128; /* bytes of 64 columns of a tile of Q, and of K or V: a box */
   static constexpr int TILE = D / 64 * HALF;
   static constexpr int k_at = D / 64 * Q_BOX, v_at = k_at + STAGES * TILE, out_at = v_at + STAGES * TILE;
@@ -34,7 +35,7 @@ template <class L> struct nn_flash_barriers {
 
 /* What stays in the second cache of keys and values while other numbers pass through it; of an H100's 50 MB. By count.
  */
-constexpr int64_t NN_FLASH_CACHED_BYTES = 32 << 20;
+constexpr int64_t NN_FLASH_CACHED_BYTES = 64 << 20;
 
 /* A tile of rows: its (sequence, key head), and its first row. */
 struct nn_flash_place {
@@ -46,25 +47,37 @@ struct nn_flash_place {
  * How blocks walk over all tiles: in one order, forwards in even rounds and backwards in odd ones, so that who had the
  * longest tile of a round has the shortest of the next. Under a causal mask the last tile of a (sequence, key head)
  * sees the most keys; those of `side_by_side` of these pairs come first, then their last but one, and so on: long tiles
- * first, and no more K and V in use at once than the second cache holds. Without a mask one pair follows another. No
- * sum is made of two tiles: the order decides no bit.
+ * first, and no more K and V in use at once than the second cache holds. The next pairs begin with a round of their
+ * own: were their longest tiles in a round with the shortest of these, the same blocks would have the longest of that
+ * round and of the next. Without a mask one pair follows another. No sum is made of two tiles: the order decides no
+ * bit.
  */
 struct nn_flash_walk {
-  uint32_t tiles, pairs, side_by_side; /* tiles of each pair; tiles * pairs is less than 2^31 */
+  uint32_t tiles, pairs, side_by_side, slots; /* tiles of each pair; places for those of side_by_side pairs */
 
-  /* This block's tile of a round, of M rows; whether there is one. */
-  template <int M> __device__ __forceinline__ bool find(nn_flash_place &place, uint32_t round, int32_t kv_heads) const {
-    const uint32_t index = round * gridDim.x + (round & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
-    if (index >= tiles * pairs) {
-      return false;
+  nn_flash_walk(int64_t tiles_, int64_t pairs_, int64_t together, int64_t blocks, bool by_rounds)
+      : tiles((uint32_t)tiles_), pairs((uint32_t)pairs_), side_by_side((uint32_t)together),
+        slots((uint32_t)(by_rounds ? nn_ceil_div(tiles_ * together, blocks) * blocks : tiles_ * together)) {}
+
+  /* This block's next tile, of M rows, from `round` on, which becomes the tile's round; whether there is one. */
+  template <int M>
+  __device__ __forceinline__ bool find(nn_flash_place &place, uint32_t &round, int32_t kv_heads) const {
+    for (;; round++) {
+      const uint32_t index = round * gridDim.x + (round & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+      const uint32_t section = index / slots, pair_begin = section * side_by_side;
+      if (pair_begin >= pairs) {
+        return false;
+      }
+      const uint32_t of_section = index - section * slots;
+      const uint32_t left = pairs - pair_begin, wide = side_by_side < left ? side_by_side : left;
+      const uint32_t level = of_section / wide, pair = pair_begin + of_section - level * wide;
+      if (level < tiles) {
+        place.sequence = (int32_t)(pair / (uint32_t)kv_heads);
+        place.kv_head = (int32_t)(pair - (uint32_t)place.sequence * (uint32_t)kv_heads);
+        place.first = (tiles - 1 - level) * M;
+        return true;
+      }
     }
-    const uint32_t pair_begin = index / (side_by_side * tiles) * side_by_side, of_section = index - pair_begin * tiles;
-    const uint32_t left = pairs - pair_begin, wide = side_by_side < left ? side_by_side : left;
-    const uint32_t level = of_section / wide, pair = pair_begin + of_section - level * wide;
-    place.sequence = (int32_t)(pair / (uint32_t)kv_heads);
-    place.kv_head = (int32_t)(pair - (uint32_t)place.sequence * (uint32_t)kv_heads);
-    place.first = (tiles - 1 - level) * M;
-    return true;
   }
 };
 

@@ -12,4 +12,8 @@ __device__ __forceinline__ uint32_t nn_anew(uint32_t x) {
   return x;
 }
 
+/* A number that all lanes of the warp have alike, known to be so: it may lie in a uniform register, where descriptors
+ * are computed beside what the lanes do. All 32 lanes must call. */
+__device__ __forceinline__ uint32_t nn_uniform(uint32_t x) { return __shfl_sync(0xffffffff, x, 0); }
+
 #endif

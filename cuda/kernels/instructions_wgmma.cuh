@@ -62,17 +62,18 @@ template <class T, int COUNT> __device__ __forceinline__ void nn_wgmma_hold(T (&
   }
 }
 
-/* Keeps what computes a and b, neither of them negative, above a wait that follows: ptxas moves a wait up past
- * arithmetic that it does not have to follow, although that was to run while the products do. It moves none past an
- * instruction that may sleep; this one never does. nanosleep, PTX 9.7.19.2. */
+/* Keeps what computes a and b above a wait that follows: ptxas moves a wait up past arithmetic that it does not have to
+ * follow, although that was to run while the products do. It moves none past an instruction that may sleep; this one
+ * does not while a + b is below 2^127, which ptxas, unlike that a sum of powers is not negative, does not know.
+ * nanosleep, PTX 9.7.19.2. */
 __device__ __forceinline__ void nn_wgmma_wait_after(float a, float b) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   asm volatile("{\n"
-               ".reg .pred negative;\n"
+               ".reg .pred huge;\n"
                ".reg .f32 both;\n"
                "add.f32 both, %0, %1;\n"
-               "setp.lt.f32 negative, both, 0f00000000;\n"
-               "@negative nanosleep.u32 0;\n"
+               "setp.gt.f32 huge, both, 0f7f000000;\n"
+               "@huge nanosleep.u32 0;\n"
                "}" ::"f"(a),
                "f"(b)
                : "memory");

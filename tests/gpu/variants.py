@@ -37,6 +37,17 @@ class Variant:
     lines: tuple[str, ...]
 
 
+#: 2^x of every fourth x: n is the whole number next to x, and 2^(x - n) a polynomial.
+POWERS = """const float x = fmaxf(fmaf(score[n + 1], factor, -rows.base[half]), -127.0f);
+    if (n / 4 % 2 == 0) {
+      const float of_n = x + 12582912.0f, r = x - (of_n - 12582912.0f);
+      float y = fmaf(0.001326472731307149f, r, 0.009671512991189957f);
+      y = fmaf(fmaf(fmaf(fmaf(y, r, 0.05550733581185341f), r, 0.24022242426872253f), r, 0.6931470036506653f), r, 1.0f);
+      score[n + 1] = __uint_as_float(__float_as_uint(y) + (__float_as_uint(of_n) << 23));
+    } else {
+      score[n + 1] = nn_exp2_approx(x);
+    }"""
+
 VARIANTS = {
     # All products in tiles of 128 x 128, so that what a wide tile gains is seen at each size.
     "narrow": Variant(
@@ -55,6 +66,27 @@ VARIANTS = {
     # Warpgroups start their products whenever they can, and not in turn.
     "unordered": Variant(
         "attention_flash_wgmma_tile.cuh", "IN_TURN = true;", "IN_TURN = false;", ("attention_flash.cu",), "attention",
+        ("flash_attention causal bf16",),
+    ),
+    # A block for each tile of rows: what walking over tiles gains, and what its order loses.
+    "dealt": Variant(
+        "attention_flash_wgmma.cuh", "one_by_one = p.starts != nullptr ||", "one_by_one = true ||",
+        ("attention_flash.cu",), "attention", ("flash_attention causal bf16",),
+    ),
+    # A quarter of the powers by sums and products: whether the unit that finds the others holds all back.
+    "powers": Variant(
+        "attention_flash_wgmma.cuh", "score[n + 1] = nn_exp2_approx(fmaf(score[n + 1], factor, -rows.base[half]));",
+        POWERS, ("attention_flash.cu",), "attention",
+        ("flash_attention causal bf16",),
+    ),
+    # All powers before the product with V is waited for.
+    "early": Variant(
+        "attention_flash_wgmma_tile.cuh", "LATE = 4;", "LATE = 0;", ("attention_flash.cu",), "attention",
+        ("flash_attention causal bf16",),
+    ),
+    # Tiles of 128 rows for head_dim 64, too.
+    "low": Variant(
+        "attention_flash_wgmma.cuh", "WIDE_COST = 10,", "WIDE_COST = 1000,", ("attention_flash.cu",), "attention",
         ("flash_attention causal bf16",),
     ),
 }  # fmt: skip
