@@ -25,7 +25,7 @@
 
 enum {
   PAGE_LD = NN_PAGE_TOKENS + 16, /* between rows of scores; the padding as in attention_tile.h */
-/* Rows up to which values go straight from the page into products, and keys beside that past page_scores. */
+  /* Rows up to which values go straight from the page into products, and keys beside that past page_scores. */
   PAGE_STRAIGHT_ROWS = VF == 8 ? VF : ATTN_TILE_ROWS,
   PAGE_SCORE_ROWS = VF == 8 ? VF : ATTN_TILE_ROWS_MID
 };
@@ -209,8 +209,8 @@ NN_INLINE void page_turn_queries(const page_space *w, float *turned, int64_t dim
 }
 
 /*
- * Of VF keys from `key` on, and of as many rows as a vector has lanes: rows lie in the lanes then, and keys need not be
- * turned. A product takes a load then, which is as much as there is room for.
+ * Of VF keys from `key` on, and of as many rows as a vector has lanes: with the rows in the lanes, keys need not be
+ * turned. Each multiply-add loads a key's element then, which is all that two loads a cycle leave room for.
  */
 NN_INLINE void page_score_lanes(const page_space *w, const page_rows *page, const float *queries, int64_t key,
                                 int32_t format) {

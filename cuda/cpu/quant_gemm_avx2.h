@@ -94,8 +94,7 @@ NN_INLINE void quant_round_block(const void *x, int64_t at, int8_t *codes, float
   }
   const si first = _mm256_packs_epi32(whole[0], whole[1]), second = _mm256_packs_epi32(whole[2], whole[3]);
   const si order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); /* words of the two 128-bit halves in turns */
-  _mm256_storeu_si256((__m256i *)(void *)codes,
-                      _mm256_permutevar8x32_epi32(_mm256_packs_epi16(first, second), order));
+  _mm256_storeu_si256((__m256i *)(void *)codes, _mm256_permutevar8x32_epi32(_mm256_packs_epi16(first, second), order));
   *scale = largest / 127.0f;
   const si pairs = _mm256_hadd_epi32(_mm256_madd_epi16(first, one), _mm256_madd_epi16(second, one));
   four = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));

@@ -16,12 +16,12 @@
 #include "transpose.h"
 
 enum {
-  UNPACKED_LEAST = 2,                                       /* rows of the activations for which it is worth while */
-  UNPACKED_BLOCKS = 8,                                      /* that are unpacked at once */
-  UNPACKED_ROWS = 4,                                        /* of the activations at a time */
-  UNPACKED_WORDS = QUANT_BLOCK / 4,                         /* of a block */
-  UNPACKED_VECTORS = QUANT_ROWS / VF,                       /* that hold a word of each of QUANT_ROWS rows */
-  UNPACKED_PARTS_MOST = 4                                   /* of a block */
+  UNPACKED_LEAST = 2,                 /* rows of the activations for which it is worth while */
+  UNPACKED_BLOCKS = 8,                /* that are unpacked at once */
+  UNPACKED_ROWS = 4,                  /* of the activations at a time */
+  UNPACKED_WORDS = QUANT_BLOCK / 4,   /* of a block */
+  UNPACKED_VECTORS = QUANT_ROWS / VF, /* that hold a word of each of QUANT_ROWS rows */
+  UNPACKED_PARTS_MOST = 4             /* of a block */
 };
 
 /* A block of QUANT_ROWS rows of weights: words of codes, unsigned but for q8_0 without VNNI; scales and minima; of q6_k
@@ -81,9 +81,7 @@ NN_INLINE void unpacked_rows(unpacked_block *to, int v, quant_rows *w, uint64_t 
     _mm256_storeu_si256((__m256i *)(void *)to->half[0][v], unpacked_half(first));
     _mm256_storeu_si256((__m256i *)(void *)to->half[1][v], unpacked_half(second));
   }
-  NN_UNROLL for (int j = 0; j < VF; j++) {
-    x[j] = _mm256_castsi256_ps(quant_codes(w->row[j], i, format));
-  }
+  NN_UNROLL for (int j = 0; j < VF; j++) { x[j] = _mm256_castsi256_ps(quant_codes(w->row[j], i, format)); }
   transpose(x);
   NN_UNROLL for (int g = 0; g < UNPACKED_WORDS; g++) { vf_store((float *)(void *)to->code[g][v], x[g]); }
 }
@@ -186,9 +184,7 @@ NN_INLINE void unpacked_starts(int32_t start[][UNPACKED_BLOCKS], const int8_t *x
   transpose(sums); /* word g of each block */
   NN_UNROLL for (int p = 0; p < parts; p++) {
     si all = _mm256_castps_si256(sums[p * words]);
-    NN_UNROLL for (int g = 1; g < words; g++) {
-      all = _mm256_add_epi32(all, _mm256_castps_si256(sums[p * words + g]));
-    }
+    NN_UNROLL for (int g = 1; g < words; g++) { all = _mm256_add_epi32(all, _mm256_castps_si256(sums[p * words + g])); }
     _mm256_storeu_si256((__m256i *)(void *)start[p], unpacked_start(all, quant_offset(format)));
   }
 }
@@ -264,7 +260,8 @@ NN_INLINE void unpacked_step(const unpacked_block *w, const int8_t *x, int64_t r
   }
 }
 
-/* What is unpacked, `count` blocks from i0 on of weights from column c on, with `rows` rows of a panel from row r on. */
+/* What is unpacked, `count` blocks from i0 on of weights from column c on, with `rows` rows of a panel from row r on.
+ */
 NN_INLINE void unpacked_run(const unpacked_work *work, const quant_piece *t, const quant_activations *acts,
                             int64_t row_codes, int64_t c, int64_t i0, int64_t count, int64_t r, const int rows,
                             const int32_t format) {
