@@ -23,7 +23,12 @@
 
 #include <float.h>
 
-enum { PAGE_LD = NN_PAGE_TOKENS + 16 /* between rows of scores; the padding as in attention_tile.h */ };
+enum {
+  PAGE_LD = NN_PAGE_TOKENS + 16, /* between rows of scores; the padding as in attention_tile.h */
+  /* Rows up to which values go straight from the page into products, and keys beside that past page_scores. */
+  PAGE_STRAIGHT_ROWS = VF == 8 ? VF : ATTN_TILE_ROWS,
+  PAGE_SCORE_ROWS = VF == 8 ? VF : ATTN_TILE_ROWS_MID
+};
 
 /* Queries and what becomes of them. Row panels are `height` rows high: tiles begin at any row, and the last one may
  * reach beyond the rows that there are. For the same reason vectors over the rows have room for VF more. */
@@ -84,6 +89,16 @@ NN_INLINE page_space page_space_at(float *at, int64_t rows, int64_t dim) {
 
 NN_TILE(page_score_tile, ATTN_NR, 1, PAGE_LD)
 
+/*
+ * Of few rows, a page is fetched while the one before it is computed, and that evenly: fetched all at once, or later,
+ * it would be waited for, since only so many lines can be under way.
+ */
+NN_INLINE void page_fetch(const char *from, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) {
+    __builtin_prefetch(from + i, 0, 2);
+  }
+}
+
 /* Keys key .. key+ATTN_NR-1 of a page, transposed; zeros from `keys` on. */
 NN_INLINE void page_keys(float *panel, const page_rows *page, int64_t key, int64_t keys, int32_t format) {
   for (int64_t first = key; first < key + ATTN_NR; first += VF, panel += VF) {
@@ -108,16 +123,6 @@ NN_INLINE void page_keys(float *panel, const page_rows *page, int64_t key, int64
         }
       }
     }
-  }
-}
-
-/*
- * Of few rows, a page is fetched while the one before it is computed, and that evenly: fetched all at once, or later,
- * it would be waited for, since only so many lines can be under way.
- */
-NN_INLINE void page_fetch(const char *from, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64) {
-    __builtin_prefetch(from + i, 0, 2);
   }
 }
 
@@ -191,11 +196,65 @@ NN_INLINE void page_score_panel(const page_space *w, const page_rows *page, int6
   }
 }
 
-/* Of at most ATTN_TILE_ROWS_MID rows that see all of `keys`. */
+/* Queries side by side: element (d, row) at [d * VF + row]. */
+NN_INLINE void page_turn_queries(const page_space *w, float *turned, int64_t dim) {
+  for (int64_t d = 0; d < dim; d += VF) {
+    vf x[VF];
+    NN_UNROLL for (int64_t r = 0; r < VF; r++) {
+      x[r] = vf_load(w->q + (d / ATTN_NR * w->height + nn_min(r, w->rows - 1)) * ATTN_NR + d % ATTN_NR);
+    }
+    transpose(x);
+    NN_UNROLL for (int i = 0; i < VF; i++) { vf_store(turned + (d + i) * VF, x[i]); }
+  }
+}
+
+/*
+ * Of VF keys from `key` on, and of as many rows as a vector has lanes: with the rows in the lanes, keys need not be
+ * turned. Each multiply-add loads a key's element then, which is all that two loads a cycle leave room for.
+ */
+NN_INLINE void page_score_lanes(const page_space *w, const page_rows *page, const float *queries, int64_t key,
+                                int32_t format) {
+  enum { LD = ATTN_MAX_HEAD_DIM + 16 }; /* not a power of two: keys would share sets of the cache */
+  const char *from = page->k + key * page->row_bytes;
+  float keys[VF * LD];
+  for (int i = 0; i < VF; i++, from += page->row_bytes) {
+    if (page->next_k) {
+      page_fetch(page->next_k + (key + i) * page->row_bytes, page->row_bytes);
+    }
+    for (int64_t d = 0; d < page->dim; d += VF) {
+      vf_store(keys + i * LD + d, page_whole_columns(from, d, format));
+    }
+  }
+  vf scores[VF];
+  NN_UNROLL for (int i = 0; i < VF; i++) { scores[i] = vf_set1(0.0f); }
+#pragma GCC unroll 4
+  for (int64_t d = 0; d < page->dim; d++) {
+    const vf q = vf_load(queries + d * VF);
+    NN_UNROLL for (int i = 0; i < VF; i++) { scores[i] = vf_fma(q, vf_set1(keys[i * LD + d]), scores[i]); }
+  }
+  transpose(scores);
+  NN_UNROLL for (int r = 0; r < VF; r++) {
+    if (r < w->rows) {
+      vf_store(w->scores + r * PAGE_LD + key, scores[r]);
+    }
+  }
+}
+
+/* Of at most PAGE_SCORE_ROWS rows that see all of `keys`. */
 NN_INLINE void page_scores_straight(const page_space *w, const page_rows *page, int64_t keys, int32_t format) {
+  float queries[ATTN_MAX_HEAD_DIM * VF];
+  const int32_t lanes = VF == 8 && w->rows > ATTN_TILE_ROWS_MID;
+  if (lanes) {
+    page_turn_queries(w, queries, page->dim);
+  }
   for (int64_t key = 0; key < keys; key += PAGE_PANEL_KEYS) {
     if (!page->fetched) {
       page_fetch(page->v + key * page->row_bytes, PAGE_PANEL_KEYS * page->row_bytes);
+    }
+    if (lanes) {
+      page_score_lanes(w, page, queries, key, format);
+      page_score_lanes(w, page, queries, key + VF, format);
+      continue;
     }
     if (w->rows > ATTN_TILE_ROWS_LOW) {
       page_score_panel(w, page, key, ATTN_TILE_ROWS_MID, format);
@@ -365,8 +424,8 @@ NN_INLINE void page_output_straight(const page_space *w, const page_rows *page, 
 
 NN_INLINE void page_part_of(const page_space *w, const page_rows *page, page_sight sight, const int32_t format) {
   const int64_t first = page_first_row(sight), keys = page_keys_of(sight, w->rows - 1);
-  const int32_t straight = w->rows <= ATTN_TILE_ROWS && page->dim % VF == 0 && page_keys_of(sight, 0) == keys;
-  if (straight && w->rows <= ATTN_TILE_ROWS_MID && page->dim % PAGE_PANEL_COLUMNS == 0) {
+  const int32_t straight = w->rows <= PAGE_STRAIGHT_ROWS && page->dim % VF == 0 && page_keys_of(sight, 0) == keys;
+  if (straight && w->rows <= PAGE_SCORE_ROWS && page->dim % PAGE_PANEL_COLUMNS == 0) {
     page_scores_straight(w, page, keys, format);
   } else {
     page_scores(w, page, sight, first, format);

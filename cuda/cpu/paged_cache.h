@@ -104,11 +104,27 @@ NN_INLINE vf vf_from_i8(const int8_t *p) {
 #endif
 }
 
+/* The scale of a block, for all its elements. */
+NN_INLINE vf page_block_scale(const nn_block_q8_0 *block) {
+#if NN_SIMD_AVX512 || NN_SIMD_AVX2
+  uint16_t scale;
+  memcpy(&scale, block->d, sizeof scale);
+  const __m128 wide = _mm_cvtph_ps(_mm_cvtsi32_si128(scale));
+#if NN_SIMD_AVX512
+  return _mm512_broadcastss_ps(wide);
+#else
+  return _mm256_broadcastss_ps(wide);
+#endif
+#else
+  return vf_set1(nn_q_get_f16(block->d));
+#endif
+}
+
 /* Elements d .. d+VF-1 of a row that begins at `row`. The product with the scale of a block is exact. */
 NN_INLINE vf page_whole_columns(const char *row, int64_t d, int32_t format) {
   if (format == NNCUDA_FORMAT_Q8_0) {
     const nn_block_q8_0 *block = (const nn_block_q8_0 *)row + d / NN_QK;
-    return vf_from_i8(block->q + d % NN_QK) * vf_set1(nn_q_get_f16(block->d));
+    return vf_from_i8(block->q + d % NN_QK) * page_block_scale(block);
   }
   return page_load(row + d * page_element_bytes(format), format);
 }

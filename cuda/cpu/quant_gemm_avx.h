@@ -4,6 +4,9 @@
 
 #include "quant_gemm_float.h"
 #include "quant_gemm_vector.h"
+#if !NN_SIMD_AVX512
+#include "quant_gemm_unpacked_avx2.h"
+#endif
 
 NN_INLINE int32_t quant_tiled(int64_t rows) {
   (void)rows;
@@ -12,7 +15,11 @@ NN_INLINE int32_t quant_tiled(int64_t rows) {
 
 NN_PLAIN NN_INLINE int64_t quant_work_bytes(int64_t k) {
   (void)k;
+#if NN_SIMD_AVX512
   return 0;
+#else
+  return sizeof(unpacked_work);
+#endif
 }
 
 NN_INLINE void quant_round_values(const quant_activations *acts, int32_t form, int64_t to, const void *x, int64_t row,
@@ -25,7 +32,25 @@ NN_INLINE void quant_round_values(const quant_activations *acts, int32_t form, i
 QUANT_VECTOR_COLUMNS(vector_blocks, quant_stream_rows, QUANT_ROWS_AT_ONCE)
 QUANT_VECTOR_COLUMNS(vector_interleaved, interleaved_rows, QUANT_ROWS_AT_ONCE)
 
+#if NN_SIMD_AVX512
 NN_INLINE void block_columns(const quant_piece *t, const int32_t format) { vector_blocks(t, format); }
 NN_INLINE void interleaved_columns(const quant_piece *t, const int32_t format) { vector_interleaved(t, format); }
+#else
+NN_INLINE void block_columns(const quant_piece *t, const int32_t format) {
+  if (t->panel->rows >= UNPACKED_LEAST) {
+    unpacked_columns(t, QUANT_FORM_BLOCKS, format);
+  } else {
+    vector_blocks(t, format);
+  }
+}
+
+NN_INLINE void interleaved_columns(const quant_piece *t, const int32_t format) {
+  if (t->panel->rows >= UNPACKED_LEAST) {
+    unpacked_columns(t, QUANT_FORM_INTERLEAVED, format);
+  } else {
+    vector_interleaved(t, format);
+  }
+}
+#endif
 
 #endif

@@ -38,7 +38,7 @@ NN_INLINE __m256i quant_codes(const uint8_t *row, uint64_t i, int32_t format) {
   case NNCUDA_FORMAT_Q5_1:
     return _mm256_or_si256(quant_nibbles(row + i * 24 + 8), quant_sixteens(quant_u32(row + i * 24 + 4)));
   case NNCUDA_FORMAT_Q8_0:
-    return quant_load(row + i * 34 + 2);
+    return quant_signed(quant_load(row + i * 34 + 2));
   case NNCUDA_FORMAT_Q4_K:
   case NNCUDA_FORMAT_Q5_K: {
     const uint64_t part = i % 8;

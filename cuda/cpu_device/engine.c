@@ -34,14 +34,17 @@ NN_OPS(WEAK_BASELINE)
 #include <cpuid.h>
 
 #define WEAK_AVX2(op) NN_WEAK(avx2, op)
+#define WEAK_AVX2VNNI(op) NN_WEAK(avx2vnni, op)
 #define WEAK_AVX512(op) NN_WEAK(avx512, op)
 #define WEAK_AVX512BF16(op) NN_WEAK(avx512bf16, op)
 #define WEAK_AMX(op) NN_WEAK(amx, op)
 #define ENTRY_AVX2(op) NN_ENTRY(avx2, op)
+#define ENTRY_AVX2VNNI(op) NN_ENTRY(avx2vnni, op)
 #define ENTRY_AVX512(op) NN_ENTRY(avx512, op)
 #define ENTRY_AVX512BF16(op) NN_ENTRY(avx512bf16, op)
 #define ENTRY_AMX(op) NN_ENTRY(amx, op)
 NN_OPS(WEAK_AVX2)
+NN_OPS(WEAK_AVX2VNNI)
 NN_OPS(WEAK_AVX512)
 NN_OPS(WEAK_AVX512BF16)
 NN_OPS(WEAK_AMX)
@@ -52,6 +55,9 @@ static const form forms[ISAS][NN_OP_COUNT] = {
     [NNCUDA_ISA_AVX512] = {NN_OPS(ENTRY_AVX512)},     [NNCUDA_ISA_AVX512BF16] = {NN_OPS(ENTRY_AVX512BF16)},
     [NNCUDA_ISA_AMX] = {NN_OPS(ENTRY_AMX)},
 };
+
+/* Of AVX2 where the processor has its integer dot products: other instructions for the same bits. */
+static const form forms_avx2_vnni[NN_OP_COUNT] = {NN_OPS(ENTRY_AVX2VNNI)};
 
 static uint64_t enabled_state(void) {
   uint32_t low, high;
@@ -94,6 +100,12 @@ static int32_t detect_isa(void) {
   return has_amx && tiles_permitted() ? NNCUDA_ISA_AMX : NNCUDA_ISA_AVX512BF16;
 }
 
+/* The integer dot products of AVX2, which a processor may have with AVX-512 and without. */
+static int detect_avx2_vnni(void) {
+  uint32_t a, b, c, d;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 4);
+}
+
 #else
 
 enum { ISAS = 1 };
@@ -106,8 +118,16 @@ static int32_t detect_isa(void) { return NNCUDA_ISA_BASELINE; }
 /* Once: in a virtual machine each cpuid instruction costs tens of microseconds. */
 static pthread_once_t detect_once = PTHREAD_ONCE_INIT;
 static int32_t detected_isa;
+#if defined(__x86_64__)
+static int detected_avx2_vnni;
+#endif
 
-static void detect(void) { detected_isa = detect_isa(); }
+static void detect(void) {
+  detected_isa = detect_isa();
+#if defined(__x86_64__)
+  detected_avx2_vnni = detected_isa >= NNCUDA_ISA_AVX2 && detect_avx2_vnni();
+#endif
+}
 
 static int32_t widest_isa(int32_t index) {
   (void)index;
@@ -160,10 +180,22 @@ static int32_t run_memcpy(nncuda_ctx *ctx, const void *args) {
   return NNCUDA_SUCCESS;
 }
 
+#if defined(__x86_64__)
+static int has_avx2_vnni(void) {
+  pthread_once(&detect_once, detect);
+  return detected_avx2_vnni;
+}
+#endif
+
 /* The widest form of a kernel at or below `isa`. */
 static form form_of(int32_t isa, nn_op op) {
   form widest = {NULL, NULL};
   for (int32_t i = isa; i >= 0 && widest.kernel == NULL; i--) {
+#if defined(__x86_64__)
+    if (i == NNCUDA_ISA_AVX2 && has_avx2_vnni() && forms_avx2_vnni[op].kernel != NULL) {
+      return forms_avx2_vnni[op];
+    }
+#endif
     widest = forms[i][op];
   }
   return widest;

@@ -1,0 +1,323 @@
+/*
+ * Products of several rows with block formats on AVX2. Weights are unpacked once for all rows of a panel: sixteen rows
+ * of them side by side, a word of codes of each in a vector, as in the _R16 formats. Then four rows of activations meet
+ * them at a time, whose integers stay in registers for a block.
+ *
+ * With VNNI a word is one instruction, and what codes exceed their weights by is where the integers start. Without it
+ * words are added up in 16 bits as far as they fit there, unpacked_parts times a block, so that a word takes a
+ * multiplication and an addition; only q8_0, whose pairs fill 16 bits, takes four instructions. A block adds one
+ * product of scales and one fused multiply-add to eight words, and q6_k its two scales: of the multiplier's time words
+ * take 8 parts of 10 with VNNI (of 12 in q6_k), 8 of 11 without (of 12 in q5, of 14 in q6_k, of 18 in q8_0).
+ */
+#ifndef NN_CPU_QUANT_GEMM_UNPACKED_AVX2_H
+#define NN_CPU_QUANT_GEMM_UNPACKED_AVX2_H
+
+#include "quant_gemm_stream_avx2.h"
+#include "transpose.h"
+
+enum {
+  UNPACKED_LEAST = 2,                 /* rows of the activations for which it is worth while */
+  UNPACKED_BLOCKS = 8,                /* that are unpacked at once */
+  UNPACKED_ROWS = 4,                  /* of the activations at a time */
+  UNPACKED_WORDS = QUANT_BLOCK / 4,   /* of a block */
+  UNPACKED_VECTORS = QUANT_ROWS / VF, /* that hold a word of each of QUANT_ROWS rows */
+  UNPACKED_PARTS_MOST = 4             /* of a block */
+};
+
+/* A block of QUANT_ROWS rows of weights: words of codes, unsigned but for q8_0 without VNNI; scales and minima; of q6_k
+ * what the integers of each half are multiplied by. */
+typedef struct unpacked_block {
+  uint8_t code[UNPACKED_WORDS][UNPACKED_VECTORS][4 * VF];
+  float scale[UNPACKED_VECTORS][VF], minimum[UNPACKED_VECTORS][VF];
+  int32_t half[2][UNPACKED_VECTORS][VF];
+} unpacked_block;
+
+/* Scratch memory of a task. `start` of a row: for each part, what the integers of each block start from. */
+typedef struct unpacked_work {
+  unpacked_block block[UNPACKED_BLOCKS];
+  int32_t start[QUANT_PANEL][UNPACKED_PARTS_MOST][UNPACKED_BLOCKS];
+} unpacked_work;
+
+/* In how many parts the words of a block are added up. */
+NN_INLINE int unpacked_parts(int32_t format) {
+#if defined(__AVXVNNI__)
+  return format == NNCUDA_FORMAT_Q6_K ? 2 : 1;
+#else
+  switch (format) {
+  case NNCUDA_FORMAT_Q6_K:
+    return 4;
+  case NNCUDA_FORMAT_Q5_0:
+  case NNCUDA_FORMAT_Q5_1:
+  case NNCUDA_FORMAT_Q5_K:
+    return 2;
+  default:
+    return 1;
+  }
+#endif
+}
+
+/* ---- weights ---- */
+
+/* What multiplies a half of q6_k: 16-bit pairs of it without VNNI. */
+NN_INLINE si unpacked_half(si scale) {
+#if defined(__AVXVNNI__)
+  return scale;
+#else
+  return _mm256_blend_epi16(scale, _mm256_slli_epi32(scale, 16), 0xaa);
+#endif
+}
+
+/* Block i, the `to`th of those that are unpacked at once, of VF rows of weights; to = i % UNPACKED_BLOCKS is to be a
+ * constant. */
+NN_INLINE void unpacked_rows(unpacked_block *to, int v, quant_rows *w, uint64_t i, const int32_t format) {
+  vf x[VF], scale, minimum = vf_set1(0.0f);
+  quant_factors(w, i, &scale, &minimum, format);
+  vf_store(to->scale[v], scale);
+  vf_store(to->minimum[v], minimum);
+  if (format == NNCUDA_FORMAT_Q6_K) {
+    const si both = quant_gather_rows(w, i / 8 * 210 + 192 + i % 8 * 2);
+    const si first = _mm256_srai_epi32(_mm256_slli_epi32(both, 24), 24);
+    const si second = _mm256_srai_epi32(_mm256_slli_epi32(both, 16), 24);
+    _mm256_storeu_si256((__m256i *)(void *)to->half[0][v], unpacked_half(first));
+    _mm256_storeu_si256((__m256i *)(void *)to->half[1][v], unpacked_half(second));
+  }
+  NN_UNROLL for (int j = 0; j < VF; j++) { x[j] = _mm256_castsi256_ps(quant_codes(w->row[j], i, format)); }
+  transpose(x);
+  NN_UNROLL for (int g = 0; g < UNPACKED_WORDS; g++) { vf_store((float *)(void *)to->code[g][v], x[g]); }
+}
+
+/* Blocks i0 .. i0+count-1 of the rows of weights from c on, which lie one by one. */
+NN_INLINE void unpacked_plain(unpacked_work *work, const quant_piece *t, int64_t c, quant_rows w[UNPACKED_VECTORS],
+                              uint64_t i0, int64_t count, const int32_t format) {
+  const nn_format_block block = nn_format_block_of(format);
+  const int64_t ahead = (int64_t)(i0 + UNPACKED_BLOCKS) * QUANT_BLOCK / block.elements * block.bytes;
+  const int64_t bytes = UNPACKED_BLOCKS * QUANT_BLOCK / block.elements * block.bytes;
+  for (int64_t r = 0; r < nn_min(QUANT_ROWS, t->columns - c); r++) {
+    for (int64_t at = 0; at < bytes; at += 64) {
+      __builtin_prefetch(t->w + (c + r) * t->row_bytes + ahead + at, 0, 2);
+    }
+  }
+  for (int v = 0; v < UNPACKED_VECTORS; v++) {
+    if (block.elements > QUANT_BLOCK) {
+      NN_UNROLL for (int b = 0; b < UNPACKED_BLOCKS; b++) {
+        unpacked_rows(&work->block[b], v, &w[v], i0 / 8 * 8 + (uint64_t)b, format);
+      }
+      continue;
+    }
+    for (int64_t b = 0; b < count; b++) {
+      unpacked_rows(&work->block[b], v, &w[v], i0 + (uint64_t)b, format);
+    }
+  }
+}
+
+/* The same of an _R16 format: w is where its blocks from i0 on begin. */
+NN_INLINE void unpacked_interleaved(unpacked_work *work, const uint8_t *w, int64_t count, const int32_t format) {
+  const int64_t step = QUANT_ROWS * nn_format_block_of(format).bytes;
+  for (int v = 0; v < UNPACKED_VECTORS; v++) {
+    if (format == NNCUDA_FORMAT_Q6_K) {
+      const vf scale = vf_from_f16((const uint16_t *)(const void *)w + v * VF);
+      for (int half = 0; half < 2; half++) {
+        const uint8_t *scales = w + (2 + half * 8) * QUANT_ROWS + v * VF;
+        const uint8_t *codes = w + (18 + half * 96) * QUANT_ROWS + v * 4 * VF;
+        unpacked_block *to = &work->block[half * 4];
+        for (int run = 0; run < 4; run++) {
+          vf_store(to[run].scale[v], scale);
+          for (int p = 0; p < 2; p++) {
+            const si s = unpacked_half(si_scales(scales + (2 * run + p) * QUANT_ROWS));
+            _mm256_storeu_si256((__m256i *)(void *)to[run].half[p][v], s);
+          }
+        }
+        for (int g = 0; g < UNPACKED_WORDS; g++) {
+          si c[4];
+          interleaved_large_words(codes + g * 12 * QUANT_ROWS, c);
+          NN_UNROLL for (int run = 0; run < 4; run++) {
+            _mm256_storeu_si256((__m256i *)(void *)to[run].code[g][v], c[run]);
+          }
+        }
+      }
+      continue;
+    }
+    for (int64_t b = 0; b < count; b++) {
+      unpacked_block *to = &work->block[b];
+      const uint8_t *from = w + b * step, *codes = from + 2 * QUANT_ROWS + v * 4 * VF;
+      vf_store(to->scale[v], vf_from_f16((const uint16_t *)(const void *)from + v * VF));
+      const int words = format == NNCUDA_FORMAT_Q8_0 ? UNPACKED_WORDS : UNPACKED_WORDS / 2;
+      NN_UNROLL for (int g = 0; g < words; g++) {
+        const si x = si_load(codes + g * 4 * QUANT_ROWS);
+        if (format == NNCUDA_FORMAT_Q8_0) {
+          _mm256_storeu_si256((__m256i *)(void *)to->code[g][v], quant_signed(x));
+        } else {
+          _mm256_storeu_si256((__m256i *)(void *)to->code[g][v], si_and(x, 15));
+          _mm256_storeu_si256((__m256i *)(void *)to->code[g + words][v], si_and(si_right(x, 4), 15));
+        }
+      }
+    }
+  }
+}
+
+/* ---- where integers start ---- */
+
+/* -2^offset times the sum of a part's activations; without VNNI, in two 16-bit halves, which with the products that are
+ * added to them never leave 16 bits: each is less than half the codes' range away from zero. */
+NN_INLINE si unpacked_start(si sums, int32_t offset) {
+  const si zero = _mm256_setzero_si256();
+#if defined(__AVXVNNI__)
+  return _mm256_sub_epi32(zero, _mm256_slli_epi32(sums, offset));
+#else
+  const si each = _mm256_sub_epi32(zero, _mm256_slli_epi32(sums, offset - 1));
+  return _mm256_blend_epi16(each, _mm256_slli_epi32(each, 16), 0xaa);
+#endif
+}
+
+/* Of `count` blocks of a row of the activations. */
+NN_INLINE void unpacked_starts(int32_t start[][UNPACKED_BLOCKS], const int8_t *x, int64_t count, const int32_t format) {
+  const int parts = unpacked_parts(format), words = UNPACKED_WORDS / parts;
+  const si one = _mm256_set1_epi16(1), ones = _mm256_set1_epi8(1);
+  vf sums[VF];
+  NN_UNROLL for (int b = 0; b < UNPACKED_BLOCKS; b++) {
+    si s = _mm256_setzero_si256();
+    if (b < count) {
+      s = _mm256_madd_epi16(_mm256_maddubs_epi16(ones, si_load((const uint8_t *)x + b * QUANT_BLOCK)), one);
+    }
+    sums[b] = _mm256_castsi256_ps(s);
+  }
+  transpose(sums); /* word g of each block */
+  NN_UNROLL for (int p = 0; p < parts; p++) {
+    si all = _mm256_castps_si256(sums[p * words]);
+    NN_UNROLL for (int g = 1; g < words; g++) { all = _mm256_add_epi32(all, _mm256_castps_si256(sums[p * words + g])); }
+    _mm256_storeu_si256((__m256i *)(void *)start[p], unpacked_start(all, quant_offset(format)));
+  }
+}
+
+/* ---- products ---- */
+
+/* sum + a word of codes times a word of activations; in 16 bits without VNNI, but for q8_0. */
+NN_INLINE si unpacked_dot(si sum, si w, si x, const int32_t format) {
+#if defined(__AVXVNNI__)
+  return quant_dot(sum, w, x, format);
+#else
+  if (format == NNCUDA_FORMAT_Q8_0) {
+    return quant_dot(sum, w, x, format);
+  }
+  return _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, x));
+#endif
+}
+
+/* The integers of part p: of q6_k times the scale of its half, then. */
+NN_INLINE si unpacked_part(si sum, const unpacked_block *w, int p, int v, const int32_t format) {
+#if defined(__AVXVNNI__)
+  return format == NNCUDA_FORMAT_Q6_K ? si_times(sum, si_load((const uint8_t *)w->half[p][v])) : sum;
+#else
+  if (format == NNCUDA_FORMAT_Q8_0) {
+    return sum;
+  }
+  const si by = format == NNCUDA_FORMAT_Q6_K ? si_load((const uint8_t *)w->half[p / 2][v]) : _mm256_set1_epi16(1);
+  return _mm256_madd_epi16(sum, by);
+#endif
+}
+
+/* A block of `rows` rows of the activations, whose codes begin at x, with one of weights: into sums, ld apart. */
+NN_INLINE void unpacked_step(const unpacked_block *w, const int8_t *x, int64_t row_codes, const float *scale,
+                             const float *total, int64_t blocks, const int32_t *start, float *sums, int64_t ld,
+                             const int rows, const int32_t format) {
+  enum { START = UNPACKED_PARTS_MOST * UNPACKED_BLOCKS };
+  const int parts = unpacked_parts(format), words = UNPACKED_WORDS / parts;
+  si integers[UNPACKED_ROWS][UNPACKED_VECTORS];
+  NN_UNROLL for (int p = 0; p < parts; p++) {
+    si part[UNPACKED_ROWS][UNPACKED_VECTORS];
+    NN_UNROLL for (int r = 0; r < rows; r++) {
+      const si from = si_all(quant_offset(format) < 0 ? 0 : start[r * START + p * UNPACKED_BLOCKS]);
+      NN_UNROLL for (int v = 0; v < UNPACKED_VECTORS; v++) { part[r][v] = from; }
+    }
+    NN_UNROLL for (int g = p * words; g < (p + 1) * words; g++) {
+      si code[UNPACKED_VECTORS];
+      NN_UNROLL for (int v = 0; v < UNPACKED_VECTORS; v++) { code[v] = si_load(w->code[g][v]); }
+      NN_UNROLL for (int r = 0; r < rows; r++) {
+        const si word = si_all((int32_t)quant_u32((const uint8_t *)x + r * row_codes + 4 * g));
+        NN_UNROLL for (int v = 0; v < UNPACKED_VECTORS; v++) {
+          part[r][v] = unpacked_dot(part[r][v], code[v], word, format);
+          __asm__("" : "+x"(part[r][v])); /* in this order: the compiler would add up all words of a vector first */
+        }
+      }
+    }
+    NN_UNROLL for (int r = 0; r < rows; r++) {
+      NN_UNROLL for (int v = 0; v < UNPACKED_VECTORS; v++) {
+        const si done = unpacked_part(part[r][v], w, p, v, format);
+        integers[r][v] = p == 0 ? done : _mm256_add_epi32(integers[r][v], done);
+      }
+    }
+  }
+  NN_UNROLL for (int r = 0; r < rows; r++) {
+    const vf x_scale = vf_set1(scale[r * blocks]);
+    NN_UNROLL for (int v = 0; v < UNPACKED_VECTORS; v++) {
+      vf sum = vf_load(sums + r * ld + v * VF);
+      sum = vf_fma(x_scale * vf_load(w->scale[v]), si_float(integers[r][v]), sum);
+      if (quant_has_minimum(format)) {
+        sum = vf_fma(vf_set1(total[r * blocks]), vf_load(w->minimum[v]), sum);
+      }
+      vf_store(sums + r * ld + v * VF, sum);
+    }
+  }
+}
+
+/* What is unpacked, `count` blocks from i0 on of weights from column c on, with `rows` rows of a panel from row r on.
+ */
+NN_INLINE void unpacked_run(const unpacked_work *work, const quant_piece *t, const quant_activations *acts,
+                            int64_t row_codes, int64_t c, int64_t i0, int64_t count, int64_t r, const int rows,
+                            const int32_t format) {
+  const int64_t blocks = t->k / QUANT_BLOCK, row = t->panel->tile * QUANT_ROWS + r;
+  const int8_t *x = acts->codes + row * row_codes + i0 * QUANT_BLOCK;
+  const float *scale = acts->scale + row * blocks + i0;
+  const float *total = quant_has_minimum(format) ? acts->total + row * blocks + i0 : scale;
+  const int32_t *start = work->start[r][0];
+  float *sums = t->sums + r * t->ld + c;
+  for (int i = 0; i0 == 0 && i < rows; i++) {
+    memset(sums + i * t->ld, 0, QUANT_ROWS * sizeof *sums);
+  }
+  for (int64_t b = 0; b < count; b++) {
+    unpacked_step(&work->block[b], x + b * QUANT_BLOCK, row_codes, scale + b, total + b, blocks, start + b, sums, t->ld,
+                  rows, format);
+  }
+}
+
+/* The same with all rows of a panel. */
+NN_INLINE void unpacked_product(const unpacked_work *work, const quant_piece *t, const quant_activations *acts,
+                                int64_t row_codes, int64_t c, int64_t i0, int64_t count, const int32_t format) {
+  int64_t r = 0;
+  for (; r + UNPACKED_ROWS <= t->panel->rows; r += UNPACKED_ROWS) {
+    unpacked_run(work, t, acts, row_codes, c, i0, count, r, UNPACKED_ROWS, format);
+  }
+  for (; r < t->panel->rows; r++) {
+    unpacked_run(work, t, acts, row_codes, c, i0, count, r, 1, format);
+  }
+}
+
+/* A piece's sums; `form` is that of the activations, hence of the weights. */
+NN_INLINE void unpacked_columns(const quant_piece *t, const int32_t form, const int32_t format) {
+  const quant_activations *acts = &t->job->activations[form];
+  unpacked_work *work = (unpacked_work *)(void *)t->work;
+  const int64_t blocks = t->k / QUANT_BLOCK, row_codes = quant_row_codes(form, t->k);
+  const nn_format_block block = nn_format_block_of(format);
+  for (int64_t i0 = 0; i0 < blocks; i0 += UNPACKED_BLOCKS) {
+    const int64_t count = nn_min(UNPACKED_BLOCKS, blocks - i0);
+    const int8_t *x = acts->codes + t->panel->tile * QUANT_ROWS * row_codes + i0 * QUANT_BLOCK;
+    for (int64_t r = 0; quant_offset(format) >= 0 && r < t->panel->rows; r++) {
+      unpacked_starts(work->start[r], x + r * row_codes, count, format);
+    }
+    for (int64_t c = 0; c < t->columns; c += QUANT_ROWS) {
+      if (form == QUANT_FORM_INTERLEAVED) {
+        const int64_t at = i0 * QUANT_BLOCK / block.elements * QUANT_ROWS * block.bytes;
+        unpacked_interleaved(work, t->w + c * t->row_bytes + at, count, format);
+      } else {
+        quant_rows w[UNPACKED_VECTORS];
+        for (int64_t v = 0; v < UNPACKED_VECTORS; v++) {
+          quant_rows_at(&w[v], t, nn_min(c + v * VF, t->columns - 1));
+        }
+        unpacked_plain(work, t, c, w, (uint64_t)i0, count, format);
+      }
+      unpacked_product(work, t, acts, row_codes, c, i0, count, format);
+    }
+  }
+}
+
+#endif
