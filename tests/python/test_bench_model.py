@@ -71,10 +71,10 @@ def test_what_cannot_be_measured(folder: Path, tmp_path: Path, monkeypatch: pyte
     with pytest.raises(bench.SideFailed, match="128 tokens of context; this measures up to 256"):
         bench.measure(folder, [], 1, replace(WORK, prefill=200))
     with pytest.raises(bench.SideFailed, match="cannot be started"):
-        bench.Worker(str(tmp_path / "python"), bench.OURS, folder, 1, 128, 1)
+        bench.Worker(bench.Program((str(tmp_path / "python"),)), folder, 1, 128, 1)
     monkeypatch.setattr(model_command, "_INTEROP", tmp_path / "nothing")
     for arguments, text in (
-        (["--model", str(folder), "--against", "torch"], "against llama.cpp or nothing"),
+        (["--model", str(folder), "--against", "torch"], "against llama.cpp, ik_llama.cpp or nothing"),
         (["--against", "llama.cpp"], "are for --model"),
         (["--model", str(folder), "--against", "llama.cpp", "--python", "false"], "llama-cpp-python is not installed"),
     ):

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from nncuda import __version__
-from nncuda.device import Graph
+from nncuda.device import Context, Graph
 from nncuda.infer.language_model import LanguageModel
 from nncuda.infer.scheduler import Request
+from nncuda.models.stored import StoredModel
 
 
 class _Clock:
@@ -91,8 +92,7 @@ class Nncuda:
         self._requests.clear()
 
 
-def open_side(model: str, threads: int, context: int, rows: int, device: str) -> Nncuda:
-    cache = {"context": context, "cache_tokens": context * rows, "max_batch": rows}
-    return Nncuda(
-        LanguageModel.load(model, device=device, threads=threads if device == "cpu" else None, **cache), context
-    )
+def open_side(model: str, threads: int, context: int, rows: int, device: str, isa: str | None = None) -> Nncuda:
+    options = {"context": context, "cache_tokens": context * rows, "max_batch": rows, "weights": "auto"}
+    ctx = Context(device, threads=threads if device == "cpu" else None, isa=isa)
+    return Nncuda(LanguageModel(StoredModel.open(model), ctx, **options), context)
