@@ -180,7 +180,7 @@ def _model(content: Content) -> Iterable[str]:
 
     def decoding(side: Content) -> str:
         share = f" ({side['share']:.0%} of the probe)" if side.get("share") else ""
-        return f"{side['decode']:,.1f}{share}"
+        return f"{_speed(side['decode'])}{share}"
 
     def seconds(key: str) -> Callable[[Content], str]:
         return lambda side: f"{side[key]:,.2f} s" if side.get(key) else ""
@@ -242,32 +242,39 @@ def _serving(content: Content) -> Iterable[str]:
 
 
 def _cuts(content: Content) -> Iterable[str]:
-    """Tasks, and the share of the threads' time in which they have one."""
-    return _balances(content, lambda each: not each.serial_share > 0 or "step" not in each.name, _busy)
+    """Of kernels: tasks, and the share of the threads' time in which they have one."""
+    found = [each for each in _balances(content) if not each.whole]
+    return _by_threads(content, found, (), lambda each: f"{each.tasks:,} · {each.balance:.0%}" if each.calls else "1")
 
 
 def _scaling(content: Content) -> Iterable[str]:
-    """Of whole steps: the serial share, and how many times as fast as one thread the cuts allow."""
-    return _balances(content, _is_whole, lambda each: f"{each.times_one:.1f} ×")
+    """Of whole steps: the serial share of one thread's time, and how many times as fast as that the cuts allow."""
+    found = [each for each in _balances(content) if each.whole]
+    serial = {each.name: f"{each.serial_share:.1%}" for each in reversed(found)}
+    return _by_threads(content, found, (("serial", serial),), lambda each: f"{each.times_one:.1f} ×")
 
 
-def _is_whole(each: Balance) -> bool:
-    return each.name.startswith("training step of") or "-q4_0: " in each.name
+def _balances(content: Content) -> list[Balance]:
+    return [_of(Balance, each) for each in content["balances"]]
 
 
-def _busy(each: Balance) -> str:
-    return f"{each.tasks:,} · {each.balance:.0%}" if each.calls else "1"
-
-
-def _balances(content: Content, wanted: Callable[[Balance], bool], text: Callable[[Balance], str]) -> Iterable[str]:
-    found = [_of(Balance, each) for each in content["balances"]]
+def _by_threads(
+    content: Content,
+    found: list[Balance],
+    more: Iterable[tuple[str, Mapping[str, str]]],
+    text: Callable[[Balance], str],
+) -> Iterable[str]:
+    """A line a work and a column a number of threads, after columns of `more`."""
     threads = sorted({each.threads for each in found})
     by_name: dict[str, dict[int, Balance]] = {}
     for each in found:
-        if wanted(each):
-            by_name.setdefault(each.name, {})[each.threads] = each
-    names = [f"`{content['isa']}`", *(f"{count} threads" for count in threads)]
-    return _lines(names, ([name, *(text(cells[n]) for n in threads)] for name, cells in by_name.items()))
+        by_name.setdefault(each.name, {})[each.threads] = each
+    names = [f"`{content['isa']}`", *(title for title, _ in more), *(f"{count} threads" for count in threads)]
+    lines = (
+        [name, *(texts[name] for _, texts in more), *(text(cells[n]) if n in cells else "" for n in threads)]
+        for name, cells in by_name.items()
+    )
+    return _lines(names, lines)
 
 
 _TABLES: dict[str, Callable[[Content], Iterable[str]]] = {

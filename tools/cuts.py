@@ -26,6 +26,7 @@ import numpy as np
 from rich.table import Table
 
 from nncuda.bench import catalogue, step
+from nncuda.bench.machine import machine_of
 from nncuda.bench.nncuda_side import open_side
 from nncuda.bench.work import Work
 from nncuda.binding import library
@@ -46,7 +47,8 @@ class Cut(ctypes.Structure):
 @dataclass(frozen=True)
 class Balance:
     """Of some work cut for so many threads: its calls of several tasks, their tasks, the seconds of all tasks together,
-    of the calls until their last task is done, and of what is serial."""
+    of the calls until their last task is done, and of what is serial. `even` is the balance that the tasks would have
+    if those of a call took equally long, which is what their numbers alone decide; `whole` a step of a model."""
 
     name: str
     threads: int
@@ -55,6 +57,8 @@ class Balance:
     busy: float
     span: float
     serial: float
+    even: float = 0.0
+    whole: bool = False
 
     @property
     def balance(self) -> float:
@@ -100,19 +104,25 @@ class Cuts:
         self._library.nncuda_cuts_end(found, ctypes.c_int64(count))
         return list(found), seconds - sum(cut.here for cut in found) * 1e-9
 
-    def balance(self, name: str, threads: int, run: Callable[[], object], runs: int = RUNS) -> Balance:
+    def balance(
+        self, name: str, threads: int, run: Callable[[], object], runs: int = RUNS, whole: bool = False
+    ) -> Balance:
         """Of each call the shortest span of some runs, which all make the same calls."""
         run()
         rounds = [self.of(run) for _ in range(runs)]
         calls = [min(same, key=lambda cut: cut.span) for same in zip(*(cuts for cuts, _ in rounds), strict=True)]
+        busy = sum(cut.busy for cut in calls)
+        evenly = sum(cut.busy / cut.tasks * -(-cut.tasks // threads) for cut in calls)
         return Balance(
             name,
             threads,
             len(calls),
             sum(cut.tasks for cut in calls),
-            sum(cut.busy for cut in calls) * 1e-9,
+            busy * 1e-9,
             sum(cut.span for cut in calls) * 1e-9,
             max(min(serial for _, serial in rounds), 0.0),
+            busy / (evenly * threads) if calls else 0.0,
+            whole,
         )
 
 
@@ -132,18 +142,18 @@ def training(cuts: Cuts, threads: int, isa: str | None, cases: Iterable[step.Cas
             call = step.ours(ctx, case)
             for _ in range(3):
                 call()
-            yield cuts.balance(f"training step of {case.name}", threads, call)
+            yield cuts.balance(f"training step of {case.name}", threads, call, whole=True)
 
 
 def model(cuts: Cuts, threads: int, isa: str | None, path: Path, prompt: int = 512) -> Iterator[Balance]:
     """A stored model: its prefill, and a token of one sequence and of eight after it."""
     ids = np.random.default_rng(0).integers(3, 500, prompt).tolist()
     side = open_side(str(path), threads, prompt + 64, 8, "cpu", isa)
-    yield cuts.balance(f"{path.stem}: prefill {prompt}", threads, lambda: side.prefill(ids), 1)
+    yield cuts.balance(f"{path.stem}: prefill {prompt}", threads, lambda: side.prefill(ids), 1, True)
     for rows in (1, 8):
         side.start([ids[:32]] * rows)
         side.step(3)
-        yield cuts.balance(f"{path.stem}: a token of {rows} after 32", threads, lambda: side.step(1), 5)
+        yield cuts.balance(f"{path.stem}: a token of {rows} after 32", threads, lambda: side.step(1), 5, True)
 
 
 def table(found: Sequence[Balance]) -> Table:
@@ -199,7 +209,8 @@ def main(threads: tuple[int, ...], isa: str | None, only: tuple[str, ...], path:
                 found += model(cuts, count, isa, path)
         if out is not None:
             with Context("cpu", threads=1, isa=isa) as ctx:
-                content: dict[str, Any] = {"isa": ctx.isa, "balances": [asdict(each) for each in found]}
+                content: dict[str, Any] = {"machine": machine_of(ctx), "isa": ctx.isa}
+            content["balances"] = [asdict(each) for each in found]
             out.write_text(json.dumps(content, indent=1) + "\n")
     terminal.print(table(found))
 

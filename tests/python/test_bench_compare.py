@@ -17,7 +17,9 @@ from nncuda.bench.measure import Row
 MACHINE = {"processor": "A", "cores": 2}
 
 
-def run(times: dict[str, list[float]], probes: dict[str, list[float]] | None = None, **machine: object) -> dict[str, Any]:
+def run(
+    times: dict[str, list[float]], probes: dict[str, list[float]] | None = None, **machine: object
+) -> dict[str, Any]:
     """A file's content: seconds of each round by the name of a kernel."""
     rows = [
         Row("group", name, "avx2", rounds=tuple(seconds), probes=tuple((probes or {}).get(name, ()))).as_dict()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
 import os
-import platform
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -16,7 +14,6 @@ from typing import Any, get_args
 
 import click
 
-from .. import __version__
 from ..binding import library
 from ..cli.arguments import config_file_option, device_options
 from ..cli.config_file import ConfigFile
@@ -32,6 +29,7 @@ from . import model_command, tables
 from . import ranks as ranks_module
 from . import step as step_module
 from .inference import measure as measure_inference
+from .machine import machine_of
 from .measure import Row
 from .model import Work
 from .timing import ONCE, Effort
@@ -153,7 +151,7 @@ def bench(
     if model is not None and (against == "torch" or only):
         raise click.UsageError("--model is measured against llama.cpp, ik_llama.cpp or nothing, and as a whole")
     with Context(device, threads=None if device.startswith("cuda") else threads) as ctx:
-        on_gpu, machine, threads = ctx.device_type != 1, _machine(ctx), ctx.threads
+        on_gpu, machine, threads = ctx.device_type != 1, machine_of(ctx), ctx.threads
         place = f"cuda:{ctx.device_index}" if on_gpu else "cpu"
         if quick and not on_gpu:
             raise click.UsageError("--quick is for a GPU")
@@ -198,7 +196,7 @@ def _kernels(
     if not works and not cases:
         raise click.UsageError(f"no task matches {', '.join(only)}")
     peer, no_peer = _peer(against, ctx)
-    figures: dict[str, Any] = {"machine": _machine(ctx) | _peer_version(against), "peer_missing": no_peer}
+    figures: dict[str, Any] = {"machine": machine_of(ctx) | _peer_version(against), "peer_missing": no_peer}
     if no_peer:
         console.print(f"Without {against}: {no_peer}", highlight=False)
     probes: dict[str, Callable[[], float]]
@@ -315,26 +313,6 @@ def _place(ctx: Context) -> str:
     return library.load().device_text(ctx.device_type, ctx.device_index)
 
 
-def _machine(ctx: Context) -> dict[str, Any]:
-    loaded = library.load()
-    found: dict[str, Any] = {
-        "nncuda": __version__,
-        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        "python": platform.python_version(),
-    }
-    if ctx.device_type != 1:
-        return found | {"gpu": loaded.device_text(ctx.device_type, ctx.device_index), "build": loaded.build_info}
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        lines = [line.partition(":") for line in cpuinfo.read_text().splitlines()]
-        told = {name.strip(): value.strip() for name, _, value in reversed(lines)}
-        model = told.get("model name", model)
-        if "cpu family" in told:  # of a virtual machine the name may say less
-            model = f"{model}, family {told['cpu family']}, model {told.get('model', '?')}"
-    return found | {"processor": model, "cores": os.cpu_count(), "isa": ctx.isa}
-
-
 def _write(path: Path | None, content: dict[str, Any]) -> None:
     if path is not None:
         path.write_text(json.dumps(content, indent=1) + "\n")
@@ -369,7 +347,7 @@ def ceilings(device: str, threads: int | None, isas: tuple[str, ...] | None, pat
             of_device = ceilings_module.DeviceBandwidth(ctx).measure()
             console.print(tables.ceilings([of_device], _place(ctx)))
             content = of_device.as_dict()
-        _write(path, {"machine": _machine(ctx), "ceilings": content})
+        _write(path, {"machine": machine_of(ctx), "ceilings": content})
 
 
 @bench.command()
@@ -431,7 +409,7 @@ def ranks(folder: Path | None, quick: bool, path: Path | None) -> None:
             found = ranks_module.measure(comm, work, place, ranks_module.QUICK if quick else ranks_module.EFFORT)
         if first:
             tables.show_ranks(console, found, work, quick)
-            _write(path, {"machine": _machine(ctx), "ranks": found.as_dict()})
+            _write(path, {"machine": machine_of(ctx), "ranks": found.as_dict()})
 
 
 def _peer_version(against: str | None) -> dict[str, str]:
