@@ -17,7 +17,7 @@ __device__ __forceinline__ int32_t gemm_wgmma_column(int32_t i) { return ((i % 8
 template <class T, class TILE>
 __device__ __forceinline__ void gemm_wgmma_swiglu(const gemm_problem &p, const gemm_place &place,
                                                   const gemm_wgmma_way &way, const gemm_wgmma_maps &maps, int32_t row,
-                                                  const float (&sum)[TILE::BN / 2], unsigned char *own) {
+                                                  const float (&sum)[TILE::BN / 2], unsigned char *all) {
   constexpr int N = 8, VECTORS = TILE::C_BOX / 16;
   static_assert(sizeof(T) == 2, "a vector is 8 columns");
   const int lane = threadIdx.x % NN_WARP;
@@ -26,8 +26,9 @@ __device__ __forceinline__ void gemm_wgmma_swiglu(const gemm_problem &p, const g
 #pragma unroll
   for (int j = 0; j < TILE::BN / 128; j++) {
     if (64 * j < place.columns) {
+      unsigned char *const own = all + j % (TILE::C_BOXES / 2) * 2 * TILE::C_BOX;
       if (lane == 0) {
-        nn_tensor_store_wait<0>();
+        nn_tensor_store_wait<TILE::C_BOXES / 2 - 1>();
       }
       __syncwarp();
       gemm_wgmma_box<T, true>(p, way, sum + 32 * j, own, nullptr, nullptr, none);
@@ -51,7 +52,7 @@ __device__ __forceinline__ void gemm_wgmma_swiglu(const gemm_problem &p, const g
           nn_load(up, reinterpret_cast<const T *>(own + TILE::C_BOX + 16 * i));
 #pragma unroll
           for (int e = 0; e < N; e++) {
-            gate[e] = silu_of(gate[e]) * up[e];
+            gate[e] = silu_of<T>(gate[e]) * up[e];
           }
           nn_store(y + (int64_t)(i / 8) * p.n + c, gate);
         }
@@ -72,7 +73,7 @@ gemm_wgmma_slopes(const gemm_problem &p, const gemm_place &place, const gemm_wgm
   static_assert(sizeof(T) == 2, "a vector is 8 columns");
   const int lane = threadIdx.x % NN_WARP;
   const int32_t in_c = (int32_t)(place.row + place.first) + row;
-  unsigned char *const own = memory + TILE::C_AT + row / 16 * TILE::C_BYTES;
+  unsigned char *const all = memory + TILE::C_AT + row / 16 * TILE::C_BYTES;
   const float2 none[8] = {};
   const unsigned char *gates = nullptr, *ups = nullptr;
   int32_t stages[2] = {};
@@ -89,8 +90,9 @@ gemm_wgmma_slopes(const gemm_problem &p, const gemm_place &place, const gemm_wgm
         }
       }
       if (puts) {
+        unsigned char *const own = all + j % (TILE::C_BOXES / 2) * 2 * TILE::C_BOX;
         if (lane == 0) {
-          nn_tensor_store_wait<0>();
+          nn_tensor_store_wait<TILE::C_BOXES / 2 - 1>();
         }
         __syncwarp();
         gemm_wgmma_box<T, true>(p, way, sum + 32 * j, own, nullptr, nullptr, none);
@@ -99,16 +101,18 @@ gemm_wgmma_slopes(const gemm_problem &p, const gemm_place &place, const gemm_wgm
 #pragma unroll 1
         for (int32_t i = lane; i < VECTORS; i += NN_WARP) {
           float slope[N], dup[N], gate[N], up[N];
-          T *const place_of_gate = reinterpret_cast<T *>(own + 16 * i);
-          nn_load(slope, place_of_gate);
+          nn_load(slope, reinterpret_cast<const T *>(own + 16 * i));
           nn_load(gate, reinterpret_cast<const T *>(gates + at + 16 * i));
           nn_load(up, reinterpret_cast<const T *>(ups + at + 16 * i));
 #pragma unroll
           for (int e = 0; e < N; e++) {
-            swiglu_slopes(slope[e], dup[e], gate[e], up[e]);
+            swiglu_slopes<T>(slope[e], dup[e], gate[e], up[e]);
           }
-          nn_store(place_of_gate, slope);
-          nn_store(reinterpret_cast<T *>(own + TILE::C_BOX + 16 * i), dup);
+          uint32_t words[4];
+          nn_pack<T>(words, slope);
+          *reinterpret_cast<uint4 *>(own + 16 * i) = make_uint4(words[0], words[1], words[2], words[3]);
+          nn_pack<T>(words, dup);
+          *reinterpret_cast<uint4 *>(own + TILE::C_BOX + 16 * i) = make_uint4(words[0], words[1], words[2], words[3]);
         }
         nn_fence_async_shared();
         __syncwarp();
