@@ -14,5 +14,5 @@ source=$(cd "$1" && pwd)
 built=$here/../../../build/ik_llama.cpp-$2
 version=${IK_VERSION:-$(git -C "$source" rev-parse --short=8 HEAD 2>/dev/null || echo unknown)}
 cmake -S "$here" -B "$built" -DIK_SOURCE="$source" -DIK_ISA="$2" -DIK_VERSION="$version" >&2
-cmake --build "$built" --target ik_llama_cpp_side -j "${3:-2}" >&2
+cmake --build "$built" --target ik_llama_cpp_side ik_llama_cpp_quantize -j "${3:-2}" >&2
 (cd "$built" && echo "$PWD/ik_llama_cpp_side")
