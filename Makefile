@@ -32,6 +32,8 @@ BINARIES := $(CURDIR)/build/bin
 # The library is built once, when pip installs the Python package; all languages load that file.
 LIBRARY = $(shell echo $(CURDIR)/$(VENV)/lib/python3.*/site-packages/nncuda/libnncuda.so)
 WITH_LIBRARY = NNCUDA_LIBRARY=$(LIBRARY)
+# Beside what pip built last: a library of the same objects, in which one thread plays all.
+CUTS = $(firstword $(shell ls -td build/cp*/ 2>/dev/null))libnncuda_cuts.so
 LLGUIDANCE := $(CURDIR)/build/lib/libllguidance.so
 
 SOURCES := $(shell find cuda cmake python bindings.h CMakeLists.txt pyproject.toml -type f -not -name '*.pyc' 2>/dev/null)
@@ -46,7 +48,7 @@ RANKS ?= 2
 PARTS := python-test go-test rust-test parity packages
 SLOW ?= lint docs emulated-75 emulated-89 asan tsan ranks faults fuzz interop cuda newcomer crates wheel rust-wheel-release mutants
 
-.PHONY: help run test test-all python-test go llguidance go-test rust rust-test rust-wheel rust-wheel-release parity ranks packages crates lib install emulated emulated-75 emulated-89 cuda \
+.PHONY: help run test test-all python-test go llguidance go-test rust rust-test rust-wheel rust-wheel-release parity ranks packages crates lib cuts cuts-library install emulated emulated-75 emulated-89 cuda \
   cuda-toolchain gpu-verify gpu-sanitize gpu-bundle wheel bench bench-languages bench-ranks bench-serving interop interop-large schema-suite docs asan tsan faults fuzz mutants newcomer \
   fmt generate abi lint lock clean go-toolchain rust-toolchain
 
@@ -63,7 +65,7 @@ test-all: test ## the same and all slow tests, for hours: before a release (SLOW
 	  echo "---- make $$verb"; $(MAKE) $$verb || failed="$$failed $$verb"; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
-python-test: $(VENV)/.test $(if $(filter tests,$(TESTS)),emulated)
+python-test: $(VENV)/.test cuts-library $(if $(filter tests,$(TESTS)),emulated)
 	$(BIN)/python -m pytest $(TESTS) $(if $(filter tests,$(TESTS)),$(PARALLEL) --ignore tests/parity --ignore tests/packages)
 
 go: go-toolchain $(VENV)/.test ## the Go module, and build/bin/nncuda-go
@@ -126,6 +128,14 @@ emulated-75: $(VENV)/.test ## the GPU engine's tests on an emulated sm_75, which
 emulated-89: $(VENV)/.test ## products in 8 bits on an emulated sm_89, which alone has instructions for them
 	$(MAKE) emulated EMULATE=89
 	NNCUDA_LIBRARY=$(EMULATED)89.so $(BIN)/python -m pytest tests/gpu/test_gpu_large.py tests/gpu/test_gpu_golden.py -k fp8
+
+cuts: $(VENV)/.test ## how evenly kernels cut their work for 2 to 128 threads, by one core (MODEL=file.gguf, THREADS=2,64, JSON=file)
+	$(MAKE) cuts-library
+	NNCUDA_LIBRARY=$(CUTS) $(BIN)/python -m tools.cuts $(if $(MODEL),--model "$(MODEL)") $(if $(THREADS),--threads $(THREADS)) \
+	  $(if $(JSON),--json "$(JSON)")
+
+cuts-library: $(VENV)/.test
+	cmake --build $(dir $(CUTS)) --target nncuda_cuts
 
 lib: ## the library alone: build/lib/libnncuda.so
 	cmake -S . -B $(BUILD)

@@ -1,5 +1,5 @@
-"""Writes what is made and committed, from ``bindings.h``, the tables of servers and the constants of GPU kernels:
-``make generate``.
+"""Writes what is made and committed, from ``bindings.h``, the tables of servers, the constants of GPU kernels and the
+figures of benchmarks: ``make generate``.
 
 Each generator gives the files of one consumer by their path in the tree, and says by patterns which files are its own,
 so that one that is no longer made is removed. A test compares the tree with them.
@@ -13,10 +13,10 @@ from pathlib import Path
 
 from nncuda.binding import header
 
-from . import abi_page, entries, golang, rust, serving_page, stubs, tuning_page
+from . import abi_page, benchmarks_page, entries, golang, rust, serving_page, stubs, tuning_page
 
 ROOT = Path(__file__).resolve().parents[1]
-GENERATORS = (stubs, abi_page, entries, golang, rust, serving_page, tuning_page)
+GENERATORS = (stubs, abi_page, entries, golang, rust, serving_page, tuning_page, benchmarks_page)
 
 
 def made(path: Path = ROOT / "bindings.h") -> dict[str, str]:

@@ -10,7 +10,7 @@ import mmap
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -18,15 +18,15 @@ from typing import Any
 
 import cffi
 
-from ..device import Context
+from ..device import INSTRUCTION_SETS, Context
 from ..errors import LibraryError
 from .timing import device_clock
-from .work import normal
+from .work import Floor, normal
 
 _CDEF = """
-double probe_fma_f32(double seconds);
-double probe_dot_bf16(double seconds);
-double probe_dot_int8(double seconds);
+double probe_fma_f32(int32_t isa, double seconds);
+double probe_dot_bf16(int32_t isa, double seconds);
+double probe_dot_int8(int32_t isa, double seconds);
 double probe_read(const void *buffer, int64_t bytes);
 double probe_copy(void *destination, const void *source, int64_t bytes);
 """
@@ -37,12 +37,13 @@ _BUFFER_BYTES = 1 << 30  # beyond the caches that one tenant of a shared machine
 
 @dataclass(frozen=True)
 class Ceilings:
-    """Peaks of `threads` threads together. Rates in operations a second (a multiply-add is two), bandwidths in bytes
-    a second.
+    """Peaks of `threads` threads together with the instruction set `isa`. Rates in operations a second (a multiply-add
+    is two), bandwidths in bytes a second; these are the memory's, whatever the set.
 
-    `copy` counts the bytes read and the bytes written. A peak of 0 means that the processor has no such instruction.
+    `copy` counts the bytes read and the bytes written. A peak of 0 means that the set has no such instruction.
     """
 
+    isa: str
     threads: int
     fma_f32: float
     dot_bf16: float
@@ -50,8 +51,15 @@ class Ceilings:
     read: float
     copy: float
 
-    def as_dict(self) -> dict[str, float]:
+    def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    def of(self, floor: Floor) -> tuple[Floor, float]:
+        """The peak of a floor. Without bf16 instructions bf16 products run against multiply-adds in f32, which they are
+        widened for."""
+        if floor == "dot_bf16" and not self.dot_bf16:
+            floor = "fma_f32"
+        return floor, getattr(self, floor)
 
     def lines(self) -> list[tuple[str, str]]:
         """What stands in the table: (what, at most)."""
@@ -74,6 +82,9 @@ class DeviceCeilings:
 
     def as_dict(self) -> dict[str, float]:
         return asdict(self)
+
+    def of(self, floor: Floor) -> tuple[Floor, float]:
+        return floor, getattr(self, floor)
 
     def lines(self) -> list[tuple[str, str]]:
         return [("copy within device memory (read + written)", f"{self.copy / 1e9:,.0f} GB/s")]
@@ -192,19 +203,28 @@ class Bandwidth:
         return base
 
 
-def measure(threads: int, bandwidth: Bandwidth | None = None, seconds: float = 0.2) -> Ceilings:
-    """Measures all ceilings, the best of three each: a ceiling is what the machine can do when nothing disturbs it."""
+def measure(
+    threads: int, isas: Sequence[str], bandwidth: Bandwidth | None = None, seconds: float = 0.2
+) -> dict[str, Ceilings]:
+    """Measures all ceilings of each instruction set, which this processor must have; the best of three each: a ceiling
+    is what the machine can do when nothing disturbs it."""
     _, probe = _library()
     bandwidth = bandwidth or Bandwidth(threads)
+    read, copy = (max(probed() for _ in range(3)) for probed in (bandwidth.read, bandwidth.copy))
 
-    def best(kernel: Callable[[float], float]) -> float:
-        return max(sum(_together(threads, lambda _: kernel(seconds))) for _ in range(3))
+    def best(kernel: Callable[[int, float], float], isa: str) -> float:
+        number = INSTRUCTION_SETS.index(isa)
+        return max(sum(_together(threads, lambda _: kernel(number, seconds))) for _ in range(3))
 
-    return Ceilings(
-        threads=threads,
-        fma_f32=best(probe.probe_fma_f32),
-        dot_bf16=best(probe.probe_dot_bf16),
-        dot_int8=best(probe.probe_dot_int8),
-        read=max(bandwidth.read() for _ in range(3)),
-        copy=max(bandwidth.copy() for _ in range(3)),
-    )
+    return {
+        isa: Ceilings(
+            isa=isa,
+            threads=threads,
+            fma_f32=best(probe.probe_fma_f32, isa),
+            dot_bf16=best(probe.probe_dot_bf16, isa),
+            dot_int8=best(probe.probe_dot_int8, isa),
+            read=read,
+            copy=copy,
+        )
+        for isa in isas
+    }

@@ -5,31 +5,31 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import platform
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 import click
-from rich.table import Table
 
-from .. import __version__
 from ..binding import library
 from ..cli.arguments import config_file_option, device_options
 from ..cli.config_file import ConfigFile
 from ..cli.options import build_configs, preset_option, preset_vocabulary, read_config
-from ..cli.terminal import CommandConsole, bytes_text
-from ..device import Comm, Context
+from ..cli.terminal import CommandConsole
+from ..device import INSTRUCTION_SETS, Comm, Context
+from ..golden.runner import available_isas
 from ..models.config import Precision
 from . import ceilings as ceilings_module
+from . import compare as comparing
 from . import measure as runner
-from . import model_command
+from . import model_command, tables
 from . import ranks as ranks_module
 from . import step as step_module
 from .inference import measure as measure_inference
+from .machine import machine_of
 from .measure import Row
 from .model import Work
 from .timing import ONCE, Effort
@@ -45,13 +45,44 @@ _json_option = click.option(
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the figures to this file, again after each task.",
 )
+_file_argument = click.Path(exists=True, dir_okay=False, path_type=Path)
 _STEP = "training step of"
+
+
+def _instruction_sets(
+    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...] | None:
+    """The sets that --isa names, from the plainest to the widest; None if it names none."""
+    names = {name for value in values for name in value.split(",")}
+    if not names:
+        return None
+    if unknown := sorted(names - {*INSTRUCTION_SETS, "all"}):
+        raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(INSTRUCTION_SETS)} and all")
+    there = available_isas()
+    if "all" in names:
+        names = set(there)
+    if missing := [name for name in INSTRUCTION_SETS if name in names and name not in there]:
+        raise click.BadParameter(f"this processor has no {missing[0]}; it has {', '.join(there)}")
+    return tuple(name for name in INSTRUCTION_SETS if name in names)
+
+
+_isa_option = click.option(
+    "--isa",
+    "isas",
+    multiple=True,
+    callback=_instruction_sets,
+    metavar="NAMES",
+    help="Instruction sets of the CPU to measure in turn, with commas between them, or all.  [default: the widest]",
+)
 
 
 @click.group(invoke_without_command=True)
 @device_options
+@_isa_option
 @click.option(
-    "--against", type=click.Choice(["torch", "llama.cpp"]), help="Also measure this peer at each task, in the same run."
+    "--against",
+    type=click.Choice(["torch", "llama.cpp", "ik_llama.cpp"]),
+    help="Also measure this peer at each task, in the same run.",
 )
 @click.option(
     "--model",
@@ -62,9 +93,23 @@ _STEP = "training step of"
 @click.option(
     "--python", help="With --model: the Python that has llama-cpp-python; default: this one, or that of .venv-interop."
 )
+@click.option(
+    "--binary",
+    type=_file_argument,
+    help="With --against ik_llama.cpp: the program that tests/interop/ik_llama_cpp/build.sh makes.",
+)
+@click.option(
+    "--peer-model", type=_file_argument, help="With --model: the file that the peer reads, where it cannot read ours."
+)
 @click.option("--only", multiple=True, help="Only tasks whose group or name contains this text; may be repeated.")
 @click.option(
     "--quick", is_flag=True, help="On a GPU: tiny sizes, once each, to show that everything runs, not how fast."
+)
+@click.option(
+    "--compare",
+    "old",
+    type=_file_argument,
+    help="Compare with the figures of this file, and exit with 1 if something became slower.",
 )
 @_json_option
 @click.pass_context
@@ -72,106 +117,171 @@ def bench(
     click_context: click.Context,
     device: str,
     threads: int | None,
+    isas: tuple[str, ...] | None,
     against: str | None,
     model: Path | None,
     rounds: int | None,
     python: str | None,
+    binary: Path | None,
+    peer_model: Path | None,
     only: tuple[str, ...],
     quick: bool,
+    old: Path | None,
     path: Path | None,
 ) -> None:
     """Measure the kernels and the training step against this machine's ceilings, and against PyTorch.
 
-    With --model, measure prefill, decoding and memory of a stored model; --against llama.cpp adds that program, on the
-    same file and with as many threads, in alternation.
+    With --model, measure prefill, decoding and memory of a stored model; --against llama.cpp or ik_llama.cpp adds that
+    program, on the same file and with as many threads, in alternation.
 
-    The exit code is 1 if a measurement failed, or its results differ from its peer's.
+    The exit code is 1 if a measurement failed, its results differ from its peer's, or --compare finds something slower.
     """
     if click_context.invoked_subcommand is not None:
         return
-    if model is None and (against == "llama.cpp" or rounds or python):
-        raise click.UsageError("--against llama.cpp, --rounds and --python are for --model")
-    if model is not None:
-        if against == "torch" or only:
-            raise click.UsageError("--model is measured against llama.cpp or nothing, and as a whole")
-        with Context(device, threads=None if device.startswith("cuda") else threads) as ctx:
-            on_gpu, machine, threads = ctx.device_type != 1, _machine(ctx), ctx.threads
-            place = f"cuda:{ctx.device_index}" if on_gpu else "cpu"
+    before = _read(old) if old is not None else None  # a wrong file shall not be found after an hour
+    of_models = against in ("llama.cpp", "ik_llama.cpp") or rounds or python or binary or peer_model
+    if model is None and of_models:
+        raise click.UsageError(
+            "--against llama.cpp or ik_llama.cpp, --rounds, --python, --binary and --peer-model are for --model"
+        )
+    if (binary and against != "ik_llama.cpp") or (python and against != "llama.cpp"):
+        raise click.UsageError("--binary is for --against ik_llama.cpp, --python for --against llama.cpp")
+    if peer_model and against is None:
+        raise click.UsageError("--peer-model is for --against")
+    if model is not None and (against == "torch" or only):
+        raise click.UsageError("--model is measured against llama.cpp, ik_llama.cpp or nothing, and as a whole")
+    with Context(device, threads=None if device.startswith("cuda") else threads) as ctx:
+        on_gpu, machine, threads = ctx.device_type != 1, machine_of(ctx), ctx.threads
+        place = f"cuda:{ctx.device_index}" if on_gpu else "cpu"
         if quick and not on_gpu:
             raise click.UsageError("--quick is for a GPU")
-        if on_gpu and against is not None:
-            raise click.UsageError("llama.cpp is measured on the CPU; on a GPU --model stands alone")
+        if on_gpu and isas:
+            raise click.UsageError("--isa is for the CPU")
+        if on_gpu and model is not None and against is not None:
+            raise click.UsageError(f"{against} is measured on the CPU; on a GPU --model stands alone")
+        sets: tuple[str | None, ...] = (None,) if on_gpu else isas or (ctx.isa,)
+        if model is None:
+            content = _kernels(ctx, sets, against, only, quick, path)
+    if model is not None:
         work = Work.tiny() if quick else Work()
         if rounds is not None:
             work = replace(work, rounds=rounds)
-        model_command.run(model, against, python, threads, work, machine, path, console, place)
-        return
+        peer = model_command.Peer(against, python, binary, peer_model) if against else None
+        content = model_command.run(
+            model, peer, sets, threads, work, machine, lambda found: _write(path, found), console, place
+        )
+    if path is not None:
+        console.print(f"written to {path}", highlight=False)
+    failed = any(row["error"] for row in content.get("rows", ()))
+    if before is not None and _show_comparison(before, content):
+        failed = True
+    if failed:
+        raise SystemExit(1)
+
+
+def _kernels(
+    ctx: Context, isas: Sequence[str | None], against: str | None, only: tuple[str, ...], quick: bool, path: Path | None
+) -> dict[str, Any]:
+    """Measures kernels and training steps, with each of the instruction sets (None on a GPU), and shows them."""
     from . import catalogue
 
     def wanted(name: str) -> bool:
         return not only or any(text in name for text in only)
 
-    with Context(device, threads=None if device.startswith("cuda") else threads) as ctx:
-        on_gpu = ctx.device_type != 1
-        if quick and not on_gpu:
-            raise click.UsageError("--quick is for a GPU")
-        works = catalogue.gpu(quick) if on_gpu else catalogue.cpu()
-        works = [work for work in works if wanted(f"{work.group} {work.name}")]
-        cases = step_module.gpu_cases(quick) if on_gpu else step_module.cpu_cases()
-        cases = [case for case in cases if wanted(f"{_STEP} {case.name}")]
-        if not works and not cases:
-            raise click.UsageError(f"no task matches {', '.join(only)}")
-        peer, no_peer = _peer(against, ctx)
-        figures: dict[str, Any] = {"machine": _machine(ctx) | _peer_version(against), "peer_missing": no_peer}
-        if no_peer:
-            console.print(f"Without {against}: {no_peer}", highlight=False)
-
-        probes: dict[str, Callable[[], float]]
-        measured: ceilings_module.Ceilings | ceilings_module.DeviceCeilings
-        if on_gpu:
-            on_device = ceilings_module.DeviceBandwidth(ctx, 1 << (20 if quick else 30))
-            measured, probes = on_device.measure(), {"copy": on_device.copy}
-        else:
-            bandwidth = ceilings_module.Bandwidth(ctx.threads)
-            measured = ceilings_module.measure(ctx.threads, bandwidth)
-            probes = {"read": bandwidth.read, "copy": bandwidth.copy}
-        _show_ceilings(measured, _place(ctx))
-        figures["ceilings"] = measured.as_dict()
-        effort = ONCE if quick else Effort()
-        rows: list[Row] = []
-        with console.status("") as status:
-            for row in runner.measure(
-                ctx, works, measured, probes, peer, effort, lambda w: status.update(f"{w.group}: {w.name}")
-            ):
-                rows.append(row)
+    on_gpu = ctx.device_type != 1
+    works = catalogue.gpu(quick) if on_gpu else catalogue.cpu()
+    works = [work for work in works if wanted(f"{work.group} {work.name}")]
+    cases = step_module.gpu_cases(quick) if on_gpu else step_module.cpu_cases()
+    cases = [case for case in cases if wanted(f"{_STEP} {case.name}")]
+    if not works and not cases:
+        raise click.UsageError(f"no task matches {', '.join(only)}")
+    peer, no_peer = _peer(against, ctx)
+    figures: dict[str, Any] = {"machine": machine_of(ctx) | _peer_version(against), "peer_missing": no_peer}
+    if no_peer:
+        console.print(f"Without {against}: {no_peer}", highlight=False)
+    probes: dict[str, Callable[[], float]]
+    measured: dict[str | None, Any]
+    if on_gpu:
+        on_device = ceilings_module.DeviceBandwidth(ctx, 1 << (20 if quick else 30))
+        measured, probes = {None: on_device.measure()}, {"copy": on_device.copy}
+        figures["ceilings"] = measured[None].as_dict()
+    else:
+        bandwidth = ceilings_module.Bandwidth(ctx.threads)
+        measured = {**ceilings_module.measure(ctx.threads, [isa for isa in isas if isa], bandwidth)}
+        probes = {"read": bandwidth.read, "copy": bandwidth.copy}
+        figures["threads"] = ctx.threads
+        figures["ceilings"] = {isa: found.as_dict() for isa, found in measured.items()}
+    console.print(tables.ceilings(list(measured.values()), _place(ctx)))
+    effort = ONCE if quick else Effort()
+    rows: list[Row] = []
+    with contextlib.ExitStack() as stack, console.status("") as status:
+        contexts = {
+            isa: stack.enter_context(Context("cpu", threads=ctx.threads, isa=isa)) if isa else ctx for isa in isas
+        }
+        for work in works:
+            for isa, own in contexts.items():
+                status.update(f"{work.group}: {work.name}{f', {isa}' if len(isas) > 1 else ''}")
+                rows += runner.measure(own, [work], measured[isa], probes, peer, effort)
                 figures["rows"] = [row.as_dict() for row in rows]
                 _write(path, figures)
-        if rows:
-            console.print(_table(rows, against))
-            console.print(_legend(rows, against), highlight=False, soft_wrap=True)
-        for row in rows:
-            if row.error or (row.peer_missing and peer is not None):
-                what = row.error or f"without {against}: {row.peer_missing}"
-                console.print(f"{row.group}, {row.name}: {what}", highlight=False, markup=False)
-        steps: dict[str, Any] = {}
+    if rows:
+        console.print(tables.kernels(rows, against))
+        console.print(tables.legend(rows, against), highlight=False, soft_wrap=True)
+    for row in rows:
+        if row.error or (row.peer_missing and peer is not None):
+            what = row.error or f"without {against}: {row.peer_missing}"
+            console.print(f"{row.group}, {row.name}: {what}", highlight=False, markup=False)
+    steps: dict[tuple[str, str | None], Any] = {}
 
-        def keep(result: step_module.StepResult) -> None:
-            steps[result.name] = result.as_dict()
-            figures["steps"] = list(steps.values())
-            _write(path, figures)
+    def keep(result: step_module.StepResult) -> None:
+        steps[result.name, result.isa] = result.as_dict()
+        figures["steps"] = list(steps.values())
+        _write(path, figures)
 
-        for case in cases:
-            with console.status(f"{_STEP} {case.name}"):
-                if on_gpu:
+    for case in cases:
+        results = []
+        for isa in isas:
+            with console.status(f"{_STEP} {case.name}{f', {isa}' if len(isas) > 1 else ''}"):
+                if isa is None:
                     found = step_module.measure_gpu(ctx, case, against is not None, effort, no_peer, keep)
                 else:
-                    found = step_module.measure_cpu(case, ctx.threads, peer is not None)
-            _show_step(case, found, _products_peak(measured, case))
+                    found = step_module.measure_cpu(case, ctx.threads, isa, peer is not None)
             keep(found)
-    if path is not None:
-        console.print(f"written to {path}", highlight=False)
-    if any(row.error for row in rows):
-        raise SystemExit(1)
+            results.append(found)
+        peaks = {isa: tables.products_peak(measured[isa], case) for isa in isas}
+        console.print(tables.step(case, results, peaks))
+        for result in results:
+            for line in tables.step_ratios(case, result):
+                console.print(line, highlight=False, markup=False)
+    return figures
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Figures to compare with."""
+    try:
+        content = comparing.read(path)
+        comparing.figures(content)
+    except comparing.CannotCompare as error:
+        raise click.ClickException(str(error)) from error
+    return content
+
+
+def _show_comparison(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Whether something became slower."""
+    try:
+        found = comparing.compare(old, json.loads(json.dumps(new)))
+    except comparing.CannotCompare as error:
+        raise click.ClickException(str(error)) from error
+    console.print(comparing.table(found))
+    faster = sum(change.faster for change in found.changes)
+    same = len(found.changes) - faster - len(found.slower)
+    told = f"{len(found.slower)} slower, {faster} faster, {same} within the spread of the rounds"
+    console.print(told, highlight=False)
+    for name in found.gone:
+        console.print(f"only in the old run: {name}", highlight=False, markup=False)
+    for name in found.new:
+        console.print(f"only in the new run: {name}", highlight=False, markup=False)
+    return bool(found.slower)
 
 
 def _peer(against: str | None, ctx: Context) -> tuple[Any, str | None]:
@@ -203,45 +313,41 @@ def _place(ctx: Context) -> str:
     return library.load().device_text(ctx.device_type, ctx.device_index)
 
 
-def _machine(ctx: Context) -> dict[str, Any]:
-    if ctx.device_type != 1:
-        loaded = library.load()
-        name = loaded.device_text(ctx.device_type, ctx.device_index)
-        return {"nncuda": __version__, "gpu": name, "build": loaded.build_info, "python": platform.python_version()}
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
-        model = names[0] if names else model
-    return {"nncuda": __version__, "processor": model, "isa": ctx.isa, "python": platform.python_version()}
-
-
 def _write(path: Path | None, content: dict[str, Any]) -> None:
     if path is not None:
         path.write_text(json.dumps(content, indent=1) + "\n")
 
 
-def _show_ceilings(measured: ceilings_module.Ceilings | ceilings_module.DeviceCeilings, place: str) -> None:
-    table = Table(title=f"Ceilings of {place}", title_justify="left")
-    table.add_column("what")
-    table.add_column("at most", justify="right")
-    for line in measured.lines():
-        table.add_row(*line)
-    console.print(table)
+@bench.command("compare")
+@click.argument("old", type=_file_argument)
+@click.argument("new", type=_file_argument)
+def compare_files(old: Path, new: Path) -> None:
+    """Compare two files that `nncuda bench --json` wrote on one machine, and name what became slower.
+
+    The threshold of a figure follows from how much its rounds spread. The exit code is 1 if something became slower.
+    """
+    if _show_comparison(_read(old), _read(new)):
+        raise SystemExit(1)
 
 
 @bench.command()
 @device_options
+@_isa_option
 @_json_option
-def ceilings(device: str, threads: int | None, path: Path | None) -> None:
+def ceilings(device: str, threads: int | None, isas: tuple[str, ...] | None, path: Path | None) -> None:
     """Measure what the device can do at most: FMA, bf16 and int8 peaks of a CPU, bandwidth of its memory."""
     with Context(device, threads=None if device.startswith("cuda") else threads) as ctx:
         if ctx.device_type == 1:
-            measured: Any = ceilings_module.measure(ctx.threads)
+            measured = ceilings_module.measure(ctx.threads, isas or (ctx.isa,))
+            console.print(tables.ceilings(list(measured.values()), _place(ctx)))
+            content: dict[str, Any] = {isa: found.as_dict() for isa, found in measured.items()}
+        elif isas:
+            raise click.UsageError("--isa is for the CPU")
         else:
-            measured = ceilings_module.DeviceBandwidth(ctx).measure()
-        _show_ceilings(measured, _place(ctx))
-        _write(path, {"machine": _machine(ctx), "ceilings": measured.as_dict()})
+            of_device = ceilings_module.DeviceBandwidth(ctx).measure()
+            console.print(tables.ceilings([of_device], _place(ctx)))
+            content = of_device.as_dict()
+        _write(path, {"machine": machine_of(ctx), "ceilings": content})
 
 
 @bench.command()
@@ -302,136 +408,8 @@ def ranks(folder: Path | None, quick: bool, path: Path | None) -> None:
                 stack.callback(shutil.rmtree, place)
             found = ranks_module.measure(comm, work, place, ranks_module.QUICK if quick else ranks_module.EFFORT)
         if first:
-            _show_ranks(found, work, quick)
-            _write(path, {"machine": _machine(ctx), "ranks": found.as_dict()})
-
-
-def _show_ranks(found: ranks_module.Figures, work: step_module.Case, quick: bool) -> None:
-    title = f"{work.name}, on {found.cores} cores; load {found.load[0]:.1f} to {found.load[1]:.1f}"
-    table = Table("what", title=title, title_justify="left")
-    sides = f"{found.ranks} ranks x 1 thread", "beside", ""
-    for name, justify in (*zip(sides, ("right", "left", "left"), strict=True), ("share", "right"), ("goal", "right")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    shares, goals = found.shares(), ranks_module.Goals()
-    one = f"one rank x {found.ranks} threads"
-    speeds = [f"{work.tokens / seconds:,.0f} tokens/s" for seconds in (found.step, found.step_alone)]
-    rows = [
-        ("a step, in its time", *speeds, one, f"{shares['step']:.2f}", f"{goals.step:.2f}"),
-        ("gradients added up, longer by so much of a step", _time(found.tree), _time(found.transport), "MPI_Allreduce",
-         f"{shares['tree']:.1%}", f"{goals.tree:.0%}"),
-        ("sent in a step by the rank that sends most", bytes_text(found.bytes), bytes_text(found.ring_bytes), "a ring",
-         f"{shares['bytes']:.3f}", f"{goals.bytes:.2f}"),
-        ("a checkpoint, in its time", _time(found.checkpoint), _time(found.checkpoint_alone), one,
-         f"{found.checkpoint / found.checkpoint_alone:.2f}", ""),
-    ]  # fmt: skip
-    if (divided := found.divided) is not None:
-        speed, beside = f"{work.tokens / divided.step:,.0f} tokens/s", "every rank with all experts"
-        rows += [
-            (f"a step with the experts divided by {divided.ranks}, in its time", speed, speeds[0], beside,
-             f"{divided.step / found.step:.2f}", ""),
-            ("sent in that by the rank that sends most", bytes_text(divided.bytes), bytes_text(found.bytes), beside,
-             f"{divided.bytes / found.bytes:.3f}", ""),
-        ]  # fmt: skip
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
-    for name in () if quick else found.shortfalls():
-        console.print(f"{name}: {shares[name]:.3f}, asked is at most {getattr(goals, name)}", highlight=False)
-
-
-def _table(rows: list[Row], against: str | None) -> Table:
-    table = Table(title="Kernels: medians of interleaved runs", title_justify="left")
-    for name, justify in (("work", "left"), ("time", "right"), ("rate", "right"), ("of ceiling", "right")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    if against:
-        table.add_column(f"{against} / ours", justify="right")
-    table.add_column("goal", justify="right")
-    table.add_column("")
-    group = ""
-    for row in rows:
-        if row.group != group:
-            group = row.group
-            table.add_section()
-            table.add_row(f"[bold]{group}[/]")
-        time = _time(row.seconds) if row.seconds is not None else ""
-        share = f"{row.share:.0%} of {row.floor}" if row.share is not None else ""
-        cells = [f"  {row.name}", time, _rate(row), share]
-        if against:
-            cells.append(f"{row.ratio:.2f}" if row.ratio else "")
-        mark = "" if row.reached is None else "[green]reached[/]" if row.reached else "[red]short[/]"
-        table.add_row(*cells, row.asked, "[red]failed[/]" if row.error else mark)
-    return table
-
-
-_CEILINGS = {
-    "fma_f32": "multiply-adds in f32",
-    "dot_bf16": "dot products in bf16",
-    "dot_int8": "dot products of 8-bit integers",
-    "read": "memory read, probed beside the row",
-    "copy": "memory read and written, probed beside the row",
-}
-
-
-def _legend(rows: list[Row], against: str | None) -> str:
-    """What the columns of the table mean, as far as it has them."""
-    lines = []
-    if named := [name for name in _CEILINGS if any(row.floor == name for row in rows)]:
-        told = "; ".join(f"{name}: {_CEILINGS[name]}" for name in named)
-        lines.append(f"of ceiling: its share of the most that this machine can do ({told}).")
-        if "read" in named or "copy" in named:
-            lines.append("    More than 100% of memory's: caches kept a part.")
-    if against:
-        lines.append(f"{against} / ours: its time over ours; 2.00 is twice as fast as {against}.")
-    if any(row.asked for row in rows):
-        lines.append(
-            "goal: what the project wants of it; 1.4 x: times as fast as torch, 60%: that share of the ceiling."
-        )
-    return "\n".join(lines)
-
-
-def _rate(row: Row) -> str:
-    """Of what limits the work: bytes when it runs against memory, or does little with each byte."""
-    if not row.flops and not row.bytes:
-        return ""
-    if row.floor in ("read", "copy") or row.flops < 16 * row.bytes:
-        return f"{row.bytes / 1e9:,.1f} GB/s"
-    return f"{row.flops / 1e9:,.0f} GFLOP/s" if row.flops < 1e13 else f"{row.flops / 1e12:,.0f} TFLOP/s"
-
-
-def _products_peak(
-    measured: ceilings_module.Ceilings | ceilings_module.DeviceCeilings, case: step_module.Case
-) -> float | None:
-    """What the products of a training step could do at most; on a GPU that is not measured."""
-    if isinstance(measured, ceilings_module.DeviceCeilings):
-        return None
-    return measured.dot_bf16 if case.precision == "bf16" else measured.fma_f32
-
-
-def _show_step(case: step_module.Case, result: step_module.StepResult, peak: float | None) -> None:
-    table = Table(title=f"Training step of {case.name}", title_justify="left")
-    for name in ("side", "tokens/s", "TFLOP/s", *(["share of peak"] if peak else []), "peak memory"):
-        table.add_column(name, justify="left" if name == "side" else "right")
-    speeds, peaks = result.tokens_per_second, result.peak_bytes
-    for side, speed in speeds.items():
-        flops = speed * case.flops_a_token
-        share = [f"{flops / peak:.0%}"] if peak else []
-        table.add_row(side, f"{speed:,.0f}", f"{flops / 1e12:,.3g}", *share, f"{peaks[side] / 2**20:,.0f} MiB")
-    console.print(table)
-    for side, asked in zip(("torch eager", "torch compile"), case.asked, strict=True):
-        if side in speeds:
-            bar = f" (goal: {asked})" if asked else ""
-            most = f" (goal: at most {case.asked_memory})" if case.asked_memory else ""
-            console.print(
-                f"{speeds['nncuda'] / speeds[side]:.2f} x {side}{bar}, peak memory "
-                f"{peaks['nncuda'] / max(peaks[side], 1):.2f} x{most}",
-                highlight=False,
-            )
-        elif side in result.missing and result.missing[side] != "not asked for":
-            console.print(f"without {side}: {result.missing[side]}", highlight=False, markup=False)
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
+            tables.show_ranks(console, found, work, quick)
+            _write(path, {"machine": machine_of(ctx), "ranks": found.as_dict()})
 
 
 def _peer_version(against: str | None) -> dict[str, str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import statistics
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 from .. import errors
 from ..device import Context
 from .ceilings import Ceilings, DeviceCeilings
-from .timing import Effort, Timed, Timing, device_clock, host_clock, interleave
+from .timing import Effort, Stopwatch, Timed, Timing, device_clock, host_clock, interleave
 from .work import Side, Work
 
 # torch's large results are otherwise mapped afresh, page fault by page fault, at every call.
@@ -24,10 +26,13 @@ MALLOC_TUNABLES = (
 @dataclass(frozen=True)
 class Row:
     """One measured work. Rates a second; `floor` is the ceiling that the share refers to, probed beside it when it is
-    memory. `error` says why there is nothing of ours, `peer_missing` why there is nothing of the peer's."""
+    memory. `isa` is the instruction set, None on a GPU. `rounds` are the seconds of each round, of which `seconds` is
+    the median, `probes` what the memory gave in each, bytes a second. `error` says why there is nothing of ours,
+    `peer_missing` why there is nothing of the peer's."""
 
     group: str
     name: str
+    isa: str | None = None
     seconds: float | None = None
     flops: float = 0.0
     bytes: float = 0.0
@@ -40,6 +45,8 @@ class Row:
     reached: bool | None = None
     error: str | None = None
     peer_missing: str | None = None
+    rounds: tuple[float, ...] = ()
+    probes: tuple[float, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         return dict(self.__dict__)
@@ -72,13 +79,18 @@ def measure(
         try:
             row = _measure(ctx, work, ceilings, probes, peer, effort)
         except (errors.Error, SidesDiffer) as error:
-            row = Row(work.group, work.name, error=f"{type(error).__name__}: {error}")
+            row = Row(work.group, work.name, isa_of(ctx), error=f"{type(error).__name__}: {error}")
         yield row
         gc.collect()
         if ctx.device_type != 1:
             ctx.trim()
             if peer is not None:
                 peer.let_go()
+
+
+def isa_of(ctx: Context) -> str | None:
+    """The instruction set that figures of a context are of; None on a GPU."""
+    return ctx.isa if ctx.device_type == 1 else None
 
 
 def _measure(
@@ -112,10 +124,22 @@ def _measure(
     found: list[float] = []
     probe = probes.get(work.floor or "")
     if probe is not None:
-        timed["floor"] = Timed(lambda: found.append(probe()))
+        timed["floor"] = Timed(probe, clock=_probing(found))
     timings = interleave(timed, effort)
     ctx.synchronize()
-    return _row(work, timings, ceilings, sorted(found)[len(found) // 2] if found else None, difference, missing)
+    return _row(work, isa_of(ctx), timings, ceilings, tuple(found[1:]), difference, missing)
+
+
+def _probing(found: list[float]) -> Stopwatch:
+    """A clock that probes once, however often it is asked to, and keeps what the probe said: a value when it is
+    prepared, and one a round."""
+
+    def clock(probe: Callable[[], object], repeats: int) -> float:
+        began = time.perf_counter()
+        found.append(float(probe()))  # type: ignore[arg-type]
+        return (time.perf_counter() - began) * repeats
+
+    return clock
 
 
 def _ours(ctx: Context, work: Work, sides: list[Side]) -> Timed:
@@ -143,18 +167,20 @@ def _difference(work: Work, mine: Side, theirs: Side, peer: Any) -> float:
 
 def _row(
     work: Work,
+    isa: str | None,
     timings: dict[str, Timing],
     ceilings: Ceilings | DeviceCeilings,
-    probed: float | None,
+    probes: tuple[float, ...],
     difference: float | None,
     missing: str | None,
 ) -> Row:
     seconds = timings["ours"].median
-    share = None
-    if work.floor is not None:
-        ceiling = probed if probed is not None else getattr(ceilings, work.floor)
-        amount = work.bytes if work.floor in ("read", "copy") else work.flops
-        share = amount / seconds / ceiling if ceiling else 0.0
+    floor, share = work.floor, None
+    if floor is not None:
+        floor, ceiling = ceilings.of(floor)
+        ceiling = statistics.median(probes) if probes else ceiling
+        amount = work.bytes if floor in ("read", "copy") else work.flops
+        share = amount / seconds / ceiling if ceiling else None
     peer_seconds = timings["peer"].median if "peer" in timings else None
     ratio = peer_seconds / seconds if peer_seconds else None
     bar = work.bar
@@ -172,10 +198,11 @@ def _row(
     return Row(
         group=work.group,
         name=work.name,
+        isa=isa,
         seconds=seconds,
         flops=work.flops / seconds,
         bytes=work.bytes / seconds,
-        floor=work.floor,
+        floor=floor if share is not None else None,
         share=share,
         peer_seconds=peer_seconds,
         ratio=ratio,
@@ -183,4 +210,6 @@ def _row(
         asked=", ".join(asked),
         reached=False if False in verdicts else None if not verdicts or None in verdicts else True,
         peer_missing=missing,
+        rounds=timings["ours"].rounds,
+        probes=probes,
     )

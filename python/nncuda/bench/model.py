@@ -25,7 +25,7 @@ from ..models.stored import StoredModel
 from .ceilings import Bandwidth, DeviceBandwidth
 
 _HERE = Path(__file__).parent
-#: Files of the sides: (this library's, llama.cpp's).
+#: Files of the sides in Python: (this library's, llama.cpp's).
 OURS, LLAMA_CPP = _HERE / "nncuda_side.py", _HERE / "llama_cpp_side.py"
 
 #: Pieces that the decoded tokens of a round come in, a probe in front of each.
@@ -34,6 +34,27 @@ PIECES = 8
 
 class SideFailed(RuntimeError):
     """A side could not be started, or could not do what it was asked for."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A side to start: the command in front of the arguments that all sides take (model_worker.py). `ours` is whether
+    it is this library, and `isa` the instruction set that it shall use, if not the widest. `model` is the file it
+    reads, where that is another one than this library's."""
+
+    command: tuple[str, ...]
+    ours: bool = True
+    isa: str | None = None
+    model: Path | None = None
+
+    @classmethod
+    def in_python(cls, python: str, side: Path, ours: bool = True, isa: str | None = None) -> Program:
+        """A side that is a file with a function `open_side`."""
+        return cls((python, str(_HERE / "model_worker.py"), str(side)), ours, isa)
+
+    def reads(self, model: Path) -> Path:
+        """What it reads where `model` is measured."""
+        return self.model or model
 
 
 @dataclass(frozen=True)
@@ -65,9 +86,12 @@ class Work:
 @dataclass
 class Figures:
     """What one side did, a value a round. Seconds, tokens a second, bytes a second; of decoding, a
-    value a piece: `share` is that of the memory's bandwidth, `outside` that of the time spent outside the library."""
+    value a piece: `share` is that of the memory's bandwidth, `outside` that of the time spent outside the library.
+    `bandwidth` and `share` are empty where it reads another file than this library, whose bytes are not known."""
 
     name: str
+    ours: bool = True
+    isa: str | None = None
     seconds_to_load_cold: float = 0.0
     seconds_to_load: float = 0.0
     first_token_cold: float = 0.0
@@ -86,17 +110,18 @@ class Worker:
     """A side's process. Raises SideFailed with the side's own words when it fails."""
 
     def __init__(
-        self, python: str, side: Path, model: Path, threads: int, context: int, rows: int, device: str = "cpu"
+        self, program: Program, model: Path, threads: int, context: int, rows: int, device: str = "cpu"
     ) -> None:
         environment = {**os.environ, library.ENVIRONMENT_VARIABLE: os.path.abspath(library.load().path)}
+        self._model = program.reads(model)
         numbers = map(str, (threads, context, rows))
-        command = [python, str(_HERE / "model_worker.py"), str(side), str(model), *numbers, device]
+        self._command = [*program.command, str(self._model), *numbers, device, *([program.isa] if program.isa else [])]
         try:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
             )
         except OSError as error:
-            raise SideFailed(f"{python} cannot be started: {error.strerror or error}") from error
+            raise SideFailed(f"{self._command[0]} cannot be started: {error.strerror or error}") from error
         try:
             opened = self._answer()
         except SideFailed:
@@ -113,9 +138,32 @@ class Worker:
 
     def ask(self, method: str, *arguments: Any) -> Any:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps([method, *arguments]) + "\n")
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write(json.dumps([method, *arguments]) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # the process is gone, as its answer says
         return self._answer()
+
+    def memory(self) -> dict[str, int]:
+        """Bytes of the process: the most that was resident at any time, what is resident now of the model's own file,
+        and of memory that belongs to no file. Zeros where the system does not tell."""
+        found = {"peak": 0, "file": 0, "anonymous": 0}
+        own = Path(f"/proc/{self._process.pid}")
+        try:
+            for line in (own / "status").read_text().splitlines():
+                if line.startswith(("VmHWM:", "RssAnon:")):
+                    found["peak" if line.startswith("VmHWM:") else "anonymous"] = int(line.split()[1]) * 1024
+            inside, real = False, os.path.realpath(self._model)
+            for line in (own / "smaps").read_text().splitlines():
+                if "-" in line.split(" ", 1)[0]:
+                    file = line.partition("/")[2]
+                    inside = file != "" and os.path.realpath("/" + file).startswith(real)
+                elif inside and line.startswith("Rss:"):
+                    found["file"] += int(line.split()[1]) * 1024
+        except OSError:
+            pass
+        return found
 
     def close(self) -> None:
         self._process.communicate()
@@ -124,8 +172,11 @@ class Worker:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise SideFailed(f"{' '.join(map(str, self._process.args[:3]))} ended with {self._process.wait()}")
-        content = json.loads(line)
+            raise SideFailed(f"{' '.join(self._command[:3])} ended with {self._process.wait()}")
+        try:
+            content = json.loads(line)
+        except ValueError as error:
+            raise SideFailed(f"{self._command[0]} is no side of this benchmark: it wrote {line[:80]!r}") from error
         if "error" in content:
             raise SideFailed(content["error"])
         return content["result"]
@@ -133,20 +184,19 @@ class Worker:
 
 def measure(
     model: Path,
-    sides: Sequence[tuple[str, Path]],
+    sides: Sequence[Program],
     threads: int,
     work: Work = Work(),
     doing: Callable[[str], None] = lambda what: None,
     device: str = "cpu",
     keep: Callable[[list[Figures]], None] = lambda figures: None,
 ) -> list[Figures]:
-    """Runs the work on each side, given as (Python, file of the side), in turns; ours is the first. `keep` is given the
-    figures once more before several sequences are decoded together: all but those."""
+    """Runs the work on each side in turns; the first is ours. `keep` is given the figures once more before several
+    sequences are decoded together: all but those."""
     config = StoredModel.open(model).config
     if config.context < work.context:
         raise SideFailed(f"the model has {config.context} tokens of context; this measures up to {work.context}")
-    files = sorted(model.glob("*.safetensors")) if model.is_dir() else [model]
-    figures = [_load(model, files, python, side, threads, work, doing, device) for python, side in sides]
+    figures = [_load(model, side, threads, work, doing, device) for side in sides]
     probe = _probe(device, threads)
     rng = np.random.default_rng(0)
 
@@ -155,8 +205,9 @@ def measure(
 
     workers: list[Worker] = []
     try:
-        workers += [Worker(python, side, model, threads, work.context, 1, device) for python, side in sides]
+        workers += [Worker(side, model, threads, work.context, 1, device) for side in sides]
         both = list(zip(workers, figures, strict=True))
+        same_file = [side.reads(model) == model for side in sides]
         for worker in workers:
             worker.ask("prefill", ids(work.prefill))  # brings the file into memory, and threads and arenas to size
         for number in range(work.rounds):
@@ -175,15 +226,16 @@ def measure(
                 count = work.decode * (piece + 1) // PIECES - work.decode * piece // PIECES
                 length = work.prompt + work.decode * piece // PIECES + count // 2
                 read = workers[0].ask("bytes_per_step", [length])
-                for worker, found in both:
+                for (worker, found), same in zip(both, same_file, strict=True):
                     speed = probe()
                     seconds, outside = worker.ask("step", count)
                     found.decode.append(count / seconds)
-                    found.bandwidth.append(read * count / seconds)
-                    found.share.append(read * count / seconds / speed)
+                    if same:
+                        found.bandwidth.append(read * count / seconds)
+                        found.share.append(read * count / seconds / speed)
                     found.outside.append(outside / seconds)
         for worker, found in both:
-            found.memory = worker.ask("memory")
+            found.memory = worker.memory()
     finally:
         for worker in workers:
             worker.close()
@@ -200,33 +252,25 @@ def _probe(device: str, threads: int) -> Callable[[], float]:
     return DeviceBandwidth(Context(device), 1 << 29).copy
 
 
-def _load(
-    model: Path,
-    files: Sequence[Path],
-    python: str,
-    side: Path,
-    threads: int,
-    work: Work,
-    doing: Callable[[str], None],
-    device: str,
-) -> Figures:
+def _load(model: Path, side: Program, threads: int, work: Work, doing: Callable[[str], None], device: str) -> Figures:
     """Loads twice: when the system has nothing of the file in memory, as far as it releases it, and when it has."""
     doing("loading")
     prompt = list(range(3, 3 + work.prompt))
-    for path in files:
+    read = side.reads(model)
+    for path in sorted(read.glob("*.safetensors")) if read.is_dir() else [read]:
         with open(path, "rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    with Worker(python, side, model, threads, work.context, 1, device) as worker:
-        found = Figures(worker.name, seconds_to_load_cold=worker.seconds_to_load)
+    with Worker(side, model, threads, work.context, 1, device) as worker:
+        found = Figures(worker.name, side.ours, side.isa, seconds_to_load_cold=worker.seconds_to_load)
         found.first_token_cold = worker.seconds_to_load + worker.ask("answer", prompt, 1)[0]
-    with Worker(python, side, model, threads, work.context, 1, device) as worker:
+    with Worker(side, model, threads, work.context, 1, device) as worker:
         found.seconds_to_load = worker.seconds_to_load
     return found
 
 
 def _batched(
     model: Path,
-    sides: Sequence[tuple[str, Path]],
+    sides: Sequence[Program],
     threads: int,
     work: Work,
     figures: list[Figures],
@@ -240,7 +284,7 @@ def _batched(
     context = -(-(work.batch_prompt + work.batch_steps + 1) // 128) * 128
     workers: list[Worker] = []
     try:
-        workers += [Worker(python, side, model, threads, context, max(work.batches), device) for python, side in sides]
+        workers += [Worker(side, model, threads, context, max(work.batches), device) for side in sides]
         for rows in work.batches:
             doing(f"{rows} sequences together")
             prompts = [ids(work.batch_prompt) for _ in range(rows)]

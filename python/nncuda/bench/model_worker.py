@@ -1,11 +1,13 @@
 """One side of `nncuda bench --model` in a process of its own: a model that runs what its standard input asks for.
 
-    python model_worker.py SIDE.py MODEL THREADS CONTEXT ROWS DEVICE
+    python model_worker.py SIDE.py MODEL THREADS CONTEXT ROWS DEVICE [ISA]
 
 SIDE.py has a function `open_side(model, threads, context, rows, device)` that gives an object with the methods of
-`Side`. It has its own process, and perhaps its own Python, so that its memory and its threads are its own; hence this
-file imports nothing but the standard library. A request is a line of JSON, [method, arguments...], the answer another:
-{"result": ...} or {"error": ...}. The first line of all is the answer to being opened.
+`Side`; this library's takes the name of an instruction set, too. It has its own process, and perhaps its own Python, so
+that its memory and its threads are its own; hence this file imports nothing but the standard library. A request is a
+line of JSON, [method, arguments...], the answer another: {"result": ...} or {"error": ...}. The first line of all is
+the answer to being opened: {"result": {"name": ..., "seconds_to_load": ...}}. A program in another language that takes
+MODEL THREADS CONTEXT ROWS DEVICE and answers so is a side as well.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ import json
 import os
 import sys
 import time
-from pathlib import Path
 from typing import Any, Protocol
 
 
@@ -39,29 +40,8 @@ class Side(Protocol):
         """Time until the first token after a prompt, and until the last of `count`."""
 
 
-def _memory(model: str) -> dict[str, int]:
-    """Bytes: the most that was resident at any time, what is resident now of the model's own file, and of memory that
-    belongs to no file. Zeros where the system does not tell."""
-    found = {"peak": 0, "file": 0, "anonymous": 0}
-    try:
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith(("VmHWM:", "RssAnon:")):
-                found["peak" if line.startswith("VmHWM:") else "anonymous"] = int(line.split()[1]) * 1024
-        inside, real = False, os.path.realpath(model)
-        for line in Path("/proc/self/smaps").read_text().splitlines():
-            if "-" in line.split(" ", 1)[0]:
-                inside = line.partition("/")[2] != "" and os.path.realpath("/" + line.partition("/")[2]).startswith(
-                    real
-                )
-            elif inside and line.startswith("Rss:"):
-                found["file"] += int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return found
-
-
 def main() -> None:
-    side_file, model, threads, context, rows, device = sys.argv[1:]
+    side_file, model, threads, context, rows, device, *isa = sys.argv[1:]
     # The answers have the process's standard output for themselves: libraries that print are sent elsewhere.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -79,7 +59,7 @@ def main() -> None:
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         began = time.perf_counter()
-        side: Side = module.open_side(model, int(threads), int(context), int(rows), device)
+        side: Side = module.open_side(model, int(threads), int(context), int(rows), device, *isa)
         say(result={"name": side.name, "seconds_to_load": time.perf_counter() - began})
     except Exception as error:
         say(error=f"{type(error).__name__}: {error}")
@@ -87,7 +67,7 @@ def main() -> None:
     for line in sys.stdin:
         method, *arguments = json.loads(line)
         try:
-            say(result=_memory(model) if method == "memory" else getattr(side, method)(*arguments))
+            say(result=getattr(side, method)(*arguments))
         except Exception as error:
             say(error=f"{type(error).__name__}: {error}")
 

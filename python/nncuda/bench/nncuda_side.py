@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from nncuda import __version__
-from nncuda.device import Graph
+from nncuda.device import Context, Graph
 from nncuda.infer.language_model import LanguageModel
 from nncuda.infer.scheduler import Request
+from nncuda.models.stored import StoredModel
 
 
 class _Clock:
@@ -53,7 +54,7 @@ class Nncuda:
     def start(self, prompts: list[list[int]]) -> list[int]:
         self._end()
         self._begin(prompts, None)
-        return [request.tokens[-1] for request in self._requests]
+        return [request.tokens[0] for request in self._requests]  # some have more by now
 
     def step(self, count: int) -> tuple[float, float]:
         with _Clock() as inside:
@@ -91,8 +92,7 @@ class Nncuda:
         self._requests.clear()
 
 
-def open_side(model: str, threads: int, context: int, rows: int, device: str) -> Nncuda:
-    cache = {"context": context, "cache_tokens": context * rows, "max_batch": rows}
-    return Nncuda(
-        LanguageModel.load(model, device=device, threads=threads if device == "cpu" else None, **cache), context
-    )
+def open_side(model: str, threads: int, context: int, rows: int, device: str, isa: str | None = None) -> Nncuda:
+    options = {"context": context, "cache_tokens": context * rows, "max_batch": rows, "weights": "auto"}
+    ctx = Context(device, threads=threads if device == "cpu" else None, isa=isa)
+    return Nncuda(LanguageModel(StoredModel.open(model), ctx, **options), context)

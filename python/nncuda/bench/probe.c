@@ -2,6 +2,9 @@
  * What this processor can do at most: the ceilings that the benchmarks are measured against. A library of its own,
  * since these are not kernels of the ABI. Every function runs on the calling thread; the benchmark calls them from as
  * many threads as it wants to load. Python loads it with cffi; see ceilings.py.
+ *
+ * A peak is that of an instruction set (NNCUDA_ISA_* of bindings.h, by number): what a kernel compiled for it could
+ * reach, on a processor that may have more.
  */
 #include <stdint.h>
 #include <string.h>
@@ -52,6 +55,13 @@ enum { ROUNDS = 20000, CHAINS = 12 }; /* independent chains: more than latency t
     keep(c[i]);                                                                                                        \
   }
 
+/* Without a fused instruction: a multiplication and an addition. */
+static void fma_sse2(void) {
+  __m128 a = _mm_set1_ps(0.5f);
+  OPAQUE(a);
+  CHAIN_LOOP(__m128, _mm_set1_ps((float)i), c[i] = _mm_add_ps(_mm_mul_ps(c[i], a), a), OPAQUE)
+}
+
 __attribute__((target("avx512f"))) static void fma_avx512(void) {
   __m512 a = _mm512_set1_ps(0.5f);
   OPAQUE_V(a);
@@ -75,6 +85,28 @@ __attribute__((target("avx512f,avx512vnni"))) static void int8_avx512(void) {
   __m512i a = _mm512_set1_epi8(1);
   OPAQUE_V(a);
   CHAIN_LOOP(__m512i, _mm512_setzero_si512(), c[i] = _mm512_dpbusd_epi32(c[i], a, a), OPAQUE_V)
+}
+
+/* Bytes as these sets multiply them: pairs summed in 16 bits, pairs of those in 32. The factor is made opaque at each
+ * step, or the compiler would multiply once. */
+#define INT8_STEP(type, width, opaque)                                                                                 \
+  type b = a;                                                                                                          \
+  opaque(b);                                                                                                           \
+  const type pairs = _mm##width##_maddubs_epi16(b, a);                                                                 \
+  c[i] = _mm##width##_add_epi32(c[i], _mm##width##_madd_epi16(pairs, ones))
+
+__attribute__((target("avx2"))) static void int8_avx2(void) {
+  __m256i a = _mm256_set1_epi8(1), ones = _mm256_set1_epi16(1);
+  OPAQUE(a);
+  OPAQUE(ones);
+  CHAIN_LOOP(__m256i, _mm256_setzero_si256(), INT8_STEP(__m256i, 256, OPAQUE), OPAQUE)
+}
+
+__attribute__((target("avx512f,avx512bw"))) static void int8_avx512bw(void) {
+  __m512i a = _mm512_set1_epi8(1), ones = _mm512_set1_epi16(1);
+  OPAQUE_V(a);
+  OPAQUE_V(ones);
+  CHAIN_LOOP(__m512i, _mm512_setzero_si512(), INT8_STEP(__m512i, 512, OPAQUE_V), OPAQUE_V)
 }
 
 #if !defined(__clang__) || __clang_major__ >= 11
@@ -112,45 +144,45 @@ static const struct {
 AMX_PROBE(bf16_amx, "amx-bf16", _tile_dpbf16ps)
 AMX_PROBE(int8_amx, "amx-int8", _tile_dpbssd)
 
-static int cpuid_bit(int leaf, int subleaf, int reg, int bit) {
-  unsigned int r[4] = {0, 0, 0, 0};
-  __asm__ volatile("cpuid" : "=a"(r[0]), "=b"(r[1]), "=c"(r[2]), "=d"(r[3]) : "a"(leaf), "c"(subleaf));
-  return (int)(r[reg] >> bit & 1u);
-}
-
 /* Tiles need the kernel's leave (ARCH_REQ_XCOMP_PERM for XTILEDATA) once a process. */
 static int amx_granted(void) { return syscall(SYS_arch_prctl, 0x1023, 18) == 0; }
 #endif
 
-/* f32 multiply-adds, two operations each; 0 where there is no vector unit that this file knows. */
-EXPORT double probe_fma_f32(double seconds) {
-  if (__builtin_cpu_supports("avx512f")) {
+enum { BASELINE, AVX2, AVX512, AVX512BF16, AMX }; /* NNCUDA_ISA_* */
+
+/* f32 multiply-adds, two operations each. `isa` must be a set that this processor has. */
+EXPORT double probe_fma_f32(int32_t isa, double seconds) {
+  if (isa >= AVX512) {
     return rate(fma_avx512, 2.0 * 16 * CHAINS * ROUNDS, seconds);
   }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    return rate(fma_avx2, 2.0 * 8 * CHAINS * ROUNDS, seconds);
-  }
-  return 0;
+  return isa == AVX2 ? rate(fma_avx2, 2.0 * 8 * CHAINS * ROUNDS, seconds)
+                     : rate(fma_sse2, 2.0 * 4 * CHAINS * ROUNDS, seconds);
 }
 
-/* bf16 products summed in f32. */
-EXPORT double probe_dot_bf16(double seconds) {
+/* bf16 products summed in f32; 0 where the set has no instruction for them. */
+EXPORT double probe_dot_bf16(int32_t isa, double seconds) {
 #if HAVE_AMX
-  if (cpuid_bit(7, 0, 3, 24) && cpuid_bit(7, 0, 3, 22) && amx_granted()) {
+  if (isa >= AMX && amx_granted()) {
     return rate(bf16_amx, 2.0 * 16 * 16 * 32 * 4 * ROUNDS, seconds);
   }
 #endif
-  return __builtin_cpu_supports("avx512bf16") ? rate(bf16_avx512, 2.0 * 32 * CHAINS * ROUNDS, seconds) : 0;
+  return isa >= AVX512BF16 ? rate(bf16_avx512, 2.0 * 32 * CHAINS * ROUNDS, seconds) : 0;
 }
 
-/* int8 products summed in int32. */
-EXPORT double probe_dot_int8(double seconds) {
+/* int8 products summed in int32; 0 where the set has no instruction for them. */
+EXPORT double probe_dot_int8(int32_t isa, double seconds) {
 #if HAVE_AMX
-  if (cpuid_bit(7, 0, 3, 24) && cpuid_bit(7, 0, 3, 25) && amx_granted()) {
+  if (isa >= AMX && amx_granted()) {
     return rate(int8_amx, 2.0 * 16 * 16 * 64 * 4 * ROUNDS, seconds);
   }
 #endif
-  return __builtin_cpu_supports("avx512vnni") ? rate(int8_avx512, 2.0 * 64 * CHAINS * ROUNDS, seconds) : 0;
+  if (isa >= AVX512BF16) {
+    return rate(int8_avx512, 2.0 * 64 * CHAINS * ROUNDS, seconds);
+  }
+  if (isa == AVX512) {
+    return rate(int8_avx512bw, 2.0 * 64 * CHAINS * ROUNDS, seconds);
+  }
+  return isa == AVX2 ? rate(int8_avx2, 2.0 * 32 * CHAINS * ROUNDS, seconds) : 0;
 }
 
 __attribute__((target("avx512f"))) static uint64_t read_avx512(const char *p, int64_t bytes) {
@@ -182,16 +214,16 @@ __attribute__((target("avx512f"))) static void copy_avx512(char *to, const char 
 
 #else
 
-EXPORT double probe_fma_f32(double seconds) {
-  (void)seconds, (void)rate;
+EXPORT double probe_fma_f32(int32_t isa, double seconds) {
+  (void)isa, (void)seconds, (void)rate;
   return 0;
 }
-EXPORT double probe_dot_bf16(double seconds) {
-  (void)seconds;
+EXPORT double probe_dot_bf16(int32_t isa, double seconds) {
+  (void)isa, (void)seconds;
   return 0;
 }
-EXPORT double probe_dot_int8(double seconds) {
-  (void)seconds;
+EXPORT double probe_dot_int8(int32_t isa, double seconds) {
+  (void)isa, (void)seconds;
   return 0;
 }
 

@@ -100,13 +100,21 @@ def gpu_cases(quick: bool = False) -> list[Case]:
 
 @dataclass
 class StepResult:
-    """Of each side: tokens a second, and peak bytes. On a CPU these are resident bytes beyond the imported libraries,
-    inputs and model included; on a GPU what was allocated there. `missing` says why a side is not there."""
+    """Of each side: tokens a second, their values of each round, and peak bytes. On a CPU these are resident bytes
+    beyond the imported libraries, inputs and model included; on a GPU what was allocated there. `isa` is this library's
+    instruction set, None on a GPU. `missing` says why a side is not there."""
 
     name: str
+    isa: str | None = None
     tokens_per_second: dict[str, float] = field(default_factory=dict)
     peak_bytes: dict[str, int] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
+    rounds: dict[str, list[float]] = field(default_factory=dict)
+
+    def timed(self, side: str, tokens: int, timing: Timing) -> None:
+        """Adds a side's speed in steps of so many tokens."""
+        self.tokens_per_second[side] = tokens / timing.median
+        self.rounds[side] = [tokens / seconds for seconds in timing.rounds]
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)
@@ -151,9 +159,9 @@ def peer(ctx: Context, case: Case, compiled: bool) -> Callable[[], object]:
 SIDES = {"nncuda": None, "torch eager": False, "torch compile": True}
 
 
-def measure_cpu(case: Case, threads: int, against_torch: bool) -> StepResult:
+def measure_cpu(case: Case, threads: int, isa: str, against_torch: bool) -> StepResult:
     """Times the sides in turn, then measures the memory of each in a process of its own."""
-    ctx = Context("cpu", threads=threads)
+    ctx = Context("cpu", threads=threads, isa=isa)
     calls = {"nncuda": ours(ctx, case)}
     if against_torch:
         for side, compiled in list(SIDES.items())[1:]:
@@ -162,11 +170,11 @@ def measure_cpu(case: Case, threads: int, against_torch: bool) -> StepResult:
             for _ in range(4):
                 call()
     timings = interleave({side: Timed(call) for side, call in calls.items()}, Effort(budget=60.0))
-    return StepResult(
-        case.name,
-        {side: case.tokens / timing.median for side, timing in timings.items()},
-        {side: _peak_of(case, side, threads) for side in timings},
-    )
+    result = StepResult(case.name, isa)
+    for side, timing in timings.items():
+        result.timed(side, case.tokens, timing)
+        result.peak_bytes[side] = _peak_of(case, side, threads, isa)
+    return result
 
 
 def measure_gpu(
@@ -181,8 +189,7 @@ def measure_gpu(
     `so_far` is called after each side, since a compiler may take longer than there is time."""
     result = StepResult(case.name)
     ctx.reset_peak()
-    timing = _timed(ours(ctx, case), device_clock(ctx), effort)
-    result.tokens_per_second["nncuda"] = case.tokens / timing.median
+    result.timed("nncuda", case.tokens, _timed(ours(ctx, case), device_clock(ctx), effort))
     result.peak_bytes["nncuda"] = ctx.bytes_peak
     so_far(result)
     gc.collect()
@@ -202,7 +209,7 @@ def measure_gpu(
         except Exception as error:  # whatever another library cannot do here must not end the run
             result.missing[side] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         else:
-            result.tokens_per_second[side] = case.tokens / timing.median
+            result.timed(side, case.tokens, timing)
             result.peak_bytes[side] = torch.cuda.max_memory_allocated()
             so_far(result)
         call = None  # type: ignore[assignment]
@@ -218,9 +225,9 @@ def _timed(call: Callable[[], object], clock: Stopwatch, effort: Effort) -> Timi
     return interleave({"": Timed(call, clock=clock)}, effort)[""]
 
 
-def _peak_of(case: Case, side: str, threads: int) -> int:
+def _peak_of(case: Case, side: str, threads: int, isa: str) -> int:
     """Peak resident memory of a process that makes five steps, beyond what its imports took."""
-    command = [sys.executable, "-m", "nncuda.bench.step", case.name, side, str(threads)]
+    command = [sys.executable, "-m", "nncuda.bench.step", case.name, side, str(threads), isa]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=dict(os.environ))
     return int(json.loads(done.stdout.splitlines()[-1])["peak_bytes"])
 
@@ -231,7 +238,7 @@ def _status(field: str) -> int:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith(f"{field}:"))
 
 
-def _main(name: str, side: str, threads: int) -> None:
+def _main(name: str, side: str, threads: int, isa: str) -> None:
     case = next(case for case in cpu_cases() if case.name == name)
     if side == "nncuda":
         from .. import models, train  # noqa: F401
@@ -240,7 +247,7 @@ def _main(name: str, side: str, threads: int) -> None:
 
         from . import torch_step  # noqa: F401
     before = _status("VmRSS")
-    ctx = Context("cpu", threads=threads)
+    ctx = Context("cpu", threads=threads, isa=isa)
     call = ours(ctx, case) if side == "nncuda" else peer(ctx, case, bool(SIDES[side]))
     for _ in range(5):
         call()
@@ -248,4 +255,4 @@ def _main(name: str, side: str, threads: int) -> None:
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    _main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])

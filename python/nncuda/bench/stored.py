@@ -5,26 +5,34 @@ from __future__ import annotations
 import numpy as np
 
 from .. import kernels
-from ..device import Context
-from ..formats.block_formats import FORMATS
+from ..device import INSTRUCTION_SETS, Context
+from ..formats.block_formats import FORMATS, INTERLEAVED, INTERLEAVED_ROWS
 from .work import Bar, Floor, Side, Tensors, Work, cold, normal, side
 
 _DIFFERENT_ROWS = 64  # making them takes its time; more would not change how fast they are read
 
 
 def product(m: int, k: int, n: int, name: str, floor: Floor | None, bar: Bar, cache: float = 0) -> Work:
-    """y = x Wᵀ with weights in the format `name`; cold weights where a `cache` is named that they go beyond."""
-    row_bytes = FORMATS[name].row_bytes(k)
+    """y = x Wᵀ with weights in the format `name`, in the form in which the engine of this instruction set keeps them:
+    with sixteen rows side by side where there is that form. Cold weights where a `cache` is named that they go beyond.
+    """
+    row_bytes, code = FORMATS[name].row_bytes(k), FORMATS[name].code
+
+    def side_by_side(ctx: Context) -> bool:
+        return ctx.isa != INSTRUCTION_SETS[0] and code in INTERLEAVED and n % INTERLEAVED_ROWS == 0
 
     def inputs(ctx: Context, seed: int) -> Tensors:
         few = normal(ctx, seed, "f32", _DIFFERENT_ROWS, k, std=0.02, stream=1)
         stored = kernels.quantize(few, format=name, row_bytes=row_bytes).numpy()
-        w = np.tile(stored, (-(-n // _DIFFERENT_ROWS), 1))[:n]
-        return {"x": normal(ctx, seed, "f32", m, k), "w": ctx.tensor(np.ascontiguousarray(w))}
+        w = ctx.tensor(np.ascontiguousarray(np.tile(stored, (-(-n // _DIFFERENT_ROWS), 1))[:n]))
+        if side_by_side(ctx):
+            w = kernels.interleave_rows(w, format=code, k=k)
+        return {"x": normal(ctx, seed, "f32", m, k), "w": w}
 
     def ours(ctx: Context, t: Tensors) -> Side:
         y = ctx.empty((m, n), "f32")
-        return side(lambda: kernels.gemm_quant(t["x"], t["w"], format=name, y=y), y)
+        form = INTERLEAVED[code] if side_by_side(ctx) else code
+        return side(lambda: kernels.gemm_quant(t["x"], t["w"], format=form, y=y), y)
 
     needed = float(row_bytes * n)
     return Work(

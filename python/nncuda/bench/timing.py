@@ -18,12 +18,13 @@ Stopwatch = Callable[[Callable[[], object], int], float]
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds a call over several rounds."""
+    """Seconds a call, one value a round."""
 
-    median: float
-    best: float
-    worst: float
-    rounds: int
+    rounds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.rounds)
 
 
 def host_clock(run: Callable[[], object], repeats: int) -> float:
@@ -91,6 +92,4 @@ def interleave(sides: Mapping[str, Timed], effort: Effort = Effort()) -> dict[st
             # A clock of a device ticks in steps that something very quick may fall between.
             seconds = max(side.clock(side.run, repeats[name]), 1e-9)
             samples[name].append(seconds / repeats[name] / side.calls)
-    return {
-        name: Timing(statistics.median(times), min(times), max(times), len(times)) for name, times in samples.items()
-    }
+    return {name: Timing(tuple(times)) for name, times in samples.items()}
