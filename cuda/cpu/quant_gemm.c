@@ -215,9 +215,8 @@ NN_PLAIN static void lay_out_activations(quant_job *job, int64_t tiles, nn_works
       acts->scale = nn_workspace_piece(w, rows * blocks * sizeof(float));
       if (form == QUANT_FORM_BLOCKS) {
         acts->total = nn_workspace_piece(w, rows * blocks * sizeof(float));
-      } else {
-        acts->sums = nn_workspace_piece(w, rows * blocks * 2 * sizeof(int32_t));
       }
+      acts->sums = nn_workspace_piece(w, rows * blocks * 2 * sizeof(int32_t));
     } else {
       acts->values = nn_workspace_piece(w, rows * (size_t)nn_round_up(x->k, QUANT_BLOCK) * sizeof(float));
     }

@@ -3,7 +3,7 @@
 #define NN_CPU_QUANT_GEMM_AVX_H
 
 #include "quant_gemm_float.h"
-#include "quant_gemm_vector.h"
+#include "quant_gemm_panel.h"
 
 NN_INLINE int32_t quant_tiled(int64_t rows) {
   (void)rows;
@@ -12,7 +12,7 @@ NN_INLINE int32_t quant_tiled(int64_t rows) {
 
 NN_PLAIN NN_INLINE int64_t quant_work_bytes(int64_t k) {
   (void)k;
-  return 0;
+  return (int64_t)sizeof(panel_work);
 }
 
 NN_INLINE void quant_round_values(const quant_activations *acts, int32_t form, int64_t to, const void *x, int64_t row,
@@ -25,7 +25,20 @@ NN_INLINE void quant_round_values(const quant_activations *acts, int32_t form, i
 QUANT_VECTOR_COLUMNS(vector_blocks, quant_stream_rows, QUANT_ROWS_AT_ONCE)
 QUANT_VECTOR_COLUMNS(vector_interleaved, interleaved_rows, QUANT_ROWS_AT_ONCE)
 
-NN_INLINE void block_columns(const quant_piece *t, const int32_t format) { vector_blocks(t, format); }
-NN_INLINE void interleaved_columns(const quant_piece *t, const int32_t format) { vector_interleaved(t, format); }
+NN_INLINE void block_columns(const quant_piece *t, const int32_t format) {
+  if (t->panel->rows > QUANT_ROWS_AT_ONCE) {
+    panel_columns(t, 0, format);
+    return;
+  }
+  vector_blocks(t, format);
+}
+
+NN_INLINE void interleaved_columns(const quant_piece *t, const int32_t format) {
+  if (t->panel->rows > QUANT_ROWS_AT_ONCE) {
+    panel_columns(t, 1, format);
+    return;
+  }
+  vector_interleaved(t, format);
+}
 
 #endif

@@ -36,7 +36,8 @@ NN_INLINE void quant_round_row(const quant_activations *acts, int32_t form, cons
       quant_put_codes(acts, form, tiled, to, i, k, codes);
       if (form == QUANT_FORM_BLOCKS) {
         acts->total[at] = acts->scale[at] * (float)(sums[0] + sums[1]);
-      } else if (!tiled) {
+      }
+      if (!tiled) {
         acts->sums[2 * at] = sums[0];
         acts->sums[2 * at + 1] = sums[1];
       }
