@@ -9,7 +9,7 @@
 
 enum { QUANT_UNTILED_ROWS = 2 /* of a panel, at most, to go through vectors */ };
 
-NN_INLINE int32_t quant_tiled(int64_t rows) { return rows > QUANT_UNTILED_ROWS; }
+NN_INLINE int32_t quant_order(int64_t rows) { return rows > QUANT_UNTILED_ROWS ? QUANT_BY_TILE : QUANT_BY_ROW; }
 
 NN_PLAIN NN_INLINE int64_t quant_work_bytes(int64_t k) {
   (void)k;
@@ -31,7 +31,7 @@ QUANT_VECTOR_COLUMNS(vector_blocks, quant_stream_rows, QUANT_UNTILED_ROWS)
 QUANT_VECTOR_COLUMNS(vector_interleaved, interleaved_rows, QUANT_UNTILED_ROWS)
 
 NN_INLINE void block_columns(const quant_piece *t, const int32_t format) {
-  if (quant_tiled(t->panel->rows)) {
+  if (quant_order(t->panel->rows) == QUANT_BY_TILE) {
     quant_tiles(t, format);
     return;
   }
@@ -39,7 +39,7 @@ NN_INLINE void block_columns(const quant_piece *t, const int32_t format) {
 }
 
 NN_INLINE void interleaved_columns(const quant_piece *t, const int32_t format) {
-  if (quant_tiled(t->panel->rows)) {
+  if (quant_order(t->panel->rows) == QUANT_BY_TILE) {
     interleaved_tiles(t, format);
     return;
   }

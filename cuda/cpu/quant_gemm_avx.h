@@ -5,10 +5,7 @@
 #include "quant_gemm_float.h"
 #include "quant_gemm_panel.h"
 
-NN_INLINE int32_t quant_tiled(int64_t rows) {
-  (void)rows;
-  return 0;
-}
+NN_INLINE int32_t quant_order(int64_t rows) { return rows > QUANT_ROWS_AT_ONCE ? QUANT_BY_RUN : QUANT_BY_ROW; }
 
 NN_PLAIN NN_INLINE int64_t quant_work_bytes(int64_t k) {
   (void)k;
@@ -26,7 +23,7 @@ QUANT_VECTOR_COLUMNS(vector_blocks, quant_stream_rows, QUANT_ROWS_AT_ONCE)
 QUANT_VECTOR_COLUMNS(vector_interleaved, interleaved_rows, QUANT_ROWS_AT_ONCE)
 
 NN_INLINE void block_columns(const quant_piece *t, const int32_t format) {
-  if (t->panel->rows > QUANT_ROWS_AT_ONCE) {
+  if (quant_order(t->panel->rows) == QUANT_BY_RUN) {
     panel_columns(t, 0, format);
     return;
   }
@@ -34,7 +31,7 @@ NN_INLINE void block_columns(const quant_piece *t, const int32_t format) {
 }
 
 NN_INLINE void interleaved_columns(const quant_piece *t, const int32_t format) {
-  if (t->panel->rows > QUANT_ROWS_AT_ONCE) {
+  if (quant_order(t->panel->rows) == QUANT_BY_RUN) {
     panel_columns(t, 1, format);
     return;
   }

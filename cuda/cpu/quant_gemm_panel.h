@@ -15,7 +15,7 @@
 #include "transpose.h"
 
 enum {
-  PANEL_BLOCKS = 8, /* unpacked at once: 22 KB, so that L1 has room for the activations */
+  PANEL_BLOCKS = QUANT_RUN, /* unpacked at once: 22 KB, so that L1 has room for the activations */
   PANEL_WORDS = QUANT_BLOCK / 4,
   PANEL_COLUMNS = QUANT_COLUMNS,
   PANEL_VECTORS = PANEL_COLUMNS / VF,
@@ -39,8 +39,8 @@ typedef struct panel_rows {
   const int8_t *codes;
   const float *scale, *total;
   const int32_t *sums;
-  int64_t row_codes, blocks; /* from row to row */
-  int32_t offset;            /* what the codes of weights have too much, 2^offset, or -1 */
+  int64_t blocks; /* from row to row */
+  int32_t offset; /* what the codes of weights have too much, 2^offset, or -1 */
 } panel_rows;
 
 /* What the integers of a block become: */
@@ -104,7 +104,7 @@ NN_INLINE void panel_integers(vf integers[][PANEL_WIDTH], const panel_block *w, 
         dot[r][v] = si_all(-above);
       }
     }
-    panel_words(dot, w, x->codes + b * QUANT_BLOCK, x->row_codes, p * words, words, rows, vectors, kind);
+    panel_words(dot, w, x->codes + b * QUANT_BLOCK, x->blocks * QUANT_BLOCK, p * words, words, rows, vectors, kind);
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; v++) {
 #pragma GCC unroll 4
@@ -310,16 +310,16 @@ static void panel_multiply(const quant_piece *t, const panel_work *work, int64_t
                            int64_t count, int32_t kind, int32_t offset) {
   const int32_t form = quant_form_of(t->format);
   const quant_activations *acts = &t->job->activations[form];
-  const int64_t blocks = t->k / QUANT_BLOCK, row_codes = quant_row_codes(form, t->k);
-  for (int64_t r = 0; r < t->panel->rows;) {
-    const int64_t row = t->panel->tile * QUANT_ROWS + r, at = row * blocks + b0;
-    const int32_t single = t->panel->rows - r < PANEL_ROWS;
-    const panel_rows x = {.codes = acts->codes + row * row_codes + b0 * QUANT_BLOCK,
-                          .scale = acts->scale + at,
-                          .total = acts->total == NULL ? NULL : acts->total + at,
-                          .sums = acts->sums + 2 * at,
-                          .row_codes = row_codes,
-                          .blocks = blocks,
+  const int64_t rows = t->panel->rows, first = t->panel->tile * QUANT_ROWS;
+  const int8_t *codes = acts->codes + first * quant_row_codes(form, t->k) + b0 * QUANT_BLOCK * rows;
+  const int64_t at = first * (t->k / QUANT_BLOCK) + b0 * rows;
+  for (int64_t r = 0; r < rows;) {
+    const int32_t single = rows - r < PANEL_ROWS;
+    const panel_rows x = {.codes = codes + r * count * QUANT_BLOCK,
+                          .scale = acts->scale + at + r * count,
+                          .total = acts->total == NULL ? NULL : acts->total + at + r * count,
+                          .sums = acts->sums + 2 * (at + r * count),
+                          .blocks = count,
                           .offset = offset};
     for (int64_t v = 0; v < vectors;) {
       const int32_t narrow = vectors - v < PANEL_WIDTH;

@@ -7,9 +7,9 @@
 #include "quant_gemm_round_block.h"
 #include "quant_interleave.h"
 
-NN_INLINE int32_t quant_tiled(int64_t rows) {
+NN_INLINE int32_t quant_order(int64_t rows) {
   (void)rows;
-  return 0;
+  return QUANT_BY_ROW;
 }
 
 NN_PLAIN NN_INLINE int64_t quant_work_bytes(int64_t k) {
