@@ -165,7 +165,7 @@ static void round_task(void *arg, int64_t i, int32_t worker) {
   for (int64_t r = first; r < end; r++) {
     NN_CALL_PER_DTYPE(x->dtype, round_row_of, (job, panel, r, job->scratch + worker * job->scratch_step));
   }
-  if (first < end && end - first < QUANT_ROWS && quant_order(panel->rows) == QUANT_BY_TILE) {
+  if (first < end && end - first < QUANT_ROWS && quant_order(QUANT_FORM_BLOCKS, panel->rows) == QUANT_BY_TILE) {
     /* Rows that are not there have sums, too; subnormal scales among them would cost time. */
     const int64_t blocks = x->k / QUANT_BLOCK, at = (panel->tile * QUANT_ROWS + first) * blocks;
     for (int32_t form = QUANT_FORM_BLOCKS; form <= QUANT_FORM_INTERLEAVED; form++) {

@@ -5,11 +5,15 @@
 #include "quant_gemm_float.h"
 #include "quant_gemm_panel.h"
 
-NN_INLINE int32_t quant_order(int64_t rows) { return rows > QUANT_ROWS_AT_ONCE ? QUANT_BY_RUN : QUANT_BY_ROW; }
+/* Rows that lie one by one cost much to bring side by side, interleaved ones little: those are so for their speed. */
+NN_INLINE int32_t quant_order(int32_t form, int64_t rows) {
+  const int64_t few = form == QUANT_FORM_INTERLEAVED ? QUANT_ROWS : QUANT_ROWS_AT_ONCE;
+  return rows > few ? QUANT_BY_RUN : QUANT_BY_ROW;
+}
 
 NN_PLAIN NN_INLINE int64_t quant_work_bytes(int64_t k) {
   (void)k;
-  return (int64_t)sizeof(panel_work);
+  return nn_max((int64_t)sizeof(panel_work), (int64_t)sizeof(float_work));
 }
 
 NN_INLINE void quant_round_values(const quant_activations *acts, int32_t form, int64_t to, const void *x, int64_t row,
@@ -17,13 +21,13 @@ NN_INLINE void quant_round_values(const quant_activations *acts, int32_t form, i
   float_round_row(acts, form, to, x, row, k, dtype);
 }
 
-#define half_columns float_columns /* as f32, which they are converted to */
+#define half_columns float_columns
 
 QUANT_VECTOR_COLUMNS(vector_blocks, quant_stream_rows, QUANT_ROWS_AT_ONCE)
 QUANT_VECTOR_COLUMNS(vector_interleaved, interleaved_rows, QUANT_ROWS_AT_ONCE)
 
 NN_INLINE void block_columns(const quant_piece *t, const int32_t format) {
-  if (quant_order(t->panel->rows) == QUANT_BY_RUN) {
+  if (quant_order(QUANT_FORM_BLOCKS, t->panel->rows) == QUANT_BY_RUN) {
     panel_columns(t, 0, format);
     return;
   }
@@ -31,7 +35,7 @@ NN_INLINE void block_columns(const quant_piece *t, const int32_t format) {
 }
 
 NN_INLINE void interleaved_columns(const quant_piece *t, const int32_t format) {
-  if (quant_order(t->panel->rows) == QUANT_BY_RUN) {
+  if (quant_order(QUANT_FORM_INTERLEAVED, t->panel->rows) == QUANT_BY_RUN) {
     panel_columns(t, 1, format);
     return;
   }

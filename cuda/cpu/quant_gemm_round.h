@@ -37,7 +37,7 @@ NN_INLINE void quant_round_row(const quant_activations *acts, int32_t form, cons
   const int64_t to = panel->tile * QUANT_ROWS + r;
   if (form == QUANT_FORM_BLOCKS || form == QUANT_FORM_INTERLEAVED) {
     const int64_t blocks = k / QUANT_BLOCK, tile = to / QUANT_ROWS, lane = to % QUANT_ROWS;
-    const int32_t order = quant_order(panel->rows);
+    const int32_t order = quant_order(form, panel->rows);
     for (int64_t i = 0; i < blocks; i++) {
       int8_t codes[QUANT_BLOCK];
       int32_t sums[2];
