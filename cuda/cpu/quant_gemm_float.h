@@ -16,7 +16,8 @@
 enum {
   FLOAT_ROWS = VF == 16  ? 6
                : VF == 8 ? 3
-                         : 2, /* summed side by side: as many as there are registers for */
+                         : 2,   /* summed side by side: as many as there are registers for */
+  FLOAT_FEW = VF == 16 ? 4 : 2, /* of a panel of few rows */
   FLOAT_COLUMNS = 4,
   FLOAT_STRIP = QUANT_COLUMNS, /* columns whose lanes wait */
   FLOAT_RUN_BYTES = 24 << 10   /* of activations */
@@ -61,22 +62,13 @@ NN_INLINE vf float_step(vf x, vf w, vf sum, const int32_t dtype) {
 /* Vectors from one row of the activations to the next: whole ones, filled up with zeros where they are pairs. */
 NN_PLAIN NN_INLINE int64_t float_row(int64_t k, int32_t pairs) { return pairs ? nn_ceil_div(k, 2 * VF) * VF : k; }
 
-/* Elements p0 .. p1-1 of rows of the activations, `row` numbers apart, times columns c .. of a piece. */
-NN_INLINE void float_tile(const quant_piece *t, const float *x, int64_t row, int64_t c, int64_t p0, int64_t p1,
-                          float (*lanes)[FLOAT_STRIP][VF], const int rows, const int columns, const int32_t dtype) {
+/* Adds elements p .. end-1 of rows of the activations, `row` numbers apart, times as many rows of weights. x and w are
+ * where the rows begin. */
+NN_INLINE void float_add(const float *x, int64_t row, const uint8_t *w, int64_t row_bytes, int64_t p, int64_t end,
+                         vf sum[][FLOAT_COLUMNS], const int rows, const int columns, const int32_t dtype) {
   const int each = VF * (float_pairs(dtype) ? 2 : 1);
-  const uint8_t *w = t->w + c * t->row_bytes;
-  vf sum[FLOAT_ROWS][FLOAT_COLUMNS];
-#pragma GCC unroll 8
-  for (int i = 0; i < rows; i++) {
-#pragma GCC unroll 4
-    for (int j = 0; j < columns; j++) {
-      sum[i][j] = p0 == 0 ? vf_set1(0.0f) : vf_load(lanes[i][c % FLOAT_STRIP + j]);
-    }
-  }
-  x += p0 / each * VF;
-  int64_t p = p0;
-  for (; p + each <= p1; p += each, x += VF) {
+  x += p / each * VF;
+  for (; p + each <= end; p += each, x += VF) {
     vf y[FLOAT_ROWS];
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++) {
@@ -84,9 +76,9 @@ NN_INLINE void float_tile(const quant_piece *t, const float *x, int64_t row, int
     }
 #pragma GCC unroll 4
     for (int j = 0; j < columns; j++) {
-      const uint8_t *from = w + j * t->row_bytes;
-      if (rows <= 2) { /* weights that pass by a few times come from memory */
-        __builtin_prefetch(from + p * nn_dtype_bytes(dtype) + columns * t->row_bytes);
+      const uint8_t *from = w + j * row_bytes;
+      if (rows < FLOAT_ROWS) { /* these may come from memory */
+        __builtin_prefetch(from + p * nn_dtype_bytes(dtype) + columns * row_bytes);
       }
       const vf v = float_weights(from, p, each, dtype);
 #pragma GCC unroll 8
@@ -95,23 +87,60 @@ NN_INLINE void float_tile(const quant_piece *t, const float *x, int64_t row, int
       }
     }
   }
-  for (int j = 0; p < p1 && j < columns; j++) {
-    const vf v = float_weights(w + j * t->row_bytes, p, p1 - p, dtype);
+  for (int j = 0; p < end && j < columns; j++) {
+    const vf v = float_weights(w + j * row_bytes, p, end - p, dtype);
     for (int i = 0; i < rows; i++) {
-      const vf y = float_pairs(dtype) ? vf_load(x + i * row) : vf_load_part(x + i * row, p1 - p);
+      const vf y = float_pairs(dtype) ? vf_load(x + i * row) : vf_load_part(x + i * row, end - p);
       sum[i][j] = float_step(y, v, sum[i][j], dtype);
-    }
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < rows; i++) {
-#pragma GCC unroll 4
-    for (int j = 0; j < columns; j++) {
-      vf_store(lanes[i][c % FLOAT_STRIP + j], sum[i][j]);
     }
   }
 }
 
-/* The lanes of each of `columns` vectors added, in the order of vf_sum. */
+/* Rows r .. of the panel times columns c .. of a piece. */
+NN_INLINE void float_sums(const quant_piece *t, const float *activations, int64_t r, int64_t c, const int rows,
+                          const int columns, const int32_t dtype) {
+  const int64_t row = float_row(t->k, float_pairs(dtype));
+  vf sum[FLOAT_ROWS][FLOAT_COLUMNS];
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; i++) {
+#pragma GCC unroll 4
+    for (int j = 0; j < columns; j++) {
+      sum[i][j] = vf_set1(0.0f);
+    }
+  }
+  float_add(activations + r * row, row, t->w + c * t->row_bytes, t->row_bytes, 0, t->k, sum, rows, columns, dtype);
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; i++) {
+#pragma GCC unroll 4
+    for (int j = 0; j < columns; j++) {
+      t->sums[(r + i) * t->ld + c + j] = vf_sum(sum[i][j]);
+    }
+  }
+}
+
+/* Elements p0 .. p1-1 of FLOAT_ROWS rows times columns c .. of a piece, into the lanes that wait. */
+NN_INLINE void float_lanes(const quant_piece *t, const float *x, int64_t c, int64_t p0, int64_t p1, float *lanes,
+                           const int columns, const int32_t dtype) {
+  vf sum[FLOAT_ROWS][FLOAT_COLUMNS];
+#pragma GCC unroll 8
+  for (int i = 0; i < FLOAT_ROWS; i++) {
+#pragma GCC unroll 4
+    for (int j = 0; j < columns; j++) {
+      sum[i][j] = p0 == 0 ? vf_set1(0.0f) : vf_load(lanes + (i * FLOAT_STRIP + j) * VF);
+    }
+  }
+  float_add(x, float_row(t->k, float_pairs(dtype)), t->w + c * t->row_bytes, t->row_bytes, p0, p1, sum, FLOAT_ROWS,
+            columns, dtype);
+#pragma GCC unroll 8
+  for (int i = 0; i < FLOAT_ROWS; i++) {
+#pragma GCC unroll 4
+    for (int j = 0; j < columns; j++) {
+      vf_store(lanes + (i * FLOAT_STRIP + j) * VF, sum[i][j]);
+    }
+  }
+}
+
+/* The lanes of each of `columns` vectors added in the order of vf_sum: as a square they need fewer instructions. */
 NN_INLINE void float_finish(float (*lanes)[VF], float *sums, int64_t columns) {
   int64_t c = 0;
   for (; c + VF <= columns; c += VF) {
@@ -135,26 +164,24 @@ NN_INLINE void float_finish(float (*lanes)[VF], float *sums, int64_t columns) {
   }
 }
 
-/* Columns c0 .. end-1, at most FLOAT_STRIP, of rows r .. of the panel. */
+/* Columns c0 .. end-1, at most FLOAT_STRIP, of rows r .. r+FLOAT_ROWS-1 of the panel. */
 NN_INLINE void float_rows(const quant_piece *t, const float *activations, int64_t r, int64_t c0, int64_t end,
-                          const int rows, const int32_t dtype) {
+                          const int32_t dtype) {
   float_work *work = (float_work *)(void *)t->work;
-  const int64_t row = float_row(t->k, float_pairs(dtype));
-  const int64_t run = FLOAT_RUN_BYTES / (rows * (float_pairs(dtype) ? 2 : 4)) / (2 * VF) * (2 * VF);
-  const float *x = activations + r * row;
-  int64_t p0 = 0;
-  do {
+  const int pairs = float_pairs(dtype);
+  const int64_t run = FLOAT_RUN_BYTES / (FLOAT_ROWS * (pairs ? 2 : 4)) / (2 * VF) * (2 * VF);
+  const float *x = activations + r * float_row(t->k, pairs);
+  for (int64_t p0 = 0; p0 < t->k; p0 += run) {
     const int64_t p1 = nn_min(p0 + run, t->k);
     int64_t c = c0;
     for (; c + FLOAT_COLUMNS <= end; c += FLOAT_COLUMNS) {
-      float_tile(t, x, row, c, p0, p1, work->lanes, rows, FLOAT_COLUMNS, dtype);
+      float_lanes(t, x, c, p0, p1, work->lanes[0][c - c0], FLOAT_COLUMNS, dtype);
     }
     for (; c < end; c++) {
-      float_tile(t, x, row, c, p0, p1, work->lanes, rows, 1, dtype);
+      float_lanes(t, x, c, p0, p1, work->lanes[0][c - c0], 1, dtype);
     }
-    p0 = p1;
-  } while (p0 < t->k);
-  for (int i = 0; i < rows; i++) {
+  }
+  for (int i = 0; i < FLOAT_ROWS; i++) {
     float_finish(work->lanes[i], t->sums + (r + i) * t->ld + c0, end - c0);
   }
 }
@@ -162,21 +189,25 @@ NN_INLINE void float_rows(const quant_piece *t, const float *activations, int64_
 NN_INLINE void float_columns(const quant_piece *t, const int32_t dtype) {
   const float *activations = t->job->activations[quant_form_of(t->format)].values +
                              t->panel->tile * QUANT_ROWS * float_row(t->k, float_pairs(dtype));
-  const int64_t rows = t->panel->rows;
-  for (int64_t c = 0; c < t->columns; c += FLOAT_STRIP) {
-    const int64_t end = nn_min(c + FLOAT_STRIP, t->columns);
-    int64_t r = 0;
-    for (; r + FLOAT_ROWS <= rows; r += FLOAT_ROWS) {
-      float_rows(t, activations, r, c, end, FLOAT_ROWS, dtype);
+  const int64_t rows = t->panel->rows, many = rows > QUANT_ROWS ? rows / FLOAT_ROWS * FLOAT_ROWS : 0;
+  for (int64_t c = 0; c < t->columns && many > 0; c += FLOAT_STRIP) {
+    for (int64_t r = 0; r < many; r += FLOAT_ROWS) {
+      float_rows(t, activations, r, c, nn_min(c + FLOAT_STRIP, t->columns), dtype);
     }
-    for (; FLOAT_ROWS > 4 && r + 4 <= rows; r += 4) {
-      float_rows(t, activations, r, c, end, FLOAT_ROWS > 4 ? 4 : 1, dtype);
-    }
-    for (; FLOAT_ROWS > 2 && r + 2 <= rows; r += 2) {
-      float_rows(t, activations, r, c, end, FLOAT_ROWS > 2 ? 2 : 1, dtype);
+  }
+  int64_t c = 0;
+  for (; c + FLOAT_COLUMNS <= t->columns && many < rows; c += FLOAT_COLUMNS) {
+    int64_t r = many;
+    for (; r + FLOAT_FEW <= rows; r += FLOAT_FEW) {
+      float_sums(t, activations, r, c, FLOAT_FEW, FLOAT_COLUMNS, dtype);
     }
     for (; r < rows; r++) {
-      float_rows(t, activations, r, c, end, 1, dtype);
+      float_sums(t, activations, r, c, 1, FLOAT_COLUMNS, dtype);
+    }
+  }
+  for (; c < t->columns; c++) {
+    for (int64_t r = many; r < rows; r++) {
+      float_sums(t, activations, r, c, 1, 1, dtype);
     }
   }
 }

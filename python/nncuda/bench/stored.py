@@ -13,12 +13,19 @@ _DIFFERENT_ROWS = 64  # making them takes its time; more would not change how fa
 
 
 def product(m: int, k: int, n: int, name: str, floor: Floor | None, bar: Bar, cache: float = 0) -> Work:
-    """y = x Wᵀ with weights in the format `name`; cold weights where a `cache` is named that they go beyond."""
-    row_bytes = FORMATS[name].row_bytes(k)
+    """y = x Wᵀ with weights in the format `name`; cold weights where a `cache` is named that they go beyond.
+
+    A name that ends with _r16 is that of a format whose rows lie side by side, as the engine has them on a CPU.
+    """
+    plain = name.removesuffix("_r16")
+    row_bytes = FORMATS[plain].row_bytes(k)
 
     def inputs(ctx: Context, seed: int) -> Tensors:
         few = normal(ctx, seed, "f32", _DIFFERENT_ROWS, k, std=0.02, stream=1)
-        stored = kernels.quantize(few, format=name, row_bytes=row_bytes).numpy()
+        quantized = kernels.quantize(few, format=plain, row_bytes=row_bytes)
+        if plain != name:
+            quantized = kernels.interleave_rows(quantized, format=plain, k=k)
+        stored = quantized.numpy()
         w = np.tile(stored, (-(-n // _DIFFERENT_ROWS), 1))[:n]
         return {"x": normal(ctx, seed, "f32", m, k), "w": ctx.tensor(np.ascontiguousarray(w))}
 
