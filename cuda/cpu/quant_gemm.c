@@ -165,7 +165,7 @@ static void round_task(void *arg, int64_t i, int32_t worker) {
   for (int64_t r = first; r < end; r++) {
     NN_CALL_PER_DTYPE(x->dtype, round_row_of, (job, panel, r, job->scratch + worker * job->scratch_step));
   }
-  if (first < end && end - first < QUANT_ROWS && quant_tiled(panel->rows)) {
+  if (first < end && end - first < QUANT_ROWS && quant_order(QUANT_FORM_BLOCKS, panel->rows) == QUANT_BY_TILE) {
     /* Rows that are not there have sums, too; subnormal scales among them would cost time. */
     const int64_t blocks = x->k / QUANT_BLOCK, at = (panel->tile * QUANT_ROWS + first) * blocks;
     for (int32_t form = QUANT_FORM_BLOCKS; form <= QUANT_FORM_INTERLEAVED; form++) {
@@ -215,9 +215,8 @@ NN_PLAIN static void lay_out_activations(quant_job *job, int64_t tiles, nn_works
       acts->scale = nn_workspace_piece(w, rows * blocks * sizeof(float));
       if (form == QUANT_FORM_BLOCKS) {
         acts->total = nn_workspace_piece(w, rows * blocks * sizeof(float));
-      } else {
-        acts->sums = nn_workspace_piece(w, rows * blocks * 2 * sizeof(int32_t));
       }
+      acts->sums = nn_workspace_piece(w, rows * blocks * 2 * sizeof(int32_t));
     } else {
       acts->values = nn_workspace_piece(w, rows * (size_t)nn_round_up(x->k, QUANT_BLOCK) * sizeof(float));
     }

@@ -9,11 +9,14 @@
 
 enum { QUANT_UNTILED_ROWS = 2 /* of a panel, at most, to go through vectors */ };
 
-NN_INLINE int32_t quant_tiled(int64_t rows) { return rows > QUANT_UNTILED_ROWS; }
+NN_INLINE int32_t quant_order(int32_t form, int64_t rows) {
+  (void)form;
+  return rows > QUANT_UNTILED_ROWS ? QUANT_BY_TILE : QUANT_BY_ROW;
+}
 
 NN_PLAIN NN_INLINE int64_t quant_work_bytes(int64_t k) {
   (void)k;
-  return tile_work_bytes();
+  return nn_max(tile_work_bytes(), (int64_t)sizeof(float_work));
 }
 
 NN_INLINE void quant_round_values(const quant_activations *acts, int32_t form, int64_t to, const void *x, int64_t row,
@@ -31,7 +34,7 @@ QUANT_VECTOR_COLUMNS(vector_blocks, quant_stream_rows, QUANT_UNTILED_ROWS)
 QUANT_VECTOR_COLUMNS(vector_interleaved, interleaved_rows, QUANT_UNTILED_ROWS)
 
 NN_INLINE void block_columns(const quant_piece *t, const int32_t format) {
-  if (quant_tiled(t->panel->rows)) {
+  if (quant_order(QUANT_FORM_BLOCKS, t->panel->rows) == QUANT_BY_TILE) {
     quant_tiles(t, format);
     return;
   }
@@ -39,7 +42,7 @@ NN_INLINE void block_columns(const quant_piece *t, const int32_t format) {
 }
 
 NN_INLINE void interleaved_columns(const quant_piece *t, const int32_t format) {
-  if (quant_tiled(t->panel->rows)) {
+  if (quant_order(QUANT_FORM_INTERLEAVED, t->panel->rows) == QUANT_BY_TILE) {
     interleaved_tiles(t, format);
     return;
   }

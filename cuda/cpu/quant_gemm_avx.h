@@ -3,23 +3,35 @@
 #define NN_CPU_QUANT_GEMM_AVX_H
 
 #include "quant_gemm_float.h"
+#if NN_SIMD_AVX512
+#include "quant_gemm_panel.h"
+#else
 #include "quant_gemm_vector.h"
-#if !NN_SIMD_AVX512
+/* after quant_gemm_vector.h */
 #include "quant_gemm_unpacked_avx2.h"
 #endif
 
-NN_INLINE int32_t quant_tiled(int64_t rows) {
-  (void)rows;
-  return 0;
+#if NN_SIMD_AVX512
+typedef panel_work block_work;
+
+/* Rows that lie one by one cost much to bring side by side, interleaved ones little: those are so for their speed. */
+NN_INLINE int32_t quant_order(int32_t form, int64_t rows) {
+  const int64_t few = form == QUANT_FORM_INTERLEAVED ? QUANT_ROWS : QUANT_ROWS_AT_ONCE;
+  return rows > few ? QUANT_BY_RUN : QUANT_BY_ROW;
 }
+#else
+typedef unpacked_work block_work;
+
+NN_INLINE int32_t quant_order(int32_t form, int64_t rows) {
+  (void)form;
+  (void)rows;
+  return QUANT_BY_ROW;
+}
+#endif
 
 NN_PLAIN NN_INLINE int64_t quant_work_bytes(int64_t k) {
   (void)k;
-#if NN_SIMD_AVX512
-  return 0;
-#else
-  return sizeof(unpacked_work);
-#endif
+  return nn_max((int64_t)sizeof(block_work), (int64_t)sizeof(float_work));
 }
 
 NN_INLINE void quant_round_values(const quant_activations *acts, int32_t form, int64_t to, const void *x, int64_t row,
@@ -27,29 +39,42 @@ NN_INLINE void quant_round_values(const quant_activations *acts, int32_t form, i
   float_round_row(acts, form, to, x, row, k, dtype);
 }
 
-#define half_columns float_columns /* as f32, which they are converted to */
+#define half_columns float_columns
 
 QUANT_VECTOR_COLUMNS(vector_blocks, quant_stream_rows, QUANT_ROWS_AT_ONCE)
 QUANT_VECTOR_COLUMNS(vector_interleaved, interleaved_rows, QUANT_ROWS_AT_ONCE)
 
 #if NN_SIMD_AVX512
-NN_INLINE void block_columns(const quant_piece *t, const int32_t format) { vector_blocks(t, format); }
-NN_INLINE void interleaved_columns(const quant_piece *t, const int32_t format) { vector_interleaved(t, format); }
+NN_INLINE void block_columns(const quant_piece *t, const int32_t format) {
+  if (quant_order(QUANT_FORM_BLOCKS, t->panel->rows) == QUANT_BY_RUN) {
+    panel_columns(t, 0, format);
+    return;
+  }
+  vector_blocks(t, format);
+}
+
+NN_INLINE void interleaved_columns(const quant_piece *t, const int32_t format) {
+  if (quant_order(QUANT_FORM_INTERLEAVED, t->panel->rows) == QUANT_BY_RUN) {
+    panel_columns(t, 1, format);
+    return;
+  }
+  vector_interleaved(t, format);
+}
 #else
 NN_INLINE void block_columns(const quant_piece *t, const int32_t format) {
   if (t->panel->rows >= UNPACKED_LEAST) {
     unpacked_columns(t, QUANT_FORM_BLOCKS, format);
-  } else {
-    vector_blocks(t, format);
+    return;
   }
+  vector_blocks(t, format);
 }
 
 NN_INLINE void interleaved_columns(const quant_piece *t, const int32_t format) {
   if (t->panel->rows >= UNPACKED_LEAST) {
     unpacked_columns(t, QUANT_FORM_INTERLEAVED, format);
-  } else {
-    vector_interleaved(t, format);
+    return;
   }
+  vector_interleaved(t, format);
 }
 #endif
 

@@ -8,6 +8,7 @@ enum { QUANT_ROWS_AT_ONCE = 2 };
 
 typedef __m256i si;
 NN_INLINE si si_load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
+NN_INLINE void si_store(uint8_t *p, si a) { _mm256_storeu_si256((__m256i *)(void *)p, a); }
 NN_INLINE si si_all(int32_t x) { return _mm256_set1_epi32(x); }
 NN_INLINE si si_and(si a, int32_t byte) { return _mm256_and_si256(a, _mm256_set1_epi8((char)byte)); }
 /* Bits of `mask` from a, the others from b. */

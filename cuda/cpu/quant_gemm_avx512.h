@@ -8,6 +8,7 @@ enum { QUANT_ROWS_AT_ONCE = 4 };
 
 typedef __m512i si;
 NN_INLINE si si_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
+NN_INLINE void si_store(uint8_t *p, si a) { _mm512_storeu_si512(p, a); }
 NN_INLINE si si_all(int32_t x) { return _mm512_set1_epi32(x); }
 NN_INLINE si si_and(si a, int32_t byte) { return _mm512_and_si512(a, _mm512_set1_epi8((char)byte)); }
 /* Bits of `mask` from a, the others from b. */

@@ -2,7 +2,7 @@
  * The products of quant_gemm.c, by what the processor has for them: quant_gemm_amx.h, quant_gemm_avx.h or
  * quant_gemm_plain.h. Each gives the same functions:
  *
- *   quant_tiled           whether a panel of that many rows goes through tile registers: its block formats do
+ *   quant_order           QUANT_BY_*: how a panel of that many rows has its codes in a form of block formats
  *   quant_round_block     codes of 32 activations
  *   quant_round_values    a row of the activations, rounded for weights in f32, f16 or bf16
  *   half_columns, block_columns, interleaved_columns

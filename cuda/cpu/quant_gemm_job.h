@@ -38,15 +38,20 @@ enum {
   QUANT_TASK_BYTES = 96 << 10 /* of weights in such a task */
 };
 
-/* The activations, rounded. Tiles of QUANT_ROWS rows; a panel begins with a tile. Where quant_tiled
- * (quant_gemm_backend.h), a tile's scales lie as [k / 32][QUANT_ROWS], its codes as [k / 32][8][QUANT_ROWS][4] for
- * weights row by row, and as [k / 64][QUANT_ROWS][64] for interleaved ones: the factor whose rows stay as they are is
- * the other one. */
+/* The activations, rounded. Tiles of QUANT_ROWS rows; a panel begins with a tile. The backend says in which order a
+ * panel of so many rows has its codes and scales (quant_order, quant_gemm_backend.h): QUANT_BY_ROW   row by row
+ *   QUANT_BY_RUN   in runs of QUANT_RUN blocks, each with all rows of the panel, row by row: what is multiplied with
+ * the same weights is one run of memory QUANT_BY_TILE  a tile's scales as [k / 32][QUANT_ROWS], its codes as [k /
+ * 32][8][QUANT_ROWS][4] for weights row by row, and as [k / 64][QUANT_ROWS][64] for interleaved ones: the factor whose
+ * rows stay as they are is the other one */
+enum { QUANT_BY_ROW, QUANT_BY_RUN, QUANT_BY_TILE };
+enum { QUANT_RUN = 8 };
+
 typedef struct quant_activations {
   int8_t *codes; /* [tiles * QUANT_ROWS, k, interleaved rounded up to 64]; of f32, f16 and bf16 unused */
   float *scale;  /* [tiles * QUANT_ROWS, k / 32] d */
   float *total;  /* of blocks: as scale, d * (float)(sum of codes) */
-  int32_t *sums; /* interleaved, where not tiled: [tiles * QUANT_ROWS, k / 16] sums of 16 codes */
+  int32_t *sums; /* not by tile: [tiles * QUANT_ROWS, k / 16] sums of 16 codes */
   float *values; /* [tiles * QUANT_ROWS, k] */
 } quant_activations;
 

@@ -7,13 +7,13 @@
 #include "quant_gemm_round_block.h"
 #include "quant_interleave.h"
 
-NN_INLINE int32_t quant_tiled(int64_t rows) {
-  (void)rows;
-  return 0;
+NN_INLINE int32_t quant_order(int32_t form, int64_t rows) {
+  (void)form, (void)rows;
+  return QUANT_BY_ROW;
 }
 
 NN_PLAIN NN_INLINE int64_t quant_work_bytes(int64_t k) {
-  return nn_round_up(k / QUANT_BLOCK * (int64_t)sizeof(quant_block), 64);
+  return nn_max(nn_round_up(k / QUANT_BLOCK * (int64_t)sizeof(quant_block), 64), (int64_t)sizeof(float_work));
 }
 
 NN_INLINE void quant_round_values(const quant_activations *acts, int32_t form, int64_t to, const void *x, int64_t row,

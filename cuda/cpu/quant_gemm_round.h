@@ -4,12 +4,22 @@
 
 #include "quant_gemm_backend.h"
 
-/* Codes of block i of row `to` to where the products look for them. */
-NN_INLINE void quant_put_codes(const quant_activations *acts, int32_t form, int32_t tiled, int64_t to, int64_t i,
-                               int64_t k, const int8_t codes[QUANT_BLOCK]) {
-  const int64_t tile = to / QUANT_ROWS, lane = to % QUANT_ROWS, row_codes = quant_row_codes(form, k);
-  if (!tiled) {
+/* Where block i of row r of a panel lies among its blocks, by run. */
+NN_INLINE int64_t quant_run_at(const quant_panel *panel, int64_t r, int64_t i, int64_t k) {
+  const int64_t begin = i / QUANT_RUN * QUANT_RUN, run = nn_min(QUANT_RUN, k / QUANT_BLOCK - begin);
+  return begin * panel->rows + r * run + i - begin;
+}
+
+/* Codes of block i of row r of a panel to where the products look for them. */
+NN_INLINE void quant_put_codes(const quant_activations *acts, int32_t form, int32_t order, const quant_panel *panel,
+                               int64_t r, int64_t i, int64_t k, const int8_t codes[QUANT_BLOCK]) {
+  const int64_t to = panel->tile * QUANT_ROWS + r, row_codes = quant_row_codes(form, k);
+  const int64_t tile = to / QUANT_ROWS, lane = to % QUANT_ROWS;
+  if (order == QUANT_BY_ROW) {
     memcpy(acts->codes + to * row_codes + i * QUANT_BLOCK, codes, QUANT_BLOCK);
+  } else if (order == QUANT_BY_RUN) {
+    int8_t *first = acts->codes + panel->tile * QUANT_ROWS * row_codes;
+    memcpy(first + quant_run_at(panel, r, i, k) * QUANT_BLOCK, codes, QUANT_BLOCK);
   } else if (form == QUANT_FORM_INTERLEAVED) {
     int8_t *pair = acts->codes + tile * QUANT_ROWS * row_codes + i / 2 * (2 * QUANT_BLOCK * QUANT_ROWS);
     memcpy(pair + lane * 2 * QUANT_BLOCK + i % 2 * QUANT_BLOCK, codes, QUANT_BLOCK);
@@ -27,16 +37,19 @@ NN_INLINE void quant_round_row(const quant_activations *acts, int32_t form, cons
   const int64_t to = panel->tile * QUANT_ROWS + r;
   if (form == QUANT_FORM_BLOCKS || form == QUANT_FORM_INTERLEAVED) {
     const int64_t blocks = k / QUANT_BLOCK, tile = to / QUANT_ROWS, lane = to % QUANT_ROWS;
-    const int32_t tiled = quant_tiled(panel->rows);
+    const int32_t order = quant_order(form, panel->rows);
     for (int64_t i = 0; i < blocks; i++) {
       int8_t codes[QUANT_BLOCK];
       int32_t sums[2];
-      const int64_t at = tiled ? (tile * blocks + i) * QUANT_ROWS + lane : to * blocks + i;
+      const int64_t at = order == QUANT_BY_TILE  ? (tile * blocks + i) * QUANT_ROWS + lane
+                         : order == QUANT_BY_RUN ? panel->tile * QUANT_ROWS * blocks + quant_run_at(panel, r, i, k)
+                                                 : to * blocks + i;
       quant_round_block(x, row * k + i * QUANT_BLOCK, codes, &acts->scale[at], sums, dtype);
-      quant_put_codes(acts, form, tiled, to, i, k, codes);
+      quant_put_codes(acts, form, order, panel, r, i, k, codes);
       if (form == QUANT_FORM_BLOCKS) {
         acts->total[at] = acts->scale[at] * (float)(sums[0] + sums[1]);
-      } else if (!tiled) {
+      }
+      if (order != QUANT_BY_TILE) {
         acts->sums[2 * at] = sums[0];
         acts->sums[2 * at + 1] = sums[1];
       }

@@ -78,7 +78,7 @@ def test_a_row_has_the_same_bits_in_any_company(name: str) -> None:
 @pytest.mark.parametrize("name", ["q4_0", "f16", "bf16"])
 def test_long_prompts_are_cut_without_a_trace(name: str) -> None:
     """More rows than a task takes, more columns than one, and k beyond what is unpacked at once."""
-    m, n, k = 530, 70, 1056
+    m, n, k = 530, 70, 2080
     x, w = numbers(m, k), weights(n, k, name)
     for cpu in engines():
         whole = gemm(cpu, x, w, name, n)

@@ -29,8 +29,8 @@ def cpu() -> list[Work]:
             for k, n in (*layer, (2048, 32000))
         ),
         *(
-            stored.product(512, k, n, name, "dot_bf16" if name == "f16" else "dot_int8", Bar())
-            for name in ("q4_0", "q8_0", "q6_k", "f16")
+            stored.product(512, k, n, name, "dot_bf16" if name in ("f16", "bf16") else "dot_int8", Bar())
+            for name in ("q4_0", "q8_0", "q6_k", "q4_k", "f16", "bf16")
             for k, n in layer
         ),
         *(stored.ternary(1, k, n, "read", Bar(share=0.80), _COLD_WEIGHTS) for k, n in bitnet),

@@ -1,0 +1,356 @@
+/*
+ * Products of many rows with block formats in vectors. Weights of PANEL_COLUMNS columns are unpacked PANEL_BLOCKS
+ * blocks at a time, for all rows of the panel, into words of VF rows side by side: they stay in L1 while the rows pass
+ * by, a few at once, and each word that is loaded meets several others in registers.
+ *
+ * What a block of VF columns needs of the two units that multiply, by its definition: 8 products of bytes, the product
+ * of its scales and the multiply-add; with minima one more of those, and in q6_k the two products with the scales of
+ * its parts. So 8 of 10, 11 or 12 instructions, 80, 73 or 67 % of the peak of products of bytes, is the most that a
+ * processor with VNNI can reach; conversions run beside them, in the units that add.
+ */
+#ifndef NN_CPU_QUANT_GEMM_PANEL_H
+#define NN_CPU_QUANT_GEMM_PANEL_H
+
+#include "quant_gemm_vector.h"
+#include "transpose.h"
+
+enum {
+  PANEL_BLOCKS = QUANT_RUN, /* unpacked at once: 22 KB, so that L1 has room for the activations */
+  PANEL_WORDS = QUANT_BLOCK / 4,
+  PANEL_COLUMNS = QUANT_COLUMNS,
+  PANEL_VECTORS = PANEL_COLUMNS / VF,
+  PANEL_ROWS = VF == 16 ? 4 : 2, /* of a tile, whose integers and sums fill the registers */
+  PANEL_WIDTH = 2                /* vectors of a tile */
+};
+
+/* 32 weights of VF rows, in the words that quant_dot takes. */
+typedef struct panel_block {
+  uint8_t code[PANEL_WORDS][4 * VF];
+  float scale[VF];
+  float part[2][VF]; /* q6_k: scales of its halves; formats with minima: these first */
+} panel_block;
+
+typedef struct panel_work {
+  panel_block block[PANEL_BLOCKS][PANEL_VECTORS];
+} panel_work;
+
+/* Rows of the activations, from a block on. */
+typedef struct panel_rows {
+  const int8_t *codes;
+  const float *scale, *total;
+  const int32_t *sums;
+  int64_t blocks; /* from row to row */
+  int32_t offset; /* what the codes of weights have too much, 2^offset, or -1 */
+} panel_rows;
+
+/* What the integers of a block become: */
+enum {
+  PANEL_CODES,  /* unsigned codes, which may have an offset */
+  PANEL_SIGNED, /* as quant_signed gives them */
+  PANEL_MINIMA, /* and minima */
+  PANEL_PARTS,  /* and scales of the halves */
+  PANEL_KINDS
+};
+
+NN_INLINE int32_t panel_kind(int32_t format) {
+  if (format == NNCUDA_FORMAT_Q6_K) {
+    return PANEL_PARTS;
+  }
+  return quant_has_minimum(format) ? PANEL_MINIMA : format == NNCUDA_FORMAT_Q8_0 ? PANEL_SIGNED : PANEL_CODES;
+}
+
+/* ---- the tile ---- */
+
+/* Words `from` .. of a block times those of the activations' rows. */
+NN_INLINE void panel_words(si dot[][PANEL_WIDTH], const panel_block *w, const int8_t *x, int64_t row_codes,
+                           const int from, const int words, const int rows, const int vectors, const int kind) {
+  const int32_t format = kind == PANEL_SIGNED ? NNCUDA_FORMAT_Q8_0 : NNCUDA_FORMAT_Q4_0;
+#pragma GCC unroll 8
+  for (int g = from; g < from + words; g++) {
+    si c[PANEL_WIDTH];
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; v++) {
+      c[v] = si_load(w[v].code[g]);
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) {
+      const si word = si_all((int32_t)quant_u32((const uint8_t *)x + r * row_codes + 4 * g));
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; v++) {
+        dot[r][v] = quant_dot(dot[r][v], c[v], word, format);
+      }
+    }
+  }
+}
+
+/* The integers of a block as f32, which they are exactly. */
+NN_INLINE void panel_integers(vf integers[][PANEL_WIDTH], const panel_block *w, const panel_rows *x, int64_t b,
+                              const int rows, const int vectors, const int kind) {
+  const int parts = kind == PANEL_PARTS ? 2 : 1, words = PANEL_WORDS / parts;
+#pragma GCC unroll 2
+  for (int p = 0; p < parts; p++) {
+    si dot[PANEL_ROWS][PANEL_WIDTH];
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) {
+      int32_t above = 0;
+      if (kind == PANEL_PARTS) {
+        above = x->sums[2 * (r * x->blocks + b) + p] * 32;
+      } else if (kind != PANEL_MINIMA && x->offset >= 0) {
+        const int32_t *sums = x->sums + 2 * (r * x->blocks + b);
+        above = (sums[0] + sums[1]) * (1 << x->offset);
+      }
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; v++) {
+        dot[r][v] = si_all(-above);
+      }
+    }
+    panel_words(dot, w, x->codes + b * QUANT_BLOCK, x->blocks * QUANT_BLOCK, p * words, words, rows, vectors, kind);
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; v++) {
+#pragma GCC unroll 4
+      for (int r = 0; r < rows; r++) {
+        vf y = si_float(dot[r][v]);
+        if (kind == PANEL_PARTS) { /* below 2^24 together: no rounding */
+          const vf scale = vf_load(w[v].part[p]);
+          if (p == 0) {
+            y *= scale;
+          } else {
+            y = vf_fma(y, scale, integers[r][v]);
+          }
+        }
+        integers[r][v] = y;
+      }
+    }
+  }
+}
+
+/* `count` blocks into the sums [rows, vectors * VF], which lie `ld` apart. */
+NN_INLINE void panel_tile(const panel_block *w, const panel_rows *x, int64_t count, float *sums, int64_t ld,
+                          int32_t fresh, const int rows, const int vectors, const int kind) {
+  vf sum[PANEL_ROWS][PANEL_WIDTH];
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; v++) {
+      sum[r][v] = fresh ? vf_set1(0.0f) : vf_load(sums + r * ld + v * VF);
+    }
+  }
+  for (int64_t b = 0; b < count; b++, w += PANEL_VECTORS) {
+    vf integers[PANEL_ROWS][PANEL_WIDTH];
+    panel_integers(integers, w, x, b, rows, vectors, kind);
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) {
+      const vf scale = vf_set1(x->scale[r * x->blocks + b]);
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; v++) {
+        sum[r][v] = vf_fma(scale * vf_load(w[v].scale), integers[r][v], sum[r][v]);
+      }
+      if (kind == PANEL_MINIMA) {
+        const vf total = vf_set1(x->total[r * x->blocks + b]);
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; v++) {
+          sum[r][v] = vf_fma(total, vf_load(w[v].part[0]), sum[r][v]);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; v++) {
+      vf_store(sums + r * ld + v * VF, sum[r][v]);
+    }
+  }
+}
+
+typedef void (*panel_function)(const panel_block *w, const panel_rows *x, int64_t count, float *sums, int64_t ld,
+                               int32_t fresh);
+
+/* A function a kind: whole tiles, single rows, single vectors. */
+#define PANEL_TILE(kind, rows, vectors)                                                                                \
+  static __attribute__((noinline)) void kind##_##rows##_##vectors(                                                     \
+      const panel_block *w, const panel_rows *x, int64_t count, float *sums, int64_t ld, int32_t fresh) {              \
+    panel_tile(w, x, count, sums, ld, fresh, rows, vectors, kind);                                                     \
+  }
+#define PANEL_TILES(kind)                                                                                              \
+  PANEL_TILE(kind, PANEL_ROWS, PANEL_WIDTH)                                                                            \
+  PANEL_TILE(kind, PANEL_ROWS, 1)                                                                                      \
+  PANEL_TILE(kind, 1, PANEL_WIDTH)                                                                                     \
+  PANEL_TILE(kind, 1, 1)
+PANEL_TILES(PANEL_CODES)
+PANEL_TILES(PANEL_SIGNED)
+PANEL_TILES(PANEL_MINIMA)
+PANEL_TILES(PANEL_PARTS)
+#undef PANEL_TILES
+#undef PANEL_TILE
+
+/* By kind, single rows, single vectors. */
+#define PANEL_NAMES(kind)                                                                                              \
+  {                                                                                                                    \
+    {kind##_PANEL_ROWS_PANEL_WIDTH, kind##_PANEL_ROWS_1}, { kind##_1_PANEL_WIDTH, kind##_1_1 }                         \
+  }
+static const panel_function panel_tiles[PANEL_KINDS][2][2] = {PANEL_NAMES(PANEL_CODES), PANEL_NAMES(PANEL_SIGNED),
+                                                              PANEL_NAMES(PANEL_MINIMA), PANEL_NAMES(PANEL_PARTS)};
+#undef PANEL_NAMES
+
+/* ---- unpacking ---- */
+
+/* Block b .. of 16 interleaved rows, vectors v .. of the scratch memory; a block of q6_k is eight. */
+NN_INLINE void panel_unpack_interleaved(panel_work *work, int64_t v, int64_t b, const uint8_t *w,
+                                        const int32_t format) {
+  for (int64_t part = 0; part < INTERLEAVED_PARTS; part++, v++) {
+    const vf scale = vf_from_f16((const uint16_t *)(const void *)w + part * VF);
+    if (format != NNCUDA_FORMAT_Q6_K) {
+      panel_block *to = &work->block[b][v];
+      const uint8_t *codes = w + 2 * QUANT_ROWS + part * 4 * VF;
+      vf_store(to->scale, scale);
+      for (int64_t g = 0; g < (format == NNCUDA_FORMAT_Q8_0 ? 8 : 4); g++) {
+        const si c = si_load(codes + g * 4 * QUANT_ROWS);
+        if (format == NNCUDA_FORMAT_Q8_0) {
+          si_store(to->code[g], quant_signed(c));
+        } else {
+          si_store(to->code[g], si_and(c, 15));
+          si_store(to->code[g + 4], si_and(si_right(c, 4), 15));
+        }
+      }
+      continue;
+    }
+    for (int64_t half = 0; half < 2; half++) {
+      panel_block(*to)[PANEL_VECTORS] = &work->block[b + 4 * half];
+      const uint8_t *codes = w + (18 + half * 96) * QUANT_ROWS + part * 4 * VF;
+      for (int64_t g = 0; g < PANEL_WORDS; g++) {
+        si c[4];
+        interleaved_large_words(codes + g * 12 * QUANT_ROWS, c);
+        for (int64_t run = 0; run < 4; run++) {
+          si_store(to[run][v].code[g], c[run]);
+        }
+      }
+      for (int64_t run = 0; run < 4; run++) {
+        vf_store(to[run][v].scale, scale);
+        for (int64_t p = 0; p < 2; p++) {
+          vf_store(to[run][v].part[p], si_float(si_scales(w + (2 + half * 8 + 2 * run + p) * QUANT_ROWS + part * VF)));
+        }
+      }
+    }
+  }
+}
+
+/* Codes of VF / 8 blocks of a row from block i on, in the order of its elements. */
+NN_INLINE vf panel_row_codes(const uint8_t *row, uint64_t i, int32_t whole, const int32_t format) {
+#if NN_SIMD_AVX512
+  return (vf)quant_codes(row, i / 2, whole, format);
+#else
+  (void)whole;
+  return (vf)quant_codes(row, i, format);
+#endif
+}
+
+/* Blocks b0 .. b0+count-1 of columns c .. c+15 of a piece, whose rows are interleaved, as vectors v .. */
+NN_INLINE void panel_take_interleaved(const quant_piece *t, panel_work *work, int64_t c, int64_t v, int64_t b0,
+                                      int64_t count, uintptr_t next, const int32_t format) {
+  const nn_format_block block = nn_format_block_of(format);
+  const int64_t each = block.elements / QUANT_BLOCK, step = QUANT_ROWS * block.bytes;
+  const uint8_t *w = t->w + c * t->row_bytes + b0 / each * step;
+  next += (uintptr_t)(b0 / each * step);
+  for (int64_t b = 0; b < count; b += each, w += step) {
+    for (const uintptr_t end = next + (uintptr_t)step; next < end; next += 64) {
+      __builtin_prefetch((const void *)next, 0, 2);
+    }
+    panel_unpack_interleaved(work, v, b, w, format);
+  }
+}
+
+/* Scales and minima of block i of VF rows. */
+NN_INLINE void panel_factors(panel_block *to, quant_rows *w, uint64_t i, const int32_t format) {
+  vf scale, minimum;
+  quant_factors(w, i, &scale, &minimum, format);
+  vf_store(to->scale, scale);
+  if (quant_has_minimum(format)) {
+    vf_store(to->part[0], minimum);
+  }
+  if (format == NNCUDA_FORMAT_Q6_K) {
+    const quant_integers two = (quant_integers)quant_gather_rows(w, i / 8 * 210 + 192 + i % 8 * 2);
+    vf_store(to->part[0], quant_to_float((quant_words)(two << 24 >> 24)));
+    vf_store(to->part[1], quant_to_float((quant_words)(two << 16 >> 24)));
+  }
+}
+
+/* Blocks b0 .. b0+count-1 of columns c .. c+VF-1 of a piece, whose rows lie one by one, as vector v. */
+NN_INLINE void panel_take_rows(const quant_piece *t, panel_work *work, int64_t c, int64_t v, int64_t b0, int64_t count,
+                               uintptr_t next, const int32_t format) {
+  enum { AT_ONCE = VF / PANEL_WORDS }; /* blocks that quant_codes gives of a row */
+  const int64_t bytes = VF * t->row_bytes, lines = nn_ceil_div(bytes * AT_ONCE, t->k / QUANT_BLOCK * 64);
+  quant_rows w = {0};
+  quant_rows_at(&w, t, c);
+  next += (uintptr_t)(b0 / AT_ONCE * lines * 64);
+  for (int64_t b = 0; b < count; b += AT_ONCE) {
+    for (int64_t l = 0; l < lines; l++, next += 64) {
+      __builtin_prefetch((const void *)next, 0, 2);
+    }
+    const int32_t whole = count - b >= AT_ONCE;
+    vf words[VF];
+    for (int64_t r = 0; r < VF; r++) {
+      words[r] = panel_row_codes(w.row[r], (uint64_t)(b0 + b), whole, format);
+    }
+    transpose(words);
+    for (int64_t j = 0; j < (whole ? AT_ONCE : 1); j++) {
+      panel_block *to = &work->block[b + j][v];
+      for (int64_t g = 0; g < PANEL_WORDS; g++) {
+        vf_store((float *)(void *)to->code[g], words[j * PANEL_WORDS + g]);
+      }
+      panel_factors(to, &w, (uint64_t)(b0 + b + j), format);
+    }
+  }
+}
+
+/* ---- a piece ---- */
+
+/* What is unpacked, times all rows of the panel, into columns c .. of their sums. */
+static void panel_multiply(const quant_piece *t, const panel_work *work, int64_t c, int64_t vectors, int64_t b0,
+                           int64_t count, int32_t kind, int32_t offset) {
+  const int32_t form = quant_form_of(t->format);
+  const quant_activations *acts = &t->job->activations[form];
+  const int64_t rows = t->panel->rows, first = t->panel->tile * QUANT_ROWS;
+  const int8_t *codes = acts->codes + first * quant_row_codes(form, t->k) + b0 * QUANT_BLOCK * rows;
+  const int64_t at = first * (t->k / QUANT_BLOCK) + b0 * rows;
+  for (int64_t r = 0; r < rows;) {
+    const int32_t single = rows - r < PANEL_ROWS;
+    const panel_rows x = {.codes = codes + r * count * QUANT_BLOCK,
+                          .scale = acts->scale + at + r * count,
+                          .total = acts->total == NULL ? NULL : acts->total + at + r * count,
+                          .sums = acts->sums + 2 * (at + r * count),
+                          .blocks = count,
+                          .offset = offset};
+    for (int64_t v = 0; v < vectors;) {
+      const int32_t narrow = vectors - v < PANEL_WIDTH;
+      panel_tiles[kind][single][narrow](&work->block[0][v], &x, count, t->sums + r * t->ld + c + v * VF, t->ld,
+                                        b0 == 0);
+      v += narrow ? 1 : PANEL_WIDTH;
+    }
+    r += single ? 1 : PANEL_ROWS;
+  }
+}
+
+/* The sums of a piece in `format`, or in the _R16 format of that one. */
+NN_INLINE void panel_columns(const quant_piece *t, const int interleaved, const int32_t format) {
+  panel_work *work = (panel_work *)(void *)t->work;
+  const int64_t blocks = t->k / QUANT_BLOCK, each = interleaved ? QUANT_ROWS : VF;
+  for (int64_t c = 0; c < t->columns; c += PANEL_COLUMNS) {
+    const int64_t columns = nn_min(PANEL_COLUMNS, t->columns - c);
+    const uintptr_t next = quant_next(t, c, PANEL_COLUMNS);
+    for (int64_t b0 = 0; b0 < blocks; b0 += PANEL_BLOCKS) {
+      const int64_t count = nn_min(PANEL_BLOCKS, blocks - b0);
+      for (int64_t j = 0; j < columns; j += each) {
+        const uintptr_t then = next + (uintptr_t)(j * t->row_bytes);
+        if (interleaved) {
+          panel_take_interleaved(t, work, c + j, j / VF, b0, count, then, format);
+        } else {
+          panel_take_rows(t, work, c + j, j / VF, b0, count, then, format);
+        }
+      }
+      panel_multiply(t, work, c, nn_ceil_div(columns, VF), b0, count, panel_kind(format), quant_offset(format));
+    }
+  }
+}
+
+#endif
