@@ -110,7 +110,7 @@ def requests() -> list[Asked]:
 ITEMS: list[dict[str, Any]] = [
     {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "sail"}]},
     {"role": "user", "content": "waves"},
-    {"id": "msg_1", "type": "message", "status": "completed", "role": "assistant", "content": [
+    {"id": "msg_1", "type": "message", "status": "completed", "role": "assistant", "phase": "commentary", "content": [
         {"type": "output_text", "text": "the ", "annotations": [], "logprobs": [{"token": "the"}]},
         {"type": "output_text", "text": "sea"},
     ]},
@@ -185,6 +185,8 @@ def refused() -> list[Asked]:
         [{"role": "tool", "content": "x"}], [{"role": "user"}], [{"role": "user", "content": []}],
         [{"role": "user", "content": "x", "name": "y"}], [{"role": "user", "content": "x", "id": 3}],
         [{"role": "user", "content": "x", "status": "done"}], [{"role": "user", "content": "x", "status": ["done"]}],
+        *([{"role": "assistant", "content": "x", "phase": phase}] for phase in ("said", ["commentary"], 3)),
+        [{"role": "user", "content": "x", "phase": None}], [{"phase": "commentary", "content": "x"}],
         *(
             [{"role": "user", "content": content}]
             for content in (
