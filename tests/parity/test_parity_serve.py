@@ -412,7 +412,7 @@ def test_what_operators_see(folder: Path, language: str) -> None:
         records = [json.loads(line) for line in server.log if line.startswith("{")]
         (last,) = (record for record in records if "shutting down" in record.get("message", ""))
         records = [record for record in records if record.get("path") != "/metrics"]
-        if language == "rust":  # docs/serving.md says how it words its end
+        if language == "rust":  # docs/serving-running.md says how it words its end
             records.remove(last)
         kept = (
             "status",

@@ -1,5 +1,5 @@
 """Constrained output against JSON Schema's own tests, of draft 2020-12: what is refused, and whether what is enforced
-is neither looser nor stricter than the schema. docs/serving.md has the numbers.
+is neither looser nor stricter than the schema. docs/serving-constraints.md has the numbers.
 (https://github.com/json-schema-org/JSON-Schema-Test-Suite)
 """
 
@@ -20,7 +20,7 @@ from nncuda.infer.grammar import Grammar, GrammarError, Grammars
 
 #: The folder of its tests, of all drafts.
 SUITE = os.environ.get("NNCUDA_SCHEMA_SUITE")
-PAGE = Path(__file__).parents[2] / "docs" / "serving.md"
+PAGE = Path(__file__).parents[2] / "docs" / "serving-constraints.md"
 
 pytestmark = pytest.mark.skipif(SUITE is None, reason="make interop runs it, with the tests in NNCUDA_SCHEMA_SUITE")
 
@@ -104,5 +104,5 @@ def test_neither_looser_nor_stricter() -> None:
     refused = ", ".join(f"`{name}`" for name, one in counts.items() if one["refused"] and not one["enforced"])
     table = "\n".join(rows)
     page = PAGE.read_text(encoding="utf-8")
-    assert table in page, f"docs/serving.md should have\n{table}"
+    assert table in page, f"docs/serving-constraints.md should have\n{table}"
     assert f"all schemas of {refused} are refused" in page.replace("\n", " "), refused
