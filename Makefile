@@ -221,7 +221,7 @@ asan: $(VENV)/.test ## the tests of the ABI under AddressSanitizer and Undefined
 
 faults: go rust ## what may go wrong in a run, at every point: each allocation of a step fails, 200 kills, 200 of a rank, 10,000 bad clients of each server (`make test` tries a few)
 	$(WITH_LIBRARY) NNCUDA_FAULTS=all NNCUDA_PARITY=required $(BIN)/python -m pytest -s tests/faults \
-	  tests/parity/test_parity_faults.py tests/parity/test_parity_endurance.py tests/comm/test_mpi_runs.py \
+	  tests/parity/test_parity_faults.py tests/parity/test_parity_endurance.py tests/parity/test_parity_serve_fuzz.py tests/comm/test_mpi_runs.py \
 	  tests/python/test_run.py::test_killed_at_random_moments_it_always_continues
 
 fuzz: .venv-fuzz/.packages-fuzz ## every reader of outside files, on files that are meant to mislead it (FUZZ_SECONDS=60 each, FUZZ_TARGETS="gguf config")
