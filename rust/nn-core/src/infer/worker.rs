@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
-use std::thread;
 
 use super::events::{Event, Finish, Outbox};
 use super::scheduler::{Occupancy, Progress, Request, RequestId, Scheduler, Statistics};
@@ -61,8 +60,6 @@ pub(super) fn run(mut scheduler: Scheduler, tokenizer: Option<&Arc<TextTokenizer
             generation.deliver(&mut scheduler);
             !generation.prompts.is_empty()
         });
-        // Where the engine has every core, those who were told get one now, and not when its time slice ends.
-        thread::yield_now();
     }
 }
 
