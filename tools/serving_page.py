@@ -1,7 +1,7 @@
 """The tables of the pages about serving, from what the servers accept, refuse and count: `go/serve/api.json`.
 
-They stand between lines that name them; the rest of a page is written by hand. So is the page that the servers show, but
-for the hashes of the script and the style that it allows itself.
+They stand between lines that name them; the rest of a page is written by hand. So is the page that the servers show,
+but for the hashes of the script and the style that it allows itself.
 """
 
 from __future__ import annotations
