@@ -197,11 +197,12 @@ interop: .venv-interop/.interop go rust ## the tests against torch, transformers
 	  $(if $(LLAMA_TESTS),tests/parity/test_parity_llama_tests.py) $(if $(OPEN_RESPONSES),tests/parity/test_parity_open_responses.py)
 	$(MAKE) schema-suite
 
-schema-suite: $(VENV)/.test ## JSON Schema's own tests against constrained output
+schema-suite: $(VENV)/.test ## JSON Schema's own tests against constrained output, and a tenth of JSONSchemaBench (SCHEMA_BENCH=path)
 	rm -rf build/schemas && mkdir -p build/schemas
 	$(BIN)/python -m pip download --quiet --no-deps --no-binary jsonschema --require-hashes -r requirements/schemas.txt -d build/schemas
 	tar -xzf build/schemas/jsonschema-*.tar.gz -C build/schemas
-	NNCUDA_SCHEMA_SUITE=$$(echo $(CURDIR)/build/schemas/jsonschema-*/json/tests) $(BIN)/python -m pytest tests/serve/test_serve_schema_suite.py
+	NNCUDA_SCHEMA_SUITE=$$(echo $(CURDIR)/build/schemas/jsonschema-*/json/tests) $(BIN)/python -m pytest tests/serve/test_serve_schema_suite.py \
+	  $(if $(SCHEMA_BENCH),tests/serve/test_serve_schema_bench.py)
 
 interop-large: .venv-interop/.interop ## models of the shapes of TinyLlama and of BitNet 2B-4T against transformers in f32 (9 GB of memory, 10 GB of disk)
 	.venv-interop/bin/python -m nncuda.bench.random_model build/tinyllama --shape tinyllama --dtype f32
