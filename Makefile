@@ -171,7 +171,7 @@ wheel: cuda-toolchain .venv-wheel/.packages-wheel ## dist/*.whl: for machines wi
 	  -C build-dir=$(WHEEL)/build -C cmake.define.NNCUDA_CUDA=ON -C cmake.define.NNCUDA_CUDA_ARCHITECTURES=all
 	PATH="$(CURDIR)/.venv-wheel/bin:$$PATH" auditwheel repair --wheel-dir $(WHEEL)/tagged $(WHEEL)/raw/*.whl
 	$(PYTHON) -m venv --clear $(WHEEL)/venv
-	$(WHEEL)/venv/bin/python -m pip install --quiet --require-hashes -r requirements/run.txt
+	$(WHEEL)/venv/bin/python -m pip install --quiet --require-hashes --no-deps -r requirements/run.txt
 	$(WHEEL)/venv/bin/python -m pip install --quiet --no-deps $(WHEEL)/tagged/*.whl
 	cd $(WHEEL) && venv/bin/nncuda doctor && venv/bin/nncuda verify
 	@! find $(WHEEL)/tagged -size +60000000c | grep . || { echo "that wheel is larger than 60 MB" >&2; exit 1; }
@@ -204,14 +204,15 @@ interop: .venv-interop/.interop go rust ## the tests against torch, transformers
 	cd tests/interop/candle && $(CARGO) build --release
 	NNCUDA_INTEROP=live NNCUDA_CANDLE=$(CARGO_TARGET_DIR)/release/candle-logits .venv-interop/bin/python -m pytest tests/interop
 	$(WITH_LIBRARY) NNCUDA_INTEROP=live NNCUDA_PARITY=required $(BIN)/python -m pytest tests/parity/test_parity_clients.py tests/parity/test_parity_lm_eval.py \
-	  $(if $(LLAMA_TESTS),tests/parity/test_parity_llama_tests.py)
+	  $(if $(LLAMA_TESTS),tests/parity/test_parity_llama_tests.py) $(if $(OPEN_RESPONSES),tests/parity/test_parity_open_responses.py)
 	$(MAKE) schema-suite
 
-schema-suite: $(VENV)/.test ## JSON Schema's own tests against constrained output
+schema-suite: $(VENV)/.test ## JSON Schema's own tests against constrained output, and a tenth of JSONSchemaBench (SCHEMA_BENCH=path)
 	rm -rf build/schemas && mkdir -p build/schemas
 	$(BIN)/python -m pip download --quiet --no-deps --no-binary jsonschema --require-hashes -r requirements/schemas.txt -d build/schemas
 	tar -xzf build/schemas/jsonschema-*.tar.gz -C build/schemas
-	NNCUDA_SCHEMA_SUITE=$$(echo $(CURDIR)/build/schemas/jsonschema-*/json/tests) $(BIN)/python -m pytest tests/serve/test_serve_schema_suite.py
+	NNCUDA_SCHEMA_SUITE=$$(echo $(CURDIR)/build/schemas/jsonschema-*/json/tests) $(BIN)/python -m pytest tests/serve/test_serve_schema_suite.py \
+	  $(if $(SCHEMA_BENCH),tests/serve/test_serve_schema_bench.py)
 
 interop-large: .venv-interop/.interop ## models of the shapes of TinyLlama and of BitNet 2B-4T against transformers in f32 (9 GB of memory, 10 GB of disk)
 	.venv-interop/bin/python -m nncuda.bench.random_model build/tinyllama --shape tinyllama --dtype f32
@@ -231,7 +232,7 @@ asan: $(VENV)/.test ## the tests of the ABI under AddressSanitizer and Undefined
 
 faults: go rust ## what may go wrong in a run, at every point: each allocation of a step fails, 200 kills, 200 of a rank, 10,000 bad clients of each server (`make test` tries a few)
 	$(WITH_LIBRARY) NNCUDA_FAULTS=all NNCUDA_PARITY=required $(BIN)/python -m pytest -s tests/faults \
-	  tests/parity/test_parity_faults.py tests/parity/test_parity_endurance.py tests/comm/test_mpi_runs.py \
+	  tests/parity/test_parity_faults.py tests/parity/test_parity_endurance.py tests/parity/test_parity_serve_fuzz.py tests/comm/test_mpi_runs.py \
 	  tests/python/test_run.py::test_killed_at_random_moments_it_always_continues
 
 fuzz: .venv-fuzz/.packages-fuzz ## every reader of outside files, on files that are meant to mislead it (FUZZ_SECONDS=60 each, FUZZ_TARGETS="gguf config")
@@ -281,10 +282,11 @@ clean: ## remove what was built and installed here; runs/ stays
 	rm -rf build dist $(VENV) .venv-interop .venv-wheel .venv-fuzz .venv-docs .venv-load .pytest_cache .ruff_cache .mypy_cache
 
 # The virtual environment: locked packages, then this one, built from the sources as they are. What the tests need
-# contains what a run needs, so either serves `make run`.
+# contains what a run needs, so either serves `make run`. A lock is whole, so pip resolves nothing (--no-deps): where one
+# package asks for another's extra, it would take that one's newest release, which has no hash here.
 define packages
 $(PYTHON) -m venv $*
-	$*/bin/python -m pip install --quiet --require-hashes -r $<
+	$*/bin/python -m pip install --quiet --require-hashes --no-deps -r $<
 	@touch $@
 endef
 
@@ -310,7 +312,7 @@ endef
 # llama.cpp is built from source here, as it is meant to be for the machine that it runs on.
 %/.packages-interop: requirements/interop.txt tests/interop/amx_tiles.h
 	$(PYTHON) -m venv $*
-	CXXFLAGS="-include $(CURDIR)/tests/interop/amx_tiles.h" $*/bin/python -m pip install --quiet --require-hashes -r $<
+	CXXFLAGS="-include $(CURDIR)/tests/interop/amx_tiles.h" $*/bin/python -m pip install --quiet --require-hashes --no-deps -r $<
 	@touch $@
 
 define install

@@ -6,13 +6,18 @@ MODEL is what all of them serve, FOLDER has its tokenizer as Hugging Face keeps 
 a given number of tokens. All servers run from the beginning to the end, since one that is not asked takes no time; for
 each number of clients they take turns. Clients run on the same cores, as much on every side. `make bench-serving`
 builds what it needs first.
+
+One client gives a server little to do at a time, and what the machine does beside it counts for more than the language.
+There the servers take turns with each request, asked from here.
 """
 
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
+import random
 import socket
 import statistics
 import subprocess
@@ -156,6 +161,63 @@ def ask(guidellm: str, server: Server, clients: int, tokenizer: Path, work: Work
     return read_report(report, server.name, clients, used)
 
 
+@dataclass(frozen=True)
+class _Times:
+    """Of one request: seconds to its first token, between two tokens, and to its end; of the processor."""
+
+    first: float
+    following: float
+    end: float
+    cpu: float
+
+
+def ask_in_turns(servers: Sequence[Server], work: Work, requests: int, seed: int) -> list[Figures]:
+    """Of one client: the same prompt to each server, one after the other, so many times, beginning with another each
+    time. ClickException when a server refuses, or writes less than it was asked for."""
+    with urllib.request.urlopen(f"{servers[0].url}/tokenizer_info") as answer:
+        vocabulary = json.load(answer)["vocab_size"]
+    draw = random.Random(seed)
+    times: dict[str, list[_Times]] = {server.name: [] for server in servers}
+    for number in range(requests + 1):
+        prompt = [draw.randrange(vocabulary // 2, vocabulary) for _ in range(work.prompt)]
+        first = number % len(servers)
+        for server in (*servers[first:], *servers[:first]):
+            found = _ask_once(server, prompt, work.output)
+            if number:  # the first request finds pools and caches empty
+                times[server.name].append(found)
+    return [_of_turns(name, work, some) for name, some in times.items()]
+
+
+def _ask_once(server: Server, prompt: list[int], output: int) -> _Times:
+    asked = {"prompt": prompt, "max_tokens": output, "ignore_eos": True, "stream": True}
+    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=_LOAD_SECONDS)
+    with contextlib.closing(connection):
+        used, start = server.cpu_seconds(), time.perf_counter()
+        connection.request("POST", "/v1/completions", json.dumps(asked), {"content-type": "application/json"})
+        answer = connection.getresponse()
+        if answer.status != 200:
+            said = answer.read(2000).decode(errors="replace")
+            raise click.ClickException(f"{server.name} answers {answer.status}: {said}")
+        came = [time.perf_counter() - start for line in answer if line.startswith(b"data: {")]
+        end = time.perf_counter() - start
+        if len(came) < 2:
+            raise click.ClickException(f"{server.name} wrote {len(came)} events for {output} tokens")
+        return _Times(came[0], (came[-1] - came[0]) / (output - 1), end, server.cpu_seconds() - used)
+
+
+def _of_turns(side: str, work: Work, some: Sequence[_Times]) -> Figures:
+    firsts = sorted(one.first for one in some)
+    return Figures(
+        side=side,
+        clients=1,
+        tokens_per_second=work.output / statistics.median(one.end for one in some),
+        first_token_p95=firsts[int(0.95 * len(firsts))],
+        next_token_median=statistics.median(one.following for one in some),
+        cpu=sum(one.cpu for one in some) / (work.output * len(some)),
+        errors=0,
+    )
+
+
 def read_report(report: Path, side: str, clients: int, cpu_seconds: float) -> Figures:
     """The figures in a report of guidellm (version 2 of its format) with one benchmark."""
     (benchmark,) = json.loads(report.read_text())["benchmarks"]
@@ -246,6 +308,9 @@ def _table(found: Sequence[Figures], model: Path, work: Work) -> Table:
     "--rounds", type=click.IntRange(min=1), default=1, show_default=True, help="Medians of so many are shown."
 )
 @click.option(
+    "--turns", type=click.IntRange(min=1), default=16, show_default=True, help="Requests of one client to each server."
+)
+@click.option(
     "--prompt", type=click.IntRange(min=1), default=Work.prompt, show_default=True, help="Tokens of a prompt."
 )
 @click.option(
@@ -258,7 +323,7 @@ def _table(found: Sequence[Figures], model: Path, work: Work) -> Table:
 @click.option("--json", "path", type=click.Path(path_type=Path, dir_okay=False), help="Write all figures here, too.")
 def main(
     model: Path, tokenizer: Path, programs: tuple[str, ...], llama_server: str | None, guidellm: str, clients: str,
-    rounds: int, prompt: int, output: int, places: int, threads: int, path: Path | None,
+    rounds: int, turns: int, prompt: int, output: int, places: int, threads: int, path: Path | None,
 ) -> None:  # fmt: skip
     """Measure the server of Python beside PROGRAMS, those of other languages, with MODEL and its TOKENIZER."""
     numbers = [int(one) for one in clients.split(",") if one.strip().isdigit() and int(one)]
@@ -274,9 +339,12 @@ def main(
             running.enter_context(serving(side, command, port, folder / f"{number}.log"))
             for number, (side, (command, port)) in enumerate(started.items())
         ]
-        turns = [(number, server) for number in range(rounds) for server in servers]
+        order = [(number, server) for number in range(rounds) for server in servers]
         for count in numbers:
-            for number, server in track(turns, f"{count} clients", console=terminal, transient=True):
+            if count == 1:
+                found += ask_in_turns(servers, work, turns, seed=1000)
+                continue
+            for number, server in track(order, f"{count} clients", console=terminal, transient=True):
                 # Each has prompts of its own, so that no round finds those of another in a cache.
                 found.append(ask(guidellm, server, count, tokenizer.resolve(), work, 1000 * count + number, folder))
     shown = medians(found)

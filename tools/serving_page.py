@@ -1,6 +1,6 @@
-"""The tables of docs/serving.md, from what the servers accept, refuse and count: `go/serve/api.json`.
+"""The tables of the pages about serving, from what the servers accept, refuse and count: `go/serve/api.json`.
 
-They stand between lines that name them; the rest of the page is written by hand. So is the page that the servers show,
+They stand between lines that name them; the rest of a page is written by hand. So is the page that the servers show,
 but for the hashes of the script and the style that it allows itself.
 """
 
@@ -17,9 +17,9 @@ from typing import Any
 from nncuda.binding.header import Header
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, TABLE = "docs/serving.md", "go/serve/api.json"
+PAGE, RUNNING, TABLE = "docs/serving.md", "docs/serving-running.md", "go/serve/api.json"
 CHAT = "go/serve/page.html"
-OWNED = (PAGE, CHAT)
+OWNED = (PAGE, RUNNING, CHAT)
 
 _ROUTES = {
     "completions": "`/v1/completions`",
@@ -44,10 +44,10 @@ _LIMITS = {
 
 
 def files(contract: Header, source: bytes) -> dict[str, str]:
-    """Both pages, with what is made as it must be. The header has no part in it."""
+    """All pages, with what is made as it must be. The header has no part in it."""
     api = json.loads((ROOT / TABLE).read_text(encoding="utf-8"))
-    page, chat = ((ROOT / name).read_text(encoding="utf-8") for name in (PAGE, CHAT))
-    return {PAGE: filled(page, api), CHAT: hashed(chat)}
+    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in OWNED}
+    return {**{name: filled(texts[name], name, api) for name in _TABLES}, CHAT: hashed(texts[CHAT])}
 
 
 def hashed(chat: str) -> str:
@@ -60,15 +60,15 @@ def hashed(chat: str) -> str:
     return chat
 
 
-def filled(page: str, api: dict[str, Any]) -> str:
-    """A page with the tables of an API between its marks. ValueError when a table has no place."""
-    for name, table in _TABLES.items():
+def filled(page: str, of: str, api: dict[str, Any]) -> str:
+    """The page `of` with its tables of an API between their marks. ValueError when a table has no place."""
+    for name, table in _TABLES[of].items():
         begin, end = f"<!-- {name}: made from {TABLE} -->\n", f"<!-- end of {name} -->"
         pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
         text = begin + "\n" + "\n".join(table(api)) + "\n\n" + end
         page, count = pattern.subn(text.replace("\\", r"\\"), page)
         if count != 1:
-            raise ValueError(f"{PAGE} has {count} places for the table of {name}; it must have one")
+            raise ValueError(f"{of} has {count} places for the table of {name}; it must have one")
     return page
 
 
@@ -124,10 +124,8 @@ def _default(entry: dict[str, Any]) -> str:
     return "" if entry["default"] is None else f"`{json.dumps(entry['default'])}`"
 
 
-_TABLES: dict[str, Callable[[dict[str, Any]], Iterable[str]]] = {
-    "fields": _fields,
-    "unsupported": _unsupported,
-    "errors": _errors,
-    "limits": _limits,
-    "metrics": _metrics,
+#: Of each page.
+_TABLES: dict[str, dict[str, Callable[[dict[str, Any]], Iterable[str]]]] = {
+    PAGE: {"fields": _fields, "unsupported": _unsupported, "errors": _errors, "limits": _limits},
+    RUNNING: {"metrics": _metrics},
 }

@@ -51,14 +51,14 @@ func filled(sentence string, with named) string {
 type apiError struct {
 	code, kind, sentence string
 	status               int
-	param                string            // the field that was wrong; "" where there is none
+	param                any               // the name of the field that was wrong; nil where there is none
 	headers              map[string]string // that go with the response
 }
 
 func (e *apiError) Error() string { return e.sentence }
 
-// refusal makes the error of a code.
-func refusal(code, param string, with named) *apiError {
+// refusal makes the error of a code, about the field of that name; nil: about none.
+func refusal(code string, param any, with named) *apiError {
 	entry := api.Get("errors").(*formats.Object).Get(code).([]any)
 	return &apiError{
 		code: code, status: int(entry[0].(int64)), kind: entry[1].(string), sentence: filled(entry[2].(string), with),
@@ -74,12 +74,8 @@ func (e *apiError) with(name, value string) *apiError {
 
 // body is the response's, in the form of OpenAI's errors.
 func (e *apiError) body() []byte {
-	var param any
-	if e.param != "" {
-		param = e.param
-	}
 	return jsonOf(object{{"error", object{
-		{"message", e.sentence}, {"type", e.kind}, {"param", param}, {"code", e.code},
+		{"message", e.sentence}, {"type", e.kind}, {"param", e.param}, {"code", e.code},
 	}}})
 }
 

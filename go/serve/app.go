@@ -90,7 +90,7 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if problem := recover(); problem != nil {
 			a.log.message("error", fmt.Sprintf("a request failed: %v\n%s", problem, debug.Stack()))
-			a.sendError(x, refusal("internal_error", "", nil))
+			a.sendError(x, refusal("internal_error", nil, nil))
 		}
 		a.finish(x, path)
 	}()
@@ -99,7 +99,7 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var found route
 		if found, err = a.find(r); err == nil {
 			path = found.path
-			late := refusal("timeout", "", named{"seconds": strconv.FormatFloat(a.timeout.Seconds(), 'g', 6, 64)})
+			late := refusal("timeout", nil, named{"seconds": strconv.FormatFloat(a.timeout.Seconds(), 'g', 6, 64)})
 			ctx, cancel := context.WithTimeoutCause(r.Context(), a.timeout, late)
 			defer cancel()
 			x.ctx, x.late = ctx, late
@@ -119,15 +119,15 @@ func (a *app) end(x *exchange, err error) {
 		a.sendError(x, refused)
 	case errors.As(err, &broken): // which ended a text, since a limit of llguidance for one step was reached
 		a.log.message("warning", fmt.Sprintf("a text ended: %v", broken))
-		a.sendError(x, refusal("schema_too_costly", "", nil))
+		a.sendError(x, refusal("schema_too_costly", nil, nil))
 	case errors.Is(err, errGone), x.r.Context().Err() != nil:
 		x.gone = true
 		a.giveUp(x)
 	case a.failed.Load():
-		a.sendError(x, refusal("engine_failed", "", nil))
+		a.sendError(x, refusal("engine_failed", nil, nil))
 	default:
 		a.log.message("error", fmt.Sprintf("a request failed: %v", err))
-		a.sendError(x, refusal("internal_error", "", nil))
+		a.sendError(x, refusal("internal_error", nil, nil))
 	}
 }
 
@@ -143,13 +143,13 @@ func (a *app) find(r *http.Request) (route, error) {
 		other = &a.routes[at]
 	}
 	if other == nil {
-		return route{}, refusal("route_not_found", "", named{"route": cut(r.URL.Path, 256)})
+		return route{}, refusal("route_not_found", nil, named{"route": cut(r.URL.Path, 256)})
 	}
 	allowed := other.method
 	if allowed == http.MethodGet {
 		allowed = "GET, HEAD"
 	}
-	return route{}, refusal("method_not_allowed", "", named{"route": other.path, "method": cut(r.Method, 32)}).
+	return route{}, refusal("method_not_allowed", nil, named{"route": other.path, "method": cut(r.Method, 32)}).
 		with("Allow", allowed)
 }
 
@@ -267,7 +267,7 @@ func counted(reasons []string) string {
 func (a *app) answering(prepare func(*formats.Object) (reply, error)) func(*exchange) error {
 	return func(x *exchange) error {
 		if a.draining.Load() {
-			return refusal("draining", "", nil).with("Connection", "close")
+			return refusal("draining", nil, nil).with("Connection", "close")
 		}
 		body, err := readObject(x)
 		if err != nil {
@@ -284,7 +284,7 @@ func (a *app) answering(prepare func(*formats.Object) (reply, error)) func(*exch
 			err = made.submit(a.service)
 		}
 		if errors.Is(err, infer.ErrQueueFull) {
-			return refusal("queue_full", "", named{"places": a.service.Places(), "seconds": 1}).with("Retry-After", "1")
+			return refusal("queue_full", nil, named{"places": a.service.Places(), "seconds": 1}).with("Retry-After", "1")
 		}
 		if err != nil {
 			return err

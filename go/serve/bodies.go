@@ -19,7 +19,7 @@ var errGone = errors.New("the client left")
 func readObject(x *exchange) (*formats.Object, error) {
 	contentType, _, _ := strings.Cut(x.r.Header.Get("Content-Type"), ";")
 	if !strings.EqualFold(strings.TrimSpace(contentType), "application/json") {
-		return nil, refusal("not_a_json_type", "", nil)
+		return nil, refusal("not_a_json_type", nil, nil)
 	}
 	body, err := readBody(x)
 	if err != nil {
@@ -33,7 +33,7 @@ func objectOf(text []byte) (*formats.Object, error) {
 	value, err := formats.ParseJSON(text)
 	found, ok := value.(*formats.Object)
 	if err != nil || !ok || hasLoneSurrogate(text) {
-		return nil, refusal("not_json", "", nil)
+		return nil, refusal("not_json", nil, nil)
 	}
 	return found, nil
 }
@@ -42,7 +42,7 @@ func objectOf(text []byte) (*formats.Object, error) {
 func readBody(x *exchange) ([]byte, error) {
 	most, seconds := int64(limit("body_bytes")), limit("body_seconds")
 	if x.r.ContentLength > most {
-		return nil, refusal("body_too_large", "", named{"most": most})
+		return nil, refusal("body_too_large", nil, named{"most": most})
 	}
 	control := x.control
 	deadline := time.Now().Add(time.Duration(seconds) * time.Second)
@@ -58,15 +58,15 @@ func readBody(x *exchange) ([]byte, error) {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, refusal("body_too_large", "", named{"most": most})
+		return nil, refusal("body_too_large", nil, named{"most": most})
 	case errors.Is(err, os.ErrDeadlineExceeded) && bounded:
 		return nil, x.late // not the cause of x.ctx: a read that fails may have cancelled that before
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, refusal("body_too_slow", "", named{"seconds": seconds}).with("Connection", "close")
+		return nil, refusal("body_too_slow", nil, named{"seconds": seconds}).with("Connection", "close")
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return nil, errGone
 	case err != nil: // chunks that are none
-		return nil, refusal("bad_http", "", nil).with("Connection", "close")
+		return nil, refusal("bad_http", nil, nil).with("Connection", "close")
 	}
 	return body, control.SetReadDeadline(time.Time{})
 }

@@ -124,7 +124,7 @@ func (s *served) checkModel(asked any) error {
 // checkChoices is an error for more texts at once than this server ever takes, before any of them is looked into.
 func (s *served) checkChoices(count int) error {
 	if count > s.places {
-		return refusal("too_many_choices", "", named{"choices": count, "places": s.places})
+		return refusal("too_many_choices", nil, named{"choices": count, "places": s.places})
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		if most := limit("connections"); l.open.Add(1) > int64(most) {
 			l.open.Add(-1)
-			go refuse(made, refusal("too_many_connections", "", named{"most": most}))
+			go refuse(made, refusal("too_many_connections", nil, named{"most": most}))
 			continue
 		}
 		return &connection{Conn: made, from: l}, nil
@@ -93,7 +93,7 @@ func (c *connection) Read(into []byte) (int, error) {
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) && !c.busy.Load() && !c.idle.Load() && !c.aborting.Load() {
 		c.told.Store(true)
-		slow := refusal("body_too_slow", "", named{"seconds": limit("header_seconds")})
+		slow := refusal("body_too_slow", nil, named{"seconds": limit("header_seconds")})
 		_ = c.Conn.SetWriteDeadline(time.Now().Add(lastWords))
 		_, _ = c.Conn.Write(bareResponse(slow))
 	}
@@ -111,7 +111,7 @@ func (c *connection) Write(what []byte) (int, error) {
 	if !bytes.HasPrefix(what, []byte("HTTP/1.1 ")) || !bytes.Contains(what, plainError) {
 		return c.Conn.Write(what)
 	}
-	instead := refusal("bad_http", "", nil)
+	instead := refusal("bad_http", nil, nil)
 	if bytes.HasPrefix(what, []byte("HTTP/1.1 431 ")) {
 		instead = headersTooLarge()
 	}

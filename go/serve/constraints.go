@@ -18,7 +18,7 @@ const (
 var schemaKeys = []string{"name", "description", "schema", "strict"}
 
 // noGrammars is why texts are not constrained where there is no llguidance.
-const noGrammars = "this server found no libllguidance.so, which would see to it; docs/serving.md says where it looks"
+const noGrammars = "this server found no libllguidance.so, which would see to it; docs/serving-running.md says where it looks"
 
 // textFormats makes grammars of what requests ask for, for texts of one model.
 type textFormats struct {

@@ -46,16 +46,16 @@ func (g *guard) check(r *http.Request) error {
 		return headersTooLarge()
 	case len(g.digests) > 0:
 		if !openRoutes[r.URL.Path] && !g.knows(r.Header.Get("Authorization")) {
-			return refusal("invalid_api_key", "", nil).with("WWW-Authenticate", "Bearer")
+			return refusal("invalid_api_key", nil, nil).with("WWW-Authenticate", "Bearer")
 		}
 	case !g.anyone && !IsLoopback(strings.ToLower(withoutPort(r.Host))):
-		return refusal("wrong_host", "", named{"host": cut(r.Host, 64)})
+		return refusal("wrong_host", nil, named{"host": cut(r.Host, 64)})
 	}
 	return nil
 }
 
 func headersTooLarge() *apiError {
-	return refusal("headers_too_large", "", named{"most": limit("header_bytes"), "count": limit("headers")})
+	return refusal("headers_too_large", nil, named{"most": limit("header_bytes"), "count": limit("headers")})
 }
 
 func (g *guard) knows(authorization string) bool {

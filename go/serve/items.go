@@ -98,10 +98,14 @@ func messageOfItem(name string, item *formats.Object) (*formats.Object, error) {
 	if kind := item.Get("type"); kind != nil && kind != "message" {
 		return nil, invalid(name+".type", kind, words("item_type"))
 	}
-	if err := checkItem(name, item, "a_message", "type", "role", "content"); err != nil {
+	role, _ := item.Get("role").(string)
+	keys := []string{"type", "role", "content"}
+	if role == "assistant" {
+		keys = append(keys, "phase")
+	}
+	if err := checkItem(name, item, "a_message", keys...); err != nil {
 		return nil, err
 	}
-	role, _ := item.Get("role").(string)
 	if itemRoles[role] == "" {
 		return nil, invalid(name+".role", item.Get("role"), words("item_role"))
 	}
@@ -113,7 +117,7 @@ func messageOfItem(name string, item *formats.Object) (*formats.Object, error) {
 }
 
 // checkItem is an error for a key that an item of its type does not have. What answers give their items besides says
-// nothing.
+// nothing to a template, and neither does a label.
 func checkItem(name string, item *formats.Object, route string, keys ...string) error {
 	for _, key := range item.Names() {
 		place, one := cut(name+"."+key, 256), item.Get(key)
@@ -130,6 +134,10 @@ func checkItem(name string, item *formats.Object, route string, keys ...string) 
 			}
 		case !slices.Contains(keys, key):
 			return unknown(place, words(route))
+		case key == "phase":
+			if one != nil && one != "commentary" && one != "final_answer" {
+				return invalid(place, one, words("item_phase"))
+			}
 		}
 	}
 	return nil

@@ -231,11 +231,7 @@ func (o *openResponse) sendEvents(ctx context.Context, to *response) error {
 
 // sendError ends a stream that has begun.
 func (o *openResponse) sendError(to *response, err *apiError) error {
-	var param any
-	if err.param != "" {
-		param = err.param
-	}
-	whole := object{{"type", err.kind}, {"code", err.code}, {"message", err.sentence}, {"param", param}}
+	whole := object{{"type", err.kind}, {"code", err.code}, {"message", err.sentence}, {"param", err.param}}
 	failed := o.resource("failed", list{}, object{{"code", err.code}, {"message", err.sentence}}, nil)
 	body := o.appendEvent(nil, "error", object{{"error", whole}})
 	body = o.appendEvent(body, "response.failed", object{{"response", failed}})

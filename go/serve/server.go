@@ -127,7 +127,7 @@ func (s *Server) shutDown() {
 		case <-timer.C:
 		case <-s.stops:
 		}
-		s.service.Cut(refusal("draining", "", nil))
+		s.service.Cut(refusal("draining", nil, nil))
 		timer.Reset(goodbye)
 		select {
 		case <-done:

@@ -61,7 +61,7 @@ func TestLoneSurrogates(t *testing.T) {
 func TestSentences(t *testing.T) {
 	entries := api.Get("errors").(*formats.Object)
 	for _, code := range entries.Names() {
-		found := refusal(code, "", named{
+		found := refusal(code, nil, named{
 			"name": "n", "must": "m", "value": "v", "route": "r", "why": "w", "most": 1, "other": "o", "tokens": 2, "context": 3,
 			"choices": 4, "places": 5, "host": "h", "model": "m", "method": "x", "seconds": 6, "count": 7,
 		})
@@ -69,7 +69,7 @@ func TestSentences(t *testing.T) {
 			t.Errorf("%+v", found)
 		}
 	}
-	if found := refusal("route_not_found", "", named{"route": "{name}"}).Error(); found != "there is no route {name}" {
+	if found := refusal("route_not_found", nil, named{"route": "{name}"}).Error(); found != "there is no route {name}" {
 		t.Error(found) // what strangers send is not looked into again
 	}
 }

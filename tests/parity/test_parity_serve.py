@@ -110,7 +110,7 @@ def requests() -> list[Asked]:
 ITEMS: list[dict[str, Any]] = [
     {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "sail"}]},
     {"role": "user", "content": "waves"},
-    {"id": "msg_1", "type": "message", "status": "completed", "role": "assistant", "content": [
+    {"id": "msg_1", "type": "message", "status": "completed", "role": "assistant", "phase": "commentary", "content": [
         {"type": "output_text", "text": "the ", "annotations": [], "logprobs": [{"token": "the"}]},
         {"type": "output_text", "text": "sea"},
     ]},
@@ -185,6 +185,8 @@ def refused() -> list[Asked]:
         [{"role": "tool", "content": "x"}], [{"role": "user"}], [{"role": "user", "content": []}],
         [{"role": "user", "content": "x", "name": "y"}], [{"role": "user", "content": "x", "id": 3}],
         [{"role": "user", "content": "x", "status": "done"}], [{"role": "user", "content": "x", "status": ["done"]}],
+        *([{"role": "assistant", "content": "x", "phase": phase}] for phase in ("said", ["commentary"], 3)),
+        [{"role": "user", "content": "x", "phase": None}], [{"phase": "commentary", "content": "x"}],
         *(
             [{"role": "user", "content": content}]
             for content in (
@@ -410,7 +412,7 @@ def test_what_operators_see(folder: Path, language: str) -> None:
         records = [json.loads(line) for line in server.log if line.startswith("{")]
         (last,) = (record for record in records if "shutting down" in record.get("message", ""))
         records = [record for record in records if record.get("path") != "/metrics"]
-        if language == "rust":  # docs/serving.md says how it words its end
+        if language == "rust":  # docs/serving-running.md says how it words its end
             records.remove(last)
         kept = (
             "status",

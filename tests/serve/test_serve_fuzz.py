@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from request_bodies import GOOD, NAMES, RAW, changes, json_values
 from small_server import Running
 
-from nncuda.serve.api import API, ApiError
+from nncuda.serve.api import ApiError
 from nncuda.serve.bodies import json_object
 from nncuda.serve.chat import Chat
 from nncuda.serve.completions import Completions
@@ -21,36 +22,14 @@ from nncuda.serve.embeddings import Embeddings
 from nncuda.serve.responses import Responses
 from nncuda.serve.tokens import Tokens
 
-NAMES = sorted({entry["name"] for entry in API["fields"]})
-NUMBERS = st.one_of(
-    st.integers(-3, 300), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.just(10**400)
-)
-TEXTS = st.one_of(st.sampled_from(["small", "user", "text", "the sea", "", "0", "12"]), st.text(max_size=20))
-KEYS = ["role", "content", "type", "text", "include_usage", "id", "status", "annotations", "logprobs", "format"]
-JSON = st.recursive(
-    st.one_of(st.none(), st.booleans(), NUMBERS, TEXTS),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=4),
-        st.dictionaries(st.one_of(TEXTS, st.sampled_from(KEYS)), inner),
-        st.fixed_dictionaries({"role": TEXTS, "content": inner}),
-        st.fixed_dictionaries({"type": st.sampled_from(["message", "input_text", "output_text"]), "text": inner}),
-    ),
-    max_leaves=8,
-)
-GOOD: dict[str, dict[str, Any]] = {
-    "completions": {"prompt": "the sea"},
-    "chat": {"messages": [{"role": "user", "content": "the sea"}]},
-    "responses": {"input": "the sea"},
-    "embeddings": {"input": "the sea"},
-    "tokenize": {"prompt": "the sea"},
-    "detokenize": {"tokens": [1, 2]},
-}
+#: Beyond what any number of a request may be.
+DIGITS = 401
 few = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.parametrize("route", GOOD)
 @few
-@given(changes=st.dictionaries(st.one_of(st.sampled_from(NAMES), TEXTS), JSON, max_size=3))
+@given(changes=changes(DIGITS, 3))
 def test_fields(running: Running, route: str, changes: dict[str, Any]) -> None:
     model, tokens = running.model, Tokens(running.model, "small")
     prepare: Any = {
@@ -74,7 +53,7 @@ def test_fields(running: Running, route: str, changes: dict[str, Any]) -> None:
 
 
 @few
-@given(body=st.one_of(st.binary(max_size=60), JSON.map(lambda value: json.dumps(value).encode())))
+@given(body=st.one_of(st.binary(max_size=60), json_values(DIGITS).map(lambda value: json.dumps(value).encode())))
 def test_bodies(body: bytes) -> None:
     try:
         found = json_object(body)
@@ -84,24 +63,12 @@ def test_bodies(body: bytes) -> None:
         json.dumps(found, ensure_ascii=False).encode()
 
 
-LINES = st.sampled_from(
-    [
-        *(line.encode() + b"\r\n" for line in (
-            "POST /v1/completions HTTP/1.1", "GET /health HTTP/1.1", "host: localhost", "connection: close", "5", "0",
-            "", "content-type: application/json", "content-length: 5", "content-length: 99", "expect: 100-continue",
-            " :", "transfer-encoding: chunked", "upgrade: websocket",
-        )),
-        b"{}", b'{"prompt"',
-    ]
-)  # fmt: skip
-
-
 @settings(few, max_examples=150)
-@given(parts=st.lists(st.one_of(LINES, LINES, LINES, st.binary(max_size=20)), max_size=12))
-def test_bytes_that_come(running: Running, parts: list[bytes]) -> None:
+@given(sent=RAW)
+def test_bytes_that_come(running: Running, sent: bytes) -> None:
     """Whatever it is, the answer is HTTP or none, and the next request is served."""
     with socket.create_connection(("127.0.0.1", running.port), timeout=30) as connection:
-        connection.sendall(b"".join(parts))
+        connection.sendall(sent)
         connection.shutdown(socket.SHUT_WR)
         found = b""
         with contextlib.suppress(ConnectionResetError):
@@ -117,7 +84,7 @@ def test_bytes_that_come(running: Running, parts: list[bytes]) -> None:
     route=st.sampled_from(
         [("/v1/completions", "completions"), ("/v1/chat/completions", "chat"), ("/v1/responses", "responses")]
     ),
-    changes=st.dictionaries(st.sampled_from(NAMES), JSON, max_size=2),
+    changes=st.dictionaries(st.sampled_from(NAMES), json_values(DIGITS), max_size=2),
     stream=st.booleans(),
 )
 def test_requests(running: Running, route: tuple[str, str], changes: dict[str, Any], stream: bool) -> None:

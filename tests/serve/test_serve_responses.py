@@ -94,9 +94,12 @@ def test_it_says_what_a_chat_says(running: Running) -> None:
             {"type": "output_text", "text": "s", "annotations": [], "logprobs": [{"token": "s"}]},
             {"type": "output_text", "text": "ea", "annotations": None, "logprobs": None},
         ]},
+        {"role": "assistant", "phase": "final_answer", "content": "s"},
+        {"role": "assistant", "phase": None, "content": "."},
         {"type": "message", "role": "user", "content": "waves"},
     ]  # fmt: skip
-    messages = [("system", "sail"), ("user", "the "), ("assistant", "sea"), ("user", "waves")]
+    messages = [("system", "sail"), ("user", "the "), ("assistant", "sea"), ("assistant", "s"), ("assistant", "."),
+                ("user", "waves")]  # fmt: skip
     talk = [{"role": role, "content": text} for role, text in messages]
     _, chat = running.post("/v1/chat/completions", {"messages": talk, "max_tokens": 30, **how})
     _, found = running.post(PATH, {"input": items, "max_output_tokens": 30, **how})
@@ -217,6 +220,8 @@ def test_what_is_refused(running: Running) -> None:
         ({"input": [{"role": "user", "content": "x", "name": "y"}]}, "input[0].name", "unknown_field"),
         ({"input": [{"role": "user", "content": "x", "id": 3}]}, "input[0].id", "invalid_value"),
         ({"input": [{"role": "user", "content": "x", "status": "done"}]}, "input[0].status", "invalid_value"),
+        ({"input": [{"role": "user", "content": "x", "phase": "commentary"}]}, "input[0].phase", "unknown_field"),
+        ({"input": [{"role": "assistant", "content": "x", "phase": "said"}]}, "input[0].phase", "invalid_value"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0].type",
          "invalid_value"),
         ({"input": [{"role": "user", "content": ["x"]}]}, "input[0].content[0]", "invalid_value"),

@@ -1,5 +1,5 @@
 """Constrained output against JSON Schema's own tests, of draft 2020-12: what is refused, and whether what is enforced
-is neither looser nor stricter than the schema. docs/serving.md has the numbers.
+is neither looser nor stricter than the schema. docs/serving-constraints.md has the numbers.
 (https://github.com/json-schema-org/JSON-Schema-Test-Suite)
 """
 
@@ -9,7 +9,7 @@ import itertools
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from nncuda.infer.grammar import Grammar, GrammarError, Grammars
 
 #: The folder of its tests, of all drafts.
 SUITE = os.environ.get("NNCUDA_SCHEMA_SUITE")
-PAGE = Path(__file__).parents[2] / "docs" / "serving.md"
+PAGE = Path(__file__).parents[2] / "docs" / "serving-constraints.md"
 
 pytestmark = pytest.mark.skipif(SUITE is None, reason="make interop runs it, with the tests in NNCUDA_SCHEMA_SUITE")
 
@@ -63,11 +63,11 @@ def orders(value: Any) -> Iterator[Any]:
         yield value
 
 
-def counted(file: Path, grammars: Grammars) -> Counter[str]:
-    """How many schemas of a file are enforced and refused; and of the values that are tried on enforced ones, how many
-    valid and invalid ones can be written, or are stopped."""
+def counted(groups: Iterable[dict[str, Any]], grammars: Grammars) -> Counter[str]:
+    """How many schemas are enforced and refused; and of the values that are tried on enforced ones, how many valid and
+    invalid ones can be written, or are stopped."""
     found: Counter[str] = Counter()
-    for group in json.loads(file.read_text(encoding="utf-8")):
+    for group in groups:
         if not isinstance(group["schema"], dict):  # true and false, which the field does not take
             continue
         try:
@@ -88,7 +88,7 @@ def test_neither_looser_nor_stricter() -> None:
     grammars = Grammars(Bytes(), Bytes.vocab_size)  # type: ignore[arg-type]
     files = sorted((Path(SUITE) / "draft2020-12").glob("*.json"))
     assert len(files) > 40
-    counts = {file.stem: counted(file, grammars) for file in files}
+    counts = {file.stem: counted(json.loads(file.read_text(encoding="utf-8")), grammars) for file in files}
     assert not {name: one["invalid written"] for name, one in counts.items() if one["invalid written"]}
     rows = [
         "| tests of | schemas enforced | refused | valid values written | invalid ones stopped |",
@@ -104,5 +104,5 @@ def test_neither_looser_nor_stricter() -> None:
     refused = ", ".join(f"`{name}`" for name, one in counts.items() if one["refused"] and not one["enforced"])
     table = "\n".join(rows)
     page = PAGE.read_text(encoding="utf-8")
-    assert table in page, f"docs/serving.md should have\n{table}"
+    assert table in page, f"docs/serving-constraints.md should have\n{table}"
     assert f"all schemas of {refused} are refused" in page.replace("\n", " "), refused

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import sys
+import threading
 from pathlib import Path
+from typing import Any, ClassVar
 
 import click
 import pytest
 
-from tools.serving_bench import PEER, Figures, Server, Work, commands, medians, read_report, serving, shortfalls
+from tools.serving_bench import (
+    PEER,
+    Figures,
+    Server,
+    Work,
+    ask_in_turns,
+    commands,
+    medians,
+    read_report,
+    serving,
+    shortfalls,
+)
 
 
 def of(side: str, clients: int = 16, tokens: float = 100.0, first: float = 1.0, errors: int = 0) -> Figures:
@@ -35,6 +49,50 @@ def test_a_report(tmp_path: Path) -> None:
     assert found == Figures("Go", 4, 100.0, 0.25, 0.0125, 0.015, 1)
     with pytest.raises(click.ClickException, match="Go answered none of 8 requests"):
         read_report(report(tmp_path / "report.json", 0), "Go", 4, 6.0)
+
+
+class Answering(http.server.BaseHTTPRequestHandler):
+    """A server that writes a token with each event, and notes what it is asked."""
+
+    asked: ClassVar[list[dict[str, Any]]] = []
+
+    def do_GET(self) -> None:
+        self._answer(b'{"vocab_size": 40}')
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.asked.append(asked)
+        events = b'data: {"choices": [{"text": "x"}]}\n\n' * asked["max_tokens"]
+        self._answer(events + b"data: [DONE]\n\n", 200 if asked["max_tokens"] < 9 else 400)
+
+    def _answer(self, body: bytes, status: int = 200) -> None:
+        self.send_response(status)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing is told."""
+
+
+def test_one_client_asks_in_turns() -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answering) as answering:
+        threading.Thread(target=answering.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{answering.server_port}"
+        servers = [Server(name, url, os.getpid()) for name in ("Python", "Go", PEER)]
+        found = ask_in_turns(servers, Work(5, 8), requests=4, seed=3)
+        with pytest.raises(click.ClickException, match="Python answers 400"):
+            ask_in_turns(servers, Work(5, 9), requests=1, seed=3)
+        with pytest.raises(click.ClickException, match="Python wrote 1 events for 1 tokens"):
+            ask_in_turns(servers, Work(5, 1), requests=1, seed=3)
+        answering.shutdown()
+    assert [(one.side, one.clients, one.errors) for one in found] == [("Python", 1, 0), ("Go", 1, 0), (PEER, 1, 0)]
+    assert all(one.tokens_per_second > 0 and one.first_token_p95 > 0 for one in found)
+    # Each prompt comes to all of them, one request more than is counted.
+    prompts = [asked["prompt"] for asked in Answering.asked[:15]]
+    assert all(len({tuple(one) for one in prompts[at : at + 3]}) == 1 for at in range(0, 15, 3))
+    assert len({tuple(one) for one in prompts}) == 5
+    assert all(20 <= token < 40 for one in prompts for token in one)
 
 
 def test_medians_of_rounds() -> None:

@@ -13,6 +13,9 @@ _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant"
 #: What answers of this API have for their messages, and clients therefore send back.
 _STATUSES = ("in_progress", "completed", "incomplete")
 
+#: How messages of an assistant may be labelled.
+_PHASES = ("commentary", "final_answer")
+
 _PARTS = ("input_text", "output_text")
 
 
@@ -62,8 +65,9 @@ def _output(name: str, item: dict[str, Any]) -> dict[str, Any]:
 def _message(name: str, item: dict[str, Any]) -> dict[str, Any]:
     if item.get("type") not in (None, "message"):
         raise _wrong(f"{name}.type", item["type"], "item_type")
-    _check(name, item, ("type", "role", "content"), "a_message")
     role = item.get("role")
+    keys = ("type", "role", "content", "phase") if role == "assistant" else ("type", "role", "content")
+    _check(name, item, keys, "a_message")
     if not isinstance(role, str) or role not in _ROLES:
         raise _wrong(f"{name}.role", role, "item_role")
     content = content_text(f"{name}.content", item.get("content"), WORDS["item_content"], _part)
@@ -71,7 +75,8 @@ def _message(name: str, item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check(name: str, item: dict[str, Any], keys: tuple[str, ...], route: str) -> None:
-    """ApiError for a key that an item of its type does not have. What answers give their items besides says nothing."""
+    """ApiError for a key that an item of its type does not have. What answers give their items besides says nothing to
+    a template, and neither does a label."""
     for key, value in item.items():
         place = f"{name}.{key}"[:256]
         if key == "id":
@@ -82,6 +87,8 @@ def _check(name: str, item: dict[str, Any], keys: tuple[str, ...], route: str) -
                 raise _wrong(place, value, "item_status")
         elif key not in keys:
             raise ApiError("unknown_field", place, name=place, route=WORDS[route])
+        elif key == "phase" and value not in (None, *_PHASES):
+            raise _wrong(place, value, "item_phase")
 
 
 def _part(name: str, part: Any) -> str:

@@ -89,15 +89,20 @@ fn message(name: &str, item: &Table) -> Result<Table, ApiError> {
     if *kind != Value::None && kind.as_text() != Some("message") {
         return wrong(&format!("{name}.type"), kind, "item_type");
     }
-    check(name, item, &["type", "role", "content"], "a_message")?;
     let given = entry(item, "role");
+    let keys: &[&str] = match given.as_text() {
+        Some("assistant") => &["type", "role", "content", "phase"],
+        _ => &["type", "role", "content"],
+    };
+    check(name, item, keys, "a_message")?;
     let role = given.as_text().and_then(|role| ROLES.into_iter().find(|(name, _)| *name == role));
     let Some((_, role)) = role else { return wrong(&format!("{name}.role"), given, "item_role") };
     let content = content_text(&format!("{name}.content"), entry(item, "content"), "item_content", part)?;
     Ok(said(role, content))
 }
 
-/// Refuses a key that an item of its type does not have. What answers give their items besides says nothing.
+/// Refuses a key that an item of its type does not have. What answers give their items besides says nothing to a
+/// template, and neither does a label.
 fn check(name: &str, item: &Table, keys: &[&str], route: &str) -> Result<(), ApiError> {
     for (key, value) in item.iter() {
         let place = cut(&format!("{name}.{key}"));
@@ -109,8 +114,13 @@ fn check(name: &str, item: &Table, keys: &[&str], route: &str) -> Result<(), Api
                     return wrong(&place, value, "item_status");
                 }
             }
-            _ if keys.contains(&key) => {}
-            _ => return Err(ApiError::unknown(&place, API.word(route))),
+            _ if !keys.contains(&key) => return Err(ApiError::unknown(&place, API.word(route))),
+            ("phase", value) if *value != Value::None => {
+                if !matches!(value.as_text(), Some("commentary" | "final_answer")) {
+                    return wrong(&place, value, "item_phase");
+                }
+            }
+            _ => {}
         }
     }
     Ok(())
@@ -149,7 +159,7 @@ mod tests {
             let Ok(Value::List(list)) = parse_json(text.as_bytes()) else { panic!("{text} is no list") };
             input_messages(&GivenInput::Items(list), "be brief").map_err(|error| error.sentence)
         };
-        let parts = r#"[{"id": "msg_1", "type": "message", "status": "completed", "role": "assistant", "content": [
+        let parts = r#"[{"id": "msg_1", "type": "message", "status": "completed", "role": "assistant", "phase": "commentary", "content": [
             {"type": "output_text", "text": "a", "annotations": [], "logprobs": [1]}, {"type": "input_text", "text": "b"}]}]"#;
         let written = |found: &[Table]| Value::List(found.iter().cloned().map(Value::Table).collect()).to_json();
         let (found, place) = read(parts).unwrap();
@@ -173,6 +183,10 @@ mod tests {
             ),
             (r#"[{"role": "user", "content": "a", "id": 1}]"#, "input[0].id is 1; it must be a text"),
             (r#"[{"role": "user", "content": "a", "name": "b"}]"#, "input[0].name is not a field of a message"),
+            (
+                r#"[{"role": "assistant", "content": "a", "phase": "said"}]"#,
+                r#"input[0].phase is "said"; it must be "commentary" or "final_answer""#,
+            ),
         ] {
             assert_eq!(read(text).unwrap_err(), sentence);
         }
