@@ -90,20 +90,26 @@ __device__ __forceinline__ float nn_rms_of_row(const float *x, int64_t cols, flo
 template <int THREADS, class PUT>
 __device__ __forceinline__ void nn_each_quad(const float *x, const float *gains, float rstd, int64_t quads, int64_t end,
                                              PUT put) {
-  constexpr int AHEAD = 8;
+  constexpr int AHEAD = 4;
+  const int lane = threadIdx.x % NN_WARP;
   for (int64_t first = threadIdx.x; first - threadIdx.x < quads; first += AHEAD * THREADS) {
-    float some[AHEAD][4];
+    float some[AHEAD][4], gain[AHEAD][4];
 #pragma unroll
     for (int i = 0; i < AHEAD; i++) {
-      nn_row_load<true>(some[i], x, (first + i * THREADS) * 4, end, 0.0f);
+      const int64_t quad = first + i * THREADS;
+      nn_row_load<true>(some[i], x, quad * 4, end, 0.0f);
+      if (gains != nullptr) {
+        nn_row_load<true>(gain[i], gains, quad * 4, quads * 4, 0.0f);
+      }
     }
 #pragma unroll
     for (int i = 0; i < AHEAD; i++) {
       const int64_t quad = first + i * THREADS;
+      if (quad - lane >= quads) { /* of the whole warp */
+        break;
+      }
       if (gains != nullptr) {
-        float gain[4];
-        nn_row_load<true>(gain, gains, quad * 4, quads * 4, 0.0f);
-        nn_rms_apply(some[i], rstd, gain);
+        nn_rms_apply(some[i], rstd, gain[i]);
       }
       put(quad, some[i]);
     }

@@ -299,7 +299,9 @@ static bool uses_mma(nncuda_ctx *ctx, const quant_product &p) {
 }
 
 static int32_t run(nncuda_ctx *ctx, quant_product &p) {
-  return uses_mma(ctx, p) ? quant_run_mma(ctx, p, rows_of(p)) : quant_run_rows(ctx, p, rows_of(p));
+  return uses_mma(ctx, p)        ? quant_run_mma(ctx, p, rows_of(p))
+         : quant_streams(ctx, p) ? quant_run_stream(ctx, p)
+                                 : quant_run_rows(ctx, p, rows_of(p));
 }
 
 /* A launch for each form of weights. */
