@@ -267,8 +267,8 @@ constexpr int64_t QUANT_LEAST_COLUMNS = 8;
 int32_t quant_run_rows(nncuda_ctx *ctx, quant_product &p, int64_t rows);
 int32_t quant_run_mma(nncuda_ctx *ctx, quant_product &p, int64_t rows);
 
-/* Whether quant_run_stream takes the product: one row of x, and weights in blocks whose rows are runs of 16 bytes. */
-bool quant_streams(nncuda_ctx *ctx, const quant_product &p);
+/* One row of x by weights that quant_streams (quant_gemm.cu) says yes to. */
 int32_t quant_run_stream(nncuda_ctx *ctx, quant_product &p);
+int32_t quant_run_stream_dtype(nncuda_ctx *ctx, quant_product &p);
 
 #endif

@@ -66,7 +66,7 @@ __device__ __forceinline__ int quant_dot(const uint32_t *a, const uint32_t *b, i
 /* The whole product of 32 weights and codes. */
 template <int FORMAT>
 __device__ __forceinline__ int quant_part_product(const nn_part &part, const uint32_t (&codes)[NN_PART_WORDS],
-                                            const quant_unit &unit) {
+                                                  const quant_unit &unit) {
   using S = nn_stored<FORMAT>;
   const int low = quant_dot(part.quants, codes, -S::MIDDLE * unit.low());
   if constexpr (S::HAS_FACTORS) {
