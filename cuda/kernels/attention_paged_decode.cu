@@ -124,7 +124,8 @@ template <int N> __device__ __forceinline__ void from_others(float (&to)[N], con
 template <int N>
 __device__ __forceinline__ void merge_columns(const paged_attention &p, const paged_rows &rows, int threads,
                                               const merge_space *spaces, int runs) {
-  constexpr int AHEAD = 32; /* runs whose loads are under way together: half of all. By count. */
+  constexpr int AHEAD = 16; /* runs whose loads are under way together. By count. */
+#pragma unroll 1
   for (int i = threadIdx.x * N; i < rows.count * p.dim; i += threads * N) {
     const int r = i / p.dim, d = i % p.dim;
     const merge_space &space = spaces[r];
@@ -133,6 +134,7 @@ __device__ __forceinline__ void merge_columns(const paged_attention &p, const pa
     }
     const float *const from = partial_of(p, rows, r, 0) + d;
     float sum = 0.0f, out[N] = {};
+#pragma unroll 1
     for (int first = 0; first < runs; first += AHEAD) {
       float part[AHEAD][N];
 #pragma unroll
@@ -290,10 +292,10 @@ __global__ void __launch_bounds__(L::THREADS, 2) run_mma_kernel(paged_attention 
   NN_SHARED_BYTES(shared);
   nn_let_next_start();
   nn_wait_for_kernels();
-  p.sequences.check();
   paged_rows rows;
   int32_t kv_head;
   if (!heads_of_block(p, step, L::ROWS, rows, kv_head)) {
+    p.sequences.check();
     return;
   }
   const paged_runs runs(rows.sequence);
@@ -329,7 +331,20 @@ __global__ void __launch_bounds__(L::THREADS, 2) run_mma_kernel(paged_attention 
     }
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      if (pages.sees[half] > 0) {
+      if (pages.sees[half] > 0 && runs.count == 1) { /* merged into nothing it stays as it is */
+        const int64_t to = pages.out_at(half);
+        const int column_0 = pages.column();
+#pragma unroll
+        for (int eight = 0; eight < L::SUMS; eight++) {
+#pragma unroll
+          for (int e = 0; e < 2; e++) {
+            const int column = pages.column(column_0, eight) + e;
+            if (column < p.dim) {
+              nn_put_element(p.out, to + column, (run[eight][2 * half + e] + 0.0f) / sum[half], p.dtype);
+            }
+          }
+        }
+      } else if (pages.sees[half] > 0) {
         float *const to = partial_of(p, pages.block.rows, pages.row(half), n);
         const int column_0 = pages.column();
 #pragma unroll
@@ -351,7 +366,10 @@ __global__ void __launch_bounds__(L::THREADS, 2) run_mma_kernel(paged_attention 
     nn_copy_async_wait<0>();
     __syncthreads(); /* the ring is free */
   }
-  merge(p, step, rows, L::THREADS, shared);
+  p.sequences.check(); /* late: nothing waits for it */
+  if (runs.count != 1) {
+    merge(p, step, rows, L::THREADS, shared);
+  }
 }
 
 /* ---- the launch ---- */

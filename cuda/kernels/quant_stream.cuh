@@ -5,6 +5,7 @@
 #ifndef NN_KERNELS_QUANT_STREAM_CUH
 #define NN_KERNELS_QUANT_STREAM_CUH
 
+#include "kernels/instructions_copy.cuh"
 #include "kernels/quant_gemm.cuh"
 
 /* Two blocks a multiprocessor, and room for those of the next kernel, whose weights come meanwhile. By count. */
@@ -12,11 +13,13 @@ constexpr int STREAM_WARPS = 8, STREAM_THREADS = STREAM_WARPS * NN_WARP, STREAM_
 constexpr int STREAM_ROWS = 4;              /* of a stage: their sums share what a warp waits for */
 constexpr int STREAM_RING_BYTES = 56 << 10; /* of a block, as far as two stages need no more */
 
-/* Stages of so many bytes that the ring of a warp has. */
-constexpr int stream_stages(int bytes) {
-  const int fit = STREAM_RING_BYTES / (STREAM_WARPS * bytes);
-  return fit < 2 ? 2 : fit > 4 ? 4 : fit;
-}
+/* The ring of a warp, where a stage has BYTES of each row: the runs of 16 bytes that these touch, since rows begin at
+ * one, but parts of them perhaps not. */
+template <int BYTES> struct stream_ring {
+  static constexpr int ROW = (BYTES / 16 + (BYTES % 16 == 0 ? 0 : 2)) * 16, STAGE = STREAM_ROWS * ROW;
+  static constexpr int FIT = STREAM_RING_BYTES / (STREAM_WARPS * STAGE), STAGES = FIT < 2 ? 2 : FIT > 4 ? 4 : FIT;
+  static constexpr int all = STREAM_WARPS * STAGES * STAGE; /* of a block */
+};
 
 /* How the rows of all matrices are cut: groups of `each` columns, of one row of weights or, with a gate, two. */
 struct stream_plan {
@@ -68,6 +71,45 @@ __device__ __forceinline__ const uint8_t *stream_row(const quant_product &p, con
   return r < some.rows && column < some.columns ? matrix.w + (int64_t)(some.column + column) * matrix.row_bytes
                                                 : nullptr;
 }
+
+/* The copies of a warp's stages. Eight lanes have a row, of which they copy 128 bytes at a time. What a block runs once
+ * is short: it waits for each instruction. */
+template <int BYTES> struct stream_copies {
+  using R = stream_ring<BYTES>;
+  static constexpr int LANES = NN_WARP / STREAM_ROWS;
+  const quant_product &p;
+  const stream_plan &plan;
+  const int32_t bytes, steps; /* of a row; stages of a group */
+  stream_place place;
+  const uint8_t *row; /* the lane's; null where there is none */
+
+  __device__ __forceinline__ stream_copies(const quant_product &product, const stream_plan &cut, int32_t row_bytes,
+                                           int32_t stages)
+      : p(product), plan(cut), bytes(row_bytes), steps(stages), place(stream_place::first()), row(nullptr) {}
+  static __device__ __forceinline__ int row_of_lane() { return threadIdx.x % NN_WARP / LANES; }
+
+  /* Starts the next stage, and closes its group. */
+  __device__ __forceinline__ void next(unsigned char *stage) {
+    if (place.step == 0) {
+      row = stream_row(p, plan, place.group, row_of_lane());
+    }
+    if (row != nullptr) {
+      const int from = place.step * BYTES, skip = from % 16;
+      const int left = bytes - from, here = skip + (left < BYTES ? left : BYTES);
+      const int lane = threadIdx.x % LANES * 16;
+      const uint8_t *const source = row + (from - skip + lane);
+      const uint32_t to = nn_shared_address(stage + row_of_lane() * R::ROW + lane);
+#pragma unroll
+      for (int at = 0; at < R::ROW; at += LANES * 16) {
+        if (at + lane < here) {
+          nn_copy_async<16>(to + at, source + at);
+        }
+      }
+    }
+    nn_copy_async_commit();
+    place.next(steps);
+  }
+};
 
 /* What lane r has the sum of row r of a stage for. */
 __device__ __forceinline__ void stream_finish(const quant_product &p, const stream_plan &plan,
