@@ -59,8 +59,8 @@ __device__ __forceinline__ bool heads_of_block(const paged_attention &p, const d
                                                paged_rows &rows, int32_t &kv_head) {
   kv_head = (int32_t)blockIdx.y % p.kv_heads;
   const int32_t member = (int32_t)blockIdx.y / p.kv_heads * most;
-  if (!p.sequences.at(blockIdx.x, rows.sequence) ||
-      (step.k != nullptr && !step.position.holds(blockIdx.x, step.positions[blockIdx.x]))) {
+  const int32_t position = step.k == nullptr ? 0 : step.positions[blockIdx.x];
+  if (!p.sequences.at(blockIdx.x, rows.sequence) || (step.k != nullptr && !step.position.holds(blockIdx.x, position))) {
     return false;
   }
   rows.token = rows.sequence.first;
@@ -108,6 +108,60 @@ struct merge_space {
   int bad; /* a run has no result */
 };
 
+/* Two neighbouring numbers, or one, that other blocks wrote. */
+template <int N> __device__ __forceinline__ void from_others(float (&to)[N], const float *from) {
+  static_assert(N <= 2);
+  if constexpr (N == 2) {
+    const unsigned long long both = nn_from_others(reinterpret_cast<const unsigned long long *>(from));
+    to[0] = __uint_as_float((unsigned)both);
+    to[1] = __uint_as_float((unsigned)(both >> 32));
+  } else {
+    to[0] = nn_from_others(from);
+  }
+}
+
+/* A thread has N neighbouring columns of a row at a time. */
+template <int N>
+__device__ __forceinline__ void merge_columns(const paged_attention &p, const paged_rows &rows, int threads,
+                                              const merge_space *spaces, int runs) {
+  constexpr int AHEAD = 16; /* runs whose loads are under way together. By count. */
+#pragma unroll 1
+  for (int i = threadIdx.x * N; i < rows.count * p.dim; i += threads * N) {
+    const int r = i / p.dim, d = i % p.dim;
+    const merge_space &space = spaces[r];
+    if (space.bad != 0) {
+      continue;
+    }
+    const float *const from = partial_of(p, rows, r, 0) + d;
+    float sum = 0.0f, out[N] = {};
+#pragma unroll 1
+    for (int first = 0; first < runs; first += AHEAD) {
+      float part[AHEAD][N];
+#pragma unroll
+      for (int j = 0; j < AHEAD; j++) {
+        const int n = first + j < runs ? first + j : runs - 1; /* so that no load waits for a condition */
+        from_others(part[j], from + n * (p.dim + 2));
+      }
+#pragma unroll
+      for (int j = 0; j < AHEAD; j++) {
+        if (first + j < runs) {
+          const float2 by = make_float2(space.before[first + j], space.own[first + j]);
+          sum = fmaf(sum, by.x, space.sums[first + j]);
+#pragma unroll
+          for (int e = 0; e < N; e++) {
+            out[e] = nn_merged(out[e], part[j][e], by);
+          }
+        }
+      }
+    }
+    const int64_t to = (rows.sequence.index * p.heads + rows.head + r) * (int64_t)p.dim + d;
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+      nn_put_element(p.out, to + e, out[e] / (runs == 0 ? 1.0f : sum), p.dtype);
+    }
+  }
+}
+
 /*
  * The last block of some rows merges their runs; `shared` is free, with room for a merge_space a row. The maximum after
  * each run is a running maximum, exact in whatever order it is taken, so what each merge multiplies by is computed for
@@ -151,32 +205,10 @@ __device__ __forceinline__ void merge(const paged_attention &p, const decode_ste
     }
   }
   __syncthreads();
-  for (int i = threadIdx.x; i < rows.count * p.dim; i += threads) {
-    const int r = i / p.dim, d = i % p.dim;
-    const merge_space &space = spaces[r];
-    if (space.bad != 0) {
-      continue;
-    }
-    const float *const from = partial_of(p, rows, r, 0) + d;
-    float sum = 0.0f, out = 0.0f;
-    constexpr int AHEAD = 16;
-    for (int first = 0; first < runs; first += AHEAD) {
-      float part[AHEAD];
-#pragma unroll
-      for (int j = 0; j < AHEAD; j++) {
-        const int n = first + j < runs ? first + j : runs - 1; /* so that no load waits for a condition */
-        part[j] = nn_from_others(from + n * (p.dim + 2));
-      }
-#pragma unroll
-      for (int j = 0; j < AHEAD; j++) {
-        if (first + j < runs) {
-          sum = fmaf(sum, space.before[first + j], space.sums[first + j]);
-          out = nn_merged(out, part[j], make_float2(space.before[first + j], space.own[first + j]));
-        }
-      }
-    }
-    nn_put_element(p.out, (rows.sequence.index * p.heads + rows.head + r) * (int64_t)p.dim + d,
-                   out / (runs == 0 ? 1.0f : sum), p.dtype);
+  if (p.dim % 2 == 0) { /* then partial results begin at multiples of 8 bytes */
+    merge_columns<2>(p, rows, threads, spaces, runs);
+  } else {
+    merge_columns<1>(p, rows, threads, spaces, runs);
   }
 }
 
@@ -260,15 +292,16 @@ __global__ void __launch_bounds__(L::THREADS, 2) run_mma_kernel(paged_attention 
   NN_SHARED_BYTES(shared);
   nn_let_next_start();
   nn_wait_for_kernels();
-  p.sequences.check();
   paged_rows rows;
   int32_t kv_head;
   if (!heads_of_block(p, step, L::ROWS, rows, kv_head)) {
+    p.sequences.check();
     return;
   }
   const paged_runs runs(rows.sequence);
   append<typename L::F>(p, step, rows, kv_head);
-  begin_block<L>(p, rows, kv_head, step_query{p, step, rows.sequence.index}, shared);
+  describe_block<L>(p, rows, kv_head, shared);
+  bool has_queries = false;
   for (int64_t n = blockIdx.z; n < runs.count; n += gridDim.z) {
     const int first = (int)(n * runs.length), pages_left = (int)(runs.pages - first);
     const int end = first + (pages_left < runs.length ? pages_left : (int)runs.length);
@@ -279,6 +312,10 @@ __global__ void __launch_bounds__(L::THREADS, 2) run_mma_kernel(paged_attention 
       continue;
     }
     paged_loader<L> loader(p, shared, first, end);
+    if (!has_queries) { /* while the first pages come; the first stage waits for all threads */
+      split_queries<L>(p, rows, step_query{p, step, rows.sequence.index}, shared);
+      has_queries = true;
+    }
     paged_pages<L> pages(p, shared, loader);
     float run[L::SUMS][4] = {}, peak[2] = {LEAST, LEAST}, sum[2] = {};
     for (int i = first; i < end; i++) {
@@ -294,7 +331,20 @@ __global__ void __launch_bounds__(L::THREADS, 2) run_mma_kernel(paged_attention 
     }
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      if (pages.sees[half] > 0) {
+      if (pages.sees[half] > 0 && runs.count == 1) { /* merged into nothing it stays as it is */
+        const int64_t to = pages.out_at(half);
+        const int column_0 = pages.column();
+#pragma unroll
+        for (int eight = 0; eight < L::SUMS; eight++) {
+#pragma unroll
+          for (int e = 0; e < 2; e++) {
+            const int column = pages.column(column_0, eight) + e;
+            if (column < p.dim) {
+              nn_put_element(p.out, to + column, (run[eight][2 * half + e] + 0.0f) / sum[half], p.dtype);
+            }
+          }
+        }
+      } else if (pages.sees[half] > 0) {
         float *const to = partial_of(p, pages.block.rows, pages.row(half), n);
         const int column_0 = pages.column();
 #pragma unroll
@@ -316,7 +366,10 @@ __global__ void __launch_bounds__(L::THREADS, 2) run_mma_kernel(paged_attention 
     nn_copy_async_wait<0>();
     __syncthreads(); /* the ring is free */
   }
-  merge(p, step, rows, L::THREADS, shared);
+  p.sequences.check(); /* late: nothing waits for it */
+  if (runs.count != 1) {
+    merge(p, step, rows, L::THREADS, shared);
+  }
 }
 
 /* ---- the launch ---- */

@@ -264,53 +264,75 @@ __device__ __forceinline__ void split_queries(const paged_attention &p, const pa
                                               unsigned char *shared) {
   const int lane = threadIdx.x % NN_WARP;
   float2 *const factors = reinterpret_cast<float2 *>(shared + L::factors);
+  constexpr int AT_ONCE =
+      2; /* rows whose loads are under way together: of a group of eight heads all that a warp has */
+  static_assert(L::ROWS % (L::WARPS * AT_ONCE) == 0);
 #pragma unroll 1
-  for (int r = threadIdx.x / NN_WARP; r < L::ROWS; r += L::WARPS) {
-    float x[L::D / 64][2], most = 0.0f;
+  for (int first = threadIdx.x / NN_WARP; first < L::ROWS; first += L::WARPS * AT_ONCE) {
+    float x[AT_ONCE][L::D / 64][2];
 #pragma unroll
-    for (int i = 0; i < L::D / 64; i++) {
+    for (int j = 0; j < AT_ONCE; j++) {
+      const int r = first + j * L::WARPS;
 #pragma unroll
-      for (int e = 0; e < 2; e++) {
-        const int d = 64 * i + 2 * lane + e;
-        x[i][e] = r < rows.count && d < p.dim ? query(rows.at(r, p.ld_q, p.dim), d) : 0.0f;
-        most = fmaxf(most, fabsf(x[i][e]));
+      for (int i = 0; i < L::D / 64; i++) {
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+          const int d = 64 * i + 2 * lane + e;
+          x[j][i][e] = r < rows.count && d < p.dim ? query(rows.at(r, p.ld_q, p.dim), d) : 0.0f;
+        }
       }
     }
-    float up = 1.0f, down = 1.0f;
-    if (nn_mma_type<typename L::T>::is_f16) {
-      /* The exponent of the largest becomes 14; as far as both factors are normal numbers. */
-      const int exponent = __float_as_int(nn_warp_max(most)) >> 23;
-      const int held = exponent < 15 ? 15 : exponent > 254 ? 141 : exponent;
-      up = __int_as_float((268 - held) << 23);
-      down = __int_as_float((held - 14) << 23);
-    }
 #pragma unroll
-    for (int i = 0; i < L::D / 64; i++) {
-      uint32_t parts[L::PARTS];
-      split_pair<typename L::T>(parts, x[i][0] * up, x[i][1] * up);
-      const int d = 64 * i + 2 * lane;
+    for (int j = 0; j < AT_ONCE; j++) {
+      const int r = first + j * L::WARPS;
+      float most = 0.0f;
 #pragma unroll
-      for (int part = 0; part < L::PARTS; part++) {
-        unsigned char *const to = shared + part * L::q_part + nn_mma_tile<L::D>::at(r, d / 8) + d % 8 * 2;
-        *reinterpret_cast<uint32_t *>(to) = parts[part];
+      for (int i = 0; i < L::D / 64; i++) {
+        most = fmaxf(fmaxf(most, fabsf(x[j][i][0])), fabsf(x[j][i][1]));
       }
-    }
-    if (lane == 0) {
-      factors[r] = make_float2(p.factor.high * down, p.factor.low * down);
+      float up = 1.0f, down = 1.0f;
+      if (nn_mma_type<typename L::T>::is_f16) {
+        /* The exponent of the largest becomes 14; as far as both factors are normal numbers. */
+        const int exponent = __float_as_int(nn_warp_max(most)) >> 23;
+        const int held = exponent < 15 ? 15 : exponent > 254 ? 141 : exponent;
+        up = __int_as_float((268 - held) << 23);
+        down = __int_as_float((held - 14) << 23);
+      }
+#pragma unroll
+      for (int i = 0; i < L::D / 64; i++) {
+        uint32_t parts[L::PARTS];
+        split_pair<typename L::T>(parts, x[j][i][0] * up, x[j][i][1] * up);
+        const int d = 64 * i + 2 * lane;
+#pragma unroll
+        for (int part = 0; part < L::PARTS; part++) {
+          unsigned char *const to = shared + part * L::q_part + nn_mma_tile<L::D>::at(r, d / 8) + d % 8 * 2;
+          *reinterpret_cast<uint32_t *>(to) = parts[part];
+        }
+      }
+      if (lane == 0) {
+        factors[r] = make_float2(p.factor.high * down, p.factor.low * down);
+      }
     }
   }
+}
+
+/* By all threads of a block: what it works on. */
+template <class L>
+__device__ __forceinline__ void describe_block(const paged_attention &p, const paged_rows &rows, int32_t kv_head,
+                                               unsigned char *shared) {
+  static_assert(L::block + sizeof(paged_block) <= L::bytes, "it has its place");
+  if (threadIdx.x == 0) {
+    *reinterpret_cast<paged_block *>(shared + L::block) = paged_block(p, rows, kv_head);
+  }
+  __syncthreads();
 }
 
 /* What a block begins with; its queries are there when it returns. */
 template <class L, class QUERY>
 __device__ __forceinline__ void begin_block(const paged_attention &p, const paged_rows &rows, int32_t kv_head,
                                             const QUERY &query, unsigned char *shared) {
-  static_assert(L::block + sizeof(paged_block) <= L::bytes, "it has its place");
   split_queries<L>(p, rows, query, shared);
-  if (threadIdx.x == 0) {
-    *reinterpret_cast<paged_block *>(shared + L::block) = paged_block(p, rows, kv_head);
-  }
-  __syncthreads();
+  describe_block<L>(p, rows, kv_head, shared);
 }
 
 #endif

@@ -19,13 +19,24 @@ NN_OPS(NN_WEAK)
 #undef NN_WEAK
 }
 
-cudaStream_t nn_gpu_stream(nncuda_ctx *ctx) { return nn_gpu_of(ctx)->stream; }
+cudaStream_t nn_gpu_stream(nncuda_ctx *ctx) {
+  nn_gpu *gpu = nn_gpu_of(ctx);
+  gpu->ahead = gpu->next_ahead;
+  gpu->next_ahead = false;
+  return gpu->stream;
+}
+
+int32_t nn_gpu_launches_ahead(nncuda_ctx *ctx) {
+  nn_gpu *gpu = nn_gpu_of(ctx);
+  gpu->next_ahead = gpu->launches_ahead;
+  return gpu->ahead;
+}
+
 int32_t nn_gpu_arch(nncuda_ctx *ctx) { return ctx->machine.isa; }
 int32_t nn_gpu_sms(nncuda_ctx *ctx) { return ctx->machine.sms; }
 int32_t nn_gpu_tf32(nncuda_ctx *ctx) { return ctx->machine.tf32; }
 int32_t nn_gpu_two_parts(nncuda_ctx *ctx) { return ctx->machine.two_parts; }
 nn_fault *nn_gpu_fault(nncuda_ctx *ctx) { return nn_gpu_of(ctx)->fault; }
-int32_t nn_gpu_launches_ahead(nncuda_ctx *ctx) { return nn_gpu_of(ctx)->launches_ahead; }
 unsigned *nn_gpu_arrivals(nncuda_ctx *ctx) { return nn_gpu_of(ctx)->arrivals; }
 const char *nn_gpu_function(nncuda_ctx *ctx) { return ctx->function; }
 

@@ -20,6 +20,8 @@ struct nn_gpu {
   nn_fault *fault;      /* on the device */
   unsigned *arrivals;   /* likewise */
   bool launches_ahead;  /* GPU and driver let kernels start before the ones before them have ended, in graphs, too */
+  bool ahead;           /* what was last put into the stream is a kernel of nn_launch_ahead */
+  bool next_ahead;      /* what is put into it next will be one */
   nn_fault *fault_seen; /* page-locked: where it is read to */
 };
 

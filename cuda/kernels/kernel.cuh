@@ -56,7 +56,7 @@ int32_t nn_gpu_tf32(nncuda_ctx *ctx);
 /* Whether attention's backward pass multiplies P and dS in two parts, however long a sequence is. */
 int32_t nn_gpu_two_parts(nncuda_ctx *ctx);
 nn_fault *nn_gpu_fault(nncuda_ctx *ctx);
-/* Whether kernels may start before the ones before them have ended. */
+/* Whether the next kernel of nn_launch_ahead may start before the one before it has ended, which is one, too. */
 int32_t nn_gpu_launches_ahead(nncuda_ctx *ctx);
 /* NN_ARRIVALS counters, for blocks that share a result: they are 0 when a kernel begins, and when it ends. */
 unsigned *nn_gpu_arrivals(nncuda_ctx *ctx);

@@ -90,22 +90,33 @@ __device__ __forceinline__ float nn_rms_of_row(const float *x, int64_t cols, flo
 template <int THREADS, class PUT>
 __device__ __forceinline__ void nn_each_quad(const float *x, const float *gains, float rstd, int64_t quads, int64_t end,
                                              PUT put) {
-  constexpr int AHEAD = 8;
-  for (int64_t first = threadIdx.x; first - threadIdx.x < quads; first += AHEAD * THREADS) {
-    float some[AHEAD][4];
-#pragma unroll
-    for (int i = 0; i < AHEAD; i++) {
-      nn_row_load<true>(some[i], x, (first + i * THREADS) * 4, end, 0.0f);
+  constexpr int AHEAD = 3; /* loads; the rest is rolled up, since a block that runs it once waits for instructions */
+  const int lane = threadIdx.x % NN_WARP;
+  float some[AHEAD + 1][4], gain[AHEAD + 1][4];
+  const auto load = [&](int i, int64_t quad) {
+    nn_row_load<true>(some[i], x, quad * 4, end, 0.0f);
+    if (gains != nullptr) {
+      nn_row_load<true>(gain[i], gains, quad * 4, quads * 4, 0.0f);
     }
+  };
+#pragma unroll
+  for (int i = 0; i < AHEAD; i++) {
+    load(i, threadIdx.x + i * THREADS);
+  }
+#pragma unroll 1
+  for (int64_t quad = threadIdx.x; quad - lane < quads; quad += THREADS) { /* whole warps */
+    load(AHEAD, quad + AHEAD * THREADS);
+    if (gains != nullptr) {
+      nn_rms_apply(some[0], rstd, gain[0]);
+    }
+    put(quad, some[0]);
 #pragma unroll
     for (int i = 0; i < AHEAD; i++) {
-      const int64_t quad = first + i * THREADS;
-      if (gains != nullptr) {
-        float gain[4];
-        nn_row_load<true>(gain, gains, quad * 4, quads * 4, 0.0f);
-        nn_rms_apply(some[i], rstd, gain);
+#pragma unroll
+      for (int e = 0; e < 4; e++) {
+        some[i][e] = some[i + 1][e];
+        gain[i][e] = gain[i + 1][e];
       }
-      put(quad, some[i]);
     }
   }
 }

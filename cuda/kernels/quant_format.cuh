@@ -62,6 +62,13 @@ struct nn_read_now {
   }
 };
 
+/* Where bytes lie that this kernel itself brought. */
+struct nn_read_brought {
+  template <int BYTES> __device__ __forceinline__ void bytes(uint32_t (&to)[(BYTES + 3) / 4], const uint8_t *from) {
+    nn_bytes_at<BYTES, false>(to, from);
+  }
+};
+
 constexpr int NN_PART_TOUCHES = 36; /* words of a part at most: q6_k in rows side by side */
 
 struct nn_read_begin {

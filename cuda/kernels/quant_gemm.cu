@@ -260,14 +260,34 @@ static bool takes_raw(const nn_gemm_quant_args *a) {
          (a->norm == nullptr ? nn_aligned_16(a->x) : nn_aligned_16(a->norm) && nn_rms_takes(a->x, a->k));
 }
 
-/* A product of one row, or of one row a group, rounds the row as it loads it, and before norms it for weights in
- * blocks: no launch goes before. */
-static bool leave_to_the_load(const nn_gemm_quant_args *a, quant_product &p) {
+/* False leaves products of one row to quant_gemm_rows.cu: the same bits, to compare times. */
+constexpr bool STREAMS = true;
+/* Rows of one matrix, so that groups of rows of three are counted in 32 bits, and bytes of x beside the ring. */
+constexpr int64_t STREAM_MOST_ROWS = 1 << 28, STREAM_MOST_BYTES = 48 << 10;
+
+/* Whether one row of x meets weights that stream through shared memory: rows that are runs of 16 bytes, plain ones. */
+static bool streams(nncuda_ctx *ctx, const quant_product &p) {
+  bool all = STREAMS && nn_gpu_arch(ctx) >= 80 && p.m == 1 && p.offsets == nullptr && p.tokens.row_slot == nullptr &&
+             p.combined.slot_row == nullptr && p.shared.pieces == 0 && p.k <= QUANT_ONE_ROW_MOST && one_form(p);
+  for (int32_t i = 0; i < p.matrices; i++) {
+    const quant_weights &matrix = p.matrix[i];
+    all = all && !matrix.interleaved && matrix.wide && matrix.n <= STREAM_MOST_ROWS;
+    if (nn_is_dtype(matrix.format)) {
+      all = all && p.k % 8 == 0 && p.k * (matrix.format == NNCUDA_FORMAT_F32 ? 4 : 2) <= STREAM_MOST_BYTES;
+    }
+  }
+  return all;
+}
+
+/* A product of one row, or of one row a group, rounds the row as it loads it, and before norms it for weights in blocks
+ * or where they stream: no launch goes before. */
+static bool leave_to_the_load(nncuda_ctx *ctx, const nn_gemm_quant_args *a, quant_product &p) {
   bool in_blocks = true;
   for (int32_t i = 0; i < p.matrices; i++) {
     in_blocks = in_blocks && !nn_is_dtype(p.matrix[i].format);
   }
-  if (rows_of(p) > 1 || !one_form(p) || p.k > QUANT_ONE_ROW_MOST || (a->norm != nullptr && !in_blocks)) {
+  if (rows_of(p) > 1 || !one_form(p) || p.k > QUANT_ONE_ROW_MOST ||
+      (a->norm != nullptr && !in_blocks && !streams(ctx, p))) {
     return false;
   }
   p.raw = static_cast<const float *>(a->x);
@@ -299,7 +319,9 @@ static bool uses_mma(nncuda_ctx *ctx, const quant_product &p) {
 }
 
 static int32_t run(nncuda_ctx *ctx, quant_product &p) {
-  return uses_mma(ctx, p) ? quant_run_mma(ctx, p, rows_of(p)) : quant_run_rows(ctx, p, rows_of(p));
+  return uses_mma(ctx, p)  ? quant_run_mma(ctx, p, rows_of(p))
+         : streams(ctx, p) ? quant_run_stream(ctx, p)
+                           : quant_run_rows(ctx, p, rows_of(p));
 }
 
 /* A launch for each form of weights. */
@@ -357,7 +379,7 @@ static int32_t launch(nncuda_ctx *ctx, const nn_gemm_quant_args *a, const quant_
     column += a->combine == NN_QUANT_COLUMNS ? from.n : 0;
   }
   int32_t status = NNCUDA_SUCCESS;
-  if (takes_raw(a) && !leave_to_the_load(a, p) && p.offsets == nullptr && p.m <= NN_SHARED_WORK_ROWS) {
+  if (takes_raw(a) && !leave_to_the_load(ctx, a, p) && p.offsets == nullptr && p.m <= NN_SHARED_WORK_ROWS) {
     leave_to_the_blocks(ctx, a, p, forms);
   } else if (a->norm != nullptr && p.norm == nullptr) {
     NN_SWITCH_FLOATS(a->dtype, status = norm_activations<T>(ctx, p, a, forms));

@@ -3,7 +3,8 @@
  * which matrix, and the way from finished sums to y.
  *
  * Files: quant_gemm.cu rounds the activations of many rows, plans and chooses; quant_prepare.cuh rounds those of a few;
- * quant_gemm_rows.cu multiplies for few rows of x, quant_gemm_mma.cu for many on the tensor cores.
+ * quant_gemm_stream.cu multiplies for one row of x, quant_gemm_rows.cu for few, and quant_gemm_mma.cu for many on the
+ * tensor cores.
  *
  * What decides bits is the same in all of them. With a block format the products of 32 weights are whole numbers, exact
  * whatever instruction makes them, and the blocks of a row are added in order: sum = fma(d * scale, products, sum),
@@ -265,5 +266,9 @@ constexpr int64_t QUANT_LEAST_COLUMNS = 8;
  * and an up of two; mma takes blocks, from sm_80 on. `rows`: of x that meet a matrix, about. */
 int32_t quant_run_rows(nncuda_ctx *ctx, quant_product &p, int64_t rows);
 int32_t quant_run_mma(nncuda_ctx *ctx, quant_product &p, int64_t rows);
+
+/* One row of x by weights that quant_streams (quant_gemm.cu) says yes to. */
+int32_t quant_run_stream(nncuda_ctx *ctx, quant_product &p);
+int32_t quant_run_stream_dtype(nncuda_ctx *ctx, quant_product &p);
 
 #endif

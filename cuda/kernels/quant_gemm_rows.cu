@@ -5,6 +5,7 @@
  * the parts in order on a lane of its own.
  */
 #include "kernels/quant_interleaved.cuh"
+#include "kernels/quant_one_row.cuh"
 #include "kernels/quant_prepare.cuh"
 
 constexpr int THREADS = 128, WARPS = THREADS / NN_WARP;
@@ -45,82 +46,12 @@ __device__ __forceinline__ void load_part(nn_part &to, const weight_rows &weight
   }
 }
 
-__device__ __forceinline__ int dot_of(const uint32_t *a, const uint32_t *b, int sum) {
-#pragma unroll
-  for (int i = 0; i < NN_PART_WORDS / 2; i++) {
-    sum = __dp4a((int)a[i], (int)b[i], sum);
-  }
-  return sum;
-}
-
-/* ---- one row of x ---- */
-
-/* The codes of a row in shared memory: elements 0 .. 15 and 16 .. 31 of each part, so that lanes side by side meet no
- * bank twice. */
-struct row_codes {
-  uint4 *low, *high;
-  quant_unit *units;
-
-  __device__ __forceinline__ row_codes(unsigned char *shared, int64_t parts)
-      : low(reinterpret_cast<uint4 *>(shared)), high(low + parts), units(reinterpret_cast<quant_unit *>(high + parts)) {
-  }
-  static size_t bytes(int64_t k) { return (size_t)(k / NN_PART) * (2 * sizeof(uint4) + sizeof(quant_unit)); }
-
-  /* Four elements, number `quad` of all. Whole warps come here. */
-  __device__ __forceinline__ void round(int64_t quad, int64_t quads, const float (&some)[4]) const {
-    constexpr int LANES = NN_PART / 4;
-    uint32_t word[1];
-    const quant_unit unit = quant_round_part<4>(word, some);
-    if (quad < quads) {
-      uint4 *const half = quad % LANES < LANES / 2 ? low : high;
-      reinterpret_cast<uint32_t *>(half + quad / LANES)[quad % (LANES / 2)] = word[0];
-      if (quad % LANES == 0) {
-        units[quad / LANES] = unit;
-      }
-    }
-  }
-};
-
-/* By a whole block: made of the row, or copied. */
-__device__ __forceinline__ void fetch_row(const quant_product &p, int64_t row, const row_codes &to) {
-  const int64_t parts = p.k / NN_PART, quads = p.k / 4;
-  if (p.raw == nullptr) {
-    const uint4 *const codes = reinterpret_cast<const uint4 *>(p.codes + row * p.k);
-    for (int64_t i = threadIdx.x; i < parts; i += THREADS) {
-      to.low[i] = codes[2 * i];
-      to.high[i] = codes[2 * i + 1];
-      to.units[i] = p.units[row * parts + i];
-    }
-    return;
-  }
-  const int64_t token = p.tokens.of(row);
-  __shared__ float sums[NN_WARP];
-  const float *const x = p.raw + token * p.k; /* of a row of zeros nothing is read */
-  const float rstd = p.norm == nullptr ? 0.0f : nn_rms_of_row<THREADS>(x, p.k, p.eps, sums);
-  nn_each_quad<THREADS>(x, p.norm, rstd, quads, token < 0 ? 0 : p.k,
-                        [&](int64_t quad, const float(&some)[4]) { to.round(quad, quads, some); });
-}
-
 /* ---- sums ---- */
-
-/* The whole product of 32 weights and codes. */
-template <int FORMAT>
-__device__ __forceinline__ int part_product(const nn_part &part, const uint32_t (&codes)[NN_PART_WORDS],
-                                            const quant_unit &unit) {
-  using S = nn_stored<FORMAT>;
-  const int low = dot_of(part.quants, codes, -S::MIDDLE * unit.low());
-  if constexpr (S::HAS_FACTORS) {
-    const int high = dot_of(part.quants + 4, codes + 4, -S::MIDDLE * unit.high());
-    return low * part.factor[0] + high * part.factor[1];
-  } else {
-    return dot_of(part.quants + 4, codes + 4, low - S::MIDDLE * unit.high());
-  }
-}
 
 /* Sum number `lane` of R x M (weight row lane / M, row lane % M of x), where there is one. */
 template <int FORMAT, bool INTERLEAVED, int M>
 __device__ __forceinline__ float block_sums(const quant_product &p, const weight_rows &weights, const quant_rows &rows,
-                                            const row_codes &row_of_x, quant_terms<M> &terms) {
+                                            const quant_row_codes &row_of_x, quant_terms<M> &terms) {
   using S = rows_shape<M>;
   constexpr int RUNS = INTERLEAVED ? 1 : S::RUNS; /* words that lie apart take an address each */
   const int lane = threadIdx.x % NN_WARP;
@@ -149,7 +80,7 @@ __device__ __forceinline__ float block_sums(const quant_product &p, const weight
         const quant_unit unit = M == 1 ? row_of_x.units[at] : p.units[at];
 #pragma unroll
         for (int r = 0; r < S::R; r++) {
-          const float product = (float)part_product<FORMAT>(part[u][r], codes, unit);
+          const float product = (float)quant_part_product<FORMAT>(part[u][r], codes, unit);
           terms[0][r * M + m][u * NN_WARP + lane] = make_float2(__fmul_rn(unit.d, part[u][r].scale), product);
           if constexpr (nn_stored<FORMAT>::HAS_MINIMUM) {
             terms[1][r * M + m][u * NN_WARP + lane] = make_float2(unit.total(), part[u][r].minimum);
@@ -271,7 +202,7 @@ __device__ __forceinline__ float dtype_sums_of(const quant_product &p, const wei
 
 template <int FORMAT, bool INTERLEAVED, int M>
 __device__ __forceinline__ float sums_in(const quant_product &p, const weight_rows &weights, const quant_rows &rows,
-                                         const row_codes &codes, quant_terms<M> &terms) {
+                                         const quant_row_codes &codes, quant_terms<M> &terms) {
   if constexpr (FORMAT == NNCUDA_FORMAT_F32) {
     return dtype_sums_of<float, M>(p, weights, rows, FORMAT);
   } else if constexpr (FORMAT == NNCUDA_FORMAT_F16) {
@@ -302,7 +233,7 @@ __device__ __forceinline__ float sums_in(const quant_product &p, const weight_ro
 
 template <int FORM, bool SIDE_BY_SIDE, int M>
 __device__ __forceinline__ float sums_of(const quant_product &p, int which, int64_t column, const quant_rows &rows,
-                                         const row_codes &codes, quant_terms<M> &terms) {
+                                         const quant_row_codes &codes, quant_terms<M> &terms) {
   const quant_weights &matrix = p.matrix[which];
   const int64_t remaining = matrix.n - column, first = rows.group * matrix.n + column;
   const int32_t row_of_sixteen = matrix.interleaved ? (int32_t)(first % NN_INTERLEAVED_ROWS) : 0;
@@ -387,7 +318,7 @@ __global__ void __launch_bounds__(THREADS, 1) rows_kernel(quant_product p, int64
   const quant_weights &matrix = p.matrix[which];
   const int64_t column = ((int64_t)blockIdx.x - matrix.first_tile) * (WARPS * S::R) + warp * S::R;
   constexpr bool FETCHES = M == 1 && FORM >= NNCUDA_FORMAT_Q4_0; /* then its warps meet at barriers */
-  const row_codes codes(shared + WARPS * sizeof *terms, p.k / NN_PART);
+  const quant_row_codes codes(shared + WARPS * sizeof *terms, p.k / NN_PART);
   const bool combines = p.combined.slot_row != nullptr;
   __shared__ int last;
   if (!FETCHES && !combines && column >= matrix.n) {
@@ -399,7 +330,7 @@ __global__ void __launch_bounds__(THREADS, 1) rows_kernel(quant_product p, int64
       break;
     }
     if constexpr (FETCHES) {
-      fetch_row(p, rows.first, codes);
+      quant_fetch_row<THREADS>(p, rows.first, codes);
       __syncthreads();
     }
     float sum = 0.0f, gate = 0.0f;
@@ -434,7 +365,7 @@ template <int FORM, bool SIDE_BY_SIDE, int M> static int32_t start(nncuda_ctx *c
                                                     : 0;
   return nn_launch_ahead(ctx, rows_kernel<FORM, SIDE_BY_SIDE, M>,
                          dim3((unsigned)across, (unsigned)(down < most ? down : most)), dim3(THREADS),
-                         terms + (M == 1 && terms > 0 ? row_codes::bytes(p.k) : 0), p, down);
+                         terms + (M == 1 && terms > 0 ? quant_row_codes::bytes(p.k) : 0), p, down);
 }
 
 /* All matrices have one form. */

@@ -15,6 +15,9 @@ constexpr int THREADS = 256, WARPS = THREADS / NN_WARP, QUADS = 4, QUAD_ROWS = T
  */
 template <int M, int PANELS> constexpr int UNDER_WAY = (M <= 2 ? 4 : 2) / PANELS;
 
+/* Whether a block loads its first weights before the kernels before it have ended. */
+constexpr bool LOADS_EARLY = true;
+
 /* Sixteen codes of a row from column 16 * unit on; zeros past the end. Not loaded as constants: blocks of this kernel
  * may have made them. */
 template <bool WIDE>
@@ -51,17 +54,38 @@ __device__ __forceinline__ uint4 load_weights(const ternary_product &p, int64_t 
   return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-/* One block a multiprocessor is promised, no more: left to itself, ptxas spills a few registers to fit another. */
+/* With one row three blocks fit a multiprocessor, nearly all of a model's panels at once. With more one is promised:
+ * left to itself, ptxas spills a few registers to fit another. */
+template <int M> constexpr int BLOCKS_PER_SM = M == 1 ? 3 : 1;
+
 template <int M, int PANELS, bool WIDE>
-__global__ void __launch_bounds__(THREADS, 1) rows_kernel(ternary_product p, int64_t row_tiles) {
+__global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM<M>) rows_kernel(ternary_product p, int64_t row_tiles) {
   constexpr int UNITS = THREADS / QUADS, LOADS = UNDER_WAY<M, PANELS>, SUMS = PANELS * TERNARY_PANEL * M;
   static_assert(SUMS <= THREADS, "a thread each adds and finishes the block's sums");
   __shared__ int32_t shared[WARPS][SUMS];
   NN_SHARED_BYTES(own); /* the codes of one row, where each block rounds it */
   const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP, quad = threadIdx.x % QUADS;
   const int64_t panel = (int64_t)blockIdx.x * PANELS;
+  const int32_t first_unit = threadIdx.x / QUADS;
   nn_let_next_start();
-  ternary_prefetch<THREADS>(p, panel, PANELS);
+  uint4 weights[LOADS][PANELS];
+  const auto load = [&](int32_t first) {
+#pragma unroll
+    for (int u = 0; u < LOADS; u++) {
+      const int32_t unit = first + u * UNITS;
+#pragma unroll
+      for (int i = 0; i < PANELS; i++) {
+        weights[u][i] = load_weights<WIDE>(p, panel + i, unit, quad, unit < p.units);
+      }
+    }
+  };
+  /* No kernel that starts before its predecessors have ended writes weights. */
+  if (LOADS_EARLY) {
+    load(first_unit);
+  }
+  if (!LOADS_EARLY || p.units > LOADS * UNITS) {
+    ternary_prefetch<THREADS>(p, panel, PANELS);
+  }
   nn_wait_for_kernels();
   const int8_t *codes = p.codes;
   float own_scale = 0.0f;
@@ -74,15 +98,9 @@ __global__ void __launch_bounds__(THREADS, 1) rows_kernel(ternary_product p, int
   }
   for (int64_t tile = blockIdx.y; tile < row_tiles; tile += gridDim.y) {
     int32_t sums[PANELS][QUAD_ROWS][M] = {}, all[M] = {};
-    for (int32_t first = threadIdx.x / QUADS; first < p.units; first += LOADS * UNITS) {
-      uint4 weights[LOADS][PANELS];
-#pragma unroll
-      for (int u = 0; u < LOADS; u++) {
-        const int32_t unit = first + u * UNITS;
-#pragma unroll
-        for (int i = 0; i < PANELS; i++) {
-          weights[u][i] = load_weights<WIDE>(p, panel + i, unit, quad, unit < p.units);
-        }
+    for (int32_t first = first_unit; first < p.units; first += LOADS * UNITS) {
+      if (!LOADS_EARLY || first != first_unit || tile != blockIdx.y) {
+        load(first);
       }
 #pragma unroll
       for (int u = 0; u < LOADS; u++) {

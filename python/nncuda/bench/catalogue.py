@@ -129,7 +129,7 @@ def gpu(quick: bool = False) -> list[Work]:
             for k, n, times in ((2560, 2560, 1.4), (2560, 13824, 3.2), (6912, 2560, 2.7))  # of BitNet b1.58 2B-4T
             for m in (1, of(64, 6), of(512, 9))
         ),
-        paged.prefill(of(512, 130), of(32, 4), of(4, 2), of(64, 32), None, Bar()),
+        paged.prefill(of(512, 130), of(32, 4), of(4, 2), of(64, 32), None, Bar(), of(100, 3)),
         paged.decode(of(2048, 131), of(32, 4), of(4, 2), of(64, 32), None, Bar(), cache),
         paged.decode(of(16384, 257), of(32, 4), of(4, 2), of(64, 32), None, Bar(), cache),
         decode.top_p(draws, words, None, Bar(times_peer=5.0), "sort", cache),

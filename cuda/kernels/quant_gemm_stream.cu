@@ -1,0 +1,136 @@
+/*
+ * Products of one row of x with stored weights in blocks, from sm_80 on: decoding one sequence. They read all of the
+ * weights once, and what takes time beside that is waiting: for memory, for the kernels before, for x.
+ *
+ * So the weights pass through shared memory. Each warp has a ring of stages, a stage 32 parts of up to four rows, which
+ * its lanes copy asynchronously and none but it reads; several stages are under way while it multiplies one. No kernel
+ * that starts before its predecessors have ended writes weights (nn_gpu_launches_ahead), and so the first stages are on
+ * their way before the block waits for those, and while it makes codes of x, once for all its rows.
+ *
+ * Of a stage a lane takes a part of each row and leaves the whole product and its unit; then a lane for each row adds
+ * these in order, while other warps multiply.
+ */
+#include "kernels/instructions_copy.cuh"
+#include "kernels/quant_one_row.cuh"
+#include "kernels/quant_stream.cuh"
+
+constexpr int WARPS = STREAM_WARPS, ROWS = STREAM_ROWS;
+
+template <int FORMAT> struct stream_layout {
+  using S = nn_stored<FORMAT>;
+  static constexpr int BYTES = NN_WARP * NN_PART / S::BLOCK * S::BYTES; /* of a row in a stage */
+  using R = stream_ring<BYTES>;
+  /* A term is the unit and the whole product of a part, and the same of its minimum. Rows apart by 4 banks. */
+  static constexpr int TERMS = NN_WARP + 2, KINDS = S::HAS_MINIMUM ? 2 : 1;
+  static constexpr int terms = R::all, codes = terms + WARPS * KINDS * ROWS * TERMS * 8;
+};
+
+// Weights in q4_0 (10) and q8_0 (14):
+// sass: stream_kernel<10> on sm_90: at least 5 LDGSTS, at most 80 registers
+// sass: stream_kernel<14> on sm_90: at least 9 LDGSTS, at most 80 registers
+template <int FORMAT>
+__global__ void __launch_bounds__(STREAM_THREADS, 3) stream_kernel(quant_product p, stream_plan plan) {
+  using L = stream_layout<FORMAT>;
+  using S = typename L::S;
+  using R = typename L::R;
+  NN_SHARED_BYTES(shared);
+  const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP;
+  const int32_t parts = (int32_t)(p.k / NN_PART), steps = (parts + NN_WARP - 1) / NN_WARP;
+  unsigned char *const ring = shared + warp * (R::STAGES * R::STAGE);
+  float2 *const terms = reinterpret_cast<float2 *>(shared + L::terms) + warp * (L::KINDS * ROWS * L::TERMS);
+  const quant_row_codes codes(shared + L::codes, parts);
+  stream_copies<L::BYTES> copies(p, plan, parts * NN_PART / S::BLOCK * S::BYTES, steps);
+  stream_place place = stream_place::first();
+  float sum = 0.0f;
+  nn_let_next_start();
+#pragma unroll 1
+  for (int turn = -R::STAGES, stage = 0;; turn++) { /* first the ring is filled */
+    if (turn == 0) {
+      stream_prefetch_gains(p);
+      nn_wait_for_kernels();
+      quant_fetch_row<STREAM_THREADS>(p, 0, codes);
+      __syncthreads();
+    }
+    if (turn >= 0 && place.group >= plan.groups) {
+      break;
+    }
+    unsigned char *const here = ring + stage * R::STAGE;
+    const stream_group group(p, plan, place.group);
+    const int part_0 = place.step * NN_WARP, left = parts - part_0, count = left < NN_WARP ? left : NN_WARP;
+    if (turn >= 0) {
+      const int mine = lane < count ? lane : 0;
+      const uint4 a = codes.low[part_0 + mine], b = codes.high[part_0 + mine];
+      const uint32_t words[NN_PART_WORDS] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+      const quant_unit unit = codes.units[part_0 + mine];
+      const uint8_t *const from = here + place.step * L::BYTES % 16;
+      nn_copy_async_wait<R::STAGES - 1>();
+      __syncwarp();
+#pragma unroll 1
+      for (int first = 0; first < group.rows; first += 2) {
+#pragma unroll
+        for (int i = 0; i < 2; i++) { /* where rows are odd, what lies in the place of the last is multiplied, too */
+          const int r = first + i;
+          nn_part part;
+          nn_load_part<FORMAT>(part, from + r * R::ROW, mine, nn_read_brought{});
+          const float product = (float)quant_part_product<FORMAT>(part, words, unit);
+          terms[r * L::TERMS + lane] = make_float2(__fmul_rn(unit.d, part.scale), product);
+          if constexpr (S::HAS_MINIMUM) {
+            terms[(ROWS + r) * L::TERMS + lane] = make_float2(unit.total(), part.minimum);
+          }
+        }
+      }
+      __syncwarp(); /* the terms are there, and the stage is free */
+    }
+    copies.next(here);
+    stage = stage + 1 == R::STAGES ? 0 : stage + 1;
+    if (turn < 0) {
+      continue;
+    }
+    if (lane < group.rows) {
+      const float2 *const x = terms + lane * L::TERMS, *const y = x + ROWS * L::TERMS;
+      int i = 0;
+#pragma unroll 1
+      for (; i + 8 <= count; i += 8) {
+#pragma unroll
+        for (int two = 0; two < 8; two += 2) {
+          const float4 t = *reinterpret_cast<const float4 *>(x + i + two);
+          sum = fmaf(t.x, t.y, sum);
+          if constexpr (S::HAS_MINIMUM) {
+            const float4 u = *reinterpret_cast<const float4 *>(y + i + two);
+            sum = fmaf(u.x, u.y, sum);
+            sum = fmaf(t.z, t.w, sum);
+            sum = fmaf(u.z, u.w, sum);
+          } else {
+            sum = fmaf(t.z, t.w, sum);
+          }
+        }
+      }
+#pragma unroll 1
+      for (; i < count; i++) {
+        sum = fmaf(x[i].x, x[i].y, sum);
+        if constexpr (S::HAS_MINIMUM) {
+          sum = fmaf(y[i].x, y[i].y, sum);
+        }
+      }
+    }
+    if (place.step + 1 == steps) {
+      stream_finish(p, plan, group, sum);
+      sum = 0.0f;
+    }
+    __syncwarp(); /* the terms are free */
+    place.next(steps);
+  }
+  nn_copy_async_wait<0>();
+}
+
+template <int FORMAT> static int32_t start(nncuda_ctx *ctx, quant_product &p) {
+  return stream_start(ctx, stream_kernel<FORMAT>, p, stream_layout<FORMAT>::codes + quant_row_codes::bytes(p.k));
+}
+
+int32_t quant_run_stream(nncuda_ctx *ctx, quant_product &p) {
+  if (nn_is_dtype(p.matrix[0].format)) {
+    return quant_run_stream_dtype(ctx, p);
+  }
+  NN_SWITCH_BLOCKS(p.matrix[0].format, return (start<FORMAT>(ctx, p)));
+  return NNCUDA_ERROR_INTERNAL;
+}
