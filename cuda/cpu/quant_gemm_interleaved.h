@@ -80,8 +80,8 @@ NN_INLINE void interleaved_block(const uint8_t *w, const quant_activations *acts
       const int64_t at = (first + r) * blocks + i;
       const si upper = format == NNCUDA_FORMAT_Q4_0 ? quant_upper_sums(high[r]) : high[r];
       const int32_t above = interleaved_offset(format) * (acts->sums[2 * at] + acts->sums[2 * at + 1]);
-      const si integers = (si)((quant_integers)low[r] + (quant_integers)upper - (quant_integers)si_all(above));
-      sum[r][part] = vf_fma(vf_set1(acts->scale[at]) * scale, si_float(integers), sum[r][part]);
+      const si integers = si_sub(si_add(low[r], upper), si_all(above));
+      sum[r][part] = vf_fma(vf_mul(vf_set1(acts->scale[at]), scale), si_float(integers), sum[r][part]);
     }
   }
 }
@@ -138,8 +138,8 @@ NN_INLINE void interleaved_large(const uint8_t *w, const quant_activations *acts
 #pragma GCC unroll 4
           for (int r = 0; r < rows; r++) {
             const int32_t above = 32 * acts->sums[2 * ((first + r) * blocks + block + run) + p];
-            const si scaled = si_times((si)((quant_integers)dot[r][run] - (quant_integers)si_all(above)), s);
-            total[r][run] = p == 0 ? scaled : (si)((quant_integers)total[r][run] + (quant_integers)scaled);
+            const si scaled = si_times(si_sub(dot[r][run], si_all(above)), s);
+            total[r][run] = p == 0 ? scaled : si_add(total[r][run], scaled);
           }
         }
       }
@@ -148,7 +148,7 @@ NN_INLINE void interleaved_large(const uint8_t *w, const quant_activations *acts
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) {
           const vf x_scale = vf_set1(acts->scale[(first + r) * blocks + block + run]);
-          sum[r][part] = vf_fma(x_scale * scale, si_float(total[r][run]), sum[r][part]);
+          sum[r][part] = vf_fma(vf_mul(x_scale, scale), si_float(total[r][run]), sum[r][part]);
         }
       }
     }

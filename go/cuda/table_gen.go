@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "bbf21c64d3944063eff6c7b352328a594b310defa5831b1496a496023574cf03"
+const HeaderSHA256 = "d0d0883d3ed5ebd4257fcbc2d3015c00bb19218fe33e9707271f389101c6baaa"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
