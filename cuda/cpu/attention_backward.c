@@ -51,7 +51,8 @@ NN_INLINE void pack_rowsums(const backward_block *b, const void *dout, const voi
     vf_store(b->delta + first, row_products(dout, out, ld, first, rows, dim, dtype));
     const vf high = vf_mul(x, vf_set1(log2e.high));
     vf_store(b->lse + first, high);
-    vf_store(b->lse_low + first, vf_add(vf_fma(x, vf_set1(log2e.high), vf_sub(vf_set1(0.0f), high)), vf_mul(x, vf_set1(log2e.low))));
+    vf_store(b->lse_low + first,
+             vf_add(vf_fma(x, vf_set1(log2e.high), vf_sub(vf_set1(0.0f), high)), vf_mul(x, vf_set1(log2e.low))));
   }
 }
 

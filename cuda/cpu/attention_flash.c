@@ -220,8 +220,8 @@ NN_INLINE void flash_finish(const flash_block *b, void *out, float *lse, int64_t
         lse[r] = r < blind ? -INFINITY : logs[r - first];
       }
       for (int64_t d = 0; d < dim; d += VF) {
-        vf x =
-            vf_mul(vf_load(b->out + (d / ATTN_NR * ATTN_BLOCK_ROWS + r) * ATTN_NR + d % ATTN_NR), vf_set1(factor[r - first]));
+        vf x = vf_mul(vf_load(b->out + (d / ATTN_NR * ATTN_BLOCK_ROWS + r) * ATTN_NR + d % ATTN_NR),
+                      vf_set1(factor[r - first]));
         if (r < blind) {
           x = vf_set1(0.0f);
         }

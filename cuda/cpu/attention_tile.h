@@ -17,9 +17,9 @@
 
 /*
  * ATTN_TILE_ROWS * 2 accumulators, 2 right operands and a broadcast must fit into the registers: 32 with AVX-512,
- * 16 elsewhere, or 32 of half the size. ATTN_BLOCK_LD is the row stride of a block of scores; the padding keeps the rows,
- * which are read down a column in the backward pass, from falling into the same few sets of the cache. Blocks of half
- * or twice these sizes are as fast within 3 %.
+ * 16 elsewhere, or 32 of half the size. ATTN_BLOCK_LD is the row stride of a block of scores; the padding keeps the
+ * rows, which are read down a column in the backward pass, from falling into the same few sets of the cache. Blocks of
+ * half or twice these sizes are as fast within 3 %.
  */
 enum {
   ATTN_NR = 2 * VF,

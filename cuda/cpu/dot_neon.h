@@ -19,8 +19,9 @@ NN_INLINE int8x16_t dot_signed(uint32x4_t x) { return vreinterpretq_s8_u32(x); }
 
 /* The same of two registers: lanes of a vector of words. */
 NN_INLINE vw dot_words(vw sum, vw a, vw b) {
-  return (vw){vreinterpretq_u32_s32(dot_bytes(vreinterpretq_s32_u32(sum.low), dot_signed(a.low), dot_signed(b.low))),
-              vreinterpretq_u32_s32(dot_bytes(vreinterpretq_s32_u32(sum.high), dot_signed(a.high), dot_signed(b.high)))};
+  return (vw){
+      vreinterpretq_u32_s32(dot_bytes(vreinterpretq_s32_u32(sum.low), dot_signed(a.low), dot_signed(b.low))),
+      vreinterpretq_u32_s32(dot_bytes(vreinterpretq_s32_u32(sum.high), dot_signed(a.high), dot_signed(b.high)))};
 }
 
 /* Four registers: the sum of the lanes of each. */

@@ -12,8 +12,8 @@
 /* Exact. Evenly spaced numbers are read as those of the binade of 2^-6, which is then taken off. */
 NN_INLINE vf e4m3_decoded(vw code) {
   const vw zero = vw_set1(0), size = vw_and(code, vw_set1(0x7f)), even = vw_above(vw_set1(8), size);
-  const vw lifted = vw_sub(vw_add(vw_left(size, 20), vw_set1(NN_E4M3_EVEN)),
-                           vw_select(even, zero, vw_set1(NN_E4M3_BINADE)));
+  const vw lifted =
+      vw_sub(vw_add(vw_left(size, 20), vw_set1(NN_E4M3_EVEN)), vw_select(even, zero, vw_set1(NN_E4M3_BINADE)));
   const vf x = vf_sub(vw_floats(lifted), vw_floats(vw_select(even, vw_set1(NN_E4M3_EVEN), zero)));
   const vw bits = vw_select(vw_equal(size, vw_set1(NN_E4M3_NAN)), vw_set1(0x7fc00000u), vf_words(x));
   return vw_floats(vw_or(bits, vw_left(vw_and(code, vw_set1(0x80)), 24)));
@@ -26,8 +26,8 @@ NN_INLINE vw e4m3_encoded(vf x) {
   const vw lifted = vw_sub(vf_words(vf_add(vw_floats(size), vf_set1(0x1p14f))), vw_set1(0x46800000u));
   const vw half = vw_add(vw_set1(0x7ffffu - (NN_E4M3_EVEN - NN_E4M3_BINADE)), vw_and(vw_right(size, 20), vw_set1(1)));
   const vw rounded = vw_right(vw_add(size, half), 20);
-  const vw code = vw_select(vw_above(vw_set1(NN_E4M3_EVEN), size), lifted,
-                            vw_select(vw_above(rounded, most), most, rounded));
+  const vw code =
+      vw_select(vw_above(vw_set1(NN_E4M3_EVEN), size), lifted, vw_select(vw_above(rounded, most), most, rounded));
   return vw_select(vw_above(size, vw_set1(0x7f800000u)), vw_set1(NN_E4M3_NAN),
                    vw_or(code, vw_and(vw_right(bits, 24), vw_set1(0x80))));
 }

@@ -325,9 +325,9 @@ NN_INLINE void combine_backward_tokens(const combine_backward_job *job, int64_t 
     }
     a.dweights[slot] = dot(a.dout, token, a.y, row * a.dim, a.dim, dtype);
     const vf weight = vf_set1(a.weights[slot]);
-    NN_EACH_VECTOR(
-        row * a.dim, (row + 1) * a.dim, job->stream, nn_stream_head(a.dy, row * a.dim, dtype),
-        nn_put(a.dy, i, lanes, vf_mul(weight, nn_get(a.dout, token + i - row * a.dim, lanes, dtype, MODE)), dtype, MODE));
+    NN_EACH_VECTOR(row * a.dim, (row + 1) * a.dim, job->stream, nn_stream_head(a.dy, row * a.dim, dtype),
+                   nn_put(a.dy, i, lanes, vf_mul(weight, nn_get(a.dout, token + i - row * a.dim, lanes, dtype, MODE)),
+                          dtype, MODE));
   }
   for (int64_t row = begin * a.k; row < end * a.k; row++) { /* there are as many rows as slots */
     if (a.row_slot[row] < 0) {

@@ -78,7 +78,8 @@ NN_INLINE void bf16_vector(const bf16_job *job, uint32_t key, int64_t begin, int
   const vf grad = vf_mul(nn_get(a->grad, i, lanes, NNCUDA_F32, mode), vf_set1(f->grad_scale));
   const vf m = adamw_first(f, nn_get(a->m, i, lanes, NNCUDA_BF16, mode), grad);
   const vf v = adamw_second(f, nn_get(a->v, i, lanes, NNCUDA_BF16, mode), grad);
-  const vf root = vf_add(vf_sqrt(vf_mul(v, vf_set1(f->v_scale))), vf_set1(f->eps)), decay = decay_at(f->decay, a->n_decay, i);
+  const vf root = vf_add(vf_sqrt(vf_mul(v, vf_set1(f->v_scale))), vf_set1(f->eps)),
+           decay = decay_at(f->decay, a->n_decay, i);
   const vf param = adamw_param(f, nn_get(a->param, i, lanes, NNCUDA_F32, mode), decay, m, root);
   const vw w = words(key, i - begin);
   nn_put(a->m, i, lanes, rounded_to_bf16(m, vw_and(w, vw_set1(0xffffu))), NNCUDA_BF16, mode);
@@ -135,8 +136,8 @@ typedef struct f8_moments {
  * they are read as those of the binade of 2^-14, which is then taken off. */
 NN_INLINE vf decoded(vw code, int bits) {
   const vw zero = vw_set1(0), even = vw_above(vw_set1(1u << bits), code);
-  const vw lifted = vw_sub(vw_add(vw_left(code, 23 - bits), vw_set1(NN_MOMENT_EVEN)),
-                           vw_select(even, zero, vw_set1(0x800000u)));
+  const vw lifted =
+      vw_sub(vw_add(vw_left(code, 23 - bits), vw_set1(NN_MOMENT_EVEN)), vw_select(even, zero, vw_set1(0x800000u)));
   return vf_sub(vw_floats(lifted), vw_floats(vw_and(vw_set1(NN_MOMENT_EVEN), even)));
 }
 

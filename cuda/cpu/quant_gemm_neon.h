@@ -8,6 +8,11 @@
 
 enum { QUANT_ROWS_AT_ONCE = 4, QUANT_SIGNED_OFFSET = -1 };
 
+/* 32 codes of a row of weights or of activations: the first 16 and the others. */
+typedef struct quant_pair {
+  uint8x16_t low, high;
+} quant_pair;
+
 typedef vw si;
 NN_INLINE si si_load(const uint8_t *p) { return vw_load(p); }
 NN_INLINE si si_all(int32_t x) { return vw_set1((uint32_t)x); }

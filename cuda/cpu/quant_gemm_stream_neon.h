@@ -5,12 +5,7 @@
 #ifndef NN_CPU_QUANT_GEMM_STREAM_NEON_H
 #define NN_CPU_QUANT_GEMM_STREAM_NEON_H
 
-#include "quant_gemm_rows.h"
-
-/* 32 codes: the first 16 and the others. */
-typedef struct quant_pair {
-  uint8x16_t low, high;
-} quant_pair;
+#include "quant_gemm_pairs_neon.h"
 
 NN_INLINE quant_pair quant_load(const uint8_t *p) { return (quant_pair){vld1q_u8(p), vld1q_u8(p + 16)}; }
 
@@ -118,6 +113,25 @@ NN_INLINE int32x4_t quant_integers_of(const quant_pair c[4], quant_pair x, int32
   return dot_totals(sum[0], sum[1], sum[2], sum[3]);
 }
 
+/* The integers of a block of VF rows of weights with `rows` rows of activations, which begin at x, k codes apart. */
+NN_INLINE void quant_block_integers(const quant_pair c[VF], const int8_t *x, int64_t k, vw part,
+                                    vw integers[QUANT_ROWS_AT_ONCE], const int rows, const int32_t format) {
+  int r = 0;
+#if NN_NEON_PAIRS
+#pragma GCC unroll 2
+  for (; r + 2 <= rows; r += 2) {
+    pairs_block(c, x + r * k, k, part, integers + r, format);
+  }
+#endif
+#pragma GCC unroll 4
+  for (; r < rows; r++) {
+    const quant_pair codes = quant_load((const uint8_t *)x + r * k);
+    const int32x4_t low = quant_integers_of(c, codes, vreinterpretq_s32_u32(part.low), format);
+    const int32x4_t high = quant_integers_of(c + 4, codes, vreinterpretq_s32_u32(part.high), format);
+    integers[r] = (vw){vreinterpretq_u32_s32(low), vreinterpretq_u32_s32(high)};
+  }
+}
+
 /* Block i of eight rows into their sums. */
 NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, const quant_activations *acts, int64_t first, int64_t k,
                                  vf *sum, const int rows, const int32_t format) {
@@ -133,13 +147,12 @@ NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, const quant_activati
   for (int j = 0; j < VF; j++) {
     c[j] = quant_codes(w->row[j], i, format);
   }
+  vw integers[QUANT_ROWS_AT_ONCE];
+  quant_block_integers(c, acts->codes + (first * blocks + (int64_t)i) * QUANT_BLOCK, k, part, integers, rows, format);
 #pragma GCC unroll 4
   for (int r = 0; r < rows; r++) {
     const int64_t at = (first + r) * blocks + (int64_t)i;
-    const quant_pair x = quant_load((const uint8_t *)acts->codes + at * QUANT_BLOCK);
-    const vf integers = {vcvtq_f32_s32(quant_integers_of(c, x, vreinterpretq_s32_u32(part.low), format)),
-                         vcvtq_f32_s32(quant_integers_of(c + 4, x, vreinterpretq_s32_u32(part.high), format))};
-    sum[r] = vf_fma(vf_mul(vf_set1(acts->scale[at]), scale), integers, sum[r]);
+    sum[r] = vf_fma(vf_mul(vf_set1(acts->scale[at]), scale), vw_converted(integers[r]), sum[r]);
     if (quant_has_minimum(format)) {
       sum[r] = vf_fma(vf_set1(acts->total[at]), minimum, sum[r]);
     }

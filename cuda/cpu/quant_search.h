@@ -67,7 +67,8 @@ NN_INLINE vf nn_q_error(const nn_q_parts *p, int lane, vf scale, vf minimum) {
   const vf inverse = nn_q_inverse(scale);
   vf sum = vf_set1(0.0f);
   for (int i = 0; i < p->n; i++) {
-    const vf e = vf_sub(vf_sub(vf_mul(scale, nn_q_nearest(p, i, lane, inverse, minimum)), minimum), vf_load(&p->x[i][lane]));
+    const vf e =
+        vf_sub(vf_sub(vf_mul(scale, nn_q_nearest(p, i, lane, inverse, minimum)), minimum), vf_load(&p->x[i][lane]));
     sum = vf_add(sum, vf_mul(e, e));
   }
   return sum;
@@ -102,7 +103,8 @@ static inline void nn_q_search_asymmetric(nn_q_parts *p) {
     for (int t = 0; t < NN_Q_STARTS; t++) {
       const float levels = p->high + 0.1f * (float)(t - NN_Q_STARTS / 2 + 2);
       const nn_q_sums s = nn_q_sum(p, lane, nn_q_inverse(vf_div(range, vf_set1(levels))), vf_sub(zero, least));
-      const vf scale = nn_q_ratio(vf_sub(vf_mul(count, s.qx), vf_mul(s.q, sum)), vf_sub(vf_mul(count, s.qq), vf_mul(s.q, s.q)));
+      const vf scale =
+          nn_q_ratio(vf_sub(vf_mul(count, s.qx), vf_mul(s.q, sum)), vf_sub(vf_mul(count, s.qq), vf_mul(s.q, s.q)));
       const vf minimum = vf_div(vf_sub(vf_mul(scale, s.q), sum), count);
       nn_q_improve(p, lane, vf_select_lt(minimum, zero, nn_q_ratio(s.qx, s.qq), scale), vf_max(zero, minimum));
     }
@@ -294,7 +296,8 @@ static inline void nn_q_choose(nn_q_parts *p, nn_q_block *b, int blocks, float c
   nn_q_neighbours(p, count_low, count_high, symmetric ? 0 : 1);
   for (int lane = 0; lane < NN_Q_LANES; lane += VF) {
     const vf minimum = vf_mul(vf_load(p->minimum_step + lane), vf_load(p->minimum_count + lane));
-    const vf scale = vf_mul(vf_load(p->scale_step + lane), vf_load(p->scale_count + lane)), inverse = nn_q_inverse(scale);
+    const vf scale = vf_mul(vf_load(p->scale_step + lane), vf_load(p->scale_count + lane)),
+             inverse = nn_q_inverse(scale);
     for (int i = 0; i < p->n; i++) {
       float whole[VF];
       vf_store(whole, vf_sub(nn_q_nearest(p, i, lane, inverse, minimum), vf_set1(p->low)));

@@ -31,12 +31,8 @@ NN_INLINE vw vq_words(vq x) { return (vw){vreinterpretq_u32_u64(x.low), vreinter
 NN_INLINE vq multiply(vq a, vq b) {
   return (vq){vmull_u32(vmovn_u64(a.low), vmovn_u64(b.low)), vmull_u32(vmovn_u64(a.high), vmovn_u64(b.high))};
 }
-NN_INLINE vq pair_low(vq a, vq b) {
-  return (vq){vsliq_n_u64(a.low, b.low, 32), vsliq_n_u64(a.high, b.high, 32)};
-}
-NN_INLINE vq pair_high(vq a, vq b) {
-  return (vq){vsriq_n_u64(b.low, a.low, 32), vsriq_n_u64(b.high, a.high, 32)};
-}
+NN_INLINE vq pair_low(vq a, vq b) { return (vq){vsliq_n_u64(a.low, b.low, 32), vsliq_n_u64(a.high, b.high, 32)}; }
+NN_INLINE vq pair_high(vq a, vq b) { return (vq){vsriq_n_u64(b.low, a.low, 32), vsriq_n_u64(b.high, a.high, 32)}; }
 NN_INLINE void interleave(vq a, vq b, vq *first, vq *second) {
   *first = (vq){vzip1q_u64(a.low, b.low), vzip2q_u64(a.low, b.low)};
   *second = (vq){vzip1q_u64(a.high, b.high), vzip2q_u64(a.high, b.high)};

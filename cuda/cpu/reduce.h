@@ -68,7 +68,9 @@ NN_INLINE double nn_sum_f64(const float *x, int64_t n) {
   return sum;
 }
 
-NN_INLINE float nn_group_sum(const vf part[NN_GROUP]) { return vf_sum(vf_add(vf_add(part[0], part[1]), vf_add(part[2], part[3]))); }
+NN_INLINE float nn_group_sum(const vf part[NN_GROUP]) {
+  return vf_sum(vf_add(vf_add(part[0], part[1]), vf_add(part[2], part[3])));
+}
 
 /* The sum of a[i] * b[i] over the n elements from element `at_a` of a and `at_b` of b. */
 NN_INLINE float nn_dot(const void *a, int64_t at_a, int32_t dtype_a, const void *b, int64_t at_b, int32_t dtype_b,

@@ -28,8 +28,8 @@ NN_INLINE void forward_piece(const forward_job *shared, int64_t piece, int32_t d
     if (job.residual != NULL) {
       NN_EACH_VECTOR(at, at + cols, 0, 0,
                      nn_put(job.sum, i, lanes,
-                            vf_add(nn_get(job.x, i, lanes, dtype, MODE), nn_get(job.residual, i, lanes, dtype, MODE)), dtype,
-                            MODE));
+                            vf_add(nn_get(job.x, i, lanes, dtype, MODE), nn_get(job.residual, i, lanes, dtype, MODE)),
+                            dtype, MODE));
       x = job.sum; /* as it was rounded, for that is what the backward call will see */
     }
     const float rstd = nn_rstd(x, at, cols, job.eps, dtype);
@@ -99,7 +99,8 @@ NN_INLINE void backward_vector(const nn_rmsnorm_backward_args *a, float *partial
                                int64_t i, int64_t lanes, int32_t dtype, int32_t mode) {
   /* dx may be dy or dresidual, so all is read before it is written; partial sums are never streamed. */
   const int32_t near = mode == NN_PART ? NN_PART : NN_WHOLE;
-  const vf dy = nn_get(a->dy, at + i, lanes, dtype, mode), xhat = vf_mul(nn_get(a->x, at + i, lanes, dtype, mode), rstd);
+  const vf dy = nn_get(a->dy, at + i, lanes, dtype, mode),
+           xhat = vf_mul(nn_get(a->x, at + i, lanes, dtype, mode), rstd);
   const vf g = vf_mul(dy, nn_get(a->weight, i, lanes, dtype, mode));
   vf dx = vf_mul(rstd, vf_sub(g, vf_mul(xhat, mean)));
   if (a->dresidual != NULL) {

@@ -100,8 +100,8 @@ NN_INLINE void rotate_pairs(const nn_rope_forward_args *a, int64_t x, int64_t y,
     s = sine;
   }
   const vf u = nn_get(a->x, x + i, lanes, dtype, mode);
-  nn_put(a->y, y + i, lanes, vf_fma(u, vf_load_pairs(c), vf_mul(vf_swap_pairs(u), vf_mul(vf_load_pairs(s), direction))), dtype,
-         mode);
+  nn_put(a->y, y + i, lanes, vf_fma(u, vf_load_pairs(c), vf_mul(vf_swap_pairs(u), vf_mul(vf_load_pairs(s), direction))),
+         dtype, mode);
 }
 
 NN_INLINE void rotate_piece(const rotate_job *shared, int64_t piece, int32_t dtype, int32_t layout) {

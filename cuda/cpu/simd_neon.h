@@ -1,7 +1,7 @@
 /*
- * The vectors of simd.h on NEON: two registers of 128 bits stand for one of AVX2, lane by lane, so that an element meets
- * the same operations in the same order and has the same bits. They are structs, which compilers keep in registers, where
- * a generic vector of 32 bytes would live in memory: hence vf_add and not +.
+ * The vectors of simd.h on NEON: two registers of 128 bits stand for one of AVX2, lane by lane, so that an element
+ * meets the same operations in the same order and has the same bits. They are structs, which compilers keep in
+ * registers, where a generic vector of 32 bytes would live in memory: hence vf_add and not +.
  */
 #ifndef NN_CPU_SIMD_NEON_H
 #define NN_CPU_SIMD_NEON_H
@@ -31,7 +31,7 @@ NN_INLINE vw vi_words(vi x) { return x; }
 /* ---- words ---- */
 
 #define NN_NEON_WORDS(name, operator)                                                                                  \
-  NN_INLINE vw vw_##name(vw a, vw b) { return (vw){a.low operator b.low, a.high operator b.high}; }
+  NN_INLINE vw vw_##name(vw a, vw b) { return (vw){a.low operator b.low, a.high operator b.high }; }
 NN_NEON_WORDS(and, &)
 NN_NEON_WORDS(or, |)
 NN_NEON_WORDS(xor, ^)
@@ -128,8 +128,7 @@ NN_INLINE void vf_to_f16(uint16_t *p, vf x) {
 }
 NN_INLINE vf vf_from_bf16(const uint16_t *p) {
   const uint16x8_t x = vld1q_u16(p);
-  return (vf){vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(x), 16)),
-              vreinterpretq_f32_u32(vshll_high_n_u16(x, 16))};
+  return (vf){vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(x), 16)), vreinterpretq_f32_u32(vshll_high_n_u16(x, 16))};
 }
 /* The words whose upper halves are the rounded numbers. */
 NN_INLINE uint32x4_t vf_round_bf16(float32x4_t x) {

@@ -1,6 +1,6 @@
 /*
- * The vectors of simd.h in what every compiler has, four lanes: the baseline. A product that is added is rounded before,
- * on processors with fused instructions too, so that the baseline has the same bits on all.
+ * The vectors of simd.h in what every compiler has, four lanes: the baseline. A product that is added is rounded
+ * before, on processors with fused instructions too, so that the baseline has the same bits on all.
  */
 #ifndef NN_CPU_SIMD_PLAIN_H
 #define NN_CPU_SIMD_PLAIN_H

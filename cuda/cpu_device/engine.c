@@ -243,7 +243,8 @@ static void describe(int32_t index, char *text, size_t capacity) {
     snprintf(text, capacity, "the processor is device 0, and the only one");
     return;
   }
-  static const char *const names[] = {"baseline", "AVX2", "AVX-512", "AVX-512 with BF16", "AMX", "NEON", "NEON with DotProd", "NEON with I8MM"};
+  static const char *const names[] = {"baseline", "AVX2", "AVX-512",           "AVX-512 with BF16",
+                                      "AMX",      "NEON", "NEON with DotProd", "NEON with I8MM"};
   char name[192];
   processor_name(name, sizeof name);
   const double gib = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / (1024.0 * 1024.0 * 1024.0);

@@ -35,17 +35,29 @@ def kernels(folder: Path, isa: str) -> dict[str, str]:
 
 
 def training(isa: str, steps: int) -> dict[str, str]:
-    """Losses and parameters after some steps, of a small model in f32 and in bf16."""
+    """Losses and parameters of a small model after some steps, in f32 and in bf16."""
     import nncuda
-    from nncuda.models import MoEConfig, MoEModel
+    from nncuda.models import MoEConfig, MoETransformer
     from nncuda.train import TrainConfig, Trainer
 
+    config = MoEConfig(
+        vocab_size=64, hidden_size=32, num_layers=2, num_heads=4, head_dim=8,
+        num_experts=4, experts_per_token=2, ffn_size=64, context=128,
+    )  # fmt: skip
+    ids = np.arange(8 * 17, dtype=np.int32).reshape(8, 17) * 7 % 64
     found = {}
     for precision in ("f32", "bf16"):
         with nncuda.Context("cpu", threads=1, isa=isa) as ctx:
-            config = MoEConfig(vocab_size=64, hidden_size=32, intermediate_size=48, num_layers=2, num_heads=4,
-                               num_kv_heads=2, num_experts=4, num_experts_per_tok=2)  # fmt: skip
-            raise NotImplementedError((ctx, config, precision, steps, MoEModel, TrainConfig, Trainer))
+            options = TrainConfig(
+                steps=steps, warmup_steps=1, learning_rate=0.01, sequence_length=16, precision=precision
+            )
+            model = MoETransformer(ctx, config, seed=0, precision=precision)
+            trainer = Trainer(model, options)
+            names = [spec.name for spec in model.layout]
+            losses = [trainer.train_step(input_ids=ids[:, :-1], targets=ids[:, 1:]).loss for _ in range(steps)]
+            found[f"training in {precision}: losses"] = digest(np.array(losses))
+            for name in names:
+                found[f"training in {precision}: {name}"] = digest(model.parameters[name].numpy())
     return found
 
 

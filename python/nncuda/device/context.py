@@ -36,8 +36,8 @@ class Context(DeviceBound):
     `device` is "cpu", "cuda", "cuda:1", or "auto" for the first GPU if there is one, else the CPU. Of the CPU engine
     alone: `threads` is the number of worker threads (default: the cores that this process may use), `isa` the
     instruction set, one of "baseline", "avx2", "avx512", "avx512bf16", "amx" and, on AArch64, "neon", "dotprod",
-    "i8mm" (default: the widest that this processor has). Calls on one context happen in order, and one thread at a time may make them; different contexts are
-    independent.
+    "i8mm" (default: the widest that this processor has). Calls on one context happen in order, and one thread at a
+    time may make them; different contexts are independent.
 
     DeviceNotFoundError when the machine has no such device, ArgumentError for threads or an instruction set that it
     does not have.
