@@ -11,35 +11,37 @@
  */
 constexpr int THREADS = 256, UNROLL = 4, BLOCKS_PER_SM = 8;
 
-/* ---- formulas ---- */
+/* ---- formulas; E is the type whose precision the result needs ---- */
 
 struct silu {
   static constexpr int inputs = 1;
-  static __device__ __forceinline__ float of(float x, float, float) { return silu_of(x); }
+  template <class E> static __device__ __forceinline__ float of(float x, float, float) { return silu_of<E>(x); }
 };
 struct silu_backward {
   static constexpr int inputs = 2;
-  static __device__ __forceinline__ float of(float dy, float x, float) { return dy * silu_slope(x, sigmoid(x)); }
+  template <class E> static __device__ __forceinline__ float of(float dy, float x, float) {
+    return dy * silu_slope(x, sigmoid<E>(x));
+  }
 };
 struct add {
   static constexpr int inputs = 2;
-  static __device__ __forceinline__ float of(float a, float b, float) { return a + b; }
+  template <class E> static __device__ __forceinline__ float of(float a, float b, float) { return a + b; }
 };
 struct mul {
   static constexpr int inputs = 2;
-  static __device__ __forceinline__ float of(float a, float b, float) { return a * b; }
+  template <class E> static __device__ __forceinline__ float of(float a, float b, float) { return a * b; }
 };
 struct scale {
   static constexpr int inputs = 1;
-  static __device__ __forceinline__ float of(float x, float, float alpha) { return x * alpha; }
+  template <class E> static __device__ __forceinline__ float of(float x, float, float alpha) { return x * alpha; }
 };
 struct identity {
   static constexpr int inputs = 1;
-  static __device__ __forceinline__ float of(float x, float, float) { return x; }
+  template <class E> static __device__ __forceinline__ float of(float x, float, float) { return x; }
 };
 template <class T> struct round_to {
   static constexpr int inputs = 1;
-  static __device__ __forceinline__ float of(float x, float, float) { return nn_rounded<T>(x); }
+  template <class E> static __device__ __forceinline__ float of(float x, float, float) { return nn_rounded<T>(x); }
 };
 
 /* ---- one or two inputs and one output, all of n elements ---- */
@@ -72,7 +74,7 @@ __global__ void __launch_bounds__(THREADS) flat_kernel(const X *a, const X *b, Y
         }
 #pragma unroll
         for (int e = 0; e < N; e++) {
-          u[e] = FORMULA::of(u[e], v[e], alpha);
+          u[e] = FORMULA::template of<X>(u[e], v[e], alpha);
         }
         nn_store(y + i * N, u);
       }
@@ -81,7 +83,7 @@ __global__ void __launch_bounds__(THREADS) flat_kernel(const X *a, const X *b, Y
   const int64_t rest = vectors * N + threadIdx.x;
   if (blockIdx.x == 0 && rest < n) {
     const float second = FORMULA::inputs == 2 ? nn_to_float(b[rest]) : 0.0f;
-    y[rest] = nn_from_float<Y>(FORMULA::of(nn_to_float(a[rest]), second, alpha));
+    y[rest] = nn_from_float<Y>(FORMULA::template of<X>(nn_to_float(a[rest]), second, alpha));
   }
 }
 
@@ -138,11 +140,11 @@ struct gate_rows {
 
 struct swiglu {
   static constexpr bool backward = false;
-  static __device__ __forceinline__ float of(float gate, float up) { return silu_of(gate) * up; }
+  template <class E> static __device__ __forceinline__ float of(float gate, float up) { return silu_of<E>(gate) * up; }
 };
 struct relu2_gate {
   static constexpr bool backward = false;
-  static __device__ __forceinline__ float of(float gate, float up) {
+  template <class E> static __device__ __forceinline__ float of(float gate, float up) {
     const float positive = gate > 0.0f || gate != gate ? gate : 0.0f; /* of NaN it is NaN */
     return positive * positive * up;
   }
@@ -169,13 +171,13 @@ template <class FORM, class T, int N> __global__ void __launch_bounds__(THREADS)
 #pragma unroll
       for (int e = 0; e < N; e++) {
         y[e] = dy[e];
-        swiglu_slopes(y[e], dup[e], g[e], u[e]);
+        swiglu_slopes<T>(y[e], dup[e], g[e], u[e]);
       }
       nn_store(static_cast<T *>(p.dup) + at, dup);
     } else {
 #pragma unroll
       for (int e = 0; e < N; e++) {
-        y[e] = FORM::of(g[e], u[e]);
+        y[e] = FORM::template of<T>(g[e], u[e]);
       }
     }
     nn_store(static_cast<T *>(p.y) + row * p.ld_y + column, y);

@@ -71,7 +71,7 @@ __device__ __forceinline__ void gemm_put_swiglu(const gemm_problem &p, const gem
   float y[N];
 #pragma unroll
   for (int i = 0; i < N; i++) {
-    y[i] = silu_of(gemm_rounded<T>(gate[i])) * gemm_rounded<T>(up[i]);
+    y[i] = silu_of<T>(gemm_rounded<T>(gate[i])) * gemm_rounded<T>(up[i]);
   }
   gemm_store_some(static_cast<T *>(p.gated) + (place.first + row) * p.n + column, y, valid, wide);
 }
@@ -93,7 +93,7 @@ __device__ __forceinline__ void gemm_put_slopes(const gemm_problem &p, const gem
 #pragma unroll
   for (int i = 0; i < N; i++) {
     dgate[i] = gemm_rounded<T>(x[i]);
-    swiglu_slopes(dgate[i], dup[i], gate[i], up[i]);
+    swiglu_slopes<T>(dgate[i], dup[i], gate[i], up[i]);
   }
   gemm_store_some(to, dgate, valid, wide);
   gemm_store_some(to + p.up, dup, valid, wide);

@@ -92,6 +92,12 @@ __device__ __forceinline__ void gemm_wgmma_produce(const gemm_problem &p, const 
             const int32_t from = column + half * (GATE == GEMM_SWIGLU ? (int32_t)p.up : TILE::HALF_B);
             if (TRANS_B) {
               load(to, map_b, barrier, k, from, product_b);
+            } else if (!TILE::WHOLE_BOXES) {
+#pragma unroll
+              for (int i = 0; i < TILE::BN / 64; i++) {
+                load(b + i * TILE::BOX + half * (TILE::BOX / 2), map_b, barrier, column + 64 * i, k + 32 * half,
+                     product_b);
+              }
             } else {
 #pragma unroll
               for (int i = 0; i < TILE::HALF_B / 64; i++) {
@@ -376,7 +382,10 @@ inline int32_t gemm_wgmma_start(nncuda_ctx *ctx, gemm_problem &p, int32_t dtype,
           gemm_wgmma_map(maps.a, dtype, p.a, TRANS_A ? p.m : p.k, TRANS_A ? p.k : p.m, p.lda, even ? p.count : 1,
                          p.a_step, TRANS_A ? 64 : TILE::BM) &&
           gemm_wgmma_map(maps.b, dtype, p.b, TRANS_B ? p.k : p.n, TRANS_B ? p.n : p.k, p.ldb, ragged_k ? 1 : p.count,
-                         p.b_step, TRANS_B ? TILE::HALF_B : 64);
+                         p.b_step,
+                         TRANS_B             ? TILE::HALF_B
+                         : TILE::WHOLE_BOXES ? 64
+                                             : 32);
   if (!*done) {
     return NNCUDA_SUCCESS;
   }
@@ -432,12 +441,12 @@ inline int32_t gemm_wgmma_start_gate(nncuda_ctx *ctx, gemm_problem &p, int32_t d
   return gemm_wgmma_launch_tiles<TILE, gemm_columns<GATE, TILE::BN>>(ctx, kernel, p, way, maps);
 }
 
-/* Rounds of tiles over the multiprocessors decide; a narrow tile takes somewhat more than half of a wide one's time (by
- * count of bytes read from shared memory). The sums are the same with both. */
+/* Rounds of tiles over the multiprocessors decide; narrower tiles take somewhat more than their share of a wide one's
+ * time (by count of bytes read from shared memory). The sums are the same with all. */
 template <class T>
 inline int32_t gemm_wgmma_launch(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice, int32_t dtype,
                                  bool *done) {
-  constexpr int64_t WIDE_COST = 16, NARROW_COST = 9;
+  constexpr int64_t WIDE_COST = 16, MIDDLE_COST = 13, NARROW_COST = 9;
   const int64_t sms = nn_gpu_sms(ctx);
   const bool half = p.gate == GEMM_SWIGLU; /* of a tile are ups */
   half ? gemm_count_tiles<128, 128>(p) : gemm_count_tiles<128, 256>(p);
@@ -455,6 +464,11 @@ inline int32_t gemm_wgmma_launch(nncuda_ctx *ctx, gemm_problem &p, const gemm_ch
   if (p.gate == GEMM_SWIGLU_BACKWARD) {
     return wide <= narrow ? gemm_wgmma_start_gate<T, gemm_wgmma_tile<256>, GEMM_SWIGLU_BACKWARD>(ctx, p, dtype, done)
                           : gemm_wgmma_start_gate<T, gemm_wgmma_tile<128>, GEMM_SWIGLU_BACKWARD>(ctx, p, dtype, done);
+  }
+  gemm_count_tiles<128, 192>(p);
+  const int64_t middle = nn_ceil_div(p.tiles, sms) * MIDDLE_COST;
+  if (middle < wide && middle <= narrow) {
+    return gemm_wgmma_run_tile<T, gemm_wgmma_tile<192>>(ctx, p, choice, dtype, done);
   }
   return wide <= narrow ? gemm_wgmma_run_tile<T, gemm_wgmma_tile<256>>(ctx, p, choice, dtype, done)
                         : gemm_wgmma_run_tile<T, gemm_wgmma_tile<128>>(ctx, p, choice, dtype, done);

@@ -51,7 +51,7 @@ __device__ __forceinline__ void gemm_wgmma_swiglu(const gemm_problem &p, const g
           nn_load(up, reinterpret_cast<const T *>(own + TILE::C_BOX + 16 * i));
 #pragma unroll
           for (int e = 0; e < N; e++) {
-            gate[e] = silu_of(gate[e]) * up[e];
+            gate[e] = silu_of<T>(gate[e]) * up[e];
           }
           nn_store(y + (int64_t)(i / 8) * p.n + c, gate);
         }
@@ -99,16 +99,18 @@ gemm_wgmma_slopes(const gemm_problem &p, const gemm_place &place, const gemm_wgm
 #pragma unroll 1
         for (int32_t i = lane; i < VECTORS; i += NN_WARP) {
           float slope[N], dup[N], gate[N], up[N];
-          T *const place_of_gate = reinterpret_cast<T *>(own + 16 * i);
-          nn_load(slope, place_of_gate);
+          nn_load(slope, reinterpret_cast<const T *>(own + 16 * i));
           nn_load(gate, reinterpret_cast<const T *>(gates + at + 16 * i));
           nn_load(up, reinterpret_cast<const T *>(ups + at + 16 * i));
 #pragma unroll
           for (int e = 0; e < N; e++) {
-            swiglu_slopes(slope[e], dup[e], gate[e], up[e]);
+            swiglu_slopes<T>(slope[e], dup[e], gate[e], up[e]);
           }
-          nn_store(place_of_gate, slope);
-          nn_store(reinterpret_cast<T *>(own + TILE::C_BOX + 16 * i), dup);
+          uint32_t words[4];
+          nn_pack<T>(words, slope);
+          *reinterpret_cast<uint4 *>(own + 16 * i) = make_uint4(words[0], words[1], words[2], words[3]);
+          nn_pack<T>(words, dup);
+          *reinterpret_cast<uint4 *>(own + TILE::C_BOX + 16 * i) = make_uint4(words[0], words[1], words[2], words[3]);
         }
         nn_fence_async_shared();
         __syncwarp();

@@ -14,16 +14,19 @@ struct alignas(8) gemm_wgmma_turn {
 
 /*
  * 128 x 256 is the largest tile whose sums fit the registers: it reads 1.5 bytes of shared memory for 128 products,
- * which leaves the tensor cores the limit. 128 x 128 serves products with few tiles. The ring takes 192 KiB, and 4 KiB
- * a warp are for what is on its way to C: two boxes, or sums. setmaxnreg: 128 * 56 + 256 * 224 = 64512 registers. From
- * APART stages on the warpgroups begin a tile one after the other; a tile must have as many as the ring, so that the
- * first cannot be a tile ahead. By count.
+ * which leaves the tensor cores the limit. 128 x 192 and 128 x 128 serve products whose tiles would leave
+ * multiprocessors without one. The ring takes 192 KiB, and 4 KiB a warp are for what is on its way to C: two boxes, or
+ * sums. setmaxnreg: 128 * 56 + 256 * 224 = 64512 registers. From APART stages on the warpgroups begin a tile one after
+ * the other; a tile must have as many as the ring, so that the first cannot be a tile ahead. By count. (Measured on an
+ * H200: two stages apart, or four boxes of C with a ring of three stages, are no faster.)
  */
 template <int BN_> struct gemm_wgmma_tile {
   static constexpr int BM = 128, BN = BN_, BK = 64, CONSUMERS = 2, WARPS = 4 * CONSUMERS;
   static constexpr int BOX = 64 * 128; /* 64 rows of 128 bytes: what repeats along the side that is not k */
   static constexpr int A_BYTES = BM / 64 * BOX, STAGE_BYTES = A_BYTES + BN / 64 * BOX, STAGES = 196608 / STAGE_BYTES;
-  static constexpr int HALF_B = BN / 2, HALF_B_BYTES = HALF_B * 128; /* B comes in halves, a block of a pair each */
+  /* B comes in halves, a block of a pair each: of the columns, or, where they would cut a box, of k. */
+  static constexpr int HALF_B = BN / 2, HALF_B_BYTES = HALF_B * 128;
+  static constexpr bool WHOLE_BOXES = HALF_B % 64 == 0;
   static constexpr int APART = 8;
   static constexpr int CHUNK = 32, SUMS_LD = CHUNK + 8;       /* columns of sums that a warp writes at once */
   static constexpr int C_BOX = 16 * 128, C_BYTES = 2 * C_BOX; /* 16 rows of 128 bytes; of a warp */

@@ -132,4 +132,12 @@ __device__ __forceinline__ float nn_exp2_approx(float x) {
   return y;
 }
 
+/* 1 / x within 1 unit in the last place, 0 for infinities and where it would be less than 2^-126. rcp.approx.ftz.f32,
+ * PTX 9.7.3.13. */
+__device__ __forceinline__ float nn_reciprocal_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 #endif

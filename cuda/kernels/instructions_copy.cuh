@@ -10,6 +10,22 @@ __device__ __forceinline__ uint32_t nn_shared_address(const void *pointer) {
   return (uint32_t)__cvta_generic_to_shared(pointer);
 }
 
+/* Stores 4, 8 or 16 bytes to global memory, aligned to as many, at once. An ordinary store of a vector may be taken
+ * apart by the compiler where branches are near. st.global, PTX 9.7.9.12. */
+template <int WORDS> __device__ __forceinline__ void nn_store_global(void *to, const uint32_t (&words)[WORDS]) {
+  static_assert(WORDS == 1 || WORDS == 2 || WORDS == 4, "a store has 4, 8 or 16 bytes");
+  const uint64_t at = (uint64_t)__cvta_generic_to_global(to);
+  if constexpr (WORDS == 4) {
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(words[0]), "r"(words[1]), "r"(words[2]),
+                 "r"(words[3])
+                 : "memory");
+  } else if constexpr (WORDS == 2) {
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(at), "r"(words[0]), "r"(words[1]) : "memory");
+  } else {
+    asm volatile("st.global.b32 [%0], %1;" ::"l"(at), "r"(words[0]) : "memory");
+  }
+}
+
 /* Starts to copy BYTES (4, 8 or 16; 16 bypass L1) from global to shared memory, both aligned to BYTES: the first
  * `source_bytes` (0 to BYTES) from `global`, zeros for the rest. With 0, `global` is not read, and may be any aligned
  * address of global memory. Nothing may read or write the destination until a wait below covers the copy, and others

@@ -98,8 +98,10 @@ __device__ __forceinline__ void nn_wgmma_wait_after(float a, float b) {
 #define NN_WGMMA_D_N64 NN_WGMMA_D16(0), NN_WGMMA_D16(16)
 #define NN_WGMMA_PLACES_N128 NN_WGMMA_PLACES_N64 ", " NN_WGMMA_PLACES_1
 #define NN_WGMMA_D_N128 NN_WGMMA_D_N64, NN_WGMMA_D16(32), NN_WGMMA_D16(48)
-#define NN_WGMMA_PLACES_N256 NN_WGMMA_PLACES_N128 ", " NN_WGMMA_PLACES_2 ", " NN_WGMMA_PLACES_3
-#define NN_WGMMA_D_N256 NN_WGMMA_D_N128, NN_WGMMA_D16(64), NN_WGMMA_D16(80), NN_WGMMA_D16(96), NN_WGMMA_D16(112)
+#define NN_WGMMA_PLACES_N192 NN_WGMMA_PLACES_N128 ", " NN_WGMMA_PLACES_2
+#define NN_WGMMA_D_N192 NN_WGMMA_D_N128, NN_WGMMA_D16(64), NN_WGMMA_D16(80)
+#define NN_WGMMA_PLACES_N256 NN_WGMMA_PLACES_N192 ", " NN_WGMMA_PLACES_3
+#define NN_WGMMA_D_N256 NN_WGMMA_D_N192, NN_WGMMA_D16(96), NN_WGMMA_D16(112)
 
 /* PLACE_...: the places of the operands after d's. */
 #define NN_WGMMA_SHARED(N, TYPE, PLACE_A, PLACE_B, PLACE_SCALE, PLACE_MAJOR_A, PLACE_MAJOR_B)                          \
@@ -114,6 +116,8 @@ __device__ __forceinline__ void nn_wgmma_wait_after(float a, float b) {
     NN_WGMMA_SHARED(64, TYPE, "%32", "%33", "%34", "%35", "%36");                                                      \
   } else if constexpr (N == 128) {                                                                                     \
     NN_WGMMA_SHARED(128, TYPE, "%64", "%65", "%66", "%67", "%68");                                                     \
+  } else if constexpr (N == 192) {                                                                                     \
+    NN_WGMMA_SHARED(192, TYPE, "%96", "%97", "%98", "%99", "%100");                                                    \
   } else {                                                                                                             \
     NN_WGMMA_SHARED(256, TYPE, "%128", "%129", "%130", "%131", "%132");                                                \
   }
@@ -134,7 +138,7 @@ __device__ __forceinline__ void nn_wgmma_wait_after(float a, float b) {
   }
 
 /*
- * d = a * b, plus d if `accumulate`: a 64 x 16, b 16 x N, d 64 x N in f32, for N = 64, 128 and 256. a and b lie in
+ * d = a * b, plus d if `accumulate`: a 64 x 16, b 16 x N, d 64 x N in f32, for N = 64, 128, 192 and 256. a and b lie in
  * shared memory as their descriptors say; *_MN_MAJOR: the rows of a (columns of b) are the contiguous direction, else
  * k. d has N / 2 elements a thread. With w = warp % 4, g = lane / 4, t = lane % 4 (PTX 9.7.15.5.1.1.1, figure 149):
  *   d[4j], d[4j + 1]: row 16w + g, columns 8j + 2t, 8j + 2t + 1     d[4j + 2], d[4j + 3]: row 16w + g + 8, the same
@@ -144,7 +148,7 @@ template <class T, bool A_MN_MAJOR = false, bool B_MN_MAJOR = false, int COUNT>
 __device__ __forceinline__ void nn_wgmma(float (&d)[COUNT], uint64_t a_descriptor, uint64_t b_descriptor,
                                          bool accumulate) {
   constexpr int N = 2 * COUNT;
-  static_assert(N == 64 || N == 128 || N == 256, "no such N here");
+  static_assert(N == 64 || N == 128 || N == 192 || N == 256, "no such N here");
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   if constexpr (nn_mma_type<T>::is_f16) {
     NN_WGMMA_SHARED_OF("f16");

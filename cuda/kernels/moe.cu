@@ -139,26 +139,26 @@ static __global__ void __launch_bounds__(MOVE_WARPS *NN_WARP, 4) gather_kernel(n
     T *const to = y + row * a.dim;
     if (empty) {
       for (int64_t i = lane * N; i < a.dim; i += NN_WARP * N) {
-        *reinterpret_cast<nn_vector<T, N> *>(to + i) = nn_vector<T, N>{};
+        nn_move<N>(to + i, nn_moved<T, N>{});
       }
       continue;
     }
     const T *const from = x + slot / a.k * a.dim;
 #pragma unroll 1
     for (int64_t first = lane * N; first < a.dim; first += MOVE_UNROLL * NN_WARP * N) {
-      nn_vector<T, N> v[MOVE_UNROLL];
+      nn_moved<T, N> v[MOVE_UNROLL];
 #pragma unroll
       for (int j = 0; j < MOVE_UNROLL; j++) {
         const int64_t i = first + j * NN_WARP * N;
         if (i < a.dim) {
-          v[j] = nn_load_raw<N>(from + i);
+          v[j] = *reinterpret_cast<const nn_moved<T, N> *>(from + i);
         }
       }
 #pragma unroll
       for (int j = 0; j < MOVE_UNROLL; j++) {
         const int64_t i = first + j * NN_WARP * N;
         if (i < a.dim) {
-          *reinterpret_cast<nn_vector<T, N> *>(to + i) = v[j];
+          nn_move<N>(to + i, v[j]);
         }
       }
     }

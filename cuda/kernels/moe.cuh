@@ -90,7 +90,7 @@ __device__ __forceinline__ void combine_backward_slot(const nn_moe_combine_backw
   const int32_t back = a.row_slot[slot];
   if (back == -1) {
     for (int64_t i = lane * N; i < a.dim; i += NN_WARP * N) {
-      *reinterpret_cast<nn_vector<T, N> *>(dy + slot * a.dim + i) = nn_vector<T, N>{};
+      nn_move<N>(dy + slot * a.dim + i, nn_moved<T, N>{});
     }
   } else if (maps.row_slot.holds(slot, back) && a.slot_row[back] != slot && maps.within(a.slot_row[back])) {
     maps.inverse.broken_by(slot, back);

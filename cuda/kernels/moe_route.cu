@@ -115,12 +115,12 @@ template <class T, int N> static __device__ __forceinline__ void bring(const rou
   const int32_t *slot_row = r.plan.slot_row + token * k;
 #pragma unroll 1
   for (int64_t first = lane * N; first < dim; first += MOVE_UNROLL * NN_WARP * N) {
-    nn_vector<T, N> v[MOVE_UNROLL];
+    nn_moved<T, N> v[MOVE_UNROLL];
 #pragma unroll
     for (int j = 0; j < MOVE_UNROLL; j++) {
       const int64_t i = first + j * NN_WARP * N;
       if (i < dim) {
-        v[j] = nn_load_raw<N>(from + i);
+        v[j] = *reinterpret_cast<const nn_moved<T, N> *>(from + i);
       }
     }
     for (int64_t s = 0; s < k; s++) {
@@ -130,10 +130,10 @@ template <class T, int N> static __device__ __forceinline__ void bring(const rou
       for (int j = 0; j < MOVE_UNROLL; j++) {
         const int64_t i = first + j * NN_WARP * N;
         if (i < dim && row >= 0) {
-          *reinterpret_cast<nn_vector<T, N> *>(y + row * dim + i) = v[j];
+          nn_move<N>(y + row * dim + i, v[j]);
         }
         if (i < dim && empty >= rows) {
-          *reinterpret_cast<nn_vector<T, N> *>(y + empty * dim + i) = nn_vector<T, N>{};
+          nn_move<N>(y + empty * dim + i, nn_moved<T, N>{});
         }
       }
     }

@@ -48,18 +48,64 @@ template <int N, class T> __device__ __forceinline__ void nn_widen(float (&to)[N
   }
 }
 
+/* N elements that are only moved. */
+template <int BYTES> struct nn_moved_bytes;
+template <> struct nn_moved_bytes<2> {
+  using type = uint16_t;
+};
+template <> struct nn_moved_bytes<4> {
+  using type = uint32_t;
+};
+template <> struct nn_moved_bytes<16> {
+  using type = uint4;
+};
+template <class T, int N> using nn_moved = typename nn_moved_bytes<(int)sizeof(T) * N>::type;
+
+template <int N, class T> __device__ __forceinline__ void nn_move(T *to, const nn_moved<T, N> &from) {
+  if constexpr (sizeof(T) * N == 16) {
+    const uint32_t words[4] = {from.x, from.y, from.z, from.w};
+    nn_store_global(to, words);
+  } else {
+    *reinterpret_cast<nn_moved<T, N> *>(to) = from;
+  }
+}
+
 /* N elements as f32. Data that is read once goes past the first cache. */
 template <int N, class T> __device__ __forceinline__ void nn_load(float (&to)[N], const T *from) {
   nn_widen(to, nn_load_raw<N>(from));
 }
 
-template <int N, class T> __device__ __forceinline__ void nn_store(T *to, const float (&from)[N]) {
-  nn_vector<T, N> v;
+/* N elements of T, each rounded, as the words of 32 bits that they lie in. */
+template <class T, int N>
+__device__ __forceinline__ void nn_pack(uint32_t (&words)[N * sizeof(T) / 4], const float (&from)[N]) {
 #pragma unroll
-  for (int i = 0; i < N; i++) {
-    v.x[i] = nn_from_float<T>(from[i]);
+  for (int i = 0; i < N * (int)sizeof(T) / 4; i++) {
+    if constexpr (sizeof(T) == 2) {
+      words[i] = nn_pair<T>(from[2 * i], from[2 * i + 1]);
+    } else {
+      words[i] = __float_as_uint(from[i]);
+    }
   }
-  *reinterpret_cast<nn_vector<T, N> *>(to) = v;
+}
+
+/* To global memory, 16 bytes at a time where there are as many. */
+template <int N, class T> __device__ __forceinline__ void nn_store(T *to, const float (&from)[N]) {
+  constexpr int EACH = N < nn_per_16<T> ? N : nn_per_16<T>;
+  if constexpr (N * sizeof(T) >= 4) {
+#pragma unroll
+    for (int first = 0; first < N; first += EACH) {
+      float some[EACH];
+#pragma unroll
+      for (int i = 0; i < EACH; i++) {
+        some[i] = from[first + i];
+      }
+      uint32_t words[EACH * sizeof(T) / 4];
+      nn_pack<T>(words, some);
+      nn_store_global(to + first, words);
+    }
+  } else {
+    *to = nn_from_float<T>(from[0]);
+  }
 }
 
 /* Elements i .. i+N-1 of the n at `from`, those past the end as 0. WIDE: i is a multiple of N and `from` aligned to N

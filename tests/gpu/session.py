@@ -12,6 +12,7 @@ import importlib.util
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,7 +21,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import session_plan
@@ -45,10 +46,11 @@ class Running:
 
 
 class Session:
-    """`folder` receives NAME.tar.gz; `library` is what parts use that name no variant."""
+    """`folder` receives NAME.tar.gz; `library` is what parts use that name no variant; it has `most` seconds."""
 
-    def __init__(self, name: str, folder: Path, library: Path) -> None:
+    def __init__(self, name: str, folder: Path, library: Path, most: int = CALL_SECONDS) -> None:
         self.began = time.monotonic()
+        self.most = most
         self.packed = folder / f"call-{name}.tar.gz"
         self.library = library
         self.place = Path(tempfile.mkdtemp(prefix="nncuda-session-"))
@@ -88,12 +90,12 @@ class Session:
 
     def start(self, part: Part) -> None:
         now = time.monotonic()
-        left = self.began + CALL_SECONDS - session_plan.OWN_SECONDS / 4 - now
+        left = self.began + self.most - session_plan.OWN_SECONDS / 4 - now
         library = self.library_of(part.variant)
         missing = [reason for need in (*part.needs, str(library)) if (reason := self.missing(need))]
         missing = list(dict.fromkeys(missing))
         if missing or left < 2:
-            self.note(part, f"left out: {', '.join(missing) or f'the {CALL_SECONDS} seconds are over'}", now)
+            self.note(part, f"left out: {', '.join(missing) or f'the {self.most} seconds are over'}", now)
             self.status |= not missing
             return
         sys.stdout.flush()
@@ -322,6 +324,19 @@ def same_sources(session: Session) -> None:
     session.say(f"a bundle for {json.loads(described.read_text())['architectures']}")
 
 
+def chosen(batches: list[Batch]) -> list[Batch]:
+    """Those parts whose name matches PARTS, as many at once as TOGETHER says where several are."""
+    only, together = re.compile(os.environ.get("PARTS", "")), int(os.environ.get("TOGETHER", "0"))
+    return [
+        replace(
+            batch,
+            parts=tuple(part for part in batch.parts if only.search(part.name)),
+            together=together or batch.together if batch.together > 1 else 1,
+        )
+        for batch in batches
+    ]
+
+
 def main(plan: dict[str, list[Batch]] | None = None) -> int:
     rebuild = os.environ.get("REBUILD", "band16")
     if rebuild not in VARIANTS:
@@ -349,14 +364,14 @@ def main(plan: dict[str, list[Batch]] | None = None) -> int:
         return 1
     for toolkit in (os.environ.get("CUDA_HOME"), "/usr/local/cuda"):
         os.environ["PATH"] += f":{toolkit}/bin" if toolkit else ""
-    session = Session(name, folder.absolute(), library)
+    session = Session(name, folder.absolute(), library, int(os.environ.get("MOST_SECONDS", CALL_SECONDS)))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         same_sources(session)
         if name in ("2", "3", "4"):
             import_torch(session)
         with session.clocks():
-            session.run(plan[name])
+            session.run(chosen(plan[name]))
     finally:
         session.stop()
         session.close()

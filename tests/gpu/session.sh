@@ -14,7 +14,9 @@
 # lacks is left out with a sentence. Exits with 1 when a part failed.
 #
 # PYTHON is the interpreter (default: python3). NNCUDA_LIBRARY names another library. REBUILD names the variant of the fourth
-# call (tests/gpu/variants.py). QUICK=1 has tiny sizes, to try this script out.
+# call (tests/gpu/variants.py). QUICK=1 has tiny sizes, to try this script out. Where time is shorter: PARTS is a regular
+# expression that the names of the parts match which run, TOGETHER how many of those run at once that need not run alone,
+# and MOST_SECONDS what a call may take (480).
 set -u
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -22,7 +24,7 @@ case ${1:-} in
 [1-4] | speeds) [ $# = 2 ] ;;
 *) false ;;
 esac || {
-  sed -n '2,20s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,22s/^# \{0,1\}//p' "$0" >&2
   exit 2
 }
 python=${PYTHON:-python3}

@@ -99,8 +99,13 @@ def verify(record: bool, variant: str = "", families: list[str] = FAMILIES) -> l
 
 def right() -> list[Batch]:
     """Is it right: the golden tests, tests/gpu, and the kernels with most to go wrong under compute-sanitizer."""
-    files = sorted((ROOT / "tests/gpu").glob("test_gpu_*.py"))
+    alone, large = (ROOT / f"tests/gpu/test_gpu_{name}.py" for name in ("context", "large"))
+    others = sorted(set((ROOT / "tests/gpu").glob("test_gpu_*.py")) - {alone, large})
     pytest = ("python", "-m", "pytest", "-v", "--no-header", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=60")
+
+    def tests(file: Path, seconds: int = 45) -> Part:
+        return Part(file.stem, seconds, (*pytest, f"tests/gpu/{file.name}"))
+
     sanitized = [
         Part(
             f"{tool} {kernel}",
@@ -116,8 +121,9 @@ def right() -> list[Batch]:
     return [
         one("doctor", 20, "nncuda", "doctor"),
         Batch((*verify(record=True), *changed), together=6),
-        Batch(tuple(Part(file.stem, 70, (*pytest, f"tests/gpu/{file.name}")) for file in files), together=7),
-        Batch(tuple(sanitized), together=6),
+        Batch(tuple(map(tests, others)), together=7),
+        Batch((tests(alone),)),  # it reads how much of the GPU's memory is free
+        Batch((tests(large, 100), *sanitized), together=7),
     ]
 
 
@@ -136,20 +142,20 @@ COUNTED = "gemm|flash|backward|rows_kernel|paged|piece|merge"
 
 def fast() -> list[Batch]:
     """Is it fast: kernels, with the library and with its variants; counters of six of them."""
-    changed = [bench(f"variant {VARIANTS[name].family}", 35, *VARIANTS[name].lines, variant=name) for name in BUNDLED]
-    counters = ("ncu", "--clock-control", "none", "--csv", "--log-file", "{out}/ncu.csv", "--set", "basic")
-    sections = ("SpeedOfLight", "Occupancy", "WarpStateStats", "MemoryWorkloadAnalysis")
+    changed = [bench(f"variant {VARIANTS[name].family}", 30, *VARIANTS[name].lines, variant=name) for name in BUNDLED]
+    counters = ("ncu", "--clock-control", "none", "--csv", "--page", "raw", "--log-file", "{out}/ncu.csv")
+    sections = ("SpeedOfLight", "WarpStateStats", "LaunchStats")
     return [
-        bench("products", 60, "products bf16", "products f32", "products tf32"),
-        bench("grouped", 40, "grouped_gemm"),
-        bench("attention", 45, "flash_attention"),
+        bench("products", 25, "products bf16", "products f32", "products tf32"),
+        bench("grouped", 20, "grouped_gemm"),
+        bench("attention", 40, "flash_attention"),
         bench("memory", 70, "element-wise", "rows ", "experts ", "optimizer"),
         bench("stored", 50, "products with stored weights", "paged attention"),
         *changed,
-        bench("ternary", 40, "products with ternary weights"),
+        bench("ternary", 45, "products with ternary weights"),
         one(
             "counters",
-            45,
+            60,
             *counters,
             *(word for section in sections for word in ("--section", section)),
             "--kernel-name",

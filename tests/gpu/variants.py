@@ -59,7 +59,7 @@ VARIANTS = {
     ),
 }  # fmt: skip
 #: Those that a bundle has; the others are made where a GPU is (the fourth call).
-BUNDLED = ("narrow", "unordered")
+BUNDLED = ("alone", "unordered")
 
 
 def changed(variant: Variant, root: Path, target: Path) -> None:

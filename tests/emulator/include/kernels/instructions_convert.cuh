@@ -157,4 +157,9 @@ inline float nn_exp2_approx(float x) {
   return y < 0x1p-126f ? 0.0f : y;
 }
 
+inline float nn_reciprocal_approx(float x) {
+  const float y = 1.0f / x;
+  return std::fabs(y) < 0x1p-126f ? std::copysign(0.0f, y) : y;
+}
+
 #endif

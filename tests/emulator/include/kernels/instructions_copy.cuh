@@ -39,6 +39,14 @@ inline uint32_t nn_shared_address(const void *pointer) {
   return (uint32_t)(from_anchor + nn_emulated_static_shared);
 }
 
+template <int WORDS> inline void nn_store_global(void *to, const uint32_t (&words)[WORDS]) {
+  static_assert(WORDS == 1 || WORDS == 2 || WORDS == 4, "a store has 4, 8 or 16 bytes");
+  if ((uintptr_t)to % sizeof words != 0) {
+    nn_emulated_fail("nn_store_global: %p is not aligned to %zu bytes", to, sizeof words);
+  }
+  memcpy(to, words, sizeof words);
+}
+
 /* The memory behind a shared address of an instruction that touches `bytes` bytes there, of a block of the cluster. */
 inline unsigned char *nn_emulated_shared_bytes(uint32_t address, uint32_t bytes, uint32_t alignment,
                                                const char *instruction, unsigned rank) {

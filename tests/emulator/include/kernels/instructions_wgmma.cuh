@@ -251,7 +251,7 @@ inline void nn_emulated_check_group(uint64_t a, uint64_t b, int n, nn_site site)
   if (lanes[0].a != a || lanes[0].b != b) {
     nn_emulated_fail("wgmma: lanes of a warp pass different descriptors");
   }
-  if (n != 64 && n != 128 && n != 256) {
+  if (n != 64 && n != 128 && n != 192 && n != 256) {
     nn_emulated_fail("wgmma: no n of %d here", n);
   }
 }
