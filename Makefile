@@ -7,6 +7,7 @@ JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 BUILD := build/lib
 PREFIX ?= /usr/local
 CUDA := build/cuda-toolchain
+AARCH64 := build/aarch64
 WHEEL := build/wheel
 SM_70 ?= check
 EMULATE ?= $(if $(shell command -v $(CXX)),70 80 90)
@@ -46,9 +47,9 @@ COUNT ?= 12
 RANKS ?= 2
 # What `make test` is made of; .ci/run times each.
 PARTS := python-test go-test rust-test parity packages
-SLOW ?= lint docs emulated-75 emulated-89 asan tsan ranks faults fuzz interop cuda newcomer crates wheel rust-wheel-release mutants
+SLOW ?= lint docs emulated-75 emulated-89 aarch64 asan tsan ranks faults fuzz interop cuda newcomer crates wheel rust-wheel-release mutants
 
-.PHONY: help run test test-all python-test go llguidance go-test rust rust-test rust-wheel rust-wheel-release parity ranks packages crates lib cuts cuts-library install emulated emulated-75 emulated-89 cuda \
+.PHONY: help run test test-all python-test go llguidance go-test rust rust-test rust-wheel rust-wheel-release parity ranks packages crates lib cuts cuts-library install emulated emulated-75 emulated-89 aarch64 aarch64-toolchain cuda \
   cuda-toolchain gpu-verify gpu-sanitize gpu-bundle wheel bench bench-languages bench-ranks bench-serving interop interop-large schema-suite docs asan tsan faults fuzz mutants newcomer \
   fmt generate abi lint lock clean go-toolchain rust-toolchain
 
@@ -136,6 +137,19 @@ cuts: $(VENV)/.test ## how evenly kernels cut their work for 2 to 128 threads, b
 
 cuts-library: $(VENV)/.test
 	cmake --build $(dir $(CUTS)) --target nncuda_cuts
+
+aarch64: aarch64-toolchain $(VENV)/.test $(AARCH64)-python/.ready ## the library for AArch64, build/aarch64/libnncuda.so, by Debian's cross compiler; its bits under qemu-user, which are those of AVX2
+	cmake -S . -B $(AARCH64) -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DNNCUDA_CUDA=OFF \
+	  -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
+	cmake --build $(AARCH64) --target nncuda
+	NNCUDA_AARCH64=$(CURDIR)/$(AARCH64)/libnncuda.so $(BIN)/python -m pytest tests/aarch64
+
+aarch64-toolchain:
+	@for tool in aarch64-linux-gnu-gcc qemu-aarch64-static; do command -v $$tool >/dev/null || { \
+	  echo "$$tool is missing; in Debian: apt-get install gcc-aarch64-linux-gnu qemu-user-static" >&2; exit 1; }; done
+
+$(AARCH64)-python/.ready: tests/aarch64/python.sh tests/aarch64/wheels.py requirements/test.txt | $(VENV)/.packages-test
+	tests/aarch64/python.sh $(CURDIR)/$(@D) $(CURDIR)/$(BIN)/python $(CURDIR)/requirements/test.txt
 
 lib: ## the library alone: build/lib/libnncuda.so
 	cmake -S . -B $(BUILD)

@@ -116,13 +116,17 @@ enum {
 /* Devices, numbered as in DLPack. */
 enum { NNCUDA_DEVICE_CPU = 1, NNCUDA_DEVICE_CUDA = 2 };
 
-/* Instruction sets of the CPU engine, from the plainest to the widest. */
+/* Instruction sets of the CPU engine, from the plainest to the widest: those of x86-64, then those of AArch64. NEON and
+ * what is wider on AArch64 have the bits of AVX2. */
 enum {
   NNCUDA_ISA_BASELINE = 0,   /* what every processor of the architecture has */
   NNCUDA_ISA_AVX2 = 1,       /* x86-64 with AVX2, FMA and F16C */
   NNCUDA_ISA_AVX512 = 2,     /* AVX-512 F, BW, DQ, VL */
   NNCUDA_ISA_AVX512BF16 = 3, /* the above, AVX512_BF16 and AVX512_VNNI */
-  NNCUDA_ISA_AMX = 4         /* the above, AVX512_VBMI and AMX tiles of bf16 and int8 */
+  NNCUDA_ISA_AMX = 4,        /* the above, AVX512_VBMI and AMX tiles of bf16 and int8 */
+  NNCUDA_ISA_NEON = 5,       /* every AArch64 processor */
+  NNCUDA_ISA_DOTPROD = 6,    /* the above and dot products of bytes (FEAT_DotProd) */
+  NNCUDA_ISA_I8MM = 7        /* the above and matrix products of bytes (FEAT_I8MM) */
 };
 
 /* Attributes of a context, for nncuda_ctx_get and nncuda_ctx_set. */

@@ -46,8 +46,9 @@ _CONSTANT_WORDS = {
     "Tf32": "TF32",
     "Mpi": "MPI",
     "Nccl": "NCCL",
+    "Dotprod": "DotProd",
 }
-_CAPITALS = re.compile(r"(CPU|CUDA|AVX2|AVX512|AVX512BF16|AMX|F32|F16|BF16|I32|I8)")
+_CAPITALS = re.compile(r"(CPU|CUDA|AVX2|AVX512|AVX512BF16|AMX|NEON|I8MM|F32|F16|BF16|I32|I8)")
 
 
 def exported(name: str) -> str:

@@ -354,11 +354,17 @@ static int32_t open(nncuda_ctx *ctx, nncuda_comm *comm, int32_t transport, const
   return comm->transport->open(ctx, comm, address);
 }
 
+/* The instruction set whose bits a context has: NEON and what is wider on AArch64 compute what AVX2 does. */
+static int32_t arithmetic_of(const nncuda_ctx *ctx) {
+  const int32_t neon = ctx->engine->device == NNCUDA_DEVICE_CPU && ctx->machine.isa >= NNCUDA_ISA_NEON;
+  return neon ? NNCUDA_ISA_AVX2 : ctx->machine.isa;
+}
+
 /* All of these decide bits. */
 static int32_t agree_on_library(nncuda_ctx *ctx, nncuda_comm *comm) {
   char text[SHOWN];
   const int length = snprintf(text, sizeof text, "nncuda %s, device %d, instruction set %d, tf32 %d", NN_VERSION,
-                              ctx->engine->device, ctx->machine.isa, ctx->machine.tf32);
+                              ctx->engine->device, arithmetic_of(ctx), ctx->machine.tf32);
   return agree(ctx, comm, "library", 7, text, (size_t)length);
 }
 

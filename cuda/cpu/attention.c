@@ -23,7 +23,7 @@ NN_INLINE void store_scores(const nn_attention_scores_args *a, const float *scor
     for (int64_t j = 0; j < keys; j += VF) {
       vf x = vf_set1(-INFINITY);
       if (j < count) {
-        x = vf_keep_part(vf_load(scores + r * ATTN_BLOCK_LD + j) * scale, nn_min(VF, count - j), -INFINITY);
+        x = vf_keep_part(vf_mul(vf_load(scores + r * ATTN_BLOCK_LD + j), scale), nn_min(VF, count - j), -INFINITY);
       }
       store_columns(a->scores, to, j, keys, x, dtype);
     }

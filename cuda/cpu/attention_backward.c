@@ -49,9 +49,10 @@ NN_INLINE void pack_rowsums(const backward_block *b, const void *dout, const voi
   for (int64_t first = 0; first < rows; first += VF) {
     const vf x = vf_load_part(lse + first, nn_min(VF, rows - first));
     vf_store(b->delta + first, row_products(dout, out, ld, first, rows, dim, dtype));
-    const vf high = x * vf_set1(log2e.high);
+    const vf high = vf_mul(x, vf_set1(log2e.high));
     vf_store(b->lse + first, high);
-    vf_store(b->lse_low + first, vf_fma(x, vf_set1(log2e.high), vf_set1(0.0f) - high) + x * vf_set1(log2e.low));
+    vf_store(b->lse_low + first,
+             vf_add(vf_fma(x, vf_set1(log2e.high), vf_sub(vf_set1(0.0f), high)), vf_mul(x, vf_set1(log2e.low))));
   }
 }
 
@@ -75,14 +76,14 @@ static void backward_soften(const backward_block *b, int64_t row, int64_t rows, 
       vf_store(ds + j, zero);
     }
     for (; j + VF <= count; j += VF) {
-      const vf x = vf_exp2((vf_load(p + j) - lse) - lse_low);
+      const vf x = vf_exp2(vf_sub(vf_sub(vf_load(p + j), lse), lse_low));
       vf_store(p + j, x);
-      vf_store(ds + j, x * (vf_load(ds + j) - delta));
+      vf_store(ds + j, vf_mul(x, vf_sub(vf_load(ds + j), delta)));
     }
     if (j < count) {
-      const vf x = vf_exp2((vf_load(p + j) - lse) - lse_low);
+      const vf x = vf_exp2(vf_sub(vf_sub(vf_load(p + j), lse), lse_low));
       vf_store(p + j, vf_keep_part(x, count - j, 0.0f));
-      vf_store(ds + j, vf_keep_part(x * (vf_load(ds + j) - delta), count - j, 0.0f));
+      vf_store(ds + j, vf_keep_part(vf_mul(x, vf_sub(vf_load(ds + j), delta)), count - j, 0.0f));
       j += VF;
     }
     for (; j < count + ATTN_TILE_ROWS; j += VF) {

@@ -62,8 +62,8 @@ NN_INLINE void decode_soften(float *scores, int64_t keys, float *peak, float *su
   *peak = vf_maximum(top);
   vf total = vf_set1(0.0f);
   for (int64_t j = 0; j < keys; j += VF) {
-    const vf p = vf_keep_part(vf_exp2(vf_load(scores + j) - vf_set1(*peak)), nn_min(VF, keys - j), 0.0f);
-    total = total + p;
+    const vf p = vf_keep_part(vf_exp2(vf_sub(vf_load(scores + j), vf_set1(*peak))), nn_min(VF, keys - j), 0.0f);
+    total = vf_add(total, p);
     vf_store(scores + j, p);
   }
   *sum = vf_sum(total);
@@ -143,7 +143,7 @@ NN_INLINE void decode_piece(const decode *f, int64_t sequence, int64_t piece, in
   for (int64_t h = 0; h < heads; h++) {
     for (int64_t d = 0; d < dim; d += VF) {
       const vf x = load_columns(a->q, sequence * a->ld_q + h * dim, d, dim, dtype);
-      vf_store(q + h * q_ld + d, vf_fma(x, vf_set1(factor.high), x * vf_set1(factor.low)));
+      vf_store(q + h * q_ld + d, vf_fma(x, vf_set1(factor.high), vf_mul(x, vf_set1(factor.low))));
       vf_store(partial + h * partial_ld + d, vf_set1(0.0f));
     }
   }
@@ -206,7 +206,7 @@ NN_INLINE void decode_combine(const decode *f, int64_t row, int32_t dtype) {
       total = vf_fma(vf_load(x + d), vf_exp2(vf_set1(x[end] - peak)), total);
     }
     if (pieces > 0) {
-      total = total / sum;
+      total = vf_div(total, sum);
     }
     vf_store_part_as(a->out, row * dim + d, nn_min(VF, dim - d), total, dtype);
   }

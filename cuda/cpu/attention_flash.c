@@ -95,13 +95,13 @@ NN_INLINE vf row_powers(float *scores, int64_t count, int64_t end, float peak) {
   vf total = vf_set1(0.0f);
   int64_t j = 0;
   for (; j + VF <= count; j += VF) {
-    const vf p = vf_exp2(vf_load(scores + j) - shift);
-    total = total + p;
+    const vf p = vf_exp2(vf_sub(vf_load(scores + j), shift));
+    total = vf_add(total, p);
     vf_store(scores + j, p);
   }
   if (j < count) {
-    const vf p = vf_keep_part(vf_exp2(vf_load(scores + j) - shift), count - j, 0.0f);
-    total = total + p;
+    const vf p = vf_keep_part(vf_exp2(vf_sub(vf_load(scores + j), shift)), count - j, 0.0f);
+    total = vf_add(total, p);
     vf_store(scores + j, p);
     j += VF;
   }
@@ -139,7 +139,7 @@ static void flash_soften(const flash_block *b, int64_t rows, int64_t keys, int64
     }
     const vf old_peak = vf_load(b->peak + r), peak = vf_max(largest_each(tops), old_peak);
     vf_store(b->peak + r, peak);
-    vf_store(b->rescale + r, vf_exp2(old_peak - peak));
+    vf_store(b->rescale + r, vf_exp2(vf_sub(old_peak, peak)));
     for (int64_t i = r; i < r + VF; i++) {
       /* Zero as far as the tile of rows that this one belongs to reads, which is less than ATTN_TILE_ROWS further.
        */
@@ -209,7 +209,7 @@ NN_INLINE void flash_finish(const flash_block *b, void *out, float *lse, int64_t
     }
     const vf sum = sum_each(sums);
     float factor[VF], logs[VF];
-    vf_store(factor, vf_set1(1.0f) / sum);
+    vf_store(factor, vf_div(vf_set1(1.0f), sum));
     if (lse) {
       const split_factor ln2 = split_double(0.6931471805599453);
       const vf peak = vf_load(b->peak + first);
@@ -220,8 +220,8 @@ NN_INLINE void flash_finish(const flash_block *b, void *out, float *lse, int64_t
         lse[r] = r < blind ? -INFINITY : logs[r - first];
       }
       for (int64_t d = 0; d < dim; d += VF) {
-        vf x =
-            vf_load(b->out + (d / ATTN_NR * ATTN_BLOCK_ROWS + r) * ATTN_NR + d % ATTN_NR) * vf_set1(factor[r - first]);
+        vf x = vf_mul(vf_load(b->out + (d / ATTN_NR * ATTN_BLOCK_ROWS + r) * ATTN_NR + d % ATTN_NR),
+                      vf_set1(factor[r - first]));
         if (r < blind) {
           x = vf_set1(0.0f);
         }

@@ -85,9 +85,9 @@ NN_INLINE void add_partials(const gradients *f, int64_t local, int64_t begin, in
         const int64_t n = nn_min(VF, dim - d);
         vf sum = vf_load_part(partial + d, n);
         for (int64_t t = 1; t < tasks; t++) {
-          sum = sum + vf_load_part(partial + 2 * t * size + d, n);
+          sum = vf_add(sum, vf_load_part(partial + 2 * t * size + d, n));
         }
-        sum = sum * vf_set1(side == 0 ? f->dk_factor : 1.0f);
+        sum = vf_mul(sum, vf_set1(side == 0 ? f->dk_factor : 1.0f));
         vf_store_part_as(side == 0 ? a->dk : a->dv, at + key * a->ld_kv + d, n, sum, dtype);
       }
     }

@@ -48,7 +48,7 @@ NN_INLINE void pack_rows(float *panels, int64_t panel_rows, const void *source, 
       if (r < end) {
         x = load_columns(source, r * ld, d, dim, dtype);
       }
-      vf_store(panels + (d / ATTN_NR * panel_rows + r) * ATTN_NR + d % ATTN_NR, vf_fma(x, high, x * low));
+      vf_store(panels + (d / ATTN_NR * panel_rows + r) * ATTN_NR + d % ATTN_NR, vf_fma(x, high, vf_mul(x, low)));
     }
   }
 }
@@ -58,7 +58,7 @@ NN_INLINE void store_rows(void *to, int64_t ld, const float *panels, int64_t pan
                           float factor, int32_t dtype) {
   for (int64_t r = 0; r < rows; r++) {
     for (int64_t d = 0; d < dim; d += VF) {
-      const vf x = vf_load(panels + (d / ATTN_NR * panel_rows + r) * ATTN_NR + d % ATTN_NR) * vf_set1(factor);
+      const vf x = vf_mul(vf_load(panels + (d / ATTN_NR * panel_rows + r) * ATTN_NR + d % ATTN_NR), vf_set1(factor));
       store_columns(to, r * ld, d, dim, x, dtype);
     }
   }
@@ -92,9 +92,9 @@ NN_INLINE vf sum_each(vf x[VF]) {
 NN_INLINE vf sum_each(vf x[VF]) {
   transpose(x);
   if (VF == 8) {
-    NN_UNROLL for (int i = 0; i < 4; i++) { x[i] = x[i] + x[i + VF - 4]; }
+    NN_UNROLL for (int i = 0; i < 4; i++) { x[i] = vf_add(x[i], x[i + VF - 4]); }
   }
-  return (x[0] + x[2]) + (x[1] + x[3]);
+  return vf_add(vf_add(x[0], x[2]), vf_add(x[1], x[3]));
 }
 #endif
 

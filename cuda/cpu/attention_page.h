@@ -294,13 +294,13 @@ static void page_soften(const page_space *w, page_sight sight, int64_t first) {
       vf sum = vf_set1(0.0f);
       int64_t j = 0;
       for (; j + VF <= count[i]; j += VF) {
-        const vf p = vf_exp2(vf_load(scores + j) - shift);
-        sum = sum + p;
+        const vf p = vf_exp2(vf_sub(vf_load(scores + j), shift));
+        sum = vf_add(sum, p);
         vf_store(scores + j, p);
       }
       if (j < count[i]) {
-        const vf p = vf_keep_part(vf_exp2(vf_load(scores + j) - shift), count[i] - j, 0.0f);
-        sum = sum + p;
+        const vf p = vf_keep_part(vf_exp2(vf_sub(vf_load(scores + j), shift)), count[i] - j, 0.0f);
+        sum = vf_add(sum, p);
         vf_store(scores + j, p);
       }
       lanes[i] = sum;
@@ -485,18 +485,18 @@ static void page_nothing(const page_space *w, int64_t dim) {
 static void page_merge(const page_space *w, int64_t first, int64_t dim) {
   for (int64_t r = first; r < w->rows; r += VF) {
     const vf old = vf_load(w->peak + r), fresh = vf_load(w->part_peak + r), peak = vf_max(fresh, old);
-    const vf old_factor = vf_exp2(old - peak), new_factor = vf_exp2(fresh - peak);
+    const vf old_factor = vf_exp2(vf_sub(old, peak)), new_factor = vf_exp2(vf_sub(fresh, peak));
     vf_store(w->peak + r, peak);
     vf_store(w->old_factor + r, old_factor);
     vf_store(w->new_factor + r, new_factor);
-    vf_store(w->sum + r, vf_fma(vf_load(w->sum + r), old_factor, vf_load(w->part_sum + r) * new_factor));
+    vf_store(w->sum + r, vf_fma(vf_load(w->sum + r), old_factor, vf_mul(vf_load(w->part_sum + r), new_factor)));
   }
   for (int64_t d = 0; d < dim; d += VF) {
     const int64_t panel = d / ATTN_NR * w->height * ATTN_NR + d % ATTN_NR;
     for (int64_t r = first; r < w->rows; r++) {
       float *out = w->out + panel + r * ATTN_NR;
       vf_store(out, vf_fma(vf_load(out), vf_set1(w->old_factor[r]),
-                           vf_load(w->part + panel + r * ATTN_NR) * vf_set1(w->new_factor[r])));
+                           vf_mul(vf_load(w->part + panel + r * ATTN_NR), vf_set1(w->new_factor[r]))));
     }
   }
 }

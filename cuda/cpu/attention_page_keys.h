@@ -130,7 +130,7 @@ NN_INLINE void page_fill_panel(page_panel *panel, const char *from, int64_t row_
 NN_INLINE vf page_panel_load(const page_panel *panel, int c, int v, int32_t format) {
   const int at = c * PAGE_PANEL_KEYS + v * VF;
   if (format == NNCUDA_FORMAT_Q8_0) {
-    return vf_from_i8((const int8_t *)panel->elements + at) * vf_load(panel->scales + v * VF);
+    return vf_mul(vf_from_i8((const int8_t *)panel->elements + at), vf_load(panel->scales + v * VF));
   }
   return page_load(panel->elements + at * page_element_bytes(format), format);
 }

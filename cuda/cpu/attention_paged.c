@@ -78,7 +78,7 @@ NN_INLINE void load_queries(const paged *f, const paged_block *b, int64_t kv_hea
       if (r < b->rows) {
         x = load_columns(a->q, at, d, dim, dtype);
       }
-      vf_store(w->q + (d / ATTN_NR * w->height + r) * ATTN_NR + d % ATTN_NR, vf_fma(x, high, x * low));
+      vf_store(w->q + (d / ATTN_NR * w->height + r) * ATTN_NR + d % ATTN_NR, vf_fma(x, high, vf_mul(x, low)));
     }
   }
 }
@@ -91,7 +91,7 @@ NN_INLINE void store_output(const paged *f, const paged_block *b, int64_t kv_hea
     const int64_t to = ((token + row / f->group) * a->heads + head) * dim;
     const vf sum = vf_set1(b->pages == 0 ? 1.0f : w->sum[r]); /* without keys the output is zero */
     for (int64_t d = 0; d < dim; d += VF) {
-      const vf x = vf_load(w->out + (d / ATTN_NR * w->height + r) * ATTN_NR + d % ATTN_NR) / sum;
+      const vf x = vf_div(vf_load(w->out + (d / ATTN_NR * w->height + r) * ATTN_NR + d % ATTN_NR), sum);
       store_columns(a->out, to, d, dim, x, dtype);
     }
   }

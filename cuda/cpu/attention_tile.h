@@ -16,15 +16,15 @@
 #include "transpose.h"
 
 /*
- * ATTN_TILE_ROWS * 2 accumulators, 2 right operands and a broadcast must fit into the registers: 32 with AVX-512
- * and on AArch64, 16 elsewhere. ATTN_BLOCK_LD is the row stride of a block of scores; the padding keeps the rows,
- * which are read down a column in the backward pass, from falling into the same few sets of the cache. Blocks of half
- * or twice these sizes are as fast within 3 %.
+ * ATTN_TILE_ROWS * 2 accumulators, 2 right operands and a broadcast must fit into the registers: 32 with AVX-512,
+ * 16 elsewhere, or 32 of half the size. ATTN_BLOCK_LD is the row stride of a block of scores; the padding keeps the
+ * rows, which are read down a column in the backward pass, from falling into the same few sets of the cache. Blocks of
+ * half or twice these sizes are as fast within 3 %.
  */
 enum {
   ATTN_NR = 2 * VF,
   ATTN_DEPTH_STEP = 4, /* depths that the inner loop is unrolled by */
-#if defined(NN_SIMD_AVX512) || defined(__aarch64__)
+#if defined(NN_SIMD_AVX512)
   ATTN_TILE_ROWS = 12,
 #else
   ATTN_TILE_ROWS = 6,
@@ -113,7 +113,7 @@ NN_INLINE void tile_product(const tile_args *t, int64_t a_row, int64_t a_k, int6
     NN_UNROLL for (int i = 0; i < rows; i++) {
       NN_UNROLL for (int v = 0; v < vectors; v++) {
         float *p = c + i * c_row + v * VF;
-        vf_store(p, vf_load(p) + acc[i][v]);
+        vf_store(p, vf_add(vf_load(p), acc[i][v]));
       }
     }
   }
@@ -168,7 +168,7 @@ NN_INLINE vf vf_exp2(vf x) {
 #else
 NN_INLINE vf vf_exp2(vf x) {
   const vf inside = vf_max(vf_set1(-160.0f), x); /* keeps NaN: the second operand wins */
-  const vf n = vf_round(inside), r = inside - n;
+  const vf n = vf_round(inside), r = vf_sub(inside, n);
   vf p = vf_set1(0x1.44138ap-13f);
   p = vf_fma(p, r, vf_set1(0x1.5f089p-10f));
   p = vf_fma(p, r, vf_set1(0x1.3b2a54p-7f));

@@ -23,26 +23,21 @@ enum {
 
 #define KEY_OF_INFINITY 0xff800000u
 
-typedef uint32_t vw __attribute__((vector_size(sizeof(vf))));
-typedef int32_t vs __attribute__((vector_size(sizeof(vf))));
-
 /* Keys, or weights as their bits: as numbers both compare as what they stand for. */
 typedef uint32_t value __attribute__((may_alias));
 
-NN_INLINE vw load_words(const value *p) {
-  vw x;
-  memcpy(&x, p, sizeof x);
-  return x;
-}
-
 NN_INLINE vw keys_of(vf x) {
-  const vw u = (vw)(x + vf_set1(0.0f)); /* -0 becomes 0 */
-  const vw key = u ^ ((vw)((vs)u >> 31) | 0x80000000u);
+  const vw u = vf_words(vf_add(x, vf_set1(0.0f))); /* -0 becomes 0 */
+  const vw key = vw_xor(u, vw_or(vw_right_signed(u, 31), vw_set1(0x80000000u)));
   /* Below are -inf and negative NaN, above positive NaN. */
-  return key & (vw)(key - 0x00800000u <= (vw){0} + (KEY_OF_INFINITY - 0x00800000u));
+  const vw above = vw_sub(key, vw_set1(0x00800000u));
+  return vw_and(key, vw_above(vw_set1(KEY_OF_INFINITY - 0x00800000u + 1), above));
 }
 
-NN_INLINE vf logits_of(vw key) { return (vf)(key ^ (~(vw)((vs)key >> 31) | 0x80000000u)); }
+NN_INLINE vf logits_of(vw key) {
+  const vw negative = vw_xor(vw_right_signed(key, 31), vw_set1(UINT32_MAX));
+  return vw_floats(vw_xor(key, vw_or(negative, vw_set1(0x80000000u))));
+}
 
 static float logit_of(uint32_t key) { return nn_f32_from_bits(key >> 31 ? key ^ 0x80000000u : ~key); }
 
@@ -67,25 +62,20 @@ typedef struct sample_row {
 
 /* Keys of elements begin .. end-1; returns the largest. */
 NN_INLINE uint32_t make_keys(const sample_row *w, int64_t begin, int64_t end, int32_t dtype) {
-  vw most = {0};
+  vw most = vw_set1(0);
   for (int64_t i = begin; i < end; i += VF) {
     const int64_t n = nn_min(end - i, VF);
     vw key;
     if (n == VF) {
       key = keys_of(vf_load_as(w->logits, w->first + i, dtype));
-      memcpy(w->keys + i, &key, sizeof key);
+      vw_store(w->keys + i, key);
     } else {
       key = keys_of(vf_keep_part(vf_load_part_as(w->logits, w->first + i, n, dtype), n, -INFINITY));
       memcpy(w->keys + i, &key, (size_t)n * sizeof *w->keys);
     }
-    const vw larger = (vw)(key > most);
-    most = (key & larger) | (most & ~larger);
+    most = vw_max(key, most);
   }
-  uint32_t best = 0;
-  for (int j = 0; j < VF; j++) {
-    best = most[j] > best ? most[j] : best;
-  }
-  return best;
+  return vw_largest(most);
 }
 
 /* Weights exp((logit - largest) / temperature) of elements begin .. end-1, 0 for keys of 0. */
@@ -102,12 +92,12 @@ static void make_weights(const sample_row *w, int64_t begin, int64_t end, float 
       memcpy(tail, p, (size_t)n * sizeof *tail);
       p = tail;
     }
-    const vw key = load_words(p), drawn = (vw)(key != 0);
+    const vw key = vw_load(p), drawn = vw_above(key, vw_set1(0));
     vf x = logits_of(key);
     if (infinite) {
       x = vf_set1(0.0f);
     }
-    const vf weight = (vf)((vw)vf_exp((x - most) * scale) & drawn);
+    const vf weight = vw_floats(vw_and(vf_words(vf_exp(vf_mul(vf_sub(x, most), scale))), drawn));
     if (n == VF) {
       vf_store(w->weights + i, weight);
     } else {
@@ -204,16 +194,13 @@ static border find_border(const sample_row *w, int64_t listed, int weighed, doub
 
 /* Sets what lies after the border to 0 in `values`, which are the keys themselves or the weights. */
 static void cut(const sample_row *w, border last, value *values) {
-  vs index;
-  for (int j = 0; j < VF; j++) {
-    index[j] = j;
-  }
+  static const uint32_t lanes[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  const vw lane = vw_load(lanes), last_key = vw_set1(last.key), nothing = vw_set1(0);
   int64_t i = 0;
-  for (; i + VF <= w->vocab; i += VF, index += VF) {
-    const vw key = load_words(w->keys + i);
-    const vw in = (vw)(key > last.key) | ((vw)(key == last.key) & (vw)(index <= last.index));
-    const vw kept = load_words(values + i) & in;
-    memcpy(values + i, &kept, sizeof kept);
+  for (; i + VF <= w->vocab; i += VF) {
+    const vw key = vw_load(w->keys + i), index = vw_add(lane, vw_set1((uint32_t)i));
+    const vw tied = vw_select(vw_above(index, vw_set1((uint32_t)last.index)), nothing, vw_equal(key, last_key));
+    vw_store(values + i, vw_and(vw_load(values + i), vw_or(vw_above(key, last_key), tied)));
   }
   for (; i < w->vocab; i++) {
     const uint32_t key = w->keys[i];

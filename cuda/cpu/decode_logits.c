@@ -160,18 +160,14 @@ int32_t NN_KERNEL(bias_logits)(nncuda_ctx *ctx, const void *args) {
 
 /* ---- masks ---- */
 
-typedef uint32_t vw __attribute__((vector_size(sizeof(vf))));
-
 NN_INLINE void mask_row(const nn_mask_logits_args *a, int64_t r, int32_t dtype) {
   if (a->mask_of[r] < 0) {
     return;
   }
   const int32_t *mask = a->masks + a->mask_of[r] * a->words;
-  const vf nothing = vf_set1(-INFINITY);
-  vw lanes;
-  for (uint32_t j = 0; j < VF; j++) {
-    lanes[j] = j;
-  }
+  static const uint32_t bits[] = {1u << 0, 1u << 1, 1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,
+                                  1u << 8, 1u << 9, 1u << 10, 1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15};
+  const vw lane = vw_load(bits), nothing = vf_words(vf_set1(-INFINITY));
   for (int64_t begin = 0; begin < a->vocab; begin += 32) {
     const uint32_t word = begin / 32 < a->words ? (uint32_t)mask[begin / 32] : 0;
     const int64_t end = nn_min(begin + 32, a->vocab);
@@ -181,9 +177,9 @@ NN_INLINE void mask_row(const nn_mask_logits_args *a, int64_t r, int32_t dtype) 
     int64_t t = begin;
     for (; t + VF <= end; t += VF) {
       const int64_t at = r * a->vocab + t;
-      const vw allowed = (vw)((((vw){0} + word) >> (lanes + (uint32_t)(t - begin)) & 1u) != 0);
-      const vf x = (vf)(((vw)vf_load_as(a->logits, at, dtype) & allowed) | ((vw)nothing & ~allowed));
-      vf_store_as(a->logits, at, x, dtype);
+      const vw allowed = vw_equal(vw_and(vw_set1(word >> (t - begin)), lane), lane);
+      const vw x = vw_select(allowed, vf_words(vf_load_as(a->logits, at, dtype)), nothing);
+      vf_store_as(a->logits, at, vw_floats(x), dtype);
     }
     for (; t < end; t++) {
       if (!(word >> (t - begin) & 1u)) {

@@ -40,7 +40,7 @@ static int32_t flat_run(nncuda_ctx *ctx, flat_job job, nn_task task) {
 }
 
 /* The derivative of x * s is s + x * s * (1 - s). */
-NN_INLINE vf silu_slope(vf x, vf s) { return s * vf_fma(x, vf_set1(1.0f) - s, vf_set1(1.0f)); }
+NN_INLINE vf silu_slope(vf x, vf s) { return vf_mul(s, vf_fma(x, vf_sub(vf_set1(1.0f), s), vf_set1(1.0f))); }
 
 /* The task of a kernel, by its formula of a, b and alpha. */
 #define FLAT_TASK(op, inputs, formula)                                                                                 \
@@ -51,10 +51,10 @@ NN_INLINE vf silu_slope(vf x, vf s) { return s * vf_fma(x, vf_set1(1.0f) - s, vf
   NN_TASK(op##_task, flat_job, NN_SWITCH_DTYPE(job->dtype, flat_piece(job, task, DT, inputs, op##_formula)))
 
 FLAT_TASK(silu, 1, vf_silu(a))
-FLAT_TASK(silu_backward, 2, a *silu_slope(b, vf_sigmoid(b)))
-FLAT_TASK(add, 2, a + b)
-FLAT_TASK(mul, 2, a *b)
-FLAT_TASK(scale, 1, a *alpha)
+FLAT_TASK(silu_backward, 2, vf_mul(a, silu_slope(b, vf_sigmoid(b))))
+FLAT_TASK(add, 2, vf_add(a, b))
+FLAT_TASK(mul, 2, vf_mul(a, b))
+FLAT_TASK(scale, 1, vf_mul(a, alpha))
 
 int32_t NN_KERNEL(silu)(nncuda_ctx *ctx, const void *args) {
   const nn_silu_args *a = args;
@@ -103,13 +103,13 @@ NN_INLINE void gate_vector(const gate_job *job, int64_t row, int64_t i, int64_t 
   const vf gate = nn_get(job->gate, at, n, dtype, mode), up = nn_get(job->up, at, n, dtype, mode);
   if (form == SWIGLU_BACKWARD) {
     const vf dy = nn_get(job->dy, row * job->dim + i, n, dtype, mode), s = vf_sigmoid(gate);
-    nn_put(job->y, at, n, dy * up * silu_slope(gate, s), dtype, mode);
-    nn_put(job->dup, at, n, dy * (gate * s), dtype, mode);
+    nn_put(job->y, at, n, vf_mul(vf_mul(dy, up), silu_slope(gate, s)), dtype, mode);
+    nn_put(job->dup, at, n, vf_mul(dy, vf_mul(gate, s)), dtype, mode);
   } else if (form == SWIGLU) {
-    nn_put(job->y, row * job->dim + i, n, vf_silu(gate) * up, dtype, mode);
+    nn_put(job->y, row * job->dim + i, n, vf_mul(vf_silu(gate), up), dtype, mode);
   } else {
     const vf positive = vf_max(vf_set1(0.0f), gate); /* of NaN it is NaN: the second operand wins */
-    nn_put(job->y, row * job->dim + i, n, positive * positive * up, dtype, mode);
+    nn_put(job->y, row * job->dim + i, n, vf_mul(vf_mul(positive, positive), up), dtype, mode);
   }
 }
 

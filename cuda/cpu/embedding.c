@@ -28,10 +28,11 @@ NN_INLINE void scatter_columns(const nn_scatter_add_args *shared, int64_t task, 
   const int64_t begin = task * COLUMNS, end = nn_min(begin + COLUMNS, a.dim);
   for (int64_t t = 0; t < a.tokens; t++) {
     float *row = a.table + a.ids[t] * a.dim;
-    NN_EACH_VECTOR(begin, end, 0, 0,
-                   nn_put(row, i, lanes,
-                          nn_get(row, i, lanes, NNCUDA_F32, MODE) + nn_get(a.x, t * a.dim + i, lanes, dtype, MODE),
-                          NNCUDA_F32, MODE));
+    NN_EACH_VECTOR(
+        begin, end, 0, 0,
+        nn_put(row, i, lanes,
+               vf_add(nn_get(row, i, lanes, NNCUDA_F32, MODE), nn_get(a.x, t * a.dim + i, lanes, dtype, MODE)),
+               NNCUDA_F32, MODE));
   }
 }
 

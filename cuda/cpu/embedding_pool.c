@@ -11,11 +11,12 @@ enum { COLUMNS = 256 };
 /* Adds a vector of a row to a sum of two f32. Only additions: nothing can be contracted. */
 NN_INLINE void add_vector(const float *row, float *nearest, float *rest, int64_t i, int64_t lanes, int32_t mode) {
   const vf x = nn_get(row, i, lanes, NNCUDA_F32, mode), sum = nn_get(nearest, i, lanes, NNCUDA_F32, mode);
-  const vf s = sum + x, added = s - sum;
-  const vf error = ((sum - (s - added)) + (x - added)) + nn_get(rest, i, lanes, NNCUDA_F32, mode);
-  const vf whole = s + error;
+  const vf s = vf_add(sum, x), added = vf_sub(s, sum);
+  const vf error =
+      vf_add(vf_add(vf_sub(sum, vf_sub(s, added)), vf_sub(x, added)), nn_get(rest, i, lanes, NNCUDA_F32, mode));
+  const vf whole = vf_add(s, error);
   nn_put(nearest, i, lanes, whole, NNCUDA_F32, mode);
-  nn_put(rest, i, lanes, error - (whole - s), NNCUDA_F32, mode);
+  nn_put(rest, i, lanes, vf_sub(error, vf_sub(whole, s)), NNCUDA_F32, mode);
 }
 
 NN_TASK_OF(pool_rows_task, nn_pool_rows_args, shared, task) {

@@ -20,33 +20,28 @@ typedef struct factor {
 } factor;
 
 /* Patterns without their signs; 0 of what is not finite, which no scale is made for. */
-NN_INLINE e4m3_words sizes_of(vf x) {
-  const e4m3_words size = (e4m3_words)x & 0x7fffffffu;
-  return size & (e4m3_words)(size < e4m3_all(NN_FP8_INFINITE));
+NN_INLINE vw sizes_of(vf x) {
+  const vw size = vw_and(vf_words(x), vw_set1(0x7fffffffu));
+  return vw_and(size, vw_above(vw_set1(NN_FP8_INFINITE), size));
 }
-
-NN_INLINE e4m3_words larger(e4m3_words x, e4m3_words y) { return e4m3_select((e4m3_words)(x > y), x, y); }
 
 /* The numbers as they are in 8 bits, `down` times as large, and back. */
 NN_INLINE vf rounded(vf x, vf down, vf up) {
-  const vf scaled = x * down, most = vf_set1(NN_FP8_LARGEST);
-  const e4m3_words beyond = (e4m3_words)(((e4m3_words)scaled & 0x7fffffffu) > (e4m3_words)most);
-  return e4m3_decoded(e4m3_select(beyond, e4m3_all(NN_E4M3_NAN), e4m3_encoded(scaled))) * up;
+  const vf scaled = vf_mul(x, down);
+  const vw size = vw_and(vf_words(scaled), vw_set1(0x7fffffffu));
+  const vw beyond = vw_above(size, vf_words(vf_set1(NN_FP8_LARGEST)));
+  return vf_mul(e4m3_decoded(vw_select(beyond, vw_set1(NN_E4M3_NAN), e4m3_encoded(scaled))), up);
 }
 
 /* A block with one scale: `rows` by `cols`, from element `at` on. */
 NN_INLINE void round_block(const factor *f, int64_t at, int64_t rows, int64_t cols, int32_t dtype) {
-  e4m3_words most = {0};
+  vw most = vw_set1(0);
   for (int64_t r = 0; r < rows; r++) {
     for (int64_t c = 0; c < cols; c += VF) {
-      most = larger(most, sizes_of(vf_load_upto_as(f->from, at + r * f->cols + c, cols - c, dtype)));
+      most = vw_max(most, sizes_of(vf_load_upto_as(f->from, at + r * f->cols + c, cols - c, dtype)));
     }
   }
-  uint32_t largest = 0;
-  for (int i = 0; i < VF; i++) {
-    largest = most[i] > largest ? most[i] : largest;
-  }
-  const int32_t exponent = nn_fp8_exponent(largest);
+  const int32_t exponent = nn_fp8_exponent(vw_largest(most));
   const vf down = vf_set1(nn_fp8_power(-exponent)), up = vf_set1(nn_fp8_power(exponent));
   for (int64_t r = 0; r < rows; r++) {
     for (int64_t c = 0; c < cols; c += VF) {
@@ -63,10 +58,8 @@ NN_INLINE void round_columns(const factor *f, int64_t at, int64_t rows, int64_t 
   float down[NN_FP8_BLOCK], up[NN_FP8_BLOCK];
   for (int64_t r = 0; r < rows; r++) {
     for (int64_t c = 0; c < cols; c += VF) {
-      e4m3_words so_far;
-      memcpy(&so_far, most + c, sizeof so_far);
-      so_far = larger(so_far, sizes_of(vf_load_upto_as(f->from, at + r * f->cols + c, cols - c, dtype)));
-      memcpy(most + c, &so_far, sizeof so_far);
+      const vw sizes = sizes_of(vf_load_upto_as(f->from, at + r * f->cols + c, cols - c, dtype));
+      vw_store(most + c, vw_max(vw_load(most + c), sizes));
     }
   }
   for (int64_t c = 0; c < NN_FP8_BLOCK; c++) {

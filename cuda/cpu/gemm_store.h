@@ -45,18 +45,18 @@ NN_INLINE void target_store_row(const gemm_target *t, int64_t r, const float *su
   const int64_t at = r * t->ld;
   for (int64_t j = 0; j < t->columns; j += VF) {
     const int64_t n = nn_min(VF, t->columns - j);
-    vf x = vf_load(sums + j) * vf_set1(t->alpha);
+    vf x = vf_mul(vf_load(sums + j), vf_set1(t->alpha));
     if (t->beta != 0.0f) {
       x = vf_fma(vf_set1(t->beta), vf_load_upto_as(t->c, at + j, n, dtype), x);
     }
     if (t->bias != NULL) {
-      x += vf_load_upto_as(t->bias, j, n, dtype);
+      x = vf_add(x, vf_load_upto_as(t->bias, j, n, dtype));
     }
     if (t->activation == NNCUDA_ACTIVATION_SILU) {
-      x *= vf_sigmoid(x);
+      x = vf_mul(x, vf_sigmoid(x));
     }
     if (t->residual != NULL) {
-      x += vf_load_upto_as(t->residual, at + j, n, dtype);
+      x = vf_add(x, vf_load_upto_as(t->residual, at + j, n, dtype));
     }
     vf_store_upto_as(t->c, at + j, n, x, dtype);
   }

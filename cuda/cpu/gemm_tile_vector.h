@@ -102,7 +102,7 @@ NN_INLINE void vectors_sum(const float *a, int64_t row_step, const float *b, int
     for (int v = 0; v < nv; v++) {
       float *to = c + r * ldc + v * VF;
       if (add) {
-        sum[r][v] += vf_load(to);
+        sum[r][v] = vf_add(sum[r][v], vf_load(to));
       }
       vf_store(to, sum[r][v]);
     }

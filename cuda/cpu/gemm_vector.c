@@ -96,7 +96,7 @@ NN_INLINE void dot_row(const float *a, int64_t units, const char *b, int64_t k, 
   for (int r = 0; r < m; r++) {
 #pragma GCC unroll 8
     for (int c = 1; c < chains; c++) {
-      sum[r][0] += sum[r][c];
+      sum[r][0] = vf_add(sum[r][0], sum[r][c]);
     }
     vf_store(lanes + r * VF * VF, sum[r][0]);
   }
@@ -140,7 +140,7 @@ NN_INLINE void dot_rows(const float *a, int64_t units, const char *b, int64_t st
       transpose(x);
       for (int width = VF / 2; width > 0; width /= 2) {
         for (int i = 0; i < width; i++) {
-          x[i] += x[i + width];
+          x[i] = vf_add(x[i], x[i + width]);
         }
       }
       vf_store(sums + r * STRIP + j, x[0]);

@@ -113,12 +113,12 @@ NN_INLINE void backward_piece(const backward_job *job, int64_t r, int64_t begin,
   }
   const int has_target = target >= begin && target < end;
   const float logit = has_target ? nn_load_as(a->logits, row + target, dtype) : 0.0f;
-  NN_EACH_VECTOR(
-      row + begin, row + end, job->stream, nn_stream_head(a->dlogits, row + begin, dtype),
-      nn_put(a->dlogits, i, lanes, scale * vf_exp(nn_get(a->logits, i, lanes, dtype, MODE) - lse), dtype, MODE));
+  NN_EACH_VECTOR(row + begin, row + end, job->stream, nn_stream_head(a->dlogits, row + begin, dtype),
+                 nn_put(a->dlogits, i, lanes,
+                        vf_mul(scale, vf_exp(vf_sub(nn_get(a->logits, i, lanes, dtype, MODE), lse))), dtype, MODE));
   if (has_target) {
     float lane[VF];
-    vf_store(lane, (vf_exp(vf_set1(logit) - lse) - vf_set1(1.0f)) * scale);
+    vf_store(lane, vf_mul(vf_sub(vf_exp(vf_sub(vf_set1(logit), lse)), vf_set1(1.0f)), scale));
     nn_store_as(a->dlogits, row + target, lane[0], dtype);
   }
 }

@@ -209,12 +209,12 @@ NN_INLINE vf sum_of_rows(const sum_job *job, int64_t token, int64_t column, int6
       if (weighed) {
         sum = vf_fma(vf_set1(job->weights[slot]), x, sum);
       } else {
-        sum = sum + x;
+        sum = vf_add(sum, x);
       }
     }
   }
   if (job->residual != NULL) {
-    sum = nn_get(job->residual, token * job->dim + column, n, dtype, mode) + sum;
+    sum = vf_add(nn_get(job->residual, token * job->dim + column, n, dtype, mode), sum);
   }
   return sum;
 }
@@ -312,7 +312,7 @@ NN_INLINE float dot(const void *a, int64_t at, const void *b, int64_t bt, int64_
   if (i < n) {
     s[1] = vf_fma(vf_load_part_as(a, at + i, n - i, dtype), vf_load_part_as(b, bt + i, n - i, dtype), s[1]);
   }
-  return vf_sum((s[0] + s[1]) + (s[2] + s[3]));
+  return vf_sum(vf_add(vf_add(s[0], s[1]), vf_add(s[2], s[3])));
 }
 
 NN_INLINE void combine_backward_tokens(const combine_backward_job *job, int64_t begin, int64_t end, int32_t dtype) {
@@ -325,9 +325,9 @@ NN_INLINE void combine_backward_tokens(const combine_backward_job *job, int64_t 
     }
     a.dweights[slot] = dot(a.dout, token, a.y, row * a.dim, a.dim, dtype);
     const vf weight = vf_set1(a.weights[slot]);
-    NN_EACH_VECTOR(
-        row * a.dim, (row + 1) * a.dim, job->stream, nn_stream_head(a.dy, row * a.dim, dtype),
-        nn_put(a.dy, i, lanes, weight * nn_get(a.dout, token + i - row * a.dim, lanes, dtype, MODE), dtype, MODE));
+    NN_EACH_VECTOR(row * a.dim, (row + 1) * a.dim, job->stream, nn_stream_head(a.dy, row * a.dim, dtype),
+                   nn_put(a.dy, i, lanes, vf_mul(weight, nn_get(a.dout, token + i - row * a.dim, lanes, dtype, MODE)),
+                          dtype, MODE));
   }
   for (int64_t row = begin * a.k; row < end * a.k; row++) { /* there are as many rows as slots */
     if (a.row_slot[row] < 0) {

@@ -20,10 +20,10 @@ NN_INLINE void adamw_vector(const adamw_job *job, vf decay, int64_t i, int64_t l
       nn_fetch(streams[k], i + NN_FETCH_BYTES / (int64_t)sizeof(float), VF, NNCUDA_F32);
     }
   }
-  const vf grad = nn_get(a->grad, i, lanes, NNCUDA_F32, mode) * vf_set1(f->grad_scale);
+  const vf grad = vf_mul(nn_get(a->grad, i, lanes, NNCUDA_F32, mode), vf_set1(f->grad_scale));
   const vf m = adamw_first(f, nn_get(a->m, i, lanes, NNCUDA_F32, mode), grad);
   const vf v = adamw_second(f, nn_get(a->v, i, lanes, NNCUDA_F32, mode), grad);
-  const vf root = vf_sqrt(v * vf_set1(f->v_scale)) + vf_set1(f->eps);
+  const vf root = vf_add(vf_sqrt(vf_mul(v, vf_set1(f->v_scale))), vf_set1(f->eps));
   const vf param = adamw_param(f, nn_get(a->param, i, lanes, NNCUDA_F32, mode), decay, m, root);
   nn_put(a->m, i, lanes, m, NNCUDA_F32, mode);
   nn_put(a->v, i, lanes, v, NNCUDA_F32, mode);
@@ -84,7 +84,7 @@ NN_INLINE double sum_of_squares(const void *x, int64_t begin, int64_t end, int32
     low = vd_fma(vd_low(a), vd_low(a), low);
     high = vd_fma(vd_high(a), vd_high(a), high);
   }
-  return vd_sum((low + high) + (low2 + high2));
+  return vd_sum(vd_add(vd_add(low, high), vd_add(low2, high2)));
 }
 
 NN_TASK_OF(norm_task, norm_job, job, piece) {

@@ -51,16 +51,16 @@ static inline int32_t adamw_factors_of(nncuda_ctx *ctx, const int32_t *skip, con
 }
 
 NN_INLINE vf adamw_first(const adamw_factors *f, vf m, vf grad) {
-  return vf_fma(vf_set1(f->beta1), m, vf_set1(f->one_less_beta1) * grad);
+  return vf_fma(vf_set1(f->beta1), m, vf_mul(vf_set1(f->one_less_beta1), grad));
 }
 
 NN_INLINE vf adamw_second(const adamw_factors *f, vf v, vf grad) {
-  return vf_fma(vf_set1(f->beta2), v, vf_set1(f->one_less_beta2) * (grad * grad));
+  return vf_fma(vf_set1(f->beta2), v, vf_mul(vf_set1(f->one_less_beta2), vf_mul(grad, grad)));
 }
 
 /* `root` is what the first moment is divided by: the corrected root of the second, and eps. */
 NN_INLINE vf adamw_param(const adamw_factors *f, vf param, vf decay, vf m, vf root) {
-  return param * decay - vf_set1(f->lr) * ((m * vf_set1(f->m_scale)) / root);
+  return vf_sub(vf_mul(param, decay), vf_mul(vf_set1(f->lr), vf_div(vf_mul(m, vf_set1(f->m_scale)), root)));
 }
 
 #endif

@@ -76,7 +76,7 @@ NN_INLINE vf page_load(const char *from, int32_t dtype) {
   if (dtype == NNCUDA_FORMAT_E4M3) {
     return e4m3_load(from, VF);
   }
-#if NN_SIMD_AVX512 || NN_SIMD_AVX2
+#if NN_SIMD_AVX512 || NN_SIMD_AVX2 || NN_SIMD_NEON
   return vf_load_as(from, 0, dtype);
 #else
   uint32_t aligned[VF];
@@ -92,16 +92,6 @@ NN_INLINE vf page_load_part(const char *from, int64_t n, int32_t dtype) {
   uint32_t aligned[VF] = {0};
   memcpy(aligned, from, (size_t)(n * nn_dtype_bytes(dtype)));
   return vf_load_as(aligned, 0, dtype);
-}
-
-NN_INLINE vf vf_from_i8(const int8_t *p) {
-#if NN_SIMD_AVX512
-  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
-#elif NN_SIMD_AVX2
-  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
-#else
-  return (vf){p[0], p[1], p[2], p[3]};
-#endif
 }
 
 /* The scale of a block, for all its elements. */
@@ -124,7 +114,7 @@ NN_INLINE vf page_block_scale(const nn_block_q8_0 *block) {
 NN_INLINE vf page_whole_columns(const char *row, int64_t d, int32_t format) {
   if (format == NNCUDA_FORMAT_Q8_0) {
     const nn_block_q8_0 *block = (const nn_block_q8_0 *)row + d / NN_QK;
-    return vf_from_i8(block->q + d % NN_QK) * page_block_scale(block);
+    return vf_mul(vf_from_i8(block->q + d % NN_QK), page_block_scale(block));
   }
   return page_load(row + d * page_element_bytes(format), format);
 }

@@ -78,7 +78,7 @@ NN_INLINE uint8_t any_bad(const void *x, int64_t begin, int64_t end, int32_t dty
   vf sum = vf_set1(0.0f);
   NN_EACH_VECTOR(begin, end, 0, 0, {
     const vf v = nn_get(x, i, lanes, dtype, MODE);
-    sum = sum + (v - v);
+    sum = vf_add(sum, vf_sub(v, v));
   });
   const float total = vf_sum(sum);
   return total != total;

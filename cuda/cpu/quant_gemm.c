@@ -60,16 +60,16 @@ NN_INLINE void finish_row(const nn_gemm_quant_args *x, const float *sums, const 
     const int64_t n = nn_min(VF, count - i), at = row * x->n + column + i;
     vf v = vf_load(sums + i);
     if (up != NULL) {
-      v = vf_silu(v) * vf_load(up + i);
+      v = vf_mul(vf_silu(v), vf_load(up + i));
     }
     if (x->bias != NULL) {
-      v += vf_load_upto_as(x->bias, column + i, n, dtype);
+      v = vf_add(v, vf_load_upto_as(x->bias, column + i, n, dtype));
     }
     if (x->activation == NNCUDA_ACTIVATION_SILU) {
       v = vf_silu(v);
     }
     if (x->residual != NULL) {
-      v += vf_load_upto_as(x->residual, at, n, dtype);
+      v = vf_add(v, vf_load_upto_as(x->residual, at, n, dtype));
     }
     vf_store_upto_as(x->y, at, n, v, dtype);
   }

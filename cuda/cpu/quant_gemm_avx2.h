@@ -23,6 +23,8 @@ NN_INLINE si si_scales(const uint8_t *p) {
 }
 NN_INLINE vf si_float(si a) { return _mm256_cvtepi32_ps(a); }
 NN_INLINE si si_times(si a, si b) { return _mm256_mullo_epi32(a, b); }
+NN_INLINE si si_add(si a, si b) { return _mm256_add_epi32(a, b); }
+NN_INLINE si si_sub(si a, si b) { return _mm256_sub_epi32(a, b); }
 
 #if defined(__AVXVNNI__)
 enum { QUANT_SIGNED_OFFSET = 7 };
@@ -45,7 +47,7 @@ NN_INLINE si quant_signed(si w) { return w; }
 NN_INLINE si quant_dot(si sum, si w, si x, int32_t format) {
   const si pairs = format == NNCUDA_FORMAT_Q8_0 ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
                                                 : _mm256_maddubs_epi16(w, x);
-  return (si)((quant_integers)sum + (quant_integers)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  return si_add(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 
 NN_INLINE si quant_upper(si w) { return si_and(si_right(w, 4), 15); }

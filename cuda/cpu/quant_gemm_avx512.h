@@ -22,6 +22,8 @@ NN_INLINE si si_scales(const uint8_t *p) {
 }
 NN_INLINE vf si_float(si a) { return _mm512_cvtepi32_ps(a); }
 NN_INLINE si si_times(si a, si b) { return _mm512_mullo_epi32(a, b); }
+NN_INLINE si si_add(si a, si b) { return _mm512_add_epi32(a, b); }
+NN_INLINE si si_sub(si a, si b) { return _mm512_sub_epi32(a, b); }
 
 NN_INLINE vi quant_gather(vi at, const uint8_t *from) { return _mm512_i32gather_epi32(at, from, 1); }
 

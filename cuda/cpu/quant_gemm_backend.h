@@ -18,7 +18,7 @@
 
 #if defined(__AMX_INT8__) && defined(__AMX_BF16__)
 #include "quant_gemm_amx.h"
-#elif NN_SIMD_AVX512 || NN_SIMD_AVX2
+#elif NN_SIMD_AVX512 || NN_SIMD_AVX2 || NN_SIMD_NEON
 #include "quant_gemm_avx.h"
 #else
 #include "quant_gemm_plain.h"

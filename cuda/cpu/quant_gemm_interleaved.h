@@ -6,7 +6,11 @@
 #ifndef NN_CPU_QUANT_GEMM_INTERLEAVED_H
 #define NN_CPU_QUANT_GEMM_INTERLEAVED_H
 
+#if NN_SIMD_NEON
+#include "quant_gemm_pairs_neon.h"
+#else
 #include "quant_gemm_rows.h"
+#endif
 
 /* Vectors that hold a word of each of 16 rows. */
 enum { INTERLEAVED_PARTS = QUANT_ROWS / VF };
@@ -39,49 +43,67 @@ NN_INLINE void interleaved_fetch_line(interleaved_fetch *f) {
   }
 }
 
+/* The integers of a block of q4_0 or q8_0 of a vector of rows, whose words begin at `codes`, against `rows` rows of the
+ * activations, which begin at x. */
+NN_INLINE void interleaved_integers(const uint8_t *codes, const int8_t *x, int64_t row_codes,
+                                    si integers[QUANT_ROWS_AT_ONCE], const int rows, const int32_t format) {
+#if NN_NEON_PAIRS
+  if (rows == QUANT_ROWS_AT_ONCE) {
+    pairs_interleaved(codes, 4 * QUANT_ROWS, x, row_codes, integers, format);
+    return;
+  }
+#endif
+  const int words = format == NNCUDA_FORMAT_Q4_0 ? 4 : 8;
+  si low[QUANT_ROWS_AT_ONCE], high[QUANT_ROWS_AT_ONCE];
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; r++) {
+    low[r] = high[r] = si_all(0);
+  }
+#pragma GCC unroll 8
+  for (int g = 0; g < words; g++) {
+    const si v = si_load(codes + g * 4 * QUANT_ROWS);
+    const int8_t *at = x + 4 * g;
+    if (format == NNCUDA_FORMAT_Q8_0) {
+      const si c = quant_signed(v);
+#pragma GCC unroll 4
+      for (int r = 0; r < rows; r++) { /* two chains, so that neither waits for itself */
+        if (g % 2 == 0) {
+          low[r] = si_dot(low[r], c, at + r * row_codes, 1);
+        } else {
+          high[r] = si_dot(high[r], c, at + r * row_codes, 1);
+        }
+      }
+    } else {
+      const si a = si_and(v, 15), b = quant_upper(v);
+#pragma GCC unroll 4
+      for (int r = 0; r < rows; r++) {
+        low[r] = si_dot(low[r], a, at + r * row_codes, 0);
+        high[r] = si_dot(high[r], b, at + r * row_codes + QUANT_BLOCK / 2, 0);
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; r++) {
+    integers[r] = si_add(low[r], format == NNCUDA_FORMAT_Q4_0 ? quant_upper_sums(high[r]) : high[r]);
+  }
+}
+
 /* A block of q4_0 or q8_0 of 16 rows against `rows` rows of the activations. */
 NN_INLINE void interleaved_block(const uint8_t *w, const quant_activations *acts, int64_t first, int64_t i, int64_t k,
                                  vf sum[][INTERLEAVED_PARTS], const int rows, const int32_t format) {
   const int64_t blocks = k / QUANT_BLOCK, row_codes = quant_row_codes(QUANT_FORM_INTERLEAVED, k);
   const uint8_t *codes = w + 2 * QUANT_ROWS;
-  const int words = format == NNCUDA_FORMAT_Q4_0 ? 4 : 8;
   for (int part = 0; part < INTERLEAVED_PARTS; part++) {
-    si low[QUANT_ROWS_AT_ONCE], high[QUANT_ROWS_AT_ONCE];
-#pragma GCC unroll 4
-    for (int r = 0; r < rows; r++) {
-      low[r] = high[r] = si_all(0);
-    }
-#pragma GCC unroll 8
-    for (int g = 0; g < words; g++) {
-      const si v = si_load(codes + g * 4 * QUANT_ROWS + part * 4 * VF);
-      const int8_t *x = acts->codes + first * row_codes + i * QUANT_BLOCK + 4 * g;
-      if (format == NNCUDA_FORMAT_Q8_0) {
-        const si c = quant_signed(v);
-#pragma GCC unroll 4
-        for (int r = 0; r < rows; r++) { /* two chains, so that neither waits for itself */
-          if (g % 2 == 0) {
-            low[r] = si_dot(low[r], c, x + r * row_codes, 1);
-          } else {
-            high[r] = si_dot(high[r], c, x + r * row_codes, 1);
-          }
-        }
-      } else {
-        const si a = si_and(v, 15), b = quant_upper(v);
-#pragma GCC unroll 4
-        for (int r = 0; r < rows; r++) {
-          low[r] = si_dot(low[r], a, x + r * row_codes, 0);
-          high[r] = si_dot(high[r], b, x + r * row_codes + QUANT_BLOCK / 2, 0);
-        }
-      }
-    }
+    si integers[QUANT_ROWS_AT_ONCE];
+    interleaved_integers(codes + part * 4 * VF, acts->codes + first * row_codes + i * QUANT_BLOCK, row_codes, integers,
+                         rows, format);
     const vf scale = vf_from_f16((const uint16_t *)(const void *)w + part * VF);
 #pragma GCC unroll 4
     for (int r = 0; r < rows; r++) {
       const int64_t at = (first + r) * blocks + i;
-      const si upper = format == NNCUDA_FORMAT_Q4_0 ? quant_upper_sums(high[r]) : high[r];
       const int32_t above = interleaved_offset(format) * (acts->sums[2 * at] + acts->sums[2 * at + 1]);
-      const si integers = (si)((quant_integers)low[r] + (quant_integers)upper - (quant_integers)si_all(above));
-      sum[r][part] = vf_fma(vf_set1(acts->scale[at]) * scale, si_float(integers), sum[r][part]);
+      sum[r][part] =
+          vf_fma(vf_mul(vf_set1(acts->scale[at]), scale), si_float(si_sub(integers[r], si_all(above))), sum[r][part]);
     }
   }
 }
@@ -138,8 +160,8 @@ NN_INLINE void interleaved_large(const uint8_t *w, const quant_activations *acts
 #pragma GCC unroll 4
           for (int r = 0; r < rows; r++) {
             const int32_t above = 32 * acts->sums[2 * ((first + r) * blocks + block + run) + p];
-            const si scaled = si_times((si)((quant_integers)dot[r][run] - (quant_integers)si_all(above)), s);
-            total[r][run] = p == 0 ? scaled : (si)((quant_integers)total[r][run] + (quant_integers)scaled);
+            const si scaled = si_times(si_sub(dot[r][run], si_all(above)), s);
+            total[r][run] = p == 0 ? scaled : si_add(total[r][run], scaled);
           }
         }
       }
@@ -148,7 +170,7 @@ NN_INLINE void interleaved_large(const uint8_t *w, const quant_activations *acts
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) {
           const vf x_scale = vf_set1(acts->scale[(first + r) * blocks + block + run]);
-          sum[r][part] = vf_fma(x_scale * scale, si_float(total[r][run]), sum[r][part]);
+          sum[r][part] = vf_fma(vf_mul(x_scale, scale), si_float(total[r][run]), sum[r][part]);
         }
       }
     }

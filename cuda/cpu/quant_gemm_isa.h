@@ -1,9 +1,9 @@
 /*
  * What the products with stored weights need of an instruction set with vectors: quant_gemm_avx512.h with
- * quant_gemm_vnni.h or quant_gemm_pairs.h, or quant_gemm_avx2.h. All give the same:
+ * quant_gemm_vnni.h or quant_gemm_pairs.h, quant_gemm_avx2.h or quant_gemm_neon.h. All give the same:
  *
  *   QUANT_ROWS_AT_ONCE        rows of the activations whose sums the registers hold
- *   si, si_load .. si_times   a vector of words, one of each of VF rows of weights
+ *   si, si_load .. si_sub     a vector of words, one of each of VF rows of weights
  *   quant_gather              words at VF offsets
  *   quant_low_f16, quant_high_f16
  *                             the f16 in the lower, or upper, half of each lane
@@ -19,10 +19,9 @@
 
 #include "quant_gemm_job.h"
 
-typedef uint32_t quant_words __attribute__((vector_size(VF * sizeof(uint32_t)))); /* vi with operators on 32 bits */
-typedef int32_t quant_integers __attribute__((vector_size(VF * sizeof(int32_t))));
-
-#if !NN_SIMD_AVX512
+#if NN_SIMD_NEON
+#include "quant_gemm_neon.h"
+#elif !NN_SIMD_AVX512
 #include "quant_gemm_avx2.h"
 #elif defined(__AVX512VNNI__)
 #include "quant_gemm_vnni.h"

@@ -10,8 +10,8 @@ NN_INLINE float quant_largest(const void *x, int64_t at, int32_t dtype) {
   vf most = zero, odd = zero; /* x - x is NaN where x is not finite, else zero */
   for (int64_t i = 0; i < QUANT_BLOCK; i += VF) {
     const vf v = vf_load_as(x, at + i, dtype);
-    most = vf_max(vf_max(v, zero - v), most);
-    odd += v - v;
+    most = vf_max(vf_max(v, vf_sub(zero, v)), most);
+    odd = vf_add(odd, vf_sub(v, v));
   }
   const float largest = vf_maximum(most), none = vf_sum(odd);
   return none == none ? largest : none;
@@ -26,7 +26,7 @@ NN_INLINE void quant_round_block(const void *x, int64_t at, int8_t *codes, float
   sums[0] = sums[1] = 0;
   float lanes[QUANT_BLOCK];
   for (int64_t i = 0; i < QUANT_BLOCK; i += VF) {
-    vf_store(lanes + i, vf_round((zero ? vf_set1(0.0f) : vf_load_as(x, at + i, dtype)) * inverse));
+    vf_store(lanes + i, vf_round(vf_mul(zero ? vf_set1(0.0f) : vf_load_as(x, at + i, dtype), inverse)));
   }
   for (int64_t i = 0; i < QUANT_BLOCK; i++) {
     codes[i] = (int8_t)(int32_t)lanes[i];

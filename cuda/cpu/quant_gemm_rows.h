@@ -11,7 +11,7 @@ typedef struct quant_rows {
   const uint8_t *row[VF];
   vi at; /* bytes from the first row */
   vf scale, minimum;
-  quant_words factors[3]; /* of 256 elements: parts' scales and minima as stored */
+  vw factors[3]; /* of 256 elements: parts' scales and minima as stored */
 } quant_rows;
 
 /* Rows from c on of a piece; after its last row, that one. */
@@ -28,7 +28,8 @@ NN_INLINE void quant_rows_at(quant_rows *w, const quant_piece *t, int64_t c) {
 /* Words `at` bytes on in each row. */
 NN_INLINE vi quant_gather_rows(const quant_rows *w, uint64_t at) { return quant_gather(w->at, w->row[0] + at); }
 
-NN_INLINE vf quant_to_float(quant_words x) { return __builtin_convertvector((quant_integers)x, vf); }
+/* Bits from `from` on of each word that are in `mask`. */
+NN_INLINE vw quant_bits(vw x, int from, uint32_t mask) { return vw_and(vw_right(x, from), vw_set1(mask)); }
 
 /* Scale and minimum of block i of each row. Of formats of 256 elements, i % 8 is to be a constant. */
 NN_INLINE void quant_factors(quant_rows *w, uint64_t i, vf *scale, vf *minimum, int32_t format) {
@@ -61,17 +62,20 @@ NN_INLINE void quant_factors(quant_rows *w, uint64_t i, vf *scale, vf *minimum, 
     if (part == 0) {
       const vi both = quant_gather_rows(w, at);
       w->scale = quant_low_f16(both);
-      w->minimum = vf_set1(0.0f) - quant_high_f16(both);
+      w->minimum = vf_sub(vf_set1(0.0f), quant_high_f16(both));
       for (uint64_t j = 0; j < 3; j++) {
-        w->factors[j] = (quant_words)quant_gather_rows(w, at + 4 + 4 * j);
+        w->factors[j] = vi_words(quant_gather_rows(w, at + 4 + 4 * j));
       }
     }
-    const quant_words *x = w->factors;
-    const uint32_t by = (uint32_t)(part % 4 * 8);
-    const quant_words s = part < 4 ? x[0] >> by & 63 : (x[2] >> by & 15) | (x[0] >> (by + 2) & 48);
-    const quant_words m = part < 4 ? x[1] >> by & 63 : (x[2] >> (by + 4) & 15) | (x[1] >> (by + 2) & 48);
-    *scale = w->scale * quant_to_float(s);
-    *minimum = w->minimum * quant_to_float(m);
+    const vw *x = w->factors;
+    const int by = (int)(part % 4 * 8);
+    vw s = quant_bits(x[0], by, 63), m = quant_bits(x[1], by, 63);
+    if (part >= 4) {
+      s = vw_or(quant_bits(x[2], by, 15), quant_bits(x[0], by + 2, 48));
+      m = vw_or(quant_bits(x[2], by + 4, 15), quant_bits(x[1], by + 2, 48));
+    }
+    *scale = vf_mul(w->scale, vw_converted(s));
+    *minimum = vf_mul(w->minimum, vw_converted(m));
   }
   }
 }

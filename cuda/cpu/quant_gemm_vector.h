@@ -1,13 +1,15 @@
 /*
  * Products of few rows in vectors, some rows of the activations at once. The block formats are in
- * quant_gemm_stream_avx512.h or quant_gemm_stream_avx2.h, which both give quant_stream_rows.
+ * quant_gemm_stream_avx512.h, quant_gemm_stream_avx2.h or quant_gemm_stream_neon.h, which all give quant_stream_rows.
  */
 #ifndef NN_CPU_QUANT_GEMM_VECTOR_H
 #define NN_CPU_QUANT_GEMM_VECTOR_H
 
 #include "quant_gemm_interleaved.h"
 
-#if NN_SIMD_AVX512
+#if NN_SIMD_NEON
+#include "quant_gemm_stream_neon.h"
+#elif NN_SIMD_AVX512
 #include "quant_gemm_stream_avx512.h"
 #else
 #include "quant_gemm_stream_avx2.h"

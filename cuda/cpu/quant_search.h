@@ -41,13 +41,13 @@ typedef struct nn_q_sums {
 
 /* 1/s; 0 for scales so small that all q are 0. */
 NN_INLINE vf nn_q_inverse(vf scale) {
-  const vf size = vf_max(scale, vf_set1(0.0f) - scale);
-  return vf_select_lt(size, vf_set1(0x1p-100f), vf_set1(0.0f), vf_set1(1.0f) / scale);
+  const vf size = vf_max(scale, vf_sub(vf_set1(0.0f), scale));
+  return vf_select_lt(size, vf_set1(0x1p-100f), vf_set1(0.0f), vf_div(vf_set1(1.0f), scale));
 }
 
 /* The nearest q of element i of the lanes from `lane` on. */
 NN_INLINE vf nn_q_nearest(const nn_q_parts *p, int i, int lane, vf inverse, vf minimum) {
-  const vf y = (vf_load(&p->x[i][lane]) + minimum) * inverse;
+  const vf y = vf_mul(vf_add(vf_load(&p->x[i][lane]), minimum), inverse);
   return vf_round(vf_max(vf_set1(p->low), vf_min(vf_set1(p->high), y)));
 }
 
@@ -55,9 +55,9 @@ NN_INLINE nn_q_sums nn_q_sum(const nn_q_parts *p, int lane, vf inverse, vf minim
   nn_q_sums sums = {vf_set1(0.0f), vf_set1(0.0f), vf_set1(0.0f)};
   for (int i = 0; i < p->n; i++) {
     const vf q = nn_q_nearest(p, i, lane, inverse, minimum);
-    sums.q = sums.q + q;
-    sums.qq = sums.qq + q * q;
-    sums.qx = sums.qx + q * vf_load(&p->x[i][lane]);
+    sums.q = vf_add(sums.q, q);
+    sums.qq = vf_add(sums.qq, vf_mul(q, q));
+    sums.qx = vf_add(sums.qx, vf_mul(q, vf_load(&p->x[i][lane])));
   }
   return sums;
 }
@@ -67,8 +67,9 @@ NN_INLINE vf nn_q_error(const nn_q_parts *p, int lane, vf scale, vf minimum) {
   const vf inverse = nn_q_inverse(scale);
   vf sum = vf_set1(0.0f);
   for (int i = 0; i < p->n; i++) {
-    const vf e = scale * nn_q_nearest(p, i, lane, inverse, minimum) - minimum - vf_load(&p->x[i][lane]);
-    sum = sum + e * e;
+    const vf e =
+        vf_sub(vf_sub(vf_mul(scale, nn_q_nearest(p, i, lane, inverse, minimum)), minimum), vf_load(&p->x[i][lane]));
+    sum = vf_add(sum, vf_mul(e, e));
   }
   return sum;
 }
@@ -76,7 +77,7 @@ NN_INLINE vf nn_q_error(const nn_q_parts *p, int lane, vf scale, vf minimum) {
 /* a/b, 0 where b is 0. */
 NN_INLINE vf nn_q_ratio(vf a, vf b) {
   const vf zero = vf_set1(0.0f);
-  return vf_select_lt(zero, b, a / vf_select_lt(zero, b, b, vf_set1(1.0f)), zero);
+  return vf_select_lt(zero, b, vf_div(a, vf_select_lt(zero, b, b, vf_set1(1.0f))), zero);
 }
 
 /* Takes scale and minimum in the lanes where they are better than what was found so far. */
@@ -96,14 +97,15 @@ static inline void nn_q_search_asymmetric(nn_q_parts *p) {
       const vf x = vf_load(&p->x[i][lane]);
       least = vf_min(least, x);
       most = vf_max(most, x);
-      sum = sum + x;
+      sum = vf_add(sum, x);
     }
-    const vf range = most - least;
+    const vf range = vf_sub(most, least);
     for (int t = 0; t < NN_Q_STARTS; t++) {
       const float levels = p->high + 0.1f * (float)(t - NN_Q_STARTS / 2 + 2);
-      const nn_q_sums s = nn_q_sum(p, lane, nn_q_inverse(range / vf_set1(levels)), zero - least);
-      const vf scale = nn_q_ratio(count * s.qx - s.q * sum, count * s.qq - s.q * s.q);
-      const vf minimum = (scale * s.q - sum) / count;
+      const nn_q_sums s = nn_q_sum(p, lane, nn_q_inverse(vf_div(range, vf_set1(levels))), vf_sub(zero, least));
+      const vf scale =
+          nn_q_ratio(vf_sub(vf_mul(count, s.qx), vf_mul(s.q, sum)), vf_sub(vf_mul(count, s.qq), vf_mul(s.q, s.q)));
+      const vf minimum = vf_div(vf_sub(vf_mul(scale, s.q), sum), count);
       nn_q_improve(p, lane, vf_select_lt(minimum, zero, nn_q_ratio(s.qx, s.qq), scale), vf_max(zero, minimum));
     }
   }
@@ -115,12 +117,12 @@ static inline void nn_q_search_symmetric(nn_q_parts *p) {
   for (int lane = 0; lane < NN_Q_LANES; lane += VF) {
     vf most = zero;
     for (int i = 0; i < p->n; i++) {
-      const vf x = vf_load(&p->x[i][lane]), size = vf_max(most, zero - most);
-      most = vf_select_lt(size, vf_max(x, zero - x), x, most);
+      const vf x = vf_load(&p->x[i][lane]), size = vf_max(most, vf_sub(zero, most));
+      most = vf_select_lt(size, vf_max(x, vf_sub(zero, x)), x, most);
     }
     for (int t = 0; t < NN_Q_STARTS; t++) {
       const float level = p->low + 0.1f * (float)(t - NN_Q_STARTS / 2 + 1);
-      const nn_q_sums s = nn_q_sum(p, lane, nn_q_inverse(most / vf_set1(level)), zero);
+      const nn_q_sums s = nn_q_sum(p, lane, nn_q_inverse(vf_div(most, vf_set1(level))), zero);
       nn_q_improve(p, lane, nn_q_ratio(s.qx, s.qq), zero);
     }
   }
@@ -133,10 +135,10 @@ static inline void nn_q_neighbours(nn_q_parts *p, float count_low, float count_h
     const vf scale_at = vf_load(p->scale_count + lane), minimum_at = vf_load(p->minimum_count + lane);
     vf best = vf_set1(FLT_MAX), scale_best = scale_at, minimum_best = minimum_at;
     for (int i = -1; i <= 1; i++) {
-      const vf sc = vf_max(vf_set1(count_low), vf_min(vf_set1(count_high), scale_at + vf_set1((float)i)));
+      const vf sc = vf_max(vf_set1(count_low), vf_min(vf_set1(count_high), vf_add(scale_at, vf_set1((float)i))));
       for (int j = -reach; j <= reach; j++) {
-        const vf mc = vf_max(vf_set1(0.0f), vf_min(vf_set1(count_high), minimum_at + vf_set1((float)j)));
-        const vf error = nn_q_error(p, lane, d * sc, dm * mc);
+        const vf mc = vf_max(vf_set1(0.0f), vf_min(vf_set1(count_high), vf_add(minimum_at, vf_set1((float)j))));
+        const vf error = nn_q_error(p, lane, vf_mul(d, sc), vf_mul(dm, mc));
         scale_best = vf_select_lt(error, best, sc, scale_best);
         minimum_best = vf_select_lt(error, best, mc, minimum_best);
         best = vf_select_lt(error, best, error, best);
@@ -217,12 +219,12 @@ static inline void nn_q_count(nn_q_parts *p, nn_q_block *b, float count_low, flo
 static inline void nn_q_refit(nn_q_parts *p, nn_q_block *b, int blocks) {
   float q[NN_Q_LANES], qq[NN_Q_LANES], qx[NN_Q_LANES], x[NN_Q_LANES];
   for (int lane = 0; lane < NN_Q_LANES; lane += VF) {
-    const vf minimum = vf_load(p->minimum_step + lane) * vf_load(p->minimum_count + lane);
-    const vf scale = vf_load(p->scale_step + lane) * vf_load(p->scale_count + lane);
+    const vf minimum = vf_mul(vf_load(p->minimum_step + lane), vf_load(p->minimum_count + lane));
+    const vf scale = vf_mul(vf_load(p->scale_step + lane), vf_load(p->scale_count + lane));
     const nn_q_sums sums = nn_q_sum(p, lane, nn_q_inverse(scale), minimum);
     vf sum = vf_set1(0.0f);
     for (int i = 0; i < p->n; i++) {
-      sum = sum + vf_load(&p->x[i][lane]);
+      sum = vf_add(sum, vf_load(&p->x[i][lane]));
     }
     vf_store(q + lane, sums.q);
     vf_store(qq + lane, sums.qq);
@@ -293,11 +295,12 @@ static inline void nn_q_choose(nn_q_parts *p, nn_q_block *b, int blocks, float c
   }
   nn_q_neighbours(p, count_low, count_high, symmetric ? 0 : 1);
   for (int lane = 0; lane < NN_Q_LANES; lane += VF) {
-    const vf minimum = vf_load(p->minimum_step + lane) * vf_load(p->minimum_count + lane);
-    const vf scale = vf_load(p->scale_step + lane) * vf_load(p->scale_count + lane), inverse = nn_q_inverse(scale);
+    const vf minimum = vf_mul(vf_load(p->minimum_step + lane), vf_load(p->minimum_count + lane));
+    const vf scale = vf_mul(vf_load(p->scale_step + lane), vf_load(p->scale_count + lane)),
+             inverse = nn_q_inverse(scale);
     for (int i = 0; i < p->n; i++) {
       float whole[VF];
-      vf_store(whole, nn_q_nearest(p, i, lane, inverse, minimum) - vf_set1(p->low));
+      vf_store(whole, vf_sub(nn_q_nearest(p, i, lane, inverse, minimum), vf_set1(p->low)));
       for (int l = 0; l < VF; l++) {
         q[i][lane + l] = (uint8_t)whole[l];
       }

@@ -35,18 +35,18 @@ NN_INLINE float nn_exp_sum(const void *x, int64_t begin, int64_t end, float shif
   for (; i + 4 * VF <= end; i += 4 * VF) {
     for (int j = 0; j < 4; j++) {
       const vf v = vf_load_as(x, i + j * VF, dtype);
-      s[j] += vf_exp((numbers ? vf_max(v, nothing) : v) - m);
+      s[j] = vf_add(s[j], vf_exp(vf_sub(numbers ? vf_max(v, nothing) : v, m)));
     }
   }
   for (; i + VF <= end; i += VF) {
     const vf v = vf_load_as(x, i, dtype);
-    s[0] += vf_exp((numbers ? vf_max(v, nothing) : v) - m);
+    s[0] = vf_add(s[0], vf_exp(vf_sub(numbers ? vf_max(v, nothing) : v, m)));
   }
   if (i < end) {
     const vf v = vf_keep_part(vf_load_part_as(x, i, end - i, dtype), end - i, -INFINITY);
-    s[1] += vf_exp((numbers ? vf_max(v, nothing) : v) - m);
+    s[1] = vf_add(s[1], vf_exp(vf_sub(numbers ? vf_max(v, nothing) : v, m)));
   }
-  return vf_sum((s[0] + s[1]) + (s[2] + s[3]));
+  return vf_sum(vf_add(vf_add(s[0], s[1]), vf_add(s[2], s[3])));
 }
 
 /* Sum of n f32, in f64. */
@@ -56,19 +56,21 @@ NN_INLINE double nn_sum_f64(const float *x, int64_t n) {
   int64_t i = 0;
   for (; i + 2 * VF <= n; i += 2 * VF) {
     const vf a = vf_load(x + i), b = vf_load(x + i + VF);
-    s[0] += vd_low(a);
-    s[1] += vd_high(a);
-    s[2] += vd_low(b);
-    s[3] += vd_high(b);
+    s[0] = vd_add(s[0], vd_low(a));
+    s[1] = vd_add(s[1], vd_high(a));
+    s[2] = vd_add(s[2], vd_low(b));
+    s[3] = vd_add(s[3], vd_high(b));
   }
-  double sum = vd_sum((s[0] + s[1]) + (s[2] + s[3]));
+  double sum = vd_sum(vd_add(vd_add(s[0], s[1]), vd_add(s[2], s[3])));
   for (; i < n; i++) {
     sum += (double)x[i];
   }
   return sum;
 }
 
-NN_INLINE float nn_group_sum(const vf part[NN_GROUP]) { return vf_sum((part[0] + part[1]) + (part[2] + part[3])); }
+NN_INLINE float nn_group_sum(const vf part[NN_GROUP]) {
+  return vf_sum(vf_add(vf_add(part[0], part[1]), vf_add(part[2], part[3])));
+}
 
 /* The sum of a[i] * b[i] over the n elements from element `at_a` of a and `at_b` of b. */
 NN_INLINE float nn_dot(const void *a, int64_t at_a, int32_t dtype_a, const void *b, int64_t at_b, int32_t dtype_b,

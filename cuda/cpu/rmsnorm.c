@@ -28,8 +28,8 @@ NN_INLINE void forward_piece(const forward_job *shared, int64_t piece, int32_t d
     if (job.residual != NULL) {
       NN_EACH_VECTOR(at, at + cols, 0, 0,
                      nn_put(job.sum, i, lanes,
-                            nn_get(job.x, i, lanes, dtype, MODE) + nn_get(job.residual, i, lanes, dtype, MODE), dtype,
-                            MODE));
+                            vf_add(nn_get(job.x, i, lanes, dtype, MODE), nn_get(job.residual, i, lanes, dtype, MODE)),
+                            dtype, MODE));
       x = job.sum; /* as it was rounded, for that is what the backward call will see */
     }
     const float rstd = nn_rstd(x, at, cols, job.eps, dtype);
@@ -92,18 +92,19 @@ typedef struct backward_job {
 
 NN_INLINE vf backward_g(const nn_rmsnorm_backward_args *a, int64_t at, int64_t i, int64_t lanes, int32_t dtype,
                         int32_t mode) {
-  return nn_get(a->dy, at + i, lanes, dtype, mode) * nn_get(a->weight, i, lanes, dtype, mode);
+  return vf_mul(nn_get(a->dy, at + i, lanes, dtype, mode), nn_get(a->weight, i, lanes, dtype, mode));
 }
 
 NN_INLINE void backward_vector(const nn_rmsnorm_backward_args *a, float *partial, vf rstd, vf mean, int64_t at,
                                int64_t i, int64_t lanes, int32_t dtype, int32_t mode) {
   /* dx may be dy or dresidual, so all is read before it is written; partial sums are never streamed. */
   const int32_t near = mode == NN_PART ? NN_PART : NN_WHOLE;
-  const vf dy = nn_get(a->dy, at + i, lanes, dtype, mode), xhat = nn_get(a->x, at + i, lanes, dtype, mode) * rstd;
-  const vf g = dy * nn_get(a->weight, i, lanes, dtype, mode);
-  vf dx = rstd * (g - xhat * mean);
+  const vf dy = nn_get(a->dy, at + i, lanes, dtype, mode),
+           xhat = vf_mul(nn_get(a->x, at + i, lanes, dtype, mode), rstd);
+  const vf g = vf_mul(dy, nn_get(a->weight, i, lanes, dtype, mode));
+  vf dx = vf_mul(rstd, vf_sub(g, vf_mul(xhat, mean)));
   if (a->dresidual != NULL) {
-    dx = dx + nn_get(a->dresidual, at + i, lanes, dtype, mode);
+    dx = vf_add(dx, nn_get(a->dresidual, at + i, lanes, dtype, mode));
   }
   nn_put(partial, i, lanes, vf_fma(dy, xhat, nn_get(partial, i, lanes, NNCUDA_F32, mode)), NNCUDA_F32, near);
   nn_put(a->dx, at + i, lanes, dx, dtype, mode);
@@ -129,13 +130,13 @@ NN_INLINE void backward_piece(const backward_job *job, int64_t piece, int32_t dt
     int64_t k = 0;
     for (; k + NN_GROUP * VF <= a.cols; k += NN_GROUP * VF) {
       for (int g = 0; g < NN_GROUP; g++) {
-        const vf xhat = vf_load_as(a.x, at + k + g * VF, dtype) * rstd;
+        const vf xhat = vf_mul(vf_load_as(a.x, at + k + g * VF, dtype), rstd);
         part[g] = vf_fma(backward_g(&a, at, k + g * VF, VF, dtype, NN_WHOLE), xhat, part[g]);
       }
     }
     for (int g = 0; k < a.cols; k += VF, g++) {
       const int64_t left = nn_min(a.cols - k, VF);
-      const vf xhat = vf_load_part_as(a.x, at + k, left, dtype) * rstd;
+      const vf xhat = vf_mul(vf_load_part_as(a.x, at + k, left, dtype), rstd);
       part[g] = vf_fma(backward_g(&a, at, k, left, dtype, NN_PART), xhat, part[g]);
     }
     const vf mean = vf_set1(nn_group_sum(part) / (float)a.cols);

@@ -14,7 +14,7 @@ NN_INLINE float nn_rstd(const void *x, int64_t at, int64_t cols, float eps, int3
  */
 NN_INLINE vf nn_norm_vector(const void *x, const void *weight, vf rstd, int64_t at, int64_t i, int64_t lanes,
                             int32_t dtype, int32_t mode) {
-  return nn_get(x, at + i, lanes, dtype, mode) * rstd * nn_get(weight, i, lanes, dtype, mode);
+  return vf_mul(vf_mul(nn_get(x, at + i, lanes, dtype, mode), rstd), nn_get(weight, i, lanes, dtype, mode));
 }
 
 #endif

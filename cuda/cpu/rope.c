@@ -82,10 +82,10 @@ NN_INLINE void rotate_half(const nn_rope_forward_args *a, int64_t x, int64_t y, 
                            int64_t lanes, int32_t dtype, int32_t mode) {
   const int64_t half = a->head_dim / 2;
   const vf c = nn_get(a->cosine, table + i, lanes, NNCUDA_F32, mode);
-  const vf s = nn_get(a->sine, table + i, lanes, NNCUDA_F32, mode) * direction;
+  const vf s = vf_mul(nn_get(a->sine, table + i, lanes, NNCUDA_F32, mode), direction);
   const vf u = nn_get(a->x, x + i, lanes, dtype, mode), v = nn_get(a->x, x + half + i, lanes, dtype, mode);
-  nn_put(a->y, y + i, lanes, vf_fma(u, c, vf_set1(0.0f) - v * s), dtype, mode);
-  nn_put(a->y, y + half + i, lanes, vf_fma(v, c, u * s), dtype, mode);
+  nn_put(a->y, y + i, lanes, vf_fma(u, c, vf_sub(vf_set1(0.0f), vf_mul(v, s))), dtype, mode);
+  nn_put(a->y, y + half + i, lanes, vf_fma(v, c, vf_mul(u, s)), dtype, mode);
 }
 
 /* Pairs (2i, 2i + 1): with w the vector whose pairs are swapped, x * cos + w * (-sin, sin, -sin, ...). */
@@ -100,8 +100,8 @@ NN_INLINE void rotate_pairs(const nn_rope_forward_args *a, int64_t x, int64_t y,
     s = sine;
   }
   const vf u = nn_get(a->x, x + i, lanes, dtype, mode);
-  nn_put(a->y, y + i, lanes, vf_fma(u, vf_load_pairs(c), vf_swap_pairs(u) * (vf_load_pairs(s) * direction)), dtype,
-         mode);
+  nn_put(a->y, y + i, lanes, vf_fma(u, vf_load_pairs(c), vf_mul(vf_swap_pairs(u), vf_mul(vf_load_pairs(s), direction))),
+         dtype, mode);
 }
 
 NN_INLINE void rotate_piece(const rotate_job *shared, int64_t piece, int32_t dtype, int32_t layout) {

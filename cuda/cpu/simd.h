@@ -1,7 +1,8 @@
 /*
  * A vector of f32 as wide as the instruction set has it, and what the kernels do with it. VF is the number of lanes: 16
- * with AVX-512, 8 with AVX2, 4 elsewhere (SSE2, NEON). + - * / work on vf directly. Reductions over lanes have a fixed
- * order.
+ * with AVX-512, 8 with AVX2 and NEON, which have the same bits, 4 in the baseline. A vector may be a struct: + - * / do
+ * not work on it, vf_add, vf_sub, vf_mul and vf_div do. vw are its words (simd_words.h). Reductions over lanes have a
+ * fixed order.
  * `_part` forms touch the first n < VF lanes only; loads fill the rest with zero.
  */
 #ifndef NN_CPU_SIMD_H
@@ -22,6 +23,8 @@
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #define NN_SIMD_AVX2 1
 #include <immintrin.h>
+#elif defined(__aarch64__) && NN_ISA_NEON
+#define NN_SIMD_NEON 1
 #elif defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -100,6 +103,9 @@ NN_INLINE vd vd_low(vf x) { return _mm512_cvtps_pd(_mm512_castps512_ps256(x)); }
 NN_INLINE vd vd_high(vf x) { return _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1)); }
 NN_INLINE vd vd_set1(double x) { return _mm512_set1_pd(x); }
 NN_INLINE vd vd_fma(vd a, vd b, vd c) { return _mm512_fmadd_pd(a, b, c); }
+NN_INLINE vf vf_from_i8(const int8_t *p) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
 
 #elif NN_SIMD_AVX2
 
@@ -172,108 +178,27 @@ NN_INLINE vd vd_low(vf x) { return _mm256_cvtps_pd(_mm256_castps256_ps128(x)); }
 NN_INLINE vd vd_high(vf x) { return _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1)); }
 NN_INLINE vd vd_set1(double x) { return _mm256_set1_pd(x); }
 NN_INLINE vd vd_fma(vd a, vd b, vd c) { return _mm256_fmadd_pd(a, b, c); }
+NN_INLINE vf vf_from_i8(const int8_t *p) {
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+
+#elif NN_SIMD_NEON
+
+#include "simd_neon.h"
 
 #else
 
-enum { VF = 4 };
-#if defined(__ARM_FEATURE_FMA)
-enum { VF_FUSED = 1 };
-#else
-enum { VF_FUSED = 0 };
+#include "simd_plain.h"
+
 #endif
-typedef float vf __attribute__((vector_size(16)));
-typedef int32_t vi __attribute__((vector_size(16)));
 
-NN_INLINE vf vf_set1(float x) { return (vf){x, x, x, x}; }
-NN_INLINE vf vf_load(const float *p) {
-  vf x;
-  memcpy(&x, p, sizeof x);
-  return x;
-}
-NN_INLINE void vf_store(float *p, vf x) { memcpy(p, &x, sizeof x); }
-NN_INLINE vf vf_load_part(const float *p, int64_t n) {
-  vf x = {0, 0, 0, 0};
-  for (int64_t i = 0; i < n; i++) {
-    x[i] = p[i];
-  }
-  return x;
-}
-NN_INLINE void vf_store_part(float *p, int64_t n, vf x) {
-  for (int64_t i = 0; i < n; i++) {
-    p[i] = x[i];
-  }
-}
-#if defined(__ARM_FEATURE_FMA)
-NN_INLINE vf vf_fma(vf a, vf b, vf c) {
-  vf y;
-  for (int i = 0; i < VF; i++) {
-    y[i] = __builtin_fmaf(a[i], b[i], c[i]);
-  }
-  return y;
-}
-#else
-NN_INLINE vf vf_fma(vf a, vf b, vf c) { return a * b + c; }
-#endif
-NN_INLINE vf vf_blend(vi mask, vf x, vf y) { return (vf)(((vi)x & mask) | ((vi)y & ~mask)); }
-NN_INLINE vf vf_max(vf a, vf b) { return vf_blend(a > b, a, b); }
-NN_INLINE vf vf_min(vf a, vf b) { return vf_blend(a < b, a, b); }
-NN_INLINE vf vf_sqrt(vf x) {
-  vf y;
-  for (int i = 0; i < VF; i++) {
-    y[i] = sqrtf(x[i]);
-  }
-  return y;
-}
-/* To nearest-even for |x| < 2^22: adding 1.5 * 2^23 leaves no room for a fraction. */
-NN_INLINE vf vf_round(vf x) { return (x + vf_set1(0x1.8p23f)) - vf_set1(0x1.8p23f); }
-NN_INLINE vf vf_ldexp(vf x, vf n) {
-  const vi whole = n == n; /* converting a NaN is undefined */
-  const vi i = __builtin_convertvector((vf)((vi)n & whole), vi), half = i >> 1, rest = i - half;
-  return x * (vf)((half + 127) << 23) * (vf)((rest + 127) << 23);
-}
-NN_INLINE vf vf_select_lt(vf a, vf b, vf x, vf y) { return vf_blend(a < b, x, y); }
-NN_INLINE vf vf_select_nan(vf a, vf x, vf y) { return vf_blend(a != a, x, y); }
-NN_INLINE vf vf_keep_part(vf x, int64_t n, float fill) {
-  return vf_blend((vi){0, 1, 2, 3} < (vi){(int)n, (int)n, (int)n, (int)n}, x, vf_set1(fill));
-}
-NN_INLINE vf vf_from_f16(const uint16_t *p) {
-  return (vf){nn_f16_to_f32(p[0]), nn_f16_to_f32(p[1]), nn_f16_to_f32(p[2]), nn_f16_to_f32(p[3])};
-}
-NN_INLINE void vf_to_f16(uint16_t *p, vf x) {
-  for (int i = 0; i < VF; i++) {
-    p[i] = nn_f32_to_f16(x[i]);
-  }
-}
-NN_INLINE vf vf_from_bf16(const uint16_t *p) {
-  return (vf){nn_bf16_to_f32(p[0]), nn_bf16_to_f32(p[1]), nn_bf16_to_f32(p[2]), nn_bf16_to_f32(p[3])};
-}
-NN_INLINE void vf_to_bf16(uint16_t *p, vf x) {
-  for (int i = 0; i < VF; i++) {
-    p[i] = nn_f32_to_bf16(x[i]);
-  }
-}
-
-NN_INLINE vf vf_split(vf x, vf *n) {
-  const vi e = ((vi)x - 0x3f3504f3) >> 23;
-  *n = __builtin_convertvector(e, vf);
-  return (vf)((vi)x - e * 0x800000);
-}
-NN_INLINE vf vf_swap_pairs(vf x) { return (vf){x[1], x[0], x[3], x[2]}; }
-NN_INLINE vf vf_load_pairs(const float *p) { return (vf){p[0], p[0], p[1], p[1]}; }
-#if defined(__SSE2__)
-NN_INLINE void vf_stream(float *p, vf x) { _mm_stream_ps(p, x); }
-#else
-NN_INLINE void vf_stream(float *p, vf x) { vf_store(p, x); }
-#endif
-NN_INLINE void vf_stream_f16(uint16_t *p, vf x) { vf_to_f16(p, x); }
-NN_INLINE void vf_stream_bf16(uint16_t *p, vf x) { vf_to_bf16(p, x); }
-
-typedef double vd __attribute__((vector_size(16)));
-NN_INLINE vd vd_low(vf x) { return (vd){x[0], x[1]}; }
-NN_INLINE vd vd_high(vf x) { return (vd){x[2], x[3]}; }
-NN_INLINE vd vd_set1(double x) { return (vd){x, x}; }
-NN_INLINE vd vd_fma(vd a, vd b, vd c) { return a * b + c; }
-
+#if !NN_SIMD_NEON
+NN_INLINE vf vf_add(vf a, vf b) { return a + b; }
+NN_INLINE vf vf_sub(vf a, vf b) { return a - b; }
+NN_INLINE vf vf_mul(vf a, vf b) { return a * b; }
+NN_INLINE vf vf_div(vf a, vf b) { return a / b; }
+NN_INLINE vd vd_add(vd a, vd b) { return a + b; }
+#include "simd_words.h"
 #endif
 
 /* Loads and stores of any floating-point dtype, at element i of p. `dtype` is a compile-time constant where it is used.
@@ -398,8 +323,8 @@ NN_PLAIN NN_INLINE int64_t nn_dtype_bytes(int32_t dtype) {
 }
 
 /* Sum over lanes: halves are added until one lane is left, so the order is the same for every compiler. */
-NN_INLINE float vf_sum(vf x) {
 #if NN_SIMD_AVX512 || NN_SIMD_AVX2
+NN_INLINE float vf_sum(vf x) {
 #if NN_SIMD_AVX512
   const __m256 h = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
 #else
@@ -408,10 +333,8 @@ NN_INLINE float vf_sum(vf x) {
   __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
   q = _mm_add_ps(q, _mm_movehl_ps(q, q));
   return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
-#else
-  return (x[0] + x[2]) + (x[1] + x[3]);
-#endif
 }
+#endif
 
 NN_INLINE double vd_sum(vd x) {
   double lane[VF / 2];
@@ -444,7 +367,7 @@ NN_INLINE float vf_maximum(vf x) {
 NN_INLINE vf vf_exp(vf x) {
   const vf inside = vf_max(vf_set1(-104.0f), vf_min(vf_set1(89.0f), x)); /* keeps NaN: the second operand wins */
   /* To the nearest integer as in vf_round, the product in the same instruction. 2^n is harmless for a NaN: p is one. */
-  const vf n = vf_fma(inside, vf_set1(0x1.715476p+0f), vf_set1(0x1.8p23f)) - vf_set1(0x1.8p23f);
+  const vf n = vf_sub(vf_fma(inside, vf_set1(0x1.715476p+0f), vf_set1(0x1.8p23f)), vf_set1(0x1.8p23f));
   /* ln2 in two parts, the first short enough for n times it to be exact. */
   const vf high = vf_fma(n, vf_set1(-0x1.62e4p-1f), inside), r = vf_fma(n, vf_set1(-0x1.7f7d1cp-20f), high);
   vf p = vf_set1(0x1.6a23d0p-10f);
@@ -456,7 +379,7 @@ NN_INLINE vf vf_exp(vf x) {
     p = vf_fma(p, r, vf_set1(1.0f));
     p = vf_fma(p, r, vf_set1(1.0f));
   } else { /* products round too: add from small to large, and r as its two exact parts */
-    p = (high + (n * vf_set1(-0x1.7f7d1cp-20f) + p * (r * r))) + vf_set1(1.0f);
+    p = vf_add(vf_add(high, vf_add(vf_mul(n, vf_set1(-0x1.7f7d1cp-20f)), vf_mul(p, vf_mul(r, r)))), vf_set1(1.0f));
   }
   return vf_ldexp(p, n);
 }
@@ -470,14 +393,14 @@ NN_INLINE vf vf_exp(vf x) {
 NN_INLINE vf vf_log(vf x) {
   const vf zero = vf_set1(0.0f), least = vf_set1(0x1p-126f), infinity = vf_set1(INFINITY);
   vf n;
-  const vf m = vf_split(vf_select_lt(x, least, x * vf_set1(0x1p23f), x), &n);
-  n = n - vf_select_lt(x, least, vf_set1(23.0f), zero);
-  const vf f = m - vf_set1(1.0f), s = f / (vf_set1(2.0f) + f), z = s * s;
+  const vf m = vf_split(vf_select_lt(x, least, vf_mul(x, vf_set1(0x1p23f)), x), &n);
+  n = vf_sub(n, vf_select_lt(x, least, vf_set1(23.0f), zero));
+  const vf f = vf_sub(m, vf_set1(1.0f)), s = vf_div(f, vf_add(vf_set1(2.0f), f)), z = vf_mul(s, s);
   vf r = vf_set1(0x1.31e464p-2f);
   r = vf_fma(r, z, vf_set1(0x1.995eb0p-2f));
-  r = vf_fma(r, z, vf_set1(0x1.55557ap-1f)) * z;
-  const vf low = s * (f - r) - n * vf_set1(0x1.7f7d1cp-20f);
-  vf y = (f - low) + n * vf_set1(0x1.62e4p-1f);
+  r = vf_mul(vf_fma(r, z, vf_set1(0x1.55557ap-1f)), z);
+  const vf low = vf_sub(vf_mul(s, vf_sub(f, r)), vf_mul(n, vf_set1(0x1.7f7d1cp-20f)));
+  vf y = vf_add(vf_sub(f, low), vf_mul(n, vf_set1(0x1.62e4p-1f)));
   y = vf_select_lt(x, infinity, y, x);              /* inf and NaN stay */
   y = vf_select_lt(zero, x, y, vf_set1(-INFINITY)); /* so far also for NaN and what is below zero */
   y = vf_select_nan(x, x, y);
@@ -485,9 +408,9 @@ NN_INLINE vf vf_log(vf x) {
 }
 
 /* 1 / (1 + exp(-x)). */
-NN_INLINE vf vf_sigmoid(vf x) { return vf_set1(1.0f) / (vf_set1(1.0f) + vf_exp(vf_set1(0.0f) - x)); }
+NN_INLINE vf vf_sigmoid(vf x) { return vf_div(vf_set1(1.0f), vf_add(vf_set1(1.0f), vf_exp(vf_sub(vf_set1(0.0f), x)))); }
 
 /* x * sigmoid(x), rounded once less. */
-NN_INLINE vf vf_silu(vf x) { return x / (vf_set1(1.0f) + vf_exp(vf_set1(0.0f) - x)); }
+NN_INLINE vf vf_silu(vf x) { return vf_div(x, vf_add(vf_set1(1.0f), vf_exp(vf_sub(vf_set1(0.0f), x)))); }
 
 #endif

@@ -25,7 +25,7 @@ typedef struct row_sum {
   float shift; /* -inf until a larger element comes */
 } row_sum;
 
-NN_INLINE vf exp_from(vf x, float shift) { return vf_exp(x - vf_set1(shift)); }
+NN_INLINE vf exp_from(vf x, float shift) { return vf_exp(vf_sub(x, vf_set1(shift))); }
 
 /* -inf - -inf has no value; relative to zero the exponentials of a row of -inf are the zeros that they should be. */
 NN_INLINE float usable(float shift) { return shift == -INFINITY ? 0.0f : shift; }
@@ -37,7 +37,7 @@ NN_INLINE void sum_block(row_sum *sum, const void *x, int64_t at, int64_t n, int
   if (largest > sum->shift + 1.0f) {
     const vf factor = vf_exp(vf_set1(sum->shift - largest));
     for (int g = 0; g < NN_GROUP; g++) {
-      sum->part[g] = sum->part[g] * factor;
+      sum->part[g] = vf_mul(sum->part[g], factor);
     }
     sum->shift = largest;
   }
@@ -49,7 +49,7 @@ NN_INLINE void sum_block(row_sum *sum, const void *x, int64_t at, int64_t n, int
     }
     for (int g = 0; g < NN_GROUP; g++) {
       const vf y = exp_from(vf_load_as(x, at + i + g * VF, dtype), shift);
-      sum->part[g] = sum->part[g] + y;
+      sum->part[g] = vf_add(sum->part[g], y);
       if (e != NULL) {
         vf_store(e + i + g * VF, y);
       }
@@ -59,7 +59,7 @@ NN_INLINE void sum_block(row_sum *sum, const void *x, int64_t at, int64_t n, int
     const int64_t left = nn_min(n - i, VF);
     vf y = vf_keep_part(vf_load_part_as(x, at + i, left, dtype), left, -INFINITY);
     y = exp_from(y, shift);
-    sum->part[g] = sum->part[g] + y;
+    sum->part[g] = vf_add(sum->part[g], y);
     if (e != NULL) {
       vf_store_part(e + i, left, y);
     }
@@ -86,7 +86,8 @@ NN_INLINE void softmax_row(const void *x, int32_t dtype_x, void *y, int32_t dtyp
   const float total = nn_group_sum(sum.part), shift = usable(sum.shift);
   const vf scale = vf_set1(total == 0.0f ? 0.0f : 1.0f / total);
   if (kept) {
-    NN_EACH_VECTOR(0, n, 0, 0, nn_put(y, at + i, lanes, nn_get(e, i, lanes, NNCUDA_F32, MODE) * scale, dtype_y, MODE));
+    NN_EACH_VECTOR(0, n, 0, 0,
+                   nn_put(y, at + i, lanes, vf_mul(nn_get(e, i, lanes, NNCUDA_F32, MODE), scale), dtype_y, MODE));
     return;
   }
   const int64_t head = nn_stream_head(y, at, dtype_y); /* strips after the first start a cache line */
@@ -96,8 +97,9 @@ NN_INLINE void softmax_row(const void *x, int32_t dtype_x, void *y, int32_t dtyp
     if (next != 0) {
       nn_fetch(x, next + (n + begin) / 2, STRIP / 2, dtype_x);
     }
-    NN_EACH_VECTOR(at + begin, at + end, stream, begin == 0 ? head : 0,
-                   nn_put(y, i, lanes, exp_from(nn_get(x, i, lanes, dtype_x, MODE), shift) * scale, dtype_y, MODE));
+    NN_EACH_VECTOR(
+        at + begin, at + end, stream, begin == 0 ? head : 0,
+        nn_put(y, i, lanes, vf_mul(exp_from(nn_get(x, i, lanes, dtype_x, MODE), shift), scale), dtype_y, MODE));
   }
 }
 
@@ -156,7 +158,8 @@ NN_INLINE void backward_piece(const backward_job *job, int64_t piece, int32_t dt
   for (int64_t at = row * cols; at < (row + count) * cols; at += cols) {
     const vf mean = vf_set1(nn_dot(dy, at, dtype, y, at, dtype, cols));
     NN_EACH_VECTOR(at, at + cols, job->stream, nn_stream_head(dx, at, dtype),
-                   nn_put(dx, i, lanes, nn_get(y, i, lanes, dtype, MODE) * (nn_get(dy, i, lanes, dtype, MODE) - mean),
+                   nn_put(dx, i, lanes,
+                          vf_mul(nn_get(y, i, lanes, dtype, MODE), vf_sub(nn_get(dy, i, lanes, dtype, MODE), mean)),
                           dtype, MODE));
   }
   if (job->stream) {
@@ -272,10 +275,11 @@ NN_INLINE void topk_backward_piece(const topk_backward_job *job, int64_t piece, 
       g[indices[j]] += (dweights[j] - along) / total;
     }
     const vf mean = vf_set1(nn_dot(g, 0, NNCUDA_F32, probs, 0, NNCUDA_F32, a.cols));
-    NN_EACH_VECTOR(0, a.cols, 0, 0,
-                   nn_put(a.dx, r * a.cols + i, lanes,
-                          nn_get(probs, i, lanes, NNCUDA_F32, MODE) * (nn_get(g, i, lanes, NNCUDA_F32, MODE) - mean),
-                          dtype, MODE));
+    NN_EACH_VECTOR(
+        0, a.cols, 0, 0,
+        nn_put(a.dx, r * a.cols + i, lanes,
+               vf_mul(nn_get(probs, i, lanes, NNCUDA_F32, MODE), vf_sub(nn_get(g, i, lanes, NNCUDA_F32, MODE), mean)),
+               dtype, MODE));
   }
 }
 

@@ -35,14 +35,14 @@ NN_INLINE float largest_of(const void *x, int64_t at, int64_t cols, int32_t dtyp
   for (; i + NN_GROUP * VF <= cols; i += NN_GROUP * VF) {
     for (int g = 0; g < NN_GROUP; g++) {
       const vf v = vf_load_as(x, at + i + g * VF, dtype);
-      most[g] = vf_max(vf_max(v, zero - v), most[g]);
-      odd[g] += v - v;
+      most[g] = vf_max(vf_max(v, vf_sub(zero, v)), most[g]);
+      odd[g] = vf_add(odd[g], vf_sub(v, v));
     }
   }
   for (int g = 0; i < cols; i += VF, g++) {
     const vf v = vf_load_part_as(x, at + i, nn_min(cols - i, VF), dtype);
-    most[g] = vf_max(vf_max(v, zero - v), most[g]);
-    odd[g] += v - v;
+    most[g] = vf_max(vf_max(v, vf_sub(zero, v)), most[g]);
+    odd[g] = vf_add(odd[g], vf_sub(v, v));
   }
   const float none = nn_group_sum(odd);
   return none == none ? vf_maximum(vf_max(vf_max(most[0], most[1]), vf_max(most[2], most[3]))) : none;
@@ -56,7 +56,7 @@ NN_INLINE float quantize_row(const void *x, int64_t at, int8_t *codes, int64_t c
     return NAN;
   }
   const vf inverse = vf_set1(127.0f / a);
-  NN_EACH_VECTOR(0, cols, 0, 0, put_codes(codes + i, nn_get(x, at + i, lanes, dtype, MODE) * inverse, lanes));
+  NN_EACH_VECTOR(0, cols, 0, 0, put_codes(codes + i, vf_mul(nn_get(x, at + i, lanes, dtype, MODE), inverse), lanes));
   return a / 127.0f;
 }
 
@@ -135,7 +135,7 @@ NN_INLINE void total_rows(const mean_job *job, int64_t task, int32_t dtype) {
       for (int64_t j = 0; j < SUMS && i + j < a->k; j += VF) {
         const int64_t at = r * a->k + i + j, left = a->k - i - j;
         const vf v = vf_load_upto_as(a->x, at, left, dtype);
-        odd += v - v;
+        odd = vf_add(odd, vf_sub(v, v));
         vf_store(x + j, v);
       }
       for (int j = 0; j < SUMS; j++) {
@@ -158,7 +158,7 @@ NN_INLINE void round_rows(const mean_job *job, int64_t task, int32_t dtype) {
   const vf inverse = vf_set1(job->inverse), one = vf_set1(1.0f), minus = vf_set1(-1.0f);
   NN_EACH_VECTOR(
       first * a->k, (first + count) * a->k, 0, 0,
-      put_codes(a->codes + i, vf_max(vf_min(nn_get(a->x, i, lanes, dtype, MODE) * inverse, one), minus), lanes));
+      put_codes(a->codes + i, vf_max(vf_min(vf_mul(nn_get(a->x, i, lanes, dtype, MODE), inverse), one), minus), lanes));
 }
 
 NN_TASK(total_task, mean_job, NN_SWITCH_DTYPE(job->args->dtype, total_rows(job, task, DT)))

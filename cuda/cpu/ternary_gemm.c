@@ -24,10 +24,8 @@ typedef struct gemm_job {
 
 /* ---- from integers to the result ---- */
 
-NN_INLINE lanes_i32 true_integers(const int32_t *sums, int32_t total) {
-  lanes_i32 v;
-  memcpy(&v, sums, sizeof v);
-  return v - total;
+NN_INLINE vw true_integers(const int32_t *sums, int32_t total) {
+  return vw_sub(vw_load(sums), vw_set1((uint32_t)total));
 }
 
 /* `count` integers into row `row` of the result, from `column` on. `sums` may be read up to whole vectors. */
@@ -38,10 +36,10 @@ NN_INLINE void finish_row(const gemm_job *job, const int32_t *sums, int64_t row,
   const vf scale = vf_set1(a->scale[row]);
   for (int64_t i = 0; i < count; i += VF) {
     const int64_t n = nn_min(VF, count - i), at = row * a->n + column + i;
-    vf v = __builtin_convertvector(true_integers(sums + i, total), vf);
-    v = v * (scale * vf_load_upto_as(a->w_scale, column + i, n, NNCUDA_F32));
+    vf v = vw_converted(true_integers(sums + i, total));
+    v = vf_mul(v, vf_mul(scale, vf_load_upto_as(a->w_scale, column + i, n, NNCUDA_F32)));
     if (a->residual != NULL) {
-      v = v + vf_load_upto_as(a->residual, at, n, dtype);
+      v = vf_add(v, vf_load_upto_as(a->residual, at, n, dtype));
     }
     vf_store_upto_as(a->y, at, n, v, dtype);
   }

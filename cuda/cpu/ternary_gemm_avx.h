@@ -1,4 +1,4 @@
-/* The backend of products with ternary weights that has vectors alone: AVX2 and AVX-512. */
+/* The backend of products with ternary weights that has vectors alone: AVX2, AVX-512 and NEON. */
 #ifndef NN_CPU_TERNARY_GEMM_AVX_H
 #define NN_CPU_TERNARY_GEMM_AVX_H
 

@@ -14,7 +14,7 @@
 
 #if defined(__AMX_INT8__)
 #include "ternary_gemm_amx.h"
-#elif NN_SIMD_AVX512 || NN_SIMD_AVX2
+#elif NN_SIMD_AVX512 || NN_SIMD_AVX2 || NN_SIMD_NEON
 #include "ternary_gemm_avx.h"
 #else
 #include "ternary_gemm_plain.h"

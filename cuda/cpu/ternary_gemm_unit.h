@@ -1,4 +1,4 @@
-/* A vector of packed weights, and what products need of AVX-512 or AVX2 for it. */
+/* A vector of packed weights, and what products need of the instruction set for it. */
 #ifndef NN_CPU_TERNARY_GEMM_UNIT_H
 #define NN_CPU_TERNARY_GEMM_UNIT_H
 
@@ -9,7 +9,9 @@ enum { TERNARY_UNIT = VF, TERNARY_PANEL_UNITS = TERNARY_PANEL / TERNARY_UNIT };
 
 typedef int16_t lanes_i16 __attribute__((vector_size(sizeof(vf))));
 
-#if NN_SIMD_AVX512
+#if NN_SIMD_NEON
+NN_INLINE vi unit_words(int32_t x) { return vw_set1((uint32_t)x); }
+#elif NN_SIMD_AVX512
 NN_INLINE vi unit_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
 NN_INLINE vi unit_and(vi a, vi b) { return _mm512_and_si512(a, b); }
 NN_INLINE vi unit_shift(vi a, const unsigned bits) { return _mm512_srli_epi32(a, bits); }

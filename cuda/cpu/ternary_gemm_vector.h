@@ -2,7 +2,8 @@
  * Products with ternary weights in vectors, for few rows or where there are no tile registers.
  *
  * A vector of packed weights has four columns of each of its rows in each of its four fields of two bits: a unit. How
- * units are multiplied is in ternary_gemm_vnni.h or ternary_gemm_pairs.h, which give the same functions:
+ * units are multiplied is in ternary_gemm_vnni.h, ternary_gemm_pairs.h or ternary_gemm_neon.h, which give the same
+ * functions:
  *
  *   units_of       how many units a pass takes beside that many rows of activations
  *   unit_product   their sums
@@ -14,7 +15,9 @@
 #ifndef NN_CPU_TERNARY_GEMM_VECTOR_H
 #define NN_CPU_TERNARY_GEMM_VECTOR_H
 
-#if defined(__AVX512VNNI__)
+#if NN_SIMD_NEON
+#include "ternary_gemm_neon.h"
+#elif defined(__AVX512VNNI__)
 #include "ternary_gemm_vnni.h"
 #else
 #include "ternary_gemm_pairs.h"

@@ -56,6 +56,27 @@ NN_INLINE void transpose(vf x[VF]) {
   }
   NN_UNROLL for (int i = 0; i < 8; i++) { x[i] = y[i]; }
 }
+#elif NN_SIMD_NEON
+NN_INLINE void transpose_quarter(float32x4_t *a, float32x4_t *b, float32x4_t *c, float32x4_t *d) {
+  const float64x2_t e = vreinterpretq_f64_f32(vtrn1q_f32(*a, *b)), f = vreinterpretq_f64_f32(vtrn2q_f32(*a, *b));
+  const float64x2_t g = vreinterpretq_f64_f32(vtrn1q_f32(*c, *d)), h = vreinterpretq_f64_f32(vtrn2q_f32(*c, *d));
+  *a = vreinterpretq_f32_f64(vtrn1q_f64(e, g));
+  *b = vreinterpretq_f32_f64(vtrn1q_f64(f, h));
+  *c = vreinterpretq_f32_f64(vtrn2q_f64(e, g));
+  *d = vreinterpretq_f32_f64(vtrn2q_f64(f, h));
+}
+
+NN_INLINE void transpose(vf x[VF]) {
+  NN_UNROLL for (int i = 0; i < 8; i += 4) {
+    transpose_quarter(&x[i].low, &x[i + 1].low, &x[i + 2].low, &x[i + 3].low);
+    transpose_quarter(&x[i].high, &x[i + 1].high, &x[i + 2].high, &x[i + 3].high);
+  }
+  NN_UNROLL for (int i = 0; i < 4; i++) {
+    const float32x4_t high = x[i].high;
+    x[i].high = x[i + 4].low;
+    x[i + 4].low = high;
+  }
+}
 #else
 NN_INLINE void transpose(vf x[VF]) {
   const vf a = x[0], b = x[1], c = x[2], d = x[3];

@@ -49,8 +49,7 @@ NN_OPS(WEAK_AVX512)
 NN_OPS(WEAK_AVX512BF16)
 NN_OPS(WEAK_AMX)
 
-enum { ISAS = NNCUDA_ISA_AMX + 1 };
-static const form forms[ISAS][NN_OP_COUNT] = {
+static const form forms[NN_ISA_LAST + 1][NN_OP_COUNT] = {
     [NNCUDA_ISA_BASELINE] = {NN_OPS(ENTRY_BASELINE)}, [NNCUDA_ISA_AVX2] = {NN_OPS(ENTRY_AVX2)},
     [NNCUDA_ISA_AVX512] = {NN_OPS(ENTRY_AVX512)},     [NNCUDA_ISA_AVX512BF16] = {NN_OPS(ENTRY_AVX512BF16)},
     [NNCUDA_ISA_AMX] = {NN_OPS(ENTRY_AMX)},
@@ -106,10 +105,37 @@ static int detect_avx2_vnni(void) {
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 4);
 }
 
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+
+#define WEAK_NEON(op) NN_WEAK(neon, op)
+#define WEAK_DOTPROD(op) NN_WEAK(dotprod, op)
+#define WEAK_I8MM(op) NN_WEAK(i8mm, op)
+#define ENTRY_NEON(op) NN_ENTRY(neon, op)
+#define ENTRY_DOTPROD(op) NN_ENTRY(dotprod, op)
+#define ENTRY_I8MM(op) NN_ENTRY(i8mm, op)
+NN_OPS(WEAK_NEON)
+NN_OPS(WEAK_DOTPROD)
+NN_OPS(WEAK_I8MM)
+
+static const form forms[NN_ISA_LAST + 1][NN_OP_COUNT] = {
+    [NNCUDA_ISA_BASELINE] = {NN_OPS(ENTRY_BASELINE)},
+    [NNCUDA_ISA_NEON] = {NN_OPS(ENTRY_NEON)},
+    [NNCUDA_ISA_DOTPROD] = {NN_OPS(ENTRY_DOTPROD)},
+    [NNCUDA_ISA_I8MM] = {NN_OPS(ENTRY_I8MM)},
+};
+
+static int32_t detect_isa(void) {
+  enum { HAS_DOTPROD = 1 << 20, HAS_I8MM = 1 << 13 }; /* of AT_HWCAP, and of AT_HWCAP2 */
+  if (!(getauxval(AT_HWCAP) & HAS_DOTPROD)) {
+    return NNCUDA_ISA_NEON;
+  }
+  return getauxval(AT_HWCAP2) & HAS_I8MM ? NNCUDA_ISA_I8MM : NNCUDA_ISA_DOTPROD;
+}
+
 #else
 
-enum { ISAS = 1 };
-static const form forms[ISAS][NN_OP_COUNT] = {{NN_OPS(ENTRY_BASELINE)}};
+static const form forms[NN_ISA_LAST + 1][NN_OP_COUNT] = {{NN_OPS(ENTRY_BASELINE)}};
 
 static int32_t detect_isa(void) { return NNCUDA_ISA_BASELINE; }
 
@@ -249,7 +275,8 @@ static void describe(int32_t index, char *text, size_t capacity) {
     snprintf(text, capacity, "the processor is device 0, and the only one");
     return;
   }
-  static const char *const names[] = {"baseline", "AVX2", "AVX-512", "AVX-512 with BF16", "AMX"};
+  static const char *const names[] = {"baseline", "AVX2", "AVX-512",           "AVX-512 with BF16",
+                                      "AMX",      "NEON", "NEON with DotProd", "NEON with I8MM"};
   char name[192];
   processor_name(name, sizeof name);
   const double gib = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / (1024.0 * 1024.0 * 1024.0);
@@ -283,7 +310,6 @@ const nn_engine nn_cpu_engine = {.device = NNCUDA_DEVICE_CPU,
                                  .describe = describe,
                                  .widest_isa = widest_isa,
                                  .fill = fill,
-                                 .isas = ISAS,
                                  .threads = nn_workers_default,
                                  .end_threads = end_threads,
                                  .close = nn_queues_close,

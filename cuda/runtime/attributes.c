@@ -75,9 +75,9 @@ static int32_t set_isa(nncuda_ctx *ctx, int64_t value) {
     return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is NNCUDA_CTX_ISA (1), which is read-only on a GPU");
   }
   const int32_t widest = ctx->engine->widest_isa(ctx->index);
-  if (value < 0 || value > widest) {
-    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "value is %lld; NNCUDA_CTX_ISA must be 0 to %d on this processor",
-                   (long long)value, widest);
+  if (!nn_isa_within(value, widest)) {
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "value is %lld; NNCUDA_CTX_ISA must be 0%s%d on this processor",
+                   (long long)value, NN_ISA_FIRST > 1 ? ", or 5 to " : " to ", widest);
   }
   ctx->machine.isa = (int32_t)value;
   ctx->engine->fill(ctx->machine.isa, ctx->kernel, ctx->layout);

@@ -55,6 +55,20 @@ typedef struct nn_capture {
   void (*destroy)(nncuda_ctx *ctx, void *executable);
 } nn_capture;
 
+/* The instruction sets of the processors that this library is for: the baseline, and these. */
+#if defined(__x86_64__)
+enum { NN_ISA_FIRST = NNCUDA_ISA_AVX2, NN_ISA_LAST = NNCUDA_ISA_AMX };
+#elif defined(__aarch64__)
+enum { NN_ISA_FIRST = NNCUDA_ISA_NEON, NN_ISA_LAST = NNCUDA_ISA_I8MM };
+#else
+enum { NN_ISA_FIRST = NNCUDA_ISA_BASELINE, NN_ISA_LAST = NNCUDA_ISA_BASELINE };
+#endif
+
+/* Whether `isa` is one of them, and not above `widest`. */
+static inline int32_t nn_isa_within(int64_t isa, int32_t widest) {
+  return isa == NNCUDA_ISA_BASELINE || (isa >= NN_ISA_FIRST && isa <= widest);
+}
+
 /* One kind of device. A context takes its kernels from one engine. */
 typedef struct nn_engine {
   int32_t device; /* NNCUDA_DEVICE_* */
@@ -66,7 +80,6 @@ typedef struct nn_engine {
    * layout[NN_OP_ALL] with how it lays out its workspace, null where it has none. */
   void (*fill)(int32_t isa, nn_kernel *kernel, nn_layout *layout);
   int32_t measures;         /* nothing runs, and nobody may read its memory (measure.h) */
-  int32_t isas;             /* how many instruction sets the library knows; 0 on a GPU */
   int32_t (*threads)(void); /* how many threads of the host a new context has; null: the engine works with none */
   void (*end_threads)(
       nncuda_ctx *ctx); /* null with `threads`. The next call that has work for them starts them again */

@@ -28,7 +28,7 @@ int32_t nn_measuring_check(int32_t device, const nn_machine *machine) {
   const int32_t threads = machine->threads, sms = machine->sms, isa = machine->isa;
   const int32_t possible =
       device == NNCUDA_DEVICE_CPU
-          ? isa >= 0 && isa < nn_cpu_engine.isas && threads >= 1 && threads <= NN_MAX_THREADS && sms == 0
+          ? nn_isa_within(isa, NN_ISA_LAST) && threads >= 1 && threads <= NN_MAX_THREADS && sms == 0
           : isa >= LEAST_CAPABILITY && isa <= MOST_CAPABILITY && threads == 0 && sms >= 1 && sms <= MOST_SMS;
   return possible ? NNCUDA_SUCCESS : NNCUDA_ERROR_INVALID_VALUE;
 }
@@ -37,7 +37,7 @@ static int32_t count(void) { return 1; }
 
 static int32_t widest_cpu(int32_t index) {
   (void)index;
-  return nn_cpu_engine.isas - 1;
+  return NN_ISA_LAST;
 }
 
 static int32_t widest_gpu(int32_t index) {

@@ -154,7 +154,8 @@ const (
 	CUDA Device = 2
 )
 
-// ISA is an enum of bindings.h. Instruction sets of the CPU engine, from the plainest to the widest.
+// ISA is an enum of bindings.h. Instruction sets of the CPU engine, from the plainest to the widest: those of x86-64,
+// then those of AArch64. NEON and what is wider on AArch64 have the bits of AVX2.
 type ISA int32
 
 // Values of ISA.
@@ -173,6 +174,15 @@ const (
 
 	// AMX is NNCUDA_ISA_AMX: the above, AVX512_VBMI and AMX tiles of bf16 and int8.
 	AMX ISA = 4
+
+	// NEON is NNCUDA_ISA_NEON: every AArch64 processor.
+	NEON ISA = 5
+
+	// DotProd is NNCUDA_ISA_DOTPROD: the above and dot products of bytes (FEAT_DotProd).
+	DotProd ISA = 6
+
+	// I8MM is NNCUDA_ISA_I8MM: the above and matrix products of bytes (FEAT_I8MM).
+	I8MM ISA = 7
 )
 
 // attribute is an enum of bindings.h. Attributes of a context, for nncuda_ctx_get and nncuda_ctx_set.

@@ -316,15 +316,17 @@ func flag(set bool) C.int32_t {
 
 var isaNames = map[ISA]string{
 	Baseline: "baseline", AVX2: "avx2", AVX512: "avx512", AVX512BF16: "avx512bf16", AMX: "amx",
+	NEON: "neon", DotProd: "dotprod", I8MM: "i8mm",
 }
 
-// ISAs are the instruction sets, from the plainest to the widest.
-func ISAs() []ISA { return []ISA{Baseline, AVX2, AVX512, AVX512BF16, AMX} }
+// ISAs are the instruction sets, from the plainest to the widest: those of x86-64, then those of AArch64.
+func ISAs() []ISA { return []ISA{Baseline, AVX2, AVX512, AVX512BF16, AMX, NEON, DotProd, I8MM} }
 
-// ParseISA is the instruction set of a name: "baseline", "avx2", "avx512", "avx512bf16" or "amx".
+// ParseISA is the instruction set of a name: "baseline", "avx2", "avx512", "avx512bf16", "amx", "neon", "dotprod" or
+// "i8mm".
 func ParseISA(name string) (ISA, error) {
 	return named(isaNames, name, &Error{Status: ErrInvalidValue,
-		Message: fmt.Sprintf("isa is %q; it must be one of baseline, avx2, avx512, avx512bf16, amx", name)})
+		Message: fmt.Sprintf("isa is %q; it must be one of baseline, avx2, avx512, avx512bf16, amx, neon, dotprod, i8mm", name)})
 }
 
 // String is the name, such as "avx2".

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from ..dtypes import DTypeLike
 
-#: From the plainest to the widest, numbered as NNCUDA_ISA_*.
-INSTRUCTION_SETS = ("baseline", "avx2", "avx512", "avx512bf16", "amx")
+#: From the plainest to the widest, numbered as NNCUDA_ISA_*: those of x86-64, then those of AArch64.
+INSTRUCTION_SETS = ("baseline", "avx2", "avx512", "avx512bf16", "amx", "neon", "dotprod", "i8mm")
 _COPIES = {"host_to_device": 1, "device_to_host": 2, "device_to_device": 3}
 
 
@@ -35,9 +35,9 @@ class Context(DeviceBound):
 
     `device` is "cpu", "cuda", "cuda:1", or "auto" for the first GPU if there is one, else the CPU. Of the CPU engine
     alone: `threads` is the number of worker threads (default: the cores that this process may use), `isa` the
-    instruction set, one of "baseline", "avx2", "avx512", "avx512bf16", "amx" (default: the widest that this processor
-    has). Calls on one context happen in order, and one thread at a time may make them; different contexts are
-    independent.
+    instruction set, one of "baseline", "avx2", "avx512", "avx512bf16", "amx" and, on AArch64, "neon", "dotprod",
+    "i8mm" (default: the widest that this processor has). Calls on one context happen in order, and one thread at a
+    time may make them; different contexts are independent.
 
     DeviceNotFoundError when the machine has no such device, ArgumentError for threads or an instruction set that it
     does not have.

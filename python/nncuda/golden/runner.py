@@ -21,7 +21,7 @@ from .fixtures import Fixture
 
 GUARD = 64
 GUARD_BYTE = 0xC3
-ISAS = ("baseline", "avx2", "avx512", "avx512bf16", "amx")
+ISAS = ("baseline", "avx2", "avx512", "avx512bf16", "amx", "neon", "dotprod", "i8mm")
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 
 

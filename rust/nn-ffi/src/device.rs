@@ -70,11 +70,26 @@ pub enum InstructionSet {
     Avx512Bf16 = nn_cuda::NNCUDA_ISA_AVX512BF16,
     /// The above and AMX tiles of bf16.
     Amx = nn_cuda::NNCUDA_ISA_AMX,
+    /// Every `AArch64` processor; the bits of `Avx2`.
+    Neon = nn_cuda::NNCUDA_ISA_NEON,
+    /// The above and dot products of bytes.
+    DotProd = nn_cuda::NNCUDA_ISA_DOTPROD,
+    /// The above and matrix products of bytes.
+    I8mm = nn_cuda::NNCUDA_ISA_I8MM,
 }
 
 impl InstructionSet {
-    /// All of them, from the plainest to the widest.
-    pub const ALL: [Self; 5] = [Self::Baseline, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx];
+    /// All of them, from the plainest to the widest: those of x86-64, then those of `AArch64`.
+    pub const ALL: [Self; 8] = [
+        Self::Baseline,
+        Self::Avx2,
+        Self::Avx512,
+        Self::Avx512Bf16,
+        Self::Amx,
+        Self::Neon,
+        Self::DotProd,
+        Self::I8mm,
+    ];
 
     /// The name in configurations and messages: "avx2".
     #[must_use]
@@ -85,6 +100,9 @@ impl InstructionSet {
             Self::Avx512 => "avx512",
             Self::Avx512Bf16 => "avx512bf16",
             Self::Amx => "amx",
+            Self::Neon => "neon",
+            Self::DotProd => "dotprod",
+            Self::I8mm => "i8mm",
         }
     }
 }
@@ -94,7 +112,9 @@ impl FromStr for InstructionSet {
 
     fn from_str(name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|isa| isa.name() == name).ok_or_else(|| {
-            Error::Value(format!("isa is '{name}'; it must be one of baseline, avx2, avx512, avx512bf16, amx"))
+            Error::Value(format!(
+                "isa is '{name}'; it must be one of baseline, avx2, avx512, avx512bf16, amx, neon, dotprod, i8mm"
+            ))
         })
     }
 }

@@ -100,7 +100,8 @@ pub const NNCUDA_DEVICE_CPU: i32 = 1;
 /// 2.
 pub const NNCUDA_DEVICE_CUDA: i32 = 2;
 
-// Instruction sets of the CPU engine, from the plainest to the widest.
+// Instruction sets of the CPU engine, from the plainest to the widest: those of x86-64, then those of AArch64.
+// NEON and what is wider on AArch64 have the bits of AVX2.
 /// what every processor of the architecture has
 pub const NNCUDA_ISA_BASELINE: i32 = 0;
 /// x86-64 with AVX2, FMA and F16C
@@ -111,6 +112,12 @@ pub const NNCUDA_ISA_AVX512: i32 = 2;
 pub const NNCUDA_ISA_AVX512BF16: i32 = 3;
 /// the above, AVX512_VBMI and AMX tiles of bf16 and int8
 pub const NNCUDA_ISA_AMX: i32 = 4;
+/// every AArch64 processor
+pub const NNCUDA_ISA_NEON: i32 = 5;
+/// the above and dot products of bytes (FEAT_DotProd)
+pub const NNCUDA_ISA_DOTPROD: i32 = 6;
+/// the above and matrix products of bytes (FEAT_I8MM)
+pub const NNCUDA_ISA_I8MM: i32 = 7;
 
 // Attributes of a context, for nncuda_ctx_get and nncuda_ctx_set.
 /// worker threads, the caller included; may be set (1..256). Default: the cores allowed. 0 on a GPU

@@ -1,0 +1,67 @@
+/* The instructions of NEON (quant_gemm_isa.h). */
+#ifndef NN_CPU_QUANT_GEMM_NEON_H
+#define NN_CPU_QUANT_GEMM_NEON_H
+
+#include "dot_neon.h"
+#include "quant_gemm_block.h"
+#include "quant_gemm_round_block.h"
+
+enum { QUANT_ROWS_AT_ONCE = 4, QUANT_SIGNED_OFFSET = -1 };
+
+/* 32 codes of a row of weights or of activations: the first 16 and the others. */
+typedef struct quant_pair {
+  uint8x16_t low, high;
+} quant_pair;
+
+typedef vw si;
+NN_INLINE si si_load(const uint8_t *p) { return vw_load(p); }
+NN_INLINE si si_all(int32_t x) { return vw_set1((uint32_t)x); }
+NN_INLINE si si_and(si a, int32_t byte) { return vw_and(a, vw_set1((uint32_t)byte * 0x01010101u)); }
+/* Bits of `mask` from a, the others from b. */
+NN_INLINE si si_mix(int32_t mask, si a, si b) { return vw_select(vw_set1((uint32_t)mask * 0x01010101u), a, b); }
+NN_INLINE si si_right(si a, int n) {
+  return (si){(uint32x4_t)((uint8x16_t)a.low >> n), (uint32x4_t)((uint8x16_t)a.high >> n)};
+}
+NN_INLINE si si_left(si a, int n) {
+  return (si){(uint32x4_t)((uint8x16_t)a.low << n), (uint32x4_t)((uint8x16_t)a.high << n)};
+}
+NN_INLINE si si_scales(const uint8_t *p) {
+  const int16x8_t wide = vmovl_s8(vreinterpret_s8_u8(vld1_u8(p)));
+  return (si){vreinterpretq_u32_s32(vmovl_s16(vget_low_s16(wide))), vreinterpretq_u32_s32(vmovl_high_s16(wide))};
+}
+NN_INLINE vf si_float(si a) { return vw_converted(a); }
+NN_INLINE si si_times(si a, si b) { return vw_mul(a, b); }
+NN_INLINE si si_add(si a, si b) { return vw_add(a, b); }
+NN_INLINE si si_sub(si a, si b) { return vw_sub(a, b); }
+
+NN_INLINE si quant_signed(si w) { return w; }
+
+/* Bytes of weights have a sign or at most 6 bits: all are signed ones. */
+NN_INLINE si quant_dot(si sum, si w, si x, int32_t format) {
+  (void)format;
+  return dot_words(sum, w, x);
+}
+
+NN_INLINE si quant_upper(si w) { return si_right(w, 4); }
+NN_INLINE si quant_upper_sums(si sums) { return sums; }
+
+NN_INLINE vi quant_gather(vi at, const uint8_t *from) {
+  uint32_t offset[VF], word[VF];
+  vw_store(offset, at);
+  for (int i = 0; i < VF; i++) {
+    word[i] = quant_u32(from + offset[i]);
+  }
+  return vw_load(word);
+}
+
+/* The f16 in the lower, or upper, half of each lane. */
+NN_INLINE vf quant_low_f16(vi x) {
+  return (vf){vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(x.low))),
+              vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(x.high)))};
+}
+NN_INLINE vf quant_high_f16(vi x) {
+  return (vf){vcvt_f32_f16(vreinterpret_f16_u16(vshrn_n_u32(x.low, 16))),
+              vcvt_f32_f16(vreinterpret_f16_u16(vshrn_n_u32(x.high, 16)))};
+}
+
+#endif

@@ -1,0 +1,87 @@
+/*
+ * Blocks of stored weights against several rows of activations by FEAT_I8MM (pair_neon.h): what interleaved_block and
+ * quant_stream_step are for dot products, with the same integers.
+ */
+#ifndef NN_CPU_QUANT_GEMM_PAIRS_NEON_H
+#define NN_CPU_QUANT_GEMM_PAIRS_NEON_H
+
+#include "pair_neon.h"
+#include "quant_gemm_rows.h"
+
+#if NN_NEON_PAIRS
+enum { QUANT_PAIRS = QUANT_ROWS_AT_ONCE / 2 };
+
+/* A block of q4_0 or q8_0 of a vector of interleaved rows, whose words begin at `codes`, `step` bytes apart, against
+ * QUANT_ROWS_AT_ONCE rows of activations, which begin at x. */
+NN_INLINE void pairs_interleaved(const uint8_t *codes, int64_t step, const int8_t *x, int64_t row_codes,
+                                 vw integers[QUANT_ROWS_AT_ONCE], const int32_t format) {
+  const int words = format == NNCUDA_FORMAT_Q4_0 ? 4 : 8;
+  pair_sums sum[QUANT_PAIRS];
+#pragma GCC unroll 2
+  for (int p = 0; p < QUANT_PAIRS; p++) {
+    sum[p] = pair_zero();
+  }
+#pragma GCC unroll 4
+  for (int g = 0; g < words; g += 2) {
+    const vw first = si_load(codes + g * step), second = si_load(codes + (g + 1) * step);
+    if (format == NNCUDA_FORMAT_Q8_0) {
+      const pair_weights w = pair_of_words(first, second);
+#pragma GCC unroll 2
+      for (int p = 0; p < QUANT_PAIRS; p++) {
+        sum[p] = pair_dot(sum[p], w, pair_activations(x + 2 * p * row_codes + 4 * g, row_codes));
+      }
+    } else {
+      const pair_weights low = pair_of_words(si_and(first, 15), si_and(second, 15));
+      const pair_weights high = pair_of_words(quant_upper(first), quant_upper(second));
+#pragma GCC unroll 2
+      for (int p = 0; p < QUANT_PAIRS; p++) {
+        const int8_t *from = x + 2 * p * row_codes + 4 * g;
+        sum[p] = pair_dot(sum[p], low, pair_activations(from, row_codes));
+        sum[p] = pair_dot(sum[p], high, pair_activations(from + QUANT_BLOCK / 2, row_codes));
+      }
+    }
+  }
+#pragma GCC unroll 2
+  for (int p = 0; p < QUANT_PAIRS; p++) {
+    pair_apart(&sum[p], integers + 2 * p);
+  }
+}
+
+/* Sixteen codes of each of VF rows, from c[j].low or, with `upper`, c[j].high, times those of two rows from x on. */
+NN_INLINE pair_sums pairs_half(pair_sums sum, const quant_pair c[VF], const int upper, const int8_t *x, int64_t k) {
+#pragma GCC unroll 2
+  for (int eight = 0; eight < 2; eight++) {
+    pair_weights w;
+#pragma GCC unroll 4
+    for (int i = 0; i < VF / 2; i++) {
+      const uint64x2_t a = vreinterpretq_u64_u8(upper ? c[2 * i].high : c[2 * i].low);
+      const uint64x2_t b = vreinterpretq_u64_u8(upper ? c[2 * i + 1].high : c[2 * i + 1].low);
+      w.of[i] = vreinterpretq_s8_u64(eight ? vzip2q_u64(a, b) : vzip1q_u64(a, b));
+    }
+    sum = pair_dot(sum, w, pair_activations(x + 8 * eight, k));
+  }
+  return sum;
+}
+
+/* The integers of a block of VF rows of weights with two rows of activations, which begin at x, k codes apart. `part`:
+ * the scales of the block's halves, in q6_k. */
+NN_INLINE void pairs_block(const quant_pair c[VF], const int8_t *x, int64_t k, vw part, vw integers[2],
+                           const int32_t format) {
+  pair_sums sum = pairs_half(pair_zero(), c, 0, x, k);
+  if (format != NNCUDA_FORMAT_Q6_K) {
+    sum = pairs_half(sum, c, 1, x + QUANT_BLOCK / 2, k);
+    pair_apart(&sum, integers);
+    return;
+  }
+  const pair_sums other = pairs_half(pair_zero(), c, 1, x + QUANT_BLOCK / 2, k);
+  vw upper[2];
+  pair_apart(&sum, integers);
+  pair_apart(&other, upper);
+  const vw first = vw_right_signed(vw_left(part, 24), 24), second = vw_right_signed(vw_left(part, 16), 24);
+  for (int r = 0; r < 2; r++) {
+    integers[r] = vw_add(vw_mul(integers[r], first), vw_mul(upper[r], second));
+  }
+}
+#endif
+
+#endif
