@@ -86,7 +86,8 @@ ROWS = (
         "gemm_wgmma_fp8.cu",
         "gemm_wgmma_codes_kernel<gemm_wgmma_code_tile<256, 1>",
         "products of groups in 8 bits",
-        "wgmma of E4M3 128 x 256, as those of bf16; each 128 of k added up in f32 beside the other warpgroup's products",
+        "wgmma of E4M3 128 x 256, as those of bf16; each 128 of k added up in f32 beside the other warpgroup's "
+        "products",
         ("4 stages of 48 KiB by the copy engine", 196608),
         f"2 m n k {EIGHT_BITS}, beside the rounding",
         "DeepGEMM; torch's grouped products in bf16 (asked: no slower, with the rounding)",
