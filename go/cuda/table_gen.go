@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "0e739079cda54608572845c74dcda9568c39e96a2cf1963bb376caf851a03d6e"
+const HeaderSHA256 = "b7f9842cd8ef176b3dc28249ad3e252e55bb20078a7a523ee10bfda6795349d5"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

@@ -19,8 +19,8 @@ from nncuda.golden import Runner
 from nncuda.reference import attention as reference
 
 #: batch, q_len, kv_len, heads, kv_heads, head_dim, causal. Tiles have 128 or 64 keys, and 64 to 128 rows: those of all
-#: heads of a group. From 4096 rows on they are cut into pieces (by mma from 1024), and from 512 keys on P and dS have
-#: one part.
+#: heads of a group. From 4096 rows on they are cut into pieces (by mma from 1024), or the heads of a group taken in
+#: shares, and from 512 keys on P and dS have one part.
 SHAPES = (
     (2, 150, 150, 2, 1, 64, 1),
     (1, 70, 290, 3, 1, 128, 1),
@@ -29,6 +29,8 @@ SHAPES = (
     (1, 148, 135, 14, 2, 64, 0),
     (1, 60, 513, 2, 1, 64, 1),
     (1, 33, 600, 1, 1, 128, 0),
+    (1, 2050, 130, 2, 1, 64, 1),
+    (2, 1100, 140, 4, 1, 128, 0),
 )
 
 

@@ -79,9 +79,9 @@ def grouped(
     x, dy, w = (rows, k), (rows, n), (experts, n, k)
     factors = {"forward": (x, w), "inputs": (dy, w), "weights": (dy, x)}[kind]
     out = {"forward": dy, "inputs": x, "weights": w}[kind]
-    product, gradient = kernels.grouped_gemm, kernels.grouped_gemm_wgrad
-    if precision == "fp8":
-        product, gradient = kernels.grouped_gemm_fp8, kernels.grouped_gemm_wgrad_fp8
+    codes = precision == "fp8"
+    product = kernels.grouped_gemm_fp8 if codes else kernels.grouped_gemm
+    gradient = kernels.grouped_gemm_wgrad_fp8 if codes else kernels.grouped_gemm_wgrad
 
     def inputs(ctx: Context, seed: int) -> Tensors:
         a, b = (normal(ctx, seed, "bf16", *shape, stream=i) for i, shape in enumerate(factors))

@@ -49,7 +49,8 @@ def cut(x: Array, largest: Array) -> Array:
     """Towards zero, to as many bits behind the first of ``largest`` as tensor cores keep."""
     _, above = np.frexp(np.abs(largest))
     unit = np.exp2(above - 1.0 - KEPT)
-    return np.trunc(x / unit) * unit
+    kept: Array = np.trunc(x / unit) * unit
+    return kept
 
 
 def product(a: Array, b: Array, tensor_cores: bool) -> Array:
