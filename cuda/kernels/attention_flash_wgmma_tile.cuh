@@ -33,8 +33,8 @@ template <class L> struct nn_flash_barriers {
   static constexpr uint32_t OWN = 1, TURN = OWN + L::CONSUMERS;
 };
 
-/* Keys and values that blocks walk over side by side. The second cache has 50 MB, but needs only what they read at about
- * the same time: those of a (sequence, key head) begin with its first keys at once. By count. */
+/* Keys and values that blocks walk over side by side. The second cache has 50 MB, but needs only what they read at
+ * about the same time: those of a (sequence, key head) begin with its first keys at once. By count. */
 constexpr int64_t NN_FLASH_CACHED_BYTES = 64 << 20;
 
 /* A tile of rows: its (sequence, key head), and its first row. */
