@@ -28,7 +28,7 @@ template <int BN_> struct gemm_wgmma_tile {
   static constexpr int HALF_B = BN / 2, HALF_B_BYTES = HALF_B * 128;
   static constexpr bool WHOLE_BOXES = HALF_B % 64 == 0;
   static constexpr int APART = 8;
-  static constexpr int CHUNK = 32, SUMS_LD = CHUNK + 8; /* columns of sums that a warp writes at once */
+  static constexpr int CHUNK = 32, SUMS_LD = CHUNK + 8;       /* columns of sums that a warp writes at once */
   static constexpr int C_BOX = 16 * 128, C_BYTES = 2 * C_BOX; /* 16 rows of 128 bytes; of a warp */
   static constexpr int OLD_BOX = BM * 128, OLD_BOXES = STAGE_BYTES / OLD_BOX; /* what a stage has of C or residual */
   static constexpr int C_AT = STAGES * STAGE_BYTES, TURNS = 4, TURNS_AT = C_AT + WARPS * C_BYTES;
