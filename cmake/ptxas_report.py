@@ -31,6 +31,9 @@ PROPERTIES = re.compile(r"Function properties for (\S+)")
 FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 USED = re.compile(r"Used (\d+) registers")
 SHARED = re.compile(r"(\d+) bytes smem")
+#: A launch asks for more than 48 KiB of shared memory where 12 or more of them are dynamic (kernels/kernel.cuh).
+MOST_FIXED_SHARED = 36 << 10
+FIXED_SHARED_RULE = f"it must be at most {MOST_FIXED_SHARED}, for launches to know when to ask for more than 48 KiB"
 SERIALISED = re.compile(r"\((C75\d\d)\) (Potential Performance Loss: .*?)(?:,? in (?:the )?function '(\S+)'|$)")
 EXCUSE = re.compile(r"^\s*(?://|/?\*)\s*spills: (\w+)(?: on (sm_\w+(?:, sm_\w+)*))?: (\S.*)", re.MULTILINE)
 
@@ -179,6 +182,8 @@ def report(build: Path, sources: Path) -> tuple[str, str, list[str]]:
         for item in functions:
             name = names[item.symbol]
             table.append("  " + item.text(name))
+            if item.shared > MOST_FIXED_SHARED:
+                wrong.append(f"{source}: {name} has {item.shared} bytes of fixed shared memory; {FIXED_SHARED_RULE}")
             if not item.bad:
                 continue
             excuse = excuse_of(item, given)

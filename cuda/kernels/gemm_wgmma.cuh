@@ -203,7 +203,7 @@ __device__ __forceinline__ void gemm_wgmma_consume(const gemm_problem &p, const 
       nn_wgmma_commit();
       nn_wgmma_wait<1>();
       nn_wgmma_hold(sum);
-      if (apart && consumer == 0 && at == TILE::LATER * BK) {
+      if (apart && consumer == 0 && at == BK) {
         nn_barrier_arrive(2, 128 * TILE::CONSUMERS);
       }
       if (previous >= 0) {

@@ -155,7 +155,7 @@ __device__ __forceinline__ void gemm_wgmma_box(const gemm_problem &p, const gemm
 
 /*
  * The sums of a warp to C by boxes. A box leaves while the next one is written, and the last two while the next tile is
- * multiplied. `place_of_box`: which of its places the next box takes, from tile to tile. `puts`: whether the warp
+ * multiplied. `place_of_box`: which of its two places the next box takes, from tile to tile. `puts`: whether the warp
  * has rows that go so; the ring is emptied all the same.
  */
 template <class C, class TILE>
@@ -169,7 +169,6 @@ gemm_wgmma_store(const gemm_problem &p, const gemm_place &place, const gemm_wgmm
   const int32_t in_c = (int32_t)place.row + row + (p.ragged == NN_GEMM_RAGGED_M ? (int32_t)place.first : 0);
   const int32_t product = p.ragged == NN_GEMM_RAGGED_M ? 0 : (int32_t)place.product;
   unsigned char *const own = memory + TILE::C_AT + row / 16 * TILE::C_BYTES;
-  static_assert((TILE::C_BOXES & (TILE::C_BOXES - 1)) == 0, "places of boxes go round");
   const unsigned char *old[2] = {}; /* boxes of this stage: of C, of the residual */
   int32_t stages[2] = {};
 #pragma unroll
@@ -188,9 +187,9 @@ gemm_wgmma_store(const gemm_problem &p, const gemm_place &place, const gemm_wgmm
       }
       if (puts) {
         unsigned char *const box = own + place_of_box * TILE::C_BOX;
-        place_of_box = (place_of_box + 1) % TILE::C_BOXES;
+        place_of_box ^= 1;
         if (lane == 0) {
-          nn_tensor_store_wait<TILE::C_BOXES - 1>();
+          nn_tensor_store_wait<1>();
         }
         __syncwarp();
         float2 some[GROUPS] = {};

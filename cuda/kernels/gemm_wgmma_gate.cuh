@@ -17,7 +17,7 @@ __device__ __forceinline__ int32_t gemm_wgmma_column(int32_t i) { return ((i % 8
 template <class T, class TILE>
 __device__ __forceinline__ void gemm_wgmma_swiglu(const gemm_problem &p, const gemm_place &place,
                                                   const gemm_wgmma_way &way, const gemm_wgmma_maps &maps, int32_t row,
-                                                  const float (&sum)[TILE::BN / 2], unsigned char *all) {
+                                                  const float (&sum)[TILE::BN / 2], unsigned char *own) {
   constexpr int N = 8, VECTORS = TILE::C_BOX / 16;
   static_assert(sizeof(T) == 2, "a vector is 8 columns");
   const int lane = threadIdx.x % NN_WARP;
@@ -26,9 +26,8 @@ __device__ __forceinline__ void gemm_wgmma_swiglu(const gemm_problem &p, const g
 #pragma unroll
   for (int j = 0; j < TILE::BN / 128; j++) {
     if (64 * j < place.columns) {
-      unsigned char *const own = all + j % (TILE::C_BOXES / 2) * 2 * TILE::C_BOX;
       if (lane == 0) {
-        nn_tensor_store_wait<TILE::C_BOXES / 2 - 1>();
+        nn_tensor_store_wait<0>();
       }
       __syncwarp();
       gemm_wgmma_box<T, true>(p, way, sum + 32 * j, own, nullptr, nullptr, none);
@@ -73,7 +72,7 @@ gemm_wgmma_slopes(const gemm_problem &p, const gemm_place &place, const gemm_wgm
   static_assert(sizeof(T) == 2, "a vector is 8 columns");
   const int lane = threadIdx.x % NN_WARP;
   const int32_t in_c = (int32_t)(place.row + place.first) + row;
-  unsigned char *const all = memory + TILE::C_AT + row / 16 * TILE::C_BYTES;
+  unsigned char *const own = memory + TILE::C_AT + row / 16 * TILE::C_BYTES;
   const float2 none[8] = {};
   const unsigned char *gates = nullptr, *ups = nullptr;
   int32_t stages[2] = {};
@@ -90,9 +89,8 @@ gemm_wgmma_slopes(const gemm_problem &p, const gemm_place &place, const gemm_wgm
         }
       }
       if (puts) {
-        unsigned char *const own = all + j % (TILE::C_BOXES / 2) * 2 * TILE::C_BOX;
         if (lane == 0) {
-          nn_tensor_store_wait<TILE::C_BOXES / 2 - 1>();
+          nn_tensor_store_wait<0>();
         }
         __syncwarp();
         gemm_wgmma_box<T, true>(p, way, sum + 32 * j, own, nullptr, nullptr, none);

@@ -16,30 +16,26 @@ struct alignas(8) gemm_wgmma_turn {
  * 128 x 256 is the largest tile whose sums fit the registers: it reads 1.5 bytes of shared memory for 128 products,
  * which leaves the tensor cores the limit. 128 x 192 and 128 x 128 serve products whose tiles would leave
  * multiprocessors without one. The ring takes 192 KiB, and 4 KiB a warp are for what is on its way to C: two boxes, or
- * sums. With 128 x 256 it may be 144 KiB and 8: then no box waits for one of the same tile. setmaxnreg: 128 * 56 + 256
- * * 224 = 64512 registers. From APART stages on the warpgroups begin a tile one after the other, by LATER stages; a
- * tile must have as many as the ring, so that the first cannot be a tile ahead. By count.
+ * sums. setmaxnreg: 128 * 56 + 256 * 224 = 64512 registers. From APART stages on the warpgroups begin a tile one after
+ * the other; a tile must have as many as the ring, so that the first cannot be a tile ahead. By count. (Measured on an
+ * H200: two stages apart, or four boxes of C with a ring of three stages, are no faster.)
  */
-constexpr bool GEMM_MANY_BOXES = false;
-
 template <int BN_> struct gemm_wgmma_tile {
   static constexpr int BM = 128, BN = BN_, BK = 64, CONSUMERS = 2, WARPS = 4 * CONSUMERS;
   static constexpr int BOX = 64 * 128; /* 64 rows of 128 bytes: what repeats along the side that is not k */
-  static constexpr int A_BYTES = BM / 64 * BOX, STAGE_BYTES = A_BYTES + BN / 64 * BOX,
-                       RING = GEMM_MANY_BOXES && BN == 256 ? 147456 : 196608, STAGES = RING / STAGE_BYTES;
+  static constexpr int A_BYTES = BM / 64 * BOX, STAGE_BYTES = A_BYTES + BN / 64 * BOX, STAGES = 196608 / STAGE_BYTES;
   /* B comes in halves, a block of a pair each: of the columns, or, where they would cut a box, of k. */
   static constexpr int HALF_B = BN / 2, HALF_B_BYTES = HALF_B * 128;
   static constexpr bool WHOLE_BOXES = HALF_B % 64 == 0;
-  static constexpr int APART = 8, LATER = 1;
-  static constexpr int CHUNK = 32, SUMS_LD = CHUNK + 8; /* columns of sums that a warp writes at once */
-  static constexpr int C_BOX = 16 * 128;                /* 16 rows of 128 bytes */
-  static constexpr int C_BOXES = GEMM_MANY_BOXES && BN == 256 ? 4 : 2, C_BYTES = C_BOXES * C_BOX; /* of a warp */
+  static constexpr int APART = 8;
+  static constexpr int CHUNK = 32, SUMS_LD = CHUNK + 8;       /* columns of sums that a warp writes at once */
+  static constexpr int C_BOX = 16 * 128, C_BYTES = 2 * C_BOX; /* 16 rows of 128 bytes; of a warp */
   static constexpr int OLD_BOX = BM * 128, OLD_BOXES = STAGE_BYTES / OLD_BOX; /* what a stage has of C or residual */
   static constexpr int C_AT = STAGES * STAGE_BYTES, TURNS = 4, TURNS_AT = C_AT + WARPS * C_BYTES;
   static constexpr int BARRIERS_AT = TURNS_AT + TURNS * (int)sizeof(gemm_wgmma_turn);
   static constexpr int SHARED = BARRIERS_AT + 2 * (STAGES + TURNS) * 8;
   static constexpr int THREADS = 128 + 128 * CONSUMERS;
-  static_assert(APART >= STAGES && LATER < STAGES, "the first warpgroup must not be a tile ahead");
+  static_assert(APART >= STAGES, "the first warpgroup must not be a tile ahead");
 };
 
 /* The stage of a ring that comes next, and the parity of its turn. */

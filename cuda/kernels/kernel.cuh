@@ -175,8 +175,8 @@ template <class T> struct nn_exactly {
 template <class... P>
 inline int32_t nn_launch_as(nncuda_ctx *ctx, bool ahead, unsigned cluster, void (*kernel)(P...), dim3 grid, dim3 block,
                             size_t shared, typename nn_exactly<P>::type... args) {
-  /* 48 KiB without asking, and what a kernel has of fixed size is part of them: at most 4 KiB here. */
-  const size_t default_shared = 44 * 1024;
+  /* 48 KiB without asking, of which a kernel may have 36 of fixed size (cmake/ptxas_report.py). */
+  const size_t default_shared = 12 * 1024;
   if (shared > default_shared) {
     const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
                                                    cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);

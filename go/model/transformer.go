@@ -340,11 +340,11 @@ func (m *MoETransformer) forwardKeeping(
 
 // Recompute chooses what ForwardBackward does not keep but computes twice, with the same bits: of every `every`-th
 // block (0: of none) all but its input; with `experts`, of the other blocks what the experts' products take in and give
-// between.
-func (m *MoETransformer) Recompute(every int, experts bool) {
+// between, but not of the last `keep` of all, which the gradients come to first.
+func (m *MoETransformer) Recompute(every int, experts bool, keep int) {
 	for at, block := range m.blocks {
 		block.Recompute = every > 0 && (at+1)%every == 0
-		block.MoE.Recompute = experts
+		block.MoE.Recompute = experts && at < len(m.blocks)-keep
 	}
 }
 

@@ -75,7 +75,11 @@ func within(few, many []Change) bool {
 func changesToTry(config model.Config, options train.Config) iter.Seq[[][]Change] {
 	every, experts := int64(options.ActivationCheckpointing), options.RecomputeExperts
 	micro := smallerMicroBatches(options)
-	again := []Change{{"activation_checkpointing", int64(1)}, {"recompute_experts", false}}
+	none := []Change{{"recompute_experts", false}}
+	if options.KeepExperts > 0 { // where every block is computed again, none has experts of its own to keep
+		none = append(none, Change{"keep_experts", int64(0)})
+	}
+	again := slices.Concat([]Change{{"activation_checkpointing", int64(1)}}, none)
 	bf16 := []Change{{"precision", string(model.BF16)}}
 	wide := options.Precision == model.F32
 	return func(yield func([][]Change) bool) {
@@ -87,8 +91,11 @@ func changesToTry(config model.Config, options train.Config) iter.Seq[[][]Change
 			var counts [][]Change
 			for _, count := range []int64{3, 2, 1} {
 				if count <= int64(config.NumLayers) && (every == 0 || count < every) {
-					recompute := Change{"recompute_experts", experts && count > 1}
-					counts = append(counts, []Change{{"activation_checkpointing", count}, recompute})
+					rest := none
+					if count > 1 {
+						rest = []Change{{"recompute_experts", experts}}
+					}
+					counts = append(counts, slices.Concat([]Change{{"activation_checkpointing", count}}, rest))
 				}
 			}
 			tries = append(tries, counts)

@@ -64,6 +64,7 @@ type Config struct {
 
 	ActivationCheckpointing int             `name:"activation_checkpointing"`
 	RecomputeExperts        bool            `name:"recompute_experts"`
+	KeepExperts             int             `name:"keep_experts"`
 	Precision               model.Precision `name:"precision" choices:"f32,bf16,f16,fp8"`
 	Moments                 MomentsKind     `name:"moments" choices:"f32,bf16,f8"`
 	LossScale               float64         `name:"loss_scale"`
@@ -112,6 +113,8 @@ var fields = options.Fields[Config]([]options.Words{
 			"bits: 1 is every block, 0 none"},
 	{"recompute_experts", "true or false",
 		"the same, in the other blocks, for the inside of their experts"},
+	{"keep_experts", "a whole number, from 0 to 2147483647",
+		"with recompute_experts, so many blocks, the last ones, keep it, as far as memory goes"},
 	{"precision", "one of f32, bf16, f16, fp8",
 		"what the model computes in: f32, bf16, f16, whose losses are scaled, or fp8, which is bf16 with the experts' " +
 			"products in 8 bits; weights and gradients are kept in f32"},
@@ -137,7 +140,7 @@ var fields = options.Fields[Config]([]options.Words{
 // added are options that checkpoints did not have from the beginning. Files have them where they are not at their
 // defaults, so a run that uses none of them is the same file as ever, which programs from before them open too.
 var added = map[string]bool{
-	"activation_checkpointing": true, "recompute_experts": true, "precision": true, "loss_scale": true,
+	"activation_checkpointing": true, "recompute_experts": true, "keep_experts": true, "precision": true, "loss_scale": true,
 	"loss_scale_growth": true, "loss_scale_backoff": true, "loss_scale_interval": true, "max_loss": true,
 	"moments": true, "replicas": true, "reduce_dtype": true, "document_mask": true,
 }
@@ -146,7 +149,7 @@ var added = map[string]bool{
 // change how a step is reached, not what is trained; the rest decides when the run looks at itself.
 func Changeable() []string {
 	return []string{
-		"micro_batch_size", "activation_checkpointing", "recompute_experts", "eval_every", "eval_batches", "save_every",
+		"micro_batch_size", "activation_checkpointing", "recompute_experts", "keep_experts", "eval_every", "eval_batches", "save_every",
 		"keep_checkpoints", "log_every", "max_loss",
 	}
 }
@@ -232,6 +235,7 @@ func (c Config) Validate() error {
 		"warmup_steps":     c.WarmupSteps == UsualWarmup || count(c.WarmupSteps, 0),
 
 		"activation_checkpointing": count(c.ActivationCheckpointing, 0),
+		"keep_experts":             count(c.KeepExperts, 0),
 		"precision":                c.Precision.Validate() == nil,
 		"moments":                  slices.Contains(MomentsKinds(), c.Moments),
 		"loss_scale_interval":      count(c.LossScaleInterval, 1),
@@ -252,6 +256,9 @@ func (c Config) Validate() error {
 	}
 	if c.RecomputeExperts && c.ActivationCheckpointing == 1 {
 		return errors.New("recompute_experts is for blocks that activation_checkpointing leaves; 1 leaves none")
+	}
+	if c.KeepExperts > 0 && !c.RecomputeExperts {
+		return fmt.Errorf("keep_experts is %d, but recompute_experts is false; then all blocks keep them", c.KeepExperts)
 	}
 	if err := c.checkReplicas(c.BatchSize); err != nil {
 		return err

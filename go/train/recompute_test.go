@@ -19,6 +19,7 @@ import (
 type recomputation struct {
 	every   int
 	experts bool
+	keep    int
 }
 
 // remains is all that four steps leave behind and tell.
@@ -45,8 +46,8 @@ func TestRecomputationChangesNoBit(t *testing.T) {
 			options := inPrecision(precision)
 			options.MicroBatchSize = micro
 			wanted, tells := remains(t, config, options, false)
-			for _, way := range []recomputation{{1, false}, {2, false}, {3, false}, {0, true}, {2, true}} {
-				options.ActivationCheckpointing, options.RecomputeExperts = way.every, way.experts
+			for _, way := range []recomputation{{1, false, 0}, {2, false, 0}, {3, false, 0}, {0, true, 0}, {2, true, 0}, {0, true, 4}} {
+				options.ActivationCheckpointing, options.RecomputeExperts, options.KeepExperts = way.every, way.experts, way.keep
 				for _, capture := range []bool{false, true} {
 					found, told := remains(t, config, options, capture)
 					what := fmt.Sprintf("%s, micro-batches of %d, %+v, captured %v", precision, micro, way, capture)
@@ -120,7 +121,7 @@ func peak(t testing.TB, precision model.Precision, way recomputation, capture bo
 	defer ctx.Close()
 	options := inPrecision(precision)
 	options.MicroBatchSize, options.SequenceLength = 0, wideLength
-	options.ActivationCheckpointing, options.RecomputeExperts = way.every, way.experts
+	options.ActivationCheckpointing, options.RecomputeExperts, options.KeepExperts = way.every, way.experts, way.keep
 	made := must.Get(model.New(ctx, wide(), precision, 0))(t)
 	defer made.Close()
 	trainer := must.Get(train.NewTrainer(made, options))(t)
@@ -147,7 +148,7 @@ func TestMemoryFallsByWhatIsNotKept(t *testing.T) {
 				slack = expected.loss + expected.backward
 			}
 			everything := peak(t, precision, recomputation{}, capture)
-			for _, way := range []recomputation{{1, false}, {2, false}, {3, false}, {0, true}, {2, true}} {
+			for _, way := range []recomputation{{1, false, 0}, {2, false, 0}, {3, false, 0}, {0, true, 0}, {2, true, 0}} {
 				fallen, wanted := everything-peak(t, precision, way, capture), expected.fallen(way)
 				if off := fallen - wanted; off > slack || off < -slack {
 					t.Errorf("%s, captured %v, %+v: fell by %d bytes, not %d", precision, capture, way, fallen, wanted)
@@ -195,14 +196,14 @@ func TestModelsWithFewerBlocks(t *testing.T) {
 func TestOptionsThatCameLater(t *testing.T) {
 	config := train.DefaultConfig()
 	later := []string{
-		"activation_checkpointing", "recompute_experts", "precision", "loss_scale", "loss_scale_growth",
+		"activation_checkpointing", "recompute_experts", "keep_experts", "precision", "loss_scale", "loss_scale_growth",
 		"loss_scale_backoff", "loss_scale_interval",
 	}
 	names := config.Object().Names()
 	if slices.ContainsFunc(later, func(name string) bool { return slices.Contains(names, name) }) || len(names) != 18 {
 		t.Errorf("a file of the usual options has %v", names)
 	}
-	config.ActivationCheckpointing, config.RecomputeExperts, config.Precision = 2, true, model.F16
+	config.ActivationCheckpointing, config.RecomputeExperts, config.KeepExperts, config.Precision = 2, true, 1, model.F16
 	config.LossScale, config.LossScaleGrowth, config.LossScaleBackoff, config.LossScaleInterval = 8, 4, 0.25, 9
 	must.Do(t, config.Validate())
 	names = config.Object().Names()

@@ -122,6 +122,9 @@ func NewTrainer(m *model.MoETransformer, config Config, options ...Option) (*Tra
 		return nil, fmt.Errorf("activation_checkpointing is %d; this model has %d blocks",
 			config.ActivationCheckpointing, m.Config.NumLayers)
 	}
+	if config.KeepExperts > m.Config.NumLayers {
+		return nil, fmt.Errorf("keep_experts is %d; this model has %d blocks", config.KeepExperts, m.Config.NumLayers)
+	}
 	if config.Precision != m.Precision {
 		return nil, fmt.Errorf("precision is %s; this model computes in %s", config.Precision, m.Precision)
 	}
@@ -135,7 +138,7 @@ func NewTrainer(m *model.MoETransformer, config Config, options ...Option) (*Tra
 	if err := m.MaskDocuments(config.DocumentMask); err != nil {
 		return nil, err
 	}
-	m.Recompute(config.ActivationCheckpointing, config.RecomputeExperts)
+	m.Recompute(config.ActivationCheckpointing, config.RecomputeExperts, config.KeepExperts)
 	t := &Trainer{Model: m, Config: config}
 	if err := t.build(chosen.comm); err != nil {
 		return nil, errors.Join(err, t.Close())

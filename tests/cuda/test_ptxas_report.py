@@ -81,6 +81,15 @@ def test_a_clean_build(tree: Tree) -> None:
     assert line.split()[:8] == ["sm_80", "10", "registers", "512", "shared", "0", "stack", "0/0"]
 
 
+def test_more_fixed_shared_memory_than_launches_reckon_with_fails(tree: Tree) -> None:
+    most = CLEAN.format(arch="sm_80").replace("512 bytes smem", "36864 bytes smem")
+    tree.write("fill.cu", most)
+    assert tree.report()[0] == 0
+    tree.write("fill.cu", most.replace("36864", "36868"))
+    status, _, errors = tree.report()
+    assert status == 1 and "has 36868 bytes of fixed shared memory; it must be at most 36864" in errors
+
+
 @pytest.mark.parametrize(("stack", "spilled"), [(160, 0), (0, 48), (16, 16)])
 def test_spills_and_stack_frames_fail(tree: Tree, stack: int, spilled: int) -> None:
     tree.write("turn.cu", CLEAN.format(arch="sm_75") + spilling("sm_75", stack, spilled))

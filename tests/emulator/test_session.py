@@ -110,9 +110,9 @@ def test_a_call_of_the_session(folder: Path, tmp_path: Path, number: str) -> Non
     if number != "1":
         assert "nothing is measured beside it" in told or "imported" in told
     if number == "2":
-        assert json.loads(files["variant-gemm-of-later.json"])["rows"]
+        assert json.loads(files["variant-gemm-of-alone.json"])["rows"]
         table = speeds.table(speeds.read(tmp_path / "out"))
-        assert "| variant-gemm-of-later | products bf16, " in table
+        assert "| variant-gemm-of-alone | products bf16, " in table
         assert "| grouped products | 437 TFLOP/s | " in table and "| short |" in table
     if number == "3":
         told_by_ranks = files["ranks.log"].decode()

@@ -52,16 +52,6 @@ VARIANTS = {
     "alone": Variant(
         "gemm_wgmma.cuh", "sms < 2", "sms > 0", ("gemm_wgmma_bf16.cu",), "gemm", ("products bf16", "grouped_gemm"),
     ),
-    # The second warpgroup begins a tile two stages after the first: more of a tile's way to C beside products.
-    "later": Variant(
-        "gemm_wgmma_tile.cuh", "LATER = 1;", "LATER = 2;", ("gemm_wgmma_bf16.cu",), "gemm",
-        ("products bf16", "grouped_gemm"),
-    ),
-    # No box of C waits for one of the same tile, and the ring has three stages for four.
-    "boxes": Variant(
-        "gemm_wgmma_tile.cuh", "GEMM_MANY_BOXES = false;", "GEMM_MANY_BOXES = true;", ("gemm_wgmma_bf16.cu",), "gemm",
-        ("products bf16", "grouped_gemm"),
-    ),
     # Warpgroups start their products whenever they can, and not in turn.
     "unordered": Variant(
         "attention_flash_wgmma_tile.cuh", "IN_TURN = true;", "IN_TURN = false;", ("attention_flash.cu",), "attention",
@@ -69,7 +59,7 @@ VARIANTS = {
     ),
 }  # fmt: skip
 #: Those that a bundle has; the others are made where a GPU is (the fourth call).
-BUNDLED = ("later", "boxes", "unordered")
+BUNDLED = ("alone", "unordered")
 
 
 def changed(variant: Variant, root: Path, target: Path) -> None:

@@ -205,7 +205,7 @@ PRECISIONS: dict[str, tuple[str, list[object]]] = {
         "accumulated",
         ["--activation-checkpointing", 2, "--recompute-experts"],
     ),
-    "experts again, bf16": ("ragged", ["--precision", "bf16", "--recompute-experts"]),
+    "experts again, bf16": ("ragged", ["--precision", "bf16", "--recompute-experts", "--keep-experts", 1]),
     "moments in bf16": ("ragged", ["--moments", "bf16"]),
     "moments in 8 bits": ("accumulated", ["--moments", "f8"]),
     "documents": ("accumulated", ["--document-mask", DOCUMENT_END]),

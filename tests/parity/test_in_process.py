@@ -49,7 +49,7 @@ STEPS = {"steps": 5, "batch_size": 4, "sequence_length": 12, "warmup_steps": 2, 
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "plain": ({}, {}),
     "capacity drops": ({"capacity_factor": 0.7, "norm_topk_prob": False}, {"clip_norm": None}),
-    "bf16": ({}, {"precision": "bf16", "micro_batch_size": 3, "recompute_experts": True}),
+    "bf16": ({}, {"precision": "bf16", "micro_batch_size": 3, "recompute_experts": True, "keep_experts": 1}),
     "f16, overflowing": (
         {},
         {"precision": "f16", "loss_scale": 2.0**24, "loss_scale_backoff": 0.125, "activation_checkpointing": 1},

@@ -20,6 +20,7 @@ WAYS = {
     "every third block": {"activation_checkpointing": 3},
     "experts": {"recompute_experts": True},
     "every second block, experts of the others": {"activation_checkpointing": 2, "recompute_experts": True},
+    "experts of the first four": {"recompute_experts": True, "keep_experts": 2},
 }
 
 
@@ -150,6 +151,8 @@ def test_memory_falls_by_what_is_not_kept(capture: bool, precision: str) -> None
         assert abs(fallen - expected.fallen(blocks=layers // every, experts=0)) <= slack, every
     fallen = everything - measured(recompute_experts=True)
     assert abs(fallen - expected.fallen(blocks=0, experts=layers)) <= slack
+    fallen = everything - measured(recompute_experts=True, keep_experts=1)
+    assert abs(fallen - (layers - 1) * expected.inside) <= slack
     fallen = everything - measured(recompute_experts=True, activation_checkpointing=2)
     assert abs(fallen - expected.fallen(blocks=layers // 2, experts=layers // 2)) <= slack
 

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Case:
     """A model and its batch. `precision` is what both sides compute in, torch by autocast; of the products' factors in
-    f32: whether a GPU may round them to tf32. `moments` and `recompute_experts` are those of TrainConfig. `asked` are
-    the least ratios to torch, eager and compiled, `asked_memory` the largest ratio of peak memory."""
+    f32: whether a GPU may round them to tf32. `moments`, `recompute_experts` and `keep_experts` are those
+    of TrainConfig. `asked` are the least ratios to torch, eager and compiled, `asked_memory` the largest ratio of peak
+    memory."""
 
     name: str
     model: MoEConfig
@@ -38,6 +39,7 @@ class Case:
     asked_memory: float | None = None
     moments: MomentsKind = "f32"
     recompute_experts: bool = False
+    keep_experts: int = 0
 
     @property
     def tokens(self) -> int:
@@ -130,6 +132,7 @@ def ours(ctx: Context, case: Case) -> Callable[[], object]:
         precision=case.precision,
         moments=case.moments,
         recompute_experts=case.recompute_experts,
+        keep_experts=case.keep_experts,
     )
     trainer = Trainer(MoETransformer(ctx, case.model, seed=0, precision=case.precision), options)
     ids, targets = case.batches()

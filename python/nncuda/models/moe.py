@@ -380,15 +380,15 @@ class MoETransformer(DeviceBound):
         self.expert_uses = uses
         return x, kept
 
-    def recompute(self, every: int = 0, experts: bool = False) -> None:
+    def recompute(self, every: int = 0, experts: bool = False, keep: int = 0) -> None:
         """Chooses what `forward_backward` does not keep but computes twice, with the same bits.
 
         Of every `every`-th block (0: of none) all but its input; with `experts`, of the other blocks what the experts'
-        products take in and give between.
+        products take in and give between, but not of the last `keep` of all, which backward comes to first.
         """
         for number, block in enumerate(self.blocks, start=1):
             block.recompute = every > 0 and number % every == 0
-            block.moe.recompute = experts
+            block.moe.recompute = experts and number <= len(self.blocks) - keep
 
     def mask_documents(self, separator: int | None) -> None:
         """From now on the documents of a sequence, each of which ends with the token `separator`, do not see one

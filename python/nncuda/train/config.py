@@ -40,6 +40,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
 _ADDED = (
     "activation_checkpointing",
     "recompute_experts",
+    "keep_experts",
     "precision",
     "loss_scale",
     "loss_scale_growth",
@@ -58,6 +59,7 @@ CHANGEABLE = (
     "micro_batch_size",
     "activation_checkpointing",
     "recompute_experts",
+    "keep_experts",
     "eval_every",
     "eval_batches",
     "save_every",
@@ -130,6 +132,7 @@ class TrainConfig:
     activation_checkpointing  to save memory, every n-th block keeps only its input and recomputes the rest in
                         backward, with the same bits: 1 is every block, 0 none
     recompute_experts   the same, in the other blocks, for the inside of their experts
+    keep_experts        with recompute_experts, so many blocks, the last ones, keep it, as far as memory goes
     precision           what the model computes in: f32, bf16, f16, whose losses are scaled, or fp8, which is bf16 with
                         the experts' products in 8 bits; weights and gradients are kept in f32
     moments             format of both AdamW moments, to save memory: f32, bf16, or f8, which is 8-bit codes
@@ -164,6 +167,7 @@ class TrainConfig:
     max_loss: float | None = None
     activation_checkpointing: int = 0
     recompute_experts: bool = False
+    keep_experts: int = 0
     precision: Precision = "f32"
     moments: MomentsKind = "f32"
     loss_scale: float = 65536.0
@@ -193,7 +197,14 @@ class TrainConfig:
                 f"replicas is {self.replicas}; an update of batch_size {self.batch_size} in micro-batches of {micro} "
                 f"has {self.micro_batches}, so it must be 1 to {self.micro_batches}"
             )
-        for name in ("warmup_steps", "activation_checkpointing", "eval_every", "eval_batches", "save_every"):
+        for name in (
+            "warmup_steps",
+            "activation_checkpointing",
+            "keep_experts",
+            "eval_every",
+            "eval_batches",
+            "save_every",
+        ):
             check_count(name, getattr(self, name), 0)
         if self.document_mask is not None:
             check_count("document_mask", self.document_mask, 0)
@@ -207,6 +218,10 @@ class TrainConfig:
             raise ValueError(f"recompute_experts is {shown(self.recompute_experts)}; it must be true or false")
         if self.recompute_experts and self.activation_checkpointing == 1:
             raise ValueError("recompute_experts is for blocks that activation_checkpointing leaves; 1 leaves none")
+        if self.keep_experts and not self.recompute_experts:
+            raise ValueError(
+                f"keep_experts is {self.keep_experts}, but recompute_experts is false; then all blocks keep them"
+            )
         check_precision(self.precision)
         if self.moments not in get_args(MomentsKind):
             raise ValueError(f"moments is {shown(self.moments)}; it must be one of {', '.join(get_args(MomentsKind))}")

@@ -56,7 +56,8 @@ def _alone(config: MoEConfig, train: TrainConfig) -> Iterator[list[dict[str, obj
         yield [{"recompute_experts": True}]
     if every != 1:
         yield [
-            {"activation_checkpointing": count, "recompute_experts": train.recompute_experts and count > 1}
+            {"activation_checkpointing": count}
+            | ({"recompute_experts": train.recompute_experts} if count > 1 else _no_experts(train))
             for count in (3, 2, 1)
             if count <= config.num_layers and (every == 0 or count < every)
         ]
@@ -65,9 +66,14 @@ def _alone(config: MoEConfig, train: TrainConfig) -> Iterator[list[dict[str, obj
     yield _smaller_moments(train)
 
 
+def _no_experts(train: TrainConfig) -> dict[str, object]:
+    """Where every block is computed again, none has experts of its own to keep."""
+    return {"recompute_experts": False} | ({"keep_experts": 0} if train.keep_experts else {})
+
+
 def _together(train: TrainConfig) -> Iterator[list[dict[str, object]]]:
     """Combinations of them, then those with smaller moments, then shorter sequences."""
-    again: dict[str, object] = {"activation_checkpointing": 1, "recompute_experts": False}
+    again: dict[str, object] = {"activation_checkpointing": 1} | _no_experts(train)
     bf16: dict[str, object] = {"precision": "bf16"}
     micro = _micro_batches(train)
     yield [size | again for size in micro]

@@ -115,9 +115,11 @@ class Trainer(DeviceBound):
                 f"activation_checkpointing is {config.activation_checkpointing}; this model has "
                 f"{model.config.num_layers} blocks"
             )
+        if config.keep_experts > model.config.num_layers:
+            raise ValueError(f"keep_experts is {config.keep_experts}; this model has {model.config.num_layers} blocks")
         if config.precision != model.precision:
             raise ValueError(f"precision is {config.precision}; this model computes in {model.precision}")
-        model.recompute(config.activation_checkpointing, config.recompute_experts)
+        model.recompute(config.activation_checkpointing, config.recompute_experts, config.keep_experts)
         model.mask_documents(config.document_mask)
         self.model = model
         self.config = config

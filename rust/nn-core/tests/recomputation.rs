@@ -6,11 +6,12 @@ use nn_core::model::{MoEConfig, MoETransformer, Precision};
 use nn_core::train::{TrainConfig, Trainer};
 use nn_ffi::Context;
 
-/// Every so many blocks, and whether the experts of the others.
-const WAYS: [(usize, bool); 5] = [(1, false), (2, false), (3, false), (0, true), (2, true)];
+/// Every so many blocks, whether the experts of the others, and how many of the last keep them.
+const WAYS: [(usize, bool, usize); 6] =
+    [(1, false, 0), (2, false, 0), (3, false, 0), (0, true, 0), (2, true, 0), (0, true, 3)];
 
-fn recomputing(options: &TrainConfig, (every, experts): (usize, bool)) -> TrainConfig {
-    TrainConfig { activation_checkpointing: every, recompute_experts: experts, ..options.clone() }
+fn recomputing(options: &TrainConfig, (every, experts, keep): (usize, bool, usize)) -> TrainConfig {
+    TrainConfig { activation_checkpointing: every, recompute_experts: experts, keep_experts: keep, ..options.clone() }
 }
 
 type Told = (f64, f64, f64, Vec<Vec<i32>>, Vec<Vec<i32>>);
@@ -48,6 +49,9 @@ fn recomputation_changes_no_bit() {
 fn the_model_has_as_many_blocks() {
     let ctx = tiny::context();
     let model = MoETransformer::zeros(&ctx, tiny::model(), true, Precision::F32).unwrap();
-    let error = Trainer::new(model, recomputing(&tiny::options(), (3, false)), true).unwrap_err();
+    let error = Trainer::new(model, recomputing(&tiny::options(), (3, false, 0)), true).unwrap_err();
     assert_eq!(error.to_string(), "activation_checkpointing is 3; this model has 2 blocks");
+    let model = MoETransformer::zeros(&ctx, tiny::model(), true, Precision::F32).unwrap();
+    let error = Trainer::new(model, recomputing(&tiny::options(), (0, true, 3)), true).unwrap_err();
+    assert_eq!(error.to_string(), "keep_experts is 3; this model has 2 blocks");
 }

@@ -367,11 +367,12 @@ impl MoETransformer {
     /// Chooses what `forward_backward` does not keep but computes twice, with the same bits.
     ///
     /// Of every `every`-th block (0: of none) all but its input; with `experts`, of the other blocks what the experts'
-    /// products take in and give between.
-    pub fn recompute(&mut self, every: usize, experts: bool) {
+    /// products take in and give between, but not of the last `keep` of all, which the gradients come to first.
+    pub fn recompute(&mut self, every: usize, experts: bool, keep: usize) {
+        let again = self.blocks.len().saturating_sub(keep);
         for (number, block) in (1..).zip(&mut self.blocks) {
             block.recompute = every > 0 && usize::is_multiple_of(number, every);
-            block.moe.recompute = experts;
+            block.moe.recompute = experts && number <= again;
         }
     }
 

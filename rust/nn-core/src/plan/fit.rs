@@ -63,6 +63,7 @@ fn changed(train: &TrainConfig, changes: &Changes) -> Result<TrainConfig> {
     for (name, value) in changes {
         match (*name, value) {
             ("recompute_experts", Value::Bool(recompute)) => options.recompute_experts = *recompute,
+            ("keep_experts", value) => options.keep_experts = whole(value)?,
             ("moments", value) => {
                 let kind = SMALLER_MOMENTS.into_iter().find(|(name, _)| value.as_text() == Some(name));
                 options.moments = kind.map_or(options.moments, |(_, kind)| kind);
@@ -86,7 +87,12 @@ fn to_try(config: &MoEConfig, train: &TrainConfig) -> Vec<Vec<Changes>> {
     let (every, experts, f32) =
         (train.activation_checkpointing, train.recompute_experts, train.precision == Precision::F32);
     let micro = smaller_micro_batches(train);
-    let again = vec![("activation_checkpointing", Value::from(1usize)), ("recompute_experts", Value::Bool(false))];
+    // Where every block is computed again, none has experts of its own to keep.
+    let mut none = vec![("recompute_experts", Value::Bool(false))];
+    if train.keep_experts > 0 {
+        none.push(("keep_experts", Value::from(0usize)));
+    }
+    let again = [vec![("activation_checkpointing", Value::from(1usize))], none.clone()].concat();
     let bf16 = vec![("precision", Value::from("bf16"))];
     let mut tries = vec![micro.clone()];
     if every != 1 && !experts {
@@ -96,8 +102,8 @@ fn to_try(config: &MoEConfig, train: &TrainConfig) -> Vec<Vec<Changes>> {
         let counts =
             [3usize, 2, 1].into_iter().filter(|count| *count <= config.num_layers && (every == 0 || *count < every));
         let changes = |count: usize| {
-            let recompute = Value::Bool(experts && count > 1);
-            vec![("activation_checkpointing", Value::from(count)), ("recompute_experts", recompute)]
+            let rest = if count > 1 { vec![("recompute_experts", Value::Bool(experts))] } else { none.clone() };
+            [vec![("activation_checkpointing", Value::from(count))], rest].concat()
         };
         tries.push(counts.map(changes).collect());
     }

@@ -16,10 +16,11 @@ pub(super) const LARGEST_LOSS_SCALE: f64 = 16_777_216.0;
 const OF_SCALING: [&str; 4] = ["loss_scale", "loss_scale_growth", "loss_scale_backoff", "loss_scale_interval"];
 /// Other options that checkpoints did not have from the beginning. Files have them, and those above, where they are not
 /// at their defaults, so a run that uses none of them writes the same file as ever, which older programs open too.
-const ADDED: [&str; 8] = [
+const ADDED: [&str; 9] = [
     "max_loss",
     "activation_checkpointing",
     "recompute_experts",
+    "keep_experts",
     "precision",
     "moments",
     "replicas",
@@ -53,8 +54,15 @@ const FROM_ONE: [&str; 8] = [
     "loss_scale_interval",
 ];
 /// Options that count from 0 on.
-const FROM_NONE: [&str; 6] =
-    ["document_mask", "warmup_steps", "activation_checkpointing", "eval_every", "eval_batches", "save_every"];
+const FROM_NONE: [&str; 7] = [
+    "document_mask",
+    "warmup_steps",
+    "activation_checkpointing",
+    "keep_experts",
+    "eval_every",
+    "eval_batches",
+    "save_every",
+];
 
 options! {
     /// Everything that decides the bits of a training run, beside the model and the data; and when it reports.
@@ -88,6 +96,8 @@ options! {
             "to save memory, every n-th block keeps only its input and recomputes the rest in backward, with the same \
             bits: 1 is every block, 0 none";
         recompute_experts: bool = false, "the same, in the other blocks, for the inside of their experts";
+        keep_experts: usize = 0,
+            "with recompute_experts, so many blocks, the last ones, keep it, as far as memory goes";
         precision: Precision = Precision::F32,
             "what the model computes in: f32, bf16, f16, whose losses are scaled, or fp8, which is bf16 with the experts' \
              products in 8 bits; weights and gradients are kept in f32";
@@ -132,6 +142,10 @@ impl TrainConfig {
         if self.recompute_experts && self.activation_checkpointing == 1 {
             let problem = "recompute_experts is for blocks that activation_checkpointing leaves; 1 leaves none";
             return Err(Error::value(problem));
+        }
+        if self.keep_experts > 0 && !self.recompute_experts {
+            let problem = "but recompute_experts is false; then all blocks keep them";
+            return Err(Error::value(format!("keep_experts is {}, {problem}", self.keep_experts)));
         }
         let (reduced, precision) = (self.reduce_dtype, self.precision);
         if reduced == ReduceDtype::F16 && precision != Precision::F16 {
@@ -179,10 +193,11 @@ impl TrainConfig {
 
     /// Options that may change when a run continues. Micro-batches and what is computed twice change how a step is
     /// reached, not what is trained; the rest decides when the run looks at itself.
-    pub const CHANGEABLE: [&str; 9] = [
+    pub const CHANGEABLE: [&str; 10] = [
         "micro_batch_size",
         "activation_checkpointing",
         "recompute_experts",
+        "keep_experts",
         "eval_every",
         "eval_batches",
         "save_every",
@@ -340,12 +355,13 @@ mod tests {
             loss_scale: 128.0,
             activation_checkpointing: 2,
             recompute_experts: true,
+            keep_experts: 1,
             warmup_steps: Some(7),
             ..TrainConfig::default()
         };
         let table = config.to_table();
         let names: Vec<_> = table.names().filter(|name| OF_SCALING.contains(name) || ADDED.contains(name)).collect();
-        assert_eq!(names, ["activation_checkpointing", "recompute_experts", "precision", "loss_scale"]);
+        assert_eq!(names, ["activation_checkpointing", "recompute_experts", "keep_experts", "precision", "loss_scale"]);
         assert_eq!(TrainConfig::from_table(&table).unwrap(), config);
     }
 

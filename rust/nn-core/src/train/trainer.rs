@@ -133,12 +133,18 @@ impl Trainer {
         if every > blocks {
             return Err(Error::value(format!("activation_checkpointing is {every}; this model has {blocks} blocks")));
         }
+        if config.keep_experts > blocks {
+            return Err(Error::value(format!(
+                "keep_experts is {}; this model has {blocks} blocks",
+                config.keep_experts
+            )));
+        }
         let (precision, of_model) = (config.precision, model.precision());
         if precision != of_model {
             return Err(Error::value(format!("precision is {precision}; this model computes in {of_model}")));
         }
         model.mask_documents(config.document_mask)?;
-        model.recompute(every, config.recompute_experts);
+        model.recompute(every, config.recompute_experts, config.keep_experts);
         let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let (warmup, total, max_rate, min_rate) = config.rates();
         let options = UpdateOptions {
