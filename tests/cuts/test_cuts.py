@@ -22,6 +22,9 @@ BUILT = max(ROOT.glob("build/cp*/libnncuda_cuts.so"), key=lambda path: path.stat
 #: The least share of 64 threads that has a task, if the tasks of a call take equally long.
 LEAST = 0.55
 
+#: Sums of parts differ in their last bits.
+ALMOST = 1 - 1e-9
+
 pytestmark = pytest.mark.skipif(BUILT is None, reason="nothing notes tasks here: `make cuts-library`")
 
 
@@ -72,8 +75,8 @@ def test_what_is_simulated_adds_up(balances: list[dict[str, Any]]) -> None:
     for each in balances:
         assert each["calls"] > 0 and each["tasks"] >= 2 * each["calls"]
         # The tasks of each call, divided among the threads, whatever the machine does meanwhile.
-        assert each["busy"] / each["threads"] <= each["span"] <= each["busy"] * 1.0000001
-        assert 0 < each["even"] <= 1 and each["serial"] >= 0
+        assert each["busy"] / each["threads"] * ALMOST <= each["span"] <= each["busy"] / ALMOST
+        assert 0 < each["even"] * ALMOST <= 1 and each["serial"] >= 0
 
 
 SUM = """
