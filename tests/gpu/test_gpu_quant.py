@@ -77,6 +77,23 @@ def test_products_with_blocks_have_the_bits_of_the_cpu(
             np.testing.assert_array_equal(got, expected[:count])
 
 
+@pytest.mark.parametrize("form", ["q4_0", "q5_1", "f16"])
+def test_one_row_meets_more_weights_than_a_gpu_has_at_once(gpu: nncuda.Context, form: str) -> None:
+    """Each warp goes through several groups of rows, and the last of them are not whole."""
+    rng = np.random.default_rng(9)
+    k, n = 1280, 4 * 8 * 2 * 140 + 41
+    x, few = gpu.tensor(random(rng, 2, k, dtype="f32")), stored(rng, form, 67, k)
+    w = gpu.tensor(np.tile(few, (-(-n // len(few)), 1))[:n])
+    expected = kernels.gemm_quant(x, w, format=CODES[form], n=n).numpy()
+    one = gpu.tensor(x.numpy()[:1])
+    np.testing.assert_array_equal(kernels.gemm_quant(one, w, format=CODES[form], n=n).numpy(), expected[:1])
+    np.testing.assert_array_equal(expected[:, 67 : 2 * 67], expected[:, :67])
+    gated = {"format_gate": CODES[form], "format_up": CODES[form], "n": n // 2}
+    gate, up = gpu.tensor(w.numpy()[: n // 2]), gpu.tensor(w.numpy()[n // 2 : n // 2 * 2])
+    expected = kernels.gemm_quant_swiglu(x, gate, up, **gated).numpy()
+    np.testing.assert_array_equal(kernels.gemm_quant_swiglu(one, gate, up, **gated).numpy(), expected[:1])
+
+
 @pytest.mark.parametrize("form", [*BLOCKS, *SIDE_BY_SIDE])
 def test_prompts_have_the_bits_of_the_cpu(gpu: nncuda.Context, cpu: nncuda.Context, form: str) -> None:
     """Rows enough for tensor cores: tiles that are full, that are not, and k that is no whole number of stages."""

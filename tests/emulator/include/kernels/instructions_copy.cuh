@@ -44,6 +44,9 @@ template <int WORDS> inline void nn_store_global(void *to, const uint32_t (&word
   if ((uintptr_t)to % sizeof words != 0) {
     nn_emulated_fail("nn_store_global: %p is not aligned to %zu bytes", to, sizeof words);
   }
+  if ((uintptr_t)to - (uintptr_t)nn_emulated_shared() < nn_emulated_shared_size()) {
+    nn_emulated_fail("nn_store_global: %p is in shared memory", to);
+  }
   memcpy(to, words, sizeof words);
 }
 
