@@ -3,11 +3,11 @@
 #define NN_CPU_QUANT_GEMM_AVX_H
 
 #include "quant_gemm_float.h"
-#if NN_SIMD_AVX512
-#include "quant_gemm_panel.h"
-#else
 #include "quant_gemm_vector.h"
 /* after quant_gemm_vector.h */
+#if NN_SIMD_AVX512
+#include "quant_gemm_panel.h"
+#elif NN_SIMD_AVX2
 #include "quant_gemm_unpacked_avx2.h"
 #endif
 
@@ -20,7 +20,11 @@ NN_INLINE int32_t quant_order(int32_t form, int64_t rows) {
   return rows > few ? QUANT_BY_RUN : QUANT_BY_ROW;
 }
 #else
+#if NN_SIMD_AVX2
 typedef unpacked_work block_work;
+#else
+typedef char block_work;
+#endif
 
 NN_INLINE int32_t quant_order(int32_t form, int64_t rows) {
   (void)form;
@@ -60,7 +64,7 @@ NN_INLINE void interleaved_columns(const quant_piece *t, const int32_t format) {
   }
   vector_interleaved(t, format);
 }
-#else
+#elif NN_SIMD_AVX2
 NN_INLINE void block_columns(const quant_piece *t, const int32_t format) {
   if (t->panel->rows >= UNPACKED_LEAST) {
     unpacked_columns(t, QUANT_FORM_BLOCKS, format);
@@ -76,6 +80,9 @@ NN_INLINE void interleaved_columns(const quant_piece *t, const int32_t format) {
   }
   vector_interleaved(t, format);
 }
+#else
+NN_INLINE void block_columns(const quant_piece *t, const int32_t format) { vector_blocks(t, format); }
+NN_INLINE void interleaved_columns(const quant_piece *t, const int32_t format) { vector_interleaved(t, format); }
 #endif
 
 #endif

@@ -154,7 +154,7 @@ NN_INLINE void float_finish(float (*lanes)[VF], float *sums, int64_t columns) {
     for (int width = VF / 2; width > 0; width /= 2) {
 #pragma GCC unroll 8
       for (int i = 0; i < width; i++) {
-        x[i] += x[i + width];
+        x[i] = vf_add(x[i], x[i + width]);
       }
     }
     vf_store(sums + c, x[0]);

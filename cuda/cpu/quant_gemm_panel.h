@@ -269,9 +269,9 @@ NN_INLINE void panel_factors(panel_block *to, quant_rows *w, uint64_t i, const i
     vf_store(to->part[0], minimum);
   }
   if (format == NNCUDA_FORMAT_Q6_K) {
-    const quant_integers two = (quant_integers)quant_gather_rows(w, i / 8 * 210 + 192 + i % 8 * 2);
-    vf_store(to->part[0], quant_to_float((quant_words)(two << 24 >> 24)));
-    vf_store(to->part[1], quant_to_float((quant_words)(two << 16 >> 24)));
+    const vw two = vi_words(quant_gather_rows(w, i / 8 * 210 + 192 + i % 8 * 2)); /* signed bytes */
+    vf_store(to->part[0], vw_converted(vw_right_signed(vw_left(two, 24), 24)));
+    vf_store(to->part[1], vw_converted(vw_right_signed(vw_left(two, 16), 24)));
   }
 }
 
