@@ -149,7 +149,8 @@ ROWS = (
         "attention_flash.cu",
         "nn_flash_wgmma_kernel<nn_bf16, 64, 3>",
         "attention forward, head_dim 64",
-        "wgmma, 3 x 64 rows that start products in turn, softmax beside P V, a block an SM walks the tiles, long ones first",
+        "wgmma, 3 x 64 rows that start products in turn, softmax beside P V, a block an SM walks the tiles, "
+        "long ones first",
         ("4 stages of K and V by the copy engine", 131072),
         f"4 q k d {TENSOR}",
         "FlashAttention-3 (asked: 473 TFLOP/s; measured: 471)",

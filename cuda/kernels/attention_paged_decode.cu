@@ -284,9 +284,9 @@ __global__ void __launch_bounds__(THREADS, 1) run_kernel(paged_attention p, deco
   merge(p, step, rows, THREADS, shared);
 }
 
-/* The same on tensor cores. Calls are divisions: one where runs are merged, two where blocks are appended, 16 where a
- * row has one run, once. */
-// sass: run_mma_kernel on sm_90a: at least 64 HMMA in loops, no LDL, at most 19 CALL in loops
+/* The same on tensor cores. Calls are divisions: one where runs are merged, two where blocks are appended, 16 to 18
+ * where a row has one run, once. */
+// sass: run_mma_kernel on sm_90a: at least 64 HMMA in loops, no LDL, at most 21 CALL in loops
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, 2) run_mma_kernel(paged_attention p, decode_step step) {
   static_assert(L::ROWS * sizeof(merge_space) <= L::bytes, "what merges is there as well");

@@ -299,7 +299,7 @@ __device__ __forceinline__ void combine_columns(const quant_product &p, int64_t 
  * block a multiprocessor is not asked for: ptxas would make room for it by loading a few words at a time. */
 // Weights in f16 (NNCUDA_FORMAT_F16, 1), q4_0 (10) and q8_0 (14), with one row of x:
 // sass: rows_kernel<1, false, 1> on sm_90: at least 4 LDG.128 under way, at most 112 registers
-// sass: rows_kernel<10, false, 1> on sm_90: at least 44 LDG under way, at most 128 registers
+// sass: rows_kernel<10, false, 1> on sm_90: at least 44 LDG under way, at most 144 registers
 // sass: rows_kernel<14, false, 1> on sm_90: at least 80 LDG under way, at most 168 registers
 template <int FORM, bool SIDE_BY_SIDE, int M>
 __global__ void __launch_bounds__(THREADS, 1) rows_kernel(quant_product p, int64_t row_tiles) {

@@ -51,8 +51,8 @@ __device__ __forceinline__ void norm_token(const quant_route &a, int64_t token, 
     float gain[norm_shape::N];
     nn_row_load<true>(gain, a.gains, column, a.dim, 0.0f);
     nn_rms_apply(values[v], rstd, gain);
-    static_assert(norm_shape::N == 4);
-    if (column < a.dim) {
+    if (column < a.dim) { /* shared memory, which nn_row_store is not for */
+      static_assert(norm_shape::N == 4, "of 16 bytes");
       *reinterpret_cast<float4 *>(normed + column) =
           make_float4(values[v][0], values[v][1], values[v][2], values[v][3]);
     }
