@@ -80,6 +80,7 @@ typedef struct nn_engine {
    * layout[NN_OP_ALL] with how it lays out its workspace, null where it has none. */
   void (*fill)(int32_t isa, nn_kernel *kernel, nn_layout *layout);
   int32_t measures;         /* nothing runs, and nobody may read its memory (measure.h) */
+  int32_t isas;             /* one more than the last instruction set that it has code for; 0 on a GPU */
   int32_t (*threads)(void); /* how many threads of the host a new context has; null: the engine works with none */
   void (*end_threads)(
       nncuda_ctx *ctx); /* null with `threads`. The next call that has work for them starts them again */

@@ -37,7 +37,7 @@ static int32_t count(void) { return 1; }
 
 static int32_t widest_cpu(int32_t index) {
   (void)index;
-  return NN_ISA_LAST;
+  return nn_cpu_engine.isas - 1;
 }
 
 static int32_t widest_gpu(int32_t index) {

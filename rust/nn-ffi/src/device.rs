@@ -80,16 +80,8 @@ pub enum InstructionSet {
 
 impl InstructionSet {
     /// All of them, from the plainest to the widest: those of x86-64, then those of `AArch64`.
-    pub const ALL: [Self; 8] = [
-        Self::Baseline,
-        Self::Avx2,
-        Self::Avx512,
-        Self::Avx512Bf16,
-        Self::Amx,
-        Self::Neon,
-        Self::DotProd,
-        Self::I8mm,
-    ];
+    pub const ALL: [Self; 8] =
+        [Self::Baseline, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx, Self::Neon, Self::DotProd, Self::I8mm];
 
     /// The name in configurations and messages: "avx2".
     #[must_use]
