@@ -109,16 +109,15 @@ fn check(name: &str, item: &Table, keys: &[&str], route: &str) -> Result<(), Api
         match (key, value) {
             ("id" | "status", Value::None) | ("id", Value::Text(_)) => {}
             ("id", _) => return wrong(&place, value, "text"),
-            ("status", _) => {
-                if !matches!(value.as_text(), Some("in_progress" | "completed" | "incomplete")) {
-                    return wrong(&place, value, "item_status");
-                }
+            ("status", _) if !matches!(value.as_text(), Some("in_progress" | "completed" | "incomplete")) => {
+                return wrong(&place, value, "item_status");
             }
+            ("status", _) => {}
             _ if !keys.contains(&key) => return Err(ApiError::unknown(&place, API.word(route))),
-            ("phase", value) if *value != Value::None => {
-                if !matches!(value.as_text(), Some("commentary" | "final_answer")) {
-                    return wrong(&place, value, "item_phase");
-                }
+            ("phase", value)
+                if *value != Value::None && !matches!(value.as_text(), Some("commentary" | "final_answer")) =>
+            {
+                return wrong(&place, value, "item_phase");
             }
             _ => {}
         }
