@@ -18,7 +18,7 @@ for package in "$folder"/apt/cache/archives/*.deb; do
 done
 rm -rf "$folder/apt"
 version=$(cd "$folder/root/usr/bin" && ls -d python3.[0-9]* | head -1 | sed 's/python//')
-"$python" "$here/wheels.py" "$requirements" "$version" >"$folder/requirements.txt"
+"$python" "$here/pinned_wheels.py" "$requirements" "$version" >"$folder/requirements.txt"
 "$python" -m pip install --quiet --require-hashes --no-deps --no-compile --only-binary=:all: --implementation cp \
   --python-version "$version" --platform manylinux2014_aarch64 --platform manylinux_2_26_aarch64 \
   --platform manylinux_2_27_aarch64 --platform manylinux_2_28_aarch64 --target "$folder/site" -r "$folder/requirements.txt"

@@ -79,7 +79,7 @@ static int64_t element_of(const tensor &t, const coordinates &at, int64_t n) {
   return element;
 }
 
-/* Elements are 32 or 16 bits; the tests compare 32-bit units, so 16-bit boxes begin at even columns. */
+/* Elements are 32 or 16 bits, and boxes begin at whole runs of 16 bytes. */
 static void test_box(const char *what, const tensor &t, int32_t dtype, nn_swizzle swizzle, const coordinates &at) {
   const int64_t each = dtype == NNCUDA_F32 ? 4 : 2;
   int64_t elements = t.strides[t.rank - 2] * t.dims[t.rank - 1], in_box = 1;
@@ -110,21 +110,21 @@ static void test_boxes() {
   for (nn_swizzle swizzle : {NN_SWIZZLE_NONE, NN_SWIZZLE_32, NN_SWIZZLE_64, NN_SWIZZLE_128}) {
     const int wide = swizzle == NN_SWIZZLE_NONE ? 48 : (int)nn_swizzle_bytes(swizzle) / 2; /* 16-bit elements */
     const tensor two = {2, {100, 50}, {104}, {wide, 24}};
-    for (const coordinates &at : {coordinates{{0, 0}}, coordinates{{-6, -3}}, coordinates{{90, 40}},
-                                  coordinates{{20, 13}}, coordinates{{200, 0}}, coordinates{{0, -30}}}) {
+    for (const coordinates &at : {coordinates{{0, 0}}, coordinates{{-8, -3}}, coordinates{{88, 40}},
+                                  coordinates{{24, 13}}, coordinates{{200, 0}}, coordinates{{0, -30}}}) {
       test_box("16 bits, 2 dimensions", two, NNCUDA_BF16, swizzle, at);
     }
     const tensor three = {3, {72, 9, 5}, {80, 800}, {wide, 4, 3}};
-    for (const coordinates &at : {coordinates{{8, 2, 1}}, coordinates{{-4, 7, 3}}, coordinates{{60, -1, -2}}}) {
+    for (const coordinates &at : {coordinates{{8, 2, 1}}, coordinates{{-8, 7, 3}}, coordinates{{56, -1, -2}}}) {
       test_box("16 bits, 3 dimensions", three, NNCUDA_F16, swizzle, at);
     }
     /* A tensor [batch, rows, heads, columns], its dimensions in another order than its strides. */
     const tensor four = {4, {40, 6, 3, 2}, {3 * 40, 40, 6 * 3 * 40}, {wide, 5, 1, 2}};
-    for (const coordinates &at : {coordinates{{0, 0, 1, 0}}, coordinates{{8, 3, 2, 1}}, coordinates{{-2, -2, 0, -1}}}) {
+    for (const coordinates &at : {coordinates{{0, 0, 1, 0}}, coordinates{{8, 3, 2, 1}}, coordinates{{-8, -2, 0, -1}}}) {
       test_box("16 bits, 4 dimensions", four, NNCUDA_F16, swizzle, at);
     }
     const tensor single = {2, {30, 20}, {32}, {wide / 2, 9}};
-    for (const coordinates &at : {coordinates{{0, 0}}, coordinates{{-3, 15}}, coordinates{{25, -2}}}) {
+    for (const coordinates &at : {coordinates{{0, 0}}, coordinates{{-4, 15}}, coordinates{{24, -2}}}) {
       test_box("32 bits, 2 dimensions", single, NNCUDA_F32, swizzle, at);
     }
   }

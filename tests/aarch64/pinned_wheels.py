@@ -1,5 +1,5 @@
 """What of a file of locked requirements a Python for AArch64 needs to run the kernels, by the entries for its version,
-since pip would take those for the Python that it runs in: `python wheels.py REQUIREMENTS VERSION` prints them."""
+since pip would take those for the Python that it runs in: `python pinned_wheels.py REQUIREMENTS VERSION` prints them."""
 
 from __future__ import annotations
 
