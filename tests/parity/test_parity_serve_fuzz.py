@@ -32,7 +32,7 @@ SHORT: dict[str, dict[str, Any]] = {
     "completions": {"max_tokens": 3}, "chat": {"max_completion_tokens": 3}, "responses": {"max_output_tokens": 3}
 }  # fmt: skip
 #: Whole numbers of more digits are refused by all, but quoted in other ways (docs/serving-running.md).
-DIGITS = 39
+DIGITS = 38
 
 some = settings(
     deadline=None, derandomize=not shim.everything(), max_examples=2000 if shim.everything() else 150,
