@@ -148,7 +148,7 @@ aarch64-toolchain:
 	@for tool in aarch64-linux-gnu-gcc qemu-aarch64-static; do command -v $$tool >/dev/null || { \
 	  echo "$$tool is missing; in Debian: apt-get install gcc-aarch64-linux-gnu qemu-user-static" >&2; exit 1; }; done
 
-$(AARCH64)-python/.ready: tests/aarch64/python.sh tests/aarch64/pinned_wheels.py requirements/test.txt | $(VENV)/.packages-test
+$(AARCH64)-python/.ready: tests/aarch64/python.sh tests/aarch64/pinned_wheels.py tests/gpu/wheels.py requirements/test.txt | $(VENV)/.packages-test
 	tests/aarch64/python.sh $(CURDIR)/$(@D) $(CURDIR)/$(BIN)/python $(CURDIR)/requirements/test.txt
 
 lib: ## the library alone: build/lib/libnncuda.so

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -22,8 +23,8 @@ _PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(28, 4, -1)] + [
 ]
 
 
-def locked(text: str, python: str) -> str:
-    """The entries of a lock file that NEEDED names and that Python `python` takes, without conditions.
+def locked(text: str, python: str, needed: Collection[str] = NEEDED, processor: str = "x86_64") -> str:
+    """The entries of a lock file that are `needed` and that Python `python` on a `processor` takes, without conditions.
 
     Raises ValueError when one that this Python takes is in the file more than once.
     """
@@ -31,9 +32,10 @@ def locked(text: str, python: str) -> str:
         "python_version": python,
         "python_full_version": f"{python}.0",
         "sys_platform": "linux",
+        "platform_system": "Linux",
         "implementation_name": "cpython",
         "platform_python_implementation": "CPython",
-        "platform_machine": "x86_64",
+        "platform_machine": processor,
     }
     found: dict[str, str] = {}
     for entry in text.replace("\\\n", " ").splitlines():
@@ -42,7 +44,7 @@ def locked(text: str, python: str) -> str:
         line, _, hashes = entry.partition("--hash")
         requirement = Requirement(line.strip())
         name = requirement.name.lower()
-        if name not in NEEDED or (requirement.marker and not requirement.marker.evaluate(machine)):
+        if name not in needed or (requirement.marker and not requirement.marker.evaluate(machine)):
             continue
         if name in found:
             raise ValueError(f"{name} is locked twice for Python {python}")
