@@ -19,18 +19,42 @@ NN_INLINE int32_t quant_order(int32_t form, int64_t rows) {
   const int64_t few = form == QUANT_FORM_INTERLEAVED ? QUANT_ROWS : QUANT_ROWS_AT_ONCE;
   return rows > few ? QUANT_BY_RUN : QUANT_BY_ROW;
 }
-#else
-#if NN_SIMD_AVX2
-typedef unpacked_work block_work;
-#else
-typedef char block_work;
-#endif
 
+/* A piece whose weights are unpacked for all rows; 0 where the rows are too few for that. */
+NN_INLINE int32_t unpacks(const quant_piece *t, int32_t form, const int32_t format) {
+  if (quant_order(form, t->panel->rows) != QUANT_BY_RUN) {
+    return 0;
+  }
+  panel_columns(t, form == QUANT_FORM_INTERLEAVED, format);
+  return 1;
+}
+#else
 NN_INLINE int32_t quant_order(int32_t form, int64_t rows) {
   (void)form;
   (void)rows;
   return QUANT_BY_ROW;
 }
+
+#if NN_SIMD_AVX2
+typedef unpacked_work block_work;
+
+NN_INLINE int32_t unpacks(const quant_piece *t, int32_t form, const int32_t format) {
+  if (t->panel->rows < UNPACKED_LEAST) {
+    return 0;
+  }
+  unpacked_columns(t, form, format);
+  return 1;
+}
+#else
+typedef char block_work;
+
+NN_INLINE int32_t unpacks(const quant_piece *t, int32_t form, const int32_t format) {
+  (void)t;
+  (void)form;
+  (void)format;
+  return 0;
+}
+#endif
 #endif
 
 NN_PLAIN NN_INLINE int64_t quant_work_bytes(int64_t k) {
@@ -48,41 +72,16 @@ NN_INLINE void quant_round_values(const quant_activations *acts, int32_t form, i
 QUANT_VECTOR_COLUMNS(vector_blocks, quant_stream_rows, QUANT_ROWS_AT_ONCE)
 QUANT_VECTOR_COLUMNS(vector_interleaved, interleaved_rows, QUANT_ROWS_AT_ONCE)
 
-#if NN_SIMD_AVX512
 NN_INLINE void block_columns(const quant_piece *t, const int32_t format) {
-  if (quant_order(QUANT_FORM_BLOCKS, t->panel->rows) == QUANT_BY_RUN) {
-    panel_columns(t, 0, format);
-    return;
+  if (!unpacks(t, QUANT_FORM_BLOCKS, format)) {
+    vector_blocks(t, format);
   }
-  vector_blocks(t, format);
 }
 
 NN_INLINE void interleaved_columns(const quant_piece *t, const int32_t format) {
-  if (quant_order(QUANT_FORM_INTERLEAVED, t->panel->rows) == QUANT_BY_RUN) {
-    panel_columns(t, 1, format);
-    return;
+  if (!unpacks(t, QUANT_FORM_INTERLEAVED, format)) {
+    vector_interleaved(t, format);
   }
-  vector_interleaved(t, format);
 }
-#elif NN_SIMD_AVX2
-NN_INLINE void block_columns(const quant_piece *t, const int32_t format) {
-  if (t->panel->rows >= UNPACKED_LEAST) {
-    unpacked_columns(t, QUANT_FORM_BLOCKS, format);
-    return;
-  }
-  vector_blocks(t, format);
-}
-
-NN_INLINE void interleaved_columns(const quant_piece *t, const int32_t format) {
-  if (t->panel->rows >= UNPACKED_LEAST) {
-    unpacked_columns(t, QUANT_FORM_INTERLEAVED, format);
-    return;
-  }
-  vector_interleaved(t, format);
-}
-#else
-NN_INLINE void block_columns(const quant_piece *t, const int32_t format) { vector_blocks(t, format); }
-NN_INLINE void interleaved_columns(const quant_piece *t, const int32_t format) { vector_interleaved(t, format); }
-#endif
 
 #endif

@@ -82,13 +82,10 @@ NN_INLINE void quant_round_block(const void *x, int64_t at, int8_t *codes, float
   four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
   four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0xb1));
   const int32_t bits = _mm_cvtsi128_si32(four);
-  const float largest = nn_f32_from_bits((uint32_t)bits);
-  if (bits >= 0x7f800000 || largest < QUANT_LEAST) { /* codes are zero; the scale says what they stand for */
-    memset(codes, 0, QUANT_BLOCK);
-    *scale = bits >= 0x7f800000 ? NAN : 0.0f;
-    sums[0] = sums[1] = 0;
+  if (quant_without_codes(bits, codes, scale, sums)) {
     return;
   }
+  const float largest = nn_f32_from_bits((uint32_t)bits);
   const vf inverse = vf_set1(127.0f / largest);
   si whole[VECTORS];
 #pragma GCC unroll 4

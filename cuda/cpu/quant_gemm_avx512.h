@@ -39,13 +39,10 @@ NN_INLINE void quant_round_block(const void *x, int64_t at, int8_t *codes, float
   /* As integers, magnitudes have the same order, with infinity and NaN above all numbers. */
   const int32_t bits = _mm512_reduce_max_epi32(
       _mm512_max_epi32(_mm512_and_si512((__m512i)a, magnitude), _mm512_and_si512((__m512i)b, magnitude)));
-  const float largest = nn_f32_from_bits((uint32_t)bits);
-  if (bits >= 0x7f800000 || largest < QUANT_LEAST) { /* codes are zero; the scale says what they stand for */
-    memset(codes, 0, QUANT_BLOCK);
-    *scale = bits >= 0x7f800000 ? NAN : 0.0f;
-    sums[0] = sums[1] = 0;
+  if (quant_without_codes(bits, codes, scale, sums)) {
     return;
   }
+  const float largest = nn_f32_from_bits((uint32_t)bits);
   const vf inverse = vf_set1(127.0f / largest);
   const __m512i first = _mm512_cvtps_epi32(a * inverse), second = _mm512_cvtps_epi32(b * inverse);
   _mm_storeu_si128((__m128i *)(void *)codes, _mm512_cvtepi32_epi8(first));

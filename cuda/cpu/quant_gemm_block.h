@@ -112,4 +112,17 @@ NN_INLINE void quant_unpack(const uint8_t *row, int64_t i, quant_block *b, int32
   }
 }
 
+/* Whether 32 activations, the bits of whose largest magnitude these are, have no codes: where one is not finite, or all
+ * are too small. Then codes are zero, and the scale says what they stand for. */
+NN_INLINE int32_t quant_without_codes(int32_t bits, int8_t *codes, float *scale, int32_t sums[2]) {
+  const int32_t infinite = bits >= 0x7f800000;
+  if (!infinite && nn_f32_from_bits((uint32_t)bits) >= QUANT_LEAST) {
+    return 0;
+  }
+  memset(codes, 0, QUANT_BLOCK);
+  *scale = infinite ? NAN : 0.0f;
+  sums[0] = sums[1] = 0;
+  return 1;
+}
+
 #endif

@@ -1,5 +1,5 @@
 /*
- * Products of many rows with block formats in vectors. Weights of PANEL_COLUMNS columns are unpacked PANEL_BLOCKS
+ * Products of many rows with block formats on AVX-512. Weights of PANEL_COLUMNS columns are unpacked PANEL_BLOCKS
  * blocks at a time, for all rows of the panel, into words of VF rows side by side: they stay in L1 while the rows pass
  * by, a few at once, and each word that is loaded meets several others in registers.
  *
@@ -19,8 +19,8 @@ enum {
   PANEL_WORDS = QUANT_BLOCK / 4,
   PANEL_COLUMNS = QUANT_COLUMNS,
   PANEL_VECTORS = PANEL_COLUMNS / VF,
-  PANEL_ROWS = VF == 16 ? 4 : 2, /* of a tile, whose integers and sums fill the registers */
-  PANEL_WIDTH = 2                /* vectors of a tile */
+  PANEL_ROWS = 4, /* of a tile, whose integers and sums fill the registers */
+  PANEL_WIDTH = 2 /* vectors of a tile */
 };
 
 /* 32 weights of VF rows, in the words that quant_dot takes. */
@@ -235,16 +235,6 @@ NN_INLINE void panel_unpack_interleaved(panel_work *work, int64_t v, int64_t b, 
   }
 }
 
-/* Codes of VF / 8 blocks of a row from block i on, in the order of its elements. */
-NN_INLINE vf panel_row_codes(const uint8_t *row, uint64_t i, int32_t whole, const int32_t format) {
-#if NN_SIMD_AVX512
-  return (vf)quant_codes(row, i / 2, whole, format);
-#else
-  (void)whole;
-  return (vf)quant_codes(row, i, format);
-#endif
-}
-
 /* Blocks b0 .. b0+count-1 of columns c .. c+15 of a piece, whose rows are interleaved, as vectors v .. */
 NN_INLINE void panel_take_interleaved(const quant_piece *t, panel_work *work, int64_t c, int64_t v, int64_t b0,
                                       int64_t count, uintptr_t next, const int32_t format) {
@@ -290,7 +280,7 @@ NN_INLINE void panel_take_rows(const quant_piece *t, panel_work *work, int64_t c
     const int32_t whole = count - b >= AT_ONCE;
     vf words[VF];
     for (int64_t r = 0; r < VF; r++) {
-      words[r] = panel_row_codes(w.row[r], (uint64_t)(b0 + b), whole, format);
+      words[r] = (vf)quant_codes(w.row[r], (uint64_t)(b0 + b) / 2, whole, format);
     }
     transpose(words);
     for (int64_t j = 0; j < (whole ? AT_ONCE : 1); j++) {
