@@ -80,9 +80,6 @@ NN_INLINE vf leading(vf x) {
   return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32((int)0xffff0000)));
 }
 
-/* Units of a row: x, which 32 queries follow each other in, rounded to bf16. */
-NN_INLINE vf units_of_row(const vf x[BF16_PAIR]) { return (vf)_mm512_cvtne2ps_pbh(x[1], x[0]); }
-
 /* Units of lanes: the leading bits of x[0] and, of the next key, x[1]. */
 NN_INLINE vf units_of_lanes(vf x0, vf x1) {
   const __m512i low = _mm512_srli_epi32(_mm512_castps_si512(x0), 16);

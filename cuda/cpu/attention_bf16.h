@@ -15,10 +15,9 @@
 #include "amx.h"
 #include "attention_pack.h"
 #include "attention_starts.h"
+#include "attention_units.h"
 
 #include <string.h>
-
-typedef uint32_t unit;
 
 /*
  * BF16_QUERIES is the width of a block of scores; BF16_TILE what rows and lanes are filled up to, and twice the depth
@@ -34,7 +33,7 @@ typedef uint32_t unit;
  * AVX512_BF16 alone keep the products of f32: where a dot product of vectors does twice the work of a multiply-add,
  * the gradients would still have 8 of them (two parts of P and dS) in place of 5.
  */
-enum { BF16_TILE = 32, BF16_QUERIES = 64, BF16_PANELS = BF16_QUERIES / VF, BF16_PAIR = 2 };
+enum { BF16_TILE = 32, BF16_QUERIES = 64, BF16_PANELS = BF16_QUERIES / VF };
 
 /* c [rows, lanes] = a * b, or += with `add`; a or b may have a second part, which goes to the same sums. */
 typedef struct bf16_product {
@@ -95,24 +94,6 @@ static __attribute__((noinline)) void multiply(const bf16_product *t) {
 }
 
 NN_PLAIN NN_INLINE int64_t whole(int64_t n) { return nn_round_up(n, BF16_TILE); }
-
-/* Elements d .. d+31 of a row of `dim`, zeros from there on. */
-NN_INLINE vf row_units(const uint16_t *row, int64_t d, int64_t dim) {
-  const int64_t left = dim - d;
-  const __mmask32 mask = left >= BF16_TILE ? ~(__mmask32)0 : left <= 0 ? 0 : ((__mmask32)1 << left) - 1;
-  return _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(mask, row + d));
-}
-
-/* Unit p of the depth that runs down the rows, for columns d .. d+15: rows 2p and 2p+1, of `rows`. */
-NN_INLINE vf column_units(const uint16_t *x, int64_t ld, int64_t p, int64_t rows, int64_t d, int64_t dim) {
-  const int64_t left = dim - d;
-  const __mmask16 columns = left >= VF ? (__mmask16)0xffff : left <= 0 ? 0 : vf_mask(left);
-  const __mmask16 even = BF16_PAIR * p < rows ? columns : 0, odd = BF16_PAIR * p + 1 < rows ? columns : 0;
-  const uint16_t *row = x + BF16_PAIR * p * ld + d;
-  const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(even, row));
-  const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(odd, row + ld));
-  return _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
-}
 
 NN_INLINE void store_units(unit *to, vf x) { _mm512_storeu_si512(to, _mm512_castps_si512(x)); }
 

@@ -7,6 +7,12 @@
  * on its diagonal a tile of rows stops at the last key that any of them sees. Blocks before the documents of all
  * queries are skipped, too, and a tile of rows begins at the first key that any of them sees. What is left out is what
  * would add zeros: a row's sums depend on its keys' places in the blocks alone.
+ *
+ * With AVX512_BF16 bf16 is multiplied as it is, by dot products of vectors (ATTN_PAIRS): the factor then goes to the
+ * scores, and probabilities are rounded to bf16 for the product with the values, as the tensor cores of a GPU take
+ * them. Their sums, and so the log-sum-exp, are those of the numbers before. A rounding changes a term by 2^-9 of it at
+ * most, so an output by 2^-9 of the mean of |v|, weighed by the probabilities; a bf16 rounds the output itself by as
+ * much.
  */
 #include "attention_pack.h"
 #include "attention_starts.h"
@@ -23,28 +29,31 @@ typedef struct flash {
   int64_t first_pair, pairs; /* those in this round */
   int64_t query_blocks, key_blocks;
   int64_t keys_size, values_size, workspace_size;
+  int64_t value_units; /* rows of a panel of values */
 } flash;
 
-NN_TILE(score_tile, ATTN_NR, 1, ATTN_BLOCK_LD)
-NN_TILE(value_tile, ATTN_BLOCK_LD, 1, ATTN_NR)
+NN_UNIT_TILE(score_tile, ATTN_UNIT, ATTN_NR, 1, ATTN_BLOCK_LD)
+NN_UNIT_TILE(value_tile, ATTN_UNIT, ATTN_BLOCK_LD, 1, ATTN_NR)
 
 /* What a worker needs for a block of queries. */
 typedef struct flash_block {
   const int32_t *starts;       /* the first key that each sees, or null */
-  float *q, *out, *scores;     /* row panels, row panels, [ATTN_BLOCK_ROWS][ATTN_BLOCK_LD] */
+  float *q, *out, *scores;     /* row panels, row panels, [ATTN_BLOCK_ROWS][ATTN_BLOCK_LD]: then probabilities, of
+                                  which ATTN_UNIT share a float */
   float *peak, *rescale, *sum; /* [ATTN_BLOCK_ROWS], [ATTN_BLOCK_ROWS], [ATTN_BLOCK_ROWS][VF]: lanes are
                                   added up at the end */
 } flash_block;
 
 NN_PLAIN NN_INLINE int64_t flash_block_size(int64_t head_dim) {
-  return 2 * row_panels_size(ATTN_BLOCK_ROWS, head_dim) + ATTN_BLOCK_ROWS * (ATTN_BLOCK_LD + 2 + VF);
+  return row_panels_size(ATTN_BLOCK_ROWS, head_dim / ATTN_UNIT) + row_panels_size(ATTN_BLOCK_ROWS, head_dim) +
+         ATTN_BLOCK_ROWS * (ATTN_BLOCK_LD + 2 + VF);
 }
 
 NN_INLINE flash_block flash_block_at(float *workspace, int64_t head_dim) {
   flash_block b;
   b.starts = NULL;
   b.q = workspace;
-  b.out = b.q + row_panels_size(ATTN_BLOCK_ROWS, head_dim);
+  b.out = b.q + row_panels_size(ATTN_BLOCK_ROWS, head_dim / ATTN_UNIT);
   b.scores = b.out + row_panels_size(ATTN_BLOCK_ROWS, head_dim);
   b.sum = b.scores + ATTN_BLOCK_ROWS * ATTN_BLOCK_LD;
   b.peak = b.sum + ATTN_BLOCK_ROWS * VF;
@@ -63,10 +72,16 @@ static void flash_pack_task(void *arg, int64_t i, int32_t worker) {
   const int64_t bytes = nn_dtype_bytes(a->dtype);
   const char *k = (const char *)a->k + offset * bytes, *v = (const char *)a->v + offset * bytes;
   float *keys = f->keys + local * f->keys_size, *values = f->values + local * f->values_size;
+#if ATTN_PAIRS
+  pack_unit_keys(keys, (const uint16_t *)(const void *)k, a->ld_kv, begin, end, s->head_dim);
+  pack_row_pairs(values, f->value_units, (const uint16_t *)(const void *)v, a->ld_kv, begin, end,
+                 nn_ceil_div(end, ATTN_UNIT), s->head_dim);
+#else
   NN_SWITCH_DTYPE(a->dtype, {
     pack_keys(keys, k, a->ld_kv, begin, end, s->head_dim, DT);
     pack_rows(values, s->kv_len, v, a->ld_kv, begin, end, end, s->head_dim, (split_factor){1.0f, 0.0f}, DT);
   });
+#endif
 }
 
 /* Keys of a step that row r sees: `seen` + r with the causal mask, and in any case at most `keys`. */
@@ -90,6 +105,28 @@ NN_INLINE vf row_peaks(const float *scores, int64_t count) {
 }
 
 /* Replaces `count` scores by 2^(score - peak), what follows up to `end` by zero; returns the sum lane by lane. */
+#if ATTN_PAIRS
+NN_INLINE vf row_powers(float *scores, int64_t count, int64_t end, float peak) {
+  const vf shift = vf_set1(peak);
+  vf total[BF16_PAIR] = {vf_set1(0.0f), vf_set1(0.0f)};
+  int64_t j = 0;
+  for (; j < count; j += BF16_VECTOR) {
+    vf p[BF16_PAIR];
+    NN_UNROLL for (int i = 0; i < BF16_PAIR; i++) {
+      p[i] = vf_exp2(vf_sub(vf_load(scores + j + i * VF), shift));
+      if (j + BF16_VECTOR > count) {
+        p[i] = vf_keep_part(p[i], nn_max(0, nn_min(VF, count - j - i * VF)), 0.0f);
+      }
+      total[i] = vf_add(total[i], p[i]);
+    }
+    vf_store(scores + j / BF16_PAIR, units_of_row(p));
+  }
+  for (; j < end; j += BF16_VECTOR) {
+    vf_store(scores + j / BF16_PAIR, vf_set1(0.0f));
+  }
+  return vf_add(total[0], total[1]);
+}
+#else
 NN_INLINE vf row_powers(float *scores, int64_t count, int64_t end, float peak) {
   const vf shift = vf_set1(peak);
   vf total = vf_set1(0.0f);
@@ -110,6 +147,7 @@ NN_INLINE vf row_powers(float *scores, int64_t count, int64_t end, float peak) {
   }
   return total;
 }
+#endif
 
 /* Hides the keys of a step that lie before a row's document. */
 static void hide_before(const flash_block *b, int64_t rows, int64_t key, int64_t keys) {
@@ -153,8 +191,10 @@ static void flash_soften(const flash_block *b, int64_t rows, int64_t keys, int64
 
 /* Scores, softmax and output of the block's rows against keys first_key .. first_key+keys-1; row r sees `seen` + r of
  * them (at most `keys`), or all of them without the causal mask, but none before its document. */
-static void flash_step(const flash_block *b, const float *key_panels, const float *values, int64_t kv_len, int64_t rows,
-                       int64_t first_key, int64_t keys, int64_t seen, int32_t causal, int32_t first, int64_t dim) {
+static void flash_step(const flash_block *b, const float *key_panels, const float *values, int64_t value_units,
+                       int64_t rows, int64_t first_key, int64_t keys, int64_t seen, int32_t causal, int32_t first,
+                       int64_t dim, const float *factor) {
+  const int64_t units = dim / ATTN_UNIT;
   for (int64_t key = 0; key < keys; key += ATTN_NR) {
     int64_t height;
     for (int64_t r = 0; r < rows; r += height) {
@@ -163,12 +203,13 @@ static void flash_step(const flash_block *b, const float *key_panels, const floa
         continue;
       }
       const tile_args t = {.a = b->q + r * ATTN_NR,
-                           .b = key_panels + key * dim,
+                           .b = key_panels + key * units,
                            .c = b->scores + r * ATTN_BLOCK_LD + key,
                            .a_chunk = ATTN_BLOCK_ROWS * ATTN_NR,
-                           .depth = dim,
+                           .depth = units,
                            .chunk = ATTN_NR,
-                           .fresh = 1};
+                           .fresh = 1,
+                           .factor = factor};
       score_tile(&t, height, 2);
     }
   }
@@ -185,13 +226,14 @@ static void flash_step(const flash_block *b, const float *key_panels, const floa
         continue;
       }
       /* One is left, so that the tile is written. */
-      const int64_t before = nn_min(keys_before(b->starts, r, first_key, keys), depth - 1);
+      const int64_t before = nn_min(keys_before(b->starts, r, first_key, keys), depth - 1) / ATTN_UNIT;
+      const int64_t left = nn_ceil_div(depth, ATTN_UNIT) - before;
       const tile_args t = {.a = b->scores + r * ATTN_BLOCK_LD + before,
-                           .b = values + (panel * kv_len + before) * ATTN_NR,
+                           .b = values + (panel * value_units + before) * ATTN_NR,
                            .c = b->out + (panel * ATTN_BLOCK_ROWS + r) * ATTN_NR,
                            .rescale = b->rescale + r,
-                           .depth = depth - before,
-                           .chunk = depth - before,
+                           .depth = left,
+                           .chunk = left,
                            .fresh = first};
       value_tile(&t, height, panel_vectors(dim, panel));
     }
@@ -250,7 +292,13 @@ static void flash_task(void *arg, int64_t i, int32_t worker) {
   const int64_t limit = a->causal ? nn_min(s->kv_len, seen + rows - 1) : s->kv_len;
   const split_factor factor = split_double((double)a->scale * 1.4426950408889634);
   const char *q = (const char *)a->q + ((sequence * s->q_len + row) * a->ld_q + head * dim) * bytes;
+#if ATTN_PAIRS
+  const float *score_factor = &factor.high;
+  pack_unit_rows(b.q, ATTN_BLOCK_ROWS, (const uint16_t *)(const void *)q, a->ld_q, rows, padded_rows(rows), dim);
+#else
+  const float *score_factor = NULL; /* the queries have it */
   NN_SWITCH_DTYPE(a->dtype, pack_rows(b.q, ATTN_BLOCK_ROWS, q, a->ld_q, 0, rows, padded_rows(rows), dim, factor, DT));
+#endif
   b.starts = a->starts ? a->starts + sequence * s->q_len + row : NULL;
   for (int64_t r = 0; r < ATTN_BLOCK_ROWS; r++) {
     b.peak[r] = b.starts ? -FLT_MAX : -INFINITY; /* finite where a row may see none of the first keys */
@@ -258,13 +306,14 @@ static void flash_task(void *arg, int64_t i, int32_t worker) {
   }
   const int64_t begin = b.starts ? b.starts[0] / ATTN_BLOCK_KEYS * ATTN_BLOCK_KEYS : 0;
   for (int64_t key = begin; key < limit; key += ATTN_BLOCK_KEYS) {
-    flash_step(&b, f->keys + local * f->keys_size + key * dim, f->values + local * f->values_size + key * ATTN_NR,
-               s->kv_len, rows, key, nn_min(ATTN_BLOCK_KEYS, limit - key), seen - key, a->causal, key == begin, dim);
+    flash_step(&b, f->keys + local * f->keys_size + key * dim / ATTN_UNIT,
+               f->values + local * f->values_size + key / ATTN_UNIT * ATTN_NR, f->value_units, rows, key,
+               nn_min(ATTN_BLOCK_KEYS, limit - key), seen - key, a->causal, key == begin, dim, score_factor);
   }
   const int64_t blind =
       a->causal ? nn_max(0, nn_min(rows, 1 - seen)) : 0; /* the first rows of the block, without keys */
   float *lse = a->lse ? a->lse + (sequence * s->heads + head) * s->q_len + row : NULL;
-  NN_SWITCH_DTYPE(a->dtype, flash_finish(&b, out, lse, out_ld, rows, blind, dim, DT));
+  ATTN_SWITCH_DTYPE(a->dtype, flash_finish(&b, out, lse, out_ld, rows, blind, dim, DT));
 }
 
 NN_PLAIN static flash lay_out(const nn_flash_attention_args *a, nn_workspace *w) {
@@ -272,8 +321,9 @@ NN_PLAIN static flash lay_out(const nn_flash_attention_args *a, nn_workspace *w)
   flash f = {.a = a,
              .query_blocks = nn_ceil_div(s->q_len, ATTN_BLOCK_ROWS),
              .key_blocks = nn_ceil_div(s->kv_len, ATTN_BLOCK_KEYS),
-             .keys_size = key_panels_size(s->kv_len, s->head_dim),
-             .values_size = row_panels_size(s->kv_len, s->head_dim),
+             .value_units = nn_ceil_div(s->kv_len, ATTN_UNIT),
+             .keys_size = key_panels_size(s->kv_len, s->head_dim / ATTN_UNIT),
+             .values_size = row_panels_size(nn_ceil_div(s->kv_len, ATTN_UNIT), s->head_dim),
              .workspace_size = nn_round_up(flash_block_size(s->head_dim), 16)};
   const int64_t pairs = s->batch * s->kv_heads, pair_size = f.keys_size + f.values_size;
   f.round = nn_max(1, nn_min(pairs, ATTN_PACKED_ROUND / pair_size));
@@ -283,10 +333,7 @@ NN_PLAIN static flash lay_out(const nn_flash_attention_args *a, nn_workspace *w)
   return f;
 }
 
-NN_WORKSPACE(flash_attention) { lay_out(args, w); }
-
-int32_t NN_KERNEL(flash_attention)(nncuda_ctx *ctx, const void *args) {
-  const nn_flash_attention_args *a = args;
+static int32_t run(nncuda_ctx *ctx, const nn_flash_attention_args *a) {
   const nn_attention_shape *s = &a->shape;
   NN_TRY(check_starts(ctx, a->starts, s->batch, s->q_len));
   flash f = lay_out(a, nn_workspace_of(ctx));
@@ -298,3 +345,9 @@ int32_t NN_KERNEL(flash_attention)(nncuda_ctx *ctx, const void *args) {
   }
   return NNCUDA_SUCCESS;
 }
+
+#if ATTN_PAIRS
+NN_BF16_KERNEL_BY(flash_attention, nn_flash_attention_args, run, lay_out)
+#else
+NN_KERNEL_BY(flash_attention, run, lay_out)
+#endif

@@ -135,4 +135,50 @@ NN_INLINE void pack_keys(float *panels, const void *source, int64_t ld, int64_t 
   }
 }
 
+#if ATTN_PAIRS
+/* The same forms of units of bf16 that follow each other in a row: a left operand, and keys. Depths are dim / 2. */
+NN_INLINE void pack_unit_rows(float *panels, int64_t panel_rows, const uint16_t *source, int64_t ld, int64_t end,
+                              int64_t zero_end, int64_t dim) {
+  for (int64_t r = 0; r < zero_end; r++) {
+    for (int64_t d = 0; d < dim; d += BF16_VECTOR) {
+      const int64_t u = d / BF16_PAIR;
+      vf_store(panels + (u / ATTN_NR * panel_rows + r) * ATTN_NR + u % ATTN_NR,
+               r < end ? row_units(source + r * ld, d, dim) : vf_set1(0.0f));
+    }
+  }
+}
+
+NN_INLINE void pack_unit_keys(float *panels, const uint16_t *source, int64_t ld, int64_t begin, int64_t end,
+                              int64_t dim) {
+  const int64_t units = dim / BF16_PAIR;
+  for (int64_t key = begin; key < nn_round_up(end, ATTN_NR); key += VF) {
+    float *to = panels + key / ATTN_NR * ATTN_NR * units + key % ATTN_NR;
+    for (int64_t u = 0; u < units; u += VF) {
+      vf x[VF];
+      NN_UNROLL for (int i = 0; i < VF; i++) {
+        x[i] = key + i < end ? row_units(source + (key + i) * ld, u * BF16_PAIR, dim) : vf_set1(0.0f);
+      }
+      transpose(x);
+      NN_UNROLL for (int i = 0; i < VF; i++) {
+        if (i < units - u) {
+          vf_store(to + (u + i) * ATTN_NR, x[i]);
+        }
+      }
+    }
+  }
+}
+
+/* Units of rows begin .. end-1 two by two, a right operand over rows: row panels that are `panel_units` high. `begin`
+ * is even; what lies behind `end` is zero, up to unit `zero_end`. */
+NN_INLINE void pack_row_pairs(float *panels, int64_t panel_units, const uint16_t *source, int64_t ld, int64_t begin,
+                              int64_t end, int64_t zero_end, int64_t dim) {
+  for (int64_t u = begin / BF16_PAIR; u < zero_end; u++) {
+    for (int64_t d = 0; d < dim; d += VF) {
+      vf_store(panels + (d / ATTN_NR * panel_units + u) * ATTN_NR + d % ATTN_NR,
+               column_units(source, ld, u, end, d, dim));
+    }
+  }
+}
+#endif
+
 #endif

@@ -8,12 +8,30 @@
  *
  * A row panel serves both as the left operand (ATTN_NR consecutive depths of a row are dense) and as the
  * right operand of a product over rows, so that one packing of q, k or dout is enough for all products of a step.
+ *
+ * Where the processor multiplies bf16 by dot products of vectors (ATTN_PAIRS), the same tiles take units of two bf16
+ * that follow each other along the depth (attention_units.h) in place of f32: depths are then half as long, and a
+ * right operand over rows needs a packing of its own, of pairs of rows. Sums are f32 either way.
  */
 #ifndef NN_CPU_ATTENTION_TILE_H
 #define NN_CPU_ATTENTION_TILE_H
 
 #include "kernel.h"
 #include "transpose.h"
+
+#if defined(__AVX512BF16__)
+#define ATTN_PAIRS 1
+#include "attention_units.h"
+enum { ATTN_UNIT = BF16_PAIR }; /* bf16 of a factor in a lane; only bf16 comes here */
+#define ATTN_SWITCH_DTYPE(dtype, statement)                                                                            \
+  {                                                                                                                    \
+    enum { DT = NNCUDA_BF16 };                                                                                         \
+    statement;                                                                                                         \
+  }
+#else
+enum { ATTN_UNIT = 1 };
+#define ATTN_SWITCH_DTYPE(dtype, statement) NN_SWITCH_DTYPE(dtype, statement)
+#endif
 
 /*
  * ATTN_TILE_ROWS * 2 accumulators, 2 right operands and a broadcast must fit into the registers: 32 with AVX-512,
@@ -62,20 +80,33 @@ typedef struct tile_args {
   const float *rescale; /* what each row of c is multiplied by before the product is added, or null to add it to c */
   int64_t a_chunk;      /* elements of `a` from one chunk of `chunk` depths to the next */
   int64_t depth, chunk;
-  int32_t fresh; /* 1: c starts from zero and is only written */
+  int32_t fresh;       /* 1: c starts from zero and is only written */
+  const float *factor; /* what a fresh c is multiplied by, or null */
 } tile_args;
 
+/* c + a * b over lanes of `width` numbers each. */
+NN_INLINE vf lane_dot(vf a, vf b, vf c, const int width) {
+#if ATTN_PAIRS
+  if (width == BF16_PAIR) {
+    return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b);
+  }
+#endif
+  (void)width;
+  return vf_fma(a, b, c);
+}
+
 NN_INLINE void tile_step(vf acc[ATTN_TILE_ROWS][2], const float *a, const float *b, int64_t a_row, int rows,
-                         int vectors) {
+                         int vectors, int width) {
   vf right[2];
   NN_UNROLL for (int v = 0; v < vectors; v++) { right[v] = vf_load(b + v * VF); }
   NN_UNROLL for (int i = 0; i < rows; i++) {
     const vf left = vf_set1(a[i * a_row]);
-    NN_UNROLL for (int v = 0; v < vectors; v++) { acc[i][v] = vf_fma(left, right[v], acc[i][v]); }
+    NN_UNROLL for (int v = 0; v < vectors; v++) { acc[i][v] = lane_dot(left, right[v], acc[i][v], width); }
   }
 }
 
-NN_INLINE void tile_product(const tile_args *t, int64_t a_row, int64_t a_k, int64_t c_row, int rows, int vectors) {
+NN_INLINE void tile_product(const tile_args *t, int64_t a_row, int64_t a_k, int64_t c_row, int rows, int vectors,
+                            int width) {
   vf acc[ATTN_TILE_ROWS][2];
   NN_UNROLL for (int i = 0; i < rows; i++) {
     NN_UNROLL for (int v = 0; v < vectors; v++) { acc[i][v] = vf_set1(0.0f); }
@@ -88,16 +119,21 @@ NN_INLINE void tile_product(const tile_args *t, int64_t a_row, int64_t a_k, int6
     left -= k;
     for (; k >= ATTN_DEPTH_STEP; k -= ATTN_DEPTH_STEP, b += ATTN_DEPTH_STEP * ATTN_NR, step += ATTN_DEPTH_STEP * a_k) {
       NN_UNROLL for (int u = 0; u < ATTN_DEPTH_STEP; u++) {
-        tile_step(acc, step + u * a_k, b + u * ATTN_NR, a_row, rows, vectors);
+        tile_step(acc, step + u * a_k, b + u * ATTN_NR, a_row, rows, vectors, width);
       }
     }
     for (; k > 0; k--, b += ATTN_NR, step += a_k) {
-      tile_step(acc, step, b, a_row, rows, vectors);
+      tile_step(acc, step, b, a_row, rows, vectors, width);
     }
     a += t->a_chunk;
   } while (left > 0);
   float *c = t->c;
-  if (t->fresh) {
+  if (t->fresh && t->factor) {
+    const vf factor = vf_set1(*t->factor);
+    NN_UNROLL for (int i = 0; i < rows; i++) {
+      NN_UNROLL for (int v = 0; v < vectors; v++) { vf_store(c + i * c_row + v * VF, vf_mul(acc[i][v], factor)); }
+    }
+  } else if (t->fresh) {
     NN_UNROLL for (int i = 0; i < rows; i++) {
       NN_UNROLL for (int v = 0; v < vectors; v++) { vf_store(c + i * c_row + v * VF, acc[i][v]); }
     }
@@ -119,24 +155,24 @@ NN_INLINE void tile_product(const tile_args *t, int64_t a_row, int64_t a_k, int6
   }
 }
 
-/* `name`(t, rows, vectors) for tiles of each height and width. */
-#define NN_TILE(name, a_row, a_k, c_row)                                                                               \
+/* `name`(t, rows, vectors) for tiles of each height and width, whose lanes have `width` numbers of a factor. */
+#define NN_UNIT_TILE(name, width, a_row, a_k, c_row)                                                                   \
   static __attribute__((noinline)) void name##_full(const tile_args *t) {                                              \
-    tile_product(t, a_row, a_k, c_row, ATTN_TILE_ROWS, 2);                                                             \
+    tile_product(t, a_row, a_k, c_row, ATTN_TILE_ROWS, 2, width);                                                      \
   }                                                                                                                    \
   static __attribute__((noinline)) void name##_rest(const tile_args *t, int64_t rows, int vectors) {                   \
     if (vectors == 2) {                                                                                                \
       if (rows == ATTN_TILE_ROWS_MID) {                                                                                \
-        tile_product(t, a_row, a_k, c_row, ATTN_TILE_ROWS_MID, 2);                                                     \
+        tile_product(t, a_row, a_k, c_row, ATTN_TILE_ROWS_MID, 2, width);                                              \
       } else {                                                                                                         \
-        tile_product(t, a_row, a_k, c_row, ATTN_TILE_ROWS_LOW, 2);                                                     \
+        tile_product(t, a_row, a_k, c_row, ATTN_TILE_ROWS_LOW, 2, width);                                              \
       }                                                                                                                \
     } else if (rows == ATTN_TILE_ROWS) {                                                                               \
-      tile_product(t, a_row, a_k, c_row, ATTN_TILE_ROWS, 1);                                                           \
+      tile_product(t, a_row, a_k, c_row, ATTN_TILE_ROWS, 1, width);                                                    \
     } else if (rows == ATTN_TILE_ROWS_MID) {                                                                           \
-      tile_product(t, a_row, a_k, c_row, ATTN_TILE_ROWS_MID, 1);                                                       \
+      tile_product(t, a_row, a_k, c_row, ATTN_TILE_ROWS_MID, 1, width);                                                \
     } else {                                                                                                           \
-      tile_product(t, a_row, a_k, c_row, ATTN_TILE_ROWS_LOW, 1);                                                       \
+      tile_product(t, a_row, a_k, c_row, ATTN_TILE_ROWS_LOW, 1, width);                                                \
     }                                                                                                                  \
   }                                                                                                                    \
   NN_INLINE void name(const tile_args *t, int64_t rows, int vectors) {                                                 \
@@ -146,6 +182,7 @@ NN_INLINE void tile_product(const tile_args *t, int64_t a_row, int64_t a_k, int6
       name##_rest(t, rows, vectors);                                                                                   \
     }                                                                                                                  \
   }
+#define NN_TILE(name, a_row, a_k, c_row) NN_UNIT_TILE(name, 1, a_row, a_k, c_row)
 
 /*
  * 2^x for x < 128 within 1 ulp, exact for whole x: a polynomial for the fraction, then the exponent. Attention keeps
