@@ -10,9 +10,9 @@
  *
  * With AVX512_BF16 bf16 is multiplied as it is, by dot products of vectors (ATTN_PAIRS): the factor then goes to the
  * scores, and probabilities are rounded to bf16 for the product with the values, as the tensor cores of a GPU take
- * them. Their sums, and so the log-sum-exp, are those of the numbers before. A rounding changes a term by 2^-9 of it at
- * most, so an output by 2^-9 of the mean of |v|, weighed by the probabilities; a bf16 rounds the output itself by as
- * much.
+ * them. Their sums, and so the log-sum-exp, are those of the numbers before. None is negative and their sum is that of
+ * the weights, so what rounding changes is at most 2^-8 of the mean of |v| with these weights, and less the more keys
+ * count: a single one has the probability 1, which is not rounded.
  */
 #include "attention_pack.h"
 #include "attention_starts.h"

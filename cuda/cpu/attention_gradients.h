@@ -31,7 +31,6 @@ typedef struct gradients {
   int64_t heads;              /* that a task takes, one after another */
   int64_t pieces, piece_rows; /* tasks a head, and queries a task and head */
   int64_t tasks;              /* a pair */
-  int32_t width;              /* numbers of P and dS in a lane, where vectors multiply: attention_backward.c */
 } gradients;
 
 /* The queries of a task, and where those of its first head and their keys begin, in elements. */

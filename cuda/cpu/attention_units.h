@@ -30,13 +30,4 @@ NN_INLINE vf column_units(const uint16_t *x, int64_t ld, int64_t p, int64_t rows
 /* Numbers that follow each other, rounded: the units of a row. */
 NN_INLINE vf units_of_row(const vf x[BF16_PAIR]) { return (vf)_mm512_cvtne2ps_pbh(x[1], x[0]); }
 
-/* The same of two rows, number by number: units of a depth that runs down the rows. */
-NN_INLINE vf units_of_rows(vf x0, vf x1) {
-  const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(x1, x0);
-  const __m512i words =
-      _mm512_set_epi32(0x1f000f, 0x1e000e, 0x1d000d, 0x1c000c, 0x1b000b, 0x1a000a, 0x190009, 0x180008, 0x170007,
-                       0x160006, 0x150005, 0x140004, 0x130003, 0x120002, 0x110001, 0x100000);
-  return _mm512_castsi512_ps(_mm512_permutexvar_epi16(words, both));
-}
-
 #endif
