@@ -29,9 +29,9 @@
  *   dot products of vectors (AVX512_BF16) on these forms                                  4.9            17.4
  *   tile registers, each head leaving its dK and dV for a second pass                     1.1             4.2
  *   tile registers, the heads of a key head in one task (attention_backward_bf16.c)                       2.9
- * Of the 2.9 about 1.5 go to the products, whose factors come from L2, and 0.6 to the softmax. So processors with
- * AVX512_BF16 alone keep the products of f32: where a dot product of vectors does twice the work of a multiply-add,
- * the gradients would still have 8 of them (two parts of P and dS) in place of 5.
+ * Of the 2.9 about 1.5 go to the products, whose factors come from L2, and 0.6 to the softmax. That core's dot products
+ * of vectors do no more than its multiply-adds. Where they do twice as much (Zen 5), attention_flash.c and
+ * attention_backward.c use them, on forms of their own.
  */
 enum { BF16_TILE = 32, BF16_QUERIES = 64, BF16_PANELS = BF16_QUERIES / VF };
 

@@ -43,6 +43,7 @@ def cpu() -> list[Work]:
             for tokens in (512, 2048)
             for backward in (False, True)
         ),
+        *(attention(2048, 12, 12, 64, "bf16", backward, "dot_bf16", Bar(share=0.60)) for backward in (False, True)),
         paged.prefill(512, 32, 4, 64, "fma_f32", Bar(share=0.45)),
         paged.decode(2048, 32, 4, 64, "read", Bar(share=0.5), _COLD_PAGES),
         paged.decode(16384, 32, 4, 64, "read", Bar(share=0.5), _COLD_PAGES),
