@@ -7,7 +7,7 @@
  * With AVX512_BF16 S and dP, products of bf16, are multiplied as they are by dot products of vectors (ATTN_PAIRS), at
  * half the instructions. P and dS stay f32. Rounded to bf16 they would save three times as much, and cost too much: a
  * term changes by 2^-8 of it at most, and as the dS of a row add up to zero, two terms often make most of an element of
- * dQ. In 300 draws of 512 to 700 keys the three gradients came to 1.5, 1.1 and 1.2 times what the golden fixtures
+ * dQ. In 250 draws of 512 to 700 keys the three gradients came to 1.5, 1.1 and 1.2 times what the golden fixtures
  * allow. Two parts of bf16 each, as tile registers take them, need as many instructions as f32.
  */
 #include "attention_gradients.h"
