@@ -119,11 +119,17 @@ func (w *MixtralWeights) Floats(name string) ([]float32, error) {
 	if !found {
 		return nil, fmt.Errorf("there is no tensor %s", name)
 	}
-	return floats(tensor)
+	return Floats(tensor)
 }
 
-// floats widens the values of a stored tensor to f32; those of f64 are rounded to the nearest.
-func floats(tensor safetensors.Tensor) ([]float32, error) {
+// Bytes gives a tensor's values as they are stored; nil when there is none of this name.
+func (w *MixtralWeights) Bytes(name string) []byte {
+	tensor, _ := w.tensor(name)
+	return tensor.Bytes
+}
+
+// Floats widens the values of a stored tensor to f32; those of f64 are rounded to the nearest.
+func Floats(tensor safetensors.Tensor) ([]float32, error) {
 	var read func([]byte) float32
 	size := tensor.DType.Size()
 	switch tensor.DType {

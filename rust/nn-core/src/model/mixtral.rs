@@ -228,6 +228,12 @@ impl MixtralWeights {
         file.read_f32(&origin.tensor, origin.first, origin.shape.iter().product())
     }
 
+    /// The values of a parameter as they are stored.
+    pub(crate) fn read_bytes(&self, name: &str) -> Result<Vec<u8>> {
+        let (file, origin) = self.home(name)?;
+        file.read_bytes(&origin.tensor, origin.first..origin.first + origin.shape.iter().product::<usize>())
+    }
+
     /// Some of the elements of a parameter.
     pub(crate) fn read_part(&self, name: &str, part: Range<usize>) -> Result<Vec<f32>> {
         let (file, origin) = self.home(name)?;
