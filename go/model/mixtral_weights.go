@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/nncuda/nncuda/go/safetensors"
@@ -33,12 +34,15 @@ type part struct {
 	shape  []int
 }
 
+// redundantName is that of frequencies of the rotary embedding, which old Llamas store.
+var redundantName = regexp.MustCompile(`^model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq$`)
+
 var fusedName = regexp.MustCompile(`^(model\.layers\.\d+)\.mlp\.experts\.(gate_up_proj|down_proj)$`)
 
 // NewMixtralWeights finds out where each tensor of our layout lies.
 func NewMixtralWeights(tensors Tensors) (*MixtralWeights, error) {
 	weights := &MixtralWeights{tensors: tensors, source: make(map[string]part)}
-	stored := tensors.Names()
+	stored := slices.DeleteFunc(tensors.Names(), redundantName.MatchString)
 	fused := false
 	for _, name := range stored {
 		fused = fused || fusedName.MatchString(name)

@@ -21,7 +21,7 @@ import (
 
 // Origin is the folder that a run begins from which does not begin with random weights, opened and checked to the last
 // value: what is not finite is refused. It is a checkpoint of this library, a run, of which the last one is taken, or a
-// Mixtral of Hugging Face. It must be closed.
+// Mixtral or Llama of Hugging Face. It must be closed.
 type Origin struct {
 	// Config is the architecture.
 	Config model.Config

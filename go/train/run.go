@@ -348,11 +348,13 @@ func (l *loop) record(result *StepResult) (*formats.Object, error) {
 		return nil, err
 	}
 	record.Set("bytes_peak", peak)
-	counts, err := result.ExpertCounts()
-	if err != nil {
-		return nil, err
+	if r.Trainer.Model.Config.NumExperts > 0 {
+		counts, err := result.ExpertCounts()
+		if err != nil {
+			return nil, err
+		}
+		record.Set("expert_shares", shares(counts))
 	}
-	record.Set("expert_shares", shares(counts))
 	if !result.Scaled() {
 		return record, nil
 	}

@@ -32,6 +32,7 @@ BEGUN: dict[str, tuple[str, str, list[object]]] = {
         [*USUAL, "--sequence-length", 13, "--precision", "bf16", "--micro-batch-size", 3, "--aux-alpha", 0.2,
          "--capacity-factor", "none"],
     ),
+    "dense": ("dense", "wide.tokens", [*USUAL, "--sequence-length", 24, "--precision", "bf16"]),
     "with the optimiser": (
         "ragged",
         "shards",
@@ -144,6 +145,32 @@ def test_published(workshop: Workshop, language: languages.Language, dtype: str,
         assert (last / name).read_bytes() == (folder / name).read_bytes(), name
     config = json.loads((last / "config.json").read_text())
     assert (config["bos_token_id"], config["eos_token_id"], config["pad_token_id"]) == (2, [3, 5], None)
+
+
+@pytest.mark.case("training that begins with a Llama of Hugging Face")
+def test_published_llama(workshop: Workshop, language: languages.Language, tmp_path: Path) -> None:
+    """In bf16, with what transformers leaves out and what old Llamas store, and without a tokenizer."""
+    source, folder = list_checkpoints(origin(workshop, "dense") / "checkpoints")[-1], tmp_path / "llama"
+    folder.mkdir()
+    stored = SafetensorsFile(source / "model.safetensors")
+    tensors = {name: array.astype(ml_dtypes.bfloat16) for name, array in stored.items()}
+    tensors["model.layers.2.self_attn.rotary_emb.inv_freq"] = np.ones(4, ml_dtypes.bfloat16)
+    write_safetensors_folder(folder, tensors, {"format": "pt"}, max_shard_bytes=20000)
+    config = json.loads((source / "config.json").read_text())
+    for name in ("nncuda", "attention_bias", "mlp_bias", "head_dim", "initializer_range"):
+        del config[name]
+    (folder / "config.json").write_text(json.dumps(config | {"pretraining_tp": 1}))
+    runs = []
+    for number, name in enumerate(("python", language.name)):
+        runs.append(tmp_path / f"{number}")
+        flags = [*USUAL, "--sequence-length", 24, "--steps", 2, "--data", workshop.folder / "wide.tokens"]
+        find(name).run("train", runs[-1], "--from", folder, *flags)
+    assert not (difference := differences.of_runs(*runs)), difference
+    assert json.loads((runs[0] / "run.json").read_text())["model"]["num_experts"] == 0
+    (folder / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": True}))
+    line = ["--from", folder, "--data", workshop.folder / "wide.tokens"]
+    refused = said(language.run("train", tmp_path / "tied", *line, code=WRONG_FILE))
+    assert f"{folder / 'config.json'}: tie_word_embeddings is " in refused
 
 
 CUT_OFF = ["--sequence-length", 16, "--batch-size", 2, "--steps", 2]

@@ -28,8 +28,8 @@ OF_TRAINING = ("capacity_factor", "aux_alpha")
 class Origin:
     """The folder that a run begins from, opened and checked to the last value: what is not finite is refused.
 
-    It is a checkpoint of this library, a run, of which the last one is taken, or a Mixtral of Hugging Face. With
-    `optimizer` the moments, the step and, in f16, the loss scale go on as the checkpoint has them.
+    It is a checkpoint of this library, a run, of which the last one is taken, or a Mixtral or Llama of Hugging Face.
+    With `optimizer` the moments, the step and, in f16, the loss scale go on as the checkpoint has them.
 
     config            the architecture
     tokenizer         what the run's checkpoints carry on

@@ -296,8 +296,9 @@ class TrainingRun:
                         "tokens_per_second": round(speed, 1),
                         "seconds": round(self.seconds, 3),
                         "bytes_peak": ctx.bytes_peak,
-                        "expert_shares": shares,
                     }
+                    if self.trainer.model.config.num_experts:
+                        record["expert_shares"] = shares
                     if result.loss_scale is not None:
                         record |= {"loss_scale": result.loss_scale, "skipped_steps": skipped_steps}
                     if log is not None:

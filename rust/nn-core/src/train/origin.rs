@@ -21,7 +21,7 @@ const OF_TRAINING: [&str; 2] = ["capacity_factor", "aux_alpha"];
 
 /// The folder that a run begins from, opened and checked to the last value: what is not finite is refused.
 ///
-/// It is a checkpoint of this library, a run, of which the last one is taken, or a Mixtral of Hugging Face.
+/// It is a checkpoint of this library, a run, of which the last one is taken, or a Mixtral or Llama of Hugging Face.
 #[derive(Debug)]
 pub struct Origin {
     checkpoint: Checkpoint,

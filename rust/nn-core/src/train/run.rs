@@ -499,8 +499,10 @@ impl Measures {
             ("tokens_per_second", rounded(speed, 1).into()),
             ("seconds", rounded(seconds, 3).into()),
             ("bytes_peak", bytes_peak.into()),
-            ("expert_shares", self.expert_shares.clone()),
         ]);
+        if self.expert_shares != Value::List(Vec::new()) {
+            record.set("expert_shares", self.expert_shares.clone());
+        }
         if let Some(scale) = self.loss_scale {
             record.set("loss_scale", scale);
             record.set("skipped_steps", self.skipped_steps);
