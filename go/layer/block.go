@@ -5,7 +5,7 @@ import (
 	"github.com/nncuda/nncuda/go/tensor"
 )
 
-// TransformerBlock is pre-norm attention and mixture of experts around the residual stream:
+// TransformerBlock is pre-norm attention and mixture of experts, or dense network, around the residual stream:
 // h = x + attention(norm(x)); out = h + moe(norm(h)).
 type TransformerBlock struct {
 	InputNorm *RMSNorm
@@ -26,7 +26,16 @@ const (
 
 	attentionLabel = ".self_attn"
 	moeLabel       = ".block_sparse_moe"
+	denseLabel     = ".mlp"
 )
+
+// secondLabel is that of the block's second half.
+func (b *TransformerBlock) secondLabel() string {
+	if b.MoE.dense() {
+		return denseLabel
+	}
+	return moeLabel
+}
 
 // BlockKept is what the backward of a block needs of its forward: the block's input (which is the output of the block
 // before), and the rest unless that is found again.
@@ -80,14 +89,14 @@ func (b *TransformerBlock) attend(
 	if !keep {
 		made.normed = b.InputNorm.Forward(p, x)
 		made.middle = b.Attention.Forward(p, made.normed, batch, documents)
-		p.Label(b.Name, moeLabel)
+		p.Label(b.Name, b.secondLabel())
 		made.postNormed = b.PostNorm.ForwardResidual(p, made.middle, x)
 		p.Free(made.normed)
 		return made
 	}
 	made.normed, made.rstd = b.InputNorm.ForwardKeeping(p, x)
 	made.middle, made.attention = b.Attention.ForwardKeeping(p, made.normed, batch, documents)
-	p.Label(b.Name, moeLabel)
+	p.Label(b.Name, b.secondLabel())
 	made.postNormed, made.postRstd = b.PostNorm.ForwardResidualKeeping(p, made.middle, x)
 	return made
 }
@@ -101,7 +110,7 @@ func (b *TransformerBlock) Backward(
 		first = b.attend(p, kept.x, kept.batch, kept.documents, true)
 		moe = b.MoE.forwardAgain(p, first.postNormed, kept.capacity)
 	}
-	p.Label(BackwardLabel, b.Name, moeLabel)
+	p.Label(BackwardLabel, b.Name, b.secondLabel())
 	dnormed := b.MoE.Backward(p, dout, first.postNormed, moe, auxFactor, beta)
 	p.Free(first.postNormed)
 	dmiddle := b.PostNorm.Backward(p, dnormed, first.middle, first.postRstd, dout)
@@ -116,17 +125,17 @@ func (b *TransformerBlock) Backward(
 // ServeForward runs the rows that other ranks have for this rank's experts, in a round in which it has none of its own.
 // With `keep` it gives what ServeBackward needs, which is nil where the block finds it again.
 func (b *TransformerBlock) ServeForward(p *Pass, keep bool) *Served {
-	p.Label(b.Name, moeLabel)
+	p.Label(b.Name, b.secondLabel())
 	return b.MoE.serveForward(p, keep && !b.Recompute && !b.MoE.Recompute)
 }
 
 // ServeBackward is the backward of ServeForward.
 func (b *TransformerBlock) ServeBackward(p *Pass, kept *Served) {
 	if b.Recompute {
-		p.Label(b.Name, moeLabel)
+		p.Label(b.Name, b.secondLabel())
 		kept = b.MoE.serveForward(p, true)
 	}
-	p.Label(BackwardLabel, b.Name, moeLabel)
+	p.Label(BackwardLabel, b.Name, b.secondLabel())
 	b.MoE.serveBackward(p, kept)
 }
 
@@ -149,7 +158,7 @@ func (b *TransformerBlock) Decode(p *Pass, x *tensor.Tensor, cache *KVCache, lay
 
 // second is the block's second half, without gradients or limits of experts.
 func (b *TransformerBlock) second(p *Pass, x, normed, middle *tensor.Tensor) *tensor.Tensor {
-	p.Label(b.Name, moeLabel)
+	p.Label(b.Name, b.secondLabel())
 	postNormed := b.PostNorm.ForwardResidual(p, middle, x)
 	p.Free(x, normed)
 	out := b.MoE.Forward(p, postNormed, middle)

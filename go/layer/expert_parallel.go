@@ -68,6 +68,10 @@ func (e *ExpertParallel) Join() (err error) {
 // CheckExpertParallel refuses groups of `size` ranks into which a job of so many does not fall apart, or that cannot
 // share out so many experts alike.
 func CheckExpertParallel(size, ranks, experts int) error {
+	if size > 1 && experts == 0 {
+		problem := "expert_parallel is %d; a dense model, whose num_experts is 0, has none to share out"
+		return fmt.Errorf(problem, size)
+	}
 	if size < 1 || ranks%size != 0 || experts%size != 0 {
 		problem := "expert_parallel is %d; it must divide the %d ranks and the %d experts"
 		return fmt.Errorf(problem, size, ranks, experts)

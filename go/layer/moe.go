@@ -18,6 +18,9 @@ type routing struct {
 
 // free gives back all but what an ExpertUse holds.
 func (r *routing) free(p *Pass) {
+	if r == nil {
+		return
+	}
 	p.Free(r.weights, r.indices, r.probs, r.counts, r.offsets, r.slotRow, r.rowSlot)
 }
 
@@ -89,14 +92,16 @@ type MoELayer struct {
 	Recompute       bool
 	FP8             bool // whether the experts' products round their factors to 8 bits
 
+	AllRows *AllRows // of a dense network, which has one expert and no Router; nil else
+
 	Parallel *ExpertParallel // nil where all experts are here
 	Index    int             // of the layer in the sums of Parallel
 }
 
 // MoEKept is what the backward of a mixture needs of its forward.
 type MoEKept struct {
-	routing *routing
-	y       *tensor.Tensor // [slots, hidden]
+	routing *routing       // nil of a dense network
+	y       *tensor.Tensor // [slots, hidden]; nil of a dense network
 	inside  *inside        // nil when it is found again, and with Parallel
 	served  *Served        // nil when it is found again, and without Parallel
 }
@@ -130,8 +135,11 @@ type ExpertUse struct {
 // Close frees the tensors.
 func (u ExpertUse) Close() error { return closeAll(u.Counts, u.Choices) }
 
-// expertUse makes what was chosen outlive the pass.
+// expertUse makes what was chosen outlive the pass; nothing of a dense network.
 func (k *MoEKept) expertUse(p *Pass) ExpertUse {
+	if k.routing == nil {
+		return ExpertUse{}
+	}
 	return ExpertUse{p.Keep(k.routing.counts), p.Keep(k.routing.indices)}
 }
 
@@ -146,6 +154,9 @@ func (m *MoELayer) Forward(p *Pass, x, residual *tensor.Tensor) *tensor.Tensor {
 func (m *MoELayer) forward(
 	p *Pass, x, residual *tensor.Tensor, capacity int, aux *tensor.Tensor, keepInside bool,
 ) (*tensor.Tensor, *MoEKept) {
+	if m.dense() {
+		return m.denseForward(p, x, residual, keepInside)
+	}
 	routing, rows := m.Router.forward(p, x, capacity, aux)
 	kept := m.experts(p, rows, routing, keepInside)
 	out := p.Like(x)
@@ -155,6 +166,9 @@ func (m *MoELayer) forward(
 
 // forwardAgain finds what the forward of x did not keep. The balancing loss has been counted already.
 func (m *MoELayer) forwardAgain(p *Pass, x *tensor.Tensor, capacity int) *MoEKept {
+	if m.dense() {
+		return m.denseAgain(p, x)
+	}
 	routing, rows := m.Router.forward(p, x, capacity, nil)
 	return m.experts(p, rows, routing, true)
 }
@@ -196,6 +210,9 @@ func (m *MoELayer) beforeW2(p *Pass, rows, offsets *tensor.Tensor) *inside {
 func (m *MoELayer) Backward(
 	p *Pass, dout, x *tensor.Tensor, kept *MoEKept, auxFactor *tensor.Tensor, beta float32,
 ) *tensor.Tensor {
+	if m.dense() {
+		return m.denseBackward(p, dout, x, kept, beta)
+	}
 	routing, y, inside, served := kept.routing, kept.y, kept.inside, kept.served
 	if inside == nil && served == nil {
 		rows := gather(p, x, routing)

@@ -50,6 +50,7 @@ func (m *MoETransformer) build(training bool) error {
 	}
 	views := &viewer{model: m}
 	m.rope = &layer.RopeTables{HeadDim: m.Config.HeadDim, Base: m.Config.RopeBase, NTKAlpha: 1}
+	m.allRows = &layer.AllRows{}
 	m.embedding = &layer.Embedding{}
 	m.embedding.Weight, m.embedding.Grad = views.pair("model.embed_tokens.weight")
 	for at := range m.Config.NumLayers {
@@ -150,16 +151,12 @@ func (v *viewer) norm(name string) *layer.RMSNorm {
 
 func (v *viewer) block(at int) *layer.TransformerBlock {
 	config, prefix := v.model.Config, fmt.Sprintf("model.layers.%d", at)
-	hidden, ffn, experts := config.HiddenSize, config.FFNSize, config.NumExperts
+	hidden := config.HiddenSize
 	qkvRows := (config.NumHeads + 2*config.NumKVHeads) * config.HeadDim
-	moe := prefix + ".block_sparse_moe"
-	first, parallel := 0, v.model.Experts
-	if parallel != nil {
-		first, experts = parallel.Position*parallel.Own, parallel.Own
+	feedForward := v.dense
+	if config.NumExperts > 0 {
+		feedForward = v.mixture
 	}
-	expert := fmt.Sprintf("%s.experts.%d", moe, first)
-	w13, w13Grad := v.pair(expert+".w1.weight", experts, 2*ffn, hidden)
-	w2, w2Grad := v.pair(expert+".w2.weight", experts, hidden, ffn)
 	return &layer.TransformerBlock{
 		Name:      prefix,
 		InputNorm: v.norm(prefix + ".input_layernorm.weight"),
@@ -170,14 +167,36 @@ func (v *viewer) block(at int) *layer.TransformerBlock {
 			Heads:  config.NumHeads, KVHeads: config.NumKVHeads,
 		},
 		PostNorm: v.norm(prefix + ".post_attention_layernorm.weight"),
-		MoE: &layer.MoELayer{
-			Router: &layer.Router{
-				Gate: v.linear(moe + ".gate.weight"), K: config.ExpertsPerToken,
-				Norm: config.NormTopKProb, Alpha: config.AuxAlpha,
-			},
-			W13: w13, W2: w2, W13Grad: w13Grad, W2Grad: w2Grad,
-			Parallel: parallel, Index: at,
-			FP8: v.model.Precision == FP8,
+		MoE:      feedForward(prefix, at),
+	}
+}
+
+func (v *viewer) dense(prefix string, _ int) *layer.MoELayer {
+	hidden, ffn := v.model.Config.HiddenSize, v.model.Config.FFNSize
+	w13, w13Grad := v.pair(prefix+".mlp.gate_proj.weight", 1, 2*ffn, hidden)
+	w2, w2Grad := v.pair(prefix+".mlp.down_proj.weight", 1, hidden, ffn)
+	return &layer.MoELayer{
+		AllRows: v.model.allRows, W13: w13, W2: w2, W13Grad: w13Grad, W2Grad: w2Grad, FP8: v.model.Precision == FP8,
+	}
+}
+
+func (v *viewer) mixture(prefix string, at int) *layer.MoELayer {
+	config, moe := v.model.Config, prefix+".block_sparse_moe"
+	hidden, ffn, experts := config.HiddenSize, config.FFNSize, config.NumExperts
+	first, parallel := 0, v.model.Experts
+	if parallel != nil {
+		first, experts = parallel.Position*parallel.Own, parallel.Own
+	}
+	expert := fmt.Sprintf("%s.experts.%d", moe, first)
+	w13, w13Grad := v.pair(expert+".w1.weight", experts, 2*ffn, hidden)
+	w2, w2Grad := v.pair(expert+".w2.weight", experts, hidden, ffn)
+	return &layer.MoELayer{
+		Router: &layer.Router{
+			Gate: v.linear(moe + ".gate.weight"), K: config.ExpertsPerToken,
+			Norm: config.NormTopKProb, Alpha: config.AuxAlpha,
 		},
+		W13: w13, W2: w2, W13Grad: w13Grad, W2Grad: w2Grad,
+		Parallel: parallel, Index: at,
+		FP8: v.model.Precision == FP8,
 	}
 }

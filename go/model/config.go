@@ -45,9 +45,10 @@ var fields = options.Fields[Config]([]options.Words{
 	{"num_kv_heads", "a whole number, from 1 to 2147483647",
 		"key and value heads: 1 is multi-query attention, num_heads multi-head"},
 	{"head_dim", "a whole number, from 1 to 2147483647", "elements per head; a multiple of 8, at most 256"},
-	{"num_experts", "a whole number, from 1 to 2147483647", "experts per layer"},
-	{"experts_per_token", "a whole number, from 1 to 2147483647", "experts that each token goes to"},
-	{"ffn_size", "a whole number, from 1 to 2147483647", "inner width of an expert"},
+	{"num_experts", "a whole number, from 0 to 2147483647",
+		"experts per layer; 0 makes the model dense: one network for all tokens, without a router"},
+	{"experts_per_token", "a whole number, from 0 to 2147483647", "experts that each token goes to; 0 in a dense model"},
+	{"ffn_size", "a whole number, from 1 to 2147483647", "inner width of an expert, or of the network of a dense model"},
 	{"context", "a whole number, from 1 to 2147483647",
 		"longest sequence in training, and at inference without stretching the rotary embedding"},
 	{"extended_context", "a whole number, from 1 to 2147483647", "longest sequence at inference with ntk_alpha"},
@@ -134,14 +135,18 @@ func (c Config) Object() *formats.Object {
 // Validate says which option is outside its range.
 func (c Config) Validate() error {
 	for _, field := range fields {
-		if count, ok := field.Get(&c).(int64); ok && (count < 1 || count > formats.MaxCount) {
+		if count, ok := field.Get(&c).(int64); ok && (count < least(field.Name) || count > formats.MaxCount) {
 			return field.Wrong(count)
 		}
 	}
 	if err := Bounds.Check(&c, fields); err != nil {
 		return err
 	}
-	most, group := min(c.NumExperts, 64), fmt.Sprintf("a divisor of num_heads (%d)", c.NumHeads)
+	chosen := fmt.Sprintf("1 to %d", min(c.NumExperts, 64))
+	if c.NumExperts == 0 {
+		chosen = "0" + inDense
+	}
+	group := fmt.Sprintf("a divisor of num_heads (%d)", c.NumHeads)
 	reach := fmt.Sprintf("at least context (%d)", c.Context)
 	for _, rule := range []struct {
 		holds bool
@@ -151,20 +156,59 @@ func (c Config) Validate() error {
 	}{
 		{c.NumHeads%c.NumKVHeads == 0, "num_kv_heads", c.NumKVHeads, group},
 		{c.HeadDim%8 == 0 && c.HeadDim <= 256, "head_dim", c.HeadDim, "a multiple of 8, at most 256"},
-		{c.ExpertsPerToken <= most, "experts_per_token", c.ExpertsPerToken, fmt.Sprintf("at most %d", most)},
+		{c.fewExperts(), "experts_per_token", c.ExpertsPerToken, chosen},
 		{c.ExtendedContext >= c.Context, "extended_context", c.ExtendedContext, reach},
 	} {
 		if !rule.holds {
 			return fmt.Errorf("%s is %s; it must be %s", rule.name, formats.Shown(rule.value), rule.rule)
 		}
 	}
+	if err := c.checkDense(); err != nil {
+		return err
+	}
 	return c.checkTotal()
+}
+
+// inDense ends the rule of an option that a dense model has one value of.
+const inDense = " in a dense model, whose num_experts is 0"
+
+// least is the least value of an option that is a whole number.
+func least(option string) int64 {
+	if option == "num_experts" || option == "experts_per_token" {
+		return 0
+	}
+	return 1
+}
+
+func (c Config) fewExperts() bool {
+	return min(c.NumExperts, 1) <= c.ExpertsPerToken && c.ExpertsPerToken <= min(c.NumExperts, 64)
+}
+
+// checkDense refuses options of a router where there is none.
+func (c Config) checkDense() error {
+	if c.NumExperts > 0 {
+		return nil
+	}
+	usual := Default()
+	for _, field := range fields {
+		if !slices.Contains([]string{"norm_topk_prob", "capacity_factor", "aux_alpha"}, field.Name) {
+			continue
+		}
+		if value, wanted := field.Get(&c), field.Get(&usual); value != wanted {
+			return fmt.Errorf("%s is %s; it must be %s%s", field.Name, formats.Shown(value), formats.Shown(wanted), inDense)
+		}
+	}
+	return nil
 }
 
 // checkTotal refuses sizes whose products leave what the arithmetic of sizes can hold.
 func (c Config) checkTotal() error {
-	tensors := float64(c.NumLayers)*(7+3*float64(c.NumExperts)) + 3
-	experts := 3 * float64(c.NumExperts) * float64(c.FFNSize)
+	of, networks := 7+3*float64(c.NumExperts), float64(c.NumExperts)
+	if c.NumExperts == 0 {
+		of, networks = 9, 1
+	}
+	tensors := float64(c.NumLayers)*of + 3
+	experts := 3 * networks * float64(c.FFNSize)
 	attention := 2 * float64(c.HeadDim) * (float64(c.NumHeads) + float64(c.NumKVHeads))
 	rows := 2*float64(c.VocabSize) + float64(c.NumLayers)*(attention+float64(c.NumExperts)+experts+2)
 	if tensors > formats.ModelTensors {
@@ -187,10 +231,10 @@ func (c Config) Capacity(tokens int) int {
 }
 
 // NumParameters counts all parameters.
-func (c Config) NumParameters() int { return c.parameters(c.NumExperts) }
+func (c Config) NumParameters() int { return c.parameters(max(c.NumExperts, 1)) }
 
 // NumActiveParameters counts the parameters that one token meets: those of its experts alone.
-func (c Config) NumActiveParameters() int { return c.parameters(c.ExpertsPerToken) }
+func (c Config) NumActiveParameters() int { return c.parameters(max(c.ExpertsPerToken, 1)) }
 
 func (c Config) parameters(experts int) int {
 	attention := c.HiddenSize * c.HeadDim * (2*c.NumHeads + 2*c.NumKVHeads)

@@ -35,6 +35,41 @@ func TestPresets(t *testing.T) {
 	}
 }
 
+// A dense model has one network a layer, and is a Llama in a config.json.
+func TestDense(t *testing.T) {
+	config := must.Get(model.Preset("small"))(t)
+	config.NumExperts, config.ExpertsPerToken = 0, 0
+	if err := config.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	layout := model.NewLayout(config)
+	if layout.Size != config.NumParameters() || layout.Size != config.NumActiveParameters() {
+		t.Errorf("%d parameters, of which %d active; the layout has %d", config.NumParameters(),
+			config.NumActiveParameters(), layout.Size)
+	}
+	if found := len(layout.Specs); found != 9*config.NumLayers+3 {
+		t.Errorf("%d tensors", found)
+	}
+	if found := len(layout.BackwardPieces()); found != config.NumLayers+3 {
+		t.Errorf("%d pieces of a backward pass", found)
+	}
+	if again := must.Get(model.ConfigFromMixtral(config.Mixtral()))(t); again != config {
+		t.Errorf("%v became %v", config, again)
+	}
+	for words, change := range map[string]func(*model.Config){
+		"experts_per_token is 1; it must be 0 in a dense model": func(c *model.Config) { c.ExpertsPerToken = 1 },
+		"experts_per_token is 0; it must be 1 to 2":             func(c *model.Config) { c.NumExperts = 2 },
+		"aux_alpha is 0.5; it must be 0.01 in a dense model":    func(c *model.Config) { c.AuxAlpha = 0.5 },
+		"capacity_factor is 2.0; it must be ":                   func(c *model.Config) { c.CapacityFactor = 2 },
+	} {
+		wrong := config
+		change(&wrong)
+		if err := wrong.Validate(); err == nil || !strings.HasPrefix(err.Error(), words) {
+			t.Errorf("%v, not %s", err, words)
+		}
+	}
+}
+
 func parse(t testing.TB, text string) *formats.Object {
 	t.Helper()
 	value := must.Get(formats.ParseJSON([]byte(text)))(t)

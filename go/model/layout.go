@@ -36,18 +36,22 @@ func (s Spec) Size() int {
 //	for each layer L: model.layers.L.{input,post_attention}_layernorm.weight
 //	model.norm.weight
 //
-// Names are those of Mixtral in Hugging Face transformers, so a checkpoint needs no translation.
+// A dense model has, in place of gate and experts, model.layers.L.mlp.gate_proj.weight and up_proj, [ffn, hidden], and
+// down_proj, [hidden, ffn], where one expert would have w1, w3 and w2.
+//
+// Names are those of Mixtral, or Llama, in Hugging Face transformers, so a checkpoint needs no translation.
 type Layout struct {
 	Specs      []Spec
 	Size       int // elements in all
 	NumDecayed int // of which so many, from the start, decay
 	byName     map[string]int
-	experts    [][2]Span // of each layer, W13 and W2 of all experts, side by side
+	layers     int
+	experts    [][2]Span // of each layer, W13 and W2 of all experts, side by side; none of a dense model
 }
 
 // NewLayout lays out the parameters of a valid configuration.
 func NewLayout(config Config) *Layout {
-	layout := &Layout{byName: make(map[string]int)}
+	layout := &Layout{byName: make(map[string]int), layers: config.NumLayers}
 	hidden, ffn := config.HiddenSize, config.FFNSize
 	qRows, kvRows := config.NumHeads*config.HeadDim, config.NumKVHeads*config.HeadDim
 	layout.add("model.embed_tokens.weight", config.VocabSize, hidden)
@@ -57,6 +61,12 @@ func NewLayout(config Config) *Layout {
 		layout.add(prefix+".self_attn.k_proj.weight", kvRows, hidden)
 		layout.add(prefix+".self_attn.v_proj.weight", kvRows, hidden)
 		layout.add(prefix+".self_attn.o_proj.weight", hidden, qRows)
+		if config.NumExperts == 0 {
+			layout.add(prefix+".mlp.gate_proj.weight", ffn, hidden)
+			layout.add(prefix+".mlp.up_proj.weight", ffn, hidden)
+			layout.add(prefix+".mlp.down_proj.weight", hidden, ffn)
+			continue
+		}
 		layout.add(prefix+".block_sparse_moe.gate.weight", config.NumExperts, hidden)
 		w13 := layout.Size
 		for expert := range config.NumExperts {
@@ -92,7 +102,7 @@ func (l *Layout) BackwardPieces() []Span {
 	offset := func(name string) int { return l.Specs[l.byName[name]].Offset }
 	end := offset("lm_head.weight")
 	pieces := []Span{{end, l.NumDecayed}}
-	for layer := range slices.Backward(l.experts) {
+	for layer := l.layers - 1; layer >= 0; layer-- {
 		begin := offset(fmt.Sprintf("model.layers.%d.self_attn.q_proj.weight", layer))
 		pieces = append(pieces, Span{begin, end})
 		end = begin

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,13 +31,49 @@ var (
 	ownNames = []string{"extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor"}
 	// Not needed to run the model, or with one default everywhere: ours stands.
 	defaultedNames = map[string]bool{"aux_alpha": true, "init_std": true, "norm_eps": true}
+	// Those that a dense model, which is a Llama there, has one value of.
+	expertNames = []string{"num_experts", "experts_per_token", "aux_alpha", "norm_topk_prob", "capacity_factor"}
 )
 
 // Rotary base of a config.json that names none.
-const mixtralRopeBase = 1e6
+const mixtralRopeBase, llamaRopeBase = 1e6, 1e4
 
-// Mixtral gives the content of config.json.
+// namesOf lists the options that a config.json has by names of its own, and those that it has under "nncuda".
+func namesOf(dense bool) (theirs []struct{ ours, theirs string }, own []string) {
+	if !dense {
+		return mixtralNames, ownNames
+	}
+	theirs = slices.DeleteFunc(slices.Clone(mixtralNames), func(name struct{ ours, theirs string }) bool {
+		return slices.Contains(expertNames, name.ours)
+	})
+	own = slices.DeleteFunc(slices.Clone(ownNames), func(name string) bool { return slices.Contains(expertNames, name) })
+	return theirs, own
+}
+
+// llama gives the content of config.json of a dense model.
+func (c Config) llama() *formats.Object {
+	values := c.Object()
+	object := formats.NewObject("architectures", []any{"LlamaForCausalLM"}, "model_type", "llama")
+	theirs, own := namesOf(true)
+	for _, name := range theirs {
+		object.Set(name.theirs, values.Get(name.ours))
+	}
+	object.Update(formats.NewObject("rope_theta", c.RopeBase, "hidden_act", "silu", "attention_bias", false,
+		"attention_dropout", 0.0, "mlp_bias", false, "tie_word_embeddings", false, "torch_dtype", "float32",
+		"pad_token_id", 0, "bos_token_id", 2, "eos_token_id", 3))
+	extra := formats.NewObject()
+	for _, name := range own {
+		extra.Set(name, values.Get(name))
+	}
+	object.Set("nncuda", extra)
+	return object
+}
+
+// Mixtral gives the content of config.json: of a Mixtral, or, of a dense model, of a Llama.
 func (c Config) Mixtral() *formats.Object {
+	if c.NumExperts == 0 {
+		return c.llama()
+	}
 	values := c.Object()
 	object := formats.NewObject("architectures", []any{"MixtralForCausalLM"}, "model_type", "mixtral")
 	for _, name := range mixtralNames {
@@ -61,24 +98,35 @@ func (c Config) Mixtral() *formats.Object {
 	return object
 }
 
-// ConfigFromMixtral reads the content of a Mixtral config.json, of this program or another. It is an error when it is
+// ConfigFromMixtral reads the content of a config.json of a Mixtral or a Llama, of this program or another. It is an error when it is
 // of another model, lacks something, or asks for what this model does not do.
 func ConfigFromMixtral(values *formats.Object) (Config, error) {
 	config := Default()
-	if kind := values.Get("model_type"); kind != "mixtral" {
-		return config, fmt.Errorf("the model_type is %s; this program reads 'mixtral'", formats.Shown(kind))
+	kind := values.Get("model_type")
+	if kind != "mixtral" && kind != "llama" {
+		return config, fmt.Errorf("the model_type is %s; this program trains 'mixtral' and 'llama'", formats.Shown(kind))
 	}
+	dense := kind == "llama"
 	for _, needed := range []struct {
 		name  string
 		value any
-	}{{"hidden_act", "silu"}, {"tie_word_embeddings", false}} {
-		if values.Has(needed.name) && !sameScalar(values.Get(needed.name), needed.value) {
+		dense bool // a Mixtral has no such option
+	}{
+		{"hidden_act", "silu", false}, {"tie_word_embeddings", false, false},
+		{"attention_bias", false, true}, {"mlp_bias", false, true},
+	} {
+		if (dense || !needed.dense) && values.Has(needed.name) && !sameScalar(values.Get(needed.name), needed.value) {
 			found := formats.Shown(values.Get(needed.name))
 			return config, fmt.Errorf("%s is %s; this model has %s", needed.name, found, formats.Shown(needed.value))
 		}
 	}
-	options := formats.NewObject()
-	for _, name := range mixtralNames {
+	options, base := formats.NewObject(), mixtralRopeBase
+	if dense { // with transformers' own defaults
+		options = formats.NewObject("num_experts", int64(0), "experts_per_token", int64(0), "context", int64(2048), "norm_eps", 1e-6)
+		base = llamaRopeBase
+	}
+	theirs, _ := namesOf(dense)
+	for _, name := range theirs {
 		switch value := values.Get(name.theirs); {
 		case value != nil:
 			options.Set(name.ours, value)
@@ -88,18 +136,23 @@ func ConfigFromMixtral(values *formats.Object) (Config, error) {
 				return config, err
 			}
 			options.Set(name.ours, dim)
-		case !defaultedNames[name.ours]:
+		case name.ours == "num_kv_heads" && dense:
+			options.Set(name.ours, options.Get("num_heads"))
+		case !defaultedNames[name.ours] && !options.Has(name.ours):
 			return config, fmt.Errorf("%s is missing", name.theirs)
 		}
 	}
-	base, err := ropeBase(values)
+	if !dense && options.Get("num_experts") == any(int64(0)) {
+		return config, errors.New("num_local_experts is 0; a model of type 'mixtral' has experts")
+	}
+	base, err := ropeBase(values, base)
 	if err != nil {
 		return config, err
 	}
 	options.Set("rope_base", base)
 	options.Set("extended_context", options.Get("context"))
 	options.Set("ntk_alpha", 1.0)
-	own, err := ownOptions(values)
+	own, err := ownOptions(values, dense)
 	if err != nil {
 		return config, err
 	}
@@ -148,7 +201,7 @@ func whole(values *formats.Object, name string) (int64, error) {
 
 // ropeBase reads the rotary base: transformers 5 writes rope_parameters, earlier ones rope_theta and, for stretched
 // models, rope_scaling.
-func ropeBase(values *formats.Object) (float64, error) {
+func ropeBase(values *formats.Object, usual float64) (float64, error) {
 	rope := formats.NewObject()
 	for _, name := range []string{"rope_scaling", "rope_parameters"} {
 		switch value := values.Get(name).(type) {
@@ -169,7 +222,7 @@ func ropeBase(values *formats.Object) (float64, error) {
 			break
 		}
 	}
-	var base any = mixtralRopeBase
+	var base any = usual
 	for _, place := range []*formats.Object{values, rope} {
 		if place.Has("rope_theta") {
 			base = place.Get("rope_theta")
@@ -178,8 +231,9 @@ func ropeBase(values *formats.Object) (float64, error) {
 	return Bounds.Number("rope_base", "rope_theta", base)
 }
 
-func ownOptions(values *formats.Object) (*formats.Object, error) {
-	wrong := fmt.Errorf("the options under 'nncuda' must be among %s", strings.Join(ownNames, ", "))
+func ownOptions(values *formats.Object, dense bool) (*formats.Object, error) {
+	_, known := namesOf(dense)
+	wrong := fmt.Errorf("the options under 'nncuda' must be among %s", strings.Join(known, ", "))
 	if !values.Has("nncuda") {
 		return formats.NewObject(), nil
 	}
@@ -188,7 +242,7 @@ func ownOptions(values *formats.Object) (*formats.Object, error) {
 		return nil, wrong
 	}
 	for _, name := range own.Names() {
-		if !slices.Contains(ownNames, name) {
+		if !slices.Contains(known, name) {
 			return nil, wrong
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/nncuda/nncuda/go/safetensors"
@@ -33,12 +34,15 @@ type part struct {
 	shape  []int
 }
 
+// redundantName is that of frequencies of the rotary embedding, which old Llamas store.
+var redundantName = regexp.MustCompile(`^model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq$`)
+
 var fusedName = regexp.MustCompile(`^(model\.layers\.\d+)\.mlp\.experts\.(gate_up_proj|down_proj)$`)
 
 // NewMixtralWeights finds out where each tensor of our layout lies.
 func NewMixtralWeights(tensors Tensors) (*MixtralWeights, error) {
 	weights := &MixtralWeights{tensors: tensors, source: make(map[string]part)}
-	stored := tensors.Names()
+	stored := slices.DeleteFunc(tensors.Names(), redundantName.MatchString)
 	fused := false
 	for _, name := range stored {
 		fused = fused || fusedName.MatchString(name)
@@ -119,11 +123,17 @@ func (w *MixtralWeights) Floats(name string) ([]float32, error) {
 	if !found {
 		return nil, fmt.Errorf("there is no tensor %s", name)
 	}
-	return floats(tensor)
+	return Floats(tensor)
 }
 
-// floats widens the values of a stored tensor to f32; those of f64 are rounded to the nearest.
-func floats(tensor safetensors.Tensor) ([]float32, error) {
+// Bytes gives a tensor's values as they are stored; nil when there is none of this name.
+func (w *MixtralWeights) Bytes(name string) []byte {
+	tensor, _ := w.tensor(name)
+	return tensor.Bytes
+}
+
+// Floats widens the values of a stored tensor to f32; those of f64 are rounded to the nearest.
+func Floats(tensor safetensors.Tensor) ([]float32, error) {
 	var read func([]byte) float32
 	size := tensor.DType.Size()
 	switch tensor.DType {

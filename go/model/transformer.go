@@ -59,6 +59,7 @@ type MoETransformer struct {
 
 	ctx       *cuda.Context
 	rope      *layer.RopeTables
+	allRows   *layer.AllRows
 	embedding *layer.Embedding
 	blocks    []*layer.TransformerBlock
 	norm      *layer.RMSNorm
@@ -159,7 +160,7 @@ func (m *MoETransformer) free() error {
 	if m.Weights != m.Parameters {
 		err = errors.Join(err, m.Weights.Close())
 	}
-	return errors.Join(err, m.Gradients.Close(), m.Partitioned.Close(), m.Parameters.Close(), m.Experts.Close())
+	return errors.Join(err, m.allRows.Close(), m.Gradients.Close(), m.Partitioned.Close(), m.Parameters.Close(), m.Experts.Close())
 }
 
 // RoundWeights makes Weights of Parameters, where they are not one: whenever something else than an update set these.
@@ -335,6 +336,9 @@ func (m *MoETransformer) forwardKeeping(
 	for at, block := range m.blocks {
 		x, uses[at], kept[at] = block.ForwardKeeping(p, x, batch, documents, capacity, aux)
 	}
+	if m.Config.NumExperts == 0 {
+		uses = nil
+	}
 	return x, uses, kept
 }
 
@@ -378,6 +382,9 @@ func (m *MoETransformer) LossPieces(tokens int) int { return len(m.chunks(tokens
 func (m *MoETransformer) Warm(p *layer.Pass, batch, length int) {
 	m.rope.Tables(p, length)
 	m.rope.Positions(p, batch, length)
+	if m.Config.NumExperts == 0 {
+		m.allRows.Offsets(p, batch*length)
+	}
 }
 
 // loss gives cross-entropy and its gradient, chunk by chunk; the gradient of `normed` takes its place.

@@ -60,12 +60,16 @@ func Parameters(config model.Config) []Count {
 	expert, vocabulary := 3*hidden*config.FFNSize, config.VocabSize*hidden
 	attention := layers * hidden * config.HeadDim * (2*config.NumHeads + 2*config.NumKVHeads)
 	routers, norms := layers*config.NumExperts*hidden, (2*layers+1)*hidden
+	feedForward := Count{"experts", layers * config.NumExperts * expert, layers * config.ExpertsPerToken * expert}
+	if config.NumExperts == 0 {
+		feedForward = Count{"feed-forward", layers * expert, layers * expert}
+	}
 	return []Count{
 		{"embedding", vocabulary, vocabulary},
 		{"attention", attention, attention},
 		{"routers", routers, routers},
 		{"norms", norms, norms},
 		{"head", vocabulary, vocabulary},
-		{"experts", layers * config.NumExperts * expert, layers * config.ExpertsPerToken * expert},
+		feedForward,
 	}
 }

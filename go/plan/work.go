@@ -66,7 +66,7 @@ func newSteps(config model.Config, options train.Config, seat Seat) (steps, erro
 	if options.MicroBatchSize > 0 {
 		s.micro = min(options.MicroBatchSize, s.batch)
 	}
-	if s.micro > mostTokens/s.length/config.ExpertsPerToken {
+	if s.micro > mostTokens/s.length/max(config.ExpertsPerToken, 1) {
 		return s, ErrTooLarge
 	}
 	whole := max(microBatches, s.replicas)

@@ -187,7 +187,7 @@ func (c *Checkpoint) trainer(
 
 // SaveCheckpoint writes `root`/step-NNNNNNNN, in one step, and returns it. The tokenizer may be nil. Of several ranks all
 // call it, and each writes what it updates: the files are those that a rank alone writes.
-func SaveCheckpoint(root string, trainer *Trainer, state State, tokens *tokenizer.Tokenizer) (string, error) {
+func SaveCheckpoint(root string, trainer *Trainer, state State, tokens tokenizer.FolderFiles) (string, error) {
 	folder := filepath.Join(root, fmt.Sprintf("step-%08d", state.Step))
 	comm, files := trainer.replicas.comm, &checkpointFiles{trainer: trainer, state: state, tokens: tokens}
 	err := trainer.Model.Context().Synchronize()
@@ -212,7 +212,7 @@ func SaveCheckpoint(root string, trainer *Trainer, state State, tokens *tokenize
 type checkpointFiles struct {
 	trainer          *Trainer
 	state            State
-	tokens           *tokenizer.Tokenizer
+	tokens           tokenizer.FolderFiles
 	weights, moments []safetensors.Tensor
 }
 

@@ -29,6 +29,14 @@ var presets = map[string]func(*Config){
 	"demo":  func(c *Config) { c.Steps, c.LearningRate = 1000, 2e-3 },
 }
 
+// FineTuning gives what a run that begins with trained weights is trained with unless told otherwise: few steps, with a
+// low rate.
+func FineTuning() Config {
+	config := DefaultConfig()
+	config.Steps, config.LearningRate = 1000, 5e-5
+	return config
+}
+
 // Preset gives the options that go with the model of that preset.
 func Preset(name string) (Config, error) {
 	if _, err := model.Preset(name); err != nil {

@@ -30,7 +30,8 @@ type Sources struct{ Data, HeldOut string }
 //	unigram_entropy                 of the held-out tokens, in nats, to six digits; null without evaluation
 //	program, library, abi, device   what trained, on what
 //	model, train                    all options, the seed among them
-func (r *Run) writeRecord(sources Sources) error {
+//	from                            where it began, unless with random weights: see Origin.record
+func (r *Run) writeRecord(sources Sources, origin *Origin) error {
 	if err := os.MkdirAll(r.Folder, 0o777); err != nil {
 		return err
 	}
@@ -74,6 +75,13 @@ func (r *Run) writeRecord(sources Sources) error {
 	}
 	record.Set("model", r.Trainer.Model.Config.Object())
 	record.Set("train", r.Trainer.Config.Object())
+	if origin != nil {
+		from, err := origin.record()
+		if err != nil {
+			return err
+		}
+		record.Set("from", from)
+	}
 	return formats.WriteJSON(filepath.Join(r.Folder, recordFile), record)
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/tokenizer"
 )
 
 // ResumeRun takes a run up from its last checkpoint, with the options that it was started with but for `changes`, other
@@ -115,7 +116,9 @@ func resumeFrom(
 	if err := run.checkVocabulary(checkpoint.Config.VocabSize); err != nil {
 		return nil, err
 	}
-	run.Tokenizer = checkpoint.Tokenizer
+	if run.Tokenizer, err = tokenizer.Carry(checkpoint.Folder); err != nil {
+		return nil, err
+	}
 	if admit != nil {
 		err, refused := admit(checkpoint.Config, config), (*DoesNotFitError)(nil)
 		if err != nil && config == state.Train && !errors.As(err, &refused) { // else it is not of the file

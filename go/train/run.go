@@ -40,11 +40,11 @@ type Run struct {
 	Checkpoints string // the folder of its checkpoints
 	Trainer     *Trainer
 	Data        *Windows
-	HeldOut     *Windows // nil without held-out data
-	Tokenizer   *tokenizer.Tokenizer
-	Position    int     // windows visited
-	Seconds     float64 // spent training
-	Notice      string  // what an extension does to the schedule; "" without one
+	HeldOut     *Windows              // nil without held-out data
+	Tokenizer   tokenizer.FolderFiles // nil without one
+	Position    int                   // windows visited
+	Seconds     float64               // spent training
+	Notice      string                // what an extension does to the schedule; "" without one
 
 	OnProgress func(Progress)              // called after each step, where set
 	OnRecord   func(*formats.Object) error // gets each record of the metrics file, where set
@@ -81,13 +81,21 @@ func startRun(
 	if err != nil {
 		return nil, err
 	}
-	run.Tokenizer = tokens
+	origin := settingsOf(more).origin
+	switch {
+	case tokens != nil:
+		run.Tokenizer = tokens
+	case origin != nil:
+		run.Tokenizer = origin.tokens
+	}
 	err = run.checkVocabulary(config.VocabSize)
-	if err == nil {
+	if err == nil && origin != nil {
+		run.Trainer, err = origin.trainer(ctx, config, options, more)
+	} else if err == nil {
 		run.Trainer, err = newTrainer(ctx, config, options, more)
 	}
 	if err == nil && run.talks() {
-		err = run.writeRecord(Sources{data, heldOut})
+		err = run.writeRecord(Sources{data, heldOut}, origin)
 	}
 	if err != nil {
 		return nil, errors.Join(err, run.Close())
@@ -340,11 +348,13 @@ func (l *loop) record(result *StepResult) (*formats.Object, error) {
 		return nil, err
 	}
 	record.Set("bytes_peak", peak)
-	counts, err := result.ExpertCounts()
-	if err != nil {
-		return nil, err
+	if r.Trainer.Model.Config.NumExperts > 0 {
+		counts, err := result.ExpertCounts()
+		if err != nil {
+			return nil, err
+		}
+		record.Set("expert_shares", shares(counts))
 	}
-	record.Set("expert_shares", shares(counts))
 	if !result.Scaled() {
 		return record, nil
 	}

@@ -51,7 +51,8 @@ type Option func(*settings)
 
 type settings struct {
 	comm           *cuda.Comm
-	expertParallel *int // nil where it is not given
+	expertParallel *int    // nil where it is not given
+	origin         *Origin // of a run
 }
 
 // WithComm makes it one of the ranks of a communicator, which must outlive it. They share out the replicas of

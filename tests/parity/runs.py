@@ -152,6 +152,35 @@ learning_rate = 0.03
         "many.tokens",
         steps=3,
     ),
+    # One network for all tokens, as in a Llama, whose inner width is a multiple of nothing.
+    "dense": Options(
+        """
+hidden_size = 40
+num_layers = 3
+num_heads = 5
+num_kv_heads = 1
+head_dim = 8
+num_experts = 0
+experts_per_token = 0
+ffn_size = 51
+context = 24
+extended_context = 48
+rope_base = 500000.0
+init_std = 0.1
+""",
+        """
+batch_size = 5
+micro_batch_size = 2
+sequence_length = 24
+warmup_steps = 3
+learning_rate = 0.003
+seed = 12
+eval_every = 10
+eval_batches = 2
+""",
+        "wide.tokens",
+        held_out="held-out.tokens",
+    ),
     # Eleven micro-batches for eight replicas: three of them run two. Parameters are a few pieces of the size that ranks
     # share out, experts drop slots, and no count is a multiple of another.
     "replicas": Options(
@@ -213,6 +242,9 @@ PRECISIONS: dict[str, tuple[str, list[object]]] = {
         "accumulated",
         ["--document-mask", DOCUMENT_END, "--precision", "bf16", "--activation-checkpointing", 2],
     ),
+    "dense, bf16, every second block again": ("dense", ["--precision", "bf16", "--activation-checkpointing", 2]),
+    "dense, fp8, the network again": ("dense", ["--precision", "fp8", "--recompute-experts"]),
+    "dense, f16": ("dense", ["--precision", "f16", "--moments", "f8"]),
     "moments in 8 bits, bf16": ("ragged", ["--moments", "f8", "--precision", "bf16"]),
 }
 

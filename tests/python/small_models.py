@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,9 @@ TINY = MoEConfig(
     extended_context=64,
     init_std=0.2,  # large enough for attention and routing to be far from uniform
 )
+
+#: The same without experts and router.
+DENSE = dataclasses.replace(TINY, num_experts=0, experts_per_token=0)
 
 
 def reference_config(config: MoEConfig) -> reference.Config:

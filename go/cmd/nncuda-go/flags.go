@@ -261,16 +261,10 @@ func defaultText(table string, at int) string {
 func buildConfigs(file *configFile, preset string, flags optionFlags, vocab int) (model.Config, train.Config, error) {
 	var modelConfig model.Config
 	var trainConfig train.Config
-	values := map[string]*formats.Object{"model": formats.NewObject(), "train": formats.NewObject()}
-	if file != nil {
-		if err := file.checkNames(); err != nil {
-			return modelConfig, trainConfig, err
-		}
-		for name := range values {
-			values[name].Update(file.table(name))
-		}
+	named, values, err := givenOptions(file, flags)
+	if err != nil {
+		return modelConfig, trainConfig, err
 	}
-	named := values["model"].Delete("preset")
 	ofFile := preset == "" && named != nil
 	if text, ok := named.(string); preset == "" && ok {
 		preset = text
@@ -280,7 +274,7 @@ func buildConfigs(file *configFile, preset string, flags optionFlags, vocab int)
 			preset = formats.Shown(named)
 		}
 	}
-	modelConfig, err := model.Preset(preset)
+	modelConfig, err = model.Preset(preset)
 	if err == nil {
 		trainConfig, err = train.Preset(preset)
 	}
@@ -290,6 +284,64 @@ func buildConfigs(file *configFile, preset string, flags optionFlags, vocab int)
 		}
 		return modelConfig, trainConfig, err
 	}
+	modelConfig.VocabSize = vocab
+	err = modelConfig.Assign(values["model"])
+	if err == nil {
+		err = modelConfig.Validate()
+	}
+	if err != nil {
+		return modelConfig, trainConfig, file.wrongValue(err, "model", flags)
+	}
+	if err = trainConfig.Assign(values["train"]); err == nil {
+		err = trainConfig.Validate()
+	}
+	return modelConfig, trainConfig, file.wrongValue(err, "train", flags)
+}
+
+// begunConfigs gives the options of a run that begins at `origin`: the model's from there, those of training from a file
+// (which may be nil), over them the flags that were given. What contradicts the origin is refused by name.
+func begunConfigs(
+	file *configFile, flags optionFlags, origin *train.Origin,
+) (modelConfig model.Config, trainConfig train.Config, err error) {
+	modelConfig, trainConfig = origin.Config, origin.Defaults()
+	named, values, err := givenOptions(file, flags)
+	if err != nil {
+		return modelConfig, trainConfig, err
+	}
+	if named != nil {
+		problem := fmt.Sprintf("preset is %s, but --from gives the sizes of the model", formats.Shown(named))
+		return modelConfig, trainConfig, file.wrong(problem, "model", "preset")
+	}
+	if err = origin.CheckModel(values["model"]); err == nil {
+		if err = modelConfig.Assign(values["model"]); err == nil {
+			err = modelConfig.Validate()
+		}
+	}
+	if err != nil {
+		return modelConfig, trainConfig, file.wrongValue(err, "model", flags)
+	}
+	if err = trainConfig.Assign(values["train"]); err == nil {
+		err = trainConfig.Validate()
+	}
+	if err == nil {
+		err = origin.CheckTraining(trainConfig)
+	}
+	return modelConfig, trainConfig, file.wrongValue(err, "train", flags)
+}
+
+// givenOptions gives the preset of a file, which may be nil, and by table the options of the file and, over them, of the
+// flags.
+func givenOptions(file *configFile, flags optionFlags) (preset any, values map[string]*formats.Object, err error) {
+	values = map[string]*formats.Object{"model": formats.NewObject(), "train": formats.NewObject()}
+	if file != nil {
+		if err := file.checkNames(); err != nil {
+			return nil, nil, err
+		}
+		for name := range values {
+			values[name].Update(file.table(name))
+		}
+	}
+	preset = values["model"].Delete("preset")
 	at := 0
 	for _, table := range tables {
 		for range table.fields {
@@ -304,18 +356,7 @@ func buildConfigs(file *configFile, preset string, flags optionFlags, vocab int)
 			}
 		}
 	}
-	modelConfig.VocabSize = vocab
-	err = modelConfig.Assign(values["model"])
-	if err == nil {
-		err = modelConfig.Validate()
-	}
-	if err != nil {
-		return modelConfig, trainConfig, file.wrongValue(err, "model", flags)
-	}
-	if err = trainConfig.Assign(values["train"]); err == nil {
-		err = trainConfig.Validate()
-	}
-	return modelConfig, trainConfig, file.wrongValue(err, "train", flags)
+	return preset, values, nil
 }
 
 // at gives the flag of an option, nil where no flags were made.

@@ -125,6 +125,12 @@ func describeFolder(folder string) (*formats.Object, error) {
 		return describeOther(folder, err)
 	}
 	config := checkpoint.Config
+	if config.NumExperts == 0 && checkpoint.Training == nil { // a Llama from elsewhere is described as the engine runs it
+		if err := checkpoint.Close(); err != nil {
+			return nil, err
+		}
+		return describeOther(folder, errors.New("is no checkpoint"))
+	}
 	content := formats.NewObject("kind", "model", "path", folder)
 	if checkpoint.Training != nil {
 		content.Set("kind", "checkpoint")

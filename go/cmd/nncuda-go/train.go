@@ -22,11 +22,11 @@ import (
 
 // trainFlags are the flags of `train` beside those of the options.
 type trainFlags struct {
-	config, preset, data, heldOut, tokenizer string
-	resume, extend, startAnyway              bool
-	device                                   deviceFlags
-	ranks                                    rankFlags
-	options                                  *optionFlags
+	config, preset, data, heldOut, tokenizer, from string
+	withOptimizer, resume, extend, startAnyway     bool
+	device                                         deviceFlags
+	ranks                                          rankFlags
+	options                                        *optionFlags
 }
 
 func newTrain(std streams) *cobra.Command {
@@ -43,6 +43,10 @@ stopped. SIGINT or SIGTERM ends it after the current step, with a checkpoint; a 
 
 --extend --steps N makes a run longer; the other options of its learning rate may change, too. The cosine is then
 stretched to the new end, so that the rate jumps; a line on standard error says how.
+
+--from FOLDER begins with trained weights instead of random ones. The sizes of the model are the folder's; other
+values of its options are refused, but for --capacity-factor and --aux-alpha. Options of training begin at their
+defaults, not at a preset's, with 1000 steps and a rate of 5e-5.
 
 A run that needs more memory than the device has free ("nncuda-go plan") is not started.
 
@@ -67,6 +71,10 @@ If standard output is not a terminal, the lines of RUN/metrics.jsonl are written
 	set.StringVar(&flags.data, "data", "", "A token shard, or a folder of them.")
 	set.StringVar(&flags.heldOut, "held-out", "", "The same, for evaluation.")
 	set.StringVar(&flags.tokenizer, "tokenizer", "", "The tokenizer of the data, which is saved with the checkpoints.")
+	set.StringVar(&flags.from, "from", "",
+		"Begin with weights and tokenizer of a checkpoint, a run, or a Mixtral or Llama folder of Hugging Face.")
+	set.BoolVar(&flags.withOptimizer, "with-optimizer", false,
+		"With --from: also with the moments, the step and the loss scale of that checkpoint.")
 	set.BoolVar(&flags.resume, "resume", false,
 		"Resume the run from its last checkpoint, with its original options.")
 	set.BoolVar(&flags.extend, "extend", false,
@@ -95,7 +103,7 @@ func (f *trainFlags) check(command *cobra.Command, folder string) error {
 		kind        int
 	}{
 		{"config", f.config, filePath}, {"data", f.data, anyPath},
-		{"held-out", f.heldOut, anyPath}, {"tokenizer", f.tokenizer, filePath},
+		{"held-out", f.heldOut, anyPath}, {"tokenizer", f.tokenizer, filePath}, {"from", f.from, folderPath},
 	} {
 		if err := requireGiven(command.Flags(), path.name, path.value, path.kind); err != nil {
 			return err
@@ -105,7 +113,7 @@ func (f *trainFlags) check(command *cobra.Command, folder string) error {
 		return usagef("invalid value for 'RUN': directory '%s' is a file", folder)
 	}
 	if !f.resume && !f.extend {
-		return nil
+		return f.checkFrom()
 	}
 	if f.resume && f.extend {
 		return usagef("--resume continues a run as it is, --extend makes it longer; give one of them")
@@ -116,11 +124,14 @@ func (f *trainFlags) check(command *cobra.Command, folder string) error {
 	}
 	given := f.options.given()
 	for _, other := range []struct{ name, value string }{
-		{"config", f.config}, {"preset", f.preset}, {"tokenizer", f.tokenizer},
+		{"config", f.config}, {"preset", f.preset}, {"tokenizer", f.tokenizer}, {"from", f.from},
 	} {
 		if other.value != "" {
 			given = append(given, other.name)
 		}
+	}
+	if f.withOptimizer {
+		given = append(given, "with_optimizer")
 	}
 	for _, name := range given {
 		if !slices.Contains(changeable, name) {
@@ -130,6 +141,17 @@ func (f *trainFlags) check(command *cobra.Command, folder string) error {
 	}
 	if f.extend && !slices.Contains(given, "steps") {
 		return usagef("--extend needs --steps, the new total")
+	}
+	return nil
+}
+
+// checkFrom refuses what does not go with --from, or needs it.
+func (f *trainFlags) checkFrom() error {
+	switch {
+	case f.from == "" && f.withOptimizer:
+		return usagef("--with-optimizer needs --from, the checkpoint that has its state")
+	case f.from != "" && f.preset != "":
+		return usagef("--from gives the sizes of the model; leave out --preset")
 	}
 	return nil
 }
@@ -196,13 +218,30 @@ func (f *trainFlags) start(ctx *cuda.Context, folder string, comm *cuda.Comm) (*
 	if err != nil {
 		return nil, err
 	}
-	vocab, err := vocabularyOf(data)
-	if err != nil {
-		return nil, err
-	}
-	modelConfig, trainConfig, err := buildConfigs(file, f.preset, *f.options, vocab)
-	if err != nil {
-		return nil, err
+	more := f.ranks.options(comm)
+	var modelConfig model.Config
+	var trainConfig train.Config
+	if f.from != "" {
+		origin, err := train.OpenOrigin(f.from, f.withOptimizer)
+		if err != nil {
+			return nil, err
+		}
+		defer origin.Close() // read only: nothing can be lost
+		if tokens != "" && origin.HasTokenizer() {
+			return nil, usagef("the tokenizer of %s comes along; leave out --tokenizer", f.from)
+		}
+		if modelConfig, trainConfig, err = begunConfigs(file, *f.options, origin); err != nil {
+			return nil, err
+		}
+		more = append(more, train.WithOrigin(origin))
+	} else {
+		vocab, err := vocabularyOf(data)
+		if err != nil {
+			return nil, err
+		}
+		if modelConfig, trainConfig, err = buildConfigs(file, f.preset, *f.options, vocab); err != nil {
+			return nil, err
+		}
 	}
 	if !f.startAnyway {
 		if err := requireFit(ctx, plan.SeatOf(comm, f.ranks.experts), modelConfig, trainConfig, heldOut != ""); err != nil {
@@ -215,7 +254,7 @@ func (f *trainFlags) start(ctx *cuda.Context, folder string, comm *cuda.Comm) (*
 			return nil, err
 		}
 	}
-	return train.StartRun(ctx, folder, modelConfig, trainConfig, data, heldOut, made, f.ranks.options(comm)...)
+	return train.StartRun(ctx, folder, modelConfig, trainConfig, data, heldOut, made, more...)
 }
 
 // paths gives data, held-out data and tokenizer: from the flags, else from the file's [data], relative to the file.

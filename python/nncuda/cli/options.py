@@ -22,9 +22,10 @@ from ..formats.regular import read_regular
 from ..models import PRESETS, USUAL_PRESET, MoEConfig
 from ..models.config import Precision
 from ..nearest import unknown_option
-from ..train import TrainConfig
+from ..train import Origin, TrainConfig
+from ..train.config import FINE_TUNING, MomentsKind, ReduceDtype
 from ..train.config import PRESETS as TRAIN_PRESETS
-from ..train.config import MomentsKind, ReduceDtype
+from ..train.origin import OF_TRAINING
 from .config_file import ConfigFile
 
 if sys.version_info >= (3, 11):
@@ -161,15 +162,7 @@ def build_configs(
     file: ConfigFile, preset: str | None, flags: dict[str, Any], vocab_size: int
 ) -> tuple[MoEConfig, TrainConfig]:
     """Options from a preset with the data's `vocab_size`, over them a file's, over them the flags that were given."""
-    tables = {name: dict(file.get(name, {})) for name in _TABLES}
-    of_file = tables["model"].pop("preset", None)
-    for table in tables:
-        _check_names(file, table, tables[table])
-    for name, options in _TABLES.items():
-        for field in dataclasses.fields(options):
-            if flags.get(field.name) is not None:
-                tables[name][field.name] = flags[field.name]
-        tables[name] = {key: None if value == "none" else value for key, value in tables[name].items()}
+    of_file, tables = _given(file, flags)
     preset = preset or of_file or USUAL_PRESET
     if not isinstance(preset, str) or preset not in PRESETS:
         problem = f"there is no preset {shown(preset)}; there are {', '.join(sorted(PRESETS))}"
@@ -177,6 +170,38 @@ def build_configs(
     model = {**PRESETS[preset], "vocab_size": vocab_size, **tables["model"]}
     train = {**TRAIN_PRESETS[preset], **tables["train"]}
     return _made(MoEConfig, model, file, "model", flags), _made(TrainConfig, train, file, "train", flags)
+
+
+def begun_configs(file: ConfigFile, flags: dict[str, Any], origin: Origin) -> tuple[MoEConfig, TrainConfig]:
+    """Options of a run that begins at `origin`: the model's from there, those of training from a file, over them the
+    flags that were given. What contradicts the origin is refused by name."""
+    preset, tables = _given(file, flags)
+    if preset is not None:
+        raise file.wrong(f"preset is {shown(preset)}, but --from gives the sizes of the model", "model", "preset")
+    for name, value in tables["model"].items():
+        if name not in OF_TRAINING and value != getattr(origin.config, name):
+            raise _told(ValueError(origin.contradiction(name, value)), file, "model", flags)
+    model = _made(MoEConfig, {**origin.config.to_dict(), **tables["model"]}, file, "model", flags)
+    train = _made(TrainConfig, {**FINE_TUNING, **origin.options(), **tables["train"]}, file, "train", flags)
+    try:
+        origin.check(model, train)
+    except ValueError as error:
+        raise _told(error, file, "train", flags) from error
+    return model, train
+
+
+def _given(file: ConfigFile, flags: dict[str, Any]) -> tuple[Any, dict[str, dict[str, Any]]]:
+    """The preset of a file, and by table the options of the file and, over them, of the flags."""
+    tables = {name: dict(file.get(name, {})) for name in _TABLES}
+    preset = tables["model"].pop("preset", None)
+    for table in tables:
+        _check_names(file, table, tables[table])
+    for name, options in _TABLES.items():
+        for field in dataclasses.fields(options):
+            if flags.get(field.name) is not None:
+                tables[name][field.name] = flags[field.name]
+        tables[name] = {key: None if value == "none" else value for key, value in tables[name].items()}
+    return preset, tables
 
 
 def _check_names(file: ConfigFile, table: str, options: dict[str, Any]) -> None:
@@ -197,7 +222,12 @@ def _made(options: type[Any], values: dict[str, Any], file: ConfigFile, table: s
     try:
         return options.from_dict(values)
     except ValueError as error:
-        name = str(error).partition(" ")[0]  # what is wrong with an option begins with its name
-        if name not in file.get(table, {}) or flags.get(name) is not None:
-            raise
-        raise file.wrong(str(error), table, name) from error
+        raise _told(error, file, table, flags) from error
+
+
+def _told(error: ValueError, file: ConfigFile, table: str, flags: dict[str, Any]) -> ValueError:
+    """The same error, with the line of the option that it begins with where the file's value is the one in use."""
+    name = str(error).partition(" ")[0]
+    if name not in file.get(table, {}) or flags.get(name) is not None:
+        return error
+    return file.wrong(str(error), table, name)

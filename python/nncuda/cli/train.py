@@ -18,7 +18,7 @@ from ..device import Comm, Context
 from ..formats.errors import shown
 from ..models import MoEConfig
 from ..tokenizer import Tokenizer
-from ..train import TrainConfig, TrainingRun
+from ..train import Origin, TrainConfig, TrainingRun
 from ..train.aborting import aborting
 from ..train.config import CHANGEABLE, SCHEDULE
 from ..train.data import open_shards
@@ -29,7 +29,7 @@ from ..train.record import read_record
 from ..train.run import Progress as RunProgress
 from .arguments import config_file_option, device_options
 from .config_file import ConfigFile
-from .options import build_configs, config_options, preset_option, read_config
+from .options import begun_configs, build_configs, config_options, preset_option, read_config
 from .plan import require_fit
 from .ranks import RankCommand, before_joining, local_device, rank_options
 from .stopping import stopping
@@ -48,6 +48,17 @@ from .terminal import console, count_text, tell
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The tokenizer of the data, which is saved with the checkpoints.",
 )
+@click.option(
+    "--from",
+    "from_folder",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Begin with weights and tokenizer of a checkpoint, a run, or a Mixtral or Llama folder of Hugging Face.",
+)
+@click.option(
+    "--with-optimizer",
+    is_flag=True,
+    help="With --from: also with the moments, the step and the loss scale of that checkpoint.",
+)
 @click.option("--resume", is_flag=True, help="Resume the run from its last checkpoint, with its original options.")
 @click.option(
     "--extend",
@@ -65,6 +76,8 @@ def train(
     data: Path | None,
     held_out: Path | None,
     tokenizer_path: Path | None,
+    from_folder: Path | None,
+    with_optimizer: bool,
     resume: bool,
     extend: bool,
     device: str,
@@ -86,6 +99,10 @@ def train(
     --extend --steps N makes a run longer; the other options of its learning rate may change, too. The cosine is then
     stretched to the new end, so that the rate jumps; a line on standard error says how.
 
+    --from FOLDER begins with trained weights instead of random ones. The sizes of the model are the folder's; other
+    values of its options are refused, but for --capacity-factor and --aux-alpha. Options of training begin at their
+    defaults, not at a preset's, with 1000 steps and a rate of 5e-5.
+
     A run that needs more memory than the device has free (`nncuda plan`) is not started.
 
     Several ranks share out a run with --replicas: `mpiexec -n 4 nncuda train RUN ...`. The first one talks. With
@@ -103,7 +120,13 @@ def train(
         seat = Seat.of(comm, expert_parallel)
         with aborting(comm):
             if resume or extend:
-                others = {"config": config_path, "preset": preset, "tokenizer": tokenizer_path}
+                others = {
+                    "config": config_path,
+                    "preset": preset,
+                    "tokenizer": tokenizer_path,
+                    "from": from_folder,
+                    "with_optimizer": with_optimizer or None,
+                }
                 _refuse_others([*given, *(name for name, value in others.items() if value is not None)], resume, extend)
                 changes = {name: None if value == "none" else value for name, value in given.items()}
                 take_up = TrainingRun.extend if extend else TrainingRun.resume
@@ -113,10 +136,14 @@ def train(
             else:
                 file = read_config(config_path) if config_path else ConfigFile()
                 paths = _data_paths(file, data, held_out, tokenizer_path)
-                model, options = build_configs(file, preset, flags, open_shards(paths[0])[0].vocab_size)
+                origin = _origin(from_folder, with_optimizer, preset, paths[2])
+                if origin is None:
+                    model, options = build_configs(file, preset, flags, open_shards(paths[0])[0].vocab_size)
+                else:
+                    model, options = begun_configs(file, flags, origin)
                 if not start_anyway:
                     require_fit(ctx, model, options, held_out=paths[1] is not None, seat=seat)
-                training = _start(run, ctx, model, options, *paths, comm, expert_parallel)
+                training = _start(run, ctx, model, options, *paths, comm, expert_parallel, origin)
         if first:
             run_to_end = run_with_progress if sys.stdout.isatty() else run_with_records
         else:
@@ -162,6 +189,20 @@ def _data_paths(file: ConfigFile, *flags: Path | None) -> tuple[Path, Path | Non
     return data, held_out, tokenizer
 
 
+def _origin(folder: Path | None, with_optimizer: bool, preset: str | None, tokenizer: Path | None) -> Origin | None:
+    """Where a run begins that has --from; UsageError for what does not go with it, or needs it."""
+    if folder is None:
+        if with_optimizer:
+            raise click.UsageError("--with-optimizer needs --from, the checkpoint that has its state")
+        return None
+    if preset is not None:
+        raise click.UsageError("--from gives the sizes of the model; leave out --preset")
+    origin = Origin(folder, with_optimizer)
+    if tokenizer is not None and origin.tokenizer.has_tokenizer:
+        raise click.UsageError(f"the tokenizer of {folder} comes along; leave out --tokenizer")
+    return origin
+
+
 def _start(
     run: Path,
     ctx: Context,
@@ -172,9 +213,10 @@ def _start(
     tokenizer_path: Path | None,
     comm: Comm,
     expert_parallel: int,
+    origin: Origin | None,
 ) -> TrainingRun:
     tokenizer = Tokenizer.load(tokenizer_path) if tokenizer_path else None
-    ranks: dict[str, Any] = {"comm": comm, "expert_parallel": expert_parallel}
+    ranks: dict[str, Any] = {"comm": comm, "expert_parallel": expert_parallel, "origin": origin}
     return TrainingRun.start(run, ctx, model, options, data, held_out, tokenizer, **ranks)
 
 

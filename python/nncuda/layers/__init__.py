@@ -12,6 +12,7 @@ router's logits and probabilities.
 
 from .attention import Attention, Documents, KVCache
 from .block import BlockKept, TransformerBlock
+from .dense import AllRows, DenseLayer
 from .embedding import Embedding
 from .expert_parallel import ExpertParallel, ParallelMoELayer
 from .expert_products import ExpertProducts, Fp8Products
@@ -21,8 +22,10 @@ from .norm import RMSNorm
 from .rope import RopeTables
 
 __all__ = [
+    "AllRows",
     "Attention",
     "BlockKept",
+    "DenseLayer",
     "Documents",
     "Embedding",
     "ExpertParallel",

@@ -1,4 +1,4 @@
-"""One block: h = x + attention(norm(x)); out = h + moe(norm(h))."""
+"""One block: h = x + attention(norm(x)); out = h + moe(norm(h)), or a dense network in place of the mixture."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from ..device import Tensor
 from .attention import Attention, AttentionKept, Documents, KVCache
+from .dense import DenseKept, DenseLayer
 from .expert_parallel import Add, Arrived, ParallelMoELayer, Rounding
 from .kept import Kept
 from .moe import ExpertUse, MoEKept, MoELayer
@@ -30,18 +31,20 @@ class Again(NamedTuple):
 
 
 #: The block's input, which is the output of the block before, and the rest, unless `backward` is to find that again.
-BlockKept = Kept[tuple[Tensor, tuple[Attended, MoEKept] | Again]]
+BlockKept = Kept[tuple[Tensor, tuple[Attended, MoEKept | DenseKept] | Again]]
 
 
 class TransformerBlock:
-    """Pre-norm attention and mixture of experts around the residual stream.
+    """Pre-norm attention and mixture of experts, or dense network, around the residual stream.
 
     With `recompute` a block keeps its input alone, and `backward` finds the rest again, by the same calls.
     (Chen et al. 2016, "Training deep nets with sublinear memory cost", section 4) `name` is what a trace calls it.
     """
 
-    def __init__(self, name: str, input_norm: RMSNorm, attention: Attention, post_norm: RMSNorm, moe: MoELayer):
-        self._halves = f"{name}.self_attn", f"{name}.block_sparse_moe"
+    def __init__(
+        self, name: str, input_norm: RMSNorm, attention: Attention, post_norm: RMSNorm, moe: MoELayer | DenseLayer
+    ):
+        self._halves = f"{name}.self_attn", f"{name}.{'mlp' if isinstance(moe, DenseLayer) else 'block_sparse_moe'}"
         self.input_norm = input_norm
         self.attention = attention
         self.post_norm = post_norm
@@ -55,7 +58,7 @@ class TransformerBlock:
         capacity: int = 0,
         aux: Tensor | None = None,
         documents: Documents | None = None,
-    ) -> tuple[Tensor, ExpertUse]:
+    ) -> tuple[Tensor, ExpertUse | None]:
         """x [batch*length, hidden] to the same shape, and how the experts were used; see `MoELayer.forward`."""
         x.ctx.label(self._halves[0])
         attended = self.attention.forward(self.input_norm.forward(x), batch, documents)
@@ -63,14 +66,14 @@ class TransformerBlock:
 
     def _mix(
         self, attended: Tensor, x: Tensor, capacity: int = 0, aux: Tensor | None = None
-    ) -> tuple[Tensor, ExpertUse]:
+    ) -> tuple[Tensor, ExpertUse | None]:
         x.ctx.label(self._halves[1])
         middle, normed = self.post_norm.forward_residual(attended, x)
         return self.moe.forward(normed, middle, capacity, aux)
 
     def forward_keeping(
         self, x: Tensor, batch: int, capacity: int, aux: Tensor, documents: Documents | None = None
-    ) -> tuple[Tensor, ExpertUse, BlockKept]:
+    ) -> tuple[Tensor, ExpertUse | None, BlockKept]:
         """As `forward`, with what `backward` needs."""
         if self.recompute:
             return *self.forward(x, batch, capacity, aux, documents), Kept((x, Again(capacity)))

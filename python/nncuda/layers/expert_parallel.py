@@ -133,6 +133,8 @@ class ExpertParallel:
 
 def check_expert_parallel(size: int, ranks: int, experts: int) -> None:
     """ValueError unless so many ranks can share the experts out in groups of `size`."""
+    if size > 1 and not experts:
+        raise ValueError(f"expert_parallel is {size}; a dense model, whose num_experts is 0, has none to share out")
     if size < 1 or ranks % size or experts % size:
         raise ValueError(f"expert_parallel is {size}; it must divide the {ranks} ranks and the {experts} experts")
 

@@ -25,6 +25,10 @@ BOUNDS: dict[str, tuple[float, float]] = {
 }
 
 
+#: Options of the router, which a dense model has at their defaults.
+_OF_ROUTER = ("norm_topk_prob", "capacity_factor", "aux_alpha")
+
+
 def check_precision(value: object) -> None:
     """Raises ValueError for anything but one of `Precision`."""
     if value not in get_args(Precision):
@@ -46,9 +50,9 @@ class MoEConfig:
     num_heads           query heads of attention
     num_kv_heads        key and value heads: 1 is multi-query attention, num_heads multi-head
     head_dim            elements per head; a multiple of 8, at most 256
-    num_experts         experts per layer
-    experts_per_token   experts that each token goes to
-    ffn_size            inner width of an expert
+    num_experts         experts per layer; 0 makes the model dense: one network for all tokens, without a router
+    experts_per_token   experts that each token goes to; 0 in a dense model
+    ffn_size            inner width of an expert, or of the network of a dense model
     context             longest sequence in training, and at inference without stretching the rotary embedding
     extended_context    longest sequence at inference with `ntk_alpha`
     rope_base           base of the rotary embedding's angles
@@ -84,7 +88,7 @@ class MoEConfig:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.type == "int":
-                check_count(field.name, value, 1)
+                check_count(field.name, value, 0 if field.name in ("num_experts", "experts_per_token") else 1)
             elif field.type == "bool":
                 _require(type(value) is bool, field.name, value, "true or false")
             elif field.type == "float" or value is not None:
@@ -93,15 +97,20 @@ class MoEConfig:
         _require(heads % self.num_kv_heads == 0, "num_kv_heads", self.num_kv_heads, f"a divisor of num_heads ({heads})")
         dim = self.head_dim
         _require(dim % 8 == 0 and dim <= 256, "head_dim", dim, "a multiple of 8, at most 256")
-        most = min(experts, 64)
-        _require(self.experts_per_token <= most, "experts_per_token", self.experts_per_token, f"at most {most}")
+        chosen, most = self.experts_per_token, min(experts, 64)
+        allowed = f"1 to {most}" if experts else "0 in a dense model, whose num_experts is 0"
+        _require(min(experts, 1) <= chosen <= most, "experts_per_token", chosen, allowed)
+        for name in _OF_ROUTER if not experts else ():
+            usual = getattr(type(self), name)
+            rule = f"{usual} in a dense model, whose num_experts is 0"
+            _require(getattr(self, name) == usual, name, getattr(self, name), rule)
         _require(
             self.extended_context >= self.context,
             "extended_context",
             self.extended_context,
             f"at least context ({self.context})",
         )
-        tensors = self.num_layers * (7 + 3 * experts) + 3
+        tensors = self.num_layers * (7 + 3 * experts if experts else 9) + 3
         if tensors > MODEL_TENSORS:
             raise ValueError(
                 f"num_layers and num_experts make {tensors} tensors; a model may have at most {MODEL_TENSORS}"
@@ -157,7 +166,10 @@ class MoEConfig:
             "head": self.vocab_size * hidden,
         }
         kinds = {name: (count, count) for name, count in always.items()}
-        kinds["experts"] = layers * self.num_experts * expert, layers * self.experts_per_token * expert
+        if self.num_experts:
+            kinds["experts"] = layers * self.num_experts * expert, layers * self.experts_per_token * expert
+        else:
+            kinds["feed-forward"] = layers * expert, layers * expert
         return kinds
 
 

@@ -19,6 +19,7 @@ from ..formats.run_folder import last_checkpoint
 from ..formats.safetensors import DEFAULT_SHARD_BYTES, SafetensorsFolder, SafetensorsFolderLayout
 from ..layers import ExpertParallel
 from ..tokenizer import Tokenizer
+from ..tokenizer.carried import CarriedTokenizer
 from ..tokenizer.to_folder import special_ids, write_tokenizer
 from .config import MoEConfig, Precision
 from .mixtral import config_from_mixtral, config_to_mixtral, parameters_from_mixtral
@@ -90,7 +91,10 @@ class ModelFiles:
     """A model's files in a folder that is being made (see `write_folder`), into which several ranks may write."""
 
     def __init__(
-        self, model: MoETransformer, tokenizer: Tokenizer | None = None, max_shard_bytes: int = DEFAULT_SHARD_BYTES
+        self,
+        model: MoETransformer,
+        tokenizer: Tokenizer | CarriedTokenizer | None = None,
+        max_shard_bytes: int = DEFAULT_SHARD_BYTES,
     ):
         self._model = model
         self._tokenizer = tokenizer
@@ -102,7 +106,10 @@ class ModelFiles:
     def create(self, folder: Path) -> None:
         """Makes them all, with zeros for the parameters."""
         config = self._config
-        if self._tokenizer is not None:
+        if isinstance(self._tokenizer, CarriedTokenizer):
+            config |= self._tokenizer.special_ids
+            self._tokenizer.write(folder)
+        elif self._tokenizer is not None:
             config |= special_ids(self._tokenizer)
             write_tokenizer(folder, self._tokenizer)
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

@@ -1,6 +1,7 @@
-"""A `MoEConfig` and its parameters in the words of Mixtral in Hugging Face transformers, and back.
+"""A `MoEConfig` and its parameters in the words of Mixtral in Hugging Face transformers, or, of a dense model, of
+Llama, and back.
 
-Every option of ours that Mixtral lacks stands under the key "nncuda". transformers ignores it, so a model with
+Every option of ours that these lack stands under the key "nncuda". transformers ignores it, so a model with
 `norm_topk_prob` false runs there as if it were true, and nothing else differs.
 """
 
@@ -31,10 +32,34 @@ _TO_MIXTRAL = {
 }
 _OURS = ("extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor")
 
+# The same of a dense model, whose options of experts and router have one value.
+_OF_EXPERTS = ("num_experts", "experts_per_token", "aux_alpha", "norm_topk_prob", "capacity_factor")
+_TO_LLAMA = {ours: theirs for ours, theirs in _TO_MIXTRAL.items() if ours not in _OF_EXPERTS}
+_OURS_OF_DENSE = tuple(name for name in _OURS if name not in _OF_EXPERTS)
+#: What a config.json of Llama may leave out: transformers' own defaults.
+_OF_LLAMA = {"context": 2048, "norm_eps": 1e-6}
+
 
 def config_to_mixtral(config: MoEConfig) -> dict[str, object]:
-    """The content of `config.json`."""
+    """The content of `config.json`: of a Mixtral, or, of a dense model, of a Llama."""
     values = config.to_dict()
+    if not config.num_experts:
+        return {
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            **{theirs: values[ours] for ours, theirs in _TO_LLAMA.items()},
+            "rope_theta": config.rope_base,
+            "hidden_act": "silu",
+            "attention_bias": False,
+            "attention_dropout": 0.0,
+            "mlp_bias": False,
+            "tie_word_embeddings": False,
+            "torch_dtype": "float32",
+            "pad_token_id": 0,
+            "bos_token_id": 2,
+            "eos_token_id": 3,
+            "nncuda": {name: values[name] for name in _OURS_OF_DENSE},
+        }
     return {
         "architectures": ["MixtralForCausalLM"],
         "model_type": "mixtral",
@@ -55,34 +80,42 @@ def config_to_mixtral(config: MoEConfig) -> dict[str, object]:
 
 
 def config_from_mixtral(values: Mapping[str, object]) -> MoEConfig:
-    """Reads the content of a Mixtral `config.json`, of this program or another.
+    """Reads the content of a `config.json` of a Mixtral or a Llama, of this program or another.
 
     Raises ValueError when it is of another model, lacks something, or asks for what this model does not do.
     """
-    if values.get("model_type") != "mixtral":
-        raise ValueError(f"the model_type is {shown(values.get('model_type'))}; this program reads 'mixtral'")
-    for name, needed in (("hidden_act", "silu"), ("tie_word_embeddings", False)):
+    kind = values.get("model_type")
+    if kind != "mixtral" and kind != "llama":
+        raise ValueError(f"the model_type is {shown(kind)}; this program trains 'mixtral' and 'llama'")
+    dense = kind == "llama"
+    biases = (("attention_bias", False), ("mlp_bias", False)) if dense else ()
+    for name, needed in (("hidden_act", "silu"), ("tie_word_embeddings", False), *biases):
         if values.get(name, needed) != needed:
             raise ValueError(f"{name} is {shown(values[name])}; this model has {needed!r}")
-    options: dict[str, object] = {}
-    for ours, theirs in _TO_MIXTRAL.items():
+    options: dict[str, object] = {"num_experts": 0, "experts_per_token": 0, **_OF_LLAMA} if dense else {}
+    for ours, theirs in (_TO_LLAMA if dense else _TO_MIXTRAL).items():
         if values.get(theirs) is not None:
             options[ours] = values[theirs]
         elif ours == "head_dim":
             options[ours] = _whole(values, "hidden_size") // _whole(values, "num_attention_heads")
-        elif ours in ("aux_alpha", "init_std", "norm_eps"):
+        elif ours == "num_kv_heads" and dense:
+            options[ours] = options["num_heads"]
+        elif ours in ("aux_alpha", "init_std", "norm_eps") or ours in options:
             pass  # not needed to run the model, or with one default everywhere: ours stands
         else:
             raise ValueError(f"{theirs} is missing")
-    options["rope_base"] = _rope_base(values)
+    if not dense and options["num_experts"] == 0:
+        raise ValueError("num_local_experts is 0; a model of type 'mixtral' has experts")
+    options["rope_base"] = _rope_base(values, 1e4 if dense else 1e6)
     window = values.get("sliding_window")
-    if window is not None and _whole(values, "sliding_window") < _whole(values, "max_position_embeddings"):
+    if window is not None and _whole(values, "sliding_window") < _whole(options, "context"):
         raise ValueError(
             f"sliding_window is {shown(window)}; this model attends to all of its context ({shown(options['context'])})"
         )
     extra = values.get("nncuda", {})
-    if not isinstance(extra, Mapping) or any(name not in _OURS for name in extra):
-        raise ValueError(f"the options under 'nncuda' must be among {', '.join(_OURS)}")
+    known = _OURS_OF_DENSE if dense else _OURS
+    if not isinstance(extra, Mapping) or any(name not in known for name in extra):
+        raise ValueError(f"the options under 'nncuda' must be among {', '.join(known)}")
     if "extended_context" not in extra:
         options.update(extended_context=options["context"], ntk_alpha=1.0)
     return MoEConfig.from_dict({**options, **extra})
@@ -95,7 +128,7 @@ def _whole(values: Mapping[str, object], name: str) -> int:
     return value
 
 
-def _rope_base(values: Mapping[str, object]) -> float:
+def _rope_base(values: Mapping[str, object], usual: float) -> float:
     # transformers 5 writes rope_parameters; earlier ones rope_theta and, for stretched models, rope_scaling.
     rope = values.get("rope_parameters") or values.get("rope_scaling") or {}
     if not isinstance(rope, Mapping):
@@ -103,21 +136,25 @@ def _rope_base(values: Mapping[str, object]) -> float:
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind != "default":
         raise ValueError(f"rotary embedding of type {shown(kind)}; this model has 'default'")
-    base = rope.get("rope_theta", values.get("rope_theta", 1e6))  # 1e6: Mixtral's own default
+    base = rope.get("rope_theta", values.get("rope_theta", usual))
     check_number("rope_theta", base, BOUNDS["rope_base"])
     return float(base)  # type: ignore[arg-type]
 
 
 def parameters_from_mixtral(tensors: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-    """Tensors by the names of our layout, whichever of Mixtral's two layouts they come in.
+    """Tensors by the names of our layout, whichever of Mixtral's two layouts they come in, or of a Llama.
 
     The usual one has a tensor an expert and matrix and is taken as it is; the one that transformers 5 holds in memory
     has all experts of a layer in `mlp.experts.gate_up_proj` and `down_proj`, which are cut up here, without a copy.
+    Frequencies of the rotary embedding, which old Llamas store, are left out.
     """
-    return _Unfused(tensors) if any(_FUSED.fullmatch(name) for name in tensors) else tensors
+    return (
+        _Unfused(tensors) if any(_FUSED.fullmatch(name) or _REDUNDANT.fullmatch(name) for name in tensors) else tensors
+    )
 
 
 _FUSED = re.compile(r"(model\.layers\.\d+)\.mlp\.experts\.(gate_up_proj|down_proj)")
+_REDUNDANT = re.compile(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
 
 
 class _Unfused(Mapping[str, np.ndarray]):
@@ -126,6 +163,8 @@ class _Unfused(Mapping[str, np.ndarray]):
         self._source: dict[str, tuple[str, int, slice] | str] = {}
         for name in tensors:
             match = _FUSED.fullmatch(name)
+            if _REDUNDANT.fullmatch(name):
+                continue
             if not match:
                 self._source[name.replace(".mlp.gate.", ".block_sparse_moe.gate.")] = name
                 continue

@@ -13,8 +13,10 @@ from ..device import Comm, Context, DeviceBound, Tensor, one_thread
 from ..dtypes import to_numpy
 from ..errors import StateError
 from ..layers import (
+    AllRows,
     Attention,
     BlockKept,
+    DenseLayer,
     Documents,
     Embedding,
     ExpertParallel,
@@ -54,7 +56,7 @@ PREFILL_PART = 6144
 
 
 class MoETransformer(DeviceBound):
-    """A decoder-only transformer whose feed-forward networks are mixtures of experts.
+    """A decoder-only transformer whose feed-forward networks are mixtures of experts, or dense ones.
 
     `weights` is the arena that it computes with (see `ParameterArena`), and its activations have the same dtype, that
     of the `precision`. `parameters` is what is trained and saved: the same arena, or, when a model trains in 16 bits,
@@ -122,6 +124,7 @@ class MoETransformer(DeviceBound):
             self._initialize(seed)
         self.rope = RopeTables(ctx, config.head_dim, config.rope_base)
         self._stretched: RopeTables | None = None  # for sequences beyond `context`
+        self._rows = AllRows(ctx)
         self.embedding = Embedding(*self._pair("model.embed_tokens.weight"))
         self.blocks = [self._block(layer) for layer in range(config.num_layers)]
         self.norm = RMSNorm(*self._pair("model.norm.weight"), eps=config.norm_eps)
@@ -179,9 +182,12 @@ class MoETransformer(DeviceBound):
 
     def __repr__(self) -> str:
         config = self.config
+        experts = "dense"
+        if config.num_experts:
+            experts = f"{config.num_experts} experts ({config.experts_per_token} per token)"
         return (
-            f"MoETransformer({config.num_layers} layers, hidden size {config.hidden_size}, "
-            f"{config.num_experts} experts ({config.experts_per_token} per token), vocabulary {config.vocab_size}; "
+            f"MoETransformer({config.num_layers} layers, hidden size {config.hidden_size}, {experts}, "
+            f"vocabulary {config.vocab_size}; "
             f"{config.num_parameters:,} parameters, {config.num_active_parameters:,} active; "
             f"{self.precision}, {self.ctx.device}{'' if self.gradients is None else ', training'})"
         )
@@ -372,12 +378,12 @@ class MoETransformer(DeviceBound):
         x = self._embedded(ids)
         self.expert_uses = None  # before there are others
         kept: list[BlockKept] = []
-        uses: list[ExpertUse] = []
+        uses: list[ExpertUse | None] = []
         for block in self.blocks:
             x, use, of_block = block.forward_keeping(x, batch, capacity, aux, documents)
             uses.append(use)
             kept.append(of_block)
-        self.expert_uses = uses
+        self.expert_uses = [use for use in uses if use is not None]
         return x, kept
 
     def recompute(self, every: int = 0, experts: bool = False, keep: int = 0) -> None:
@@ -405,12 +411,12 @@ class MoETransformer(DeviceBound):
         return len(self._chunks(tokens))
 
     def expert_counts(self) -> np.ndarray:
-        """Slots that chose each expert in the last forward call, [layers, experts]."""
-        return np.stack([use.counts.numpy() for use in self._last_uses()])
+        """Slots that chose each expert in the last forward call, [layers, experts]; of no layer in a dense model."""
+        return _stacked([use.counts for use in self._last_uses()], 2)
 
     def expert_choices(self) -> np.ndarray:
         """Experts of each token in the last forward call, most likely first, [layers, tokens, experts_per_token]."""
-        return np.stack([use.choices.numpy() for use in self._last_uses()])
+        return _stacked([use.choices for use in self._last_uses()], 3)
 
     def _last_uses(self) -> list[ExpertUse]:
         if self.expert_uses is None:
@@ -432,6 +438,7 @@ class MoETransformer(DeviceBound):
             if self._stretched is None:
                 self._stretched = RopeTables(self.ctx, config.head_dim, config.rope_base, config.ntk_alpha)
             rope = self._stretched
+        self._rows.offsets(batch)  # before a step is captured
         return KVCache(rope, config.num_layers, batch, capacity, config.num_kv_heads, self.dtype)
 
     @one_thread
@@ -492,7 +499,7 @@ class MoETransformer(DeviceBound):
         for block in self.blocks:
             x, use = block.forward(x, batch, documents=documents)
             uses.append(use)
-        self.expert_uses = uses
+        self.expert_uses = [use for use in uses if use is not None]
         return x
 
     def _loss(self, normed: Tensor, targets: Tensor, loss_factor: Tensor, losses: Tensor, beta: float) -> Tensor:
@@ -543,7 +550,7 @@ class MoETransformer(DeviceBound):
 
     def _block(self, layer: int) -> TransformerBlock:
         config, prefix = self.config, f"model.layers.{layer}"
-        hidden, ffn, experts = config.hidden_size, config.ffn_size, config.num_experts
+        hidden = config.hidden_size
         qkv_rows = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
         attention = Attention(
             Linear(*self._fused_pair(f"{prefix}.self_attn.q_proj.weight", qkv_rows, hidden)),
@@ -552,27 +559,43 @@ class MoETransformer(DeviceBound):
             config.num_heads,
             config.num_kv_heads,
         )
-        moe = f"{prefix}.block_sparse_moe"
-        router = Router(
-            Linear(*self._pair(f"{moe}.gate.weight")), config.experts_per_token, config.norm_topk_prob, config.aux_alpha
-        )
-        products = Fp8Products() if self.precision == "fp8" else ExpertProducts()
-        if self.experts is None:
-            w13, w13_grad = self._fused_pair(f"{moe}.experts.0.w1.weight", experts, 2 * ffn, hidden)
-            w2, w2_grad = self._fused_pair(f"{moe}.experts.0.w2.weight", experts, hidden, ffn)
-            mixture = MoELayer(router, w13, w2, w13_grad, w2_grad, products)
-        else:
-            first, count = f"{moe}.experts.{self.experts.own[0]}", len(self.experts.own)
-            w13 = self.weights.fused(f"{first}.w1.weight", count, 2 * ffn, hidden)
-            w2 = self.weights.fused(f"{first}.w2.weight", count, hidden, ffn)
-            mixture = ParallelMoELayer(router, w13, w2, self.experts, layer, products)
         return TransformerBlock(
             prefix,
             RMSNorm(*self._pair(f"{prefix}.input_layernorm.weight"), eps=config.norm_eps),
             attention,
             RMSNorm(*self._pair(f"{prefix}.post_attention_layernorm.weight"), eps=config.norm_eps),
-            mixture,
+            self._mixture(layer, prefix) if config.num_experts else self._dense(prefix),
         )
+
+    def _dense(self, prefix: str) -> DenseLayer:
+        hidden, ffn = self.config.hidden_size, self.config.ffn_size
+        w13, w13_grad = self._fused_pair(f"{prefix}.mlp.gate_proj.weight", 1, 2 * ffn, hidden)
+        w2, w2_grad = self._fused_pair(f"{prefix}.mlp.down_proj.weight", 1, hidden, ffn)
+        return DenseLayer(self._rows, w13, w2, w13_grad, w2_grad, self._products())
+
+    def _products(self) -> ExpertProducts:
+        return Fp8Products() if self.precision == "fp8" else ExpertProducts()
+
+    def _mixture(self, layer: int, prefix: str) -> MoELayer:
+        config, moe = self.config, f"{prefix}.block_sparse_moe"
+        hidden, ffn, experts = config.hidden_size, config.ffn_size, config.num_experts
+        router = Router(
+            Linear(*self._pair(f"{moe}.gate.weight")), config.experts_per_token, config.norm_topk_prob, config.aux_alpha
+        )
+        products = self._products()
+        if self.experts is None:
+            w13, w13_grad = self._fused_pair(f"{moe}.experts.0.w1.weight", experts, 2 * ffn, hidden)
+            w2, w2_grad = self._fused_pair(f"{moe}.experts.0.w2.weight", experts, hidden, ffn)
+            return MoELayer(router, w13, w2, w13_grad, w2_grad, products)
+        first, count = f"{moe}.experts.{self.experts.own[0]}", len(self.experts.own)
+        w13 = self.weights.fused(f"{first}.w1.weight", count, 2 * ffn, hidden)
+        w2 = self.weights.fused(f"{first}.w2.weight", count, hidden, ffn)
+        return ParallelMoELayer(router, w13, w2, self.experts, layer, products)
+
+
+def _stacked(tensors: list[Tensor], dimensions: int) -> np.ndarray:
+    """Arrays of i32 as one, with so many dimensions; empty of none."""
+    return np.stack([one.numpy() for one in tensors]) if tensors else np.zeros((0,) * dimensions, np.int32)
 
 
 def on_host(array: np.ndarray | Tensor) -> np.ndarray:

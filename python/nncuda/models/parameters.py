@@ -14,7 +14,10 @@ takes a prefix of the arena, then the gains of the norms:
     for each layer L: model.layers.L.{input,post_attention}_layernorm.weight
     model.norm.weight
 
-Names are those of Mixtral in Hugging Face transformers, so a checkpoint needs no translation.
+A dense model has, in place of gate and experts, model.layers.L.mlp.gate_proj.weight and up_proj, [ffn, hidden], and
+down_proj, [hidden, ffn], where one expert would have w1, w3 and w2.
+
+Names are those of Mixtral, or Llama, in Hugging Face transformers, so a checkpoint needs no translation.
 """
 
 from __future__ import annotations
@@ -56,7 +59,8 @@ class ParameterSpec:
 class ParameterLayout:
     """Where each parameter of a configuration lies. `size` elements in all, of which the first `num_decayed` decay.
 
-    `experts` are the elements of each layer's experts: those of all w1 and w3, and those of all w2.
+    `experts` are the elements of each layer's experts: those of all w1 and w3, and those of all w2; none of a dense
+    model.
     """
 
     def __init__(self, config: MoEConfig):
@@ -73,6 +77,11 @@ class ParameterLayout:
             self._add(f"{prefix}.self_attn.k_proj.weight", kv_rows, hidden)
             self._add(f"{prefix}.self_attn.v_proj.weight", kv_rows, hidden)
             self._add(f"{prefix}.self_attn.o_proj.weight", hidden, q_rows)
+            if not config.num_experts:
+                self._add(f"{prefix}.mlp.gate_proj.weight", ffn, hidden)
+                self._add(f"{prefix}.mlp.up_proj.weight", ffn, hidden)
+                self._add(f"{prefix}.mlp.down_proj.weight", hidden, ffn)
+                continue
             self._add(f"{prefix}.block_sparse_moe.gate.weight", config.num_experts, hidden)
             begin = self.size
             for expert in range(config.num_experts):

@@ -28,7 +28,7 @@ class Config:
     num_attention_heads: int = 12
     num_key_value_heads: int = 1
     head_dim: int = 64
-    num_local_experts: int = 16
+    num_local_experts: int = 16  # 0: one network for all tokens, as Llama has it, and no router
     num_experts_per_tok: int = 4
     intermediate_size: int = 6144
     rope_theta: float = 10000.0
@@ -128,6 +128,21 @@ def expert_backward(dy: Array, saved: Saved, params: Parameters, prefix: str, gr
     d = elementwise.swiglu_backward(dhidden, saved.gate, saved.up)
     dx = linear_backward(d["dgate"], saved.x, params, f"{prefix}.w1.weight", grads)
     return dx + linear_backward(d["dup"], saved.x, params, f"{prefix}.w3.weight", grads)
+
+
+def dense(x: Array, params: Parameters, prefix: str) -> tuple[Array, Saved]:
+    """down (silu(gate x) * up x). Touvron et al. 2023, "LLaMA", section 2.2."""
+    gate, up = linear(x, params[f"{prefix}.gate_proj.weight"]), linear(x, params[f"{prefix}.up_proj.weight"])
+    hidden = elementwise.swiglu(gate, up)["y"]
+    return linear(hidden, params[f"{prefix}.down_proj.weight"]), Saved(x=x, gate=gate, up=up, hidden=hidden)
+
+
+def dense_backward(dy: Array, saved: Saved, params: Parameters, prefix: str, grads: Parameters) -> Array:
+    """The chain of dense, backwards."""
+    dhidden = linear_backward(dy, saved.hidden, params, f"{prefix}.down_proj.weight", grads)
+    d = elementwise.swiglu_backward(dhidden, saved.gate, saved.up)
+    dx = linear_backward(d["dgate"], saved.x, params, f"{prefix}.gate_proj.weight", grads)
+    return dx + linear_backward(d["dup"], saved.x, params, f"{prefix}.up_proj.weight", grads)
 
 
 def mixture(x: Array, params: Parameters, prefix: str, config: Config) -> tuple[Array, Saved]:

@@ -17,6 +17,8 @@ from nncuda.reference.layers import (
     Config,
     Parameters,
     accumulate,
+    dense,
+    dense_backward,
     linear,
     linear_backward,
     mixture,
@@ -73,6 +75,10 @@ def shapes(config: Config) -> dict[str, tuple[int, ...]]:
         found[f"{block}.self_attn.k_proj.weight"] = (config.num_key_value_heads * head, hidden)
         found[f"{block}.self_attn.v_proj.weight"] = (config.num_key_value_heads * head, hidden)
         found[f"{block}.self_attn.o_proj.weight"] = (hidden, config.num_attention_heads * head)
+        if not config.num_local_experts:
+            found[f"{block}.mlp.gate_proj.weight"] = found[f"{block}.mlp.up_proj.weight"] = (ffn, hidden)
+            found[f"{block}.mlp.down_proj.weight"] = (hidden, ffn)
+            continue
         found[f"{block}.block_sparse_moe.gate.weight"] = (config.num_local_experts, hidden)
         experts = [f"{block}.block_sparse_moe.experts.{e}" for e in range(config.num_local_experts)]
         for expert in experts:
@@ -113,7 +119,10 @@ def forward(params: Parameters, config: Config, input_ids: Array) -> tuple[Array
         a, attn = self_attention(h, params, f"{block}.self_attn", config, batch, positions, tables)
         x = x + a
         h, norm2 = norm(x, params, f"{block}.post_attention_layernorm.weight", config)
-        y, mix = mixture(h, params, f"{block}.block_sparse_moe", config)
+        if config.num_local_experts:
+            y, mix = mixture(h, params, f"{block}.block_sparse_moe", config)
+        else:
+            y, mix = dense(h, params, f"{block}.mlp")
         x = x + y
         blocks.append(Saved(norm1=norm1, attention=attn, norm2=norm2, mixture=mix))
     h, last = norm(x, params, "model.norm.weight", config)
@@ -129,10 +138,13 @@ def backward(dlogits: Array, saved: Saved, params: Parameters, config: Config, a
     dx = norm_backward(dh, saved.norm, params, "model.norm.weight", grads)
     for layer in reversed(range(config.num_hidden_layers)):
         block, kept = f"model.layers.{layer}", saved.blocks[layer]
-        dprobs = losses.aux_loss_backward(
-            kept.mixture.counts, np.array([aux_scale]), tokens, config.router_aux_loss_coef
-        )["dprobs"]
-        dh = mixture_backward(dx, kept.mixture, params, f"{block}.block_sparse_moe", grads, dprobs)
+        if config.num_local_experts:
+            dprobs = losses.aux_loss_backward(
+                kept.mixture.counts, np.array([aux_scale]), tokens, config.router_aux_loss_coef
+            )["dprobs"]
+            dh = mixture_backward(dx, kept.mixture, params, f"{block}.block_sparse_moe", grads, dprobs)
+        else:
+            dh = dense_backward(dx, kept.mixture, params, f"{block}.mlp", grads)
         dx = dx + norm_backward(dh, kept.norm2, params, f"{block}.post_attention_layernorm.weight", grads)
         dh = self_attention_backward(dx, kept.attention, params, f"{block}.self_attn", grads)
         dx = dx + norm_backward(dh, kept.norm1, params, f"{block}.input_layernorm.weight", grads)
@@ -145,7 +157,7 @@ def backward(dlogits: Array, saved: Saved, params: Parameters, config: Config, a
 def auxiliary_loss(saved: Saved, config: Config) -> float:
     """alpha sum over layers and experts of f P. Fedus, Zoph, Shazeer 2021, eq. 4, without the factor of experts."""
     loss = np.zeros(1)
-    for block in saved.blocks:
+    for block in saved.blocks if config.num_local_experts else ():
         loss = losses.aux_loss_forward(block.mixture.probs, block.mixture.counts, loss, config.router_aux_loss_coef)[
             "loss"
         ]

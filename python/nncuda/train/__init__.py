@@ -5,12 +5,14 @@ from .checkpoint import Checkpoint, load_model, resolve_checkpoint
 from .config import TrainConfig
 from .data import TokenWindows
 from .metrics import MetricsLog, read_metrics
+from .origin import Origin
 from .run import TrainingRun
 from .trainer import StepResult, Trainer
 
 __all__ = [
     "Checkpoint",
     "MetricsLog",
+    "Origin",
     "StepResult",
     "TokenWindows",
     "TrainConfig",

@@ -40,6 +40,7 @@ from ..models.config import Precision, check_number
 from ..models.folder import ModelFiles, ModelFolder
 from ..models.moe import check_names, on_host
 from ..tokenizer import Tokenizer
+from ..tokenizer.carried import CarriedTokenizer
 from .aborting import aborting, together
 from .config import LARGEST_LOSS_SCALE, LEAST_LOSS_SCALE, TrainConfig
 from .moments import check_moments, moments_shapes
@@ -96,6 +97,22 @@ class Checkpoint(ModelFolder):
         """What to raise for a folder that has a model alone."""
         return missing_file(self.folder, "has no training.json: it can be run, but not trained further")
 
+    def moments(self) -> SafetensorsFile:
+        """The file of the moments, checked but for the values of f32 and bf16."""
+        if self.training is None:
+            raise self.untrainable()
+        path = self.folder / "optimizer.safetensors"
+        moments = SafetensorsFile(path)
+        kind = self.training.train.moments
+        expected = moments_shapes(ParameterLayout(self.config), kind)
+        with told_of(path):
+            check_names(moments, expected)
+            for name, (dtype, shape) in expected.items():
+                if moments.shape(name) != shape or moments.dtype(name) != to_numpy(dtype):
+                    raise ValueError(f"tensor {name} is not {dtype} of shape {list(shape)}")
+            check_moments(moments, kind)
+        return moments
+
     def trainer(
         self,
         ctx: Context,
@@ -112,16 +129,7 @@ class Checkpoint(ModelFolder):
         if self.training is None:
             raise self.untrainable()
         experts = ExpertParallel.of(comm, expert_parallel, self.config.num_experts)
-        path = self.folder / "optimizer.safetensors"
-        moments = SafetensorsFile(path)
-        kind = self.training.train.moments
-        expected = moments_shapes(ParameterLayout(self.config), kind)
-        with told_of(path):
-            check_names(moments, expected)
-            for name, (dtype, shape) in expected.items():
-                if moments.shape(name) != shape or moments.dtype(name) != to_numpy(dtype):
-                    raise ValueError(f"tensor {name} is not {dtype} of shape {list(shape)}")
-            check_moments(moments, kind)
+        moments = self.moments()
         train = replace(self.training.train, **(changes or {}))  # type: ignore[arg-type]
         try:
             if admit is not None:
@@ -159,7 +167,7 @@ def save_checkpoint(
     root: str | os.PathLike[str],
     trainer: Trainer,
     state: TrainingState,
-    tokenizer: Tokenizer | None = None,
+    tokenizer: Tokenizer | CarriedTokenizer | None = None,
     max_shard_bytes: int = DEFAULT_SHARD_BYTES,
 ) -> Path:
     """Writes `root`/step-NNNNNNNN, in one step, and returns it."""
@@ -172,7 +180,7 @@ def write_checkpoint(
     folder: str | os.PathLike[str],
     trainer: Trainer,
     state: TrainingState,
-    tokenizer: Tokenizer | None = None,
+    tokenizer: Tokenizer | CarriedTokenizer | None = None,
     max_shard_bytes: int = DEFAULT_SHARD_BYTES,
 ) -> None:
     """Writes a checkpoint, in one step, as `folder`; FileExistsError when there is one. Of several ranks each calls it

@@ -86,6 +86,9 @@ PRESETS: dict[str, dict[str, object]] = {
     "demo": {"steps": 1000, "learning_rate": 2e-3},
 }
 
+#: What a run that begins with trained weights is trained with, where it is not the default: few steps, with a low rate.
+FINE_TUNING: dict[str, object] = {"steps": 1000, "learning_rate": 5e-5}
+
 
 def canonical(*options: object) -> str:
     """Options as lines of text, the same in every language: numbers that are not whole by the bits of their f64."""

@@ -5,6 +5,7 @@ data_sha256, held_out_sha256    of the bytes of the shards, one after the other
 unigram_entropy                 of the held-out tokens, in nats, to six digits; null without evaluation
 program, library, abi, device   what trained, on what
 model, train                    all options, the seed among them
+from                            where it began, unless with random weights: see `Origin.record`
 extensions                      where it was extended: see extension.py
 """
 

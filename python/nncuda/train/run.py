@@ -22,6 +22,7 @@ from ..layers import ExpertParallel
 from ..layers.expert_parallel import Round, Run
 from ..models import MoEConfig, MoETransformer
 from ..tokenizer import Tokenizer
+from ..tokenizer.carried import CarriedTokenizer
 from .aborting import aborting
 from .checkpoint import Checkpoint, TrainingState, prune_checkpoints, save_checkpoint
 from .config import CHANGEABLE, SCHEDULE, TrainConfig
@@ -29,6 +30,7 @@ from .data import TokenWindows, open_shards
 from .divergence import check_convergence
 from .extension import check_extension, extended, extension_text, record_extension
 from .metrics import MetricsLog
+from .origin import Origin
 from .record import check_digest, write_record
 from .replicas import partitions_gradients
 from .trainer import Trainer
@@ -62,7 +64,7 @@ class TrainingRun:
         trainer: Trainer,
         data: TokenWindows,
         held_out: TokenWindows | None = None,
-        tokenizer: Tokenizer | None = None,
+        tokenizer: Tokenizer | CarriedTokenizer | None = None,
         position: int = 0,
         seconds: float = 0.0,
     ):
@@ -96,9 +98,10 @@ class TrainingRun:
         note: dict[str, object] | None = None,
         comm: Comm | None = None,
         expert_parallel: int = 1,
+        origin: Origin | None = None,
     ) -> TrainingRun:
         """A new run, with its `run.json`, to which `note` is added, on the ranks of `comm`, of which so many share the
-        experts out.
+        experts out. It begins with random weights, or at `origin`, whose tokenizer it takes unless one is given.
 
         Raises FileExistsError when the folder holds checkpoints already, ValueError when the steps end in the warm-up.
         """
@@ -109,17 +112,21 @@ class TrainingRun:
             windows = _windows(data, train.sequence_length)
             rest = None if held_out is None else _windows(held_out, train.sequence_length)
             ranks = 1 if comm is None else comm.ranks
-            made = MoETransformer(
-                ctx,
-                model,
-                seed=train.seed,
-                precision=train.precision,
-                experts=ExpertParallel.of(comm, expert_parallel, model.num_experts),
-                comm=comm,
-                partition_gradients=partitions_gradients(model, train, ctx.device, ranks, expert_parallel),
-            )
-            trainer = Trainer(made, train, comm=comm)
-            run = cls(folder, trainer, windows, rest, tokenizer)
+            if origin is None:
+                made = MoETransformer(
+                    ctx,
+                    model,
+                    seed=train.seed,
+                    precision=train.precision,
+                    experts=ExpertParallel.of(comm, expert_parallel, model.num_experts),
+                    comm=comm,
+                    partition_gradients=partitions_gradients(model, train, ctx.device, ranks, expert_parallel),
+                )
+                trainer = Trainer(made, train, comm=comm)
+            else:
+                trainer = origin.trainer(ctx, model, train, comm, expert_parallel)
+                note = {"from": origin.record(), **(note or {})}
+            run = cls(folder, trainer, windows, rest, tokenizer or (None if origin is None else origin.tokenizer))
             if run._first:
                 evaluated = None if held_out is None or rest is None else (held_out, rest)
                 write_record(folder, ctx, model, train, (data, windows), evaluated, note)
@@ -202,7 +209,8 @@ class TrainingRun:
         if rest is not None and held_out is not None:
             check_digest(folder, "held_out", held_out, rest)
         trainer = checkpoint.trainer(ctx, admit, None if after == state.train else asdict(after), comm, expert_parallel)
-        run = cls(folder, trainer, windows, rest, checkpoint.tokenizer, state.data_position, state.seconds)
+        tokenizer = CarriedTokenizer.of(checkpoint.folder)
+        run = cls(folder, trainer, windows, rest, tokenizer, state.data_position, state.seconds)
         if extends:
             if run._first:
                 record_extension(folder, state.step, after)
@@ -288,8 +296,9 @@ class TrainingRun:
                         "tokens_per_second": round(speed, 1),
                         "seconds": round(self.seconds, 3),
                         "bytes_peak": ctx.bytes_peak,
-                        "expert_shares": shares,
                     }
+                    if self.trainer.model.config.num_experts:
+                        record["expert_shares"] = shares
                     if result.loss_scale is not None:
                         record |= {"loss_scale": result.loss_scale, "skipped_steps": skipped_steps}
                     if log is not None:

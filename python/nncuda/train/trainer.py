@@ -282,7 +282,7 @@ class Trainer(DeviceBound):
     @one_thread
     def expert_counts(self) -> np.ndarray:
         """Slots that chose each expert in the last micro-batch of the last replica, [layers, experts], on all ranks."""
-        if self.comm is None:
+        if self.comm is None or not self.model.config.num_experts:
             return self.model.expert_counts()
         config, last = self.model.config, self.comm.ranks - 1
         counts = self.ctx.zeros((config.num_layers, config.num_experts), "i32")

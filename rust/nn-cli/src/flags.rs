@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use nn_core::format::{Table, TomlFile, Value};
 use nn_core::model::{self, MoEConfig, PRESETS, Precision, USUAL_PRESET};
 use nn_core::options::{Kind, OptionSpec, unknown};
-use nn_core::train::{self, TrainConfig, open_shards};
+use nn_core::train::{self, Origin, TrainConfig, open_shards};
 use nn_core::{Error, Result};
 use nn_ffi::{Context, Device, InstructionSet};
 
@@ -334,16 +334,9 @@ impl ConfigFile {
         flags: &ConfigFlags,
         vocab_size: u64,
     ) -> Result<(MoEConfig, TrainConfig)> {
-        let mut tables = TABLES.map(|(name, _)| self.table(name));
-        let of_file = tables[0].remove("preset");
-        self.check_names()?;
+        let (of_file, tables) = self.given(flags)?;
         let of_flag = preset_flag.is_some();
         let chosen = preset_flag.map(Value::from).or(of_file);
-        for (table, (name, _)) in tables.iter_mut().zip(TABLES) {
-            for (_, option, value) in flags.given.iter().filter(|(of, _, _)| *of == name) {
-                table.set(*option, value.clone());
-            }
-        }
         let chosen = match chosen {
             None | Some(Value::None) => USUAL_PRESET.to_owned(),
             Some(Value::Text(name)) => name,
@@ -353,16 +346,46 @@ impl ConfigFile {
         let mut model = model::preset(&chosen).map_err(|error| if of_flag { error } else { in_file(error) })?;
         let mut train = train::preset(&chosen)?;
         model.set("vocab_size", vocab_size);
-        let none = |value: &Value| if value.as_text() == Some("none") { Value::None } else { value.clone() };
-        for (name, value) in tables[0].iter() {
-            model.set(name, none(value));
-        }
-        for (name, value) in tables[1].iter() {
-            train.set(name, none(value));
+        for (options, given) in [&mut model, &mut train].into_iter().zip(&tables) {
+            for (name, value) in given.iter() {
+                options.set(name, value.clone());
+            }
         }
         Ok((
             MoEConfig::from_table(&model).map_err(|error| self.wrong_value(error, "model", flags))?,
             TrainConfig::from_table(&train).map_err(|error| self.wrong_value(error, "train", flags))?,
         ))
+    }
+
+    /// Options of a run that begins at `origin`: the model's from there, those of training from this file, over them the
+    /// flags that were given. What contradicts the origin is refused by name.
+    pub(crate) fn options_from(&self, origin: Origin, flags: &ConfigFlags) -> Result<(Origin, TrainConfig)> {
+        let (preset, [model, train]) = self.given(flags)?;
+        if let Some(preset) = preset {
+            let problem = format!("preset is {}, but --from gives the sizes of the model", preset.shown());
+            return Err(self.0.wrong(&problem, "model", "preset"));
+        }
+        let origin = origin.with_options(&model).map_err(|error| self.wrong_value(error, "model", flags))?;
+        let mut options = origin.defaults();
+        for (name, value) in train.iter() {
+            options.set(name, value.clone());
+        }
+        let options = TrainConfig::from_table(&options).and_then(|options| origin.check(&options).map(|()| options));
+        Ok((origin, options.map_err(|error| self.wrong_value(error, "train", flags))?))
+    }
+
+    /// The preset that this file begins with, and by table its options and, over them, those of the flags.
+    fn given(&self, flags: &ConfigFlags) -> Result<(Option<Value>, [Table; 2])> {
+        let mut tables = TABLES.map(|(name, _)| self.table(name));
+        let preset = tables[0].remove("preset");
+        self.check_names()?;
+        for (table, (name, _)) in tables.iter_mut().zip(TABLES) {
+            for (_, option, value) in flags.given.iter().filter(|(of, _, _)| *of == name) {
+                table.set(*option, value.clone());
+            }
+        }
+        let none = |value: &Value| if value.as_text() == Some("none") { Value::None } else { value.clone() };
+        let tables = tables.map(|table| table.iter().map(|(name, value)| (name.to_owned(), none(value))).collect());
+        Ok((preset, tables))
     }
 }

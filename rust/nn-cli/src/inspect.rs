@@ -82,6 +82,10 @@ fn describe(path: &Path) -> Result<Table> {
 
 fn describe_folder(folder: &Path) -> Result<Table> {
     let checkpoint = match Checkpoint::open(folder) {
+        // A Llama from elsewhere is described as the engine runs it.
+        Ok(checkpoint) if checkpoint.config.num_experts == 0 && checkpoint.training.is_none() => {
+            return stored::describe_other(folder, Error::format(folder, "is no checkpoint"));
+        }
         Ok(checkpoint) => checkpoint,
         Err(why) => return stored::describe_other(folder, why),
     };

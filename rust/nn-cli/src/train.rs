@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use nn_core::Error;
 use nn_core::format::{Tokenizer, Value};
 use nn_core::model::MoEConfig;
-use nn_core::train::{Event, Rank, Sources, TrainConfig, TrainingRun, open_shards};
+use nn_core::train::{Event, Origin, Rank, Sources, TrainConfig, TrainingRun, open_shards};
 
 use crate::failure::Failure;
 use crate::flags::{ConfigFlags, ConfigSource, DeviceFlags};
@@ -30,6 +30,10 @@ const PROGRAM: &str = concat!("nncuda-rs ", env!("CARGO_PKG_VERSION"));
 ///
 /// --extend --steps N makes a run longer; the other options of its learning rate may change, too. The cosine is then
 /// stretched to the new end, so that the rate jumps; a line on standard error says how.
+///
+/// --from FOLDER begins with trained weights instead of random ones. The sizes of the model are the folder's; other
+/// values of its options are refused, but for --capacity-factor and --aux-alpha. Options of training begin at their
+/// defaults, not at a preset's, with 1000 steps and a rate of 5e-5.
 ///
 /// A run that needs more memory than the device has free (`nncuda-rs plan`) is not started.
 ///
@@ -55,6 +59,12 @@ pub(crate) struct Arguments {
     /// The tokenizer of the data, which is saved with the checkpoints.
     #[arg(long, value_name = "FILE", value_parser = paths::file)]
     tokenizer: Option<PathBuf>,
+    /// Begin with weights and tokenizer of a checkpoint, a run, or a Mixtral or Llama folder of Hugging Face.
+    #[arg(long, value_name = "FOLDER", value_parser = paths::folder)]
+    from: Option<PathBuf>,
+    /// With --from: also with the moments, the step and the loss scale of that checkpoint.
+    #[arg(long)]
+    with_optimizer: bool,
     /// Resume the run from its last checkpoint, with its original options.
     #[arg(long)]
     resume: bool,
@@ -109,29 +119,44 @@ fn start(arguments: &Arguments, rank: Rank<'_>) -> Result<TrainingRun, Failure> 
         let problem = "say what to train on: --data, or `data` under [data] in the --config file";
         return Err(Failure::Usage(problem.into()));
     };
-    let vocab_size = open_shards(data)?[0].vocab_size();
-    let (model, options) = file.options(arguments.source.preset.as_deref(), &arguments.options, vocab_size)?;
-    if !arguments.start_anyway {
-        require_fit(rank, &model, &options, held_out.is_some())?;
-    }
-    Ok(start_with(&arguments.run, rank, model, options, data, held_out.as_deref(), tokenizer.as_deref())?)
-}
-
-fn start_with(
-    run: &Path,
-    rank: Rank<'_>,
-    model: MoEConfig,
-    options: TrainConfig,
-    data: &Path,
-    held_out: Option<&Path>,
-    tokenizer: Option<&Path>,
-) -> nn_core::Result<TrainingRun> {
-    let tokenizer = tokenizer.map(Tokenizer::load).transpose()?;
-    let training = TrainingRun::start(run, rank, model, options, data, held_out, tokenizer)?;
+    let load = || tokenizer.as_ref().map(Tokenizer::load).transpose();
+    let admit = |model: &MoEConfig, options: &TrainConfig| {
+        if arguments.start_anyway { Ok(()) } else { require_fit(rank, model, options, held_out.is_some()) }
+    };
+    let (run, held_out) = (&arguments.run, held_out.as_deref());
+    let training = if let Some(origin) = origin(arguments, tokenizer.as_deref())? {
+        let (origin, options) = file.options_from(origin, &arguments.options)?;
+        admit(origin.config(), &options)?;
+        TrainingRun::start_from(run, rank, &origin, options, data, held_out, load()?)?
+    } else {
+        let vocab_size = open_shards(data)?[0].vocab_size();
+        let (model, options) = file.options(arguments.source.preset.as_deref(), &arguments.options, vocab_size)?;
+        admit(&model, &options)?;
+        TrainingRun::start(run, rank, model, options, data, held_out, load()?)?
+    };
     if training.is_first() {
         Sources::new(data, held_out.map(PathBuf::from)).write(run, &training, PROGRAM)?;
     }
     Ok(training)
+}
+
+/// Where a run begins that has --from. Refuses what does not go with it, or needs it.
+fn origin(arguments: &Arguments, tokenizer: Option<&Path>) -> Result<Option<Origin>, Failure> {
+    let refused = |problem: String| Err(Failure::Usage(problem));
+    let Some(folder) = &arguments.from else {
+        if arguments.with_optimizer {
+            return refused("--with-optimizer needs --from, the checkpoint that has its state".into());
+        }
+        return Ok(None);
+    };
+    if arguments.source.preset.is_some() {
+        return refused("--from gives the sizes of the model; leave out --preset".into());
+    }
+    let origin = Origin::open(folder, arguments.with_optimizer)?;
+    if tokenizer.is_some() && origin.tokenizer().has_tokenizer() {
+        return refused(format!("the tokenizer of {} comes along; leave out --tokenizer", folder.display()));
+    }
+    Ok(Some(origin))
 }
 
 /// Refuses flags that a resumed run does not take.
@@ -147,6 +172,8 @@ fn check_flags(arguments: &Arguments) -> Result<(), Failure> {
         (arguments.source.config.is_some(), "config"),
         (arguments.source.preset.is_some(), "preset"),
         (arguments.tokenizer.is_some(), "tokenizer"),
+        (arguments.from.is_some(), "from"),
+        (arguments.with_optimizer, "with_optimizer"),
     ];
     let other = others.into_iter().find(|(given, _)| *given).map(|(_, name)| name);
     if let Some(given) = arguments.options.names().find(|name| !changeable.contains(name)).or(other) {

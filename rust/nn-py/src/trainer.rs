@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use nn_core::format::Table;
 use nn_core::model::MoETransformer;
-use nn_core::tokenizer::Tokenizer;
+use nn_core::tokenizer::{CarriedTokenizer, Tokenizer};
 use nn_core::train::{self, Batch, TrainConfig, TrainingState};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -179,7 +179,7 @@ impl Trainer {
         tokenizer: Option<PathBuf>,
     ) -> PyResult<PathBuf> {
         self.shared.call(py, move |holding| {
-            let tokenizer = tokenizer.map(Tokenizer::load).transpose()?;
+            let tokenizer = tokenizer.map(Tokenizer::load).transpose()?.as_ref().map(CarriedTokenizer::from);
             let trainer = holding.trainer()?;
             let (step, train) = (trainer.step(), trainer.config().clone());
             let loss_scaling = trainer.loss_scaling()?;

@@ -1,16 +1,17 @@
-//! One block: h = x + attention(norm(x)); out = h + moe(norm(h)).
+//! One block: h = x + attention(norm(x)); out = h + moe(norm(h)), or a dense network in place of the mixture.
 
 use nn_ffi::Tensor;
 
 use super::attention::{MQAttention, MQAttentionKept};
 use super::cache::KVCache;
+use super::dense::{FeedForward, FeedForwardKept};
 use super::expert_parallel::Served;
-use super::moe::{ExpertUse, MoEKept, MoELayer};
+use super::moe::ExpertUse;
 use super::norm::RMSNorm;
 use super::rope::Rotation;
 use crate::error::Result;
 
-/// Pre-norm attention and mixture of experts around the residual stream.
+/// Pre-norm attention and mixture of experts, or dense network, around the residual stream.
 #[derive(Debug)]
 pub struct TransformerBlock {
     /// What the names of its parameters begin with, such as `model.layers.3`, for traces.
@@ -19,10 +20,10 @@ pub struct TransformerBlock {
     pub input_norm: RMSNorm,
     /// Attention.
     pub attention: MQAttention,
-    /// The norm before the mixture.
+    /// The norm before the second half.
     pub post_norm: RMSNorm,
-    /// The mixture of experts.
-    pub moe: MoELayer,
+    /// The second half.
+    pub feed_forward: FeedForward,
     /// Whether `backward` finds again, by the same calls, all but the block's input.
     /// (Chen et al. 2016, "Training deep nets with sublinear memory cost", section 4)
     pub recompute: bool,
@@ -38,7 +39,7 @@ pub struct BlockKept {
 
 #[derive(Debug)]
 enum Rest {
-    Kept(Box<(Attended, MoEKept)>),
+    Kept(Box<(Attended, FeedForwardKept)>),
     /// For a batch of that many sequences, with that many slots an expert.
     Again {
         batch: usize,
@@ -67,9 +68,9 @@ impl TransformerBlock {
 
     /// The second half of the block, from its input and what attention gives.
     fn mix(&self, x: &Tensor, middle: &Tensor) -> Result<Tensor> {
-        self.label(x, "block_sparse_moe")?;
+        self.label(x, self.feed_forward.name())?;
         let normed = self.post_norm.forward_residual(middle, x)?;
-        self.moe.forward(&normed, middle)
+        self.feed_forward.forward(&normed, middle)
     }
 
     /// Labels the calls from here on as those of a half of the block.
@@ -90,11 +91,12 @@ impl TransformerBlock {
         rotation: &Rotation,
         capacity: i64,
         aux: &Tensor,
-    ) -> Result<(Tensor, ExpertUse, BlockKept)> {
+    ) -> Result<(Tensor, Option<ExpertUse>, BlockKept)> {
         let attended = self.attend(&x, batch, rotation)?;
-        let (out, moe) = self.moe.forward_keeping(&attended.post_normed, &attended.middle, capacity, Some(aux))?;
-        let experts = moe.expert_use();
-        let rest = if self.recompute { Rest::Again { batch, capacity } } else { Rest::Kept(Box::new((attended, moe))) };
+        let (out, kept) = self.feed_forward.forward_keeping(&attended.post_normed, &attended.middle, capacity, aux)?;
+        let experts = kept.expert_use();
+        let rest =
+            if self.recompute { Rest::Again { batch, capacity } } else { Rest::Kept(Box::new((attended, kept))) };
         Ok((out, experts, BlockKept { x, rest }))
     }
 
@@ -102,7 +104,7 @@ impl TransformerBlock {
         self.label(x, "self_attn")?;
         let (normed, rstd) = self.input_norm.forward_keeping(x)?;
         let (middle, attention) = self.attention.forward_keeping(&normed, batch, rotation)?;
-        self.label(x, "block_sparse_moe")?;
+        self.label(x, self.feed_forward.name())?;
         let (post_normed, post_rstd) = self.post_norm.forward_residual_keeping(&middle, x)?;
         Ok(Attended { normed, rstd, attention, middle, post_normed, post_rstd })
     }
@@ -117,17 +119,17 @@ impl TransformerBlock {
         beta: f32,
     ) -> Result<Tensor> {
         let BlockKept { x, rest } = kept;
-        let (attended, moe) = match rest {
+        let (attended, kept) = match rest {
             Rest::Kept(kept) => *kept,
             Rest::Again { batch, capacity } => {
                 let attended = self.attend(&x, batch, rotation)?;
-                let moe = self.moe.forward_again(&attended.post_normed, capacity)?;
-                (attended, moe)
+                let kept = self.feed_forward.forward_again(&attended.post_normed, capacity)?;
+                (attended, kept)
             }
         };
         let Attended { normed, rstd, attention, middle, post_normed, post_rstd } = attended;
-        self.label_backward(&x, "block_sparse_moe")?;
-        let dmiddle = self.moe.backward(&dout, &post_normed, moe, aux_factor, beta)?;
+        self.label_backward(&x, self.feed_forward.name())?;
+        let dmiddle = self.feed_forward.backward(&dout, &post_normed, kept, aux_factor, beta)?;
         drop(post_normed);
         self.post_norm.backward(&dmiddle, &middle, &post_rstd, Some(&dout))?;
         drop((middle, dout));
@@ -139,13 +141,12 @@ impl TransformerBlock {
 
     /// The part of a guest in the other ranks' forward, and what `serve_backward` needs of it.
     pub fn serve_forward(&self) -> Result<Option<Served>> {
-        self.moe.serve_forward(!self.recompute && !self.moe.recompute)
+        self.feed_forward.serve_forward(!self.recompute)
     }
 
     /// The part of a guest in the other ranks' `backward`.
     pub fn serve_backward(&self, kept: Option<Served>) -> Result<()> {
-        let kept = if self.recompute { self.moe.serve_forward(true)? } else { kept };
-        self.moe.serve_backward(kept)
+        self.feed_forward.serve_backward(kept, self.recompute)
     }
 
     /// The next tokens of one sequence into row `row` of the cache, x `[length, hidden]`.

@@ -127,6 +127,11 @@ impl ExpertParallel {
 
 /// Refuses groups that do not divide the ranks and the experts.
 pub(crate) fn check_expert_parallel(expert_parallel: usize, ranks: usize, experts: usize) -> Result<()> {
+    if expert_parallel > 1 && experts == 0 {
+        return Err(Error::value(format!(
+            "expert_parallel is {expert_parallel}; a dense model, whose num_experts is 0, has none to share out"
+        )));
+    }
     if expert_parallel > 0 && ranks.is_multiple_of(expert_parallel) && experts.is_multiple_of(expert_parallel) {
         return Ok(());
     }

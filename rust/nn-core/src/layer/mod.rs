@@ -14,6 +14,7 @@
 mod attention;
 mod block;
 mod cache;
+mod dense;
 mod embedding;
 mod expert_parallel;
 mod expert_products;
@@ -25,6 +26,7 @@ mod rope;
 pub use attention::{MQAttention, MQAttentionKept};
 pub use block::{BlockKept, TransformerBlock};
 pub use cache::KVCache;
+pub use dense::{AllRows, DenseInside, DenseLayer, FeedForward, FeedForwardKept};
 pub use embedding::Embedding;
 pub use expert_parallel::{ExpertExchange, ExpertParallel, Served};
 pub(crate) use expert_parallel::{Round, check_expert_parallel};

@@ -15,9 +15,10 @@ options! {
         num_heads: usize = 12, "query heads of attention";
         num_kv_heads: usize = 1, "key and value heads: 1 is multi-query attention, num_heads multi-head";
         head_dim: usize = 64, "elements per head; a multiple of 8, at most 256";
-        num_experts: usize = 16, "experts per layer";
-        experts_per_token: usize = 4, "experts that each token goes to";
-        ffn_size: usize = 6144, "inner width of an expert";
+        num_experts: usize = 16,
+            "experts per layer; 0 makes the model dense: one network for all tokens, without a router";
+        experts_per_token: usize = 4, "experts that each token goes to; 0 in a dense model";
+        ffn_size: usize = 6144, "inner width of an expert, or of the network of a dense model";
         context: usize = 32768,
             "longest sequence in training, and at inference without stretching the rotary embedding";
         extended_context: usize = 262_144, "longest sequence at inference with `ntk_alpha`";
@@ -42,6 +43,14 @@ pub(super) const BOUNDS: [Bounds; 6] = [
     ("aux_alpha", 0.0, 1000.0, "a number, from 0 to 1000"),
     ("init_std", 0.0, 100.0, "a number, from 0 to 100"),
 ];
+
+/// Options that are 0 in a dense model.
+const OF_EXPERTS: [&str; 2] = ["num_experts", "experts_per_token"];
+
+/// Options of the router, which a dense model has at their defaults.
+const OF_ROUTER: [&str; 3] = ["norm_topk_prob", "capacity_factor", "aux_alpha"];
+
+const IN_DENSE: &str = "in a dense model, whose num_experts is 0";
 
 /// Names of the presets, in alphabetical order.
 pub const PRESETS: [&str; 3] = ["6.9b", "demo", "small"];
@@ -101,7 +110,7 @@ impl MoEConfig {
     fn allowed(name: &str) -> &'static str {
         match Self::OPTIONS.iter().find(|spec| spec.name == name).map(|spec| spec.kind) {
             Some(Kind::Flag) => "true or false",
-            _ => rule_of(&BOUNDS, name).unwrap_or(whole_rule(1)),
+            _ => rule_of(&BOUNDS, name).unwrap_or(whole_rule(usize::from(!OF_EXPERTS.contains(&name)))),
         }
     }
 
@@ -110,19 +119,32 @@ impl MoEConfig {
         let values = self.to_table();
         let counts: Vec<&str> =
             Self::OPTIONS.iter().filter(|spec| spec.kind == Kind::Whole).map(|spec| spec.name).collect();
-        check_counts(&values, &counts, 1)?;
+        let (of_experts, others): (Vec<_>, Vec<_>) = counts.into_iter().partition(|name| OF_EXPERTS.contains(name));
+        check_counts(&values, &others, 1)?;
+        check_counts(&values, &of_experts, 0)?;
         check_bounds(&values, &BOUNDS)?;
         let heads = self.num_heads;
         let divisor = format!("a divisor of num_heads ({heads})");
         require(heads.is_multiple_of(self.num_kv_heads), "num_kv_heads", &self.num_kv_heads, &divisor)?;
         let dim = self.head_dim;
         require(dim.is_multiple_of(8) && dim <= 256, "head_dim", &dim, "a multiple of 8, at most 256")?;
-        let most = self.num_experts.min(64);
-        let chosen = self.experts_per_token;
-        require(chosen <= most, "experts_per_token", &chosen, &format!("at most {most}"))?;
+        let (chosen, most) = (self.experts_per_token, self.num_experts.min(64));
+        let allowed = if most > 0 { format!("1 to {most}") } else { format!("0 {IN_DENSE}") };
+        require((most.min(1)..=most).contains(&chosen), "experts_per_token", &chosen, &allowed)?;
+        if self.num_experts == 0 {
+            let usual = Self::default().to_table();
+            for name in OF_ROUTER {
+                let (value, wanted) = (values.get(name), usual.get(name));
+                if value != wanted {
+                    let [value, wanted] = [value, wanted].map(|value| value.unwrap_or(&Value::None).shown());
+                    return Err(Error::value(format!("{name} is {value}; it must be {wanted} {IN_DENSE}")));
+                }
+            }
+        }
         let least = format!("at least context ({})", self.context);
         require(self.extended_context >= self.context, "extended_context", &self.extended_context, &least)?;
-        let tensors = self.num_layers as u128 * (7 + 3 * self.num_experts as u128) + 3;
+        let of_layer = if self.num_experts == 0 { 9 } else { 7 + 3 * self.num_experts as u128 };
+        let tensors = self.num_layers as u128 * of_layer + 3;
         if tensors > MODEL_TENSORS {
             let problem =
                 format!("num_layers and num_experts make {tensors} tensors; a model may have at most {MODEL_TENSORS}");
@@ -144,12 +166,12 @@ impl MoEConfig {
 
     /// Parameters in all.
     pub fn num_parameters(&self) -> u128 {
-        self.parameters(self.num_experts)
+        self.parameters(self.num_experts.max(1))
     }
 
     /// Parameters that one token meets: those of its experts alone.
     pub fn num_active_parameters(&self) -> u128 {
-        self.parameters(self.experts_per_token)
+        self.parameters(self.experts_per_token.max(1))
     }
 
     fn parameters(&self, experts: usize) -> u128 {
@@ -188,6 +210,26 @@ mod tests {
         crate::options::bounds::check("model", MoEConfig::OPTIONS, |name, value| {
             MoEConfig::from_table(&Table::from([(name, value)])).map(|_| ())
         });
+    }
+
+    #[test]
+    fn a_dense_model_has_no_options_of_a_router() {
+        let dense = MoEConfig { num_experts: 0, experts_per_token: 0, ..MoEConfig::preset("small").unwrap() };
+        dense.validate().unwrap();
+        assert_eq!(dense.num_parameters(), dense.num_active_parameters());
+        let folder = crate::model::config_to_mixtral(&dense);
+        assert_eq!(folder.get("model_type").and_then(Value::as_text), Some("llama"));
+        assert_eq!(crate::model::config_from_mixtral(&folder).unwrap(), dense);
+        let usual = || dense.clone();
+        for (wrong, words) in [
+            (MoEConfig { experts_per_token: 1, ..usual() }, "experts_per_token is 1; it must be 0 in a dense model"),
+            (MoEConfig { num_experts: 2, ..usual() }, "experts_per_token is 0; it must be 1 to 2"),
+            (MoEConfig { aux_alpha: 0.5, ..usual() }, "aux_alpha is 0.5; it must be 0.01 in a dense model"),
+            (MoEConfig { capacity_factor: Some(2.0), ..usual() }, "capacity_factor is 2.0; it must be "),
+        ] {
+            let error = wrong.validate().unwrap_err().to_string();
+            assert!(error.starts_with(words), "{error}");
+        }
     }
 
     #[test]

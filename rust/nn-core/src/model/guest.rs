@@ -66,7 +66,7 @@ impl MoETransformer {
 
     /// Carries out by itself what becomes, in a round, of sums of the gradients of experts that ranks share out.
     pub(crate) fn add_up(&self, round: &Round, event: &ExpertEvent) -> Result<()> {
-        self.blocks.iter().rev().try_for_each(|block| block.moe.add_up(round, event))
+        self.blocks.iter().rev().try_for_each(|block| block.feed_forward.add_up(round, event))
     }
 
     /// Begins a round of `evaluate` of at most so many tokens, on the ranks that have some; no matter where each rank has
@@ -86,6 +86,6 @@ impl MoETransformer {
 
     /// The part of a guest in the `evaluate` of the others.
     pub(crate) fn serve_evaluation(&self) -> Result<()> {
-        self.blocks.iter().try_for_each(|block| block.moe.serve_forward(false).map(|_| ()))
+        self.blocks.iter().try_for_each(|block| block.feed_forward.serve_forward(false).map(|_| ()))
     }
 }

@@ -1,6 +1,7 @@
-//! A `MoEConfig` and its parameters in the words of Mixtral in Hugging Face transformers, and back.
+//! A `MoEConfig` and its parameters in the words of Mixtral in Hugging Face transformers, or, of a dense model, of Llama, and
+//! back.
 //!
-//! Every option of ours that Mixtral lacks stands under the key "nncuda". transformers ignores it, so a model with
+//! Every option of ours that these lack stands under the key "nncuda". transformers ignores it, so a model with
 //! `norm_topk_prob` false runs there as if it were true, and nothing else differs.
 
 use std::collections::HashMap;
@@ -30,25 +31,42 @@ const TO_MIXTRAL: [(&str, &str); 13] = [
     ("init_std", "initializer_range"),
 ];
 const OURS: [&str; 4] = ["extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor"];
+/// Options that a dense model, which is a Llama there, has one value of.
+const OF_EXPERTS: [&str; 5] = ["num_experts", "experts_per_token", "aux_alpha", "norm_topk_prob", "capacity_factor"];
 
-/// The content of `config.json`.
+/// Our names beside those of a Mixtral, or of a Llama, and those under "nncuda".
+fn names_of(dense: bool) -> (impl Iterator<Item = (&'static str, &'static str)>, Vec<&'static str>) {
+    let has = move |name: &str| !(dense && OF_EXPERTS.contains(&name));
+    (TO_MIXTRAL.into_iter().filter(move |(ours, _)| has(ours)), OURS.into_iter().filter(|name| has(name)).collect())
+}
+
+/// The content of `config.json`: of a Mixtral, or, of a dense model, of a Llama.
 pub fn config_to_mixtral(config: &MoEConfig) -> Table {
     let values = config.to_table();
     let value = |name: &str| values.get(name).cloned().unwrap_or(Value::None);
-    let mut out = Table::from([
-        ("architectures", Value::List(vec!["MixtralForCausalLM".into()])),
-        ("model_type", "mixtral".into()),
-    ]);
-    for (ours, theirs) in TO_MIXTRAL {
+    let dense = config.num_experts == 0;
+    let (class, kind) = if dense { ("LlamaForCausalLM", "llama") } else { ("MixtralForCausalLM", "mixtral") };
+    let mut out = Table::from([("architectures", Value::List(vec![class.into()])), ("model_type", kind.into())]);
+    let (names, own) = names_of(dense);
+    for (ours, theirs) in names {
         out.set(theirs, value(ours));
     }
-    let fixed: [(&str, Value); 11] = [
+    let of_kind: &[(&str, Value)] = if dense {
+        &[("attention_bias", Value::Bool(false)), ("mlp_bias", Value::Bool(false))]
+    } else {
+        &[
+            ("router_jitter_noise", Value::Float(0.0)),
+            ("output_router_logits", Value::Bool(false)),
+            ("sliding_window", Value::None),
+        ]
+    };
+    for (name, value) in of_kind {
+        out.set(*name, value.clone());
+    }
+    let fixed: [(&str, Value); 8] = [
         ("rope_theta", config.rope_base.into()),
         ("hidden_act", "silu".into()),
         ("attention_dropout", 0.0.into()),
-        ("router_jitter_noise", 0.0.into()),
-        ("output_router_logits", false.into()),
-        ("sliding_window", Value::None),
         ("tie_word_embeddings", false.into()),
         ("torch_dtype", "float32".into()),
         ("pad_token_id", 0i32.into()),
@@ -58,43 +76,61 @@ pub fn config_to_mixtral(config: &MoEConfig) -> Table {
     for (name, value) in fixed {
         out.set(name, value);
     }
-    out.set(
-        "nncuda",
-        OURS.map(|name| (name, value(name))).into_iter().fold(Table::new(), |mut table, (name, value)| {
-            table.set(name, value);
-            table
-        }),
-    );
+    out.set("nncuda", own.into_iter().map(|name| (name.to_owned(), value(name))).collect::<Table>());
     out
 }
 
-/// Reads the content of a Mixtral `config.json`, of this program or another.
+/// Reads the content of a `config.json` of a Mixtral or a Llama, of this program or another.
 ///
 /// `Error::Value` when it is of another model, lacks something, or asks for what this model does not do.
 pub fn config_from_mixtral(values: &Table) -> Result<MoEConfig> {
     let given = |name: &str| values.get(name).filter(|value| **value != Value::None);
     let kind = values.get("model_type").cloned().unwrap_or(Value::None);
-    if kind.as_text() != Some("mixtral") {
-        return Err(Error::value(format!("the model_type is {}; this program reads 'mixtral'", kind.shown())));
+    let dense = match kind.as_text() {
+        Some("mixtral") => false,
+        Some("llama") => true,
+        _ => {
+            let problem = format!("the model_type is {}; this program trains 'mixtral' and 'llama'", kind.shown());
+            return Err(Error::value(problem));
+        }
+    };
+    let mut needed = vec![("hidden_act", Value::from("silu")), ("tie_word_embeddings", false.into())];
+    if dense {
+        needed.extend([("attention_bias", false.into()), ("mlp_bias", false.into())]);
     }
-    for (name, needed) in [("hidden_act", Value::from("silu")), ("tie_word_embeddings", false.into())] {
+    for (name, needed) in needed {
         if let Some(value) = values.get(name).filter(|value| **value != needed) {
             return Err(Error::value(format!("{name} is {}; this model has {}", value.shown(), needed.shown())));
         }
     }
     let mut options = Table::new();
-    for (ours, theirs) in TO_MIXTRAL {
+    if dense {
+        // Two of them transformers' own defaults.
+        for (name, value) in [("num_experts", 0usize), ("experts_per_token", 0), ("context", 2048)] {
+            options.set(name, value);
+        }
+        options.set("norm_eps", 1e-6);
+    }
+    let (names, own) = names_of(dense);
+    for (ours, theirs) in names {
         match (ours, given(theirs)) {
             (_, Some(value)) => options.set(ours, value.clone()),
             ("head_dim", None) => {
                 options.set(ours, whole(values, "hidden_size")? / whole(values, "num_attention_heads")?);
             }
+            ("num_kv_heads", None) if dense => {
+                options.set(ours, options.get("num_heads").cloned().unwrap_or(Value::None));
+            }
+            ("context", None) if dense => {}
             // Not needed to run the model, or with one default everywhere: ours stands.
             ("aux_alpha" | "init_std" | "norm_eps", None) => {}
             _ => return Err(Error::value(format!("{theirs} is missing"))),
         }
     }
-    options.set("rope_base", rope_base(values)?);
+    if !dense && options.get("num_experts") == Some(&Value::Integer(0)) {
+        return Err(Error::value("num_local_experts is 0; a model of type 'mixtral' has experts"));
+    }
+    options.set("rope_base", rope_base(values, if dense { 1e4 } else { 1e6 })?);
     let context = options.get("context").cloned().unwrap_or(Value::None);
     if let Some(window) = given("sliding_window") {
         let (width, needed) = (window.as_number(), context.as_number());
@@ -109,8 +145,8 @@ pub fn config_from_mixtral(values: &Table) -> Result<MoEConfig> {
         None => Some(&none),
         Some(extra) => extra.as_table(),
     };
-    let Some(extra) = extra.filter(|extra| extra.names().all(|name| OURS.contains(&name))) else {
-        return Err(Error::value(format!("the options under 'nncuda' must be among {}", OURS.join(", "))));
+    let Some(extra) = extra.filter(|extra| extra.names().all(|name| own.contains(&name))) else {
+        return Err(Error::value(format!("the options under 'nncuda' must be among {}", own.join(", "))));
     };
     if extra.get("extended_context").is_none() {
         options.set("extended_context", context);
@@ -130,7 +166,7 @@ fn whole(values: &Table, name: &str) -> Result<usize> {
         .ok_or_else(|| crate::options::refuse(name, value, "a whole number, at least 1"))
 }
 
-fn rope_base(values: &Table) -> Result<f64> {
+fn rope_base(values: &Table, usual: f64) -> Result<f64> {
     // transformers 5 writes rope_parameters; earlier ones rope_theta and, for stretched models, rope_scaling.
     let filled = |name: &str| {
         values.get(name).filter(|value| !matches!(value, Value::None) && **value != Value::Table(Table::new()))
@@ -144,7 +180,7 @@ fn rope_base(values: &Table) -> Result<f64> {
     if let Some(kind) = kind.filter(|kind| kind.as_text() != Some("default")) {
         return Err(Error::value(format!("rotary embedding of type {}; this model has 'default'", kind.shown())));
     }
-    let standard = Value::Float(1e6); // Mixtral's own default
+    let standard = Value::Float(usual);
     let base = table.get("rope_theta").or_else(|| values.get("rope_theta")).unwrap_or(&standard);
     let (_, least, most, rule) = super::config::BOUNDS[0];
     let found = base.as_number().filter(|number| (least..=most).contains(number));
@@ -178,7 +214,7 @@ impl MixtralWeights {
         let mut weights = Self { origins: HashMap::new(), names: Vec::new(), files };
         let fused = weights.files.iter().any(|(name, _)| fused_part(name).is_some());
         let mut found = Vec::new();
-        for (name, entry) in weights.files.iter() {
+        for (name, entry) in weights.files.iter().filter(|(name, _)| !is_redundant(name)) {
             let shape = entry.shape.clone();
             match fused_part(name).filter(|_| fused) {
                 Some((layer, gate_up)) => cut_up(&mut found, name, &shape, layer, gate_up, layout.experts())?,
@@ -228,6 +264,12 @@ impl MixtralWeights {
         file.read_f32(&origin.tensor, origin.first, origin.shape.iter().product())
     }
 
+    /// The values of a parameter as they are stored.
+    pub(crate) fn read_bytes(&self, name: &str) -> Result<Vec<u8>> {
+        let (file, origin) = self.home(name)?;
+        file.read_bytes(&origin.tensor, origin.first..origin.first + origin.shape.iter().product::<usize>())
+    }
+
     /// Some of the elements of a parameter.
     pub(crate) fn read_part(&self, name: &str, part: Range<usize>) -> Result<Vec<f32>> {
         let (file, origin) = self.home(name)?;
@@ -239,6 +281,12 @@ impl MixtralWeights {
         let origin = self.origins.get(name).ok_or_else(missing)?;
         Ok((self.files.home(&origin.tensor).ok_or_else(missing)?, origin))
     }
+}
+
+/// Whether a tensor has frequencies of the rotary embedding, which old Llamas store.
+fn is_redundant(name: &str) -> bool {
+    let layer = name.strip_prefix("model.layers.").and_then(|rest| rest.strip_suffix(".self_attn.rotary_emb.inv_freq"));
+    layer.is_some_and(|layer| !layer.is_empty() && layer.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
 /// The layer of a fused tensor, and whether it is that of gate and up.

@@ -61,7 +61,7 @@ pub struct ParameterLayout {
 impl ParameterLayout {
     /// How many tensors a configuration has.
     pub fn count(config: &MoEConfig) -> usize {
-        let of_layer = config.num_experts.saturating_mul(3).saturating_add(7);
+        let of_layer = if config.num_experts == 0 { 9 } else { config.num_experts.saturating_mul(3).saturating_add(7) };
         config.num_layers.saturating_mul(of_layer).saturating_add(3)
     }
 
@@ -92,6 +92,12 @@ impl ParameterLayout {
             layout.add(format!("{prefix}.self_attn.k_proj.weight"), &[kv_rows, hidden]);
             layout.add(format!("{prefix}.self_attn.v_proj.weight"), &[kv_rows, hidden]);
             layout.add(format!("{prefix}.self_attn.o_proj.weight"), &[hidden, q_rows]);
+            if config.num_experts == 0 {
+                layout.add(format!("{prefix}.mlp.gate_proj.weight"), &[ffn, hidden]);
+                layout.add(format!("{prefix}.mlp.up_proj.weight"), &[ffn, hidden]);
+                layout.add(format!("{prefix}.mlp.down_proj.weight"), &[hidden, ffn]);
+                continue;
+            }
             layout.add(format!("{prefix}.block_sparse_moe.gate.weight"), &[config.num_experts, hidden]);
             let first = layout.size;
             for expert in 0..config.num_experts {
@@ -188,10 +194,16 @@ impl ParameterLayout {
 mod tests {
     use super::*;
 
+    /// The presets, and a dense model.
+    fn configurations() -> impl Iterator<Item = MoEConfig> {
+        let small = MoEConfig::preset("small").unwrap();
+        let dense = MoEConfig { num_experts: 0, experts_per_token: 0, ..small };
+        ["small", "demo", "6.9b"].map(|name| MoEConfig::preset(name).unwrap()).into_iter().chain([dense])
+    }
+
     #[test]
     fn the_layout_has_as_many_elements_as_the_configuration_counts() {
-        for name in ["small", "demo", "6.9b"] {
-            let config = MoEConfig::preset(name).unwrap();
+        for config in configurations() {
             let layout = ParameterLayout::new(&config).unwrap();
             assert_eq!(layout.size() as u128, config.num_parameters());
             assert_eq!(layout.specs().len(), ParameterLayout::count(&config));
@@ -202,8 +214,7 @@ mod tests {
 
     #[test]
     fn a_backward_pass_completes_each_element_once() {
-        for name in ["small", "demo", "6.9b"] {
-            let config = MoEConfig::preset(name).unwrap();
+        for config in configurations() {
             let layout = ParameterLayout::new(&config).unwrap();
             let pieces = layout.backward_pieces();
             let mut parts = pieces.clone();

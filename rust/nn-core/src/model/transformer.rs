@@ -16,7 +16,8 @@ use super::precision::Precision;
 use super::views::Views;
 use crate::error::{Error, Result};
 use crate::layer::{
-    BlockKept, Embedding, ExpertParallel, ExpertUse, KVCache, Linear, RMSNorm, RopeTables, Rotation, TransformerBlock,
+    AllRows, BlockKept, Embedding, ExpertParallel, ExpertUse, KVCache, Linear, RMSNorm, RopeTables, Rotation,
+    TransformerBlock,
 };
 use crate::train::Rank;
 
@@ -106,7 +107,8 @@ impl MoETransformer {
         let (ctx, experts) = (rank.context(), rank.experts(config.num_experts)?);
         let layout = Arc::new(ParameterLayout::new(&config)?);
         let arenas = Arenas::zeros(rank, &layout, training, precision, experts.as_ref())?;
-        let views = Views { arenas: &arenas, precision, experts: experts.as_ref() };
+        let rows = Arc::new(AllRows::new(ctx));
+        let views = Views { arenas: &arenas, precision, experts: experts.as_ref(), rows: &rows };
         let rope = RopeTables::new(ctx, config.head_dim, config.rope_base, 1.0);
         let embedding = Embedding::new(views.weight("model.embed_tokens.weight")?);
         let blocks = (0..config.num_layers).map(|layer| views.block(&config, layer)).collect::<Result<_>>()?;
@@ -349,7 +351,7 @@ impl MoETransformer {
         for block in &self.blocks {
             let (out, experts, of_block) = block.forward_keeping(x, batch, rotation, capacity, aux)?;
             x = out;
-            uses.push(experts);
+            uses.extend(experts);
             blocks.push(of_block);
         }
         Ok(Kept { x, blocks, uses })
@@ -372,7 +374,7 @@ impl MoETransformer {
         let again = self.blocks.len().saturating_sub(keep);
         for (number, block) in (1..).zip(&mut self.blocks) {
             block.recompute = every > 0 && usize::is_multiple_of(number, every);
-            block.moe.recompute = experts && number <= again;
+            block.feed_forward.recompute(experts && number <= again);
         }
     }
 

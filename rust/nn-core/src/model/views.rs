@@ -7,7 +7,8 @@ use super::config::MoEConfig;
 use super::precision::Precision;
 use crate::error::Result;
 use crate::layer::{
-    ExpertExchange, ExpertParallel, Linear, MQAttention, MoELayer, RMSNorm, Router, SwiGLU, TransformerBlock, Weight,
+    AllRows, DenseLayer, ExpertExchange, ExpertParallel, FeedForward, Linear, MQAttention, MoELayer, RMSNorm, Router,
+    SwiGLU, TransformerBlock, Weight,
 };
 
 /// The arenas that layers take their views from.
@@ -15,6 +16,8 @@ pub(super) struct Views<'a> {
     pub(super) arenas: &'a Arenas,
     pub(super) precision: Precision,
     pub(super) experts: Option<&'a Arc<ExpertParallel>>,
+    /// For dense networks.
+    pub(super) rows: &'a Arc<AllRows>,
 }
 
 impl Views<'_> {
@@ -30,7 +33,7 @@ impl Views<'_> {
 
     pub(super) fn block(&self, config: &MoEConfig, layer: usize) -> Result<TransformerBlock> {
         let prefix = format!("model.layers.{layer}");
-        let (hidden, ffn, experts) = (config.hidden_size, config.ffn_size, config.num_experts);
+        let hidden = config.hidden_size;
         let qkv_rows = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim;
         let attention = MQAttention {
             qkv: Linear::new(self.fused(&format!("{prefix}.self_attn.q_proj.weight"), &[qkv_rows, hidden])?),
@@ -39,6 +42,35 @@ impl Views<'_> {
             kv_heads: config.num_kv_heads,
             head_dim: config.head_dim,
         };
+        let norm = |name: &str| -> Result<_> {
+            Ok(RMSNorm::new(self.weight(&format!("{prefix}.{name}.weight"))?, config.norm_eps))
+        };
+        Ok(TransformerBlock {
+            input_norm: norm("input_layernorm")?,
+            attention,
+            post_norm: norm("post_attention_layernorm")?,
+            feed_forward: if config.num_experts == 0 {
+                FeedForward::Dense(self.dense(config, &prefix)?)
+            } else {
+                FeedForward::Experts(self.mixture(config, layer, &prefix)?)
+            },
+            name: prefix,
+            recompute: false,
+        })
+    }
+
+    fn dense(&self, config: &MoEConfig, prefix: &str) -> Result<DenseLayer> {
+        let (hidden, ffn) = (config.hidden_size, config.ffn_size);
+        let network = SwiGLU {
+            w13: self.fused(&format!("{prefix}.mlp.gate_proj.weight"), &[1, 2 * ffn, hidden])?,
+            w2: self.fused(&format!("{prefix}.mlp.down_proj.weight"), &[1, hidden, ffn])?,
+            fp8: self.precision == Precision::FP8,
+        };
+        Ok(DenseLayer { rows: Arc::clone(self.rows), network, recompute: false })
+    }
+
+    fn mixture(&self, config: &MoEConfig, layer: usize, prefix: &str) -> Result<MoELayer> {
+        let (hidden, ffn, experts) = (config.hidden_size, config.ffn_size, config.num_experts);
         let moe = format!("{prefix}.block_sparse_moe");
         let router = Router {
             gate: Linear::new(self.weight(&format!("{moe}.gate.weight"))?),
@@ -62,16 +94,6 @@ impl Views<'_> {
             w2: of_experts("w2", &[own.len(), hidden, ffn])?,
             fp8: self.precision == Precision::FP8,
         };
-        let norm = |name: &str| -> Result<_> {
-            Ok(RMSNorm::new(self.weight(&format!("{prefix}.{name}.weight"))?, config.norm_eps))
-        };
-        Ok(TransformerBlock {
-            input_norm: norm("input_layernorm")?,
-            attention,
-            post_norm: norm("post_attention_layernorm")?,
-            name: prefix,
-            moe: MoELayer { router, experts, exchange, recompute: false },
-            recompute: false,
-        })
+        Ok(MoELayer { router, experts, exchange, recompute: false })
     }
 }

@@ -16,7 +16,7 @@ use nn_ffi::{Comm, Context, DType, Machine, Status, Transport};
 
 use crate::error::{Error, Result};
 use crate::infer::RowSampler;
-use crate::model::{MoEConfig, MoETransformer, Precision};
+use crate::model::{MoEConfig, MoETransformer, ParameterLayout, Precision};
 use crate::replay::Replay;
 use crate::train::{Batch, Rank, TrainConfig, Trainer};
 
@@ -227,7 +227,7 @@ fn sized<T>(plan: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 fn model(rank: Rank<'_>, config: &MoEConfig, precision: Precision, training: bool) -> Result<MoETransformer> {
-    let tensors = config.num_layers.saturating_mul(config.num_experts.saturating_mul(3).saturating_add(7));
+    let tensors = ParameterLayout::count(config);
     if tensors > MOST_TENSORS {
         return Err(Error::value(format!(
             "num_layers and num_experts make {tensors} tensors; a model may have at most {MOST_TENSORS}"
@@ -264,6 +264,11 @@ pub fn parameters_by_kind(config: &MoEConfig) -> [(&'static str, usize, usize); 
     let (hidden, layers) = (config.hidden_size, config.num_layers);
     let (expert, vocabulary) = (3 * hidden * config.ffn_size, config.vocab_size * hidden);
     let attention = layers * hidden * config.head_dim * (2 * config.num_heads + 2 * config.num_kv_heads);
+    let feed_forward = if config.num_experts == 0 {
+        ("feed-forward", layers * expert, layers * expert)
+    } else {
+        ("experts", layers * config.num_experts * expert, layers * config.experts_per_token * expert)
+    };
     let (routers, norms) = (layers * config.num_experts * hidden, (2 * layers + 1) * hidden);
     [
         ("embedding", vocabulary, vocabulary),
@@ -271,6 +276,6 @@ pub fn parameters_by_kind(config: &MoEConfig) -> [(&'static str, usize, usize); 
         ("routers", routers, routers),
         ("norms", norms, norms),
         ("head", vocabulary, vocabulary),
-        ("experts", layers * config.num_experts * expert, layers * config.experts_per_token * expert),
+        feed_forward,
     ]
 }

@@ -9,6 +9,7 @@
 //! user-defined piece's name stands in the text, where spaces are removed and where runs of unknown characters meet.
 
 mod bpe;
+mod carried;
 mod chat_template;
 mod folder;
 pub mod gguf;
@@ -27,6 +28,7 @@ use crate::error::{Error, Result};
 use crate::format::limits::TOKENIZER_MODEL_BYTES;
 use crate::format::read_regular;
 use bpe::Bpe;
+pub use carried::CarriedTokenizer;
 pub use chat_template::{ChatTemplate, Rendering, answer_template, render_templates_apart};
 use model_file::{Kind, ModelFile, ModelType};
 use normalizer::Normalizer;

@@ -35,6 +35,7 @@ use crate::model::{
     MixtralWeights, MoEConfig, MoETransformer, ParameterLayout, Precision, config_from_mixtral, config_to_mixtral,
 };
 use crate::options::Bounds;
+use crate::tokenizer::CarriedTokenizer;
 
 const FORMAT: &str = "nncuda training state";
 const VERSION: i128 = 1;
@@ -171,7 +172,7 @@ pub fn save_checkpoint(
     root: &Path,
     trainer: &Trainer,
     state: &TrainingState,
-    tokenizer: Option<&Tokenizer>,
+    tokenizer: Option<&CarriedTokenizer>,
 ) -> Result<PathBuf> {
     let folder = root.join(format!("step-{:08}", state.step));
     trainer.replicas().aborting(write_checkpoint(&folder, trainer, state, tokenizer))?;
@@ -182,7 +183,7 @@ fn write_checkpoint(
     folder: &Path,
     trainer: &Trainer,
     state: &TrainingState,
-    tokenizer: Option<&Tokenizer>,
+    tokenizer: Option<&CarriedTokenizer>,
 ) -> Result<()> {
     let (model, replicas) = (trainer.model(), trainer.replicas());
     model.context().synchronize()?;
@@ -199,9 +200,7 @@ fn write_checkpoint(
             for (name, id) in tokenizer.special_ids().iter() {
                 config.set(name, id.clone());
             }
-            write("tokenizer.model", tokenizer.model())?;
-            write("tokenizer_config.json", &json(tokenizer.for_transformers()))?;
-            write("generation_config.json", &json(tokenizer.special_ids()))?;
+            tokenizer.files().try_for_each(|(name, content)| write(name, content))?;
         }
         write("config.json", &json(config))?;
         lay_out_safetensors_folder(temporary, &weights, DEFAULT_SHARD_BYTES)?;

@@ -283,6 +283,11 @@ impl TrainConfig {
         )))
     }
 
+    /// What a run that begins with trained weights is trained with, where it is not the default: few steps, with a low rate.
+    pub fn fine_tuning() -> Table {
+        Table::from([("steps", 1000usize.into()), ("learning_rate", 5e-5.into())])
+    }
+
     /// The options that go with the model of a preset.
     pub fn preset(name: &str) -> Result<Self> {
         Self::from_table(&preset(name)?)

@@ -11,6 +11,7 @@ use super::data::TokenWindows;
 use super::divergence;
 use super::extension;
 use super::metrics::{MetricsLog, rounded};
+use super::origin::Origin;
 use super::rank::Rank;
 use super::replicas::aborting;
 use super::sources::Sources;
@@ -18,6 +19,7 @@ use super::trainer::{StepResult, Trainer};
 use crate::error::{Error, Result};
 use crate::format::{Table, Tokenizer, Value, atomic};
 use crate::model::{MoEConfig, MoETransformer, mean};
+use crate::tokenizer::CarriedTokenizer;
 
 /// Where a run stands after a step. Losses, in nats per token, and skipped steps are those of the last report.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,11 +60,12 @@ pub struct TrainingRun {
     trainer: Trainer,
     data: TokenWindows,
     held_out: Option<TokenWindows>,
-    tokenizer: Option<Tokenizer>,
+    tokenizer: Option<CarriedTokenizer>,
     position: u64,
     seconds: f64,
     stop: Arc<AtomicBool>,
     notice: Option<String>,
+    origin: Option<Table>,
 }
 
 impl TrainingRun {
@@ -78,16 +81,39 @@ impl TrainingRun {
         tokenizer: Option<Tokenizer>,
     ) -> Result<Self> {
         let rank = rank.into();
-        aborting(rank.comm(), Self::begin(folder, rank, model, train, (data, held_out), tokenizer))
+        let make = |train: TrainConfig| {
+            let rank = rank.for_run(&model, &train)?;
+            let model = MoETransformer::random_with(rank, model, train.seed, true, train.precision)?;
+            Trainer::with_comm(model, train, true, rank.comm())
+        };
+        let tokenizer = tokenizer.as_ref().map(CarriedTokenizer::from);
+        aborting(rank.comm(), Self::begin(folder, train, (data, held_out), tokenizer, make))
+    }
+
+    /// The same for a run that begins at `origin`, whose tokenizer it takes unless one is given.
+    pub fn start_from<'a>(
+        folder: &Path,
+        rank: impl Into<Rank<'a>>,
+        origin: &Origin,
+        train: TrainConfig,
+        data: &Path,
+        held_out: Option<&Path>,
+        tokenizer: Option<Tokenizer>,
+    ) -> Result<Self> {
+        let rank = rank.into();
+        let tokenizer = tokenizer.as_ref().map_or_else(|| origin.tokenizer().clone(), CarriedTokenizer::from);
+        let make = |train: TrainConfig| origin.trainer(rank, train);
+        let begun = Self::begin(folder, train, (data, held_out), Some(tokenizer), make)
+            .and_then(|run| Ok(Self { origin: Some(origin.record()?), ..run }));
+        aborting(rank.comm(), begun)
     }
 
     fn begin(
         folder: &Path,
-        rank: Rank<'_>,
-        model: MoEConfig,
         train: TrainConfig,
         sources: (&Path, Option<&Path>),
-        tokenizer: Option<Tokenizer>,
+        tokenizer: Option<CarriedTokenizer>,
+        make: impl FnOnce(TrainConfig) -> Result<Trainer>,
     ) -> Result<Self> {
         if !list_checkpoints(&folder.join("checkpoints"))?.is_empty() {
             let folder = folder.display();
@@ -96,10 +122,7 @@ impl TrainingRun {
         train.check_schedule()?;
         let data = TokenWindows::open(sources.0, train.sequence_length)?;
         let held_out = sources.1.map(|path| TokenWindows::open(path, train.sequence_length)).transpose()?;
-        let rank = rank.for_run(&model, &train)?;
-        let model = MoETransformer::random_with(rank, model, train.seed, true, train.precision)?;
-        let trainer = Trainer::with_comm(model, train, true, rank.comm())?;
-        Self::new(folder, trainer, data, held_out, tokenizer, 0, 0.0)
+        Self::new(folder, make(train)?, data, held_out, tokenizer, 0, 0.0)
     }
 
     /// Resumes a run from its last checkpoint, with the options that it was started with but for `changes`, which may
@@ -170,7 +193,8 @@ impl TrainingRun {
         let trainer = checkpoint.trainer_of(rank, after.clone())?;
         let notice = if extends { Some(extension::text(rank.context(), state, &before, &after)?) } else { None };
         let step = state.step;
-        let mut run = Self::new(folder, trainer, windows, held_out, checkpoint.tokenizer, position, seconds)?;
+        let tokenizer = Some(CarriedTokenizer::of(&checkpoint.folder)?);
+        let mut run = Self::new(folder, trainer, windows, held_out, tokenizer, position, seconds)?;
         if extends {
             if run.is_first() {
                 extension::record(folder, step, &after)?;
@@ -185,7 +209,7 @@ impl TrainingRun {
         trainer: Trainer,
         data: TokenWindows,
         held_out: Option<TokenWindows>,
-        tokenizer: Option<Tokenizer>,
+        tokenizer: Option<CarriedTokenizer>,
         position: u64,
         seconds: f64,
     ) -> Result<Self> {
@@ -198,7 +222,7 @@ impl TrainingRun {
         }
         let stop = Arc::default();
         let folder = folder.to_owned();
-        Ok(Self { folder, trainer, data, held_out, tokenizer, position, seconds, stop, notice: None })
+        Ok(Self { folder, trainer, data, held_out, tokenizer, position, seconds, stop, notice: None, origin: None })
     }
 
     /// Whether this rank writes the files of the run: the first one does.
@@ -214,6 +238,11 @@ impl TrainingRun {
     /// What an extension does to the schedule, in words.
     pub fn notice(&self) -> Option<&str> {
         self.notice.as_deref()
+    }
+
+    /// Where it began, as `run.json` has it; `None` with random weights.
+    pub(super) fn origin(&self) -> Option<&Table> {
+        self.origin.as_ref()
     }
 
     /// The trainer.
@@ -470,8 +499,10 @@ impl Measures {
             ("tokens_per_second", rounded(speed, 1).into()),
             ("seconds", rounded(seconds, 3).into()),
             ("bytes_peak", bytes_peak.into()),
-            ("expert_shares", self.expert_shares.clone()),
         ]);
+        if self.expert_shares != Value::List(Vec::new()) {
+            record.set("expert_shares", self.expert_shares.clone());
+        }
         if let Some(scale) = self.loss_scale {
             record.set("loss_scale", scale);
             record.set("skipped_steps", self.skipped_steps);

@@ -56,7 +56,7 @@ impl Sources {
             Ok::<_, Error>(path.to_string_lossy().into_owned())
         };
         let (model, (major, minor)) = (run.trainer().model(), library::abi_version()?);
-        let values = Table::from([
+        let mut values = Table::from([
             ("data", resolved(&self.data)?.into()),
             ("held_out", self.held_out.as_ref().map(resolved).transpose()?.into()),
             ("data_sha256", run.data().sha256()?.into()),
@@ -69,6 +69,9 @@ impl Sources {
             ("model", model.config().to_table().into()),
             ("train", run.trainer().config().to_table().into()),
         ]);
+        if let Some(origin) = run.origin() {
+            values.set("from", origin.clone());
+        }
         std::fs::create_dir_all(folder).map_err(|error| Error::io(folder, error))?;
         atomic::write_file(&folder.join(RECORD_FILE), Value::Table(values).to_json_lines().as_bytes())
     }

@@ -91,6 +91,9 @@ impl StepResult<'_> {
         let Some(comm) = self.replicas.comm() else {
             return uses.iter().map(|layer| Ok(layer.counts.to_vec()?)).collect();
         };
+        if uses.is_empty() {
+            return Ok(Vec::new()); // a dense model
+        }
         let experts = uses.first().map_or(0, |layer| layer.counts.len());
         let counts = comm.context().empty(&[uses.len(), experts], DType::I32)?;
         for (number, layer) in uses.iter().enumerate() {

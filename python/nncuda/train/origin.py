@@ -1,0 +1,143 @@
+"""Where a run begins that does not begin with random weights: a checkpoint, or a model from elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from ..device import Comm, Context
+from ..formats import SafetensorsFile
+from ..formats.errors import shown, told_of
+from ..formats.regular import open_regular
+from ..layers import ExpertParallel
+from ..models import MoEConfig, ParameterLayout
+from ..tokenizer.carried import CarriedTokenizer
+from .checkpoint import Checkpoint, resolve_checkpoint
+from .config import TrainConfig
+from .replicas import partitions_gradients
+from .trainer import Trainer
+
+#: Options of a model that its weights do not depend on: they decide how it is trained, and may be others.
+OF_TRAINING = ("capacity_factor", "aux_alpha")
+
+
+class Origin:
+    """The folder that a run begins from, opened and checked to the last value: what is not finite is refused.
+
+    It is a checkpoint of this library, a run, of which the last one is taken, or a Mixtral or Llama of Hugging Face.
+    With `optimizer` the moments, the step and, in f16, the loss scale go on as the checkpoint has them.
+
+    config            the architecture
+    tokenizer         what the run's checkpoints carry on
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], optimizer: bool = False):
+        self._checkpoint = Checkpoint(resolve_checkpoint(folder))
+        self.config: MoEConfig = self._checkpoint.config
+        self.tokenizer = CarriedTokenizer.of(self._checkpoint.folder)
+        self._moments: SafetensorsFile | None = self._checkpoint.moments() if optimizer else None
+        with told_of(self._checkpoint.folder):
+            self._weights_sha256 = _digest_of_finite(self._checkpoint.tensors, ParameterLayout(self.config))
+        self._moments_sha256: str | None = None
+        if self._moments is not None:
+            with told_of(self._moments.path):
+                for name in self._moments:
+                    if self._moments.dtype(name).kind != "u":
+                        _check_finite(name, self._moments[name])
+            digest = hashlib.sha256()
+            with open_regular(self._moments.path) as file:
+                while piece := file.read(1 << 20):
+                    digest.update(piece)
+            self._moments_sha256 = digest.hexdigest()
+
+    def options(self) -> dict[str, object]:
+        """Training options that go with the optimiser's state: the defaults of a run that takes it along."""
+        state = self._checkpoint.training
+        if self._moments is None or state is None:
+            return {}
+        return {"moments": state.train.moments, "precision": state.train.precision}
+
+    def check(self, model: MoEConfig, train: TrainConfig) -> None:
+        """ValueError, which begins with the option, when a run with these options cannot begin here."""
+        for name, value in self.config.to_dict().items():
+            if name not in OF_TRAINING and getattr(model, name) != value:
+                raise ValueError(self.contradiction(name, getattr(model, name)))
+        state = self._checkpoint.training
+        if self._moments is None or state is None:
+            return
+        if train.moments != state.train.moments:
+            raise ValueError(self._other("moments", train.moments, state.train.moments))
+        if "f16" in (train.precision, state.train.precision) and train.precision != state.train.precision:
+            raise ValueError(self._other("precision", train.precision, state.train.precision))
+        if train.steps <= state.step:
+            raise ValueError(
+                f"steps is {train.steps}, but the optimizer of {self._checkpoint.folder} has done {state.step}: "
+                "give more, of which those are the first"
+            )
+
+    def contradiction(self, name: str, value: object) -> str:
+        """What is wrong with a value of a model's option that is not the folder's."""
+        return (
+            f"{name} is {shown(value)}, but the model of {self._checkpoint.folder} has "
+            f"{shown(getattr(self.config, name))}: leave it out"
+        )
+
+    def _other(self, name: str, value: object, theirs: object) -> str:
+        return f"{name} is {value}, but the optimizer of {self._checkpoint.folder} has {theirs}: leave it out"
+
+    def trainer(
+        self, ctx: Context, model: MoEConfig, train: TrainConfig, comm: Comm | None, expert_parallel: int
+    ) -> Trainer:
+        """A trainer that begins here, of a model with these options, on the ranks of `comm`, of which so many share the
+        experts out."""
+        self.check(model, train)
+        ranks = 1 if comm is None else comm.ranks
+        self._checkpoint.config = replace(self.config, **{name: getattr(model, name) for name in OF_TRAINING})
+        made = self._checkpoint.model(
+            ctx,
+            training=True,
+            precision=train.precision,
+            experts=ExpertParallel.of(comm, expert_parallel, model.num_experts),
+            comm=comm,
+            partition_gradients=partitions_gradients(model, train, ctx.device, ranks, expert_parallel),
+        )
+        trainer = Trainer(made, train, comm=comm)
+        if trainer.comm is not None:
+            trainer.comm.agree("initial weights", f"{self._weights_sha256} {self._moments_sha256}")
+        state = self._checkpoint.training
+        if self._moments is not None and state is not None:
+            trainer.moments.load(self._moments)
+            trainer.restore(state.step, state.loss_scaling)
+        return trainer
+
+    def record(self) -> dict[str, object]:
+        """What run.json says of it: the folder, and SHA-256 of the parameters' stored bytes, in the order of the
+        layout, and of the file of the moments, where they were taken along."""
+        return {
+            "folder": str(self._checkpoint.folder.resolve()),
+            "weights_sha256": self._weights_sha256,
+            "optimizer_sha256": self._moments_sha256,
+        }
+
+
+def _digest_of_finite(tensors: Mapping[str, np.ndarray], layout: ParameterLayout) -> str:
+    """SHA-256 of the parameters' bytes. ValueError for the first that is not a finite number."""
+    digest = hashlib.sha256()
+    for spec in layout:
+        array = tensors[spec.name]
+        if array.dtype.kind not in "fV":  # V: bfloat16, which NumPy does not know as a float
+            raise ValueError(f"tensor {spec.name} has dtype {array.dtype}; weights are floating-point numbers")
+        _check_finite(spec.name, array)
+        digest.update(np.ascontiguousarray(array).view(np.uint8).reshape(-1))
+    return digest.hexdigest()
+
+
+def _check_finite(name: str, array: np.ndarray) -> None:
+    wrong = ~np.isfinite(array)
+    if wrong.any():
+        at = list(map(int, np.unravel_index(int(wrong.argmax()), array.shape)))
+        raise ValueError(f"tensor {name} is not finite, first at {at} ({array[tuple(at)]:g})")

@@ -1,0 +1,85 @@
+//! The tokenizer of a folder as a run carries it from checkpoint to checkpoint: its files, byte for byte.
+//!
+//! What a model was published with is more than ids and pieces: the chat template, the names of special tokens, the
+//! defaults of sampling. All of it stays as it was.
+
+use std::path::Path;
+
+use super::Tokenizer;
+use crate::error::{Error, Result};
+use crate::format::limits::{COUNT, JSON_BYTES, TEMPLATE_BYTES, TOKENIZER_JSON_BYTES, TOKENIZER_MODEL_BYTES};
+use crate::format::{Table, Value, present, read_json, read_regular};
+
+/// The files that are carried, and how many bytes each may have.
+const FILES: [(&str, u64); 7] = [
+    ("tokenizer.model", TOKENIZER_MODEL_BYTES),
+    ("tokenizer.json", TOKENIZER_JSON_BYTES),
+    ("tokenizer_config.json", JSON_BYTES),
+    ("special_tokens_map.json", JSON_BYTES),
+    ("added_tokens.json", JSON_BYTES),
+    ("generation_config.json", JSON_BYTES),
+    ("chat_template.jinja", TEMPLATE_BYTES),
+];
+
+/// The files by name, and the ids that config.json has of begin, end and padding.
+#[derive(Clone, Debug)]
+pub struct CarriedTokenizer {
+    contents: Vec<(&'static str, Vec<u8>)>,
+    special_ids: Table,
+}
+
+impl CarriedTokenizer {
+    /// Those of a model's folder, which may have none. `Error::Format` for one that cannot be read or is too large.
+    pub fn of(folder: &Path) -> Result<Self> {
+        let config = folder.join("config.json");
+        let values = read_json(&config)?;
+        let mut special_ids = Table::new();
+        for name in ["bos_token_id", "eos_token_id", "pad_token_id"] {
+            let value = values.get(name).unwrap_or(&Value::None);
+            let listed = match value {
+                Value::None => &[],
+                Value::List(list) => &list[..],
+                one => std::slice::from_ref(one),
+            };
+            if !listed.iter().all(|one| one.as_integer().is_some_and(|id: usize| id <= COUNT)) {
+                let rule = format!("a whole number, from 0 to {COUNT}, a list of them, or null");
+                return Err(Error::format(config, format!("{name} is {}; it must be {rule}", value.shown())));
+            }
+            special_ids.set(name, value.clone());
+        }
+        let contents = FILES
+            .into_iter()
+            .map(|(name, most)| (name, folder.join(name), most))
+            .filter(|(_, path, _)| present(path))
+            .map(|(name, path, most)| Ok((name, read_regular(&path, most)?)))
+            .collect::<Result<_>>()?;
+        Ok(Self { contents, special_ids })
+    }
+
+    /// Whether there is a tokenizer among them.
+    pub fn has_tokenizer(&self) -> bool {
+        self.contents.iter().any(|(name, _)| matches!(*name, "tokenizer.model" | "tokenizer.json"))
+    }
+
+    /// Names and contents.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
+        self.contents.iter().map(|(name, content)| (*name, content.as_slice()))
+    }
+
+    /// The ids as `config.json` has them; none for none.
+    pub(crate) fn special_ids(&self) -> &Table {
+        &self.special_ids
+    }
+}
+
+impl From<&Tokenizer> for CarriedTokenizer {
+    fn from(tokenizer: &Tokenizer) -> Self {
+        let json = |table: Table| Value::Table(table).to_json_lines().into_bytes();
+        let contents = vec![
+            ("tokenizer.model", tokenizer.model().to_vec()),
+            ("tokenizer_config.json", json(tokenizer.for_transformers())),
+            ("generation_config.json", json(tokenizer.special_ids())),
+        ];
+        Self { contents, special_ids: tokenizer.special_ids() }
+    }
+}

@@ -1,0 +1,198 @@
+//! Where a run begins that does not begin with random weights: a checkpoint, or a model from elsewhere.
+
+use std::io::Read;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use super::checkpoint::{Checkpoint, TrainingState, resolve_checkpoint};
+use super::config::TrainConfig;
+use super::moments;
+use super::rank::Rank;
+use super::trainer::Trainer;
+use crate::error::{Error, Result};
+use crate::format::safetensors::SafetensorsFile;
+use crate::format::{Table, Value, open_regular};
+use crate::model::{MoEConfig, MoETransformer, ParameterLayout, Precision};
+use crate::tokenizer::CarriedTokenizer;
+
+/// Options of a model that its weights do not depend on: they decide how it is trained, and may be others.
+const OF_TRAINING: [&str; 2] = ["capacity_factor", "aux_alpha"];
+
+/// The folder that a run begins from, opened and checked to the last value: what is not finite is refused.
+///
+/// It is a checkpoint of this library, a run, of which the last one is taken, or a Mixtral or Llama of Hugging Face.
+#[derive(Debug)]
+pub struct Origin {
+    checkpoint: Checkpoint,
+    /// The model's options, with those of training as a run is to have them.
+    config: MoEConfig,
+    tokenizer: CarriedTokenizer,
+    moments: Option<SafetensorsFile>,
+    weights_sha256: String,
+    moments_sha256: Option<String>,
+}
+
+impl Origin {
+    /// Opens a folder. With `optimizer` the moments, the step and, in f16, the loss scale go on as the checkpoint has them.
+    pub fn open(folder: &Path, optimizer: bool) -> Result<Self> {
+        let checkpoint = Checkpoint::open(&resolve_checkpoint(folder, false)?)?;
+        let folder = &checkpoint.folder;
+        let tokenizer = CarriedTokenizer::of(folder)?;
+        let moments = if optimizer { Some(checkpoint.to_train()?.1) } else { None };
+        let weights_sha256 = digest_of_finite(&checkpoint).map_err(|error| error.in_file(folder))?;
+        let mut moments_sha256 = None;
+        if let Some(file) = &moments {
+            for (name, entry) in file.iter().filter(|(_, entry)| entry.dtype.floating) {
+                let values = file.read_f32(name, 0, entry.count())?;
+                require_finite(name, &entry.shape, &values).map_err(|error| error.in_file(file.path()))?;
+            }
+            moments_sha256 = Some(digest_of_file(file.path())?);
+        }
+        let config = checkpoint.config.clone();
+        Ok(Self { checkpoint, config, tokenizer, moments, weights_sha256, moments_sha256 })
+    }
+
+    /// The model's options.
+    pub fn config(&self) -> &MoEConfig {
+        &self.config
+    }
+
+    /// The tokenizer of the folder, which comes along.
+    pub fn tokenizer(&self) -> &CarriedTokenizer {
+        &self.tokenizer
+    }
+
+    /// The same with some of the model's options given. `Error::Value` names one that the folder contradicts; those of
+    /// training may be others.
+    pub fn with_options(mut self, given: &Table) -> Result<Self> {
+        let theirs = self.checkpoint.config.values();
+        let mut values = self.config.values();
+        for (name, value) in given.iter() {
+            let found = theirs.get(name).unwrap_or(&Value::None);
+            let same = value == found || value.as_number().is_some_and(|number| found.as_number() == Some(number));
+            let known = theirs.get(name).is_some(); // else it is refused as such
+            if known && !same && !OF_TRAINING.contains(&name) {
+                let (value, found, folder) = (value.shown(), found.shown(), self.checkpoint.folder.display());
+                let problem = format!("{name} is {value}, but the model of {folder} has {found}: leave it out");
+                return Err(Error::value(problem));
+            }
+            values.set(name, value.clone());
+        }
+        self.config = MoEConfig::from_table(&values)?;
+        Ok(self)
+    }
+
+    /// The training options of a run that begins here, where none are given: of one that takes the optimiser's state
+    /// along, what that was made with.
+    pub fn defaults(&self) -> Table {
+        let mut values = TrainConfig::fine_tuning();
+        if let Some(train) = self.state().map(|state| state.train.values()) {
+            for name in ["moments", "precision"] {
+                values.set(name, train.get(name).cloned().unwrap_or(Value::None));
+            }
+        }
+        values
+    }
+
+    /// `Error::Value` names a training option with which no run can begin here.
+    pub fn check(&self, train: &TrainConfig) -> Result<()> {
+        let Some(state) = self.state() else { return Ok(()) };
+        let folder = self.checkpoint.folder.display();
+        let other = |name: &str, value: &str, theirs: &str| {
+            let problem = format!("{name} is {value}, but the optimizer of {folder} has {theirs}: leave it out");
+            Err(Error::value(problem))
+        };
+        let (precision, theirs) = (train.precision, state.train.precision);
+        if train.moments != state.train.moments {
+            let name = |kind: &TrainConfig| kind.values().get("moments").and_then(Value::as_text).map(str::to_owned);
+            let (ours, theirs) = (name(train).unwrap_or_default(), name(&state.train).unwrap_or_default());
+            return other("moments", &ours, &theirs);
+        }
+        if precision != theirs && [precision, theirs].contains(&Precision::F16) {
+            return other("precision", precision.name(), theirs.name());
+        }
+        if train.steps <= state.step {
+            let (steps, done) = (train.steps, state.step);
+            return Err(Error::value(format!(
+                "steps is {steps}, but the optimizer of {folder} has done {done}: give more, of which those are the first"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Where the training stands that is taken along.
+    fn state(&self) -> Option<&TrainingState> {
+        self.checkpoint.training.as_ref().filter(|_| self.moments.is_some())
+    }
+
+    /// A trainer that begins here.
+    pub(super) fn trainer(&self, rank: Rank<'_>, train: TrainConfig) -> Result<Trainer> {
+        self.check(&train)?;
+        let rank = rank.for_run(&self.config, &train)?;
+        // What does not fit the ranks is no fault of the folder.
+        rank.experts(self.config.num_experts)?;
+        let weights = &self.checkpoint.weights;
+        let model = MoETransformer::load_with(rank, self.config.clone(), weights, true, train.precision)
+            .map_err(|error| error.in_file(&self.checkpoint.folder))?;
+        let mut trainer = Trainer::with_comm(model, train, true, rank.comm())?;
+        if let Some(comm) = trainer.replicas().comm() {
+            let of_moments = self.moments_sha256.as_deref().unwrap_or_default();
+            comm.agree("initial weights", format!("{} {of_moments}", self.weights_sha256))?;
+        }
+        if let (Some(file), Some(state)) = (&self.moments, self.state()) {
+            moments::load(&trainer, file, &ParameterLayout::new(&self.config)?)?;
+            trainer.restore(state.step, state.loss_scaling)?;
+        }
+        Ok(trainer)
+    }
+
+    /// What `run.json` says of it: the folder, and SHA-256 of the parameters' stored bytes, in the order of the layout, and
+    /// of the file of the moments, where they were taken along.
+    pub(super) fn record(&self) -> Result<Table> {
+        let folder = &self.checkpoint.folder;
+        let folder = folder.canonicalize().map_err(|error| Error::io(folder, error))?;
+        Ok(Table::from([
+            ("folder", folder.to_string_lossy().into_owned().into()),
+            ("weights_sha256", self.weights_sha256.clone().into()),
+            ("optimizer_sha256", self.moments_sha256.clone().into()),
+        ]))
+    }
+}
+
+/// SHA-256 of the parameters' stored bytes. `Error::Value` names the first that is not a finite number.
+fn digest_of_finite(checkpoint: &Checkpoint) -> Result<String> {
+    let mut digest = Sha256::new();
+    checkpoint.weights.check_dtypes()?;
+    for spec in ParameterLayout::new(&checkpoint.config)?.specs() {
+        require_finite(&spec.name, &spec.shape, &checkpoint.weights.read(&spec.name)?)?;
+        digest.update(checkpoint.weights.read_bytes(&spec.name)?);
+    }
+    Ok(digits(digest))
+}
+
+/// In hexadecimal.
+fn digits(digest: Sha256) -> String {
+    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn require_finite(name: &str, shape: &[usize], values: &[f32]) -> Result<()> {
+    let Some(mut at) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
+    let found = if values[at].is_nan() { "nan".to_owned() } else { values[at].to_string() };
+    let mut index = vec![0; shape.len()];
+    for (place, size) in index.iter_mut().zip(shape).rev() {
+        (*place, at) = (at % size, at / size);
+    }
+    Err(Error::value(format!("tensor {name} is not finite, first at {index:?} ({found})")))
+}
+
+fn digest_of_file(path: &Path) -> Result<String> {
+    let (mut file, _) = open_regular(path)?;
+    let (mut digest, mut piece) = (Sha256::new(), vec![0; 1 << 20]);
+    loop {
+        match file.read(&mut piece).map_err(|error| Error::unreadable(path, error))? {
+            0 => return Ok(digits(digest)),
+            count => digest.update(&piece[..count]),
+        }
+    }
+}
