@@ -13,7 +13,7 @@ import languages
 import numpy as np
 
 from nncuda.formats import write_file, write_shard
-from nncuda.formats.shards import HEADER, MAGIC, VERSION, tokenizer_digest
+from nncuda.formats.shards import HEADER, MAGIC, PLAIN, tokenizer_digest
 from nncuda.tokenizer import Tokenizer, encode_texts, train_tokenizer
 from nncuda.train import list_checkpoints, read_metrics
 
@@ -310,7 +310,7 @@ class Workshop:
 
 def write_wide_shard(path: Path, ids: np.ndarray, vocabulary: int) -> None:
     """A shard of four bytes an id, which the format allows for small vocabularies too."""
-    path.write_bytes(HEADER.pack(MAGIC, VERSION, 4, vocabulary, len(ids), bytes(32)) + ids.astype("<u4").tobytes())
+    path.write_bytes(HEADER.pack(MAGIC, PLAIN, 4, vocabulary, len(ids), bytes(32)) + ids.astype("<u4").tobytes())
 
 
 def _ids(draw: np.random.Generator, count: int, vocabulary: int) -> np.ndarray:
