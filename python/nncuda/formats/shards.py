@@ -16,6 +16,7 @@ ceil(count / 8) bytes: bit i % 8, from the lowest, of byte i / 8 is that of toke
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -184,40 +185,68 @@ def write_shard(
     return count
 
 
+class DocumentWriter:
+    """Writes the documents of a shard as they come; `documents_into` makes one. `tokens`, `targets` and `documents`
+    count what was written, `targets` only those that a model can learn."""
+
+    def __init__(self, file: BinaryIO, bits: tuple[BinaryIO, BinaryIO], vocab_size: int):
+        self.tokens = self.targets = self.documents = 0
+        self._file, self._kinds = file, tuple(map(_BitWriter, bits))
+        self._vocab_size, self._width = vocab_size, _width(vocab_size)
+        file.write(bytes(HEADER.size))
+
+    def write(self, ids: np.ndarray, counted: np.ndarray) -> None:
+        """A document: its ids, and which of them count as targets, as bool. TypeError when one is not a whole number,
+        ValueError when it is not below the vocabulary's size, or there are fewer than two, or other bits than ids."""
+        if len(ids) < 2 or len(counted) != len(ids):
+            raise ValueError(
+                f"a document of {len(ids)} tokens and bits for {len(counted)}; it must have two, and a bit for each"
+            )
+        self._file.write(_raw(ids, self._vocab_size, self._width))
+        counted = np.asarray(counted, bool)
+        for kind, bits in zip(self._kinds, (np.arange(len(ids)) == len(ids) - 1, counted), strict=True):
+            kind.write(bits)
+        self.tokens += len(ids)
+        self.targets += int(np.count_nonzero(counted[1:]))
+        self.documents += 1
+
+    def finish(self, tokenizer: bytes) -> None:
+        """Adds the bits, and the header."""
+        for kind in self._kinds:
+            kind.append_to(self._file)
+        self._file.seek(0)
+        head = WITH_DOCUMENTS, self._width, self._vocab_size, self.tokens, tokenizer
+        self._file.write(HEADER.pack(MAGIC, *head))
+
+
+@contextlib.contextmanager
+def documents_into(
+    path: str | os.PathLike[str], vocab_size: int, tokenizer: bytes = UNKNOWN_TOKENIZER
+) -> Iterator[DocumentWriter]:
+    """A writer of documents into a new shard, which becomes `path` at the end, in one step; nothing is left when the
+    body raises. The bits wait in files that have no name, so memory holds one document at a time."""
+    folder = Path(path).parent
+    with (
+        replace_file(path) as file,
+        tempfile.TemporaryFile(dir=folder) as ends,
+        tempfile.TemporaryFile(dir=folder) as counted,
+    ):
+        writer = DocumentWriter(file, (ends, counted), vocab_size)
+        yield writer
+        writer.finish(tokenizer)
+
+
 def write_documents(
     path: str | os.PathLike[str],
     documents: Iterable[tuple[np.ndarray, np.ndarray]],
     vocab_size: int,
     tokenizer: bytes = UNKNOWN_TOKENIZER,
 ) -> int:
-    """The same of documents: the ids of each, and which of them count as targets, as bool. The bits wait in files that
-    have no name, so memory holds one document at a time.
-
-    ValueError for a document of fewer than two tokens, too.
-    """
-    width = _width(vocab_size)
-    count, folder = 0, Path(path).parent
-    with (
-        replace_file(path) as file,
-        tempfile.TemporaryFile(dir=folder) as ends,
-        tempfile.TemporaryFile(dir=folder) as counted,
-    ):
-        file.write(bytes(HEADER.size))
-        kinds = _BitWriter(ends), _BitWriter(counted)
-        for ids, targets in documents:
-            if len(ids) < 2 or len(targets) != len(ids):
-                raise ValueError(
-                    f"a document of {len(ids)} tokens and bits for {len(targets)}; it must have two, and a bit for each"
-                )
-            file.write(_raw(ids, vocab_size, width))
-            kinds[0].write(np.arange(len(ids)) == len(ids) - 1)
-            kinds[1].write(np.asarray(targets, bool))
-            count += len(ids)
-        for kind in kinds:
-            kind.append_to(file)
-        file.seek(0)
-        file.write(HEADER.pack(MAGIC, WITH_DOCUMENTS, width, vocab_size, count, tokenizer))
-    return count
+    """Writes a shard of documents, as of `DocumentWriter.write`, in one step; returns the number of tokens."""
+    with documents_into(path, vocab_size, tokenizer) as writer:
+        for ids, counted in documents:
+            writer.write(ids, counted)
+    return writer.tokens
 
 
 class _BitWriter:

@@ -11,6 +11,7 @@ mod memory;
 mod metrics;
 mod moments;
 mod optimizer;
+mod packing;
 mod rank;
 mod reduce_dtype;
 mod replicas;
