@@ -139,6 +139,9 @@ def use_shard(path: Path) -> None:
     shard.read(0, 16)
     shard.read(len(shard) - 1)
     shard.check_ids()
+    if shard.has_documents:
+        for _ in shard.chunks():
+            pass
 
 
 def use_mixtral_config(path: Path) -> None:
