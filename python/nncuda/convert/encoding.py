@@ -40,6 +40,9 @@ class Line(NamedTuple):
 #: Ids and what counts of each record; or, last, the number of the line that is wrong and the sentence that says why.
 Encoded = list[tuple[np.ndarray, np.ndarray] | tuple[int, str]]
 
+#: Makes that of many pieces of lines, in their order.
+Encode = Callable[[Iterable[list[Line]]], Iterator[tuple[list[Line], Encoded]]]
+
 
 def encode_records(
     files: Sequence[Path],
@@ -59,12 +62,12 @@ def encode_records(
     small = sum(path.stat().st_size for path in files) <= _SMALL
     with contextlib.ExitStack() as stack:
         writers = [stack.enter_context(documents_into(out, encoder.vocab_size, encoder.digest)) for out in outs]
-        encode = _here(encoder) if small or processes == 1 else stack.enter_context(_processes(source, processes))
+        encode = (
+            encoding_here(encoder) if small or processes == 1 else stack.enter_context(_processes(source, processes))
+        )
         for path in files:
-            for lines, found in encode(_pieces(path, held_out_share if len(outs) > 1 else 0.0)):
-                for line, record in zip(lines, found, strict=False):
-                    if isinstance(record[1], str):
-                        raise FormatError(path, f"line {record[0]}: {record[1]}")
+            for lines, found in records_of(path, encode, held_out_share if len(outs) > 1 else 0.0):
+                for line, record in zip(lines, found, strict=True):
                     writers[line.shard].write(*record)
                 progress(sum(len(line.text) for line in lines))
         for out, writer in zip(outs, writers, strict=True):
@@ -72,6 +75,20 @@ def encode_records(
                 where = ", ".join(map(str, files))
                 raise FormatError(where, f"no record is for {out}: they hold {sum(w.documents for w in writers)}")
         return [(writer.documents, writer.tokens, writer.targets) for writer in writers]
+
+
+def records_of(
+    path: Path, encode: Encode, held_out_share: float = 0.0
+) -> Iterator[tuple[list[Line], list[tuple[np.ndarray, np.ndarray]]]]:
+    """The records of a file, many together, and their ids and what counts of them. FormatError for a line that holds
+    none."""
+    for lines, found in encode(_pieces(path, held_out_share)):
+        records = []
+        for ids, counted in found:
+            if isinstance(counted, str):
+                raise FormatError(path, f"line {ids}: {counted}")
+            records.append((np.asarray(ids), counted))
+        yield lines, records
 
 
 def _pieces(path: Path, share: float) -> Iterator[list[Line]]:
@@ -91,9 +108,6 @@ def _pieces(path: Path, share: float) -> Iterator[list[Line]]:
         yield lines
 
 
-Encode = Callable[[Iterable[list[Line]]], Iterator[tuple[list[Line], Encoded]]]
-
-
 def _encoded(encoder: RecordEncoder, lines: list[Line]) -> Encoded:
     """Records up to the first that is none."""
     found: Encoded = []
@@ -105,7 +119,8 @@ def _encoded(encoder: RecordEncoder, lines: list[Line]) -> Encoded:
     return found
 
 
-def _here(encoder: RecordEncoder) -> Encode:
+def encoding_here(encoder: RecordEncoder) -> Encode:
+    """Encodes in this process."""
     return lambda pieces: ((lines, _encoded(encoder, lines)) for lines in pieces)
 
 
