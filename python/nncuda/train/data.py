@@ -98,8 +98,10 @@ class TokenWindows:
         """Inputs and targets of windows, int32 [len(indices), length]. Of packed documents also where these end: 1 at
         the last token of each, 0 elsewhere, of the same shape."""
         if self.has_documents:
-            rows = [self._sequence(int(window)) for window in indices]
-            return tuple(np.array(part, np.int32).reshape(-1, self.length) for part in zip(*rows, strict=True))
+            parts = np.empty((3, len(indices), self.length), np.int32)
+            for row, window in enumerate(indices):
+                parts[:, row] = self._sequence(int(window))
+            return tuple(parts)
         windows = np.empty((len(indices), self.length + 1), np.int32)
         for row, window in enumerate(indices):
             shard, _, place = self._place(int(window))

@@ -133,17 +133,16 @@ impl TokenShard {
             return Err(Error::value(format!("no bits of tokens {start} .. {stop} are among {}", self.count)));
         }
         let (first, kind) = (start / 8, self.count.div_ceil(8));
-        let mut packed = [vec![0u8; (stop.div_ceil(8) - first) as usize], Vec::new()];
-        packed[1].clone_from(&packed[0]);
+        let mut ends = vec![0u8; (stop.div_ceil(8) - first) as usize];
+        let mut targets = ends.clone();
         let offset = HEADER_BYTES as u64 + self.count * self.width as u64 + first;
-        let [ends, targets] = &mut packed;
         self.with_file(|file| {
-            file.read_exact_at(ends, offset)?;
-            file.read_exact_at(targets, offset + kind)
+            file.read_exact_at(&mut ends, offset)?;
+            file.read_exact_at(&mut targets, offset + kind)
         })?;
         let bit = |bytes: &[u8], at: u64| bytes[(at / 8) as usize] >> (at % 8) & 1 == 1;
         let tokens = (start..stop).map(|token| token - 8 * first);
-        Ok(tokens.map(|at| TokenBits { ends: bit(&packed[0], at), target: bit(&packed[1], at) }).collect())
+        Ok(tokens.map(|at| TokenBits { ends: bit(&ends, at), target: bit(&targets, at) }).collect())
     }
 
     /// Calls `visit` for all tokens, in their order: with whether each is the last of its document, and whether it is a

@@ -366,7 +366,7 @@ impl MoETransformer {
     /// Bytes that a forward pass of ids i32 `[batch, length]` keeps for its backward.
     pub(crate) fn bytes_kept(&self, ids: &Tensor) -> Result<usize> {
         let (ids, batch, _) = flat(ids)?;
-        let (rotation, aux) = (self.rotation(&ids, batch)?, self.ctx.zeros(&[1], DType::F32)?);
+        let (rotation, aux) = (self.rotation(&ids, batch, None)?, self.ctx.zeros(&[1], DType::F32)?);
         let before = self.ctx.bytes_used()?;
         let _kept = self.forward_keeping(&ids, batch, &rotation, &aux)?;
         Ok(self.ctx.bytes_used()? - before)
