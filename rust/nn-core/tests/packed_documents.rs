@@ -31,7 +31,7 @@ fn ends_of_documents_are_those_of_a_separator() {
         assert_eq!(one.to_bits(), other.to_bits());
     }
     assert_eq!((given.eager_reason(), found.eager_reason()), (None, None)); // the last were replayed
-    let weights = |trainer: &Trainer| trainer.model().parameters().unwrap().to_vec().unwrap();
+    let weights = |trainer: &Trainer| tiny::bits(trainer.model().parameters());
     assert_eq!(weights(&given), weights(&found));
 
     let batch = batch(3, 13, 9);
