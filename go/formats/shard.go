@@ -12,18 +12,23 @@ import (
 )
 
 // A token shard is the encoded text that training reads. Layout, little-endian: a header of 64 bytes, then `count`
-// token ids of `width` bytes each, nothing after them.
+// token ids of `width` bytes each. In version 1 nothing follows them. In version 2 two bits for each token do, those of
+// the first kind and then those of the second, each kind in ceil(count / 8) bytes: bit i % 8, from the lowest, of byte
+// i / 8 is that of token i, and bits beyond the last are 0.
 //
 //	bytes  0..7    magic "NNTOKENS"
-//	bytes  8..11   version, 1
+//	bytes  8..11   version, 1 or 2
 //	bytes 12..15   width: 2 (uint16) or 4 (uint32)
 //	bytes 16..23   vocab_size: every id is below it
 //	bytes 24..31   count
 //	bytes 32..63   SHA-256 of the tokenizer file that made the ids; zeros when unknown
+//	first bits     1 where the token is the last of its document; a document has at least two tokens
+//	second bits    1 where the token counts as a target: a model learns to say it. The first of a document never is one
 const (
 	ShardMagic       = "NNTOKENS"
-	shardVersion     = 1
 	shardHeaderBytes = 64
+	plainShard       = 1 // versions
+	shardOfDocuments = 2
 )
 
 // TokenShard is a shard that was checked: header, version, width and length of the file. Its ids are read when they are
@@ -36,6 +41,8 @@ type TokenShard struct {
 	Count     int      // tokens
 	Width     int      // bytes of an id, 2 or 4
 	Tokenizer [32]byte // SHA-256 of the tokenizer file; zeros when unknown
+	// HasDocuments says whether it knows where its documents end and which tokens count as targets.
+	HasDocuments bool
 
 	size int64  // of the file when it was checked
 	raw  []byte // used again by each Read
@@ -70,8 +77,8 @@ func (s *TokenShard) readHeader(head []byte) string {
 	}
 	version, width := binary.LittleEndian.Uint32(head[8:]), binary.LittleEndian.Uint32(head[12:])
 	vocab, count := binary.LittleEndian.Uint64(head[16:]), binary.LittleEndian.Uint64(head[24:])
-	if version != shardVersion {
-		return fmt.Sprintf("is a token shard of version %d; this program reads version %d", version, shardVersion)
+	if version != plainShard && version != shardOfDocuments {
+		return fmt.Sprintf("is a token shard of version %d; this program reads versions 1 and 2", version)
 	}
 	if width != 2 && width != 4 {
 		return fmt.Sprintf("has ids of %d bytes; they must have 2 or 4", width)
@@ -82,10 +89,14 @@ func (s *TokenShard) readHeader(head []byte) string {
 	// The count is anything that 64 bits hold, so that the bytes it would take may not fit them.
 	wanted := new(big.Int).SetUint64(count)
 	wanted.Add(wanted.Mul(wanted, big.NewInt(int64(width))), big.NewInt(shardHeaderBytes))
+	if version == shardOfDocuments {
+		bits := new(big.Int).SetUint64(count)
+		wanted.Add(wanted, bits.Mul(bits.Rsh(bits.Add(bits, big.NewInt(7)), 3), big.NewInt(2)))
+	}
 	if wanted.Cmp(big.NewInt(size)) != 0 {
 		return fmt.Sprintf("is %d bytes long, but its %d tokens take %d", size, count, wanted)
 	}
-	s.VocabSize, s.Count, s.Width = int(vocab), int(count), int(width)
+	s.VocabSize, s.Count, s.Width, s.HasDocuments = int(vocab), int(count), int(width), version == shardOfDocuments
 	copy(s.Tokenizer[:], head[32:])
 	return ""
 }
@@ -180,7 +191,7 @@ func WriteShard(path string, ids []int32, vocabSize int, tokenizer [32]byte) err
 	}
 	data := make([]byte, shardHeaderBytes, shardHeaderBytes+len(ids)*width)
 	copy(data, ShardMagic)
-	binary.LittleEndian.PutUint32(data[8:], shardVersion)
+	binary.LittleEndian.PutUint32(data[8:], plainShard)
 	binary.LittleEndian.PutUint32(data[12:], uint32(width))
 	binary.LittleEndian.PutUint64(data[16:], uint64(vocabSize))
 	binary.LittleEndian.PutUint64(data[24:], uint64(len(ids)))

@@ -96,6 +96,8 @@ func TestShardThatIsCutShortWhileItIsRead(t *testing.T) {
 func FuzzOpenShard(f *testing.F) {
 	f.Add(append(head(1, 2, 300, 2), 1, 0, 2, 0))
 	f.Add(head(1, 4, 1<<32, 1<<63))
+	f.Add(append(head(2, 2, 300, 3), 1, 0, 2, 0, 3, 0, 4, 6))
+	f.Add(head(2, 2, 300, 1<<64-1))
 	path := filepath.Join(f.TempDir(), "x.tokens")
 	f.Fuzz(func(t *testing.T, data []byte) {
 		must.Do(t, os.WriteFile(path, data, 0o666))
@@ -104,5 +106,57 @@ func FuzzOpenShard(f *testing.F) {
 			return
 		}
 		_ = shard.CheckIDs()
+		if shard.HasDocuments {
+			_ = shard.Documents(func(int, bool, bool) {})
+		}
 	})
+}
+
+// TestShardOfDocuments: its bits, which tokens are targets, and files whose bits make no documents.
+func TestShardOfDocuments(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.tokens")
+	write := func(bits ...byte) {
+		must.Do(t, os.WriteFile(path, append(append(head(2, 2, 300, 10), make([]byte, 20)...), bits...), 0o666))
+	}
+	write(0b00000100, 0b10, 0b11111010, 0b01)
+	shard := must.Get(formats.OpenShard(path))(t)
+	var ends, targets []int
+	must.Do(t, shard.Documents(func(at int, end, target bool) {
+		if end {
+			ends = append(ends, at)
+		}
+		if target {
+			targets = append(targets, at)
+		}
+	}))
+	if !slices.Equal(ends, []int{2, 9}) || !slices.Equal(targets, []int{1, 4, 5, 6, 7, 8}) {
+		t.Errorf("%v, %v", ends, targets)
+	}
+	bits := must.Get(shard.Bits(7, 10))(t)
+	if !slices.Equal(bits.Ends, []bool{false, false, true}) || !slices.Equal(bits.Targets, []bool{true, true, false}) {
+		t.Errorf("%v", bits)
+	}
+	for _, wrong := range [][2]int{{-1, 2}, {3, 2}, {4, 11}} {
+		if _, err := shard.Bits(wrong[0], wrong[1]); err == nil {
+			t.Errorf("bits of %v", wrong)
+		}
+	}
+	for _, test := range []struct {
+		bits    []byte
+		problem string
+	}{
+		{[]byte{1, 2, 0, 0}, "the document at token 0 has one token; it must have two"},
+		{[]byte{0b100, 3, 0, 0}, "the document at token 9 has one token; it must have two"},
+		{[]byte{4, 0, 0, 0}, "its last token does not end a document"},
+		{[]byte{4, 2, 0}, "is 87 bytes long, but its 10 tokens take 88"},
+	} {
+		write(test.bits...)
+		shard, err := formats.OpenShard(path)
+		if err == nil {
+			err = shard.Documents(func(int, bool, bool) {})
+		}
+		if err == nil || err.Error() != path+": "+test.problem {
+			t.Errorf("%v: %v", test.bits, err)
+		}
+	}
 }

@@ -54,7 +54,7 @@ func TestPiecesAreCompletedInTheirOrder(t *testing.T) {
 		p.Check(tensor.Write(targets, []int32{2, 3, 4, 5, 6, 7, 8, 9, 10, 11}))
 		factor, losses, aux := p.Empty(cuda.F32, 1), p.Empty(cuda.F32, made.LossPieces(10)), p.Empty(cuda.F32, 1)
 		p.Check(tensor.Fill(factor, 1))
-		uses := made.ForwardBackward(p, ids, targets, model.Factors{Loss: factor, Aux: factor}, losses, aux, false, func() {
+		uses := made.ForwardBackward(p, ids, targets, nil, model.Factors{Loss: factor, Aux: factor}, losses, aux, false, func() {
 			seen = append(seen, must.Get(tensor.Read[float32](data))(t))
 		})
 		for _, use := range uses {

@@ -192,7 +192,7 @@ func (m *MoETransformer) Logits(ids []int32, batch int) (*tensor.Tensor, error) 
 	}
 	var logits *tensor.Tensor
 	err := m.run(func(p *layer.Pass) {
-		x := m.stream(p, upload(p, ids), batch)
+		x := m.stream(p, upload(p, ids), nil, batch)
 		logits = p.Keep(m.logits(p, x))
 	})
 	return logits, err
@@ -201,24 +201,39 @@ func (m *MoETransformer) Logits(ids []int32, batch int) (*tensor.Tensor, error) 
 // Evaluate gives the sum of the cross-entropy over the targets that are not IgnoreIndex, and their number, of ids and
 // targets [batch, length], row after row. No expert drops a token.
 func (m *MoETransformer) Evaluate(ids, targets []int32, batch int) (total float64, count int64, err error) {
+	return m.EvaluateDocuments(ids, targets, nil, batch)
+}
+
+// EvaluateDocuments is Evaluate of packed documents, which do not see one another and each begin at position 0: `ends`, of
+// the shape of the ids, is 1 at the last token of each and 0 elsewhere. Without `ends` it is Evaluate.
+func (m *MoETransformer) EvaluateDocuments(
+	ids, targets, ends []int32, batch int,
+) (total float64, count int64, err error) {
 	if err := requireRows("ids", ids, batch); err != nil {
 		return 0, 0, err
 	}
 	if len(targets) != len(ids) {
 		return 0, 0, fmt.Errorf("there are %d targets for %d ids", len(targets), len(ids))
 	}
+	if ends != nil && len(ends) != len(ids) {
+		return 0, 0, fmt.Errorf("there are %d ends of documents for %d ids", len(ends), len(ids))
+	}
 	err = m.run(func(p *layer.Pass) {
 		inputs, wanted := p.View(upload(p, ids), batch, -1), p.View(upload(p, targets), batch, -1)
-		total, count = m.EvaluateOn(p, inputs, wanted)
+		var marks *tensor.Tensor
+		if ends != nil {
+			marks = upload(p, ends)
+		}
+		total, count = m.EvaluateOn(p, inputs, wanted, marks)
 	})
 	return total, count, err
 }
 
-// EvaluateOn is Evaluate of ids and targets i32 [batch, length] on the device.
-func (m *MoETransformer) EvaluateOn(p *layer.Pass, ids, targets *tensor.Tensor) (total float64, count int64) {
+// EvaluateOn is EvaluateDocuments of ids and targets i32 [batch, length] on the device; `ends`, of as many elements, or nil.
+func (m *MoETransformer) EvaluateOn(p *layer.Pass, ids, targets, ends *tensor.Tensor) (total float64, count int64) {
 	batch, tokens := ids.Dim(0), ids.Size()
 	targets = p.View(targets, tokens)
-	x := m.stream(p, p.View(ids, tokens), batch)
+	x := m.stream(p, p.View(ids, tokens), ends, batch)
 	chunks := m.chunks(tokens)
 	losses, valid := p.Empty(cuda.F32, len(chunks)), p.Empty(cuda.I32, len(chunks))
 	for piece, chunk := range chunks {
@@ -253,9 +268,9 @@ func (m *MoETransformer) logits(p *layer.Pass, x *tensor.Tensor) *tensor.Tensor 
 	return m.head.Forward(p, x, p.Empty(cuda.F32, x.Dim(0), m.Config.VocabSize))
 }
 
-// stream runs ids through embedding, blocks and norm.
-func (m *MoETransformer) stream(p *layer.Pass, ids *tensor.Tensor, batch int) *tensor.Tensor {
-	documents := m.documents(p, ids, batch)
+// stream runs ids through embedding, blocks and norm; `ends` as of documents.
+func (m *MoETransformer) stream(p *layer.Pass, ids, ends *tensor.Tensor, batch int) *tensor.Tensor {
+	documents := m.documents(p, ids, ends, batch)
 	p.Label(embeddingLabel)
 	x := m.embedding.Forward(p, ids)
 	for _, block := range m.blocks {
@@ -277,9 +292,10 @@ type Factors struct {
 // into Gradients; with `accumulate` they are added to what is there. ids and targets are i32 [batch, length] on the
 // device. Without the factors, the sums of cross-entropies go to `losses` f32 [LossPieces(tokens)], and the
 // load-balancing loss is added to `aux` f32 [1]. `completed`, unless it is nil, is called when the gradients of each of
-// Layout.BackwardPieces are complete. It gives how each layer's experts were used, which is the caller's to close.
+// Layout.BackwardPieces are complete. It gives how each layer's experts were used, which is the caller's to close. With
+// `ends`, i32 of the shape of the ids, they are packed documents as of EvaluateDocuments; nil: they are none.
 func (m *MoETransformer) ForwardBackward(
-	p *layer.Pass, ids, targets *tensor.Tensor, factors Factors, losses, aux *tensor.Tensor, accumulate bool,
+	p *layer.Pass, ids, targets, ends *tensor.Tensor, factors Factors, losses, aux *tensor.Tensor, accumulate bool,
 	completed func(),
 ) []layer.ExpertUse {
 	if completed == nil {
@@ -292,7 +308,7 @@ func (m *MoETransformer) ForwardBackward(
 		beta = 0
 		m.clearGains(p)
 	}
-	documents := m.documents(p, ids, batch)
+	documents := m.documents(p, ids, ends, batch)
 	x, uses, kept := m.forwardKeeping(p, ids, batch, documents, aux)
 	p.Label(normLabel)
 	normed, rstd := m.norm.ForwardKeeping(p, x)
@@ -323,7 +339,7 @@ func (m *MoETransformer) ForwardBackward(
 func (m *MoETransformer) ForwardKeeping(
 	p *layer.Pass, ids *tensor.Tensor, batch int, aux *tensor.Tensor,
 ) (x *tensor.Tensor, uses []layer.ExpertUse, kept []*layer.BlockKept) {
-	return m.forwardKeeping(p, ids, batch, m.documents(p, ids, batch), aux)
+	return m.forwardKeeping(p, ids, batch, m.documents(p, ids, nil, batch), aux)
 }
 
 func (m *MoETransformer) forwardKeeping(
@@ -366,8 +382,11 @@ func (m *MoETransformer) MaskDocuments(separator int) error {
 	return nil
 }
 
-// documents finds those of ids i32 [batch*length]; nil where none are masked.
-func (m *MoETransformer) documents(p *layer.Pass, ids *tensor.Tensor, batch int) *layer.Documents {
+// documents finds those of ids i32 [batch*length], by their `ends` where these are given; nil where none are masked.
+func (m *MoETransformer) documents(p *layer.Pass, ids, ends *tensor.Tensor, batch int) *layer.Documents {
+	if ends != nil {
+		return layer.DocumentsEndedBy(p, 1, p.View(ends, ids.Size()), batch)
+	}
 	if m.separator == nil {
 		return nil
 	}

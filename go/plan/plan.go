@@ -130,7 +130,7 @@ func (s steps) evaluate(trainer *train.Trainer) error {
 	made := trainer.Model
 	return trainer.Together(s.micro*s.length, 0, func() error {
 		return layer.Run(made.Context(), func(p *layer.Pass) {
-			made.EvaluateOn(p, p.Empty(cuda.I32, s.micro, s.length), p.Empty(cuda.I32, s.micro, s.length))
+			made.EvaluateOn(p, p.Empty(cuda.I32, s.micro, s.length), p.Empty(cuda.I32, s.micro, s.length), nil)
 		})
 	})
 }

@@ -31,6 +31,7 @@ type capturedStep struct {
 	sums          []lateSum   // behind them; none unless of each kind of turn one is run
 
 	inputs, targets                    *tensor.Tensor // i32 [rows of this rank, length]
+	ends                               *tensor.Tensor // of the same shape, the ends of documents; or nil
 	one, weights                       *tensor.Tensor // f32 [1], 1; i32 [micro-batches], sequences of each
 	lossFactor, auxFactors             *tensor.Tensor // f32 [1], f32 [micro-batches]
 	scaling                            *lossScaling
@@ -45,7 +46,8 @@ type capturedStep struct {
 }
 
 func newCapturedStep(
-	m *model.MoETransformer, batch, length, micro int, capture, eachKind bool, scaling *lossScaling, replicas *replicas,
+	m *model.MoETransformer, batch, length, micro int, documents, capture, eachKind bool, scaling *lossScaling,
+	replicas *replicas,
 ) (*capturedStep, error) {
 	s := &capturedStep{model: m, batch: batch, length: length, capture: capture, scaling: scaling, replicas: replicas,
 		starts: map[int]int{}}
@@ -69,6 +71,9 @@ func newCapturedStep(
 	}
 	err = layer.Run(m.Context(), func(p *layer.Pass) {
 		s.inputs, s.targets = p.Empty(cuda.I32, rows, length), p.Empty(cuda.I32, rows, length)
+		if documents {
+			s.ends = p.Empty(cuda.I32, rows, length)
+		}
 		s.one, s.weights = p.Empty(cuda.F32, 1), p.Empty(cuda.I32, len(weights))
 		p.Check(tensor.Write(s.one, []float32{1}))
 		p.Check(tensor.Write(s.weights, weights))
@@ -95,6 +100,9 @@ func (s *capturedStep) tensors() []*tensor.Tensor {
 	all := []*tensor.Tensor{s.inputs, s.targets, s.one, s.weights, s.lossFactor, s.auxFactors, s.losses, s.aux}
 	if s.scaling != nil {
 		all = append(all, s.scaledLossFactor, s.scaledAuxFactors)
+	}
+	if s.ends != nil {
+		all = append(all, s.ends)
 	}
 	return all
 }
@@ -131,12 +139,15 @@ func (s *capturedStep) closeUses() error {
 	return err
 }
 
-// do does a step on ids and targets [rows of this rank, length], `tokens` of the whole batch count; `update` is its last
-// part. Without ids it uses those on the device.
-func (s *capturedStep) do(inputs, targets []int32, tokens int, update func() error) error {
+// do does a step on a batch [rows of this rank, length], `tokens` of the whole one count; `update` is its last part.
+// Without ids it uses those on the device.
+func (s *capturedStep) do(batch Batch, tokens int, update func() error) error {
 	var err error
-	if inputs != nil {
-		err = errors.Join(tensor.Write(s.inputs, inputs), tensor.Write(s.targets, targets))
+	if batch.Inputs != nil {
+		err = errors.Join(tensor.Write(s.inputs, batch.Inputs), tensor.Write(s.targets, batch.Targets))
+	}
+	if err == nil && s.ends != nil {
+		err = tensor.Write(s.ends, batch.DocumentEnds)
 	}
 	if err == nil {
 		err = tensor.WeightedMean(s.one, nil, s.lossFactor, int64(tokens))

@@ -69,9 +69,9 @@ func TestStepsSayWhyTheyRanCallByCall(t *testing.T) {
 func TestWhatCannotBeCapturedRunsCallByCall(t *testing.T) {
 	trainer := newInternalTrainer(t)
 	ids, updates := []int32{1, 2, 3, 4}, 0
-	must.Do(t, trainer.prepare(2, 2))
+	must.Do(t, trainer.prepare(2, 2, false))
 	step := func() error {
-		return trainer.calls.do(ids, ids, 4, func() error {
+		return trainer.calls.do(Batch{Inputs: ids, Targets: ids}, 4, func() error {
 			if err := trainer.Model.Context().Synchronize(); err != nil {
 				return err
 			}
@@ -94,10 +94,10 @@ func TestWhatCannotBeCapturedRunsCallByCall(t *testing.T) {
 	}
 	// What is not an error of the library is one of the step.
 	other := newInternalTrainer(t)
-	must.Do(t, other.prepare(2, 2))
+	must.Do(t, other.prepare(2, 2, false))
 	failure := errors.New("no")
 	for at, wanted := range []error{nil, failure} {
-		err := other.calls.do(ids, ids, 4, func() error { return wanted })
+		err := other.calls.do(Batch{Inputs: ids, Targets: ids}, 4, func() error { return wanted })
 		if !errors.Is(err, wanted) {
 			t.Errorf("step %d: %v, not %v", at, err, wanted)
 		}

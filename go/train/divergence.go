@@ -121,16 +121,16 @@ func (r *Run) inspect(step int) (loss float64, found string, err error) {
 	if err != nil {
 		return 0, "", err
 	}
-	inputs, targets, err := r.Data.Batch(order)
+	batch, err := r.Data.Batch(order)
 	if err != nil {
 		return 0, "", err
 	}
-	return r.Trainer.inspect(inputs, targets, config.BatchSize)
+	return r.Trainer.inspect(batch, config.BatchSize)
 }
 
 // inspect computes loss and gradients of a batch once more, call by call, under a trace that finds the first value that
 // is not finite. Of several ranks each runs all of the batch, so that all find the same.
-func (t *Trainer) inspect(inputs, targets []int32, batch int) (loss float64, found string, err error) {
+func (t *Trainer) inspect(batch Batch, rows int) (loss float64, found string, err error) {
 	if t.calls != nil { // its memory first
 		before := t.calls
 		t.calls = nil
@@ -139,7 +139,7 @@ func (t *Trainer) inspect(inputs, targets []int32, batch int) (loss float64, fou
 		}
 	}
 	first, err := t.Model.Context().FirstNonfinite(func() error {
-		loss, err = t.lossAndGradients(inputs, targets, batch)
+		loss, err = t.lossAndGradients(batch, rows)
 		return err
 	})
 	if err == nil && first == nil {
@@ -164,16 +164,16 @@ func (t *Trainer) place(value *cuda.Nonfinite) string {
 }
 
 // lossAndGradients is a step without its update.
-func (t *Trainer) lossAndGradients(inputs, targets []int32, batch int) (loss float64, err error) {
+func (t *Trainer) lossAndGradients(batch Batch, rows int) (loss float64, err error) {
 	alone := &replicas{count: 1, last: 1, waiting: []int{0}, merges: []int{0}, held: t.replicas.held,
 		gradients: t.Model.Gradients.Data}
 	calls, err := newCapturedStep(
-		t.Model, batch, len(inputs)/batch, t.Config.micro(batch), false, false, t.scaling, alone)
+		t.Model, rows, len(batch.Inputs)/rows, t.Config.micro(rows), batch.DocumentEnds != nil, false, false, t.scaling, alone)
 	if err != nil {
 		return 0, err
 	}
-	tokens := countTargets(targets)
-	err = t.Model.Exclusive(func() error { return calls.do(inputs, targets, tokens, func() error { return nil }) })
+	tokens := countTargets(batch.Targets)
+	err = t.Model.Exclusive(func() error { return calls.do(batch, tokens, func() error { return nil }) })
 	if err == nil {
 		result := StepResult{Tokens: tokens, trainer: t, calls: calls}
 		loss, err = result.Loss()

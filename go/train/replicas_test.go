@@ -66,7 +66,7 @@ func gradientsOf(
 			p.Check(tensor.WeightedMean(one, weight, share, int64(rows)))
 			losses := p.Empty(cuda.F32, made.LossPieces(size*length))
 			for _, use := range made.ForwardBackward(
-				p, ids, wanted, model.Factors{Loss: factor, Aux: share}, losses, aux, at != replica*micro, nil,
+				p, ids, wanted, nil, model.Factors{Loss: factor, Aux: share}, losses, aux, at != replica*micro, nil,
 			) {
 				p.Check(use.Close())
 			}

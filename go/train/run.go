@@ -150,14 +150,35 @@ func openRun(folder, data, heldOut string, options Config) (*Run, error) {
 			return nil, errors.Join(err, run.Close())
 		}
 	}
+	if err := run.checkDocuments(options.DocumentMask); err != nil {
+		return nil, errors.Join(err, run.Close())
+	}
 	return run, nil
 }
 
+// sources are the data of a run by what messages call them; windows may be nil.
+func (r *Run) sources() []source {
+	return []source{{r.Data, "training"}, {r.HeldOut, "held-out"}}
+}
+
+type source struct {
+	windows *Windows
+	name    string
+}
+
+// checkDocuments refuses to look for documents in data that knows them.
+func (r *Run) checkDocuments(mask int) error {
+	for _, part := range r.sources() {
+		if part.windows != nil && part.windows.HasDocuments && mask != NoDocumentMask {
+			return fmt.Errorf(
+				"document_mask is %d, but the %s data knows where its documents end: leave it out", mask, part.name)
+		}
+	}
+	return nil
+}
+
 func (r *Run) checkVocabulary(vocab int) error {
-	for _, part := range []struct {
-		windows *Windows
-		name    string
-	}{{r.Data, "training"}, {r.HeldOut, "held-out"}} {
+	for _, part := range r.sources() {
 		if part.windows != nil && part.windows.VocabSize != vocab {
 			return fmt.Errorf(
 				"the %s data has a vocabulary of %d, the model one of %d",
@@ -294,11 +315,11 @@ func (r *Run) step() (*StepResult, error) {
 	for _, row := range r.Trainer.Rows() {
 		own = append(own, order[row])
 	}
-	inputs, targets, err := r.Data.Batch(own)
+	batch, err := r.Data.Batch(own)
 	if err != nil {
 		return nil, err
 	}
-	result, err := r.Trainer.TrainStep(inputs, targets, len(own))
+	result, err := r.Trainer.TrainBatch(batch, len(own))
 	if err == nil {
 		r.Position += r.Trainer.Config.BatchSize
 	}
@@ -469,11 +490,12 @@ func (r *Run) heldOutLoss(batches int) (float64, error) {
 	for first := 0; first < len(parted); first += ranks {
 		at := first + rank
 		err := replicas.experts.evaluate(at, len(parted), size*config.SequenceLength, 0, func() error {
-			inputs, targets, err := r.HeldOut.Batch(parted[at])
+			batch, err := r.HeldOut.Batch(parted[at])
 			if err != nil {
 				return err
 			}
-			part, tokens, err := r.Trainer.Model.Evaluate(inputs, targets, len(parted[at]))
+			part, tokens, err := r.Trainer.Model.EvaluateDocuments(
+				batch.Inputs, batch.Targets, batch.DocumentEnds, len(parted[at]))
 			sums[at], count = float32(part), count+int(tokens)
 			return err
 		})

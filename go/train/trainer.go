@@ -285,19 +285,26 @@ func (t *Trainer) Restore(step int, state *LossScaling) error {
 // nothing. A step whose gradients are not finite updates nothing (StepResult.Skipped); in another precision than f16
 // none after it does either.
 //
-// The gradient is that of the mean cross-entropy over all targets of the batch, however it is cut into micro-batches,
-// plus that of the load-balancing loss, which is the mean over micro-batches by their tokens. Of several ranks each gives
+// The gradient is that of the mean cross-entropy over all targets of the batch that count, however it is cut into
+// micro-batches and shared out among ranks: one with few of them weighs little, one with none nothing. To it comes that of
+// the load-balancing loss, which is the mean over micro-batches by their tokens, whatever counts. Of several ranks each gives
 // the rows of Rows. It is an error when no target counts, cuda.ErrOutOfRange when an id is outside the vocabulary, and
 // model.ErrInUse when another goroutine is using the model; the parameters then stay.
 func (t *Trainer) TrainStep(inputs, targets []int32, batch int) (*StepResult, error) {
-	comm, whole := t.replicas.comm, batch
-	if err := t.checkRows(inputs, targets, batch); err != nil {
+	return t.TrainBatch(Batch{Inputs: inputs, Targets: targets}, batch)
+}
+
+// TrainBatch is TrainStep on so many rows, which may be packed documents: then none sees another, and each begins at
+// position 0.
+func (t *Trainer) TrainBatch(batch Batch, rows int) (*StepResult, error) {
+	comm, whole := t.replicas.comm, rows
+	if err := t.checkRows(batch, rows); err != nil {
 		return nil, TellFailure(comm, err)
 	}
 	if comm != nil {
 		whole = t.Config.BatchSize
 	}
-	tokens, err := t.replicas.total(countTargets(targets))
+	tokens, err := t.replicas.total(countTargets(batch.Targets))
 	if err != nil {
 		return nil, err
 	}
@@ -306,7 +313,7 @@ func (t *Trainer) TrainStep(inputs, targets []int32, batch int) (*StepResult, er
 	}
 	var result *StepResult
 	err = t.Model.Exclusive(func() error {
-		if err := t.doStep(inputs, targets, whole, len(inputs)/batch, tokens); err != nil {
+		if err := t.doStep(batch, whole, len(batch.Inputs)/rows, tokens); err != nil {
 			return err
 		}
 		result = &StepResult{Step: t.done, Tokens: tokens, trainer: t, calls: t.calls}
@@ -316,7 +323,8 @@ func (t *Trainer) TrainStep(inputs, targets []int32, batch int) (*StepResult, er
 }
 
 // checkRows refuses what is no batch, or not this rank's part of one.
-func (t *Trainer) checkRows(inputs, targets []int32, batch int) error {
+func (t *Trainer) checkRows(given Batch, batch int) error {
+	inputs, targets, ends := given.Inputs, given.Targets, given.DocumentEnds
 	if batch < 1 || len(inputs) != len(targets) || len(inputs) == 0 || len(inputs)%batch != 0 {
 		return fmt.Errorf("%d input ids and %d targets must have the same shape, [%d, length]",
 			len(inputs), len(targets), batch)
@@ -326,6 +334,12 @@ func (t *Trainer) checkRows(inputs, targets []int32, batch int) error {
 		return err
 	}
 	if err := checkIDs("targets", targets, length, vocab, true); err != nil {
+		return err
+	}
+	if ends != nil && len(ends) != len(inputs) {
+		return fmt.Errorf("%d ends of documents must have the shape of the ids, [%d, %d]", len(ends), batch, length)
+	}
+	if err := checkIDs("document_ends", ends, length, 2, false); err != nil {
 		return err
 	}
 	if rows := len(t.Rows()); t.replicas.comm != nil && batch != rows {
@@ -339,20 +353,20 @@ func (t *Trainer) Rehearse(batch, length int) error {
 	if measures, err := t.Model.Context().Measures(); err != nil || !measures {
 		return errors.Join(err, errors.New("a step without ids is for a context that measures"))
 	}
-	return t.Model.Exclusive(func() error { return t.doStep(nil, nil, batch, length, batch*length) })
+	return t.Model.Exclusive(func() error { return t.doStep(Batch{}, batch, length, batch*length) })
 }
 
-func (t *Trainer) doStep(inputs, targets []int32, batch, length, tokens int) error {
+func (t *Trainer) doStep(given Batch, batch, length, tokens int) error {
 	if err := t.Config.checkReplicas(batch); err != nil {
 		return err
 	}
-	if err := t.prepare(batch, length); err != nil {
+	if err := t.prepare(batch, length, given.DocumentEnds != nil); err != nil {
 		return err
 	}
 	if m := t.Model; t.replicas.comm != nil && m.Weights != m.Parameters {
 		m.UpToDate(t.replicas.held.Updated)
 	}
-	if err := t.calls.do(inputs, targets, tokens, t.update); err != nil {
+	if err := t.calls.do(given, tokens, t.update); err != nil {
 		return err
 	}
 	t.done++
@@ -404,10 +418,10 @@ func countTargets(targets []int32) int {
 }
 
 // prepare makes the calls of this shape of batch, unless they are there.
-func (t *Trainer) prepare(batch, length int) error {
+func (t *Trainer) prepare(batch, length int, documents bool) error {
 	before := t.calls
 	if before != nil {
-		if before.batch == batch && before.length == length {
+		if before.batch == batch && before.length == length && (before.ends != nil) == documents {
 			return nil
 		}
 		t.calls = nil // its memory first
@@ -415,7 +429,8 @@ func (t *Trainer) prepare(batch, length int) error {
 			return err
 		}
 	}
-	calls, err := newCapturedStep(t.Model, batch, length, t.Config.micro(batch), !t.NoCapture, t.EachKind, t.scaling, t.replicas)
+	calls, err := newCapturedStep(
+		t.Model, batch, length, t.Config.micro(batch), documents, !t.NoCapture, t.EachKind, t.scaling, t.replicas)
 	if err != nil {
 		return err
 	}

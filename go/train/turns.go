@@ -7,6 +7,7 @@ import (
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/layer"
 	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/tensor"
 )
 
 // turn is what a step runs at once: a micro-batch of this rank, or of a guest none, in a round of the ranks that share out
@@ -124,8 +125,12 @@ func (s *capturedStep) microBatch(p *layer.Pass, at int, completed func()) {
 		lossFactor, auxFactors = s.scaledLossFactor, s.scaledAuxFactors
 	}
 	start, piece := s.starts[at], s.pieces[0]*at // only the last micro-batch may be smaller
+	var ends *tensor.Tensor
+	if s.ends != nil {
+		ends = p.Narrow(s.ends, 0, start, s.sizes[at])
+	}
 	s.uses = s.model.ForwardBackward(
-		p, p.Narrow(s.inputs, 0, start, s.sizes[at]), p.Narrow(s.targets, 0, start, s.sizes[at]),
+		p, p.Narrow(s.inputs, 0, start, s.sizes[at]), p.Narrow(s.targets, 0, start, s.sizes[at]), ends,
 		model.Factors{Loss: lossFactor, Aux: p.Narrow(auxFactors, 0, at, 1)},
 		p.Narrow(s.losses, 0, piece, s.pieces[at]), p.Narrow(s.aux, 0, at, 1), at >= s.replicas.count, completed,
 	)

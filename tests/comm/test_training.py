@@ -17,7 +17,7 @@ from ranks import job, outcomes
 from small_models import TINY, random_batch
 
 import nncuda
-from nncuda.formats import write_shard
+from nncuda.formats import write_documents, write_shard
 from nncuda.formats.safetensors import SafetensorsLayout
 from nncuda.models import MoEConfig, MoETransformer, ParameterLayout
 from nncuda.train import Checkpoint, TrainConfig, Trainer, TrainingRun, list_checkpoints, read_metrics
@@ -404,3 +404,15 @@ def test_divergence_has_one_sentence(tmp_path: Path, precision: str, changes: di
     (alone,) = errors_of(outcomes(1, work))
     assert alone.startswith("DivergedError the loss is")
     assert errors_of(outcomes(3, work)) == [alone] * 3
+
+
+def test_packed_documents_on_ranks(tmp_path: Path) -> None:
+    """Of whose targets some count: some micro-batches, and ranks, have few."""
+    draw = np.random.default_rng(3)
+    for name, count in (("train", 60), ("held-out", 20)):
+        lengths = draw.integers(2, 2 * LENGTH, count)
+        documents = [(draw.integers(4, TINY.vocab_size, n), np.arange(n) >= n - 1 - n // 4) for n in lengths]
+        write_documents(tmp_path / f"{name}.tokens", documents, TINY.vocab_size)
+    for ranks in (1, 3):
+        run(tmp_path / str(ranks), ranks, TINY, options(steps=4))
+    assert digests(tmp_path / "1") == digests(tmp_path / "3")

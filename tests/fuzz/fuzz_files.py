@@ -183,6 +183,18 @@ def mutate_tokenizer_json(data: bytes, rng: random.Random) -> bytes:
 
 
 RECORD_KEYS = ("step", "loss", "held_out_loss", "expert_shares", "grad_norm", "tokens", "seconds")
+CONVERSATION_KEYS = (
+    "text",
+    "messages",
+    "role",
+    "content",
+    "tools",
+    "tool_calls",
+    "function",
+    "arguments",
+    "type",
+    "id",
+)
 TOML_VALUES = (
     b"1", b"0", b"-1", b"1.5", b"nan", b"-inf", b"1e400", b"5e-324", b"9" * 400, b"0x" + b"f" * 900, b"true", b'"none"',
     b'"f16"', b'"\\u0000"', b"[1, 2]", b"{a = 1}", b"1979-05-27", b"[" * 900, b"{a = " * 300, b"'a'",
@@ -194,7 +206,7 @@ def mutate_config(data: bytes, rng: random.Random) -> bytes:
     return fuzz_json.mutate(data, rng, CONFIG_KEYS, CONFIG_TEXTS)
 
 
-def mutate_lines(data: bytes, rng: random.Random) -> bytes:
+def mutate_lines(data: bytes, rng: random.Random, keys: tuple[str, ...] = RECORD_KEYS) -> bytes:
     """A JSONL file: one of its lines another, twice, gone, or a change inside it."""
     lines = data.splitlines(keepends=True) or [b""]
     at = rng.randrange(len(lines))
@@ -206,8 +218,13 @@ def mutate_lines(data: bytes, rng: random.Random) -> bytes:
     elif choice == 2:
         return byte_level(rng, data)
     else:
-        lines[at] = fuzz_json.mutate(lines[at].rstrip(b"\n"), rng, RECORD_KEYS) + rng.choice((b"\n", b"\r\n", b""))
+        lines[at] = fuzz_json.mutate(lines[at].rstrip(b"\n"), rng, keys) + rng.choice((b"\n", b"\r\n", b""))
     return b"".join(lines)
+
+
+def mutate_conversations(data: bytes, rng: random.Random) -> bytes:
+    """The same of records to train on."""
+    return mutate_lines(data, rng, CONVERSATION_KEYS)
 
 
 def mutate_toml(data: bytes, rng: random.Random) -> bytes:

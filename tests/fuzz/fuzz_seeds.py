@@ -12,6 +12,7 @@ from pathlib import Path
 
 import seeds_gguf
 import seeds_others
+import seeds_records
 import seeds_runs
 import seeds_ternary
 import seeds_tokenizers
@@ -33,6 +34,7 @@ SEEDS: dict[str, list[Seed]] = {
     "tokenizer_json": seeds_tokenizers.tokenizer_jsons(),
     "template": seeds_tokenizers.templates(),
     "shard": seeds_others.shards(),
+    "records": seeds_records.records(),
 }
 
 

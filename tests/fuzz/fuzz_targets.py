@@ -6,6 +6,7 @@ of each, which faults where a view leaves the file), a configuration is built, t
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import pkgutil
@@ -42,7 +43,13 @@ def load_readers() -> None:
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__, package + "."):
             if not module.name.endswith("_worker"):  # a program of its own
                 importlib.import_module(module.name)
-    for name in ("nncuda.cli.inspect", "nncuda.cli.options", "nncuda.report", "nncuda.train.checkpoint"):
+    for name in (
+        "nncuda.convert.encoding",
+        "nncuda.cli.inspect",
+        "nncuda.cli.options",
+        "nncuda.report",
+        "nncuda.train.checkpoint",
+    ):
         importlib.import_module(name)
 
 
@@ -139,6 +146,28 @@ def use_shard(path: Path) -> None:
     shard.read(0, 16)
     shard.read(len(shard) - 1)
     shard.check_ids()
+    if shard.has_documents:
+        for _ in shard.chunks():
+            pass
+
+
+@functools.cache
+def _encoder() -> Any:
+    from nncuda.convert.records import RecordEncoder
+
+    return RecordEncoder(Path(__file__).resolve().parents[1] / "tokenizer" / "own_bpe.model")
+
+
+def use_records(path: Path) -> None:
+    """The records of a JSONL file, as `nncuda data encode` takes them."""
+    from nncuda.convert.encoding import encoding_here, records_of
+
+    encoder = _encoder()
+    for lines, records in records_of(path, encoding_here(encoder)):
+        assert len(lines) == len(records)
+        for ids, counted in records:
+            assert len(ids) == len(counted) >= 2 and counted[1:].any()
+            assert 0 <= ids.min() and ids.max() < encoder.vocab_size
 
 
 def use_mixtral_config(path: Path) -> None:
@@ -340,4 +369,5 @@ TARGETS: dict[str, Target] = {
         128 << 20,
     ),
     "shard": Target("x.tokens", use_shard, fuzz_files.mutate_shard),
+    "records": Target("x.jsonl", use_records, fuzz_files.mutate_conversations),
 }

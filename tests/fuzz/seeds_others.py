@@ -340,7 +340,7 @@ def shards() -> list[Seed]:
         Seed("valid_empty", shard(b"", 0), None),
         Seed("magic", shard(ids, 4, magic=b"NNTOKENZ"), "does not begin with NNTOKENS"),
         Seed("cut_in_the_header", shard(ids, 4)[:40], "cut off inside its header"),
-        Seed("version_2", shard(ids, 4, version=2), "version 2"),
+        Seed("version_3", shard(ids, 4, version=3), "version 3"),
         Seed("width_0", shard(ids, 4, width=0), "ids of 0 bytes"),
         Seed("cut_off", shard(ids, 4)[:-1], "is 71 bytes long, but its 4 tokens take 72"),
         Seed("longer", shard(ids, 4) + b"\0", "is 73 bytes long, but its 4 tokens take 72"),
@@ -349,4 +349,15 @@ def shards() -> list[Seed]:
         Seed("vocabulary_0", shard(ids, 4, vocab=0), "a vocabulary of 0"),
         Seed("vocabulary_beyond_its_width", shard(ids, 4, vocab=65537), "a vocabulary of 65537"),
         Seed("id_beyond_the_vocabulary", shard(ids, 4, vocab=99), "vocabulary has 99"),
+        Seed("valid_documents", shard(ids + b"\x0a\x0e", 4, version=2), None),
+        Seed("valid_documents_with_bits_beyond_them", shard(ids + b"\xfa\xff", 4, version=2), None),
+        Seed("valid_no_documents", shard(b"", 0, version=2), None),
+        Seed("documents_without_bits", shard(ids, 4, version=2), "is 72 bytes long, but its 4 tokens take 74"),
+        Seed("documents_with_half_the_bits", shard(ids + b"\x0a", 4, version=2), "4 tokens take 74"),
+        Seed("documents_whose_size_wraps", shard(ids, (1 << 64) - 1, version=2), "18446744073709551615 tokens take"),
+        Seed("document_of_one_token", shard(ids + b"\x0e\x0e", 4, version=2), "the document at token 2 has one token"),
+        Seed("first_document_of_one_token", shard(ids + b"\x09\x00", 4, version=2), "the document at token 0 has one"),
+        Seed(
+            "document_without_an_end", shard(ids + b"\x02\x0e", 4, version=2), "its last token does not end a document"
+        ),
     ]

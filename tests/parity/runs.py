@@ -5,15 +5,15 @@ from __future__ import annotations
 import fcntl
 import functools
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import languages
 import numpy as np
 
-from nncuda.formats import write_file, write_shard
-from nncuda.formats.shards import HEADER, MAGIC, VERSION, tokenizer_digest
+from nncuda.formats import write_documents, write_file, write_shard
+from nncuda.formats.shards import HEADER, MAGIC, PLAIN, tokenizer_digest
 from nncuda.tokenizer import Tokenizer, encode_texts, train_tokenizer
 from nncuda.train import list_checkpoints, read_metrics
 
@@ -127,6 +127,36 @@ eval_batches = 2
 """,
         "wide.tokens",
         held_out="held-out.tokens",
+    ),
+    # Documents of shards that know them, packed: some are cut into pieces, some pieces have no target that counts, and
+    # micro-batches have unlike many that do.
+    "conversations": Options(
+        """
+hidden_size = 40
+num_layers = 2
+num_heads = 4
+num_kv_heads = 2
+head_dim = 8
+num_experts = 6
+experts_per_token = 2
+ffn_size = 21
+context = 24
+extended_context = 24
+capacity_factor = 0.9
+init_std = 0.2
+""",
+        """
+batch_size = 7
+micro_batch_size = 3
+sequence_length = 24
+warmup_steps = 4
+learning_rate = 0.01
+seed = 11
+eval_every = 10
+eval_batches = 2
+""",
+        "conversations",
+        held_out="held-out-conversations.tokens",
     ),
     # Logits of 256 tokens at a time and of the last 14, in two micro-batches of 270.
     "chunked": Options(
@@ -245,6 +275,7 @@ PRECISIONS: dict[str, tuple[str, list[object]]] = {
     "dense, bf16, every second block again": ("dense", ["--precision", "bf16", "--activation-checkpointing", 2]),
     "dense, fp8, the network again": ("dense", ["--precision", "fp8", "--recompute-experts"]),
     "dense, f16": ("dense", ["--precision", "f16", "--moments", "f8"]),
+    "conversations, f16, experts again": ("conversations", ["--precision", "f16", "--recompute-experts"]),
     "moments in 8 bits, bf16": ("ragged", ["--moments", "f8", "--precision", "bf16"]),
 }
 
@@ -336,18 +367,29 @@ class Workshop:
         write_shard(self.folder / "held-out.tokens", [_ids(draw, 24 * 9 + 1, 60)], 60)
         write_shard(self.folder / "many.tokens", [_ids(draw, 2000, 60)], 8200)
         write_wide_shard(self.folder / "wide.tokens", _ids(draw, 2000, 60), 60)
+        (self.folder / "conversations").mkdir()
+        for number, count in enumerate((70, 1, 40)):
+            write_documents(self.folder / "conversations" / f"{number}.tokens", _conversations(draw, count), 60)
+        write_documents(self.folder / "held-out-conversations.tokens", _conversations(draw, 30), 60)
         for name, options in OPTIONS.items():
             self.config(name).write_text(options.toml(self.folder))
 
 
 def write_wide_shard(path: Path, ids: np.ndarray, vocabulary: int) -> None:
     """A shard of four bytes an id, which the format allows for small vocabularies too."""
-    path.write_bytes(HEADER.pack(MAGIC, VERSION, 4, vocabulary, len(ids), bytes(32)) + ids.astype("<u4").tobytes())
+    path.write_bytes(HEADER.pack(MAGIC, PLAIN, 4, vocabulary, len(ids), bytes(32)) + ids.astype("<u4").tobytes())
 
 
 def _ids(draw: np.random.Generator, count: int, vocabulary: int) -> np.ndarray:
     """Ids that a model can learn something about: each is near the one before."""
     return np.cumsum(draw.integers(0, 5, count)) % vocabulary
+
+
+def _conversations(draw: np.random.Generator, count: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Documents of 2 to 59 tokens, the later ones of which count: a third of all."""
+    for _ in range(count):
+        length = int(draw.integers(2, 60))
+        yield _ids(draw, length, 60), np.arange(length) >= 2 * length // 3
 
 
 def metrics_of(run: Path) -> list[dict]:

@@ -248,6 +248,20 @@ def test_damaged_shard(workshop: Workshop, language: languages.Language, tmp_pat
         refused(language, WRONG_FILE, ("x.tokens: ", *SHARDS[damage].words), "inspect", tmp_path / "x.tokens")
 
 
+@pytest.mark.case("refusals: packed documents")
+def test_documents_that_are_refused(workshop: Workshop, language: languages.Language, tmp_path: Path) -> None:
+    """A mask beside shards that know their documents, and shards of both kinds in one folder."""
+    train = ["train", tmp_path / "run", *workshop.options("conversations")]
+    masked = ("document_mask is 7", "training data knows where its documents end")
+    refused(language, WRONG_FILE, masked, *train, "--document-mask", 7)
+    both = tmp_path / "both"
+    shutil.copytree(workshop.folder / "conversations", both)
+    shutil.copy(workshop.folder / "wide.tokens", both / "9.tokens")
+    mixed = ("0.tokens knows where its documents end and 9.tokens does not",)
+    refused(language, WRONG_FILE, mixed, *train, "--data", both)
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
 @pytest.mark.case("refusals: wrong use")
 @pytest.mark.parametrize("use", USES)
 def test_wrong_use(workshop: Workshop, language: languages.Language, tmp_path: Path, use: str) -> None:

@@ -77,7 +77,17 @@ def test_gradients_are_clipped_and_accumulated(workshop: Workshop) -> None:
 @pytest.mark.case("10 steps in another language, then the rest")
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 @pytest.mark.parametrize(
-    "options", ["small", "accumulated", "documents", "bf16", "f16, overflowing", "moments in bf16", "moments in 8 bits"]
+    "options",
+    [
+        "small",
+        "accumulated",
+        "conversations",
+        "documents",
+        "bf16",
+        "f16, overflowing",
+        "moments in bf16",
+        "moments in 8 bits",
+    ],
 )
 def test_resume_in_another_language(workshop: Workshop, first: str, second: str, options: str) -> None:
     """As if the first had been killed behind step 10: its later checkpoints are gone, its later metrics are not."""

@@ -165,11 +165,11 @@ func timeSteps(trainer *train.Trainer, windows *train.Windows, steps int) (float
 		if err != nil {
 			return 0, err
 		}
-		inputs, targets, err := windows.Batch(indices)
+		batch, err := windows.Batch(indices)
 		if err != nil {
 			return 0, err
 		}
-		if _, err := trainer.TrainStep(inputs, targets, config.BatchSize); err != nil {
+		if _, err := trainer.TrainBatch(batch, config.BatchSize); err != nil {
 			return 0, err
 		}
 	}

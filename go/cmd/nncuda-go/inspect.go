@@ -113,10 +113,25 @@ func describeShard(path string) (*formats.Object, error) {
 	if shard.Tokenizer == [32]byte{} {
 		digest = "unknown"
 	}
-	return formats.NewObject(
+	content := formats.NewObject(
 		"kind", "token shard", "path", path, "tokens", shard.Count, "vocabulary", shard.VocabSize,
 		"bytes per token", shard.Width, "tokenizer", digest,
-	), nil
+	)
+	if !shard.HasDocuments {
+		return content, nil
+	}
+	documents, targets := 0, 0
+	err = shard.Documents(func(_ int, ends, target bool) {
+		if ends {
+			documents++
+		}
+		if target {
+			targets++
+		}
+	})
+	content.Set("documents", documents)
+	content.Set("targets", targets)
+	return content, err
 }
 
 func describeFolder(folder string) (*formats.Object, error) {

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 import click
 
+from ..convert.encoding import encode_records
 from ..formats import find_texts, read_text, split_held_out, write_shard
 from ..formats.shards import tokenizer_digest
 from ..tokenizer import Tokenizer, encode_texts
 from .arguments import force_option, include_option, out_option, texts_argument
 from .outputs import require_room
+from .progress import element_progress
 
 # Names that shards for measuring go by.
 _HELD_OUT = re.compile(r"(?<![a-z])(held[-_ ]?out|val|valid|validation|eval|test)(?![a-z])", re.IGNORECASE)
@@ -25,7 +28,17 @@ def data() -> None:
 @data.command()
 @texts_argument
 @click.option(
-    "--tokenizer", "tokenizer_path", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+    "--tokenizer",
+    "tokenizer_path",
+    required=True,
+    type=click.Path(exists=True, path_type=Path),
+    help="A SentencePiece model; for JSONL also the folder of a model, whose chat template is used.",
+)
+@click.option(
+    "--chat-template",
+    "template_path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Of JSONL, the chat template (a Jinja file) in place of the model's.",
 )
 @out_option("shard (.tokens)")
 @click.option(
@@ -36,7 +49,7 @@ def data() -> None:
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.05,
     show_default=True,
-    help="Share of files to hold out; a hash of their names chooses them.",
+    help="Share of files to hold out; a hash of their names chooses them. Of JSONL it is a share of records.",
 )
 @include_option
 @click.option(
@@ -44,20 +57,33 @@ def data() -> None:
     is_flag=True,
     help="Encode all of TEXT, although a shard of held-out text lies beside that of --out.",
 )
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 256),
+    help="Number of processes that encode JSONL; it does not affect results.  [default: all cores]",
+)
 @force_option("the files of --out and --held-out if there are such")
 def encode(
     text: tuple[Path, ...],
     tokenizer_path: Path,
+    template_path: Path | None,
     out: Path,
     held_out: Path | None,
     held_out_share: float,
     no_held_out: bool,
     include: tuple[str, ...],
+    processes: int | None,
     force: bool,
 ) -> None:
     """Encode TEXT, which is files or folders of them, putting each file between begin and end tokens.
 
-    Files that are not UTF-8 text are skipped. Where a shard of held-out text lies beside that of --out, one of
+    Files that are not UTF-8 text are skipped.
+
+    Files named .jsonl hold a document a line: {"text": ...}, or {"messages": [...]}, which the model's chat template
+    puts together and of which only the answers of the assistant count. Their shards know where documents end, and
+    training packs them so that none sees another. What is no such record is refused, with its line.
+
+    Where a shard of held-out text lies beside that of --out, one of
     --held-out and --no-held-out must be given: a model measured on text that it learned from shows nothing.
     """
     if held_out is not None and (no_held_out or held_out.resolve() == out.resolve()):
@@ -70,8 +96,21 @@ def encode(
             f"{beside} is beside {out}, which would hold its text too; --held-out {beside} keeps it apart, "
             "--no-held-out encodes all"
         )
-    tokenizer = Tokenizer.load(tokenizer_path)
     files = find_texts(text, include)
+    records = [path for path in files if path.suffix == ".jsonl"]
+    if records and len(records) < len(files):
+        other = next(path for path in files if path.suffix != ".jsonl")
+        raise click.UsageError(
+            f"{records[0]} is JSONL and {other} is not; their shards are of two kinds, so encode each apart (--include)"
+        )
+    if records:
+        outs = [out, *([held_out] if held_out else ())]
+        _encode_records(records, outs, (tokenizer_path, template_path), held_out_share, processes)
+        return
+    if template_path is not None or tokenizer_path.is_dir():
+        given = "--chat-template" if template_path is not None else "the folder of a model as --tokenizer"
+        raise click.UsageError(f"{given} is for JSONL; {files[0]} is a text")
+    tokenizer = Tokenizer.load(tokenizer_path)
     parts = [(out, files)]
     if held_out is not None:
         train_files, held_out_files = split_held_out(files, held_out_share)
@@ -81,6 +120,21 @@ def encode(
         digest = tokenizer_digest(tokenizer.model)
         count = write_shard(path, encode_texts(tokenizer, texts), tokenizer.vocab_size, digest)
         click.echo(f"{path}: {count:,} tokens from {len(members)} files")
+
+
+def _encode_records(
+    files: list[Path],
+    outs: list[Path],
+    source: tuple[Path, Path | None],
+    held_out_share: float,
+    processes: int | None,
+) -> None:
+    count = processes or len(os.sched_getaffinity(0))
+    total = sum(path.stat().st_size for path in files)
+    with element_progress("encoding", total) as progress:
+        found = encode_records(files, outs, source, held_out_share, count, progress)
+    for path, (documents, tokens, targets) in zip(outs, found, strict=True):
+        click.echo(f"{path}: {tokens:,} tokens, {targets:,} of them targets, in {documents:,} documents")
 
 
 def _held_out_beside(out: Path) -> Path | None:

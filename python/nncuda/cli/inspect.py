@@ -122,6 +122,7 @@ def describe(path: Path) -> dict[str, Any]:
             "vocabulary": shard.vocab_size,
             "bytes per token": shard.width,
             "tokenizer": shard.tokenizer.hex() if any(shard.tokenizer) else "unknown",
+            **(_documents(shard) if shard.has_documents else {}),
         }
     if head.startswith(GGUF_MAGIC):
         return _describe_gguf(path)
@@ -133,6 +134,13 @@ def describe(path: Path) -> dict[str, Any]:
     raise FormatError(
         path, "is not a kind of file that nncuda knows: GGUF, token shard, tokenizer (.model), .safetensors"
     )
+
+
+def _documents(shard: TokenShard) -> dict[str, Any]:
+    documents = targets = 0
+    for _, ends, counted in shard.chunks():
+        documents, targets = documents + int(ends.sum()), targets + int(counted.sum())
+    return {"documents": documents, "targets": targets}
 
 
 def _with_ternary(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

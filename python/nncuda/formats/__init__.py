@@ -7,7 +7,7 @@ Every reader checks a file in full before it hands anything out, and says in one
 from .atomic import write_file, write_folder
 from .errors import FormatError
 from .safetensors import SafetensorsFile, read_safetensors_folder, write_safetensors, write_safetensors_folder
-from .shards import TokenShard, write_shard
+from .shards import TokenShard, write_documents, write_shard
 from .text import find_texts, read_text, split_held_out
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "read_safetensors_folder",
     "read_text",
     "split_held_out",
+    "write_documents",
     "write_file",
     "write_folder",
     "write_safetensors",

@@ -68,7 +68,18 @@ def check_marks(text: bytes, most: int) -> None:
 
 def json_lines(path: str | os.PathLike[str]) -> Iterator[tuple[bytes, dict[str, object] | None]]:
     """The lines of a JSONL file with their ends, each with its object; None where it holds none, or one that breaks the
-    rules. FormatError when the file cannot be read, or a line is longer than any record."""
+    rules. FormatError as of `numbered_lines`."""
+    for _, line in numbered_lines(path):
+        try:
+            value = json_value(line)
+        except ValueError:
+            value = None
+        yield line, value if isinstance(value, dict) else None
+
+
+def numbered_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes]]:
+    """The lines of a JSONL file with their ends, from number 1 on. FormatError when the file cannot be read, or a line
+    is longer than any record."""
     with open_regular(path) as file:
         number = 0
         while True:
@@ -81,11 +92,7 @@ def json_lines(path: str | os.PathLike[str]) -> Iterator[tuple[bytes, dict[str, 
                 return
             if len(line) > LINE_BYTES:
                 raise FormatError(path, f"line {number} has more than {LINE_BYTES} bytes")
-            try:
-                value = json_value(line)
-            except ValueError:
-                value = None
-            yield line, value if isinstance(value, dict) else None
+            yield number, line
 
 
 _TOO_DEEP = f"it is nested deeper than {JSON_DEPTH} levels"

@@ -288,11 +288,12 @@ class MoETransformer(DeviceBound):
         return self._logits(self._normed(self._stream(ids, batch))).view(batch, length, self.config.vocab_size)
 
     @one_thread
-    def evaluate(self, input_ids: IdRows, targets: IdRows) -> tuple[float, int]:
-        """Sum of the cross-entropy over the targets that are not -100, and their number. No expert drops a token."""
+    def evaluate(self, input_ids: IdRows, targets: IdRows, document_ends: IdRows | None = None) -> tuple[float, int]:
+        """Sum of the cross-entropy over the targets that are not -100, and their number. No expert drops a token.
+        `document_ends` as of `forward_backward`."""
         ids, batch, _ = self._ids(input_ids)
         targets, _, _ = self._ids(targets, "targets", IGNORE_INDEX)
-        x = self._normed(self._stream(ids, batch))
+        x = self._normed(self._stream(ids, batch, document_ends))
         sums, count = self.ctx.empty((self.loss_pieces(x.shape[0]),)), 0
         for piece, (start, rows) in enumerate(self._chunks(x.shape[0])):
             logits = self._logits(x.narrow(0, start, rows))
@@ -314,12 +315,16 @@ class MoETransformer(DeviceBound):
         aux: Tensor,
         accumulate: bool = False,
         completed: Callable[[], None] | None = None,
+        document_ends: IdRows | None = None,
     ) -> None:
         """Gradients of loss_factor * (sum of cross-entropies) + aux_factor * (load-balancing loss), into `gradients`.
 
         With `accumulate` they are added to what is there. loss_factor and aux_factor are f32 [1]. The sums of
         cross-entropies go to `losses` f32 [loss_pieces(tokens)], the load-balancing loss is added to `aux` f32 [1],
         both without the factors. `completed` is called when each of `layout.backward_pieces()` is complete.
+
+        With `document_ends`, of the shape of the ids, which is 1 at the last token of each document and 0 elsewhere,
+        the documents of a sequence do not see one another, and each begins at position 0, as of `mask_documents`.
         """
         completed = completed or (lambda: None)
         ids, batch, _ = self._ids(input_ids)
@@ -327,7 +332,7 @@ class MoETransformer(DeviceBound):
         beta = 1.0 if accumulate else 0.0
         if not accumulate:
             self._clear_gains()
-        documents = self._documents(ids, batch)
+        documents = self._documents(ids, batch, document_ends)
         x, kept = self.forward_keeping(ids, batch, aux, documents)
         self.ctx.label("model.norm")
         normed, rstd = self.norm.forward_keeping(x)
@@ -403,7 +408,12 @@ class MoETransformer(DeviceBound):
             raise ValueError(f"document_mask is {separator}; this model has a vocabulary of {self.config.vocab_size}")
         self._separator = separator
 
-    def _documents(self, ids: Tensor, batch: int) -> Documents | None:
+    def _documents(self, ids: Tensor, batch: int, ends: IdRows | None = None) -> Documents | None:
+        if ends is not None:
+            marks, rows, _ = self._ids(ends, "document_ends", vocab_size=2)
+            if rows != batch or marks.shape != ids.shape:
+                raise ValueError(f"document_ends are {marks.shape[0]} in {rows} rows, ids {ids.shape[0]} in {batch}")
+            return Documents.ended_by(1, marks, batch)
         return None if self._separator is None else Documents.ended_by(self._separator, ids, batch)
 
     def loss_pieces(self, tokens: int) -> int:
@@ -492,8 +502,8 @@ class MoETransformer(DeviceBound):
         self.ctx.label("lm_head")
         return self.head.forward(x, logits, "f32")
 
-    def _stream(self, ids: Tensor, batch: int) -> Tensor:
-        documents = self._documents(ids, batch)
+    def _stream(self, ids: Tensor, batch: int, document_ends: IdRows | None = None) -> Tensor:
+        documents = self._documents(ids, batch, document_ends)
         x = self._embedded(ids)
         uses = []
         for block in self.blocks:
@@ -532,10 +542,12 @@ class MoETransformer(DeviceBound):
         rows = logits_rows(self.config.vocab_size)
         return [(start, min(rows, tokens - start)) for start in range(0, tokens, rows)]
 
-    def _ids(self, ids: IdRows, name: str = "input_ids", also: int | None = None) -> tuple[Tensor, int, int]:
+    def _ids(
+        self, ids: IdRows, name: str = "input_ids", also: int | None = None, vocab_size: int | None = None
+    ) -> tuple[Tensor, int, int]:
         """Ids on the device, flat, and their two sizes. Those of a tensor are checked there, by the kernels."""
         if not isinstance(ids, Tensor):
-            ids = self.ctx.tensor(token_ids(ids, self.config.vocab_size, name, also))
+            ids = self.ctx.tensor(token_ids(ids, vocab_size or self.config.vocab_size, name, also))
         if len(ids.shape) != 2:
             raise ValueError(f"{name} has shape {list(ids.shape)}; it must be [batch, length]")
         batch, length = ids.shape

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any
-
-from starlette.types import Receive, Scope
+from typing import TYPE_CHECKING, Any
 
 from ..formats.json_values import json_value
 from .api import LIMITS, ApiError
+
+if TYPE_CHECKING:  # who encodes conversations has no server
+    from starlette.types import Receive, Scope
 
 #: What may be an unpaired surrogate, which only an escape can write.
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")

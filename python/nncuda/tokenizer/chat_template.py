@@ -8,6 +8,8 @@ limits of memory, time and output, so that the worst it can do is to fail.
 from __future__ import annotations
 
 import os
+import re
+import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,8 @@ PLAIN = (
 LONGEST_TEMPLATE = 1 << 20  # characters
 LONGEST_TEXT = 1 << 22  # characters: about a million tokens
 _MEMORY = 1 << 29  # bytes
+
+_GENERATION = re.compile(r"\{%[-+]?\s*generation\b")
 
 
 class ChatTemplate:
@@ -66,18 +70,58 @@ class ChatTemplate:
         """The text of a conversation. Each message has `role` and `content`; `add_generation_prompt` opens the turn of
         the model; `variables` are further ones that the template asks for. FormatError when the template fails, or
         takes too much time, memory or text."""
+        return self._ask(messages, add_generation_prompt, variables, {})
+
+    @property
+    def marks_answers(self) -> bool:
+        """Whether the template says itself, by `{% generation %}`, what of a text the model wrote."""
+        return _GENERATION.search(self.template) is not None
+
+    def render_marked(
+        self, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any] | None = None
+    ) -> tuple[str, list[tuple[int, int]]]:
+        """The text of a conversation, and the places, first and past the last character, of what the template marks as
+        written by the model. FormatError as of `render`, and where such places are inside one another."""
+        secret = secrets.token_hex(16)  # which no message can hold
+        before, after = f"<{secret}>", f"</{secret}>"
+        marked = self._ask(messages, False, variables, {"marks": [before, after]})
+        text, spans, opened = "", [], False
+        for part in re.split(f"({before}|{after})", marked):
+            if part not in (before, after):
+                text += part
+            elif opened == (part == before):
+                raise FormatError(
+                    self._source, "the chat template has {% generation %} inside another one, or halves of one"
+                )
+            else:
+                opened = not opened
+                spans.append(len(text))
+        if opened:
+            raise FormatError(self._source, "the chat template begins a {% generation %} that it does not end")
+        return text, list(zip(spans[::2], spans[1::2], strict=True))
+
+    def _ask(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        add_generation_prompt: bool,
+        variables: Mapping[str, Any] | None,
+        more: Mapping[str, Any],
+    ) -> str:
         values = {**self._variables, **(variables or {}), "messages": list(messages)}
         values["add_generation_prompt"] = add_generation_prompt
-        request = {"template": self.template, "values": values, "most": LONGEST_TEXT}
+        request = {"template": self.template, "values": values, "most": LONGEST_TEXT, **more}
         try:
             return self._sandbox.ask(request, self._seconds)["text"]
         except SandboxError as error:
             raise FormatError(self._source, f"the chat template {error}") from None
 
     def ids(self, tokenizer: TextTokenizer, messages: Sequence[Mapping[str, Any]], **options: Any) -> list[int]:
-        """Ids of the rendered text, its control tokens recognised; the begin id once, where the tokenizer adds it or
-        the template wrote it. Options as of `render`."""
-        text = self.render(messages, **options)
+        """Ids of the rendered text, as of `encode`. Options as of `render`."""
+        return self.encode(tokenizer, self.render(messages, **options))
+
+    def encode(self, tokenizer: TextTokenizer, text: str) -> list[int]:
+        """Ids of a text of this template, its control tokens recognised; the begin id once, where the tokenizer adds it
+        or the template wrote it."""
         begin = "" if self.plain else self._variables["bos_token"]  # a plain one writes none, but strangers may
         written = bool(begin) and text.startswith(begin)
         return tokenizer.encode(text, begin=tokenizer.adds_begin and not written, special=not self.plain)

@@ -16,13 +16,18 @@ import jinja2.sandbox
 
 
 class Generation(jinja2.ext.Extension):
-    """`{% generation %}` marks what the model wrote, for training; here its content alone matters."""
+    """`{% generation %}` marks what the model wrote, for training. Its content stays as it is, and has `marks` around
+    it where a request asks for them."""
 
     tags = frozenset({"generation"})
+    marks: tuple[str, str] | None = None
 
     def parse(self, parser: jinja2.parser.Parser) -> jinja2.nodes.Node:
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        if self.marks is not None:
+            before, after = (jinja2.nodes.Output([jinja2.nodes.TemplateData(mark)]) for mark in self.marks)
+            body = [before, *body, after]
         return jinja2.nodes.Scope(body, lineno=line)
 
 
@@ -53,7 +58,8 @@ _COMPILER = environment()
 
 
 def answer(request: dict, _: bytes) -> dict[str, str]:
-    """The text of a request, or what was wrong."""
+    """The text of a request, or what was wrong. Its `marks`, if it has any, are around what the model wrote."""
+    Generation.marks = tuple(request["marks"]) if "marks" in request else None
     parts, size = [], 0
     for part in _COMPILER.from_string(request["template"]).generate(request["values"]):
         parts.append(part)

@@ -65,9 +65,11 @@ class CapturedStep:
         experts: ExpertGradients | None = None,
         each_kind: bool = False,
         sums: BackwardSums | None = None,
+        has_documents: bool = False,
     ) -> None:
-        """`sums` brings the gradients to the ranks that update them. With `each_kind`, of micro-batches and rounds that
-        make the same calls only the first is run."""
+        """With `has_documents`, a step is told where those of its sequences end. `sums` brings the gradients to the
+        ranks that update them. With `each_kind`, of micro-batches and rounds that make the same calls only the first is
+        run."""
         ctx = model.ctx
         self._model = model
         self._capture = capture
@@ -87,7 +89,9 @@ class CapturedStep:
             for number in range(replica, len(self._sizes), replicas.total)
         }
         self.shape = sum(one.size for one in self._own.values()), length
+        self.has_documents = has_documents
         self._inputs, self._targets = ctx.empty(self.shape, "i32"), ctx.empty(self.shape, "i32")
+        self._ends = ctx.empty(self.shape, "i32") if has_documents else None
         self._one = ctx.tensor(np.ones(1, np.float32))
         self.sizes = ctx.tensor(np.array(self._sizes, np.int32))
         self._loss_factor, self._aux_factors = ctx.empty((1,)), ctx.empty((len(self._sizes),))
@@ -117,10 +121,20 @@ class CapturedStep:
         """Whether the last step was replayed."""
         return self._graph is not None
 
-    def run(self, inputs: np.ndarray, targets: np.ndarray, tokens: int, update: Callable[[], None]) -> None:
-        """A step on ids and targets, int32 of this shape, `tokens` of which count; `update` is its last part."""
+    def run(
+        self,
+        inputs: np.ndarray,
+        targets: np.ndarray,
+        ends: np.ndarray | None,
+        tokens: int,
+        update: Callable[[], None],
+    ) -> None:
+        """A step on ids, targets and perhaps ends of documents, int32 of this shape, `tokens` of which count; `update`
+        is its last part."""
         self._inputs.copy_(inputs)
         self._targets.copy_(targets)
+        if self._ends is not None and ends is not None:
+            self._ends.copy_(ends)
         kernels.weighted_mean(self._one, y=self._loss_factor, divisor=tokens)
         self._runs += 1
         if self._graph is None and self._runs > 1 and self._capture:
@@ -218,6 +232,7 @@ class CapturedStep:
             self.aux.narrow(0, number, 1),
             accumulate=number >= self._replicas.total,
             completed=completed,
+            document_ends=None if self._ends is None else self._ends.narrow(0, one.start, one.size),
         )
 
     def _is_last(self, number: int) -> bool:

@@ -15,6 +15,7 @@ from ..models import MoETransformer
 from ..models.moe import IGNORE_INDEX
 from ..models.partitioned import PartitionedGradients
 from .config import LEAST_LOSS_SCALE
+from .data import Batch
 
 if TYPE_CHECKING:
     from .trainer import StepResult, Trainer
@@ -62,11 +63,9 @@ class Watch:
             tensor.zero_()
 
 
-def check_convergence(
-    trainer: Trainer, result: StepResult, batch_of: Callable[[int], tuple[np.ndarray, np.ndarray]]
-) -> None:
+def check_convergence(trainer: Trainer, result: StepResult, batch_of: Callable[[int], Batch]) -> None:
     """DivergedError when the last step, or one before it, gave gradients or a loss that are not finite, or a loss above
-    max_loss. `batch_of` gives inputs and targets of a step again.
+    max_loss. `batch_of` gives what a step had again.
 
     A step in f16 that overflowed is none of these: it was skipped, and a lower loss scale can still help.
     """
@@ -85,7 +84,7 @@ def check_convergence(
             raise DivergedError(f"the loss is {loss:.4g} at step {step}: the place where it began {_SHARED}; {_ADVICE}")
         try:
             trainer.forget_capture()  # its memory is needed
-            loss, place = _origin(trainer, *batch_of(step), result.loss_scale or 1.0)
+            loss, place = _origin(trainer, batch_of(step), result.loss_scale or 1.0)
         except (errors.Error, FormatError) as error:
             sentence = error.message if isinstance(error, errors.Error) else str(error)
             place = f"where it began could not be found ({sentence})"
@@ -104,12 +103,12 @@ def check_convergence(
         )
 
 
-def _origin(trainer: Trainer, inputs: np.ndarray, targets: np.ndarray, scale: float) -> tuple[float, str]:
+def _origin(trainer: Trainer, batch: Batch, scale: float) -> tuple[float, str]:
     """The loss of a batch, and the first place where something is not finite, in the order of the calls: a weight, or
     what a kernel made."""
     model = trainer.model
     with model.ctx.trace_nonfinite() as trace:
-        loss = _run(model, inputs, targets, trainer.config.micro_batch_size or len(inputs), scale)
+        loss = _run(model, batch, trainer.config.micro_batch_size or len(batch[0]), scale)
     return loss, _largest_gradient(model, scale) if trace.found is None else _place(model, trace.found)
 
 
@@ -122,8 +121,9 @@ def _place(model: MoETransformer, found: NonFinite) -> str:
     return f"{name} is not finite, first at {list(index)} ({found.value})"
 
 
-def _run(model: MoETransformer, inputs: np.ndarray, targets: np.ndarray, micro: int, scale: float) -> float:
+def _run(model: MoETransformer, given: Batch, micro: int, scale: float) -> float:
     """Loss of a batch, and its gradients times `scale` into the model's, as a step makes them, call by call."""
+    inputs, targets, *packed = given
     ctx, (batch, length) = model.ctx, inputs.shape
     tokens = int(np.count_nonzero(targets != IGNORE_INDEX))
     scales, losses = ctx.tensor(np.array([scale], np.float32)), []
@@ -133,7 +133,10 @@ def _run(model: MoETransformer, inputs: np.ndarray, targets: np.ndarray, micro: 
         sums, aux = ctx.empty((model.loss_pieces(size * length),)), ctx.zeros((1,))
         share = kernels.weighted_mean(scales, ctx.tensor(np.array([size], np.int32)), divisor=batch)
         rows = slice(start, start + size)
-        model.forward_backward(inputs[rows], targets[rows], factor, share, sums, aux, accumulate=start > 0)
+        ends = packed[0][rows] if packed else None
+        model.forward_backward(
+            inputs[rows], targets[rows], factor, share, sums, aux, accumulate=start > 0, document_ends=ends
+        )
         losses.append(sums.numpy())
     return kernels.weighted_mean(ctx.tensor(np.concatenate(losses)), divisor=tokens).item()
 

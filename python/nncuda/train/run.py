@@ -26,7 +26,7 @@ from ..tokenizer.carried import CarriedTokenizer
 from .aborting import aborting
 from .checkpoint import Checkpoint, TrainingState, prune_checkpoints, save_checkpoint
 from .config import CHANGEABLE, SCHEDULE, TrainConfig
-from .data import TokenWindows, open_shards
+from .data import Batch, TokenWindows, open_shards
 from .divergence import check_convergence
 from .extension import check_extension, extended, extension_text, record_extension
 from .metrics import MetricsLog
@@ -73,6 +73,11 @@ class TrainingRun:
                 raise ValueError(
                     f"the {name} data has a vocabulary of {windows.vocab_size}, "
                     f"the model one of {trainer.model.config.vocab_size}"
+                )
+            if windows is not None and windows.has_documents and trainer.config.document_mask is not None:
+                raise ValueError(
+                    f"document_mask is {trainer.config.document_mask}, but the {name} data knows where its documents "
+                    "end: leave it out"
                 )
         self.folder = Path(folder)
         self.checkpoints = self.folder / "checkpoints"
@@ -371,7 +376,7 @@ class TrainingRun:
             prune_checkpoints(self.checkpoints, config.keep_checkpoints)
         return folder
 
-    def _batch_of(self, step: int) -> tuple[np.ndarray, np.ndarray]:
+    def _batch_of(self, step: int) -> Batch:
         """The batch of a step that was done."""
         config = self.trainer.config
         position = self.position - (self.trainer.step - step + 1) * config.batch_size

@@ -311,12 +311,13 @@ class Trainer(DeviceBound):
         self._done = step
 
     @one_thread
-    def train_step(self, input_ids: IdRows, targets: IdRows) -> StepResult:
+    def train_step(self, input_ids: IdRows, targets: IdRows, document_ends: IdRows | None = None) -> StepResult:
         """One update from ids and targets [batch, length]; targets of -100 are ignored. Of several ranks each gives
-        the sequences `rows` of a batch of the `batch_size`.
+        the sequences `rows` of a batch of the `batch_size`. `document_ends` as of `MoETransformer.forward_backward`.
 
-        The gradient is that of the mean cross-entropy over all targets of the batch, however it is cut into
-        micro-batches, plus that of the load-balancing loss, which is the mean over micro-batches by their tokens.
+        The gradient is that of the mean cross-entropy over all targets of the batch that count, however it is cut into
+        micro-batches and shared out among ranks: one with few of them weighs little, one with none nothing. To it comes
+        that of the load-balancing loss, which is the mean over micro-batches by their tokens, whatever counts.
         Raises ValueError when no target counts, TypeError for what is no whole number, and OutOfRangeError when an id
         is outside the vocabulary; the parameters then stay.
         """
@@ -328,6 +329,11 @@ class Trainer(DeviceBound):
                 raise ValueError(
                     f"input_ids {list(inputs.shape)} and targets {list(wanted.shape)} must have the same shape, "
                     "[batch, length]"
+                )
+            ends = None if document_ends is None else token_ids(document_ends, 2, "document_ends")
+            if ends is not None and ends.shape != inputs.shape:
+                raise ValueError(
+                    f"document_ends {list(ends.shape)} must have the shape {list(inputs.shape)}, as the ids"
                 )
             if self.comm is not None and len(inputs) != len(self.rows()):
                 raise ValueError(f"a batch of {len(inputs)}; of this rank it must have its rows, {len(self.rows())}")
@@ -341,7 +347,8 @@ class Trainer(DeviceBound):
             batch = self.config.batch_size
         reason = f"the first step of batches {list(inputs.shape)} runs call by call"
         with aborting(self.comm):
-            if self._calls is None or self._calls.shape != inputs.shape:
+            kind = inputs.shape, ends is not None
+            if self._calls is None or (self._calls.shape, self._calls.has_documents) != kind:
                 if self._calls is not None and self._calls.captured:
                     reason = f"the batch is {list(inputs.shape)}, the captured step was for {list(self._calls.shape)}"
                 micro = self.config.micro_batch_size or batch
@@ -363,9 +370,10 @@ class Trainer(DeviceBound):
                     self.expert_gradients,
                     self.each_kind,
                     self.backward_sums,
+                    ends is not None,
                 )
             calls = self._calls
-            calls.run(inputs, wanted, tokens, self._update)
+            calls.run(inputs, wanted, ends, tokens, self._update)
         self._done += 1
         if self.comm is not None and self.model.weights.data.dtype != "f32":
             self.model.whole = False

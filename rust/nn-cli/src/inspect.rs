@@ -60,6 +60,16 @@ fn describe(path: &Path) -> Result<Table> {
         let known = digest.iter().any(|byte| *byte != 0);
         let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         content.set("tokenizer", if known { hex } else { "unknown".into() });
+        if shard.has_documents() {
+            let (mut documents, mut targets) = (0u64, 0u64);
+            shard.documents(|_, bits| {
+                documents += u64::from(bits.ends);
+                targets += u64::from(bits.target);
+                Ok(())
+            })?;
+            content.set("documents", documents);
+            content.set("targets", targets);
+        }
         return Ok(content);
     }
     match path.extension().map(|extension| extension.to_string_lossy()).as_deref() {

@@ -165,7 +165,7 @@ fn step(ctx: &Context, other: &Context, mut trainer: Trainer) -> Result<Shadow> 
     let ids = |shift: usize| {
         (0..rows).flat_map(move |row| (0..length).map(move |column| id(row * (length + 1) + column + shift))).collect()
     };
-    let batch = Batch { rows, length, inputs: ids(0), targets: ids(1) };
+    let batch = Batch { rows, length, inputs: ids(0), targets: ids(1), document_ends: None };
     let (_, found) = ctx.shadow(other, || trainer.train_step(&batch).map(|_| ()))?;
     Ok(found)
 }

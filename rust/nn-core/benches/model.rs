@@ -33,7 +33,7 @@ fn step(bencher: Bencher<'_, '_>, name: &str) {
     let options = TrainConfig { sequence_length: length, ..TrainConfig::default() };
     let mut trainer = Trainer::new(model, options, true).expect("the options are good");
     let ids: Vec<i32> = (0..rows * length).map(|at| (at * 7 % 61) as i32).collect();
-    let batch = Batch { rows, length, inputs: ids.clone(), targets: ids };
+    let batch = Batch { rows, length, inputs: ids.clone(), targets: ids, document_ends: None };
     for _ in 0..2 {
         trainer.train_step(&batch).expect("the batch is good");
     }

@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // 8 sequences of 16 tokens that count up, and for each the tokens that come next.
     let (rows, length) = (8, 16);
     let count = |shift: i32| (0..rows as i32).flat_map(move |row| (0..16).map(move |i| (17 * row + i + shift) % 64));
-    let batch = Batch { rows, length, inputs: count(0).collect(), targets: count(1).collect() };
+    let batch = Batch { rows, length, inputs: count(0).collect(), targets: count(1).collect(), document_ends: None };
     let mut loss = 0.0;
     for _ in 0..trainer.config().steps {
         loss = trainer.train_step(&batch)?.loss()?;

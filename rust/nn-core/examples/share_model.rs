@@ -49,7 +49,7 @@ fn main() -> Result<()> {
 fn learn(trainer: &Mutex<Trainer>) -> Result<()> {
     let (rows, length) = (8, 16);
     let count = |shift: i32| (0..rows as i32).flat_map(move |row| (0..16).map(move |i| (17 * row + i + shift) % 64));
-    let batch = Batch { rows, length, inputs: count(0).collect(), targets: count(1).collect() };
+    let batch = Batch { rows, length, inputs: count(0).collect(), targets: count(1).collect(), document_ends: None };
     for _ in 0..STEPS {
         trainer.lock().unwrap_or_else(PoisonError::into_inner).train_step(&batch)?;
     }

@@ -23,7 +23,7 @@
 //! // Two sequences that count upwards: what follows an id is the next one.
 //! let inputs: Vec<i32> = (0..16).chain(30..46).collect();
 //! let targets = inputs.iter().map(|id| id + 1).collect();
-//! let batch = Batch { rows: 2, length: 16, inputs, targets };
+//! let batch = Batch { rows: 2, length: 16, inputs, targets, document_ends: None };
 //! for _ in 0..20 {
 //!     let result = trainer.train_step(&batch)?;
 //!     println!("step {}: loss {:.3}", result.step, result.loss()?);

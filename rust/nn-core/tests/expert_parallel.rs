@@ -130,7 +130,13 @@ fn steps_call_by_call_have_the_same_bits() {
                     let all = tiny::batch(11, 13, step);
                     let of = |ids: &[i32]| trainer.rows().flat_map(|row| ids[13 * row..][..13].to_vec()).collect();
                     let (inputs, targets) = (of(&all.inputs), of(&all.targets));
-                    let batch = nn_core::train::Batch { rows: trainer.rows().count(), length: 13, inputs, targets };
+                    let batch = nn_core::train::Batch {
+                        rows: trainer.rows().count(),
+                        length: 13,
+                        inputs,
+                        targets,
+                        document_ends: None,
+                    };
                     let result = trainer.train_step(&batch).unwrap();
                     (result.loss().unwrap().to_bits(), result.expert_counts().unwrap())
                 })

@@ -34,7 +34,7 @@ fn step_of(trainer: &mut Trainer, seed: u64) -> [u64; 2] {
     let all = tiny::batch(trainer.config().batch_size, 13, seed);
     let of = |ids: &[i32]| trainer.rows().flat_map(|row| ids[13 * row..][..13].to_vec()).collect();
     let (inputs, targets) = (of(&all.inputs), of(&all.targets));
-    let batch = Batch { rows: trainer.rows().count(), length: 13, inputs, targets };
+    let batch = Batch { rows: trainer.rows().count(), length: 13, inputs, targets, document_ends: None };
     let result = trainer.train_step(&batch).unwrap();
     [result.loss(), result.grad_norm()].map(|number| number.unwrap().to_bits())
 }

@@ -73,7 +73,8 @@ fn the_plan_is_what_is_measured() {
             let ids: Vec<i32> =
                 (0..train.batch_size * train.sequence_length).map(|at| (at * 7919 % model.vocab_size) as i32).collect();
             let length = train.sequence_length;
-            let batch = Batch { rows: train.batch_size, length, inputs: ids.clone(), targets: ids };
+            let batch =
+                Batch { rows: train.batch_size, length, inputs: ids.clone(), targets: ids, document_ends: None };
             let mut trainer = tiny::trainer(&ctx, model.clone(), train.clone(), capture);
             for _ in 0..3 {
                 trainer.train_step(&batch).unwrap();
@@ -109,7 +110,7 @@ fn micro_batches_that_are_not_run_count() {
         };
         let (ctx, ids) = (Context::open(Device::Cpu, Some(2), None).unwrap(), vec![1; rows * 64]);
         let mut trainer = tiny::trainer(&ctx, wide(), train.clone(), true);
-        let batch = Batch { rows, length: 64, inputs: ids.clone(), targets: ids };
+        let batch = Batch { rows, length: 64, inputs: ids.clone(), targets: ids, document_ends: None };
         for _ in 0..2 {
             trainer.train_step(&batch).unwrap();
         }
@@ -135,7 +136,7 @@ fn measured(train: &TrainConfig, rank: usize, ranks: usize, expert_parallel: usi
     let mut trainer = Trainer::with_comm(model, train.clone(), true, Some(&comm)).unwrap();
     let (rows, length) = (trainer.rows().count(), train.sequence_length);
     let ids: Vec<i32> = (0..rows * length).map(|at| (at * 7919 % wide().vocab_size) as i32).collect();
-    let batch = Batch { rows, length, inputs: ids.clone(), targets: ids };
+    let batch = Batch { rows, length, inputs: ids.clone(), targets: ids, document_ends: None };
     let mut sent = 0;
     for _ in 0..3 {
         let before = trainer.bytes_sent().unwrap();

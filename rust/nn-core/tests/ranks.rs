@@ -207,7 +207,7 @@ fn step_of(trainer: &mut Trainer, seed: u64) {
     let all = tiny::batch(11, 13, seed);
     let of = |ids: &[i32]| trainer.rows().flat_map(|row| ids[13 * row..][..13].to_vec()).collect();
     let (inputs, targets) = (of(&all.inputs), of(&all.targets));
-    let batch = Batch { rows: trainer.rows().count(), length: 13, inputs, targets };
+    let batch = Batch { rows: trainer.rows().count(), length: 13, inputs, targets, document_ends: None };
     trainer.train_step(&batch).unwrap();
 }
 
@@ -270,7 +270,13 @@ fn old_f32_parameters_are_refused() {
         }
         // A step that is refused changes none of them.
         let (rows, length) = (trainer.rows().count(), 13);
-        let batch = Batch { rows, length, inputs: vec![1; rows * length], targets: vec![-100; rows * length] };
+        let batch = Batch {
+            rows,
+            length,
+            inputs: vec![1; rows * length],
+            targets: vec![-100; rows * length],
+            document_ends: None,
+        };
         assert_eq!(trainer.train_step(&batch).unwrap_err().to_string(), "no target counts: all are -100");
         tiny::bits(trainer.model().parameters())
     });

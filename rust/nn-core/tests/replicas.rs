@@ -34,6 +34,7 @@ fn gradient_of(model: &MoETransformer, batch: &Batch, options: &TrainConfig, rep
             .forward_backward(&Gradients {
                 ids: &part(&batch.inputs),
                 targets: &part(&batch.targets),
+                document_ends: None,
                 loss_factor: &loss_factor,
                 aux_factor: &aux_factor,
                 losses: &ctx.empty(&[model.loss_pieces(rows * length)], DType::F32).unwrap(),

@@ -136,7 +136,13 @@ impl Trainer {
         let (ids, wanted) = Ids::pair(input_ids, targets)?;
         self.shared.call(py, move |holding| {
             let Ids { rows, length, values: inputs } = ids;
-            let result = holding.trainer()?.train_step(&Batch { rows, length, inputs, targets: wanted.values })?;
+            let result = holding.trainer()?.train_step(&Batch {
+                rows,
+                length,
+                inputs,
+                targets: wanted.values,
+                document_ends: None,
+            })?;
             Ok(StepResult {
                 step: result.step,
                 tokens: result.tokens,

@@ -83,6 +83,9 @@ pub struct Gradients<'a> {
     pub ids: &'a Tensor,
     /// i32 `[batch, length]`; `IGNORE_INDEX` counts for nothing.
     pub targets: &'a Tensor,
+    /// i32 `[batch, length]`, where the sequences are packed documents that do not see one another and each begin at
+    /// position 0: 1 at the last token of each, 0 elsewhere.
+    pub document_ends: Option<&'a Tensor>,
     /// f32 `[1]`, factor of the sum of the cross-entropies.
     pub loss_factor: &'a Tensor,
     /// f32 `[1]`, factor of the load-balancing loss.
@@ -270,7 +273,7 @@ impl MoETransformer {
     pub fn forward(&self, ids: &Tensor) -> Result<Tensor> {
         self.require_all()?;
         let (ids, batch, length) = flat(ids)?;
-        let x = self.stream(&ids, batch)?;
+        let x = self.stream(&ids, batch, None)?;
         self.label("lm_head")?;
         Ok(self.head.forward_f32(&x)?.view(&[batch, length, self.config.vocab_size])?)
     }
@@ -278,9 +281,14 @@ impl MoETransformer {
     /// Sum of the cross-entropy over the targets that are not `IGNORE_INDEX`, and their number, for ids and targets
     /// i32 `[batch, length]`. No expert drops a token.
     pub fn evaluate(&self, ids: &Tensor, targets: &Tensor) -> Result<(f64, u64)> {
+        self.evaluate_documents(ids, targets, None)
+    }
+
+    /// The same of packed documents; `ends` as of [`Gradients`].
+    pub fn evaluate_documents(&self, ids: &Tensor, targets: &Tensor, ends: Option<&Tensor>) -> Result<(f64, u64)> {
         let (ids, batch, _) = flat(ids)?;
         let (targets, _, _) = flat(targets)?;
-        let x = self.stream(&ids, batch)?;
+        let x = self.stream(&ids, batch, ends)?;
         self.label("lm_head")?;
         let sums = self.ctx.empty(&[self.loss_pieces(ids.len())], DType::F32)?;
         let (mut count, valid) = (0, self.ctx.empty(&[1], DType::I32)?);
@@ -321,7 +329,7 @@ impl MoETransformer {
         if !call.accumulate {
             self.clear_gains()?;
         }
-        let rotation = self.rotation(&ids, batch)?;
+        let rotation = self.rotation(&ids, batch, call.document_ends)?;
         let Kept { x, blocks: kept, uses } = self.forward_keeping(&ids, batch, &rotation, call.aux)?;
         self.label("model.norm")?;
         let (normed, rstd) = self.norm.forward_keeping(&x)?;
@@ -360,7 +368,7 @@ impl MoETransformer {
     /// Bytes that a forward pass of ids i32 `[batch, length]` keeps for its backward.
     pub(crate) fn bytes_kept(&self, ids: &Tensor) -> Result<usize> {
         let (ids, batch, _) = flat(ids)?;
-        let (rotation, aux) = (self.rotation(&ids, batch)?, self.ctx.zeros(&[1], DType::F32)?);
+        let (rotation, aux) = (self.rotation(&ids, batch, None)?, self.ctx.zeros(&[1], DType::F32)?);
         let before = self.ctx.bytes_used()?;
         let _kept = self.forward_keeping(&ids, batch, &rotation, &aux)?;
         Ok(self.ctx.bytes_used()? - before)
@@ -391,11 +399,16 @@ impl MoETransformer {
         Ok(())
     }
 
-    /// How `batch` sequences, ids i32 `[batch*length]`, are rotated, and what their tokens see.
-    fn rotation(&self, ids: &Tensor, batch: usize) -> Result<Rotation> {
-        match self.separator {
-            Some(separator) => self.rope.of_documents(ids, batch, separator),
-            None => self.rope.rotation(batch, ids.len() / batch),
+    /// How `batch` sequences, ids i32 `[batch*length]`, are rotated, and what their tokens see: of packed documents by
+    /// their `ends`, where these are given.
+    fn rotation(&self, ids: &Tensor, batch: usize, ends: Option<&Tensor>) -> Result<Rotation> {
+        match (ends, self.separator) {
+            (Some(ends), _) if ends.len() != ids.len() => {
+                Err(Error::value(format!("{} ends of documents for {} ids", ends.len(), ids.len())))
+            }
+            (Some(ends), _) => self.rope.of_documents(ends, batch, 1),
+            (None, Some(separator)) => self.rope.of_documents(ids, batch, separator),
+            (None, None) => self.rope.rotation(batch, ids.len() / batch),
         }
     }
 
@@ -484,8 +497,8 @@ impl MoETransformer {
     }
 
     /// The normed stream after the last block.
-    fn stream(&self, ids: &Tensor, batch: usize) -> Result<Tensor> {
-        let rotation = self.rotation(ids, batch)?;
+    fn stream(&self, ids: &Tensor, batch: usize, ends: Option<&Tensor>) -> Result<Tensor> {
+        let rotation = self.rotation(ids, batch, ends)?;
         let mut x = self.embed(ids)?;
         for block in &self.blocks {
             x = block.forward(&x, batch, &rotation)?;

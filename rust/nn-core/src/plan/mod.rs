@@ -256,7 +256,7 @@ fn trainer(
 
 /// A batch of zeros: a context that measures looks at none of them.
 fn zeros(rows: usize, length: usize) -> Batch {
-    Batch { rows, length, inputs: vec![0; rows * length], targets: vec![0; rows * length] }
+    Batch { rows, length, inputs: vec![0; rows * length], targets: vec![0; rows * length], document_ends: None }
 }
 
 /// Parameters of each kind of layer: its name, those in all, and those that one token meets.

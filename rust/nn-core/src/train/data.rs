@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use nn_ffi::Context;
 use sha2::{Digest, Sha256};
 
+use super::packing::{self, Packed, pack};
 use crate::error::{Error, Result};
 use crate::format::TokenShard;
 use crate::format::value::significant;
@@ -27,7 +28,8 @@ pub fn open_shards(source: &Path) -> Result<Vec<TokenShard>> {
     files.iter().map(|file| TokenShard::open(file)).collect()
 }
 
-/// Entropy of the frequencies of the shards' own tokens, in nats: what a model that knows only them would reach.
+/// Entropy of the frequencies of the shards' own tokens, in nats: what a model that knows only them would reach. Of shards
+/// with documents it is that of the targets that count.
 ///
 /// `Error::Format` when an id is not below its shard's vocabulary.
 pub fn unigram_entropy(shards: &[TokenShard]) -> Result<f64> {
@@ -35,6 +37,20 @@ pub fn unigram_entropy(shards: &[TokenShard]) -> Result<f64> {
     let mut counts: Vec<u64> = Vec::new();
     for shard in shards {
         counts.resize(counts.len().max(shard.vocab_size() as usize), 0);
+        if shard.has_documents() {
+            let mut ids = Vec::new();
+            shard.documents(|at, bits| {
+                if at % CHUNK == 0 {
+                    ids.resize(CHUNK.min(shard.count() - at) as usize, 0);
+                    shard.read(at, &mut ids)?;
+                }
+                if bits.target {
+                    counts[ids[(at % CHUNK) as usize] as usize] += 1;
+                }
+                Ok(())
+            })?;
+            continue;
+        }
         for start in (0..shard.count()).step_by(CHUNK as usize) {
             let mut ids = vec![0; CHUNK.min(shard.count() - start) as usize];
             shard.read(start, &mut ids)?;
@@ -57,16 +73,22 @@ pub struct Batch {
     pub length: usize,
     /// What the model reads.
     pub inputs: Vec<i32>,
-    /// What it should say next.
+    /// What it should say next; `IGNORE_INDEX` counts for nothing.
     pub targets: Vec<i32>,
+    /// Where sequences are packed documents, 1 at the last token of each and 0 elsewhere: none sees another, and each
+    /// begins at position 0.
+    pub document_ends: Option<Vec<i32>>,
 }
 
 /// Windows of `length` + 1 tokens, each beginning where the one before has its last token; none crosses a shard.
 ///
-/// Window w gives the inputs `tokens[0 .. length]` and the targets `tokens[1 .. length + 1]` from its place.
+/// Window w gives the inputs `tokens[0 .. length]` and the targets `tokens[1 .. length + 1]` from its place. Of shards with
+/// documents the windows are sequences of documents, none of which sees another.
 #[derive(Debug)]
 pub struct TokenWindows {
     shards: Vec<TokenShard>,
+    /// The sequences of each shard, where they have documents.
+    packings: Option<Vec<Vec<Packed>>>,
     /// For each shard, the windows up to its end.
     ends: Vec<u64>,
     length: usize,
@@ -86,16 +108,32 @@ impl TokenWindows {
         if length == 0 {
             return Err(Error::value("windows of 0 tokens; they must have at least one"));
         }
+        let (with, without): (Vec<_>, Vec<_>) = shards.iter().partition(|shard| shard.has_documents());
+        if let (Some(knows), Some(not)) = (with.first(), without.first()) {
+            let [knows, not] =
+                [knows, not].map(|shard| shard.path().file_name().unwrap_or_default().to_string_lossy().into_owned());
+            let problem = format!("{knows} knows where its documents end and {not} does not: encode both alike");
+            return Err(Error::value(problem));
+        }
+        let has_documents = !with.is_empty();
+        let packed = || shards.iter().map(|shard| pack(shard, length)).collect::<Result<Vec<_>>>();
+        let packings = has_documents.then(packed).transpose()?;
         let mut ends = Vec::with_capacity(shards.len());
         let mut windows = 0;
-        for shard in &shards {
-            windows += shard.count().saturating_sub(1) / length as u64;
+        for (number, shard) in shards.iter().enumerate() {
+            windows += match &packings {
+                Some(packings) => packings[number].len() as u64,
+                None => shard.count().saturating_sub(1) / length as u64,
+            };
             ends.push(windows);
+        }
+        if windows == 0 && packings.is_some() {
+            return Err(Error::value("the data holds no document with a target that counts"));
         }
         if windows == 0 {
             return Err(Error::value(format!("the data holds no window of {length} + 1 tokens")));
         }
-        Ok(Self { shards, ends, length, digest: OnceLock::new() })
+        Ok(Self { shards, packings, ends, length, digest: OnceLock::new() })
     }
 
     /// The windows of a shard or a folder of them.
@@ -111,6 +149,11 @@ impl TokenWindows {
     /// Tokens of a window that are inputs.
     pub fn length(&self) -> usize {
         self.length
+    }
+
+    /// Whether they are sequences of documents.
+    pub fn has_documents(&self) -> bool {
+        self.packings.is_some()
     }
 
     /// Every token is below it.
@@ -142,6 +185,7 @@ impl TokenWindows {
             length: self.length,
             inputs: Vec::with_capacity(indices.len() * self.length),
             targets: Vec::with_capacity(indices.len() * self.length),
+            document_ends: None,
         };
         let mut ids = vec![0; self.length + 1];
         for &window in indices {
@@ -150,6 +194,10 @@ impl TokenWindows {
                 return Err(Error::value(format!("window {window} of {}", self.windows())));
             };
             let before = if which == 0 { 0 } else { self.ends[which - 1] };
+            if let Some(packings) = &self.packings {
+                packing::append(&mut batch, shard, packings[which][(window - before) as usize])?;
+                continue;
+            }
             shard.read((window - before) * self.length as u64, &mut ids)?;
             batch.inputs.extend_from_slice(&ids[..self.length]);
             batch.targets.extend_from_slice(&ids[1..]);
@@ -219,6 +267,57 @@ mod tests {
         assert_eq!(batch.inputs, [0, 1, 2, 6, 7, 8, 12, 13, 14, 15, 16, 17]);
         assert_eq!(batch.targets, [1, 2, 3, 7, 8, 9, 13, 14, 15, 16, 17, 18]);
         assert!(windows.take(&[5]).is_err());
+    }
+
+    /// A shard of documents, of each token its id and whether it counts.
+    fn write_documents(path: &Path, documents: &[Vec<(u32, bool)>]) {
+        let tokens: Vec<_> = documents.concat();
+        write_shard(path, &tokens.iter().map(|(id, _)| *id).collect::<Vec<_>>(), 1000, &[0; 32]).unwrap();
+        let mut bytes = std::fs::read(path).unwrap();
+        bytes[8] = 2;
+        let size = tokens.len().div_ceil(8);
+        let (mut bits, mut at) = (vec![0u8; 2 * size], 0);
+        for document in documents {
+            for (place, (_, counts)) in document.iter().enumerate() {
+                bits[at / 8] |= u8::from(place + 1 == document.len()) << (at % 8);
+                bits[size + at / 8] |= u8::from(*counts) << (at % 8);
+                at += 1;
+            }
+        }
+        bytes.extend(bits);
+        std::fs::write(path, bytes).unwrap();
+    }
+
+    #[test]
+    fn documents_fill_sequences_in_their_order() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a.tokens");
+        let document = |ids: std::ops::Range<u32>, counted: &[u32]| -> Vec<_> {
+            ids.map(|id| (id, counted.contains(&id))).collect()
+        };
+        // Of 3, 2 and 11 tokens: the last is cut into pieces of 4, 4 and 2 pairs, the first of which teaches nothing.
+        let documents = [
+            document(10..13, &[10, 12]),
+            document(20..22, &[21]),
+            document(30..41, &[36, 40]),
+            document(50..52, &[51]),
+        ];
+        write_documents(&path, &documents);
+        let windows = TokenWindows::open(&path, 4).unwrap();
+        assert_eq!((windows.windows(), windows.has_documents()), (3, true));
+        let batch = windows.take(&[0, 1, 2]).unwrap();
+        assert_eq!(batch.inputs, [10, 11, 20, 0, 34, 35, 36, 37, 38, 39, 50, 0]);
+        assert_eq!(batch.targets, [-100, 12, 21, -100, -100, 36, -100, -100, -100, 40, 51, -100]);
+        assert_eq!(batch.document_ends.unwrap(), [0, 1, 1, 0, 0, 0, 0, 1, 0, 1, 1, 0]);
+        let entropy = unigram_entropy(&open_shards(&path).unwrap()).unwrap();
+        assert!((entropy - 5f64.ln()).abs() < 1e-12); // five targets, each once
+        write_documents(&path, &[document(10..13, &[10])]);
+        let error = TokenWindows::open(&path, 4).unwrap_err().to_string();
+        assert!(error.ends_with("the data holds no document with a target that counts"), "{error}");
+        write_shard(&root.path().join("b.tokens"), &[0; 9], 1000, &[0; 32]).unwrap();
+        let error = TokenWindows::open(root.path(), 4).unwrap_err().to_string();
+        let sentence = "a.tokens knows where its documents end and b.tokens does not: encode both alike";
+        assert!(error.ends_with(sentence), "{error}");
     }
 
     #[test]

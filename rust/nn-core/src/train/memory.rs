@@ -31,6 +31,8 @@ pub(super) struct StepMemory {
     one: Tensor,
     inputs: Tensor,
     targets: Tensor,
+    /// Where the documents of the sequences end; `None` for batches that are none.
+    ends: Option<Tensor>,
     loss_factor: Tensor,
     scaled: Option<Scaled>,
     /// Sums of cross-entropies.
@@ -66,6 +68,7 @@ struct MicroBatch {
     rows: usize,
     inputs: Tensor,
     targets: Tensor,
+    ends: Option<Tensor>,
     aux_factor: Tensor,
     losses: Tensor,
     aux: Tensor,
@@ -81,14 +84,13 @@ struct Scaled {
 }
 
 impl StepMemory {
-    /// Memory for steps of `[batch, length]` ids, in micro-batches of at most `micro` sequences, which belong to `replicas`.
+    /// Memory for steps of `[batch, length]` ids, of documents where it `has_documents`, in micro-batches of at most `micro` sequences, which belong to `replicas`.
     /// With `scale`, f32 `[1]`, the gradients are those of the losses times it. With `each_kind`, of micro-batches and rounds
     /// that make the same calls only the first is run, for a plan.
     pub(super) fn new(
         model: &MoETransformer,
-        batch: usize,
-        length: usize,
-        micro: usize,
+        [batch, length, micro]: [usize; 3],
+        has_documents: bool,
         scale: Option<&Tensor>,
         replicas: &Replicas,
         each_kind: bool,
@@ -101,6 +103,7 @@ impl StepMemory {
         let counts: Vec<i32> = sizes.iter().map(|size| i32::try_from(*size).unwrap_or(i32::MAX)).collect();
         let (one, counts) = (ctx.tensor(&[1f32], &[1])?, ctx.tensor(&counts, &[sizes.len()])?);
         let (inputs, targets) = (ctx.empty(&shape, DType::I32)?, ctx.empty(&shape, DType::I32)?);
+        let ends = has_documents.then(|| ctx.empty(&shape, DType::I32)).transpose()?;
         let aux_factors = ctx.empty(&[sizes.len()], DType::F32)?;
         let scaled = scale.map(|scale| -> Result<_> {
             let aux_factors = ctx.empty(&[sizes.len()], DType::F32)?;
@@ -121,6 +124,7 @@ impl StepMemory {
                 rows,
                 inputs: inputs.narrow(0, start, rows)?,
                 targets: targets.narrow(0, start, rows)?,
+                ends: ends.as_ref().map(|ends| ends.narrow(0, start, rows)).transpose()?,
                 aux_factor,
                 losses: losses.narrow(0, pieces[..number].iter().sum(), pieces[number])?,
                 aux: aux.narrow(0, number, 1)?,
@@ -155,6 +159,7 @@ impl StepMemory {
             one,
             inputs,
             targets,
+            ends,
             loss_factor: ctx.empty(&[1], DType::F32)?,
             scaled,
             losses,
@@ -165,9 +170,14 @@ impl StepMemory {
         })
     }
 
-    /// Whether it is for batches of this shape.
+    /// Whether it is for batches of documents.
+    pub(super) fn has_documents(&self) -> bool {
+        self.ends.is_some()
+    }
+
+    /// Whether it is for batches of this shape, of documents if that is one.
     pub(super) fn fits(&self, batch: &Batch) -> bool {
-        self.shape == [batch.rows, batch.length]
+        self.shape == [batch.rows, batch.length] && self.has_documents() == batch.document_ends.is_some()
     }
 
     /// Takes a batch of this shape, `tokens` of whose targets count.
@@ -175,6 +185,9 @@ impl StepMemory {
         self.tokens = tokens;
         self.inputs.copy_from_slice(&batch.inputs)?;
         self.targets.copy_from_slice(&batch.targets)?;
+        if let (Some(ends), Some(given)) = (&mut self.ends, &batch.document_ends) {
+            ends.copy_from_slice(given)?;
+        }
         kernels::weighted_mean(&self.one, None, &self.loss_factor, tokens as i64)?;
         // Others may have run since, of other lengths: what is made once must not be made inside a graph.
         let most = self.micro_batches.values().map(|micro| micro.rows).max().unwrap_or(0);
@@ -228,6 +241,7 @@ impl StepMemory {
         let call = Gradients {
             ids: &micro.inputs,
             targets: &micro.targets,
+            document_ends: micro.ends.as_ref(),
             loss_factor: self.scaled.as_ref().map_or(&self.loss_factor, |scaled| &scaled.loss_factor),
             aux_factor: self.scaled.as_ref().map_or(&micro.aux_factor, |scaled| &scaled.aux_factors[*number]),
             losses: &micro.losses,

@@ -12,6 +12,7 @@ mod metrics;
 mod moments;
 mod optimizer;
 mod origin;
+mod packing;
 mod rank;
 mod reduce_dtype;
 mod replicas;

@@ -219,6 +219,11 @@ impl TrainingRun {
                 let problem = format!("the {name} data has a vocabulary of {found}, the model one of {vocab}");
                 return Err(Error::value(problem));
             }
+            let mask = trainer.config().document_mask;
+            if let (Some(mask), true) = (mask, windows.is_some_and(TokenWindows::has_documents)) {
+                let knows = format!("the {name} data knows where its documents end");
+                return Err(Error::value(format!("document_mask is {mask}, but {knows}: leave it out")));
+            }
         }
         let stop = Arc::default();
         let folder = folder.to_owned();
@@ -428,8 +433,9 @@ impl TrainingRun {
             let batch = held_out.take(chosen)?;
             let shape = [batch.rows, batch.length];
             let ctx = model.context();
-            let (part, tokens) =
-                model.evaluate(&ctx.tensor(&batch.inputs, &shape)?, &ctx.tensor(&batch.targets, &shape)?)?;
+            let ends = batch.document_ends.map(|ends| ctx.tensor(&ends, &shape)).transpose()?;
+            let (ids, targets) = (ctx.tensor(&batch.inputs, &shape)?, ctx.tensor(&batch.targets, &shape)?);
+            let (part, tokens) = model.evaluate_documents(&ids, &targets, ends.as_ref())?;
             sums[number] = part as f32; // which it is
             count += tokens;
         }

@@ -291,7 +291,7 @@ impl Trainer {
         let tokens = batch.targets.iter().filter(|target| **target != IGNORE_INDEX).count();
         let alone = Replicas::alone(self.model.context(), self.model.layout().size())?;
         self.memory = None;
-        let memory = self.new_memory(batch.rows, batch.length, &alone)?;
+        let memory = self.new_memory([batch.rows, batch.length], batch.document_ends.is_some(), &alone)?;
         let memory = self.memory.insert(memory);
         memory.fill(&self.model, batch, tokens)?;
         memory.calls(&self.model, &alone)?;
@@ -316,13 +316,15 @@ impl Trainer {
 
     /// The memory of steps of this shape, to be put back: that which there is, else a new one.
     fn memory_for(&mut self, batch: &Batch) -> Result<StepMemory> {
-        match self.memory.take().filter(|memory| memory.fits(batch)) {
+        let (before, has_documents) = (self.memory.take(), batch.document_ends.is_some());
+        let other_calls = before.as_ref().is_some_and(|memory| memory.has_documents() != has_documents);
+        match before.filter(|memory| memory.fits(batch)) {
             Some(memory) => Ok(memory),
             None => {
                 let rows = if self.replicas.comm().is_some() { self.config.batch_size } else { batch.rows };
-                let made =
-                    self.config.check_replicas(rows).and_then(|()| self.new_memory(rows, batch.length, &self.replicas));
-                if made.is_err() {
+                let new = |()| self.new_memory([rows, batch.length], has_documents, &self.replicas);
+                let made = self.config.check_replicas(rows).and_then(new);
+                if made.is_err() || other_calls {
                     self.device.release_captured(); // it reads the memory that is gone
                 }
                 made
@@ -330,9 +332,10 @@ impl Trainer {
         }
     }
 
-    fn new_memory(&self, rows: usize, length: usize, replicas: &Replicas) -> Result<StepMemory> {
-        let micro = self.config.micro_batch(rows);
-        StepMemory::new(&self.model, rows, length, micro, self.device.loss_scale(), replicas, self.each_kind)
+    fn new_memory(&self, shape: [usize; 2], has_documents: bool, replicas: &Replicas) -> Result<StepMemory> {
+        let [rows, length] = shape;
+        let sizes = [rows, length, self.config.micro_batch(rows)];
+        StepMemory::new(&self.model, sizes, has_documents, self.device.loss_scale(), replicas, self.each_kind)
     }
 
     /// For a plan: from now on, of micro-batches that make the same calls a step runs the first alone.
@@ -348,8 +351,9 @@ impl Trainer {
     /// One update from a batch of any shape; targets of `IGNORE_INDEX` count for nothing. Of several ranks each gives the
     /// sequences [`Trainer::rows`] of a batch of `batch_size`.
     ///
-    /// The gradient is that of the mean cross-entropy over all targets of the batch, however it is cut into
-    /// micro-batches, plus that of the load-balancing loss, which is the mean over micro-batches by their tokens.
+    /// The gradient is that of the mean cross-entropy over all targets of the batch that count, however it is cut into
+    /// micro-batches and shared out among ranks: one with few of them weighs little, one with none nothing. To it comes
+    /// that of the load-balancing loss, which is the mean over micro-batches by their tokens, whatever counts.
     /// `Error::Value` when no target counts, and `Error::OutOfRange` when an id is no token; the parameters then stay.
     pub fn train_step(&mut self, batch: &Batch) -> Result<StepResult<'_>> {
         self.replicas.aborting(self.check(batch))?;
@@ -389,6 +393,14 @@ impl Trainer {
         let vocab = self.model.config().vocab_size;
         check_ids("input_ids", &batch.inputs, batch.length, vocab, None)?;
         check_ids("targets", &batch.targets, batch.length, vocab, Some(IGNORE_INDEX))?;
+        if let Some(ends) = &batch.document_ends {
+            if expected != Some(ends.len()) {
+                let (ends, rows, length) = (ends.len(), batch.rows, batch.length);
+                let problem = format!("{ends} ends of documents; a batch of {rows} sequences has {length} a sequence");
+                return Err(Error::value(problem));
+            }
+            check_ids("document_ends", ends, batch.length, 2, None)?;
+        }
         if self.replicas.comm().is_some() && batch.rows != self.rows().count() {
             let (rows, own) = (batch.rows, self.rows().count());
             return Err(Error::value(format!("a batch of {rows}; of this rank it must have its rows, {own}")));

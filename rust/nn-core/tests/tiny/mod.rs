@@ -113,7 +113,7 @@ pub(crate) fn batch(rows: usize, length: usize, seed: u64) -> Batch {
     let random = |seed| -> Vec<i32> { ids(rows * length, seed).into_iter().map(|id| id as i32).collect() };
     let mut targets = random(seed + 1000);
     targets.iter_mut().step_by(5).for_each(|target| *target = -100);
-    Batch { rows, length, inputs: random(seed), targets }
+    Batch { rows, length, inputs: random(seed), targets, document_ends: None }
 }
 
 /// A shard of random ids.
