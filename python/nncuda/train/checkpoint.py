@@ -96,6 +96,22 @@ class Checkpoint(ModelFolder):
         """What to raise for a folder that has a model alone."""
         return missing_file(self.folder, "has no training.json: it can be run, but not trained further")
 
+    def moments(self) -> SafetensorsFile:
+        """The file of the moments, checked but for the values of f32 and bf16."""
+        if self.training is None:
+            raise self.untrainable()
+        path = self.folder / "optimizer.safetensors"
+        moments = SafetensorsFile(path)
+        kind = self.training.train.moments
+        expected = moments_shapes(ParameterLayout(self.config), kind)
+        with told_of(path):
+            check_names(moments, expected)
+            for name, (dtype, shape) in expected.items():
+                if moments.shape(name) != shape or moments.dtype(name) != to_numpy(dtype):
+                    raise ValueError(f"tensor {name} is not {dtype} of shape {list(shape)}")
+            check_moments(moments, kind)
+        return moments
+
     def trainer(
         self,
         ctx: Context,
@@ -112,16 +128,7 @@ class Checkpoint(ModelFolder):
         if self.training is None:
             raise self.untrainable()
         experts = ExpertParallel.of(comm, expert_parallel, self.config.num_experts)
-        path = self.folder / "optimizer.safetensors"
-        moments = SafetensorsFile(path)
-        kind = self.training.train.moments
-        expected = moments_shapes(ParameterLayout(self.config), kind)
-        with told_of(path):
-            check_names(moments, expected)
-            for name, (dtype, shape) in expected.items():
-                if moments.shape(name) != shape or moments.dtype(name) != to_numpy(dtype):
-                    raise ValueError(f"tensor {name} is not {dtype} of shape {list(shape)}")
-            check_moments(moments, kind)
+        moments = self.moments()
         train = replace(self.training.train, **(changes or {}))  # type: ignore[arg-type]
         try:
             if admit is not None:
