@@ -78,9 +78,7 @@ def verify_run(
                 last = max(recorded.states, default=0) if last is None else last
                 if last < first:
                     raise click.UsageError(f"--to is {last}; it must be at least --from, which is {first}")
-                done = recompute(
-                    run, recorded, windows, ctx, first, last, comm=comm, expert_parallel=expert_parallel
-                )
+                done = recompute(run, recorded, windows, ctx, first, last, comm=comm, expert_parallel=expert_parallel)
                 say(
                     f"steps {done.first} to {done.last}, computed again from {done.source}: all {done.states} recorded "
                     "states there are the same"

@@ -230,7 +230,9 @@ def recompute(
                     raise Mismatch(f"step {step}: {_list(tensors)} not what the run had{since}")
                 same, states = step, states + 1
             if step in recorded.positions and recorded.positions[step] != position:
-                raise Mismatch(f"step {step}: the run had read {recorded.positions[step]} windows, which are {position}")
+                raise Mismatch(
+                    f"step {step}: the run had read {recorded.positions[step]} windows, which are {position}"
+                )
             if step >= last:
                 return Recomputed(source, began, step, states)
             config = extended(folder, step, trainer.config)
@@ -257,7 +259,9 @@ def _begin(
     record = read_record(folder)
     path = Path(folder) / "run.json"
     if "from" in record:
-        raise FormatError(path, f"began with other weights than random ones: there is no state at step {first} or before")
+        raise FormatError(
+            path, f"began with other weights than random ones: there is no state at step {first} or before"
+        )
     tables = record.get("model"), record.get("train")
     if not all(isinstance(table, dict) for table in tables):
         raise FormatError(path, "does not say what was trained: model and train must be objects")
