@@ -117,7 +117,7 @@ def test_a_stretch_is_computed_again(run: Path) -> None:
 
 
 def test_every_flipped_bit_in_a_file_is_found(run: Path) -> None:
-    """One bit of each file of the run: of tensors the checkpoint and the tensor are named, of anything else the file."""
+    """One bit of each file of the run: of tensors the checkpoint is named, of anything else the file."""
     generator = np.random.default_rng(3)
     files = [path for path in sorted(run.rglob("*")) if path.is_file() and "tensorboard" not in path.parts]
     assert {path.name for path in files} == {"run.json", "metrics.jsonl", "chain.jsonl", "config.json",
@@ -151,7 +151,8 @@ def test_the_tensor_of_a_flipped_bit_is_named(run: Path, ctx: nncuda.Context, tr
 
 
 def test_other_data_is_found(run: Path, trained: Path, tmp_path: Path) -> None:
-    data = shutil.copy(trained / "train.tokens", tmp_path / "train.tokens")
+    data = tmp_path / "train.tokens"
+    shutil.copy(trained / "train.tokens", data)
     good = data.read_bytes()
     data.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
     code, said = verify(run, "--data", str(data))
@@ -160,7 +161,7 @@ def test_other_data_is_found(run: Path, trained: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["parameters", "first_moments", "second_moments"])
 def test_a_step_that_went_wrong_is_found(tmp_path: Path, trained: Path, ctx: nncuda.Context, kind: str) -> None:
-    """One bit that flips at the end of step 5, as a fault of memory would do it: the run goes on and seals what it has."""
+    """One bit that flips at the end of step 5, as a fault of memory would do it: the run goes on."""
     training = start(tmp_path / "run", ctx, (trained / "train.tokens", trained / "held-out.tokens"), hash_every=1)
     trainer = training.trainer
     arena = trainer.model.parameters if kind == "parameters" else getattr(trainer, kind)
@@ -175,7 +176,7 @@ def test_a_step_that_went_wrong_is_found(tmp_path: Path, trained: Path, ctx: nnc
             arena[name].copy_(bits.view(np.float32))
         return result
 
-    trainer.train_step = wrong  # type: ignore[method-assign]
+    trainer.train_step = wrong  # type: ignore[method-assign, assignment]
     training.run()
     assert verify(tmp_path / "run", "--files-only")[0] == 0
     code, said = verify(tmp_path / "run", "--from", "3")

@@ -149,7 +149,8 @@ class TrainConfig:
     save_every          steps between checkpoints; 0 saves only at the end
     keep_checkpoints    how many of the newest to keep, besides the best
     log_every           steps between lines of metrics
-    hash_every          steps between hashes of parameters, moments and data, by which a run can be checked; 0 makes none
+    hash_every          steps between hashes of parameters, moments and data, by which a run can be checked; 0 makes
+                        none
     """
 
     steps: int = 10000

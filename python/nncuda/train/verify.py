@@ -1,4 +1,4 @@
-"""Checking a training run: its files by their sums, its checkpoints by their digests, and its steps by doing them again.
+"""Checking a training run: its files by their sums, checkpoints by their digests, and steps by doing them again.
 
 What a run leaves behind for it is in `chain.py`.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
@@ -86,16 +86,15 @@ def read_chain(folder: str | os.PathLike[str]) -> Recorded:
                 _take_head(found, record)
                 link = first_hash(found.data_sha256, found.seed, found.sequence_length, found.tensors)
                 continue
-            step, digests = int(record["step"]), str(record["digests"])  # type: ignore[call-overload]
+            step, digests = _whole(record["step"]), str(record["digests"])
             if "hash" in record:
-                first, stop = record["inputs"]  # type: ignore[misc]
-                link = next_hash(link, step, (first, stop), digests)
+                inputs = [_whole(one) for one in _list_of(record["inputs"])]
+                link = next_hash(link, step, (inputs[0], inputs[1]), digests)
                 if record["hash"] != link:
                     raise Mismatch(f"{where}: its hash is not that of its step, inputs and digests")
-                found.positions[step] = stop
-            for name, (count, digest) in record.get("files", {}).items():  # type: ignore[attr-defined]
-                found.files[name] = count, digest
-        except (KeyError, TypeError, ValueError) as error:
+                found.positions[step] = inputs[1]
+            found.files.update(_files(record.get("files", {})))
+        except (KeyError, TypeError, ValueError, IndexError) as error:
             raise FormatError(path, f"line {number} is no line of a chain of this version") from error
         if found.states.setdefault(step, digests) != digests:
             raise Mismatch(f"{where}: the digests of step {step} are others than in a line before")
@@ -105,11 +104,36 @@ def read_chain(folder: str | os.PathLike[str]) -> Recorded:
 
 
 def _take_head(found: Recorded, record: dict[str, object]) -> None:
-    if record["format"] != "nncuda chain" or record["version"] != 1:
+    if record["format"] != "nncuda chain" or record["version"] != 1 or type(record["seed"]) is not int:
         raise ValueError
-    found.tensors = [str(name) for name in record["tensors"]]  # type: ignore[attr-defined]
-    found.data_sha256 = str(record["data_sha256"])
-    found.seed, found.sequence_length = int(record["seed"]), int(record["sequence_length"])  # type: ignore[call-overload]
+    found.tensors = [str(name) for name in _list_of(record["tensors"])]
+    found.data_sha256, found.seed = str(record["data_sha256"]), record["seed"]
+    found.sequence_length = max(_whole(record["sequence_length"]), 1)
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError
+    return value
+
+
+def _list_of(value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise TypeError
+    return value
+
+
+def _files(value: object) -> dict[str, tuple[int, str]]:
+    """Of each file how many bytes, and their sum; ValueError for one that is not in the folder."""
+    if not isinstance(value, dict):
+        raise TypeError
+    found = {}
+    for name, one in value.items():
+        count, digest = _list_of(one)
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise ValueError
+        found[name] = _whole(count), str(digest)
+    return found
 
 
 def check_files(folder: str | os.PathLike[str], recorded: Recorded) -> Iterator[str]:
@@ -209,7 +233,8 @@ def recompute(
     expert_parallel: int = 1,
 ) -> Recomputed:
     """Does the steps after `first` up to `last` again, from the nearest checkpoint at or before `first`, or from the
-    initial weights. Mismatch at the first recorded state, or line of metrics, that is another; it names step and tensor.
+    initial weights. Mismatch at the first recorded state, or line of metrics, that is another, by step
+    and tensor.
 
     All ranks of `comm` call it. How many there are, and of threads, need not be what they were.
     """

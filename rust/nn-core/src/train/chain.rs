@@ -27,7 +27,7 @@ use crate::error::{Error, Result};
 use crate::format::{Table, Value, json_lines, open_regular};
 
 const CHAIN_FILE: &str = "chain.jsonl";
-const VERSION: i64 = 1;
+const VERSION: i128 = 1;
 
 /// Whether a run has a chain.
 pub(super) fn present(folder: &Path) -> bool {
@@ -76,7 +76,7 @@ impl Chain {
                 ("format", "nncuda chain".into()),
                 ("version", Value::Integer(VERSION)),
                 ("data_sha256", data.as_str().into()),
-                ("seed", Value::Integer(seed)),
+                ("seed", Value::Integer(seed.into())),
                 ("sequence_length", length.into()),
                 ("tensors", Value::List(names.iter().map(|name| name.as_str().into()).collect())),
             ]))?;
@@ -152,7 +152,8 @@ impl Chain {
         if let Some(checkpoint) = checkpoint {
             let failed = |error| Error::unreadable(checkpoint, error);
             let entries = std::fs::read_dir(checkpoint).map_err(failed)?;
-            let mut found = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>().map_err(failed)?;
+            let mut found =
+                entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>().map_err(failed)?;
             found.sort();
             paths.extend(found);
         }
