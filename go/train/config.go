@@ -185,7 +185,7 @@ func DefaultConfig() Config {
 		LearningRate: 3e-4, MinRateShare: 0.1, WarmupSteps: UsualWarmup,
 		Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, ClipNorm: 1.0,
 		Precision: model.F32, Moments: MomentsF32, LossScale: 65536, LossScaleGrowth: 2, LossScaleBackoff: 0.5, LossScaleInterval: 2000,
-		EvalEvery: 100, SaveEvery: 100, KeepCheckpoints: 2, LogEvery: 1, HashEvery: 10,
+		EvalEvery: 100, SaveEvery: 100, KeepCheckpoints: 2, LogEvery: 1, HashEvery: 25,
 	}
 }
 

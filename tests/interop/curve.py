@@ -138,7 +138,8 @@ def main() -> None:
     record = read_record(arguments.run)
     config = MoEConfig.from_dict(record["model"])  # type: ignore[arg-type]
     train = replace(
-        TrainConfig.from_dict(record["train"]), precision=arguments.precision  # type: ignore[arg-type]
+        TrainConfig.from_dict(record["train"]),
+        precision=arguments.precision,  # type: ignore[arg-type]
     )
     windows = TokenWindows(open_shards(str(record["data"])), train.sequence_length)
     measured = measure(config, train, windows, arguments.steps, tell=True)

@@ -184,7 +184,7 @@ class TrainConfig:
     save_every: int = 100
     keep_checkpoints: int = 2
     log_every: int = 1
-    hash_every: int = 10
+    hash_every: int = 25
 
     def __post_init__(self) -> None:
         if self.warmup_steps is None:

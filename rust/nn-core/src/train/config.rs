@@ -117,7 +117,7 @@ options! {
         save_every: usize = 100, "steps between checkpoints; 0 saves only at the end";
         keep_checkpoints: usize = 2, "how many of the newest to keep, besides the best";
         log_every: usize = 1, "steps between lines of metrics";
-        hash_every: usize = 10,
+        hash_every: usize = 25,
             "steps between hashes of parameters, moments and data, by which a run can be checked; 0 makes none";
     }
 }
