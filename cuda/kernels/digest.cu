@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(THREADS) digest_kernel(const T *x, int64_t *su
   const int64_t vectors = n / N, step = (int64_t)gridDim.x * THREADS;
   const int64_t thread = (int64_t)blockIdx.x * THREADS + threadIdx.x;
   for (int64_t i = thread; i < vectors; i += step) {
-    T part[N];
+    alignas(16) T part[N];
     if constexpr (WIDE) {
       *reinterpret_cast<uint4 *>(part) = reinterpret_cast<const uint4 *>(x)[i];
     } else {
@@ -65,8 +65,8 @@ template <class T> static int32_t digest_launch(nncuda_ctx *ctx, const nn_digest
   const bool wide = nn_aligned_16(a->x);
   const unsigned blocks = nn_blocks(ctx, wide ? nn_ceil_div(n, 16 / (int64_t)sizeof(T)) : n, THREADS, BLOCKS_PER_SM);
   if ((uintptr_t)a->x % sizeof(T) != 0) {
-    return nn_launch(ctx, digest_bytes_kernel, dim3(blocks), dim3(THREADS), 0,
-                     static_cast<const unsigned char *>(a->x), a->sums, n, (uint64_t)a->first, (int32_t)a->width);
+    return nn_launch(ctx, digest_bytes_kernel, dim3(blocks), dim3(THREADS), 0, static_cast<const unsigned char *>(a->x),
+                     a->sums, n, (uint64_t)a->first, (int32_t)a->width);
   }
   return nn_launch(ctx, wide ? digest_kernel<T, true> : digest_kernel<T, false>, dim3(blocks), dim3(THREADS), 0,
                    static_cast<const T *>(a->x), a->sums, n, (uint64_t)a->first);

@@ -137,10 +137,8 @@ def main() -> None:
     arguments = parser.parse_args()
     record = read_record(arguments.run)
     config = MoEConfig.from_dict(record["model"])  # type: ignore[arg-type]
-    train = replace(
-        TrainConfig.from_dict(record["train"]),
-        precision=arguments.precision,  # type: ignore[arg-type]
-    )
+    options = TrainConfig.from_dict(record["train"])  # type: ignore[arg-type]
+    train = replace(options, precision=arguments.precision)
     windows = TokenWindows(open_shards(str(record["data"])), train.sequence_length)
     measured = measure(config, train, windows, arguments.steps, tell=True)
     arguments.out.write_text(json.dumps(measured, indent=1) + "\n")

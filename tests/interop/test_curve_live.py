@@ -37,9 +37,15 @@ def windows(tmp_path: Path) -> TokenWindows:
 
 @pytest.mark.parametrize("precision", sorted(LARGEST))
 def test_a_short_curve(windows: TokenWindows, precision: str) -> None:
-    train = TrainConfig(
-        steps=STEPS, batch_size=6, sequence_length=32, learning_rate=2e-3, precision=precision, warmup_steps=5, seed=3
-    )  # type: ignore[arg-type]
+    options = {
+        "steps": STEPS,
+        "batch_size": 6,
+        "sequence_length": 32,
+        "learning_rate": 2e-3,
+        "warmup_steps": 5,
+        "seed": 3,
+    }
+    train = TrainConfig.from_dict({**options, "precision": precision})
     measured = measure(CONFIG, train, windows, STEPS)
     assert not problems(measured)
     ours = measured["ours"]

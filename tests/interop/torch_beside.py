@@ -16,7 +16,7 @@ from nncuda.models import MoEConfig, MoETransformer
 from nncuda.models.folder import save_model
 from nncuda.train import TrainConfig
 
-#: Of torch's own rules what ours are: decay of matrices alone.
+#: Inputs and targets, int32 [batch, length].
 Batch = tuple[np.ndarray, np.ndarray]
 
 
@@ -71,7 +71,7 @@ class TorchTrainer:
         wide = logits if logits.dtype == torch.float64 else logits.float()
         loss = torch.nn.functional.cross_entropy(wide, targets.flatten(), ignore_index=-100)
         (loss + self._balance(output.router_logits)).backward()
-        return loss.item()
+        return float(loss.item())
 
     def _balance(self, router_logits: tuple[torch.Tensor, ...]) -> torch.Tensor:
         total = torch.zeros((), dtype=torch.float64)
