@@ -48,9 +48,9 @@ class TorchTrainer:
     and divides by all layers (huggingface/transformers#45120).
     """
 
-    def __init__(self, model: MoETransformer, train: TrainConfig, folder: Path, dtype: torch.dtype = torch.float32):
+    def __init__(self, model: MoETransformer, train: TrainConfig, folder: Path):
         save_model(folder, model)
-        self.model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+        self.model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
         self.model.set_attn_implementation("eager")
         self._config, self._train = model.config, train
         matrices = [parameter for parameter in self.model.parameters() if parameter.dim() > 1]
@@ -68,8 +68,7 @@ class TorchTrainer:
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self._train.precision == "bf16"):
             output = self.model(input_ids=ids, output_router_logits=True)
         logits = output.logits.flatten(0, 1)
-        wide = logits if logits.dtype == torch.float64 else logits.float()
-        loss = torch.nn.functional.cross_entropy(wide, targets.flatten(), ignore_index=-100)
+        loss = torch.nn.functional.cross_entropy(logits.float(), targets.flatten(), ignore_index=-100)
         (loss + self._balance(output.router_logits)).backward()
         return float(loss.item())
 
