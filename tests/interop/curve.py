@@ -54,7 +54,7 @@ def gradients(config: MoEConfig, train: TrainConfig, batch: tuple[np.ndarray, np
         model = initial(ctx, config, train)
         exact = {name: array.astype(np.float64) for name, array in model.parameters.arrays().items()}
         _, expected = reference.loss_and_gradients(exact, _reference_config(config), [batch])
-        plain = TorchTrainer(model, train, Path(folder) / "initial")
+        plain = TorchTrainer(model, train, Path(folder) / "initial", autocast=False)
         plain.backward(batch)
         Trainer(model, replace(train, clip_norm=None)).train_step(*batch)
         assert model.gradients is not None

@@ -26,7 +26,7 @@ def named(model: torch.nn.Module, value: str) -> dict[str, np.ndarray]:
     for name, parameter in model.named_parameters():
         tensor = parameter.grad if value == "gradient" else parameter
         assert tensor is not None
-        array = tensor.detach().numpy()
+        array = tensor.detach().float().numpy()
         if name.endswith("experts.gate_up_proj"):
             for expert, matrix in enumerate(array):
                 base = f"{name.removesuffix('gate_up_proj')}{expert}".replace(".mlp.", ".block_sparse_moe.")
@@ -48,11 +48,15 @@ class TorchTrainer:
     and divides by all layers (huggingface/transformers#45120).
     """
 
-    def __init__(self, model: MoETransformer, train: TrainConfig, folder: Path):
+    def __init__(self, model: MoETransformer, train: TrainConfig, folder: Path, autocast: bool = True):
+        """In bf16 by torch's autocast, with weights and sums over blocks in f32; without `autocast` everything is bf16,
+        as our activations are."""
         save_model(folder, model)
-        self.model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        narrow = train.precision == "bf16"
+        dtype = torch.bfloat16 if narrow and not autocast else torch.float32
+        self.model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
         self.model.set_attn_implementation("eager")
-        self._config, self._train = model.config, train
+        self._config, self._train, self._autocast = model.config, train, narrow and autocast
         matrices = [parameter for parameter in self.model.parameters() if parameter.dim() > 1]
         gains = [parameter for parameter in self.model.parameters() if parameter.dim() == 1]
         self._optimizer = torch.optim.AdamW(
@@ -62,10 +66,10 @@ class TorchTrainer:
         )
 
     def backward(self, batch: Batch) -> float:
-        """Gradients of a batch; gives its mean cross-entropy. With precision bf16 by torch's autocast."""
+        """Gradients of a batch; gives its mean cross-entropy."""
         ids, targets = (torch.from_numpy(np.ascontiguousarray(part)).long() for part in batch)
         self._optimizer.zero_grad()
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self._train.precision == "bf16"):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self._autocast):
             output = self.model(input_ids=ids, output_router_logits=True)
         logits = output.logits.flatten(0, 1)
         loss = torch.nn.functional.cross_entropy(logits.float(), targets.flatten(), ignore_index=-100)
