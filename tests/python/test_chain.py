@@ -200,15 +200,33 @@ def test_a_loss_that_was_another_is_found(run: Path) -> None:
     assert code == 1 and "step 5: loss is " in said and "in metrics.jsonl" in said
 
 
-def seal_again(run: Path) -> None:
-    """Makes the chain fit the files that are there, as one who wants to can."""
+@pytest.mark.parametrize(
+    "line, changes",
+    [
+        (0, {"format": "another"}), (0, {"version": 2}), (0, {"tensors": None}), (0, {"seed": "7"}),
+        (1, {"step": -1}), (1, {"step": None}), (1, {"inputs": [0]}), (1, {"inputs": ["0", 1]}), (1, {"digests": ...}),
+        (2, {"files": []}), (2, {"files": {"../run.json": [1, ""]}}), (2, {"files": {"/etc/passwd": [1, ""]}}),
+        (2, {"files": {"run.json": [-1, ""]}}), (2, {"files": {"run.json": 5}}),
+    ],
+)  # fmt: skip
+def test_hostile_lines_are_refused(run: Path, line: int, changes: dict[str, object]) -> None:
+    seal_again(run, line, changes)
+    code, said = verify(run, "--files-only")
+    assert code == 3 and f"chain.jsonl: line {line + 1} is no line of a chain of this version" in said, said
+
+
+def seal_again(run: Path, changed: int = -1, changes: dict[str, object] | None = None) -> None:
+    """Makes the chain fit the files that are there, as one who wants to can; with other entries in a line, of which ...
+    stands for none."""
     seal, lines = "", []
-    for text in (run / CHAIN_FILE).read_text().splitlines():
+    for number, text in enumerate((run / CHAIN_FILE).read_text().splitlines()):
         record = json.loads(text)
-        for name in record.get("files", {}):
+        for name, (count, _) in record.get("files", {}).items():
             if (run / name).exists():
-                count = record["files"][name][0]
                 record["files"][name] = [count, hashlib.sha256((run / name).read_bytes()[:count]).hexdigest()]
+        if number == changed:
+            record = {name: value for name, value in {**record, **(changes or {})}.items() if value is not ...}
+        del record["seal"]
         line = json.dumps({**record, "seal": ""})
         seal = seal_of(seal, line.encode())
         lines.append(f'{line[:-3]}"{seal}"}}\n')
