@@ -50,7 +50,7 @@ PARTS := python-test go-test rust-test parity packages
 SLOW ?= lint docs emulated-75 emulated-89 aarch64 asan tsan ranks faults fuzz interop cuda newcomer crates wheel rust-wheel-release mutants
 
 .PHONY: help run test test-all python-test go llguidance go-test rust rust-test rust-wheel rust-wheel-release parity ranks packages crates lib cuts cuts-library install emulated emulated-75 emulated-89 aarch64 aarch64-toolchain cuda \
-  cuda-toolchain gpu-verify gpu-sanitize gpu-bundle wheel bench bench-languages bench-ranks bench-serving interop interop-large schema-suite docs asan tsan faults fuzz mutants newcomer \
+  cuda-toolchain gpu-verify gpu-sanitize gpu-bundle wheel bench bench-languages bench-ranks bench-serving interop interop-curve interop-large schema-suite docs asan tsan faults fuzz mutants newcomer \
   fmt generate abi lint lock clean go-toolchain rust-toolchain
 
 help: ## this list
@@ -227,6 +227,14 @@ schema-suite: $(VENV)/.test ## JSON Schema's own tests against constrained outpu
 	tar -xzf build/schemas/jsonschema-*.tar.gz -C build/schemas
 	NNCUDA_SCHEMA_SUITE=$$(echo $(CURDIR)/build/schemas/jsonschema-*/json/tests) $(BIN)/python -m pytest tests/serve/test_serve_schema_suite.py \
 	  $(if $(SCHEMA_BENCH),tests/serve/test_serve_schema_bench.py)
+
+interop-curve: .venv-interop/.interop $(VENV)/.run ## a run's configuration trained beside torch in f32 and bf16, from the same weights and batches, and a picture (RUN=runs/demo STEPS=1000; hours)
+	mkdir -p build/curve
+	for precision in f32 bf16; do \
+	  .venv-interop/bin/python tests/interop/curve.py $(or $(RUN),runs/demo) --steps $(or $(STEPS),1000) --precision $$precision \
+	    --out build/curve/$$precision.json || exit 1; \
+	done
+	$(BIN)/python tests/interop/draw_curve.py build/curve/f32.json build/curve/bf16.json --out build/curve/curves.svg
 
 interop-large: .venv-interop/.interop ## models of the shapes of TinyLlama and of BitNet 2B-4T against transformers in f32 (9 GB of memory, 10 GB of disk)
 	.venv-interop/bin/python -m nncuda.bench.random_model build/tinyllama --shape tinyllama --dtype f32

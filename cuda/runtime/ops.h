@@ -102,6 +102,7 @@
   X(ternary_unpack) \
   X(bitlinear) \
   X(bitlinear_norm) \
+  X(digest) \
   X(random_bits) \
   X(uniform) \
   X(normal)

@@ -2820,6 +2820,28 @@ NNCUDA_API int32_t cuda_bitlinear_norm(nncuda_ctx *ctx, const void *x, const voi
                                        int64_t k, int64_t stored, int64_t row_bytes, float eps, int32_t dtype);
 
 /* ================================================================================================================
+ * section: digest
+ * ============================================================================================================= */
+
+/**
+ * Adds up a digest of memory that hangs on each of its bits and on where it is, in whole numbers modulo 2^64, so that parts
+ * may be taken in any order, by anyone, and their sums added. With j = first + i and b the bits of element i as a number:
+ *   z = ((j mod 2^32) 2^32 + b) + (1 + floor(j / 2^32)) 0x9e3779b97f4a7c15
+ *   z ^= z >> 30, z *= 0xbf58476d1ce4e5b9, z ^= z >> 27, z *= 0x94d049bb133111eb, z ^= z >> 31; sums[0] += z
+ *   z ^= z >> 32, z *= 0xd6e8feb86659fd93, z ^= z >> 32; sums[1] += z
+ * Each step can be undone, so that a change within one element always changes both sums; changes of several elements leave
+ * both as they were by a chance of about 2^-128. It finds faults: who wants to can make other memory with the same sums.
+ * (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators", with the constants of Stafford 2011, variant 13)
+ * @param x in u8 [n, width] : elements, one after the other
+ * @param sums acc i64 [2] : both sums
+ * @param n size : elements
+ * @param width size : bytes of an element: 1, 2 or 4
+ * @param first option default 0 : index of the first element; must be at least 0
+ */
+NNCUDA_API int32_t cuda_digest(nncuda_ctx *ctx, const void *x, int64_t *sums, int64_t n, int64_t width,
+                               int64_t first);
+
+/* ================================================================================================================
  * section: random
  * Philox4x32-10 (Salmon et al. 2011): key = seed (low word first), counter = (block low, block high, stream low, stream
  * high). Element i comes from word i mod 4 of block offset + i / 4, so any part of a sequence can be made on its own.

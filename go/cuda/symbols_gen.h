@@ -176,6 +176,7 @@
   X(cuda_ternary_unpack) \
   X(cuda_bitlinear) \
   X(cuda_bitlinear_norm) \
+  X(cuda_digest) \
   X(cuda_random_bits) \
   X(cuda_uniform) \
   X(cuda_normal)

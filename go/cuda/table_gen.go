@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "b7f9842cd8ef176b3dc28249ad3e252e55bb20078a7a523ee10bfda6795349d5"
+const HeaderSHA256 = "9f6a0109210a6f9c20053ddc2914d17375523fd2e061bdfe605a712e3a7203b8"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -1348,6 +1348,13 @@ var kernels = []Kernel{
 		{Name: "row_bytes", Kind: SizeParam, C: "int64_t"},
 		{Name: "eps", Kind: OptionParam, C: "float"},
 		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "digest", Function: "Digest", Family: "digest", Params: []Param{
+		{Name: "x", Kind: PointerParam, C: "const void *", DType: "u8", Shape: "[n, width]", Reads: true},
+		{Name: "sums", Kind: PointerParam, C: "int64_t *", DType: "i64", Shape: "[2]", Reads: true, Writes: true},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "width", Kind: SizeParam, C: "int64_t"},
+		{Name: "first", Kind: OptionParam, C: "int64_t"},
 	}},
 	{Name: "random_bits", Function: "RandomBits", Family: "random", Params: []Param{
 		{Name: "y", Kind: PointerParam, C: "int32_t *", DType: "i32", Shape: "[n]", Writes: true},

@@ -128,6 +128,7 @@ var typed = []typedKernel{
 	{"ternary_unpack", tensor.TernaryUnpack, []string{"w", "codes"}},
 	{"bitlinear", tensor.BitLinear, []string{"codes", "scale", "w", "w_scale", "residual", "y"}},
 	{"bitlinear_norm", tensor.BitLinearNorm, []string{"x", "norm", "w", "w_scale", "residual", "y", "eps"}},
+	{"digest", tensor.Digest, []string{"x", "sums", "first"}},
 	{"random_bits", tensor.RandomBits, []string{"y", "seed", "stream", "offset"}},
 	{"uniform", tensor.Uniform, []string{"y", "low", "high", "seed", "stream", "offset"}},
 	{"normal", tensor.Normal, []string{"y", "mean", "std", "seed", "stream", "offset"}},

@@ -258,3 +258,20 @@ func (t *Tensor) Narrow(dim, start, length int) (*Tensor, error) {
 	v.dense = v.ld == v.inner || v.size == 0 || v.shape[0] == 1
 	return &v, nil
 }
+
+// AsBytes is the memory of each entry of the first dimension, u8 [entries, bytes], without a copy, of a dense tensor.
+func (t *Tensor) AsBytes() (*Tensor, error) {
+	if t.why != nil {
+		return nil, t.why
+	}
+	if !t.dense || len(t.shape) == 0 {
+		return nil, fail(cuda.ErrInvalidSize, "a tensor of shape %v with rows %d elements apart has no bytes of entries: it "+
+			"must be dense, and have a first dimension", t.shape, t.ld)
+	}
+	v, err := layout(cuda.U8, []int{t.shape[0], t.inner * t.dtype.Size()})
+	if err != nil {
+		return nil, err
+	}
+	v.buffer, v.offset = t.buffer, t.offset
+	return v, nil
+}

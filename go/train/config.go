@@ -86,6 +86,7 @@ type Config struct {
 	SaveEvery       int   `name:"save_every"`
 	KeepCheckpoints int   `name:"keep_checkpoints"`
 	LogEvery        int   `name:"log_every"`
+	HashEvery       int   `name:"hash_every"`
 }
 
 // fields are the options of a Config, with what each must be and what it does.
@@ -143,6 +144,8 @@ var fields = options.Fields[Config]([]options.Words{
 	{"save_every", "a whole number, from 0 to 2147483647", "steps between checkpoints; 0 saves only at the end"},
 	{"keep_checkpoints", "a whole number, from 1 to 2147483647", "how many of the newest to keep, besides the best"},
 	{"log_every", "a whole number, from 1 to 2147483647", "steps between lines of metrics"},
+	{"hash_every", "a whole number, from 0 to 2147483647",
+		"steps between hashes of parameters, moments and data, by which a run can be checked; 0 makes none"},
 })
 
 // added are options that checkpoints did not have from the beginning. Files have them where they are not at their
@@ -150,7 +153,7 @@ var fields = options.Fields[Config]([]options.Words{
 var added = map[string]bool{
 	"activation_checkpointing": true, "recompute_experts": true, "keep_experts": true, "precision": true, "loss_scale": true,
 	"loss_scale_growth": true, "loss_scale_backoff": true, "loss_scale_interval": true, "max_loss": true,
-	"moments": true, "replicas": true, "reduce_dtype": true, "document_mask": true,
+	"moments": true, "replicas": true, "reduce_dtype": true, "document_mask": true, "hash_every": true,
 }
 
 // Changeable lists the options that a run may go on with other values of. Micro-batches and what is computed twice
@@ -158,7 +161,7 @@ var added = map[string]bool{
 func Changeable() []string {
 	return []string{
 		"micro_batch_size", "activation_checkpointing", "recompute_experts", "keep_experts", "eval_every", "eval_batches", "save_every",
-		"keep_checkpoints", "log_every", "max_loss",
+		"keep_checkpoints", "log_every", "hash_every", "max_loss",
 	}
 }
 
@@ -190,7 +193,7 @@ func DefaultConfig() Config {
 		LearningRate: 3e-4, MinRateShare: 0.1, WarmupSteps: UsualWarmup,
 		Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, ClipNorm: 1.0,
 		Precision: model.F32, Moments: MomentsF32, LossScale: 65536, LossScaleGrowth: 2, LossScaleBackoff: 0.5, LossScaleInterval: 2000,
-		EvalEvery: 100, SaveEvery: 100, KeepCheckpoints: 2, LogEvery: 1,
+		EvalEvery: 100, SaveEvery: 100, KeepCheckpoints: 2, LogEvery: 1, HashEvery: 25,
 	}
 }
 
@@ -253,6 +256,7 @@ func (c Config) Validate() error {
 		"save_every":       count(c.SaveEvery, 0),
 		"keep_checkpoints": count(c.KeepCheckpoints, 1),
 		"log_every":        count(c.LogEvery, 1),
+		"hash_every":       count(c.HashEvery, 0),
 	}
 	for _, field := range fields {
 		if held, checked := holds[field.Name]; checked && !held {

@@ -31,7 +31,7 @@ type Progress struct {
 	SkippedSteps    int
 }
 
-// Run trains in a folder: `run.json`, `checkpoints/`, `metrics.jsonl`.
+// Run trains in a folder: `run.json`, `checkpoints/`, `metrics.jsonl`, `chain.jsonl`.
 //
 // The order of the data is a function of seed and position, and a checkpoint holds all that a step depends on, so a run
 // that was stopped anywhere and resumed passes through the same bits as one that was not. It must be closed.
@@ -237,6 +237,8 @@ func (r *Run) openFolder() (*metricsLog, error) {
 type loop struct {
 	run     *Run
 	log     *metricsLog // nil where another rank has it
+	chain   *chain      // nil there, too, and where there are no hashes
+	digests string      // of the state after the last step, "" where they were not needed
 	loss    float64
 	skipped int // steps
 	heldOut *float64
@@ -251,6 +253,9 @@ func (l *loop) steps(ctx context.Context) error {
 	r := l.run
 	config := r.Trainer.Config
 	if err := r.agree(); err != nil {
+		return err
+	}
+	if err := l.openChain(); err != nil {
 		return err
 	}
 	for r.Trainer.Step() < config.Steps {
@@ -268,8 +273,15 @@ func (l *loop) steps(ctx context.Context) error {
 				return err
 			}
 		}
+		link, err := l.hash(step)
+		if err != nil {
+			return err
+		}
 		l.count(time.Since(began).Seconds())
 		if reported {
+			if link != "" {
+				record.Set("hash", link)
+			}
 			if err := l.report(record, result); err != nil {
 				return err
 			}
@@ -302,7 +314,7 @@ func (l *loop) saveAfterStop(result *StepResult) error {
 	if err := l.run.requireConvergence(result); err != nil {
 		return err
 	}
-	return l.run.Save(nil)
+	return l.save(nil)
 }
 
 // step trains on the next batch.
@@ -467,7 +479,7 @@ func (l *loop) evaluateAndSave(result *StepResult, checked bool) error {
 		return nil
 	}
 	l.saved = true
-	return r.Save(measured)
+	return l.save(measured)
 }
 
 // Evaluate gives the mean cross-entropy over the held-out data, all of it (0) or so many batches, in nats per token. Ranks
@@ -519,20 +531,24 @@ func (r *Run) heldOutLoss(batches int) (float64, error) {
 
 // Save writes a checkpoint of this moment and removes those that are not to be kept. heldOutLoss may be nil.
 func (r *Run) Save(heldOutLoss *float64) error {
+	_, err := r.save(heldOutLoss)
+	return err
+}
+
+// save is Save; it gives the folder of the checkpoint.
+func (r *Run) save(heldOutLoss *float64) (string, error) {
 	config := r.Trainer.Config
 	scaling, err := r.Trainer.LossScaling()
 	if err != nil {
-		return err
+		return "", err
 	}
 	state := State{
 		Step: r.Trainer.Step(), DataPosition: r.Position, DataWindows: r.Data.Count, Seconds: r.Seconds,
 		Train: config, HeldOutLoss: heldOutLoss, LossScaling: scaling,
 	}
-	if _, err := SaveCheckpoint(r.Checkpoints, r.Trainer, state, r.Tokenizer); err != nil {
-		return err
+	folder, err := SaveCheckpoint(r.Checkpoints, r.Trainer, state, r.Tokenizer)
+	if err != nil || !r.talks() {
+		return folder, err
 	}
-	if !r.talks() {
-		return nil
-	}
-	return pruneCheckpoints(r.Checkpoints, config.KeepCheckpoints)
+	return folder, pruneCheckpoints(r.Checkpoints, config.KeepCheckpoints)
 }

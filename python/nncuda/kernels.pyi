@@ -368,6 +368,9 @@ def bitlinear(codes: Tensor, scale: Tensor | None, w: Tensor, w_scale: Tensor | 
 def bitlinear_norm(x: Tensor, norm: Tensor | None, w: Tensor, w_scale: Tensor, residual: Tensor | None = None, *, eps: float = 0.0, y: Tensor | None = None) -> Tensor:
     """A linear layer with ternary weights and the norm before it: bitlinear of what rmsnorm_quant_i8 makes of x, or act_quant_i8 where there are no gains, with the bits of these two calls."""
 
+def digest(x: Tensor, sums: Tensor, *, first: int = 0) -> None:
+    """Adds up a digest of memory that hangs on each of its bits and on where it is, in whole numbers modulo 2^64, so that parts may be taken in any order, by anyone, and their sums added."""
+
 def random_bits(y: Tensor | None = None, *, seed: int, stream: int = 0, offset: int = 0, n: int | tuple[int, ...] | None = None, ctx: Context | None = None) -> Tensor:
     """The generator's own 32-bit words."""
 

@@ -31,6 +31,7 @@ _COMMANDS = {
     "tokenizer": "nncuda.cli.tokenizer:tokenizer",
     "train": "nncuda.cli.train:train",
     "verify": "nncuda.cli.verify:verify",
+    "verify-run": "nncuda.cli.verify_run:verify_run",
 }
 
 

@@ -22,8 +22,8 @@ expert_parallel_option = click.option(
     help="So many neighbouring ranks share the experts out, each holding as many; it must divide both numbers.",
 )
 
-#: `transport`, `peer_timeout`, `log_ranks` and `expert_parallel`.
-rank_options = together(
+#: `transport` and `peer_timeout`, those of a `Comm`.
+joining_options = together(
     click.option(
         "--transport",
         type=click.Choice([name for name in get_args(Transport) if name != "threads"]),
@@ -39,6 +39,11 @@ rank_options = together(
         show_default=True,
         help="Seconds without an answer after which a rank counts as lost; 0 waits for ever.",
     ),
+)
+
+#: These, `log_ranks` and `expert_parallel`.
+rank_options = together(
+    joining_options,
     click.option(
         "--log-ranks", is_flag=True, help="Other ranks than the first tell their steps, too, on standard error."
     ),

@@ -12,6 +12,7 @@ tolerances in tests/golden/ are made of.
 from nncuda.reference import (
     attention,
     decode,
+    digest,
     elementwise,
     embedding,
     gemm,
@@ -42,6 +43,7 @@ FAMILIES = (
     decode,
     quant,
     ternary,
+    digest,
     random,
 )
 

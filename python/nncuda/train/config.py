@@ -51,6 +51,7 @@ _ADDED = (
     "replicas",
     "reduce_dtype",
     "document_mask",
+    "hash_every",
 )
 
 #: Options that a run may continue with other values of. Micro-batches and what is computed twice change how a step is
@@ -65,6 +66,7 @@ CHANGEABLE = (
     "save_every",
     "keep_checkpoints",
     "log_every",
+    "hash_every",
     "max_loss",
 )
 
@@ -150,6 +152,8 @@ class TrainConfig:
     save_every          steps between checkpoints; 0 saves only at the end
     keep_checkpoints    how many of the newest to keep, besides the best
     log_every           steps between lines of metrics
+    hash_every          steps between hashes of parameters, moments and data, by which a run can be checked; 0 makes
+                        none
     """
 
     steps: int = 10000
@@ -183,6 +187,7 @@ class TrainConfig:
     save_every: int = 100
     keep_checkpoints: int = 2
     log_every: int = 1
+    hash_every: int = 25
 
     def __post_init__(self) -> None:
         if self.warmup_steps is None:
@@ -207,6 +212,7 @@ class TrainConfig:
             "eval_every",
             "eval_batches",
             "save_every",
+            "hash_every",
         ):
             check_count(name, getattr(self, name), 0)
         if self.document_mask is not None:

@@ -17,6 +17,7 @@ from .. import kernels
 from ..device import Comm, Context
 from ..formats.atomic import remove_leftovers
 from ..formats.errors import missing_file, told_of
+from ..formats.regular import present
 from ..formats.run_folder import list_checkpoints
 from ..layers import ExpertParallel
 from ..layers.expert_parallel import Round, Run
@@ -24,6 +25,7 @@ from ..models import MoEConfig, MoETransformer
 from ..tokenizer import Tokenizer
 from ..tokenizer.carried import CarriedTokenizer
 from .aborting import aborting
+from .chain import CHAIN_FILE, Chain, state_digests, state_names
 from .checkpoint import Checkpoint, TrainingState, prune_checkpoints, save_checkpoint
 from .config import CHANGEABLE, SCHEDULE, TrainConfig
 from .data import Batch, TokenWindows, open_shards
@@ -49,7 +51,7 @@ class Progress:
 
 
 class TrainingRun:
-    """Trains in a folder: `run.json`, `checkpoints/`, `metrics.jsonl`, `tensorboard/`.
+    """Trains in a folder: `run.json`, `checkpoints/`, `metrics.jsonl`, `chain.jsonl`, `tensorboard/`.
 
     The order of the data is a function of seed and position, and a checkpoint holds all that a step depends on, so a
     run that was stopped anywhere and taken up again passes through the same bits as one that was not.
@@ -263,6 +265,26 @@ class TrainingRun:
         remove_leftovers(self.checkpoints)
         return MetricsLog(self.folder, step, echo)
 
+    def _chain(self, step: int) -> Chain | None:
+        """The chain from `step` on, for the rank that writes it; all ranks call it, once the metrics are open."""
+        trainer = self.trainer
+        digests = state_digests(trainer) if trainer.config.hash_every else None
+        if not self._first or (digests is None and not present(self.folder / CHAIN_FILE)):
+            return None
+        names = state_names(trainer.model.layout, trainer.config)
+        chain = Chain(self.folder, step, self.data, trainer.config, names)
+        if digests is not None:
+            chain.begin(names, digests, self.position)
+        return chain
+
+    def _save(self, chain: Chain | None, held_out_loss: float | None = None, digests: str | None = None) -> None:
+        """Saves a checkpoint, and enters it in the chain with the digests of the state, which it takes if need be."""
+        if digests is None and self.trainer.config.hash_every:
+            digests = state_digests(self.trainer)
+        folder = self.save(held_out_loss)
+        if chain is not None and digests is not None:
+            chain.add_files(self.trainer.step, digests, folder)
+
     def _steps(self, echo: TextIO | None) -> Iterator[Progress]:
         config, ctx, comm = self.trainer.config, self.trainer.model.ctx, self.trainer.comm
         rows = None if comm is None else self.trainer.rows()
@@ -270,12 +292,14 @@ class TrainingRun:
         loss, held_out_loss, speed, saved = math.nan, None, 0.0, True
         timed_steps, timed_seconds, skipped_steps = 0, 0.0, 0
         with self._log(step, echo) as log:
+            chain = self._chain(step)
             while step < config.steps:
                 began = time.perf_counter()
                 batch = self.data.batch(ctx, config.seed, self.position, config.batch_size, rows)
                 result = self.trainer.train_step(*batch)
                 step, self.position = result.step, self.position + config.batch_size
                 last = step == config.steps
+                hashed = config.hash_every > 0 and step % config.hash_every == 0
                 reported = last or step % config.log_every == 0
                 evaluated = self.held_out is not None and (
                     last or (config.eval_every > 0 and step % config.eval_every == 0)
@@ -284,9 +308,11 @@ class TrainingRun:
                 if reported:
                     loss = result.loss
                     shares = self._expert_shares()
+                digests = state_digests(self.trainer) if hashed else None
                 spent = time.perf_counter() - began
                 self.seconds += spent
                 timed_steps, timed_seconds = timed_steps + 1, timed_seconds + spent
+                link = None if chain is None or digests is None else chain.add(step, self.position, digests)
                 if reported:
                     speed = timed_steps * config.batch_size * config.sequence_length / timed_seconds
                     timed_steps, timed_seconds = 0, 0.0
@@ -306,6 +332,8 @@ class TrainingRun:
                         record["expert_shares"] = shares
                     if result.loss_scale is not None:
                         record |= {"loss_scale": result.loss_scale, "skipped_steps": skipped_steps}
+                    if link is not None:
+                        record["hash"] = link
                     if log is not None:
                         log.write(_numbers(record))
                 if reported or evaluated or saved:
@@ -316,13 +344,13 @@ class TrainingRun:
                     if log is not None:
                         log.write(_numbers({"step": step, "held_out_loss": held_out_loss}))
                 if saved:
-                    self.save(measured)
+                    self._save(chain, measured, digests)
                 yield Progress(step, loss, held_out_loss, speed, self.seconds, skipped_steps)
                 if self._stop if comm is None else comm.sum(self._stop):
                     break
-        if not saved:
-            check_convergence(self.trainer, result, self._batch_of)
-            self.save()
+            if not saved:
+                check_convergence(self.trainer, result, self._batch_of)
+                self._save(chain)
 
     def evaluate(self, batches: int = 0) -> float:
         """Mean cross-entropy over the held-out data, all of it or so many batches, in nats per token. Ranks share the

@@ -53,6 +53,10 @@ class LossScaling:
         self._good_steps.copy_(np.array([state.good_steps], np.int32))
         self._skipped.copy_(np.array([state.skipped], np.int32))
 
+    def counters(self) -> dict[str, Tensor]:
+        """The same on the device."""
+        return {"loss_scale": self._next, "good_steps": self._good_steps, "skipped_steps": self._skipped}
+
     def begin(self) -> None:
         """Takes the scale of a step, which `update` leaves as it is."""
         self.scale.copy_(self._next)

@@ -237,6 +237,10 @@ class Trainer(DeviceBound):
         """Steps that updated the parameters, read from the device."""
         return int(self._step)
 
+    def counters(self) -> dict[str, Tensor]:
+        """The numbers that the next step depends on, on the device, each of one element."""
+        return {"updates": self._step, **({} if self._scaling is None else self._scaling.counters())}
+
     @property
     def bytes_sent(self) -> int:
         """Bytes that this rank sent to others so far."""

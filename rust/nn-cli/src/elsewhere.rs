@@ -2,7 +2,8 @@
 
 use clap::error::{ContextKind, ErrorKind};
 
-const COMMANDS: [&str; 8] = ["convert", "data", "demo", "doctor", "dump", "quantize", "tokenizer", "verify"];
+const COMMANDS: [&str; 9] =
+    ["convert", "data", "demo", "doctor", "dump", "quantize", "tokenizer", "verify", "verify-run"];
 const OPTIONS: [(&str, &[&str]); 2] = [("generate", &["--expert-parallel"]), ("inspect", &["--ternary"])];
 
 /// What there is to say of arguments that would be right for the Python package's command.

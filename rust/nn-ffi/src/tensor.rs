@@ -193,6 +193,21 @@ impl Tensor {
         Ok(Self { allocation: Arc::clone(&self.allocation), first, layout })
     }
 
+    /// The memory of each entry of the first dimension, u8 `[entries, bytes]`, without a copy.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] when the tensor is not dense, or has no dimensions.
+    pub fn as_bytes(&self) -> Result<Self> {
+        let entries = self.shape().first().filter(|_| self.layout.is_dense());
+        let Some(entries) = entries else {
+            let message = format!("{self:?} has no bytes of entries: it must be dense, and have a first dimension");
+            return Err(Error::shape("as_bytes", message));
+        };
+        let shape = [*entries, self.layout.row_len() * self.dtype().size()];
+        Ok(Self { layout: Layout::dense(&shape, DType::U8)?, ..self.clone() })
+    }
+
     /// Itself when it is dense, else a dense copy.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from . import (
     attention,
     decode,
+    digest,
     elementwise,
     embedding,
     gemm,
@@ -36,6 +37,7 @@ FAMILIES = (
     decode,
     quant,
     ternary,
+    digest,
     random,
 )
 

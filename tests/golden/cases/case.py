@@ -24,7 +24,7 @@ TAILS = (1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65)
 WHOLE_NUMBERS = {
     **dict.fromkeys(("moe_plan", "random_bits", "increment", "count_tokens", "document_starts"), "i32"),
     **dict.fromkeys(("ternary_pack", "ternary_unpack"), "i8"),
-    "interleave_rows": "u8",
+    **dict.fromkeys(("interleave_rows", "digest"), "u8"),
 }
 
 

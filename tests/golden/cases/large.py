@@ -3,7 +3,22 @@ kernel to cut its work. By kernel: a recipe of the draw, the dtype and sizes, an
 
 import numpy as np
 
-from . import attention, decode, embedding, gemm, kvcache, loss, moe, optimizer, quant, rmsnorm, rope, softmax, ternary
+from . import (
+    attention,
+    decode,
+    digest,
+    embedding,
+    gemm,
+    kvcache,
+    loss,
+    moe,
+    optimizer,
+    quant,
+    rmsnorm,
+    rope,
+    softmax,
+    ternary,
+)
 from .case import FLOATS, Case, case, stored
 
 FLAT = ((1000,), (16384,), (16385,), (40003,))
@@ -273,6 +288,10 @@ TABLE_OF_F32 = {
     ),
     "pool_unit": (lambda d, dtype, dim: embedding.unit(d, dim, 1.0), ((511,), (4096,), (50001,))),
     "increment": (lambda d, dtype, n: {"x": d.integers(n, high=1 << 20), "by": 3}, FLAT),
+    "digest": (
+        lambda d, dtype, n, width: digest.elements(d, n, 2**32 - 1000, width, (1, -2)),
+        ((16385, 4), (40003, 2), (100001, 1)),
+    ),
     "random_bits": (of_n(seed=7, stream=1, offset=2**32 - 3), ((100001,),)),
     "rope_freqs": (
         lambda d, dtype, *sizes: rope.freqs(d, *sizes, 10000.0, 8.0),

@@ -16,7 +16,7 @@ pub(super) const LARGEST_LOSS_SCALE: f64 = 16_777_216.0;
 const OF_SCALING: [&str; 4] = ["loss_scale", "loss_scale_growth", "loss_scale_backoff", "loss_scale_interval"];
 /// Other options that checkpoints did not have from the beginning. Files have them, and those above, where they are not
 /// at their defaults, so a run that uses none of them writes the same file as ever, which older programs open too.
-const ADDED: [&str; 9] = [
+const ADDED: [&str; 10] = [
     "max_loss",
     "activation_checkpointing",
     "recompute_experts",
@@ -26,6 +26,7 @@ const ADDED: [&str; 9] = [
     "replicas",
     "reduce_dtype",
     "document_mask",
+    "hash_every",
 ];
 
 /// What each number must be; tests/bounds.json has the reasons.
@@ -54,7 +55,7 @@ const FROM_ONE: [&str; 8] = [
     "loss_scale_interval",
 ];
 /// Options that count from 0 on.
-const FROM_NONE: [&str; 7] = [
+const FROM_NONE: [&str; 8] = [
     "document_mask",
     "warmup_steps",
     "activation_checkpointing",
@@ -62,6 +63,7 @@ const FROM_NONE: [&str; 7] = [
     "eval_every",
     "eval_batches",
     "save_every",
+    "hash_every",
 ];
 
 options! {
@@ -115,6 +117,8 @@ options! {
         save_every: usize = 100, "steps between checkpoints; 0 saves only at the end";
         keep_checkpoints: usize = 2, "how many of the newest to keep, besides the best";
         log_every: usize = 1, "steps between lines of metrics";
+        hash_every: usize = 25,
+            "steps between hashes of parameters, moments and data, by which a run can be checked; 0 makes none";
     }
 }
 
@@ -193,7 +197,7 @@ impl TrainConfig {
 
     /// Options that may change when a run continues. Micro-batches and what is computed twice change how a step is
     /// reached, not what is trained; the rest decides when the run looks at itself.
-    pub const CHANGEABLE: [&str; 10] = [
+    pub const CHANGEABLE: [&str; 11] = [
         "micro_batch_size",
         "activation_checkpointing",
         "recompute_experts",
@@ -203,6 +207,7 @@ impl TrainConfig {
         "save_every",
         "keep_checkpoints",
         "log_every",
+        "hash_every",
         "max_loss",
     ];
 

@@ -18,7 +18,7 @@ pub fn read_metrics(path: &Path) -> Result<Vec<Table>> {
 
 /// Takes the records after `step` out of a file of them, and what stands after a line that a kill cut off; the other
 /// lines stay as they are.
-fn drop_records(path: &Path, step: usize) -> Result<()> {
+pub(super) fn drop_records(path: &Path, step: usize) -> Result<()> {
     atomic::write_file_with(path, |file| {
         let mut kept = BufWriter::new(file);
         for line in json_lines(path)? {

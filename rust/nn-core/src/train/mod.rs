@@ -1,9 +1,11 @@
 //! Training: options, data, steps, checkpoints, runs.
 
 mod backward_sums;
+mod chain;
 mod checkpoint;
 mod config;
 mod data;
+mod digest;
 mod divergence;
 mod expert_gradients;
 mod extension;

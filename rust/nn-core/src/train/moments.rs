@@ -258,6 +258,22 @@ pub(super) fn load(trainer: &Trainer, file: &SafetensorsFile, layout: &Parameter
     Ok(())
 }
 
+/// Names of the tensors of a checkpoint's moments.
+pub(super) fn names(layout: &ParameterLayout, kind: MomentsKind) -> Vec<String> {
+    parts(layout, kind).into_iter().map(|part| part.name).collect()
+}
+
+/// Calls `visit` with the name of each of them, the first of its elements that this rank has, and those from there on, run
+/// after run.
+pub(super) fn each(trainer: &Trainer, mut visit: impl FnMut(&str, usize, &Tensor) -> Result<()>) -> Result<()> {
+    for part in parts(trainer.model().layout(), trainer.config().moments) {
+        for (elements, tensor) in tensors(trainer.device_moments(), &part)? {
+            visit(&part.name, elements.start, &tensor)?;
+        }
+    }
+    Ok(())
+}
+
 /// The tensors as they are written, this rank's part of them.
 pub(super) fn sources(trainer: &Trainer) -> Result<Vec<Source<'_>>> {
     let bytes = |tensor: &Tensor| -> Result<Vec<u8>> {

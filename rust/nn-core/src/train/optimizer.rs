@@ -154,6 +154,15 @@ impl Optimizer {
         &self.moments
     }
 
+    /// The numbers that the next step depends on, by name, each of one element.
+    pub(super) fn counters(&self) -> Vec<(&'static str, &Tensor)> {
+        let scaling = match &self.overflow {
+            Overflow::Scaled(scaling) => scaling.counters().to_vec(),
+            Overflow::Watched(_) => Vec::new(),
+        };
+        [("updates", &self.step)].into_iter().chain(scaling).collect()
+    }
+
     /// Steps done, those that were skipped included.
     pub fn steps_done(&self) -> i32 {
         self.done

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use super::chain::{self, Chain};
 use super::checkpoint::{Checkpoint, TrainingState, list_checkpoints, prune_checkpoints, save_checkpoint};
 use super::config::{LEAST_LOSS_SCALE, TrainConfig};
 use super::data::TokenWindows;
+use super::digest;
 use super::divergence;
 use super::extension;
 use super::metrics::{MetricsLog, rounded};
@@ -47,7 +49,7 @@ pub enum Event<'a> {
     Step(&'a Progress),
 }
 
-/// Trains in a folder: `checkpoints/` and `metrics.jsonl`.
+/// Trains in a folder: `checkpoints/`, `metrics.jsonl` and `chain.jsonl`.
 ///
 /// The order of the data is a function of seed and position, and a checkpoint holds all that a step depends on, so a
 /// run that was stopped anywhere and taken up again passes through the same bits as one that was not.
@@ -301,8 +303,37 @@ impl TrainingRun {
         MetricsLog::open(&self.folder, self.trainer.step()).map(Some)
     }
 
+    /// The chain, for the rank that writes it; all ranks call it, once the metrics are open.
+    fn chain(&self) -> Result<Option<Chain>> {
+        let trainer = &self.trainer;
+        let digests = (trainer.config().hash_every > 0).then(|| digest::of(trainer)).transpose()?;
+        if !self.is_first() || (digests.is_none() && !chain::present(&self.folder)) {
+            return Ok(None);
+        }
+        let names = digest::names(trainer.model().layout(), trainer.config());
+        let mut chain = Chain::open(&self.folder, trainer.step(), &self.data, trainer.config(), &names)?;
+        if let Some(digests) = digests {
+            chain.begin(&names, &digests, self.position)?;
+        }
+        Ok(Some(chain))
+    }
+
+    /// Saves a checkpoint, and enters it in the chain with the digests of the state, which it takes if need be.
+    fn save_chained(&self, chain: Option<&mut Chain>, loss: Option<f64>, digests: Option<String>) -> Result<()> {
+        let digests = match digests {
+            None if self.trainer.config().hash_every > 0 => Some(digest::of(&self.trainer)?),
+            digests => digests,
+        };
+        let folder = self.save(loss)?;
+        match (chain, digests) {
+            (Some(chain), Some(digests)) => chain.add_files(self.trainer.step(), &digests, Some(&folder)),
+            _ => Ok(()),
+        }
+    }
+
     fn steps(&mut self, mut report: impl FnMut(Event) -> Result<()>) -> Result<Option<Progress>> {
         let mut log = self.log()?;
+        let mut chain = self.chain()?;
         let mut reporter = |record: &Table, report: &mut dyn FnMut(Event) -> Result<()>| {
             let Some(log) = &mut log else { return Ok(()) };
             log.write(record)?;
@@ -333,9 +364,14 @@ impl TrainingRun {
             let evaluated = self.held_out.is_some() && (last || every(config.eval_every, step));
             saved = last || every(config.save_every, step);
             let measures = reported.then(|| Measures::of(&result)).transpose()?;
+            let digests = every(config.hash_every, step).then(|| digest::of(&self.trainer)).transpose()?;
             let spent = began.elapsed().as_secs_f64();
             self.seconds += spent;
             timed = (timed.0 + 1, timed.1 + spent);
+            let link = match (&mut chain, &digests) {
+                (Some(chain), Some(digests)) => Some(chain.add(step, self.position, digests)?),
+                _ => None,
+            };
             if let Some(measures) = measures {
                 let tokens = timed.0 as f64 * config.batch_size as f64 * config.sequence_length as f64;
                 progress.tokens_per_second = tokens / timed.1;
@@ -344,7 +380,10 @@ impl TrainingRun {
                 timed = (0, 0.0);
                 let tokens = self.position * config.sequence_length as u64;
                 let bytes = self.trainer.model().context().bytes_peak()?;
-                let record = measures.record(step, tokens, progress.tokens_per_second, self.seconds, bytes);
+                let mut record = measures.record(step, tokens, progress.tokens_per_second, self.seconds, bytes);
+                if let Some(link) = link {
+                    record.set("hash", link);
+                }
                 reporter(&record, &mut report)?;
             }
             if reported || evaluated || saved {
@@ -357,7 +396,7 @@ impl TrainingRun {
                 reporter(&Table::from([("step", step.into()), ("held_out_loss", loss.into())]), &mut report)?;
             }
             if saved {
-                self.save(measured)?;
+                self.save_chained(chain.as_mut(), measured, digests)?;
             }
             (progress.step, progress.seconds, any) = (step, self.seconds, true);
             report(Event::Step(&progress))?;
@@ -366,7 +405,7 @@ impl TrainingRun {
         }
         if !saved {
             self.check_convergence()?;
-            self.save(None)?;
+            self.save_chained(chain.as_mut(), None, None)?;
         }
         Ok(any.then_some(progress))
     }

@@ -72,6 +72,11 @@ impl LossScaling {
         self.skipped.copy_from_slice(&[state.skipped])
     }
 
+    /// The same on the device, by name.
+    pub(super) fn counters(&self) -> [(&'static str, &Tensor); 3] {
+        [("loss_scale", &self.next), ("good_steps", &self.good_steps), ("skipped_steps", &self.skipped)]
+    }
+
     /// Takes the scale of a step, which `update` leaves as it is.
     pub(super) fn begin(&self) -> Result<()> {
         self.scale.copy_from(&self.next)

@@ -1,6 +1,6 @@
 //! One training step: gradients over micro-batches, clipping, schedule, AdamW.
 
-use nn_ffi::{Comm, DType};
+use nn_ffi::{Comm, DType, Tensor};
 
 use super::config::{TrainConfig, canonical};
 use super::data::Batch;
@@ -241,6 +241,11 @@ impl Trainer {
     /// Memory of the gradients: of the model, of replicas whose sums wait for others, and of sums that arrive.
     pub(crate) fn bytes_of_gradients(&self) -> Result<usize> {
         Ok(self.model.bytes_of_gradients()? + self.replicas.bytes())
+    }
+
+    /// The numbers that the next step depends on, on the device.
+    pub(super) fn counters(&self) -> Vec<(&'static str, &Tensor)> {
+        self.device.counters()
     }
 
     /// The loss scale and its counters, read from the device; `None` in another precision than f16.

@@ -2345,6 +2345,13 @@ pub type cuda_bitlinear_norm = unsafe extern "C" fn(
     dtype: i32,
 ) -> i32;
 
+/// Adds up a digest of memory that hangs on each of its bits and on where it is, in whole numbers modulo 2^64, so
+/// that parts may be taken in any order, by anyone, and their sums added.
+///
+/// C: `int32_t cuda_digest(nncuda_ctx *ctx, const void *x, int64_t *sums, int64_t n, int64_t width, int64_t first);`
+pub type cuda_digest =
+    unsafe extern "C" fn(ctx: *mut nncuda_ctx, x: *const c_void, sums: *mut i64, n: i64, width: i64, first: i64) -> i32;
+
 /// The generator's own 32-bit words.
 ///
 /// C: `int32_t cuda_random_bits(nncuda_ctx *ctx, int32_t *y, int64_t n, int64_t seed, int64_t stream, int64_t offset);`

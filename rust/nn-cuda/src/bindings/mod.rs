@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "b7f9842cd8ef176b3dc28249ad3e252e55bb20078a7a523ee10bfda6795349d5";
+pub const HEADER_SHA256: &str = "9f6a0109210a6f9c20053ddc2914d17375523fd2e061bdfe605a712e3a7203b8";

@@ -365,6 +365,8 @@ pub struct Functions {
     pub cuda_bitlinear: functions::cuda_bitlinear,
     /// See [`functions::cuda_bitlinear_norm`].
     pub cuda_bitlinear_norm: functions::cuda_bitlinear_norm,
+    /// See [`functions::cuda_digest`].
+    pub cuda_digest: functions::cuda_digest,
     /// See [`functions::cuda_random_bits`].
     pub cuda_random_bits: functions::cuda_random_bits,
     /// See [`functions::cuda_uniform`].
@@ -375,7 +377,7 @@ pub struct Functions {
 
 impl Functions {
     /// The names of all functions, in the header's order.
-    pub const NAMES: [&'static CStr; 179] = [
+    pub const NAMES: [&'static CStr; 180] = [
         c"nncuda_abi_version",
         c"nncuda_build_info",
         c"nncuda_status_name",
@@ -552,6 +554,7 @@ impl Functions {
         c"cuda_ternary_unpack",
         c"cuda_bitlinear",
         c"cuda_bitlinear_norm",
+        c"cuda_digest",
         c"cuda_random_bits",
         c"cuda_uniform",
         c"cuda_normal",
@@ -746,9 +749,10 @@ impl Functions {
                 cuda_ternary_unpack: transmute::<Address, cuda_ternary_unpack>(at(173)?),
                 cuda_bitlinear: transmute::<Address, cuda_bitlinear>(at(174)?),
                 cuda_bitlinear_norm: transmute::<Address, cuda_bitlinear_norm>(at(175)?),
-                cuda_random_bits: transmute::<Address, cuda_random_bits>(at(176)?),
-                cuda_uniform: transmute::<Address, cuda_uniform>(at(177)?),
-                cuda_normal: transmute::<Address, cuda_normal>(at(178)?),
+                cuda_digest: transmute::<Address, cuda_digest>(at(176)?),
+                cuda_random_bits: transmute::<Address, cuda_random_bits>(at(177)?),
+                cuda_uniform: transmute::<Address, cuda_uniform>(at(178)?),
+                cuda_normal: transmute::<Address, cuda_normal>(at(179)?),
             })
         }
     }

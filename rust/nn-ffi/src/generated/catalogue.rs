@@ -6,7 +6,7 @@ use crate::catalogue::{Kernel, Parameter};
 use crate::generated::checked;
 
 /// Every kernel, in the header's order.
-pub static KERNELS: [Kernel; 101] = [
+pub static KERNELS: [Kernel; 102] = [
     Kernel {
         name: "silu",
         parameters: &[
@@ -1571,6 +1571,17 @@ pub static KERNELS: [Kernel; 101] = [
             Parameter::dtype("dtype"),
         ],
         call: checked::bitlinear_norm,
+    },
+    Kernel {
+        name: "digest",
+        parameters: &[
+            Parameter::tensor("x", "u8", "[n, width]", ""),
+            Parameter::tensor("sums", "i64", "[2]", ""),
+            Parameter::integer("n"),
+            Parameter::integer("width"),
+            Parameter::integer("first"),
+        ],
+        call: checked::digest,
     },
     Kernel {
         name: "random_bits",

@@ -946,6 +946,10 @@ pub(super) fn bitlinear_norm(arguments: &[Argument<'_>]) -> Result<()> {
     )
 }
 
+pub(super) fn digest(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::digest(arguments[0].tensor()?, arguments[1].tensor()?, arguments[4].int64()?)
+}
+
 pub(super) fn random_bits(arguments: &[Argument<'_>]) -> Result<()> {
     kernels::random_bits(arguments[0].tensor()?, arguments[2].int64()?, arguments[3].int64()?, arguments[4].int64()?)
 }

@@ -17,6 +17,7 @@
 
 mod attention;
 mod decode;
+mod digest;
 mod elementwise;
 mod embedding;
 mod gemm;
@@ -33,6 +34,7 @@ mod ternary;
 
 pub use attention::*;
 pub use decode::*;
+pub use digest::*;
 pub use elementwise::*;
 pub use embedding::*;
 pub use gemm::*;
