@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "b7f9842cd8ef176b3dc28249ad3e252e55bb20078a7a523ee10bfda6795349d5"
+const HeaderSHA256 = "6fa66c39c8bbe33dead1095e489734efb765708c849a70841418cb233a7a709d"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
