@@ -48,9 +48,7 @@ NN_INLINE si interleaved_word(const uint8_t *w, int at, int part) {
 }
 
 /* Bits of words up by n, or down. */
-NN_INLINE si interleaved_shift(si a, int n) {
-  return n == 0 ? a : n > 0 ? si_left(a, n) : si_right(a, -n);
-}
+NN_INLINE si interleaved_shift(si a, int n) { return n == 0 ? a : n > 0 ? si_left(a, n) : si_right(a, -n); }
 
 /* The codes in word g of a run: of the low halves, then of the high ones. With `raw`, high halves of 4 bits are as
  * quant_upper gives them. Not for q8_0 and q6_k; `run` is to be a constant. */
