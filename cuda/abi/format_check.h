@@ -14,8 +14,8 @@ static inline void nn_check_row_bytes(nn_call *checked, const char *format_name,
   nn_call_require(
       checked, block.elements != 0, NNCUDA_ERROR_INVALID_VALUE,
       "%s is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2) or a block format, "
-      "NNCUDA_FORMAT_Q4_0 (10) to NNCUDA_FORMAT_Q6_K (17), or in a product NNCUDA_FORMAT_Q4_0_R16 (30), "
-      "NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
+      "NNCUDA_FORMAT_Q4_0 (10) to NNCUDA_FORMAT_Q6_K (17), or in a product NNCUDA_FORMAT_Q4_0_R16 (30) to "
+      "NNCUDA_FORMAT_Q6_K_R16 (37)",
       format_name, format);
   nn_call_require(checked, format != NNCUDA_FORMAT_E4M3, NNCUDA_ERROR_INVALID_VALUE,
                   "%s is NNCUDA_FORMAT_E4M3 (%d), in which caches are stored, not weights", format_name, format);

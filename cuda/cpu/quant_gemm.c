@@ -22,7 +22,12 @@ COLUMNS(q4_k, block_columns, NNCUDA_FORMAT_Q4_K)
 COLUMNS(q5_k, block_columns, NNCUDA_FORMAT_Q5_K)
 COLUMNS(q6_k, block_columns, NNCUDA_FORMAT_Q6_K)
 COLUMNS(q4_0_r16, interleaved_columns, NNCUDA_FORMAT_Q4_0)
+COLUMNS(q4_1_r16, interleaved_columns, NNCUDA_FORMAT_Q4_1)
+COLUMNS(q5_0_r16, interleaved_columns, NNCUDA_FORMAT_Q5_0)
+COLUMNS(q5_1_r16, interleaved_columns, NNCUDA_FORMAT_Q5_1)
 COLUMNS(q8_0_r16, interleaved_columns, NNCUDA_FORMAT_Q8_0)
+COLUMNS(q4_k_r16, interleaved_columns, NNCUDA_FORMAT_Q4_K)
+COLUMNS(q5_k_r16, interleaved_columns, NNCUDA_FORMAT_Q5_K)
 COLUMNS(q6_k_r16, interleaved_columns, NNCUDA_FORMAT_Q6_K)
 #undef COLUMNS
 
@@ -43,7 +48,12 @@ static void columns(const quant_piece *t) {
     CASE(Q4_K, q4_k)
     CASE(Q5_K, q5_k)
     CASE(Q4_0_R16, q4_0_r16)
+    CASE(Q4_1_R16, q4_1_r16)
+    CASE(Q5_0_R16, q5_0_r16)
+    CASE(Q5_1_R16, q5_1_r16)
     CASE(Q8_0_R16, q8_0_r16)
+    CASE(Q4_K_R16, q4_k_r16)
+    CASE(Q5_K_R16, q5_k_r16)
     CASE(Q6_K_R16, q6_k_r16)
 #undef CASE
   default:
@@ -173,9 +183,7 @@ static void round_task(void *arg, int64_t i, int32_t worker) {
       for (int64_t j = 0; j < blocks && acts->codes != NULL; j++) {
         for (int64_t r = end - first; r < QUANT_ROWS; r++) {
           acts->scale[at + j * QUANT_ROWS + r] = 0.0f;
-          if (acts->total != NULL) {
-            acts->total[at + j * QUANT_ROWS + r] = 0.0f;
-          }
+          acts->total[at + j * QUANT_ROWS + r] = 0.0f;
         }
       }
     }
@@ -213,9 +221,7 @@ NN_PLAIN static void lay_out_activations(quant_job *job, int64_t tiles, nn_works
     if (form == QUANT_FORM_BLOCKS || form == QUANT_FORM_INTERLEAVED) {
       acts->codes = nn_workspace_piece(w, rows * (size_t)quant_row_codes(form, x->k));
       acts->scale = nn_workspace_piece(w, rows * blocks * sizeof(float));
-      if (form == QUANT_FORM_BLOCKS) {
-        acts->total = nn_workspace_piece(w, rows * blocks * sizeof(float));
-      }
+      acts->total = nn_workspace_piece(w, rows * blocks * sizeof(float));
       acts->sums = nn_workspace_piece(w, rows * blocks * 2 * sizeof(int32_t));
     } else {
       acts->values = nn_workspace_piece(w, rows * (size_t)nn_round_up(x->k, QUANT_BLOCK) * sizeof(float));

@@ -11,11 +11,8 @@ NN_INLINE si si_load(const uint8_t *p) { return _mm256_loadu_si256((const __m256
 NN_INLINE void si_store(uint8_t *p, si a) { _mm256_storeu_si256((__m256i *)(void *)p, a); }
 NN_INLINE si si_all(int32_t x) { return _mm256_set1_epi32(x); }
 NN_INLINE si si_and(si a, int32_t byte) { return _mm256_and_si256(a, _mm256_set1_epi8((char)byte)); }
-/* Bits of `mask` from a, the others from b. */
-NN_INLINE si si_mix(int32_t mask, si a, si b) {
-  const si m = _mm256_set1_epi8((char)mask);
-  return _mm256_or_si256(_mm256_and_si256(m, a), _mm256_andnot_si256(m, b));
-}
+/* a with the bits of b that are in `mask`. */
+NN_INLINE si si_with(si a, si b, int32_t mask) { return _mm256_or_si256(a, si_and(b, mask)); }
 NN_INLINE si si_right(si a, int n) { return _mm256_srli_epi16(a, n); }
 NN_INLINE si si_left(si a, int n) { return _mm256_slli_epi16(a, n); }
 NN_INLINE si si_scales(const uint8_t *p) {
@@ -53,6 +50,14 @@ NN_INLINE si quant_dot(si sum, si w, si x, int32_t format) {
 NN_INLINE si quant_upper(si w) { return si_and(si_right(w, 4), 15); }
 NN_INLINE si quant_upper_sums(si sums) { return sums; }
 #endif
+
+/* Words g of codes, whose fifth bits are bits 4g .. 4g+3 of `high`, with these. */
+NN_INLINE si quant_fifths(si low, si high, int g) {
+  const si each = _mm256_add_epi32(_mm256_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12), _mm256_set1_epi32(g / 2));
+  const si bytes = _mm256_shuffle_epi8(high, _mm256_mullo_epi32(each, _mm256_set1_epi32(0x01010101)));
+  const si bits = _mm256_set1_epi32((int32_t)(g % 2 ? 0x80402010 : 0x08040201));
+  return si_with(low, _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bits), bits), 16);
+}
 
 NN_INLINE vi quant_gather(vi at, const uint8_t *from) {
   return _mm256_i32gather_epi32((const int *)(const void *)from, at, 1);

@@ -11,9 +11,9 @@ NN_INLINE si si_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
 NN_INLINE void si_store(uint8_t *p, si a) { _mm512_storeu_si512(p, a); }
 NN_INLINE si si_all(int32_t x) { return _mm512_set1_epi32(x); }
 NN_INLINE si si_and(si a, int32_t byte) { return _mm512_and_si512(a, _mm512_set1_epi8((char)byte)); }
-/* Bits of `mask` from a, the others from b. */
-NN_INLINE si si_mix(int32_t mask, si a, si b) {
-  return _mm512_ternarylogic_epi32(_mm512_set1_epi8((char)mask), a, b, 0xca);
+/* a with the bits of b that are in `mask`. */
+NN_INLINE si si_with(si a, si b, int32_t mask) {
+  return _mm512_ternarylogic_epi32(a, b, _mm512_set1_epi8((char)mask), 0xf8);
 }
 NN_INLINE si si_right(si a, unsigned n) { return _mm512_srli_epi16(a, n); }
 NN_INLINE si si_left(si a, unsigned n) { return _mm512_slli_epi16(a, n); }
@@ -24,6 +24,15 @@ NN_INLINE vf si_float(si a) { return _mm512_cvtepi32_ps(a); }
 NN_INLINE si si_times(si a, si b) { return _mm512_mullo_epi32(a, b); }
 NN_INLINE si si_add(si a, si b) { return _mm512_add_epi32(a, b); }
 NN_INLINE si si_sub(si a, si b) { return _mm512_sub_epi32(a, b); }
+
+/* Words g of codes, whose fifth bits are bits 4g .. 4g+3 of `high`, with these. */
+NN_INLINE si quant_fifths(si low, si high, int g) {
+  const __m512i each = _mm512_add_epi32(_mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12),
+                                        _mm512_set1_epi32(g / 2)); /* a byte, four times */
+  const __m512i bytes = _mm512_shuffle_epi8(high, _mm512_mullo_epi32(each, _mm512_set1_epi32(0x01010101)));
+  const __mmask64 set = _mm512_test_epi8_mask(bytes, _mm512_set1_epi32((int32_t)(g % 2 ? 0x80402010 : 0x08040201)));
+  return _mm512_mask_add_epi8(low, set, low, _mm512_set1_epi8(16));
+}
 
 NN_INLINE vi quant_gather(vi at, const uint8_t *from) { return _mm512_i32gather_epi32(at, from, 1); }
 

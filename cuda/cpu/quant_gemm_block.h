@@ -26,12 +26,6 @@ NN_INLINE uint32_t quant_u32(const uint8_t *p) {
   return u;
 }
 
-/* Whether a format has minima. */
-NN_INLINE int32_t quant_has_minimum(int32_t format) {
-  return format == NNCUDA_FORMAT_Q4_1 || format == NNCUDA_FORMAT_Q5_1 || format == NNCUDA_FORMAT_Q4_K ||
-         format == NNCUDA_FORMAT_Q5_K;
-}
-
 /* The 6-bit scale and minimum of part i (0 .. 7) of a q4_k or q5_k block: four bytes hold the low six bits of the
  * scales of parts 0 to 3, four those of the minima, four the low halves of the others, whose high bits top the first
  * eight. */

@@ -9,13 +9,13 @@
 #if NN_SIMD_NEON
 #include "quant_gemm_pairs_neon.h"
 #else
-#include "quant_gemm_rows.h"
+#include "quant_gemm_words.h"
 #endif
 
 /* Vectors that hold a word of each of 16 rows. */
 enum { INTERLEAVED_PARTS = QUANT_ROWS / VF };
 /* How far ahead weights are fetched. */
-enum { INTERLEAVED_AHEAD = 3072 };
+enum { INTERLEAVED_AHEAD = 4096 };
 
 /* sums + the products of a word of each row with the same word of the activations. `full`: bytes of w use all 8 bits.
  */
@@ -43,28 +43,34 @@ NN_INLINE void interleaved_fetch_line(interleaved_fetch *f) {
   }
 }
 
-/* The integers of a block of q4_0 or q8_0 of a vector of rows, whose words begin at `codes`, against `rows` rows of the
- * activations, which begin at x. */
-NN_INLINE void interleaved_integers(const uint8_t *codes, const int8_t *x, int64_t row_codes,
-                                    si integers[QUANT_ROWS_AT_ONCE], const int rows, const int32_t format) {
+/* The integers of a run of a vector of rows, one block or two, against `rows` rows of the activations, which begin at
+ * x. Asks for a line a word, unless `fetch` is null. */
+NN_INLINE void interleaved_integers(const uint8_t *w, int part, int run, const int8_t *x, int64_t row_codes,
+                                    si integers[2][QUANT_ROWS_AT_ONCE], const int rows, interleaved_fetch *fetch,
+                                    const int32_t format) {
 #if NN_NEON_PAIRS
   if (rows == QUANT_ROWS_AT_ONCE) {
-    pairs_interleaved(codes, 4 * QUANT_ROWS, x, row_codes, integers, format);
+    for (int g = 0; fetch != NULL && g < interleaved_words(format); g++) {
+      interleaved_fetch_line(fetch);
+    }
+    pairs_interleaved(w, part, run, x, row_codes, integers, format);
     return;
   }
 #endif
-  const int words = format == NNCUDA_FORMAT_Q4_0 ? 4 : 8;
+  const int apart = interleaved_apart(format), raw = interleaved_has_four_bits(format);
   si low[QUANT_ROWS_AT_ONCE], high[QUANT_ROWS_AT_ONCE];
 #pragma GCC unroll 4
   for (int r = 0; r < rows; r++) {
     low[r] = high[r] = si_all(0);
   }
 #pragma GCC unroll 8
-  for (int g = 0; g < words; g++) {
-    const si v = si_load(codes + g * 4 * QUANT_ROWS);
+  for (int g = 0; g < interleaved_words(format); g++) {
     const int8_t *at = x + 4 * g;
+    if (fetch != NULL) {
+      interleaved_fetch_line(fetch);
+    }
     if (format == NNCUDA_FORMAT_Q8_0) {
-      const si c = quant_signed(v);
+      const si c = quant_signed(interleaved_word(w, interleaved_codes_at(format) + g * 4, part));
 #pragma GCC unroll 4
       for (int r = 0; r < rows; r++) { /* two chains, so that neither waits for itself */
         if (g % 2 == 0) {
@@ -74,48 +80,66 @@ NN_INLINE void interleaved_integers(const uint8_t *codes, const int8_t *x, int64
         }
       }
     } else {
-      const si a = si_and(v, 15), b = quant_upper(v);
+      si c[2];
+      interleaved_halves(w, part, run, g, c, raw, format);
 #pragma GCC unroll 4
       for (int r = 0; r < rows; r++) {
-        low[r] = si_dot(low[r], a, at + r * row_codes, 0);
-        high[r] = si_dot(high[r], b, at + r * row_codes + QUANT_BLOCK / 2, 0);
+        low[r] = si_dot(low[r], c[0], at + r * row_codes, 0);
+        high[r] = si_dot(high[r], c[1], at + r * row_codes + apart, 0);
       }
     }
   }
 #pragma GCC unroll 4
   for (int r = 0; r < rows; r++) {
-    integers[r] = si_add(low[r], format == NNCUDA_FORMAT_Q4_0 ? quant_upper_sums(high[r]) : high[r]);
+    high[r] = raw ? quant_upper_sums(high[r]) : high[r];
+    integers[0][r] = interleaved_is_large(format) ? low[r] : si_add(low[r], high[r]);
+    integers[1][r] = high[r];
   }
 }
 
-/* A block of q4_0 or q8_0 of 16 rows against `rows` rows of the activations. */
+/* A block of 16 rows, which is block i of 32 and, of a format of 256 elements, the next seven, against `rows` rows of
+ * the activations. Not of q6_k. */
 NN_INLINE void interleaved_block(const uint8_t *w, const quant_activations *acts, int64_t first, int64_t i, int64_t k,
-                                 vf sum[][INTERLEAVED_PARTS], const int rows, const int32_t format) {
+                                 vf sum[][INTERLEAVED_PARTS], const int rows, interleaved_fetch *fetch,
+                                 const int32_t format) {
   const int64_t blocks = k / QUANT_BLOCK, row_codes = quant_row_codes(QUANT_FORM_INTERLEAVED, k);
-  const uint8_t *codes = w + 2 * QUANT_ROWS;
-  for (int part = 0; part < INTERLEAVED_PARTS; part++) {
-    si integers[QUANT_ROWS_AT_ONCE];
-    interleaved_integers(codes + part * 4 * VF, acts->codes + first * row_codes + i * QUANT_BLOCK, row_codes, integers,
-                         rows, format);
-    const vf scale = vf_from_f16((const uint16_t *)(const void *)w + part * VF);
+  const int64_t bytes = QUANT_ROWS * nn_format_block_of(format).bytes / interleaved_runs(format);
+  const int64_t lines = bytes / 64 + (bytes % 64 != 0 && i % 2 != 0); /* of a run; some end with half a line */
+  const int each = interleaved_is_large(format) ? 2 : 1;              /* blocks of a run */
 #pragma GCC unroll 4
-    for (int r = 0; r < rows; r++) {
-      const int64_t at = (first + r) * blocks + i;
-      const int32_t above = interleaved_offset(format) * (acts->sums[2 * at] + acts->sums[2 * at + 1]);
-      sum[r][part] =
-          vf_fma(vf_mul(vf_set1(acts->scale[at]), scale), si_float(si_sub(integers[r], si_all(above))), sum[r][part]);
+  for (int run = 0; run < interleaved_runs(format); run++) {
+    const int64_t block = i + run * each;
+    for (int64_t l = interleaved_words(format); l < lines; l++) {
+      interleaved_fetch_line(fetch);
+    }
+#pragma GCC unroll 2
+    for (int part = 0; part < INTERLEAVED_PARTS; part++) {
+      const int8_t *x = acts->codes + first * row_codes + block * QUANT_BLOCK;
+      if (interleaved_is_large(format)) { /* loads again: words kept for all runs would be more than registers */
+        __asm__("" : "+r"(w), "+r"(x));
+      }
+      si integers[2][QUANT_ROWS_AT_ONCE];
+      interleaved_integers(w, part, run, x, row_codes, integers, rows, part == 0 ? fetch : NULL, format);
+#pragma GCC unroll 2
+      for (int b = 0; b < each; b++) {
+        vf scale, minimum;
+        interleaved_factors(w, part, run * each + b, &scale, &minimum, format);
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) {
+          const int64_t at = (first + r) * blocks + block + b;
+          si whole = integers[b][r];
+          if (interleaved_offset(format) != 0) {
+            const int32_t above = interleaved_offset(format) * (acts->sums[2 * at] + acts->sums[2 * at + 1]);
+            whole = si_sub(whole, si_all(above));
+          }
+          sum[r][part] = vf_fma(vf_mul(vf_set1(acts->scale[at]), scale), si_float(whole), sum[r][part]);
+          if (nn_format_has_minimum(format)) {
+            sum[r][part] = vf_fma(vf_set1(acts->total[at]), minimum, sum[r][part]);
+          }
+        }
+      }
     }
   }
-}
-
-/* Of a half of a block of 256 of q6_k: words i and 8 + i of low bits and word i of high bits, which lie together, as
- * word i of four blocks. */
-NN_INLINE void interleaved_large_words(const uint8_t *words, si c[4]) {
-  const si a = si_load(words), b = si_load(words + 4 * QUANT_ROWS), h = si_load(words + 8 * QUANT_ROWS);
-  c[0] = si_and(si_mix(15, a, si_left(h, 4)), 63);
-  c[1] = si_and(si_mix(15, b, si_left(h, 2)), 63);
-  c[2] = si_and(si_mix(15, si_right(a, 4), h), 63);
-  c[3] = si_and(si_mix(15, si_right(b, 4), si_right(h, 2)), 63);
 }
 
 /* A block of 256 of q6_k of 16 rows: eight blocks, from i on. */
@@ -203,10 +227,7 @@ NN_INLINE void interleaved_rows(const quant_piece *t, int64_t r0, const int rows
         }
         interleaved_large(w, acts, first, i, t->k, sum, rows, &fetch);
       } else {
-        for (int64_t l = 0; l < step / 64 + i % 2; l++) { /* half a line more than that */
-          interleaved_fetch_line(&fetch);
-        }
-        interleaved_block(w, acts, first, i, t->k, sum, rows, format);
+        interleaved_block(w, acts, first, i, t->k, sum, rows, &fetch, format);
       }
     }
     for (int r = 0; r < rows; r++) {

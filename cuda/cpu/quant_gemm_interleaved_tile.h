@@ -68,29 +68,43 @@ NN_INLINE void interleaved_unpack_large(tile_work *work, int64_t g, int64_t b, c
   }
 }
 
-/* Block b of q4_0 or q8_0 of 16 rows. */
+/* A block of 16 rows, as block b and, of a format of 256 elements, the next seven. Not of q6_k. */
 NN_INLINE void interleaved_unpack(tile_work *work, int64_t g, int64_t b, const uint8_t *w, const int32_t format) {
-  vf_store(work->scale[g][b], vf_from_f16((const uint16_t *)(const void *)w));
-  const uint8_t *codes = w + 2 * QUANT_ROWS;
-  int8_t *to = interleaved_codes(work, g, 0, b);
-  const int words = format == NNCUDA_FORMAT_Q8_0 ? 8 : 4;
+  const int large = interleaved_is_large(format);
+  const si above = _mm512_set1_epi8((char)interleaved_offset(format));
+#pragma GCC unroll 4
+  for (int run = 0; run < interleaved_runs(format); run++) {
 #pragma GCC unroll 8
-  for (int i = 0; i < words; i++) {
-    const si v = si_load(codes + i * 64);
-    if (format == NNCUDA_FORMAT_Q8_0) {
-      _mm512_store_si512(to + i * 64, v);
-    } else {
-      const si eight = _mm512_set1_epi8(8);
-      _mm512_store_si512(to + i * 64, _mm512_sub_epi8(si_and(v, 15), eight));
-      _mm512_store_si512(to + (i + 4) * 64, _mm512_sub_epi8(si_and(si_right(v, 4), 15), eight));
+    for (int i = 0; i < interleaved_words(format); i++) {
+      if (format == NNCUDA_FORMAT_Q8_0) {
+        _mm512_store_si512(interleaved_codes(work, g, 0, b) + i * 64,
+                           interleaved_word(w, interleaved_codes_at(format) + i * 4, 0));
+        continue;
+      }
+      si c[2];
+      interleaved_halves(w, 0, run, i, c, 0, format);
+      int8_t *low = interleaved_codes(work, g, 0, b + 2 * run) + i * 64;
+      int8_t *high = large ? interleaved_codes(work, g, 0, b + 2 * run + 1) + i * 64 : low + 4 * 64;
+      _mm512_store_si512(low, _mm512_sub_epi8(c[0], above));
+      _mm512_store_si512(high, _mm512_sub_epi8(c[1], above));
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < interleaved_each(format); i++) {
+    vf scale, minimum;
+    interleaved_factors(w, 0, i, &scale, &minimum, format);
+    vf_store(work->scale[g][b + i], scale);
+    if (nn_format_has_minimum(format)) {
+      vf_store(work->minimum[g][b + i], minimum);
     }
   }
 }
 
 /* The integers of one block into the sums of `rows` rows of the activations. */
 NN_INLINE void interleaved_add(vf *sum, int32_t (*integers)[QUANT_TILE_SUMS], const float *x_scale,
-                               const float *w_scale, const int rows, const int32_t format) {
-  const vf scale = vf_load(w_scale);
+                               const float *x_total, const float *w_scale, const float *w_minimum, const int rows,
+                               const int32_t format) {
+  const vf scale = vf_load(w_scale), minimum = vf_load(w_minimum);
 #pragma GCC unroll 16
   for (int r = 0; r < rows; r++) {
     __m512i v = _mm512_load_si512(integers[0] + r * QUANT_TILE);
@@ -98,12 +112,16 @@ NN_INLINE void interleaved_add(vf *sum, int32_t (*integers)[QUANT_TILE_SUMS], co
       v = _mm512_add_epi32(_mm512_slli_epi32(v, 6), _mm512_load_si512(integers[1] + r * QUANT_TILE));
     }
     sum[r] = vf_fma(vf_set1(x_scale[r]) * scale, _mm512_cvtepi32_ps(v), sum[r]);
+    if (nn_format_has_minimum(format)) {
+      sum[r] = vf_fma(vf_set1(x_total[r]), minimum, sum[r]);
+    }
   }
 }
 
 /* `count` blocks of group g into the sums of `rows` rows, which lie `ld` apart. x points to the first of the blocks. */
-NN_INLINE void interleaved_blocks(tile_work *work, int64_t g, const int8_t *x, const float *x_scale, int64_t count,
-                                  float *sums, int64_t ld, int32_t fresh, const int rows, const int32_t format) {
+NN_INLINE void interleaved_blocks(tile_work *work, int64_t g, const int8_t *x, const float *x_scale,
+                                  const float *x_total, int64_t count, float *sums, int64_t ld, int32_t fresh,
+                                  const int rows, const int32_t format) {
   vf sum[QUANT_TILE];
 #pragma GCC unroll 16
   for (int r = 0; r < rows; r++) {
@@ -123,7 +141,8 @@ NN_INLINE void interleaved_blocks(tile_work *work, int64_t g, const int8_t *x, c
     }                                                                                                                  \
   }
 #define ADD(b)                                                                                                         \
-  interleaved_add(sum, work->integers[(b) % 2], x_scale + (b) * QUANT_TILE, work->scale[g][b], rows, format)
+  interleaved_add(sum, work->integers[(b) % 2], x_scale + (b) * QUANT_TILE, x_total + (b) * QUANT_TILE,                \
+                  work->scale[g][b], work->minimum[g][b], rows, format)
   QUANT_TILE_RUN(count)
 #undef MULTIPLY
 #undef ADD
@@ -134,14 +153,15 @@ NN_INLINE void interleaved_blocks(tile_work *work, int64_t g, const int8_t *x, c
 }
 
 /* The last tile of a panel, of fewer rows: in steps, as the number is to be known when compiling. */
-NN_INLINE void interleaved_rest(tile_work *work, int64_t g, const int8_t *x, const float *x_scale, int64_t count,
-                                float *sums, int64_t ld, int32_t fresh, int64_t rows, const int32_t format) {
+NN_INLINE void interleaved_rest(tile_work *work, int64_t g, const int8_t *x, const float *x_scale, const float *x_total,
+                                int64_t count, float *sums, int64_t ld, int32_t fresh, int64_t rows,
+                                const int32_t format) {
   if (rows <= 4) {
-    interleaved_blocks(work, g, x, x_scale, count, sums, ld, fresh, 4, format);
+    interleaved_blocks(work, g, x, x_scale, x_total, count, sums, ld, fresh, 4, format);
   } else if (rows <= 8) {
-    interleaved_blocks(work, g, x, x_scale, count, sums, ld, fresh, 8, format);
+    interleaved_blocks(work, g, x, x_scale, x_total, count, sums, ld, fresh, 8, format);
   } else {
-    interleaved_blocks(work, g, x, x_scale, count, sums, ld, fresh, QUANT_TILE, format);
+    interleaved_blocks(work, g, x, x_scale, x_total, count, sums, ld, fresh, QUANT_TILE, format);
   }
 }
 
@@ -177,6 +197,7 @@ NN_INLINE void interleaved_tiles(const quant_piece *t, const int32_t format) {
         const int64_t tile = t->panel->tile + i;
         const int8_t *x = acts->codes + tile * QUANT_TILE * row_codes + b0 * (QUANT_TILE * QUANT_BLOCK);
         const float *x_scale = acts->scale + (tile * blocks + b0) * QUANT_TILE;
+        const float *x_total = acts->total + (tile * blocks + b0) * QUANT_TILE;
         const int32_t last = rest != 0 && i == tiles - 1;
         if (last && tiles > 1) {
           interleaved_tiles_open(rounded);
@@ -184,9 +205,9 @@ NN_INLINE void interleaved_tiles(const quant_piece *t, const int32_t format) {
         for (int64_t g = 0; g < here; g++) {
           float *sums = t->sums + i * QUANT_TILE * t->ld + c + g * QUANT_TILE;
           if (last) {
-            interleaved_rest(work, g, x, x_scale, count, sums, t->ld, b0 == 0, rest, format);
+            interleaved_rest(work, g, x, x_scale, x_total, count, sums, t->ld, b0 == 0, rest, format);
           } else {
-            interleaved_blocks(work, g, x, x_scale, count, sums, t->ld, b0 == 0, QUANT_TILE, format);
+            interleaved_blocks(work, g, x, x_scale, x_total, count, sums, t->ld, b0 == 0, QUANT_TILE, format);
           }
         }
         if (last && tiles > 1) {

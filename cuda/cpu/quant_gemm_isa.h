@@ -12,6 +12,7 @@
  *                             with -1, nothing. For these `format` is q8_0; others have no sign and at most 6 bits
  *   quant_upper               the upper halves of bytes of weights as quant_dot takes them
  *   quant_upper_sums          sums of products with those, as products with 0 .. 15 give them
+ *   quant_fifths              words of 4-bit codes with their fifth bits (q5_0, q5_1)
  *   quant_round_block         codes of 32 activations
  */
 #ifndef NN_CPU_QUANT_GEMM_ISA_H

@@ -50,7 +50,7 @@ enum { QUANT_RUN = 8 };
 typedef struct quant_activations {
   int8_t *codes; /* [tiles * QUANT_ROWS, k, interleaved rounded up to 64]; of f32, f16 and bf16 unused */
   float *scale;  /* [tiles * QUANT_ROWS, k / 32] d */
-  float *total;  /* of blocks: as scale, d * (float)(sum of codes) */
+  float *total;  /* as scale: d * (float)(sum of codes) */
   int32_t *sums; /* not by tile: [tiles * QUANT_ROWS, k / 16] sums of 16 codes */
   float *values; /* [tiles * QUANT_ROWS, k] */
 } quant_activations;

@@ -17,8 +17,8 @@ typedef vw si;
 NN_INLINE si si_load(const uint8_t *p) { return vw_load(p); }
 NN_INLINE si si_all(int32_t x) { return vw_set1((uint32_t)x); }
 NN_INLINE si si_and(si a, int32_t byte) { return vw_and(a, vw_set1((uint32_t)byte * 0x01010101u)); }
-/* Bits of `mask` from a, the others from b. */
-NN_INLINE si si_mix(int32_t mask, si a, si b) { return vw_select(vw_set1((uint32_t)mask * 0x01010101u), a, b); }
+/* a with the bits of b that are in `mask`. */
+NN_INLINE si si_with(si a, si b, int32_t mask) { return vw_or(a, si_and(b, mask)); }
 NN_INLINE si si_right(si a, int n) {
   return (si){(uint32x4_t)((uint8x16_t)a.low >> n), (uint32x4_t)((uint8x16_t)a.high >> n)};
 }
@@ -44,6 +44,19 @@ NN_INLINE si quant_dot(si sum, si w, si x, int32_t format) {
 
 NN_INLINE si quant_upper(si w) { return si_right(w, 4); }
 NN_INLINE si quant_upper_sums(si sums) { return sums; }
+
+/* Words g of codes, whose fifth bits are bits 4g .. 4g+3 of `high`, with these. */
+NN_INLINE uint32x4_t quant_fifths_half(uint32x4_t low, uint32x4_t high, int g) {
+  static const uint32_t lanes[4] = {0x00000000, 0x04040404, 0x08080808, 0x0c0c0c0c};
+  const uint32x4_t byte = vaddq_u32(vld1q_u32(lanes), vdupq_n_u32((uint32_t)(g / 2) * 0x01010101u));
+  const uint8x16_t bits = (uint8x16_t)vdupq_n_u32(g % 2 ? 0x80402010u : 0x08040201u);
+  const uint8x16_t set = vtstq_u8(vqtbl1q_u8((uint8x16_t)high, (uint8x16_t)byte), bits);
+  return vorrq_u32(low, (uint32x4_t)vandq_u8(set, vdupq_n_u8(16)));
+}
+
+NN_INLINE si quant_fifths(si low, si high, int g) {
+  return (si){quant_fifths_half(low.low, high.low, g), quant_fifths_half(low.high, high.high, g)};
+}
 
 NN_INLINE vi quant_gather(vi at, const uint8_t *from) {
   uint32_t offset[VF], word[VF];

@@ -1,49 +1,54 @@
 /*
- * Blocks of stored weights against several rows of activations by FEAT_I8MM (pair_neon.h): what interleaved_block and
- * quant_stream_step are for dot products, with the same integers.
+ * Blocks of stored weights against several rows of activations by FEAT_I8MM (pair_neon.h): what interleaved_integers
+ * and quant_stream_step are for dot products, with the same integers.
  */
 #ifndef NN_CPU_QUANT_GEMM_PAIRS_NEON_H
 #define NN_CPU_QUANT_GEMM_PAIRS_NEON_H
 
 #include "pair_neon.h"
-#include "quant_gemm_rows.h"
+#include "quant_gemm_words.h"
 
 #if NN_NEON_PAIRS
 enum { QUANT_PAIRS = QUANT_ROWS_AT_ONCE / 2 };
 
-/* A block of q4_0 or q8_0 of a vector of interleaved rows, whose words begin at `codes`, `step` bytes apart, against
- * QUANT_ROWS_AT_ONCE rows of activations, which begin at x. */
-NN_INLINE void pairs_interleaved(const uint8_t *codes, int64_t step, const int8_t *x, int64_t row_codes,
-                                 vw integers[QUANT_ROWS_AT_ONCE], const int32_t format) {
-  const int words = format == NNCUDA_FORMAT_Q4_0 ? 4 : 8;
-  pair_sums sum[QUANT_PAIRS];
+/* What interleaved_integers gives, of QUANT_ROWS_AT_ONCE rows of activations. */
+NN_INLINE void pairs_interleaved(const uint8_t *w, int part, int run, const int8_t *x, int64_t row_codes,
+                                 vw integers[2][QUANT_ROWS_AT_ONCE], const int32_t format) {
+  const int both = interleaved_is_large(format); /* halves of words are of two blocks */
+  pair_sums sum[2][QUANT_PAIRS];
 #pragma GCC unroll 2
   for (int p = 0; p < QUANT_PAIRS; p++) {
-    sum[p] = pair_zero();
+    sum[0][p] = sum[1][p] = pair_zero();
   }
 #pragma GCC unroll 4
-  for (int g = 0; g < words; g += 2) {
-    const vw first = si_load(codes + g * step), second = si_load(codes + (g + 1) * step);
+  for (int g = 0; g < interleaved_words(format); g += 2) {
     if (format == NNCUDA_FORMAT_Q8_0) {
-      const pair_weights w = pair_of_words(first, second);
+      const int at = interleaved_codes_at(format) + g * 4;
+      const pair_weights c = pair_of_words(interleaved_word(w, at, part), interleaved_word(w, at + 4, part));
 #pragma GCC unroll 2
       for (int p = 0; p < QUANT_PAIRS; p++) {
-        sum[p] = pair_dot(sum[p], w, pair_activations(x + 2 * p * row_codes + 4 * g, row_codes));
+        sum[0][p] = pair_dot(sum[0][p], c, pair_activations(x + 2 * p * row_codes + 4 * g, row_codes));
       }
-    } else {
-      const pair_weights low = pair_of_words(si_and(first, 15), si_and(second, 15));
-      const pair_weights high = pair_of_words(quant_upper(first), quant_upper(second));
+      continue;
+    }
+    si first[2], second[2];
+    interleaved_halves(w, part, run, g, first, 0, format);
+    interleaved_halves(w, part, run, g + 1, second, 0, format);
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; half++) {
+      const pair_weights c = pair_of_words(first[half], second[half]);
+      pair_sums *to = sum[half * both];
 #pragma GCC unroll 2
       for (int p = 0; p < QUANT_PAIRS; p++) {
-        const int8_t *from = x + 2 * p * row_codes + 4 * g;
-        sum[p] = pair_dot(sum[p], low, pair_activations(from, row_codes));
-        sum[p] = pair_dot(sum[p], high, pair_activations(from + QUANT_BLOCK / 2, row_codes));
+        const int8_t *from = x + 2 * p * row_codes + 4 * g + half * interleaved_apart(format);
+        to[p] = pair_dot(to[p], c, pair_activations(from, row_codes));
       }
     }
   }
 #pragma GCC unroll 2
   for (int p = 0; p < QUANT_PAIRS; p++) {
-    pair_apart(&sum[p], integers + 2 * p);
+    pair_apart(&sum[0][p], integers[0] + 2 * p);
+    pair_apart(&sum[1][p], integers[1] + 2 * p);
   }
 }
 

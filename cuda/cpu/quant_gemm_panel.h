@@ -56,7 +56,7 @@ NN_INLINE int32_t panel_kind(int32_t format) {
   if (format == NNCUDA_FORMAT_Q6_K) {
     return PANEL_PARTS;
   }
-  return quant_has_minimum(format) ? PANEL_MINIMA : format == NNCUDA_FORMAT_Q8_0 ? PANEL_SIGNED : PANEL_CODES;
+  return nn_format_has_minimum(format) ? PANEL_MINIMA : format == NNCUDA_FORMAT_Q8_0 ? PANEL_SIGNED : PANEL_CODES;
 }
 
 /* ---- the tile ---- */
@@ -195,26 +195,10 @@ static const panel_function panel_tiles[PANEL_KINDS][2][2] = {PANEL_NAMES(PANEL_
 
 /* ---- unpacking ---- */
 
-/* Block b .. of 16 interleaved rows, vectors v .. of the scratch memory; a block of q6_k is eight. */
-NN_INLINE void panel_unpack_interleaved(panel_work *work, int64_t v, int64_t b, const uint8_t *w,
-                                        const int32_t format) {
+/* A block of 256 of q6_k of 16 interleaved rows, as blocks b .. b+7 of vectors v .. of the scratch memory. */
+NN_INLINE void panel_unpack_six(panel_work *work, int64_t v, int64_t b, const uint8_t *w) {
   for (int64_t part = 0; part < INTERLEAVED_PARTS; part++, v++) {
     const vf scale = vf_from_f16((const uint16_t *)(const void *)w + part * VF);
-    if (format != NNCUDA_FORMAT_Q6_K) {
-      panel_block *to = &work->block[b][v];
-      const uint8_t *codes = w + 2 * QUANT_ROWS + part * 4 * VF;
-      vf_store(to->scale, scale);
-      for (int64_t g = 0; g < (format == NNCUDA_FORMAT_Q8_0 ? 8 : 4); g++) {
-        const si c = si_load(codes + g * 4 * QUANT_ROWS);
-        if (format == NNCUDA_FORMAT_Q8_0) {
-          si_store(to->code[g], quant_signed(c));
-        } else {
-          si_store(to->code[g], si_and(c, 15));
-          si_store(to->code[g + 4], si_and(si_right(c, 4), 15));
-        }
-      }
-      continue;
-    }
     for (int64_t half = 0; half < 2; half++) {
       panel_block(*to)[PANEL_VECTORS] = &work->block[b + 4 * half];
       const uint8_t *codes = w + (18 + half * 96) * QUANT_ROWS + part * 4 * VF;
@@ -230,6 +214,43 @@ NN_INLINE void panel_unpack_interleaved(panel_work *work, int64_t v, int64_t b, 
         for (int64_t p = 0; p < 2; p++) {
           vf_store(to[run][v].part[p], si_float(si_scales(w + (2 + half * 8 + 2 * run + p) * QUANT_ROWS + part * VF)));
         }
+      }
+    }
+  }
+}
+
+/* A block of 16 interleaved rows, as block b, or from there on, of vectors v .. of the scratch memory. */
+NN_INLINE void panel_unpack_interleaved(panel_work *work, int64_t v, int64_t b, const uint8_t *w,
+                                        const int32_t format) {
+  if (format == NNCUDA_FORMAT_Q6_K) {
+    panel_unpack_six(work, v, b, w);
+    return;
+  }
+  const int large = interleaved_is_large(format), words = interleaved_words(format);
+  for (int part = 0; part < INTERLEAVED_PARTS; part++, v++) {
+#pragma GCC unroll 4
+    for (int run = 0; run < interleaved_runs(format); run++) {
+      panel_block *low = &work->block[b + 2 * run][v], *high = &work->block[b + (large ? 2 * run + 1 : 0)][v];
+#pragma GCC unroll 8
+      for (int g = 0; g < words; g++) {
+        si c[2];
+        if (format == NNCUDA_FORMAT_Q8_0) {
+          si_store(low->code[g], quant_signed(interleaved_word(w, interleaved_codes_at(format) + g * 4, part)));
+          continue;
+        }
+        interleaved_halves(w, part, run, g, c, 0, format);
+        si_store(low->code[g], c[0]);
+        si_store(high->code[large ? g : g + words], c[1]);
+      }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < interleaved_each(format); i++) {
+      panel_block *to = &work->block[b + i][v];
+      vf scale, minimum;
+      interleaved_factors(w, part, i, &scale, &minimum, format);
+      vf_store(to->scale, scale);
+      if (nn_format_has_minimum(format)) {
+        vf_store(to->part[0], minimum);
       }
     }
   }
@@ -255,7 +276,7 @@ NN_INLINE void panel_factors(panel_block *to, quant_rows *w, uint64_t i, const i
   vf scale, minimum;
   quant_factors(w, i, &scale, &minimum, format);
   vf_store(to->scale, scale);
-  if (quant_has_minimum(format)) {
+  if (nn_format_has_minimum(format)) {
     vf_store(to->part[0], minimum);
   }
   if (format == NNCUDA_FORMAT_Q6_K) {
@@ -307,7 +328,7 @@ static void panel_multiply(const quant_piece *t, const panel_work *work, int64_t
     const int32_t single = rows - r < PANEL_ROWS;
     const panel_rows x = {.codes = codes + r * count * QUANT_BLOCK,
                           .scale = acts->scale + at + r * count,
-                          .total = acts->total == NULL ? NULL : acts->total + at + r * count,
+                          .total = acts->total + at + r * count,
                           .sums = acts->sums + 2 * (at + r * count),
                           .blocks = count,
                           .offset = offset};

@@ -64,7 +64,7 @@ NN_INLINE void block_columns(const quant_piece *t, int32_t format) {
         const int32_t integers =
             format == NNCUDA_FORMAT_Q6_K ? half[0] * b->part[0] + half[1] * b->part[1] : half[0] + half[1];
         sum = quant_fma(acts->scale[at + i] * b->scale, (float)integers, sum);
-        if (quant_has_minimum(format)) {
+        if (nn_format_has_minimum(format)) {
           sum = quant_fma(acts->total[at + i], b->minimum, sum);
         }
       }

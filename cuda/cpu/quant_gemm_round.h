@@ -46,9 +46,7 @@ NN_INLINE void quant_round_row(const quant_activations *acts, int32_t form, cons
                                                  : to * blocks + i;
       quant_round_block(x, row * k + i * QUANT_BLOCK, codes, &acts->scale[at], sums, dtype);
       quant_put_codes(acts, form, order, panel, r, i, k, codes);
-      if (form == QUANT_FORM_BLOCKS) {
-        acts->total[at] = acts->scale[at] * (float)(sums[0] + sums[1]);
-      }
+      acts->total[at] = acts->scale[at] * (float)(sums[0] + sums[1]);
       if (order != QUANT_BY_TILE) {
         acts->sums[2 * at] = sums[0];
         acts->sums[2 * at + 1] = sums[1];

@@ -31,6 +31,19 @@ NN_INLINE vi quant_gather_rows(const quant_rows *w, uint64_t at) { return quant_
 /* Bits from `from` on of each word that are in `mask`. */
 NN_INLINE vw quant_bits(vw x, int from, uint32_t mask) { return vw_and(vw_right(x, from), vw_set1(mask)); }
 
+/* Scale and minimum of part `part` of a block of q4_k or q5_k of each row: those of the block, the latter negative,
+ * times what its twelve bytes x have for the part. */
+NN_INLINE void quant_part_factors(const vw x[3], int part, vf *scale, vf *minimum) {
+  const int by = part % 4 * 8;
+  vw s = quant_bits(x[0], by, 63), m = quant_bits(x[1], by, 63);
+  if (part >= 4) {
+    s = vw_or(quant_bits(x[2], by, 15), quant_bits(x[0], by + 2, 48));
+    m = vw_or(quant_bits(x[2], by + 4, 15), quant_bits(x[1], by + 2, 48));
+  }
+  *scale = vf_mul(*scale, vw_converted(s));
+  *minimum = vf_mul(*minimum, vw_converted(m));
+}
+
 /* Scale and minimum of block i of each row. Of formats of 256 elements, i % 8 is to be a constant. */
 NN_INLINE void quant_factors(quant_rows *w, uint64_t i, vf *scale, vf *minimum, int32_t format) {
   switch (format) {
@@ -67,15 +80,9 @@ NN_INLINE void quant_factors(quant_rows *w, uint64_t i, vf *scale, vf *minimum, 
         w->factors[j] = vi_words(quant_gather_rows(w, at + 4 + 4 * j));
       }
     }
-    const vw *x = w->factors;
-    const int by = (int)(part % 4 * 8);
-    vw s = quant_bits(x[0], by, 63), m = quant_bits(x[1], by, 63);
-    if (part >= 4) {
-      s = vw_or(quant_bits(x[2], by, 15), quant_bits(x[0], by + 2, 48));
-      m = vw_or(quant_bits(x[2], by + 4, 15), quant_bits(x[1], by + 2, 48));
-    }
-    *scale = vf_mul(w->scale, vw_converted(s));
-    *minimum = vf_mul(w->minimum, vw_converted(m));
+    *scale = w->scale;
+    *minimum = w->minimum;
+    quant_part_factors(w->factors, (int)part, scale, minimum);
   }
   }
 }

@@ -109,7 +109,7 @@ NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, const quant_activati
     }
     const vf integers = _mm256_cvtepi32_ps(_mm256_add_epi32(lower, upper));
     sum[r] = vf_fma(vf_set1(acts->scale[at]) * scale, integers, sum[r]);
-    if (quant_has_minimum(format)) {
+    if (nn_format_has_minimum(format)) {
       sum[r] = vf_fma(vf_set1(acts->total[at]), minimum, sum[r]);
     }
   }

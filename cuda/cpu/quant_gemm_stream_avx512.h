@@ -92,7 +92,7 @@ NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, int32_t whole, const
     for (int r = 0; r < rows; r++) {
       const int64_t at = (first + r) * blocks + 2 * (int64_t)i + h;
       sum[r] = vf_fma(vf_set1(acts->scale[at]) * scale, _mm512_cvtepi32_ps(both[r][h]), sum[r]);
-      if (quant_has_minimum(format)) {
+      if (nn_format_has_minimum(format)) {
         sum[r] = vf_fma(vf_set1(acts->total[at]), minimum, sum[r]);
       }
     }

@@ -153,7 +153,7 @@ NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, const quant_activati
   for (int r = 0; r < rows; r++) {
     const int64_t at = (first + r) * blocks + (int64_t)i;
     sum[r] = vf_fma(vf_mul(vf_set1(acts->scale[at]), scale), vw_converted(integers[r]), sum[r]);
-    if (quant_has_minimum(format)) {
+    if (nn_format_has_minimum(format)) {
       sum[r] = vf_fma(vf_set1(acts->total[at]), minimum, sum[r]);
     }
   }

@@ -90,7 +90,7 @@ NN_INLINE void tile_unpack_pair(tile_work *work, int64_t g, quant_rows *w, uint6
       vf scale, minimum;
       quant_factors(w, 2 * i + (uint64_t)h, &scale, &minimum, format);
       vf_store(work->scale[g][2 * to + h], scale);
-      if (quant_has_minimum(format)) {
+      if (nn_format_has_minimum(format)) {
         vf_store(work->minimum[g][2 * to + h], minimum);
       }
     }
@@ -133,7 +133,7 @@ NN_INLINE void tile_add(vf *sum, int32_t (*integers)[QUANT_TILE_SUMS], const flo
       v = _mm512_add_epi32(_mm512_slli_epi32(v, 6), _mm512_load_si512(integers[1] + r * QUANT_TILE));
     }
     sum[r] = vf_fma(scale * vf_set1(w_scale[r]), _mm512_cvtepi32_ps(v), sum[r]);
-    if (quant_has_minimum(format)) {
+    if (nn_format_has_minimum(format)) {
       sum[r] = vf_fma(total, vf_set1(w_minimum[r]), sum[r]);
     }
   }

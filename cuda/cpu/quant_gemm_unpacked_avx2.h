@@ -110,47 +110,62 @@ NN_INLINE void unpacked_plain(unpacked_work *work, const quant_piece *t, int64_t
   }
 }
 
+/* A block of 256 of q6_k of QUANT_ROWS interleaved rows. */
+NN_INLINE void unpacked_six(unpacked_work *work, const uint8_t *w, int v) {
+  const vf scale = vf_from_f16((const uint16_t *)(const void *)w + v * VF);
+  for (int half = 0; half < 2; half++) {
+    const uint8_t *scales = w + (2 + half * 8) * QUANT_ROWS + v * VF;
+    const uint8_t *codes = w + (18 + half * 96) * QUANT_ROWS + v * 4 * VF;
+    unpacked_block *to = &work->block[half * 4];
+    for (int run = 0; run < 4; run++) {
+      vf_store(to[run].scale[v], scale);
+      for (int p = 0; p < 2; p++) {
+        const si s = unpacked_half(si_scales(scales + (2 * run + p) * QUANT_ROWS));
+        _mm256_storeu_si256((__m256i *)(void *)to[run].half[p][v], s);
+      }
+    }
+    for (int g = 0; g < UNPACKED_WORDS; g++) {
+      si c[4];
+      interleaved_large_words(codes + g * 12 * QUANT_ROWS, c);
+      NN_UNROLL for (int run = 0; run < 4; run++) { si_store(to[run].code[g][v], c[run]); }
+    }
+  }
+}
+
+/* A block of another format, as the first of `to` or, with 256 elements, as eight of them. */
+NN_INLINE void unpacked_runs(unpacked_block *to, const uint8_t *w, int v, const int32_t format) {
+  const int large = interleaved_is_large(format), words = interleaved_words(format);
+  NN_UNROLL for (int run = 0; run < interleaved_runs(format); run++) {
+    unpacked_block *low = &to[2 * run], *high = large ? low + 1 : low;
+    NN_UNROLL for (int g = 0; g < words; g++) {
+      si c[2];
+      if (format == NNCUDA_FORMAT_Q8_0) {
+        si_store(low->code[g][v], quant_signed(interleaved_word(w, interleaved_codes_at(format) + g * 4, v)));
+        continue;
+      }
+      interleaved_halves(w, v, run, g, c, 0, format);
+      si_store(low->code[g][v], c[0]);
+      si_store(high->code[large ? g : g + words][v], c[1]);
+    }
+  }
+  NN_UNROLL for (int i = 0; i < interleaved_each(format); i++) {
+    vf scale, minimum;
+    interleaved_factors(w, v, i, &scale, &minimum, format);
+    vf_store(to[i].scale[v], scale);
+    vf_store(to[i].minimum[v], minimum);
+  }
+}
+
 /* The same of an _R16 format: w is where its blocks from i0 on begin. */
 NN_INLINE void unpacked_interleaved(unpacked_work *work, const uint8_t *w, int64_t count, const int32_t format) {
-  const int64_t step = QUANT_ROWS * nn_format_block_of(format).bytes;
+  const int64_t step = QUANT_ROWS * nn_format_block_of(format).bytes, each = interleaved_each(format);
   for (int v = 0; v < UNPACKED_VECTORS; v++) {
     if (format == NNCUDA_FORMAT_Q6_K) {
-      const vf scale = vf_from_f16((const uint16_t *)(const void *)w + v * VF);
-      for (int half = 0; half < 2; half++) {
-        const uint8_t *scales = w + (2 + half * 8) * QUANT_ROWS + v * VF;
-        const uint8_t *codes = w + (18 + half * 96) * QUANT_ROWS + v * 4 * VF;
-        unpacked_block *to = &work->block[half * 4];
-        for (int run = 0; run < 4; run++) {
-          vf_store(to[run].scale[v], scale);
-          for (int p = 0; p < 2; p++) {
-            const si s = unpacked_half(si_scales(scales + (2 * run + p) * QUANT_ROWS));
-            _mm256_storeu_si256((__m256i *)(void *)to[run].half[p][v], s);
-          }
-        }
-        for (int g = 0; g < UNPACKED_WORDS; g++) {
-          si c[4];
-          interleaved_large_words(codes + g * 12 * QUANT_ROWS, c);
-          NN_UNROLL for (int run = 0; run < 4; run++) {
-            _mm256_storeu_si256((__m256i *)(void *)to[run].code[g][v], c[run]);
-          }
-        }
-      }
+      unpacked_six(work, w, v);
       continue;
     }
-    for (int64_t b = 0; b < count; b++) {
-      unpacked_block *to = &work->block[b];
-      const uint8_t *from = w + b * step, *codes = from + 2 * QUANT_ROWS + v * 4 * VF;
-      vf_store(to->scale[v], vf_from_f16((const uint16_t *)(const void *)from + v * VF));
-      const int words = format == NNCUDA_FORMAT_Q8_0 ? UNPACKED_WORDS : UNPACKED_WORDS / 2;
-      NN_UNROLL for (int g = 0; g < words; g++) {
-        const si x = si_load(codes + g * 4 * QUANT_ROWS);
-        if (format == NNCUDA_FORMAT_Q8_0) {
-          _mm256_storeu_si256((__m256i *)(void *)to->code[g][v], quant_signed(x));
-        } else {
-          _mm256_storeu_si256((__m256i *)(void *)to->code[g][v], si_and(x, 15));
-          _mm256_storeu_si256((__m256i *)(void *)to->code[g + words][v], si_and(si_right(x, 4), 15));
-        }
-      }
+    for (int64_t b = 0; b < count; b += each) {
+      unpacked_runs(&work->block[b], w + b / each * step, v, format);
     }
   }
 }
@@ -252,7 +267,7 @@ NN_INLINE void unpacked_step(const unpacked_block *w, const int8_t *x, int64_t r
     NN_UNROLL for (int v = 0; v < UNPACKED_VECTORS; v++) {
       vf sum = vf_load(sums + r * ld + v * VF);
       sum = vf_fma(x_scale * vf_load(w->scale[v]), si_float(integers[r][v]), sum);
-      if (quant_has_minimum(format)) {
+      if (nn_format_has_minimum(format)) {
         sum = vf_fma(vf_set1(total[r * blocks]), vf_load(w->minimum[v]), sum);
       }
       vf_store(sums + r * ld + v * VF, sum);
@@ -268,7 +283,7 @@ NN_INLINE void unpacked_run(const unpacked_work *work, const quant_piece *t, con
   const int64_t blocks = t->k / QUANT_BLOCK, row = t->panel->tile * QUANT_ROWS + r;
   const int8_t *x = acts->codes + row * row_codes + i0 * QUANT_BLOCK;
   const float *scale = acts->scale + row * blocks + i0;
-  const float *total = quant_has_minimum(format) ? acts->total + row * blocks + i0 : scale;
+  const float *total = acts->total + row * blocks + i0;
   const int32_t *start = work->start[r][0];
   float *sums = t->sums + r * t->ld + c;
   for (int i = 0; i0 == 0 && i < rows; i++) {

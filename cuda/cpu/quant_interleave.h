@@ -41,8 +41,9 @@ NN_INLINE interleave_layout interleave_layout_of(int32_t format) {
       interleave_add(&order, 128 + half * 32 + word, 4);
     }
   } else {
-    for (int64_t at = 0; at < order.block_bytes; at += at == 0 ? 2 : 4) {
-      interleave_add(&order, at, at == 0 ? 2 : 4);
+    const int64_t f16s = nn_format_has_minimum(format) ? 4 : 2; /* bytes of them */
+    for (int64_t at = 0; at < order.block_bytes; at += order.field[order.fields - 1].bytes) {
+      interleave_add(&order, at, at < f16s ? 2 : 4);
     }
   }
   return order;

@@ -69,7 +69,7 @@ struct nn_read_brought {
   }
 };
 
-constexpr int NN_PART_TOUCHES = 36; /* words of a part at most: q6_k in rows side by side */
+constexpr int NN_PART_TOUCHES = 42; /* words of a part at most: q5_k in rows side by side */
 
 struct nn_read_begin {
   uint32_t (&words)[NN_PART_TOUCHES];
@@ -177,16 +177,17 @@ __device__ __forceinline__ void nn_fifths(uint32_t (&quants)[NN_PART_WORDS], uin
   }
 }
 
-/* Scale and minimum, 6 bits each, of part j of a block of q4_k or q5_k, whose first 16 bytes are `head`: those of parts
- * 0 to 3 are bytes 4 to 7 and 8 to 11; of the others bytes 12 to 15 have the low four bits, and the high two are the
- * top bits of the bytes before. */
-__device__ __forceinline__ void nn_part_scales(nn_part &to, const uint32_t (&head)[4], int j) {
+/* Scale and minimum, 6 bits each, of part j of a block of q4_k or q5_k, whose own are given: those of parts 0 to 3 are
+ * the first and the second four bytes of `factors`; of the others the last four bytes have the low four bits, and the
+ * high two are the top bits of the bytes before. */
+__device__ __forceinline__ void nn_part_scales(nn_part &to, float block_scale, float block_minimum,
+                                               const uint32_t *factors, int j) {
   const int shift = 8 * (j & 3);
-  const uint32_t a = head[1] >> shift, b = head[2] >> shift, c = head[3] >> shift;
+  const uint32_t a = factors[0] >> shift, b = factors[1] >> shift, c = factors[2] >> shift;
   const uint32_t scale = j < 4 ? a & 63u : (c & 15u) | (a >> 2 & 48u);
   const uint32_t minimum = j < 4 ? b & 63u : (c >> 4 & 15u) | (b >> 2 & 48u);
-  to.scale = nn_low_f16(head[0]) * (float)scale;
-  to.minimum = -(nn_high_f16(head[0]) * (float)minimum);
+  to.scale = block_scale * (float)scale;
+  to.minimum = -(block_minimum * (float)minimum);
 }
 
 /* BLOCK: elements of a block, BYTES of them; load: part j of the block at `block`. */
@@ -281,7 +282,7 @@ template <> struct nn_stored<NNCUDA_FORMAT_Q4_K> {
     for (int i = 0; i < NN_PART_WORDS; i++) {
       to.quants[i] = to.quants[i] >> (4 * (j & 1)) & 0x0f0f0f0fu;
     }
-    nn_part_scales(to, head, j);
+    nn_part_scales(to, nn_low_f16(head[0]), nn_high_f16(head[0]), head + 1, j);
   }
 };
 
@@ -299,7 +300,7 @@ template <> struct nn_stored<NNCUDA_FORMAT_Q5_K> {
     for (int i = 0; i < NN_PART_WORDS; i++) {
       to.quants[i] = (to.quants[i] >> (4 * (j & 1)) & 0x0f0f0f0fu) | (high[i] >> j & 0x01010101u) << 4;
     }
-    nn_part_scales(to, head, j);
+    nn_part_scales(to, nn_low_f16(head[0]), nn_high_f16(head[0]), head + 1, j);
   }
 };
 

@@ -390,7 +390,7 @@ template <int FORMAT, bool INTERLEAVED> static int32_t run(nncuda_ctx *ctx, quan
 
 int32_t quant_run_mma(nncuda_ctx *ctx, quant_product &p, int64_t rows) {
   if (p.matrix[0].interleaved) {
-    NN_SWITCH_INTERLEAVED(p.matrix[0].format, return (run<FORMAT, true>(ctx, p, rows)));
+    NN_SWITCH_BLOCKS(p.matrix[0].format, return (run<FORMAT, true>(ctx, p, rows)));
   } else {
     NN_SWITCH_BLOCKS(p.matrix[0].format, return (run<FORMAT, false>(ctx, p, rows)));
   }

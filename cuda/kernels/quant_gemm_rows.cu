@@ -218,7 +218,7 @@ __device__ __forceinline__ float sums_in(const quant_product &p, const weight_ro
 #define SWITCH_FORMS(matrix, ...)                                                                                      \
   if ((matrix).interleaved) {                                                                                          \
     constexpr bool INTERLEAVED = true;                                                                                 \
-    NN_SWITCH_INTERLEAVED((matrix).format, __VA_ARGS__)                                                                \
+    NN_SWITCH_BLOCKS((matrix).format, __VA_ARGS__)                                                                     \
   } else {                                                                                                             \
     constexpr bool INTERLEAVED = false;                                                                                \
     NN_SWITCH_BLOCKS((matrix).format, __VA_ARGS__)                                                                     \

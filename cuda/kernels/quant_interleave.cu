@@ -21,8 +21,8 @@ __global__ void __launch_bounds__(THREADS)
 NN_KERNEL(interleave_rows) {
   const int64_t bytes = a->rows * a->row_bytes;
   const dim3 grid(nn_blocks(ctx, bytes, THREADS, BLOCKS_PER_SM));
-  NN_SWITCH_INTERLEAVED(a->format, return nn_launch(ctx, interleave_kernel<FORMAT>, grid, dim3(THREADS), 0,
-                                                    static_cast<const uint8_t *>(a->x), static_cast<uint8_t *>(a->y),
-                                                    bytes, a->row_bytes));
+  NN_SWITCH_BLOCKS(a->format, return nn_launch(ctx, interleave_kernel<FORMAT>, grid, dim3(THREADS), 0,
+                                               static_cast<const uint8_t *>(a->x), static_cast<uint8_t *>(a->y), bytes,
+                                               a->row_bytes));
   return NNCUDA_ERROR_INTERNAL; /* the entry knows no other format */
 }

@@ -36,35 +36,115 @@ __host__ __device__ constexpr nn_interleaved_place nn_interleaved_words(int at, 
   return {at / 4 % NN_INTERLEAVED_ROWS, first + at / (4 * NN_INTERLEAVED_ROWS) * 4 + at % 4};
 }
 
-template <> struct nn_interleaved<NNCUDA_FORMAT_Q4_0> {
-  static constexpr int SCALES = 2 * NN_INTERLEAVED_ROWS;
-  template <class READ>
-  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *blocks, int row, int, READ &read) {
-    uint32_t packed[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      packed[i] = nn_interleaved_word(blocks + SCALES, i, row, read);
-    }
-    nn_halves(to.quants, packed);
-    to.scale = nn_interleaved_f16(blocks, row, read);
-  }
+/* Of a format whose blocks lie as they do in plain rows: F16S numbers of 16 bits, then words. */
+template <int F16S> struct nn_interleaved_in_order {
+  static constexpr int HALVES = 2 * F16S * NN_INTERLEAVED_ROWS; /* bytes of those numbers */
   static __device__ __forceinline__ nn_interleaved_place place(int at) {
-    return at < SCALES ? nn_interleaved_place{at / 2, at % 2} : nn_interleaved_words(at - SCALES, 2);
+    return at < HALVES ? nn_interleaved_place{at / 2 % NN_INTERLEAVED_ROWS, at / (2 * NN_INTERLEAVED_ROWS) * 2 + at % 2}
+                       : nn_interleaved_words(at - HALVES, 2 * F16S);
+  }
+  /* Words `first` .. of row `row`. */
+  template <int COUNT, class READ>
+  static __device__ __forceinline__ void words(uint32_t (&to)[COUNT], const uint8_t *blocks, int first, int row,
+                                               READ &read) {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+      to[i] = nn_interleaved_word(blocks + HALVES, first + i, row, read);
+    }
+  }
+  /* The minimum as it is stored. */
+  template <class READ> static __device__ __forceinline__ float minimum(const uint8_t *blocks, int row, READ &read) {
+    static_assert(F16S == 2, "of a format that has minima");
+    return nn_interleaved_f16(blocks + 2 * NN_INTERLEAVED_ROWS, row, read);
   }
 };
 
-template <> struct nn_interleaved<NNCUDA_FORMAT_Q8_0> {
-  static constexpr int SCALES = 2 * NN_INTERLEAVED_ROWS;
+template <> struct nn_interleaved<NNCUDA_FORMAT_Q4_0> : nn_interleaved_in_order<1> {
   template <class READ>
   static __device__ __forceinline__ void load(nn_part &to, const uint8_t *blocks, int row, int, READ &read) {
-#pragma unroll
-    for (int i = 0; i < NN_PART_WORDS; i++) {
-      to.quants[i] = nn_interleaved_word(blocks + SCALES, i, row, read);
-    }
+    uint32_t packed[4];
+    words(packed, blocks, 0, row, read);
+    nn_halves(to.quants, packed);
     to.scale = nn_interleaved_f16(blocks, row, read);
   }
-  static __device__ __forceinline__ nn_interleaved_place place(int at) {
-    return at < SCALES ? nn_interleaved_place{at / 2, at % 2} : nn_interleaved_words(at - SCALES, 2);
+};
+
+template <> struct nn_interleaved<NNCUDA_FORMAT_Q4_1> : nn_interleaved_in_order<2> {
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *blocks, int row, int, READ &read) {
+    uint32_t packed[4];
+    words(packed, blocks, 0, row, read);
+    nn_halves(to.quants, packed);
+    to.scale = nn_interleaved_f16(blocks, row, read);
+    to.minimum = minimum(blocks, row, read);
+  }
+};
+
+template <> struct nn_interleaved<NNCUDA_FORMAT_Q5_0> : nn_interleaved_in_order<1> {
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *blocks, int row, int, READ &read) {
+    uint32_t packed[5];
+    words(packed, blocks, 0, row, read);
+    nn_halves(to.quants, packed + 1);
+    nn_fifths(to.quants, packed[0]);
+    to.scale = nn_interleaved_f16(blocks, row, read);
+  }
+};
+
+template <> struct nn_interleaved<NNCUDA_FORMAT_Q5_1> : nn_interleaved_in_order<2> {
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *blocks, int row, int, READ &read) {
+    uint32_t packed[5];
+    words(packed, blocks, 0, row, read);
+    nn_halves(to.quants, packed + 1);
+    nn_fifths(to.quants, packed[0]);
+    to.scale = nn_interleaved_f16(blocks, row, read);
+    to.minimum = minimum(blocks, row, read);
+  }
+};
+
+template <> struct nn_interleaved<NNCUDA_FORMAT_Q8_0> : nn_interleaved_in_order<1> {
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *blocks, int row, int, READ &read) {
+    words(to.quants, blocks, 0, row, read);
+    to.scale = nn_interleaved_f16(blocks, row, read);
+  }
+};
+
+/* Scale and minimum of part j, from the three words of factors that come first. */
+template <class READ>
+__device__ __forceinline__ void nn_interleaved_part_scales(nn_part &to, const uint8_t *blocks, int row, int j,
+                                                           READ &read) {
+  using order = nn_interleaved_in_order<2>;
+  uint32_t factors[3];
+  order::words(factors, blocks, 0, row, read);
+  const float scale = nn_interleaved_f16(blocks, row, read), minimum = order::minimum(blocks, row, read);
+  nn_part_scales(to, scale, minimum, factors, j);
+}
+
+template <> struct nn_interleaved<NNCUDA_FORMAT_Q4_K> : nn_interleaved_in_order<2> {
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *blocks, int row, int j, READ &read) {
+    words(to.quants, blocks, 3 + NN_PART_WORDS * (j >> 1), row, read);
+#pragma unroll
+    for (int i = 0; i < NN_PART_WORDS; i++) {
+      to.quants[i] = to.quants[i] >> (4 * (j & 1)) & 0x0f0f0f0fu;
+    }
+    nn_interleaved_part_scales(to, blocks, row, j, read);
+  }
+};
+
+template <> struct nn_interleaved<NNCUDA_FORMAT_Q5_K> : nn_interleaved_in_order<2> {
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *blocks, int row, int j, READ &read) {
+    uint32_t high[NN_PART_WORDS];
+    words(high, blocks, 3, row, read);
+    words(to.quants, blocks, 3 + NN_PART_WORDS * (1 + (j >> 1)), row, read);
+#pragma unroll
+    for (int i = 0; i < NN_PART_WORDS; i++) {
+      to.quants[i] = (to.quants[i] >> (4 * (j & 1)) & 0x0f0f0f0fu) | (high[i] >> j & 0x01010101u) << 4;
+    }
+    nn_interleaved_part_scales(to, blocks, row, j, read);
   }
 };
 
@@ -113,15 +193,5 @@ __device__ __forceinline__ void nn_load_interleaved_part(nn_part &to, const uint
   nn_interleaved<FORMAT>::load(to, rows + part / PARTS * (S::BYTES * NN_INTERLEAVED_ROWS), row, (int)(part % PARTS),
                                read);
 }
-
-/* Runs `statement` with FORMAT the block format, of those whose rows may lie side by side. */
-#define NN_SWITCH_INTERLEAVED(format, ...)                                                                             \
-  switch (format) {                                                                                                    \
-    NN_BLOCK_CASE(NNCUDA_FORMAT_Q4_0, __VA_ARGS__)                                                                     \
-    NN_BLOCK_CASE(NNCUDA_FORMAT_Q8_0, __VA_ARGS__)                                                                     \
-    NN_BLOCK_CASE(NNCUDA_FORMAT_Q6_K, __VA_ARGS__)                                                                     \
-  default:                                                                                                             \
-    break;                                                                                                             \
-  }
 
 #endif

@@ -27,17 +27,22 @@ static inline nn_format_block nn_format_block_of(int32_t format) {
   case NNCUDA_FORMAT_Q4_0_R16:
     return (nn_format_block){32, 18};
   case NNCUDA_FORMAT_Q4_1:
+  case NNCUDA_FORMAT_Q4_1_R16:
     return (nn_format_block){32, 20};
   case NNCUDA_FORMAT_Q5_0:
+  case NNCUDA_FORMAT_Q5_0_R16:
     return (nn_format_block){32, 22};
   case NNCUDA_FORMAT_Q5_1:
+  case NNCUDA_FORMAT_Q5_1_R16:
     return (nn_format_block){32, 24};
   case NNCUDA_FORMAT_Q8_0:
   case NNCUDA_FORMAT_Q8_0_R16:
     return (nn_format_block){32, 34};
   case NNCUDA_FORMAT_Q4_K:
+  case NNCUDA_FORMAT_Q4_K_R16:
     return (nn_format_block){256, 144};
   case NNCUDA_FORMAT_Q5_K:
+  case NNCUDA_FORMAT_Q5_K_R16:
     return (nn_format_block){256, 176};
   case NNCUDA_FORMAT_Q6_K:
   case NNCUDA_FORMAT_Q6_K_R16:
@@ -52,10 +57,14 @@ enum { NN_INTERLEAVED_ROWS = 16 };
 
 /* The format of an interleaved form; -1 where it is none. */
 static inline int32_t nn_format_of_interleaved(int32_t format) {
-  return format == NNCUDA_FORMAT_Q4_0_R16   ? NNCUDA_FORMAT_Q4_0
-         : format == NNCUDA_FORMAT_Q8_0_R16 ? NNCUDA_FORMAT_Q8_0
-         : format == NNCUDA_FORMAT_Q6_K_R16 ? NNCUDA_FORMAT_Q6_K
-                                            : -1;
+  const int32_t plain = format - (NNCUDA_FORMAT_Q4_0_R16 - NNCUDA_FORMAT_Q4_0);
+  return plain >= NNCUDA_FORMAT_Q4_0 && plain <= NNCUDA_FORMAT_Q6_K ? plain : -1;
+}
+
+/* Whether the blocks of a format have minima beside their scales. */
+static inline int32_t nn_format_has_minimum(int32_t format) {
+  return format == NNCUDA_FORMAT_Q4_1 || format == NNCUDA_FORMAT_Q5_1 || format == NNCUDA_FORMAT_Q4_K ||
+         format == NNCUDA_FORMAT_Q5_K;
 }
 
 /* Bytes of a row; -1 when the format is unknown, the row does not end with a whole block, or the bytes do not fit. */

@@ -109,8 +109,13 @@ enum {
   NNCUDA_FORMAT_Q6_K = 17, /* 210 bytes for 256: sixteen parts with 8-bit scales, 6 bits each */
   NNCUDA_FORMAT_E4M3 = 20, /* OCP 8-bit floating point, 1 byte each, without a scale: caches alone */
   NNCUDA_FORMAT_Q4_0_R16 = 30, /* q4_0, sixteen rows side by side: cuda_interleave_rows */
-  NNCUDA_FORMAT_Q8_0_R16 = 34, /* q8_0, likewise */
-  NNCUDA_FORMAT_Q6_K_R16 = 37  /* q6_k, likewise */
+  NNCUDA_FORMAT_Q4_1_R16 = 31, /* the others likewise: 20 more than the plain format */
+  NNCUDA_FORMAT_Q5_0_R16 = 32,
+  NNCUDA_FORMAT_Q5_1_R16 = 33,
+  NNCUDA_FORMAT_Q8_0_R16 = 34,
+  NNCUDA_FORMAT_Q4_K_R16 = 35,
+  NNCUDA_FORMAT_Q5_K_R16 = 36,
+  NNCUDA_FORMAT_Q6_K_R16 = 37
 };
 
 /* Devices, numbered as in DLPack. */
@@ -2687,15 +2692,16 @@ NNCUDA_API int32_t cuda_gemm_quant_experts(nncuda_ctx *ctx, const float *x, cons
 /**
  * Puts the stored rows of a matrix into the order that products on a CPU read fastest: sixteen of them side by side, so that
  * one word of each fills a vector. Products with the result have the same bits. Of each sixteen rows, block after block of
- * `format`; of a block its fields, cut into words of four bytes; of each field or word those of the sixteen rows. q4_0: the
- * scale, 4 words. q8_0: the scale, 8 words. q6_k: the f16 scale, the scale of each of 16 parts (one byte each), then for both
- * halves of 128 elements and for i = 0 .. 7 words i and 8 + i of the half's low bits and word i of its high bits.
+ * `format`; of a block its fields, cut into words of four bytes; of each field or word those of the sixteen rows. q6_k: the f16
+ * scale, the scale of each of 16 parts (one byte each), then for both halves of 128 elements and for i = 0 .. 7 words i and 8 + i
+ * of the half's low bits and word i of its high bits. All others in the order of the block: its f16 scale, its f16 minimum where
+ * it has one, and words.
  * @param x in u8 [rows, row_bytes] : rows in `format`
  * @param y out u8 [rows, row_bytes] : the same in its _R16 form
  * @param rows size : rows; must be a multiple of 16
  * @param k size : elements per row, whole blocks
  * @param row_bytes size : bytes per row
- * @param format option : NNCUDA_FORMAT_*: Q4_0, Q8_0 or Q6_K
+ * @param format option : NNCUDA_FORMAT_*: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K or Q6_K
  */
 NNCUDA_API int32_t cuda_interleave_rows(nncuda_ctx *ctx, const void *x, void *y, int64_t rows, int64_t k,
                                         int64_t row_bytes, int32_t format);

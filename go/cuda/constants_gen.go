@@ -135,10 +135,25 @@ const (
 	// FormatQ40R16 is NNCUDA_FORMAT_Q4_0_R16: q4_0, sixteen rows side by side: cuda_interleave_rows.
 	FormatQ40R16 Format = 30
 
-	// FormatQ80R16 is NNCUDA_FORMAT_Q8_0_R16: q8_0, likewise.
+	// FormatQ41R16 is NNCUDA_FORMAT_Q4_1_R16: the others likewise: 20 more than the plain format.
+	FormatQ41R16 Format = 31
+
+	// FormatQ50R16 is NNCUDA_FORMAT_Q5_0_R16.
+	FormatQ50R16 Format = 32
+
+	// FormatQ51R16 is NNCUDA_FORMAT_Q5_1_R16.
+	FormatQ51R16 Format = 33
+
+	// FormatQ80R16 is NNCUDA_FORMAT_Q8_0_R16.
 	FormatQ80R16 Format = 34
 
-	// FormatQ6KR16 is NNCUDA_FORMAT_Q6_K_R16: q6_k, likewise.
+	// FormatQ4KR16 is NNCUDA_FORMAT_Q4_K_R16.
+	FormatQ4KR16 Format = 35
+
+	// FormatQ5KR16 is NNCUDA_FORMAT_Q5_K_R16.
+	FormatQ5KR16 Format = 36
+
+	// FormatQ6KR16 is NNCUDA_FORMAT_Q6_K_R16.
 	FormatQ6KR16 Format = 37
 )
 

@@ -64,7 +64,7 @@ var TernaryFormats = []TernaryFormat{
 const InterleavedRows = 16
 
 // interleaved are the codes of formats that have such a form, and of that form.
-var interleaved = map[int32]int32{10: 30, 14: 34, 17: 37}
+var interleaved = map[int32]int32{10: 30, 11: 31, 12: 32, 13: 33, 14: 34, 15: 35, 16: 36, 17: 37}
 
 // Interleaved is the code of a format's form with rows side by side, and whether it has one.
 func (f BlockFormat) Interleaved() (int32, bool) {

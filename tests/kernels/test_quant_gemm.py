@@ -132,15 +132,16 @@ def test_queries_keys_and_values_equal_single_calls(dtype: str) -> None:
                 begin += n
 
 
+@pytest.mark.parametrize("plain", [("q4_0", "q8_0", "q6_k"), ("q4_1", "q5_0", "q5_1"), ("q4_k", "q8_0", "q5_k")])
 @pytest.mark.parametrize("m", [1, 2, 6, 33])
-def test_queries_keys_and_values_side_by_side(m: int) -> None:
+def test_queries_keys_and_values_side_by_side(m: int, plain: tuple[str, str, str]) -> None:
     """Matrices side by side beside others that are not."""
     k, rows = 512, (64, 32, 32)
     x, bias = numbers(m, k), numbers(128)
     for cpu in engines():
         found = set()
         for which in range(8):
-            names = [SIDES[name] if which >> i & 1 else name for i, name in enumerate(SIDES)]
+            names = [SIDES[name] if which >> i & 1 else name for i, name in enumerate(plain)]
             matrices = [weights(n, k, name) for n, name in zip(rows, names, strict=True)]
             found.add(qkv(cpu, x, matrices, names, bias).tobytes())
         assert len(found) == 1
@@ -310,14 +311,14 @@ def test_the_order_is_that_of_the_header(name: str) -> None:
     """Byte by byte from the header's words, and each byte once."""
     rows, blocks, block = 32, 2, FORMATS[name].bytes
     x = some_bytes(rows, blocks, name)
-    fields = [(HALVES.get(name, (0,))[0], 2)]
+    fields = [(at, 2) for at in HALVES.get(name, (0,))]
     if name == "q6_k":
         fields += [(192 + part, 1) for part in range(16)]
         for half in range(2):
             for i in range(8):
                 fields += [(64 * half + 4 * i, 4), (64 * half + 4 * (8 + i), 4), (128 + 32 * half + 4 * i, 4)]
     else:
-        fields += [(2 + 4 * i, 4) for i in range((block - 2) // 4)]
+        fields += [(at, 4) for at in range(2 * len(fields), block, 4)]
     expected = []
     for tile in range(rows // 16):
         for b in range(blocks):

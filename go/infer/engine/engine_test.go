@@ -300,7 +300,8 @@ func TestFormatCodes(t *testing.T) {
 		}
 	}
 	for name, code := range map[string]cuda.Format{
-		"q4_0": cuda.FormatQ40R16, "q8_0": cuda.FormatQ80R16, "q6_k": cuda.FormatQ6KR16,
+		"q4_0": cuda.FormatQ40R16, "q4_1": cuda.FormatQ41R16, "q5_0": cuda.FormatQ50R16, "q5_1": cuda.FormatQ51R16,
+		"q8_0": cuda.FormatQ80R16, "q4_k": cuda.FormatQ4KR16, "q5_k": cuda.FormatQ5KR16, "q6_k": cuda.FormatQ6KR16,
 	} {
 		format, _ := formats.FormatNamed(name)
 		if interleaved, has := format.Interleaved(); !has || cuda.Format(interleaved) != code {

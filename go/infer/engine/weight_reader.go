@@ -30,7 +30,7 @@ type weight struct {
 
 // weightReader brings a model's tensors to a context: on a CPU copied once or in place, on a GPU copied once.
 //
-// The copy on a CPU has the rows of q4_0, q8_0 and q6_k matrices side by side, as products read them fastest: the same
+// The copy on a CPU has the rows of matrices in block formats side by side, as products read them fastest: the same
 // bytes, the same results to the bit. A table of embeddings, of which a token reads one row, stays as it is.
 type weightReader struct {
 	keep     *store

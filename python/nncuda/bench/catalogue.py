@@ -29,6 +29,10 @@ def cpu() -> list[Work]:
             for k, n in (*layer, (2048, 32000))
         ),
         *(
+            stored.product(1, 5632, 2048, name, "read", Bar(share=0.88), _COLD_WEIGHTS)
+            for name in ("q4_k", "q5_k", "q4_1", "q5_0", "q5_1")
+        ),
+        *(
             stored.product(512, k, n, name, "dot_bf16" if name in ("f16", "bf16") else "dot_int8", Bar())
             for name in ("q4_0", "q8_0", "q6_k", "q4_k", "f16", "bf16")
             for k, n in layer

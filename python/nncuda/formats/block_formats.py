@@ -97,7 +97,7 @@ E4M3 = BlockFormat("e4m3", 20, -1, -1, 1, 1)
 _NUMPY = {"f32": np.dtype("<f4"), "f16": np.dtype("<f2"), "bf16": np.dtype(ml_dtypes.bfloat16)}
 
 #: The codes of formats that have a form with sixteen rows side by side (`kernels.interleave_rows`), and of that form.
-INTERLEAVED = {10: 30, 14: 34, 17: 37}
+INTERLEAVED = {10: 30, 11: 31, 12: 32, 13: 33, 14: 34, 15: 35, 16: 36, 17: 37}
 INTERLEAVED_ROWS = 16
 
 #: By the number of the type in a GGUF file.

@@ -44,12 +44,13 @@ ROUNDINGS = {
 F32, F16, BF16 = 0, 1, 2
 Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K = range(10, 18)
 E4M3 = 20  # of caches alone
-Q4_0_R16, Q8_0_R16, Q6_K_R16 = 30, 34, 37
 DTYPES = {F32: "f32", F16: "f16", BF16: "bf16"}
 BLOCK = 32
 PART_FORMATS = (Q4_K, Q5_K, Q6_K)
+WITH_MINIMA = (Q4_1, Q5_1, Q4_K, Q5_K)
+BLOCK_BYTES = {Q4_0: 18, Q4_1: 20, Q5_0: 22, Q5_1: 24, Q8_0: 34, Q4_K: 144, Q5_K: 176}
 #: Formats whose rows lie side by side, sixteen at a time, and what they are otherwise.
-INTERLEAVED = {Q4_0_R16: Q4_0, Q8_0_R16: Q8_0, Q6_K_R16: Q6_K}
+INTERLEAVED = {plain + 20: plain for plain in range(Q4_0, Q6_K + 1)}
 SIDE_BY_SIDE = 16
 #: Blocks whose largest magnitude is below count as zero in the left factor of a product.
 LEAST = np.float32(2.0**-100)
@@ -263,10 +264,10 @@ def _words(begin: int, count: int) -> list[tuple[int, int]]:
 
 def _pieces(format: int) -> list[tuple[int, int]]:
     """What a block is cut into: where each piece begins in it and how many bytes it has, in the order of storage."""
-    if format == Q4_0:
-        return [(0, 2), *_words(2, 4)]
-    if format == Q8_0:
-        return [(0, 2), *_words(2, 8)]
+    if format != Q6_K:
+        halves = [(0, 2), (2, 2)] if format in WITH_MINIMA else [(0, 2)]
+        begin = 2 * len(halves)
+        return [*halves, *_words(begin, (BLOCK_BYTES[format] - begin) // 4)]
     parts = [(192 + part, 1) for part in range(16)]
     words = []
     for half in range(2):
@@ -331,7 +332,7 @@ def _product(x: Array, w: Array, format: int) -> Array:
         whole = (left_codes[b] @ codes[b].T).astype(x.dtype)
         factor = left_scale[b].astype(x.dtype)[:, None]
         y = y + factor * scale[b].astype(x.dtype) * whole
-        if format in (Q4_1, Q5_1, Q4_K, Q5_K):
+        if format in WITH_MINIMA:
             y = y + factor * left_codes[b].sum(axis=-1, keepdims=True).astype(x.dtype) * minimum[b].astype(x.dtype)
     return y
 

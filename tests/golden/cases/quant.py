@@ -10,12 +10,14 @@ from .case import FLOATS, case, stored
 from .gemm import GROUPS, offsets, unread
 
 #: Formats whose rows lie side by side, and what they are otherwise.
-SIDE_BY_SIDE = {f"{name}_r16": name for name in ("q4_0", "q8_0", "q6_k")}
+SIDE_BY_SIDE = {f"{name}_r16": name for name in FORMATS if FORMATS[name].elements > 1}
 CODES = {name: entry.code for name, entry in FORMATS.items()}
 CODES |= {name: CODES[plain] + 20 for name, plain in SIDE_BY_SIDE.items()}
 BLOCKS = {name: entry.elements for name, entry in FORMATS.items()}
 #: Formats in blocks of 32, which store as the gguf package does.
 SMALL = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
+#: Formats whose forms side by side have the most cases. The others share their code, and files stay small.
+MUCH = ("q4_0", "q8_0")
 #: Where a block has f16 numbers.
 HALVES = {"q4_1": (0, 2), "q5_1": (0, 2), "q4_k": (0, 2), "q5_k": (0, 2), "q6_k": (208,)}
 
@@ -286,11 +288,17 @@ def groups_side_by_side(d, counts, rows, k, name):
 def side_by_side():
     """Sixteen rows side by side: the order of the bytes, and products in it."""
     for name in SIDE_BY_SIDE.values():
-        for rows, blocks in ((16, 1), (16, 3), (48, 2)) if name != "q6_k" else ((16, 1), (32, 2)):
+        for rows, blocks in (
+            ((16, 1), (16, 3), (48, 2)) if name in MUCH else ((16, 1), (32, 2)) if name == "q6_k" else ((32, 1),)
+        ):
             k = BLOCKS[name] * blocks
             yield case("interleave_rows", f"{name}-rows{rows}-k{k}", bytes_in_rows, "", rows, k, name)
     for name, plain in SIDE_BY_SIDE.items():
         block = BLOCKS[plain]
+        if plain not in (*MUCH, "q6_k"):
+            for dtype, m in (("f32", 1), ("f32", 3), ("bf16", 2)):
+                yield of_product(dtype, m, 16, block, name)
+            continue
         for dtype in FLOATS:
             for m, n, blocks in ((1, 16, 1), (1, 48, 3), (2, 16, 2), (3, 32, 1), (17, 16, 1)):
                 if plain == "q6_k" and (n > 16 or blocks > 2 or (m == 17 and dtype != "f32")):
@@ -314,6 +322,7 @@ def side_by_side():
             (2, 32, ("q8_0_r16", "q8_0_r16", "q4_1")),
             (17, 32, ("q4_0_r16", "q5_0", "q8_0_r16")),
             (3, 256, ("q4_0_r16", "q8_0_r16", "q6_k_r16")),
+            *(((2, 256, ("q4_k_r16", "q5_k_r16", "q4_1_r16")),) if dtype == "f32" else ()),
         ):
             yield case("gemm_quant_qkv", f"side-by-side-m{m}-q32-kv16-k{k}", qkv, dtype, m, 32, 16, k, names, m == 2)
 

@@ -113,7 +113,12 @@ impl BlockFormat {
     pub fn interleaved(&self) -> Option<Format> {
         match self.code {
             Format::Q40 => Some(Format::Q40R16),
+            Format::Q41 => Some(Format::Q41R16),
+            Format::Q50 => Some(Format::Q50R16),
+            Format::Q51 => Some(Format::Q51R16),
             Format::Q80 => Some(Format::Q80R16),
+            Format::Q4K => Some(Format::Q4KR16),
+            Format::Q5K => Some(Format::Q5KR16),
             Format::Q6K => Some(Format::Q6KR16),
             _ => None,
         }

@@ -1,6 +1,6 @@
 //! The weights of a stored model as tensors of a context: on the CPU copied once or in place, on a GPU copied once.
 //!
-//! The copy on a CPU has the rows of q4_0, q8_0 and q6_k matrices side by side, as products read them fastest: the same bytes,
+//! The copy on a CPU has the rows of matrices in block formats side by side, as products read them fastest: the same bytes,
 //! the same results to the bit. A table of embeddings, of which a token reads one row, stays as it is.
 //!
 //! Pages of a file are of 4 KiB, the context's memory has pages of 2 MiB: decoding, which reads all weights a token, is a fifth

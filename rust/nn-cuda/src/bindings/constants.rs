@@ -89,9 +89,19 @@ pub const NNCUDA_FORMAT_Q6_K: i32 = 17;
 pub const NNCUDA_FORMAT_E4M3: i32 = 20;
 /// q4_0, sixteen rows side by side: cuda_interleave_rows
 pub const NNCUDA_FORMAT_Q4_0_R16: i32 = 30;
-/// q8_0, likewise
+/// the others likewise: 20 more than the plain format
+pub const NNCUDA_FORMAT_Q4_1_R16: i32 = 31;
+/// 32.
+pub const NNCUDA_FORMAT_Q5_0_R16: i32 = 32;
+/// 33.
+pub const NNCUDA_FORMAT_Q5_1_R16: i32 = 33;
+/// 34.
 pub const NNCUDA_FORMAT_Q8_0_R16: i32 = 34;
-/// q6_k, likewise
+/// 35.
+pub const NNCUDA_FORMAT_Q4_K_R16: i32 = 35;
+/// 36.
+pub const NNCUDA_FORMAT_Q5_K_R16: i32 = 36;
+/// 37.
 pub const NNCUDA_FORMAT_Q6_K_R16: i32 = 37;
 
 // Devices, numbered as in DLPack.

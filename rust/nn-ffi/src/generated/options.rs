@@ -81,9 +81,19 @@ pub enum Format {
     E4m3 = nn_cuda::NNCUDA_FORMAT_E4M3,
     /// q4_0, sixteen rows side by side: cuda_interleave_rows
     Q40R16 = nn_cuda::NNCUDA_FORMAT_Q4_0_R16,
-    /// q8_0, likewise
+    /// the others likewise: 20 more than the plain format
+    Q41R16 = nn_cuda::NNCUDA_FORMAT_Q4_1_R16,
+    /// `NNCUDA_FORMAT_Q5_0_R16`.
+    Q50R16 = nn_cuda::NNCUDA_FORMAT_Q5_0_R16,
+    /// `NNCUDA_FORMAT_Q5_1_R16`.
+    Q51R16 = nn_cuda::NNCUDA_FORMAT_Q5_1_R16,
+    /// `NNCUDA_FORMAT_Q8_0_R16`.
     Q80R16 = nn_cuda::NNCUDA_FORMAT_Q8_0_R16,
-    /// q6_k, likewise
+    /// `NNCUDA_FORMAT_Q4_K_R16`.
+    Q4KR16 = nn_cuda::NNCUDA_FORMAT_Q4_K_R16,
+    /// `NNCUDA_FORMAT_Q5_K_R16`.
+    Q5KR16 = nn_cuda::NNCUDA_FORMAT_Q5_K_R16,
+    /// `NNCUDA_FORMAT_Q6_K_R16`.
     Q6KR16 = nn_cuda::NNCUDA_FORMAT_Q6_K_R16,
 }
 
@@ -105,7 +115,12 @@ impl Format {
             nn_cuda::NNCUDA_FORMAT_Q6_K => Some(Self::Q6K),
             nn_cuda::NNCUDA_FORMAT_E4M3 => Some(Self::E4m3),
             nn_cuda::NNCUDA_FORMAT_Q4_0_R16 => Some(Self::Q40R16),
+            nn_cuda::NNCUDA_FORMAT_Q4_1_R16 => Some(Self::Q41R16),
+            nn_cuda::NNCUDA_FORMAT_Q5_0_R16 => Some(Self::Q50R16),
+            nn_cuda::NNCUDA_FORMAT_Q5_1_R16 => Some(Self::Q51R16),
             nn_cuda::NNCUDA_FORMAT_Q8_0_R16 => Some(Self::Q80R16),
+            nn_cuda::NNCUDA_FORMAT_Q4_K_R16 => Some(Self::Q4KR16),
+            nn_cuda::NNCUDA_FORMAT_Q5_K_R16 => Some(Self::Q5KR16),
             nn_cuda::NNCUDA_FORMAT_Q6_K_R16 => Some(Self::Q6KR16),
             _ => None,
         }

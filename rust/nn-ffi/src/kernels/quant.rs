@@ -765,16 +765,17 @@ pub fn gemm_quant_experts(
 /// side, so that one word of each fills a vector.
 ///
 /// Products with the result have the same bits. Of each sixteen rows, block after block of `format`; of a block its
-/// fields, cut into words of four bytes; of each field or word those of the sixteen rows. q4_0: the scale, 4 words.
-/// q8_0: the scale, 8 words. q6_k: the f16 scale, the scale of each of 16 parts (one byte each), then for both
-/// halves of 128 elements and for i = 0 .. 7 words i and 8 + i of the half's low bits and word i of its high bits.
+/// fields, cut into words of four bytes; of each field or word those of the sixteen rows. q6_k: the f16 scale, the
+/// scale of each of 16 parts (one byte each), then for both halves of 128 elements and for i = 0 .. 7 words i and 8
+/// + i of the half's low bits and word i of its high bits. All others in the order of the block: its f16 scale, its
+/// f16 minimum where it has one, and words.
 ///
 /// # Arguments
 ///
 /// - `x`: u8 `[rows, row_bytes]`, rows in `format`
 /// - `y`: u8 `[rows, row_bytes]`, the same in its _R16 form; overwritten
 /// - `k`: elements per row, whole blocks
-/// - `format`: NNCUDA_FORMAT_\*: Q4_0, Q8_0 or Q6_K
+/// - `format`: NNCUDA_FORMAT_\*: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K or Q6_K
 ///
 /// # Errors
 ///

@@ -1,0 +1,99 @@
+/*
+ * Words of sixteen interleaved rows of weights, the _R16 formats, as products take them. In all formats but q6_k they
+ * lie as in a block, sixteen times as far on: what begins at byte `at` of a block begins at byte 16 * at of sixteen of
+ * them. A run is what words of 4 bits have together: the halves of a block of 32, or two blocks of 32 of one of 256.
+ */
+#ifndef NN_CPU_QUANT_GEMM_WORDS_H
+#define NN_CPU_QUANT_GEMM_WORDS_H
+
+#include "quant_gemm_rows.h"
+
+/* Whether a block has 256 elements; then a run has two blocks of 32, and a block four runs. */
+NN_INLINE int interleaved_is_large(int32_t format) { return nn_format_block_of(format).elements > QUANT_BLOCK; }
+NN_INLINE int interleaved_runs(int32_t format) { return interleaved_is_large(format) ? 4 : 1; }
+NN_INLINE int interleaved_each(int32_t format) { return interleaved_is_large(format) ? 8 : 1; } /* blocks of 32 */
+/* Words of a run; q8_0, which has no halves, has a block's. */
+NN_INLINE int interleaved_words(int32_t format) {
+  return interleaved_is_large(format) || format == NNCUDA_FORMAT_Q8_0 ? 8 : 4;
+}
+/* Elements from those in the low halves of words to those in the high ones. */
+NN_INLINE int interleaved_apart(int32_t format) { return interleaved_is_large(format) ? QUANT_BLOCK : QUANT_BLOCK / 2; }
+
+/* Where the codes begin in a block, or what words have of them. */
+NN_INLINE int interleaved_codes_at(int32_t format) {
+  switch (format) {
+  case NNCUDA_FORMAT_Q4_1:
+    return 4;
+  case NNCUDA_FORMAT_Q5_0:
+    return 6;
+  case NNCUDA_FORMAT_Q5_1:
+    return 8;
+  case NNCUDA_FORMAT_Q4_K:
+    return 16;
+  case NNCUDA_FORMAT_Q5_K:
+    return 48;
+  default:
+    return 2;
+  }
+}
+
+/* Whether codes have four bits and no more. */
+NN_INLINE int interleaved_has_four_bits(int32_t format) {
+  return format == NNCUDA_FORMAT_Q4_0 || format == NNCUDA_FORMAT_Q4_1 || format == NNCUDA_FORMAT_Q4_K;
+}
+
+/* The word at byte `at` of a block, of vector `part` of the rows. */
+NN_INLINE si interleaved_word(const uint8_t *w, int at, int part) {
+  return si_load(w + at * QUANT_ROWS + part * 4 * VF);
+}
+
+/* Bits of words up by n, or down. */
+NN_INLINE si interleaved_shift(si a, int n) { return n == 0 ? a : n > 0 ? si_left(a, n) : si_right(a, -n); }
+
+/* The codes in word g of a run: of the low halves, then of the high ones. With `raw`, high halves of 4 bits are as
+ * quant_upper gives them. Not for q8_0 and q6_k; `run` is to be a constant. */
+NN_INLINE void interleaved_halves(const uint8_t *w, int part, int run, int g, si c[2], const int raw,
+                                  const int32_t format) {
+  const int at = interleaved_codes_at(format);
+  const si v = interleaved_word(w, at + (run * 8 + g) * 4, part);
+  if (interleaved_has_four_bits(format)) {
+    c[0] = si_and(v, 15);
+    c[1] = raw ? quant_upper(v) : si_and(si_right(v, 4), 15);
+  } else if (interleaved_is_large(format)) { /* bit b of byte i: of element i of block b */
+    const si fifths = interleaved_word(w, at - 32 + g * 4, part);
+    c[0] = si_with(si_and(v, 15), interleaved_shift(fifths, 4 - 2 * run), 16);
+    c[1] = si_with(si_and(si_right(v, 4), 15), interleaved_shift(fifths, 3 - 2 * run), 16);
+  } else {
+    const si fifths = interleaved_word(w, at - 4, part);
+    c[0] = quant_fifths(si_and(v, 15), fifths, g);
+    c[1] = quant_fifths(si_and(si_right(v, 4), 15), fifths, g + 4);
+  }
+}
+
+/* Scale and minimum of block b, 0 where a block has 32 elements. Not for q6_k; b is to be a constant. */
+NN_INLINE void interleaved_factors(const uint8_t *w, int part, int b, vf *scale, vf *minimum, const int32_t format) {
+  const uint16_t *f16s = (const uint16_t *)(const void *)w + part * VF;
+  *scale = vf_from_f16(f16s);
+  *minimum = vf_set1(0.0f);
+  if (nn_format_has_minimum(format)) {
+    *minimum = vf_from_f16(f16s + QUANT_ROWS);
+  }
+  if (interleaved_is_large(format)) {
+    const uint8_t *factors = w + 4 * QUANT_ROWS + part * 4 * VF;
+    const vw x[3] = {vw_load(factors), vw_load(factors + 4 * QUANT_ROWS), vw_load(factors + 8 * QUANT_ROWS)};
+    *minimum = vf_sub(vf_set1(0.0f), *minimum);
+    quant_part_factors(x, b, scale, minimum);
+  }
+}
+
+/* Of a half of a block of 256 of q6_k: words i and 8 + i of low bits and word i of high bits, which lie together, as
+ * word i of four blocks. */
+NN_INLINE void interleaved_large_words(const uint8_t *words, si c[4]) {
+  const si a = si_load(words), b = si_load(words + 4 * QUANT_ROWS), h = si_load(words + 8 * QUANT_ROWS);
+  c[0] = si_with(si_and(a, 15), si_left(h, 4), 48);
+  c[1] = si_with(si_and(b, 15), si_left(h, 2), 48);
+  c[2] = si_with(si_and(si_right(a, 4), 15), h, 48);
+  c[3] = si_with(si_and(si_right(b, 4), 15), si_right(h, 2), 48);
+}
+
+#endif
