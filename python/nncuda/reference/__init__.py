@@ -10,6 +10,7 @@ tolerances in tests/golden/ are made of.
 """
 
 from nncuda.reference import (
+    activation,
     attention,
     decode,
     elementwise,
@@ -29,6 +30,7 @@ from nncuda.reference import (
 
 FAMILIES = (
     elementwise,
+    activation,
     softmax,
     rmsnorm,
     gemm,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from . import (
+    activation,
     attention,
     decode,
     elementwise,
@@ -23,6 +24,7 @@ from .case import Case
 
 FAMILIES = (
     elementwise,
+    activation,
     softmax,
     rmsnorm,
     gemm,

@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "b7f9842cd8ef176b3dc28249ad3e252e55bb20078a7a523ee10bfda6795349d5";
+pub const HEADER_SHA256: &str = "4c2fa98cd36c451d8c907eaf174565f0dfeb08c31deaa8de8bb828cee92949c3";
