@@ -141,16 +141,19 @@ NN_INLINE int64_t page_keys_of(page_sight s, int64_t row) {
 
 /* The first of them; none if it is not below 128. */
 NN_INLINE int64_t page_key_from(page_sight s, int64_t row) {
-  return nn_max(0, s.seen + (s.offset + row) / s.group - s.window);
+  return s.window == PAGED_ALL ? 0 : nn_max(0, s.seen + (s.offset + row) / s.group - s.window);
 }
 
 /* The first row that sees any. */
 NN_INLINE int64_t page_first_row(page_sight s) { return nn_max(0, (1 - s.seen) * s.group - s.offset); }
 
-/* The same rows, without those behind whose window begins after the page. */
-NN_INLINE page_space page_seeing_rows(const page_space *w, page_sight s) {
-  page_space seeing = *w;
-  seeing.rows = nn_min(w->rows, (NN_PAGE_TOKENS + s.window - s.seen) * s.group - s.offset);
+/* The same rows, without those behind whose window begins after the page: in `seeing`, or all of them as they are. */
+NN_INLINE const page_space *page_seeing_rows(const page_space *w, page_sight s, page_space *seeing) {
+  if (s.window == PAGED_ALL) {
+    return w;
+  }
+  *seeing = *w;
+  seeing->rows = nn_min(w->rows, (NN_PAGE_TOKENS + s.window - s.seen) * s.group - s.offset);
   return seeing;
 }
 
@@ -400,7 +403,8 @@ NN_INLINE void page_output_packed(const page_space *w, const page_rows *page, pa
                                   int32_t format) {
   const int64_t from = page_key_from(sight, first);
   page_values(w->values, page, from, page_keys_of(sight, w->rows - 1), format);
-  const int32_t together = page_values_finite(w, from, page_key_from(sight, w->rows - 1), page->dim);
+  const int64_t last = page_key_from(sight, w->rows - 1);
+  const int32_t together = from == last || page_values_finite(w, from, last, page->dim);
   int64_t height;
   for (int64_t r = first; r < w->rows; r += height) {
     height = tile_rows(w->rows - r);
@@ -531,7 +535,8 @@ PAGE_PART(Q8_0)
 
 /* The page's part of the rows that see any of its keys. */
 static void page_part(const page_space *all, const page_rows *page, page_sight sight, int32_t page_format) {
-  const page_space seeing = page_seeing_rows(all, sight), *w = &seeing;
+  page_space seeing;
+  const page_space *w = page_seeing_rows(all, sight, &seeing);
   switch (page_format) {
 #define CASE(name)                                                                                                     \
   case NNCUDA_FORMAT_##name:                                                                                           \
@@ -559,7 +564,8 @@ static void page_nothing(const page_space *w, int64_t dim) {
 
 /* Takes a page's part of the rows that see any of it into what there is. */
 static void page_merge(const page_space *all, page_sight sight, int64_t dim) {
-  const page_space seeing = page_seeing_rows(all, sight), *w = &seeing;
+  page_space seeing;
+  const page_space *w = page_seeing_rows(all, sight, &seeing);
   const int64_t first = page_first_row(sight);
   for (int64_t r = first; r < w->rows; r += VF) {
     const vf old = vf_load(w->peak + r), fresh = vf_load(w->part_peak + r), peak = vf_max(fresh, old);

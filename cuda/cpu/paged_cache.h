@@ -27,8 +27,9 @@ NN_INLINE int64_t paged_new_tokens(const paged_sequences *s, int64_t b) {
   return s->offsets ? s->offsets[b + 1] - s->offsets[b] : 1;
 }
 
-/* Rows that a token sees at most; 0 stands for all, more than any length counts. */
-NN_PLAIN NN_INLINE int64_t paged_window(int64_t window) { return window == 0 ? INT32_MAX : nn_min(window, INT32_MAX); }
+/* Rows that a token sees at most; PAGED_ALL, which no length exceeds, where there is no window. */
+enum { PAGED_ALL = INT32_MAX };
+NN_PLAIN NN_INLINE int64_t paged_window(int64_t window) { return window == 0 ? PAGED_ALL : nn_min(window, PAGED_ALL); }
 
 /* The offsets, that each length takes in its sequence's new tokens, and the pages of the rows that the call touches: of
  * each new token its own and those before it, `window` together. */
