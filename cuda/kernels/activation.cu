@@ -102,6 +102,7 @@ struct bias_rows {
   }
 };
 
+// spills: bias_kernel: two numbers wait in memory while the first block looks at the offsets
 /* A block has one row at a time. Its group is found by halving: whatever the offsets are, it is one of the groups. */
 template <class T> __global__ void __launch_bounds__(THREADS) bias_kernel(bias_rows p) {
   for (int64_t row = blockIdx.x; row < p.rows && row < p.offsets[p.groups]; row += gridDim.x) {

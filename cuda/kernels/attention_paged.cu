@@ -43,6 +43,8 @@ __device__ __forceinline__ void merge_page(const paged_attention &p, const paged
   space.part_factor[r] = by.y;
 }
 
+// spills: prompt_kernel: with a window, a cap or sinks, pages in e4m3 and heads of 128 elements, 17 numbers wait in
+// memory, once a page
 /* One block a multiprocessor is promised, no more: left to itself, ptxas spills a few registers to fit another. */
 template <class F, int D, int ROWS, bool VARIANT>
 __global__ void __launch_bounds__(THREADS, 1) prompt_kernel(paged_attention p) {
