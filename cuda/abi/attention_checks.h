@@ -44,13 +44,13 @@ NN_CHECK(flash_attention_paged) {
 }
 
 /* One query a sequence needs no offsets. */
-NN_LOWER(attention_decode_paged, nn_flash_attention_paged_args, 17) {
+NN_LOWER(attention_decode_paged, nn_flash_attention_paged_args, 20) {
   nn_check_page(call, a->format, a->kv_heads, a->head_dim, a->page_bytes);
   call->flops = 4.0 * a->batch * a->heads * a->head_dim * a->max_pages * NN_PAGE_TOKENS;
-  return (nn_flash_attention_paged_args){a->q,          a->k_pages, a->v_pages,  NULL,        a->lengths,
-                                         a->page_table, a->out,     a->batch,    a->batch,    a->max_pages,
-                                         a->pages,      a->heads,   a->kv_heads, a->head_dim, a->ld_q,
-                                         a->page_bytes, a->scale,   a->format,   a->dtype};
+  return (nn_flash_attention_paged_args){a->q,      a->k_pages,  a->v_pages,  NULL,     a->lengths,    a->page_table,
+                                         a->sinks,  a->out,      a->batch,    a->batch, a->max_pages,  a->pages,
+                                         a->heads,  a->kv_heads, a->head_dim, a->ld_q,  a->page_bytes, a->scale,
+                                         a->window, a->softcap,  a->format,   a->dtype};
 }
 
 NN_CHECK(attention_step_paged) {

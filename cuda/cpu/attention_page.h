@@ -13,7 +13,7 @@
  *
  * Keys that a query does not see take no part: not even times zero, since what is stored for later tokens may be
  * infinite. So it does not matter how rows are grouped into tiles, nor in which form a page's numbers are when they are
- * multiplied.
+ * multiplied. With a window a row's keys begin within a page, and its merge with the first page that has any.
  */
 #ifndef NN_CPU_ATTENTION_PAGE_H
 #define NN_CPU_ATTENTION_PAGE_H
@@ -39,6 +39,7 @@ typedef struct page_space {
   float *part, *part_peak, *part_sum; /* of one page: row panels, and a number a row */
   float *out, *peak, *sum;            /* of the pages so far */
   float *old_factor, *new_factor;     /* what the two are multiplied by when they are merged */
+  float cap;                          /* scores become cap * tanh(score), unless it is 0 */
 } page_space;
 
 /* A page of one key head. */
@@ -126,23 +127,41 @@ NN_INLINE void page_keys(float *panel, const page_rows *page, int64_t key, int64
   }
 }
 
-/* How many keys of a page row r sees: seen + (offset + r) / group, none if negative, and 128 at most. */
+/* Which keys of a page row r sees: the last `window` of the first seen + (offset + r) / group, as far as they are in
+ * it.
+ */
 typedef struct page_sight {
-  int64_t seen, offset, group;
+  int64_t seen, offset, group, window;
 } page_sight;
 
+/* The end of them, not above 128; none if it is not positive. */
 NN_INLINE int64_t page_keys_of(page_sight s, int64_t row) {
   return nn_min(NN_PAGE_TOKENS, s.seen + (s.offset + row) / s.group);
+}
+
+/* The first of them; none if it is not below 128. */
+NN_INLINE int64_t page_key_from(page_sight s, int64_t row) {
+  return s.window == PAGED_ALL ? 0 : nn_max(0, s.seen + (s.offset + row) / s.group - s.window);
 }
 
 /* The first row that sees any. */
 NN_INLINE int64_t page_first_row(page_sight s) { return nn_max(0, (1 - s.seen) * s.group - s.offset); }
 
+/* The same rows, without those behind whose window begins after the page: in `seeing`, or all of them as they are. */
+NN_INLINE const page_space *page_seeing_rows(const page_space *w, page_sight s, page_space *seeing) {
+  if (s.window == PAGED_ALL) {
+    return w;
+  }
+  *seeing = *w;
+  seeing->rows = nn_min(w->rows, (NN_PAGE_TOKENS + s.window - s.seen) * s.group - s.offset);
+  return seeing;
+}
+
 /* Scores of rows first .. rows-1. While they are computed, the values are fetched. */
 NN_INLINE void page_scores(const page_space *w, const page_rows *page, page_sight sight, int64_t first,
                            int32_t format) {
-  const int64_t keys = page_keys_of(sight, w->rows - 1);
-  for (int64_t key = 0; key < keys; key += ATTN_NR) {
+  const int64_t keys = page_keys_of(sight, w->rows - 1), from = page_key_from(sight, first);
+  for (int64_t key = from / ATTN_NR * ATTN_NR; key < keys; key += ATTN_NR) {
     page_fetch(page->v + key * page->row_bytes, nn_min(ATTN_NR, keys - key) * page->row_bytes);
     page_keys(w->keys, page, key, keys, format);
     int64_t height;
@@ -240,14 +259,15 @@ NN_INLINE void page_score_lanes(const page_space *w, const page_rows *page, cons
   }
 }
 
-/* Of at most PAGE_SCORE_ROWS rows that see all of `keys`. */
-NN_INLINE void page_scores_straight(const page_space *w, const page_rows *page, int64_t keys, int32_t format) {
+/* Of at most PAGE_SCORE_ROWS rows that all see the keys from .. keys-1. */
+NN_INLINE void page_scores_straight(const page_space *w, const page_rows *page, int64_t from, int64_t keys,
+                                    int32_t format) {
   float queries[ATTN_MAX_HEAD_DIM * VF];
   const int32_t lanes = VF == 8 && w->rows > ATTN_TILE_ROWS_MID;
   if (lanes) {
     page_turn_queries(w, queries, page->dim);
   }
-  for (int64_t key = 0; key < keys; key += PAGE_PANEL_KEYS) {
+  for (int64_t key = from / PAGE_PANEL_KEYS * PAGE_PANEL_KEYS; key < keys; key += PAGE_PANEL_KEYS) {
     if (!page->fetched) {
       page_fetch(page->v + key * page->row_bytes, PAGE_PANEL_KEYS * page->row_bytes);
     }
@@ -267,6 +287,27 @@ NN_INLINE void page_scores_straight(const page_space *w, const page_rows *page, 
 }
 
 /* ---- softmax ---- */
+
+/* Bounds the scores of rows first .. rows-1, those of their panels that nobody reads with them. */
+static void page_cap(const page_space *w, page_sight sight, int64_t first) {
+  const vf cap = vf_set1(w->cap);
+  for (int64_t r = first; r < w->rows; r++) {
+    float *scores = w->scores + r * PAGE_LD;
+    for (int64_t j = page_key_from(sight, r) / VF * VF; j < page_keys_of(sight, r); j += VF) {
+      vf_store(scores + j, vf_mul(cap, vf_tanh(vf_load(scores + j))));
+    }
+  }
+}
+
+/* The keys before the window of each row have the power 0. */
+static void page_hide(const page_space *w, page_sight sight, int64_t first) {
+  for (int64_t r = first; r < w->rows; r++) {
+    const int64_t from = page_key_from(sight, r);
+    for (int64_t j = 0; j < from; j++) {
+      w->scores[r * PAGE_LD + j] = -INFINITY;
+    }
+  }
+}
 
 /* Replaces the scores of rows first .. rows-1 by powers of two. */
 static void page_soften(const page_space *w, page_sight sight, int64_t first) {
@@ -313,8 +354,8 @@ static void page_soften(const page_space *w, page_sight sight, int64_t first) {
 
 NN_TILE(page_value_tile, PAGE_LD, 1, ATTN_NR)
 
-NN_INLINE void page_values(float *panels, const page_rows *page, int64_t keys, int32_t format) {
-  for (int64_t key = 0; key < keys; key++) {
+NN_INLINE void page_values(float *panels, const page_rows *page, int64_t from, int64_t keys, int32_t format) {
+  for (int64_t key = from; key < keys; key++) {
     for (int64_t d = 0; d < page->dim; d += VF) {
       vf_store(panels + (d / ATTN_NR * NN_PAGE_TOKENS + key) * ATTN_NR + d % ATTN_NR,
                page_columns(page->v + key * page->row_bytes, d, page->dim, format));
@@ -336,48 +377,77 @@ static void page_value_rest(float *part, const float *p, const float *values, in
   }
 }
 
+/* Whether the values of keys from .. to-1 are finite: then 0 times them changes no sum. */
+static int32_t page_values_finite(const page_space *w, int64_t from, int64_t to, int64_t dim) {
+  vf zeros = vf_set1(0.0f);
+  for (int64_t d = 0; d < dim; d += VF) {
+    const float *v = w->values + d / ATTN_NR * NN_PAGE_TOKENS * ATTN_NR + d % ATTN_NR;
+    for (int64_t j = from; j < to; j++) {
+      zeros = vf_fma(vf_load(v + j * ATTN_NR), vf_set1(0.0f), zeros);
+    }
+  }
+  return vf_sum(zeros) == 0.0f;
+}
+
+/* What the chains of rows r .. end-1 begin with. */
+static void page_value_nothing(const page_space *w, int64_t r, int64_t end, int64_t dim) {
+  for (int64_t d = 0; d < dim; d += VF) {
+    for (int64_t i = r; i < end; i++) {
+      vf_store(w->part + (d / ATTN_NR * w->height + i) * ATTN_NR + d % ATTN_NR, vf_set1(0.0f));
+    }
+  }
+}
+
 /* Of many rows: the values are converted once for all tiles. */
 NN_INLINE void page_output_packed(const page_space *w, const page_rows *page, page_sight sight, int64_t first,
                                   int32_t format) {
-  page_values(w->values, page, page_keys_of(sight, w->rows - 1), format);
+  const int64_t from = page_key_from(sight, first);
+  page_values(w->values, page, from, page_keys_of(sight, w->rows - 1), format);
+  const int64_t last = page_key_from(sight, w->rows - 1);
+  const int32_t together = from == last || page_values_finite(w, from, last, page->dim);
   int64_t height;
   for (int64_t r = first; r < w->rows; r += height) {
     height = tile_rows(w->rows - r);
-    const int64_t least = page_keys_of(sight, r); /* what all rows of the tile see */
-    for (int64_t panel = 0; panel * ATTN_NR < page->dim; panel++) {
-      const tile_args t = {.a = w->scores + r * PAGE_LD,
-                           .b = w->values + panel * NN_PAGE_TOKENS * ATTN_NR,
+    const int64_t end = nn_min(r + height, w->rows), begin = page_key_from(sight, r);
+    int64_t least = page_keys_of(sight, r); /* what all rows of the tile see, or have a power of 0 for */
+    if (!together && page_key_from(sight, end - 1) > begin) {
+      page_value_nothing(w, r, end, page->dim);
+      least = begin;
+    }
+    for (int64_t panel = 0; panel * ATTN_NR < page->dim && least > begin; panel++) {
+      const tile_args t = {.a = w->scores + r * PAGE_LD + begin,
+                           .b = w->values + (panel * NN_PAGE_TOKENS + begin) * ATTN_NR,
                            .c = w->part + (panel * w->height + r) * ATTN_NR,
-                           .depth = least,
-                           .chunk = least,
+                           .depth = least - begin,
+                           .chunk = least - begin,
                            .fresh = 1};
       page_value_tile(&t, height, panel_vectors(page->dim, panel));
     }
-    for (int64_t i = r; i < nn_min(r + height, w->rows); i++) {
-      const int64_t count = page_keys_of(sight, i);
-      if (count > least) {
-        page_value_rest(w->part + i * ATTN_NR, w->scores + i * PAGE_LD, w->values, w->height, least, count, page->dim);
+    for (int64_t i = r; i < end; i++) {
+      const int64_t count = page_keys_of(sight, i), rest = least > begin ? least : page_key_from(sight, i);
+      if (count > rest) {
+        page_value_rest(w->part + i * ATTN_NR, w->scores + i * PAGE_LD, w->values, w->height, rest, count, page->dim);
       }
     }
   }
 }
 
 /* Vectors `vector` .. of rows `rows` from row r on, straight from the page. */
-NN_INLINE void page_output_tile(const page_space *w, const page_rows *page, int64_t r, int64_t vector, int64_t keys,
-                                int rows, int vectors, int32_t format) {
+NN_INLINE void page_output_tile(const page_space *w, const page_rows *page, int64_t r, int64_t vector, int64_t begin,
+                                int64_t keys, int rows, int vectors, int32_t format) {
   vf acc[ATTN_TILE_ROWS_MID][4];
   NN_UNROLL for (int i = 0; i < rows; i++) {
     NN_UNROLL for (int v = 0; v < vectors; v++) { acc[i][v] = vf_set1(0.0f); }
   }
   const float *p = w->scores + r * PAGE_LD;
-  const char *from = page->v;
+  const char *from = page->v + begin * page->row_bytes;
   int64_t share = 0; /* of the next page's values, beside each key; where there is none, nothing of these */
   const char *next = page->v;
   if (r == 0 && page->next_v) {
     share = vectors * VF * page->row_bytes / page->dim;
     next = page->next_v + vector * VF * NN_PAGE_TOKENS * page->row_bytes / page->dim;
   }
-  for (int64_t j = 0; j < keys; j++, from += page->row_bytes, next += share) {
+  for (int64_t j = begin; j < keys; j++, from += page->row_bytes, next += share) {
     page_fetch(next, share);
     vf x[4];
     NN_UNROLL for (int v = 0; v < vectors; v++) { x[v] = page_whole_columns(from, (vector + v) * VF, format); }
@@ -395,12 +465,13 @@ NN_INLINE void page_output_tile(const page_space *w, const page_rows *page, int6
 }
 
 /* Of so few rows that each number of the page is needed by a tile or two: nothing is stored in between. All rows see
- * all of `keys`. */
-NN_INLINE void page_output_straight(const page_space *w, const page_rows *page, int64_t keys, int32_t format) {
+ * the keys from .. keys-1. */
+NN_INLINE void page_output_straight(const page_space *w, const page_rows *page, int64_t from, int64_t keys,
+                                    int32_t format) {
   for (int64_t vector = 0; vector * VF < page->dim;) {
     const int64_t left = page->dim / VF - vector;
     if (w->rows == 1 && left >= 4) {
-      page_output_tile(w, page, 0, vector, keys, 1, 4, format);
+      page_output_tile(w, page, 0, vector, from, keys, 1, 4, format);
       vector += 4;
       continue;
     }
@@ -408,13 +479,13 @@ NN_INLINE void page_output_straight(const page_space *w, const page_rows *page, 
     for (int64_t r = 0; r < w->rows;) {
       const int64_t rows = w->rows - r > ATTN_TILE_ROWS_LOW ? ATTN_TILE_ROWS_MID : ATTN_TILE_ROWS_LOW;
       if (rows == ATTN_TILE_ROWS_MID && vectors == 2) {
-        page_output_tile(w, page, r, vector, keys, ATTN_TILE_ROWS_MID, 2, format);
+        page_output_tile(w, page, r, vector, from, keys, ATTN_TILE_ROWS_MID, 2, format);
       } else if (rows == ATTN_TILE_ROWS_MID) {
-        page_output_tile(w, page, r, vector, keys, ATTN_TILE_ROWS_MID, 1, format);
+        page_output_tile(w, page, r, vector, from, keys, ATTN_TILE_ROWS_MID, 1, format);
       } else if (vectors == 2) {
-        page_output_tile(w, page, r, vector, keys, ATTN_TILE_ROWS_LOW, 2, format);
+        page_output_tile(w, page, r, vector, from, keys, ATTN_TILE_ROWS_LOW, 2, format);
       } else {
-        page_output_tile(w, page, r, vector, keys, ATTN_TILE_ROWS_LOW, 1, format);
+        page_output_tile(w, page, r, vector, from, keys, ATTN_TILE_ROWS_LOW, 1, format);
       }
       r += rows;
     }
@@ -424,15 +495,23 @@ NN_INLINE void page_output_straight(const page_space *w, const page_rows *page, 
 
 NN_INLINE void page_part_of(const page_space *w, const page_rows *page, page_sight sight, const int32_t format) {
   const int64_t first = page_first_row(sight), keys = page_keys_of(sight, w->rows - 1);
-  const int32_t straight = w->rows <= PAGE_STRAIGHT_ROWS && page->dim % VF == 0 && page_keys_of(sight, 0) == keys;
+  const int64_t from = page_key_from(sight, first), last = page_key_from(sight, w->rows - 1);
+  const int32_t straight =
+      w->rows <= PAGE_STRAIGHT_ROWS && page->dim % VF == 0 && page_keys_of(sight, 0) == keys && from == last;
   if (straight && w->rows <= PAGE_SCORE_ROWS && page->dim % PAGE_PANEL_COLUMNS == 0) {
-    page_scores_straight(w, page, keys, format);
+    page_scores_straight(w, page, from, keys, format);
   } else {
     page_scores(w, page, sight, first, format);
   }
+  if (w->cap != 0.0f) {
+    page_cap(w, sight, first);
+  }
+  if (last > 0) {
+    page_hide(w, sight, first);
+  }
   page_soften(w, sight, first);
   if (straight) {
-    page_output_straight(w, page, keys, format);
+    page_output_straight(w, page, from, keys, format);
   } else {
     if (page->next_k) {
       page_fetch(page->next_k, ATTN_NR * page->row_bytes);
@@ -454,8 +533,10 @@ PAGE_PART(E4M3)
 PAGE_PART(Q8_0)
 #undef PAGE_PART
 
-/* The page's part of the rows that see any of its keys; they begin at page_first_row. */
-static void page_part(const page_space *w, const page_rows *page, page_sight sight, int32_t page_format) {
+/* The page's part of the rows that see any of its keys. */
+static void page_part(const page_space *all, const page_rows *page, page_sight sight, int32_t page_format) {
+  page_space seeing;
+  const page_space *w = page_seeing_rows(all, sight, &seeing);
   switch (page_format) {
 #define CASE(name)                                                                                                     \
   case NNCUDA_FORMAT_##name:                                                                                           \
@@ -481,8 +562,11 @@ static void page_nothing(const page_space *w, int64_t dim) {
   }
 }
 
-/* Takes a page's part of the rows from `first` on into what there is. */
-static void page_merge(const page_space *w, int64_t first, int64_t dim) {
+/* Takes a page's part of the rows that see any of it into what there is. */
+static void page_merge(const page_space *all, page_sight sight, int64_t dim) {
+  page_space seeing;
+  const page_space *w = page_seeing_rows(all, sight, &seeing);
+  const int64_t first = page_first_row(sight);
   for (int64_t r = first; r < w->rows; r += VF) {
     const vf old = vf_load(w->peak + r), fresh = vf_load(w->part_peak + r), peak = vf_max(fresh, old);
     const vf old_factor = vf_exp2(vf_sub(old, peak)), new_factor = vf_exp2(vf_sub(fresh, peak));

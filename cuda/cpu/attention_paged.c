@@ -16,11 +16,14 @@ enum {
   PARTS_FLOATS = 1 << 22 /* but not if their parts took more memory than this */
 };
 
+static const double LOG2E = 1.4426950408889634;
+
 /* Rows `first` .. first+rows-1 of the (token, head) pairs of a sequence, for each key head. */
 typedef struct paged_block {
-  int64_t sequence, first, rows, pages;
-  int64_t before; /* pages of all blocks before this one */
-  int64_t tasks;  /* and tasks, where they are cut */
+  int64_t sequence, first, rows;
+  int64_t begin, end; /* the pages that they see any of, of their sequence's */
+  int64_t before;     /* pages of all blocks before this one */
+  int64_t tasks;      /* and tasks, where they are cut */
 } paged_block;
 
 typedef struct paged {
@@ -28,6 +31,7 @@ typedef struct paged {
   paged_sequences sequences;
   paged_block *blocks;
   int64_t count, group, pages; /* blocks; query heads a key head; pages of all blocks */
+  int64_t window;              /* keys that a row sees at most */
   int64_t run, runs;           /* pages of a task; tasks of all blocks for each key head */
   float *workspace, *parts;    /* of each worker; [pages][kv_heads] */
   int64_t workspace_size, part_size;
@@ -43,7 +47,8 @@ static int64_t keys_of_row(const paged *f, const paged_block *b, int64_t row) {
 static page_sight sight_of(const paged *f, const paged_block *b, int64_t page) {
   return (page_sight){.seen = keys_of_row(f, b, 0) - b->first / f->group - page * NN_PAGE_TOKENS,
                       .offset = b->first,
-                      .group = f->group};
+                      .group = f->group,
+                      .window = f->window};
 }
 
 static page_rows rows_at(const paged *f, const paged_block *b, int64_t kv_head, int64_t page, int64_t begin,
@@ -64,11 +69,12 @@ static page_rows rows_at(const paged *f, const paged_block *b, int64_t kv_head, 
   return rows;
 }
 
-/* The queries of a block times the scale, as row panels. */
-NN_INLINE void load_queries(const paged *f, const paged_block *b, int64_t kv_head, const page_space *w, int32_t dtype) {
+/* The queries of a block times the scale, as row panels; and the bound of their scores. */
+NN_INLINE void load_queries(const paged *f, const paged_block *b, int64_t kv_head, page_space *w, int32_t dtype) {
   const nn_attention_decode_paged_args *a = f->a;
   const int64_t dim = a->head_dim, token = paged_first_token(&f->sequences, b->sequence);
-  const split_factor factor = split_double((double)a->scale * 1.4426950408889634);
+  w->cap = (float)((double)a->softcap * LOG2E);
+  const split_factor factor = split_double(a->softcap == 0.0f ? a->scale * LOG2E : (double)a->scale / a->softcap);
   const vf high = vf_set1(factor.high), low = vf_set1(factor.low);
   for (int64_t r = 0; r < w->height; r++) {
     const int64_t row = b->first + r, head = kv_head * f->group + row % f->group;
@@ -83,13 +89,26 @@ NN_INLINE void load_queries(const paged *f, const paged_block *b, int64_t kv_hea
   }
 }
 
+/* What a row's output is divided by, in each lane. Without keys the output is zero. */
+NN_INLINE vf divisor_of(const paged *f, const paged_block *b, int64_t head, const page_space *w, int64_t row) {
+  if (b->begin == b->end) {
+    return vf_set1(1.0f);
+  }
+  const vf sum = vf_set1(w->sum[row]);
+  if (f->a->sinks == NULL) {
+    return sum;
+  }
+  const vf above = vf_set1((float)(f->a->sinks[head] * LOG2E - w->peak[row]));
+  return vf_add(sum, vf_exp2(vf_min(vf_set1(127.0f), above)));
+}
+
 NN_INLINE void store_output(const paged *f, const paged_block *b, int64_t kv_head, const page_space *w, int32_t dtype) {
   const nn_attention_decode_paged_args *a = f->a;
   const int64_t dim = a->head_dim, token = paged_first_token(&f->sequences, b->sequence);
   for (int64_t r = 0; r < b->rows; r++) {
     const int64_t row = b->first + r, head = kv_head * f->group + row % f->group;
     const int64_t to = ((token + row / f->group) * a->heads + head) * dim;
-    const vf sum = vf_set1(b->pages == 0 ? 1.0f : w->sum[r]); /* without keys the output is zero */
+    const vf sum = divisor_of(f, b, head, w, r);
     for (int64_t d = 0; d < dim; d += VF) {
       const vf x = vf_div(vf_load(w->out + (d / ATTN_NR * w->height + r) * ATTN_NR + d % ATTN_NR), sum);
       store_columns(a->out, to, d, dim, x, dtype);
@@ -103,22 +122,22 @@ static void block_task(void *arg, int64_t i, int32_t worker) {
   const nn_attention_decode_paged_args *a = f->a;
   const paged_block *b = &f->blocks[i / a->kv_heads];
   const int64_t kv_head = i % a->kv_heads;
-  const page_space w = page_space_at(f->workspace + worker * f->workspace_size, b->rows, a->head_dim);
+  page_space w = page_space_at(f->workspace + worker * f->workspace_size, b->rows, a->head_dim);
   NN_SWITCH_DTYPE(a->dtype, load_queries(f, b, kv_head, &w, DT));
   page_nothing(&w, a->head_dim);
-  for (int64_t page = 0; page < b->pages; page++) {
+  for (int64_t page = b->begin; page < b->end; page++) {
     const page_sight sight = sight_of(f, b, page);
-    const page_rows rows = rows_at(f, b, kv_head, page, 0, b->pages);
+    const page_rows rows = rows_at(f, b, kv_head, page, b->begin, b->end);
     page_part(&w, &rows, sight, a->format);
-    page_merge(&w, page_first_row(sight), a->head_dim);
+    page_merge(&w, sight, a->head_dim);
   }
   NN_SWITCH_DTYPE(a->dtype, store_output(f, b, kv_head, &w, DT));
 }
 
-static int64_t runs_of(const paged *f, const paged_block *b) { return nn_ceil_div(b->pages, f->run); }
+static int64_t runs_of(const paged *f, const paged_block *b) { return nn_ceil_div(b->end - b->begin, f->run); }
 
 static float *part_of(const paged *f, const paged_block *b, int64_t page, int64_t kv_head) {
-  return f->parts + ((b->before + page) * f->a->kv_heads + kv_head) * f->part_size;
+  return f->parts + ((b->before + page - b->begin) * f->a->kv_heads + kv_head) * f->part_size;
 }
 
 /* A run of pages of a block and key head. */
@@ -130,7 +149,7 @@ static void run_task(void *arg, int64_t i, int32_t worker) {
   while (b->tasks + runs_of(f, b) <= task) {
     b++;
   }
-  const int64_t begin = (task - b->tasks) * f->run, end = nn_min(begin + f->run, b->pages);
+  const int64_t begin = b->begin + (task - b->tasks) * f->run, end = nn_min(begin + f->run, b->end);
   page_space w = page_space_at(f->workspace + worker * f->workspace_size, b->rows, a->head_dim);
   NN_SWITCH_DTYPE(a->dtype, load_queries(f, b, kv_head, &w, DT));
   for (int64_t page = begin; page < end; page++) {
@@ -147,9 +166,9 @@ static void merge_task(void *arg, int64_t i, int32_t worker) {
   const int64_t kv_head = i % a->kv_heads;
   page_space w = page_space_at(f->workspace + worker * f->workspace_size, b->rows, a->head_dim);
   page_nothing(&w, a->head_dim);
-  for (int64_t page = 0; page < b->pages; page++) {
+  for (int64_t page = b->begin; page < b->end; page++) {
     page_part_at(&w, part_of(f, b, page, kv_head), a->head_dim);
-    page_merge(&w, page_first_row(sight_of(f, b, page)), a->head_dim);
+    page_merge(&w, sight_of(f, b, page), a->head_dim);
   }
   NN_SWITCH_DTYPE(a->dtype, store_output(f, b, kv_head, &w, DT));
 }
@@ -170,8 +189,9 @@ static int64_t cut(paged *f) {
       paged_block *b = &f->blocks[f->count++];
       *b = (paged_block){
           .sequence = sequence, .first = first, .rows = nn_min(TASK_ROWS, rows - first), .before = f->pages};
-      b->pages = nn_ceil_div(keys_of_row(f, b, b->rows - 1), NN_PAGE_TOKENS);
-      f->pages += b->pages;
+      b->begin = nn_max(0, keys_of_row(f, b, 0) - f->window) / NN_PAGE_TOKENS;
+      b->end = nn_ceil_div(keys_of_row(f, b, b->rows - 1), NN_PAGE_TOKENS);
+      f->pages += b->end - b->begin;
       largest = nn_max(largest, b->rows);
     }
   }
@@ -203,7 +223,7 @@ NN_PLAIN static paged lay_out(const nn_attention_decode_paged_args *a, nn_worksp
   const int64_t few = nn_min(blocks, nn_ceil_div(TASKS_A_WORKER * threads, a->kv_heads));
   const int64_t pages = nn_min(a->max_pages, INT32_MAX / NN_PAGE_TOKENS + 1); /* more no length can count */
   const int64_t part_size = nn_round_up(page_part_size(largest, a->head_dim), 16);
-  paged f = {.a = a, .sequences = PAGED_SEQUENCES(a), .group = group};
+  paged f = {.a = a, .sequences = PAGED_SEQUENCES(a), .group = group, .window = paged_window(a->window)};
   f.workspace_size = nn_round_up(page_space_size(largest, a->head_dim), 16);
   f.blocks = nn_workspace_piece(w, (size_t)blocks * sizeof *f.blocks);
   f.workspace = nn_workspace_piece(w, (size_t)(f.workspace_size * threads) * sizeof(float));
@@ -216,7 +236,7 @@ NN_PLAIN static paged lay_out(const nn_attention_decode_paged_args *a, nn_worksp
 
 static int32_t paged_attention(nncuda_ctx *ctx, const nn_attention_decode_paged_args *a) {
   paged f = lay_out(a, nn_workspace_of(ctx));
-  NN_TRY(check_sequences(ctx, &f.sequences, 1));
+  NN_TRY(check_sequences(ctx, &f.sequences, f.window));
   const int64_t largest = cut(&f);
   if (f.count == 0) {
     return NNCUDA_SUCCESS;

@@ -64,6 +64,7 @@ NN_PLAIN static step_parts lay_out(const nn_attention_step_paged_args *a, nn_wor
                                                 .v_pages = a->v_pages,
                                                 .lengths = a->lengths,
                                                 .page_table = a->page_table,
+                                                .sinks = a->sinks,
                                                 .out = a->out,
                                                 .tokens = a->batch,
                                                 .batch = a->batch,
@@ -75,6 +76,8 @@ NN_PLAIN static step_parts lay_out(const nn_attention_step_paged_args *a, nn_wor
                                                 .ld_q = width,
                                                 .page_bytes = a->page_bytes,
                                                 .scale = a->scale,
+                                                .window = a->window,
+                                                .softcap = a->softcap,
                                                 .format = a->format,
                                                 .dtype = a->dtype};
   return p;
@@ -94,7 +97,7 @@ int32_t NN_KERNEL(attention_step_paged)(nncuda_ctx *ctx, const void *args) {
     p.offsets[b] = (int32_t)b;
   }
   const paged_sequences sequences = PAGED_SEQUENCES(&p.append);
-  NN_TRY(check_sequences(ctx, &sequences, 1));
+  NN_TRY(check_sequences(ctx, &sequences, paged_window(a->window)));
   NN_TRY(nn_part_run(ctx, NN_OP_rope_forward, &p.q));
   NN_TRY(nn_part_run(ctx, NN_OP_rope_forward, &p.k));
   NN_TRY(nn_part_run(ctx, NN_OP_kv_append_paged, &p.append));

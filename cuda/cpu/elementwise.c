@@ -1,54 +1,7 @@
 #include "abi/elementwise.h"
 
-#include "checks.h"
-#include "span.h"
-
-/* ---- one or two inputs and one output, all of n elements ---- */
-
-typedef struct flat_job {
-  const void *a, *b; /* b is null for kernels of one input */
-  void *y;
-  int64_t n;
-  float alpha;
-  int32_t dtype;
-  int32_t stream;
-} flat_job;
-
-typedef vf (*flat_formula)(vf a, vf b, vf alpha);
-
-NN_INLINE void flat_vector(const flat_job *job, int64_t i, int64_t n, int32_t dtype, int32_t mode, int32_t inputs,
-                           flat_formula formula) {
-  const vf a = nn_get(job->a, i, n, dtype, mode);
-  const vf b = inputs == 2 ? nn_get(job->b, i, n, dtype, mode) : a;
-  nn_put(job->y, i, n, formula(a, b, vf_set1(job->alpha)), dtype, mode);
-}
-
-NN_INLINE void flat_piece(const flat_job *shared, int64_t piece, int32_t dtype, int32_t inputs, flat_formula formula) {
-  const flat_job job = *shared; /* a copy that no store can change, so that its fields stay in registers */
-  const int64_t begin = piece * NN_CHUNK, end = nn_min(begin + NN_CHUNK, job.n);
-  NN_EACH_VECTOR(begin, end, job.stream, nn_stream_head(job.y, begin, dtype),
-                 flat_vector(&job, i, lanes, dtype, MODE, inputs, formula));
-  if (job.stream) {
-    nn_stream_fence();
-  }
-}
-
-static int32_t flat_run(nncuda_ctx *ctx, flat_job job, nn_task task) {
-  job.stream = job.y != job.a && job.y != job.b && nn_worth_streaming(job.n, job.dtype);
-  nn_parallel(ctx, nn_ceil_div(job.n, NN_CHUNK), task, &job);
-  return NNCUDA_SUCCESS;
-}
-
-/* The derivative of x * s is s + x * s * (1 - s). */
-NN_INLINE vf silu_slope(vf x, vf s) { return vf_mul(s, vf_fma(x, vf_sub(vf_set1(1.0f), s), vf_set1(1.0f))); }
-
-/* The task of a kernel, by its formula of a, b and alpha. */
-#define FLAT_TASK(op, inputs, formula)                                                                                 \
-  NN_INLINE vf op##_formula(vf a, vf b, vf alpha) {                                                                    \
-    (void)a, (void)b, (void)alpha;                                                                                     \
-    return formula;                                                                                                    \
-  }                                                                                                                    \
-  NN_TASK(op##_task, flat_job, NN_SWITCH_DTYPE(job->dtype, flat_piece(job, task, DT, inputs, op##_formula)))
+#include "flat.h"
+#include "gate.h"
 
 FLAT_TASK(silu, 1, vf_silu(a))
 FLAT_TASK(silu_backward, 2, vf_mul(a, silu_slope(b, vf_sigmoid(b))))
@@ -83,51 +36,7 @@ int32_t NN_KERNEL(scale)(nncuda_ctx *ctx, const void *args) {
   return flat_run(ctx, job, scale_task);
 }
 
-/* ---- gates: rows of `gate` and `up`, ld apart ---- */
-
-typedef struct gate_job {
-  const void *gate, *up, *dy; /* dy is null in the forward direction */
-  void *y;                    /* dense, or dgate with rows ld apart */
-  void *dup;
-  int64_t rows, dim, ld, ld_y;
-  int64_t row_block, column_blocks; /* a task has so many rows, and of each one of so many parts */
-  int32_t dtype;
-  int32_t stream;
-} gate_job;
-
-enum { SWIGLU, RELU2, SWIGLU_BACKWARD };
-
-NN_INLINE void gate_vector(const gate_job *job, int64_t row, int64_t i, int64_t n, int32_t dtype, int32_t mode,
-                           int32_t form) {
-  const int64_t at = row * job->ld + i;
-  const vf gate = nn_get(job->gate, at, n, dtype, mode), up = nn_get(job->up, at, n, dtype, mode);
-  if (form == SWIGLU_BACKWARD) {
-    const vf dy = nn_get(job->dy, row * job->dim + i, n, dtype, mode), s = vf_sigmoid(gate);
-    nn_put(job->y, at, n, vf_mul(vf_mul(dy, up), silu_slope(gate, s)), dtype, mode);
-    nn_put(job->dup, at, n, vf_mul(dy, vf_mul(gate, s)), dtype, mode);
-  } else if (form == SWIGLU) {
-    nn_put(job->y, row * job->dim + i, n, vf_mul(vf_silu(gate), up), dtype, mode);
-  } else {
-    const vf positive = vf_max(vf_set1(0.0f), gate); /* of NaN it is NaN: the second operand wins */
-    nn_put(job->y, row * job->dim + i, n, vf_mul(vf_mul(positive, positive), up), dtype, mode);
-  }
-}
-
-NN_INLINE void gate_piece(const gate_job *shared, int64_t piece, int32_t dtype, int32_t form) {
-  const gate_job job = *shared;
-  const int64_t row0 = piece / job.column_blocks * job.row_block, column0 = piece % job.column_blocks * NN_CHUNK;
-  const int64_t row1 = nn_min(row0 + job.row_block, job.rows);
-  const int64_t column1 = job.column_blocks > 1 ? nn_min(column0 + NN_CHUNK, job.dim) : job.dim;
-  for (int64_t row = row0; row < row1; row++) {
-    const int64_t head = nn_stream_head(job.y, row * job.ld_y + column0, dtype);
-    const int32_t stream =
-        job.stream && (form != SWIGLU_BACKWARD || nn_stream_head(job.dup, row * job.ld_y + column0, dtype) == head);
-    NN_EACH_VECTOR(column0, column1, stream, head, gate_vector(&job, row, i, lanes, dtype, MODE, form));
-  }
-  if (job.stream) {
-    nn_stream_fence();
-  }
-}
+/* ---- gates ---- */
 
 NN_TASK(swiglu_task, gate_job, NN_SWITCH_DTYPE(job->dtype, gate_piece(job, task, DT, SWIGLU)))
 
@@ -135,41 +44,8 @@ NN_TASK(relu2_gate_task, gate_job, NN_SWITCH_DTYPE(job->dtype, gate_piece(job, t
 
 NN_TASK(swiglu_backward_task, gate_job, NN_SWITCH_DTYPE(job->dtype, gate_piece(job, task, DT, SWIGLU_BACKWARD)))
 
-/* Of the rows only those that are used, which `used` tells unless it is null. */
-static int32_t gate_run(nncuda_ctx *ctx, gate_job job, const int32_t *used, nn_task task) {
-  if (used != NULL) {
-    const int32_t status = nn_check_range(ctx, "used", used, 1, 0, job.rows, ", the number of rows");
-    if (status != NNCUDA_SUCCESS || used[0] == 0) {
-      return status;
-    }
-    job.rows = used[0];
-  }
-  job.stream = job.y != job.gate && job.dup != job.up && nn_worth_streaming(job.rows * job.dim, job.dtype);
-  if (job.ld == job.dim) { /* dense: one long row, cut anywhere */
-    job.ld = job.ld_y = job.dim *= job.rows;
-    job.rows = 1;
-  }
-  job.row_block = job.dim < NN_CHUNK ? NN_CHUNK / job.dim : 1;
-  job.column_blocks = job.row_block > 1 ? 1 : nn_ceil_div(job.dim, NN_CHUNK);
-  nn_parallel(ctx, nn_ceil_div(job.rows, job.row_block) * job.column_blocks, task, &job);
-  return NNCUDA_SUCCESS;
-}
-
-#define GATE_KERNEL(op, used)                                                                                          \
-  int32_t NN_KERNEL(op)(nncuda_ctx * ctx, const void *args) {                                                          \
-    const nn_##op##_args *a = args;                                                                                    \
-    const gate_job job = {.gate = a->gate,                                                                             \
-                          .up = a->up,                                                                                 \
-                          .y = a->y,                                                                                   \
-                          .rows = a->rows,                                                                             \
-                          .dim = a->dim,                                                                               \
-                          .ld = a->ld,                                                                                 \
-                          .ld_y = a->dim,                                                                              \
-                          .dtype = a->dtype};                                                                          \
-    return gate_run(ctx, job, used, op##_task);                                                                        \
-  }
-GATE_KERNEL(swiglu, a->used)
-GATE_KERNEL(relu2_gate, NULL)
+GATE_KERNEL(swiglu, a->used, )
+GATE_KERNEL(relu2_gate, NULL, )
 
 int32_t NN_KERNEL(swiglu_backward)(nncuda_ctx *ctx, const void *args) {
   const nn_swiglu_backward_args *a = args;

@@ -88,7 +88,7 @@ NN_WORKSPACE(kv_append_paged) { append_lay_out(args, w); }
 int32_t NN_KERNEL(kv_append_paged)(nncuda_ctx *ctx, const void *args) {
   const nn_kv_append_paged_args *a = args;
   append_paged p = {.a = a, .sequences = PAGED_SEQUENCES(a)};
-  NN_TRY(check_sequences(ctx, &p.sequences, 0));
+  NN_TRY(check_sequences(ctx, &p.sequences, 1));
   p.last = a->offsets[a->batch];
   if (p.last == 0 || a->kv_heads == 0 || a->head_dim == 0) {
     return NNCUDA_SUCCESS;

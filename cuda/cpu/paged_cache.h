@@ -27,9 +27,13 @@ NN_INLINE int64_t paged_new_tokens(const paged_sequences *s, int64_t b) {
   return s->offsets ? s->offsets[b + 1] - s->offsets[b] : 1;
 }
 
-/* The offsets, that each length takes in its sequence's new tokens, and the pages of the rows that the call touches:
- * from the first new token on, or `all` of a sequence that has any. */
-static int32_t check_sequences(nncuda_ctx *ctx, const paged_sequences *s, int32_t all) {
+/* Rows that a token sees at most; PAGED_ALL, which no length exceeds, where there is no window. */
+enum { PAGED_ALL = INT32_MAX };
+NN_PLAIN NN_INLINE int64_t paged_window(int64_t window) { return window == 0 ? PAGED_ALL : nn_min(window, PAGED_ALL); }
+
+/* The offsets, that each length takes in its sequence's new tokens, and the pages of the rows that the call touches: of
+ * each new token its own and those before it, `window` together. */
+static int32_t check_sequences(nncuda_ctx *ctx, const paged_sequences *s, int64_t window) {
   if (s->offsets) {
     NN_TRY(nn_check_offsets(ctx, s->offsets, s->batch, s->tokens, "tokens"));
   }
@@ -37,6 +41,7 @@ static int32_t check_sequences(nncuda_ctx *ctx, const paged_sequences *s, int32_
   const int64_t room = s->max_pages > INT32_MAX / NN_PAGE_TOKENS ? INT32_MAX : s->max_pages * NN_PAGE_TOKENS;
   for (int64_t b = 0; b < s->batch; b++) {
     const int64_t fresh = s->offsets ? paged_new_tokens(s, b) : 0, length = s->lengths[b];
+    const int64_t first = length - nn_max(fresh, 1) + 1 - window; /* row */
     if (length < fresh || length > room) {
       return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE,
                      "lengths[%lld] is %lld; it must be %lld to %lld, the new tokens to %d * max_pages", (long long)b,
@@ -46,7 +51,7 @@ static int32_t check_sequences(nncuda_ctx *ctx, const paged_sequences *s, int32_
       continue;
     }
     const int64_t end = nn_ceil_div(length, NN_PAGE_TOKENS);
-    for (int64_t i = all ? 0 : (length - fresh) / NN_PAGE_TOKENS; i < end; i++) {
+    for (int64_t i = nn_max(first, 0) / NN_PAGE_TOKENS; i < end; i++) {
       const int32_t page = s->page_table[b * s->max_pages + i];
       if (page < 0 || page >= s->pages) {
         return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "page_table[%lld, %lld] is %d; it must be 0 to %lld",

@@ -21,17 +21,17 @@ __device__ __forceinline__ bool rows_of_block(const paged_attention &p, int32_t 
 }
 
 /* The page that row r met, if it sees any of it, joins its run; one that was whole before joins the runs before. */
-template <int D, int ROWS>
-__device__ __forceinline__ void merge_page(const paged_rows &rows, const paged_space<D, ROWS> &space, int r,
-                                           int64_t page) {
-  const int64_t seen = rows.sees(r);
+template <bool VARIANT, int D, int ROWS>
+__device__ __forceinline__ void merge_page(const paged_attention &p, const paged_rows &rows,
+                                           const paged_space<D, ROWS> &space, int r, int64_t page) {
+  const int64_t seen = rows.sees(r), before = VARIANT ? rows.from(r, p.window) / NN_PAGE_TOKENS : 0; /* pages */
   space.run_factor[r] = -1.0f;
-  if (seen <= page * NN_PAGE_TOKENS) {
+  if (seen <= page * NN_PAGE_TOKENS || page < before) {
     space.part_factor[r] = -1.0f;
     return;
   }
-  const int32_t length = (int32_t)nn_run_length(nn_ceil_div(seen, NN_PAGE_TOKENS));
-  if (page > 0 && (int32_t)page % length == 0) {
+  const int32_t length = (int32_t)nn_run_length(nn_ceil_div(seen, NN_PAGE_TOKENS) - before);
+  if (page > before && (int32_t)(page - before) % length == 0) {
     const float2 by = nn_merge(space.peak[r], space.sum[r], space.run_peak[r], space.run_sum[r]);
     space.before_factor[r] = by.x;
     space.run_factor[r] = by.y;
@@ -43,8 +43,11 @@ __device__ __forceinline__ void merge_page(const paged_rows &rows, const paged_s
   space.part_factor[r] = by.y;
 }
 
+// spills: prompt_kernel: with a window, a cap or sinks, pages in e4m3 and heads of 128 elements, 17 numbers wait in
+// memory, once a page
 /* One block a multiprocessor is promised, no more: left to itself, ptxas spills a few registers to fit another. */
-template <class F, int D, int ROWS> __global__ void __launch_bounds__(THREADS, 1) prompt_kernel(paged_attention p) {
+template <class F, int D, int ROWS, bool VARIANT>
+__global__ void __launch_bounds__(THREADS, 1) prompt_kernel(paged_attention p) {
   using L = paged_layout<D, ROWS>;
   NN_SHARED_BYTES(shared);
   const paged_space<D, ROWS> space(shared);
@@ -61,15 +64,17 @@ template <class F, int D, int ROWS> __global__ void __launch_bounds__(THREADS, 1
   }
   float out[L::EACH][8] = {}, run[L::EACH][8] = {};
   const int column = threadIdx.x % L::ACROSS * 8, line = threadIdx.x / L::ACROSS;
-  nn_page_numbers numbers(p.sequences, rows.sequence.index, 0, nn_ceil_div(rows.sees(rows.count - 1), NN_PAGE_TOKENS));
+  const int64_t first = VARIANT ? rows.from(0, p.window) / NN_PAGE_TOKENS : 0;
+  nn_page_numbers numbers(p.sequences, rows.sequence.index, first,
+                          nn_ceil_div(rows.sees(rows.count - 1), NN_PAGE_TOKENS));
   int64_t page;
-  for (int64_t i = 0; numbers.next(page); i++) {
+  for (int64_t i = first; numbers.next(page); i++) {
     const int64_t at = page * p.page_bytes + kv_head * NN_PAGE_TOKENS * p.row_bytes;
     float part[L::EACH][8];
     __syncthreads();
-    page_part<F, D, ROWS>(p, rows, space, p.k + at, p.v + at, i * NN_PAGE_TOKENS, part);
+    page_part<VARIANT, F, D, ROWS>(p, rows, space, p.k + at, p.v + at, i * NN_PAGE_TOKENS, part);
     for (int r = threadIdx.x; r < rows.count; r += THREADS) {
-      merge_page<D, ROWS>(rows, space, r, i);
+      merge_page<VARIANT, D, ROWS>(p, rows, space, r, i);
     }
     __syncthreads();
 #pragma unroll
@@ -103,6 +108,9 @@ template <class F, int D, int ROWS> __global__ void __launch_bounds__(THREADS, 1
     if (r < rows.count) {
       float peak = space.peak[r], sum = space.sum[r];
       const float2 by = nn_merge(peak, sum, space.run_peak[r], space.run_sum[r]);
+      if (VARIANT) {
+        sum += sink_of(p, rows, r, peak);
+      }
       const int64_t to = rows.at(r, (int64_t)p.heads * p.dim, p.dim);
 #pragma unroll
       for (int e = 0; e < 8; e++) {
@@ -214,7 +222,7 @@ template <int ROWS> static dim3 prompt_grid(paged_attention &p) {
 
 template <class F, int D> static int32_t prompt(nncuda_ctx *ctx, paged_attention &p) {
   if constexpr (paged_operand<F>::PARTS > 0 && D <= NN_PAGED_MMA_DIM) {
-    if (nn_paged_uses_mma(nn_gpu_arch(ctx), p.format, p.dim)) {
+    if (nn_paged_uses_mma(nn_gpu_arch(ctx), p.format, p.dim, p.variant)) {
       using L = paged_mma_layout<F, D, paged_prompt_tile<paged_operand<F>::PARTS>>;
       const dim3 grid = prompt_grid<L::ROWS>(p);
       return nn_launch(ctx, prompt_mma_kernel<L>, grid, dim3(L::THREADS), L::bytes, p);
@@ -222,7 +230,8 @@ template <class F, int D> static int32_t prompt(nncuda_ctx *ctx, paged_attention
   }
   constexpr int ROWS = PREFILL_ROWS<D>;
   const dim3 grid = prompt_grid<ROWS>(p);
-  return nn_launch(ctx, prompt_kernel<F, D, ROWS>, grid, dim3(THREADS), paged_layout<D, ROWS>::bytes, p);
+  return nn_launch(ctx, p.variant ? prompt_kernel<F, D, ROWS, true> : prompt_kernel<F, D, ROWS, false>, grid,
+                   dim3(THREADS), paged_layout<D, ROWS>::bytes, p);
 }
 
 NN_KERNEL(flash_attention_paged) {

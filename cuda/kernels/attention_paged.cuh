@@ -13,6 +13,10 @@
  * A block has the rows of one key head, as in attention.cuh, and 128 threads: one a key for the scores; for the output
  * each has 8 columns of some of the rows. Arithmetic is in f32. A page of q8_0 is widened as it is read. What
  * tensor cores can multiply goes another way: attention_paged_mma.cuh.
+ *
+ * A call with a window, a soft cap or sinks is a VARIANT, and goes this way whatever its format: its rows begin within
+ * a page, and what lies before must not be multiplied by zero. A row's runs are counted from its first page. A sink is
+ * added to the sum at the end.
  */
 #ifndef NN_KERNELS_ATTENTION_PAGED_CUH
 #define NN_KERNELS_ATTENTION_PAGED_CUH
@@ -54,6 +58,11 @@ struct paged_attention {
   int32_t dtype, format;                     /* of q and out; of pages */
   nn_split factor;                           /* scale * log2(e) */
   bool wide;                                 /* rows of pages are runs of 16 bytes */
+  bool variant;
+  /* Of a VARIANT: a score of each head, or null; keys that a row sees at most; what bounds scores, or 0. */
+  const float *sinks;
+  int64_t window;
+  float cap;
 };
 
 /* A decoding step appends to its pages and reads them in one kernel, so no load may take them for constant. */
@@ -130,6 +139,11 @@ struct paged_rows {
 
   __device__ __forceinline__ int32_t further(int32_t r) const { return (int32_t)((uint32_t)r / (uint32_t)group); }
   __device__ __forceinline__ int64_t sees(int32_t r) const { return seen + further(r); }
+  /* The first key of the window. */
+  __device__ __forceinline__ int64_t from(int32_t r, int64_t window) const {
+    const int64_t key = sees(r) - window;
+    return key < 0 ? 0 : key;
+  }
   __device__ __forceinline__ int64_t at(int32_t r, int64_t ld, int32_t dim) const {
     const int32_t on = further(r);
     return (token + on) * ld + (int64_t)(head + r - on * group) * dim;
@@ -153,7 +167,7 @@ template <int D, int ROWS> struct paged_space {
 };
 
 /* One page: its maximum and sum of each row in shared memory, its output in `part`. `before`: keys in earlier pages. */
-template <class F, int D, int ROWS>
+template <bool VARIANT, class F, int D, int ROWS>
 __device__ __forceinline__ void page_part(const paged_attention &p, const paged_rows &rows,
                                           const paged_space<D, ROWS> &space, const uint8_t *keys, const uint8_t *values,
                                           int64_t before, float (&part)[paged_layout<D, ROWS>::EACH][8]) {
@@ -161,8 +175,14 @@ __device__ __forceinline__ void page_part(const paged_attention &p, const paged_
   const int key = threadIdx.x, lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP;
   const int64_t most = rows.sees(rows.count - 1) - before;
   const int count = most < NN_PAGE_TOKENS ? (int)most : (int)NN_PAGE_TOKENS; /* of keys that a row sees */
+  /* The first key of the page that row r sees. */
+  const auto from = [&](int r) {
+    const int64_t key = VARIANT ? rows.from(r, p.window) - before : 0;
+    return key < 0 ? 0 : key < NN_PAGE_TOKENS ? (int)key : (int)NN_PAGE_TOKENS;
+  };
+  const int least = from(0);
   float score[ROWS] = {};
-  if (key < count) {
+  if (key < count && key >= least) {
     const uint8_t *const row = keys + key * p.row_bytes;
     constexpr int AHEAD = ROWS <= DECODE_ROWS ? 4 : 2; /* registers of a prompt are full of scores and outputs */
 #pragma unroll 1
@@ -205,15 +225,19 @@ __device__ __forceinline__ void page_part(const paged_attention &p, const paged_
   for (int r = warp; r < rows.count; r += WARPS) {
     float *const power = space.powers + r * L::LD;
     const int64_t seen = rows.sees(r) - before;
+    const int first = from(r);
     float peak = LEAST, sum = 0.0f;
 #pragma unroll
     for (int i = lane; i < NN_PAGE_TOKENS; i += NN_WARP) {
-      peak = i < seen ? nn_larger::of(power[i], peak) : peak;
+      if (VARIANT && p.cap != 0.0f) {
+        power[i] = p.cap * tanhf(power[i]);
+      }
+      peak = i < seen && i >= first ? nn_larger::of(power[i], peak) : peak;
     }
     peak = nn_warp_max(peak);
 #pragma unroll
     for (int i = lane; i < NN_PAGE_TOKENS; i += NN_WARP) {
-      const float x = i < seen ? nn_exp2_approx(power[i] - peak) : 0.0f;
+      const float x = i < seen && i >= first ? nn_exp2_approx(power[i] - peak) : 0.0f;
       power[i] = x;
       sum += x;
     }
@@ -231,7 +255,7 @@ __device__ __forceinline__ void page_part(const paged_attention &p, const paged_
     }
   }
   const int column = threadIdx.x % L::ACROSS * 8, line = threadIdx.x / L::ACROSS;
-  for (int first = 0; first < count; first += CHUNK) {
+  for (int first = least / CHUNK * CHUNK; first < count; first += CHUNK) {
     __syncthreads();
 #pragma unroll
     for (int begin = 0; begin < L::ITEMS; begin += L::AT_ONCE) {
@@ -265,7 +289,7 @@ __device__ __forceinline__ void page_part(const paged_attention &p, const paged_
       const int64_t left = rows.sees(r) - before - first;
       const int here = (int)(left < 0 ? 0 : left < CHUNK ? left : CHUNK);
 #pragma unroll 4
-      for (int n = 0; n < here; n++) {
+      for (int n = VARIANT && from(r) > first ? from(r) - first : 0; n < here; n++) {
         const float power = space.powers[r * L::LD + first + n];
         float v[4];
 #pragma unroll
@@ -297,6 +321,14 @@ __device__ __forceinline__ void load_queries(const paged_attention &p, const pag
   }
 }
 
+/* Of a VARIANT: what the sum of row r, whose maximum is `peak`, is larger by. */
+__device__ __forceinline__ float sink_of(const paged_attention &p, const paged_rows &rows, int32_t r, float peak) {
+  if (p.sinks == nullptr) {
+    return 0.0f;
+  }
+  return nn_exp2_approx(p.sinks[rows.head + r % rows.group] * 1.44269504f - peak);
+}
+
 /* What both calls have in common; `offsets`: null in decoding. */
 inline paged_attention paged_attention_of(nncuda_ctx *ctx, const nn_flash_attention_paged_args *a,
                                           const int32_t *offsets) {
@@ -320,8 +352,12 @@ inline paged_attention paged_attention_of(nncuda_ctx *ctx, const nn_flash_attent
           1,
           a->dtype,
           a->format,
-          nn_split_of((double)a->scale * NN_LOG2E),
-          nn_aligned_16(a->k_pages, a->v_pages) && row_bytes % 16 == 0};
+          nn_split_of(a->softcap == 0.0f ? (double)a->scale * NN_LOG2E : (double)a->scale / a->softcap),
+          nn_aligned_16(a->k_pages, a->v_pages) && row_bytes % 16 == 0,
+          nn_paged_is_variant(a) != 0,
+          a->sinks,
+          a->window == 0 || a->window > INT32_MAX ? (int64_t)INT32_MAX : a->window,
+          (float)((double)a->softcap * NN_LOG2E)};
 }
 
 /* Runs `statement` with F the type of a page's elements and D the padded head_dim. */

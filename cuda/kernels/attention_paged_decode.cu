@@ -9,13 +9,20 @@
 #include "kernels/rope_element.cuh"
 #include "kernels/shared_work.cuh"
 
-/* The runs of a sequence's pages. */
+/* The runs of a sequence's pages, of those from `first` on that its last row sees. */
 struct paged_runs {
-  int64_t pages, length, count;
+  int64_t first, pages, length, count;
 
-  __device__ __forceinline__ explicit paged_runs(const nn_paged_sequence &s)
-      : pages(nn_ceil_div(s.length, NN_PAGE_TOKENS)), length(nn_run_length(pages)), count(nn_ceil_div(pages, length)) {}
+  __device__ __forceinline__ paged_runs(const nn_paged_sequence &s, int64_t window)
+      : first(s.length > window ? (s.length - window) / NN_PAGE_TOKENS : 0),
+        pages(nn_ceil_div(s.length, NN_PAGE_TOKENS)), length(nn_run_length(pages - first)),
+        count(nn_ceil_div(pages - first, length)) {}
 };
+
+template <bool VARIANT>
+__device__ __forceinline__ paged_runs runs_of(const paged_attention &p, const nn_paged_sequence &s) {
+  return paged_runs(s, VARIANT ? p.window : INT32_MAX);
+}
 
 /* A sum that no run has: one of its page numbers is out of range. */
 constexpr float BAD_RUN = -1.0f;
@@ -55,6 +62,7 @@ struct step_query {
 
 /* The rows of a block: at most `most` heads of a group, at the end of their sequence; false where there are none, or no
  * run for the block. One block has a sequence without pages. */
+template <bool VARIANT>
 __device__ __forceinline__ bool heads_of_block(const paged_attention &p, const decode_step &step, int32_t most,
                                                paged_rows &rows, int32_t &kv_head) {
   kv_head = (int32_t)blockIdx.y % p.kv_heads;
@@ -67,16 +75,16 @@ __device__ __forceinline__ bool heads_of_block(const paged_attention &p, const d
   rows.head = kv_head * p.group + member;
   rows.group = rows.count = p.group - member < most ? p.group - member : most;
   rows.seen = rows.sequence.length;
-  return blockIdx.z == 0 || blockIdx.z < paged_runs(rows.sequence).count;
+  return blockIdx.z == 0 || blockIdx.z < runs_of<VARIANT>(p, rows.sequence).count;
 }
 
 /* The new key and value of the block's key head into their page, if the block reads it; a warp takes each. */
-template <class F>
+template <bool VARIANT, class F>
 __device__ __forceinline__ void append(const paged_attention &p, const decode_step &step, const paged_rows &rows,
                                        int32_t kv_head) {
   const nn_paged_sequence &s = rows.sequence;
   const int warp = threadIdx.x / NN_WARP;
-  if (step.k == nullptr || warp >= 2 || (paged_runs(s).count - 1) % gridDim.z != blockIdx.z) {
+  if (step.k == nullptr || warp >= 2 || (runs_of<VARIANT>(p, s).count - 1) % gridDim.z != blockIdx.z) {
     return;
   }
   const int64_t row = s.length - 1;
@@ -105,7 +113,8 @@ static_assert(NN_DECODE_RUNS == 2 * NN_WARP, "two runs a lane");
 /* What merges multiply by, in shared memory: of each row, and of each run. */
 struct merge_space {
   float before[NN_DECODE_RUNS], own[NN_DECODE_RUNS], sums[NN_DECODE_RUNS];
-  int bad; /* a run has no result */
+  float sink; /* what the sum of all runs is larger by */
+  int bad;    /* a run has no result */
 };
 
 /* Two neighbouring numbers, or one, that other blocks wrote. */
@@ -121,7 +130,7 @@ template <int N> __device__ __forceinline__ void from_others(float (&to)[N], con
 }
 
 /* A thread has N neighbouring columns of a row at a time. */
-template <int N>
+template <bool VARIANT, int N>
 __device__ __forceinline__ void merge_columns(const paged_attention &p, const paged_rows &rows, int threads,
                                               const merge_space *spaces, int runs) {
   constexpr int AHEAD = 16; /* runs whose loads are under way together. By count. */
@@ -157,7 +166,7 @@ __device__ __forceinline__ void merge_columns(const paged_attention &p, const pa
     const int64_t to = (rows.sequence.index * p.heads + rows.head + r) * (int64_t)p.dim + d;
 #pragma unroll
     for (int e = 0; e < N; e++) {
-      nn_put_element(p.out, to + e, out[e] / (runs == 0 ? 1.0f : sum), p.dtype);
+      nn_put_element(p.out, to + e, out[e] / (runs == 0 ? 1.0f : VARIANT ? sum + space.sink : sum), p.dtype);
     }
   }
 }
@@ -168,9 +177,10 @@ __device__ __forceinline__ void merge_columns(const paged_attention &p, const pa
  * all runs at once, by a warp a row. What remains in their order is two multiplications and an addition a run, of which
  * a thread does those of a column.
  */
+template <bool VARIANT>
 __device__ __forceinline__ void merge(const paged_attention &p, const decode_step &step, const paged_rows &rows,
                                       int threads, unsigned char *shared) {
-  const int runs = (int)paged_runs(rows.sequence).count;
+  const int runs = (int)runs_of<VARIANT>(p, rows.sequence).count;
   const int blocks = runs < (int)gridDim.z ? runs : (int)gridDim.z;
   if (!nn_is_last_block(step.arrivals + (blockIdx.x * gridDim.y + blockIdx.y), blocks,
                         reinterpret_cast<int *>(shared))) {
@@ -202,13 +212,14 @@ __device__ __forceinline__ void merge(const paged_attention &p, const decode_ste
     }
     if (lane == 0) {
       space.bad = bad;
+      space.sink = VARIANT ? sink_of(p, rows, r, carried) : 0.0f;
     }
   }
   __syncthreads();
   if (p.dim % 2 == 0) { /* then partial results begin at multiples of 8 bytes */
-    merge_columns<2>(p, rows, threads, spaces, runs);
+    merge_columns<VARIANT, 2>(p, rows, threads, spaces, runs);
   } else {
-    merge_columns<1>(p, rows, threads, spaces, runs);
+    merge_columns<VARIANT, 1>(p, rows, threads, spaces, runs);
   }
 }
 
@@ -218,7 +229,7 @@ __device__ __forceinline__ void merge(const paged_attention &p, const decode_ste
 // sass: run_kernel<nn_bf16, 64> on sm_90a: at least 4 LDG.128 under way, at most 200 registers
 // sass: run_kernel<nn_bf16, 128> on sm_90a: at least 4 LDG.128 under way, at most 208 registers
 // sass: run_kernel<nn_q8_0, 128> on sm_90a: at least 16 LDG under way, at most 200 registers
-template <class F, int D, int ROWS>
+template <class F, int D, int ROWS, bool VARIANT>
 __global__ void __launch_bounds__(THREADS, 1) run_kernel(paged_attention p, decode_step step) {
   static_assert(ROWS * sizeof(merge_space) <= paged_layout<D, ROWS>::bytes, "what merges is there as well");
   using L = paged_layout<D, ROWS>;
@@ -229,16 +240,16 @@ __global__ void __launch_bounds__(THREADS, 1) run_kernel(paged_attention p, deco
   p.sequences.check();
   paged_rows rows;
   int32_t kv_head;
-  if (!heads_of_block(p, step, ROWS, rows, kv_head)) {
+  if (!heads_of_block<VARIANT>(p, step, ROWS, rows, kv_head)) {
     return;
   }
   const nn_paged_sequence &s = rows.sequence;
-  const paged_runs runs(s);
-  append<F>(p, step, rows, kv_head);
+  const paged_runs runs = runs_of<VARIANT>(p, s);
+  append<VARIANT, F>(p, step, rows, kv_head);
   load_queries(p, rows, step_query{p, step, s.index}, space);
   const int column = threadIdx.x % L::ACROSS * 8, line = threadIdx.x / L::ACROSS;
   for (int64_t n = blockIdx.z; n < runs.count; n += gridDim.z) {
-    const int64_t first = n * runs.length, end = first + runs.length;
+    const int64_t first = runs.first + n * runs.length, end = first + runs.length;
     nn_page_numbers numbers(p.sequences, s.index, first, end < runs.pages ? end : runs.pages);
     float run[L::EACH][8] = {}, peak[L::EACH], sum[L::EACH] = {}; /* each thread keeps its rows' by itself */
 #pragma unroll
@@ -250,7 +261,7 @@ __global__ void __launch_bounds__(THREADS, 1) run_kernel(paged_attention p, deco
       const int64_t at = page * p.page_bytes + kv_head * NN_PAGE_TOKENS * p.row_bytes;
       float part[L::EACH][8];
       __syncthreads();
-      page_part<F, D, ROWS>(p, rows, space, p.k + at, p.v + at, i * NN_PAGE_TOKENS, part);
+      page_part<VARIANT, F, D, ROWS>(p, rows, space, p.k + at, p.v + at, i * NN_PAGE_TOKENS, part);
 #pragma unroll
       for (int j = 0; j < L::EACH; j++) {
         const int r = line + j * L::LINES;
@@ -281,7 +292,7 @@ __global__ void __launch_bounds__(THREADS, 1) run_kernel(paged_attention p, deco
       }
     }
   }
-  merge(p, step, rows, THREADS, shared);
+  merge<VARIANT>(p, step, rows, THREADS, shared);
 }
 
 /* The same on tensor cores. Calls are divisions: one where runs are merged, two where blocks are appended, 16 to 18
@@ -295,12 +306,12 @@ __global__ void __launch_bounds__(L::THREADS, 2) run_mma_kernel(paged_attention 
   nn_wait_for_kernels();
   paged_rows rows;
   int32_t kv_head;
-  if (!heads_of_block(p, step, L::ROWS, rows, kv_head)) {
+  if (!heads_of_block<false>(p, step, L::ROWS, rows, kv_head)) {
     p.sequences.check();
     return;
   }
-  const paged_runs runs(rows.sequence);
-  append<typename L::F>(p, step, rows, kv_head);
+  const paged_runs runs = runs_of<false>(p, rows.sequence);
+  append<false, typename L::F>(p, step, rows, kv_head);
   describe_block<L>(p, rows, kv_head, shared);
   bool has_queries = false;
   for (int64_t n = blockIdx.z; n < runs.count; n += gridDim.z) {
@@ -369,7 +380,7 @@ __global__ void __launch_bounds__(L::THREADS, 2) run_mma_kernel(paged_attention 
   }
   p.sequences.check(); /* late: nothing waits for it */
   if (runs.count != 1) {
-    merge(p, step, rows, L::THREADS, shared);
+    merge<false>(p, step, rows, L::THREADS, shared);
   }
 }
 
@@ -385,13 +396,13 @@ template <int ROWS> static dim3 decode_grid(nncuda_ctx *ctx, const paged_attenti
 
 template <class F, int D> static int32_t decode(nncuda_ctx *ctx, paged_attention &p, const decode_step &step) {
   if constexpr (paged_operand<F>::PARTS > 0 && D <= NN_PAGED_MMA_DIM) {
-    if (nn_paged_uses_mma(nn_gpu_arch(ctx), p.format, p.dim)) {
+    if (nn_paged_uses_mma(nn_gpu_arch(ctx), p.format, p.dim, p.variant)) {
       using L = paged_mma_layout<F, D, paged_decode_tile>;
       return nn_launch_ahead(ctx, run_mma_kernel<L>, decode_grid<L::ROWS>(ctx, p), dim3(L::THREADS), L::bytes, p, step);
     }
   }
-  return nn_launch_ahead(ctx, run_kernel<F, D, DECODE_ROWS>, decode_grid<DECODE_ROWS>(ctx, p), dim3(THREADS),
-                         paged_layout<D, DECODE_ROWS>::bytes, p, step);
+  return nn_launch_ahead(ctx, p.variant ? run_kernel<F, D, DECODE_ROWS, true> : run_kernel<F, D, DECODE_ROWS, false>,
+                         decode_grid<DECODE_ROWS>(ctx, p), dim3(THREADS), paged_layout<D, DECODE_ROWS>::bytes, p, step);
 }
 
 static int32_t launch(nncuda_ctx *ctx, const nn_flash_attention_paged_args *a, decode_step &step) {
@@ -422,9 +433,9 @@ NN_KERNEL(attention_step_paged) {
                       nn_range_of(ctx, "positions", 0, a->max_position - 1),
                       a->layout == NNCUDA_ROPE_HALF,
                       nullptr};
-  const nn_flash_attention_paged_args attention = {a->q,          a->k_pages, a->v_pages,  nullptr,     a->lengths,
-                                                   a->page_table, a->out,     a->batch,    a->batch,    a->max_pages,
-                                                   a->pages,      a->heads,   a->kv_heads, a->head_dim, a->ld_q,
-                                                   a->page_bytes, a->scale,   a->format,   a->dtype};
+  const nn_flash_attention_paged_args attention = {
+      a->q,          a->k_pages, a->v_pages,   nullptr,    a->lengths, a->page_table, a->sinks,    a->out,
+      a->batch,      a->batch,   a->max_pages, a->pages,   a->heads,   a->kv_heads,   a->head_dim, a->ld_q,
+      a->page_bytes, a->scale,   a->window,    a->softcap, a->format,  a->dtype};
   return launch(ctx, &attention, step);
 }

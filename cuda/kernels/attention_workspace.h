@@ -59,16 +59,21 @@ static inline float *nn_decode_paged_lay_out(int64_t batch, int64_t heads, int64
 /* ---- flash_attention_paged ---- */
 
 /* Tensor cores multiply pages of 16-bit numbers and of blocks, as far as a row's sums and powers fit in registers.
- * Prompts and decoding choose alike: a row's bits hang on it. */
+ * Prompts and decoding choose alike: a row's bits hang on it. Not for a `variant`: attention_paged.cuh. */
 enum { NN_PAGED_MMA_DIM = 128 };
-NN_SIZE_FUNCTION int32_t nn_paged_uses_mma(int32_t arch, int32_t format, int64_t head_dim) {
-  return arch >= 80 && format != NNCUDA_FORMAT_F32 && head_dim <= NN_PAGED_MMA_DIM;
+NN_SIZE_FUNCTION int32_t nn_paged_uses_mma(int32_t arch, int32_t format, int64_t head_dim, int32_t variant) {
+  return !variant && arch >= 80 && format != NNCUDA_FORMAT_F32 && head_dim <= NN_PAGED_MMA_DIM;
+}
+
+/* Whether a call has a window, a soft cap or sinks. */
+static inline int32_t nn_paged_is_variant(const nn_flash_attention_paged_args *a) {
+  return a->window != 0 || a->softcap != 0.0f || a->sinks != NULL;
 }
 
 /* The sums of all runs before a row's last, where a row may have runs of several pages: as `out`, which serves itself
  * where it is f32; else null. */
 static inline float *nn_flash_paged_lay_out(const nn_flash_attention_paged_args *a, nn_workspace *w) {
-  if (!nn_paged_uses_mma(w->machine->isa, a->format, a->head_dim) || a->dtype == NNCUDA_F32 ||
+  if (!nn_paged_uses_mma(w->machine->isa, a->format, a->head_dim, nn_paged_is_variant(a)) || a->dtype == NNCUDA_F32 ||
       a->max_pages <= NN_DECODE_RUNS) {
     return NULL;
   }

@@ -16,6 +16,10 @@
   X(round) \
   X(fill) \
   X(increment) \
+  X(softcap) \
+  X(geglu) \
+  X(swiglu_clipped) \
+  X(grouped_bias) \
   X(softmax) \
   X(softmax_backward) \
   X(softmax_topk) \

@@ -120,8 +120,9 @@ func (ctx *Context) AttentionDecode(q, kCache, vCache, lengths, out Memory, batc
 
 // FlashAttentionPaged calls cuda_flash_attention_paged as it is in bindings.h: sizes are not compared with those of the
 // buffers. See tensor.FlashAttentionPaged.
-func (ctx *Context) FlashAttentionPaged(q, kPages, vPages, offsets, lengths, pageTable, out Memory, tokens, batch,
-	maxPages, pages, heads, kvHeads, headDim, ldQ, pageBytes int64, scale float32, format Format, dtype DType) error {
+func (ctx *Context) FlashAttentionPaged(q, kPages, vPages, offsets, lengths, pageTable, sinks, out Memory, tokens,
+	batch, maxPages, pages, heads, kvHeads, headDim, ldQ, pageBytes int64, scale float32, window int64, softcap float32,
+	format Format, dtype DType) error {
 	in := ctx.enter()
 	qAt := in.at("q", q)
 	kPagesAt := in.at("k_pages", kPages)
@@ -129,42 +130,46 @@ func (ctx *Context) FlashAttentionPaged(q, kPages, vPages, offsets, lengths, pag
 	offsetsAt := in.at("offsets", offsets)
 	lengthsAt := in.at("lengths", lengths)
 	pageTableAt := in.at("page_table", pageTable)
+	sinksAt := in.at("sinks", sinks)
 	outAt := in.at("out", out)
 	if in.refused() {
 		return in.refuse("cuda_flash_attention_paged")
 	}
 	status := C.call_cuda_flash_attention_paged(in.handle, qAt, kPagesAt, vPagesAt, offsetsAt, lengthsAt, pageTableAt,
-		outAt, C.int64_t(tokens), C.int64_t(batch), C.int64_t(maxPages), C.int64_t(pages), C.int64_t(heads),
-		C.int64_t(kvHeads), C.int64_t(headDim), C.int64_t(ldQ), C.int64_t(pageBytes), C.float(scale), C.int32_t(format),
-		C.int32_t(dtype))
+		sinksAt, outAt, C.int64_t(tokens), C.int64_t(batch), C.int64_t(maxPages), C.int64_t(pages), C.int64_t(heads),
+		C.int64_t(kvHeads), C.int64_t(headDim), C.int64_t(ldQ), C.int64_t(pageBytes), C.float(scale), C.int64_t(window),
+		C.float(softcap), C.int32_t(format), C.int32_t(dtype))
 	return in.leave("cuda_flash_attention_paged", status)
 }
 
 // AttentionDecodePaged calls cuda_attention_decode_paged as it is in bindings.h: sizes are not compared with those of
 // the buffers. See tensor.AttentionDecodePaged.
-func (ctx *Context) AttentionDecodePaged(q, kPages, vPages, lengths, pageTable, out Memory, batch, maxPages, pages,
-	heads, kvHeads, headDim, ldQ, pageBytes int64, scale float32, format Format, dtype DType) error {
+func (ctx *Context) AttentionDecodePaged(q, kPages, vPages, lengths, pageTable, sinks, out Memory, batch, maxPages,
+	pages, heads, kvHeads, headDim, ldQ, pageBytes int64, scale float32, window int64, softcap float32, format Format,
+	dtype DType) error {
 	in := ctx.enter()
 	qAt := in.at("q", q)
 	kPagesAt := in.at("k_pages", kPages)
 	vPagesAt := in.at("v_pages", vPages)
 	lengthsAt := in.at("lengths", lengths)
 	pageTableAt := in.at("page_table", pageTable)
+	sinksAt := in.at("sinks", sinks)
 	outAt := in.at("out", out)
 	if in.refused() {
 		return in.refuse("cuda_attention_decode_paged")
 	}
-	status := C.call_cuda_attention_decode_paged(in.handle, qAt, kPagesAt, vPagesAt, lengthsAt, pageTableAt, outAt,
-		C.int64_t(batch), C.int64_t(maxPages), C.int64_t(pages), C.int64_t(heads), C.int64_t(kvHeads),
-		C.int64_t(headDim), C.int64_t(ldQ), C.int64_t(pageBytes), C.float(scale), C.int32_t(format), C.int32_t(dtype))
+	status := C.call_cuda_attention_decode_paged(in.handle, qAt, kPagesAt, vPagesAt, lengthsAt, pageTableAt, sinksAt,
+		outAt, C.int64_t(batch), C.int64_t(maxPages), C.int64_t(pages), C.int64_t(heads), C.int64_t(kvHeads),
+		C.int64_t(headDim), C.int64_t(ldQ), C.int64_t(pageBytes), C.float(scale), C.int64_t(window), C.float(softcap),
+		C.int32_t(format), C.int32_t(dtype))
 	return in.leave("cuda_attention_decode_paged", status)
 }
 
 // AttentionStepPaged calls cuda_attention_step_paged as it is in bindings.h: sizes are not compared with those of the
 // buffers. See tensor.AttentionStepPaged.
-func (ctx *Context) AttentionStepPaged(q, k, v, cosine, sine, positions, lengths, pageTable, kPages, vPages, out Memory,
-	batch, maxPages, pages, heads, kvHeads, headDim, maxPosition, ldQ, ldKV, pageBytes int64, scale float32,
-	layout RopeLayout, format Format, dtype DType) error {
+func (ctx *Context) AttentionStepPaged(q, k, v, cosine, sine, positions, lengths, pageTable, sinks, kPages, vPages,
+	out Memory, batch, maxPages, pages, heads, kvHeads, headDim, maxPosition, ldQ, ldKV, pageBytes int64, scale float32,
+	window int64, softcap float32, layout RopeLayout, format Format, dtype DType) error {
 	in := ctx.enter()
 	qAt := in.at("q", q)
 	kAt := in.at("k", k)
@@ -174,6 +179,7 @@ func (ctx *Context) AttentionStepPaged(q, k, v, cosine, sine, positions, lengths
 	positionsAt := in.at("positions", positions)
 	lengthsAt := in.at("lengths", lengths)
 	pageTableAt := in.at("page_table", pageTable)
+	sinksAt := in.at("sinks", sinks)
 	kPagesAt := in.at("k_pages", kPages)
 	vPagesAt := in.at("v_pages", vPages)
 	outAt := in.at("out", out)
@@ -181,8 +187,9 @@ func (ctx *Context) AttentionStepPaged(q, k, v, cosine, sine, positions, lengths
 		return in.refuse("cuda_attention_step_paged")
 	}
 	status := C.call_cuda_attention_step_paged(in.handle, qAt, kAt, vAt, cosineAt, sineAt, positionsAt, lengthsAt,
-		pageTableAt, kPagesAt, vPagesAt, outAt, C.int64_t(batch), C.int64_t(maxPages), C.int64_t(pages),
+		pageTableAt, sinksAt, kPagesAt, vPagesAt, outAt, C.int64_t(batch), C.int64_t(maxPages), C.int64_t(pages),
 		C.int64_t(heads), C.int64_t(kvHeads), C.int64_t(headDim), C.int64_t(maxPosition), C.int64_t(ldQ),
-		C.int64_t(ldKV), C.int64_t(pageBytes), C.float(scale), C.int32_t(layout), C.int32_t(format), C.int32_t(dtype))
+		C.int64_t(ldKV), C.int64_t(pageBytes), C.float(scale), C.int64_t(window), C.float(softcap), C.int32_t(layout),
+		C.int32_t(format), C.int32_t(dtype))
 	return in.leave("cuda_attention_step_paged", status)
 }

@@ -1097,6 +1097,66 @@ NNCUDA_API int32_t cuda_fill(nncuda_ctx *ctx, void *y, int64_t n, float value, i
 NNCUDA_API int32_t cuda_increment(nncuda_ctx *ctx, int32_t *x, int64_t n, int32_t by);
 
 /* ================================================================================================================
+ * section: activation
+ * What of today's families has no place in other kernels: bounds of scores, and gates.
+ * ============================================================================================================= */
+
+/**
+ * Bounds scores softly: y = cap * tanh(x / cap). (Gemma Team 2024, "Gemma 2", section 2)
+ * @param x in dtype [n] : input
+ * @param y out dtype [n] alias x : output, between -cap and cap
+ * @param n size : elements
+ * @param cap option : bound; must be finite and above 0
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_softcap(nncuda_ctx *ctx, const void *x, void *y, int64_t n, float cap, int32_t dtype);
+
+/**
+ * GELU gate: y = gelu(gate) * up, where gelu(x) = x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3))).
+ * (Hendrycks, Gimpel 2016, "GELUs", section 2; Shazeer 2020, "GLU Variants", eq. 6, without the products)
+ * @param gate in dtype [rows:ld, dim] : what passes through GELU
+ * @param up in dtype [rows:ld, dim] : what is gated
+ * @param y out dtype [rows, dim] : output
+ * @param rows size : rows
+ * @param dim size : elements per row
+ * @param ld size : elements between rows of gate and of up
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_geglu(nncuda_ctx *ctx, const void *gate, const void *up, void *y, int64_t rows, int64_t dim,
+                              int64_t ld, int32_t dtype);
+
+/**
+ * Clipped SwiGLU gate: with g = min(gate, limit) and u = up held between -limit and limit, y = g * sigmoid(alpha * g) * (u + 1).
+ * (Agarwal et al. 2025, "gpt-oss-120b & gpt-oss-20b", section 2.3)
+ * @param gate in dtype [rows:ld, dim] : what passes through the sigmoid
+ * @param up in dtype [rows:ld, dim] : what is gated
+ * @param y out dtype [rows, dim] : output
+ * @param rows size : rows
+ * @param dim size : elements per row
+ * @param ld size : elements between rows of gate and of up
+ * @param alpha option default 1.702 : factor in the sigmoid; must be finite
+ * @param limit option default 7 : bound; must be finite and above 0
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_swiglu_clipped(nncuda_ctx *ctx, const void *gate, const void *up, void *y, int64_t rows,
+                                       int64_t dim, int64_t ld, float alpha, float limit, int32_t dtype);
+
+/**
+ * Biases of grouped rows, such as those of experts: y[r] = x[r] + bias[g] for the rows offsets[g] .. offsets[g+1]-1. Rows from
+ * offsets[groups] on are neither read nor written.
+ * @param x in dtype [rows, dim] : input
+ * @param bias in dtype [groups, dim] : of each group
+ * @param offsets in i32 [groups+1] : first row of each group; offsets[0] = 0, never falling, at most rows
+ * @param y out dtype [rows, dim] alias x : output
+ * @param rows size : rows, or room for them
+ * @param dim size : elements per row
+ * @param groups size : groups
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_grouped_bias(nncuda_ctx *ctx, const void *x, const void *bias, const int32_t *offsets, void *y,
+                                     int64_t rows, int64_t dim, int64_t groups, int32_t dtype);
+
+/* ================================================================================================================
  * section: softmax
  * ============================================================================================================= */
 
@@ -1572,6 +1632,10 @@ NNCUDA_API int32_t cuda_rope_backward(nncuda_ctx *ctx, const void *dy, const flo
  * Query head h reads key head h / (heads / kv_heads): kv_heads = heads is multi-head, 1 is multi-query attention. With
  * `causal`, query i of q_len sees the keys j <= i + kv_len - q_len: the last query sees all keys. A query that sees no
  * key gives zeros. head_dim is a multiple of 8, at most 256.
+ * Over paged caches, a query sees at most the last `window` keys (Beltagy et al. 2020, "Longformer", section 3.1): pages before
+ * them are not read, nor their numbers. `softcap` bounds the scores s, scale included: softcap * tanh(s / softcap) takes their
+ * place (Gemma Team 2024, "Gemma 2", section 2). A sink is a score that has no key: exp(sink) is added to the sum of its head's
+ * softmax, and nothing to its output (Agarwal et al. 2025, "gpt-oss-120b & gpt-oss-20b", section 2.2). It is not scaled.
  * ============================================================================================================= */
 
 /**
@@ -1716,7 +1780,8 @@ NNCUDA_API int32_t cuda_attention_decode(nncuda_ctx *ctx, const void *q, const v
  * @param v_pages in u8 [pages, page_bytes] : values, laid out as the keys
  * @param offsets in i32 [batch+1] : first token of each sequence; offsets[0] = 0, never falling, the last at most `tokens`
  * @param lengths in i32 [batch] : rows of each sequence's cache, its new tokens included, at most 128 * max_pages
- * @param page_table in i32 [batch, max_pages] : pages of each sequence, 0 .. pages-1 as far as its rows reach; others are not read
+ * @param page_table in i32 [batch, max_pages] : pages of each sequence, 0 .. pages-1 where rows are seen; others are not read
+ * @param sinks in? f32 [heads] : a score of each head that has no key, or null for none
  * @param out out dtype [tokens, heads, head_dim] : output; rows from offsets[batch] on are not written
  * @param tokens size : room for tokens
  * @param batch size : sequences
@@ -1728,15 +1793,17 @@ NNCUDA_API int32_t cuda_attention_decode(nncuda_ctx *ctx, const void *q, const v
  * @param ld_q size : elements between tokens of q
  * @param page_bytes size : bytes of a page: kv_heads * 128 rows of head_dim in `format`
  * @param scale option default 1/sqrt(head_dim) : factor of the products; must be finite
+ * @param window option default 0 : most keys that a query sees, its own the last of them; must be at least 1, or 0 for all
+ * @param softcap option default 0 : bound of the scores, or 0 for none; must be finite and at least 0
  * @param format option default NNCUDA_FORMAT_F16 : NNCUDA_FORMAT_*: F32, F16, BF16, E4M3 or Q8_0 (head_dim a multiple of 32)
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_flash_attention_paged(nncuda_ctx *ctx, const void *q, const void *k_pages, const void *v_pages,
-                                              const int32_t *offsets, const int32_t *lengths,
-                                              const int32_t *page_table, void *out, int64_t tokens, int64_t batch,
+                                              const int32_t *offsets, const int32_t *lengths, const int32_t *page_table,
+                                              const float *sinks, void *out, int64_t tokens, int64_t batch,
                                               int64_t max_pages, int64_t pages, int64_t heads, int64_t kv_heads,
                                               int64_t head_dim, int64_t ld_q, int64_t page_bytes, float scale,
-                                              int32_t format, int32_t dtype);
+                                              int64_t window, float softcap, int32_t format, int32_t dtype);
 
 /**
  * Attention of one new query a sequence over its pages, split over the keys. Sequence b sees its first lengths[b] rows, and
@@ -1745,7 +1812,8 @@ NNCUDA_API int32_t cuda_flash_attention_paged(nncuda_ctx *ctx, const void *q, co
  * @param k_pages in u8 [pages, page_bytes] : keys; a page is [kv_heads, 128, head_dim], each row of head_dim in `format`
  * @param v_pages in u8 [pages, page_bytes] : values, laid out as the keys
  * @param lengths in i32 [batch] : rows to see, 0 .. 128 * max_pages
- * @param page_table in i32 [batch, max_pages] : pages of each sequence, 0 .. pages-1 as far as its rows reach; others are not read
+ * @param page_table in i32 [batch, max_pages] : pages of each sequence, 0 .. pages-1 where rows are seen; others are not read
+ * @param sinks in? f32 [heads] : a score of each head that has no key, or null for none
  * @param out out dtype [batch, heads, head_dim] : output
  * @param batch size : sequences
  * @param max_pages size : columns of the page table
@@ -1756,14 +1824,17 @@ NNCUDA_API int32_t cuda_flash_attention_paged(nncuda_ctx *ctx, const void *q, co
  * @param ld_q size : elements between queries
  * @param page_bytes size : bytes of a page: kv_heads * 128 rows of head_dim in `format`
  * @param scale option default 1/sqrt(head_dim) : factor of the products; must be finite
+ * @param window option default 0 : most keys that a query sees, its own the last of them; must be at least 1, or 0 for all
+ * @param softcap option default 0 : bound of the scores, or 0 for none; must be finite and at least 0
  * @param format option default NNCUDA_FORMAT_F16 : NNCUDA_FORMAT_*: F32, F16, BF16, E4M3 or Q8_0 (head_dim a multiple of 32)
  * @param dtype dtype : f32, f16, bf16
  */
-NNCUDA_API int32_t cuda_attention_decode_paged(nncuda_ctx *ctx, const void *q, const void *k_pages,
-                                               const void *v_pages, const int32_t *lengths, const int32_t *page_table,
+NNCUDA_API int32_t cuda_attention_decode_paged(nncuda_ctx *ctx, const void *q, const void *k_pages, const void *v_pages,
+                                               const int32_t *lengths, const int32_t *page_table, const float *sinks,
                                                void *out, int64_t batch, int64_t max_pages, int64_t pages,
                                                int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q,
-                                               int64_t page_bytes, float scale, int32_t format, int32_t dtype);
+                                               int64_t page_bytes, float scale, int64_t window, float softcap,
+                                               int32_t format, int32_t dtype);
 
 /**
  * A layer's attention in a decoding step, in one call: rope_qk of one new query and key a sequence, kv_append_paged of the key
@@ -1778,7 +1849,8 @@ NNCUDA_API int32_t cuda_attention_decode_paged(nncuda_ctx *ctx, const void *q, c
  * @param sine in f32 [max_position, head_dim/2] : from rope_freqs
  * @param positions in i32 [batch] : rows of the tables, 0 .. max_position-1
  * @param lengths in i32 [batch] : rows of each sequence's cache, the new one included, 1 .. 128 * max_pages
- * @param page_table in i32 [batch, max_pages] : pages of each sequence, 0 .. pages-1 as far as its rows reach; others are not read
+ * @param page_table in i32 [batch, max_pages] : pages of each sequence, 0 .. pages-1 where rows are seen; others are not read
+ * @param sinks in? f32 [heads] : a score of each head that has no key, or null for none
  * @param k_pages inout u8 [pages, page_bytes] : keys; a page is [kv_heads, 128, head_dim], each row of head_dim in `format`
  * @param v_pages inout u8 [pages, page_bytes] : values, laid out as the keys
  * @param out out dtype [batch, heads, head_dim] : output
@@ -1793,17 +1865,20 @@ NNCUDA_API int32_t cuda_attention_decode_paged(nncuda_ctx *ctx, const void *q, c
  * @param ld_kv size : elements between new keys, and new values
  * @param page_bytes size : bytes of a page: kv_heads * 128 rows of head_dim in `format`
  * @param scale option default 1/sqrt(head_dim) : factor of the products; must be finite
+ * @param window option default 0 : most keys that a query sees, its own the last of them; must be at least 1, or 0 for all
+ * @param softcap option default 0 : bound of the scores, or 0 for none; must be finite and at least 0
  * @param layout option default NNCUDA_ROPE_HALF : NNCUDA_ROPE_*
  * @param format option default NNCUDA_FORMAT_F16 : NNCUDA_FORMAT_*: F32, F16, BF16, E4M3 or Q8_0 (head_dim a multiple of 32)
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_attention_step_paged(nncuda_ctx *ctx, const void *q, const void *k, const void *v,
                                              const float *cosine, const float *sine, const int32_t *positions,
-                                             const int32_t *lengths, const int32_t *page_table, void *k_pages,
-                                             void *v_pages, void *out, int64_t batch, int64_t max_pages, int64_t pages,
-                                             int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t max_position,
-                                             int64_t ld_q, int64_t ld_kv, int64_t page_bytes, float scale,
-                                             int32_t layout, int32_t format, int32_t dtype);
+                                             const int32_t *lengths, const int32_t *page_table, const float *sinks,
+                                             void *k_pages, void *v_pages, void *out, int64_t batch, int64_t max_pages,
+                                             int64_t pages, int64_t heads, int64_t kv_heads, int64_t head_dim,
+                                             int64_t max_position, int64_t ld_q, int64_t ld_kv, int64_t page_bytes,
+                                             float scale, int64_t window, float softcap, int32_t layout, int32_t format,
+                                             int32_t dtype);
 
 /* ================================================================================================================
  * section: kvcache

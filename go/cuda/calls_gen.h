@@ -275,6 +275,18 @@ static inline int32_t call_cuda_fill(nncuda_ctx *ctx, uintptr_t y, int64_t n, fl
 static inline int32_t call_cuda_increment(nncuda_ctx *ctx, uintptr_t x, int64_t n, int32_t by) {
   return nn_api.cuda_increment(ctx, (int32_t *)x, n, by);
 }
+static inline int32_t call_cuda_softcap(nncuda_ctx *ctx, uintptr_t x, uintptr_t y, int64_t n, float cap, int32_t dtype) {
+  return nn_api.cuda_softcap(ctx, (const void *)x, (void *)y, n, cap, dtype);
+}
+static inline int32_t call_cuda_geglu(nncuda_ctx *ctx, uintptr_t gate, uintptr_t up, uintptr_t y, int64_t rows, int64_t dim, int64_t ld, int32_t dtype) {
+  return nn_api.cuda_geglu(ctx, (const void *)gate, (const void *)up, (void *)y, rows, dim, ld, dtype);
+}
+static inline int32_t call_cuda_swiglu_clipped(nncuda_ctx *ctx, uintptr_t gate, uintptr_t up, uintptr_t y, int64_t rows, int64_t dim, int64_t ld, float alpha, float limit, int32_t dtype) {
+  return nn_api.cuda_swiglu_clipped(ctx, (const void *)gate, (const void *)up, (void *)y, rows, dim, ld, alpha, limit, dtype);
+}
+static inline int32_t call_cuda_grouped_bias(nncuda_ctx *ctx, uintptr_t x, uintptr_t bias, uintptr_t offsets, uintptr_t y, int64_t rows, int64_t dim, int64_t groups, int32_t dtype) {
+  return nn_api.cuda_grouped_bias(ctx, (const void *)x, (const void *)bias, (const int32_t *)offsets, (void *)y, rows, dim, groups, dtype);
+}
 static inline int32_t call_cuda_softmax(nncuda_ctx *ctx, uintptr_t x, uintptr_t y, int64_t rows, int64_t cols, int32_t dtype) {
   return nn_api.cuda_softmax(ctx, (const void *)x, (void *)y, rows, cols, dtype);
 }
@@ -371,14 +383,14 @@ static inline int32_t call_cuda_document_starts(nncuda_ctx *ctx, uintptr_t ids, 
 static inline int32_t call_cuda_attention_decode(nncuda_ctx *ctx, uintptr_t q, uintptr_t k_cache, uintptr_t v_cache, uintptr_t lengths, uintptr_t out, int64_t batch, int64_t capacity, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, float scale, int32_t dtype) {
   return nn_api.cuda_attention_decode(ctx, (const void *)q, (const void *)k_cache, (const void *)v_cache, (const int32_t *)lengths, (void *)out, batch, capacity, heads, kv_heads, head_dim, ld_q, scale, dtype);
 }
-static inline int32_t call_cuda_flash_attention_paged(nncuda_ctx *ctx, uintptr_t q, uintptr_t k_pages, uintptr_t v_pages, uintptr_t offsets, uintptr_t lengths, uintptr_t page_table, uintptr_t out, int64_t tokens, int64_t batch, int64_t max_pages, int64_t pages, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t page_bytes, float scale, int32_t format, int32_t dtype) {
-  return nn_api.cuda_flash_attention_paged(ctx, (const void *)q, (const void *)k_pages, (const void *)v_pages, (const int32_t *)offsets, (const int32_t *)lengths, (const int32_t *)page_table, (void *)out, tokens, batch, max_pages, pages, heads, kv_heads, head_dim, ld_q, page_bytes, scale, format, dtype);
+static inline int32_t call_cuda_flash_attention_paged(nncuda_ctx *ctx, uintptr_t q, uintptr_t k_pages, uintptr_t v_pages, uintptr_t offsets, uintptr_t lengths, uintptr_t page_table, uintptr_t sinks, uintptr_t out, int64_t tokens, int64_t batch, int64_t max_pages, int64_t pages, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t page_bytes, float scale, int64_t window, float softcap, int32_t format, int32_t dtype) {
+  return nn_api.cuda_flash_attention_paged(ctx, (const void *)q, (const void *)k_pages, (const void *)v_pages, (const int32_t *)offsets, (const int32_t *)lengths, (const int32_t *)page_table, (const float *)sinks, (void *)out, tokens, batch, max_pages, pages, heads, kv_heads, head_dim, ld_q, page_bytes, scale, window, softcap, format, dtype);
 }
-static inline int32_t call_cuda_attention_decode_paged(nncuda_ctx *ctx, uintptr_t q, uintptr_t k_pages, uintptr_t v_pages, uintptr_t lengths, uintptr_t page_table, uintptr_t out, int64_t batch, int64_t max_pages, int64_t pages, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t page_bytes, float scale, int32_t format, int32_t dtype) {
-  return nn_api.cuda_attention_decode_paged(ctx, (const void *)q, (const void *)k_pages, (const void *)v_pages, (const int32_t *)lengths, (const int32_t *)page_table, (void *)out, batch, max_pages, pages, heads, kv_heads, head_dim, ld_q, page_bytes, scale, format, dtype);
+static inline int32_t call_cuda_attention_decode_paged(nncuda_ctx *ctx, uintptr_t q, uintptr_t k_pages, uintptr_t v_pages, uintptr_t lengths, uintptr_t page_table, uintptr_t sinks, uintptr_t out, int64_t batch, int64_t max_pages, int64_t pages, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t page_bytes, float scale, int64_t window, float softcap, int32_t format, int32_t dtype) {
+  return nn_api.cuda_attention_decode_paged(ctx, (const void *)q, (const void *)k_pages, (const void *)v_pages, (const int32_t *)lengths, (const int32_t *)page_table, (const float *)sinks, (void *)out, batch, max_pages, pages, heads, kv_heads, head_dim, ld_q, page_bytes, scale, window, softcap, format, dtype);
 }
-static inline int32_t call_cuda_attention_step_paged(nncuda_ctx *ctx, uintptr_t q, uintptr_t k, uintptr_t v, uintptr_t cosine, uintptr_t sine, uintptr_t positions, uintptr_t lengths, uintptr_t page_table, uintptr_t k_pages, uintptr_t v_pages, uintptr_t out, int64_t batch, int64_t max_pages, int64_t pages, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t max_position, int64_t ld_q, int64_t ld_kv, int64_t page_bytes, float scale, int32_t layout, int32_t format, int32_t dtype) {
-  return nn_api.cuda_attention_step_paged(ctx, (const void *)q, (const void *)k, (const void *)v, (const float *)cosine, (const float *)sine, (const int32_t *)positions, (const int32_t *)lengths, (const int32_t *)page_table, (void *)k_pages, (void *)v_pages, (void *)out, batch, max_pages, pages, heads, kv_heads, head_dim, max_position, ld_q, ld_kv, page_bytes, scale, layout, format, dtype);
+static inline int32_t call_cuda_attention_step_paged(nncuda_ctx *ctx, uintptr_t q, uintptr_t k, uintptr_t v, uintptr_t cosine, uintptr_t sine, uintptr_t positions, uintptr_t lengths, uintptr_t page_table, uintptr_t sinks, uintptr_t k_pages, uintptr_t v_pages, uintptr_t out, int64_t batch, int64_t max_pages, int64_t pages, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t max_position, int64_t ld_q, int64_t ld_kv, int64_t page_bytes, float scale, int64_t window, float softcap, int32_t layout, int32_t format, int32_t dtype) {
+  return nn_api.cuda_attention_step_paged(ctx, (const void *)q, (const void *)k, (const void *)v, (const float *)cosine, (const float *)sine, (const int32_t *)positions, (const int32_t *)lengths, (const int32_t *)page_table, (const float *)sinks, (void *)k_pages, (void *)v_pages, (void *)out, batch, max_pages, pages, heads, kv_heads, head_dim, max_position, ld_q, ld_kv, page_bytes, scale, window, softcap, layout, format, dtype);
 }
 static inline int32_t call_cuda_kv_append(nncuda_ctx *ctx, uintptr_t k, uintptr_t v, uintptr_t starts, uintptr_t k_cache, uintptr_t v_cache, int64_t batch, int64_t len, int64_t capacity, int64_t kv_heads, int64_t head_dim, int64_t ld_kv, int32_t dtype) {
   return nn_api.cuda_kv_append(ctx, (const void *)k, (const void *)v, (const int32_t *)starts, (void *)k_cache, (void *)v_cache, batch, len, capacity, kv_heads, head_dim, ld_kv, dtype);

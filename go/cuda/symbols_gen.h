@@ -90,6 +90,10 @@
   X(cuda_round) \
   X(cuda_fill) \
   X(cuda_increment) \
+  X(cuda_softcap) \
+  X(cuda_geglu) \
+  X(cuda_swiglu_clipped) \
+  X(cuda_grouped_bias) \
   X(cuda_softmax) \
   X(cuda_softmax_backward) \
   X(cuda_softmax_topk) \

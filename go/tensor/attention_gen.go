@@ -300,14 +300,17 @@ func AttentionDecode(q, kCache, vCache, lengths, out *Tensor, scale float32) err
 //   - vPages, in u8 [pages, page_bytes]: values, laid out as the keys
 //   - offsets, in i32 [batch+1]: first token of each sequence; offsets[0] = 0, never falling, the last at most `tokens`
 //   - lengths, in i32 [batch]: rows of each sequence's cache, its new tokens included, at most 128 * max_pages
-//   - pageTable, in i32 [batch, max_pages]: pages of each sequence, 0 .. pages-1 as far as its rows reach; others are
-//     not read
+//   - pageTable, in i32 [batch, max_pages]: pages of each sequence, 0 .. pages-1 where rows are seen; others are not
+//     read
+//   - sinks, in f32 [heads], may be nil: a score of each head that has no key, or null for none
 //   - out, out dtype [tokens, heads, head_dim]: output; rows from offsets[batch] on are not written
 //   - kvHeads: key and value heads
 //   - scale, usually 1/sqrt(head_dim): factor of the products; must be finite
+//   - window, usually 0: most keys that a query sees, its own the last of them; must be at least 1, or 0 for all
+//   - softcap, usually 0: bound of the scores, or 0 for none; must be finite and at least 0
 //   - format, usually NNCUDA_FORMAT_F16: NNCUDA_FORMAT_*: F32, F16, BF16, E4M3 or Q8_0 (head_dim a multiple of 32)
-func FlashAttentionPaged(q, kPages, vPages, offsets, lengths, pageTable, out *Tensor, kvHeads int, scale float32,
-	format cuda.Format) error {
+func FlashAttentionPaged(q, kPages, vPages, offsets, lengths, pageTable, sinks, out *Tensor, kvHeads int, scale float32,
+	window int64, softcap float32, format cuda.Format) error {
 	check := begin("flash_attention_paged",
 		"tokens and heads and head_dim from q, pages and page_bytes from k_pages, batch from lengths, max_pages from page_table")
 	if !check.required("q", q, 3, strided) ||
@@ -316,6 +319,7 @@ func FlashAttentionPaged(q, kPages, vPages, offsets, lengths, pageTable, out *Te
 		!check.required("offsets", offsets, 1, dense) ||
 		!check.required("lengths", lengths, 1, dense) ||
 		!check.required("page_table", pageTable, 2, dense) ||
+		!check.optional("sinks", sinks, 1, dense) ||
 		!check.required("out", out, 3, dense) {
 		return check.err
 	}
@@ -323,6 +327,7 @@ func FlashAttentionPaged(q, kPages, vPages, offsets, lengths, pageTable, out *Te
 	check.same(named{"q", q}, named{"out", out})
 	check.same(named{"k_pages", kPages}, named{"v_pages", vPages})
 	check.folds("batch", ranked{named{"lengths", lengths}, 1}, ranked{named{"page_table", pageTable}, 2})
+	check.unfolded("sinks", sinks, 1, "[heads]", "heads", "q")
 	tokens := q.extent(3, 0)
 	heads := q.extent(3, 1)
 	headDim := q.extent(3, 2)
@@ -337,20 +342,23 @@ func FlashAttentionPaged(q, kPages, vPages, offsets, lengths, pageTable, out *Te
 	check.dtype("offsets", offsets, cuda.I32)
 	check.dtype("lengths", lengths, cuda.I32)
 	check.dtype("page_table", pageTable, cuda.I32)
+	check.dtype("sinks", sinks, cuda.F32)
 	check.shape("q", q, "[tokens:ld_q, heads, head_dim]", tokens, heads, headDim)
 	check.shape("k_pages", kPages, "[pages, page_bytes]", pages, pageBytes)
 	check.shape("v_pages", vPages, "[pages, page_bytes]", pages, pageBytes)
 	check.shape("offsets", offsets, "[batch+1]", batch+1)
 	check.shape("lengths", lengths, "[batch]", batch)
 	check.shape("page_table", pageTable, "[batch, max_pages]", batch, maxPages)
+	check.shape("sinks", sinks, "[heads]", heads)
 	check.shape("out", out, "[tokens, heads, head_dim]", tokens, heads, headDim)
 	ldQ := q.stride(3)
 	if check.err != nil {
 		return check.err
 	}
 	return check.ctx.FlashAttentionPaged(q.memory(), kPages.memory(), vPages.memory(), offsets.memory(),
-		lengths.memory(), pageTable.memory(), out.memory(), int64(tokens), int64(batch), int64(maxPages), int64(pages),
-		int64(heads), int64(kvHeads), int64(headDim), int64(ldQ), int64(pageBytes), scale, format, dtype)
+		lengths.memory(), pageTable.memory(), sinks.memory(), out.memory(), int64(tokens), int64(batch),
+		int64(maxPages), int64(pages), int64(heads), int64(kvHeads), int64(headDim), int64(ldQ), int64(pageBytes),
+		scale, window, softcap, format, dtype)
 }
 
 // AttentionDecodePaged calls cuda_attention_decode_paged.
@@ -362,14 +370,17 @@ func FlashAttentionPaged(q, kPages, vPages, offsets, lengths, pageTable, out *Te
 //   - kPages, in u8 [pages, page_bytes]: keys; a page is [kv_heads, 128, head_dim], each row of head_dim in `format`
 //   - vPages, in u8 [pages, page_bytes]: values, laid out as the keys
 //   - lengths, in i32 [batch]: rows to see, 0 .. 128 * max_pages
-//   - pageTable, in i32 [batch, max_pages]: pages of each sequence, 0 .. pages-1 as far as its rows reach; others are
-//     not read
+//   - pageTable, in i32 [batch, max_pages]: pages of each sequence, 0 .. pages-1 where rows are seen; others are not
+//     read
+//   - sinks, in f32 [heads], may be nil: a score of each head that has no key, or null for none
 //   - out, out dtype [batch, heads, head_dim]: output
 //   - kvHeads: key and value heads
 //   - scale, usually 1/sqrt(head_dim): factor of the products; must be finite
+//   - window, usually 0: most keys that a query sees, its own the last of them; must be at least 1, or 0 for all
+//   - softcap, usually 0: bound of the scores, or 0 for none; must be finite and at least 0
 //   - format, usually NNCUDA_FORMAT_F16: NNCUDA_FORMAT_*: F32, F16, BF16, E4M3 or Q8_0 (head_dim a multiple of 32)
-func AttentionDecodePaged(q, kPages, vPages, lengths, pageTable, out *Tensor, kvHeads int, scale float32,
-	format cuda.Format) error {
+func AttentionDecodePaged(q, kPages, vPages, lengths, pageTable, sinks, out *Tensor, kvHeads int, scale float32,
+	window int64, softcap float32, format cuda.Format) error {
 	check := begin("attention_decode_paged",
 		"batch and heads and head_dim from q, pages and page_bytes from k_pages, max_pages from page_table")
 	if !check.required("q", q, 3, strided) ||
@@ -377,6 +388,7 @@ func AttentionDecodePaged(q, kPages, vPages, lengths, pageTable, out *Tensor, kv
 		!check.required("v_pages", vPages, 2, dense) ||
 		!check.required("lengths", lengths, 1, dense) ||
 		!check.required("page_table", pageTable, 2, dense) ||
+		!check.optional("sinks", sinks, 1, dense) ||
 		!check.required("out", out, 3, dense) {
 		return check.err
 	}
@@ -385,6 +397,7 @@ func AttentionDecodePaged(q, kPages, vPages, lengths, pageTable, out *Tensor, kv
 	check.same(named{"k_pages", kPages}, named{"v_pages", vPages})
 	check.folds("batch", ranked{named{"q", q}, 3}, ranked{named{"lengths", lengths}, 1},
 		ranked{named{"page_table", pageTable}, 2})
+	check.unfolded("sinks", sinks, 1, "[heads]", "heads", "q")
 	batch := q.extent(3, 0)
 	heads := q.extent(3, 1)
 	headDim := q.extent(3, 2)
@@ -397,19 +410,21 @@ func AttentionDecodePaged(q, kPages, vPages, lengths, pageTable, out *Tensor, kv
 	check.dtype("v_pages", vPages, cuda.U8)
 	check.dtype("lengths", lengths, cuda.I32)
 	check.dtype("page_table", pageTable, cuda.I32)
+	check.dtype("sinks", sinks, cuda.F32)
 	check.shape("q", q, "[batch:ld_q, heads, head_dim]", batch, heads, headDim)
 	check.shape("k_pages", kPages, "[pages, page_bytes]", pages, pageBytes)
 	check.shape("v_pages", vPages, "[pages, page_bytes]", pages, pageBytes)
 	check.shape("lengths", lengths, "[batch]", batch)
 	check.shape("page_table", pageTable, "[batch, max_pages]", batch, maxPages)
+	check.shape("sinks", sinks, "[heads]", heads)
 	check.shape("out", out, "[batch, heads, head_dim]", batch, heads, headDim)
 	ldQ := q.stride(3)
 	if check.err != nil {
 		return check.err
 	}
 	return check.ctx.AttentionDecodePaged(q.memory(), kPages.memory(), vPages.memory(), lengths.memory(),
-		pageTable.memory(), out.memory(), int64(batch), int64(maxPages), int64(pages), int64(heads), int64(kvHeads),
-		int64(headDim), int64(ldQ), int64(pageBytes), scale, format, dtype)
+		pageTable.memory(), sinks.memory(), out.memory(), int64(batch), int64(maxPages), int64(pages), int64(heads),
+		int64(kvHeads), int64(headDim), int64(ldQ), int64(pageBytes), scale, window, softcap, format, dtype)
 }
 
 // AttentionStepPaged calls cuda_attention_step_paged.
@@ -427,16 +442,19 @@ func AttentionDecodePaged(q, kPages, vPages, lengths, pageTable, out *Tensor, kv
 //   - sine, in f32 [max_position, head_dim/2]: from rope_freqs
 //   - positions, in i32 [batch]: rows of the tables, 0 .. max_position-1
 //   - lengths, in i32 [batch]: rows of each sequence's cache, the new one included, 1 .. 128 * max_pages
-//   - pageTable, in i32 [batch, max_pages]: pages of each sequence, 0 .. pages-1 as far as its rows reach; others are
-//     not read
+//   - pageTable, in i32 [batch, max_pages]: pages of each sequence, 0 .. pages-1 where rows are seen; others are not
+//     read
+//   - sinks, in f32 [heads], may be nil: a score of each head that has no key, or null for none
 //   - kPages, inout u8 [pages, page_bytes]: keys; a page is [kv_heads, 128, head_dim], each row of head_dim in `format`
 //   - vPages, inout u8 [pages, page_bytes]: values, laid out as the keys
 //   - out, out dtype [batch, heads, head_dim]: output
 //   - scale, usually 1/sqrt(head_dim): factor of the products; must be finite
+//   - window, usually 0: most keys that a query sees, its own the last of them; must be at least 1, or 0 for all
+//   - softcap, usually 0: bound of the scores, or 0 for none; must be finite and at least 0
 //   - layout, usually NNCUDA_ROPE_HALF: NNCUDA_ROPE_*
 //   - format, usually NNCUDA_FORMAT_F16: NNCUDA_FORMAT_*: F32, F16, BF16, E4M3 or Q8_0 (head_dim a multiple of 32)
-func AttentionStepPaged(q, k, v, cosine, sine, positions, lengths, pageTable, kPages, vPages, out *Tensor,
-	scale float32, layout cuda.RopeLayout, format cuda.Format) error {
+func AttentionStepPaged(q, k, v, cosine, sine, positions, lengths, pageTable, sinks, kPages, vPages, out *Tensor,
+	scale float32, window int64, softcap float32, layout cuda.RopeLayout, format cuda.Format) error {
 	check := begin("attention_step_paged",
 		"batch and heads and head_dim from q, kv_heads from k, max_position from cosine, max_pages from page_table, pages and page_bytes from k_pages")
 	if !check.required("q", q, 3, strided) ||
@@ -447,6 +465,7 @@ func AttentionStepPaged(q, k, v, cosine, sine, positions, lengths, pageTable, kP
 		!check.required("positions", positions, 1, dense) ||
 		!check.required("lengths", lengths, 1, dense) ||
 		!check.required("page_table", pageTable, 2, dense) ||
+		!check.optional("sinks", sinks, 1, dense) ||
 		!check.required("k_pages", kPages, 2, dense) ||
 		!check.required("v_pages", vPages, 2, dense) ||
 		!check.required("out", out, 3, dense) {
@@ -459,6 +478,7 @@ func AttentionStepPaged(q, k, v, cosine, sine, positions, lengths, pageTable, kP
 	check.same(named{"k_pages", kPages}, named{"v_pages", vPages})
 	check.folds("batch", ranked{named{"q", q}, 3}, ranked{named{"k", k}, 3}, ranked{named{"positions", positions}, 1},
 		ranked{named{"page_table", pageTable}, 2})
+	check.unfolded("sinks", sinks, 1, "[heads]", "heads", "q")
 	batch := q.extent(3, 0)
 	heads := q.extent(3, 1)
 	headDim := q.extent(3, 2)
@@ -476,6 +496,7 @@ func AttentionStepPaged(q, k, v, cosine, sine, positions, lengths, pageTable, kP
 	check.dtype("positions", positions, cuda.I32)
 	check.dtype("lengths", lengths, cuda.I32)
 	check.dtype("page_table", pageTable, cuda.I32)
+	check.dtype("sinks", sinks, cuda.F32)
 	check.dtype("k_pages", kPages, cuda.U8)
 	check.dtype("v_pages", vPages, cuda.U8)
 	check.shape("q", q, "[batch:ld_q, heads, head_dim]", batch, heads, headDim)
@@ -486,6 +507,7 @@ func AttentionStepPaged(q, k, v, cosine, sine, positions, lengths, pageTable, kP
 	check.shape("positions", positions, "[batch]", batch)
 	check.shape("lengths", lengths, "[batch]", batch)
 	check.shape("page_table", pageTable, "[batch, max_pages]", batch, maxPages)
+	check.shape("sinks", sinks, "[heads]", heads)
 	check.shape("k_pages", kPages, "[pages, page_bytes]", pages, pageBytes)
 	check.shape("v_pages", vPages, "[pages, page_bytes]", pages, pageBytes)
 	check.shape("out", out, "[batch, heads, head_dim]", batch, heads, headDim)
@@ -495,7 +517,7 @@ func AttentionStepPaged(q, k, v, cosine, sine, positions, lengths, pageTable, kP
 		return check.err
 	}
 	return check.ctx.AttentionStepPaged(q.memory(), k.memory(), v.memory(), cosine.memory(), sine.memory(),
-		positions.memory(), lengths.memory(), pageTable.memory(), kPages.memory(), vPages.memory(), out.memory(),
-		int64(batch), int64(maxPages), int64(pages), int64(heads), int64(kvHeads), int64(headDim), int64(maxPosition),
-		int64(ldQ), int64(ldKV), int64(pageBytes), scale, layout, format, dtype)
+		positions.memory(), lengths.memory(), pageTable.memory(), sinks.memory(), kPages.memory(), vPages.memory(),
+		out.memory(), int64(batch), int64(maxPages), int64(pages), int64(heads), int64(kvHeads), int64(headDim),
+		int64(maxPosition), int64(ldQ), int64(ldKV), int64(pageBytes), scale, window, softcap, layout, format, dtype)
 }

@@ -67,6 +67,18 @@ def fill(y: Tensor | None = None, *, value: float, n: int | tuple[int, ...] | No
 def increment(x: Tensor, *, by: int = 1) -> None:
     """Counts on: x += by."""
 
+def softcap(x: Tensor, *, cap: float, y: Tensor | None = None) -> Tensor:
+    """Bounds scores softly: y = cap * tanh(x / cap)."""
+
+def geglu(gate: Tensor, up: Tensor, *, y: Tensor | None = None) -> Tensor:
+    """GELU gate: y = gelu(gate) * up, where gelu(x) = x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3)))."""
+
+def swiglu_clipped(gate: Tensor, up: Tensor, *, alpha: float = 1.702, limit: float = 7.0, y: Tensor | None = None) -> Tensor:
+    """Clipped SwiGLU gate: with g = min(gate, limit) and u = up held between -limit and limit, y = g * sigmoid(alpha * g) * (u + 1)."""
+
+def grouped_bias(x: Tensor, bias: Tensor, offsets: Tensor, *, y: Tensor | None = None) -> Tensor:
+    """Biases of grouped rows, such as those of experts: y[r] = x[r] + bias[g] for the rows offsets[g] .. offsets[g+1]-1."""
+
 def softmax(x: Tensor, *, y: Tensor | None = None) -> Tensor:
     """Softmax of each row: y = exp(x - max) / sum(exp(x - max))."""
 
@@ -178,13 +190,13 @@ def document_starts(ids: Tensor, *, separator: int, starts: Tensor | None = None
 def attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, lengths: Tensor, *, scale: float | None = None, out: Tensor | None = None) -> Tensor:
     """Attention of one new query a sequence over its cache, split over the keys."""
 
-def flash_attention_paged(q: Tensor, k_pages: Tensor, v_pages: Tensor, offsets: Tensor, lengths: Tensor, page_table: Tensor, *, scale: float | None = None, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q4_1_r16', 'q5_0_r16', 'q5_1_r16', 'q8_0_r16', 'q4_k_r16', 'q5_k_r16', 'q6_k_r16'] | int = 'f16', kv_heads: int | None = None, out: Tensor | None = None) -> Tensor:
+def flash_attention_paged(q: Tensor, k_pages: Tensor, v_pages: Tensor, offsets: Tensor, lengths: Tensor, page_table: Tensor, sinks: Tensor | None = None, *, scale: float | None = None, window: int = 0, softcap: float = 0.0, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q4_1_r16', 'q5_0_r16', 'q5_1_r16', 'q8_0_r16', 'q4_k_r16', 'q5_k_r16', 'q6_k_r16'] | int = 'f16', kv_heads: int | None = None, out: Tensor | None = None) -> Tensor:
     """Causal attention of new tokens over paged caches."""
 
-def attention_decode_paged(q: Tensor, k_pages: Tensor, v_pages: Tensor, lengths: Tensor, page_table: Tensor, *, scale: float | None = None, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q4_1_r16', 'q5_0_r16', 'q5_1_r16', 'q8_0_r16', 'q4_k_r16', 'q5_k_r16', 'q6_k_r16'] | int = 'f16', kv_heads: int | None = None, out: Tensor | None = None) -> Tensor:
+def attention_decode_paged(q: Tensor, k_pages: Tensor, v_pages: Tensor, lengths: Tensor, page_table: Tensor, sinks: Tensor | None = None, *, scale: float | None = None, window: int = 0, softcap: float = 0.0, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q4_1_r16', 'q5_0_r16', 'q5_1_r16', 'q8_0_r16', 'q4_k_r16', 'q5_k_r16', 'q6_k_r16'] | int = 'f16', kv_heads: int | None = None, out: Tensor | None = None) -> Tensor:
     """Attention of one new query a sequence over its pages, split over the keys."""
 
-def attention_step_paged(q: Tensor, k: Tensor, v: Tensor, cosine: Tensor, sine: Tensor, positions: Tensor, lengths: Tensor, page_table: Tensor, k_pages: Tensor, v_pages: Tensor, *, scale: float | None = None, layout: Literal['half', 'interleaved'] | int = 'half', format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q4_1_r16', 'q5_0_r16', 'q5_1_r16', 'q8_0_r16', 'q4_k_r16', 'q5_k_r16', 'q6_k_r16'] | int = 'f16', out: Tensor | None = None) -> Tensor:
+def attention_step_paged(q: Tensor, k: Tensor, v: Tensor, cosine: Tensor, sine: Tensor, positions: Tensor, lengths: Tensor, page_table: Tensor, sinks: Tensor | None, k_pages: Tensor, v_pages: Tensor, *, scale: float | None = None, window: int = 0, softcap: float = 0.0, layout: Literal['half', 'interleaved'] | int = 'half', format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'e4m3', 'q4_0_r16', 'q4_1_r16', 'q5_0_r16', 'q5_1_r16', 'q8_0_r16', 'q4_k_r16', 'q5_k_r16', 'q6_k_r16'] | int = 'f16', out: Tensor | None = None) -> Tensor:
     """A layer's attention in a decoding step, in one call: rope_qk of one new query and key a sequence, kv_append_paged of the key and its value, then attention_decode_paged over the lengths[b] rows that sequence b has with them; the same bits as those three."""
 
 def kv_append(k: Tensor, v: Tensor, starts: Tensor, k_cache: Tensor, v_cache: Tensor, *, batch: int | None = None, len: int | None = None) -> None:

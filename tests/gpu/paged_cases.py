@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from cases.case import Draw
@@ -24,6 +25,9 @@ class Sequences:
     form: str
     dtype: str
     seed: int = 0
+    window: int = 0
+    softcap: float = 0.0
+    sinks: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         rng = np.random.default_rng(self.seed)
@@ -33,6 +37,11 @@ class Sequences:
         )
         self.table, self.pages = page_table(Draw("pages", self.seed), self.lengths, room=1)
         self.page_bytes = page_bytes(self.form, self.kv_heads, self.dim)
+
+    def options(self, ctx: nncuda.Context) -> dict[str, Any]:
+        """Of all three calls of attention."""
+        sinks = ctx.tensor(np.array(self.sinks, np.float32)) if self.sinks else None
+        return {"format": STORAGE[self.form], "window": self.window, "softcap": self.softcap, "sinks": sinks}
 
     def caches(self, ctx: nncuda.Context, shift: int = 0) -> tuple[nncuda.Tensor, nncuda.Tensor]:
         """Pages that hold NaN (in blocks: scales that are NaN), `shift` bytes behind an aligned address."""
@@ -61,7 +70,7 @@ class Sequences:
         lengths = np.array([end for _, end in cuts], np.int32)
         out = kernels.flash_attention_paged(
             ctx.tensor(q), *caches, *(ctx.tensor(x) for x in (offsets, lengths, self.table)),
-            format=STORAGE[self.form], kv_heads=self.kv_heads)  # fmt: skip
+            **self.options(ctx), kv_heads=self.kv_heads)  # fmt: skip
         return np.split(out.numpy(), offsets[1:-1])
 
     def decode(
@@ -70,7 +79,7 @@ class Sequences:
         q = np.stack([part[min(max(n, 1), len(part)) - 1] for part, n in zip(self.q, lengths, strict=True)])
         out = kernels.attention_decode_paged(
             ctx.tensor(q), *caches, *(ctx.tensor(x) for x in (np.array(lengths, np.int32), self.table)),
-            format=STORAGE[self.form], kv_heads=self.kv_heads)  # fmt: skip
+            **self.options(ctx), kv_heads=self.kv_heads)  # fmt: skip
         return out.numpy()
 
     def step(
@@ -99,13 +108,14 @@ class Sequences:
         tables = [ctx.tensor(f(angles).astype(np.float32)) for f in (np.cos, np.sin)]
         positions, ends, table = (ctx.tensor(x) for x in (np.array(lengths, np.int32) - 1,
                                                           np.array(lengths, np.int32), self.table))  # fmt: skip
-        form = STORAGE[self.form]
+        options = self.options(ctx)
         if whole:
-            out = kernels.attention_step_paged(q, k, v, *tables, positions, ends, table, *caches, layout=layout,
-                                               format=form)  # fmt: skip
+            sinks = options.pop("sinks")
+            out = kernels.attention_step_paged(q, k, v, *tables, positions, ends, table, sinks, *caches, layout=layout,
+                                               **options)  # fmt: skip
         else:
             kernels.rope_qk(q, k, *tables, positions, layout=layout)
             each = ctx.tensor(np.arange(batch + 1, dtype=np.int32))
-            kernels.kv_append_paged(k, v, each, ends, table, *caches, format=form)
-            out = kernels.attention_decode_paged(q, *caches, ends, table, format=form, kv_heads=self.kv_heads)
+            kernels.kv_append_paged(k, v, each, ends, table, *caches, format=options["format"])
+            out = kernels.attention_decode_paged(q, *caches, ends, table, kv_heads=self.kv_heads, **options)
         return out.numpy()

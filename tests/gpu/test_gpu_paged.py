@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from cases.kvcache import STORAGE
@@ -176,3 +178,48 @@ def test_what_is_out_of_range_is_reported(gpu: nncuda.Context) -> None:
     with pytest.raises(nncuda.Error, match=r"lengths\[1\] is 400; it must be 0 to 384"):
         some.decode(gpu, caches, [130, 400])
     assert some.decode(gpu, caches, [130, 3]).shape == (2, 2, 64)
+
+
+VARIANTS = [
+    ("f16", 4, 2, 64, {"window": 40}),
+    ("bf16", 3, 1, 128, {"window": 1, "softcap": 2.0}),
+    ("f32", 2, 1, 24, {"window": 130, "sinks": (0.5, -3.0)}),
+    ("q8_0", 2, 2, 256, {"softcap": 3.0, "sinks": (30.0, -30.0)}),
+    ("e4m3", 2, 1, 80, {"window": 17, "softcap": 1.0, "sinks": (0.0, 1.0)}),
+]
+
+
+@pytest.mark.parametrize(("form", "heads", "kv_heads", "dim", "options"), VARIANTS)
+def test_windows_caps_and_sinks(
+    gpu: nncuda.Context, cpu: nncuda.Context, form: str, heads: int, kv_heads: int, dim: int, options: dict[str, Any]
+) -> None:
+    """The CPU's results within rounding, and for a token the same bits in a prompt, in decoding and in a step."""
+    lengths = [5, 1, 300]
+    some = Sequences(lengths, heads, kv_heads, dim, form, "f32", **options)
+    caches, theirs = some.caches(gpu), some.caches(cpu)
+    for ctx, cache in ((gpu, caches), (cpu, theirs)):
+        some.append(ctx, cache, [(0, n) for n in lengths])
+    cuts = [(0, n) for n in lengths]
+    whole = some.prefill(gpu, caches, cuts)
+    for ours, other in zip(whole, some.prefill(cpu, theirs, cuts), strict=True):
+        np.testing.assert_allclose(ours, other, rtol=0, atol=2e-5)
+    for back in (0, 1, 4, 33, 140, 299):
+        ends = [max(n - back, 1) for n in lengths]
+        got = some.decode(gpu, caches, ends)
+        np.testing.assert_array_equal(got, np.stack([part[n - 1] for part, n in zip(whole, ends, strict=True)]))
+    stepped = [some.step(gpu, some.caches(gpu), [1, 1, 1], "half", whole=one) for one in (True, False)]
+    np.testing.assert_array_equal(*stepped)
+
+
+def test_a_window_of_more_pages_than_runs(gpu: nncuda.Context, cpu: nncuda.Context) -> None:
+    """Of 65 pages from the third on, in runs of two that begin there; the pages before have no number."""
+    length, window = 67 * 128 + 5, 64 * 128 + 20
+    some = Sequences([length], 2, 1, 8, "f16", "f32", window=window, sinks=(1.0, 2.0))
+    caches, theirs = some.caches(gpu), some.caches(cpu)
+    for ctx, cache in ((gpu, caches), (cpu, theirs)):
+        some.append(ctx, cache, [(0, length)])
+    some.table[0, :2] = -1
+    (whole,) = some.prefill(gpu, caches, [(length - 6, length)])
+    np.testing.assert_allclose(whole, some.prefill(cpu, theirs, [(length - 6, length)])[0], rtol=0, atol=2e-5)
+    for back in range(6):
+        np.testing.assert_array_equal(some.decode(gpu, caches, [length - back])[0], whole[5 - back])

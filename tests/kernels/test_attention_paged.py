@@ -7,7 +7,7 @@ plus one rounding to the dtype, the largest error at most four times.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import engine
 import numpy as np
@@ -29,6 +29,9 @@ class Case:
     dtype: str = "f32"
     extra: int = 0
     """Elements behind the queries of a token, as in a fused product of queries, keys and values."""
+    window: int = 0
+    softcap: float = 0.0
+    sinks: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         sizes = f"{self.heads}/{self.kv_heads}x{self.head_dim}-{'_'.join(map(str, self.lengths))}"
@@ -37,6 +40,14 @@ class Case:
     @property
     def scale(self) -> float:
         return float(np.float32(1 / math.sqrt(self.head_dim)))
+
+    @property
+    def options(self) -> tuple[float, int, float]:
+        return self.scale, self.window, self.softcap
+
+    @property
+    def sink_scores(self) -> np.ndarray | None:
+        return np.array(self.sinks, np.float32) if self.sinks else None
 
     def pages(self) -> Pages:
         return filled(self.storage, self.kv_heads, self.head_dim, self.lengths)
@@ -57,7 +68,7 @@ def prefill(cpu: Engine, case: Case, pages: Pages, q: np.ndarray, at: np.ndarray
     sizes = (len(q), len(lengths), *pages.sizes, case.heads, case.kv_heads, case.head_dim, q.shape[1], pages.page_bytes)
     tables = np.ascontiguousarray(pages.table)
     cpu.flash_attention_paged(
-        q, pages.k, pages.v, at, lengths, tables, out, *sizes, case.scale, pages.number, case.dtype
+        q, pages.k, pages.v, at, lengths, tables, case.sink_scores, out, *sizes, *case.options, pages.number, case.dtype
     )
     return out
 
@@ -69,7 +80,18 @@ def decode(
     out = engine.empty((len(q), case.heads, case.head_dim), case.dtype)
     sizes = (len(q), table.shape[1], len(pages.k), case.heads, case.kv_heads, case.head_dim, q.shape[1])
     cpu.attention_decode_paged(
-        q, pages.k, pages.v, lengths, table, out, *sizes, pages.page_bytes, case.scale, pages.number, case.dtype
+        q,
+        pages.k,
+        pages.v,
+        lengths,
+        table,
+        case.sink_scores,
+        out,
+        *sizes,
+        pages.page_bytes,
+        *case.options,
+        pages.number,
+        case.dtype,
     )
     return out
 
@@ -89,6 +111,9 @@ def wanted(case: Case, q: np.ndarray, pages: Pages) -> tuple[np.ndarray, np.ndar
             "kv_heads": case.kv_heads,
             "scale": case.scale,
             "format": pages.number,
+            "sinks": case.sink_scores,
+            "window": case.window,
+            "softcap": case.softcap,
         }
         if case.fresh:
             common["offsets"] = offsets(case.fresh)
@@ -236,6 +261,77 @@ def test_rows_of_nobody_stay(cpu: Engine) -> None:
     q[5:] = np.nan
     out = prefill(cpu, case, pages, q, offsets(case.fresh), pages.lengths)
     assert np.isfinite(out[:5]).all() and np.isnan(out[5:]).all()
+
+
+# ---- windows, soft caps, sinks ----
+
+VARIANTS = [
+    Case(4, 4, 64, (LENGTH,), window=40),
+    Case(16, 2, 64, (LENGTH,), window=1, storage="bf16"),
+    Case(8, 1, 128, (LENGTH,), window=130, softcap=2.0),
+    Case(2, 1, 256, (LENGTH,), softcap=3.0, sinks=(0.5, -1.0)),
+    Case(3, 3, 80, (LENGTH,), window=128, sinks=(0.0, 40.0, -40.0), storage="f32"),
+    Case(4, 1, 32, (LENGTH,), window=17, sinks=(1.0, 2.0, 3.0, 4.0), storage="q8_0"),
+    Case(130, 1, 8, (LENGTH,), window=5, storage="e4m3"),
+]
+
+
+@pytest.mark.parametrize("case", VARIANTS, ids=str)
+def test_variants(cpu: Engine, case: Case) -> None:
+    """Against float64; and each token of a prompt has the bits that decoding gives it."""
+    pages, q = case.pages(), case.queries(LENGTH)
+    whole = prefill(cpu, case, pages, q, offsets([LENGTH]), pages.lengths)
+    check(case, whole, *wanted(replace(case, fresh=(LENGTH,)), q, pages))
+    assert whole.tobytes() == alone(cpu, case, pages, q).tobytes()
+
+
+@pytest.mark.parametrize("threads", THREADS)
+@pytest.mark.parametrize("case", VARIANTS[:4], ids=str)
+def test_any_cut_of_a_window(case: Case, threads: int) -> None:
+    cpu = Engine(threads=threads)
+    pages, q = case.pages(), case.queries(LENGTH)
+    whole = prefill(Engine(threads=1), case, pages, q, offsets([LENGTH]), pages.lengths)
+    for cut in range(1, LENGTH, 37):
+        first = prefill(cpu, case, pages, q[:cut], offsets([cut]), np.array([cut], np.int32))
+        rest = prefill(cpu, case, pages, q[cut:], offsets([LENGTH - cut]), pages.lengths)
+        assert np.concatenate([first, rest]).tobytes() == whole.tobytes(), f"cut at {cut}"
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("group", [1, 8])
+def test_tokens_before_the_window_take_no_part(cpu: Engine, group: int, value: float) -> None:
+    case = Case(group, 1, 16, (LENGTH,), storage="f32", window=20)
+    pages, q = case.pages(), case.queries(LENGTH)
+    plain = prefill(cpu, case, pages, q, offsets([LENGTH]), pages.lengths)
+    for x in (pages.k, pages.v):
+        x[pages.table[0, 1]].view(np.float32).reshape(128, 16)[7] = value  # token 135
+    spoilt = prefill(cpu, case, pages, q, offsets([LENGTH]), pages.lengths)
+    assert not np.isfinite(spoilt[135:155]).any()
+    for clean in (slice(0, 135), slice(155, None)):
+        assert spoilt[clean].tobytes() == plain[clean].tobytes()
+    assert spoilt.tobytes() == alone(cpu, case, pages, q).tobytes()
+
+
+def test_pages_before_the_window_are_not_read(cpu: Engine) -> None:
+    """Nor is their number in the table: their rows may have been given to others."""
+    case = Case(4, 1, 64, (LENGTH,), window=30)
+    pages, q = case.pages(), case.queries(10)
+    plain = prefill(cpu, case, pages, q, offsets([10]), pages.lengths)  # from key 261 on
+    pages.table[0, :2] = -1
+    assert prefill(cpu, case, pages, q, offsets([10]), pages.lengths).tobytes() == plain.tobytes()
+    assert decode(cpu, case, pages, q[9:], pages.lengths).tobytes() == plain[9:].tobytes()
+    pages.table[0, 2] = -1
+    with pytest.raises(Exception, match=r"page_table\[0, 2\] is -1"):
+        decode(cpu, case, pages, q[9:], pages.lengths)
+
+
+def test_a_window_of_all_keys_changes_nothing(cpu: Engine) -> None:
+    case = Case(6, 2, 64, (LENGTH,))
+    pages, q = case.pages(), case.queries(LENGTH)
+    plain = prefill(cpu, case, pages, q, offsets([LENGTH]), pages.lengths)
+    for window in (LENGTH, 2**31, 2**62):
+        wide = prefill(cpu, replace(case, window=window), pages, q, offsets([LENGTH]), pages.lengths)
+        assert wide.tobytes() == plain.tobytes()
 
 
 # ---- what is refused ----

@@ -28,6 +28,9 @@ class Step:
         self.tables = [exact[name].astype(np.float32) for name in ("cosine", "sine")]
         self.positions = np.array([0, 299, 128, 7], np.int32)
         self.scale = 1 / np.sqrt(self.dim)
+        self.sinks: np.ndarray | None = None
+        self.bounds: tuple[int, float] = (0, 0.0)
+        """Window and soft cap."""
 
     def pages(self) -> Pages:
         return filled(self.storage, self.kv_heads, self.dim, LENGTHS)
@@ -42,8 +45,9 @@ class Step:
                     dtype)  # fmt: skip
         cpu.kv_append_paged(k, v, offsets([1] * batch), pages.lengths, pages.table, pages.k, pages.v, batch, batch,
                             *pages.sizes, kv_heads, dim, ld, pages.page_bytes, pages.number, dtype)  # fmt: skip
-        cpu.attention_decode_paged(flat, pages.k, pages.v, pages.lengths, pages.table, out, batch, *pages.sizes, heads,
-                                   kv_heads, dim, ld, pages.page_bytes, self.scale, pages.number, dtype)  # fmt: skip
+        cpu.attention_decode_paged(flat, pages.k, pages.v, pages.lengths, pages.table, self.sinks, out, batch,
+                                   *pages.sizes, heads, kv_heads, dim, ld, pages.page_bytes, self.scale, *self.bounds,
+                                   pages.number, dtype)  # fmt: skip
         return out
 
     def whole(self, cpu: Engine, pages: Pages, out: np.ndarray) -> np.ndarray:
@@ -51,9 +55,9 @@ class Step:
         batch, ld = self.qkv.shape
         flat = self.qkv.reshape(-1)
         cpu.attention_step_paged(flat, flat[heads * dim :], flat[(heads + kv_heads) * dim :], *self.tables,
-                                 self.positions, pages.lengths, pages.table, pages.k, pages.v, out, batch, *pages.sizes,
-                                 heads, kv_heads, dim, POSITIONS, ld, ld, pages.page_bytes, self.scale, self.layout,
-                                 pages.number, self.dtype)  # fmt: skip
+                                 self.positions, pages.lengths, pages.table, self.sinks, pages.k, pages.v, out, batch,
+                                 *pages.sizes, heads, kv_heads, dim, POSITIONS, ld, ld, pages.page_bytes, self.scale,
+                                 *self.bounds, self.layout, pages.number, self.dtype)  # fmt: skip
         return out
 
     def empty(self) -> np.ndarray:
@@ -73,6 +77,17 @@ def test_it_is_its_parts(cpu: Engine, shape: tuple[int, int, int], storage: str,
     assert np.isfinite(out.astype(np.float32)).all()
     assert out.tobytes() == step.parts(cpu, theirs).tobytes()
     assert np.array_equal(mine.k, theirs.k) and np.array_equal(mine.v, theirs.v)
+
+
+@pytest.mark.parametrize("window", [0, 1, 130])
+def test_it_is_its_parts_in_variants(cpu: Engine, window: int) -> None:
+    step = Step(SHAPES[0], "f16", "f32", rope.HALF)
+    step.sinks, step.bounds = np.linspace(-2, 2, step.heads, dtype=np.float32), (window, 3.0)
+    mine, theirs = step.pages(), step.pages()
+    out = step.whole(cpu, mine, step.empty())
+    assert out.tobytes() == step.parts(cpu, theirs).tobytes()
+    step.sinks = None
+    assert out.tobytes() != step.whole(cpu, mine, step.empty()).tobytes()
 
 
 def test_any_number_of_threads() -> None:

@@ -192,9 +192,9 @@ NNCUDA_API int32_t cuda_attention_decode(nncuda_ctx *ctx, const void *q, const v
 }
 
 NNCUDA_API int32_t cuda_flash_attention_paged(nncuda_ctx *ctx, const void *q, const void *k_pages, const void *v_pages,
-    const int32_t *offsets, const int32_t *lengths, const int32_t *page_table, void *out, int64_t tokens, int64_t batch,
-    int64_t max_pages, int64_t pages, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q,
-    int64_t page_bytes, float scale, int32_t format, int32_t dtype) {
+    const int32_t *offsets, const int32_t *lengths, const int32_t *page_table, const float *sinks, void *out,
+    int64_t tokens, int64_t batch, int64_t max_pages, int64_t pages, int64_t heads, int64_t kv_heads, int64_t head_dim,
+    int64_t ld_q, int64_t page_bytes, float scale, int64_t window, float softcap, int32_t format, int32_t dtype) {
   nn_call call;
   nn_call_begin(&call, ctx, NN_OP_flash_attention_paged);
   nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
@@ -211,6 +211,10 @@ NNCUDA_API int32_t cuda_flash_attention_paged(nncuda_ctx *ctx, const void *q, co
   nn_call_require(&call, head_dim % 8 == 0 && head_dim <= 256, NNCUDA_ERROR_INVALID_SIZE,
       "head_dim is %lld; it must be a multiple of 8, at most 256", (long long)head_dim);
   nn_call_require(&call, isfinite(scale), NNCUDA_ERROR_INVALID_VALUE, "scale is %g; it must be finite", (double)scale);
+  nn_call_require(&call, window == 0 || (window >= 1), NNCUDA_ERROR_INVALID_VALUE,
+      "window is %lld; it must be at least 1, or 0 for all", (long long)window);
+  nn_call_require(&call, isfinite(softcap) && softcap >= 0, NNCUDA_ERROR_INVALID_VALUE,
+      "softcap is %g; it must be finite and at least 0", (double)softcap);
   nn_call_require(&call, format == NNCUDA_FORMAT_F32 || format == NNCUDA_FORMAT_F16 || format == NNCUDA_FORMAT_BF16 ||
       format == NNCUDA_FORMAT_E4M3 || format == NNCUDA_FORMAT_Q8_0, NNCUDA_ERROR_INVALID_VALUE,
       "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_E4M3 (20) or NNCUDA_FORMAT_Q8_0 (14)",
@@ -225,18 +229,19 @@ NNCUDA_API int32_t cuda_flash_attention_paged(nncuda_ctx *ctx, const void *q, co
   nn_call_tensor(&call, NN_ROLE_IN, "lengths", lengths, NNCUDA_I32, NULL, 0, NN_SHAPE("[batch]", batch));
   nn_call_tensor(&call, NN_ROLE_IN, "page_table", page_table, NNCUDA_I32, NULL, 0, NN_SHAPE("[batch, max_pages]", batch,
       max_pages));
+  nn_call_tensor(&call, NN_ROLE_IN | NN_ROLE_OPTIONAL, "sinks", sinks, NNCUDA_F32, NULL, 0, NN_SHAPE("[heads]", heads));
   nn_call_tensor(&call, NN_ROLE_OUT, "out", out, dtype, NULL, 0, NN_SHAPE("[tokens, heads, head_dim]", tokens, heads,
       head_dim));
-  const nn_flash_attention_paged_args args = {q, k_pages, v_pages, offsets, lengths, page_table, out, tokens, batch,
-      max_pages, pages, heads, kv_heads, head_dim, ld_q, page_bytes, scale, format, dtype};
+  const nn_flash_attention_paged_args args = {q, k_pages, v_pages, offsets, lengths, page_table, sinks, out, tokens,
+      batch, max_pages, pages, heads, kv_heads, head_dim, ld_q, page_bytes, scale, window, softcap, format, dtype};
   check_flash_attention_paged(&call, &args);
   return nn_call_launch(&call, &args, sizeof args);
 }
 
 NNCUDA_API int32_t cuda_attention_decode_paged(nncuda_ctx *ctx, const void *q, const void *k_pages, const void *v_pages,
-    const int32_t *lengths, const int32_t *page_table, void *out, int64_t batch, int64_t max_pages, int64_t pages,
-    int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t page_bytes, float scale, int32_t format,
-    int32_t dtype) {
+    const int32_t *lengths, const int32_t *page_table, const float *sinks, void *out, int64_t batch, int64_t max_pages,
+    int64_t pages, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t page_bytes, float scale,
+    int64_t window, float softcap, int32_t format, int32_t dtype) {
   nn_call call;
   nn_call_begin(&call, ctx, NN_OP_attention_decode_paged);
   nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
@@ -252,6 +257,10 @@ NNCUDA_API int32_t cuda_attention_decode_paged(nncuda_ctx *ctx, const void *q, c
   nn_call_require(&call, head_dim % 8 == 0 && head_dim <= 256, NNCUDA_ERROR_INVALID_SIZE,
       "head_dim is %lld; it must be a multiple of 8, at most 256", (long long)head_dim);
   nn_call_require(&call, isfinite(scale), NNCUDA_ERROR_INVALID_VALUE, "scale is %g; it must be finite", (double)scale);
+  nn_call_require(&call, window == 0 || (window >= 1), NNCUDA_ERROR_INVALID_VALUE,
+      "window is %lld; it must be at least 1, or 0 for all", (long long)window);
+  nn_call_require(&call, isfinite(softcap) && softcap >= 0, NNCUDA_ERROR_INVALID_VALUE,
+      "softcap is %g; it must be finite and at least 0", (double)softcap);
   nn_call_require(&call, format == NNCUDA_FORMAT_F32 || format == NNCUDA_FORMAT_F16 || format == NNCUDA_FORMAT_BF16 ||
       format == NNCUDA_FORMAT_E4M3 || format == NNCUDA_FORMAT_Q8_0, NNCUDA_ERROR_INVALID_VALUE,
       "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_E4M3 (20) or NNCUDA_FORMAT_Q8_0 (14)",
@@ -265,19 +274,20 @@ NNCUDA_API int32_t cuda_attention_decode_paged(nncuda_ctx *ctx, const void *q, c
   nn_call_tensor(&call, NN_ROLE_IN, "lengths", lengths, NNCUDA_I32, NULL, 0, NN_SHAPE("[batch]", batch));
   nn_call_tensor(&call, NN_ROLE_IN, "page_table", page_table, NNCUDA_I32, NULL, 0, NN_SHAPE("[batch, max_pages]", batch,
       max_pages));
+  nn_call_tensor(&call, NN_ROLE_IN | NN_ROLE_OPTIONAL, "sinks", sinks, NNCUDA_F32, NULL, 0, NN_SHAPE("[heads]", heads));
   nn_call_tensor(&call, NN_ROLE_OUT, "out", out, dtype, NULL, 0, NN_SHAPE("[batch, heads, head_dim]", batch, heads,
       head_dim));
-  const nn_attention_decode_paged_parameters given = {q, k_pages, v_pages, lengths, page_table, out, batch, max_pages,
-      pages, heads, kv_heads, head_dim, ld_q, page_bytes, scale, format, dtype};
+  const nn_attention_decode_paged_parameters given = {q, k_pages, v_pages, lengths, page_table, sinks, out, batch,
+      max_pages, pages, heads, kv_heads, head_dim, ld_q, page_bytes, scale, window, softcap, format, dtype};
   const nn_flash_attention_paged_args args = lower_attention_decode_paged(&call, &given);
   return nn_call_launch(&call, &args, sizeof args);
 }
 
 NNCUDA_API int32_t cuda_attention_step_paged(nncuda_ctx *ctx, const void *q, const void *k, const void *v,
     const float *cosine, const float *sine, const int32_t *positions, const int32_t *lengths, const int32_t *page_table,
-    void *k_pages, void *v_pages, void *out, int64_t batch, int64_t max_pages, int64_t pages, int64_t heads,
-    int64_t kv_heads, int64_t head_dim, int64_t max_position, int64_t ld_q, int64_t ld_kv, int64_t page_bytes,
-    float scale, int32_t layout, int32_t format, int32_t dtype) {
+    const float *sinks, void *k_pages, void *v_pages, void *out, int64_t batch, int64_t max_pages, int64_t pages,
+    int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t max_position, int64_t ld_q, int64_t ld_kv,
+    int64_t page_bytes, float scale, int64_t window, float softcap, int32_t layout, int32_t format, int32_t dtype) {
   nn_call call;
   nn_call_begin(&call, ctx, NN_OP_attention_step_paged);
   nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
@@ -294,6 +304,10 @@ NNCUDA_API int32_t cuda_attention_step_paged(nncuda_ctx *ctx, const void *q, con
   nn_call_require(&call, head_dim % 8 == 0 && head_dim <= 256, NNCUDA_ERROR_INVALID_SIZE,
       "head_dim is %lld; it must be a multiple of 8, at most 256", (long long)head_dim);
   nn_call_require(&call, isfinite(scale), NNCUDA_ERROR_INVALID_VALUE, "scale is %g; it must be finite", (double)scale);
+  nn_call_require(&call, window == 0 || (window >= 1), NNCUDA_ERROR_INVALID_VALUE,
+      "window is %lld; it must be at least 1, or 0 for all", (long long)window);
+  nn_call_require(&call, isfinite(softcap) && softcap >= 0, NNCUDA_ERROR_INVALID_VALUE,
+      "softcap is %g; it must be finite and at least 0", (double)softcap);
   nn_call_require(&call, layout == NNCUDA_ROPE_HALF || layout == NNCUDA_ROPE_INTERLEAVED, NNCUDA_ERROR_INVALID_VALUE,
       "layout is %d; it must be NNCUDA_ROPE_HALF (0) or NNCUDA_ROPE_INTERLEAVED (1)", layout);
   nn_call_require(&call, format == NNCUDA_FORMAT_F32 || format == NNCUDA_FORMAT_F16 || format == NNCUDA_FORMAT_BF16 ||
@@ -314,15 +328,16 @@ NNCUDA_API int32_t cuda_attention_step_paged(nncuda_ctx *ctx, const void *q, con
   nn_call_tensor(&call, NN_ROLE_IN, "lengths", lengths, NNCUDA_I32, NULL, 0, NN_SHAPE("[batch]", batch));
   nn_call_tensor(&call, NN_ROLE_IN, "page_table", page_table, NNCUDA_I32, NULL, 0, NN_SHAPE("[batch, max_pages]", batch,
       max_pages));
+  nn_call_tensor(&call, NN_ROLE_IN | NN_ROLE_OPTIONAL, "sinks", sinks, NNCUDA_F32, NULL, 0, NN_SHAPE("[heads]", heads));
   nn_call_tensor(&call, NN_ROLE_INOUT, "k_pages", k_pages, NN_U8, NULL, 0, NN_SHAPE("[pages, page_bytes]", pages,
       page_bytes));
   nn_call_tensor(&call, NN_ROLE_INOUT, "v_pages", v_pages, NN_U8, NULL, 0, NN_SHAPE("[pages, page_bytes]", pages,
       page_bytes));
   nn_call_tensor(&call, NN_ROLE_OUT, "out", out, dtype, NULL, 0, NN_SHAPE("[batch, heads, head_dim]", batch, heads,
       head_dim));
-  const nn_attention_step_paged_args args = {q, k, v, cosine, sine, positions, lengths, page_table, k_pages, v_pages,
-      out, batch, max_pages, pages, heads, kv_heads, head_dim, max_position, ld_q, ld_kv, page_bytes, scale, layout,
-      format, dtype};
+  const nn_attention_step_paged_args args = {q, k, v, cosine, sine, positions, lengths, page_table, sinks, k_pages,
+      v_pages, out, batch, max_pages, pages, heads, kv_heads, head_dim, max_position, ld_q, ld_kv, page_bytes, scale,
+      window, softcap, layout, format, dtype};
   check_attention_step_paged(&call, &args);
   return nn_call_launch(&call, &args, sizeof args);
 }

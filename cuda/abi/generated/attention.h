@@ -98,6 +98,7 @@ typedef struct nn_flash_attention_paged_args {
   const int32_t *offsets;
   const int32_t *lengths;
   const int32_t *page_table;
+  const float *sinks;
   void *out;
   int64_t tokens;
   int64_t batch;
@@ -109,6 +110,8 @@ typedef struct nn_flash_attention_paged_args {
   int64_t ld_q;
   int64_t page_bytes;
   float scale;
+  int64_t window;
+  float softcap;
   int32_t format;
   int32_t dtype;
 } nn_flash_attention_paged_args;
@@ -119,6 +122,7 @@ typedef struct nn_attention_decode_paged_parameters {
   const void *v_pages;
   const int32_t *lengths;
   const int32_t *page_table;
+  const float *sinks;
   void *out;
   int64_t batch;
   int64_t max_pages;
@@ -129,10 +133,12 @@ typedef struct nn_attention_decode_paged_parameters {
   int64_t ld_q;
   int64_t page_bytes;
   float scale;
+  int64_t window;
+  float softcap;
   int32_t format;
   int32_t dtype;
 } nn_attention_decode_paged_parameters;
-enum { nn_attention_decode_paged_parameters_count = 17 };
+enum { nn_attention_decode_paged_parameters_count = 20 };
 
 typedef nn_flash_attention_paged_args nn_attention_decode_paged_args;
 
@@ -145,6 +151,7 @@ typedef struct nn_attention_step_paged_args {
   const int32_t *positions;
   const int32_t *lengths;
   const int32_t *page_table;
+  const float *sinks;
   void *k_pages;
   void *v_pages;
   void *out;
@@ -159,6 +166,8 @@ typedef struct nn_attention_step_paged_args {
   int64_t ld_kv;
   int64_t page_bytes;
   float scale;
+  int64_t window;
+  float softcap;
   int32_t layout;
   int32_t format;
   int32_t dtype;

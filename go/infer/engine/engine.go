@@ -419,13 +419,13 @@ func (e *Engine) attention(p *layer.Pass, number int, qkv *tensor.Tensor, in inp
 	keys, values, format := e.Cache.keys[number], e.Cache.values[number], cuda.Format(e.Cache.Format.Code)
 	scale := float32(1 / math.Sqrt(float64(config.HeadDim)))
 	if decode {
-		p.Check(tensor.AttentionStepPaged(q, k, v, cosine, sine, in.positions, in.lengths, in.table, keys, values, heads,
-			scale, layout, format))
+		p.Check(tensor.AttentionStepPaged(q, k, v, cosine, sine, in.positions, in.lengths, in.table, nil, keys, values,
+			heads, scale, 0, 0, layout, format))
 	} else {
 		p.Check(tensor.RopeQK(q, k, cosine, sine, in.positions, layout))
 		p.Check(tensor.KVAppendPaged(k, v, in.offsets, in.lengths, in.table, keys, values, format))
-		p.Check(tensor.FlashAttentionPaged(q, keys, values, in.offsets, in.lengths, in.table, heads, config.NumKVHeads, scale,
-			format))
+		p.Check(tensor.FlashAttentionPaged(q, keys, values, in.offsets, in.lengths, in.table, nil, heads, config.NumKVHeads,
+			scale, 0, 0, format))
 	}
 	return p.View(heads, tokens, -1)
 }

@@ -340,7 +340,7 @@ class Engine:
         keys, values, code = self.cache.keys[number], self.cache.values[number], self.cache.format.code
         if decode:
             kernels.attention_step_paged(
-                q, k, v, cosine, sine, inputs.positions, inputs.lengths, inputs.table, keys, values,
+                q, k, v, cosine, sine, inputs.positions, inputs.lengths, inputs.table, None, keys, values,
                 layout=config.rope.layout, format=code, out=heads,
             )  # fmt: skip
             return heads.view(tokens, -1)

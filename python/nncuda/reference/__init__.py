@@ -10,6 +10,7 @@ tolerances in tests/golden/ are made of.
 """
 
 from nncuda.reference import (
+    activation,
     attention,
     decode,
     digest,
@@ -30,6 +31,7 @@ from nncuda.reference import (
 
 FAMILIES = (
     elementwise,
+    activation,
     softmax,
     rmsnorm,
     gemm,

@@ -27,6 +27,7 @@ log = _rounded_once(np.log)
 cos = _rounded_once(np.cos)
 sin = _rounded_once(np.sin)
 sqrt = _rounded_once(np.sqrt)
+tanh = _rounded_once(np.tanh)
 
 
 def sigmoid(x: Array) -> Array:

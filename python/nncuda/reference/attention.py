@@ -4,9 +4,11 @@ Query head h reads key head h / (heads / kv_heads). With ``causal``, query i of 
 With ``starts``, it sees keys j >= starts[i] alone: those of its document.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
-from nncuda.reference.arithmetic import Array, Outputs, exp, log, matmul, total, transposed
+from nncuda.reference.arithmetic import Array, Outputs, exp, log, matmul, tanh, total, transposed
 from nncuda.reference.kvcache import kv_append_paged, rows_of_pages
 from nncuda.reference.rope import rope_qk
 from nncuda.reference.softmax import softmax
@@ -143,6 +145,31 @@ def attention_decode(q: Array, k_cache: Array, v_cache: Array, lengths: Array, s
     return {"out": out}
 
 
+def _stored_rows(k_pages: Array, v_pages: Array, kv_heads: int, format: int) -> Callable[[Array, int], list[Array]]:
+    """Keys and values of a sequence, from its row of the page table and its length."""
+    return lambda table, length: [rows_of_pages(x, table, length, kv_heads, format) for x in (k_pages, v_pages)]
+
+
+def _last_of(q: Array, k: Array, v: Array, scale: float, sinks: Array | None, window: int, softcap: float) -> Array:
+    """Attention of the queries, the last tokens of a sequence, to its keys and values. With ``window`` a query sees so
+    many keys at most; with ``softcap`` scores are c tanh(s / c); ``sinks`` are a further column of scores, whose
+    probability is dropped. Beltagy et al. 2020, "Longformer"; Gemma Team 2024, "Gemma 2"; Agarwal et al. 2025,
+    "gpt-oss"."""
+    unseen = max(0, len(k) - len(q) + 1 - window) if window else 0  # by all queries: what lies there is open
+    k, v = (rows[unseen:].astype(q.dtype) for rows in (k, v))
+    s = attention_scores(q[None], k[None], scale, causal=0)["scores"]
+    if softcap:
+        bound = q.dtype.type(softcap)
+        s = bound * tanh(s / bound)
+    key, own = np.arange(len(k)), np.arange(len(k) - len(q), len(k))[:, None]
+    hidden = (key > own) | (key <= own - window) if window else key > own
+    s = np.where(hidden, -np.inf, s).astype(q.dtype)
+    if sinks is not None:
+        column = np.broadcast_to(sinks.astype(q.dtype)[:, None, None], (*s.shape[:3], 1))
+        s = np.concatenate([s, column], axis=-1)
+    return attention_output(softmax(s)["y"][..., : len(k)], v[None])["out"][0]
+
+
 def flash_attention_paged(
     q: Array,
     k_pages: Array,
@@ -153,18 +180,20 @@ def flash_attention_paged(
     kv_heads: int,
     scale: float,
     format: int,
+    sinks: Array | None = None,
+    window: int = 0,
+    softcap: float = 0,
 ) -> Outputs:
     """Tokens offsets[b] .. offsets[b+1]-1 see the rows before them, and their own, of the lengths[b] of sequence b.
 
     Kwon et al. 2023, "PagedAttention"; Vaswani et al. 2017, eq. 1. Rows without a sequence are not written: NaN.
     """
     out = np.full_like(q, np.nan)
+    stored = _stored_rows(k_pages, v_pages, kv_heads, format)
     for b, length in enumerate(lengths):
         new = slice(offsets[b], offsets[b + 1])
         if new.stop > new.start:
-            pages = (rows_of_pages(x, page_table[b], length, kv_heads, format) for x in (k_pages, v_pages))
-            k, v = (rows.astype(q.dtype) for rows in pages)
-            out[new] = flash_attention(q[new], k, v, batch=1, scale=scale, causal=1)["out"]
+            out[new] = _last_of(q[new], *stored(page_table[b], length), scale, sinks, window, softcap)
     return {"out": out}
 
 
@@ -177,14 +206,16 @@ def attention_decode_paged(
     kv_heads: int,
     scale: float,
     format: int,
+    sinks: Array | None = None,
+    window: int = 0,
+    softcap: float = 0,
 ) -> Outputs:
     """One query a sequence over the first lengths[b] rows in its pages; zeros without any. Dao et al. 2023."""
     out = np.zeros_like(q)
+    stored = _stored_rows(k_pages, v_pages, kv_heads, format)
     for b, length in enumerate(lengths):
         if length:
-            pages = (rows_of_pages(x, page_table[b], length, kv_heads, format) for x in (k_pages, v_pages))
-            k, v = (rows.astype(q.dtype) for rows in pages)
-            out[b] = flash_attention(q[b : b + 1], k, v, batch=1, scale=scale, causal=0)["out"][0]
+            out[b] = _last_of(q[b : b + 1], *stored(page_table[b], length), scale, sinks, window, softcap)[0]
     return {"out": out}
 
 
@@ -202,10 +233,14 @@ def attention_step_paged(
     scale: float,
     layout: int,
     format: int,
+    sinks: Array | None = None,
+    window: int = 0,
+    softcap: float = 0,
 ) -> Outputs:
     """A decoding step: rope_qk, kv_append_paged of one token a sequence, then attention_decode_paged."""
     turned = rope_qk(q, k, cosine, sine, positions, layout)
     each = np.arange(len(q) + 1)
     pages = kv_append_paged(turned["k"], v, each, lengths, page_table, k_pages, v_pages, format)
     seen = pages["k_pages"], pages["v_pages"], lengths, page_table
-    return {**pages, **attention_decode_paged(turned["q"], *seen, k.shape[1], scale, format)}
+    options = k.shape[1], scale, format, sinks, window, softcap
+    return {**pages, **attention_decode_paged(turned["q"], *seen, *options)}

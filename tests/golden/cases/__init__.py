@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from . import (
+    activation,
     attention,
     decode,
     digest,
@@ -24,6 +25,7 @@ from .case import Case
 
 FAMILIES = (
     elementwise,
+    activation,
     softmax,
     rmsnorm,
     gemm,

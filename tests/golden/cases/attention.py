@@ -5,7 +5,7 @@ import numpy as np
 from nncuda.reference import attention as reference
 
 from .case import FLOATS, case, nan, stored
-from .kvcache import STORAGE, filled, page_bytes, page_table
+from .kvcache import PAGE_TOKENS, STORAGE, filled, page_bytes, page_table
 
 #: batch, q_len, kv_len, heads, kv_heads, head_dim, causal
 SHAPES = (
@@ -84,6 +84,36 @@ def cases():
             label = f"{storage}-heads{heads}-{kv_heads}-dim{head_dim}-ld{extra}-layout{layout}-length{lengths[0]}"
             sizes = storage, lengths, heads, kv_heads, head_dim, extra, layout
             yield case("attention_step_paged", label, step_paged, dtype, *sizes)
+        yield from variants(dtype)
+
+
+def variants(dtype):
+    """Windows, within a page and over several; soft caps; sinks."""
+    for storage, heads, kv_heads, head_dim, lengths, fresh, window, softcap, sinks in (
+        ("f16", 2, 1, 8, [300, 9], [20, 9], 40, 0.0, False),
+        ("f32", 2, 2, 8, [17], [17], 5, 3.0, True),
+        ("bf16", 3, 1, 24, [40], [20], 0, 1.0, False),
+        ("q8_0", 2, 1, 32, [133], [9], 4, 0.0, True),
+        ("f16", 1, 1, 8, [130], [3], 1, 0.0, False),
+    )[: 5 if dtype == "f32" else 2]:
+        label = f"{storage}-heads{heads}-{kv_heads}-dim{head_dim}-length{max(lengths)}"
+        label += f"-window{window}-softcap{softcap:g}-sinks{sinks:d}"
+        sizes = storage, lengths, fresh, heads, kv_heads, head_dim, 0, 0, window, softcap, sinks
+        yield case("flash_attention_paged", label, paged, dtype, *sizes)
+    for storage, heads, kv_heads, head_dim, lengths, window, softcap, sinks in (
+        ("f16", 2, 1, 8, [300, 129, 0], 70, 2.0, True),
+        ("f32", 1, 1, 8, [9], 0, 0.0, True),
+        ("q8_0", 12, 1, 32, [140], 20, 0.0, False),
+    )[: 3 if dtype == "f32" else 1]:
+        label = f"{storage}-heads{heads}-{kv_heads}-dim{head_dim}-length{max(lengths)}"
+        label += f"-window{window}-softcap{softcap:g}-sinks{sinks:d}"
+        sizes = storage, lengths, None, heads, kv_heads, head_dim, 0, 0, window, softcap, sinks
+        yield case("attention_decode_paged", label, paged, dtype, *sizes)
+    if dtype != "f32":  # pages are large
+        return
+    options = {"window": 3, "softcap": 2.0, "sinks": True}
+    label = "f16-heads2-1-dim8-length130-window3-softcap2-sinks1"
+    yield case("attention_step_paged", label, lambda d: step_paged(d, "f16", [130], 2, 1, 8, 0, 0, **options), dtype)
 
 
 def of_shape(dtype, batch, q_len, kv_len, heads, kv_heads, head_dim, causal, sharp=1, extras=None):
@@ -187,15 +217,18 @@ def decode(d, lengths, capacity, heads, kv_heads, head_dim, extra):
     }
 
 
-def paged(d, storage, lengths, fresh, heads, kv_heads, head_dim, extra, spare):
+def paged(d, storage, lengths, fresh, heads, kv_heads, head_dim, extra, spare, window=0, softcap=0.0, sinks=False):
     """Sequences in pages that lie in any order, one page with nothing in it; ``fresh`` new tokens of each, or None for
-    one a sequence without offsets; room for ``spare`` more tokens."""
+    one a sequence without offsets; room for ``spare`` more tokens. Pages that are before all windows have no number."""
     table, pages = page_table(d, lengths)
     k_pages, v_pages = (filled(d, storage, lengths, table, pages, kv_heads, head_dim) for _ in "kv")
     tokens = len(lengths) if fresh is None else sum(fresh) + spare
     ragged = {} if fresh is None else {"offsets": np.array([0, *np.cumsum(fresh)], np.int32)}
     q = d.bell(tokens, heads, head_dim, scale=1.5)
     q[tokens - spare :] = np.nan
+    for row, length, new in zip(table, lengths, fresh or [1] * len(lengths), strict=True):
+        if window:
+            row[: max(0, length - new + 1 - window) // PAGE_TOKENS] = -1
     return {
         "q": q,
         "k_pages": k_pages,
@@ -207,15 +240,18 @@ def paged(d, storage, lengths, fresh, heads, kv_heads, head_dim, extra, spare):
         "page_bytes": page_bytes(storage, kv_heads, head_dim),
         "ld_q": heads * head_dim + extra,
         "scale": float(np.float32(head_dim**-0.5)),
+        "window": window,
+        "softcap": softcap,
+        "sinks": d.bell(heads, scale=2) if sinks else None,
         "format": STORAGE[storage],
     }
 
 
-def step_paged(d, storage, lengths, heads, kv_heads, head_dim, extra, layout):
+def step_paged(d, storage, lengths, heads, kv_heads, head_dim, extra, layout, **options):
     """As ``paged``, with the last row of each sequence still to come. Quarters of a turn make no rounding: what is
     stored, whole numbers in blocks, can be told to the bit."""
     batch = len(lengths)
-    args = paged(d, storage, lengths, None, heads, kv_heads, head_dim, extra, 0)
+    args = paged(d, storage, lengths, None, heads, kv_heads, head_dim, extra, 0, **options)
     turn = d.integers(batch + 2, head_dim // 2, high=4)
     k, v = (d.bell(batch, kv_heads, head_dim) for _ in "kv")
     return {

@@ -513,12 +513,15 @@ impl Engine {
         let scale = (1.0 / (dim as f64).sqrt()) as f32;
         if decode {
             kernels::attention_step_paged(
-                &q, &k, &v, &cosine, &sine, positions, lengths, table, keys, values, &out, scale, layout, format,
+                &q, &k, &v, &cosine, &sine, positions, lengths, table, None, keys, values, &out, scale, 0, 0.0, layout,
+                format,
             )?;
         } else {
             kernels::rope_qk(&q, &k, &cosine, &sine, positions, layout)?;
             kernels::kv_append_paged(&k, &v, offsets, lengths, table, keys, values, format)?;
-            kernels::flash_attention_paged(&q, keys, values, offsets, lengths, table, &out, kv_heads, scale, format)?;
+            kernels::flash_attention_paged(
+                &q, keys, values, offsets, lengths, table, None, &out, kv_heads, scale, 0, 0.0, format,
+            )?;
         }
         Ok(out.view(&[tokens, heads * dim])?)
     }

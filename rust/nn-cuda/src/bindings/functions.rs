@@ -800,6 +800,59 @@ pub type cuda_fill = unsafe extern "C" fn(ctx: *mut nncuda_ctx, y: *mut c_void, 
 /// C: `int32_t cuda_increment(nncuda_ctx *ctx, int32_t *x, int64_t n, int32_t by);`
 pub type cuda_increment = unsafe extern "C" fn(ctx: *mut nncuda_ctx, x: *mut i32, n: i64, by: i32) -> i32;
 
+/// Bounds scores softly: y = cap \* tanh(x / cap).
+///
+/// C: `int32_t cuda_softcap(nncuda_ctx *ctx, const void *x, void *y, int64_t n, float cap, int32_t dtype);`
+pub type cuda_softcap =
+    unsafe extern "C" fn(ctx: *mut nncuda_ctx, x: *const c_void, y: *mut c_void, n: i64, cap: f32, dtype: i32) -> i32;
+
+/// GELU gate: y = gelu(gate) \* up, where gelu(x) = x/2 \* (1 + tanh(sqrt(2/pi) \* (x + 0.044715 \* x^3))).
+///
+/// C: `int32_t cuda_geglu(nncuda_ctx *ctx, const void *gate, const void *up, void *y, int64_t rows, int64_t dim, int64_t ld, int32_t dtype);`
+pub type cuda_geglu = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    gate: *const c_void,
+    up: *const c_void,
+    y: *mut c_void,
+    rows: i64,
+    dim: i64,
+    ld: i64,
+    dtype: i32,
+) -> i32;
+
+/// Clipped SwiGLU gate: with g = min(gate, limit) and u = up held between -limit and limit, y = g \* sigmoid(alpha
+/// \* g) \* (u + 1).
+///
+/// C: `int32_t cuda_swiglu_clipped(nncuda_ctx *ctx, const void *gate, const void *up, void *y, int64_t rows, int64_t dim, int64_t ld, float alpha, float limit, int32_t dtype);`
+pub type cuda_swiglu_clipped = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    gate: *const c_void,
+    up: *const c_void,
+    y: *mut c_void,
+    rows: i64,
+    dim: i64,
+    ld: i64,
+    alpha: f32,
+    limit: f32,
+    dtype: i32,
+) -> i32;
+
+/// Biases of grouped rows, such as those of experts: y\[r\] = x\[r\] + bias\[g\] for the rows offsets\[g\] ..
+/// offsets\[g+1\]-1.
+///
+/// C: `int32_t cuda_grouped_bias(nncuda_ctx *ctx, const void *x, const void *bias, const int32_t *offsets, void *y, int64_t rows, int64_t dim, int64_t groups, int32_t dtype);`
+pub type cuda_grouped_bias = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    x: *const c_void,
+    bias: *const c_void,
+    offsets: *const i32,
+    y: *mut c_void,
+    rows: i64,
+    dim: i64,
+    groups: i64,
+    dtype: i32,
+) -> i32;
+
 /// Softmax of each row: y = exp(x - max) / sum(exp(x - max)).
 ///
 /// C: `int32_t cuda_softmax(nncuda_ctx *ctx, const void *x, void *y, int64_t rows, int64_t cols, int32_t dtype);`
@@ -1353,7 +1406,7 @@ pub type cuda_attention_decode = unsafe extern "C" fn(
 
 /// Causal attention of new tokens over paged caches.
 ///
-/// C: `int32_t cuda_flash_attention_paged(nncuda_ctx *ctx, const void *q, const void *k_pages, const void *v_pages, const int32_t *offsets, const int32_t *lengths, const int32_t *page_table, void *out, int64_t tokens, int64_t batch, int64_t max_pages, int64_t pages, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t page_bytes, float scale, int32_t format, int32_t dtype);`
+/// C: `int32_t cuda_flash_attention_paged(nncuda_ctx *ctx, const void *q, const void *k_pages, const void *v_pages, const int32_t *offsets, const int32_t *lengths, const int32_t *page_table, const float *sinks, void *out, int64_t tokens, int64_t batch, int64_t max_pages, int64_t pages, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t page_bytes, float scale, int64_t window, float softcap, int32_t format, int32_t dtype);`
 pub type cuda_flash_attention_paged = unsafe extern "C" fn(
     ctx: *mut nncuda_ctx,
     q: *const c_void,
@@ -1362,6 +1415,7 @@ pub type cuda_flash_attention_paged = unsafe extern "C" fn(
     offsets: *const i32,
     lengths: *const i32,
     page_table: *const i32,
+    sinks: *const f32,
     out: *mut c_void,
     tokens: i64,
     batch: i64,
@@ -1373,13 +1427,15 @@ pub type cuda_flash_attention_paged = unsafe extern "C" fn(
     ld_q: i64,
     page_bytes: i64,
     scale: f32,
+    window: i64,
+    softcap: f32,
     format: i32,
     dtype: i32,
 ) -> i32;
 
 /// Attention of one new query a sequence over its pages, split over the keys.
 ///
-/// C: `int32_t cuda_attention_decode_paged(nncuda_ctx *ctx, const void *q, const void *k_pages, const void *v_pages, const int32_t *lengths, const int32_t *page_table, void *out, int64_t batch, int64_t max_pages, int64_t pages, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t page_bytes, float scale, int32_t format, int32_t dtype);`
+/// C: `int32_t cuda_attention_decode_paged(nncuda_ctx *ctx, const void *q, const void *k_pages, const void *v_pages, const int32_t *lengths, const int32_t *page_table, const float *sinks, void *out, int64_t batch, int64_t max_pages, int64_t pages, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t page_bytes, float scale, int64_t window, float softcap, int32_t format, int32_t dtype);`
 pub type cuda_attention_decode_paged = unsafe extern "C" fn(
     ctx: *mut nncuda_ctx,
     q: *const c_void,
@@ -1387,6 +1443,7 @@ pub type cuda_attention_decode_paged = unsafe extern "C" fn(
     v_pages: *const c_void,
     lengths: *const i32,
     page_table: *const i32,
+    sinks: *const f32,
     out: *mut c_void,
     batch: i64,
     max_pages: i64,
@@ -1397,6 +1454,8 @@ pub type cuda_attention_decode_paged = unsafe extern "C" fn(
     ld_q: i64,
     page_bytes: i64,
     scale: f32,
+    window: i64,
+    softcap: f32,
     format: i32,
     dtype: i32,
 ) -> i32;
@@ -1405,7 +1464,7 @@ pub type cuda_attention_decode_paged = unsafe extern "C" fn(
 /// kv_append_paged of the key and its value, then attention_decode_paged over the lengths\[b\] rows that sequence b
 /// has with them; the same bits as those three.
 ///
-/// C: `int32_t cuda_attention_step_paged(nncuda_ctx *ctx, const void *q, const void *k, const void *v, const float *cosine, const float *sine, const int32_t *positions, const int32_t *lengths, const int32_t *page_table, void *k_pages, void *v_pages, void *out, int64_t batch, int64_t max_pages, int64_t pages, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t max_position, int64_t ld_q, int64_t ld_kv, int64_t page_bytes, float scale, int32_t layout, int32_t format, int32_t dtype);`
+/// C: `int32_t cuda_attention_step_paged(nncuda_ctx *ctx, const void *q, const void *k, const void *v, const float *cosine, const float *sine, const int32_t *positions, const int32_t *lengths, const int32_t *page_table, const float *sinks, void *k_pages, void *v_pages, void *out, int64_t batch, int64_t max_pages, int64_t pages, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t max_position, int64_t ld_q, int64_t ld_kv, int64_t page_bytes, float scale, int64_t window, float softcap, int32_t layout, int32_t format, int32_t dtype);`
 pub type cuda_attention_step_paged = unsafe extern "C" fn(
     ctx: *mut nncuda_ctx,
     q: *const c_void,
@@ -1416,6 +1475,7 @@ pub type cuda_attention_step_paged = unsafe extern "C" fn(
     positions: *const i32,
     lengths: *const i32,
     page_table: *const i32,
+    sinks: *const f32,
     k_pages: *mut c_void,
     v_pages: *mut c_void,
     out: *mut c_void,
@@ -1430,6 +1490,8 @@ pub type cuda_attention_step_paged = unsafe extern "C" fn(
     ld_kv: i64,
     page_bytes: i64,
     scale: f32,
+    window: i64,
+    softcap: f32,
     layout: i32,
     format: i32,
     dtype: i32,

@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "9f6a0109210a6f9c20053ddc2914d17375523fd2e061bdfe605a712e3a7203b8";
+pub const HEADER_SHA256: &str = "3f9063ffaca585e63f2e6bb7d0b68581addb0a93f025ebeb7826f3ec8fb0865a";

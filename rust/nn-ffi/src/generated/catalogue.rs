@@ -6,7 +6,7 @@ use crate::catalogue::{Kernel, Parameter};
 use crate::generated::checked;
 
 /// Every kernel, in the header's order.
-pub static KERNELS: [Kernel; 102] = [
+pub static KERNELS: [Kernel; 106] = [
     Kernel {
         name: "silu",
         parameters: &[
@@ -139,6 +139,59 @@ pub static KERNELS: [Kernel; 102] = [
         name: "increment",
         parameters: &[Parameter::tensor("x", "i32", "[n]", ""), Parameter::integer("n"), Parameter::integer("by")],
         call: checked::increment,
+    },
+    Kernel {
+        name: "softcap",
+        parameters: &[
+            Parameter::tensor("x", "dtype", "[n]", ""),
+            Parameter::tensor("y", "dtype", "[n]", ""),
+            Parameter::integer("n"),
+            Parameter::float("cap"),
+            Parameter::dtype("dtype"),
+        ],
+        call: checked::softcap,
+    },
+    Kernel {
+        name: "geglu",
+        parameters: &[
+            Parameter::tensor("gate", "dtype", "[rows:ld, dim]", "ld"),
+            Parameter::tensor("up", "dtype", "[rows:ld, dim]", "ld"),
+            Parameter::tensor("y", "dtype", "[rows, dim]", ""),
+            Parameter::integer("rows"),
+            Parameter::integer("dim"),
+            Parameter::integer("ld"),
+            Parameter::dtype("dtype"),
+        ],
+        call: checked::geglu,
+    },
+    Kernel {
+        name: "swiglu_clipped",
+        parameters: &[
+            Parameter::tensor("gate", "dtype", "[rows:ld, dim]", "ld"),
+            Parameter::tensor("up", "dtype", "[rows:ld, dim]", "ld"),
+            Parameter::tensor("y", "dtype", "[rows, dim]", ""),
+            Parameter::integer("rows"),
+            Parameter::integer("dim"),
+            Parameter::integer("ld"),
+            Parameter::float("alpha"),
+            Parameter::float("limit"),
+            Parameter::dtype("dtype"),
+        ],
+        call: checked::swiglu_clipped,
+    },
+    Kernel {
+        name: "grouped_bias",
+        parameters: &[
+            Parameter::tensor("x", "dtype", "[rows, dim]", ""),
+            Parameter::tensor("bias", "dtype", "[groups, dim]", ""),
+            Parameter::tensor("offsets", "i32", "[groups+1]", ""),
+            Parameter::tensor("y", "dtype", "[rows, dim]", ""),
+            Parameter::integer("rows"),
+            Parameter::integer("dim"),
+            Parameter::integer("groups"),
+            Parameter::dtype("dtype"),
+        ],
+        call: checked::grouped_bias,
     },
     Kernel {
         name: "softmax",
@@ -668,6 +721,7 @@ pub static KERNELS: [Kernel; 102] = [
             Parameter::tensor("offsets", "i32", "[batch+1]", ""),
             Parameter::tensor("lengths", "i32", "[batch]", ""),
             Parameter::tensor("page_table", "i32", "[batch, max_pages]", ""),
+            Parameter::tensor("sinks", "f32", "[heads]", ""),
             Parameter::tensor("out", "dtype", "[tokens, heads, head_dim]", ""),
             Parameter::integer("tokens"),
             Parameter::integer("batch"),
@@ -679,6 +733,8 @@ pub static KERNELS: [Kernel; 102] = [
             Parameter::integer("ld_q"),
             Parameter::integer("page_bytes"),
             Parameter::float("scale"),
+            Parameter::integer("window"),
+            Parameter::float("softcap"),
             Parameter::integer("format"),
             Parameter::dtype("dtype"),
         ],
@@ -692,6 +748,7 @@ pub static KERNELS: [Kernel; 102] = [
             Parameter::tensor("v_pages", "u8", "[pages, page_bytes]", ""),
             Parameter::tensor("lengths", "i32", "[batch]", ""),
             Parameter::tensor("page_table", "i32", "[batch, max_pages]", ""),
+            Parameter::tensor("sinks", "f32", "[heads]", ""),
             Parameter::tensor("out", "dtype", "[batch, heads, head_dim]", ""),
             Parameter::integer("batch"),
             Parameter::integer("max_pages"),
@@ -702,6 +759,8 @@ pub static KERNELS: [Kernel; 102] = [
             Parameter::integer("ld_q"),
             Parameter::integer("page_bytes"),
             Parameter::float("scale"),
+            Parameter::integer("window"),
+            Parameter::float("softcap"),
             Parameter::integer("format"),
             Parameter::dtype("dtype"),
         ],
@@ -718,6 +777,7 @@ pub static KERNELS: [Kernel; 102] = [
             Parameter::tensor("positions", "i32", "[batch]", ""),
             Parameter::tensor("lengths", "i32", "[batch]", ""),
             Parameter::tensor("page_table", "i32", "[batch, max_pages]", ""),
+            Parameter::tensor("sinks", "f32", "[heads]", ""),
             Parameter::tensor("k_pages", "u8", "[pages, page_bytes]", ""),
             Parameter::tensor("v_pages", "u8", "[pages, page_bytes]", ""),
             Parameter::tensor("out", "dtype", "[batch, heads, head_dim]", ""),
@@ -732,6 +792,8 @@ pub static KERNELS: [Kernel; 102] = [
             Parameter::integer("ld_kv"),
             Parameter::integer("page_bytes"),
             Parameter::float("scale"),
+            Parameter::integer("window"),
+            Parameter::float("softcap"),
             Parameter::integer("layout"),
             Parameter::integer("format"),
             Parameter::dtype("dtype"),

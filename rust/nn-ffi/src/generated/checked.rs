@@ -60,6 +60,33 @@ pub(super) fn increment(arguments: &[Argument<'_>]) -> Result<()> {
     kernels::increment(arguments[0].tensor()?, arguments[2].int32()?)
 }
 
+pub(super) fn softcap(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::softcap(arguments[0].tensor()?, arguments[1].tensor()?, arguments[3].float()?)
+}
+
+pub(super) fn geglu(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::geglu(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?)
+}
+
+pub(super) fn swiglu_clipped(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::swiglu_clipped(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[6].float()?,
+        arguments[7].float()?,
+    )
+}
+
+pub(super) fn grouped_bias(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::grouped_bias(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+    )
+}
+
 pub(super) fn softmax(arguments: &[Argument<'_>]) -> Result<()> {
     kernels::softmax(arguments[0].tensor()?, arguments[1].tensor()?)
 }
@@ -373,10 +400,13 @@ pub(super) fn flash_attention_paged(arguments: &[Argument<'_>]) -> Result<()> {
         arguments[3].tensor()?,
         arguments[4].tensor()?,
         arguments[5].tensor()?,
-        arguments[6].tensor()?,
-        arguments[12].size()?,
-        arguments[16].float()?,
-        arguments[17].choice(Format::from_code)?,
+        arguments[6].optional()?,
+        arguments[7].tensor()?,
+        arguments[13].size()?,
+        arguments[17].float()?,
+        arguments[18].int64()?,
+        arguments[19].float()?,
+        arguments[20].choice(Format::from_code)?,
     )
 }
 
@@ -387,10 +417,13 @@ pub(super) fn attention_decode_paged(arguments: &[Argument<'_>]) -> Result<()> {
         arguments[2].tensor()?,
         arguments[3].tensor()?,
         arguments[4].tensor()?,
-        arguments[5].tensor()?,
-        arguments[10].size()?,
-        arguments[14].float()?,
-        arguments[15].choice(Format::from_code)?,
+        arguments[5].optional()?,
+        arguments[6].tensor()?,
+        arguments[11].size()?,
+        arguments[15].float()?,
+        arguments[16].int64()?,
+        arguments[17].float()?,
+        arguments[18].choice(Format::from_code)?,
     )
 }
 
@@ -404,12 +437,15 @@ pub(super) fn attention_step_paged(arguments: &[Argument<'_>]) -> Result<()> {
         arguments[5].tensor()?,
         arguments[6].tensor()?,
         arguments[7].tensor()?,
-        arguments[8].tensor()?,
+        arguments[8].optional()?,
         arguments[9].tensor()?,
         arguments[10].tensor()?,
-        arguments[21].float()?,
-        arguments[22].choice(RopeLayout::from_code)?,
-        arguments[23].choice(Format::from_code)?,
+        arguments[11].tensor()?,
+        arguments[22].float()?,
+        arguments[23].int64()?,
+        arguments[24].float()?,
+        arguments[25].choice(RopeLayout::from_code)?,
+        arguments[26].choice(Format::from_code)?,
     )
 }
 

@@ -4,7 +4,12 @@
 //!
 //! Query head h reads key head h / (heads / kv_heads): kv_heads = heads is multi-head, 1 is multi-query attention.
 //! With `causal`, query i of q_len sees the keys j \<= i + kv_len - q_len: the last query sees all keys. A query
-//! that sees no key gives zeros. head_dim is a multiple of 8, at most 256.
+//! that sees no key gives zeros. head_dim is a multiple of 8, at most 256. Over paged caches, a query sees at most
+//! the last `window` keys (Beltagy et al. 2020, "Longformer", section 3.1): pages before them are not read, nor
+//! their numbers. `softcap` bounds the scores s, scale included: softcap \* tanh(s / softcap) takes their place
+//! (Gemma Team 2024, "Gemma 2", section 2). A sink is a score that has no key: exp(sink) is added to the sum of its
+//! head's softmax, and nothing to its output (Agarwal et al. 2025, "gpt-oss-120b & gpt-oss-20b", section 2.2). It
+//! is not scaled.
 
 #![allow(clippy::too_many_arguments, reason = "the arguments are those of the C function")]
 
@@ -521,12 +526,15 @@ pub fn attention_decode(
 /// - `offsets`: i32 `[batch+1]`, first token of each sequence; offsets\[0\] = 0, never falling, the last at most
 ///   `tokens`
 /// - `lengths`: i32 `[batch]`, rows of each sequence's cache, its new tokens included, at most 128 \* max_pages
-/// - `page_table`: i32 `[batch, max_pages]`, pages of each sequence, 0 .. pages-1 as far as its rows reach; others
-///   are not read
+/// - `page_table`: i32 `[batch, max_pages]`, pages of each sequence, 0 .. pages-1 where rows are seen; others are not
+///   read
+/// - `sinks`: f32 `[heads]`, a score of each head that has no key, or null for none
 /// - `out`: of `dtype` `[tokens, heads, head_dim]`, output; rows from offsets\[batch\] on are not written;
 ///   overwritten
 /// - `kv_heads`: key and value heads
 /// - `scale`: factor of the products; must be finite
+/// - `window`: most keys that a query sees, its own the last of them; must be at least 1, or 0 for all
+/// - `softcap`: bound of the scores, or 0 for none; must be finite and at least 0
 /// - `format`: NNCUDA_FORMAT_\*: F32, F16, BF16, E4M3 or Q8_0 (head_dim a multiple of 32)
 ///
 /// # Errors
@@ -539,9 +547,12 @@ pub fn flash_attention_paged(
     offsets: &Tensor,
     lengths: &Tensor,
     page_table: &Tensor,
+    sinks: Option<&Tensor>,
     out: &Tensor,
     kv_heads: usize,
     scale: f32,
+    window: i64,
+    softcap: f32,
     format: Format,
 ) -> Result<()> {
     let call = Call::new("cuda_flash_attention_paged", q);
@@ -551,10 +562,17 @@ pub fn flash_attention_paged(
     let offsets = call.dense::<1>("offsets", "[batch+1]", offsets)?.of(DType::I32)?;
     let lengths = call.dense::<1>("lengths", "[batch]", lengths)?.of(DType::I32)?;
     let page_table = call.dense::<2>("page_table", "[batch, max_pages]", page_table)?.of(DType::I32)?;
+    let sinks = match sinks {
+        Some(sinks) => Some(call.dense::<1>("sinks", "[heads]", sinks)?.of(DType::F32)?),
+        None => None,
+    };
     let out = call.dense::<3>("out", "[tokens, heads, head_dim]", out)?;
     call.same(&[Some(q.named()), Some(out.named())])?;
     call.same(&[Some(k_pages.named()), Some(v_pages.named())])?;
     call.folds("batch", &[Some(lengths.named()), Some(page_table.named())])?;
+    if let Some(sinks) = &sinks {
+        sinks.unfolded("heads", "q")?;
+    }
     let tokens = q.dims[0];
     let heads = q.dims[1];
     let head_dim = q.dims[2];
@@ -577,6 +595,9 @@ pub fn flash_attention_paged(
     v_pages.expect([pages, page_bytes], sizes)?;
     offsets.expect([plus(batch, 1)], sizes)?;
     page_table.expect([batch, max_pages], sizes)?;
+    if let Some(sinks) = &sinks {
+        sinks.expect([heads], sizes)?;
+    }
     out.expect([tokens, heads, head_dim], sizes)?;
     let dtype = q.dtype();
     out.same(dtype, "q")?;
@@ -592,6 +613,7 @@ pub fn flash_attention_paged(
             offsets.pointer().cast(),
             lengths.pointer().cast(),
             page_table.pointer().cast(),
+            pointer(&sinks).cast(),
             out.pointer(),
             tokens as i64,
             batch as i64,
@@ -603,6 +625,8 @@ pub fn flash_attention_paged(
             ld_q as i64,
             page_bytes as i64,
             scale,
+            window,
+            softcap,
             format as i32,
             dtype.code(),
         )
@@ -614,6 +638,7 @@ pub fn flash_attention_paged(
         Some(offsets.tensor),
         Some(lengths.tensor),
         Some(page_table.tensor),
+        tensor(&sinks),
         Some(out.tensor),
     ];
     call.finish(status, &tensors)
@@ -631,11 +656,14 @@ pub fn flash_attention_paged(
 ///   `format`
 /// - `v_pages`: u8 `[pages, page_bytes]`, values, laid out as the keys
 /// - `lengths`: i32 `[batch]`, rows to see, 0 .. 128 \* max_pages
-/// - `page_table`: i32 `[batch, max_pages]`, pages of each sequence, 0 .. pages-1 as far as its rows reach; others
-///   are not read
+/// - `page_table`: i32 `[batch, max_pages]`, pages of each sequence, 0 .. pages-1 where rows are seen; others are not
+///   read
+/// - `sinks`: f32 `[heads]`, a score of each head that has no key, or null for none
 /// - `out`: of `dtype` `[batch, heads, head_dim]`, output; overwritten
 /// - `kv_heads`: key and value heads
 /// - `scale`: factor of the products; must be finite
+/// - `window`: most keys that a query sees, its own the last of them; must be at least 1, or 0 for all
+/// - `softcap`: bound of the scores, or 0 for none; must be finite and at least 0
 /// - `format`: NNCUDA_FORMAT_\*: F32, F16, BF16, E4M3 or Q8_0 (head_dim a multiple of 32)
 ///
 /// # Errors
@@ -647,9 +675,12 @@ pub fn attention_decode_paged(
     v_pages: &Tensor,
     lengths: &Tensor,
     page_table: &Tensor,
+    sinks: Option<&Tensor>,
     out: &Tensor,
     kv_heads: usize,
     scale: f32,
+    window: i64,
+    softcap: f32,
     format: Format,
 ) -> Result<()> {
     let call = Call::new("cuda_attention_decode_paged", q);
@@ -658,10 +689,17 @@ pub fn attention_decode_paged(
     let v_pages = call.dense::<2>("v_pages", "[pages, page_bytes]", v_pages)?.of(DType::U8)?;
     let lengths = call.dense::<1>("lengths", "[batch]", lengths)?.of(DType::I32)?;
     let page_table = call.dense::<2>("page_table", "[batch, max_pages]", page_table)?.of(DType::I32)?;
+    let sinks = match sinks {
+        Some(sinks) => Some(call.dense::<1>("sinks", "[heads]", sinks)?.of(DType::F32)?),
+        None => None,
+    };
     let out = call.dense::<3>("out", "[batch, heads, head_dim]", out)?;
     call.same(&[Some(q.named()), Some(out.named())])?;
     call.same(&[Some(k_pages.named()), Some(v_pages.named())])?;
     call.folds("batch", &[Some(q.named()), Some(lengths.named()), Some(page_table.named())])?;
+    if let Some(sinks) = &sinks {
+        sinks.unfolded("heads", "q")?;
+    }
     let batch = q.dims[0];
     let heads = q.dims[1];
     let head_dim = q.dims[2];
@@ -681,6 +719,9 @@ pub fn attention_decode_paged(
     v_pages.expect([pages, page_bytes], sizes)?;
     lengths.expect([batch], sizes)?;
     page_table.expect([batch, max_pages], sizes)?;
+    if let Some(sinks) = &sinks {
+        sinks.expect([heads], sizes)?;
+    }
     out.expect([batch, heads, head_dim], sizes)?;
     let dtype = q.dtype();
     out.same(dtype, "q")?;
@@ -695,6 +736,7 @@ pub fn attention_decode_paged(
             v_pages.pointer(),
             lengths.pointer().cast(),
             page_table.pointer().cast(),
+            pointer(&sinks).cast(),
             out.pointer(),
             batch as i64,
             max_pages as i64,
@@ -705,6 +747,8 @@ pub fn attention_decode_paged(
             ld_q as i64,
             page_bytes as i64,
             scale,
+            window,
+            softcap,
             format as i32,
             dtype.code(),
         )
@@ -715,6 +759,7 @@ pub fn attention_decode_paged(
         Some(v_pages.tensor),
         Some(lengths.tensor),
         Some(page_table.tensor),
+        tensor(&sinks),
         Some(out.tensor),
     ];
     call.finish(status, &tensors)
@@ -737,13 +782,16 @@ pub fn attention_decode_paged(
 /// - `sine`: f32 `[max_position, head_dim/2]`, from rope_freqs
 /// - `positions`: i32 `[batch]`, rows of the tables, 0 .. max_position-1
 /// - `lengths`: i32 `[batch]`, rows of each sequence's cache, the new one included, 1 .. 128 \* max_pages
-/// - `page_table`: i32 `[batch, max_pages]`, pages of each sequence, 0 .. pages-1 as far as its rows reach; others
-///   are not read
+/// - `page_table`: i32 `[batch, max_pages]`, pages of each sequence, 0 .. pages-1 where rows are seen; others are not
+///   read
+/// - `sinks`: f32 `[heads]`, a score of each head that has no key, or null for none
 /// - `k_pages`: u8 `[pages, page_bytes]`, keys; a page is \[kv_heads, 128, head_dim\], each row of head_dim in
 ///   `format`; read and overwritten
 /// - `v_pages`: u8 `[pages, page_bytes]`, values, laid out as the keys; read and overwritten
 /// - `out`: of `dtype` `[batch, heads, head_dim]`, output; overwritten
 /// - `scale`: factor of the products; must be finite
+/// - `window`: most keys that a query sees, its own the last of them; must be at least 1, or 0 for all
+/// - `softcap`: bound of the scores, or 0 for none; must be finite and at least 0
 /// - `layout`: NNCUDA_ROPE_\*
 /// - `format`: NNCUDA_FORMAT_\*: F32, F16, BF16, E4M3 or Q8_0 (head_dim a multiple of 32)
 ///
@@ -759,10 +807,13 @@ pub fn attention_step_paged(
     positions: &Tensor,
     lengths: &Tensor,
     page_table: &Tensor,
+    sinks: Option<&Tensor>,
     k_pages: &Tensor,
     v_pages: &Tensor,
     out: &Tensor,
     scale: f32,
+    window: i64,
+    softcap: f32,
     layout: RopeLayout,
     format: Format,
 ) -> Result<()> {
@@ -775,6 +826,10 @@ pub fn attention_step_paged(
     let positions = call.dense::<1>("positions", "[batch]", positions)?.of(DType::I32)?;
     let lengths = call.dense::<1>("lengths", "[batch]", lengths)?.of(DType::I32)?;
     let page_table = call.dense::<2>("page_table", "[batch, max_pages]", page_table)?.of(DType::I32)?;
+    let sinks = match sinks {
+        Some(sinks) => Some(call.dense::<1>("sinks", "[heads]", sinks)?.of(DType::F32)?),
+        None => None,
+    };
     let k_pages = call.dense::<2>("k_pages", "[pages, page_bytes]", k_pages)?.of(DType::U8)?;
     let v_pages = call.dense::<2>("v_pages", "[pages, page_bytes]", v_pages)?.of(DType::U8)?;
     let out = call.dense::<3>("out", "[batch, heads, head_dim]", out)?;
@@ -784,6 +839,9 @@ pub fn attention_step_paged(
     call.same(&[Some(positions.named()), Some(lengths.named())])?;
     call.same(&[Some(k_pages.named()), Some(v_pages.named())])?;
     call.folds("batch", &[Some(q.named()), Some(k.named()), Some(positions.named()), Some(page_table.named())])?;
+    if let Some(sinks) = &sinks {
+        sinks.unfolded("heads", "q")?;
+    }
     let batch = q.dims[0];
     let heads = q.dims[1];
     let head_dim = q.dims[2];
@@ -813,6 +871,9 @@ pub fn attention_step_paged(
     positions.expect([batch], sizes)?;
     lengths.expect([batch], sizes)?;
     page_table.expect([batch, max_pages], sizes)?;
+    if let Some(sinks) = &sinks {
+        sinks.expect([heads], sizes)?;
+    }
     v_pages.expect([pages, page_bytes], sizes)?;
     out.expect([batch, heads, head_dim], sizes)?;
     let dtype = q.dtype();
@@ -834,6 +895,7 @@ pub fn attention_step_paged(
             positions.pointer().cast(),
             lengths.pointer().cast(),
             page_table.pointer().cast(),
+            pointer(&sinks).cast(),
             k_pages.pointer(),
             v_pages.pointer(),
             out.pointer(),
@@ -848,6 +910,8 @@ pub fn attention_step_paged(
             ld_kv as i64,
             page_bytes as i64,
             scale,
+            window,
+            softcap,
             layout as i32,
             format as i32,
             dtype.code(),
@@ -862,6 +926,7 @@ pub fn attention_step_paged(
         Some(positions.tensor),
         Some(lengths.tensor),
         Some(page_table.tensor),
+        tensor(&sinks),
         Some(k_pages.tensor),
         Some(v_pages.tensor),
         Some(out.tensor),

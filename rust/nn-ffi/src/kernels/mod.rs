@@ -15,6 +15,7 @@
 //! Each function returns [`Error::Shape`](crate::Error::Shape) when shapes or dtypes disagree, and
 //! [`Error::Call`](crate::Error::Call) with the library's status and sentence when the library refuses.
 
+mod activation;
 mod attention;
 mod decode;
 mod digest;
@@ -32,6 +33,7 @@ mod rope;
 mod softmax;
 mod ternary;
 
+pub use activation::*;
 pub use attention::*;
 pub use decode::*;
 pub use digest::*;
