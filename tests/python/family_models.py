@@ -1,14 +1,10 @@
-"""Small models of every family that our engine and other programs run, live and as recorded; seeded."""
+"""Small models of every family that the engine runs, with the options of its config.json that change what it computes."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-from llama_cases import RECORDED, TOKENIZER
-from nncuda.bench.random_model import Shape, write_folder
-
-RECORD = RECORDED / "families.safetensors"
+from nncuda.bench.random_model import Shape
 
 _SMALL = Shape(layers=2, hidden=64, ffn=96, heads=4, kv_heads=2, vocabulary=600, context=512)
 _YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
@@ -32,7 +28,6 @@ def _of(family: str, own: dict[str, object] | None = None, **changes: object) ->
     return replace(_SMALL, family=family, own=own or {}, **changes)
 
 
-#: Against transformers, in f32; each family, and each option of its config.json that changes what is computed.
 FAMILIES = {
     "mistral": _of("mistral", {"sliding_window": None}, head_dim=32),
     "mistral_yarn": _of("mistral", {"sliding_window": 512}, rope_scaling=_YARN),
@@ -66,9 +61,3 @@ FAMILIES = {
         rope_scaling=_LONG,
     ),
 }
-
-
-def folder(place: Path, name: str) -> Path:
-    """The folder of a case of `FAMILIES`, written into `place`."""
-    write_folder(place / name, FAMILIES[name], seed=1, dtype="f32", tokenizer_file=TOKENIZER.read_bytes())
-    return place / name
