@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from family_models import FAMILIES
 from llama_cases import GREEDY, RECORDED, TOKENIZER, prompt
-from nncuda.bench.random_model import write_folder
-from nncuda.infer.language_model import LanguageModel
-from nncuda.models.families import FAMILIES as ALL
 from safetensors import safe_open
 from safetensors.numpy import load_file
 from test_llama import greedy
+
+from nncuda.bench.random_model import write_folder
+from nncuda.infer.language_model import LanguageModel
+from nncuda.models.families import FAMILIES as ALL
 
 RECORD = RECORDED / "families.safetensors"
 

@@ -1,4 +1,4 @@
-"""Families of models: the same logits and tokens, the same description, and the same options refused, in every language."""
+"""Families of models: the same logits, tokens, descriptions and refused options in every language."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import languages
 import pytest
 from conftest import find
 from family_models import FAMILIES
+from runs import Workshop
+
 from nncuda import Context
 from nncuda.bench.random_model import write_folder
 from nncuda.convert.quantize import quantize_model
 from nncuda.models.families import FAMILIES as ALL
 from nncuda.models.stored import StoredModel
-from runs import Workshop
 
 FORMS = ("f32", "q8_0.gguf")
 

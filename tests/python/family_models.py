@@ -1,4 +1,4 @@
-"""Small models of every family that the engine runs, with the options of its config.json that change what it computes."""
+"""Small models of every family that the engine runs, with the options of config.json that change what it computes."""
 
 from __future__ import annotations
 

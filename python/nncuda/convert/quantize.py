@@ -19,8 +19,8 @@ from ..formats.block_formats import FORMATS, BlockFormat, StoredTensor, TernaryF
 from ..formats.errors import FormatError
 from ..formats.gguf import ALIGNMENT_KEY
 from ..formats.gguf_writer import NewTensor, write_gguf
-from ..models.gguf_names import LONG_FACTORS, ROPE_FREQUENCIES, SHORT_FACTORS, gguf_name
 from ..models.families import FAMILIES, SCALES
+from ..models.gguf_names import LONG_FACTORS, ROPE_FREQUENCIES, SHORT_FACTORS, gguf_name
 from ..models.llama import LlamaConfig, is_plain
 from ..models.llama_gguf import BITNET_ARCHITECTURES
 from ..models.rope_scaling import yarn_divisors, yarn_magnitude

@@ -186,8 +186,8 @@ def rope_from_folder(values: Mapping[str, Any], family: Family, head_dim: int, c
         return dataclasses.replace(rope, scaling=kind, factor=factor, divisors=_llama3(given, base, head_dim, original))
     if base <= 1 or original <= 1 or original > 1e9:
         raise ValueError(
-            f"rotary embedding of {kind} with base {base} and original_max_position_embeddings {original}: they must be "
-            f"above 1, the latter at most 1e9"
+            f"rotary embedding of {kind} with base {base} and original_max_position_embeddings {original}: they must "
+            "be above 1, the latter at most 1e9"
         )
     if kind == "yarn":
         return _yarn(rope, given, rotated, original)

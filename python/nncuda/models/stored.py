@@ -1,10 +1,10 @@
 """Stored models: one of `families` in a GGUF file, in a Hugging Face folder or in memory, as one description.
 
 Nothing is read ahead, copied or converted: tensors are the mapped pages of the files, in their format and in the order
-of rows they have. (GGUF files order the rows of queries and keys for interleaved pairs in some families, folders for half-split ones;
-`config.rope.layout` says which.) The one exception are experts that a folder has in a tensor each, since one call
-multiplies all of them: where they do not follow each other in the file, the first look-up of such a matrix copies them
-into one piece.
+of rows they have. (GGUF files order the rows of queries and keys for interleaved pairs in some families, folders for
+half-split ones; `config.rope.layout` says which.) The one exception are experts that a folder has in a tensor each,
+since one call multiplies all of them: where they do not follow each other in the file, the first look-up of such a
+matrix copies them into one piece.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def gated(x: Array, gate: Array, up: Array, down: Array) -> Array:
 
 
 def mixture(x: Array, params: Parameters, prefix: str, config: LlamaConfig) -> Array:
-    """Each token's experts, weighed by the router, and the one that all tokens go to. Jiang et al. 2024, section 2.1."""
+    """Each token's experts, weighed by the router, and the one of all tokens. Jiang et al. 2024, section 2.1."""
     router = linear(x, params[f"{prefix}.gate.weight"])
     chosen = softmax.softmax_topk(router, config.experts_per_token, int(config.norm_topk_prob))
     y = np.zeros_like(x)

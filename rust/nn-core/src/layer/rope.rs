@@ -81,7 +81,13 @@ impl RopeTables {
     /// # Errors
     ///
     /// As [`Context::empty`].
-    pub fn scaled(ctx: &Context, head_dim: usize, options: RopeOptions, divisors: &[f32], magnitude: (f64, usize)) -> Result<Self> {
+    pub fn scaled(
+        ctx: &Context,
+        head_dim: usize,
+        options: RopeOptions,
+        divisors: &[f32],
+        magnitude: (f64, usize),
+    ) -> Result<Self> {
         let divisors = (!divisors.is_empty()).then(|| ctx.tensor(divisors, &[divisors.len()])).transpose()?;
         Ok(Self { magnitude, ..Self::of(ctx, head_dim, options, divisors) })
     }
@@ -130,7 +136,8 @@ impl RopeTables {
             kernels::scale(cosine, cosine, magnitude)?;
             return Ok(kernels::scale(sine, sine, magnitude)?);
         }
-        let factors: Vec<f32> = (0..rows * pairs).map(|at| if at % pairs < rotated { magnitude } else { 1.0 }).collect();
+        let factors: Vec<f32> =
+            (0..rows * pairs).map(|at| if at % pairs < rotated { magnitude } else { 1.0 }).collect();
         let spread = self.ctx.tensor(&factors, &[rows, pairs])?;
         kernels::mul(cosine, &spread, cosine)?;
         Ok(kernels::mul(sine, &spread, sine)?)

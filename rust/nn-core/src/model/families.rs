@@ -126,13 +126,8 @@ const PLAIN: Family = Family {
     original_context: None,
     fixed: NO_MLP_BIAS,
 };
-const QWEN: Family = Family {
-    interleaved: false,
-    context: Some(32768),
-    window_flag: Some("use_sliding_window"),
-    fixed: &[],
-    ..PLAIN
-};
+const QWEN: Family =
+    Family { interleaved: false, context: Some(32768), window_flag: Some("use_sliding_window"), fixed: &[], ..PLAIN };
 const MIXTURE: Experts = Experts {
     count: "num_local_experts",
     usual: 8,
@@ -141,8 +136,14 @@ const MIXTURE: Experts = Experts {
     norm: YES,
     shared: None,
 };
-const QWENS_MIXTURE: Experts =
-    Experts { count: "num_experts", usual: 128, usual_chosen: 8, ffn: "moe_intermediate_size", norm: NORMED, shared: None };
+const QWENS_MIXTURE: Experts = Experts {
+    count: "num_experts",
+    usual: 128,
+    usual_chosen: 8,
+    ffn: "moe_intermediate_size",
+    norm: NORMED,
+    shared: None,
+};
 
 /// The families that the engine runs.
 pub(super) const FAMILIES: [Family; 13] = [

@@ -70,9 +70,7 @@ impl<'v> Given<'v> {
         let Value::List(list) = &value else { return Err(self.no_list(name, &value, most)) };
         let numbers = list.iter().map(|one| one.as_number().filter(|one| one.is_finite()).map(|one| one as f32));
         let numbers: Option<Vec<f32>> = numbers.collect();
-        numbers
-            .filter(|numbers| (1..=most).contains(&numbers.len()))
-            .ok_or_else(|| self.no_list(name, &value, most))
+        numbers.filter(|numbers| (1..=most).contains(&numbers.len())).ok_or_else(|| self.no_list(name, &value, most))
     }
 
     fn no_list(&self, name: &str, value: &Value, most: usize) -> Error {

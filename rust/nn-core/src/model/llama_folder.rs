@@ -222,7 +222,8 @@ fn rope_from_folder(values: &Given<'_>, family: &Family, head_dim: usize, contex
 /// How many elements of a head are rotated.
 fn rotated(values: &Given<'_>, given: &Given<'_>, family: &Family, head_dim: usize) -> Result<usize> {
     let name = "partial_rotary_factor";
-    let Some(value) = given.get(name).or_else(|| values.get(name)).filter(|value| value.as_number() != Some(1.0)) else {
+    let Some(value) = given.get(name).or_else(|| values.get(name)).filter(|value| value.as_number() != Some(1.0))
+    else {
         return Ok(head_dim);
     };
     if !family.partial_rotary {
@@ -252,9 +253,8 @@ fn llama3(given: &Given<'_>, base: f64, head_dim: usize, original: f64) -> Resul
 }
 
 fn yarn(given: &Given<'_>, base: f64, part: usize, original: f64) -> Result<Divided> {
-    let or = |name: &str, usual: f64| {
-        given.number(name, Some(usual)).map(|found| if found == 0.0 { usual } else { found })
-    };
+    let or =
+        |name: &str, usual: f64| given.number(name, Some(usual)).map(|found| if found == 0.0 { usual } else { found });
     let (factor, fast, slow) = (given.number("factor", None)?, or("beta_fast", 32.0)?, or("beta_slow", 1.0)?);
     let (weight, all_dims) = (given.number("mscale", Some(0.0))?, given.number("mscale_all_dim", Some(0.0))?);
     let within = |value: f64, least: f64, most: f64| (least..=most).contains(&value);

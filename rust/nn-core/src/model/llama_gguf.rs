@@ -65,9 +65,10 @@ pub(super) fn config_from_gguf(metadata: &Metadata, of_tensors: OfTensors) -> Re
     let (heads, hidden) = (given.whole("attention.head_count", None)?, given.whole("embedding_length", None)?);
     let head_dim = given.whole("attention.key_length", Some(hidden / heads))?;
     let part = given.whole("rope.dimension_count", Some(head_dim))?;
-    for (name, found) in
-        [("attention.value_length", given.whole("attention.value_length", Some(head_dim))?), ("rope.dimension_count", part)]
-    {
+    for (name, found) in [
+        ("attention.value_length", given.whole("attention.value_length", Some(head_dim))?),
+        ("rope.dimension_count", part),
+    ] {
         let partial = name == "rope.dimension_count" && family.partial_rotary && found < head_dim;
         if found != head_dim && !partial {
             let problem = format!("{prefix}{name} is {found}; it must be the size of a head ({head_dim})");

@@ -190,7 +190,8 @@ fn open_gguf(path: &Path) -> Result<StoredModel> {
     check_layers(path, &config, file.len())?;
     let matrices = if config.ternary { matrices_from_gguf(path, &config, &file)? } else { Matrices::new() };
     let mut found = Found::new();
-    for (theirs, _) in file.iter().filter(|(theirs, _)| ![ROPE_FREQUENCIES, SHORT_FACTORS, LONG_FACTORS].contains(theirs))
+    for (theirs, _) in
+        file.iter().filter(|(theirs, _)| ![ROPE_FREQUENCIES, SHORT_FACTORS, LONG_FACTORS].contains(theirs))
     {
         let weight = theirs.strip_suffix(".scale").map(|stem| format!("{stem}.weight"));
         let whole = name_of_gguf(weight.as_deref().unwrap_or(theirs)).filter(|whole| matrices.contains_key(whole));

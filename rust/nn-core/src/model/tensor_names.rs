@@ -54,7 +54,10 @@ pub(super) fn own_names(path: &Path, config: &LlamaConfig, name: &str, mut tenso
         "mlp.experts.gate_up_proj" | "block_sparse_moe.input_linear.weight" => {
             check_shape(path, &tensor, &[experts, 2 * ffn, hidden])?;
             let pieces = |first: usize| {
-                (first..2 * experts).step_by(2).map(|at| rows_of(path, &tensor, at * ffn, ffn)).collect::<Result<Vec<_>>>()
+                (first..2 * experts)
+                    .step_by(2)
+                    .map(|at| rows_of(path, &tensor, at * ffn, ffn))
+                    .collect::<Result<Vec<_>>>()
             };
             Ok(vec![(format!("{mixture}.w1.weight"), pieces(0)?), (format!("{mixture}.w3.weight"), pieces(1)?)])
         }
