@@ -133,7 +133,7 @@ func TestWrongConfigurations(t *testing.T) {
 		"rotary embedding of yarn with factor 0.5":                                           rope("rope_type", "yarn", "factor", 0.5),
 		"the rotary embedding of type 'linear' has the option 'beta_fast', which is unknown": rope("rope_type", "linear", "factor", 2.0, "beta_fast", 3),
 		"'clip_qkv' is 8; this engine does not know that option of model_type 'llama'":       set("clip_qkv", 8),
-		"; this engine has 'full_attention' in all":      set("layer_types", []any{"sliding_attention"}),
+		"; this engine has 'full_attention' in all":                                          set("layer_types", []any{"sliding_attention"}),
 		"factor is missing": rope("rope_type", "linear"),
 		"rope.factor is 10000000.0; it must be a number, from 1e-06": rope("rope_type", "linear", "factor", 1e7),
 		"rotary embedding of llama3 with base 10000, factor 0.5":     rope("rope_type", "llama3", "factor", 0.5, "low_freq_factor", 1.0, "high_freq_factor", 4.0, "original_max_position_embeddings", 64),

@@ -296,7 +296,7 @@ SCALES = (
 
 
 def family_of_architecture(architecture: object, *, experts: bool, shared: bool) -> Family | None:
-    """The family of a GGUF file. Where several have one architecture's name, what the file has in its blocks decides."""
+    """The family of a GGUF file. Where several share an architecture's name, what the file's blocks have decides."""
     if architecture == "llama":
         return FAMILIES["mixtral" if experts else "llama"]
     if architecture == "granitemoe":
