@@ -119,7 +119,7 @@ def test_what_may_have_one_value_alone_is_refused_with_another(case: str) -> Non
         ("qwen3_moe", {"mlp_only_layers": [0]}, r"mlp_only_layers is \[0\]; this engine has \[\]"),
         ("olmoe", {"clip_qkv": 8.0}, "clip_qkv is 8.0; this engine has None"),
         ("granite", {"attention_bias": True}, "o_bias is True; it must be false with a residual_scale"),
-        ("phi3", {"partial_rotary_factor": 0.3}, "of 16 elements it must leave an even number"),
+        ("phi3", {"partial_rotary_factor": 0.2}, "of 16 elements it must leave an even number"),
         ("qwen2", {"partial_rotary_factor": 0.5}, "this engine rotates whole heads"),
         ("mistral", {"rope_scaling": {"rope_type": "xpos"}}, "rotary embedding of type 'xpos'; this engine has"),
         ("mistral", {"rope_scaling": {"rope_type": "linear", "factor": 2.0, "speed": 1}}, "has the option 'speed'"),
