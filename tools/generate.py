@@ -13,10 +13,10 @@ from pathlib import Path
 
 from nncuda.binding import header
 
-from . import abi_page, benchmarks_page, entries, golang, rust, serving_page, stubs, tuning_page
+from . import abi_page, benchmarks_page, entries, golang, models_page, rust, serving_page, stubs, tuning_page
 
 ROOT = Path(__file__).resolve().parents[1]
-GENERATORS = (stubs, abi_page, entries, golang, rust, serving_page, tuning_page, benchmarks_page)
+GENERATORS = (stubs, abi_page, entries, golang, rust, serving_page, tuning_page, benchmarks_page, models_page)
 
 
 def made(path: Path = ROOT / "bindings.h") -> dict[str, str]:

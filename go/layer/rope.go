@@ -14,6 +14,8 @@ type RopeTables struct {
 	Base, NTKAlpha float64
 	Scale          float64   // factor of the positions; 0 is 1
 	Divisors       []float32 // of the frequencies, one a pair; nil for ones
+	Magnitude      float64   // multiplied with the cosines and sines of what is rotated; 0 is 1
+	Rotated        int       // elements at a head's beginning that are rotated; 0 is all
 
 	cosine, sine *tensor.Tensor // [at least what was asked for, head_dim/2]
 	positions    *tensor.Tensor // i32 [batch, length] of the last length, for the largest batch
@@ -35,6 +37,30 @@ func (r *RopeTables) Tables(p *Pass, length int) (cosine, sine *tensor.Tensor) {
 }
 
 func (r *RopeTables) fill(p *Pass, cosine, sine *tensor.Tensor) {
+	r.angles(p, cosine, sine)
+	magnitude, half := float32(cmp.Or(r.Magnitude, 1)), cmp.Or(r.Rotated, r.HeadDim)/2
+	switch {
+	case magnitude == 1:
+	case 2*half == r.HeadDim:
+		p.Check(tensor.Scale(cosine, cosine, magnitude))
+		p.Check(tensor.Scale(sine, sine, magnitude))
+	default: // pairs that are not rotated stay as they are
+		factors := make([]float32, cosine.Dim(0)*cosine.Dim(1))
+		for at := range factors {
+			factors[at] = 1
+			if at%cosine.Dim(1) < half {
+				factors[at] = magnitude
+			}
+		}
+		spread := p.Empty(cuda.F32, cosine.Dim(0), cosine.Dim(1))
+		p.Check(tensor.Write(spread, factors))
+		p.Check(tensor.Mul(cosine, spread, cosine))
+		p.Check(tensor.Mul(sine, spread, sine))
+		p.Free(spread)
+	}
+}
+
+func (r *RopeTables) angles(p *Pass, cosine, sine *tensor.Tensor) {
 	if (r.Scale == 0 || r.Scale == 1) && r.Divisors == nil {
 		p.Check(tensor.RopeFreqs(cosine, sine, 0, r.Base, r.NTKAlpha))
 		return

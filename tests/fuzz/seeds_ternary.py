@@ -116,7 +116,7 @@ def folders() -> list[Seed]:
         Seed("valid_silu", config(hidden_act="silu"), None),
         Seed("activation", config(hidden_act="gelu"), "hidden_act is 'gelu'; this engine has 'silu' and 'relu2'"),
         Seed("activation_of_a_list", config(hidden_act=["relu2"]), "hidden_act is ['relu2']"),
-        Seed("bias", config(attention_bias=True), "attention_bias is True; it must be false with ternary weights"),
+        Seed("bias", config(attention_bias=True), "'attention_bias' is True; this engine does not know that option"),
         Seed("layers_10000", config(num_hidden_layers=10000), "the configuration makes it 10000 layers"),
         Seed("quantization_of_a_list", folder(packed, [1], 64), "quantization_config is [1]; it must be an object"),
         Seed("method_unknown", method(quant_method="gptq"), "quant_method is 'gptq'"),

@@ -27,7 +27,8 @@ from nncuda.infer.paged_cache import PAGE, CacheFullError
 from nncuda.infer.sampling import GREEDY
 from nncuda.infer.scheduler import Request, Scheduler
 from nncuda.models import StoredModel
-from nncuda.models.llama import Rope, llama3_divisors
+from nncuda.models.llama import Rope
+from nncuda.models.rope_scaling import llama3_divisors
 from nncuda.reference import bitnet, ternary
 from nncuda.reference import llama as reference
 from nncuda.reference.arithmetic import Outputs
@@ -65,7 +66,7 @@ def checkpoint(ctx: nncuda.Context, tmp_path: Path) -> Path:
     "changes",
     [
         {},
-        {"num_kv_heads": 4, "attention_bias": True, "tie_embeddings": True},
+        {"num_kv_heads": 4, "qkv_bias": True, "o_bias": True, "tie_embeddings": True},
         {"rope": Rope(base=5e5, layout="interleaved", scaling="linear", factor=4.0)},
         {"rope": Rope(scaling="llama3", factor=8.0, divisors=llama3_divisors(1e4, 32, 8.0, 1.0, 4.0, 64))},
         {"rope": Rope(scaling="ntk", factor=8.0), "extended_context": 4096, "context": 128},

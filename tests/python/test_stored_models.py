@@ -20,7 +20,9 @@ from nncuda.formats import FormatError, SafetensorsFile, write_safetensors
 from nncuda.formats.block_formats import FORMATS
 from nncuda.formats.gguf import GGUFFile
 from nncuda.models import LlamaConfig, Rope, StoredModel
-from nncuda.models.llama import config_from_folder, config_from_gguf, llama3_divisors
+from nncuda.models.llama_folder import config_from_folder
+from nncuda.models.llama_gguf import Seen, config_from_gguf
+from nncuda.models.rope_scaling import llama3_divisors
 
 LLAMA3 = {
     "rope_type": "llama3",
@@ -65,7 +67,7 @@ def test_a_folder_is_read_as_it_is(name: str, folders: dict[str, Path]) -> None:
     assert (config.num_layers, config.hidden_size, config.ffn_size) == (shape.layers, shape.hidden, shape.ffn)
     assert (config.num_heads, config.num_kv_heads, config.head_dim) == (shape.heads, shape.kv_heads, shape.dim)
     assert (config.vocab_size, config.context, config.norm_eps) == (600, 64, 1e-5)
-    assert (config.tie_embeddings, config.attention_bias) == (shape.tied, shape.biases)
+    assert (config.tie_embeddings, config.qkv_bias, config.o_bias) == (shape.tied, shape.biases, shape.biases)
     assert (config.num_experts, config.experts_per_token) == (shape.experts, shape.experts_per_token)
     assert config.rope.layout == "half" and model.num_parameters == shape.parameters
     assert {key: tensor.shape for key, tensor in model.tensors.items()} == config.shapes()
@@ -240,7 +242,7 @@ def test_inspect_shows_a_gguf_file_and_a_folder(folders: dict[str, Path], tmp_pa
 def test_inspect_shows_a_mixtral_that_only_the_engine_runs(folders: dict[str, Path], tmp_path: Path) -> None:
     values = json.loads((folders["mixtral"] / "config.json").read_text())
     (tmp_path / "model.safetensors").write_bytes((folders["mixtral"] / "model.safetensors").read_bytes())
-    for scaling, words in (("linear", '"scaling": "linear"'), ("yarn", "rotary embedding of type 'yarn'")):
+    for scaling, words in (("linear", '"scaling": "linear"'), ("xpos", "rotary embedding of type 'xpos'")):
         values["rope_scaling"] = {"type": scaling, "factor": 2.0}
         (tmp_path / "config.json").write_text(json.dumps(values))
         assert words in CliRunner().invoke(main, ["inspect", str(tmp_path), "--json"]).output
@@ -281,13 +283,13 @@ def test_our_own_options_are_read() -> None:
     with pytest.raises(ValueError, match="513 positions; this model has at most 512"):
         config.rope_options(513)
     metadata = gguf_metadata(config)
-    again = config_from_gguf(metadata, tied=False, biased=False)
+    again = config_from_gguf(metadata, Seen())
     assert replace(again, norm_eps=config.norm_eps) == replace(config, rope=replace(config.rope, layout="interleaved"))
 
 
 def test_numbers_a_layer_that_are_equal_are_one() -> None:
     metadata = {**gguf_metadata(small_config()), "llama.attention.head_count_kv": np.array([2, 2], np.int32)}
-    assert config_from_gguf(metadata, tied=False, biased=False).num_kv_heads == 2
+    assert config_from_gguf(metadata, Seen()).num_kv_heads == 2
 
 
 def test_divisors_of_llama3_are_those_of_transformers() -> None:

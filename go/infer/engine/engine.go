@@ -76,12 +76,26 @@ type inputs struct {
 
 // layers run what of a layer lies around its attention; x f32 [tokens, hidden] is the residual stream.
 type layers interface {
-	// qkv gives queries, keys and values of the normed rows, side by side: f32 [tokens, (heads + 2 kv_heads) * head_dim].
-	qkv(p *layer.Pass, number int, x *tensor.Tensor) *tensor.Tensor
+	// qkv gives queries, keys and values of the normed rows.
+	qkv(p *layer.Pass, number int, x *tensor.Tensor) heads
 	// attended adds the projection of what attention gave, f32 [tokens, heads * head_dim].
 	attended(p *layer.Pass, number int, heads, x *tensor.Tensor)
 	// feedForward adds the feed-forward network, or the mixture of experts, of the normed rows.
 	feedForward(p *layer.Pass, number int, x *tensor.Tensor)
+}
+
+// heads are queries, keys and values: f32 [tokens, heads, head_dim], and twice [tokens, kv_heads, head_dim].
+type heads struct{ q, k, v *tensor.Tensor }
+
+// splitHeads gives what lies side by side in rows of (heads + 2 kv_heads) * head_dim.
+func splitHeads(p *layer.Pass, config *stored.LlamaConfig, qkv *tensor.Tensor) heads {
+	tokens := qkv.Dim(0)
+	queries, keyed := config.NumHeads*config.HeadDim, config.NumKVHeads*config.HeadDim
+	return heads{
+		p.View(p.Narrow(qkv, 1, 0, queries), tokens, config.NumHeads, config.HeadDim),
+		p.View(p.Narrow(qkv, 1, queries, keyed), tokens, config.NumKVHeads, config.HeadDim),
+		p.View(p.Narrow(qkv, 1, queries+keyed, keyed), tokens, config.NumKVHeads, config.HeadDim),
+	}
 }
 
 // Engine runs a stored model on a context.
@@ -151,7 +165,8 @@ func (e *Engine) build(p *layer.Pass, model *stored.Model, options Options) {
 	base, ntkAlpha, scale, err := config.RopeOptions(e.Context)
 	p.Check(err)
 	e.rope = layer.RopeTables{
-		HeadDim: config.HeadDim, Base: base, NTKAlpha: ntkAlpha, Scale: scale, Divisors: config.Rope.Divisors,
+		HeadDim: config.HeadDim, Base: base, NTKAlpha: ntkAlpha, Scale: scale, Divisors: config.RopeDivisors(e.Context),
+		Magnitude: config.Rope.Magnitude, Rotated: config.Rope.Rotated,
 	}
 	e.reach(p, firstPositions-1)
 	e.Cache, err = newPagedCache(p.Context(), config.NumLayers, config.NumKVHeads, config.HeadDim,
@@ -393,6 +408,7 @@ func (e *Engine) decode(p *layer.Pass, in inputs) *tensor.Tensor {
 func (e *Engine) forward(p *layer.Pass, in inputs, decode bool) {
 	x, table := p.Narrow(e.x, 0, 0, in.ids.Dim(0)), e.Weights.embedding
 	p.Check(tensor.EmbeddingQuant(table.data, in.ids, x, table.format))
+	scale(p, x, e.Config.EmbeddingScale)
 	for number := range e.Config.NumLayers {
 		if p.Err() != nil {
 			return
@@ -404,37 +420,41 @@ func (e *Engine) forward(p *layer.Pass, in inputs, decode bool) {
 }
 
 // attention puts a layer's keys and values into the cache and gives its result, f32 [tokens, heads * head_dim].
-func (e *Engine) attention(p *layer.Pass, number int, qkv *tensor.Tensor, in inputs, decode bool) *tensor.Tensor {
-	config, tokens := e.Config, qkv.Dim(0)
-	heads := p.Narrow(e.heads, 0, 0, tokens)
-	queries, keyed := config.NumHeads*config.HeadDim, config.NumKVHeads*config.HeadDim
-	q := p.View(p.Narrow(qkv, 1, 0, queries), tokens, config.NumHeads, config.HeadDim)
-	k := p.View(p.Narrow(qkv, 1, queries, keyed), tokens, config.NumKVHeads, config.HeadDim)
-	v := p.View(p.Narrow(qkv, 1, queries+keyed, keyed), tokens, config.NumKVHeads, config.HeadDim)
+func (e *Engine) attention(p *layer.Pass, number int, of heads, in inputs, decode bool) *tensor.Tensor {
+	config, tokens, q, k, v := e.Config, of.q.Dim(0), of.q, of.k, of.v
+	out := p.Narrow(e.heads, 0, 0, tokens)
 	cosine, sine := e.rope.Tables(p, 1)
 	layout := cuda.RopeHalf
 	if config.Rope.Layout == stored.RopeInterleaved {
 		layout = cuda.RopeInterleaved
 	}
 	keys, values, format := e.Cache.keys[number], e.Cache.values[number], cuda.Format(e.Cache.Format.Code)
-	scale := float32(1 / math.Sqrt(float64(config.HeadDim)))
+	scale := float32(cmp.Or(config.AttentionScale, 1/math.Sqrt(float64(config.HeadDim))))
 	if decode {
 		p.Check(tensor.AttentionStepPaged(q, k, v, cosine, sine, in.positions, in.lengths, in.table, nil, keys, values,
-			heads, scale, 0, 0, layout, format))
+			out, scale, 0, 0, layout, format))
 	} else {
 		p.Check(tensor.RopeQK(q, k, cosine, sine, in.positions, layout))
 		p.Check(tensor.KVAppendPaged(k, v, in.offsets, in.lengths, in.table, keys, values, format))
-		p.Check(tensor.FlashAttentionPaged(q, keys, values, in.offsets, in.lengths, in.table, nil, heads, config.NumKVHeads,
+		p.Check(tensor.FlashAttentionPaged(q, keys, values, in.offsets, in.lengths, in.table, nil, out, config.NumKVHeads,
 			scale, 0, 0, format))
 	}
-	return p.View(heads, tokens, -1)
+	return p.View(out, tokens, -1)
 }
 
 // head gives the logits of rows of the residual stream, in the first rows of `target`.
 func (e *Engine) head(p *layer.Pass, x, target *tensor.Tensor) *tensor.Tensor {
 	normed, logits, head := e.finalNorm(p, x), p.Narrow(target, 0, 0, x.Dim(0)), e.Weights.head
 	p.Check(tensor.GemmQuant(normed, head.data, nil, nil, nil, logits, cuda.ActivationNone, head.format))
+	scale(p, logits, 1/e.Config.LogitsScaling)
 	return logits
+}
+
+// scale multiplies all elements by a factor.
+func scale(p *layer.Pass, x *tensor.Tensor, factor float64) {
+	if factor != 1 {
+		p.Check(tensor.Scale(x, x, float32(factor)))
+	}
 }
 
 // finalNorm gives normed rows of the residual stream, which the next call overwrites.

@@ -18,6 +18,18 @@ type storedLayers struct {
 	router, probs, weights    *tensor.Tensor // f32 [rows, experts], [rows, experts], [rows, k]
 	indices, slotRow, rowSlot *tensor.Tensor // i32 [rows, k], [rows, k], [slots]
 	counts, offsets           *tensor.Tensor // i32 [experts], [experts + 1]
+	// Of a model with norms of queries and keys: the products, f32 [rows, heads or kv_heads * head_dim], and two of them normed.
+	queries, keys, values, normedQueries, normedKeys *tensor.Tensor
+	shared                                           *sharedRows
+}
+
+// sharedRows are for the expert that every token goes to. A sigmoid is the softmax of a number beside 0: the expert's weight,
+// and a slot that is dropped.
+type sharedRows struct {
+	inner           *tensor.Tensor // f32 [rows, shared ffn]
+	out             *tensor.Tensor // f32 [2 * rows, hidden]
+	logits, weights *tensor.Tensor // f32 [rows, 2]
+	slotRow         *tensor.Tensor // i32 [rows, 2]
 }
 
 func newStoredLayers(p *layer.Pass, keep *store, config stored.LlamaConfig, layers []storedLayer, rows int) *storedLayers {
@@ -27,8 +39,19 @@ func newStoredLayers(p *layer.Pass, keep *store, config stored.LlamaConfig, laye
 		config: config, layers: layers,
 		qkvRows: keep.empty(p, cuda.F32, rows, width),
 	}
-	if experts > 0 {
+	if config.QKNorm != stored.NoNorm {
+		queries, keys := config.NumHeads*config.HeadDim, config.NumKVHeads*config.HeadDim
+		s.queries, s.normedQueries = keep.empty(p, cuda.F32, rows, queries), keep.empty(p, cuda.F32, rows, queries)
+		s.keys, s.normedKeys = keep.empty(p, cuda.F32, rows, keys), keep.empty(p, cuda.F32, rows, keys)
+		s.values = keep.empty(p, cuda.F32, rows, keys)
+	}
+	if experts > 0 || config.QKNorm != stored.NoNorm {
 		s.normedRows = keep.empty(p, cuda.F32, rows, config.HiddenSize)
+	}
+	if config.SharedFFNSize > 0 {
+		s.shared = newSharedRows(p, keep, config, rows)
+	}
+	if experts > 0 {
 		s.router = keep.empty(p, cuda.F32, rows, experts)
 		s.probs = keep.empty(p, cuda.F32, rows, experts)
 		s.weights = keep.empty(p, cuda.F32, rows, k)
@@ -43,16 +66,64 @@ func newStoredLayers(p *layer.Pass, keep *store, config stored.LlamaConfig, laye
 	return s
 }
 
-func (s *storedLayers) qkv(p *layer.Pass, number int, x *tensor.Tensor) *tensor.Tensor {
+func newSharedRows(p *layer.Pass, keep *store, config stored.LlamaConfig, rows int) *sharedRows {
+	made := &sharedRows{inner: keep.empty(p, cuda.F32, rows, config.SharedFFNSize)}
+	if !config.SharedGate {
+		return made
+	}
+	made.out = keep.empty(p, cuda.F32, 2*rows, config.HiddenSize)
+	made.logits, made.weights = keep.empty(p, cuda.F32, rows, 2), keep.empty(p, cuda.F32, rows, 2)
+	slotRow := make([]int32, 0, 2*rows)
+	for row := range rows {
+		slotRow = append(slotRow, int32(row), -1)
+	}
+	made.slotRow = keep.empty(p, cuda.I32, rows, 2)
+	p.Check(tensor.Write(made.slotRow, slotRow))
+	return made
+}
+
+func (s *storedLayers) qkv(p *layer.Pass, number int, x *tensor.Tensor) heads {
 	of := &s.layers[number]
+	if of.qNorm != nil {
+		return s.normedHeads(p, of, x)
+	}
 	qkv := p.Narrow(s.qkvRows, 0, 0, x.Dim(0))
 	p.Check(tensor.GemmQuantQKV(x, of.q.data, of.k.data, of.v.data, of.qkvBias, of.inputNorm, qkv, float32(s.config.NormEps),
 		of.q.format, of.k.format, of.v.format))
-	return qkv
+	return splitHeads(p, &s.config, qkv)
+}
+
+// normedHeads gives queries and keys with norms of their own: of each head by itself, or of all together, as many elements as
+// there are gains.
+func (s *storedLayers) normedHeads(p *layer.Pass, of *storedLayer, x *tensor.Tensor) heads {
+	tokens, first, eps := x.Dim(0), 0, float32(s.config.NormEps)
+	normed := p.Narrow(s.normedRows, 0, 0, tokens)
+	p.Check(tensor.RMSNorm(x, of.inputNorm, normed, nil, eps))
+	rows := func(buffer *tensor.Tensor) *tensor.Tensor { return p.Narrow(buffer, 0, 0, tokens) }
+	for _, product := range []struct {
+		of weight
+		y  *tensor.Tensor
+	}{{of.q, rows(s.queries)}, {of.k, rows(s.keys)}, {of.v, rows(s.values)}} {
+		var bias *tensor.Tensor
+		if of.qkvBias != nil {
+			bias = p.Narrow(of.qkvBias, 0, first, product.y.Dim(1))
+		}
+		p.Check(tensor.GemmQuant(normed, product.of.data, nil, bias, nil, product.y, cuda.ActivationNone, product.of.format))
+		first += product.y.Dim(1)
+	}
+	for _, norm := range []struct{ x, gain, y *tensor.Tensor }{
+		{rows(s.queries), of.qNorm, rows(s.normedQueries)}, {rows(s.keys), of.kNorm, rows(s.normedKeys)},
+	} {
+		gains := norm.gain.Dim(0)
+		p.Check(tensor.RMSNorm(p.View(norm.x, -1, gains), norm.gain, p.View(norm.y, -1, gains), nil, eps))
+	}
+	head := func(buffer *tensor.Tensor) *tensor.Tensor { return p.View(rows(buffer), tokens, -1, s.config.HeadDim) }
+	return heads{head(s.normedQueries), head(s.normedKeys), head(s.values)}
 }
 
 func (s *storedLayers) attended(p *layer.Pass, number int, heads, x *tensor.Tensor) {
 	of := &s.layers[number]
+	scale(p, heads, s.config.ResidualScale)
 	addProduct(p, heads, of.o, of.oBias, x)
 }
 
@@ -65,6 +136,7 @@ func (s *storedLayers) feedForward(p *layer.Pass, number int, x *tensor.Tensor) 
 	gate, up, inner := of.gated.gate, of.gated.up, p.Narrow(s.inner, 0, 0, x.Dim(0))
 	p.Check(tensor.GemmQuantSwiGLU(x, gate.data, up.data, nil, of.postNorm, inner, float32(s.config.NormEps), gate.format,
 		up.format))
+	scale(p, inner, s.config.ResidualScale)
 	addProduct(p, inner, of.gated.down, nil, x)
 }
 
@@ -76,8 +148,30 @@ func (s *storedLayers) mix(p *layer.Pass, of *mixture, gain, x *tensor.Tensor) {
 	indices, slotRow, rowSlot := p.Narrow(s.indices, 0, 0, tokens), p.Narrow(s.slotRow, 0, 0, tokens), p.Narrow(s.rowSlot, 0, 0, slots)
 	p.Check(tensor.GemmQuantRoute(x, gain, of.router.data, normed, router, weights, indices, probs, s.counts, s.offsets, slotRow,
 		rowSlot, float32(s.config.NormEps), s.config.NormTopKProb, of.router.format))
+	scale(p, weights, s.config.ResidualScale)
 	p.Check(tensor.GemmQuantExperts(normed, of.w1.data, of.w3.data, of.w2.data, weights, s.offsets, slotRow, rowSlot, x, x,
 		of.w1.format, of.w3.format, of.w2.format))
+	if of.shared != nil {
+		s.addShared(p, of, normed, x)
+	}
+}
+
+// addShared adds the expert that every token goes to, weighed by a sigmoid of the token where the model has it so.
+func (s *storedLayers) addShared(p *layer.Pass, of *mixture, normed, x *tensor.Tensor) {
+	tokens, to := x.Dim(0), s.shared
+	gate, up, down, inner := of.shared.gate, of.shared.up, of.shared.down, p.Narrow(to.inner, 0, 0, tokens)
+	p.Check(tensor.GemmQuantSwiGLU(normed, gate.data, up.data, nil, nil, inner, 0, gate.format, up.format))
+	scale(p, inner, s.config.ResidualScale)
+	if of.sharedGate == nil {
+		addProduct(p, inner, down, nil, x)
+		return
+	}
+	out, sigmoid := p.Narrow(to.out, 0, 0, 2*tokens), of.sharedGate
+	p.Check(tensor.GemmQuant(inner, down.data, nil, nil, nil, p.Narrow(out, 0, 0, tokens), cuda.ActivationNone, down.format))
+	logits, weights := p.Narrow(to.logits, 0, 0, tokens), p.Narrow(to.weights, 0, 0, tokens)
+	p.Check(tensor.GemmQuant(normed, sigmoid.data, nil, nil, nil, logits, cuda.ActivationNone, sigmoid.format))
+	p.Check(tensor.Softmax(logits, weights))
+	p.Check(tensor.MoECombine(out, weights, p.Narrow(to.slotRow, 0, 0, tokens), x, x))
 }
 
 // addProduct is x += rows * W^T + bias.

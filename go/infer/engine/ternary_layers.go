@@ -39,11 +39,11 @@ func newTernaryLayers(
 	return t
 }
 
-func (t *ternaryLayersOf) qkv(p *layer.Pass, number int, x *tensor.Tensor) *tensor.Tensor {
+func (t *ternaryLayersOf) qkv(p *layer.Pass, number int, x *tensor.Tensor) heads {
 	of := &t.layers[number]
 	qkv := p.Narrow(t.qkvRows, 0, 0, x.Dim(0))
 	t.product(p, x, of.inputNorm, of.qkv, nil, qkv)
-	return qkv
+	return splitHeads(p, &t.config, qkv)
 }
 
 func (t *ternaryLayersOf) attended(p *layer.Pass, number int, heads, x *tensor.Tensor) {

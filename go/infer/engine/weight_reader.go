@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"encoding/binary"
+	"math"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -38,12 +41,16 @@ type weightReader struct {
 	onCPU    bool
 	vectors  bool // whether the CPU has an instruction set that reads rows side by side
 	inMemory bool
+	order    []int // of the rows of a head, where a part of it alone is rotated; or nil
 }
 
 func newWeightReader(p *layer.Pass, keep *store, model *stored.Model, place string) *weightReader {
 	ctx := p.Context()
 	kind, _ := ctx.Device()
 	r := &weightReader{keep: keep, model: model, onCPU: kind == cuda.CPU}
+	if rope := model.Config.Rope; rope.Rotated > 0 && rope.Layout == stored.RopeHalf {
+		r.order = orderOfPart(model.Config.HeadDim, rope.Rotated)
+	}
 	isa, err := ctx.ISA()
 	p.Check(err)
 	r.vectors = r.onCPU && isa != cuda.Baseline.String()
@@ -87,10 +94,30 @@ func (r *weightReader) matrix(p *layer.Pass, name string) weight {
 	}
 	code, _ := part.Format.Interleaved()
 	copied := r.copied(p, name, func(rows []byte, place *tensor.Tensor) {
+		if r.isReordered(name) { // these rows are the garbage collector's, which a context must not keep
+			source := p.Empty(cuda.U8, place.Dim(0), place.Dim(1))
+			p.Check(source.Upload(rows))
+			p.Check(tensor.InterleaveRows(source, place, part.Columns(), format))
+			p.Free(source)
+			return
+		}
 		source := borrowed(p, rows, place.Dim(0), place.Dim(1))
 		p.Check(tensor.InterleaveRows(source, place, part.Columns(), format))
 	})
 	return weight{copied, cuda.Format(code)}
+}
+
+// besideZeros is a vector as the first row of a matrix in f32, whose second row is zeros.
+func (r *weightReader) besideZeros(p *layer.Pass, name string) weight {
+	row, err := r.model.Parts(name)[0].Floats()
+	p.Check(err)
+	data := make([]byte, 2*4*len(row))
+	for at, value := range row {
+		binary.LittleEndian.PutUint32(data[4*at:], math.Float32bits(value))
+	}
+	made := r.keep.empty(p, cuda.U8, 2, 4*len(row))
+	p.Check(made.Upload(data))
+	return weight{made, cuda.FormatF32}
 }
 
 // vector is a norm's gain, or biases one after the other, in f32.
@@ -106,7 +133,7 @@ func (r *weightReader) vector(p *layer.Pass, names ...string) *tensor.Tensor {
 
 // rows are the rows of a matrix, of all experts one below the other: u8 [rows, row bytes].
 func (r *weightReader) rows(p *layer.Pass, name string) *tensor.Tensor {
-	if parts := r.model.Parts(name); !r.inMemory && parts[0].Pages != nil { // what is in no file is the garbage collector's
+	if parts := r.model.Parts(name); !r.inMemory && parts[0].Pages != nil && !r.isReordered(name) { // what is in no file is the garbage collector's
 		if whole, follow := inOnePiece(parts); follow {
 			return r.inPlace(p, whole)
 		}
@@ -153,6 +180,12 @@ func borrowed(p *layer.Pass, data []byte, rows, rowBytes int) *tensor.Tensor {
 // copied is a copy, piece by piece; `put` puts some rows into their place.
 func (r *weightReader) copied(p *layer.Pass, name string, put func(rows []byte, place *tensor.Tensor)) *tensor.Tensor {
 	parts := r.model.Parts(name)
+	if r.isReordered(name) {
+		parts = slices.Clone(parts)
+		for at, part := range parts {
+			parts[at] = reordered(part, r.order)
+		}
+	}
 	rows, rowBytes := 0, parts[0].RowBytes()
 	for _, part := range parts {
 		rows += part.Rows()
@@ -170,6 +203,37 @@ func (r *weightReader) copied(p *layer.Pass, name string, put func(rows []byte, 
 		first += part.Rows()
 	}
 	return whole
+}
+
+// isReordered says whether a part of each head alone is rotated, in half-split pairs, and these rows are of queries or keys.
+func (r *weightReader) isReordered(name string) bool {
+	return r.order != nil && (strings.HasSuffix(name, "q_proj.weight") || strings.HasSuffix(name, "k_proj.weight"))
+}
+
+// orderOfPart is the rows of a head whose first `part` make half-split pairs, in the order in which these are pairs of the
+// whole: in the first half those that begin a pair and half of those that stay, in the second the others.
+func orderOfPart(headDim, part int) []int {
+	half, stay := part/2, (headDim-part)/2
+	order := make([]int, 0, headDim)
+	for _, span := range [][2]int{{0, half}, {part, part + stay}, {half, part}, {part + stay, headDim}} {
+		for row := span[0]; row < span[1]; row++ {
+			order = append(order, row)
+		}
+	}
+	return order
+}
+
+// reordered is a copy whose heads have their rows in an order.
+func reordered(part formats.StoredTensor, order []int) formats.StoredTensor {
+	size := part.RowBytes()
+	data := make([]byte, 0, len(part.Data))
+	for first := 0; first < part.Rows(); first += len(order) {
+		for _, row := range order {
+			data = append(data, part.Data[(first+row)*size:(first+row+1)*size]...)
+		}
+	}
+	part.Data, part.Pages = data, nil
+	return part
 }
 
 // checkPlace refuses a name of none of the places.

@@ -11,14 +11,21 @@ import (
 // gated is a feed-forward network: down (silu(gate x) * (up x)).
 type gated struct{ gate, up, down weight }
 
-// mixture is a mixture of experts: their matrices one below the other.
-type mixture struct{ router, w1, w3, w2 weight }
+// mixture is a mixture of experts: their matrices one below the other, and the expert that every token goes to, or nil. Its
+// gate has a second row of zeros, and is nil where nothing weighs it.
+type mixture struct {
+	router, w1, w3, w2 weight
+	shared             *gated
+	sharedGate         *weight
+}
 
 // storedLayer is a block's weights; the norms and the biases are f32.
 type storedLayer struct {
 	inputNorm *tensor.Tensor
 	q, k, v   weight
 	qkvBias   *tensor.Tensor // or nil
+	qNorm     *tensor.Tensor // or nil
+	kNorm     *tensor.Tensor // or nil
 	o         weight
 	oBias     *tensor.Tensor // or nil
 	postNorm  *tensor.Tensor
@@ -76,6 +83,12 @@ func (w *Weights) count() {
 			for _, matrix := range []weight{layer.mixture.w1, layer.mixture.w3, layer.mixture.w2} {
 				w.expertBytes += matrix.data.Bytes()
 			}
+			if shared := layer.mixture.shared; shared != nil {
+				w.commonBytes += shared.gate.data.Bytes() + shared.up.data.Bytes() + shared.down.data.Bytes()
+			}
+			if gate := layer.mixture.sharedGate; gate != nil {
+				w.commonBytes += gate.data.Bytes()
+			}
 			continue
 		}
 		for _, matrix := range []weight{layer.gated.gate, layer.gated.up, layer.gated.down} {
@@ -117,16 +130,32 @@ func (w *Weights) layer(p *layer.Pass, read *weightReader, number int) storedLay
 		o:        projection("self_attn.o"),
 		postNorm: read.vector(p, block+"post_attention_layernorm.weight"),
 	}
-	if w.config.AttentionBias {
-		bias := func(name string) string { return block + "self_attn." + name + "_proj.bias" }
+	bias := func(name string) string { return block + "self_attn." + name + "_proj.bias" }
+	if w.config.QKVBias {
 		made.qkvBias = read.vector(p, bias("q"), bias("k"), bias("v"))
+	}
+	if w.config.OBias {
 		made.oBias = read.vector(p, bias("o"))
 	}
-	if w.config.NumExperts > 0 {
-		expert := func(name string) weight { return read.matrix(p, block+"block_sparse_moe."+name+".weight") }
-		made.mixture = &mixture{expert("gate"), expert("w1"), expert("w3"), expert("w2")}
-	} else {
-		made.gated = &gated{projection("mlp.gate"), projection("mlp.up"), projection("mlp.down")}
+	if w.config.QKNorm != stored.NoNorm {
+		made.qNorm = read.vector(p, block+"self_attn.q_norm.weight")
+		made.kNorm = read.vector(p, block+"self_attn.k_norm.weight")
+	}
+	network := func(prefix string) *gated {
+		return &gated{projection(prefix + "gate"), projection(prefix + "up"), projection(prefix + "down")}
+	}
+	if w.config.NumExperts == 0 {
+		made.gated = network("mlp.")
+		return made
+	}
+	expert := func(name string) weight { return read.matrix(p, block+"block_sparse_moe."+name+".weight") }
+	made.mixture = &mixture{router: expert("gate"), w1: expert("w1"), w3: expert("w3"), w2: expert("w2")}
+	if w.config.SharedFFNSize > 0 {
+		made.mixture.shared = network("block_sparse_moe.shared.")
+	}
+	if w.config.SharedGate {
+		gate := read.besideZeros(p, block+"block_sparse_moe.shared_gate.weight")
+		made.mixture.sharedGate = &gate
 	}
 	return made
 }

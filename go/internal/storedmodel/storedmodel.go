@@ -40,7 +40,10 @@ func Folder(t testing.TB, kind string, change func(config *formats.Object)) stri
 	config := formats.NewObject(
 		"model_type", kind, "vocab_size", Vocab, "hidden_size", hidden, "num_hidden_layers", layers,
 		"num_attention_heads", heads, "num_key_value_heads", kvHeads, "head_dim", headDim, "intermediate_size", ffn,
-		"max_position_embeddings", Context, "rms_norm_eps", 1e-5, "num_local_experts", experts, "num_experts_per_tok", 2)
+		"max_position_embeddings", Context, "rms_norm_eps", 1e-5)
+	if kind == "mixtral" {
+		config.Update(formats.NewObject("num_local_experts", experts, "num_experts_per_tok", 2))
+	}
 	if change != nil {
 		change(config)
 	}

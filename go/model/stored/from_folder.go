@@ -1,8 +1,9 @@
 package stored
 
 import (
+	"cmp"
 	"fmt"
-	"math"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,50 +13,56 @@ import (
 // ownOptions are the options of this library that stand under "nncuda" in a config.json.
 var ownOptions = []string{"extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor"}
 
-// usual are transformers' own defaults of a kind of model.
-type usual struct {
-	ropeBase, normEps float64
-	context, kvHeads  int // -1 for what must be there, 0 heads for as many as there are query heads
-}
+// scalingOptions are the options of each kind of rotary embedding; all have those of ropeOptions.
+var (
+	scalingOptions = map[string]map[string]bool{
+		"default":  words(""),
+		"linear":   words("factor"),
+		"dynamic":  words("factor"),
+		"llama3":   words("factor low_freq_factor high_freq_factor"),
+		"yarn":     words("factor beta_fast beta_slow attention_factor mscale mscale_all_dim truncate"),
+		"longrope": words("factor short_factor long_factor attention_factor"),
+	}
+	ropeOptions = words("rope_type type rope_theta partial_rotary_factor original_max_position_embeddings")
+)
 
-var usualOf = map[string]usual{
-	"llama":   {1e4, 1e-6, 2048, 0},
-	"mixtral": {1e6, 1e-5, required, 8},
-	"bitnet":  {5e5, 1e-5, 2048, 5},
-}
-
-// ConfigFromFolder reads the content of a config.json of Hugging Face transformers, model_type llama, mixtral or bitnet.
-// It is an error when it is of another model, lacks something, or asks for what this engine does not do.
+// ConfigFromFolder reads the content of a config.json of Hugging Face transformers, of a model_type among Families. It is an
+// error when it is of another model, lacks something, or asks for what this engine does not do. An option that is neither
+// read here nor known to change nothing is refused by its name, unless it says no: so a model runs as transformers runs it,
+// or not at all.
 func ConfigFromFolder(object *formats.Object) (LlamaConfig, error) {
 	given := &reading{values: ofObject(object)}
 	kind, _ := object.Get("model_type").(string)
-	defaults, known := usualOf[kind]
-	if !known {
-		return LlamaConfig{}, fmt.Errorf("the model_type is %s; this program runs 'llama', 'mixtral' and 'bitnet'",
-			formats.Shown(object.Get("model_type")))
+	family := familyNamed(kind)
+	if family == nil {
+		names := make([]string, len(Families))
+		for at, family := range Families {
+			names[at] = "'" + family.Name + "'"
+		}
+		return LlamaConfig{}, fmt.Errorf("the model_type is %s; this program runs %s",
+			formats.Shown(object.Get("model_type")), strings.Join(names, ", "))
 	}
-	if err := checkOthers(object); err != nil {
+	if err := checkOptions(object, family); err != nil {
 		return LlamaConfig{}, err
 	}
-	activation, err := activationOf(object, kind)
+	activation, err := activationOf(object, family)
 	if err != nil {
 		return LlamaConfig{}, err
 	}
 	heads, hidden := given.wholeOf("num_attention_heads", required), given.wholeOf("hidden_size", required)
-	headDim := given.wholeOf("head_dim", hidden/max(heads, 1))
-	context := given.wholeOf("max_position_embeddings", defaults.context)
+	headDim := given.wholeOf("head_dim", cmp.Or(family.HeadDim, hidden/max(heads, 1)))
+	context := given.wholeOf("max_position_embeddings", cmp.Or(family.Context, required))
 	if given.err != nil {
 		return LlamaConfig{}, given.err
 	}
-	window, shown := given.get("sliding_window")
-	if err := checkWindow(window, shown, "sliding_window", context); err != nil {
+	if err := checkWindows(object, given, family, context); err != nil {
 		return LlamaConfig{}, err
 	}
 	extra, err := ownValues(object)
 	if err != nil {
 		return LlamaConfig{}, err
 	}
-	rope, err := ropeFromFolder(object, headDim, defaults.ropeBase)
+	rope, err := ropeFromFolder(object, family, headDim, context)
 	if err != nil {
 		return LlamaConfig{}, err
 	}
@@ -67,71 +74,122 @@ func ConfigFromFolder(object *formats.Object) (LlamaConfig, error) {
 		}
 		rope.Scaling, rope.Factor = ScalingNTK, extra.numberOf("ntk_alpha", 1)
 	}
-	kvHeads := defaults.kvHeads
-	if kvHeads == 0 {
-		kvHeads = heads
-	}
 	given.keep(extra.err)
 	config := LlamaConfig{
 		VocabSize: given.wholeOf("vocab_size", required), HiddenSize: hidden,
 		NumLayers: given.wholeOf("num_hidden_layers", required), NumHeads: heads,
-		NumKVHeads: given.wholeOf("num_key_value_heads", kvHeads), HeadDim: headDim,
+		NumKVHeads: given.wholeOf("num_key_value_heads", cmp.Or(family.KVHeads, heads)), HeadDim: headDim,
 		FFNSize: given.wholeOf("intermediate_size", required), Context: context, ExtendedContext: longest,
-		NormEps: given.numberOf("rms_norm_eps", defaults.normEps), Rope: rope,
-		NormTopKProb:  extra.flagOf("norm_topk_prob", true),
-		TieEmbeddings: given.flagOf("tie_word_embeddings", false), AttentionBias: given.flagOf("attention_bias", false),
-		Activation: activation, SubNorms: kind == "bitnet", Ternary: kind == "bitnet",
+		NormEps: given.numberOf("rms_norm_eps", family.NormEps), Rope: rope, NormTopKProb: true,
+		TieEmbeddings: given.flagOf("tie_word_embeddings", false),
+		QKVBias:       given.switchOf(family.QKVBias), OBias: given.switchOf(family.OBias), QKNorm: family.QKNorm,
+		Activation: activation, SubNorms: family.Ternary, Ternary: family.Ternary,
+		EmbeddingScale: 1, ResidualScale: 1, LogitsScaling: 1, Family: family.Name,
 	}
-	if kind == "mixtral" {
-		config.NumExperts = given.wholeOf("num_local_experts", 8)
-		config.ExpertsPerToken = given.wholeOf("num_experts_per_tok", 2)
+	if experts := family.Experts; experts != nil {
+		config.FFNSize = given.wholeOf(experts.FFN, required)
+		config.NumExperts = given.wholeOf(experts.Count, experts.Usual)
+		config.ExpertsPerToken = given.wholeOf("num_experts_per_tok", experts.UsualChosen)
+		config.NormTopKProb = extra.flagOf("norm_topk_prob", given.switchOf(experts.Norm))
+		if experts.Shared != "" {
+			config.SharedFFNSize = given.wholeOf(experts.Shared, experts.UsualShared)
+			config.SharedGate = experts.SharedGate
+		}
+	}
+	if family.Scaled {
+		for _, scale := range scales {
+			*scale.of(&config) = given.numberOf(scale.option, 1)
+		}
 	}
 	given.keep(extra.err)
 	given.keep(config.Validate())
 	return config, given.err
 }
 
-// checkOthers refuses options that this engine has one value of.
-func checkOthers(object *formats.Object) error {
-	if value := object.Get("mlp_bias"); value != nil && value != any(false) {
-		return fmt.Errorf("mlp_bias is %s; this engine has False", formats.Shown(value))
+func (r *reading) switchOf(part Switch) bool {
+	if part.Key == "" {
+		return part.Usual
 	}
-	if value := object.Get("partial_rotary_factor"); !isOne(value) {
-		return fmt.Errorf("partial_rotary_factor is %s; this engine has 1.0", formats.Shown(value))
+	return r.flagOf(part.Key, part.Usual)
+}
+
+// checkOptions refuses options that this engine has one value of, and those that it does not know.
+func checkOptions(object *formats.Object, family *Family) error {
+	for _, option := range family.fixed {
+		value := object.Get(option.name)
+		if value == nil {
+			continue
+		}
+		_, wantsEmpty := option.value.([]any)
+		list, isList := value.([]any)
+		if wantsEmpty && isList && len(list) == 0 || !wantsEmpty && !isList && value == option.value {
+			continue
+		}
+		return fmt.Errorf("%s is %s; this engine has %s", option.name, formats.Shown(value), formats.Shown(option.value))
+	}
+	known := family.Options()
+	for _, name := range object.Names() {
+		if value := object.Get(name); !known[name] && !neutralOptions[name] && !strings.HasPrefix(name, "_") && !saysNo(value) {
+			return fmt.Errorf("%s is %s; this engine does not know that option of model_type '%s'", formats.Shown(name),
+				formats.Shown(value), family.Name)
+		}
 	}
 	return nil
 }
 
-// isOne says whether a value is 1, or there is none.
-func isOne(value any) bool {
+// saysNo says whether a value asks for nothing: false, null, an empty text, list or object.
+func saysNo(value any) bool {
 	switch value := value.(type) {
 	case nil:
 		return true
-	case int64:
-		return value == 1
-	case float64:
-		return value == 1
+	case bool:
+		return !value
+	case string:
+		return value == ""
+	case []any:
+		return len(value) == 0
+	case *formats.Object:
+		return value.Len() == 0
 	}
 	return false
 }
 
-func activationOf(object *formats.Object, kind string) (string, error) {
+func activationOf(object *formats.Object, family *Family) (string, error) {
 	value := object.Get("hidden_act")
-	if value == nil && kind == "bitnet" {
-		return ReLU2, nil
-	}
 	if value == nil {
-		return SiLU, nil
+		return family.Activations[0], nil
 	}
 	name, _ := value.(string)
-	if name == SiLU || name == ReLU2 && kind == "bitnet" {
+	if slices.Contains(family.Activations, name) {
 		return name, nil
 	}
-	has := "'silu'"
-	if kind == "bitnet" {
-		has = "'silu' and 'relu2'"
+	names := slices.Sorted(slices.Values(family.Activations))
+	slices.Reverse(names)
+	has := "'" + strings.Join(names, "' and '") + "'"
+	return "", fmt.Errorf("hidden_act is %s; this engine has %s for model_type '%s'", formats.Shown(value), has, family.Name)
+}
+
+// checkWindows refuses a model of which a layer does not see the whole context.
+func checkWindows(object *formats.Object, given *reading, family *Family, context int) error {
+	window, shown := given.get("sliding_window")
+	if family.Window > 0 && !object.Has("sliding_window") {
+		window, shown = int64(family.Window), fmt.Sprint(family.Window)
 	}
-	return "", fmt.Errorf("hidden_act is %s; this engine has %s for model_type '%s'", formats.Shown(value), has, kind)
+	if family.WindowFlag != "" && !given.flagOf(family.WindowFlag, false) {
+		window = nil
+	}
+	if given.err != nil {
+		return given.err
+	}
+	if err := checkWindow(window, shown, "sliding_window", context); err != nil {
+		return err
+	}
+	value := object.Get("layer_types")
+	kinds, isList := value.([]any)
+	if value != nil && (!isList || slices.ContainsFunc(kinds, func(kind any) bool { return kind != any("full_attention") })) {
+		return fmt.Errorf("layer_types is %s; this engine has 'full_attention' in all layers", formats.Shown(value))
+	}
+	return nil
 }
 
 // ownValues are the options under "nncuda".
@@ -150,8 +208,8 @@ func ownValues(object *formats.Object) (*reading, error) {
 
 // ropeFromFolder reads the rotary embedding: transformers 5 writes rope_parameters; earlier ones rope_theta and, for
 // stretched models, rope_scaling.
-func ropeFromFolder(object *formats.Object, headDim int, usualBase float64) (Rope, error) {
-	rope := Rope{Layout: RopeHalf, Scaling: ScalingNone, Factor: 1}
+func ropeFromFolder(object *formats.Object, family *Family, headDim, context int) (Rope, error) {
+	rope := Rope{Layout: RopeHalf, Scaling: ScalingNone, Factor: 1, Magnitude: 1}
 	parameters := formats.NewObject()
 	for _, name := range []string{"rope_scaling", "rope_parameters"} {
 		switch value := object.Get(name).(type) {
@@ -166,33 +224,113 @@ func ropeFromFolder(object *formats.Object, headDim int, usualBase float64) (Rop
 			}
 		}
 	}
-	given := &reading{values: ofObject(parameters)}
-	var kind any = "default"
+	given, whole := &reading{values: ofObject(parameters)}, &reading{values: ofObject(object)}
+	var found any = "default"
 	for _, name := range []string{"type", "rope_type"} {
 		if parameters.Has(name) {
-			kind = parameters.Get(name)
+			found = parameters.Get(name)
 		}
 	}
-	whole := &reading{values: ofObject(object)}
-	rope.Base = given.numberOf("rope_theta", whole.numberOf("rope_theta", usualBase))
+	if family.OriginalContext > 0 && (found == any("su") || found == any("yarn")) { // Phi-3's first releases called it so
+		found = "longrope"
+	}
+	rope.Base = given.numberOf("rope_theta", whole.numberOf("rope_theta", family.RopeBase))
 	whole.keep(given.err)
 	if whole.err != nil {
 		return rope, whole.err
 	}
-	if value := parameters.Get("partial_rotary_factor"); !isOne(value) {
-		return rope, fmt.Errorf("partial_rotary_factor is %s; this engine rotates whole heads", formats.Shown(value))
+	kind, _ := found.(string)
+	known := scalingOptions[kind]
+	if known == nil {
+		return rope, fmt.Errorf("rotary embedding of type %s; this engine has '%s'", formats.Shown(found),
+			strings.Join(slices.Sorted(maps.Keys(scalingOptions)), "', '"))
+	}
+	for _, name := range parameters.Names() {
+		if !ropeOptions[name] && !known[name] && parameters.Get(name) != nil {
+			return rope, fmt.Errorf("the rotary embedding of type '%s' has the option %s, which is unknown here", kind,
+				formats.Shown(name))
+		}
+	}
+	if headDim > 256 { // the most that a head may have: see LlamaConfig; there is a divisor for every pair of it
+		return rope, fmt.Errorf("head_dim is %d; it must be a multiple of 8, at most 256", headDim)
+	}
+	part, err := rotatedPart(object, parameters, family, headDim)
+	if err != nil {
+		return rope, err
+	}
+	if part != headDim {
+		rope.Rotated = part
+	}
+	original := given.numberOf("original_max_position_embeddings", float64(context))
+	if family.OriginalContext > 0 {
+		original = whole.numberOf("original_max_position_embeddings", float64(family.OriginalContext))
 	}
 	switch kind {
 	case "default":
-	case "linear":
-		rope.Scaling, rope.Factor = ScalingLinear, given.numberOf("factor", requiredNumber)
-	case "llama3":
-		return llama3(rope, given, headDim)
-	default:
-		return rope, fmt.Errorf("rotary embedding of type %s; this engine has 'default', 'linear' and 'llama3'",
-			formats.Shown(kind))
+		return rope, nil
+	case "linear", "dynamic":
+		rope.Scaling, rope.Factor = kind, given.numberOf("factor", requiredNumber)
+		return rope, given.err
 	}
+	if given.keep(whole.err); given.err != nil {
+		return rope, given.err
+	}
+	if kind == "llama3" {
+		return llama3(rope, given, headDim, original)
+	}
+	if rope.Base <= 1 || original <= 1 || original > 1e9 {
+		return rope, fmt.Errorf("rotary embedding of %s with base %v and original_max_position_embeddings %v: they must be above "+
+			"1, the latter at most 1e9", kind, rope.Base, original)
+	}
+	if kind == "yarn" {
+		return yarn(rope, given, part, original)
+	}
+	rope.Scaling, rope.OriginalContext = ScalingLongRoPE, int(original)
+	rope.Factor = given.numberOf("factor", float64(context)/original)
+	rope.Magnitude = given.numberOf("attention_factor", longropeMagnitude(rope.Factor, original))
+	rope.Divisors, rope.LongDivisors = given.numbersOf("short_factor", 128), given.numbersOf("long_factor", 128)
 	return rope, given.err
+}
+
+// rotatedPart is how many elements of a head are rotated.
+func rotatedPart(object, parameters *formats.Object, family *Family, headDim int) (int, error) {
+	of := parameters
+	if of.Get("partial_rotary_factor") == nil {
+		of = object
+	}
+	value := of.Get("partial_rotary_factor")
+	if isOne(value) {
+		return headDim, nil
+	}
+	if !family.PartialRotary {
+		return 0, fmt.Errorf("partial_rotary_factor is %s; this engine rotates whole heads", formats.Shown(value))
+	}
+	share, err := ofObject(of).number("partial_rotary_factor", requiredNumber)
+	if err != nil {
+		return 0, err
+	}
+	part := 0
+	if 0 < share && share < 1 {
+		part = int(float64(headDim) * share)
+	}
+	if part < 2 || part%2 != 0 {
+		return 0, fmt.Errorf("partial_rotary_factor is %s; of %d elements it must leave an even number", formats.Shown(value),
+			headDim)
+	}
+	return part, nil
+}
+
+// isOne says whether a value is 1, or there is none.
+func isOne(value any) bool {
+	switch value := value.(type) {
+	case nil:
+		return true
+	case int64:
+		return value == 1
+	case float64:
+		return value == 1
+	}
+	return false
 }
 
 // isEmpty says whether Python takes a JSON value for none: an empty list or text, 0 and false.
@@ -212,9 +350,9 @@ func isEmpty(value any) bool {
 	return false
 }
 
-func llama3(rope Rope, given *reading, headDim int) (Rope, error) {
+func llama3(rope Rope, given *reading, headDim int, original float64) (Rope, error) {
 	low, high := given.numberOf("low_freq_factor", requiredNumber), given.numberOf("high_freq_factor", requiredNumber)
-	factor, original := given.numberOf("factor", requiredNumber), given.numberOf("original_max_position_embeddings", requiredNumber)
+	factor := given.numberOf("factor", requiredNumber)
 	if given.err != nil {
 		return rope, given.err
 	}
@@ -223,27 +361,31 @@ func llama3(rope Rope, given *reading, headDim int) (Rope, error) {
 			"and original_max_position_embeddings %v: they must be above 0, the base, the factor and the context at least 1, "+
 			"low below high", rope.Base, factor, low, high, original)
 	}
-	if headDim > 256 { // the most that a head may have: see LlamaConfig; there is a divisor for every pair of it
-		return rope, fmt.Errorf("head_dim is %d; it must be a multiple of 8, at most 256", headDim)
-	}
 	rope.Scaling, rope.Factor = ScalingLlama3, factor
 	rope.Divisors = llama3Divisors(rope.Base, headDim, factor, low, high, original)
 	return rope, nil
 }
 
-// llama3Divisors are what the frequencies of Llama 3.1 are divided by, a number a pair, rounded to f32.
-//
-// Waves shorter than original/high stay, those longer than original/low are stretched by the factor, between them the
-// frequency goes over linearly in original/wavelength. (Dubey et al. 2024, and its reference code;
-// https://github.com/meta-llama/llama-models)
-func llama3Divisors(base float64, headDim int, factor, low, high, original float64) []float32 {
-	divisors := make([]float32, headDim/2)
-	for pair := range divisors {
-		power := math.Pow(base, float64(-2*pair)/float64(headDim))
-		turns := float64(original*power) / float64(2*math.Pi)
-		share := min(max((turns-low)/(high-low), 0), 1)
-		// The conversions keep the compiler from fusing a product with a sum.
-		divisors[pair] = float32(1 / (float64((1-share)/factor) + share))
+func yarn(rope Rope, given *reading, part int, original float64) (Rope, error) {
+	factor := given.numberOf("factor", requiredNumber)
+	fast, slow := cmp.Or(given.numberOf("beta_fast", 32), 32), cmp.Or(given.numberOf("beta_slow", 1), 1)
+	weight, allDims := given.numberOf("mscale", 0), given.numberOf("mscale_all_dim", 0)
+	truncate := given.flagOf("truncate", true)
+	if given.err != nil {
+		return rope, given.err
 	}
-	return divisors
+	within := func(value, least, most float64) bool { return least <= value && value <= most }
+	if !(within(factor, 1, 1e6) && within(slow, 1e-3, fast) && fast <= 1e6 && within(weight, 0, 100) && within(allDims, 0, 100)) {
+		return rope, fmt.Errorf("rotary embedding of yarn with factor %v, beta_fast %v, beta_slow %v, mscale %v and "+
+			"mscale_all_dim %v: the factor must be 1 to 1e6, the betas 0.001 to 1e6 and not below each other, the mscales 0 to "+
+			"100", factor, fast, slow, weight, allDims)
+	}
+	usual := rounded(yarnMagnitude(factor, 1))
+	if weight != 0 && allDims != 0 {
+		usual = rounded(yarnMagnitude(factor, weight) / yarnMagnitude(factor, allDims))
+	}
+	rope.Scaling, rope.Factor, rope.OriginalContext = ScalingYaRN, factor, int(original)
+	rope.Divisors = yarnDivisors(rope.Base, part, factor, fast, slow, original, truncate)
+	rope.Magnitude = given.numberOf("attention_factor", usual)
+	return rope, given.err
 }

@@ -14,21 +14,28 @@ var (
 		"output.weight":      headName,
 	}
 	ofLayer = map[string]string{
-		"attn_norm":     "input_layernorm",
-		"attn_q":        "self_attn.q_proj",
-		"attn_k":        "self_attn.k_proj",
-		"attn_v":        "self_attn.v_proj",
-		"attn_output":   "self_attn.o_proj",
-		"ffn_norm":      "post_attention_layernorm",
-		"ffn_gate":      "mlp.gate_proj",
-		"ffn_up":        "mlp.up_proj",
-		"ffn_down":      "mlp.down_proj",
-		"attn_sub_norm": "self_attn.attn_sub_norm",
-		"ffn_sub_norm":  "mlp.ffn_sub_norm",
-		"ffn_gate_inp":  "block_sparse_moe.gate",
-		"ffn_gate_exps": "block_sparse_moe.w1",
-		"ffn_up_exps":   "block_sparse_moe.w3",
-		"ffn_down_exps": "block_sparse_moe.w2",
+		"attn_norm":          "input_layernorm",
+		"attn_q":             "self_attn.q_proj",
+		"attn_k":             "self_attn.k_proj",
+		"attn_v":             "self_attn.v_proj",
+		"attn_output":        "self_attn.o_proj",
+		"attn_qkv":           "self_attn.qkv_proj",
+		"attn_q_norm":        "self_attn.q_norm",
+		"attn_k_norm":        "self_attn.k_norm",
+		"ffn_norm":           "post_attention_layernorm",
+		"ffn_gate":           "mlp.gate_proj",
+		"ffn_up":             "mlp.up_proj",
+		"ffn_down":           "mlp.down_proj",
+		"attn_sub_norm":      "self_attn.attn_sub_norm",
+		"ffn_sub_norm":       "mlp.ffn_sub_norm",
+		"ffn_gate_inp":       "block_sparse_moe.gate",
+		"ffn_gate_exps":      "block_sparse_moe.w1",
+		"ffn_up_exps":        "block_sparse_moe.w3",
+		"ffn_down_exps":      "block_sparse_moe.w2",
+		"ffn_gate_inp_shexp": "block_sparse_moe.shared_gate",
+		"ffn_gate_shexp":     "block_sparse_moe.shared.gate_proj",
+		"ffn_up_shexp":       "block_sparse_moe.shared.up_proj",
+		"ffn_down_shexp":     "block_sparse_moe.shared.down_proj",
 	}
 	ggufOfModel, ggufOfLayer = reversed(ofModel), reversed(ofLayer)
 
@@ -36,7 +43,12 @@ var (
 	ourLayer  = regexp.MustCompile(`^model\.layers\.(\d{1,5})\.(.+)\.(weight|bias)$`)
 )
 
-const ropeFrequencies = "rope_freqs.weight"
+// Divisors of the rotary embedding's frequencies: Llama 3's, and LongRoPE's two.
+const (
+	ropeFrequencies = "rope_freqs.weight"
+	shortFactors    = "rope_factors_short.weight"
+	longFactors     = "rope_factors_long.weight"
+)
 
 func reversed(names map[string]string) map[string]string {
 	back := make(map[string]string, len(names))

@@ -1,21 +1,25 @@
-// Package stored describes models as their files have them: a Llama, a Mixtral or a BitNet in a GGUF file or in a Hugging
-// Face folder, checkpoints of this library among them.
+// Package stored describes models as their files have them: one of Families in a GGUF file or in a Hugging Face folder,
+// checkpoints of this library among them.
 //
 // A Llama here is a pre-norm decoder with RMSNorm, rotary attention of grouped heads and a SwiGLU, or a mixture of SwiGLU
 // experts behind a router (Mixtral, and this library's own models), or with ternary weights, further norms and a squared
-// ReLU as the gate (BitNet b1.58). Tensors are named as in Hugging Face transformers:
+// ReLU as the gate (BitNet b1.58). Tensors are named as in Hugging Face transformers' Llama and Mixtral, in every family:
 //
 //	model.embed_tokens.weight                                  [vocab, hidden]
 //	for each layer L, with the prefix model.layers.L:
 //	  input_layernorm.weight, post_attention_layernorm.weight  [hidden]
 //	  self_attn.{q,k,v}_proj.weight                            [heads * head_dim, hidden]
 //	  self_attn.o_proj.weight                                  [hidden, heads * head_dim]
-//	  self_attn.{q,k,v,o}_proj.bias                            with AttentionBias
+//	  self_attn.{q,k,v}_proj.bias, self_attn.o_proj.bias       with QKVBias, with OBias
+//	  self_attn.{q,k}_norm.weight                              with QKNorm: [head_dim], or [heads * head_dim]
 //	  mlp.{gate,up}_proj.weight, mlp.down_proj.weight          [ffn, hidden], [hidden, ffn]
 //	or, with experts, all of them in one tensor a matrix:
 //	  block_sparse_moe.gate.weight                             [experts, hidden]
 //	  block_sparse_moe.{w1,w3}.weight                          [experts, ffn, hidden]: gate and up
 //	  block_sparse_moe.w2.weight                               [experts, hidden, ffn]: down
+//	with SharedFFNSize, the expert that every token goes to, and with SharedGate what weighs it:
+//	  block_sparse_moe.shared.{gate,up,down}_proj.weight       as those of mlp
+//	  block_sparse_moe.shared_gate.weight                      [hidden]
 //	with SubNorms, before the projections of the attention and of the feed-forward network:
 //	  self_attn.attn_sub_norm.weight, mlp.ffn_sub_norm.weight  [heads * head_dim], [ffn]
 //	model.norm.weight, lm_head.weight                          [hidden], [vocab, hidden]
@@ -25,7 +29,9 @@
 package stored
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/nncuda/nncuda/go/formats"
@@ -33,33 +39,48 @@ import (
 	"github.com/nncuda/nncuda/go/model"
 )
 
-// How elements of a head make pairs, how positions are scaled, and the gate's activation.
+// How elements of a head make pairs, how positions are scaled, norms of queries and keys, and the gate's activation.
 const (
 	RopeHalf        = "half"        // pairs (i, i + head_dim/2)
 	RopeInterleaved = "interleaved" // pairs (2i, 2i + 1)
 
-	ScalingNone   = "none"
-	ScalingLinear = "linear"
-	ScalingNTK    = "ntk"
-	ScalingLlama3 = "llama3"
+	ScalingNone     = "none"
+	ScalingLinear   = "linear"
+	ScalingDynamic  = "dynamic"
+	ScalingNTK      = "ntk"
+	ScalingLlama3   = "llama3"
+	ScalingYaRN     = "yarn"
+	ScalingLongRoPE = "longrope"
+
+	NoNorm     = "none"
+	NormOfHead = "head"  // each head by itself
+	NormOfAll  = "whole" // all heads together
 
 	SiLU  = "silu"
 	ReLU2 = "relu2" // max(x, 0)^2
 )
 
 // stretch is what positions, or a frequency, may be divided by. The bounds of other numbers are those of model.Config.
-var stretch = options.Bounds{"stretch": {1e-6, 1e6}}
+var stretch = options.Bounds{"stretch": {1e-6, 1e6}, "attention": {0, 1e6}}
 
 // Rope is the rotary embedding.
 type Rope struct {
 	Base   float64 // of the angles
 	Layout string  // which elements make a pair, as the rows of the stored query and key weights ask for
-	// Scaling is "none"; "linear": positions are divided by Factor (Chen et al. 2023, "Extending Context Window"); "ntk":
-	// the base grows with Factor as alpha, beyond Context alone (bloc97 2023); "llama3": each frequency is divided by its
-	// entry of Divisors (Dubey et al. 2024, "The Llama 3 Herd of Models").
+	// Rotated are the elements at the head's beginning that are rotated, 0 for all. Where they make half-split pairs, rows of
+	// queries and keys are read in an order in which they are the pairs of a whole head.
+	Rotated int
+	// Scaling is "none"; "linear": positions are divided by Factor (Chen et al. 2023, "Extending Context Window"); "dynamic":
+	// beyond Context alone, where a model with it does not go here; "ntk": the base grows with Factor as alpha, beyond Context
+	// alone (bloc97 2023); "llama3", "yarn" and "longrope": each frequency is divided by its entry of Divisors (Dubey et al.
+	// 2024, "The Llama 3 Herd of Models"; Peng et al. 2023, "YaRN"; Ding et al. 2024, "LongRoPE").
 	Scaling  string
 	Factor   float64
 	Divisors []float32
+	// LongDivisors of "longrope" take the place of Divisors for sequences longer than OriginalContext.
+	LongDivisors    []float32
+	OriginalContext int
+	Magnitude       float64 // what cosines and sines are multiplied with
 }
 
 func (r Rope) validate() error {
@@ -73,10 +94,17 @@ func (r Rope) validate() error {
 	if _, err := of.Number(factor, "rope.factor", r.Factor); err != nil {
 		return err
 	}
-	for _, divisor := range r.Divisors {
+	if _, err := stretch.Number("stretch", "rope.magnitude", r.Magnitude); err != nil {
+		return err
+	}
+	for _, divisor := range slices.Concat(r.Divisors, r.LongDivisors) {
 		if _, err := stretch.Number("stretch", "a divisor of rope", float64(divisor)); err != nil {
 			return err
 		}
+	}
+	if r.Scaling == ScalingLongRoPE && (len(r.LongDivisors) != len(r.Divisors) || r.OriginalContext < 1) {
+		return fmt.Errorf("rope.long_divisors has %d numbers; it must have as many as rope.divisors (%d), with an original context",
+			len(r.LongDivisors), len(r.Divisors))
 	}
 	return nil
 }
@@ -98,12 +126,21 @@ type LlamaConfig struct {
 	ExpertsPerToken int    // 0 without experts
 	NormTopKProb    bool   // whether a token's expert weights are divided by their sum
 	TieEmbeddings   bool   // whether the LM head is the table of embeddings
-	AttentionBias   bool   // whether the four products of attention have biases
+	QKVBias         bool   // whether the products for queries, keys and values have biases
+	OBias           bool   // whether the product behind attention has
+	QKNorm          string // of queries and keys before they are rotated: "none", "head" or "whole"
 	Activation      string // of the gate: "silu", or "relu2"
 	SubNorms        bool   // whether there are norms before the projections of attention and feed-forward network
 	// Ternary says whether the weights of all layers' products are -1, 0 and 1 times a number, and activations are rounded
 	// to 8 bits before them.
-	Ternary bool
+	Ternary       bool
+	SharedFFNSize int  // inner width of the expert that every token goes to; 0 without one
+	SharedGate    bool // whether that one is weighed by a sigmoid of the token
+	// EmbeddingScale and ResidualScale are factors of the embeddings, and of what is added to the residual stream.
+	EmbeddingScale, ResidualScale float64
+	AttentionScale                float64 // factor of the products of queries and keys; 0 for 1 / sqrt(HeadDim)
+	LogitsScaling                 float64 // what logits are divided by
+	Family                        string  // which of Families it is
 }
 
 // Validate says which option is outside its range.
@@ -119,6 +156,7 @@ func (c LlamaConfig) Validate() error {
 		{"num_heads", c.NumHeads, 1}, {"num_kv_heads", c.NumKVHeads, 1}, {"head_dim", c.HeadDim, 1},
 		{"ffn_size", c.FFNSize, 1}, {"context", c.Context, 1}, {"extended_context", c.ExtendedContext, 1},
 		{"num_experts", c.NumExperts, 0}, {"experts_per_token", c.ExpertsPerToken, 0},
+		{"shared_ffn_size", c.SharedFFNSize, 0},
 	} {
 		if count.value < count.least || count.value > formats.MaxCount {
 			return wrongCount(count.name, fmt.Sprint(count.value), count.least)
@@ -132,6 +170,19 @@ func (c LlamaConfig) Validate() error {
 	if ntk {
 		reach = fmt.Sprintf("at least context (%d)", c.Context)
 	}
+	for _, scale := range []struct {
+		name  string
+		value float64
+	}{{"embedding_scale", c.EmbeddingScale}, {"residual_scale", c.ResidualScale}, {"logits_scaling", c.LogitsScaling}} {
+		if _, err := stretch.Number("stretch", scale.name, scale.value); err != nil {
+			return err
+		}
+	}
+	if _, err := stretch.Number("attention", "attention_scale", c.AttentionScale); err != nil {
+		return err
+	}
+	rotated := c.rotated()
+	whole := rotated == c.HeadDim
 	bitnet := c.SubNorms || c.Ternary || c.Activation != SiLU
 	for _, rule := range []struct {
 		holds bool
@@ -146,9 +197,19 @@ func (c LlamaConfig) Validate() error {
 			fmt.Sprintf("%d to %d", least, most)},
 		{c.ExtendedContext == c.Context || ntk && c.ExtendedContext > c.Context, "extended_context", c.ExtendedContext, reach},
 		{!bitnet || c.NumExperts == 0, "num_experts", c.NumExperts, "0 in a model of the kind of BitNet"},
-		{!(c.Ternary && c.AttentionBias), "attention_bias", true, "false with ternary weights"},
-		{len(c.Rope.Divisors) == 0 || len(c.Rope.Divisors) == c.HeadDim/2, "the number of divisors of rope",
-			len(c.Rope.Divisors), fmt.Sprintf("head_dim / 2 (%d)", c.HeadDim/2)},
+		{!(c.Ternary && (c.QKVBias || c.OBias)), "a bias", true, "absent with ternary weights"},
+		{!(c.Ternary && c.QKNorm != NoNorm), "qk_norm", c.QKNorm, "absent with ternary weights"},
+		{!(c.Ternary && !whole), "rope.rotated", rotated, "absent with ternary weights"},
+		{!(c.Ternary && (c.AttentionScale != 0 || c.EmbeddingScale != 1 || c.ResidualScale != 1)), "a scale", true,
+			"absent with ternary weights"},
+		{!(c.OBias && c.ResidualScale != 1), "o_bias", true, "false with a residual_scale"},
+		{c.NumExperts > 0 || c.SharedFFNSize == 0, "shared_ffn_size", c.SharedFFNSize, "0 in a model without experts"},
+		{c.SharedFFNSize > 0 || !c.SharedGate, "shared_gate", true, "false in a model without a shared expert"},
+		{rotated%2 == 0 && rotated <= c.HeadDim, "rope.rotated", rotated,
+			fmt.Sprintf("an even number below head_dim (%d), or 0", c.HeadDim)},
+		{whole || !c.QKVBias && c.QKNorm == NoNorm, "rope.rotated", rotated, "0 with biases or norms of queries and keys"},
+		{len(c.Rope.Divisors) == 0 || len(c.Rope.Divisors) == rotated/2, "the number of divisors of rope",
+			len(c.Rope.Divisors), fmt.Sprintf("half of the rotated elements (%d)", rotated/2)},
 	} {
 		if !rule.holds {
 			return fmt.Errorf("%s is %s; it must be %s", rule.name, formats.Shown(rule.value), rule.rule)
@@ -161,8 +222,35 @@ func wrongCount(name, value string, least int) error {
 	return fmt.Errorf("%s is %s; it must be a whole number, from %d to %d", name, value, least, formats.MaxCount)
 }
 
+// rotated are the elements of a head that are rotated.
+func (c LlamaConfig) rotated() int { return cmp.Or(c.Rope.Rotated, c.HeadDim) }
+
+// RopeDivisors are what the frequencies of each pair of a head are divided by, for sequences of up to that many positions;
+// nil for ones.
+func (c LlamaConfig) RopeDivisors(positions int) []float32 {
+	divisors := c.Rope.Divisors
+	if c.Rope.Scaling == ScalingLongRoPE && positions > c.Rope.OriginalContext {
+		divisors = c.Rope.LongDivisors
+	}
+	if c.rotated() == c.HeadDim {
+		return divisors
+	}
+	every := make([]float32, c.HeadDim/2)
+	for pair := range every {
+		switch {
+		case pair >= c.rotated()/2:
+			every[pair] = unrotated
+		case len(divisors) > 0:
+			every[pair] = divisors[pair]
+		default:
+			every[pair] = 1
+		}
+	}
+	return every
+}
+
 // RopeOptions are options of kernel rope_freqs_scaled for sequences of up to that many positions; its factors are
-// Rope.Divisors. An error beyond ExtendedContext.
+// RopeDivisors. An error beyond ExtendedContext.
 func (c LlamaConfig) RopeOptions(positions int) (base, ntkAlpha, scale float64, err error) {
 	if positions > c.ExtendedContext {
 		return 0, 0, 0, fmt.Errorf("%d positions; this model has at most %d", positions, c.ExtendedContext)
@@ -174,7 +262,7 @@ func (c LlamaConfig) RopeOptions(positions int) (base, ntkAlpha, scale float64, 
 	if c.Rope.Scaling == ScalingLinear {
 		scale = 1 / c.Rope.Factor
 	}
-	return c.Rope.Base, ntkAlpha, scale, nil
+	return baseOfPart(c.Rope.Base, c.HeadDim, c.rotated()), ntkAlpha, scale, nil
 }
 
 // Shape is the shape of a tensor.
@@ -197,9 +285,17 @@ func (c LlamaConfig) Shapes() []Shape {
 			rows, columns int
 		}{{"q", queries, hidden}, {"k", keys, hidden}, {"v", keys, hidden}, {"o", hidden, queries}} {
 			add("self_attn."+part.name+"_proj.weight", part.rows, part.columns)
-			if c.AttentionBias {
+			if part.name == "o" && c.OBias || part.name != "o" && c.QKVBias {
 				add("self_attn."+part.name+"_proj.bias", part.rows)
 			}
+		}
+		switch c.QKNorm {
+		case NormOfHead:
+			add("self_attn.q_norm.weight", c.HeadDim)
+			add("self_attn.k_norm.weight", c.HeadDim)
+		case NormOfAll:
+			add("self_attn.q_norm.weight", queries)
+			add("self_attn.k_norm.weight", keys)
 		}
 		if c.SubNorms {
 			add("self_attn.attn_sub_norm.weight", queries)
@@ -210,6 +306,14 @@ func (c LlamaConfig) Shapes() []Shape {
 			add("block_sparse_moe.w1.weight", c.NumExperts, ffn, hidden)
 			add("block_sparse_moe.w3.weight", c.NumExperts, ffn, hidden)
 			add("block_sparse_moe.w2.weight", c.NumExperts, hidden, ffn)
+			if shared := c.SharedFFNSize; shared > 0 {
+				add("block_sparse_moe.shared.gate_proj.weight", shared, hidden)
+				add("block_sparse_moe.shared.up_proj.weight", shared, hidden)
+				add("block_sparse_moe.shared.down_proj.weight", hidden, shared)
+			}
+			if c.SharedGate {
+				add("block_sparse_moe.shared_gate.weight", hidden)
+			}
 		} else {
 			add("mlp.gate_proj.weight", ffn, hidden)
 			add("mlp.up_proj.weight", ffn, hidden)
@@ -249,7 +353,7 @@ const (
 // isPlain says whether a tensor must be in f32, f16 or bf16: norms, biases, routers, which are small and are multiplied
 // element by element in f32.
 func isPlain(name string) bool {
-	for _, end := range []string{"layernorm.weight", "sub_norm.weight", ".bias", "model.norm.weight", "block_sparse_moe.gate.weight"} {
+	for _, end := range []string{"norm.weight", ".bias", "block_sparse_moe.gate.weight", "block_sparse_moe.shared_gate.weight"} {
 		if strings.HasSuffix(name, end) {
 			return true
 		}
@@ -262,17 +366,24 @@ func isProjection(name string) bool { return strings.HasSuffix(name, "_proj.weig
 
 // Object gives all options by name.
 func (c LlamaConfig) Object() *formats.Object {
-	divisors := make([]any, len(c.Rope.Divisors))
-	for at, divisor := range c.Rope.Divisors {
-		divisors[at] = float64(divisor)
+	numbers := func(values []float32) []any {
+		list := make([]any, len(values))
+		for at, value := range values {
+			list[at] = float64(value)
+		}
+		return list
 	}
 	rope := formats.NewObject(
-		"base", c.Rope.Base, "layout", c.Rope.Layout, "scaling", c.Rope.Scaling, "factor", c.Rope.Factor,
-		"divisors", divisors)
+		"base", c.Rope.Base, "layout", c.Rope.Layout, "rotated", c.Rope.Rotated, "scaling", c.Rope.Scaling,
+		"factor", c.Rope.Factor, "divisors", numbers(c.Rope.Divisors), "long_divisors", numbers(c.Rope.LongDivisors),
+		"original_context", c.Rope.OriginalContext, "magnitude", c.Rope.Magnitude)
 	return formats.NewObject(
 		"vocab_size", c.VocabSize, "hidden_size", c.HiddenSize, "num_layers", c.NumLayers, "num_heads", c.NumHeads,
 		"num_kv_heads", c.NumKVHeads, "head_dim", c.HeadDim, "ffn_size", c.FFNSize, "context", c.Context,
 		"extended_context", c.ExtendedContext, "norm_eps", c.NormEps, "rope", rope, "num_experts", c.NumExperts,
 		"experts_per_token", c.ExpertsPerToken, "norm_topk_prob", c.NormTopKProb, "tie_embeddings", c.TieEmbeddings,
-		"attention_bias", c.AttentionBias, "activation", c.Activation, "sub_norms", c.SubNorms, "ternary", c.Ternary)
+		"qkv_bias", c.QKVBias, "o_bias", c.OBias, "qk_norm", c.QKNorm, "activation", c.Activation, "sub_norms", c.SubNorms,
+		"ternary", c.Ternary, "shared_ffn_size", c.SharedFFNSize, "shared_gate", c.SharedGate,
+		"embedding_scale", c.EmbeddingScale, "residual_scale", c.ResidualScale, "attention_scale", c.AttentionScale,
+		"logits_scaling", c.LogitsScaling, "family", c.Family)
 }

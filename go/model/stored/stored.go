@@ -3,6 +3,7 @@ package stored
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -41,12 +42,11 @@ type Model struct {
 
 var (
 	expertName = regexp.MustCompile(`^(model\.layers\.\d{1,5}\.block_sparse_moe)\.experts\.(\d{1,5})\.(w[123])\.weight$`)
-	fusedName  = regexp.MustCompile(`^(model\.layers\.\d{1,5})\.mlp\.experts\.(gate_up_proj|down_proj)$`)
 	// Tables that old versions of transformers saved with the weights; the configuration gives them too.
 	redundantName = regexp.MustCompile(`^model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq$`)
 )
 
-// Open opens a GGUF file (of a split one its first part), a Hugging Face folder of a Llama, Mixtral or BitNet, a
+// Open opens a GGUF file (of a split one its first part), a Hugging Face folder of one of Families, a
 // checkpoint, or the last checkpoint of a run. All but the values of the tensors is checked; the error, a *formats.Error,
 // says what is wrong.
 func Open(path string) (*Model, error) {
@@ -148,16 +148,27 @@ func openGGUF(path string) (*Model, error) {
 func (m *Model) readGGUF() error {
 	architecture, _ := m.file.Get("general.architecture")
 	name, _ := architecture.Text()
-	_, hasHead := m.file.Entry("output.weight")
-	_, hasBias := m.file.Entry("blk.0.attn_q.bias")
-	found := seen{tied: !hasHead, biased: hasBias}
-	// BitNet files of bitnet.cpp have the frequencies themselves under this name, and nothing reads them there.
-	if _, scaled := m.file.Entry(ropeFrequencies); scaled && name == "llama" {
-		frequencies, err := m.file.Tensor(ropeFrequencies)
+	has := func(name string) bool {
+		_, there := m.file.Entry(name)
+		return there
+	}
+	found := seen{
+		tied: !has("output.weight"), qkvBias: has("blk.0.attn_q.bias"), oBias: has("blk.0.attn_output.bias"),
+		shared: has("blk.0.ffn_up_shexp.weight"),
+	}
+	for _, table := range []struct {
+		name   string
+		values *[]float32
+	}{{ropeFrequencies, &found.divisors}, {shortFactors, &found.short}, {longFactors, &found.long}} {
+		// BitNet files of bitnet.cpp have the frequencies themselves under this name, and nothing reads them there.
+		if _, bitnet := bitnetArchitectures[name]; !has(table.name) || bitnet && table.name == ropeFrequencies {
+			continue
+		}
+		stored, err := m.file.Tensor(table.name)
 		if err != nil {
 			return err
 		}
-		if found.divisors, err = frequencies.Floats(); err != nil {
+		if *table.values, err = stored.Floats(); err != nil {
 			return formats.Wrap(m.Path, err)
 		}
 	}
@@ -180,7 +191,8 @@ func (m *Model) readGGUF() error {
 		if isScale {
 			whole = nameOfGGUF(scaleless + ".weight")
 		}
-		if theirs == ropeFrequencies || m.Matrices[whole] != nil && strings.HasPrefix(theirs, strings.TrimSuffix(ggufName(whole), "weight")) {
+		isTable := theirs == ropeFrequencies || theirs == shortFactors || theirs == longFactors
+		if isTable || m.Matrices[whole] != nil && strings.HasPrefix(theirs, strings.TrimSuffix(ggufName(whole), "weight")) {
 			continue
 		}
 		name := nameOfGGUF(theirs)
@@ -191,7 +203,14 @@ func (m *Model) readGGUF() error {
 		if err != nil {
 			return err
 		}
-		parts[name] = []formats.StoredTensor{tensor}
+		if strings.HasSuffix(name, ".mlp.up_proj.weight") && len(tensor.Shape) == 2 && tensor.Shape[0] == 2*m.Config.FFNSize {
+			name = strings.Replace(name, ".up_proj.", ".gate_up_proj.", 1) // Phi-3's, with the gate's
+		}
+		cut, err := m.cutRows(name, tensor)
+		if err != nil {
+			return err
+		}
+		maps.Copy(parts, cut)
 	}
 	return m.take(parts)
 }
@@ -255,13 +274,20 @@ func (m *Model) readFolder(quantized quantization) error {
 		if err != nil {
 			return err
 		}
-		if match := fusedName.FindStringSubmatch(theirs); match != nil {
-			if err := m.cut(match[1], match[2], tensor, parts); err != nil {
-				return err
-			}
-			continue
+		own, err := m.ownNames(theirs, tensor)
+		if err != nil {
+			return err
 		}
-		plain[strings.Replace(theirs, ".mlp.gate.weight", ".block_sparse_moe.gate.weight", 1)] = tensor
+		for name, pieces := range own {
+			if _, alone := plain[name]; alone || parts[name] != nil {
+				return wrong(m.Path, "has %s twice: of itself, and together with others", name)
+			}
+			if expertName.MatchString(name) {
+				plain[name] = pieces[0]
+			} else {
+				parts[name] = pieces
+			}
+		}
 	}
 	if err := m.gather(plain, parts); err != nil {
 		return err
@@ -284,31 +310,6 @@ func storedIn(folder *safetensors.Folder, name string) (formats.StoredTensor, er
 	return formats.StoredTensor{
 		Name: name, Format: format, Shape: tensor.Shape, Data: tensor.Bytes, Pages: folder.Pages(name),
 	}, nil
-}
-
-// cut gives the matrices of the experts in a tensor that has them all, as transformers 5 holds them in memory.
-func (m *Model) cut(layer, part string, tensor formats.StoredTensor, parts map[string][]formats.StoredTensor) error {
-	experts, ffn, hidden := m.Config.NumExperts, m.Config.FFNSize, m.Config.HiddenSize
-	right := []int{experts, hidden, ffn}
-	if part == "gate_up_proj" {
-		right = []int{experts, 2 * ffn, hidden}
-	}
-	if !slices.Equal(tensor.Shape, right) {
-		return wrong(m.Path, "tensor %s has shape %s; config.json makes it %s", tensor.Name, sizes(tensor.Shape), sizes(right))
-	}
-	mixture := layer + ".block_sparse_moe."
-	if part == "down_proj" {
-		parts[mixture+"w2.weight"] = []formats.StoredTensor{tensor}
-		return nil
-	}
-	half := len(tensor.Data) / max(2*experts, 1)
-	for at := range 2 * experts {
-		matrix := tensor
-		matrix.Shape, matrix.Data = []int{ffn, hidden}, tensor.Data[at*half:(at+1)*half:(at+1)*half]
-		name := mixture + []string{"w1.weight", "w3.weight"}[at%2]
-		parts[name] = append(parts[name], matrix)
-	}
-	return nil
 }
 
 // gather adds tensors by their names in LlamaConfig.Shapes, the same matrix of all experts under one.

@@ -110,6 +110,31 @@ func (v values) number(name string, usual float64) (float64, error) {
 	return number, nil
 }
 
+// numbers is a list of finite numbers that must be there, rounded to f32; at most so many.
+func (v values) numbers(name string, most int) ([]float32, error) {
+	value, shown := v.get(name)
+	if value == nil {
+		return nil, v.missing(name)
+	}
+	list, ok := value.([]any)
+	ok = ok && len(list) > 0 && len(list) <= most
+	found := make([]float32, 0, min(len(list), most))
+	for at := 0; ok && at < len(list); at++ {
+		switch number := list[at].(type) {
+		case int64:
+			found = append(found, float32(float64(number)))
+		case float64:
+			found = append(found, float32(number))
+		default:
+			ok = false
+		}
+	}
+	if !ok {
+		return nil, fmt.Errorf("%s%s is %s; it must be a list of at most %d numbers", v.prefix, name, shown, most)
+	}
+	return found, nil
+}
+
 // flag is true or false.
 func (v values) flag(name string, usual bool) (bool, error) {
 	value, shown := v.get(name)
@@ -163,4 +188,10 @@ func checkWindow(value any, shown, name string, context int) error {
 		return fmt.Errorf("%s is %s; this engine attends to all of the context (%d)", name, shown, context)
 	}
 	return nil
+}
+
+func (r *reading) numbersOf(name string, most int) []float32 {
+	list, err := r.numbers(name, most)
+	r.keep(err)
+	return list
 }

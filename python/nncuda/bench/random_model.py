@@ -1,5 +1,4 @@
-"""Llama, Mixtral and BitNet folders with random weights, as Hugging Face keeps them: what speed and agreement are
-measured on.
+"""Folders of every family with random weights, as Hugging Face keeps them: what speed and agreement are measured on.
 
     python -m nncuda.bench.random_model build/tinyllama --shape tinyllama
     python -m nncuda.bench.random_model build/bitnet --shape bitnet-2b-4t --dtype bf16
@@ -18,7 +17,7 @@ import json
 import math
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,8 @@ import numpy as np
 
 from ..formats.block_formats import FORMATS
 from ..formats.safetensors_writer import NewArray, write_in_pieces
-from . import random_tokenizer
+from ..models.llama_folder import config_from_folder
+from . import random_families, random_tokenizer
 
 #: Elements drawn at a time.
 _PIECE = 1 << 22
@@ -37,7 +37,8 @@ _PIECE = 1 << 22
 class Shape:
     """Sizes of a model. `experts` above 0 makes it a Mixtral, `bitnet` a BitNet b1.58, with SiLU in place of the
     squared ReLU of its gate if `silu`, as llama.cpp computes them all; `tied` uses the embedding as the output matrix,
-    too; `biases` gives q, k, v and o one each; `rope_scaling` is that key of config.json."""
+    too; `biases` gives q, k, v and o one each; `rope_scaling` is that key of config.json. `family` is one of
+    `nncuda.models.families`, and `own` has its options of config.json beside those that all have."""
 
     layers: int
     hidden: int
@@ -56,6 +57,8 @@ class Shape:
     rope_scaling: dict[str, Any] | None = None
     bitnet: bool = False
     silu: bool = False
+    family: str = "llama"
+    own: dict[str, Any] = field(default_factory=dict)
 
     @property
     def dim(self) -> int:
@@ -89,13 +92,16 @@ def config(shape: Shape) -> dict[str, Any]:
         # What transformers asks for to round master weights while it runs.
         online = {"quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": "online"}
         own: dict[str, Any] = {"attention_bias": False, "quantization_config": online}
-    elif shape.experts:
+    elif shape.experts and shape.family == "llama":
         kind, name = "mixtral", "Mixtral"
         own = {
             "num_local_experts": shape.experts,
             "num_experts_per_tok": shape.experts_per_token,
             "sliding_window": None,
         }
+    elif shape.family != "llama":
+        kind, name = shape.family, random_families.CLASSES[shape.family]
+        own = shape.own
     else:
         kind, name = "llama", "Llama"
         own = {"attention_bias": shape.biases, "mlp_bias": False}
@@ -124,6 +130,10 @@ def config(shape: Shape) -> dict[str, Any]:
 
 def tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, ...], float]]:
     """Name, shape and standard deviation of each tensor. A norm's gains are drawn around 1."""
+
+    if shape.family != "llama":
+        yield from random_families.tensors(config_from_folder(config(shape)))
+        return
 
     def matrix(name: str, rows: int, columns: int, gain: float = 1.0) -> tuple[str, tuple[int, ...], float]:
         return f"{name}.weight", (rows, columns), gain / math.sqrt(columns)

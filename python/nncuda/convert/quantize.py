@@ -19,8 +19,11 @@ from ..formats.block_formats import FORMATS, BlockFormat, StoredTensor, TernaryF
 from ..formats.errors import FormatError
 from ..formats.gguf import ALIGNMENT_KEY
 from ..formats.gguf_writer import NewTensor, write_gguf
-from ..models.gguf_names import ROPE_FREQUENCIES, gguf_name
-from ..models.llama import BITNET_ARCHITECTURES, LlamaConfig, is_plain
+from ..models.families import FAMILIES, SCALES
+from ..models.gguf_names import LONG_FACTORS, ROPE_FREQUENCIES, SHORT_FACTORS, gguf_name
+from ..models.llama import LlamaConfig, is_plain
+from ..models.llama_gguf import BITNET_ARCHITECTURES
+from ..models.rope_scaling import yarn_divisors, yarn_magnitude
 from ..models.stored import StoredModel
 from ..tokenizer.to_gguf import tokenizer_metadata
 
@@ -58,36 +61,66 @@ def choose_formats(config: LlamaConfig, format_name: str, output_format: str | N
 
 
 def gguf_metadata(config: LlamaConfig) -> dict[str, Any]:
-    """A configuration in the words of GGUF files. What they have no key for is under `llama.nncuda`."""
-    architecture = "llama"
+    """A configuration in the words of GGUF files. What they have no key for is under `ARCHITECTURE.nncuda`.
+
+    ValueError for a rotary embedding that they have no words for.
+    """
+    family = FAMILIES[config.family]
+    architecture = family.architectures[0]
     if config.ternary:
         architecture = {BITNET_ARCHITECTURES[name]: name for name in ("bitnet", "bitnet-b1.58")}[config.activation]
     values: dict[str, Any] = {
-        "llama.vocab_size": config.vocab_size,
-        "llama.context_length": config.context,
-        "llama.embedding_length": config.hidden_size,
-        "llama.block_count": config.num_layers,
-        "llama.feed_forward_length": config.ffn_size,
-        "llama.attention.head_count": config.num_heads,
-        "llama.attention.head_count_kv": config.num_kv_heads,
-        "llama.attention.key_length": config.head_dim,
-        "llama.attention.value_length": config.head_dim,
-        "llama.attention.layer_norm_rms_epsilon": float(config.norm_eps),
-        "llama.rope.dimension_count": config.head_dim,
-        "llama.rope.freq_base": float(config.rope.base),
+        "vocab_size": config.vocab_size,
+        "context_length": config.context,
+        "embedding_length": config.hidden_size,
+        "block_count": config.num_layers,
+        "feed_forward_length": config.ffn_size,
+        "attention.head_count": config.num_heads,
+        "attention.head_count_kv": config.num_kv_heads,
+        "attention.key_length": config.head_dim,
+        "attention.value_length": config.head_dim,
+        "attention.layer_norm_rms_epsilon": float(config.norm_eps),
+        "rope.dimension_count": config.rope.rotated or config.head_dim,
+        "rope.freq_base": float(config.rope.base),
+        **_rope_metadata(config),
     }
-    if config.rope.scaling == "linear":
-        values["llama.rope.scaling.type"] = "linear"
-        values["llama.rope.scaling.factor"] = float(config.rope.factor)
-    if config.rope.scaling == "ntk":
-        values["llama.nncuda.extended_context"] = config.extended_context
-        values["llama.nncuda.ntk_alpha"] = float(config.rope.factor)
     if config.num_experts:
-        values["llama.expert_count"] = config.num_experts
-        values["llama.expert_used_count"] = config.experts_per_token
-        values["llama.expert_weights_norm"] = config.norm_topk_prob
-    values = {key.replace("llama", architecture, 1): value for key, value in values.items()}
-    return {"general.architecture": architecture, **values}
+        values["expert_count"] = config.num_experts
+        values["expert_used_count"] = config.experts_per_token
+        values["expert_weights_norm"] = config.norm_topk_prob
+        if architecture != "llama":
+            values["expert_feed_forward_length"] = config.ffn_size
+    if config.shared_ffn_size:
+        values["expert_shared_feed_forward_length"] = config.shared_ffn_size
+    if family.scaled:
+        values |= {theirs: float(getattr(config, ours)) for _, ours, theirs in SCALES}
+    return {"general.architecture": architecture, **{f"{architecture}.{key}": value for key, value in values.items()}}
+
+
+def _rope_metadata(config: LlamaConfig) -> dict[str, Any]:
+    rope = config.rope
+    if rope.scaling == "linear":
+        return {"rope.scaling.type": "linear", "rope.scaling.factor": float(rope.factor)}
+    if rope.scaling == "ntk":
+        return {"nncuda.extended_context": config.extended_context, "nncuda.ntk_alpha": float(rope.factor)}
+    if rope.scaling == "longrope":
+        return {
+            "rope.scaling.type": "longrope",
+            "rope.scaling.original_context_length": rope.original_context,
+            "rope.scaling.attn_factor": float(rope.magnitude),
+        }
+    if rope.scaling == "yarn":
+        original = rope.original_context
+        rotated = rope.rotated or config.head_dim
+        usual = yarn_divisors(rope.base, rotated, rope.factor, 32.0, 1.0, float(original))
+        if usual != rope.divisors or yarn_magnitude(rope.factor) != rope.magnitude:
+            raise ValueError("the YaRN of this model has options of its own, which GGUF files do not have")
+        return {
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": float(rope.factor),
+            "rope.scaling.original_context_length": original,
+        }
+    return {}
 
 
 def quantize_model(
@@ -102,7 +135,8 @@ def quantize_model(
     """Writes `model` to the GGUF file `path`, in one step, and returns the format of each tensor by name.
 
     `progress` is called with the number of elements done after each piece. FormatError when the model is stored in
-    blocks already, or has a weight that is not finite, or that f16 cannot hold.
+    blocks already, has a weight that is not finite, or that f16 cannot hold, or a rotary embedding that GGUF files have
+    no words for.
     """
     if model.config.ternary:
         raise FormatError(model.path, "has ternary weights; nncuda convert writes them in other forms")
@@ -114,24 +148,48 @@ def quantize_model(
                 model.path,
                 f"tensor {stored.name} is in {stored.format} already; what is rounded here is f32, f16 or bf16",
             )
-    new = [
-        NewTensor(gguf_name(name), formats[name], shape) for name, shape in config.shapes().items() if name in formats
-    ]
-    if config.rope.divisors:
-        new.append(NewTensor(ROPE_FREQUENCIES, "f32", (config.head_dim // 2,)))
+    shapes: dict[str, tuple[str, tuple[int, ...]]] = {}
+    for name, shape in config.shapes().items():
+        if name in formats:
+            theirs = _name_in_file(name, config)
+            rows = shape[0] + (shapes[theirs][1][0] if theirs in shapes else 0)
+            shapes[theirs] = formats[name], (rows, *shape[1:])
+    new = [NewTensor(theirs, kind, shape) for theirs, (kind, shape) in shapes.items()]
+    divisors = _divisors(config)
+    new += [NewTensor(theirs, "f32", (len(values),)) for theirs, values in divisors.items()]
+    turns = config.rope.layout == "half" and FAMILIES[config.family].interleaved
     with write_gguf(path, file_metadata(model, FORMATS[format_name]), new) as writer:
         for name in formats:
             for part in model.tensors.parts(name):
                 for piece in pieces(part, config):
                     check_finite(model.path, part, piece)
-                    if config.rope.layout == "half" and _is_rotated(name):
+                    if turns and _is_rotated(name):
                         piece = _interleaved(piece, config.head_dim)
-                    writer.write(gguf_name(name), stored_bytes(ctx, model.path, part, piece, formats[name]))
+                    writer.write(_name_in_file(name, config), stored_bytes(ctx, model.path, part, piece, formats[name]))
                     if progress is not None:
                         progress(piece.size)
-        if config.rope.divisors:
-            writer.write(ROPE_FREQUENCIES, np.array(config.rope.divisors, "<f4").view(np.uint8))
+        for theirs, values in divisors.items():
+            writer.write(theirs, np.array(values, "<f4").view(np.uint8))
     return formats
+
+
+def _name_in_file(name: str, config: LlamaConfig) -> str:
+    """What the file calls a tensor: in Phi-3's, q, k and v are one tensor, and gate and up another."""
+    if config.family == "phi3":
+        for part in ("q", "k", "v"):
+            name = name.replace(f".self_attn.{part}_proj.", ".self_attn.qkv_proj.")
+        name = name.replace(".mlp.gate_proj.", ".mlp.up_proj.")
+    return gguf_name(name)
+
+
+def _divisors(config: LlamaConfig) -> dict[str, tuple[float, ...]]:
+    """Tensors with what frequencies are divided by."""
+    rope = config.rope
+    if rope.scaling == "llama3":
+        return {ROPE_FREQUENCIES: rope.divisors}
+    if rope.scaling == "longrope":
+        return {SHORT_FACTORS: rope.divisors, LONG_FACTORS: rope.long_divisors}
+    return {}
 
 
 def file_metadata(model: StoredModel, layout: BlockFormat | TernaryFormat) -> dict[str, Any]:
@@ -141,7 +199,11 @@ def file_metadata(model: StoredModel, layout: BlockFormat | TernaryFormat) -> di
         left_out = ("split.", "general.quantization_version", "general.file_type", ALIGNMENT_KEY)
         values = {key: value for key, value in kept.items() if not key.startswith(left_out)}
     else:
-        values = {**gguf_metadata(model.config), "general.name": model.path.resolve().name}
+        try:
+            described = gguf_metadata(model.config)
+        except ValueError as error:
+            raise FormatError(model.path, str(error)) from error
+        values = {**described, "general.name": model.path.resolve().name}
         values.update(tokenizer_metadata(model.path, model.config.vocab_size))
     values["general.file_type"] = layout.file_type
     if not isinstance(layout, BlockFormat) or layout.numpy is None:

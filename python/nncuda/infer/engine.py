@@ -16,13 +16,12 @@ import numpy as np
 from .. import kernels
 from ..device import Comm, Context, Tensor
 from ..layers import RopeTables
-from ..layers.attention import split_heads
 from ..token_ids import Ids, sequence_ids
 from .divided_experts import DividedExperts
 from .paged_cache import PAGE, CachedSequence, PagedCache
 from .pooling import Pool
 from .scores import Scores, TokenLogprobs
-from .stored_layers import StoredLayers
+from .stored_layers import Heads, StoredLayers
 from .ternary_layers import TernaryLayers
 from .watch import Watch, within
 from .weights import Weights
@@ -113,7 +112,14 @@ class Engine:
             self.divided = DividedExperts(comm, model, rows)
             model = model.of_experts(self.divided.own)
         self.weights = Weights(ctx, model, weights)
-        self.rope = RopeTables(ctx, config.head_dim, divisors=config.rope.divisors, **config.rope_options(self.context))
+        self.rope = RopeTables(
+            ctx,
+            config.head_dim,
+            divisors=config.rope_divisors(self.context),
+            magnitude=config.rope.magnitude,
+            rotated=config.rope.rotated,
+            **config.rope_options(self.context),
+        )
         self.reach(_FIRST_POSITIONS - 1)
         self.cache = PagedCache(
             ctx,
@@ -319,6 +325,8 @@ class Engine:
         x = self._x.narrow(0, 0, inputs.ids.shape[0])
         table = self.weights.embedding
         kernels.embedding_quant(table.data, inputs.ids, format=table.format, y=x)
+        if self.config.embedding_scale != 1:
+            kernels.scale(x, alpha=self.config.embedding_scale, y=x)
         if watch is not None:
             watch("embedding", x)
         for number, layer in enumerate(self.weights.layers):
@@ -331,17 +339,18 @@ class Engine:
             if told is not None:
                 told("output", x)
 
-    def _attention(self, number: int, qkv: Tensor, inputs: Inputs, decode: bool, watch: Watch | None) -> Tensor:
+    def _attention(self, number: int, qkv: Heads, inputs: Inputs, decode: bool, watch: Watch | None) -> Tensor:
         """Puts a layer's keys and values into the cache; what attention gives, f32 [tokens, heads * head_dim]."""
-        config, tokens = self.config, qkv.shape[0]
+        q, k, v = qkv
+        config, tokens = self.config, q.shape[0]
         heads = self._heads.narrow(0, 0, tokens)
-        q, k, v = split_heads(qkv, config.num_heads, config.num_kv_heads)
+        scale = config.attention_scale or None
         cosine, sine = self.rope.tables(1)
         keys, values, code = self.cache.keys[number], self.cache.values[number], self.cache.format.code
         if decode:
             kernels.attention_step_paged(
                 q, k, v, cosine, sine, inputs.positions, inputs.lengths, inputs.table, None, keys, values,
-                layout=config.rope.layout, format=code, out=heads,
+                scale=scale, layout=config.rope.layout, format=code, out=heads,
             )  # fmt: skip
             return heads.view(tokens, -1)
         if watch is not None:
@@ -353,7 +362,9 @@ class Engine:
             watch("k_rope", k)
         seen = inputs.offsets, inputs.lengths, inputs.table
         kernels.kv_append_paged(k, v, *seen, keys, values, format=code)
-        kernels.flash_attention_paged(q, keys, values, *seen, format=code, kv_heads=config.num_kv_heads, out=heads)
+        kernels.flash_attention_paged(
+            q, keys, values, *seen, scale=scale, format=code, kv_heads=config.num_kv_heads, out=heads
+        )
         if watch is not None:
             watch("attention", heads)
         return heads.view(tokens, -1)
@@ -363,6 +374,8 @@ class Engine:
         normed = self._final_norm(x)
         head, logits = self.weights.head, target.narrow(0, 0, x.shape[0])
         kernels.gemm_quant(normed, head.data, format=head.format, y=logits)
+        if self.config.logits_scaling != 1:
+            kernels.scale(logits, alpha=1 / self.config.logits_scaling, y=logits)
         if watch is not None:
             watch("norm", normed)
             watch("logits", logits)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
+import numpy as np
+
 from .. import kernels
 from ..device import Context, Tensor
+from ..layers.attention import split_heads
 from ..models.llama import LlamaConfig
 from .divided_experts import DividedExperts
 from .watch import Watch
 from .weight_reader import Weight
-from .weights import Gated, Layer, Mixture
+from .weights import Gated, Layer, Mixture, SharedExpert
+
+#: Queries, keys and values, f32 [tokens, heads, head_dim] and twice [tokens, kv_heads, head_dim].
+Heads: TypeAlias = tuple[Tensor, Tensor, Tensor]
 
 
 class StoredLayers:
@@ -21,6 +29,9 @@ class StoredLayers:
         self._qkv = ctx.empty((rows, (config.num_heads + 2 * config.num_kv_heads) * config.head_dim))
         experts, k = config.num_experts, config.experts_per_token
         slots = rows * k if experts else rows
+        if config.qk_norm != "none":
+            widths = (config.num_heads, config.num_kv_heads, config.num_kv_heads, config.num_heads, config.num_kv_heads)
+            self._apart = [ctx.empty((rows, heads * config.head_dim)) for heads in widths]
         if not experts or divided is not None:
             self._inner = ctx.empty((slots, config.ffn_size))
         if experts:
@@ -32,14 +43,26 @@ class StoredLayers:
             self._row_slot = ctx.empty((slots,), "i32")
             self._counts = ctx.empty((experts,), "i32")
             self._offsets = ctx.empty((experts + 1,), "i32")
+        if config.shared_ffn_size:
+            self._shared_inner = ctx.empty((rows, config.shared_ffn_size))
+        if config.shared_gate:
+            # A sigmoid is the softmax of a number beside 0: the expert's weight, and a slot that is dropped.
+            self._shared_rows = ctx.empty((2 * rows, config.hidden_size))
+            self._shared_logits, self._shared_weights = ctx.empty((rows, 2)), ctx.empty((rows, 2))
+            slot_row = np.full((rows, 2), -1, np.int32)
+            slot_row[:, 0] = np.arange(rows)
+            self._shared_slot_row = ctx.tensor(slot_row)
         if divided is not None:
             self._gathered = ctx.empty((slots, config.hidden_size))
 
-    def qkv(self, layer: Layer, x: Tensor, watch: Watch | None) -> Tensor:
-        """Queries, keys and values of the normed rows, side by side: f32 [tokens, (heads + 2 kv_heads) * head_dim]."""
-        qkv = self._qkv.narrow(0, 0, x.shape[0])
+    def qkv(self, layer: Layer, x: Tensor, watch: Watch | None) -> Heads:
+        """Queries, keys and values of the normed rows, f32 [tokens, heads or kv_heads, head_dim] each, the first two
+        with norms of their own where the model has them."""
         if watch is not None:
             watch("attn_norm", self._norm(x, layer.input_norm))  # the fused product keeps no norm, and has these bits
+        if layer.q_norm is not None and layer.k_norm is not None:
+            return self._normed_heads(layer, layer.q_norm, layer.k_norm, x, watch)
+        qkv = self._qkv.narrow(0, 0, x.shape[0])
         kernels.gemm_quant_qkv(
             x,
             layer.q.data,
@@ -53,10 +76,30 @@ class StoredLayers:
             format_v=layer.v.format,
             y=qkv,
         )
-        return qkv
+        return split_heads(qkv, self._config.num_heads, self._config.num_kv_heads)
+
+    def _normed_heads(self, layer: Layer, q_norm: Tensor, k_norm: Tensor, x: Tensor, watch: Watch | None) -> Heads:
+        config, tokens = self._config, x.shape[0]
+        normed = self._norm(x, layer.input_norm)
+        products = [buffer.narrow(0, 0, tokens) for buffer in self._apart]
+        first = 0
+        for weight, y in zip((layer.q, layer.k, layer.v), products, strict=False):
+            bias = None if layer.qkv_bias is None else layer.qkv_bias.narrow(0, first, y.shape[1])
+            kernels.gemm_quant(normed, weight.data, None, bias, format=weight.format, y=y)
+            first += y.shape[1]
+        q, k, v, q_normed, k_normed = products
+        if watch is not None:
+            watch("q_product", q)
+            watch("k_product", k)
+        for rows, gain, y in ((q, q_norm, q_normed), (k, k_norm, k_normed)):
+            # Of each head by itself, or of all together: as many elements as there are gains.
+            kernels.rmsnorm(rows.view(-1, gain.shape[0]), gain, eps=config.norm_eps, y=y.view(-1, gain.shape[0]))
+        q, k, v = (rows.view(tokens, -1, config.head_dim) for rows in (q_normed, k_normed, v))
+        return q, k, v
 
     def attended(self, layer: Layer, heads: Tensor, x: Tensor, watch: Watch | None) -> None:
         """x += the projection of what attention gave, f32 [tokens, heads * head_dim]."""
+        self._scale(heads)
         self._add_product(heads, layer.o, layer.o_bias, x, "attn_output", watch)
 
     def feed_forward(self, layer: Layer, x: Tensor, watch: Watch | None) -> None:
@@ -84,7 +127,13 @@ class StoredLayers:
                 y = self._ctx.empty(inner.shape)
                 watch(name, kernels.gemm_quant(normed, weight.data, format=weight.format, y=y))
             watch("ffn_inner", inner)
+        self._scale(inner)
         self._add_product(inner, ffn.down, None, x, "ffn", watch)
+
+    def _scale(self, rows: Tensor) -> None:
+        """Multiplies what is added to the residual stream by the model's factor, before the last product."""
+        if self._config.residual_scale != 1:
+            kernels.scale(rows, alpha=self._config.residual_scale, y=rows)
 
     def _mixture(self, ffn: Mixture, gain: Tensor, x: Tensor, watch: Watch | None) -> None:
         """x += sum over each token's experts of weight * W2 (silu(W1 h) * (W3 h)), h the normed rows."""
@@ -101,6 +150,7 @@ class StoredLayers:
             offsets=self._offsets, slot_row=slot_row, row_slot=row_slot,
         )  # fmt: skip
 
+        self._scale(weights)
         w1, w3, w2 = ffn.experts
         rows = None
         if self._divided is not None:
@@ -122,6 +172,30 @@ class StoredLayers:
                 watch(name, tensor)
             watch("ffn", add_experts(None, self._ctx.empty(x.shape)))
         add_experts(x, x)
+        if ffn.shared is not None:
+            self._add_shared(ffn.shared, normed, x, watch)
+
+    def _add_shared(self, shared: SharedExpert, normed: Tensor, x: Tensor, watch: Watch | None) -> None:
+        """x += the expert that every token goes to, weighed by a sigmoid of the token where the model has it so."""
+        tokens = x.shape[0]
+        gate, up, down = shared.ffn.gate, shared.ffn.up, shared.ffn.down
+        inner = self._shared_inner.narrow(0, 0, tokens)
+        kernels.gemm_quant_swiglu(normed, gate.data, up.data, format_gate=gate.format, format_up=up.format, y=inner)
+        self._scale(inner)
+        if shared.gate is None:
+            self._add_product(inner, down, None, x, "ffn_shared", watch)
+            return
+        out = self._shared_rows.narrow(0, 0, 2 * tokens)
+        kernels.gemm_quant(inner, down.data, format=down.format, y=out.narrow(0, 0, tokens))
+        logits, weights, slot_row = (
+            buffer.narrow(0, 0, tokens) for buffer in (self._shared_logits, self._shared_weights, self._shared_slot_row)
+        )
+        kernels.gemm_quant(normed, shared.gate.data, format=shared.gate.format, y=logits)
+        kernels.softmax(logits, y=weights)
+        if watch is not None:
+            watch("ffn_shared", out.narrow(0, 0, tokens))
+            watch("ffn_shared_weights", weights)
+        kernels.moe_combine(out, weights, slot_row, x, out=x)
 
     def _add_product(
         self, rows: Tensor, weight: Weight, bias: Tensor | None, x: Tensor, name: str, watch: Watch | None

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from .. import kernels
 from ..device import Context, Tensor
+from ..layers.attention import split_heads
 from ..models.llama import LlamaConfig
+from .stored_layers import Heads
 from .ternary_weights import TernaryLayer, TernaryWeight
 from .watch import Watch
 
@@ -28,11 +30,12 @@ class TernaryLayers:
         self._inner = ctx.empty((min(rows, _FFN_ROWS), config.ffn_size))
         self._gate = kernels.relu2_gate if config.activation == "relu2" else kernels.swiglu
 
-    def qkv(self, layer: TernaryLayer, x: Tensor, watch: Watch | None) -> Tensor:
-        """Queries, keys and values of the normed rows, side by side: f32 [tokens, (heads + 2 kv_heads) * head_dim]."""
+    def qkv(self, layer: TernaryLayer, x: Tensor, watch: Watch | None) -> Heads:
+        """Queries, keys and values of the normed rows, f32 [tokens, heads or kv_heads, head_dim] each."""
         qkv = self._qkv.narrow(0, 0, x.shape[0])
         self._show_rounded(x, layer.input_norm, "attn_norm", watch)
-        return self._product(x, layer.input_norm, layer.qkv, qkv)
+        self._product(x, layer.input_norm, layer.qkv, qkv)
+        return split_heads(qkv, self._config.num_heads, self._config.num_kv_heads)
 
     def attended(self, layer: TernaryLayer, heads: Tensor, x: Tensor, watch: Watch | None) -> None:
         """x += the projection of what attention gave, f32 [tokens, heads * head_dim], normed and rounded."""

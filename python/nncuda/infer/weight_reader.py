@@ -11,6 +11,7 @@ model may be larger than the memory, and programs that run the same file share i
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,7 +21,7 @@ import numpy as np
 from .. import kernels
 from ..binding import exchange
 from ..device import INSTRUCTION_SETS, Context, Tensor
-from ..formats.block_formats import INTERLEAVED, INTERLEAVED_ROWS
+from ..formats.block_formats import FORMATS, INTERLEAVED, INTERLEAVED_ROWS
 from ..formats.mapped import release
 
 if TYPE_CHECKING:
@@ -74,6 +75,10 @@ class WeightReader:
         self.in_memory = elsewhere or place == "memory" or (place == "auto" and fits)
         self._ctx = ctx
         self._tensors, self._arena = model.tensors, model.arena
+        config = model.config
+        self._order: list[int] | None = None
+        if config.rope.rotated and config.rope.layout == "half":
+            self._order = order_of_part(config.head_dim, config.rope.rotated)
 
     def table(self, name: str, tied: bool) -> Weight:
         """The embeddings. Where a tied head is a copy with its rows side by side, they stay in the file: so little of
@@ -107,13 +112,19 @@ class WeightReader:
         mixture = f"model.layers.{layer}.block_sparse_moe"
         return Experts(*(self.matrix(f"{mixture}.{name}.weight") for name in ("w1", "w3", "w2")))
 
+    def beside_zeros(self, name: str) -> Weight:
+        """A vector as the first row of a matrix in f32, whose second row is zeros."""
+        row = self._tensors[name].f32().ravel()
+        whole = np.stack([row, np.zeros_like(row)])
+        return Weight(self._ctx.tensor(whole.view(np.uint8)), FORMATS["f32"].code)
+
     def vector(self, *names: str) -> Tensor:
         """A norm's gain, or biases one after the other, in f32."""
         return self._ctx.tensor(np.concatenate([self._tensors[name].f32().ravel() for name in names]))
 
     def _rows(self, name: str) -> Tensor:
         """The rows of a matrix, of all experts one below the other: u8 [rows, row_bytes]."""
-        whole = None if self.in_memory else self._in_place(name)
+        whole = None if self.in_memory or self._is_reordered(name) else self._in_place(name)
         return self._copied(name, lambda rows, place: place.copy_(rows)) if whole is None else whole
 
     def _in_place(self, name: str) -> Tensor | None:
@@ -129,6 +140,8 @@ class WeightReader:
     def _copied(self, name: str, copy: Callable[[Any, Tensor], object]) -> Tensor:
         """A copy, piece by piece; `copy` puts some rows into their place."""
         parts = self._tensors.parts(name)
+        if self._is_reordered(name):
+            parts = [self._reordered(part) for part in parts]
         whole = self._ctx.empty((sum(len(part.rows()) for part in parts), parts[0].row_bytes), "u8")
         first = 0
         for part in parts:
@@ -140,6 +153,24 @@ class WeightReader:
             for rows, there in _pieces(part.rows(), place):
                 copy(rows, there)
         return whole
+
+    def _is_reordered(self, name: str) -> bool:
+        """Whether a part of each head alone is rotated, in half-split pairs, and these rows are of queries or keys."""
+        return self._order is not None and name.endswith(("q_proj.weight", "k_proj.weight"))
+
+    def _reordered(self, stored: StoredTensor) -> StoredTensor:
+        """A copy whose heads have their pairs where those of a whole head are."""
+        rows = stored.rows()
+        heads = rows.reshape(-1, len(self._order), rows.shape[1])  # type: ignore[arg-type]
+        return dataclasses.replace(stored, data=heads[:, self._order].reshape(-1))
+
+
+def order_of_part(head_dim: int, rotated: int) -> list[int]:
+    """Rows of a head whose first `rotated` make half-split pairs, in the order in which these are pairs of the whole:
+    in the first half those that begin a pair and half of those that stay, in the second the others."""
+    half, stays = rotated // 2, (head_dim - rotated) // 2
+    first = [*range(half), *range(rotated, rotated + stays)]
+    return [*first, *range(half, rotated), *range(rotated + stays, head_dim)]
 
 
 def _pieces(rows: np.ndarray, target: Tensor) -> Iterator[tuple[np.ndarray, Tensor]]:

@@ -23,11 +23,25 @@ class Gated:
 
 
 @dataclass(frozen=True)
+class SharedExpert:
+    """The expert that every token goes to; `gate` has a second row of zeros, and is None where nothing weighs it."""
+
+    ffn: Gated
+    gate: Weight | None
+
+    @property
+    def matrices(self) -> list[Weight]:
+        gates = [] if self.gate is None else [self.gate]
+        return [self.ffn.gate, self.ffn.up, self.ffn.down, *gates]
+
+
+@dataclass(frozen=True)
 class Mixture:
     """A mixture of experts, of which these are all, or those that this rank holds."""
 
     router: Weight
     experts: Experts
+    shared: SharedExpert | None
 
 
 @dataclass(frozen=True)
@@ -39,6 +53,8 @@ class Layer:
     k: Weight
     v: Weight
     qkv_bias: Tensor | None
+    q_norm: Tensor | None
+    k_norm: Tensor | None
     o: Weight
     o_bias: Tensor | None
     post_norm: Tensor
@@ -47,7 +63,10 @@ class Layer:
     @property
     def matrices(self) -> list[Weight]:
         ffn = self.ffn
-        inner = [ffn.router, *ffn.experts] if isinstance(ffn, Mixture) else [ffn.gate, ffn.up, ffn.down]
+        if isinstance(ffn, Gated):
+            inner = [ffn.gate, ffn.up, ffn.down]
+        else:
+            inner = [ffn.router, *ffn.experts, *(ffn.shared.matrices if ffn.shared is not None else ())]
         return [self.q, self.k, self.v, self.o, *inner]
 
 
@@ -94,21 +113,36 @@ class Weights:
     def _layer(self, read: WeightReader, number: int) -> Layer:
         block = f"model.layers.{number}"
         attention, dense = f"{block}.self_attn", f"{block}.mlp"
-        qkv_bias = o_bias = None
-        if self._config.attention_bias:
+        config = self._config
+        qkv_bias = o_bias = q_norm = k_norm = None
+        if config.qkv_bias:
             qkv_bias = read.vector(*(f"{attention}.{name}_proj.bias" for name in "qkv"))
+        if config.o_bias:
             o_bias = read.vector(f"{attention}.o_proj.bias")
+        if config.qk_norm != "none":
+            q_norm, k_norm = (read.vector(f"{attention}.{name}_norm.weight") for name in "qk")
         ffn: Gated | Mixture
-        if self._config.num_experts:
-            ffn = Mixture(read.matrix(f"{block}.block_sparse_moe.gate.weight"), read.experts(number))
+        if config.num_experts:
+            mixture = f"{block}.block_sparse_moe"
+            shared = None
+            if config.shared_ffn_size:
+                gate = read.beside_zeros(f"{mixture}.shared_gate.weight") if config.shared_gate else None
+                shared = SharedExpert(self._gated(read, f"{mixture}.shared"), gate)
+            ffn = Mixture(read.matrix(f"{mixture}.gate.weight"), read.experts(number), shared)
         else:
-            ffn = Gated(*(read.matrix(f"{dense}.{name}_proj.weight") for name in ("gate", "up", "down")))
+            ffn = self._gated(read, dense)
         return Layer(
             read.vector(f"{block}.input_layernorm.weight"),
             *(read.matrix(f"{attention}.{name}_proj.weight") for name in "qkv"),
             qkv_bias,
+            q_norm,
+            k_norm,
             read.matrix(f"{attention}.o_proj.weight"),
             o_bias,
             read.vector(f"{block}.post_attention_layernorm.weight"),
             ffn,
         )
+
+    @staticmethod
+    def _gated(read: WeightReader, prefix: str) -> Gated:
+        return Gated(*(read.matrix(f"{prefix}.{name}_proj.weight") for name in ("gate", "up", "down")))

@@ -15,6 +15,9 @@ _OF_LAYER = {
     "attn_k": "self_attn.k_proj",
     "attn_v": "self_attn.v_proj",
     "attn_output": "self_attn.o_proj",
+    "attn_qkv": "self_attn.qkv_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
     "ffn_norm": "post_attention_layernorm",
     "ffn_gate": "mlp.gate_proj",
     "ffn_up": "mlp.up_proj",
@@ -25,10 +28,16 @@ _OF_LAYER = {
     "ffn_gate_exps": "block_sparse_moe.w1",
     "ffn_up_exps": "block_sparse_moe.w3",
     "ffn_down_exps": "block_sparse_moe.w2",
+    "ffn_gate_inp_shexp": "block_sparse_moe.shared_gate",
+    "ffn_gate_shexp": "block_sparse_moe.shared.gate_proj",
+    "ffn_up_shexp": "block_sparse_moe.shared.up_proj",
+    "ffn_down_shexp": "block_sparse_moe.shared.down_proj",
 }
 _GGUF_OF_LAYER = {ours: theirs for theirs, ours in _OF_LAYER.items()}
 _GGUF_OF_MODEL = {ours: theirs for theirs, ours in _OF_MODEL.items()}
+#: Divisors of the rotary embedding's frequencies: Llama 3's, and LongRoPE's two.
 ROPE_FREQUENCIES = "rope_freqs.weight"
+SHORT_FACTORS, LONG_FACTORS = "rope_factors_short.weight", "rope_factors_long.weight"
 _GGUF_NAME = re.compile(r"blk\.(\d{1,5})\.(\w+)\.(weight|bias)")
 _NAME = re.compile(r"model\.layers\.(\d{1,5})\.(.+)\.(weight|bias)")
 

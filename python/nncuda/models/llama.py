@@ -1,20 +1,25 @@
-"""What a Llama is made of, and how GGUF files and Hugging Face folders describe one.
+"""What a Llama is made of.
 
 A Llama here is a pre-norm decoder with RMSNorm, rotary attention of grouped heads and a SwiGLU, or a mixture of SwiGLU
 experts behind a router (Mixtral, and this library's own models), or with ternary weights, further norms and a squared
-ReLU as the gate (BitNet b1.58). Tensors are named as in Hugging Face transformers:
+ReLU as the gate (BitNet b1.58). `families` says which models are such, with which of the parts. Tensors are named as in
+Hugging Face transformers' Llama and Mixtral, in every family:
 
     model.embed_tokens.weight                                  [vocab, hidden]
     for each layer L, with the prefix model.layers.L:
       input_layernorm.weight, post_attention_layernorm.weight  [hidden]
       self_attn.{q,k,v}_proj.weight                            [heads * head_dim, hidden]
       self_attn.o_proj.weight                                  [hidden, heads * head_dim]
-      self_attn.{q,k,v,o}_proj.bias                            with attention_bias
+      self_attn.{q,k,v}_proj.bias, self_attn.o_proj.bias       with qkv_bias, with o_bias
+      self_attn.{q,k}_norm.weight                              with qk_norm: [head_dim], or [heads * head_dim]
       mlp.{gate,up}_proj.weight, mlp.down_proj.weight          [ffn, hidden], [hidden, ffn]
     or, with experts, all of them in one tensor a matrix:
       block_sparse_moe.gate.weight                             [experts, hidden]
       block_sparse_moe.{w1,w3}.weight                          [experts, ffn, hidden]: gate and up
       block_sparse_moe.w2.weight                               [experts, hidden, ffn]: down
+    with shared_ffn_size, the expert that every token goes to, and with shared_gate what weighs it:
+      block_sparse_moe.shared.{gate,up,down}_proj.weight       as those of mlp
+      block_sparse_moe.shared_gate.weight                      [hidden]
     with sub_norms, before the projections of the attention and of the feed-forward network:
       self_attn.attn_sub_norm.weight, mlp.ffn_sub_norm.weight  [heads * head_dim], [ffn]
     model.norm.weight, lm_head.weight                          [hidden], [vocab, hidden]
@@ -26,19 +31,20 @@ Report")
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from ..formats.errors import shown
-from .config import BOUNDS, _require, check_count, check_number, is_finite
+from .config import BOUNDS, _require, check_count, check_number
+from .families import FAMILIES
+from .rope_scaling import UNROTATED, base_of_part
 
 LAYOUTS = ("half", "interleaved")
-SCALINGS = ("none", "linear", "ntk", "llama3")
+SCALINGS = ("none", "linear", "dynamic", "ntk", "llama3", "yarn", "longrope")
 ACTIVATIONS = ("silu", "relu2")
+QK_NORMS = ("none", "head", "whole")
+
+#: The scalings with a divisor for each pair.
+_DIVIDED = ("llama3", "yarn", "longrope")
 
 #: What positions, or a frequency, may be divided by.
 _STRETCH = (1e-6, 1e6)
@@ -51,32 +57,52 @@ class Rope:
     base       of the angles
     layout     which elements of a head make a pair: "half" (i, i + head_dim/2) or "interleaved" (2i, 2i + 1), as the
                rows of the stored query and key weights ask for
+    rotated    elements at the head's beginning that are rotated, 0 for all. Where they make half-split pairs, rows of
+               queries and keys are read in an order in which they are the pairs of a whole head
     scaling    "none"; "linear": positions are divided by `factor` (Chen et al. 2023, "Extending Context Window");
-               "ntk": the base grows with `factor` as alpha, beyond `context` alone (bloc97 2023); "llama3": each
-               frequency is divided by its entry of `divisors` (Dubey et al. 2024, "The Llama 3 Herd of Models")
+               "dynamic": beyond `context` alone, where a model with it does not go here; "ntk": the base grows with
+               `factor` as alpha, beyond `context` alone (bloc97 2023); "llama3", "yarn" and "longrope": each frequency
+               is divided by its entry of `divisors` (Dubey et al. 2024, "The Llama 3 Herd of Models"; Peng et al. 2023,
+               "YaRN"; Ding et al. 2024, "LongRoPE")
+    long_divisors, original_context
+               of "longrope": what takes the place of `divisors` for sequences longer than that context
+    magnitude  what cosines and sines are multiplied with
     """
 
     base: float = 10000.0
     layout: str = "half"
+    rotated: int = 0
     scaling: str = "none"
     factor: float = 1.0
     divisors: tuple[float, ...] = ()
+    long_divisors: tuple[float, ...] = ()
+    original_context: int = 0
+    magnitude: float = 1.0
 
     def __post_init__(self) -> None:
         check_number("rope.base", self.base, BOUNDS["rope_base"])
         check_number("rope.factor", self.factor, BOUNDS["ntk_alpha"] if self.scaling == "ntk" else _STRETCH)
+        check_number("rope.magnitude", self.magnitude, _STRETCH)
         _require(self.layout in LAYOUTS, "rope.layout", self.layout, f"one of {', '.join(LAYOUTS)}")
         _require(self.scaling in SCALINGS, "rope.scaling", self.scaling, f"one of {', '.join(SCALINGS)}")
-        for value in self.divisors:
+        for value in (*self.divisors, *self.long_divisors):
             check_number("a divisor of rope", value, _STRETCH)
-        needs, has = self.scaling == "llama3", bool(self.divisors)
-        _require(needs == has, "rope.divisors", self.divisors, "given with the scaling llama3, and only then")
+        needs, has = self.scaling in _DIVIDED, bool(self.divisors)
+        rule = f"given with the scalings {', '.join(_DIVIDED)}, and only then"
+        _require(needs == has, "rope.divisors", self.divisors, rule)
+        if self.scaling == "longrope":
+            _require(len(self.long_divisors) == len(self.divisors), "rope.long_divisors", self.long_divisors, "as many")
+            check_count("rope.original_context", self.original_context, 1)
+
+
+_MAY_BE_ZERO = ("num_experts", "experts_per_token", "shared_ffn_size")
 
 
 @dataclass(frozen=True)
 class LlamaConfig:
     """Sizes and options of a Llama.
 
+    family              which of `FAMILIES` it is
     context             longest sequence without stretching beyond what the model was made for
     extended_context    longest sequence at all; above `context` with the scaling "ntk" alone
     ffn_size            inner width of the SwiGLU, or of one expert
@@ -84,11 +110,19 @@ class LlamaConfig:
     experts_per_token   0 without experts
     norm_topk_prob      whether a token's expert weights are divided by their sum
     tie_embeddings      whether the LM head is the table of embeddings
-    attention_bias      whether the four products of attention have biases
+    qkv_bias, o_bias    whether the products for queries, keys and values have biases, and that behind attention
+    qk_norm             norms of queries and keys before they are rotated: "none"; "head", of each head by itself, with
+                        gains [head_dim]; "whole", of all heads together
     activation          of the gate: "silu", or "relu2", max(x, 0)^2
     sub_norms           whether there are norms before the projections of attention and feed-forward network
     ternary             whether the weights of all layers' products are -1, 0 and 1 times a number, and activations are
                         rounded to 8 bits before them
+    shared_ffn_size     inner width of the expert that every token goes to; 0 without one
+    shared_gate         whether that one is weighed by a sigmoid of the token
+    embedding_scale, residual_scale
+                        factors of the embeddings, and of what is added to the residual stream
+    attention_scale     factor of the products of queries and keys; 0 for 1 / sqrt(head_dim)
+    logits_scaling      what logits are divided by
 
     Others as in `MoEConfig`.
     """
@@ -108,16 +142,25 @@ class LlamaConfig:
     experts_per_token: int = 0
     norm_topk_prob: bool = True
     tie_embeddings: bool = False
-    attention_bias: bool = False
+    qkv_bias: bool = False
+    o_bias: bool = False
+    qk_norm: str = "none"
     activation: str = "silu"
     sub_norms: bool = False
     ternary: bool = False
+    shared_ffn_size: int = 0
+    shared_gate: bool = False
+    embedding_scale: float = 1.0
+    residual_scale: float = 1.0
+    attention_scale: float = 0.0
+    logits_scaling: float = 1.0
+    family: str = "llama"
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.type == "int":
-                check_count(field.name, value, 0 if field.name in ("num_experts", "experts_per_token") else 1)
+                check_count(field.name, value, 0 if field.name in _MAY_BE_ZERO else 1)
             elif field.type == "bool":
                 _require(type(value) is bool, field.name, value, "true or false")
         check_number("norm_eps", self.norm_eps, BOUNDS["norm_eps"])
@@ -135,22 +178,59 @@ class LlamaConfig:
         _require(self.activation in ACTIVATIONS, "activation", self.activation, f"one of {', '.join(ACTIVATIONS)}")
         if self.sub_norms or self.ternary or self.activation != "silu":
             _require(not self.num_experts, "num_experts", self.num_experts, "0 in a model of the kind of BitNet")
-        _require(not (self.ternary and self.attention_bias), "attention_bias", True, "false with ternary weights")
+        _require(self.qk_norm in QK_NORMS, "qk_norm", self.qk_norm, f"one of {', '.join(QK_NORMS)}")
+        for name, there in (
+            ("qkv_bias", self.qkv_bias),
+            ("o_bias", self.o_bias),
+            ("qk_norm", self.qk_norm != "none"),
+            ("rope.rotated", self.rope.rotated != 0),
+            ("attention_scale", self.attention_scale != 0),
+            ("embedding_scale", self.embedding_scale != 1),
+            ("residual_scale", self.residual_scale != 1),
+        ):
+            _require(not (self.ternary and there), name, getattr(self, name, True), "absent with ternary weights")
+        _require(self.family in FAMILIES, "family", self.family, f"one of {', '.join(FAMILIES)}")
+        for name in ("embedding_scale", "residual_scale", "logits_scaling"):
+            check_number(name, getattr(self, name), _STRETCH)
+        check_number("attention_scale", self.attention_scale, (0.0, 1e6))
+        _require(not (self.o_bias and self.residual_scale != 1), "o_bias", True, "false with a residual_scale")
+        rule = "0 in a model without experts"
+        _require(bool(self.num_experts) or not self.shared_ffn_size, "shared_ffn_size", self.shared_ffn_size, rule)
+        rule = "false in a model without a shared expert"
+        _require(bool(self.shared_ffn_size) or not self.shared_gate, "shared_gate", self.shared_gate, rule)
+        rotated = self.rope.rotated or dim
+        rule = f"an even number below head_dim ({dim}), or 0"
+        _require(rotated % 2 == 0 and rotated <= dim, "rope.rotated", rotated, rule)
+        if rotated < dim:
+            plain = not self.qkv_bias and self.qk_norm == "none"
+            _require(plain, "rope.rotated", rotated, "0 with biases or norms of queries and keys")
         divisors = len(self.rope.divisors)
-        _require(divisors in (0, dim // 2), "the number of divisors of rope", divisors, f"head_dim / 2 ({dim // 2})")
+        rule = f"half of the rotated elements ({rotated // 2})"
+        _require(divisors in (0, rotated // 2), "the number of divisors of rope", divisors, rule)
 
     def rope_options(self, positions: int) -> dict[str, float]:
         """Options of `kernels.rope_freqs_scaled` for sequences of up to that many positions; its `factors` are
-        `rope.divisors`. ValueError beyond `extended_context`."""
+        `rope_divisors`. ValueError beyond `extended_context`."""
         if positions > self.extended_context:
             raise ValueError(f"{positions} positions; this model has at most {self.extended_context}")
         rope = self.rope
         stretched = rope.scaling == "ntk" and positions > self.context
         return {
-            "base": rope.base,
+            "base": base_of_part(rope.base, self.head_dim, rope.rotated or self.head_dim),
             "ntk_alpha": rope.factor if stretched else 1.0,
             "scale": 1 / rope.factor if rope.scaling == "linear" else 1.0,
         }
+
+    def rope_divisors(self, positions: int) -> tuple[float, ...]:
+        """What the frequencies of each pair of a head are divided by, for sequences of up to that many positions; empty
+        for ones."""
+        rope = self.rope
+        long = rope.scaling == "longrope" and positions > rope.original_context
+        divisors = rope.long_divisors if long else rope.divisors
+        if not rope.rotated or rope.rotated == self.head_dim:
+            return divisors
+        rotated = rope.rotated // 2
+        return (*(divisors or (1.0,) * rotated), *(UNROTATED,) * (self.head_dim // 2 - rotated))
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of every tensor by name, in the order of the layers; `lm_head.weight` in tied models too."""
@@ -167,8 +247,12 @@ class LlamaConfig:
                 ("o", hidden, queries),
             ):
                 shapes[f"{prefix}.self_attn.{part}_proj.weight"] = (rows, columns)
-                if self.attention_bias:
+                if self.o_bias if part == "o" else self.qkv_bias:
                     shapes[f"{prefix}.self_attn.{part}_proj.bias"] = (rows,)
+            if self.qk_norm != "none":
+                whole = self.qk_norm == "whole"
+                shapes[f"{prefix}.self_attn.q_norm.weight"] = (queries if whole else self.head_dim,)
+                shapes[f"{prefix}.self_attn.k_norm.weight"] = (keys if whole else self.head_dim,)
             if self.sub_norms:
                 shapes[f"{prefix}.self_attn.attn_sub_norm.weight"] = (queries,)
             shapes[f"{prefix}.post_attention_layernorm.weight"] = (hidden,)
@@ -178,6 +262,12 @@ class LlamaConfig:
                 shapes[f"{prefix}.block_sparse_moe.w1.weight"] = (experts, ffn, hidden)
                 shapes[f"{prefix}.block_sparse_moe.w3.weight"] = (experts, ffn, hidden)
                 shapes[f"{prefix}.block_sparse_moe.w2.weight"] = (experts, hidden, ffn)
+                if shared := self.shared_ffn_size:
+                    shapes[f"{prefix}.block_sparse_moe.shared.gate_proj.weight"] = (shared, hidden)
+                    shapes[f"{prefix}.block_sparse_moe.shared.up_proj.weight"] = (shared, hidden)
+                    shapes[f"{prefix}.block_sparse_moe.shared.down_proj.weight"] = (hidden, shared)
+                if self.shared_gate:
+                    shapes[f"{prefix}.block_sparse_moe.shared_gate.weight"] = (hidden,)
             else:
                 shapes[f"{prefix}.mlp.gate_proj.weight"] = (ffn, hidden)
                 shapes[f"{prefix}.mlp.up_proj.weight"] = (ffn, hidden)
@@ -193,25 +283,8 @@ class LlamaConfig:
         return dataclasses.asdict(self)
 
 
-def llama3_divisors(
-    base: float, head_dim: int, factor: float, low: float, high: float, original_context: float
-) -> tuple[float, ...]:
-    """What the frequencies of Llama 3.1 are divided by, a number a pair, rounded to f32.
-
-    Waves shorter than original_context/high stay, those longer than original_context/low are stretched by `factor`,
-    between them the frequency goes over linearly in original_context/wavelength. (Dubey et al. 2024, and its reference
-    code; https://github.com/meta-llama/llama-models)
-    """
-    divisors = []
-    for pair in range(head_dim // 2):
-        turns = original_context * base ** (-2 * pair / head_dim) / (2 * math.pi)
-        share = min(max((turns - low) / (high - low), 0.0), 1.0)
-        divisors.append(float(np.float32(1 / ((1 - share) / factor + share))))
-    return tuple(divisors)
-
-
 # Small weights, which are multiplied element by element in f32 and so cannot be in blocks.
-_PLAIN = ("layernorm.weight", "sub_norm.weight", ".bias", "model.norm.weight", "block_sparse_moe.gate.weight")
+_PLAIN = ("norm.weight", ".bias", "block_sparse_moe.gate.weight", "block_sparse_moe.shared_gate.weight")
 
 
 def is_plain(name: str) -> bool:
@@ -222,200 +295,3 @@ def is_plain(name: str) -> bool:
 def is_projection(name: str) -> bool:
     """Whether a tensor is one of the matrices that are ternary in a model with ternary weights."""
     return name.endswith("_proj.weight")
-
-
-def config_from_folder(values: Mapping[str, Any]) -> LlamaConfig:
-    """Reads the content of a `config.json` of Hugging Face transformers, model_type llama, mixtral or bitnet.
-
-    Raises ValueError when it is of another model, lacks something, or asks for what this engine does not do.
-    """
-    kind = values.get("model_type")
-    if kind not in ("llama", "mixtral", "bitnet"):
-        raise ValueError(f"the model_type is {shown(kind)}; this program runs 'llama', 'mixtral' and 'bitnet'")
-    given = _Values(values)
-    mixtral, bitnet = kind == "mixtral", kind == "bitnet"
-    for name, needed in (("mlp_bias", False), ("partial_rotary_factor", 1.0)):
-        if values.get(name) not in (None, needed):
-            raise ValueError(f"{name} is {shown(values[name])}; this engine has {needed!r}")
-    activation = values.get("hidden_act")
-    if activation is None:
-        activation = "relu2" if bitnet else "silu"
-    elif type(activation) is not str or activation not in (ACTIVATIONS if bitnet else ("silu",)):
-        has = "'silu' and 'relu2'" if bitnet else "'silu'"
-        raise ValueError(f"hidden_act is {shown(activation)}; this engine has {has} for model_type {shown(kind)}")
-    heads, hidden = given.whole("num_attention_heads"), given.whole("hidden_size")
-    head_dim = given.whole("head_dim", hidden // heads)
-    context = given.whole("max_position_embeddings", None if mixtral else 2048)
-    _check_window(values.get("sliding_window"), "sliding_window", context)
-    extra = values.get("nncuda", {})
-    known = ("extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor")
-    if not isinstance(extra, Mapping) or any(name not in known for name in extra):
-        raise ValueError(f"the options under 'nncuda' must be among {', '.join(known)}")
-    base = {"mixtral": 1e6, "bitnet": 5e5}.get(kind, 1e4)  # this and others are transformers' own defaults
-    rope = _rope_from_folder(values, head_dim, base)
-    longest = _Values(extra).whole("extended_context", context)
-    if longest > context:
-        if rope.scaling != "none":
-            raise ValueError(f"extended_context of a model whose rotary embedding is scaled already ({rope.scaling})")
-        rope = dataclasses.replace(rope, scaling="ntk", factor=_Values(extra).number("ntk_alpha", 1.0))
-    return LlamaConfig(
-        vocab_size=given.whole("vocab_size"),
-        hidden_size=hidden,
-        num_layers=given.whole("num_hidden_layers"),
-        num_heads=heads,
-        num_kv_heads=given.whole("num_key_value_heads", 8 if mixtral else 5 if bitnet else heads),
-        head_dim=head_dim,
-        ffn_size=given.whole("intermediate_size"),
-        context=context,
-        extended_context=longest,
-        norm_eps=given.number("rms_norm_eps", 1e-5 if mixtral or bitnet else 1e-6),
-        rope=rope,
-        num_experts=given.whole("num_local_experts", 8) if mixtral else 0,
-        experts_per_token=given.whole("num_experts_per_tok", 2) if mixtral else 0,
-        norm_topk_prob=_Values(extra).flag("norm_topk_prob", True),
-        tie_embeddings=given.flag("tie_word_embeddings", False),
-        attention_bias=given.flag("attention_bias", False),
-        activation=activation,
-        sub_norms=bitnet,
-        ternary=bitnet,
-    )
-
-
-def _rope_from_folder(values: Mapping[str, Any], head_dim: int, default_base: float) -> Rope:
-    # transformers 5 writes rope_parameters; earlier ones rope_theta and, for stretched models, rope_scaling.
-    rope = values.get("rope_parameters") or values.get("rope_scaling") or {}
-    if not isinstance(rope, Mapping):
-        raise ValueError(f"rope_parameters is {shown(rope)}; it must be an object")
-    given = _Values(rope)
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    base = given.number("rope_theta", _Values(values).number("rope_theta", default_base))
-    if rope.get("partial_rotary_factor") not in (None, 1.0):
-        raise ValueError(
-            f"partial_rotary_factor is {shown(rope['partial_rotary_factor'])}; this engine rotates whole heads"
-        )
-    if kind == "default":
-        return Rope(base=base)
-    if kind == "linear":
-        return Rope(base=base, scaling="linear", factor=given.number("factor"))
-    if kind != "llama3":
-        raise ValueError(f"rotary embedding of type {shown(kind)}; this engine has 'default', 'linear' and 'llama3'")
-    low, high = given.number("low_freq_factor"), given.number("high_freq_factor")
-    factor, original = given.number("factor"), given.number("original_max_position_embeddings")
-    if base < 1 or factor < 1 or not 0 < low < high or original < 1:
-        raise ValueError(
-            f"rotary embedding of llama3 with base {base}, factor {factor}, low_freq_factor {low}, high_freq_factor "
-            f"{high} and original_max_position_embeddings {original}: they must be above 0, the base, the factor and "
-            f"the context at least 1, low below high"
-        )
-    if head_dim > 256:  # the most that a head may have: see LlamaConfig; there is a divisor for every pair of it
-        raise ValueError(f"head_dim is {head_dim}; it must be a multiple of 8, at most 256")
-    divisors = llama3_divisors(base, head_dim, factor, low, high, original)
-    return Rope(base=base, scaling="llama3", factor=factor, divisors=divisors)
-
-
-#: The gate's activation by the architecture of a GGUF file with ternary weights: llama.cpp computes all of "bitnet"
-#: with SiLU, as the first such models had it; bitnet.cpp gave those with a squared ReLU other names.
-BITNET_ARCHITECTURES = {"bitnet": "silu", "bitnet-25": "relu2", "bitnet-b1.58": "relu2"}
-
-
-def config_from_gguf(metadata: Mapping[str, Any], *, tied: bool, biased: bool, divisors: Any = None) -> LlamaConfig:
-    """Reads the metadata of a GGUF file of the architecture llama (which Mixtral's have too) or of a BitNet.
-
-    `tied`: there is no output.weight; `biased`: attention has biases; `divisors`: the values of rope_freqs.weight, or
-    None. Raises ValueError when it is of another model, lacks something, or asks for what this engine does not do.
-    """
-    architecture = metadata.get("general.architecture")
-    if type(architecture) is not str or architecture not in ("llama", *BITNET_ARCHITECTURES):
-        names = ", ".join(map(repr, ("llama", *BITNET_ARCHITECTURES)))
-        raise ValueError(f"general.architecture is {shown(architecture)}; this program runs {names}")
-    bitnet = architecture in BITNET_ARCHITECTURES
-    prefix = f"{architecture}."
-    given = _Values(metadata, prefix)
-    heads, hidden = given.whole("attention.head_count"), given.whole("embedding_length")
-    head_dim = given.whole("attention.key_length", hidden // heads)
-    for name in ("attention.value_length", "rope.dimension_count"):
-        if given.whole(name, head_dim) != head_dim:
-            raise ValueError(f"{prefix}{name} is {given.whole(name)}; it must be the size of a head ({head_dim})")
-    context = given.whole("context_length")
-    window = prefix + "attention.sliding_window"
-    _check_window(metadata.get(window), window, context)
-    experts = given.whole("expert_count", 0)
-    rope = Rope(base=given.number("rope.freq_base", 10000.0), layout="half" if bitnet else "interleaved")
-    linear = prefix + "rope.scale_linear"
-    kind = metadata.get(prefix + "rope.scaling.type", "linear" if linear in metadata else "none")
-    factor = given.number("rope.scaling.factor", given.number("rope.scale_linear", 1.0))
-    longest = given.whole("nncuda.extended_context", context)
-    if type(kind) is not str or kind not in ("none", "linear"):
-        raise ValueError(f"{prefix}rope.scaling.type is {shown(kind)}; this engine has 'none' and 'linear'")
-    stretched = [kind == "linear" and factor != 1, divisors is not None, longest > context]
-    if sum(stretched) > 1:
-        raise ValueError("the rotary embedding is scaled in more than one way (linear, rope_freqs.weight, ntk)")
-    if stretched[0]:
-        rope = dataclasses.replace(rope, scaling="linear", factor=factor)
-    elif stretched[1]:
-        rope = dataclasses.replace(rope, scaling="llama3", divisors=tuple(map(float, divisors)))
-    elif stretched[2]:
-        rope = dataclasses.replace(rope, scaling="ntk", factor=given.number("nncuda.ntk_alpha", 1.0))
-    tokens = metadata.get("tokenizer.ggml.tokens")
-    return LlamaConfig(
-        vocab_size=given.whole("vocab_size", len(tokens) if isinstance(tokens, Sequence) else None),
-        hidden_size=hidden,
-        num_layers=given.whole("block_count"),
-        num_heads=heads,
-        num_kv_heads=given.whole("attention.head_count_kv", heads),
-        head_dim=head_dim,
-        ffn_size=given.whole("feed_forward_length"),
-        context=context,
-        extended_context=longest,
-        norm_eps=given.number("attention.layer_norm_rms_epsilon"),
-        rope=rope,
-        num_experts=experts,
-        experts_per_token=given.whole("expert_used_count", 0 if not experts else None),
-        norm_topk_prob=given.flag("expert_weights_norm", True),
-        tie_embeddings=tied,
-        attention_bias=biased,
-        activation=BITNET_ARCHITECTURES.get(architecture, "silu"),
-        sub_norms=bitnet,
-        ternary=bitnet,
-    )
-
-
-def _check_window(window: Any, name: str, context: int) -> None:
-    if window is None:
-        return
-    if type(window) is not int or 0 != window < context:
-        raise ValueError(f"{name} is {shown(window)}; this engine attends to all of the context ({context})")
-
-
-class _Values:
-    """Options of a file by name, each checked for its type; those without a default must be there."""
-
-    def __init__(self, values: Mapping[str, Any], prefix: str = ""):
-        self._values, self._prefix = values, prefix
-
-    def _get(self, name: str, default: Any) -> Any:
-        value = self._values.get(self._prefix + name)
-        if value is None:
-            if default is None:
-                raise ValueError(f"{self._prefix}{name} is missing")
-            return default
-        if isinstance(value, np.ndarray) and value.size and (value == value[0]).all():
-            return value[0].item()  # one number a layer, the same in all
-        return value
-
-    def whole(self, name: str, default: int | None = None) -> int:
-        value = self._get(name, default)
-        check_count(self._prefix + name, value, 0 if default == 0 else 1)
-        return value
-
-    def number(self, name: str, default: float | None = None) -> float:
-        value = self._get(name, default)
-        if not is_finite(value):
-            raise ValueError(f"{self._prefix}{name} is {shown(value)}; it must be a finite number")
-        return float(value)
-
-    def flag(self, name: str, default: bool) -> bool:
-        value = self._get(name, default)
-        if type(value) is not bool:
-            raise ValueError(f"{self._prefix}{name} is {shown(value)}; it must be true or false")
-        return value

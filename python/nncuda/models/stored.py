@@ -1,10 +1,10 @@
-"""Stored models: a Llama or BitNet in a GGUF file, in a Hugging Face folder or in memory, as one description.
+"""Stored models: one of `families` in a GGUF file, in a Hugging Face folder or in memory, as one description.
 
 Nothing is read ahead, copied or converted: tensors are the mapped pages of the files, in their format and in the order
-of rows they have. (GGUF files order the rows of queries and keys for interleaved pairs, folders for half-split ones;
-`config.rope.layout` says which.) The one exception are experts that a folder has in a tensor each, since one call
-multiplies all of them: where they do not follow each other in the file, the first look-up of such a matrix copies them
-into one piece.
+of rows they have. (GGUF files order the rows of queries and keys for interleaved pairs in some families, folders for
+half-split ones; `config.rope.layout` says which.) The one exception are experts that a folder has in a tensor each,
+since one call multiplies all of them: where they do not follow each other in the file, the first look-up of such a
+matrix copies them into one piece.
 """
 
 from __future__ import annotations
@@ -40,16 +40,18 @@ from .bitnet import (
     quantization_from_folder,
     table_in_blocks,
 )
-from .gguf_names import ROPE_FREQUENCIES, gguf_name, name_of_gguf
-from .llama import LlamaConfig, config_from_folder, config_from_gguf, is_plain, is_projection
+from .gguf_names import LONG_FACTORS, ROPE_FREQUENCIES, SHORT_FACTORS, gguf_name, name_of_gguf
+from .llama import LlamaConfig, is_plain, is_projection
+from .llama_folder import config_from_folder
+from .llama_gguf import BITNET_ARCHITECTURES, Seen, config_from_gguf
 from .mixtral import config_to_mixtral
+from .tensor_names import cut_rows, own_names
 
 if TYPE_CHECKING:
     from .moe import MoETransformer
     from .parameters import ParameterArena
 
 _EXPERT = re.compile(r"(model\.layers\.\d{1,5}\.block_sparse_moe)\.experts\.(\d{1,5})\.(w[123])\.weight")
-_FUSED = re.compile(r"(model\.layers\.\d{1,5})\.mlp\.experts\.(gate_up_proj|down_proj)")
 # Tables that old versions of transformers saved with the weights; the configuration gives them too.
 _REDUNDANT = re.compile(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
 
@@ -146,7 +148,7 @@ class StoredModel:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> StoredModel:
-        """Opens a GGUF file (of a split one its first part), a Hugging Face folder of a Llama, Mixtral or BitNet, a
+        """Opens a GGUF file (of a split one its first part), a Hugging Face folder of one of `families`, a
         checkpoint, or the last checkpoint of a run. All but the values of the tensors is checked; FormatError says what
         is wrong."""
         path = Path(path)
@@ -238,15 +240,24 @@ def _with_experts_together(
 
 def _open_gguf(path: Path) -> StoredModel:
     file = open_gguf(path)
+
+    def divisors(name: str) -> tuple[float, ...]:
+        return tuple(file[name].f32().reshape(-1).tolist()) if name in file else ()
+
     try:
         # BitNet files of bitnet.cpp have the frequencies themselves under this name, and nothing reads them there.
-        scaled = ROPE_FREQUENCIES in file and file.metadata.get("general.architecture") == "llama"
-        divisors = file[ROPE_FREQUENCIES].f32() if scaled else None
+        scaled = file.metadata.get("general.architecture") not in BITNET_ARCHITECTURES
         config = config_from_gguf(
             file.metadata,
-            tied="output.weight" not in file,
-            biased="blk.0.attn_q.bias" in file,
-            divisors=divisors.reshape(-1) if divisors is not None else None,
+            Seen(
+                tied="output.weight" not in file,
+                qkv_bias="blk.0.attn_q.bias" in file,
+                o_bias="blk.0.attn_output.bias" in file,
+                shared="blk.0.ffn_up_shexp.weight" in file,
+                divisors=divisors(ROPE_FREQUENCIES) if scaled else (),
+                short_divisors=divisors(SHORT_FACTORS),
+                long_divisors=divisors(LONG_FACTORS),
+            ),
         )
     except FormatError:
         raise
@@ -256,7 +267,7 @@ def _open_gguf(path: Path) -> StoredModel:
     matrices = matrices_from_gguf(path, config, file) if config.ternary else {}
     found: dict[str, list[StoredTensor]] = {}
     for theirs in file:
-        if theirs == ROPE_FREQUENCIES:
+        if theirs in (ROPE_FREQUENCIES, SHORT_FACTORS, LONG_FACTORS):
             continue
         whole = name_of_gguf(re.sub(r"\.scale$", ".weight", theirs))
         if whole in matrices and theirs.startswith(gguf_name(whole).removesuffix("weight")):
@@ -264,7 +275,10 @@ def _open_gguf(path: Path) -> StoredModel:
         name = name_of_gguf(theirs)
         if name is None or name in found or name in matrices:
             raise FormatError(path, f"has the tensor {shown(theirs)}, which no model of this architecture has")
-        found[name] = [file[theirs]]
+        tensor = file[theirs]
+        if name.endswith(".mlp.up_proj.weight") and tensor.shape[0] == 2 * config.ffn_size:  # Phi-3's, with the gate's
+            name = name.replace(".up_proj.", ".gate_up_proj.")
+        found |= cut_rows(path, config, name, tensor)
     return StoredModel(path, config, _checked(path, config, found), file, matrices)
 
 
@@ -277,7 +291,7 @@ def _open_folder(folder: Path) -> StoredModel:
     _check_layers(folder, config, len(files))
     matrices = None if quantization is None else matrices_from_folder(folder, config, quantization, files)
     found: dict[str, list[StoredTensor]] = {}
-    plain: dict[str, StoredTensor] = {}
+    plain: dict[str, StoredTensor] = {}  # of experts alone
     for theirs in files:
         if _REDUNDANT.fullmatch(theirs) or (theirs == "lm_head.weight" and config.tie_embeddings):
             continue
@@ -288,35 +302,18 @@ def _open_folder(folder: Path) -> StoredModel:
         if quantization is not None and theirs in quantization.blocks:
             found[theirs] = [table_in_blocks(folder, config, theirs, quantization.blocks[theirs], files)]
             continue
-        if match := _FUSED.fullmatch(theirs):
-            for part, pieces in _cut(folder, match[2], files.stored(theirs), config).items():
-                found[f"{match[1]}.block_sparse_moe.{part}.weight"] = pieces
-        else:
-            plain[theirs.replace(".mlp.gate.weight", ".block_sparse_moe.gate.weight")] = files.stored(theirs)
+        for name, pieces in own_names(folder, config, theirs, files.stored(theirs)).items():
+            if name in found or name in plain:
+                raise FormatError(folder, f"has {name} twice: of itself, and together with others")
+            if _EXPERT.fullmatch(name):
+                plain[name] = pieces[0]
+            else:
+                found[name] = pieces
     for name, parts in _with_experts_together(folder, config, plain).items():
         if name in found:
             raise FormatError(folder, f"has {name} twice: of each expert, and of all together")
         found[name] = parts
     return StoredModel(folder, config, _checked(folder, config, found), matrices=matrices)
-
-
-def _cut(folder: Path, part: str, tensor: StoredTensor, config: LlamaConfig) -> dict[str, list[StoredTensor]]:
-    """The matrices of the experts in a tensor that has them all, as transformers 5 holds them in memory."""
-    experts, ffn, hidden = config.num_experts, config.ffn_size, config.hidden_size
-    right = (experts, 2 * ffn, hidden) if part == "gate_up_proj" else (experts, hidden, ffn)
-    if tensor.shape != right:
-        raise FormatError(
-            folder, f"tensor {tensor.name} has shape {list(tensor.shape)}; config.json makes it {list(right)}"
-        )
-    if part == "down_proj":
-        return {"w2": [tensor]}
-    halves = tensor.data.reshape(2 * experts, -1)
-    return {
-        name: [
-            StoredTensor(tensor.name, tensor.format, (ffn, hidden), halves[at]) for at in range(first, 2 * experts, 2)
-        ]
-        for name, first in (("w1", 0), ("w3", 1))
-    }
 
 
 def _check_layers(path: Path, config: LlamaConfig, tensors: int) -> None:

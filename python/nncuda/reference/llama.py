@@ -18,53 +18,66 @@ __all__ = ["attended", "forward", "tables"]
 
 
 def tables(config: LlamaConfig, positions: int, dtype: type = np.float64) -> tuple[Array, Array]:
-    """Cosines and sines of the rotary embedding for sequences of that many positions. Su et al. 2021, eq. 15."""
-    options = config.rope_options(positions)
-    angles = rope.rope_freqs_scaled(
-        positions,
-        config.head_dim,
-        0,
-        factors=np.array(config.rope.divisors) if config.rope.divisors else None,
-        **options,
-    )
-    return angles["cosine"].astype(dtype), angles["sine"].astype(dtype)
+    """Cosines and sines of the rotated elements of a head, for sequences of that many positions. Su et al. 2021, eq.
+    15; Peng et al. 2023, "YaRN", eq. 22, for their magnitude."""
+    rotated = config.rope.rotated or config.head_dim
+    options = {**config.rope_options(positions), "base": config.rope.base}
+    divisors = config.rope_divisors(positions)[: rotated // 2]
+    angles = rope.rope_freqs_scaled(positions, rotated, 0, factors=np.array(divisors) if divisors else None, **options)
+    cosine, sine = (angles[name] * config.rope.magnitude for name in ("cosine", "sine"))
+    return cosine.astype(dtype), sine.astype(dtype)
 
 
 def forward(params: Parameters, config: LlamaConfig, ids: Array) -> Array:
     """Logits [length, vocab] of one sequence of ids, f64 or f32 as the parameters are."""
     dtype = params["model.norm.weight"].dtype
     cosine, sine = tables(config, len(ids), dtype)
-    x = params["model.embed_tokens.weight"][ids]
+    x = params["model.embed_tokens.weight"][ids] * config.embedding_scale
     for layer in range(config.num_layers):
         block = f"model.layers.{layer}"
         h = rmsnorm.rmsnorm(x, params[f"{block}.input_layernorm.weight"], config.norm_eps)["y"]
-        x = x + self_attention(h, params, f"{block}.self_attn", config, cosine, sine)
+        x = x + config.residual_scale * self_attention(h, params, f"{block}.self_attn", config, cosine, sine)
         h = rmsnorm.rmsnorm(x, params[f"{block}.post_attention_layernorm.weight"], config.norm_eps)["y"]
         if config.num_experts:
-            x = x + mixture(h, params, f"{block}.block_sparse_moe", config)
+            x = x + config.residual_scale * mixture(h, params, f"{block}.block_sparse_moe", config)
         else:
-            x = x + gated(h, *(params[f"{block}.mlp.{name}_proj.weight"] for name in ("gate", "up", "down")))
+            x = x + config.residual_scale * gated(h, *_matrices(params, f"{block}.mlp"))
     h = rmsnorm.rmsnorm(x, params["model.norm.weight"], config.norm_eps)["y"]
-    return linear(h, params["lm_head.weight"])
+    return linear(h, params["lm_head.weight"]) / config.logits_scaling
+
+
+def _matrices(params: Parameters, prefix: str) -> list[Array]:
+    return [params[f"{prefix}.{name}_proj.weight"] for name in ("gate", "up", "down")]
 
 
 def self_attention(x: Array, params: Parameters, prefix: str, config: LlamaConfig, cosine: Array, sine: Array) -> Array:
     """Vaswani et al. 2017, eq. 1; Su et al. 2021, eq. 34; Ainslie et al. 2023, "GQA", for the groups of heads."""
 
     def product(h: Array, name: str) -> Array:
-        bias = params[f"{prefix}.{name}_proj.bias"] if config.attention_bias else 0
+        biased = config.o_bias if name == "o" else config.qkv_bias
+        bias = params[f"{prefix}.{name}_proj.bias"] if biased else 0
         return linear(h, params[f"{prefix}.{name}_proj.weight"]) + bias
 
-    return product(attended(*(product(x, name) for name in "qkv"), config, cosine, sine), "o")
+    q, k, v = (product(x, name) for name in "qkv")
+    if config.qk_norm != "none":
+        q, k = (_normed(rows, params[f"{prefix}.{name}_norm.weight"], config) for rows, name in ((q, "q"), (k, "k")))
+    return product(attended(q, k, v, config, cosine, sine), "o")
+
+
+def _normed(rows: Array, gain: Array, config: LlamaConfig) -> Array:
+    """As many elements at a time as there are gains: a head, or all of them."""
+    return rmsnorm.rmsnorm(rows.reshape(-1, len(gain)), gain, config.norm_eps)["y"].reshape(rows.shape)
 
 
 def attended(q: Array, k: Array, v: Array, config: LlamaConfig, cosine: Array, sine: Array) -> Array:
     """What attention gives to the projection, [length, heads * head_dim], of rows of queries, keys and values."""
     q, k, v = (rows.reshape(len(rows), -1, config.head_dim) for rows in (q, k, v))
     layout = rope.HALF if config.rope.layout == "half" else rope.INTERLEAVED
-    turned = rope.rope_qk(q, k, cosine, sine, np.arange(len(q)), layout)
-    scale = 1 / math.sqrt(config.head_dim)
-    out = attention.flash_attention(turned["q"], turned["k"], v, 1, scale, causal=1)["out"]
+    rotated = config.rope.rotated or config.head_dim
+    turned = rope.rope_qk(q[..., :rotated], k[..., :rotated], cosine, sine, np.arange(len(q)), layout)
+    q, k = (np.concatenate([turned[name], rows[..., rotated:]], -1) for name, rows in (("q", q), ("k", k)))
+    scale = config.attention_scale or 1 / math.sqrt(config.head_dim)
+    out = attention.flash_attention(q, k, v, 1, scale, causal=1)["out"]
     return out.reshape(len(q), -1)
 
 
@@ -74,7 +87,7 @@ def gated(x: Array, gate: Array, up: Array, down: Array) -> Array:
 
 
 def mixture(x: Array, params: Parameters, prefix: str, config: LlamaConfig) -> Array:
-    """Each token's experts, weighed by the router. Jiang et al. 2024, section 2.1."""
+    """Each token's experts, weighed by the router, and the one of all tokens. Jiang et al. 2024, section 2.1."""
     router = linear(x, params[f"{prefix}.gate.weight"])
     chosen = softmax.softmax_topk(router, config.experts_per_token, int(config.norm_topk_prob))
     y = np.zeros_like(x)
@@ -82,4 +95,9 @@ def mixture(x: Array, params: Parameters, prefix: str, config: LlamaConfig) -> A
     for token, experts in enumerate(chosen["indices"]):
         for weight, expert in zip(chosen["weights"][token], experts, strict=True):
             y[token] += weight * gated(x[token : token + 1], w1[expert], w3[expert], w2[expert])[0]
+    if config.shared_ffn_size:
+        shared = gated(x, *_matrices(params, f"{prefix}.shared"))
+        if config.shared_gate:
+            shared = shared / (1 + np.exp(-linear(x, params[f"{prefix}.shared_gate.weight"][None])))
+        y = y + shared
     return y

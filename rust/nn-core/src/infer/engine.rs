@@ -11,13 +11,13 @@ use nn_ffi::{Context, DType, Tensor, kernels};
 use super::paged_cache::{CacheFormat, CacheSizes, CachedSequence, PAGE, PagedCache};
 use super::pooling::Pool;
 use super::scores::{Scores, TokenLogprobs, check_alternatives};
-use super::stored_layers::{StoredLayers, product};
+use super::stored_layers::{Heads, StoredLayers, product, scale};
 use super::ternary_layers::TernaryLayers;
 use super::weight_reader::Place;
 use super::weights::{Layers, Weights};
 use crate::error::{Error, Result};
 use crate::layer::RopeTables;
-use crate::model::{LlamaConfig, Scaling, StoredModel};
+use crate::model::{LlamaConfig, StoredModel};
 
 /// Rows of the rotary embedding's tables at first; they double when a sequence goes beyond, with or without a window.
 const FIRST_POSITIONS: usize = 4096;
@@ -160,11 +160,8 @@ impl Engine {
         }
         let rows = piece.max(max_batch);
         let weights = Weights::new(ctx, model, options.weights)?;
-        let divisors: &[f32] = match &config.rope.scaling {
-            Scaling::Llama3 { divisors, .. } => divisors,
-            _ => &[],
-        };
-        let rope = RopeTables::scaled(ctx, config.head_dim, config.rope_options(context)?, divisors)?;
+        let (divisors, magnitude) = (config.rope_divisors(context), (config.rope.magnitude(), config.rotated()));
+        let rope = RopeTables::scaled(ctx, config.head_dim, config.rope_options(context)?, &divisors, magnitude)?;
         let sizes = CacheSizes {
             layers: config.num_layers,
             kv_heads: config.num_kv_heads,
@@ -479,17 +476,18 @@ impl Engine {
         let x = self.x.narrow(0, 0, inputs.ids.shape()[0])?;
         let table = &self.weights.embedding;
         kernels::embedding_quant(&table.data, &inputs.ids, &x, table.format)?;
+        scale(&x, self.config.embedding_scale)?;
         match (&self.layers, &self.weights.layers) {
             (LayerCalls::Stored(calls), Layers::Stored(layers)) => {
                 for (number, layer) in layers.iter().enumerate() {
-                    let heads = self.attention(number, &calls.qkv(layer, &x)?, inputs, decode)?;
+                    let heads = self.attention(number, calls.qkv(layer, &x)?, inputs, decode)?;
                     calls.attended(layer, &heads, &x)?;
                     calls.feed_forward(layer, &x)?;
                 }
             }
             (LayerCalls::Ternary(calls), Layers::Ternary(layers)) => {
                 for (number, layer) in layers.iter().enumerate() {
-                    let heads = self.attention(number, &calls.qkv(layer, &x)?, inputs, decode)?;
+                    let heads = self.attention(number, calls.qkv(layer, &x)?, inputs, decode)?;
                     calls.attended(layer, &heads, &x)?;
                     calls.feed_forward(layer, &x)?;
                 }
@@ -500,17 +498,19 @@ impl Engine {
     }
 
     /// Puts a layer's keys and values into the cache; what attention gives, f32 `[tokens, heads * head_dim]`.
-    fn attention(&self, number: usize, qkv: &Tensor, inputs: &Inputs, decode: bool) -> Result<Tensor> {
-        let (tokens, dim) = (qkv.shape()[0], self.config.head_dim);
+    fn attention(&self, number: usize, qkv: Heads, inputs: &Inputs, decode: bool) -> Result<Tensor> {
+        let Heads { q, k, v } = qkv;
+        let (tokens, dim) = (q.shape()[0], self.config.head_dim);
         let (heads, kv_heads) = (self.config.num_heads, self.config.num_kv_heads);
-        let part = |first: usize, count: usize| qkv.narrow(1, first * dim, count * dim)?.view(&[tokens, count, dim]);
-        let (q, k, v) = (part(0, heads)?, part(heads, kv_heads)?, part(heads + kv_heads, kv_heads)?);
         let (cosine, sine) = self.rope.tables(1)?;
         let (positions, layout) = (&inputs.positions, self.config.rope.layout);
         let ((keys, values), format) = (self.cache.layer(number), self.cache.format());
         let (offsets, lengths, table) = (&inputs.offsets, &inputs.lengths, &inputs.table);
         let out = self.heads.narrow(0, 0, tokens)?;
-        let scale = (1.0 / (dim as f64).sqrt()) as f32;
+        let scale = match self.config.attention_scale {
+            0.0 => (1.0 / (dim as f64).sqrt()) as f32,
+            scale => scale as f32,
+        };
         if decode {
             kernels::attention_step_paged(
                 &q, &k, &v, &cosine, &sine, positions, lengths, table, None, keys, values, &out, scale, 0, 0.0, layout,
@@ -530,6 +530,7 @@ impl Engine {
     fn head(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         let logits = target.narrow(0, 0, x.shape()[0])?;
         product(&self.final_norm(x)?, &self.weights.head, None, None, None, &logits)?;
+        scale(&logits, 1.0 / self.config.logits_scaling)?;
         Ok(logits)
     }
 

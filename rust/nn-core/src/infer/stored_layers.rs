@@ -3,19 +3,62 @@
 use nn_ffi::{Activation, Context, DType, Tensor, kernels};
 
 use super::weight_reader::Weight;
-use super::weights::{FeedForward, Gated, Layer, Mixture};
+use super::weights::{FeedForward, Gated, Layer, Mixture, SharedExpert};
 use crate::error::Result;
-use crate::model::LlamaConfig;
+use crate::model::{LlamaConfig, QkNorm};
+
+/// Queries, keys and values: f32 `[tokens, heads, head_dim]`, and twice `[tokens, kv_heads, head_dim]`.
+#[derive(Debug)]
+pub(super) struct Heads {
+    pub(super) q: Tensor,
+    pub(super) k: Tensor,
+    pub(super) v: Tensor,
+}
+
+impl Heads {
+    /// What lies side by side in rows of `(heads + 2 kv_heads) * head_dim`.
+    pub(super) fn split(qkv: &Tensor, [heads, kv_heads, dim]: [usize; 3]) -> Result<Self> {
+        let tokens = qkv.shape()[0];
+        let part = |first: usize, count: usize| qkv.narrow(1, first * dim, count * dim)?.view(&[tokens, count, dim]);
+        Ok(Self { q: part(0, heads)?, k: part(heads, kv_heads)?, v: part(heads + kv_heads, kv_heads)? })
+    }
+}
 
 /// Runs what of a layer lies around its attention. Results lie in buffers made for so many tokens, so that no call allocates;
 /// x f32 `[tokens, hidden]` is the residual stream.
 #[derive(Debug)]
 pub(super) struct StoredLayers {
     norm_eps: f32,
+    /// Query heads, key and value heads, elements of a head.
+    heads: [usize; 3],
+    residual_scale: f64,
     normed: Tensor,
     qkv: Tensor,
     inner: Option<Tensor>,
     routing: Option<Routing>,
+    apart: Option<Apart>,
+    shared: Option<Shared>,
+}
+
+/// What norms of queries and keys need: the products, f32 `[rows, heads or kv_heads * head_dim]`, and two of them normed.
+#[derive(Debug)]
+struct Apart {
+    products: [Tensor; 3],
+    normed: [Tensor; 2],
+}
+
+/// What the expert that every token goes to needs. A sigmoid is the softmax of a number beside 0: the expert's weight, and a
+/// slot that is dropped.
+#[derive(Debug)]
+struct Shared {
+    inner: Tensor,
+    /// f32 `[2 * rows, hidden]`.
+    out: Tensor,
+    /// f32 `[rows, 2]`, both.
+    logits: Tensor,
+    weights: Tensor,
+    /// i32 `[rows, 2]`.
+    slot_row: Tensor,
 }
 
 /// What a mixture of experts needs in place of `inner`.
@@ -53,7 +96,28 @@ impl StoredLayers {
                 offsets: wholes(&[experts + 1])?,
             })
         };
+        let (queries, keys) = (config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim);
+        let apart = || {
+            Ok::<_, nn_ffi::Error>(Apart {
+                products: [floats(&[rows, queries])?, floats(&[rows, keys])?, floats(&[rows, keys])?],
+                normed: [floats(&[rows, queries])?, floats(&[rows, keys])?],
+            })
+        };
+        let shared = || {
+            let slot_row: Vec<i32> = (0..rows as i32).flat_map(|row| [row, -1]).collect();
+            Ok::<_, nn_ffi::Error>(Shared {
+                inner: floats(&[rows, config.shared_ffn_size])?,
+                out: floats(&[2 * rows, config.hidden_size])?,
+                logits: floats(&[rows, 2])?,
+                weights: floats(&[rows, 2])?,
+                slot_row: ctx.tensor(&slot_row, &[rows, 2])?,
+            })
+        };
         Ok(Self {
+            apart: (config.qk_norm != QkNorm::None).then(apart).transpose()?,
+            shared: (config.shared_ffn_size > 0).then(shared).transpose()?,
+            heads: [config.num_heads, config.num_kv_heads, config.head_dim],
+            residual_scale: config.residual_scale,
             norm_eps: config.norm_eps as f32,
             normed: floats(&[rows, config.hidden_size])?,
             qkv: floats(&[rows, width])?,
@@ -62,17 +126,44 @@ impl StoredLayers {
         })
     }
 
-    /// Queries, keys and values of the normed rows, side by side: f32 `[tokens, (heads + 2 kv_heads) * head_dim]`.
-    pub(super) fn qkv(&self, layer: &Layer, x: &Tensor) -> Result<Tensor> {
+    /// Queries, keys and values of the normed rows, the first two with norms of their own where the model has them.
+    pub(super) fn qkv(&self, layer: &Layer, x: &Tensor) -> Result<Heads> {
+        if let (Some(apart), Some(gains)) = (&self.apart, &layer.qk_norms) {
+            return self.normed_heads(apart, gains, layer, x);
+        }
         let qkv = self.qkv.narrow(0, 0, x.shape()[0])?;
         let (q, k, v, bias) = (&layer.q, &layer.k, &layer.v, layer.qkv_bias.as_ref());
         let (norm, eps) = (Some(&layer.input_norm), self.norm_eps);
         kernels::gemm_quant_qkv(x, &q.data, &k.data, &v.data, bias, norm, &qkv, eps, q.format, k.format, v.format)?;
-        Ok(qkv)
+        Heads::split(&qkv, self.heads)
+    }
+
+    /// Norms of each head by itself, or of all together: of as many elements as there are gains.
+    fn normed_heads(&self, apart: &Apart, gains: &[Tensor; 2], layer: &Layer, x: &Tensor) -> Result<Heads> {
+        let tokens = x.shape()[0];
+        let first = |buffer: &Tensor| buffer.narrow(0, 0, tokens);
+        let rows = first(&self.normed)?;
+        kernels::rmsnorm(x, &layer.input_norm, &rows, None, self.norm_eps)?;
+        let mut column = 0;
+        for (weight, y) in [&layer.q, &layer.k, &layer.v].into_iter().zip(&apart.products) {
+            let (y, width) = (first(y)?, y.shape()[1]);
+            let bias = layer.qkv_bias.as_ref().map(|bias| bias.narrow(0, column, width)).transpose()?;
+            product(&rows, weight, None, bias.as_ref(), None, &y)?;
+            column += width;
+        }
+        for ((x, y), gain) in apart.products.iter().zip(&apart.normed).zip(gains) {
+            let by_gain = |buffer: &Tensor| first(buffer)?.view(&[buffer.shape()[1] * tokens / gain.len(), gain.len()]);
+            kernels::rmsnorm(&by_gain(x)?, gain, &by_gain(y)?, None, self.norm_eps)?;
+        }
+        let [heads, kv_heads, dim] = self.heads;
+        let view = |buffer: &Tensor, heads: usize| first(buffer)?.view(&[tokens, heads, dim]);
+        let ([q, k], [_, _, v]) = (&apart.normed, &apart.products);
+        Ok(Heads { q: view(q, heads)?, k: view(k, kv_heads)?, v: view(v, kv_heads)? })
     }
 
     /// x += the projection of what attention gave, f32 `[tokens, heads * head_dim]`.
     pub(super) fn attended(&self, layer: &Layer, heads: &Tensor, x: &Tensor) -> Result<()> {
+        scale(heads, self.residual_scale)?;
         add_product(heads, &layer.o, layer.o_bias.as_ref(), x)
     }
 
@@ -90,6 +181,7 @@ impl StoredLayers {
         let (gate, up) = (&ffn.gate, &ffn.up);
         let (norm, eps) = (Some(gain), self.norm_eps);
         kernels::gemm_quant_swiglu(x, &gate.data, &up.data, None, norm, &inner, eps, gate.format, up.format)?;
+        scale(&inner, self.residual_scale)?;
         add_product(&inner, &ffn.down, None, x)
     }
 
@@ -118,8 +210,9 @@ impl StoredLayers {
             routing.norm_topk_prob,
             ffn.router.format,
         )?;
+        scale(&weights, self.residual_scale)?;
         let (w1, w3, w2) = (&ffn.experts.w1, &ffn.experts.w3, &ffn.experts.w2);
-        Ok(kernels::gemm_quant_experts(
+        kernels::gemm_quant_experts(
             &normed,
             &w1.data,
             &w3.data,
@@ -133,8 +226,33 @@ impl StoredLayers {
             w1.format,
             w3.format,
             w2.format,
-        )?)
+        )?;
+        match (&ffn.shared, &self.shared) {
+            (Some(shared), Some(buffers)) => self.add_shared(shared, buffers, &normed, x),
+            _ => Ok(()),
+        }
     }
+
+    /// x += the expert that every token goes to, weighed by a sigmoid of the token where the model has it so.
+    fn add_shared(&self, shared: &SharedExpert, buffers: &Shared, normed: &Tensor, x: &Tensor) -> Result<()> {
+        let tokens = x.shape()[0];
+        let first = |buffer: &Tensor| buffer.narrow(0, 0, tokens);
+        let (inner, Gated { gate, up, down }) = (first(&buffers.inner)?, &shared.ffn);
+        kernels::gemm_quant_swiglu(normed, &gate.data, &up.data, None, None, &inner, 0.0, gate.format, up.format)?;
+        scale(&inner, self.residual_scale)?;
+        let Some(sigmoid) = &shared.gate else { return add_product(&inner, down, None, x) };
+        let out = buffers.out.narrow(0, 0, 2 * tokens)?;
+        product(&inner, down, None, None, None, &out.narrow(0, 0, tokens)?)?;
+        let (logits, weights) = (first(&buffers.logits)?, first(&buffers.weights)?);
+        product(normed, sigmoid, None, None, None, &logits)?;
+        kernels::softmax(&logits, &weights)?;
+        Ok(kernels::moe_combine(&out, &weights, &first(&buffers.slot_row)?, Some(x), x)?)
+    }
+}
+
+/// Multiplies all elements by a factor.
+pub(super) fn scale(x: &Tensor, factor: f64) -> Result<()> {
+    if factor == 1.0 { Ok(()) } else { Ok(kernels::scale(x, x, factor as f32)?) }
 }
 
 /// y = rows * W^T + bias + residual.

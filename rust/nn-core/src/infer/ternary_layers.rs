@@ -5,6 +5,7 @@
 
 use nn_ffi::{Context, DType, Tensor, kernels};
 
+use super::stored_layers::Heads;
 use super::ternary_weights::{TernaryLayer, TernaryWeight};
 use crate::error::Result;
 use crate::model::{GateActivation, LlamaConfig};
@@ -17,6 +18,8 @@ const FFN_ROWS: usize = 128;
 #[derive(Debug)]
 pub(super) struct TernaryLayers {
     norm_eps: f32,
+    /// Query heads, key and value heads, elements of a head.
+    heads: [usize; 3],
     ffn_size: usize,
     activation: GateActivation,
     qkv: Tensor,
@@ -31,6 +34,7 @@ impl TernaryLayers {
         let floats = |shape: &[usize]| ctx.empty(shape, DType::F32);
         Ok(Self {
             norm_eps: config.norm_eps as f32,
+            heads: [config.num_heads, config.num_kv_heads, config.head_dim],
             ffn_size: ffn,
             activation: config.activation,
             qkv: floats(&[rows, queries + 2 * config.num_kv_heads * config.head_dim])?,
@@ -39,11 +43,11 @@ impl TernaryLayers {
         })
     }
 
-    /// Queries, keys and values of the normed rows, side by side: f32 `[tokens, (heads + 2 kv_heads) * head_dim]`.
-    pub(super) fn qkv(&self, layer: &TernaryLayer, x: &Tensor) -> Result<Tensor> {
+    /// Queries, keys and values of the normed rows.
+    pub(super) fn qkv(&self, layer: &TernaryLayer, x: &Tensor) -> Result<Heads> {
         let qkv = self.qkv.narrow(0, 0, x.shape()[0])?;
         self.product(x, Some(&layer.input_norm), &layer.qkv, None, &qkv)?;
-        Ok(qkv)
+        Heads::split(&qkv, self.heads)
     }
 
     /// x += the projection of what attention gave, f32 `[tokens, heads * head_dim]`, normed and rounded.

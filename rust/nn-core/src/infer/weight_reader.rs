@@ -9,7 +9,7 @@
 
 use std::str::FromStr;
 
-use nn_ffi::{Context, DType, Device, Format, HostBytes, InstructionSet, Tensor, kernels};
+use nn_ffi::{Context, DType, Device, Format, HostBytes, InstructionSet, RopeLayout, Tensor, kernels};
 
 use crate::error::{Error, Result};
 use crate::format::StoredTensor;
@@ -92,6 +92,8 @@ pub(super) struct WeightReader<'m> {
     pub(super) in_memory: bool,
     /// Whether products of this context read interleaved rows.
     interleaves: bool,
+    /// The rows of a head in the order in which they are read, where a part of each head alone is rotated.
+    order: Option<Vec<usize>>,
 }
 
 impl<'m> WeightReader<'m> {
@@ -100,7 +102,10 @@ impl<'m> WeightReader<'m> {
         let fits = tensors.bytes() <= ctx.memory_info()?.0 / 2;
         let in_memory = ctx.device() != Device::Cpu || place == Place::Memory || (place == Place::Auto && fits);
         let vectors = ctx.isa()?.is_some_and(|isa| isa != InstructionSet::ALL[0]);
-        Ok(Self { ctx: ctx.clone(), tensors, in_memory, interleaves: in_memory && vectors })
+        let config = model.config();
+        let partial = config.rope.rotated > 0 && config.rope.layout == RopeLayout::Half;
+        let order = partial.then(|| order_of_part(config.head_dim, config.rope.rotated));
+        Ok(Self { ctx: ctx.clone(), tensors, in_memory, interleaves: in_memory && vectors, order })
     }
 
     /// The embeddings. Where a tied head is a copy with its rows side by side, they stay in the file: so little of them is read.
@@ -136,6 +141,15 @@ impl<'m> WeightReader<'m> {
         Ok(Experts { w1: matrix("w1")?, w3: matrix("w3")?, w2: matrix("w2")? })
     }
 
+    /// A vector as the first row of a matrix in f32, whose second row is zeros.
+    pub(super) fn beside_zeros(&self, name: &str) -> Result<Weight> {
+        let mut values = self.tensors.whole(name)?.f32()?;
+        let columns = values.len();
+        values.resize(2 * columns, 0.0);
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        Ok(Weight { data: self.ctx.tensor(&bytes, &[2, 4 * columns])?, format: Format::F32 })
+    }
+
     /// A norm's gain, or biases one after the other, in f32.
     pub(super) fn vector(&self, names: &[String]) -> Result<Tensor> {
         let mut values = Vec::new();
@@ -157,10 +171,15 @@ impl<'m> WeightReader<'m> {
 
     /// The rows of a matrix, of all experts one below the other: u8 `[rows, row_bytes]`.
     fn rows(&self, name: &str) -> Result<Tensor> {
-        if self.in_memory {
+        if self.in_memory || self.order_of(name).is_some() {
             return self.copied(name, |rows, place| Ok(place.copy_from_bytes(rows)?));
         }
         in_place(&self.ctx, &self.tensors.whole(name)?)
+    }
+
+    /// The order of a head's rows, where these are rows of queries or keys that are read in another one.
+    fn order_of(&self, name: &str) -> Option<&[usize]> {
+        self.order.as_deref().filter(|_| name.ends_with("q_proj.weight") || name.ends_with("k_proj.weight"))
     }
 
     /// A copy, piece by piece; `copy` puts some rows into their place. Behind a piece the file's pages are given back, so that
@@ -172,7 +191,12 @@ impl<'m> WeightReader<'m> {
         let whole = self.ctx.empty(&[rows, row_bytes], DType::U8)?;
         let step = (PIECE / (INTERLEAVED_ROWS * row_bytes)).max(1) * INTERLEAVED_ROWS;
         let mut place = 0;
+        let order = self.order_of(name);
         for part in parts {
+            let part = match order {
+                Some(order) => &reordered(part, order)?,
+                None => part,
+            };
             for first in (0..part.rows()).step_by(step) {
                 let count = step.min(part.rows() - first);
                 let cut = || Error::value(format!("the bytes of {name} are fewer than its shape takes"));
@@ -184,6 +208,24 @@ impl<'m> WeightReader<'m> {
         }
         Ok(whole)
     }
+}
+
+/// Rows of a head whose first `part` make half-split pairs, in the order in which these are pairs of the whole: in the first
+/// half those that begin a pair and half of those that stay, in the second the others.
+fn order_of_part(head_dim: usize, part: usize) -> Vec<usize> {
+    let (half, stay) = (part / 2, (head_dim - part) / 2);
+    (0..half).chain(part..part + stay).chain(half..part).chain(part + stay..head_dim).collect()
+}
+
+/// A copy whose heads have their rows in an order.
+fn reordered(stored: &StoredTensor, order: &[usize]) -> Result<StoredTensor> {
+    let size = stored.row_bytes();
+    let rows = (0..stored.rows()).step_by(order.len()).flat_map(|first| order.iter().map(move |row| first + row));
+    let data = HostBytes::joined(rows.map(|row| &stored.data[row * size..(row + 1) * size]));
+    let data = data.map_err(|error| {
+        Error::OutOfMemory(format!("the rows of {} cannot be put into another order: {error}", stored.name))
+    })?;
+    Ok(StoredTensor { data, ..stored.clone() })
 }
 
 /// The rows where the file has them; a copy on a GPU, which cannot read there.

@@ -4,8 +4,8 @@ use nn_ffi::{Context, Tensor};
 
 use super::ternary_weights::{TernaryLayer, ternary_layers};
 use super::weight_reader::{Experts, Place, Weight, WeightReader};
-use crate::error::Result;
-use crate::model::{LlamaConfig, StoredModel};
+use crate::error::{Error, Result};
+use crate::model::{LlamaConfig, QkNorm, StoredModel};
 
 /// A feed-forward network: down (silu(gate x) * (up x)).
 #[derive(Debug)]
@@ -15,11 +15,31 @@ pub(super) struct Gated {
     pub(super) down: Weight,
 }
 
+/// The expert that every token goes to; the gate has a second row of zeros, and is `None` where nothing weighs it.
+#[derive(Debug)]
+pub(super) struct SharedExpert {
+    pub(super) ffn: Gated,
+    pub(super) gate: Option<Weight>,
+}
+
 /// A mixture of experts.
 #[derive(Debug)]
 pub(super) struct Mixture {
     pub(super) router: Weight,
     pub(super) experts: Experts,
+    pub(super) shared: Option<SharedExpert>,
+}
+
+impl Gated {
+    fn bytes(&self) -> usize {
+        self.gate.bytes() + self.up.bytes() + self.down.bytes()
+    }
+}
+
+impl SharedExpert {
+    fn bytes(&self) -> usize {
+        self.ffn.bytes() + self.gate.as_ref().map_or(0, Weight::bytes)
+    }
 }
 
 /// What follows attention in a block.
@@ -37,6 +57,8 @@ pub(super) struct Layer {
     pub(super) k: Weight,
     pub(super) v: Weight,
     pub(super) qkv_bias: Option<Tensor>,
+    /// Gains of the norms of queries and keys.
+    pub(super) qk_norms: Option<[Tensor; 2]>,
     pub(super) o: Weight,
     pub(super) o_bias: Option<Tensor>,
     pub(super) post_norm: Tensor,
@@ -47,8 +69,10 @@ impl Layer {
     /// Bytes of the matrices that every token meets, and of the experts'.
     fn bytes(&self) -> (usize, usize) {
         let (inner, experts) = match &self.ffn {
-            FeedForward::Gated(ffn) => (ffn.gate.bytes() + ffn.up.bytes() + ffn.down.bytes(), 0),
-            FeedForward::Mixture(ffn) => (ffn.router.bytes(), ffn.experts.bytes()),
+            FeedForward::Gated(ffn) => (ffn.bytes(), 0),
+            FeedForward::Mixture(ffn) => {
+                (ffn.router.bytes() + ffn.shared.as_ref().map_or(0, SharedExpert::bytes), ffn.experts.bytes())
+            }
         };
         (inner + [&self.q, &self.k, &self.v, &self.o].into_iter().map(Weight::bytes).sum::<usize>(), experts)
     }
@@ -138,14 +162,27 @@ fn layer(read: &WeightReader<'_>, config: &LlamaConfig, number: usize) -> Result
     let block = format!("model.layers.{number}");
     let matrix = |name: &str| read.matrix(&format!("{block}.{name}.weight"));
     let vector = |names: &[&str]| read.vector(&names.iter().map(|name| format!("{block}.{name}")).collect::<Vec<_>>());
-    let bias = |names: &[&str]| config.attention_bias.then(|| vector(names)).transpose();
-    let qkv_bias = bias(&["self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"])?;
-    let o_bias = bias(&["self_attn.o_proj.bias"])?;
+    let given = |there: bool, names: &[&str]| there.then(|| vector(names)).transpose();
+    let biases = ["self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"];
+    let qkv_bias = given(config.qkv_bias, &biases)?;
+    let o_bias = given(config.o_bias, &["self_attn.o_proj.bias"])?;
+    let gains = || Ok::<_, Error>([vector(&["self_attn.q_norm.weight"])?, vector(&["self_attn.k_norm.weight"])?]);
+    let qk_norms = (config.qk_norm != QkNorm::None).then(gains).transpose()?;
+    let gated = |prefix: &str| {
+        let projection = |name: &str| matrix(&format!("{prefix}.{name}_proj"));
+        Ok::<_, Error>(Gated { gate: projection("gate")?, up: projection("up")?, down: projection("down")? })
+    };
     let ffn = if config.num_experts > 0 {
-        FeedForward::Mixture(Mixture { router: matrix("block_sparse_moe.gate")?, experts: read.experts(number)? })
+        let gate = || read.beside_zeros(&format!("{block}.block_sparse_moe.shared_gate.weight"));
+        let shared = || {
+            let ffn = gated("block_sparse_moe.shared")?;
+            Ok::<_, Error>(SharedExpert { ffn, gate: config.shared_gate.then(gate).transpose()? })
+        };
+        let shared = (config.shared_ffn_size > 0).then(shared).transpose()?;
+        let (router, experts) = (matrix("block_sparse_moe.gate")?, read.experts(number)?);
+        FeedForward::Mixture(Mixture { router, experts, shared })
     } else {
-        let (gate, up, down) = (matrix("mlp.gate_proj")?, matrix("mlp.up_proj")?, matrix("mlp.down_proj")?);
-        FeedForward::Gated(Gated { gate, up, down })
+        FeedForward::Gated(gated("mlp")?)
     };
     Ok(Layer {
         input_norm: vector(&["input_layernorm.weight"])?,
@@ -153,6 +190,7 @@ fn layer(read: &WeightReader<'_>, config: &LlamaConfig, number: usize) -> Result
         k: matrix("self_attn.k_proj")?,
         v: matrix("self_attn.v_proj")?,
         qkv_bias,
+        qk_norms,
         o: matrix("self_attn.o_proj")?,
         o_bias,
         post_norm: vector(&["post_attention_layernorm.weight"])?,

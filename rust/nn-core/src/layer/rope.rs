@@ -31,6 +31,8 @@ pub struct RopeTables {
     options: RopeOptions,
     /// What frequencies are divided by, f32 `[head_dim/2]`.
     divisors: Option<Tensor>,
+    /// What cosines and sines are multiplied with, and of how many elements at a head's beginning.
+    magnitude: (f64, usize),
     tables: Kept<(Tensor, Tensor)>,
     /// `[batch, length]` of the last length, for the largest batch.
     positions: Kept<Tensor>,
@@ -74,18 +76,25 @@ impl RopeTables {
     }
 
     /// Tables whose positions or frequencies are scaled: the latter divided by numbers, one for every pair of a head, unless
-    /// there are none.
+    /// there are none. `magnitude` is multiplied with the cosines and sines of so many elements at a head's beginning.
     ///
     /// # Errors
     ///
     /// As [`Context::empty`].
-    pub fn scaled(ctx: &Context, head_dim: usize, options: RopeOptions, divisors: &[f32]) -> Result<Self> {
+    pub fn scaled(
+        ctx: &Context,
+        head_dim: usize,
+        options: RopeOptions,
+        divisors: &[f32],
+        magnitude: (f64, usize),
+    ) -> Result<Self> {
         let divisors = (!divisors.is_empty()).then(|| ctx.tensor(divisors, &[divisors.len()])).transpose()?;
-        Ok(Self::of(ctx, head_dim, options, divisors))
+        Ok(Self { magnitude, ..Self::of(ctx, head_dim, options, divisors) })
     }
 
     fn of(ctx: &Context, head_dim: usize, options: RopeOptions, divisors: Option<Tensor>) -> Self {
-        Self { ctx: ctx.clone(), head_dim, options, divisors, tables: Kept::none(), positions: Kept::none() }
+        let (tables, positions) = (Kept::none(), Kept::none());
+        Self { ctx: ctx.clone(), head_dim, options, divisors, magnitude: (1.0, head_dim), tables, positions }
     }
 
     /// Positions that the tables reach now.
@@ -111,8 +120,27 @@ impl RopeTables {
                     kernels::rope_freqs_scaled(divisors.as_ref(), &cosine, &sine, 0, base, ntk_alpha, scale)?;
                 }
             }
+            self.enlarge(&cosine, &sine)?;
             Ok((cosine, sine))
         })
+    }
+
+    /// Multiplies what rotates by the magnitude: not the pairs that stay as they are.
+    fn enlarge(&self, cosine: &Tensor, sine: &Tensor) -> Result<()> {
+        let (magnitude, rotated) = (self.magnitude.0 as f32, self.magnitude.1 / 2);
+        if magnitude == 1.0 {
+            return Ok(());
+        }
+        let (rows, pairs) = (cosine.shape()[0], cosine.shape()[1]);
+        if rotated == pairs {
+            kernels::scale(cosine, cosine, magnitude)?;
+            return Ok(kernels::scale(sine, sine, magnitude)?);
+        }
+        let factors: Vec<f32> =
+            (0..rows * pairs).map(|at| if at % pairs < rotated { magnitude } else { 1.0 }).collect();
+        let spread = self.ctx.tensor(&factors, &[rows, pairs])?;
+        kernels::mul(cosine, &spread, cosine)?;
+        Ok(kernels::mul(sine, &spread, sine)?)
     }
 
     /// 0 .. length-1 for each of `batch` sequences, i32 `[batch*length]`.

@@ -5,12 +5,15 @@ const OF_MODEL: [(&str, &str); 3] = [
     ("output_norm.weight", "model.norm.weight"),
     ("output.weight", "lm_head.weight"),
 ];
-const OF_LAYER: [(&str, &str); 15] = [
+const OF_LAYER: [(&str, &str); 22] = [
     ("attn_norm", "input_layernorm"),
     ("attn_q", "self_attn.q_proj"),
     ("attn_k", "self_attn.k_proj"),
     ("attn_v", "self_attn.v_proj"),
     ("attn_output", "self_attn.o_proj"),
+    ("attn_qkv", "self_attn.qkv_proj"),
+    ("attn_q_norm", "self_attn.q_norm"),
+    ("attn_k_norm", "self_attn.k_norm"),
     ("ffn_norm", "post_attention_layernorm"),
     ("ffn_gate", "mlp.gate_proj"),
     ("ffn_up", "mlp.up_proj"),
@@ -21,9 +24,15 @@ const OF_LAYER: [(&str, &str); 15] = [
     ("ffn_gate_exps", "block_sparse_moe.w1"),
     ("ffn_up_exps", "block_sparse_moe.w3"),
     ("ffn_down_exps", "block_sparse_moe.w2"),
+    ("ffn_gate_inp_shexp", "block_sparse_moe.shared_gate"),
+    ("ffn_gate_shexp", "block_sparse_moe.shared.gate_proj"),
+    ("ffn_up_shexp", "block_sparse_moe.shared.up_proj"),
+    ("ffn_down_shexp", "block_sparse_moe.shared.down_proj"),
 ];
-/// The divisors of the rotary embedding's frequencies.
+/// The divisors of the rotary embedding's frequencies: Llama 3's, and LongRoPE's two.
 pub(super) const ROPE_FREQUENCIES: &str = "rope_freqs.weight";
+pub(super) const SHORT_FACTORS: &str = "rope_factors_short.weight";
+pub(super) const LONG_FACTORS: &str = "rope_factors_long.weight";
 
 /// A name in parts: its layer's number, what it is of the layer, and "weight" or "bias".
 pub(super) fn of_layer<'n>(name: &'n str, prefix: &str) -> Option<(usize, &'n str, &'n str)> {

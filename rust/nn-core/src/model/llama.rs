@@ -2,7 +2,8 @@
 //!
 //! A Llama here is a pre-norm decoder with RMSNorm, rotary attention of grouped heads and a SwiGLU, or a mixture of SwiGLU
 //! experts behind a router (Mixtral, and this library's own models), or with ternary weights, further norms and a squared
-//! ReLU as the gate (BitNet b1.58). Tensors are named as in Hugging Face transformers:
+//! ReLU as the gate (BitNet b1.58). `families` says which models are such, with which of the parts. Tensors are named as in
+//! Hugging Face transformers' Llama and Mixtral, in every family:
 //!
 //! ```text
 //! model.embed_tokens.weight                                  [vocab, hidden]
@@ -10,12 +11,16 @@
 //!   input_layernorm.weight, post_attention_layernorm.weight  [hidden]
 //!   self_attn.{q,k,v}_proj.weight                            [heads * head_dim, hidden]
 //!   self_attn.o_proj.weight                                  [hidden, heads * head_dim]
-//!   self_attn.{q,k,v,o}_proj.bias                            with attention_bias
+//!   self_attn.{q,k,v}_proj.bias, self_attn.o_proj.bias       with qkv_bias, with o_bias
+//!   self_attn.{q,k}_norm.weight                              with qk_norm: [head_dim], or [heads * head_dim]
 //!   mlp.{gate,up}_proj.weight, mlp.down_proj.weight          [ffn, hidden], [hidden, ffn]
 //! or, with experts, all of them in one tensor a matrix:
 //!   block_sparse_moe.gate.weight                             [experts, hidden]
 //!   block_sparse_moe.{w1,w3}.weight                          [experts, ffn, hidden]: gate and up
 //!   block_sparse_moe.w2.weight                               [experts, hidden, ffn]: down
+//! with shared_ffn_size, the expert that every token goes to, and with shared_gate what weighs it:
+//!   block_sparse_moe.shared.{gate,up,down}_proj.weight       as those of mlp
+//!   block_sparse_moe.shared_gate.weight                      [hidden]
 //! with sub_norms, before the projections of the attention and of the feed-forward network:
 //!   self_attn.attn_sub_norm.weight, mlp.ffn_sub_norm.weight  [heads * head_dim], [ffn]
 //! model.norm.weight, lm_head.weight                          [hidden], [vocab, hidden]
@@ -27,6 +32,8 @@
 use nn_ffi::RopeLayout;
 
 use super::config::BOUNDS;
+use super::families::Family;
+use super::rope_scaling::{UNROTATED, base_of_part};
 use crate::error::{Error, Result};
 use crate::format::limits::COUNT;
 use crate::format::{Table, Value};
@@ -53,24 +60,59 @@ pub enum Scaling {
         /// The factor of the base.
         alpha: f64,
     },
-    /// Each frequency is divided by its number, one for every pair of a head. (Dubey et al. 2024, "The Llama 3 Herd of
-    /// Models")
-    Llama3 {
-        /// How much the longest waves are stretched, as files tell it; the divisors have it in them.
+    /// Positions are stretched beyond `context` alone, where a model with it does not go here.
+    Dynamic {
+        /// How much, as files tell it.
         factor: f64,
-        /// The numbers.
-        divisors: Vec<f32>,
     },
+    /// Each frequency is divided by a number. (Dubey et al. 2024, "The Llama 3 Herd of Models")
+    Llama3(Divided),
+    /// Each frequency is divided by a number. (Peng et al. 2023, "YaRN")
+    Yarn(Divided),
+    /// Each frequency is divided by a number, another one for long sequences. (Ding et al. 2024, "LongRoPE")
+    LongRope(Divided),
+}
+
+/// What the frequencies of a rotary embedding are divided by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Divided {
+    /// How much the longest waves are stretched, as files tell it; the divisors have it in them.
+    pub factor: f64,
+    /// A number for every pair of the rotated elements.
+    pub divisors: Vec<f32>,
+    /// Of LongRoPE: what takes their place for sequences longer than `original_context`.
+    pub long_divisors: Vec<f32>,
+    /// The context before the stretching; 0 where nothing asks for it.
+    pub original_context: usize,
+    /// What cosines and sines are multiplied with.
+    pub magnitude: f64,
+}
+
+impl Divided {
+    pub(super) fn by(factor: f64, divisors: Vec<f32>) -> Self {
+        Self { factor, divisors, long_divisors: Vec::new(), original_context: 0, magnitude: 1.0 }
+    }
 }
 
 impl Scaling {
-    /// Its name: "none", "linear", "ntk" or "llama3".
+    /// Its name: "none", "linear", "dynamic", "ntk", "llama3", "yarn" or "longrope".
     pub fn name(&self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Linear { .. } => "linear",
+            Self::Dynamic { .. } => "dynamic",
             Self::Ntk { .. } => "ntk",
-            Self::Llama3 { .. } => "llama3",
+            Self::Llama3(_) => "llama3",
+            Self::Yarn(_) => "yarn",
+            Self::LongRope(_) => "longrope",
+        }
+    }
+
+    /// What the frequencies are divided by, where they are.
+    fn divided(&self) -> Option<&Divided> {
+        match self {
+            Self::Llama3(divided) | Self::Yarn(divided) | Self::LongRope(divided) => Some(divided),
+            _ => None,
         }
     }
 }
@@ -82,8 +124,18 @@ pub struct Rope {
     pub base: f64,
     /// Which elements of a head make a pair, as the rows of the stored query and key weights ask for.
     pub layout: RopeLayout,
+    /// Elements at the head's beginning that are rotated, 0 for all. Where they make half-split pairs, rows of queries and keys
+    /// are read in an order in which they are the pairs of a whole head.
+    pub rotated: usize,
     /// How it is scaled.
     pub scaling: Scaling,
+}
+
+impl Rope {
+    /// What cosines and sines are multiplied with.
+    pub fn magnitude(&self) -> f64 {
+        self.scaling.divided().map_or(1.0, |divided| divided.magnitude)
+    }
 }
 
 /// The options of `kernels::rope_freqs_scaled` beside its factors.
@@ -105,6 +157,28 @@ pub enum GateActivation {
     Silu,
     /// max(x, 0)^2.
     Relu2,
+}
+
+impl GateActivation {
+    /// "silu" or "relu2".
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Silu => "silu",
+            Self::Relu2 => "relu2",
+        }
+    }
+}
+
+/// Norms of queries and keys before they are rotated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QkNorm {
+    /// None.
+    #[default]
+    None,
+    /// Each head by itself.
+    Head,
+    /// All heads together.
+    Whole,
 }
 
 /// Sizes and options of a Llama.
@@ -140,8 +214,12 @@ pub struct LlamaConfig {
     pub norm_topk_prob: bool,
     /// Whether the LM head is the table of embeddings.
     pub tie_embeddings: bool,
-    /// Whether the four products of attention have biases.
-    pub attention_bias: bool,
+    /// Whether the products for queries, keys and values have biases.
+    pub qkv_bias: bool,
+    /// Whether the product behind attention has.
+    pub o_bias: bool,
+    /// Norms of queries and keys.
+    pub qk_norm: QkNorm,
     /// Of the gate.
     pub activation: GateActivation,
     /// Whether there are norms before the projections of attention and feed-forward network.
@@ -149,9 +227,62 @@ pub struct LlamaConfig {
     /// Whether the weights of all layers' products are -1, 0 and 1 times a number, and activations are rounded to 8 bits
     /// before them.
     pub ternary: bool,
+    /// Inner width of the expert that every token goes to; 0 without one.
+    pub shared_ffn_size: usize,
+    /// Whether that one is weighed by a sigmoid of the token.
+    pub shared_gate: bool,
+    /// Factor of the embeddings.
+    pub embedding_scale: f64,
+    /// Factor of what is added to the residual stream.
+    pub residual_scale: f64,
+    /// Factor of the products of queries and keys; 0 for 1 / sqrt(head_dim).
+    pub attention_scale: f64,
+    /// What logits are divided by.
+    pub logits_scaling: f64,
+    /// Which of the families it is, as `model_type` names it.
+    pub family: &'static str,
 }
 
 impl LlamaConfig {
+    /// The parts that a family has, without sizes.
+    pub(super) fn of(family: &Family) -> Self {
+        Self {
+            vocab_size: 0,
+            hidden_size: 0,
+            num_layers: 0,
+            num_heads: 0,
+            num_kv_heads: 0,
+            head_dim: 0,
+            ffn_size: 0,
+            context: 0,
+            extended_context: 0,
+            norm_eps: family.norm_eps,
+            rope: Rope { base: family.rope_base, layout: RopeLayout::Half, rotated: 0, scaling: Scaling::None },
+            num_experts: 0,
+            experts_per_token: 0,
+            norm_topk_prob: true,
+            tie_embeddings: false,
+            qkv_bias: false,
+            o_bias: false,
+            qk_norm: family.qk_norm,
+            activation: family.activations[0],
+            sub_norms: family.ternary,
+            ternary: family.ternary,
+            shared_ffn_size: 0,
+            shared_gate: false,
+            embedding_scale: 1.0,
+            residual_scale: 1.0,
+            attention_scale: 0.0,
+            logits_scaling: 1.0,
+            family: family.name,
+        }
+    }
+
+    /// Elements of a head that are rotated.
+    pub fn rotated(&self) -> usize {
+        if self.rope.rotated == 0 { self.head_dim } else { self.rope.rotated }
+    }
+
     /// `Error::Value` names an option that has a value it may not have.
     pub(super) fn validate(self) -> Result<Self> {
         for (name, count, least) in [
@@ -166,6 +297,7 @@ impl LlamaConfig {
             ("extended_context", self.extended_context, 1),
             ("num_experts", self.num_experts, 0),
             ("experts_per_token", self.experts_per_token, 0),
+            ("shared_ffn_size", self.shared_ffn_size, 0),
         ] {
             require((least..=COUNT).contains(&count), name, &count, whole_rule(least))?;
         }
@@ -173,14 +305,26 @@ impl LlamaConfig {
         bounded("rope.base", self.rope.base, "rope_base")?;
         match &self.rope.scaling {
             Scaling::None => {}
-            Scaling::Linear { factor } => stretch("rope.factor", *factor)?,
+            Scaling::Linear { factor } | Scaling::Dynamic { factor } => stretch("rope.factor", *factor)?,
             Scaling::Ntk { alpha } => bounded("rope.factor", *alpha, "ntk_alpha")?,
-            Scaling::Llama3 { factor, divisors } => {
-                stretch("rope.factor", *factor)?;
-                for divisor in divisors {
+            Scaling::Llama3(divided) | Scaling::Yarn(divided) | Scaling::LongRope(divided) => {
+                stretch("rope.factor", divided.factor)?;
+                stretch("rope.magnitude", divided.magnitude)?;
+                for divisor in divided.divisors.iter().chain(&divided.long_divisors) {
                     stretch("a divisor of rope", f64::from(*divisor))?;
                 }
             }
+        }
+        for (name, value) in [
+            ("embedding_scale", self.embedding_scale),
+            ("residual_scale", self.residual_scale),
+            ("logits_scaling", self.logits_scaling),
+        ] {
+            stretch(name, value)?;
+        }
+        if !(0.0..=1e6).contains(&self.attention_scale) {
+            let rule = "a number, from 0 to 1e+06";
+            return Err(refuse("attention_scale", &Value::Float(self.attention_scale), rule));
         }
         let (heads, dim) = (self.num_heads, self.head_dim);
         require(self.num_layers <= MOST_LAYERS, "num_layers", &self.num_layers, "at most 10000")?;
@@ -201,37 +345,69 @@ impl LlamaConfig {
             let none = self.num_experts == 0;
             require(none, "num_experts", &self.num_experts, "0 in a model of the kind of BitNet")?;
         }
-        require(!(self.ternary && self.attention_bias), "attention_bias", &true, "false with ternary weights")?;
-        if let Scaling::Llama3 { divisors, .. } = &self.rope.scaling {
-            let right = divisors.len() == dim / 2;
-            let half = format!("head_dim / 2 ({})", dim / 2);
-            require(right, "the number of divisors of rope", &divisors.len(), &half)?;
+        let rotated = self.rotated();
+        for (name, there) in [
+            ("a bias", self.qkv_bias || self.o_bias),
+            ("qk_norm", self.qk_norm != QkNorm::None),
+            ("rope.rotated", rotated != dim),
+            ("attention_scale", self.attention_scale != 0.0),
+            ("embedding_scale", self.embedding_scale != 1.0),
+            ("residual_scale", self.residual_scale != 1.0),
+        ] {
+            require(!(self.ternary && there), name, &true, "absent with ternary weights")?;
+        }
+        let unscaled = self.residual_scale == 1.0;
+        require(!self.o_bias || unscaled, "o_bias", &true, "false with a residual_scale")?;
+        let (shared, mixed) = (self.shared_ffn_size, self.num_experts > 0);
+        require(mixed || shared == 0, "shared_ffn_size", &shared, "0 in a model without experts")?;
+        require(shared > 0 || !self.shared_gate, "shared_gate", &true, "false in a model without a shared expert")?;
+        let rule = format!("an even number below head_dim ({dim}), or 0");
+        require(rotated.is_multiple_of(2) && rotated <= dim, "rope.rotated", &rotated, &rule)?;
+        let plain = !self.qkv_bias && self.qk_norm == QkNorm::None;
+        let rule = "0 with biases or norms of queries and keys";
+        require(rotated == dim || plain, "rope.rotated", &rotated, rule)?;
+        if let Some(divided) = self.rope.scaling.divided() {
+            let half = format!("half of the rotated elements ({})", rotated / 2);
+            let mut tables = vec![&divided.divisors];
+            if let Scaling::LongRope(_) = self.rope.scaling {
+                tables.push(&divided.long_divisors);
+            }
+            for divisors in tables {
+                let right = divisors.len() == rotated / 2;
+                require(right, "the number of divisors of rope", &divisors.len(), &half)?;
+            }
         }
         Ok(self)
     }
 
     /// All options by name.
     pub fn to_table(&self) -> Table {
-        let none = (1.0, &[][..]);
-        let (factor, divisors) = match &self.rope.scaling {
-            Scaling::None => none,
-            Scaling::Linear { factor } | Scaling::Ntk { alpha: factor } => (*factor, none.1),
-            Scaling::Llama3 { factor, divisors } => (*factor, &divisors[..]),
+        let none = Divided::by(1.0, Vec::new());
+        let divided = self.rope.scaling.divided().unwrap_or(&none);
+        let factor = match &self.rope.scaling {
+            Scaling::Linear { factor } | Scaling::Dynamic { factor } | Scaling::Ntk { alpha: factor } => *factor,
+            _ => divided.factor,
         };
         let layout = match self.rope.layout {
             RopeLayout::Half => "half",
             RopeLayout::Interleaved => "interleaved",
         };
-        let activation = match self.activation {
-            GateActivation::Silu => "silu",
-            GateActivation::Relu2 => "relu2",
+        let qk_norm = match self.qk_norm {
+            QkNorm::None => "none",
+            QkNorm::Head => "head",
+            QkNorm::Whole => "whole",
         };
+        let numbers = |values: &[f32]| Value::List(values.iter().map(|value| f64::from(*value).into()).collect());
         let rope = Table::from([
             ("base", self.rope.base.into()),
             ("layout", layout.into()),
+            ("rotated", self.rope.rotated.into()),
             ("scaling", self.rope.scaling.name().into()),
             ("factor", factor.into()),
-            ("divisors", Value::List(divisors.iter().map(|divisor: &f32| f64::from(*divisor).into()).collect())),
+            ("divisors", numbers(&divided.divisors)),
+            ("long_divisors", numbers(&divided.long_divisors)),
+            ("original_context", divided.original_context.into()),
+            ("magnitude", divided.magnitude.into()),
         ]);
         Table::from([
             ("vocab_size", self.vocab_size.into()),
@@ -249,10 +425,19 @@ impl LlamaConfig {
             ("experts_per_token", self.experts_per_token.into()),
             ("norm_topk_prob", self.norm_topk_prob.into()),
             ("tie_embeddings", self.tie_embeddings.into()),
-            ("attention_bias", self.attention_bias.into()),
-            ("activation", activation.into()),
+            ("qkv_bias", self.qkv_bias.into()),
+            ("o_bias", self.o_bias.into()),
+            ("qk_norm", qk_norm.into()),
+            ("activation", self.activation.name().into()),
             ("sub_norms", self.sub_norms.into()),
             ("ternary", self.ternary.into()),
+            ("shared_ffn_size", self.shared_ffn_size.into()),
+            ("shared_gate", self.shared_gate.into()),
+            ("embedding_scale", self.embedding_scale.into()),
+            ("residual_scale", self.residual_scale.into()),
+            ("attention_scale", self.attention_scale.into()),
+            ("logits_scaling", self.logits_scaling.into()),
+            ("family", self.family.into()),
         ])
     }
 
@@ -266,12 +451,27 @@ impl LlamaConfig {
         if positions > most {
             return Err(Error::value(format!("{positions} positions; this model has at most {most}")));
         }
-        let plain = RopeOptions { base: self.rope.base, ntk_alpha: 1.0, scale: 1.0 };
+        let base = base_of_part(self.rope.base, self.head_dim, self.rotated());
+        let plain = RopeOptions { base, ntk_alpha: 1.0, scale: 1.0 };
         Ok(match self.rope.scaling {
             Scaling::Ntk { alpha } if positions > self.context => RopeOptions { ntk_alpha: alpha, ..plain },
             Scaling::Linear { factor } => RopeOptions { scale: 1.0 / factor, ..plain },
             _ => plain,
         })
+    }
+
+    /// What the frequencies of each pair of a head are divided by, for sequences of up to that many positions; empty for ones.
+    pub fn rope_divisors(&self, positions: usize) -> Vec<f32> {
+        let divisors: &[f32] = match &self.rope.scaling {
+            Scaling::LongRope(divided) if positions > divided.original_context => &divided.long_divisors,
+            scaling => scaling.divided().map_or(&[], |divided| &divided.divisors),
+        };
+        let (rotated, pairs) = (self.rotated() / 2, self.head_dim / 2);
+        if rotated == pairs {
+            return divisors.to_vec();
+        }
+        let divisor = |pair: usize| if pair < rotated { divisors.get(pair).copied().unwrap_or(1.0) } else { UNROTATED };
+        (0..pairs).map(divisor).collect()
     }
 
     /// Name and shape of every tensor, in the order of the layers; `lm_head.weight` in tied models too.
@@ -288,9 +488,18 @@ impl LlamaConfig {
                 [("q", queries, hidden), ("k", keys, hidden), ("v", keys, hidden), ("o", hidden, queries)]
             {
                 add(&format!("self_attn.{part}_proj.weight"), &[rows, columns]);
-                if self.attention_bias {
+                if if part == "o" { self.o_bias } else { self.qkv_bias } {
                     add(&format!("self_attn.{part}_proj.bias"), &[rows]);
                 }
+            }
+            let gains = match self.qk_norm {
+                QkNorm::None => None,
+                QkNorm::Head => Some([self.head_dim; 2]),
+                QkNorm::Whole => Some([queries, keys]),
+            };
+            if let Some([of_queries, of_keys]) = gains {
+                add("self_attn.q_norm.weight", &[of_queries]);
+                add("self_attn.k_norm.weight", &[of_keys]);
             }
             if self.sub_norms {
                 add("self_attn.attn_sub_norm.weight", &[queries]);
@@ -301,6 +510,14 @@ impl LlamaConfig {
                 add("block_sparse_moe.w1.weight", &[experts, ffn, hidden]);
                 add("block_sparse_moe.w3.weight", &[experts, ffn, hidden]);
                 add("block_sparse_moe.w2.weight", &[experts, hidden, ffn]);
+                if self.shared_ffn_size > 0 {
+                    add("block_sparse_moe.shared.gate_proj.weight", &[self.shared_ffn_size, hidden]);
+                    add("block_sparse_moe.shared.up_proj.weight", &[self.shared_ffn_size, hidden]);
+                    add("block_sparse_moe.shared.down_proj.weight", &[hidden, self.shared_ffn_size]);
+                }
+                if self.shared_gate {
+                    add("block_sparse_moe.shared_gate.weight", &[hidden]);
+                }
             } else {
                 add("mlp.gate_proj.weight", &[ffn, hidden]);
                 add("mlp.up_proj.weight", &[ffn, hidden]);
@@ -319,7 +536,7 @@ impl LlamaConfig {
 /// Whether a tensor must be in f32, f16 or bf16: norms, biases, routers. They are multiplied element by element in f32 and so
 /// cannot be in blocks.
 pub(super) fn is_plain(name: &str) -> bool {
-    ["layernorm.weight", "sub_norm.weight", ".bias", "model.norm.weight", "block_sparse_moe.gate.weight"]
+    ["norm.weight", ".bias", "block_sparse_moe.gate.weight", "block_sparse_moe.shared_gate.weight"]
         .iter()
         .any(|end| name.ends_with(end))
 }
@@ -339,24 +556,4 @@ fn bounded(name: &str, value: f64, bound: &str) -> Result<()> {
 fn stretch(name: &str, value: f64) -> Result<()> {
     let rule = "a number, from 1e-06 to 1e+06";
     if (1e-6..=1e6).contains(&value) { Ok(()) } else { Err(refuse(name, &Value::Float(value), rule)) }
-}
-
-/// What the frequencies of Llama 3.1 are divided by, a number a pair, rounded to f32.
-///
-/// Waves shorter than original/high stay, those longer than original/low are stretched by `factor`, between them the
-/// frequency goes over linearly in original/wavelength. (Dubey et al. 2024, and its reference code;
-/// <https://github.com/meta-llama/llama-models>)
-pub(super) fn llama3_divisors(
-    base: f64,
-    head_dim: usize,
-    factor: f64,
-    [low, high]: [f64; 2],
-    original_context: f64,
-) -> Vec<f32> {
-    let divisor = |pair: usize| {
-        let turns = original_context * base.powf(-2.0 * pair as f64 / head_dim as f64) / (2.0 * std::f64::consts::PI);
-        let share = ((turns - low) / (high - low)).clamp(0.0, 1.0);
-        (1.0 / ((1.0 - share) / factor + share)) as f32
-    };
-    (0..head_dim / 2).map(divisor).collect()
 }

@@ -13,13 +13,15 @@ use nn_ffi::HostBytes;
 use super::bitnet::{
     Matrices, matrices_from_folder, matrices_from_gguf, matrix_of_part, quantization_from_folder, table_in_blocks,
 };
-use super::gguf_names::{ROPE_FREQUENCIES, gguf_name, layer_number, name_of_gguf};
+use super::gguf_names::{LONG_FACTORS, ROPE_FREQUENCIES, SHORT_FACTORS, gguf_name, layer_number, name_of_gguf};
 use super::llama::{LlamaConfig, is_plain, is_projection};
-use super::llama_files::{OfTensors, config_from_folder, config_from_gguf};
+use super::llama_folder::config_from_folder;
+use super::llama_gguf::{OfTensors, config_from_gguf, is_bitnet};
+use super::tensor_names::{cut_rows, own_names};
 use crate::error::{Error, Result};
 use crate::format::ternary::TernaryMatrix;
 use crate::format::value::quoted;
-use crate::format::{Gguf, SafetensorsFolder, StoredTensor, read_json};
+use crate::format::{Gguf, SafetensorsFolder, StoredTensor, Value, read_json};
 use crate::tokenizer::{ChatTemplate, TextTokenizer};
 use crate::train::resolve_checkpoint;
 
@@ -82,7 +84,7 @@ pub struct StoredModel {
 }
 
 impl StoredModel {
-    /// Opens a GGUF file (of a split one its first part), a Hugging Face folder of a Llama, Mixtral or BitNet, a checkpoint, or
+    /// Opens a GGUF file (of a split one its first part), a Hugging Face folder of one of the families, a checkpoint, or
     /// the last checkpoint of a run. All but the values of the tensors is checked.
     ///
     /// # Errors
@@ -167,21 +169,30 @@ type Found = BTreeMap<String, Vec<StoredTensor>>;
 
 fn open_gguf(path: &Path) -> Result<StoredModel> {
     let file = Gguf::open(path)?;
-    // BitNet files of bitnet.cpp have the frequencies themselves under this name, and nothing reads them there.
-    let llama = file.metadata().plain("general.architecture").is_some_and(|kind| kind.as_text() == Some("llama"));
-    let scaled = llama && file.entry(ROPE_FREQUENCIES).is_some();
-    let divisors = scaled.then(|| file.tensor(ROPE_FREQUENCIES)?.f32()).transpose();
-    let of_tensors = |divisors| OfTensors {
-        tied: file.entry("output.weight").is_none(),
-        biased: file.entry("blk.0.attn_q.bias").is_some(),
-        divisors,
+    let architecture = file.metadata().plain("general.architecture").unwrap_or(Value::None);
+    let bitnet = is_bitnet(architecture.as_text().unwrap_or_default());
+    let has = |name: &str| file.entry(name).is_some();
+    let table = |name: &str| has(name).then(|| file.tensor(name)?.f32()).transpose();
+    let of_tensors = || {
+        Ok(OfTensors {
+            tied: !has("output.weight"),
+            qkv_bias: has("blk.0.attn_q.bias"),
+            o_bias: has("blk.0.attn_output.bias"),
+            shared: has("blk.0.ffn_up_shexp.weight"),
+            // BitNet files of bitnet.cpp have the frequencies themselves under this name, and nothing reads them there.
+            divisors: if bitnet { None } else { table(ROPE_FREQUENCIES)? },
+            short: table(SHORT_FACTORS)?,
+            long: table(LONG_FACTORS)?,
+        })
     };
-    let config = divisors.and_then(|divisors| config_from_gguf(file.metadata(), of_tensors(divisors)));
+    let config = of_tensors().and_then(|of_tensors| config_from_gguf(file.metadata(), of_tensors));
     let config = config.map_err(|error| error.in_file(path))?;
     check_layers(path, &config, file.len())?;
     let matrices = if config.ternary { matrices_from_gguf(path, &config, &file)? } else { Matrices::new() };
     let mut found = Found::new();
-    for (theirs, _) in file.iter().filter(|(theirs, _)| *theirs != ROPE_FREQUENCIES) {
+    for (theirs, _) in
+        file.iter().filter(|(theirs, _)| ![ROPE_FREQUENCIES, SHORT_FACTORS, LONG_FACTORS].contains(theirs))
+    {
         let weight = theirs.strip_suffix(".scale").map(|stem| format!("{stem}.weight"));
         let whole = name_of_gguf(weight.as_deref().unwrap_or(theirs)).filter(|whole| matrices.contains_key(whole));
         if whole.is_some_and(|whole| theirs.starts_with(gguf_name(&whole).trim_end_matches("weight"))) {
@@ -192,7 +203,11 @@ fn open_gguf(path: &Path) -> Result<StoredModel> {
             let problem = format!("has the tensor {}, which no model of this architecture has", quoted(theirs));
             return Err(Error::format(path, problem));
         };
-        found.insert(name, vec![file.tensor(theirs)?]);
+        let tensor = file.tensor(theirs)?;
+        // Phi-3's has the gate's rows, too.
+        let both = name.ends_with(".mlp.up_proj.weight") && tensor.shape.first() == Some(&(2 * config.ffn_size));
+        let name = if both { name.replace(".up_proj.", ".gate_up_proj.") } else { name };
+        found.extend(cut_rows(path, &config, &name, tensor)?);
     }
     let tensors = checked(path, &config, found)?;
     Ok(StoredModel { path: path.to_owned(), config, tensors, matrices, file: Some(file) })
@@ -227,15 +242,18 @@ fn open_folder(folder: &Path) -> Result<StoredModel> {
                 continue;
             }
         }
-        match fused_experts(theirs) {
-            Some((layer, part)) => {
-                for (name, pieces) in cut(folder, part, files.stored(theirs)?, &config)? {
-                    found.insert(format!("model.layers.{layer}.block_sparse_moe.{name}.weight"), pieces);
-                }
+        for (name, mut pieces) in own_names(folder, &config, theirs, files.stored(theirs)?)? {
+            if found.contains_key(&name) || plain.iter().any(|(other, _)| *other == name) {
+                let problem = format!("has {name} twice: of itself, and together with others");
+                return Err(Error::format(folder, problem));
             }
-            None => {
-                let name = theirs.replace(".mlp.gate.weight", ".block_sparse_moe.gate.weight");
-                plain.push((name, files.stored(theirs)?));
+            match pieces.pop() {
+                Some(alone) if expert(&name).is_some() => plain.push((name, alone)),
+                Some(last) => {
+                    pieces.push(last);
+                    found.insert(name, pieces);
+                }
+                None => {}
             }
         }
     }
@@ -259,38 +277,6 @@ fn is_redundant(name: &str) -> bool {
     let number =
         name.strip_prefix("model.layers.").and_then(|rest| rest.strip_suffix(".self_attn.rotary_emb.inv_freq"));
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
-/// Layer and name of a tensor that has a matrix of all experts, as transformers 5 holds them in memory.
-fn fused_experts(name: &str) -> Option<(usize, &str)> {
-    let (number, part) = name.strip_prefix("model.layers.")?.split_once(".mlp.experts.")?;
-    Some((layer_number(number)?, part)).filter(|_| matches!(part, "gate_up_proj" | "down_proj"))
-}
-
-/// The matrices of the experts in a tensor that has them all.
-fn cut(
-    folder: &Path,
-    part: &str,
-    tensor: StoredTensor,
-    config: &LlamaConfig,
-) -> Result<Vec<(&'static str, Vec<StoredTensor>)>> {
-    let (experts, ffn, hidden) = (config.num_experts, config.ffn_size, config.hidden_size);
-    let right = if part == "gate_up_proj" { [experts, 2 * ffn, hidden] } else { [experts, hidden, ffn] };
-    if tensor.shape != right {
-        let problem = format!("has shape {:?}; config.json makes it {right:?}", tensor.shape);
-        return Err(Error::format(folder, format!("tensor {} {problem}", tensor.name)));
-    }
-    if part == "down_proj" {
-        return Ok(vec![("w2", vec![tensor])]);
-    }
-    let half = ffn * tensor.row_bytes();
-    let piece = |at: usize| {
-        let data = tensor.data.slice(at * half..(at + 1) * half);
-        let data = data.ok_or_else(|| Error::format(folder, format!("tensor {} is cut", tensor.name)))?;
-        Ok(StoredTensor { shape: vec![ffn, hidden], data, ..tensor.clone() })
-    };
-    let pieces = |first: usize| (first..2 * experts).step_by(2).map(piece).collect::<Result<Vec<_>>>();
-    Ok(vec![("w1", pieces(0)?), ("w3", pieces(1)?)])
 }
 
 /// Number and matrix of an expert's tensor, after the name of all experts' together.

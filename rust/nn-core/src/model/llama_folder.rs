@@ -1,0 +1,280 @@
+//! How the config.json of a Hugging Face folder describes a model of one of the families.
+//!
+//! An option that is neither read here nor known to change nothing is refused by its name, unless it says no: false, null or
+//! an empty list. So a model runs as transformers runs it, or not at all.
+
+use nn_ffi::RopeLayout;
+
+use super::families::{FAMILIES, Family, SCALES, Switch};
+use super::given::Given;
+use super::llama::{Divided, LlamaConfig, MOST_HEAD_DIM, Rope, Scaling};
+use super::rope_scaling::{llama3_divisors, longrope_magnitude, rounded, yarn_divisors, yarn_magnitude};
+use crate::error::{Error, Result};
+use crate::format::value::quoted;
+use crate::format::{Table, Value};
+use crate::options::refuse;
+
+/// The options of each kind of rotary embedding; all have those of `ROPE`.
+const SCALINGS: [(&str, &[&str]); 6] = [
+    ("default", &[]),
+    ("linear", &["factor"]),
+    ("dynamic", &["factor"]),
+    ("llama3", &["factor", "low_freq_factor", "high_freq_factor"]),
+    ("yarn", &["factor", "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim", "truncate"]),
+    ("longrope", &["factor", "short_factor", "long_factor", "attention_factor"]),
+];
+const ROPE: [&str; 5] =
+    ["rope_type", "type", "rope_theta", "partial_rotary_factor", "original_max_position_embeddings"];
+
+/// Reads the content of a `config.json` of Hugging Face transformers, of a model_type among the families.
+///
+/// # Errors
+///
+/// [`Error::Value`] when it is of another model, lacks something, or asks for what this engine does not do.
+pub(super) fn config_from_folder(values: &Table) -> Result<LlamaConfig> {
+    let given = Given::of_table(values);
+    let kind = given.get("model_type").unwrap_or(Value::None);
+    let Some(family) = kind.as_text().and_then(Family::named) else {
+        let names = FAMILIES.map(|family| format!("'{}'", family.name)).join(", ");
+        return Err(Error::value(format!("the model_type is {}; this program runs {names}", kind.shown())));
+    };
+    check_options(values, &given, family)?;
+    let activation = match given.get("hidden_act") {
+        None => family.activations[0],
+        Some(value) => {
+            let known = family.activations.iter().find(|one| value.as_text() == Some(one.name()));
+            *known.ok_or_else(|| {
+                let mut names: Vec<String> = family.activations.iter().map(|one| format!("'{}'", one.name())).collect();
+                names.sort_by(|one, other| other.cmp(one));
+                let (names, kind) = (names.join(" and "), kind.shown());
+                let problem = format!("hidden_act is {}", value.shown());
+                Error::value(format!("{problem}; this engine has {names} for model_type {kind}"))
+            })?
+        }
+    };
+    let (heads, hidden) = (given.whole("num_attention_heads", None)?, given.whole("hidden_size", None)?);
+    let usual = if family.head_dim == 0 { hidden / heads } else { family.head_dim };
+    let head_dim = given.whole("head_dim", Some(usual))?;
+    let context = given.whole("max_position_embeddings", family.context)?;
+    check_windows(values, &given, family, context)?;
+    let none = Value::Table(Table::new());
+    let extra = values.get("nncuda").unwrap_or(&none);
+    let known = ["extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor"];
+    let Some(extra) = extra.as_table().filter(|extra| extra.names().all(|name| known.contains(&name))) else {
+        return Err(Error::value(format!("the options under 'nncuda' must be among {}", known.join(", "))));
+    };
+    let extra = Given::of_table(extra);
+    let mut rope = rope_from_folder(&given, family, head_dim, context)?;
+    let extended_context = extra.whole("extended_context", Some(context))?;
+    if extended_context > context {
+        if rope.scaling != Scaling::None {
+            let name = rope.scaling.name();
+            let problem = "extended_context of a model whose rotary embedding is scaled already";
+            return Err(Error::value(format!("{problem} ({name})")));
+        }
+        rope.scaling = Scaling::Ntk { alpha: extra.number("ntk_alpha", Some(1.0))? };
+    }
+    let switch = |part: Switch| part.key.map_or(Ok(part.usual), |key| given.flag(key, part.usual));
+    let kv_heads = if family.kv_heads == 0 { heads } else { family.kv_heads };
+    let mut config = LlamaConfig {
+        vocab_size: given.whole("vocab_size", None)?,
+        hidden_size: hidden,
+        num_layers: given.whole("num_hidden_layers", None)?,
+        num_heads: heads,
+        num_kv_heads: given.whole("num_key_value_heads", Some(kv_heads))?,
+        head_dim,
+        ffn_size: given.whole("intermediate_size", None)?,
+        context,
+        extended_context,
+        norm_eps: given.number("rms_norm_eps", Some(family.norm_eps))?,
+        rope,
+        tie_embeddings: given.flag("tie_word_embeddings", false)?,
+        qkv_bias: switch(family.qkv_bias)?,
+        o_bias: switch(family.o_bias)?,
+        activation,
+        ..LlamaConfig::of(family)
+    };
+    if let Some(experts) = family.experts {
+        config.ffn_size = given.whole(experts.ffn, None)?;
+        config.num_experts = given.whole(experts.count, Some(experts.usual))?;
+        config.experts_per_token = given.whole("num_experts_per_tok", Some(experts.usual_chosen))?;
+        config.norm_topk_prob = extra.flag("norm_topk_prob", switch(experts.norm)?)?;
+        if let Some((name, usual, gate)) = experts.shared {
+            config.shared_ffn_size = given.whole(name, Some(usual))?;
+            config.shared_gate = gate;
+        }
+    }
+    if family.scaled {
+        for (name, _, _, of) in SCALES {
+            *of(&mut config) = given.number(name, Some(1.0))?;
+        }
+    }
+    config.validate()
+}
+
+fn check_options(values: &Table, given: &Given<'_>, family: &Family) -> Result<()> {
+    for (name, needed) in family.fixed {
+        if let Some(value) = given.get(name).filter(|value| !needed.is(value)) {
+            let problem = format!("{name} is {}; this engine has {}", value.shown(), needed.shown());
+            return Err(Error::value(problem));
+        }
+    }
+    match family.unknown_option(values) {
+        None => Ok(()),
+        Some((name, value)) => {
+            let problem = format!("{} is {}; this engine does not know that option", quoted(name), value.shown());
+            Err(Error::value(format!("{problem} of model_type '{}'", family.name)))
+        }
+    }
+}
+
+/// Every layer must see the whole context.
+fn check_windows(values: &Table, given: &Given<'_>, family: &Family, context: usize) -> Result<()> {
+    let on = family.window_flag.map_or(Ok(true), |flag| given.flag(flag, false))?;
+    let usual = family.window.filter(|_| values.get("sliding_window").is_none()).map(Value::from);
+    if let Some(window) = given.get("sliding_window").or(usual).filter(|_| on) {
+        check_window(&window, "sliding_window", context)?;
+    }
+    match given.get("layer_types") {
+        None => Ok(()),
+        Some(Value::List(kinds)) if kinds.iter().all(|kind| kind.as_text() == Some("full_attention")) => Ok(()),
+        Some(kinds) => {
+            let problem = format!("layer_types is {}", kinds.shown());
+            Err(Error::value(format!("{problem}; this engine has 'full_attention' in all layers")))
+        }
+    }
+}
+
+/// Refuses a window that is narrower than the context; 0 is none.
+pub(super) fn check_window(window: &Value, name: &str, context: usize) -> Result<()> {
+    match window.as_integer::<i128>() {
+        Some(0) => Ok(()),
+        Some(width) if width >= context as i128 => Ok(()),
+        _ => {
+            let problem =
+                format!("{name} is {}; this engine attends to all of the context ({context})", window.shown());
+            Err(Error::value(problem))
+        }
+    }
+}
+
+fn rope_from_folder(values: &Given<'_>, family: &Family, head_dim: usize, context: usize) -> Result<Rope> {
+    // transformers 5 writes rope_parameters; earlier ones rope_theta and, for stretched models, rope_scaling.
+    let filled = |name: &str| values.get(name).filter(|value| *value != Value::Table(Table::new()));
+    let rope = filled("rope_parameters").or_else(|| filled("rope_scaling")).unwrap_or(Value::Table(Table::new()));
+    let Some(table) = rope.as_table() else {
+        return Err(Error::value(format!("rope_parameters is {}; it must be an object", rope.shown())));
+    };
+    let given = Given::of_table(table);
+    let found = table.get("rope_type").or_else(|| table.get("type")).cloned().unwrap_or("default".into());
+    // What Phi-3's first releases called it.
+    let early = family.original_context.is_some() && matches!(found.as_text(), Some("su" | "yarn"));
+    let found = if early { "longrope".into() } else { found };
+    let base = given.number("rope_theta", Some(values.number("rope_theta", Some(family.rope_base))?))?;
+    let Some((kind, options)) = SCALINGS.iter().find(|(name, _)| found.as_text() == Some(name)) else {
+        let names = SCALINGS.map(|(name, _)| format!("'{name}'")).join(", ");
+        return Err(Error::value(format!("rotary embedding of type {}; this engine has {names}", found.shown())));
+    };
+    let unknown =
+        table.iter().find(|(name, value)| !ROPE.contains(name) && !options.contains(name) && **value != Value::None);
+    if let Some((name, _)) = unknown {
+        let problem = format!("the rotary embedding of type '{kind}' has the option {}", quoted(name));
+        return Err(Error::value(format!("{problem}, which is unknown here")));
+    }
+    if head_dim > MOST_HEAD_DIM {
+        // There is a divisor for every pair of it.
+        return Err(refuse("head_dim", &head_dim.into(), "a multiple of 8, at most 256"));
+    }
+    let part = rotated(values, &given, family, head_dim)?;
+    let rotated = if part == head_dim { 0 } else { part };
+    let of = |scaling| Ok(Rope { base, layout: RopeLayout::Half, rotated, scaling });
+    let factor = |usual| given.number("factor", usual);
+    let original = match family.original_context {
+        Some(usual) => values.number("original_max_position_embeddings", Some(usual))?,
+        None => given.number("original_max_position_embeddings", Some(context as f64))?,
+    };
+    match *kind {
+        "default" => return of(Scaling::None),
+        "linear" => return of(Scaling::Linear { factor: factor(None)? }),
+        "dynamic" => return of(Scaling::Dynamic { factor: factor(None)? }),
+        "llama3" => return of(Scaling::Llama3(llama3(&given, base, head_dim, original)?)),
+        _ => {}
+    }
+    if base <= 1.0 || !(1.0 < original && original <= 1e9) {
+        return Err(Error::value(format!(
+            "rotary embedding of {kind} with base {base:?} and original_max_position_embeddings {original:?}: they must be \
+             above 1, the latter at most 1e9"
+        )));
+    }
+    if *kind == "yarn" {
+        return of(Scaling::Yarn(yarn(&given, base, part, original)?));
+    }
+    let factor = factor(Some(context as f64 / original))?;
+    of(Scaling::LongRope(Divided {
+        factor,
+        magnitude: given.number("attention_factor", Some(longrope_magnitude(factor, original)))?,
+        divisors: given.numbers("short_factor", 128)?,
+        long_divisors: given.numbers("long_factor", 128)?,
+        original_context: original as usize,
+    }))
+}
+
+/// How many elements of a head are rotated.
+fn rotated(values: &Given<'_>, given: &Given<'_>, family: &Family, head_dim: usize) -> Result<usize> {
+    let name = "partial_rotary_factor";
+    let Some(value) = given.get(name).or_else(|| values.get(name)).filter(|value| value.as_number() != Some(1.0))
+    else {
+        return Ok(head_dim);
+    };
+    if !family.partial_rotary {
+        let problem = format!("partial_rotary_factor is {}; this engine rotates whole heads", value.shown());
+        return Err(Error::value(problem));
+    }
+    let share = value.as_number().filter(|share| 0.0 < *share && *share < 1.0);
+    let part = share.map_or(0, |share| (head_dim as f64 * share) as usize);
+    if part < 2 || !part.is_multiple_of(2) {
+        let problem = format!("partial_rotary_factor is {}; of {head_dim} elements", value.shown());
+        return Err(Error::value(format!("{problem} it must leave an even number")));
+    }
+    Ok(part)
+}
+
+fn llama3(given: &Given<'_>, base: f64, head_dim: usize, original: f64) -> Result<Divided> {
+    let (low, high) = (given.number("low_freq_factor", None)?, given.number("high_freq_factor", None)?);
+    let factor = given.number("factor", None)?;
+    if base < 1.0 || factor < 1.0 || !(0.0 < low && low < high) || original < 1.0 {
+        return Err(Error::value(format!(
+            "rotary embedding of llama3 with base {base:?}, factor {factor:?}, low_freq_factor {low:?}, high_freq_factor \
+             {high:?} and original_max_position_embeddings {original:?}: they must be above 0, the base, the factor and the \
+             context at least 1, low below high"
+        )));
+    }
+    Ok(Divided::by(factor, llama3_divisors(base, head_dim, factor, [low, high], original)))
+}
+
+fn yarn(given: &Given<'_>, base: f64, part: usize, original: f64) -> Result<Divided> {
+    let or =
+        |name: &str, usual: f64| given.number(name, Some(usual)).map(|found| if found == 0.0 { usual } else { found });
+    let (factor, fast, slow) = (given.number("factor", None)?, or("beta_fast", 32.0)?, or("beta_slow", 1.0)?);
+    let (weight, all_dims) = (given.number("mscale", Some(0.0))?, given.number("mscale_all_dim", Some(0.0))?);
+    let within = |value: f64, least: f64, most: f64| (least..=most).contains(&value);
+    let betas = within(slow, 1e-3, fast) && fast <= 1e6;
+    if !(within(factor, 1.0, 1e6) && betas && within(weight, 0.0, 100.0) && within(all_dims, 0.0, 100.0)) {
+        return Err(Error::value(format!(
+            "rotary embedding of yarn with factor {factor:?}, beta_fast {fast:?}, beta_slow {slow:?}, mscale {weight:?} and \
+             mscale_all_dim {all_dims:?}: the factor must be 1 to 1e6, the betas 0.001 to 1e6 and not below each other, the \
+             mscales 0 to 100"
+        )));
+    }
+    let usual = if weight != 0.0 && all_dims != 0.0 {
+        rounded(yarn_magnitude(factor, weight) / yarn_magnitude(factor, all_dims))
+    } else {
+        rounded(yarn_magnitude(factor, 1.0))
+    };
+    let truncate = given.flag("truncate", true)?;
+    Ok(Divided {
+        magnitude: given.number("attention_factor", Some(usual))?,
+        original_context: original as usize,
+        ..Divided::by(factor, yarn_divisors(base, part, factor, [fast, slow], original, truncate))
+    })
+}

@@ -1,0 +1,120 @@
+"""Families of models: the same logits, tokens, descriptions and refused options in every language."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import engine_scripts
+import languages
+import pytest
+from conftest import find
+from family_models import FAMILIES
+from runs import Workshop
+
+from nncuda import Context
+from nncuda.bench.random_model import write_folder
+from nncuda.convert.quantize import quantize_model
+from nncuda.models.families import FAMILIES as ALL
+from nncuda.models.stored import StoredModel
+
+FORMS = ("f32", "q8_0.gguf")
+
+
+def model(workshop: Workshop, case: str, form: str) -> Path:
+    """A folder in f32, or the GGUF file that is made of it."""
+    folder = workshop.folder / "families" / case
+    workshop.once(f"family-{case}", lambda: write_folder(folder, FAMILIES[case], dtype="f32"))
+    if form == "f32":
+        return folder
+    path = folder.with_suffix(".gguf")
+
+    def make() -> None:
+        with Context("cpu", threads=1) as ctx:
+            quantize_model(StoredModel.open(folder), path, "q8_0", ctx)
+
+    workshop.once(f"family-{case}-gguf", make)
+    return path
+
+
+def script(path: Path) -> dict[str, Any]:
+    ids = random.Random(7).choices(range(600), k=200)
+    requests = [
+        {"prompt": ids[:9], "max_new_tokens": 12},
+        {"prompt": ids, "max_new_tokens": 8, "temperature": 0.9, "seed": 3, "joins": 2},
+    ]
+    return {"model": str(path), "logits": ids[:70], "requests": requests}
+
+
+def files(case: str) -> list[str]:
+    return [form for form in FORMS if form == "f32" or case != "qwen3_yarn"]  # with options that GGUF files do not have
+
+
+@pytest.mark.case("families of models: logits and tokens of each")
+@pytest.mark.parametrize("name", languages.ENGINES)
+@pytest.mark.parametrize(("case", "form"), [(case, form) for case in FAMILIES for form in files(case)])
+def test_logits(workshop: Workshop, case: str, form: str, name: str) -> None:
+    path = model(workshop, case, form)
+    asked = script(path)
+    wanted = engine_scripts.run(asked, threads=2)
+    found = json.loads(find(name).run("bench", "engine", "--threads", 1, stdin=json.dumps(asked)).stdout)
+    assert found == wanted
+    # And what stands in the files is told alike.
+    described = [json.loads(find(one).run("inspect", path, "--json").stdout) for one in ("python", name)]
+    assert described[0] == described[1]
+
+
+@pytest.mark.case("families of models: scalings of the rotary embedding")
+@pytest.mark.parametrize("name", languages.ENGINES)
+def test_scalings(workshop: Workshop, name: str) -> None:
+    """What frequencies are divided by is computed by each language: the same f32 numbers."""
+    draw = random.Random(11)
+    for case, kind in [("mistral_yarn", "yarn")] * 30 + [("phi3_long", "longrope")] * 10:
+        source = model(workshop, case, "f32")
+        folder = workshop.folder / "scaled" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for file in ("model.safetensors", "tokenizer.model"):
+            (folder / file).unlink(missing_ok=True)
+            (folder / file).symlink_to(source / file)
+        config = json.loads((source / "config.json").read_text())
+        config["rope_theta"] = draw.choice([1e4, 1e6, draw.uniform(2, 1e7)])
+        rope: dict[str, Any] = {"rope_type": kind}
+        if kind == "yarn":
+            slow = draw.uniform(0.1, 4)
+            rope |= {"factor": draw.uniform(1, 64), "beta_slow": slow, "beta_fast": slow + draw.uniform(0, 60)}
+            rope |= {"original_max_position_embeddings": draw.randrange(16, 9000), "truncate": draw.random() < 0.5}
+        else:
+            rope |= {key: [draw.uniform(1, 60) for _ in range(6)] for key in ("short_factor", "long_factor")}
+            config["original_max_position_embeddings"] = draw.randrange(16, 512)
+        config["rope_scaling"] = rope
+        (folder / "config.json").write_text(json.dumps(config))
+        found = json.loads(find(name).run("inspect", folder, "--json").stdout)
+        wanted = json.loads(find("python").run("inspect", folder, "--json").stdout)
+        assert found["model"]["rope"] == wanted["model"]["rope"]
+
+
+#: Values that an option may be set to; each language must take or refuse the same.
+VALUES = (True, False, None, 0, 1, 0.5, "x", [], [1], {"a": 1})
+
+
+@pytest.mark.case("families of models: options that are refused")
+@pytest.mark.parametrize("name", languages.ENGINES)
+@pytest.mark.parametrize("family", sorted(set(ALL) - {"llama", "mixtral", "bitnet"}))
+def test_refusals(workshop: Workshop, family: str, name: str) -> None:
+    """Options of this family and of others, and one that nobody has."""
+    case = next(case for case, shape in FAMILIES.items() if shape.family == family)
+    source = model(workshop, case, "f32")
+    config = json.loads((source / "config.json").read_text())
+    folder = workshop.folder / "refused" / f"{family}-{name}"
+    folder.mkdir(parents=True)
+    for file in ("model.safetensors", "tokenizer.model"):
+        (folder / file).symlink_to(source / file)
+    draw = random.Random(int.from_bytes(hashlib.sha256(family.encode()).digest()[:4], "little"))
+    names = {*config, "clip_qkv", "mlp_bias", "embedding_multiplier", "attention_bias", "decoder_sparse_step", "alibi"}
+    for key in draw.sample(sorted(names - {"architectures", "torch_dtype"}), 12):
+        (folder / "config.json").write_text(json.dumps(config | {key: draw.choice(VALUES)}))
+        codes = {one: find(one).run("inspect", folder, "--json", code=None).returncode for one in ("python", name)}
+        assert codes["python"] == codes[name], (key, config[key] if key in config else None, codes)

@@ -1,0 +1,63 @@
+"""Small models of every family that the engine runs, with the options of config.json that change what it computes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nncuda.bench.random_model import Shape
+
+_SMALL = Shape(layers=2, hidden=64, ffn=96, heads=4, kv_heads=2, vocabulary=600, context=512)
+_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
+_GRANITE = {
+    "embedding_multiplier": 4.0,
+    "residual_multiplier": 0.5,
+    "attention_multiplier": 0.125,
+    "logits_scaling": 2.0,
+    "attention_bias": False,
+}
+_LONG = {
+    "rope_type": "longrope",
+    "short_factor": [1.0 + pair / 16 for pair in range(6)],
+    "long_factor": [2.0 + pair for pair in range(6)],
+}
+_SPARSE = {"decoder_sparse_step": 1, "mlp_only_layers": [], "num_experts": 8, "num_experts_per_tok": 3,
+           "moe_intermediate_size": 64}  # fmt: skip
+
+
+def _of(family: str, own: dict[str, object] | None = None, **changes: object) -> Shape:
+    return replace(_SMALL, family=family, own=own or {}, **changes)
+
+
+FAMILIES = {
+    "mistral": _of("mistral", {"sliding_window": None}, head_dim=32),
+    "mistral_yarn": _of("mistral", {"sliding_window": 512}, rope_scaling=_YARN),
+    "mistral_dynamic": _of("mistral", {"sliding_window": None}, rope_scaling={"rope_type": "dynamic", "factor": 2.0}),
+    "qwen2": _of("qwen2", {"use_sliding_window": False, "sliding_window": 64}, rope_base=1e6),
+    "qwen2_tied": _of("qwen2", {}, tied=True, kv_heads=1),
+    "qwen3": _of("qwen3", {"attention_bias": False}, head_dim=32, rope_base=1e6),
+    "qwen3_biases": _of("qwen3", {"attention_bias": True}, head_dim=16),
+    "qwen3_yarn": _of(
+        "qwen3", {}, head_dim=32, rope_scaling={**_YARN, "beta_fast": 16.0, "beta_slow": 0.5, "truncate": False}
+    ),
+    "qwen3_moe": _of("qwen3_moe", {**_SPARSE, "norm_topk_prob": True}, head_dim=24),
+    "qwen3_moe_unnormed": _of("qwen3_moe", {**_SPARSE, "norm_topk_prob": False}),
+    "olmoe": _of("olmoe", {"num_experts": 8, "num_experts_per_tok": 2, "norm_topk_prob": False, "clip_qkv": None}),
+    "granite": _of("granite", _GRANITE),
+    "granitemoe": _of("granitemoe", {**_GRANITE, "num_local_experts": 6, "num_experts_per_tok": 2}),
+    "granitemoeshared": _of(
+        "granitemoeshared",
+        {**_GRANITE, "num_local_experts": 6, "num_experts_per_tok": 2, "shared_intermediate_size": 80},
+    ),
+    "qwen2_moe": _of("qwen2_moe", {**_SPARSE, "norm_topk_prob": False, "shared_expert_intermediate_size": 112}),
+    "phi3": _of("phi3", {"sliding_window": None, "pad_token_id": 0}),
+    "phi3_partial": _of(
+        "phi3",
+        {"pad_token_id": 0, "partial_rotary_factor": 0.75, "original_max_position_embeddings": 512},
+        rope_base=10000.0,
+    ),
+    "phi3_long": _of(
+        "phi3",
+        {"pad_token_id": 0, "partial_rotary_factor": 0.75, "original_max_position_embeddings": 256},
+        rope_scaling=_LONG,
+    ),
+}

@@ -1,0 +1,93 @@
+"""The page of models: what the engine runs, made from `nncuda.models.families` and the formats of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nncuda.binding import header
+from nncuda.formats.block_formats import FORMATS
+from nncuda.models.families import FAMILIES, Family, Switch
+from nncuda.models.llama import SCALINGS
+
+PAGE = "docs/models.md"
+OWNED = (PAGE,)
+
+INTRODUCTION = """\
+<!-- Generated from python/nncuda/models/families.py by `make generate`. Do not edit. -->
+# Models
+
+What [the engine](inference.md) runs in Python, Go and Rust, with the same bits: Hugging Face folders (`config.json`
+and safetensors) and GGUF files of these families. A family is a description over the same layers
+([adding one](adding-a-model.md)); the table is made of the descriptions.
+
+| `model_type` | models | GGUF architecture | attention | feed-forward network | besides |
+|---|---|---|---|---|---|
+"""
+
+REST = """
+Heads may be shared (GQA, MQA), and the head may be the table of embeddings. Rotary embeddings: {scalings}
+(`dynamic` up to the context alone; of `longrope` the long factors where the engine's context is longer than the
+original one). Weights are multiplied as they are stored: f32, f16 and bf16 in folders, and in GGUF files {formats}.
+
+Every family gives transformers' logits in f32 within 1e-3 on a small model, and the same 200 greedy tokens
+(`make interop`; `tests/interop/test_families.py`).
+
+**Refused by name, never run wrongly**: a model of another family; sliding windows that are narrower than the context;
+blocks that are not all of one kind (`layer_types`, `decoder_sparse_step`, `mlp_only_layers`); activations other than
+those above; an option of `config.json`, or a key of the GGUF file's architecture, that is neither read nor known to
+change nothing, unless it says no (false, null, empty). Gemma and gpt-oss are among the refused: their soft-caps, sinks
+and windows are to come.
+
+`nncuda quantize` writes GGUF files of every family but BitNet, which `nncuda convert` writes. What trains is this
+library's own mixture of experts ([training](training.md)).
+"""
+
+
+def _switch(part: Switch, what: str) -> Iterator[str]:
+    if part.key is not None:
+        yield f"{what} by `{part.key}`"
+    elif part.usual:
+        yield what
+
+
+def _attention(family: Family) -> str:
+    parts = [*_switch(family.qkv_bias, "biases of q, k, v"), *_switch(family.o_bias, "of o")]
+    norms = {"head": "norms of q and k, each head", "whole": "norms of q and k, all heads"}
+    if family.qk_norm in norms:
+        parts.append(norms[family.qk_norm])
+    if family.partial_rotary:
+        parts.append("a part of each head rotated")
+    return ", ".join(parts)
+
+
+def _feed_forward(family: Family) -> str:
+    gate = " or ".join({"silu": "SwiGLU", "relu2": "squared ReLU"}[name] for name in family.activations)
+    experts = family.experts
+    if experts is None:
+        return gate + (", ternary weights" if family.ternary else "")
+    parts = [f"experts (`{experts.count}`)"]
+    parts += _switch(experts.norm, "weights normed")
+    if experts.shared is not None:
+        parts.append(f"a shared expert{', weighed by a sigmoid' if experts.shared_gate else ''}")
+    return ", ".join(parts)
+
+
+def _besides(family: Family) -> str:
+    parts = []
+    if family.scaled:
+        parts.append("factors of embeddings, residuals, attention and logits")
+    if family.ternary:
+        parts.append("norms before the last products")
+    return ", ".join(parts)
+
+
+def files(contract: header.Header, source: bytes) -> dict[str, str]:
+    """The page by its path."""
+    rows = [
+        f"| `{family.name}` | {family.title} | {', '.join(f'`{name}`' for name in family.architectures)} | "
+        f"{_attention(family)} | {_feed_forward(family)} | {_besides(family)} |\n"
+        for family in FAMILIES.values()
+    ]
+    scalings = ", ".join(f"`{name}`" for name in SCALINGS if name != "none")
+    rest = REST.format(scalings=scalings, formats=", ".join(FORMATS))
+    return {PAGE: INTRODUCTION + "".join(rows) + rest}
