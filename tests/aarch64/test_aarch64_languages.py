@@ -10,7 +10,9 @@ import os
 import random
 import subprocess
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import differences
 import emulation
@@ -84,7 +86,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("aarch64")
 
 
-def script(folder: Path, name: str) -> dict[str, object]:
+def script(folder: Path, name: str) -> dict[str, Any]:
     """Prompts of one token, of many and of several pieces, two at a time, and the logits of a text."""
     shape, form, cache = MODELS[name]
     source, file = folder / f"{name}-folder", folder / f"{name}.gguf"
@@ -104,14 +106,21 @@ def script(folder: Path, name: str) -> dict[str, object]:
     return {"model": str(file), "logits": ids[:70], "requests": requests, **options}
 
 
+@cache
+def scripted(folder: Path, name: str) -> tuple[dict[str, Any], Any]:
+    """A script, and what this processor makes of it."""
+    wanted = script(folder, name)
+    command = (emulation.native("avx2"), ENGINE, "--device", "cpu")
+    return wanted, output(*command, stdin=json.dumps(wanted | {"isa": "avx2"}))
+
+
 @pytest.mark.parametrize("language", ["python", "go", "rust"])
 @pytest.mark.parametrize("name", MODELS)
 def test_the_engine_has_the_bits_of_avx2(name: str, language: str, folder: Path):
     command = (
         (PYTHON, ENGINE, "--device", "cpu") if language == "python" else (PROGRAM, binary(language), "bench", "engine")
     )
-    wanted = script(folder, name)
-    expected = output(emulation.native("avx2"), ENGINE, "--device", "cpu", stdin=json.dumps(wanted | {"isa": "avx2"}))
+    wanted, expected = scripted(folder, name)
     for isa in ("neon", "i8mm"):
         found = output(*command, stdin=json.dumps(wanted | {"isa": isa}))
         assert differences.of_values(isa, expected, found) == ""
