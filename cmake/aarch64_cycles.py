@@ -1,4 +1,4 @@
-"""The table of inner loops on AArch64 in docs/building.md: what LLVM's models of processors say of the loops of a build.
+"""The table of inner loops on AArch64 in docs/building.md: what LLVM's models of processors say of a build's.
 An estimate: no processor has run them, and these models have no memory.
 
     python cmake/aarch64_cycles.py build/aarch64 docs/building.md           # writes it anew, between its marks
