@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from nncuda.bench.ceilings import Ceilings
+from nncuda.bench.growth import Point
 from nncuda.bench.measure import Row
 from nncuda.bench.step import cpu_cases
 from nncuda.bench.tables import rate_text, time_text
@@ -254,6 +255,34 @@ def _scaling(content: Content) -> Iterable[str]:
     return _by_threads(content, found, (("serial", serial),), lambda each: f"{each.times_one:.1f} ×")
 
 
+def _growth(content: Content) -> Iterable[str]:
+    """A line a model, its sides beside one another: tokens a second and peak memory."""
+    points = [_of(Point, each) for each in content["points"]]
+    sides = list(dict.fromkeys(one.side for one in points))
+    found = {(one.axis, one.parameters, one.layers, one.side): one for one in points}
+    names = [
+        "parameters",
+        "layers",
+        *(f"{side}, tokens/s" for side in sides),
+        *(f"{side}, peak memory" for side in sides),
+    ]
+
+    def cells() -> Iterable[list[str]]:
+        for axis, parameters, layers in dict.fromkeys((one.axis, one.parameters, one.layers) for one in points):
+            line = [found.get((axis, parameters, layers, side)) for side in sides]
+            speeds = [_of_point(one) for one in line]
+            memory = [bytes_text(one.bytes) if one and one.bytes is not None else "" for one in line]
+            yield [f"{parameters / 1e6:,.0f} M", str(layers), *speeds, *memory]
+
+    return _lines(names, cells(), 0)
+
+
+def _of_point(point: Point | None) -> str:
+    if point is None:
+        return ""
+    return f"{point.tokens_per_second:,.0f}" if point.tokens_per_second is not None else str(point.missing)
+
+
 def _balances(content: Content) -> list[Balance]:
     return [_of(Balance, each) for each in content["balances"]]
 
@@ -286,4 +315,5 @@ _TABLES: dict[str, Callable[[Content], Iterable[str]]] = {
     "serving": _serving,
     "cuts": _cuts,
     "scaling": _scaling,
+    "growth": _growth,
 }

@@ -8,7 +8,8 @@ each number of clients they take turns. Clients run on the same cores, as much o
 builds what it needs first.
 
 One client gives a server little to do at a time, and what the machine does beside it counts for more than the language.
-There the servers take turns with each request, asked from here.
+There the servers take turns with each request, asked from here, and each of ours is asked again for a text that obeys a
+schema: what the masks of its tokens cost.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -42,6 +43,24 @@ from .language_bench import BETWEEN_COMPILED, PYTHON_BEHIND
 PEER = "llama.cpp"
 #: Asked of us beside llama.cpp at these numbers of clients: 1.3 times its tokens a second, and no later first token.
 TIMES_PEER, BUSY = 1.3, (16, 32)
+#: Of the time between two tokens, what a schema may add to it.
+MASK_SHARE = 0.05
+
+#: Of texts that do not end before the tokens do: many objects, each with a text of any characters, a number, a choice.
+_RECORDS = {
+    "type": "array",
+    "minItems": 4096,
+    "items": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "maxLength": 12},
+            "age": {"type": "integer", "minimum": 0, "maximum": 150},
+            "state": {"enum": ["new", "open", "closed"]},
+        },
+        "required": ["name", "age", "state"],
+        "additionalProperties": False,
+    },
+}
 
 _LOAD_SECONDS = 120.0
 
@@ -61,7 +80,8 @@ class Work:
 @dataclass(frozen=True)
 class Figures:
     """Of one side with so many clients. `cpu` are seconds of processor time of the server's process for each token
-    written, with its share of the prompts."""
+    written, with its share of the prompts; `next_token_masked` is the time between two tokens of texts that obey a
+    schema, None where it was not measured."""
 
     side: str
     clients: int
@@ -70,6 +90,7 @@ class Figures:
     next_token_median: float
     cpu: float
     errors: int
+    next_token_masked: float | None = None
 
 
 @dataclass(frozen=True)
@@ -178,6 +199,7 @@ def ask_in_turns(servers: Sequence[Server], work: Work, requests: int, seed: int
         vocabulary = json.load(answer)["vocab_size"]
     draw = random.Random(seed)
     times: dict[str, list[_Times]] = {server.name: [] for server in servers}
+    masked: dict[str, list[_Times]] = {server.name: [] for server in servers if server.name != PEER}
     for number in range(requests + 1):
         prompt = [draw.randrange(vocabulary // 2, vocabulary) for _ in range(work.prompt)]
         first = number % len(servers)
@@ -185,11 +207,17 @@ def ask_in_turns(servers: Sequence[Server], work: Work, requests: int, seed: int
             found = _ask_once(server, prompt, work.output)
             if number:  # the first request finds pools and caches empty
                 times[server.name].append(found)
-    return [_of_turns(name, work, some) for name, some in times.items()]
+            if server.name in masked:
+                found = _ask_once(server, prompt, work.output, _RECORDS)
+                if number:  # and hands the vocabulary over
+                    masked[server.name].append(found)
+    return [_of_turns(name, work, some, masked.get(name)) for name, some in times.items()]
 
 
-def _ask_once(server: Server, prompt: list[int], output: int) -> _Times:
-    asked = {"prompt": prompt, "max_tokens": output, "ignore_eos": True, "stream": True}
+def _ask_once(server: Server, prompt: list[int], output: int, schema: Mapping[str, object] | None = None) -> _Times:
+    asked: dict[str, object] = {"prompt": prompt, "max_tokens": output, "ignore_eos": True, "stream": True}
+    if schema is not None:
+        asked["response_format"] = {"type": "json_schema", "json_schema": {"name": "records", "schema": schema}}
     connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=_LOAD_SECONDS)
     with contextlib.closing(connection):
         used, start = server.cpu_seconds(), time.perf_counter()
@@ -205,7 +233,7 @@ def _ask_once(server: Server, prompt: list[int], output: int) -> _Times:
         return _Times(came[0], (came[-1] - came[0]) / (output - 1), end, server.cpu_seconds() - used)
 
 
-def _of_turns(side: str, work: Work, some: Sequence[_Times]) -> Figures:
+def _of_turns(side: str, work: Work, some: Sequence[_Times], masked: Sequence[_Times] | None) -> Figures:
     firsts = sorted(one.first for one in some)
     return Figures(
         side=side,
@@ -215,6 +243,7 @@ def _of_turns(side: str, work: Work, some: Sequence[_Times]) -> Figures:
         next_token_median=statistics.median(one.following for one in some),
         cpu=sum(one.cpu for one in some) / (work.output * len(some)),
         errors=0,
+        next_token_masked=statistics.median(one.following for one in masked) if masked else None,
     )
 
 
@@ -245,7 +274,7 @@ def medians(rounds: Sequence[Figures]) -> list[Figures]:
     return [
         Figures(
             side, clients, **{key: statistics.median(getattr(one, key) for one in some) for key in keys},
-            errors=sum(one.errors for one in some),
+            errors=sum(one.errors for one in some), next_token_masked=some[0].next_token_masked,
         )
         for (side, clients), some in groups.items()
     ]  # fmt: skip
@@ -254,6 +283,12 @@ def medians(rounds: Sequence[Figures]) -> list[Figures]:
 def shortfalls(found: Sequence[Figures]) -> list[str]:
     """What is less than asked, in words."""
     said = [f"{one.side}, {one.clients} clients: {one.errors} errors" for one in found if one.errors]
+    for one in found:
+        if (
+            one.next_token_masked is not None
+            and (share := one.next_token_masked / one.next_token_median - 1) > MASK_SHARE
+        ):
+            said.append(f"{one.side}: a schema adds {share:.1%} to a token, asked are at most {MASK_SHARE:.0%}")
     by_clients: dict[int, dict[str, Figures]] = {}
     for one in found:
         by_clients.setdefault(one.clients, {})[one.side] = one
@@ -279,7 +314,15 @@ def shortfalls(found: Sequence[Figures]) -> list[str]:
 def _table(found: Sequence[Figures], model: Path, work: Work) -> Table:
     title = f"{model.name}, prompts of {work.prompt} tokens, {work.output} written"
     table = Table("clients", "server", title=title, title_justify="left")
-    for heading in ("tokens/s", f"x {PEER}", "first token, p95", "next token", "CPU a token", "errors"):
+    for heading in (
+        "tokens/s",
+        f"x {PEER}",
+        "first token, p95",
+        "next token",
+        "with a schema",
+        "CPU a token",
+        "errors",
+    ):
         table.add_column(heading, justify="right")
     peers = {one.clients: one.tokens_per_second for one in found if one.side == PEER}
     for one in found:
@@ -291,6 +334,7 @@ def _table(found: Sequence[Figures], model: Path, work: Work) -> Table:
             "" if peer is None or one.side == PEER else f"{one.tokens_per_second / peer:.2f}",
             f"{one.first_token_p95:.2f} s",
             f"{one.next_token_median * 1000:,.1f} ms",
+            "" if one.next_token_masked is None else f"{one.next_token_masked / one.next_token_median - 1:+.1%}",
             f"{one.cpu * 1000:,.3f} ms",
             str(one.errors),
         )

@@ -88,6 +88,16 @@ def test_models_beside_a_peer() -> None:
     assert found[-1] == "| load, file in memory |  | 1.00 s |  |"
 
 
+def test_growth() -> None:
+    point = {"axis": "width", "parameters": 9_000_000, "layers": 8, "tokens_per_second": 2000.4, "bytes": 3 << 20}
+    left_out = {**point, "side": "torch", "tokens_per_second": None, "bytes": None, "missing": "needs 9 GB"}
+    assert table("growth", {"points": [{**point, "side": "nncuda"}, left_out]}) == [
+        "| parameters | layers | nncuda, tokens/s | torch, tokens/s | nncuda, peak memory | torch, peak memory |",
+        "|---:|---:|---:|---:|---:|---:|",
+        "| 9 M | 8 | 2,000 | needs 9 GB | 3.0 MiB |  |",
+    ]
+
+
 def test_cuts() -> None:
     work, step = "products: 1", "training step of small, f32"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import http.server
 import json
 import os
@@ -88,9 +89,12 @@ def test_one_client_asks_in_turns() -> None:
         answering.shutdown()
     assert [(one.side, one.clients, one.errors) for one in found] == [("Python", 1, 0), ("Go", 1, 0), (PEER, 1, 0)]
     assert all(one.tokens_per_second > 0 and one.first_token_p95 > 0 for one in found)
-    # Each prompt comes to all of them, one request more than is counted.
-    prompts = [asked["prompt"] for asked in Answering.asked[:15]]
-    assert all(len({tuple(one) for one in prompts[at : at + 3]}) == 1 for at in range(0, 15, 3))
+    # Only ours are asked for texts that obey a schema.
+    assert [one.next_token_masked is not None for one in found] == [True, True, False]
+    assert sum("response_format" in asked for asked in Answering.asked[:25]) == 10
+    # Each prompt comes to all of them, and to ours twice, one request more than is counted.
+    prompts = [asked["prompt"] for asked in Answering.asked[:25]]
+    assert all(len({tuple(one) for one in prompts[at : at + 5]}) == 1 for at in range(0, 25, 5))
     assert len({tuple(one) for one in prompts}) == 5
     assert all(20 <= token < 40 for one in prompts for token in one)
 
@@ -103,8 +107,10 @@ def test_medians_of_rounds() -> None:
 def test_what_is_less_than_asked() -> None:
     assert shortfalls([of("Python", tokens=91), of("Go", tokens=98), of("Rust"), of(PEER, tokens=70)]) == []
     found = [of("Python", tokens=80, first=3), of("Go", tokens=90, errors=2), of("Rust"), of(PEER, tokens=70, first=2)]
+    found[2] = dataclasses.replace(found[2], next_token_masked=0.0106)
     assert shortfalls(found) == [
         "Go, 16 clients: 2 errors",
+        "Rust: a schema adds 6.0% to a token, asked are at most 5%",
         "Python, 16 clients: 20.0% behind, asked are at most 10%",
         f"Python, 16 clients: 1.14 x {PEER}, asked are 1.3 x",
         f"Python, 16 clients: first tokens (p95) take 1.50 x {PEER}'s time",

@@ -28,6 +28,7 @@ from . import measure as runner
 from . import model_command, tables
 from . import ranks as ranks_module
 from . import step as step_module
+from .growth_command import growth
 from .inference import measure as measure_inference
 from .machine import machine_of
 from .measure import Row
@@ -410,6 +411,9 @@ def ranks(folder: Path | None, quick: bool, path: Path | None) -> None:
         if first:
             tables.show_ranks(console, found, work, quick)
             _write(path, {"machine": machine_of(ctx), "ranks": found.as_dict()})
+
+
+bench.add_command(growth)
 
 
 def _peer_version(against: str | None) -> dict[str, str]:

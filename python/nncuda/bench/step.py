@@ -232,7 +232,7 @@ def _peak_of(case: Case, side: str, threads: int, isa: str) -> int:
     return int(json.loads(done.stdout.splitlines()[-1])["peak_bytes"])
 
 
-def _status(field: str) -> int:
+def status_bytes(field: str) -> int:
     """A line of this process's memory account, in bytes. (getrusage would also count what the parent process held.)"""
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith(f"{field}:"))
@@ -246,12 +246,12 @@ def _main(name: str, side: str, threads: int, isa: str) -> None:
         import torch  # noqa: F401
 
         from . import torch_step  # noqa: F401
-    before = _status("VmRSS")
+    before = status_bytes("VmRSS")
     ctx = Context("cpu", threads=threads, isa=isa)
     call = ours(ctx, case) if side == "nncuda" else peer(ctx, case, bool(SIDES[side]))
     for _ in range(5):
         call()
-    print(json.dumps({"peak_bytes": max(0, _status("VmHWM") - before)}))
+    print(json.dumps({"peak_bytes": max(0, status_bytes("VmHWM") - before)}))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,8 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
 _INK, _FAINT, _TRAIN, _HELD_OUT = "#22303c", "#c9d1d9", "#8fb4d9", "#c8442e"
-_STYLE = {
+#: Of every picture.
+STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.edgecolor": _FAINT,
     "axes.labelcolor": _INK,
@@ -44,7 +46,7 @@ def plot_losses(
     """Training and held-out loss over the steps, and the unigram entropy that the model has to beat."""
     train = [(record["step"], record["loss"]) for record in records if record.get("loss") is not None]
     held_out = [(record["step"], record["held_out_loss"]) for record in records if "held_out_loss" in record]
-    with plt.rc_context(_STYLE):
+    with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(8, 4.5))
         if train:
             steps, losses = np.array(train).T
@@ -100,7 +102,7 @@ def plot_experts(records: Sequence[dict[str, object]], path: str | os.PathLike[s
     columns = min(layers, 2 if layers <= 8 else 4)
     rows = math.ceil(layers / columns)
     colours = plt.get_cmap("viridis")(np.linspace(0.08, 0.95, experts))
-    with plt.rc_context(_STYLE):
+    with plt.rc_context(STYLE):
         figure, grid = plt.subplots(
             rows, columns, figsize=(4.6 * columns, 2.3 * rows + 0.6), sharex=True, sharey=True, squeeze=False
         )
