@@ -54,8 +54,10 @@ def test_the_package_loads_its_own_library(installed: Path):
     assert f"{installed}/nncuda/libnncuda.so" in python(installed, "-m", "nncuda", "doctor")
 
 
-@pytest.mark.parametrize("processor", ["cortex-a72", "max"])
-def test_every_kernel_passes(installed: Path, processor: str):
-    found = python(installed, "-m", "nncuda", "verify", processor=processor)
-    assert ("i8mm" in found) == (processor == "max")
-    assert "neon" in found
+@pytest.mark.parametrize(
+    ("processor", "widest", "isas"), [("cortex-a72", "neon", 2), ("max", "i8mm", 4)], ids=["cortex-a72", "max"]
+)
+def test_every_kernel_passes(installed: Path, processor: str, widest: str, isas: int):
+    found = python(installed, "-m", "nncuda", "verify", "--isa", "all", processor=processor)
+    assert found.count("Golden tests on cpu") == isas
+    assert f"cpu 0, {widest}:" in found
