@@ -7,7 +7,8 @@ JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 BUILD := build/lib
 PREFIX ?= /usr/local
 CUDA := build/cuda-toolchain
-AARCH64 := build/aarch64
+AARCH64 := $(CURDIR)/build/aarch64
+WITH_AARCH64 = NNCUDA_AARCH64=$(AARCH64)/libnncuda.so
 WHEEL := build/wheel
 SM_70 ?= check
 EMULATE ?= $(if $(shell command -v $(CXX)),70 80 90)
@@ -47,9 +48,10 @@ COUNT ?= 12
 RANKS ?= 2
 # What `make test` is made of; .ci/run times each.
 PARTS := python-test go-test rust-test parity packages
-SLOW ?= lint docs emulated-75 emulated-89 aarch64 asan tsan ranks faults fuzz interop cuda newcomer crates wheel rust-wheel-release mutants
+SLOW ?= lint docs emulated-75 emulated-89 aarch64 aarch64-go aarch64-rust aarch64-wheel asan tsan ranks faults fuzz interop cuda newcomer crates wheel rust-wheel-release mutants
 
-.PHONY: help run test test-all python-test go llguidance go-test rust rust-test rust-wheel rust-wheel-release parity ranks packages crates lib cuts cuts-library install emulated emulated-75 emulated-89 aarch64 aarch64-toolchain cuda \
+.PHONY: help run test test-all python-test go llguidance go-test rust rust-test rust-wheel rust-wheel-release parity ranks packages crates lib cuts cuts-library install emulated emulated-75 emulated-89 aarch64 aarch64-go aarch64-rust aarch64-wheel aarch64-library \
+  aarch64-toolchain cuda \
   cuda-toolchain gpu-verify gpu-sanitize gpu-bundle wheel bench bench-languages bench-ranks bench-serving interop interop-curve interop-large schema-suite docs asan tsan faults fuzz mutants newcomer \
   fmt generate abi lint lock clean go-toolchain rust-toolchain
 
@@ -138,18 +140,44 @@ cuts: $(VENV)/.test ## how evenly kernels cut their work for 2 to 128 threads, b
 cuts-library: $(VENV)/.test
 	cmake --build $(dir $(CUTS)) --target nncuda_cuts
 
-aarch64: aarch64-toolchain $(VENV)/.test $(AARCH64)-python/.ready ## the library for AArch64, build/aarch64/libnncuda.so, by Debian's cross compiler; its bits under qemu-user, which are those of AVX2
-	cmake -S . -B $(AARCH64) -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DNNCUDA_CUDA=OFF \
+aarch64: aarch64-library ## the library for AArch64, build/aarch64/libnncuda.so, by Debian's cross compiler; its bits under qemu-user, which are those of AVX2
+	$(WITH_AARCH64) $(BIN)/python -m pytest tests/aarch64
+
+aarch64-go: aarch64-library go-toolchain ## nncuda-go for AArch64, build/aarch64-go; what it computes under qemu-user
+	cd go && GOOS=linux GOARCH=arm64 CGO_ENABLED=1 CC=aarch64-linux-gnu-gcc go build -o $(AARCH64)-go/nncuda-go ./cmd/nncuda-go
+	$(WITH_AARCH64) NNCUDA_AARCH64_GO=$(AARCH64)-go/nncuda-go $(BIN)/python -m pytest tests/aarch64 -k go
+
+aarch64-rust: aarch64-library rust-toolchain $(AARCH64)-rustc/.ready ## nncuda-rs for AArch64, by Debian's rustc; what it computes under qemu-user
+	cd rust && RUSTC=$(AARCH64)-rustc/rustc CARGO_TARGET_DIR=$(AARCH64)-rust NNCUDA_LIBRARY= NNCUDA_NO_BUILD=1 \
+	  CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc \
+	  $(CARGO) build --target aarch64-unknown-linux-gnu --package nn-cli
+	$(WITH_AARCH64) NNCUDA_AARCH64_RUST=$(AARCH64)-rust/aarch64-unknown-linux-gnu/debug/nncuda-rs $(BIN)/python -m pytest tests/aarch64 -k rust
+
+aarch64-wheel: aarch64-toolchain $(VENV)/.packages-test $(AARCH64)-python/.ready .venv-wheel/.packages-wheel ## dist/*_aarch64.whl: the Python package for Linux on AArch64, built here, tried out under qemu-user
+	rm -rf $(WHEEL)/aarch64
+	tests/aarch64/wheel.sh $(AARCH64)-python $(CURDIR)/.venv-wheel $(WHEEL)/aarch64
+	NNCUDA_AARCH64_WHEEL=$(CURDIR)/$(WHEEL)/aarch64/tagged $(BIN)/python -m pytest tests/aarch64/test_aarch64_wheel.py
+	mkdir -p dist && cp $(WHEEL)/aarch64/tagged/*.whl dist/
+
+aarch64-library: aarch64-toolchain $(VENV)/.test $(AARCH64)-python/.ready
+	cmake -S . -B $(AARCH64) $(if $(wildcard $(AARCH64)/CMakeCache.txt),,-DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake) -DNNCUDA_CUDA=OFF \
 	  -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 	cmake --build $(AARCH64) --target nncuda
-	NNCUDA_AARCH64=$(CURDIR)/$(AARCH64)/libnncuda.so $(BIN)/python -m pytest tests/aarch64
 
+AARCH64_PACKAGES := gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user-static
+have_aarch64 := command -v aarch64-linux-gnu-gcc && command -v aarch64-linux-gnu-g++ && command -v qemu-aarch64-static
 aarch64-toolchain:
-	@for tool in aarch64-linux-gnu-gcc qemu-aarch64-static; do command -v $$tool >/dev/null || { \
-	  echo "$$tool is missing; in Debian: apt-get install gcc-aarch64-linux-gnu qemu-user-static" >&2; exit 1; }; done
+	@{ $(have_aarch64); } >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || { \
+	  echo "installing $(AARCH64_PACKAGES)"; apt-get update -qq && \
+	  apt-get install -qq -y --no-install-recommends $(AARCH64_PACKAGES) libc6-dev-arm64-cross >/dev/null; }
+	@{ $(have_aarch64); } >/dev/null || \
+	  { echo "in Debian: apt-get install $(AARCH64_PACKAGES)" >&2; exit 1; }
 
 $(AARCH64)-python/.ready: tests/aarch64/python.sh tests/aarch64/pinned_wheels.py tests/gpu/wheels.py requirements/test.txt | $(VENV)/.packages-test
-	tests/aarch64/python.sh $(CURDIR)/$(@D) $(CURDIR)/$(BIN)/python $(CURDIR)/requirements/test.txt
+	tests/aarch64/python.sh $(@D) $(CURDIR)/$(BIN)/python $(CURDIR)/requirements/test.txt
+
+$(AARCH64)-rustc/.ready: tests/aarch64/rust.sh
+	tests/aarch64/rust.sh $(@D)
 
 lib: ## the library alone: build/lib/libnncuda.so
 	cmake -S . -B $(BUILD)

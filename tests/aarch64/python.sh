@@ -1,5 +1,5 @@
 #!/bin/sh
-# A Python for AArch64 in FOLDER, with what the package needs, from Debian's packages and from PyPI's wheels; nothing is
+# A Python for AArch64 in FOLDER, with its headers and what the package needs, from Debian's packages and from PyPI's wheels; nothing is
 # installed. tests/aarch64/run runs it under qemu-user.
 #   tests/aarch64/python.sh FOLDER PYTHON REQUIREMENTS
 set -eu
@@ -12,7 +12,7 @@ apt="-o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State=$folde
 # shellcheck disable=SC2086
 apt-get $apt update -qq
 # shellcheck disable=SC2086
-apt-get $apt install -qq -y --download-only --no-install-recommends python3-minimal libpython3-stdlib libstdc++6
+apt-get $apt install -qq -y --download-only --no-install-recommends python3-minimal libpython3-stdlib libpython3-dev libstdc++6
 for package in "$folder"/apt/cache/archives/*.deb; do
   dpkg-deb -x "$package" "$folder/root"
 done

@@ -4,35 +4,22 @@ that this processor computes by AVX2, or in the baseline. `make aarch64` builds 
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from functools import cache
-from pathlib import Path
 
+import emulation
 import pytest
+from emulation import HERE, PYTHON, output
 
-from nncuda.golden.runner import available_isas
-
-HERE = Path(__file__).parent
 FIXTURES = HERE.parent / "golden"
 TRAINING = ("--train", "3")
 
 pytestmark = pytest.mark.skipif("NNCUDA_AARCH64" not in os.environ, reason="`make aarch64` runs these")
 
 
-def output(*command: str | Path, processor: str = "max") -> dict[str, str]:
-    done = subprocess.run(command, env=os.environ | {"QEMU_CPU": processor}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
 @cache
 def native(isa: str) -> dict[str, str]:
-    if isa not in available_isas():
-        pytest.skip(f"this processor has no {isa} to compare with")
-    return output(sys.executable, HERE / "hashes.py", FIXTURES, isa, *TRAINING)
+    return output(emulation.native(isa), HERE / "hashes.py", FIXTURES, isa, *TRAINING)
 
 
 def differences(found: dict[str, str], expected: dict[str, str]) -> list[str]:
@@ -49,7 +36,7 @@ def differences(found: dict[str, str], expected: dict[str, str]) -> list[str]:
     ],
 )
 def test_has_the_bits_of(isa: str, like: str, more: tuple[str, ...]):
-    found = output(HERE / "run", HERE / "hashes.py", FIXTURES, isa, *more)
+    found = output(PYTHON, HERE / "hashes.py", FIXTURES, isa, *more)
     expected = {name: bits for name, bits in native(like).items() if more or not name.startswith("training")}
     assert len(expected) > 4000
     assert differences(found, expected) == []
@@ -69,4 +56,4 @@ def test_the_baseline_differs():
     ],
 )
 def test_takes_what_the_processor_has(processor: str, isas: list[str]):
-    assert output(HERE / "run", HERE / "hashes.py", FIXTURES, "list", processor=processor) == isas
+    assert output(PYTHON, HERE / "hashes.py", FIXTURES, "list", processor=processor) == isas
