@@ -99,7 +99,7 @@ type LanguageModel struct {
 	owned     []func() error // what Close closes, the last first
 }
 
-// Load opens a GGUF file, a Hugging Face folder (Llama, Mixtral, BitNet), a checkpoint or a run of this library, and brings
+// Load opens a GGUF file, a Hugging Face folder (Llama, Qwen, Phi and others), a checkpoint or a run of this library, and brings
 // it to a device.
 //
 // Weights are copied into memory unless they would take more than half of what is free, and used in the mapped file

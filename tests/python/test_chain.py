@@ -18,6 +18,7 @@ from nncuda.cli import main
 from nncuda.formats import FormatError, write_shard
 from nncuda.train import TrainConfig, TrainingRun, read_metrics
 from nncuda.train.chain import CHAIN_FILE, seal_of
+from nncuda.train.origin import Origin
 
 OPTIONS = {
     "steps": 9,
@@ -114,6 +115,22 @@ def test_a_stretch_is_computed_again(run: Path) -> None:
     assert f"steps 3 to 7, computed again from {folder}: all 3 recorded states there are the same" in said  # 3, 4, 6
     assert "6 recorded states" not in said and verify(run, "--files-only")[0] == 0
     assert verify(run, "--from", "8", "--to", "7")[0] == 2
+
+
+def test_a_run_from_weights_is_computed_again(tmp_path: Path, trained: Path, ctx: nncuda.Context) -> None:
+    """From the folder that it began with, while that is what it was."""
+    data, folder = (trained / "train.tokens", trained / "held-out.tokens"), tmp_path / "weights"
+    shutil.copytree(trained / "run" / "checkpoints" / "step-00000003", folder)
+    train = TrainConfig.from_dict({**OPTIONS, "keep_checkpoints": 1})
+    TrainingRun.start(tmp_path / "run", ctx, TINY, train, *data, origin=Origin(folder)).run()
+    code, said = verify(tmp_path / "run", "--from", "0", "--to", "4")
+    assert code == 0 and "where it began" in said, said
+    shutil.rmtree(folder)
+    code, said = verify(tmp_path / "run", "--from", "0", "--to", "4")
+    assert code == 1 and "which is not there: put it back" in said, said
+    shutil.copytree(trained / "run" / "checkpoints" / "step-00000006", folder)
+    code, said = verify(tmp_path / "run", "--from", "0", "--to", "4")
+    assert code == 1 and "is not what the run began from: its weights_sha256 is" in said, said
 
 
 def test_every_flipped_bit_in_a_file_is_found(run: Path) -> None:

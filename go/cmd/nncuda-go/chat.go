@@ -42,7 +42,7 @@ func newChat(std streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "chat [flags] [MODEL]",
 		Short: "Talk with a model in the terminal.",
-		Long: `Talk with MODEL: a GGUF file, a Hugging Face folder (Llama, Mixtral, BitNet), a checkpoint or a run.
+		Long: `Talk with MODEL: a GGUF file, a Hugging Face folder (Llama, Qwen, Phi and others), a checkpoint or a run.
 
 Each line is a message; messages are formatted with the model's chat template. /help lists the commands. Ctrl-C stops
 an answer; at the prompt, Ctrl-D or a second Ctrl-C exits.`,

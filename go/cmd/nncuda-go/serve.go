@@ -48,7 +48,7 @@ func newServe(std streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "serve [flags] MODEL",
 		Short: "Serve a model over HTTP, in the words of OpenAI's API.",
-		Long: `Serve MODEL over HTTP, in the words of OpenAI's API: a GGUF file, a Hugging Face folder (Llama, Mixtral, BitNet), a
+		Long: `Serve MODEL over HTTP, in the words of OpenAI's API: a GGUF file, a Hugging Face folder (Llama, Qwen, Phi and others), a
 checkpoint or a run.
 
 Requests of many clients are decoded together, and each gets the bytes that it would get alone. SIGTERM ends the server

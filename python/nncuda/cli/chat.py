@@ -61,7 +61,7 @@ def chat(
     threads: int | None,
     **options: Any,
 ) -> None:
-    """Talk with MODEL: a GGUF file, a Hugging Face folder (Llama, Mixtral, BitNet), a checkpoint or a run.
+    """Talk with MODEL: a GGUF file, a Hugging Face folder (Llama, Qwen, Phi and others), a checkpoint or a run.
 
     Each line is a message; messages are formatted with the model's chat template. /help lists the commands. Ctrl-C
     stops an answer; at the prompt, Ctrl-D or a second Ctrl-C exits. With --url, the model is on a server, which

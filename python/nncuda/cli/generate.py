@@ -93,7 +93,7 @@ def generate(
 ) -> None:
     """Continue PROMPT ("-" reads it from standard input) with MODEL, and write the text as it is generated.
 
-    MODEL is a GGUF file, a Hugging Face folder (Llama, Mixtral, BitNet), a checkpoint, or the folder of a run.
+    MODEL is a GGUF file, a Hugging Face folder (Llama, Qwen, Phi and others), a checkpoint, or the folder of a run.
 
     Several prompts run together; their texts are written in order, separated by a line "---".
 

@@ -41,7 +41,7 @@ _CHARACTERS_SHOWN = 200
 def inspect(path: Path, as_json: bool, ternary: bool) -> None:
     """Show what is in PATH: config, tensors, shapes, dtypes, sizes.
 
-    PATH is a checkpoint, a run (its last checkpoint), a Llama, Mixtral or BitNet folder from elsewhere, a GGUF file, a
+    PATH is a checkpoint, a run (its last checkpoint), a folder of Hugging Face, a GGUF file, a
     safetensors file, a token shard or a tokenizer. Everything shown has been checked, including every id of a shard.
     Long arrays of a GGUF file's metadata are shortened.
     """

@@ -95,8 +95,8 @@ def serve(
     threads: int | None,
     **engine: Any,
 ) -> None:
-    """Serve MODEL over HTTP, in the words of OpenAI's API: a GGUF file, a Hugging Face folder (Llama, Mixtral,
-    BitNet), a checkpoint or a run.
+    """Serve MODEL over HTTP, in the words of OpenAI's API: a GGUF file, a Hugging Face folder (Llama, Qwen,
+    Phi and others), a checkpoint or a run.
 
     Requests of many clients are decoded together, and each gets the bytes that it would get alone. SIGTERM ends the
     server when running requests have ended. Without an API key it answers on this machine only, unless --no-auth.

@@ -16,7 +16,7 @@ class PeerMissing(RuntimeError):
 
 
 def record(folder: Path, ids: Sequence[int], layers: Collection[int]) -> Dump:
-    """Runs a folder's Llama, Mixtral or BitNet over a prompt. PeerMissing without transformers and torch, and for a
+    """Runs a folder's model over a prompt. PeerMissing without transformers and torch, and for a
     BitNet accelerate; ValueError for a model whose parts have other names.
 
     Of a BitNet there are no codes: transformers keeps rounded rows as the numbers that they stand for."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..device import Comm, Context, Tensor
 from ..formats import FormatError
+from ..formats.errors import shown
 from ..formats.json_values import json_lines
 from ..formats.regular import present
 from ..formats.run_folder import list_checkpoints
@@ -37,6 +38,7 @@ from .config import TrainConfig
 from .data import TokenWindows, open_shards
 from .extension import extended
 from .metrics import read_metrics
+from .origin import Origin
 from .record import check_digest, read_record
 from .replicas import partitions_gradients
 from .trainer import StepResult, Trainer
@@ -232,8 +234,8 @@ def recompute(
     comm: Comm | None = None,
     expert_parallel: int = 1,
 ) -> Recomputed:
-    """Does the steps after `first` up to `last` again, from the nearest checkpoint at or before `first`, or from the
-    initial weights. Mismatch at the first recorded state, or line of metrics, that is another, by step
+    """Does the steps after `first` up to `last` again, from the nearest checkpoint at or before `first`, from what it
+    began with, or from the initial weights. Mismatch at the first recorded state, or line of metrics, that is another, by step
     and tensor.
 
     All ranks of `comm` call it. How many there are, and of threads, need not be what they were.
@@ -283,14 +285,16 @@ def _begin(
         return str(before[-1]), trainer, checkpoint.training.data_position
     record = read_record(folder)
     path = Path(folder) / "run.json"
-    if "from" in record:
-        raise FormatError(
-            path, f"began with other weights than random ones: there is no state at step {first} or before"
-        )
     tables = record.get("model"), record.get("train")
     if not all(isinstance(table, dict) for table in tables):
         raise FormatError(path, "does not say what was trained: model and train must be objects")
     model, train = MoEConfig.from_dict(tables[0]), TrainConfig.from_dict(tables[1])  # type: ignore[arg-type]
+    if "from" in record:
+        origin = _origin(path, record["from"])
+        trainer = origin.trainer(ctx, model, train, comm, expert_parallel)
+        if trainer.step > first:
+            raise FormatError(path, f"began at step {trainer.step}: there is no state at step {first} or before")
+        return f"{origin.record()['folder']}, where it began", trainer, 0
     ranks = 1 if comm is None else comm.ranks
     made = MoETransformer(
         ctx,
@@ -302,6 +306,19 @@ def _begin(
         partition_gradients=partitions_gradients(model, train, ctx.device, ranks, expert_parallel),
     )
     return "the initial weights", Trainer(made, train, comm=comm), 0
+
+
+def _origin(path: Path, told: object) -> Origin:
+    """What a run began from, if it is still what it was; `told` is what run.json says of it."""
+    if not (isinstance(told, dict) and isinstance(told.get("folder"), str)):
+        raise FormatError(path, f"from is {shown(told)}; it must be an object with a folder")
+    if not present(Path(told["folder"])):
+        raise FormatError(path, f"began from {shown(told['folder'])}, which is not there: put it back")
+    origin = Origin(told["folder"], optimizer=told.get("optimizer_sha256") is not None)
+    for name, value in origin.record().items():
+        if name != "folder" and told.get(name) != value:
+            raise Mismatch(f"{told['folder']} is not what the run began from: its {name} is {value}")
+    return origin
 
 
 def _compare(result: StepResult, line: dict[str, object]) -> None:

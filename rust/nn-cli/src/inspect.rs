@@ -18,7 +18,7 @@ use crate::terminal::{bytes_text, columns, count_text};
 
 /// Show what is in PATH: config, tensors, shapes, dtypes, sizes.
 ///
-/// PATH is a checkpoint, a run (its last checkpoint), a Llama, Mixtral or BitNet folder from elsewhere, a GGUF file, a
+/// PATH is a checkpoint, a run (its last checkpoint), a folder of Hugging Face, a GGUF file, a
 /// safetensors file, a token shard or a tokenizer. Everything shown has been checked, including every id of a shard. Long
 /// arrays of a GGUF file's metadata are shortened.
 #[derive(Args, Debug)]

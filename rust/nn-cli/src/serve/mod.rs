@@ -54,7 +54,7 @@ use crate::terminal::{bytes_text, grouped_text};
 
 const KEY_FILE_BYTES: u64 = 1 << 16;
 
-/// Serve MODEL over HTTP, in the words of OpenAI's API: a GGUF file, a Hugging Face folder (Llama, Mixtral, BitNet), a checkpoint
+/// Serve MODEL over HTTP, in the words of OpenAI's API: a GGUF file, a Hugging Face folder (Llama, Qwen, Phi and others), a checkpoint
 /// or a run.
 ///
 /// Requests of many clients are decoded together, and each gets the bytes that it would get alone. SIGTERM ends the server when

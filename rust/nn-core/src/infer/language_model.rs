@@ -128,7 +128,7 @@ impl Drop for Handle {
 }
 
 impl LanguageModel {
-    /// Opens a GGUF file, a Hugging Face folder (Llama, Mixtral, BitNet), a checkpoint or a run of this library.
+    /// Opens a GGUF file, a Hugging Face folder (Llama, Qwen, Phi and others), a checkpoint or a run of this library.
     ///
     /// # Errors
     ///
