@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "3f9063ffaca585e63f2e6bb7d0b68581addb0a93f025ebeb7826f3ec8fb0865a"
+const HeaderSHA256 = "ea23c8f7b47c8eb0223746e56001734dd9dd361e3781308688e5e9e75586be38"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

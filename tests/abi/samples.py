@@ -28,7 +28,7 @@ _TERNARY, _TERNARY_BYTES = 16, 4
 #: Options without a default in the header.
 _OPTIONS = {"eps": 1e-5, "max_norm": 1.0, "beta1": 0.9, "beta2": 0.95, "weight_decay": 0.1, "growth": 2.0,
             "backoff": 0.5, "interval": 4, "warmup": 2, "total": 10, "max_lr": 1e-3, "min_lr": 1e-4, "n_decay": 0,
-            "keep": 0, "alpha": 0.5, "value": 2.0, "seed": 7, "scale": 0.25, "separator": 1,
+            "keep": 0, "alpha": 0.5, "value": 2.0, "seed": 7, "scale": 0.25, "separator": 1, "cap": 30.0,
             **dict.fromkeys(("format", "format_q", "format_k", "format_v", "format_gate", "format_up", "format_down"),
                             HEADER.constants["NNCUDA_FORMAT_Q8_0"])}  # fmt: skip
 #: Rows of a cache's page.

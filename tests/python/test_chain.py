@@ -127,7 +127,7 @@ def test_a_run_from_weights_is_computed_again(tmp_path: Path, trained: Path, ctx
     assert code == 0 and "where it began" in said, said
     shutil.rmtree(folder)
     code, said = verify(tmp_path / "run", "--from", "0", "--to", "4")
-    assert code == 1 and "which is not there: put it back" in said, said
+    assert code == 3 and "which is not there: put it back" in said, said
     shutil.copytree(trained / "run" / "checkpoints" / "step-00000006", folder)
     code, said = verify(tmp_path / "run", "--from", "0", "--to", "4")
     assert code == 1 and "is not what the run began from: its weights_sha256 is" in said, said

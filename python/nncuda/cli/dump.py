@@ -22,7 +22,7 @@ _DIFFERENT = 1
 
 @click.command()
 @click.option("--model", type=click.Path(exists=True, path_type=Path), required=True,
-              help="A GGUF file, a Hugging Face folder (Llama, Qwen, Phi and others), a checkpoint or a run.")  # fmt: skip
+              help="A GGUF file, a Hugging Face folder (Llama, Qwen and others), a checkpoint or a run.")  # fmt: skip
 @click.option(
     "--layer",
     "layers",

@@ -75,7 +75,7 @@ class LanguageModel(DeviceBound):
         weights: str = "auto",
         comm: Comm | None = None,
     ) -> LanguageModel:
-        """Opens a GGUF file, a Hugging Face folder (Llama, Qwen, Phi and others), a checkpoint or a run of this library.
+        """Opens a GGUF file, a Hugging Face folder (Llama, Qwen and others), a checkpoint or a run of this library.
 
         Weights are copied into memory unless they would take more than half of what is free, and used in the mapped
         file otherwise; `weights` "memory" or "file" insists on one. `device` and `threads` are those of `Context`, the
