@@ -2768,7 +2768,7 @@ NNCUDA_API int32_t cuda_gemm_quant_experts(nncuda_ctx *ctx, const float *x, cons
  * Puts the stored rows of a matrix into the order that products on a CPU read fastest: sixteen of them side by side, so that
  * one word of each fills a vector. Products with the result have the same bits. Of each sixteen rows, block after block of
  * `format`; of a block its fields, cut into words of four bytes; of each field or word those of the sixteen rows. q6_k: the f16
- * scale, the scale of each of 16 parts (one byte each), then for both halves of 128 elements and for i = 0 .. 7 words i and i + 8
+ * scale, the scale of each of 16 parts (one byte each), then for both halves of 128 elements and for i = 0 .. 7 words i and i+8
  * of the half's low bits and word i of its high bits. All others in the order of the block: its f16 scale, its f16 minimum where
  * it has one, and words.
  * @param x in u8 [rows, row_bytes] : rows in `format`

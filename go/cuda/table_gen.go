@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "ea23c8f7b47c8eb0223746e56001734dd9dd361e3781308688e5e9e75586be38"
+const HeaderSHA256 = "bcf02db2a7ec61ab56872273a2ee38b40bf45a3e85d319eb487ae889481a6b3f"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "ea23c8f7b47c8eb0223746e56001734dd9dd361e3781308688e5e9e75586be38";
+pub const HEADER_SHA256: &str = "bcf02db2a7ec61ab56872273a2ee38b40bf45a3e85d319eb487ae889481a6b3f";
