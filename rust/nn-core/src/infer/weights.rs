@@ -44,6 +44,7 @@ impl SharedExpert {
 
 /// What follows attention in a block.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a layer has one, in its place")]
 pub(super) enum FeedForward {
     Gated(Gated),
     Mixture(Mixture),

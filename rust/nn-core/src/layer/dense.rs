@@ -71,6 +71,7 @@ impl DenseLayer {
 
 /// The second half of a block.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a block has one, in its place")]
 pub enum FeedForward {
     /// A mixture of experts.
     Experts(MoELayer),
@@ -80,6 +81,7 @@ pub enum FeedForward {
 
 /// What its backward needs of its forward.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a block has one, in its place")]
 pub enum FeedForwardKept {
     /// Of a mixture.
     Experts(MoEKept),
