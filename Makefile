@@ -242,7 +242,7 @@ bench-serving: .venv-load/.packages-load go rust ## one model served by Python, 
 bench-ranks: $(VENV)/.test ## what several ranks on this machine cost beside one: a step, sums of gradients, bytes, a checkpoint (RANKS=2)
 	$(BIN)/mpiexec -n $(RANKS) $(BIN)/nncuda bench ranks
 
-interop: .venv-interop/.interop go rust ## the tests against torch, transformers, llama.cpp, candle, lm-evaluation-harness and clients of OpenAI's API (needs npm), which it installs; writes what `make test` checks
+interop: .venv-interop/.interop go llguidance rust ## the tests against torch, transformers, llama.cpp, candle, lm-evaluation-harness and clients of OpenAI's API (needs npm), which it installs; writes what `make test` checks
 	cd tests/interop/candle && $(CARGO) build --release
 	NNCUDA_INTEROP=live NNCUDA_CANDLE=$(CARGO_TARGET_DIR)/release/candle-logits .venv-interop/bin/python -m pytest tests/interop
 	$(WITH_LIBRARY) NNCUDA_INTEROP=live NNCUDA_PARITY=required $(BIN)/python -m pytest tests/parity/test_parity_clients.py tests/parity/test_parity_lm_eval.py \
