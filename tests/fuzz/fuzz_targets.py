@@ -44,7 +44,7 @@ def load_readers() -> None:
             if not module.name.endswith("_worker"):  # a program of its own
                 importlib.import_module(module.name)
     for name in (
-        "nncuda.convert.encoding",
+        "nncuda.records.encoding",
         "nncuda.cli.inspect",
         "nncuda.cli.options",
         "nncuda.report",
@@ -153,14 +153,14 @@ def use_shard(path: Path) -> None:
 
 @functools.cache
 def _encoder() -> Any:
-    from nncuda.convert.records import RecordEncoder
+    from nncuda.records.records import RecordEncoder
 
     return RecordEncoder(Path(__file__).resolve().parents[1] / "tokenizer" / "own_bpe.model")
 
 
 def use_records(path: Path) -> None:
     """The records of a JSONL file, as `nncuda data encode` takes them."""
-    from nncuda.convert.encoding import encoding_here, records_of
+    from nncuda.records.encoding import encoding_here, records_of
 
     encoder = _encoder()
     for lines, records in records_of(path, encoding_here(encoder)):

@@ -455,7 +455,7 @@ def models() -> list[Seed]:
         Seed("base_0", model(llama_rope_freq_base=(F32, 0.0)), "rope.base is 0.0"),
         Seed("rope_of_half_heads", model(llama_rope_dimension_count=(U32, 4)), "rope.dimension_count is 4"),
         Seed("scaling_of_numbers", model(llama__rope__scaling__type=numbers), "rope.scaling.type is array"),
-        Seed("scaling_unknown", model(llama__rope__scaling__type=(STRING, "yarn")), "rope.scaling.type is 'yarn'"),
+        Seed("scaling_unknown", model(llama__rope__scaling__type=(STRING, "xpos")), "rope.scaling.type is 'xpos'"),
         Seed("window", model(llama__attention__sliding_window=(U32, 16)), "attends to all of the context"),
         Seed("layers_missing", model(llama_block_count=None), "llama.block_count is missing"),
         Seed("window_of_numbers", model(llama__attention__sliding_window=numbers), "sliding_window is array"),

@@ -119,6 +119,8 @@ def sizes(drawn: Drawn, call: Call) -> None:
         call[name] = max(least, call[name])
     if "kv_heads" in call and "heads" in call:
         call["kv_heads"] = drawn(st.sampled_from([n for n in range(1, call.heads + 1) if call.heads % n == 0]))
+    if function.kernel == "digest":
+        call["width"] = drawn(st.sampled_from((1, 2, 4)))
     if function.kernel == "logprobs":
         call["n"] = min(call.n, 128)
     if "blocks" in call:
@@ -257,6 +259,12 @@ def gated_groups(d: Draw, call: Call) -> Arguments:
     return made
 
 
+def biased(d: Draw, call: Call) -> Arguments:
+    starts = group_offsets(d, call)
+    x = products.unread(d.bell(call.rows, call.dim), int(starts[-1]))
+    return {"x": x, "bias": d.bell(call.groups, call.dim), "offsets": starts}
+
+
 def gated(d: Draw, call: Call) -> Arguments:
     """Rows that are not used hold what must not be read."""
     if "used" not in call.given:
@@ -372,6 +380,11 @@ def scaling(d: Draw, call: Call) -> Arguments:
             "good_steps": d.integers(1, high=5), "growth": 2.0, "backoff": 0.5, "interval": 5}  # fmt: skip
 
 
+def bytes_of(d: Draw, call: Call) -> Arguments:
+    sums = np.frombuffer(d.integers(16, high=256).astype(np.uint8).tobytes(), np.int64)
+    return {"x": d.integers(call.n, call.width, high=256).astype(np.uint8), "sums": sums}
+
+
 Recipe = Callable[[Draw, Call], Arguments]
 RECIPES: dict[str, Recipe] = {
     "increment": lambda d, c: {"x": d.integers(c.n, low=-1000, high=1000)},
@@ -388,6 +401,8 @@ RECIPES: dict[str, Recipe] = {
     "grouped_gemm_wgrad_fp8": grouped,
     **dict.fromkeys(("grouped_gemm_fp8", "grouped_gemm_swiglu", "grouped_gemm_swiglu_backward"), gated_groups),
     **dict.fromkeys(("swiglu", "swiglu_backward"), gated),
+    "grouped_bias": biased,
+    "digest": bytes_of,
     "embedding": lambda d, c: {"ids": d.integers(c.tokens, high=c.vocab)},
     "scatter_add": lambda d, c: {"ids": d.integers(c.tokens, high=c.vocab)},
     "rope_freqs_scaled": lambda d, c: {"factors": d.uniform(c.head_dim // 2, low=0.5, high=32)},

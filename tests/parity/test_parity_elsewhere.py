@@ -54,7 +54,7 @@ def test_the_table_of_the_readme() -> None:
     ]
     told: dict[str, dict[str, bool]] = {}
     for first, _, *others in rows:
-        for command in re.findall(r"`([a-z]+)`", first):
+        for command in re.findall(r"`([a-z-]+)`", first):
             told[command] = {name: cell != "no" for name, cell in zip(BUILT, others, strict=True)}
     assert set(told) == set(cli._COMMANDS)
     for command, has in told.items():

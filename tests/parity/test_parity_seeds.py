@@ -62,7 +62,6 @@ ELSEWHERE: dict[tuple[str, str], dict[str, str | None]] = {
     ("gguf_model", "flag_of_a_number"): dict.fromkeys(("go", "rust"), "add_bos_token is 1; it must be true or false"),
     ("gguf_model", "template_of_a_number"): dict.fromkeys(("go", "rust")),  # `generate` needs no template
     # A Llama, which the engine runs.
-    ("config", "other_model"): dict.fromkeys(("go", "rust"), "has 4 experts; config.json makes it 0"),
     ("bitnet_folder", "norm_before"): {"rust": "use_rms_norm is true; it may be false"},
 }  # fmt: skip
 #: JSON and TOML that another library does not even parse, such as numbers beyond its types.

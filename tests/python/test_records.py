@@ -18,9 +18,9 @@ import tokenizers
 
 from nncuda.cli import main
 from nncuda.convert import encoding
-from nncuda.convert.encoding import encode_records
-from nncuda.convert.records import RecordEncoder
 from nncuda.formats import FormatError, TokenShard
+from nncuda.records.encoding import encode_records
+from nncuda.records.records import RecordEncoder
 from nncuda.tokenizer import Tokenizer
 
 MODEL = Path(__file__).parents[1] / "tokenizer" / "own_bpe.model"

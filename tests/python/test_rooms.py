@@ -28,6 +28,7 @@ ROOMS = (
     {"train"},
     {"doctor"},
     {"serve"},
+    {"records"},
     {"cli"},
     {"bench"},
     {"__init__", "__main__"},

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from ..convert.encoding import encode_records
 from ..formats import find_texts, read_text, split_held_out, write_shard
 from ..formats.shards import tokenizer_digest
+from ..records.encoding import encode_records
 from ..tokenizer import Tokenizer, encode_texts
 from .arguments import force_option, include_option, out_option, texts_argument
 from .outputs import require_room

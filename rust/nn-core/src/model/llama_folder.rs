@@ -160,7 +160,17 @@ pub(super) fn check_window(window: &Value, name: &str, context: usize) -> Result
 
 fn rope_from_folder(values: &Given<'_>, family: &Family, head_dim: usize, context: usize) -> Result<Rope> {
     // transformers 5 writes rope_parameters; earlier ones rope_theta and, for stretched models, rope_scaling.
-    let filled = |name: &str| values.get(name).filter(|value| *value != Value::Table(Table::new()));
+    // Nothing, as Python has it: files say so by false and 0, too.
+    let filled = |name: &str| {
+        values.get(name).filter(|value| match value {
+            Value::None | Value::Bool(false) | Value::Integer(0) => false,
+            Value::Float(number) => *number != 0.0,
+            Value::Text(text) => !text.is_empty(),
+            Value::List(list) => !list.is_empty(),
+            Value::Table(table) => *table != Table::new(),
+            Value::Bool(true) | Value::Integer(_) => true,
+        })
+    };
     let rope = filled("rope_parameters").or_else(|| filled("rope_scaling")).unwrap_or(Value::Table(Table::new()));
     let Some(table) = rope.as_table() else {
         return Err(Error::value(format!("rope_parameters is {}; it must be an object", rope.shown())));

@@ -1,0 +1,1 @@
+"""Records of JSONL files, and the shards of tokens that training makes of them."""
