@@ -61,6 +61,7 @@ ELSEWHERE: dict[tuple[str, str], dict[str, str | None]] = {
     ("gguf_model", "scores_not_finite"): dict.fromkeys(("go", "rust"), "scores has NaN"),
     ("gguf_model", "flag_of_a_number"): dict.fromkeys(("go", "rust"), "add_bos_token is 1; it must be true or false"),
     ("gguf_model", "template_of_a_number"): dict.fromkeys(("go", "rust")),  # `generate` needs no template
+    ("folder_model", "base_near_0"): dict.fromkeys(("go", "rust"), "base 5e-324"),  # with what else llama3 says
     # A Llama, which the engine runs.
     ("bitnet_folder", "norm_before"): {"rust": "use_rms_norm is true; it may be false"},
 }  # fmt: skip

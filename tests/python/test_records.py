@@ -17,8 +17,8 @@ import pytest
 import tokenizers
 
 from nncuda.cli import main
-from nncuda.convert import encoding
 from nncuda.formats import FormatError, TokenShard
+from nncuda.records import encoding
 from nncuda.records.encoding import encode_records
 from nncuda.records.records import RecordEncoder
 from nncuda.tokenizer import Tokenizer

@@ -246,7 +246,7 @@ def _open_gguf(path: Path) -> StoredModel:
 
     try:
         # BitNet files of bitnet.cpp have the frequencies themselves under this name, and nothing reads them there.
-        scaled = file.metadata.get("general.architecture") not in BITNET_ARCHITECTURES
+        scaled = str(file.metadata.get("general.architecture")) not in BITNET_ARCHITECTURES
         config = config_from_gguf(
             file.metadata,
             Seen(
