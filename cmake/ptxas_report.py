@@ -165,6 +165,9 @@ def report(build: Path, sources: Path) -> tuple[str, str, list[str]]:
     if not files:
         return "", "", [f"{build} holds no *.ptxas: was it built with the GPU engine?"]
     given = [item for path in sorted(sources.rglob("*.cu*")) for item in excuses(path.read_text(), str(path.name))]
+    apart = sources / "spills.txt"  # reasons of files that stay as a GPU has run them
+    if apart.exists():
+        given += excuses(apart.read_text(), apart.name)
     wanted = [wish for path in sorted(sources.rglob("*.cu*")) for wish in sass.wishes(path.read_text(), path.name)]
     table, summary, wrong, used = [], [], [], set()
     concerned: set[sass.Wish] = set()
