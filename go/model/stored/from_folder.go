@@ -333,22 +333,8 @@ func isOne(value any) bool {
 	return false
 }
 
-// isEmpty says whether Python takes a JSON value for none: an empty list or text, 0 and false.
-func isEmpty(value any) bool {
-	switch value := value.(type) {
-	case []any:
-		return len(value) == 0
-	case string:
-		return value == ""
-	case bool:
-		return !value
-	case int64:
-		return value == 0
-	case float64:
-		return value == 0
-	}
-	return false
-}
+// isEmpty says whether Python takes a value for false: 0, too.
+func isEmpty(value any) bool { return saysNo(value) || value == any(int64(0)) || value == any(0.0) }
 
 func llama3(rope Rope, given *reading, headDim int, original float64) (Rope, error) {
 	low, high := given.numberOf("low_freq_factor", requiredNumber), given.numberOf("high_freq_factor", requiredNumber)

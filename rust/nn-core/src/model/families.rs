@@ -340,7 +340,7 @@ impl Family {
 }
 
 /// Whether a value asks for nothing: false, null, an empty text, list or object.
-fn says_no(value: &Value) -> bool {
+pub(super) fn says_no(value: &Value) -> bool {
     match value {
         Value::None => true,
         Value::Bool(value) => !value,

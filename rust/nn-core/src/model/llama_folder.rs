@@ -5,7 +5,7 @@
 
 use nn_ffi::RopeLayout;
 
-use super::families::{FAMILIES, Family, SCALES, Switch};
+use super::families::{FAMILIES, Family, SCALES, Switch, says_no};
 use super::given::Given;
 use super::llama::{Divided, LlamaConfig, MOST_HEAD_DIM, Rope, Scaling};
 use super::rope_scaling::{llama3_divisors, longrope_magnitude, rounded, yarn_divisors, yarn_magnitude};
@@ -160,17 +160,8 @@ pub(super) fn check_window(window: &Value, name: &str, context: usize) -> Result
 
 fn rope_from_folder(values: &Given<'_>, family: &Family, head_dim: usize, context: usize) -> Result<Rope> {
     // transformers 5 writes rope_parameters; earlier ones rope_theta and, for stretched models, rope_scaling.
-    // Nothing, as Python has it: files say so by false and 0, too.
-    let filled = |name: &str| {
-        values.get(name).filter(|value| match value {
-            Value::None | Value::Bool(false) | Value::Integer(0) => false,
-            Value::Float(number) => *number != 0.0,
-            Value::Text(text) => !text.is_empty(),
-            Value::List(list) => !list.is_empty(),
-            Value::Table(table) => *table != Table::new(),
-            Value::Bool(true) | Value::Integer(_) => true,
-        })
-    };
+    // What Python takes for false is none: 0, too.
+    let filled = |name: &str| values.get(name).filter(|value| !says_no(value) && value.as_number() != Some(0.0));
     let rope = filled("rope_parameters").or_else(|| filled("rope_scaling")).unwrap_or(Value::Table(Table::new()));
     let Some(table) = rope.as_table() else {
         return Err(Error::value(format!("rope_parameters is {}; it must be an object", rope.shown())));
