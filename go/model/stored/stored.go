@@ -251,7 +251,7 @@ func (m *Model) readFolder(quantized quantization) error {
 			return err
 		}
 	}
-	parts, plain := make(map[string][]formats.StoredTensor), make(map[string]formats.StoredTensor)
+	parts, ofExperts := make(map[string][]formats.StoredTensor), make(map[string]formats.StoredTensor)
 	for _, theirs := range names {
 		if redundantName.MatchString(theirs) || theirs == headName && m.Config.TieEmbeddings {
 			continue
@@ -279,17 +279,17 @@ func (m *Model) readFolder(quantized quantization) error {
 			return err
 		}
 		for name, pieces := range own {
-			if _, alone := plain[name]; alone || parts[name] != nil {
+			if _, alone := ofExperts[name]; alone || parts[name] != nil {
 				return wrong(m.Path, "has %s twice: of itself, and together with others", name)
 			}
 			if expertName.MatchString(name) {
-				plain[name] = pieces[0]
+				ofExperts[name] = pieces[0]
 			} else {
 				parts[name] = pieces
 			}
 		}
 	}
-	if err := m.gather(plain, parts); err != nil {
+	if err := m.gather(ofExperts, parts); err != nil {
 		return err
 	}
 	return m.take(parts)
@@ -312,15 +312,11 @@ func storedIn(folder *safetensors.Folder, name string) (formats.StoredTensor, er
 	}, nil
 }
 
-// gather adds tensors by their names in LlamaConfig.Shapes, the same matrix of all experts under one.
-func (m *Model) gather(plain map[string]formats.StoredTensor, parts map[string][]formats.StoredTensor) error {
+// gather adds tensors of single experts, the same matrix of all of them under its name in LlamaConfig.Shapes.
+func (m *Model) gather(alone map[string]formats.StoredTensor, parts map[string][]formats.StoredTensor) error {
 	experts := make(map[string]map[int]formats.StoredTensor)
-	for name, tensor := range plain {
+	for name, tensor := range alone {
 		match := expertName.FindStringSubmatch(name)
-		if match == nil {
-			parts[name] = []formats.StoredTensor{tensor}
-			continue
-		}
 		whole := match[1] + "." + match[3] + ".weight"
 		if experts[whole] == nil {
 			experts[whole] = make(map[int]formats.StoredTensor)
@@ -329,7 +325,7 @@ func (m *Model) gather(plain map[string]formats.StoredTensor, parts map[string][
 		experts[whole][number] = tensor
 	}
 	for name, pieces := range experts {
-		if _, alone := plain[name]; alone || len(pieces) != m.Config.NumExperts {
+		if len(pieces) != m.Config.NumExperts {
 			return m.wrongExperts(name, len(pieces))
 		}
 		if parts[name] != nil {

@@ -17,7 +17,7 @@ use super::gguf_names::{LONG_FACTORS, ROPE_FREQUENCIES, SHORT_FACTORS, gguf_name
 use super::llama::{LlamaConfig, is_plain, is_projection};
 use super::llama_folder::config_from_folder;
 use super::llama_gguf::{OfTensors, config_from_gguf, is_bitnet};
-use super::tensor_names::{cut_rows, own_names};
+use super::tensor_names::{cut_rows, is_redundant, own_names};
 use crate::error::{Error, Result};
 use crate::format::ternary::TernaryMatrix;
 use crate::format::value::quoted;
@@ -225,7 +225,8 @@ fn open_folder(folder: &Path) -> Result<StoredModel> {
         Some(quantization) => matrices_from_folder(folder, &config, quantization, &files)?,
         None => Matrices::new(),
     };
-    let (mut found, mut plain) = (Found::new(), Vec::new());
+    let (mut found, mut experts) = (Found::new(), BTreeMap::<String, BTreeMap<usize, StoredTensor>>::new());
+    let mut of_experts = HashSet::new();
     for (theirs, _) in files.iter() {
         if is_redundant(theirs) || (theirs == "lm_head.weight" && config.tie_embeddings) {
             continue;
@@ -242,22 +243,20 @@ fn open_folder(folder: &Path) -> Result<StoredModel> {
                 continue;
             }
         }
-        for (name, mut pieces) in own_names(folder, &config, theirs, files.stored(theirs)?)? {
-            if found.contains_key(&name) || plain.iter().any(|(other, _)| *other == name) {
+        for (name, pieces) in own_names(folder, &config, theirs, files.stored(theirs)?)? {
+            if found.contains_key(&name) || of_experts.contains(&name) {
                 let problem = format!("has {name} twice: of itself, and together with others");
                 return Err(Error::format(folder, problem));
             }
-            match pieces.pop() {
-                Some(alone) if expert(&name).is_some() => plain.push((name, alone)),
-                Some(last) => {
-                    pieces.push(last);
-                    found.insert(name, pieces);
-                }
-                None => {}
+            if let Some((whole, number)) = expert(&name) {
+                experts.entry(whole).or_default().extend(pieces.into_iter().map(|piece| (number, piece)));
+                of_experts.insert(name);
+            } else if !pieces.is_empty() {
+                found.insert(name, pieces);
             }
         }
     }
-    for (name, parts) in with_experts_together(folder, &config, plain)? {
+    for (name, parts) in experts_together(folder, &config, experts)? {
         if found.contains_key(&name) {
             let problem = format!("has {name} twice: of each expert, and of all together");
             return Err(Error::format(folder, problem));
@@ -272,13 +271,6 @@ fn foreign(path: &Path, name: &str) -> Error {
     Error::format(path, format!("has the tensor {}, which no model of this configuration has", quoted(name)))
 }
 
-/// Whether it is a table that old versions of transformers saved with the weights; the configuration gives them too.
-fn is_redundant(name: &str) -> bool {
-    let number =
-        name.strip_prefix("model.layers.").and_then(|rest| rest.strip_suffix(".self_attn.rotary_emb.inv_freq"));
-    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
 /// Number and matrix of an expert's tensor, after the name of all experts' together.
 fn expert(name: &str) -> Option<(String, usize)> {
     let (layer, rest) = name.strip_prefix("model.layers.")?.split_once(".block_sparse_moe.experts.")?;
@@ -288,29 +280,22 @@ fn expert(name: &str) -> Option<(String, usize)> {
         .then(|| (format!("model.layers.{layer}.block_sparse_moe.{matrix}.weight"), number))
 }
 
-/// Tensors by their names in `LlamaConfig::shapes`, the same matrix of all experts under one.
-fn with_experts_together(path: &Path, config: &LlamaConfig, tensors: Vec<(String, StoredTensor)>) -> Result<Found> {
-    let (mut found, mut experts) = (Found::new(), BTreeMap::<String, BTreeMap<usize, StoredTensor>>::new());
-    for (name, tensor) in tensors {
-        match expert(&name) {
-            Some((whole, number)) => {
-                experts.entry(whole).or_default().insert(number, tensor);
-            }
-            None => {
-                found.insert(name, vec![tensor]);
-            }
-        }
-    }
-    for (name, pieces) in experts {
+/// Tensors of single experts, by the name of all experts' together and number, in that order.
+fn experts_together(
+    path: &Path,
+    config: &LlamaConfig,
+    experts: BTreeMap<String, BTreeMap<usize, StoredTensor>>,
+) -> Result<Found> {
+    let together = |(name, pieces): (String, BTreeMap<usize, StoredTensor>)| {
         let (count, right) = (pieces.len(), config.num_experts);
         let last = pieces.last_key_value().map_or(0, |(number, _)| *number);
-        if count != right || last >= count || found.contains_key(&name) {
+        if count != right || last >= count {
             let problem = format!("{name} has {count} experts; config.json makes it {right}");
             return Err(Error::format(path, problem));
         }
-        found.insert(name, pieces.into_values().collect());
-    }
-    Ok(found)
+        Ok((name, pieces.into_values().collect()))
+    };
+    experts.into_iter().map(together).collect()
 }
 
 /// Before every tensor of every layer gets an entry in a table.

@@ -23,6 +23,13 @@ const RENAMED: [(&str, &str); 7] = [
 /// Tensors by the names of `LlamaConfig::shapes`.
 pub(super) type Named = Vec<(String, Vec<StoredTensor>)>;
 
+/// Whether it is a table of the rotary embedding, which old versions of transformers saved with the weights; the
+/// configuration gives it too.
+pub(super) fn is_redundant(name: &str) -> bool {
+    let layer = name.strip_prefix("model.layers.").and_then(|rest| rest.strip_suffix(".self_attn.rotary_emb.inv_freq"));
+    layer.is_some_and(|layer| !layer.is_empty() && layer.bytes().all(|digit| digit.is_ascii_digit()))
+}
+
 /// A tensor of a folder under the names of `LlamaConfig::shapes`, that of an expert alone under Mixtral's.
 ///
 /// # Errors
