@@ -172,9 +172,15 @@ func (c Config) Validate() error {
 // inDense ends the rule of an option that a dense model has one value of.
 const inDense = " in a dense model, whose num_experts is 0"
 
+// Options that are 0 in a dense model, and those of the router, which it has at their defaults.
+var (
+	countsOfExperts = []string{"num_experts", "experts_per_token"}
+	optionsOfRouter = []string{"norm_topk_prob", "capacity_factor", "aux_alpha"}
+)
+
 // least is the least value of an option that is a whole number.
 func least(option string) int64 {
-	if option == "num_experts" || option == "experts_per_token" {
+	if slices.Contains(countsOfExperts, option) {
 		return 0
 	}
 	return 1
@@ -191,7 +197,7 @@ func (c Config) checkDense() error {
 	}
 	usual := Default()
 	for _, field := range fields {
-		if !slices.Contains([]string{"norm_topk_prob", "capacity_factor", "aux_alpha"}, field.Name) {
+		if !slices.Contains(optionsOfRouter, field.Name) {
 			continue
 		}
 		if value, wanted := field.Get(&c), field.Get(&usual); value != wanted {

@@ -32,7 +32,7 @@ var (
 	// Not needed to run the model, or with one default everywhere: ours stands.
 	defaultedNames = map[string]bool{"aux_alpha": true, "init_std": true, "norm_eps": true}
 	// Those that a dense model, which is a Llama there, has one value of.
-	expertNames = []string{"num_experts", "experts_per_token", "aux_alpha", "norm_topk_prob", "capacity_factor"}
+	expertNames = slices.Concat(countsOfExperts, optionsOfRouter)
 )
 
 // Rotary base of a config.json that names none.
@@ -50,18 +50,26 @@ func namesOf(dense bool) (theirs []struct{ ours, theirs string }, own []string) 
 	return theirs, own
 }
 
-// llama gives the content of config.json of a dense model.
-func (c Config) llama() *formats.Object {
-	values := c.Object()
-	object := formats.NewObject("architectures", []any{"LlamaForCausalLM"}, "model_type", "llama")
-	theirs, own := namesOf(true)
+// Mixtral gives the content of config.json: of a Mixtral, or, of a dense model, of a Llama.
+func (c Config) Mixtral() *formats.Object {
+	class, kind := "MixtralForCausalLM", "mixtral"
+	ofKind := formats.NewObject("attention_dropout", 0.0, "router_jitter_noise", 0.0, "output_router_logits", false,
+		"sliding_window", nil)
+	dense := c.NumExperts == 0
+	if dense {
+		class, kind = "LlamaForCausalLM", "llama"
+		ofKind = formats.NewObject("attention_bias", false, "attention_dropout", 0.0, "mlp_bias", false)
+	}
+	values, extra := c.Object(), formats.NewObject()
+	object := formats.NewObject("architectures", []any{class}, "model_type", kind)
+	theirs, own := namesOf(dense)
 	for _, name := range theirs {
 		object.Set(name.theirs, values.Get(name.ours))
 	}
-	object.Update(formats.NewObject("rope_theta", c.RopeBase, "hidden_act", "silu", "attention_bias", false,
-		"attention_dropout", 0.0, "mlp_bias", false, "tie_word_embeddings", false, "torch_dtype", "float32",
-		"pad_token_id", 0, "bos_token_id", 2, "eos_token_id", 3))
-	extra := formats.NewObject()
+	object.Update(formats.NewObject("rope_theta", c.RopeBase, "hidden_act", "silu"))
+	object.Update(ofKind)
+	object.Update(formats.NewObject("tie_word_embeddings", false, "torch_dtype", "float32", "pad_token_id", 0,
+		"bos_token_id", 2, "eos_token_id", 3))
 	for _, name := range own {
 		extra.Set(name, values.Get(name))
 	}
@@ -69,37 +77,8 @@ func (c Config) llama() *formats.Object {
 	return object
 }
 
-// Mixtral gives the content of config.json: of a Mixtral, or, of a dense model, of a Llama.
-func (c Config) Mixtral() *formats.Object {
-	if c.NumExperts == 0 {
-		return c.llama()
-	}
-	values := c.Object()
-	object := formats.NewObject("architectures", []any{"MixtralForCausalLM"}, "model_type", "mixtral")
-	for _, name := range mixtralNames {
-		object.Set(name.theirs, values.Get(name.ours))
-	}
-	object.Set("rope_theta", c.RopeBase)
-	object.Set("hidden_act", "silu")
-	object.Set("attention_dropout", 0.0)
-	object.Set("router_jitter_noise", 0.0)
-	object.Set("output_router_logits", false)
-	object.Set("sliding_window", nil)
-	object.Set("tie_word_embeddings", false)
-	object.Set("torch_dtype", "float32")
-	object.Set("pad_token_id", 0)
-	object.Set("bos_token_id", 2)
-	object.Set("eos_token_id", 3)
-	own := formats.NewObject()
-	for _, name := range ownNames {
-		own.Set(name, values.Get(name))
-	}
-	object.Set("nncuda", own)
-	return object
-}
-
-// ConfigFromMixtral reads the content of a config.json of a Mixtral or a Llama, of this program or another. It is an error when it is
-// of another model, lacks something, or asks for what this model does not do.
+// ConfigFromMixtral reads the content of a config.json of a Mixtral or a Llama, of this program or another. It is an error
+// when it is of another model, lacks something, or asks for what this model does not do.
 func ConfigFromMixtral(values *formats.Object) (Config, error) {
 	config := Default()
 	kind := values.Get("model_type")

@@ -1,5 +1,6 @@
 //! What a MoE transformer is made of: every option of its architecture, and presets.
 
+use super::parameters::ParameterLayout;
 use crate::error::{Error, Result};
 use crate::format::limits::{MODEL_PARAMETERS, MODEL_TENSORS};
 use crate::format::value::quoted;
@@ -45,10 +46,10 @@ pub(super) const BOUNDS: [Bounds; 6] = [
 ];
 
 /// Options that are 0 in a dense model.
-const OF_EXPERTS: [&str; 2] = ["num_experts", "experts_per_token"];
+pub(super) const OF_EXPERTS: [&str; 2] = ["num_experts", "experts_per_token"];
 
 /// Options of the router, which a dense model has at their defaults.
-const OF_ROUTER: [&str; 3] = ["norm_topk_prob", "capacity_factor", "aux_alpha"];
+pub(super) const OF_ROUTER: [&str; 3] = ["norm_topk_prob", "capacity_factor", "aux_alpha"];
 
 const IN_DENSE: &str = "in a dense model, whose num_experts is 0";
 
@@ -143,8 +144,7 @@ impl MoEConfig {
         }
         let least = format!("at least context ({})", self.context);
         require(self.extended_context >= self.context, "extended_context", &self.extended_context, &least)?;
-        let of_layer = if self.num_experts == 0 { 9 } else { 7 + 3 * self.num_experts as u128 };
-        let tensors = self.num_layers as u128 * of_layer + 3;
+        let tensors = ParameterLayout::count(self) as u128;
         if tensors > MODEL_TENSORS {
             let problem =
                 format!("num_layers and num_experts make {tensors} tensors; a model may have at most {MODEL_TENSORS}");

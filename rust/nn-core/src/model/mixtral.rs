@@ -7,8 +7,9 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::config::MoEConfig;
+use super::config::{MoEConfig, OF_EXPERTS, OF_ROUTER};
 use super::parameters::ParameterLayout;
+use super::tensor_names::is_redundant;
 use crate::error::{Error, Result};
 use crate::format::safetensors::SafetensorsFile;
 use crate::format::value::quoted;
@@ -31,12 +32,11 @@ const TO_MIXTRAL: [(&str, &str); 13] = [
     ("init_std", "initializer_range"),
 ];
 const OURS: [&str; 4] = ["extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor"];
-/// Options that a dense model, which is a Llama there, has one value of.
-const OF_EXPERTS: [&str; 5] = ["num_experts", "experts_per_token", "aux_alpha", "norm_topk_prob", "capacity_factor"];
 
-/// Our names beside those of a Mixtral, or of a Llama, and those under "nncuda".
+/// Our names beside those of a Mixtral, or of a Llama, and those under "nncuda". A dense model, which is a Llama there, has
+/// one value of the options of experts and router.
 fn names_of(dense: bool) -> (impl Iterator<Item = (&'static str, &'static str)>, Vec<&'static str>) {
-    let has = move |name: &str| !(dense && OF_EXPERTS.contains(&name));
+    let has = move |name: &str| !(dense && (OF_EXPERTS.contains(&name) || OF_ROUTER.contains(&name)));
     (TO_MIXTRAL.into_iter().filter(move |(ours, _)| has(ours)), OURS.into_iter().filter(|name| has(name)).collect())
 }
 
@@ -281,12 +281,6 @@ impl MixtralWeights {
         let origin = self.origins.get(name).ok_or_else(missing)?;
         Ok((self.files.home(&origin.tensor).ok_or_else(missing)?, origin))
     }
-}
-
-/// Whether a tensor has frequencies of the rotary embedding, which old Llamas store.
-fn is_redundant(name: &str) -> bool {
-    let layer = name.strip_prefix("model.layers.").and_then(|rest| rest.strip_suffix(".self_attn.rotary_emb.inv_freq"));
-    layer.is_some_and(|layer| !layer.is_empty() && layer.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
 /// The layer of a fused tensor, and whether it is that of gate and up.
