@@ -16,12 +16,11 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest, Sha256};
-
 use super::config::TrainConfig;
 use super::data::TokenWindows;
 use super::digest;
 use super::metrics::drop_records;
+use super::sha256;
 use super::sources::RECORD_FILE;
 use crate::error::{Error, Result};
 use crate::format::{Table, Value, json_lines, open_regular};
@@ -69,7 +68,7 @@ impl Chain {
         }
         let data = data.sha256()?;
         let (seed, length) = (config.seed, config.sequence_length);
-        chain.hash = sha256(format!("{data}\n{seed}\n{length}\n{}\n", names.join("\n")).as_bytes());
+        chain.hash = sha256::of_bytes(format!("{data}\n{seed}\n{length}\n{}\n", names.join("\n")).as_bytes());
         if chain.seal.is_empty() {
             chain.write(Table::from([
                 ("step", step.into()),
@@ -134,7 +133,7 @@ impl Chain {
     /// Adds the state after a step, and the windows up to `position`; gives its hash.
     pub(super) fn add(&mut self, step: usize, position: u64, digests: &str) -> Result<String> {
         let (hash, until) = (&self.hash, self.until);
-        self.hash = sha256(format!("{hash}\n{step}\n{until} {position}\n{digests}\n").as_bytes());
+        self.hash = sha256::of_bytes(format!("{hash}\n{step}\n{until} {position}\n{digests}\n").as_bytes());
         self.until = position;
         self.write(Table::from([
             ("step", step.into()),
@@ -170,7 +169,7 @@ impl Chain {
         record.set("seal", "");
         let line = Value::Table(record).to_json();
         let before = &line[..line.rfind(',').unwrap_or_default()];
-        self.seal = sha256(format!("{}{before}", self.seal).as_bytes());
+        self.seal = sha256::of_bytes(format!("{}{before}", self.seal).as_bytes());
         let failed = |error| Error::io(&self.path, error);
         let mut file = OpenOptions::new().append(true).create(true).open(&self.path).map_err(failed)?;
         file.write_all(format!("{before},\"seal\":\"{}\"}}\n", self.seal).as_bytes()).map_err(failed)
@@ -191,23 +190,5 @@ fn sum_of(mut file: File, mut size: u64, header: bool) -> std::io::Result<(u64, 
         file.rewind()?;
         size = u64::from_le_bytes(length).saturating_add(8);
     }
-    let (mut whole, mut part, mut left) = (Sha256::new(), vec![0; 1 << 20], size);
-    while left > 0 {
-        let most = usize::try_from(left).unwrap_or(usize::MAX).min(part.len());
-        let count = file.read(&mut part[..most])?;
-        if count == 0 {
-            break;
-        }
-        whole.update(&part[..count]);
-        left -= count as u64;
-    }
-    Ok((size - left, hex(&whole.finalize())))
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    sha256::of_all(file.take(size))
 }

@@ -7,6 +7,7 @@ use nn_ffi::Context;
 use sha2::{Digest, Sha256};
 
 use super::packing::{self, Packed, pack};
+use super::sha256;
 use crate::error::{Error, Result};
 use crate::format::TokenShard;
 use crate::format::value::significant;
@@ -168,8 +169,7 @@ impl TokenWindows {
         }
         let mut digest = Sha256::new();
         self.shards.iter().try_for_each(|shard| shard.add_to(&mut digest))?;
-        let digest: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(self.digest.get_or_init(|| digest).clone())
+        Ok(self.digest.get_or_init(|| sha256::digits(digest)).clone())
     }
 
     /// Entropy of the frequencies of its own tokens, in nats, to six digits: no more differ in meaning, and logarithms differ

@@ -1,5 +1,6 @@
 //! Digests of the state of a training: `cuda_digest` of every tensor that a step depends on.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use nn_ffi::{DType, Tensor, kernels};
@@ -32,13 +33,13 @@ pub(super) fn of(trainer: &Trainer) -> Result<String> {
 
 fn sums(trainer: &Trainer) -> Result<String> {
     let names = names(trainer.model().layout(), trainer.config());
+    let places: HashMap<_, _> = names.iter().map(String::as_str).zip(0..).collect();
     let comm = trainer.replicas().comm();
     let (rank, ranks) = comm.map_or((0, 1), |comm| (comm.rank(), comm.ranks()));
     let numbers = 2 * names.len();
     let sums = trainer.model().context().zeros(&[ranks * numbers], DType::I64)?;
     each_part(trainer, rank == 0, |name, first, part| {
-        let at = names.iter().position(|known| known == name);
-        let at = at.ok_or_else(|| Error::value(format!("{name} is no tensor of the state")))?;
+        let at = places.get(name).ok_or_else(|| Error::value(format!("{name} is no tensor of the state")))?;
         let place = sums.narrow(0, rank * numbers + 2 * at, 2)?;
         Ok(kernels::digest(&part.view(&[part.len()])?.as_bytes()?, &place, first as i64)?)
     })?;

@@ -20,6 +20,7 @@ mod reduce_dtype;
 mod replicas;
 mod run;
 mod scaling;
+mod sha256;
 mod sources;
 mod trainer;
 

@@ -1,6 +1,5 @@
 //! Where a run begins that does not begin with random weights: a checkpoint, or a model from elsewhere.
 
-use std::io::Read;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
@@ -9,6 +8,7 @@ use super::checkpoint::{Checkpoint, TrainingState, resolve_checkpoint};
 use super::config::TrainConfig;
 use super::moments;
 use super::rank::Rank;
+use super::sha256;
 use super::trainer::Trainer;
 use crate::error::{Error, Result};
 use crate::format::safetensors::SafetensorsFile;
@@ -168,12 +168,7 @@ fn digest_of_finite(checkpoint: &Checkpoint) -> Result<String> {
         require_finite(&spec.name, &spec.shape, &checkpoint.weights.read(&spec.name)?)?;
         digest.update(checkpoint.weights.read_bytes(&spec.name)?);
     }
-    Ok(digits(digest))
-}
-
-/// In hexadecimal.
-fn digits(digest: Sha256) -> String {
-    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    Ok(sha256::digits(digest))
 }
 
 fn require_finite(name: &str, shape: &[usize], values: &[f32]) -> Result<()> {
@@ -187,12 +182,7 @@ fn require_finite(name: &str, shape: &[usize], values: &[f32]) -> Result<()> {
 }
 
 fn digest_of_file(path: &Path) -> Result<String> {
-    let (mut file, _) = open_regular(path)?;
-    let (mut digest, mut piece) = (Sha256::new(), vec![0; 1 << 20]);
-    loop {
-        match file.read(&mut piece).map_err(|error| Error::unreadable(path, error))? {
-            0 => return Ok(digits(digest)),
-            count => digest.update(&piece[..count]),
-        }
-    }
+    let (file, _) = open_regular(path)?;
+    let (_, sum) = sha256::of_all(file).map_err(|error| Error::unreadable(path, error))?;
+    Ok(sum)
 }
