@@ -169,7 +169,8 @@ func (w *Windows) spread(size, batches int) [][]int64 {
 }
 
 // UnigramEntropy is the entropy of the frequencies of the shards' own tokens, in nats: what a model that knows only them
-// would reach. Of shards with documents it is that of the targets that count. It is a *formats.Error when an id is not below its shard's vocabulary.
+// would reach. Of shards with documents it is that of the targets that count. It is a *formats.Error when an id is not below
+// its shard's vocabulary.
 func UnigramEntropy(shards []*formats.TokenShard) (float64, error) {
 	var counts []int
 	total := 0

@@ -133,7 +133,8 @@ func (r *weightReader) vector(p *layer.Pass, names ...string) *tensor.Tensor {
 
 // rows are the rows of a matrix, of all experts one below the other: u8 [rows, row bytes].
 func (r *weightReader) rows(p *layer.Pass, name string) *tensor.Tensor {
-	if parts := r.model.Parts(name); !r.inMemory && parts[0].Pages != nil && !r.isReordered(name) { // what is in no file is the garbage collector's
+	// What is in no file is the garbage collector's.
+	if parts := r.model.Parts(name); !r.inMemory && parts[0].Pages != nil && !r.isReordered(name) {
 		if whole, follow := inOnePiece(parts); follow {
 			return r.inPlace(p, whole)
 		}

@@ -84,9 +84,9 @@ struct Scaled {
 }
 
 impl StepMemory {
-    /// Memory for steps of `[batch, length]` ids, of documents where it `has_documents`, in micro-batches of at most `micro` sequences, which belong to `replicas`.
-    /// With `scale`, f32 `[1]`, the gradients are those of the losses times it. With `each_kind`, of micro-batches and rounds
-    /// that make the same calls only the first is run, for a plan.
+    /// Memory for steps of `[batch, length]` ids, of documents where it `has_documents`, in micro-batches of at most `micro`
+    /// sequences, which belong to `replicas`. With `scale`, f32 `[1]`, the gradients are those of the losses times it. With
+    /// `each_kind`, of micro-batches and rounds that make the same calls only the first is run, for a plan.
     pub(super) fn new(
         model: &MoETransformer,
         [batch, length, micro]: [usize; 3],
