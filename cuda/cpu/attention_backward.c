@@ -16,11 +16,6 @@ NN_UNIT_TILE(score_tile, ATTN_UNIT, ATTN_NR, 1, ATTN_BLOCK_LD)
 NN_TILE(value_tile, ATTN_BLOCK_LD, 1, ATTN_NR)
 NN_TILE(column_tile, 1, ATTN_BLOCK_LD, ATTN_NR)
 
-#if !ATTN_PAIRS
-/* The packed queries hold scale * log2(e); dK wants scale. */
-static const float DK_FACTOR = 0.6931471805599453f;
-#endif
-
 /* Rows of a worker's row panels: its queries, and what a tile may reach beyond. */
 NN_PLAIN NN_INLINE int64_t task_panel_rows(const gradients *f) {
   return nn_min(f->piece_rows, f->a->shape.q_len) + ATTN_TILE_ROWS;
@@ -60,7 +55,7 @@ NN_PLAIN static int64_t backward_layout(backward_block *b, float *workspace, int
 /* delta = rowsum(dout * out) and the log-sum-exp in units of ln 2, for rows 0 .. rows-1 of one head. */
 NN_INLINE void pack_rowsums(const backward_block *b, const void *dout, const void *out, int64_t ld, const float *lse,
                             int64_t rows, int64_t dim, int32_t dtype) {
-  const split_factor log2e = split_double(1.4426950408889634);
+  const split_factor log2e = split_double(LOG2E);
   for (int64_t first = 0; first < rows; first += VF) {
     const vf x = vf_load_part(lse + first, nn_min(VF, rows - first));
     vf_store(b->delta + first, row_products(dout, out, ld, first, rows, dim, dtype));
@@ -216,7 +211,7 @@ static void backward_task(void *arg, int64_t i, int32_t worker) {
 
   const char *dout = (const char *)a->dout + t.out * bytes, *out = (const char *)a->out + t.out * bytes;
   const float *lse = a->lse + t.lse;
-  const split_factor factor = split_double((double)a->scale * 1.4426950408889634);
+  const split_factor factor = split_double(a->scale * LOG2E);
   const float *score_factor = ATTN_UNIT > 1 ? &factor.high : NULL; /* else the queries have it */
   ATTN_SWITCH_DTYPE(a->dtype, {
     pack_queries(&b, panel_rows, (const char *)a->q + t.q * bytes, a->ld_q, dout, out_ld, rows, dim, factor, DT);
@@ -255,11 +250,8 @@ static void backward_task(void *arg, int64_t i, int32_t worker) {
 }
 
 NN_PLAIN static gradients lay_out(const nn_flash_attention_backward_args *a, nn_workspace *w) {
-#if ATTN_PAIRS
-  gradients f = {.a = a, .dk_factor = a->scale};
-#else
-  gradients f = {.a = a, .dk_factor = DK_FACTOR};
-#endif
+  /* Packed queries that hold scale * log2(e) give a dK that wants ln 2. */
+  gradients f = {.a = a, .dk_factor = ATTN_UNIT > 1 ? a->scale : (float)LN2};
   gradients_cut(&f, 1, ATTN_BLOCK_ROWS);
   backward_block unused;
   f.workspace_size = backward_layout(&unused, NULL, task_panel_rows(&f), a->shape.head_dim) * (int64_t)sizeof(float);

@@ -222,7 +222,7 @@ static void backward_pack(const backward_queries *b, const uint16_t *q, int64_t 
     const int64_t count = nn_max(0, nn_min(VF, rows - r));
     vf x = vf_set1(0.0f);
     if (count > 0) {
-      x = vf_load_part(lse + r, count) * vf_set1(-1.4426950408889634f);
+      x = vf_load_part(lse + r, count) * vf_set1(-(float)LOG2E);
     }
     vf_store(b->lse + r, vf_keep_part(x, count, -INFINITY));
     vf_store(b->delta + r, row_products(dout, out, out_ld, r, rows, dim, NNCUDA_BF16));
@@ -238,7 +238,7 @@ static void backward_head(const gradients *f, int64_t i, const gradient_task *t,
   const int64_t dim = s->head_dim, columns = whole(dim), bytes = (int64_t)sizeof(float);
   const int64_t each = queries_size(dim) * bytes;
   const uint16_t *k = (const uint16_t *)a->k + t->kv, *v = (const uint16_t *)a->v + t->kv;
-  const float factor = (float)((double)a->scale * 1.4426950408889634);
+  const float factor = (float)(a->scale * LOG2E);
   char *terms = workspace + nn_ceil_div(t->rows, BF16_QUERIES) * each, *kept = terms + terms_size() * bytes;
   /* The partial results of keys that none of these queries sees must be zeros too. */
   for (int64_t key = 0; key < s->kv_len; key += STEP_KEYS) {

@@ -139,7 +139,7 @@ NN_INLINE void decode_piece(const decode *f, int64_t sequence, int64_t piece, in
   const int64_t at = (sequence * a->capacity + key) * row_bytes;
   const char *k = (const char *)a->k_cache + at, *v = (const char *)a->v_cache + at;
 
-  const split_factor factor = split_double((double)a->scale * 1.4426950408889634);
+  const split_factor factor = split_double(a->scale * LOG2E);
   for (int64_t h = 0; h < heads; h++) {
     for (int64_t d = 0; d < dim; d += VF) {
       const vf x = load_columns(a->q, sequence * a->ld_q + h * dim, d, dim, dtype);

@@ -253,7 +253,7 @@ NN_INLINE void flash_finish(const flash_block *b, void *out, float *lse, int64_t
     float factor[VF], logs[VF];
     vf_store(factor, vf_div(vf_set1(1.0f), sum));
     if (lse) {
-      const split_factor ln2 = split_double(0.6931471805599453);
+      const split_factor ln2 = split_double(LN2);
       const vf peak = vf_load(b->peak + first);
       vf_store(logs, vf_fma(peak, vf_set1(ln2.high), vf_fma(peak, vf_set1(ln2.low), vf_log(sum))));
     }
@@ -290,7 +290,7 @@ static void flash_task(void *arg, int64_t i, int32_t worker) {
   /* Query r of the block sees seen + r keys, of which there are kv_len. */
   const int64_t seen = row + s->kv_len - s->q_len + 1;
   const int64_t limit = a->causal ? nn_min(s->kv_len, seen + rows - 1) : s->kv_len;
-  const split_factor factor = split_double((double)a->scale * 1.4426950408889634);
+  const split_factor factor = split_double(a->scale * LOG2E);
   const char *q = (const char *)a->q + ((sequence * s->q_len + row) * a->ld_q + head * dim) * bytes;
 #if ATTN_PAIRS
   const float *score_factor = &factor.high;

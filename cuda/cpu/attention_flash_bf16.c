@@ -158,7 +158,7 @@ static void flash_task(void *arg, int64_t i, int32_t worker) {
   /* Query r of the block sees seen + r keys, of which there are kv_len. */
   const int64_t seen = row + s->kv_len - s->q_len + 1;
   const int64_t limit = a->causal ? nn_min(s->kv_len, seen + rows - 1) : s->kv_len;
-  const float factor = (float)((double)a->scale * 1.4426950408889634);
+  const float factor = (float)(a->scale * LOG2E);
   const int32_t *starts = a->starts ? a->starts + sequence * s->q_len + row : NULL;
   const int64_t begin = starts ? starts[0] / STEP_KEYS * STEP_KEYS : 0;
   for (int64_t key = begin; key < limit; key += STEP_KEYS) {
@@ -174,7 +174,7 @@ static void flash_task(void *arg, int64_t i, int32_t worker) {
     inverse[v] = vf_set1(1.0f) / b.sum[v];
     const int64_t count = nn_min(VF, rows - v * VF);
     if (a->lse && count > 0) {
-      const split_factor ln2 = split_double(0.6931471805599453);
+      const split_factor ln2 = split_double(LN2);
       const vf low = vf_fma(b.peak[v], vf_set1(ln2.low), vf_log(b.sum[v]));
       vf lse = vf_fma(b.peak[v], vf_set1(ln2.high), low);
       if (v * VF < blind) {

@@ -16,8 +16,6 @@ enum {
   PARTS_FLOATS = 1 << 22 /* but not if their parts took more memory than this */
 };
 
-static const double LOG2E = 1.4426950408889634;
-
 /* Rows `first` .. first+rows-1 of the (token, head) pairs of a sequence, for each key head. */
 typedef struct paged_block {
   int64_t sequence, first, rows;

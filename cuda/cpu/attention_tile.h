@@ -184,6 +184,9 @@ NN_INLINE void tile_product(const tile_args *t, int64_t a_row, int64_t a_k, int6
   }
 #define NN_TILE(name, a_row, a_k, c_row) NN_UNIT_TILE(name, 1, a_row, a_k, c_row)
 
+/* Of natural logarithms in units of ln 2, and back. */
+static const double LOG2E = 1.4426950408889634, LN2 = 0.6931471805599453;
+
 /*
  * 2^x for x < 128 within 1 ulp, exact for whole x: a polynomial for the fraction, then the exponent. Attention keeps
  * its scores in units of ln 2, which saves the argument reduction of exp. Zero for -inf, NaN for NaN. The polynomials

@@ -15,13 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ..device import Context
 from ..models import MoEConfig
 from ..models.config import Precision, dtype_of
-from .step import SIDES, Case, ours, peer, status_bytes
-
-#: Steps before the clock starts: captures, compiles, and recompiles while shapes are new.
-_WARM_STEPS = 4
+from .step import WARM_STEPS, Case, alone
 
 
 @dataclass(frozen=True)
@@ -146,16 +142,8 @@ def _main(
     axis: str, number: str, side: str, threads: str, precision: Precision, steps: str, seconds: str, quick: str
 ) -> None:
     case = case_of(axis, int(number), precision, bool(int(quick)))
-    if side == "nncuda":
-        from .. import train  # noqa: F401
-    else:
-        import torch  # noqa: F401
-
-        from . import torch_step  # noqa: F401
-    before = status_bytes("VmRSS")
-    ctx = Context("cpu", threads=int(threads))
-    call = ours(ctx, case) if side == "nncuda" else peer(ctx, case, bool(SIDES[side]))
-    for _ in range(_WARM_STEPS):
+    call, peak = alone(case, side, int(threads))
+    for _ in range(WARM_STEPS):
         call()
     times: list[float] = []
     began = time.perf_counter()
@@ -163,8 +151,7 @@ def _main(
         start = time.perf_counter()
         call()
         times.append(time.perf_counter() - start)
-    most = max(0, status_bytes("VmHWM") - before)
-    print(json.dumps({"tokens_per_second": case.tokens / statistics.median(times), "bytes": most}))
+    print(json.dumps({"tokens_per_second": case.tokens / statistics.median(times), "bytes": peak()}))
 
 
 if __name__ == "__main__":

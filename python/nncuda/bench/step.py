@@ -156,6 +156,9 @@ def peer(ctx: Context, case: Case, compiled: bool) -> Callable[[], object]:
     return lambda: step(ids, targets)
 
 
+#: Steps before a clock starts: captures, compiles, and torch.compile's again while shapes are new to it.
+WARM_STEPS = 4
+
 SIDES = {"nncuda": None, "torch eager": False, "torch compile": True}
 
 
@@ -166,8 +169,8 @@ def measure_cpu(case: Case, threads: int, isa: str, against_torch: bool) -> Step
     if against_torch:
         for side, compiled in list(SIDES.items())[1:]:
             calls[side] = peer(ctx, case, bool(compiled))
-        for call in calls.values():  # torch.compile recompiles while shapes are new to it
-            for _ in range(4):
+        for call in calls.values():
+            for _ in range(WARM_STEPS):
                 call()
     timings = interleave({side: Timed(call) for side, call in calls.items()}, Effort(budget=60.0))
     result = StepResult(case.name, isa)
@@ -220,7 +223,7 @@ def measure_gpu(
 
 
 def _timed(call: Callable[[], object], clock: Stopwatch, effort: Effort) -> Timing:
-    for _ in range(4):  # captures, compiles and recompiles while shapes are new
+    for _ in range(WARM_STEPS):
         call()
     return interleave({"": Timed(call, clock=clock)}, effort)[""]
 
@@ -232,26 +235,34 @@ def _peak_of(case: Case, side: str, threads: int, isa: str) -> int:
     return int(json.loads(done.stdout.splitlines()[-1])["peak_bytes"])
 
 
-def status_bytes(field: str) -> int:
-    """A line of this process's memory account, in bytes. (getrusage would also count what the parent process held.)"""
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(f"{field}:"))
-
-
-def _main(name: str, side: str, threads: int, isa: str) -> None:
-    case = next(case for case in cpu_cases() if case.name == name)
+def alone(
+    case: Case, side: str, threads: int, isa: str | None = None
+) -> tuple[Callable[[], object], Callable[[], int]]:
+    """A side's step in a process that does nothing else, and what tells that process's peak of resident bytes beyond
+    what its imports took."""
     if side == "nncuda":
         from .. import models, train  # noqa: F401
     else:
         import torch  # noqa: F401
 
         from . import torch_step  # noqa: F401
-    before = status_bytes("VmRSS")
+    before = _status("VmRSS")
     ctx = Context("cpu", threads=threads, isa=isa)
     call = ours(ctx, case) if side == "nncuda" else peer(ctx, case, bool(SIDES[side]))
+    return call, lambda: max(0, _status("VmHWM") - before)
+
+
+def _status(field: str) -> int:
+    """A line of this process's memory account, in bytes. (getrusage would also count what the parent process held.)"""
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(f"{field}:"))
+
+
+def _main(name: str, side: str, threads: int, isa: str) -> None:
+    call, peak = alone(next(case for case in cpu_cases() if case.name == name), side, threads, isa)
     for _ in range(5):
         call()
-    print(json.dumps({"peak_bytes": max(0, status_bytes("VmHWM") - before)}))
+    print(json.dumps({"peak_bytes": peak()}))
 
 
 if __name__ == "__main__":

@@ -1,2 +1,1 @@
-"""Stored models in other forms: other block formats (`quantize`), other ternary ones (`model`), tokenizers in GGUF; and
-records of JSONL files as token shards (`records`, `encoding`)."""
+"""Stored models in other forms: other block formats (`quantize`), other ternary ones (`model`), tokenizers in GGUF."""

@@ -106,6 +106,11 @@ class TokenShard:
         self._fill(tokens, HEADER.size + begin * self.width)
         return tokens
 
+    def pieces(self) -> Iterator[tuple[int, np.ndarray]]:
+        """All tokens, in their order: the first token of each of many parts, and `read` of the part."""
+        for start in range(0, self.count, _CHUNK):
+            yield start, self.read(start, start + _CHUNK)
+
     def ends(self, start: int, stop: int) -> np.ndarray:
         """Whether each of the tokens start .. stop-1 is the last of its document, as bool. Only `has_documents`."""
         return self._bits(0, start, stop)
@@ -153,8 +158,7 @@ class TokenShard:
 
     def check_ids(self) -> None:
         """Raises FormatError when an id is not below vocab_size."""
-        for start in range(0, self.count, _CHUNK):
-            ids = self.read(start, start + _CHUNK)
+        for start, ids in self.pieces():
             worst = int(ids.argmax())
             if int(ids[worst]) >= self.vocab_size:
                 raise FormatError(

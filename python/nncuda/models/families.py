@@ -297,6 +297,8 @@ SCALES = (
 
 def family_of_architecture(architecture: object, *, experts: bool, shared: bool) -> Family | None:
     """The family of a GGUF file. Where several share an architecture's name, what the file's blocks have decides."""
+    if type(architecture) is not str:
+        return None
     if architecture == "llama":
         return FAMILIES["mixtral" if experts else "llama"]
     if architecture == "granitemoe":

@@ -61,9 +61,7 @@ def config_from_gguf(metadata: Mapping[str, Any], seen: Seen) -> LlamaConfig:
     prefix = f"{architecture}." if type(architecture) is str else ""
     given = Values(metadata, prefix)
     count = metadata.get(f"{prefix}expert_count")
-    family = None
-    if type(architecture) is str:
-        family = family_of_architecture(architecture, experts=type(count) is int and count > 0, shared=seen.shared)
+    family = family_of_architecture(architecture, experts=type(count) is int and count > 0, shared=seen.shared)
     if family is None:
         names = ", ".join(map(repr, architectures()))
         raise ValueError(f"general.architecture is {shown(architecture)}; this program runs {names}")

@@ -53,9 +53,8 @@ def _targets(shard: TokenShard) -> Iterator[np.ndarray]:
         for start, _, counted in shard.chunks():
             yield shard.read(start, start + len(counted))[counted]
         return
-    chunk = 1 << 24
-    for start in range(0, shard.count, chunk):
-        yield shard.read(start, start + chunk)
+    for _, tokens in shard.pieces():
+        yield tokens
 
 
 class TokenWindows:

@@ -1,4 +1,4 @@
-"""Where a run begins that does not begin with random weights: a checkpoint, or a model from elsewhere."""
+"""Where a run begins: with random weights, a checkpoint, or a model from elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..formats import SafetensorsFile
 from ..formats.errors import shown, told_of
 from ..formats.regular import open_regular
 from ..layers import ExpertParallel
-from ..models import MoEConfig, ParameterLayout
+from ..models import MoEConfig, MoETransformer, ParameterLayout
 from ..tokenizer.carried import CarriedTokenizer
 from .checkpoint import Checkpoint, resolve_checkpoint
 from .config import TrainConfig
@@ -23,6 +23,24 @@ from .trainer import Trainer
 
 #: Options of a model that its weights do not depend on: they decide how it is trained, and may be others.
 OF_TRAINING = ("capacity_factor", "aux_alpha")
+
+
+def random_weights(
+    ctx: Context, model: MoEConfig, train: TrainConfig, comm: Comm | None, expert_parallel: int
+) -> Trainer:
+    """A trainer of a new model, whose weights are drawn by the seed, on the ranks of `comm`, of which so many share the
+    experts out."""
+    ranks = 1 if comm is None else comm.ranks
+    made = MoETransformer(
+        ctx,
+        model,
+        seed=train.seed,
+        precision=train.precision,
+        experts=ExpertParallel.of(comm, expert_parallel, model.num_experts),
+        comm=comm,
+        partition_gradients=partitions_gradients(model, train, ctx.device, ranks, expert_parallel),
+    )
+    return Trainer(made, train, comm=comm)
 
 
 class Origin:

@@ -19,9 +19,8 @@ from ..formats.atomic import remove_leftovers
 from ..formats.errors import missing_file, told_of
 from ..formats.regular import present
 from ..formats.run_folder import list_checkpoints
-from ..layers import ExpertParallel
 from ..layers.expert_parallel import Round, Run
-from ..models import MoEConfig, MoETransformer
+from ..models import MoEConfig
 from ..tokenizer import Tokenizer
 from ..tokenizer.carried import CarriedTokenizer
 from .aborting import aborting
@@ -32,9 +31,8 @@ from .data import Batch, TokenWindows, open_shards
 from .divergence import check_convergence
 from .extension import check_extension, extended, extension_text, record_extension
 from .metrics import MetricsLog
-from .origin import Origin
+from .origin import Origin, random_weights
 from .record import check_digest, write_record
-from .replicas import partitions_gradients
 from .trainer import Trainer
 
 
@@ -118,18 +116,8 @@ class TrainingRun:
             train.check_schedule()
             windows = _windows(data, train.sequence_length)
             rest = None if held_out is None else _windows(held_out, train.sequence_length)
-            ranks = 1 if comm is None else comm.ranks
             if origin is None:
-                made = MoETransformer(
-                    ctx,
-                    model,
-                    seed=train.seed,
-                    precision=train.precision,
-                    experts=ExpertParallel.of(comm, expert_parallel, model.num_experts),
-                    comm=comm,
-                    partition_gradients=partitions_gradients(model, train, ctx.device, ranks, expert_parallel),
-                )
-                trainer = Trainer(made, train, comm=comm)
+                trainer = random_weights(ctx, model, train, comm, expert_parallel)
             else:
                 trainer = origin.trainer(ctx, model, train, comm, expert_parallel)
                 note = {"from": origin.record(), **(note or {})}

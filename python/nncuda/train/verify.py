@@ -18,8 +18,7 @@ from ..formats.errors import shown
 from ..formats.json_values import json_lines
 from ..formats.regular import present
 from ..formats.run_folder import list_checkpoints
-from ..layers import ExpertParallel
-from ..models import MoEConfig, MoETransformer, ParameterLayout
+from ..models import MoEConfig, ParameterLayout
 from .aborting import aborting
 from .chain import (
     CHAIN_FILE,
@@ -38,9 +37,8 @@ from .config import TrainConfig
 from .data import TokenWindows, open_shards
 from .extension import extended
 from .metrics import read_metrics
-from .origin import Origin
+from .origin import Origin, random_weights
 from .record import check_digest, read_record
-from .replicas import partitions_gradients
 from .trainer import StepResult, Trainer
 
 #: Of a line of metrics what a step computed.
@@ -295,17 +293,7 @@ def _begin(
         if trainer.step > first:
             raise FormatError(path, f"began at step {trainer.step}: there is no state at step {first} or before")
         return f"{origin.record()['folder']}, where it began", trainer, 0
-    ranks = 1 if comm is None else comm.ranks
-    made = MoETransformer(
-        ctx,
-        model,
-        seed=train.seed,
-        precision=train.precision,
-        experts=ExpertParallel.of(comm, expert_parallel, model.num_experts),
-        comm=comm,
-        partition_gradients=partitions_gradients(model, train, ctx.device, ranks, expert_parallel),
-    )
-    return "the initial weights", Trainer(made, train, comm=comm), 0
+    return "the initial weights", random_weights(ctx, model, train, comm, expert_parallel), 0
 
 
 def _origin(path: Path, told: object) -> Origin:
