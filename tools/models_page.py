@@ -30,7 +30,7 @@ Heads may be shared (GQA, MQA), and the head may be the table of embeddings. Rot
 original one). Weights are multiplied as they are stored: f32, f16 and bf16 in folders, and in GGUF files {formats}.
 
 Every family gives transformers' logits in f32 within 1e-3 on a small model, and the same 200 greedy tokens
-(`make interop`; `tests/interop/test_families.py`).
+(`make interop`; `tests/interop/test_families_recorded.py`).
 
 **Refused by name, never run wrongly**: a model of another family; sliding windows that are narrower than the context;
 blocks that are not all of one kind (`layer_types`, `decoder_sparse_step`, `mlp_only_layers`); activations other than

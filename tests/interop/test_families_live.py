@@ -1,7 +1,7 @@
 """Our engine against transformers for every family, live; what the other side says is recorded.
 
 `make interop` runs this where transformers is. Where the two disagree it fails; when they agree it writes the other
-side's results to `recorded/`, which test_families.py checks without it.
+side's results to `recorded/`, which test_families_recorded.py checks without it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 from family_models import FAMILIES
 from llama_cases import GREEDY, prompt
 from safetensors.numpy import save_file
-from test_families import RECORD, check_folder, folder
+from test_families_recorded import RECORD, check_folder, folder
 
 if os.environ.get("NNCUDA_INTEROP") != "live":
     pytest.skip("runs in `make interop`, which installs the other programs", allow_module_level=True)

@@ -27,7 +27,8 @@ func Of(made *model.MoETransformer, tokens tokenizer.TextTokenizer) (*Model, err
 		return nil, fmt.Errorf("the tokenizer has %d tokens, the model %d", tokens.VocabSize(), config.VocabSize)
 	}
 	m := &Model{Path: inMemory, Config: config}
-	plain := make(map[string]formats.StoredTensor)
+	parts := make(map[string][]formats.StoredTensor)
+	ofExperts := make(map[string]formats.StoredTensor)
 	err = made.Exclusive(func() error {
 		for _, spec := range made.Weights.Layout.Specs {
 			weights, err := made.Weights.Parameter(spec.Name)
@@ -39,15 +40,19 @@ func Of(made *model.MoETransformer, tokens tokenizer.TextTokenizer) (*Model, err
 			if err := weights.Download(data); err != nil {
 				return err
 			}
-			plain[spec.Name] = formats.StoredTensor{Name: spec.Name, Format: format, Shape: spec.Shape, Data: data}
+			tensor := formats.StoredTensor{Name: spec.Name, Format: format, Shape: spec.Shape, Data: data}
+			if expertName.MatchString(spec.Name) {
+				ofExperts[spec.Name] = tensor
+			} else {
+				parts[spec.Name] = []formats.StoredTensor{tensor}
+			}
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	parts := make(map[string][]formats.StoredTensor)
-	if err := m.gather(plain, parts); err != nil {
+	if err := m.gather(ofExperts, parts); err != nil {
 		return nil, err
 	}
 	if err := m.take(parts); err != nil {
