@@ -195,7 +195,7 @@ func fileSum(path string) (int64, string, error) {
 	if filepath.Ext(path) == ".safetensors" {
 		var length uint64
 		if err := binary.Read(io.NewSectionReader(file, 0, 8), binary.LittleEndian, &length); err != nil {
-			return 0, "", err
+			return 0, "", &formats.Error{Path: path, Problem: "is shorter than the length of a header"}
 		}
 		size = 8 + int64(length)
 	}

@@ -133,6 +133,20 @@ def test_a_run_from_weights_is_computed_again(tmp_path: Path, trained: Path, ctx
     assert code == 1 and "is not what the run began from: its weights_sha256 is" in said, said
 
 
+def test_a_run_that_began_later_is_computed_again_from_there(
+    tmp_path: Path, trained: Path, ctx: nncuda.Context
+) -> None:
+    """With the optimiser of step 3, whose step it goes on from."""
+    data, folder = (trained / "train.tokens", trained / "held-out.tokens"), tmp_path / "weights"
+    shutil.copytree(trained / "run" / "checkpoints" / "step-00000003", folder)
+    train = TrainConfig.from_dict(OPTIONS)
+    TrainingRun.start(tmp_path / "run", ctx, TINY, train, *data, origin=Origin(folder, optimizer=True)).run()
+    code, said = verify(tmp_path / "run")
+    assert code == 0 and "steps 3 to 9, computed again" in said and "where it began" in said, said
+    code, said = verify(tmp_path / "run", "--from", "2")
+    assert code == 3 and "began at step 3: there is no state at step 2 or before" in said, said
+
+
 def test_every_flipped_bit_in_a_file_is_found(run: Path) -> None:
     """One bit of each file of the run: of tensors the checkpoint is named, of anything else the file."""
     generator = np.random.default_rng(3)

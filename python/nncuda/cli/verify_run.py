@@ -26,9 +26,7 @@ from .ranks import RankCommand, before_joining, expert_parallel_option, joining_
     "--from",
     "first",
     type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Compute again from the nearest checkpoint at or before this step; from 0, the initial weights.",
+    help="Compute again from the nearest checkpoint at or before this step.  [default: where the run began]",
 )
 @click.option("--to", "last", type=click.IntRange(min=0), help="Up to this step.  [default: the last that is recorded]")
 @click.option("--files-only", is_flag=True, help="Check the files and the tensors of checkpoints, and compute nothing.")
@@ -38,7 +36,7 @@ from .ranks import RankCommand, before_joining, expert_parallel_option, joining_
 @expert_parallel_option
 def verify_run(
     run: Path,
-    first: int,
+    first: int | None,
     last: int | None,
     files_only: bool,
     data: Path | None,
@@ -76,7 +74,7 @@ def verify_run(
             if not files_only:
                 windows = run_data(run, recorded, data)
                 last = max(recorded.states, default=0) if last is None else last
-                if last < first:
+                if first is not None and last < first:
                     raise click.UsageError(f"--to is {last}; it must be at least --from, which is {first}")
                 done = recompute(run, recorded, windows, ctx, first, last, comm=comm, expert_parallel=expert_parallel)
                 say(

@@ -226,14 +226,14 @@ def recompute(
     recorded: Recorded,
     data: TokenWindows,
     ctx: Context,
-    first: int,
+    first: int | None,
     last: int,
     *,
     comm: Comm | None = None,
     expert_parallel: int = 1,
 ) -> Recomputed:
     """Does the steps after `first` up to `last` again, from the nearest checkpoint at or before `first`, from what it
-    began with, or from the initial weights. Mismatch at the first recorded state, or line of metrics, that is another,
+    began with, or from the initial weights; without `first` all from its beginning, whatever step that is. Mismatch at the first recorded state, or line of metrics, that is another,
     by step and tensor.
 
     All ranks of `comm` call it. How many there are, and of threads, need not be what they were.
@@ -272,11 +272,11 @@ def recompute(
 
 
 def _begin(
-    folder: str | os.PathLike[str], ctx: Context, first: int, comm: Comm | None, expert_parallel: int
+    folder: str | os.PathLike[str], ctx: Context, first: int | None, comm: Comm | None, expert_parallel: int
 ) -> tuple[str, Trainer, int]:
     """Where the nearest state comes from, the state, and its position in the data order."""
-    before = [one for one in list_checkpoints(Path(folder) / "checkpoints") if int(one.name[5:]) <= first]
-    if before:
+    checkpoints = list_checkpoints(Path(folder) / "checkpoints") if first is not None else []
+    if before := [one for one in checkpoints if first is not None and int(one.name[5:]) <= first]:
         checkpoint = Checkpoint(before[-1])
         trainer = checkpoint.trainer(ctx, comm=comm, expert_parallel=expert_parallel)
         assert checkpoint.training is not None  # since there is a trainer
@@ -290,7 +290,7 @@ def _begin(
     if "from" in record:
         origin = _origin(path, record["from"])
         trainer = origin.trainer(ctx, model, train, comm, expert_parallel)
-        if trainer.step > first:
+        if first is not None and trainer.step > first:
             raise FormatError(path, f"began at step {trainer.step}: there is no state at step {first} or before")
         return f"{origin.record()['folder']}, where it began", trainer, 0
     return "the initial weights", random_weights(ctx, model, train, comm, expert_parallel), 0
