@@ -233,8 +233,9 @@ def recompute(
     expert_parallel: int = 1,
 ) -> Recomputed:
     """Does the steps after `first` up to `last` again, from the nearest checkpoint at or before `first`, from what it
-    began with, or from the initial weights; without `first` all from its beginning, whatever step that is. Mismatch at the first recorded state, or line of metrics, that is another,
-    by step and tensor.
+    began with, or from the initial weights; without `first` all from its beginning, whatever step that is.
+
+    Mismatch at the first recorded state, or line of metrics, that is another, by step and tensor.
 
     All ranks of `comm` call it. How many there are, and of threads, need not be what they were.
     """
