@@ -7,6 +7,7 @@ import importlib.util
 PACKAGES = {
     "plot": ("matplotlib",),
     "tensorboard": ("tensorboardX",),
+    "eval": ("lm_eval",),
     "serve": ("starlette", "uvicorn", "prometheus_client", "llguidance"),
 }
 

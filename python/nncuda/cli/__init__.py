@@ -21,6 +21,7 @@ _COMMANDS = {
     "demo": "nncuda.cli.demo:demo",
     "doctor": "nncuda.cli.doctor:doctor",
     "dump": "nncuda.cli.dump:dump",
+    "eval": "nncuda.cli.evaluate:evaluate",
     "generate": "nncuda.cli.generate:generate",
     "inspect": "nncuda.cli.inspect:inspect",
     "plan": "nncuda.cli.plan:plan",

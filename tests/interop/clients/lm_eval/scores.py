@@ -1,7 +1,9 @@
-"""What lm-evaluation-harness finds, on tasks made here: of a model behind a URL, or of the same by transformers.
+"""What lm-evaluation-harness finds, on tasks made here: of a model behind a URL, or of the same by transformers, or by
+the engine in this process.
 
     python scores.py FOLDER --url http://127.0.0.1:8000/v1/completions --concurrency 32
     python scores.py FOLDER
+    python scores.py FOLDER --in-process
 
 FOLDER is the model as Hugging Face keeps it; of one behind a URL its tokenizer is read. Writes one JSON object: of each
 task the metrics and what the model said to each request, in their order.
@@ -66,9 +68,15 @@ def tasks(folder: Path) -> list[dict[str, Any]]:
     return made
 
 
-def scores(folder: Path, url: str | None, concurrency: int) -> dict[str, Any]:
-    asked: dict[str, Any]
-    if url is None:
+def scores(folder: Path, url: str | None, concurrency: int, in_process: bool) -> dict[str, Any]:
+    asked: dict[str, Any] = {}
+    model: Any = "hf" if url is None else "local-completions"
+    if in_process:
+        from nncuda.infer import LanguageModel
+        from nncuda.infer.harness import HarnessModel
+
+        model = HarnessModel(LanguageModel.load(folder, threads=1, context=LENGTH - 1, cache_format="f32"))
+    elif url is None:
         # Of a model behind a URL the harness makes windows that are two tokens shorter.
         asked = {"pretrained": str(folder), "dtype": "float32", "device": "cpu", "max_length": LENGTH - 2}
     else:
@@ -77,7 +85,7 @@ def scores(folder: Path, url: str | None, concurrency: int) -> dict[str, Any]:
     with TemporaryDirectory() as name:
         made = tasks(Path(name))
         found = lm_eval.simple_evaluate(
-            model="hf" if url is None else "local-completions",
+            model=model,
             model_args=asked,
             tasks=made,
             task_manager=TaskManager(include_defaults=False),
@@ -98,5 +106,6 @@ if __name__ == "__main__":
     parser.add_argument("folder", type=Path)
     parser.add_argument("--url")
     parser.add_argument("--concurrency", type=int, default=1)
+    parser.add_argument("--in-process", action="store_true")
     given = parser.parse_args()
-    json.dump(scores(given.folder, given.url, given.concurrency), sys.stdout)
+    json.dump(scores(given.folder, given.url, given.concurrency, given.in_process), sys.stdout)
