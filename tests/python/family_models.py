@@ -22,6 +22,7 @@ _LONG = {
 }
 _SPARSE = {"decoder_sparse_step": 1, "mlp_only_layers": [], "num_experts": 8, "num_experts_per_tok": 3,
            "moe_intermediate_size": 64}  # fmt: skip
+_GEMMA2 = {"query_pre_attn_scalar": 24, "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 16}
 
 
 def _of(family: str, own: dict[str, object] | None = None, **changes: object) -> Shape:
@@ -59,5 +60,12 @@ FAMILIES = {
         "phi3",
         {"pad_token_id": 0, "partial_rotary_factor": 0.75, "original_max_position_embeddings": 256},
         rope_scaling=_LONG,
+    ),
+    "gemma2": _of("gemma2", _GEMMA2, tied=True, head_dim=32),
+    "gemma2_caps": _of(
+        "gemma2",
+        {**_GEMMA2, "attn_logit_softcapping": 2.0, "final_logit_softcapping": None, "attention_bias": True,
+         "layer_types": ["sliding_attention", "sliding_attention", "full_attention"]},
+        layers=3,
     ),
 }

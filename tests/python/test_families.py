@@ -91,7 +91,7 @@ def test_an_option_of_another_family_is_refused_by_its_name(case: str) -> None:
     family = ALL[FAMILIES[case].family]
     foreign = set().union(*(options_of(other) for other in ALL.values())) - options_of(family) - NEUTRAL_OPTIONS
     assert foreign
-    for name in (*sorted(foreign), "use_alibi", "final_logit_softcapping", "attn_logit_softcapping"):
+    for name in (*sorted(foreign), "use_alibi"):
         for value in (True, 7, 0.5, "x", [1], {"a": 1}):
             with pytest.raises(ValueError, match=name):
                 config_from_folder(values(case) | {name: value})
@@ -112,7 +112,14 @@ def test_what_may_have_one_value_alone_is_refused_with_another(case: str) -> Non
 @pytest.mark.parametrize(
     ("case", "change", "words"),
     [
-        ("mistral", {"sliding_window": 64}, "sliding_window is 64; this engine attends to all of the context"),
+        ("mistral", {"sliding_window": -1}, "sliding_window is -1; this engine attends to all of the context"),
+        ("gemma2", {"sliding_window": None}, "sliding_window is None; it must be a whole number, from 1"),
+        ("gemma2", {"layer_types": ["full_attention", "sliding_attention"]}, "layer_types is .*; this engine has 'slid"),
+        ("gemma2", {"layer_types": ["sliding_attention"]}, "layer_types is "),
+        ("gemma2", {"attn_logit_softcapping": 0}, "attn_logit_softcapping is 0.0; it must be above 0"),
+        ("gemma2", {"query_pre_attn_scalar": -1}, "query_pre_attn_scalar is -1.0; it must be above 0"),
+        ("gemma2", {"hidden_activation": "gelu"}, "hidden_activation is 'gelu'; this engine has 'gelu_pytorch_tanh'"),
+        ("gemma2", {"use_bidirectional_attention": True}, "'use_bidirectional_attention' is True; this engine does not"),
         ("qwen2", {"use_sliding_window": True}, "sliding_window is 64; this engine attends"),
         ("qwen3", {"layer_types": ["full_attention", "sliding_attention"]}, "layer_types is"),
         ("qwen3", {"hidden_act": "gelu"}, "hidden_act is 'gelu'; this engine has 'silu'"),
@@ -125,7 +132,7 @@ def test_what_may_have_one_value_alone_is_refused_with_another(case: str) -> Non
         ("mistral", {"rope_scaling": {"rope_type": "linear", "factor": 2.0, "speed": 1}}, "has the option 'speed'"),
         ("mistral", {"rope_scaling": {"rope_type": "yarn", "factor": 0.5}}, "rotary embedding of yarn with"),
         ("phi3_long", {"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0]}}, "long_factor is missing"),
-        ("mistral", {"model_type": "gemma2"}, "the model_type is 'gemma2'; this program runs 'llama', "),
+        ("mistral", {"model_type": "gemma"}, "the model_type is 'gemma'; this program runs 'llama', "),
         ("mistral", {"model_type": "gpt_oss"}, "the model_type is 'gpt_oss'; this program runs 'llama', "),
     ],
 )

@@ -429,15 +429,16 @@ func (e *Engine) attention(p *layer.Pass, number int, of heads, in inputs, decod
 		layout = cuda.RopeInterleaved
 	}
 	keys, values, format := e.Cache.keys[number], e.Cache.values[number], cuda.Format(e.Cache.Format.Code)
+	window, bound := int64(config.WindowOf(number)), float32(config.ScoresCap)
 	scale := float32(cmp.Or(config.AttentionScale, 1/math.Sqrt(float64(config.HeadDim))))
 	if decode {
 		p.Check(tensor.AttentionStepPaged(q, k, v, cosine, sine, in.positions, in.lengths, in.table, nil, keys, values,
-			out, scale, 0, 0, layout, format))
+			out, scale, window, bound, layout, format))
 	} else {
 		p.Check(tensor.RopeQK(q, k, cosine, sine, in.positions, layout))
 		p.Check(tensor.KVAppendPaged(k, v, in.offsets, in.lengths, in.table, keys, values, format))
 		p.Check(tensor.FlashAttentionPaged(q, keys, values, in.offsets, in.lengths, in.table, nil, out, config.NumKVHeads,
-			scale, 0, 0, format))
+			scale, window, bound, format))
 	}
 	return p.View(out, tokens, -1)
 }
@@ -447,6 +448,9 @@ func (e *Engine) head(p *layer.Pass, x, target *tensor.Tensor) *tensor.Tensor {
 	normed, logits, head := e.finalNorm(p, x), p.Narrow(target, 0, 0, x.Dim(0)), e.Weights.head
 	p.Check(tensor.GemmQuant(normed, head.data, nil, nil, nil, logits, cuda.ActivationNone, head.format))
 	scale(p, logits, 1/e.Config.LogitsScaling)
+	if bound := e.Config.LogitsCap; bound > 0 {
+		p.Check(tensor.Softcap(logits, logits, float32(bound)))
+	}
 	return logits
 }
 

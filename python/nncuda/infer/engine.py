@@ -344,13 +344,13 @@ class Engine:
         q, k, v = qkv
         config, tokens = self.config, q.shape[0]
         heads = self._heads.narrow(0, 0, tokens)
-        scale = config.attention_scale or None
+        options = {"scale": config.attention_scale or None, "window": config.window_of(number), "softcap": config.scores_cap}
         cosine, sine = self.rope.tables(1)
         keys, values, code = self.cache.keys[number], self.cache.values[number], self.cache.format.code
         if decode:
             kernels.attention_step_paged(
                 q, k, v, cosine, sine, inputs.positions, inputs.lengths, inputs.table, None, keys, values,
-                scale=scale, layout=config.rope.layout, format=code, out=heads,
+                **options, layout=config.rope.layout, format=code, out=heads,
             )  # fmt: skip
             return heads.view(tokens, -1)
         if watch is not None:
@@ -363,7 +363,7 @@ class Engine:
         seen = inputs.offsets, inputs.lengths, inputs.table
         kernels.kv_append_paged(k, v, *seen, keys, values, format=code)
         kernels.flash_attention_paged(
-            q, keys, values, *seen, scale=scale, format=code, kv_heads=config.num_kv_heads, out=heads
+            q, keys, values, *seen, **options, format=code, kv_heads=config.num_kv_heads, out=heads
         )
         if watch is not None:
             watch("attention", heads)
@@ -376,6 +376,8 @@ class Engine:
         kernels.gemm_quant(normed, head.data, format=head.format, y=logits)
         if self.config.logits_scaling != 1:
             kernels.scale(logits, alpha=1 / self.config.logits_scaling, y=logits)
+        if self.config.logits_cap:
+            kernels.softcap(logits, cap=self.config.logits_cap, y=logits)
         if watch is not None:
             watch("norm", normed)
             watch("logits", logits)

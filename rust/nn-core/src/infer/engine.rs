@@ -511,16 +511,17 @@ impl Engine {
             0.0 => (1.0 / (dim as f64).sqrt()) as f32,
             scale => scale as f32,
         };
+        let (window, cap) = (self.config.window_of(number) as i64, self.config.scores_cap as f32);
         if decode {
             kernels::attention_step_paged(
-                &q, &k, &v, &cosine, &sine, positions, lengths, table, None, keys, values, &out, scale, 0, 0.0, layout,
+                &q, &k, &v, &cosine, &sine, positions, lengths, table, None, keys, values, &out, scale, window, cap, layout,
                 format,
             )?;
         } else {
             kernels::rope_qk(&q, &k, &cosine, &sine, positions, layout)?;
             kernels::kv_append_paged(&k, &v, offsets, lengths, table, keys, values, format)?;
             kernels::flash_attention_paged(
-                &q, keys, values, offsets, lengths, table, None, &out, kv_heads, scale, 0, 0.0, format,
+                &q, keys, values, offsets, lengths, table, None, &out, kv_heads, scale, window, cap, format,
             )?;
         }
         Ok(out.view(&[tokens, heads * dim])?)
@@ -531,6 +532,9 @@ impl Engine {
         let logits = target.narrow(0, 0, x.shape()[0])?;
         product(&self.final_norm(x)?, &self.weights.head, None, None, None, &logits)?;
         scale(&logits, 1.0 / self.config.logits_scaling)?;
+        if self.config.logits_cap > 0.0 {
+            kernels::softcap(&logits, &logits, self.config.logits_cap as f32)?;
+        }
         Ok(logits)
     }
 
