@@ -60,13 +60,17 @@ def _attention(family: Family) -> str:
     if family.partial_rotary:
         parts.append("a part of each head rotated")
     if family.window_period is not None:
-        layers = {0: "in all layers", 2: "in every other layer"}
-        parts.append(f"windows {layers.get(family.window_period, f'in all but each {family.window_period}th layer')}")
+        where = {0: "a window in all layers where the model has one", 2: "windows in every other layer"}
+        parts.append(where.get(family.window_period, f"windows in all but each {family.window_period}th layer"))
+    if family.gemma is not None and family.gemma.local_base:
+        parts.append("a rotary embedding of their own there")
     return ", ".join(parts)
 
 
 def _feed_forward(family: Family) -> str:
-    gate = " or ".join({"silu": "SwiGLU", "relu2": "squared ReLU", "gelu_pytorch_tanh": "GeGLU"}[name] for name in family.activations)
+    gate = " or ".join(
+        {"silu": "SwiGLU", "relu2": "squared ReLU", "gelu_pytorch_tanh": "GeGLU"}[name] for name in family.activations
+    )
     experts = family.experts
     if experts is None:
         return gate + (", ternary weights" if family.ternary else "")

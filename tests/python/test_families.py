@@ -67,6 +67,20 @@ def test_a_gguf_file_is_the_same_model(case: str, tmp_path: Path, ctx: Context) 
     assert np.abs(found - logits(path, ctx, context=256)).max() < 1e-4
 
 
+@pytest.mark.parametrize("case", ["gemma2", "gemma3", "phi3_window"])
+def test_windows_have_the_same_bits_in_any_pieces(case: str, tmp_path: Path, ctx: Context) -> None:
+    """Over the border of a page, where windows begin in an earlier one, and in calls that begin within a window."""
+    path = folder(tmp_path, case)
+    ids = np.random.default_rng(5).integers(0, 600, 160).astype(np.int32)
+    model = StoredModel.open(path)
+    whole = Engine(model, ctx, context=256).logits(ids)
+    np.testing.assert_array_equal(Engine(model, ctx, context=256, piece=37).logits(ids), whole)
+    # Windows of 12 in both layers reach 22 tokens back together; a layer without one sees the first.
+    ids[0] = (ids[0] + 1) % 600
+    changed = Engine(model, ctx, context=256).logits(ids)
+    assert (changed[-1] == whole[-1]).all() == (case == "phi3_window")
+
+
 def test_long_sequences_have_the_long_factors(tmp_path: Path, ctx: Context) -> None:
     path = folder(tmp_path, "phi3_long")
     config = StoredModel.open(path).config
@@ -114,12 +128,20 @@ def test_what_may_have_one_value_alone_is_refused_with_another(case: str) -> Non
     [
         ("mistral", {"sliding_window": -1}, "sliding_window is -1; this engine attends to all of the context"),
         ("gemma2", {"sliding_window": None}, "sliding_window is None; it must be a whole number, from 1"),
-        ("gemma2", {"layer_types": ["full_attention", "sliding_attention"]}, "layer_types is .*; this engine has 'slid"),
+        (
+            "gemma2",
+            {"layer_types": ["full_attention", "sliding_attention"]},
+            "layer_types is .*; this engine has 'slid",
+        ),
         ("gemma2", {"layer_types": ["sliding_attention"]}, "layer_types is "),
         ("gemma2", {"attn_logit_softcapping": 0}, "attn_logit_softcapping is 0.0; it must be above 0"),
         ("gemma2", {"query_pre_attn_scalar": -1}, "query_pre_attn_scalar is -1.0; it must be above 0"),
         ("gemma2", {"hidden_activation": "gelu"}, "hidden_activation is 'gelu'; this engine has 'gelu_pytorch_tanh'"),
-        ("gemma2", {"use_bidirectional_attention": True}, "'use_bidirectional_attention' is True; this engine does not"),
+        (
+            "gemma2",
+            {"use_bidirectional_attention": True},
+            "'use_bidirectional_attention' is True; this engine does not",
+        ),
         ("qwen2", {"use_sliding_window": True}, "sliding_window is 64; this engine attends"),
         ("qwen3", {"layer_types": ["full_attention", "sliding_attention"]}, "layer_types is"),
         ("qwen3", {"hidden_act": "gelu"}, "hidden_act is 'gelu'; this engine has 'silu'"),
@@ -132,6 +154,17 @@ def test_what_may_have_one_value_alone_is_refused_with_another(case: str) -> Non
         ("mistral", {"rope_scaling": {"rope_type": "linear", "factor": 2.0, "speed": 1}}, "has the option 'speed'"),
         ("mistral", {"rope_scaling": {"rope_type": "yarn", "factor": 0.5}}, "rotary embedding of yarn with"),
         ("phi3_long", {"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0]}}, "long_factor is missing"),
+        (
+            "gemma3",
+            {"rope_parameters": {"rope_theta": 1e4}},
+            "rope_parameters is .*; it must be an object with 'full_att",
+        ),
+        (
+            "gemma3",
+            {"rope_parameters": {"sliding_attention": {"rope_type": "linear"}}},
+            "rope_type of 'sliding_attention' is 'linear'; this engine has plain angles there",
+        ),
+        ("gemma3", {"model_type": "gemma3"}, "the model_type is 'gemma3'; this program runs 'llama', "),
         ("mistral", {"model_type": "gemma"}, "the model_type is 'gemma'; this program runs 'llama', "),
         ("mistral", {"model_type": "gpt_oss"}, "the model_type is 'gpt_oss'; this program runs 'llama', "),
     ],

@@ -33,6 +33,9 @@ type Gemma struct {
 	// Largest are the layers of the model whose GGUF files have hidden_size / heads for QueryScalar; in those of all others it
 	// is head_dim (llama.cpp's rule: files have no key for it).
 	Largest int
+	// LocalBase of the rotary embedding is that in layers with a window, where rope_local_base_freq does not say; 0 where all
+	// layers have the same.
+	LocalBase float64
 }
 
 // caps are the options of Gemma's families with soft bounds: in config.json and GGUF files alike.
@@ -173,6 +176,12 @@ var Families = []Family{
 		Activations: []string{GELU}, ActivationKey: "hidden_activation",
 		Gemma: &Gemma{QueryScalar: 256, ScoresCap: 50, LogitsCap: 30, Largest: 46},
 	},
+	{
+		Name: "gemma3_text", Architectures: []string{"gemma3"}, RopeBase: 1e6, NormEps: 1e-6, Context: 131072, KVHeads: 4,
+		HeadDim: 256, Window: 4096, WindowPeriod: 6, Tied: true, QKVBias: biased, OBias: biased, QKNorm: NormOfHead,
+		Activations: []string{GELU}, ActivationKey: "hidden_activation",
+		Gemma: &Gemma{QueryScalar: 256, Largest: 62, LocalBase: 1e4},
+	},
 }
 
 // commonOptions of config.json all families have.
@@ -269,6 +278,9 @@ func (f *Family) Options() map[string]bool {
 		own["query_pre_attn_scalar"] = true
 		for _, limit := range caps {
 			own[limit.name] = true
+		}
+		if f.Gemma.LocalBase > 0 {
+			own["rope_local_base_freq"], own["sliding_window_pattern"] = true, true
 		}
 	}
 	for _, option := range f.fixed {

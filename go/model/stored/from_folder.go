@@ -65,7 +65,11 @@ func ConfigFromFolder(object *formats.Object) (LlamaConfig, error) {
 	if err != nil {
 		return LlamaConfig{}, err
 	}
-	rope, err := ropeFromFolder(object, family, headDim, context)
+	ropeOf, localBase, err := localRope(object, family)
+	if err != nil {
+		return LlamaConfig{}, err
+	}
+	rope, err := ropeFromFolder(ropeOf, family, headDim, context)
 	if err != nil {
 		return LlamaConfig{}, err
 	}
@@ -87,7 +91,8 @@ func ConfigFromFolder(object *formats.Object) (LlamaConfig, error) {
 		TieEmbeddings: given.flagOf("tie_word_embeddings", family.Tied),
 		QKVBias:       given.switchOf(family.QKVBias), OBias: given.switchOf(family.OBias), QKNorm: family.QKNorm,
 		Activation: activation, SubNorms: family.Ternary, Ternary: family.Ternary,
-		EmbeddingScale: 1, ResidualScale: 1, LogitsScaling: 1, Window: window, WindowPeriod: period, Family: family.Name,
+		EmbeddingScale: 1, ResidualScale: 1, LogitsScaling: 1, Window: window, WindowPeriod: period, LocalRopeBase: localBase,
+		Family: family.Name,
 	}
 	if experts := family.Experts; experts != nil {
 		config.FFNSize = given.wholeOf(experts.FFN, required)
@@ -211,6 +216,9 @@ func windows(object *formats.Object, given *reading, family *Family, context, la
 		return 0, 0, given.err
 	}
 	window, period, err = windowOfFiles(asked, shown, "sliding_window", family, context)
+	if err == nil && family.Gemma != nil && family.Gemma.LocalBase > 0 {
+		period, err = given.whole("sliding_window_pattern", period)
+	}
 	value := object.Get("layer_types")
 	kinds, isList := value.([]any)
 	if err != nil || value == nil {
@@ -252,6 +260,53 @@ func ownValues(object *formats.Object) (*reading, error) {
 		}
 	}
 	return &reading{values: ofObject(own)}, nil
+}
+
+// localRope gives the options of the rotary embedding in layers without a window, and the base in those with one; 0 where they
+// have the same. Of the latter, transformers 5 writes an entry for each kind of layer into rope_parameters; earlier ones wrote
+// rope_local_base_freq.
+func localRope(object *formats.Object, family *Family) (*formats.Object, float64, error) {
+	if family.Gemma == nil || family.Gemma.LocalBase == 0 {
+		return object, 0, nil
+	}
+	base, err := ofObject(object).number("rope_local_base_freq", family.Gemma.LocalBase)
+	found := object.Get("rope_parameters")
+	if err != nil || isEmpty(found) {
+		return object, base, err
+	}
+	const full, sliding = "full_attention", "sliding_attention"
+	whole, isObject := found.(*formats.Object)
+	parts := [2]*formats.Object{formats.NewObject(), formats.NewObject()}
+	for at, kind := range []string{full, sliding} {
+		if isObject && !isEmpty(whole.Get(kind)) {
+			parts[at], isObject = whole.Get(kind).(*formats.Object)
+		}
+	}
+	if !isObject || slices.ContainsFunc(whole.Names(), func(name string) bool { return name != full && name != sliding }) {
+		return nil, 0, fmt.Errorf("rope_parameters is %s; it must be an object with '%s' and '%s'", formats.Shown(found), full,
+			sliding)
+	}
+	for _, name := range parts[1].Names() {
+		value := parts[1].Get(name)
+		plain := name == "rope_theta" || (name == "rope_type" || name == "type") && value == any("default")
+		if !plain && value != nil {
+			return nil, 0, fmt.Errorf("%s of '%s' is %s; this engine has plain angles there", name, sliding, formats.Shown(value))
+		}
+	}
+	both, changed := formats.NewObject(), formats.NewObject()
+	both.Update(parts[0])
+	switch scaled := object.Get("rope_scaling").(type) {
+	case *formats.Object:
+		both.Update(scaled)
+	default:
+		if !isEmpty(scaled) {
+			return nil, 0, fmt.Errorf("rope_scaling is %s; it must be an object", formats.Shown(scaled))
+		}
+	}
+	changed.Update(object)
+	changed.Set("rope_parameters", both)
+	base, err = ofObject(parts[1]).number("rope_theta", base)
+	return changed, base, err
 }
 
 // ropeFromFolder reads the rotary embedding: transformers 5 writes rope_parameters; earlier ones rope_theta and, for

@@ -134,6 +134,9 @@ func configFromGGUF(metadata *gguf.Metadata, found seen) (LlamaConfig, error) {
 			scalar = float64(hidden) / float64(heads)
 		}
 		config.PostNorms = true
+		if gemma.LocalBase > 0 {
+			config.LocalRopeBase = given.numberOf("rope.freq_base_swa", gemma.LocalBase)
+		}
 		config.EmbeddingScale = math.Sqrt(float64(hidden))
 		config.AttentionScale = given.numberOf("attention.scale", 1/math.Sqrt(scalar))
 		for _, limit := range caps {
@@ -156,6 +159,9 @@ func checkKeys(metadata *gguf.Metadata, given *reading, prefix string, family *F
 			if family.Gemma != nil && (name == limit.name || name == "attention.scale") {
 				return true
 			}
+		}
+		if name == "rope.freq_base_swa" && family.Gemma != nil && family.Gemma.LocalBase > 0 {
+			return true
 		}
 		return ggufOptions[name] || family.WindowPeriod > 0 && name == "attention.sliding_window_pattern"
 	}

@@ -3,7 +3,7 @@
 //
 // A Llama here is a pre-norm decoder with RMSNorm, rotary attention of grouped heads and a SwiGLU, or a mixture of SwiGLU
 // experts behind a router (Mixtral, and this library's own models), or with ternary weights, further norms and a squared
-// ReLU as the gate (BitNet b1.58), or with bounded scores, windows and norms behind its parts (Gemma 2). Tensors are named as in Hugging Face transformers' Llama and Mixtral, in every family:
+// ReLU as the gate (BitNet b1.58), or with bounded scores, windows and norms behind its parts (Gemma 2 and 3). Tensors are named as in Hugging Face transformers' Llama and Mixtral, in every family:
 //
 //	model.embed_tokens.weight                                  [vocab, hidden]
 //	for each layer L, with the prefix model.layers.L:
@@ -145,8 +145,9 @@ type LlamaConfig struct {
 	LogitsScaling                 float64 // what logits are divided by
 	// ScoresCap and LogitsCap are soft bounds c * tanh(x / c) of attention's scores and of the logits; 0 for none.
 	ScoresCap, LogitsCap float64
-	Window               int // most tokens that a token sees in layers with a window, itself the last of them; 0 for all
-	WindowPeriod         int // n where each n-th layer has no window, 0 where all have
+	Window               int     // most tokens that a token sees in layers with a window, itself the last of them; 0 for all
+	WindowPeriod         int     // n where each n-th layer has no window, 0 where all have
+	LocalRopeBase        float64 // of the rotary embedding in layers with a window, where it is not scaled; 0 for that of all
 	// PostNorms says whether there are norms of what attention and the feed-forward network add to the residual stream,
 	// NormsLessOne whether the stored gains of norms are less by 1 than what is multiplied with.
 	PostNorms, NormsLessOne bool
@@ -196,6 +197,11 @@ func (c LlamaConfig) Validate() error {
 			return err
 		}
 	}
+	if c.LocalRopeBase != 0 {
+		if _, err := model.Bounds.Number("rope_base", "local_rope_base", c.LocalRopeBase); err != nil {
+			return err
+		}
+	}
 	rotated := c.rotated()
 	whole := rotated == c.HeadDim
 	dense := c.SubNorms || c.Ternary || c.PostNorms || c.Activation != SiLU
@@ -213,6 +219,8 @@ func (c LlamaConfig) Validate() error {
 		{c.ExtendedContext == c.Context || ntk && c.ExtendedContext > c.Context, "extended_context", c.ExtendedContext, reach},
 		{!dense || c.NumExperts == 0, "num_experts", c.NumExperts, "0 in a model of the kind of BitNet or Gemma"},
 		{c.Window > 0 || c.WindowPeriod == 0, "window_period", c.WindowPeriod, "0 in a model without windows"},
+		{c.LocalRopeBase == 0 || c.Window > 0 && c.Rope.Rotated == 0, "local_rope_base", c.LocalRopeBase,
+			"0 without windows, and where a part is rotated"},
 		{!(c.Ternary && (c.PostNorms || c.NormsLessOne)), "post_norms", true, "absent with ternary weights"},
 		{!(c.Ternary && (c.QKVBias || c.OBias)), "a bias", true, "absent with ternary weights"},
 		{!(c.Ternary && c.QKNorm != NoNorm), "qk_norm", c.QKNorm, "absent with ternary weights"},
@@ -420,5 +428,5 @@ func (c LlamaConfig) Object() *formats.Object {
 		"ternary", c.Ternary, "shared_ffn_size", c.SharedFFNSize, "shared_gate", c.SharedGate,
 		"embedding_scale", c.EmbeddingScale, "residual_scale", c.ResidualScale, "attention_scale", c.AttentionScale,
 		"logits_scaling", c.LogitsScaling, "scores_cap", c.ScoresCap, "logits_cap", c.LogitsCap, "window", c.Window,
-		"window_period", c.WindowPeriod, "post_norms", c.PostNorms, "norms_less_one", c.NormsLessOne, "family", c.Family)
+		"window_period", c.WindowPeriod, "local_rope_base", c.LocalRopeBase, "post_norms", c.PostNorms, "norms_less_one", c.NormsLessOne, "family", c.Family)
 }

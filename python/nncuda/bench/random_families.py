@@ -20,6 +20,7 @@ CLASSES = {
     "qwen2_moe": "Qwen2Moe",
     "phi3": "Phi3",
     "gemma2": "Gemma2",
+    "gemma3_text": "Gemma3",
 }
 
 Tensor = tuple[str, tuple[int, ...], float]

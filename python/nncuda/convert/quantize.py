@@ -97,6 +97,8 @@ def gguf_metadata(config: LlamaConfig) -> dict[str, Any]:
     if family.gemma is not None:
         values |= {theirs: float(getattr(config, ours)) for _, ours, theirs in CAPS}
         values["attention.scale"] = float(config.attention_scale)
+    if config.local_rope_base:
+        values["rope.freq_base_swa"] = float(config.local_rope_base)
     if config.window:
         values["attention.sliding_window"] = config.window
     if config.window_period != (family.window_period or 0):

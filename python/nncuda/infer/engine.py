@@ -120,6 +120,10 @@ class Engine:
             rotated=config.rope.rotated,
             **config.rope_options(self.context),
         )
+        #: Of layers with a window, where these have tables of their own.
+        self.local_rope = None
+        if config.local_rope_base:
+            self.local_rope = RopeTables(ctx, config.head_dim, config.local_rope_base)
         self.reach(_FIRST_POSITIONS - 1)
         self.cache = PagedCache(
             ctx,
@@ -148,7 +152,10 @@ class Engine:
     def reach(self, position: int) -> None:
         """Has rotary tables with a row for this position: those in use, or others twice as long."""
         if position >= self.rope.length:
-            self.rope.tables(max(position + 1, 2 * self.rope.length))
+            length = max(position + 1, 2 * self.rope.length)
+            self.rope.tables(length)
+            if self.local_rope is not None:
+                self.local_rope.tables(length)
 
     # Prefill
 
@@ -344,8 +351,13 @@ class Engine:
         q, k, v = qkv
         config, tokens = self.config, q.shape[0]
         heads = self._heads.narrow(0, 0, tokens)
-        options = {"scale": config.attention_scale or None, "window": config.window_of(number), "softcap": config.scores_cap}
-        cosine, sine = self.rope.tables(1)
+        options = {
+            "scale": config.attention_scale or None,
+            "window": config.window_of(number),
+            "softcap": config.scores_cap,
+        }
+        local = self.local_rope if config.window_of(number) else None
+        cosine, sine = (local or self.rope).tables(1)
         keys, values, code = self.cache.keys[number], self.cache.values[number], self.cache.format.code
         if decode:
             kernels.attention_step_paged(

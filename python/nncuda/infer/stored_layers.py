@@ -102,7 +102,7 @@ class StoredLayers:
         return q, k, v
 
     def attended(self, layer: Layer, heads: Tensor, x: Tensor, watch: Watch | None) -> None:
-        """x += the projection of what attention gave, f32 [tokens, heads * head_dim], normed where the model has it so."""
+        """x += the projection of what attention gave, f32 [tokens, heads * head_dim], normed where there is a norm."""
         self._scale(heads)
         self._add_product(heads, layer.o, layer.o_bias, x, "attn_output", watch, layer.attention_norm)
 

@@ -57,12 +57,15 @@ class Gemma:
                         attn_logit_softcapping and final_logit_softcapping; 0 for none
     largest             layers of the model whose GGUF files have hidden_size / heads for query_scalar; in those of all
                         others it is head_dim (llama.cpp's rule: files have no key for it)
+    local_base          base of the rotary embedding in layers with a window, where rope_local_base_freq does not say; 0
+                        where all layers have the same
     """
 
     query_scalar: float
     scores_cap: float
     logits_cap: float
     largest: int
+    local_base: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -295,6 +298,24 @@ FAMILIES = {
             activations=("gelu_pytorch_tanh",),
             activation_key="hidden_activation",
             gemma=Gemma(query_scalar=256.0, scores_cap=50.0, logits_cap=30.0, largest=46),
+        ),
+        Family(
+            "gemma3_text",
+            "Gemma 3 270M and 1B; of GGUF files the text of 4B, 12B and 27B",
+            ("gemma3",),
+            rope_base=1e6,
+            context=131072,
+            kv_heads=4,
+            head_dim=256,
+            window=4096,
+            window_period=6,
+            tied=True,
+            qkv_bias=_BIASED,
+            o_bias=_BIASED,
+            qk_norm="head",
+            activations=("gelu_pytorch_tanh",),
+            activation_key="hidden_activation",
+            gemma=Gemma(query_scalar=256.0, scores_cap=0.0, logits_cap=0.0, largest=62, local_base=1e4),
         ),
     )
 }

@@ -2,9 +2,9 @@
 
 A Llama here is a pre-norm decoder with RMSNorm, rotary attention of grouped heads and a SwiGLU, or a mixture of SwiGLU
 experts behind a router (Mixtral, and this library's own models), or with ternary weights, further norms and a squared
-ReLU as the gate (BitNet b1.58), or with bounded scores, windows and norms behind its parts (Gemma 2). `families` says
-which models are such, with which of the parts. Tensors are named as in
-Hugging Face transformers' Llama and Mixtral, in every family:
+ReLU as the gate (BitNet b1.58), or with bounded scores, windows and norms behind its parts (Gemma 2 and 3). `families`
+says which models are such, with which of the parts. Tensors are named as in Hugging Face transformers' Llama and
+Mixtral, in every family:
 
     model.embed_tokens.weight                                  [vocab, hidden]
     for each layer L, with the prefix model.layers.L:
@@ -130,7 +130,8 @@ class LlamaConfig:
                         soft bounds c * tanh(x / c) of attention's scores and of the logits; 0 for none
     window              most tokens that a token sees in layers with a window, itself the last of them; 0 for all
     window_period       n where each n-th layer has no window, 0 where all have
-    post_norms          whether there are norms of what attention and the feed-forward network add to the residual stream
+    local_rope_base     base of the rotary embedding in layers with a window, where it is not scaled; 0 for that of all
+    post_norms          whether there are norms of what attention and feed-forward network add to the residual stream
     norms_less_one      whether the stored gains of norms are less by 1 than what is multiplied with
 
     Others as in `MoEConfig`.
@@ -167,6 +168,7 @@ class LlamaConfig:
     logits_cap: float = 0.0
     window: int = 0
     window_period: int = 0
+    local_rope_base: float = 0.0
     post_norms: bool = False
     norms_less_one: bool = False
     family: str = "llama"
@@ -192,7 +194,9 @@ class LlamaConfig:
         _require(longest >= self.context if ntk else longest == self.context, "extended_context", longest, allowed)
         _require(self.activation in ACTIVATIONS, "activation", self.activation, f"one of {', '.join(ACTIVATIONS)}")
         if self.sub_norms or self.ternary or self.post_norms or self.activation != "silu":
-            _require(not self.num_experts, "num_experts", self.num_experts, "0 in a model of the kind of BitNet or Gemma")
+            _require(
+                not self.num_experts, "num_experts", self.num_experts, "0 in a model of the kind of BitNet or Gemma"
+            )
         _require(self.qk_norm in QK_NORMS, "qk_norm", self.qk_norm, f"one of {', '.join(QK_NORMS)}")
         for name, there in (
             ("qkv_bias", self.qkv_bias),
@@ -211,6 +215,10 @@ class LlamaConfig:
             check_number(name, getattr(self, name), _STRETCH)
         for name in ("attention_scale", "scores_cap", "logits_cap"):
             check_number(name, getattr(self, name), (0.0, 1e6))
+        if self.local_rope_base:
+            check_number("local_rope_base", self.local_rope_base, BOUNDS["rope_base"])
+            whole = not self.rope.rotated and bool(self.window)
+            _require(whole, "local_rope_base", self.local_rope_base, "0 without windows, and where a part is rotated")
         rule = "0 in a model without windows"
         _require(bool(self.window) or not self.window_period, "window_period", self.window_period, rule)
         _require(not (self.o_bias and self.residual_scale != 1), "o_bias", True, "false with a residual_scale")

@@ -63,7 +63,8 @@ def config_from_folder(values: Mapping[str, Any]) -> LlamaConfig:
     extra = values.get("nncuda", {})
     if not isinstance(extra, Mapping) or any(name not in _OURS for name in extra):
         raise ValueError(f"the options under 'nncuda' must be among {', '.join(_OURS)}")
-    rope = rope_from_folder(values, family, head_dim, context)
+    rope_values, local_base = _local_rope(values, family)
+    rope = rope_from_folder(rope_values, family, head_dim, context)
     longest = Values(extra).whole("extended_context", context)
     if longest > context:
         if rope.scaling != "none":
@@ -103,6 +104,7 @@ def config_from_folder(values: Mapping[str, Any]) -> LlamaConfig:
         ternary=family.ternary,
         window=window,
         window_period=period,
+        local_rope_base=local_base,
         post_norms=family.gemma is not None,
         norms_less_one=family.gemma is not None,
         family=family.name,
@@ -136,6 +138,8 @@ def options_of(family: Family) -> frozenset[str]:
         own |= {theirs for theirs, _, _ in SCALES}
     if family.gemma is not None:
         own |= {"query_pre_attn_scalar", *(theirs for theirs, _, _ in CAPS)}
+        if family.gemma.local_base:
+            own |= {"rope_local_base_freq", "sliding_window_pattern"}
     if family.ternary:
         own.add("quantization_config")
     if family.original_context:
@@ -162,6 +166,8 @@ def _windows(values: Mapping[str, Any], family: Family, context: int, layers: in
     if family.window_flag is not None and not Values(values).flag(family.window_flag, False):
         window = None
     window, period = window_of_files(window, "sliding_window", family, context)
+    if family.gemma is not None and family.gemma.local_base:
+        period = Values(values).whole("sliding_window_pattern", period)
     kinds = values.get("layer_types")
     if kinds is None:
         return window, period
@@ -192,6 +198,33 @@ def window_of_files(window: Any, name: str, family: Family, context: int) -> tup
     if type(window) is not int or window < 0 or (0 != window < context and period is None):
         raise ValueError(f"{name} is {shown(window)}; this engine attends to all of the context ({context})")
     return (window if window < context else 0), 0
+
+
+def _local_rope(values: Mapping[str, Any], family: Family) -> tuple[Mapping[str, Any], float]:
+    """The options of the rotary embedding in layers without a window, and the base in those with one; 0 where they have
+    the same. Of the latter, transformers 5 writes an entry for each kind of layer into rope_parameters; earlier ones
+    wrote rope_local_base_freq."""
+    usual = 0.0 if family.gemma is None else family.gemma.local_base
+    if not usual:
+        return values, 0.0
+    base = Values(values).number("rope_local_base_freq", usual)
+    found = values.get("rope_parameters")
+    if not found:
+        return values, base
+    kinds = ("full_attention", "sliding_attention")
+    parts = [found.get(kind) for kind in kinds] if isinstance(found, Mapping) else []
+    if not parts or not set(found) <= set(kinds) or any(not isinstance(part or {}, Mapping) for part in parts):
+        raise ValueError(
+            f"rope_parameters is {shown(found)}; it must be an object with {' and '.join(map(repr, kinds))}"
+        )
+    full, local = (part or {} for part in parts)
+    for name, value in local.items():
+        right = name == "rope_theta" or (name in ("rope_type", "type") and value == "default")
+        if not right and value is not None:
+            raise ValueError(f"{name} of 'sliding_attention' is {shown(value)}; this engine has plain angles there")
+    scaled = values.get("rope_scaling") or {}
+    both = {**full, **scaled} if isinstance(scaled, Mapping) else scaled
+    return {**values, "rope_parameters": both}, Values(local).number("rope_theta", base)
 
 
 def rope_from_folder(values: Mapping[str, Any], family: Family, head_dim: int, context: int) -> Rope:

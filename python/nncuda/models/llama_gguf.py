@@ -99,6 +99,8 @@ def config_from_gguf(metadata: Mapping[str, Any], seen: Seen) -> LlamaConfig:
     if gemma := family.gemma:
         scalar = hidden / heads if layers == gemma.largest else float(head_dim)
         scales = {ours: given.number(theirs, getattr(gemma, ours)) for _, ours, theirs in CAPS}
+        if gemma.local_base:
+            scales["local_rope_base"] = given.number("rope.freq_base_swa", gemma.local_base)
         scales["embedding_scale"] = math.sqrt(hidden)
         scales["attention_scale"] = given.number("attention.scale", 1 / math.sqrt(scalar))
     activation = BITNET_ARCHITECTURES[str(architecture)] if family.ternary else family.activations[0]
@@ -141,6 +143,8 @@ def _check_options(metadata: Mapping[str, Any], prefix: str, family: Family) -> 
         known |= {theirs for _, _, theirs in SCALES}
     if family.gemma is not None:
         known |= {"attention.scale", *(theirs for _, _, theirs in CAPS)}
+        if family.gemma.local_base:
+            known.add("rope.freq_base_swa")
     if family.window_period:
         known.add("attention.sliding_window_pattern")
     for name, value in metadata.items():

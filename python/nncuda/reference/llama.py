@@ -6,10 +6,11 @@ Parameters carry the names and shapes of `nncuda.models.llama.LlamaConfig.shapes
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
-from nncuda.models.llama import LlamaConfig, is_norm
+from nncuda.models.llama import LlamaConfig, Rope, is_norm
 from nncuda.reference import activation, attention, elementwise, rmsnorm, rope, softmax
 from nncuda.reference.arithmetic import Array
 from nncuda.reference.layers import Parameters, linear
@@ -31,7 +32,11 @@ def tables(config: LlamaConfig, positions: int, dtype: type = np.float64) -> tup
 def forward(params: Parameters, config: LlamaConfig, ids: Array) -> Array:
     """Logits [length, vocab] of one sequence of ids, f64 or f32 as the parameters are."""
     dtype = params["model.norm.weight"].dtype
-    cosine, sine = tables(config, len(ids), dtype)
+    everywhere = tables(config, len(ids), dtype)
+    local = everywhere
+    if config.local_rope_base:
+        plain = Rope(config.local_rope_base, config.rope.layout)
+        local = tables(replace(config, rope=plain, local_rope_base=0), len(ids), dtype)
     if config.norms_less_one:
         params = {name: values + 1 if is_norm(name) else values for name, values in params.items()}
     x = params["model.embed_tokens.weight"][ids] * config.embedding_scale
@@ -39,6 +44,7 @@ def forward(params: Parameters, config: LlamaConfig, ids: Array) -> Array:
         block = f"model.layers.{layer}"
         h = rmsnorm.rmsnorm(x, params[f"{block}.input_layernorm.weight"], config.norm_eps)["y"]
         window = config.window_of(layer)
+        cosine, sine = local if window else everywhere
         added = self_attention(h, params, f"{block}.self_attn", config, cosine, sine, window)
         x = x + config.residual_scale * _behind(added, params, f"{block}.self_attn", config)
         h = rmsnorm.rmsnorm(x, params[f"{block}.post_attention_layernorm.weight"], config.norm_eps)["y"]
@@ -84,9 +90,7 @@ def _normed(rows: Array, gain: Array, config: LlamaConfig) -> Array:
     return rmsnorm.rmsnorm(rows.reshape(-1, len(gain)), gain, config.norm_eps)["y"].reshape(rows.shape)
 
 
-def attended(
-    q: Array, k: Array, v: Array, config: LlamaConfig, cosine: Array, sine: Array, window: int = 0
-) -> Array:
+def attended(q: Array, k: Array, v: Array, config: LlamaConfig, cosine: Array, sine: Array, window: int = 0) -> Array:
     """What attention gives to the projection, [length, heads * head_dim], of rows of queries, keys and values. With a
     window a query sees so many keys at most."""
     q, k, v = (rows.reshape(len(rows), -1, config.head_dim) for rows in (q, k, v))

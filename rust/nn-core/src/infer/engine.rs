@@ -120,6 +120,8 @@ pub struct Engine {
     piece: usize,
     weights: Weights,
     rope: RopeTables,
+    /// Of layers with a window, where these have tables of their own.
+    local_rope: Option<RopeTables>,
     pub(super) cache: PagedCache,
     // Where the steps of a call put their results: made once for the most rows of a call, so that no call allocates.
     layers: LayerCalls,
@@ -162,6 +164,8 @@ impl Engine {
         let weights = Weights::new(ctx, model, options.weights)?;
         let (divisors, magnitude) = (config.rope_divisors(context), (config.rope.magnitude(), config.rotated()));
         let rope = RopeTables::scaled(ctx, config.head_dim, config.rope_options(context)?, &divisors, magnitude)?;
+        let local = (config.local_rope_base > 0.0).then_some(config.local_rope_base);
+        let local_rope = local.map(|base| RopeTables::new(ctx, config.head_dim, base, 1.0));
         let sizes = CacheSizes {
             layers: config.num_layers,
             kv_heads: config.num_kv_heads,
@@ -194,6 +198,7 @@ impl Engine {
             piece,
             weights,
             rope,
+            local_rope,
             cache,
         };
         engine.reach(FIRST_POSITIONS - 1)?;
@@ -243,7 +248,11 @@ impl Engine {
     /// Has rotary tables with a row for this position: those in use, or others twice as long.
     pub(super) fn reach(&self, position: usize) -> Result<()> {
         if position >= self.rope.length() {
-            self.rope.tables((position + 1).max(2 * self.rope.length()))?;
+            let length = (position + 1).max(2 * self.rope.length());
+            self.rope.tables(length)?;
+            if let Some(local) = &self.local_rope {
+                local.tables(length)?;
+            }
         }
         Ok(())
     }
@@ -502,7 +511,8 @@ impl Engine {
         let Heads { q, k, v } = qkv;
         let (tokens, dim) = (q.shape()[0], self.config.head_dim);
         let (heads, kv_heads) = (self.config.num_heads, self.config.num_kv_heads);
-        let (cosine, sine) = self.rope.tables(1)?;
+        let local = self.local_rope.as_ref().filter(|_| self.config.window_of(number) > 0);
+        let (cosine, sine) = local.unwrap_or(&self.rope).tables(1)?;
         let (positions, layout) = (&inputs.positions, self.config.rope.layout);
         let ((keys, values), format) = (self.cache.layer(number), self.cache.format());
         let (offsets, lengths, table) = (&inputs.offsets, &inputs.lengths, &inputs.table);

@@ -83,6 +83,9 @@ pub(super) struct Gemma {
     /// Layers of the model whose GGUF files have hidden_size / heads for `query_scalar`; in those of all others it is head_dim
     /// (llama.cpp's rule: files have no key for it).
     pub(super) largest: usize,
+    /// Base of the rotary embedding in layers with a window, where rope_local_base_freq does not say; 0 where all layers have the
+    /// same.
+    pub(super) local_base: f64,
 }
 
 /// A family of models.
@@ -181,7 +184,7 @@ const QWENS_MIXTURE: Experts = Experts {
 };
 
 /// The families that the engine runs.
-pub(super) const FAMILIES: [Family; 14] = [
+pub(super) const FAMILIES: [Family; 15] = [
     PLAIN,
     Family {
         name: "mixtral",
@@ -300,7 +303,25 @@ pub(super) const FAMILIES: [Family; 14] = [
         tied: true,
         activations: &[GateActivation::Gelu],
         activation_key: "hidden_activation",
-        gemma: Some(Gemma { query_scalar: 256.0, caps: [50.0, 30.0], largest: 46 }),
+        gemma: Some(Gemma { query_scalar: 256.0, caps: [50.0, 30.0], largest: 46, local_base: 0.0 }),
+        fixed: &[],
+        ..PLAIN
+    },
+    Family {
+        name: "gemma3_text",
+        architectures: &["gemma3"],
+        interleaved: false,
+        rope_base: 1e6,
+        context: Some(131_072),
+        kv_heads: 4,
+        head_dim: 256,
+        window: Some(4096),
+        windows: Windows::Period(6),
+        tied: true,
+        qk_norm: QkNorm::Head,
+        activations: &[GateActivation::Gelu],
+        activation_key: "hidden_activation",
+        gemma: Some(Gemma { query_scalar: 256.0, caps: [0.0, 0.0], largest: 62, local_base: 1e4 }),
         fixed: &[],
         ..PLAIN
     },
@@ -369,6 +390,11 @@ impl Family {
         }
     }
 
+    /// Whether layers with a window have a rotary embedding of their own.
+    pub(super) fn has_local_rope(&self) -> bool {
+        self.gemma.is_some_and(|gemma| gemma.local_base > 0.0)
+    }
+
     /// Whether an option of config.json decides what a model of the family computes.
     fn has_option(&self, name: &str) -> bool {
         let experts = self.experts.is_some_and(|experts| {
@@ -380,6 +406,7 @@ impl Family {
             || experts
             || [self.qkv_bias.key, self.o_bias.key, self.window_flag].contains(&Some(name))
             || name == self.activation_key
+            || self.has_local_rope() && ["rope_local_base_freq", "sliding_window_pattern"].contains(&name)
             || self.gemma.is_some() && (name == "query_pre_attn_scalar" || CAPS.iter().any(|cap| cap.0 == name))
             || self.scaled && SCALES.iter().any(|scale| scale.0 == name)
             || self.ternary && name == "quantization_config"
@@ -399,6 +426,7 @@ impl Family {
         among(name, GGUF_OPTIONS)
             || self.scaled && SCALES.iter().any(|scale| scale.1 == name)
             || self.gemma.is_some() && (name == "attention.scale" || CAPS.iter().any(|cap| cap.0 == name))
+            || self.has_local_rope() && name == "rope.freq_base_swa"
             || matches!(self.windows, Windows::Period(_)) && name == "attention.sliding_window_pattern"
     }
 }

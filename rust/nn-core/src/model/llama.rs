@@ -2,7 +2,7 @@
 //!
 //! A Llama here is a pre-norm decoder with RMSNorm, rotary attention of grouped heads and a SwiGLU, or a mixture of SwiGLU
 //! experts behind a router (Mixtral, and this library's own models), or with ternary weights, further norms and a squared
-//! ReLU as the gate (BitNet b1.58), or with bounded scores, windows and norms behind its parts (Gemma 2). `families` says which
+//! ReLU as the gate (BitNet b1.58), or with bounded scores, windows and norms behind its parts (Gemma 2 and 3). `families` says which
 //! models are such, with which of the parts. Tensors are named as in Hugging Face transformers' Llama and Mixtral, in every family:
 //!
 //! ```text
@@ -252,6 +252,8 @@ pub struct LlamaConfig {
     pub window: usize,
     /// n where each n-th layer has no window, 0 where all have.
     pub window_period: usize,
+    /// Base of the rotary embedding in layers with a window, where it is not scaled; 0 for that of all.
+    pub local_rope_base: f64,
     /// Whether there are norms of what attention and the feed-forward network add to the residual stream.
     pub post_norms: bool,
     /// Whether the stored gains of norms are less by 1 than what is multiplied with.
@@ -295,6 +297,7 @@ impl LlamaConfig {
             logits_cap: 0.0,
             window: 0,
             window_period: 0,
+            local_rope_base: 0.0,
             post_norms: family.gemma.is_some(),
             norms_less_one: false,
             family: family.name,
@@ -355,6 +358,11 @@ impl LlamaConfig {
             if !(0.0..=1e6).contains(&value) {
                 return Err(refuse(name, &Value::Float(value), "a number, from 0 to 1e+06"));
             }
+        }
+        if self.local_rope_base != 0.0 {
+            bounded("local_rope_base", self.local_rope_base, "rope_base")?;
+            let (right, rule) = (self.window > 0 && self.rope.rotated == 0, "0 without windows, and where a part is rotated");
+            require(right, "local_rope_base", &self.local_rope_base, rule)?;
         }
         let windows = self.window > 0 || self.window_period == 0;
         require(windows, "window_period", &self.window_period, "0 in a model without windows")?;
@@ -475,6 +483,7 @@ impl LlamaConfig {
             ("logits_cap", self.logits_cap.into()),
             ("window", self.window.into()),
             ("window_period", self.window_period.into()),
+            ("local_rope_base", self.local_rope_base.into()),
             ("post_norms", self.post_norms.into()),
             ("norms_less_one", self.norms_less_one.into()),
             ("family", self.family.into()),

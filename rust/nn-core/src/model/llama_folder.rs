@@ -3,6 +3,8 @@
 //! An option that is neither read here nor known to change nothing is refused by its name, unless it says no: false, null or
 //! an empty list. So a model runs as transformers runs it, or not at all.
 
+use std::borrow::Cow;
+
 use nn_ffi::RopeLayout;
 
 use super::families::{CAPS, FAMILIES, Family, Gemma, SCALES, Switch, Windows, says_no};
@@ -65,7 +67,8 @@ pub(super) fn config_from_folder(values: &Table) -> Result<LlamaConfig> {
         return Err(Error::value(format!("the options under 'nncuda' must be among {}", known.join(", "))));
     };
     let extra = Given::of_table(extra);
-    let mut rope = rope_from_folder(&given, family, head_dim, context)?;
+    let (rope_values, local_rope_base) = local_rope(values, &given, family)?;
+    let mut rope = rope_from_folder(&Given::of_table(&rope_values), family, head_dim, context)?;
     let extended_context = extra.whole("extended_context", Some(context))?;
     if extended_context > context {
         if rope.scaling != Scaling::None {
@@ -95,6 +98,7 @@ pub(super) fn config_from_folder(values: &Table) -> Result<LlamaConfig> {
         activation,
         window,
         window_period,
+        local_rope_base,
         ..LlamaConfig::of(family)
     };
     if let Some(experts) = family.experts {
@@ -164,7 +168,10 @@ fn windows(
     let on = family.window_flag.map_or(Ok(true), |flag| given.flag(flag, false))?;
     let usual = family.window.filter(|_| values.get("sliding_window").is_none()).map(Value::from);
     let asked = given.get("sliding_window").or(usual).filter(|_| on);
-    let (window, period) = window_of_files(asked.as_ref(), "sliding_window", family, context)?;
+    let (window, mut period) = window_of_files(asked.as_ref(), "sliding_window", family, context)?;
+    if family.has_local_rope() {
+        period = given.whole("sliding_window_pattern", Some(period))?;
+    }
     let Some(found) = given.get("layer_types") else { return Ok((window, period)) };
     let full = |kind: &Value| kind.as_text() == Some("full_attention");
     let sliding = |kind: &Value| kind.as_text() == Some("sliding_attention");
@@ -214,6 +221,52 @@ pub(super) fn window_of_files(
             Err(Error::value(problem))
         }
     }
+}
+
+/// The options of the rotary embedding in layers without a window, and the base in those with one; 0 where they have the same.
+/// Of the latter, transformers 5 writes an entry for each kind of layer into rope_parameters; earlier ones wrote
+/// rope_local_base_freq.
+fn local_rope<'v>(values: &'v Table, given: &Given<'_>, family: &Family) -> Result<(Cow<'v, Table>, f64)> {
+    let Some(gemma) = family.gemma.filter(|gemma| gemma.local_base > 0.0) else {
+        return Ok((Cow::Borrowed(values), 0.0));
+    };
+    let base = given.number("rope_local_base_freq", Some(gemma.local_base))?;
+    let filled = |table: &Table, name: &str| {
+        table.get(name).filter(|value| !says_no(value) && value.as_number() != Some(0.0)).cloned()
+    };
+    let Some(found) = filled(values, "rope_parameters") else { return Ok((Cow::Borrowed(values), base)) };
+    let [full, sliding] = ["full_attention", "sliding_attention"];
+    let whole = found.as_table().filter(|whole| whole.names().all(|name| name == full || name == sliding));
+    let part = |kind: &str| match filled(whole?, kind) {
+        None => Some(Table::new()),
+        Some(Value::Table(part)) => Some(part),
+        Some(_) => None,
+    };
+    let (Some(mut both), Some(local)) = (part(full), part(sliding)) else {
+        let problem = format!("rope_parameters is {}", found.shown());
+        return Err(Error::value(format!("{problem}; it must be an object with '{full}' and '{sliding}'")));
+    };
+    let plain = |name: &str, value: &Value| match name {
+        "rope_theta" => true,
+        "rope_type" | "type" => matches!(value, Value::None) || value.as_text() == Some("default"),
+        _ => matches!(value, Value::None),
+    };
+    if let Some((name, value)) = local.iter().find(|(name, value)| !plain(name, value)) {
+        let problem = format!("{name} of '{sliding}' is {}", value.shown());
+        return Err(Error::value(format!("{problem}; this engine has plain angles there")));
+    }
+    match filled(values, "rope_scaling") {
+        None => {}
+        Some(Value::Table(scaled)) => {
+            for (name, value) in scaled.iter() {
+                both.set(name, value.clone());
+            }
+        }
+        Some(scaled) => return Err(refuse("rope_scaling", &scaled, "an object")),
+    }
+    let mut changed = values.clone();
+    changed.set("rope_parameters", Value::Table(both));
+    Ok((Cow::Owned(changed), Given::of_table(&local).number("rope_theta", Some(base))?))
 }
 
 fn rope_from_folder(values: &Given<'_>, family: &Family, head_dim: usize, context: usize) -> Result<Rope> {

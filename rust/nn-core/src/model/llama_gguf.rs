@@ -137,6 +137,9 @@ pub(super) fn config_from_gguf(metadata: &Metadata, of_tensors: OfTensors) -> Re
     if let Some(gemma) = &family.gemma {
         let largest = config.num_layers == gemma.largest;
         let scalar = if largest { hidden as f64 / heads as f64 } else { head_dim as f64 };
+        if gemma.local_base > 0.0 {
+            config.local_rope_base = given.number("rope.freq_base_swa", Some(gemma.local_base))?;
+        }
         config.embedding_scale = (hidden as f64).sqrt();
         config.attention_scale = given.number("attention.scale", Some(1.0 / scalar.sqrt()))?;
         for ((name, of), usual) in CAPS.into_iter().zip(gemma.caps) {
