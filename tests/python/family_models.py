@@ -102,3 +102,9 @@ FAMILIES = {
         head_dim=16,
     ),
 }
+
+#: Models that GGUF files have no words for, with those that refuse them.
+IN_NO_GGUF = {
+    "qwen3_yarn": "the YaRN of this model has options of its own",
+    "mistral_window": "GGUF files of 'llama' have no windows",
+}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from family_models import FAMILIES
+from family_models import FAMILIES, IN_NO_GGUF
 
 from nncuda import Context
 from nncuda.bench.random_model import write_folder
@@ -52,7 +52,7 @@ def test_logits_are_those_of_the_reference(case: str, tmp_path: Path, ctx: Conte
     np.testing.assert_array_equal(found, in_place)
 
 
-@pytest.mark.parametrize("case", [case for case in FAMILIES if case != "qwen3_yarn"])
+@pytest.mark.parametrize("case", [case for case in FAMILIES if case not in IN_NO_GGUF])
 def test_a_gguf_file_is_the_same_model(case: str, tmp_path: Path, ctx: Context) -> None:
     path = folder(tmp_path, case)
     model = StoredModel.open(path)
@@ -182,7 +182,8 @@ def test_fused_tensors_of_the_wrong_shape_are_refused(tmp_path: Path) -> None:
         StoredModel.open(path)
 
 
-def test_a_yarn_of_its_own_is_in_no_gguf_file(tmp_path: Path, ctx: Context) -> None:
-    with pytest.raises(FormatError, match="the YaRN of this model has options of its own"):
-        quantize_model(StoredModel.open(folder(tmp_path, "qwen3_yarn")), tmp_path / "m.gguf", "f32", ctx)
+@pytest.mark.parametrize("case", IN_NO_GGUF)
+def test_what_gguf_files_have_no_words_for_is_in_none(case: str, tmp_path: Path, ctx: Context) -> None:
+    with pytest.raises(FormatError, match=IN_NO_GGUF[case]):
+        quantize_model(StoredModel.open(folder(tmp_path, case)), tmp_path / "m.gguf", "f32", ctx)
     assert not (tmp_path / "m.gguf").exists()

@@ -63,7 +63,7 @@ def choose_formats(config: LlamaConfig, format_name: str, output_format: str | N
 def gguf_metadata(config: LlamaConfig) -> dict[str, Any]:
     """A configuration in the words of GGUF files. What they have no key for is under `ARCHITECTURE.nncuda`.
 
-    ValueError for a rotary embedding that they have no words for.
+    ValueError for a rotary embedding, or windows, that they have no words for.
     """
     family = FAMILIES[config.family]
     architecture = family.architectures[0]
@@ -100,6 +100,8 @@ def gguf_metadata(config: LlamaConfig) -> dict[str, Any]:
     if config.local_rope_base:
         values["rope.freq_base_swa"] = float(config.local_rope_base)
     if config.window:
+        if architecture == "llama":  # Mistral's, whose windows nothing reads there
+            raise ValueError(f"GGUF files of {architecture!r} have no windows, as this model's layers have")
         values["attention.sliding_window"] = config.window
     if config.window_period != (family.window_period or 0):
         values["attention.sliding_window_pattern"] = config.window_period
@@ -144,8 +146,8 @@ def quantize_model(
     """Writes `model` to the GGUF file `path`, in one step, and returns the format of each tensor by name.
 
     `progress` is called with the number of elements done after each piece. FormatError when the model is stored in
-    blocks already, has a weight that is not finite, or that f16 cannot hold, or a rotary embedding that GGUF files have
-    no words for.
+    blocks already, has a weight that is not finite, or that f16 cannot hold, or a rotary embedding or windows that GGUF
+    files have no words for.
     """
     if model.config.ternary:
         raise FormatError(model.path, "has ternary weights; nncuda convert writes them in other forms")
