@@ -524,8 +524,8 @@ impl Engine {
         let (window, cap) = (self.config.window_of(number) as i64, self.config.scores_cap as f32);
         if decode {
             kernels::attention_step_paged(
-                &q, &k, &v, &cosine, &sine, positions, lengths, table, None, keys, values, &out, scale, window, cap, layout,
-                format,
+                &q, &k, &v, &cosine, &sine, positions, lengths, table, None, keys, values, &out, scale, window, cap,
+                layout, format,
             )?;
         } else {
             kernels::rope_qk(&q, &k, &cosine, &sine, positions, layout)?;

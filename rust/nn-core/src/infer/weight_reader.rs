@@ -107,7 +107,14 @@ impl<'m> WeightReader<'m> {
         let config = model.config();
         let partial = config.rope.rotated > 0 && config.rope.layout == RopeLayout::Half;
         let order = partial.then(|| order_of_part(config.head_dim, config.rope.rotated));
-        Ok(Self { ctx: ctx.clone(), tensors, in_memory, interleaves: in_memory && vectors, order, less_one: config.norms_less_one })
+        Ok(Self {
+            ctx: ctx.clone(),
+            tensors,
+            in_memory,
+            interleaves: in_memory && vectors,
+            order,
+            less_one: config.norms_less_one,
+        })
     }
 
     /// The embeddings. Where a tied head is a copy with its rows side by side, they stay in the file: so little of them is read.

@@ -366,8 +366,10 @@ pub(super) const SCALES: [Scale; 4] = [
     ("logits_scaling", "logit_scale", 1.0, |config| &mut config.logits_scaling),
 ];
 
-/// Options of Gemma's families with soft bounds, in config.json and GGUF files alike, and where they go. Null is none.
-pub(super) const CAPS: [(&str, fn(&mut LlamaConfig) -> &mut f64); 2] = [
+/// An option of Gemma's families with a soft bound, in config.json and GGUF files alike, and where it goes. Null is none.
+type Cap = (&'static str, fn(&mut LlamaConfig) -> &mut f64);
+
+pub(super) const CAPS: [Cap; 2] = [
     ("attn_logit_softcapping", |config| &mut config.scores_cap),
     ("final_logit_softcapping", |config| &mut config.logits_cap),
 ];

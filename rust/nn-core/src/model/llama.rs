@@ -361,7 +361,8 @@ impl LlamaConfig {
         }
         if self.local_rope_base != 0.0 {
             bounded("local_rope_base", self.local_rope_base, "rope_base")?;
-            let (right, rule) = (self.window > 0 && self.rope.rotated == 0, "0 without windows, and where a part is rotated");
+            let (right, rule) =
+                (self.window > 0 && self.rope.rotated == 0, "0 without windows, and where a part is rotated");
             require(right, "local_rope_base", &self.local_rope_base, rule)?;
         }
         let windows = self.window > 0 || self.window_period == 0;

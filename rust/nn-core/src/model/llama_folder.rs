@@ -12,9 +12,9 @@ use super::given::Given;
 use super::llama::{Divided, LlamaConfig, MOST_HEAD_DIM, Rope, Scaling};
 use super::rope_scaling::{llama3_divisors, longrope_magnitude, rounded, yarn_divisors, yarn_magnitude};
 use crate::error::{Error, Result};
+use crate::format::limits::COUNT;
 use crate::format::value::quoted;
 use crate::format::{Table, Value};
-use crate::format::limits::COUNT;
 use crate::options::{refuse, whole_rule};
 
 /// The options of each kind of rotary embedding; all have those of `ROPE`.
