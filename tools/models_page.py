@@ -32,11 +32,13 @@ original one). Weights are multiplied as they are stored: f32, f16 and bf16 in f
 Every family gives transformers' logits in f32 within 1e-3 on a small model, and the same 200 greedy tokens
 (`make interop`; `tests/interop/test_families_recorded.py`).
 
-**Refused by name, never run wrongly**: a model of another family; sliding windows that are narrower than the context;
-blocks that are not all of one kind (`layer_types`, `decoder_sparse_step`, `mlp_only_layers`); activations other than
-those above; an option of `config.json`, or a key of the GGUF file's architecture, that is neither read nor known to
-change nothing, unless it says no (false, null, empty). Gemma and gpt-oss are among the refused: their soft-caps, sinks
-and windows are to come.
+**Refused by name, never run wrongly**: a model of another family; sliding windows that are narrower than the context
+in families without them in the table; blocks that differ in another way than that (`layer_types`,
+`decoder_sparse_step`, `mlp_only_layers`); activations other than those above; an option of `config.json`, or a key of
+the GGUF file's architecture, that is neither read nor known to change nothing, unless it says no (false, null, empty).
+gpt-oss is among the refused: its sinks and biased experts are to come.
+
+Keys and values that have left every window of a layer stay in the cache's pages until their sequence drops them.
 
 `nncuda quantize` writes GGUF files of every family but BitNet, which `nncuda convert` writes. What trains is this
 library's own mixture of experts ([training](training.md)).
@@ -57,11 +59,18 @@ def _attention(family: Family) -> str:
         parts.append(norms[family.qk_norm])
     if family.partial_rotary:
         parts.append("a part of each head rotated")
+    if family.window_period is not None:
+        where = {0: "a window in all layers where the model has one", 2: "windows in every other layer"}
+        parts.append(where.get(family.window_period, f"windows in all but each {family.window_period}th layer"))
+    if family.gemma is not None and family.gemma.local_base:
+        parts.append("a rotary embedding of their own there")
     return ", ".join(parts)
 
 
 def _feed_forward(family: Family) -> str:
-    gate = " or ".join({"silu": "SwiGLU", "relu2": "squared ReLU"}[name] for name in family.activations)
+    gate = " or ".join(
+        {"silu": "SwiGLU", "relu2": "squared ReLU", "gelu_pytorch_tanh": "GeGLU"}[name] for name in family.activations
+    )
     experts = family.experts
     if experts is None:
         return gate + (", ternary weights" if family.ternary else "")
@@ -78,6 +87,11 @@ def _besides(family: Family) -> str:
         parts.append("factors of embeddings, residuals, attention and logits")
     if family.ternary:
         parts.append("norms before the last products")
+    if family.gemma is not None:
+        caps = (("scores", family.gemma.scores_cap), ("logits", family.gemma.logits_cap))
+        bounded = " and ".join(name for name, cap in caps if cap)
+        parts += [f"soft caps of {bounded}"] if bounded else []
+        parts.append("norms behind attention and feed-forward network")
     return ", ".join(parts)
 
 

@@ -29,11 +29,14 @@ CONFIG_KEYS = tuple(
     original_max_position_embeddings hidden_act tie_word_embeddings attention_bias mlp_bias quantization_config
     quant_method linear_class quantization_mode modules_to_not_convert blocks sliding_window router_aux_loss_coef
     initializer_range nncuda norm_topk_prob ntk_alpha extended_context capacity_factor bos_token_id eos_token_id
-    weight_map metadata chat_template bos_token eos_token content
+    weight_map metadata chat_template bos_token eos_token content hidden_activation query_pre_attn_scalar
+    attn_logit_softcapping final_logit_softcapping layer_types sliding_window_pattern rope_local_base_freq
+    full_attention sliding_attention
     """.split()
 )
 CONFIG_TEXTS = (
     *TEXTS,
+    *("gemma2", "gemma3_text", "gelu_pytorch_tanh", "full_attention", "sliding_attention"),
     *("llama", "mixtral", "silu", "gelu", "default", "linear", "dynamic", "yarn", "llama3", "ntk"),
     *("bitnet", "relu2", "bitlinear", "autobitlinear", "online", "offline", "nncuda-tern2", "q8_0", "q6_k"),
     *("model.safetensors", "/etc/passwd", "..", ".", "model-00001-of-00002.safetensors", "a/../b", "x\0y"),

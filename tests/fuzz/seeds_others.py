@@ -275,6 +275,13 @@ def folder_models() -> list[Seed]:
     def llama3(**change: object) -> bytes:
         return llama(rope_scaling={**LLAMA3, **change})
 
+    def gemma3(**change: object) -> bytes:
+        own = {"model_type": "gemma3_text", "hidden_act": "gelu_pytorch_tanh", "sliding_window": 16, "head_dim": 8}
+        norms = {f"{place}_feedforward_layernorm": [32] for place in ("pre", "post")}
+        norms |= {f"self_attn.{part}_norm": [8] for part in "qk"}
+        shapes = tied | {f"model.layers.0.{name}.weight": shape for name, shape in norms.items()}
+        return llama(shapes, tie_word_embeddings=True, **{**own, **change})
+
     fewer = llama_tensors(4)
     moved = {name.replace("experts.3.", "experts.7."): shape for name, shape in fewer.items()}
     tied = {name: shape for name, shape in llama_tensors().items() if name != "lm_head.weight"}
@@ -285,6 +292,16 @@ def folder_models() -> list[Seed]:
         Seed("valid_llama3", llama3(), None),
         Seed("valid_linear", llama(rope_scaling={"type": "linear", "factor": 2.0}), None),
         Seed("valid_mixtral", mixtral(), None),
+        Seed("valid_gemma3", gemma3(), None),
+        Seed("window_of_gemma_missing", gemma3(sliding_window=None), "sliding_window is None"),
+        Seed("kinds_of_more_layers", gemma3(layer_types=["full_attention"] * 9), "layer_types is ["),
+        Seed("kind_of_layer_unknown", gemma3(layer_types=["linear_attention"]), "layer_types is ["),
+        Seed("period_0", gemma3(sliding_window_pattern=0), "sliding_window_pattern is 0"),
+        Seed("scalar_below_0", gemma3(query_pre_attn_scalar=-1.0), "query_pre_attn_scalar is -1.0"),
+        Seed("scalar_near_0", gemma3(query_pre_attn_scalar=5e-324), "attention_scale is "),
+        Seed("cap_infinite", gemma3(attn_logit_softcapping=10**400), "attn_logit_softcapping is 1000"),
+        Seed("local_base_0", gemma3(rope_local_base_freq=1e-300), "local_rope_base is 1e-300"),
+        Seed("rope_of_one_kind", gemma3(rope_parameters={"rope_theta": 1.0}), "rope_parameters is {"),
         Seed("nothing", pack_folder({}), "config.json: cannot be read"),
         Seed("no_weights", pack_folder({"config.json": json.dumps(LLAMA).encode()}), "neither model.safetensors"),
         Seed("other_model", llama(model_type="bert"), "model_type is 'bert'"),

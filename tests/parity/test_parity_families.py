@@ -12,12 +12,13 @@ import engine_scripts
 import languages
 import pytest
 from conftest import find
-from family_models import FAMILIES
+from family_models import FAMILIES, IN_NO_GGUF
 from runs import Workshop
 
 from nncuda import Context
 from nncuda.bench.random_model import write_folder
 from nncuda.convert.quantize import quantize_model
+from nncuda.formats import FormatError
 from nncuda.models.families import FAMILIES as ALL
 from nncuda.models.stored import StoredModel
 
@@ -50,7 +51,7 @@ def script(path: Path) -> dict[str, Any]:
 
 
 def files(case: str) -> list[str]:
-    return [form for form in FORMS if form == "f32" or case != "qwen3_yarn"]  # with options that GGUF files do not have
+    return [form for form in FORMS if form == "f32" or case not in IN_NO_GGUF]
 
 
 @pytest.mark.case("families of models: logits and tokens of each")
@@ -94,6 +95,55 @@ def test_scalings(workshop: Workshop, name: str) -> None:
         found = json.loads(find(name).run("inspect", folder, "--json").stdout)
         wanted = json.loads(find("python").run("inspect", folder, "--json").stdout)
         assert found["model"]["rope"] == wanted["model"]["rope"]
+
+
+_SLIDING, _FULL = "sliding_attention", "full_attention"
+#: Changes of a Gemma's config.json, some of which are refused.
+OF_GEMMA: tuple[dict[str, Any], ...] = (
+    *(
+        {"layer_types": [*kinds]}
+        for kinds in ([_SLIDING] * 4, [_FULL] * 4, [_SLIDING, _FULL] * 2, [_FULL, _SLIDING] * 2)
+    ),
+    *({"layer_types": value} for value in ([_SLIDING, _SLIDING, _SLIDING, _FULL], [_FULL], [1] * 4, [], "x", None)),
+    *({"sliding_window_pattern": value} for value in (0, 1, 6, None, True, 2.0)),
+    *({"sliding_window": value} for value in (None, 0, 1, 4096, True, 16.0, 1 << 40, "x")),
+    *({"attn_logit_softcapping": value} for value in (None, 0, 5, 2.5, 1e7, -1, True, "x")),
+    *({"final_logit_softcapping": value} for value in (None, 0.0, 20)),
+    *({"query_pre_attn_scalar": value} for value in (None, 0, 17.5, 1e-300, "x")),
+    *({"hidden_activation": value} for value in (None, "silu", 1)),
+    *({"hidden_act": value} for value in (None, "silu")),
+    *({"rope_local_base_freq": value} for value in (None, 0, 0.5, 3e4, "x")),
+    *({"rope_parameters": value} for value in (None, [], "x", {}, {"rope_theta": 1e4}, {_FULL: 1}, {_FULL: {"a": 1}})),
+    *({"rope_parameters": {_SLIDING: value}} for value in (None, {}, {"rope_theta": 7.0}, {"factor": 2.0}, [1])),
+    {"rope_parameters": {_FULL: {"rope_theta": 3e4}, _SLIDING: {"rope_type": "default", "rope_theta": None}}},
+    {"rope_parameters": {_FULL: {"rope_type": "linear", "factor": 2.0}}, "rope_scaling": {"factor": 3.0}},
+    {"rope_parameters": {_FULL: {"rope_theta": 3e4}}, "rope_scaling": "x"},
+    {"tie_word_embeddings": None},
+    {"cache_implementation": "hybrid"},
+)
+
+
+@pytest.mark.case("families of models: options of Gemma")
+@pytest.mark.parametrize("name", languages.ENGINES)
+@pytest.mark.parametrize("case", ["gemma2", "gemma3"])
+def test_options_of_gemma(workshop: Workshop, case: str, name: str) -> None:
+    """Each is read alike, or refused by all."""
+    source = model(workshop, case, "f32")
+    config = json.loads((source / "config.json").read_text())
+    folder = workshop.folder / "options" / f"{case}-{name}"
+    folder.mkdir(parents=True)
+    for file in ("model.safetensors", "tokenizer.model"):
+        (folder / file).symlink_to(source / file)
+    for change in OF_GEMMA:
+        (folder / "config.json").write_text(json.dumps(config | change))
+        try:
+            wanted = json.loads(json.dumps(StoredModel.open(folder).config.to_dict()))
+        except FormatError:
+            wanted = None
+        result = find(name).run("inspect", folder, "--json", code=None)
+        assert (result.returncode != 0) == (wanted is None), (change, result.stderr)
+        if wanted is not None:
+            assert json.loads(result.stdout)["model"] == wanted, change
 
 
 #: Values that an option may be set to; each language must take or refuse the same.

@@ -22,6 +22,12 @@ _LONG = {
 }
 _SPARSE = {"decoder_sparse_step": 1, "mlp_only_layers": [], "num_experts": 8, "num_experts_per_tok": 3,
            "moe_intermediate_size": 64}  # fmt: skip
+_GEMMA2 = {"query_pre_attn_scalar": 24, "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 16}
+_GEMMA3 = {**_GEMMA2, "sliding_window_pattern": 3, "rope_local_base_freq": 2000.0}
+_BY_KIND = {
+    "full_attention": {"rope_type": "default", "rope_theta": 5e4},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 500.0},
+}
 
 
 def _of(family: str, own: dict[str, object] | None = None, **changes: object) -> Shape:
@@ -31,6 +37,7 @@ def _of(family: str, own: dict[str, object] | None = None, **changes: object) ->
 FAMILIES = {
     "mistral": _of("mistral", {"sliding_window": None}, head_dim=32),
     "mistral_yarn": _of("mistral", {"sliding_window": 512}, rope_scaling=_YARN),
+    "mistral_window": _of("mistral", {"sliding_window": 16}),
     "mistral_dynamic": _of("mistral", {"sliding_window": None}, rope_scaling={"rope_type": "dynamic", "factor": 2.0}),
     "qwen2": _of("qwen2", {"use_sliding_window": False, "sliding_window": 64}, rope_base=1e6),
     "qwen2_tied": _of("qwen2", {}, tied=True, kv_heads=1),
@@ -50,6 +57,7 @@ FAMILIES = {
     ),
     "qwen2_moe": _of("qwen2_moe", {**_SPARSE, "norm_topk_prob": False, "shared_expert_intermediate_size": 112}),
     "phi3": _of("phi3", {"sliding_window": None, "pad_token_id": 0}),
+    "phi3_window": _of("phi3", {"sliding_window": 12, "pad_token_id": 0}),
     "phi3_partial": _of(
         "phi3",
         {"pad_token_id": 0, "partial_rotary_factor": 0.75, "original_max_position_embeddings": 512},
@@ -60,4 +68,43 @@ FAMILIES = {
         {"pad_token_id": 0, "partial_rotary_factor": 0.75, "original_max_position_embeddings": 256},
         rope_scaling=_LONG,
     ),
+    "gemma2": _of("gemma2", _GEMMA2, tied=True, head_dim=32),
+    "gemma2_caps": _of(
+        "gemma2",
+        {
+            **_GEMMA2,
+            "attn_logit_softcapping": 2.0,
+            "final_logit_softcapping": None,
+            "attention_bias": True,
+            "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+        },
+        layers=3,
+    ),
+    "gemma3": _of(
+        "gemma3_text",
+        _GEMMA3,
+        layers=4,
+        tied=True,
+        head_dim=32,
+        rope_base=1e6,
+        rope_scaling={"rope_type": "linear", "factor": 8.0},
+    ),
+    "gemma3_by_kind": _of(
+        "gemma3_text",
+        {
+            **_GEMMA2,
+            "rope_parameters": _BY_KIND,
+            "layer_types": ["sliding_attention", "full_attention"],
+            "final_logit_softcapping": 3.0,
+        },
+        layers=2,
+        tied=True,
+        head_dim=16,
+    ),
+}
+
+#: Models that GGUF files have no words for, with those that refuse them.
+IN_NO_GGUF = {
+    "qwen3_yarn": "the YaRN of this model has options of its own",
+    "mistral_window": "GGUF files of 'llama' have no windows",
 }

@@ -110,6 +110,7 @@ type Engine struct {
 	ctx    *cuda.Context
 	keep   store
 	rope   layer.RopeTables
+	local  *layer.RopeTables // of layers with a window, where these have tables of their own; or nil
 	layers layers
 	// Where the steps of a call put their results: made once for the most rows of a call, so that no call allocates.
 	x, heads, logits, normed, last, rows *tensor.Tensor
@@ -168,6 +169,9 @@ func (e *Engine) build(p *layer.Pass, model *stored.Model, options Options) {
 		HeadDim: config.HeadDim, Base: base, NTKAlpha: ntkAlpha, Scale: scale, Divisors: config.RopeDivisors(e.Context),
 		Magnitude: config.Rope.Magnitude, Rotated: config.Rope.Rotated,
 	}
+	if config.LocalRopeBase > 0 {
+		e.local = &layer.RopeTables{HeadDim: config.HeadDim, Base: config.LocalRopeBase, NTKAlpha: 1}
+	}
 	e.reach(p, firstPositions-1)
 	e.Cache, err = newPagedCache(p.Context(), config.NumLayers, config.NumKVHeads, config.HeadDim,
 		pagesOf(options.CacheTokens), e.Context, options.CacheFormat)
@@ -195,13 +199,20 @@ func (e *Engine) Close() error {
 	if e.Cache != nil {
 		err = cmp.Or(err, e.Cache.memory.Close())
 	}
+	if e.local != nil {
+		err = cmp.Or(err, e.local.Close())
+	}
 	return cmp.Or(err, e.rope.Close())
 }
 
 // reach has rotary tables with a row for this position: those in use, or others twice as long.
 func (e *Engine) reach(p *layer.Pass, position int) {
 	if position >= e.rope.Length() {
-		e.rope.Tables(p, max(position+1, 2*e.rope.Length()))
+		length := max(position+1, 2*e.rope.Length())
+		e.rope.Tables(p, length)
+		if e.local != nil {
+			e.local.Tables(p, length)
+		}
 	}
 }
 
@@ -423,21 +434,26 @@ func (e *Engine) forward(p *layer.Pass, in inputs, decode bool) {
 func (e *Engine) attention(p *layer.Pass, number int, of heads, in inputs, decode bool) *tensor.Tensor {
 	config, tokens, q, k, v := e.Config, of.q.Dim(0), of.q, of.k, of.v
 	out := p.Narrow(e.heads, 0, 0, tokens)
-	cosine, sine := e.rope.Tables(p, 1)
+	rope := &e.rope
+	if e.local != nil && config.WindowOf(number) > 0 {
+		rope = e.local
+	}
+	cosine, sine := rope.Tables(p, 1)
 	layout := cuda.RopeHalf
 	if config.Rope.Layout == stored.RopeInterleaved {
 		layout = cuda.RopeInterleaved
 	}
 	keys, values, format := e.Cache.keys[number], e.Cache.values[number], cuda.Format(e.Cache.Format.Code)
+	window, bound := int64(config.WindowOf(number)), float32(config.ScoresCap)
 	scale := float32(cmp.Or(config.AttentionScale, 1/math.Sqrt(float64(config.HeadDim))))
 	if decode {
 		p.Check(tensor.AttentionStepPaged(q, k, v, cosine, sine, in.positions, in.lengths, in.table, nil, keys, values,
-			out, scale, 0, 0, layout, format))
+			out, scale, window, bound, layout, format))
 	} else {
 		p.Check(tensor.RopeQK(q, k, cosine, sine, in.positions, layout))
 		p.Check(tensor.KVAppendPaged(k, v, in.offsets, in.lengths, in.table, keys, values, format))
 		p.Check(tensor.FlashAttentionPaged(q, keys, values, in.offsets, in.lengths, in.table, nil, out, config.NumKVHeads,
-			scale, 0, 0, format))
+			scale, window, bound, format))
 	}
 	return p.View(out, tokens, -1)
 }
@@ -447,6 +463,9 @@ func (e *Engine) head(p *layer.Pass, x, target *tensor.Tensor) *tensor.Tensor {
 	normed, logits, head := e.finalNorm(p, x), p.Narrow(target, 0, 0, x.Dim(0)), e.Weights.head
 	p.Check(tensor.GemmQuant(normed, head.data, nil, nil, nil, logits, cuda.ActivationNone, head.format))
 	scale(p, logits, 1/e.Config.LogitsScaling)
+	if bound := e.Config.LogitsCap; bound > 0 {
+		p.Check(tensor.Softcap(logits, logits, float32(bound)))
+	}
 	return logits
 }
 

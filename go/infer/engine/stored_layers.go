@@ -21,6 +21,8 @@ type storedLayers struct {
 	// Of a model with norms of queries and keys: the products, f32 [rows, heads or kv_heads * head_dim], and two of them normed.
 	queries, keys, values, normedQueries, normedKeys *tensor.Tensor
 	shared                                           *sharedRows
+	gate, up                                         *tensor.Tensor // f32 [rows, ffn], of a model whose gate is not SiLU's
+	added                                            *tensor.Tensor // f32 [rows, hidden], of a model with norms behind parts
 }
 
 // sharedRows are for the expert that every token goes to. A sigmoid is the softmax of a number beside 0: the expert's weight,
@@ -45,7 +47,13 @@ func newStoredLayers(p *layer.Pass, keep *store, config stored.LlamaConfig, laye
 		s.keys, s.normedKeys = keep.empty(p, cuda.F32, rows, keys), keep.empty(p, cuda.F32, rows, keys)
 		s.values = keep.empty(p, cuda.F32, rows, keys)
 	}
-	if experts > 0 || config.QKNorm != stored.NoNorm {
+	if config.Activation != stored.SiLU {
+		s.gate, s.up = keep.empty(p, cuda.F32, rows, config.FFNSize), keep.empty(p, cuda.F32, rows, config.FFNSize)
+	}
+	if config.PostNorms {
+		s.added = keep.empty(p, cuda.F32, rows, config.HiddenSize)
+	}
+	if experts > 0 || config.QKNorm != stored.NoNorm || config.Activation != stored.SiLU {
 		s.normedRows = keep.empty(p, cuda.F32, rows, config.HiddenSize)
 	}
 	if config.SharedFFNSize > 0 {
@@ -124,7 +132,7 @@ func (s *storedLayers) normedHeads(p *layer.Pass, of *storedLayer, x *tensor.Ten
 func (s *storedLayers) attended(p *layer.Pass, number int, heads, x *tensor.Tensor) {
 	of := &s.layers[number]
 	scale(p, heads, s.config.ResidualScale)
-	addProduct(p, heads, of.o, of.oBias, x)
+	s.addNormed(p, heads, of.o, of.oBias, of.attentionNorm, x)
 }
 
 func (s *storedLayers) feedForward(p *layer.Pass, number int, x *tensor.Tensor) {
@@ -134,10 +142,36 @@ func (s *storedLayers) feedForward(p *layer.Pass, number int, x *tensor.Tensor) 
 		return
 	}
 	gate, up, inner := of.gated.gate, of.gated.up, p.Narrow(s.inner, 0, 0, x.Dim(0))
-	p.Check(tensor.GemmQuantSwiGLU(x, gate.data, up.data, nil, of.postNorm, inner, float32(s.config.NormEps), gate.format,
-		up.format))
+	if s.config.Activation == stored.SiLU {
+		p.Check(tensor.GemmQuantSwiGLU(x, gate.data, up.data, nil, of.postNorm, inner, float32(s.config.NormEps), gate.format,
+			up.format))
+	} else {
+		s.geglu(p, of, x, inner)
+	}
 	scale(p, inner, s.config.ResidualScale)
-	addProduct(p, inner, of.gated.down, nil, x)
+	s.addNormed(p, inner, of.gated.down, nil, of.ffnNorm, x)
+}
+
+// geglu is the inner part of a feed-forward network whose gate is GELU's.
+func (s *storedLayers) geglu(p *layer.Pass, of *storedLayer, x, inner *tensor.Tensor) {
+	rows := func(buffer *tensor.Tensor) *tensor.Tensor { return p.Narrow(buffer, 0, 0, x.Dim(0)) }
+	normed, gate, up := rows(s.normedRows), rows(s.gate), rows(s.up)
+	p.Check(tensor.RMSNorm(x, of.postNorm, normed, nil, float32(s.config.NormEps)))
+	p.Check(tensor.GemmQuant(normed, of.gated.gate.data, nil, nil, nil, gate, cuda.ActivationNone, of.gated.gate.format))
+	p.Check(tensor.GemmQuant(normed, of.gated.up.data, nil, nil, nil, up, cuda.ActivationNone, of.gated.up.format))
+	p.Check(tensor.Geglu(gate, up, inner))
+}
+
+// addNormed is x += rows * W^T + bias, or a norm of that.
+func (s *storedLayers) addNormed(p *layer.Pass, rows *tensor.Tensor, of weight, bias, norm, x *tensor.Tensor) {
+	if norm == nil {
+		addProduct(p, rows, of, bias, x)
+		return
+	}
+	added := p.Narrow(s.added, 0, 0, x.Dim(0))
+	p.Check(tensor.GemmQuant(rows, of.data, nil, bias, nil, added, cuda.ActivationNone, of.format))
+	p.Check(tensor.RMSNorm(added, norm, added, nil, float32(s.config.NormEps)))
+	p.Check(tensor.Add(x, added, x))
 }
 
 // mix adds the sum over each token's experts of weight * W2 (silu(W1 h) * (W3 h)), h the normed rows.

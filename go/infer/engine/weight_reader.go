@@ -126,6 +126,11 @@ func (r *weightReader) vector(p *layer.Pass, names ...string) *tensor.Tensor {
 	for _, name := range names {
 		more, err := r.model.Parts(name)[0].Floats()
 		p.Check(err)
+		if r.model.Config.NormsLessOne && stored.IsNorm(name) {
+			for at := range more {
+				more[at]++
+			}
+		}
 		values = append(values, more...)
 	}
 	return from(r.keep, p, cuda.F32, values)

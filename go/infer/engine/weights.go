@@ -8,7 +8,7 @@ import (
 	"github.com/nncuda/nncuda/go/tensor"
 )
 
-// gated is a feed-forward network: down (silu(gate x) * (up x)).
+// gated is a feed-forward network: down (act(gate x) * (up x)).
 type gated struct{ gate, up, down weight }
 
 // mixture is a mixture of experts: their matrices one below the other, and the expert that every token goes to, or nil. Its
@@ -28,9 +28,11 @@ type storedLayer struct {
 	kNorm     *tensor.Tensor // or nil
 	o         weight
 	oBias     *tensor.Tensor // or nil
-	postNorm  *tensor.Tensor
-	gated     *gated   // or
-	mixture   *mixture // in a model with experts
+	// attentionNorm and ffnNorm are behind these parts, or nil.
+	attentionNorm, ffnNorm *tensor.Tensor
+	postNorm               *tensor.Tensor
+	gated                  *gated   // or
+	mixture                *mixture // in a model with experts
 }
 
 // Weights are all weights of a model by the layers that they are of.
@@ -140,6 +142,10 @@ func (w *Weights) layer(p *layer.Pass, read *weightReader, number int) storedLay
 	if w.config.QKNorm != stored.NoNorm {
 		made.qNorm = read.vector(p, block+"self_attn.q_norm.weight")
 		made.kNorm = read.vector(p, block+"self_attn.k_norm.weight")
+	}
+	if w.config.PostNorms {
+		made.attentionNorm = read.vector(p, block+"self_attn.post_norm.weight")
+		made.ffnNorm = read.vector(p, block+"mlp.post_norm.weight")
 	}
 	network := func(prefix string) *gated {
 		return &gated{projection(prefix + "gate"), projection(prefix + "up"), projection(prefix + "down")}

@@ -24,6 +24,32 @@ type Experts struct {
 	SharedGate  bool // whether a sigmoid of its own weighs that one
 }
 
+// Gemma is what Gemma's families have in common, and what transformers takes where config.json does not say. Folders have the
+// gains of norms less 1, embeddings are multiplied by sqrt(hidden_size), and what attention and the feed-forward network give
+// has a norm before it is added to the residual stream.
+type Gemma struct {
+	QueryScalar          float64 // query_pre_attn_scalar
+	ScoresCap, LogitsCap float64 // attn_logit_softcapping and final_logit_softcapping; 0 for none
+	// Largest are the layers of the model whose GGUF files have hidden_size / heads for QueryScalar; in those of all others it
+	// is head_dim (llama.cpp's rule: files have no key for it).
+	Largest int
+	// LocalBase of the rotary embedding is that in layers with a window, where rope_local_base_freq does not say; 0 where all
+	// layers have the same.
+	LocalBase float64
+}
+
+// caps are the options of Gemma's families with soft bounds: in config.json and GGUF files alike.
+var caps = []struct {
+	name  string
+	usual func(*Gemma) float64
+	of    func(*LlamaConfig) *float64
+}{
+	{"attn_logit_softcapping", func(g *Gemma) float64 { return g.ScoresCap },
+		func(c *LlamaConfig) *float64 { return &c.ScoresCap }},
+	{"final_logit_softcapping", func(g *Gemma) float64 { return g.LogitsCap },
+		func(c *LlamaConfig) *float64 { return &c.LogitsCap }},
+}
+
 // fixed is an option of config.json that may have one value alone, which is what the engine computes; nil is null.
 type fixed struct {
 	name  string
@@ -44,18 +70,27 @@ type Family struct {
 	RopeBase, NormEps                 float64
 	Context, KVHeads, HeadDim, Window int
 	WindowFlag                        string // the option without which sliding_window means nothing
-	QKVBias, OBias                    Switch
-	QKNorm                            string   // "none", "head" or "whole"
-	Activations                       []string // hidden_act may be one of these; the first is the usual one
-	Ternary                           bool     // weights and norms of a BitNet
-	Experts                           *Experts
-	Scaled                            bool // whether config.json has Granite's four factors
-	PartialRotary                     bool // whether a part of each head may stay unrotated
+	// WindowPeriod says which layers have a window that is narrower than the context: 0 for a family of which none may,
+	// AllWindows for all of them, n for all but each n-th.
+	WindowPeriod   int
+	Tied           bool // whether the head is the table of embeddings where config.json does not say
+	QKVBias, OBias Switch
+	QKNorm         string   // "none", "head" or "whole"
+	Activations    []string // hidden_act may be one of these; the first is the usual one
+	ActivationKey  string   // another option with the same values, which stands above that one; or ""
+	Ternary        bool     // weights and norms of a BitNet
+	Experts        *Experts
+	Scaled         bool   // whether config.json has Granite's four factors
+	Gemma          *Gemma // what Gemma's families have, or nil
+	PartialRotary  bool   // whether a part of each head may stay unrotated
 	// OriginalContext is the usual original_max_position_embeddings of families that have it beside the rotary embedding's own
 	// options; 0 of others.
 	OriginalContext int
 	fixed           []fixed
 }
+
+// AllWindows is the period of windows in all layers.
+const AllWindows = -1
 
 var (
 	biased = Switch{Key: "attention_bias"}
@@ -85,7 +120,7 @@ var Families = []Family{
 	},
 	{
 		Name: "mistral", Architectures: []string{"llama"}, Interleaved: true, RopeBase: 1e4, NormEps: 1e-6, Context: 131072,
-		KVHeads: 8, Window: 4096, QKNorm: NoNorm, Activations: onlySiLU,
+		KVHeads: 8, Window: 4096, WindowPeriod: AllWindows, QKNorm: NoNorm, Activations: onlySiLU,
 	},
 	{
 		Name: "qwen2", Architectures: []string{"qwen2"}, RopeBase: 1e4, NormEps: 1e-6, Context: 32768, KVHeads: 32,
@@ -133,7 +168,19 @@ var Families = []Family{
 	},
 	{
 		Name: "phi3", Architectures: []string{"phi3"}, RopeBase: 1e4, NormEps: 1e-5, Context: 4096, QKNorm: NoNorm,
-		Activations: onlySiLU, PartialRotary: true, OriginalContext: 4096,
+		Activations: onlySiLU, WindowPeriod: AllWindows, PartialRotary: true, OriginalContext: 4096,
+	},
+	{
+		Name: "gemma2", Architectures: []string{"gemma2"}, RopeBase: 1e4, NormEps: 1e-6, Context: 8192, KVHeads: 4,
+		HeadDim: 256, Window: 4096, WindowPeriod: 2, Tied: true, QKVBias: biased, OBias: biased, QKNorm: NoNorm,
+		Activations: []string{GELU}, ActivationKey: "hidden_activation",
+		Gemma: &Gemma{QueryScalar: 256, ScoresCap: 50, LogitsCap: 30, Largest: 46},
+	},
+	{
+		Name: "gemma3_text", Architectures: []string{"gemma3"}, RopeBase: 1e6, NormEps: 1e-6, Context: 131072, KVHeads: 4,
+		HeadDim: 256, Window: 4096, WindowPeriod: 6, Tied: true, QKVBias: biased, OBias: biased, QKNorm: NormOfHead,
+		Activations: []string{GELU}, ActivationKey: "hidden_activation",
+		Gemma: &Gemma{QueryScalar: 256, Largest: 62, LocalBase: 1e4},
 	},
 }
 
@@ -153,7 +200,7 @@ var neutralOptions = words(`architectures torch_dtype dtype transformers_version
 	temperature top_k top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size
 	encoder_no_repeat_ngram_size bad_words_ids num_return_sequences suppress_tokens begin_suppress_tokens
 	remove_invalid_values exponential_decay_length_penalty prefix tf_legacy_loss use_bfloat16 torchscript
-	cross_attention_hidden_size`)
+	cross_attention_hidden_size cache_implementation`)
 
 // ggufOptions are keys of a GGUF file behind its architecture's name that all families have, or that change nothing.
 var ggufOptions = words(`vocab_size context_length embedding_length block_count feed_forward_length attention.head_count
@@ -214,7 +261,7 @@ func (f *Family) Options() map[string]bool {
 	for name := range commonOptions {
 		own[name] = true
 	}
-	for _, name := range []string{f.QKVBias.Key, f.OBias.Key, f.WindowFlag} {
+	for _, name := range []string{f.QKVBias.Key, f.OBias.Key, f.WindowFlag, f.ActivationKey} {
 		own[name] = true
 	}
 	if experts := f.Experts; experts != nil {
@@ -225,6 +272,15 @@ func (f *Family) Options() map[string]bool {
 	if f.Scaled {
 		for _, scale := range scales {
 			own[scale.option] = true
+		}
+	}
+	if f.Gemma != nil {
+		own["query_pre_attn_scalar"] = true
+		for _, limit := range caps {
+			own[limit.name] = true
+		}
+		if f.Gemma.LocalBase > 0 {
+			own["rope_local_base_freq"], own["sliding_window_pattern"] = true, true
 		}
 	}
 	for _, option := range f.fixed {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -55,14 +56,20 @@ func ConfigFromFolder(object *formats.Object) (LlamaConfig, error) {
 	if given.err != nil {
 		return LlamaConfig{}, given.err
 	}
-	if err := checkWindows(object, given, family, context); err != nil {
+	layers := given.wholeOf("num_hidden_layers", required)
+	window, period, err := windows(object, given, family, context, layers)
+	if err != nil {
 		return LlamaConfig{}, err
 	}
 	extra, err := ownValues(object)
 	if err != nil {
 		return LlamaConfig{}, err
 	}
-	rope, err := ropeFromFolder(object, family, headDim, context)
+	ropeOf, localBase, err := localRope(object, family)
+	if err != nil {
+		return LlamaConfig{}, err
+	}
+	rope, err := ropeFromFolder(ropeOf, family, headDim, context)
 	if err != nil {
 		return LlamaConfig{}, err
 	}
@@ -77,14 +84,15 @@ func ConfigFromFolder(object *formats.Object) (LlamaConfig, error) {
 	given.keep(extra.err)
 	config := LlamaConfig{
 		VocabSize: given.wholeOf("vocab_size", required), HiddenSize: hidden,
-		NumLayers: given.wholeOf("num_hidden_layers", required), NumHeads: heads,
+		NumLayers: layers, NumHeads: heads,
 		NumKVHeads: given.wholeOf("num_key_value_heads", cmp.Or(family.KVHeads, heads)), HeadDim: headDim,
 		FFNSize: given.wholeOf("intermediate_size", required), Context: context, ExtendedContext: longest,
 		NormEps: given.numberOf("rms_norm_eps", family.NormEps), Rope: rope, NormTopKProb: true,
-		TieEmbeddings: given.flagOf("tie_word_embeddings", false),
+		TieEmbeddings: given.flagOf("tie_word_embeddings", family.Tied),
 		QKVBias:       given.switchOf(family.QKVBias), OBias: given.switchOf(family.OBias), QKNorm: family.QKNorm,
 		Activation: activation, SubNorms: family.Ternary, Ternary: family.Ternary,
-		EmbeddingScale: 1, ResidualScale: 1, LogitsScaling: 1, Family: family.Name,
+		EmbeddingScale: 1, ResidualScale: 1, LogitsScaling: 1, Window: window, WindowPeriod: period, LocalRopeBase: localBase,
+		Family: family.Name,
 	}
 	if experts := family.Experts; experts != nil {
 		config.FFNSize = given.wholeOf(experts.FFN, required)
@@ -101,9 +109,31 @@ func ConfigFromFolder(object *formats.Object) (LlamaConfig, error) {
 			*scale.of(&config) = given.numberOf(scale.option, 1)
 		}
 	}
+	if family.Gemma != nil {
+		given.gemma(object, family.Gemma, &config)
+	}
 	given.keep(extra.err)
 	given.keep(config.Validate())
 	return config, given.err
+}
+
+// gemma reads what Gemma's families have.
+func (r *reading) gemma(object *formats.Object, of *Gemma, config *LlamaConfig) {
+	above := func(name string, usual float64) float64 {
+		value := r.numberOf(name, usual)
+		if r.err == nil && value <= 0 {
+			r.keep(fmt.Errorf("%s is %v; it must be above 0", name, value))
+		}
+		return value
+	}
+	config.PostNorms, config.NormsLessOne = true, true
+	config.EmbeddingScale = math.Sqrt(float64(config.HiddenSize))
+	config.AttentionScale = 1 / math.Sqrt(above("query_pre_attn_scalar", of.QueryScalar))
+	for _, limit := range caps { // null is none
+		if usual := limit.usual(of); object.Get(limit.name) != nil || !object.Has(limit.name) && usual > 0 {
+			*limit.of(config) = above(limit.name, usual)
+		}
+	}
 }
 
 func (r *reading) switchOf(part Switch) bool {
@@ -155,41 +185,67 @@ func saysNo(value any) bool {
 }
 
 func activationOf(object *formats.Object, family *Family) (string, error) {
-	value := object.Get("hidden_act")
-	if value == nil {
-		return family.Activations[0], nil
+	found := family.Activations[0]
+	for _, key := range []string{"hidden_act", cmp.Or(family.ActivationKey, "hidden_act")} {
+		value := object.Get(key)
+		if value == nil {
+			continue
+		}
+		name, _ := value.(string)
+		if !slices.Contains(family.Activations, name) {
+			names := slices.Sorted(slices.Values(family.Activations))
+			slices.Reverse(names)
+			has := "'" + strings.Join(names, "' and '") + "'"
+			return "", fmt.Errorf("%s is %s; this engine has %s for model_type '%s'", key, formats.Shown(value), has, family.Name)
+		}
+		found = name
 	}
-	name, _ := value.(string)
-	if slices.Contains(family.Activations, name) {
-		return name, nil
-	}
-	names := slices.Sorted(slices.Values(family.Activations))
-	slices.Reverse(names)
-	has := "'" + strings.Join(names, "' and '") + "'"
-	return "", fmt.Errorf("hidden_act is %s; this engine has %s for model_type '%s'", formats.Shown(value), has, family.Name)
+	return found, nil
 }
 
-// checkWindows refuses a model of which a layer does not see the whole context.
-func checkWindows(object *formats.Object, given *reading, family *Family, context int) error {
-	window, shown := given.get("sliding_window")
+// windows gives Window and WindowPeriod of LlamaConfig.
+func windows(object *formats.Object, given *reading, family *Family, context, layers int) (window, period int, err error) {
+	asked, shown := given.get("sliding_window")
 	if family.Window > 0 && !object.Has("sliding_window") {
-		window, shown = int64(family.Window), fmt.Sprint(family.Window)
+		asked, shown = int64(family.Window), fmt.Sprint(family.Window)
 	}
 	if family.WindowFlag != "" && !given.flagOf(family.WindowFlag, false) {
-		window = nil
+		asked = nil
 	}
 	if given.err != nil {
-		return given.err
+		return 0, 0, given.err
 	}
-	if err := checkWindow(window, shown, "sliding_window", context); err != nil {
-		return err
+	window, period, err = windowOfFiles(asked, shown, "sliding_window", family, context)
+	if err == nil && family.Gemma != nil && family.Gemma.LocalBase > 0 {
+		period, err = given.whole("sliding_window_pattern", period)
 	}
 	value := object.Get("layer_types")
 	kinds, isList := value.([]any)
-	if value != nil && (!isList || slices.ContainsFunc(kinds, func(kind any) bool { return kind != any("full_attention") })) {
-		return fmt.Errorf("layer_types is %s; this engine has 'full_attention' in all layers", formats.Shown(value))
+	if err != nil || value == nil {
+		return window, period, err
 	}
-	return nil
+	const full, sliding = "full_attention", "sliding_attention"
+	if period == 0 {
+		if !isList || slices.ContainsFunc(kinds, func(kind any) bool { return kind != any(full) }) {
+			return 0, 0, fmt.Errorf("layer_types is %s; this engine has 'full_attention' in all layers", formats.Shown(value))
+		}
+		return window, period, nil
+	}
+	first := slices.IndexFunc(kinds, func(kind any) bool { return kind == any(full) })
+	if first < 0 {
+		first = layers
+	}
+	for _, number := range []int{period, first + 1} {
+		right := len(kinds) == layers
+		for at, kind := range kinds {
+			right = right && ((at+1)%number == 0 && kind == any(full) || (at+1)%number != 0 && kind == any(sliding))
+		}
+		if right {
+			return window, number, nil
+		}
+	}
+	return 0, 0, fmt.Errorf("layer_types is %s; this engine has 'sliding_attention' in all of %d layers, or 'full_attention' in "+
+		"each so-manyth", formats.Shown(value), layers)
 }
 
 // ownValues are the options under "nncuda".
@@ -204,6 +260,53 @@ func ownValues(object *formats.Object) (*reading, error) {
 		}
 	}
 	return &reading{values: ofObject(own)}, nil
+}
+
+// localRope gives the options of the rotary embedding in layers without a window, and the base in those with one; 0 where they
+// have the same. Of the latter, transformers 5 writes an entry for each kind of layer into rope_parameters; earlier ones wrote
+// rope_local_base_freq.
+func localRope(object *formats.Object, family *Family) (*formats.Object, float64, error) {
+	if family.Gemma == nil || family.Gemma.LocalBase == 0 {
+		return object, 0, nil
+	}
+	base, err := ofObject(object).number("rope_local_base_freq", family.Gemma.LocalBase)
+	found := object.Get("rope_parameters")
+	if err != nil || isEmpty(found) {
+		return object, base, err
+	}
+	const full, sliding = "full_attention", "sliding_attention"
+	whole, isObject := found.(*formats.Object)
+	parts := [2]*formats.Object{formats.NewObject(), formats.NewObject()}
+	for at, kind := range []string{full, sliding} {
+		if isObject && !isEmpty(whole.Get(kind)) {
+			parts[at], isObject = whole.Get(kind).(*formats.Object)
+		}
+	}
+	if !isObject || slices.ContainsFunc(whole.Names(), func(name string) bool { return name != full && name != sliding }) {
+		return nil, 0, fmt.Errorf("rope_parameters is %s; it must be an object with '%s' and '%s'", formats.Shown(found), full,
+			sliding)
+	}
+	for _, name := range parts[1].Names() {
+		value := parts[1].Get(name)
+		plain := name == "rope_theta" || (name == "rope_type" || name == "type") && value == any("default")
+		if !plain && value != nil {
+			return nil, 0, fmt.Errorf("%s of '%s' is %s; this engine has plain angles there", name, sliding, formats.Shown(value))
+		}
+	}
+	both, changed := formats.NewObject(), formats.NewObject()
+	both.Update(parts[0])
+	switch scaled := object.Get("rope_scaling").(type) {
+	case *formats.Object:
+		both.Update(scaled)
+	default:
+		if !isEmpty(scaled) {
+			return nil, 0, fmt.Errorf("rope_scaling is %s; it must be an object", formats.Shown(scaled))
+		}
+	}
+	changed.Update(object)
+	changed.Set("rope_parameters", both)
+	base, err = ofObject(parts[1]).number("rope_theta", base)
+	return changed, base, err
 }
 
 // ropeFromFolder reads the rotary embedding: transformers 5 writes rope_parameters; earlier ones rope_theta and, for

@@ -2,6 +2,7 @@ package stored
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -69,9 +70,16 @@ func configFromGGUF(metadata *gguf.Metadata, found seen) (LlamaConfig, error) {
 	if given.err != nil {
 		return LlamaConfig{}, given.err
 	}
-	window, shown := given.get("attention.sliding_window")
-	if err := checkWindow(window, shown, architecture+".attention.sliding_window", context); err != nil {
-		return LlamaConfig{}, err
+	asked, shown := given.get("attention.sliding_window")
+	if family.WindowPeriod > 0 {
+		given.wholeOf("attention.sliding_window", required)
+	}
+	window, period, err := windowOfFiles(asked, shown, architecture+".attention.sliding_window", family, context)
+	if given.keep(err); given.err != nil {
+		return LlamaConfig{}, given.err
+	}
+	if period > 0 {
+		period = given.wholeOf("attention.sliding_window_pattern", period)
 	}
 	longest := given.wholeOf("nncuda.extended_context", context)
 	rope, err := ropeFromGGUF(given, architecture, found, part, headDim, context, longest > context)
@@ -97,7 +105,7 @@ func configFromGGUF(metadata *gguf.Metadata, found seen) (LlamaConfig, error) {
 		NormEps: given.numberOf("attention.layer_norm_rms_epsilon", requiredNumber), Rope: rope, NormTopKProb: true,
 		TieEmbeddings: found.tied, QKVBias: found.qkvBias, OBias: found.oBias, QKNorm: family.QKNorm,
 		Activation: activation, SubNorms: family.Ternary, Ternary: family.Ternary,
-		EmbeddingScale: 1, ResidualScale: 1, LogitsScaling: 1, Family: family.Name,
+		EmbeddingScale: 1, ResidualScale: 1, LogitsScaling: 1, Window: window, WindowPeriod: period, Family: family.Name,
 	}
 	if experts := family.Experts; experts != nil {
 		ffn := config.FFNSize
@@ -120,6 +128,21 @@ func configFromGGUF(metadata *gguf.Metadata, found seen) (LlamaConfig, error) {
 			*scale.of(&config) = given.numberOf(scale.key, usual)
 		}
 	}
+	if gemma := family.Gemma; gemma != nil {
+		scalar := float64(headDim)
+		if config.NumLayers == gemma.Largest {
+			scalar = float64(hidden) / float64(heads)
+		}
+		config.PostNorms = true
+		if gemma.LocalBase > 0 {
+			config.LocalRopeBase = given.numberOf("rope.freq_base_swa", gemma.LocalBase)
+		}
+		config.EmbeddingScale = math.Sqrt(float64(hidden))
+		config.AttentionScale = given.numberOf("attention.scale", 1/math.Sqrt(scalar))
+		for _, limit := range caps {
+			*limit.of(&config) = given.numberOf(limit.name, limit.usual(gemma))
+		}
+	}
 	given.keep(config.Validate())
 	return config, given.err
 }
@@ -132,7 +155,15 @@ func checkKeys(metadata *gguf.Metadata, given *reading, prefix string, family *F
 				return true
 			}
 		}
-		return ggufOptions[name]
+		for _, limit := range caps {
+			if family.Gemma != nil && (name == limit.name || name == "attention.scale") {
+				return true
+			}
+		}
+		if name == "rope.freq_base_swa" && family.Gemma != nil && family.Gemma.LocalBase > 0 {
+			return true
+		}
+		return ggufOptions[name] || family.WindowPeriod > 0 && name == "attention.sliding_window_pattern"
 	}
 	for _, key := range metadata.Keys() {
 		name, ours := strings.CutPrefix(key, prefix)

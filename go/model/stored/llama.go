@@ -3,7 +3,7 @@
 //
 // A Llama here is a pre-norm decoder with RMSNorm, rotary attention of grouped heads and a SwiGLU, or a mixture of SwiGLU
 // experts behind a router (Mixtral, and this library's own models), or with ternary weights, further norms and a squared
-// ReLU as the gate (BitNet b1.58). Tensors are named as in Hugging Face transformers' Llama and Mixtral, in every family:
+// ReLU as the gate (BitNet b1.58), or with bounded scores, windows and norms behind its parts (Gemma 2 and 3). Tensors are named as in Hugging Face transformers' Llama and Mixtral, in every family:
 //
 //	model.embed_tokens.weight                                  [vocab, hidden]
 //	for each layer L, with the prefix model.layers.L:
@@ -22,6 +22,8 @@
 //	  block_sparse_moe.shared_gate.weight                      [hidden]
 //	with SubNorms, before the projections of the attention and of the feed-forward network:
 //	  self_attn.attn_sub_norm.weight, mlp.ffn_sub_norm.weight  [heads * head_dim], [ffn]
+//	with PostNorms, of what attention and the feed-forward network add to the residual stream:
+//	  self_attn.post_norm.weight, mlp.post_norm.weight         [hidden]
 //	model.norm.weight, lm_head.weight                          [hidden], [vocab, hidden]
 //
 // (Touvron et al. 2023, "Llama 2"; Jiang et al. 2024, "Mixtral of Experts"; Ma et al. 2025, "BitNet b1.58 2B4T Technical
@@ -57,7 +59,8 @@ const (
 	NormOfAll  = "whole" // all heads together
 
 	SiLU  = "silu"
-	ReLU2 = "relu2" // max(x, 0)^2
+	ReLU2 = "relu2"             // max(x, 0)^2
+	GELU  = "gelu_pytorch_tanh" // GELU by its approximation
 )
 
 // stretch is what positions, or a frequency, may be divided by. The bounds of other numbers are those of model.Config.
@@ -129,7 +132,7 @@ type LlamaConfig struct {
 	QKVBias         bool   // whether the products for queries, keys and values have biases
 	OBias           bool   // whether the product behind attention has
 	QKNorm          string // of queries and keys before they are rotated: "none", "head" or "whole"
-	Activation      string // of the gate: "silu", or "relu2"
+	Activation      string // of the gate: "silu", "relu2" or "gelu_pytorch_tanh"
 	SubNorms        bool   // whether there are norms before the projections of attention and feed-forward network
 	// Ternary says whether the weights of all layers' products are -1, 0 and 1 times a number, and activations are rounded
 	// to 8 bits before them.
@@ -140,7 +143,15 @@ type LlamaConfig struct {
 	EmbeddingScale, ResidualScale float64
 	AttentionScale                float64 // factor of the products of queries and keys; 0 for 1 / sqrt(HeadDim)
 	LogitsScaling                 float64 // what logits are divided by
-	Family                        string  // which of Families it is
+	// ScoresCap and LogitsCap are soft bounds c * tanh(x / c) of attention's scores and of the logits; 0 for none.
+	ScoresCap, LogitsCap float64
+	Window               int     // most tokens that a token sees in layers with a window, itself the last of them; 0 for all
+	WindowPeriod         int     // n where each n-th layer has no window, 0 where all have
+	LocalRopeBase        float64 // of the rotary embedding in layers with a window, where it is not scaled; 0 for that of all
+	// PostNorms says whether there are norms of what attention and the feed-forward network add to the residual stream,
+	// NormsLessOne whether the stored gains of norms are less by 1 than what is multiplied with.
+	PostNorms, NormsLessOne bool
+	Family                  string // which of Families it is
 }
 
 // Validate says which option is outside its range.
@@ -156,7 +167,7 @@ func (c LlamaConfig) Validate() error {
 		{"num_heads", c.NumHeads, 1}, {"num_kv_heads", c.NumKVHeads, 1}, {"head_dim", c.HeadDim, 1},
 		{"ffn_size", c.FFNSize, 1}, {"context", c.Context, 1}, {"extended_context", c.ExtendedContext, 1},
 		{"num_experts", c.NumExperts, 0}, {"experts_per_token", c.ExpertsPerToken, 0},
-		{"shared_ffn_size", c.SharedFFNSize, 0},
+		{"shared_ffn_size", c.SharedFFNSize, 0}, {"window", c.Window, 0}, {"window_period", c.WindowPeriod, 0},
 	} {
 		if count.value < count.least || count.value > formats.MaxCount {
 			return wrongCount(count.name, fmt.Sprint(count.value), count.least)
@@ -178,12 +189,22 @@ func (c LlamaConfig) Validate() error {
 			return err
 		}
 	}
-	if _, err := stretch.Number("attention", "attention_scale", c.AttentionScale); err != nil {
-		return err
+	for _, factor := range []struct {
+		name  string
+		value float64
+	}{{"attention_scale", c.AttentionScale}, {"scores_cap", c.ScoresCap}, {"logits_cap", c.LogitsCap}} {
+		if _, err := stretch.Number("attention", factor.name, factor.value); err != nil {
+			return err
+		}
+	}
+	if c.LocalRopeBase != 0 {
+		if _, err := model.Bounds.Number("rope_base", "local_rope_base", c.LocalRopeBase); err != nil {
+			return err
+		}
 	}
 	rotated := c.rotated()
 	whole := rotated == c.HeadDim
-	bitnet := c.SubNorms || c.Ternary || c.Activation != SiLU
+	dense := c.SubNorms || c.Ternary || c.PostNorms || c.Activation != SiLU
 	for _, rule := range []struct {
 		holds bool
 		name  string
@@ -196,7 +217,11 @@ func (c LlamaConfig) Validate() error {
 		{least <= c.ExpertsPerToken && c.ExpertsPerToken <= most, "experts_per_token", c.ExpertsPerToken,
 			fmt.Sprintf("%d to %d", least, most)},
 		{c.ExtendedContext == c.Context || ntk && c.ExtendedContext > c.Context, "extended_context", c.ExtendedContext, reach},
-		{!bitnet || c.NumExperts == 0, "num_experts", c.NumExperts, "0 in a model of the kind of BitNet"},
+		{!dense || c.NumExperts == 0, "num_experts", c.NumExperts, "0 in a model of the kind of BitNet or Gemma"},
+		{c.Window > 0 || c.WindowPeriod == 0, "window_period", c.WindowPeriod, "0 in a model without windows"},
+		{c.LocalRopeBase == 0 || c.Window > 0 && c.Rope.Rotated == 0, "local_rope_base", c.LocalRopeBase,
+			"0 without windows, and where a part is rotated"},
+		{!(c.Ternary && (c.PostNorms || c.NormsLessOne)), "post_norms", true, "absent with ternary weights"},
 		{!(c.Ternary && (c.QKVBias || c.OBias)), "a bias", true, "absent with ternary weights"},
 		{!(c.Ternary && c.QKNorm != NoNorm), "qk_norm", c.QKNorm, "absent with ternary weights"},
 		{!(c.Ternary && !whole), "rope.rotated", rotated, "absent with ternary weights"},
@@ -224,6 +249,14 @@ func wrongCount(name, value string, least int) error {
 
 // rotated are the elements of a head that are rotated.
 func (c LlamaConfig) rotated() int { return cmp.Or(c.Rope.Rotated, c.HeadDim) }
+
+// WindowOf is the most tokens that a token sees in a layer, counted from 0; 0 for all.
+func (c LlamaConfig) WindowOf(layer int) int {
+	if c.WindowPeriod > 0 && (layer+1)%c.WindowPeriod == 0 {
+		return 0
+	}
+	return c.Window
+}
 
 // RopeDivisors are what the frequencies of each pair of a head are divided by, for sequences of up to that many positions;
 // nil for ones.
@@ -300,6 +333,9 @@ func (c LlamaConfig) Shapes() []Shape {
 		if c.SubNorms {
 			add("self_attn.attn_sub_norm.weight", queries)
 		}
+		if c.PostNorms {
+			add("self_attn.post_norm.weight", hidden)
+		}
 		add("post_attention_layernorm.weight", hidden)
 		if c.NumExperts > 0 {
 			add("block_sparse_moe.gate.weight", c.NumExperts, hidden)
@@ -321,6 +357,9 @@ func (c LlamaConfig) Shapes() []Shape {
 		}
 		if c.SubNorms {
 			add("mlp.ffn_sub_norm.weight", ffn)
+		}
+		if c.PostNorms {
+			add("mlp.post_norm.weight", hidden)
 		}
 	}
 	return append(shapes, Shape{"model.norm.weight", []int{hidden}}, Shape{headName, []int{c.VocabSize, hidden}})
@@ -361,6 +400,9 @@ func isPlain(name string) bool {
 	return false
 }
 
+// IsNorm says whether a tensor has the gains of a norm.
+func IsNorm(name string) bool { return strings.HasSuffix(name, "norm.weight") }
+
 // isProjection says whether a tensor is one of the matrices that are ternary in a model with ternary weights.
 func isProjection(name string) bool { return strings.HasSuffix(name, "_proj.weight") }
 
@@ -385,5 +427,6 @@ func (c LlamaConfig) Object() *formats.Object {
 		"qkv_bias", c.QKVBias, "o_bias", c.OBias, "qk_norm", c.QKNorm, "activation", c.Activation, "sub_norms", c.SubNorms,
 		"ternary", c.Ternary, "shared_ffn_size", c.SharedFFNSize, "shared_gate", c.SharedGate,
 		"embedding_scale", c.EmbeddingScale, "residual_scale", c.ResidualScale, "attention_scale", c.AttentionScale,
-		"logits_scaling", c.LogitsScaling, "family", c.Family)
+		"logits_scaling", c.LogitsScaling, "scores_cap", c.ScoresCap, "logits_cap", c.LogitsCap, "window", c.Window,
+		"window_period", c.WindowPeriod, "local_rope_base", c.LocalRopeBase, "post_norms", c.PostNorms, "norms_less_one", c.NormsLessOne, "family", c.Family)
 }

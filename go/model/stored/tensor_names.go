@@ -25,6 +25,12 @@ var (
 		"shared_mlp.output_linear.weight":      "block_sparse_moe.shared.down_proj.weight",
 		"mlp.shared_expert_gate.weight":        "block_sparse_moe.shared_gate.weight",
 	}
+	// normsOfGemma are its names of norms: those that others have in front of the feed-forward network, and those behind parts.
+	normsOfGemma = map[string]string{
+		"pre_feedforward_layernorm.weight":  "post_attention_layernorm.weight",
+		"post_attention_layernorm.weight":   "self_attn.post_norm.weight",
+		"post_feedforward_layernorm.weight": "mlp.post_norm.weight",
+	}
 )
 
 // ownNames gives a tensor of a folder under the names of LlamaConfig.Shapes, that of an expert alone under Mixtral's. An error
@@ -44,6 +50,9 @@ func (m *Model) ownNames(name string, tensor formats.StoredTensor) (map[string][
 	hidden, experts, ffn := m.Config.HiddenSize, m.Config.NumExperts, m.Config.FFNSize
 	if part == "mlp.shared_expert_gate.weight" && slices.Equal(tensor.Shape, []int{1, hidden}) {
 		tensor.Shape = tensor.Shape[1:]
+	}
+	if own := normsOfGemma[part]; own != "" && m.Config.PostNorms {
+		return one(layer + "." + own)
 	}
 	if own := renamed[part]; own != "" {
 		return one(layer + "." + own)

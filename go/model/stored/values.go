@@ -178,16 +178,27 @@ func (r *reading) flagOf(name string, usual bool) bool {
 	return value
 }
 
-// checkWindow refuses a model that attends to less than its context.
-func checkWindow(value any, shown, name string, context int) error {
+// windowOfFiles gives Window and WindowPeriod of LlamaConfig for a window; nil is none, and 0, too. An error for one that is
+// narrower than the context in a family that has none, and for none in one that needs it.
+func windowOfFiles(value any, shown, name string, family *Family, context int) (window, period int, err error) {
+	found, whole := value.(int64)
+	if period := family.WindowPeriod; period > 0 {
+		if !whole || found < 1 || found > formats.MaxCount {
+			return 0, 0, wrongCount(name, shown, 1)
+		}
+		return int(found), period, nil
+	}
 	if value == nil {
-		return nil
+		return 0, 0, nil
 	}
-	window, ok := value.(int64)
-	if !ok || window != 0 && window < int64(context) {
-		return fmt.Errorf("%s is %s; this engine attends to all of the context (%d)", name, shown, context)
+	narrow := found != 0 && found < int64(context)
+	if !whole || found < 0 || narrow && family.WindowPeriod == 0 {
+		return 0, 0, fmt.Errorf("%s is %s; this engine attends to all of the context (%d)", name, shown, context)
 	}
-	return nil
+	if narrow {
+		return int(found), 0, nil
+	}
+	return 0, 0, nil
 }
 
 func (r *reading) numbersOf(name string, most int) []float32 {

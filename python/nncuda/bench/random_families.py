@@ -19,6 +19,8 @@ CLASSES = {
     "granitemoeshared": "GraniteMoeShared",
     "qwen2_moe": "Qwen2Moe",
     "phi3": "Phi3",
+    "gemma2": "Gemma2",
+    "gemma3_text": "Gemma3",
 }
 
 Tensor = tuple[str, tuple[int, ...], float]
@@ -34,6 +36,9 @@ def tensors(config: LlamaConfig) -> Iterator[Tensor]:
         yield f"{block}.input_layernorm.weight", (hidden,), 0.1
         yield from _attention(config, f"{block}.self_attn")
         yield f"{block}.post_attention_layernorm.weight", (hidden,), 0.1
+        if config.post_norms:
+            yield f"{block}.pre_feedforward_layernorm.weight", (hidden,), 0.1
+            yield f"{block}.post_feedforward_layernorm.weight", (hidden,), 0.1
         if not config.num_experts:
             yield from _gated(config, f"{block}.mlp", config.ffn_size)
         elif config.family.startswith("granite"):

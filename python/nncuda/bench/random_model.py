@@ -26,6 +26,7 @@ import numpy as np
 
 from ..formats.block_formats import FORMATS
 from ..formats.safetensors_writer import NewArray, write_in_pieces
+from ..models.families import FAMILIES
 from ..models.llama_folder import config_from_folder
 from . import random_families, random_tokenizer
 
@@ -120,7 +121,7 @@ def config(shape: Shape) -> dict[str, Any]:
         "rms_norm_eps": shape.eps,
         "rope_theta": shape.rope_base,
         "rope_scaling": shape.rope_scaling,
-        "hidden_act": "relu2" if shape.bitnet and not shape.silu else "silu",
+        "hidden_act": "relu2" if shape.bitnet and not shape.silu else FAMILIES[kind].activations[0],
         "tie_word_embeddings": shape.tied,
         "bos_token_id": begin,
         "eos_token_id": end,
@@ -129,7 +130,7 @@ def config(shape: Shape) -> dict[str, Any]:
 
 
 def tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, ...], float]]:
-    """Name, shape and standard deviation of each tensor. A norm's gains are drawn around 1."""
+    """Name, shape and standard deviation of each tensor. A norm's gains are drawn around 1, Gemma's without it."""
 
     if shape.family != "llama":
         yield from random_families.tensors(config_from_folder(config(shape)))
@@ -173,15 +174,15 @@ def tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, ...], float]]:
         yield matrix("lm_head", shape.vocabulary, hidden, 3.0)
 
 
-def draw(name: str, size: tuple[int, ...], deviation: float, seed: int) -> Iterator[np.ndarray]:
-    """The f32 tensor of this name in pieces of rows, whose number changes no bit."""
+def draw(name: str, size: tuple[int, ...], deviation: float, seed: int, gain: float = 1) -> Iterator[np.ndarray]:
+    """The f32 tensor of this name in pieces of rows, whose number changes no bit. A norm's are drawn around `gain`."""
     generator = np.random.default_rng([seed, zlib.crc32(name.encode())])
     rows = max(1, _PIECE // math.prod(size[1:]))
     for first in range(0, size[0], rows):
         values = generator.standard_normal((min(rows, size[0] - first), *size[1:]), dtype=np.float32)
         values *= np.float32(deviation)
         if name.endswith("norm.weight"):
-            values += 1
+            values += np.float32(gain)
         yield values
 
 
@@ -199,10 +200,11 @@ def write_folder(
     (folder / "tokenizer_config.json").write_text(json.dumps(described, indent=1) + "\n")
     kind = FORMATS[dtype].numpy
     assert kind is not None
+    gain = 1 if FAMILIES[shape.family].gemma is None else 0
     new = [NewArray(name, kind, size) for name, size, _ in tensors(shape)]
     with write_in_pieces(folder / "model.safetensors", new) as writer:
         for name, size, deviation in tensors(shape):
-            for piece in draw(name, size, deviation, seed):
+            for piece in draw(name, size, deviation, seed, gain):
                 writer.write(name, piece.astype(kind).view(np.uint8))
 
 

@@ -19,9 +19,9 @@ from ..formats.block_formats import FORMATS, BlockFormat, StoredTensor, TernaryF
 from ..formats.errors import FormatError
 from ..formats.gguf import ALIGNMENT_KEY
 from ..formats.gguf_writer import NewTensor, write_gguf
-from ..models.families import FAMILIES, SCALES
+from ..models.families import CAPS, FAMILIES, SCALES
 from ..models.gguf_names import LONG_FACTORS, ROPE_FREQUENCIES, SHORT_FACTORS, gguf_name
-from ..models.llama import LlamaConfig, is_plain
+from ..models.llama import LlamaConfig, is_norm, is_plain
 from ..models.llama_gguf import BITNET_ARCHITECTURES
 from ..models.rope_scaling import yarn_divisors, yarn_magnitude
 from ..models.stored import StoredModel
@@ -63,7 +63,7 @@ def choose_formats(config: LlamaConfig, format_name: str, output_format: str | N
 def gguf_metadata(config: LlamaConfig) -> dict[str, Any]:
     """A configuration in the words of GGUF files. What they have no key for is under `ARCHITECTURE.nncuda`.
 
-    ValueError for a rotary embedding that they have no words for.
+    ValueError for a rotary embedding, or windows, that they have no words for.
     """
     family = FAMILIES[config.family]
     architecture = family.architectures[0]
@@ -94,6 +94,17 @@ def gguf_metadata(config: LlamaConfig) -> dict[str, Any]:
         values["expert_shared_feed_forward_length"] = config.shared_ffn_size
     if family.scaled:
         values |= {theirs: float(getattr(config, ours)) for _, ours, theirs in SCALES}
+    if family.gemma is not None:
+        values |= {theirs: float(getattr(config, ours)) for _, ours, theirs in CAPS}
+        values["attention.scale"] = float(config.attention_scale)
+    if config.local_rope_base:
+        values["rope.freq_base_swa"] = float(config.local_rope_base)
+    if config.window:
+        if architecture == "llama":  # Mistral's, whose windows nothing reads there
+            raise ValueError(f"GGUF files of {architecture!r} have no windows, as this model's layers have")
+        values["attention.sliding_window"] = config.window
+    if config.window_period != (family.window_period or 0):
+        values["attention.sliding_window_pattern"] = config.window_period
     return {"general.architecture": architecture, **{f"{architecture}.{key}": value for key, value in values.items()}}
 
 
@@ -135,8 +146,8 @@ def quantize_model(
     """Writes `model` to the GGUF file `path`, in one step, and returns the format of each tensor by name.
 
     `progress` is called with the number of elements done after each piece. FormatError when the model is stored in
-    blocks already, has a weight that is not finite, or that f16 cannot hold, or a rotary embedding that GGUF files have
-    no words for.
+    blocks already, has a weight that is not finite, or that f16 cannot hold, or a rotary embedding or windows that GGUF
+    files have no words for.
     """
     if model.config.ternary:
         raise FormatError(model.path, "has ternary weights; nncuda convert writes them in other forms")
@@ -163,6 +174,8 @@ def quantize_model(
             for part in model.tensors.parts(name):
                 for piece in pieces(part, config):
                     check_finite(model.path, part, piece)
+                    if config.norms_less_one and is_norm(name):
+                        piece = piece.astype(np.float32) + np.float32(1)
                     if turns and _is_rotated(name):
                         piece = _interleaved(piece, config.head_dim)
                     writer.write(_name_in_file(name, config), stored_bytes(ctx, model.path, part, piece, formats[name]))

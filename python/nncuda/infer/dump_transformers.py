@@ -77,8 +77,9 @@ def record(folder: Path, ids: Sequence[int], layers: Collection[int]) -> Dump:
             if hasattr(layer.self_attn, "attn_sub_norm"):
                 behind(layer.self_attn.attn_sub_norm, f"{base}.attn_sub_norm")
             behind(layer.self_attn.o_proj, f"{base}.attn_output")
-            before(layer.post_attention_layernorm, f"{base}.attn_residual")
-            behind(layer.post_attention_layernorm, f"{base}.ffn_norm")
+            ffn_norm = getattr(layer, "pre_feedforward_layernorm", layer.post_attention_layernorm)  # Gemma's name
+            before(ffn_norm, f"{base}.attn_residual")
+            behind(ffn_norm, f"{base}.ffn_norm")
             if hasattr(layer.mlp, "gate_proj"):
                 behind(layer.mlp.gate_proj, f"{base}.gate")
                 behind(layer.mlp.up_proj, f"{base}.up")
@@ -88,13 +89,12 @@ def record(folder: Path, ids: Sequence[int], layers: Collection[int]) -> Dump:
             behind(layer.mlp, f"{base}.ffn")
             behind(layer, f"{base}.output")
         behind(model.model.norm, "norm")
-        behind(model.lm_head, "logits")
     except AttributeError as error:
         raise ValueError(f"{folder}: {type(model).__name__} is not built like a Llama ({error})") from error
     module_of_model.apply_rotary_pos_emb = rotate_and_keep
     try:
         with torch.no_grad():
-            model(input_ids=torch.tensor([list(ids)]))
+            keep("logits", model(input_ids=torch.tensor([list(ids)])).logits)  # scaled and bounded as the model has it
     finally:
         module_of_model.apply_rotary_pos_emb = rotate
         for hook in hooks:

@@ -120,6 +120,10 @@ class Engine:
             rotated=config.rope.rotated,
             **config.rope_options(self.context),
         )
+        #: Of layers with a window, where these have tables of their own.
+        self.local_rope = None
+        if config.local_rope_base:
+            self.local_rope = RopeTables(ctx, config.head_dim, config.local_rope_base)
         self.reach(_FIRST_POSITIONS - 1)
         self.cache = PagedCache(
             ctx,
@@ -148,7 +152,10 @@ class Engine:
     def reach(self, position: int) -> None:
         """Has rotary tables with a row for this position: those in use, or others twice as long."""
         if position >= self.rope.length:
-            self.rope.tables(max(position + 1, 2 * self.rope.length))
+            length = max(position + 1, 2 * self.rope.length)
+            self.rope.tables(length)
+            if self.local_rope is not None:
+                self.local_rope.tables(length)
 
     # Prefill
 
@@ -344,13 +351,18 @@ class Engine:
         q, k, v = qkv
         config, tokens = self.config, q.shape[0]
         heads = self._heads.narrow(0, 0, tokens)
-        scale = config.attention_scale or None
-        cosine, sine = self.rope.tables(1)
+        options = {
+            "scale": config.attention_scale or None,
+            "window": config.window_of(number),
+            "softcap": config.scores_cap,
+        }
+        local = self.local_rope if config.window_of(number) else None
+        cosine, sine = (local or self.rope).tables(1)
         keys, values, code = self.cache.keys[number], self.cache.values[number], self.cache.format.code
         if decode:
             kernels.attention_step_paged(
                 q, k, v, cosine, sine, inputs.positions, inputs.lengths, inputs.table, None, keys, values,
-                scale=scale, layout=config.rope.layout, format=code, out=heads,
+                **options, layout=config.rope.layout, format=code, out=heads,
             )  # fmt: skip
             return heads.view(tokens, -1)
         if watch is not None:
@@ -363,7 +375,7 @@ class Engine:
         seen = inputs.offsets, inputs.lengths, inputs.table
         kernels.kv_append_paged(k, v, *seen, keys, values, format=code)
         kernels.flash_attention_paged(
-            q, keys, values, *seen, scale=scale, format=code, kv_heads=config.num_kv_heads, out=heads
+            q, keys, values, *seen, **options, format=code, kv_heads=config.num_kv_heads, out=heads
         )
         if watch is not None:
             watch("attention", heads)
@@ -376,6 +388,8 @@ class Engine:
         kernels.gemm_quant(normed, head.data, format=head.format, y=logits)
         if self.config.logits_scaling != 1:
             kernels.scale(logits, alpha=1 / self.config.logits_scaling, y=logits)
+        if self.config.logits_cap:
+            kernels.softcap(logits, cap=self.config.logits_cap, y=logits)
         if watch is not None:
             watch("norm", normed)
             watch("logits", logits)

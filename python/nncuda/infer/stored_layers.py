@@ -34,6 +34,10 @@ class StoredLayers:
             self._apart = [ctx.empty((rows, heads * config.head_dim)) for heads in widths]
         if not experts or divided is not None:
             self._inner = ctx.empty((slots, config.ffn_size))
+        if config.activation != "silu":
+            self._gate, self._up = (ctx.empty((rows, config.ffn_size)) for _ in range(2))
+        if config.post_norms:
+            self._added = ctx.empty((rows, config.hidden_size))
         if experts:
             self._router = ctx.empty((rows, experts))
             self._probs = ctx.empty((rows, experts))
@@ -98,22 +102,32 @@ class StoredLayers:
         return q, k, v
 
     def attended(self, layer: Layer, heads: Tensor, x: Tensor, watch: Watch | None) -> None:
-        """x += the projection of what attention gave, f32 [tokens, heads * head_dim]."""
+        """x += the projection of what attention gave, f32 [tokens, heads * head_dim], normed where there is a norm."""
         self._scale(heads)
-        self._add_product(heads, layer.o, layer.o_bias, x, "attn_output", watch)
+        self._add_product(heads, layer.o, layer.o_bias, x, "attn_output", watch, layer.attention_norm)
 
     def feed_forward(self, layer: Layer, x: Tensor, watch: Watch | None) -> None:
         """x += the feed-forward network, or the mixture of experts, of the normed rows."""
         if isinstance(layer.ffn, Mixture):
             self._mixture(layer.ffn, layer.post_norm, x, watch)
         else:
-            self._gated(layer.ffn, layer.post_norm, x, watch)
+            self._gated(layer.ffn, layer.post_norm, x, watch, layer.ffn_norm)
 
     def _norm(self, x: Tensor, gain: Tensor) -> Tensor:
         return kernels.rmsnorm(x, gain, eps=self._config.norm_eps, y=self._normed.narrow(0, 0, x.shape[0]))
 
-    def _gated(self, ffn: Gated, gain: Tensor, x: Tensor, watch: Watch | None) -> None:
+    def _gated(self, ffn: Gated, gain: Tensor, x: Tensor, watch: Watch | None, norm: Tensor | None) -> None:
         inner = self._inner.narrow(0, 0, x.shape[0])
+        if self._config.activation == "silu":
+            self._swiglu(ffn, gain, x, inner, watch)
+        else:
+            self._geglu(ffn, gain, x, inner, watch)
+        if watch is not None:
+            watch("ffn_inner", inner)
+        self._scale(inner)
+        self._add_product(inner, ffn.down, None, x, "ffn", watch, norm)
+
+    def _swiglu(self, ffn: Gated, gain: Tensor, x: Tensor, inner: Tensor, watch: Watch | None) -> None:
         gate, up = ffn.gate, ffn.up
         kernels.gemm_quant_swiglu(
             x, gate.data, up.data, None, gain, eps=self._config.norm_eps, format_gate=gate.format, format_up=up.format,
@@ -126,9 +140,16 @@ class StoredLayers:
             for name, weight in (("gate", gate), ("up", up)):
                 y = self._ctx.empty(inner.shape)
                 watch(name, kernels.gemm_quant(normed, weight.data, format=weight.format, y=y))
-            watch("ffn_inner", inner)
-        self._scale(inner)
-        self._add_product(inner, ffn.down, None, x, "ffn", watch)
+
+    def _geglu(self, ffn: Gated, gain: Tensor, x: Tensor, inner: Tensor, watch: Watch | None) -> None:
+        normed = self._norm(x, gain)
+        gate, up = (buffer.narrow(0, 0, x.shape[0]) for buffer in (self._gate, self._up))
+        for weight, y in ((ffn.gate, gate), (ffn.up, up)):
+            kernels.gemm_quant(normed, weight.data, format=weight.format, y=y)
+        kernels.geglu(gate, up, y=inner)
+        if watch is not None:
+            for name, tensor in (("ffn_norm", normed), ("gate", gate), ("up", up)):
+                watch(name, tensor)
 
     def _scale(self, rows: Tensor) -> None:
         """Multiplies what is added to the residual stream by the model's factor, before the last product."""
@@ -198,9 +219,25 @@ class StoredLayers:
         kernels.moe_combine(out, weights, slot_row, x, out=x)
 
     def _add_product(
-        self, rows: Tensor, weight: Weight, bias: Tensor | None, x: Tensor, name: str, watch: Watch | None
+        self,
+        rows: Tensor,
+        weight: Weight,
+        bias: Tensor | None,
+        x: Tensor,
+        name: str,
+        watch: Watch | None,
+        norm: Tensor | None = None,
     ) -> None:
-        """x += rows * W^T + bias. Whoever watches is shown a product of their own: no other call changes."""
+        """x += rows * W^T + bias, or a norm of that. Whoever watches is shown a product of their own: no other call
+        changes."""
+        if norm is not None:
+            added = self._added.narrow(0, 0, x.shape[0])
+            kernels.gemm_quant(rows, weight.data, None, bias, format=weight.format, y=added)
+            if watch is not None:
+                watch(name, added)
+            kernels.rmsnorm(added, norm, eps=self._config.norm_eps, y=added)
+            kernels.add(x, added, y=x)
+            return
         if watch is not None:
             product = self._ctx.empty(x.shape)
             watch(name, kernels.gemm_quant(rows, weight.data, None, bias, format=weight.format, y=product))

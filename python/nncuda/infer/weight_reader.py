@@ -23,6 +23,7 @@ from ..binding import exchange
 from ..device import INSTRUCTION_SETS, Context, Tensor
 from ..formats.block_formats import FORMATS, INTERLEAVED, INTERLEAVED_ROWS
 from ..formats.mapped import release
+from ..models.llama import is_norm
 
 if TYPE_CHECKING:
     from ..formats.block_formats import StoredTensor
@@ -76,6 +77,7 @@ class WeightReader:
         self._ctx = ctx
         self._tensors, self._arena = model.tensors, model.arena
         config = model.config
+        self._less_one = config.norms_less_one
         self._order: list[int] | None = None
         if config.rope.rotated and config.rope.layout == "half":
             self._order = order_of_part(config.head_dim, config.rope.rotated)
@@ -120,7 +122,8 @@ class WeightReader:
 
     def vector(self, *names: str) -> Tensor:
         """A norm's gain, or biases one after the other, in f32."""
-        return self._ctx.tensor(np.concatenate([self._tensors[name].f32().ravel() for name in names]))
+        values = np.concatenate([self._tensors[name].f32().ravel() for name in names])
+        return self._ctx.tensor(values + np.float32(1) if self._less_one and is_norm(names[0]) else values)
 
     def _rows(self, name: str) -> Tensor:
         """The rows of a matrix, of all experts one below the other: u8 [rows, row_bytes]."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Gated:
-    """A feed-forward network: down (silu(gate x) * (up x))."""
+    """A feed-forward network: down (act(gate x) * (up x))."""
 
     gate: Weight
     up: Weight
@@ -46,7 +46,7 @@ class Mixture:
 
 @dataclass(frozen=True)
 class Layer:
-    """A block's weights; the norms and the bias are f32."""
+    """A block's weights; the norms and the bias are f32. `attention_norm` and `ffn_norm` are behind these parts."""
 
     input_norm: Tensor
     q: Weight
@@ -57,8 +57,10 @@ class Layer:
     k_norm: Tensor | None
     o: Weight
     o_bias: Tensor | None
+    attention_norm: Tensor | None
     post_norm: Tensor
     ffn: Gated | Mixture
+    ffn_norm: Tensor | None
 
     @property
     def matrices(self) -> list[Weight]:
@@ -114,13 +116,15 @@ class Weights:
         block = f"model.layers.{number}"
         attention, dense = f"{block}.self_attn", f"{block}.mlp"
         config = self._config
-        qkv_bias = o_bias = q_norm = k_norm = None
+        qkv_bias = o_bias = q_norm = k_norm = attention_norm = ffn_norm = None
         if config.qkv_bias:
             qkv_bias = read.vector(*(f"{attention}.{name}_proj.bias" for name in "qkv"))
         if config.o_bias:
             o_bias = read.vector(f"{attention}.o_proj.bias")
         if config.qk_norm != "none":
             q_norm, k_norm = (read.vector(f"{attention}.{name}_norm.weight") for name in "qk")
+        if config.post_norms:
+            attention_norm, ffn_norm = (read.vector(f"{part}.post_norm.weight") for part in (attention, dense))
         ffn: Gated | Mixture
         if config.num_experts:
             mixture = f"{block}.block_sparse_moe"
@@ -139,8 +143,10 @@ class Weights:
             k_norm,
             read.matrix(f"{attention}.o_proj.weight"),
             o_bias,
+            attention_norm,
             read.vector(f"{block}.post_attention_layernorm.weight"),
             ffn,
+            ffn_norm,
         )
 
     @staticmethod

@@ -46,6 +46,29 @@ class Experts:
 
 
 @dataclass(frozen=True)
+class Gemma:
+    """What Gemma's families have in common, and what transformers takes where config.json does not say.
+
+    Folders have the gains of norms less 1, embeddings are multiplied by sqrt(hidden_size), and what attention and the
+    feed-forward network give has a norm before it is added to the residual stream.
+
+    query_scalar        query_pre_attn_scalar
+    scores_cap, logits_cap
+                        attn_logit_softcapping and final_logit_softcapping; 0 for none
+    largest             layers of the model whose GGUF files have hidden_size / heads for query_scalar; in those of all
+                        others it is head_dim (llama.cpp's rule: files have no key for it)
+    local_base          base of the rotary embedding in layers with a window, where rope_local_base_freq does not say; 0
+                        where all layers have the same
+    """
+
+    query_scalar: float
+    scores_cap: float
+    logits_cap: float
+    largest: int
+    local_base: float = 0.0
+
+
+@dataclass(frozen=True)
 class Family:
     """A family of models.
 
@@ -57,14 +80,18 @@ class Family:
                     what transformers takes where config.json does not say: None must be there; 0 heads are as many as
                     query heads, a head_dim of 0 is hidden_size / num_heads, a window of None is none
     window_flag     the option without which sliding_window means nothing
+    window_period   which layers have a window that is narrower than the context: None for a family of which none may,
+                    0 for all of them, n for all but each n-th
     tied            whether the head is the table of embeddings where config.json does not say
     qkv_bias, o_bias
                     biases of the products around attention
     qk_norm         norms of queries and keys before they are rotated: "none"; "head", each head by itself; "whole"
     activations     hidden_act may be one of these; the first is the usual one
+    activation_key  another option with the same values, which stands above that one
     ternary         weights and norms of a BitNet
     experts         the mixture in place of the feed-forward network, or None
     scaled          whether config.json has Granite's four factors
+    gemma           what Gemma's families have, or None
     partial_rotary  whether a part of each head may stay unrotated
     original_context
                     the usual original_max_position_embeddings of families that have it beside the rotary embedding's
@@ -83,14 +110,17 @@ class Family:
     head_dim: int = 0
     window: int | None = None
     window_flag: str | None = None
+    window_period: int | None = None
     tied: bool = False
     qkv_bias: Switch = NO
     o_bias: Switch = NO
     qk_norm: str = "none"
     activations: tuple[str, ...] = ("silu",)
+    activation_key: str = "hidden_act"
     ternary: bool = False
     experts: Experts | None = None
     scaled: bool = False
+    gemma: Gemma | None = None
     partial_rotary: bool = False
     original_context: int = 0
     fixed: tuple[tuple[str, Any], ...] = ()
@@ -142,6 +172,7 @@ FAMILIES = {
             context=131072,
             kv_heads=8,
             window=4096,
+            window_period=0,
         ),
         Family(
             "qwen2",
@@ -248,8 +279,43 @@ FAMILIES = {
             ("phi3",),
             norm_eps=1e-5,
             context=4096,
+            window_period=0,
             partial_rotary=True,
             original_context=4096,
+        ),
+        Family(
+            "gemma2",
+            "Gemma 2 2B, 9B and 27B",
+            ("gemma2",),
+            context=8192,
+            kv_heads=4,
+            head_dim=256,
+            window=4096,
+            window_period=2,
+            tied=True,
+            qkv_bias=_BIASED,
+            o_bias=_BIASED,
+            activations=("gelu_pytorch_tanh",),
+            activation_key="hidden_activation",
+            gemma=Gemma(query_scalar=256.0, scores_cap=50.0, logits_cap=30.0, largest=46),
+        ),
+        Family(
+            "gemma3_text",
+            "Gemma 3 270M and 1B; of GGUF files the text of 4B, 12B and 27B",
+            ("gemma3",),
+            rope_base=1e6,
+            context=131072,
+            kv_heads=4,
+            head_dim=256,
+            window=4096,
+            window_period=6,
+            tied=True,
+            qkv_bias=_BIASED,
+            o_bias=_BIASED,
+            qk_norm="head",
+            activations=("gelu_pytorch_tanh",),
+            activation_key="hidden_activation",
+            gemma=Gemma(query_scalar=256.0, scores_cap=0.0, logits_cap=0.0, largest=62, local_base=1e4),
         ),
     )
 }
@@ -272,7 +338,7 @@ NEUTRAL_OPTIONS = frozenset(
     max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature top_k top_p
     typical_p repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids
     num_return_sequences suppress_tokens begin_suppress_tokens remove_invalid_values exponential_decay_length_penalty
-    prefix tf_legacy_loss use_bfloat16 torchscript cross_attention_hidden_size""".split()
+    prefix tf_legacy_loss use_bfloat16 torchscript cross_attention_hidden_size cache_implementation""".split()
 )
 
 #: Keys of a GGUF file behind its architecture's name that all families have, or that change nothing.
@@ -292,6 +358,14 @@ SCALES = (
     ("residual_multiplier", "residual_scale", "residual_scale"),
     ("attention_multiplier", "attention_scale", "attention.scale"),
     ("logits_scaling", "logits_scaling", "logit_scale"),
+)
+
+
+#: Of Gemma's families, as `SCALES`, with the field of `Gemma` that has what transformers takes without the option. A
+#: cap of null is none.
+CAPS = (
+    ("attn_logit_softcapping", "scores_cap", "attn_logit_softcapping"),
+    ("final_logit_softcapping", "logits_cap", "final_logit_softcapping"),
 )
 
 

@@ -22,6 +22,8 @@ _OF_LAYER = {
     "ffn_gate": "mlp.gate_proj",
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
+    "post_attention_norm": "self_attn.post_norm",
+    "post_ffw_norm": "mlp.post_norm",
     "attn_sub_norm": "self_attn.attn_sub_norm",
     "ffn_sub_norm": "mlp.ffn_sub_norm",
     "ffn_gate_inp": "block_sparse_moe.gate",

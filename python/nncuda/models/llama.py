@@ -2,8 +2,9 @@
 
 A Llama here is a pre-norm decoder with RMSNorm, rotary attention of grouped heads and a SwiGLU, or a mixture of SwiGLU
 experts behind a router (Mixtral, and this library's own models), or with ternary weights, further norms and a squared
-ReLU as the gate (BitNet b1.58). `families` says which models are such, with which of the parts. Tensors are named as in
-Hugging Face transformers' Llama and Mixtral, in every family:
+ReLU as the gate (BitNet b1.58), or with bounded scores, windows and norms behind its parts (Gemma 2 and 3). `families`
+says which models are such, with which of the parts. Tensors are named as in Hugging Face transformers' Llama and
+Mixtral, in every family:
 
     model.embed_tokens.weight                                  [vocab, hidden]
     for each layer L, with the prefix model.layers.L:
@@ -22,6 +23,8 @@ Hugging Face transformers' Llama and Mixtral, in every family:
       block_sparse_moe.shared_gate.weight                      [hidden]
     with sub_norms, before the projections of the attention and of the feed-forward network:
       self_attn.attn_sub_norm.weight, mlp.ffn_sub_norm.weight  [heads * head_dim], [ffn]
+    with post_norms, of what attention and the feed-forward network add to the residual stream:
+      self_attn.post_norm.weight, mlp.post_norm.weight         [hidden]
     model.norm.weight, lm_head.weight                          [hidden], [vocab, hidden]
 
 (Touvron et al. 2023, "Llama 2"; Jiang et al. 2024, "Mixtral of Experts"; Ma et al. 2025, "BitNet b1.58 2B4T Technical
@@ -40,7 +43,7 @@ from .rope_scaling import UNROTATED, base_of_part
 
 LAYOUTS = ("half", "interleaved")
 SCALINGS = ("none", "linear", "dynamic", "ntk", "llama3", "yarn", "longrope")
-ACTIVATIONS = ("silu", "relu2")
+ACTIVATIONS = ("silu", "relu2", "gelu_pytorch_tanh")
 QK_NORMS = ("none", "head", "whole")
 
 #: The scalings with a divisor for each pair.
@@ -95,7 +98,7 @@ class Rope:
             check_count("rope.original_context", self.original_context, 1)
 
 
-_MAY_BE_ZERO = ("num_experts", "experts_per_token", "shared_ffn_size")
+_MAY_BE_ZERO = ("num_experts", "experts_per_token", "shared_ffn_size", "window", "window_period")
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ class LlamaConfig:
     qkv_bias, o_bias    whether the products for queries, keys and values have biases, and that behind attention
     qk_norm             norms of queries and keys before they are rotated: "none"; "head", of each head by itself, with
                         gains [head_dim]; "whole", of all heads together
-    activation          of the gate: "silu", or "relu2", max(x, 0)^2
+    activation          of the gate: "silu"; "relu2", max(x, 0)^2; "gelu_pytorch_tanh", GELU by its approximation
     sub_norms           whether there are norms before the projections of attention and feed-forward network
     ternary             whether the weights of all layers' products are -1, 0 and 1 times a number, and activations are
                         rounded to 8 bits before them
@@ -123,6 +126,13 @@ class LlamaConfig:
                         factors of the embeddings, and of what is added to the residual stream
     attention_scale     factor of the products of queries and keys; 0 for 1 / sqrt(head_dim)
     logits_scaling      what logits are divided by
+    scores_cap, logits_cap
+                        soft bounds c * tanh(x / c) of attention's scores and of the logits; 0 for none
+    window              most tokens that a token sees in layers with a window, itself the last of them; 0 for all
+    window_period       n where each n-th layer has no window, 0 where all have
+    local_rope_base     base of the rotary embedding in layers with a window, where it is not scaled; 0 for that of all
+    post_norms          whether there are norms of what attention and feed-forward network add to the residual stream
+    norms_less_one      whether the stored gains of norms are less by 1 than what is multiplied with
 
     Others as in `MoEConfig`.
     """
@@ -154,6 +164,13 @@ class LlamaConfig:
     residual_scale: float = 1.0
     attention_scale: float = 0.0
     logits_scaling: float = 1.0
+    scores_cap: float = 0.0
+    logits_cap: float = 0.0
+    window: int = 0
+    window_period: int = 0
+    local_rope_base: float = 0.0
+    post_norms: bool = False
+    norms_less_one: bool = False
     family: str = "llama"
 
     def __post_init__(self) -> None:
@@ -176,8 +193,10 @@ class LlamaConfig:
         allowed = f"at least context ({self.context})" if ntk else f"context ({self.context}) without the scaling ntk"
         _require(longest >= self.context if ntk else longest == self.context, "extended_context", longest, allowed)
         _require(self.activation in ACTIVATIONS, "activation", self.activation, f"one of {', '.join(ACTIVATIONS)}")
-        if self.sub_norms or self.ternary or self.activation != "silu":
-            _require(not self.num_experts, "num_experts", self.num_experts, "0 in a model of the kind of BitNet")
+        if self.sub_norms or self.ternary or self.post_norms or self.activation != "silu":
+            _require(
+                not self.num_experts, "num_experts", self.num_experts, "0 in a model of the kind of BitNet or Gemma"
+            )
         _require(self.qk_norm in QK_NORMS, "qk_norm", self.qk_norm, f"one of {', '.join(QK_NORMS)}")
         for name, there in (
             ("qkv_bias", self.qkv_bias),
@@ -187,12 +206,21 @@ class LlamaConfig:
             ("attention_scale", self.attention_scale != 0),
             ("embedding_scale", self.embedding_scale != 1),
             ("residual_scale", self.residual_scale != 1),
+            ("post_norms", self.post_norms),
+            ("norms_less_one", self.norms_less_one),
         ):
             _require(not (self.ternary and there), name, getattr(self, name, True), "absent with ternary weights")
         _require(self.family in FAMILIES, "family", self.family, f"one of {', '.join(FAMILIES)}")
         for name in ("embedding_scale", "residual_scale", "logits_scaling"):
             check_number(name, getattr(self, name), _STRETCH)
-        check_number("attention_scale", self.attention_scale, (0.0, 1e6))
+        for name in ("attention_scale", "scores_cap", "logits_cap"):
+            check_number(name, getattr(self, name), (0.0, 1e6))
+        if self.local_rope_base:
+            check_number("local_rope_base", self.local_rope_base, BOUNDS["rope_base"])
+            whole = not self.rope.rotated and bool(self.window)
+            _require(whole, "local_rope_base", self.local_rope_base, "0 without windows, and where a part is rotated")
+        rule = "0 in a model without windows"
+        _require(bool(self.window) or not self.window_period, "window_period", self.window_period, rule)
         _require(not (self.o_bias and self.residual_scale != 1), "o_bias", True, "false with a residual_scale")
         rule = "0 in a model without experts"
         _require(bool(self.num_experts) or not self.shared_ffn_size, "shared_ffn_size", self.shared_ffn_size, rule)
@@ -207,6 +235,11 @@ class LlamaConfig:
         divisors = len(self.rope.divisors)
         rule = f"half of the rotated elements ({rotated // 2})"
         _require(divisors in (0, rotated // 2), "the number of divisors of rope", divisors, rule)
+
+    def window_of(self, layer: int) -> int:
+        """Most tokens that a token sees in a layer, counted from 0; 0 for all."""
+        period = self.window_period
+        return 0 if period and (layer + 1) % period == 0 else self.window
 
     def rope_options(self, positions: int) -> dict[str, float]:
         """Options of `kernels.rope_freqs_scaled` for sequences of up to that many positions; its `factors` are
@@ -255,6 +288,8 @@ class LlamaConfig:
                 shapes[f"{prefix}.self_attn.k_norm.weight"] = (keys if whole else self.head_dim,)
             if self.sub_norms:
                 shapes[f"{prefix}.self_attn.attn_sub_norm.weight"] = (queries,)
+            if self.post_norms:
+                shapes[f"{prefix}.self_attn.post_norm.weight"] = (hidden,)
             shapes[f"{prefix}.post_attention_layernorm.weight"] = (hidden,)
             if self.num_experts:
                 experts = self.num_experts
@@ -274,6 +309,8 @@ class LlamaConfig:
                 shapes[f"{prefix}.mlp.down_proj.weight"] = (hidden, ffn)
             if self.sub_norms:
                 shapes[f"{prefix}.mlp.ffn_sub_norm.weight"] = (ffn,)
+            if self.post_norms:
+                shapes[f"{prefix}.mlp.post_norm.weight"] = (hidden,)
         shapes["model.norm.weight"] = (hidden,)
         shapes["lm_head.weight"] = (self.vocab_size, hidden)
         return shapes
@@ -290,6 +327,11 @@ _PLAIN = ("norm.weight", ".bias", "block_sparse_moe.gate.weight", "block_sparse_
 def is_plain(name: str) -> bool:
     """Whether a tensor must be in f32, f16 or bf16: norms, biases, routers."""
     return name.endswith(_PLAIN)
+
+
+def is_norm(name: str) -> bool:
+    """Whether a tensor has the gains of a norm."""
+    return name.endswith("norm.weight")
 
 
 def is_projection(name: str) -> bool:

@@ -7,11 +7,13 @@ or an empty list. So a model runs as transformers runs it, or not at all.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from ..formats.errors import shown
-from .families import COMMON_OPTIONS, FAMILIES, NEUTRAL_OPTIONS, SCALES, Family, Switch
+from .config import check_count
+from .families import CAPS, COMMON_OPTIONS, FAMILIES, NEUTRAL_OPTIONS, SCALES, Family, Gemma, Switch
 from .llama import LlamaConfig, Rope
 from .rope_scaling import llama3_divisors, longrope_magnitude, yarn_divisors, yarn_magnitude, yarn_magnitude_ratio
 from .values import Values
@@ -46,20 +48,23 @@ def config_from_folder(values: Mapping[str, Any]) -> LlamaConfig:
     def switch(part: Switch) -> bool:
         return part.usual if part.key is None else given.flag(part.key, part.usual)
 
-    activation = values.get("hidden_act")
-    if activation is None:
-        activation = family.activations[0]
-    elif type(activation) is not str or activation not in family.activations:
-        has = " and ".join(map(repr, sorted(family.activations, reverse=True)))
-        raise ValueError(f"hidden_act is {shown(activation)}; this engine has {has} for model_type {shown(kind)}")
+    activation = family.activations[0]
+    for key in ("hidden_act", family.activation_key):
+        found = values.get(key)
+        if found is not None and (type(found) is not str or found not in family.activations):
+            has = " and ".join(map(repr, sorted(family.activations, reverse=True)))
+            raise ValueError(f"{key} is {shown(found)}; this engine has {has} for model_type {shown(kind)}")
+        activation = activation if found is None else found
     heads, hidden = given.whole("num_attention_heads"), given.whole("hidden_size")
     head_dim = given.whole("head_dim", family.head_dim or hidden // heads)
     context = given.whole("max_position_embeddings", family.context)
-    _check_windows(values, family, context)
+    layers = given.whole("num_hidden_layers")
+    window, period = _windows(values, family, context, layers)
     extra = values.get("nncuda", {})
     if not isinstance(extra, Mapping) or any(name not in _OURS for name in extra):
         raise ValueError(f"the options under 'nncuda' must be among {', '.join(_OURS)}")
-    rope = rope_from_folder(values, family, head_dim, context)
+    rope_values, local_base = _local_rope(values, family)
+    rope = rope_from_folder(rope_values, family, head_dim, context)
     longest = Values(extra).whole("extended_context", context)
     if longest > context:
         if rope.scaling != "none":
@@ -77,10 +82,12 @@ def config_from_folder(values: Mapping[str, Any]) -> LlamaConfig:
             mixture["shared_ffn_size"] = given.whole(experts.shared, experts.usual_shared)
             mixture["shared_gate"] = experts.shared_gate
     scales = {ours: given.number(theirs, 1.0) for theirs, ours, _ in SCALES} if family.scaled else {}
+    if family.gemma is not None:
+        scales = _gemma(values, family.gemma, hidden)
     return LlamaConfig(
         vocab_size=given.whole("vocab_size"),
         hidden_size=hidden,
-        num_layers=given.whole("num_hidden_layers"),
+        num_layers=layers,
         num_heads=heads,
         num_kv_heads=given.whole("num_key_value_heads", family.kv_heads or heads),
         head_dim=head_dim,
@@ -88,22 +95,40 @@ def config_from_folder(values: Mapping[str, Any]) -> LlamaConfig:
         extended_context=longest,
         norm_eps=given.number("rms_norm_eps", family.norm_eps),
         rope=rope,
-        tie_embeddings=given.flag("tie_word_embeddings", False),
+        tie_embeddings=given.flag("tie_word_embeddings", family.tied),
         qkv_bias=switch(family.qkv_bias),
         o_bias=switch(family.o_bias),
         qk_norm=family.qk_norm,
         activation=activation,
         sub_norms=family.ternary,
         ternary=family.ternary,
+        window=window,
+        window_period=period,
+        local_rope_base=local_base,
+        post_norms=family.gemma is not None,
+        norms_less_one=family.gemma is not None,
         family=family.name,
         **mixture,
         **scales,
     )
 
 
+def _gemma(values: Mapping[str, Any], gemma: Gemma, hidden: int) -> dict[str, float]:
+    """The numbers that Gemma's families have: fields of `LlamaConfig`."""
+    given = Values(values)
+    scalar = given.number("query_pre_attn_scalar", gemma.query_scalar)
+    caps = {ours: values.get(theirs, getattr(gemma, ours) or None) for theirs, ours, _ in CAPS}
+    found = {ours: given.number(theirs, caps[ours]) for theirs, ours, _ in CAPS if caps[ours] is not None}
+    for name, value in (("query_pre_attn_scalar", scalar), *((one[0], found.get(one[1], 1.0)) for one in CAPS)):
+        if value <= 0:
+            raise ValueError(f"{name} is {value}; it must be above 0")
+    return {"embedding_scale": math.sqrt(hidden), "attention_scale": 1 / math.sqrt(scalar), **found}
+
+
 def options_of(family: Family) -> frozenset[str]:
     """The options of config.json that decide what a model of a family computes."""
     own = {part.key for part in (family.qkv_bias, family.o_bias) if part.key is not None}
+    own.add(family.activation_key)
     if experts := family.experts:
         own |= {experts.count, experts.ffn, "num_experts_per_tok", experts.norm.key or experts.count}
         own |= {experts.shared or experts.count}
@@ -111,6 +136,10 @@ def options_of(family: Family) -> frozenset[str]:
         own.add(family.window_flag)
     if family.scaled:
         own |= {theirs for theirs, _, _ in SCALES}
+    if family.gemma is not None:
+        own |= {"query_pre_attn_scalar", *(theirs for theirs, _, _ in CAPS)}
+        if family.gemma.local_base:
+            own |= {"rope_local_base_freq", "sliding_window_pattern"}
     if family.ternary:
         own.add("quantization_config")
     if family.original_context:
@@ -131,25 +160,71 @@ def _check_options(values: Mapping[str, Any], family: Family) -> None:
             )
 
 
-def _check_windows(values: Mapping[str, Any], family: Family, context: int) -> None:
-    """Every layer must see the whole context."""
+def _windows(values: Mapping[str, Any], family: Family, context: int, layers: int) -> tuple[int, int]:
+    """`window` and `window_period` of `LlamaConfig`."""
     window = values.get("sliding_window", family.window)
     if family.window_flag is not None and not Values(values).flag(family.window_flag, False):
         window = None
-    check_window(window, "sliding_window", context)
+    window, period = window_of_files(window, "sliding_window", family, context)
+    if family.gemma is not None and family.gemma.local_base:
+        period = Values(values).whole("sliding_window_pattern", period)
     kinds = values.get("layer_types")
     if kinds is None:
-        return
-    if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
-        raise ValueError(f"layer_types is {shown(kinds)}; this engine has 'full_attention' in all layers")
+        return window, period
+    if not period:
+        if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
+            raise ValueError(f"layer_types is {shown(kinds)}; this engine has 'full_attention' in all layers")
+        return window, period
+    if isinstance(kinds, list) and len(kinds) == layers:
+        first = kinds.index("full_attention") if "full_attention" in kinds else layers
+        for number in (period, first + 1):
+            if kinds == [f"{'full' if at % number == 0 else 'sliding'}_attention" for at in range(1, layers + 1)]:
+                return window, number
+    raise ValueError(
+        f"layer_types is {shown(kinds)}; this engine has 'sliding_attention' in all of {layers} layers, or "
+        f"'full_attention' in each so-manyth"
+    )
 
 
-def check_window(window: Any, name: str, context: int) -> None:
-    """ValueError for a window that is narrower than the context; None is none, and 0, too."""
+def window_of_files(window: Any, name: str, family: Family, context: int) -> tuple[int, int]:
+    """`window` and `window_period` of `LlamaConfig` for a window; None is none, and 0, too. ValueError for one that is
+    narrower than the context in a family that has none, and for none in one that needs it."""
+    period = family.window_period
+    if period:
+        check_count(name, window, 1)
+        return window, period
     if window is None:
-        return
-    if type(window) is not int or 0 != window < context:
+        return 0, 0
+    if type(window) is not int or window < 0 or (0 != window < context and period is None):
         raise ValueError(f"{name} is {shown(window)}; this engine attends to all of the context ({context})")
+    return (window if window < context else 0), 0
+
+
+def _local_rope(values: Mapping[str, Any], family: Family) -> tuple[Mapping[str, Any], float]:
+    """The options of the rotary embedding in layers without a window, and the base in those with one; 0 where they have
+    the same. Of the latter, transformers 5 writes an entry for each kind of layer into rope_parameters; earlier ones
+    wrote rope_local_base_freq."""
+    usual = 0.0 if family.gemma is None else family.gemma.local_base
+    if not usual:
+        return values, 0.0
+    base = Values(values).number("rope_local_base_freq", usual)
+    found = values.get("rope_parameters")
+    if not found:
+        return values, base
+    kinds = ("full_attention", "sliding_attention")
+    parts = [found.get(kind) for kind in kinds] if isinstance(found, Mapping) else []
+    if not parts or not set(found) <= set(kinds) or any(not isinstance(part or {}, Mapping) for part in parts):
+        raise ValueError(
+            f"rope_parameters is {shown(found)}; it must be an object with {' and '.join(map(repr, kinds))}"
+        )
+    full, local = (part or {} for part in parts)
+    for name, value in local.items():
+        right = name == "rope_theta" or (name in ("rope_type", "type") and value == "default")
+        if not right and value is not None:
+            raise ValueError(f"{name} of 'sliding_attention' is {shown(value)}; this engine has plain angles there")
+    scaled = values.get("rope_scaling") or {}
+    both = {**full, **scaled} if isinstance(scaled, Mapping) else scaled
+    return {**values, "rope_parameters": both}, Values(local).number("rope_theta", base)
 
 
 def rope_from_folder(values: Mapping[str, Any], family: Family, head_dim: int, context: int) -> Rope:

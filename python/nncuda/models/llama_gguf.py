@@ -6,6 +6,7 @@ As in a folder's config.json, a key of the architecture that is unknown here is 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ..formats.errors import shown
-from .families import FAMILIES, GGUF_OPTIONS, SCALES, Family, family_of_architecture
+from .families import CAPS, FAMILIES, GGUF_OPTIONS, SCALES, Family, family_of_architecture
 from .llama import LlamaConfig, Rope
-from .llama_folder import check_window
+from .llama_folder import window_of_files
 from .rope_scaling import longrope_magnitude, yarn_divisors, yarn_magnitude
 from .values import Values
 
@@ -75,8 +76,11 @@ def config_from_gguf(metadata: Mapping[str, Any], seen: Seen) -> LlamaConfig:
     if rotated != head_dim and not (family.partial_rotary and rotated < head_dim):
         raise ValueError(f"{prefix}rope.dimension_count is {rotated}; it must be the size of a head ({head_dim})")
     context = given.whole("context_length")
-    window = prefix + "attention.sliding_window"
-    check_window(metadata.get(window), window, context)
+    key = prefix + "attention.sliding_window"
+    asked = given.whole("attention.sliding_window") if family.window_period else metadata.get(key)
+    window, period = window_of_files(asked, key, family, context)
+    period = given.whole("attention.sliding_window_pattern", period or None) if period else 0
+    layers = given.whole("block_count")
     longest = given.whole("nncuda.extended_context", context)
     tokens = metadata.get("tokenizer.ggml.tokens")
     ffn = given.whole("feed_forward_length")
@@ -92,11 +96,18 @@ def config_from_gguf(metadata: Mapping[str, Any], seen: Seen) -> LlamaConfig:
             mixture["shared_ffn_size"] = given.whole("expert_shared_feed_forward_length", ffn)
             mixture["shared_gate"] = experts.shared_gate
     scales = {ours: given.number(theirs, 0.0 if ours == "attention_scale" else 1.0) for _, ours, theirs in SCALES}
+    if gemma := family.gemma:
+        scalar = hidden / heads if layers == gemma.largest else float(head_dim)
+        scales = {ours: given.number(theirs, getattr(gemma, ours)) for _, ours, theirs in CAPS}
+        if gemma.local_base:
+            scales["local_rope_base"] = given.number("rope.freq_base_swa", gemma.local_base)
+        scales["embedding_scale"] = math.sqrt(hidden)
+        scales["attention_scale"] = given.number("attention.scale", 1 / math.sqrt(scalar))
     activation = BITNET_ARCHITECTURES[str(architecture)] if family.ternary else family.activations[0]
     return LlamaConfig(
         vocab_size=given.whole("vocab_size", len(tokens) if isinstance(tokens, Sequence) else None),
         hidden_size=hidden,
-        num_layers=given.whole("block_count"),
+        num_layers=layers,
         num_heads=heads,
         num_kv_heads=given.whole("attention.head_count_kv", heads),
         head_dim=head_dim,
@@ -111,9 +122,12 @@ def config_from_gguf(metadata: Mapping[str, Any], seen: Seen) -> LlamaConfig:
         activation=activation,
         sub_norms=family.ternary,
         ternary=family.ternary,
+        window=window,
+        window_period=period,
+        post_norms=family.gemma is not None,
         family=family.name,
         **mixture,
-        **(scales if family.scaled else {}),
+        **(scales if family.scaled or family.gemma else {}),
     )
 
 
@@ -127,6 +141,12 @@ def _check_options(metadata: Mapping[str, Any], prefix: str, family: Family) -> 
     known = set(GGUF_OPTIONS) | {f"rope.scaling.yarn_{name}" for name in _YARN} | {"rope.scaling.attn_factor"}
     if family.scaled:
         known |= {theirs for _, _, theirs in SCALES}
+    if family.gemma is not None:
+        known |= {"attention.scale", *(theirs for _, _, theirs in CAPS)}
+        if family.gemma.local_base:
+            known.add("rope.freq_base_swa")
+    if family.window_period:
+        known.add("attention.sliding_window_pattern")
     for name, value in metadata.items():
         if name.startswith(prefix) and name.removeprefix(prefix) not in known and not _says_no(value):
             raise ValueError(f"{name} is {shown(value)}; this engine does not know that key of {prefix[:-1]!r}")

@@ -27,6 +27,12 @@ _RENAMED = {
     "shared_mlp.output_linear.weight": "block_sparse_moe.shared.down_proj.weight",
     "mlp.shared_expert_gate.weight": "block_sparse_moe.shared_gate.weight",
 }
+#: Gemma's names of its norms: those that others have in front of the feed-forward network, and those behind parts.
+_NORMS_OF_GEMMA = {
+    "pre_feedforward_layernorm.weight": "post_attention_layernorm.weight",
+    "post_attention_layernorm.weight": "self_attn.post_norm.weight",
+    "post_feedforward_layernorm.weight": "mlp.post_norm.weight",
+}
 #: Tensors with the matrices of all experts: of gate and up, one after the other for each expert, and of down.
 _GATES_OF_EXPERTS = ("mlp.experts.gate_up_proj", "block_sparse_moe.input_linear.weight")
 _DOWNS_OF_EXPERTS = ("mlp.experts.down_proj", "block_sparse_moe.output_linear.weight")
@@ -45,6 +51,8 @@ def own_names(path: Path, config: LlamaConfig, name: str, tensor: StoredTensor) 
         return {f"{layer}.block_sparse_moe.experts.{expert[1]}.{_PARTS[expert[2]]}.weight": [tensor]}
     if part == "mlp.shared_expert_gate.weight" and tensor.shape == (1, config.hidden_size):
         tensor = replace(tensor, shape=tensor.shape[1:])
+    if config.post_norms and part in _NORMS_OF_GEMMA:
+        return {f"{layer}.{_NORMS_OF_GEMMA[part]}": [tensor]}
     if part in _RENAMED:
         return {f"{layer}.{_RENAMED[part]}": [tensor]}
     mixture = f"{layer}.block_sparse_moe"

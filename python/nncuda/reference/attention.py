@@ -150,7 +150,7 @@ def _stored_rows(k_pages: Array, v_pages: Array, kv_heads: int, format: int) -> 
     return lambda table, length: [rows_of_pages(x, table, length, kv_heads, format) for x in (k_pages, v_pages)]
 
 
-def _last_of(q: Array, k: Array, v: Array, scale: float, sinks: Array | None, window: int, softcap: float) -> Array:
+def last_of(q: Array, k: Array, v: Array, scale: float, sinks: Array | None, window: int, softcap: float) -> Array:
     """Attention of the queries, the last tokens of a sequence, to its keys and values. With ``window`` a query sees so
     many keys at most; with ``softcap`` scores are c tanh(s / c); ``sinks`` are a further column of scores, whose
     probability is dropped. Beltagy et al. 2020, "Longformer"; Gemma Team 2024, "Gemma 2"; Agarwal et al. 2025,
@@ -193,7 +193,7 @@ def flash_attention_paged(
     for b, length in enumerate(lengths):
         new = slice(offsets[b], offsets[b + 1])
         if new.stop > new.start:
-            out[new] = _last_of(q[new], *stored(page_table[b], length), scale, sinks, window, softcap)
+            out[new] = last_of(q[new], *stored(page_table[b], length), scale, sinks, window, softcap)
     return {"out": out}
 
 
@@ -215,7 +215,7 @@ def attention_decode_paged(
     stored = _stored_rows(k_pages, v_pages, kv_heads, format)
     for b, length in enumerate(lengths):
         if length:
-            out[b] = _last_of(q[b : b + 1], *stored(page_table[b], length), scale, sinks, window, softcap)[0]
+            out[b] = last_of(q[b : b + 1], *stored(page_table[b], length), scale, sinks, window, softcap)[0]
     return {"out": out}
 
 

@@ -6,11 +6,12 @@ Parameters carry the names and shapes of `nncuda.models.llama.LlamaConfig.shapes
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
-from nncuda.models.llama import LlamaConfig
-from nncuda.reference import attention, elementwise, rmsnorm, rope, softmax
+from nncuda.models.llama import LlamaConfig, Rope, is_norm
+from nncuda.reference import activation, attention, elementwise, rmsnorm, rope, softmax
 from nncuda.reference.arithmetic import Array
 from nncuda.reference.layers import Parameters, linear
 
@@ -31,26 +32,46 @@ def tables(config: LlamaConfig, positions: int, dtype: type = np.float64) -> tup
 def forward(params: Parameters, config: LlamaConfig, ids: Array) -> Array:
     """Logits [length, vocab] of one sequence of ids, f64 or f32 as the parameters are."""
     dtype = params["model.norm.weight"].dtype
-    cosine, sine = tables(config, len(ids), dtype)
+    everywhere = tables(config, len(ids), dtype)
+    local = everywhere
+    if config.local_rope_base:
+        plain = Rope(config.local_rope_base, config.rope.layout)
+        local = tables(replace(config, rope=plain, local_rope_base=0), len(ids), dtype)
+    if config.norms_less_one:
+        params = {name: values + 1 if is_norm(name) else values for name, values in params.items()}
     x = params["model.embed_tokens.weight"][ids] * config.embedding_scale
     for layer in range(config.num_layers):
         block = f"model.layers.{layer}"
         h = rmsnorm.rmsnorm(x, params[f"{block}.input_layernorm.weight"], config.norm_eps)["y"]
-        x = x + config.residual_scale * self_attention(h, params, f"{block}.self_attn", config, cosine, sine)
+        window = config.window_of(layer)
+        cosine, sine = local if window else everywhere
+        added = self_attention(h, params, f"{block}.self_attn", config, cosine, sine, window)
+        x = x + config.residual_scale * _behind(added, params, f"{block}.self_attn", config)
         h = rmsnorm.rmsnorm(x, params[f"{block}.post_attention_layernorm.weight"], config.norm_eps)["y"]
         if config.num_experts:
             x = x + config.residual_scale * mixture(h, params, f"{block}.block_sparse_moe", config)
         else:
-            x = x + config.residual_scale * gated(h, *_matrices(params, f"{block}.mlp"))
+            added = gated(h, *_matrices(params, f"{block}.mlp"), config.activation)
+            x = x + config.residual_scale * _behind(added, params, f"{block}.mlp", config)
     h = rmsnorm.rmsnorm(x, params["model.norm.weight"], config.norm_eps)["y"]
-    return linear(h, params["lm_head.weight"]) / config.logits_scaling
+    logits = linear(h, params["lm_head.weight"]) / config.logits_scaling
+    return activation.softcap(logits, config.logits_cap)["y"] if config.logits_cap else logits
+
+
+def _behind(added: Array, params: Parameters, prefix: str, config: LlamaConfig) -> Array:
+    """What a part adds to the residual stream, with the norm behind it. Gemma Team 2024, "Gemma 2", section 2."""
+    if not config.post_norms:
+        return added
+    return rmsnorm.rmsnorm(added, params[f"{prefix}.post_norm.weight"], config.norm_eps)["y"]
 
 
 def _matrices(params: Parameters, prefix: str) -> list[Array]:
     return [params[f"{prefix}.{name}_proj.weight"] for name in ("gate", "up", "down")]
 
 
-def self_attention(x: Array, params: Parameters, prefix: str, config: LlamaConfig, cosine: Array, sine: Array) -> Array:
+def self_attention(
+    x: Array, params: Parameters, prefix: str, config: LlamaConfig, cosine: Array, sine: Array, window: int
+) -> Array:
     """Vaswani et al. 2017, eq. 1; Su et al. 2021, eq. 34; Ainslie et al. 2023, "GQA", for the groups of heads."""
 
     def product(h: Array, name: str) -> Array:
@@ -61,7 +82,7 @@ def self_attention(x: Array, params: Parameters, prefix: str, config: LlamaConfi
     q, k, v = (product(x, name) for name in "qkv")
     if config.qk_norm != "none":
         q, k = (_normed(rows, params[f"{prefix}.{name}_norm.weight"], config) for rows, name in ((q, "q"), (k, "k")))
-    return product(attended(q, k, v, config, cosine, sine), "o")
+    return product(attended(q, k, v, config, cosine, sine, window), "o")
 
 
 def _normed(rows: Array, gain: Array, config: LlamaConfig) -> Array:
@@ -69,21 +90,22 @@ def _normed(rows: Array, gain: Array, config: LlamaConfig) -> Array:
     return rmsnorm.rmsnorm(rows.reshape(-1, len(gain)), gain, config.norm_eps)["y"].reshape(rows.shape)
 
 
-def attended(q: Array, k: Array, v: Array, config: LlamaConfig, cosine: Array, sine: Array) -> Array:
-    """What attention gives to the projection, [length, heads * head_dim], of rows of queries, keys and values."""
+def attended(q: Array, k: Array, v: Array, config: LlamaConfig, cosine: Array, sine: Array, window: int = 0) -> Array:
+    """What attention gives to the projection, [length, heads * head_dim], of rows of queries, keys and values. With a
+    window a query sees so many keys at most."""
     q, k, v = (rows.reshape(len(rows), -1, config.head_dim) for rows in (q, k, v))
     layout = rope.HALF if config.rope.layout == "half" else rope.INTERLEAVED
     rotated = config.rope.rotated or config.head_dim
     turned = rope.rope_qk(q[..., :rotated], k[..., :rotated], cosine, sine, np.arange(len(q)), layout)
     q, k = (np.concatenate([turned[name], rows[..., rotated:]], -1) for name, rows in (("q", q), ("k", k)))
     scale = config.attention_scale or 1 / math.sqrt(config.head_dim)
-    out = attention.flash_attention(q, k, v, 1, scale, causal=1)["out"]
-    return out.reshape(len(q), -1)
+    return attention.last_of(q, k, v, scale, None, window, config.scores_cap).reshape(len(q), -1)
 
 
-def gated(x: Array, gate: Array, up: Array, down: Array) -> Array:
-    """down (silu(gate x) * (up x)). Shazeer 2020, "GLU Variants", eq. 6."""
-    return linear(elementwise.swiglu(linear(x, gate), linear(x, up))["y"], down)
+def gated(x: Array, gate: Array, up: Array, down: Array, act: str = "silu") -> Array:
+    """down (act(gate x) * (up x)). Shazeer 2020, "GLU Variants", eq. 6."""
+    both = linear(x, gate), linear(x, up)
+    return linear((activation.geglu(*both) if act == "gelu_pytorch_tanh" else elementwise.swiglu(*both))["y"], down)
 
 
 def mixture(x: Array, params: Parameters, prefix: str, config: LlamaConfig) -> Array:

@@ -120,6 +120,8 @@ pub struct Engine {
     piece: usize,
     weights: Weights,
     rope: RopeTables,
+    /// Of layers with a window, where these have tables of their own.
+    local_rope: Option<RopeTables>,
     pub(super) cache: PagedCache,
     // Where the steps of a call put their results: made once for the most rows of a call, so that no call allocates.
     layers: LayerCalls,
@@ -162,6 +164,8 @@ impl Engine {
         let weights = Weights::new(ctx, model, options.weights)?;
         let (divisors, magnitude) = (config.rope_divisors(context), (config.rope.magnitude(), config.rotated()));
         let rope = RopeTables::scaled(ctx, config.head_dim, config.rope_options(context)?, &divisors, magnitude)?;
+        let local = (config.local_rope_base > 0.0).then_some(config.local_rope_base);
+        let local_rope = local.map(|base| RopeTables::new(ctx, config.head_dim, base, 1.0));
         let sizes = CacheSizes {
             layers: config.num_layers,
             kv_heads: config.num_kv_heads,
@@ -194,6 +198,7 @@ impl Engine {
             piece,
             weights,
             rope,
+            local_rope,
             cache,
         };
         engine.reach(FIRST_POSITIONS - 1)?;
@@ -243,7 +248,11 @@ impl Engine {
     /// Has rotary tables with a row for this position: those in use, or others twice as long.
     pub(super) fn reach(&self, position: usize) -> Result<()> {
         if position >= self.rope.length() {
-            self.rope.tables((position + 1).max(2 * self.rope.length()))?;
+            let length = (position + 1).max(2 * self.rope.length());
+            self.rope.tables(length)?;
+            if let Some(local) = &self.local_rope {
+                local.tables(length)?;
+            }
         }
         Ok(())
     }
@@ -502,7 +511,8 @@ impl Engine {
         let Heads { q, k, v } = qkv;
         let (tokens, dim) = (q.shape()[0], self.config.head_dim);
         let (heads, kv_heads) = (self.config.num_heads, self.config.num_kv_heads);
-        let (cosine, sine) = self.rope.tables(1)?;
+        let local = self.local_rope.as_ref().filter(|_| self.config.window_of(number) > 0);
+        let (cosine, sine) = local.unwrap_or(&self.rope).tables(1)?;
         let (positions, layout) = (&inputs.positions, self.config.rope.layout);
         let ((keys, values), format) = (self.cache.layer(number), self.cache.format());
         let (offsets, lengths, table) = (&inputs.offsets, &inputs.lengths, &inputs.table);
@@ -511,16 +521,17 @@ impl Engine {
             0.0 => (1.0 / (dim as f64).sqrt()) as f32,
             scale => scale as f32,
         };
+        let (window, cap) = (self.config.window_of(number) as i64, self.config.scores_cap as f32);
         if decode {
             kernels::attention_step_paged(
-                &q, &k, &v, &cosine, &sine, positions, lengths, table, None, keys, values, &out, scale, 0, 0.0, layout,
-                format,
+                &q, &k, &v, &cosine, &sine, positions, lengths, table, None, keys, values, &out, scale, window, cap,
+                layout, format,
             )?;
         } else {
             kernels::rope_qk(&q, &k, &cosine, &sine, positions, layout)?;
             kernels::kv_append_paged(&k, &v, offsets, lengths, table, keys, values, format)?;
             kernels::flash_attention_paged(
-                &q, keys, values, offsets, lengths, table, None, &out, kv_heads, scale, 0, 0.0, format,
+                &q, keys, values, offsets, lengths, table, None, &out, kv_heads, scale, window, cap, format,
             )?;
         }
         Ok(out.view(&[tokens, heads * dim])?)
@@ -531,6 +542,9 @@ impl Engine {
         let logits = target.narrow(0, 0, x.shape()[0])?;
         product(&self.final_norm(x)?, &self.weights.head, None, None, None, &logits)?;
         scale(&logits, 1.0 / self.config.logits_scaling)?;
+        if self.config.logits_cap > 0.0 {
+            kernels::softcap(&logits, &logits, self.config.logits_cap as f32)?;
+        }
         Ok(logits)
     }
 

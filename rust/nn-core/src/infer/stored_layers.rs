@@ -5,7 +5,7 @@ use nn_ffi::{Activation, Context, DType, Tensor, kernels};
 use super::weight_reader::Weight;
 use super::weights::{FeedForward, Gated, Layer, Mixture, SharedExpert};
 use crate::error::Result;
-use crate::model::{LlamaConfig, QkNorm};
+use crate::model::{GateActivation, LlamaConfig, QkNorm};
 
 /// Queries, keys and values: f32 `[tokens, heads, head_dim]`, and twice `[tokens, kv_heads, head_dim]`.
 #[derive(Debug)]
@@ -38,6 +38,10 @@ pub(super) struct StoredLayers {
     routing: Option<Routing>,
     apart: Option<Apart>,
     shared: Option<Shared>,
+    /// Gates and other factors, f32 `[rows, ffn]`, of a model whose gate is not SiLU's.
+    factors: Option<[Tensor; 2]>,
+    /// f32 `[rows, hidden]`, of a model with norms behind its parts.
+    added: Option<Tensor>,
 }
 
 /// What norms of queries and keys need: the products, f32 `[rows, heads or kv_heads * head_dim]`, and two of them normed.
@@ -113,7 +117,13 @@ impl StoredLayers {
                 slot_row: ctx.tensor(&slot_row, &[rows, 2])?,
             })
         };
+        let factors = || {
+            let one = || floats(&[rows, config.ffn_size]);
+            Ok::<_, nn_ffi::Error>([one()?, one()?])
+        };
         Ok(Self {
+            factors: (config.activation != GateActivation::Silu).then(factors).transpose()?,
+            added: config.post_norms.then(|| floats(&[rows, config.hidden_size])).transpose()?,
             apart: (config.qk_norm != QkNorm::None).then(apart).transpose()?,
             shared: (config.shared_ffn_size > 0).then(shared).transpose()?,
             heads: [config.num_heads, config.num_kv_heads, config.head_dim],
@@ -164,25 +174,56 @@ impl StoredLayers {
     /// x += the projection of what attention gave, f32 `[tokens, heads * head_dim]`.
     pub(super) fn attended(&self, layer: &Layer, heads: &Tensor, x: &Tensor) -> Result<()> {
         scale(heads, self.residual_scale)?;
-        add_product(heads, &layer.o, layer.o_bias.as_ref(), x)
+        self.add_normed(heads, &layer.o, layer.o_bias.as_ref(), layer.added_norms.as_ref().map(|norms| &norms[0]), x)
     }
 
     /// x += the feed-forward network, or the mixture of experts, of the normed rows.
     pub(super) fn feed_forward(&self, layer: &Layer, x: &Tensor) -> Result<()> {
         match (&layer.ffn, &self.routing, &self.inner) {
             (FeedForward::Mixture(ffn), Some(routing), _) => self.mixture(ffn, routing, &layer.post_norm, x),
-            (FeedForward::Gated(ffn), _, Some(inner)) => self.gated(ffn, inner, &layer.post_norm, x),
+            (FeedForward::Gated(ffn), _, Some(inner)) => self.gated(ffn, inner, layer, x),
             _ => unreachable!("a model has experts in all layers or in none"),
         }
     }
 
-    fn gated(&self, ffn: &Gated, inner: &Tensor, gain: &Tensor, x: &Tensor) -> Result<()> {
+    fn gated(&self, ffn: &Gated, inner: &Tensor, layer: &Layer, x: &Tensor) -> Result<()> {
         let inner = inner.narrow(0, 0, x.shape()[0])?;
         let (gate, up) = (&ffn.gate, &ffn.up);
-        let (norm, eps) = (Some(gain), self.norm_eps);
-        kernels::gemm_quant_swiglu(x, &gate.data, &up.data, None, norm, &inner, eps, gate.format, up.format)?;
+        let (norm, eps) = (Some(&layer.post_norm), self.norm_eps);
+        match &self.factors {
+            None => {
+                kernels::gemm_quant_swiglu(x, &gate.data, &up.data, None, norm, &inner, eps, gate.format, up.format)?;
+            }
+            Some(factors) => self.geglu(ffn, factors, &layer.post_norm, x, &inner)?,
+        }
         scale(&inner, self.residual_scale)?;
-        add_product(&inner, &ffn.down, None, x)
+        self.add_normed(&inner, &ffn.down, None, layer.added_norms.as_ref().map(|norms| &norms[1]), x)
+    }
+
+    /// The inner part of a feed-forward network whose gate is GELU's.
+    fn geglu(&self, ffn: &Gated, factors: &[Tensor; 2], gain: &Tensor, x: &Tensor, inner: &Tensor) -> Result<()> {
+        let first = |buffer: &Tensor| buffer.narrow(0, 0, x.shape()[0]);
+        let (normed, gate, up) = (first(&self.normed)?, first(&factors[0])?, first(&factors[1])?);
+        kernels::rmsnorm(x, gain, &normed, None, self.norm_eps)?;
+        product(&normed, &ffn.gate, None, None, None, &gate)?;
+        product(&normed, &ffn.up, None, None, None, &up)?;
+        Ok(kernels::geglu(&gate, &up, inner)?)
+    }
+
+    /// x += rows * W^T + bias, or a norm of that.
+    fn add_normed(
+        &self,
+        rows: &Tensor,
+        weight: &Weight,
+        bias: Option<&Tensor>,
+        norm: Option<&Tensor>,
+        x: &Tensor,
+    ) -> Result<()> {
+        let (Some(norm), Some(added)) = (norm, &self.added) else { return add_product(rows, weight, bias, x) };
+        let added = added.narrow(0, 0, x.shape()[0])?;
+        product(rows, weight, None, bias, None, &added)?;
+        kernels::rmsnorm(&added, norm, &added, None, self.norm_eps)?;
+        Ok(kernels::add(x, &added, x)?)
     }
 
     /// x += sum over each token's experts of weight * W2 (silu(W1 h) * (W3 h)), h the normed rows.

@@ -72,6 +72,7 @@ impl TernaryLayers {
         match self.activation {
             GateActivation::Silu => kernels::swiglu(&gate, &up, None, &inner)?,
             GateActivation::Relu2 => kernels::relu2_gate(&gate, &up, &inner)?,
+            GateActivation::Gelu => kernels::geglu(&gate, &up, &inner)?,
         }
         self.product(&inner, layer.ffn_norm.as_ref(), &layer.down, Some(x), x)
     }

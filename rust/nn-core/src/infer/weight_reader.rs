@@ -14,7 +14,7 @@ use nn_ffi::{Context, DType, Device, Format, HostBytes, InstructionSet, RopeLayo
 use crate::error::{Error, Result};
 use crate::format::StoredTensor;
 use crate::format::block_formats::INTERLEAVED_ROWS;
-use crate::model::{StoredModel, StoredTensors};
+use crate::model::{StoredModel, StoredTensors, is_norm};
 
 /// Bytes of a file that are read before their pages are given back.
 const PIECE: usize = 1 << 24;
@@ -94,6 +94,8 @@ pub(super) struct WeightReader<'m> {
     interleaves: bool,
     /// The rows of a head in the order in which they are read, where a part of each head alone is rotated.
     order: Option<Vec<usize>>,
+    /// Whether the gains of norms are stored less 1.
+    less_one: bool,
 }
 
 impl<'m> WeightReader<'m> {
@@ -105,7 +107,14 @@ impl<'m> WeightReader<'m> {
         let config = model.config();
         let partial = config.rope.rotated > 0 && config.rope.layout == RopeLayout::Half;
         let order = partial.then(|| order_of_part(config.head_dim, config.rope.rotated));
-        Ok(Self { ctx: ctx.clone(), tensors, in_memory, interleaves: in_memory && vectors, order })
+        Ok(Self {
+            ctx: ctx.clone(),
+            tensors,
+            in_memory,
+            interleaves: in_memory && vectors,
+            order,
+            less_one: config.norms_less_one,
+        })
     }
 
     /// The embeddings. Where a tied head is a copy with its rows side by side, they stay in the file: so little of them is read.
@@ -154,7 +163,9 @@ impl<'m> WeightReader<'m> {
     pub(super) fn vector(&self, names: &[String]) -> Result<Tensor> {
         let mut values = Vec::new();
         for name in names {
-            values.extend(self.tensors.whole(name)?.f32()?);
+            let found = self.tensors.whole(name)?.f32()?;
+            let less_one = self.less_one && is_norm(name);
+            values.extend(found.into_iter().map(|value| if less_one { value + 1.0 } else { value }));
         }
         Ok(self.ctx.tensor(&values, &[values.len()])?)
     }

@@ -7,7 +7,7 @@ use super::weight_reader::{Experts, Place, Weight, WeightReader};
 use crate::error::{Error, Result};
 use crate::model::{LlamaConfig, QkNorm, StoredModel};
 
-/// A feed-forward network: down (silu(gate x) * (up x)).
+/// A feed-forward network: down (act(gate x) * (up x)).
 #[derive(Debug)]
 pub(super) struct Gated {
     pub(super) gate: Weight,
@@ -62,6 +62,8 @@ pub(super) struct Layer {
     pub(super) qk_norms: Option<[Tensor; 2]>,
     pub(super) o: Weight,
     pub(super) o_bias: Option<Tensor>,
+    /// Gains of the norms behind attention and behind the feed-forward network.
+    pub(super) added_norms: Option<[Tensor; 2]>,
     pub(super) post_norm: Tensor,
     pub(super) ffn: FeedForward,
 }
@@ -169,6 +171,8 @@ fn layer(read: &WeightReader<'_>, config: &LlamaConfig, number: usize) -> Result
     let o_bias = given(config.o_bias, &["self_attn.o_proj.bias"])?;
     let gains = || Ok::<_, Error>([vector(&["self_attn.q_norm.weight"])?, vector(&["self_attn.k_norm.weight"])?]);
     let qk_norms = (config.qk_norm != QkNorm::None).then(gains).transpose()?;
+    let behind = || Ok::<_, Error>([vector(&["self_attn.post_norm.weight"])?, vector(&["mlp.post_norm.weight"])?]);
+    let added_norms = config.post_norms.then(behind).transpose()?;
     let gated = |prefix: &str| {
         let projection = |name: &str| matrix(&format!("{prefix}.{name}_proj"));
         Ok::<_, Error>(Gated { gate: projection("gate")?, up: projection("up")?, down: projection("down")? })
@@ -194,6 +198,7 @@ fn layer(read: &WeightReader<'_>, config: &LlamaConfig, number: usize) -> Result
         qk_norms,
         o: matrix("self_attn.o_proj")?,
         o_bias,
+        added_norms,
         post_norm: vector(&["post_attention_layernorm.weight"])?,
         ffn,
     })

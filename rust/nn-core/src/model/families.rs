@@ -60,6 +60,34 @@ impl Fixed {
     }
 }
 
+/// Which layers have a window that is narrower than the context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Windows {
+    /// None may.
+    Never,
+    /// All of them.
+    Always,
+    /// All but each so-manyth.
+    Period(usize),
+}
+
+/// What Gemma's families have in common, and what transformers takes where config.json does not say. Folders have the gains of
+/// norms less 1, embeddings are multiplied by sqrt(hidden_size), and what attention and the feed-forward network give has a norm
+/// before it is added to the residual stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gemma {
+    /// `query_pre_attn_scalar`.
+    pub(super) query_scalar: f64,
+    /// Of [`CAPS`]: 0 for none.
+    pub(super) caps: [f64; 2],
+    /// Layers of the model whose GGUF files have hidden_size / heads for `query_scalar`; in those of all others it is head_dim
+    /// (llama.cpp's rule: files have no key for it).
+    pub(super) largest: usize,
+    /// Base of the rotary embedding in layers with a window, where rope_local_base_freq does not say; 0 where all layers have the
+    /// same.
+    pub(super) local_base: f64,
+}
+
 /// A family of models.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Family {
@@ -79,16 +107,22 @@ pub(super) struct Family {
     pub(super) window: Option<usize>,
     /// The option without which sliding_window means nothing.
     pub(super) window_flag: Option<&'static str>,
+    pub(super) windows: Windows,
+    /// Whether the head is the table of embeddings where config.json does not say.
+    pub(super) tied: bool,
     pub(super) qkv_bias: Switch,
     pub(super) o_bias: Switch,
     pub(super) qk_norm: QkNorm,
     /// `hidden_act` may be one of these; the first is the usual one.
     pub(super) activations: &'static [GateActivation],
+    /// Another option with the same values, which stands above that one.
+    pub(super) activation_key: &'static str,
     /// Weights and norms of a BitNet.
     pub(super) ternary: bool,
     pub(super) experts: Option<Experts>,
     /// Whether config.json has Granite's four factors.
     pub(super) scaled: bool,
+    pub(super) gemma: Option<Gemma>,
     /// Whether a part of each head may stay unrotated.
     pub(super) partial_rotary: bool,
     /// The usual original_max_position_embeddings of families that have it beside the rotary embedding's own options.
@@ -115,13 +149,17 @@ const PLAIN: Family = Family {
     head_dim: 0,
     window: None,
     window_flag: None,
+    windows: Windows::Never,
+    tied: false,
     qkv_bias: BIASED,
     o_bias: BIASED,
     qk_norm: QkNorm::None,
     activations: &[GateActivation::Silu],
+    activation_key: "hidden_act",
     ternary: false,
     experts: None,
     scaled: false,
+    gemma: None,
     partial_rotary: false,
     original_context: None,
     fixed: NO_MLP_BIAS,
@@ -146,7 +184,7 @@ const QWENS_MIXTURE: Experts = Experts {
 };
 
 /// The families that the engine runs.
-pub(super) const FAMILIES: [Family; 13] = [
+pub(super) const FAMILIES: [Family; 15] = [
     PLAIN,
     Family {
         name: "mixtral",
@@ -179,6 +217,7 @@ pub(super) const FAMILIES: [Family; 13] = [
         context: Some(131_072),
         kv_heads: 8,
         window: Some(4096),
+        windows: Windows::Always,
         qkv_bias: NO,
         o_bias: NO,
         fixed: &[],
@@ -244,10 +283,45 @@ pub(super) const FAMILIES: [Family; 13] = [
         interleaved: false,
         norm_eps: 1e-5,
         context: Some(4096),
+        windows: Windows::Always,
         qkv_bias: NO,
         o_bias: NO,
         partial_rotary: true,
         original_context: Some(4096.0),
+        fixed: &[],
+        ..PLAIN
+    },
+    Family {
+        name: "gemma2",
+        architectures: &["gemma2"],
+        interleaved: false,
+        context: Some(8192),
+        kv_heads: 4,
+        head_dim: 256,
+        window: Some(4096),
+        windows: Windows::Period(2),
+        tied: true,
+        activations: &[GateActivation::Gelu],
+        activation_key: "hidden_activation",
+        gemma: Some(Gemma { query_scalar: 256.0, caps: [50.0, 30.0], largest: 46, local_base: 0.0 }),
+        fixed: &[],
+        ..PLAIN
+    },
+    Family {
+        name: "gemma3_text",
+        architectures: &["gemma3"],
+        interleaved: false,
+        rope_base: 1e6,
+        context: Some(131_072),
+        kv_heads: 4,
+        head_dim: 256,
+        window: Some(4096),
+        windows: Windows::Period(6),
+        tied: true,
+        qk_norm: QkNorm::Head,
+        activations: &[GateActivation::Gelu],
+        activation_key: "hidden_activation",
+        gemma: Some(Gemma { query_scalar: 256.0, caps: [0.0, 0.0], largest: 62, local_base: 1e4 }),
         fixed: &[],
         ..PLAIN
     },
@@ -269,7 +343,7 @@ const NEUTRAL_OPTIONS: &str = "architectures torch_dtype dtype transformers_vers
     temperature top_k top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size \
     encoder_no_repeat_ngram_size bad_words_ids num_return_sequences suppress_tokens begin_suppress_tokens \
     remove_invalid_values exponential_decay_length_penalty prefix tf_legacy_loss use_bfloat16 torchscript \
-    cross_attention_hidden_size";
+    cross_attention_hidden_size cache_implementation";
 
 /// Keys of a GGUF file behind its architecture's name that all families have, or that change nothing.
 const GGUF_OPTIONS: &str = "vocab_size context_length embedding_length block_count feed_forward_length \
@@ -292,6 +366,14 @@ pub(super) const SCALES: [Scale; 4] = [
     ("logits_scaling", "logit_scale", 1.0, |config| &mut config.logits_scaling),
 ];
 
+/// An option of Gemma's families with a soft bound, in config.json and GGUF files alike, and where it goes. Null is none.
+type Cap = (&'static str, fn(&mut LlamaConfig) -> &mut f64);
+
+pub(super) const CAPS: [Cap; 2] = [
+    ("attn_logit_softcapping", |config| &mut config.scores_cap),
+    ("final_logit_softcapping", |config| &mut config.logits_cap),
+];
+
 fn among(name: &str, words: &str) -> bool {
     words.split(' ').any(|word| word == name)
 }
@@ -310,6 +392,11 @@ impl Family {
         }
     }
 
+    /// Whether layers with a window have a rotary embedding of their own.
+    pub(super) fn has_local_rope(&self) -> bool {
+        self.gemma.is_some_and(|gemma| gemma.local_base > 0.0)
+    }
+
     /// Whether an option of config.json decides what a model of the family computes.
     fn has_option(&self, name: &str) -> bool {
         let experts = self.experts.is_some_and(|experts| {
@@ -320,6 +407,9 @@ impl Family {
         among(name, COMMON_OPTIONS)
             || experts
             || [self.qkv_bias.key, self.o_bias.key, self.window_flag].contains(&Some(name))
+            || name == self.activation_key
+            || self.has_local_rope() && ["rope_local_base_freq", "sliding_window_pattern"].contains(&name)
+            || self.gemma.is_some() && (name == "query_pre_attn_scalar" || CAPS.iter().any(|cap| cap.0 == name))
             || self.scaled && SCALES.iter().any(|scale| scale.0 == name)
             || self.ternary && name == "quantization_config"
             || self.original_context.is_some() && name == "original_max_position_embeddings"
@@ -335,7 +425,11 @@ impl Family {
 
     /// Whether a key of a GGUF file behind the architecture's name is known here.
     pub(super) fn has_key(&self, name: &str) -> bool {
-        among(name, GGUF_OPTIONS) || self.scaled && SCALES.iter().any(|scale| scale.1 == name)
+        among(name, GGUF_OPTIONS)
+            || self.scaled && SCALES.iter().any(|scale| scale.1 == name)
+            || self.gemma.is_some() && (name == "attention.scale" || CAPS.iter().any(|cap| cap.0 == name))
+            || self.has_local_rope() && name == "rope.freq_base_swa"
+            || matches!(self.windows, Windows::Period(_)) && name == "attention.sliding_window_pattern"
     }
 }
 

@@ -5,7 +5,7 @@ const OF_MODEL: [(&str, &str); 3] = [
     ("output_norm.weight", "model.norm.weight"),
     ("output.weight", "lm_head.weight"),
 ];
-const OF_LAYER: [(&str, &str); 22] = [
+const OF_LAYER: [(&str, &str); 24] = [
     ("attn_norm", "input_layernorm"),
     ("attn_q", "self_attn.q_proj"),
     ("attn_k", "self_attn.k_proj"),
@@ -18,6 +18,8 @@ const OF_LAYER: [(&str, &str); 22] = [
     ("ffn_gate", "mlp.gate_proj"),
     ("ffn_up", "mlp.up_proj"),
     ("ffn_down", "mlp.down_proj"),
+    ("post_attention_norm", "self_attn.post_norm"),
+    ("post_ffw_norm", "mlp.post_norm"),
     ("attn_sub_norm", "self_attn.attn_sub_norm"),
     ("ffn_sub_norm", "mlp.ffn_sub_norm"),
     ("ffn_gate_inp", "block_sparse_moe.gate"),

@@ -2,8 +2,8 @@
 //!
 //! A Llama here is a pre-norm decoder with RMSNorm, rotary attention of grouped heads and a SwiGLU, or a mixture of SwiGLU
 //! experts behind a router (Mixtral, and this library's own models), or with ternary weights, further norms and a squared
-//! ReLU as the gate (BitNet b1.58). `families` says which models are such, with which of the parts. Tensors are named as in
-//! Hugging Face transformers' Llama and Mixtral, in every family:
+//! ReLU as the gate (BitNet b1.58), or with bounded scores, windows and norms behind its parts (Gemma 2 and 3). `families` says which
+//! models are such, with which of the parts. Tensors are named as in Hugging Face transformers' Llama and Mixtral, in every family:
 //!
 //! ```text
 //! model.embed_tokens.weight                                  [vocab, hidden]
@@ -23,6 +23,8 @@
 //!   block_sparse_moe.shared_gate.weight                      [hidden]
 //! with sub_norms, before the projections of the attention and of the feed-forward network:
 //!   self_attn.attn_sub_norm.weight, mlp.ffn_sub_norm.weight  [heads * head_dim], [ffn]
+//! with post_norms, of what attention and the feed-forward network add to the residual stream:
+//!   self_attn.post_norm.weight, mlp.post_norm.weight         [hidden]
 //! model.norm.weight, lm_head.weight                          [hidden], [vocab, hidden]
 //! ```
 //!
@@ -157,14 +159,17 @@ pub enum GateActivation {
     Silu,
     /// max(x, 0)^2.
     Relu2,
+    /// GELU by its approximation.
+    Gelu,
 }
 
 impl GateActivation {
-    /// "silu" or "relu2".
+    /// "silu", "relu2" or "gelu_pytorch_tanh".
     pub fn name(self) -> &'static str {
         match self {
             Self::Silu => "silu",
             Self::Relu2 => "relu2",
+            Self::Gelu => "gelu_pytorch_tanh",
         }
     }
 }
@@ -239,6 +244,20 @@ pub struct LlamaConfig {
     pub attention_scale: f64,
     /// What logits are divided by.
     pub logits_scaling: f64,
+    /// Soft bound c * tanh(x / c) of attention's scores; 0 for none.
+    pub scores_cap: f64,
+    /// Soft bound of the logits; 0 for none.
+    pub logits_cap: f64,
+    /// Most tokens that a token sees in layers with a window, itself the last of them; 0 for all.
+    pub window: usize,
+    /// n where each n-th layer has no window, 0 where all have.
+    pub window_period: usize,
+    /// Base of the rotary embedding in layers with a window, where it is not scaled; 0 for that of all.
+    pub local_rope_base: f64,
+    /// Whether there are norms of what attention and the feed-forward network add to the residual stream.
+    pub post_norms: bool,
+    /// Whether the stored gains of norms are less by 1 than what is multiplied with.
+    pub norms_less_one: bool,
     /// Which of the families it is, as `model_type` names it.
     pub family: &'static str,
 }
@@ -274,6 +293,13 @@ impl LlamaConfig {
             residual_scale: 1.0,
             attention_scale: 0.0,
             logits_scaling: 1.0,
+            scores_cap: 0.0,
+            logits_cap: 0.0,
+            window: 0,
+            window_period: 0,
+            local_rope_base: 0.0,
+            post_norms: family.gemma.is_some(),
+            norms_less_one: false,
             family: family.name,
         }
     }
@@ -298,6 +324,8 @@ impl LlamaConfig {
             ("num_experts", self.num_experts, 0),
             ("experts_per_token", self.experts_per_token, 0),
             ("shared_ffn_size", self.shared_ffn_size, 0),
+            ("window", self.window, 0),
+            ("window_period", self.window_period, 0),
         ] {
             require((least..=COUNT).contains(&count), name, &count, whole_rule(least))?;
         }
@@ -322,10 +350,23 @@ impl LlamaConfig {
         ] {
             stretch(name, value)?;
         }
-        if !(0.0..=1e6).contains(&self.attention_scale) {
-            let rule = "a number, from 0 to 1e+06";
-            return Err(refuse("attention_scale", &Value::Float(self.attention_scale), rule));
+        for (name, value) in [
+            ("attention_scale", self.attention_scale),
+            ("scores_cap", self.scores_cap),
+            ("logits_cap", self.logits_cap),
+        ] {
+            if !(0.0..=1e6).contains(&value) {
+                return Err(refuse(name, &Value::Float(value), "a number, from 0 to 1e+06"));
+            }
         }
+        if self.local_rope_base != 0.0 {
+            bounded("local_rope_base", self.local_rope_base, "rope_base")?;
+            let (right, rule) =
+                (self.window > 0 && self.rope.rotated == 0, "0 without windows, and where a part is rotated");
+            require(right, "local_rope_base", &self.local_rope_base, rule)?;
+        }
+        let windows = self.window > 0 || self.window_period == 0;
+        require(windows, "window_period", &self.window_period, "0 in a model without windows")?;
         let (heads, dim) = (self.num_heads, self.head_dim);
         require(self.num_layers <= MOST_LAYERS, "num_layers", &self.num_layers, "at most 10000")?;
         let divisor = format!("a divisor of num_heads ({heads})");
@@ -341,9 +382,9 @@ impl LlamaConfig {
             _ => (longest == context, format!("context ({context}) without the scaling ntk")),
         };
         require(right, "extended_context", &longest, &allowed)?;
-        if self.sub_norms || self.ternary || self.activation != GateActivation::Silu {
+        if self.sub_norms || self.ternary || self.post_norms || self.activation != GateActivation::Silu {
             let none = self.num_experts == 0;
-            require(none, "num_experts", &self.num_experts, "0 in a model of the kind of BitNet")?;
+            require(none, "num_experts", &self.num_experts, "0 in a model of the kind of BitNet or Gemma")?;
         }
         let rotated = self.rotated();
         for (name, there) in [
@@ -353,6 +394,8 @@ impl LlamaConfig {
             ("attention_scale", self.attention_scale != 0.0),
             ("embedding_scale", self.embedding_scale != 1.0),
             ("residual_scale", self.residual_scale != 1.0),
+            ("post_norms", self.post_norms),
+            ("norms_less_one", self.norms_less_one),
         ] {
             require(!(self.ternary && there), name, &true, "absent with ternary weights")?;
         }
@@ -437,8 +480,21 @@ impl LlamaConfig {
             ("residual_scale", self.residual_scale.into()),
             ("attention_scale", self.attention_scale.into()),
             ("logits_scaling", self.logits_scaling.into()),
+            ("scores_cap", self.scores_cap.into()),
+            ("logits_cap", self.logits_cap.into()),
+            ("window", self.window.into()),
+            ("window_period", self.window_period.into()),
+            ("local_rope_base", self.local_rope_base.into()),
+            ("post_norms", self.post_norms.into()),
+            ("norms_less_one", self.norms_less_one.into()),
             ("family", self.family.into()),
         ])
+    }
+
+    /// Most tokens that a token sees in a layer, counted from 0; 0 for all.
+    pub fn window_of(&self, layer: usize) -> usize {
+        let unbounded = self.window_period > 0 && (layer + 1).is_multiple_of(self.window_period);
+        if unbounded { 0 } else { self.window }
     }
 
     /// How the rotary embedding is made for sequences of up to that many positions.
@@ -504,6 +560,9 @@ impl LlamaConfig {
             if self.sub_norms {
                 add("self_attn.attn_sub_norm.weight", &[queries]);
             }
+            if self.post_norms {
+                add("self_attn.post_norm.weight", &[hidden]);
+            }
             add("post_attention_layernorm.weight", &[hidden]);
             if experts > 0 {
                 add("block_sparse_moe.gate.weight", &[experts, hidden]);
@@ -526,6 +585,9 @@ impl LlamaConfig {
             if self.sub_norms {
                 add("mlp.ffn_sub_norm.weight", &[ffn]);
             }
+            if self.post_norms {
+                add("mlp.post_norm.weight", &[hidden]);
+            }
         }
         shapes.push(("model.norm.weight".to_owned(), vec![hidden]));
         shapes.push(("lm_head.weight".to_owned(), vec![self.vocab_size, hidden]));
@@ -539,6 +601,11 @@ pub(super) fn is_plain(name: &str) -> bool {
     ["norm.weight", ".bias", "block_sparse_moe.gate.weight", "block_sparse_moe.shared_gate.weight"]
         .iter()
         .any(|end| name.ends_with(end))
+}
+
+/// Whether a tensor has the gains of a norm.
+pub(crate) fn is_norm(name: &str) -> bool {
+    name.ends_with("norm.weight")
 }
 
 /// Whether a tensor is one of the matrices that are ternary in a model with ternary weights.

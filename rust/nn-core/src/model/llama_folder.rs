@@ -3,16 +3,19 @@
 //! An option that is neither read here nor known to change nothing is refused by its name, unless it says no: false, null or
 //! an empty list. So a model runs as transformers runs it, or not at all.
 
+use std::borrow::Cow;
+
 use nn_ffi::RopeLayout;
 
-use super::families::{FAMILIES, Family, SCALES, Switch, says_no};
+use super::families::{CAPS, FAMILIES, Family, Gemma, SCALES, Switch, Windows, says_no};
 use super::given::Given;
 use super::llama::{Divided, LlamaConfig, MOST_HEAD_DIM, Rope, Scaling};
 use super::rope_scaling::{llama3_divisors, longrope_magnitude, rounded, yarn_divisors, yarn_magnitude};
 use crate::error::{Error, Result};
+use crate::format::limits::COUNT;
 use crate::format::value::quoted;
 use crate::format::{Table, Value};
-use crate::options::refuse;
+use crate::options::{refuse, whole_rule};
 
 /// The options of each kind of rotary embedding; all have those of `ROPE`.
 const SCALINGS: [(&str, &[&str]); 6] = [
@@ -39,24 +42,24 @@ pub(super) fn config_from_folder(values: &Table) -> Result<LlamaConfig> {
         return Err(Error::value(format!("the model_type is {}; this program runs {names}", kind.shown())));
     };
     check_options(values, &given, family)?;
-    let activation = match given.get("hidden_act") {
-        None => family.activations[0],
-        Some(value) => {
-            let known = family.activations.iter().find(|one| value.as_text() == Some(one.name()));
-            *known.ok_or_else(|| {
-                let mut names: Vec<String> = family.activations.iter().map(|one| format!("'{}'", one.name())).collect();
-                names.sort_by(|one, other| other.cmp(one));
-                let (names, kind) = (names.join(" and "), kind.shown());
-                let problem = format!("hidden_act is {}", value.shown());
-                Error::value(format!("{problem}; this engine has {names} for model_type {kind}"))
-            })?
-        }
-    };
+    let mut activation = family.activations[0];
+    for key in ["hidden_act", family.activation_key] {
+        let Some(value) = given.get(key) else { continue };
+        let known = family.activations.iter().find(|one| value.as_text() == Some(one.name()));
+        activation = *known.ok_or_else(|| {
+            let mut names: Vec<String> = family.activations.iter().map(|one| format!("'{}'", one.name())).collect();
+            names.sort_by(|one, other| other.cmp(one));
+            let (names, kind) = (names.join(" and "), kind.shown());
+            let problem = format!("{key} is {}", value.shown());
+            Error::value(format!("{problem}; this engine has {names} for model_type {kind}"))
+        })?;
+    }
     let (heads, hidden) = (given.whole("num_attention_heads", None)?, given.whole("hidden_size", None)?);
     let usual = if family.head_dim == 0 { hidden / heads } else { family.head_dim };
     let head_dim = given.whole("head_dim", Some(usual))?;
     let context = given.whole("max_position_embeddings", family.context)?;
-    check_windows(values, &given, family, context)?;
+    let num_layers = given.whole("num_hidden_layers", None)?;
+    let (window, window_period) = windows(values, &given, family, context, num_layers)?;
     let none = Value::Table(Table::new());
     let extra = values.get("nncuda").unwrap_or(&none);
     let known = ["extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor"];
@@ -64,7 +67,8 @@ pub(super) fn config_from_folder(values: &Table) -> Result<LlamaConfig> {
         return Err(Error::value(format!("the options under 'nncuda' must be among {}", known.join(", "))));
     };
     let extra = Given::of_table(extra);
-    let mut rope = rope_from_folder(&given, family, head_dim, context)?;
+    let (rope_values, local_rope_base) = local_rope(values, &given, family)?;
+    let mut rope = rope_from_folder(&Given::of_table(&rope_values), family, head_dim, context)?;
     let extended_context = extra.whole("extended_context", Some(context))?;
     if extended_context > context {
         if rope.scaling != Scaling::None {
@@ -79,7 +83,7 @@ pub(super) fn config_from_folder(values: &Table) -> Result<LlamaConfig> {
     let mut config = LlamaConfig {
         vocab_size: given.whole("vocab_size", None)?,
         hidden_size: hidden,
-        num_layers: given.whole("num_hidden_layers", None)?,
+        num_layers,
         num_heads: heads,
         num_kv_heads: given.whole("num_key_value_heads", Some(kv_heads))?,
         head_dim,
@@ -88,10 +92,13 @@ pub(super) fn config_from_folder(values: &Table) -> Result<LlamaConfig> {
         extended_context,
         norm_eps: given.number("rms_norm_eps", Some(family.norm_eps))?,
         rope,
-        tie_embeddings: given.flag("tie_word_embeddings", false)?,
+        tie_embeddings: given.flag("tie_word_embeddings", family.tied)?,
         qkv_bias: switch(family.qkv_bias)?,
         o_bias: switch(family.o_bias)?,
         activation,
+        window,
+        window_period,
+        local_rope_base,
         ..LlamaConfig::of(family)
     };
     if let Some(experts) = family.experts {
@@ -109,7 +116,29 @@ pub(super) fn config_from_folder(values: &Table) -> Result<LlamaConfig> {
             *of(&mut config) = given.number(name, Some(1.0))?;
         }
     }
+    if let Some(gemma) = &family.gemma {
+        read_gemma(values, &given, gemma, &mut config)?;
+    }
     config.validate()
+}
+
+/// What Gemma's families have.
+fn read_gemma(values: &Table, given: &Given<'_>, gemma: &Gemma, config: &mut LlamaConfig) -> Result<()> {
+    let above = |name: &str, usual: Option<f64>| match given.number(name, usual)? {
+        found if found > 0.0 => Ok(found),
+        found => Err(Error::value(format!("{name} is {found:?}; it must be above 0"))),
+    };
+    config.norms_less_one = true;
+    config.embedding_scale = (config.hidden_size as f64).sqrt();
+    config.attention_scale = 1.0 / above("query_pre_attn_scalar", Some(gemma.query_scalar))?.sqrt();
+    for ((name, of), usual) in CAPS.into_iter().zip(gemma.caps) {
+        // Null is none.
+        let usual = (values.get(name).is_none() && usual > 0.0).then_some(usual);
+        if usual.is_some() || given.get(name).is_some() {
+            *of(config) = above(name, usual)?;
+        }
+    }
+    Ok(())
 }
 
 fn check_options(values: &Table, given: &Given<'_>, family: &Family) -> Result<()> {
@@ -128,34 +157,116 @@ fn check_options(values: &Table, given: &Given<'_>, family: &Family) -> Result<(
     }
 }
 
-/// Every layer must see the whole context.
-fn check_windows(values: &Table, given: &Given<'_>, family: &Family, context: usize) -> Result<()> {
+/// `window` and `window_period` of [`LlamaConfig`].
+fn windows(
+    values: &Table,
+    given: &Given<'_>,
+    family: &Family,
+    context: usize,
+    layers: usize,
+) -> Result<(usize, usize)> {
     let on = family.window_flag.map_or(Ok(true), |flag| given.flag(flag, false))?;
     let usual = family.window.filter(|_| values.get("sliding_window").is_none()).map(Value::from);
-    if let Some(window) = given.get("sliding_window").or(usual).filter(|_| on) {
-        check_window(&window, "sliding_window", context)?;
+    let asked = given.get("sliding_window").or(usual).filter(|_| on);
+    let (window, mut period) = window_of_files(asked.as_ref(), "sliding_window", family, context)?;
+    if family.has_local_rope() {
+        period = given.whole("sliding_window_pattern", Some(period))?;
     }
-    match given.get("layer_types") {
-        None => Ok(()),
-        Some(Value::List(kinds)) if kinds.iter().all(|kind| kind.as_text() == Some("full_attention")) => Ok(()),
-        Some(kinds) => {
-            let problem = format!("layer_types is {}", kinds.shown());
-            Err(Error::value(format!("{problem}; this engine has 'full_attention' in all layers")))
+    let Some(found) = given.get("layer_types") else { return Ok((window, period)) };
+    let full = |kind: &Value| kind.as_text() == Some("full_attention");
+    let sliding = |kind: &Value| kind.as_text() == Some("sliding_attention");
+    let problem = format!("layer_types is {}; this engine has", found.shown());
+    let kinds = if let Value::List(kinds) = &found { Some(kinds) } else { None };
+    if period == 0 {
+        let right = kinds.is_some_and(|kinds| kinds.iter().all(full));
+        let rule = "'full_attention' in all layers";
+        return if right { Ok((window, 0)) } else { Err(Error::value(format!("{problem} {rule}"))) };
+    }
+    if let Some(kinds) = kinds.filter(|kinds| kinds.len() == layers) {
+        let first = kinds.iter().position(full).unwrap_or(layers);
+        for number in [period, first + 1] {
+            let right = |(at, kind): (usize, &Value)| {
+                if (at + 1).is_multiple_of(number) { full(kind) } else { sliding(kind) }
+            };
+            if kinds.iter().enumerate().all(right) {
+                return Ok((window, number));
+            }
         }
     }
+    let rule = format!("'sliding_attention' in all of {layers} layers, or 'full_attention' in each so-manyth");
+    Err(Error::value(format!("{problem} {rule}")))
 }
 
-/// Refuses a window that is narrower than the context; 0 is none.
-pub(super) fn check_window(window: &Value, name: &str, context: usize) -> Result<()> {
+/// `window` and `window_period` of [`LlamaConfig`] for a window; 0 is none. Refuses one that is narrower than the context in a
+/// family that has none, and none in one that needs it.
+pub(super) fn window_of_files(
+    window: Option<&Value>,
+    name: &str,
+    family: &Family,
+    context: usize,
+) -> Result<(usize, usize)> {
+    if let Windows::Period(period) = family.windows {
+        let width = window.and_then(Value::as_integer::<usize>).filter(|width| (1..=COUNT).contains(width));
+        let refused = || refuse(name, window.unwrap_or(&Value::None), whole_rule(1));
+        return Ok((width.ok_or_else(refused)?, period));
+    }
+    let Some(window) = window else { return Ok((0, 0)) };
     match window.as_integer::<i128>() {
-        Some(0) => Ok(()),
-        Some(width) if width >= context as i128 => Ok(()),
+        Some(0) => Ok((0, 0)),
+        Some(width) if width >= context as i128 => Ok((0, 0)),
+        Some(width) if width > 0 && family.windows == Windows::Always => Ok((width as usize, 0)),
         _ => {
             let problem =
                 format!("{name} is {}; this engine attends to all of the context ({context})", window.shown());
             Err(Error::value(problem))
         }
     }
+}
+
+/// The options of the rotary embedding in layers without a window, and the base in those with one; 0 where they have the same.
+/// Of the latter, transformers 5 writes an entry for each kind of layer into rope_parameters; earlier ones wrote
+/// rope_local_base_freq.
+fn local_rope<'v>(values: &'v Table, given: &Given<'_>, family: &Family) -> Result<(Cow<'v, Table>, f64)> {
+    let Some(gemma) = family.gemma.filter(|gemma| gemma.local_base > 0.0) else {
+        return Ok((Cow::Borrowed(values), 0.0));
+    };
+    let base = given.number("rope_local_base_freq", Some(gemma.local_base))?;
+    let filled = |table: &Table, name: &str| {
+        table.get(name).filter(|value| !says_no(value) && value.as_number() != Some(0.0)).cloned()
+    };
+    let Some(found) = filled(values, "rope_parameters") else { return Ok((Cow::Borrowed(values), base)) };
+    let [full, sliding] = ["full_attention", "sliding_attention"];
+    let whole = found.as_table().filter(|whole| whole.names().all(|name| name == full || name == sliding));
+    let part = |kind: &str| match filled(whole?, kind) {
+        None => Some(Table::new()),
+        Some(Value::Table(part)) => Some(part),
+        Some(_) => None,
+    };
+    let (Some(mut both), Some(local)) = (part(full), part(sliding)) else {
+        let problem = format!("rope_parameters is {}", found.shown());
+        return Err(Error::value(format!("{problem}; it must be an object with '{full}' and '{sliding}'")));
+    };
+    let plain = |name: &str, value: &Value| match name {
+        "rope_theta" => true,
+        "rope_type" | "type" => matches!(value, Value::None) || value.as_text() == Some("default"),
+        _ => matches!(value, Value::None),
+    };
+    if let Some((name, value)) = local.iter().find(|(name, value)| !plain(name, value)) {
+        let problem = format!("{name} of '{sliding}' is {}", value.shown());
+        return Err(Error::value(format!("{problem}; this engine has plain angles there")));
+    }
+    match filled(values, "rope_scaling") {
+        None => {}
+        Some(Value::Table(scaled)) => {
+            for (name, value) in scaled.iter() {
+                both.set(name, value.clone());
+            }
+        }
+        Some(scaled) => return Err(refuse("rope_scaling", &scaled, "an object")),
+    }
+    let mut changed = values.clone();
+    changed.set("rope_parameters", Value::Table(both));
+    Ok((Cow::Owned(changed), Given::of_table(&local).number("rope_theta", Some(base))?))
 }
 
 fn rope_from_folder(values: &Given<'_>, family: &Family, head_dim: usize, context: usize) -> Result<Rope> {

@@ -4,10 +4,10 @@
 
 use nn_ffi::RopeLayout;
 
-use super::families::{FAMILIES, Family, SCALES};
+use super::families::{CAPS, FAMILIES, Family, SCALES, Windows};
 use super::given::Given;
 use super::llama::{Divided, GateActivation, LlamaConfig, Rope, Scaling};
-use super::llama_folder::check_window;
+use super::llama_folder::window_of_files;
 use super::rope_scaling::{longrope_magnitude, rounded, yarn_divisors, yarn_magnitude};
 use crate::error::{Error, Result};
 use crate::format::Value;
@@ -76,8 +76,15 @@ pub(super) fn config_from_gguf(metadata: &Metadata, of_tensors: OfTensors) -> Re
         }
     }
     let context = given.whole("context_length", None)?;
-    if let Some(window) = given.get("attention.sliding_window") {
-        check_window(&window, &format!("{prefix}attention.sliding_window"), context)?;
+    let periodic = matches!(family.windows, Windows::Period(_));
+    if periodic {
+        given.whole("attention.sliding_window", None)?;
+    }
+    let window = given.get("attention.sliding_window");
+    let name = format!("{prefix}attention.sliding_window");
+    let (window, mut window_period) = window_of_files(window.as_ref(), &name, family, context)?;
+    if periodic {
+        window_period = given.whole("attention.sliding_window_pattern", Some(window_period))?;
     }
     let extended_context = given.whole("nncuda.extended_context", Some(context))?;
     let (tied, qkv_bias, o_bias) = (of_tensors.tied, of_tensors.qkv_bias, of_tensors.o_bias);
@@ -106,6 +113,8 @@ pub(super) fn config_from_gguf(metadata: &Metadata, of_tensors: OfTensors) -> Re
         qkv_bias,
         o_bias,
         activation: gate.unwrap_or(family.activations[0]),
+        window,
+        window_period,
         ..LlamaConfig::of(family)
     };
     if let Some(experts) = family.experts {
@@ -123,6 +132,18 @@ pub(super) fn config_from_gguf(metadata: &Metadata, of_tensors: OfTensors) -> Re
     if family.scaled {
         for (_, key, usual, of) in SCALES {
             *of(&mut config) = given.number(key, Some(usual))?;
+        }
+    }
+    if let Some(gemma) = &family.gemma {
+        let largest = config.num_layers == gemma.largest;
+        let scalar = if largest { hidden as f64 / heads as f64 } else { head_dim as f64 };
+        if gemma.local_base > 0.0 {
+            config.local_rope_base = given.number("rope.freq_base_swa", Some(gemma.local_base))?;
+        }
+        config.embedding_scale = (hidden as f64).sqrt();
+        config.attention_scale = given.number("attention.scale", Some(1.0 / scalar.sqrt()))?;
+        for ((name, of), usual) in CAPS.into_iter().zip(gemma.caps) {
+            *of(&mut config) = given.number(name, Some(usual))?;
         }
     }
     config.validate()

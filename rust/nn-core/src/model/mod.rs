@@ -29,6 +29,7 @@ pub use arena::ParameterArena;
 pub(crate) use arena::{host_values, overlap};
 pub use config::{MoEConfig, PRESETS, USUAL_PRESET, preset};
 pub(crate) use held::Held;
+pub(crate) use llama::is_norm;
 pub use llama::{Divided, GateActivation, LlamaConfig, QkNorm, Rope, RopeOptions, Scaling};
 pub(crate) use mean::mean;
 pub(crate) use mixtral::check_names;

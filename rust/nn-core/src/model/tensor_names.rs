@@ -20,6 +20,13 @@ const RENAMED: [(&str, &str); 7] = [
     ("mlp.shared_expert_gate.weight", "block_sparse_moe.shared_gate.weight"),
 ];
 
+/// Gemma's names of its norms: those that others have in front of the feed-forward network, and those behind parts.
+const NORMS_OF_GEMMA: [(&str, &str); 3] = [
+    ("pre_feedforward_layernorm.weight", "post_attention_layernorm.weight"),
+    ("post_attention_layernorm.weight", "self_attn.post_norm.weight"),
+    ("post_feedforward_layernorm.weight", "mlp.post_norm.weight"),
+];
+
 /// Tensors by the names of `LlamaConfig::shapes`.
 pub(super) type Named = Vec<(String, Vec<StoredTensor>)>;
 
@@ -48,7 +55,8 @@ pub(super) fn own_names(path: &Path, config: &LlamaConfig, name: &str, mut tenso
     if part == "mlp.shared_expert_gate.weight" && tensor.shape == [1, hidden] {
         tensor.shape.remove(0);
     }
-    if let Some((_, own)) = RENAMED.iter().find(|(theirs, _)| *theirs == part) {
+    let norms = NORMS_OF_GEMMA.iter().filter(|_| config.post_norms);
+    if let Some((_, own)) = norms.chain(&RENAMED).find(|(theirs, _)| *theirs == part) {
         return Ok(vec![(format!("{block}.{own}"), vec![tensor])]);
     }
     let mixture = format!("{block}.block_sparse_moe");
