@@ -90,7 +90,7 @@ static void background_store(tile_background *t) {
   }
 }
 
-/* The tile that is summed next touches C at `c`, whose rows have so many bytes. */
+/* The lines of C that are fetched during the next tile, from `c` on; none if that is null. */
 NN_INLINE void background_touches(tile_background *t, const void *c, int64_t ld, int32_t dtype) {
   t->c = c;
   t->c_step = ld * nn_dtype_bytes(dtype);
@@ -98,8 +98,8 @@ NN_INLINE void background_touches(tile_background *t, const void *c, int64_t ld,
 }
 
 /* The products of a whole tile. `plain`: the tile before is whole, too, and only rounded to bf16. Loads come before
- * products: where another thread of the core competes, a step takes 100 ns instead of 116 with both in turns, and else
- * as long. */
+ * products: where something else keeps the core busy, a step takes 100 ns instead of 116 with both in turns, and
+ * else as long. */
 NN_INLINE void tile_multiply(const float *a, int64_t a_units, const float *b, int64_t depth, tile_background *t,
                              const int32_t plain) {
   const tile_rows next = background_rows(t);
