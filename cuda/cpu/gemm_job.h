@@ -45,8 +45,9 @@ enum {
   GEMM_GROUP = 4,
   GEMM_PACKS_AHEAD = 1
 };
-/* Products of two elements that a core does in a cycle, and the least that are worth a task. */
-enum { GEMM_PRODUCTS_A_CYCLE = 512, GEMM_TASK_WORK = 1 << 23 };
+/* Products of two elements that a core does in a cycle, the least that are worth a task, and tenths of a cycle that
+ * reading a unit of A in place takes: a line from L3 takes 6 cycles. */
+enum { GEMM_PRODUCTS_A_CYCLE = 512, GEMM_TASK_WORK = 1 << 23, GEMM_READ_TENTHS = 4 };
 #elif NN_SIMD_AVX512
 /* 8 rows x 3 vectors leave 8 of the 32 registers for three vectors of B and the elements of A. As fast as 14 x 2 in
  * itself, and 8 rows of A can be read in place even where all of them fall into one set of L1, which has 12 ways. */
@@ -59,7 +60,7 @@ enum {
   GEMM_GROUP = 4,
   GEMM_PACKS_AHEAD = 0
 };
-enum { GEMM_PRODUCTS_A_CYCLE = 32, GEMM_TASK_WORK = 1 << 20 };
+enum { GEMM_PRODUCTS_A_CYCLE = 32, GEMM_TASK_WORK = 1 << 20, GEMM_READ_TENTHS = 2 };
 #else
 /* 6 rows x 2 vectors of 16 registers. */
 enum {
@@ -71,7 +72,7 @@ enum {
   GEMM_GROUP = 8,
   GEMM_PACKS_AHEAD = 0
 };
-enum { GEMM_PRODUCTS_A_CYCLE = 2 * VF, GEMM_TASK_WORK = 1 << 18 };
+enum { GEMM_PRODUCTS_A_CYCLE = 2 * VF, GEMM_TASK_WORK = 1 << 18, GEMM_READ_TENTHS = 2 };
 #endif
 
 /*
