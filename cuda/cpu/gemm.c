@@ -60,7 +60,11 @@ static void tile_at(gemm_piece *t, const float *a, int64_t a_step, const float *
     const int32_t add = !first || x->beta != 0.0f;
     float *c = (float *)(void *)t->product.c + row * x->ldc + t->column + j;
     if (columns == width && rows == panel_rows(rows)) {
+      /* What is added to is needed at a tile's beginning, so that of the next tile is fetched. */
+      const int64_t step = !add ? 0 : j + GEMM_NR < t->columns ? GEMM_NR : GEMM_MR * x->ldc - j;
+      background_touches(&t->background, c + step, x->ldc, NNCUDA_F32);
       tile_sum(x->trans_a, a, a_step, b, units, add ? c : NULL, c, x->ldc, rows, width, &t->background);
+      background_touches(&t->background, NULL, x->ldc, NNCUDA_F32);
       return;
     }
     target = (gemm_target){.c = (char *)c,

@@ -42,11 +42,12 @@ enum {
   GEMM_DEPTH = 256,
   GEMM_TILE_ROWS = 16,
   GEMM_A_LANES = GEMM_MR,
-  GEMM_GROUP = 8,
+  GEMM_GROUP = 4,
   GEMM_PACKS_AHEAD = 1
 };
-/* Products of two elements that a core does in a cycle, and the least that are worth a task. */
-enum { GEMM_PRODUCTS_A_CYCLE = 512, GEMM_TASK_WORK = 1 << 23 };
+/* Products of two elements that a core does in a cycle, the least that are worth a task, and tenths of a cycle that
+ * reading a unit of A in place takes: a line from L3 takes 6 cycles. */
+enum { GEMM_PRODUCTS_A_CYCLE = 512, GEMM_TASK_WORK = 1 << 23, GEMM_READ_TENTHS = 4 };
 #elif NN_SIMD_AVX512
 /* 8 rows x 3 vectors leave 8 of the 32 registers for three vectors of B and the elements of A. As fast as 14 x 2 in
  * itself, and 8 rows of A can be read in place even where all of them fall into one set of L1, which has 12 ways. */
@@ -59,7 +60,7 @@ enum {
   GEMM_GROUP = 4,
   GEMM_PACKS_AHEAD = 0
 };
-enum { GEMM_PRODUCTS_A_CYCLE = 32, GEMM_TASK_WORK = 1 << 20 };
+enum { GEMM_PRODUCTS_A_CYCLE = 32, GEMM_TASK_WORK = 1 << 20, GEMM_READ_TENTHS = 2 };
 #else
 /* 6 rows x 2 vectors of 16 registers. */
 enum {
@@ -71,17 +72,17 @@ enum {
   GEMM_GROUP = 8,
   GEMM_PACKS_AHEAD = 0
 };
-enum { GEMM_PRODUCTS_A_CYCLE = 2 * VF, GEMM_TASK_WORK = 1 << 18 };
+enum { GEMM_PRODUCTS_A_CYCLE = 2 * VF, GEMM_TASK_WORK = 1 << 18, GEMM_READ_TENTHS = 2 };
 #endif
 
 /*
  * GEMM_DEPTH is the most units that a tile sums at once: GEMM_MR rows of A that deep fit L1 beside the passing B.
  * GEMM_GROUP is the number of panels of A packed at once where k runs across its rows. Measured on a core with 48 KB of
  * L1 and 2 MB of L2: tiles of AMX, with 1 MB of B in L2, reach 0.91 of the peak at a GEMM_DEPTH of 192, 0.92 at 256 and
- * 0.65 at 384, where A fills L1; 512 instead of 768 costs vectors 3 % at k = 768, 1024 costs them 7 % at k = 2048, and
- * a GEMM_GROUP of 8 instead of 4 costs them 12 % with A transposed; GEMM_BLOCK_BYTES 1.5 MB instead of 0.75 costs f32 5
- * % at k = 6144 (and B beyond 1.3 MB costs AMX's tiles a tenth), 0.5 MB costs AMX 30 % at k = 768, where B no longer
- * stays whole.
+ * 0.65 at 384, where A fills L1; a GEMM_GROUP of 8 instead of 4 costs them 1 to 5 % with A transposed; 512 instead of
+ * 768 costs vectors 3 % at k = 768, 1024 costs them 7 % at k = 2048, and a GEMM_GROUP of 8 instead of 4 costs them 12 %
+ * with A transposed; GEMM_BLOCK_BYTES 1.5 MB instead of 0.75 costs f32 5 % at k = 6144 (and B beyond 1.3 MB costs AMX's
+ * tiles a tenth), 0.5 MB costs AMX 30 % at k = 768, where B no longer stays whole.
  */
 enum {
   GEMM_NR = GEMM_NV * VF,

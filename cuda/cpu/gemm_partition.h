@@ -49,7 +49,7 @@ NN_PLAIN NN_INLINE int32_t reads_in_place(const nn_gemm_args *x, int32_t dtype) 
  */
 NN_PLAIN static void gemm_cut(gemm_job *job, int64_t m, int64_t n, int64_t k, int64_t threads) {
   const nn_gemm_args *x = job->args;
-  const double a_cost = reads_in_place(x, x->dtype) ? 0.2 : 1.0; /* or packed */
+  const double a_cost = reads_in_place(x, x->dtype) ? GEMM_READ_TENTHS / 10.0 : 1.0; /* or packed */
   const double b_cost = x->trans_b ? 1.0 : 0.8, b_reread = 0.2, start = 16e3;
   /* Few columns wait for A, of which a core takes in some 5 elements a cycle: threads share that, too. */
   const double busy = GEMM_PRODUCTS_A_CYCLE / 5.0 > (double)n ? GEMM_PRODUCTS_A_CYCLE / 5.0 : (double)n;

@@ -7,9 +7,9 @@
  *   tile_reads, tile_units    whether a panel of A is read as it lies; how many of its units
  *   tile_sum                  one tile into memory, for a later block of k or because that is C itself
  *   tile_finish               the last sums of a tile, and from there to C, at once or in the background
- *   background_next, background_end, background_store
+ *   background_next, background_end, background_store, background_touches
  *                             work between the instructions of the tiles: the next panel of A is fetched or packed,
- *                             and finished tiles are stored
+ *                             finished tiles are stored, and lines of C are fetched
  */
 #ifndef NN_CPU_GEMM_TILE_H
 #define NN_CPU_GEMM_TILE_H

@@ -35,6 +35,9 @@ NN_INLINE int32_t background_next(tile_background *t, const gemm_next *next, flo
 
 NN_INLINE void background_end(tile_background *t, int64_t units) { (void)t, (void)units; }
 NN_INLINE void background_store(tile_background *t) { (void)t; }
+NN_INLINE void background_touches(tile_background *t, const void *c, int64_t ld, int32_t dtype) {
+  (void)t, (void)c, (void)ld, (void)dtype;
+}
 
 NN_INLINE void background_fetch(tile_background *t) {
   const char *a = t->a;
