@@ -14,8 +14,8 @@ static inline void nn_check_row_bytes(nn_call *checked, const char *format_name,
   nn_call_require(
       checked, block.elements != 0, NNCUDA_ERROR_INVALID_VALUE,
       "%s is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2) or a block format, "
-      "NNCUDA_FORMAT_Q4_0 (10) to NNCUDA_FORMAT_Q6_K (17), or in a product NNCUDA_FORMAT_Q4_0_R16 (30) to "
-      "NNCUDA_FORMAT_Q6_K_R16 (37)",
+      "NNCUDA_FORMAT_Q4_0 (10) to NNCUDA_FORMAT_MXFP4 (19) or NNCUDA_FORMAT_IQ4_XS (21), or in a product one of their "
+      "_R16 forms, 20 more",
       format_name, format);
   nn_call_require(checked, format != NNCUDA_FORMAT_E4M3, NNCUDA_ERROR_INVALID_VALUE,
                   "%s is NNCUDA_FORMAT_E4M3 (%d), in which caches are stored, not weights", format_name, format);
@@ -29,6 +29,16 @@ static inline void nn_check_row_bytes(nn_call *checked, const char *format_name,
   nn_call_require(checked, row_bytes == expected, NNCUDA_ERROR_INVALID_SIZE,
                   "%s is %lld; it must be %lld, the bytes of a row in this format with %s %lld", bytes_name,
                   (long long)row_bytes, (long long)expected, elements_name, (long long)elements);
+}
+
+/* Fails the call where numbers are to be stored in a format that is read alone. */
+static inline void nn_check_is_stored(nn_call *checked, const char *format_name, int32_t format) {
+  nn_call_require(checked, nn_format_is_stored(format), NNCUDA_ERROR_INVALID_VALUE,
+                  "%s is %s (%d), which is read and not stored", format_name,
+                  format == NNCUDA_FORMAT_IQ4_NL  ? "NNCUDA_FORMAT_IQ4_NL"
+                  : format == NNCUDA_FORMAT_MXFP4 ? "NNCUDA_FORMAT_MXFP4"
+                                                  : "NNCUDA_FORMAT_IQ4_XS",
+                  format);
 }
 
 /* Fails the call where rows lie side by side, since it takes them one by one. */

@@ -12,7 +12,10 @@
   nn_check_not_interleaved(call, "format", a->format);                                                                 \
   CHECK_ROW(format, elements, row_bytes)
 
-NN_CHECK(quantize) { CHECK_ALONE(k); }
+NN_CHECK(quantize) {
+  CHECK_ALONE(k);
+  nn_check_is_stored(call, "format", a->format);
+}
 NN_CHECK(dequantize) { CHECK_ALONE(k); }
 NN_CHECK(embedding_quant) { CHECK_ALONE(dim); }
 NN_CHECK(interleave_rows) { CHECK_ROW(format, k, row_bytes); }

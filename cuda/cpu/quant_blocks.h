@@ -9,6 +9,7 @@
 #ifndef NN_CPU_QUANT_BLOCKS_H
 #define NN_CPU_QUANT_BLOCKS_H
 
+#include "numbers/code_table.h"
 #include "numbers/format.h"
 #include "span.h"
 
@@ -54,10 +55,25 @@ typedef struct nn_block_q6_k {
   uint8_t d[2];
 } nn_block_q6_k;
 
+typedef struct nn_block_iq4_nl {
+  uint8_t d[2], q[16];
+} nn_block_iq4_nl;
+
+typedef struct nn_block_mxfp4 {
+  uint8_t e, q[16];
+} nn_block_mxfp4;
+
+typedef struct nn_block_iq4_xs {
+  uint8_t d[2], high[2], low[4]; /* of the scale of part j bits 2j, 2j + 1 of high, bits 4j .. 4j + 3 of low */
+  uint8_t q[128];                /* q[16 * j + i]: elements i and 16 + i of part j */
+} nn_block_iq4_xs;
+
 _Static_assert(sizeof(nn_block_q4_0) == 18 && sizeof(nn_block_q4_1) == 20, "as in the file");
 _Static_assert(sizeof(nn_block_q5_0) == 22 && sizeof(nn_block_q5_1) == 24, "as in the file");
 _Static_assert(sizeof(nn_block_q8_0) == 34 && sizeof(nn_block_q4_k) == 144, "as in the file");
 _Static_assert(sizeof(nn_block_q5_k) == 176 && sizeof(nn_block_q6_k) == 210, "as in the file");
+_Static_assert(sizeof(nn_block_iq4_nl) == 18 && sizeof(nn_block_mxfp4) == 17, "as in the file");
+_Static_assert(sizeof(nn_block_iq4_xs) == 136, "as in the file");
 
 NN_INLINE float nn_q_get_f16(const uint8_t bytes[2]) {
   uint16_t half;
@@ -228,6 +244,52 @@ static inline void nn_decode_q6_k(const void *from, int64_t blocks, float *y) {
   }
 }
 
+/* The scale of part j of iq4_xs without that of its block: -32 .. 31. */
+NN_INLINE int nn_q_get_iq4_xs_scale(const uint8_t high[2], const uint8_t low[4], int j) {
+  return ((low[j / 2] >> j % 2 * 4 & 15) | (high[j / 4] >> j % 4 * 2 & 3) << 4) - 32;
+}
+
+/* y[i] = d * table[q[i]], 32 of them. */
+NN_INLINE void nn_q_expand_table(const uint8_t *restrict packed, const int8_t *restrict table, float d,
+                                 float *restrict y) {
+  int q[16], value[16];
+  for (int half = 0; half < 2; half++) {
+    nn_q_sixteen(packed, 4 * half, NULL, 0, 0, q);
+    for (int i = 0; i < 16; i++) {
+      value[i] = table[q[i]];
+    }
+    nn_q_expand_signed(value, 0, d, y + 16 * half);
+  }
+}
+
+static inline void nn_decode_iq4_nl(const void *from, int64_t blocks, float *y) {
+  static const int8_t table[16] = {NN_CODE_TABLE_IQ4};
+  const nn_block_iq4_nl *block = from;
+  for (int64_t b = 0; b < blocks; b++, y += NN_QK) {
+    nn_q_expand_table(block[b].q, table, nn_q_get_f16(block[b].d), y);
+  }
+}
+
+static inline void nn_decode_mxfp4(const void *from, int64_t blocks, float *y) {
+  static const int8_t table[16] = {NN_CODE_TABLE_E2M1};
+  const nn_block_mxfp4 *block = from;
+  for (int64_t b = 0; b < blocks; b++, y += NN_QK) {
+    nn_q_expand_table(block[b].q, table, nn_e8m0_half(block[b].e), y);
+  }
+}
+
+static inline void nn_decode_iq4_xs(const void *from, int64_t blocks, float *y) {
+  static const int8_t table[16] = {NN_CODE_TABLE_IQ4};
+  const nn_block_iq4_xs *block = from;
+  for (int64_t b = 0; b < blocks; b++, y += NN_QK_LARGE) {
+    const float d = nn_q_get_f16(block[b].d);
+    for (int j = 0; j < 8; j++) {
+      const float part = d * (float)nn_q_get_iq4_xs_scale(block[b].high, block[b].low, j);
+      nn_q_expand_table(block[b].q + 16 * j, table, part, y + j * NN_QK);
+    }
+  }
+}
+
 /* A format that is a dtype, at any address. n is at most NN_QK_LARGE. */
 NN_INLINE void nn_decode_dtype(const void *from, int64_t n, float *y, int32_t dtype) {
   uint32_t aligned[NN_QK_LARGE];
@@ -254,6 +316,9 @@ NN_INLINE void nn_decode(int32_t format, const void *from, int64_t n, float *y) 
     CASE(Q8_0, q8_0, n / NN_QK, y)
     CASE(Q4_K, q4_k, n / NN_QK_LARGE, y)
     CASE(Q5_K, q5_k, n / NN_QK_LARGE, y)
+    CASE(IQ4_NL, iq4_nl, n / NN_QK, y)
+    CASE(MXFP4, mxfp4, n / NN_QK, y)
+    CASE(IQ4_XS, iq4_xs, n / NN_QK_LARGE, y)
 #undef CASE
   default:
     nn_decode_q6_k(from, n / NN_QK_LARGE, y);

@@ -21,6 +21,9 @@ COLUMNS(q8_0, block_columns, NNCUDA_FORMAT_Q8_0)
 COLUMNS(q4_k, block_columns, NNCUDA_FORMAT_Q4_K)
 COLUMNS(q5_k, block_columns, NNCUDA_FORMAT_Q5_K)
 COLUMNS(q6_k, block_columns, NNCUDA_FORMAT_Q6_K)
+COLUMNS(iq4_nl, block_columns, NNCUDA_FORMAT_IQ4_NL)
+COLUMNS(mxfp4, block_columns, NNCUDA_FORMAT_MXFP4)
+COLUMNS(iq4_xs, block_columns, NNCUDA_FORMAT_IQ4_XS)
 COLUMNS(q4_0_r16, interleaved_columns, NNCUDA_FORMAT_Q4_0)
 COLUMNS(q4_1_r16, interleaved_columns, NNCUDA_FORMAT_Q4_1)
 COLUMNS(q5_0_r16, interleaved_columns, NNCUDA_FORMAT_Q5_0)
@@ -29,6 +32,9 @@ COLUMNS(q8_0_r16, interleaved_columns, NNCUDA_FORMAT_Q8_0)
 COLUMNS(q4_k_r16, interleaved_columns, NNCUDA_FORMAT_Q4_K)
 COLUMNS(q5_k_r16, interleaved_columns, NNCUDA_FORMAT_Q5_K)
 COLUMNS(q6_k_r16, interleaved_columns, NNCUDA_FORMAT_Q6_K)
+COLUMNS(iq4_nl_r16, interleaved_columns, NNCUDA_FORMAT_IQ4_NL)
+COLUMNS(mxfp4_r16, interleaved_columns, NNCUDA_FORMAT_MXFP4)
+COLUMNS(iq4_xs_r16, interleaved_columns, NNCUDA_FORMAT_IQ4_XS)
 #undef COLUMNS
 
 static void columns(const quant_piece *t) {
@@ -55,6 +61,12 @@ static void columns(const quant_piece *t) {
     CASE(Q4_K_R16, q4_k_r16)
     CASE(Q5_K_R16, q5_k_r16)
     CASE(Q6_K_R16, q6_k_r16)
+    CASE(IQ4_NL, iq4_nl)
+    CASE(MXFP4, mxfp4)
+    CASE(IQ4_XS, iq4_xs)
+    CASE(IQ4_NL_R16, iq4_nl_r16)
+    CASE(MXFP4_R16, mxfp4_r16)
+    CASE(IQ4_XS_R16, iq4_xs_r16)
 #undef CASE
   default:
     columns_q6_k(t);

@@ -42,14 +42,19 @@ NN_INLINE si quant_signed(si w) { return w; }
 
 /* Pairs fit 16 bits: 2 * 63 * 127 and, with the signs of the weights moved to x, 2 * 128 * 127. */
 NN_INLINE si quant_dot(si sum, si w, si x, int32_t format) {
-  const si pairs = format == NNCUDA_FORMAT_Q8_0 ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
-                                                : _mm256_maddubs_epi16(w, x);
+  const si pairs = nn_format_is_signed(format) ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
+                                               : _mm256_maddubs_epi16(w, x);
   return si_add(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 
 NN_INLINE si quant_upper(si w) { return si_and(si_right(w, 4), 15); }
 NN_INLINE si quant_upper_sums(si sums) { return sums; }
 #endif
+
+NN_INLINE si quant_table(const int8_t *table) {
+  return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)table));
+}
+NN_INLINE si quant_looked_up(si table, si codes) { return _mm256_shuffle_epi8(table, codes); }
 
 /* Words g of codes, whose fifth bits are bits 4g .. 4g+3 of `high`, with these. */
 NN_INLINE si quant_fifths(si low, si high, int g) {

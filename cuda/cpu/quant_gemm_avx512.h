@@ -25,6 +25,11 @@ NN_INLINE si si_times(si a, si b) { return _mm512_mullo_epi32(a, b); }
 NN_INLINE si si_add(si a, si b) { return _mm512_add_epi32(a, b); }
 NN_INLINE si si_sub(si a, si b) { return _mm512_sub_epi32(a, b); }
 
+NN_INLINE si quant_table(const int8_t *table) {
+  return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table));
+}
+NN_INLINE si quant_looked_up(si table, si codes) { return _mm512_shuffle_epi8(table, codes); }
+
 /* Words g of codes, whose fifth bits are bits 4g .. 4g+3 of `high`, with these. */
 NN_INLINE si quant_fifths(si low, si high, int g) {
   const __m512i each = _mm512_add_epi32(_mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12),

@@ -3,6 +3,7 @@
 #ifndef NN_CPU_QUANT_GEMM_BLOCK_H
 #define NN_CPU_QUANT_GEMM_BLOCK_H
 
+#include "numbers/code_table.h"
 #include "quant_gemm_job.h"
 
 #include <string.h>
@@ -37,6 +38,12 @@ NN_INLINE void quant_k_scale(const uint8_t *s, int64_t i, int32_t *scale, int32_
     *scale = (s[i + 4] & 15) | (s[i - 4] >> 6) << 4;
     *minimum = s[i + 4] >> 4 | (s[i] >> 6) << 4;
   }
+}
+
+/* What the codes of a format with a table stand for. */
+NN_INLINE const int8_t *quant_table_of(int32_t format) {
+  static const int8_t iq4[16] = {NN_CODE_TABLE_IQ4}, e2m1[16] = {NN_CODE_TABLE_E2M1};
+  return format == NNCUDA_FORMAT_MXFP4 ? e2m1 : iq4;
 }
 
 /* Block i of 32 of a row. */
@@ -87,6 +94,28 @@ NN_INLINE void quant_unpack(const uint8_t *row, int64_t i, quant_block *b, int32
     for (int j = 0; j < 32; j++) {
       const int32_t low = part % 2 ? q[j] >> 4 : q[j] & 15;
       b->code[j] = (int8_t)(five ? low | (p[16 + j] >> part & 1) << 4 : low);
+    }
+    break;
+  }
+  case NNCUDA_FORMAT_IQ4_NL:
+  case NNCUDA_FORMAT_MXFP4:
+  case NNCUDA_FORMAT_IQ4_XS: {
+    const int8_t *table = quant_table_of(format);
+    const uint8_t *p = row, *q;
+    if (format == NNCUDA_FORMAT_IQ4_XS) {
+      const int64_t part = i % 8;
+      p += i / 8 * 136;
+      q = p + 8 + part * 16;
+      const uint32_t low = quant_u32(p + 4) >> 4 * part & 15, high = quant_u32(p) >> (16 + 2 * part) & 3;
+      b->scale = quant_f16(p) * (float)((int32_t)(low | high << 4) - 32);
+    } else {
+      p += i * (format == NNCUDA_FORMAT_MXFP4 ? 17 : 18);
+      q = p + (format == NNCUDA_FORMAT_MXFP4 ? 1 : 2);
+      b->scale = format == NNCUDA_FORMAT_MXFP4 ? nn_e8m0_half(*p) : quant_f16(p);
+    }
+    for (int j = 0; j < 16; j++) {
+      b->code[j] = table[q[j] & 15];
+      b->code[j + 16] = table[q[j] >> 4];
     }
     break;
   }

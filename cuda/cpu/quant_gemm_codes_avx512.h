@@ -34,6 +34,17 @@ NN_INLINE __m512i quant_codes(const uint8_t *row, uint64_t i, int32_t whole, int
     const uint8_t *p = row + 2 * i * bytes + head;
     return quant_nibbles(p, p + (whole ? bytes : 0));
   }
+  case NNCUDA_FORMAT_IQ4_NL:
+  case NNCUDA_FORMAT_MXFP4:
+  case NNCUDA_FORMAT_IQ4_XS: {
+    const int64_t head = format == NNCUDA_FORMAT_MXFP4 ? 1 : 2, bytes = head + 16;
+    const uint8_t *p = row + 2 * i * bytes + head, *other = p + (whole ? bytes : 0);
+    if (format == NNCUDA_FORMAT_IQ4_XS) {
+      p = row + i / 4 * 136 + 8 + i % 4 * 32;
+      other = p + 16;
+    }
+    return quant_looked_up(quant_signed(quant_table(quant_table_of(format))), quant_nibbles(p, other));
+  }
   case NNCUDA_FORMAT_Q5_0:
   case NNCUDA_FORMAT_Q5_1: {
     const int64_t head = format == NNCUDA_FORMAT_Q5_1 ? 8 : 6, bytes = head + 16;

@@ -84,8 +84,8 @@ NN_INLINE void interleaved_integers(const uint8_t *w, int part, int run, const i
       interleaved_halves(w, part, run, g, c, raw, format);
 #pragma GCC unroll 4
       for (int r = 0; r < rows; r++) {
-        low[r] = si_dot(low[r], c[0], at + r * row_codes, 0);
-        high[r] = si_dot(high[r], c[1], at + r * row_codes + apart, 0);
+        low[r] = si_dot(low[r], c[0], at + r * row_codes, nn_format_is_signed(format));
+        high[r] = si_dot(high[r], c[1], at + r * row_codes + apart, nn_format_is_signed(format));
       }
     }
   }
@@ -104,11 +104,11 @@ NN_INLINE void interleaved_block(const uint8_t *w, const quant_activations *acts
                                  const int32_t format) {
   const int64_t blocks = k / QUANT_BLOCK, row_codes = quant_row_codes(QUANT_FORM_INTERLEAVED, k);
   const int64_t bytes = QUANT_ROWS * nn_format_block_of(format).bytes / interleaved_runs(format);
-  const int64_t lines = bytes / 64 + (bytes % 64 != 0 && i % 2 != 0); /* of a run; some end with half a line */
-  const int each = interleaved_is_large(format) ? 2 : 1;              /* blocks of a run */
-#pragma GCC unroll 4
+  const int each = interleaved_is_large(format) ? 2 : 1; /* blocks of a run */
+#pragma GCC unroll 8
   for (int run = 0; run < interleaved_runs(format); run++) {
-    const int64_t block = i + run * each;
+    const int64_t block = i + run * each, at = block / each * bytes;
+    const int64_t lines = (at + bytes) / 64 - at / 64; /* that end in the run */
     for (int64_t l = interleaved_words(format); l < lines; l++) {
       interleaved_fetch_line(fetch);
     }

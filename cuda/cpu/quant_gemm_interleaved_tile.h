@@ -72,7 +72,7 @@ NN_INLINE void interleaved_unpack_large(tile_work *work, int64_t g, int64_t b, c
 NN_INLINE void interleaved_unpack(tile_work *work, int64_t g, int64_t b, const uint8_t *w, const int32_t format) {
   const int large = interleaved_is_large(format);
   const si above = _mm512_set1_epi8((char)interleaved_offset(format));
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int run = 0; run < interleaved_runs(format); run++) {
 #pragma GCC unroll 8
     for (int i = 0; i < interleaved_words(format); i++) {
@@ -83,8 +83,9 @@ NN_INLINE void interleaved_unpack(tile_work *work, int64_t g, int64_t b, const u
       }
       si c[2];
       interleaved_halves(w, 0, run, i, c, 0, format);
-      int8_t *low = interleaved_codes(work, g, 0, b + 2 * run) + i * 64;
-      int8_t *high = large ? interleaved_codes(work, g, 0, b + 2 * run + 1) + i * 64 : low + 4 * 64;
+      const int64_t to = b + interleaved_run_at(run, format);
+      int8_t *low = interleaved_codes(work, g, 0, to) + i * 64;
+      int8_t *high = large ? interleaved_codes(work, g, 0, to + 1) + i * 64 : low + 4 * 64;
       _mm512_store_si512(low, _mm512_sub_epi8(c[0], above));
       _mm512_store_si512(high, _mm512_sub_epi8(c[1], above));
     }

@@ -9,7 +9,10 @@
  *                             the f16 in the lower, or upper, half of each lane
  *   quant_dot                 sum + products of bytes of weights and of signed bytes, four a lane
  *   quant_signed              signed bytes of weights as quant_dot takes them: 2^QUANT_SIGNED_OFFSET is added, or,
- *                             with -1, nothing. For these `format` is q8_0; others have no sign and at most 6 bits
+ *                             with -1, nothing. For these `format` is one with nn_format_is_signed; others have no
+ *                             sign and at most 6 bits
+ *   quant_table, quant_looked_up
+ *                             sixteen bytes, repeated; of a vector of 0 .. 15 what they number in such a table
  *   quant_upper               the upper halves of bytes of weights as quant_dot takes them
  *   quant_upper_sums          sums of products with those, as products with 0 .. 15 give them
  *   quant_fifths              words of 4-bit codes with their fifth bits (q5_0, q5_1)
@@ -39,10 +42,8 @@ NN_INLINE int32_t quant_offset(int32_t format) {
     return 4;
   case NNCUDA_FORMAT_Q6_K:
     return 5;
-  case NNCUDA_FORMAT_Q8_0:
-    return QUANT_SIGNED_OFFSET;
   default:
-    return -1;
+    return nn_format_is_signed(format) ? QUANT_SIGNED_OFFSET : -1;
   }
 }
 

@@ -45,6 +45,15 @@ NN_INLINE si quant_dot(si sum, si w, si x, int32_t format) {
 NN_INLINE si quant_upper(si w) { return si_right(w, 4); }
 NN_INLINE si quant_upper_sums(si sums) { return sums; }
 
+NN_INLINE si quant_table(const int8_t *table) {
+  const uint32x4_t bytes = (uint32x4_t)vld1q_s8(table);
+  return (si){bytes, bytes};
+}
+NN_INLINE si quant_looked_up(si table, si codes) {
+  return (si){(uint32x4_t)vqtbl1q_u8((uint8x16_t)table.low, (uint8x16_t)codes.low),
+              (uint32x4_t)vqtbl1q_u8((uint8x16_t)table.high, (uint8x16_t)codes.high)};
+}
+
 /* Words g of codes, whose fifth bits are bits 4g .. 4g+3 of `high`, with these. */
 NN_INLINE uint32x4_t quant_fifths_half(uint32x4_t low, uint32x4_t high, int g) {
   static const uint32_t lanes[4] = {0x00000000, 0x04040404, 0x08080808, 0x0c0c0c0c};

@@ -10,7 +10,7 @@ NN_INLINE si quant_signed(si w) { return w; }
 
 /* Pairs fit 16 bits: 2 * 63 * 127 and, with the signs of the weights moved to x, 2 * 128 * 127. */
 NN_INLINE si quant_dot(si sum, si w, si x, int32_t format) {
-  if (format == NNCUDA_FORMAT_Q8_0) {
+  if (nn_format_is_signed(format)) {
     x = _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(w), _mm512_setzero_si512(), x);
     w = _mm512_abs_epi8(w);
   }

@@ -56,7 +56,7 @@ NN_INLINE int32_t panel_kind(int32_t format) {
   if (format == NNCUDA_FORMAT_Q6_K) {
     return PANEL_PARTS;
   }
-  return nn_format_has_minimum(format) ? PANEL_MINIMA : format == NNCUDA_FORMAT_Q8_0 ? PANEL_SIGNED : PANEL_CODES;
+  return nn_format_has_minimum(format) ? PANEL_MINIMA : nn_format_is_signed(format) ? PANEL_SIGNED : PANEL_CODES;
 }
 
 /* ---- the tile ---- */
@@ -64,7 +64,7 @@ NN_INLINE int32_t panel_kind(int32_t format) {
 /* Words `from` .. of a block times those of the activations' rows. */
 NN_INLINE void panel_words(si dot[][PANEL_WIDTH], const panel_block *w, const int8_t *x, int64_t row_codes,
                            const int from, const int words, const int rows, const int vectors, const int kind) {
-  const int32_t format = kind == PANEL_SIGNED ? NNCUDA_FORMAT_Q8_0 : NNCUDA_FORMAT_Q4_0;
+  const int32_t format = kind == PANEL_SIGNED ? NNCUDA_FORMAT_Q8_0 : NNCUDA_FORMAT_Q4_0; /* as quant_dot's */
 #pragma GCC unroll 8
   for (int g = from; g < from + words; g++) {
     si c[PANEL_WIDTH];
@@ -228,9 +228,10 @@ NN_INLINE void panel_unpack_interleaved(panel_work *work, int64_t v, int64_t b, 
   }
   const int large = interleaved_is_large(format), words = interleaved_words(format);
   for (int part = 0; part < INTERLEAVED_PARTS; part++, v++) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int run = 0; run < interleaved_runs(format); run++) {
-      panel_block *low = &work->block[b + 2 * run][v], *high = &work->block[b + (large ? 2 * run + 1 : 0)][v];
+      const int64_t at = b + interleaved_run_at(run, format);
+      panel_block *low = &work->block[at][v], *high = &work->block[at + large][v];
 #pragma GCC unroll 8
       for (int g = 0; g < words; g++) {
         si c[2];

@@ -44,11 +44,40 @@ NN_INLINE void quant_part_factors(const vw x[3], int part, vf *scale, vf *minimu
   *minimum = vf_mul(*minimum, vw_converted(m));
 }
 
+/* nn_e8m0_half of the lowest byte of each word. */
+NN_INLINE vf quant_e8m0s(vw x) {
+  const vw e = vw_and(x, vw_set1(255));
+  const vw one = vw_add(vw_right(e, 1), vw_set1(63)), other = vw_add(vw_right(vw_add(e, vw_set1(1)), 1), vw_set1(63));
+  return vf_mul(vw_floats(vw_left(one, 23)), vw_floats(vw_left(other, 23)));
+}
+
+/* Scale of part `part` of a block of iq4_xs of each row: that of the block times what its words 0 and 1 have for the
+ * part, two bits behind the f16, then four. */
+NN_INLINE vf quant_iq4_xs_scales(vf scale, vw first, vw second, int part) {
+  const vw low = quant_bits(second, 4 * part, 15), high = quant_bits(first, 16 + 2 * part, 3);
+  return vf_mul(scale, vw_converted(vw_sub(vw_or(low, vw_left(high, 4)), vw_set1(32))));
+}
+
 /* Scale and minimum of block i of each row. Of formats of 256 elements, i % 8 is to be a constant. */
 NN_INLINE void quant_factors(quant_rows *w, uint64_t i, vf *scale, vf *minimum, int32_t format) {
   switch (format) {
   case NNCUDA_FORMAT_Q4_0:
     *scale = quant_low_f16(quant_gather_rows(w, i * 18));
+    break;
+  case NNCUDA_FORMAT_IQ4_NL:
+    *scale = quant_low_f16(quant_gather_rows(w, i * 18));
+    break;
+  case NNCUDA_FORMAT_MXFP4:
+    *scale = quant_e8m0s(vi_words(quant_gather_rows(w, i * 17)));
+    break;
+  case NNCUDA_FORMAT_IQ4_XS:
+    if (i % 8 == 0) {
+      const vi first = quant_gather_rows(w, i / 8 * 136);
+      w->scale = quant_low_f16(first);
+      w->factors[0] = vi_words(first);
+      w->factors[1] = vi_words(quant_gather_rows(w, i / 8 * 136 + 4));
+    }
+    *scale = quant_iq4_xs_scales(w->scale, w->factors[0], w->factors[1], (int)(i % 8));
     break;
   case NNCUDA_FORMAT_Q5_0:
     *scale = quant_low_f16(quant_gather_rows(w, i * 22));

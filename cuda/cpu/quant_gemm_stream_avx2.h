@@ -25,6 +25,11 @@ NN_INLINE __m256i quant_sixteens(uint32_t bits) {
   return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(bytes, each), each), _mm256_set1_epi8(16));
 }
 
+/* 16 bytes of codes that number the values of a table. */
+NN_INLINE __m256i quant_valued(const uint8_t *p, int32_t format) {
+  return quant_looked_up(quant_signed(quant_table(quant_table_of(format))), quant_nibbles(p));
+}
+
 /* Block i of 32 of a row. For formats of 256 elements, i % 8 is to be a constant. */
 NN_INLINE __m256i quant_codes(const uint8_t *row, uint64_t i, int32_t format) {
   const __m256i four = _mm256_set1_epi8(15);
@@ -39,6 +44,12 @@ NN_INLINE __m256i quant_codes(const uint8_t *row, uint64_t i, int32_t format) {
     return _mm256_or_si256(quant_nibbles(row + i * 24 + 8), quant_sixteens(quant_u32(row + i * 24 + 4)));
   case NNCUDA_FORMAT_Q8_0:
     return quant_signed(quant_load(row + i * 34 + 2));
+  case NNCUDA_FORMAT_IQ4_NL:
+    return quant_valued(row + i * 18 + 2, format);
+  case NNCUDA_FORMAT_MXFP4:
+    return quant_valued(row + i * 17 + 1, format);
+  case NNCUDA_FORMAT_IQ4_XS:
+    return quant_valued(row + i / 8 * 136 + 8 + i % 8 * 16, format);
   case NNCUDA_FORMAT_Q4_K:
   case NNCUDA_FORMAT_Q5_K: {
     const uint64_t part = i % 8;

@@ -37,6 +37,13 @@ NN_INLINE uint8x16_t quant_six_bits(uint8x16_t low, uint8x16_t high, const uint6
   return vorrq_u8(four, vandq_u8(two, vdupq_n_u8(48)));
 }
 
+/* 16 bytes of codes that number the values of a table. */
+NN_INLINE quant_pair quant_valued(const uint8_t *p, int32_t format) {
+  const uint8x16_t table = (uint8x16_t)vld1q_s8(quant_table_of(format));
+  const quant_pair codes = quant_nibbles(p);
+  return (quant_pair){vqtbl1q_u8(table, codes.low), vqtbl1q_u8(table, codes.high)};
+}
+
 /* Block i of 32 of a row, as stored. For formats of 256 elements, i % 8 is to be a constant. */
 NN_INLINE quant_pair quant_stored(const uint8_t *row, uint64_t i, int32_t format) {
   switch (format) {
@@ -50,6 +57,12 @@ NN_INLINE quant_pair quant_stored(const uint8_t *row, uint64_t i, int32_t format
     return quant_with_sixteens(quant_nibbles(row + i * 24 + 8), quant_u32(row + i * 24 + 4));
   case NNCUDA_FORMAT_Q8_0:
     return quant_load(row + i * 34 + 2);
+  case NNCUDA_FORMAT_IQ4_NL:
+    return quant_valued(row + i * 18 + 2, format);
+  case NNCUDA_FORMAT_MXFP4:
+    return quant_valued(row + i * 17 + 1, format);
+  case NNCUDA_FORMAT_IQ4_XS:
+    return quant_valued(row + i / 8 * 136 + 8 + i % 8 * 16, format);
   case NNCUDA_FORMAT_Q4_K:
   case NNCUDA_FORMAT_Q5_K: {
     const uint64_t part = i % 8;

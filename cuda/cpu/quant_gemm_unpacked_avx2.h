@@ -5,7 +5,7 @@
  *
  * With VNNI a word is one instruction, and what codes exceed their weights by is where the integers start. Without it
  * words are added up in 16 bits as far as they fit there, unpacked_parts times a block, so that a word takes a
- * multiplication and an addition; only q8_0, whose pairs fill 16 bits, takes four instructions. A block adds one
+ * multiplication and an addition; only signed codes, whose pairs fill 16 bits, take four instructions. A block adds one
  * product of scales and one fused multiply-add to eight words, and q6_k its two scales: of the multiplier's time words
  * take 8 parts of 10 with VNNI (of 12 in q6_k), 8 of 11 without (of 12 in q5, of 14 in q6_k, of 18 in q8_0).
  */
@@ -24,8 +24,8 @@ enum {
   UNPACKED_PARTS_MOST = 4             /* of a block */
 };
 
-/* A block of QUANT_ROWS rows of weights: words of codes, unsigned but for q8_0 without VNNI; scales and minima; of q6_k
- * what the integers of each half are multiplied by. */
+/* A block of QUANT_ROWS rows of weights: words of codes, unsigned but for signed ones without VNNI; scales and minima;
+ * of q6_k what the integers of each half are multiplied by. */
 typedef struct unpacked_block {
   uint8_t code[UNPACKED_WORDS][UNPACKED_VECTORS][4 * VF];
   float scale[UNPACKED_VECTORS][VF], minimum[UNPACKED_VECTORS][VF];
@@ -136,7 +136,7 @@ NN_INLINE void unpacked_six(unpacked_work *work, const uint8_t *w, int v) {
 NN_INLINE void unpacked_runs(unpacked_block *to, const uint8_t *w, int v, const int32_t format) {
   const int large = interleaved_is_large(format), words = interleaved_words(format);
   NN_UNROLL for (int run = 0; run < interleaved_runs(format); run++) {
-    unpacked_block *low = &to[2 * run], *high = large ? low + 1 : low;
+    unpacked_block *low = &to[interleaved_run_at(run, format)], *high = low + large;
     NN_UNROLL for (int g = 0; g < words; g++) {
       si c[2];
       if (format == NNCUDA_FORMAT_Q8_0) {
@@ -206,12 +206,12 @@ NN_INLINE void unpacked_starts(int32_t start[][UNPACKED_BLOCKS], const int8_t *x
 
 /* ---- products ---- */
 
-/* sum + a word of codes times a word of activations; in 16 bits without VNNI, but for q8_0. */
+/* sum + a word of codes times a word of activations; in 16 bits without VNNI, but for signed codes. */
 NN_INLINE si unpacked_dot(si sum, si w, si x, const int32_t format) {
 #if defined(__AVXVNNI__)
   return quant_dot(sum, w, x, format);
 #else
-  if (format == NNCUDA_FORMAT_Q8_0) {
+  if (nn_format_is_signed(format)) {
     return quant_dot(sum, w, x, format);
   }
   return _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, x));
@@ -223,7 +223,7 @@ NN_INLINE si unpacked_part(si sum, const unpacked_block *w, int p, int v, const 
 #if defined(__AVXVNNI__)
   return format == NNCUDA_FORMAT_Q6_K ? si_times(sum, si_load((const uint8_t *)w->half[p][v])) : sum;
 #else
-  if (format == NNCUDA_FORMAT_Q8_0) {
+  if (nn_format_is_signed(format)) {
     return sum;
   }
   const si by = format == NNCUDA_FORMAT_Q6_K ? si_load((const uint8_t *)w->half[p / 2][v]) : _mm256_set1_epi16(1);

@@ -1,17 +1,25 @@
 /*
  * Words of sixteen interleaved rows of weights, the _R16 formats, as products take them. In all formats but q6_k they
  * lie as in a block, sixteen times as far on: what begins at byte `at` of a block begins at byte 16 * at of sixteen of
- * them. A run is what words of 4 bits have together: the halves of a block of 32, or two blocks of 32 of one of 256.
+ * them. A run is what words of 4 bits have together: the halves of a block of 32, or, in q4_k and q5_k, two blocks of
+ * 32. One of 256 has four runs then, and eight in iq4_xs.
  */
 #ifndef NN_CPU_QUANT_GEMM_WORDS_H
 #define NN_CPU_QUANT_GEMM_WORDS_H
 
 #include "quant_gemm_rows.h"
 
-/* Whether a block has 256 elements; then a run has two blocks of 32, and a block four runs. */
-NN_INLINE int interleaved_is_large(int32_t format) { return nn_format_block_of(format).elements > QUANT_BLOCK; }
-NN_INLINE int interleaved_runs(int32_t format) { return interleaved_is_large(format) ? 4 : 1; }
-NN_INLINE int interleaved_each(int32_t format) { return interleaved_is_large(format) ? 8 : 1; } /* blocks of 32 */
+/* Blocks of 32 in a block. */
+NN_INLINE int interleaved_each(int32_t format) { return (int)(nn_format_block_of(format).elements / QUANT_BLOCK); }
+/* Whether a run has two blocks of 32. */
+NN_INLINE int interleaved_is_large(int32_t format) {
+  return interleaved_each(format) > 1 && format != NNCUDA_FORMAT_IQ4_XS;
+}
+NN_INLINE int interleaved_runs(int32_t format) {
+  return interleaved_is_large(format) ? interleaved_each(format) / 2 : interleaved_each(format);
+}
+/* The first block of 32 of a run. */
+NN_INLINE int interleaved_run_at(int run, int32_t format) { return interleaved_is_large(format) ? 2 * run : run; }
 /* Words of a run; q8_0, which has no halves, has a block's. */
 NN_INLINE int interleaved_words(int32_t format) {
   return interleaved_is_large(format) || format == NNCUDA_FORMAT_Q8_0 ? 8 : 4;
@@ -22,6 +30,10 @@ NN_INLINE int interleaved_apart(int32_t format) { return interleaved_is_large(fo
 /* Where the codes begin in a block, or what words have of them. */
 NN_INLINE int interleaved_codes_at(int32_t format) {
   switch (format) {
+  case NNCUDA_FORMAT_MXFP4:
+    return 1;
+  case NNCUDA_FORMAT_IQ4_XS:
+    return 8;
   case NNCUDA_FORMAT_Q4_1:
     return 4;
   case NNCUDA_FORMAT_Q5_0:
@@ -37,7 +49,7 @@ NN_INLINE int interleaved_codes_at(int32_t format) {
   }
 }
 
-/* Whether codes have four bits and no more. */
+/* Whether codes have four bits, which are their values, and no more. */
 NN_INLINE int interleaved_has_four_bits(int32_t format) {
   return format == NNCUDA_FORMAT_Q4_0 || format == NNCUDA_FORMAT_Q4_1 || format == NNCUDA_FORMAT_Q4_K;
 }
@@ -55,8 +67,12 @@ NN_INLINE si interleaved_shift(si a, int n) { return n == 0 ? a : n > 0 ? si_lef
 NN_INLINE void interleaved_halves(const uint8_t *w, int part, int run, int g, si c[2], const int raw,
                                   const int32_t format) {
   const int at = interleaved_codes_at(format);
-  const si v = interleaved_word(w, at + (run * 8 + g) * 4, part);
-  if (interleaved_has_four_bits(format)) {
+  const si v = interleaved_word(w, at + (run * interleaved_words(format) + g) * 4, part);
+  if (nn_format_has_table(format)) {
+    const si table = quant_signed(quant_table(quant_table_of(format)));
+    c[0] = quant_looked_up(table, si_and(v, 15));
+    c[1] = quant_looked_up(table, si_and(si_right(v, 4), 15));
+  } else if (interleaved_has_four_bits(format)) {
     c[0] = si_and(v, 15);
     c[1] = raw ? quant_upper(v) : si_and(si_right(v, 4), 15);
   } else if (interleaved_is_large(format)) { /* bit b of byte i: of element i of block b */
@@ -72,6 +88,16 @@ NN_INLINE void interleaved_halves(const uint8_t *w, int part, int run, int g, si
 
 /* Scale and minimum of block b, 0 where a block has 32 elements. Not for q6_k; b is to be a constant. */
 NN_INLINE void interleaved_factors(const uint8_t *w, int part, int b, vf *scale, vf *minimum, const int32_t format) {
+  if (format == NNCUDA_FORMAT_MXFP4 || format == NNCUDA_FORMAT_IQ4_XS) {
+    *minimum = vf_set1(0.0f);
+    if (format == NNCUDA_FORMAT_MXFP4) {
+      *scale = quant_e8m0s(vw_load_bytes(w + part * VF));
+    } else {
+      const si first = interleaved_word(w, 0, part), second = interleaved_word(w, 4, part);
+      *scale = quant_iq4_xs_scales(quant_low_f16(first), vi_words(first), vi_words(second), b);
+    }
+    return;
+  }
   const uint16_t *f16s = (const uint16_t *)(const void *)w + part * VF;
   *scale = vf_from_f16(f16s);
   *minimum = vf_set1(0.0f);

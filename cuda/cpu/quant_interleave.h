@@ -41,9 +41,10 @@ NN_INLINE interleave_layout interleave_layout_of(int32_t format) {
       interleave_add(&order, 128 + half * 32 + word, 4);
     }
   } else {
-    const int64_t f16s = nn_format_has_minimum(format) ? 4 : 2; /* bytes of them */
+    const int64_t one = format == NNCUDA_FORMAT_MXFP4 ? 1 : 2; /* bytes of a scale or minimum */
+    const int64_t all = format == NNCUDA_FORMAT_IQ4_XS ? 0 : nn_format_has_minimum(format) ? 2 * one : one;
     for (int64_t at = 0; at < order.block_bytes; at += order.field[order.fields - 1].bytes) {
-      interleave_add(&order, at, at < f16s ? 2 : 4);
+      interleave_add(&order, at, at < all ? one : 4);
     }
   }
   return order;

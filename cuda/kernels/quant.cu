@@ -201,7 +201,9 @@ template <class T> static int32_t encode(nncuda_ctx *ctx, const nn_quantize_args
   const dim3 grid(nn_blocks(ctx, parts, THREADS, BLOCKS_PER_SM));
   NN_SWITCH_BLOCKS(a->format, {
     constexpr bool SEARCHES = nn_stored<FORMAT>::BLOCK == 256;
-    if constexpr (SEARCHES) {
+    if constexpr (nn_quants_are_signed<FORMAT> && FORMAT != NNCUDA_FORMAT_Q8_0) {
+      break; /* which are read alone: the entry knows them */
+    } else if constexpr (SEARCHES) {
       return nn_launch(ctx, search_kernel<FORMAT>, grid, dim3(THREADS), 0, x, a->dtype, y, parts / 8, finite);
     } else {
       return nn_launch(ctx, encode_kernel<FORMAT, T>, grid, dim3(THREADS), 0, x, y, parts, finite);

@@ -10,6 +10,7 @@
 #ifndef NN_KERNELS_QUANT_FORMAT_CUH
 #define NN_KERNELS_QUANT_FORMAT_CUH
 
+#include "numbers/code_table.h"
 #include "numbers/format.h"
 
 /* after the ABI's */
@@ -190,6 +191,52 @@ __device__ __forceinline__ void nn_part_scales(nn_part &to, float block_scale, f
   to.minimum = -(block_minimum * (float)minimum);
 }
 
+/* Sixteen signed bytes, in words. */
+struct nn_code_table {
+  uint32_t word[4];
+};
+
+constexpr uint32_t nn_four_bytes(int a, int b, int c, int d) {
+  return (uint32_t)(uint8_t)a | (uint32_t)(uint8_t)b << 8 | (uint32_t)(uint8_t)c << 16 | (uint32_t)(uint8_t)d << 24;
+}
+
+constexpr nn_code_table nn_code_table_of(int a, int b, int c, int d, int e, int f, int g, int h, int i, int j, int k,
+                                         int l, int m, int n, int o, int p) {
+  return {{nn_four_bytes(a, b, c, d), nn_four_bytes(e, f, g, h), nn_four_bytes(i, j, k, l), nn_four_bytes(m, n, o, p)}};
+}
+
+template <int FORMAT>
+constexpr nn_code_table nn_codes_of =
+    FORMAT == NNCUDA_FORMAT_MXFP4 ? nn_code_table_of(NN_CODE_TABLE_E2M1) : nn_code_table_of(NN_CODE_TABLE_IQ4);
+
+/* What four bytes of 0 .. 15 number in a table. A byte permutation looks up three bits in eight bytes; the fourth bit
+ * chooses between two of them. */
+template <int FORMAT> __device__ __forceinline__ uint32_t nn_looked_up(uint32_t codes) {
+  constexpr nn_code_table TABLE = nn_codes_of<FORMAT>;
+  constexpr uint32_t WORD[4] = {TABLE.word[0], TABLE.word[1], TABLE.word[2], TABLE.word[3]};
+  const uint32_t three = codes & 0x07070707u, pairs = (three | three >> 4) & 0x00ff00ffu;
+  const uint32_t which = (pairs | pairs >> 8) & 0xffffu, upper = (codes >> 3 & 0x01010101u) * 255u;
+  const uint32_t low = __byte_perm(WORD[0], WORD[1], which), high = __byte_perm(WORD[2], WORD[3], which);
+  return (low & ~upper) | (high & upper);
+}
+
+/* nn_halves of codes that number the values of a table. */
+template <int FORMAT>
+__device__ __forceinline__ void nn_looked_up_halves(uint32_t (&quants)[NN_PART_WORDS], const uint32_t *packed) {
+  nn_halves(quants, packed);
+#pragma unroll
+  for (uint32_t &word : quants) {
+    word = nn_looked_up<FORMAT>(word);
+  }
+}
+
+/* Scale of part j of a block of iq4_xs, of which these are the first two words: the block's own f16 times what two bits
+ * behind it and four of the other word make. */
+__device__ __forceinline__ float nn_iq4_xs_scale(uint32_t first, uint32_t second, int j) {
+  const uint32_t scale = (second >> (4 * j) & 15u) | (first >> (16 + 2 * j) & 3u) << 4;
+  return nn_low_f16(first) * (float)((int)scale - 32);
+}
+
 /* BLOCK: elements of a block, BYTES of them; load: part j of the block at `block`. */
 template <int FORMAT> struct nn_stored;
 
@@ -328,6 +375,56 @@ template <> struct nn_stored<NNCUDA_FORMAT_Q6_K> {
   }
 };
 
+template <> struct nn_stored<NNCUDA_FORMAT_IQ4_NL> {
+  static constexpr int BLOCK = 32, BYTES = 18, MIDDLE = 0;
+  static constexpr bool HAS_MINIMUM = false, HAS_FACTORS = false;
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int, READ &read) {
+    uint32_t w[5], packed[4];
+    nn_read<BYTES>(w, block, read);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      packed[i] = __funnelshift_r(w[i], w[i + 1], 16);
+    }
+    nn_looked_up_halves<NNCUDA_FORMAT_IQ4_NL>(to.quants, packed);
+    to.scale = nn_low_f16(w[0]);
+  }
+};
+
+template <> struct nn_stored<NNCUDA_FORMAT_MXFP4> {
+  static constexpr int BLOCK = 32, BYTES = 17, MIDDLE = 0;
+  static constexpr bool HAS_MINIMUM = false, HAS_FACTORS = false;
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int, READ &read) {
+    uint32_t w[5], packed[4];
+    nn_read<BYTES>(w, block, read);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      packed[i] = __funnelshift_r(w[i], w[i + 1], 8);
+    }
+    nn_looked_up_halves<NNCUDA_FORMAT_MXFP4>(to.quants, packed);
+    to.scale = nn_e8m0_half((uint8_t)w[0]);
+  }
+};
+
+template <> struct nn_stored<NNCUDA_FORMAT_IQ4_XS> {
+  static constexpr int BLOCK = 256, BYTES = 136, MIDDLE = 0;
+  static constexpr bool HAS_MINIMUM = false, HAS_FACTORS = false;
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int j, READ &read) {
+    uint32_t head[2], packed[4];
+    nn_read<8>(head, block, read);
+    nn_read<16>(packed, block + 8 + 16 * j, read);
+    nn_looked_up_halves<NNCUDA_FORMAT_IQ4_XS>(to.quants, packed);
+    to.scale = nn_iq4_xs_scale(head[0], head[1], j);
+  }
+};
+
+/* Whether quants are signed bytes already. */
+template <int FORMAT>
+constexpr bool nn_quants_are_signed = FORMAT == NNCUDA_FORMAT_Q8_0 || FORMAT == NNCUDA_FORMAT_IQ4_NL ||
+                                      FORMAT == NNCUDA_FORMAT_MXFP4 || FORMAT == NNCUDA_FORMAT_IQ4_XS;
+
 /* Part `part` of a row. */
 template <int FORMAT, class READ = nn_read_now>
 __device__ __forceinline__ void nn_load_part(nn_part &to, const uint8_t *row, int64_t part, READ read = {}) {
@@ -338,7 +435,7 @@ __device__ __forceinline__ void nn_load_part(nn_part &to, const uint8_t *row, in
 /* Element e of a part in f32; only a minimum needs rounding, since the product of a scale and a quant is exact. */
 template <int FORMAT> __device__ __forceinline__ float nn_part_number(const nn_part &part, int e) {
   const uint32_t byte = part.quants[e / 4] >> (8 * (e % 4));
-  const int quant = FORMAT == NNCUDA_FORMAT_Q8_0 ? (int)(int8_t)byte : (int)(byte & 255u) - nn_stored<FORMAT>::MIDDLE;
+  const int quant = nn_quants_are_signed<FORMAT> ? (int)(int8_t)byte : (int)(byte & 255u) - nn_stored<FORMAT>::MIDDLE;
   if constexpr (nn_stored<FORMAT>::HAS_FACTORS) {
     return part.scale * (float)part.factor[e / 16] * (float)quant;
   } else if constexpr (nn_stored<FORMAT>::HAS_MINIMUM) {
@@ -360,6 +457,9 @@ template <int FORMAT> __device__ __forceinline__ float nn_part_number(const nn_p
     NN_BLOCK_CASE(NNCUDA_FORMAT_Q4_K, __VA_ARGS__)                                                                     \
     NN_BLOCK_CASE(NNCUDA_FORMAT_Q5_K, __VA_ARGS__)                                                                     \
     NN_BLOCK_CASE(NNCUDA_FORMAT_Q6_K, __VA_ARGS__)                                                                     \
+    NN_BLOCK_CASE(NNCUDA_FORMAT_IQ4_NL, __VA_ARGS__)                                                                   \
+    NN_BLOCK_CASE(NNCUDA_FORMAT_MXFP4, __VA_ARGS__)                                                                    \
+    NN_BLOCK_CASE(NNCUDA_FORMAT_IQ4_XS, __VA_ARGS__)                                                                   \
   default:                                                                                                             \
     break;                                                                                                             \
   }

@@ -36,12 +36,13 @@ __host__ __device__ constexpr nn_interleaved_place nn_interleaved_words(int at, 
   return {at / 4 % NN_INTERLEAVED_ROWS, first + at / (4 * NN_INTERLEAVED_ROWS) * 4 + at % 4};
 }
 
-/* Of a format whose blocks lie as they do in plain rows: F16S numbers of 16 bits, then words. */
-template <int F16S> struct nn_interleaved_in_order {
-  static constexpr int HALVES = 2 * F16S * NN_INTERLEAVED_ROWS; /* bytes of those numbers */
+/* Of a format whose blocks lie as they do in plain rows: F16S numbers of 16 bits, or of SIZE bytes, then words. */
+template <int F16S, int SIZE = 2> struct nn_interleaved_in_order {
+  static constexpr int HALVES = SIZE * F16S * NN_INTERLEAVED_ROWS; /* bytes of those numbers */
   static __device__ __forceinline__ nn_interleaved_place place(int at) {
-    return at < HALVES ? nn_interleaved_place{at / 2 % NN_INTERLEAVED_ROWS, at / (2 * NN_INTERLEAVED_ROWS) * 2 + at % 2}
-                       : nn_interleaved_words(at - HALVES, 2 * F16S);
+    return at < HALVES ? nn_interleaved_place{at / SIZE % NN_INTERLEAVED_ROWS,
+                                              at / (SIZE * NN_INTERLEAVED_ROWS) * SIZE + at % SIZE}
+                       : nn_interleaved_words(at - HALVES, SIZE * F16S);
   }
   /* Words `first` .. of row `row`. */
   template <int COUNT, class READ>
@@ -145,6 +146,38 @@ template <> struct nn_interleaved<NNCUDA_FORMAT_Q5_K> : nn_interleaved_in_order<
       to.quants[i] = (to.quants[i] >> (4 * (j & 1)) & 0x0f0f0f0fu) | (high[i] >> j & 0x01010101u) << 4;
     }
     nn_interleaved_part_scales(to, blocks, row, j, read);
+  }
+};
+
+template <> struct nn_interleaved<NNCUDA_FORMAT_IQ4_NL> : nn_interleaved_in_order<1> {
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *blocks, int row, int, READ &read) {
+    uint32_t packed[4];
+    words(packed, blocks, 0, row, read);
+    nn_looked_up_halves<NNCUDA_FORMAT_IQ4_NL>(to.quants, packed);
+    to.scale = nn_interleaved_f16(blocks, row, read);
+  }
+};
+
+template <> struct nn_interleaved<NNCUDA_FORMAT_MXFP4> : nn_interleaved_in_order<1, 1> {
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *blocks, int row, int, READ &read) {
+    uint32_t packed[4], scale[1];
+    words(packed, blocks, 0, row, read);
+    nn_looked_up_halves<NNCUDA_FORMAT_MXFP4>(to.quants, packed);
+    nn_read<1>(scale, blocks + row, read);
+    to.scale = nn_e8m0_half((uint8_t)scale[0]);
+  }
+};
+
+template <> struct nn_interleaved<NNCUDA_FORMAT_IQ4_XS> : nn_interleaved_in_order<0> {
+  template <class READ>
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *blocks, int row, int j, READ &read) {
+    uint32_t head[2], packed[4];
+    words(head, blocks, 0, row, read);
+    words(packed, blocks, 2 + 4 * j, row, read);
+    nn_looked_up_halves<NNCUDA_FORMAT_IQ4_XS>(to.quants, packed);
+    to.scale = nn_iq4_xs_scale(head[0], head[1], j);
   }
 };
 

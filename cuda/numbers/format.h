@@ -26,6 +26,12 @@ static inline nn_format_block nn_format_block_of(int32_t format) {
   case NNCUDA_FORMAT_Q4_0:
   case NNCUDA_FORMAT_Q4_0_R16:
     return (nn_format_block){32, 18};
+  case NNCUDA_FORMAT_IQ4_NL:
+  case NNCUDA_FORMAT_IQ4_NL_R16:
+    return (nn_format_block){32, 18};
+  case NNCUDA_FORMAT_MXFP4:
+  case NNCUDA_FORMAT_MXFP4_R16:
+    return (nn_format_block){32, 17};
   case NNCUDA_FORMAT_Q4_1:
   case NNCUDA_FORMAT_Q4_1_R16:
     return (nn_format_block){32, 20};
@@ -47,6 +53,9 @@ static inline nn_format_block nn_format_block_of(int32_t format) {
   case NNCUDA_FORMAT_Q6_K:
   case NNCUDA_FORMAT_Q6_K_R16:
     return (nn_format_block){256, 210};
+  case NNCUDA_FORMAT_IQ4_XS:
+  case NNCUDA_FORMAT_IQ4_XS_R16:
+    return (nn_format_block){256, 136};
   default:
     return (nn_format_block){0, 0};
   }
@@ -58,8 +67,23 @@ enum { NN_INTERLEAVED_ROWS = 16 };
 /* The format of an interleaved form; -1 where it is none. */
 static inline int32_t nn_format_of_interleaved(int32_t format) {
   const int32_t plain = format - (NNCUDA_FORMAT_Q4_0_R16 - NNCUDA_FORMAT_Q4_0);
-  return plain >= NNCUDA_FORMAT_Q4_0 && plain <= NNCUDA_FORMAT_Q6_K ? plain : -1;
+  return plain >= NNCUDA_FORMAT_Q4_0 && plain < NNCUDA_FORMAT_Q4_0_R16 && nn_format_block_of(plain).elements > 1 ? plain
+                                                                                                                 : -1;
 }
+
+/* Whether the codes of a format, four bits each, number the values of a table (numbers/code_table.h). */
+static inline int32_t nn_format_has_table(int32_t format) {
+  return format == NNCUDA_FORMAT_IQ4_NL || format == NNCUDA_FORMAT_IQ4_XS || format == NNCUDA_FORMAT_MXFP4;
+}
+
+/* Whether products see codes as signed bytes of any size: what is stored in q8_0, or comes from a table. Of the other
+ * formats they are unsigned, of six bits at most. */
+static inline int32_t nn_format_is_signed(int32_t format) {
+  return format == NNCUDA_FORMAT_Q8_0 || nn_format_has_table(format);
+}
+
+/* Whether numbers can be stored in a block format; the others are read. */
+static inline int32_t nn_format_is_stored(int32_t format) { return !nn_format_has_table(format); }
 
 /* Whether the blocks of a format have minima beside their scales. */
 static inline int32_t nn_format_has_minimum(int32_t format) {

@@ -129,8 +129,20 @@ const (
 	// FormatQ6K is NNCUDA_FORMAT_Q6_K: 210 bytes for 256: sixteen parts with 8-bit scales, 6 bits each.
 	FormatQ6K Format = 17
 
+	// FormatIq4Nl is NNCUDA_FORMAT_IQ4_NL: 18 bytes for 32: f16 scale, 4 bits each, which number sixteen values;
+	// read, not stored.
+	FormatIq4Nl Format = 18
+
+	// FormatMxfp4 is NNCUDA_FORMAT_MXFP4: 17 bytes for 32: scale a power of two, OCP 4-bit floating point; read, not
+	// stored.
+	FormatMxfp4 Format = 19
+
 	// FormatE4m3 is NNCUDA_FORMAT_E4M3: OCP 8-bit floating point, 1 byte each, without a scale: caches alone.
 	FormatE4m3 Format = 20
+
+	// FormatIq4Xs is NNCUDA_FORMAT_IQ4_XS: 136 bytes for 256: eight parts with 6-bit scales, 4 bits each as of
+	// iq4_nl; read, not stored.
+	FormatIq4Xs Format = 21
 
 	// FormatQ40R16 is NNCUDA_FORMAT_Q4_0_R16: q4_0, sixteen rows side by side: cuda_interleave_rows.
 	FormatQ40R16 Format = 30
@@ -155,6 +167,15 @@ const (
 
 	// FormatQ6KR16 is NNCUDA_FORMAT_Q6_K_R16.
 	FormatQ6KR16 Format = 37
+
+	// FormatIq4NlR16 is NNCUDA_FORMAT_IQ4_NL_R16.
+	FormatIq4NlR16 Format = 38
+
+	// FormatMxfp4R16 is NNCUDA_FORMAT_MXFP4_R16.
+	FormatMxfp4R16 Format = 39
+
+	// FormatIq4XsR16 is NNCUDA_FORMAT_IQ4_XS_R16.
+	FormatIq4XsR16 Format = 41
 )
 
 // Device is an enum of bindings.h. Devices, numbered as in DLPack.

@@ -11,7 +11,7 @@ import "github.com/nncuda/nncuda/go/cuda"
 //
 //   - x, in dtype [rows, k]: numbers; in a block format finite, or the call fails with NNCUDA_ERROR_OUT_OF_RANGE
 //   - y, out u8 [rows, row_bytes]: the same in `format`
-//   - format: NNCUDA_FORMAT_* of y
+//   - format: NNCUDA_FORMAT_* of y, other than those that are read alone
 func Quantize(x, y *Tensor, format cuda.Format) error {
 	check := begin("quantize", "rows and k from x, row_bytes from y")
 	if !check.required("x", x, 2, dense) ||
@@ -438,12 +438,13 @@ func GemmQuantExperts(x, wGate, wUp, wDown, weights, offsets, slotRow, rowSlot, 
 // block of `format`; of a block its fields, cut into words of four bytes; of each field or word those of the sixteen
 // rows. q6_k: the f16 scale, the scale of each of 16 parts (one byte each), then for both halves of 128 elements and
 // for i = 0 .. 7 words i and i+8 of the half's low bits and word i of its high bits. All others in the order of the
-// block: its f16 scale, its f16 minimum where it has one, and words.
+// block: its scale, of f16 or, in mxfp4, one byte, its f16 minimum where it has one, and words; iq4_xs, whose scales
+// fill two words, words alone.
 //
 //   - x, in u8 [rows, row_bytes]: rows in `format`
 //   - y, out u8 [rows, row_bytes]: the same in its _R16 form
 //   - k: elements per row, whole blocks
-//   - format: NNCUDA_FORMAT_*: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K or Q6_K
+//   - format: NNCUDA_FORMAT_*: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_NL, MXFP4 or IQ4_XS
 func InterleaveRows(x, y *Tensor, k int, format cuda.Format) error {
 	check := begin("interleave_rows", "rows and row_bytes from x")
 	if !check.required("x", x, 2, dense) ||

@@ -14,6 +14,8 @@ FORMATS = {name.removeprefix("NNCUDA_FORMAT_"): value for name, value in HEADER.
 E4M3 = FORMATS.pop("E4M3")
 #: Formats whose rows lie side by side, and what they are otherwise.
 SIDE_BY_SIDE = {FORMATS[name]: FORMATS[name.removesuffix("_R16")] for name in FORMATS if name.endswith("_R16")}
+#: Those that are read, and not stored.
+READ_ALONE = ("IQ4_NL", "MXFP4", "IQ4_XS")
 #: Where rows are taken one by one: kernels, and the option that says the format.
 ONE_BY_ONE = ("quantize", "dequantize", "embedding_quant")
 PAGED = ("kv_append_paged", "flash_attention_paged", "attention_decode_paged", "attention_step_paged")
@@ -42,7 +44,7 @@ def pattern(value: float, dtype: str) -> np.ndarray:
 def test_numbers_that_no_block_can_hold(engine, cpu, dtype, value):
     """The first of them is told; formats that are dtypes take any."""
     bits = pattern(value, dtype)
-    for format_ in set(FORMATS.values()) - set(SIDE_BY_SIDE):
+    for format_ in set(FORMATS.values()) - set(SIDE_BY_SIDE) - {FORMATS[name] for name in READ_ALONE}:
         kernel = HEADER.kernels["quantize"]
         sample = Sample(kernel, {"rows": 70, "k": 256}, dtype, engine, {"format": format_})
         for at in (66 * 256 + 7, 69 * 256 + 255):
@@ -52,6 +54,13 @@ def test_numbers_that_no_block_can_hold(engine, cpu, dtype, value):
             engine.ok(kernel.name, *sample.values())
             continue
         refuse(engine, cpu, sample, (C.ERROR_OUT_OF_RANGE,), f"x[{66 * 256 + 7}]")
+
+
+@pytest.mark.parametrize("name", READ_ALONE)
+def test_formats_that_are_read_alone(engine, cpu, name):
+    sample = Sample(HEADER.kernels["quantize"], WIDE, context=engine, options={"format": FORMATS[name]})
+    sentence = f"format is NNCUDA_FORMAT_{name} ({FORMATS[name]}), which is read and not stored"
+    refuse(engine, cpu, sample, (C.ERROR_INVALID_VALUE,), sentence)
 
 
 @pytest.mark.parametrize("format_", SIDE_BY_SIDE)

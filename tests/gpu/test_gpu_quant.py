@@ -48,6 +48,8 @@ def test_numbers_are_those_of_the_cpu(gpu: nncuda.Context, cpu: nncuda.Context, 
         np.testing.assert_array_equal(got, expected)
         got = kernels.embedding_quant(w, gpu.tensor(ids), format=CODES[form], dim=k, dtype=dtype).numpy()
         np.testing.assert_array_equal(got, expected[ids])
+        if not FORMATS[form].stores:
+            continue
         y = placed(gpu, np.zeros_like(table), shift)
         got = kernels.quantize(placed(gpu, x, shift), format=CODES[form], y=y).numpy()
         want = kernels.quantize(cpu.tensor(x), format=CODES[form], row_bytes=table.shape[1]).numpy()
@@ -261,6 +263,8 @@ def test_rows_side_by_side_have_the_bits_of_rows(gpu: nncuda.Context, form: str)
     x[5, 7] = np.nan
     side, number = interleave_rows(table, CODES[form])["y"], CODES[form] + 20
     for shift in range(3):
+        if not FORMATS[form].stores:
+            continue
         y = placed(gpu, np.zeros_like(table), shift)
         kernels.interleave_rows(placed(gpu, table, 3 - shift), format=CODES[form], k=k, y=y)
         np.testing.assert_array_equal(y.numpy(), side)

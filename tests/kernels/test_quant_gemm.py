@@ -132,7 +132,10 @@ def test_queries_keys_and_values_equal_single_calls(dtype: str) -> None:
                 begin += n
 
 
-@pytest.mark.parametrize("plain", [("q4_0", "q8_0", "q6_k"), ("q4_1", "q5_0", "q5_1"), ("q4_k", "q8_0", "q5_k")])
+@pytest.mark.parametrize(
+    "plain",
+    [("q4_0", "q8_0", "q6_k"), ("q4_1", "q5_0", "q5_1"), ("q4_k", "q8_0", "q5_k"), ("iq4_nl", "mxfp4", "iq4_xs")],
+)
 @pytest.mark.parametrize("m", [1, 2, 6, 33])
 def test_queries_keys_and_values_side_by_side(m: int, plain: tuple[str, str, str]) -> None:
     """Matrices side by side beside others that are not."""
@@ -208,6 +211,8 @@ def test_extremes_are_exact(name: str) -> None:
         blocks = w.reshape(n, k // BLOCKS[name], -1)
         for at in HALVES.get(name, (0,)):
             blocks[:, :, at : at + 2] = one
+        if name == "mxfp4":
+            blocks[:, :, 0] = 128  # a scale of 2, half of it 1
         if name == "q6_k":
             blocks[:, :, 192:208] = 0x80  # -128
         x = np.full((17, k), 127 * sign, np.float32)  # codes of 127, a scale of 1
@@ -247,11 +252,14 @@ def test_the_least_block_that_counts() -> None:
 
 @in_both_forms
 def test_scales_at_the_ends_of_f16(name: str) -> None:
-    """Subnormal, largest and infinite scales, zeros of both signs."""
+    """Subnormal, largest and infinite scales, zeros of both signs; of mxfp4 its least and largest."""
     patterns = np.array([0x0000, 0x8000, 0x0001, 0x83FF, 0x7BFF, 0xFBFF, 0x7C00, 0x0400], np.uint16)
-    n, k, at = 16, 3 * BLOCKS[name], HALVES.get(name, (0,))[0]
+    n, k, at = 16, 3 * BLOCKS[name], (*HALVES.get(name, (0,)), 0)[0]
     w = weights(n, k, name)
-    w.reshape(n, 3, -1)[:8, 1, at : at + 2] = patterns.view(np.uint8).reshape(8, 2)
+    if name == "mxfp4":
+        w.reshape(n, 3, -1)[:8, 1, 0] = 0, 1, 2, 3, 64, 200, 254, 255
+    else:
+        w.reshape(n, 3, -1)[:8, 1, at : at + 2] = patterns.view(np.uint8).reshape(8, 2)
     side = reference.interleave_rows(w, CODES[name])["y"]
     for cpu in engines():
         for m in (1, 5, 17):
@@ -317,6 +325,9 @@ def test_the_order_is_that_of_the_header(name: str) -> None:
         for half in range(2):
             for i in range(8):
                 fields += [(64 * half + 4 * i, 4), (64 * half + 4 * (8 + i), 4), (128 + 32 * half + 4 * i, 4)]
+    elif name in ("mxfp4", "iq4_xs"):  # a byte, then words; words alone
+        fields = [(0, 1)] if name == "mxfp4" else []
+        fields += [(at, 4) for at in range(len(fields), block, 4)]
     else:
         fields += [(at, 4) for at in range(2 * len(fields), block, 4)]
     expected = []

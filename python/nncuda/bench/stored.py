@@ -12,6 +12,18 @@ from .work import Bar, Floor, Side, Tensors, Work, cold, normal, side
 _DIFFERENT_ROWS = 64  # making them takes its time; more would not change how fast they are read
 
 
+def _stored(ctx: Context, seed: int, name: str, k: int) -> np.ndarray:
+    """Some rows in a format; any codes, with scales of about 2^-7, where numbers are not stored in it."""
+    entry = FORMATS[name]
+    if entry.stores:
+        few = normal(ctx, seed, "f32", _DIFFERENT_ROWS, k, std=0.02, stream=1)
+        return kernels.quantize(few, format=name, row_bytes=entry.row_bytes(k)).numpy()
+    rows = np.random.default_rng(seed).integers(0, 256, (_DIFFERENT_ROWS, entry.row_bytes(k)), np.uint8)
+    scale = np.array([121], np.uint8) if name == "mxfp4" else np.array([2.0**-7], np.float16).view(np.uint8)
+    rows.reshape(-1, entry.bytes)[:, : len(scale)] = scale
+    return rows
+
+
 def product(m: int, k: int, n: int, name: str, floor: Floor | None, bar: Bar, cache: float = 0) -> Work:
     """y = x Wᵀ with weights in the format `name`, in the form in which the engine of this instruction set keeps them:
     with sixteen rows side by side where there is that form. Cold weights where a `cache` is named that they go beyond.
@@ -22,8 +34,7 @@ def product(m: int, k: int, n: int, name: str, floor: Floor | None, bar: Bar, ca
         return ctx.isa != INSTRUCTION_SETS[0] and code in INTERLEAVED and n % INTERLEAVED_ROWS == 0
 
     def inputs(ctx: Context, seed: int) -> Tensors:
-        few = normal(ctx, seed, "f32", _DIFFERENT_ROWS, k, std=0.02, stream=1)
-        stored = kernels.quantize(few, format=name, row_bytes=row_bytes).numpy()
+        stored = _stored(ctx, seed, name, k)
         w = ctx.tensor(np.ascontiguousarray(np.tile(stored, (-(-n // _DIFFERENT_ROWS), 1))[:n]))
         if side_by_side(ctx):
             w = kernels.interleave_rows(w, format=code, k=k)

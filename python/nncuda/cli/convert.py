@@ -15,7 +15,7 @@ from .outputs import require_room
 from .progress import element_progress
 from .terminal import bytes_text, count_text, tell
 
-_HEADS = [name for name in FORMATS if name != "f32"]
+_HEADS = [name for name, entry in FORMATS.items() if entry.stores and name != "f32"]
 
 
 @click.command()

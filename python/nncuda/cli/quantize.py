@@ -16,7 +16,7 @@ from .outputs import require_room
 from .progress import element_progress
 from .terminal import bytes_text, count_text, tell
 
-_FORMAT = click.Choice(list(FORMATS), case_sensitive=False)
+_FORMAT = click.Choice([name for name, entry in FORMATS.items() if entry.stores], case_sensitive=False)
 
 
 @click.command()

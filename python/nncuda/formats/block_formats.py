@@ -24,6 +24,7 @@ class BlockFormat:
     file_type: int
     elements: int  # of a block
     bytes: int  # of a block
+    stores: bool = True  # whether numbers can be stored in it (`kernels.quantize`); if not, it is read
 
     @property
     def bits(self) -> float:
@@ -90,6 +91,9 @@ FORMATS: dict[str, BlockFormat] = {
         BlockFormat("q4_k", 15, 12, 14, 256, 144),
         BlockFormat("q5_k", 16, 13, 16, 256, 176),
         BlockFormat("q6_k", 17, 14, 18, 256, 210),
+        BlockFormat("iq4_nl", 18, 20, 25, 32, 18, stores=False),
+        BlockFormat("mxfp4", 19, 39, 38, 32, 17, stores=False),
+        BlockFormat("iq4_xs", 21, 23, 30, 256, 136, stores=False),
     )
 }
 #: OCP 8-bit floating point, in which caches may be kept; no file has tensors of it.
@@ -97,7 +101,7 @@ E4M3 = BlockFormat("e4m3", 20, -1, -1, 1, 1)
 _NUMPY = {"f32": np.dtype("<f4"), "f16": np.dtype("<f2"), "bf16": np.dtype(ml_dtypes.bfloat16)}
 
 #: The codes of formats that have a form with sixteen rows side by side (`kernels.interleave_rows`), and of that form.
-INTERLEAVED = {10: 30, 11: 31, 12: 32, 13: 33, 14: 34, 15: 35, 16: 36, 17: 37}
+INTERLEAVED = {entry.code: entry.code + 20 for entry in FORMATS.values() if entry.elements > 1}
 INTERLEAVED_ROWS = 16
 
 #: By the number of the type in a GGUF file.
@@ -114,17 +118,14 @@ OTHER_GGUF_TYPES: dict[int, tuple[str, int, int]] = {
     17: ("iq2_xs", 256, 74),
     18: ("iq3_xxs", 256, 98),
     19: ("iq1_s", 256, 50),
-    20: ("iq4_nl", 32, 18),
     21: ("iq3_s", 256, 110),
     22: ("iq2_s", 256, 82),
-    23: ("iq4_xs", 256, 136),
     24: ("i8", 1, 1),
     25: ("i16", 1, 2),
     26: ("i32", 1, 4),
     27: ("i64", 1, 8),
     28: ("f64", 1, 8),
     29: ("iq1_m", 256, 56),
-    39: ("mxfp4", 32, 17),
     40: ("nvfp4", 64, 36),
 }
 

@@ -1,10 +1,11 @@
 """Stored weights: block formats, and products with them.
 
 The formats are those of GGUF files (Gerganov et al., ggml-quants). A block of 32 elements stands for scale * code +
-minimum with codes of 4, 5 or 8 bits; one of 256 for the same with a scale and a minimum a part, themselves small whole
-multiples of two f16 numbers. Storing rounds in float32 in a fixed order of steps, so these functions give the same
-bytes in any precision; reading is exact but for adding the minimum. Products round their left factor to whole numbers
-too, as the header says, and are then computed in the precision of the left factor.
+minimum with codes of 4, 5 or 8 bits; one of 256 for the same with a scale and a minimum a part, themselves small
+whole multiples of two f16 numbers. In iq4_nl, iq4_xs and mxfp4 a code of 4 bits numbers one of sixteen whole
+numbers. Storing rounds in float32 in a fixed order of steps, so these functions give the same bytes in any
+precision; reading is exact but for adding the minimum. Products round their left factor to whole numbers too, as
+the header says, and are then computed in the precision of the left factor.
 """
 
 from collections.abc import Callable
@@ -43,14 +44,19 @@ ROUNDINGS = {
 
 F32, F16, BF16 = 0, 1, 2
 Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K = range(10, 18)
-E4M3 = 20  # of caches alone
+IQ4_NL, MXFP4, E4M3, IQ4_XS = range(18, 22)  # E4M3 of caches alone
 DTYPES = {F32: "f32", F16: "f16", BF16: "bf16"}
 BLOCK = 32
-PART_FORMATS = (Q4_K, Q5_K, Q6_K)
+PART_FORMATS = (Q4_K, Q5_K, Q6_K, IQ4_XS)
 WITH_MINIMA = (Q4_1, Q5_1, Q4_K, Q5_K)
 BLOCK_BYTES = {Q4_0: 18, Q4_1: 20, Q5_0: 22, Q5_1: 24, Q8_0: 34, Q4_K: 144, Q5_K: 176}
+BLOCK_BYTES |= {IQ4_NL: 18, MXFP4: 17, IQ4_XS: 136}
+#: What the codes of four bits stand for: ggml's kvalues_iq4nl, and twice the numbers of OCP E2M1.
+VALUES = dict.fromkeys(
+    (IQ4_NL, IQ4_XS), np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113])
+) | {MXFP4: np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12])}
 #: Formats whose rows lie side by side, sixteen at a time, and what they are otherwise.
-INTERLEAVED = {plain + 20: plain for plain in range(Q4_0, Q6_K + 1)}
+INTERLEAVED = {plain + 20: plain for plain in (*range(Q4_0, MXFP4 + 1), IQ4_XS)}
 SIDE_BY_SIDE = 16
 #: Blocks whose largest magnitude is below count as zero in the left factor of a product.
 LEAST = np.float32(2.0**-100)
@@ -62,6 +68,11 @@ LEAST = np.float32(2.0**-100)
 def _f16(stored: Array) -> Array:
     """Two bytes as one number, float32: [..., 2] -> [..., 1]."""
     return np.ascontiguousarray(stored).view(np.float16).astype(np.float32)
+
+
+def _half_power(stored: Array) -> Array:
+    """Half of what bytes of E8M0 stand for: 2^(byte - 128)."""
+    return np.ldexp(np.float32(1), stored.astype(np.int32) - 128)
 
 
 def _split(stored: Array, *lengths: int) -> list[Array]:
@@ -94,6 +105,11 @@ def blocks_of(stored: Array, format: int) -> tuple[Array, Array, Array]:
     """
     if format in PART_FORMATS:
         return _parts_of(stored, format)
+    if format in (IQ4_NL, MXFP4):
+        head = BLOCK_BYTES[format] - 16
+        scale, packed = _split(stored.reshape(len(stored), -1, head + 16), head, 16)
+        scale = (_half_power if format == MXFP4 else _f16)(scale)[..., 0]
+        return VALUES[format][_halves(packed)], scale, np.zeros_like(scale)
     fields = {Q4_0: (2, 16), Q4_1: (2, 2, 16), Q5_0: (2, 4, 16), Q5_1: (2, 2, 4, 16), Q8_0: (2, 32)}[format]
     scale, *middle, packed = _split(stored.reshape(len(stored), -1, sum(fields)), *fields)
     minimum = np.zeros(scale.shape[:-1], np.float32)
@@ -125,6 +141,15 @@ def _parts_of(stored: Array, format: int) -> tuple[Array, Array, Array]:
         codes, parts, scale = _sixteen_parts(stored)
         codes = (codes * parts[..., None]).reshape(rows, -1, BLOCK)
         scale = np.repeat(scale, 8, axis=-1).reshape(rows, -1)
+        return codes, scale, np.zeros_like(scale)
+    if format == IQ4_XS:
+        scale, high, low, packed = _split(stored.reshape(rows, -1, 136), 2, 2, 4, 128)
+        codes = VALUES[format][_halves(packed.reshape(rows, -1, 8, 16))].reshape(rows, -1, BLOCK)
+        # Bits 4j .. 4j+3 of `low` and 2j, 2j+1 of `high`, with 32 too much.
+        low = np.stack([low & 15, low >> 4], axis=-1).reshape(rows, -1, 8).astype(np.int64)
+        high = (high[..., None] >> np.arange(0, 8, 2, dtype=np.uint8) & 3).reshape(rows, -1, 8).astype(np.int64)
+        with np.errstate(invalid="ignore"):
+            scale = (_f16(scale) * (low + 16 * high - 32).astype(np.float32)).reshape(rows, -1)
         return codes, scale, np.zeros_like(scale)
     extra = 32 if format == Q5_K else 0
     scale, minimum, parts, high, packed = _split(stored.reshape(rows, -1, 144 + extra), 2, 2, 12, extra, 128)
@@ -236,7 +261,8 @@ _STORING: dict[int, Callable[[Array], Array]] = {
 
 
 def encoded(x: Array, format: int) -> Array:
-    """The bytes of rows [..., k]: [..., row_bytes]. Not for q4_k, q5_k and q6_k, whose scales are searched for."""
+    """The bytes of rows [..., k]: [..., row_bytes]. Not for q4_k, q5_k and q6_k, whose scales are searched for, nor
+    for iq4_nl, iq4_xs and mxfp4, which are read alone."""
     x = np.ascontiguousarray(x, np.float32)
     if format == F32:
         return x.view(np.uint8)
@@ -264,6 +290,10 @@ def _words(begin: int, count: int) -> list[tuple[int, int]]:
 
 def _pieces(format: int) -> list[tuple[int, int]]:
     """What a block is cut into: where each piece begins in it and how many bytes it has, in the order of storage."""
+    if format == IQ4_XS:
+        return _words(0, BLOCK_BYTES[format] // 4)
+    if format == MXFP4:
+        return [(0, 1), *_words(1, 4)]
     if format != Q6_K:
         halves = [(0, 2), (2, 2)] if format in WITH_MINIMA else [(0, 2)]
         begin = 2 * len(halves)

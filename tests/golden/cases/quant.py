@@ -19,7 +19,9 @@ SMALL = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
 #: Formats whose forms side by side have the most cases. The others share their code, and files stay small.
 MUCH = ("q4_0", "q8_0")
 #: Where a block has f16 numbers.
-HALVES = {"q4_1": (0, 2), "q5_1": (0, 2), "q4_k": (0, 2), "q5_k": (0, 2), "q6_k": (208,)}
+HALVES = {"q4_1": (0, 2), "q5_1": (0, 2), "q4_k": (0, 2), "q5_k": (0, 2), "q6_k": (208,), "mxfp4": ()}
+#: Formats whose codes number the values of a table.
+TABLES = ("iq4_nl", "mxfp4", "iq4_xs")
 
 
 def weights(d, rows, k, name, scale=2.0**-7):
@@ -35,6 +37,9 @@ def weights(d, rows, k, name, scale=2.0**-7):
         numbers = d.uniform(rows, k // entry.elements, 1, low=0.5, high=1.5) * scale
         signs = np.where(d.uniform(*numbers.shape) < 0, -1, 1)
         blocks[..., at : at + 2] = (numbers * signs).astype(np.float16).view(np.uint8)
+    if name == "mxfp4":
+        power = 128 + int(np.log2(scale))  # of half the scale
+        blocks[..., 0] = d.integers(rows, k // entry.elements, low=power - 1, high=power + 2)
     return blocks.reshape(rows, -1)
 
 
@@ -114,6 +119,8 @@ def any_scale(d, k, name):
     """Scales of every kind: subnormal, infinite, NaN, both zeros."""
     patterns = np.array([0x0000, 0x8000, 0x0001, 0x83FF, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E01, 0x0400], np.uint16)
     blocks = weights(d, len(patterns), k, name).reshape(len(patterns), -1, FORMATS[name].bytes)
+    if name == "mxfp4":
+        blocks[..., 0] = np.array([0, 1, 2, 3, 22, 127, 128, 200, 254, 255], np.uint8)[:, None]
     for i, at in enumerate(HALVES.get(name, (0,))):
         blocks[..., at : at + 2] = np.roll(patterns, 3 * i).view(np.uint8).reshape(-1, 1, 2)
     return {"x": blocks.reshape(len(patterns), -1), "k": k, "format": CODES[name]}
@@ -229,13 +236,13 @@ def powers(d, k, name, x, scale):
 
 def hard_numbers():
     """Left factors that try the rounding, and scales of weights at the ends of f16."""
-    for name in ("q4_0", "q5_1", "q8_0", "q4_k", "q6_k"):
+    for name in ("q4_0", "q5_1", "q8_0", "q4_k", "q6_k", *TABLES):
         k = max(96, BLOCKS[name])
         for dtype in ("f32", "bf16"):
             yield case("gemm_quant", f"{name}-hard", hard, dtype, 3, k, name)
             for power in (60, -90):
                 yield case("gemm_quant", f"{name}-times2^{power}", powers, dtype, k, name, power, -7)
-    for name in (*SMALL, "q4_k", "q5_k", "q6_k"):
+    for name in (*SMALL, "q4_k", "q5_k", "q6_k", *TABLES):
         for power in (-22, 14):
             k = max(64, BLOCKS[name])
             yield case("gemm_quant", f"{name}-scales2^{power}", powers, "f32", k, name, 0, power)

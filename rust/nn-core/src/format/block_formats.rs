@@ -42,7 +42,7 @@ const fn block(name: &'static str, code: Format, gguf_type: u32, elements: usize
 }
 
 /// All formats that kernels multiply with, those without blocks first.
-pub static FORMATS: [BlockFormat; 11] = [
+pub static FORMATS: [BlockFormat; 14] = [
     block("f32", Format::F32, 0, 1, 4),
     block("f16", Format::F16, 1, 1, 2),
     block("bf16", Format::Bf16, 30, 1, 2),
@@ -54,6 +54,9 @@ pub static FORMATS: [BlockFormat; 11] = [
     block("q4_k", Format::Q4K, 12, 256, 144),
     block("q5_k", Format::Q5K, 13, 256, 176),
     block("q6_k", Format::Q6K, 14, 256, 210),
+    block("iq4_nl", Format::Iq4Nl, 20, 32, 18),
+    block("mxfp4", Format::Mxfp4, 39, 32, 17),
+    block("iq4_xs", Format::Iq4Xs, 23, 256, 136),
 ];
 
 /// OCP 8-bit floating point, in which caches may be kept; no file has tensors of it.
@@ -67,7 +70,7 @@ pub static TERNARY_FORMATS: [TernaryFormat; 3] = [
 ];
 
 /// Types of GGUF files that this program only names: their numbers, names, and elements and bytes of a block.
-pub(super) const OTHER_GGUF_TYPES: [(u32, &str, usize, usize); 20] = [
+pub(super) const OTHER_GGUF_TYPES: [(u32, &str, usize, usize); 17] = [
     (9, "q8_1", 32, 40),
     (10, "q2_k", 256, 84),
     (11, "q3_k", 256, 110),
@@ -76,17 +79,14 @@ pub(super) const OTHER_GGUF_TYPES: [(u32, &str, usize, usize); 20] = [
     (17, "iq2_xs", 256, 74),
     (18, "iq3_xxs", 256, 98),
     (19, "iq1_s", 256, 50),
-    (20, "iq4_nl", 32, 18),
     (21, "iq3_s", 256, 110),
     (22, "iq2_s", 256, 82),
-    (23, "iq4_xs", 256, 136),
     (24, "i8", 1, 1),
     (25, "i16", 1, 2),
     (26, "i32", 1, 4),
     (27, "i64", 1, 8),
     (28, "f64", 1, 8),
     (29, "iq1_m", 256, 56),
-    (39, "mxfp4", 32, 17),
     (40, "nvfp4", 64, 36),
 ];
 
@@ -120,6 +120,9 @@ impl BlockFormat {
             Format::Q4K => Some(Format::Q4KR16),
             Format::Q5K => Some(Format::Q5KR16),
             Format::Q6K => Some(Format::Q6KR16),
+            Format::Iq4Nl => Some(Format::Iq4NlR16),
+            Format::Mxfp4 => Some(Format::Mxfp4R16),
+            Format::Iq4Xs => Some(Format::Iq4XsR16),
             _ => None,
         }
     }

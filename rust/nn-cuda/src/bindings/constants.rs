@@ -85,8 +85,14 @@ pub const NNCUDA_FORMAT_Q4_K: i32 = 15;
 pub const NNCUDA_FORMAT_Q5_K: i32 = 16;
 /// 210 bytes for 256: sixteen parts with 8-bit scales, 6 bits each
 pub const NNCUDA_FORMAT_Q6_K: i32 = 17;
+/// 18 bytes for 32: f16 scale, 4 bits each, which number sixteen values; read, not stored
+pub const NNCUDA_FORMAT_IQ4_NL: i32 = 18;
+/// 17 bytes for 32: scale a power of two, OCP 4-bit floating point; read, not stored
+pub const NNCUDA_FORMAT_MXFP4: i32 = 19;
 /// OCP 8-bit floating point, 1 byte each, without a scale: caches alone
 pub const NNCUDA_FORMAT_E4M3: i32 = 20;
+/// 136 bytes for 256: eight parts with 6-bit scales, 4 bits each as of iq4_nl; read, not stored
+pub const NNCUDA_FORMAT_IQ4_XS: i32 = 21;
 /// q4_0, sixteen rows side by side: cuda_interleave_rows
 pub const NNCUDA_FORMAT_Q4_0_R16: i32 = 30;
 /// the others likewise: 20 more than the plain format
@@ -103,6 +109,12 @@ pub const NNCUDA_FORMAT_Q4_K_R16: i32 = 35;
 pub const NNCUDA_FORMAT_Q5_K_R16: i32 = 36;
 /// 37.
 pub const NNCUDA_FORMAT_Q6_K_R16: i32 = 37;
+/// 38.
+pub const NNCUDA_FORMAT_IQ4_NL_R16: i32 = 38;
+/// 39.
+pub const NNCUDA_FORMAT_MXFP4_R16: i32 = 39;
+/// 41.
+pub const NNCUDA_FORMAT_IQ4_XS_R16: i32 = 41;
 
 // Devices, numbered as in DLPack.
 /// 1.

@@ -77,8 +77,14 @@ pub enum Format {
     Q5K = nn_cuda::NNCUDA_FORMAT_Q5_K,
     /// 210 bytes for 256: sixteen parts with 8-bit scales, 6 bits each
     Q6K = nn_cuda::NNCUDA_FORMAT_Q6_K,
+    /// 18 bytes for 32: f16 scale, 4 bits each, which number sixteen values; read, not stored
+    Iq4Nl = nn_cuda::NNCUDA_FORMAT_IQ4_NL,
+    /// 17 bytes for 32: scale a power of two, OCP 4-bit floating point; read, not stored
+    Mxfp4 = nn_cuda::NNCUDA_FORMAT_MXFP4,
     /// OCP 8-bit floating point, 1 byte each, without a scale: caches alone
     E4m3 = nn_cuda::NNCUDA_FORMAT_E4M3,
+    /// 136 bytes for 256: eight parts with 6-bit scales, 4 bits each as of iq4_nl; read, not stored
+    Iq4Xs = nn_cuda::NNCUDA_FORMAT_IQ4_XS,
     /// q4_0, sixteen rows side by side: cuda_interleave_rows
     Q40R16 = nn_cuda::NNCUDA_FORMAT_Q4_0_R16,
     /// the others likewise: 20 more than the plain format
@@ -95,6 +101,12 @@ pub enum Format {
     Q5KR16 = nn_cuda::NNCUDA_FORMAT_Q5_K_R16,
     /// `NNCUDA_FORMAT_Q6_K_R16`.
     Q6KR16 = nn_cuda::NNCUDA_FORMAT_Q6_K_R16,
+    /// `NNCUDA_FORMAT_IQ4_NL_R16`.
+    Iq4NlR16 = nn_cuda::NNCUDA_FORMAT_IQ4_NL_R16,
+    /// `NNCUDA_FORMAT_MXFP4_R16`.
+    Mxfp4R16 = nn_cuda::NNCUDA_FORMAT_MXFP4_R16,
+    /// `NNCUDA_FORMAT_IQ4_XS_R16`.
+    Iq4XsR16 = nn_cuda::NNCUDA_FORMAT_IQ4_XS_R16,
 }
 
 impl Format {
@@ -113,7 +125,10 @@ impl Format {
             nn_cuda::NNCUDA_FORMAT_Q4_K => Some(Self::Q4K),
             nn_cuda::NNCUDA_FORMAT_Q5_K => Some(Self::Q5K),
             nn_cuda::NNCUDA_FORMAT_Q6_K => Some(Self::Q6K),
+            nn_cuda::NNCUDA_FORMAT_IQ4_NL => Some(Self::Iq4Nl),
+            nn_cuda::NNCUDA_FORMAT_MXFP4 => Some(Self::Mxfp4),
             nn_cuda::NNCUDA_FORMAT_E4M3 => Some(Self::E4m3),
+            nn_cuda::NNCUDA_FORMAT_IQ4_XS => Some(Self::Iq4Xs),
             nn_cuda::NNCUDA_FORMAT_Q4_0_R16 => Some(Self::Q40R16),
             nn_cuda::NNCUDA_FORMAT_Q4_1_R16 => Some(Self::Q41R16),
             nn_cuda::NNCUDA_FORMAT_Q5_0_R16 => Some(Self::Q50R16),
@@ -122,6 +137,9 @@ impl Format {
             nn_cuda::NNCUDA_FORMAT_Q4_K_R16 => Some(Self::Q4KR16),
             nn_cuda::NNCUDA_FORMAT_Q5_K_R16 => Some(Self::Q5KR16),
             nn_cuda::NNCUDA_FORMAT_Q6_K_R16 => Some(Self::Q6KR16),
+            nn_cuda::NNCUDA_FORMAT_IQ4_NL_R16 => Some(Self::Iq4NlR16),
+            nn_cuda::NNCUDA_FORMAT_MXFP4_R16 => Some(Self::Mxfp4R16),
+            nn_cuda::NNCUDA_FORMAT_IQ4_XS_R16 => Some(Self::Iq4XsR16),
             _ => None,
         }
     }

@@ -27,7 +27,7 @@ use crate::{Activation, DType, Format, Result, Tensor};
 ///
 /// - `x`: of `dtype` `[rows, k]`, numbers; in a block format finite, or the call fails with NNCUDA_ERROR_OUT_OF_RANGE
 /// - `y`: u8 `[rows, row_bytes]`, the same in `format`; overwritten
-/// - `format`: NNCUDA_FORMAT_\* of y
+/// - `format`: NNCUDA_FORMAT_\* of y, other than those that are read alone
 ///
 /// # Errors
 ///
@@ -767,15 +767,16 @@ pub fn gemm_quant_experts(
 /// Products with the result have the same bits. Of each sixteen rows, block after block of `format`; of a block its
 /// fields, cut into words of four bytes; of each field or word those of the sixteen rows. q6_k: the f16 scale, the
 /// scale of each of 16 parts (one byte each), then for both halves of 128 elements and for i = 0 .. 7 words i and
-/// i+8 of the half's low bits and word i of its high bits. All others in the order of the block: its f16 scale, its
-/// f16 minimum where it has one, and words.
+/// i+8 of the half's low bits and word i of its high bits. All others in the order of the block: its scale, of f16
+/// or, in mxfp4, one byte, its f16 minimum where it has one, and words; iq4_xs, whose scales fill two words, words
+/// alone.
 ///
 /// # Arguments
 ///
 /// - `x`: u8 `[rows, row_bytes]`, rows in `format`
 /// - `y`: u8 `[rows, row_bytes]`, the same in its _R16 form; overwritten
 /// - `k`: elements per row, whole blocks
-/// - `format`: NNCUDA_FORMAT_\*: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K or Q6_K
+/// - `format`: NNCUDA_FORMAT_\*: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_NL, MXFP4 or IQ4_XS
 ///
 /// # Errors
 ///

@@ -98,6 +98,16 @@ inline int atomicCAS(int *p, int expected, int value) {
 /* ---- bits */
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
+/* Bytes of the eight of low and high that the low four bits of each half byte of `which` number; bit 3 of one counts
+ * for nothing, as the intrinsic has it. */
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned which) {
+  const uint64_t both = (uint64_t)high << 32 | low;
+  unsigned y = 0;
+  for (unsigned i = 0; i < 4; i++) {
+    y |= (unsigned)(both >> (8 * (which >> (4 * i) & 7)) & 255) << (8 * i);
+  }
+  return y;
+}
 inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
   return (unsigned)(((unsigned long long)high << 32 | low) >> (shift & 31));
 }
