@@ -30,7 +30,11 @@ def cpu() -> list[Work]:
         ),
         *(
             stored.product(1, 5632, 2048, name, "read", Bar(share=0.88), _COLD_WEIGHTS)
-            for name in ("q4_k", "q5_k", "q4_1", "q5_0", "q5_1", "iq4_nl", "mxfp4", "iq4_xs")
+            for name in ("q4_k", "q5_k", "q4_1", "q5_0", "q5_1")
+        ),
+        *(
+            stored.product(1, 5632, 2048, name, "read", Bar(share=0.85), _COLD_WEIGHTS)
+            for name in ("iq4_nl", "mxfp4", "iq4_xs")
         ),
         *(
             stored.product(512, k, n, name, "dot_bf16" if name in ("f16", "bf16") else "dot_int8", Bar())

@@ -17,7 +17,7 @@ def _stored(ctx: Context, seed: int, name: str, k: int) -> np.ndarray:
     entry = FORMATS[name]
     if entry.stores:
         few = normal(ctx, seed, "f32", _DIFFERENT_ROWS, k, std=0.02, stream=1)
-        return kernels.quantize(few, format=name, row_bytes=entry.row_bytes(k)).numpy()
+        return kernels.quantize(few, format=entry.code, row_bytes=entry.row_bytes(k)).numpy()
     rows = np.random.default_rng(seed).integers(0, 256, (_DIFFERENT_ROWS, entry.row_bytes(k)), np.uint8)
     scale = np.array([121], np.uint8) if name == "mxfp4" else np.array([2.0**-7], np.float16).view(np.uint8)
     rows.reshape(-1, entry.bytes)[:, : len(scale)] = scale
