@@ -297,7 +297,7 @@ static void backward_task(void *arg, int64_t i, int32_t worker) {
     backward_head(f, i, &t, workspace, head == 0, head == t.heads - 1);
     for (int64_t row = 0; row < t.rows; row += BF16_QUERIES) {
       const backward_queries block = queries_at(workspace + row / BF16_QUERIES * each, dim);
-      store_lanes((uint16_t *)a->dq + q_at + row * a->ld_q, a->ld_q, block.dq, scales, 0,
+      store_lanes((uint16_t *)a->dq + q_at + row * a->ld_q, a->ld_q, block.dq, BF16_QUERIES, VF, scales, 0,
                   nn_min(BF16_QUERIES, t.rows - row), dim);
     }
   }
