@@ -278,6 +278,38 @@ static void make_factor_positive(flash_block *b, int64_t columns) {
   }
 }
 
+/* The keys from `begin` on that a block of queries sees, part by part. `scores` has room for PARTS of them; `sees`
+ * counts keys from the sequence's first on. */
+static void flash_keys(flash_block *b, const unit *keys, const unit *values, float *scores, int64_t begin,
+                       const sight *sees, int64_t columns) {
+  const int64_t panels = nn_ceil_div(sees->rows, VF);
+  const int64_t count = nn_max(0, nn_ceil_div(sees->keys - begin, STEP_KEYS)) * panels;
+  flash_part parts[PARTS];
+  for (int64_t t = 0; t < count + PARTS - 1; t++) {
+    flash_part *now[PARTS];
+    for (int64_t ago = 0; ago < PARTS; ago++) {
+      now[ago] = t - ago >= 0 && t - ago < count ? &parts[(t - ago) % PARTS] : NULL;
+    }
+    if (now[0]) {
+      const int64_t key = begin + t / panels * STEP_KEYS;
+      *now[0] = (flash_part){.panel = t % panels,
+                             .key = key,
+                             .keys = keys + key * columns / BF16_PAIR,
+                             .values = values + key * columns / BF16_PAIR,
+                             .scores = scores + t % PARTS * STEP_KEYS * VF,
+                             .first = t < panels};
+    }
+    if (now[1]) {
+      sight of_step = *sees;
+      of_step.key = now[1]->key;
+      of_step.seen -= of_step.key;
+      of_step.keys = nn_min(STEP_KEYS, sees->keys - of_step.key);
+      hide(now[1]->scores, now[1]->panel * VF, &of_step);
+    }
+    flash_turn(b, columns, now);
+  }
+}
+
 /* A block of queries of one head; tasks count down from the last block, which sees the most keys. */
 static void flash_task(void *arg, int64_t i, int32_t worker) {
   const flash *f = arg;
@@ -304,49 +336,23 @@ static void flash_task(void *arg, int64_t i, int32_t worker) {
   const int64_t limit = a->causal ? nn_min(s->kv_len, seen + rows - 1) : s->kv_len;
   const int32_t *starts = a->starts ? a->starts + sequence * s->q_len + row : NULL;
   const int64_t begin = starts ? starts[0] / STEP_KEYS * STEP_KEYS : 0;
-  const int64_t panels = nn_ceil_div(rows, VF), count = nn_max(0, nn_ceil_div(limit - begin, STEP_KEYS)) * panels;
-  flash_part parts[PARTS];
+  const sight sees = {.seen = seen, .keys = limit, .causal = a->causal, .starts = starts, .rows = rows};
   tile_registers_open();
-  for (int64_t t = 0; t < count + PARTS - 1; t++) {
-    flash_part *now[PARTS];
-    for (int64_t i = 0; i < PARTS; i++) {
-      now[i] = t - i >= 0 && t - i < count ? &parts[(t - i) % PARTS] : NULL;
-    }
-    if (now[0]) {
-      const int64_t key = begin + t / panels * STEP_KEYS, at = local * f->size + key * columns / BF16_PAIR;
-      *now[0] = (flash_part){.panel = t % panels,
-                             .key = key,
-                             .keys = f->keys + at,
-                             .values = f->values + at,
-                             .scores = scores + t % PARTS * STEP_KEYS * VF,
-                             .first = t < panels};
-    }
-    if (now[1]) {
-      const int64_t key = now[1]->key;
-      hide(now[1]->scores, now[1]->panel * VF,
-           &(sight){.seen = seen - key,
-                    .keys = nn_min(STEP_KEYS, limit - key),
-                    .causal = a->causal,
-                    .starts = starts,
-                    .key = key,
-                    .rows = rows});
-    }
-    flash_turn(&b, columns, now);
-  }
+  flash_keys(&b, f->keys + local * f->size, f->values + local * f->size, scores, begin, &sees, columns);
   tile_registers_close();
   const int64_t blind = a->causal ? nn_max(0, nn_min(rows, 1 - seen)) : 0; /* the first rows, without keys */
   vf inverse[BF16_PANELS];
   for (int64_t v = 0; v < BF16_PANELS; v++) {
     inverse[v] = vf_set1(1.0f) / b.sum[v];
-    const int64_t count = nn_min(VF, rows - v * VF);
-    if (a->lse && count > 0) {
+    const int64_t left = nn_min(VF, rows - v * VF);
+    if (a->lse && left > 0) {
       const split_factor ln2 = split_double(LN2);
       const vf low = vf_fma(b.peak[v], vf_set1(ln2.low), vf_log(b.sum[v]));
       vf lse = vf_fma(b.peak[v], vf_set1(ln2.high), low);
       if (v * VF < blind) {
         lse = _mm512_mask_mov_ps(lse, vf_mask(nn_min(VF, blind - v * VF)), vf_set1(-INFINITY));
       }
-      vf_store_part(a->lse + (sequence * s->heads + head) * s->q_len + row + v * VF, count, lse);
+      vf_store_part(a->lse + (sequence * s->heads + head) * s->q_len + row + v * VF, left, lse);
     }
   }
   const int64_t out_ld = s->heads * dim;
