@@ -13,6 +13,64 @@
 #include "attention_bf16.h"
 #include "attention_gradients.h"
 
+/* c [rows, lanes] = a * b, or += with `add`; a or b may have a second part, which goes to the same sums. */
+typedef struct bf16_product {
+  const unit *a, *a_low; /* rows, `a_step` apart; the second part or null */
+  const unit *b, *b_low; /* lanes */
+  float *c;
+  int64_t a_step, units; /* units: the depth */
+  int64_t panel;         /* units from one panel of lanes to the next, at least the depth */
+  int64_t ld, rows, lanes;
+  int32_t add;
+} bf16_product;
+
+/* A step of 16 units: sums += a * b, and what their second parts add. Each is loaded once. */
+NN_INLINE void tile_step16(const bf16_product *t, int64_t a, int64_t b) {
+  const int64_t a2 = a + 16 * t->a_step, b2 = b + t->panel * VF, a_step = t->a_step * 4;
+  _tile_loadd(4, t->a + a, a_step);
+  _tile_loadd(6, t->b + b, 64);
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_loadd(7, t->b + b2, 64);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_loadd(5, t->a + a2, a_step);
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_dpbf16ps(3, 5, 7);
+  if (t->b_low) {
+    _tile_loadd(6, t->b_low + b, 64);
+    _tile_loadd(7, t->b_low + b2, 64);
+  }
+  if (t->a_low) {
+    _tile_loadd(4, t->a_low + a, a_step);
+    _tile_loadd(5, t->a_low + a2, a_step);
+  }
+  if (t->a_low || t->b_low) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+}
+
+static __attribute__((noinline)) void multiply(const bf16_product *t) {
+  /* The compiler does not know that tile loads and stores touch memory. */
+  __asm__ volatile("" ::: "memory");
+  for (int64_t lane = 0; lane < t->lanes; lane += BF16_TILE) {
+    for (int64_t r = 0; r < t->rows; r += BF16_TILE) {
+      float *c = t->c + r * t->ld + lane;
+      if (t->add) {
+        tile_load_four(c, t->ld * 4, 64, 64 * t->ld);
+      } else {
+        tile_zero_four();
+      }
+      for (int64_t p = 0; p < t->units; p += 16) {
+        tile_step16(t, r * t->a_step + p, lane * t->panel + p * VF);
+      }
+      tile_store_four(c, t->ld * 4, 64, 64 * t->ld);
+    }
+  }
+  __asm__ volatile("" ::: "memory");
+}
+
 /*
  * A task takes all heads of a key head, so that dK and dV need no second pass, when there are enough key heads and what
  * belongs to their keys (14 bytes an element) stays in L2. STEP_KEYS is what a worker takes of them at a time.
@@ -297,7 +355,7 @@ static void backward_task(void *arg, int64_t i, int32_t worker) {
     backward_head(f, i, &t, workspace, head == 0, head == t.heads - 1);
     for (int64_t row = 0; row < t.rows; row += BF16_QUERIES) {
       const backward_queries block = queries_at(workspace + row / BF16_QUERIES * each, dim);
-      store_lanes((uint16_t *)a->dq + q_at + row * a->ld_q, a->ld_q, block.dq, scales, 0,
+      store_lanes((uint16_t *)a->dq + q_at + row * a->ld_q, a->ld_q, block.dq, BF16_QUERIES, VF, scales, 0,
                   nn_min(BF16_QUERIES, t.rows - row), dim);
     }
   }

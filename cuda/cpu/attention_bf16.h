@@ -1,5 +1,6 @@
 /*
- * Products of bf16 for attention by the tile registers of AMX, and the packed forms that they read. Sums are f32.
+ * The packed forms of bf16 that attention's products by the tile registers of AMX read, and what they share. Sums are
+ * f32.
  *
  * Scores are computed transposed, keys down and queries across: what belongs to a query (its largest score, its sum,
  * its log-sum-exp) then lies in a lane of a vector, and probabilities leave the softmax as both kinds of factor that
@@ -34,64 +35,6 @@
  * attention_backward.c use them, on forms of their own.
  */
 enum { BF16_TILE = 32, BF16_QUERIES = 64, BF16_PANELS = BF16_QUERIES / VF };
-
-/* c [rows, lanes] = a * b, or += with `add`; a or b may have a second part, which goes to the same sums. */
-typedef struct bf16_product {
-  const unit *a, *a_low; /* rows, `a_step` apart; the second part or null */
-  const unit *b, *b_low; /* lanes */
-  float *c;
-  int64_t a_step, units; /* units: the depth */
-  int64_t panel;         /* units from one panel of lanes to the next, at least the depth */
-  int64_t ld, rows, lanes;
-  int32_t add;
-} bf16_product;
-
-/* A step of 16 units: sums += a * b, and what their second parts add. Each is loaded once. */
-NN_INLINE void tile_step16(const bf16_product *t, int64_t a, int64_t b) {
-  const int64_t a2 = a + 16 * t->a_step, b2 = b + t->panel * VF, a_step = t->a_step * 4;
-  _tile_loadd(4, t->a + a, a_step);
-  _tile_loadd(6, t->b + b, 64);
-  _tile_dpbf16ps(0, 4, 6);
-  _tile_loadd(7, t->b + b2, 64);
-  _tile_dpbf16ps(1, 4, 7);
-  _tile_loadd(5, t->a + a2, a_step);
-  _tile_dpbf16ps(2, 5, 6);
-  _tile_dpbf16ps(3, 5, 7);
-  if (t->b_low) {
-    _tile_loadd(6, t->b_low + b, 64);
-    _tile_loadd(7, t->b_low + b2, 64);
-  }
-  if (t->a_low) {
-    _tile_loadd(4, t->a_low + a, a_step);
-    _tile_loadd(5, t->a_low + a2, a_step);
-  }
-  if (t->a_low || t->b_low) {
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
-  }
-}
-
-static __attribute__((noinline)) void multiply(const bf16_product *t) {
-  /* The compiler does not know that tile loads and stores touch memory. */
-  __asm__ volatile("" ::: "memory");
-  for (int64_t lane = 0; lane < t->lanes; lane += BF16_TILE) {
-    for (int64_t r = 0; r < t->rows; r += BF16_TILE) {
-      float *c = t->c + r * t->ld + lane;
-      if (t->add) {
-        tile_load_four(c, t->ld * 4, 64, 64 * t->ld);
-      } else {
-        tile_zero_four();
-      }
-      for (int64_t p = 0; p < t->units; p += 16) {
-        tile_step16(t, r * t->a_step + p, lane * t->panel + p * VF);
-      }
-      tile_store_four(c, t->ld * 4, 64, 64 * t->ld);
-    }
-  }
-  __asm__ volatile("" ::: "memory");
-}
 
 NN_PLAIN NN_INLINE int64_t whole(int64_t n) { return nn_round_up(n, BF16_TILE); }
 
@@ -145,14 +88,14 @@ NN_INLINE void columns_to_rows(unit *to, int64_t step, const uint16_t *x, int64_
   }
 }
 
-/* Sums [whole(dim)][BF16_QUERIES], times a factor a lane, into `rows` rows of bf16. The first `blind` rows
- * become zeros. */
-NN_INLINE void store_lanes(uint16_t *to, int64_t ld, const float *sums, const vf factor[BF16_PANELS], int64_t blind,
-                           int64_t rows, int64_t dim) {
+/* Sums of columns, `step` apart, in panels of VF lanes, `panel` apart, times a factor a lane, into `rows` rows of bf16.
+ * The first `blind` rows become zeros. */
+NN_INLINE void store_lanes(uint16_t *to, int64_t ld, const float *sums, int64_t step, int64_t panel,
+                           const vf factor[BF16_PANELS], int64_t blind, int64_t rows, int64_t dim) {
   for (int64_t v = 0; v * VF < rows; v++) {
     for (int64_t d = 0; d < dim; d += VF) {
       vf x[VF];
-      NN_UNROLL for (int i = 0; i < VF; i++) { x[i] = vf_load(sums + (d + i) * BF16_QUERIES + v * VF) * factor[v]; }
+      NN_UNROLL for (int i = 0; i < VF; i++) { x[i] = vf_load(sums + (d + i) * step + v * panel) * factor[v]; }
       transpose(x);
       for (int64_t i = 0; i < nn_min(VF, rows - v * VF); i++) {
         const int64_t r = v * VF + i;

@@ -2,6 +2,11 @@
  * Attention in blocks (attention_flash.c) in bf16 by tile registers, on the forms of attention_bf16.h. Probabilities
  * are rounded to bf16 for the product with the values, as the tensor cores of a GPU take them; their sums, and so the
  * log-sum-exp, are those of the numbers before.
+ *
+ * What is computed at a time is a part: 16 queries, which are the lanes of a vector, against the keys of a step. Tile
+ * registers multiply while vectors compute powers of two, if the instructions of both lie side by side. So each turn
+ * computes the softmax of one part between the products of two others: the scores of the part after it, and what the
+ * part before it adds to the output.
  */
 #include "kernel.h"
 
@@ -13,24 +18,61 @@
 
 #include "abi/generated/attention.h"
 
-/* Keys of a step, and units of keys and values that are packed at a time: they stay in L2. */
-enum { STEP_KEYS = 128, STEP_UNITS = STEP_KEYS / BF16_PAIR, PACKED_UNITS = 1 << 18 };
+/*
+ * Keys of a step, and units of keys and values that are packed at a time: they stay in L2, and pass by line after line.
+ *
+ * Milliseconds of a core, the best of many on a busy machine, for a head of 1024 queries and as many keys, without the
+ * causal mask, of 64 and of 128 columns:
+ *   scores, softmax and output of a step after each other, 64 queries and 128 keys     0.63    0.98
+ *   parts in turns, keys and values in whole rows                                      0.44    0.91
+ *   tiles of them in the order in which they are multiplied                            0.41    0.72
+ * The products alone would take 0.10 and 0.20 there, the softmax alone 0.15. Parts of 32 queries and 32 keys were
+ * slower at 64 columns, and so were steps of 32 or 128 keys and blocks of 128 queries. With the causal mask maxima rise
+ * more often.
+ */
+enum { STEP_KEYS = 64, STEP_UNITS = STEP_KEYS / BF16_PAIR, PACKED_UNITS = 1 << 18, PARTS = 4 };
 
 typedef struct flash {
   const nn_flash_attention_args *a;
-  unit *keys, *values; /* of each (sequence, key head) in this round: rows by key, and by column in each step of keys */
-  char *workspace;     /* of each worker */
-  int64_t round;       /* (sequence, key head) pairs that are packed at a time */
+  unit *keys, *values;       /* of each (sequence, key head) in this round: tiles by key and, in each step, by column */
+  char *workspace;           /* of each worker */
+  int64_t round;             /* (sequence, key head) pairs that are packed at a time */
   int64_t first_pair, pairs; /* those in this round */
   int64_t query_blocks, steps, size, workspace_size;
 } flash;
 
 /* What a worker needs for a block of queries. */
 typedef struct flash_block {
-  unit *q, *p;         /* lanes by query */
-  float *scores, *out; /* [STEP_KEYS][BF16_QUERIES], [whole(dim)][BF16_QUERIES] */
+  unit *q;    /* lanes by query */
+  float *out; /* [BF16_PANELS][whole(dim)][VF] */
+  float factor;
   vf peak[BF16_PANELS], sum[BF16_PANELS];
 } flash_block;
+
+/* Queries panel * VF .. + VF-1 of the block against a step of keys. */
+typedef struct flash_part {
+  int64_t panel, key;        /* of the first query and key */
+  const unit *keys, *values; /* of the step */
+  float *scores;             /* [STEP_KEYS][VF]; from the front they become probabilities, units of lanes */
+  int32_t first;             /* nothing was added to the output yet */
+  int32_t grown;             /* the output is to be multiplied by `rescale` before */
+  vf rescale;
+} flash_part;
+
+/* What vectors do beside the products of a turn: the largest scores of a part, and the softmax of the one before it. */
+typedef struct beside {
+  const float *looked, *looked_end; /* scores of a key; four keys are next */
+  vf top[4];
+  const float *scores, *scores_end; /* the keys j, j+1 are next */
+  unit *p;
+  vf scale, lowered, sums[BF16_PAIR];
+} beside;
+
+/*
+ * Where row r of a left factor of `units` units a row has the 16 from u on. Tiles of 16 rows lie in the order in which
+ * multiply_rows takes them, two of the same units after each other, so that they pass by line after line.
+ */
+NN_INLINE int64_t tile_row(int64_t r, int64_t u, int64_t units) { return r / 32 * 32 * units + u * 32 + r % 32 * 16; }
 
 static void flash_pack_task(void *arg, int64_t i, int32_t worker) {
   (void)worker;
@@ -38,99 +80,234 @@ static void flash_pack_task(void *arg, int64_t i, int32_t worker) {
   const nn_flash_attention_args *a = f->a;
   const nn_attention_shape *s = &a->shape;
   const int64_t local = i / f->steps, pair = f->first_pair + local, begin = i % f->steps * STEP_KEYS;
-  const int64_t keys = nn_min(STEP_KEYS, s->kv_len - begin),
-                at = local * f->size + begin * whole(s->head_dim) / BF16_PAIR;
-  const int64_t from = (pair / s->kv_heads * s->kv_len + begin) * a->ld_kv + pair % s->kv_heads * s->head_dim;
-  copy_rows(f->keys + at, (const uint16_t *)a->k + from, a->ld_kv, keys, whole(keys), s->head_dim);
-  columns_to_rows(f->values + at, STEP_UNITS, (const uint16_t *)a->v + from, a->ld_kv, keys, whole(keys), s->head_dim);
+  const int64_t keys = nn_min(STEP_KEYS, s->kv_len - begin), dim = s->head_dim, columns = whole(dim);
+  const int64_t at = local * f->size + begin * columns / BF16_PAIR;
+  const int64_t from = (pair / s->kv_heads * s->kv_len + begin) * a->ld_kv + pair % s->kv_heads * dim;
+  const uint16_t *k = (const uint16_t *)a->k + from, *v = (const uint16_t *)a->v + from;
+  for (int64_t r = 0; r < STEP_KEYS; r++) {
+    for (int64_t d = 0; d < columns; d += BF16_TILE) {
+      store_units(f->keys + at + tile_row(r, d / BF16_PAIR, columns / BF16_PAIR),
+                  r < keys ? row_units(k + r * a->ld_kv, d, dim) : vf_set1(0.0f));
+    }
+  }
+  for (int64_t p = 0; p < STEP_UNITS; p += VF) {
+    for (int64_t d = 0; d < columns; d += VF) {
+      vf y[VF];
+      NN_UNROLL for (int j = 0; j < VF; j++) { y[j] = column_units(v, a->ld_kv, p + j, keys, d, dim); }
+      transpose(y);
+      NN_UNROLL for (int j = 0; j < VF; j++) { store_units(f->values + at + tile_row(d + j, p, STEP_UNITS), y[j]); }
+    }
+  }
 }
 
 /*
- * The softmax of a step's scores of lanes r .. r+15 against their running maxima, into p; what the output so far is to
- * be multiplied by. Lanes that see no key get NaN, which store_lanes replaces.
+ * 2^x for x < 128 within 2 ulp, exact for whole x, zero for -inf: vf_exp2 with a polynomial of one degree less, whose
+ * error is 2^-23.3.
  */
-NN_INLINE vf flash_soften(flash_block *b, int64_t v, int64_t keys, const sight *s, float factor) {
-  const float *scores = b->scores + v * VF;
-  const int64_t r = v * VF, all = nn_min(keys, seen_by_all(s, r)), any = nn_min(keys, seen_by_any(s, r));
-  const int64_t none = before_all(s, r), some = before_any(s, r, VF);
-  const vf scale = vf_set1(factor);
-  vf top[2] = {b->peak[v], b->peak[v]};
-  int64_t j = none;
-  for (; j < nn_min(some, any); j++) {
-    const vf x = vf_load(scores + j * BF16_QUERIES) * scale;
-    top[0] = _mm512_mask_max_ps(top[0], seeing(s, r, j), x, top[0]);
-  }
-  for (; j + 2 <= all; j += 2) {
-    top[0] = vf_max(vf_load(scores + j * BF16_QUERIES) * scale, top[0]);
-    top[1] = vf_max(vf_load(scores + (j + 1) * BF16_QUERIES) * scale, top[1]);
-  }
-  for (; j < any; j++) {
-    const vf x = vf_load(scores + j * BF16_QUERIES) * scale;
-    top[0] = _mm512_mask_max_ps(top[0], seeing(s, r, j), x, top[0]);
-  }
-  const vf peak = vf_max(top[0], top[1]), zero = vf_set1(0.0f);
-  const vf rescale = vf_exp2(b->peak[v] - peak), lowered = zero - peak;
-  b->peak[v] = peak;
-  vf sums[2] = {zero, zero};
-  unit *p = b->p + v * STEP_UNITS * VF;
-  const __m512i half = _mm512_set1_epi32(0x8000), high = _mm512_set1_epi32((int)0xffff0000);
-  for (j = 0; j < none; j += BF16_PAIR) {
-    store_units(p + j / BF16_PAIR * VF, zero);
-  }
-  for (; j < any; j += BF16_PAIR) {
-    vf x[BF16_PAIR];
-    NN_UNROLL for (int i = 0; i < BF16_PAIR; i++) {
-      x[i] = vf_exp2(vf_fma(vf_load(scores + (j + i) * BF16_QUERIES), scale, lowered));
-      if (j + BF16_PAIR > all || j < some) {
-        x[i] = _mm512_maskz_mov_ps(seeing(s, r, j + i), x[i]);
-      }
-      sums[i] = sums[i] + x[i];
-    }
-    /* Neither is negative nor above 1. */
-    const __m512i first = _mm512_srli_epi32(_mm512_add_epi32(_mm512_castps_si512(x[0]), half), 16);
-    const __m512i second = _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(x[1]), half), high);
-    _mm512_storeu_si512(p + j / BF16_PAIR * VF, _mm512_or_si512(first, second));
-  }
-  for (; j < keys; j += BF16_PAIR) {
-    store_units(p + j / BF16_PAIR * VF, zero);
-  }
-  b->sum[v] = vf_fma(b->sum[v], rescale, sums[0] + sums[1]);
-  return rescale;
+NN_INLINE vf power(vf x) {
+  const vf r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+  vf p = vf_set1(0x1.e97516p-10f);
+  p = vf_fma(p, r, vf_set1(0x1.27784ep-7f));
+  p = vf_fma(p, r, vf_set1(0x1.c91ce8p-5f));
+  p = vf_fma(p, r, vf_set1(0x1.ebdb56p-3f));
+  p = vf_fma(p, r, vf_set1(0x1.62e4bap-1f));
+  p = vf_fma(p, r, vf_set1(1.0f));
+  return vf_ldexp(p, x);
 }
 
-/* A step of keys: its scores, their softmax, and what that adds to the output. */
-static void flash_step(flash_block *b, const unit *keys, const unit *values, int64_t count, const sight *s,
-                       float factor, int32_t first, int64_t dim) {
-  const int64_t padded = whole(count), columns = whole(dim);
-  multiply(&(bf16_product){.a = keys,
-                           .b = b->q,
-                           .c = b->scores,
-                           .a_step = columns / BF16_PAIR,
-                           .units = columns / BF16_PAIR,
-                           .panel = columns / BF16_PAIR,
-                           .ld = BF16_QUERIES,
-                           .rows = padded,
-                           .lanes = BF16_QUERIES});
-  const vf one = vf_set1(1.0f);
-  for (int64_t v = 0; v < BF16_PANELS; v++) {
-    const vf rescale = flash_soften(b, v, padded, s, factor);
-    if (!first && _mm512_cmp_ps_mask(rescale, one, _CMP_NEQ_UQ) != 0) {
-      float *out = b->out + v * VF;
-      for (int64_t d = 0; d < columns; d++, out += BF16_QUERIES) {
-        vf_store(out, vf_load(out) * rescale);
-      }
+/* Hides the keys of a step that a part's queries do not see. */
+static void hide(float *scores, int64_t r, const sight *s) {
+  const int64_t all = seen_by_all(s, r), some = nn_min(STEP_KEYS, before_any(s, r, VF));
+  const vf lowest = vf_set1(-INFINITY);
+  for (int64_t j = some > 0 ? 0 : all; j < STEP_KEYS; j = j + 1 == some ? nn_max(all, some) : j + 1) {
+    vf_store(scores + j * VF, _mm512_mask_mov_ps(lowest, seeing(s, r, j), vf_load(scores + j * VF)));
+  }
+}
+
+/* Nothing to look at is one key that is done already, and so is nothing to soften. */
+NN_INLINE beside beside_begin(const flash_block *b, const flash_part *looked, const flash_part *softened) {
+  const vf zero = vf_set1(0.0f);
+  beside s = {.scale = vf_set1(b->factor), .lowered = zero, .sums = {zero, zero}};
+  NN_UNROLL for (int i = 0; i < 4; i++) { s.top[i] = vf_set1(-INFINITY); }
+  if (looked) {
+    s.looked = looked->scores;
+    s.looked_end = s.looked + STEP_KEYS * VF;
+  }
+  if (softened) {
+    s.scores = softened->scores;
+    s.scores_end = s.scores + STEP_KEYS * VF;
+    s.p = (unit *)(void *)softened->scores;
+    s.lowered = zero - b->peak[softened->panel];
+  }
+  return s;
+}
+
+/* At most `fours` times four keys more. */
+NN_INLINE void look(beside *s, const int fours) {
+  for (int n = 0; n < fours && s->looked < s->looked_end; n++) {
+    NN_UNROLL for (int i = 0; i < 4; i++) { s->top[i] = vf_max(vf_load(s->looked + i * VF), s->top[i]); }
+    s->looked += 4 * VF;
+  }
+}
+
+/* Moves the maxima of a part's queries up, where they have to. Lanes that see no key get NaN, which store_lanes
+ * replaces. */
+NN_INLINE void raise_peaks(flash_block *b, flash_part *part, const beside *s) {
+  const vf old = b->peak[part->panel];
+  const vf highest = vf_max(vf_max(s->top[0], s->top[1]), vf_max(s->top[2], s->top[3])) * s->scale;
+  const __mmask16 grown = _mm512_cmp_ps_mask(highest, old, _CMP_GT_OQ);
+  part->grown = grown != 0;
+  if (grown) {
+    const vf peak = _mm512_mask_mov_ps(old, grown, highest);
+    part->rescale = _mm512_mask_mov_ps(vf_set1(1.0f), grown, power(old - peak));
+    b->peak[part->panel] = peak;
+  }
+}
+
+/* At most `pairs` pairs more. */
+NN_INLINE void soften(beside *s, const int pairs) {
+  const __m512i half = _mm512_set1_epi32(0x8000);
+  for (int n = 0; n < pairs && s->scores < s->scores_end; n++) {
+    __m512i x[BF16_PAIR];
+    NN_UNROLL for (int i = 0; i < BF16_PAIR; i++) {
+      const vf p = power(vf_fma(vf_load(s->scores + i * VF), s->scale, s->lowered));
+      s->sums[i] = s->sums[i] + p;
+      x[i] = _mm512_add_epi32(_mm512_castps_si512(p), half); /* neither negative nor above 1 */
+    }
+    _mm512_storeu_si512(s->p, _mm512_mask_blend_epi16(0x55555555u, x[1], _mm512_srli_epi32(x[0], 16)));
+    s->scores += BF16_PAIR * VF;
+    s->p += VF;
+  }
+}
+
+/* 32 rows of a product with 16 lanes, to which is added what `c` has, or nothing. Beside each tile `fours` times four
+ * keys are looked at and `pairs` pairs of them softened. */
+NN_INLINE void multiply_rows(float *c, const int32_t add, const unit *a, const unit *b, int64_t units, beside *s,
+                             const int fours, const int pairs) {
+  if (add) {
+    _tile_loadd(0, c, 64);
+    _tile_loadd(1, c + 16 * VF, 64);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+  }
+  for (int64_t u = 0; u < units; u += 16) {
+    _tile_loadd(4, b + u * VF, 64);
+    _tile_stream_loadd(5, a + u * 32, 64);
+    _tile_dpbf16ps(0, 5, 4);
+    look(s, fours);
+    soften(s, pairs);
+    _tile_stream_loadd(6, a + u * 32 + 256, 64);
+    _tile_dpbf16ps(1, 6, 4);
+    look(s, fours);
+    soften(s, pairs);
+  }
+  _tile_stored(0, c, 64);
+  _tile_stored(1, c + 16 * VF, 64);
+}
+
+/* The scores of a part, the largest of those of the part before it, the softmax of the next one before, and what the
+ * one before that adds to the output; any of them may be null. `pairs` of the softmax go with each tile. */
+NN_INLINE void turn(flash_block *b, int64_t columns, flash_part *const parts[PARTS], const int pairs) {
+  const flash_part *scored = parts[0], *softened = parts[2], *added = parts[3];
+  flash_part *looked = parts[1];
+  const int64_t depth = columns / BF16_PAIR;
+  if (added && added->grown && !added->first) {
+    float *out = b->out + added->panel * columns * VF;
+    for (int64_t d = 0; d < columns; d++, out += VF) {
+      vf_store(out, vf_load(out) * added->rescale);
     }
   }
-  multiply(&(bf16_product){.a = values,
-                           .b = b->p,
-                           .c = b->out,
-                           .a_step = STEP_UNITS,
-                           .units = padded / BF16_PAIR,
-                           .panel = STEP_UNITS,
-                           .ld = BF16_QUERIES,
-                           .rows = columns,
-                           .lanes = BF16_QUERIES,
-                           .add = !first});
+  beside s = beside_begin(b, looked, softened);
+  /* The compiler does not know that tile loads and stores touch memory. */
+  __asm__ volatile("" ::: "memory");
+  for (int64_t j = 0; scored && j < STEP_KEYS; j += 32) {
+    multiply_rows(scored->scores + j * VF, 0, scored->keys + j * depth, b->q + scored->panel * VF * depth, depth, &s,
+                  pairs, pairs);
+  }
+  if (looked) {
+    look(&s, STEP_KEYS);
+    raise_peaks(b, looked, &s);
+  }
+  for (int64_t d = 0; added && d < columns; d += 32) {
+    multiply_rows(b->out + (added->panel * columns + d) * VF, !added->first, added->values + d * STEP_UNITS,
+                  (const unit *)(const void *)added->scores, STEP_UNITS, &s, 0, pairs);
+  }
+  if (softened) {
+    soften(&s, STEP_UNITS);
+    vf sum = b->sum[softened->panel];
+    if (softened->grown) {
+      sum = sum * softened->rescale;
+    }
+    b->sum[softened->panel] = sum + (s.sums[0] + s.sums[1]);
+  }
+  __asm__ volatile("" ::: "memory");
+}
+
+#define FLASH_TURN(pairs)                                                                                              \
+  static __attribute__((noinline)) void turn_by_##pairs(flash_block *b, int64_t columns,                               \
+                                                        flash_part *const parts[PARTS]) {                              \
+    turn(b, columns, parts, pairs);                                                                                    \
+  }
+FLASH_TURN(4)
+FLASH_TURN(2)
+FLASH_TURN(1)
+#undef FLASH_TURN
+
+/* A softmax of 32 pairs goes with columns / 4 tiles. */
+static void flash_turn(flash_block *b, int64_t columns, flash_part *const parts[PARTS]) {
+  if (columns >= 128) {
+    turn_by_1(b, columns, parts);
+  } else if (columns >= 64) {
+    turn_by_2(b, columns, parts);
+  } else {
+    turn_by_4(b, columns, parts);
+  }
+}
+
+/* Scores are compared before they are multiplied: a negative factor's sign goes to the queries, which are zeros where
+ * the factor is. */
+static void make_factor_positive(flash_block *b, int64_t columns) {
+  if (b->factor < 0.0f) {
+    for (int64_t i = 0; i < BF16_QUERIES * columns / BF16_PAIR; i++) {
+      b->q[i] ^= 0x80008000u;
+    }
+    b->factor = -b->factor;
+  } else if (b->factor == 0.0f) {
+    b->factor = 1.0f;
+  }
+}
+
+/* The keys from `begin` on that a block of queries sees, part by part. `scores` has room for PARTS of them; `sees`
+ * counts keys from the sequence's first on. */
+static void flash_keys(flash_block *b, const unit *keys, const unit *values, float *scores, int64_t begin,
+                       const sight *sees, int64_t columns) {
+  const int64_t panels = nn_ceil_div(sees->rows, VF);
+  const int64_t count = nn_max(0, nn_ceil_div(sees->keys - begin, STEP_KEYS)) * panels;
+  flash_part parts[PARTS];
+  for (int64_t t = 0; t < count + PARTS - 1; t++) {
+    flash_part *now[PARTS];
+    for (int64_t ago = 0; ago < PARTS; ago++) {
+      now[ago] = t - ago >= 0 && t - ago < count ? &parts[(t - ago) % PARTS] : NULL;
+    }
+    if (now[0]) {
+      const int64_t key = begin + t / panels * STEP_KEYS;
+      *now[0] = (flash_part){.panel = t % panels,
+                             .key = key,
+                             .keys = keys + key * columns / BF16_PAIR,
+                             .values = values + key * columns / BF16_PAIR,
+                             .scores = scores + t % PARTS * STEP_KEYS * VF,
+                             .first = t < panels};
+    }
+    if (now[1]) {
+      sight of_step = *sees;
+      of_step.key = now[1]->key;
+      of_step.seen -= of_step.key;
+      of_step.keys = nn_min(STEP_KEYS, sees->keys - of_step.key);
+      hide(now[1]->scores, now[1]->panel * VF, &of_step);
+    }
+    flash_turn(b, columns, now);
+  }
 }
 
 /* A block of queries of one head; tasks count down from the last block, which sees the most keys. */
@@ -143,49 +320,44 @@ static void flash_task(void *arg, int64_t i, int32_t worker) {
   const int64_t pair = f->first_pair + local, sequence = pair / s->kv_heads;
   const int64_t head = pair % s->kv_heads * group + i / f->query_blocks % group;
   const int64_t row = q_block * BF16_QUERIES, rows = nn_min(BF16_QUERIES, s->q_len - row);
-  flash_block b;
+  flash_block b = {.factor = (float)(a->scale * LOG2E)};
   b.q = (unit *)(void *)(f->workspace + worker * f->workspace_size);
-  b.p = b.q + BF16_QUERIES * columns / BF16_PAIR;
-  b.scores = (float *)(void *)(b.p + BF16_QUERIES * STEP_UNITS);
-  b.out = b.scores + STEP_KEYS * BF16_QUERIES;
+  b.out = (float *)(void *)(b.q + BF16_QUERIES * columns / BF16_PAIR);
+  float *scores = b.out + BF16_QUERIES * columns;
   for (int64_t v = 0; v < BF16_PANELS; v++) {
     b.peak[v] = vf_set1(a->starts ? -FLT_MAX : -INFINITY); /* finite where a row may see none of the first keys */
     b.sum[v] = vf_set1(0.0f);
   }
-  tile_registers_open();
-  rows_to_lanes(b.q, (const uint16_t *)a->q + (sequence * s->q_len + row) * a->ld_q + head * dim, a->ld_q, rows,
-                BF16_QUERIES, dim);
+  rows_to_lanes(b.q, (const uint16_t *)a->q + (sequence * s->q_len + row) * a->ld_q + head * dim, a->ld_q,
+                b.factor == 0.0f ? 0 : rows, BF16_QUERIES, dim);
+  make_factor_positive(&b, columns);
   /* Query r of the block sees seen + r keys, of which there are kv_len. */
   const int64_t seen = row + s->kv_len - s->q_len + 1;
   const int64_t limit = a->causal ? nn_min(s->kv_len, seen + rows - 1) : s->kv_len;
-  const float factor = (float)(a->scale * LOG2E);
   const int32_t *starts = a->starts ? a->starts + sequence * s->q_len + row : NULL;
   const int64_t begin = starts ? starts[0] / STEP_KEYS * STEP_KEYS : 0;
-  for (int64_t key = begin; key < limit; key += STEP_KEYS) {
-    const int64_t keys = nn_min(STEP_KEYS, limit - key), at = local * f->size + key * columns / BF16_PAIR;
-    const sight sees = {
-        .seen = seen - key, .keys = keys, .causal = a->causal, .starts = starts, .key = key, .rows = rows};
-    flash_step(&b, f->keys + at, f->values + at, keys, &sees, factor, key == begin, dim);
-  }
+  const sight sees = {.seen = seen, .keys = limit, .causal = a->causal, .starts = starts, .rows = rows};
+  tile_registers_open();
+  flash_keys(&b, f->keys + local * f->size, f->values + local * f->size, scores, begin, &sees, columns);
   tile_registers_close();
   const int64_t blind = a->causal ? nn_max(0, nn_min(rows, 1 - seen)) : 0; /* the first rows, without keys */
   vf inverse[BF16_PANELS];
   for (int64_t v = 0; v < BF16_PANELS; v++) {
     inverse[v] = vf_set1(1.0f) / b.sum[v];
-    const int64_t count = nn_min(VF, rows - v * VF);
-    if (a->lse && count > 0) {
+    const int64_t left = nn_min(VF, rows - v * VF);
+    if (a->lse && left > 0) {
       const split_factor ln2 = split_double(LN2);
       const vf low = vf_fma(b.peak[v], vf_set1(ln2.low), vf_log(b.sum[v]));
       vf lse = vf_fma(b.peak[v], vf_set1(ln2.high), low);
       if (v * VF < blind) {
         lse = _mm512_mask_mov_ps(lse, vf_mask(nn_min(VF, blind - v * VF)), vf_set1(-INFINITY));
       }
-      vf_store_part(a->lse + (sequence * s->heads + head) * s->q_len + row + v * VF, count, lse);
+      vf_store_part(a->lse + (sequence * s->heads + head) * s->q_len + row + v * VF, left, lse);
     }
   }
   const int64_t out_ld = s->heads * dim;
   uint16_t *out = (uint16_t *)a->out + (sequence * s->q_len + row) * out_ld + head * dim;
-  store_lanes(out, out_ld, b.out, inverse, blind, rows, dim);
+  store_lanes(out, out_ld, b.out, VF, columns * VF, inverse, blind, rows, dim);
 }
 
 NN_PLAIN static flash flash_attention_lay_out(const nn_flash_attention_args *a, nn_workspace *w) {
@@ -193,7 +365,7 @@ NN_PLAIN static flash flash_attention_lay_out(const nn_flash_attention_args *a, 
   const int64_t columns = whole(s->head_dim), pairs = s->batch * s->kv_heads;
   flash f = {.a = a, .query_blocks = nn_ceil_div(s->q_len, BF16_QUERIES), .steps = nn_ceil_div(s->kv_len, STEP_KEYS)};
   f.size = f.steps * STEP_KEYS * columns / BF16_PAIR;
-  const int64_t units = BF16_QUERIES * (columns / BF16_PAIR + STEP_UNITS + STEP_KEYS + columns);
+  const int64_t units = BF16_QUERIES * (columns / BF16_PAIR + columns) + PARTS * STEP_KEYS * VF;
   f.workspace_size = nn_round_up(units * (int64_t)sizeof(unit), 64);
   f.round = nn_max(1, nn_min(pairs, PACKED_UNITS / (2 * f.size)));
   f.workspace = nn_workspace_piece(w, (size_t)(f.workspace_size * w->machine->threads));
