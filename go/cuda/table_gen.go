@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "bcf02db2a7ec61ab56872273a2ee38b40bf45a3e85d319eb487ae889481a6b3f"
+const HeaderSHA256 = "0822ddbd4a79ef59ad0fae0b138670d37d2f2f13aea3566384e4034c25a47e04"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -1401,6 +1401,34 @@ var kernels = []Kernel{
 		{Name: "stored", Kind: SizeParam, C: "int64_t"},
 		{Name: "row_bytes", Kind: SizeParam, C: "int64_t"},
 		{Name: "eps", Kind: OptionParam, C: "float"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "gemm_quant_backward", Function: "GemmQuantBackward", Family: "lora", Params: []Param{
+		{Name: "dy", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[m, n]", Reads: true},
+		{Name: "w", Kind: PointerParam, C: "const void *", DType: "u8", Shape: "[groups*n, row_bytes]", Reads: true},
+		{Name: "offsets", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[groups+1]", Reads: true,
+			Nullable: true},
+		{Name: "dx", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[m, k]", Reads: true, Writes: true},
+		{Name: "groups", Kind: SizeParam, C: "int64_t"},
+		{Name: "m", Kind: SizeParam, C: "int64_t"},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "k", Kind: SizeParam, C: "int64_t"},
+		{Name: "row_bytes", Kind: SizeParam, C: "int64_t"},
+		{Name: "beta", Kind: OptionParam, C: "float"},
+		{Name: "format", Kind: OptionParam, C: "int32_t"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "bitlinear_backward", Function: "BitLinearBackward", Family: "lora", Params: []Param{
+		{Name: "dy", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[m, n]", Reads: true},
+		{Name: "w", Kind: PointerParam, C: "const void *", DType: "u8", Shape: "[stored, row_bytes]", Reads: true},
+		{Name: "w_scale", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[n]", Reads: true},
+		{Name: "dx", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[m, k]", Reads: true, Writes: true},
+		{Name: "m", Kind: SizeParam, C: "int64_t"},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "k", Kind: SizeParam, C: "int64_t"},
+		{Name: "stored", Kind: SizeParam, C: "int64_t"},
+		{Name: "row_bytes", Kind: SizeParam, C: "int64_t"},
+		{Name: "beta", Kind: OptionParam, C: "float"},
 		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
 	}},
 	{Name: "digest", Function: "Digest", Family: "digest", Params: []Param{

@@ -15,7 +15,7 @@ E4M3 = FORMATS.pop("E4M3")
 #: Formats whose rows lie side by side, and what they are otherwise.
 SIDE_BY_SIDE = {FORMATS[name]: FORMATS[name.removesuffix("_R16")] for name in FORMATS if name.endswith("_R16")}
 #: Where rows are taken one by one: kernels, and the option that says the format.
-ONE_BY_ONE = ("quantize", "dequantize", "embedding_quant")
+ONE_BY_ONE = ("quantize", "dequantize", "embedding_quant", "gemm_quant_backward")
 PAGED = ("kv_append_paged", "flash_attention_paged", "attention_decode_paged", "attention_step_paged")
 #: Products, their options of a format, and the size that says the rows of that matrix.
 PRODUCTS = {

@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "bcf02db2a7ec61ab56872273a2ee38b40bf45a3e85d319eb487ae889481a6b3f";
+pub const HEADER_SHA256: &str = "0822ddbd4a79ef59ad0fae0b138670d37d2f2f13aea3566384e4034c25a47e04";
