@@ -23,6 +23,7 @@ _COMMANDS = {
     "dump": "nncuda.cli.dump:dump",
     "generate": "nncuda.cli.generate:generate",
     "inspect": "nncuda.cli.inspect:inspect",
+    "merge": "nncuda.cli.merge:merge",
     "plan": "nncuda.cli.plan:plan",
     "quantize": "nncuda.cli.quantize:quantize",
     "report": "nncuda.cli.report:report",

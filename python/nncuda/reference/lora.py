@@ -1,7 +1,7 @@
 """Gradients through weights that stay as they are stored.
 
-The chain rule for y = x W^T: dx = dy W, with the numbers that W's bytes stand for, rounded to the dtype of the product as
-the header says. Source: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.
+The chain rule for y = x W^T: dx = dy W, with the numbers that W's bytes stand for, rounded to the dtype of the product
+as the header says. Source: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ def gemm_quant_backward(
 
 
 def bitlinear_backward(dy: Array, w: Array, w_scale: Array, dx: Array, beta: float, dtype: str) -> Outputs:
-    """dx = dy (w_scale W) + beta dx. Bengio, Léonard, Courville 2013, section 4: rounding of x counts as the identity."""
+    """dx = dy (w_scale W) + beta dx: rounding of x counts as the identity. Bengio, Léonard, Courville 2013, 4."""
     codes = unpacked(w)[: len(w_scale), : dx.shape[1]].astype(np.float32)
     numbers = rounded(codes * w_scale.astype(np.float32)[:, None], dtype).astype(dy.dtype)
     product = matmul(dy, numbers)
