@@ -13,7 +13,7 @@ import (
 var (
 	commandsElsewhere = []string{"convert", "data", "demo", "doctor", "dump", "merge", "quantize", "tokenizer", "verify", "verify-run"}
 	optionsElsewhere  = map[string][]string{
-		"generate": {"expert-parallel"},
+		"generate": {"adapter", "expert-parallel"},
 		"inspect":  {"ternary"},
 	}
 )

@@ -32,12 +32,13 @@ from ..formats.errors import FormatError, missing_file, shown, told_of
 from ..formats.json_values import read_json
 from ..formats.regular import present
 from ..formats.safetensors import SafetensorsFile, write_safetensors
-from .llama import LlamaConfig, is_projection
+from .llama import LlamaConfig
 from .values import Values
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX = "base_model.model."
 _TENSOR = re.compile(re.escape(_PREFIX) + r"(.+)\.lora_(A|B)\.weight")
+_ADAPTED = re.compile(r"model\.layers\.\d+\.(self_attn|mlp)\.[a-z]+_proj\.weight")
 #: Ways to begin an adapter that leave the base's weights as they are.
 _BEGINNINGS = (True, False, "gaussian", "eva", "orthogonal")
 #: Options that say how an adapter is trained, or which matrices it is of, which its tensors say, too.
@@ -115,7 +116,7 @@ def _factors(file: SafetensorsFile, rank: int, config: LlamaConfig) -> dict[str,
         if match is None:
             raise FormatError(file.path, f"has the tensor {shown(theirs)}, which is no factor of an adapted matrix")
         name = f"{match[1]}.weight"
-        if name not in shapes or not is_projection(name) or len(shapes[name]) != 2:
+        if name not in shapes or not _ADAPTED.fullmatch(name):
             raise FormatError(
                 file.path, f"adapts {shown(match[1])}; of this model it may be the projections of a layer's attention "
                 "and SwiGLU"
