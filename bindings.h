@@ -2907,6 +2907,55 @@ NNCUDA_API int32_t cuda_bitlinear_norm(nncuda_ctx *ctx, const void *x, const voi
                                        int64_t k, int64_t stored, int64_t row_bytes, float eps, int32_t dtype);
 
 /* ================================================================================================================
+ * section: lora
+ * Gradients through weights that stay as they are stored, for adapters beside them. (Hu et al. 2021, "LoRA: Low-Rank
+ * Adaptation of Large Language Models", section 4)
+ *
+ * The weights are read as numbers of `dtype`, as dequantize rounds them, and products accumulate in f32, as in gemm. On a CPU
+ * each row of a result depends on its own row of the left factor alone and has the same bits for any number of rows.
+ * ============================================================================================================= */
+
+/**
+ * The gradient of a linear layer with stored weights with respect to its input: dx = dy * W + beta * dx, of the layer y = x *
+ * W^T that gemm_quant computes. Groups as in gemm_quant. (Hu et al. 2021, section 4.1: W is frozen, its gradient not needed)
+ * @param dy in dtype [m, n] : gradient of y
+ * @param w in u8 [groups*n, row_bytes] : weights in `format`, a matrix [n, k] a group
+ * @param offsets in? i32 [groups+1] : first row of each group; offsets[0] = 0, never falling, at most m; null for all rows and one group
+ * @param dx inout dtype [m, k] : gradient of x; not read with beta = 0
+ * @param groups size : matrices; 1 without offsets
+ * @param m size : rows, or room for them
+ * @param n size : outputs of the layer
+ * @param k size : its inputs, whole blocks
+ * @param row_bytes size : bytes per row of w
+ * @param beta option default 0 : factor of the old dx
+ * @param format option : NNCUDA_FORMAT_* of w, none of the _R16
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_gemm_quant_backward(nncuda_ctx *ctx, const void *dy, const void *w, const int32_t *offsets,
+                                            void *dx, int64_t groups, int64_t m, int64_t n, int64_t k,
+                                            int64_t row_bytes, float beta, int32_t format, int32_t dtype);
+
+/**
+ * The gradient of a linear layer with ternary weights with respect to its input: dx = dy * (w_scale * W) + beta * dx, of the
+ * layer that bitlinear computes, with the rounding of its input to 8 bits taken as the identity. (Bengio, Léonard, Courville
+ * 2013, "Estimating or Propagating Gradients Through Stochastic Neurons", section 4; Ma et al. 2024, section 2)
+ * @param dy in dtype [m, n] : gradient of y
+ * @param w in u8 [stored, row_bytes] : weights from ternary_pack; two bits 3, which are no code, count as 2
+ * @param w_scale in f32 [n] : of each output
+ * @param dx inout dtype [m, k] : gradient of x; not read with beta = 0
+ * @param m size : rows
+ * @param n size : outputs of the layer
+ * @param k size : its inputs
+ * @param stored size : n rounded up to a multiple of 16
+ * @param row_bytes size : k/16 rounded up, times 4
+ * @param beta option default 0 : factor of the old dx
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_bitlinear_backward(nncuda_ctx *ctx, const void *dy, const void *w, const float *w_scale,
+                                           void *dx, int64_t m, int64_t n, int64_t k, int64_t stored,
+                                           int64_t row_bytes, float beta, int32_t dtype);
+
+/* ================================================================================================================
  * section: digest
  * ============================================================================================================= */
 

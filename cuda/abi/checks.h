@@ -23,6 +23,12 @@
   _Static_assert(nn_##kernel##_parameters_count == (known), "lower_" #kernel " does not know all parameters");         \
   static type lower_##kernel(nn_call *call, const nn_##kernel##_parameters *a)
 
+/* Groups without offsets would not say which rows are whose. */
+static inline void nn_check_groups(nn_call *call, const int32_t *offsets, int64_t groups) {
+  nn_call_require(call, offsets != NULL || groups <= 1, NNCUDA_ERROR_INVALID_SIZE,
+                  "groups is %lld; it must be 1 when offsets is null", (long long)groups);
+}
+
 /* Slots of tokens, and rows of experts, are counted in i32. */
 static inline void nn_check_slots(nn_call *call, int64_t tokens, int64_t k) {
   nn_call_require(call, nn_mul(tokens, k) <= INT32_MAX, NNCUDA_ERROR_INVALID_SIZE,

@@ -2,6 +2,7 @@
 #ifndef NN_ABI_FORMAT_CHECK_H
 #define NN_ABI_FORMAT_CHECK_H
 
+#include "abi/ternary.h"
 #include "numbers/format.h"
 #include "runtime/call.h"
 
@@ -54,6 +55,18 @@ static inline void nn_check_interleaved_rows(nn_call *checked, const char *forma
   nn_call_require(checked, nn_format_of_interleaved(format) < 0 || rows % NN_INTERLEAVED_ROWS == 0,
                   NNCUDA_ERROR_INVALID_SIZE, "%s is %lld; with %s %d it must be a multiple of 16", rows_name,
                   (long long)rows, format_name, format);
+}
+
+/* Fails the call unless `stored` and `row_bytes` are those of n rows of k packed weights. */
+static inline void nn_check_packed(nn_call *call, int64_t n, int64_t k, int64_t stored, int64_t row_bytes) {
+  const int64_t rows = n / NN_TERNARY_ROWS + (n % NN_TERNARY_ROWS != 0);
+  const int64_t columns = k / NN_TERNARY_COLUMNS + (k % NN_TERNARY_COLUMNS != 0);
+  nn_call_require(call, stored == nn_mul(rows, NN_TERNARY_ROWS), NNCUDA_ERROR_INVALID_SIZE,
+                  "stored is %lld; it must be %lld, n rounded up to a multiple of 16", (long long)stored,
+                  (long long)nn_mul(rows, NN_TERNARY_ROWS));
+  nn_call_require(call, row_bytes == nn_mul(columns, 4), NNCUDA_ERROR_INVALID_SIZE,
+                  "row_bytes is %lld; it must be %lld, four for every 16 of k %lld", (long long)row_bytes,
+                  (long long)nn_mul(columns, 4), (long long)k);
 }
 
 /* Fails the call unless `format` is one of paged caches and `page_bytes` the size of a page in it. */

@@ -22,6 +22,8 @@ typedef struct nn_gemm_args {
   int32_t activation;
   int32_t dtype, dtype_c;
   int32_t ragged;
+  int32_t
+      alike; /* on a CPU: a row has the same bits however many rows its product has, at the cost of few rows' speed */
 } nn_gemm_args;
 
 /* Dense products of rows in groups with a matrix for each, [n, k] where `trans_b` says so; without the pointers. */

@@ -20,19 +20,13 @@ NN_CHECK(dequantize) { CHECK_ALONE(k); }
 NN_CHECK(embedding_quant) { CHECK_ALONE(dim); }
 NN_CHECK(interleave_rows) { CHECK_ROW(format, k, row_bytes); }
 
-/* Groups without offsets would not say which rows are whose. */
-static void check_groups(nn_call *call, const int32_t *offsets, int64_t groups) {
-  nn_call_require(call, offsets != NULL || groups <= 1, NNCUDA_ERROR_INVALID_SIZE,
-                  "groups is %lld; it must be 1 when offsets is null", (long long)groups);
-}
-
 static double norm_flops(const void *norm, int64_t m, int64_t k) { return norm == NULL ? 0.0 : 4.0 * m * k; }
 
 #define PRODUCT(...)                                                                                                   \
   ((nn_gemm_quant_args){.x = a->x, .y = a->y, .m = a->m, .n = a->n, .k = a->k, .dtype = a->dtype, __VA_ARGS__})
 
 NN_LOWER(gemm_quant, nn_gemm_quant_args, 14) {
-  check_groups(call, a->offsets, a->groups);
+  nn_check_groups(call, a->offsets, a->groups);
   CHECK_ROW(format, k, row_bytes);
   CHECK_SIXTEENS(format, n);
   call->flops = 2.0 * a->m * a->n * a->k;
@@ -60,7 +54,7 @@ NN_LOWER(gemm_quant_qkv, nn_gemm_quant_args, 20) {
 }
 
 NN_LOWER(gemm_quant_swiglu, nn_gemm_quant_args, 16) {
-  check_groups(call, a->offsets, a->groups);
+  nn_check_groups(call, a->offsets, a->groups);
   CHECK_ROW(format_gate, k, row_bytes_gate);
   CHECK_ROW(format_up, k, row_bytes_up);
   CHECK_SIXTEENS(format_gate, n);

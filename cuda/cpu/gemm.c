@@ -234,9 +234,11 @@ NN_PLAIN static nn_gemm_args simplified(const nn_gemm_args *args) {
 
 /* Whether all products of a job, or those of ragged m with few rows, go one row of B at a time. */
 NN_PLAIN static int32_t all_few(const nn_gemm_args *x) {
-  return x->ragged != NN_GEMM_RAGGED_K && x->m <= GEMM_FEW_ROWS;
+  return x->ragged != NN_GEMM_RAGGED_K && x->m <= GEMM_FEW_ROWS && !x->alike;
 }
-NN_PLAIN static int32_t some_few(const nn_gemm_args *x) { return x->ragged == NN_GEMM_RAGGED_M || all_few(x); }
+NN_PLAIN static int32_t some_few(const nn_gemm_args *x) {
+  return (x->ragged == NN_GEMM_RAGGED_M && !x->alike) || all_few(x);
+}
 
 /* The job of the other products. What depends on data, groups that have rows and their k, is taken at its most. */
 NN_PLAIN static gemm_job lay_out(const nn_gemm_args *x, nn_workspace *w) {
@@ -294,7 +296,7 @@ static int32_t run(nncuda_ctx *ctx, const nn_gemm_args *args) {
     first[0] = 0;
     for (int64_t i = 0; i < x->count; i++) {
       const int64_t rows = x->offsets[i + 1] - x->offsets[i];
-      first[i + 1] = first[i] + (rows > GEMM_FEW_ROWS ? nn_ceil_div(rows, job.m_block) : 0);
+      first[i + 1] = first[i] + (rows > GEMM_FEW_ROWS || x->alike ? nn_ceil_div(rows, job.m_block) : 0);
     }
     block_rows = first[x->count];
   }

@@ -1,5 +1,5 @@
-/* Storing rows in a format and reading them back. Rows are dense, so a matrix is one run of blocks, cut into pieces of
- * NN_QK_LARGE elements whatever the format: whole blocks of each. */
+/* Storing rows in a format and reading them back. Rows that are stored are dense, so a matrix is one run of blocks, cut
+ * into pieces of NN_QK_LARGE elements whatever the format: whole blocks of each. Rows that are read may lie apart. */
 #include "abi/quant.h"
 
 #include "checks.h"
@@ -11,6 +11,7 @@ typedef struct conversion {
   void *to;
   uint8_t *bad; /* of quantize, a task: whether it saw a number that is not finite */
   int64_t n;
+  int64_t k, row_bytes; /* of dequantize: elements of a row, and bytes from one row to the next */
   int32_t format, dtype;
 } conversion;
 
@@ -46,13 +47,23 @@ NN_TASK_OF(dequantize_task, conversion, r, task) {
   int64_t end;
   const int64_t begin = task_begin(task, r->n, &end);
   const nn_format_block block = nn_format_block_of(r->format);
-  decode_elements(r->format, (const uint8_t *)r->from + begin / block.elements * block.bytes, end - begin, r->to, begin,
-                  r->dtype);
+  for (int64_t i = begin; i < end;) {
+    const int64_t column = i % r->k, count = nn_min(r->k - column, end - i);
+    const uint8_t *row = (const uint8_t *)r->from + i / r->k * r->row_bytes;
+    decode_elements(r->format, row + column / block.elements * block.bytes, count, r->to, i, r->dtype);
+    i += count;
+  }
 }
 
 int32_t NN_KERNEL(dequantize)(nncuda_ctx *ctx, const void *args) {
   const nn_dequantize_args *a = args;
-  conversion r = {.from = a->x, .to = a->y, .n = a->rows * a->k, .format = a->format, .dtype = a->dtype};
+  conversion r = {.from = a->x,
+                  .to = a->y,
+                  .n = a->rows * a->k,
+                  .k = a->k,
+                  .row_bytes = a->row_bytes,
+                  .format = a->format,
+                  .dtype = a->dtype};
   nn_parallel(ctx, tasks_of(r.n), dequantize_task, &r);
   return NNCUDA_SUCCESS;
 }

@@ -9,6 +9,7 @@
 #include "kernels/embedding_workspace.h"
 #include "kernels/gemm_fp8_workspace.h"
 #include "kernels/gemm_workspace.h"
+#include "kernels/lora_workspace.h"
 #include "kernels/loss_workspace.h"
 #include "kernels/moe_workspace.h"
 #include "kernels/optimizer_workspace.h"
@@ -42,6 +43,8 @@ LAYOUT(grad_norm, nn_grad_norm_lay_out(a, w))
 LAYOUT(gemm_quant, nn_quant_lay_out(a, 0, w))
 LAYOUT(gemm_quant_experts, nn_quant_experts_workspace(a, w))
 LAYOUT(gemm_quant_route, nn_quant_route_lay_out(a, w))
+LAYOUT(gemm_quant_backward, nn_lora_lay_out(nn_lora_stored(a, NN_LORA_PANEL_BYTES), w))
+LAYOUT(bitlinear_backward, nn_lora_lay_out(nn_lora_ternary(a, NN_LORA_PANEL_BYTES), w))
 LAYOUT(rmsnorm_backward, nn_norm_lay_out(a, w))
 LAYOUT(rope_freqs, nn_rope_lay_out(a->head_dim, w))
 LAYOUT(rope_freqs_scaled, nn_rope_lay_out(a->head_dim, w))
@@ -83,6 +86,8 @@ const nn_layout nn_gpu_workspaces[NN_OP_ALL] = {
     [NN_OP_gemm_quant_swiglu] = gemm_quant_layout,
     [NN_OP_gemm_quant_experts] = gemm_quant_experts_layout,
     [NN_OP_gemm_quant_route] = gemm_quant_route_layout,
+    [NN_OP_gemm_quant_backward] = gemm_quant_backward_layout,
+    [NN_OP_bitlinear_backward] = bitlinear_backward_layout,
     [NN_OP_rmsnorm_backward] = rmsnorm_backward_layout,
     [NN_OP_rope_freqs] = rope_freqs_layout,
     [NN_OP_rope_freqs_scaled] = rope_freqs_scaled_layout,

@@ -106,6 +106,8 @@
   X(ternary_unpack) \
   X(bitlinear) \
   X(bitlinear_norm) \
+  X(gemm_quant_backward) \
+  X(bitlinear_backward) \
   X(digest) \
   X(random_bits) \
   X(uniform) \

@@ -545,6 +545,12 @@ static inline int32_t call_cuda_bitlinear(nncuda_ctx *ctx, uintptr_t codes, uint
 static inline int32_t call_cuda_bitlinear_norm(nncuda_ctx *ctx, uintptr_t x, uintptr_t norm, uintptr_t w, uintptr_t w_scale, uintptr_t residual, uintptr_t y, int64_t m, int64_t n, int64_t k, int64_t stored, int64_t row_bytes, float eps, int32_t dtype) {
   return nn_api.cuda_bitlinear_norm(ctx, (const void *)x, (const void *)norm, (const void *)w, (const float *)w_scale, (const void *)residual, (void *)y, m, n, k, stored, row_bytes, eps, dtype);
 }
+static inline int32_t call_cuda_gemm_quant_backward(nncuda_ctx *ctx, uintptr_t dy, uintptr_t w, uintptr_t offsets, uintptr_t dx, int64_t groups, int64_t m, int64_t n, int64_t k, int64_t row_bytes, float beta, int32_t format, int32_t dtype) {
+  return nn_api.cuda_gemm_quant_backward(ctx, (const void *)dy, (const void *)w, (const int32_t *)offsets, (void *)dx, groups, m, n, k, row_bytes, beta, format, dtype);
+}
+static inline int32_t call_cuda_bitlinear_backward(nncuda_ctx *ctx, uintptr_t dy, uintptr_t w, uintptr_t w_scale, uintptr_t dx, int64_t m, int64_t n, int64_t k, int64_t stored, int64_t row_bytes, float beta, int32_t dtype) {
+  return nn_api.cuda_bitlinear_backward(ctx, (const void *)dy, (const void *)w, (const float *)w_scale, (void *)dx, m, n, k, stored, row_bytes, beta, dtype);
+}
 static inline int32_t call_cuda_digest(nncuda_ctx *ctx, uintptr_t x, uintptr_t sums, int64_t n, int64_t width, int64_t first) {
   return nn_api.cuda_digest(ctx, (const void *)x, (int64_t *)sums, n, width, first);
 }

@@ -208,12 +208,16 @@ int32_t nn_call_kernel(int32_t kernel, nncuda_ctx *ctx, const nn_slot *slots) {
   case 101:
     return nn_api.cuda_bitlinear_norm(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const void *)(uintptr_t)slots[2].bits, (const float *)(uintptr_t)slots[3].bits, (const void *)(uintptr_t)slots[4].bits, (void *)(uintptr_t)slots[5].bits, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int64_t)slots[9].integer, (int64_t)slots[10].integer, (float)slots[11].real, (int32_t)slots[12].integer);
   case 102:
-    return nn_api.cuda_digest(ctx, (const void *)(uintptr_t)slots[0].bits, (int64_t *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer);
+    return nn_api.cuda_gemm_quant_backward(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const int32_t *)(uintptr_t)slots[2].bits, (void *)(uintptr_t)slots[3].bits, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (float)slots[9].real, (int32_t)slots[10].integer, (int32_t)slots[11].integer);
   case 103:
-    return nn_api.cuda_random_bits(ctx, (int32_t *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer);
+    return nn_api.cuda_bitlinear_backward(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const float *)(uintptr_t)slots[2].bits, (void *)(uintptr_t)slots[3].bits, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (float)slots[9].real, (int32_t)slots[10].integer);
   case 104:
-    return nn_api.cuda_uniform(ctx, (void *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (float)slots[2].real, (float)slots[3].real, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int32_t)slots[7].integer);
+    return nn_api.cuda_digest(ctx, (const void *)(uintptr_t)slots[0].bits, (int64_t *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer);
   case 105:
+    return nn_api.cuda_random_bits(ctx, (int32_t *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer);
+  case 106:
+    return nn_api.cuda_uniform(ctx, (void *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (float)slots[2].real, (float)slots[3].real, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int32_t)slots[7].integer);
+  case 107:
     return nn_api.cuda_normal(ctx, (void *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (float)slots[2].real, (float)slots[3].real, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int32_t)slots[7].integer);
   default:
     return NNCUDA_ERROR_INTERNAL;

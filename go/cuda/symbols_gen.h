@@ -180,6 +180,8 @@
   X(cuda_ternary_unpack) \
   X(cuda_bitlinear) \
   X(cuda_bitlinear_norm) \
+  X(cuda_gemm_quant_backward) \
+  X(cuda_bitlinear_backward) \
   X(cuda_digest) \
   X(cuda_random_bits) \
   X(cuda_uniform) \

@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "15312aead67a5261aba76e94004d5269030efaf517100c5e5c33a35afb703740"
+const HeaderSHA256 = "71b611206cd3a44c9f7c1538d45dd614eb33352149ea67f13520d9f8ca3a4ac3"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -1401,6 +1401,34 @@ var kernels = []Kernel{
 		{Name: "stored", Kind: SizeParam, C: "int64_t"},
 		{Name: "row_bytes", Kind: SizeParam, C: "int64_t"},
 		{Name: "eps", Kind: OptionParam, C: "float"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "gemm_quant_backward", Function: "GemmQuantBackward", Family: "lora", Params: []Param{
+		{Name: "dy", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[m, n]", Reads: true},
+		{Name: "w", Kind: PointerParam, C: "const void *", DType: "u8", Shape: "[groups*n, row_bytes]", Reads: true},
+		{Name: "offsets", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[groups+1]", Reads: true,
+			Nullable: true},
+		{Name: "dx", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[m, k]", Reads: true, Writes: true},
+		{Name: "groups", Kind: SizeParam, C: "int64_t"},
+		{Name: "m", Kind: SizeParam, C: "int64_t"},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "k", Kind: SizeParam, C: "int64_t"},
+		{Name: "row_bytes", Kind: SizeParam, C: "int64_t"},
+		{Name: "beta", Kind: OptionParam, C: "float"},
+		{Name: "format", Kind: OptionParam, C: "int32_t"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "bitlinear_backward", Function: "BitLinearBackward", Family: "lora", Params: []Param{
+		{Name: "dy", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[m, n]", Reads: true},
+		{Name: "w", Kind: PointerParam, C: "const void *", DType: "u8", Shape: "[stored, row_bytes]", Reads: true},
+		{Name: "w_scale", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[n]", Reads: true},
+		{Name: "dx", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[m, k]", Reads: true, Writes: true},
+		{Name: "m", Kind: SizeParam, C: "int64_t"},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "k", Kind: SizeParam, C: "int64_t"},
+		{Name: "stored", Kind: SizeParam, C: "int64_t"},
+		{Name: "row_bytes", Kind: SizeParam, C: "int64_t"},
+		{Name: "beta", Kind: OptionParam, C: "float"},
 		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
 	}},
 	{Name: "digest", Function: "Digest", Family: "digest", Params: []Param{

@@ -133,6 +133,8 @@ var typed = []typedKernel{
 	{"ternary_unpack", tensor.TernaryUnpack, []string{"w", "codes"}},
 	{"bitlinear", tensor.BitLinear, []string{"codes", "scale", "w", "w_scale", "residual", "y"}},
 	{"bitlinear_norm", tensor.BitLinearNorm, []string{"x", "norm", "w", "w_scale", "residual", "y", "eps"}},
+	{"gemm_quant_backward", tensor.GemmQuantBackward, []string{"dy", "w", "offsets", "dx", "beta", "format"}},
+	{"bitlinear_backward", tensor.BitLinearBackward, []string{"dy", "w", "w_scale", "dx", "beta"}},
 	{"digest", tensor.Digest, []string{"x", "sums", "first"}},
 	{"random_bits", tensor.RandomBits, []string{"y", "seed", "stream", "offset"}},
 	{"uniform", tensor.Uniform, []string{"y", "low", "high", "seed", "stream", "offset"}},

@@ -391,6 +391,12 @@ def bitlinear(codes: Tensor, scale: Tensor | None, w: Tensor, w_scale: Tensor | 
 def bitlinear_norm(x: Tensor, norm: Tensor | None, w: Tensor, w_scale: Tensor, residual: Tensor | None = None, *, eps: float = 0.0, y: Tensor | None = None) -> Tensor:
     """A linear layer with ternary weights and the norm before it: bitlinear of what rmsnorm_quant_i8 makes of x, or act_quant_i8 where there are no gains, with the bits of these two calls."""
 
+def gemm_quant_backward(dy: Tensor, w: Tensor, offsets: Tensor | None = None, dx: Tensor | None = None, *, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'iq4_nl', 'mxfp4', 'e4m3', 'iq4_xs', 'q4_0_r16', 'q4_1_r16', 'q5_0_r16', 'q5_1_r16', 'q8_0_r16', 'q4_k_r16', 'q5_k_r16', 'q6_k_r16', 'iq4_nl_r16', 'mxfp4_r16', 'iq4_xs_r16'] | int, beta: float = 0.0, groups: int | None = None, n: int | None = None, k: int | None = None) -> Tensor:
+    """The gradient of a linear layer with stored weights with respect to its input: dx = dy * W + beta * dx, of the layer y = x * W^T that gemm_quant computes."""
+
+def bitlinear_backward(dy: Tensor, w: Tensor, w_scale: Tensor, dx: Tensor | None = None, *, beta: float = 0.0, k: int | None = None) -> Tensor:
+    """The gradient of a linear layer with ternary weights with respect to its input: dx = dy * (w_scale * W) + beta * dx, of the layer that bitlinear computes, with the rounding of its input to 8 bits taken as the identity."""
+
 def digest(x: Tensor, sums: Tensor, *, first: int = 0) -> None:
     """Adds up a digest of memory that hangs on each of its bits and on where it is, in whole numbers modulo 2^64, so that parts may be taken in any order, by anyone, and their sums added."""
 

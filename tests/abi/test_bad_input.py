@@ -245,7 +245,7 @@ def test_indices_out_of_range(engine, cpu, function):
 #: Kernels whose rows lie group by group: what counts the groups, and what the rows.
 GROUPED = {
     **dict.fromkeys(("grouped_gemm", "grouped_gemm_wgrad"), ("groups", "rows")),
-    **dict.fromkeys(("gemm_quant", "gemm_quant_swiglu"), ("groups", "m")),
+    **dict.fromkeys(("gemm_quant", "gemm_quant_swiglu", "gemm_quant_backward"), ("groups", "m")),
     **dict.fromkeys(("flash_attention_paged", "kv_append_paged"), ("batch", "tokens")),
 }
 
@@ -258,7 +258,7 @@ def test_offsets_that_fall_or_begin_late_or_end_past_the_rows(engine, cpu, kerne
     refuse(engine, cpu, sample, (C.ERROR_OUT_OF_RANGE,), "offsets")
 
 
-@pytest.mark.parametrize("kernel", ["gemm_quant", "gemm_quant_swiglu"])
+@pytest.mark.parametrize("kernel", ["gemm_quant", "gemm_quant_swiglu", "gemm_quant_backward"])
 def test_groups_need_offsets(engine, cpu, kernel):
     sample = Sample(HEADER.kernels[kernel], {"groups": 2}, context=engine)
     refuse(engine, cpu, sample, (C.ERROR_INVALID_SIZE,), "groups", offsets=None)

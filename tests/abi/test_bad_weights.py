@@ -17,7 +17,7 @@ SIDE_BY_SIDE = {FORMATS[name]: FORMATS[name.removesuffix("_R16")] for name in FO
 #: Those that are read, and not stored.
 READ_ALONE = ("IQ4_NL", "MXFP4", "IQ4_XS")
 #: Where rows are taken one by one: kernels, and the option that says the format.
-ONE_BY_ONE = ("quantize", "dequantize", "embedding_quant")
+ONE_BY_ONE = ("quantize", "dequantize", "embedding_quant", "gemm_quant_backward")
 PAGED = ("kv_append_paged", "flash_attention_paged", "attention_decode_paged", "attention_step_paged")
 #: Products, their options of a format, and the size that says the rows of that matrix.
 PRODUCTS = {

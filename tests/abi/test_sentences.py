@@ -32,7 +32,7 @@ class Refused(NamedTuple):
 
 
 ADAMW = "adamw_step adamw_step_bf16 adamw_step_f8"
-GROUPED = "grouped_gemm grouped_gemm_wgrad gemm_quant gemm_quant_swiglu"
+GROUPED = "grouped_gemm grouped_gemm_wgrad gemm_quant gemm_quant_swiglu gemm_quant_backward"
 GROUPS = {"groups": 2, "rows": 4, "m": 4}
 EXPERTS = {"tokens": 3000, "k": 4, "experts": 16}
 SLOTS = {"tokens": 300, "k": 2}

@@ -23,7 +23,9 @@ from nncuda.golden.runner import available_isas
 #: Stored rows, packed weights and pages are bytes in a format, which no drawing of numbers makes: test_gpu_quant.py,
 #: test_gpu_paged.py.
 OF_BYTES = [
-    kernel for kernel in HEADER.kernels if HEADER.kernels[kernel].section in ("quant", "ternary") or "paged" in kernel
+    kernel
+    for kernel in HEADER.kernels
+    if HEADER.kernels[kernel].section in ("quant", "ternary", "lora") or "paged" in kernel
 ]
 KERNELS = sorted((HEADER.kernels[kernel] for kernel in HEADER.kernels if kernel not in OF_BYTES), key=lambda f: f.name)
 #: The same calls on every run; more of the kernels with most ways through them. An emulated GPU takes about half a

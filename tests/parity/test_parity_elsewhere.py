@@ -65,7 +65,7 @@ def test_the_table_of_the_readme() -> None:
 @pytest.mark.parametrize(
     ("name", "command", "flag"),
     [(name, "generate", flag) for name in WITHOUT_ENGINE for flag in OF_ENGINE]
-    + [(name, "generate", "--expert-parallel") for name in languages.ENGINES]
+    + [(name, "generate", flag) for name in languages.ENGINES for flag in ("--adapter", "--expert-parallel")]
     + [(name, "inspect", "--ternary") for name in BUILT],
 )
 def test_options(name: str, command: str, flag: str) -> None:

@@ -11,9 +11,9 @@ import (
 
 // What only nncuda has, the command of the Python package: commands, and options of commands that both have.
 var (
-	commandsElsewhere = []string{"convert", "data", "demo", "doctor", "dump", "eval", "quantize", "tokenizer", "verify", "verify-run"}
+	commandsElsewhere = []string{"convert", "data", "demo", "doctor", "dump", "eval", "merge", "quantize", "tokenizer", "verify", "verify-run"}
 	optionsElsewhere  = map[string][]string{
-		"generate": {"expert-parallel"},
+		"generate": {"adapter", "expert-parallel"},
 		"inspect":  {"ternary"},
 	}
 )

@@ -41,6 +41,11 @@ def cpu() -> list[Work]:
             for name in ("q4_0", "q8_0", "q6_k", "q4_k", "f16", "bf16")
             for k, n in layer
         ),
+        *(
+            stored.gradient(512, 2048, 5632, name, dtype, floor, Bar())
+            for name in ("q8_0", "q4_0")
+            for dtype, floor in (("f32", "fma_f32"), ("bf16", "dot_bf16"))
+        ),
         *(stored.ternary(1, k, n, "read", Bar(share=0.80), _COLD_WEIGHTS) for k, n in bitnet),
         *(stored.ternary(64, k, n, "dot_int8", Bar()) for k, n in bitnet),
         *(

@@ -59,6 +59,32 @@ def product(m: int, k: int, n: int, name: str, floor: Floor | None, bar: Bar, ca
     )
 
 
+def gradient(m: int, k: int, n: int, name: str, dtype: str, floor: Floor | None, bar: Bar) -> Work:
+    """dx = dy W with weights [n, k] in the format `name`, as they are stored."""
+    row_bytes, code = FORMATS[name].row_bytes(k), FORMATS[name].code
+
+    def inputs(ctx: Context, seed: int) -> Tensors:
+        few = normal(ctx, seed, "f32", _DIFFERENT_ROWS, k, std=0.02, stream=1)
+        stored = kernels.quantize(few, format=name, row_bytes=row_bytes).numpy()
+        w = np.ascontiguousarray(np.tile(stored, (-(-n // _DIFFERENT_ROWS), 1))[:n])
+        return {"dy": normal(ctx, seed, dtype, m, n), "w": ctx.tensor(w)}
+
+    def ours(ctx: Context, t: Tensors) -> Side:
+        dx = ctx.empty((m, k), dtype)
+        return side(lambda: kernels.gemm_quant_backward(t["dy"], t["w"], None, dx, format=code), dx)
+
+    return Work(
+        group=f"gradients through stored weights, {name}, {dtype}",
+        name=f"{m}x{n}x{k}",
+        inputs=inputs,
+        ours=ours,
+        flops=2.0 * m * k * n,
+        bytes=float(row_bytes * n),
+        floor=floor,
+        bar=bar,
+    )
+
+
 def ternary(m: int, k: int, n: int, floor: Floor, bar: Bar, cache: float = 0) -> Work:
     """A linear layer with packed ternary weights on activations in 8 bits; cold weights as in `product`."""
     stored, row_bytes = -(-n // 16) * 16, -(-k // 16) * 4

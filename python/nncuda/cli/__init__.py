@@ -24,6 +24,7 @@ _COMMANDS = {
     "eval": "nncuda.cli.evaluate:evaluate",
     "generate": "nncuda.cli.generate:generate",
     "inspect": "nncuda.cli.inspect:inspect",
+    "merge": "nncuda.cli.merge:merge",
     "plan": "nncuda.cli.plan:plan",
     "quantize": "nncuda.cli.quantize:quantize",
     "report": "nncuda.cli.report:report",

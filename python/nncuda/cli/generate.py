@@ -21,6 +21,7 @@ from ..infer import LanguageModel, Sampling, TextGenerator, room, serve_experts
 from ..infer import generate as generate_tokens
 from ..infer.engine import USUAL_CONTEXT
 from ..models import MoETransformer
+from ..models.adapter import Adapter
 from ..models.config import Precision
 from ..models.stored import StoredModel
 from ..train import Checkpoint, resolve_checkpoint
@@ -51,6 +52,12 @@ _USUAL_TOKENS = 128
 @drawing_options(1.0, "0 is the same as --greedy", None, "the same text. Of several prompts, prompt i uses seed + i")
 @click.option("--ids", "as_ids", is_flag=True, help="PROMPT and output are token ids; no tokenizer is needed.")
 @engine_options
+@click.option(
+    "--adapter",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="A LoRA adapter of MODEL in a folder of PEFT; the model's weights stay as they are stored.",
+)
 @stats_option
 @click.option(
     "--contiguous",
@@ -82,6 +89,7 @@ def generate(
     greedy: bool,
     sampling: Sampling,
     as_ids: bool,
+    adapter: Path | None,
     stats: bool,
     contiguous: bool,
     precision: Precision | None,
@@ -112,10 +120,10 @@ def generate(
         context = engine["context"]
         if contiguous:
             usual = {"context": None, "cache_format": "f16", "weights": "auto"}
-            if engine != usual or stats or comm is not None or len(texts) > 1:
+            if engine != usual or adapter is not None or stats or comm is not None or len(texts) > 1:
                 raise click.UsageError(
-                    "--contiguous takes one prompt, and none of --context, --cache-format, --weights, --stats and "
-                    "--expert-parallel"
+                    "--contiguous takes one prompt, and none of --context, --cache-format, --weights, --adapter, "
+                    "--stats and --expert-parallel"
                 )
             if not _is_trained(path):
                 raise click.UsageError("--contiguous is for checkpoints, folders of runs and Mixtral folders")
@@ -135,6 +143,7 @@ def generate(
         if comm is not None and comm.rank > 0:
             serve_experts(stored, comm, weights=engine["weights"])
             return
+        engine["adapter"] = None if adapter is None else Adapter.open(adapter, stored.config)
         texts = [_prompt(text) for text in texts]
         vocab, tokenizer = stored.config.vocab_size, stored.tokenizer
         given = [prompt_ids(text, as_ids, vocab, tokenizer, stored.path) for text in texts]

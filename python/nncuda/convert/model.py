@@ -38,7 +38,8 @@ from .ternary import packed_rows, tern2_bytes, ternary_bytes
 FOLDERS = ("hf", "hf-packed", "packed")
 FORMS = (*FOLDERS, *TERNARY_FORMATS)
 
-_TOKENIZER_FILES = (
+#: What a folder has beside weights and config.json.
+TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer.model",
     "tokenizer_config.json",
@@ -219,7 +220,7 @@ def _write_folder(
     if model.file is not None:
         write_gguf_tokenizer(model.file.metadata, model.path, folder)
     else:
-        for name in _TOKENIZER_FILES:
+        for name in TOKENIZER_FILES:
             if present(model.path / name):
                 shutil.copyfile(model.path / name, folder / name)
     floats = _float_dtype(form, formats)

@@ -27,6 +27,7 @@ from .watch import Watch, within
 from .weights import Weights
 
 if TYPE_CHECKING:
+    from ..models.adapter import Adapter
     from ..models.stored import StoredModel
 
 #: Rows of the rotary embedding's tables at first; they double when a sequence goes beyond, with or without a window.
@@ -71,6 +72,7 @@ class Engine:
     max_batch       most sequences that are decoded together
     piece           most tokens of a prefill call; any number gives the same bits
     weights         where the weights lie on a CPU, "auto", "memory" or "file" (`WeightReader`); the bits are the same
+    adapter         what is added to the weights, which stay as they are stored: one for all sequences
     comm            rank 0 of ranks that divide the experts among them, of which the others call `serve_experts`; the
                     bits are those of a rank alone
     """
@@ -86,6 +88,7 @@ class Engine:
         max_batch: int = 32,
         piece: int = 512,
         weights: str = "auto",
+        adapter: Adapter | None = None,
         comm: Comm | None = None,
     ):
         config = model.config
@@ -111,7 +114,7 @@ class Engine:
                 raise ValueError(f"comm is {comm!r}; it must be rank 0, on the context of the model")
             self.divided = DividedExperts(comm, model, rows)
             model = model.of_experts(self.divided.own)
-        self.weights = Weights(ctx, model, weights)
+        self.weights = Weights(ctx, model, weights, adapter)
         self.rope = RopeTables(
             ctx,
             config.head_dim,
@@ -139,7 +142,7 @@ class Engine:
         if config.ternary:
             self._layers = TernaryLayers(ctx, config, rows)
         else:
-            self._layers = StoredLayers(ctx, config, rows, self.divided)
+            self._layers = StoredLayers(ctx, config, rows, self.divided, 0 if adapter is None else adapter.rank)
         self._x = ctx.empty((rows, config.hidden_size))
         self._heads = ctx.empty((rows, config.num_heads, config.head_dim))
         self._logits = ctx.empty((max_batch, config.vocab_size))

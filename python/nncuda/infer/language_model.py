@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union, overload
 import numpy as np
 
 from ..device import Comm, Context, DeviceBound, Tensor
+from ..models.adapter import Adapter
 from ..models.llama import LlamaConfig
 from ..models.stored import StoredModel
 from ..token_ids import Ids, token_ids
@@ -73,13 +74,15 @@ class LanguageModel(DeviceBound):
         cache_tokens: int | None = None,
         max_batch: int = 32,
         weights: str = "auto",
+        adapter: str | os.PathLike[str] | None = None,
         comm: Comm | None = None,
     ) -> LanguageModel:
         """Opens a GGUF file, a Hugging Face folder (Llama, Qwen and others), a checkpoint or a run of this library.
 
         Weights are copied into memory unless they would take more than half of what is free, and used in the mapped
-        file otherwise; `weights` "memory" or "file" insists on one. `device` and `threads` are those of `Context`, the
-        other options those of `Engine`. With `comm`, of rank 0, the model is on its context, and the other ranks serve
+        file otherwise; `weights` "memory" or "file" insists on one. `adapter` is the PEFT folder of a LoRA adapter,
+        which is added to what its matrices give. `device` and `threads` are those of `Context`, the other options those
+        of `Engine`. With `comm`, of rank 0, the model is on its context, and the other ranks serve
         the experts that they hold (`serve_experts`). Raises FormatError for a file that is none of these or wrong,
         ValueError for an option that does not fit the model, nncuda.Error when the device fails.
         """
@@ -88,6 +91,8 @@ class LanguageModel(DeviceBound):
         stored = StoredModel.open(path)
         options: dict[str, Any] = {"context": context, "cache_format": cache_format, "cache_tokens": cache_tokens}
         options |= {"max_batch": max_batch, "weights": weights}
+        if adapter is not None:
+            options["adapter"] = Adapter.open(adapter, stored.config)
         if comm is not None:
             return cls(stored, comm.ctx, comm=comm, **options)
         ctx = Context(device, threads=threads)

@@ -21,21 +21,26 @@ Heads: TypeAlias = tuple[Tensor, Tensor, Tensor]
 
 class StoredLayers:
     """Runs what of a layer lies around its attention. Results lie in buffers made for `rows` tokens, so that no call
-    allocates; x f32 [tokens, hidden] is the residual stream. `divided` has the experts where this rank has but some."""
+    allocates; x f32 [tokens, hidden] is the residual stream. `divided` has the experts where this rank has but some;
+    `rank` is that of the adapter that weights may have, 0 without one."""
 
-    def __init__(self, ctx: Context, config: LlamaConfig, rows: int, divided: DividedExperts | None = None):
+    def __init__(
+        self, ctx: Context, config: LlamaConfig, rows: int, divided: DividedExperts | None = None, rank: int = 0
+    ):
         self._ctx, self._config, self._divided = ctx, config, divided
         self._normed = ctx.empty((rows, config.hidden_size))
         self._qkv = ctx.empty((rows, (config.num_heads + 2 * config.num_kv_heads) * config.head_dim))
         experts, k = config.num_experts, config.experts_per_token
         slots = rows * k if experts else rows
-        if config.qk_norm != "none":
+        if rank:
+            self._low_rank = ctx.empty((rows, rank))
+        if config.qk_norm != "none" or rank:
             widths = (config.num_heads, config.num_kv_heads, config.num_kv_heads, config.num_heads, config.num_kv_heads)
             self._apart = [ctx.empty((rows, heads * config.head_dim)) for heads in widths]
+        if config.activation != "silu" or (rank and not experts):
+            self._gate_up = [ctx.empty((rows, config.ffn_size)) for _ in range(2)]
         if not experts or divided is not None:
             self._inner = ctx.empty((slots, config.ffn_size))
-        if config.activation != "silu":
-            self._gate, self._up = (ctx.empty((rows, config.ffn_size)) for _ in range(2))
         if config.post_norms:
             self._added = ctx.empty((rows, config.hidden_size))
         if experts:
@@ -66,6 +71,9 @@ class StoredLayers:
             watch("attn_norm", self._norm(x, layer.input_norm))  # the fused product keeps no norm, and has these bits
         if layer.q_norm is not None and layer.k_norm is not None:
             return self._normed_heads(layer, layer.q_norm, layer.k_norm, x, watch)
+        if any(weight.low_rank is not None for weight in (layer.q, layer.k, layer.v)):
+            q, k, v = (rows.view(len(rows), -1, self._config.head_dim) for rows in self._heads_apart(layer, x))
+            return q, k, v
         qkv = self._qkv.narrow(0, 0, x.shape[0])
         kernels.gemm_quant_qkv(
             x,
@@ -84,14 +92,8 @@ class StoredLayers:
 
     def _normed_heads(self, layer: Layer, q_norm: Tensor, k_norm: Tensor, x: Tensor, watch: Watch | None) -> Heads:
         config, tokens = self._config, x.shape[0]
-        normed = self._norm(x, layer.input_norm)
-        products = [buffer.narrow(0, 0, tokens) for buffer in self._apart]
-        first = 0
-        for weight, y in zip((layer.q, layer.k, layer.v), products, strict=False):
-            bias = None if layer.qkv_bias is None else layer.qkv_bias.narrow(0, first, y.shape[1])
-            kernels.gemm_quant(normed, weight.data, None, bias, format=weight.format, y=y)
-            first += y.shape[1]
-        q, k, v, q_normed, k_normed = products
+        q, k, v = self._heads_apart(layer, x)
+        q_normed, k_normed = (buffer.narrow(0, 0, tokens) for buffer in self._apart[3:])
         if watch is not None:
             watch("q_product", q)
             watch("k_product", k)
@@ -99,6 +101,17 @@ class StoredLayers:
             # Of each head by itself, or of all together: as many elements as there are gains.
             kernels.rmsnorm(rows.view(-1, gain.shape[0]), gain, eps=config.norm_eps, y=y.view(-1, gain.shape[0]))
         q, k, v = (rows.view(tokens, -1, config.head_dim) for rows in (q_normed, k_normed, v))
+        return q, k, v
+
+    def _heads_apart(self, layer: Layer, x: Tensor) -> Heads:
+        """Queries, keys and values of the normed rows, by a call for each: f32 [tokens, heads * head_dim]."""
+        normed = self._norm(x, layer.input_norm)
+        products, first = [buffer.narrow(0, 0, x.shape[0]) for buffer in self._apart[:3]], 0
+        for weight, y in zip((layer.q, layer.k, layer.v), products, strict=True):
+            bias = None if layer.qkv_bias is None else layer.qkv_bias.narrow(0, first, y.shape[1])
+            self._multiply(normed, weight, bias, None, y)
+            first += y.shape[1]
+        q, k, v = products
         return q, k, v
 
     def attended(self, layer: Layer, heads: Tensor, x: Tensor, watch: Watch | None) -> None:
@@ -129,23 +142,28 @@ class StoredLayers:
 
     def _swiglu(self, ffn: Gated, gain: Tensor, x: Tensor, inner: Tensor, watch: Watch | None) -> None:
         gate, up = ffn.gate, ffn.up
-        kernels.gemm_quant_swiglu(
-            x, gate.data, up.data, None, gain, eps=self._config.norm_eps, format_gate=gate.format, format_up=up.format,
-            y=inner,
-        )  # fmt: skip
+        if gate.low_rank is not None or up.low_rank is not None:
+            normed, rows = self._norm(x, gain), [buffer.narrow(0, 0, x.shape[0]) for buffer in self._gate_up]
+            for weight, y in zip((gate, up), rows, strict=True):
+                self._multiply(normed, weight, None, None, y)
+            kernels.swiglu(*rows, y=inner)
+        else:
+            kernels.gemm_quant_swiglu(
+                x, gate.data, up.data, None, gain, eps=self._config.norm_eps, format_gate=gate.format,
+                format_up=up.format, y=inner,
+            )  # fmt: skip
         if watch is not None:
             # The fused product keeps neither the norm nor its factors; each row of these has the bits that it used.
             normed = self._norm(x, gain)
             watch("ffn_norm", normed)
             for name, weight in (("gate", gate), ("up", up)):
-                y = self._ctx.empty(inner.shape)
-                watch(name, kernels.gemm_quant(normed, weight.data, format=weight.format, y=y))
+                watch(name, self._multiply(normed, weight, None, None, self._ctx.empty(inner.shape)))
 
     def _geglu(self, ffn: Gated, gain: Tensor, x: Tensor, inner: Tensor, watch: Watch | None) -> None:
         normed = self._norm(x, gain)
-        gate, up = (buffer.narrow(0, 0, x.shape[0]) for buffer in (self._gate, self._up))
+        gate, up = (buffer.narrow(0, 0, x.shape[0]) for buffer in self._gate_up)
         for weight, y in ((ffn.gate, gate), (ffn.up, up)):
-            kernels.gemm_quant(normed, weight.data, format=weight.format, y=y)
+            self._multiply(normed, weight, None, None, y)
         kernels.geglu(gate, up, y=inner)
         if watch is not None:
             for name, tensor in (("ffn_norm", normed), ("gate", gate), ("up", up)):
@@ -232,13 +250,21 @@ class StoredLayers:
         changes."""
         if norm is not None:
             added = self._added.narrow(0, 0, x.shape[0])
-            kernels.gemm_quant(rows, weight.data, None, bias, format=weight.format, y=added)
+            self._multiply(rows, weight, bias, None, added)
             if watch is not None:
                 watch(name, added)
             kernels.rmsnorm(added, norm, eps=self._config.norm_eps, y=added)
             kernels.add(x, added, y=x)
             return
         if watch is not None:
-            product = self._ctx.empty(x.shape)
-            watch(name, kernels.gemm_quant(rows, weight.data, None, bias, format=weight.format, y=product))
-        kernels.gemm_quant(rows, weight.data, None, bias, x, format=weight.format, y=x)
+            watch(name, self._multiply(rows, weight, bias, None, self._ctx.empty(x.shape)))
+        self._multiply(rows, weight, bias, x, x)
+
+    def _multiply(
+        self, rows: Tensor, weight: Weight, bias: Tensor | None, residual: Tensor | None, y: Tensor
+    ) -> Tensor:
+        """y = rows * W^T + bias + residual, and what the weight's adapter adds."""
+        kernels.gemm_quant(rows, weight.data, None, bias, residual, format=weight.format, y=y)
+        if weight.low_rank is not None:
+            weight.low_rank.add(rows, self._low_rank.narrow(0, 0, rows.shape[0]), y)
+        return y

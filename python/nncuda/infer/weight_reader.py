@@ -28,6 +28,7 @@ from ..models.llama import is_norm
 if TYPE_CHECKING:
     from ..formats.block_formats import StoredTensor
     from ..models.stored import StoredModel
+    from .low_rank import LowRank
 
 #: Bytes of a file that are read before their pages are given back.
 _PIECE = 1 << 24
@@ -37,14 +38,15 @@ PLACES = ("auto", "memory", "file")
 
 
 class Weight(NamedTuple):
-    """A stored matrix: u8 [rows, row_bytes] and its NNCUDA_FORMAT_*."""
+    """A stored matrix: u8 [rows, row_bytes] and its NNCUDA_FORMAT_*; and what an adapter adds to it."""
 
     data: Tensor
     format: int
+    low_rank: LowRank | None = None
 
     @property
     def nbytes(self) -> int:
-        return self.data.nbytes
+        return self.data.nbytes + (0 if self.low_rank is None else self.low_rank.nbytes)
 
 
 class Experts(NamedTuple):
@@ -78,9 +80,10 @@ class WeightReader:
         self._tensors, self._arena = model.tensors, model.arena
         config = model.config
         self._less_one = config.norms_less_one
-        self._order: list[int] | None = None
+        #: That of the rows of a head in which queries and keys are read; None for that of the files.
+        self.order: list[int] | None = None
         if config.rope.rotated and config.rope.layout == "half":
-            self._order = order_of_part(config.head_dim, config.rope.rotated)
+            self.order = order_of_part(config.head_dim, config.rope.rotated)
 
     def table(self, name: str, tied: bool) -> Weight:
         """The embeddings. Where a tied head is a copy with its rows side by side, they stay in the file: so little of
@@ -159,13 +162,13 @@ class WeightReader:
 
     def _is_reordered(self, name: str) -> bool:
         """Whether a part of each head alone is rotated, in half-split pairs, and these rows are of queries or keys."""
-        return self._order is not None and name.endswith(("q_proj.weight", "k_proj.weight"))
+        return self.order is not None and name.endswith(("q_proj.weight", "k_proj.weight"))
 
     def _reordered(self, stored: StoredTensor) -> StoredTensor:
         """A copy whose heads have their pairs where those of a whole head are."""
         rows = stored.rows()
-        heads = rows.reshape(-1, len(self._order), rows.shape[1])  # type: ignore[arg-type]
-        return dataclasses.replace(stored, data=heads[:, self._order].reshape(-1))
+        heads = rows.reshape(-1, len(self.order), rows.shape[1])  # type: ignore[arg-type]
+        return dataclasses.replace(stored, data=heads[:, self.order].reshape(-1))
 
 
 def order_of_part(head_dim: int, rotated: int) -> list[int]:

@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..device import Context, Tensor
+from .low_rank import LowRank, low_rank_factors
 from .ternary_weights import TernaryLayer, ternary_layers
 from .weight_reader import Experts, Weight, WeightReader
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..models.adapter import Adapter
     from ..models.stored import StoredModel
 
 
@@ -75,12 +79,15 @@ class Layer:
 class Weights:
     """All weights of a model.
 
-    `place` and `in_memory` are those of `WeightReader`. Ternary weights are always packed into the context's memory, so
-    of such a model this is about the embedding and the head alone.
+    `place` and `in_memory` are those of `WeightReader`; `adapter` is one of the model. Ternary weights are always
+    packed into the context's memory, so of such a model this is about the embedding and the head alone.
     """
 
-    def __init__(self, ctx: Context, model: StoredModel, place: str = "auto"):
+    def __init__(self, ctx: Context, model: StoredModel, place: str = "auto", adapter: Adapter | None = None):
         read = WeightReader(ctx, model, place)
+        self._low_rank: Mapping[str, LowRank] = {}
+        if adapter is not None:
+            self._low_rank = low_rank_factors(ctx, adapter, model.config, read.order)
         self.in_memory = read.in_memory
         self._config = model.config
         tied = model.config.tie_embeddings
@@ -137,11 +144,11 @@ class Weights:
             ffn = self._gated(read, dense)
         return Layer(
             read.vector(f"{block}.input_layernorm.weight"),
-            *(read.matrix(f"{attention}.{name}_proj.weight") for name in "qkv"),
+            *(self._projection(read, f"{attention}.{name}_proj.weight") for name in "qkv"),
             qkv_bias,
             q_norm,
             k_norm,
-            read.matrix(f"{attention}.o_proj.weight"),
+            self._projection(read, f"{attention}.o_proj.weight"),
             o_bias,
             attention_norm,
             read.vector(f"{block}.post_attention_layernorm.weight"),
@@ -149,6 +156,9 @@ class Weights:
             ffn_norm,
         )
 
-    @staticmethod
-    def _gated(read: WeightReader, prefix: str) -> Gated:
-        return Gated(*(read.matrix(f"{prefix}.{name}_proj.weight") for name in ("gate", "up", "down")))
+    def _gated(self, read: WeightReader, prefix: str) -> Gated:
+        return Gated(*(self._projection(read, f"{prefix}.{name}_proj.weight") for name in ("gate", "up", "down")))
+
+    def _projection(self, read: WeightReader, name: str) -> Weight:
+        """A matrix of a layer, and what the adapter adds to it."""
+        return read.matrix(name)._replace(low_rank=self._low_rank.get(name))

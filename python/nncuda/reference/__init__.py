@@ -18,6 +18,7 @@ from nncuda.reference import (
     embedding,
     gemm,
     kvcache,
+    lora,
     loss,
     moe,
     optimizer,
@@ -45,6 +46,7 @@ FAMILIES = (
     decode,
     quant,
     ternary,
+    lora,
     digest,
     random,
 )

@@ -11,6 +11,7 @@ from . import (
     embedding,
     gemm,
     kvcache,
+    lora,
     loss,
     moe,
     optimizer,
@@ -39,6 +40,7 @@ FAMILIES = (
     decode,
     quant,
     ternary,
+    lora,
     digest,
     random,
 )

@@ -10,6 +10,7 @@ from . import (
     embedding,
     gemm,
     kvcache,
+    lora,
     loss,
     moe,
     optimizer,
@@ -342,6 +343,10 @@ def cases():
             for k in (256, 2048) if block == 256 else (32, 544) if block == 32 else (31, 516):
                 yield named("gemm_quant", lambda d, _, m, n, k, name: quant.product(d, m, n, k, name),
                             (m, n, k, name), "f32")  # fmt: skip
+    for name in ("q8_0", "q4_k", "bf16"):
+        yield named("gemm_quant_backward", lambda d, _, m, n, k, name: lora.product(d, m, n, k, name, 0.0),
+                    (17, 300, 768, name), "f32")  # fmt: skip
+    yield named("bitlinear_backward", lambda d, _, *sizes: lora.ternary_product(d, *sizes, 1.0), (12, 300, 530), "f32")
     for sizes in ((16641, 5547, 9), (40001, 30003, 5)):
         for kernel, recipe in (("adamw_step_bf16", optimizer.adamw), ("adamw_step_f8", optimizer.adamw_f8)):
             yield named(kernel, lambda d, dtype, *sizes, of=recipe: {**of(d, *sizes), "first": 0}, sizes, "bf16")

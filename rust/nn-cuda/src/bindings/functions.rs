@@ -2407,6 +2407,45 @@ pub type cuda_bitlinear_norm = unsafe extern "C" fn(
     dtype: i32,
 ) -> i32;
 
+/// The gradient of a linear layer with stored weights with respect to its input: dx = dy \* W + beta \* dx, of the
+/// layer y = x \* W^T that gemm_quant computes.
+///
+/// C: `int32_t cuda_gemm_quant_backward(nncuda_ctx *ctx, const void *dy, const void *w, const int32_t *offsets, void *dx, int64_t groups, int64_t m, int64_t n, int64_t k, int64_t row_bytes, float beta, int32_t format, int32_t dtype);`
+pub type cuda_gemm_quant_backward = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    dy: *const c_void,
+    w: *const c_void,
+    offsets: *const i32,
+    dx: *mut c_void,
+    groups: i64,
+    m: i64,
+    n: i64,
+    k: i64,
+    row_bytes: i64,
+    beta: f32,
+    format: i32,
+    dtype: i32,
+) -> i32;
+
+/// The gradient of a linear layer with ternary weights with respect to its input: dx = dy \* (w_scale \* W) + beta
+/// \* dx, of the layer that bitlinear computes, with the rounding of its input to 8 bits taken as the identity.
+///
+/// C: `int32_t cuda_bitlinear_backward(nncuda_ctx *ctx, const void *dy, const void *w, const float *w_scale, void *dx, int64_t m, int64_t n, int64_t k, int64_t stored, int64_t row_bytes, float beta, int32_t dtype);`
+pub type cuda_bitlinear_backward = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    dy: *const c_void,
+    w: *const c_void,
+    w_scale: *const f32,
+    dx: *mut c_void,
+    m: i64,
+    n: i64,
+    k: i64,
+    stored: i64,
+    row_bytes: i64,
+    beta: f32,
+    dtype: i32,
+) -> i32;
+
 /// Adds up a digest of memory that hangs on each of its bits and on where it is, in whole numbers modulo 2^64, so
 /// that parts may be taken in any order, by anyone, and their sums added.
 ///

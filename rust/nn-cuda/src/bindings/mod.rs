@@ -11,4 +11,4 @@ pub use functions::{nncuda_comm, nncuda_ctx, nncuda_event, nncuda_graph, nncuda_
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "15312aead67a5261aba76e94004d5269030efaf517100c5e5c33a35afb703740";
+pub const HEADER_SHA256: &str = "71b611206cd3a44c9f7c1538d45dd614eb33352149ea67f13520d9f8ca3a4ac3";

@@ -373,6 +373,10 @@ pub struct Functions {
     pub cuda_bitlinear: functions::cuda_bitlinear,
     /// See [`functions::cuda_bitlinear_norm`].
     pub cuda_bitlinear_norm: functions::cuda_bitlinear_norm,
+    /// See [`functions::cuda_gemm_quant_backward`].
+    pub cuda_gemm_quant_backward: functions::cuda_gemm_quant_backward,
+    /// See [`functions::cuda_bitlinear_backward`].
+    pub cuda_bitlinear_backward: functions::cuda_bitlinear_backward,
     /// See [`functions::cuda_digest`].
     pub cuda_digest: functions::cuda_digest,
     /// See [`functions::cuda_random_bits`].
@@ -385,7 +389,7 @@ pub struct Functions {
 
 impl Functions {
     /// The names of all functions, in the header's order.
-    pub const NAMES: [&'static CStr; 184] = [
+    pub const NAMES: [&'static CStr; 186] = [
         c"nncuda_abi_version",
         c"nncuda_build_info",
         c"nncuda_status_name",
@@ -566,6 +570,8 @@ impl Functions {
         c"cuda_ternary_unpack",
         c"cuda_bitlinear",
         c"cuda_bitlinear_norm",
+        c"cuda_gemm_quant_backward",
+        c"cuda_bitlinear_backward",
         c"cuda_digest",
         c"cuda_random_bits",
         c"cuda_uniform",
@@ -765,10 +771,12 @@ impl Functions {
                 cuda_ternary_unpack: transmute::<Address, cuda_ternary_unpack>(at(177)?),
                 cuda_bitlinear: transmute::<Address, cuda_bitlinear>(at(178)?),
                 cuda_bitlinear_norm: transmute::<Address, cuda_bitlinear_norm>(at(179)?),
-                cuda_digest: transmute::<Address, cuda_digest>(at(180)?),
-                cuda_random_bits: transmute::<Address, cuda_random_bits>(at(181)?),
-                cuda_uniform: transmute::<Address, cuda_uniform>(at(182)?),
-                cuda_normal: transmute::<Address, cuda_normal>(at(183)?),
+                cuda_gemm_quant_backward: transmute::<Address, cuda_gemm_quant_backward>(at(180)?),
+                cuda_bitlinear_backward: transmute::<Address, cuda_bitlinear_backward>(at(181)?),
+                cuda_digest: transmute::<Address, cuda_digest>(at(182)?),
+                cuda_random_bits: transmute::<Address, cuda_random_bits>(at(183)?),
+                cuda_uniform: transmute::<Address, cuda_uniform>(at(184)?),
+                cuda_normal: transmute::<Address, cuda_normal>(at(185)?),
             })
         }
     }

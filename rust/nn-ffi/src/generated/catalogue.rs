@@ -6,7 +6,7 @@ use crate::catalogue::{Kernel, Parameter};
 use crate::generated::checked;
 
 /// Every kernel, in the header's order.
-pub static KERNELS: [Kernel; 106] = [
+pub static KERNELS: [Kernel; 108] = [
     Kernel {
         name: "silu",
         parameters: &[
@@ -1633,6 +1633,41 @@ pub static KERNELS: [Kernel; 106] = [
             Parameter::dtype("dtype"),
         ],
         call: checked::bitlinear_norm,
+    },
+    Kernel {
+        name: "gemm_quant_backward",
+        parameters: &[
+            Parameter::tensor("dy", "dtype", "[m, n]", ""),
+            Parameter::tensor("w", "u8", "[groups*n, row_bytes]", ""),
+            Parameter::tensor("offsets", "i32", "[groups+1]", ""),
+            Parameter::tensor("dx", "dtype", "[m, k]", ""),
+            Parameter::integer("groups"),
+            Parameter::integer("m"),
+            Parameter::integer("n"),
+            Parameter::integer("k"),
+            Parameter::integer("row_bytes"),
+            Parameter::float("beta"),
+            Parameter::integer("format"),
+            Parameter::dtype("dtype"),
+        ],
+        call: checked::gemm_quant_backward,
+    },
+    Kernel {
+        name: "bitlinear_backward",
+        parameters: &[
+            Parameter::tensor("dy", "dtype", "[m, n]", ""),
+            Parameter::tensor("w", "u8", "[stored, row_bytes]", ""),
+            Parameter::tensor("w_scale", "f32", "[n]", ""),
+            Parameter::tensor("dx", "dtype", "[m, k]", ""),
+            Parameter::integer("m"),
+            Parameter::integer("n"),
+            Parameter::integer("k"),
+            Parameter::integer("stored"),
+            Parameter::integer("row_bytes"),
+            Parameter::float("beta"),
+            Parameter::dtype("dtype"),
+        ],
+        call: checked::bitlinear_backward,
     },
     Kernel {
         name: "digest",

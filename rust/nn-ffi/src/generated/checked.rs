@@ -982,6 +982,27 @@ pub(super) fn bitlinear_norm(arguments: &[Argument<'_>]) -> Result<()> {
     )
 }
 
+pub(super) fn gemm_quant_backward(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::gemm_quant_backward(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].optional()?,
+        arguments[3].tensor()?,
+        arguments[9].float()?,
+        arguments[10].choice(Format::from_code)?,
+    )
+}
+
+pub(super) fn bitlinear_backward(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::bitlinear_backward(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[9].float()?,
+    )
+}
+
 pub(super) fn digest(arguments: &[Argument<'_>]) -> Result<()> {
     kernels::digest(arguments[0].tensor()?, arguments[1].tensor()?, arguments[4].int64()?)
 }
