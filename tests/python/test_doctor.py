@@ -67,9 +67,10 @@ def test_problems_come_with_a_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_the_extras_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert doctor._extras().value == "plot, tensorboard, serve"
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    assert doctor._extras().value == "plot, tensorboard, serve; not installed: eval"
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert doctor._extras() == doctor.Finding("extras", "tensorboard, serve; not installed: plot")
+    assert doctor._extras() == doctor.Finding("extras", "tensorboard, serve; not installed: plot, eval")
 
 
 def test_mpi_is_named_or_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
