@@ -240,7 +240,7 @@ _TOKEN = re.compile(
     | (?P<comment>/\*.*?\*/)
     | (?P<directive>\#[^\n]*)
     | (?P<function>NNCUDA_API\b[^;]*;)
-    | (?P<enum>enum\s*\{(?:/\*.*?\*/|[^}])*\}\s*;)
+    | (?P<enum>enum\s*\{(?:/\*(?:[^*]|\*(?!/))*\*/|/(?!\*)|[^}/])*\}\s*;)  # one way to read it, so never a long search
     | (?P<handle>typedef\s+struct\s+\w+\s+\w+\s*;)
     | (?P<linkage>extern\s+"C"\s*\{|\})
     """,
