@@ -121,7 +121,7 @@ def config(shape: Shape) -> dict[str, Any]:
         "rms_norm_eps": shape.eps,
         "rope_theta": shape.rope_base,
         "rope_scaling": shape.rope_scaling,
-        "hidden_act": "relu2" if shape.bitnet and not shape.silu else FAMILIES[kind].activations[0],
+        "hidden_act": "silu" if shape.silu else FAMILIES[kind].activations[0],
         "tie_word_embeddings": shape.tied,
         "bos_token_id": begin,
         "eos_token_id": end,
