@@ -107,8 +107,8 @@ NN_INLINE void interleaved_block(const uint8_t *w, const quant_activations *acts
   const int each = interleaved_is_large(format) ? 2 : 1; /* blocks of a run */
 #pragma GCC unroll 8
   for (int run = 0; run < interleaved_runs(format); run++) {
-    const int64_t block = i + run * each, at = block / each * bytes;
-    const int64_t lines = (at + bytes) / 64 - at / 64; /* that end in the run */
+    const int64_t block = i + run * each, begin = block / each * bytes;
+    const int64_t lines = (begin + bytes) / 64 - begin / 64; /* that end in the run */
     for (int64_t l = interleaved_words(format); l < lines; l++) {
       interleaved_fetch_line(fetch);
     }
