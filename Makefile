@@ -189,7 +189,7 @@ lib: ## the library alone: build/lib/libnncuda.so
 install: lib ## the library for programs in C and C++: PREFIX=folder (/usr/local without), DESTDIR=staging
 	DESTDIR="$(abspath $(DESTDIR))" cmake --install $(BUILD) --prefix "$(abspath $(PREFIX))"
 
-cuda: cuda-toolchain $(VENV)/.packages-test ## the library for every GPU architecture, build/cuda/libnncuda.so, and its checks (CUDA_ARCHITECTURES="80-real;90-real;90a-real" for some; SM_70= leaves out clang's)
+cuda: cuda-toolchain $(VENV)/.packages-test ## the library for every GPU architecture, build/cuda/libnncuda.so, and its checks (CUDA_ARCHITECTURES="80-real;90-real;90a-real;90-virtual" for some; SM_70= leaves out clang's)
 	cmake -S . -B build/cuda -DNNCUDA_CUDA=ON -DNNCUDA_CUDA_ARCHITECTURES="$(CUDA_ARCHITECTURES)" -DNNCUDA_CUDA_COMPRESS=balance \
 	  -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
 	cmake --build build/cuda --target nncuda
