@@ -5,11 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from .. import kernels
-from ..device import INSTRUCTION_SETS, Context
+from ..device import INSTRUCTION_SETS, Context, Tensor
 from ..formats.block_formats import FORMATS, INTERLEAVED, INTERLEAVED_ROWS
 from .work import Bar, Floor, Side, Tensors, Work, cold, normal, side
 
 _DIFFERENT_ROWS = 64  # making them takes its time; more would not change how fast they are read
+
+
+def _weights(ctx: Context, seed: int, name: str, n: int, k: int) -> Tensor:
+    """A matrix [n, k] in a format, of some rows again and again."""
+    stored = _stored(ctx, seed, name, k)
+    return ctx.tensor(np.ascontiguousarray(np.tile(stored, (-(-n // _DIFFERENT_ROWS), 1))[:n]))
 
 
 def _stored(ctx: Context, seed: int, name: str, k: int) -> np.ndarray:
@@ -34,8 +40,7 @@ def product(m: int, k: int, n: int, name: str, floor: Floor | None, bar: Bar, ca
         return ctx.isa != INSTRUCTION_SETS[0] and code in INTERLEAVED and n % INTERLEAVED_ROWS == 0
 
     def inputs(ctx: Context, seed: int) -> Tensors:
-        stored = _stored(ctx, seed, name, k)
-        w = ctx.tensor(np.ascontiguousarray(np.tile(stored, (-(-n // _DIFFERENT_ROWS), 1))[:n]))
+        w = _weights(ctx, seed, name, n, k)
         if side_by_side(ctx):
             w = kernels.interleave_rows(w, format=code, k=k)
         return {"x": normal(ctx, seed, "f32", m, k), "w": w}
@@ -64,10 +69,7 @@ def gradient(m: int, k: int, n: int, name: str, dtype: str, floor: Floor | None,
     row_bytes, code = FORMATS[name].row_bytes(k), FORMATS[name].code
 
     def inputs(ctx: Context, seed: int) -> Tensors:
-        few = normal(ctx, seed, "f32", _DIFFERENT_ROWS, k, std=0.02, stream=1)
-        stored = kernels.quantize(few, format=name, row_bytes=row_bytes).numpy()
-        w = np.ascontiguousarray(np.tile(stored, (-(-n // _DIFFERENT_ROWS), 1))[:n])
-        return {"dy": normal(ctx, seed, dtype, m, n), "w": ctx.tensor(w)}
+        return {"dy": normal(ctx, seed, dtype, m, n), "w": _weights(ctx, seed, name, n, k)}
 
     def ours(ctx: Context, t: Tensors) -> Side:
         dx = ctx.empty((m, k), dtype)

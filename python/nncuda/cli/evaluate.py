@@ -65,7 +65,7 @@ def evaluate(
 
     The engine computes the scores in this process, as it serves the model: --cache-format f32 keeps keys and values
     whole, as transformers does in f32. Needs lm-eval, which `pip install 'nncuda[eval]'` adds.
-    """  # fmt: skip
+    """
     if (missing := left_out("eval", "the harness")) is not None:
         raise click.ClickException(missing)
     for path in (json_path, samples_path):

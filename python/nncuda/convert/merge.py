@@ -19,12 +19,11 @@ from ..formats.atomic import write_folder
 from ..formats.block_formats import StoredTensor
 from ..formats.errors import FormatError
 from ..formats.mapped import release
-from ..formats.regular import present
 from ..formats.safetensors import read_safetensors_folder
 from ..formats.safetensors_writer import NewArray, write_in_pieces
 from ..models.adapter import Adapter
 from ..models.stored import StoredModel
-from .model import TOKENIZER_FILES
+from .model import copy_tokenizer
 
 
 def merge_adapter(
@@ -51,9 +50,8 @@ def merge_adapter(
             raise FormatError(model.path, f"has {name} in one tensor with others; adapters of it are not merged")
     new = [NewArray(name, files.dtype(name), files.shape(name)) for name in files]
     with write_folder(path) as folder:
-        for name in ("config.json", *TOKENIZER_FILES):
-            if present(model.path / name):
-                shutil.copyfile(model.path / name, folder / name)
+        shutil.copyfile(model.path / "config.json", folder / "config.json")
+        copy_tokenizer(model.path, folder)
         with write_in_pieces(folder / "model.safetensors", new) as writer:
             for name in files:
                 stored = files.stored(name)

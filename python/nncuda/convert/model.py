@@ -38,8 +38,7 @@ from .ternary import packed_rows, tern2_bytes, ternary_bytes
 FOLDERS = ("hf", "hf-packed", "packed")
 FORMS = (*FOLDERS, *TERNARY_FORMATS)
 
-#: What a folder has beside weights and config.json.
-TOKENIZER_FILES = (
+_TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer.model",
     "tokenizer_config.json",
@@ -48,6 +47,13 @@ TOKENIZER_FILES = (
     "chat_template.jinja",
     "generation_config.json",
 )
+
+
+def copy_tokenizer(source: Path, folder: Path) -> None:
+    """Copies what of a tokenizer, and of how texts are generated, the folder `source` has."""
+    for name in _TOKENIZER_FILES:
+        if present(source / name):
+            shutil.copyfile(source / name, folder / name)
 
 
 def head_name(config: LlamaConfig) -> str:
@@ -220,9 +226,7 @@ def _write_folder(
     if model.file is not None:
         write_gguf_tokenizer(model.file.metadata, model.path, folder)
     else:
-        for name in TOKENIZER_FILES:
-            if present(model.path / name):
-                shutil.copyfile(model.path / name, folder / name)
+        copy_tokenizer(model.path, folder)
     floats = _float_dtype(form, formats)
     new = list(_new_arrays(model, form, formats, floats))
     with write_in_pieces(folder / "model.safetensors", new) as writer:

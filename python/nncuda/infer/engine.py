@@ -354,12 +354,9 @@ class Engine:
         q, k, v = qkv
         config, tokens = self.config, q.shape[0]
         heads = self._heads.narrow(0, 0, tokens)
-        options = {
-            "scale": config.attention_scale or None,
-            "window": config.window_of(number),
-            "softcap": config.scores_cap,
-        }
-        local = self.local_rope if config.window_of(number) else None
+        window = config.window_of(number)
+        options = {"scale": config.attention_scale or None, "window": window, "softcap": config.scores_cap}
+        local = self.local_rope if window else None
         cosine, sine = (local or self.rope).tables(1)
         keys, values, code = self.cache.keys[number], self.cache.values[number], self.cache.format.code
         if decode:
