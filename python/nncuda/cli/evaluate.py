@@ -11,6 +11,7 @@ import click
 from rich.table import Table
 
 from ..extras import left_out
+from ..formats.atomic import replace_file, write_file
 from ..formats.errors import FormatError
 from ..infer import LanguageModel
 from .arguments import device_options
@@ -88,11 +89,13 @@ def evaluate(
             for name in ("results", "groups", "versions", "n-shot", "higher_is_better")
             if name in found
         }
-        json_path.write_text(json.dumps(kept, indent=2, default=str) + "\n")
+        write_file(json_path, json.dumps(kept, indent=2, default=str) + "\n")
     if samples_path is not None:
-        with samples_path.open("w", encoding="utf-8") as file:
+        with replace_file(samples_path) as file:
             for task, samples in found["samples"].items():
-                file.writelines(json.dumps({"task": task, **sample}, default=str) + "\n" for sample in samples)
+                file.writelines(
+                    json.dumps({"task": task, **sample}, default=str).encode() + b"\n" for sample in samples
+                )
     console().print(_table(found["results"]))
 
 
