@@ -200,7 +200,7 @@ def test_instruction_sets(workshop: Workshop, stored: str, isa: str, name: str) 
     assert json.loads(told) == engine_scripts.run(asked, threads=2)
 
 
-EMULATED = languages.ROOT / "build" / "emulated" / "libnncuda_emulated_80.so"
+EMULATED = languages.ROOT / "build" / "emulated" / "libnncuda_emulated_90.so"
 
 
 @pytest.mark.case("the engine: on an emulated GPU, which runs ahead")
