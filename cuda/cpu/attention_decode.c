@@ -1,26 +1,12 @@
-/*
- * Attention of one query a sequence over its cache (Dao et al. 2023, "Flash-Decoding"): the keys are cut into
- * pieces of a fixed number, each piece leaves its maximum, sum and output in scratch, and a second pass combines them
- * in order. What limits it is reading the cache, which each task does once for all query heads that share the key head.
- */
-#include "attention_pack.h"
-#include "checks.h"
-
-#include "abi/generated/attention.h"
+/* attention_decode in the arithmetic of f32: keys and values are widened, a piece by vectors (attention_decode.h). */
+#include "attention_decode.h"
 
 enum {
-  PIECE_KEYS = 256, /* at most; fewer when several key heads make the rows longer */
   PIECE_KEYS_LEAST = 64,
   VALUE_KEYS = 32,                    /* values that the tile of the output passes over at a time */
   WIDE_LD = ATTN_MAX_HEAD_DIM + 16,   /* constant, so that the rows of a block are at constant distances */
   OUT_VECTORS = ATTN_NR == 32 ? 4 : 2 /* the tile of the output: with its 4 heads, what the registers hold */
 };
-
-typedef struct decode {
-  const nn_attention_decode_args *a;
-  float *partial, *workspace; /* [batch][heads][pieces][partial_size]: output, maximum, sum; and of each worker */
-  int64_t piece_keys, pieces, partial_size, workspace_size;
-} decode;
 
 /*
  * A task reads its rows in the order of memory, block by block, and spreads fetching the next block over the work on
@@ -51,22 +37,6 @@ NN_INLINE vf dot_each(const float *q, const float *rows, int64_t dim) {
     NN_UNROLL for (int i = 0; i < VF; i++) { sums[i] = vf_fma(vf_load(rows + i * WIDE_LD + d), x, sums[i]); }
   }
   return sum_each(sums);
-}
-
-/* The softmax of `keys` scores against their own maximum: scores become 2^(score - maximum). */
-NN_INLINE void decode_soften(float *scores, int64_t keys, float *peak, float *sum) {
-  vf top = vf_set1(-INFINITY);
-  for (int64_t j = 0; j < keys; j += VF) {
-    top = vf_max(vf_keep_part(vf_load(scores + j), nn_min(VF, keys - j), -INFINITY), top);
-  }
-  *peak = vf_maximum(top);
-  vf total = vf_set1(0.0f);
-  for (int64_t j = 0; j < keys; j += VF) {
-    const vf p = vf_keep_part(vf_exp2(vf_sub(vf_load(scores + j), vf_set1(*peak))), nn_min(VF, keys - j), 0.0f);
-    total = vf_add(total, p);
-    vf_store(scores + j, p);
-  }
-  *sum = vf_sum(total);
 }
 
 /*
@@ -184,61 +154,15 @@ NN_INLINE void decode_piece(const decode *f, int64_t sequence, int64_t piece, in
 NN_TASK(decode_task, decode,
         NN_SWITCH_DTYPE(job->a->dtype, decode_piece(job, task / job->pieces, task % job->pieces, worker, DT)))
 
-NN_INLINE void decode_combine(const decode *f, int64_t row, int32_t dtype) {
-  const nn_attention_decode_args *a = f->a;
-  const int64_t dim = a->head_dim, end = nn_round_up(dim, VF),
-                pieces = nn_ceil_div(a->lengths[row / a->heads], f->piece_keys);
-  const float *partial = f->partial + row * f->pieces * f->partial_size;
-  float peak = -INFINITY;
-  for (int64_t p = 0; p < pieces; p++) {
-    const float top = partial[p * f->partial_size + end];
-    peak = top > peak ? top : peak;
-  }
-  vf sum = vf_set1(0.0f); /* in each lane */
-  for (int64_t p = 0; p < pieces; p++) {
-    const float *x = partial + p * f->partial_size + end;
-    sum = vf_fma(vf_set1(x[1]), vf_exp2(vf_set1(x[0] - peak)), sum);
-  }
-  for (int64_t d = 0; d < dim; d += VF) {
-    vf total = vf_set1(0.0f);
-    for (int64_t p = 0; p < pieces; p++) {
-      const float *x = partial + p * f->partial_size;
-      total = vf_fma(vf_load(x + d), vf_exp2(vf_set1(x[end] - peak)), total);
-    }
-    if (pieces > 0) {
-      total = vf_div(total, sum);
-    }
-    vf_store_part_as(a->out, row * dim + d, nn_min(VF, dim - d), total, dtype);
-  }
-}
-
-NN_TASK(decode_combine_task, decode, NN_SWITCH_DTYPE(job->a->dtype, decode_combine(job, task, DT)))
-
-/* Partial results for as many pieces as the longest sequence can have. */
+/* Pieces are shorter when several key heads make the rows longer. A worker keeps queries, scores, widened rows. */
 NN_PLAIN static decode lay_out(const nn_attention_decode_args *a, nn_workspace *w) {
-  const int64_t wide = nn_round_up(a->head_dim, VF);
-  decode f = {.a = a,
-              .piece_keys = a->kv_heads > 2 ? PIECE_KEYS_LEAST : PIECE_KEYS / a->kv_heads,
-              .partial_size = wide + 2,
-              .workspace_size = a->heads * (wide + PIECE_KEYS) + VALUE_KEYS * WIDE_LD};
-  const int64_t most = nn_max(1, nn_ceil_div(a->capacity, f.piece_keys));
-  f.workspace = nn_workspace_piece(w, (size_t)(f.workspace_size * w->machine->threads) * sizeof(float));
-  f.partial = nn_workspace_piece(w, (size_t)(a->batch * a->heads * most * f.partial_size) * sizeof(float));
-  return f;
+  return decode_lay_out(a, w, a->kv_heads > 2 ? PIECE_KEYS_LEAST : PIECE_KEYS / a->kv_heads,
+                        a->heads * (nn_round_up(a->head_dim, VF) + PIECE_KEYS) + VALUE_KEYS * WIDE_LD);
 }
 
-NN_WORKSPACE(attention_decode) { lay_out(args, w); }
-
-int32_t NN_KERNEL(attention_decode)(nncuda_ctx *ctx, const void *args) {
-  const nn_attention_decode_args *a = args;
-  NN_TRY(nn_check_range(ctx, "lengths", a->lengths, a->batch, 0, a->capacity, ", the capacity"));
-  int64_t longest = 0;
-  for (int64_t b = 0; b < a->batch; b++) {
-    longest = nn_max(longest, a->lengths[b]);
-  }
+static int32_t run(nncuda_ctx *ctx, const nn_attention_decode_args *a) {
   decode f = lay_out(a, nn_workspace_of(ctx));
-  f.pieces = nn_max(1, nn_ceil_div(longest, f.piece_keys));
-  nn_parallel(ctx, a->batch * f.pieces, decode_task, &f);
-  nn_parallel(ctx, a->batch * a->heads, decode_combine_task, &f);
-  return NNCUDA_SUCCESS;
+  return decode_run(ctx, &f, decode_task);
 }
+
+NN_KERNEL_BY(attention_decode, run, lay_out)
