@@ -38,6 +38,7 @@ WITH_LIBRARY = NNCUDA_LIBRARY=$(LIBRARY)
 # Beside what pip built last: a library of the same objects, in which one thread plays all.
 CUTS = $(firstword $(shell ls -td build/cp*/ 2>/dev/null))libnncuda_cuts.so
 LLGUIDANCE := $(CURDIR)/build/lib/libllguidance.so
+LLGUIDANCE_PROFILE ?= release
 
 SOURCES := $(shell find cuda cmake python bindings.h CMakeLists.txt pyproject.toml -type f -not -name '*.pyc' 2>/dev/null)
 C_FILES := $(shell find cuda tests python -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
@@ -77,8 +78,8 @@ go: go-toolchain $(VENV)/.test ## the Go module, and build/bin/nncuda-go
 	cd go && go build -o $(BINARIES)/nncuda-go ./cmd/nncuda-go
 
 llguidance: rust-toolchain ## the library that constrains texts in Go: build/lib/libllguidance.so
-	cd rust && $(CARGO) build --release --package llguidance
-	mkdir -p $(dir $(LLGUIDANCE)) && cp $(CARGO_TARGET_DIR)/release/libllguidance.so $(LLGUIDANCE)
+	cd rust && $(CARGO) build --profile $(LLGUIDANCE_PROFILE) --package llguidance
+	mkdir -p $(dir $(LLGUIDANCE)) && cp $(CARGO_TARGET_DIR)/$(LLGUIDANCE_PROFILE:dev=debug)/libllguidance.so $(LLGUIDANCE)
 
 go-test: go llguidance
 	cd go && go vet ./...
