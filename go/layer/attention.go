@@ -10,7 +10,7 @@ import (
 // MQAttention is causal self-attention with rotary embedding and shared key heads:
 // out = softmax(q k^T / sqrt(head_dim)) v, through W_o; q, k, v come from one product with W_qkv.
 //
-// Weights: QKV [(heads + 2 kv_heads) * head_dim, hidden], Output [hidden, heads * head_dim].
+// Weights: QKV [(heads + 2 kv_heads) * head_dim, hidden], which may have a bias, Output [hidden, heads * head_dim].
 // (Vaswani et al. 2017, eq. 1; Shazeer 2019, multi-query; Su et al. 2021, rotary)
 type MQAttention struct {
 	QKV, Output    *Linear

@@ -31,12 +31,48 @@ var (
 	ownNames = []string{"extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor"}
 	// Not needed to run the model, or with one default everywhere: ours stands.
 	defaultedNames = map[string]bool{"aux_alpha": true, "init_std": true, "norm_eps": true}
-	// Those that a dense model, which is a Llama there, has one value of.
+	// Those that a dense model, which is a Llama or Qwen2 there, has one value of.
 	expertNames = slices.Concat(countsOfExperts, optionsOfRouter)
 )
 
+// denseKind is a kind of dense model: its model_type and class in transformers, the options that have one value here, and
+// what transformers takes where config.json does not say; 0 key heads are as many as query heads.
+type denseKind struct {
+	name, class      string
+	fixed            []fixedOption
+	context, kvHeads int64
+	qkvBias          bool
+}
+
+// fixedOption is an option of config.json that has one value here.
+type fixedOption struct {
+	name  string
+	value any
+}
+
+var denseKinds = []denseKind{
+	{name: "llama", class: "LlamaForCausalLM", context: 2048, fixed: []fixedOption{{"attention_bias", false}, {"mlp_bias", false}}},
+	{name: "qwen2", class: "Qwen2ForCausalLM", context: 32768, kvHeads: 32, qkvBias: true,
+		fixed: []fixedOption{{"use_sliding_window", false}}},
+}
+
+// kindNamed gives the kind of dense model of a model_type; nil when there is none.
+func kindNamed(name any) *denseKind {
+	at := slices.IndexFunc(denseKinds, func(kind denseKind) bool { return sameScalar(name, kind.name) })
+	if at < 0 {
+		return nil
+	}
+	return &denseKinds[at]
+}
+
+// kind is that of a dense model.
+func (c Config) kind() denseKind {
+	at := slices.IndexFunc(denseKinds, func(kind denseKind) bool { return kind.qkvBias == c.QKVBias })
+	return denseKinds[at]
+}
+
 // Rotary base of a config.json that names none.
-const mixtralRopeBase, llamaRopeBase = 1e6, 1e4
+const mixtralRopeBase, denseRopeBase = 1e6, 1e4
 
 // namesOf lists the options that a config.json has by names of its own, and those that it has under "nncuda".
 func namesOf(dense bool) (theirs []struct{ ours, theirs string }, own []string) {
@@ -50,15 +86,20 @@ func namesOf(dense bool) (theirs []struct{ ours, theirs string }, own []string) 
 	return theirs, own
 }
 
-// Mixtral gives the content of config.json: of a Mixtral, or, of a dense model, of a Llama.
+// Mixtral gives the content of config.json: of a Mixtral, or, of a dense model, of a Qwen2 or Llama.
 func (c Config) Mixtral() *formats.Object {
 	class, kind := "MixtralForCausalLM", "mixtral"
 	ofKind := formats.NewObject("attention_dropout", 0.0, "router_jitter_noise", 0.0, "output_router_logits", false,
 		"sliding_window", nil)
 	dense := c.NumExperts == 0
 	if dense {
-		class, kind = "LlamaForCausalLM", "llama"
-		ofKind = formats.NewObject("attention_bias", false, "attention_dropout", 0.0, "mlp_bias", false)
+		own := c.kind()
+		class, kind = own.class, own.name
+		ofKind = formats.NewObject()
+		for _, option := range own.fixed {
+			ofKind.Set(option.name, option.value)
+		}
+		ofKind.Set("attention_dropout", 0.0)
 	}
 	values, extra := c.Object(), formats.NewObject()
 	object := formats.NewObject("architectures", []any{class}, "model_type", kind)
@@ -68,7 +109,7 @@ func (c Config) Mixtral() *formats.Object {
 	}
 	object.Update(formats.NewObject("rope_theta", c.RopeBase, "hidden_act", "silu"))
 	object.Update(ofKind)
-	object.Update(formats.NewObject("tie_word_embeddings", false, "torch_dtype", "float32", "pad_token_id", 0,
+	object.Update(formats.NewObject("tie_word_embeddings", c.TieEmbeddings, "torch_dtype", "float32", "pad_token_id", 0,
 		"bos_token_id", 2, "eos_token_id", 3))
 	for _, name := range own {
 		extra.Set(name, values.Get(name))
@@ -77,32 +118,38 @@ func (c Config) Mixtral() *formats.Object {
 	return object
 }
 
-// ConfigFromMixtral reads the content of a config.json of a Mixtral or a Llama, of this program or another. It is an error
-// when it is of another model, lacks something, or asks for what this model does not do.
+// ConfigFromMixtral reads the content of a config.json of a Mixtral, a Llama or a Qwen2, of this program or another. It is an
+// error when it is of another model, lacks something, or asks for what this model does not do.
 func ConfigFromMixtral(values *formats.Object) (Config, error) {
 	config := Default()
-	kind := values.Get("model_type")
-	if kind != "mixtral" && kind != "llama" {
-		return config, fmt.Errorf("the model_type is %s; this program trains 'mixtral' and 'llama'", formats.Shown(kind))
+	kind := kindNamed(values.Get("model_type"))
+	dense := kind != nil
+	needed := []fixedOption{{"hidden_act", "silu"}}
+	switch {
+	case dense:
+		needed = append(needed, kind.fixed...)
+	case sameScalar(values.Get("model_type"), "mixtral"):
+		needed = append(needed, fixedOption{"tie_word_embeddings", false})
+	default:
+		names := "'mixtral'"
+		for _, kind := range denseKinds {
+			names += ", '" + kind.name + "'"
+		}
+		return config, fmt.Errorf("the model_type is %s; this program trains %s", formats.Shown(values.Get("model_type")), names)
 	}
-	dense := kind == "llama"
-	for _, needed := range []struct {
-		name  string
-		value any
-		dense bool // a Mixtral has no such option
-	}{
-		{"hidden_act", "silu", false}, {"tie_word_embeddings", false, false},
-		{"attention_bias", false, true}, {"mlp_bias", false, true},
-	} {
-		if (dense || !needed.dense) && values.Has(needed.name) && !sameScalar(values.Get(needed.name), needed.value) {
+	for _, needed := range needed {
+		if values.Has(needed.name) && !sameScalar(values.Get(needed.name), needed.value) {
 			found := formats.Shown(values.Get(needed.name))
 			return config, fmt.Errorf("%s is %s; this model has %s", needed.name, found, formats.Shown(needed.value))
 		}
 	}
 	options, base := formats.NewObject(), mixtralRopeBase
-	if dense { // with transformers' own defaults
-		options = formats.NewObject("num_experts", int64(0), "experts_per_token", int64(0), "context", int64(2048), "norm_eps", 1e-6)
-		base = llamaRopeBase
+	if dense {
+		var err error
+		if options, err = kind.usual(values); err != nil {
+			return config, err
+		}
+		base = denseRopeBase
 	}
 	theirs, _ := namesOf(dense)
 	for _, name := range theirs {
@@ -115,7 +162,7 @@ func ConfigFromMixtral(values *formats.Object) (Config, error) {
 				return config, err
 			}
 			options.Set(name.ours, dim)
-		case name.ours == "num_kv_heads" && dense:
+		case name.ours == "num_kv_heads" && dense && !options.Has(name.ours):
 			options.Set(name.ours, options.Get("num_heads"))
 		case !defaultedNames[name.ours] && !options.Has(name.ours):
 			return config, fmt.Errorf("%s is missing", name.theirs)
@@ -145,7 +192,30 @@ func ConfigFromMixtral(values *formats.Object) (Config, error) {
 	if err := config.Validate(); err != nil {
 		return config, err
 	}
+	if dense && slices.Contains(kind.fixed, fixedOption{"use_sliding_window", false}) {
+		return config, nil // its sliding_window means nothing
+	}
 	return config, checkWindow(values.Get("sliding_window"), config.Context)
+}
+
+// usual gives options of a dense model: those that its kind decides, and what transformers takes for others where config.json
+// does not say.
+func (k denseKind) usual(values *formats.Object) (*formats.Object, error) {
+	if kinds := values.Get("layer_types"); kinds != nil {
+		list, isList := kinds.([]any)
+		if !isList || slices.ContainsFunc(list, func(one any) bool { return !sameScalar(one, "full_attention") }) {
+			return nil, fmt.Errorf("layer_types is %s; this model has 'full_attention' in all layers", formats.Shown(kinds))
+		}
+	}
+	options := formats.NewObject("num_experts", int64(0), "experts_per_token", int64(0), "norm_eps", 1e-6, "context", k.context)
+	if k.kvHeads > 0 {
+		options.Set("num_kv_heads", k.kvHeads)
+	}
+	options.Set("qkv_bias", k.qkvBias)
+	if tied := values.Get("tie_word_embeddings"); tied != nil {
+		options.Set("tie_embeddings", tied)
+	}
+	return options, nil
 }
 
 // sameScalar compares without the panic that == has for values that cannot be compared.

@@ -147,6 +147,35 @@ def test_published(workshop: Workshop, language: languages.Language, dtype: str,
     assert (config["bos_token_id"], config["eos_token_id"], config["pad_token_id"]) == (2, [3, 5], None)
 
 
+@pytest.mark.case("training that begins with a Qwen2 of Hugging Face")
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_published_parts(workshop: Workshop, language: languages.Language, precision: str, tmp_path: Path) -> None:
+    """Parts that models of this library have only when they come from elsewhere, with values that no new one has."""
+    source, folder = list_checkpoints(origin(workshop, "dense") / "checkpoints")[-1], tmp_path / "folder"
+    folder.mkdir()
+    config = json.loads((source / "config.json").read_text())
+    tensors = {name: array.copy() for name, array in SafetensorsFile(source / "model.safetensors").items()}
+    rng = np.random.default_rng(3)
+    heads = dict.fromkeys("kv", config["num_key_value_heads"]) | {"q": config["num_attention_heads"]}
+    for layer in range(config["num_hidden_layers"]):
+        for part, count in heads.items():
+            bias = rng.normal(0, 0.3, count * config["head_dim"]).astype(np.float32)
+            tensors[f"model.layers.{layer}.self_attn.{part}_proj.bias"] = bias
+    del config["attention_bias"], config["mlp_bias"]
+    config |= {"model_type": "qwen2", "tie_word_embeddings": True, "use_sliding_window": False, "sliding_window": 8}
+    (folder / "config.json").write_text(json.dumps(config))
+    write_safetensors(folder / "model.safetensors", tensors)
+    runs = []
+    for number, name in enumerate(("python", language.name)):
+        runs.append(tmp_path / f"{number}")
+        flags = [*USUAL, "--sequence-length", 24, "--steps", 3, "--data", workshop.folder / "wide.tokens"]
+        flags += ["--precision", precision, "--micro-batch-size", 3, "--activation-checkpointing", 2]
+        find(name).run("train", runs[-1], "--from", folder, *flags)
+    assert not (difference := differences.of_runs(*runs)), difference
+    saved = json.loads((list_checkpoints(runs[1] / "checkpoints")[-1] / "config.json").read_text())
+    assert saved["architectures"] == ["Qwen2ForCausalLM"] and saved["tie_word_embeddings"] is True
+
+
 @pytest.mark.case("training that begins with a Llama of Hugging Face")
 def test_published_llama(workshop: Workshop, language: languages.Language, tmp_path: Path) -> None:
     """In bf16, with what transformers leaves out and what old Llamas store, and without a tokenizer."""
@@ -167,10 +196,10 @@ def test_published_llama(workshop: Workshop, language: languages.Language, tmp_p
         find(name).run("train", runs[-1], "--from", folder, *flags)
     assert not (difference := differences.of_runs(*runs)), difference
     assert json.loads((runs[0] / "run.json").read_text())["model"]["num_experts"] == 0
-    (folder / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": True}))
+    (folder / "config.json").write_text(json.dumps(config | {"attention_bias": True}))
     line = ["--from", folder, "--data", workshop.folder / "wide.tokens"]
-    refused = said(language.run("train", tmp_path / "tied", *line, code=WRONG_FILE))
-    assert f"{folder / 'config.json'}: tie_word_embeddings is " in refused
+    refused = said(language.run("train", tmp_path / "biased", *line, code=WRONG_FILE))
+    assert f"{folder / 'config.json'}: attention_bias is " in refused
 
 
 CUT_OFF = ["--sequence-length", 16, "--batch-size", 2, "--steps", 2]

@@ -37,6 +37,9 @@ TINY = MoEConfig(
 #: The same without experts and router.
 DENSE = dataclasses.replace(TINY, num_experts=0, experts_per_token=0)
 
+#: With the parts that Qwen2 has besides.
+QWEN2 = dataclasses.replace(DENSE, qkv_bias=True, tie_embeddings=True)
+
 
 def reference_config(config: MoEConfig) -> reference.Config:
     """The same model for the reference."""
@@ -55,7 +58,18 @@ def reference_config(config: MoEConfig) -> reference.Config:
         norm_topk_prob=config.norm_topk_prob,
         capacity_factor=config.capacity_factor,
         router_aux_loss_coef=config.aux_alpha,
+        qkv_bias=config.qkv_bias,
+        tie_word_embeddings=config.tie_embeddings,
     )
+
+
+def random_model(ctx: nncuda.Context, config: MoEConfig, seed: int) -> MoETransformer:
+    """A model with random matrices whose biases are random, too, and not 0 as a new one's."""
+    model, rng = MoETransformer(ctx, config, seed=seed), np.random.default_rng(seed)
+    for name, tensor in model.parameters.items():
+        if name.endswith(".bias"):
+            tensor.copy_(rng.normal(0.0, 0.3, tensor.shape).astype(np.float32))
+    return model
 
 
 def random_batch(config: MoEConfig, batch: int, length: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

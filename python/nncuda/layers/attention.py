@@ -98,7 +98,8 @@ AttentionKept = Kept[tuple[Tensor, Tensor, Tensor]]
 class Attention:
     """out = softmax(q k^T / sqrt(head_dim)) v, through W_o; q, k, v come from one product with W_qkv.
 
-    Weights: qkv [(num_heads + 2 num_kv_heads) * head_dim, hidden], output [hidden, num_heads * head_dim].
+    Weights: qkv [(num_heads + 2 num_kv_heads) * head_dim, hidden], which may have a bias, output [hidden, num_heads *
+    head_dim].
     (Vaswani et al. 2017, eq. 1; Shazeer 2019, multi-query; Su et al. 2021, rotary)
     """
 

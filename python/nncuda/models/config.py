@@ -28,6 +28,9 @@ BOUNDS: dict[str, tuple[float, float]] = {
 #: Options of the router, which a dense model has at their defaults.
 _OF_ROUTER = ("norm_topk_prob", "capacity_factor", "aux_alpha")
 
+#: Parts of a dense model, which one with experts has not.
+_OF_DENSE = ("qkv_bias", "tie_embeddings")
+
 
 def check_precision(value: object) -> None:
     """Raises ValueError for anything but one of `Precision`."""
@@ -63,6 +66,8 @@ class MoEConfig:
                         slots of a micro-batch, in token order, and drops the rest; None drops nothing
     aux_alpha           weight of the load-balancing loss
     init_std            standard deviation of the initial weights
+    qkv_bias            whether queries, keys and values have biases, as in Qwen2; in a dense model alone
+    tie_embeddings      whether the head is the table of embeddings; in a dense model alone
     """
 
     vocab_size: int = 32000
@@ -83,6 +88,8 @@ class MoEConfig:
     capacity_factor: float | None = None
     aux_alpha: float = 0.01
     init_std: float = 0.02
+    qkv_bias: bool = False
+    tie_embeddings: bool = False
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -100,9 +107,10 @@ class MoEConfig:
         chosen, most = self.experts_per_token, min(experts, 64)
         allowed = f"1 to {most}" if experts else "0 in a dense model, whose num_experts is 0"
         _require(min(experts, 1) <= chosen <= most, "experts_per_token", chosen, allowed)
-        for name in _OF_ROUTER if not experts else ():
+        kind = "model with experts" if experts else "dense model, whose num_experts is 0"
+        for name in _OF_DENSE if experts else _OF_ROUTER:
             usual = getattr(type(self), name)
-            rule = f"{usual} in a dense model, whose num_experts is 0"
+            rule = f"{usual} in a {kind}"
             _require(getattr(self, name) == usual, name, getattr(self, name), rule)
         _require(
             self.extended_context >= self.context,
@@ -110,7 +118,8 @@ class MoEConfig:
             self.extended_context,
             f"at least context ({self.context})",
         )
-        tensors = self.num_layers * (7 + 3 * experts if experts else 9) + 3
+        of_layer = 7 + 3 * experts if experts else 9 + 3 * self.qkv_bias
+        tensors = self.num_layers * of_layer + 3 - self.tie_embeddings
         if tensors > MODEL_TENSORS:
             raise ValueError(
                 f"num_layers and num_experts make {tensors} tensors; a model may have at most {MODEL_TENSORS}"
@@ -158,12 +167,14 @@ class MoEConfig:
         """Parameters of each kind of layer: in all, and those that one token meets."""
         hidden, layers = self.hidden_size, self.num_layers
         expert = 3 * hidden * self.ffn_size
+        products = hidden * self.head_dim * (2 * self.num_heads + 2 * self.num_kv_heads)
+        biases = self.head_dim * (self.num_heads + 2 * self.num_kv_heads) if self.qkv_bias else 0
         always = {
             "embedding": self.vocab_size * hidden,
-            "attention": layers * hidden * self.head_dim * (2 * self.num_heads + 2 * self.num_kv_heads),
+            "attention": layers * (products + biases),
             "routers": layers * self.num_experts * hidden,
             "norms": (2 * layers + 1) * hidden,
-            "head": self.vocab_size * hidden,
+            "head": 0 if self.tie_embeddings else self.vocab_size * hidden,
         }
         kinds = {name: (count, count) for name, count in always.items()}
         if self.num_experts:

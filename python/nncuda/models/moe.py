@@ -87,6 +87,8 @@ class MoETransformer(DeviceBound):
         with `partition_gradients` it keeps the gradients of these alone (see `PartitionedGradients`).
         """
         check_precision(precision)
+        if partition_gradients and config.tie_embeddings:
+            raise ValueError("gradients of a tied head, which are complete with the last layer's, are not partitioned")
         if partition_gradients and (not training or experts is not None or comm is None or comm.ranks == 1):
             raise ValueError("gradients are partitioned among the ranks of a comm, which train all experts each")
         if experts is not None and not training:
@@ -128,7 +130,7 @@ class MoETransformer(DeviceBound):
         self.embedding = Embedding(*self._pair("model.embed_tokens.weight"))
         self.blocks = [self._block(layer) for layer in range(config.num_layers)]
         self.norm = RMSNorm(*self._pair("model.norm.weight"), eps=config.norm_eps)
-        self.head = Linear(*self._pair("lm_head.weight"))
+        self.head = Linear(*self._pair("model.embed_tokens.weight" if config.tie_embeddings else "lm_head.weight"))
         #: How each layer used its experts in the last forward call that was not a prefill or decode.
         self.expert_uses: list[ExpertUse] | None = None
 
@@ -337,7 +339,8 @@ class MoETransformer(DeviceBound):
         self.ctx.label("model.norm")
         normed, rstd = self.norm.forward_keeping(x)
         dnormed = self._loss(normed, targets, loss_factor, losses, beta)
-        completed()
+        if not self.config.tie_embeddings:
+            completed()
         self.ctx.label("backward of model.norm")
         dx = self.norm.backward(dnormed, x, rstd)
         del x, normed, rstd, dnormed
@@ -345,11 +348,11 @@ class MoETransformer(DeviceBound):
             dx = block.backward(dx, kept.pop(), batch, aux_factor, beta, documents)
             completed()
         self.ctx.label("backward of model.embed_tokens")
-        if not accumulate and self.embedding.grad is not None:
+        if not accumulate and not self.config.tie_embeddings and self.embedding.grad is not None:
             kernels.zero_grad(grad=self.embedding.grad.view(-1))
         self.embedding.backward(dx, ids)
         completed()
-        completed()  # the gains' are
+        completed()  # the vectors' are
         self.ctx.label()
 
     @one_thread
@@ -564,8 +567,9 @@ class MoETransformer(DeviceBound):
         config, prefix = self.config, f"model.layers.{layer}"
         hidden = config.hidden_size
         qkv_rows = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
+        biases = self._fused_pair(f"{prefix}.self_attn.q_proj.bias", qkv_rows) if config.qkv_bias else ()
         attention = Attention(
-            Linear(*self._fused_pair(f"{prefix}.self_attn.q_proj.weight", qkv_rows, hidden)),
+            Linear(*self._fused_pair(f"{prefix}.self_attn.q_proj.weight", qkv_rows, hidden), *biases),
             Linear(*self._pair(f"{prefix}.self_attn.o_proj.weight")),
             self.rope,
             config.num_heads,

@@ -37,6 +37,8 @@ class Config:
     norm_topk_prob: bool = True
     capacity_factor: float | None = None
     router_aux_loss_coef: float = 0.01
+    qkv_bias: bool = False  # of queries, keys and values, as Qwen2 has them
+    tie_word_embeddings: bool = False
 
     def capacity(self, tokens: int) -> int:
         """The most rows that an expert takes of ``tokens`` tokens; 0 for no limit. Lepikhin et al. 2020, 2.2."""
@@ -82,14 +84,17 @@ def self_attention(
 
     Vaswani et al. 2017, eq. 1; Su et al. 2021, eq. 34; Shazeer 2019 ("Fast transformer decoding") for one key head.
     """
-    q, k, v = (linear(x, params[f"{prefix}.{name}_proj.weight"]).reshape(len(x), -1, config.head_dim) for name in "qkv")
+    flat = [linear(x, params[f"{prefix}.{name}_proj.weight"]) for name in "qkv"]
+    if config.qkv_bias:
+        flat = [part + params[f"{prefix}.{name}_proj.bias"] for name, part in zip("qkv", flat, strict=True)]
+    q, k, v = (part.reshape(len(x), -1, config.head_dim) for part in flat)
     turned = rope.rope_qk(q, k, tables["cosine"], tables["sine"], positions, rope.HALF)
     q, k = turned["q"], turned["k"]
     scale = 1 / math.sqrt(config.head_dim)
     out = attention.flash_attention(q, k, v, batch, scale, causal=1)
-    flat = out["out"].reshape(len(x), -1)
-    y = linear(flat, params[f"{prefix}.o_proj.weight"])
-    return y, Saved(x=x, q=q, k=k, v=v, flat=flat, batch=batch, scale=scale, positions=positions, tables=tables, **out)
+    heads = out["out"].reshape(len(x), -1)
+    y = linear(heads, params[f"{prefix}.o_proj.weight"])
+    return y, Saved(x=x, q=q, k=k, v=v, flat=heads, batch=batch, scale=scale, positions=positions, tables=tables, **out)
 
 
 def self_attention_backward(dy: Array, saved: Saved, params: Parameters, prefix: str, grads: Parameters) -> Array:
@@ -112,6 +117,8 @@ def self_attention_backward(dy: Array, saved: Saved, params: Parameters, prefix:
     for name, gradient in (("q", dq), ("k", dk), ("v", d["dv"])):
         flat = gradient.reshape(len(dx), -1)
         dx = dx + linear_backward(flat, saved.x, params, f"{prefix}.{name}_proj.weight", grads)
+        if f"{prefix}.{name}_proj.bias" in params:
+            accumulate(grads, f"{prefix}.{name}_proj.bias", flat.sum(axis=0))
     return dx
 
 

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 
 /// out = softmax(q k^T / sqrt(head_dim)) v, through W_o; q, k, v come from one product with W_qkv.
 ///
-/// Weights: qkv `[(heads + 2 kv_heads) * head_dim, hidden]`, output `[hidden, heads * head_dim]`. With one key head it
+/// Weights: qkv `[(heads + 2 kv_heads) * head_dim, hidden]`, which may have a bias, output `[hidden, heads * head_dim]`. With one key head it
 /// is multi-query attention, with as many as query heads multi-head.
 /// (Vaswani et al. 2017, eq. 1; Shazeer 2019, multi-query; Su et al. 2021, rotary)
 #[derive(Debug)]

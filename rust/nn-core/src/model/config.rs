@@ -32,6 +32,8 @@ options! {
              slots of a micro-batch, in token order, and drops the rest; None drops nothing";
         aux_alpha: f64 = 0.01, "weight of the load-balancing loss";
         init_std: f64 = 0.02, "standard deviation of the initial weights";
+        qkv_bias: bool = false, "whether queries, keys and values have biases, as in Qwen2; in a dense model alone";
+        tie_embeddings: bool = false, "whether the head is the table of embeddings; in a dense model alone";
     }
 }
 
@@ -50,6 +52,9 @@ pub(super) const OF_EXPERTS: [&str; 2] = ["num_experts", "experts_per_token"];
 
 /// Options of the router, which a dense model has at their defaults.
 pub(super) const OF_ROUTER: [&str; 3] = ["norm_topk_prob", "capacity_factor", "aux_alpha"];
+
+/// Options of parts of a dense model, which one with experts has at their defaults.
+const OF_DENSE: [&str; 2] = ["qkv_bias", "tie_embeddings"];
 
 const IN_DENSE: &str = "in a dense model, whose num_experts is 0";
 
@@ -132,14 +137,14 @@ impl MoEConfig {
         let (chosen, most) = (self.experts_per_token, self.num_experts.min(64));
         let allowed = if most > 0 { format!("1 to {most}") } else { format!("0 {IN_DENSE}") };
         require((most.min(1)..=most).contains(&chosen), "experts_per_token", &chosen, &allowed)?;
-        if self.num_experts == 0 {
-            let usual = Self::default().to_table();
-            for name in OF_ROUTER {
-                let (value, wanted) = (values.get(name), usual.get(name));
-                if value != wanted {
-                    let [value, wanted] = [value, wanted].map(|value| value.unwrap_or(&Value::None).shown());
-                    return Err(Error::value(format!("{name} is {value}; it must be {wanted} {IN_DENSE}")));
-                }
+        let (others, place): (&[&str], _) =
+            if self.num_experts == 0 { (&OF_ROUTER, IN_DENSE) } else { (&OF_DENSE, "in a model with experts") };
+        let usual = Self::default().to_table();
+        for name in others {
+            let (value, wanted) = (values.get(name), usual.get(name));
+            if value != wanted {
+                let [value, wanted] = [value, wanted].map(|value| value.unwrap_or(&Value::None).shown());
+                return Err(Error::value(format!("{name} is {value}; it must be {wanted} {place}")));
             }
         }
         let least = format!("at least context ({})", self.context);
@@ -174,16 +179,24 @@ impl MoEConfig {
         self.parameters(self.experts_per_token.max(1))
     }
 
+    /// Biases of a layer.
+    fn biases(&self) -> u128 {
+        let (dim, heads, kv_heads) = (self.head_dim as u128, self.num_heads as u128, self.num_kv_heads as u128);
+        if self.qkv_bias { dim.saturating_mul(heads + 2 * kv_heads) } else { 0 }
+    }
+
     fn parameters(&self, experts: usize) -> u128 {
         let (hidden, layers) = (self.hidden_size as u128, self.num_layers as u128);
         // Sizes from a file may be absurd: a number that is too large to count says as much when it is capped.
         let product =
             |factors: &[usize]| factors.iter().fold(hidden, |product, factor| product.saturating_mul(*factor as u128));
-        let attention = product(&[self.head_dim, self.num_heads.saturating_add(self.num_kv_heads), 2]);
+        let attention = product(&[self.head_dim, self.num_heads.saturating_add(self.num_kv_heads), 2])
+            .saturating_add(self.biases());
         let experts = product(&[3, experts, self.ffn_size]);
         let layer = attention.saturating_add(product(&[self.num_experts])).saturating_add(experts);
         let norms = hidden.saturating_mul(2 * layers + 1);
-        product(&[2, self.vocab_size]).saturating_add(layer.saturating_mul(layers)).saturating_add(norms)
+        let tables = 2 - usize::from(self.tie_embeddings);
+        product(&[tables, self.vocab_size]).saturating_add(layer.saturating_mul(layers)).saturating_add(norms)
     }
 }
 

@@ -1,5 +1,5 @@
-//! A `MoEConfig` and its parameters in the words of Mixtral in Hugging Face transformers, or, of a dense model, of Llama, and
-//! back.
+//! A `MoEConfig` and its parameters in the words of Mixtral in Hugging Face transformers, or, of a dense model, of Llama or
+//! Qwen2, and back.
 //!
 //! Every option of ours that these lack stands under the key "nncuda". transformers ignores it, so a model with
 //! `norm_topk_prob` false runs there as if it were true, and nothing else differs.
@@ -33,41 +33,69 @@ const TO_MIXTRAL: [(&str, &str); 13] = [
 ];
 const OURS: [&str; 4] = ["extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor"];
 
-/// Our names beside those of a Mixtral, or of a Llama, and those under "nncuda". A dense model, which is a Llama there, has
-/// one value of the options of experts and router.
+/// A kind of dense model.
+struct Dense {
+    /// Its model_type, and class in transformers.
+    name: &'static str,
+    class: &'static str,
+    /// Options that are false here.
+    off: &'static [&'static str],
+    /// What transformers takes where config.json does not say; 0 key heads are as many as query heads.
+    context: usize,
+    kv_heads: usize,
+    qkv_bias: bool,
+}
+
+const DENSE: [Dense; 2] = [
+    Dense {
+        name: "llama",
+        class: "LlamaForCausalLM",
+        off: &["attention_bias", "mlp_bias"],
+        context: 2048,
+        kv_heads: 0,
+        qkv_bias: false,
+    },
+    Dense {
+        name: "qwen2",
+        class: "Qwen2ForCausalLM",
+        off: &["use_sliding_window"],
+        context: 32768,
+        kv_heads: 32,
+        qkv_bias: true,
+    },
+];
+
+/// Our names beside those of a Mixtral, or of a dense model, and those under "nncuda". A dense model has one value of the options of experts and router.
 fn names_of(dense: bool) -> (impl Iterator<Item = (&'static str, &'static str)>, Vec<&'static str>) {
     let has = move |name: &str| !(dense && (OF_EXPERTS.contains(&name) || OF_ROUTER.contains(&name)));
     (TO_MIXTRAL.into_iter().filter(move |(ours, _)| has(ours)), OURS.into_iter().filter(|name| has(name)).collect())
 }
 
-/// The content of `config.json`: of a Mixtral, or, of a dense model, of a Llama.
+/// The content of `config.json`: of a Mixtral, or, of a dense model, of a Qwen2 or Llama.
 pub fn config_to_mixtral(config: &MoEConfig) -> Table {
     let values = config.to_table();
     let value = |name: &str| values.get(name).cloned().unwrap_or(Value::None);
-    let dense = config.num_experts == 0;
-    let (class, kind) = if dense { ("LlamaForCausalLM", "llama") } else { ("MixtralForCausalLM", "mixtral") };
+    let dense = DENSE.iter().find(|kind| config.num_experts == 0 && kind.qkv_bias == config.qkv_bias);
+    let (class, kind) = dense.map_or(("MixtralForCausalLM", "mixtral"), |kind| (kind.class, kind.name));
     let mut out = Table::from([("architectures", Value::List(vec![class.into()])), ("model_type", kind.into())]);
-    let (names, own) = names_of(dense);
+    let (names, own) = names_of(dense.is_some());
     for (ours, theirs) in names {
         out.set(theirs, value(ours));
     }
-    let of_kind: &[(&str, Value)] = if dense {
-        &[("attention_bias", Value::Bool(false)), ("mlp_bias", Value::Bool(false))]
+    if let Some(kind) = dense {
+        for name in kind.off {
+            out.set(*name, false);
+        }
     } else {
-        &[
-            ("router_jitter_noise", Value::Float(0.0)),
-            ("output_router_logits", Value::Bool(false)),
-            ("sliding_window", Value::None),
-        ]
-    };
-    for (name, value) in of_kind {
-        out.set(*name, value.clone());
+        out.set("router_jitter_noise", 0.0);
+        out.set("output_router_logits", false);
+        out.set("sliding_window", Value::None);
     }
     let fixed: [(&str, Value); 8] = [
         ("rope_theta", config.rope_base.into()),
         ("hidden_act", "silu".into()),
         ("attention_dropout", 0.0.into()),
-        ("tie_word_embeddings", false.into()),
+        ("tie_word_embeddings", config.tie_embeddings.into()),
         ("torch_dtype", "float32".into()),
         ("pad_token_id", 0i32.into()),
         ("bos_token_id", 2i32.into()),
@@ -80,37 +108,30 @@ pub fn config_to_mixtral(config: &MoEConfig) -> Table {
     out
 }
 
-/// Reads the content of a `config.json` of a Mixtral or a Llama, of this program or another.
+/// Reads the content of a `config.json` of a Mixtral, a Llama or a Qwen2, of this program or another.
 ///
 /// `Error::Value` when it is of another model, lacks something, or asks for what this model does not do.
 pub fn config_from_mixtral(values: &Table) -> Result<MoEConfig> {
     let given = |name: &str| values.get(name).filter(|value| **value != Value::None);
     let kind = values.get("model_type").cloned().unwrap_or(Value::None);
-    let dense = match kind.as_text() {
-        Some("mixtral") => false,
-        Some("llama") => true,
-        _ => {
-            let problem = format!("the model_type is {}; this program trains 'mixtral' and 'llama'", kind.shown());
+    let of_dense = DENSE.iter().find(|one| kind.as_text() == Some(one.name));
+    let off = match of_dense {
+        Some(kind) => kind.off,
+        None if kind.as_text() == Some("mixtral") => &["tie_word_embeddings"],
+        None => {
+            let names: String = DENSE.iter().map(|kind| format!(", '{}'", kind.name)).collect();
+            let problem = format!("the model_type is {}; this program trains 'mixtral'{names}", kind.shown());
             return Err(Error::value(problem));
         }
     };
-    let mut needed = vec![("hidden_act", Value::from("silu")), ("tie_word_embeddings", false.into())];
-    if dense {
-        needed.extend([("attention_bias", false.into()), ("mlp_bias", false.into())]);
-    }
-    for (name, needed) in needed {
+    let dense = of_dense.is_some();
+    let off = off.iter().map(|name| (*name, Value::from(false)));
+    for (name, needed) in [("hidden_act", Value::from("silu"))].into_iter().chain(off) {
         if let Some(value) = values.get(name).filter(|value| **value != needed) {
             return Err(Error::value(format!("{name} is {}; this model has {}", value.shown(), needed.shown())));
         }
     }
-    let mut options = Table::new();
-    if dense {
-        // Two of them transformers' own defaults.
-        for (name, value) in [("num_experts", 0usize), ("experts_per_token", 0), ("context", 2048)] {
-            options.set(name, value);
-        }
-        options.set("norm_eps", 1e-6);
-    }
+    let mut options = of_dense.map_or_else(|| Ok(Table::new()), |kind| usual_of_dense(values, kind))?;
     let (names, own) = names_of(dense);
     for (ours, theirs) in names {
         match (ours, given(theirs)) {
@@ -118,10 +139,10 @@ pub fn config_from_mixtral(values: &Table) -> Result<MoEConfig> {
             ("head_dim", None) => {
                 options.set(ours, whole(values, "hidden_size")? / whole(values, "num_attention_heads")?);
             }
-            ("num_kv_heads", None) if dense => {
+            ("num_kv_heads", None) if dense && options.get("num_kv_heads").is_none() => {
                 options.set(ours, options.get("num_heads").cloned().unwrap_or(Value::None));
             }
-            ("context", None) if dense => {}
+            ("context" | "num_kv_heads", None) if dense => {}
             // Not needed to run the model, or with one default everywhere: ours stands.
             ("aux_alpha" | "init_std" | "norm_eps", None) => {}
             _ => return Err(Error::value(format!("{theirs} is missing"))),
@@ -132,7 +153,8 @@ pub fn config_from_mixtral(values: &Table) -> Result<MoEConfig> {
     }
     options.set("rope_base", rope_base(values, if dense { 1e4 } else { 1e6 })?);
     let context = options.get("context").cloned().unwrap_or(Value::None);
-    if let Some(window) = given("sliding_window") {
+    let windows = of_dense.is_none_or(|kind| !kind.off.contains(&"use_sliding_window")); // else it means nothing
+    if let Some(window) = given("sliding_window").filter(|_| windows) {
         let (width, needed) = (window.as_number(), context.as_number());
         if !matches!((width, needed), (Some(width), Some(needed)) if width >= needed) {
             let (window, context) = (window.shown(), context.shown());
@@ -156,6 +178,31 @@ pub fn config_from_mixtral(values: &Table) -> Result<MoEConfig> {
         options.set(name, value.clone());
     }
     MoEConfig::from_table(&options)
+}
+
+/// Options of a dense model: those that its kind decides, and what transformers takes for others where config.json does not say.
+fn usual_of_dense(values: &Table, kind: &Dense) -> Result<Table> {
+    let given = |name: &str| values.get(name).filter(|value| **value != Value::None);
+    if let Some(kinds) = given("layer_types") {
+        let full = |kinds: &Vec<Value>| kinds.iter().all(|one| one.as_text() == Some("full_attention"));
+        if !matches!(kinds, Value::List(kinds) if full(kinds)) {
+            let problem = format!("layer_types is {}; this model has 'full_attention' in all layers", kinds.shown());
+            return Err(Error::value(problem));
+        }
+    }
+    let mut usual = Table::new();
+    for (name, value) in [("num_experts", 0), ("experts_per_token", 0), ("context", kind.context)] {
+        usual.set(name, value);
+    }
+    if kind.kv_heads > 0 {
+        usual.set("num_kv_heads", kind.kv_heads);
+    }
+    usual.set("norm_eps", 1e-6);
+    usual.set("qkv_bias", kind.qkv_bias);
+    if let Some(tied) = given("tie_word_embeddings") {
+        usual.set("tie_embeddings", tied.clone());
+    }
+    Ok(usual)
 }
 
 fn whole(values: &Table, name: &str) -> Result<usize> {
@@ -214,7 +261,8 @@ impl MixtralWeights {
         let mut weights = Self { origins: HashMap::new(), names: Vec::new(), files };
         let fused = weights.files.iter().any(|(name, _)| fused_part(name).is_some());
         let mut found = Vec::new();
-        for (name, entry) in weights.files.iter().filter(|(name, _)| !is_redundant(name)) {
+        let left_out = |name: &str| is_redundant(name) || (config.tie_embeddings && name == "lm_head.weight");
+        for (name, entry) in weights.files.iter().filter(|(name, _)| !left_out(name)) {
             let shape = entry.shape.clone();
             match fused_part(name).filter(|_| fused) {
                 Some((layer, gate_up)) => cut_up(&mut found, name, &shape, layer, gate_up, layout.experts())?,

@@ -109,6 +109,10 @@ impl MoETransformer {
         config.validate()?;
         let (ctx, experts) = (rank.context(), rank.experts(config.num_experts)?);
         let layout = Arc::new(ParameterLayout::new(&config)?);
+        if config.tie_embeddings && rank.partitions_gradients() {
+            let problem = "gradients of a tied head, which are complete with the last layer's, are not partitioned";
+            return Err(Error::value(problem));
+        }
         let arenas = Arenas::zeros(rank, &layout, training, precision, experts.as_ref())?;
         let rows = Arc::new(AllRows::new(ctx));
         let views = Views { arenas: &arenas, precision, experts: experts.as_ref(), rows: &rows };
@@ -116,7 +120,8 @@ impl MoETransformer {
         let embedding = Embedding::new(views.weight("model.embed_tokens.weight")?);
         let blocks = (0..config.num_layers).map(|layer| views.block(&config, layer)).collect::<Result<_>>()?;
         let norm = RMSNorm::new(views.weight("model.norm.weight")?, config.norm_eps);
-        let head = Linear::new(views.weight("lm_head.weight")?);
+        let head = if config.tie_embeddings { "model.embed_tokens.weight" } else { "lm_head.weight" };
+        let head = Linear::new(views.weight(head)?);
         let Arenas { parameters, gradients, partitioned, rounded, job } = arenas;
         Ok(Self {
             ctx: ctx.clone(),
@@ -334,19 +339,23 @@ impl MoETransformer {
         self.label("model.norm")?;
         let (normed, rstd) = self.norm.forward_keeping(&x)?;
         self.loss(&normed, &targets, call, beta)?;
-        completed(0)?;
+        let tied = self.config.tie_embeddings;
+        let first = usize::from(!tied); // piece of the blocks
+        if !tied {
+            completed(0)?;
+        }
         self.label("backward of model.norm")?;
         self.norm.backward(&normed, &x, &rstd, None)?;
         drop(x);
         let mut dx = normed;
-        for (number, (block, of_block)) in (1..).zip(self.blocks.iter().zip(kept).rev()) {
+        for (number, (block, of_block)) in (first..).zip(self.blocks.iter().zip(kept).rev()) {
             dx = block.backward(dx, of_block, &rotation, call.aux_factor, beta)?;
             completed(number)?;
         }
         self.label("backward of model.embed_tokens")?;
-        self.embedding.backward(&dx, &ids, call.accumulate)?;
-        completed(self.blocks.len() + 1)?;
-        completed(self.blocks.len() + 2)?; // the gains' are
+        self.embedding.backward(&dx, &ids, call.accumulate || tied)?;
+        completed(first + self.blocks.len())?;
+        completed(first + self.blocks.len() + 1)?; // the vectors' are
         self.label("")?;
         Ok(uses)
     }

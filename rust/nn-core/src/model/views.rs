@@ -35,8 +35,10 @@ impl Views<'_> {
         let prefix = format!("model.layers.{layer}");
         let hidden = config.hidden_size;
         let qkv_rows = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim;
+        let qkv = self.fused(&format!("{prefix}.self_attn.q_proj.weight"), &[qkv_rows, hidden])?;
+        let bias = || self.fused(&format!("{prefix}.self_attn.q_proj.bias"), &[qkv_rows]);
         let attention = MQAttention {
-            qkv: Linear::new(self.fused(&format!("{prefix}.self_attn.q_proj.weight"), &[qkv_rows, hidden])?),
+            qkv: Linear::with_bias(qkv, config.qkv_bias.then(bias).transpose()?),
             output: Linear::new(self.weight(&format!("{prefix}.self_attn.o_proj.weight"))?),
             heads: config.num_heads,
             kv_heads: config.num_kv_heads,
