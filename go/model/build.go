@@ -52,7 +52,7 @@ func (m *MoETransformer) build(training bool) error {
 		}
 	}
 	views := &viewer{model: m}
-	m.rope = &layer.RopeTables{HeadDim: m.Config.HeadDim, Base: m.Config.RopeBase, NTKAlpha: 1}
+	m.rope = m.Config.ropeTables(1)
 	m.allRows = &layer.AllRows{}
 	m.embedding = &layer.Embedding{}
 	m.embedding.Weight, m.embedding.Grad = views.pair("model.embed_tokens.weight")

@@ -36,6 +36,10 @@ type Config struct {
 	InitStd         float64 `name:"init_std"`
 	QKVBias         bool    `name:"qkv_bias"`
 	TieEmbeddings   bool    `name:"tie_embeddings"`
+	RopeFactor      float64 `name:"rope_factor"`
+	RopeLow         float64 `name:"rope_low"`
+	RopeHigh        float64 `name:"rope_high"`
+	RopeOriginal    int     `name:"rope_original"`
 }
 
 // fields are the options of a Config, with what each must be and what it does.
@@ -65,6 +69,12 @@ var fields = options.Fields[Config]([]options.Words{
 	{"init_std", "a number, from 0 to 100", "standard deviation of the initial weights"},
 	{"qkv_bias", "true or false", "whether queries, keys and values have biases, as in Qwen2; in a dense model alone"},
 	{"tie_embeddings", "true or false", "whether the head is the table of embeddings; in a dense model alone"},
+	{"rope_factor", "a number, from 1 to 1e+06",
+		"what llama3's scaling of the rotary embedding stretches long waves by; 1 leaves all as they are"},
+	{"rope_low", "a number, from 1e-06 to 1",
+		"of it: waves that turn less often in the original context are stretched by the whole factor"},
+	{"rope_high", "a number, from 1.001 to 1e+06", "of it: waves that turn more often there stay as they are"},
+	{"rope_original", "a whole number, from 1 to 2147483647", "of it: the original context"},
 })
 
 // Bounds are the least and the largest value of each number; tests/bounds.json has the reasons.
@@ -75,6 +85,9 @@ var Bounds = options.Bounds{
 	"capacity_factor": {1e-6, 65536},
 	"aux_alpha":       {0, 1000},
 	"init_std":        {0, 100},
+	"rope_factor":     {1, 1e6},
+	"rope_low":        {1e-6, 1},
+	"rope_high":       {1.001, 1e6},
 }
 
 // Options lists the options, for flags and help.
@@ -86,6 +99,7 @@ func Default() Config {
 		VocabSize: 32000, HiddenSize: 768, NumLayers: 30, NumHeads: 12, NumKVHeads: 1, HeadDim: 64,
 		NumExperts: 16, ExpertsPerToken: 4, FFNSize: 6144, Context: 32768, ExtendedContext: 262144,
 		RopeBase: 10000, NTKAlpha: 8, NormEps: 1e-5, NormTopKProb: true, AuxAlpha: 0.01, InitStd: 0.02,
+		RopeFactor: 1, RopeLow: 1, RopeHigh: 4, RopeOriginal: 8192,
 	}
 }
 

@@ -31,6 +31,13 @@ var (
 	ownNames = []string{"extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor"}
 	// Not needed to run the model, or with one default everywhere: ours stands.
 	defaultedNames = map[string]bool{"aux_alpha": true, "init_std": true, "norm_eps": true}
+	// Those of llama3's scaling, as rope_scaling calls them.
+	llama3Names = []struct{ ours, theirs string }{
+		{"rope_factor", "factor"},
+		{"rope_low", "low_freq_factor"},
+		{"rope_high", "high_freq_factor"},
+		{"rope_original", "original_max_position_embeddings"},
+	}
 	// Those that a dense model, which is a Llama or Qwen2 there, has one value of.
 	expertNames = slices.Concat(countsOfExperts, optionsOfRouter)
 )
@@ -107,7 +114,8 @@ func (c Config) Mixtral() *formats.Object {
 	for _, name := range theirs {
 		object.Set(name.theirs, values.Get(name.ours))
 	}
-	object.Update(formats.NewObject("rope_theta", c.RopeBase, "hidden_act", "silu"))
+	object.Update(c.ropeOfFolder())
+	object.Set("hidden_act", "silu")
 	object.Update(ofKind)
 	object.Update(formats.NewObject("tie_word_embeddings", c.TieEmbeddings, "torch_dtype", "float32", "pad_token_id", 0,
 		"bos_token_id", 2, "eos_token_id", 3))
@@ -171,11 +179,11 @@ func ConfigFromMixtral(values *formats.Object) (Config, error) {
 	if !dense && options.Get("num_experts") == any(int64(0)) {
 		return config, errors.New("num_local_experts is 0; a model of type 'mixtral' has experts")
 	}
-	base, err := ropeBase(values, base)
+	rope, err := ropeFromFolder(values, base)
 	if err != nil {
 		return config, err
 	}
-	options.Set("rope_base", base)
+	options.Update(rope)
 	options.Set("extended_context", options.Get("context"))
 	options.Set("ntk_alpha", 1.0)
 	own, err := ownOptions(values, dense)
@@ -248,9 +256,24 @@ func whole(values *formats.Object, name string) (int64, error) {
 	return value, nil
 }
 
-// ropeBase reads the rotary base: transformers 5 writes rope_parameters, earlier ones rope_theta and, for stretched
-// models, rope_scaling.
-func ropeBase(values *formats.Object, usual float64) (float64, error) {
+// ropeOfFolder gives the entries of config.json for the rotary embedding.
+func (c Config) ropeOfFolder() *formats.Object {
+	usual := Default().Object()
+	values, found := c.Object(), formats.NewObject("rope_theta", c.RopeBase)
+	scaling, scaled := formats.NewObject("rope_type", "llama3"), false
+	for _, name := range llama3Names {
+		scaling.Set(name.theirs, values.Get(name.ours))
+		scaled = scaled || values.Get(name.ours) != usual.Get(name.ours)
+	}
+	if scaled {
+		found.Set("rope_scaling", scaling)
+	}
+	return found
+}
+
+// ropeFromFolder reads the options of the rotary embedding: transformers 5 writes rope_parameters, earlier ones rope_theta
+// and, for stretched models, rope_scaling.
+func ropeFromFolder(values *formats.Object, usual float64) (*formats.Object, error) {
 	rope := formats.NewObject()
 	for _, name := range []string{"rope_scaling", "rope_parameters"} {
 		switch value := values.Get(name).(type) {
@@ -260,13 +283,16 @@ func ropeBase(values *formats.Object, usual float64) (float64, error) {
 				rope = value
 			}
 		default:
-			return 0, fmt.Errorf("%s is %s; it must be an object", name, formats.Shown(value))
+			return nil, fmt.Errorf("%s is %s; it must be an object", name, formats.Shown(value))
 		}
 	}
+	llama3 := false
 	for _, name := range []string{"rope_type", "type"} {
 		if rope.Has(name) {
-			if kind := rope.Get(name); !sameScalar(kind, "default") {
-				return 0, fmt.Errorf("rotary embedding of type %s; this model has 'default'", formats.Shown(kind))
+			kind := rope.Get(name)
+			if llama3 = sameScalar(kind, "llama3"); !llama3 && !sameScalar(kind, "default") {
+				shown := formats.Shown(kind)
+				return nil, fmt.Errorf("rotary embedding of type %s; this model has 'default' and 'llama3'", shown)
 			}
 			break
 		}
@@ -277,7 +303,21 @@ func ropeBase(values *formats.Object, usual float64) (float64, error) {
 			base = place.Get("rope_theta")
 		}
 	}
-	return Bounds.Number("rope_base", "rope_theta", base)
+	number, err := Bounds.Number("rope_base", "rope_theta", base)
+	if err != nil {
+		return nil, err
+	}
+	found := formats.NewObject("rope_base", number)
+	for _, name := range llama3Names {
+		switch value := rope.Get(name.theirs); {
+		case !llama3:
+		case value == nil:
+			return nil, fmt.Errorf("%s of the rotary embedding is missing", name.theirs)
+		default:
+			found.Set(name.ours, value)
+		}
+	}
+	return found, nil
 }
 
 func ownOptions(values *formats.Object, dense bool) (*formats.Object, error) {

@@ -451,10 +451,11 @@ func (m *MoETransformer) Cache(batch, capacity int) (*layer.KVCache, error) {
 	if capacity > m.Config.ExtendedContext {
 		return nil, fmt.Errorf("%d tokens are more than this model takes (%d)", capacity, m.Config.ExtendedContext)
 	}
-	rope := &layer.RopeTables{HeadDim: m.Config.HeadDim, Base: m.Config.RopeBase, NTKAlpha: 1}
+	ntkAlpha := 1.0
 	if capacity > m.Config.Context {
-		rope.NTKAlpha = m.Config.NTKAlpha
+		ntkAlpha = m.Config.NTKAlpha
 	}
+	rope := m.Config.ropeTables(ntkAlpha)
 	return layer.NewKVCache(m.ctx, rope, m.Precision.DType(), m.Config.NumLayers, batch, capacity, m.Config.NumKVHeads)
 }
 

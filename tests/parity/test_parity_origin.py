@@ -147,7 +147,7 @@ def test_published(workshop: Workshop, language: languages.Language, dtype: str,
     assert (config["bos_token_id"], config["eos_token_id"], config["pad_token_id"]) == (2, [3, 5], None)
 
 
-@pytest.mark.case("training that begins with a Qwen2 of Hugging Face")
+@pytest.mark.case("training that begins with a Qwen2 of Hugging Face, with llama3's rotary embedding")
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
 def test_published_parts(workshop: Workshop, language: languages.Language, precision: str, tmp_path: Path) -> None:
     """Parts that models of this library have only when they come from elsewhere, with values that no new one has."""
@@ -163,6 +163,9 @@ def test_published_parts(workshop: Workshop, language: languages.Language, preci
             tensors[f"model.layers.{layer}.self_attn.{part}_proj.bias"] = bias
     del config["attention_bias"], config["mlp_bias"]
     config |= {"model_type": "qwen2", "tie_word_embeddings": True, "use_sliding_window": False, "sliding_window": 8}
+    if precision == "bf16":
+        numbers = {"factor": 8, "low_freq_factor": 1, "high_freq_factor": 4.0, "original_max_position_embeddings": 12}
+        config["rope_scaling"] = {"rope_type": "llama3", **numbers}
     (folder / "config.json").write_text(json.dumps(config))
     write_safetensors(folder / "model.safetensors", tensors)
     runs = []
@@ -174,6 +177,7 @@ def test_published_parts(workshop: Workshop, language: languages.Language, preci
     assert not (difference := differences.of_runs(*runs)), difference
     saved = json.loads((list_checkpoints(runs[1] / "checkpoints")[-1] / "config.json").read_text())
     assert saved["architectures"] == ["Qwen2ForCausalLM"] and saved["tie_word_embeddings"] is True
+    assert saved.get("rope_scaling") == config.get("rope_scaling")
 
 
 @pytest.mark.case("training that begins with a Llama of Hugging Face")

@@ -37,6 +37,9 @@ TINY = MoEConfig(
 #: The same without experts and router.
 DENSE = dataclasses.replace(TINY, num_experts=0, experts_per_token=0)
 
+#: With the rotary embedding of Llama 3.1, of whose waves some stay, some are stretched, and some lie between.
+LLAMA3 = dataclasses.replace(DENSE, rope_factor=8.0, rope_original=12, extended_context=32)
+
 #: With the parts that Qwen2 has besides.
 QWEN2 = dataclasses.replace(DENSE, qkv_bias=True, tie_embeddings=True)
 
@@ -60,6 +63,7 @@ def reference_config(config: MoEConfig) -> reference.Config:
         router_aux_loss_coef=config.aux_alpha,
         qkv_bias=config.qkv_bias,
         tie_word_embeddings=config.tie_embeddings,
+        rope_divisors=config.rope_divisors(),
     )
 
 

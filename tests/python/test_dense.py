@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import DENSE, QWEN2, TINY, random_batch, random_model, reference_config
+from small_models import DENSE, LLAMA3, QWEN2, TINY, random_batch, random_model, reference_config
 
 import nncuda
 from nncuda.formats import SafetensorsFile
@@ -56,7 +56,9 @@ def test_parameters_are_counted(ctx: nncuda.Context) -> None:
         assert [at for piece in taken for at in piece] == list(range(model.layout.size))
 
 
-@pytest.mark.parametrize(("config", "name"), [(DENSE, "LlamaForCausalLM"), (QWEN2, "Qwen2ForCausalLM")])
+@pytest.mark.parametrize(
+    ("config", "name"), [(DENSE, "LlamaForCausalLM"), (QWEN2, "Qwen2ForCausalLM"), (LLAMA3, "LlamaForCausalLM")]
+)
 def test_logits_are_those_of_the_reference_and_of_the_engine(
     ctx: nncuda.Context, tmp_path: Path, config: MoEConfig, name: str
 ) -> None:
@@ -81,7 +83,9 @@ def test_logits_are_those_of_the_reference_and_of_the_engine(
     np.testing.assert_array_equal(again.forward(inputs).numpy(), model.forward(inputs).numpy())
 
 
-@pytest.mark.parametrize("parts", [{}, {"qkv_bias": True}, {"tie_embeddings": True}])
+@pytest.mark.parametrize(
+    "parts", [{}, {"qkv_bias": True}, {"tie_embeddings": True}, {"rope_factor": 8.0}, {"rope_original": 7}]
+)
 def test_config_survives_its_folder(parts: dict[str, object]) -> None:
     config = dataclasses.replace(DENSE, rope_base=5e5, norm_eps=1e-6, ntk_alpha=2.0, **parts)  # type: ignore[arg-type]
     assert config_from_mixtral(config_to_mixtral(config)) == config
@@ -89,6 +93,10 @@ def test_config_survives_its_folder(parts: dict[str, object]) -> None:
 
 LLAMA = {"model_type": "llama", "vocab_size": 48, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
          "intermediate_size": 20}  # fmt: skip
+
+
+SCALED = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 8192}  # fmt: skip
 
 
 def test_what_a_llama_leaves_out() -> None:
@@ -115,7 +123,9 @@ def test_what_a_qwen2_leaves_out() -> None:
         ({"attention_bias": True}, "attention_bias is True; this model has False"),
         ({"mlp_bias": True}, "mlp_bias is True"),
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
-        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rotary embedding of type 'llama3'"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 8.0}}, "rotary embedding of type 'yarn'; this model has"),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 8}}, "low_freq_factor of the rotary embedding is missing"),
+        ({"rope_scaling": {**SCALED, "low_freq_factor": 2.0}}, "rope_low is 2.0; it must be a number, from 1e-06 to 1"),
         ({"nncuda": {"capacity_factor": 1}}, "must be among extended_context, ntk_alpha"),
         (
             {

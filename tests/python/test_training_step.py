@@ -11,7 +11,7 @@ import itertools
 
 import numpy as np
 import pytest
-from small_models import DENSE, QWEN2, TINY, random_batch, random_model, reference_config
+from small_models import DENSE, LLAMA3, QWEN2, TINY, random_batch, random_model, reference_config
 
 import nncuda
 from nncuda.models import MoEConfig, MoETransformer
@@ -27,6 +27,7 @@ CASES = {
     "all experts": dataclasses.replace(TINY, experts_per_token=4),
     "dense": DENSE,
     "biases, a tied head": QWEN2,
+    "scaled angles": LLAMA3,
 }
 
 

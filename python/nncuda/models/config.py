@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from ..formats.errors import shown
 from ..formats.limits import COUNT, MODEL_PARAMETERS, MODEL_TENSORS
 from ..nearest import unknown_option
+from .rope_scaling import llama3_divisors
 
 #: What a model computes in: all in one dtype, or, with fp8, experts' products in 8 bits and the rest in bf16.
 Precision = Literal["f32", "bf16", "f16", "fp8"]
@@ -22,6 +23,9 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "capacity_factor": (1e-6, 65536.0),
     "aux_alpha": (0.0, 1000.0),
     "init_std": (0.0, 100.0),
+    "rope_factor": (1.0, 1e6),
+    "rope_low": (1e-6, 1.0),
+    "rope_high": (1.001, 1e6),
 }
 
 
@@ -68,6 +72,10 @@ class MoEConfig:
     init_std            standard deviation of the initial weights
     qkv_bias            whether queries, keys and values have biases, as in Qwen2; in a dense model alone
     tie_embeddings      whether the head is the table of embeddings; in a dense model alone
+    rope_factor         what llama3's scaling of the rotary embedding stretches long waves by; 1 leaves all as they are
+    rope_low            of it: waves that turn less often in the original context are stretched by the whole factor
+    rope_high           of it: waves that turn more often there stay as they are
+    rope_original       of it: the original context
     """
 
     vocab_size: int = 32000
@@ -90,6 +98,10 @@ class MoEConfig:
     init_std: float = 0.02
     qkv_bias: bool = False
     tie_embeddings: bool = False
+    rope_factor: float = 1.0
+    rope_low: float = 1.0
+    rope_high: float = 4.0
+    rope_original: int = 8192
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -146,6 +158,14 @@ class MoEConfig:
     def to_dict(self) -> dict[str, object]:
         """All options by name."""
         return dataclasses.asdict(self)
+
+    def rope_divisors(self) -> tuple[float, ...]:
+        """What llama3's scaling divides the frequencies of the rotary embedding by, a number a pair; none of plain
+        ones."""
+        if self.rope_factor == 1:
+            return ()
+        low, high, original = self.rope_low, self.rope_high, float(self.rope_original)
+        return llama3_divisors(self.rope_base, self.head_dim, self.rope_factor, low, high, original)
 
     def capacity(self, tokens: int) -> int:
         """Most slots that an expert takes of `tokens` tokens in training; 0 means no limit."""

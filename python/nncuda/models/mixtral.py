@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 import numpy as np
 
 from ..formats.errors import shown
-from .config import BOUNDS, MoEConfig, check_number
+from .config import BOUNDS, MoEConfig, check_number, is_finite
 from .families import FAMILIES
 
 _TO_MIXTRAL = {
@@ -37,6 +37,14 @@ _OURS = ("extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor")
 _OF_EXPERTS = ("num_experts", "experts_per_token", "aux_alpha", "norm_topk_prob", "capacity_factor")
 _TO_LLAMA = {ours: theirs for ours, theirs in _TO_MIXTRAL.items() if ours not in _OF_EXPERTS}
 _OURS_OF_DENSE = tuple(name for name in _OURS if name not in _OF_EXPERTS)
+#: Our options of llama3's scaling and what rope_scaling calls them.
+_TO_LLAMA3 = {
+    "rope_factor": "factor",
+    "rope_low": "low_freq_factor",
+    "rope_high": "high_freq_factor",
+    "rope_original": "original_max_position_embeddings",
+}
+
 #: The kinds of dense models, with the class of transformers and the options that have one value here.
 _DENSE: dict[str, tuple[str, dict[str, object]]] = {
     "llama": ("LlamaForCausalLM", {"attention_bias": False, "mlp_bias": False}),
@@ -54,7 +62,7 @@ def config_to_mixtral(config: MoEConfig) -> dict[str, object]:
             "architectures": [name],
             "model_type": kind,
             **{theirs: values[ours] for ours, theirs in _TO_LLAMA.items()},
-            "rope_theta": config.rope_base,
+            **_rope_to_folder(config),
             "hidden_act": "silu",
             **fixed,
             "attention_dropout": 0.0,
@@ -69,7 +77,7 @@ def config_to_mixtral(config: MoEConfig) -> dict[str, object]:
         "architectures": ["MixtralForCausalLM"],
         "model_type": "mixtral",
         **{theirs: values[ours] for ours, theirs in _TO_MIXTRAL.items()},
-        "rope_theta": config.rope_base,
+        **_rope_to_folder(config),
         "hidden_act": "silu",
         "attention_dropout": 0.0,
         "router_jitter_noise": 0.0,
@@ -112,7 +120,7 @@ def config_from_mixtral(values: Mapping[str, object]) -> MoEConfig:
             raise ValueError(f"{theirs} is missing")
     if not dense and options["num_experts"] == 0:
         raise ValueError("num_local_experts is 0; a model of type 'mixtral' has experts")
-    options["rope_base"] = _rope_base(values, 1e4 if dense else 1e6)
+    options |= _rope_from_folder(values, 1e4 if dense else 1e6)
     window = None if "use_sliding_window" in fixed else values.get("sliding_window")  # which means nothing there
     if window is not None and _whole(values, "sliding_window") < _whole(options, "context"):
         raise ValueError(
@@ -151,17 +159,32 @@ def _whole(values: Mapping[str, object], name: str) -> int:
     return value
 
 
-def _rope_base(values: Mapping[str, object], usual: float) -> float:
+def _rope_to_folder(config: MoEConfig) -> dict[str, object]:
+    values = config.to_dict()
+    found: dict[str, object] = {"rope_theta": config.rope_base}
+    if any(values[ours] != getattr(MoEConfig, ours) for ours in _TO_LLAMA3):
+        scaling = {theirs: values[ours] for ours, theirs in _TO_LLAMA3.items()}
+        found["rope_scaling"] = {"rope_type": "llama3", **scaling}
+    return found
+
+
+def _rope_from_folder(values: Mapping[str, object], usual: float) -> dict[str, object]:
     # transformers 5 writes rope_parameters; earlier ones rope_theta and, for stretched models, rope_scaling.
     rope = values.get("rope_parameters") or values.get("rope_scaling") or {}
     if not isinstance(rope, Mapping):
         raise ValueError(f"rope_parameters is {shown(rope)}; it must be an object")
     kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind != "default":
-        raise ValueError(f"rotary embedding of type {shown(kind)}; this model has 'default'")
+    if kind not in ("default", "llama3"):
+        raise ValueError(f"rotary embedding of type {shown(kind)}; this model has 'default' and 'llama3'")
     base = rope.get("rope_theta", values.get("rope_theta", usual))
     check_number("rope_theta", base, BOUNDS["rope_base"])
-    return float(base)  # type: ignore[arg-type]
+    found: dict[str, object] = {"rope_base": float(base)}  # type: ignore[arg-type]
+    for ours, theirs in _TO_LLAMA3.items() if kind == "llama3" else ():
+        if rope.get(theirs) is None:
+            raise ValueError(f"{theirs} of the rotary embedding is missing")
+        value = rope[theirs]
+        found[ours] = float(value) if ours in BOUNDS and is_finite(value) else value
+    return found
 
 
 def parameters_from_mixtral(tensors: Mapping[str, np.ndarray], tied: bool = False) -> Mapping[str, np.ndarray]:

@@ -124,7 +124,7 @@ class MoETransformer(DeviceBound):
         self.weights = ParameterArena(ctx, self.layout, self.dtype, computes) if copied else self._parameters
         if seed is not None:
             self._initialize(seed)
-        self.rope = RopeTables(ctx, config.head_dim, config.rope_base)
+        self.rope = RopeTables(ctx, config.head_dim, config.rope_base, divisors=config.rope_divisors())
         self._stretched: RopeTables | None = None  # for sequences beyond `context`
         self._rows = AllRows(ctx)
         self.embedding = Embedding(*self._pair("model.embed_tokens.weight"))
@@ -449,7 +449,9 @@ class MoETransformer(DeviceBound):
             rope = self.rope
         else:
             if self._stretched is None:
-                self._stretched = RopeTables(self.ctx, config.head_dim, config.rope_base, config.ntk_alpha)
+                self._stretched = RopeTables(
+                    self.ctx, config.head_dim, config.rope_base, config.ntk_alpha, divisors=config.rope_divisors()
+                )
             rope = self._stretched
         self._rows.offsets(batch)  # before a step is captured
         return KVCache(rope, config.num_layers, batch, capacity, config.num_kv_heads, self.dtype)

@@ -39,6 +39,7 @@ class Config:
     router_aux_loss_coef: float = 0.01
     qkv_bias: bool = False  # of queries, keys and values, as Qwen2 has them
     tie_word_embeddings: bool = False
+    rope_divisors: tuple[float, ...] = ()  # of the frequencies, one a pair; none of plain ones
 
     def capacity(self, tokens: int) -> int:
         """The most rows that an expert takes of ``tokens`` tokens; 0 for no limit. Lepikhin et al. 2020, 2.2."""

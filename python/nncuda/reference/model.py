@@ -113,7 +113,8 @@ def forward(params: Parameters, config: Config, input_ids: Array) -> tuple[Array
     ``Saved.blocks[i].mixture.indices`` are the experts chosen in layer i, [batch*length, num_experts_per_tok].
     """
     batch, length = input_ids.shape
-    tables = rope.rope_freqs(length, config.head_dim, 0, config.rope_theta, config.rope_ntk_alpha)
+    divisors = np.array(config.rope_divisors) if config.rope_divisors else None
+    tables = rope.rope_freqs_scaled(length, config.head_dim, 0, config.rope_theta, config.rope_ntk_alpha, 1.0, divisors)
     positions = np.tile(np.arange(length), batch)
     x = params["model.embed_tokens.weight"][input_ids.ravel()]
     blocks = []

@@ -1,6 +1,7 @@
 //! What a MoE transformer is made of: every option of its architecture, and presets.
 
 use super::parameters::ParameterLayout;
+use super::rope_scaling::llama3_divisors;
 use crate::error::{Error, Result};
 use crate::format::limits::{MODEL_PARAMETERS, MODEL_TENSORS};
 use crate::format::value::quoted;
@@ -34,17 +35,26 @@ options! {
         init_std: f64 = 0.02, "standard deviation of the initial weights";
         qkv_bias: bool = false, "whether queries, keys and values have biases, as in Qwen2; in a dense model alone";
         tie_embeddings: bool = false, "whether the head is the table of embeddings; in a dense model alone";
+        rope_factor: f64 = 1.0,
+            "what llama3's scaling of the rotary embedding stretches long waves by; 1 leaves all as they are";
+        rope_low: f64 = 1.0,
+            "of it: waves that turn less often in the original context are stretched by the whole factor";
+        rope_high: f64 = 4.0, "of it: waves that turn more often there stay as they are";
+        rope_original: usize = 8192, "of it: the original context";
     }
 }
 
 /// What each number must be; tests/bounds.json has the reasons.
-pub(super) const BOUNDS: [Bounds; 6] = [
+pub(super) const BOUNDS: [Bounds; 9] = [
     ("rope_base", 1.0, 1e12, "a number, from 1 to 1e+12"),
     ("ntk_alpha", 1.0, 1e6, "a number, from 1 to 1e+06"),
     ("norm_eps", 0.0, 1.0, "a number, from 0 to 1"),
     ("capacity_factor", 1e-6, 65536.0, "a number, from 1e-06 to 65536, or none"),
     ("aux_alpha", 0.0, 1000.0, "a number, from 0 to 1000"),
     ("init_std", 0.0, 100.0, "a number, from 0 to 100"),
+    ("rope_factor", 1.0, 1e6, "a number, from 1 to 1e+06"),
+    ("rope_low", 1e-6, 1.0, "a number, from 1e-06 to 1"),
+    ("rope_high", 1.001, 1e6, "a number, from 1.001 to 1e+06"),
 ];
 
 /// Options that are 0 in a dense model.
@@ -159,6 +169,15 @@ impl MoEConfig {
             return Err(Error::value("the sizes make a model of more parameters than any machine holds"));
         }
         Ok(())
+    }
+
+    /// What llama3's scaling divides the frequencies of the rotary embedding by, a number a pair; none of plain ones.
+    pub(super) fn rope_divisors(&self) -> Vec<f32> {
+        if self.rope_factor == 1.0 {
+            return Vec::new();
+        }
+        let (ends, original) = ([self.rope_low, self.rope_high], self.rope_original as f64);
+        llama3_divisors(self.rope_base, self.head_dim, self.rope_factor, ends, original)
     }
 
     /// Most slots that an expert takes of `tokens` tokens in training; 0 means no limit.

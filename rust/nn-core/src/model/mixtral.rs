@@ -33,6 +33,14 @@ const TO_MIXTRAL: [(&str, &str); 13] = [
 ];
 const OURS: [&str; 4] = ["extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor"];
 
+/// Our options of llama3's scaling and what rope_scaling calls them.
+const TO_LLAMA3: [(&str, &str); 4] = [
+    ("rope_factor", "factor"),
+    ("rope_low", "low_freq_factor"),
+    ("rope_high", "high_freq_factor"),
+    ("rope_original", "original_max_position_embeddings"),
+];
+
 /// A kind of dense model.
 struct Dense {
     /// Its model_type, and class in transformers.
@@ -104,6 +112,14 @@ pub fn config_to_mixtral(config: &MoEConfig) -> Table {
     for (name, value) in fixed {
         out.set(name, value);
     }
+    let usual = MoEConfig::default().to_table();
+    if TO_LLAMA3.iter().any(|(ours, _)| values.get(ours) != usual.get(ours)) {
+        let mut scaling = Table::from([("rope_type", "llama3".into())]);
+        for (ours, theirs) in TO_LLAMA3 {
+            scaling.set(theirs, value(ours));
+        }
+        out.set("rope_scaling", scaling);
+    }
     out.set("nncuda", own.into_iter().map(|name| (name.to_owned(), value(name))).collect::<Table>());
     out
 }
@@ -151,7 +167,9 @@ pub fn config_from_mixtral(values: &Table) -> Result<MoEConfig> {
     if !dense && options.get("num_experts") == Some(&Value::Integer(0)) {
         return Err(Error::value("num_local_experts is 0; a model of type 'mixtral' has experts"));
     }
-    options.set("rope_base", rope_base(values, if dense { 1e4 } else { 1e6 })?);
+    for (name, value) in rope_from_folder(values, if dense { 1e4 } else { 1e6 })?.iter() {
+        options.set(name, value.clone());
+    }
     let context = options.get("context").cloned().unwrap_or(Value::None);
     let windows = of_dense.is_none_or(|kind| !kind.off.contains(&"use_sliding_window")); // else it means nothing
     if let Some(window) = given("sliding_window").filter(|_| windows) {
@@ -213,7 +231,8 @@ fn whole(values: &Table, name: &str) -> Result<usize> {
         .ok_or_else(|| crate::options::refuse(name, value, "a whole number, at least 1"))
 }
 
-fn rope_base(values: &Table, usual: f64) -> Result<f64> {
+/// The options of the rotary embedding.
+fn rope_from_folder(values: &Table, usual: f64) -> Result<Table> {
     // transformers 5 writes rope_parameters; earlier ones rope_theta and, for stretched models, rope_scaling.
     let filled = |name: &str| {
         values.get(name).filter(|value| !matches!(value, Value::None) && **value != Value::Table(Table::new()))
@@ -224,14 +243,24 @@ fn rope_base(values: &Table, usual: f64) -> Result<f64> {
         return Err(crate::options::refuse("rope_parameters", rope, "an object"));
     };
     let kind = table.get("rope_type").or_else(|| table.get("type"));
-    if let Some(kind) = kind.filter(|kind| kind.as_text() != Some("default")) {
-        return Err(Error::value(format!("rotary embedding of type {}; this model has 'default'", kind.shown())));
+    if let Some(kind) = kind.filter(|kind| !matches!(kind.as_text(), Some("default" | "llama3"))) {
+        let problem = format!("rotary embedding of type {}; this model has 'default' and 'llama3'", kind.shown());
+        return Err(Error::value(problem));
     }
+    let llama3 = kind.is_some_and(|kind| kind.as_text() == Some("llama3"));
     let standard = Value::Float(usual);
     let base = table.get("rope_theta").or_else(|| values.get("rope_theta")).unwrap_or(&standard);
     let (_, least, most, rule) = super::config::BOUNDS[0];
     let found = base.as_number().filter(|number| (least..=most).contains(number));
-    found.ok_or_else(|| crate::options::refuse("rope_theta", base, rule))
+    let base = found.ok_or_else(|| crate::options::refuse("rope_theta", base, rule))?;
+    let mut options = Table::from([("rope_base", base.into())]);
+    for (ours, theirs) in TO_LLAMA3.into_iter().filter(|_| llama3) {
+        let Some(value) = table.get(theirs).filter(|value| **value != Value::None) else {
+            return Err(Error::value(format!("{theirs} of the rotary embedding is missing")));
+        };
+        options.set(ours, value.clone());
+    }
+    Ok(options)
 }
 
 /// Where a parameter of ours lies in a folder's files: a tensor, and the place of its first element there.

@@ -8,6 +8,7 @@ use nn_ffi::{Comm, Context, DType, Tensor, kernels};
 use super::arena::ParameterArena;
 use super::arenas::Arenas;
 use super::config::MoEConfig;
+use super::llama::RopeOptions;
 use super::mean::mean;
 use super::mixtral::MixtralWeights;
 use super::parameters::ParameterLayout;
@@ -116,7 +117,7 @@ impl MoETransformer {
         let arenas = Arenas::zeros(rank, &layout, training, precision, experts.as_ref())?;
         let rows = Arc::new(AllRows::new(ctx));
         let views = Views { arenas: &arenas, precision, experts: experts.as_ref(), rows: &rows };
-        let rope = RopeTables::new(ctx, config.head_dim, config.rope_base, 1.0);
+        let rope = rope_tables(ctx, &config, 1.0)?;
         let embedding = Embedding::new(views.weight("model.embed_tokens.weight")?);
         let blocks = (0..config.num_layers).map(|layer| views.block(&config, layer)).collect::<Result<_>>()?;
         let norm = RMSNorm::new(views.weight("model.norm.weight")?, config.norm_eps);
@@ -440,8 +441,13 @@ impl MoETransformer {
         let rope = if capacity <= config.context {
             &self.rope
         } else {
-            self.stretched
-                .get_or_init(|| RopeTables::new(&self.ctx, config.head_dim, config.rope_base, config.ntk_alpha))
+            match self.stretched.get() {
+                Some(made) => made,
+                None => {
+                    let made = rope_tables(&self.ctx, config, config.ntk_alpha)?;
+                    self.stretched.get_or_init(|| made)
+                }
+            }
         };
         KVCache::new(rope, config.num_layers, batch, capacity, config.num_kv_heads, self.precision.dtype())
     }
@@ -554,6 +560,12 @@ impl MoETransformer {
         let rows = self.config.logits_rows();
         (0..tokens).step_by(rows).map(move |start| start..tokens.min(start + rows))
     }
+}
+
+/// Tables of the rotary embedding, with an NTK-aware factor of its base, 1 for none.
+fn rope_tables(ctx: &Context, config: &MoEConfig, ntk_alpha: f64) -> Result<RopeTables> {
+    let options = RopeOptions { base: config.rope_base, ntk_alpha, scale: 1.0 };
+    RopeTables::scaled(ctx, config.head_dim, options, &config.rope_divisors(), (1.0, config.head_dim))
 }
 
 /// ids `[batch, length]` as `[batch * length]`, and the two sizes.
