@@ -42,3 +42,9 @@ func (l *Linear) Backward(p *Pass, dy, x, dx *tensor.Tensor, beta float32) *tens
 	p.Check(tensor.Gemm(dy, l.Weight, dx, false, false))
 	return dx
 }
+
+// BackwardAdding is Backward of a layer without a bias that adds the gradient of x to the dx that is there.
+func (l *Linear) BackwardAdding(p *Pass, dy, x, dx *tensor.Tensor, beta float32) {
+	p.Check(tensor.GemmBeta(dy, x, l.Grad, 1, beta, true, false))
+	p.Check(tensor.GemmBeta(dy, l.Weight, dx, 1, 1, false, false))
+}

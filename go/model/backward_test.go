@@ -22,6 +22,13 @@ func withParts() model.Config {
 	return config
 }
 
+// withHeadNorms is a dense model with norms of heads.
+func withHeadNorms() model.Config {
+	config := withParts()
+	config.QKVBias, config.TieEmbeddings, config.QKNorm = false, false, true
+	return config
+}
+
 func TestPiecesOfABackwardPassAreAllElementsOnce(t *testing.T) {
 	wanted := []string{
 		"lm_head.weight", "model.layers.2.self_attn.q_proj.weight", "model.layers.1.self_attn.q_proj.weight",
@@ -29,6 +36,7 @@ func TestPiecesOfABackwardPassAreAllElementsOnce(t *testing.T) {
 	}
 	requirePieces(t, tiny(), wanted)
 	requirePieces(t, withParts(), wanted[1:])
+	requirePieces(t, withHeadNorms(), wanted)
 }
 
 // requirePieces checks the first parameter of each piece of a model with three layers.
@@ -62,6 +70,7 @@ func requirePieces(t *testing.T, config model.Config, wanted []string) {
 func TestPiecesAreCompletedInTheirOrder(t *testing.T) {
 	t.Run("experts", func(t *testing.T) { requireOrder(t, tiny()) })
 	t.Run("parts", func(t *testing.T) { requireOrder(t, withParts()) })
+	t.Run("norms of heads", func(t *testing.T) { requireOrder(t, withHeadNorms()) })
 }
 
 func requireOrder(t *testing.T, config model.Config) {

@@ -163,6 +163,10 @@ func (v *viewer) block(at int) *layer.TransformerBlock {
 	if config.NumExperts > 0 {
 		feedForward = v.mixture
 	}
+	var normed *layer.HeadNorms
+	if config.QKNorm {
+		normed = v.headNorms(prefix + ".self_attn")
+	}
 	qkv := v.linear(prefix+".self_attn.q_proj.weight", qkvRows, hidden)
 	if config.QKVBias {
 		qkv.Bias, qkv.BiasGrad = v.pair(prefix+".self_attn.q_proj.bias", qkvRows)
@@ -172,6 +176,7 @@ func (v *viewer) block(at int) *layer.TransformerBlock {
 		InputNorm: v.norm(prefix + ".input_layernorm.weight"),
 		Attention: &layer.MQAttention{
 			QKV:    qkv,
+			Normed: normed,
 			Output: v.linear(prefix + ".self_attn.o_proj.weight"),
 			Rope:   v.model.rope,
 			Heads:  config.NumHeads, KVHeads: config.NumKVHeads,
@@ -179,6 +184,17 @@ func (v *viewer) block(at int) *layer.TransformerBlock {
 		PostNorm: v.norm(prefix + ".post_attention_layernorm.weight"),
 		MoE:      feedForward(prefix, at),
 	}
+}
+
+func (v *viewer) headNorms(prefix string) *layer.HeadNorms {
+	made := &layer.HeadNorms{HeadDim: v.model.Config.HeadDim}
+	for at, name := range []string{"q", "k", "v"} {
+		made.Products[at] = v.linear(prefix + "." + name + "_proj.weight")
+	}
+	for at, name := range []string{"q", "k"} {
+		made.Norms[at] = v.norm(prefix + "." + name + "_norm.weight")
+	}
+	return made
 }
 
 func (v *viewer) dense(prefix string, _ int) *layer.MoELayer {

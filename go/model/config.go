@@ -35,6 +35,7 @@ type Config struct {
 	AuxAlpha        float64 `name:"aux_alpha"`
 	InitStd         float64 `name:"init_std"`
 	QKVBias         bool    `name:"qkv_bias"`
+	QKNorm          bool    `name:"qk_norm"`
 	TieEmbeddings   bool    `name:"tie_embeddings"`
 	RopeFactor      float64 `name:"rope_factor"`
 	RopeLow         float64 `name:"rope_low"`
@@ -68,6 +69,8 @@ var fields = options.Fields[Config]([]options.Words{
 	{"aux_alpha", "a number, from 0 to 1000", "weight of the load-balancing loss"},
 	{"init_std", "a number, from 0 to 100", "standard deviation of the initial weights"},
 	{"qkv_bias", "true or false", "whether queries, keys and values have biases, as in Qwen2; in a dense model alone"},
+	{"qk_norm", "true or false", "whether each head of queries and keys is normed before it is rotated, as in Qwen3; " +
+		"in a dense model without those biases alone"},
 	{"tie_embeddings", "true or false", "whether the head is the table of embeddings; in a dense model alone"},
 	{"rope_factor", "a number, from 1 to 1e+06",
 		"what llama3's scaling of the rotary embedding stretches long waves by; 1 leaves all as they are"},
@@ -184,6 +187,9 @@ func (c Config) Validate() error {
 	if err := c.checkParts(); err != nil {
 		return err
 	}
+	if c.QKNorm && c.QKVBias {
+		return fmt.Errorf("qkv_bias is %s; it must be %s with qk_norm", formats.Shown(true), formats.Shown(false))
+	}
 	return c.checkTotal()
 }
 
@@ -198,7 +204,7 @@ const (
 var (
 	countsOfExperts = []string{"num_experts", "experts_per_token"}
 	optionsOfRouter = []string{"norm_topk_prob", "capacity_factor", "aux_alpha"}
-	optionsOfDense  = []string{"qkv_bias", "tie_embeddings"}
+	optionsOfDense  = []string{"qkv_bias", "qk_norm", "tie_embeddings"}
 )
 
 // least is the least value of an option that is a whole number.
@@ -235,18 +241,19 @@ func (c Config) checkParts() error {
 func (c Config) checkTotal() error {
 	of, networks := 7+3*float64(c.NumExperts), float64(c.NumExperts)
 	if c.NumExperts == 0 {
-		of, networks = 9+3*count(c.QKVBias), 1
+		of, networks = 9+3*count(c.QKVBias)+2*count(c.QKNorm), 1
 	}
 	tensors := float64(c.NumLayers)*of + 3 - count(c.TieEmbeddings)
 	experts := 3 * networks * float64(c.FFNSize)
 	attention := 2 * float64(c.HeadDim) * (float64(c.NumHeads) + float64(c.NumKVHeads))
-	biases := count(c.QKVBias) * float64(c.HeadDim) * (float64(c.NumHeads) + 2*float64(c.NumKVHeads))
+	vectors := count(c.QKVBias)*float64(c.HeadDim)*(float64(c.NumHeads)+2*float64(c.NumKVHeads)) +
+		count(c.QKNorm)*2*float64(c.HeadDim)
 	rows := (2-count(c.TieEmbeddings))*float64(c.VocabSize) + float64(c.NumLayers)*(attention+float64(c.NumExperts)+experts+2)
 	if tensors > formats.ModelTensors {
 		return fmt.Errorf("num_layers and num_experts make %.0f tensors; a model may have at most %d", tensors,
 			formats.ModelTensors)
 	}
-	if (rows+1)*float64(c.HiddenSize)+float64(c.NumLayers)*biases > formats.ModelParameters {
+	if (rows+1)*float64(c.HiddenSize)+float64(c.NumLayers)*vectors > formats.ModelParameters {
 		return errors.New("the sizes make a model of more parameters than any machine holds")
 	}
 	return nil
@@ -277,8 +284,16 @@ func (c Config) NumActiveParameters() int { return c.parameters(max(c.ExpertsPer
 
 func (c Config) parameters(experts int) int {
 	layer := c.AttentionParameters() + c.NumExperts*c.HiddenSize + 3*experts*c.HiddenSize*c.FFNSize
+	return c.VocabSize*c.HiddenSize + c.HeadParameters() + c.NumLayers*layer + c.NormParameters()
+}
+
+// NormParameters counts the gains of all norms.
+func (c Config) NormParameters() int {
 	norms := (2*c.NumLayers + 1) * c.HiddenSize
-	return c.VocabSize*c.HiddenSize + c.HeadParameters() + c.NumLayers*layer + norms
+	if c.QKNorm {
+		norms += 2 * c.NumLayers * c.HeadDim
+	}
+	return norms
 }
 
 // AttentionParameters counts those of a layer's products around attention, with their biases.

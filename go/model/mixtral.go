@@ -38,7 +38,7 @@ var (
 		{"rope_high", "high_freq_factor"},
 		{"rope_original", "original_max_position_embeddings"},
 	}
-	// Those that a dense model, which is a Llama or Qwen2 there, has one value of.
+	// Those that a dense model, which is a Llama, Qwen2 or Qwen3 there, has one value of.
 	expertNames = slices.Concat(countsOfExperts, optionsOfRouter)
 )
 
@@ -48,7 +48,8 @@ type denseKind struct {
 	name, class      string
 	fixed            []fixedOption
 	context, kvHeads int64
-	qkvBias          bool
+	headDim          int64 // 0 is hidden_size / num_attention_heads
+	qkvBias, qkNorm  bool
 }
 
 // fixedOption is an option of config.json that has one value here.
@@ -61,6 +62,8 @@ var denseKinds = []denseKind{
 	{name: "llama", class: "LlamaForCausalLM", context: 2048, fixed: []fixedOption{{"attention_bias", false}, {"mlp_bias", false}}},
 	{name: "qwen2", class: "Qwen2ForCausalLM", context: 32768, kvHeads: 32, qkvBias: true,
 		fixed: []fixedOption{{"use_sliding_window", false}}},
+	{name: "qwen3", class: "Qwen3ForCausalLM", context: 32768, kvHeads: 32, headDim: 128, qkNorm: true,
+		fixed: []fixedOption{{"attention_bias", false}, {"use_sliding_window", false}}},
 }
 
 // kindNamed gives the kind of dense model of a model_type; nil when there is none.
@@ -74,7 +77,7 @@ func kindNamed(name any) *denseKind {
 
 // kind is that of a dense model.
 func (c Config) kind() denseKind {
-	at := slices.IndexFunc(denseKinds, func(kind denseKind) bool { return kind.qkvBias == c.QKVBias })
+	at := slices.IndexFunc(denseKinds, func(kind denseKind) bool { return kind.qkvBias == c.QKVBias && kind.qkNorm == c.QKNorm })
 	return denseKinds[at]
 }
 
@@ -93,7 +96,7 @@ func namesOf(dense bool) (theirs []struct{ ours, theirs string }, own []string) 
 	return theirs, own
 }
 
-// Mixtral gives the content of config.json: of a Mixtral, or, of a dense model, of a Qwen2 or Llama.
+// Mixtral gives the content of config.json: of a Mixtral, or, of a dense model, of a Qwen2, Qwen3 or Llama.
 func (c Config) Mixtral() *formats.Object {
 	class, kind := "MixtralForCausalLM", "mixtral"
 	ofKind := formats.NewObject("attention_dropout", 0.0, "router_jitter_noise", 0.0, "output_router_logits", false,
@@ -126,7 +129,7 @@ func (c Config) Mixtral() *formats.Object {
 	return object
 }
 
-// ConfigFromMixtral reads the content of a config.json of a Mixtral, a Llama or a Qwen2, of this program or another. It is an
+// ConfigFromMixtral reads the content of a config.json of a Mixtral, Llama, Qwen2 or Qwen3, of this program or another. It is an
 // error when it is of another model, lacks something, or asks for what this model does not do.
 func ConfigFromMixtral(values *formats.Object) (Config, error) {
 	config := Default()
@@ -164,7 +167,7 @@ func ConfigFromMixtral(values *formats.Object) (Config, error) {
 		switch value := values.Get(name.theirs); {
 		case value != nil:
 			options.Set(name.ours, value)
-		case name.ours == "head_dim":
+		case name.ours == "head_dim" && !options.Has(name.ours):
 			dim, err := headDim(values)
 			if err != nil {
 				return config, err
@@ -219,7 +222,11 @@ func (k denseKind) usual(values *formats.Object) (*formats.Object, error) {
 	if k.kvHeads > 0 {
 		options.Set("num_kv_heads", k.kvHeads)
 	}
+	if k.headDim > 0 {
+		options.Set("head_dim", k.headDim)
+	}
 	options.Set("qkv_bias", k.qkvBias)
+	options.Set("qk_norm", k.qkNorm)
 	if tied := values.Get("tie_word_embeddings"); tied != nil {
 		options.Set("tie_embeddings", tied)
 	}

@@ -59,7 +59,7 @@ func Parameters(config model.Config) []Count {
 	hidden, layers := config.HiddenSize, config.NumLayers
 	expert, vocabulary := 3*hidden*config.FFNSize, config.VocabSize*hidden
 	attention, head := layers*config.AttentionParameters(), config.HeadParameters()
-	routers, norms := layers*config.NumExperts*hidden, (2*layers+1)*hidden
+	routers, norms := layers*config.NumExperts*hidden, config.NormParameters()
 	feedForward := Count{"experts", layers * config.NumExperts * expert, layers * config.ExpertsPerToken * expert}
 	if config.NumExperts == 0 {
 		feedForward = Count{"feed-forward", layers * expert, layers * expert}

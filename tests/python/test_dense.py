@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import DENSE, LLAMA3, QWEN2, TINY, random_batch, random_model, reference_config
+from small_models import DENSE, LLAMA3, QWEN2, QWEN3, TINY, random_batch, random_model, reference_config
 
 import nncuda
 from nncuda.formats import SafetensorsFile
@@ -41,14 +41,18 @@ def test_options_of_a_router_are_refused(changes: dict[str, object], words: str)
         check_expert_parallel(2, 4, 0)
 
 
-@pytest.mark.parametrize("part", ["qkv_bias", "tie_embeddings"])
+@pytest.mark.parametrize("part", ["qkv_bias", "qk_norm", "tie_embeddings"])
 def test_parts_of_dense_models_are_refused_beside_experts(part: str) -> None:
     with pytest.raises(ValueError, match=f"{part} is True; it must be False in a model with experts"):
         dataclasses.replace(TINY, **{part: True})  # type: ignore[arg-type]
 
 
 def test_parameters_are_counted(ctx: nncuda.Context) -> None:
-    for config, tensors in ((DENSE, DENSE.num_layers * 9 + 3), (QWEN2, DENSE.num_layers * 12 + 2)):
+    for config, tensors in (
+        (DENSE, DENSE.num_layers * 9 + 3),
+        (QWEN2, DENSE.num_layers * 12 + 2),
+        (QWEN3, DENSE.num_layers * 11 + 3),
+    ):
         model = MoETransformer(ctx, config)
         assert model.layout.size == config.num_parameters == config.num_active_parameters
         assert len(model.layout) == tensors and "dense" in repr(model)
@@ -57,7 +61,13 @@ def test_parameters_are_counted(ctx: nncuda.Context) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "name"), [(DENSE, "LlamaForCausalLM"), (QWEN2, "Qwen2ForCausalLM"), (LLAMA3, "LlamaForCausalLM")]
+    ("config", "name"),
+    [
+        (DENSE, "LlamaForCausalLM"),
+        (QWEN2, "Qwen2ForCausalLM"),
+        (LLAMA3, "LlamaForCausalLM"),
+        (QWEN3, "Qwen3ForCausalLM"),
+    ],
 )
 def test_logits_are_those_of_the_reference_and_of_the_engine(
     ctx: nncuda.Context, tmp_path: Path, config: MoEConfig, name: str
@@ -84,7 +94,8 @@ def test_logits_are_those_of_the_reference_and_of_the_engine(
 
 
 @pytest.mark.parametrize(
-    "parts", [{}, {"qkv_bias": True}, {"tie_embeddings": True}, {"rope_factor": 8.0}, {"rope_original": 7}]
+    "parts",
+    [{}, {"qkv_bias": True}, {"qk_norm": True}, {"tie_embeddings": True}, {"rope_factor": 8.0}, {"rope_original": 7}],
 )
 def test_config_survives_its_folder(parts: dict[str, object]) -> None:
     config = dataclasses.replace(DENSE, rope_base=5e5, norm_eps=1e-6, ntk_alpha=2.0, **parts)  # type: ignore[arg-type]
@@ -111,7 +122,14 @@ def test_what_a_qwen2_leaves_out() -> None:
     values = {**LLAMA, "model_type": "qwen2", "num_attention_heads": 32, "hidden_size": 256, "sliding_window": 16}
     config = config_from_mixtral({**values, "tie_word_embeddings": True, "layer_types": ["full_attention"] * 2})
     assert (config.num_kv_heads, config.head_dim, config.context) == (32, 8, 32768)
-    assert config.qkv_bias and config.tie_embeddings
+    assert config.qkv_bias and config.tie_embeddings and not config.qk_norm
+    config = config_from_mixtral({**values, "model_type": "qwen3"})
+    assert config.qk_norm and not config.qkv_bias and (config.num_kv_heads, config.head_dim) == (32, 128)
+
+
+def test_biases_are_refused_beside_norms_of_heads() -> None:
+    with pytest.raises(ValueError, match="qkv_bias is True; it must be False with qk_norm"):
+        dataclasses.replace(QWEN2, qk_norm=True)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +155,7 @@ def test_what_a_qwen2_leaves_out() -> None:
             },
             "num_local_experts is 0; a model of type 'mixtral' has experts",
         ),
-        ({"model_type": "gemma2"}, "the model_type is 'gemma2'; this program trains 'mixtral', 'llama', 'qwen2'"),
+        ({"model_type": "gemma2"}, "the model_type is 'gemma2'; this program trains 'mixtral', 'llama', 'qwen2', "),
     ],
 )
 def test_llamas_that_do_not_train(changes: dict[str, object], words: str) -> None:
@@ -172,7 +190,7 @@ def test_gradients_of_a_tied_head_are_not_partitioned(ctx: nncuda.Context) -> No
         MoETransformer(ctx, QWEN2, partition_gradients=True)
 
 
-@pytest.mark.parametrize("config", [DENSE, QWEN2], ids=["Llama", "Qwen2"])
+@pytest.mark.parametrize("config", [DENSE, QWEN2, QWEN3], ids=["Llama", "Qwen2", "Qwen3"])
 def test_what_is_found_again_changes_no_bit(ctx: nncuda.Context, config: MoEConfig) -> None:
     batch, gradients = random_batch(config, 3, 11), []
     for options in ({}, {"recompute_experts": True}, {"activation_checkpointing": 1}):

@@ -11,7 +11,7 @@ import itertools
 
 import numpy as np
 import pytest
-from small_models import DENSE, LLAMA3, QWEN2, TINY, random_batch, random_model, reference_config
+from small_models import DENSE, LLAMA3, QWEN2, QWEN3, TINY, random_batch, random_model, reference_config
 
 import nncuda
 from nncuda.models import MoEConfig, MoETransformer
@@ -28,6 +28,7 @@ CASES = {
     "dense": DENSE,
     "biases, a tied head": QWEN2,
     "scaled angles": LLAMA3,
+    "norms of heads": QWEN3,
 }
 
 
@@ -108,8 +109,8 @@ def test_logits_in_chunks(ctx: nncuda.Context) -> None:
 
 @pytest.mark.parametrize(
     ("config", "seed"),  # with which no gradient is so near 0 that AdamW turns it into another update
-    [(dataclasses.replace(TINY, capacity_factor=1.5), 3), (DENSE, 3), (QWEN2, 5)],
-    ids=["experts", "dense", "Qwen2"],
+    [(dataclasses.replace(TINY, capacity_factor=1.5), 3), (DENSE, 3), (QWEN2, 5), (QWEN3, 3)],
+    ids=["experts", "dense", "Qwen2", "Qwen3"],
 )
 def test_updates(ctx: nncuda.Context, config: MoEConfig, seed: int) -> None:
     options = TrainConfig(

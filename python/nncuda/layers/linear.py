@@ -28,8 +28,9 @@ class Linear:
             return kernels.gemm_epilogue(x, self.weight, self.bias, c=y)
         return kernels.gemm(x, self.weight, trans_b=True, dtype_c=dtype, c=y)
 
-    def backward(self, dy: Tensor, x: Tensor, dx: Tensor | None = None, beta: float = 1.0) -> Tensor:
-        """Gradient of x [rows, in] from dy [rows, out]. dx may be x itself, whose values are then spent.
+    def backward(self, dy: Tensor, x: Tensor, dx: Tensor | None = None, beta: float = 1.0, add: bool = False) -> Tensor:
+        """Gradient of x [rows, in] from dy [rows, out]. dx may be x itself, whose values are then spent; with `add` the
+        gradient is added to what is there.
 
         The weight's gradient is added to `beta` times what is there, the bias's always to what is there, as gains' are.
         """
@@ -39,4 +40,4 @@ class Linear:
             kernels.fill(y=ones.view(-1), value=1.0)
             kernels.gemm_beta(ones, dy, self.bias_grad.view(1, -1), beta=1.0)
             del ones
-        return kernels.gemm(dy, self.weight, c=dx)
+        return kernels.gemm_beta(dy, self.weight, dx, beta=1.0) if add else kernels.gemm(dy, self.weight, c=dx)

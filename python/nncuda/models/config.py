@@ -33,7 +33,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
 _OF_ROUTER = ("norm_topk_prob", "capacity_factor", "aux_alpha")
 
 #: Parts of a dense model, which one with experts has not.
-_OF_DENSE = ("qkv_bias", "tie_embeddings")
+_OF_DENSE = ("qkv_bias", "qk_norm", "tie_embeddings")
 
 
 def check_precision(value: object) -> None:
@@ -71,6 +71,8 @@ class MoEConfig:
     aux_alpha           weight of the load-balancing loss
     init_std            standard deviation of the initial weights
     qkv_bias            whether queries, keys and values have biases, as in Qwen2; in a dense model alone
+    qk_norm             whether each head of queries and keys is normed before it is rotated, as in Qwen3; in a dense
+                        model without those biases alone
     tie_embeddings      whether the head is the table of embeddings; in a dense model alone
     rope_factor         what llama3's scaling of the rotary embedding stretches long waves by; 1 leaves all as they are
     rope_low            of it: waves that turn less often in the original context are stretched by the whole factor
@@ -97,6 +99,7 @@ class MoEConfig:
     aux_alpha: float = 0.01
     init_std: float = 0.02
     qkv_bias: bool = False
+    qk_norm: bool = False
     tie_embeddings: bool = False
     rope_factor: float = 1.0
     rope_low: float = 1.0
@@ -130,7 +133,8 @@ class MoEConfig:
             self.extended_context,
             f"at least context ({self.context})",
         )
-        of_layer = 7 + 3 * experts if experts else 9 + 3 * self.qkv_bias
+        _require(not (self.qk_norm and self.qkv_bias), "qkv_bias", self.qkv_bias, "False with qk_norm")
+        of_layer = 7 + 3 * experts if experts else 9 + 3 * self.qkv_bias + 2 * self.qk_norm
         tensors = self.num_layers * of_layer + 3 - self.tie_embeddings
         if tensors > MODEL_TENSORS:
             raise ValueError(
@@ -193,7 +197,7 @@ class MoEConfig:
             "embedding": self.vocab_size * hidden,
             "attention": layers * (products + biases),
             "routers": layers * self.num_experts * hidden,
-            "norms": (2 * layers + 1) * hidden,
+            "norms": (2 * layers + 1) * hidden + (2 * layers * self.head_dim if self.qk_norm else 0),
             "head": 0 if self.tie_embeddings else self.vocab_size * hidden,
         }
         kinds = {name: (count, count) for name, count in always.items()}

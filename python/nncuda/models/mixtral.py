@@ -1,5 +1,5 @@
 """A `MoEConfig` and its parameters in the words of Mixtral in Hugging Face transformers, or, of a dense model, of
-Llama or Qwen2, and back.
+Llama, Qwen2 or Qwen3, and back.
 
 Every option of ours that these lack stands under the key "nncuda". transformers ignores it, so a model with
 `norm_topk_prob` false runs there as if it were true, and nothing else differs.
@@ -49,14 +49,15 @@ _TO_LLAMA3 = {
 _DENSE: dict[str, tuple[str, dict[str, object]]] = {
     "llama": ("LlamaForCausalLM", {"attention_bias": False, "mlp_bias": False}),
     "qwen2": ("Qwen2ForCausalLM", {"use_sliding_window": False}),
+    "qwen3": ("Qwen3ForCausalLM", {"attention_bias": False, "use_sliding_window": False}),
 }
 
 
 def config_to_mixtral(config: MoEConfig) -> dict[str, object]:
-    """The content of `config.json`: of a Mixtral, or, of a dense model, of a Qwen2 or Llama."""
+    """The content of `config.json`: of a Mixtral, or, of a dense model, of a Qwen2, Qwen3 or Llama."""
     values = config.to_dict()
     if not config.num_experts:
-        kind = "qwen2" if config.qkv_bias else "llama"
+        kind = "qwen2" if config.qkv_bias else "qwen3" if config.qk_norm else "llama"
         name, fixed = _DENSE[kind]
         return {
             "architectures": [name],
@@ -93,7 +94,7 @@ def config_to_mixtral(config: MoEConfig) -> dict[str, object]:
 
 
 def config_from_mixtral(values: Mapping[str, object]) -> MoEConfig:
-    """Reads the content of a `config.json` of a Mixtral, a Llama or a Qwen2, of this program or another.
+    """Reads the content of a `config.json` of a Mixtral, Llama, Qwen2 or Qwen3, of this program or another.
 
     Raises ValueError when it is of another model, lacks something, or asks for what this model does not do.
     """
@@ -146,7 +147,10 @@ def _usual_of_dense(values: Mapping[str, object], kind: str) -> dict[str, object
     usual["context"] = family.context
     if family.kv_heads:
         usual["num_kv_heads"] = family.kv_heads
-    usual["qkv_bias"] = family.qkv_bias.usual
+    if family.head_dim:
+        usual["head_dim"] = family.head_dim
+    usual["qkv_bias"] = family.qkv_bias.usual and family.qk_norm == "none"
+    usual["qk_norm"] = family.qk_norm == "head"
     if values.get("tie_word_embeddings") is not None:
         usual["tie_embeddings"] = values["tie_word_embeddings"]
     return usual

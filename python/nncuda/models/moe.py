@@ -23,6 +23,7 @@ from ..layers import (
     ExpertProducts,
     ExpertUse,
     Fp8Products,
+    HeadNorms,
     KVCache,
     Linear,
     MoELayer,
@@ -571,7 +572,9 @@ class MoETransformer(DeviceBound):
         qkv_rows = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
         biases = self._fused_pair(f"{prefix}.self_attn.q_proj.bias", qkv_rows) if config.qkv_bias else ()
         attention = Attention(
-            Linear(*self._fused_pair(f"{prefix}.self_attn.q_proj.weight", qkv_rows, hidden), *biases),
+            self._head_norms(f"{prefix}.self_attn")
+            if config.qk_norm
+            else Linear(*self._fused_pair(f"{prefix}.self_attn.q_proj.weight", qkv_rows, hidden), *biases),
             Linear(*self._pair(f"{prefix}.self_attn.o_proj.weight")),
             self.rope,
             config.num_heads,
@@ -584,6 +587,11 @@ class MoETransformer(DeviceBound):
             RMSNorm(*self._pair(f"{prefix}.post_attention_layernorm.weight"), eps=config.norm_eps),
             self._mixture(layer, prefix) if config.num_experts else self._dense(prefix),
         )
+
+    def _head_norms(self, prefix: str) -> HeadNorms:
+        q, k, v = (Linear(*self._pair(f"{prefix}.{name}_proj.weight")) for name in "qkv")
+        norms = (RMSNorm(*self._pair(f"{prefix}.{name}_norm.weight"), eps=self.config.norm_eps) for name in "qk")
+        return HeadNorms((q, k, v), (next(norms), next(norms)), self.config.head_dim)
 
     def _dense(self, prefix: str) -> DenseLayer:
         hidden, ffn = self.config.hidden_size, self.config.ffn_size

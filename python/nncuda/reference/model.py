@@ -91,6 +91,8 @@ def shapes(config: Config) -> dict[str, tuple[int, ...]]:
         found[f"{block}.input_layernorm.weight"] = found[f"{block}.post_attention_layernorm.weight"] = (hidden,)
         for name in "qkv" if config.qkv_bias else ():
             found[f"{block}.self_attn.{name}_proj.bias"] = found[f"{block}.self_attn.{name}_proj.weight"][:1]
+        for name in "qk" if config.qk_norm else ():
+            found[f"{block}.self_attn.{name}_norm.weight"] = (head,)
     found["model.norm.weight"] = (hidden,)
     return found
 

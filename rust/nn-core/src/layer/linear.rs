@@ -62,6 +62,12 @@ impl Linear {
         Ok(kernels::gemm(dy, &self.weight.value, dx, false, false)?)
     }
 
+    /// As `backward`, but the gradient of x is added to the dx that is there.
+    pub fn backward_adding(&self, dy: &Tensor, x: &Tensor, dx: &Tensor, beta: f32) -> Result<()> {
+        kernels::gemm_beta(dy, x, self.weight.grad()?, 1.0, beta, true, false)?;
+        Ok(kernels::gemm_beta(dy, &self.weight.value, dx, 1.0, 1.0, false, false)?)
+    }
+
     /// The weight, for who multiplies by it in a call of their own.
     pub(super) fn weight(&self) -> &Weight {
         &self.weight

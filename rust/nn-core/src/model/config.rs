@@ -34,6 +34,9 @@ options! {
         aux_alpha: f64 = 0.01, "weight of the load-balancing loss";
         init_std: f64 = 0.02, "standard deviation of the initial weights";
         qkv_bias: bool = false, "whether queries, keys and values have biases, as in Qwen2; in a dense model alone";
+        qk_norm: bool = false,
+            "whether each head of queries and keys is normed before it is rotated, as in Qwen3; \
+             in a dense model without those biases alone";
         tie_embeddings: bool = false, "whether the head is the table of embeddings; in a dense model alone";
         rope_factor: f64 = 1.0,
             "what llama3's scaling of the rotary embedding stretches long waves by; 1 leaves all as they are";
@@ -64,7 +67,7 @@ pub(super) const OF_EXPERTS: [&str; 2] = ["num_experts", "experts_per_token"];
 pub(super) const OF_ROUTER: [&str; 3] = ["norm_topk_prob", "capacity_factor", "aux_alpha"];
 
 /// Options of parts of a dense model, which one with experts has at their defaults.
-const OF_DENSE: [&str; 2] = ["qkv_bias", "tie_embeddings"];
+const OF_DENSE: [&str; 3] = ["qkv_bias", "qk_norm", "tie_embeddings"];
 
 const IN_DENSE: &str = "in a dense model, whose num_experts is 0";
 
@@ -159,6 +162,7 @@ impl MoEConfig {
         }
         let least = format!("at least context ({})", self.context);
         require(self.extended_context >= self.context, "extended_context", &self.extended_context, &least)?;
+        require(!(self.qk_norm && self.qkv_bias), "qkv_bias", &self.qkv_bias, "False with qk_norm")?;
         let tensors = ParameterLayout::count(self) as u128;
         if tensors > MODEL_TENSORS {
             let problem =
@@ -213,7 +217,8 @@ impl MoEConfig {
             .saturating_add(self.biases());
         let experts = product(&[3, experts, self.ffn_size]);
         let layer = attention.saturating_add(product(&[self.num_experts])).saturating_add(experts);
-        let norms = hidden.saturating_mul(2 * layers + 1);
+        let of_heads = if self.qk_norm { (2 * layers).saturating_mul(self.head_dim as u128) } else { 0 };
+        let norms = hidden.saturating_mul(2 * layers + 1).saturating_add(of_heads);
         let tables = 2 - usize::from(self.tie_embeddings);
         product(&[tables, self.vocab_size]).saturating_add(layer.saturating_mul(layers)).saturating_add(norms)
     }

@@ -1,5 +1,5 @@
-//! A `MoEConfig` and its parameters in the words of Mixtral in Hugging Face transformers, or, of a dense model, of Llama or
-//! Qwen2, and back.
+//! A `MoEConfig` and its parameters in the words of Mixtral in Hugging Face transformers, or, of a dense model, of Llama,
+//! Qwen2 or Qwen3, and back.
 //!
 //! Every option of ours that these lack stands under the key "nncuda". transformers ignores it, so a model with
 //! `norm_topk_prob` false runs there as if it were true, and nothing else differs.
@@ -51,17 +51,22 @@ struct Dense {
     /// What transformers takes where config.json does not say; 0 key heads are as many as query heads.
     context: usize,
     kv_heads: usize,
+    /// Likewise; 0 is hidden_size / num_attention_heads.
+    head_dim: usize,
     qkv_bias: bool,
+    qk_norm: bool,
 }
 
-const DENSE: [Dense; 2] = [
+const DENSE: [Dense; 3] = [
     Dense {
         name: "llama",
         class: "LlamaForCausalLM",
         off: &["attention_bias", "mlp_bias"],
         context: 2048,
         kv_heads: 0,
+        head_dim: 0,
         qkv_bias: false,
+        qk_norm: false,
     },
     Dense {
         name: "qwen2",
@@ -69,7 +74,19 @@ const DENSE: [Dense; 2] = [
         off: &["use_sliding_window"],
         context: 32768,
         kv_heads: 32,
+        head_dim: 0,
         qkv_bias: true,
+        qk_norm: false,
+    },
+    Dense {
+        name: "qwen3",
+        class: "Qwen3ForCausalLM",
+        off: &["attention_bias", "use_sliding_window"],
+        context: 32768,
+        kv_heads: 32,
+        head_dim: 128,
+        qkv_bias: false,
+        qk_norm: true,
     },
 ];
 
@@ -79,11 +96,12 @@ fn names_of(dense: bool) -> (impl Iterator<Item = (&'static str, &'static str)>,
     (TO_MIXTRAL.into_iter().filter(move |(ours, _)| has(ours)), OURS.into_iter().filter(|name| has(name)).collect())
 }
 
-/// The content of `config.json`: of a Mixtral, or, of a dense model, of a Qwen2 or Llama.
+/// The content of `config.json`: of a Mixtral, or, of a dense model, of a Qwen2, Qwen3 or Llama.
 pub fn config_to_mixtral(config: &MoEConfig) -> Table {
     let values = config.to_table();
     let value = |name: &str| values.get(name).cloned().unwrap_or(Value::None);
-    let dense = DENSE.iter().find(|kind| config.num_experts == 0 && kind.qkv_bias == config.qkv_bias);
+    let parts = (config.qkv_bias, config.qk_norm);
+    let dense = DENSE.iter().find(|kind| config.num_experts == 0 && (kind.qkv_bias, kind.qk_norm) == parts);
     let (class, kind) = dense.map_or(("MixtralForCausalLM", "mixtral"), |kind| (kind.class, kind.name));
     let mut out = Table::from([("architectures", Value::List(vec![class.into()])), ("model_type", kind.into())]);
     let (names, own) = names_of(dense.is_some());
@@ -124,7 +142,7 @@ pub fn config_to_mixtral(config: &MoEConfig) -> Table {
     out
 }
 
-/// Reads the content of a `config.json` of a Mixtral, a Llama or a Qwen2, of this program or another.
+/// Reads the content of a `config.json` of a Mixtral, Llama, Qwen2 or Qwen3, of this program or another.
 ///
 /// `Error::Value` when it is of another model, lacks something, or asks for what this model does not do.
 pub fn config_from_mixtral(values: &Table) -> Result<MoEConfig> {
@@ -152,13 +170,13 @@ pub fn config_from_mixtral(values: &Table) -> Result<MoEConfig> {
     for (ours, theirs) in names {
         match (ours, given(theirs)) {
             (_, Some(value)) => options.set(ours, value.clone()),
-            ("head_dim", None) => {
+            ("head_dim", None) if options.get("head_dim").is_none() => {
                 options.set(ours, whole(values, "hidden_size")? / whole(values, "num_attention_heads")?);
             }
             ("num_kv_heads", None) if dense && options.get("num_kv_heads").is_none() => {
                 options.set(ours, options.get("num_heads").cloned().unwrap_or(Value::None));
             }
-            ("context" | "num_kv_heads", None) if dense => {}
+            ("context" | "num_kv_heads" | "head_dim", None) if dense => {}
             // Not needed to run the model, or with one default everywhere: ours stands.
             ("aux_alpha" | "init_std" | "norm_eps", None) => {}
             _ => return Err(Error::value(format!("{theirs} is missing"))),
@@ -215,8 +233,12 @@ fn usual_of_dense(values: &Table, kind: &Dense) -> Result<Table> {
     if kind.kv_heads > 0 {
         usual.set("num_kv_heads", kind.kv_heads);
     }
+    if kind.head_dim > 0 {
+        usual.set("head_dim", kind.head_dim);
+    }
     usual.set("norm_eps", 1e-6);
     usual.set("qkv_bias", kind.qkv_bias);
+    usual.set("qk_norm", kind.qk_norm);
     if let Some(tied) = given("tie_word_embeddings") {
         usual.set("tie_embeddings", tied.clone());
     }

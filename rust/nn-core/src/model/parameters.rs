@@ -17,12 +17,12 @@
 //! ```
 //!
 //! With `tie_embeddings` there is no lm_head.weight. With `qkv_bias`, model.layers.L.self_attn.{q,k,v}_proj.bias, side by
-//! side, follow the gains of layer L.
+//! side, follow the gains of layer L, with `qk_norm` model.layers.L.self_attn.{q,k}_norm.weight, `[head_dim]`.
 //!
 //! A dense model has, in place of gate and experts, model.layers.L.mlp.gate_proj.weight and up_proj, `[ffn, hidden]`, and
 //! down_proj, `[hidden, ffn]`, where one expert would have w1, w3 and w2.
 //!
-//! Names are those of Mixtral, Llama or Qwen2 in Hugging Face transformers, so a checkpoint needs no translation.
+//! Names are those of Mixtral, Llama, Qwen2 or Qwen3 in Hugging Face transformers, so a checkpoint needs no translation.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -68,7 +68,7 @@ impl ParameterLayout {
     /// How many tensors a configuration has.
     pub fn count(config: &MoEConfig) -> usize {
         let of_layer = if config.num_experts == 0 {
-            9 + 3 * usize::from(config.qkv_bias)
+            9 + 3 * usize::from(config.qkv_bias) + 2 * usize::from(config.qk_norm)
         } else {
             config.num_experts.saturating_mul(3).saturating_add(7)
         };
@@ -131,6 +131,11 @@ impl ParameterLayout {
             if config.qkv_bias {
                 for (name, rows) in [("q", q_rows), ("k", kv_rows), ("v", kv_rows)] {
                     layout.add(format!("{prefix}.self_attn.{name}_proj.bias"), &[rows]);
+                }
+            }
+            if config.qk_norm {
+                for name in ["q", "k"] {
+                    layout.add(format!("{prefix}.self_attn.{name}_norm.weight"), &[config.head_dim]);
                 }
             }
         }
@@ -212,12 +217,13 @@ impl ParameterLayout {
 mod tests {
     use super::*;
 
-    /// The presets, a dense model, and one with all parts.
+    /// The presets, a dense model, and those with parts of their own.
     fn configurations() -> impl Iterator<Item = MoEConfig> {
         let small = MoEConfig::preset("small").unwrap();
         let dense = MoEConfig { num_experts: 0, experts_per_token: 0, ..small };
         let parts = MoEConfig { qkv_bias: true, tie_embeddings: true, ..dense.clone() };
-        ["small", "demo", "6.9b"].map(|name| MoEConfig::preset(name).unwrap()).into_iter().chain([dense, parts])
+        let normed = MoEConfig { qk_norm: true, ..dense.clone() };
+        ["small", "demo", "6.9b"].map(|name| MoEConfig::preset(name).unwrap()).into_iter().chain([dense, parts, normed])
     }
 
     #[test]

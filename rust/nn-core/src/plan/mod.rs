@@ -272,7 +272,8 @@ pub fn parameters_by_kind(config: &MoEConfig) -> [(&'static str, usize, usize); 
     } else {
         ("experts", layers * config.num_experts * expert, layers * config.experts_per_token * expert)
     };
-    let (routers, norms) = (layers * config.num_experts * hidden, (2 * layers + 1) * hidden);
+    let of_heads = if config.qk_norm { 2 * layers * config.head_dim } else { 0 };
+    let (routers, norms) = (layers * config.num_experts * hidden, (2 * layers + 1) * hidden + of_heads);
     [
         ("embedding", vocabulary, vocabulary),
         ("attention", attention, attention),
