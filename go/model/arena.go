@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/tensor"
@@ -139,10 +140,13 @@ func (a *Arena) view(offset int, shape []int) (*tensor.Tensor, error) {
 }
 
 // initialize sets initial values: matrices from Normal(0, init_std), tensor i of the layout from stream i of `seed`;
-// gains 1.
+// gains 1, biases 0.
 func (a *Arena) initialize(config Config, seed int64) error {
 	return a.eachHeld(func(stream int, first int, part *tensor.Tensor) error {
-		if len(a.Layout.Specs[stream].Shape) == 1 {
+		switch spec := a.Layout.Specs[stream]; {
+		case strings.HasSuffix(spec.Name, ".bias"):
+			return tensor.Fill(part, 0)
+		case len(spec.Shape) == 1:
 			return tensor.Fill(part, 1)
 		}
 		return normal(part, first, float32(config.InitStd), seed, int64(stream))

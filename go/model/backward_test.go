@@ -13,10 +13,41 @@ import (
 	"github.com/nncuda/nncuda/go/tensor"
 )
 
-func TestPiecesOfABackwardPassAreAllElementsOnce(t *testing.T) {
+// withParts is a dense model with biases, whose head is the table of embeddings.
+func withParts() model.Config {
 	config := tiny()
+	config.NumExperts, config.ExpertsPerToken, config.CapacityFactor = 0, 0, 0
+	config.NormTopKProb, config.AuxAlpha = model.Default().NormTopKProb, model.Default().AuxAlpha
+	config.QKVBias, config.TieEmbeddings = true, true
+	return config
+}
+
+// withHeadNorms is a dense model with norms of heads.
+func withHeadNorms() model.Config {
+	config := withParts()
+	config.QKVBias, config.TieEmbeddings, config.QKNorm = false, false, true
+	return config
+}
+
+func TestPiecesOfABackwardPassAreAllElementsOnce(t *testing.T) {
+	wanted := []string{
+		"lm_head.weight", "model.layers.2.self_attn.q_proj.weight", "model.layers.1.self_attn.q_proj.weight",
+		"model.layers.0.self_attn.q_proj.weight", "model.embed_tokens.weight", "model.layers.0.input_layernorm.weight",
+	}
+	requirePieces(t, tiny(), wanted)
+	requirePieces(t, withParts(), wanted[1:])
+	requirePieces(t, withHeadNorms(), wanted)
+}
+
+// requirePieces checks the first parameter of each piece of a model with three layers.
+func requirePieces(t *testing.T, config model.Config, wanted []string) {
+	t.Helper()
 	config.NumLayers = 3
+	must.Do(t, config.Validate())
 	layout := model.NewLayout(config)
+	if layout.Size != config.NumParameters() {
+		t.Errorf("%d elements of %d parameters", layout.Size, config.NumParameters())
+	}
 	var names []string // of the first parameter of each piece
 	taken := make([]int, layout.Size)
 	for _, piece := range layout.BackwardPieces() {
@@ -25,10 +56,6 @@ func TestPiecesOfABackwardPassAreAllElementsOnce(t *testing.T) {
 		for at := piece.Begin; at < piece.End; at++ {
 			taken[at]++
 		}
-	}
-	wanted := []string{
-		"lm_head.weight", "model.layers.2.self_attn.q_proj.weight", "model.layers.1.self_attn.q_proj.weight",
-		"model.layers.0.self_attn.q_proj.weight", "model.embed_tokens.weight", "model.layers.0.input_layernorm.weight",
 	}
 	if !slices.Equal(names, wanted) {
 		t.Errorf("the pieces begin with %v", names)
@@ -41,8 +68,15 @@ func TestPiecesOfABackwardPassAreAllElementsOnce(t *testing.T) {
 // TestPiecesAreCompletedInTheirOrder: at each call one more piece has the gradients that it has in the end, and the next
 // has not, but for the gains', which the lowest layer completes.
 func TestPiecesAreCompletedInTheirOrder(t *testing.T) {
+	t.Run("experts", func(t *testing.T) { requireOrder(t, tiny()) })
+	t.Run("parts", func(t *testing.T) { requireOrder(t, withParts()) })
+	t.Run("norms of heads", func(t *testing.T) { requireOrder(t, withHeadNorms()) })
+}
+
+func requireOrder(t *testing.T, config model.Config) {
+	t.Helper()
 	ctx := newContext(t)
-	made := must.Get(model.New(ctx, tiny(), model.F32, 3))(t)
+	made := must.Get(model.New(ctx, config, model.F32, 3))(t)
 	defer func() { must.Do(t, made.Close()) }()
 	pieces, data := made.Layout.BackwardPieces(), made.Gradients.Data
 	poison := slices.Repeat([]float32{float32(math.NaN())}, made.Layout.Size)

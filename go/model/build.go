@@ -19,6 +19,9 @@ func (m *MoETransformer) build(training bool) error {
 	if m.partition && (!training || m.Experts != nil || m.Comm == nil || m.Comm.Ranks() == 1) {
 		return errors.New("gradients are partitioned among the ranks of a communicator, which train all experts each")
 	}
+	if m.partition && m.Config.TieEmbeddings {
+		return errors.New("gradients of a tied head, which are complete with the last layer's, are not partitioned")
+	}
 	if err := m.hold(parameters != weights || m.partition); err != nil {
 		return err
 	}
@@ -49,7 +52,7 @@ func (m *MoETransformer) build(training bool) error {
 		}
 	}
 	views := &viewer{model: m}
-	m.rope = &layer.RopeTables{HeadDim: m.Config.HeadDim, Base: m.Config.RopeBase, NTKAlpha: 1}
+	m.rope = m.Config.ropeTables(1)
 	m.allRows = &layer.AllRows{}
 	m.embedding = &layer.Embedding{}
 	m.embedding.Weight, m.embedding.Grad = views.pair("model.embed_tokens.weight")
@@ -57,7 +60,10 @@ func (m *MoETransformer) build(training bool) error {
 		m.blocks = append(m.blocks, views.block(at))
 	}
 	m.norm = views.norm("model.norm.weight")
-	m.head = views.linear("lm_head.weight")
+	m.head = &layer.Linear{Weight: m.embedding.Weight, Grad: m.embedding.Grad}
+	if !m.Config.TieEmbeddings {
+		m.head = views.linear("lm_head.weight")
+	}
 	return views.err
 }
 
@@ -157,11 +163,20 @@ func (v *viewer) block(at int) *layer.TransformerBlock {
 	if config.NumExperts > 0 {
 		feedForward = v.mixture
 	}
+	var normed *layer.HeadNorms
+	if config.QKNorm {
+		normed = v.headNorms(prefix + ".self_attn")
+	}
+	qkv := v.linear(prefix+".self_attn.q_proj.weight", qkvRows, hidden)
+	if config.QKVBias {
+		qkv.Bias, qkv.BiasGrad = v.pair(prefix+".self_attn.q_proj.bias", qkvRows)
+	}
 	return &layer.TransformerBlock{
 		Name:      prefix,
 		InputNorm: v.norm(prefix + ".input_layernorm.weight"),
 		Attention: &layer.MQAttention{
-			QKV:    v.linear(prefix+".self_attn.q_proj.weight", qkvRows, hidden),
+			QKV:    qkv,
+			Normed: normed,
 			Output: v.linear(prefix + ".self_attn.o_proj.weight"),
 			Rope:   v.model.rope,
 			Heads:  config.NumHeads, KVHeads: config.NumKVHeads,
@@ -169,6 +184,17 @@ func (v *viewer) block(at int) *layer.TransformerBlock {
 		PostNorm: v.norm(prefix + ".post_attention_layernorm.weight"),
 		MoE:      feedForward(prefix, at),
 	}
+}
+
+func (v *viewer) headNorms(prefix string) *layer.HeadNorms {
+	made := &layer.HeadNorms{HeadDim: v.model.Config.HeadDim}
+	for at, name := range []string{"q", "k", "v"} {
+		made.Products[at] = v.linear(prefix + "." + name + "_proj.weight")
+	}
+	for at, name := range []string{"q", "k"} {
+		made.Norms[at] = v.norm(prefix + "." + name + "_norm.weight")
+	}
+	return made
 }
 
 func (v *viewer) dense(prefix string, _ int) *layer.MoELayer {

@@ -34,6 +34,13 @@ type Config struct {
 	CapacityFactor  float64 `name:"capacity_factor" none:""`
 	AuxAlpha        float64 `name:"aux_alpha"`
 	InitStd         float64 `name:"init_std"`
+	QKVBias         bool    `name:"qkv_bias"`
+	QKNorm          bool    `name:"qk_norm"`
+	TieEmbeddings   bool    `name:"tie_embeddings"`
+	RopeFactor      float64 `name:"rope_factor"`
+	RopeLow         float64 `name:"rope_low"`
+	RopeHigh        float64 `name:"rope_high"`
+	RopeOriginal    int     `name:"rope_original"`
 }
 
 // fields are the options of a Config, with what each must be and what it does.
@@ -61,6 +68,16 @@ var fields = options.Fields[Config]([]options.Words{
 			"of a micro-batch, in token order, and drops the rest; None drops nothing"},
 	{"aux_alpha", "a number, from 0 to 1000", "weight of the load-balancing loss"},
 	{"init_std", "a number, from 0 to 100", "standard deviation of the initial weights"},
+	{"qkv_bias", "true or false", "whether queries, keys and values have biases, as in Qwen2; in a dense model alone"},
+	{"qk_norm", "true or false", "whether each head of queries and keys is normed before it is rotated, as in Qwen3; " +
+		"in a dense model without those biases alone"},
+	{"tie_embeddings", "true or false", "whether the head is the table of embeddings; in a dense model alone"},
+	{"rope_factor", "a number, from 1 to 1e+06",
+		"what llama3's scaling of the rotary embedding stretches long waves by; 1 leaves all as they are"},
+	{"rope_low", "a number, from 1e-06 to 1",
+		"of it: waves that turn less often in the original context are stretched by the whole factor"},
+	{"rope_high", "a number, from 1.001 to 1e+06", "of it: waves that turn more often there stay as they are"},
+	{"rope_original", "a whole number, from 1 to 2147483647", "of it: the original context"},
 })
 
 // Bounds are the least and the largest value of each number; tests/bounds.json has the reasons.
@@ -71,6 +88,9 @@ var Bounds = options.Bounds{
 	"capacity_factor": {1e-6, 65536},
 	"aux_alpha":       {0, 1000},
 	"init_std":        {0, 100},
+	"rope_factor":     {1, 1e6},
+	"rope_low":        {1e-6, 1},
+	"rope_high":       {1.001, 1e6},
 }
 
 // Options lists the options, for flags and help.
@@ -82,6 +102,7 @@ func Default() Config {
 		VocabSize: 32000, HiddenSize: 768, NumLayers: 30, NumHeads: 12, NumKVHeads: 1, HeadDim: 64,
 		NumExperts: 16, ExpertsPerToken: 4, FFNSize: 6144, Context: 32768, ExtendedContext: 262144,
 		RopeBase: 10000, NTKAlpha: 8, NormEps: 1e-5, NormTopKProb: true, AuxAlpha: 0.01, InitStd: 0.02,
+		RopeFactor: 1, RopeLow: 1, RopeHigh: 4, RopeOriginal: 8192,
 	}
 }
 
@@ -163,19 +184,27 @@ func (c Config) Validate() error {
 			return fmt.Errorf("%s is %s; it must be %s", rule.name, formats.Shown(rule.value), rule.rule)
 		}
 	}
-	if err := c.checkDense(); err != nil {
+	if err := c.checkParts(); err != nil {
 		return err
+	}
+	if c.QKNorm && c.QKVBias {
+		return fmt.Errorf("qkv_bias is %s; it must be %s with qk_norm", formats.Shown(true), formats.Shown(false))
 	}
 	return c.checkTotal()
 }
 
-// inDense ends the rule of an option that a dense model has one value of.
-const inDense = " in a dense model, whose num_experts is 0"
+// What ends the rule of an option that a dense model, or one with experts, has one value of.
+const (
+	inDense     = " in a dense model, whose num_experts is 0"
+	withExperts = " in a model with experts"
+)
 
-// Options that are 0 in a dense model, and those of the router, which it has at their defaults.
+// Options that are 0 in a dense model, those of the router, which it has at their defaults, and those of its own parts,
+// which a model with experts has at theirs.
 var (
 	countsOfExperts = []string{"num_experts", "experts_per_token"}
 	optionsOfRouter = []string{"norm_topk_prob", "capacity_factor", "aux_alpha"}
+	optionsOfDense  = []string{"qkv_bias", "qk_norm", "tie_embeddings"}
 )
 
 // least is the least value of an option that is a whole number.
@@ -190,18 +219,19 @@ func (c Config) fewExperts() bool {
 	return min(c.NumExperts, 1) <= c.ExpertsPerToken && c.ExpertsPerToken <= min(c.NumExperts, 64)
 }
 
-// checkDense refuses options of a router where there is none.
-func (c Config) checkDense() error {
+// checkParts refuses options of a router where there is none, and of a dense model where there are experts.
+func (c Config) checkParts() error {
+	others, where := optionsOfRouter, inDense
 	if c.NumExperts > 0 {
-		return nil
+		others, where = optionsOfDense, withExperts
 	}
 	usual := Default()
 	for _, field := range fields {
-		if !slices.Contains(optionsOfRouter, field.Name) {
+		if !slices.Contains(others, field.Name) {
 			continue
 		}
 		if value, wanted := field.Get(&c), field.Get(&usual); value != wanted {
-			return fmt.Errorf("%s is %s; it must be %s%s", field.Name, formats.Shown(value), formats.Shown(wanted), inDense)
+			return fmt.Errorf("%s is %s; it must be %s%s", field.Name, formats.Shown(value), formats.Shown(wanted), where)
 		}
 	}
 	return nil
@@ -211,20 +241,30 @@ func (c Config) checkDense() error {
 func (c Config) checkTotal() error {
 	of, networks := 7+3*float64(c.NumExperts), float64(c.NumExperts)
 	if c.NumExperts == 0 {
-		of, networks = 9, 1
+		of, networks = 9+3*count(c.QKVBias)+2*count(c.QKNorm), 1
 	}
-	tensors := float64(c.NumLayers)*of + 3
+	tensors := float64(c.NumLayers)*of + 3 - count(c.TieEmbeddings)
 	experts := 3 * networks * float64(c.FFNSize)
 	attention := 2 * float64(c.HeadDim) * (float64(c.NumHeads) + float64(c.NumKVHeads))
-	rows := 2*float64(c.VocabSize) + float64(c.NumLayers)*(attention+float64(c.NumExperts)+experts+2)
+	vectors := count(c.QKVBias)*float64(c.HeadDim)*(float64(c.NumHeads)+2*float64(c.NumKVHeads)) +
+		count(c.QKNorm)*2*float64(c.HeadDim)
+	rows := (2-count(c.TieEmbeddings))*float64(c.VocabSize) + float64(c.NumLayers)*(attention+float64(c.NumExperts)+experts+2)
 	if tensors > formats.ModelTensors {
 		return fmt.Errorf("num_layers and num_experts make %.0f tensors; a model may have at most %d", tensors,
 			formats.ModelTensors)
 	}
-	if (rows+1)*float64(c.HiddenSize) > formats.ModelParameters {
+	if (rows+1)*float64(c.HiddenSize)+float64(c.NumLayers)*vectors > formats.ModelParameters {
 		return errors.New("the sizes make a model of more parameters than any machine holds")
 	}
 	return nil
+}
+
+// count is 1 for a part that is there.
+func count(there bool) float64 {
+	if there {
+		return 1
+	}
+	return 0
 }
 
 // Capacity is the most slots that an expert takes of `tokens` tokens in training; 0 means no limit.
@@ -243,8 +283,32 @@ func (c Config) NumParameters() int { return c.parameters(max(c.NumExperts, 1)) 
 func (c Config) NumActiveParameters() int { return c.parameters(max(c.ExpertsPerToken, 1)) }
 
 func (c Config) parameters(experts int) int {
-	attention := c.HiddenSize * c.HeadDim * (2*c.NumHeads + 2*c.NumKVHeads)
-	layer := attention + c.NumExperts*c.HiddenSize + 3*experts*c.HiddenSize*c.FFNSize
+	layer := c.AttentionParameters() + c.NumExperts*c.HiddenSize + 3*experts*c.HiddenSize*c.FFNSize
+	return c.VocabSize*c.HiddenSize + c.HeadParameters() + c.NumLayers*layer + c.NormParameters()
+}
+
+// NormParameters counts the gains of all norms.
+func (c Config) NormParameters() int {
 	norms := (2*c.NumLayers + 1) * c.HiddenSize
-	return 2*c.VocabSize*c.HiddenSize + c.NumLayers*layer + norms
+	if c.QKNorm {
+		norms += 2 * c.NumLayers * c.HeadDim
+	}
+	return norms
+}
+
+// AttentionParameters counts those of a layer's products around attention, with their biases.
+func (c Config) AttentionParameters() int {
+	parameters := c.HiddenSize * c.HeadDim * (2*c.NumHeads + 2*c.NumKVHeads)
+	if c.QKVBias {
+		parameters += c.HeadDim * (c.NumHeads + 2*c.NumKVHeads)
+	}
+	return parameters
+}
+
+// HeadParameters counts those of the head: none where it is the table of embeddings.
+func (c Config) HeadParameters() int {
+	if c.TieEmbeddings {
+		return 0
+	}
+	return c.VocabSize * c.HiddenSize
 }

@@ -18,7 +18,7 @@ func wide() model.Config {
 func TestWeightsForInferenceTakeNoMore(t *testing.T) {
 	trained := must.Get(model.New(newContext(t), wide(), model.F32, 4))(t)
 	defer trained.Close()
-	weights := must.Get(model.NewMixtralWeights(parametersOf(t, trained)))(t)
+	weights := must.Get(model.NewMixtralWeights(parametersOf(t, trained), false))(t)
 	largest := 0
 	for _, spec := range trained.Layout.Specs {
 		largest = max(largest, 4*spec.Size())

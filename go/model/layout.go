@@ -24,7 +24,7 @@ func (s Spec) Size() int {
 // Layout says where each parameter of a configuration lies in an arena. The order is part of the promise that every
 // language trains the same bits: sums over the whole arena (the gradient norm) run in it, and the initial values of
 // tensor number i come from random stream i. Matrices come first, since weight decay takes a prefix of the arena, then
-// the gains of the norms:
+// vectors, the gains of the norms and biases:
 //
 //	model.embed_tokens.weight                            [vocab, hidden]
 //	for each layer L:
@@ -36,22 +36,26 @@ func (s Spec) Size() int {
 //	for each layer L: model.layers.L.{input,post_attention}_layernorm.weight
 //	model.norm.weight
 //
+// With TieEmbeddings there is no lm_head.weight. With QKVBias, model.layers.L.self_attn.{q,k,v}_proj.bias, side by side,
+// follow the gains of layer L, with QKNorm model.layers.L.self_attn.{q,k}_norm.weight, [head_dim].
+//
 // A dense model has, in place of gate and experts, model.layers.L.mlp.gate_proj.weight and up_proj, [ffn, hidden], and
 // down_proj, [hidden, ffn], where one expert would have w1, w3 and w2.
 //
-// Names are those of Mixtral, or Llama, in Hugging Face transformers, so a checkpoint needs no translation.
+// Names are those of Mixtral, Llama, Qwen2 or Qwen3 in Hugging Face transformers, so a checkpoint needs no translation.
 type Layout struct {
 	Specs      []Spec
 	Size       int // elements in all
 	NumDecayed int // of which so many, from the start, decay
 	byName     map[string]int
 	layers     int
+	tied       bool      // the head is the table of embeddings
 	experts    [][2]Span // of each layer, W13 and W2 of all experts, side by side; none of a dense model
 }
 
 // NewLayout lays out the parameters of a valid configuration.
 func NewLayout(config Config) *Layout {
-	layout := &Layout{byName: make(map[string]int), layers: config.NumLayers}
+	layout := &Layout{byName: make(map[string]int), layers: config.NumLayers, tied: config.TieEmbeddings}
 	hidden, ffn := config.HiddenSize, config.FFNSize
 	qRows, kvRows := config.NumHeads*config.HeadDim, config.NumKVHeads*config.HeadDim
 	layout.add("model.embed_tokens.weight", config.VocabSize, hidden)
@@ -79,11 +83,23 @@ func NewLayout(config Config) *Layout {
 		}
 		layout.experts = append(layout.experts, [2]Span{{w13, w2}, {w2, layout.Size}})
 	}
-	layout.add("lm_head.weight", config.VocabSize, hidden)
+	if !layout.tied {
+		layout.add("lm_head.weight", config.VocabSize, hidden)
+	}
 	layout.NumDecayed = layout.Size
 	for layer := range config.NumLayers {
-		layout.add(fmt.Sprintf("model.layers.%d.input_layernorm.weight", layer), hidden)
-		layout.add(fmt.Sprintf("model.layers.%d.post_attention_layernorm.weight", layer), hidden)
+		prefix := fmt.Sprintf("model.layers.%d", layer)
+		layout.add(prefix+".input_layernorm.weight", hidden)
+		layout.add(prefix+".post_attention_layernorm.weight", hidden)
+		if config.QKVBias {
+			layout.add(prefix+".self_attn.q_proj.bias", qRows)
+			layout.add(prefix+".self_attn.k_proj.bias", kvRows)
+			layout.add(prefix+".self_attn.v_proj.bias", kvRows)
+		}
+		if config.QKNorm {
+			layout.add(prefix+".self_attn.q_norm.weight", config.HeadDim)
+			layout.add(prefix+".self_attn.k_norm.weight", config.HeadDim)
+		}
 	}
 	layout.add("model.norm.weight", hidden)
 	return layout
@@ -96,12 +112,16 @@ func (l *Layout) add(name string, shape ...int) {
 	l.Size += spec.Size()
 }
 
-// BackwardPieces gives the elements whose gradients a backward pass completes at a time, in its order: the head's, those of
-// each layer's matrices from the last layer on, the embedding's, and all gains. Together they are all elements, once.
+// BackwardPieces gives the elements whose gradients a backward pass completes at a time, in its order: the head's, unless
+// it is the embedding, those of each layer's matrices from the last layer on, the embedding's, and all vectors. Together they
+// are all elements, once.
 func (l *Layout) BackwardPieces() []Span {
 	offset := func(name string) int { return l.Specs[l.byName[name]].Offset }
-	end := offset("lm_head.weight")
-	pieces := []Span{{end, l.NumDecayed}}
+	end, pieces := l.NumDecayed, []Span(nil)
+	if !l.tied {
+		end = offset("lm_head.weight")
+		pieces = append(pieces, Span{end, l.NumDecayed})
+	}
 	for layer := l.layers - 1; layer >= 0; layer-- {
 		begin := offset(fmt.Sprintf("model.layers.%d.self_attn.q_proj.weight", layer))
 		pieces = append(pieces, Span{begin, end})

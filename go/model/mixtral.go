@@ -31,12 +31,58 @@ var (
 	ownNames = []string{"extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor"}
 	// Not needed to run the model, or with one default everywhere: ours stands.
 	defaultedNames = map[string]bool{"aux_alpha": true, "init_std": true, "norm_eps": true}
-	// Those that a dense model, which is a Llama there, has one value of.
+	// Those of llama3's scaling, as rope_scaling calls them.
+	llama3Names = []struct{ ours, theirs string }{
+		{"rope_factor", "factor"},
+		{"rope_low", "low_freq_factor"},
+		{"rope_high", "high_freq_factor"},
+		{"rope_original", "original_max_position_embeddings"},
+	}
+	// Those that a dense model, which is a Llama, Qwen2 or Qwen3 there, has one value of.
 	expertNames = slices.Concat(countsOfExperts, optionsOfRouter)
 )
 
+// denseKind is a kind of dense model: its model_type and class in transformers, the options that have one value here, and
+// what transformers takes where config.json does not say; 0 key heads are as many as query heads.
+type denseKind struct {
+	name, class      string
+	fixed            []fixedOption
+	context, kvHeads int64
+	headDim          int64 // 0 is hidden_size / num_attention_heads
+	qkvBias, qkNorm  bool
+}
+
+// fixedOption is an option of config.json that has one value here.
+type fixedOption struct {
+	name  string
+	value any
+}
+
+var denseKinds = []denseKind{
+	{name: "llama", class: "LlamaForCausalLM", context: 2048, fixed: []fixedOption{{"attention_bias", false}, {"mlp_bias", false}}},
+	{name: "qwen2", class: "Qwen2ForCausalLM", context: 32768, kvHeads: 32, qkvBias: true,
+		fixed: []fixedOption{{"use_sliding_window", false}}},
+	{name: "qwen3", class: "Qwen3ForCausalLM", context: 32768, kvHeads: 32, headDim: 128, qkNorm: true,
+		fixed: []fixedOption{{"attention_bias", false}, {"use_sliding_window", false}}},
+}
+
+// kindNamed gives the kind of dense model of a model_type; nil when there is none.
+func kindNamed(name any) *denseKind {
+	at := slices.IndexFunc(denseKinds, func(kind denseKind) bool { return sameScalar(name, kind.name) })
+	if at < 0 {
+		return nil
+	}
+	return &denseKinds[at]
+}
+
+// kind is that of a dense model.
+func (c Config) kind() denseKind {
+	at := slices.IndexFunc(denseKinds, func(kind denseKind) bool { return kind.qkvBias == c.QKVBias && kind.qkNorm == c.QKNorm })
+	return denseKinds[at]
+}
+
 // Rotary base of a config.json that names none.
-const mixtralRopeBase, llamaRopeBase = 1e6, 1e4
+const mixtralRopeBase, denseRopeBase = 1e6, 1e4
 
 // namesOf lists the options that a config.json has by names of its own, and those that it has under "nncuda".
 func namesOf(dense bool) (theirs []struct{ ours, theirs string }, own []string) {
@@ -50,15 +96,20 @@ func namesOf(dense bool) (theirs []struct{ ours, theirs string }, own []string) 
 	return theirs, own
 }
 
-// Mixtral gives the content of config.json: of a Mixtral, or, of a dense model, of a Llama.
+// Mixtral gives the content of config.json: of a Mixtral, or, of a dense model, of a Qwen2, Qwen3 or Llama.
 func (c Config) Mixtral() *formats.Object {
 	class, kind := "MixtralForCausalLM", "mixtral"
 	ofKind := formats.NewObject("attention_dropout", 0.0, "router_jitter_noise", 0.0, "output_router_logits", false,
 		"sliding_window", nil)
 	dense := c.NumExperts == 0
 	if dense {
-		class, kind = "LlamaForCausalLM", "llama"
-		ofKind = formats.NewObject("attention_bias", false, "attention_dropout", 0.0, "mlp_bias", false)
+		own := c.kind()
+		class, kind = own.class, own.name
+		ofKind = formats.NewObject()
+		for _, option := range own.fixed {
+			ofKind.Set(option.name, option.value)
+		}
+		ofKind.Set("attention_dropout", 0.0)
 	}
 	values, extra := c.Object(), formats.NewObject()
 	object := formats.NewObject("architectures", []any{class}, "model_type", kind)
@@ -66,9 +117,10 @@ func (c Config) Mixtral() *formats.Object {
 	for _, name := range theirs {
 		object.Set(name.theirs, values.Get(name.ours))
 	}
-	object.Update(formats.NewObject("rope_theta", c.RopeBase, "hidden_act", "silu"))
+	object.Update(c.ropeOfFolder())
+	object.Set("hidden_act", "silu")
 	object.Update(ofKind)
-	object.Update(formats.NewObject("tie_word_embeddings", false, "torch_dtype", "float32", "pad_token_id", 0,
+	object.Update(formats.NewObject("tie_word_embeddings", c.TieEmbeddings, "torch_dtype", "float32", "pad_token_id", 0,
 		"bos_token_id", 2, "eos_token_id", 3))
 	for _, name := range own {
 		extra.Set(name, values.Get(name))
@@ -77,45 +129,51 @@ func (c Config) Mixtral() *formats.Object {
 	return object
 }
 
-// ConfigFromMixtral reads the content of a config.json of a Mixtral or a Llama, of this program or another. It is an error
-// when it is of another model, lacks something, or asks for what this model does not do.
+// ConfigFromMixtral reads the content of a config.json of a Mixtral, Llama, Qwen2 or Qwen3, of this program or another. It is an
+// error when it is of another model, lacks something, or asks for what this model does not do.
 func ConfigFromMixtral(values *formats.Object) (Config, error) {
 	config := Default()
-	kind := values.Get("model_type")
-	if kind != "mixtral" && kind != "llama" {
-		return config, fmt.Errorf("the model_type is %s; this program trains 'mixtral' and 'llama'", formats.Shown(kind))
+	kind := kindNamed(values.Get("model_type"))
+	dense := kind != nil
+	needed := []fixedOption{{"hidden_act", "silu"}}
+	switch {
+	case dense:
+		needed = append(needed, kind.fixed...)
+	case sameScalar(values.Get("model_type"), "mixtral"):
+		needed = append(needed, fixedOption{"tie_word_embeddings", false})
+	default:
+		names := "'mixtral'"
+		for _, kind := range denseKinds {
+			names += ", '" + kind.name + "'"
+		}
+		return config, fmt.Errorf("the model_type is %s; this program trains %s", formats.Shown(values.Get("model_type")), names)
 	}
-	dense := kind == "llama"
-	for _, needed := range []struct {
-		name  string
-		value any
-		dense bool // a Mixtral has no such option
-	}{
-		{"hidden_act", "silu", false}, {"tie_word_embeddings", false, false},
-		{"attention_bias", false, true}, {"mlp_bias", false, true},
-	} {
-		if (dense || !needed.dense) && values.Has(needed.name) && !sameScalar(values.Get(needed.name), needed.value) {
+	for _, needed := range needed {
+		if values.Has(needed.name) && !sameScalar(values.Get(needed.name), needed.value) {
 			found := formats.Shown(values.Get(needed.name))
 			return config, fmt.Errorf("%s is %s; this model has %s", needed.name, found, formats.Shown(needed.value))
 		}
 	}
 	options, base := formats.NewObject(), mixtralRopeBase
-	if dense { // with transformers' own defaults
-		options = formats.NewObject("num_experts", int64(0), "experts_per_token", int64(0), "context", int64(2048), "norm_eps", 1e-6)
-		base = llamaRopeBase
+	if dense {
+		var err error
+		if options, err = kind.usual(values); err != nil {
+			return config, err
+		}
+		base = denseRopeBase
 	}
 	theirs, _ := namesOf(dense)
 	for _, name := range theirs {
 		switch value := values.Get(name.theirs); {
 		case value != nil:
 			options.Set(name.ours, value)
-		case name.ours == "head_dim":
+		case name.ours == "head_dim" && !options.Has(name.ours):
 			dim, err := headDim(values)
 			if err != nil {
 				return config, err
 			}
 			options.Set(name.ours, dim)
-		case name.ours == "num_kv_heads" && dense:
+		case name.ours == "num_kv_heads" && dense && !options.Has(name.ours):
 			options.Set(name.ours, options.Get("num_heads"))
 		case !defaultedNames[name.ours] && !options.Has(name.ours):
 			return config, fmt.Errorf("%s is missing", name.theirs)
@@ -124,11 +182,11 @@ func ConfigFromMixtral(values *formats.Object) (Config, error) {
 	if !dense && options.Get("num_experts") == any(int64(0)) {
 		return config, errors.New("num_local_experts is 0; a model of type 'mixtral' has experts")
 	}
-	base, err := ropeBase(values, base)
+	rope, err := ropeFromFolder(values, base)
 	if err != nil {
 		return config, err
 	}
-	options.Set("rope_base", base)
+	options.Update(rope)
 	options.Set("extended_context", options.Get("context"))
 	options.Set("ntk_alpha", 1.0)
 	own, err := ownOptions(values, dense)
@@ -145,7 +203,34 @@ func ConfigFromMixtral(values *formats.Object) (Config, error) {
 	if err := config.Validate(); err != nil {
 		return config, err
 	}
+	if dense && slices.Contains(kind.fixed, fixedOption{"use_sliding_window", false}) {
+		return config, nil // its sliding_window means nothing
+	}
 	return config, checkWindow(values.Get("sliding_window"), config.Context)
+}
+
+// usual gives options of a dense model: those that its kind decides, and what transformers takes for others where config.json
+// does not say.
+func (k denseKind) usual(values *formats.Object) (*formats.Object, error) {
+	if kinds := values.Get("layer_types"); kinds != nil {
+		list, isList := kinds.([]any)
+		if !isList || slices.ContainsFunc(list, func(one any) bool { return !sameScalar(one, "full_attention") }) {
+			return nil, fmt.Errorf("layer_types is %s; this model has 'full_attention' in all layers", formats.Shown(kinds))
+		}
+	}
+	options := formats.NewObject("num_experts", int64(0), "experts_per_token", int64(0), "norm_eps", 1e-6, "context", k.context)
+	if k.kvHeads > 0 {
+		options.Set("num_kv_heads", k.kvHeads)
+	}
+	if k.headDim > 0 {
+		options.Set("head_dim", k.headDim)
+	}
+	options.Set("qkv_bias", k.qkvBias)
+	options.Set("qk_norm", k.qkNorm)
+	if tied := values.Get("tie_word_embeddings"); tied != nil {
+		options.Set("tie_embeddings", tied)
+	}
+	return options, nil
 }
 
 // sameScalar compares without the panic that == has for values that cannot be compared.
@@ -178,9 +263,24 @@ func whole(values *formats.Object, name string) (int64, error) {
 	return value, nil
 }
 
-// ropeBase reads the rotary base: transformers 5 writes rope_parameters, earlier ones rope_theta and, for stretched
-// models, rope_scaling.
-func ropeBase(values *formats.Object, usual float64) (float64, error) {
+// ropeOfFolder gives the entries of config.json for the rotary embedding.
+func (c Config) ropeOfFolder() *formats.Object {
+	usual := Default().Object()
+	values, found := c.Object(), formats.NewObject("rope_theta", c.RopeBase)
+	scaling, scaled := formats.NewObject("rope_type", "llama3"), false
+	for _, name := range llama3Names {
+		scaling.Set(name.theirs, values.Get(name.ours))
+		scaled = scaled || values.Get(name.ours) != usual.Get(name.ours)
+	}
+	if scaled {
+		found.Set("rope_scaling", scaling)
+	}
+	return found
+}
+
+// ropeFromFolder reads the options of the rotary embedding: transformers 5 writes rope_parameters, earlier ones rope_theta
+// and, for stretched models, rope_scaling.
+func ropeFromFolder(values *formats.Object, usual float64) (*formats.Object, error) {
 	rope := formats.NewObject()
 	for _, name := range []string{"rope_scaling", "rope_parameters"} {
 		switch value := values.Get(name).(type) {
@@ -190,13 +290,16 @@ func ropeBase(values *formats.Object, usual float64) (float64, error) {
 				rope = value
 			}
 		default:
-			return 0, fmt.Errorf("%s is %s; it must be an object", name, formats.Shown(value))
+			return nil, fmt.Errorf("%s is %s; it must be an object", name, formats.Shown(value))
 		}
 	}
+	llama3 := false
 	for _, name := range []string{"rope_type", "type"} {
 		if rope.Has(name) {
-			if kind := rope.Get(name); !sameScalar(kind, "default") {
-				return 0, fmt.Errorf("rotary embedding of type %s; this model has 'default'", formats.Shown(kind))
+			kind := rope.Get(name)
+			if llama3 = sameScalar(kind, "llama3"); !llama3 && !sameScalar(kind, "default") {
+				shown := formats.Shown(kind)
+				return nil, fmt.Errorf("rotary embedding of type %s; this model has 'default' and 'llama3'", shown)
 			}
 			break
 		}
@@ -207,7 +310,21 @@ func ropeBase(values *formats.Object, usual float64) (float64, error) {
 			base = place.Get("rope_theta")
 		}
 	}
-	return Bounds.Number("rope_base", "rope_theta", base)
+	number, err := Bounds.Number("rope_base", "rope_theta", base)
+	if err != nil {
+		return nil, err
+	}
+	found := formats.NewObject("rope_base", number)
+	for _, name := range llama3Names {
+		switch value := rope.Get(name.theirs); {
+		case !llama3:
+		case value == nil:
+			return nil, fmt.Errorf("%s of the rotary embedding is missing", name.theirs)
+		default:
+			found.Set(name.ours, value)
+		}
+	}
+	return found, nil
 }
 
 func ownOptions(values *formats.Object, dense bool) (*formats.Object, error) {

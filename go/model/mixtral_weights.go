@@ -39,10 +39,13 @@ var redundantName = regexp.MustCompile(`^model\.layers\.\d+\.self_attn\.rotary_e
 
 var fusedName = regexp.MustCompile(`^(model\.layers\.\d+)\.mlp\.experts\.(gate_up_proj|down_proj)$`)
 
-// NewMixtralWeights finds out where each tensor of our layout lies.
-func NewMixtralWeights(tensors Tensors) (*MixtralWeights, error) {
+// NewMixtralWeights finds out where each tensor of our layout lies. Of a model with a tied head the copy of the embeddings
+// that some folders have is left out.
+func NewMixtralWeights(tensors Tensors, tied bool) (*MixtralWeights, error) {
 	weights := &MixtralWeights{tensors: tensors, source: make(map[string]part)}
-	stored := slices.DeleteFunc(tensors.Names(), redundantName.MatchString)
+	stored := slices.DeleteFunc(tensors.Names(), func(name string) bool {
+		return redundantName.MatchString(name) || (tied && name == "lm_head.weight")
+	})
 	fused := false
 	for _, name := range stored {
 		fused = fused || fusedName.MatchString(name)

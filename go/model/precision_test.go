@@ -21,7 +21,7 @@ func loadIn(
 	t testing.TB, from *model.MoETransformer, tensors stored, precision model.Precision, training bool,
 ) *model.MoETransformer {
 	t.Helper()
-	weights := must.Get(model.NewMixtralWeights(tensors))(t)
+	weights := must.Get(model.NewMixtralWeights(tensors, false))(t)
 	made := must.Get(model.Load(from.Context(), from.Config, weights, precision, training))(t)
 	t.Cleanup(func() { must.Do(t, made.Close()) })
 	return made
@@ -52,7 +52,7 @@ func TestLoadedWeightsAreRoundedOnce(t *testing.T) {
 				if (made.Weights == made.Parameters) == training || made.Weights.Data.Bytes()*2 != exact.Weights.Data.Bytes() {
 					t.Errorf("%s: %d bytes of weights, trained %v", precision, made.Weights.Data.Bytes(), training)
 				}
-				read := must.Get(model.NewMixtralWeights(tensors))(t)
+				read := must.Get(model.NewMixtralWeights(tensors, false))(t)
 				weights := valuesOf(t, made.Weights.Data)
 				for _, spec := range made.Layout.Specs {
 					given := must.Get(read.Floats(spec.Name))(t)

@@ -313,7 +313,9 @@ func (m *MoETransformer) ForwardBackward(
 	p.Label(normLabel)
 	normed, rstd := m.norm.ForwardKeeping(p, x)
 	m.loss(p, normed, targets, factors.Loss, losses, beta)
-	completed()
+	if !m.Config.TieEmbeddings {
+		completed()
+	}
 	p.Label(layer.BackwardLabel, normLabel)
 	dx := m.norm.Backward(p, normed, x, rstd, nil)
 	p.Free(x)
@@ -322,12 +324,12 @@ func (m *MoETransformer) ForwardBackward(
 		completed()
 	}
 	p.Label(layer.BackwardLabel, embeddingLabel)
-	if !accumulate {
+	if !accumulate && !m.Config.TieEmbeddings {
 		p.Check(tensor.ZeroGrad(p.View(m.embedding.Grad, m.embedding.Grad.Size())))
 	}
 	m.embedding.Backward(p, dx, ids)
 	completed()
-	completed() // the gains' are
+	completed() // the vectors' are
 	p.Label()
 	documents.Free(p)
 	p.Free(dx)
@@ -449,10 +451,11 @@ func (m *MoETransformer) Cache(batch, capacity int) (*layer.KVCache, error) {
 	if capacity > m.Config.ExtendedContext {
 		return nil, fmt.Errorf("%d tokens are more than this model takes (%d)", capacity, m.Config.ExtendedContext)
 	}
-	rope := &layer.RopeTables{HeadDim: m.Config.HeadDim, Base: m.Config.RopeBase, NTKAlpha: 1}
+	ntkAlpha := 1.0
 	if capacity > m.Config.Context {
-		rope.NTKAlpha = m.Config.NTKAlpha
+		ntkAlpha = m.Config.NTKAlpha
 	}
+	rope := m.Config.ropeTables(ntkAlpha)
 	return layer.NewKVCache(m.ctx, rope, m.Precision.DType(), m.Config.NumLayers, batch, capacity, m.Config.NumKVHeads)
 }
 

@@ -55,7 +55,7 @@ func parametersOf(t testing.TB, made *model.MoETransformer) stored {
 
 // load makes a model for inference from stored tensors.
 func load(ctx *cuda.Context, config model.Config, tensors stored) (*model.MoETransformer, error) {
-	weights, err := model.NewMixtralWeights(tensors)
+	weights, err := model.NewMixtralWeights(tensors, false)
 	if err != nil {
 		return nil, err
 	}

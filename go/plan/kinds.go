@@ -58,8 +58,8 @@ type Count struct {
 func Parameters(config model.Config) []Count {
 	hidden, layers := config.HiddenSize, config.NumLayers
 	expert, vocabulary := 3*hidden*config.FFNSize, config.VocabSize*hidden
-	attention := layers * hidden * config.HeadDim * (2*config.NumHeads + 2*config.NumKVHeads)
-	routers, norms := layers*config.NumExperts*hidden, (2*layers+1)*hidden
+	attention, head := layers*config.AttentionParameters(), config.HeadParameters()
+	routers, norms := layers*config.NumExperts*hidden, config.NormParameters()
 	feedForward := Count{"experts", layers * config.NumExperts * expert, layers * config.ExpertsPerToken * expert}
 	if config.NumExperts == 0 {
 		feedForward = Count{"feed-forward", layers * expert, layers * expert}
@@ -69,7 +69,7 @@ func Parameters(config model.Config) []Count {
 		{"attention", attention, attention},
 		{"routers", routers, routers},
 		{"norms", norms, norms},
-		{"head", vocabulary, vocabulary},
+		{"head", head, head},
 		feedForward,
 	}
 }

@@ -66,7 +66,7 @@ func OpenCheckpoint(folder string) (*Checkpoint, error) {
 
 func (c *Checkpoint) read() error {
 	var err error
-	if c.weights, err = model.NewMixtralWeights(c.Files); err != nil {
+	if c.weights, err = model.NewMixtralWeights(c.Files, c.Config.TieEmbeddings); err != nil {
 		return err
 	}
 	if err := model.CheckWeights(c.Config, c.weights); err != nil {

@@ -318,11 +318,11 @@ func (c Config) oneMicroBatchEach(ranks int) bool {
 }
 
 // PartitionsGradients says whether the models of ranks are to partition their gradients (model.PartitionedGradients):
-// where they can, and it is less memory. Ranks that share the experts out have parts of most of them anyway; and it has
-// not been tried on a GPU.
+// where they can, and it is less memory. Ranks that share the experts out have parts of most of them anyway; a tied head's are
+// needed from the first layer to the last; and it has not been tried on a GPU.
 func (c Config) PartitionsGradients(config model.Config, device cuda.Device, ranks, expertParallel int) bool {
-	return device == cuda.CPU && ranks > 1 && expertParallel == 1 && c.oneMicroBatchEach(ranks) &&
-		model.NewLayout(config).PartitioningSaves(ranks)
+	return device == cuda.CPU && ranks > 1 && expertParallel == 1 && !config.TieEmbeddings &&
+		c.oneMicroBatchEach(ranks) && model.NewLayout(config).PartitioningSaves(ranks)
 }
 
 // micro is how many of `batch` sequences run at once.

@@ -147,6 +147,44 @@ def test_published(workshop: Workshop, language: languages.Language, dtype: str,
     assert (config["bos_token_id"], config["eos_token_id"], config["pad_token_id"]) == (2, [3, 5], None)
 
 
+@pytest.mark.case("training that begins with a Qwen2 of Hugging Face with llama3's angles, and with a Qwen3")
+@pytest.mark.parametrize(("kind", "precision"), [("Qwen2", "f32"), ("Qwen3", "bf16")])
+def test_published_parts(
+    workshop: Workshop, language: languages.Language, kind: str, precision: str, tmp_path: Path
+) -> None:
+    """Parts that models of this library have only when they come from elsewhere, with values that no new one has."""
+    source, folder = list_checkpoints(origin(workshop, "dense") / "checkpoints")[-1], tmp_path / "folder"
+    folder.mkdir()
+    config = json.loads((source / "config.json").read_text())
+    tensors = {name: array.copy() for name, array in SafetensorsFile(source / "model.safetensors").items()}
+    rng, dim = np.random.default_rng(3), config["head_dim"]
+    heads = dict.fromkeys("kv", config["num_key_value_heads"]) | {"q": config["num_attention_heads"]}
+    for layer in range(config["num_hidden_layers"]):
+        base = f"model.layers.{layer}.self_attn"
+        for part, count in heads.items() if kind == "Qwen2" else ():
+            tensors[f"{base}.{part}_proj.bias"] = rng.normal(0, 0.3, count * dim).astype(np.float32)
+        for part in "qk" if kind == "Qwen3" else ():
+            tensors[f"{base}.{part}_norm.weight"] = rng.normal(1, 0.3, dim).astype(np.float32)
+    del config["mlp_bias"]
+    config |= {"model_type": kind.lower(), "use_sliding_window": False, "sliding_window": 8}
+    if kind == "Qwen2":
+        numbers = {"factor": 8, "low_freq_factor": 1, "high_freq_factor": 4.0, "original_max_position_embeddings": 12}
+        config |= {"tie_word_embeddings": True, "rope_scaling": {"rope_type": "llama3", **numbers}}
+        del config["attention_bias"]
+    (folder / "config.json").write_text(json.dumps(config))
+    write_safetensors(folder / "model.safetensors", tensors)
+    runs = []
+    for number, name in enumerate(("python", language.name)):
+        runs.append(tmp_path / f"{number}")
+        flags = [*USUAL, "--sequence-length", 24, "--steps", 3, "--data", workshop.folder / "wide.tokens"]
+        flags += ["--precision", precision, "--micro-batch-size", 3, "--activation-checkpointing", 2]
+        find(name).run("train", runs[-1], "--from", folder, *flags)
+    assert not (difference := differences.of_runs(*runs)), difference
+    saved = json.loads((list_checkpoints(runs[1] / "checkpoints")[-1] / "config.json").read_text())
+    assert saved["architectures"] == [f"{kind}ForCausalLM"] and saved["tie_word_embeddings"] is (kind == "Qwen2")
+    assert saved.get("rope_scaling") == config.get("rope_scaling")
+
+
 @pytest.mark.case("training that begins with a Llama of Hugging Face")
 def test_published_llama(workshop: Workshop, language: languages.Language, tmp_path: Path) -> None:
     """In bf16, with what transformers leaves out and what old Llamas store, and without a tokenizer."""
@@ -167,10 +205,10 @@ def test_published_llama(workshop: Workshop, language: languages.Language, tmp_p
         find(name).run("train", runs[-1], "--from", folder, *flags)
     assert not (difference := differences.of_runs(*runs)), difference
     assert json.loads((runs[0] / "run.json").read_text())["model"]["num_experts"] == 0
-    (folder / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": True}))
+    (folder / "config.json").write_text(json.dumps(config | {"attention_bias": True}))
     line = ["--from", folder, "--data", workshop.folder / "wide.tokens"]
-    refused = said(language.run("train", tmp_path / "tied", *line, code=WRONG_FILE))
-    assert f"{folder / 'config.json'}: tie_word_embeddings is " in refused
+    refused = said(language.run("train", tmp_path / "biased", *line, code=WRONG_FILE))
+    assert f"{folder / 'config.json'}: attention_bias is " in refused
 
 
 CUT_OFF = ["--sequence-length", 16, "--batch-size", 2, "--steps", 2]

@@ -37,6 +37,15 @@ TINY = MoEConfig(
 #: The same without experts and router.
 DENSE = dataclasses.replace(TINY, num_experts=0, experts_per_token=0)
 
+#: With the rotary embedding of Llama 3.1, of whose waves some stay, some are stretched, and some lie between.
+LLAMA3 = dataclasses.replace(DENSE, rope_factor=8.0, rope_original=12, extended_context=32)
+
+#: With the parts that Qwen2 has besides.
+QWEN2 = dataclasses.replace(DENSE, qkv_bias=True, tie_embeddings=True)
+
+#: With the norms of Qwen3.
+QWEN3 = dataclasses.replace(DENSE, qk_norm=True)
+
 
 def reference_config(config: MoEConfig) -> reference.Config:
     """The same model for the reference."""
@@ -55,7 +64,22 @@ def reference_config(config: MoEConfig) -> reference.Config:
         norm_topk_prob=config.norm_topk_prob,
         capacity_factor=config.capacity_factor,
         router_aux_loss_coef=config.aux_alpha,
+        qk_norm=config.qk_norm,
+        qkv_bias=config.qkv_bias,
+        tie_word_embeddings=config.tie_embeddings,
+        rope_divisors=config.rope_divisors(),
     )
+
+
+def random_model(ctx: nncuda.Context, config: MoEConfig, seed: int) -> MoETransformer:
+    """A model with random matrices whose biases and norms of heads are random, too, and not 0 and 1 as a new one's."""
+    model, rng = MoETransformer(ctx, config, seed=seed), np.random.default_rng(seed)
+    for name, tensor in model.parameters.items():
+        if name.endswith(".bias"):
+            tensor.copy_(rng.normal(0.0, 0.3, tensor.shape).astype(np.float32))
+        elif name.endswith(("q_norm.weight", "k_norm.weight")):
+            tensor.copy_(rng.normal(1.0, 0.3, tensor.shape).astype(np.float32))
+    return model
 
 
 def random_batch(config: MoEConfig, batch: int, length: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

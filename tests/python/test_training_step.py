@@ -11,7 +11,7 @@ import itertools
 
 import numpy as np
 import pytest
-from small_models import DENSE, TINY, random_batch, reference_config
+from small_models import DENSE, LLAMA3, QWEN2, QWEN3, TINY, random_batch, random_model, reference_config
 
 import nncuda
 from nncuda.models import MoEConfig, MoETransformer
@@ -26,6 +26,9 @@ CASES = {
     "one expert a token": dataclasses.replace(TINY, experts_per_token=1, norm_topk_prob=False, aux_alpha=0.5),
     "all experts": dataclasses.replace(TINY, experts_per_token=4),
     "dense": DENSE,
+    "biases, a tied head": QWEN2,
+    "scaled angles": LLAMA3,
+    "norms of heads": QWEN3,
 }
 
 
@@ -66,7 +69,7 @@ def test_gradients(ctx: nncuda.Context, name: str, micro: int) -> None:
     inputs, targets = random_batch(config, 4, 17)
     targets[0, :5] = -100
     targets[3, 1:] = -100
-    model = MoETransformer(ctx, config, seed=3)
+    model = random_model(ctx, config, seed=3)
     params = {dtype: parameters_of(model, dtype) for dtype in (np.float64, np.float32)}
     chosen = [experts_chosen(params[dtype], config, inputs) for dtype in params]
     assert all(map(np.array_equal, *chosen)), "a near tie: choose another seed, or no gradient can be compared"
@@ -104,12 +107,16 @@ def test_logits_in_chunks(ctx: nncuda.Context) -> None:
     assert total / count == pytest.approx(result.loss, rel=1e-6)
 
 
-@pytest.mark.parametrize("config", [dataclasses.replace(TINY, capacity_factor=1.5), DENSE], ids=["experts", "dense"])
-def test_updates(ctx: nncuda.Context, config: MoEConfig) -> None:
+@pytest.mark.parametrize(
+    ("config", "seed"),  # with which no gradient is so near 0 that AdamW turns it into another update
+    [(dataclasses.replace(TINY, capacity_factor=1.5), 3), (DENSE, 3), (QWEN2, 5), (QWEN3, 3)],
+    ids=["experts", "dense", "Qwen2", "Qwen3"],
+)
+def test_updates(ctx: nncuda.Context, config: MoEConfig, seed: int) -> None:
     options = TrainConfig(
         steps=6, warmup_steps=2, batch_size=4, micro_batch_size=2, sequence_length=9, learning_rate=0.01, clip_norm=0.5
     )
-    model = MoETransformer(ctx, config, seed=3)  # no gradient is so near 0 that AdamW turns it into another update
+    model = random_model(ctx, config, seed)
     trainer = Trainer(model, options)
     training = reference.Training(warmup=2, total=6, max_lr=0.01, min_lr=0.001, max_norm=0.5)
     exact = reference.State(parameters_of(model, np.float64))

@@ -175,10 +175,10 @@ func describeOther(folder string, why error) (content *formats.Object, err error
 	return content, nil
 }
 
-// isKnownKind says whether a config.json is that of a Llama or a BitNet.
+// isKnownKind says whether a config.json is that of a dense model or a BitNet.
 func isKnownKind(config *formats.Object) bool {
-	kind := config.Get("model_type")
-	return kind == any("llama") || kind == any("bitnet")
+	kind, _ := config.Get("model_type").(string)
+	return slices.Contains([]string{"llama", "qwen2", "qwen3", "bitnet"}, kind)
 }
 
 // tensorRow is a tensor in a description.

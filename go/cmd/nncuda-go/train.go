@@ -72,7 +72,7 @@ If standard output is not a terminal, the lines of RUN/metrics.jsonl are written
 	set.StringVar(&flags.heldOut, "held-out", "", "The same, for evaluation.")
 	set.StringVar(&flags.tokenizer, "tokenizer", "", "The tokenizer of the data, which is saved with the checkpoints.")
 	set.StringVar(&flags.from, "from", "",
-		"Begin with weights and tokenizer of a checkpoint, a run, or a Mixtral or Llama folder of Hugging Face.")
+		"Begin with weights and tokenizer of a checkpoint, a run, or a Mixtral, Llama or Qwen of Hugging Face.")
 	set.BoolVar(&flags.withOptimizer, "with-optimizer", false,
 		"With --from: also with the moments, the step and the loss scale of that checkpoint.")
 	set.BoolVar(&flags.resume, "resume", false,

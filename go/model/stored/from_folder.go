@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/model"
 )
 
 // ownOptions are the options of this library that stand under "nncuda" in a config.json.
@@ -451,7 +452,7 @@ func llama3(rope Rope, given *reading, headDim int, original float64) (Rope, err
 			"low below high", rope.Base, factor, low, high, original)
 	}
 	rope.Scaling, rope.Factor = ScalingLlama3, factor
-	rope.Divisors = llama3Divisors(rope.Base, headDim, factor, low, high, original)
+	rope.Divisors = model.Llama3Divisors(rope.Base, headDim, factor, low, high, original)
 	return rope, nil
 }
 

@@ -8,22 +8,6 @@ const unrotated float32 = 3e38
 // The numbers below are computed in f64 and rounded once to f32, in Python and Rust, too, so that they have the same bits.
 // The conversions keep the compiler from fusing a product with a sum.
 
-// llama3Divisors are what the frequencies of Llama 3.1 are divided by, a number a pair, rounded to f32.
-//
-// Waves shorter than original/high stay, those longer than original/low are stretched by the factor, between them the
-// frequency goes over linearly in original/wavelength. (Dubey et al. 2024, and its reference code;
-// https://github.com/meta-llama/llama-models)
-func llama3Divisors(base float64, headDim int, factor, low, high, original float64) []float32 {
-	divisors := make([]float32, headDim/2)
-	for pair := range divisors {
-		power := math.Pow(base, float64(-2*pair)/float64(headDim))
-		turns := float64(original*power) / float64(2*math.Pi)
-		share := min(max((turns-low)/(high-low), 0), 1)
-		divisors[pair] = float32(1 / (float64((1-share)/factor) + share))
-	}
-	return divisors
-}
-
 // yarnDivisors are what YaRN divides the frequencies by, a number a pair, rounded to f32.
 //
 // Pairs that turn more than `fast` times in the original context stay, those that turn less than `slow` times are stretched by

@@ -190,7 +190,7 @@ def _cut(text: str) -> str:
 
 def _describe_folder(folder: Path) -> dict[str, Any]:
     training = present(folder / "training.json")
-    if not training and read_json(folder / "config.json").get("model_type") in ("llama", "bitnet"):
+    if not training and read_json(folder / "config.json").get("model_type") in ("llama", "qwen2", "qwen3", "bitnet"):
         return _describe_model(StoredModel.open(folder))
     try:
         return _describe_checkpoint(folder)

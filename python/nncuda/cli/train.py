@@ -52,7 +52,7 @@ from .terminal import console, count_text, tell
     "--from",
     "from_folder",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Begin with weights and tokenizer of a checkpoint, a run, or a Mixtral or Llama folder of Hugging Face.",
+    help="Begin with weights and tokenizer of a checkpoint, a run, or a Mixtral, Llama or Qwen of Hugging Face.",
 )
 @click.option(
     "--with-optimizer",

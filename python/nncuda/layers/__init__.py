@@ -10,7 +10,7 @@ Activations have the dtype of the weights, f32, bf16 or f16; gradients of weight
 router's logits and probabilities.
 """
 
-from .attention import Attention, Documents, KVCache
+from .attention import Attention, Documents, HeadNorms, KVCache
 from .block import BlockKept, TransformerBlock
 from .dense import AllRows, DenseLayer
 from .embedding import Embedding
@@ -32,6 +32,7 @@ __all__ = [
     "ExpertProducts",
     "ExpertUse",
     "Fp8Products",
+    "HeadNorms",
     "KVCache",
     "Linear",
     "MoELayer",

@@ -11,6 +11,7 @@ from .. import kernels
 from ..device import Tensor
 from .kept import Kept
 from .linear import Linear
+from .norm import RMSNorm
 from .rope import RopeTables
 
 
@@ -91,18 +92,57 @@ class Documents(NamedTuple):
         return cls(starts, positions.view(-1))
 
 
-#: The fused product, what attention gives, and its log-sum-exp.
-AttentionKept = Kept[tuple[Tensor, Tensor, Tensor]]
+#: Queries, keys and values as they were rotated, what attention gives, its log-sum-exp, and of `HeadNorms` what they
+#: keep.
+AttentionKept = Kept[tuple[tuple[Tensor, Tensor, Tensor], Tensor, Tensor, tuple[Tensor, ...]]]
+
+
+class HeadNorms:
+    """Queries, keys and values by products of their own, the former two normed head by head, as in Qwen3.
+
+    products    of queries, keys and values; norms, of queries and keys, have gains [head_dim]
+    """
+
+    def __init__(self, products: tuple[Linear, Linear, Linear], norms: tuple[RMSNorm, RMSNorm], head_dim: int):
+        self.products = products
+        self.norms = norms
+        self.head_dim = head_dim
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """x [tokens, hidden] to q, k, v [tokens, heads, head_dim]."""
+        q, k, v = (product.forward(x).view(-1, self.head_dim) for product in self.products)
+        q, k = (norm.forward(part) for norm, part in zip(self.norms, (q, k), strict=True))
+        return self._by_token(x, q), self._by_token(x, k), self._by_token(x, v)
+
+    def forward_keeping(self, x: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, ...]]:
+        """As `forward`, and what `backward` needs: queries and keys before their norms, and of each norm its own."""
+        q, k, v = (product.forward(x).view(-1, self.head_dim) for product in self.products)
+        (normed_q, rstd_q), (normed_k, rstd_k) = self.norms[0].forward_keeping(q), self.norms[1].forward_keeping(k)
+        parts = self._by_token(x, normed_q), self._by_token(x, normed_k), self._by_token(x, v)
+        return parts, (q, rstd_q, k, rstd_k)
+
+    def backward(self, dq: Tensor, dk: Tensor, dv: Tensor, x: Tensor, kept: tuple[Tensor, ...], beta: float) -> Tensor:
+        """Gradient of x from those of q, k and v, which are spent."""
+        q, rstd_q, k, rstd_k = kept
+        self.norms[0].backward(dq.view(-1, self.head_dim), q, rstd_q)
+        self.norms[1].backward(dk.view(-1, self.head_dim), k, rstd_k)
+        dx = self.products[0].backward(dq.view(x.shape[0], -1), x, beta=beta)
+        self.products[1].backward(dk.view(x.shape[0], -1), x, dx, beta, add=True)
+        return self.products[2].backward(dv.view(x.shape[0], -1), x, dx, beta, add=True)
+
+    def _by_token(self, x: Tensor, part: Tensor) -> Tensor:
+        return part.view(x.shape[0], -1, self.head_dim)
 
 
 class Attention:
     """out = softmax(q k^T / sqrt(head_dim)) v, through W_o; q, k, v come from one product with W_qkv.
 
-    Weights: qkv [(num_heads + 2 num_kv_heads) * head_dim, hidden], output [hidden, num_heads * head_dim].
+    Weights: qkv [(num_heads + 2 num_kv_heads) * head_dim, hidden], which may have a bias, output [hidden, num_heads *
+    head_dim]. With `HeadNorms` in place of the product the former two are normed before they are rotated.
     (Vaswani et al. 2017, eq. 1; Shazeer 2019, multi-query; Su et al. 2021, rotary)
     """
 
-    def __init__(self, qkv: Linear, output: Linear, rope: RopeTables, num_heads: int, num_kv_heads: int):
+    def __init__(self, qkv: Linear | HeadNorms, output: Linear, rope: RopeTables, num_heads: int, num_kv_heads: int):
         self.qkv = qkv
         self.output = output
         self.rope = rope
@@ -118,8 +158,10 @@ class Attention:
     ) -> tuple[Tensor, AttentionKept]:
         """As `forward`, and what `backward` needs."""
         length = x.shape[0] // batch
-        qkv = self.qkv.forward(x)
-        q, k, v = self._split(qkv)
+        if isinstance(self.qkv, HeadNorms):
+            (q, k, v), of_norms = self.qkv.forward_keeping(x)
+        else:
+            (q, k, v), of_norms = self._split(self.qkv.forward(x)), ()
         cosine, sine = self.rope.tables(length)
         starts, positions = documents or (None, self.rope.positions(batch, length))
         kernels.rope_qk(q, k, cosine, sine, positions)
@@ -127,7 +169,7 @@ class Attention:
             q, k, v, starts, lse=True, batch=batch, q_len=length, kv_len=length, causal=True
         )
         heads = heads.view(x.shape[0], -1)
-        return self.output.forward(heads), Kept((qkv, heads, lse))
+        return self.output.forward(heads), Kept(((q, k, v), heads, lse, of_norms))
 
     def backward(
         self,
@@ -139,12 +181,14 @@ class Attention:
         documents: Documents | None = None,
     ) -> Tensor:
         """Gradient of x from dy, both [batch*length, hidden]; `documents` as in the forward call."""
-        qkv, heads, lse = kept.take()
+        (q, k, v), heads, lse, of_norms = kept.take()
         rows, length = x.shape[0], x.shape[0] // batch
         dheads = self.output.backward(dy, heads, beta=beta)
-        dqkv = x.ctx.empty(qkv.shape, qkv.dtype)
-        q, k, v = self._split(qkv)
-        dq, dk, dv = self._split(dqkv)
+        if isinstance(self.qkv, HeadNorms):
+            dq, dk, dv = (x.ctx.empty(part.shape, part.dtype) for part in (q, k, v))
+        else:
+            dqkv = x.ctx.empty((rows, (self.num_heads + 2 * self.num_kv_heads) * self.rope.head_dim), x.dtype)
+            dq, dk, dv = self._split(dqkv)
         shape = (rows, self.num_heads, self.rope.head_dim)
         starts, positions = documents or (None, self.rope.positions(batch, length))
         kernels.flash_attention_backward(
@@ -153,12 +197,14 @@ class Attention:
         cosine, sine = self.rope.tables(length)
         kernels.rope_backward(dq, cosine, sine, positions, dx=dq)
         kernels.rope_backward(dk, cosine, sine, positions, dx=dk)
+        if isinstance(self.qkv, HeadNorms):
+            return self.qkv.backward(dq, dk, dv, x, of_norms, beta)
         return self.qkv.backward(dqkv, x, beta=beta)
 
     def prefill(self, x: Tensor, cache: KVCache, layer: int, row: int) -> Tensor:
         """As forward for the next tokens of one sequence, x [length, hidden], which follow those in row `row`."""
         length, before = x.shape[0], cache.used[row]
-        q, k, v = self._split(self.qkv.forward(x))
+        q, k, v = self._project(x)
         kernels.rope_qk(q, k, cache.cosine, cache.sine, cache.positions.narrow(0, before, length))
         keys, values = (cached[layer].narrow(0, row, 1) for cached in (cache.keys, cache.values))
         kernels.kv_append(k, v, cache.starts.narrow(0, row, 1), keys, values)
@@ -169,12 +215,15 @@ class Attention:
 
     def decode(self, x: Tensor, cache: KVCache, layer: int) -> Tensor:
         """One new token a sequence, x [batch, hidden]."""
-        q, k, v = self._split(self.qkv.forward(x))
+        q, k, v = self._project(x)
         kernels.rope_qk(q, k, cache.cosine, cache.sine, cache.starts)
         keys, values = cache.keys[layer], cache.values[layer]
         kernels.kv_append(k, v, cache.starts, keys, values)
         heads = kernels.attention_decode(q, keys, values, cache.lengths)
         return self.output.forward(heads.view(x.shape[0], -1))
+
+    def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.qkv.forward(x) if isinstance(self.qkv, HeadNorms) else self._split(self.qkv.forward(x))
 
     def _split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return split_heads(qkv, self.num_heads, self.num_kv_heads)

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from ..formats.errors import shown
 from ..formats.limits import COUNT, MODEL_PARAMETERS, MODEL_TENSORS
 from ..nearest import unknown_option
+from .rope_scaling import llama3_divisors
 
 #: What a model computes in: all in one dtype, or, with fp8, experts' products in 8 bits and the rest in bf16.
 Precision = Literal["f32", "bf16", "f16", "fp8"]
@@ -22,11 +23,17 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "capacity_factor": (1e-6, 65536.0),
     "aux_alpha": (0.0, 1000.0),
     "init_std": (0.0, 100.0),
+    "rope_factor": (1.0, 1e6),
+    "rope_low": (1e-6, 1.0),
+    "rope_high": (1.001, 1e6),
 }
 
 
 #: Options of the router, which a dense model has at their defaults.
 _OF_ROUTER = ("norm_topk_prob", "capacity_factor", "aux_alpha")
+
+#: Parts of a dense model, which one with experts has not.
+_OF_DENSE = ("qkv_bias", "qk_norm", "tie_embeddings")
 
 
 def check_precision(value: object) -> None:
@@ -63,6 +70,14 @@ class MoEConfig:
                         slots of a micro-batch, in token order, and drops the rest; None drops nothing
     aux_alpha           weight of the load-balancing loss
     init_std            standard deviation of the initial weights
+    qkv_bias            whether queries, keys and values have biases, as in Qwen2; in a dense model alone
+    qk_norm             whether each head of queries and keys is normed before it is rotated, as in Qwen3; in a dense
+                        model without those biases alone
+    tie_embeddings      whether the head is the table of embeddings; in a dense model alone
+    rope_factor         what llama3's scaling of the rotary embedding stretches long waves by; 1 leaves all as they are
+    rope_low            of it: waves that turn less often in the original context are stretched by the whole factor
+    rope_high           of it: waves that turn more often there stay as they are
+    rope_original       of it: the original context
     """
 
     vocab_size: int = 32000
@@ -83,6 +98,13 @@ class MoEConfig:
     capacity_factor: float | None = None
     aux_alpha: float = 0.01
     init_std: float = 0.02
+    qkv_bias: bool = False
+    qk_norm: bool = False
+    tie_embeddings: bool = False
+    rope_factor: float = 1.0
+    rope_low: float = 1.0
+    rope_high: float = 4.0
+    rope_original: int = 8192
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -100,9 +122,10 @@ class MoEConfig:
         chosen, most = self.experts_per_token, min(experts, 64)
         allowed = f"1 to {most}" if experts else "0 in a dense model, whose num_experts is 0"
         _require(min(experts, 1) <= chosen <= most, "experts_per_token", chosen, allowed)
-        for name in _OF_ROUTER if not experts else ():
+        kind = "model with experts" if experts else "dense model, whose num_experts is 0"
+        for name in _OF_DENSE if experts else _OF_ROUTER:
             usual = getattr(type(self), name)
-            rule = f"{usual} in a dense model, whose num_experts is 0"
+            rule = f"{usual} in a {kind}"
             _require(getattr(self, name) == usual, name, getattr(self, name), rule)
         _require(
             self.extended_context >= self.context,
@@ -110,7 +133,9 @@ class MoEConfig:
             self.extended_context,
             f"at least context ({self.context})",
         )
-        tensors = self.num_layers * (7 + 3 * experts if experts else 9) + 3
+        _require(not (self.qk_norm and self.qkv_bias), "qkv_bias", self.qkv_bias, "False with qk_norm")
+        of_layer = 7 + 3 * experts if experts else 9 + 3 * self.qkv_bias + 2 * self.qk_norm
+        tensors = self.num_layers * of_layer + 3 - self.tie_embeddings
         if tensors > MODEL_TENSORS:
             raise ValueError(
                 f"num_layers and num_experts make {tensors} tensors; a model may have at most {MODEL_TENSORS}"
@@ -138,6 +163,14 @@ class MoEConfig:
         """All options by name."""
         return dataclasses.asdict(self)
 
+    def rope_divisors(self) -> tuple[float, ...]:
+        """What llama3's scaling divides the frequencies of the rotary embedding by, a number a pair; none of plain
+        ones."""
+        if self.rope_factor == 1:
+            return ()
+        low, high, original = self.rope_low, self.rope_high, float(self.rope_original)
+        return llama3_divisors(self.rope_base, self.head_dim, self.rope_factor, low, high, original)
+
     def capacity(self, tokens: int) -> int:
         """Most slots that an expert takes of `tokens` tokens in training; 0 means no limit."""
         if self.capacity_factor is None:
@@ -158,12 +191,14 @@ class MoEConfig:
         """Parameters of each kind of layer: in all, and those that one token meets."""
         hidden, layers = self.hidden_size, self.num_layers
         expert = 3 * hidden * self.ffn_size
+        products = hidden * self.head_dim * (2 * self.num_heads + 2 * self.num_kv_heads)
+        biases = self.head_dim * (self.num_heads + 2 * self.num_kv_heads) if self.qkv_bias else 0
         always = {
             "embedding": self.vocab_size * hidden,
-            "attention": layers * hidden * self.head_dim * (2 * self.num_heads + 2 * self.num_kv_heads),
+            "attention": layers * (products + biases),
             "routers": layers * self.num_experts * hidden,
-            "norms": (2 * layers + 1) * hidden,
-            "head": self.vocab_size * hidden,
+            "norms": (2 * layers + 1) * hidden + (2 * layers * self.head_dim if self.qk_norm else 0),
+            "head": 0 if self.tie_embeddings else self.vocab_size * hidden,
         }
         kinds = {name: (count, count) for name, count in always.items()}
         if self.num_experts:

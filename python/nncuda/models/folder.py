@@ -41,7 +41,7 @@ class ModelFolder:
             self.config: MoEConfig = config_from_mixtral(read_json(self.folder / "config.json"))
         self.files: SafetensorsFolder = read_safetensors_folder(self.folder)
         with told_of(self.folder):
-            self.tensors: Mapping[str, np.ndarray] = parameters_from_mixtral(self.files)
+            self.tensors: Mapping[str, np.ndarray] = parameters_from_mixtral(self.files, self.config.tie_embeddings)
             layout = ParameterLayout(self.config)
             check_names(self.tensors, layout.shapes())
             for name, shape in layout.shapes().items():

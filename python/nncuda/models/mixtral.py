@@ -1,5 +1,5 @@
 """A `MoEConfig` and its parameters in the words of Mixtral in Hugging Face transformers, or, of a dense model, of
-Llama, and back.
+Llama, Qwen2 or Qwen3, and back.
 
 Every option of ours that these lack stands under the key "nncuda". transformers ignores it, so a model with
 `norm_topk_prob` false runs there as if it were true, and nothing else differs.
@@ -8,12 +8,13 @@ Every option of ours that these lack stands under the key "nncuda". transformers
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
 from ..formats.errors import shown
-from .config import BOUNDS, MoEConfig, check_number
+from .config import BOUNDS, MoEConfig, check_number, is_finite
+from .families import FAMILIES
 
 _TO_MIXTRAL = {
     "vocab_size": "vocab_size",
@@ -36,24 +37,37 @@ _OURS = ("extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor")
 _OF_EXPERTS = ("num_experts", "experts_per_token", "aux_alpha", "norm_topk_prob", "capacity_factor")
 _TO_LLAMA = {ours: theirs for ours, theirs in _TO_MIXTRAL.items() if ours not in _OF_EXPERTS}
 _OURS_OF_DENSE = tuple(name for name in _OURS if name not in _OF_EXPERTS)
-#: What a config.json of Llama may leave out: transformers' own defaults.
-_OF_LLAMA = {"context": 2048, "norm_eps": 1e-6}
+#: Our options of llama3's scaling and what rope_scaling calls them.
+_TO_LLAMA3 = {
+    "rope_factor": "factor",
+    "rope_low": "low_freq_factor",
+    "rope_high": "high_freq_factor",
+    "rope_original": "original_max_position_embeddings",
+}
+
+#: The kinds of dense models, with the class of transformers and the options that have one value here.
+_DENSE: dict[str, tuple[str, dict[str, object]]] = {
+    "llama": ("LlamaForCausalLM", {"attention_bias": False, "mlp_bias": False}),
+    "qwen2": ("Qwen2ForCausalLM", {"use_sliding_window": False}),
+    "qwen3": ("Qwen3ForCausalLM", {"attention_bias": False, "use_sliding_window": False}),
+}
 
 
 def config_to_mixtral(config: MoEConfig) -> dict[str, object]:
-    """The content of `config.json`: of a Mixtral, or, of a dense model, of a Llama."""
+    """The content of `config.json`: of a Mixtral, or, of a dense model, of a Qwen2, Qwen3 or Llama."""
     values = config.to_dict()
     if not config.num_experts:
+        kind = "qwen2" if config.qkv_bias else "qwen3" if config.qk_norm else "llama"
+        name, fixed = _DENSE[kind]
         return {
-            "architectures": ["LlamaForCausalLM"],
-            "model_type": "llama",
+            "architectures": [name],
+            "model_type": kind,
             **{theirs: values[ours] for ours, theirs in _TO_LLAMA.items()},
-            "rope_theta": config.rope_base,
+            **_rope_to_folder(config),
             "hidden_act": "silu",
-            "attention_bias": False,
+            **fixed,
             "attention_dropout": 0.0,
-            "mlp_bias": False,
-            "tie_word_embeddings": False,
+            "tie_word_embeddings": config.tie_embeddings,
             "torch_dtype": "float32",
             "pad_token_id": 0,
             "bos_token_id": 2,
@@ -64,7 +78,7 @@ def config_to_mixtral(config: MoEConfig) -> dict[str, object]:
         "architectures": ["MixtralForCausalLM"],
         "model_type": "mixtral",
         **{theirs: values[ours] for ours, theirs in _TO_MIXTRAL.items()},
-        "rope_theta": config.rope_base,
+        **_rope_to_folder(config),
         "hidden_act": "silu",
         "attention_dropout": 0.0,
         "router_jitter_noise": 0.0,
@@ -80,25 +94,26 @@ def config_to_mixtral(config: MoEConfig) -> dict[str, object]:
 
 
 def config_from_mixtral(values: Mapping[str, object]) -> MoEConfig:
-    """Reads the content of a `config.json` of a Mixtral or a Llama, of this program or another.
+    """Reads the content of a `config.json` of a Mixtral, Llama, Qwen2 or Qwen3, of this program or another.
 
     Raises ValueError when it is of another model, lacks something, or asks for what this model does not do.
     """
     kind = values.get("model_type")
-    if kind != "mixtral" and kind != "llama":
-        raise ValueError(f"the model_type is {shown(kind)}; this program trains 'mixtral' and 'llama'")
-    dense = kind == "llama"
-    biases = (("attention_bias", False), ("mlp_bias", False)) if dense else ()
-    for name, needed in (("hidden_act", "silu"), ("tie_word_embeddings", False), *biases):
+    dense = type(kind) is str and kind in _DENSE
+    if not dense and kind != "mixtral":
+        names = ", ".join(map(repr, _DENSE))
+        raise ValueError(f"the model_type is {shown(kind)}; this program trains 'mixtral', {names}")
+    fixed = {"hidden_act": "silu", **(_DENSE[str(kind)][1] if dense else {"tie_word_embeddings": False})}
+    for name, needed in fixed.items():
         if values.get(name, needed) != needed:
             raise ValueError(f"{name} is {shown(values[name])}; this model has {needed!r}")
-    options: dict[str, object] = {"num_experts": 0, "experts_per_token": 0, **_OF_LLAMA} if dense else {}
+    options = _usual_of_dense(values, str(kind)) if dense else {}
     for ours, theirs in (_TO_LLAMA if dense else _TO_MIXTRAL).items():
         if values.get(theirs) is not None:
             options[ours] = values[theirs]
-        elif ours == "head_dim":
+        elif ours == "head_dim" and ours not in options:
             options[ours] = _whole(values, "hidden_size") // _whole(values, "num_attention_heads")
-        elif ours == "num_kv_heads" and dense:
+        elif ours == "num_kv_heads" and dense and ours not in options:
             options[ours] = options["num_heads"]
         elif ours in ("aux_alpha", "init_std", "norm_eps") or ours in options:
             pass  # not needed to run the model, or with one default everywhere: ours stands
@@ -106,8 +121,8 @@ def config_from_mixtral(values: Mapping[str, object]) -> MoEConfig:
             raise ValueError(f"{theirs} is missing")
     if not dense and options["num_experts"] == 0:
         raise ValueError("num_local_experts is 0; a model of type 'mixtral' has experts")
-    options["rope_base"] = _rope_base(values, 1e4 if dense else 1e6)
-    window = values.get("sliding_window")
+    options |= _rope_from_folder(values, 1e4 if dense else 1e6)
+    window = None if "use_sliding_window" in fixed else values.get("sliding_window")  # which means nothing there
     if window is not None and _whole(values, "sliding_window") < _whole(options, "context"):
         raise ValueError(
             f"sliding_window is {shown(window)}; this model attends to all of its context ({shown(options['context'])})"
@@ -121,6 +136,26 @@ def config_from_mixtral(values: Mapping[str, object]) -> MoEConfig:
     return MoEConfig.from_dict({**options, **extra})
 
 
+def _usual_of_dense(values: Mapping[str, object], kind: str) -> dict[str, object]:
+    """Options of a dense model: those that its kind decides, and what transformers takes for others where config.json
+    does not say."""
+    family = FAMILIES[kind]
+    kinds = values.get("layer_types")
+    if kinds is not None and (not isinstance(kinds, list) or any(one != "full_attention" for one in kinds)):
+        raise ValueError(f"layer_types is {shown(kinds)}; this model has 'full_attention' in all layers")
+    usual: dict[str, object] = {"num_experts": 0, "experts_per_token": 0, "norm_eps": family.norm_eps}
+    usual["context"] = family.context
+    if family.kv_heads:
+        usual["num_kv_heads"] = family.kv_heads
+    if family.head_dim:
+        usual["head_dim"] = family.head_dim
+    usual["qkv_bias"] = family.qkv_bias.usual and family.qk_norm == "none"
+    usual["qk_norm"] = family.qk_norm == "head"
+    if values.get("tie_word_embeddings") is not None:
+        usual["tie_embeddings"] = values["tie_word_embeddings"]
+    return usual
+
+
 def _whole(values: Mapping[str, object], name: str) -> int:
     value = values.get(name)
     if type(value) is not int or value < 1:
@@ -128,29 +163,46 @@ def _whole(values: Mapping[str, object], name: str) -> int:
     return value
 
 
-def _rope_base(values: Mapping[str, object], usual: float) -> float:
+def _rope_to_folder(config: MoEConfig) -> dict[str, object]:
+    values = config.to_dict()
+    found: dict[str, object] = {"rope_theta": config.rope_base}
+    if any(values[ours] != getattr(MoEConfig, ours) for ours in _TO_LLAMA3):
+        scaling = {theirs: values[ours] for ours, theirs in _TO_LLAMA3.items()}
+        found["rope_scaling"] = {"rope_type": "llama3", **scaling}
+    return found
+
+
+def _rope_from_folder(values: Mapping[str, object], usual: float) -> dict[str, object]:
     # transformers 5 writes rope_parameters; earlier ones rope_theta and, for stretched models, rope_scaling.
     rope = values.get("rope_parameters") or values.get("rope_scaling") or {}
     if not isinstance(rope, Mapping):
         raise ValueError(f"rope_parameters is {shown(rope)}; it must be an object")
     kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind != "default":
-        raise ValueError(f"rotary embedding of type {shown(kind)}; this model has 'default'")
+    if kind not in ("default", "llama3"):
+        raise ValueError(f"rotary embedding of type {shown(kind)}; this model has 'default' and 'llama3'")
     base = rope.get("rope_theta", values.get("rope_theta", usual))
     check_number("rope_theta", base, BOUNDS["rope_base"])
-    return float(base)  # type: ignore[arg-type]
+    found: dict[str, object] = {"rope_base": float(base)}  # type: ignore[arg-type]
+    for ours, theirs in _TO_LLAMA3.items() if kind == "llama3" else ():
+        if rope.get(theirs) is None:
+            raise ValueError(f"{theirs} of the rotary embedding is missing")
+        value = rope[theirs]
+        found[ours] = float(value) if ours in BOUNDS and is_finite(value) else value
+    return found
 
 
-def parameters_from_mixtral(tensors: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-    """Tensors by the names of our layout, whichever of Mixtral's two layouts they come in, or of a Llama.
+def parameters_from_mixtral(tensors: Mapping[str, np.ndarray], tied: bool = False) -> Mapping[str, np.ndarray]:
+    """Tensors by the names of our layout, whichever of Mixtral's two layouts they come in, or of a dense model.
 
     The usual one has a tensor an expert and matrix and is taken as it is; the one that transformers 5 holds in memory
     has all experts of a layer in `mlp.experts.gate_up_proj` and `down_proj`, which are cut up here, without a copy.
-    Frequencies of the rotary embedding, which old Llamas store, are left out.
+    Frequencies of the rotary embedding, which old Llamas store, are left out, and of a model with a `tied` head the
+    copy of the embeddings that some folders have.
     """
-    return (
-        _Unfused(tensors) if any(_FUSED.fullmatch(name) or _REDUNDANT.fullmatch(name) for name in tensors) else tensors
-    )
+    left_out = {name for name in tensors if _REDUNDANT.fullmatch(name) or (tied and name == "lm_head.weight")}
+    if not left_out and not any(_FUSED.fullmatch(name) for name in tensors):
+        return tensors
+    return _Unfused(tensors, left_out)
 
 
 _FUSED = re.compile(r"(model\.layers\.\d+)\.mlp\.experts\.(gate_up_proj|down_proj)")
@@ -158,12 +210,12 @@ _REDUNDANT = re.compile(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
 
 
 class _Unfused(Mapping[str, np.ndarray]):
-    def __init__(self, tensors: Mapping[str, np.ndarray]):
+    def __init__(self, tensors: Mapping[str, np.ndarray], left_out: Collection[str]):
         self._tensors = tensors
         self._source: dict[str, tuple[str, int, slice] | str] = {}
         for name in tensors:
             match = _FUSED.fullmatch(name)
-            if _REDUNDANT.fullmatch(name):
+            if name in left_out:
                 continue
             if not match:
                 self._source[name.replace(".mlp.gate.", ".block_sparse_moe.gate.")] = name

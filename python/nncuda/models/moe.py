@@ -23,6 +23,7 @@ from ..layers import (
     ExpertProducts,
     ExpertUse,
     Fp8Products,
+    HeadNorms,
     KVCache,
     Linear,
     MoELayer,
@@ -87,6 +88,8 @@ class MoETransformer(DeviceBound):
         with `partition_gradients` it keeps the gradients of these alone (see `PartitionedGradients`).
         """
         check_precision(precision)
+        if partition_gradients and config.tie_embeddings:
+            raise ValueError("gradients of a tied head, which are complete with the last layer's, are not partitioned")
         if partition_gradients and (not training or experts is not None or comm is None or comm.ranks == 1):
             raise ValueError("gradients are partitioned among the ranks of a comm, which train all experts each")
         if experts is not None and not training:
@@ -122,13 +125,13 @@ class MoETransformer(DeviceBound):
         self.weights = ParameterArena(ctx, self.layout, self.dtype, computes) if copied else self._parameters
         if seed is not None:
             self._initialize(seed)
-        self.rope = RopeTables(ctx, config.head_dim, config.rope_base)
+        self.rope = RopeTables(ctx, config.head_dim, config.rope_base, divisors=config.rope_divisors())
         self._stretched: RopeTables | None = None  # for sequences beyond `context`
         self._rows = AllRows(ctx)
         self.embedding = Embedding(*self._pair("model.embed_tokens.weight"))
         self.blocks = [self._block(layer) for layer in range(config.num_layers)]
         self.norm = RMSNorm(*self._pair("model.norm.weight"), eps=config.norm_eps)
-        self.head = Linear(*self._pair("lm_head.weight"))
+        self.head = Linear(*self._pair("model.embed_tokens.weight" if config.tie_embeddings else "lm_head.weight"))
         #: How each layer used its experts in the last forward call that was not a prefill or decode.
         self.expert_uses: list[ExpertUse] | None = None
 
@@ -337,7 +340,8 @@ class MoETransformer(DeviceBound):
         self.ctx.label("model.norm")
         normed, rstd = self.norm.forward_keeping(x)
         dnormed = self._loss(normed, targets, loss_factor, losses, beta)
-        completed()
+        if not self.config.tie_embeddings:
+            completed()
         self.ctx.label("backward of model.norm")
         dx = self.norm.backward(dnormed, x, rstd)
         del x, normed, rstd, dnormed
@@ -345,11 +349,11 @@ class MoETransformer(DeviceBound):
             dx = block.backward(dx, kept.pop(), batch, aux_factor, beta, documents)
             completed()
         self.ctx.label("backward of model.embed_tokens")
-        if not accumulate and self.embedding.grad is not None:
+        if not accumulate and not self.config.tie_embeddings and self.embedding.grad is not None:
             kernels.zero_grad(grad=self.embedding.grad.view(-1))
         self.embedding.backward(dx, ids)
         completed()
-        completed()  # the gains' are
+        completed()  # the vectors' are
         self.ctx.label()
 
     @one_thread
@@ -446,7 +450,9 @@ class MoETransformer(DeviceBound):
             rope = self.rope
         else:
             if self._stretched is None:
-                self._stretched = RopeTables(self.ctx, config.head_dim, config.rope_base, config.ntk_alpha)
+                self._stretched = RopeTables(
+                    self.ctx, config.head_dim, config.rope_base, config.ntk_alpha, divisors=config.rope_divisors()
+                )
             rope = self._stretched
         self._rows.offsets(batch)  # before a step is captured
         return KVCache(rope, config.num_layers, batch, capacity, config.num_kv_heads, self.dtype)
@@ -564,8 +570,11 @@ class MoETransformer(DeviceBound):
         config, prefix = self.config, f"model.layers.{layer}"
         hidden = config.hidden_size
         qkv_rows = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
+        biases = self._fused_pair(f"{prefix}.self_attn.q_proj.bias", qkv_rows) if config.qkv_bias else ()
         attention = Attention(
-            Linear(*self._fused_pair(f"{prefix}.self_attn.q_proj.weight", qkv_rows, hidden)),
+            self._head_norms(f"{prefix}.self_attn")
+            if config.qk_norm
+            else Linear(*self._fused_pair(f"{prefix}.self_attn.q_proj.weight", qkv_rows, hidden), *biases),
             Linear(*self._pair(f"{prefix}.self_attn.o_proj.weight")),
             self.rope,
             config.num_heads,
@@ -578,6 +587,11 @@ class MoETransformer(DeviceBound):
             RMSNorm(*self._pair(f"{prefix}.post_attention_layernorm.weight"), eps=config.norm_eps),
             self._mixture(layer, prefix) if config.num_experts else self._dense(prefix),
         )
+
+    def _head_norms(self, prefix: str) -> HeadNorms:
+        q, k, v = (Linear(*self._pair(f"{prefix}.{name}_proj.weight")) for name in "qkv")
+        norms = (RMSNorm(*self._pair(f"{prefix}.{name}_norm.weight"), eps=self.config.norm_eps) for name in "qk")
+        return HeadNorms((q, k, v), (next(norms), next(norms)), self.config.head_dim)
 
     def _dense(self, prefix: str) -> DenseLayer:
         hidden, ffn = self.config.hidden_size, self.config.ffn_size

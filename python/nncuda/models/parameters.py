@@ -2,7 +2,7 @@
 
 The order is part of the promise that every language trains the same bits: sums over the whole arena (the gradient norm)
 run in it, and the initial values of tensor number i come from random stream i. Matrices come first, since weight decay
-takes a prefix of the arena, then the gains of the norms:
+takes a prefix of the arena, then vectors, the gains of the norms and biases:
 
     model.embed_tokens.weight                            [vocab, hidden]
     for each layer L:
@@ -14,10 +14,13 @@ takes a prefix of the arena, then the gains of the norms:
     for each layer L: model.layers.L.{input,post_attention}_layernorm.weight
     model.norm.weight
 
+With `tie_embeddings` there is no lm_head.weight. With `qkv_bias`, model.layers.L.self_attn.{q,k,v}_proj.bias, side by
+side, follow the gains of layer L, with `qk_norm` model.layers.L.self_attn.{q,k}_norm.weight, [head_dim].
+
 A dense model has, in place of gate and experts, model.layers.L.mlp.gate_proj.weight and up_proj, [ffn, hidden], and
 down_proj, [hidden, ffn], where one expert would have w1, w3 and w2.
 
-Names are those of Mixtral, or Llama, in Hugging Face transformers, so a checkpoint needs no translation.
+Names are those of Mixtral, Llama, Qwen2 or Qwen3 in Hugging Face transformers, so a checkpoint needs no translation.
 """
 
 from __future__ import annotations
@@ -91,19 +94,27 @@ class ParameterLayout:
             for expert in range(config.num_experts):
                 self._add(f"{prefix}.block_sparse_moe.experts.{expert}.w2.weight", hidden, ffn)
             self.experts.append((range(begin, middle), range(middle, self.size)))
-        self._add("lm_head.weight", config.vocab_size, hidden)
+        self.tied = config.tie_embeddings
+        if not self.tied:
+            self._add("lm_head.weight", config.vocab_size, hidden)
         self.num_decayed = self.size
         for layer in range(config.num_layers):
-            self._add(f"model.layers.{layer}.input_layernorm.weight", hidden)
-            self._add(f"model.layers.{layer}.post_attention_layernorm.weight", hidden)
+            prefix = f"model.layers.{layer}"
+            self._add(f"{prefix}.input_layernorm.weight", hidden)
+            self._add(f"{prefix}.post_attention_layernorm.weight", hidden)
+            if config.qkv_bias:
+                for name, rows in (("q", q_rows), ("k", kv_rows), ("v", kv_rows)):
+                    self._add(f"{prefix}.self_attn.{name}_proj.bias", rows)
+            for name in "qk" if config.qk_norm else ():
+                self._add(f"{prefix}.self_attn.{name}_norm.weight", config.head_dim)
         self._add("model.norm.weight", hidden)
 
     def backward_pieces(self) -> list[range]:
-        """The elements whose gradients a backward pass completes at a time, in its order: the head's, each layer's
-        matrices from the last on, the embedding's, and all gains."""
-        head = self["lm_head.weight"].offset
+        """The elements whose gradients a backward pass completes at a time, in its order: the head's, unless it is the
+        embedding, each layer's matrices from the last on, the embedding's, and all vectors."""
+        head = [] if self.tied else [self["lm_head.weight"].offset]
         layers = [spec.offset for spec in self.specs if spec.name.endswith(".self_attn.q_proj.weight")]
-        ends = [self.num_decayed, head, *reversed(layers), 0]
+        ends = [self.num_decayed, *head, *reversed(layers), 0]
         matrices = [range(begin, end) for end, begin in itertools.pairwise(ends)]
         return [*matrices, range(self.num_decayed, self.size)]
 
@@ -221,13 +232,19 @@ def own_parts(layout: ParameterLayout, own: range, data: Tensor) -> Iterator[tup
 
 
 def initialize(arena: ParameterArena, config: MoEConfig, seed: int) -> None:
-    """Initial values: matrices from Normal(0, init_std), tensor i of the layout from stream i of `seed`; gains 1."""
+    """Initial values: matrices from Normal(0, init_std), tensor i of the layout from stream i of `seed`; gains 1, and
+    biases 0."""
     for stream, spec in enumerate(arena.layout):
         view = arena.data.narrow(0, spec.offset, spec.size)
         if len(spec.shape) == 1:
-            kernels.fill(y=view, value=1.0)
+            kernels.fill(y=view, value=initial_of_vector(spec.name))
         else:
             kernels.normal(y=view, mean=0.0, std=config.init_std, seed=seed, stream=stream, offset=0)
+
+
+def initial_of_vector(name: str) -> float:
+    """What a gain, or a bias, begins with."""
+    return 0.0 if name.endswith(".bias") else 1.0
 
 
 def initialize_held(arena: ParameterArena, config: MoEConfig, seed: int) -> None:
@@ -235,7 +252,7 @@ def initialize_held(arena: ParameterArena, config: MoEConfig, seed: int) -> None
     streams = {spec.name: stream for stream, spec in enumerate(arena.layout)}
     for name, first, part in arena.held_parts():
         if len(arena.layout[name].shape) == 1:
-            kernels.fill(y=part, value=1.0)
+            kernels.fill(y=part, value=initial_of_vector(name))
             continue
         for start in range(0, part.size, _INITIAL):
             count = min(_INITIAL, part.size - start)

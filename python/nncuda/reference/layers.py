@@ -37,6 +37,10 @@ class Config:
     norm_topk_prob: bool = True
     capacity_factor: float | None = None
     router_aux_loss_coef: float = 0.01
+    qk_norm: bool = False  # of each head of queries and keys, as Qwen3 has them
+    qkv_bias: bool = False  # of queries, keys and values, as Qwen2 has them
+    tie_word_embeddings: bool = False
+    rope_divisors: tuple[float, ...] = ()  # of the frequencies, one a pair; none of plain ones
 
     def capacity(self, tokens: int) -> int:
         """The most rows that an expert takes of ``tokens`` tokens; 0 for no limit. Lepikhin et al. 2020, 2.2."""
@@ -75,6 +79,12 @@ def norm_backward(dy: Array, saved: Saved, params: Parameters, name: str, grads:
     return out["dx"]
 
 
+def norm_heads(x: Array, params: Parameters, name: str, config: Config) -> tuple[Array, Saved]:
+    """RMSNorm of each head, x [tokens, heads, head_dim]."""
+    y, saved = norm(x.reshape(-1, x.shape[-1]), params, name, config)
+    return y.reshape(x.shape), saved
+
+
 def self_attention(
     x: Array, params: Parameters, prefix: str, config: Config, batch: int, positions: Array, tables: dict[str, Array]
 ) -> tuple[Array, Saved]:
@@ -82,14 +92,23 @@ def self_attention(
 
     Vaswani et al. 2017, eq. 1; Su et al. 2021, eq. 34; Shazeer 2019 ("Fast transformer decoding") for one key head.
     """
-    q, k, v = (linear(x, params[f"{prefix}.{name}_proj.weight"]).reshape(len(x), -1, config.head_dim) for name in "qkv")
+    flat = [linear(x, params[f"{prefix}.{name}_proj.weight"]) for name in "qkv"]
+    if config.qkv_bias:
+        flat = [part + params[f"{prefix}.{name}_proj.bias"] for name, part in zip("qkv", flat, strict=True)]
+    q, k, v = (part.reshape(len(x), -1, config.head_dim) for part in flat)
+    norms = {}
+    if config.qk_norm:
+        q, norms["q"] = norm_heads(q, params, f"{prefix}.q_norm.weight", config)
+        k, norms["k"] = norm_heads(k, params, f"{prefix}.k_norm.weight", config)
     turned = rope.rope_qk(q, k, tables["cosine"], tables["sine"], positions, rope.HALF)
     q, k = turned["q"], turned["k"]
     scale = 1 / math.sqrt(config.head_dim)
     out = attention.flash_attention(q, k, v, batch, scale, causal=1)
-    flat = out["out"].reshape(len(x), -1)
-    y = linear(flat, params[f"{prefix}.o_proj.weight"])
-    return y, Saved(x=x, q=q, k=k, v=v, flat=flat, batch=batch, scale=scale, positions=positions, tables=tables, **out)
+    heads = out["out"].reshape(len(x), -1)
+    y = linear(heads, params[f"{prefix}.o_proj.weight"])
+    return y, Saved(
+        x=x, q=q, k=k, v=v, norms=norms, flat=heads, batch=batch, scale=scale, positions=positions, tables=tables, **out
+    )
 
 
 def self_attention_backward(dy: Array, saved: Saved, params: Parameters, prefix: str, grads: Parameters) -> Array:
@@ -110,8 +129,18 @@ def self_attention_backward(dy: Array, saved: Saved, params: Parameters, prefix:
     dq, dk = (rope.rope_backward(d[name], cosine, sine, saved.positions, rope.HALF)["dx"] for name in ("dq", "dk"))
     dx = np.zeros_like(saved.x)
     for name, gradient in (("q", dq), ("k", dk), ("v", d["dv"])):
+        if name in saved.norms:
+            gradient = norm_backward(
+                gradient.reshape(saved.norms[name].x.shape),
+                saved.norms[name],
+                params,
+                f"{prefix}.{name}_norm.weight",
+                grads,
+            )
         flat = gradient.reshape(len(dx), -1)
         dx = dx + linear_backward(flat, saved.x, params, f"{prefix}.{name}_proj.weight", grads)
+        if f"{prefix}.{name}_proj.bias" in params:
+            accumulate(grads, f"{prefix}.{name}_proj.bias", flat.sum(axis=0))
     return dx
 
 

@@ -85,19 +85,25 @@ def shapes(config: Config) -> dict[str, tuple[int, ...]]:
             found[f"{expert}.w1.weight"] = found[f"{expert}.w3.weight"] = (ffn, hidden)
         for expert in experts:
             found[f"{expert}.w2.weight"] = (hidden, ffn)
-    found["lm_head.weight"] = (config.vocab_size, hidden)
+    if not config.tie_word_embeddings:
+        found["lm_head.weight"] = (config.vocab_size, hidden)
     for block in layers:
         found[f"{block}.input_layernorm.weight"] = found[f"{block}.post_attention_layernorm.weight"] = (hidden,)
+        for name in "qkv" if config.qkv_bias else ():
+            found[f"{block}.self_attn.{name}_proj.bias"] = found[f"{block}.self_attn.{name}_proj.weight"][:1]
+        for name in "qk" if config.qk_norm else ():
+            found[f"{block}.self_attn.{name}_norm.weight"] = (head,)
     found["model.norm.weight"] = (hidden,)
     return found
 
 
 def initial(config: Config, seed: int, std: float = 0.02) -> Parameters:
-    """Matrices from Normal(0, std), norms at 1. Parameter number i of `shapes` takes stream i of the generator."""
+    """Matrices from Normal(0, std), norms at 1, biases at 0. Parameter number i of `shapes` takes stream i of the
+    generator."""
     params = {}
     for stream, (name, shape) in enumerate(shapes(config).items()):
         if len(shape) == 1:
-            params[name] = np.ones(shape)
+            params[name] = np.zeros(shape) if name.endswith(".bias") else np.ones(shape)
         else:
             params[name] = random.normal(int(np.prod(shape)), 0, std, seed, stream, 0)["y"].reshape(shape)
     return params
@@ -109,7 +115,8 @@ def forward(params: Parameters, config: Config, input_ids: Array) -> tuple[Array
     ``Saved.blocks[i].mixture.indices`` are the experts chosen in layer i, [batch*length, num_experts_per_tok].
     """
     batch, length = input_ids.shape
-    tables = rope.rope_freqs(length, config.head_dim, 0, config.rope_theta, config.rope_ntk_alpha)
+    divisors = np.array(config.rope_divisors) if config.rope_divisors else None
+    tables = rope.rope_freqs_scaled(length, config.head_dim, 0, config.rope_theta, config.rope_ntk_alpha, 1.0, divisors)
     positions = np.tile(np.arange(length), batch)
     x = params["model.embed_tokens.weight"][input_ids.ravel()]
     blocks = []
@@ -127,14 +134,19 @@ def forward(params: Parameters, config: Config, input_ids: Array) -> tuple[Array
         blocks.append(Saved(norm1=norm1, attention=attn, norm2=norm2, mixture=mix))
     h, last = norm(x, params, "model.norm.weight", config)
     saved = Saved(input_ids=input_ids, blocks=blocks, norm=last, h=h)
-    return linear(h, params["lm_head.weight"]), saved
+    return linear(h, params[head_of(config)]), saved
+
+
+def head_of(config: Config) -> str:
+    """The parameter that the head multiplies by."""
+    return "model.embed_tokens.weight" if config.tie_word_embeddings else "lm_head.weight"
 
 
 def backward(dlogits: Array, saved: Saved, params: Parameters, config: Config, aux_scale: float = 0.0) -> Parameters:
     """Gradients of all parameters: of the logits' ``dlogits``, plus ``aux_scale`` times the auxiliary loss."""
     grads: Parameters = {}
     tokens = len(dlogits)
-    dh = linear_backward(dlogits, saved.h, params, "lm_head.weight", grads)
+    dh = linear_backward(dlogits, saved.h, params, head_of(config), grads)
     dx = norm_backward(dh, saved.norm, params, "model.norm.weight", grads)
     for layer in reversed(range(config.num_hidden_layers)):
         block, kept = f"model.layers.{layer}", saved.blocks[layer]

@@ -38,8 +38,9 @@ def partitions_gradients(
     model: MoEConfig, config: TrainConfig, device: str, ranks: int, expert_parallel: int = 1
 ) -> bool:
     """Whether the ranks' models are to partition their gradients: where they can, and it is less memory. Ranks that
-    share the experts out have parts of most of them anyway; and it has not been tried on a GPU."""
-    if device != "cpu" or ranks == 1 or expert_parallel > 1:
+    share the experts out have parts of most of them anyway; a tied head's are needed from the first layer to the last;
+    and it has not been tried on a GPU."""
+    if device != "cpu" or ranks == 1 or expert_parallel > 1 or model.tie_embeddings:
         return False
     return one_micro_batch_each(config, ranks) and PartitionedGradients.saves(ParameterLayout(model), ranks)
 

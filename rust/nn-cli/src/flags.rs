@@ -199,6 +199,9 @@ fn negated(name: &'static str) -> &'static str {
     match name {
         "norm_topk_prob" => "no_norm_topk_prob",
         "recompute_experts" => "no_recompute_experts",
+        "qkv_bias" => "no_qkv_bias",
+        "qk_norm" => "no_qk_norm",
+        "tie_embeddings" => "no_tie_embeddings",
         other => other,
     }
 }

@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
     /// The tokenizer of the data, which is saved with the checkpoints.
     #[arg(long, value_name = "FILE", value_parser = paths::file)]
     tokenizer: Option<PathBuf>,
-    /// Begin with weights and tokenizer of a checkpoint, a run, or a Mixtral or Llama folder of Hugging Face.
+    /// Begin with weights and tokenizer of a checkpoint, a run, or a Mixtral, Llama or Qwen of Hugging Face.
     #[arg(long, value_name = "FOLDER", value_parser = paths::folder)]
     from: Option<PathBuf>,
     /// With --from: also with the moments, the step and the loss scale of that checkpoint.

@@ -94,7 +94,7 @@ fn in_ascii(value: &Value) -> String {
     text
 }
 
-/// What is in a folder that is no checkpoint, `why`, but a model that the inference engine runs: a Llama, a BitNet, or a
+/// What is in a folder that is no checkpoint, `why`, but a model that the inference engine runs: a dense model, a BitNet, or a
 /// Mixtral that cannot be trained here, such as one with a scaled rotary embedding.
 pub(super) fn describe_other(folder: &Path, why: Error) -> Result<Table> {
     // What has been trained here is a checkpoint or wrong.
@@ -105,7 +105,7 @@ pub(super) fn describe_other(folder: &Path, why: Error) -> Result<Table> {
     let kind = config.get("model_type").and_then(Value::as_text);
     let model = match StoredModel::open(folder) {
         Ok(model) => model,
-        Err(error) if matches!(kind, Some("llama" | "bitnet")) => return Err(error),
+        Err(error) if matches!(kind, Some("llama" | "qwen2" | "qwen3" | "bitnet")) => return Err(error),
         Err(_) => return Err(why),
     };
     let mut content = Table::from([

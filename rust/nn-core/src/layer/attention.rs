@@ -4,19 +4,20 @@ use nn_ffi::{DType, RopeLayout, Tensor, kernels};
 
 use super::cache::KVCache;
 use super::linear::Linear;
+use super::projection::{Projected, Projection};
 use super::rope::Rotation;
 use super::sizes;
 use crate::error::{Error, Result};
 
 /// out = softmax(q k^T / sqrt(head_dim)) v, through W_o; q, k, v come from one product with W_qkv.
 ///
-/// Weights: qkv `[(heads + 2 kv_heads) * head_dim, hidden]`, output `[hidden, heads * head_dim]`. With one key head it
+/// Weights: qkv `[(heads + 2 kv_heads) * head_dim, hidden]`, which may have a bias, output `[hidden, heads * head_dim]`. With one key head it
 /// is multi-query attention, with as many as query heads multi-head.
 /// (Vaswani et al. 2017, eq. 1; Shazeer 2019, multi-query; Su et al. 2021, rotary)
 #[derive(Debug)]
 pub struct MQAttention {
-    /// The fused projection of queries, keys and values.
-    pub qkv: Linear,
+    /// The projection of queries, keys and values.
+    pub qkv: Projection,
     /// The projection of the heads' outputs.
     pub output: Linear,
     /// Query heads.
@@ -30,7 +31,7 @@ pub struct MQAttention {
 /// What the backward of attention needs of its forward.
 #[derive(Debug)]
 pub struct MQAttentionKept {
-    qkv: Tensor,
+    projected: Projected,
     heads: Tensor,
     lse: Tensor,
 }
@@ -49,15 +50,15 @@ impl MQAttention {
             .checked_div(batch)
             .filter(|length| length * batch == rows)
             .ok_or_else(|| Error::value(format!("{rows} tokens are not those of {batch} sequences of one length")))?;
-        let qkv = self.qkv.forward(x)?;
-        let [q, k, v] = self.split(&qkv)?;
-        self.rotate(&q, &k, rotation)?;
+        let projected = self.qkv.forward(x, self.sizes())?;
+        let [q, k, v] = &projected.parts;
+        self.rotate(q, k, rotation)?;
         let heads = ctx.empty(&[rows, self.heads, self.head_dim], x.dtype())?;
         let lse = ctx.empty(&[batch, self.heads, length], DType::F32)?;
-        kernels::flash_attention(&q, &k, &v, rotation.starts.as_ref(), &heads, Some(&lse), batch, self.scale(), true)?;
+        kernels::flash_attention(q, k, v, rotation.starts.as_ref(), &heads, Some(&lse), batch, self.scale(), true)?;
         let heads = heads.view(&[rows, self.heads * self.head_dim])?;
         let out = self.output.forward(&heads)?;
-        Ok((out, MQAttentionKept { qkv, heads, lse }))
+        Ok((out, MQAttentionKept { projected, heads, lse }))
     }
 
     /// Gradient of x from dy, both `[batch*length, hidden]`.
@@ -72,20 +73,19 @@ impl MQAttention {
         let ctx = x.context();
         let dheads = ctx.empty(kept.heads.shape(), x.dtype())?;
         self.output.backward(dy, &kept.heads, &dheads, beta)?;
-        let dqkv = ctx.empty(kept.qkv.shape(), x.dtype())?;
-        let [q, k, v] = self.split(&kept.qkv)?;
-        let [dq, dk, dv] = self.split(&dqkv)?;
+        let (dqkv, [dq, dk, dv]) = self.qkv.gradients(x, self.sizes())?;
+        let [q, k, v] = &kept.projected.parts;
         let [rows, _] = sizes("x", x)?;
         let shape = [rows, self.heads, self.head_dim];
         let (dheads, heads) = (dheads.view(&shape)?, kept.heads.view(&shape)?);
         let Rotation { cosine, sine, positions, starts } = rotation;
         let (lse, starts) = (&kept.lse, starts.as_ref());
-        kernels::flash_attention_backward(&dheads, &q, &k, &v, &heads, lse, starts, &dq, &dk, &dv, self.scale(), true)?;
+        kernels::flash_attention_backward(&dheads, q, k, v, &heads, lse, starts, &dq, &dk, &dv, self.scale(), true)?;
         for part in [&dq, &dk] {
             kernels::rope_backward(part, cosine, sine, positions, part, RopeLayout::Half)?;
         }
         let dx = ctx.empty(x.shape(), x.dtype())?;
-        self.qkv.backward(&dqkv, x, &dx, beta)?;
+        self.qkv.backward(&dqkv, x, &kept.projected, &dx, beta)?;
         Ok(dx)
     }
 
@@ -93,8 +93,7 @@ impl MQAttention {
     pub fn prefill(&self, x: &Tensor, cache: &KVCache, layer: usize, row: usize) -> Result<Tensor> {
         let [length, _] = sizes("x", x)?;
         let before = cache.used(row)?;
-        let qkv = self.qkv.forward(x)?;
-        let [q, mut k, mut v] = self.split(&qkv)?;
+        let [q, mut k, mut v] = self.qkv.forward(x, self.sizes())?.parts;
         self.rotate(&q, &k, &cache.prompt_rotation(before, length)?)?;
         let (keys, values) = cache.layer(layer)?;
         let (keys, values) = (keys.narrow(0, row, 1)?, values.narrow(0, row, 1)?);
@@ -111,8 +110,7 @@ impl MQAttention {
     /// One new token a sequence, x `[batch, hidden]`.
     pub fn decode(&self, x: &Tensor, cache: &KVCache, layer: usize) -> Result<Tensor> {
         let [batch, _] = sizes("x", x)?;
-        let qkv = self.qkv.forward(x)?;
-        let [q, k, v] = self.split(&qkv)?;
+        let [q, k, v] = self.qkv.forward(x, self.sizes())?.parts;
         self.rotate(&q, &k, &cache.next_rotation())?;
         let (keys, values) = cache.layer(layer)?;
         kernels::kv_append(&k, &v, &cache.starts, keys, values)?;
@@ -131,11 +129,8 @@ impl MQAttention {
         (1.0 / (self.head_dim as f64).sqrt()) as f32
     }
 
-    /// Views of the queries, keys and values in the fused product, `[tokens, heads, head_dim]` each.
-    fn split(&self, qkv: &Tensor) -> Result<[Tensor; 3]> {
-        let ([rows, _], dim) = (sizes("the fused product", qkv)?, self.head_dim);
-        let part = |first: usize, heads: usize| qkv.narrow(1, first * dim, heads * dim)?.view(&[rows, heads, dim]);
-        let (heads, kv_heads) = (self.heads, self.kv_heads);
-        Ok([part(0, heads)?, part(heads, kv_heads)?, part(heads + kv_heads, kv_heads)?])
+    /// Query heads, key heads, and elements a head.
+    fn sizes(&self) -> [usize; 3] {
+        [self.heads, self.kv_heads, self.head_dim]
     }
 }

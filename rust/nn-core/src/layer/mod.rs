@@ -21,6 +21,7 @@ mod expert_products;
 mod linear;
 mod moe;
 mod norm;
+mod projection;
 mod rope;
 
 pub use attention::{MQAttention, MQAttentionKept};
@@ -34,6 +35,7 @@ pub use expert_products::SwiGLU;
 pub use linear::Linear;
 pub use moe::{ExpertUse, MoEKept, MoELayer, Router, Routing};
 pub use norm::RMSNorm;
+pub use projection::{HeadNorms, Projection};
 pub use rope::{RopeTables, Rotation};
 
 use nn_ffi::Tensor;

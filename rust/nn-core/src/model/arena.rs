@@ -187,13 +187,14 @@ impl ParameterArena {
         self.layout.specs().iter().map(source).collect()
     }
 
-    /// Initial values: matrices from Normal(0, init_std), tensor i of the layout from stream i of `seed`; gains 1.
+    /// Initial values: matrices from Normal(0, init_std), tensor i of the layout from stream i of `seed`; gains 1,
+    /// biases 0.
     pub fn initialize(&self, config: &MoEConfig, seed: i64) -> Result<()> {
         for (stream, spec) in self.layout.specs().iter().enumerate() {
             for part in self.parts(spec) {
                 let view = self.data.narrow(0, spec.offset + part.start, part.len())?;
                 if spec.shape.len() == 1 {
-                    kernels::fill(&view, 1.0)?;
+                    kernels::fill(&view, if spec.name.ends_with(".bias") { 0.0 } else { 1.0 })?;
                 } else if self.held.is_none() {
                     kernels::normal(&view, 0.0, config.init_std as f32, seed, stream as i64, 0)?;
                 } else {

@@ -1,6 +1,7 @@
 //! What a MoE transformer is made of: every option of its architecture, and presets.
 
 use super::parameters::ParameterLayout;
+use super::rope_scaling::llama3_divisors;
 use crate::error::{Error, Result};
 use crate::format::limits::{MODEL_PARAMETERS, MODEL_TENSORS};
 use crate::format::value::quoted;
@@ -32,17 +33,31 @@ options! {
              slots of a micro-batch, in token order, and drops the rest; None drops nothing";
         aux_alpha: f64 = 0.01, "weight of the load-balancing loss";
         init_std: f64 = 0.02, "standard deviation of the initial weights";
+        qkv_bias: bool = false, "whether queries, keys and values have biases, as in Qwen2; in a dense model alone";
+        qk_norm: bool = false,
+            "whether each head of queries and keys is normed before it is rotated, as in Qwen3; \
+             in a dense model without those biases alone";
+        tie_embeddings: bool = false, "whether the head is the table of embeddings; in a dense model alone";
+        rope_factor: f64 = 1.0,
+            "what llama3's scaling of the rotary embedding stretches long waves by; 1 leaves all as they are";
+        rope_low: f64 = 1.0,
+            "of it: waves that turn less often in the original context are stretched by the whole factor";
+        rope_high: f64 = 4.0, "of it: waves that turn more often there stay as they are";
+        rope_original: usize = 8192, "of it: the original context";
     }
 }
 
 /// What each number must be; tests/bounds.json has the reasons.
-pub(super) const BOUNDS: [Bounds; 6] = [
+pub(super) const BOUNDS: [Bounds; 9] = [
     ("rope_base", 1.0, 1e12, "a number, from 1 to 1e+12"),
     ("ntk_alpha", 1.0, 1e6, "a number, from 1 to 1e+06"),
     ("norm_eps", 0.0, 1.0, "a number, from 0 to 1"),
     ("capacity_factor", 1e-6, 65536.0, "a number, from 1e-06 to 65536, or none"),
     ("aux_alpha", 0.0, 1000.0, "a number, from 0 to 1000"),
     ("init_std", 0.0, 100.0, "a number, from 0 to 100"),
+    ("rope_factor", 1.0, 1e6, "a number, from 1 to 1e+06"),
+    ("rope_low", 1e-6, 1.0, "a number, from 1e-06 to 1"),
+    ("rope_high", 1.001, 1e6, "a number, from 1.001 to 1e+06"),
 ];
 
 /// Options that are 0 in a dense model.
@@ -50,6 +65,9 @@ pub(super) const OF_EXPERTS: [&str; 2] = ["num_experts", "experts_per_token"];
 
 /// Options of the router, which a dense model has at their defaults.
 pub(super) const OF_ROUTER: [&str; 3] = ["norm_topk_prob", "capacity_factor", "aux_alpha"];
+
+/// Options of parts of a dense model, which one with experts has at their defaults.
+const OF_DENSE: [&str; 3] = ["qkv_bias", "qk_norm", "tie_embeddings"];
 
 const IN_DENSE: &str = "in a dense model, whose num_experts is 0";
 
@@ -132,18 +150,19 @@ impl MoEConfig {
         let (chosen, most) = (self.experts_per_token, self.num_experts.min(64));
         let allowed = if most > 0 { format!("1 to {most}") } else { format!("0 {IN_DENSE}") };
         require((most.min(1)..=most).contains(&chosen), "experts_per_token", &chosen, &allowed)?;
-        if self.num_experts == 0 {
-            let usual = Self::default().to_table();
-            for name in OF_ROUTER {
-                let (value, wanted) = (values.get(name), usual.get(name));
-                if value != wanted {
-                    let [value, wanted] = [value, wanted].map(|value| value.unwrap_or(&Value::None).shown());
-                    return Err(Error::value(format!("{name} is {value}; it must be {wanted} {IN_DENSE}")));
-                }
+        let (others, place): (&[&str], _) =
+            if self.num_experts == 0 { (&OF_ROUTER, IN_DENSE) } else { (&OF_DENSE, "in a model with experts") };
+        let usual = Self::default().to_table();
+        for name in others {
+            let (value, wanted) = (values.get(name), usual.get(name));
+            if value != wanted {
+                let [value, wanted] = [value, wanted].map(|value| value.unwrap_or(&Value::None).shown());
+                return Err(Error::value(format!("{name} is {value}; it must be {wanted} {place}")));
             }
         }
         let least = format!("at least context ({})", self.context);
         require(self.extended_context >= self.context, "extended_context", &self.extended_context, &least)?;
+        require(!(self.qk_norm && self.qkv_bias), "qkv_bias", &self.qkv_bias, "False with qk_norm")?;
         let tensors = ParameterLayout::count(self) as u128;
         if tensors > MODEL_TENSORS {
             let problem =
@@ -154,6 +173,15 @@ impl MoEConfig {
             return Err(Error::value("the sizes make a model of more parameters than any machine holds"));
         }
         Ok(())
+    }
+
+    /// What llama3's scaling divides the frequencies of the rotary embedding by, a number a pair; none of plain ones.
+    pub(super) fn rope_divisors(&self) -> Vec<f32> {
+        if self.rope_factor == 1.0 {
+            return Vec::new();
+        }
+        let (ends, original) = ([self.rope_low, self.rope_high], self.rope_original as f64);
+        llama3_divisors(self.rope_base, self.head_dim, self.rope_factor, ends, original)
     }
 
     /// Most slots that an expert takes of `tokens` tokens in training; 0 means no limit.
@@ -174,16 +202,25 @@ impl MoEConfig {
         self.parameters(self.experts_per_token.max(1))
     }
 
+    /// Biases of a layer.
+    fn biases(&self) -> u128 {
+        let (dim, heads, kv_heads) = (self.head_dim as u128, self.num_heads as u128, self.num_kv_heads as u128);
+        if self.qkv_bias { dim.saturating_mul(heads + 2 * kv_heads) } else { 0 }
+    }
+
     fn parameters(&self, experts: usize) -> u128 {
         let (hidden, layers) = (self.hidden_size as u128, self.num_layers as u128);
         // Sizes from a file may be absurd: a number that is too large to count says as much when it is capped.
         let product =
             |factors: &[usize]| factors.iter().fold(hidden, |product, factor| product.saturating_mul(*factor as u128));
-        let attention = product(&[self.head_dim, self.num_heads.saturating_add(self.num_kv_heads), 2]);
+        let attention = product(&[self.head_dim, self.num_heads.saturating_add(self.num_kv_heads), 2])
+            .saturating_add(self.biases());
         let experts = product(&[3, experts, self.ffn_size]);
         let layer = attention.saturating_add(product(&[self.num_experts])).saturating_add(experts);
-        let norms = hidden.saturating_mul(2 * layers + 1);
-        product(&[2, self.vocab_size]).saturating_add(layer.saturating_mul(layers)).saturating_add(norms)
+        let of_heads = if self.qk_norm { (2 * layers).saturating_mul(self.head_dim as u128) } else { 0 };
+        let norms = hidden.saturating_mul(2 * layers + 1).saturating_add(of_heads);
+        let tables = 2 - usize::from(self.tie_embeddings);
+        product(&[tables, self.vocab_size]).saturating_add(layer.saturating_mul(layers)).saturating_add(norms)
     }
 }
 

@@ -1,5 +1,5 @@
-//! A `MoEConfig` and its parameters in the words of Mixtral in Hugging Face transformers, or, of a dense model, of Llama, and
-//! back.
+//! A `MoEConfig` and its parameters in the words of Mixtral in Hugging Face transformers, or, of a dense model, of Llama,
+//! Qwen2 or Qwen3, and back.
 //!
 //! Every option of ours that these lack stands under the key "nncuda". transformers ignores it, so a model with
 //! `norm_topk_prob` false runs there as if it were true, and nothing else differs.
@@ -33,41 +33,95 @@ const TO_MIXTRAL: [(&str, &str); 13] = [
 ];
 const OURS: [&str; 4] = ["extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor"];
 
-/// Our names beside those of a Mixtral, or of a Llama, and those under "nncuda". A dense model, which is a Llama there, has
-/// one value of the options of experts and router.
+/// Our options of llama3's scaling and what rope_scaling calls them.
+const TO_LLAMA3: [(&str, &str); 4] = [
+    ("rope_factor", "factor"),
+    ("rope_low", "low_freq_factor"),
+    ("rope_high", "high_freq_factor"),
+    ("rope_original", "original_max_position_embeddings"),
+];
+
+/// A kind of dense model.
+struct Dense {
+    /// Its model_type, and class in transformers.
+    name: &'static str,
+    class: &'static str,
+    /// Options that are false here.
+    off: &'static [&'static str],
+    /// What transformers takes where config.json does not say; 0 key heads are as many as query heads.
+    context: usize,
+    kv_heads: usize,
+    /// Likewise; 0 is hidden_size / num_attention_heads.
+    head_dim: usize,
+    qkv_bias: bool,
+    qk_norm: bool,
+}
+
+const DENSE: [Dense; 3] = [
+    Dense {
+        name: "llama",
+        class: "LlamaForCausalLM",
+        off: &["attention_bias", "mlp_bias"],
+        context: 2048,
+        kv_heads: 0,
+        head_dim: 0,
+        qkv_bias: false,
+        qk_norm: false,
+    },
+    Dense {
+        name: "qwen2",
+        class: "Qwen2ForCausalLM",
+        off: &["use_sliding_window"],
+        context: 32768,
+        kv_heads: 32,
+        head_dim: 0,
+        qkv_bias: true,
+        qk_norm: false,
+    },
+    Dense {
+        name: "qwen3",
+        class: "Qwen3ForCausalLM",
+        off: &["attention_bias", "use_sliding_window"],
+        context: 32768,
+        kv_heads: 32,
+        head_dim: 128,
+        qkv_bias: false,
+        qk_norm: true,
+    },
+];
+
+/// Our names beside those of a Mixtral, or of a dense model, and those under "nncuda". A dense model has one value of the options of experts and router.
 fn names_of(dense: bool) -> (impl Iterator<Item = (&'static str, &'static str)>, Vec<&'static str>) {
     let has = move |name: &str| !(dense && (OF_EXPERTS.contains(&name) || OF_ROUTER.contains(&name)));
     (TO_MIXTRAL.into_iter().filter(move |(ours, _)| has(ours)), OURS.into_iter().filter(|name| has(name)).collect())
 }
 
-/// The content of `config.json`: of a Mixtral, or, of a dense model, of a Llama.
+/// The content of `config.json`: of a Mixtral, or, of a dense model, of a Qwen2, Qwen3 or Llama.
 pub fn config_to_mixtral(config: &MoEConfig) -> Table {
     let values = config.to_table();
     let value = |name: &str| values.get(name).cloned().unwrap_or(Value::None);
-    let dense = config.num_experts == 0;
-    let (class, kind) = if dense { ("LlamaForCausalLM", "llama") } else { ("MixtralForCausalLM", "mixtral") };
+    let parts = (config.qkv_bias, config.qk_norm);
+    let dense = DENSE.iter().find(|kind| config.num_experts == 0 && (kind.qkv_bias, kind.qk_norm) == parts);
+    let (class, kind) = dense.map_or(("MixtralForCausalLM", "mixtral"), |kind| (kind.class, kind.name));
     let mut out = Table::from([("architectures", Value::List(vec![class.into()])), ("model_type", kind.into())]);
-    let (names, own) = names_of(dense);
+    let (names, own) = names_of(dense.is_some());
     for (ours, theirs) in names {
         out.set(theirs, value(ours));
     }
-    let of_kind: &[(&str, Value)] = if dense {
-        &[("attention_bias", Value::Bool(false)), ("mlp_bias", Value::Bool(false))]
+    if let Some(kind) = dense {
+        for name in kind.off {
+            out.set(*name, false);
+        }
     } else {
-        &[
-            ("router_jitter_noise", Value::Float(0.0)),
-            ("output_router_logits", Value::Bool(false)),
-            ("sliding_window", Value::None),
-        ]
-    };
-    for (name, value) in of_kind {
-        out.set(*name, value.clone());
+        out.set("router_jitter_noise", 0.0);
+        out.set("output_router_logits", false);
+        out.set("sliding_window", Value::None);
     }
     let fixed: [(&str, Value); 8] = [
         ("rope_theta", config.rope_base.into()),
         ("hidden_act", "silu".into()),
         ("attention_dropout", 0.0.into()),
-        ("tie_word_embeddings", false.into()),
+        ("tie_word_embeddings", config.tie_embeddings.into()),
         ("torch_dtype", "float32".into()),
         ("pad_token_id", 0i32.into()),
         ("bos_token_id", 2i32.into()),
@@ -76,52 +130,53 @@ pub fn config_to_mixtral(config: &MoEConfig) -> Table {
     for (name, value) in fixed {
         out.set(name, value);
     }
+    let usual = MoEConfig::default().to_table();
+    if TO_LLAMA3.iter().any(|(ours, _)| values.get(ours) != usual.get(ours)) {
+        let mut scaling = Table::from([("rope_type", "llama3".into())]);
+        for (ours, theirs) in TO_LLAMA3 {
+            scaling.set(theirs, value(ours));
+        }
+        out.set("rope_scaling", scaling);
+    }
     out.set("nncuda", own.into_iter().map(|name| (name.to_owned(), value(name))).collect::<Table>());
     out
 }
 
-/// Reads the content of a `config.json` of a Mixtral or a Llama, of this program or another.
+/// Reads the content of a `config.json` of a Mixtral, Llama, Qwen2 or Qwen3, of this program or another.
 ///
 /// `Error::Value` when it is of another model, lacks something, or asks for what this model does not do.
 pub fn config_from_mixtral(values: &Table) -> Result<MoEConfig> {
     let given = |name: &str| values.get(name).filter(|value| **value != Value::None);
     let kind = values.get("model_type").cloned().unwrap_or(Value::None);
-    let dense = match kind.as_text() {
-        Some("mixtral") => false,
-        Some("llama") => true,
-        _ => {
-            let problem = format!("the model_type is {}; this program trains 'mixtral' and 'llama'", kind.shown());
+    let of_dense = DENSE.iter().find(|one| kind.as_text() == Some(one.name));
+    let off = match of_dense {
+        Some(kind) => kind.off,
+        None if kind.as_text() == Some("mixtral") => &["tie_word_embeddings"],
+        None => {
+            let names: String = DENSE.iter().map(|kind| format!(", '{}'", kind.name)).collect();
+            let problem = format!("the model_type is {}; this program trains 'mixtral'{names}", kind.shown());
             return Err(Error::value(problem));
         }
     };
-    let mut needed = vec![("hidden_act", Value::from("silu")), ("tie_word_embeddings", false.into())];
-    if dense {
-        needed.extend([("attention_bias", false.into()), ("mlp_bias", false.into())]);
-    }
-    for (name, needed) in needed {
+    let dense = of_dense.is_some();
+    let off = off.iter().map(|name| (*name, Value::from(false)));
+    for (name, needed) in [("hidden_act", Value::from("silu"))].into_iter().chain(off) {
         if let Some(value) = values.get(name).filter(|value| **value != needed) {
             return Err(Error::value(format!("{name} is {}; this model has {}", value.shown(), needed.shown())));
         }
     }
-    let mut options = Table::new();
-    if dense {
-        // Two of them transformers' own defaults.
-        for (name, value) in [("num_experts", 0usize), ("experts_per_token", 0), ("context", 2048)] {
-            options.set(name, value);
-        }
-        options.set("norm_eps", 1e-6);
-    }
+    let mut options = of_dense.map_or_else(|| Ok(Table::new()), |kind| usual_of_dense(values, kind))?;
     let (names, own) = names_of(dense);
     for (ours, theirs) in names {
         match (ours, given(theirs)) {
             (_, Some(value)) => options.set(ours, value.clone()),
-            ("head_dim", None) => {
+            ("head_dim", None) if options.get("head_dim").is_none() => {
                 options.set(ours, whole(values, "hidden_size")? / whole(values, "num_attention_heads")?);
             }
-            ("num_kv_heads", None) if dense => {
+            ("num_kv_heads", None) if dense && options.get("num_kv_heads").is_none() => {
                 options.set(ours, options.get("num_heads").cloned().unwrap_or(Value::None));
             }
-            ("context", None) if dense => {}
+            ("context" | "num_kv_heads" | "head_dim", None) if dense => {}
             // Not needed to run the model, or with one default everywhere: ours stands.
             ("aux_alpha" | "init_std" | "norm_eps", None) => {}
             _ => return Err(Error::value(format!("{theirs} is missing"))),
@@ -130,9 +185,12 @@ pub fn config_from_mixtral(values: &Table) -> Result<MoEConfig> {
     if !dense && options.get("num_experts") == Some(&Value::Integer(0)) {
         return Err(Error::value("num_local_experts is 0; a model of type 'mixtral' has experts"));
     }
-    options.set("rope_base", rope_base(values, if dense { 1e4 } else { 1e6 })?);
+    for (name, value) in rope_from_folder(values, if dense { 1e4 } else { 1e6 })?.iter() {
+        options.set(name, value.clone());
+    }
     let context = options.get("context").cloned().unwrap_or(Value::None);
-    if let Some(window) = given("sliding_window") {
+    let windows = of_dense.is_none_or(|kind| !kind.off.contains(&"use_sliding_window")); // else it means nothing
+    if let Some(window) = given("sliding_window").filter(|_| windows) {
         let (width, needed) = (window.as_number(), context.as_number());
         if !matches!((width, needed), (Some(width), Some(needed)) if width >= needed) {
             let (window, context) = (window.shown(), context.shown());
@@ -158,6 +216,35 @@ pub fn config_from_mixtral(values: &Table) -> Result<MoEConfig> {
     MoEConfig::from_table(&options)
 }
 
+/// Options of a dense model: those that its kind decides, and what transformers takes for others where config.json does not say.
+fn usual_of_dense(values: &Table, kind: &Dense) -> Result<Table> {
+    let given = |name: &str| values.get(name).filter(|value| **value != Value::None);
+    if let Some(kinds) = given("layer_types") {
+        let full = |kinds: &Vec<Value>| kinds.iter().all(|one| one.as_text() == Some("full_attention"));
+        if !matches!(kinds, Value::List(kinds) if full(kinds)) {
+            let problem = format!("layer_types is {}; this model has 'full_attention' in all layers", kinds.shown());
+            return Err(Error::value(problem));
+        }
+    }
+    let mut usual = Table::new();
+    for (name, value) in [("num_experts", 0), ("experts_per_token", 0), ("context", kind.context)] {
+        usual.set(name, value);
+    }
+    if kind.kv_heads > 0 {
+        usual.set("num_kv_heads", kind.kv_heads);
+    }
+    if kind.head_dim > 0 {
+        usual.set("head_dim", kind.head_dim);
+    }
+    usual.set("norm_eps", 1e-6);
+    usual.set("qkv_bias", kind.qkv_bias);
+    usual.set("qk_norm", kind.qk_norm);
+    if let Some(tied) = given("tie_word_embeddings") {
+        usual.set("tie_embeddings", tied.clone());
+    }
+    Ok(usual)
+}
+
 fn whole(values: &Table, name: &str) -> Result<usize> {
     let value = values.get(name).unwrap_or(&Value::None);
     value
@@ -166,7 +253,8 @@ fn whole(values: &Table, name: &str) -> Result<usize> {
         .ok_or_else(|| crate::options::refuse(name, value, "a whole number, at least 1"))
 }
 
-fn rope_base(values: &Table, usual: f64) -> Result<f64> {
+/// The options of the rotary embedding.
+fn rope_from_folder(values: &Table, usual: f64) -> Result<Table> {
     // transformers 5 writes rope_parameters; earlier ones rope_theta and, for stretched models, rope_scaling.
     let filled = |name: &str| {
         values.get(name).filter(|value| !matches!(value, Value::None) && **value != Value::Table(Table::new()))
@@ -177,14 +265,24 @@ fn rope_base(values: &Table, usual: f64) -> Result<f64> {
         return Err(crate::options::refuse("rope_parameters", rope, "an object"));
     };
     let kind = table.get("rope_type").or_else(|| table.get("type"));
-    if let Some(kind) = kind.filter(|kind| kind.as_text() != Some("default")) {
-        return Err(Error::value(format!("rotary embedding of type {}; this model has 'default'", kind.shown())));
+    if let Some(kind) = kind.filter(|kind| !matches!(kind.as_text(), Some("default" | "llama3"))) {
+        let problem = format!("rotary embedding of type {}; this model has 'default' and 'llama3'", kind.shown());
+        return Err(Error::value(problem));
     }
+    let llama3 = kind.is_some_and(|kind| kind.as_text() == Some("llama3"));
     let standard = Value::Float(usual);
     let base = table.get("rope_theta").or_else(|| values.get("rope_theta")).unwrap_or(&standard);
     let (_, least, most, rule) = super::config::BOUNDS[0];
     let found = base.as_number().filter(|number| (least..=most).contains(number));
-    found.ok_or_else(|| crate::options::refuse("rope_theta", base, rule))
+    let base = found.ok_or_else(|| crate::options::refuse("rope_theta", base, rule))?;
+    let mut options = Table::from([("rope_base", base.into())]);
+    for (ours, theirs) in TO_LLAMA3.into_iter().filter(|_| llama3) {
+        let Some(value) = table.get(theirs).filter(|value| **value != Value::None) else {
+            return Err(Error::value(format!("{theirs} of the rotary embedding is missing")));
+        };
+        options.set(ours, value.clone());
+    }
+    Ok(options)
 }
 
 /// Where a parameter of ours lies in a folder's files: a tensor, and the place of its first element there.
@@ -214,7 +312,8 @@ impl MixtralWeights {
         let mut weights = Self { origins: HashMap::new(), names: Vec::new(), files };
         let fused = weights.files.iter().any(|(name, _)| fused_part(name).is_some());
         let mut found = Vec::new();
-        for (name, entry) in weights.files.iter().filter(|(name, _)| !is_redundant(name)) {
+        let left_out = |name: &str| is_redundant(name) || (config.tie_embeddings && name == "lm_head.weight");
+        for (name, entry) in weights.files.iter().filter(|(name, _)| !left_out(name)) {
             let shape = entry.shape.clone();
             match fused_part(name).filter(|_| fused) {
                 Some((layer, gate_up)) => cut_up(&mut found, name, &shape, layer, gate_up, layout.experts())?,

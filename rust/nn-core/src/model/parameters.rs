@@ -2,7 +2,7 @@
 //!
 //! The order is part of the promise that every language trains the same bits: sums over the whole arena (the gradient
 //! norm) run in it, and the initial values of tensor number i come from random stream i. Matrices come first, since
-//! weight decay takes a prefix of the arena, then the gains of the norms:
+//! weight decay takes a prefix of the arena, then vectors, the gains of the norms and biases:
 //!
 //! ```text
 //! model.embed_tokens.weight                            [vocab, hidden]
@@ -16,7 +16,13 @@
 //! model.norm.weight
 //! ```
 //!
-//! Names are those of Mixtral in Hugging Face transformers, so a checkpoint needs no translation.
+//! With `tie_embeddings` there is no lm_head.weight. With `qkv_bias`, model.layers.L.self_attn.{q,k,v}_proj.bias, side by
+//! side, follow the gains of layer L, with `qk_norm` model.layers.L.self_attn.{q,k}_norm.weight, `[head_dim]`.
+//!
+//! A dense model has, in place of gate and experts, model.layers.L.mlp.gate_proj.weight and up_proj, `[ffn, hidden]`, and
+//! down_proj, `[hidden, ffn]`, where one expert would have w1, w3 and w2.
+//!
+//! Names are those of Mixtral, Llama, Qwen2 or Qwen3 in Hugging Face transformers, so a checkpoint needs no translation.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -61,8 +67,12 @@ pub struct ParameterLayout {
 impl ParameterLayout {
     /// How many tensors a configuration has.
     pub fn count(config: &MoEConfig) -> usize {
-        let of_layer = if config.num_experts == 0 { 9 } else { config.num_experts.saturating_mul(3).saturating_add(7) };
-        config.num_layers.saturating_mul(of_layer).saturating_add(3)
+        let of_layer = if config.num_experts == 0 {
+            9 + 3 * usize::from(config.qkv_bias) + 2 * usize::from(config.qk_norm)
+        } else {
+            config.num_experts.saturating_mul(3).saturating_add(7)
+        };
+        config.num_layers.saturating_mul(of_layer).saturating_add(3 - usize::from(config.tie_embeddings))
     }
 
     /// The layout of a configuration. `Error::Value` when it has more than a machine can hold.
@@ -110,11 +120,24 @@ impl ParameterLayout {
             }
             layout.of_experts.push([first..second, second..layout.size]);
         }
-        layout.add("lm_head.weight".into(), &[config.vocab_size, hidden]);
+        if !config.tie_embeddings {
+            layout.add("lm_head.weight".into(), &[config.vocab_size, hidden]);
+        }
         layout.num_decayed = layout.size;
         for layer in 0..config.num_layers {
-            layout.add(format!("model.layers.{layer}.input_layernorm.weight"), &[hidden]);
-            layout.add(format!("model.layers.{layer}.post_attention_layernorm.weight"), &[hidden]);
+            let prefix = format!("model.layers.{layer}");
+            layout.add(format!("{prefix}.input_layernorm.weight"), &[hidden]);
+            layout.add(format!("{prefix}.post_attention_layernorm.weight"), &[hidden]);
+            if config.qkv_bias {
+                for (name, rows) in [("q", q_rows), ("k", kv_rows), ("v", kv_rows)] {
+                    layout.add(format!("{prefix}.self_attn.{name}_proj.bias"), &[rows]);
+                }
+            }
+            if config.qk_norm {
+                for name in ["q", "k"] {
+                    layout.add(format!("{prefix}.self_attn.{name}_norm.weight"), &[config.head_dim]);
+                }
+            }
         }
         layout.add("model.norm.weight".into(), &[hidden]);
         Ok(layout)
@@ -152,8 +175,8 @@ impl ParameterLayout {
         self.by_name.get(name).map(|at| &self.specs[*at])
     }
 
-    /// The elements whose gradients a backward pass completes at a time, in its order: the head's, each layer's matrices from
-    /// the last on, the embedding's, and all gains.
+    /// The elements whose gradients a backward pass completes at a time, in its order: the head's, unless it is the embedding,
+    /// each layer's matrices from the last on, the embedding's, and all vectors.
     pub fn backward_pieces(&self) -> Vec<Range<usize>> {
         let begins = |spec: &&ParameterSpec| spec.name.ends_with(".self_attn.q_proj.weight");
         let layers = self.specs.iter().filter(begins).rev();
@@ -194,11 +217,13 @@ impl ParameterLayout {
 mod tests {
     use super::*;
 
-    /// The presets, and a dense model.
+    /// The presets, a dense model, and those with parts of their own.
     fn configurations() -> impl Iterator<Item = MoEConfig> {
         let small = MoEConfig::preset("small").unwrap();
         let dense = MoEConfig { num_experts: 0, experts_per_token: 0, ..small };
-        ["small", "demo", "6.9b"].map(|name| MoEConfig::preset(name).unwrap()).into_iter().chain([dense])
+        let parts = MoEConfig { qkv_bias: true, tie_embeddings: true, ..dense.clone() };
+        let normed = MoEConfig { qk_norm: true, ..dense.clone() };
+        ["small", "demo", "6.9b"].map(|name| MoEConfig::preset(name).unwrap()).into_iter().chain([dense, parts, normed])
     }
 
     #[test]
@@ -207,8 +232,8 @@ mod tests {
             let layout = ParameterLayout::new(&config).unwrap();
             assert_eq!(layout.size() as u128, config.num_parameters());
             assert_eq!(layout.specs().len(), ParameterLayout::count(&config));
-            let gains = (2 * config.num_layers + 1) * config.hidden_size;
-            assert_eq!(layout.num_decayed(), layout.size() - gains);
+            let vectors = layout.specs().iter().filter(|spec| spec.shape.len() == 1).map(ParameterSpec::size);
+            assert_eq!(layout.num_decayed(), layout.size() - vectors.sum::<usize>());
         }
     }
 
@@ -221,13 +246,13 @@ mod tests {
             parts.sort_by_key(|part| part.start);
             assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start), "{parts:?}");
             assert_eq!((parts[0].start, parts[parts.len() - 1].end), (0, layout.size()));
-            assert_eq!(pieces.len(), config.num_layers + 3);
-            assert_eq!(pieces[config.num_layers + 2], layout.num_decayed()..layout.size());
-            for (number, piece) in pieces[1..=config.num_layers].iter().enumerate() {
+            let first = usize::from(!config.tie_embeddings); // that of the last layer
+            assert_eq!(pieces.len(), first + config.num_layers + 2);
+            assert_eq!(pieces[first + config.num_layers + 1], layout.num_decayed()..layout.size());
+            for (number, piece) in pieces[first..first + config.num_layers].iter().enumerate() {
                 let layer = format!("model.layers.{}.", config.num_layers - 1 - number);
                 for spec in layout.specs().iter().filter(|spec| spec.name.starts_with(&layer)) {
-                    let gain = spec.name.ends_with("layernorm.weight");
-                    assert_eq!(piece.contains(&spec.offset), !gain, "{}", spec.name);
+                    assert_eq!(piece.contains(&spec.offset), spec.shape.len() > 1, "{}", spec.name);
                 }
             }
         }

@@ -8,6 +8,7 @@ use nn_ffi::{Comm, Context, DType, Tensor, kernels};
 use super::arena::ParameterArena;
 use super::arenas::Arenas;
 use super::config::MoEConfig;
+use super::llama::RopeOptions;
 use super::mean::mean;
 use super::mixtral::MixtralWeights;
 use super::parameters::ParameterLayout;
@@ -109,14 +110,19 @@ impl MoETransformer {
         config.validate()?;
         let (ctx, experts) = (rank.context(), rank.experts(config.num_experts)?);
         let layout = Arc::new(ParameterLayout::new(&config)?);
+        if config.tie_embeddings && rank.partitions_gradients() {
+            let problem = "gradients of a tied head, which are complete with the last layer's, are not partitioned";
+            return Err(Error::value(problem));
+        }
         let arenas = Arenas::zeros(rank, &layout, training, precision, experts.as_ref())?;
         let rows = Arc::new(AllRows::new(ctx));
         let views = Views { arenas: &arenas, precision, experts: experts.as_ref(), rows: &rows };
-        let rope = RopeTables::new(ctx, config.head_dim, config.rope_base, 1.0);
+        let rope = rope_tables(ctx, &config, 1.0)?;
         let embedding = Embedding::new(views.weight("model.embed_tokens.weight")?);
         let blocks = (0..config.num_layers).map(|layer| views.block(&config, layer)).collect::<Result<_>>()?;
         let norm = RMSNorm::new(views.weight("model.norm.weight")?, config.norm_eps);
-        let head = Linear::new(views.weight("lm_head.weight")?);
+        let head = if config.tie_embeddings { "model.embed_tokens.weight" } else { "lm_head.weight" };
+        let head = Linear::new(views.weight(head)?);
         let Arenas { parameters, gradients, partitioned, rounded, job } = arenas;
         Ok(Self {
             ctx: ctx.clone(),
@@ -334,19 +340,23 @@ impl MoETransformer {
         self.label("model.norm")?;
         let (normed, rstd) = self.norm.forward_keeping(&x)?;
         self.loss(&normed, &targets, call, beta)?;
-        completed(0)?;
+        let tied = self.config.tie_embeddings;
+        let first = usize::from(!tied); // piece of the blocks
+        if !tied {
+            completed(0)?;
+        }
         self.label("backward of model.norm")?;
         self.norm.backward(&normed, &x, &rstd, None)?;
         drop(x);
         let mut dx = normed;
-        for (number, (block, of_block)) in (1..).zip(self.blocks.iter().zip(kept).rev()) {
+        for (number, (block, of_block)) in (first..).zip(self.blocks.iter().zip(kept).rev()) {
             dx = block.backward(dx, of_block, &rotation, call.aux_factor, beta)?;
             completed(number)?;
         }
         self.label("backward of model.embed_tokens")?;
-        self.embedding.backward(&dx, &ids, call.accumulate)?;
-        completed(self.blocks.len() + 1)?;
-        completed(self.blocks.len() + 2)?; // the gains' are
+        self.embedding.backward(&dx, &ids, call.accumulate || tied)?;
+        completed(first + self.blocks.len())?;
+        completed(first + self.blocks.len() + 1)?; // the vectors' are
         self.label("")?;
         Ok(uses)
     }
@@ -431,8 +441,13 @@ impl MoETransformer {
         let rope = if capacity <= config.context {
             &self.rope
         } else {
-            self.stretched
-                .get_or_init(|| RopeTables::new(&self.ctx, config.head_dim, config.rope_base, config.ntk_alpha))
+            match self.stretched.get() {
+                Some(made) => made,
+                None => {
+                    let made = rope_tables(&self.ctx, config, config.ntk_alpha)?;
+                    self.stretched.get_or_init(|| made)
+                }
+            }
         };
         KVCache::new(rope, config.num_layers, batch, capacity, config.num_kv_heads, self.precision.dtype())
     }
@@ -545,6 +560,12 @@ impl MoETransformer {
         let rows = self.config.logits_rows();
         (0..tokens).step_by(rows).map(move |start| start..tokens.min(start + rows))
     }
+}
+
+/// Tables of the rotary embedding, with an NTK-aware factor of its base, 1 for none.
+fn rope_tables(ctx: &Context, config: &MoEConfig, ntk_alpha: f64) -> Result<RopeTables> {
+    let options = RopeOptions { base: config.rope_base, ntk_alpha, scale: 1.0 };
+    RopeTables::scaled(ctx, config.head_dim, options, &config.rope_divisors(), (1.0, config.head_dim))
 }
 
 /// ids `[batch, length]` as `[batch * length]`, and the two sizes.

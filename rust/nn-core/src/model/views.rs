@@ -7,8 +7,8 @@ use super::config::MoEConfig;
 use super::precision::Precision;
 use crate::error::Result;
 use crate::layer::{
-    AllRows, DenseLayer, ExpertExchange, ExpertParallel, FeedForward, Linear, MQAttention, MoELayer, RMSNorm, Router,
-    SwiGLU, TransformerBlock, Weight,
+    AllRows, DenseLayer, ExpertExchange, ExpertParallel, FeedForward, HeadNorms, Linear, MQAttention, MoELayer,
+    Projection, RMSNorm, Router, SwiGLU, TransformerBlock, Weight,
 };
 
 /// The arenas that layers take their views from.
@@ -35,8 +35,15 @@ impl Views<'_> {
         let prefix = format!("model.layers.{layer}");
         let hidden = config.hidden_size;
         let qkv_rows = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim;
+        let qkv = if config.qk_norm {
+            Projection::Normed(Box::new(self.head_norms(config, &format!("{prefix}.self_attn"))?))
+        } else {
+            let weight = self.fused(&format!("{prefix}.self_attn.q_proj.weight"), &[qkv_rows, hidden])?;
+            let bias = || self.fused(&format!("{prefix}.self_attn.q_proj.bias"), &[qkv_rows]);
+            Projection::Fused(Linear::with_bias(weight, config.qkv_bias.then(bias).transpose()?))
+        };
         let attention = MQAttention {
-            qkv: Linear::new(self.fused(&format!("{prefix}.self_attn.q_proj.weight"), &[qkv_rows, hidden])?),
+            qkv,
             output: Linear::new(self.weight(&format!("{prefix}.self_attn.o_proj.weight"))?),
             heads: config.num_heads,
             kv_heads: config.num_kv_heads,
@@ -57,6 +64,15 @@ impl Views<'_> {
             name: prefix,
             recompute: false,
         })
+    }
+
+    fn head_norms(&self, config: &MoEConfig, prefix: &str) -> Result<HeadNorms> {
+        let product =
+            |name: &str| -> Result<_> { Ok(Linear::new(self.weight(&format!("{prefix}.{name}_proj.weight"))?)) };
+        let norm = |name: &str| -> Result<_> {
+            Ok(RMSNorm::new(self.weight(&format!("{prefix}.{name}_norm.weight"))?, config.norm_eps))
+        };
+        Ok(HeadNorms { products: [product("q")?, product("k")?, product("v")?], norms: [norm("q")?, norm("k")?] })
     }
 
     fn dense(&self, config: &MoEConfig, prefix: &str) -> Result<DenseLayer> {

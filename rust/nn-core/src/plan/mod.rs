@@ -263,19 +263,23 @@ fn zeros(rows: usize, length: usize) -> Batch {
 pub fn parameters_by_kind(config: &MoEConfig) -> [(&'static str, usize, usize); 6] {
     let (hidden, layers) = (config.hidden_size, config.num_layers);
     let (expert, vocabulary) = (3 * hidden * config.ffn_size, config.vocab_size * hidden);
-    let attention = layers * hidden * config.head_dim * (2 * config.num_heads + 2 * config.num_kv_heads);
+    let products = hidden * config.head_dim * (2 * config.num_heads + 2 * config.num_kv_heads);
+    let biases = if config.qkv_bias { config.head_dim * (config.num_heads + 2 * config.num_kv_heads) } else { 0 };
+    let attention = layers * (products + biases);
+    let head = if config.tie_embeddings { 0 } else { vocabulary };
     let feed_forward = if config.num_experts == 0 {
         ("feed-forward", layers * expert, layers * expert)
     } else {
         ("experts", layers * config.num_experts * expert, layers * config.experts_per_token * expert)
     };
-    let (routers, norms) = (layers * config.num_experts * hidden, (2 * layers + 1) * hidden);
+    let of_heads = if config.qk_norm { 2 * layers * config.head_dim } else { 0 };
+    let (routers, norms) = (layers * config.num_experts * hidden, (2 * layers + 1) * hidden + of_heads);
     [
         ("embedding", vocabulary, vocabulary),
         ("attention", attention, attention),
         ("routers", routers, routers),
         ("norms", norms, norms),
-        ("head", vocabulary, vocabulary),
+        ("head", head, head),
         feed_forward,
     ]
 }

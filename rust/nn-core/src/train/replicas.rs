@@ -355,7 +355,8 @@ pub(super) fn one_micro_batch_each(config: &TrainConfig, ranks: usize) -> bool {
 }
 
 /// Whether the models of so many ranks are to partition their gradients: where they can, and it is less memory. Ranks that share
-/// the experts out have parts of most of them anyway; and it has not been tried on a GPU.
+/// the experts out have parts of most of them anyway; a tied head's are needed from the first layer to the last; and it has not
+/// been tried on a GPU.
 pub(crate) fn partitions_gradients(
     model: &MoEConfig,
     config: &TrainConfig,
@@ -363,7 +364,8 @@ pub(crate) fn partitions_gradients(
     ranks: usize,
     expert_parallel: usize,
 ) -> Result<bool> {
-    if device != Device::Cpu || ranks == 1 || expert_parallel > 1 || !one_micro_batch_each(config, ranks) {
+    let can = device == Device::Cpu && ranks > 1 && expert_parallel == 1 && !model.tie_embeddings;
+    if !can || !one_micro_batch_each(config, ranks) {
         return Ok(false);
     }
     Ok(PartitionedGradients::saves(&ParameterLayout::new(model)?, ranks))

@@ -1,0 +1,114 @@
+//! What makes queries, keys and values of the stream: one product, or products of their own with norms of heads.
+
+use nn_ffi::Tensor;
+
+use super::linear::Linear;
+use super::norm::RMSNorm;
+use super::sizes;
+use crate::error::Result;
+
+/// Queries, keys and values.
+#[derive(Debug)]
+pub enum Projection {
+    /// By one product, whose weight has theirs one below the other.
+    Fused(Linear),
+    /// By products of their own, the former two normed head by head, as in Qwen3.
+    Normed(Box<HeadNorms>),
+}
+
+/// The products of queries, keys and values, and the norms of the former two, with gains `[head_dim]`.
+#[derive(Debug)]
+pub struct HeadNorms {
+    /// Of queries, keys and values.
+    pub products: [Linear; 3],
+    /// Of queries and keys.
+    pub norms: [RMSNorm; 2],
+}
+
+/// Queries, keys and values `[tokens, heads, head_dim]`, and what the backward of norms needs: the former two before them,
+/// `[tokens * heads, head_dim]`, and their reciprocal deviations.
+#[derive(Debug)]
+pub(super) struct Projected {
+    pub(super) parts: [Tensor; 3],
+    norms: Option<[(Tensor, Tensor); 2]>,
+}
+
+impl Projection {
+    /// x `[tokens, hidden]` to queries, keys and values of so many elements a head.
+    pub(super) fn forward(&self, x: &Tensor, [heads, kv_heads, dim]: [usize; 3]) -> Result<Projected> {
+        let [rows, _] = sizes("x", x)?;
+        match self {
+            Projection::Fused(product) => {
+                let parts = split(&product.forward(x)?, [heads, kv_heads, dim])?;
+                Ok(Projected { parts, norms: None })
+            }
+            Projection::Normed(of) => {
+                let [q, k, v] = &of.products;
+                let (q, k, v) = (q.forward(x)?, k.forward(x)?, v.forward(x)?);
+                let (q, k) = (q.view(&[rows * heads, dim])?, k.view(&[rows * kv_heads, dim])?);
+                let (normed_q, rstd_q) = of.norms[0].forward_keeping(&q)?;
+                let (normed_k, rstd_k) = of.norms[1].forward_keeping(&k)?;
+                let parts = [
+                    normed_q.view(&[rows, heads, dim])?,
+                    normed_k.view(&[rows, kv_heads, dim])?,
+                    v.view(&[rows, kv_heads, dim])?,
+                ];
+                Ok(Projected { parts, norms: Some([(q, rstd_q), (k, rstd_k)]) })
+            }
+        }
+    }
+
+    /// Places for the gradients of queries, keys and values: first what holds them, which `backward` takes, then they.
+    pub(super) fn gradients(
+        &self,
+        x: &Tensor,
+        [heads, kv_heads, dim]: [usize; 3],
+    ) -> Result<(Vec<Tensor>, [Tensor; 3])> {
+        let [rows, _] = sizes("x", x)?;
+        let place = |heads: usize| x.context().empty(&[rows, heads * dim], x.dtype());
+        match self {
+            Projection::Fused(_) => {
+                let fused = place(heads + 2 * kv_heads)?;
+                let parts = split(&fused, [heads, kv_heads, dim])?;
+                Ok((vec![fused], parts))
+            }
+            Projection::Normed(_) => {
+                let held = vec![place(heads)?, place(kv_heads)?, place(kv_heads)?];
+                let view = |part: &Tensor, heads: usize| part.view(&[rows, heads, dim]);
+                let parts = [view(&held[0], heads)?, view(&held[1], kv_heads)?, view(&held[2], kv_heads)?];
+                Ok((held, parts))
+            }
+        }
+    }
+
+    /// Overwrites dx by the gradient of x from those of queries, keys and values, `held` as `gradients` gave it, which are spent.
+    pub(super) fn backward(
+        &self,
+        held: &[Tensor],
+        x: &Tensor,
+        projected: &Projected,
+        dx: &Tensor,
+        beta: f32,
+    ) -> Result<()> {
+        match (self, held, &projected.norms) {
+            (Projection::Fused(product), [fused], _) => product.backward(fused, x, dx, beta),
+            (Projection::Normed(of), [dq, dk, dv], Some(norms)) => {
+                for ((norm, gradient), (before, rstd)) in of.norms.iter().zip([dq, dk]).zip(norms) {
+                    norm.backward(&gradient.view(before.shape())?, before, rstd, None)?;
+                }
+                let [q, k, v] = &of.products;
+                q.backward(dq, x, dx, beta)?;
+                k.backward_adding(dk, x, dx, beta)?;
+                v.backward_adding(dv, x, dx, beta)
+            }
+            _ => Ok(()), // neither of which `gradients` gives
+        }
+    }
+}
+
+/// Views of the queries, keys and values in the fused product, `[tokens, heads, head_dim]` each.
+fn split(qkv: &Tensor, [heads, kv_heads, dim]: [usize; 3]) -> Result<[Tensor; 3]> {
+    let [rows, _] = sizes("the fused product", qkv)?;
+    let part = |first: usize, heads: usize| qkv.narrow(1, first * dim, heads * dim)?.view(&[rows, heads, dim]);
+    Ok([part(0, heads)?, part(heads, kv_heads)?, part(heads + kv_heads, kv_heads)?])
+}
