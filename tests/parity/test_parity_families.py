@@ -12,7 +12,7 @@ import engine_scripts
 import languages
 import pytest
 from conftest import find
-from family_models import FAMILIES, IN_NO_GGUF
+from family_models import FAMILIES, IN_NO_GGUF, pack_experts
 from runs import Workshop
 
 from nncuda import Context
@@ -23,14 +23,25 @@ from nncuda.models.families import FAMILIES as ALL
 from nncuda.models.stored import StoredModel
 
 FORMS = ("f32", "q8_0.gguf")
+#: Families that a language refuses by their names.
+REFUSED = {"rust": {"gpt_oss"}}
+
+
+def runs(name: str, case: str) -> bool:
+    """Whether a language runs the models of a case."""
+    return FAMILIES[case].family not in REFUSED.get(name, ())
 
 
 def model(workshop: Workshop, case: str, form: str) -> Path:
-    """A folder in f32, or the GGUF file that is made of it."""
+    """A folder in f32, or what is made of it: a GGUF file, or the form in which gpt-oss' experts are published."""
     folder = workshop.folder / "families" / case
     workshop.once(f"family-{case}", lambda: write_folder(folder, FAMILIES[case], dtype="f32"))
     if form == "f32":
         return folder
+    if form == "mxfp4":
+        packed = folder.with_name(f"{case}-mxfp4")
+        workshop.once(f"family-{case}-mxfp4", lambda: pack_experts(folder, packed))
+        return packed
     path = folder.with_suffix(".gguf")
 
     def make() -> None:
@@ -51,12 +62,15 @@ def script(path: Path) -> dict[str, Any]:
 
 
 def files(case: str) -> list[str]:
-    return [form for form in FORMS if form == "f32" or case not in IN_NO_GGUF]
+    forms = [form for form in FORMS if form == "f32" or case not in IN_NO_GGUF]
+    return [*forms, "mxfp4"] if case == "gpt_oss" else forms
 
 
 @pytest.mark.case("families of models: logits and tokens of each")
-@pytest.mark.parametrize("name", languages.ENGINES)
-@pytest.mark.parametrize(("case", "form"), [(case, form) for case in FAMILIES for form in files(case)])
+@pytest.mark.parametrize(
+    ("case", "form", "name"),
+    [(case, form, name) for case in FAMILIES for form in files(case) for name in languages.ENGINES if runs(name, case)],
+)
 def test_logits(workshop: Workshop, case: str, form: str, name: str) -> None:
     path = model(workshop, case, form)
     asked = script(path)
@@ -157,6 +171,11 @@ def test_refusals(workshop: Workshop, family: str, name: str) -> None:
     """Options of this family and of others, and one that nobody has."""
     case = next(case for case, shape in FAMILIES.items() if shape.family == family)
     source = model(workshop, case, "f32")
+    if not runs(name, case):
+        for form in files(case):
+            refused = find(name).run("inspect", model(workshop, case, form), "--json", code=None)
+            assert refused.returncode != 0 and "; this program runs 'llama', " in refused.stderr
+        return
     config = json.loads((source / "config.json").read_text())
     folder = workshop.folder / "refused" / f"{family}-{name}"
     folder.mkdir(parents=True)

@@ -487,6 +487,9 @@ impl LlamaConfig {
             ("local_rope_base", self.local_rope_base.into()),
             ("post_norms", self.post_norms.into()),
             ("norms_less_one", self.norms_less_one.into()),
+            // Parts of gpt-oss, which Python and Go run.
+            ("sinks", false.into()),
+            ("biased_experts", false.into()),
             ("family", self.family.into()),
         ])
     }
