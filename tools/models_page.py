@@ -16,8 +16,8 @@ INTRODUCTION = """\
 <!-- Generated from python/nncuda/models/families.py by `make generate`. Do not edit. -->
 # Models
 
-What [the engine](inference.md) runs in Python, Go and Rust (gpt-oss in Python and Go), with the same bits: Hugging Face
-folders (`config.json` and safetensors) and GGUF files of these families. A family is a description over the same layers
+What [the engine](inference.md) runs in Python, Go and Rust, with the same bits: Hugging Face folders (`config.json`
+and safetensors) and GGUF files of these families. A family is a description over the same layers
 ([adding one](adding-a-model.md)); the table is made of the descriptions.
 
 | `model_type` | models | GGUF architecture | attention | feed-forward network | besides |
@@ -42,7 +42,7 @@ gpt-oss' folders may have their experts in 4 bits, as they are published, or as 
 into the rows of the products when it is loaded, so such experts never lie in the file's pages. llama.cpp puts the ends
 of its YaRN at whole numbers, where the model has none; this engine computes what the folder says, of GGUF files, too.
 Ranks do not divide experts with biases among them, and `nncuda quantize` does not write those in 4 bits anew: both are
-refused by name, as gpt-oss is in Rust.
+refused by name.
 
 Keys and values that have left every window of a layer stay in the cache's pages until their sequence drops them.
 
