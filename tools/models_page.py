@@ -27,7 +27,8 @@ and safetensors) and GGUF files of these families. A family is a description ove
 REST = """
 Heads may be shared (GQA, MQA), and the head may be the table of embeddings. Rotary embeddings: {scalings}
 (`dynamic` up to the context alone; of `longrope` the long factors where the engine's context is longer than the
-original one). Weights are multiplied as they are stored: f32, f16 and bf16 in folders, and in GGUF files {formats}.
+original one). Weights are multiplied as they are stored: f32, f16 and bf16 in folders, gpt-oss' experts in mxfp4, too,
+and in GGUF files {formats}.
 
 Every family gives transformers' logits in f32 within 1e-3 on a small model, and the same 200 greedy tokens
 (`make interop`; `tests/interop/test_families_recorded.py`).
@@ -36,7 +37,12 @@ Every family gives transformers' logits in f32 within 1e-3 on a small model, and
 in families without them in the table; blocks that differ in another way than that (`layer_types`,
 `decoder_sparse_step`, `mlp_only_layers`); activations other than those above; an option of `config.json`, or a key of
 the GGUF file's architecture, that is neither read nor known to change nothing, unless it says no (false, null, empty).
-gpt-oss is among the refused: its sinks and biased experts are to come.
+
+gpt-oss' folders may have their experts in 4 bits, as they are published, or as transformers writes them: either is made
+into the rows of the products when it is loaded, so such experts never lie in the file's pages. llama.cpp puts the ends
+of its YaRN at whole numbers, where the model has none; this engine computes what the folder says, of GGUF files, too.
+Ranks do not divide experts with biases among them, and `nncuda quantize` does not write those in 4 bits anew: both are
+refused by name.
 
 Keys and values that have left every window of a layer stay in the cache's pages until their sequence drops them.
 
@@ -57,6 +63,8 @@ def _attention(family: Family) -> str:
     norms = {"head": "norms of q and k, each head", "whole": "norms of q and k, all heads"}
     if family.qk_norm in norms:
         parts.append(norms[family.qk_norm])
+    if family.sinks:
+        parts.append("a sink a head")
     if family.partial_rotary:
         parts.append("a part of each head rotated")
     if family.window_period is not None:
@@ -76,6 +84,8 @@ def _feed_forward(family: Family) -> str:
         return gate + (", ternary weights" if family.ternary else "")
     parts = [f"experts (`{experts.count}`)"]
     parts += _switch(experts.norm, "weights normed")
+    if experts.biased:
+        parts.append("biases of router and experts, clipped gates")
     if experts.shared is not None:
         parts.append(f"a shared expert{', weighed by a sigmoid' if experts.shared_gate else ''}")
     return ", ".join(parts)

@@ -92,7 +92,21 @@ type StoredTensor struct {
 	Shape  []int
 	Data   []byte
 	Pages  *Mapping // where Data lies; nil of bytes in other memory
+	// Made gives the bytes where a file has the elements in another order, and Data what of the file they are made of: nothing
+	// is read, nor kept, before somebody asks. It is nil of all others.
+	Made func() []byte
 }
+
+// Bytes are the bytes of the tensor; no copy unless they are Made, then a new one with each call.
+func (t StoredTensor) Bytes() []byte {
+	if t.Made == nil {
+		return t.Data
+	}
+	return t.Made()
+}
+
+// ByteCount is how many those are.
+func (t StoredTensor) ByteCount() int { return t.Rows() * t.RowBytes() }
 
 // Columns is the elements of a row: the last dimension, 1 of a scalar.
 func (t StoredTensor) Columns() int {
@@ -123,5 +137,5 @@ func (t StoredTensor) Floats() ([]float32, error) {
 	if !t.Format.IsPlain() {
 		return nil, fmt.Errorf("tensor %s is in %s, a block format", t.Name, t.Format.Name)
 	}
-	return Widened(t.Format.Name, t.Data), nil
+	return Widened(t.Format.Name, t.Bytes()), nil
 }

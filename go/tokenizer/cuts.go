@@ -11,6 +11,11 @@ import (
 const llama3Expression = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*` +
 	`|\s*[\r\n]+|\s+(?!\S)|\s+`
 
+// The expression of o200k, gpt-oss' tokenizer, as published with it.
+const o200kExpression = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?` +
+	`|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?` +
+	`|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+
 // namedCut is how text is cut before merging, by a name that GGUF files have for it: an expression after the other, and
 // whether a word that is in the vocabulary is taken whole, whatever the merges say.
 type namedCut struct {
@@ -25,6 +30,7 @@ var namedCuts = []namedCut{
 	{"llama3", []string{llama3Expression}, true},
 	{"llama-v3", []string{llama3Expression}, true},
 	{"smollm", []string{`\p{N}`, gpt2Expression}, false}, // GPT-2's after a cut at every digit
+	{"gpt-4o", []string{o200kExpression}, false},
 }
 
 // The names of Llama 3's cut.
@@ -35,7 +41,7 @@ var llama3Cuts = []string{"llama-bpe", "llama3", "llama-v3"}
 func (g ggufTokens) byteLevel(tokens []string, kinds []int64, name string, ends ends) (TextTokenizer, error) {
 	at := slices.IndexFunc(namedCuts, func(cut namedCut) bool { return cut.name == name })
 	if at < 0 {
-		return nil, fmt.Errorf("cuts text as %s; this program knows gpt-2, llama-bpe, llama3, llama-v3, smollm",
+		return nil, fmt.Errorf("cuts text as %s; this program knows gpt-2, llama-bpe, llama3, llama-v3, smollm, gpt-4o",
 			formats.Shown(name))
 	}
 	merges, err := g.merges()

@@ -12,7 +12,7 @@ import engine_scripts
 import languages
 import pytest
 from conftest import find
-from family_models import FAMILIES, IN_NO_GGUF
+from family_models import FAMILIES, IN_NO_GGUF, pack_experts
 from runs import Workshop
 
 from nncuda import Context
@@ -26,11 +26,15 @@ FORMS = ("f32", "q8_0.gguf")
 
 
 def model(workshop: Workshop, case: str, form: str) -> Path:
-    """A folder in f32, or the GGUF file that is made of it."""
+    """A folder in f32, or what is made of it: a GGUF file, or the form in which gpt-oss' experts are published."""
     folder = workshop.folder / "families" / case
     workshop.once(f"family-{case}", lambda: write_folder(folder, FAMILIES[case], dtype="f32"))
     if form == "f32":
         return folder
+    if form == "mxfp4":
+        packed = folder.with_name(f"{case}-mxfp4")
+        workshop.once(f"family-{case}-mxfp4", lambda: pack_experts(folder, packed))
+        return packed
     path = folder.with_suffix(".gguf")
 
     def make() -> None:
@@ -51,7 +55,8 @@ def script(path: Path) -> dict[str, Any]:
 
 
 def files(case: str) -> list[str]:
-    return [form for form in FORMS if form == "f32" or case not in IN_NO_GGUF]
+    forms = [form for form in FORMS if form == "f32" or case not in IN_NO_GGUF]
+    return [*forms, "mxfp4"] if case == "gpt_oss" else forms
 
 
 @pytest.mark.case("families of models: logits and tokens of each")

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
 
 from nncuda.bench.random_model import Shape
 
@@ -24,6 +30,14 @@ _SPARSE = {"decoder_sparse_step": 1, "mlp_only_layers": [], "num_experts": 8, "n
            "moe_intermediate_size": 64}  # fmt: skip
 _GEMMA2 = {"query_pre_attn_scalar": 24, "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 16}
 _GEMMA3 = {**_GEMMA2, "sliding_window_pattern": 3, "rope_local_base_freq": 2000.0}
+_GPT_OSS = {
+    "num_local_experts": 6,
+    "num_experts_per_tok": 3,
+    "experts_per_token": 3,
+    "initial_context_length": 128,
+    "sliding_window": 16,
+    "swiglu_limit": 7.0,
+}
 _BY_KIND = {
     "full_attention": {"rope_type": "default", "rope_theta": 5e4},
     "sliding_attention": {"rope_type": "default", "rope_theta": 500.0},
@@ -101,6 +115,22 @@ FAMILIES = {
         tied=True,
         head_dim=16,
     ),
+    "gpt_oss": _of(
+        "gpt_oss",
+        {**_GPT_OSS, "attention_bias": True, "layer_types": ["sliding_attention", "full_attention"]},
+        head_dim=32,
+        rope_base=150000.0,
+        rope_scaling={**_YARN, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False},
+    ),
+    "gpt_oss_unbiased": _of(
+        "gpt_oss",
+        {
+            **_GPT_OSS,
+            "attention_bias": False,
+            "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+        },
+        layers=3,
+    ),
 }
 
 #: Models that GGUF files have no words for, with those that refuse them.
@@ -108,3 +138,26 @@ IN_NO_GGUF = {
     "qwen3_yarn": "the YaRN of this model has options of its own",
     "mistral_window": "GGUF files of 'llama' have no windows",
 }
+
+#: The numbers of 4 bits. (Open Compute Project 2023, "OCP Microscaling Formats (MX) Specification", 5.3.3)
+FP4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+def pack_experts(source: Path, target: Path) -> None:
+    """Writes a gpt-oss folder in f32 anew, its experts in blocks as they are published: of the nearest numbers."""
+    target.mkdir(parents=True)
+    for file in source.iterdir():
+        if file.name.startswith("tokenizer"):
+            shutil.copy(file, target)
+    config = json.loads((source / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]}
+    (target / "config.json").write_text(json.dumps(config))
+    tensors = load_file(source / "model.safetensors")
+    for name in [name for name in tensors if name.endswith(("gate_up_proj", "down_proj"))]:
+        numbers = tensors.pop(name).transpose(0, 2, 1)
+        parts = numbers.reshape(*numbers.shape[:2], -1, 32)
+        powers = np.floor(np.log2(np.abs(parts).max(-1))) - 2  # of the largest number, 6, is 2
+        codes = np.abs((parts / np.exp2(powers)[..., None])[..., None] - FP4).argmin(-1).astype(np.uint8)
+        tensors[f"{name}_blocks"] = codes[..., 0::2] | codes[..., 1::2] << 4
+        tensors[f"{name}_scales"] = (powers + 127).astype(np.uint8)
+    save_file(tensors, target / "model.safetensors", metadata={"format": "pt"})

@@ -8,15 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from family_models import FAMILIES, IN_NO_GGUF
+from family_models import FAMILIES, FP4, IN_NO_GGUF, pack_experts
+from safetensors.numpy import load_file, save_file
 
-from nncuda import Context
+from nncuda import Context, kernels
 from nncuda.bench.random_model import write_folder
-from nncuda.convert.quantize import quantize_model
+from nncuda.convert.quantize import file_metadata, quantize_model
 from nncuda.formats import FormatError
+from nncuda.formats.block_formats import FORMATS
+from nncuda.formats.gguf_writer import NewTensor, write_gguf
 from nncuda.infer.engine import Engine
 from nncuda.models.families import FAMILIES as ALL
 from nncuda.models.families import NEUTRAL_OPTIONS
+from nncuda.models.gguf_names import gguf_name
 from nncuda.models.llama_folder import config_from_folder, options_of
 from nncuda.models.rope_scaling import yarn_divisors
 from nncuda.models.stored import StoredModel
@@ -79,6 +83,67 @@ def test_windows_have_the_same_bits_in_any_pieces(case: str, tmp_path: Path, ctx
     ids[0] = (ids[0] + 1) % 600
     changed = Engine(model, ctx, context=256).logits(ids)
     assert (changed[-1] == whole[-1]).all() == (case == "phi3_window")
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A gpt-oss with its experts as they are published."""
+    place = tmp_path_factory.mktemp("packed")
+    pack_experts(folder(place, "gpt_oss"), place / "mxfp4")
+    return place / "mxfp4"
+
+
+def test_published_experts_are_the_numbers_of_their_blocks(packed: Path, ctx: Context) -> None:
+    """Gate and up out of alternate rows, the elements of each block in GGUF's order."""
+    model, files = StoredModel.open(packed), load_file(packed / "model.safetensors")
+    for theirs, first, step, own in (("gate_up", 0, 2, "w1"), ("gate_up", 1, 2, "w3"), ("down", 0, 1, "w2")):
+        prefix = f"model.layers.1.mlp.experts.{theirs}_proj"
+        blocks, scales = files[f"{prefix}_blocks"][:, first::step], files[f"{prefix}_scales"][:, first::step]
+        wanted = FP4[np.stack([blocks & 15, blocks >> 4], -1).reshape(*scales.shape, 32)]
+        wanted = wanted * np.exp2(scales.astype(np.float64) - 127)[..., None]
+        stored = model.tensors[f"model.layers.1.block_sparse_moe.{own}.weight"]
+        found = kernels.dequantize(ctx.tensor(stored.rows()), format=stored.code, dtype="f32", k=stored.columns)
+        np.testing.assert_array_equal(found.numpy().ravel(), wanted.ravel())
+        bias = files[f"{prefix}_bias"][:, first::step]
+        np.testing.assert_array_equal(model.tensors[f"model.layers.1.block_sparse_moe.{own}.bias"].f32(), bias)
+    assert model.nbytes == model.tensors.nbytes < (packed / "model.safetensors").stat().st_size
+
+
+def test_published_experts_have_the_same_bits_in_a_gguf_file(packed: Path, tmp_path: Path, ctx: Context) -> None:
+    model = StoredModel.open(packed)
+    moved = (".post_attention_layernorm.", ".self_attn.post_norm.")  # gpt-oss' norm has the name of Gemma's
+    names = [gguf_name(name.replace(*moved)) for name in model.tensors]
+    new = [NewTensor(name, part.format, part.shape) for name, part in zip(names, model.tensors.values(), strict=True)]
+    with write_gguf(tmp_path / "m.gguf", file_metadata(model, FORMATS["mxfp4"]), new) as writer:
+        for name, part in zip(names, model.tensors.values(), strict=True):
+            writer.write(name, part.bytes().reshape(-1))
+    wanted = logits(packed, ctx, context=256)
+    np.testing.assert_array_equal(logits(tmp_path / "m.gguf", ctx, context=256), wanted)
+    # They are the numbers of 4 bits nearest to those of the folder in f32, so not far from its logits.
+    plain = logits(folder(tmp_path, "gpt_oss"), ctx, context=256)
+    assert np.corrcoef(plain.ravel(), wanted.ravel())[0, 1] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"blocks": None}, "lacks the tensor model.layers.0.mlp.experts.down_proj_blocks of shape"),
+        ({"scales": None}, "lacks the tensor model.layers.0.mlp.experts.down_proj_scales of shape"),
+        ({"blocks": np.float32}, "down_proj_blocks has dtype float32; it must be uint8"),
+        ({"scales": slice(1)}, r"down_proj_scales has shape \[1, 64, 3\]; the configuration makes it \[6, 64, 3\]"),
+    ],
+)
+def test_blocks_that_do_not_fit_are_refused(packed: Path, tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    tensors = load_file(packed / "model.safetensors")
+    for kind, made in change.items():
+        name = f"model.layers.0.mlp.experts.down_proj_{kind}"
+        old = tensors.pop(name)
+        if made is not None:
+            tensors[name] = old[made] if isinstance(made, slice) else old.astype(made)
+    (tmp_path / "config.json").write_text((packed / "config.json").read_text())
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(FormatError, match=words):
+        StoredModel.open(tmp_path)
 
 
 def test_long_sequences_have_the_long_factors(tmp_path: Path, ctx: Context) -> None:
@@ -166,7 +231,16 @@ def test_what_may_have_one_value_alone_is_refused_with_another(case: str) -> Non
         ),
         ("gemma3", {"model_type": "gemma3"}, "the model_type is 'gemma3'; this program runs 'llama', "),
         ("mistral", {"model_type": "gemma"}, "the model_type is 'gemma'; this program runs 'llama', "),
-        ("mistral", {"model_type": "gpt_oss"}, "the model_type is 'gpt_oss'; this program runs 'llama', "),
+        ("mistral", {"model_type": "gpt_neox"}, "the model_type is 'gpt_neox'; this program runs 'llama', "),
+        ("gpt_oss", {"sliding_window": None}, "sliding_window is None; it must be a whole number, from 1"),
+        ("gpt_oss", {"experts_per_token": 4}, "experts_per_token is 4; num_experts_per_tok makes it 3"),
+        ("gpt_oss", {"swiglu_limit": 6.0}, "swiglu_limit is 6.0; this engine has 7.0"),
+        ("gpt_oss", {"quantization_config": {"quant_method": "awq"}}, "quantization_config is .*; this engine has the"),
+        (
+            "gpt_oss",
+            {"quantization_config": {"quant_method": "mxfp4", "dequantize": True}},
+            "quantization_config has the option 'dequantize', which is unknown here",
+        ),
     ],
 )
 def test_what_is_not_supported_is_refused(case: str, change: dict[str, Any], words: str) -> None:

@@ -72,6 +72,12 @@ def _llama3() -> tuple[Tokenizer, dict[str, Any]]:
     return made, {"bos_token": "<|begin_of_text|>", "eos_token": {"content": "<|eot_id|>"}}
 
 
+def _o200k() -> tuple[Tokenizer, dict[str, Any]]:
+    made = _bytes([_split(CUTS["gpt-4o"][0][0])])
+    _special(made, "<|startoftext|>", "<|endoftext|>", "<|return|>", "<|start|>", "<|message|>", "<|end|>")
+    return made, {"bos_token": "<|startoftext|>", "eos_token": "<|return|>"}
+
+
 def _qwen() -> tuple[Tokenizer, dict[str, Any]]:
     made = _bytes([_split(QWEN)])
     made.normalizer = normalizers.NFC()
@@ -191,6 +197,7 @@ def _words() -> tuple[Tokenizer, dict[str, Any]]:
 FOLDERS: dict[str, Callable[[], tuple[Tokenizer, dict[str, Any]]]] = {
     "gpt2": _gpt2,
     "llama3": _llama3,
+    "o200k": _o200k,
     "qwen": _qwen,
     "runs": _runs,
     "thousands": _thousands,

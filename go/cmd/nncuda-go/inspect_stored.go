@@ -166,7 +166,7 @@ func describeOther(folder string, why error) (content *formats.Object, err error
 			rows = append(rows, tensorRow(matrix.Name, shape.Sizes, "ternary, "+matrix.Form, len(matrix.Data)))
 		} else if shape.Name != "lm_head.weight" || !made.Config.TieEmbeddings {
 			for _, part := range made.Parts(shape.Name) {
-				rows = append(rows, tensorRow(part.Name, part.Shape, part.Format.Name, len(part.Data)))
+				rows = append(rows, tensorRow(part.Name, part.Shape, part.Format.Name, part.ByteCount()))
 			}
 		}
 	}

@@ -446,13 +446,17 @@ func (e *Engine) attention(p *layer.Pass, number int, of heads, in inputs, decod
 	keys, values, format := e.Cache.keys[number], e.Cache.values[number], cuda.Format(e.Cache.Format.Code)
 	window, bound := int64(config.WindowOf(number)), float32(config.ScoresCap)
 	scale := float32(cmp.Or(config.AttentionScale, 1/math.Sqrt(float64(config.HeadDim))))
+	var sinks *tensor.Tensor
+	if config.Sinks {
+		sinks = e.Weights.layers[number].sinks
+	}
 	if decode {
-		p.Check(tensor.AttentionStepPaged(q, k, v, cosine, sine, in.positions, in.lengths, in.table, nil, keys, values,
+		p.Check(tensor.AttentionStepPaged(q, k, v, cosine, sine, in.positions, in.lengths, in.table, sinks, keys, values,
 			out, scale, window, bound, layout, format))
 	} else {
 		p.Check(tensor.RopeQK(q, k, cosine, sine, in.positions, layout))
 		p.Check(tensor.KVAppendPaged(k, v, in.offsets, in.lengths, in.table, keys, values, format))
-		p.Check(tensor.FlashAttentionPaged(q, keys, values, in.offsets, in.lengths, in.table, nil, out, config.NumKVHeads,
+		p.Check(tensor.FlashAttentionPaged(q, keys, values, in.offsets, in.lengths, in.table, sinks, out, config.NumKVHeads,
 			scale, window, bound, format))
 	}
 	return p.View(out, tokens, -1)

@@ -18,6 +18,7 @@ type storedLayers struct {
 	router, probs, weights    *tensor.Tensor // f32 [rows, experts], [rows, experts], [rows, k]
 	indices, slotRow, rowSlot *tensor.Tensor // i32 [rows, k], [rows, k], [slots]
 	counts, offsets           *tensor.Tensor // i32 [experts], [experts + 1]
+	biased                    *biasedRows    // of a model whose experts have biases, or nil
 	// Of a model with norms of queries and keys: the products, f32 [rows, heads or kv_heads * head_dim], and two of them normed.
 	queries, keys, values, normedQueries, normedKeys *tensor.Tensor
 	shared                                           *sharedRows
@@ -68,6 +69,9 @@ func newStoredLayers(p *layer.Pass, keep *store, config stored.LlamaConfig, laye
 		s.rowSlot = keep.empty(p, cuda.I32, rows*k)
 		s.counts = keep.empty(p, cuda.I32, experts)
 		s.offsets = keep.empty(p, cuda.I32, experts+1)
+		if config.BiasedExperts {
+			s.biased = newBiasedRows(p, keep, config, rows*k)
+		}
 	} else {
 		s.inner = keep.empty(p, cuda.F32, rows, config.FFNSize)
 	}
@@ -137,7 +141,11 @@ func (s *storedLayers) attended(p *layer.Pass, number int, heads, x *tensor.Tens
 
 func (s *storedLayers) feedForward(p *layer.Pass, number int, x *tensor.Tensor) {
 	of := &s.layers[number]
-	if of.mixture != nil {
+	switch {
+	case of.mixture != nil && of.mixture.biases != nil:
+		s.mixBiased(p, of.mixture, of.postNorm, x)
+		return
+	case of.mixture != nil:
 		s.mix(p, of.mixture, of.postNorm, x)
 		return
 	}

@@ -94,7 +94,7 @@ func (r *weightReader) matrix(p *layer.Pass, name string) weight {
 	}
 	code, _ := part.Format.Interleaved()
 	copied := r.copied(p, name, func(rows []byte, place *tensor.Tensor) {
-		if r.isReordered(name) { // these rows are the garbage collector's, which a context must not keep
+		if r.isReordered(name) || part.Made != nil { // these rows are the garbage collector's, which a context must not keep
 			source := p.Empty(cuda.U8, place.Dim(0), place.Dim(1))
 			p.Check(source.Upload(rows))
 			p.Check(tensor.InterleaveRows(source, place, part.Columns(), format))
@@ -139,7 +139,7 @@ func (r *weightReader) vector(p *layer.Pass, names ...string) *tensor.Tensor {
 // rows are the rows of a matrix, of all experts one below the other: u8 [rows, row bytes].
 func (r *weightReader) rows(p *layer.Pass, name string) *tensor.Tensor {
 	// What is in no file is the garbage collector's.
-	if parts := r.model.Parts(name); !r.inMemory && parts[0].Pages != nil && !r.isReordered(name) {
+	if parts := r.model.Parts(name); !r.inMemory && parts[0].Pages != nil && parts[0].Made == nil && !r.isReordered(name) {
 		if whole, follow := inOnePiece(parts); follow {
 			return r.inPlace(p, whole)
 		}
@@ -200,6 +200,9 @@ func (r *weightReader) copied(p *layer.Pass, name string, put func(rows []byte, 
 	// Whole groups of rows; behind a piece the file's pages are given back, so that they do not count besides the copy.
 	step := max(1, pieceBytes/(formats.InterleavedRows*rowBytes)) * formats.InterleavedRows
 	for _, part := range parts {
+		if part.Made != nil {
+			part.Data, part.Pages = part.Made(), nil
+		}
 		for at := 0; at < part.Rows() && p.Err() == nil; at += step {
 			count := min(step, part.Rows()-at)
 			piece := part.Data[at*rowBytes : (at+count)*rowBytes]

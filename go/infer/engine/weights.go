@@ -15,17 +15,23 @@ type gated struct{ gate, up, down weight }
 // gate has a second row of zeros, and is nil where nothing weighs it.
 type mixture struct {
 	router, w1, w3, w2 weight
+	biases             *expertBiases // or nil; with them, gates are clipped
 	shared             *gated
 	sharedGate         *weight
 }
 
-// storedLayer is a block's weights; the norms and the biases are f32.
+// expertBiases are what the products of a mixture have added, f32: of the router [experts], of gate and up [experts, ffn]
+// each, and of down [experts, hidden].
+type expertBiases struct{ router, w1, w3, w2 *tensor.Tensor }
+
+// storedLayer is a block's weights; the norms, the biases and the sinks of heads are f32.
 type storedLayer struct {
 	inputNorm *tensor.Tensor
 	q, k, v   weight
 	qkvBias   *tensor.Tensor // or nil
 	qNorm     *tensor.Tensor // or nil
 	kNorm     *tensor.Tensor // or nil
+	sinks     *tensor.Tensor // or nil
 	o         weight
 	oBias     *tensor.Tensor // or nil
 	// attentionNorm and ffnNorm are behind these parts, or nil.
@@ -143,6 +149,9 @@ func (w *Weights) layer(p *layer.Pass, read *weightReader, number int) storedLay
 		made.qNorm = read.vector(p, block+"self_attn.q_norm.weight")
 		made.kNorm = read.vector(p, block+"self_attn.k_norm.weight")
 	}
+	if w.config.Sinks {
+		made.sinks = read.vector(p, block+"self_attn.sinks.weight")
+	}
 	if w.config.PostNorms {
 		made.attentionNorm = read.vector(p, block+"self_attn.post_norm.weight")
 		made.ffnNorm = read.vector(p, block+"mlp.post_norm.weight")
@@ -156,6 +165,11 @@ func (w *Weights) layer(p *layer.Pass, read *weightReader, number int) storedLay
 	}
 	expert := func(name string) weight { return read.matrix(p, block+"block_sparse_moe."+name+".weight") }
 	made.mixture = &mixture{router: expert("gate"), w1: expert("w1"), w3: expert("w3"), w2: expert("w2")}
+	if w.config.BiasedExperts {
+		added := func(name string) *tensor.Tensor { return read.vector(p, block+"block_sparse_moe."+name+".bias") }
+		each := func(name string) *tensor.Tensor { return p.View(added(name), w.config.NumExperts, -1) }
+		made.mixture.biases = &expertBiases{added("gate"), each("w1"), each("w3"), each("w2")}
+	}
 	if w.config.SharedFFNSize > 0 {
 		made.mixture.shared = network("block_sparse_moe.shared.")
 	}

@@ -22,6 +22,7 @@ type Experts struct {
 	Shared      string
 	UsualShared int
 	SharedGate  bool // whether a sigmoid of its own weighs that one
+	Biased      bool // whether they and their router have biases, and their gates are clipped
 }
 
 // Gemma is what Gemma's families have in common, and what transformers takes where config.json does not say. Folders have the
@@ -86,7 +87,14 @@ type Family struct {
 	// OriginalContext is the usual original_max_position_embeddings of families that have it beside the rotary embedding's own
 	// options; 0 of others.
 	OriginalContext int
-	fixed           []fixed
+	Sinks           bool // whether each head has a score without a key
+	// Rope are options of the rotary embedding, name and value in turns, where config.json has neither rope_parameters nor
+	// rope_scaling.
+	Rope []any
+	// BrokenTurns says whether YaRN's stretched part has whatever numbers for its ends in GGUF files, which have no key for it,
+	// in place of whole ones.
+	BrokenTurns bool
+	fixed       []fixed
 }
 
 // AllWindows is the period of windows in all layers.
@@ -94,6 +102,7 @@ const AllWindows = -1
 
 var (
 	biased = Switch{Key: "attention_bias"}
+	unless = Switch{Usual: true, Key: "attention_bias"}
 	yes    = Switch{Usual: true}
 	normed = Switch{Key: "norm_topk_prob"}
 
@@ -182,6 +191,17 @@ var Families = []Family{
 		Activations: []string{GELU}, ActivationKey: "hidden_activation",
 		Gemma: &Gemma{QueryScalar: 256, Largest: 62, LocalBase: 1e4},
 	},
+	{
+		Name: "gpt_oss", Architectures: []string{"gpt-oss"}, RopeBase: 150000, NormEps: 1e-5, Context: 131072, KVHeads: 8,
+		HeadDim: 64, Window: 128, WindowPeriod: 2, QKVBias: unless, OBias: unless, QKNorm: NoNorm, Activations: onlySiLU,
+		Experts: &Experts{Count: "num_local_experts", Usual: 128, UsualChosen: 4, FFN: "intermediate_size", Norm: yes,
+			Biased: true},
+		Sinks: true,
+		Rope: []any{
+			"rope_type", "yarn", "factor", 32.0, "truncate", false, "original_max_position_embeddings", int64(4096),
+		},
+		BrokenTurns: true, fixed: []fixed{{"swiglu_alpha", 1.702}, {"swiglu_limit", 7.0}},
+	},
 }
 
 // commonOptions of config.json all families have.
@@ -267,6 +287,9 @@ func (f *Family) Options() map[string]bool {
 	if experts := f.Experts; experts != nil {
 		for _, name := range []string{experts.Count, experts.FFN, "num_experts_per_tok", experts.Norm.Key, experts.Shared} {
 			own[name] = true
+		}
+		if experts.Biased {
+			own["experts_per_token"], own["initial_context_length"], own["quantization_config"] = true, true, true
 		}
 	}
 	if f.Scaled {

@@ -104,6 +104,10 @@ func ConfigFromFolder(object *formats.Object) (LlamaConfig, error) {
 			config.SharedFFNSize = given.wholeOf(experts.Shared, experts.UsualShared)
 			config.SharedGate = experts.SharedGate
 		}
+		config.Sinks, config.BiasedExperts = family.Sinks, experts.Biased
+		if experts.Biased {
+			given.keep(checkGPTOSS(object, config.ExpertsPerToken))
+		}
 	}
 	if family.Scaled {
 		for _, scale := range scales {
@@ -116,6 +120,32 @@ func ConfigFromFolder(object *formats.Object) (LlamaConfig, error) {
 	given.keep(extra.err)
 	given.keep(config.Validate())
 	return config, given.err
+}
+
+// checkGPTOSS refuses what gpt-oss' files say a second time and otherwise, and a form of experts that is not read.
+func checkGPTOSS(object *formats.Object, chosen int) error {
+	switch value := object.Get("experts_per_token").(type) {
+	case nil, int64, float64:
+		if value != nil && value != any(int64(chosen)) && value != any(float64(chosen)) {
+			return fmt.Errorf("experts_per_token is %s; num_experts_per_tok makes it %d", formats.Shown(value), chosen)
+		}
+	default:
+		return fmt.Errorf("experts_per_token is %s; num_experts_per_tok makes it %d", formats.Shown(value), chosen)
+	}
+	found := object.Get("quantization_config")
+	if isEmpty(found) { // the tensors say which form they have
+		return nil
+	}
+	quantized, ok := found.(*formats.Object)
+	if !ok || quantized.Get("quant_method") != any("mxfp4") {
+		return fmt.Errorf("quantization_config is %s; this engine has the quant_method 'mxfp4'", formats.Shown(found))
+	}
+	for _, name := range quantized.Names() {
+		if name != "quant_method" && name != "modules_to_not_convert" {
+			return fmt.Errorf("quantization_config has the option %s, which is unknown here", formats.Shown(name))
+		}
+	}
+	return nil
 }
 
 // gemma reads what Gemma's families have.
@@ -153,6 +183,9 @@ func checkOptions(object *formats.Object, family *Family) error {
 		}
 		_, wantsEmpty := option.value.([]any)
 		list, isList := value.([]any)
+		if whole, ok := value.(int64); ok && option.value == any(float64(whole)) {
+			continue
+		}
 		if wantsEmpty && isList && len(list) == 0 || !wantsEmpty && !isList && value == option.value {
 			continue
 		}
@@ -314,7 +347,7 @@ func localRope(object *formats.Object, family *Family) (*formats.Object, float64
 // stretched models, rope_scaling.
 func ropeFromFolder(object *formats.Object, family *Family, headDim, context int) (Rope, error) {
 	rope := Rope{Layout: RopeHalf, Scaling: ScalingNone, Factor: 1, Magnitude: 1}
-	parameters := formats.NewObject()
+	parameters := formats.NewObject(family.Rope...)
 	for _, name := range []string{"rope_scaling", "rope_parameters"} {
 		switch value := object.Get(name).(type) {
 		case nil:

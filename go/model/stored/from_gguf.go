@@ -82,7 +82,7 @@ func configFromGGUF(metadata *gguf.Metadata, found seen) (LlamaConfig, error) {
 		period = given.wholeOf("attention.sliding_window_pattern", period)
 	}
 	longest := given.wholeOf("nncuda.extended_context", context)
-	rope, err := ropeFromGGUF(given, architecture, found, part, headDim, context, longest > context)
+	rope, err := ropeFromGGUF(given, architecture, found, part, headDim, context, longest > context, !family.BrokenTurns)
 	if err != nil {
 		return LlamaConfig{}, err
 	}
@@ -118,6 +118,7 @@ func configFromGGUF(metadata *gguf.Metadata, found seen) (LlamaConfig, error) {
 			config.SharedFFNSize = given.wholeOf("expert_shared_feed_forward_length", ffn)
 			config.SharedGate = experts.SharedGate
 		}
+		config.Sinks, config.BiasedExperts = family.Sinks, experts.Biased
 	}
 	if family.Scaled {
 		for _, scale := range scales {
@@ -184,7 +185,7 @@ func checkKeys(metadata *gguf.Metadata, given *reading, prefix string, family *F
 }
 
 func ropeFromGGUF(
-	given *reading, architecture string, found seen, part, headDim, context int, extended bool,
+	given *reading, architecture string, found seen, part, headDim, context int, extended, whole bool,
 ) (Rope, error) {
 	rope := Rope{
 		Base: given.numberOf("rope.freq_base", 10000), Layout: RopeHalf, Scaling: ScalingNone, Factor: 1, Magnitude: 1,
@@ -222,7 +223,7 @@ func ropeFromGGUF(
 	case linear:
 		rope.Scaling, rope.Factor = ScalingLinear, factor
 	case isYaRN:
-		return yarnFromGGUF(rope, given, part, original, factor)
+		return yarnFromGGUF(rope, given, part, original, factor, whole)
 	case found.divisors != nil:
 		rope.Scaling, rope.Divisors = ScalingLlama3, found.divisors
 	case long:
@@ -235,8 +236,9 @@ func ropeFromGGUF(
 	return rope, given.err
 }
 
-// yarnFromGGUF is llama.cpp's YaRN: both ends of the stretched part are whole numbers.
-func yarnFromGGUF(rope Rope, given *reading, part, original int, factor float64) (Rope, error) {
+// yarnFromGGUF is llama.cpp's YaRN: both ends of the stretched part are whole numbers, or in a family whose folders say
+// otherwise not: files have no key for it.
+func yarnFromGGUF(rope Rope, given *reading, part, original int, factor float64, whole bool) (Rope, error) {
 	fast, slow := given.numberOf("rope.scaling.yarn_beta_fast", 32), given.numberOf("rope.scaling.yarn_beta_slow", 1)
 	if given.err == nil && !(rope.Base > 1 && original > 1 && 1 <= factor && factor <= 1e6 && 1e-3 <= slow && slow <= fast && fast <= 1e6) {
 		return rope, fmt.Errorf("rotary embedding of yarn with base %v, original_context_length %d, factor %v, yarn_beta_fast %v "+
@@ -255,7 +257,7 @@ func yarnFromGGUF(rope Rope, given *reading, part, original int, factor float64)
 		return rope, given.err
 	}
 	rope.Scaling, rope.Factor, rope.OriginalContext = ScalingYaRN, factor, original
-	rope.Divisors = yarnDivisors(rope.Base, part, factor, fast, slow, float64(original), true)
+	rope.Divisors = yarnDivisors(rope.Base, part, factor, fast, slow, float64(original), whole)
 	rope.Magnitude = rounded(yarnMagnitude(factor, 1))
 	return rope, nil
 }

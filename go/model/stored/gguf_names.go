@@ -22,6 +22,7 @@ var (
 		"attn_qkv":            "self_attn.qkv_proj",
 		"attn_q_norm":         "self_attn.q_norm",
 		"attn_k_norm":         "self_attn.k_norm",
+		"attn_sinks":          "self_attn.sinks",
 		"ffn_norm":            "post_attention_layernorm",
 		"ffn_gate":            "mlp.gate_proj",
 		"ffn_up":              "mlp.up_proj",

@@ -3,7 +3,8 @@
 //
 // A Llama here is a pre-norm decoder with RMSNorm, rotary attention of grouped heads and a SwiGLU, or a mixture of SwiGLU
 // experts behind a router (Mixtral, and this library's own models), or with ternary weights, further norms and a squared
-// ReLU as the gate (BitNet b1.58), or with bounded scores, windows and norms behind its parts (Gemma 2 and 3). Tensors are named as in Hugging Face transformers' Llama and Mixtral, in every family:
+// ReLU as the gate (BitNet b1.58), or with bounded scores, windows and norms behind its parts (Gemma 2 and 3), or with sinks
+// and biased experts (gpt-oss). Tensors are named as in Hugging Face transformers' Llama and Mixtral, in every family:
 //
 //	model.embed_tokens.weight                                  [vocab, hidden]
 //	for each layer L, with the prefix model.layers.L:
@@ -12,11 +13,14 @@
 //	  self_attn.o_proj.weight                                  [hidden, heads * head_dim]
 //	  self_attn.{q,k,v}_proj.bias, self_attn.o_proj.bias       with QKVBias, with OBias
 //	  self_attn.{q,k}_norm.weight                              with QKNorm: [head_dim], or [heads * head_dim]
+//	  self_attn.sinks.weight                                   with Sinks: [heads]
 //	  mlp.{gate,up}_proj.weight, mlp.down_proj.weight          [ffn, hidden], [hidden, ffn]
 //	or, with experts, all of them in one tensor a matrix:
 //	  block_sparse_moe.gate.weight                             [experts, hidden]
 //	  block_sparse_moe.{w1,w3}.weight                          [experts, ffn, hidden]: gate and up
 //	  block_sparse_moe.w2.weight                               [experts, hidden, ffn]: down
+//	  block_sparse_moe.gate.bias, .{w1,w3}.bias, .w2.bias      with BiasedExperts: [experts], [experts, ffn] twice and
+//	                                                           [experts, hidden]
 //	with SharedFFNSize, the expert that every token goes to, and with SharedGate what weighs it:
 //	  block_sparse_moe.shared.{gate,up,down}_proj.weight       as those of mlp
 //	  block_sparse_moe.shared_gate.weight                      [hidden]
@@ -27,7 +31,7 @@
 //	model.norm.weight, lm_head.weight                          [hidden], [vocab, hidden]
 //
 // (Touvron et al. 2023, "Llama 2"; Jiang et al. 2024, "Mixtral of Experts"; Ma et al. 2025, "BitNet b1.58 2B4T Technical
-// Report")
+// Report"; Agarwal et al. 2025, "gpt-oss-120b & gpt-oss-20b Model Card")
 package stored
 
 import (
@@ -151,7 +155,11 @@ type LlamaConfig struct {
 	// PostNorms says whether there are norms of what attention and the feed-forward network add to the residual stream,
 	// NormsLessOne whether the stored gains of norms are less by 1 than what is multiplied with.
 	PostNorms, NormsLessOne bool
-	Family                  string // which of Families it is
+	Sinks                   bool // whether each head has a score without a key, of which its softmax has the sum alone
+	// BiasedExperts says whether the router and the experts have biases, and the gates of these are clipped: of
+	// min(g, 7) sigmoid(1.702 g) (u + 1) with u held between -7 and 7.
+	BiasedExperts bool
+	Family        string // which of Families it is
 }
 
 // Validate says which option is outside its range.
@@ -229,6 +237,8 @@ func (c LlamaConfig) Validate() error {
 			"absent with ternary weights"},
 		{!(c.OBias && c.ResidualScale != 1), "o_bias", true, "false with a residual_scale"},
 		{c.NumExperts > 0 || c.SharedFFNSize == 0, "shared_ffn_size", c.SharedFFNSize, "0 in a model without experts"},
+		{!c.BiasedExperts || c.NumExperts > 0 && c.SharedFFNSize == 0 && c.ResidualScale == 1, "biased_experts", true,
+			"false without experts, with a shared one, and with a residual_scale"},
 		{c.SharedFFNSize > 0 || !c.SharedGate, "shared_gate", true, "false in a model without a shared expert"},
 		{rotated%2 == 0 && rotated <= c.HeadDim, "rope.rotated", rotated,
 			fmt.Sprintf("an even number below head_dim (%d), or 0", c.HeadDim)},
@@ -330,6 +340,9 @@ func (c LlamaConfig) Shapes() []Shape {
 			add("self_attn.q_norm.weight", queries)
 			add("self_attn.k_norm.weight", keys)
 		}
+		if c.Sinks {
+			add("self_attn.sinks.weight", c.NumHeads)
+		}
 		if c.SubNorms {
 			add("self_attn.attn_sub_norm.weight", queries)
 		}
@@ -342,6 +355,12 @@ func (c LlamaConfig) Shapes() []Shape {
 			add("block_sparse_moe.w1.weight", c.NumExperts, ffn, hidden)
 			add("block_sparse_moe.w3.weight", c.NumExperts, ffn, hidden)
 			add("block_sparse_moe.w2.weight", c.NumExperts, hidden, ffn)
+			if c.BiasedExperts {
+				add("block_sparse_moe.gate.bias", c.NumExperts)
+				add("block_sparse_moe.w1.bias", c.NumExperts, ffn)
+				add("block_sparse_moe.w3.bias", c.NumExperts, ffn)
+				add("block_sparse_moe.w2.bias", c.NumExperts, hidden)
+			}
 			if shared := c.SharedFFNSize; shared > 0 {
 				add("block_sparse_moe.shared.gate_proj.weight", shared, hidden)
 				add("block_sparse_moe.shared.up_proj.weight", shared, hidden)
@@ -389,10 +408,12 @@ const (
 	headName      = "lm_head.weight"
 )
 
-// isPlain says whether a tensor must be in f32, f16 or bf16: norms, biases, routers, which are small and are multiplied
-// element by element in f32.
+// isPlain says whether a tensor must be in f32, f16 or bf16: norms, biases, routers, sinks, which are small and are
+// multiplied element by element in f32.
 func isPlain(name string) bool {
-	for _, end := range []string{"norm.weight", ".bias", "block_sparse_moe.gate.weight", "block_sparse_moe.shared_gate.weight"} {
+	for _, end := range []string{
+		"norm.weight", ".bias", "self_attn.sinks.weight", "block_sparse_moe.gate.weight", "block_sparse_moe.shared_gate.weight",
+	} {
 		if strings.HasSuffix(name, end) {
 			return true
 		}
@@ -428,5 +449,6 @@ func (c LlamaConfig) Object() *formats.Object {
 		"ternary", c.Ternary, "shared_ffn_size", c.SharedFFNSize, "shared_gate", c.SharedGate,
 		"embedding_scale", c.EmbeddingScale, "residual_scale", c.ResidualScale, "attention_scale", c.AttentionScale,
 		"logits_scaling", c.LogitsScaling, "scores_cap", c.ScoresCap, "logits_cap", c.LogitsCap, "window", c.Window,
-		"window_period", c.WindowPeriod, "local_rope_base", c.LocalRopeBase, "post_norms", c.PostNorms, "norms_less_one", c.NormsLessOne, "family", c.Family)
+		"window_period", c.WindowPeriod, "local_rope_base", c.LocalRopeBase, "post_norms", c.PostNorms, "norms_less_one", c.NormsLessOne,
+		"sinks", c.Sinks, "biased_experts", c.BiasedExperts, "family", c.Family)
 }

@@ -22,8 +22,9 @@ import (
 
 // Model is a model as its files have it. Nothing is read ahead, copied or converted: tensors are the mapped pages of the
 // files, in their format and in the order of rows they have. (GGUF files order the rows of queries and keys for
-// interleaved pairs, folders for half-split ones; Config.Rope.Layout says which.) It must be closed, and its tensors not
-// be used from then on.
+// interleaved pairs, folders for half-split ones; Config.Rope.Layout says which.) The one exception are the experts of
+// gpt-oss' folders, whose elements have an order of their own: each reading makes ours. It must be closed, and its tensors
+// not be used from then on.
 type Model struct {
 	Path   string
 	Config LlamaConfig
@@ -104,7 +105,7 @@ func (m *Model) TensorBytes() int64 {
 		for _, part := range m.parts[shape.Name] {
 			if place := unsafe.SliceData(part.Data); !seen[place] {
 				seen[place] = true
-				total += int64(len(part.Data))
+				total += int64(part.ByteCount())
 			}
 		}
 	}
@@ -196,6 +197,9 @@ func (m *Model) readGGUF() error {
 			continue
 		}
 		name := nameOfGGUF(theirs)
+		if m.Config.Family == "gpt_oss" { // its name of the norm before the experts
+			name = strings.Replace(name, ".self_attn.post_norm.", ".post_attention_layernorm.", 1)
+		}
 		if name == "" || parts[name] != nil || m.Matrices[name] != nil {
 			return wrong(m.Path, "has the tensor %s, which no model of this architecture has", formats.Shown(theirs))
 		}
@@ -270,11 +274,7 @@ func (m *Model) readFolder(quantized quantization) error {
 			parts[theirs] = []formats.StoredTensor{table}
 			continue
 		}
-		tensor, err := storedIn(m.folder, theirs)
-		if err != nil {
-			return err
-		}
-		own, err := m.ownNames(theirs, tensor)
+		own, err := m.ofFolder(theirs)
 		if err != nil {
 			return err
 		}
@@ -293,6 +293,20 @@ func (m *Model) readFolder(quantized quantization) error {
 		return err
 	}
 	return m.take(parts)
+}
+
+// ofFolder gives a tensor of the folder under the names of LlamaConfig.Shapes.
+func (m *Model) ofFolder(theirs string) (map[string][]formats.StoredTensor, error) {
+	if m.Config.BiasedExperts {
+		if own, err := m.expertsInBlocks(theirs, m.folder); own != nil || err != nil {
+			return own, err
+		}
+	}
+	tensor, err := storedIn(m.folder, theirs)
+	if err != nil {
+		return nil, err
+	}
+	return m.ownNames(theirs, tensor)
 }
 
 func (m *Model) unknownTensor(name string) error {

@@ -15,7 +15,7 @@ var (
 	qwensExpert = regexp.MustCompile(`^mlp\.experts\.(\d{1,5})\.(gate|up|down)_proj\.weight$`)
 	expertPart  = map[string]string{"gate": "w1", "up": "w3", "down": "w2"}
 
-	// renamed are Qwen's, OLMoE's and Granite's names of what is in a tensor of its own.
+	// renamed are Qwen's, OLMoE's, Granite's and gpt-oss' names of what is in a tensor of its own.
 	renamed = map[string]string{
 		"mlp.gate.weight":                      "block_sparse_moe.gate.weight",
 		"block_sparse_moe.router.layer.weight": "block_sparse_moe.gate.weight",
@@ -24,6 +24,9 @@ var (
 		"mlp.shared_expert.down_proj.weight":   "block_sparse_moe.shared.down_proj.weight",
 		"shared_mlp.output_linear.weight":      "block_sparse_moe.shared.down_proj.weight",
 		"mlp.shared_expert_gate.weight":        "block_sparse_moe.shared_gate.weight",
+		"mlp.router.weight":                    "block_sparse_moe.gate.weight",
+		"mlp.router.bias":                      "block_sparse_moe.gate.bias",
+		"self_attn.sinks":                      "self_attn.sinks.weight",
 	}
 	// normsOfGemma are its names of norms: those that others have in front of the feed-forward network, and those behind parts.
 	normsOfGemma = map[string]string{
@@ -56,6 +59,11 @@ func (m *Model) ownNames(name string, tensor formats.StoredTensor) (map[string][
 	}
 	if own := renamed[part]; own != "" {
 		return one(layer + "." + own)
+	}
+	if m.Config.BiasedExperts {
+		if own, err := m.expertsOfGPTOSS(layer, part, tensor); own != nil || err != nil {
+			return own, err
+		}
 	}
 	mixture := layer + ".block_sparse_moe."
 	switch part {

@@ -21,6 +21,7 @@ CLASSES = {
     "phi3": "Phi3",
     "gemma2": "Gemma2",
     "gemma3_text": "Gemma3",
+    "gpt_oss": "GptOss",
 }
 
 Tensor = tuple[str, tuple[int, ...], float]
@@ -43,6 +44,8 @@ def tensors(config: LlamaConfig) -> Iterator[Tensor]:
             yield from _gated(config, f"{block}.mlp", config.ffn_size)
         elif config.family.startswith("granite"):
             yield from _granite(config, block)
+        elif config.biased_experts:
+            yield from _gpt_oss(config, f"{block}.mlp")
         else:
             yield from _experts(config, f"{block}.mlp")
     yield "model.norm.weight", (hidden,), 0.1
@@ -73,6 +76,8 @@ def _attention(config: LlamaConfig, prefix: str) -> Iterator[Tensor]:
         whole = config.qk_norm == "whole"
         yield f"{prefix}.q_norm.weight", (queries if whole else dim,), 0.1
         yield f"{prefix}.k_norm.weight", (keys if whole else dim,), 0.1
+    if config.sinks:
+        yield f"{prefix}.sinks", (config.num_heads,), 1.0
     yield _matrix(f"{prefix}.o_proj", hidden, queries, _added(config))
     if config.o_bias:
         yield f"{prefix}.o_proj.bias", (hidden,), 0.3
@@ -109,3 +114,14 @@ def _granite(config: LlamaConfig, block: str) -> Iterator[Tensor]:
     if shared := config.shared_ffn_size:
         yield _matrix(f"{block}.shared_mlp.input_linear", 2 * shared, hidden)
         yield _matrix(f"{block}.shared_mlp.output_linear", hidden, shared, added)
+
+
+def _gpt_oss(config: LlamaConfig, prefix: str) -> Iterator[Tensor]:
+    """All experts in one tensor, transposed, gate and up in turns: so large that some of either are out of bounds."""
+    hidden, ffn, experts, sharp = config.hidden_size, config.ffn_size, config.num_experts, 4.0
+    yield _matrix(f"{prefix}.router", experts, hidden, 2.0)
+    yield f"{prefix}.router.bias", (experts,), 0.3
+    yield f"{prefix}.experts.gate_up_proj", (experts, hidden, 2 * ffn), sharp / math.sqrt(hidden)
+    yield f"{prefix}.experts.gate_up_proj_bias", (experts, 2 * ffn), 0.5
+    yield f"{prefix}.experts.down_proj", (experts, ffn, hidden), _added(config) / (sharp * sharp * math.sqrt(ffn))
+    yield f"{prefix}.experts.down_proj_bias", (experts, hidden), 0.3

@@ -123,7 +123,8 @@ def _rope_metadata(config: LlamaConfig) -> dict[str, Any]:
     if rope.scaling == "yarn":
         original = rope.original_context
         rotated = rope.rotated or config.head_dim
-        usual = yarn_divisors(rope.base, rotated, rope.factor, 32.0, 1.0, float(original))
+        whole = FAMILIES[config.family].whole_turns
+        usual = yarn_divisors(rope.base, rotated, rope.factor, 32.0, 1.0, float(original), whole)
         if usual != rope.divisors or yarn_magnitude(rope.factor) != rope.magnitude:
             raise ValueError("the YaRN of this model has options of its own, which GGUF files do not have")
         return {
@@ -187,7 +188,10 @@ def quantize_model(
 
 
 def _name_in_file(name: str, config: LlamaConfig) -> str:
-    """What the file calls a tensor: in Phi-3's, q, k and v are one tensor, and gate and up another."""
+    """What the file calls a tensor: in Phi-3's, q, k and v are one tensor, and gate and up another; in gpt-oss' the
+    norm before the experts has the name of Gemma's behind attention."""
+    if config.family == "gpt_oss":
+        name = name.replace(".post_attention_layernorm.", ".self_attn.post_norm.")
     if config.family == "phi3":
         for part in ("q", "k", "v"):
             name = name.replace(f".self_attn.{part}_proj.", ".self_attn.qkv_proj.")

@@ -7,6 +7,7 @@ A stored matrix is rows of blocks, the last dimension inside the blocks, bytes a
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import ml_dtypes
@@ -134,12 +135,15 @@ OTHER_GGUF_TYPES: dict[int, tuple[str, int, int]] = {
 class StoredTensor:
     """A tensor as a file has it: `data` u8 [bytes] over the file's pages, `shape` with the blocks along its last
     dimension. Reading `data` after the file was cut by someone else ends the process (SIGBUS), as with every mapping.
+    Where a file has the elements in another order, `made` gives the bytes in this one, and `data` what of the file they
+    are made of: nothing is read, nor kept, before somebody asks.
     """
 
     name: str
     format: str
     shape: tuple[int, ...]
     data: np.ndarray
+    made: Callable[[], np.ndarray] | None = None
 
     @property
     def code(self) -> int:
@@ -161,20 +165,25 @@ class StoredTensor:
 
     @property
     def nbytes(self) -> int:
-        return self.data.nbytes
+        return self.data.nbytes if self.made is None else FORMATS[self.format].tensor_bytes(self.shape)
+
+    def bytes(self) -> np.ndarray:
+        """The bytes, u8; no copy unless they are `made`, then a new one with each call."""
+        return self.data if self.made is None else self.made()
 
     def rows(self) -> np.ndarray:
-        """The bytes as u8 [rows, row_bytes], all dimensions but the last flattened; no copy."""
-        return self.data.reshape(-1, self.row_bytes)
+        """The same as u8 [rows, row_bytes], all dimensions but the last flattened."""
+        return self.bytes().reshape(-1, self.row_bytes)
 
     def numbers(self) -> np.ndarray:
-        """The elements of a format without blocks, in its NumPy dtype and in `shape`; no copy. TypeError for others."""
+        """The elements of a format without blocks, in its NumPy dtype and in `shape`; a copy where `bytes` is one.
+        TypeError for other formats."""
         dtype = FORMATS[self.format].numpy
         if dtype is None:
             raise TypeError(
                 f"tensor {self.name} is in {self.format}, a block format; kernels.dequantize converts it to numbers"
             )
-        return self.data.view(dtype).reshape(self.shape)
+        return self.bytes().view(dtype).reshape(self.shape)
 
     def f32(self) -> np.ndarray:
         """A copy of the elements of a format without blocks, in f32 and in `shape`: for norms, biases, routers."""

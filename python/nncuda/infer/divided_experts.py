@@ -37,6 +37,8 @@ class DividedExperts:
         config, ctx = model.config, comm.ctx
         if not config.num_experts:
             raise ValueError(f"{model.path} has no experts, which ranks could divide among them")
+        if config.biased_experts:
+            raise ValueError(f"{model.path} has experts with biases; the engine does not divide these among ranks")
         if ctx.device_type != exchange.CPU:
             raise ValueError("the engine divides experts among ranks on CPUs alone")
         check_expert_parallel(comm.ranks, comm.ranks, config.num_experts)

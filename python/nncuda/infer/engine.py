@@ -24,7 +24,7 @@ from .scores import Scores, TokenLogprobs
 from .stored_layers import Heads, StoredLayers
 from .ternary_layers import TernaryLayers
 from .watch import Watch, within
-from .weights import Weights
+from .weights import Layer, Weights
 
 if TYPE_CHECKING:
     from ..models.adapter import Adapter
@@ -341,7 +341,8 @@ class Engine:
             watch("embedding", x)
         for number, layer in enumerate(self.weights.layers):
             told = within(watch, f"layers.{number}.")
-            heads = self._attention(number, self._layers.qkv(layer, x, told), inputs, decode, told)
+            sinks = layer.sinks if isinstance(layer, Layer) else None
+            heads = self._attention(number, self._layers.qkv(layer, x, told), sinks, inputs, decode, told)
             self._layers.attended(layer, heads, x, told)
             if told is not None:
                 told("attn_residual", x)
@@ -349,7 +350,9 @@ class Engine:
             if told is not None:
                 told("output", x)
 
-    def _attention(self, number: int, qkv: Heads, inputs: Inputs, decode: bool, watch: Watch | None) -> Tensor:
+    def _attention(
+        self, number: int, qkv: Heads, sinks: Tensor | None, inputs: Inputs, decode: bool, watch: Watch | None
+    ) -> Tensor:
         """Puts a layer's keys and values into the cache; what attention gives, f32 [tokens, heads * head_dim]."""
         q, k, v = qkv
         config, tokens = self.config, q.shape[0]
@@ -361,7 +364,7 @@ class Engine:
         keys, values, code = self.cache.keys[number], self.cache.values[number], self.cache.format.code
         if decode:
             kernels.attention_step_paged(
-                q, k, v, cosine, sine, inputs.positions, inputs.lengths, inputs.table, None, keys, values,
+                q, k, v, cosine, sine, inputs.positions, inputs.lengths, inputs.table, sinks, keys, values,
                 **options, layout=config.rope.layout, format=code, out=heads,
             )  # fmt: skip
             return heads.view(tokens, -1)
@@ -375,7 +378,7 @@ class Engine:
         seen = inputs.offsets, inputs.lengths, inputs.table
         kernels.kv_append_paged(k, v, *seen, keys, values, format=code)
         kernels.flash_attention_paged(
-            q, keys, values, *seen, **options, format=code, kv_heads=config.num_kv_heads, out=heads
+            q, keys, values, *seen, sinks, **options, format=code, kv_heads=config.num_kv_heads, out=heads
         )
         if watch is not None:
             watch("attention", heads)

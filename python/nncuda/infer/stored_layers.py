@@ -10,6 +10,7 @@ from .. import kernels
 from ..device import Context, Tensor
 from ..layers.attention import split_heads
 from ..models.llama import LlamaConfig
+from .biased_experts import BiasedExperts
 from .divided_experts import DividedExperts
 from .watch import Watch
 from .weight_reader import Weight
@@ -43,7 +44,9 @@ class StoredLayers:
             self._inner = ctx.empty((slots, config.ffn_size))
         if config.post_norms:
             self._added = ctx.empty((rows, config.hidden_size))
-        if experts:
+        if config.biased_experts:
+            self._biased = BiasedExperts(ctx, config, rows)
+        elif experts:
             self._router = ctx.empty((rows, experts))
             self._probs = ctx.empty((rows, experts))
             self._weights = ctx.empty((rows, k))
@@ -176,6 +179,9 @@ class StoredLayers:
 
     def _mixture(self, ffn: Mixture, gain: Tensor, x: Tensor, watch: Watch | None) -> None:
         """x += sum over each token's experts of weight * W2 (silu(W1 h) * (W3 h)), h the normed rows."""
+        if ffn.biases is not None:
+            self._biased.add(ffn, ffn.biases, self._norm(x, gain), x, watch)
+            return
         config, tokens = self._config, x.shape[0]
         k = config.experts_per_token
         normed, router, probs, weights, indices, slot_row = (

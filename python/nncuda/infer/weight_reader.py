@@ -130,7 +130,8 @@ class WeightReader:
 
     def _rows(self, name: str) -> Tensor:
         """The rows of a matrix, of all experts one below the other: u8 [rows, row_bytes]."""
-        whole = None if self.in_memory or self._is_reordered(name) else self._in_place(name)
+        copied = self.in_memory or self._is_reordered(name) or self._tensors.parts(name)[0].made is not None
+        whole = None if copied else self._in_place(name)
         return self._copied(name, lambda rows, place: place.copy_(rows)) if whole is None else whole
 
     def _in_place(self, name: str) -> Tensor | None:
@@ -148,11 +149,12 @@ class WeightReader:
         parts = self._tensors.parts(name)
         if self._is_reordered(name):
             parts = [self._reordered(part) for part in parts]
-        whole = self._ctx.empty((sum(len(part.rows()) for part in parts), parts[0].row_bytes), "u8")
+        counts = [part.elements // part.columns for part in parts]
+        whole = self._ctx.empty((sum(counts), parts[0].row_bytes), "u8")
         first = 0
-        for part in parts:
-            place = whole.narrow(0, first, len(part.rows()))
-            first += len(place)
+        for part, count in zip(parts, counts, strict=True):
+            place = whole.narrow(0, first, count)
+            first += count
             if self._arena is not None:
                 copy(self._arena[part.name].as_bytes(), place)
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..device import Context, Tensor
 from .low_rank import LowRank, low_rank_factors
@@ -39,18 +39,30 @@ class SharedExpert:
         return [self.ffn.gate, self.ffn.up, self.ffn.down, *gates]
 
 
+class ExpertBiases(NamedTuple):
+    """What the products of a mixture have added, f32: of the router [experts], of gate and up [experts, ffn] each, and
+    of down [experts, hidden]."""
+
+    router: Tensor
+    w1: Tensor
+    w3: Tensor
+    w2: Tensor
+
+
 @dataclass(frozen=True)
 class Mixture:
-    """A mixture of experts, of which these are all, or those that this rank holds."""
+    """A mixture of experts, of which these are all, or those that this rank holds; clipped where it has biases."""
 
     router: Weight
     experts: Experts
     shared: SharedExpert | None
+    biases: ExpertBiases | None
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A block's weights; the norms and the bias are f32. `attention_norm` and `ffn_norm` are behind these parts."""
+    """A block's weights; the norms, the biases and the sinks of heads are f32. `attention_norm` and `ffn_norm` are
+    behind these parts."""
 
     input_norm: Tensor
     q: Weight
@@ -59,6 +71,7 @@ class Layer:
     qkv_bias: Tensor | None
     q_norm: Tensor | None
     k_norm: Tensor | None
+    sinks: Tensor | None
     o: Weight
     o_bias: Tensor | None
     attention_norm: Tensor | None
@@ -139,7 +152,11 @@ class Weights:
             if config.shared_ffn_size:
                 gate = read.beside_zeros(f"{mixture}.shared_gate.weight") if config.shared_gate else None
                 shared = SharedExpert(self._gated(read, f"{mixture}.shared"), gate)
-            ffn = Mixture(read.matrix(f"{mixture}.gate.weight"), read.experts(number), shared)
+            biases = None
+            if config.biased_experts:
+                added = [read.vector(f"{mixture}.{name}.bias") for name in ("gate", "w1", "w3", "w2")]
+                biases = ExpertBiases(added[0], *(one.view(config.num_experts, -1) for one in added[1:]))
+            ffn = Mixture(read.matrix(f"{mixture}.gate.weight"), read.experts(number), shared, biases)
         else:
             ffn = self._gated(read, dense)
         return Layer(
@@ -148,6 +165,7 @@ class Weights:
             qkv_bias,
             q_norm,
             k_norm,
+            read.vector(f"{attention}.sinks.weight") if config.sinks else None,
             self._projection(read, f"{attention}.o_proj.weight"),
             o_bias,
             attention_norm,

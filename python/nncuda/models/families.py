@@ -33,6 +33,7 @@ class Experts:
     shared, usual_shared
                         the inner width of the expert that every token goes to; None without one
     shared_gate         whether a sigmoid of its own weighs that one
+    biased              whether they and their router have biases, and their gates are clipped
     """
 
     count: str
@@ -43,6 +44,7 @@ class Experts:
     shared: str | None = None
     usual_shared: int = 0
     shared_gate: bool = False
+    biased: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,9 @@ class Family:
     original_context
                     the usual original_max_position_embeddings of families that have it beside the rotary embedding's
                     own options; 0 of others
+    sinks           whether each head has a score without a key
+    rope            options of the rotary embedding where config.json has neither rope_parameters nor rope_scaling
+    whole_turns     whether YaRN's stretched part has whole numbers for its ends in GGUF files, which have no key for it
     fixed           options of config.json that may have one value alone, which is what the engine computes
     """
 
@@ -123,6 +128,9 @@ class Family:
     gemma: Gemma | None = None
     partial_rotary: bool = False
     original_context: int = 0
+    sinks: bool = False
+    rope: tuple[tuple[str, Any], ...] = ()
+    whole_turns: bool = True
     fixed: tuple[tuple[str, Any], ...] = ()
 
 
@@ -316,6 +324,30 @@ FAMILIES = {
             activations=("gelu_pytorch_tanh",),
             activation_key="hidden_activation",
             gemma=Gemma(query_scalar=256.0, scores_cap=0.0, logits_cap=0.0, largest=62, local_base=1e4),
+        ),
+        Family(
+            "gpt_oss",
+            "gpt-oss 20b and 120b",
+            ("gpt-oss",),
+            rope_base=150000.0,
+            norm_eps=1e-5,
+            context=131072,
+            kv_heads=8,
+            head_dim=64,
+            window=128,
+            window_period=2,
+            qkv_bias=Switch(True, "attention_bias"),
+            o_bias=Switch(True, "attention_bias"),
+            experts=Experts("num_local_experts", 128, 4, "intermediate_size", YES, biased=True),
+            sinks=True,
+            rope=(
+                ("rope_type", "yarn"),
+                ("factor", 32.0),
+                ("truncate", False),
+                ("original_max_position_embeddings", 4096),
+            ),
+            whole_turns=False,
+            fixed=(("swiglu_alpha", 1.702), ("swiglu_limit", 7.0)),
         ),
     )
 }

@@ -2,9 +2,9 @@
 
 A Llama here is a pre-norm decoder with RMSNorm, rotary attention of grouped heads and a SwiGLU, or a mixture of SwiGLU
 experts behind a router (Mixtral, and this library's own models), or with ternary weights, further norms and a squared
-ReLU as the gate (BitNet b1.58), or with bounded scores, windows and norms behind its parts (Gemma 2 and 3). `families`
-says which models are such, with which of the parts. Tensors are named as in Hugging Face transformers' Llama and
-Mixtral, in every family:
+ReLU as the gate (BitNet b1.58), or with bounded scores, windows and norms behind its parts (Gemma 2 and 3), or with
+sinks and biased experts (gpt-oss). `families` says which models are such, with which of the parts. Tensors are named as
+in Hugging Face transformers' Llama and Mixtral, in every family:
 
     model.embed_tokens.weight                                  [vocab, hidden]
     for each layer L, with the prefix model.layers.L:
@@ -13,11 +13,14 @@ Mixtral, in every family:
       self_attn.o_proj.weight                                  [hidden, heads * head_dim]
       self_attn.{q,k,v}_proj.bias, self_attn.o_proj.bias       with qkv_bias, with o_bias
       self_attn.{q,k}_norm.weight                              with qk_norm: [head_dim], or [heads * head_dim]
+      self_attn.sinks.weight                                   with sinks: [heads]
       mlp.{gate,up}_proj.weight, mlp.down_proj.weight          [ffn, hidden], [hidden, ffn]
     or, with experts, all of them in one tensor a matrix:
       block_sparse_moe.gate.weight                             [experts, hidden]
       block_sparse_moe.{w1,w3}.weight                          [experts, ffn, hidden]: gate and up
       block_sparse_moe.w2.weight                               [experts, hidden, ffn]: down
+      block_sparse_moe.gate.bias, .{w1,w3}.bias, .w2.bias      with biased_experts: [experts], [experts, ffn] twice and
+                                                               [experts, hidden]
     with shared_ffn_size, the expert that every token goes to, and with shared_gate what weighs it:
       block_sparse_moe.shared.{gate,up,down}_proj.weight       as those of mlp
       block_sparse_moe.shared_gate.weight                      [hidden]
@@ -28,7 +31,7 @@ Mixtral, in every family:
     model.norm.weight, lm_head.weight                          [hidden], [vocab, hidden]
 
 (Touvron et al. 2023, "Llama 2"; Jiang et al. 2024, "Mixtral of Experts"; Ma et al. 2025, "BitNet b1.58 2B4T Technical
-Report")
+Report"; Agarwal et al. 2025, "gpt-oss-120b & gpt-oss-20b Model Card")
 """
 
 from __future__ import annotations
@@ -131,6 +134,9 @@ class LlamaConfig:
     window              most tokens that a token sees in layers with a window, itself the last of them; 0 for all
     window_period       n where each n-th layer has no window, 0 where all have
     local_rope_base     base of the rotary embedding in layers with a window, where it is not scaled; 0 for that of all
+    sinks               whether each head has a score without a key, of which its softmax has the sum alone
+    biased_experts      whether the router and the experts have biases, and the gates of these are clipped: of
+                        min(g, 7) sigmoid(1.702 g) (u + 1) with u held between -7 and 7
     post_norms          whether there are norms of what attention and feed-forward network add to the residual stream
     norms_less_one      whether the stored gains of norms are less by 1 than what is multiplied with
 
@@ -171,6 +177,8 @@ class LlamaConfig:
     local_rope_base: float = 0.0
     post_norms: bool = False
     norms_less_one: bool = False
+    sinks: bool = False
+    biased_experts: bool = False
     family: str = "llama"
 
     def __post_init__(self) -> None:
@@ -224,6 +232,9 @@ class LlamaConfig:
         _require(not (self.o_bias and self.residual_scale != 1), "o_bias", True, "false with a residual_scale")
         rule = "0 in a model without experts"
         _require(bool(self.num_experts) or not self.shared_ffn_size, "shared_ffn_size", self.shared_ffn_size, rule)
+        lone = self.num_experts > 0 and not self.shared_ffn_size and self.residual_scale == 1
+        rule = "false without experts, with a shared one, and with a residual_scale"
+        _require(lone or not self.biased_experts, "biased_experts", self.biased_experts, rule)
         rule = "false in a model without a shared expert"
         _require(bool(self.shared_ffn_size) or not self.shared_gate, "shared_gate", self.shared_gate, rule)
         rotated = self.rope.rotated or dim
@@ -286,6 +297,8 @@ class LlamaConfig:
                 whole = self.qk_norm == "whole"
                 shapes[f"{prefix}.self_attn.q_norm.weight"] = (queries if whole else self.head_dim,)
                 shapes[f"{prefix}.self_attn.k_norm.weight"] = (keys if whole else self.head_dim,)
+            if self.sinks:
+                shapes[f"{prefix}.self_attn.sinks.weight"] = (self.num_heads,)
             if self.sub_norms:
                 shapes[f"{prefix}.self_attn.attn_sub_norm.weight"] = (queries,)
             if self.post_norms:
@@ -297,6 +310,11 @@ class LlamaConfig:
                 shapes[f"{prefix}.block_sparse_moe.w1.weight"] = (experts, ffn, hidden)
                 shapes[f"{prefix}.block_sparse_moe.w3.weight"] = (experts, ffn, hidden)
                 shapes[f"{prefix}.block_sparse_moe.w2.weight"] = (experts, hidden, ffn)
+                if self.biased_experts:
+                    shapes[f"{prefix}.block_sparse_moe.gate.bias"] = (experts,)
+                    shapes[f"{prefix}.block_sparse_moe.w1.bias"] = (experts, ffn)
+                    shapes[f"{prefix}.block_sparse_moe.w3.bias"] = (experts, ffn)
+                    shapes[f"{prefix}.block_sparse_moe.w2.bias"] = (experts, hidden)
                 if shared := self.shared_ffn_size:
                     shapes[f"{prefix}.block_sparse_moe.shared.gate_proj.weight"] = (shared, hidden)
                     shapes[f"{prefix}.block_sparse_moe.shared.up_proj.weight"] = (shared, hidden)
@@ -321,11 +339,17 @@ class LlamaConfig:
 
 
 # Small weights, which are multiplied element by element in f32 and so cannot be in blocks.
-_PLAIN = ("norm.weight", ".bias", "block_sparse_moe.gate.weight", "block_sparse_moe.shared_gate.weight")
+_PLAIN = (
+    "norm.weight",
+    ".bias",
+    "self_attn.sinks.weight",
+    "block_sparse_moe.gate.weight",
+    "block_sparse_moe.shared_gate.weight",
+)
 
 
 def is_plain(name: str) -> bool:
-    """Whether a tensor must be in f32, f16 or bf16: norms, biases, routers."""
+    """Whether a tensor must be in f32, f16 or bf16: norms, biases, routers, sinks."""
     return name.endswith(_PLAIN)
 
 

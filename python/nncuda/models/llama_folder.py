@@ -84,6 +84,9 @@ def config_from_folder(values: Mapping[str, Any]) -> LlamaConfig:
     scales = {ours: given.number(theirs, 1.0) for theirs, ours, _ in SCALES} if family.scaled else {}
     if family.gemma is not None:
         scales = _gemma(values, family.gemma, hidden)
+    biased = family.experts is not None and family.experts.biased
+    if biased:
+        _check_gpt_oss(values, mixture["experts_per_token"])
     return LlamaConfig(
         vocab_size=given.whole("vocab_size"),
         hidden_size=hidden,
@@ -107,6 +110,8 @@ def config_from_folder(values: Mapping[str, Any]) -> LlamaConfig:
         local_rope_base=local_base,
         post_norms=family.gemma is not None,
         norms_less_one=family.gemma is not None,
+        sinks=family.sinks,
+        biased_experts=biased,
         family=family.name,
         **mixture,
         **scales,
@@ -125,6 +130,21 @@ def _gemma(values: Mapping[str, Any], gemma: Gemma, hidden: int) -> dict[str, fl
     return {"embedding_scale": math.sqrt(hidden), "attention_scale": 1 / math.sqrt(scalar), **found}
 
 
+def _check_gpt_oss(values: Mapping[str, Any], chosen: int) -> None:
+    """ValueError for what gpt-oss' files say twice and otherwise, and for experts in a form that is not read."""
+    if values.get("experts_per_token") not in (None, chosen) or values.get("experts_per_token") is True:
+        found = shown(values["experts_per_token"])
+        raise ValueError(f"experts_per_token is {found}; num_experts_per_tok makes it {chosen}")
+    quantized = values.get("quantization_config")
+    if not quantized:  # the tensors say which form they have
+        return
+    if not isinstance(quantized, Mapping) or quantized.get("quant_method") != "mxfp4":
+        raise ValueError(f"quantization_config is {shown(quantized)}; this engine has the quant_method 'mxfp4'")
+    for name in quantized:
+        if name not in ("quant_method", "modules_to_not_convert"):
+            raise ValueError(f"quantization_config has the option {shown(name)}, which is unknown here")
+
+
 def options_of(family: Family) -> frozenset[str]:
     """The options of config.json that decide what a model of a family computes."""
     own = {part.key for part in (family.qkv_bias, family.o_bias) if part.key is not None}
@@ -132,6 +152,8 @@ def options_of(family: Family) -> frozenset[str]:
     if experts := family.experts:
         own |= {experts.count, experts.ffn, "num_experts_per_tok", experts.norm.key or experts.count}
         own |= {experts.shared or experts.count}
+        if experts.biased:
+            own |= {"experts_per_token", "initial_context_length", "quantization_config"}
     if family.window_flag is not None:
         own.add(family.window_flag)
     if family.scaled:
@@ -230,7 +252,7 @@ def _local_rope(values: Mapping[str, Any], family: Family) -> tuple[Mapping[str,
 def rope_from_folder(values: Mapping[str, Any], family: Family, head_dim: int, context: int) -> Rope:
     """The rotary embedding: transformers 5 writes rope_parameters; earlier ones rope_theta and, for stretched models,
     rope_scaling."""
-    found = values.get("rope_parameters") or values.get("rope_scaling") or {}
+    found = values.get("rope_parameters") or values.get("rope_scaling") or dict(family.rope)
     if not isinstance(found, Mapping):
         raise ValueError(f"rope_parameters is {shown(found)}; it must be an object")
     given = Values(found)

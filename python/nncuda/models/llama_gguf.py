@@ -125,6 +125,8 @@ def config_from_gguf(metadata: Mapping[str, Any], seen: Seen) -> LlamaConfig:
         window=window,
         window_period=period,
         post_norms=family.gemma is not None,
+        sinks=family.sinks,
+        biased_experts=family.experts is not None and family.experts.biased,
         family=family.name,
         **mixture,
         **(scales if family.scaled or family.gemma else {}),
@@ -192,7 +194,7 @@ def _rope(
     if ways[0]:
         return dataclasses.replace(rope, scaling="linear", factor=factor)
     if ways[1]:
-        return _yarn(rope, given, rotated, context, factor)
+        return _yarn(rope, given, rotated, context, factor, family.whole_turns)
     if ways[2]:
         return dataclasses.replace(rope, scaling="llama3", divisors=seen.divisors)
     if ways[3]:
@@ -211,8 +213,9 @@ def _rope(
     return rope
 
 
-def _yarn(rope: Rope, given: Values, rotated: int, context: int, factor: float) -> Rope:
-    """llama.cpp's YaRN: both ends of the stretched part are whole numbers."""
+def _yarn(rope: Rope, given: Values, rotated: int, context: int, factor: float, whole: bool) -> Rope:
+    """llama.cpp's YaRN: both ends of the stretched part are whole numbers, or in a family whose folders say otherwise
+    not: files have no key for it."""
     original = given.whole("rope.scaling.original_context_length", context)
     fast, slow = given.number("rope.scaling.yarn_beta_fast", 32.0), given.number("rope.scaling.yarn_beta_slow", 1.0)
     if not (rope.base > 1 and original > 1 and 1 <= factor <= 1e6 and 1e-3 <= slow <= fast <= 1e6):
@@ -228,7 +231,7 @@ def _yarn(rope: Rope, given: Values, rotated: int, context: int, factor: float) 
         rope,
         scaling="yarn",
         factor=factor,
-        divisors=yarn_divisors(rope.base, rotated, factor, fast, slow, float(original)),
+        divisors=yarn_divisors(rope.base, rotated, factor, fast, slow, float(original), whole),
         original_context=original,
         magnitude=yarn_magnitude(factor),
     )

@@ -2,9 +2,10 @@
 
 Nothing is read ahead, copied or converted: tensors are the mapped pages of the files, in their format and in the order
 of rows they have. (GGUF files order the rows of queries and keys for interleaved pairs in some families, folders for
-half-split ones; `config.rope.layout` says which.) The one exception are experts that a folder has in a tensor each,
-since one call multiplies all of them: where they do not follow each other in the file, the first look-up of such a
-matrix copies them into one piece.
+half-split ones; `config.rope.layout` says which.) There are two exceptions. Experts that a folder has in a tensor each
+are multiplied by one call: where they do not follow each other in the file, the first look-up of such a matrix copies
+them into one piece. And gpt-oss' folders have the elements of experts in an order of their own, from which each reading
+makes ours (`gpt_oss`).
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from .bitnet import (
     table_in_blocks,
 )
 from .gguf_names import LONG_FACTORS, ROPE_FREQUENCIES, SHORT_FACTORS, gguf_name, name_of_gguf
+from .gpt_oss import packed_experts
 from .llama import LlamaConfig, is_plain, is_projection
 from .llama_folder import config_from_folder
 from .llama_gguf import BITNET_ARCHITECTURES, Seen, config_from_gguf
@@ -110,6 +112,8 @@ def _parts_of_experts(parts: list[StoredTensor], own: range) -> list[StoredTenso
 
 
 def _in_one_piece(parts: list[StoredTensor]) -> np.ndarray:
+    if parts[0].made is not None:
+        return np.concatenate([part.bytes().reshape(-1) for part in parts])
     whole, size = parts[0].data.base, parts[0].nbytes
     addresses = [part.data.ctypes.data for part in parts]
     in_a_row = all(after - before == size for before, after in itertools.pairwise(addresses))
@@ -273,6 +277,8 @@ def _open_gguf(path: Path) -> StoredModel:
         if whole in matrices and theirs.startswith(gguf_name(whole).removesuffix("weight")):
             continue
         name = name_of_gguf(theirs)
+        if name is not None and config.family == "gpt_oss":  # its name of the norm before the experts
+            name = name.replace(".self_attn.post_norm.", ".post_attention_layernorm.")
         if name is None or name in found or name in matrices:
             raise FormatError(path, f"has the tensor {shown(theirs)}, which no model of this architecture has")
         tensor = file[theirs]
@@ -302,7 +308,11 @@ def _open_folder(folder: Path) -> StoredModel:
         if quantization is not None and theirs in quantization.blocks:
             found[theirs] = [table_in_blocks(folder, config, theirs, quantization.blocks[theirs], files)]
             continue
-        for name, pieces in own_names(folder, config, theirs, files.stored(theirs)).items():
+        if config.biased_experts and (named := packed_experts(folder, config, theirs, files)) is not None:
+            own = named
+        else:
+            own = own_names(folder, config, theirs, files.stored(theirs))
+        for name, pieces in own.items():
             if name in found or name in plain:
                 raise FormatError(folder, f"has {name} twice: of itself, and together with others")
             if _EXPERT.fullmatch(name):

@@ -12,12 +12,13 @@ from pathlib import Path
 
 from ..formats.block_formats import StoredTensor
 from ..formats.errors import FormatError
+from .gpt_oss import experts_of_gpt_oss
 from .llama import LlamaConfig
 
 _LAYER = re.compile(r"(model\.layers\.\d{1,5})\.(.+)")
 _EXPERT = re.compile(r"mlp\.experts\.(\d{1,5})\.(gate|up|down)_proj\.weight")
 _PARTS = {"gate": "w1", "up": "w3", "down": "w2"}
-#: Qwen's, OLMoE's and Granite's names of what is in a tensor of its own.
+#: Qwen's, OLMoE's, Granite's and gpt-oss' names of what is in a tensor of its own.
 _RENAMED = {
     "mlp.gate.weight": "block_sparse_moe.gate.weight",
     "block_sparse_moe.router.layer.weight": "block_sparse_moe.gate.weight",
@@ -26,6 +27,9 @@ _RENAMED = {
     "mlp.shared_expert.down_proj.weight": "block_sparse_moe.shared.down_proj.weight",
     "shared_mlp.output_linear.weight": "block_sparse_moe.shared.down_proj.weight",
     "mlp.shared_expert_gate.weight": "block_sparse_moe.shared_gate.weight",
+    "mlp.router.weight": "block_sparse_moe.gate.weight",
+    "mlp.router.bias": "block_sparse_moe.gate.bias",
+    "self_attn.sinks": "self_attn.sinks.weight",
 }
 #: Gemma's names of its norms: those that others have in front of the feed-forward network, and those behind parts.
 _NORMS_OF_GEMMA = {
@@ -55,6 +59,8 @@ def own_names(path: Path, config: LlamaConfig, name: str, tensor: StoredTensor) 
         return {f"{layer}.{_NORMS_OF_GEMMA[part]}": [tensor]}
     if part in _RENAMED:
         return {f"{layer}.{_RENAMED[part]}": [tensor]}
+    if config.biased_experts and (own := experts_of_gpt_oss(path, config, layer, part, tensor)) is not None:
+        return own
     mixture = f"{layer}.block_sparse_moe"
     experts, ffn, hidden = config.num_experts, config.ffn_size, config.hidden_size
     if part in _DOWNS_OF_EXPERTS:

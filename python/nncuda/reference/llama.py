@@ -82,7 +82,8 @@ def self_attention(
     q, k, v = (product(x, name) for name in "qkv")
     if config.qk_norm != "none":
         q, k = (_normed(rows, params[f"{prefix}.{name}_norm.weight"], config) for rows, name in ((q, "q"), (k, "k")))
-    return product(attended(q, k, v, config, cosine, sine, window), "o")
+    sinks = params[f"{prefix}.sinks.weight"] if config.sinks else None
+    return product(attended(q, k, v, config, cosine, sine, window, sinks), "o")
 
 
 def _normed(rows: Array, gain: Array, config: LlamaConfig) -> Array:
@@ -90,16 +91,25 @@ def _normed(rows: Array, gain: Array, config: LlamaConfig) -> Array:
     return rmsnorm.rmsnorm(rows.reshape(-1, len(gain)), gain, config.norm_eps)["y"].reshape(rows.shape)
 
 
-def attended(q: Array, k: Array, v: Array, config: LlamaConfig, cosine: Array, sine: Array, window: int = 0) -> Array:
+def attended(
+    q: Array,
+    k: Array,
+    v: Array,
+    config: LlamaConfig,
+    cosine: Array,
+    sine: Array,
+    window: int = 0,
+    sinks: Array | None = None,
+) -> Array:
     """What attention gives to the projection, [length, heads * head_dim], of rows of queries, keys and values. With a
-    window a query sees so many keys at most."""
+    window a query sees so many keys at most; `sinks` [heads] are scores without a key."""
     q, k, v = (rows.reshape(len(rows), -1, config.head_dim) for rows in (q, k, v))
     layout = rope.HALF if config.rope.layout == "half" else rope.INTERLEAVED
     rotated = config.rope.rotated or config.head_dim
     turned = rope.rope_qk(q[..., :rotated], k[..., :rotated], cosine, sine, np.arange(len(q)), layout)
     q, k = (np.concatenate([turned[name], rows[..., rotated:]], -1) for name, rows in (("q", q), ("k", k)))
     scale = config.attention_scale or 1 / math.sqrt(config.head_dim)
-    return attention.last_of(q, k, v, scale, None, window, config.scores_cap).reshape(len(q), -1)
+    return attention.last_of(q, k, v, scale, sinks, window, config.scores_cap).reshape(len(q), -1)
 
 
 def gated(x: Array, gate: Array, up: Array, down: Array, act: str = "silu") -> Array:
@@ -110,6 +120,8 @@ def gated(x: Array, gate: Array, up: Array, down: Array, act: str = "silu") -> A
 
 def mixture(x: Array, params: Parameters, prefix: str, config: LlamaConfig) -> Array:
     """Each token's experts, weighed by the router, and the one of all tokens. Jiang et al. 2024, section 2.1."""
+    if config.biased_experts:
+        return biased_mixture(x, params, prefix, config)
     router = linear(x, params[f"{prefix}.gate.weight"])
     chosen = softmax.softmax_topk(router, config.experts_per_token, int(config.norm_topk_prob))
     y = np.zeros_like(x)
@@ -122,4 +134,21 @@ def mixture(x: Array, params: Parameters, prefix: str, config: LlamaConfig) -> A
         if config.shared_gate:
             shared = shared / (1 + np.exp(-linear(x, params[f"{prefix}.shared_gate.weight"][None])))
         y = y + shared
+    return y
+
+
+def biased_mixture(x: Array, params: Parameters, prefix: str, config: LlamaConfig) -> Array:
+    """Each token's experts, weighed by the softmax of the largest of the router's logits; every product has a bias, and
+    gates are clipped. Agarwal et al. 2025, "gpt-oss-120b & gpt-oss-20b Model Card", section 2."""
+
+    def product(h: Array, name: str, expert: int) -> Array:
+        return linear(h, params[f"{prefix}.{name}.weight"][expert]) + params[f"{prefix}.{name}.bias"][expert]
+
+    router = linear(x, params[f"{prefix}.gate.weight"]) + params[f"{prefix}.gate.bias"]
+    y = np.zeros_like(x)
+    for token, logits in enumerate(router):
+        chosen = np.argsort(-logits, kind="stable")[: config.experts_per_token]
+        for weight, expert in zip(softmax.softmax(logits[chosen][None])["y"][0], chosen, strict=True):
+            gate, up = (product(x[token : token + 1], name, expert) for name in ("w1", "w3"))
+            y[token] += weight * product(activation.swiglu_clipped(gate, up, 1.702, 7.0)["y"], "w2", expert)[0]
     return y

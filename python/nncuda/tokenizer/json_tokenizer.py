@@ -23,13 +23,18 @@ from .json_worker import Served
 from .sandbox import Sandbox, SandboxError
 from .tokenizer import known_ids, require_text
 
-# How text is cut before merging, by the names that GGUF files have for it: the published expressions of GPT-2 and
-# Llama 3; SmolLM's is GPT-2's after a cut at every digit. The second entry tells whether a word that is in the
-# vocabulary is taken whole, whatever the merges say.
+# How text is cut before merging, by the names that GGUF files have for it: the published expressions of GPT-2, of
+# Llama 3, and of o200k, gpt-oss' tokenizer; SmolLM's is GPT-2's after a cut at every digit. The second entry tells
+# whether a word that is in the vocabulary is taken whole, whatever the merges say.
 _GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_O200K = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 CUTS: dict[str, tuple[tuple[str, ...], bool]] = {
     "gpt-2": ((_GPT2,), False),
@@ -37,6 +42,7 @@ CUTS: dict[str, tuple[tuple[str, ...], bool]] = {
     "llama3": ((_LLAMA3,), True),
     "llama-v3": ((_LLAMA3,), True),
     "smollm": ((r"\p{N}", _GPT2), False),
+    "gpt-4o": ((_O200K,), False),
 }
 
 

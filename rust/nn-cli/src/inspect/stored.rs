@@ -124,7 +124,7 @@ pub(super) fn describe_other(folder: &Path, why: Error) -> Result<Table> {
             rows.push(row(&matrix.name, &matrix.shape, &form, matrix.data.len() as u64));
         } else if name != "lm_head.weight" || !model.config().tie_embeddings {
             for part in model.tensors().parts(&name)? {
-                rows.push(row(&part.name, &part.shape, part.format.name, part.data.len() as u64));
+                rows.push(row(&part.name, &part.shape, part.format.name, part.byte_count() as u64));
             }
         }
     }

@@ -3,6 +3,9 @@
 //! A stored matrix is rows of blocks, the last dimension inside the blocks, bytes as they are in a file
 //! (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>, "ggml_type"; `bindings.h` describes the blocks).
 
+use std::sync::Arc;
+use std::{fmt, io};
+
 use nn_ffi::{Bf16, DType, F16, Format, HostBytes};
 
 use crate::error::{Error, Result};
@@ -154,8 +157,27 @@ pub struct StoredTensor {
     pub format: &'static BlockFormat,
     /// Sizes, outermost first.
     pub shape: Vec<usize>,
-    /// Its bytes.
+    /// Its bytes, or what of the file they are made of.
     pub data: HostBytes,
+    /// What makes its bytes where the file has the elements in another order: nothing is read, nor kept, before somebody asks.
+    pub made: Option<Made>,
+}
+
+/// What makes the bytes of a [`StoredTensor`].
+#[derive(Clone)]
+pub struct Made(Arc<dyn Fn() -> io::Result<HostBytes> + Send + Sync>);
+
+impl Made {
+    /// Of a function, whose errors are those of memory.
+    pub fn new(make: impl Fn() -> io::Result<HostBytes> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(make))
+    }
+}
+
+impl fmt::Debug for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Made")
+    }
 }
 
 impl StoredTensor {
@@ -179,13 +201,26 @@ impl StoredTensor {
         self.columns() / self.format.elements * self.format.bytes
     }
 
+    /// Its bytes; no copy unless they are made, then a new one with each call. `Error::OutOfMemory` when there is no memory for it.
+    pub fn bytes(&self) -> Result<HostBytes> {
+        let Some(made) = &self.made else { return Ok(self.data.clone()) };
+        (made.0)()
+            .map_err(|error| Error::OutOfMemory(format!("the elements of {} cannot be ordered: {error}", self.name)))
+    }
+
+    /// How many those are.
+    pub fn byte_count(&self) -> usize {
+        self.rows() * self.row_bytes()
+    }
+
     /// The elements of a format without blocks as f32: for norms, biases, routers. `Error::Value` for others.
     pub fn f32(&self) -> Result<Vec<f32>> {
+        let data = self.bytes()?;
         let halves = |number: fn(u16) -> f32| {
-            self.data.chunks_exact(2).map(|bytes| number(u16::from_le_bytes([bytes[0], bytes[1]]))).collect()
+            data.chunks_exact(2).map(|bytes| number(u16::from_le_bytes([bytes[0], bytes[1]]))).collect()
         };
         match self.format.code {
-            Format::F32 => Ok(self.data.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()),
+            Format::F32 => Ok(data.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()),
             Format::F16 => Ok(halves(|bits| F16(bits).into())),
             Format::Bf16 => Ok(halves(|bits| Bf16(bits).into())),
             _ => Err(Error::value(format!("tensor {} is in {}, a block format", self.name, self.format.name))),
@@ -216,6 +251,7 @@ mod tests {
             format: BlockFormat::named(name).unwrap(),
             shape: vec![1, 2],
             data: HostBytes::joined([bytes]).unwrap(),
+            made: None,
         };
         assert_eq!(tensor("f16", &[0, 0x3c, 0, 0xc0]).f32().unwrap(), [1.0, -2.0]);
         assert_eq!(tensor("bf16", &[0xc0, 0x3f, 0, 0]).f32().unwrap(), [1.5, 0.0]);

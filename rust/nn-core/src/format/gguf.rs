@@ -205,7 +205,7 @@ impl Gguf {
             return Err(Error::format(&part.path, problem));
         };
         let data = part.mapped(name).ok_or_else(missing)?;
-        Ok(StoredTensor { name: name.to_owned(), format, shape: entry.shape.clone(), data })
+        Ok(StoredTensor { name: name.to_owned(), format, shape: entry.shape.clone(), data, made: None })
     }
 
     /// The bytes of a tensor of a known type, over the mapped pages of the file.

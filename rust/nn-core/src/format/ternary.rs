@@ -227,7 +227,7 @@ mod tests {
     fn f32s(values: &[f32]) -> StoredTensor {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let (format, data) = (BlockFormat::named("f32").unwrap(), HostBytes::joined([&bytes[..]]).unwrap());
-        StoredTensor { name: "w".into(), format, shape: vec![1, values.len()], data }
+        StoredTensor { name: "w".into(), format, shape: vec![1, values.len()], data, made: None }
     }
 
     #[test]

@@ -489,14 +489,15 @@ impl Engine {
         match (&self.layers, &self.weights.layers) {
             (LayerCalls::Stored(calls), Layers::Stored(layers)) => {
                 for (number, layer) in layers.iter().enumerate() {
-                    let heads = self.attention(number, calls.qkv(layer, &x)?, inputs, decode)?;
+                    let sinks = layer.sinks.as_ref();
+                    let heads = self.attention(number, calls.qkv(layer, &x)?, sinks, inputs, decode)?;
                     calls.attended(layer, &heads, &x)?;
                     calls.feed_forward(layer, &x)?;
                 }
             }
             (LayerCalls::Ternary(calls), Layers::Ternary(layers)) => {
                 for (number, layer) in layers.iter().enumerate() {
-                    let heads = self.attention(number, calls.qkv(layer, &x)?, inputs, decode)?;
+                    let heads = self.attention(number, calls.qkv(layer, &x)?, None, inputs, decode)?;
                     calls.attended(layer, &heads, &x)?;
                     calls.feed_forward(layer, &x)?;
                 }
@@ -507,7 +508,14 @@ impl Engine {
     }
 
     /// Puts a layer's keys and values into the cache; what attention gives, f32 `[tokens, heads * head_dim]`.
-    fn attention(&self, number: usize, qkv: Heads, inputs: &Inputs, decode: bool) -> Result<Tensor> {
+    fn attention(
+        &self,
+        number: usize,
+        qkv: Heads,
+        sinks: Option<&Tensor>,
+        inputs: &Inputs,
+        decode: bool,
+    ) -> Result<Tensor> {
         let Heads { q, k, v } = qkv;
         let (tokens, dim) = (q.shape()[0], self.config.head_dim);
         let (heads, kv_heads) = (self.config.num_heads, self.config.num_kv_heads);
@@ -524,14 +532,14 @@ impl Engine {
         let (window, cap) = (self.config.window_of(number) as i64, self.config.scores_cap as f32);
         if decode {
             kernels::attention_step_paged(
-                &q, &k, &v, &cosine, &sine, positions, lengths, table, None, keys, values, &out, scale, window, cap,
+                &q, &k, &v, &cosine, &sine, positions, lengths, table, sinks, keys, values, &out, scale, window, cap,
                 layout, format,
             )?;
         } else {
             kernels::rope_qk(&q, &k, &cosine, &sine, positions, layout)?;
             kernels::kv_append_paged(&k, &v, offsets, lengths, table, keys, values, format)?;
             kernels::flash_attention_paged(
-                &q, keys, values, offsets, lengths, table, None, &out, kv_heads, scale, window, cap, format,
+                &q, keys, values, offsets, lengths, table, sinks, &out, kv_heads, scale, window, cap, format,
             )?;
         }
         Ok(out.view(&[tokens, heads * dim])?)

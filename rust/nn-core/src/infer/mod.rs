@@ -6,6 +6,7 @@
 //! [`MoETransformer`](crate::model::MoETransformer) by the layers that train.
 
 mod batch;
+mod biased_experts;
 mod constraint;
 mod conversation;
 mod drawing;

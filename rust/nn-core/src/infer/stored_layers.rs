@@ -2,6 +2,7 @@
 
 use nn_ffi::{Activation, Context, DType, Tensor, kernels};
 
+use super::biased_experts::BiasedRows;
 use super::weight_reader::Weight;
 use super::weights::{FeedForward, Gated, Layer, Mixture, SharedExpert};
 use crate::error::Result;
@@ -36,6 +37,8 @@ pub(super) struct StoredLayers {
     qkv: Tensor,
     inner: Option<Tensor>,
     routing: Option<Routing>,
+    /// Of a model whose experts have biases.
+    biased: Option<BiasedRows>,
     apart: Option<Apart>,
     shared: Option<Shared>,
     /// Gates and other factors, f32 `[rows, ffn]`, of a model whose gate is not SiLU's.
@@ -67,17 +70,17 @@ struct Shared {
 
 /// What a mixture of experts needs in place of `inner`.
 #[derive(Debug)]
-struct Routing {
-    k: usize,
-    norm_topk_prob: bool,
-    router: Tensor,
-    probs: Tensor,
-    weights: Tensor,
-    indices: Tensor,
-    slot_row: Tensor,
-    row_slot: Tensor,
-    counts: Tensor,
-    offsets: Tensor,
+pub(super) struct Routing {
+    pub(super) k: usize,
+    pub(super) norm_topk_prob: bool,
+    pub(super) router: Tensor,
+    pub(super) probs: Tensor,
+    pub(super) weights: Tensor,
+    pub(super) indices: Tensor,
+    pub(super) slot_row: Tensor,
+    pub(super) row_slot: Tensor,
+    pub(super) counts: Tensor,
+    pub(super) offsets: Tensor,
 }
 
 impl StoredLayers {
@@ -133,6 +136,7 @@ impl StoredLayers {
             qkv: floats(&[rows, width])?,
             inner: (experts == 0).then(|| floats(&[rows, config.ffn_size])).transpose()?,
             routing: (experts > 0).then(routing).transpose()?,
+            biased: config.biased_experts.then(|| BiasedRows::new(ctx, config, rows * k)).transpose()?,
         })
     }
 
@@ -230,7 +234,12 @@ impl StoredLayers {
     fn mixture(&self, ffn: &Mixture, routing: &Routing, gain: &Tensor, x: &Tensor) -> Result<()> {
         let tokens = x.shape()[0];
         let first = |buffer: &Tensor| buffer.narrow(0, 0, tokens);
-        let (normed, router) = (first(&self.normed)?, first(&routing.router)?);
+        let normed = first(&self.normed)?;
+        if let (Some(biases), Some(rows)) = (&ffn.biases, &self.biased) {
+            kernels::rmsnorm(x, gain, &normed, None, self.norm_eps)?;
+            return rows.add(ffn, biases, routing, &normed, x);
+        }
+        let router = first(&routing.router)?;
         let (probs, weights) = (first(&routing.probs)?, first(&routing.weights)?);
         let (indices, slot_row) = (first(&routing.indices)?, first(&routing.slot_row)?);
         let (row_slot, offsets) = (routing.row_slot.narrow(0, 0, tokens * routing.k)?, &routing.offsets);

@@ -182,7 +182,7 @@ impl<'m> WeightReader<'m> {
 
     /// The rows of a matrix, of all experts one below the other: u8 `[rows, row_bytes]`.
     fn rows(&self, name: &str) -> Result<Tensor> {
-        if self.in_memory || self.order_of(name).is_some() {
+        if self.in_memory || self.order_of(name).is_some() || self.first(name)?.made.is_some() {
             return self.copied(name, |rows, place| Ok(place.copy_from_bytes(rows)?));
         }
         in_place(&self.ctx, &self.tensors.whole(name)?)
@@ -208,10 +208,11 @@ impl<'m> WeightReader<'m> {
                 Some(order) => &reordered(part, order)?,
                 None => part,
             };
+            let data = part.bytes()?;
             for first in (0..part.rows()).step_by(step) {
                 let count = step.min(part.rows() - first);
                 let cut = || Error::value(format!("the bytes of {name} are fewer than its shape takes"));
-                let piece = part.data.slice(first * row_bytes..(first + count) * row_bytes).ok_or_else(cut)?;
+                let piece = data.slice(first * row_bytes..(first + count) * row_bytes).ok_or_else(cut)?;
                 copy(&piece, &whole.narrow(0, place, count)?)?;
                 piece.release();
                 place += count;

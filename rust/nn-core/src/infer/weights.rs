@@ -22,12 +22,23 @@ pub(super) struct SharedExpert {
     pub(super) gate: Option<Weight>,
 }
 
-/// A mixture of experts.
+/// What the products of a mixture have added, f32: of the router `[experts]`, of gate and up `[experts, ffn]` each, and of down
+/// `[experts, hidden]`.
+#[derive(Debug)]
+pub(super) struct ExpertBiases {
+    pub(super) router: Tensor,
+    pub(super) w1: Tensor,
+    pub(super) w3: Tensor,
+    pub(super) w2: Tensor,
+}
+
+/// A mixture of experts; one with biases has clipped gates.
 #[derive(Debug)]
 pub(super) struct Mixture {
     pub(super) router: Weight,
     pub(super) experts: Experts,
     pub(super) shared: Option<SharedExpert>,
+    pub(super) biases: Option<ExpertBiases>,
 }
 
 impl Gated {
@@ -60,6 +71,8 @@ pub(super) struct Layer {
     pub(super) qkv_bias: Option<Tensor>,
     /// Gains of the norms of queries and keys.
     pub(super) qk_norms: Option<[Tensor; 2]>,
+    /// Of each head a score without a key.
+    pub(super) sinks: Option<Tensor>,
     pub(super) o: Weight,
     pub(super) o_bias: Option<Tensor>,
     /// Gains of the norms behind attention and behind the feed-forward network.
@@ -185,7 +198,15 @@ fn layer(read: &WeightReader<'_>, config: &LlamaConfig, number: usize) -> Result
         };
         let shared = (config.shared_ffn_size > 0).then(shared).transpose()?;
         let (router, experts) = (matrix("block_sparse_moe.gate")?, read.experts(number)?);
-        FeedForward::Mixture(Mixture { router, experts, shared })
+        let bias = |name: &str| vector(&[&format!("block_sparse_moe.{name}.bias")]);
+        let each = |name: &str, width: usize| Ok::<_, Error>(bias(name)?.view(&[config.num_experts, width])?);
+        let (hidden, ffn) = (config.hidden_size, config.ffn_size);
+        let biases = || {
+            let (w1, w3, w2) = (each("w1", ffn)?, each("w3", ffn)?, each("w2", hidden)?);
+            Ok::<_, Error>(ExpertBiases { router: bias("gate")?, w1, w3, w2 })
+        };
+        let biases = config.biased_experts.then(biases).transpose()?;
+        FeedForward::Mixture(Mixture { router, experts, shared, biases })
     } else {
         FeedForward::Gated(gated("mlp")?)
     };
@@ -196,6 +217,7 @@ fn layer(read: &WeightReader<'_>, config: &LlamaConfig, number: usize) -> Result
         v: matrix("self_attn.v_proj")?,
         qkv_bias,
         qk_norms,
+        sinks: given(config.sinks, &["self_attn.sinks.weight"])?,
         o: matrix("self_attn.o_proj")?,
         o_bias,
         added_norms,

@@ -249,7 +249,7 @@ pub(super) fn table_in_blocks(
         return Err(wrong(format!(" is {dtype} {shape:?}; in {format} it is uint8 {right:?}")));
     }
     let shape = vec![config.vocab_size, config.hidden_size];
-    Ok(StoredTensor { name: name.to_owned(), format, shape, data: files.mapped(name)? })
+    Ok(StoredTensor { name: name.to_owned(), format, shape, data: files.mapped(name)?, made: None })
 }
 
 /// The matrix that a tensor of a folder belongs to if it is one that `matrices_from_folder` reads: itself, or what it is the

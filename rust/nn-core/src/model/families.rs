@@ -27,6 +27,8 @@ pub(super) struct Experts {
     pub(super) norm: Switch,
     /// The inner width of the expert that every token goes to, its usual one, and whether a sigmoid of its own weighs it.
     pub(super) shared: Option<(&'static str, usize, bool)>,
+    /// Whether they and their router have biases, and their gates are clipped.
+    pub(super) biased: bool,
 }
 
 /// The one value that an option of config.json may have, which is what the engine computes, beside null.
@@ -35,6 +37,7 @@ pub(super) enum Fixed {
     Null,
     False,
     One,
+    Number(f64),
     Empty,
 }
 
@@ -44,18 +47,20 @@ impl Fixed {
         match (self, value) {
             (Self::False, Value::Bool(found)) => !found,
             (Self::One, Value::Integer(found)) => *found == 1,
+            (Self::Number(needed), Value::Integer(_) | Value::Float(_)) => value.as_number() == Some(needed),
             (Self::Empty, Value::List(found)) => found.is_empty(),
             _ => false,
         }
     }
 
     /// As messages have it.
-    pub(super) fn shown(self) -> &'static str {
+    pub(super) fn shown(self) -> String {
         match self {
-            Self::Null => "null",
-            Self::False => "false",
-            Self::One => "1",
-            Self::Empty => "[]",
+            Self::Null => "null".to_owned(),
+            Self::False => "false".to_owned(),
+            Self::One => "1".to_owned(),
+            Self::Number(needed) => format!("{needed:?}"),
+            Self::Empty => "[]".to_owned(),
         }
     }
 }
@@ -127,12 +132,20 @@ pub(super) struct Family {
     pub(super) partial_rotary: bool,
     /// The usual original_max_position_embeddings of families that have it beside the rotary embedding's own options.
     pub(super) original_context: Option<f64>,
+    /// Whether each head has a score without a key.
+    pub(super) sinks: bool,
+    /// The factor and the original context of YaRN, its stretched part between any numbers, where config.json has neither
+    /// rope_parameters nor rope_scaling.
+    pub(super) yarn: Option<(f64, usize)>,
+    /// Whether YaRN's stretched part has whole numbers for its ends in GGUF files, which have no key for it.
+    pub(super) whole_turns: bool,
     pub(super) fixed: &'static [(&'static str, Fixed)],
 }
 
 const NO: Switch = Switch { usual: false, key: None };
 const YES: Switch = Switch { usual: true, key: None };
 const BIASED: Switch = Switch { usual: false, key: Some("attention_bias") };
+const UNLESS: Switch = Switch { usual: true, key: Some("attention_bias") };
 const NORMED: Switch = Switch { usual: false, key: Some("norm_topk_prob") };
 /// A mixture in each layer.
 const SPARSE: &[(&str, Fixed)] = &[("decoder_sparse_step", Fixed::One), ("mlp_only_layers", Fixed::Empty)];
@@ -162,6 +175,9 @@ const PLAIN: Family = Family {
     gemma: None,
     partial_rotary: false,
     original_context: None,
+    sinks: false,
+    yarn: None,
+    whole_turns: true,
     fixed: NO_MLP_BIAS,
 };
 const QWEN: Family =
@@ -173,6 +189,7 @@ const MIXTURE: Experts = Experts {
     ffn: "intermediate_size",
     norm: YES,
     shared: None,
+    biased: false,
 };
 const QWENS_MIXTURE: Experts = Experts {
     count: "num_experts",
@@ -181,10 +198,11 @@ const QWENS_MIXTURE: Experts = Experts {
     ffn: "moe_intermediate_size",
     norm: NORMED,
     shared: None,
+    biased: false,
 };
 
 /// The families that the engine runs.
-pub(super) const FAMILIES: [Family; 15] = [
+pub(super) const FAMILIES: [Family; 16] = [
     PLAIN,
     Family {
         name: "mixtral",
@@ -325,6 +343,26 @@ pub(super) const FAMILIES: [Family; 15] = [
         fixed: &[],
         ..PLAIN
     },
+    Family {
+        name: "gpt_oss",
+        architectures: &["gpt-oss"],
+        interleaved: false,
+        rope_base: 150_000.0,
+        norm_eps: 1e-5,
+        context: Some(131_072),
+        kv_heads: 8,
+        head_dim: 64,
+        window: Some(128),
+        windows: Windows::Period(2),
+        qkv_bias: UNLESS,
+        o_bias: UNLESS,
+        experts: Some(Experts { usual: 128, usual_chosen: 4, biased: true, ..MIXTURE }),
+        sinks: true,
+        yarn: Some((32.0, 4096)),
+        whole_turns: false,
+        fixed: &[("swiglu_alpha", Fixed::Number(1.702)), ("swiglu_limit", Fixed::Number(7.0))],
+        ..PLAIN
+    },
 ];
 
 /// Options of config.json that all families have.
@@ -403,6 +441,8 @@ impl Family {
             [experts.count, experts.ffn, "num_experts_per_tok"].contains(&name)
                 || experts.norm.key == Some(name)
                 || experts.shared.is_some_and(|shared| shared.0 == name)
+                || experts.biased
+                    && ["experts_per_token", "initial_context_length", "quantization_config"].contains(&name)
         });
         among(name, COMMON_OPTIONS)
             || experts

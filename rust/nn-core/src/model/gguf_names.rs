@@ -5,7 +5,7 @@ const OF_MODEL: [(&str, &str); 3] = [
     ("output_norm.weight", "model.norm.weight"),
     ("output.weight", "lm_head.weight"),
 ];
-const OF_LAYER: [(&str, &str); 24] = [
+const OF_LAYER: [(&str, &str); 25] = [
     ("attn_norm", "input_layernorm"),
     ("attn_q", "self_attn.q_proj"),
     ("attn_k", "self_attn.k_proj"),
@@ -14,6 +14,7 @@ const OF_LAYER: [(&str, &str); 24] = [
     ("attn_qkv", "self_attn.qkv_proj"),
     ("attn_q_norm", "self_attn.q_norm"),
     ("attn_k_norm", "self_attn.k_norm"),
+    ("attn_sinks", "self_attn.sinks"),
     ("ffn_norm", "post_attention_layernorm"),
     ("ffn_gate", "mlp.gate_proj"),
     ("ffn_up", "mlp.up_proj"),

@@ -2,8 +2,9 @@
 //!
 //! A Llama here is a pre-norm decoder with RMSNorm, rotary attention of grouped heads and a SwiGLU, or a mixture of SwiGLU
 //! experts behind a router (Mixtral, and this library's own models), or with ternary weights, further norms and a squared
-//! ReLU as the gate (BitNet b1.58), or with bounded scores, windows and norms behind its parts (Gemma 2 and 3). `families` says which
-//! models are such, with which of the parts. Tensors are named as in Hugging Face transformers' Llama and Mixtral, in every family:
+//! ReLU as the gate (BitNet b1.58), or with bounded scores, windows and norms behind its parts (Gemma 2 and 3), or with sinks and
+//! biased experts (gpt-oss). `families` says which models are such, with which of the parts. Tensors are named as in Hugging Face
+//! transformers' Llama and Mixtral, in every family:
 //!
 //! ```text
 //! model.embed_tokens.weight                                  [vocab, hidden]
@@ -13,11 +14,14 @@
 //!   self_attn.o_proj.weight                                  [hidden, heads * head_dim]
 //!   self_attn.{q,k,v}_proj.bias, self_attn.o_proj.bias       with qkv_bias, with o_bias
 //!   self_attn.{q,k}_norm.weight                              with qk_norm: [head_dim], or [heads * head_dim]
+//!   self_attn.sinks.weight                                   with sinks: [heads]
 //!   mlp.{gate,up}_proj.weight, mlp.down_proj.weight          [ffn, hidden], [hidden, ffn]
 //! or, with experts, all of them in one tensor a matrix:
 //!   block_sparse_moe.gate.weight                             [experts, hidden]
 //!   block_sparse_moe.{w1,w3}.weight                          [experts, ffn, hidden]: gate and up
 //!   block_sparse_moe.w2.weight                               [experts, hidden, ffn]: down
+//!   block_sparse_moe.gate.bias, .{w1,w3}.bias, .w2.bias      with biased_experts: [experts], [experts, ffn] twice and
+//!                                                            [experts, hidden]
 //! with shared_ffn_size, the expert that every token goes to, and with shared_gate what weighs it:
 //!   block_sparse_moe.shared.{gate,up,down}_proj.weight       as those of mlp
 //!   block_sparse_moe.shared_gate.weight                      [hidden]
@@ -29,7 +33,7 @@
 //! ```
 //!
 //! (Touvron et al. 2023, "Llama 2"; Jiang et al. 2024, "Mixtral of Experts"; Ma et al. 2025, "BitNet b1.58 2B4T Technical
-//! Report")
+//! Report"; Agarwal et al. 2025, "gpt-oss-120b & gpt-oss-20b Model Card")
 
 use nn_ffi::RopeLayout;
 
@@ -258,6 +262,11 @@ pub struct LlamaConfig {
     pub post_norms: bool,
     /// Whether the stored gains of norms are less by 1 than what is multiplied with.
     pub norms_less_one: bool,
+    /// Whether each head has a score without a key, of which its softmax has the sum alone.
+    pub sinks: bool,
+    /// Whether the router and the experts have biases, and the gates of these are clipped: of min(g, 7) sigmoid(1.702 g) (u + 1)
+    /// with u held between -7 and 7.
+    pub biased_experts: bool,
     /// Which of the families it is, as `model_type` names it.
     pub family: &'static str,
 }
@@ -300,6 +309,8 @@ impl LlamaConfig {
             local_rope_base: 0.0,
             post_norms: family.gemma.is_some(),
             norms_less_one: false,
+            sinks: family.sinks,
+            biased_experts: family.experts.is_some_and(|experts| experts.biased),
             family: family.name,
         }
     }
@@ -403,6 +414,8 @@ impl LlamaConfig {
         require(!self.o_bias || unscaled, "o_bias", &true, "false with a residual_scale")?;
         let (shared, mixed) = (self.shared_ffn_size, self.num_experts > 0);
         require(mixed || shared == 0, "shared_ffn_size", &shared, "0 in a model without experts")?;
+        let rule = "false without experts, with a shared one, and with a residual_scale";
+        require(!self.biased_experts || mixed && shared == 0 && unscaled, "biased_experts", &true, rule)?;
         require(shared > 0 || !self.shared_gate, "shared_gate", &true, "false in a model without a shared expert")?;
         let rule = format!("an even number below head_dim ({dim}), or 0");
         require(rotated.is_multiple_of(2) && rotated <= dim, "rope.rotated", &rotated, &rule)?;
@@ -487,6 +500,8 @@ impl LlamaConfig {
             ("local_rope_base", self.local_rope_base.into()),
             ("post_norms", self.post_norms.into()),
             ("norms_less_one", self.norms_less_one.into()),
+            ("sinks", self.sinks.into()),
+            ("biased_experts", self.biased_experts.into()),
             ("family", self.family.into()),
         ])
     }
@@ -557,6 +572,9 @@ impl LlamaConfig {
                 add("self_attn.q_norm.weight", &[of_queries]);
                 add("self_attn.k_norm.weight", &[of_keys]);
             }
+            if self.sinks {
+                add("self_attn.sinks.weight", &[self.num_heads]);
+            }
             if self.sub_norms {
                 add("self_attn.attn_sub_norm.weight", &[queries]);
             }
@@ -569,6 +587,12 @@ impl LlamaConfig {
                 add("block_sparse_moe.w1.weight", &[experts, ffn, hidden]);
                 add("block_sparse_moe.w3.weight", &[experts, ffn, hidden]);
                 add("block_sparse_moe.w2.weight", &[experts, hidden, ffn]);
+                if self.biased_experts {
+                    add("block_sparse_moe.gate.bias", &[experts]);
+                    add("block_sparse_moe.w1.bias", &[experts, ffn]);
+                    add("block_sparse_moe.w3.bias", &[experts, ffn]);
+                    add("block_sparse_moe.w2.bias", &[experts, hidden]);
+                }
                 if self.shared_ffn_size > 0 {
                     add("block_sparse_moe.shared.gate_proj.weight", &[self.shared_ffn_size, hidden]);
                     add("block_sparse_moe.shared.up_proj.weight", &[self.shared_ffn_size, hidden]);
@@ -595,12 +619,12 @@ impl LlamaConfig {
     }
 }
 
-/// Whether a tensor must be in f32, f16 or bf16: norms, biases, routers. They are multiplied element by element in f32 and so
-/// cannot be in blocks.
+/// Whether a tensor must be in f32, f16 or bf16: norms, biases, routers, sinks. They are multiplied element by element in f32
+/// and so cannot be in blocks.
 pub(super) fn is_plain(name: &str) -> bool {
-    ["norm.weight", ".bias", "block_sparse_moe.gate.weight", "block_sparse_moe.shared_gate.weight"]
-        .iter()
-        .any(|end| name.ends_with(end))
+    let small =
+        ["norm.weight", ".bias", "sinks.weight", "block_sparse_moe.gate.weight", "block_sparse_moe.shared_gate.weight"];
+    small.iter().any(|end| name.ends_with(end))
 }
 
 /// Whether a tensor has the gains of a norm.

@@ -110,6 +110,9 @@ pub(super) fn config_from_folder(values: &Table) -> Result<LlamaConfig> {
             config.shared_ffn_size = given.whole(name, Some(usual))?;
             config.shared_gate = gate;
         }
+        if experts.biased {
+            check_gpt_oss(values, config.experts_per_token)?;
+        }
     }
     if family.scaled {
         for (name, _, _, of) in SCALES {
@@ -120,6 +123,31 @@ pub(super) fn config_from_folder(values: &Table) -> Result<LlamaConfig> {
         read_gemma(values, &given, gemma, &mut config)?;
     }
     config.validate()
+}
+
+/// Refuses what gpt-oss' files say a second time and otherwise, and a form of experts that is not read.
+fn check_gpt_oss(values: &Table, chosen: usize) -> Result<()> {
+    if let Some(value) = values.get("experts_per_token").filter(|value| **value != Value::None)
+        && value.as_number() != Some(chosen as f64)
+    {
+        let problem = format!("experts_per_token is {}", value.shown());
+        return Err(Error::value(format!("{problem}; num_experts_per_tok makes it {chosen}")));
+    }
+    // Without it, or with what Python takes for false, the tensors say which form they have.
+    let filled = |value: &&Value| !says_no(value) && value.as_number() != Some(0.0);
+    let Some(found) = values.get("quantization_config").filter(filled) else { return Ok(()) };
+    let method = |table: &&Table| table.get("quant_method").and_then(Value::as_text) == Some("mxfp4");
+    let Some(quantized) = found.as_table().filter(method) else {
+        let problem = format!("quantization_config is {}", found.shown());
+        return Err(Error::value(format!("{problem}; this engine has the quant_method 'mxfp4'")));
+    };
+    match quantized.names().find(|name| !["quant_method", "modules_to_not_convert"].contains(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let problem = format!("quantization_config has the option {}", quoted(name));
+            Err(Error::value(format!("{problem}, which is unknown here")))
+        }
+    }
 }
 
 /// What Gemma's families have.
@@ -273,7 +301,15 @@ fn rope_from_folder(values: &Given<'_>, family: &Family, head_dim: usize, contex
     // transformers 5 writes rope_parameters; earlier ones rope_theta and, for stretched models, rope_scaling.
     // What Python takes for false is none: 0, too.
     let filled = |name: &str| values.get(name).filter(|value| !says_no(value) && value.as_number() != Some(0.0));
-    let rope = filled("rope_parameters").or_else(|| filled("rope_scaling")).unwrap_or(Value::Table(Table::new()));
+    let usual = family.yarn.map_or_else(Table::new, |(factor, original)| {
+        Table::from([
+            ("rope_type", "yarn".into()),
+            ("factor", factor.into()),
+            ("truncate", false.into()),
+            ("original_max_position_embeddings", original.into()),
+        ])
+    });
+    let rope = filled("rope_parameters").or_else(|| filled("rope_scaling")).unwrap_or(Value::Table(usual));
     let Some(table) = rope.as_table() else {
         return Err(Error::value(format!("rope_parameters is {}; it must be an object", rope.shown())));
     };

@@ -92,7 +92,7 @@ pub(super) fn config_from_gguf(metadata: &Metadata, of_tensors: OfTensors) -> Re
         base: given.number("rope.freq_base", Some(10000.0))?,
         layout: if family.interleaved { RopeLayout::Interleaved } else { RopeLayout::Half },
         rotated: if part == head_dim { 0 } else { part },
-        scaling: scaling(&given, of_tensors, part, context, extended_context > context)?,
+        scaling: scaling(&given, of_tensors, family, [part, context, extended_context])?,
     };
     let tokens = metadata.get("tokenizer.ggml.tokens").and_then(|tokens| Some(tokens.strings()?.len()));
     let gate = BITNET_ARCHITECTURES.iter().find(|(name, _)| *name == architecture).map(|(_, gate)| *gate);
@@ -167,7 +167,13 @@ fn check_keys(metadata: &Metadata, given: &Given<'_>, family: &Family) -> Result
     Ok(())
 }
 
-fn scaling(given: &Given<'_>, found: OfTensors, part: usize, context: usize, extended: bool) -> Result<Scaling> {
+fn scaling(
+    given: &Given<'_>,
+    found: OfTensors,
+    family: &Family,
+    [part, context, longest]: [usize; 3],
+) -> Result<Scaling> {
+    let extended = longest > context;
     let usual = if given.get("rope.scale_linear").is_some() { "linear" } else { "none" };
     let kind = given.get("rope.scaling.type").unwrap_or(usual.into());
     let factor = given.number("rope.scaling.factor", Some(given.number("rope.scale_linear", Some(1.0))?))?;
@@ -191,7 +197,7 @@ fn scaling(given: &Given<'_>, found: OfTensors, part: usize, context: usize, ext
         return Ok(Scaling::Linear { factor });
     }
     if kind == "yarn" {
-        return Ok(Scaling::Yarn(yarn(given, part, original, factor)?));
+        return Ok(Scaling::Yarn(yarn(given, part, original, factor, family.whole_turns)?));
     }
     if let Some(divisors) = found.divisors {
         return Ok(Scaling::Llama3(Divided::by(1.0, divisors)));
@@ -212,8 +218,9 @@ fn scaling(given: &Given<'_>, found: OfTensors, part: usize, context: usize, ext
     Ok(Scaling::None)
 }
 
-/// llama.cpp's YaRN: both ends of the stretched part are whole numbers.
-fn yarn(given: &Given<'_>, part: usize, original: usize, factor: f64) -> Result<Divided> {
+/// llama.cpp's YaRN: both ends of the stretched part are whole numbers, or in a family whose folders say otherwise not: files
+/// have no key for it.
+fn yarn(given: &Given<'_>, part: usize, original: usize, factor: f64, whole: bool) -> Result<Divided> {
     let base = given.number("rope.freq_base", Some(10000.0))?;
     let fast = given.number("rope.scaling.yarn_beta_fast", Some(32.0))?;
     let slow = given.number("rope.scaling.yarn_beta_slow", Some(1.0))?;
@@ -234,6 +241,6 @@ fn yarn(given: &Given<'_>, part: usize, original: usize, factor: f64) -> Result<
     Ok(Divided {
         magnitude: rounded(yarn_magnitude(factor, 1.0)),
         original_context: original,
-        ..Divided::by(factor, yarn_divisors(base, part, factor, [fast, slow], original as f64, true))
+        ..Divided::by(factor, yarn_divisors(base, part, factor, [fast, slow], original as f64, whole))
     })
 }

@@ -7,6 +7,7 @@ mod config;
 mod families;
 mod gguf_names;
 mod given;
+mod gpt_oss;
 mod guest;
 mod held;
 mod llama;

@@ -2,8 +2,9 @@
 //!
 //! Nothing is read ahead, copied or converted: tensors are the mapped pages of the files, in their format and in the order of
 //! rows they have. (GGUF files order the rows of queries and keys for interleaved pairs, folders for half-split ones;
-//! `config.rope.layout` says which.) The one exception are experts that a folder has in a tensor each, where one call that
-//! uses them in place needs all of them in a row: [`StoredTensors::whole`] copies those that do not follow each other.
+//! `config.rope.layout` says which.) There are two exceptions. Experts that a folder has in a tensor each are needed in a row by
+//! one call that uses them in place: [`StoredTensors::whole`] copies those that do not follow each other. And gpt-oss' folders
+//! have the elements of experts in an order of their own, from which each reading makes ours.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use super::bitnet::{
     Matrices, matrices_from_folder, matrices_from_gguf, matrix_of_part, quantization_from_folder, table_in_blocks,
 };
 use super::gguf_names::{LONG_FACTORS, ROPE_FREQUENCIES, SHORT_FACTORS, gguf_name, layer_number, name_of_gguf};
+use super::gpt_oss::experts_in_blocks;
 use super::llama::{LlamaConfig, is_plain, is_projection};
 use super::llama_folder::config_from_folder;
 use super::llama_gguf::{OfTensors, config_from_gguf, is_bitnet};
@@ -54,22 +56,23 @@ impl StoredTensors {
         if others.is_empty() {
             return Ok(first.clone());
         }
-        let in_a_row = others.iter().try_fold(first.data.clone(), |all, part| all.followed_by(&part.data));
+        let bytes = parts.iter().map(StoredTensor::bytes).collect::<Result<Vec<_>>>()?;
+        let in_a_row = bytes[1..].iter().try_fold(bytes[0].clone(), |all, part| all.followed_by(part));
         let data = match in_a_row {
             Some(data) => data,
-            None => HostBytes::joined(parts.iter().map(|part| &part.data[..])).map_err(|error| {
+            None => HostBytes::joined(bytes.iter().map(|part| &part[..])).map_err(|error| {
                 Error::OutOfMemory(format!("the experts of {name} cannot be put together: {error}"))
             })?,
         };
         let shape = self.shapes[name].clone();
-        Ok(StoredTensor { name: name.to_owned(), format: first.format, shape, data })
+        Ok(StoredTensor { name: name.to_owned(), format: first.format, shape, data, made: None })
     }
 
     /// Bytes in the files; the head of a tied model counts once.
     pub fn bytes(&self) -> usize {
         let mut seen = HashSet::new();
         let parts = self.parts.values().flatten();
-        parts.filter(|part| seen.insert(part.data.as_ptr())).map(|part| part.data.len()).sum()
+        parts.filter(|part| seen.insert(part.data.as_ptr())).map(StoredTensor::byte_count).sum()
     }
 }
 
@@ -203,6 +206,9 @@ fn open_gguf(path: &Path) -> Result<StoredModel> {
             let problem = format!("has the tensor {}, which no model of this architecture has", quoted(theirs));
             return Err(Error::format(path, problem));
         };
+        // gpt-oss' name of the norm before the experts.
+        let moved = config.family == "gpt_oss";
+        let name = if moved { name.replace(".self_attn.post_norm.", ".post_attention_layernorm.") } else { name };
         let tensor = file.tensor(theirs)?;
         // Phi-3's has the gate's rows, too.
         let both = name.ends_with(".mlp.up_proj.weight") && tensor.shape.first() == Some(&(2 * config.ffn_size));
@@ -243,7 +249,12 @@ fn open_folder(folder: &Path) -> Result<StoredModel> {
                 continue;
             }
         }
-        for (name, pieces) in own_names(folder, &config, theirs, files.stored(theirs)?)? {
+        let in_blocks = if config.biased_experts { experts_in_blocks(folder, &config, theirs, &files)? } else { None };
+        let named = match in_blocks {
+            Some(named) => named,
+            None => own_names(folder, &config, theirs, files.stored(theirs)?)?,
+        };
+        for (name, pieces) in named {
             if found.contains_key(&name) || of_experts.contains(&name) {
                 let problem = format!("has {name} twice: of itself, and together with others");
                 return Err(Error::format(folder, problem));

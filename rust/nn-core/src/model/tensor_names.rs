@@ -5,12 +5,13 @@
 use std::path::Path;
 
 use super::gguf_names::layer_number;
+use super::gpt_oss::experts_of_gpt_oss;
 use super::llama::LlamaConfig;
 use crate::error::{Error, Result};
 use crate::format::StoredTensor;
 
-/// Qwen's, OLMoE's and Granite's names of what is in a tensor of its own.
-const RENAMED: [(&str, &str); 7] = [
+/// Qwen's, OLMoE's, Granite's and gpt-oss' names of what is in a tensor of its own.
+const RENAMED: [(&str, &str); 10] = [
     ("mlp.gate.weight", "block_sparse_moe.gate.weight"),
     ("block_sparse_moe.router.layer.weight", "block_sparse_moe.gate.weight"),
     ("mlp.shared_expert.gate_proj.weight", "block_sparse_moe.shared.gate_proj.weight"),
@@ -18,6 +19,9 @@ const RENAMED: [(&str, &str); 7] = [
     ("mlp.shared_expert.down_proj.weight", "block_sparse_moe.shared.down_proj.weight"),
     ("shared_mlp.output_linear.weight", "block_sparse_moe.shared.down_proj.weight"),
     ("mlp.shared_expert_gate.weight", "block_sparse_moe.shared_gate.weight"),
+    ("mlp.router.weight", "block_sparse_moe.gate.weight"),
+    ("mlp.router.bias", "block_sparse_moe.gate.bias"),
+    ("self_attn.sinks", "self_attn.sinks.weight"),
 ];
 
 /// Gemma's names of its norms: those that others have in front of the feed-forward network, and those behind parts.
@@ -58,6 +62,11 @@ pub(super) fn own_names(path: &Path, config: &LlamaConfig, name: &str, mut tenso
     let norms = NORMS_OF_GEMMA.iter().filter(|_| config.post_norms);
     if let Some((_, own)) = norms.chain(&RENAMED).find(|(theirs, _)| *theirs == part) {
         return Ok(vec![(format!("{block}.{own}"), vec![tensor])]);
+    }
+    if config.biased_experts
+        && let Some(named) = experts_of_gpt_oss(path, config, &block, part, &tensor)?
+    {
+        return Ok(named);
     }
     let mixture = format!("{block}.block_sparse_moe");
     match part {
@@ -129,7 +138,7 @@ fn rows_of(path: &Path, tensor: &StoredTensor, first: usize, count: usize) -> Re
     Ok(StoredTensor { shape: vec![count, tensor.columns()], data, ..tensor.clone() })
 }
 
-fn check_shape(path: &Path, tensor: &StoredTensor, right: &[usize]) -> Result<()> {
+pub(super) fn check_shape(path: &Path, tensor: &StoredTensor, right: &[usize]) -> Result<()> {
     if tensor.shape == right {
         return Ok(());
     }

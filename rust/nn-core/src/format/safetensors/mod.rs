@@ -241,7 +241,7 @@ impl SafetensorsFile {
             let problem = format!("has dtype {}; weights are f32, f16 or bf16", dtype.name);
             return Err(Error::format(&self.path, format!("tensor {} {problem}", quoted(name))));
         };
-        Ok(StoredTensor { name: name.to_owned(), format, shape: shape.clone(), data })
+        Ok(StoredTensor { name: name.to_owned(), format, shape: shape.clone(), data, made: None })
     }
 
     /// The bytes of a tensor of any dtype, over the mapped pages of the file. `Error::Format` when there is no such tensor, or

@@ -14,22 +14,29 @@ use super::{JsonTokenizer, Library, budget};
 use crate::error::{Error, Result};
 use crate::format::value::quoted;
 
-// How text is cut before merging, by the names that GGUF files have for it: the published expressions of GPT-2 and
-// Llama 3; SmolLM's is GPT-2's after a cut at every digit.
+// How text is cut before merging, by the names that GGUF files have for it: the published expressions of GPT-2, of
+// Llama 3, and of o200k, gpt-oss' tokenizer; SmolLM's is GPT-2's after a cut at every digit.
 const GPT2: &str = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 const LLAMA3: &str = concat!(
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*",
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 );
 
+const O200K: &str = concat!(
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+);
+
 /// A way to cut: its name, its expressions, and whether a word that is in the vocabulary is taken whole, whatever the
 /// merges say.
-const CUTS: [(&str, &[&str], bool); 5] = [
+const CUTS: [(&str, &[&str], bool); 6] = [
     ("gpt-2", &[GPT2], false),
     ("llama-bpe", &[LLAMA3], true),
     ("llama3", &[LLAMA3], true),
     ("llama-v3", &[LLAMA3], true),
     ("smollm", &[r"\p{N}", GPT2], false),
+    ("gpt-4o", &[O200K], false),
 ];
 
 /// The parts of a byte-level BPE tokenizer.
