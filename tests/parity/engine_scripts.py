@@ -18,6 +18,7 @@ from nncuda import Context, Sampling
 from nncuda.infer.engine import Engine
 from nncuda.infer.scheduler import Request, Scheduler
 from nncuda.infer.scores import TokenLogprobs
+from nncuda.models.adapter import Adapter
 from nncuda.models.stored import StoredModel
 
 _SAMPLING = [field.name for field in dataclasses.fields(Sampling) if field.name != "logit_bias"]
@@ -28,7 +29,10 @@ def run(script: dict[str, Any], threads: int | None, device: str = "cpu") -> dic
     """What `bench engine` of another language writes for the same script."""
     with Context(device, threads=threads, isa=script.get("isa")) as ctx:
         options = {name: script[name] for name in OPTIONS if script.get(name)}
-        engine = Engine(StoredModel.open(Path(script["model"])), ctx, **options)
+        stored = StoredModel.open(Path(script["model"]))
+        if script.get("adapter"):
+            options["adapter"] = Adapter.open(script["adapter"], stored.config)
+        engine = Engine(stored, ctx, **options)
         found: dict[str, Any] = {}
         if script.get("logits"):
             found["logits"] = _digest(engine.logits(script["logits"]))

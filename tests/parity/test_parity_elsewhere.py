@@ -65,7 +65,11 @@ def test_the_table_of_the_readme() -> None:
 @pytest.mark.parametrize(
     ("name", "command", "flag"),
     [(name, "generate", flag) for name in WITHOUT_ENGINE for flag in OF_ENGINE]
-    + [(name, "generate", flag) for name in languages.ENGINES for flag in ("--adapter", "--expert-parallel")]
+    + [
+        (name, *asked)
+        for name in languages.ENGINES
+        for asked in (("generate", "--expert-parallel"), ("serve", "--adapter"))
+    ]
     + [(name, "inspect", "--ternary") for name in BUILT],
 )
 def test_options(name: str, command: str, flag: str) -> None:

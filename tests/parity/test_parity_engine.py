@@ -19,15 +19,19 @@ import languages
 import pytest
 from conftest import find
 from runs import VOCABULARY, Workshop
+from small_models import write_adapter
 
-from nncuda import Context
+from nncuda import Context, LanguageModel
 from nncuda.bench.random_model import Shape, write_folder
 from nncuda.binding import library
 from nncuda.convert.model import FOLDERS, convert_model
 from nncuda.convert.quantize import quantize_model
+from nncuda.models.adapter import Adapter
+from nncuda.models.adapter_gguf import write_adapter_gguf
 from nncuda.models.stored import StoredModel
 from nncuda.train import resolve_checkpoint
 
+USAGE, WRONG_FILE = 2, 3
 SMALL = Shape(layers=2, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=600, context=512)
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 SHAPES = {
@@ -186,6 +190,67 @@ def test_one_prompt(workshop: Workshop, schedule: dict[str, Any], name: str) -> 
     told = find(name).run("bench", "engine", "--threads", 1, stdin=json.dumps(asked)).stdout
     assert json.loads(told) == wanted
     assert wanted["tokens"]["prefill"] < 2 * 230 + 5 * 21
+
+
+#: Models, and which of their matrices are adapted.
+ADAPTED = {
+    "llama-f32": ("self_attn.q_proj", "self_attn.k_proj", "mlp.gate_proj"),
+    "llama-q4_0.gguf": ("self_attn.q_proj", "self_attn.o_proj", "mlp.up_proj", "mlp.down_proj"),
+    "mixtral-q8_0.gguf": ("self_attn.k_proj", "self_attn.v_proj"),
+}
+
+
+@pytest.mark.case("the engine: a model with an adapter, of a folder and of a GGUF file")
+@pytest.mark.parametrize("name", languages.ENGINES)
+@pytest.mark.parametrize("stored", ADAPTED)
+def test_adapters(workshop: Workshop, stored: str, name: str, tmp_path: Path) -> None:
+    path = model(workshop, stored)
+    config = StoredModel.open(path).config
+    write_adapter(tmp_path / "folder", config, ADAPTED[stored], rank=5)
+    write_adapter_gguf(tmp_path / "file.gguf", Adapter.open(tmp_path / "folder", config), config)
+    ids = [7 * at % 90 for at in range(60)]
+    asked: dict[str, Any] = {"model": str(path), "logits": ids, "max_batch": 2, "piece": 48, "requests": [
+        {"prompt": ids[: 20 * at + 1], "max_new_tokens": 6 + at, "temperature": 0.9, "seed": at} for at in range(3)
+    ]}  # fmt: skip
+    told = []
+    for place in ("folder", "file.gguf"):
+        script = {**asked, "adapter": str(tmp_path / place)}
+        told.append(engine_scripts.run(script, threads=2))
+        found = find(name).run("bench", "engine", "--threads", 1, stdin=json.dumps(script)).stdout
+        assert json.loads(found) == told[-1]
+    assert told[0] == told[1] != engine_scripts.run(asked, threads=2)
+
+
+@pytest.mark.case("generate: with an adapter, and adapters that are refused")
+@pytest.mark.parametrize("name", languages.ENGINES)
+def test_generate_with_an_adapter(workshop: Workshop, name: str, tmp_path: Path) -> None:
+    path, other = model(workshop, "llama-q4_0.gguf"), find(name)
+    config = StoredModel.open(path).config
+    write_adapter(tmp_path / "folder", config, ADAPTED["llama-f32"])
+    adapter = Adapter.open(tmp_path / "folder", config)
+    write_adapter_gguf(tmp_path / "file.gguf", adapter, config)
+    line = ["engine", path, "1 2 3", "--ids", "--greedy", "--max-tokens", 12]
+    with LanguageModel.load(path, context=64, adapter=tmp_path / "folder") as loaded:
+        wanted = [event.token for event in loaded.generate([1, 2, 3], 12, end_ids=()) if event.token >= 0]
+    for place in ("folder", "file.gguf"):
+        assert other.run(*line, "--adapter", tmp_path / place).stdout.split() == [str(token) for token in wanted]
+    options = tmp_path / "folder" / "adapter_config.json"
+    whole, file = json.loads(options.read_text()), (tmp_path / "file.gguf").read_bytes()
+    for place, problem, written in (
+        ("folder", "use_dora", json.dumps({**whole, "use_dora": True}).encode()),
+        ("folder", "'of_tomorrow'", json.dumps({**whole, "of_tomorrow": 1}).encode()),
+        ("folder", "with r 4 the model makes it", json.dumps({**whole, "r": 4}).encode()),
+        ("folder", "lora_alpha", json.dumps({**whole, "lora_alpha": 1e300}).encode()),
+        ("file.gguf", "general.type", file.replace(b"adapter", b"adaptor", 1)),
+        ("file.gguf", "attn_z", file.replace(b"attn_q.weight.lora_a", b"attn_z.weight.lora_a", 1)),
+        ("file.gguf", "alone", file.replace(b"blk.1.attn_q.weight.lora_a", b"blk.0.attn_v.weight.lora_a", 1)),
+        ("file.gguf", "the file ends", file[:-32]),
+    ):
+        (options if place == "folder" else tmp_path / "file.gguf").write_bytes(written)
+        error = other.run(*line, "--adapter", tmp_path / place, code=WRONG_FILE).stderr
+        assert problem in error and error.count("\n") == 1, error
+    contiguous = [*line, "--contiguous", "--adapter", tmp_path / "folder"]
+    assert "--adapter" in other.run(*contiguous, code=USAGE).stderr
 
 
 @pytest.mark.case("the engine: on other instruction sets")

@@ -12,6 +12,7 @@ from nncuda import LanguageModel, kernels
 from nncuda.formats import ternary
 from nncuda.formats.block_formats import FORMATS, StoredTensor
 from nncuda.models import MoEConfig, MoETransformer
+from nncuda.models.adapter import save_adapter
 from nncuda.models.llama import LlamaConfig, is_plain, is_projection
 from nncuda.models.stored import StoredModel, StoredTensors
 from nncuda.reference import model as reference
@@ -179,3 +180,19 @@ def numbers(ctx: nncuda.Context, stored: StoredModel) -> dict[str, np.ndarray]:
     }
     tensors |= {name: matrix.master for name, matrix in stored.matrices.items()}
     return {name: array.astype(np.float64) for name, array in tensors.items()}
+
+
+RANK, ALPHA = 3, 5.0
+
+
+def write_adapter(path: Path, config: LlamaConfig, targets: tuple[str, ...], seed: int = 0, rank: int = RANK) -> None:
+    """A PEFT folder with factors as large as the weights that they are beside, of the matrices of all layers with these
+    names, such as "self_attn.q_proj"."""
+    random, made = np.random.default_rng(seed), {}
+    for name, shape in config.shapes().items():
+        if name.startswith("model.layers.") and name.removesuffix(".weight").split(".", 3)[-1] in targets:
+            rows, columns = shape
+            a = random.standard_normal((rank, columns)).astype(np.float32) / np.float32(columns**0.5)
+            b = random.standard_normal((rows, rank)).astype(np.float32) * np.float32(0.3)
+            made[name] = a, b
+    save_adapter(path, made, alpha=ALPHA)

@@ -1,4 +1,4 @@
-"""Adapters in PEFT's folders: read, written, refused; and `nncuda merge`."""
+"""Adapters in PEFT's folders and in GGUF files: read, written, refused; `nncuda merge` and `nncuda adapter`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from family_models import FAMILIES
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from nncuda import Context
 from nncuda.bench.random_model import SHAPES, write_folder
@@ -21,8 +21,11 @@ from nncuda.cli import main
 from nncuda.convert.merge import merge_adapter
 from nncuda.convert.quantize import quantize_model
 from nncuda.formats import FormatError, SafetensorsFile
+from nncuda.formats.gguf import GGUFFile
+from nncuda.formats.gguf_writer import NewTensor, write_gguf
 from nncuda.models import StoredModel
 from nncuda.models.adapter import CONFIG, WEIGHTS, Adapter, save_adapter
+from nncuda.models.adapter_gguf import write_adapter_gguf
 
 RANK, ALPHA = 4, 6.0
 #: As PEFT 0.18 writes it.
@@ -285,3 +288,161 @@ def test_the_command(tmp_path: Path, base: StoredModel, ctx: Context) -> None:
     (tmp_path / "a" / CONFIG).write_text(json.dumps({**PEFT, "use_dora": True}))
     refused = CliRunner().invoke(main, [*arguments[:3], str(tmp_path / "other")])
     assert refused.exit_code == 3 and "'use_dora' is True" in refused.output and not (tmp_path / "other").exists()
+
+
+# GGUF files
+
+METADATA: dict[str, Any] = {
+    "general.architecture": "llama", "general.type": "adapter", "adapter.type": "lora", "adapter.lora.alpha": ALPHA,
+    "general.name": "small", "general.quantization_version": 2, "adapter.lora.task_name": "tales",
+}  # fmt: skip
+
+
+def write_file(path: Path, made: dict[str, np.ndarray], **changes: Any) -> Path:
+    metadata = {key: value for key, value in {**METADATA, **changes}.items() if value is not None}
+    names = {np.dtype(np.float32): "f32", np.dtype(np.float16): "f16", np.dtype(ml_dtypes.bfloat16): "bf16"}
+    entries = [NewTensor(name, names.get(part.dtype, "q8_0"), part.shape) for name, part in made.items()]
+    with write_gguf(path, metadata, entries) as writer:
+        for entry, part in zip(entries, made.values(), strict=True):
+            data = np.ascontiguousarray(part).view(np.uint8).reshape(-1)
+            writer.write(entry.name, data if entry.format != "q8_0" else np.zeros(entry.nbytes, np.uint8))
+    return path
+
+
+def file_tensors(made: dict[str, tuple[np.ndarray, np.ndarray]], heads: int) -> dict[str, np.ndarray]:
+    """As llama.cpp names them, rows of queries with the two halves of each head in turns."""
+    q, down = (made[f"model.layers.0.{target}.weight"] for target in TARGETS)
+    turned = q[1].reshape(heads, 2, -1, q[1].shape[1]).swapaxes(1, 2).reshape(q[1].shape)
+    return {
+        "blk.0.attn_q.weight.lora_a": q[0], "blk.0.attn_q.weight.lora_b": np.ascontiguousarray(turned),
+        "blk.0.ffn_down.weight.lora_a": down[0], "blk.0.ffn_down.weight.lora_b": down[1],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+def test_a_gguf_file_is_read_and_written(dtype: Any, tmp_path: Path, base: StoredModel) -> None:
+    made = factors(base, dtype)
+    theirs = file_tensors(made, base.config.num_heads)
+    adapter = Adapter.open(write_file(tmp_path / "a.gguf", theirs), base.config)
+    assert (adapter.rank, adapter.scale) == (RANK, ALPHA / RANK) and set(adapter.factors) == set(made)
+    for name, pair in made.items():
+        for found, part in zip(adapter.factors[name], pair, strict=True):
+            np.testing.assert_array_equal(found.numbers(), part)
+    folder = Adapter.open(write(tmp_path / "a", tensors(made)), base.config)
+    for name in ("one.gguf", "two.gguf"):
+        write_adapter_gguf(tmp_path / name, folder, base.config)
+    assert (tmp_path / "one.gguf").read_bytes() == (tmp_path / "two.gguf").read_bytes()
+    file = GGUFFile(tmp_path / "one.gguf")
+    assert file.metadata == {key: METADATA[key] for key in list(METADATA)[:4]}
+    assert file.typed["adapter.lora.alpha"].type == "f32"
+    assert list(file) == list(theirs)
+    for name, part in theirs.items():
+        np.testing.assert_array_equal(file[name].numbers(), part)
+
+
+def test_a_file_without_alpha_has_the_scale_1(tmp_path: Path, base: StoredModel) -> None:
+    theirs = file_tensors(factors(base), base.config.num_heads)
+    for name, alpha in (("none", None), ("zero", 0.0)):
+        assert (
+            Adapter.open(write_file(tmp_path / name, theirs, **{"adapter.lora.alpha": alpha}), base.config).scale == 1
+        )
+    zero = Adapter.open(write(tmp_path / "a", tensors(factors(base)), lora_alpha=0), base.config)
+    with pytest.raises(ValueError, match="scale is 0; a GGUF file has"):
+        write_adapter_gguf(tmp_path / "out.gguf", zero, base.config)
+    assert not (tmp_path / "out.gguf").exists()
+
+
+def test_a_rank_of_1_may_be_left_out(tmp_path: Path, base: StoredModel) -> None:
+    made = factors(base, rank=1)
+    theirs = file_tensors(made, base.config.num_heads)
+    theirs = {name: part[0] if name.endswith("lora_a") else part for name, part in theirs.items()}
+    adapter = Adapter.open(write_file(tmp_path / "a.gguf", theirs), base.config)
+    assert adapter.rank == 1
+    for name, (a, _) in made.items():
+        np.testing.assert_array_equal(adapter.factors[name].a.numbers(), a)
+
+
+F_A, F_B = "blk.0.attn_q.weight.lora_a", "blk.0.attn_q.weight.lora_b"
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"general.type": "model"}, "general.type is 'model'; an adapter of this model has 'adapter'"),
+        ({"general.type": None}, "general.type is None"),
+        ({"general.type": [1, 2]}, "general.type is"),
+        ({"general.architecture": "qwen2"}, "general.architecture is 'qwen2'; an adapter of this model has 'llama'"),
+        ({"adapter.type": "control_vector"}, "adapter.type is 'control_vector'"),
+        ({"adapter.alora.invocation_tokens": [1, 2]}, "adapter.alora.invocation_tokens is"),
+        ({"llama.context_length": 5}, "llama.context_length is 5; this program does not know that key"),
+        ({"adapter.lora.alpha": float("nan")}, "adapter.lora.alpha is nan"),
+        ({"adapter.lora.alpha": float("inf")}, "adapter.lora.alpha is inf"),
+        ({"adapter.lora.alpha": "6"}, "adapter.lora.alpha is '6'"),
+        ({"adapter.lora.alpha": True}, "adapter.lora.alpha is True"),
+        ({F_A: None}, "has lora_B of model.layers.0.self_attn.q_proj alone"),
+        ({F_B: None}, "has lora_A of model.layers.0.self_attn.q_proj alone"),
+        ({F_A: (RANK, 5)}, "has shape [4, 5]; with r 4 the model makes it [4, 64]"),
+        ({F_A: (3, 64)}, "has shape [64, 4]; with r 3 the model makes it [64, 3]"),
+        ({F_B: (63, RANK)}, "has shape [63, 4]; with r 4 the model makes it [64, 4]"),
+        ({F_B: (64, RANK, 1)}, "has shape [64, 4, 1]"),
+        ({"blk.0.ffn_down.weight.lora_a": (2, 128)}, "with r 4 the model makes it"),
+        ({F_A: np.nan}, "has values that are not finite"),
+        ({"blk.0.attn_norm.weight": (64,)}, "which is no factor"),
+        ({"blk.0.attn_norm.weight.lora_a": (RANK, 64)}, "adapts 'blk.0.attn_norm.weight'"),
+        ({"output.weight.lora_a": (RANK, 64)}, "adapts 'output.weight'"),
+        ({"token_embd.weight.lora_a": (RANK, 64)}, "adapts 'token_embd.weight'"),
+        ({"blk.7.attn_q.weight.lora_a": (RANK, 64)}, "adapts 'blk.7.attn_q.weight'"),
+        ({"blk.0.attn_q.bias.lora_a": (RANK, 64)}, "adapts 'blk.0.attn_q.bias'"),
+        ({"blk.\x1b[2J.lora_a": (RANK, 64)}, "adapts 'blk.\\x1b[2J'"),
+        ({"blk.00.attn_q.weight.lora_a": (RANK, 64)}, "has lora_A of model.layers.0.self_attn.q_proj twice"),
+        ({F_A: np.int8}, "is in q8_0; factors must be in f32, f16 or bf16"),
+        (dict.fromkeys((F_A, F_B, "blk.0.ffn_down.weight.lora_a", "blk.0.ffn_down.weight.lora_b")), "adapts nothing"),
+    ],
+)
+def test_files_that_are_refused(changes: dict[str, Any], problem: str, tmp_path: Path, base: StoredModel) -> None:
+    made, metadata = file_tensors(factors(base), base.config.num_heads), {}
+    for name, change in changes.items():
+        if "lora_" not in name and not name.endswith(".weight"):
+            metadata[name] = change
+        elif change is None:
+            del made[name]
+        elif isinstance(change, tuple):
+            made[name] = np.ones(change, np.float32)
+        elif change is np.int8:
+            made[name] = made[name].astype(np.int8)
+        else:
+            made[name][1, 2] = change
+    with pytest.raises(FormatError) as refused:
+        Adapter.open(write_file(tmp_path / "a.gguf", made, **metadata), base.config)
+    assert problem in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_files_cut_anywhere_are_refused(tmp_path: Path, base: StoredModel) -> None:
+    whole = write_file(tmp_path / "a.gguf", file_tensors(factors(base), base.config.num_heads)).read_bytes()
+    for length in (*range(0, 400, 13), len(whole) // 2, len(whole) - 64):
+        (tmp_path / "cut.gguf").write_bytes(whole[:length])
+        with pytest.raises(FormatError):
+            Adapter.open(tmp_path / "cut.gguf", base.config)
+
+
+def test_the_command_that_converts(tmp_path: Path, base: StoredModel) -> None:
+    write(tmp_path / "a", tensors(factors(base, np.float16)))
+
+    def run(source: str, out: str) -> Any:
+        return CliRunner().invoke(main, ["adapter", str(base.path), str(tmp_path / source), str(tmp_path / out)])
+
+    there, back = run("a", "a.gguf"), run("a.gguf", "b")
+    assert there.exit_code == back.exit_code == 0, there.output + back.output
+    assert "2 matrices, rank 4, scale 1.5" in there.output
+    assert load_file(tmp_path / "b" / WEIGHTS).keys() == load_file(tmp_path / "a" / WEIGHTS).keys()
+    for name, part in load_file(tmp_path / "a" / WEIGHTS).items():
+        found = load_file(tmp_path / "b" / WEIGHTS)[name]
+        assert found.dtype == part.dtype and found.tobytes() == part.tobytes()
+    values = json.loads((tmp_path / "b" / CONFIG).read_text())
+    assert (values["r"], values["lora_alpha"]) == (RANK, ALPHA)
+    again = run("a", "a.gguf")
+    assert again.exit_code == 2 and "never replaced" in again.output
+    merged = CliRunner().invoke(
+        main, ["merge", *(str(path) for path in (base.path, tmp_path / "a.gguf", tmp_path / "m"))]
+    )
+    assert merged.exit_code == 0, merged.output

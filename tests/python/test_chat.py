@@ -18,13 +18,16 @@ from pathlib import Path
 import fenced
 import pytest
 from click.testing import CliRunner, Result
-from small_models import language_model, save_tiny
+from small_models import language_model, save_tiny, write_adapter
 
 import nncuda
 from nncuda import LanguageModel, Sampling
 from nncuda.bench.random_model import Shape, write_folder
 from nncuda.cli import main
 from nncuda.infer.conversation import Conversation
+from nncuda.models.adapter import Adapter
+from nncuda.models.adapter_gguf import write_adapter_gguf
+from nncuda.models.stored import StoredModel
 from nncuda.tokenizer import Tokenizer
 
 SHAPE = Shape(layers=2, hidden=64, ffn=96, heads=4, kv_heads=2, vocabulary=600, context=512)
@@ -320,9 +323,16 @@ def test_a_bias_of_a_token_that_the_model_has_not(folder: Path) -> None:
 # The page
 
 
-def test_the_examples_of_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_examples_of_the_page(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     examples = fenced.blocks("docs/inference.md", "python")
     assert examples and '"model.gguf"' in examples[0]
+    monkeypatch.chdir(tmp_path)
+    config = StoredModel.open(folder).config
+    Path("adapters").mkdir()
+    write_adapter(Path("adapters/sql"), config, ("self_attn.q_proj",))
+    write_adapter_gguf(Path("tales.gguf"), Adapter.open("adapters/sql", config), config)
     for example in examples:
         exec(compile(example.replace('"model.gguf"', repr(str(folder))), "docs/inference.md", "exec"), {})
     assert "0 " in capsys.readouterr().out

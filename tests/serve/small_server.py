@@ -15,6 +15,7 @@ from small_models import llama_config, stored_model
 
 import nncuda
 from nncuda import LanguageModel
+from nncuda.models.adapter import Adapter
 from nncuda.models.stored import StoredModel
 from nncuda.serve.server import ServeOptions, Server, bound
 from nncuda.tokenizer import Tokenizer
@@ -117,10 +118,11 @@ def serving(
     threads: int = 2,
     template: str | None = None,
     folder: Path | None = None,
+    adapters: dict[str, Adapter] | None = None,
     **options: Any,
 ) -> Iterator[tuple[Running, Steps]]:
     """A server that runs until the block ends; `options` are those of `ServeOptions`. With `hold` its steps wait.
-    `template` is its model's, `folder` that of another model."""
+    `template` is its model's, `folder` that of another model, `adapters` are of the former."""
     with nncuda.Context(threads=threads) as ctx, contextlib.ExitStack() as stack:
         if folder is None:
             stored = stored_model(ctx, llama_config(vocab_size=280), "q8_0")
@@ -129,7 +131,8 @@ def serving(
                 stored.__dict__["chat_template"] = ChatTemplate(template, "small")
         else:
             stored = StoredModel.open(folder)
-        with LanguageModel(stored, ctx, context=context, max_batch=max_batch, cache_tokens=cache_tokens) as model:
+        sizes = {"context": context, "max_batch": max_batch, "cache_tokens": cache_tokens}
+        with LanguageModel(stored, ctx, adapters=adapters, **sizes) as model:
             steps = Steps(model)
             if hold:
                 model.scheduler.step = steps.step  # type: ignore[method-assign]

@@ -18,6 +18,7 @@ import (
 // engineScript is what `bench engine` reads: a model, the options of its engine, and what to run on it.
 type engineScript struct {
 	Model       string
+	Adapter     string // "" for none
 	Context     int
 	CacheFormat string `json:"cache_format"`
 	CacheTokens int    `json:"cache_tokens"`
@@ -159,9 +160,16 @@ func newBenchEngine(std streams) *cobra.Command {
 				return err
 			}
 			defer func() { err = errors.Join(err, model.Close()) }()
+			var adapter *stored.Adapter
+			if script.Adapter != "" {
+				if adapter, err = stored.OpenAdapter(script.Adapter, model.Config); err != nil {
+					return err
+				}
+				defer func() { err = errors.Join(err, adapter.Close()) }()
+			}
 			running, err := engine.New(model, ctx, engine.Options{
 				Context: script.Context, CacheFormat: script.CacheFormat, CacheTokens: script.CacheTokens,
-				MaxBatch: script.MaxBatch, Piece: script.Piece, Weights: script.Weights,
+				MaxBatch: script.MaxBatch, Piece: script.Piece, Weights: script.Weights, Adapter: adapter,
 			})
 			if err != nil {
 				return err

@@ -11,10 +11,11 @@ import (
 
 // What only nncuda has, the command of the Python package: commands, and options of commands that both have.
 var (
-	commandsElsewhere = []string{"convert", "data", "demo", "doctor", "dump", "eval", "merge", "quantize", "tokenizer", "verify", "verify-run"}
+	commandsElsewhere = []string{"adapter", "convert", "data", "demo", "doctor", "dump", "eval", "merge", "quantize", "tokenizer", "verify", "verify-run"}
 	optionsElsewhere  = map[string][]string{
-		"generate": {"adapter", "expert-parallel"},
+		"generate": {"expert-parallel"},
 		"inspect":  {"ternary"},
+		"serve":    {"adapter"},
 	}
 )
 

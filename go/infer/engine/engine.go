@@ -56,6 +56,8 @@ type Options struct {
 	Piece int
 	// Weights is one of Places, where the weights lie on a CPU; "": auto. The bits are the same.
 	Weights string
+	// Adapter is what is added to the weights, which stay as they are stored; or nil. It may be closed when the engine is made.
+	Adapter *stored.Adapter
 }
 
 // Part is what a prefill call runs of one sequence: its next ids, and whether the logits after the last are wanted.
@@ -160,7 +162,7 @@ func (e *Engine) choose(options *Options) error {
 
 func (e *Engine) build(p *layer.Pass, model *stored.Model, options Options) {
 	config, rows := e.Config, max(e.Piece, e.MaxBatch)
-	if e.Weights = newWeights(p, &e.keep, model, options.Weights); p.Err() != nil {
+	if e.Weights = newWeights(p, &e.keep, model, options.Weights, options.Adapter); p.Err() != nil {
 		return
 	}
 	base, ntkAlpha, scale, err := config.RopeOptions(e.Context)
@@ -181,7 +183,11 @@ func (e *Engine) build(p *layer.Pass, model *stored.Model, options Options) {
 	if config.Ternary {
 		e.layers = newTernaryLayers(p, &e.keep, config, e.Weights.ternary, rows)
 	} else {
-		e.layers = newStoredLayers(p, &e.keep, config, e.Weights.layers, rows)
+		rank := 0
+		if options.Adapter != nil {
+			rank = options.Adapter.Rank
+		}
+		e.layers = newStoredLayers(p, &e.keep, config, e.Weights.layers, rows, rank)
 	}
 	e.x = e.keep.empty(p, cuda.F32, rows, config.HiddenSize)
 	e.heads = e.keep.empty(p, cuda.F32, rows, config.NumHeads, config.HeadDim)

@@ -19,10 +19,12 @@ type storedLayers struct {
 	indices, slotRow, rowSlot *tensor.Tensor // i32 [rows, k], [rows, k], [slots]
 	counts, offsets           *tensor.Tensor // i32 [experts], [experts + 1]
 	biased                    *biasedRows    // of a model whose experts have biases, or nil
-	// Of a model with norms of queries and keys: the products, f32 [rows, heads or kv_heads * head_dim], and two of them normed.
+	// Of a model with norms of queries and keys, or an adapter: the products, f32 [rows, heads or kv_heads * head_dim], and two of
+	// them normed.
 	queries, keys, values, normedQueries, normedKeys *tensor.Tensor
 	shared                                           *sharedRows
-	gate, up                                         *tensor.Tensor // f32 [rows, ffn], of a model whose gate is not SiLU's
+	gate, up                                         *tensor.Tensor // f32 [rows, ffn], of a gate that is not SiLU's, or an adapter
+	lowRank                                          *tensor.Tensor // f32 [rows, rank], of an adapter
 	added                                            *tensor.Tensor // f32 [rows, hidden], of a model with norms behind parts
 }
 
@@ -35,26 +37,32 @@ type sharedRows struct {
 	slotRow         *tensor.Tensor // i32 [rows, 2]
 }
 
-func newStoredLayers(p *layer.Pass, keep *store, config stored.LlamaConfig, layers []storedLayer, rows int) *storedLayers {
+// newStoredLayers makes them; rank is that of the adapter that weights may have, 0 without one.
+func newStoredLayers(
+	p *layer.Pass, keep *store, config stored.LlamaConfig, layers []storedLayer, rows, rank int,
+) *storedLayers {
 	width := (config.NumHeads + 2*config.NumKVHeads) * config.HeadDim
 	experts, k := config.NumExperts, config.ExpertsPerToken
 	s := &storedLayers{
 		config: config, layers: layers,
 		qkvRows: keep.empty(p, cuda.F32, rows, width),
 	}
-	if config.QKNorm != stored.NoNorm {
+	if rank > 0 {
+		s.lowRank = keep.empty(p, cuda.F32, rows, rank)
+	}
+	if config.QKNorm != stored.NoNorm || rank > 0 {
 		queries, keys := config.NumHeads*config.HeadDim, config.NumKVHeads*config.HeadDim
 		s.queries, s.normedQueries = keep.empty(p, cuda.F32, rows, queries), keep.empty(p, cuda.F32, rows, queries)
 		s.keys, s.normedKeys = keep.empty(p, cuda.F32, rows, keys), keep.empty(p, cuda.F32, rows, keys)
 		s.values = keep.empty(p, cuda.F32, rows, keys)
 	}
-	if config.Activation != stored.SiLU {
+	if config.Activation != stored.SiLU || rank > 0 && experts == 0 {
 		s.gate, s.up = keep.empty(p, cuda.F32, rows, config.FFNSize), keep.empty(p, cuda.F32, rows, config.FFNSize)
 	}
 	if config.PostNorms {
 		s.added = keep.empty(p, cuda.F32, rows, config.HiddenSize)
 	}
-	if experts > 0 || config.QKNorm != stored.NoNorm || config.Activation != stored.SiLU {
+	if experts > 0 || config.QKNorm != stored.NoNorm || config.Activation != stored.SiLU || rank > 0 {
 		s.normedRows = keep.empty(p, cuda.F32, rows, config.HiddenSize)
 	}
 	if config.SharedFFNSize > 0 {
@@ -99,18 +107,20 @@ func (s *storedLayers) qkv(p *layer.Pass, number int, x *tensor.Tensor) heads {
 	if of.qNorm != nil {
 		return s.normedHeads(p, of, x)
 	}
+	if of.q.lowRank != nil || of.k.lowRank != nil || of.v.lowRank != nil {
+		return s.headsApart(p, of, x)
+	}
 	qkv := p.Narrow(s.qkvRows, 0, 0, x.Dim(0))
 	p.Check(tensor.GemmQuantQKV(x, of.q.data, of.k.data, of.v.data, of.qkvBias, of.inputNorm, qkv, float32(s.config.NormEps),
 		of.q.format, of.k.format, of.v.format))
 	return splitHeads(p, &s.config, qkv)
 }
 
-// normedHeads gives queries and keys with norms of their own: of each head by itself, or of all together, as many elements as
-// there are gains.
-func (s *storedLayers) normedHeads(p *layer.Pass, of *storedLayer, x *tensor.Tensor) heads {
-	tokens, first, eps := x.Dim(0), 0, float32(s.config.NormEps)
+// headsApart gives queries, keys and values by a call for each.
+func (s *storedLayers) headsApart(p *layer.Pass, of *storedLayer, x *tensor.Tensor) heads {
+	tokens, first := x.Dim(0), 0
 	normed := p.Narrow(s.normedRows, 0, 0, tokens)
-	p.Check(tensor.RMSNorm(x, of.inputNorm, normed, nil, eps))
+	p.Check(tensor.RMSNorm(x, of.inputNorm, normed, nil, float32(s.config.NormEps)))
 	rows := func(buffer *tensor.Tensor) *tensor.Tensor { return p.Narrow(buffer, 0, 0, tokens) }
 	for _, product := range []struct {
 		of weight
@@ -120,9 +130,19 @@ func (s *storedLayers) normedHeads(p *layer.Pass, of *storedLayer, x *tensor.Ten
 		if of.qkvBias != nil {
 			bias = p.Narrow(of.qkvBias, 0, first, product.y.Dim(1))
 		}
-		p.Check(tensor.GemmQuant(normed, product.of.data, nil, bias, nil, product.y, cuda.ActivationNone, product.of.format))
+		s.multiply(p, normed, product.of, bias, nil, product.y)
 		first += product.y.Dim(1)
 	}
+	head := func(buffer *tensor.Tensor) *tensor.Tensor { return p.View(rows(buffer), tokens, -1, s.config.HeadDim) }
+	return heads{head(s.queries), head(s.keys), head(s.values)}
+}
+
+// normedHeads gives queries and keys with norms of their own: of each head by itself, or of all together, as many elements as
+// there are gains.
+func (s *storedLayers) normedHeads(p *layer.Pass, of *storedLayer, x *tensor.Tensor) heads {
+	tokens, eps := x.Dim(0), float32(s.config.NormEps)
+	rows := func(buffer *tensor.Tensor) *tensor.Tensor { return p.Narrow(buffer, 0, 0, tokens) }
+	found := s.headsApart(p, of, x)
 	for _, norm := range []struct{ x, gain, y *tensor.Tensor }{
 		{rows(s.queries), of.qNorm, rows(s.normedQueries)}, {rows(s.keys), of.kNorm, rows(s.normedKeys)},
 	} {
@@ -130,7 +150,7 @@ func (s *storedLayers) normedHeads(p *layer.Pass, of *storedLayer, x *tensor.Ten
 		p.Check(tensor.RMSNorm(p.View(norm.x, -1, gains), norm.gain, p.View(norm.y, -1, gains), nil, eps))
 	}
 	head := func(buffer *tensor.Tensor) *tensor.Tensor { return p.View(rows(buffer), tokens, -1, s.config.HeadDim) }
-	return heads{head(s.normedQueries), head(s.normedKeys), head(s.values)}
+	return heads{head(s.normedQueries), head(s.normedKeys), found.v}
 }
 
 func (s *storedLayers) attended(p *layer.Pass, number int, heads, x *tensor.Tensor) {
@@ -150,34 +170,38 @@ func (s *storedLayers) feedForward(p *layer.Pass, number int, x *tensor.Tensor) 
 		return
 	}
 	gate, up, inner := of.gated.gate, of.gated.up, p.Narrow(s.inner, 0, 0, x.Dim(0))
-	if s.config.Activation == stored.SiLU {
+	if s.config.Activation == stored.SiLU && gate.lowRank == nil && up.lowRank == nil {
 		p.Check(tensor.GemmQuantSwiGLU(x, gate.data, up.data, nil, of.postNorm, inner, float32(s.config.NormEps), gate.format,
 			up.format))
 	} else {
-		s.geglu(p, of, x, inner)
+		s.gatedApart(p, of, x, inner)
 	}
 	scale(p, inner, s.config.ResidualScale)
 	s.addNormed(p, inner, of.gated.down, nil, of.ffnNorm, x)
 }
 
-// geglu is the inner part of a feed-forward network whose gate is GELU's.
-func (s *storedLayers) geglu(p *layer.Pass, of *storedLayer, x, inner *tensor.Tensor) {
+// gatedApart is the inner part of a feed-forward network by a call for each product.
+func (s *storedLayers) gatedApart(p *layer.Pass, of *storedLayer, x, inner *tensor.Tensor) {
 	rows := func(buffer *tensor.Tensor) *tensor.Tensor { return p.Narrow(buffer, 0, 0, x.Dim(0)) }
 	normed, gate, up := rows(s.normedRows), rows(s.gate), rows(s.up)
 	p.Check(tensor.RMSNorm(x, of.postNorm, normed, nil, float32(s.config.NormEps)))
-	p.Check(tensor.GemmQuant(normed, of.gated.gate.data, nil, nil, nil, gate, cuda.ActivationNone, of.gated.gate.format))
-	p.Check(tensor.GemmQuant(normed, of.gated.up.data, nil, nil, nil, up, cuda.ActivationNone, of.gated.up.format))
-	p.Check(tensor.Geglu(gate, up, inner))
+	s.multiply(p, normed, of.gated.gate, nil, nil, gate)
+	s.multiply(p, normed, of.gated.up, nil, nil, up)
+	if s.config.Activation == stored.SiLU {
+		p.Check(tensor.SwiGLU(gate, up, nil, inner))
+	} else {
+		p.Check(tensor.Geglu(gate, up, inner))
+	}
 }
 
 // addNormed is x += rows * W^T + bias, or a norm of that.
 func (s *storedLayers) addNormed(p *layer.Pass, rows *tensor.Tensor, of weight, bias, norm, x *tensor.Tensor) {
 	if norm == nil {
-		addProduct(p, rows, of, bias, x)
+		s.multiply(p, rows, of, bias, x, x)
 		return
 	}
 	added := p.Narrow(s.added, 0, 0, x.Dim(0))
-	p.Check(tensor.GemmQuant(rows, of.data, nil, bias, nil, added, cuda.ActivationNone, of.format))
+	s.multiply(p, rows, of, bias, nil, added)
 	p.Check(tensor.RMSNorm(added, norm, added, nil, float32(s.config.NormEps)))
 	p.Check(tensor.Add(x, added, x))
 }
@@ -205,7 +229,7 @@ func (s *storedLayers) addShared(p *layer.Pass, of *mixture, normed, x *tensor.T
 	p.Check(tensor.GemmQuantSwiGLU(normed, gate.data, up.data, nil, nil, inner, 0, gate.format, up.format))
 	scale(p, inner, s.config.ResidualScale)
 	if of.sharedGate == nil {
-		addProduct(p, inner, down, nil, x)
+		s.multiply(p, inner, down, nil, x, x)
 		return
 	}
 	out, sigmoid := p.Narrow(to.out, 0, 0, 2*tokens), of.sharedGate
@@ -216,7 +240,10 @@ func (s *storedLayers) addShared(p *layer.Pass, of *mixture, normed, x *tensor.T
 	p.Check(tensor.MoECombine(out, weights, p.Narrow(to.slotRow, 0, 0, tokens), x, x))
 }
 
-// addProduct is x += rows * W^T + bias.
-func addProduct(p *layer.Pass, rows *tensor.Tensor, of weight, bias, x *tensor.Tensor) {
-	p.Check(tensor.GemmQuant(rows, of.data, nil, bias, x, x, cuda.ActivationNone, of.format))
+// multiply is y = rows * W^T + bias + residual, and what the weight's adapter adds.
+func (s *storedLayers) multiply(p *layer.Pass, rows *tensor.Tensor, of weight, bias, residual, y *tensor.Tensor) {
+	p.Check(tensor.GemmQuant(rows, of.data, nil, bias, residual, y, cuda.ActivationNone, of.format))
+	if of.lowRank != nil {
+		of.lowRank.add(p, rows, p.Narrow(s.lowRank, 0, 0, rows.Dim(0)), y)
+	}
 }

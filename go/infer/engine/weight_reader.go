@@ -25,10 +25,19 @@ const pieceBytes = 1 << 24
 // model may be larger than the memory, and programs that run the same file share it. The bits are the same.
 var Places = []string{"auto", "memory", "file"}
 
-// weight is a stored matrix: u8 [rows, row bytes] and its format.
+// weight is a stored matrix: u8 [rows, row bytes] and its format; and what an adapter adds to it, or nil.
 type weight struct {
-	data   *tensor.Tensor
-	format cuda.Format
+	data    *tensor.Tensor
+	format  cuda.Format
+	lowRank *lowRank
+}
+
+// bytes are those of all of it.
+func (w weight) bytes() int64 {
+	if w.lowRank == nil {
+		return w.data.Bytes()
+	}
+	return w.data.Bytes() + w.lowRank.a.Bytes() + w.lowRank.b.Bytes()
 }
 
 // weightReader brings a model's tensors to a context: on a CPU copied once or in place, on a GPU copied once.
@@ -66,9 +75,9 @@ func newWeightReader(p *layer.Pass, keep *store, model *stored.Model, place stri
 func (r *weightReader) table(p *layer.Pass, name string, tied bool) weight {
 	part := r.model.Parts(name)[0]
 	if tied && r.isInterleaved(part) {
-		return weight{r.inPlace(p, part), cuda.Format(part.Format.Code)}
+		return weight{data: r.inPlace(p, part), format: cuda.Format(part.Format.Code)}
 	}
-	return weight{r.rows(p, name), cuda.Format(part.Format.Code)}
+	return weight{data: r.rows(p, name), format: cuda.Format(part.Format.Code)}
 }
 
 // tiedHead is the output matrix of a tied model: the table of embeddings, or its copy with rows side by side.
@@ -90,7 +99,7 @@ func (r *weightReader) matrix(p *layer.Pass, name string) weight {
 	part := r.model.Parts(name)[0]
 	format := cuda.Format(part.Format.Code)
 	if !r.isInterleaved(part) {
-		return weight{r.rows(p, name), format}
+		return weight{data: r.rows(p, name), format: format}
 	}
 	code, _ := part.Format.Interleaved()
 	copied := r.copied(p, name, func(rows []byte, place *tensor.Tensor) {
@@ -104,7 +113,7 @@ func (r *weightReader) matrix(p *layer.Pass, name string) weight {
 		source := borrowed(p, rows, place.Dim(0), place.Dim(1))
 		p.Check(tensor.InterleaveRows(source, place, part.Columns(), format))
 	})
-	return weight{copied, cuda.Format(code)}
+	return weight{data: copied, format: cuda.Format(code)}
 }
 
 // besideZeros is a vector as the first row of a matrix in f32, whose second row is zeros.
@@ -117,7 +126,7 @@ func (r *weightReader) besideZeros(p *layer.Pass, name string) weight {
 	}
 	made := r.keep.empty(p, cuda.U8, 2, 4*len(row))
 	p.Check(made.Upload(data))
-	return weight{made, cuda.FormatF32}
+	return weight{data: made, format: cuda.FormatF32}
 }
 
 // vector is a norm's gain, or biases one after the other, in f32.
@@ -216,7 +225,7 @@ func (r *weightReader) copied(p *layer.Pass, name string, put func(rows []byte, 
 
 // isReordered says whether a part of each head alone is rotated, in half-split pairs, and these rows are of queries or keys.
 func (r *weightReader) isReordered(name string) bool {
-	return r.order != nil && (strings.HasSuffix(name, "q_proj.weight") || strings.HasSuffix(name, "k_proj.weight"))
+	return r.order != nil && stored.IsRotated(name)
 }
 
 // orderOfPart is the rows of a head whose first `part` make half-split pairs, in the order in which these are pairs of the

@@ -53,12 +53,16 @@ type Weights struct {
 	ternary                  []ternaryLayer
 	norm                     *tensor.Tensor
 	commonBytes, expertBytes int64
+	lowRank                  map[string]*lowRank // what the adapter adds, by the names of matrices
 }
 
-func newWeights(p *layer.Pass, keep *store, model *stored.Model, place string) *Weights {
+func newWeights(p *layer.Pass, keep *store, model *stored.Model, place string, adapter *stored.Adapter) *Weights {
 	read := newWeightReader(p, keep, model, place)
 	config := model.Config
 	w := &Weights{InMemory: read.inMemory, config: config}
+	if adapter != nil {
+		w.lowRank = newLowRank(p, keep, adapter, &config, read.order)
+	}
 	const table = "model.embed_tokens.weight"
 	w.embedding = read.table(p, table, config.TieEmbeddings)
 	if config.Ternary {
@@ -84,7 +88,7 @@ func (w *Weights) count() {
 	w.commonBytes = w.head.data.Bytes()
 	for _, layer := range w.layers {
 		for _, matrix := range []weight{layer.q, layer.k, layer.v, layer.o} {
-			w.commonBytes += matrix.data.Bytes()
+			w.commonBytes += matrix.bytes()
 		}
 		if layer.mixture != nil {
 			w.commonBytes += layer.mixture.router.data.Bytes()
@@ -100,7 +104,7 @@ func (w *Weights) count() {
 			continue
 		}
 		for _, matrix := range []weight{layer.gated.gate, layer.gated.up, layer.gated.down} {
-			w.commonBytes += matrix.data.Bytes()
+			w.commonBytes += matrix.bytes()
 		}
 	}
 	for _, layer := range w.ternary {
@@ -131,7 +135,12 @@ func (w *Weights) bytesPerStep(tokens int) int64 {
 
 func (w *Weights) layer(p *layer.Pass, read *weightReader, number int) storedLayer {
 	block := fmt.Sprintf("model.layers.%d.", number)
-	projection := func(name string) weight { return read.matrix(p, block+name+"_proj.weight") }
+	projection := func(name string) weight {
+		name = block + name + "_proj.weight"
+		matrix := read.matrix(p, name)
+		matrix.lowRank = w.lowRank[name]
+		return matrix
+	}
 	made := storedLayer{
 		inputNorm: read.vector(p, block+"input_layernorm.weight"),
 		q:         projection("self_attn.q"), k: projection("self_attn.k"), v: projection("self_attn.v"),

@@ -14,6 +14,7 @@ from .. import __version__
 from .failures import FailureGroup
 
 _COMMANDS = {
+    "adapter": "nncuda.cli.adapter:adapter",
     "bench": "nncuda.bench.command:bench",
     "chat": "nncuda.cli.chat:chat",
     "convert": "nncuda.cli.convert:convert",

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import click
@@ -27,6 +28,37 @@ class _Bias(click.ParamType):
         if not (token.isascii() and token.isdigit()):
             self.fail(f"{value!r} is not ID=BIAS, such as 42=-100", param, ctx)
         return int(token), click.FLOAT.convert(bias, param, ctx)
+
+
+class _NamedPath(click.ParamType):
+    """NAME=PATH, as a pair."""
+
+    name = "named path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Path]:
+        name, _, path = str(value).partition("=")
+        if not (0 < len(name) <= 256 and path and name.isprintable()):
+            self.fail(f"{value!r} is not NAME=PATH, such as sql=adapters/sql", param, ctx)
+        return name, _PRESENT.convert(path, param, ctx)
+
+
+_PRESENT = click.Path(exists=True, path_type=Path)
+
+
+def _by_name(ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, Path], ...]) -> dict[str, Path]:
+    names = [name for name, _ in value]
+    for name in names:
+        if names.count(name) > 1:
+            raise click.BadParameter(f"{name!r} is the name of two adapters", ctx, param)
+    return dict(value)
+
+
+#: `adapters`: folders and files by name.
+adapters_option = click.option(
+    "--adapter", "adapters", type=_NamedPath(), multiple=True, callback=_by_name, metavar="NAME=PATH",
+    help="A LoRA adapter of MODEL, a folder of PEFT or a GGUF file, and the name that requests have for the model with "
+    "it; repeatable.",
+)  # fmt: skip
 
 
 def drawing_options(temperature: float, zero: str, top_p: float | None, seed: str) -> Callable[[Command], Command]:

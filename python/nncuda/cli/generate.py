@@ -54,9 +54,8 @@ _USUAL_TOKENS = 128
 @engine_options
 @click.option(
     "--adapter",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    metavar="FOLDER",
-    help="A LoRA adapter of MODEL in a folder of PEFT; the model's weights stay as they are stored.",
+    type=click.Path(exists=True, path_type=Path),
+    help="A LoRA adapter of MODEL: a folder of PEFT, or a GGUF file; the model's weights stay as they are stored.",
 )
 @stats_option
 @click.option(

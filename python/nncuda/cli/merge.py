@@ -18,15 +18,15 @@ from .terminal import count_text, tell
 
 @click.command()
 @click.argument("base", metavar="BASE", type=click.Path(exists=True, path_type=Path))
-@click.argument("adapter", metavar="ADAPTER", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("adapter", metavar="ADAPTER", type=click.Path(exists=True, path_type=Path))
 @click.argument("out", metavar="OUT", type=click.Path(path_type=Path))
 @device_options
 def merge(base: Path, adapter: Path, out: Path, device: str, threads: int | None) -> None:
     """Add the adapter ADAPTER to the model BASE, and write the sum to the folder OUT, which must not exist.
 
-    BASE is a Hugging Face folder, or a checkpoint, in f32, f16 or bf16. ADAPTER is a folder of PEFT with a LoRA of it:
-    adapter_config.json and adapter_model.safetensors. Each sum is made in f32 and rounded once to the dtype of its
-    matrix; everything else stays as it is.
+    BASE is a Hugging Face folder, or a checkpoint, in f32, f16 or bf16. ADAPTER is a LoRA of it, a folder of PEFT
+    (adapter_config.json and adapter_model.safetensors) or a GGUF file. Each sum is made in f32 and rounded once to the
+    dtype of its matrix; everything else stays as it is.
     """
     if out.exists():
         raise click.UsageError(f"{out} exists; a folder is never replaced")

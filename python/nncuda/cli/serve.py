@@ -15,7 +15,7 @@ from ..infer import LanguageModel
 from ..infer.paged_cache import PAGE
 from ..serve.access_log import FORMATS
 from .arguments import device_options
-from .engine_options import engine_options
+from .engine_options import adapters_option, engine_options
 from .terminal import bytes_text
 
 _KEY_FILE_BYTES = 1 << 16
@@ -35,6 +35,7 @@ _KEY_FILE_BYTES = 1 << 16
 )
 @click.option("--no-auth", is_flag=True, help="Serve on an address that others can reach, without a key.")
 @click.option("--model-name", help="The name that requests have for the model.  [default: that of its file]")
+@adapters_option
 @click.option(
     "--max-batch", type=click.IntRange(1, 4096), default=32, show_default=True, help="Texts that are written at once."
 )
@@ -84,6 +85,7 @@ def serve(
     api_key_file: Path | None,
     no_auth: bool,
     model_name: str | None,
+    adapters: dict[str, Path],
     max_batch: int,
     max_queue: int,
     cache_tokens: int | None,
@@ -97,6 +99,8 @@ def serve(
 ) -> None:
     """Serve MODEL over HTTP, in the words of OpenAI's API: a GGUF file, a Hugging Face folder (Llama, Qwen,
     Phi and others), a checkpoint or a run.
+
+    With --adapter, requests choose by their model: NAME is MODEL with that adapter, and all are decoded together.
 
     Requests of many clients are decoded together, and each gets the bytes that it would get alone. SIGTERM ends the
     server when running requests have ended. Without an API key it answers on this machine only, unless --no-auth.
@@ -117,13 +121,15 @@ def serve(
         raise click.UsageError(
             f"others can reach {host}: give an --api-key or --api-key-file, or --no-auth to serve them without"
         )
+    name = model_name or model.resolve().stem or "model"
+    if name in adapters:
+        raise click.UsageError(f"--adapter {name} has the name of the model; choose another, or a --model-name")
     with bound(host, port) as listener:
         start = time.perf_counter()
         click.echo(f"loading {model}", err=True)
-        engine |= {"max_batch": max_batch, "cache_tokens": cache_tokens}
+        engine |= {"max_batch": max_batch, "cache_tokens": cache_tokens, "adapters": adapters}
         with LanguageModel.load(model, device=device, threads=threads, **engine) as loaded:
             cache = loaded.engine.cache
-            name = model_name or model.resolve().stem or "model"
             size = f"{loaded.stored.num_parameters:,} parameters, context {loaded.context}"
             room = f"cache {bytes_text(cache.nbytes)} for {cache.num_pages * PAGE} tokens"
             seconds = time.perf_counter() - start

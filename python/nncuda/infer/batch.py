@@ -5,7 +5,8 @@ captured for each number of rows, when there are so many for the first time, and
 the host what calling costs, once, and a batch padded to some larger size would cost every step the products of rows
 that nobody asked for. From step to step only the drawn ids come back; what the host sends is new pages.
 
-A step that also gives log-probabilities, or changes logits before tokens are drawn, is another graph.
+A step that also gives log-probabilities, or changes logits before tokens are drawn, is another graph. So is one of
+other adapters, or of other numbers of rows with each: rows with the same adapter are neighbours.
 
 A batch may run ahead: as the ids that a step reads are on the device already, it can be started before the host has
 read them. Then the device never waits for the host, and a row that ends has run one step for nothing. While a row has
@@ -14,7 +15,7 @@ a mask, which the host makes from the token before, or wants log-probabilities, 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -26,9 +27,14 @@ from ..binding import exchange
 from ..device import Graph, Tensor
 from .drawing import Drawing, Kind, RowSampler
 from .engine import Engine
+from .low_rank import Run, runs_of
 from .paged_cache import CachedSequence
 from .scores import Scores, TokenLogprobs
 from .transfers import Beside, Waiting
+
+#: Graphs that are kept. Without adapters there are as many as numbers of rows, kinds of draws apart; which adapters the
+#: rows of a step may have together is without end.
+_MOST_GRAPHS = 256
 
 
 @dataclass(eq=False)
@@ -53,11 +59,13 @@ class Row:
 
 
 class _Step(NamedTuple):
-    """What a graph does: the number of rows, the calls of its draw, and whether it gives log-probabilities."""
+    """What a graph does: the number of rows, the calls of its draw, whether it gives log-probabilities, and which rows
+    have which adapter."""
 
     rows: int
     kind: Kind
     scored: bool
+    runs: tuple[Run, ...]
 
 
 class _UnderWay(NamedTuple):
@@ -90,7 +98,7 @@ class DecodeBatch:
         table = self._inputs.table
         self._transfers = Beside(ctx, ids, table) if self._ahead else Waiting(ids, table)
         self._under_way: deque[_UnderWay] = deque()  # steps whose ids were not read, at most two
-        self._graphs: dict[_Step, Graph] = {}
+        self._graphs: OrderedDict[_Step, Graph] = OrderedDict()  # the one not used for longest first
         self._generation = 0  # of the sampler, that of the graphs
         self._tables = engine.rope.length  # how far those of the graphs reach
         self._changed = False  # whether the rows on the device are not those of `rows`
@@ -169,10 +177,14 @@ class DecodeBatch:
         if engine.rope.length != self._tables or self._sampler.generation != self._generation:
             self._tables, self._generation = engine.rope.length, self._sampler.generation
             self._close_graphs()
-        step = _Step(len(rows), self._sampler.kind, self._scored(rows))
+        runs = runs_of((row.sequence.adapter for row in rows), (1 for _ in rows))
+        step = _Step(len(rows), self._sampler.kind, self._scored(rows), runs)
         graph = self._graphs.get(step)
         if graph is None:
+            if len(self._graphs) == _MOST_GRAPHS:
+                self._graphs.popitem(last=False)[1].close()
             graph = self._graphs[step] = self._capture(step)
+        self._graphs.move_to_end(step)
         self._transfers.begin()
         graph.launch()
         self._transfers.end()
@@ -218,6 +230,7 @@ class DecodeBatch:
 
     def _send(self) -> None:
         rows = self.rows
+        rows.sort(key=lambda row: row.sequence.adapter)  # neighbours stay in their order
         state = [(row.token, row.sequence.position, row.sequence.length + 1) for row in rows]
         whole = np.zeros(self._state.shape, np.int32)
         whole[:, : len(rows)] = np.array(state, np.int32).T
@@ -235,7 +248,7 @@ class DecodeBatch:
     def _capture(self, step: _Step) -> Graph:
         inputs = self._engine.first_inputs(self._inputs, step.rows, step.rows)
         with self._engine.ctx.capture() as graph:
-            self._draw(self._sampler, self._engine.decode(inputs), inputs.ids, step.scored)
+            self._draw(self._sampler, self._engine.decode(inputs, step.runs), inputs.ids, step.scored)
             # All rows, used or not: those of rows that join are set then.
             kernels.increment(self._moving)
         return graph

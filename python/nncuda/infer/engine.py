@@ -8,7 +8,7 @@ is called here gives a row the same bits in any company (`bindings.h`, sections 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from ..device import Comm, Context, Tensor
 from ..layers import RopeTables
 from ..token_ids import Ids, sequence_ids
 from .divided_experts import DividedExperts
+from .low_rank import Run, runs_of
 from .paged_cache import PAGE, CachedSequence, PagedCache
 from .pooling import Pool
 from .scores import Scores, TokenLogprobs
@@ -72,7 +73,8 @@ class Engine:
     max_batch       most sequences that are decoded together
     piece           most tokens of a prefill call; any number gives the same bits
     weights         where the weights lie on a CPU, "auto", "memory" or "file" (`WeightReader`); the bits are the same
-    adapter         what is added to the weights, which stay as they are stored: one for all sequences
+    adapter         what is added to the weights, which stay as they are stored, for sequences that name no adapter
+    adapters        those that a sequence may name; each has the bits that it has alone, whoever else is in a call
     comm            rank 0 of ranks that divide the experts among them, of which the others call `serve_experts`; the
                     bits are those of a rank alone
     """
@@ -89,6 +91,7 @@ class Engine:
         piece: int = 512,
         weights: str = "auto",
         adapter: Adapter | None = None,
+        adapters: Mapping[str, Adapter] | None = None,
         comm: Comm | None = None,
     ):
         config = model.config
@@ -114,7 +117,8 @@ class Engine:
                 raise ValueError(f"comm is {comm!r}; it must be rank 0, on the context of the model")
             self.divided = DividedExperts(comm, model, rows)
             model = model.of_experts(self.divided.own)
-        self.weights = Weights(ctx, model, weights, adapter)
+        self.weights = Weights(ctx, model, weights, adapter, adapters)
+        self.adapters = self.weights.adapters
         self.rope = RopeTables(
             ctx,
             config.head_dim,
@@ -142,7 +146,7 @@ class Engine:
         if config.ternary:
             self._layers = TernaryLayers(ctx, config, rows)
         else:
-            self._layers = StoredLayers(ctx, config, rows, self.divided, 0 if adapter is None else adapter.rank)
+            self._layers = StoredLayers(ctx, config, rows, self.divided, self.adapters.rank)
         self._x = ctx.empty((rows, config.hidden_size))
         self._heads = ctx.empty((rows, config.num_heads, config.head_dim))
         self._logits = ctx.empty((max_batch, config.vocab_size))
@@ -180,13 +184,16 @@ class Engine:
         kernels.embedding(x, rows, y=self._last.narrow(0, 0, len(last)))
         return self._head(self._last.narrow(0, 0, len(last)), self._logits)
 
-    def logits(self, ids: Sequence[int] | np.ndarray, watch: Watch | None = None) -> np.ndarray:
-        """The logits after each of the ids, f32 [ids, vocab]. `watch` is shown what every step of the way makes."""
+    def logits(
+        self, ids: Sequence[int] | np.ndarray, watch: Watch | None = None, adapter: str | None = None
+    ) -> np.ndarray:
+        """The logits after each of the ids, f32 [ids, vocab]. `watch` is shown what every step of the way makes;
+        `adapter` is the name of one of the engine's."""
         array = self._whole(ids, least=1)
         found = np.empty((len(array), self.config.vocab_size), np.float32)
         # Of its own: with a large vocabulary these are tens of megabytes, which drawing tokens has no use for.
         block = self.ctx.empty((min(len(array), _LOGITS_ROWS), self.config.vocab_size))
-        sequence = self.cache.open(rows=len(array))
+        sequence = self.cache.open(rows=len(array), adapter=self.adapters.number(adapter))
         try:
             for start in range(0, len(array), self.piece):
                 piece = array[start : start + self.piece]
@@ -199,14 +206,16 @@ class Engine:
             self.cache.close(sequence)
         return found
 
-    def logprobs(self, ids: Sequence[int] | np.ndarray, alternatives: int = 0) -> list[TokenLogprobs | None]:
+    def logprobs(
+        self, ids: Sequence[int] | np.ndarray, alternatives: int = 0, adapter: str | None = None
+    ) -> list[TokenLogprobs | None]:
         """The log-probability of each of the ids after those before it, with so many alternatives; None for the first.
 
         The bits are those that a request has for its prompt.
         """
         array = self._whole(ids, least=0)
         found: list[TokenLogprobs | None] = [None] * min(len(array), 1)
-        sequence = self.cache.open(rows=len(array))
+        sequence = self.cache.open(rows=len(array), adapter=self.adapters.number(adapter))
         try:
             for start in range(0, len(array), self.piece):
                 piece = array[start : start + self.piece]
@@ -231,7 +240,7 @@ class Engine:
             found += scores.read([alternatives] * len(part))
         return found
 
-    def embed(self, ids: Sequence[int] | np.ndarray) -> np.ndarray:
+    def embed(self, ids: Sequence[int] | np.ndarray, adapter: str | None = None) -> np.ndarray:
         """The vector of a text, f32 [hidden_size]: the mean of the hidden states after the final norm, of all of its
         tokens, brought to length 1. The bits are those that a request has for its prompt.
 
@@ -240,7 +249,7 @@ class Engine:
         """
         array = self._whole(ids, least=1)
         pool = self.pool()
-        sequence = self.cache.open(rows=len(array))
+        sequence = self.cache.open(rows=len(array), adapter=self.adapters.number(adapter))
         try:
             for start in range(0, len(array), self.piece):
                 piece = array[start : start + self.piece]
@@ -293,7 +302,7 @@ class Engine:
         inputs.offsets.copy_(np.cumsum([0, *lengths]))
         inputs.lengths.copy_(np.array([s.length + n for s, n in zip(sequences, lengths, strict=True)]))
         inputs.table.copy_(np.stack([self.cache.table_row(sequence) for sequence in sequences]))
-        self._forward(inputs, False, watch)
+        self._forward(inputs, False, runs_of((one.adapter for one in sequences), lengths), watch)
         for sequence, part in zip(sequences, ids, strict=True):
             self.cache.advance(sequence, part.tolist())
 
@@ -317,17 +326,20 @@ class Engine:
             *(t.narrow(0, 0, n) for t, n in zip(inputs, (tokens, tokens, batch + 1, batch, batch), strict=True))
         )
 
-    def decode(self, inputs: Inputs) -> Tensor:
-        """Logits f32 [batch, vocab] after one new token of each sequence. The calls read nothing on the host, so they
-        can be captured; pages and rotary tables must reach as far as the rows and positions do."""
-        self._forward(inputs, True)
+    def decode(self, inputs: Inputs, runs: Sequence[Run] = ()) -> Tensor:
+        """Logits f32 [batch, vocab] after one new token of each sequence, whose adapters `runs` says. The calls read
+        nothing on the host, so they can be captured; pages and rotary tables must reach as far as the rows and
+        positions do."""
+        self._forward(inputs, True, runs)
         return self._head(self._x.narrow(0, 0, inputs.ids.shape[0]), self._logits)
 
     # The model
 
-    def _forward(self, inputs: Inputs, decode: bool, watch: Watch | None = None) -> None:
+    def _forward(self, inputs: Inputs, decode: bool, runs: Sequence[Run], watch: Watch | None = None) -> None:
         """Runs all layers; the residual stream is in `_x` then."""
         tokens = inputs.ids.shape[0]
+        if self.adapters.rank:
+            self._layers.runs = runs
         with contextlib.nullcontext() if self.divided is None else self.divided.call(tokens):
             self._run_layers(inputs, decode, watch)
 
@@ -404,10 +416,11 @@ class Engine:
         kernels.rmsnorm(x, self.weights.norm, eps=self.config.norm_eps, y=normed)
         return normed
 
-    def bytes_per_step(self, lengths: Iterable[int]) -> int:
-        """Bytes that one decode step must read at least: each weight once, and the rows of each sequence's cache."""
+    def bytes_per_step(self, lengths: Iterable[int], adapters: Iterable[int] = (0,)) -> int:
+        """Bytes that one decode step must read at least: each weight once, those of the adapters with these numbers,
+        and the rows of each sequence's cache."""
         lengths = list(lengths)
-        return self.weights.bytes_per_step(len(lengths)) + self._row_bytes * sum(lengths)
+        return self.weights.bytes_per_step(len(lengths), adapters) + self._row_bytes * sum(lengths)
 
     def close(self) -> None:
         """Lets the ranks go that serve this one. Twice is fine."""

@@ -75,16 +75,18 @@ class LanguageModel(DeviceBound):
         max_batch: int = 32,
         weights: str = "auto",
         adapter: str | os.PathLike[str] | None = None,
+        adapters: Mapping[str, str | os.PathLike[str]] | None = None,
         comm: Comm | None = None,
     ) -> LanguageModel:
         """Opens a GGUF file, a Hugging Face folder (Llama, Qwen and others), a checkpoint or a run of this library.
 
         Weights are copied into memory unless they would take more than half of what is free, and used in the mapped
-        file otherwise; `weights` "memory" or "file" insists on one. `adapter` is the PEFT folder of a LoRA adapter,
-        which is added to what its matrices give. `device` and `threads` are those of `Context`, the other options those
-        of `Engine`. With `comm`, of rank 0, the model is on its context, and the other ranks serve
-        the experts that they hold (`serve_experts`). Raises FormatError for a file that is none of these or wrong,
-        ValueError for an option that does not fit the model, nncuda.Error when the device fails.
+        file otherwise; `weights` "memory" or "file" insists on one. `adapters` are the PEFT folders, or GGUF files, of
+        LoRA adapters by the names under which a prompt asks for them; `adapter` is that of prompts that name none. Each
+        is added to what its matrices give. `device` and `threads` are those of `Context`, the other options those of
+        `Engine`. With `comm`, of rank 0, the model is on its context, and the other ranks serve the experts that they
+        hold (`serve_experts`). Raises FormatError for a file that is none of these or wrong, ValueError for an option
+        that does not fit the model, nncuda.Error when the device fails.
         """
         if comm is not None and (device, threads) != ("cpu", None):
             raise ValueError("with comm the model is on its context: device and threads are those of that")
@@ -93,6 +95,7 @@ class LanguageModel(DeviceBound):
         options |= {"max_batch": max_batch, "weights": weights}
         if adapter is not None:
             options["adapter"] = Adapter.open(adapter, stored.config)
+        options["adapters"] = {name: Adapter.open(folder, stored.config) for name, folder in (adapters or {}).items()}
         if comm is not None:
             return cls(stored, comm.ctx, comm=comm, **options)
         ctx = Context(device, threads=threads)
@@ -176,6 +179,7 @@ class LanguageModel(DeviceBound):
         logprobs: int | None = None,
         prompt_logprobs: int | None = None,
         constraint: Constraint | Sequence[Constraint | None] | None = None,
+        adapter: str | Sequence[str | None] | None = None,
     ) -> Iterator[Event]:
         """Continues one prompt, or several together, and yields every token as it is generated.
 
@@ -189,6 +193,7 @@ class LanguageModel(DeviceBound):
         place, as the model gave them, before any option of `sampling`; `prompt_logprobs` asks for those of the prompt's
         tokens, which then is run as a whole, even for no new token. `constraint` says which tokens may be next
         (`Constraint`): one for each of several prompts. What it raises is raised here, and ends that prompt alone.
+        `adapter` is the name of one of the model's, or one for each prompt, None for those that name none.
 
         A prompt's tokens are the same bits whatever else is generated, also by other calls: two of these
         iterators may be used in turns.
@@ -213,6 +218,7 @@ class LanguageModel(DeviceBound):
             constraints = list(constraint) if isinstance(constraint, Sequence) else [constraint]
         if len(constraints) != len(ids):
             raise ValueError(f"there are {len(constraints)} constraints for {len(ids)} prompts; each needs its own")
+        adapters = self._adapters_of(adapter, len(ids))
         stops = [stop] if isinstance(stop, str) else list(stop)
         if stops and self.tokenizer is None:
             raise ValueError("stop strings need a tokenizer, which this model lacks")
@@ -225,9 +231,12 @@ class LanguageModel(DeviceBound):
         for one, length in zip(ids, lengths, strict=True):
             self.scheduler.check(one, length)
         requests = [
-            Request(one, length, how, ends, logprobs=logprobs, prompt_logprobs=prompt_logprobs, constraint=rule)
-            for one, length, how, rule in zip(ids, lengths, samplings, constraints, strict=True)
-        ]
+            Request(
+                one, length, how, ends,
+                logprobs=logprobs, prompt_logprobs=prompt_logprobs, constraint=rule, adapter=name,
+            )
+            for one, length, how, rule, name in zip(ids, lengths, samplings, constraints, adapters, strict=True)
+        ]  # fmt: skip
         texts = [Continuation(request, self.tokenizer, stops, at) for at, request in enumerate(requests)]
         return self._events(texts, cancel)
 
@@ -240,10 +249,12 @@ class LanguageModel(DeviceBound):
         stop: str | Sequence[str] = (),
         end_ids: Sequence[int] | None = None,
         cancel: Flag | None = None,
+        adapter: str | None = None,
     ) -> Iterator[str]:
         """The continuation of one prompt, piece by piece; the options are those of `generate`."""
         self._text_tokenizer()
-        events = self.generate(prompt, max_new_tokens, sampling, stop=stop, end_ids=end_ids, cancel=cancel)
+        options: dict[str, Any] = {"stop": stop, "end_ids": end_ids, "cancel": cancel, "adapter": adapter}
+        events = self.generate(prompt, max_new_tokens, sampling, **options)
         return (event.text for event in events if event.text)
 
     @overload
@@ -256,6 +267,7 @@ class LanguageModel(DeviceBound):
         stop: str | Sequence[str] = (),
         end_ids: Sequence[int] | None = None,
         cancel: Flag | None = None,
+        adapter: str | None = None,
     ) -> str: ...
 
     @overload
@@ -268,6 +280,7 @@ class LanguageModel(DeviceBound):
         stop: str | Sequence[str] = (),
         end_ids: Sequence[int] | None = None,
         cancel: Flag | None = None,
+        adapter: str | Sequence[str | None] | None = None,
     ) -> list[str]: ...
 
     def complete(
@@ -279,12 +292,14 @@ class LanguageModel(DeviceBound):
         stop: str | Sequence[str] = (),
         end_ids: Sequence[int] | None = None,
         cancel: Flag | None = None,
+        adapter: str | Sequence[str | None] | None = None,
     ) -> str | list[str]:
         """The continuation as a whole: a text for one prompt, a list of texts for several."""
         self._text_tokenizer()
         several = _several(prompts)
         texts = [""] * (len(prompts) if several else 1)
-        for event in self.generate(prompts, max_new_tokens, sampling, stop=stop, end_ids=end_ids, cancel=cancel):
+        options: dict[str, Any] = {"stop": stop, "end_ids": end_ids, "cancel": cancel, "adapter": adapter}
+        for event in self.generate(prompts, max_new_tokens, sampling, **options):
             texts[event.prompt] += event.text
         return texts if several else texts[0]
 
@@ -297,6 +312,7 @@ class LanguageModel(DeviceBound):
         stop: str | Sequence[str] | None = None,
         end_ids: Sequence[int] | None = None,
         cancel: Flag | None = None,
+        adapter: str | None = None,
     ) -> Iterator[str]:
         """The answer to a conversation, piece by piece, in the form that the model's chat template gives it.
 
@@ -307,7 +323,8 @@ class LanguageModel(DeviceBound):
         if stop is None:
             stop = PLAIN_STOPS if self.stored.chat_template.plain else ()
         ids = self.chat_ids(messages)
-        return self.stream(ids, max_new_tokens, sampling, stop=stop, end_ids=end_ids, cancel=cancel)
+        options: dict[str, Any] = {"stop": stop, "end_ids": end_ids, "cancel": cancel, "adapter": adapter}
+        return self.stream(ids, max_new_tokens, sampling, **options)
 
     def chat_ids(self, messages: Sequence[Mapping[str, str]]) -> np.ndarray:
         """The ids of a conversation up to where the answer begins."""
@@ -318,33 +335,36 @@ class LanguageModel(DeviceBound):
             ids = self.stored.chat_template.ids(self._text_tokenizer(), messages)
         return self.engine.check_ids(ids)
 
-    def logits(self, ids: Prompt) -> np.ndarray:
+    def logits(self, ids: Prompt, adapter: str | None = None) -> np.ndarray:
         """The logits after each token of one text, f32 [tokens, vocab]: row t predicts the token after t."""
         checked = self.encode(ids)
         with self.ctx._turns:
-            return self.engine.logits(checked)
+            return self.engine.logits(checked, adapter=adapter)
 
-    def logprobs(self, ids: Prompt, alternatives: int = 0) -> list[TokenLogprobs | None]:
+    def logprobs(self, ids: Prompt, alternatives: int = 0, adapter: str | None = None) -> list[TokenLogprobs | None]:
         """The log-probability of each token of one text after those before it, with so many of the likeliest tokens in
         its place, at most 20; None for the first. The bits are those of `prompt_logprobs` of `generate`."""
         check_alternatives("alternatives", alternatives)
         checked = self.encode(ids)
         with self.ctx._turns:
-            return self.engine.logprobs(checked, alternatives)
+            return self.engine.logprobs(checked, alternatives, adapter)
 
-    def embed(self, prompts: Prompt | Sequence[Prompt]) -> np.ndarray:
+    def embed(
+        self, prompts: Prompt | Sequence[Prompt], adapter: str | Sequence[str | None] | None = None
+    ) -> np.ndarray:
         """The vector of one prompt, f32 [hidden_size], or of each of several, f32 [prompts, hidden_size]: the mean of
         the hidden states after the final norm, of all of its tokens, brought to length 1. So the cosine of two prompts
         is the dot product of their vectors.
 
         The prompts run together, beside what else is generated; none of them is taken from the cache. A vector's bits
-        depend on its prompt alone. Raises as `generate`.
+        depend on its prompt and adapter alone. `adapter` is that of `generate`, which this raises as.
         """
         several = _several(prompts)
         ids = [self.encode(prompt) for prompt in (prompts if several else [prompts])]  # type: ignore
         for one in ids:
             self.scheduler.check(one, 0)
-        requests = [Request(one, 0, embed=True) for one in ids]
+        names = self._adapters_of(adapter, len(ids))
+        requests = [Request(one, 0, embed=True, adapter=name) for one, name in zip(ids, names, strict=True)]
         for _ in self._events([Continuation(request, None, (), at) for at, request in enumerate(requests)], None):
             pass
         vectors = [request.embedding for request in requests if request.embedding is not None]
@@ -356,6 +376,15 @@ class LanguageModel(DeviceBound):
         """How many tokens can be written after a prompt before its beginning drops out of sight."""
         # The last token drawn is never run.
         return max(0, self.context - len(ids) + 1)
+
+    def _adapters_of(self, adapter: str | Sequence[str | None] | None, prompts: int) -> list[str | None]:
+        """The name of each prompt's adapter. ValueError for one that there is not."""
+        names = [adapter] * prompts if adapter is None or isinstance(adapter, str) else list(adapter)
+        if len(names) != prompts:
+            raise ValueError(f"there are {len(names)} adapters for {prompts} prompts")
+        for name in names:
+            self.engine.adapters.number(name)
+        return names
 
     def _events(self, texts: list[Continuation], cancel: Flag | None) -> Iterator[Event]:
         unfinished = list(texts)

@@ -40,7 +40,8 @@ def common_prefix(ids: np.ndarray, others: np.ndarray) -> int:
 
 
 class _Text:
-    """What a page holds: `ids` after the text of `parent`, the number of the page's forerunner (0: of none).
+    """What a page holds: `ids` after the text of `parent`, the number of the page's forerunner. A first page has none:
+    its parent is 0 or less, -n for texts that adapter n computes, whose keys and values are not those of any other.
 
     Numbers are never used twice, so equal parents and equal ids mean equal texts from the first token on.
     """
@@ -66,11 +67,15 @@ class CachedSequence:
     position    tokens so far, the place of the next one; more than `length` when the oldest pages were dropped
     pages       the pages of the rows, in order
     shared      rows that it found when it was opened
+    adapter     the number of the adapter that computes it, 0 without a name
     """
 
-    __slots__ = ("_parent", "_pending", "_reserved", "_texts", "closed", "length", "pages", "position", "shared")
+    __slots__ = (
+        "_parent", "_pending", "_reserved", "_texts", "adapter", "closed", "length", "pages", "position", "shared"
+    )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, adapter: int = 0) -> None:
+        self.adapter = adapter
         self.length = 0
         self.position = 0
         self.pages: list[int] = []
@@ -78,7 +83,8 @@ class CachedSequence:
         self.closed = False
         self._texts: list[_Text | None] = []  # of each full page, None for one that no other sequence will find
         self._pending: list[int] = []  # ids of the last page, while it is not full
-        self._parent: int | None = 0  # number of the last full page's text; None when its text is not its own
+        # The number of the last full page's text; None when its text is not its own.
+        self._parent: int | None = -adapter
         self._reserved = 0
 
 
@@ -140,17 +146,22 @@ class PagedCache:
         return self.num_pages - len(self._free) - len(self._idle)
 
     def open(
-        self, ids: Ids[int] | np.ndarray = (), rows: int = 0, beside: Iterable[CachedSequence] = ()
+        self,
+        ids: Ids[int] | np.ndarray = (),
+        rows: int = 0,
+        beside: Iterable[CachedSequence] = (),
+        adapter: int = 0,
     ) -> CachedSequence:
         """A new sequence that will run `ids`, with the pages that hold their beginning already, and with a promise of
         pages for `rows` rows in all. Of the open sequences `beside`, the pages that are not full yet count as well.
+        Only pages that the same adapter computed count.
 
         Its `length` is how many ids are there; the last one is never, since somebody wants what follows from it. One of
         more than `context` rows will drop its oldest pages, for which it gets new ones only if they are not shared: it
         neither looks for pages nor lets others find its own. Raises CacheFullError, with nothing changed, when so many
         pages are not available.
         """
-        sequence = CachedSequence()
+        sequence = CachedSequence(adapter)
         array = np.ascontiguousarray(ids, np.int32)
         if rows > self.context:
             sequence._parent = None
@@ -282,7 +293,7 @@ class PagedCache:
 
     def _find(self, sequence: CachedSequence, ids: np.ndarray) -> None:
         """Gives a new sequence the full pages that hold the beginning of its ids."""
-        parent = 0
+        parent = -sequence.adapter
         for start in range(0, self._most(ids) - PAGE + 1, PAGE):
             text = self._full.get((parent, ids[start : start + PAGE].tobytes()))
             if text is None:

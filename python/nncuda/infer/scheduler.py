@@ -37,7 +37,8 @@ class Request:
     alternatives, each token comes with its log-probability, in `scores`; with `prompt_logprobs` those of the prompt's
     tokens are in `prompt_scores` once it has been run, None for the first one. With `embed`, and no new token, the
     prompt's vector is in `embedding` then (`Engine.embed`). For either, none of the prompt is taken from the cache.
-    `constraint` says which tokens may be drawn; what it raises ends the request, and is its `error`.
+    `constraint` says which tokens may be drawn; what it raises ends the request, and is its `error`. `adapter` is the
+    name of one of the engine's.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Request:
         prompt_logprobs: int | None = None,
         embed: bool = False,
         constraint: Constraint | None = None,
+        adapter: str | None = None,
     ):
         if embed and max_new_tokens:
             raise ValueError(f"max_new_tokens is {max_new_tokens}; where a prompt is embedded it must be 0")
@@ -62,6 +64,7 @@ class Request:
         self.prompt_logprobs = prompt_logprobs
         self.embed = embed
         self.constraint = constraint
+        self.adapter = adapter
         self.tokens: deque[int] = deque()
         self.scores: deque[TokenLogprobs | None] = deque()  # as many as tokens
         self.prompt_scores: list[TokenLogprobs | None] = [None]
@@ -71,6 +74,7 @@ class Request:
         self.shared = 0
         self.finish: str | None = None
         self._drawing: Drawing | None = None  # once it waits
+        self._number = 0  # of its adapter, from then on
         self._row: Row | None = None  # once it is admitted
         self._pool: Pool | None = None  # once some of it has been run
 
@@ -157,7 +161,8 @@ class Scheduler:
             )
 
     def add(self, request: Request) -> None:
-        """Puts a request into the queue; it must pass `check`."""
+        """Puts a request into the queue; it must pass `check`. ValueError for an adapter that there is not."""
+        request._number = self.engine.adapters.number(request.adapter)
         if request.max_new_tokens == 0 and not request.whole:
             request.finish = LENGTH
             return
@@ -211,10 +216,10 @@ class Scheduler:
             return False
         request = self._waiting[0]
         known = request.prompt[:0] if request.whole else request.prompt
-        if self._comes(known):
+        if self._comes(known, request._number):
             return False
         try:
-            sequence = self.engine.cache.open(known, request.rows, self._sequences())
+            sequence = self.engine.cache.open(known, request.rows, self._sequences(), request._number)
         except CacheFullError:
             if not self._prefilling and not self.batch.rows:
                 raise  # no request ends and makes room: others that hold pages must
@@ -233,12 +238,13 @@ class Scheduler:
         under_way = (request._row for request in self._prefilling)
         return [row.sequence for row in (*self.batch.rows, *under_way) if row is not None]
 
-    def _comes(self, known: np.ndarray) -> bool:
-        """Whether a prompt under way has yet to run what `known` begins with, too, so that it is better to wait for it:
-        texts of one prompt run it once."""
+    def _comes(self, known: np.ndarray, adapter: int) -> bool:
+        """Whether a prompt under way has yet to run what `known` begins with, too, and by the same adapter, so that it
+        is better to wait for it: texts of one prompt run it once."""
         for request in self._prefilling:
             assert request._row is not None
-            if request.rows <= self.engine.cache.context:  # others keep their pages to themselves
+            # Others keep their pages to themselves.
+            if request._number == adapter and request.rows <= self.engine.cache.context:
                 together = common_prefix(request.prompt, known[:-1])
                 if together - request._row.sequence.length >= LEAST_COPIED:
                     return True
@@ -285,7 +291,9 @@ class Scheduler:
 
     def _decode(self) -> None:
         rows, done, start = list(self.batch.rows), self.statistics, time.perf_counter()
-        done.decode_bytes += self.engine.bytes_per_step(row.sequence.length + 1 for row in rows)
+        done.decode_bytes += self.engine.bytes_per_step(
+            (row.sequence.length + 1 for row in rows), (row.sequence.adapter for row in rows)
+        )
         # Whether all of them want the token after the next one, too, and keep one another's company until then.
         go_on = not self._prefilling and all(row.owner.drawn + 1 < row.owner.max_new_tokens for row in rows)
         tokens = self.batch.step(go_on)

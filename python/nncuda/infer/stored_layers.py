@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..layers.attention import split_heads
 from ..models.llama import LlamaConfig
 from .biased_experts import BiasedExperts
 from .divided_experts import DividedExperts
+from .low_rank import LowRank, Run
 from .watch import Watch
 from .weight_reader import Weight
 from .weights import Gated, Layer, Mixture, SharedExpert
@@ -23,7 +25,8 @@ Heads: TypeAlias = tuple[Tensor, Tensor, Tensor]
 class StoredLayers:
     """Runs what of a layer lies around its attention. Results lie in buffers made for `rows` tokens, so that no call
     allocates; x f32 [tokens, hidden] is the residual stream. `divided` has the experts where this rank has but some;
-    `rank` is that of the adapter that weights may have, 0 without one."""
+    `rank` is the largest of the adapters that weights may have, 0 without any. `runs` says which rows of the calls that
+    follow have which adapter; rows that are in none have none."""
 
     def __init__(
         self, ctx: Context, config: LlamaConfig, rows: int, divided: DividedExperts | None = None, rank: int = 0
@@ -33,8 +36,9 @@ class StoredLayers:
         self._qkv = ctx.empty((rows, (config.num_heads + 2 * config.num_kv_heads) * config.head_dim))
         experts, k = config.num_experts, config.experts_per_token
         slots = rows * k if experts else rows
+        self.runs: Sequence[Run] = ()
         if rank:
-            self._low_rank = ctx.empty((rows, rank))
+            self._low_rank = ctx.empty((rows * rank,))
         if config.qk_norm != "none" or rank:
             widths = (config.num_heads, config.num_kv_heads, config.num_kv_heads, config.num_heads, config.num_kv_heads)
             self._apart = [ctx.empty((rows, heads * config.head_dim)) for heads in widths]
@@ -74,7 +78,7 @@ class StoredLayers:
             watch("attn_norm", self._norm(x, layer.input_norm))  # the fused product keeps no norm, and has these bits
         if layer.q_norm is not None and layer.k_norm is not None:
             return self._normed_heads(layer, layer.q_norm, layer.k_norm, x, watch)
-        if any(weight.low_rank is not None for weight in (layer.q, layer.k, layer.v)):
+        if any(self._adapted(layer.q, layer.k, layer.v)):
             q, k, v = (rows.view(len(rows), -1, self._config.head_dim) for rows in self._heads_apart(layer, x))
             return q, k, v
         qkv = self._qkv.narrow(0, 0, x.shape[0])
@@ -145,7 +149,7 @@ class StoredLayers:
 
     def _swiglu(self, ffn: Gated, gain: Tensor, x: Tensor, inner: Tensor, watch: Watch | None) -> None:
         gate, up = ffn.gate, ffn.up
-        if gate.low_rank is not None or up.low_rank is not None:
+        if any(self._adapted(gate, up)):
             normed, rows = self._norm(x, gain), [buffer.narrow(0, 0, x.shape[0]) for buffer in self._gate_up]
             for weight, y in zip((gate, up), rows, strict=True):
                 self._multiply(normed, weight, None, None, y)
@@ -269,8 +273,18 @@ class StoredLayers:
     def _multiply(
         self, rows: Tensor, weight: Weight, bias: Tensor | None, residual: Tensor | None, y: Tensor
     ) -> Tensor:
-        """y = rows * W^T + bias + residual, and what the weight's adapter adds."""
+        """y = rows * W^T + bias + residual, and what the adapters of the rows add."""
         kernels.gemm_quant(rows, weight.data, None, bias, residual, format=weight.format, y=y)
-        if weight.low_rank is not None:
-            weight.low_rank.add(rows, self._low_rank.narrow(0, 0, rows.shape[0]), y)
+        for run, pair in self._adapted(weight):
+            pair.add(rows.narrow(0, run.first, run.rows), self._low_rank, y.narrow(0, run.first, run.rows))
         return y
+
+    def _adapted(self, *weights: Weight) -> Iterator[tuple[Run, LowRank]]:
+        """What is added to products with these weights, and to which rows. Without any, a call may fuse them: the bits
+        are the same."""
+        for weight in weights:
+            if weight.low_rank:
+                for run in self.runs:
+                    pair = weight.low_rank[run.adapter]
+                    if pair is not None:
+                        yield run, pair

@@ -38,15 +38,17 @@ PLACES = ("auto", "memory", "file")
 
 
 class Weight(NamedTuple):
-    """A stored matrix: u8 [rows, row_bytes] and its NNCUDA_FORMAT_*; and what an adapter adds to it."""
+    """A stored matrix: u8 [rows, row_bytes] and its NNCUDA_FORMAT_*; and what each adapter adds to it, by number, or
+    nothing where none does."""
 
     data: Tensor
     format: int
-    low_rank: LowRank | None = None
+    low_rank: tuple[LowRank | None, ...] = ()
 
     @property
     def nbytes(self) -> int:
-        return self.data.nbytes + (0 if self.low_rank is None else self.low_rank.nbytes)
+        """Bytes of the matrix alone."""
+        return self.data.nbytes
 
 
 class Experts(NamedTuple):

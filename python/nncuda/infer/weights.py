@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..device import Context, Tensor
-from .low_rank import LowRank, low_rank_factors
+from .low_rank import Adapters
 from .ternary_weights import TernaryLayer, ternary_layers
 from .weight_reader import Experts, Weight, WeightReader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ..models.adapter import Adapter
     from ..models.stored import StoredModel
@@ -92,15 +92,20 @@ class Layer:
 class Weights:
     """All weights of a model.
 
-    `place` and `in_memory` are those of `WeightReader`; `adapter` is one of the model. Ternary weights are always
-    packed into the context's memory, so of such a model this is about the embedding and the head alone.
+    `place` and `in_memory` are those of `WeightReader`; `adapter` and `adapters` are those of `Engine`. Ternary weights
+    are always packed into the context's memory, so of such a model this is about the embedding and the head alone.
     """
 
-    def __init__(self, ctx: Context, model: StoredModel, place: str = "auto", adapter: Adapter | None = None):
+    def __init__(
+        self,
+        ctx: Context,
+        model: StoredModel,
+        place: str = "auto",
+        adapter: Adapter | None = None,
+        adapters: Mapping[str, Adapter] | None = None,
+    ):
         read = WeightReader(ctx, model, place)
-        self._low_rank: Mapping[str, LowRank] = {}
-        if adapter is not None:
-            self._low_rank = low_rank_factors(ctx, adapter, model.config, read.order)
+        self.adapters = Adapters(ctx, model.config, read.order, adapter, adapters or {})
         self.in_memory = read.in_memory
         self._config = model.config
         tied = model.config.tie_embeddings
@@ -121,16 +126,17 @@ class Weights:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all matrices, of a tied embedding once."""
+        """Bytes of all matrices, of a tied embedding once, and of all adapters."""
         embedding = 0 if self._config.tie_embeddings else self.embedding.data.nbytes
-        return self._common_bytes + self._expert_bytes + embedding
+        return self._common_bytes + self._expert_bytes + embedding + sum(self.adapters.nbytes)
 
-    def bytes_per_step(self, tokens: int) -> int:
+    def bytes_per_step(self, tokens: int, adapters: Iterable[int] = (0,)) -> int:
         """Bytes that so many tokens need at least in one call: a row of the embedding each, and every matrix, of the
-        experts' as many as the tokens meet if none meets another's."""
+        experts' as many as the tokens meet if none meets another's; and the adapters with these numbers."""
         config, embedding = self._config, self.embedding.data
         met = min(1.0, tokens * config.experts_per_token / config.num_experts) if config.num_experts else 0.0
-        return self._common_bytes + int(met * self._expert_bytes) + tokens * embedding.shape[1]
+        added = sum(self.adapters.nbytes[number] for number in set(adapters))
+        return self._common_bytes + int(met * self._expert_bytes) + tokens * embedding.shape[1] + added
 
     def _layer(self, read: WeightReader, number: int) -> Layer:
         block = f"model.layers.{number}"
@@ -178,5 +184,5 @@ class Weights:
         return Gated(*(self._projection(read, f"{prefix}.{name}_proj.weight") for name in ("gate", "up", "down")))
 
     def _projection(self, read: WeightReader, name: str) -> Weight:
-        """A matrix of a layer, and what the adapter adds to it."""
-        return read.matrix(name)._replace(low_rank=self._low_rank.get(name))
+        """A matrix of a layer, and what the adapters add to it."""
+        return read.matrix(name)._replace(low_rank=self.adapters.of(name))

@@ -1,4 +1,5 @@
-"""Low-rank adapters in the folders of Hugging Face's PEFT: for some matrices W of a model, W + scale * B * A.
+"""Low-rank adapters: for some matrices W of a model, W + scale * B * A. They are folders of Hugging Face's PEFT, or
+GGUF files (`adapter_gguf`).
 
 A folder has `adapter_config.json` and `adapter_model.safetensors`. Of each matrix that is adapted the latter has, under
 the name of its module,
@@ -19,7 +20,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,11 +28,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..formats.atomic import write_folder
-from ..formats.block_formats import StoredTensor
+from ..formats.block_formats import FORMATS, StoredTensor
 from ..formats.errors import FormatError, missing_file, shown, told_of
 from ..formats.json_values import read_json
 from ..formats.regular import present
 from ..formats.safetensors import SafetensorsFile, write_safetensors
+from .adapter_gguf import Factor, GGUFAdapter
 from .llama import LlamaConfig
 from .values import Values
 
@@ -67,14 +69,22 @@ class Adapter:
     factors: Mapping[str, LowRank]
 
     @property
+    def alpha(self) -> float:
+        """scale * rank, rounded to f32, in which GGUF files have it."""
+        return float(np.float32(self.scale * self.rank))
+
+    @property
     def num_parameters(self) -> int:
         return sum(part.elements for pair in self.factors.values() for part in pair)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], config: LlamaConfig) -> Adapter:
-        """Opens the PEFT folder of an adapter of a model with that configuration. FormatError when it is of another, is
-        wrong, or asks for what this program does not do."""
+        """Opens the PEFT folder, or the GGUF file, of an adapter of a model with that configuration. FormatError when
+        it is of another, is wrong, or asks for what this program does not do."""
         path = Path(path)
+        if path.is_file():
+            file = GGUFAdapter(path, config)
+            return cls(path, file.rank, file.scale, _factors(path, file.factors(), file.rank, config))
         values = read_json(path / CONFIG)
         with told_of(path / CONFIG):
             rank, scale = _options(values)
@@ -82,7 +92,7 @@ class Adapter:
             if present(path / "adapter_model.bin"):
                 raise FormatError(path / "adapter_model.bin", f"is a pickle, which can run anything; save {WEIGHTS}")
             raise missing_file(path, f"holds no {WEIGHTS}")
-        return cls(path, rank, scale, _factors(SafetensorsFile(path / WEIGHTS), rank, config))
+        return cls(path, rank, scale, _factors(path / WEIGHTS, _of_folder(path / WEIGHTS), rank, config))
 
 
 def _options(values: Mapping[str, Any]) -> tuple[int, float]:
@@ -108,36 +118,46 @@ def _options(values: Mapping[str, Any]) -> tuple[int, float]:
     return rank, scale
 
 
-def _factors(file: SafetensorsFile, rank: int, config: LlamaConfig) -> dict[str, LowRank]:
-    shapes = config.shapes()
-    found: dict[str, dict[str, StoredTensor]] = {}
+def _of_folder(path: Path) -> Iterator[Factor]:
+    file = SafetensorsFile(path)
     for theirs in file:
         match = _TENSOR.fullmatch(theirs)
         if match is None:
-            raise FormatError(file.path, f"has the tensor {shown(theirs)}, which is no factor of an adapted matrix")
-        name = f"{match[1]}.weight"
+            yield Factor(theirs, None, None, "", file.stored(theirs))
+        else:
+            yield Factor(theirs, match[1], f"{match[1]}.weight", match[2], file.stored(theirs))
+
+
+def _factors(path: Path, factors: Iterable[Factor], rank: int, config: LlamaConfig) -> dict[str, LowRank]:
+    shapes = config.shapes()
+    found: dict[str, dict[str, StoredTensor]] = {}
+    for theirs, module, name, which, tensor in factors:
+        if module is None:
+            raise FormatError(path, f"has the tensor {shown(theirs)}, which is no factor of an adapted matrix")
         if name not in shapes or not _ADAPTED.fullmatch(name):
             raise FormatError(
-                file.path, f"adapts {shown(match[1])}; of this model it may be the projections of a layer's attention "
-                "and SwiGLU"
+                path, f"adapts {shown(module)}; of this model it may be the projections of a layer's attention and "
+                "SwiGLU"
             )  # fmt: skip
         rows, columns = shapes[name]
-        shape = (rank, columns) if match[2] == "A" else (rows, rank)
-        tensor = file.stored(theirs)
+        shape = (rank, columns) if which == "A" else (rows, rank)
         if tensor.shape != shape:
             raise FormatError(
-                file.path,
-                f"tensor {theirs} has shape {list(tensor.shape)}; with r {rank} the model makes it {list(shape)}",
+                path, f"tensor {theirs} has shape {list(tensor.shape)}; with r {rank} the model makes it {list(shape)}"
             )
+        if FORMATS[tensor.format].numpy is None:
+            raise FormatError(path, f"tensor {theirs} is in {tensor.format}; factors must be in f32, f16 or bf16")
         if not np.isfinite(tensor.f32()).all():
-            raise FormatError(file.path, f"tensor {theirs} has values that are not finite")
-        found.setdefault(name, {})[match[2]] = tensor
+            raise FormatError(path, f"tensor {theirs} has values that are not finite")
+        if which in found.setdefault(name, {}):
+            raise FormatError(path, f"has lora_{which} of {name.removesuffix('.weight')} twice")
+        found[name][which] = tensor
     for name, pair in found.items():
         if len(pair) < 2:
             there = "A" if "A" in pair else "B"
-            raise FormatError(file.path, f"has lora_{there} of {name.removesuffix('.weight')} alone")
+            raise FormatError(path, f"has lora_{there} of {name.removesuffix('.weight')} alone")
     if not found:
-        raise FormatError(file.path, "adapts nothing")
+        raise FormatError(path, "adapts nothing")
     return {name: LowRank(found[name]["A"], found[name]["B"]) for name in shapes if name in found}
 
 

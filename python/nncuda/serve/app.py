@@ -25,6 +25,7 @@ from .constraints import Formats
 from .embeddings import Embeddings, Vectors
 from .guard import Guard
 from .metrics import CONTENT_TYPE, Metrics
+from .names import Names
 from .responses import Response, Responses
 from .service import Service
 from .tokens import Tokens
@@ -79,7 +80,6 @@ class App:
     ):
         self.ready = True
         self._service = service
-        self._name = name
         self._guard = guard
         self._log = log
         self._metrics = metrics
@@ -87,13 +87,14 @@ class App:
         self._page = page
         self._created = int(time.time())
         self._model: LanguageModel = service.model
+        self._names = names = Names.of(self._model, name)
         # Tokenizers are not made for several threads, and long texts take them long: one thread makes ids of all texts.
         self._texts = ThreadPoolExecutor(1, "nncuda-texts")
         self._preparing = 0  # requests that wait for it, or that it works on
         formats, places = Formats(self._model), service.places
-        completions, chat = (kind(self._model, name, formats, places) for kind in (Completions, Chat))
-        responses, tokens = Responses(self._model, name, formats), Tokens(self._model, name)
-        embeddings = Embeddings(self._model, name, places)
+        completions, chat = (kind(self._model, names, formats, places) for kind in (Completions, Chat))
+        responses, tokens = Responses(self._model, names, formats), Tokens(self._model, names)
+        embeddings = Embeddings(self._model, names, places)
         self._routes = [
             _route(path, method, endpoint)
             for path, method, endpoint in (
@@ -260,23 +261,23 @@ class App:
 
     # What the server is
 
-    def _described(self) -> dict[str, Any]:
-        return {
-            "id": self._name,
+    def _described(self, name: str) -> dict[str, Any]:
+        found = {
+            "id": name,
             "object": "model",
             "created": self._created,
             "owned_by": "nncuda",
             "max_model_len": self._model.context,
         }
+        return found if name == self._names.model else {**found, "parent": self._names.model}
 
     async def _models(self, exchange: _Exchange) -> None:
-        await _send_json(exchange, {"object": "list", "data": [self._described()]})
+        names = (self._names.model, *self._names.adapters)
+        await _send_json(exchange, {"object": "list", "data": [self._described(name) for name in names]})
 
     async def _one_model(self, exchange: _Exchange) -> None:
-        asked = exchange.scope["path_params"]["id"]
-        if asked != self._name:
-            raise ApiError("model_not_found", "model", value=asked[:256], model=self._name)
-        await _send_json(exchange, self._described())
+        name, _ = self._names.find(exchange.scope["path_params"]["id"])
+        await _send_json(exchange, self._described(name))
 
     async def _live(self, exchange: _Exchange) -> None:
         await _send_json(exchange, {"live": not self._service.failed}, 503 if self._service.failed else 200)

@@ -14,11 +14,12 @@ from ..infer.language_model import PLAIN_STOPS
 from .answers import Answer, check_bias, check_choices, check_length, new_id, samplings
 from .api import ApiError
 from .calling_ids import call_id
-from .completions import check_model, end_ids, stream_usage
+from .completions import end_ids, stream_usage
 from .constraints import Formats
 from .fields import Checker
 from .logprobs import ChatLogprobs, TokenNames
 from .messages import place_of_tools, plain_messages
+from .names import Names
 from .service import Generation
 from .tool_calls import Arguments, Call, CallForm, Piece, ToolCallReader, Words, call_form, control_tokens
 from .tools import Tools, requested_tools
@@ -126,13 +127,13 @@ def _changed(
 
 
 class Chat:
-    """Makes answers of bodies, for one model by its name, of at most `places` texts each."""
+    """Makes answers of bodies, for one model by its names, of at most `places` texts each."""
 
     path = "/v1/chat/completions"
 
-    def __init__(self, model: LanguageModel, name: str, formats: Formats, places: int):
+    def __init__(self, model: LanguageModel, names: Names, formats: Formats, places: int):
         self._model = model
-        self._name = name
+        self._models = names
         self._names = TokenNames(model.tokenizer)
         self._formats = formats
         self._places = places
@@ -141,7 +142,7 @@ class Chat:
     def prepare(self, body: dict[str, Any]) -> Answer:
         """The answers that a body asks for, not submitted yet. ApiError for one that is wrong."""
         values = self._checker.check(body)
-        check_model(values["model"], self._name)
+        name, adapter = self._models.find(values["model"])
         usage = stream_usage(values)
         check_choices(values["n"], self._places)
         ends = end_ids(self._model, values)
@@ -171,12 +172,13 @@ class Chat:
                 stop=stop,
                 logprobs=alternatives,
                 constraint=None if grammar is None else grammar.constraint(),
+                adapter=adapter,
             )
             for how in samplings(values)
         ]
         return Answer(
             form,
-            self._name,
+            name,
             generations,
             len(prompt),
             values["stream"],

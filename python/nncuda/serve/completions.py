@@ -13,6 +13,7 @@ from .api import WORDS, ApiError
 from .constraints import Formats
 from .fields import Checker
 from .logprobs import CompletionLogprobs, TokenNames
+from .names import Names
 from .service import Generation
 
 
@@ -42,13 +43,13 @@ class TextForm:
 
 
 class Completions:
-    """Makes answers of bodies, for one model by its name, of at most `places` texts each."""
+    """Makes answers of bodies, for one model by its names, of at most `places` texts each."""
 
     path = "/v1/completions"
 
-    def __init__(self, model: LanguageModel, name: str, formats: Formats, places: int):
+    def __init__(self, model: LanguageModel, names: Names, formats: Formats, places: int):
         self._model = model
-        self._name = name
+        self._models = names
         self._names = TokenNames(model.tokenizer)
         self._formats = formats
         self._places = places
@@ -57,7 +58,7 @@ class Completions:
     def prepare(self, body: dict[str, Any]) -> Answer:
         """The texts that a body asks for, not submitted yet. ApiError for one that is wrong."""
         values = self._checker.check(body)
-        check_model(values["model"], self._name)
+        name, adapter = self._models.find(values["model"])
         usage = stream_usage(values)
         check_choices(len(values["prompt"]) * values["n"], self._places)
         ends = end_ids(self._model, values)
@@ -81,12 +82,13 @@ class Completions:
                         logprobs=logprobs,
                         prompt_logprobs=logprobs if values["echo"] else None,
                         constraint=None if grammar is None else grammar.constraint(),
+                        adapter=adapter,
                     )
                 )
                 echoes.append(echo)
         return Answer(
             TextForm(),
-            self._name,
+            name,
             generations,
             sum(map(len, prompts)),
             values["stream"],
@@ -102,12 +104,6 @@ class Completions:
         if self._model.tokenizer is None:
             raise ApiError("no_tokenizer", "echo", name="echo")
         return decode(self._model, prompt.tolist())
-
-
-def check_model(asked: str | None, name: str) -> None:
-    """ApiError when a request asks for a model that is not there."""
-    if asked is not None and asked != name:
-        raise ApiError("model_not_found", "model", value=asked, model=name)
 
 
 def stream_usage(values: dict[str, Any]) -> Usage:

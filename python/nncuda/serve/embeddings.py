@@ -13,8 +13,9 @@ from starlette.types import Send
 
 from ..infer import LanguageModel
 from .answers import check_choices, respond
-from .completions import all_prompt_ids, check_model
+from .completions import all_prompt_ids
 from .fields import Checker
+from .names import Names
 from .service import Generation
 from .wire import json_text
 
@@ -58,23 +59,23 @@ class Vectors:
 
 
 class Embeddings:
-    """Makes answers of bodies, for one model by its name, of at most `places` inputs each."""
+    """Makes answers of bodies, for one model by its names, of at most `places` inputs each."""
 
     path = "/v1/embeddings"
 
-    def __init__(self, model: LanguageModel, name: str, places: int):
+    def __init__(self, model: LanguageModel, names: Names, places: int):
         self._model = model
-        self._name = name
+        self._models = names
         self._places = places
         self._checker = Checker("embeddings", self.path)
 
     def prepare(self, body: dict[str, Any]) -> Vectors:
         """The inputs of a body, not submitted yet. ApiError for one that is wrong."""
         values = self._checker.check(body)
-        check_model(values["model"], self._name)
+        name, adapter = self._models.find(values["model"])
         given = values["input"]
         check_choices(len(given), self._places)
         ids = all_prompt_ids(self._model, given, "input")
-        generations = [Generation(one, 0, embed=True) for one in ids]
+        generations = [Generation(one, 0, embed=True, adapter=adapter) for one in ids]
         encoded = values["encoding_format"] == "base64"
-        return Vectors(self._name, generations, sum(map(len, ids)), values["user"], encoded)
+        return Vectors(name, generations, sum(map(len, ids)), values["user"], encoded)

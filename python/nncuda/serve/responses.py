@@ -18,11 +18,12 @@ from ..infer import Event, LanguageModel
 from .answers import check_bias, respond, samplings, start
 from .api import WORDS, ApiError, quoted
 from .chat import answer_stops, conversation
-from .completions import check_model, end_ids
+from .completions import end_ids
 from .constraints import Formats
 from .fields import Checker
 from .items import input_messages
 from .logprobs import ChatLogprobs, TokenNames
+from .names import Names
 from .output_items import Change, OutputItems
 from .service import Generation
 from .tool_calls import ToolCallReader, control_tokens
@@ -31,13 +32,13 @@ from .wire import DONE, Given, json_text, named_event
 
 
 class Responses:
-    """Makes responses of bodies, for one model by its name."""
+    """Makes responses of bodies, for one model by its names."""
 
     path = "/v1/responses"
 
-    def __init__(self, model: LanguageModel, name: str, formats: Formats):
+    def __init__(self, model: LanguageModel, names: Names, formats: Formats):
         self._model = model
-        self._name = name
+        self._models = names
         self._names = TokenNames(model.tokenizer)
         self._formats = formats
         self._checker = Checker("responses", self.path)
@@ -45,7 +46,7 @@ class Responses:
     def prepare(self, body: dict[str, Any]) -> Response:
         """The response that a body asks for, not submitted yet. ApiError for one that is wrong."""
         values = self._checker.check(body)
-        check_model(values["model"], self._name)
+        name, adapter = self._models.find(values["model"])
         ends = end_ids(self._model, values)
         check_bias(values["logit_bias"], self._model.config.vocab_size)
         described = _format(values["text"])
@@ -71,9 +72,10 @@ class Responses:
             stop=answer_stops(self._model, values),
             logprobs=alternatives,
             constraint=None if grammar is None else grammar.constraint(),
+            adapter=adapter,
         )
         return Response(
-            self._name,
+            name,
             [generation],
             len(prompt),
             values["stream"],

@@ -46,6 +46,7 @@ class Generation:
         prompt_logprobs: int | None = None,
         embed: bool = False,
         constraint: Constraint | None = None,
+        adapter: str | None = None,
     ):
         self.request = Request(
             prompt,
@@ -56,6 +57,7 @@ class Generation:
             prompt_logprobs=prompt_logprobs,
             embed=embed,
             constraint=constraint,
+            adapter=adapter,
         )
         self.stop = list(stop)
         self.tokens = 0

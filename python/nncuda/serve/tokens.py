@@ -7,23 +7,24 @@ from typing import Any
 from ..infer import LanguageModel
 from ..tokenizer.to_folder import special_ids, transformers_class
 from .api import ApiError
-from .completions import check_model, checked_ids, decode
+from .completions import checked_ids, decode
 from .fields import Checker
+from .names import Names
 
 
 class Tokens:
-    """The tokenizer of one model, by the model's name."""
+    """The tokenizer of one model, by the model's names."""
 
-    def __init__(self, model: LanguageModel, name: str):
+    def __init__(self, model: LanguageModel, names: Names):
         self._model = model
-        self._name = name
+        self._models = names
         self._tokenize = Checker("tokenize", "/tokenize")
         self._detokenize = Checker("detokenize", "/detokenize")
 
     def tokenize(self, body: dict[str, Any]) -> dict[str, Any]:
         """The ids of a text, with the room of the model's context."""
         values = self._tokenize.check(body)
-        check_model(values["model"], self._name)
+        self._models.find(values["model"])
         tokenizer = self._tokenizer("prompt")
         ids = tokenizer.encode(values["prompt"], begin=tokenizer.adds_begin and values["add_special_tokens"])
         found = {"count": len(ids), "max_model_len": self._model.context, "tokens": ids}
@@ -34,7 +35,7 @@ class Tokens:
     def detokenize(self, body: dict[str, Any]) -> dict[str, Any]:
         """The text of ids."""
         values = self._detokenize.check(body)
-        check_model(values["model"], self._name)
+        self._models.find(values["model"])
         self._tokenizer("tokens")
         checked_ids(self._model, values["tokens"], "tokens")
         return {"prompt": decode(self._model, values["tokens"])}
