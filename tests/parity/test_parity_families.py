@@ -17,6 +17,7 @@ from runs import Workshop
 
 from nncuda import Context
 from nncuda.bench.random_model import write_folder
+from nncuda.cli.inspect import describe
 from nncuda.convert.quantize import quantize_model
 from nncuda.formats import FormatError
 from nncuda.models.families import FAMILIES as ALL
@@ -56,6 +57,8 @@ def script(path: Path) -> dict[str, Any]:
 
 def files(case: str) -> list[str]:
     forms = [form for form in FORMS if form == "f32" or case not in IN_NO_GGUF]
+    if case == "gpt_oss_unbiased":  # what it has besides is in config.json
+        return forms[:1]
     return [*forms, "mxfp4"] if case == "gpt_oss" else forms
 
 
@@ -155,6 +158,15 @@ def test_options_of_gemma(workshop: Workshop, case: str, name: str) -> None:
 VALUES = (True, False, None, 0, 1, 0.5, "x", [], [1], {"a": 1})
 
 
+def opens(folder: Path) -> bool:
+    """Whether Python's `inspect` shows a folder."""
+    try:
+        describe(folder)
+    except FormatError:
+        return False
+    return True
+
+
 @pytest.mark.case("families of models: options that are refused")
 @pytest.mark.parametrize("name", languages.ENGINES)
 @pytest.mark.parametrize("family", sorted(set(ALL) - {"llama", "mixtral", "bitnet"}))
@@ -171,5 +183,5 @@ def test_refusals(workshop: Workshop, family: str, name: str) -> None:
     names = {*config, "clip_qkv", "mlp_bias", "embedding_multiplier", "attention_bias", "decoder_sparse_step", "alibi"}
     for key in draw.sample(sorted(names - {"architectures", "torch_dtype"}), 12):
         (folder / "config.json").write_text(json.dumps(config | {key: draw.choice(VALUES)}))
-        codes = {one: find(one).run("inspect", folder, "--json", code=None).returncode for one in ("python", name)}
-        assert codes["python"] == codes[name], (key, config[key] if key in config else None, codes)
+        found = find(name).run("inspect", folder, "--json", code=None).returncode == 0
+        assert found == opens(folder), (key, config[key] if key in config else None, found)

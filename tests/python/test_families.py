@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from nncuda.convert.quantize import file_metadata, quantize_model
 from nncuda.formats import FormatError
 from nncuda.formats.block_formats import FORMATS
 from nncuda.formats.gguf_writer import NewTensor, write_gguf
+from nncuda.infer.divided_experts import DividedExperts
 from nncuda.infer.engine import Engine
 from nncuda.models.families import FAMILIES as ALL
 from nncuda.models.families import NEUTRAL_OPTIONS
@@ -122,6 +124,12 @@ def test_published_experts_have_the_same_bits_in_a_gguf_file(packed: Path, tmp_p
     # They are the numbers of 4 bits nearest to those of the folder in f32, so not far from its logits.
     plain = logits(folder(tmp_path, "gpt_oss"), ctx, context=256)
     assert np.corrcoef(plain.ravel(), wanted.ravel())[0, 1] > 0.9
+
+
+def test_ranks_do_not_divide_experts_with_biases(packed: Path, ctx: Context) -> None:
+    ranks: Any = SimpleNamespace(ctx=ctx, ranks=2, rank=0)
+    with pytest.raises(ValueError, match="mxfp4 has experts with biases; the engine does not divide these among ranks"):
+        DividedExperts(ranks, StoredModel.open(packed))
 
 
 @pytest.mark.parametrize(
