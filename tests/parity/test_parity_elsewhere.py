@@ -70,7 +70,8 @@ def test_the_table_of_the_readme() -> None:
         for name in languages.ENGINES
         for asked in (("generate", "--expert-parallel"), ("serve", "--adapter"))
     ]
-    + [(name, "inspect", "--ternary") for name in BUILT],
+    + [(name, "inspect", "--ternary") for name in BUILT]
+    + [(name, "generate", "--adapter") for name in languages.ENGINES if name == "rust"],
 )
 def test_options(name: str, command: str, flag: str) -> None:
     other = find(name)

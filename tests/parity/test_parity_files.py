@@ -165,7 +165,10 @@ def of_records(expected: Path, found: Path) -> str:
 AHEAD = {
     (language, command): options
     for language in ("go", "rust")
-    for command, options in (("generate", {"--expert-parallel"}), ("inspect", {"--ternary"}))
+    for command, options in (
+        ("generate", {"--expert-parallel"} | ({"--adapter"} if language == "rust" else set())),
+        ("inspect", {"--ternary"}),
+    )
 }
 
 

@@ -2,9 +2,22 @@
 
 use clap::error::{ContextKind, ErrorKind};
 
-const COMMANDS: [&str; 11] =
-    ["convert", "data", "demo", "doctor", "dump", "eval", "merge", "quantize", "tokenizer", "verify", "verify-run"];
-const OPTIONS: [(&str, &[&str]); 2] = [("generate", &["--adapter", "--expert-parallel"]), ("inspect", &["--ternary"])];
+const COMMANDS: [&str; 12] = [
+    "adapter",
+    "convert",
+    "data",
+    "demo",
+    "doctor",
+    "dump",
+    "eval",
+    "merge",
+    "quantize",
+    "tokenizer",
+    "verify",
+    "verify-run",
+];
+const OPTIONS: [(&str, &[&str]); 3] =
+    [("generate", &["--adapter", "--expert-parallel"]), ("inspect", &["--ternary"]), ("serve", &["--adapter"])];
 
 /// What there is to say of arguments that would be right for the Python package's command.
 pub(crate) fn of_arguments(error: &clap::Error, arguments: &[String]) -> Option<String> {
