@@ -40,8 +40,9 @@ gpt-oss is among the refused: its sinks and biased experts are to come.
 
 Keys and values that have left every window of a layer stay in the cache's pages until their sequence drops them.
 
-`nncuda quantize` writes GGUF files of every family but BitNet, which `nncuda convert` writes. What trains is this
-library's own mixture of experts ([training](training.md)).
+`nncuda quantize` writes GGUF files of every family but BitNet, which `nncuda convert` writes. What trains are this
+library's own mixture of experts, Mixtral, Llama, Qwen2 and Qwen3 ([training](training.md#from-trained-weights)); the
+rest is refused by name.
 """
 
 
