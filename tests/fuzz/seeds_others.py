@@ -87,11 +87,6 @@ def configs() -> list[Seed]:
         ),
         Seed("activation", config(hidden_act="gelu"), "hidden_act is 'gelu'; this model has 'silu'"),
         Seed("tied", config(tie_word_embeddings=True), "tie_word_embeddings is True; this model has"),
-        Seed("qwen3_biased", config(model_type="qwen3", attention_bias=True), "attention_bias is True; this model has"),
-        Seed(
-            "qwen2_tied_by_a_number", config(model_type="qwen2", tie_word_embeddings=1), "tie_embeddings is 1; it must"
-        ),
-        Seed("qwen2_of_windows", config(model_type="qwen2", layer_types=["sliding_attention"]), "layer_types is ["),
         Seed(
             "llama3_of_nothing",
             config(rope_scaling={"rope_type": "llama3", "factor": 8}),
