@@ -87,6 +87,11 @@ def configs() -> list[Seed]:
         ),
         Seed("activation", config(hidden_act="gelu"), "hidden_act is 'gelu'; this model has 'silu'"),
         Seed("tied", config(tie_word_embeddings=True), "tie_word_embeddings is True; this model has"),
+        Seed(
+            "llama3_of_nothing",
+            config(rope_scaling={"rope_type": "llama3", "factor": 8}),
+            "low_freq_factor of the rotary embedding is missing",
+        ),
         Seed("tied_by_an_object", config(tie_word_embeddings={}), "tie_word_embeddings is {}; this model has"),
         Seed("valid_window_of_all", config(sliding_window=64), None),
         Seed(

@@ -183,6 +183,10 @@ def test_published_parts(
     saved = json.loads((list_checkpoints(runs[1] / "checkpoints")[-1] / "config.json").read_text())
     assert saved["architectures"] == [f"{kind}ForCausalLM"] and saved["tie_word_embeddings"] is (kind == "Qwen2")
     assert saved.get("rope_scaling") == config.get("rope_scaling")
+    (folder / "config.json").write_text(json.dumps(config | {"use_sliding_window": True}))
+    line = ["--from", folder, "--data", workshop.folder / "wide.tokens"]
+    refused = said(language.run("train", tmp_path / "windows", *line, code=WRONG_FILE))
+    assert f"{folder / 'config.json'}: use_sliding_window is " in refused
 
 
 @pytest.mark.case("training that begins with a Llama of Hugging Face")
