@@ -70,8 +70,7 @@ def test_the_table_of_the_readme() -> None:
         for name in languages.ENGINES
         for asked in (("generate", "--expert-parallel"), ("serve", "--adapter"))
     ]
-    + [(name, "inspect", "--ternary") for name in BUILT]
-    + [(name, "generate", "--adapter") for name in languages.ENGINES if name == "rust"],
+    + [(name, "inspect", "--ternary") for name in BUILT],
 )
 def test_options(name: str, command: str, flag: str) -> None:
     other = find(name)

@@ -201,7 +201,7 @@ ADAPTED = {
 
 
 @pytest.mark.case("the engine: a model with an adapter, of a folder and of a GGUF file")
-@pytest.mark.parametrize("name", ["go"])
+@pytest.mark.parametrize("name", languages.ENGINES)
 @pytest.mark.parametrize("stored", ADAPTED)
 def test_adapters(workshop: Workshop, stored: str, name: str, tmp_path: Path) -> None:
     path = model(workshop, stored)
@@ -222,7 +222,7 @@ def test_adapters(workshop: Workshop, stored: str, name: str, tmp_path: Path) ->
 
 
 @pytest.mark.case("generate: with an adapter, and adapters that are refused")
-@pytest.mark.parametrize("name", ["go"])
+@pytest.mark.parametrize("name", languages.ENGINES)
 def test_generate_with_an_adapter(workshop: Workshop, name: str, tmp_path: Path) -> None:
     path, other = model(workshop, "llama-q4_0.gguf"), find(name)
     config = StoredModel.open(path).config

@@ -165,10 +165,7 @@ def of_records(expected: Path, found: Path) -> str:
 AHEAD = {
     (language, command): options
     for language in ("go", "rust")
-    for command, options in (
-        ("generate", {"--expert-parallel"} | ({"--adapter"} if language == "rust" else set())),
-        ("inspect", {"--ternary"}),
-    )
+    for command, options in (("generate", {"--expert-parallel"}), ("inspect", {"--ternary"}))
 }
 
 

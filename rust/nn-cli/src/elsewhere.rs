@@ -17,7 +17,7 @@ const COMMANDS: [&str; 12] = [
     "verify-run",
 ];
 const OPTIONS: [(&str, &[&str]); 3] =
-    [("generate", &["--adapter", "--expert-parallel"]), ("inspect", &["--ternary"]), ("serve", &["--adapter"])];
+    [("generate", &["--expert-parallel"]), ("inspect", &["--ternary"]), ("serve", &["--adapter"])];
 
 /// What there is to say of arguments that would be right for the Python package's command.
 pub(crate) fn of_arguments(error: &clap::Error, arguments: &[String]) -> Option<String> {

@@ -5,6 +5,7 @@ pub(crate) mod output;
 
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
@@ -13,7 +14,7 @@ use nn_core::format::{present, read_json};
 use nn_core::infer::{
     CacheFormat, EngineOptions, GenerateOptions, LanguageModel, Place, Prompt, Sampling, USUAL_CONTEXT,
 };
-use nn_core::model::{Precision, StoredModel};
+use nn_core::model::{Adapter, Precision, StoredModel};
 use nn_core::tokenizer::Encoding;
 use nn_core::train::resolve_checkpoint;
 use nn_core::{Error, Result};
@@ -58,6 +59,9 @@ pub(crate) struct Arguments {
     ids: bool,
     #[command(flatten)]
     engine: EngineFlags,
+    /// A LoRA adapter of MODEL: a folder of PEFT, or a GGUF file; the model's weights stay as they are stored.
+    #[arg(long, value_name = "PATH")]
+    adapter: Option<String>,
     /// Run a checkpoint by the layers that train, over a contiguous cache.
     #[arg(long)]
     contiguous: bool,
@@ -200,8 +204,12 @@ pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
     let (model, prompts) = model_and_prompts(arguments.model, arguments.prompts, arguments.arguments)?;
     let usage = |problem: &str| Err(Failure::Usage(problem.into()));
     let path = paths::file_or_folder(&model).map_err(|problem| Failure::Usage(format!("MODEL: {problem}")))?;
-    if contiguous && (engine != EngineFlags::USUAL || prompts.len() > 1) {
-        return usage("--contiguous takes one prompt, and none of --context, --cache-format, --weights and --stats");
+    let adapter = arguments.adapter.map(|given| paths::file_or_folder(&given)).transpose();
+    let adapter = adapter.map_err(|problem| Failure::Usage(format!("--adapter: {problem}")))?;
+    if contiguous && (engine != EngineFlags::USUAL || adapter.is_some() || prompts.len() > 1) {
+        return usage(
+            "--contiguous takes one prompt, and none of --context, --cache-format, --weights, --adapter and --stats",
+        );
     }
     if contiguous && !is_trained(&path) {
         return usage("--contiguous is for checkpoints, folders of runs and Mixtral folders");
@@ -221,6 +229,7 @@ pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
     }
     let start = Instant::now();
     let stored = StoredModel::open(&path)?;
+    let adapter = adapter.map(|path| Adapter::open(&path, stored.config())).transpose()?;
     let (config, tokenizer) = (stored.config().clone(), if ids { None } else { stored.tokenizer()? });
     let encode = |text: &str| match &tokenizer {
         Some(tokenizer) => tokenizer.encode(text, Encoding { begin: tokenizer.adds_begin(), special: false }),
@@ -240,6 +249,7 @@ pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
         cache_format: engine.cache_format,
         max_batch: given.len().min(EngineOptions::default().max_batch),
         weights: engine.weights,
+        adapter: adapter.map(Arc::new),
         ..EngineOptions::default()
     };
     let model = LanguageModel::new(stored, &arguments.device.open()?, &options)?;

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use nn_core::infer::{
     Constraint, Engine, EngineOptions, Progress, Request, RequestId, Sampling, Scheduler, TokenLogprobs,
 };
-use nn_core::model::StoredModel;
+use nn_core::model::{Adapter, StoredModel};
 use nn_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -27,6 +28,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Deserialize)]
 struct Script {
     model: PathBuf,
+    adapter: Option<PathBuf>,
     context: Option<usize>,
     cache_format: Option<String>,
     cache_tokens: Option<usize>,
@@ -149,6 +151,8 @@ pub(crate) fn run(arguments: &Arguments) -> std::result::Result<(), Failure> {
 
 fn run_script(script: &Script, arguments: &Arguments) -> Result<Found> {
     let usual = EngineOptions::default();
+    let stored = StoredModel::open(&script.model)?;
+    let adapter = script.adapter.as_deref().map(|path| Adapter::open(path, stored.config())).transpose()?;
     let options = EngineOptions {
         context: script.context,
         cache_format: script.cache_format.as_deref().map_or(Ok(usual.cache_format), str::parse)?,
@@ -157,10 +161,11 @@ fn run_script(script: &Script, arguments: &Arguments) -> Result<Found> {
         piece: script.piece.unwrap_or(usual.piece),
         weights: script.weights.as_deref().map_or(Ok(usual.weights), str::parse)?,
         ahead: script.ahead,
+        adapter: adapter.map(Arc::new),
     };
     let ctx = arguments.device.open()?;
     script.isa.as_deref().map_or(Ok(()), |isa| ctx.set_isa(isa.parse()?))?;
-    let engine = Engine::new(&StoredModel::open(&script.model)?, &ctx, &options)?;
+    let engine = Engine::new(&stored, &ctx, &options)?;
     let mut scheduler = Scheduler::new(engine, options.ahead)?;
     let logits = if script.logits.is_empty() { None } else { Some(digest(&scheduler.logits(&script.logits)?)) };
     let served = serve(&script.requests, &mut scheduler)?;

@@ -213,6 +213,17 @@ impl StoredTensor {
         self.rows() * self.row_bytes()
     }
 
+    /// A copy whose groups of as many rows as `order` has, such as the heads of queries, have their rows in that order.
+    pub(crate) fn rows_in_order(&self, order: &[usize]) -> Result<Self> {
+        let (size, bytes) = (self.row_bytes(), self.bytes()?);
+        let rows = (0..self.rows()).step_by(order.len()).flat_map(|first| order.iter().map(move |row| first + row));
+        let data = HostBytes::joined(rows.map(|row| &bytes[row * size..(row + 1) * size]));
+        let data = data.map_err(|error| {
+            Error::OutOfMemory(format!("the rows of {} cannot be put into another order: {error}", self.name))
+        })?;
+        Ok(Self { data, made: None, ..self.clone() })
+    }
+
     /// The elements of a format without blocks as f32: for norms, biases, routers. `Error::Value` for others.
     pub fn f32(&self) -> Result<Vec<f32>> {
         let data = self.bytes()?;

@@ -5,6 +5,7 @@
 //! here gives a row the same bits in any company (`bindings.h`, sections quant and attention).
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use nn_ffi::{Context, DType, Tensor, kernels};
 
@@ -17,7 +18,7 @@ use super::weight_reader::Place;
 use super::weights::{Layers, Weights};
 use crate::error::{Error, Result};
 use crate::layer::RopeTables;
-use crate::model::{LlamaConfig, StoredModel};
+use crate::model::{Adapter, LlamaConfig, StoredModel};
 
 /// Rows of the rotary embedding's tables at first; they double when a sequence goes beyond, with or without a window.
 const FIRST_POSITIONS: usize = 4096;
@@ -50,6 +51,8 @@ pub struct EngineOptions {
     /// Whether decoding may start a step before the host has read the one before; by default on a GPU: on a CPU there is no
     /// time to win, and steps for nothing cost some. The tokens are the same.
     pub ahead: Option<bool>,
+    /// What is added to the weights, which stay as they are stored.
+    pub adapter: Option<Arc<Adapter>>,
 }
 
 impl Default for EngineOptions {
@@ -62,6 +65,7 @@ impl Default for EngineOptions {
             piece: 512,
             weights: Place::default(),
             ahead: None,
+            adapter: None,
         }
     }
 }
@@ -161,7 +165,8 @@ impl Engine {
             return Err(Error::value(format!("cache_tokens is {cache_tokens}; it must be at least 1")));
         }
         let rows = piece.max(max_batch);
-        let weights = Weights::new(ctx, model, options.weights)?;
+        let adapter = options.adapter.as_deref();
+        let weights = Weights::new(ctx, model, options.weights, adapter)?;
         let (divisors, magnitude) = (config.rope_divisors(context), (config.rope.magnitude(), config.rotated()));
         let rope = RopeTables::scaled(ctx, config.head_dim, config.rope_options(context)?, &divisors, magnitude)?;
         let local = (config.local_rope_base > 0.0).then_some(config.local_rope_base);
@@ -177,7 +182,7 @@ impl Engine {
         let layers = if config.ternary {
             LayerCalls::Ternary(Box::new(TernaryLayers::new(ctx, &config, rows)?))
         } else {
-            LayerCalls::Stored(Box::new(StoredLayers::new(ctx, &config, rows)?))
+            LayerCalls::Stored(Box::new(StoredLayers::new(ctx, &config, rows, adapter.map_or(0, Adapter::rank))?))
         };
         let floats = |shape: &[usize]| ctx.empty(shape, DType::F32);
         let (hidden, vocab) = (config.hidden_size, config.vocab_size);

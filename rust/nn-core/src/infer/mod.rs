@@ -15,6 +15,7 @@ mod events;
 #[cfg(feature = "grammar")]
 mod grammar;
 mod language_model;
+mod low_rank;
 mod paged_cache;
 mod pooling;
 mod sampling;

@@ -41,13 +41,16 @@ pub(super) struct StoredLayers {
     biased: Option<BiasedRows>,
     apart: Option<Apart>,
     shared: Option<Shared>,
-    /// Gates and other factors, f32 `[rows, ffn]`, of a model whose gate is not SiLU's.
+    /// Gates and other factors, f32 `[rows, ffn]`, of a gate that is not SiLU's, or an adapter.
     factors: Option<[Tensor; 2]>,
+    activation: GateActivation,
+    /// f32 `[rows, rank]`, of an adapter.
+    low_rank: Option<Tensor>,
     /// f32 `[rows, hidden]`, of a model with norms behind its parts.
     added: Option<Tensor>,
 }
 
-/// What norms of queries and keys need: the products, f32 `[rows, heads or kv_heads * head_dim]`, and two of them normed.
+/// What norms of queries and keys, and adapters, need: the products, f32 `[rows, heads or kv_heads * head_dim]`, and two of them normed.
 #[derive(Debug)]
 struct Apart {
     products: [Tensor; 3],
@@ -84,7 +87,8 @@ pub(super) struct Routing {
 }
 
 impl StoredLayers {
-    pub(super) fn new(ctx: &Context, config: &LlamaConfig, rows: usize) -> Result<Self> {
+    /// `rank` is that of the adapter that weights may have, 0 without one.
+    pub(super) fn new(ctx: &Context, config: &LlamaConfig, rows: usize, rank: usize) -> Result<Self> {
         let (experts, k) = (config.num_experts, config.experts_per_token);
         let floats = |shape: &[usize]| ctx.empty(shape, DType::F32);
         let wholes = |shape: &[usize]| ctx.empty(shape, DType::I32);
@@ -125,9 +129,13 @@ impl StoredLayers {
             Ok::<_, nn_ffi::Error>([one()?, one()?])
         };
         Ok(Self {
-            factors: (config.activation != GateActivation::Silu).then(factors).transpose()?,
+            factors: (config.activation != GateActivation::Silu || (rank > 0 && experts == 0))
+                .then(factors)
+                .transpose()?,
+            activation: config.activation,
+            low_rank: (rank > 0).then(|| floats(&[rows, rank])).transpose()?,
             added: config.post_norms.then(|| floats(&[rows, config.hidden_size])).transpose()?,
-            apart: (config.qk_norm != QkNorm::None).then(apart).transpose()?,
+            apart: (config.qk_norm != QkNorm::None || rank > 0).then(apart).transpose()?,
             shared: (config.shared_ffn_size > 0).then(shared).transpose()?,
             heads: [config.num_heads, config.num_kv_heads, config.head_dim],
             residual_scale: config.residual_scale,
@@ -142,8 +150,13 @@ impl StoredLayers {
 
     /// Queries, keys and values of the normed rows, the first two with norms of their own where the model has them.
     pub(super) fn qkv(&self, layer: &Layer, x: &Tensor) -> Result<Heads> {
-        if let (Some(apart), Some(gains)) = (&self.apart, &layer.qk_norms) {
-            return self.normed_heads(apart, gains, layer, x);
+        if let Some(apart) = &self.apart {
+            let adapted = [&layer.q, &layer.k, &layer.v].into_iter().any(|weight| weight.low_rank.is_some());
+            match &layer.qk_norms {
+                Some(gains) => return self.normed_heads(apart, gains, layer, x),
+                None if adapted => return self.heads_apart(apart, layer, x),
+                None => {}
+            }
         }
         let qkv = self.qkv.narrow(0, 0, x.shape()[0])?;
         let (q, k, v, bias) = (&layer.q, &layer.k, &layer.v, layer.qkv_bias.as_ref());
@@ -152,8 +165,8 @@ impl StoredLayers {
         Heads::split(&qkv, self.heads)
     }
 
-    /// Norms of each head by itself, or of all together: of as many elements as there are gains.
-    fn normed_heads(&self, apart: &Apart, gains: &[Tensor; 2], layer: &Layer, x: &Tensor) -> Result<Heads> {
+    /// Queries, keys and values by a call for each.
+    fn heads_apart(&self, apart: &Apart, layer: &Layer, x: &Tensor) -> Result<Heads> {
         let tokens = x.shape()[0];
         let first = |buffer: &Tensor| buffer.narrow(0, 0, tokens);
         let rows = first(&self.normed)?;
@@ -162,17 +175,28 @@ impl StoredLayers {
         for (weight, y) in [&layer.q, &layer.k, &layer.v].into_iter().zip(&apart.products) {
             let (y, width) = (first(y)?, y.shape()[1]);
             let bias = layer.qkv_bias.as_ref().map(|bias| bias.narrow(0, column, width)).transpose()?;
-            product(&rows, weight, None, bias.as_ref(), None, &y)?;
+            self.multiply(&rows, weight, bias.as_ref(), None, &y)?;
             column += width;
         }
+        let [heads, kv_heads, dim] = self.heads;
+        let view = |buffer: &Tensor, heads: usize| first(buffer)?.view(&[tokens, heads, dim]);
+        let [q, k, v] = &apart.products;
+        Ok(Heads { q: view(q, heads)?, k: view(k, kv_heads)?, v: view(v, kv_heads)? })
+    }
+
+    /// Norms of each head by itself, or of all together: of as many elements as there are gains.
+    fn normed_heads(&self, apart: &Apart, gains: &[Tensor; 2], layer: &Layer, x: &Tensor) -> Result<Heads> {
+        let tokens = x.shape()[0];
+        let first = |buffer: &Tensor| buffer.narrow(0, 0, tokens);
+        let Heads { v, .. } = self.heads_apart(apart, layer, x)?;
         for ((x, y), gain) in apart.products.iter().zip(&apart.normed).zip(gains) {
             let by_gain = |buffer: &Tensor| first(buffer)?.view(&[buffer.shape()[1] * tokens / gain.len(), gain.len()]);
             kernels::rmsnorm(&by_gain(x)?, gain, &by_gain(y)?, None, self.norm_eps)?;
         }
         let [heads, kv_heads, dim] = self.heads;
         let view = |buffer: &Tensor, heads: usize| first(buffer)?.view(&[tokens, heads, dim]);
-        let ([q, k], [_, _, v]) = (&apart.normed, &apart.products);
-        Ok(Heads { q: view(q, heads)?, k: view(k, kv_heads)?, v: view(v, kv_heads)? })
+        let [q, k] = &apart.normed;
+        Ok(Heads { q: view(q, heads)?, k: view(k, kv_heads)?, v })
     }
 
     /// x += the projection of what attention gave, f32 `[tokens, heads * head_dim]`.
@@ -194,24 +218,28 @@ impl StoredLayers {
         let inner = inner.narrow(0, 0, x.shape()[0])?;
         let (gate, up) = (&ffn.gate, &ffn.up);
         let (norm, eps) = (Some(&layer.post_norm), self.norm_eps);
+        let fused = self.activation == GateActivation::Silu && gate.low_rank.is_none() && up.low_rank.is_none();
         match &self.factors {
-            None => {
+            Some(factors) if !fused => self.gated_apart(ffn, factors, &layer.post_norm, x, &inner)?,
+            _ => {
                 kernels::gemm_quant_swiglu(x, &gate.data, &up.data, None, norm, &inner, eps, gate.format, up.format)?;
             }
-            Some(factors) => self.geglu(ffn, factors, &layer.post_norm, x, &inner)?,
         }
         scale(&inner, self.residual_scale)?;
         self.add_normed(&inner, &ffn.down, None, layer.added_norms.as_ref().map(|norms| &norms[1]), x)
     }
 
-    /// The inner part of a feed-forward network whose gate is GELU's.
-    fn geglu(&self, ffn: &Gated, factors: &[Tensor; 2], gain: &Tensor, x: &Tensor, inner: &Tensor) -> Result<()> {
+    /// The inner part of a feed-forward network by a call for each product.
+    fn gated_apart(&self, ffn: &Gated, factors: &[Tensor; 2], gain: &Tensor, x: &Tensor, inner: &Tensor) -> Result<()> {
         let first = |buffer: &Tensor| buffer.narrow(0, 0, x.shape()[0]);
         let (normed, gate, up) = (first(&self.normed)?, first(&factors[0])?, first(&factors[1])?);
         kernels::rmsnorm(x, gain, &normed, None, self.norm_eps)?;
-        product(&normed, &ffn.gate, None, None, None, &gate)?;
-        product(&normed, &ffn.up, None, None, None, &up)?;
-        Ok(kernels::geglu(&gate, &up, inner)?)
+        self.multiply(&normed, &ffn.gate, None, None, &gate)?;
+        self.multiply(&normed, &ffn.up, None, None, &up)?;
+        match self.activation {
+            GateActivation::Silu => Ok(kernels::swiglu(&gate, &up, None, inner)?),
+            _ => Ok(kernels::geglu(&gate, &up, inner)?),
+        }
     }
 
     /// x += rows * W^T + bias, or a norm of that.
@@ -223,9 +251,11 @@ impl StoredLayers {
         norm: Option<&Tensor>,
         x: &Tensor,
     ) -> Result<()> {
-        let (Some(norm), Some(added)) = (norm, &self.added) else { return add_product(rows, weight, bias, x) };
+        let (Some(norm), Some(added)) = (norm, &self.added) else {
+            return self.multiply(rows, weight, bias, Some(x), x);
+        };
         let added = added.narrow(0, 0, x.shape()[0])?;
-        product(rows, weight, None, bias, None, &added)?;
+        self.multiply(rows, weight, bias, None, &added)?;
         kernels::rmsnorm(&added, norm, &added, None, self.norm_eps)?;
         Ok(kernels::add(x, &added, x)?)
     }
@@ -290,13 +320,29 @@ impl StoredLayers {
         let (inner, Gated { gate, up, down }) = (first(&buffers.inner)?, &shared.ffn);
         kernels::gemm_quant_swiglu(normed, &gate.data, &up.data, None, None, &inner, 0.0, gate.format, up.format)?;
         scale(&inner, self.residual_scale)?;
-        let Some(sigmoid) = &shared.gate else { return add_product(&inner, down, None, x) };
+        let Some(sigmoid) = &shared.gate else { return self.multiply(&inner, down, None, Some(x), x) };
         let out = buffers.out.narrow(0, 0, 2 * tokens)?;
         product(&inner, down, None, None, None, &out.narrow(0, 0, tokens)?)?;
         let (logits, weights) = (first(&buffers.logits)?, first(&buffers.weights)?);
         product(normed, sigmoid, None, None, None, &logits)?;
         kernels::softmax(&logits, &weights)?;
         Ok(kernels::moe_combine(&out, &weights, &first(&buffers.slot_row)?, Some(x), x)?)
+    }
+
+    /// y = rows * W^T + bias + residual, and what the weight's adapter adds.
+    fn multiply(
+        &self,
+        rows: &Tensor,
+        weight: &Weight,
+        bias: Option<&Tensor>,
+        residual: Option<&Tensor>,
+        y: &Tensor,
+    ) -> Result<()> {
+        product(rows, weight, None, bias, residual, y)?;
+        match (&weight.low_rank, &self.low_rank) {
+            (Some(pair), Some(inner)) => pair.add(rows, &inner.narrow(0, 0, rows.shape()[0])?, y),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -315,9 +361,4 @@ pub(super) fn product(
     y: &Tensor,
 ) -> Result<()> {
     Ok(kernels::gemm_quant(rows, &weight.data, offsets, bias, residual, y, Activation::None, weight.format)?)
-}
-
-/// x += rows * W^T + bias.
-fn add_product(rows: &Tensor, weight: &Weight, bias: Option<&Tensor>, x: &Tensor) -> Result<()> {
-    product(rows, weight, None, bias, Some(x), x)
 }

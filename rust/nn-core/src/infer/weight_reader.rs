@@ -11,10 +11,11 @@ use std::str::FromStr;
 
 use nn_ffi::{Context, DType, Device, Format, HostBytes, InstructionSet, RopeLayout, Tensor, kernels};
 
+use super::low_rank::LowRank;
 use crate::error::{Error, Result};
 use crate::format::StoredTensor;
 use crate::format::block_formats::INTERLEAVED_ROWS;
-use crate::model::{StoredModel, StoredTensors, is_norm};
+use crate::model::{StoredModel, StoredTensors, is_norm, is_rotated};
 
 /// Bytes of a file that are read before their pages are given back.
 const PIECE: usize = 1 << 24;
@@ -49,19 +50,24 @@ impl FromStr for Place {
     }
 }
 
-/// A stored matrix: u8 `[rows, row_bytes]` and its format.
+/// A stored matrix: u8 `[rows, row_bytes]` and its format; and what an adapter adds to it.
 #[derive(Clone, Debug)]
 pub struct Weight {
     /// Its rows.
     pub data: Tensor,
     /// Of the rows.
     pub format: Format,
+    pub(super) low_rank: Option<LowRank>,
 }
 
 impl Weight {
-    /// Bytes of the matrix.
+    fn new(data: Tensor, format: Format) -> Self {
+        Self { data, format, low_rank: None }
+    }
+
+    /// Bytes of the matrix, and of what is added to it.
     pub fn bytes(&self) -> usize {
-        self.data.layout().bytes()
+        self.data.layout().bytes() + self.low_rank.as_ref().map_or(0, LowRank::bytes)
     }
 }
 
@@ -93,7 +99,7 @@ pub(super) struct WeightReader<'m> {
     /// Whether products of this context read interleaved rows.
     interleaves: bool,
     /// The rows of a head in the order in which they are read, where a part of each head alone is rotated.
-    order: Option<Vec<usize>>,
+    pub(super) order: Option<Vec<usize>>,
     /// Whether the gains of norms are stored less 1.
     less_one: bool,
 }
@@ -122,7 +128,7 @@ impl<'m> WeightReader<'m> {
         let stored = self.first(name)?;
         let alone = tied && self.interleaved(stored).is_some();
         let data = if alone { in_place(&self.ctx, stored)? } else { self.rows(name)? };
-        Ok(Weight { data, format: stored.format.code })
+        Ok(Weight::new(data, stored.format.code))
     }
 
     /// The output matrix of a tied model: the table of embeddings, or its copy with rows side by side.
@@ -134,14 +140,14 @@ impl<'m> WeightReader<'m> {
     pub(super) fn matrix(&self, name: &str) -> Result<Weight> {
         let stored = self.first(name)?;
         let Some(format) = self.interleaved(stored) else {
-            return Ok(Weight { data: self.rows(name)?, format: stored.format.code });
+            return Ok(Weight::new(self.rows(name)?, stored.format.code));
         };
         let (code, columns) = (stored.format.code, stored.columns());
         let interleave = |rows: &HostBytes, place: &Tensor| {
             let rows = self.ctx.tensor_over(rows, place.shape(), DType::U8)?;
             Ok(kernels::interleave_rows(&rows, place, columns, code)?)
         };
-        Ok(Weight { data: self.copied(name, interleave)?, format })
+        Ok(Weight::new(self.copied(name, interleave)?, format))
     }
 
     /// The matrices of a layer's experts.
@@ -156,7 +162,7 @@ impl<'m> WeightReader<'m> {
         let columns = values.len();
         values.resize(2 * columns, 0.0);
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        Ok(Weight { data: self.ctx.tensor(&bytes, &[2, 4 * columns])?, format: Format::F32 })
+        Ok(Weight::new(self.ctx.tensor(&bytes, &[2, 4 * columns])?, Format::F32))
     }
 
     /// A norm's gain, or biases one after the other, in f32.
@@ -190,7 +196,7 @@ impl<'m> WeightReader<'m> {
 
     /// The order of a head's rows, where these are rows of queries or keys that are read in another one.
     fn order_of(&self, name: &str) -> Option<&[usize]> {
-        self.order.as_deref().filter(|_| name.ends_with("q_proj.weight") || name.ends_with("k_proj.weight"))
+        self.order.as_deref().filter(|_| is_rotated(name))
     }
 
     /// A copy, piece by piece; `copy` puts some rows into their place. Behind a piece the file's pages are given back, so that
@@ -205,7 +211,7 @@ impl<'m> WeightReader<'m> {
         let order = self.order_of(name);
         for part in parts {
             let part = match order {
-                Some(order) => &reordered(part, order)?,
+                Some(order) => &part.rows_in_order(order)?,
                 None => part,
             };
             let data = part.bytes()?;
@@ -227,17 +233,6 @@ impl<'m> WeightReader<'m> {
 fn order_of_part(head_dim: usize, part: usize) -> Vec<usize> {
     let (half, stay) = (part / 2, (head_dim - part) / 2);
     (0..half).chain(part..part + stay).chain(half..part).chain(part + stay..head_dim).collect()
-}
-
-/// A copy whose heads have their rows in an order.
-fn reordered(stored: &StoredTensor, order: &[usize]) -> Result<StoredTensor> {
-    let size = stored.row_bytes();
-    let rows = (0..stored.rows()).step_by(order.len()).flat_map(|first| order.iter().map(move |row| first + row));
-    let data = HostBytes::joined(rows.map(|row| &stored.data[row * size..(row + 1) * size]));
-    let data = data.map_err(|error| {
-        Error::OutOfMemory(format!("the rows of {} cannot be put into another order: {error}", stored.name))
-    })?;
-    Ok(StoredTensor { data, ..stored.clone() })
 }
 
 /// The rows where the file has them; a copy on a GPU, which cannot read there.

@@ -1,11 +1,14 @@
 //! The weights of a stored model by the layers that they are of.
 
+use std::collections::HashMap;
+
 use nn_ffi::{Context, Tensor};
 
+use super::low_rank::{LowRank, low_rank_factors};
 use super::ternary_weights::{TernaryLayer, ternary_layers};
 use super::weight_reader::{Experts, Place, Weight, WeightReader};
 use crate::error::{Error, Result};
-use crate::model::{LlamaConfig, QkNorm, StoredModel};
+use crate::model::{Adapter, LlamaConfig, QkNorm, StoredModel};
 
 /// A feed-forward network: down (act(gate x) * (up x)).
 #[derive(Debug)]
@@ -118,9 +121,11 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Those of a model, brought to a context.
-    pub(super) fn new(ctx: &Context, model: &StoredModel, place: Place) -> Result<Self> {
+    /// Those of a model, brought to a context, with what an adapter adds to them.
+    pub(super) fn new(ctx: &Context, model: &StoredModel, place: Place, adapter: Option<&Adapter>) -> Result<Self> {
         let (read, config) = (WeightReader::new(ctx, model, place)?, model.config());
+        let added = adapter.map(|adapter| low_rank_factors(ctx, adapter, config, read.order.as_deref())).transpose()?;
+        let added = added.unwrap_or_default();
         let (tied, table) = (config.tie_embeddings, "model.embed_tokens.weight");
         let embedding = read.table(table, tied)?;
         let layers = if config.ternary {
@@ -128,7 +133,8 @@ impl Weights {
             ctx.trim()?; // what was needed to pack them
             layers
         } else {
-            Layers::Stored((0..config.num_layers).map(|number| layer(&read, config, number)).collect::<Result<_>>()?)
+            let layers = (0..config.num_layers).map(|number| layer(&read, config, number, &added));
+            Layers::Stored(layers.collect::<Result<_>>()?)
         };
         let norm = read.vector(&["model.norm.weight".to_owned()])?;
         let head = if tied { read.tied_head(table, &embedding)? } else { read.matrix("lm_head.weight")? };
@@ -174,9 +180,17 @@ impl Weights {
     }
 }
 
-fn layer(read: &WeightReader<'_>, config: &LlamaConfig, number: usize) -> Result<Layer> {
+fn layer(
+    read: &WeightReader<'_>,
+    config: &LlamaConfig,
+    number: usize,
+    added: &HashMap<String, LowRank>,
+) -> Result<Layer> {
     let block = format!("model.layers.{number}");
-    let matrix = |name: &str| read.matrix(&format!("{block}.{name}.weight"));
+    let matrix = |name: &str| {
+        let name = format!("{block}.{name}.weight");
+        Ok::<_, Error>(Weight { low_rank: added.get(&name).cloned(), ..read.matrix(&name)? })
+    };
     let vector = |names: &[&str]| read.vector(&names.iter().map(|name| format!("{block}.{name}")).collect::<Vec<_>>());
     let given = |there: bool, names: &[&str]| there.then(|| vector(names)).transpose();
     let biases = ["self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"];

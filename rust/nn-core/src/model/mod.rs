@@ -1,5 +1,7 @@
 //! Models: configurations, parameters in one arena, forward and backward.
 
+mod adapter;
+mod adapter_gguf;
 mod arena;
 mod arenas;
 mod bitnet;
@@ -26,6 +28,8 @@ mod updates;
 mod views;
 
 pub use crate::layer::{ExpertParallel, ExpertUse};
+pub use adapter::{Adapter, LowRank};
+pub(crate) use adapter_gguf::{interleaved_order, is_rotated};
 pub use arena::ParameterArena;
 pub(crate) use arena::{host_values, overlap};
 pub use config::{MoEConfig, PRESETS, USUAL_PRESET, preset};
