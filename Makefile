@@ -50,9 +50,9 @@ COUNT ?= 12
 RANKS ?= 2
 # What `make test` is made of; .ci/run times each.
 PARTS := python-test go-test rust-test parity packages
-SLOW ?= lint docs emulated-70 emulated-75 emulated-80 emulated-89 aarch64 aarch64-go aarch64-rust aarch64-wheel asan tsan ranks faults fuzz interop cuda newcomer crates wheel rust-wheel-release mutants
+SLOW ?= lint docs emulated-70 emulated-75 emulated-80 emulated-89 emulated-90 aarch64 aarch64-go aarch64-rust aarch64-wheel asan tsan ranks faults fuzz interop cuda newcomer crates wheel rust-wheel-release mutants
 
-.PHONY: help run test test-all python-test go llguidance go-test rust rust-test rust-wheel rust-wheel-release parity ranks packages crates lib cuts cuts-library install emulated emulated-70 emulated-75 emulated-80 emulated-89 aarch64 aarch64-go aarch64-rust aarch64-wheel aarch64-library \
+.PHONY: help run test test-all python-test go llguidance go-test rust rust-test rust-wheel rust-wheel-release parity ranks packages crates lib cuts cuts-library install emulated emulated-70 emulated-75 emulated-80 emulated-89 emulated-90 aarch64 aarch64-go aarch64-rust aarch64-wheel aarch64-library \
   aarch64-toolchain cuda \
   cuda-toolchain gpu-verify gpu-sanitize gpu-bundle wheel bench bench-languages bench-ranks bench-serving interop interop-curve interop-large schema-suite docs asan tsan faults fuzz mutants newcomer \
   fmt generate abi lint lock clean go-toolchain rust-toolchain
@@ -126,12 +126,13 @@ emulated: ## the GPU engine with the CPU in place of a GPU, for tests: build/emu
 	$(if $(EMULATE),cmake -S . -B build/emulated -DNNCUDA_CUDA=OFF -DNNCUDA_ISAS=baseline -DNNCUDA_EMULATE="$(subst $(space),;,$(EMULATE))")
 	$(if $(EMULATE),cmake --build build/emulated --target $(EMULATE:%=nncuda_emulated_%))
 
-emulated-70: ## the GPU engine's tests on an emulated sm_70; `make test` has them on sm_90 alone
+emulated-70: ## the GPU engine's tests on an emulated sm_70; `make test` has most of them on sm_90
 emulated-75: ## the same on an emulated sm_75
 emulated-80: ## the same on an emulated sm_80
-emulated-70 emulated-75 emulated-80: $(VENV)/.test
+emulated-90: ## the same on an emulated sm_90, with what `make test` leaves out
+emulated-70 emulated-75 emulated-80 emulated-90: $(VENV)/.test
 	$(MAKE) emulated EMULATE=$(@:emulated-%=%)
-	$(BIN)/python -m pytest tests/emulator/test_emulated_gpu.py
+	NNCUDA_EMULATED=all $(BIN)/python -m pytest tests/emulator/test_emulated_gpu.py tests/emulator/test_instructions.py
 
 emulated-89: $(VENV)/.test ## products in 8 bits on an emulated sm_89, which alone has instructions for them
 	$(MAKE) emulated EMULATE=89
