@@ -132,7 +132,8 @@ emulated-80: ## the same on an emulated sm_80
 emulated-90: ## the same on an emulated sm_90, with what `make test` leaves out
 emulated-70 emulated-75 emulated-80 emulated-90: $(VENV)/.test
 	$(MAKE) emulated EMULATE=$(@:emulated-%=%)
-	NNCUDA_EMULATED=all $(BIN)/python -m pytest tests/emulator/test_emulated_gpu.py tests/emulator/test_instructions.py
+	NNCUDA_EMULATED=all $(BIN)/python -m pytest tests/emulator/test_emulated_gpu.py tests/emulator/test_instructions.py \
+	  $(if $(filter %-90,$@),tests/emulator/test_session.py)
 
 emulated-89: $(VENV)/.test ## products in 8 bits on an emulated sm_89, which alone has instructions for them
 	$(MAKE) emulated EMULATE=89
