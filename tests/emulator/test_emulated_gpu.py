@@ -33,8 +33,10 @@ RANDOM = ROOT / "tests/golden/test_random_calls.py"
 #: The tests of what is refused are those of the CPU, with each engine.
 REFUSED = [ROOT / f"tests/abi/test_{name}.py" for name in ("bad_input", "bad_weights", "sentences")]
 FILES = [*sorted((ROOT / "tests/gpu").glob("test_gpu_*.py")), RANDOM, *REFUSED]
+#: Each takes minutes.
+LONG = [ROOT / f"tests/gpu/test_gpu_{name}.py" for name in ("fp8", "large", "sequences")]
 if not ALL:
-    FILES.remove(PAIRS[1])  # minutes; the fixtures have products in 8 bits, too
+    FILES = [file for file in FILES if file not in LONG]
 #: The same bits whichever way the threads of a block and the blocks of a grid follow one another: what differs is a
 #: missing barrier. The whole suite runs forward; the fixtures' bits are compared in the other orders, and random calls
 #: run backward once more.
