@@ -19,6 +19,7 @@ from nncuda.serve.chat import Chat
 from nncuda.serve.completions import Completions
 from nncuda.serve.constraints import Formats
 from nncuda.serve.embeddings import Embeddings
+from nncuda.serve.names import Names
 from nncuda.serve.responses import Responses
 from nncuda.serve.tokens import Tokens
 
@@ -31,12 +32,13 @@ few = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped
 @few
 @given(changes=changes(DIGITS, 3))
 def test_fields(running: Running, route: str, changes: dict[str, Any]) -> None:
-    model, tokens = running.model, Tokens(running.model, "small")
+    model, names = running.model, Names("small")
+    tokens = Tokens(model, names)
     prepare: Any = {
-        "completions": Completions(model, "small", Formats(model), 50).prepare,
-        "chat": Chat(model, "small", Formats(model), 50).prepare,
-        "responses": Responses(model, "small", Formats(model)).prepare,
-        "embeddings": Embeddings(model, "small", 50).prepare,
+        "completions": Completions(model, names, Formats(model), 50).prepare,
+        "chat": Chat(model, names, Formats(model), 50).prepare,
+        "responses": Responses(model, names, Formats(model)).prepare,
+        "embeddings": Embeddings(model, names, 50).prepare,
         "tokenize": tokens.tokenize,
         "detokenize": tokens.detokenize,
     }[route]
