@@ -22,17 +22,16 @@ COMMANDS = {
 @pytest.mark.case("a reader that went away")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_reader_that_went_away(workshop: Workshop, language: languages.Language, command: str) -> None:
-    """It went before the first byte, so that every write fails."""
+    """It went before the first byte, so that every write fails; of Python's also the last one, of what is buffered."""
     places = {
         "run": workshop.reference("small"), "config": workshop.config("small"), "language": language.name,
     }  # fmt: skip
     line = [*language.command, *(part.format(**places) for part in COMMANDS[command])]
+    env = {name: value for name, value in languages.environment().items() if name != "PYTHONUNBUFFERED"}
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        done = subprocess.run(
-            line, stdout=writer, stderr=subprocess.PIPE, text=True, env=languages.environment(), timeout=120
-        )
+        done = subprocess.run(line, stdout=writer, stderr=subprocess.PIPE, text=True, env=env, timeout=120)
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (0, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -52,7 +53,11 @@ def _quiet_without_reader() -> Iterator[None]:
     """Ends the program where the reader of its output went away (`nncuda inspect | head`)."""
     try:
         yield
+        sys.stdout.flush()
     except BrokenPipeError:
+        # What is left of the output would be written once more when the interpreter ends, and fail there.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.stderr.close()
         sys.exit(0)
 
