@@ -11,7 +11,7 @@ use crate::error::Result;
 #[derive(Debug)]
 pub enum Projection {
     /// By one product, whose weight has theirs one below the other.
-    Fused(Linear),
+    Fused(Box<Linear>),
     /// By products of their own, the former two normed head by head, as in Qwen3.
     Normed(Box<HeadNorms>),
 }

@@ -40,7 +40,7 @@ impl Views<'_> {
         } else {
             let weight = self.fused(&format!("{prefix}.self_attn.q_proj.weight"), &[qkv_rows, hidden])?;
             let bias = || self.fused(&format!("{prefix}.self_attn.q_proj.bias"), &[qkv_rows]);
-            Projection::Fused(Linear::with_bias(weight, config.qkv_bias.then(bias).transpose()?))
+            Projection::Fused(Box::new(Linear::with_bias(weight, config.qkv_bias.then(bias).transpose()?)))
         };
         let attention = MQAttention {
             qkv,
