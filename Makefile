@@ -122,7 +122,7 @@ crates: rust ## dist/*.crate, each built from what it holds, the library among i
 
 emulated: ## the GPU engine with the CPU in place of a GPU, for tests: build/emulated (EMULATE="70 75 80 86 89 90")
 	@rm -f $(filter-out $(EMULATE:%=$(EMULATED)%.so),$(wildcard $(EMULATED)*.so)) # tests take what they find: nothing old
-	@$(if $(EMULATE),,echo "The GPU engine is not emulated: that needs a C++ compiler, such as g++.")
+	@$(if $(EMULATE),,echo "The GPU engine is not emulated: EMULATE is empty, as where there is no C++ compiler.")
 	$(if $(EMULATE),cmake -S . -B build/emulated -DNNCUDA_CUDA=OFF -DNNCUDA_ISAS=baseline -DNNCUDA_EMULATE="$(subst $(space),;,$(EMULATE))")
 	$(if $(EMULATE),cmake --build build/emulated --target $(EMULATE:%=nncuda_emulated_%))
 

@@ -29,12 +29,25 @@ def test_train_rust_evaluate_python(workshop: Workshop, tmp_path: Path) -> None:
     find("rust")
     folder = EXAMPLES / "train-rust-evaluate-python"
     held_out, run = workshop.folder / "held-out.tokens", tmp_path / "run"
-    program = ["cargo", "run", "--quiet", "--locked", "--", workshop.folder / "wide.tokens", held_out, run, "40"]
+    program = [rust_program("train-rust"), workshop.folder / "wide.tokens", held_out, run, "40"]
     trained = printed(folder, program)
     evaluated = printed(folder, [sys.executable, "evaluate.py", run, held_out])
     (loss,) = re.findall(r"^held-out loss ([0-9.]+), checkpoints in ", trained, re.MULTILINE)
     assert f"loss {loss} nats per token" in evaluated
     assert "step 40: loss" in trained and "layer 1: experts take" in evaluated
+
+
+def rust_program(name: str) -> str:
+    """An example as `make rust` builds it, with the whole workspace; by itself it would need other features of each
+    crate, which takes minutes."""
+    build = ["cargo", "build", "--quiet", "--locked", "--workspace", "--exclude", "nn-py", "--message-format", "json"]
+    made = subprocess.run(
+        build, cwd=languages.ROOT / "rust", env=languages.environment(), capture_output=True, text=True
+    )
+    assert made.returncode == 0, made.stderr
+    lines = [json.loads(line) for line in made.stdout.splitlines()]
+    (found,) = (line["executable"] for line in lines if line.get("executable") and line["target"]["name"] == name)
+    return found
 
 
 def printed(folder: Path, command: list[object]) -> str:
@@ -117,13 +130,7 @@ def embedded(language: str, folder: Path, model: Path) -> list[object]:
     if language == "go":
         subprocess.run(["go", "build", "-o", folder / "embed", "."], cwd=EXAMPLES / "embed-go", check=True)
         return [folder / "embed", "-model", model]
-    build = ["cargo", "build", "--quiet", "--locked", "--message-format", "json"]
-    made = subprocess.run(
-        build, cwd=EXAMPLES / "embed-rust", env=languages.environment(), capture_output=True, text=True
-    )
-    assert made.returncode == 0, made.stderr
-    (binary,) = (found for line in made.stdout.splitlines() if (found := json.loads(line).get("executable")))
-    return [binary, model]
+    return [rust_program("embed-rust"), model]
 
 
 @pytest.mark.case("the engine in a program without HTTP")
