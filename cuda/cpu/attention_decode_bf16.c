@@ -23,7 +23,7 @@ enum {
 
 /*
  * The queries of each key head are cut into blocks of at most QUERIES, all of as many lanes; the last one's may go
- * beyond its queries. What a worker keeps of them:
+ * beyond its queries, and what such lanes hold nobody reads. What a worker keeps:
  */
 typedef struct blocks {
   int64_t lanes, of_head, count; /* lanes of a block, blocks of a key head and in all */
@@ -47,12 +47,12 @@ NN_PLAIN static blocks lay_blocks_out(const nn_attention_decode_args *a, float *
   b.member = room ? (type *)(void *)(room + b.size) : NULL;                                                            \
   b.size += (units);
   TAKE(queries, unit, b.count * columns / BF16_PAIR * LANES)
-  TAKE(raw, float, b.count *PIECE_KEYS *LANES)
-  TAKE(scores, float, b.lanes *PIECE_KEYS)
+  TAKE(raw, float, (b.count * PIECE_KEYS * LANES))
+  TAKE(scores, float, (b.lanes * PIECE_KEYS))
   TAKE(weights, unit, b.count * PIECE_KEYS / 32 * TILE)
   TAKE(out, float, b.count * 2 * b.lanes * columns)
   TAKE(pairs, unit, 8 * TILE)
-  TAKE(copy, uint16_t, VALUES *columns / BF16_PAIR)
+  TAKE(copy, uint16_t, (VALUES * columns / BF16_PAIR))
 #undef TAKE
   return b;
 }
@@ -263,7 +263,6 @@ static void decode_task(void *arg, int64_t task, int32_t worker) {
   ask(&next, AHEAD_LINES);
   open_tiles(b.lanes);
   piece_keys(&b, &p, &next, nn_ceil_div(KEYS * p.ld / 32, b.count));
-  memset(b.weights, 0, (size_t)(b.count * PIECE_KEYS / 32 * TILE) * sizeof *b.weights);
   for (int64_t block = 0; block < b.count; block++) {
     for (int64_t r = 0; r < p.keys; r += VF) {
       turn_scores(b.scores + r, b.raw + (block * PIECE_KEYS + r) * LANES, b.lanes, factor);
