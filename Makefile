@@ -342,7 +342,7 @@ clean: ## remove what was built and installed here; runs/ stays
 # contains what a run needs, so either serves `make run`. A lock is whole, so pip resolves nothing (--no-deps): where one
 # package asks for another's extra, it would take that one's newest release, which has no hash here.
 define packages
-$(PYTHON) -m venv $*
+$*/bin/python -c 'import ssl' 2>/dev/null || $(PYTHON) -m venv --clear $*
 	$*/bin/python -m pip install --quiet --require-hashes --no-deps -r $<
 	@touch $@
 endef

@@ -40,6 +40,36 @@ func (o *Object) Has(name string) bool {
 // Get gives a value, nil where there is none.
 func (o *Object) Get(name string) any { return o.values[name] }
 
+// FirstFilled is the first value under these names that is more than nothing (null, false, 0, or empty), nil without one.
+func (o *Object) FirstFilled(names ...string) any {
+	for _, name := range names {
+		if value := o.Get(name); !IsEmpty(value) {
+			return value
+		}
+	}
+	return nil
+}
+
+// SaysNo says whether a value asks for nothing: false, null, an empty text, list or object.
+func SaysNo(value any) bool {
+	switch value := value.(type) {
+	case nil:
+		return true
+	case bool:
+		return !value
+	case string:
+		return value == ""
+	case []any:
+		return len(value) == 0
+	case *Object:
+		return value.Len() == 0
+	}
+	return false
+}
+
+// IsEmpty says whether Python takes a value for false: 0, too.
+func IsEmpty(value any) bool { return SaysNo(value) || value == any(int64(0)) || value == any(0.0) }
+
 // Set gives a name a value; a new name goes to the end.
 func (o *Object) Set(name string, value any) {
 	if o.values == nil {

@@ -282,15 +282,10 @@ func (c Config) ropeOfFolder() *formats.Object {
 // and, for stretched models, rope_scaling.
 func ropeFromFolder(values *formats.Object, usual float64) (*formats.Object, error) {
 	rope := formats.NewObject()
-	for _, name := range []string{"rope_scaling", "rope_parameters"} {
-		switch value := values.Get(name).(type) {
-		case nil:
-		case *formats.Object:
-			if value.Len() > 0 {
-				rope = value
-			}
-		default:
-			return nil, fmt.Errorf("%s is %s; it must be an object", name, formats.Shown(value))
+	if value := values.FirstFilled("rope_parameters", "rope_scaling"); value != nil {
+		var isObject bool
+		if rope, isObject = value.(*formats.Object); !isObject {
+			return nil, fmt.Errorf("rope_parameters is %s; it must be an object", formats.Shown(value))
 		}
 	}
 	llama3 := false

@@ -46,6 +46,7 @@ def configs() -> list[Seed]:
         Seed("valid", config(), None),
         Seed("valid_ours", config(nncuda=ours), None),
         Seed("valid_rope_parameters", config("rope_theta", rope_parameters={"rope_theta": 1e6}), None),
+        Seed("valid_rope_parameters_alone", config("rope_theta", rope_parameters={"rope_theta": 1e6}, rope_scaling=3), None),
         Seed("nothing", b"", "is not JSON"),
         Seed("list", b"[]", "is not a JSON object"),
         Seed("not_utf8", b"\xff\xfe{}", "is not JSON"),

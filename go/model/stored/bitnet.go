@@ -61,7 +61,7 @@ func quantizationFromFolder(values *formats.Object) (quantization, error) {
 	}
 	kept := given.Get("modules_to_not_convert")
 	list, isList := kept.([]any)
-	if !isEmpty(kept) && kept != nil && (!isList || slices.ContainsFunc(list, isOfLayers)) {
+	if !formats.IsEmpty(kept) && kept != nil && (!isList || slices.ContainsFunc(list, isOfLayers)) {
 		return quantization{}, fmt.Errorf("modules_to_not_convert is %s; this engine has ternary weights in all layers",
 			formats.Shown(kept))
 	}
