@@ -40,16 +40,6 @@ func (o *Object) Has(name string) bool {
 // Get gives a value, nil where there is none.
 func (o *Object) Get(name string) any { return o.values[name] }
 
-// FirstFilled is the first value under these names that is more than nothing (null, false, 0, or empty), nil without one.
-func (o *Object) FirstFilled(names ...string) any {
-	for _, name := range names {
-		if value := o.Get(name); !IsEmpty(value) {
-			return value
-		}
-	}
-	return nil
-}
-
 // SaysNo says whether a value asks for nothing: false, null, an empty text, list or object.
 func SaysNo(value any) bool {
 	switch value := value.(type) {

@@ -278,15 +278,11 @@ func (c Config) ropeOfFolder() *formats.Object {
 	return found
 }
 
-// ropeFromFolder reads the options of the rotary embedding: transformers 5 writes rope_parameters, earlier ones rope_theta
-// and, for stretched models, rope_scaling.
+// ropeFromFolder reads the options of the rotary embedding.
 func ropeFromFolder(values *formats.Object, usual float64) (*formats.Object, error) {
-	rope := formats.NewObject()
-	if value := values.FirstFilled("rope_parameters", "rope_scaling"); value != nil {
-		var isObject bool
-		if rope, isObject = value.(*formats.Object); !isObject {
-			return nil, fmt.Errorf("rope_parameters is %s; it must be an object", formats.Shown(value))
-		}
+	rope, err := RopeOptions(values)
+	if err != nil {
+		return nil, err
 	}
 	llama3 := false
 	for _, name := range []string{"rope_type", "type"} {

@@ -1,8 +1,10 @@
 package model
 
 import (
+	"fmt"
 	"math"
 
+	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/layer"
 )
 
@@ -13,6 +15,24 @@ func (c Config) ropeTables(ntkAlpha float64) *layer.RopeTables {
 		tables.Divisors = Llama3Divisors(c.RopeBase, c.HeadDim, c.RopeFactor, c.RopeLow, c.RopeHigh, float64(c.RopeOriginal))
 	}
 	return tables
+}
+
+// RopeOptions are those of the rotary embedding in a config.json: transformers 5 writes rope_parameters, earlier ones wrote
+// rope_scaling for stretched models, which stands above the former where both are there. Without them there are none. An
+// error says what is no object.
+func RopeOptions(values *formats.Object) (*formats.Object, error) {
+	for _, name := range []string{"rope_scaling", "rope_parameters"} {
+		value := values.Get(name)
+		if formats.IsEmpty(value) {
+			continue
+		}
+		options, isObject := value.(*formats.Object)
+		if !isObject {
+			return nil, fmt.Errorf("%s is %s; it must be an object", name, formats.Shown(value))
+		}
+		return options, nil
+	}
+	return formats.NewObject(), nil
 }
 
 // Llama3Divisors are what the frequencies of Llama 3.1 are divided by, a number a pair, rounded to f32.

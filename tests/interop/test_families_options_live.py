@@ -30,6 +30,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 #: Longer than the windows below, so that they show, and than LongRoPE's shorter context.
 IDS = np.random.default_rng(3).integers(259, 600, 40).tolist()
+#: In logits that spread by 1; of larger ones so many times as much, as roundings are.
 CLOSE = 1e-3
 
 _SIZES: dict[str, Any] = {
@@ -52,6 +53,7 @@ _WINDOW = {"sliding_window": 16, "query_pre_attn_scalar": 24}
 #: What transformers cannot begin with otherwise, or has to be another for the family's own parts to show.
 _OWN: dict[str, dict[str, Any]] = {
     "mistral": {"sliding_window": None},
+    "mixtral": {"sliding_window": None},
     "phi3": {"sliding_window": None, "original_max_position_embeddings": 128},
     "qwen2": {"use_sliding_window": False},
     "gpt_oss": {"initial_context_length": 64},
@@ -120,7 +122,7 @@ def _written(path: Path, name: str, options: Mapping[str, Any]) -> np.ndarray | 
                     parameter.add_(0.3 * torch.randn_like(parameter))
             logits = model(input_ids=torch.tensor([IDS])).logits[0].numpy()
         model.save_pretrained(path)
-    except Exception:  # noqa: BLE001 - whatever it says of values that it does not take
+    except Exception:  # whatever it says of values that it does not take
         return None
     if not np.isfinite(logits).all():
         return None
@@ -145,9 +147,11 @@ def test_right_or_refused(tmp_path: Path, name: str) -> None:
         except ValueError as error:
             refused.append(f"{option} = {other}: {error}")
             continue
-        (right if apart < CLOSE else wrong).append(f"{option} = {other}: logits are {apart:.1e} apart")
+        (right if apart < CLOSE * max(1.0, logits.std()) else wrong).append(
+            f"{option} = {other}: logits are {apart:.1e} apart"
+        )
     assert not wrong, "\n".join(wrong)
-    assert right[0].startswith(" = None"), refused  # the family itself
+    assert right and right[0].startswith(" = None"), refused  # the family itself
     assert len(right) >= 10
     print(f"\n{name}: {len(right)} right, {len(refused)} refused")
 

@@ -181,7 +181,15 @@ def test_refusals(workshop: Workshop, family: str, name: str) -> None:
         (folder / file).symlink_to(source / file)
     draw = random.Random(int.from_bytes(hashlib.sha256(family.encode()).digest()[:4], "little"))
     names = {*config, "clip_qkv", "mlp_bias", "embedding_multiplier", "attention_bias", "decoder_sparse_step", "alibi"}
-    for key in draw.sample(sorted(names - {"architectures", "torch_dtype"}), 12):
-        (folder / "config.json").write_text(json.dumps(config | {key: draw.choice(VALUES)}))
+    some = draw.sample(sorted(names - {"architectures", "torch_dtype"}), 12)
+    rope = {"rope_theta": 2e4}
+    for change in (
+        *({key: draw.choice(VALUES)} for key in some),
+        {"num_local_experts": config.get("num_experts", 8)},
+        {"attention_multiplier": 0.0},
+        {"rope_parameters": rope, "rope_scaling": {"rope_type": "linear", "factor": 2.0}},
+        {"rope_parameters": rope, "rope_scaling": 3},
+    ):
+        (folder / "config.json").write_text(json.dumps(config | change))
         found = find(name).run("inspect", folder, "--json", code=None).returncode == 0
-        assert found == opens(folder), (key, config[key] if key in config else None, found)
+        assert found == opens(folder), (change, {key: config.get(key) for key in change}, found)

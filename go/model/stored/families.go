@@ -23,6 +23,8 @@ type Experts struct {
 	UsualShared int
 	SharedGate  bool // whether a sigmoid of its own weighs that one
 	Biased      bool // whether they and their router have biases, and their gates are clipped
+	// Also is another name of the count, which newer releases of transformers write.
+	Also string
 }
 
 // Gemma is what Gemma's families have in common, and what transformers takes where config.json does not say. Folders have the
@@ -143,8 +145,9 @@ var Families = []Family{
 	{
 		Name: "qwen3_moe", Architectures: []string{"qwen3moe"}, RopeBase: 1e4, NormEps: 1e-6, Context: 32768, KVHeads: 4,
 		WindowFlag: "use_sliding_window", QKVBias: biased, OBias: biased, QKNorm: NormOfHead, Activations: onlySiLU,
-		Experts: &Experts{Count: "num_experts", Usual: 128, UsualChosen: 8, FFN: "moe_intermediate_size", Norm: normed},
-		fixed:   sparse,
+		Experts: &Experts{Count: "num_experts", Usual: 128, UsualChosen: 8, FFN: "moe_intermediate_size", Norm: normed,
+			Also: "num_local_experts"},
+		fixed: sparse,
 	},
 	{
 		Name: "olmoe", Architectures: []string{"olmoe"}, RopeBase: 1e4, NormEps: 1e-5, Context: 4096, QKVBias: biased,
@@ -285,7 +288,9 @@ func (f *Family) Options() map[string]bool {
 		own[name] = true
 	}
 	if experts := f.Experts; experts != nil {
-		for _, name := range []string{experts.Count, experts.FFN, "num_experts_per_tok", experts.Norm.Key, experts.Shared} {
+		for _, name := range []string{
+			experts.Count, experts.Also, experts.FFN, "num_experts_per_tok", experts.Norm.Key, experts.Shared,
+		} {
 			own[name] = true
 		}
 		if experts.Biased {

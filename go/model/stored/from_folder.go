@@ -2,6 +2,7 @@ package stored
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -97,7 +98,7 @@ func ConfigFromFolder(object *formats.Object) (LlamaConfig, error) {
 	}
 	if experts := family.Experts; experts != nil {
 		config.FFNSize = given.wholeOf(experts.FFN, required)
-		config.NumExperts = given.wholeOf(experts.Count, experts.Usual)
+		config.NumExperts = given.numberOfExperts(object, experts)
 		config.ExpertsPerToken = given.wholeOf("num_experts_per_tok", experts.UsualChosen)
 		config.NormTopKProb = extra.flagOf("norm_topk_prob", given.switchOf(experts.Norm))
 		if experts.Shared != "" {
@@ -113,6 +114,9 @@ func ConfigFromFolder(object *formats.Object) (LlamaConfig, error) {
 		for _, scale := range scales {
 			*scale.of(&config) = given.numberOf(scale.option, 1)
 		}
+		if given.err == nil && config.AttentionScale == 0 {
+			given.keep(errors.New("attention_multiplier is 0; it must be another number"))
+		}
 	}
 	if family.Gemma != nil {
 		given.gemma(object, family.Gemma, &config)
@@ -122,15 +126,28 @@ func ConfigFromFolder(object *formats.Object) (LlamaConfig, error) {
 	return config, given.err
 }
 
+func (r *reading) numberOfExperts(object *formats.Object, experts *Experts) int {
+	if experts.Also == "" || object.Get(experts.Also) == nil {
+		return r.wholeOf(experts.Count, experts.Usual)
+	}
+	found := r.wholeOf(experts.Also, required)
+	r.keep(checkAgain(object, experts.Count, experts.Also, found))
+	return found
+}
+
+// checkAgain refuses an option that says otherwise what another one has said.
+func checkAgain(object *formats.Object, name, option string, found int) error {
+	value := object.Get(name)
+	if value == nil || value == any(int64(found)) || value == any(float64(found)) {
+		return nil
+	}
+	return fmt.Errorf("%s is %s; %s makes it %d", name, formats.Shown(value), option, found)
+}
+
 // checkGPTOSS refuses what gpt-oss' files say a second time and otherwise, and a form of experts that is not read.
 func checkGPTOSS(object *formats.Object, chosen int) error {
-	switch value := object.Get("experts_per_token").(type) {
-	case nil, int64, float64:
-		if value != nil && value != any(int64(chosen)) && value != any(float64(chosen)) {
-			return fmt.Errorf("experts_per_token is %s; num_experts_per_tok makes it %d", formats.Shown(value), chosen)
-		}
-	default:
-		return fmt.Errorf("experts_per_token is %s; num_experts_per_tok makes it %d", formats.Shown(value), chosen)
+	if err := checkAgain(object, "experts_per_token", "num_experts_per_tok", chosen); err != nil {
+		return err
 	}
 	found := object.Get("quantization_config")
 	if formats.IsEmpty(found) { // the tensors say which form they have
@@ -322,20 +339,20 @@ func localRope(object *formats.Object, family *Family) (*formats.Object, float64
 	}
 	changed.Update(object)
 	changed.Set("rope_parameters", both)
+	changed.Set("rope_scaling", nil)
 	base, err = ofObject(parts[1]).number("rope_theta", base)
 	return changed, base, err
 }
 
-// ropeFromFolder reads the rotary embedding: transformers 5 writes rope_parameters; earlier ones rope_theta and, for
-// stretched models, rope_scaling.
+// ropeFromFolder reads the rotary embedding.
 func ropeFromFolder(object *formats.Object, family *Family, headDim, context int) (Rope, error) {
 	rope := Rope{Layout: RopeHalf, Scaling: ScalingNone, Factor: 1, Magnitude: 1}
-	parameters := formats.NewObject(family.Rope...)
-	if value := object.FirstFilled("rope_parameters", "rope_scaling"); value != nil {
-		var isObject bool
-		if parameters, isObject = value.(*formats.Object); !isObject {
-			return rope, fmt.Errorf("rope_parameters is %s; it must be an object", formats.Shown(value))
-		}
+	parameters, err := model.RopeOptions(object)
+	if err != nil {
+		return rope, err
+	}
+	if parameters.Len() == 0 {
+		parameters = formats.NewObject(family.Rope...)
 	}
 	given, whole := &reading{values: ofObject(parameters)}, &reading{values: ofObject(object)}
 	var found any = "default"

@@ -34,6 +34,7 @@ class Experts:
                         the inner width of the expert that every token goes to; None without one
     shared_gate         whether a sigmoid of its own weighs that one
     biased              whether they and their router have biases, and their gates are clipped
+    also                another name of the count, which newer releases of transformers write
     """
 
     count: str
@@ -45,6 +46,7 @@ class Experts:
     usual_shared: int = 0
     shared_gate: bool = False
     biased: bool = False
+    also: str | None = None
 
 
 @dataclass(frozen=True)
@@ -213,7 +215,14 @@ FAMILIES = {
             qkv_bias=_BIASED,
             o_bias=_BIASED,
             qk_norm="head",
-            experts=Experts("num_experts", 128, 8, "moe_intermediate_size", Switch(False, "norm_topk_prob")),
+            experts=Experts(
+                "num_experts",
+                128,
+                8,
+                "moe_intermediate_size",
+                Switch(False, "norm_topk_prob"),
+                also="num_local_experts",
+            ),
             fixed=_SPARSE,
         ),
         Family(

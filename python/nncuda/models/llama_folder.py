@@ -13,9 +13,16 @@ from typing import Any
 
 from ..formats.errors import shown
 from .config import check_count
-from .families import CAPS, COMMON_OPTIONS, FAMILIES, NEUTRAL_OPTIONS, SCALES, Family, Gemma, Switch
+from .families import CAPS, COMMON_OPTIONS, FAMILIES, NEUTRAL_OPTIONS, SCALES, Experts, Family, Gemma, Switch
 from .llama import LlamaConfig, Rope
-from .rope_scaling import llama3_divisors, longrope_magnitude, yarn_divisors, yarn_magnitude, yarn_magnitude_ratio
+from .rope_scaling import (
+    llama3_divisors,
+    longrope_magnitude,
+    rope_options,
+    yarn_divisors,
+    yarn_magnitude,
+    yarn_magnitude_ratio,
+)
 from .values import Values
 
 _OURS = ("extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor")
@@ -74,7 +81,7 @@ def config_from_folder(values: Mapping[str, Any]) -> LlamaConfig:
     if experts := family.experts:
         mixture = {
             "ffn_size": given.whole(experts.ffn),
-            "num_experts": given.whole(experts.count, experts.usual),
+            "num_experts": _number_of_experts(values, experts),
             "experts_per_token": given.whole("num_experts_per_tok", experts.usual_chosen),
             "norm_topk_prob": Values(extra).flag("norm_topk_prob", switch(experts.norm)),
         }
@@ -82,6 +89,8 @@ def config_from_folder(values: Mapping[str, Any]) -> LlamaConfig:
             mixture["shared_ffn_size"] = given.whole(experts.shared, experts.usual_shared)
             mixture["shared_gate"] = experts.shared_gate
     scales = {ours: given.number(theirs, 1.0) for theirs, ours, _ in SCALES} if family.scaled else {}
+    if scales.get("attention_scale") == 0:
+        raise ValueError("attention_multiplier is 0; it must be another number")
     if family.gemma is not None:
         scales = _gemma(values, family.gemma, hidden)
     biased = family.experts is not None and family.experts.biased
@@ -130,11 +139,23 @@ def _gemma(values: Mapping[str, Any], gemma: Gemma, hidden: int) -> dict[str, fl
     return {"embedding_scale": math.sqrt(hidden), "attention_scale": 1 / math.sqrt(scalar), **found}
 
 
+def _number_of_experts(values: Mapping[str, Any], experts: Experts) -> int:
+    if experts.also is None or values.get(experts.also) is None:
+        return Values(values).whole(experts.count, experts.usual)
+    found = Values(values).whole(experts.also)
+    _check_again(values, experts.count, experts.also, found)
+    return found
+
+
+def _check_again(values: Mapping[str, Any], name: str, option: str, found: int) -> None:
+    """ValueError when an option says otherwise what another one has said."""
+    if values.get(name) not in (None, found) or values.get(name) is True:
+        raise ValueError(f"{name} is {shown(values[name])}; {option} makes it {found}")
+
+
 def _check_gpt_oss(values: Mapping[str, Any], chosen: int) -> None:
     """ValueError for what gpt-oss' files say twice and otherwise, and for experts in a form that is not read."""
-    if values.get("experts_per_token") not in (None, chosen) or values.get("experts_per_token") is True:
-        found = shown(values["experts_per_token"])
-        raise ValueError(f"experts_per_token is {found}; num_experts_per_tok makes it {chosen}")
+    _check_again(values, "experts_per_token", "num_experts_per_tok", chosen)
     quantized = values.get("quantization_config")
     if not quantized:  # the tensors say which form they have
         return
@@ -151,7 +172,7 @@ def options_of(family: Family) -> frozenset[str]:
     own.add(family.activation_key)
     if experts := family.experts:
         own |= {experts.count, experts.ffn, "num_experts_per_tok", experts.norm.key or experts.count}
-        own |= {experts.shared or experts.count}
+        own |= {experts.shared or experts.count, experts.also or experts.count}
         if experts.biased:
             own |= {"experts_per_token", "initial_context_length", "quantization_config"}
     if family.window_flag is not None:
@@ -246,15 +267,12 @@ def _local_rope(values: Mapping[str, Any], family: Family) -> tuple[Mapping[str,
             raise ValueError(f"{name} of 'sliding_attention' is {shown(value)}; this engine has plain angles there")
     scaled = values.get("rope_scaling") or {}
     both = {**full, **scaled} if isinstance(scaled, Mapping) else scaled
-    return {**values, "rope_parameters": both}, Values(local).number("rope_theta", base)
+    return {**values, "rope_parameters": both, "rope_scaling": None}, Values(local).number("rope_theta", base)
 
 
 def rope_from_folder(values: Mapping[str, Any], family: Family, head_dim: int, context: int) -> Rope:
-    """The rotary embedding: transformers 5 writes rope_parameters; earlier ones rope_theta and, for stretched models,
-    rope_scaling."""
-    found = values.get("rope_parameters") or values.get("rope_scaling") or dict(family.rope)
-    if not isinstance(found, Mapping):
-        raise ValueError(f"rope_parameters is {shown(found)}; it must be an object")
+    """The rotary embedding."""
+    found = rope_options(values) or dict(family.rope)
     given = Values(found)
     kind = found.get("rope_type", found.get("type", "default"))
     if family.original_context and kind in ("su", "yarn"):  # what Phi-3's first releases called it

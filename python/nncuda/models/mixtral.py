@@ -15,6 +15,7 @@ import numpy as np
 from ..formats.errors import shown
 from .config import BOUNDS, MoEConfig, check_number, is_finite
 from .families import FAMILIES
+from .rope_scaling import rope_options
 
 _TO_MIXTRAL = {
     "vocab_size": "vocab_size",
@@ -173,10 +174,7 @@ def _rope_to_folder(config: MoEConfig) -> dict[str, object]:
 
 
 def _rope_from_folder(values: Mapping[str, object], usual: float) -> dict[str, object]:
-    # transformers 5 writes rope_parameters; earlier ones rope_theta and, for stretched models, rope_scaling.
-    rope = values.get("rope_parameters") or values.get("rope_scaling") or {}
-    if not isinstance(rope, Mapping):
-        raise ValueError(f"rope_parameters is {shown(rope)}; it must be an object")
+    rope = rope_options(values)
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind not in ("default", "llama3"):
         raise ValueError(f"rotary embedding of type {shown(kind)}; this model has 'default' and 'llama3'")

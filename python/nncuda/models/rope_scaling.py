@@ -6,11 +6,29 @@ Python, Go and Rust compute these numbers in f64 and round them once, so that th
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
+from ..formats.errors import shown
+
 #: What the frequency of a pair that is not rotated is divided by: its angle is too small to change an f32.
 UNROTATED = float(np.float32(3e38))
+
+
+def rope_options(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options of the rotary embedding in a config.json: transformers 5 writes rope_parameters, earlier ones wrote
+    rope_scaling for stretched models, which stands above the former where both are there. None of them: no options.
+
+    Raises ValueError for what is no object.
+    """
+    for name in ("rope_scaling", "rope_parameters"):
+        if found := values.get(name):
+            if not isinstance(found, Mapping):
+                raise ValueError(f"{name} is {shown(found)}; it must be an object")
+            return found
+    return {}
 
 
 def llama3_divisors(

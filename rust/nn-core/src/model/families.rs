@@ -29,6 +29,8 @@ pub(super) struct Experts {
     pub(super) shared: Option<(&'static str, usize, bool)>,
     /// Whether they and their router have biases, and their gates are clipped.
     pub(super) biased: bool,
+    /// Another name of the count, which newer releases of transformers write.
+    pub(super) also: Option<&'static str>,
 }
 
 /// The one value that an option of config.json may have, which is what the engine computes, beside null.
@@ -190,6 +192,7 @@ const MIXTURE: Experts = Experts {
     norm: YES,
     shared: None,
     biased: false,
+    also: None,
 };
 const QWENS_MIXTURE: Experts = Experts {
     count: "num_experts",
@@ -199,6 +202,7 @@ const QWENS_MIXTURE: Experts = Experts {
     norm: NORMED,
     shared: None,
     biased: false,
+    also: None,
 };
 
 /// The families that the engine runs.
@@ -248,7 +252,7 @@ pub(super) const FAMILIES: [Family; 16] = [
         architectures: &["qwen3moe"],
         kv_heads: 4,
         qk_norm: QkNorm::Head,
-        experts: Some(QWENS_MIXTURE),
+        experts: Some(Experts { also: Some("num_local_experts"), ..QWENS_MIXTURE }),
         fixed: SPARSE,
         ..QWEN
     },
@@ -439,7 +443,7 @@ impl Family {
     fn has_option(&self, name: &str) -> bool {
         let experts = self.experts.is_some_and(|experts| {
             [experts.count, experts.ffn, "num_experts_per_tok"].contains(&name)
-                || experts.norm.key == Some(name)
+                || [experts.norm.key, experts.also].contains(&Some(name))
                 || experts.shared.is_some_and(|shared| shared.0 == name)
                 || experts.biased
                     && ["experts_per_token", "initial_context_length", "quantization_config"].contains(&name)

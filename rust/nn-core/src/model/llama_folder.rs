@@ -7,10 +7,10 @@ use std::borrow::Cow;
 
 use nn_ffi::RopeLayout;
 
-use super::families::{CAPS, FAMILIES, Family, Gemma, SCALES, Switch, Windows, says_no};
+use super::families::{CAPS, Experts, FAMILIES, Family, Gemma, SCALES, Switch, Windows, says_no};
 use super::given::Given;
 use super::llama::{Divided, LlamaConfig, MOST_HEAD_DIM, Rope, Scaling};
-use super::rope_scaling::{llama3_divisors, longrope_magnitude, rounded, yarn_divisors, yarn_magnitude};
+use super::rope_scaling::{llama3_divisors, longrope_magnitude, rope_options, rounded, yarn_divisors, yarn_magnitude};
 use crate::error::{Error, Result};
 use crate::format::limits::COUNT;
 use crate::format::value::quoted;
@@ -103,7 +103,7 @@ pub(super) fn config_from_folder(values: &Table) -> Result<LlamaConfig> {
     };
     if let Some(experts) = family.experts {
         config.ffn_size = given.whole(experts.ffn, None)?;
-        config.num_experts = given.whole(experts.count, Some(experts.usual))?;
+        config.num_experts = number_of_experts(values, &given, &experts)?;
         config.experts_per_token = given.whole("num_experts_per_tok", Some(experts.usual_chosen))?;
         config.norm_topk_prob = extra.flag("norm_topk_prob", switch(experts.norm)?)?;
         if let Some((name, usual, gate)) = experts.shared {
@@ -118,6 +118,9 @@ pub(super) fn config_from_folder(values: &Table) -> Result<LlamaConfig> {
         for (name, _, _, of) in SCALES {
             *of(&mut config) = given.number(name, Some(1.0))?;
         }
+        if config.attention_scale == 0.0 {
+            return Err(Error::value("attention_multiplier is 0; it must be another number".to_owned()));
+        }
     }
     if let Some(gemma) = &family.gemma {
         read_gemma(values, &given, gemma, &mut config)?;
@@ -125,14 +128,26 @@ pub(super) fn config_from_folder(values: &Table) -> Result<LlamaConfig> {
     config.validate()
 }
 
+fn number_of_experts(values: &Table, given: &Given<'_>, experts: &Experts) -> Result<usize> {
+    let Some(also) = experts.also.filter(|also| given.get(also).is_some()) else {
+        return given.whole(experts.count, Some(experts.usual));
+    };
+    let found = given.whole(also, None)?;
+    check_again(values, experts.count, also, found)?;
+    Ok(found)
+}
+
+/// Fails when an option says otherwise what another one has said.
+fn check_again(values: &Table, name: &str, option: &str, found: usize) -> Result<()> {
+    match values.get(name).filter(|value| **value != Value::None && value.as_number() != Some(found as f64)) {
+        None => Ok(()),
+        Some(value) => Err(Error::value(format!("{name} is {}; {option} makes it {found}", value.shown()))),
+    }
+}
+
 /// Refuses what gpt-oss' files say a second time and otherwise, and a form of experts that is not read.
 fn check_gpt_oss(values: &Table, chosen: usize) -> Result<()> {
-    if let Some(value) = values.get("experts_per_token").filter(|value| **value != Value::None)
-        && value.as_number() != Some(chosen as f64)
-    {
-        let problem = format!("experts_per_token is {}", value.shown());
-        return Err(Error::value(format!("{problem}; num_experts_per_tok makes it {chosen}")));
-    }
+    check_again(values, "experts_per_token", "num_experts_per_tok", chosen)?;
     // Without it, or with what Python takes for false, the tensors say which form they have.
     let filled = |value: &&Value| !says_no(value) && value.as_number() != Some(0.0);
     let Some(found) = values.get("quantization_config").filter(filled) else { return Ok(()) };
@@ -294,13 +309,11 @@ fn local_rope<'v>(values: &'v Table, given: &Given<'_>, family: &Family) -> Resu
     }
     let mut changed = values.clone();
     changed.set("rope_parameters", Value::Table(both));
+    changed.set("rope_scaling", Value::None);
     Ok((Cow::Owned(changed), Given::of_table(&local).number("rope_theta", Some(base))?))
 }
 
 fn rope_from_folder(values: &Given<'_>, family: &Family, head_dim: usize, context: usize) -> Result<Rope> {
-    // transformers 5 writes rope_parameters; earlier ones rope_theta and, for stretched models, rope_scaling.
-    // What Python takes for false is none: 0, too.
-    let filled = |name: &str| values.get(name).filter(|value| !says_no(value) && value.as_number() != Some(0.0));
     let usual = family.yarn.map_or_else(Table::new, |(factor, original)| {
         Table::from([
             ("rope_type", "yarn".into()),
@@ -309,10 +322,8 @@ fn rope_from_folder(values: &Given<'_>, family: &Family, head_dim: usize, contex
             ("original_max_position_embeddings", original.into()),
         ])
     });
-    let rope = filled("rope_parameters").or_else(|| filled("rope_scaling")).unwrap_or(Value::Table(usual));
-    let Some(table) = rope.as_table() else {
-        return Err(Error::value(format!("rope_parameters is {}; it must be an object", rope.shown())));
-    };
+    let found = rope_options(|name| values.get(name).map(Cow::Owned))?;
+    let table = if found.is_empty() { &usual } else { &found };
     let given = Given::of_table(table);
     let found = table.get("rope_type").or_else(|| table.get("type")).cloned().unwrap_or("default".into());
     // What Phi-3's first releases called it.

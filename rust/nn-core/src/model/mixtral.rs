@@ -4,11 +4,13 @@
 //! Every option of ours that these lack stands under the key "nncuda". transformers ignores it, so a model with
 //! `norm_topk_prob` false runs there as if it were true, and nothing else differs.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
 use super::config::{MoEConfig, OF_EXPERTS, OF_ROUTER};
 use super::parameters::ParameterLayout;
+use super::rope_scaling::rope_options;
 use super::tensor_names::is_redundant;
 use crate::error::{Error, Result};
 use crate::format::safetensors::SafetensorsFile;
@@ -255,15 +257,7 @@ fn whole(values: &Table, name: &str) -> Result<usize> {
 
 /// The options of the rotary embedding.
 fn rope_from_folder(values: &Table, usual: f64) -> Result<Table> {
-    // transformers 5 writes rope_parameters; earlier ones rope_theta and, for stretched models, rope_scaling.
-    let filled = |name: &str| {
-        values.get(name).filter(|value| !matches!(value, Value::None) && **value != Value::Table(Table::new()))
-    };
-    let none = Value::Table(Table::new());
-    let rope = filled("rope_parameters").or_else(|| filled("rope_scaling")).unwrap_or(&none);
-    let Some(table) = rope.as_table() else {
-        return Err(crate::options::refuse("rope_parameters", rope, "an object"));
-    };
+    let table = rope_options(|name| values.get(name).map(Cow::Borrowed))?;
     let kind = table.get("rope_type").or_else(|| table.get("type"));
     if let Some(kind) = kind.filter(|kind| !matches!(kind.as_text(), Some("default" | "llama3"))) {
         let problem = format!("rotary embedding of type {}; this model has 'default' and 'llama3'", kind.shown());

@@ -2,10 +2,29 @@
 //!
 //! Python, Go and Rust compute these numbers in f64 and round them once, so that they have the same bits.
 
+use std::borrow::Cow;
 use std::f64::consts::PI;
+
+use super::families::says_no;
+use crate::error::Result;
+use crate::format::{Table, Value};
+use crate::options::refuse;
 
 /// What the frequency of a pair that is not rotated is divided by: its angle is too small to change an f32.
 pub(super) const UNROTATED: f32 = 3e38;
+
+/// The options of the rotary embedding in a config.json: transformers 5 writes rope_parameters, earlier ones wrote
+/// rope_scaling for stretched models, which stands above the former where both are there. None of them: no options.
+///
+/// Fails where one is no object. What Python takes for false is none: 0, too.
+pub(super) fn rope_options<'v>(get: impl Fn(&str) -> Option<Cow<'v, Value>>) -> Result<Table> {
+    for name in ["rope_scaling", "rope_parameters"] {
+        if let Some(found) = get(name).filter(|value| !says_no(value) && value.as_number() != Some(0.0)) {
+            return found.as_table().cloned().ok_or_else(|| refuse(name, &found, "an object"));
+        }
+    }
+    Ok(Table::new())
+}
 
 /// What the frequencies of Llama 3.1 are divided by, a number a pair, rounded to f32.
 ///
