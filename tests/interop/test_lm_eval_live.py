@@ -60,8 +60,8 @@ def test_scores_are_those_of_transformers(folder: Path) -> None:
     for task in ("choices", "windows"):
         pairs = list(zip(numbers(ours[task]["said"]), numbers(theirs[task]["said"]), strict=True))
         assert len(pairs) > 7 and all(math.isclose(a, b, rel_tol=1e-6) for a, b in pairs)
-    # Bytes that are no UTF-8, and <unk>, which random weights write, are other signs in the decoder of tokenizers than in
-    # ours, which follows SentencePiece.
+    # Random weights write bytes that are no UTF-8, and <unk>: the decoder of tokenizers has other signs for these than
+    # SentencePiece, which ours follows.
     whole = [
         pair for pair in zip(texts(ours), texts(theirs), strict=True) if not set("".join(pair)) & {"\ufffd", "\u2047"}
     ]
