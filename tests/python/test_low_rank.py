@@ -332,7 +332,7 @@ def test_commands_refuse_by_name(ctx: nncuda.Context, tmp_path: Path, base: Path
     code, said = nncuda_cli("plan", "--lora-rank", "4")
     assert code != 0 and "lora_rank is 4; runs that train an adapter are not planned" in said
     model = random_model(ctx, TINY, seed=1)
-    with pytest.raises(ValueError, match="lora_rank is 4; of this model all weights is trained"):
+    with pytest.raises(ValueError, match="lora_rank is 4; this model trains all weights"):
         Trainer(model, TrainConfig(lora_rank=4, sequence_length=8))
     with pytest.raises(ValueError, match="lora_rank is 4, but there is no model beside which an adapter is trained"):
         TrainingRun.start(tmp_path / "run", ctx, DENSE, TrainConfig(lora_rank=4, sequence_length=8), data)

@@ -122,7 +122,7 @@ class Trainer(DeviceBound):
             raise ValueError(f"precision is {config.precision}; this model computes in {model.precision}")
         if config.lora_rank != model.lora_rank:
             trained = f"an adapter of rank {model.lora_rank}" if model.lora_rank else "all weights"
-            raise ValueError(f"lora_rank is {config.lora_rank}; of this model {trained} is trained")
+            raise ValueError(f"lora_rank is {config.lora_rank}; this model trains {trained}")
         model.recompute(config.activation_checkpointing, config.recompute_experts, config.keep_experts)
         model.mask_documents(config.document_mask)
         self.model = model
