@@ -152,8 +152,8 @@ var fields = options.Fields[Config]([]options.Words{
 		"rank of an adapter (LoRA) that is trained beside the model's weights, which stay as they are stored; 0 trains the weights"},
 	{"lora_alpha", "a number, from 1e-06 to 1e+06, or none",
 		"by which what it adds counts lora_alpha / lora_rank times; None is lora_rank, which is once"},
-	{"lora_targets", "some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, separated by commas",
-		"the projections of a layer that have one, separated by commas"},
+	{"lora_targets", "all, or some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, separated by commas",
+		"the projections of a layer that have one, separated by commas, such as q_proj,v_proj; or all"},
 	{"seed", "a whole number of 64 bits", "seed of the initial weights and of the data order"},
 	{"eval_every", "a whole number, from 0 to 2147483647",
 		"steps between evaluations on held-out text; 0 evaluates only at the end"},
@@ -216,7 +216,7 @@ func DefaultConfig() Config {
 		LearningRate: 3e-4, MinRateShare: 0.1, WarmupSteps: UsualWarmup,
 		Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, ClipNorm: 1.0,
 		Precision: model.F32, Moments: MomentsF32, LossScale: 65536, LossScaleGrowth: 2, LossScaleBackoff: 0.5, LossScaleInterval: 2000,
-		LoraTargets: strings.Join(model.LowRankTargets(), ","),
+		LoraTargets: "all",
 		EvalEvery:   100, SaveEvery: 100, KeepCheckpoints: 2, LogEvery: 1, HashEvery: 25,
 	}
 }
@@ -279,7 +279,7 @@ func (c Config) Validate() error {
 		"loss_scale_interval":      count(c.LossScaleInterval, 1),
 
 		"lora_rank":    c.LoraRank >= 0 && c.LoraRank <= largestRank,
-		"lora_targets": areTargets(strings.Split(c.LoraTargets, ",")),
+		"lora_targets": areTargets(c.adapted()),
 
 		"eval_every":       count(c.EvalEvery, 0),
 		"eval_batches":     count(c.EvalBatches, 0),
@@ -345,7 +345,15 @@ func (c Config) LowRank() model.LowRank {
 	if alpha == 0 {
 		alpha = float64(c.LoraRank)
 	}
-	return model.LowRank{Rank: c.LoraRank, Alpha: alpha, Targets: strings.Split(c.LoraTargets, ",")}
+	return model.LowRank{Rank: c.LoraRank, Alpha: alpha, Targets: c.adapted()}
+}
+
+// adapted are the projections of a layer that have an adapter.
+func (c Config) adapted() []string {
+	if c.LoraTargets == "all" {
+		return model.LowRankTargets()
+	}
+	return strings.Split(c.LoraTargets, ",")
 }
 
 // checkReplicas refuses replicas some of which would have no micro-batch of an update of `batch` sequences.

@@ -288,8 +288,11 @@ def test_a_run_goes_on_beside_the_same_weights_alone(
     ("changes", "problem"),
     [
         ({"lora_rank": -1}, "lora_rank is -1; it must be a whole number, from 0 to 65536"),
-        ({"lora_targets": "q_proj,lm_head"}, "lora_targets is 'q_proj,lm_head'; it must be some of q_proj, k_proj, "),
-        ({"lora_targets": "q_proj,q_proj"}, "lora_targets is 'q_proj,q_proj'; it must be some of"),
+        (
+            {"lora_targets": "q_proj,lm_head"},
+            "lora_targets is 'q_proj,lm_head'; it must be all, or some of q_proj, k_proj, ",
+        ),
+        ({"lora_targets": "q_proj,q_proj"}, "lora_targets is 'q_proj,q_proj'; it must be all, or some of"),
         ({"lora_alpha": 0.0}, "lora_alpha is 0.0; it must be a number, from 1e-06 to 1e"),
         ({"lora_rank": 0, "lora_alpha": 2.0}, "lora_alpha is given, but lora_rank is 0; it is of an adapter"),
         ({"lora_rank": 0, "lora_targets": "q_proj"}, "lora_targets is given, but lora_rank is 0"),

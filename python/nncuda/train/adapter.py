@@ -37,7 +37,7 @@ _SHOWN = 12  # digits of a hash in a message
 def adapter_options(train: TrainConfig) -> LowRankOptions:
     """The options of a run's adapter."""
     assert train.lora_alpha is not None  # since __post_init__, where there is one
-    return LowRankOptions(train.lora_rank, train.lora_alpha, tuple(train.lora_targets.split(",")))
+    return LowRankOptions(train.lora_rank, train.lora_alpha, train.adapted)
 
 
 def check_alone(comm: Comm | None, expert_parallel: int) -> None:

@@ -160,7 +160,7 @@ class TrainConfig:
     lora_rank           rank of an adapter (LoRA) that is trained beside the model's weights, which stay as they are
                         stored; 0 trains the weights
     lora_alpha          by which what it adds counts lora_alpha / lora_rank times; None is lora_rank, which is once
-    lora_targets        the projections of a layer that have one, separated by commas
+    lora_targets        the projections of a layer that have one, separated by commas, such as q_proj,v_proj; or all
     seed                seed of the initial weights and of the data order
     eval_every          steps between evaluations on held-out text; 0 evaluates only at the end
     eval_batches        batches per evaluation, always the same ones; 0 uses all
@@ -198,7 +198,7 @@ class TrainConfig:
     loss_scale_interval: int = 2000
     lora_rank: int = 0
     lora_alpha: float | None = None
-    lora_targets: str = ",".join(LORA_TARGETS)
+    lora_targets: str = "all"
     seed: int = 0
     eval_every: int = 100
     eval_batches: int = 0
@@ -265,10 +265,10 @@ class TrainConfig:
         rank, targets = self.lora_rank, self.lora_targets
         if type(rank) is not int or not 0 <= rank <= LARGEST_RANK:
             raise ValueError(f"lora_rank is {shown(rank)}; it must be a whole number, from 0 to {LARGEST_RANK}")
-        names = targets.split(",") if type(targets) is str else []
-        if not names or any(name not in LORA_TARGETS for name in names) or len(set(names)) < len(names):
-            known = ", ".join(LORA_TARGETS)
-            raise ValueError(f"lora_targets is {shown(targets)}; it must be some of {known}, separated by commas")
+        names = targets.split(",") if type(targets) is str and targets != "all" else ["q_proj"]
+        if type(targets) is not str or any(name not in LORA_TARGETS for name in names) or len(set(names)) < len(names):
+            rule = f"all, or some of {', '.join(LORA_TARGETS)}, separated by commas"
+            raise ValueError(f"lora_targets is {shown(targets)}; it must be {rule}")
         if not rank:
             for name in ("lora_alpha", "lora_targets"):
                 if getattr(self, name) != getattr(type(self), name):
@@ -290,6 +290,11 @@ class TrainConfig:
             )
         if found != "f32" and self.replicas == 1:
             raise ValueError(f"reduce_dtype is {found}, but replicas is 1; gradients are rounded between replicas")
+
+    @property
+    def adapted(self) -> tuple[str, ...]:
+        """The projections of a layer that have an adapter."""
+        return LORA_TARGETS if self.lora_targets == "all" else tuple(self.lora_targets.split(","))
 
     @property
     def micro_batches(self) -> int:
