@@ -40,6 +40,18 @@ func ListCheckpoints(root string) []string {
 	return folders
 }
 
+// AdapterConfig is the file by which a folder is that of an adapter, as PEFT writes it.
+const AdapterConfig = "adapter_config.json"
+
+// CheckNoAdapter refuses the folder of an adapter, in place of a model's.
+func CheckNoAdapter(folder string) error {
+	if Present(filepath.Join(folder, AdapterConfig)) && !Present(filepath.Join(folder, "config.json")) {
+		problem := "holds an adapter alone; give the model that it is of, and this as its adapter"
+		return &Error{Path: folder, Problem: problem}
+	}
+	return nil
+}
+
 // LastCheckpoint gives the last checkpoint of a run; the path itself when it is not a run. An error for a run without any.
 func LastCheckpoint(path string) (string, error) {
 	root := filepath.Join(path, "checkpoints")

@@ -13,8 +13,9 @@ import (
 // Weights: QKV [(heads + 2 kv_heads) * head_dim, hidden], which may have a bias, Output [hidden, heads * head_dim].
 // (Vaswani et al. 2017, eq. 1; Shazeer 2019, multi-query; Su et al. 2021, rotary)
 type MQAttention struct {
-	QKV, Output    *Linear
-	Normed         *HeadNorms // in place of QKV where queries and keys are normed before they are rotated; or nil
+	QKV            *Linear
+	Output         Projection
+	Normed         *HeadNorms // in place of QKV where queries, keys and values have products of their own; or nil
 	Rope           *RopeTables
 	Heads, KVHeads int
 }

@@ -46,8 +46,13 @@ func (m *MoELayer) dense() bool { return m.AllRows != nil }
 // denseForward takes x and residual [tokens, hidden] to the same shape.
 func (m *MoELayer) denseForward(p *Pass, x, residual *tensor.Tensor, keepInside bool) (*tensor.Tensor, *MoEKept) {
 	kept := m.denseAgain(p, x)
-	out := p.Like(x)
-	m.outputs(p, kept.inside.active, m.AllRows.Offsets(p, x.Dim(0)), out)
+	var out *tensor.Tensor
+	if m.Gated != nil {
+		out = m.Gated.Down.Forward(p, kept.inside.active, nil)
+	} else {
+		out = p.Like(x)
+		m.outputs(p, kept.inside.active, m.AllRows.Offsets(p, x.Dim(0)), out)
+	}
 	p.Check(tensor.Add(out, residual, out))
 	if !keepInside {
 		kept.inside.free(p)
@@ -58,6 +63,9 @@ func (m *MoELayer) denseForward(p *Pass, x, residual *tensor.Tensor, keepInside 
 
 // denseAgain gives what denseBackward needs of x.
 func (m *MoELayer) denseAgain(p *Pass, x *tensor.Tensor) *MoEKept {
+	if m.Gated != nil {
+		return &MoEKept{inside: m.Gated.forward(p, x)}
+	}
 	inside := m.beforeW2(p, x, m.AllRows.Offsets(p, x.Dim(0)))
 	inside.rows = nil // which are x itself, and the caller's
 	return &MoEKept{inside: inside}
@@ -65,10 +73,14 @@ func (m *MoELayer) denseAgain(p *Pass, x *tensor.Tensor) *MoEKept {
 
 // denseBackward gives the gradient of x from dout, both [tokens, hidden].
 func (m *MoELayer) denseBackward(p *Pass, dout, x *tensor.Tensor, kept *MoEKept, beta float32) *tensor.Tensor {
-	inside, offsets := kept.inside, m.AllRows.Offsets(p, x.Dim(0))
+	inside := kept.inside
 	if inside == nil {
 		inside = m.denseAgain(p, x).inside
 	}
+	if m.Gated != nil {
+		return m.Gated.backward(p, dout, x, inside, beta)
+	}
+	offsets := m.AllRows.Offsets(p, x.Dim(0))
 	m.weightGradient(p, dout, inside.active, offsets, m.W2Grad, beta)
 	p.Free(inside.active)
 	m.innerGradient(p, dout, offsets, inside.gateUp)

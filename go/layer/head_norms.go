@@ -5,10 +5,11 @@ import (
 	"github.com/nncuda/nncuda/go/tensor"
 )
 
-// HeadNorms gives queries, keys and values by products of their own, the former two normed head by head, as in Qwen3.
+// HeadNorms gives queries, keys and values by products of their own: each weight may be stored in a form of its own, and have
+// an adapter. With Norms the former two are normed head by head, as in Qwen3.
 type HeadNorms struct {
-	Products [3]*Linear  // of queries, keys and values
-	Norms    [2]*RMSNorm // of queries and keys, with gains [head_dim]
+	Products [3]Projection // of queries, keys and values
+	Norms    [2]*RMSNorm   // of queries and keys, with gains [head_dim]; nil where there are none
 	HeadDim  int
 }
 
@@ -20,6 +21,9 @@ func (h *HeadNorms) forward(p *Pass, x *tensor.Tensor) (q, k, v *tensor.Tensor, 
 	var parts [3]*tensor.Tensor
 	for at, product := range h.Products {
 		parts[at] = product.Forward(p, x, nil)
+	}
+	if h.Norms[0] == nil {
+		return parts[0], parts[1], parts[2], kept
 	}
 	kept = headNormsKept{q: parts[0], k: parts[1]}
 	var normed [2]*tensor.Tensor
@@ -44,8 +48,10 @@ func (h *HeadNorms) byToken(p *Pass, part *tensor.Tensor) *tensor.Tensor {
 
 // backward gives the gradient of x from those of q, k and v, [tokens, heads*head_dim] each, which are spent.
 func (h *HeadNorms) backward(p *Pass, dq, dk, dv, x *tensor.Tensor, kept headNormsKept, beta float32) *tensor.Tensor {
-	h.Norms[0].Backward(p, p.View(dq, -1, h.HeadDim), p.View(kept.q, -1, h.HeadDim), kept.rstdQ, nil)
-	h.Norms[1].Backward(p, p.View(dk, -1, h.HeadDim), p.View(kept.k, -1, h.HeadDim), kept.rstdK, nil)
+	if h.Norms[0] != nil {
+		h.Norms[0].Backward(p, p.View(dq, -1, h.HeadDim), p.View(kept.q, -1, h.HeadDim), kept.rstdQ, nil)
+		h.Norms[1].Backward(p, p.View(dk, -1, h.HeadDim), p.View(kept.k, -1, h.HeadDim), kept.rstdK, nil)
+	}
 	dx := h.Products[0].Backward(p, dq, x, nil, beta)
 	h.Products[1].BackwardAdding(p, dk, x, dx, beta)
 	h.Products[2].BackwardAdding(p, dv, x, dx, beta)

@@ -93,6 +93,7 @@ type MoELayer struct {
 	FP8             bool // whether the experts' products round their factors to 8 bits
 
 	AllRows *AllRows // of a dense network, which has one expert and no Router; nil else
+	Gated   *Gated   // the products of a dense network whose weights stay as they are stored; nil else
 
 	Parallel *ExpertParallel // nil where all experts are here
 	Index    int             // of the layer in the sums of Parallel
@@ -115,14 +116,15 @@ func (k *MoEKept) free(p *Pass) {
 
 // inside is what lies between the experts' input and their last product, in row order.
 type inside struct {
-	rows   *tensor.Tensor // [slots, hidden]
-	gateUp *tensor.Tensor // [slots, 2*ffn]
-	active *tensor.Tensor // [slots, ffn]
+	rows     *tensor.Tensor // [slots, hidden]
+	gateUp   *tensor.Tensor // [slots, 2*ffn]
+	gate, up *tensor.Tensor // [slots, ffn] each, of Gated in place of gateUp
+	active   *tensor.Tensor // [slots, ffn]
 }
 
 func (i *inside) free(p *Pass) {
 	if i != nil {
-		p.Free(i.rows, i.gateUp, i.active)
+		p.Free(i.rows, i.gateUp, i.gate, i.up, i.active)
 	}
 }
 
@@ -203,7 +205,7 @@ func (m *MoELayer) beforeW2(p *Pass, rows, offsets *tensor.Tensor) *inside {
 	gateUp := p.Empty(rows.DType(), rows.Dim(0), m.W13.Dim(1))
 	active := p.Empty(rows.DType(), rows.Dim(0), m.W13.Dim(1)/2)
 	m.gated(p, rows, offsets, gateUp, active)
-	return &inside{rows, gateUp, active}
+	return &inside{rows: rows, gateUp: gateUp, active: active}
 }
 
 // Backward gives the gradient of x from dout, both [tokens, hidden]; the residual's gradient is dout itself.

@@ -53,6 +53,9 @@ type MoETransformer struct {
 	// Partitioned is where a pass puts gradients of which this rank keeps a part; nil where Gradients has all.
 	Partitioned *PartitionedGradients
 
+	LowRank *LowRank // the adapter that is trained beside weights that stay as they are stored; nil where these are trained
+	frozen  frozenTensors
+
 	Experts *layer.ExpertParallel // nil where all experts are here
 	Comm    *cuda.Comm            // to the ranks that it trains with; may be nil
 	Held    *Held                 // what this rank has of the arenas and updates; nil where it has all
@@ -63,7 +66,7 @@ type MoETransformer struct {
 	embedding *layer.Embedding
 	blocks    []*layer.TransformerBlock
 	norm      *layer.RMSNorm
-	head      *layer.Linear
+	head      layer.Projection
 	separator *int32      // the token that ends a document, where documents do not see one another; or nil
 	partition bool        // gradients
 	inUse     atomic.Bool // by a goroutine, in Exclusive
@@ -160,7 +163,7 @@ func (m *MoETransformer) free() error {
 	if m.Weights != m.Parameters {
 		err = errors.Join(err, m.Weights.Close())
 	}
-	return errors.Join(err, m.allRows.Close(), m.Gradients.Close(), m.Partitioned.Close(), m.Parameters.Close(), m.Experts.Close())
+	return errors.Join(err, m.frozen.close(), m.allRows.Close(), m.Gradients.Close(), m.Partitioned.Close(), m.Parameters.Close(), m.Experts.Close())
 }
 
 // RoundWeights makes Weights of Parameters, where they are not one: whenever something else than an update set these.
@@ -324,7 +327,7 @@ func (m *MoETransformer) ForwardBackward(
 		completed()
 	}
 	p.Label(layer.BackwardLabel, embeddingLabel)
-	if !accumulate && !m.Config.TieEmbeddings {
+	if !accumulate && !m.Config.TieEmbeddings && m.embedding.Grad != nil {
 		p.Check(tensor.ZeroGrad(p.View(m.embedding.Grad, m.embedding.Grad.Size())))
 	}
 	m.embedding.Backward(p, dx, ids)
@@ -437,6 +440,10 @@ func (m *MoETransformer) loss(p *layer.Pass, normed, targets, factor, losses *te
 
 // clearGains sets to zero the gradients to which layers add from the beginning.
 func (m *MoETransformer) clearGains(p *layer.Pass) {
+	if m.LowRank != nil {
+		p.Check(tensor.ZeroGrad(m.frozen.unwanted)) // or they would add up until they are not finite
+		return
+	}
 	gains := m.Layout.NumDecayed
 	p.Check(tensor.ZeroGrad(p.Narrow(m.Gradients.Data, 0, gains, m.Layout.Size-gains)))
 }

@@ -16,6 +16,9 @@ func TestBounds(t *testing.T) {
 		if strings.HasPrefix(name, "loss_scale") {
 			config.Precision = model.F16
 		}
+		if name == "lora_alpha" {
+			config.LoraRank = 1
+		}
 		if err := config.Assign(formats.NewObject(name, value)); err != nil {
 			return err
 		}

@@ -9,7 +9,9 @@ import (
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/model/stored"
 	"github.com/nncuda/nncuda/go/safetensors"
+	"github.com/nncuda/nncuda/go/tensor"
 	"github.com/nncuda/nncuda/go/tokenizer"
 )
 
@@ -37,12 +39,16 @@ type Checkpoint struct {
 	Training  *State
 
 	weights *model.MixtralWeights
+	adapter *adapterCheckpoint // of a run that trains one, which has no Files; nil of others
 }
 
 // OpenCheckpoint opens and checks a folder.
 func OpenCheckpoint(folder string) (*Checkpoint, error) {
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
 		return nil, &formats.Error{Path: folder, Problem: "is not a folder", Cause: err}
+	}
+	if err := formats.CheckNoAdapter(folder); err != nil {
+		return nil, err
 	}
 	path := filepath.Join(folder, "config.json")
 	values, err := formats.ReadJSON(path)
@@ -90,7 +96,20 @@ func (c *Checkpoint) read() error {
 }
 
 // Close releases the files.
-func (c *Checkpoint) Close() error { return c.Files.Close() }
+func (c *Checkpoint) Close() error {
+	if c.adapter != nil {
+		return c.adapter.close()
+	}
+	return c.Files.Close()
+}
+
+// layout has the places of what is trained.
+func (c *Checkpoint) layout() *model.Layout {
+	if c.adapter != nil {
+		return c.adapter.layout
+	}
+	return model.NewLayout(c.Config)
+}
 
 // Model makes the model with these weights, to compute in a precision, with gradients if it is to be trained.
 func (c *Checkpoint) Model(
@@ -147,7 +166,7 @@ func (c *Checkpoint) openMoments() (*safetensors.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkMoments(moments, model.NewLayout(c.Config), c.Training.Train.Moments); err != nil {
+	if err := checkMoments(moments, c.layout(), c.Training.Train.Moments); err != nil {
 		return nil, errors.Join(formats.Wrap(path, err), moments.Close())
 	}
 	return moments, nil
@@ -156,15 +175,9 @@ func (c *Checkpoint) openMoments() (*safetensors.File, error) {
 func (c *Checkpoint) trainer(
 	ctx *cuda.Context, config Config, options []Option, moments *safetensors.File,
 ) (*Trainer, error) {
-	chosen := settingsOf(options)
-	experts, err := chosen.experts(c.Config)
+	made, err := c.trainedModel(ctx, config, settingsOf(options))
 	if err != nil {
 		return nil, err
-	}
-	made, err := c.modelWith(
-		ctx, config.Precision, true, chosen.modelOptions(ctx, c.Config, config, experts)...)
-	if err != nil {
-		return nil, errors.Join(err, experts.Close())
 	}
 	trainer, err := NewTrainer(made, config, options...)
 	if err != nil {
@@ -174,6 +187,7 @@ func (c *Checkpoint) trainer(
 		}
 		return nil, errors.Join(err, made.Close())
 	}
+	trainer.base = c.Training.Base
 	err = trainer.Moments.load(moments)
 	if err == nil {
 		err = trainer.Restore(c.Training.Step, c.Training.LossScaling)
@@ -183,6 +197,23 @@ func (c *Checkpoint) trainer(
 		return nil, errors.Join(err, trainer.Close(), made.Close())
 	}
 	return trainer, nil
+}
+
+// trainedModel makes the model of a trainer.
+func (c *Checkpoint) trainedModel(ctx *cuda.Context, config Config, chosen settings) (*model.MoETransformer, error) {
+	if c.adapter != nil {
+		made, err := c.adapter.model(ctx, c.Training, chosen)
+		return made, c.wrap(err)
+	}
+	experts, err := chosen.experts(c.Config)
+	if err != nil {
+		return nil, err
+	}
+	made, err := c.modelWith(ctx, config.Precision, true, chosen.modelOptions(ctx, c.Config, config, experts)...)
+	if err != nil {
+		return nil, errors.Join(err, experts.Close())
+	}
+	return made, nil
 }
 
 // SaveCheckpoint writes `root`/step-NNNNNNNN, in one step, and returns it. The tokenizer may be nil. Of several ranks all
@@ -224,13 +255,20 @@ var weightsMetadata = map[string]string{"format": "pt"}
 // gather lists the tensors. They are read from the device one after another, when each is written.
 func (c *checkpointFiles) gather() (err error) {
 	parameters, writing := c.trainer.Model.Parameters, newStoredTensors()
+	prefix := ""
+	if c.trainer.Model.LowRank != nil {
+		prefix = stored.FactorPrefix
+	}
 	for _, spec := range parameters.Layout.Specs {
-		writing.add(spec.Name, parameters.Data.DType(), spec.Shape)
+		writing.add(prefix+spec.Name, parameters.Data.DType(), spec.Shape)
+	}
+	addPart := func(name string, first int, own *tensor.Tensor) error {
+		return writing.addPart(prefix+name, first, own)
 	}
 	for _, span := range c.trainer.Moments.own {
 		own, err := span.Of(parameters.Data)
 		if err == nil {
-			err = eachParameter(parameters.Layout, span, own, writing.addPart)
+			err = eachParameter(parameters.Layout, span, own, addPart)
 		}
 		if err != nil {
 			return err
@@ -282,6 +320,16 @@ func (c *checkpointFiles) create(folder string) error {
 		}
 		return write(name, text)
 	}
+	if c.trainer.Model.LowRank != nil {
+		err := c.createAdapter(folder)
+		if err == nil {
+			err = safetensors.Create(filepath.Join(folder, momentsFile), c.moments, nil)
+		}
+		if err != nil {
+			return err
+		}
+		return writeJSON("training.json", c.state.document())
+	}
 	config := c.trainer.Model.Config.Mixtral()
 	if c.tokens != nil {
 		config.Update(c.tokens.SpecialIDs())
@@ -309,6 +357,12 @@ func (c *checkpointFiles) create(folder string) error {
 
 // fill writes what this rank has of the tensors.
 func (c *checkpointFiles) fill(folder string) error {
+	if c.trainer.Model.LowRank != nil {
+		if err := safetensors.Fill(filepath.Join(folder, stored.AdapterWeights), c.weights, weightsMetadata); err != nil {
+			return err
+		}
+		return safetensors.Fill(filepath.Join(folder, momentsFile), c.moments, nil)
+	}
 	if err := safetensors.FillFolder(folder, c.weights, weightsMetadata, safetensors.DefaultShardBytes); err != nil {
 		return err
 	}

@@ -37,6 +37,14 @@ func FineTuning() Config {
 	return config
 }
 
+// AdapterTuning is the same of an adapter, whose few parameters take larger steps.
+// (Dettmers et al. 2023, "QLoRA", appendix B)
+func AdapterTuning() Config {
+	config := FineTuning()
+	config.LearningRate = 2e-4
+	return config
+}
+
 // Preset gives the options that go with the model of that preset.
 func Preset(name string) (Config, error) {
 	if _, err := model.Preset(name); err != nil {
@@ -79,6 +87,10 @@ type Config struct {
 	LossScaleGrowth         float64         `name:"loss_scale_growth"`
 	LossScaleBackoff        float64         `name:"loss_scale_backoff"`
 	LossScaleInterval       int             `name:"loss_scale_interval"`
+
+	LoraRank    int     `name:"lora_rank"`
+	LoraAlpha   float64 `name:"lora_alpha" none:""`
+	LoraTargets string  `name:"lora_targets"`
 
 	Seed            int64 `name:"seed"`
 	EvalEvery       int   `name:"eval_every"`
@@ -136,6 +148,12 @@ var fields = options.Fields[Config]([]options.Words{
 	{"loss_scale_backoff", "a number, from 5.96046e-08 to 1",
 		"factor of the scale after a step whose gradients overflow, which is skipped"},
 	{"loss_scale_interval", "a whole number, from 1 to 2147483647", "steps without an overflow after which the scale grows"},
+	{"lora_rank", "a whole number, from 0 to 65536",
+		"rank of an adapter (LoRA) that is trained beside the model's weights, which stay as they are stored; 0 trains the weights"},
+	{"lora_alpha", "a number, from 1e-06 to 1e+06, or none",
+		"by which what it adds counts lora_alpha / lora_rank times; None is lora_rank, which is once"},
+	{"lora_targets", "all, or some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, separated by commas",
+		"the projections of a layer that have one, separated by commas, such as q_proj,v_proj; or all"},
 	{"seed", "a whole number of 64 bits", "seed of the initial weights and of the data order"},
 	{"eval_every", "a whole number, from 0 to 2147483647",
 		"steps between evaluations on held-out text; 0 evaluates only at the end"},
@@ -154,6 +172,7 @@ var added = map[string]bool{
 	"activation_checkpointing": true, "recompute_experts": true, "keep_experts": true, "precision": true, "loss_scale": true,
 	"loss_scale_growth": true, "loss_scale_backoff": true, "loss_scale_interval": true, "max_loss": true,
 	"moments": true, "replicas": true, "reduce_dtype": true, "document_mask": true, "hash_every": true,
+	"lora_rank": true, "lora_alpha": true, "lora_targets": true,
 }
 
 // Changeable lists the options that a run may go on with other values of. Micro-batches and what is computed twice
@@ -181,7 +200,11 @@ var bounds = options.Bounds{
 	"loss_scale":         {leastLossScale, largestLossScale},
 	"loss_scale_growth":  {1, largestLossScale},
 	"loss_scale_backoff": {leastLossScale, 1},
+	"lora_alpha":         {1e-6, 1e6},
 }
+
+// largestRank is that of an adapter; tests/bounds.json has the reason.
+const largestRank = 65536
 
 // Options lists the options, for flags and help.
 func Options() []options.Field { return fields }
@@ -193,7 +216,8 @@ func DefaultConfig() Config {
 		LearningRate: 3e-4, MinRateShare: 0.1, WarmupSteps: UsualWarmup,
 		Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, ClipNorm: 1.0,
 		Precision: model.F32, Moments: MomentsF32, LossScale: 65536, LossScaleGrowth: 2, LossScaleBackoff: 0.5, LossScaleInterval: 2000,
-		EvalEvery: 100, SaveEvery: 100, KeepCheckpoints: 2, LogEvery: 1, HashEvery: 25,
+		LoraTargets: "all",
+		EvalEvery:   100, SaveEvery: 100, KeepCheckpoints: 2, LogEvery: 1, HashEvery: 25,
 	}
 }
 
@@ -207,6 +231,9 @@ func (c *Config) Assign(values *formats.Object) error {
 func (c Config) Object() *formats.Object {
 	usual, object := DefaultConfig(), formats.NewObject()
 	c.WarmupSteps, _ = c.scheduleSteps()
+	if c.LoraRank > 0 {
+		c.LoraAlpha = c.LowRank().Alpha
+	}
 	for _, field := range fields {
 		if value := field.Get(&c); !added[field.Name] || value != field.Get(&usual) {
 			object.Set(field.Name, value)
@@ -251,6 +278,9 @@ func (c Config) Validate() error {
 		"moments":                  slices.Contains(MomentsKinds(), c.Moments),
 		"loss_scale_interval":      count(c.LossScaleInterval, 1),
 
+		"lora_rank":    c.LoraRank >= 0 && c.LoraRank <= largestRank,
+		"lora_targets": areTargets(c.adapted()),
+
 		"eval_every":       count(c.EvalEvery, 0),
 		"eval_batches":     count(c.EvalBatches, 0),
 		"save_every":       count(c.SaveEvery, 0),
@@ -278,7 +308,52 @@ func (c Config) Validate() error {
 	if err := c.checkRounding(); err != nil {
 		return err
 	}
+	if err := c.checkAdapter(); err != nil {
+		return err
+	}
 	return c.checkScaling()
+}
+
+// areTargets says whether names are some of the projections that may have an adapter, each once.
+func areTargets(names []string) bool {
+	known := model.LowRankTargets()
+	for at, name := range names {
+		if !slices.Contains(known, name) || slices.Contains(names[:at], name) {
+			return false
+		}
+	}
+	return true
+}
+
+// checkAdapter refuses options of an adapter where none is trained, and a precision that adapters are not trained in.
+func (c Config) checkAdapter() error {
+	usual := DefaultConfig()
+	switch {
+	case c.LoraRank == 0 && c.LoraAlpha != 0:
+		return errors.New("lora_alpha is given, but lora_rank is 0; it is of an adapter")
+	case c.LoraRank == 0 && c.LoraTargets != usual.LoraTargets:
+		return errors.New("lora_targets is given, but lora_rank is 0; it is of an adapter")
+	case c.LoraRank > 0 && c.Precision != model.F32:
+		return fmt.Errorf("precision is %s, but lora_rank is %d; adapters are trained in f32", c.Precision, c.LoraRank)
+	}
+	return nil
+}
+
+// LowRank is what the adapter of a run is made with.
+func (c Config) LowRank() model.LowRank {
+	alpha := c.LoraAlpha
+	if alpha == 0 {
+		alpha = float64(c.LoraRank)
+	}
+	return model.LowRank{Rank: c.LoraRank, Alpha: alpha, Targets: c.adapted()}
+}
+
+// adapted are the projections of a layer that have an adapter.
+func (c Config) adapted() []string {
+	if c.LoraTargets == "all" {
+		return model.LowRankTargets()
+	}
+	return strings.Split(c.LoraTargets, ",")
 }
 
 // checkReplicas refuses replicas some of which would have no micro-batch of an update of `batch` sequences.

@@ -15,6 +15,7 @@ import (
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/internal/options"
 	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/model/stored"
 	"github.com/nncuda/nncuda/go/safetensors"
 	"github.com/nncuda/nncuda/go/tokenizer"
 )
@@ -27,6 +28,7 @@ type Origin struct {
 	Config model.Config
 
 	checkpoint    *Checkpoint
+	base          *stored.FrozenBase // beside which an adapter is trained, in place of the rest; or nil
 	tokens        *tokenizer.Carried
 	moments       *safetensors.File // nil without the optimizer's state
 	weightsSHA256 string
@@ -56,6 +58,9 @@ func WithOrigin(origin *Origin) Option { return func(s *settings) { s.origin = o
 
 // Close releases the files.
 func (o *Origin) Close() error {
+	if o.base != nil {
+		return o.base.Close()
+	}
 	err := o.checkpoint.Close()
 	if o.moments != nil {
 		err = errors.Join(err, o.moments.Close())
@@ -146,7 +151,7 @@ func digestOfFile(path string) (string, error) {
 }
 
 // HasTokenizer says whether the folder has a tokenizer, which comes along.
-func (o *Origin) HasTokenizer() bool { return o.tokens.HasTokenizer() }
+func (o *Origin) HasTokenizer() bool { return o.tokens != nil && o.tokens.HasTokenizer() }
 
 // ofTraining says of an option of a model that its weights do not depend on it: it decides how the model is trained, and
 // may be another.
@@ -161,9 +166,9 @@ func (o *Origin) CheckModel(values *formats.Object) error {
 		}
 		found := values.Get(name)
 		err := given.Assign(formats.NewObject(name, found))
-		if !ofTraining(name) && (err != nil || given.Object().Get(name) != ours.Get(name)) {
+		if (!ofTraining(name) || o.base != nil) && (err != nil || given.Object().Get(name) != ours.Get(name)) {
 			return fmt.Errorf("%s is %s, but the model of %s has %s: leave it out",
-				name, formats.Shown(found), o.checkpoint.Folder, formats.Shown(ours.Get(name)))
+				name, formats.Shown(found), o.path(), formats.Shown(ours.Get(name)))
 		}
 	}
 	return nil
@@ -172,6 +177,9 @@ func (o *Origin) CheckModel(values *formats.Object) error {
 // Defaults are the training options of a run that begins here, where none are given: of those that take the optimizer's
 // state along, what that was made with.
 func (o *Origin) Defaults() Config {
+	if o.base != nil {
+		return AdapterTuning()
+	}
 	config := FineTuning()
 	if o.moments != nil {
 		config.Moments, config.Precision = o.checkpoint.Training.Train.Moments, o.checkpoint.Training.Train.Precision
@@ -209,6 +217,9 @@ func (o *Origin) trainer(ctx *cuda.Context, config model.Config, train Config, m
 	if err := o.CheckTraining(train); err != nil {
 		return nil, err
 	}
+	if o.base != nil {
+		return o.adapterTrainer(ctx, train, more)
+	}
 	chosen := settingsOf(more)
 	experts, err := chosen.experts(config)
 	if err != nil {
@@ -240,6 +251,10 @@ func (o *Origin) trainer(ctx *cuda.Context, config model.Config, train Config, m
 // record is what run.json says of it: the folder, and SHA-256 of the parameters' stored bytes, in the order of the layout,
 // and of the file of the moments, where they were taken along.
 func (o *Origin) record() (*formats.Object, error) {
+	if o.base != nil {
+		folder, hash, err := o.base.Record()
+		return formats.NewObject("folder", folder, "weights_sha256", hash, "optimizer_sha256", nil), err
+	}
 	folder, err := formats.Resolve(o.checkpoint.Folder)
 	if err != nil {
 		return nil, err

@@ -61,7 +61,7 @@ func reopenLast(
 	if len(found) == 0 {
 		return nil, formats.Missing(root, "holds no checkpoint to resume from")
 	}
-	checkpoint, err := OpenCheckpoint(found[len(found)-1])
+	checkpoint, err := openTrained(found[len(found)-1])
 	if err != nil {
 		return nil, err
 	}
@@ -116,8 +116,10 @@ func resumeFrom(
 	if err := run.checkVocabulary(checkpoint.Config.VocabSize); err != nil {
 		return nil, err
 	}
-	if run.Tokenizer, err = tokenizer.Carry(checkpoint.Folder); err != nil {
-		return nil, err
+	if checkpoint.adapter == nil {
+		if run.Tokenizer, err = tokenizer.Carry(checkpoint.Folder); err != nil {
+			return nil, err
+		}
 	}
 	if admit != nil {
 		err, refused := admit(checkpoint.Config, config), (*DoesNotFitError)(nil)

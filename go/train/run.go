@@ -82,10 +82,14 @@ func startRun(
 		return nil, err
 	}
 	origin := settingsOf(more).origin
+	if options.LoraRank > 0 && (origin == nil || origin.base == nil) {
+		problem := "lora_rank is %d, but there is no model beside which an adapter is trained: give --from"
+		return nil, errors.Join(fmt.Errorf(problem, options.LoraRank), run.Close())
+	}
 	switch {
 	case tokens != nil:
 		run.Tokenizer = tokens
-	case origin != nil:
+	case origin != nil && origin.base == nil:
 		run.Tokenizer = origin.tokens
 	}
 	err = run.checkVocabulary(config.VocabSize)
@@ -544,7 +548,7 @@ func (r *Run) save(heldOutLoss *float64) (string, error) {
 	}
 	state := State{
 		Step: r.Trainer.Step(), DataPosition: r.Position, DataWindows: r.Data.Count, Seconds: r.Seconds,
-		Train: config, HeldOutLoss: heldOutLoss, LossScaling: scaling,
+		Train: config, HeldOutLoss: heldOutLoss, LossScaling: scaling, Base: r.Trainer.base,
 	}
 	folder, err := SaveCheckpoint(r.Checkpoints, r.Trainer, state, r.Tokenizer)
 	if err != nil || !r.talks() {

@@ -27,7 +27,11 @@ type State struct {
 	Train        Config
 	HeldOutLoss  *float64     // nil when this moment was not evaluated
 	LossScaling  *LossScaling // nil in another precision than f16
+	Base         *Base        // of a run that trains an adapter; nil of others
 }
+
+// Base is the model beside which an adapter is trained: where it lies, and SHA-256 of its weights, as of stored.FrozenBase.
+type Base struct{ Folder, WeightsSHA256 string }
 
 // updates counts the steps that were not skipped.
 func (s State) updates() int {
@@ -50,6 +54,9 @@ func (s State) Object() *formats.Object {
 		"data_windows", int64(s.DataWindows), "seconds", s.Seconds, "held_out_loss", nil)
 	if s.HeldOutLoss != nil {
 		object.Set("held_out_loss", *s.HeldOutLoss)
+	}
+	if s.Base != nil {
+		object.Set("base", formats.NewObject("folder", s.Base.Folder, "weights_sha256", s.Base.WeightsSHA256))
 	}
 	if scaling := s.LossScaling; scaling != nil {
 		object.Set("loss_scaling", formats.NewObject("scale", scaling.Scale,
@@ -77,7 +84,7 @@ func stateFrom(values *formats.Object) (State, error) {
 		found := formats.Shown(version)
 		return state, fmt.Errorf("is a training state of version %s; this program reads version %d", found, stateVersion)
 	}
-	scaling := values.Delete("loss_scaling")
+	scaling, base := values.Delete("loss_scaling"), values.Delete("base")
 	wanted := []string{"data_position", "data_windows", "held_out_loss", "seconds", "step", "train"}
 	if found := values.SortedNames(); !slices.Equal(found, wanted) {
 		names := strings.Join(found, ", ")
@@ -125,8 +132,31 @@ func stateFrom(values *formats.Object) (State, error) {
 	if err := state.Train.Validate(); err != nil {
 		return state, err
 	}
-	state.LossScaling, err = scalingFrom(scaling, state)
+	if state.LossScaling, err = scalingFrom(scaling, state); err != nil {
+		return state, err
+	}
+	state.Base, err = baseFrom(base, state.Train.LoraRank)
 	return state, err
+}
+
+// baseFrom checks the base of a state; `value` is nil where the file has none.
+func baseFrom(value any, rank int) (*Base, error) {
+	switch {
+	case value == nil && rank > 0:
+		return nil, fmt.Errorf("has no base; its lora_rank is %d", rank)
+	case value == nil:
+		return nil, nil
+	case rank == 0:
+		return nil, fmt.Errorf("has a base; its lora_rank is %d", rank)
+	}
+	if values, ok := value.(*formats.Object); ok && slices.Equal(values.SortedNames(), []string{"folder", "weights_sha256"}) {
+		folder, isText := values.Get("folder").(string)
+		hash, alsoText := values.Get("weights_sha256").(string)
+		if isText && alsoText {
+			return &Base{folder, hash}, nil
+		}
+	}
+	return nil, fmt.Errorf("base is %s; it must have folder and weights_sha256, as text", formats.Shown(value))
 }
 
 // scalingFrom checks the loss scaling of a state of which all else was read; `value` is nil where the file has none.

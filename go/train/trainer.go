@@ -37,6 +37,7 @@ type Trainer struct {
 	// EachKind, on a context that measures, runs of micro-batches that make the same calls the first alone; see LeftOut.
 	EachKind bool
 
+	base           *Base // of an adapter that is trained in a run, nil else
 	calls          *capturedStep
 	replicas       *replicas
 	scaling        *lossScaling   // nil but in f16
@@ -129,9 +130,22 @@ func NewTrainer(m *model.MoETransformer, config Config, options ...Option) (*Tra
 	if config.Precision != m.Precision {
 		return nil, fmt.Errorf("precision is %s; this model computes in %s", config.Precision, m.Precision)
 	}
+	if rank, trained := 0, "all weights"; m.LowRank != nil || config.LoraRank > 0 {
+		if m.LowRank != nil {
+			rank, trained = m.LowRank.Rank, fmt.Sprintf("an adapter of rank %d", m.LowRank.Rank)
+		}
+		if config.LoraRank != rank {
+			return nil, fmt.Errorf("lora_rank is %d; this model trains %s", config.LoraRank, trained)
+		}
+	}
 	chosen := settingsOf(options)
 	if err := chosen.checkExperts(m); err != nil {
 		return nil, err
+	}
+	if m.LowRank != nil {
+		if err := chosen.requireOneRank(); err != nil {
+			return nil, err
+		}
 	}
 	if m.Partitioned != nil && !config.oneMicroBatchEach(m.Comm.Ranks()) {
 		return nil, errors.New("this model's gradients are partitioned: each rank must run one micro-batch of an update")

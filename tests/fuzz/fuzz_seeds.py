@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import seeds_adapters
 import seeds_gguf
 import seeds_others
 import seeds_records
@@ -26,6 +27,7 @@ SEEDS: dict[str, list[Seed]] = {
     "folder_model": seeds_others.folder_models(),
     "bitnet_gguf": seeds_ternary.ggufs(),
     "bitnet_folder": seeds_ternary.folders(),
+    "adapter": seeds_adapters.adapters(),
     "config": seeds_others.configs(),
     "state": seeds_runs.states(),
     "metrics": seeds_runs.metrics(),

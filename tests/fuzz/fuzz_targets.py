@@ -333,6 +333,35 @@ def use_folder_model(path: Path) -> None:
             assert tensors[name].nbytes > 0
 
 
+@functools.cache
+def _llama() -> Any:
+    from seeds_others import LLAMA
+
+    from nncuda.models.llama_folder import config_from_folder
+
+    return config_from_folder(LLAMA)
+
+
+def use_adapter(path: Path) -> None:
+    """A folder of PEFT with an adapter of a Llama; and as what it is not, a model."""
+    from nncuda.cli.inspect import describe
+    from nncuda.formats import FormatError
+    from nncuda.models import StoredModel
+    from nncuda.models.adapter import Adapter
+
+    folder = unpacked(path)
+    adapter = Adapter.open(folder, _llama())
+    assert adapter.rank > 0 and abs(adapter.scale) <= 3.5e38 and adapter.num_parameters > 0
+    for pair in adapter.factors.values():
+        assert pair.a.shape[0] == pair.b.shape[1] == adapter.rank
+        assert pair.a.f32().sum() + pair.b.f32().sum() < float("inf")
+    json.dumps(describe(folder))  # nncuda inspect
+    try:
+        StoredModel.open(folder)
+    except FormatError:  # unless a mutation makes it one
+        pass
+
+
 def unpacked(path: Path) -> Path:
     """The folder that the bytes of `path` stand for, beside it; empty before."""
     folder = path.with_suffix("")
@@ -355,6 +384,7 @@ TARGETS: dict[str, Target] = {
     "folder_model": Target("x.folder", use_folder_model, fuzz_files.mutate_folder),
     "bitnet_gguf": Target("x.gguf", use_gguf_model, fuzz_files.mutate_gguf),
     "bitnet_folder": Target("x.folder", use_folder_model, fuzz_files.mutate_folder),
+    "adapter": Target("x.folder", use_adapter, fuzz_files.mutate_folder),
     "config": Target("config.json", use_mixtral_config, fuzz_files.mutate_config),
     "state": Target("training.json", use_state, fuzz_files.mutate_config),
     "metrics": Target("metrics.jsonl", use_metrics, fuzz_files.mutate_lines),

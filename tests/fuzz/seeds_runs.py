@@ -79,6 +79,17 @@ def states() -> list[Seed]:
         Seed("beta_of_1_5", state(train={"beta1": 1.5}), "beta1 is 1.5; it must be a number, from 0 to 0.999999"),
         Seed("option_of_nobody", state(train={"x" * 9999: 1}), "there is no training option 'xxx"),
         Seed("options_of_text", state(train="x"), "train is not an object"),
+        Seed("valid_adapter", state(train={"lora_rank": 4}, base={"folder": "x", "weights_sha256": "0"}), None),
+        Seed("adapter_of_nothing", state(train={"lora_rank": 4}), "has no base; its lora_rank is 4"),
+        Seed(
+            "base_of_no_adapter", state(base={"folder": "x", "weights_sha256": "0"}), "has a base; its lora_rank is 0"
+        ),
+        Seed(
+            "base_of_a_list", state(train={"lora_rank": 4}, base=["x"] * 9999), "it must have folder and weights_sha256"
+        ),
+        Seed(
+            "base_of_numbers", state(train={"lora_rank": 4}, base={"folder": 3, "weights_sha256": 4}), "base is {'fol"
+        ),
         Seed("scaling_without_f16", state(loss_scaling=scaling), "has a loss_scaling"),
         Seed("scaling_missing", state(train=f16), "has no loss_scaling"),
         Seed("scaling_of_a_list", state(train=f16, loss_scaling=[1] * 9999), "loss_scaling is [1, 1"),

@@ -83,7 +83,7 @@ def of_checkpoints(expected: Path, found: Path) -> str:
     names = [sorted(entry.name for entry in folder.iterdir()) for folder in (expected, found)]
     if names[0] != names[1]:
         return f"the folder holds {names[1]}, expected {names[0]}"
-    for name in ("model.safetensors", "optimizer.safetensors"):
+    for name in (name for name in names[0] if name.endswith(".safetensors")):
         difference = of_tensors(SafetensorsFile(expected / name), SafetensorsFile(found / name))
         if difference:
             return f"{name}: {difference}"

@@ -14,7 +14,7 @@ import pytest
 from conftest import find
 from runs import Workshop
 
-from nncuda.models.moe import PREFILL_PART
+from nncuda.models.transformer import PREFILL_PART
 from nncuda.train import resolve_checkpoint
 
 STRATEGIES = {

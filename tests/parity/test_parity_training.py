@@ -17,7 +17,7 @@ from runs import OPTIONS, PRECISIONS, STEPS, WORSENING, Workshop, metrics_of
 
 from nncuda.bench import random_tokenizer
 from nncuda.formats import write_shard
-from nncuda.models.moe import logits_rows
+from nncuda.models.transformer import logits_rows
 from nncuda.tokenizer import Tokenizer
 from nncuda.train import list_checkpoints
 

@@ -27,7 +27,8 @@ def test_every_number_has_bounds() -> None:
 @pytest.mark.parametrize(("kind", "name"), OPTIONS)
 def test_options_within_their_bounds(kind: str, name: str) -> None:
     bounds = BOUNDS[kind][name]
-    others = {"precision": "f16"} if name.startswith("loss_scale") else {}
+    others: dict[str, Any] = {"precision": "f16"} if name.startswith("loss_scale") else {}
+    others |= {"lora_rank": 1} if name == "lora_alpha" else {}
     for value in (bounds["least"], bounds["most"]):
         assert getattr(KINDS[kind].from_dict({name: value, **others}), name) == value
     outside = [math.nextafter(bounds["least"], -math.inf), math.nextafter(bounds["most"], math.inf)]

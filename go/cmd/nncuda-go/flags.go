@@ -41,6 +41,8 @@ func (v *optionValue) Type() string {
 	switch {
 	case v.field.Choices != nil:
 		return strings.Join(v.field.Choices, "|")
+	case v.field.Type == reflect.String:
+		return "text"
 	case v.field.Type == reflect.Float64 && v.field.None:
 		return "float|none"
 	case v.field.Type == reflect.Float64:
@@ -58,6 +60,10 @@ func (v *optionValue) Set(text string) error {
 		if !slices.Contains(v.field.Choices, text) {
 			return fmt.Errorf("'%s' is not one of %s", text, strings.Join(v.field.Choices, ", "))
 		}
+		v.value = text
+		return nil
+	}
+	if v.field.Type == reflect.String {
 		v.value = text
 		return nil
 	}
@@ -254,6 +260,17 @@ func defaultText(table string, at int) string {
 		return fmt.Sprintf("the preset's; %s: %s", model.UsualPreset, text)
 	}
 	return text
+}
+
+// trainsAdapter says whether the options say so: they are checked later.
+func trainsAdapter(file *configFile, flags optionFlags) bool {
+	rank := file.table("train").Get("lora_rank")
+	for _, flag := range flags {
+		if flag.field.Name == "lora_rank" && flag.value != nil {
+			rank = flag.value
+		}
+	}
+	return rank != nil && rank != any(int64(0))
 }
 
 // buildConfigs gives the options: from a preset with the data's vocabulary, over them a file's (which may be nil), over

@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/model/stored"
 	"github.com/nncuda/nncuda/go/safetensors"
 	"github.com/nncuda/nncuda/go/tokenizer"
 	"github.com/nncuda/nncuda/go/train"
@@ -25,7 +26,7 @@ func newInspect(std streams) *cobra.Command {
 		Short: "Show what is in a file or folder.",
 		Long: `Show what is in PATH: config, tensors, shapes, dtypes, sizes.
 
-PATH is a checkpoint, a run (its last checkpoint), a folder of Hugging Face, a GGUF file, a
+PATH is a checkpoint, a run (its last checkpoint), a folder of Hugging Face, of PEFT, a GGUF file, a
 safetensors file, a token shard or a tokenizer. Everything shown has been checked, including every id of a shard.
 Long arrays of a GGUF file's metadata are shortened.`,
 		Args: exactArguments("PATH"),
@@ -134,7 +135,41 @@ func describeShard(path string) (*formats.Object, error) {
 	return content, err
 }
 
+// describeAdapter gives what is in the folder of an adapter by itself: whether it is of a model, that model says.
+func describeAdapter(folder string) (*formats.Object, error) {
+	file, err := safetensors.Open(filepath.Join(folder, stored.AdapterWeights))
+	if err != nil {
+		return nil, err
+	}
+	total := 0
+	for _, name := range file.Names() {
+		tensor, _ := file.Tensor(name)
+		elements := 1
+		for _, extent := range tensor.Shape {
+			elements *= extent
+		}
+		total += elements
+	}
+	content := formats.NewObject("kind", "adapter", "path", folder, "parameters", countText(total))
+	options, err := formats.ReadJSON(filepath.Join(folder, stored.AdapterConfig))
+	if err == nil {
+		content.Set("adapter", options)
+	}
+	if state := filepath.Join(folder, "training.json"); err == nil && formats.Present(state) {
+		var training train.State
+		training, err = train.ReadState(state)
+		content.Set("kind", "adapter that is trained")
+		content.Set("train", training.Train.Object())
+		content.Set("training state", training.Object())
+	}
+	describeTensors(content, file)
+	return content, errors.Join(err, file.Close())
+}
+
 func describeFolder(folder string) (*formats.Object, error) {
+	if stored.IsAdapter(folder) {
+		return describeAdapter(folder)
+	}
 	checkpoint, err := train.OpenCheckpoint(folder)
 	if err != nil {
 		return describeOther(folder, err)

@@ -48,6 +48,10 @@ stretched to the new end, so that the rate jumps; a line on standard error says 
 values of its options are refused, but for --capacity-factor and --aux-alpha. Options of training begin at their
 defaults, not at a preset's, with 1000 steps and a rate of 5e-5.
 
+--from MODEL --lora-rank R trains an adapter (LoRA) and leaves the model as it is stored: a dense Llama or Qwen, a
+folder or a GGUF file in any format. Checkpoints are folders of PEFT, which --adapter of other commands takes, as it
+takes RUN. The rate is 2e-4 by default.
+
 A run that needs more memory than the device has free ("nncuda-go plan") is not started.
 
 Several ranks share out a run with --replicas: "mpiexec -n 4 nncuda-go train RUN ...". The first one talks. With
@@ -72,7 +76,8 @@ If standard output is not a terminal, the lines of RUN/metrics.jsonl are written
 	set.StringVar(&flags.heldOut, "held-out", "", "The same, for evaluation.")
 	set.StringVar(&flags.tokenizer, "tokenizer", "", "The tokenizer of the data, which is saved with the checkpoints.")
 	set.StringVar(&flags.from, "from", "",
-		"Begin with weights and tokenizer of a checkpoint, a run, or a Mixtral, Llama or Qwen of Hugging Face.")
+		"Begin with weights and tokenizer of a checkpoint, a run, or a Mixtral, Llama or Qwen of Hugging Face; with "+
+			"--lora-rank, train beside these, or beside a GGUF file.")
 	set.BoolVar(&flags.withOptimizer, "with-optimizer", false,
 		"With --from: also with the moments, the step and the loss scale of that checkpoint.")
 	set.BoolVar(&flags.resume, "resume", false,
@@ -103,7 +108,7 @@ func (f *trainFlags) check(command *cobra.Command, folder string) error {
 		kind        int
 	}{
 		{"config", f.config, filePath}, {"data", f.data, anyPath},
-		{"held-out", f.heldOut, anyPath}, {"tokenizer", f.tokenizer, filePath}, {"from", f.from, folderPath},
+		{"held-out", f.heldOut, anyPath}, {"tokenizer", f.tokenizer, filePath}, {"from", f.from, anyPath},
 	} {
 		if err := requireGiven(command.Flags(), path.name, path.value, path.kind); err != nil {
 			return err
@@ -152,6 +157,19 @@ func (f *trainFlags) checkFrom() error {
 		return usagef("--with-optimizer needs --from, the checkpoint that has its state")
 	case f.from != "" && f.preset != "":
 		return usagef("--from gives the sizes of the model; leave out --preset")
+	}
+	return nil
+}
+
+// checkAdapter refuses what does not go with --lora-rank; `tokens` is the path of a tokenizer.
+func (f *trainFlags) checkAdapter(tokens string) error {
+	switch {
+	case f.from == "":
+		return usagef("--lora-rank needs --from, the model beside which an adapter is trained")
+	case f.withOptimizer:
+		return usagef("--lora-rank begins with an optimizer of its own; leave out --with-optimizer")
+	case tokens != "":
+		return usagef("the tokenizer stays with the model of --from; leave out --tokenizer")
 	}
 	return nil
 }
@@ -221,8 +239,18 @@ func (f *trainFlags) start(ctx *cuda.Context, folder string, comm *cuda.Comm) (*
 	more := f.ranks.options(comm)
 	var modelConfig model.Config
 	var trainConfig train.Config
+	adapter := trainsAdapter(file, *f.options)
+	if adapter {
+		if err := f.checkAdapter(tokens); err != nil {
+			return nil, err
+		}
+	}
 	if f.from != "" {
-		origin, err := train.OpenOrigin(f.from, f.withOptimizer)
+		open := func() (*train.Origin, error) { return train.OpenOrigin(f.from, f.withOptimizer) }
+		if adapter {
+			open = func() (*train.Origin, error) { return train.OpenAdapterOrigin(f.from) }
+		}
+		origin, err := open()
 		if err != nil {
 			return nil, err
 		}
@@ -331,6 +359,9 @@ func runToEnd(ctx context.Context, run *train.Run, std streams) error {
 		return run.Train(ctx)
 	}
 	config := run.Trainer.Model.Config
+	if run.Trainer.Model.LowRank != nil {
+		fmt.Fprintf(std.out, "an adapter of %s beside ", countText(run.Trainer.Model.Layout.Size))
+	}
 	fmt.Fprintf(std.out, "%s parameters, %s active per token; %s tokens to train on\n", countText(config.NumParameters()),
 		countText(config.NumActiveParameters()), countText(run.Data.Count*run.Data.Length))
 	steps := run.Trainer.Config.Steps

@@ -1,7 +1,8 @@
 // Package options reads and writes structs of options: one list of fields serves files, flags and messages.
 //
 // The name of a field in files and, with dashes, in flags is its tag `name`; a tag `none` is present where "none" is a
-// value, which the field holds as the whole number in the tag, as zero where it is empty; a tag `choices` lists the values of a text. What the values may be and what
+// value, which the field holds as the whole number in the tag, as zero where it is empty; a tag `choices` lists the values of a text, which has
+// any where there is none. What the values may be and what
 // they do is said in a list beside the struct.
 package options
 
@@ -143,7 +144,7 @@ func (f Field) set(target, value any) bool {
 	if f.Type == reflect.String {
 		text, ok := value.(string)
 		field.SetString(text)
-		return ok && slices.Contains(f.Choices, text)
+		return ok && (f.Choices == nil || slices.Contains(f.Choices, text))
 	}
 	number, whole := value.(int64)
 	if f.Type == reflect.Float64 {

@@ -11,13 +11,14 @@ import (
 	"strings"
 
 	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/safetensors"
 )
 
 // Files of a folder of Hugging Face's PEFT.
 const (
-	adapterConfig  = "adapter_config.json"
-	adapterWeights = "adapter_model.safetensors"
+	AdapterConfig  = formats.AdapterConfig
+	AdapterWeights = "adapter_model.safetensors"
 )
 
 var (
@@ -49,6 +50,29 @@ type Adapter struct {
 	file interface{ Close() error }
 }
 
+// FactorPrefix is what the names of factors in a folder begin with.
+const FactorPrefix = "base_model.model."
+
+// AdapterValues are the content of adapter_config.json of an adapter of a model that is said to be `base`.
+func AdapterValues(options model.LowRank, base string) *formats.Object {
+	var alpha any = options.Alpha
+	if whole := int64(options.Alpha); float64(whole) == options.Alpha {
+		alpha = whole
+	}
+	var targets []any
+	for _, name := range slices.Sorted(slices.Values(options.Targets)) {
+		targets = append(targets, name)
+	}
+	return formats.NewObject(
+		"base_model_name_or_path", base, "bias", "none", "fan_in_fan_out", false, "inference_mode", true,
+		"init_lora_weights", true, "lora_alpha", alpha, "lora_dropout", 0.0, "modules_to_save", nil, "peft_type", "LORA",
+		"r", options.Rank, "target_modules", targets, "task_type", "CAUSAL_LM", "use_dora", false, "use_rslora", false,
+	)
+}
+
+// IsAdapter says whether a folder is that of an adapter, as PEFT writes it.
+func IsAdapter(folder string) bool { return formats.Present(filepath.Join(folder, AdapterConfig)) }
+
 // factor is a tensor of a file of an adapter: its name there, what that says of its matrix ("": it is no factor of one), the
 // matrix's name in LlamaConfig.Shapes ("": there is no such one), and which of the two it is, "A" or "B".
 type factor struct {
@@ -56,27 +80,30 @@ type factor struct {
 	tensor                      formats.StoredTensor
 }
 
-// OpenAdapter opens the PEFT folder, or the GGUF file, of an adapter of a model with that configuration. A *formats.Error when
-// it is of another, is wrong, or asks for what this program does not do.
+// OpenAdapter opens the PEFT folder, or the GGUF file, of an adapter of a model with that configuration; of a run that trains
+// one, the last checkpoint. A *formats.Error when it is of another, is wrong, or asks for what this program does not do.
 func OpenAdapter(path string, config LlamaConfig) (*Adapter, error) {
 	info, err := os.Stat(path)
 	if err == nil && info.Mode().IsRegular() {
 		return openAdapterGGUF(path, config)
 	}
-	values, err := formats.ReadJSON(filepath.Join(path, adapterConfig))
+	if path, err = formats.LastCheckpoint(path); err != nil {
+		return nil, err
+	}
+	values, err := formats.ReadJSON(filepath.Join(path, AdapterConfig))
 	if err != nil {
 		return nil, err
 	}
 	made := &Adapter{}
 	if made.Rank, made.Scale, err = adapterOptions(values); err != nil {
-		return nil, formats.Wrap(filepath.Join(path, adapterConfig), err)
+		return nil, formats.Wrap(filepath.Join(path, AdapterConfig), err)
 	}
-	weights, pickle := filepath.Join(path, adapterWeights), filepath.Join(path, "adapter_model.bin")
+	weights, pickle := filepath.Join(path, AdapterWeights), filepath.Join(path, "adapter_model.bin")
 	if !formats.Present(weights) {
 		if formats.Present(pickle) {
-			return nil, wrong(pickle, "is a pickle, which can run anything; save %s", adapterWeights)
+			return nil, wrong(pickle, "is a pickle, which can run anything; save %s", AdapterWeights)
 		}
-		return nil, formats.Missing(path, "holds no "+adapterWeights)
+		return nil, formats.Missing(path, "holds no "+AdapterWeights)
 	}
 	file, err := safetensors.Open(weights)
 	if err != nil {

@@ -220,6 +220,9 @@ func (m *Model) readGGUF() error {
 }
 
 func openFolder(folder string) (*Model, error) {
+	if err := formats.CheckNoAdapter(folder); err != nil {
+		return nil, err
+	}
 	path := filepath.Join(folder, "config.json")
 	values, err := formats.ReadJSON(path)
 	if err != nil {

@@ -22,8 +22,11 @@ from ..formats.regular import open_regular, present
 from ..formats.safetensors import SafetensorsFolder
 from ..formats.shards import MAGIC
 from ..models import StoredModel
+from ..models.adapter import CONFIG as ADAPTER_CONFIG
+from ..models.adapter import WEIGHTS as ADAPTER_WEIGHTS
 from ..tokenizer import Tokenizer
 from ..train import Checkpoint, resolve_checkpoint
+from ..train.checkpoint import TrainingState, read_training_state
 from .terminal import bytes_text, console, count_text, tell
 
 _ELEMENTS_SHOWN = 8
@@ -41,7 +44,7 @@ _CHARACTERS_SHOWN = 200
 def inspect(path: Path, as_json: bool, ternary: bool) -> None:
     """Show what is in PATH: config, tensors, shapes, dtypes, sizes.
 
-    PATH is a checkpoint, a run (its last checkpoint), a folder of Hugging Face, a GGUF file, a
+    PATH is a checkpoint, a run (its last checkpoint), a folder of Hugging Face, of PEFT, a GGUF file, a
     safetensors file, a token shard or a tokenizer. Everything shown has been checked, including every id of a shard.
     Long arrays of a GGUF file's metadata are shortened.
     """
@@ -189,6 +192,8 @@ def _cut(text: str) -> str:
 
 
 def _describe_folder(folder: Path) -> dict[str, Any]:
+    if present(folder / ADAPTER_CONFIG):
+        return _describe_adapter(folder)
     training = present(folder / "training.json")
     if not training and read_json(folder / "config.json").get("model_type") in ("llama", "qwen2", "qwen3", "bitnet"):
         return _describe_model(StoredModel.open(folder))
@@ -241,10 +246,28 @@ def _describe_checkpoint(folder: Path) -> dict[str, Any]:
     if checkpoint.tokenizer is not None:
         content["tokenizer"] = f"{checkpoint.tokenizer.vocab_size} pieces"
     if checkpoint.training is not None:
-        state = checkpoint.training.to_dict()
-        content["train"] = state.pop("train")
-        content["training state"] = state
+        content |= _described_state(checkpoint.training)
     return {**content, **_describe_tensors(checkpoint.files)}
+
+
+def _described_state(training: TrainingState) -> dict[str, Any]:
+    state = training.to_dict()
+    return {"train": state.pop("train"), "training state": state}
+
+
+def _describe_adapter(folder: Path) -> dict[str, Any]:
+    """An adapter by itself: whether it is of a model, that model says."""
+    state = folder / "training.json"
+    tensors = SafetensorsFile(folder / ADAPTER_WEIGHTS)
+    total = sum(math.prod(tensors.shape(name)) for name in tensors)
+    return {
+        "kind": "adapter that is trained" if present(state) else "adapter",
+        "path": str(folder),
+        "parameters": count_text(total),
+        "adapter": read_json(folder / ADAPTER_CONFIG),
+        **(_described_state(read_training_state(state)) if present(state) else {}),
+        **_describe_tensors(tensors),
+    }
 
 
 def _describe_tensors(tensors: SafetensorsFile | SafetensorsFolder) -> dict[str, Any]:

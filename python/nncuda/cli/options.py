@@ -22,7 +22,7 @@ from ..formats.regular import read_regular
 from ..models import PRESETS, USUAL_PRESET, MoEConfig
 from ..models.config import Precision
 from ..nearest import unknown_option
-from ..train import Origin, TrainConfig
+from ..train import FrozenOrigin, Origin, TrainConfig
 from ..train.config import FINE_TUNING, MomentsKind, ReduceDtype
 from ..train.config import PRESETS as TRAIN_PRESETS
 from ..train.origin import OF_TRAINING
@@ -94,6 +94,7 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
                     "Precision": click.Choice(get_args(Precision)),
                     "MomentsKind": click.Choice(get_args(MomentsKind)),
                     "ReduceDtype": click.Choice(get_args(ReduceDtype)),
+                    "str": str,
                 }
                 option = click.option(f"--{flag}", field.name, type=kinds[field.type], help=text)
             command = option(command)
@@ -172,7 +173,9 @@ def build_configs(
     return _made(MoEConfig, model, file, "model", flags), _made(TrainConfig, train, file, "train", flags)
 
 
-def begun_configs(file: ConfigFile, flags: dict[str, Any], origin: Origin) -> tuple[MoEConfig, TrainConfig]:
+def begun_configs(
+    file: ConfigFile, flags: dict[str, Any], origin: Origin | FrozenOrigin
+) -> tuple[MoEConfig, TrainConfig]:
     """Options of a run that begins at `origin`: the model's from there, those of training from a file, over them the
     flags that were given. What contradicts the origin is refused by name."""
     preset, tables = _given(file, flags)
@@ -188,6 +191,12 @@ def begun_configs(file: ConfigFile, flags: dict[str, Any], origin: Origin) -> tu
     except ValueError as error:
         raise _told(error, file, "train", flags) from error
     return model, train
+
+
+def trains_adapter(file: ConfigFile, flags: dict[str, Any]) -> bool:
+    """Whether the options say so: they are checked later."""
+    rank = flags.get("lora_rank")
+    return (file.get("train", {}).get("lora_rank", 0) if rank is None else rank) != 0
 
 
 def _given(file: ConfigFile, flags: dict[str, Any]) -> tuple[Any, dict[str, dict[str, Any]]]:

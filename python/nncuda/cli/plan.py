@@ -146,6 +146,8 @@ def plan(
     if inference and flags["batch_size"] is None:
         file["train"] = {"batch_size": 1, **file.get("train", {})}
     model, train = build_configs(file, preset, flags, vocab)
+    if train.lora_rank:
+        raise ValueError(f"lora_rank is {train.lora_rank}; runs that train an adapter are not planned")
     machine, free = _machine(device, threads, available)
     if inference:
         capacity = model.context if capacity is None else capacity
@@ -195,7 +197,10 @@ def _machine(device: str, threads: int | None, available: int | None) -> tuple[M
 
 
 def require_fit(ctx: Context, model: MoEConfig, train: TrainConfig, held_out: bool, seat: Seat = ALONE) -> None:
-    """DoesNotFitError, with up to three computed ways out, when a rank of a run needs more than its device has free."""
+    """DoesNotFitError, with up to three computed ways out, when a rank of a run needs more than its device has free.
+    Of a run that trains an adapter that is not known."""
+    if train.lora_rank:
+        return
     machine, free = Machine.of(ctx), ctx.memory_info()[0]
     try:
         held = plan_training(model, train, machine, held_out=held_out, seat=seat).held

@@ -18,7 +18,7 @@ from ..device import Comm, Context
 from ..formats.errors import shown
 from ..models import MoEConfig
 from ..tokenizer import Tokenizer
-from ..train import Origin, TrainConfig, TrainingRun
+from ..train import FrozenOrigin, Origin, TrainConfig, TrainingRun
 from ..train.aborting import aborting
 from ..train.config import CHANGEABLE, SCHEDULE
 from ..train.data import open_shards
@@ -29,7 +29,7 @@ from ..train.record import read_record
 from ..train.run import Progress as RunProgress
 from .arguments import config_file_option, device_options
 from .config_file import ConfigFile
-from .options import begun_configs, build_configs, config_options, preset_option, read_config
+from .options import begun_configs, build_configs, config_options, preset_option, read_config, trains_adapter
 from .plan import require_fit
 from .ranks import RankCommand, before_joining, local_device, rank_options
 from .stopping import stopping
@@ -51,8 +51,9 @@ from .terminal import console, count_text, tell
 @click.option(
     "--from",
     "from_folder",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Begin with weights and tokenizer of a checkpoint, a run, or a Mixtral, Llama or Qwen of Hugging Face.",
+    type=click.Path(exists=True, path_type=Path),
+    help="Begin with weights and tokenizer of a checkpoint, a run, or a Mixtral, Llama or Qwen of Hugging Face; with "
+    "--lora-rank, train beside these, or beside a GGUF file.",
 )
 @click.option(
     "--with-optimizer",
@@ -103,6 +104,10 @@ def train(
     values of its options are refused, but for --capacity-factor and --aux-alpha. Options of training begin at their
     defaults, not at a preset's, with 1000 steps and a rate of 5e-5.
 
+    --from MODEL --lora-rank R trains an adapter (LoRA) and leaves the model as it is stored: a dense Llama or Qwen, a
+    folder or a GGUF file in any format. Checkpoints are folders of PEFT, which --adapter of other commands takes, as it
+    takes RUN. The rate is 2e-4 by default.
+
     A run that needs more memory than the device has free (`nncuda plan`) is not started.
 
     Several ranks share out a run with --replicas: `mpiexec -n 4 nncuda train RUN ...`. The first one talks. With
@@ -136,7 +141,8 @@ def train(
             else:
                 file = read_config(config_path) if config_path else ConfigFile()
                 paths = _data_paths(file, data, held_out, tokenizer_path)
-                origin = _origin(from_folder, with_optimizer, preset, paths[2])
+                adapter = trains_adapter(file, flags)
+                origin = _origin(from_folder, with_optimizer, preset, paths[2], adapter)
                 if origin is None:
                     model, options = build_configs(file, preset, flags, open_shards(paths[0])[0].vocab_size)
                 else:
@@ -189,14 +195,24 @@ def _data_paths(file: ConfigFile, *flags: Path | None) -> tuple[Path, Path | Non
     return data, held_out, tokenizer
 
 
-def _origin(folder: Path | None, with_optimizer: bool, preset: str | None, tokenizer: Path | None) -> Origin | None:
+def _origin(
+    folder: Path | None, with_optimizer: bool, preset: str | None, tokenizer: Path | None, adapter: bool
+) -> Origin | FrozenOrigin | None:
     """Where a run begins that has --from; UsageError for what does not go with it, or needs it."""
     if folder is None:
+        if adapter:
+            raise click.UsageError("--lora-rank needs --from, the model beside which an adapter is trained")
         if with_optimizer:
             raise click.UsageError("--with-optimizer needs --from, the checkpoint that has its state")
         return None
     if preset is not None:
         raise click.UsageError("--from gives the sizes of the model; leave out --preset")
+    if adapter:
+        if with_optimizer:
+            raise click.UsageError("--lora-rank begins with an optimizer of its own; leave out --with-optimizer")
+        if tokenizer is not None:
+            raise click.UsageError("the tokenizer stays with the model of --from; leave out --tokenizer")
+        return FrozenOrigin(folder)
     origin = Origin(folder, with_optimizer)
     if tokenizer is not None and origin.tokenizer.has_tokenizer:
         raise click.UsageError(f"the tokenizer of {folder} comes along; leave out --tokenizer")
@@ -213,7 +229,7 @@ def _start(
     tokenizer_path: Path | None,
     comm: Comm,
     expert_parallel: int,
-    origin: Origin | None,
+    origin: Origin | FrozenOrigin | None,
 ) -> TrainingRun:
     tokenizer = Tokenizer.load(tokenizer_path) if tokenizer_path else None
     ranks: dict[str, Any] = {"comm": comm, "expert_parallel": expert_parallel, "origin": origin}
@@ -257,8 +273,10 @@ def run_with_progress(training: TrainingRun, after_step: Callable[[RunProgress],
     """
     trainer, terminal = training.trainer, console()
     config = trainer.model.config
+    beside = f"an adapter of {count_text(trainer.model.layout.size)} beside " if trainer.model.lora_rank else ""
     terminal.print(
-        f"{count_text(config.num_parameters)} parameters, {count_text(config.num_active_parameters)} active per token; "
+        f"{beside}{count_text(config.num_parameters)} parameters, "
+        f"{count_text(config.num_active_parameters)} active per token; "
         f"{count_text(training.data.windows * training.data.length)} tokens to train on; {trainer.model.ctx}"
     )
     bar = Progress(

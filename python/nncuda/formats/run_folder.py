@@ -6,7 +6,8 @@ import os
 import re
 from pathlib import Path
 
-from .errors import missing_file
+from .errors import FormatError, missing_file
+from .regular import present
 
 _STEP_FOLDER = re.compile(r"step-(\d{8,})")
 
@@ -31,3 +32,10 @@ def last_checkpoint(path: str | os.PathLike[str]) -> Path:
     if not found:
         raise missing_file(root, "holds no checkpoint yet")
     return found[-1]
+
+
+def check_no_adapter(folder: str | os.PathLike[str]) -> None:
+    """FormatError for the folder of an adapter, in place of a model's."""
+    folder = Path(folder)
+    if present(folder / "adapter_config.json") and not present(folder / "config.json"):
+        raise FormatError(folder, "holds an adapter alone; give the model that it is of, and this as its adapter")

@@ -10,13 +10,14 @@ Activations have the dtype of the weights, f32, bf16 or f16; gradients of weight
 router's logits and probabilities.
 """
 
-from .attention import Attention, Documents, HeadNorms, KVCache
+from .attention import Attention, Documents, HeadNorms, Heads, KVCache
 from .block import BlockKept, TransformerBlock
 from .dense import AllRows, DenseLayer
-from .embedding import Embedding
+from .embedding import Embedding, FrozenEmbedding
 from .expert_parallel import ExpertParallel, ParallelMoELayer
 from .expert_products import ExpertProducts, Fp8Products
-from .linear import Linear
+from .gated import GatedLayer
+from .linear import FrozenLinear, Linear, LowRank
 from .moe import ExpertUse, MoELayer, Router
 from .norm import RMSNorm
 from .rope import RopeTables
@@ -32,9 +33,14 @@ __all__ = [
     "ExpertProducts",
     "ExpertUse",
     "Fp8Products",
+    "FrozenEmbedding",
+    "FrozenLinear",
+    "GatedLayer",
     "HeadNorms",
+    "Heads",
     "KVCache",
     "Linear",
+    "LowRank",
     "MoELayer",
     "ParallelMoELayer",
     "RMSNorm",

@@ -10,7 +10,7 @@ import numpy as np
 from .. import kernels
 from ..device import Tensor
 from .kept import Kept
-from .linear import Linear
+from .linear import FrozenLinear, Linear
 from .norm import RMSNorm
 from .rope import RopeTables
 
@@ -97,16 +97,43 @@ class Documents(NamedTuple):
 AttentionKept = Kept[tuple[tuple[Tensor, Tensor, Tensor], Tensor, Tensor, tuple[Tensor, ...]]]
 
 
-class HeadNorms:
-    """Queries, keys and values by products of their own, the former two normed head by head, as in Qwen3.
+#: Of queries, keys and values.
+HeadProducts = tuple[Linear, Linear, Linear] | tuple[FrozenLinear, FrozenLinear, FrozenLinear]
 
-    products    of queries, keys and values; norms, of queries and keys, have gains [head_dim]
-    """
 
-    def __init__(self, products: tuple[Linear, Linear, Linear], norms: tuple[RMSNorm, RMSNorm], head_dim: int):
+class Heads:
+    """Queries, keys and values by products of their own: each weight may be stored in a form of its own, and have an
+    adapter."""
+
+    def __init__(self, products: HeadProducts, head_dim: int):
         self.products = products
-        self.norms = norms
         self.head_dim = head_dim
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """x [tokens, hidden] to q, k, v [tokens, heads, head_dim]."""
+        q, k, v = (self._by_token(x, product.forward(x)) for product in self.products)
+        return q, k, v
+
+    def forward_keeping(self, x: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, ...]]:
+        """As `forward`, and what `backward` needs beside x."""
+        return self.forward(x), ()
+
+    def backward(self, dq: Tensor, dk: Tensor, dv: Tensor, x: Tensor, kept: tuple[Tensor, ...], beta: float) -> Tensor:
+        """Gradient of x from those of q, k and v, which are spent."""
+        dx = self.products[0].backward(dq.view(x.shape[0], -1), x, beta=beta)
+        self.products[1].backward(dk.view(x.shape[0], -1), x, dx, beta, add=True)
+        return self.products[2].backward(dv.view(x.shape[0], -1), x, dx, beta, add=True)
+
+    def _by_token(self, x: Tensor, part: Tensor) -> Tensor:
+        return part.view(x.shape[0], -1, self.head_dim)
+
+
+class HeadNorms(Heads):
+    """The same with queries and keys normed head by head, as in Qwen3; `norms`, of both, have gains [head_dim]."""
+
+    def __init__(self, products: HeadProducts, norms: tuple[RMSNorm, RMSNorm], head_dim: int):
+        super().__init__(products, head_dim)
+        self.norms = norms
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """x [tokens, hidden] to q, k, v [tokens, heads, head_dim]."""
@@ -126,23 +153,21 @@ class HeadNorms:
         q, rstd_q, k, rstd_k = kept
         self.norms[0].backward(dq.view(-1, self.head_dim), q, rstd_q)
         self.norms[1].backward(dk.view(-1, self.head_dim), k, rstd_k)
-        dx = self.products[0].backward(dq.view(x.shape[0], -1), x, beta=beta)
-        self.products[1].backward(dk.view(x.shape[0], -1), x, dx, beta, add=True)
-        return self.products[2].backward(dv.view(x.shape[0], -1), x, dx, beta, add=True)
-
-    def _by_token(self, x: Tensor, part: Tensor) -> Tensor:
-        return part.view(x.shape[0], -1, self.head_dim)
+        return super().backward(dq, dk, dv, x, (), beta)
 
 
 class Attention:
     """out = softmax(q k^T / sqrt(head_dim)) v, through W_o; q, k, v come from one product with W_qkv.
 
     Weights: qkv [(num_heads + 2 num_kv_heads) * head_dim, hidden], which may have a bias, output [hidden, num_heads *
-    head_dim]. With `HeadNorms` in place of the product the former two are normed before they are rotated.
+    head_dim]. With `Heads` in place of the product each has its own, with `HeadNorms` the former two are normed before
+    they are rotated.
     (Vaswani et al. 2017, eq. 1; Shazeer 2019, multi-query; Su et al. 2021, rotary)
     """
 
-    def __init__(self, qkv: Linear | HeadNorms, output: Linear, rope: RopeTables, num_heads: int, num_kv_heads: int):
+    def __init__(
+        self, qkv: Linear | Heads, output: Linear | FrozenLinear, rope: RopeTables, num_heads: int, num_kv_heads: int
+    ):
         self.qkv = qkv
         self.output = output
         self.rope = rope
@@ -158,7 +183,7 @@ class Attention:
     ) -> tuple[Tensor, AttentionKept]:
         """As `forward`, and what `backward` needs."""
         length = x.shape[0] // batch
-        if isinstance(self.qkv, HeadNorms):
+        if isinstance(self.qkv, Heads):
             (q, k, v), of_norms = self.qkv.forward_keeping(x)
         else:
             (q, k, v), of_norms = self._split(self.qkv.forward(x)), ()
@@ -184,7 +209,7 @@ class Attention:
         (q, k, v), heads, lse, of_norms = kept.take()
         rows, length = x.shape[0], x.shape[0] // batch
         dheads = self.output.backward(dy, heads, beta=beta)
-        if isinstance(self.qkv, HeadNorms):
+        if isinstance(self.qkv, Heads):
             dq, dk, dv = (x.ctx.empty(part.shape, part.dtype) for part in (q, k, v))
         else:
             dqkv = x.ctx.empty((rows, (self.num_heads + 2 * self.num_kv_heads) * self.rope.head_dim), x.dtype)
@@ -197,7 +222,7 @@ class Attention:
         cosine, sine = self.rope.tables(length)
         kernels.rope_backward(dq, cosine, sine, positions, dx=dq)
         kernels.rope_backward(dk, cosine, sine, positions, dx=dk)
-        if isinstance(self.qkv, HeadNorms):
+        if isinstance(self.qkv, Heads):
             return self.qkv.backward(dq, dk, dv, x, of_norms, beta)
         return self.qkv.backward(dqkv, x, beta=beta)
 
@@ -223,7 +248,7 @@ class Attention:
         return self.output.forward(heads.view(x.shape[0], -1))
 
     def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return self.qkv.forward(x) if isinstance(self.qkv, HeadNorms) else self._split(self.qkv.forward(x))
+        return self.qkv.forward(x) if isinstance(self.qkv, Heads) else self._split(self.qkv.forward(x))
 
     def _split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return split_heads(qkv, self.num_heads, self.num_kv_heads)

@@ -8,6 +8,7 @@ from ..device import Tensor
 from .attention import Attention, AttentionKept, Documents, KVCache
 from .dense import DenseKept, DenseLayer
 from .expert_parallel import Add, Arrived, ParallelMoELayer, Rounding
+from .gated import GatedKept, GatedLayer
 from .kept import Kept
 from .moe import ExpertUse, MoEKept, MoELayer
 from .norm import RMSNorm
@@ -31,7 +32,7 @@ class Again(NamedTuple):
 
 
 #: The block's input, which is the output of the block before, and the rest, unless `backward` is to find that again.
-BlockKept = Kept[tuple[Tensor, tuple[Attended, MoEKept | DenseKept] | Again]]
+BlockKept = Kept[tuple[Tensor, tuple[Attended, MoEKept | DenseKept | GatedKept] | Again]]
 
 
 class TransformerBlock:
@@ -42,9 +43,14 @@ class TransformerBlock:
     """
 
     def __init__(
-        self, name: str, input_norm: RMSNorm, attention: Attention, post_norm: RMSNorm, moe: MoELayer | DenseLayer
+        self,
+        name: str,
+        input_norm: RMSNorm,
+        attention: Attention,
+        post_norm: RMSNorm,
+        moe: MoELayer | DenseLayer | GatedLayer,
     ):
-        self._halves = f"{name}.self_attn", f"{name}.{'mlp' if isinstance(moe, DenseLayer) else 'block_sparse_moe'}"
+        self._halves = f"{name}.self_attn", f"{name}.{'block_sparse_moe' if isinstance(moe, MoELayer) else 'mlp'}"
         self.input_norm = input_norm
         self.attention = attention
         self.post_norm = post_norm

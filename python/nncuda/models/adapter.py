@@ -32,14 +32,18 @@ from ..formats.block_formats import FORMATS, StoredTensor
 from ..formats.errors import FormatError, missing_file, shown, told_of
 from ..formats.json_values import read_json
 from ..formats.regular import present
+from ..formats.run_folder import last_checkpoint
 from ..formats.safetensors import SafetensorsFile, write_safetensors
 from .adapter_gguf import Factor, GGUFAdapter
 from .llama import LlamaConfig
 from .values import Values
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-_PREFIX = "base_model.model."
-_TENSOR = re.compile(re.escape(_PREFIX) + r"(.+)\.lora_(A|B)\.weight")
+#: What the names of factors in a folder begin with.
+PREFIX = "base_model.model."
+#: The projections of a layer that may be adapted, in its order.
+LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+_TENSOR = re.compile(re.escape(PREFIX) + r"(.+)\.lora_(A|B)\.weight")
 _ADAPTED = re.compile(r"model\.layers\.\d+\.(self_attn|mlp)\.[a-z]+_proj\.weight")
 #: Ways to begin an adapter that leave the base's weights as they are.
 _BEGINNINGS = (True, False, "gaussian", "eva", "orthogonal")
@@ -79,9 +83,10 @@ class Adapter:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], config: LlamaConfig) -> Adapter:
-        """Opens the PEFT folder, or the GGUF file, of an adapter of a model with that configuration. FormatError when
-        it is of another, is wrong, or asks for what this program does not do."""
-        path = Path(path)
+        """Opens the PEFT folder, or the GGUF file, of an adapter of a model with that configuration; of a run that
+        trains one, the last checkpoint. FormatError when it is of another, is wrong, or asks for what this program does
+        not do."""
+        path = last_checkpoint(path)
         if path.is_file():
             file = GGUFAdapter(path, config)
             return cls(path, file.rank, file.scale, _factors(path, file.factors(), file.rank, config))
@@ -176,7 +181,20 @@ def save_adapter(
     ranks = {a.shape[0] for a, _ in factors.values()} | {b.shape[1] for _, b in factors.values()}
     if len(ranks) != 1:
         raise ValueError(f"factors of ranks {sorted(ranks)}; an adapter has one rank")
-    values = {
+    targets = {name.removesuffix(".weight").rpartition(".")[2] for name in factors}
+    values = adapter_values(ranks.pop(), alpha, targets, base)
+    tensors: dict[str, np.ndarray] = {}
+    for name, (a, b) in factors.items():
+        module = f"{PREFIX}{name.removesuffix('.weight')}"
+        tensors |= {f"{module}.lora_A.weight": a, f"{module}.lora_B.weight": b}
+    with write_folder(path) as folder:
+        (folder / CONFIG).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+        write_safetensors(folder / WEIGHTS, tensors, {"format": "pt"})
+
+
+def adapter_values(rank: int, alpha: float, targets: Iterable[str], base: str) -> dict[str, Any]:
+    """The content of adapter_config.json."""
+    return {
         "base_model_name_or_path": base or None,
         "bias": "none",
         "fan_in_fan_out": False,
@@ -186,16 +204,9 @@ def save_adapter(
         "lora_dropout": 0.0,
         "modules_to_save": None,
         "peft_type": "LORA",
-        "r": ranks.pop(),
-        "target_modules": sorted({name.removesuffix(".weight").rpartition(".")[2] for name in factors}),
+        "r": rank,
+        "target_modules": sorted(targets),
         "task_type": "CAUSAL_LM",
         "use_dora": False,
         "use_rslora": False,
     }
-    tensors: dict[str, np.ndarray] = {}
-    for name, (a, b) in factors.items():
-        module = f"{_PREFIX}{name.removesuffix('.weight')}"
-        tensors |= {f"{module}.lora_A.weight": a, f"{module}.lora_B.weight": b}
-    with write_folder(path) as folder:
-        (folder / CONFIG).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-        write_safetensors(folder / WEIGHTS, tensors, {"format": "pt"})

@@ -15,7 +15,7 @@ from ..dtypes import to_numpy
 from ..formats import read_safetensors_folder, write_folder
 from ..formats.errors import told_of, unreadable
 from ..formats.json_values import read_json
-from ..formats.run_folder import last_checkpoint
+from ..formats.run_folder import check_no_adapter, last_checkpoint
 from ..formats.safetensors import DEFAULT_SHARD_BYTES, SafetensorsFolder, SafetensorsFolderLayout
 from ..layers import ExpertParallel
 from ..tokenizer import Tokenizer
@@ -23,8 +23,9 @@ from ..tokenizer.carried import CarriedTokenizer
 from ..tokenizer.to_folder import special_ids, write_tokenizer
 from .config import MoEConfig, Precision
 from .mixtral import config_from_mixtral, config_to_mixtral, parameters_from_mixtral
-from .moe import MoETransformer, check_names, on_host
+from .moe import MoETransformer
 from .parameters import ParameterLayout, own_parts
+from .transformer import check_names, on_host
 
 
 class ModelFolder:
@@ -37,6 +38,7 @@ class ModelFolder:
         self.folder = Path(folder)
         if not self.folder.is_dir():
             raise unreadable(folder, "is not a folder", errno.ENOTDIR if self.folder.exists() else errno.ENOENT)
+        check_no_adapter(self.folder)
         with told_of(self.folder / "config.json"):
             self.config: MoEConfig = config_from_mixtral(read_json(self.folder / "config.json"))
         self.files: SafetensorsFolder = read_safetensors_folder(self.folder)

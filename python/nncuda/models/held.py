@@ -11,7 +11,7 @@ import copy
 from collections.abc import Iterable, Iterator
 
 from ..device import Shard, expert_shards
-from .parameters import GRAIN, ParameterLayout
+from .parameters import GRAIN, Layout
 
 #: First byte, the one after the last, the rank that has them and the one that gets them.
 Move = tuple[int, int, int, int]
@@ -29,7 +29,7 @@ class HeldElements:
     gradients   of these what a rank keeps that partitions them (see `PartitionedGradients`)
     """
 
-    def __init__(self, layout: ParameterLayout, ranks: int, rank: int, size: int = 1):
+    def __init__(self, layout: Layout, ranks: int, rank: int, size: int = 1):
         self._layout = layout
         self._ranks, self._size = ranks, size
         matrices = [(part.start, part.stop) for layer in layout.experts for part in layer]

@@ -59,18 +59,50 @@ class ParameterSpec:
         return math.prod(self.shape)
 
 
-class ParameterLayout:
-    """Where each parameter of a configuration lies. `size` elements in all, of which the first `num_decayed` decay.
+class Layout:
+    """Where each of some tensors lies in an arena. `size` elements in all, of which the first `num_decayed` decay.
 
     `experts` are the elements of each layer's experts: those of all w1 and w3, and those of all w2; none of a dense
     model.
     """
 
-    def __init__(self, config: MoEConfig):
+    num_decayed: int
+
+    def __init__(self) -> None:
         self.specs: list[ParameterSpec] = []
         self.experts: list[tuple[range, range]] = []
         self._by_name: dict[str, ParameterSpec] = {}
         self.size = 0
+
+    def backward_pieces(self) -> list[range]:
+        """The elements whose gradients a backward pass completes at a time, in its order."""
+        raise NotImplementedError
+
+    def _add(self, name: str, *shape: int) -> None:
+        spec = ParameterSpec(name, shape, self.size)
+        self.specs.append(spec)
+        self._by_name[name] = spec
+        self.size += spec.size
+
+    def __getitem__(self, name: str) -> ParameterSpec:
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[ParameterSpec]:
+        return iter(self.specs)
+
+    def __len__(self) -> int:
+        return len(self.specs)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each parameter by name, in the order of the arena."""
+        return {spec.name: spec.shape for spec in self.specs}
+
+
+class ParameterLayout(Layout):
+    """That of all parameters of a configuration."""
+
+    def __init__(self, config: MoEConfig):
+        super().__init__()
         hidden, ffn = config.hidden_size, config.ffn_size
         q_rows, kv_rows = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
         self._add("model.embed_tokens.weight", config.vocab_size, hidden)
@@ -118,25 +150,6 @@ class ParameterLayout:
         matrices = [range(begin, end) for end, begin in itertools.pairwise(ends)]
         return [*matrices, range(self.num_decayed, self.size)]
 
-    def _add(self, name: str, *shape: int) -> None:
-        spec = ParameterSpec(name, shape, self.size)
-        self.specs.append(spec)
-        self._by_name[name] = spec
-        self.size += spec.size
-
-    def __getitem__(self, name: str) -> ParameterSpec:
-        return self._by_name[name]
-
-    def __iter__(self) -> Iterator[ParameterSpec]:
-        return iter(self.specs)
-
-    def __len__(self) -> int:
-        return len(self.specs)
-
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shape of each parameter by name, in the order of the arena."""
-        return {spec.name: spec.shape for spec in self.specs}
-
 
 class ParameterArena(Mapping[str, Tensor]):
     """One buffer of a layout: the parameters themselves, their gradients, or a moment of the optimiser.
@@ -145,9 +158,7 @@ class ParameterArena(Mapping[str, Tensor]):
     model.parameters():``. Where a rank holds the elements `held` alone, nothing may touch the others.
     """
 
-    def __init__(
-        self, ctx: Context, layout: ParameterLayout, dtype: DTypeName = "f32", held: Sequence[range] | None = None
-    ):
+    def __init__(self, ctx: Context, layout: Layout, dtype: DTypeName = "f32", held: Sequence[range] | None = None):
         self.ctx = ctx
         self.layout = layout
         self.held = (range(layout.size),) if held is None else tuple(held)
@@ -222,7 +233,7 @@ class ParameterArena(Mapping[str, Tensor]):
         return {spec.name: flat[spec.offset : spec.offset + spec.size].reshape(spec.shape) for spec in self.layout}
 
 
-def own_parts(layout: ParameterLayout, own: range, data: Tensor) -> Iterator[tuple[str, int, Tensor]]:
+def own_parts(layout: Layout, own: range, data: Tensor) -> Iterator[tuple[str, int, Tensor]]:
     """Of each parameter that reaches into the elements `own` of a layout, which are `data`: its name, the first of its
     elements that lies there, and the elements from there on."""
     for spec in layout:

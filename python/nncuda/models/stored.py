@@ -27,7 +27,7 @@ from ..formats.block_formats import StoredTensor
 from ..formats.errors import FormatError, shown, told_of
 from ..formats.gguf import GGUFFile, SplitGGUF, open_gguf
 from ..formats.json_values import read_json
-from ..formats.run_folder import last_checkpoint
+from ..formats.run_folder import check_no_adapter, last_checkpoint
 from ..formats.safetensors import read_safetensors_folder
 from ..formats.ternary import TernaryMatrix
 from ..tokenizer.chat_template import ChatTemplate, special_names, template_from_folder, template_from_gguf
@@ -289,6 +289,7 @@ def _open_gguf(path: Path) -> StoredModel:
 
 
 def _open_folder(folder: Path) -> StoredModel:
+    check_no_adapter(folder)
     values = read_json(folder / "config.json")
     with told_of(folder / "config.json"):
         config = config_from_folder(values)

@@ -1,6 +1,7 @@
 """Training: one step, the loop around it, its data, its metrics, its checkpoints."""
 
 from ..formats.run_folder import list_checkpoints
+from .adapter import FrozenOrigin
 from .checkpoint import Checkpoint, load_model, resolve_checkpoint
 from .config import TrainConfig
 from .data import TokenWindows
@@ -11,6 +12,7 @@ from .trainer import StepResult, Trainer
 
 __all__ = [
     "Checkpoint",
+    "FrozenOrigin",
     "MetricsLog",
     "Origin",
     "StepResult",

@@ -14,7 +14,7 @@ from .. import errors, kernels
 from ..device import Comm, Graph
 from ..layers import ExpertUse
 from ..layers.expert_parallel import Add, Round, Rounding, Run
-from ..models import MoETransformer
+from ..models.transformer import Transformer
 from .backward_sums import BackwardSums
 from .expert_gradients import ExpertGradients
 from .replicas import Replicas
@@ -54,7 +54,7 @@ class CapturedStep:
 
     def __init__(
         self,
-        model: MoETransformer,
+        model: Transformer,
         batch: int,
         length: int,
         micro: int,

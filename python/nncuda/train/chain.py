@@ -34,8 +34,7 @@ from ..formats.atomic import naming
 from ..formats.errors import shown
 from ..formats.json_values import json_lines
 from ..formats.regular import open_regular, present
-from ..models import ParameterLayout
-from ..models.parameters import own_parts
+from ..models.parameters import Layout, own_parts
 from .config import TrainConfig
 from .metrics import drop_records
 from .moments import moments_shapes
@@ -50,7 +49,7 @@ _DIGITS = 32  # of a digest
 _SCALING = ("loss_scale", "good_steps", "skipped_steps")
 
 
-def state_names(layout: ParameterLayout, config: TrainConfig) -> list[str]:
+def state_names(layout: Layout, config: TrainConfig) -> list[str]:
     """The tensors that a step depends on, in the order of the digests: parameters and moments as checkpoints name them,
     the number of updates, and the loss scaling of f16."""
     scaling = _SCALING if config.precision == "f16" else ()

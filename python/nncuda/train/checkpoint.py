@@ -38,11 +38,13 @@ from ..layers import ExpertParallel
 from ..models import MoEConfig, MoETransformer, ParameterLayout
 from ..models.config import Precision, check_number
 from ..models.folder import ModelFiles, ModelFolder
-from ..models.moe import check_names, on_host
+from ..models.low_rank import AdapterFiles, LowRankTransformer
+from ..models.parameters import Layout
+from ..models.transformer import check_names, on_host
 from ..tokenizer import Tokenizer
 from ..tokenizer.carried import CarriedTokenizer
 from .aborting import aborting, together
-from .config import LARGEST_LOSS_SCALE, LEAST_LOSS_SCALE, TrainConfig
+from .config import LARGEST_LOSS_SCALE, LEAST_LOSS_SCALE, MomentsKind, TrainConfig
 from .moments import check_moments, moments_shapes
 from .replicas import partitions_gradients
 from .scaling import LossScalingState
@@ -59,7 +61,8 @@ class TrainingState:
     """What a run needs besides weights and moments to continue.
 
     data_position counts the windows visited, data_windows how many the data had, seconds the time spent training.
-    loss_scaling is there when the precision is f16, and only then.
+    loss_scaling is there when the precision is f16, and only then; base, which is `FrozenBase.record` of the model
+    beside which an adapter is trained, when one is.
     """
 
     step: int
@@ -69,6 +72,7 @@ class TrainingState:
     train: TrainConfig
     held_out_loss: float | None = None
     loss_scaling: LossScalingState | None = None
+    base: dict[str, object] | None = None
 
     def to_dict(self) -> dict[str, object]:
         """All of it as plain values, as `training.json` has them; without loss_scaling where there is none, and without
@@ -76,7 +80,9 @@ class TrainingState:
         values = {**vars(self), "train": self.train.to_dict()}
         if self.held_out_loss is not None and not math.isfinite(self.held_out_loss):
             values["held_out_loss"] = None
-        del values["loss_scaling"]
+        for name in ("loss_scaling", "base"):
+            if values[name] is None:
+                del values[name]
         return values if self.loss_scaling is None else {**values, "loss_scaling": vars(self.loss_scaling)}
 
 
@@ -97,21 +103,16 @@ class Checkpoint(ModelFolder):
         """What to raise for a folder that has a model alone."""
         return missing_file(self.folder, "has no training.json: it can be run, but not trained further")
 
+    @property
+    def layout(self) -> Layout:
+        """The places of what is trained."""
+        return ParameterLayout(self.config)
+
     def moments(self) -> SafetensorsFile:
         """The file of the moments, checked but for the values of f32 and bf16."""
         if self.training is None:
             raise self.untrainable()
-        path = self.folder / "optimizer.safetensors"
-        moments = SafetensorsFile(path)
-        kind = self.training.train.moments
-        expected = moments_shapes(ParameterLayout(self.config), kind)
-        with told_of(path):
-            check_names(moments, expected)
-            for name, (dtype, shape) in expected.items():
-                if moments.shape(name) != shape or moments.dtype(name) != to_numpy(dtype):
-                    raise ValueError(f"tensor {name} is not {dtype} of shape {list(shape)}")
-            check_moments(moments, kind)
-        return moments
+        return open_moments(self.folder / "optimizer.safetensors", self.layout, self.training.train.moments)
 
     def trainer(
         self,
@@ -155,6 +156,19 @@ class Checkpoint(ModelFolder):
         return trainer
 
 
+def open_moments(path: Path, layout: Layout, kind: MomentsKind) -> SafetensorsFile:
+    """A file of moments, checked but for the values of f32 and bf16."""
+    moments = SafetensorsFile(path)
+    expected = moments_shapes(layout, kind)
+    with told_of(path):
+        check_names(moments, expected)
+        for name, (dtype, shape) in expected.items():
+            if moments.shape(name) != shape or moments.dtype(name) != to_numpy(dtype):
+                raise ValueError(f"tensor {name} is not {dtype} of shape {list(shape)}")
+        check_moments(moments, kind)
+    return moments
+
+
 def load_model(
     path: str | os.PathLike[str], ctx: Context, *, training: bool = False, precision: Precision = "f32"
 ) -> tuple[MoETransformer, Tokenizer | None]:
@@ -188,7 +202,7 @@ def write_checkpoint(
     comm, own = trainer.comm, trainer.moments.own
     shapes = moments_shapes(trainer.model.layout, trainer.moments.kind)
     moments = SafetensorsLayout({name: (to_numpy(dtype), shape) for name, (dtype, shape) in shapes.items()})
-    files = ModelFiles(trainer.model, tokenizer, max_shard_bytes)
+    files = _files(trainer, tokenizer, max_shard_bytes)
     with aborting(comm), _folder_of_all(folder, comm) as temporary:
         with together(comm):
             if comm is None or comm.rank == 0:
@@ -201,6 +215,17 @@ def write_checkpoint(
             files.write(temporary, own)
             parts = ((name, first, on_host(part)) for name, first, part in trainer.moments.parts())
             moments.write(temporary / "optimizer.safetensors", parts)
+
+
+def _files(
+    trainer: Trainer, tokenizer: Tokenizer | CarriedTokenizer | None, max_shard_bytes: int
+) -> ModelFiles | AdapterFiles:
+    """Those of the model itself, or of the adapter that is trained beside it."""
+    model = trainer.model
+    if isinstance(model, LowRankTransformer):
+        return AdapterFiles(model)
+    assert isinstance(model, MoETransformer)
+    return ModelFiles(model, tokenizer, max_shard_bytes)
 
 
 @contextlib.contextmanager
@@ -230,7 +255,7 @@ def read_training_state(path: str | os.PathLike[str]) -> TrainingState:
             path, f"is a training state of version {shown(version)}; this program reads version {_VERSION}"
         )
     whole = {"step": (0, COUNT), "data_position": (0, _MOST_WINDOWS), "data_windows": (1, _MOST_WINDOWS)}
-    scaling = values.pop("loss_scaling", None)
+    scaling, base = values.pop("loss_scaling", None), values.pop("base", None)
     if set(values) != {*whole, "seconds", "train", "held_out_loss"}:
         raise FormatError(
             path, f"has the entries {', '.join(sorted(values))}; some are missing, or should not be there"
@@ -252,7 +277,13 @@ def read_training_state(path: str | os.PathLike[str]) -> TrainingState:
             path, f"has {'no' if scaling is None else 'a'} loss_scaling; its precision is {train.precision}"
         )
     state = None if scaling is None else _loss_scaling(path, scaling, most_skipped=values["step"])  # type: ignore[arg-type]
-    return TrainingState(**{**values, "train": train, "loss_scaling": state})  # type: ignore[arg-type]
+    if (base is None) != (train.lora_rank == 0):
+        raise FormatError(path, f"has {'no' if base is None else 'a'} base; its lora_rank is {train.lora_rank}")
+    if base is not None:
+        of_text = isinstance(base, dict) and all(isinstance(value, str) for value in base.values())
+        if not of_text or set(base) != {"folder", "weights_sha256"}:  # type: ignore[arg-type]
+            raise FormatError(path, f"base is {shown(base)}; it must have folder and weights_sha256, as text")
+    return TrainingState(**{**values, "train": train, "loss_scaling": state, "base": base})  # type: ignore[arg-type]
 
 
 def _loss_scaling(path: str | os.PathLike[str], values: object, most_skipped: int) -> LossScalingState:

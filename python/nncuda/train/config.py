@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from ..formats.errors import shown
+from ..models.adapter import LORA_TARGETS
 from ..models.config import Precision, check_count, check_number, check_precision
 from ..nearest import unknown_option
 
@@ -33,7 +34,11 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "loss_scale": (LEAST_LOSS_SCALE, LARGEST_LOSS_SCALE),
     "loss_scale_growth": (1.0, LARGEST_LOSS_SCALE),
     "loss_scale_backoff": (LEAST_LOSS_SCALE, 1.0),
+    "lora_alpha": (1e-6, 1e6),
 }
+
+#: The largest rank of an adapter; tests/bounds.json has the reason.
+LARGEST_RANK = 65536
 
 #: Options that checkpoints did not have from the beginning. Files have them where they are not at their defaults, so a
 #: run that uses none of them is the same file as ever, which programs from before them open too.
@@ -52,6 +57,9 @@ _ADDED = (
     "reduce_dtype",
     "document_mask",
     "hash_every",
+    "lora_rank",
+    "lora_alpha",
+    "lora_targets",
 )
 
 #: Options that a run may continue with other values of. Micro-batches and what is computed twice change how a step is
@@ -90,6 +98,9 @@ PRESETS: dict[str, dict[str, object]] = {
 
 #: What a run that begins with trained weights is trained with, where it is not the default: few steps, with a low rate.
 FINE_TUNING: dict[str, object] = {"steps": 1000, "learning_rate": 5e-5}
+
+#: The same of an adapter, whose few parameters take larger steps (Dettmers et al. 2023, "QLoRA", appendix B).
+ADAPTER_TUNING: dict[str, object] = {**FINE_TUNING, "learning_rate": 2e-4}
 
 
 def canonical(*options: object) -> str:
@@ -146,6 +157,10 @@ class TrainConfig:
     loss_scale_growth   factor of the scale after `loss_scale_interval` steps without an overflow
     loss_scale_backoff  factor of the scale after a step whose gradients overflow, which is skipped
     loss_scale_interval  steps without an overflow after which the scale grows
+    lora_rank           rank of an adapter (LoRA) that is trained beside the model's weights, which stay as they are
+                        stored; 0 trains the weights
+    lora_alpha          by which what it adds counts lora_alpha / lora_rank times; None is lora_rank, which is once
+    lora_targets        the projections of a layer that have one, separated by commas, such as q_proj,v_proj; or all
     seed                seed of the initial weights and of the data order
     eval_every          steps between evaluations on held-out text; 0 evaluates only at the end
     eval_batches        batches per evaluation, always the same ones; 0 uses all
@@ -181,6 +196,9 @@ class TrainConfig:
     loss_scale_growth: float = 2.0
     loss_scale_backoff: float = 0.5
     loss_scale_interval: int = 2000
+    lora_rank: int = 0
+    lora_alpha: float | None = None
+    lora_targets: str = "all"
     seed: int = 0
     eval_every: int = 100
     eval_batches: int = 0
@@ -220,7 +238,7 @@ class TrainConfig:
         if type(self.seed) is not int or not -(2**63) <= self.seed < 2**63:
             raise ValueError(f"seed is {shown(self.seed)}; it must be a whole number of 64 bits")
         for name, bounds in BOUNDS.items():
-            optional = name in ("clip_norm", "max_loss")
+            optional = name in ("clip_norm", "max_loss", "lora_alpha")
             if not optional or getattr(self, name) is not None:
                 check_number(name, getattr(self, name), bounds, optional=optional)
         if type(self.recompute_experts) is not bool:
@@ -235,12 +253,31 @@ class TrainConfig:
         if self.moments not in get_args(MomentsKind):
             raise ValueError(f"moments is {shown(self.moments)}; it must be one of {', '.join(get_args(MomentsKind))}")
         self._check_reduce_dtype()
+        self._check_adapter()
         if self.precision != "f16":
             for name in ("loss_scale", "loss_scale_growth", "loss_scale_backoff", "loss_scale_interval"):
                 if getattr(self, name) != getattr(type(self), name):
                     raise ValueError(
                         f"{name} is given, but the precision is {self.precision}; losses are scaled in f16"
                     )
+
+    def _check_adapter(self) -> None:
+        rank, targets = self.lora_rank, self.lora_targets
+        if type(rank) is not int or not 0 <= rank <= LARGEST_RANK:
+            raise ValueError(f"lora_rank is {shown(rank)}; it must be a whole number, from 0 to {LARGEST_RANK}")
+        names = targets.split(",") if type(targets) is str and targets != "all" else ["q_proj"]
+        if type(targets) is not str or any(name not in LORA_TARGETS for name in names) or len(set(names)) < len(names):
+            rule = f"all, or some of {', '.join(LORA_TARGETS)}, separated by commas"
+            raise ValueError(f"lora_targets is {shown(targets)}; it must be {rule}")
+        if not rank:
+            for name in ("lora_alpha", "lora_targets"):
+                if getattr(self, name) != getattr(type(self), name):
+                    raise ValueError(f"{name} is given, but lora_rank is 0; it is of an adapter")
+            return
+        if self.lora_alpha is None:
+            object.__setattr__(self, "lora_alpha", float(rank))
+        if self.precision != "f32":
+            raise ValueError(f"precision is {self.precision}, but lora_rank is {rank}; adapters are trained in f32")
 
     def _check_reduce_dtype(self) -> None:
         found, known = self.reduce_dtype, get_args(ReduceDtype)
@@ -253,6 +290,11 @@ class TrainConfig:
             )
         if found != "f32" and self.replicas == 1:
             raise ValueError(f"reduce_dtype is {found}, but replicas is 1; gradients are rounded between replicas")
+
+    @property
+    def adapted(self) -> tuple[str, ...]:
+        """The projections of a layer that have an adapter."""
+        return LORA_TARGETS if self.lora_targets == "all" else tuple(self.lora_targets.split(","))
 
     @property
     def micro_batches(self) -> int:

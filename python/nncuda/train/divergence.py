@@ -11,9 +11,8 @@ import numpy as np
 from .. import errors, kernels
 from ..device import Context, NonFinite, Tensor
 from ..formats import FormatError
-from ..models import MoETransformer
-from ..models.moe import IGNORE_INDEX
 from ..models.partitioned import PartitionedGradients
+from ..models.transformer import IGNORE_INDEX, Transformer
 from .config import LEAST_LOSS_SCALE
 from .data import Batch
 
@@ -112,7 +111,7 @@ def _origin(trainer: Trainer, batch: Batch, scale: float) -> tuple[float, str]:
     return loss, _largest_gradient(model, scale) if trace.found is None else _place(model, trace.found)
 
 
-def _place(model: MoETransformer, found: NonFinite) -> str:
+def _place(model: Transformer, found: NonFinite) -> str:
     assert model.gradients is not None
     name, index = f"{found.argument} of {found.kernel}{' in ' * (found.label != '')}{found.label}", found.index
     for arena, what in ((model.weights, ""), (model.gradients, "the gradient of ")):
@@ -121,7 +120,7 @@ def _place(model: MoETransformer, found: NonFinite) -> str:
     return f"{name} is not finite, first at {list(index)} ({found.value})"
 
 
-def _run(model: MoETransformer, given: Batch, micro: int, scale: float) -> float:
+def _run(model: Transformer, given: Batch, micro: int, scale: float) -> float:
     """Loss of a batch, and its gradients times `scale` into the model's, as a step makes them, call by call."""
     inputs, targets, *packed = given
     ctx, (batch, length) = model.ctx, inputs.shape
@@ -141,7 +140,7 @@ def _run(model: MoETransformer, given: Batch, micro: int, scale: float) -> float
     return kernels.weighted_mean(ctx.tensor(np.concatenate(losses)), divisor=tokens).item()
 
 
-def _largest_gradient(model: MoETransformer, scale: float) -> str:
+def _largest_gradient(model: Transformer, scale: float) -> str:
     assert model.gradients is not None
     if isinstance(model.gradients, PartitionedGradients):
         return _PARTITIONED

@@ -15,8 +15,8 @@ import numpy as np
 from .. import kernels
 from ..device import Context, Tensor
 from ..formats import SafetensorsFile
-from ..models import ParameterArena, ParameterLayout
-from ..models.parameters import own_parts
+from ..models import ParameterArena
+from ..models.parameters import Layout, own_parts
 from .config import MomentsKind
 
 #: Parameters that share a scale, as in bindings.h.
@@ -32,7 +32,7 @@ def moments_bytes(count: int, kind: MomentsKind) -> list[int]:
     return [(4 if kind == "f32" else 2) * count] * 2
 
 
-def moments_shapes(layout: ParameterLayout, kind: MomentsKind) -> dict[str, tuple[str, tuple[int, ...]]]:
+def moments_shapes(layout: Layout, kind: MomentsKind) -> dict[str, tuple[str, tuple[int, ...]]]:
     """dtype and shape of each tensor of a checkpoint's moments by name."""
     if kind == "f8":
         parts = {"codes": ("u8", (layout.size,)), "scales": ("f32", (-(-layout.size // BLOCK),))}
@@ -76,7 +76,7 @@ class Moments:
     have range after range.
     """
 
-    def __init__(self, ctx: Context, layout: ParameterLayout, kind: MomentsKind, own: Sequence[range]):
+    def __init__(self, ctx: Context, layout: Layout, kind: MomentsKind, own: Sequence[range]):
         self.kind = kind
         self.own = own
         #: How many parameters these are.

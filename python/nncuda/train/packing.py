@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..formats import FormatError, TokenShard
-from ..models.moe import IGNORE_INDEX
+from ..models.transformer import IGNORE_INDEX
 
 
 class Packing(NamedTuple):

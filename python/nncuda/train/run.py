@@ -21,9 +21,11 @@ from ..formats.regular import present
 from ..formats.run_folder import list_checkpoints
 from ..layers.expert_parallel import Round, Run
 from ..models import MoEConfig
+from ..models.low_rank import LowRankTransformer
 from ..tokenizer import Tokenizer
 from ..tokenizer.carried import CarriedTokenizer
 from .aborting import aborting
+from .adapter import FrozenOrigin, open_checkpoint
 from .chain import CHAIN_FILE, Chain, state_digests, state_names
 from .checkpoint import Checkpoint, TrainingState, prune_checkpoints, save_checkpoint
 from .config import CHANGEABLE, SCHEDULE, TrainConfig
@@ -103,7 +105,7 @@ class TrainingRun:
         note: dict[str, object] | None = None,
         comm: Comm | None = None,
         expert_parallel: int = 1,
-        origin: Origin | None = None,
+        origin: Origin | FrozenOrigin | None = None,
     ) -> TrainingRun:
         """A new run, with its `run.json`, to which `note` is added, on the ranks of `comm`, of which so many share the
         experts out. It begins with random weights, or at `origin`, whose tokenizer it takes unless one is given.
@@ -116,6 +118,11 @@ class TrainingRun:
             train.check_schedule()
             windows = _windows(data, train.sequence_length)
             rest = None if held_out is None else _windows(held_out, train.sequence_length)
+            if train.lora_rank and not isinstance(origin, FrozenOrigin):
+                raise ValueError(
+                    f"lora_rank is {train.lora_rank}, but there is no model beside which an adapter is trained: give "
+                    "--from"
+                )
             if origin is None:
                 trainer = random_weights(ctx, model, train, comm, expert_parallel)
             else:
@@ -185,9 +192,10 @@ class TrainingRun:
         found = list_checkpoints(root)
         if not found:
             raise missing_file(root, "holds no checkpoint to resume from")
-        checkpoint = Checkpoint(found[-1])
+        checkpoint = open_checkpoint(found[-1])
         state = checkpoint.training
         if state is None:
+            assert isinstance(checkpoint, Checkpoint)
             raise checkpoint.untrainable()
         before = extended(folder, state.step, state.train)
         after = replace(before, **(changes or {}))  # type: ignore[arg-type]
@@ -204,7 +212,7 @@ class TrainingRun:
         if rest is not None and held_out is not None:
             check_digest(folder, "held_out", held_out, rest)
         trainer = checkpoint.trainer(ctx, admit, None if after == state.train else asdict(after), comm, expert_parallel)
-        tokenizer = CarriedTokenizer.of(checkpoint.folder)
+        tokenizer = CarriedTokenizer.of(checkpoint.folder) if isinstance(checkpoint, Checkpoint) else None
         run = cls(folder, trainer, windows, rest, tokenizer, state.data_position, state.seconds)
         if extends:
             if run._first:
@@ -377,7 +385,7 @@ class TrainingRun:
 
     def save(self, held_out_loss: float | None = None) -> Path:
         """Writes a checkpoint of this moment and removes those that are not to be kept; returns its folder."""
-        config = self.trainer.config
+        config, model = self.trainer.config, self.trainer.model
         state = TrainingState(
             self.trainer.step,
             self.position,
@@ -386,6 +394,7 @@ class TrainingRun:
             config,
             held_out_loss,
             self.trainer.loss_scaling,
+            model.base.record() if isinstance(model, LowRankTransformer) else None,
         )
         folder = save_checkpoint(self.checkpoints, self.trainer, state, self.tokenizer)
         if self._first:

@@ -13,10 +13,11 @@ from .. import kernels
 from ..device import Comm, Context, DeviceBound, Tensor, one_thread
 from ..errors import StateError
 from ..formats.run_folder import last_checkpoint
-from ..models import MoETransformer, ParameterArena
+from ..models import ParameterArena
 from ..models.held import HeldElements
-from ..models.moe import IGNORE_INDEX
+from ..models.low_rank import LowRankTransformer
 from ..models.partitioned import PartitionedGradients
+from ..models.transformer import IGNORE_INDEX, Transformer
 from ..token_ids import IdRows, token_ids
 from ..tokenizer import Tokenizer
 from .aborting import aborting
@@ -96,7 +97,7 @@ class Trainer(DeviceBound):
 
     def __init__(
         self,
-        model: MoETransformer,
+        model: Transformer,
         config: TrainConfig | None = None,
         *,
         capture: bool = True,
@@ -119,11 +120,16 @@ class Trainer(DeviceBound):
             raise ValueError(f"keep_experts is {config.keep_experts}; this model has {model.config.num_layers} blocks")
         if config.precision != model.precision:
             raise ValueError(f"precision is {config.precision}; this model computes in {model.precision}")
+        if config.lora_rank != model.lora_rank:
+            trained = f"an adapter of rank {model.lora_rank}" if model.lora_rank else "all weights"
+            raise ValueError(f"lora_rank is {config.lora_rank}; this model trains {trained}")
         model.recompute(config.activation_checkpointing, config.recompute_experts, config.keep_experts)
         model.mask_documents(config.document_mask)
         self.model = model
         self.config = config
         ctx = model.ctx
+        if model.lora_rank and comm is not None and comm.ranks > 1:
+            raise ValueError(f"an adapter is trained by one rank; there are {comm.ranks}")
         #: What the ranks train together with; None for a rank alone.
         self.comm = comm if comm is not None and comm.ranks > 1 else None
         experts = model.experts
@@ -184,9 +190,9 @@ class Trainer(DeviceBound):
         its own. Any number of ranks may continue what any other number saved, and so many of them share the experts
         out. Raises FormatError for a folder that holds no checkpoint.
         """
-        from .checkpoint import Checkpoint
+        from .adapter import open_checkpoint
 
-        checkpoint = Checkpoint(last_checkpoint(folder))
+        checkpoint = open_checkpoint(last_checkpoint(folder))
         if ctx is None:
             ctx = Context() if comm is None else comm.ctx
         return checkpoint.trainer(ctx, comm=comm, expert_parallel=expert_parallel)
@@ -201,7 +207,8 @@ class Trainer(DeviceBound):
         from .checkpoint import TrainingState, write_checkpoint
 
         position = self.step * self.config.batch_size
-        state = TrainingState(self.step, position, 1, 0.0, self.config, None, self.loss_scaling)
+        base = self.model.base.record() if isinstance(self.model, LowRankTransformer) else None
+        state = TrainingState(self.step, position, 1, 0.0, self.config, None, self.loss_scaling, base)
         write_checkpoint(folder, self, state, tokenizer)
 
     def __repr__(self) -> str:

@@ -18,8 +18,9 @@ from ..formats.errors import shown
 from ..formats.json_values import json_lines
 from ..formats.regular import present
 from ..formats.run_folder import list_checkpoints
-from ..models import MoEConfig, ParameterLayout
+from ..models import MoEConfig
 from .aborting import aborting
+from .adapter import AdapterCheckpoint, FrozenOrigin, open_checkpoint
 from .chain import (
     CHAIN_FILE,
     different,
@@ -157,14 +158,15 @@ def check_files(folder: str | os.PathLike[str], recorded: Recorded) -> Iterator[
 
 def check_checkpoint(folder: Path, ctx: Context, recorded: Recorded) -> None:
     """Mismatch when the tensors of a checkpoint are not those that the run had; it names the first one."""
-    checkpoint = Checkpoint(folder)
+    checkpoint = open_checkpoint(folder)
     state = checkpoint.training
     if state is None:
+        assert isinstance(checkpoint, Checkpoint)
         raise checkpoint.untrainable()
     expected = recorded.states.get(state.step)
     if expected is None:
         raise Mismatch(f"{folder}: the run recorded no state at step {state.step}")
-    names = state_names(ParameterLayout(checkpoint.config), state.train)
+    names = state_names(checkpoint.layout, state.train)
     _check_names(folder, names, recorded)
     sums = digests_of(ctx, _parts(checkpoint, ctx), names)
     if tensors := different(names, expected, digits(sums)):
@@ -176,11 +178,11 @@ def _check_names(where: object, names: Sequence[str], recorded: Recorded) -> Non
         raise Mismatch(f"{where}: its tensors are others than those of the chain")
 
 
-def _parts(checkpoint: Checkpoint, ctx: Context) -> Iterator[tuple[str, int, Tensor]]:
+def _parts(checkpoint: Checkpoint | AdapterCheckpoint, ctx: Context) -> Iterator[tuple[str, int, Tensor]]:
     """The state that a checkpoint holds, tensor by tensor."""
     state = checkpoint.training
     assert state is not None  # as check_checkpoint found
-    for name in ParameterLayout(checkpoint.config).shapes():
+    for name in checkpoint.layout.shapes():
         yield name, 0, ctx.tensor(np.ascontiguousarray(checkpoint.tensors[name]))
     moments = checkpoint.moments()
     for name in moments:
@@ -278,7 +280,7 @@ def _begin(
     """Where the nearest state comes from, the state, and its position in the data order."""
     checkpoints = list_checkpoints(Path(folder) / "checkpoints") if first is not None else []
     if before := [one for one in checkpoints if first is not None and int(one.name[5:]) <= first]:
-        checkpoint = Checkpoint(before[-1])
+        checkpoint = open_checkpoint(before[-1])
         trainer = checkpoint.trainer(ctx, comm=comm, expert_parallel=expert_parallel)
         assert checkpoint.training is not None  # since there is a trainer
         return str(before[-1]), trainer, checkpoint.training.data_position
@@ -289,7 +291,7 @@ def _begin(
         raise FormatError(path, "does not say what was trained: model and train must be objects")
     model, train = MoEConfig.from_dict(tables[0]), TrainConfig.from_dict(tables[1])  # type: ignore[arg-type]
     if "from" in record:
-        origin = _origin(path, record["from"])
+        origin = _origin(path, record["from"], train)
         trainer = origin.trainer(ctx, model, train, comm, expert_parallel)
         if first is not None and trainer.step > first:
             raise FormatError(path, f"began at step {trainer.step}: there is no state at step {first} or before")
@@ -297,13 +299,17 @@ def _begin(
     return "the initial weights", random_weights(ctx, model, train, comm, expert_parallel), 0
 
 
-def _origin(path: Path, told: object) -> Origin:
+def _origin(path: Path, told: object, train: TrainConfig) -> Origin | FrozenOrigin:
     """What a run began from, if it is still what it was; `told` is what run.json says of it."""
     if not (isinstance(told, dict) and isinstance(told.get("folder"), str)):
         raise FormatError(path, f"from is {shown(told)}; it must be an object with a folder")
     if not present(Path(told["folder"])):
         raise FormatError(path, f"began from {shown(told['folder'])}, which is not there: put it back")
-    origin = Origin(told["folder"], optimizer=told.get("optimizer_sha256") is not None)
+    origin: Origin | FrozenOrigin
+    if train.lora_rank:
+        origin = FrozenOrigin(told["folder"])
+    else:
+        origin = Origin(told["folder"], optimizer=told.get("optimizer_sha256") is not None)
     for name, value in origin.record().items():
         if name != "folder" and told.get(name) != value:
             raise Mismatch(f"{told['folder']} is not what the run began from: its {name} is {value}")

@@ -225,6 +225,7 @@ fn arguments(table: &str, option: &'static OptionSpec) -> Vec<Arg> {
         Kind::Choice(words) => {
             argument.value_name("NAME").value_parser(PossibleValuesParser::new(words).map(Value::from))
         }
+        Kind::Text => argument.value_name("TEXT").value_parser(|text: &str| Ok::<_, String>(Value::from(text))),
         Kind::Number | Kind::Flag => argument.value_name("FLOAT").value_parser(number),
     }]
 }
@@ -358,6 +359,12 @@ impl ConfigFile {
             MoEConfig::from_table(&model).map_err(|error| self.wrong_value(error, "model", flags))?,
             TrainConfig::from_table(&train).map_err(|error| self.wrong_value(error, "train", flags))?,
         ))
+    }
+
+    /// Whether the options say that an adapter is trained: they are checked later.
+    pub(crate) fn trains_adapter(&self, flags: &ConfigFlags) -> bool {
+        let flag = flags.given.iter().find(|(_, name, _)| *name == "lora_rank").map(|(_, _, value)| value.clone());
+        flag.or_else(|| self.table("train").get("lora_rank").cloned()).is_some_and(|rank| rank != Value::Integer(0))
     }
 
     /// Options of a run that begins at `origin`: the model's from there, those of training from this file, over them the

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use nn_core::format::safetensors::Entry;
 use nn_core::format::shards::MAGIC;
-use nn_core::format::{SafetensorsFile, Table, TokenShard, Tokenizer, Value, open_regular};
-use nn_core::train::{Checkpoint, resolve_checkpoint};
+use nn_core::format::{SafetensorsFile, Table, TokenShard, Tokenizer, Value, open_regular, present, read_json};
+use nn_core::model::is_adapter;
+use nn_core::train::{Checkpoint, read_training_state, resolve_checkpoint};
 use nn_core::{Error, Result};
 
 use crate::failure::Failure;
@@ -18,7 +19,7 @@ use crate::terminal::{bytes_text, columns, count_text};
 
 /// Show what is in PATH: config, tensors, shapes, dtypes, sizes.
 ///
-/// PATH is a checkpoint, a run (its last checkpoint), a folder of Hugging Face, a GGUF file, a
+/// PATH is a checkpoint, a run (its last checkpoint), a folder of Hugging Face, of PEFT, a GGUF file, a
 /// safetensors file, a token shard or a tokenizer. Everything shown has been checked, including every id of a shard. Long
 /// arrays of a GGUF file's metadata are shortened.
 #[derive(Args, Debug)]
@@ -90,7 +91,33 @@ fn describe(path: &Path) -> Result<Table> {
     }
 }
 
+/// What is in the folder of an adapter by itself: whether it is of a model, that model says.
+fn describe_adapter(folder: &Path) -> Result<Table> {
+    let file = SafetensorsFile::open(&folder.join("adapter_model.safetensors"))?;
+    let state = folder.join("training.json");
+    let training = present(&state).then(|| read_training_state(&state)).transpose()?;
+    let kind = if training.is_some() { "adapter that is trained" } else { "adapter" };
+    let parameters: u128 = file.iter().map(|(_, entry)| entry.count() as u128).sum();
+    let mut content = Table::from([
+        ("kind", kind.into()),
+        ("path", folder.display().to_string().into()),
+        ("parameters", count_text(parameters).into()),
+        ("adapter", read_json(&folder.join("adapter_config.json"))?.into()),
+    ]);
+    if let Some(training) = training {
+        let mut state = training.to_table();
+        state.remove("train");
+        content.set("train", training.train.to_table());
+        content.set("training state", state);
+    }
+    describe_tensors(&mut content, file.iter());
+    Ok(content)
+}
+
 fn describe_folder(folder: &Path) -> Result<Table> {
+    if is_adapter(folder) {
+        return describe_adapter(folder);
+    }
     let checkpoint = match Checkpoint::open(folder) {
         // A Llama from elsewhere is described as the engine runs it.
         Ok(checkpoint) if checkpoint.config.num_experts == 0 && checkpoint.training.is_none() => {

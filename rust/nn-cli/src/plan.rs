@@ -157,6 +157,10 @@ pub(crate) fn run(mut arguments: Arguments) -> std::result::Result<(), Failure> 
     }
     let vocab_size = arguments.source.vocabulary(arguments.data.as_deref(), &file)?;
     let (model, train) = file.options(arguments.source.preset.as_deref(), &arguments.options, vocab_size)?;
+    if train.lora_rank > 0 {
+        let problem = format!("lora_rank is {}; runs that train an adapter are not planned", train.lora_rank);
+        return Err(Error::value(problem).into());
+    }
     let capacity = match reach {
         None => model.context as i64,
         Some(reach) => reach.as_integer::<i64>().ok_or_else(|| {
@@ -252,6 +256,9 @@ fn machine(arguments: &Arguments) -> Result<(Machine, usize)> {
 
 /// `Error::OutOfMemory`, with up to three computed ways out, when a rank of a run needs more than its device has free.
 pub(crate) fn require_fit(rank: Rank<'_>, model: &MoEConfig, train: &TrainConfig, held_out: bool) -> Result<()> {
+    if train.lora_rank > 0 {
+        return Ok(()); // of a run that trains an adapter that is not known
+    }
     require_fit_in(rank.context().memory_info()?.0, rank, model, train, held_out)
 }
 

@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use nn_core::Error;
 use nn_core::format::{Tokenizer, Value};
 use nn_core::model::MoEConfig;
+use nn_core::tokenizer::CarriedTokenizer;
 use nn_core::train::{Event, Origin, Rank, Sources, TrainConfig, TrainingRun, open_shards};
 
 use crate::failure::Failure;
@@ -35,6 +36,10 @@ const PROGRAM: &str = concat!("nncuda-rs ", env!("CARGO_PKG_VERSION"));
 /// values of its options are refused, but for --capacity-factor and --aux-alpha. Options of training begin at their
 /// defaults, not at a preset's, with 1000 steps and a rate of 5e-5.
 ///
+/// --from MODEL --lora-rank R trains an adapter (LoRA) and leaves the model as it is stored: a dense Llama or Qwen, a
+/// folder or a GGUF file in any format. Checkpoints are folders of PEFT, which --adapter of other commands takes, as it
+/// takes RUN. The rate is 2e-4 by default.
+///
 /// A run that needs more memory than the device has free (`nncuda-rs plan`) is not started.
 ///
 /// Several ranks share out a run with --replicas: `mpiexec -n 4 nncuda-rs train RUN ...`. The first one talks. With
@@ -59,8 +64,9 @@ pub(crate) struct Arguments {
     /// The tokenizer of the data, which is saved with the checkpoints.
     #[arg(long, value_name = "FILE", value_parser = paths::file)]
     tokenizer: Option<PathBuf>,
-    /// Begin with weights and tokenizer of a checkpoint, a run, or a Mixtral, Llama or Qwen of Hugging Face.
-    #[arg(long, value_name = "FOLDER", value_parser = paths::folder)]
+    /// Begin with weights and tokenizer of a checkpoint, a run, or a Mixtral, Llama or Qwen of Hugging Face; with --lora-rank,
+    /// train beside these, or beside a GGUF file.
+    #[arg(long, value_name = "PATH", value_parser = paths::file_or_folder)]
     from: Option<PathBuf>,
     /// With --from: also with the moments, the step and the loss scale of that checkpoint.
     #[arg(long)]
@@ -124,16 +130,17 @@ fn start(arguments: &Arguments, rank: Rank<'_>) -> Result<TrainingRun, Failure> 
         if arguments.start_anyway { Ok(()) } else { require_fit(rank, model, options, held_out.is_some()) }
     };
     let (run, held_out) = (&arguments.run, held_out.as_deref());
-    let training = if let Some(origin) = origin(arguments, tokenizer.as_deref())? {
-        let (origin, options) = file.options_from(origin, &arguments.options)?;
-        admit(origin.config(), &options)?;
-        TrainingRun::start_from(run, rank, &origin, options, data, held_out, load()?)?
-    } else {
-        let vocab_size = open_shards(data)?[0].vocab_size();
-        let (model, options) = file.options(arguments.source.preset.as_deref(), &arguments.options, vocab_size)?;
-        admit(&model, &options)?;
-        TrainingRun::start(run, rank, model, options, data, held_out, load()?)?
-    };
+    let training =
+        if let Some(origin) = origin(arguments, tokenizer.as_deref(), file.trains_adapter(&arguments.options))? {
+            let (origin, options) = file.options_from(origin, &arguments.options)?;
+            admit(origin.config(), &options)?;
+            TrainingRun::start_from(run, rank, &origin, options, data, held_out, load()?)?
+        } else {
+            let vocab_size = open_shards(data)?[0].vocab_size();
+            let (model, options) = file.options(arguments.source.preset.as_deref(), &arguments.options, vocab_size)?;
+            admit(&model, &options)?;
+            TrainingRun::start(run, rank, model, options, data, held_out, load()?)?
+        };
     if training.is_first() {
         Sources::new(data, held_out.map(PathBuf::from)).write(run, &training, PROGRAM)?;
     }
@@ -141,9 +148,12 @@ fn start(arguments: &Arguments, rank: Rank<'_>) -> Result<TrainingRun, Failure> 
 }
 
 /// Where a run begins that has --from. Refuses what does not go with it, or needs it.
-fn origin(arguments: &Arguments, tokenizer: Option<&Path>) -> Result<Option<Origin>, Failure> {
+fn origin(arguments: &Arguments, tokenizer: Option<&Path>, adapter: bool) -> Result<Option<Origin>, Failure> {
     let refused = |problem: String| Err(Failure::Usage(problem));
     let Some(folder) = &arguments.from else {
+        if adapter {
+            return refused("--lora-rank needs --from, the model beside which an adapter is trained".into());
+        }
         if arguments.with_optimizer {
             return refused("--with-optimizer needs --from, the checkpoint that has its state".into());
         }
@@ -152,8 +162,17 @@ fn origin(arguments: &Arguments, tokenizer: Option<&Path>) -> Result<Option<Orig
     if arguments.source.preset.is_some() {
         return refused("--from gives the sizes of the model; leave out --preset".into());
     }
+    if adapter {
+        if arguments.with_optimizer {
+            return refused("--lora-rank begins with an optimizer of its own; leave out --with-optimizer".into());
+        }
+        if tokenizer.is_some() {
+            return refused("the tokenizer stays with the model of --from; leave out --tokenizer".into());
+        }
+        return Ok(Some(Origin::beside(folder)?));
+    }
     let origin = Origin::open(folder, arguments.with_optimizer)?;
-    if tokenizer.is_some() && origin.tokenizer().has_tokenizer() {
+    if tokenizer.is_some() && origin.tokenizer().is_some_and(CarriedTokenizer::has_tokenizer) {
         return refused(format!("the tokenizer of {} comes along; leave out --tokenizer", folder.display()));
     }
     Ok(Some(origin))
@@ -215,6 +234,9 @@ fn run_with_progress(training: &mut TrainingRun) -> Result<(), Failure> {
     let (model, steps) = (training.trainer().model(), training.trainer().config().steps);
     let config = model.config();
     let tokens = u128::from(training.data().windows()) * training.data().length() as u128;
+    if model.low_rank().is_some() {
+        write!(terminal, "an adapter of {} beside ", count_text(model.layout().size() as u128))?;
+    }
     writeln!(
         terminal,
         "{} parameters, {} active per token; {} tokens to train on; {}",

@@ -20,6 +20,8 @@ pub enum Kind {
     Flag,
     /// One of some words.
     Choice(&'static [&'static str]),
+    /// A text.
+    Text,
 }
 
 /// One option as a flag of a command shows it.
@@ -59,6 +61,16 @@ option_types! {
     i64: Whole, Value::as_integer;
     f64: Number, Value::as_number;
     bool: Flag, |value: &Value| if let Value::Bool(value) = value { Some(*value) } else { None };
+}
+
+impl OptionType for String {
+    const KIND: Kind = Kind::Text;
+    fn read(value: &Value) -> Option<Self> {
+        value.as_text().map(str::to_owned)
+    }
+    fn write(&self) -> Value {
+        self.as_str().into()
+    }
 }
 
 impl<T: OptionType> OptionType for Option<T> {

@@ -115,6 +115,7 @@ fn state(trainer: &Trainer) -> TrainingState {
         train: trainer.config().clone(),
         held_out_loss: None,
         loss_scaling: trainer.loss_scaling().unwrap(),
+        base: None,
     }
 }
 

@@ -189,8 +189,16 @@ impl Trainer {
             let trainer = holding.trainer()?;
             let (step, train) = (trainer.step(), trainer.config().clone());
             let loss_scaling = trainer.loss_scaling()?;
-            let state =
-                TrainingState { step, data_position, data_windows, seconds, train, held_out_loss, loss_scaling };
+            let state = TrainingState {
+                step,
+                data_position,
+                data_windows,
+                seconds,
+                train,
+                held_out_loss,
+                loss_scaling,
+                base: None,
+            };
             train::save_checkpoint(&root, trainer, &state, tokenizer.as_ref())
         })
     }

@@ -7,6 +7,7 @@ use nn_ffi::{Context, ExpertEvent, Tensor, kernels};
 
 use super::expert_parallel::{Round, Served};
 use super::expert_products::{Inside, SwiGLU};
+use super::gated::{GatedInside, GatedLayer};
 use super::moe::{ExpertUse, MoEKept, MoELayer};
 use crate::error::Result;
 
@@ -77,6 +78,8 @@ pub enum FeedForward {
     Experts(MoELayer),
     /// One network for all tokens.
     Dense(DenseLayer),
+    /// One whose weights stay as they are stored.
+    Gated(GatedLayer),
 }
 
 /// What its backward needs of its forward.
@@ -87,6 +90,8 @@ pub enum FeedForwardKept {
     Experts(MoEKept),
     /// What is inside, unless that is found again.
     Dense(Option<DenseInside>),
+    /// The same of stored weights.
+    Gated(Option<GatedInside>),
 }
 
 /// What the products of a dense network take in and give between.
@@ -98,7 +103,7 @@ impl FeedForwardKept {
     pub fn expert_use(&self) -> Option<ExpertUse> {
         match self {
             Self::Experts(kept) => Some(kept.expert_use()),
-            Self::Dense(_) => None,
+            Self::Dense(_) | Self::Gated(_) => None,
         }
     }
 }
@@ -114,6 +119,7 @@ impl FeedForward {
         match self {
             Self::Experts(layer) => layer.forward(x, residual),
             Self::Dense(layer) => Ok(layer.run(x, residual)?.0),
+            Self::Gated(layer) => Ok(layer.run(x, residual)?.0),
         }
     }
 
@@ -135,6 +141,10 @@ impl FeedForward {
                 let (out, inside) = layer.run(x, residual)?;
                 Ok((out, FeedForwardKept::Dense((!layer.recompute).then_some(DenseInside(inside)))))
             }
+            Self::Gated(layer) => {
+                let (out, inside) = layer.run(x, residual)?;
+                Ok((out, FeedForwardKept::Gated((!layer.recompute).then_some(inside))))
+            }
         }
     }
 
@@ -143,6 +153,7 @@ impl FeedForward {
         match self {
             Self::Experts(layer) => Ok(FeedForwardKept::Experts(layer.forward_again(x, capacity)?)),
             Self::Dense(layer) => Ok(FeedForwardKept::Dense(Some(DenseInside(layer.inside(x)?)))),
+            Self::Gated(layer) => Ok(FeedForwardKept::Gated(Some(layer.inside(x)?))),
         }
     }
 
@@ -161,6 +172,7 @@ impl FeedForward {
             (Self::Dense(layer), FeedForwardKept::Dense(inside)) => {
                 layer.backward(dout, x, inside.map(|DenseInside(inside)| inside), beta)
             }
+            (Self::Gated(layer), FeedForwardKept::Gated(inside)) => layer.backward(dout, x, inside, beta),
             _ => Err(crate::Error::value("this was kept by the forward of another layer")),
         }
     }
@@ -170,6 +182,7 @@ impl FeedForward {
         match self {
             Self::Experts(layer) => layer.recompute = again,
             Self::Dense(layer) => layer.recompute = again,
+            Self::Gated(layer) => layer.recompute = again,
         }
     }
 

@@ -1,7 +1,8 @@
-//! The linear layer.
+//! The linear layer, whose weight is trained, or stays as it is stored, with an adapter beside it.
 
-use nn_ffi::{Activation, DType, Tensor, kernels};
+use nn_ffi::{Activation, DType, Format, Tensor, kernels};
 
+use super::low_rank::LowRank;
 use super::{Weight, sizes};
 use crate::error::Result;
 
@@ -10,17 +11,36 @@ use crate::error::Result;
 pub struct Linear {
     weight: Weight,
     bias: Option<Weight>,
+    stored: Option<Stored>,
+}
+
+/// Of a weight that stays as it is stored.
+#[derive(Debug)]
+struct Stored {
+    format: Format,
+    low_rank: Option<LowRank>,
 }
 
 impl Linear {
     /// A layer over a weight `[out, in]`.
     pub fn new(weight: Weight) -> Self {
-        Self { weight, bias: None }
+        Self { weight, bias: None, stored: None }
     }
 
     /// The same with a bias `[out]`, where there is one.
     pub fn with_bias(weight: Weight, bias: Option<Weight>) -> Self {
-        Self { weight, bias }
+        Self { weight, bias, stored: None }
+    }
+
+    /// A layer over a weight that stays as it is stored, u8 `[out, row_bytes]` in `format`, with what an adapter adds: x, y and
+    /// the bias are f32, and the adapter alone has gradients.
+    ///
+    /// The product is that of the engine, which for some formats rounds x, so that an adapter is trained for the model as it is
+    /// run; `backward` takes that rounding as the identity. (Bengio, Léonard, Courville 2013, "Estimating or Propagating
+    /// Gradients Through Stochastic Neurons", section 4)
+    pub fn stored(weight: Tensor, format: Format, bias: Option<Tensor>, low_rank: Option<LowRank>) -> Self {
+        let bias = bias.map(|bias| Weight::new(bias, None));
+        Self { weight: Weight::new(weight, None), bias, stored: Some(Stored { format, low_rank }) }
     }
 
     /// x `[rows, in]` to y `[rows, out]` of the same dtype.
@@ -42,6 +62,11 @@ impl Linear {
 
     /// As `forward`, into a y that is given, of x's dtype or, without a bias, f32.
     pub fn forward_into(&self, x: &Tensor, y: &Tensor) -> Result<()> {
+        if let Some(Stored { format, low_rank }) = &self.stored {
+            let bias = self.bias.as_ref().map(|bias| &bias.value);
+            kernels::gemm_quant(x, &self.weight.value, None, bias, None, y, Activation::None, *format)?;
+            return low_rank.as_ref().map_or(Ok(()), |low_rank| low_rank.add(x, y));
+        }
         if let Some(bias) = &self.bias {
             let (weight, bias) = (&self.weight.value, Some(&bias.value));
             return Ok(kernels::gemm_epilogue(x, weight, bias, None, y, Activation::None)?);
@@ -52,6 +77,9 @@ impl Linear {
     /// Overwrites dx `[rows, in]` by the gradient of x from dy `[rows, out]`. dx may be x itself, whose values are then
     /// spent. The weight's gradient is added to `beta` times what is there, the bias's always to what is there, as gains' are.
     pub fn backward(&self, dy: &Tensor, x: &Tensor, dx: &Tensor, beta: f32) -> Result<()> {
+        if let Some(stored) = &self.stored {
+            return self.backward_stored(stored, dy, x, dx, [beta, 0.0]);
+        }
         kernels::gemm_beta(dy, x, self.weight.grad()?, 1.0, beta, true, false)?;
         if let Some(bias) = &self.bias {
             let [rows, outputs] = sizes("dy", dy)?;
@@ -64,8 +92,28 @@ impl Linear {
 
     /// As `backward`, but the gradient of x is added to the dx that is there.
     pub fn backward_adding(&self, dy: &Tensor, x: &Tensor, dx: &Tensor, beta: f32) -> Result<()> {
+        if let Some(stored) = &self.stored {
+            return self.backward_stored(stored, dy, x, dx, [beta, 1.0]);
+        }
         kernels::gemm_beta(dy, x, self.weight.grad()?, 1.0, beta, true, false)?;
         Ok(kernels::gemm_beta(dy, &self.weight.value, dx, 1.0, 1.0, false, false)?)
+    }
+
+    /// Of a weight that stays: `beta` times what is there of the adapter's gradients, and so many times what dx has.
+    fn backward_stored(
+        &self,
+        Stored { format, low_rank }: &Stored,
+        dy: &Tensor,
+        x: &Tensor,
+        dx: &Tensor,
+        [beta, old]: [f32; 2],
+    ) -> Result<()> {
+        let added = low_rank.as_ref().map(|of| Ok::<_, crate::Error>((of, of.backward(dy, x, beta)?))).transpose()?;
+        kernels::gemm_quant_backward(dy, &self.weight.value, None, dx, old, *format)?;
+        if let Some((low_rank, dinner)) = added {
+            kernels::gemm_beta(&dinner, &low_rank.a.value, dx, 1.0, 1.0, false, false)?;
+        }
+        Ok(())
     }
 
     /// The weight, for who multiplies by it in a call of their own.

@@ -12,17 +12,18 @@ use crate::error::Result;
 pub enum Projection {
     /// By one product, whose weight has theirs one below the other.
     Fused(Box<Linear>),
-    /// By products of their own, the former two normed head by head, as in Qwen3.
+    /// By products of their own, the former two perhaps normed head by head, as in Qwen3.
     Normed(Box<HeadNorms>),
 }
 
-/// The products of queries, keys and values, and the norms of the former two, with gains `[head_dim]`.
+/// The products of queries, keys and values, each of whose weights may be stored in a form of its own, and the norms of the
+/// former two, with gains `[head_dim]`.
 #[derive(Debug)]
 pub struct HeadNorms {
     /// Of queries, keys and values.
     pub products: [Linear; 3],
-    /// Of queries and keys.
-    pub norms: [RMSNorm; 2],
+    /// Of queries and keys, where they are normed.
+    pub norms: Option<[RMSNorm; 2]>,
 }
 
 /// Queries, keys and values `[tokens, heads, head_dim]`, and what the backward of norms needs: the former two before them,
@@ -45,9 +46,14 @@ impl Projection {
             Projection::Normed(of) => {
                 let [q, k, v] = &of.products;
                 let (q, k, v) = (q.forward(x)?, k.forward(x)?, v.forward(x)?);
+                let Some([norm_q, norm_k]) = &of.norms else {
+                    let view = |part: &Tensor, heads: usize| part.view(&[rows, heads, dim]);
+                    let parts = [view(&q, heads)?, view(&k, kv_heads)?, view(&v, kv_heads)?];
+                    return Ok(Projected { parts, norms: None });
+                };
                 let (q, k) = (q.view(&[rows * heads, dim])?, k.view(&[rows * kv_heads, dim])?);
-                let (normed_q, rstd_q) = of.norms[0].forward_keeping(&q)?;
-                let (normed_k, rstd_k) = of.norms[1].forward_keeping(&k)?;
+                let (normed_q, rstd_q) = norm_q.forward_keeping(&q)?;
+                let (normed_k, rstd_k) = norm_k.forward_keeping(&k)?;
                 let parts = [
                     normed_q.view(&[rows, heads, dim])?,
                     normed_k.view(&[rows, kv_heads, dim])?,
@@ -92,8 +98,9 @@ impl Projection {
     ) -> Result<()> {
         match (self, held, &projected.norms) {
             (Projection::Fused(product), [fused], _) => product.backward(fused, x, dx, beta),
-            (Projection::Normed(of), [dq, dk, dv], Some(norms)) => {
-                for ((norm, gradient), (before, rstd)) in of.norms.iter().zip([dq, dk]).zip(norms) {
+            (Projection::Normed(of), [dq, dk, dv], kept) => {
+                let norms = of.norms.iter().flatten();
+                for ((norm, gradient), (before, rstd)) in norms.zip([dq, dk]).zip(kept.iter().flatten()) {
                     norm.backward(&gradient.view(before.shape())?, before, rstd, None)?;
                 }
                 let [q, k, v] = &of.products;

@@ -21,12 +21,16 @@ use super::adapter_gguf::read_gguf;
 use super::families::says_no;
 use super::given::Given;
 use super::llama::LlamaConfig;
+use super::low_rank::LowRankOptions;
 use crate::error::{Error, Result};
 use crate::format::value::quoted;
 use crate::format::{SafetensorsFile, StoredTensor, Table, Value, present, read_json};
+use crate::train::resolve_checkpoint;
 
-const CONFIG: &str = "adapter_config.json";
-const WEIGHTS: &str = "adapter_model.safetensors";
+pub(crate) const CONFIG: &str = "adapter_config.json";
+pub(crate) const WEIGHTS: &str = "adapter_model.safetensors";
+/// What the names of factors in a folder begin with.
+pub(crate) const PREFIX: &str = "base_model.model.";
 /// Ways to begin an adapter that leave the base's weights as they are, beside true and false.
 const BEGINNINGS: [&str; 3] = ["gaussian", "eva", "orthogonal"];
 /// Options that say how an adapter is trained, or which matrices it is of, which its tensors say, too.
@@ -80,7 +84,8 @@ pub struct Adapter {
 }
 
 impl Adapter {
-    /// Opens the PEFT folder, or the GGUF file, of an adapter of a model with that configuration.
+    /// Opens the PEFT folder, or the GGUF file, of an adapter of a model with that configuration; of a run that trains one, the
+    /// last checkpoint.
     ///
     /// # Errors
     ///
@@ -90,6 +95,7 @@ impl Adapter {
             let (rank, scale, factors) = read_gguf(path, config)?;
             return Ok(Self { rank, scale, factors: checked(path, factors, rank, config)? });
         }
+        let path = &resolve_checkpoint(path, false)?;
         let options = path.join(CONFIG);
         let (rank, scale) = rank_and_scale(&read_json(&options)?).map_err(|error| error.in_file(&options))?;
         let (weights, pickle) = (path.join(WEIGHTS), path.join("adapter_model.bin"));
@@ -115,6 +121,44 @@ impl Adapter {
     pub fn factors(&self) -> &BTreeMap<String, LowRank> {
         &self.factors
     }
+}
+
+/// The content of `adapter_config.json` of an adapter of a model that is said to be `base`.
+pub(crate) fn adapter_values(options: &LowRankOptions, base: &str) -> Table {
+    let whole = options.alpha as i64;
+    let alpha = if whole as f64 == options.alpha { Value::Integer(whole.into()) } else { options.alpha.into() };
+    let mut targets: Vec<&str> = options.targets.iter().map(String::as_str).collect();
+    targets.sort_unstable();
+    Table::from([
+        ("base_model_name_or_path", base.into()),
+        ("bias", "none".into()),
+        ("fan_in_fan_out", false.into()),
+        ("inference_mode", true.into()),
+        ("init_lora_weights", true.into()),
+        ("lora_alpha", alpha),
+        ("lora_dropout", 0.0.into()),
+        ("modules_to_save", Value::None),
+        ("peft_type", "LORA".into()),
+        ("r", options.rank.into()),
+        ("target_modules", Value::List(targets.into_iter().map(Value::from).collect())),
+        ("task_type", "CAUSAL_LM".into()),
+        ("use_dora", false.into()),
+        ("use_rslora", false.into()),
+    ])
+}
+
+/// Whether a folder is that of an adapter, as PEFT writes it.
+pub fn is_adapter(folder: &Path) -> bool {
+    present(&folder.join(CONFIG))
+}
+
+/// Refuses the folder of an adapter, in place of a model's.
+pub(crate) fn check_no_adapter(folder: &Path) -> Result<()> {
+    if is_adapter(folder) && !present(&folder.join("config.json")) {
+        let problem = "holds an adapter alone; give the model that it is of, and this as its adapter";
+        return Err(Error::format(folder, problem));
+    }
+    Ok(())
 }
 
 /// Rank and scale. [`Error::Value`] for what this program does not do.
@@ -149,7 +193,7 @@ fn rank_and_scale(options: &Table) -> Result<(usize, f64)> {
 fn of_folder(path: &Path) -> Result<Vec<Factor>> {
     let file = SafetensorsFile::open(path)?;
     let factor = |(theirs, _): (&str, &_)| {
-        let stem = theirs.strip_prefix("base_model.model.").and_then(|rest| rest.strip_suffix(".weight"));
+        let stem = theirs.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(".weight"));
         let found = stem.and_then(|stem| stem.rsplit_once(".lora_")).filter(|(_, which)| matches!(*which, "A" | "B"));
         let module = found.map(|(module, _)| module.to_owned()).filter(|module| !module.is_empty());
         Ok::<_, Error>(Factor {

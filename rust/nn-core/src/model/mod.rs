@@ -7,6 +7,7 @@ mod arenas;
 mod bitnet;
 mod config;
 mod families;
+mod frozen;
 mod gguf_names;
 mod given;
 mod gpt_oss;
@@ -15,6 +16,7 @@ mod held;
 mod llama;
 mod llama_folder;
 mod llama_gguf;
+mod low_rank;
 mod mean;
 mod mixtral;
 mod parameters;
@@ -28,14 +30,21 @@ mod updates;
 mod views;
 
 pub use crate::layer::{ExpertParallel, ExpertUse};
+pub(crate) use adapter::check_no_adapter;
+pub use adapter::is_adapter;
 pub use adapter::{Adapter, LowRank};
+pub(crate) use adapter::{
+    CONFIG as ADAPTER_CONFIG, PREFIX as FACTOR_PREFIX, WEIGHTS as ADAPTER_WEIGHTS, adapter_values,
+};
 pub(crate) use adapter_gguf::{interleaved_order, is_rotated};
 pub use arena::ParameterArena;
 pub(crate) use arena::{host_values, overlap};
 pub use config::{MoEConfig, PRESETS, USUAL_PRESET, preset};
+pub use frozen::FrozenBase;
 pub(crate) use held::Held;
 pub(crate) use llama::is_norm;
 pub use llama::{Divided, GateActivation, LlamaConfig, QkNorm, Rope, RopeOptions, Scaling};
+pub use low_rank::{LORA_TARGETS, LowRankOptions};
 pub(crate) use mean::mean;
 pub(crate) use mixtral::check_names;
 pub use mixtral::{MixtralWeights, config_from_mixtral, config_to_mixtral};

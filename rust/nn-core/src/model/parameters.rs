@@ -143,6 +143,15 @@ impl ParameterLayout {
         Ok(layout)
     }
 
+    /// That of matrices, one after the other, all of which decay.
+    pub(super) fn of_decayed(specs: impl IntoIterator<Item = (String, [usize; 2])>) -> Self {
+        let (by_name, of_experts) = (HashMap::new(), Vec::new());
+        let mut layout = Self { specs: Vec::new(), by_name, size: 0, num_decayed: 0, experts: 0, of_experts };
+        specs.into_iter().for_each(|(name, shape)| layout.add(name, &shape));
+        layout.num_decayed = layout.size;
+        layout
+    }
+
     fn add(&mut self, name: String, shape: &[usize]) {
         let spec = ParameterSpec { name, shape: shape.to_vec(), offset: self.size };
         self.size += spec.size();

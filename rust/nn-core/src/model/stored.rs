@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use nn_ffi::HostBytes;
 
+use super::adapter::check_no_adapter;
 use super::bitnet::{
     Matrices, matrices_from_folder, matrices_from_gguf, matrix_of_part, quantization_from_folder, table_in_blocks,
 };
@@ -220,6 +221,7 @@ fn open_gguf(path: &Path) -> Result<StoredModel> {
 }
 
 fn open_folder(folder: &Path) -> Result<StoredModel> {
+    check_no_adapter(folder)?;
     let path = folder.join("config.json");
     let values = read_json(&path)?;
     let in_config = |error: Error| error.in_file(&path);

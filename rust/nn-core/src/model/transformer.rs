@@ -9,6 +9,7 @@ use super::arena::ParameterArena;
 use super::arenas::Arenas;
 use super::config::MoEConfig;
 use super::llama::RopeOptions;
+use super::low_rank::LowRankOptions;
 use super::mean::mean;
 use super::mixtral::MixtralWeights;
 use super::parameters::ParameterLayout;
@@ -75,6 +76,25 @@ pub struct MoETransformer {
     pub(super) blocks: Vec<TransformerBlock>,
     norm: RMSNorm,
     head: Linear,
+    beside: Option<Beside>,
+}
+
+/// Of a model with an adapter that is trained beside weights that stay as they are stored.
+#[derive(Debug)]
+pub(super) struct Beside {
+    pub(super) options: LowRankOptions,
+    /// Where norms add gradients that nobody wants.
+    pub(super) unwanted: Tensor,
+}
+
+/// What such a model is made of, beside its factors.
+pub(super) struct StoredParts {
+    pub(super) rope: RopeTables,
+    pub(super) embedding: Embedding,
+    pub(super) blocks: Vec<TransformerBlock>,
+    pub(super) norm: RMSNorm,
+    pub(super) head: Linear,
+    pub(super) beside: Beside,
 }
 
 /// What a call of `forward_backward` reads, and where its results go.
@@ -143,7 +163,45 @@ impl MoETransformer {
             blocks,
             norm,
             head,
+            beside: None,
         })
+    }
+
+    /// A model of stored parts, whose parameters are the factors beside them.
+    pub(super) fn of_stored(
+        ctx: &Context,
+        config: MoEConfig,
+        layout: Arc<ParameterLayout>,
+        [parameters, gradients]: [ParameterArena; 2],
+        parts: StoredParts,
+    ) -> Self {
+        let StoredParts { rope, embedding, blocks, norm, head, beside } = parts;
+        Self {
+            ctx: ctx.clone(),
+            config,
+            layout,
+            precision: Precision::F32,
+            parameters,
+            gathered: None,
+            gradients: Some(gradients),
+            partitioned: None,
+            rounded: None,
+            experts: None,
+            job: None,
+            rope,
+            separator: None,
+            stretched: OnceLock::new(),
+            embedding,
+            blocks,
+            norm,
+            head,
+            beside: Some(beside),
+        }
+    }
+
+    /// The adapter that is trained beside weights that stay as they are stored; `None` where these are trained.
+    pub fn low_rank(&self) -> Option<&LowRankOptions> {
+        self.beside.as_ref().map(|beside| &beside.options)
     }
 
     /// A model with random weights from `seed`, for training in f32.
@@ -551,6 +609,9 @@ impl MoETransformer {
 
     /// Sets to zero the gradients to which layers add from the beginning.
     fn clear_gains(&self) -> Result<()> {
+        if let Some(beside) = &self.beside {
+            return Ok(kernels::zero_grad(&beside.unwanted)?); // or they would add up until they are not finite
+        }
         let gains = self.layout.num_decayed();
         let rest = self.layout.size() - gains;
         Ok(kernels::zero_grad(&self.gradients()?.data().narrow(0, gains, rest)?)?)

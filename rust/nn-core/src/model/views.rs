@@ -72,7 +72,7 @@ impl Views<'_> {
         let norm = |name: &str| -> Result<_> {
             Ok(RMSNorm::new(self.weight(&format!("{prefix}.{name}_norm.weight"))?, config.norm_eps))
         };
-        Ok(HeadNorms { products: [product("q")?, product("k")?, product("v")?], norms: [norm("q")?, norm("k")?] })
+        Ok(HeadNorms { products: [product("q")?, product("k")?, product("v")?], norms: Some([norm("q")?, norm("k")?]) })
     }
 
     fn dense(&self, config: &MoEConfig, prefix: &str) -> Result<DenseLayer> {

@@ -32,7 +32,8 @@ use crate::format::safetensors::{
 };
 use crate::format::{Table, Tokenizer, Value, atomic, present, read_json};
 use crate::model::{
-    MixtralWeights, MoEConfig, MoETransformer, ParameterLayout, Precision, config_from_mixtral, config_to_mixtral,
+    ADAPTER_CONFIG, ADAPTER_WEIGHTS, FACTOR_PREFIX, MixtralWeights, MoEConfig, MoETransformer, ParameterLayout,
+    Precision, adapter_values, check_no_adapter, config_from_mixtral, config_to_mixtral,
 };
 use crate::options::Bounds;
 use crate::tokenizer::CarriedTokenizer;
@@ -61,6 +62,17 @@ pub struct TrainingState {
     pub held_out_loss: Option<f64>,
     /// There when the precision is f16, and only then.
     pub loss_scaling: Option<LossScalingState>,
+    /// The model beside which an adapter is trained, where one is.
+    pub base: Option<Base>,
+}
+
+/// The model beside which an adapter is trained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Base {
+    /// Its folder or file.
+    pub folder: String,
+    /// Of its weights, as of [`FrozenBase`](crate::model::FrozenBase).
+    pub weights_sha256: String,
 }
 
 impl TrainingState {
@@ -74,6 +86,10 @@ impl TrainingState {
             ("train", self.train.to_table().into()),
             ("held_out_loss", self.held_out_loss.into()),
         ]);
+        if let Some(Base { folder, weights_sha256 }) = &self.base {
+            let base = [("folder", folder.clone().into()), ("weights_sha256", weights_sha256.clone().into())];
+            values.set("base", Table::from(base));
+        }
         if let Some(LossScalingState { scale, good_steps, skipped }) = self.loss_scaling {
             let state = [("scale", scale.into()), ("good_steps", good_steps.into()), ("skipped", skipped.into())];
             values.set("loss_scaling", Table::from(state));
@@ -106,6 +122,7 @@ impl Checkpoint {
             let problem = "is not a folder";
             return Err(if folder.exists() { Error::format(folder, problem) } else { Error::missing(folder, problem) });
         }
+        check_no_adapter(folder)?;
         let path = folder.join("config.json");
         let config = config_from_mixtral(&read_json(&path)?).map_err(|error| error.in_file(&path))?;
         let files = SafetensorsFolder::open(folder)?;
@@ -159,12 +176,17 @@ impl Checkpoint {
         let Some(state) = &self.training else {
             return Err(Error::missing(&self.folder, "has no training.json: it can be run, but not trained further"));
         };
-        let path = self.folder.join(MOMENTS);
-        let file = SafetensorsFile::open(&path)?;
         let layout = ParameterLayout::new(&self.config)?;
-        moments::check(&file, &layout, state.train.moments).map_err(|error| error.in_file(&path))?;
-        Ok((state, file))
+        Ok((state, open_moments(&self.folder, &layout, state)?))
     }
+}
+
+/// The file of the moments of a checkpoint, checked.
+pub(super) fn open_moments(folder: &Path, layout: &ParameterLayout, state: &TrainingState) -> Result<SafetensorsFile> {
+    let path = folder.join(MOMENTS);
+    let file = SafetensorsFile::open(&path)?;
+    moments::check(&file, layout, state.train.moments).map_err(|error| error.in_file(&path))?;
+    Ok(file)
 }
 
 /// Writes `root`/step-NNNNNNNN, in one step, and returns it. Of several ranks all call it, and each writes what it has.
@@ -187,7 +209,11 @@ fn write_checkpoint(
 ) -> Result<()> {
     let (model, replicas) = (trainer.model(), trainer.replicas());
     model.context().synchronize()?;
-    let weights = model.parameters().sources(trainer.device_moments().own());
+    let mut weights = model.parameters().sources(trainer.device_moments().own());
+    let adapter = model.low_rank();
+    if adapter.is_some() {
+        weights.iter_mut().for_each(|factor| factor.name.insert_str(0, FACTOR_PREFIX));
+    }
     let moments = moments::sources(trainer)?;
     let make = |temporary: &Path| {
         let write = |name: &str, data: &[u8]| {
@@ -195,6 +221,21 @@ fn write_checkpoint(
             std::fs::write(&path, data).map_err(|error| Error::io(path, error))
         };
         let json = |table: Table| Value::Table(table).to_json_lines().into_bytes();
+        let training = || {
+            lay_out_safetensors(&temporary.join(MOMENTS), &moments, None)?;
+            let mut values = Table::from([("format", FORMAT.into()), ("version", Value::Integer(VERSION))]);
+            for (name, value) in state.to_table().iter() {
+                values.set(name, value.clone());
+            }
+            write("training.json", &json(values))
+        };
+        if let Some(options) = adapter {
+            let missing = || Error::value("the state of an adapter that is trained has a base");
+            let base = &state.base.as_ref().ok_or_else(missing)?.folder;
+            write(ADAPTER_CONFIG, &json(adapter_values(options, base)))?;
+            lay_out_safetensors(&temporary.join(ADAPTER_WEIGHTS), &weights, Some("pt"))?;
+            return training();
+        }
         let mut config = config_to_mixtral(model.config());
         if let Some(tokenizer) = tokenizer {
             for (name, id) in tokenizer.special_ids().iter() {
@@ -204,15 +245,14 @@ fn write_checkpoint(
         }
         write("config.json", &json(config))?;
         lay_out_safetensors_folder(temporary, &weights, DEFAULT_SHARD_BYTES)?;
-        lay_out_safetensors(&temporary.join(MOMENTS), &moments, None)?;
-        let mut values = Table::from([("format", FORMAT.into()), ("version", Value::Integer(VERSION))]);
-        for (name, value) in state.to_table().iter() {
-            values.set(name, value.clone());
-        }
-        write("training.json", &json(values))
+        training()
     };
     let fill = |temporary: &Path| {
-        fill_safetensors_folder(temporary, &weights, DEFAULT_SHARD_BYTES)?;
+        if adapter.is_some() {
+            fill_safetensors(&temporary.join(ADAPTER_WEIGHTS), &weights, Some("pt"))?;
+        } else {
+            fill_safetensors_folder(temporary, &weights, DEFAULT_SHARD_BYTES)?;
+        }
         fill_safetensors(&temporary.join(MOMENTS), &moments, None)
     };
     if replicas.is_first() {
@@ -242,6 +282,7 @@ pub fn read_training_state(path: &Path) -> Result<TrainingState> {
         return wrong(format!("is a training state of version {version}; this program reads version {VERSION}"));
     }
     let scaling = values.remove("loss_scaling").filter(|scaling| *scaling != Value::None);
+    let base = values.remove("base").filter(|base| *base != Value::None);
     let mut names: Vec<_> = values.names().collect();
     names.sort_unstable();
     if names != ["data_position", "data_windows", "held_out_loss", "seconds", "step", "train"] {
@@ -281,8 +322,30 @@ pub fn read_training_state(path: &Path) -> Result<TrainingState> {
             return wrong(format!("has {article} loss_scaling; its precision is {precision}"));
         }
     };
+    let base = base_of(path, base.as_ref(), train.lora_rank)?;
     let step = step as usize;
-    Ok(TrainingState { step, data_position, data_windows, seconds, train, held_out_loss, loss_scaling })
+    Ok(TrainingState { step, data_position, data_windows, seconds, train, held_out_loss, loss_scaling, base })
+}
+
+/// The base of a state, where an adapter is trained.
+fn base_of(path: &Path, value: Option<&Value>, rank: usize) -> Result<Option<Base>> {
+    let Some(value) = value.filter(|_| rank > 0) else {
+        if (value.is_some(), rank) == (false, 0) {
+            return Ok(None);
+        }
+        let article = if value.is_none() { "no" } else { "a" };
+        return Err(Error::format(path, format!("has {article} base; its lora_rank is {rank}")));
+    };
+    let text = |name: &str| value.as_table().and_then(|table| table.get(name)).and_then(Value::as_text);
+    match (text("folder"), text("weights_sha256"), value.as_table().map(|table| table.names().count())) {
+        (Some(folder), Some(sum), Some(2)) => {
+            Ok(Some(Base { folder: folder.to_owned(), weights_sha256: sum.to_owned() }))
+        }
+        _ => {
+            let problem = format!("base is {}; it must have folder and weights_sha256, as text", value.shown());
+            Err(Error::format(path, problem))
+        }
+    }
 }
 
 /// The state of loss scaling at a step, as no more can have been skipped.

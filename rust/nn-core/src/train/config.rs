@@ -4,8 +4,8 @@ use super::moments::MomentsKind;
 use super::reduce_dtype::ReduceDtype;
 use crate::error::{Error, Result};
 use crate::format::{Table, Value};
-use crate::model::{self, Precision};
-use crate::options::{Bounds, check_bounds, check_counts, options, rule_of, whole_rule};
+use crate::model::{self, LORA_TARGETS, LowRankOptions, Precision};
+use crate::options::{Bounds, check_bounds, check_counts, options, require, rule_of, whole_rule};
 
 /// The least loss scale that the library takes.
 pub(super) const LEAST_LOSS_SCALE: f64 = 1.0 / 16_777_216.0;
@@ -16,7 +16,7 @@ pub(super) const LARGEST_LOSS_SCALE: f64 = 16_777_216.0;
 const OF_SCALING: [&str; 4] = ["loss_scale", "loss_scale_growth", "loss_scale_backoff", "loss_scale_interval"];
 /// Other options that checkpoints did not have from the beginning. Files have them, and those above, where they are not
 /// at their defaults, so a run that uses none of them writes the same file as ever, which older programs open too.
-const ADDED: [&str; 10] = [
+const ADDED: [&str; 13] = [
     "max_loss",
     "activation_checkpointing",
     "recompute_experts",
@@ -27,10 +27,16 @@ const ADDED: [&str; 10] = [
     "reduce_dtype",
     "document_mask",
     "hash_every",
+    "lora_rank",
+    "lora_alpha",
+    "lora_targets",
 ];
 
+/// The largest rank of an adapter; tests/bounds.json has the reason.
+const LARGEST_RANK: usize = 65536;
+
 /// What each number must be; tests/bounds.json has the reasons.
-const BOUNDS: [Bounds; 11] = [
+const BOUNDS: [Bounds; 12] = [
     ("learning_rate", 0.0, 1e30, "a number, from 0 to 1e+30"),
     ("min_rate_share", 0.0, 1.0, "a number, from 0 to 1"),
     ("beta1", 0.0, 0.999_999, "a number, from 0 to 0.999999"),
@@ -42,6 +48,7 @@ const BOUNDS: [Bounds; 11] = [
     ("loss_scale", LEAST_LOSS_SCALE, LARGEST_LOSS_SCALE, "a number, from 5.96046e-08 to 1.67772e+07"),
     ("loss_scale_growth", 1.0, LARGEST_LOSS_SCALE, "a number, from 1 to 1.67772e+07"),
     ("loss_scale_backoff", LEAST_LOSS_SCALE, 1.0, "a number, from 5.96046e-08 to 1"),
+    ("lora_alpha", 1e-6, 1e6, "a number, from 1e-06 to 1e+06, or none"),
 ];
 /// Options that count from 1 on.
 const FROM_ONE: [&str; 8] = [
@@ -111,6 +118,13 @@ options! {
         loss_scale_backoff: f64 = 0.5,
             "factor of the scale after a step whose gradients overflow, which is skipped";
         loss_scale_interval: usize = 2000, "steps without an overflow after which the scale grows";
+        lora_rank: usize = 0,
+            "rank of an adapter (LoRA) that is trained beside the model's weights, which stay as they are stored; 0 trains \
+             the weights";
+        lora_alpha: Option<f64> = None,
+            "by which what it adds counts lora_alpha / lora_rank times; None is lora_rank, which is once";
+        lora_targets: String = "all".to_owned(),
+            "the projections of a layer that have one, separated by commas, such as q_proj,v_proj; or all";
         seed: i64 = 0, "seed of the initial weights and of the data order";
         eval_every: usize = 100, "steps between evaluations on held-out text; 0 evaluates only at the end";
         eval_batches: usize = 0, "batches per evaluation, always the same ones; 0 uses all";
@@ -130,6 +144,10 @@ impl TrainConfig {
             "reduce_dtype" => "one of f32, bf16, f16",
             "moments" => "one of f32, bf16, f8",
             "seed" => "a whole number of 64 bits",
+            "lora_rank" => "a whole number, from 0 to 65536",
+            "lora_targets" => {
+                "all, or some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, separated by commas"
+            }
             "document_mask" => "a whole number, from 0 to 2147483647, or none",
             _ if FROM_NONE.contains(&name) => whole_rule(0),
             _ => rule_of(&BOUNDS, name).unwrap_or(whole_rule(1)),
@@ -162,6 +180,7 @@ impl TrainConfig {
             let problem = "gradients are rounded between replicas";
             return Err(Error::value(format!("reduce_dtype is {reduced}, but replicas is 1; {problem}")));
         }
+        self.check_adapter()?;
         if precision != Precision::F16 {
             let (given, usual) = (self.values(), Self::default().values());
             if let Some(name) = OF_SCALING.into_iter().find(|name| given.get(name) != usual.get(name)) {
@@ -170,6 +189,40 @@ impl TrainConfig {
             }
         }
         Ok(())
+    }
+
+    /// Refuses options of an adapter that they may not have, or where none is trained.
+    fn check_adapter(&self) -> Result<()> {
+        let (rank, targets) = (self.lora_rank, &self.lora_targets);
+        require(rank <= LARGEST_RANK, "lora_rank", &rank, Self::allowed("lora_rank"))?;
+        let names = self.adapted();
+        let once = |(at, name): (usize, &&str)| LORA_TARGETS.contains(name) && !names[..at].contains(name);
+        require(names.iter().enumerate().all(once), "lora_targets", targets, Self::allowed("lora_targets"))?;
+        if rank > 0 {
+            if self.precision != Precision::F32 {
+                let problem = format!("but lora_rank is {rank}; adapters are trained in f32");
+                return Err(Error::value(format!("precision is {}, {problem}", self.precision)));
+            }
+            return Ok(());
+        }
+        let (given, usual) = (self.values(), Self::default().values());
+        for name in ["lora_alpha", "lora_targets"] {
+            if given.get(name) != usual.get(name) {
+                return Err(Error::value(format!("{name} is given, but lora_rank is 0; it is of an adapter")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The projections of a layer that have an adapter.
+    fn adapted(&self) -> Vec<&str> {
+        if self.lora_targets == "all" { LORA_TARGETS.to_vec() } else { self.lora_targets.split(',').collect() }
+    }
+
+    /// What the adapter of a run is made with; `None` where none is trained.
+    pub fn low_rank(&self) -> Option<LowRankOptions> {
+        let (rank, targets) = (self.lora_rank, self.adapted().into_iter().map(str::to_owned).collect());
+        (rank > 0).then(|| LowRankOptions { rank, alpha: self.lora_alpha.unwrap_or(rank as f64), targets })
     }
 
     /// Sequences that run at once, of an update of `batch`.
@@ -259,6 +312,9 @@ impl TrainConfig {
     pub(super) fn resolved(&self) -> Table {
         let mut values = self.values();
         values.set("warmup_steps", self.schedule_steps().0);
+        if let Some(adapter) = self.low_rank() {
+            values.set("lora_alpha", adapter.alpha);
+        }
         values
     }
 
@@ -291,6 +347,11 @@ impl TrainConfig {
     /// What a run that begins with trained weights is trained with, where it is not the default: few steps, with a low rate.
     pub fn fine_tuning() -> Table {
         Table::from([("steps", 1000usize.into()), ("learning_rate", 5e-5.into())])
+    }
+
+    /// The same of an adapter, whose few parameters take larger steps. (Dettmers et al. 2023, "QLoRA", appendix B)
+    pub fn adapter_tuning() -> Table {
+        Table::from([("steps", 1000usize.into()), ("learning_rate", 2e-4.into())])
     }
 
     /// The options that go with the model of a preset.
@@ -352,7 +413,9 @@ mod tests {
     fn numbers_have_the_bounds_of_all_languages() {
         crate::options::bounds::check("train", TrainConfig::OPTIONS, |name, value| {
             let precision = if name.starts_with("loss_scale") { "f16" } else { "f32" };
-            TrainConfig::from_table(&Table::from([("precision", precision.into()), (name, value)])).map(|_| ())
+            let rank = usize::from(name == "lora_alpha");
+            let given = [("precision", precision.into()), ("lora_rank", rank.into()), (name, value)];
+            TrainConfig::from_table(&Table::from(given)).map(|_| ())
         });
     }
 

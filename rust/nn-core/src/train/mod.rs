@@ -1,5 +1,6 @@
 //! Training: options, data, steps, checkpoints, runs.
 
+mod adapter;
 mod backward_sums;
 mod chain;
 mod checkpoint;
@@ -25,7 +26,7 @@ mod sources;
 mod trainer;
 
 pub use checkpoint::{
-    Checkpoint, TrainingState, best_checkpoint, list_checkpoints, prune_checkpoints, read_training_state,
+    Base, Checkpoint, TrainingState, best_checkpoint, list_checkpoints, prune_checkpoints, read_training_state,
     resolve_checkpoint, save_checkpoint,
 };
 pub use config::{TrainConfig, preset};

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::checkpoint::{Checkpoint, TrainingState, resolve_checkpoint};
+use super::adapter;
+use super::checkpoint::{Base, Checkpoint, TrainingState, resolve_checkpoint};
 use super::config::TrainConfig;
 use super::moments;
 use super::rank::Rank;
@@ -13,7 +14,7 @@ use super::trainer::Trainer;
 use crate::error::{Error, Result};
 use crate::format::safetensors::SafetensorsFile;
 use crate::format::{Table, Value, open_regular};
-use crate::model::{MoEConfig, MoETransformer, ParameterLayout, Precision};
+use crate::model::{FrozenBase, MoEConfig, MoETransformer, ParameterLayout, Precision};
 use crate::tokenizer::CarriedTokenizer;
 
 /// Options of a model that its weights do not depend on: they decide how it is trained, and may be others.
@@ -22,15 +23,26 @@ const OF_TRAINING: [&str; 2] = ["capacity_factor", "aux_alpha"];
 /// The folder that a run begins from, opened and checked to the last value: what is not finite is refused.
 ///
 /// It is a checkpoint of this library, a run, of which the last one is taken, or a Mixtral or Llama of Hugging Face.
+///
+/// Or it is a stored model, a folder or a GGUF file, beside which the run trains an adapter.
 #[derive(Debug)]
 pub struct Origin {
-    checkpoint: Checkpoint,
+    source: Source,
     /// The model's options, with those of training as a run is to have them.
     config: MoEConfig,
-    tokenizer: CarriedTokenizer,
-    moments: Option<SafetensorsFile>,
-    weights_sha256: String,
-    moments_sha256: Option<String>,
+    tokenizer: Option<CarriedTokenizer>,
+}
+
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
+enum Source {
+    Trained {
+        checkpoint: Checkpoint,
+        moments: Option<SafetensorsFile>,
+        weights_sha256: String,
+        moments_sha256: Option<String>,
+    },
+    Beside(Box<FrozenBase>),
 }
 
 impl Origin {
@@ -50,7 +62,37 @@ impl Origin {
             moments_sha256 = Some(digest_of_file(file.path())?);
         }
         let config = checkpoint.config.clone();
-        Ok(Self { checkpoint, config, tokenizer, moments, weights_sha256, moments_sha256 })
+        let source = Source::Trained { checkpoint, moments, weights_sha256, moments_sha256 };
+        Ok(Self { source, config, tokenizer: Some(tokenizer) })
+    }
+
+    /// Opens the model beside which a run trains an adapter, a folder or a GGUF file, and reads all of it. Its tokenizer stays
+    /// with it.
+    pub fn beside(path: &Path) -> Result<Self> {
+        let base = FrozenBase::open(path)?;
+        base.sha256()?;
+        let config = base.config().clone();
+        Ok(Self { source: Source::Beside(Box::new(base)), config, tokenizer: None })
+    }
+
+    /// Whether a run that begins here trains an adapter.
+    pub(super) fn is_beside(&self) -> bool {
+        matches!(self.source, Source::Beside(_))
+    }
+
+    /// What checkpoints of a run that trains an adapter say of the model.
+    pub(super) fn base(&self) -> Result<Option<Base>> {
+        match &self.source {
+            Source::Trained { .. } => Ok(None),
+            Source::Beside(base) => adapter::base_of(base).map(Some),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match &self.source {
+            Source::Trained { checkpoint, .. } => &checkpoint.folder,
+            Source::Beside(base) => base.stored().path(),
+        }
     }
 
     /// The model's options.
@@ -58,22 +100,25 @@ impl Origin {
         &self.config
     }
 
-    /// The tokenizer of the folder, which comes along.
-    pub fn tokenizer(&self) -> &CarriedTokenizer {
-        &self.tokenizer
+    /// The tokenizer of the folder, which comes along; `None` where it stays with the model.
+    pub fn tokenizer(&self) -> Option<&CarriedTokenizer> {
+        self.tokenizer.as_ref()
     }
 
     /// The same with some of the model's options given. `Error::Value` names one that the folder contradicts; those of
     /// training may be others.
     pub fn with_options(mut self, given: &Table) -> Result<Self> {
-        let theirs = self.checkpoint.config.values();
+        let theirs = match &self.source {
+            Source::Trained { checkpoint, .. } => checkpoint.config.values(),
+            Source::Beside(base) => base.config().values(),
+        };
         let mut values = self.config.values();
         for (name, value) in given.iter() {
             let found = theirs.get(name).unwrap_or(&Value::None);
             let same = value == found || value.as_number().is_some_and(|number| found.as_number() == Some(number));
             let known = theirs.get(name).is_some(); // else it is refused as such
-            if known && !same && !OF_TRAINING.contains(&name) {
-                let (value, found, folder) = (value.shown(), found.shown(), self.checkpoint.folder.display());
+            if known && !same && (self.is_beside() || !OF_TRAINING.contains(&name)) {
+                let (value, found, folder) = (value.shown(), found.shown(), self.path().display());
                 let problem = format!("{name} is {value}, but the model of {folder} has {found}: leave it out");
                 return Err(Error::value(problem));
             }
@@ -86,6 +131,9 @@ impl Origin {
     /// The training options of a run that begins here, where none are given: of one that takes the optimiser's state
     /// along, what that was made with.
     pub fn defaults(&self) -> Table {
+        if self.is_beside() {
+            return TrainConfig::adapter_tuning();
+        }
         let mut values = TrainConfig::fine_tuning();
         if let Some(train) = self.state().map(|state| state.train.values()) {
             for name in ["moments", "precision"] {
@@ -98,7 +146,7 @@ impl Origin {
     /// `Error::Value` names a training option with which no run can begin here.
     pub fn check(&self, train: &TrainConfig) -> Result<()> {
         let Some(state) = self.state() else { return Ok(()) };
-        let folder = self.checkpoint.folder.display();
+        let folder = self.path().display();
         let other = |name: &str, value: &str, theirs: &str| {
             let problem = format!("{name} is {value}, but the optimizer of {folder} has {theirs}: leave it out");
             Err(Error::value(problem))
@@ -123,24 +171,31 @@ impl Origin {
 
     /// Where the training stands that is taken along.
     fn state(&self) -> Option<&TrainingState> {
-        self.checkpoint.training.as_ref().filter(|_| self.moments.is_some())
+        let Source::Trained { checkpoint, moments, .. } = &self.source else { return None };
+        checkpoint.training.as_ref().filter(|_| moments.is_some())
     }
 
     /// A trainer that begins here.
     pub(super) fn trainer(&self, rank: Rank<'_>, train: TrainConfig) -> Result<Trainer> {
         self.check(&train)?;
+        let (checkpoint, moments, weights_sha256, moments_sha256) = match &self.source {
+            Source::Beside(base) => return adapter::new_trainer(base, rank, train),
+            Source::Trained { checkpoint, moments, weights_sha256, moments_sha256 } => {
+                (checkpoint, moments, weights_sha256, moments_sha256)
+            }
+        };
         let rank = rank.for_run(&self.config, &train)?;
         // What does not fit the ranks is no fault of the folder.
         rank.experts(self.config.num_experts)?;
-        let weights = &self.checkpoint.weights;
+        let weights = &checkpoint.weights;
         let model = MoETransformer::load_with(rank, self.config.clone(), weights, true, train.precision)
-            .map_err(|error| error.in_file(&self.checkpoint.folder))?;
+            .map_err(|error| error.in_file(&checkpoint.folder))?;
         let mut trainer = Trainer::with_comm(model, train, true, rank.comm())?;
         if let Some(comm) = trainer.replicas().comm() {
-            let of_moments = self.moments_sha256.as_deref().unwrap_or_default();
-            comm.agree("initial weights", format!("{} {of_moments}", self.weights_sha256))?;
+            let of_moments = moments_sha256.as_deref().unwrap_or_default();
+            comm.agree("initial weights", format!("{weights_sha256} {of_moments}"))?;
         }
-        if let (Some(file), Some(state)) = (&self.moments, self.state()) {
+        if let (Some(file), Some(state)) = (moments, self.state()) {
             moments::load(&trainer, file, &ParameterLayout::new(&self.config)?)?;
             trainer.restore(state.step, state.loss_scaling)?;
         }
@@ -150,12 +205,16 @@ impl Origin {
     /// What `run.json` says of it: the folder, and SHA-256 of the parameters' stored bytes, in the order of the layout, and
     /// of the file of the moments, where they were taken along.
     pub(super) fn record(&self) -> Result<Table> {
-        let folder = &self.checkpoint.folder;
+        let folder = self.path();
         let folder = folder.canonicalize().map_err(|error| Error::io(folder, error))?;
+        let (weights, moments) = match &self.source {
+            Source::Trained { weights_sha256, moments_sha256, .. } => (weights_sha256.clone(), moments_sha256.clone()),
+            Source::Beside(base) => (base.sha256()?.to_owned(), None),
+        };
         Ok(Table::from([
             ("folder", folder.to_string_lossy().into_owned().into()),
-            ("weights_sha256", self.weights_sha256.clone().into()),
-            ("optimizer_sha256", self.moments_sha256.clone().into()),
+            ("weights_sha256", weights.into()),
+            ("optimizer_sha256", moments.into()),
         ]))
     }
 }

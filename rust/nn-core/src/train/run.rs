@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use super::adapter::Saved;
 use super::chain::{self, Chain};
-use super::checkpoint::{Checkpoint, TrainingState, list_checkpoints, prune_checkpoints, save_checkpoint};
+use super::checkpoint::{Base, TrainingState, list_checkpoints, prune_checkpoints, save_checkpoint};
 use super::config::{LEAST_LOSS_SCALE, TrainConfig};
 use super::data::TokenWindows;
 use super::digest;
@@ -68,6 +69,17 @@ pub struct TrainingRun {
     stop: Arc<AtomicBool>,
     notice: Option<String>,
     origin: Option<Table>,
+    /// The model beside which it trains an adapter.
+    base: Option<Base>,
+}
+
+/// Refuses a run that is to train an adapter beside no model.
+fn require_base(train: &TrainConfig) -> Result<()> {
+    if train.lora_rank == 0 {
+        return Ok(());
+    }
+    let problem = "but there is no model beside which an adapter is trained: give --from";
+    Err(Error::value(format!("lora_rank is {}, {problem}", train.lora_rank)))
 }
 
 impl TrainingRun {
@@ -84,6 +96,7 @@ impl TrainingRun {
     ) -> Result<Self> {
         let rank = rank.into();
         let make = |train: TrainConfig| {
+            require_base(&train)?;
             let rank = rank.for_run(&model, &train)?;
             let model = MoETransformer::random_with(rank, model, train.seed, true, train.precision)?;
             Trainer::with_comm(model, train, true, rank.comm())
@@ -103,10 +116,15 @@ impl TrainingRun {
         tokenizer: Option<Tokenizer>,
     ) -> Result<Self> {
         let rank = rank.into();
-        let tokenizer = tokenizer.as_ref().map_or_else(|| origin.tokenizer().clone(), CarriedTokenizer::from);
-        let make = |train: TrainConfig| origin.trainer(rank, train);
-        let begun = Self::begin(folder, train, (data, held_out), Some(tokenizer), make)
-            .and_then(|run| Ok(Self { origin: Some(origin.record()?), ..run }));
+        let tokenizer = tokenizer.as_ref().map(CarriedTokenizer::from).or_else(|| origin.tokenizer().cloned());
+        let make = |train: TrainConfig| {
+            if !origin.is_beside() {
+                require_base(&train)?;
+            }
+            origin.trainer(rank, train)
+        };
+        let begun = Self::begin(folder, train, (data, held_out), tokenizer, make)
+            .and_then(|run| Ok(Self { origin: Some(origin.record()?), base: origin.base()?, ..run }));
         aborting(rank.comm(), begun)
     }
 
@@ -171,8 +189,8 @@ impl TrainingRun {
         let Some(last) = list_checkpoints(&root)?.pop() else {
             return Err(Error::missing(root, "holds no checkpoint to resume from"));
         };
-        let checkpoint = Checkpoint::open(&last)?;
-        let (state, _) = checkpoint.to_train()?;
+        let checkpoint = Saved::open(&last)?;
+        let state = checkpoint.state()?;
         let before = extension::extended(folder, state)?;
         let after = if extends { before.extended(changes)? } else { before.changed(changes)? };
         if extends {
@@ -190,13 +208,16 @@ impl TrainingRun {
         let held_out = sources.held_out.as_ref().map(|path| TokenWindows::open(path, length)).transpose()?;
         held_out.as_ref().map_or(Ok(()), |held_out| sources.check_held_out(held_out))?;
         let unchanged = after == state.train;
-        let admitted = admit(&checkpoint.config, &after);
+        let admitted = admit(checkpoint.config(), &after);
         admitted.map_err(|error| if unchanged { error.in_file(last.join("training.json")) } else { error })?;
         let trainer = checkpoint.trainer_of(rank, after.clone())?;
         let notice = if extends { Some(extension::text(rank.context(), state, &before, &after)?) } else { None };
         let step = state.step;
-        let tokenizer = Some(CarriedTokenizer::of(&checkpoint.folder)?);
+        let of_model = matches!(checkpoint, Saved::Model(_));
+        let tokenizer = of_model.then(|| CarriedTokenizer::of(&last)).transpose()?;
+        let base = state.base.clone();
         let mut run = Self::new(folder, trainer, windows, held_out, tokenizer, position, seconds)?;
+        run.base = base;
         if extends {
             if run.is_first() {
                 extension::record(folder, step, &after)?;
@@ -229,7 +250,8 @@ impl TrainingRun {
         }
         let stop = Arc::default();
         let folder = folder.to_owned();
-        Ok(Self { folder, trainer, data, held_out, tokenizer, position, seconds, stop, notice: None, origin: None })
+        let (notice, origin, base) = (None, None, None);
+        Ok(Self { folder, trainer, data, held_out, tokenizer, position, seconds, stop, notice, origin, base })
     }
 
     /// Whether this rank writes the files of the run: the first one does.
@@ -494,6 +516,7 @@ impl TrainingRun {
             train: config.clone(),
             held_out_loss,
             loss_scaling: self.trainer.loss_scaling()?,
+            base: self.base.clone(),
         };
         let root = self.checkpoints();
         let folder = save_checkpoint(&root, &self.trainer, &state, self.tokenizer.as_ref())?;

@@ -146,6 +146,14 @@ impl Trainer {
         if precision != of_model {
             return Err(Error::value(format!("precision is {precision}; this model computes in {of_model}")));
         }
+        let rank = model.low_rank().map_or(0, |adapter| adapter.rank);
+        if rank != config.lora_rank {
+            let trained = if rank > 0 { format!("an adapter of rank {rank}") } else { "all weights".to_owned() };
+            return Err(Error::value(format!("lora_rank is {}; this model trains {trained}", config.lora_rank)));
+        }
+        if let Some(ranks) = comm.map(Comm::ranks).filter(|ranks| *ranks > 1 && rank > 0) {
+            return Err(Error::value(format!("an adapter is trained by one rank; there are {ranks}")));
+        }
         model.mask_documents(config.document_mask)?;
         model.recompute(every, config.recompute_experts, config.keep_experts);
         let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);

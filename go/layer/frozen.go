@@ -1,0 +1,123 @@
+package layer
+
+import (
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/tensor"
+)
+
+// Projection is a product with a weight, trained or as it is stored.
+type Projection interface {
+	// Forward takes x [rows, in] to y [rows, out], or to the y that is given.
+	Forward(p *Pass, x, y *tensor.Tensor) *tensor.Tensor
+	// Backward gives the gradient of x [rows, in] from dy [rows, out], into a dx that may be given.
+	Backward(p *Pass, dy, x, dx *tensor.Tensor, beta float32) *tensor.Tensor
+	// BackwardAdding adds the gradient of x to the dx that is there.
+	BackwardAdding(p *Pass, dy, x, dx *tensor.Tensor, beta float32)
+}
+
+// LowRank is what is trained beside a weight [out, in]: A f32 [rank, in] and B f32 [out, rank], whose product, times Scale, is
+// added to it. (Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1)
+type LowRank struct {
+	A, B, AGrad, BGrad *tensor.Tensor
+	Scale              float32
+}
+
+// inner is x A^T.
+func (l *LowRank) inner(p *Pass, x *tensor.Tensor) *tensor.Tensor {
+	made := p.Empty(cuda.F32, x.Dim(0), l.A.Dim(0))
+	p.Check(tensor.Gemm(x, l.A, made, false, true))
+	return made
+}
+
+// add is y += Scale (x A^T) B^T.
+func (l *LowRank) add(p *Pass, x, y *tensor.Tensor) {
+	inner := l.inner(p, x)
+	p.Check(tensor.GemmBeta(inner, l.B, y, l.Scale, 1, false, true))
+	p.Free(inner)
+}
+
+// backward adds to the gradients of both, times `beta`, those of this call; it gives Scale (dy B) [rows, rank], whose product
+// with A is the gradient of x. What A makes of x is found again: little work for much memory.
+func (l *LowRank) backward(p *Pass, dy, x *tensor.Tensor, beta float32) *tensor.Tensor {
+	inner := l.inner(p, x)
+	p.Check(tensor.GemmBeta(dy, inner, l.BGrad, l.Scale, beta, true, false))
+	p.Free(inner)
+	dinner := p.Empty(cuda.F32, dy.Dim(0), l.A.Dim(0))
+	p.Check(tensor.GemmBeta(dy, l.B, dinner, l.Scale, 0, false, false))
+	p.Check(tensor.GemmBeta(dinner, x, l.AGrad, 1, beta, true, false))
+	return dinner
+}
+
+// FrozenLinear is y = x W^T, or x W^T + b, and what an adapter adds, for a weight that stays as it is stored: u8 [out, row
+// bytes] in Format. x, y and the bias are f32. Only the adapter, nil where there is none, has gradients.
+//
+// The product is that of the engine, which for some formats rounds x, so that an adapter is trained for the model as it is
+// run; backward takes that rounding as the identity. (Bengio, Léonard, Courville 2013, "Estimating or Propagating Gradients
+// Through Stochastic Neurons", section 4)
+type FrozenLinear struct {
+	Weight  *tensor.Tensor
+	Format  cuda.Format
+	Bias    *tensor.Tensor
+	LowRank *LowRank
+}
+
+// Forward takes x [rows, in] to y [rows, out], which may be given.
+func (l *FrozenLinear) Forward(p *Pass, x, y *tensor.Tensor) *tensor.Tensor {
+	if y == nil {
+		y = p.Empty(x.DType(), x.Dim(0), l.Weight.Dim(0))
+	}
+	p.Check(tensor.GemmQuant(x, l.Weight, nil, l.Bias, nil, y, cuda.ActivationNone, l.Format))
+	if l.LowRank != nil {
+		l.LowRank.add(p, x, y)
+	}
+	return y
+}
+
+// Backward is that of Linear; weight and bias have no gradients.
+func (l *FrozenLinear) Backward(p *Pass, dy, x, dx *tensor.Tensor, beta float32) *tensor.Tensor {
+	return l.backward(p, dy, x, dx, beta, 0)
+}
+
+// BackwardAdding is Backward that adds the gradient of x to the dx that is there.
+func (l *FrozenLinear) BackwardAdding(p *Pass, dy, x, dx *tensor.Tensor, beta float32) {
+	l.backward(p, dy, x, dx, beta, 1)
+}
+
+func (l *FrozenLinear) backward(p *Pass, dy, x, dx *tensor.Tensor, beta, old float32) *tensor.Tensor {
+	var dinner *tensor.Tensor
+	if l.LowRank != nil {
+		dinner = l.LowRank.backward(p, dy, x, beta)
+	}
+	if dx == nil {
+		dx = p.Like(x)
+	}
+	p.Check(tensor.GemmQuantBackward(dy, l.Weight, nil, dx, old, l.Format))
+	if l.LowRank != nil {
+		p.Check(tensor.GemmBeta(dinner, l.LowRank.A, dx, 1, 1, false, false))
+		p.Free(dinner)
+	}
+	return dx
+}
+
+// Gated is a feed-forward network whose weights stay as they are stored: out = residual + Down (silu(Gate x) * (Up x)).
+// (Shazeer 2020, "GLU Variants", eq. 6)
+type Gated struct{ Gate, Up, Down *FrozenLinear }
+
+// forward gives what lies between the products.
+func (g *Gated) forward(p *Pass, x *tensor.Tensor) *inside {
+	made := &inside{gate: g.Gate.Forward(p, x, nil), up: g.Up.Forward(p, x, nil)}
+	made.active = p.Like(made.gate)
+	p.Check(tensor.SwiGLU(made.gate, made.up, nil, made.active))
+	return made
+}
+
+// backward gives the gradient of x from dout, both [tokens, hidden]; it frees what lies between.
+func (g *Gated) backward(p *Pass, dout, x *tensor.Tensor, inside *inside, beta float32) *tensor.Tensor {
+	dactive := g.Down.Backward(p, dout, inside.active, nil, beta)
+	p.Check(tensor.SwiGLUBackward(dactive, inside.gate, inside.up, nil, inside.gate, inside.up))
+	p.Free(dactive)
+	dx := g.Gate.Backward(p, inside.gate, x, nil, beta)
+	g.Up.BackwardAdding(p, inside.up, x, dx, beta)
+	inside.free(p)
+	return dx
+}

@@ -1,0 +1,137 @@
+"""Runs that train an adapter beside stored weights: the same bits in every language, taken up by another; refusals."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import differences
+import languages
+import numpy as np
+import pytest
+from conftest import find
+from runs import Workshop
+from test_parity_runs import USAGE, WRONG_FILE, said
+
+from nncuda import Context
+from nncuda.convert.quantize import quantize_model
+from nncuda.formats import write_shard
+from nncuda.models import MoEConfig, MoETransformer, StoredModel
+
+CONFIG = {
+    "vocab_size": 48, "hidden_size": 32, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2, "head_dim": 16,
+    "num_experts": 0, "experts_per_token": 0, "ffn_size": 64, "context": 32, "extended_context": 32, "init_std": 0.2,
+}  # fmt: skip
+#: The parts of a model, and the format of its GGUF file; a folder without one.
+BASES: dict[str, tuple[dict[str, object], str]] = {
+    "Llama in q8_0": ({}, "q8_0"),
+    "Qwen2": ({"qkv_bias": True, "tie_embeddings": True}, ""),
+}
+FLAGS = [
+    "--steps", 4, "--save-every", 2, "--keep-checkpoints", 9, "--batch-size", 4, "--micro-batch-size", 2,
+    "--warmup-steps", 1, "--seed", 8, "--sequence-length", 16, "--hash-every", 1, "--eval-every", 2,
+    "--lora-rank", 3, "--lora-alpha", 5,
+]  # fmt: skip
+#: More flags, by the base.
+MORE: dict[str, list[object]] = {
+    "Qwen2": ["--lora-targets", "q_proj,v_proj,o_proj", "--activation-checkpointing", 1, "--document-mask", 3,
+              "--moments", "f8"],
+}  # fmt: skip
+
+
+def base(workshop: Workshop, name: str) -> Path:
+    changes, format = BASES[name]
+    folder = workshop.folder / "adapters" / name
+    path = folder / f"{format}.gguf" if format else folder / "model"
+
+    def make() -> None:
+        folder.mkdir(parents=True)
+        with Context() as ctx:
+            MoETransformer(ctx, MoEConfig(**{**CONFIG, **changes}), seed=3).save(folder / "model")  # type: ignore[arg-type]
+            if format:
+                quantize_model(StoredModel.open(folder / "model"), path, format, ctx)
+
+    workshop.once(f"base-{name}", make)
+    return path
+
+
+def data(workshop: Workshop) -> Path:
+    path = workshop.folder / "adapters.tokens"
+    workshop.once(path.name, lambda: write_shard(path, [np.random.default_rng(5).integers(0, 48, 400)], 48))
+    return path
+
+
+def trained(workshop: Workshop, language: str, name: str, threads: int = 1) -> Path:
+    run = workshop.folder / "runs" / f"adapter-{language}-{name}"
+    line = ["--from", base(workshop, name), "--data", data(workshop), "--held-out", data(workshop), *FLAGS]
+    line += [*MORE.get(name, []), "--threads", threads]
+    workshop.once(run.name, lambda: find(language).run("train", run, *line))
+    return run
+
+
+@pytest.mark.case("training of an adapter beside stored weights")
+@pytest.mark.parametrize("name", BASES)
+def test_adapters(workshop: Workshop, language: languages.Language, name: str) -> None:
+    """Every factor and moment, losses and hashes; and the adapter's own file to the byte, by any number of threads."""
+    expected, run = trained(workshop, "python", name, 2), trained(workshop, language.name, name)
+    assert not (difference := differences.of_runs(expected, run)), difference
+    last = "checkpoints/step-00000004"
+    for file in ("adapter_config.json", "adapter_model.safetensors"):
+        assert (expected / last / file).read_bytes() == (run / last / file).read_bytes(), file
+    records = [json.loads((one / "run.json").read_text())["from"] for one in (expected, run)]
+    assert records[0] == records[1] and len(records[0]["weights_sha256"]) == 64
+
+
+@pytest.mark.case("such a run, killed and taken up by the next language, and its adapter beside the model")
+def test_taken_up(workshop: Workshop, language: languages.Language, tmp_path: Path) -> None:
+    name, run = "Llama in q8_0", tmp_path / "run"
+    shutil.copytree(trained(workshop, language.name, name), run)
+    shutil.rmtree(run / "checkpoints" / "step-00000004")
+    following = languages.NAMES[(languages.NAMES.index(language.name) + 1) % len(languages.NAMES)]
+    find(following).run("train", run, "--resume")
+    assert not (difference := differences.of_runs(trained(workshop, "python", name, 2), run)), difference
+    shown = workshop.folder / "adapters" / "shown.json"
+    workshop.once(shown.name, lambda: shown.write_text(json.dumps(told(workshop, "python", name))))
+    expected, found = json.loads(shown.read_text()), told(workshop, language.name, name)
+    assert not (difference := differences.of_values("told", expected, found)), difference
+
+
+def told(workshop: Workshop, language: str, name: str) -> list[object]:
+    """What a language generates with its adapter, and says of it."""
+    one, run = find(language), trained(workshop, language, name)
+    prompt = ["--ids", "1 2 3", "--max-tokens", 6, "--temperature", 0, "--adapter", run]
+    kind = json.loads(one.run("inspect", run, "--json").stdout)
+    assert kind.pop("path").startswith(str(run))
+    return [one.run("engine", base(workshop, name), *prompt).stdout.split(), kind]
+
+
+@pytest.mark.case("refusals of adapters that are trained")
+@pytest.mark.parametrize("name", languages.NAMES[1:])
+def test_refused(workshop: Workshop, name: str, tmp_path: Path) -> None:
+    """Python's are in tests/python/test_low_rank.py."""
+    language, folder, run = find(name), base(workshop, "Qwen2"), tmp_path / "run"
+    beside = ["--from", folder, "--data", data(workshop), "--sequence-length", 16]
+    adapter = trained(workshop, "python", "Qwen2", 2)
+    for line, code, words in (
+        (["--data", data(workshop), "--lora-rank", 2], USAGE, "--lora-rank needs --from, the model beside which"),
+        ([*beside, "--lora-rank", 2, "--lora-targets", "norm"], WRONG_FILE, "lora_targets is 'norm'; it must be all"),
+        ([*beside, "--lora-rank", 2, "--precision", "bf16"], WRONG_FILE, "precision is bf16, but lora_rank is 2; ad"),
+        ([*beside, "--lora-rank", 2, "--num-layers", 3], WRONG_FILE, "num_layers is 3, but the model of"),
+        (["--from", adapter, *beside[2:]], WRONG_FILE, "holds an adapter alone; give the model that it is of"),
+    ):  # fmt: skip
+        done = language.run("train", run, *line, code=None)
+        assert words in said(done), said(done)
+        assert done.returncode == code, (line, done.returncode)
+    assert not run.exists()
+    moved = tmp_path / "moved"
+    shutil.copytree(adapter, moved)
+    state = moved / "checkpoints" / "step-00000004" / "training.json"
+    whole = json.loads(state.read_text())
+    for told, words in (
+        ({"folder": str(tmp_path / "gone"), "weights_sha256": "0"}, "gone', which is not there: put it back"),
+        ({"folder": str(folder), "weights_sha256": "0" * 64}, "has other weights than when this adapter was begun"),
+    ):  # fmt: skip
+        state.write_text(json.dumps({**whole, "base": told}))
+        done = language.run("train", moved, "--resume", code=None)
+        assert words in said(done) and done.returncode == WRONG_FILE, said(done)
