@@ -100,6 +100,14 @@ static void flash_pack_task(void *arg, int64_t i, int32_t worker) {
   const int64_t at = local * f->size + begin * columns / BF16_PAIR;
   const int64_t from = (pair / s->kv_heads * s->kv_len + begin) * a->ld_kv + pair % s->kv_heads * dim;
   const uint16_t *k = (const uint16_t *)a->k + from, *v = (const uint16_t *)a->v + from;
+  /* Rows lie further apart than the processor foresees: values arrive while keys are copied, and the next step's keys
+   * while values are transposed. Past the last row this does nothing. */
+  for (int64_t r = 0; r < STEP_KEYS; r++) {
+    for (int64_t d = 0; d < dim; d += BF16_TILE) {
+      __builtin_prefetch(v + r * a->ld_kv + d);
+      __builtin_prefetch(k + (STEP_KEYS + r) * a->ld_kv + d);
+    }
+  }
   for (int64_t r = 0; r < STEP_KEYS; r++) {
     for (int64_t d = 0; d < columns; d += BF16_TILE) {
       store_units(f->keys + at + tile_row(r, d / BF16_PAIR, columns / BF16_PAIR),
