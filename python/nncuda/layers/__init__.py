@@ -20,6 +20,7 @@ from .linear import Linear
 from .moe import ExpertUse, MoELayer, Router
 from .norm import RMSNorm
 from .rope import RopeTables
+from .ternary import TernaryLayer, TernaryLinear
 
 __all__ = [
     "AllRows",
@@ -40,5 +41,7 @@ __all__ = [
     "RMSNorm",
     "RopeTables",
     "Router",
+    "TernaryLayer",
+    "TernaryLinear",
     "TransformerBlock",
 ]

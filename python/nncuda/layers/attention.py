@@ -13,6 +13,7 @@ from .kept import Kept
 from .linear import Linear
 from .norm import RMSNorm
 from .rope import RopeTables
+from .ternary import TernaryLinear
 
 
 class KVCache:
@@ -142,7 +143,14 @@ class Attention:
     (Vaswani et al. 2017, eq. 1; Shazeer 2019, multi-query; Su et al. 2021, rotary)
     """
 
-    def __init__(self, qkv: Linear | HeadNorms, output: Linear, rope: RopeTables, num_heads: int, num_kv_heads: int):
+    def __init__(
+        self,
+        qkv: Linear | TernaryLinear | HeadNorms,
+        output: Linear | TernaryLinear,
+        rope: RopeTables,
+        num_heads: int,
+        num_kv_heads: int,
+    ):
         self.qkv = qkv
         self.output = output
         self.rope = rope

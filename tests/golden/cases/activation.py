@@ -26,7 +26,10 @@ def cases():
             yield case("relu2_gate_backward", label, grad, dtype)
             clipped = {"alpha": float(np.float32(1.702)), "limit": 7.0}
             yield case("swiglu_clipped", label, lambda d, f=gate, c=clipped: {**f(d, scale=5), **c}, dtype)
-        special = {"gate": np.array([[np.nan, 1.0, 2.0, -0.0, 0.0, -3.0]]), "up": np.array([[1.0, np.nan, 0.5, 1, 2, 3]])}
+        special = {
+            "gate": np.array([[np.nan, 1.0, 2.0, -0.0, 0.0, -3.0]]),
+            "up": np.array([[1.0, np.nan, 0.5, 1, 2, 3]]),
+        }
         yield case("relu2_gate_backward", "nan", lambda d, g=special: {"dy": d.bell(1, 6), **g}, dtype)
         for rows, cols in ((1, 1), (3, 17), (2, 64), (5, 33)):
             yield case("act_dequant_i8", f"rows{rows}-cols{cols}", eight_bits, dtype, rows, cols)
