@@ -67,3 +67,23 @@ func (o *Object) Delete(name string) any {
 	}
 	return value
 }
+
+// SaysNo says whether a value asks for nothing: false, null, an empty text, list or object.
+func SaysNo(value any) bool {
+	switch value := value.(type) {
+	case nil:
+		return true
+	case bool:
+		return !value
+	case string:
+		return value == ""
+	case []any:
+		return len(value) == 0
+	case *Object:
+		return value.Len() == 0
+	}
+	return false
+}
+
+// IsEmpty says whether Python takes a value for false: 0, too.
+func IsEmpty(value any) bool { return SaysNo(value) || value == any(int64(0)) || value == any(0.0) }

@@ -13,10 +13,16 @@ import (
 // Weights: QKV [(heads + 2 kv_heads) * head_dim, hidden], which may have a bias, Output [hidden, heads * head_dim].
 // (Vaswani et al. 2017, eq. 1; Shazeer 2019, multi-query; Su et al. 2021, rotary)
 type MQAttention struct {
-	QKV, Output    *Linear
+	QKV, Output    Projection
 	Normed         *HeadNorms // in place of QKV where queries and keys are normed before they are rotated; or nil
 	Rope           *RopeTables
 	Heads, KVHeads int
+}
+
+// Projection is a product with a weight, such as Linear or TernaryLinear.
+type Projection interface {
+	Forward(p *Pass, x, y *tensor.Tensor) *tensor.Tensor
+	Backward(p *Pass, dy, x, dx *tensor.Tensor, beta float32) *tensor.Tensor
 }
 
 // Documents says where the documents of packed sequences begin, so that none sees another; nil for sequences of one.

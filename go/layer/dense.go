@@ -38,16 +38,20 @@ func (a *AllRows) Close() error {
 }
 
 // The dense network is out = residual + W2 (silu(W1 x) * (W3 x)), one SwiGLU for all tokens: a layer with one expert and no
-// router, by the same products. (Shazeer 2020, "GLU Variants", eq. 6)
+// router, by the same products, or with ternary weights. (Shazeer 2020, "GLU Variants", eq. 6)
 
 // dense reports whether the layer is such a one.
-func (m *MoELayer) dense() bool { return m.AllRows != nil }
+func (m *MoELayer) dense() bool { return m.AllRows != nil || m.Ternary != nil }
 
 // denseForward takes x and residual [tokens, hidden] to the same shape.
 func (m *MoELayer) denseForward(p *Pass, x, residual *tensor.Tensor, keepInside bool) (*tensor.Tensor, *MoEKept) {
 	kept := m.denseAgain(p, x)
 	out := p.Like(x)
-	m.outputs(p, kept.inside.active, m.AllRows.Offsets(p, x.Dim(0)), out)
+	if m.Ternary != nil {
+		m.Ternary.Down.Forward(p, kept.inside.active, out)
+	} else {
+		m.outputs(p, kept.inside.active, m.AllRows.Offsets(p, x.Dim(0)), out)
+	}
 	p.Check(tensor.Add(out, residual, out))
 	if !keepInside {
 		kept.inside.free(p)
@@ -58,6 +62,9 @@ func (m *MoELayer) denseForward(p *Pass, x, residual *tensor.Tensor, keepInside 
 
 // denseAgain gives what denseBackward needs of x.
 func (m *MoELayer) denseAgain(p *Pass, x *tensor.Tensor) *MoEKept {
+	if m.Ternary != nil {
+		return &MoEKept{inside: m.Ternary.inside(p, x)}
+	}
 	inside := m.beforeW2(p, x, m.AllRows.Offsets(p, x.Dim(0)))
 	inside.rows = nil // which are x itself, and the caller's
 	return &MoEKept{inside: inside}
@@ -65,10 +72,14 @@ func (m *MoELayer) denseAgain(p *Pass, x *tensor.Tensor) *MoEKept {
 
 // denseBackward gives the gradient of x from dout, both [tokens, hidden].
 func (m *MoELayer) denseBackward(p *Pass, dout, x *tensor.Tensor, kept *MoEKept, beta float32) *tensor.Tensor {
-	inside, offsets := kept.inside, m.AllRows.Offsets(p, x.Dim(0))
+	inside := kept.inside
 	if inside == nil {
 		inside = m.denseAgain(p, x).inside
 	}
+	if m.Ternary != nil {
+		return m.Ternary.backward(p, dout, x, inside, beta)
+	}
+	offsets := m.AllRows.Offsets(p, x.Dim(0))
 	m.weightGradient(p, dout, inside.active, offsets, m.W2Grad, beta)
 	p.Free(inside.active)
 	m.innerGradient(p, dout, offsets, inside.gateUp)

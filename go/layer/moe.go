@@ -92,7 +92,8 @@ type MoELayer struct {
 	Recompute       bool
 	FP8             bool // whether the experts' products round their factors to 8 bits
 
-	AllRows *AllRows // of a dense network, which has one expert and no Router; nil else
+	AllRows *AllRows        // of a dense network, which has one expert and no Router; nil else
+	Ternary *TernaryNetwork // in place of the weights and AllRows of one whose weights are ternary; nil else
 
 	Parallel *ExpertParallel // nil where all experts are here
 	Index    int             // of the layer in the sums of Parallel

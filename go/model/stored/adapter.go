@@ -114,7 +114,7 @@ func adapterOptions(options *formats.Object) (rank int, scale float64, err error
 		return 0, 0, fmt.Errorf("init_lora_weights is %s, which may change the base's own weights", shown("init_lora_weights"))
 	}
 	for _, name := range options.Names() {
-		if !slices.Contains(adapterRead, name) && !slices.Contains(adapterNeutral, name) && !saysNo(options.Get(name)) {
+		if !slices.Contains(adapterRead, name) && !slices.Contains(adapterNeutral, name) && !formats.SaysNo(options.Get(name)) {
 			return 0, 0, fmt.Errorf("%s is %s; this program does not know that option of an adapter", formats.Shown(name), shown(name))
 		}
 	}

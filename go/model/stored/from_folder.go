@@ -133,7 +133,7 @@ func checkGPTOSS(object *formats.Object, chosen int) error {
 		return fmt.Errorf("experts_per_token is %s; num_experts_per_tok makes it %d", formats.Shown(value), chosen)
 	}
 	found := object.Get("quantization_config")
-	if isEmpty(found) { // the tensors say which form they have
+	if formats.IsEmpty(found) { // the tensors say which form they have
 		return nil
 	}
 	quantized, ok := found.(*formats.Object)
@@ -193,29 +193,12 @@ func checkOptions(object *formats.Object, family *Family) error {
 	}
 	known := family.Options()
 	for _, name := range object.Names() {
-		if value := object.Get(name); !known[name] && !neutralOptions[name] && !strings.HasPrefix(name, "_") && !saysNo(value) {
+		if value := object.Get(name); !known[name] && !neutralOptions[name] && !strings.HasPrefix(name, "_") && !formats.SaysNo(value) {
 			return fmt.Errorf("%s is %s; this engine does not know that option of model_type '%s'", formats.Shown(name),
 				formats.Shown(value), family.Name)
 		}
 	}
 	return nil
-}
-
-// saysNo says whether a value asks for nothing: false, null, an empty text, list or object.
-func saysNo(value any) bool {
-	switch value := value.(type) {
-	case nil:
-		return true
-	case bool:
-		return !value
-	case string:
-		return value == ""
-	case []any:
-		return len(value) == 0
-	case *formats.Object:
-		return value.Len() == 0
-	}
-	return false
 }
 
 func activationOf(object *formats.Object, family *Family) (string, error) {
@@ -305,14 +288,14 @@ func localRope(object *formats.Object, family *Family) (*formats.Object, float64
 	}
 	base, err := ofObject(object).number("rope_local_base_freq", family.Gemma.LocalBase)
 	found := object.Get("rope_parameters")
-	if err != nil || isEmpty(found) {
+	if err != nil || formats.IsEmpty(found) {
 		return object, base, err
 	}
 	const full, sliding = "full_attention", "sliding_attention"
 	whole, isObject := found.(*formats.Object)
 	parts := [2]*formats.Object{formats.NewObject(), formats.NewObject()}
 	for at, kind := range []string{full, sliding} {
-		if isObject && !isEmpty(whole.Get(kind)) {
+		if isObject && !formats.IsEmpty(whole.Get(kind)) {
 			parts[at], isObject = whole.Get(kind).(*formats.Object)
 		}
 	}
@@ -333,7 +316,7 @@ func localRope(object *formats.Object, family *Family) (*formats.Object, float64
 	case *formats.Object:
 		both.Update(scaled)
 	default:
-		if !isEmpty(scaled) {
+		if !formats.IsEmpty(scaled) {
 			return nil, 0, fmt.Errorf("rope_scaling is %s; it must be an object", formats.Shown(scaled))
 		}
 	}
@@ -356,7 +339,7 @@ func ropeFromFolder(object *formats.Object, family *Family, headDim, context int
 				parameters = value
 			}
 		default:
-			if !isEmpty(value) {
+			if !formats.IsEmpty(value) {
 				return rope, fmt.Errorf("rope_parameters is %s; it must be an object", formats.Shown(value))
 			}
 		}
@@ -469,9 +452,6 @@ func isOne(value any) bool {
 	}
 	return false
 }
-
-// isEmpty says whether Python takes a value for false: 0, too.
-func isEmpty(value any) bool { return saysNo(value) || value == any(int64(0)) || value == any(0.0) }
 
 func llama3(rope Rope, given *reading, headDim int, original float64) (Rope, error) {
 	low, high := given.numberOf("low_freq_factor", requiredNumber), given.numberOf("high_freq_factor", requiredNumber)
